@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* No program: names every shared type, so that Go's copies are generated from this one place. */
+#include "lib/abi.h"
+
+#define SHARED(name) const struct name *shared_##name __attribute__((unused))
+#define SHARED_ENUM(name) const enum name *shared_##name __attribute__((unused))
+
+SHARED(control);
+SHARED(anchor_ports);
+SHARED(listener_key);
+SHARED(listener);
+SHARED(conn_key);
+SHARED(conn_record);
+SHARED(slow_conn);
+SHARED(route_table);
+SHARED(host_key);
+SHARED(path_key);
+SHARED(candidates);
+SHARED(field_key);
+SHARED(field_value);
+SHARED(predicate);
+SHARED(route);
+SHARED(split);
+SHARED(cluster);
+SHARED(endpoint);
+SHARED(slot);
+SHARED(peer_key);
+SHARED(event);
+SHARED_ENUM(limits);
+SHARED_ENUM(verdict);
+SHARED_ENUM(table_flags);
+SHARED_ENUM(host_direction);
+SHARED_ENUM(predicate_kind);
+SHARED_ENUM(policy);
+SHARED_ENUM(endpoint_flags);
+SHARED_ENUM(slot_state);
+SHARED_ENUM(slot_flags);
+SHARED_ENUM(pending);
+SHARED_ENUM(phase);
+SHARED_ENUM(spill);
+SHARED_ENUM(request_flags);
+SHARED_ENUM(event_kind);

@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Types and limits shared with the daemon. Go's copies are generated from this
+ * header (internal/maps); nothing here is typed twice.
+ *
+ * Rules: no padding holes (the compiler checks, -Wpadded), enums rather than
+ * macros for whatever Go must know, 8-byte aligned values. Ports are in host
+ * byte order, addresses are 16 bytes in network order, IPv4 as v4-mapped IPv6.
+ *
+ * Arrays marked SHARED are memory-mapped by the daemon, which changes fields of
+ * them with atomic operations; the comment of each field names its writers.
+ */
+#ifndef XLB_ABI_H
+#define XLB_ABI_H
+
+#include <linux/types.h>
+
+enum limits {
+	/* Largest head, in bytes, that the fast path reads. */
+	MAX_HEAD = 8192,
+	/* Longest path and host, in bytes, that take part in look-ups. A longer path is
+	 * compared by its beginning, a longer host is handed over. */
+	MAX_PATH = 251,
+	MAX_HOST = 251,
+	/* Longest header name and value that a route may ask about. */
+	MAX_FIELD_NAME = 56,
+	MAX_FIELD_VALUE = 120,
+	/* Header fields of one request that routes ask about. */
+	MAX_FIELDS = 8,
+	/* Routes tried for one request, clusters of one weighted route. */
+	MAX_CANDIDATES = 128,
+	MAX_SPLIT = 64,
+	/* Conditions on headers in one route table. */
+	MAX_PREDICATES = 64,
+	/* Endpoints and i-socks tried before the request is handed over. */
+	MAX_PICK_TRIES = 8,
+	MAX_LEASE_TRIES = 4,
+};
+
+/* Why a hook program ended as it did. Every exit of every program is counted
+ * under one of these; docs/verdicts.md says what each means. HANDOVER_* verdicts
+ * are the reasons of xlb_handovers_total.
+ */
+enum verdict {
+	VERDICT_OK = 0,
+	/* connect4, connect6 */
+	VERDICT_CONNECT_INTERCEPTED,
+	VERDICT_CONNECT_OTHER,
+	VERDICT_CONNECT_STALE_DAEMON,
+	VERDICT_CONNECT_NO_ANCHOR,
+	VERDICT_CONNECT_NO_MEMORY,
+	/* sock_ops */
+	VERDICT_PSOCK_JOINED,
+	VERDICT_PSOCK_NOT_JOINED,
+	VERDICT_SSOCK_JOINED,
+	VERDICT_SSOCK_NOT_JOINED,
+	/* sk_msg of a p-sock */
+	VERDICT_REQUEST_LEASED,
+	VERDICT_REQUEST_BODY,
+	VERDICT_REQUEST_ON_SLOW_PATH,
+	VERDICT_REQUEST_RETURNED,
+	HANDOVER_FIRST,
+	HANDOVER_PARTIAL_HEAD = HANDOVER_FIRST,
+	HANDOVER_HEAD_TOO_LONG,
+	HANDOVER_MALFORMED,
+	HANDOVER_NOT_HTTP11,
+	HANDOVER_METHOD,
+	HANDOVER_TARGET_FORM,
+	HANDOVER_HOST,
+	HANDOVER_TRANSFER_CODING,
+	HANDOVER_CONNECTION_OPTION,
+	HANDOVER_UPGRADE,
+	HANDOVER_EXPECT,
+	HANDOVER_BODY_TOO_LONG,
+	HANDOVER_PIPELINED,
+	HANDOVER_REPEATED_FIELD,
+	HANDOVER_TOO_MANY_FIELDS,
+	HANDOVER_LISTENER_GONE,
+	HANDOVER_TABLE_SLOW,
+	HANDOVER_NO_VHOST,
+	HANDOVER_NO_ROUTE,
+	HANDOVER_NO_CLUSTER,
+	HANDOVER_NO_ENDPOINT,
+	HANDOVER_POOL_EMPTY,
+	HANDOVER_NO_ROOM,
+	HANDOVER_LEASE_BROKEN,
+	HANDOVER_NO_STATE,
+	HANDOVER_LAST = HANDOVER_NO_STATE,
+	/* sk_msg of an s-sock, verdict of an i-sock */
+	VERDICT_RESPONSE_MOVED,
+	VERDICT_RESPONSE_ENDED,
+	VERDICT_RESPONSE_UNASKED,
+	VERDICT_RESPONSE_FIN,
+	VERDICT_RESPONSE_NO_CLIENT,
+	VERDICT_RESPONSE_MALFORMED,
+	VERDICT_RESPONSE_UNKNOWN_SOCKET,
+	VERDICT_SPILL_FULL,
+	VERDICT_SPILL_FRAMING,
+	VERDICT_SPILL_CONNECTION_OPTION,
+	VERDICT_SPILL_TOO_LONG,
+	VERDICT_SPILLED,
+	/* cgroup/sock_release */
+	VERDICT_CLIENT_LEFT,
+	VERDICT_COUNT,
+};
+
+/* One look at the daemon's life, SHARED, one entry. */
+struct control {
+	/* CLOCK_MONOTONIC of the last heartbeat; connect programs stop rewriting when it
+	 * is older than HEARTBEAT_NS. Writer: daemon. */
+	__u64 heartbeat_ns;
+	/* The daemon's thread group as the kernel sees it: its own sockets never become p-socks. */
+	__u32 daemon_tgid;
+	/* Non-zero: no new connection is intercepted. Writer: daemon. */
+	__u32 draining;
+};
+
+/* Where the connections of one network namespace are really sent, by its cookie. */
+struct anchor_ports {
+	__u16 port4;
+	__u16 port6;
+	__u32 reserved;
+};
+
+/* A service address. */
+struct listener_key {
+	__u8 addr[16];
+	__u16 port;
+	__u16 reserved[3];
+};
+
+/* A listener's current route table, by the listener's number. A number is not used again for
+ * as long as connections to it may live. */
+struct listener {
+	/* Index into route_tables; 0 is none: the listener has gone. */
+	__u32 table;
+	__u32 reserved;
+};
+
+/* A client connection as the daemon's end of it sees its peer. */
+struct conn_key {
+	__u8 addr[16];
+	__u64 netns;
+	__u16 port;
+	__u16 reserved[3];
+};
+
+/* What the daemon must know of a connection it accepts. Written at the client's handshake,
+ * taken out by the daemon at accept. */
+struct conn_record {
+	__u64 cookie;
+	__u8 vip[16];
+	__u16 vip_port;
+	__u16 reserved;
+	__u32 listener;
+};
+
+/* A connection that is, or may be, on the slow path, by the p-sock's cookie. Its presence keeps the
+ * p-sock off the fast path; it goes when the daemon's give-back is accepted. */
+struct slow_conn {
+	/* enum verdict. Writer: p-sock, under its lock. */
+	__u32 reason;
+	/* Endpoint that was chosen before the request was declined, plus 1; 0 is none. Writer: p-sock. */
+	__u32 endpoint;
+	/* Lease that must end before the daemon answers anything. Writer: p-sock. */
+	__u32 slot;
+	__u32 has_lease;
+	__u64 lease;
+	/* The daemon's offer to give the connection back: low half, bytes it has read from the anchor;
+	 * high half, bytes it has written there; both modulo 2^32, since the handshake. The p-sock accepts when both
+	 * agree with its own counts, so an offer that was overtaken by a send is void. */
+	__u64 offer;
+	__u64 offered;
+};
+
+enum table_flags {
+	/* Only the slow path can evaluate this table. */
+	TABLE_SLOW = 1,
+	/* Some virtual host names a domain other than "*". */
+	TABLE_HOSTS = 2,
+	/* Some domain is a prefix wildcard. */
+	TABLE_HOST_PREFIXES = 4,
+	/* Some route asks about headers. */
+	TABLE_FIELDS = 8,
+};
+
+/* One version of one listener's route table. Never changed once a listener points to it. */
+struct route_table {
+	__u32 flags;
+	/* Virtual host of "*", 0 is none. */
+	__u32 default_vhost;
+};
+
+enum host_direction {
+	/* The host from its last byte to its first, a 0 byte behind it: finds exact domains, then the longest "*suffix". */
+	HOST_BACKWARD = 0,
+	/* The host from its first byte: finds the longest "prefix*". */
+	HOST_FORWARD = 1,
+};
+
+/* Key of the host trie. prefix_len counts bits of what follows it. */
+struct host_key {
+	__u32 prefix_len;
+	/* table * 2 + enum host_direction */
+	__u32 scope;
+	__u8 host[MAX_HOST + 1];
+};
+
+/* Key of the path trie. A path that must match whole ends in a 0 byte. */
+struct path_key {
+	__u32 prefix_len;
+	__u32 vhost;
+	__u8 path[MAX_PATH + 1];
+};
+
+/* The routes that a path may take, in order: routes[first .. first + count). */
+struct candidates {
+	__u32 first;
+	__u32 count;
+};
+
+/* A header name, in lower case, that some route of a table asks about. */
+struct field_key {
+	__u32 table;
+	__u32 len;
+	__u8 name[MAX_FIELD_NAME];
+};
+
+/* The conditions on that header: predicates[first .. first + count). */
+struct field_value {
+	__u32 first;
+	__u32 count;
+};
+
+enum predicate_kind {
+	PREDICATE_PRESENT = 0,
+	PREDICATE_EXACT = 1,
+	PREDICATE_PREFIX = 2,
+};
+
+/* A condition on a header's value; true sets its bit. */
+struct predicate {
+	__u8 kind;
+	__u8 bit;
+	__u16 len;
+	__u32 reserved;
+	__u8 value[MAX_FIELD_VALUE];
+};
+
+/* A route that a path leads to. It is taken when all bits of `need` are set and none of `forbid`. */
+struct route {
+	__u64 need;
+	__u64 forbid;
+	/* 0 for none. From the end of the request to the end of the response. */
+	__u64 timeout_ns;
+	/* splits[first .. first + count) with cumulative weights up to `total`; for one cluster, count is 0 and
+	 * `first` is the cluster. */
+	__u32 first;
+	__u32 count;
+	__u32 total;
+	__u32 reserved;
+};
+
+/* A share of a weighted route. */
+struct split {
+	__u32 below;
+	__u32 cluster;
+};
+
+enum policy {
+	POLICY_ROUND_ROBIN = 0,
+	POLICY_LEAST_REQUEST = 1,
+	POLICY_RANDOM = 2,
+};
+
+/* A cluster, SHARED. */
+struct cluster {
+	/* schedule[low half .. + high half): endpoints, each as often as its weight asks. One word, so that a
+	 * reader sees one version. 0 length: no endpoint. Writer: daemon. */
+	__u64 schedule;
+	/* Turn of round robin. Writers: everybody who picks. */
+	__u64 turn;
+	/* enum policy, and choice_count of LEAST_REQUEST. Writer: daemon. */
+	__u32 policy;
+	__u32 choices;
+	__u64 reserved;
+};
+
+enum endpoint_flags {
+	/* Not in service: its connections were refused or all lost. */
+	ENDPOINT_DOWN = 1,
+	/* Removed from the configuration. */
+	ENDPOINT_GONE = 2,
+};
+
+/* An endpoint of a cluster, SHARED. */
+struct endpoint {
+	/* Idle i-socks, a stack: low half, top slot plus 1 (0 is empty); high half, a tag that changes with every
+	 * exchange, so that a slot which left and came back is noticed. Writers: everybody. */
+	__u64 idle;
+	/* Requests begun and not yet ended, on both paths. Writers: everybody. */
+	__u32 outstanding;
+	/* enum endpoint_flags. Writer: daemon. */
+	__u32 flags;
+	__u32 weight;
+	/* Non-zero asks the daemon for more i-socks. Set by whoever finds too few, cleared by the daemon. */
+	__u32 want;
+	/* Requests sent on the fast path. Writers: p-socks. */
+	__u64 requests;
+	/* Responses of the fast path by class: [0] 1xx .. [4] 5xx. Writers: s-socks and i-socks. */
+	__u64 responses[5];
+	/* Body and head bytes moved on the fast path. */
+	__u64 bytes_sent;
+	__u64 bytes_received;
+	/* Leases that ended otherwise than with a whole response. Writers: everybody. */
+	__u64 broken;
+	__u64 reserved[4];
+};
+
+enum slot_state {
+	/* Nobody's: the daemon may use it for a new i-sock. */
+	SLOT_FREE = 0,
+	/* The daemon is connecting it. */
+	SLOT_CONNECTING,
+	/* Idle: in its endpoint's stack, or on its way there. */
+	SLOT_READY,
+	SLOT_LEASED,
+	/* To be closed by the daemon. Nothing leads out of it but the daemon. */
+	SLOT_BROKEN,
+};
+
+enum slot_flags {
+	/* The other end is an s-sock: requests go by ingress. Fixed before the slot is READY. */
+	SLOT_LOCAL = 1,
+	/* Close instead of READY when the lease ends. */
+	SLOT_RETIRE = 2,
+};
+
+enum pending {
+	PENDING_REQUEST = 1,
+	PENDING_RESPONSE = 2,
+};
+
+enum phase {
+	/* Nothing of the response has been seen. */
+	PHASE_HEAD = 0,
+	/* `remaining` bytes of body, then the end. */
+	PHASE_LENGTH,
+	/* Chunked: inside a size line, after its CR, in `remaining` bytes of data, after the data ... */
+	PHASE_CHUNK_SIZE,
+	PHASE_CHUNK_EXTENSION,
+	PHASE_CHUNK_SIZE_LF,
+	PHASE_CHUNK_DATA,
+	PHASE_CHUNK_DATA_CR,
+	PHASE_CHUNK_DATA_LF,
+	PHASE_TRAILER_START,
+	PHASE_TRAILER,
+	PHASE_TRAILER_LF,
+	PHASE_LAST_LF,
+	/* The whole response has been seen. */
+	PHASE_DONE,
+};
+
+enum spill {
+	SPILL_NONE = 0,
+	/* The kernel counts: the daemon forwards `spilled` bytes. */
+	SPILL_COUNTED,
+	/* The kernel could not frame it: the whole response is the daemon's to read. */
+	SPILL_WHOLE,
+	/* Counted, and `spilled` is final. */
+	SPILL_ENDED,
+};
+
+/* Header fields that framing depends on. */
+enum field_id {
+	FIELD_OTHER = 0,
+	FIELD_HOST,
+	FIELD_CONTENT_LENGTH,
+	FIELD_TRANSFER_ENCODING,
+	FIELD_CONNECTION,
+	FIELD_UPGRADE,
+	FIELD_EXPECT,
+	FIELD_HOP_BY_HOP,
+};
+
+/* Progress through one header field (lib/field.h). It lies in map memory, not on the stack: there the
+ * verifier knows nothing of its values, so a byte loop over it converges at once. */
+struct field_scan {
+	/* The name in lower case, packed with its first byte lowest; its first 24 bytes. */
+	__u64 name[3];
+	/* The value in lower case, likewise, its first 16 bytes, for the fields that framing depends on. */
+	__u64 value[2];
+	__u64 number;
+	__u32 name_len;
+	__u32 value_len;
+	__u32 state;
+	__u32 id;
+};
+
+/* Progress through a response's head, lib/http1.h. */
+struct response_head {
+	/* enum scan_state */
+	__u32 state;
+	__u32 off;
+	/* enum verdict: why the scan gave up. */
+	__u32 failure;
+	/* enum scan_flags */
+	__u32 flags;
+	/* Position in the status line, or digits of the chunk size. */
+	__u32 at;
+	__u32 reserved;
+};
+
+/* An i-sock and the lease on it, SHARED. `state` owns the rest: the leaseholder's programs write it
+ * while LEASED, the daemon while FREE or CONNECTING. */
+struct slot {
+	/* enum slot_state. Writers: everybody, by compare-and-exchange. */
+	__u32 state;
+	/* Next slot in the stack of idle ones, plus 1. Writers: whoever pushes. */
+	__u32 next;
+	/* Non-zero from push to pop. The daemon frees a slot only when it is 0. */
+	__u32 stacked;
+	__u32 endpoint;
+	__u32 flags;
+	/* enum pending: what has not ended yet. Who clears the last bit ends the lease. */
+	__u32 pending;
+	/* Number of the lease: changes when one begins and when it ends (odd: leased). */
+	__u64 lease;
+	/* The p-sock that holds the lease. */
+	__u64 cookie;
+	/* CLOCK_MONOTONIC when the response is overdue, 0 for never, and the route's timeout. */
+	__u64 deadline_ns;
+	__u64 timeout_ns;
+	/* enum phase, and what of the current length or chunk is still to come. Writer: the response's program. */
+	__u32 phase;
+	/* enum spill. Writer: the response's program. */
+	__u32 spill;
+	__u64 remaining;
+	/* Response bytes moved to the p-sock, and passed to the daemon. Writer: the response's program. */
+	__u64 moved;
+	__u64 spilled;
+	/* Request bytes moved. Writer: the request's program. */
+	__u64 sent;
+	/* Status of the response, 0 before its head. */
+	__u32 status;
+	/* enum request_flags */
+	__u32 request;
+	/* The response's head as it is read. Writer: the response's program. */
+	struct response_head head;
+	struct field_scan field;
+	__u64 reserved[8];
+};
+
+enum request_flags {
+	/* The response has no body whatever it says. */
+	REQUEST_HEAD = 1,
+};
+
+/* The two ends of a connection, as the accepting side sees them: netns is 0 unless the addresses are
+ * loopback, where tuples repeat between namespaces. */
+struct peer_key {
+	__u8 local[16];
+	__u8 remote[16];
+	__u16 local_port;
+	__u16 remote_port;
+	__u32 reserved;
+	__u64 netns;
+};
+
+enum event_kind {
+	EVENT_POOL_LOW = 1,
+	/* An i-sock to close; nobody waits for it. */
+	EVENT_SLOT_BROKEN = 2,
+	/* An i-sock to close, and a client that still waits for the rest of a response. */
+	EVENT_LEASE_FAILED = 3,
+};
+
+/* What the daemon is woken for. */
+struct event {
+	__u32 kind;
+	__u32 slot;
+	__u32 endpoint;
+	__u32 reserved;
+	__u64 lease;
+};
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Constants that the loader sets before the programs are verified; branches that they rule out are
+ * removed by the verifier. Each states its unit and its default.
+ */
+#ifndef XLB_CONFIG_H
+#define XLB_CONFIG_H
+
+#include <linux/types.h>
+
+#include <bpf/bpf_helpers.h>
+
+/* p-socks and s-socks join the socket maps. Off: every connection is served by the slow path. */
+const volatile __u8 fast_path = 1;
+
+/* Redirected bytes are charged to the receiver's sk_rmem_alloc (6.13 and stable kernels after it): found
+ * by a probe, never by version. */
+const volatile __u8 ingress_charged = 1;
+
+/* Largest request, head and body, in bytes, that the fast path moves: it has no flow control, so this
+ * bounds what lies in a server that does not read. */
+const volatile __u32 request_limit = 256 << 10;
+
+/* Unread bytes in a p-sock above which a response from this host spills. */
+const volatile __u32 response_window = 1 << 20;
+
+/* Largest response, head and body, in bytes, from another host on the fast path. Below the p-sock's receive
+ * buffer, over which the kernel's worker retries only once per jiffy. */
+const volatile __u32 remote_limit = 256 << 10;
+
+/* SO_RCVBUF of p-socks in bytes, 0 leaves the kernel's. */
+const volatile __u32 psock_rcvbuf = 0;
+
+/* A heartbeat older than this, in nanoseconds, ends interception. */
+const volatile __u64 heartbeat_limit_ns = 3000000000ULL;
+
+#endif

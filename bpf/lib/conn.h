@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* State of one client connection (p-sock) and of one accepted connection (s-sock), in socket storage. sk_msg programs
+ * run under the socket's lock, so each has a single writer at a time.
+ */
+#ifndef XLB_CONN_H
+#define XLB_CONN_H
+
+#include "abi.h"
+
+/* What the request scan found, and where it stands. */
+struct request_scan {
+	struct field_scan field;
+	/* Method packed with its first byte highest. */
+	__u64 method;
+	__u64 content_length;
+	/* Bits of the route table's predicates that hold. */
+	__u64 predicates;
+	__u32 state;
+	__u32 off;
+	/* enum verdict: why the scan gave up, 0 while it has not. */
+	__u32 failure;
+	__u32 flags;
+	__u32 host_len;
+	__u32 path_len;
+	__u32 version_len;
+	__u32 value_at;
+	__u32 table;
+	__u32 table_flags;
+	__u32 field_count;
+	/* Set while the current field is one that routes ask about. */
+	__u32 asked;
+	struct {
+		__u32 first;
+		__u32 count;
+		__u32 at;
+		__u32 len;
+	} fields[MAX_FIELDS];
+	struct field_key name;
+	struct path_key path;
+	struct host_key host;
+	__u8 authority[MAX_HOST + 1];
+	__u32 reserved;
+};
+
+enum psock_flags {
+	/* Its bytes pass the request program. */
+	PSOCK_JOINED = 1,
+	/* For good on the slow path: its state could not be kept. */
+	PSOCK_SLOW = 2,
+};
+
+struct psock {
+	__u64 cookie;
+	__u8 vip[16];
+	__u16 vip_port;
+	__u16 flags;
+	__u32 listener;
+	/* The current or last lease. */
+	__u64 lease;
+	__u32 slot;
+	/* The first byte over TCP had this sequence number. */
+	__u32 tcp_base;
+	/* Bytes of the request's body still to come. */
+	__u64 body;
+	/* Bytes passed to the anchor since the handshake. */
+	__u64 passed;
+	struct request_scan scan;
+};
+
+struct ssock {
+	__u32 slot;
+	__u32 joined;
+};
+
+#endif

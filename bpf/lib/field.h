@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* One header field, byte by byte (RFC 9112, section 5). Requests and responses share it.
+ *
+ * Contract: field_begin() before the first byte of a line; then every byte up to and including LF goes to
+ * field_byte(). Whatever is not exactly "name: value CRLF" is FIELD_BAD: whitespace before the colon, line folding, a bare
+ * CR or LF, control characters.
+ */
+#ifndef XLB_FIELD_H
+#define XLB_FIELD_H
+
+#include "abi.h"
+#include "ctype.h"
+
+enum field_state {
+	FIELD_NAME = 0,
+	FIELD_SPACE,
+	FIELD_VALUE,
+	FIELD_LF,
+};
+
+enum field_step {
+	FIELD_MORE = 0,
+	/* The colon was read: `id` is known. */
+	FIELD_NAMED,
+	/* The line has ended: number and value are known. */
+	FIELD_ENDED,
+	FIELD_BAD,
+};
+
+/* Longest Content-Length that is read: below 2^53, which every implementation can hold. */
+#define MAX_LENGTH_DIGITS 15
+
+static __always_inline void field_begin(struct field_scan *f)
+{
+	f->name[0] = f->name[1] = f->name[2] = 0;
+	f->value[0] = f->value[1] = 0;
+	f->number = 0;
+	f->name_len = 0;
+	f->value_len = 0;
+	f->state = FIELD_NAME;
+	f->id = FIELD_OTHER;
+}
+
+/* Up to eight characters as the words of a field_scan hold them. */
+#define PACK8(a, b, c, d, e, f, g, h)                                                                    \
+	((__u64)(a) | (__u64)(b) << 8 | (__u64)(c) << 16 | (__u64)(d) << 24 | (__u64)(e) << 32 |         \
+	 (__u64)(f) << 40 | (__u64)(g) << 48 | (__u64)(h) << 56)
+
+static __always_inline __u32 name_is(const struct field_scan *f, __u64 w0, __u64 w1, __u64 w2)
+{
+	return f->name[0] == w0 && f->name[1] == w1 && f->name[2] == w2;
+}
+
+/* A name longer than 24 bytes is none of these, though its beginning may be: the length decides. */
+static __always_inline enum field_id field_identify(const struct field_scan *f)
+{
+	switch (f->name_len) {
+	case 2:
+		if (name_is(f, PACK8('t', 'e', 0, 0, 0, 0, 0, 0), 0, 0))
+			return FIELD_HOP_BY_HOP;
+		break;
+	case 4:
+		if (name_is(f, PACK8('h', 'o', 's', 't', 0, 0, 0, 0), 0, 0))
+			return FIELD_HOST;
+		break;
+	case 6:
+		if (name_is(f, PACK8('e', 'x', 'p', 'e', 'c', 't', 0, 0), 0, 0))
+			return FIELD_EXPECT;
+		break;
+	case 7:
+		if (name_is(f, PACK8('u', 'p', 'g', 'r', 'a', 'd', 'e', 0), 0, 0))
+			return FIELD_UPGRADE;
+		if (name_is(f, PACK8('t', 'r', 'a', 'i', 'l', 'e', 'r', 0), 0, 0))
+			return FIELD_HOP_BY_HOP;
+		break;
+	case 10:
+		if (name_is(f, PACK8('c', 'o', 'n', 'n', 'e', 'c', 't', 'i'), PACK8('o', 'n', 0, 0, 0, 0, 0, 0), 0))
+			return FIELD_CONNECTION;
+		if (name_is(f, PACK8('k', 'e', 'e', 'p', '-', 'a', 'l', 'i'), PACK8('v', 'e', 0, 0, 0, 0, 0, 0), 0))
+			return FIELD_HOP_BY_HOP;
+		break;
+	case 14:
+		if (name_is(f, PACK8('c', 'o', 'n', 't', 'e', 'n', 't', '-'),
+			    PACK8('l', 'e', 'n', 'g', 't', 'h', 0, 0), 0))
+			return FIELD_CONTENT_LENGTH;
+		if (name_is(f, PACK8('h', 't', 't', 'p', '2', '-', 's', 'e'),
+			    PACK8('t', 't', 'i', 'n', 'g', 's', 0, 0), 0))
+			return FIELD_UPGRADE;
+		break;
+	case 16:
+		if (name_is(f, PACK8('p', 'r', 'o', 'x', 'y', '-', 'c', 'o'),
+			    PACK8('n', 'n', 'e', 'c', 't', 'i', 'o', 'n'), 0))
+			return FIELD_HOP_BY_HOP;
+		break;
+	case 17:
+		if (name_is(f, PACK8('t', 'r', 'a', 'n', 's', 'f', 'e', 'r'),
+			    PACK8('-', 'e', 'n', 'c', 'o', 'd', 'i', 'n'), 'g'))
+			return FIELD_TRANSFER_ENCODING;
+		break;
+	}
+	return FIELD_OTHER;
+}
+
+static __always_inline enum field_step field_name_byte(struct field_scan *f, __u8 c)
+{
+	__u32 n = f->name_len;
+
+	if (c == ':') {
+		if (!n)
+			return FIELD_BAD;
+		f->id = field_identify(f);
+		f->state = FIELD_SPACE;
+		return FIELD_NAMED;
+	}
+	if (!is_token(c))
+		return FIELD_BAD;
+	if (n < 24)
+		f->name[(n >> 3) & 3] |= (__u64)lower(c) << ((n & 7) * 8);
+	f->name_len = n + 1;
+	return FIELD_MORE;
+}
+
+/* Collects what framing needs of a value. A length that is not all digits, or too long, is malformed. */
+static __always_inline enum field_step field_value_byte(struct field_scan *f, __u8 c)
+{
+	__u32 n = f->value_len;
+
+	f->value_len = n + 1;
+	switch (f->id) {
+	case FIELD_CONTENT_LENGTH:
+		if (!is_digit(c) || n >= MAX_LENGTH_DIGITS)
+			return FIELD_BAD;
+		f->number = f->number * 10 + (c - '0');
+		return FIELD_MORE;
+	case FIELD_CONNECTION:
+	case FIELD_TRANSFER_ENCODING:
+		if (n < 16)
+			f->value[(n >> 3) & 1] |= (__u64)lower(c) << ((n & 7) * 8);
+		return FIELD_MORE;
+	}
+	return FIELD_MORE;
+}
+
+static __always_inline enum field_step field_byte(struct field_scan *f, __u8 c)
+{
+	switch (f->state) {
+	case FIELD_NAME:
+		return field_name_byte(f, c);
+	case FIELD_SPACE:
+		if (c == ' ' || c == '\t')
+			return FIELD_MORE;
+		f->state = FIELD_VALUE;
+		/* fallthrough */
+	case FIELD_VALUE:
+		if (c == '\r') {
+			f->state = FIELD_LF;
+			return FIELD_MORE;
+		}
+		if (!is_value(c))
+			return FIELD_BAD;
+		return field_value_byte(f, c);
+	default:
+		return c == '\n' ? FIELD_ENDED : FIELD_BAD;
+	}
+}
+
+/* A connection that stays open, whether said or not, is all that the fast path forwards. */
+static __always_inline __u32 field_is_keep_alive(const struct field_scan *f)
+{
+	return f->value_len == 10 && f->value[0] == PACK8('k', 'e', 'e', 'p', '-', 'a', 'l', 'i') &&
+	       f->value[1] == PACK8('v', 'e', 0, 0, 0, 0, 0, 0);
+}
+
+static __always_inline __u32 field_is_chunked(const struct field_scan *f)
+{
+	return f->value_len == 7 && f->value[0] == PACK8('c', 'h', 'u', 'n', 'k', 'e', 'd', 0);
+}
+
+#endif

@@ -1,0 +1,566 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* HTTP/1.1 heads and chunked bodies (RFC 9112), read strictly: what is not plainly well formed, or not
+ * framed here yet, is declined with a reason, never repaired and never guessed.
+ *
+ * Contract of the scans: the span begins at the first byte of the head; the scan never reads beyond the
+ * span's end. request_scan() and response_scan() return 0 when the head is complete and acceptable, otherwise the verdict
+ * that says why not. Nothing is written into the message.
+ */
+#ifndef XLB_HTTP1_H
+#define XLB_HTTP1_H
+
+#include "conn.h"
+#include "field.h"
+#include "span.h"
+
+enum scan_state {
+	SCAN_METHOD = 0,
+	SCAN_PATH,
+	SCAN_QUERY,
+	SCAN_VERSION,
+	SCAN_LINE_LF,
+	SCAN_LINE,
+	SCAN_FIELD,
+	SCAN_END_LF,
+	SCAN_DONE,
+};
+
+enum scan_flags {
+	SCAN_HAS_LENGTH = 1,
+	SCAN_HAS_HOST = 2,
+	SCAN_HEAD = 4,
+	SCAN_CHUNKED = 8,
+};
+
+struct request_cursor {
+	struct span span;
+	struct request_scan *scan;
+};
+
+/* Up to eight bytes as a big-endian word: "GET" is METHOD('G', 'E', 'T'). */
+#define METHOD3(a, b, c) ((__u64)(a) << 16 | (b) << 8 | (c))
+#define METHOD4(a, b, c, d) (METHOD3(a, b, c) << 8 | (d))
+#define METHOD5(a, b, c, d, e) (METHOD4(a, b, c, d) << 8 | (e))
+#define METHOD6(a, b, c, d, e, f) (METHOD5(a, b, c, d, e) << 8 | (f))
+#define METHOD7(a, b, c, d, e, f, g) (METHOD6(a, b, c, d, e, f) << 8 | (g))
+
+/* The methods whose framing is the ordinary one. CONNECT is not, and what is unknown may not be. */
+static __always_inline __u32 method_is_plain(__u64 m)
+{
+	switch (m) {
+	case METHOD3('G', 'E', 'T'):
+	case METHOD4('H', 'E', 'A', 'D'):
+	case METHOD4('P', 'O', 'S', 'T'):
+	case METHOD3('P', 'U', 'T'):
+	case METHOD6('D', 'E', 'L', 'E', 'T', 'E'):
+	case METHOD5('P', 'A', 'T', 'C', 'H'):
+	case METHOD7('O', 'P', 'T', 'I', 'O', 'N', 'S'):
+		return 1;
+	}
+	return 0;
+}
+
+/* The byte that must stand at this place of "HTTP/1.1". */
+static __always_inline __u8 version_byte(__u32 at)
+{
+	const __u64 version = PACK8('H', 'T', 'T', 'P', '/', '1', '.', '1');
+
+	return version >> ((at & 7) * 8);
+}
+
+static __always_inline long request_fail(struct request_scan *r, enum verdict why)
+{
+	r->failure = why;
+	return 1;
+}
+
+static __always_inline long request_method_byte(struct request_scan *r, __u8 c)
+{
+	if (c != ' ') {
+		if (!is_token(c) || r->method >> 56)
+			return request_fail(r, HANDOVER_METHOD);
+		r->method = r->method << 8 | c;
+		return 0;
+	}
+	if (!method_is_plain(r->method))
+		return request_fail(r, HANDOVER_METHOD);
+	if (r->method == METHOD4('H', 'E', 'A', 'D'))
+		r->flags |= SCAN_HEAD;
+	r->state = SCAN_PATH;
+	return 0;
+}
+
+static __always_inline long request_target_byte(struct request_scan *r, __u8 c)
+{
+	__u32 n = r->path_len;
+
+	if (c == ' ') {
+		if (!n)
+			return request_fail(r, HANDOVER_TARGET_FORM);
+		r->state = SCAN_VERSION;
+		return 0;
+	}
+	if (!is_target(c))
+		return request_fail(r, HANDOVER_MALFORMED);
+	if (r->state == SCAN_QUERY)
+		return 0;
+	if (!n && c != '/')
+		return request_fail(r, HANDOVER_TARGET_FORM);
+	if (c == '?') {
+		r->state = SCAN_QUERY;
+		return 0;
+	}
+	if (n < MAX_PATH) {
+		r->path.path[n] = c;
+		r->path_len = n + 1;
+	}
+	return 0;
+}
+
+static __always_inline long request_host_byte(struct request_scan *r, __u8 c)
+{
+	__u32 n = r->host_len;
+
+	if (!is_host(c) || n >= MAX_HOST)
+		return request_fail(r, HANDOVER_HOST);
+	r->authority[n] = lower(c);
+	r->host_len = n + 1;
+	return 0;
+}
+
+/* What a field means is known once its name is. */
+static __always_inline long request_named(struct request_scan *r)
+{
+	switch (r->field.id) {
+	case FIELD_HOST:
+		if (r->flags & SCAN_HAS_HOST)
+			return request_fail(r, HANDOVER_HOST);
+		r->flags |= SCAN_HAS_HOST;
+		return 0;
+	case FIELD_CONTENT_LENGTH:
+		if (r->flags & SCAN_HAS_LENGTH)
+			return request_fail(r, HANDOVER_MALFORMED);
+		r->flags |= SCAN_HAS_LENGTH;
+		return 0;
+	case FIELD_TRANSFER_ENCODING:
+		return request_fail(r, HANDOVER_TRANSFER_CODING);
+	case FIELD_UPGRADE:
+		return request_fail(r, HANDOVER_UPGRADE);
+	case FIELD_EXPECT:
+		return request_fail(r, HANDOVER_EXPECT);
+	case FIELD_HOP_BY_HOP:
+		return request_fail(r, HANDOVER_CONNECTION_OPTION);
+	}
+	return 0;
+}
+
+static __always_inline long request_field_ended(struct request_scan *r)
+{
+	const struct field_scan *f = &r->field;
+
+	if (f->id == FIELD_CONTENT_LENGTH) {
+		if (!f->value_len)
+			return request_fail(r, HANDOVER_MALFORMED);
+		r->content_length = f->number;
+	}
+	if (f->id == FIELD_CONNECTION && !field_is_keep_alive(f))
+		return request_fail(r, HANDOVER_CONNECTION_OPTION);
+	return 0;
+}
+
+static __always_inline long request_field_byte(struct request_scan *r, __u8 c)
+{
+	struct field_scan *f = &r->field;
+	__u32 state = f->state, n = f->name_len;
+	enum field_step step = field_byte(f, c);
+
+	if (step == FIELD_BAD)
+		return request_fail(r, HANDOVER_MALFORMED);
+	if (state == FIELD_NAME) {
+		if (step == FIELD_NAMED)
+			return request_named(r);
+		if (r->table_flags & TABLE_FIELDS && n < MAX_FIELD_NAME)
+			r->name.name[n] = lower(c);
+		return 0;
+	}
+	if (step == FIELD_ENDED) {
+		r->state = SCAN_LINE;
+		return request_field_ended(r);
+	}
+	/* The value's bytes: FIELD_SPACE has become FIELD_VALUE with its first. */
+	if (f->state == FIELD_VALUE && f->id == FIELD_HOST)
+		return request_host_byte(r, c);
+	return 0;
+}
+
+/* The name is a map key: what lies behind it must be 0. */
+static __always_inline void request_clear_name(struct request_scan *r)
+{
+	__u64 *w = (__u64 *)r->name.name;
+
+	for (int i = 0; i < MAX_FIELD_NAME / 8; i++)
+		w[i] = 0;
+}
+
+static __always_inline long request_byte(struct request_scan *r, __u8 c)
+{
+	switch (r->state) {
+	case SCAN_METHOD:
+		return request_method_byte(r, c);
+	case SCAN_PATH:
+	case SCAN_QUERY:
+		return request_target_byte(r, c);
+	case SCAN_VERSION:
+		if (r->version_len == 8) {
+			if (c != '\r')
+				return request_fail(r, HANDOVER_NOT_HTTP11);
+			r->state = SCAN_LINE_LF;
+			return 0;
+		}
+		if (c != version_byte(r->version_len++))
+			return request_fail(r, HANDOVER_NOT_HTTP11);
+		return 0;
+	case SCAN_LINE_LF:
+		r->state = SCAN_LINE;
+		return c == '\n' ? 0 : request_fail(r, HANDOVER_MALFORMED);
+	case SCAN_LINE:
+		if (c == '\r') {
+			r->state = SCAN_END_LF;
+			return 0;
+		}
+		field_begin(&r->field);
+		r->asked = 0;
+		if (r->table_flags & TABLE_FIELDS)
+			request_clear_name(r);
+		r->state = SCAN_FIELD;
+		/* fallthrough */
+	case SCAN_FIELD:
+		return request_field_byte(r, c);
+	case SCAN_END_LF:
+		if (c != '\n')
+			return request_fail(r, HANDOVER_MALFORMED);
+		r->state = SCAN_DONE;
+		return 1;
+	}
+	return 1;
+}
+
+/* Most bytes of a head are values that nobody here asks about: eight at a time. */
+static __always_inline __u32 skip_value(const struct span *s, const struct field_scan *f, __u32 off)
+{
+	__u64 w;
+
+	if (f->state != FIELD_VALUE || f->id != FIELD_OTHER)
+		return 0;
+	return span_word(s, off, &w) && all_values(w);
+}
+
+/* Implemented by lib/router.h, which knows what routes ask about: notes where the value of such a field lies. */
+static __always_inline long request_note_field(struct request_scan *r, __u32 off, __u8 c);
+
+static long request_step(__u32 i, void *ctx)
+{
+	struct request_cursor *cur = ctx;
+	struct request_scan *r = cur->scan;
+	__u32 off = r->off;
+	long stop;
+	__u8 c;
+
+	(void)i;
+	if (r->state == SCAN_FIELD && skip_value(&cur->span, &r->field, off)) {
+		r->field.value_len += 8;
+		r->off = off + 8;
+		return 0;
+	}
+	if (!span_byte(&cur->span, off, &c))
+		return 1;
+	r->off = off + 1;
+	stop = request_byte(r, c);
+	if (stop)
+		return stop;
+	if (r->table_flags & TABLE_FIELDS && r->state == SCAN_FIELD)
+		return request_note_field(r, off, c);
+	return 0;
+}
+
+static __always_inline void request_scan_begin(struct request_scan *r, __u32 table, __u32 table_flags)
+{
+	r->method = 0;
+	r->content_length = 0;
+	r->predicates = 0;
+	r->state = SCAN_METHOD;
+	r->off = 0;
+	r->failure = 0;
+	r->flags = 0;
+	r->host_len = 0;
+	r->path_len = 0;
+	r->version_len = 0;
+	r->table = table;
+	r->table_flags = table_flags;
+	r->field_count = 0;
+	r->asked = 0;
+}
+
+/* Reads a request head. On 0: r->off is the length of the head. */
+static __always_inline enum verdict request_scan(struct request_scan *r, struct span span)
+{
+	struct request_cursor cur = { .span = span, .scan = r };
+
+	bpf_loop(MAX_HEAD, request_step, &cur, 0);
+	if (r->failure)
+		return r->failure;
+	if (r->state != SCAN_DONE)
+		return r->off >= MAX_HEAD ? HANDOVER_HEAD_TOO_LONG : HANDOVER_PARTIAL_HEAD;
+	if (!(r->flags & SCAN_HAS_HOST) || !r->host_len)
+		return HANDOVER_HOST;
+	return 0;
+}
+
+/* ---- responses ---- */
+
+struct response_cursor {
+	struct span span;
+	struct slot *slot;
+	/* The rest of the state lies in the slot as well, for the verifier's sake: see struct field_scan. */
+};
+
+static __always_inline long response_fail(struct slot *s, enum verdict why)
+{
+	s->head.failure = why;
+	return 1;
+}
+
+static __always_inline long response_field_byte(struct slot *s, __u8 c)
+{
+	struct field_scan *f = &s->field;
+
+	switch (field_byte(f, c)) {
+	case FIELD_BAD:
+		return response_fail(s, VERDICT_SPILL_FRAMING);
+	case FIELD_NAMED:
+		if (f->id == FIELD_UPGRADE)
+			return response_fail(s, VERDICT_SPILL_CONNECTION_OPTION);
+		if (f->id == FIELD_CONTENT_LENGTH && s->head.flags & SCAN_HAS_LENGTH)
+			return response_fail(s, VERDICT_SPILL_FRAMING);
+		if (f->id == FIELD_TRANSFER_ENCODING && s->head.flags & SCAN_CHUNKED)
+			return response_fail(s, VERDICT_SPILL_FRAMING);
+		return 0;
+	case FIELD_ENDED:
+		s->head.state = SCAN_LINE;
+		break;
+	default:
+		return 0;
+	}
+	switch (f->id) {
+	case FIELD_CONTENT_LENGTH:
+		if (!f->value_len)
+			return response_fail(s, VERDICT_SPILL_FRAMING);
+		s->head.flags |= SCAN_HAS_LENGTH;
+		s->remaining = f->number;
+		return 0;
+	case FIELD_TRANSFER_ENCODING:
+		if (!field_is_chunked(f))
+			return response_fail(s, VERDICT_SPILL_FRAMING);
+		s->head.flags |= SCAN_CHUNKED;
+		return 0;
+	case FIELD_CONNECTION:
+		if (!field_is_keep_alive(f))
+			return response_fail(s, VERDICT_SPILL_CONNECTION_OPTION);
+		return 0;
+	}
+	return 0;
+}
+
+/* "HTTP/1.1 NNN", then the reason phrase, which may be empty. */
+static __always_inline long response_line_byte(struct slot *s, __u8 c)
+{
+	__u32 at = s->head.at++;
+
+	if (at < 8)
+		return c == version_byte(at) ? 0 : response_fail(s, VERDICT_SPILL_FRAMING);
+	if (at == 8)
+		return c == ' ' ? 0 : response_fail(s, VERDICT_SPILL_FRAMING);
+	if (at < 12) {
+		if (!is_digit(c))
+			return response_fail(s, VERDICT_SPILL_FRAMING);
+		s->status = s->status * 10 + (c - '0');
+		return 0;
+	}
+	if (c == '\r') {
+		s->head.state = SCAN_LINE_LF;
+		return 0;
+	}
+	if (at == 12)
+		return c == ' ' ? 0 : response_fail(s, VERDICT_SPILL_FRAMING);
+	return is_value(c) ? 0 : response_fail(s, VERDICT_SPILL_FRAMING);
+}
+
+static __always_inline long response_byte(struct slot *s, __u8 c)
+{
+	switch (s->head.state) {
+	case SCAN_VERSION:
+		return response_line_byte(s, c);
+	case SCAN_LINE_LF:
+		s->head.state = SCAN_LINE;
+		return c == '\n' ? 0 : response_fail(s, VERDICT_SPILL_FRAMING);
+	case SCAN_LINE:
+		if (c == '\r') {
+			s->head.state = SCAN_END_LF;
+			return 0;
+		}
+		field_begin(&s->field);
+		s->head.state = SCAN_FIELD;
+		/* fallthrough */
+	case SCAN_FIELD:
+		return response_field_byte(s, c);
+	case SCAN_END_LF:
+		if (c != '\n')
+			return response_fail(s, VERDICT_SPILL_FRAMING);
+		s->head.state = SCAN_DONE;
+		return 1;
+	}
+	return 1;
+}
+
+static long response_step(__u32 i, void *ctx)
+{
+	struct response_cursor *cur = ctx;
+	struct slot *s = cur->slot;
+	__u32 off = s->head.off;
+	__u8 c;
+
+	(void)i;
+	if (s->head.state == SCAN_FIELD && skip_value(&cur->span, &s->field, off)) {
+		s->field.value_len += 8;
+		s->head.off = off + 8;
+		return 0;
+	}
+	if (!span_byte(&cur->span, off, &c))
+		return 1;
+	s->head.off = off + 1;
+	return response_byte(s, c);
+}
+
+/* Sets phase and remaining from a complete head (RFC 9112, section 6.3). */
+static __always_inline enum verdict response_framing(struct slot *s)
+{
+	__u32 flags = s->head.flags, status = s->status;
+
+	if (status < 200 || status > 599)
+		return VERDICT_SPILL_FRAMING;
+	if (flags & SCAN_CHUNKED && flags & SCAN_HAS_LENGTH)
+		return VERDICT_SPILL_FRAMING;
+	if (s->request & REQUEST_HEAD || status == 204 || status == 304) {
+		s->remaining = 0;
+		s->phase = PHASE_DONE;
+		return 0;
+	}
+	if (flags & SCAN_CHUNKED) {
+		s->remaining = 0;
+		s->head.at = 0;
+		s->phase = PHASE_CHUNK_SIZE;
+		return 0;
+	}
+	/* Neither: the body ends with the connection. */
+	if (!(flags & SCAN_HAS_LENGTH))
+		return VERDICT_SPILL_FRAMING;
+	s->phase = s->remaining ? PHASE_LENGTH : PHASE_DONE;
+	return 0;
+}
+
+/* Reads a response head from the start of the span. On 0: s->head.off is its length, and s->phase says what follows. */
+static __always_inline enum verdict response_scan(struct slot *s, struct span span)
+{
+	struct response_cursor cur = { .span = span, .slot = s };
+
+	s->head.state = SCAN_VERSION;
+	s->head.off = 0;
+	s->head.failure = 0;
+	s->head.flags = 0;
+	s->head.at = 0;
+	s->status = 0;
+	s->remaining = 0;
+	bpf_loop(MAX_HEAD, response_step, &cur, 0);
+	if (s->head.failure)
+		return s->head.failure;
+	if (s->head.state != SCAN_DONE)
+		return VERDICT_SPILL_FRAMING;
+	return response_framing(s);
+}
+
+/* ---- chunked bodies (RFC 9112, section 7.1) ---- */
+
+static __always_inline int hex_digit(__u8 c)
+{
+	if (is_digit(c))
+		return c - '0';
+	c = lower(c);
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* A size line has at most this many digits: 2^60 bytes. head.at counts them. */
+#define MAX_CHUNK_DIGITS 15
+
+static __always_inline int chunk_size_byte(struct slot *s, __u8 c)
+{
+	int digit = hex_digit(c);
+
+	if (digit >= 0) {
+		if (s->head.at >= MAX_CHUNK_DIGITS)
+			return -1;
+		s->head.at++;
+		s->remaining = s->remaining << 4 | digit;
+		return 0;
+	}
+	if (!s->head.at)
+		return -1;
+	if (c == '\r')
+		s->phase = PHASE_CHUNK_SIZE_LF;
+	else if (c == ';')
+		s->phase = PHASE_CHUNK_EXTENSION;
+	else
+		return -1;
+	return 0;
+}
+
+/* Takes one byte of a chunked body that is not chunk data. Returns -1 when it is malformed. */
+static __always_inline int chunk_byte(struct slot *s, __u8 c)
+{
+	switch (s->phase) {
+	case PHASE_CHUNK_SIZE:
+		return chunk_size_byte(s, c);
+	case PHASE_CHUNK_EXTENSION:
+		if (c == '\r')
+			s->phase = PHASE_CHUNK_SIZE_LF;
+		return c == '\r' || is_value(c) ? 0 : -1;
+	case PHASE_CHUNK_SIZE_LF:
+		s->phase = s->remaining ? PHASE_CHUNK_DATA : PHASE_TRAILER_START;
+		return c == '\n' ? 0 : -1;
+	case PHASE_CHUNK_DATA_CR:
+		s->phase = PHASE_CHUNK_DATA_LF;
+		return c == '\r' ? 0 : -1;
+	case PHASE_CHUNK_DATA_LF:
+		s->phase = PHASE_CHUNK_SIZE;
+		s->head.at = 0;
+		return c == '\n' ? 0 : -1;
+	case PHASE_TRAILER_START:
+		if (c == '\r')
+			s->phase = PHASE_LAST_LF;
+		else
+			s->phase = PHASE_TRAILER;
+		return c == '\r' || is_token(c) ? 0 : -1;
+	case PHASE_TRAILER:
+		if (c == '\r')
+			s->phase = PHASE_TRAILER_LF;
+		return c == '\r' || is_value(c) ? 0 : -1;
+	case PHASE_TRAILER_LF:
+		s->phase = PHASE_TRAILER_START;
+		return c == '\n' ? 0 : -1;
+	case PHASE_LAST_LF:
+		s->phase = PHASE_DONE;
+		return c == '\n' ? 0 : -1;
+	}
+	return -1;
+}
+
+#endif

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The exclusive use of an i-sock for one request and its response.
+ *
+ * Idle slots of an endpoint form a lock-free stack (Treiber) threaded through slot.next. Its head carries a tag that changes with
+ * every exchange, so a slot that left and came back between a read and the exchange is noticed. Slots are never freed memory,
+ * so reading `next` of one that has just been taken is harmless: the exchange fails.
+ *
+ * state decides who may touch a slot. READY -> LEASED is the popper's, LEASED -> READY or BROKEN is whoever wins the exchange, and
+ * only the winner settles the accounts (outstanding, lease number).
+ */
+#ifndef XLB_LEASE_H
+#define XLB_LEASE_H
+
+#include "maps.h"
+
+#define NO_SLOT 0xffffffffu
+
+/* Exchanges tried before contention is taken for emptiness. */
+#define STACK_TRIES 16
+
+struct stack_walk {
+	struct endpoint *endpoint;
+	struct slot *slot;
+	__u32 index;
+	__u32 done;
+};
+
+static long stack_pop_step(__u32 i, void *ctx)
+{
+	struct stack_walk *w = ctx;
+	__u64 head = *(volatile __u64 *)&w->endpoint->idle;
+	__u32 top = head;
+	struct slot *s;
+	__u64 next;
+
+	(void)i;
+	if (!top)
+		return 1;
+	s = slot_at(top - 1);
+	if (!s)
+		return 1;
+	next = ((head >> 32) + 1) << 32 | s->next;
+	if (__sync_val_compare_and_swap(&w->endpoint->idle, head, next) != head)
+		return 0;
+	w->index = top - 1;
+	w->done = 1;
+	return 1;
+}
+
+/* Takes the top slot; NO_SLOT when there is none. */
+static __always_inline __u32 stack_pop(struct endpoint *e)
+{
+	struct stack_walk w = { .endpoint = e };
+	struct slot *s;
+
+	bpf_loop(STACK_TRIES, stack_pop_step, &w, 0);
+	if (!w.done)
+		return NO_SLOT;
+	s = slot_at(w.index);
+	if (s)
+		s->stacked = 0;
+	return w.index;
+}
+
+static long stack_push_step(__u32 i, void *ctx)
+{
+	struct stack_walk *w = ctx;
+	__u64 head = *(volatile __u64 *)&w->endpoint->idle;
+
+	(void)i;
+	w->slot->next = head;
+	if (__sync_val_compare_and_swap(&w->endpoint->idle, head, ((head >> 32) + 1) << 32 | (w->index + 1)) != head)
+		return 0;
+	w->done = 1;
+	return 1;
+}
+
+/* Puts an idle slot on its endpoint's stack. False: contention; the caller breaks the slot. */
+static __always_inline int stack_push(struct endpoint *e, struct slot *s, __u32 index)
+{
+	struct stack_walk w = { .endpoint = e, .slot = s, .index = index };
+
+	s->stacked = 1;
+	bpf_loop(STACK_TRIES, stack_push_step, &w, 0);
+	if (!w.done)
+		s->stacked = 0;
+	return w.done;
+}
+
+static __always_inline int slot_exchange(struct slot *s, enum slot_state from, enum slot_state to)
+{
+	return __sync_val_compare_and_swap(&s->state, from, to) == from;
+}
+
+/* Ends a lease that did not run to its end; the daemon closes the i-sock. `kind` says whether a client waits. */
+static __always_inline void lease_break(struct slot *s, __u32 index, enum event_kind kind)
+{
+	struct endpoint *e;
+	__u64 lease = s->lease;
+
+	if (!slot_exchange(s, SLOT_LEASED, SLOT_BROKEN))
+		return;
+	__sync_fetch_and_add(&s->lease, 1);
+	e = endpoint_at(s->endpoint);
+	if (e) {
+		__sync_fetch_and_add(&e->outstanding, -1);
+		__sync_fetch_and_add(&e->broken, 1);
+	}
+	raise_event(kind, index, s->endpoint, lease);
+}
+
+/* An idle slot that is no use any more. */
+static __always_inline void slot_discard(struct slot *s, __u32 index)
+{
+	if (slot_exchange(s, SLOT_READY, SLOT_BROKEN))
+		raise_event(EVENT_SLOT_BROKEN, index, s->endpoint, s->lease);
+}
+
+/* Ends a lease whose request and response are complete. */
+static __always_inline void lease_release(struct slot *s, __u32 index)
+{
+	struct endpoint *e = endpoint_at(s->endpoint);
+
+	if (!slot_exchange(s, SLOT_LEASED, SLOT_READY))
+		return;
+	__sync_fetch_and_add(&s->lease, 1);
+	if (!e)
+		return;
+	__sync_fetch_and_add(&e->outstanding, -1);
+	if (s->flags & SLOT_RETIRE || !stack_push(e, s, index))
+		slot_discard(s, index);
+}
+
+/* One side of the exchange is complete; the later of the two ends the lease. */
+static __always_inline void lease_side_done(struct slot *s, __u32 index, enum pending side)
+{
+	__u32 before = __sync_fetch_and_and(&s->pending, ~(__u32)side);
+
+	if (before == (__u32)side)
+		lease_release(s, index);
+}
+
+/* Takes an idle i-sock of the endpoint for the p-sock. */
+static __always_inline struct slot *lease_begin(struct endpoint *e, __u32 *index)
+{
+	__u32 i = stack_pop(e);
+	struct slot *s;
+
+	*index = i;
+	if (i == NO_SLOT)
+		return 0;
+	s = slot_at(i);
+	/* A broken one lay in the stack: the daemon, which waits for it to leave, may now free it. */
+	if (!s || !slot_exchange(s, SLOT_READY, SLOT_LEASED))
+		return 0;
+	__sync_fetch_and_add(&s->lease, 1);
+	__sync_fetch_and_add(&e->outstanding, 1);
+	return s;
+}
+
+static __always_inline void endpoint_want(struct endpoint *e, __u32 index)
+{
+	if (e->want || __sync_val_compare_and_swap(&e->want, 0, 1))
+		return;
+	raise_event(EVENT_POOL_LOW, NO_SLOT, index, 0);
+}
+
+#endif

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Every map: owner, writers, readers, lifetime; and the only functions that touch them. Sizes given here are
+ * defaults: the loader may change max_entries.
+ */
+#ifndef XLB_MAPS_H
+#define XLB_MAPS_H
+
+#include "conn.h"
+#include "kernel.h"
+
+#define SHARED_ARRAY(name_, type_, count_)                \
+	struct {                                          \
+		__uint(type, BPF_MAP_TYPE_ARRAY);         \
+		__uint(map_flags, BPF_F_MMAPABLE);        \
+		__type(key, __u32);                       \
+		__type(value, struct type_);              \
+		__uint(max_entries, count_);              \
+	} name_ SEC(".maps");                             \
+	static __always_inline struct type_ *type_##_at(__u32 index) \
+	{                                                 \
+		return bpf_map_lookup_elem(&name_, &index); \
+	}
+
+#define PLAIN_ARRAY(name_, type_, count_)                 \
+	struct {                                          \
+		__uint(type, BPF_MAP_TYPE_ARRAY);         \
+		__type(key, __u32);                       \
+		__type(value, struct type_);              \
+		__uint(max_entries, count_);              \
+	} name_ SEC(".maps");                             \
+	static __always_inline struct type_ *type_##_at(__u32 index) \
+	{                                                 \
+		return bpf_map_lookup_elem(&name_, &index); \
+	}
+
+/* One entry. Writer: daemon. Readers: connect programs. */
+SHARED_ARRAY(controls, control, 1)
+
+/* Balancing state. Writers: daemon and every program that picks, by atomic operations. */
+SHARED_ARRAY(clusters, cluster, 4096)
+SHARED_ARRAY(endpoints, endpoint, 16384)
+
+/* i-socks. See struct slot for who writes what. */
+SHARED_ARRAY(slots, slot, 16384)
+
+/* Written by reconcile only, read by the request program. Entries that a live table reaches
+ * are never changed in place: a new version gets new indices, then its listener is switched to it. */
+PLAIN_ARRAY(listeners, listener, 4096)
+PLAIN_ARRAY(route_tables, route_table, 8192)
+PLAIN_ARRAY(routes, route, 65536)
+PLAIN_ARRAY(splits, split, 65536)
+PLAIN_ARRAY(predicates, predicate, 8192)
+
+/* An entry of the schedules that clusters point into: an endpoint's index. Mapped by the daemon, whose slow path takes
+ * turns too. Writer: reconcile. */
+struct turn {
+	__u32 endpoint;
+	__u32 reserved;
+};
+SHARED_ARRAY(schedules, turn, 262144)
+
+/* Service addresses. Writer: reconcile. Readers: connect programs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct listener_key);
+	__type(value, __u32);
+	__uint(max_entries, 4096);
+} vips SEC(".maps");
+
+/* Anchor listeners by network namespace cookie. Writer: daemon. Readers: connect programs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, struct anchor_ports);
+	__uint(max_entries, 4096);
+} anchors SEC(".maps");
+
+/* Hosts to virtual hosts. Writer: reconcile. Reader: request program. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct host_key);
+	__type(value, __u32);
+	__uint(max_entries, 65536);
+} hosts SEC(".maps");
+
+/* Paths to candidate routes. Writer: reconcile. Reader: request program. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct path_key);
+	__type(value, struct candidates);
+	__uint(max_entries, 262144);
+} paths SEC(".maps");
+
+/* Header names that routes ask about. Writer: reconcile. Reader: request program. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct field_key);
+	__type(value, struct field_value);
+	__uint(max_entries, 65536);
+} fields SEC(".maps");
+
+/* Connections between handshake and accept. Writer: sock_ops. The daemon takes them out; LRU, so that those
+ * which never reach accept do not fill it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__type(key, struct conn_key);
+	__type(value, struct conn_record);
+	__uint(max_entries, 65536);
+} conns SEC(".maps");
+
+/* p-socks that are or may be on the slow path, by cookie. Writers: request and response programs, daemon. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, struct slow_conn);
+	__uint(max_entries, 1048576);
+} slow_conns SEC(".maps");
+
+/* Endpoints' sides of i-socks that are being connected, to their slots. Writer: daemon, before it connects and
+ * until the i-sock closes. Reader: sock_ops. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct peer_key);
+	__type(value, __u32);
+	__uint(max_entries, 16384);
+} peers SEC(".maps");
+
+/* Slots of i-socks by cookie: sk_skb programs have no socket storage. Writer: daemon. Reader: verdict. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, __u32);
+	__uint(max_entries, 16384);
+} isock_slots SEC(".maps");
+
+/* State of p-socks and of s-socks; lives as long as the socket. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct psock);
+} psock_states SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct ssock);
+} ssock_states SEC(".maps");
+
+/* p-socks by cookie: their sends run the request program, what they receive over TCP the client verdict.
+ * Writer: sock_ops. Entries leave when the socket closes. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SOCKHASH);
+	__type(key, __u64);
+	__type(value, __u64);
+	__uint(max_entries, 262144);
+} psocks SEC(".maps");
+
+/* s-socks by slot: their sends run the response program. Writer: sock_ops. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SOCKHASH);
+	__type(key, __u32);
+	__type(value, __u64);
+	__uint(max_entries, 16384);
+} ssocks SEC(".maps");
+
+/* i-socks to other hosts by slot: what they receive runs the verdict. Writer: daemon. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SOCKHASH);
+	__type(key, __u32);
+	__type(value, __u64);
+	__uint(max_entries, 16384);
+} isocks SEC(".maps");
+
+/* How often each verdict was given. Reader: metrics. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, __u64);
+	__uint(max_entries, VERDICT_COUNT);
+} verdicts SEC(".maps");
+
+/* Wakes the daemon; rare by design. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 18);
+} events SEC(".maps");
+
+static __always_inline void count(enum verdict v)
+{
+	__u32 key = v;
+	__u64 *n = bpf_map_lookup_elem(&verdicts, &key);
+
+	/* Atomic although it is per CPU: a preempted sk_msg program shares its CPU with others. */
+	if (n)
+		__sync_fetch_and_add(n, 1);
+}
+
+static __always_inline void raise_event(enum event_kind kind, __u32 slot, __u32 endpoint, __u64 lease)
+{
+	struct event e = { .kind = kind, .slot = slot, .endpoint = endpoint, .lease = lease };
+
+	/* A lost event is found by the daemon's sweep. */
+	bpf_ringbuf_output(&events, &e, sizeof(e), 0);
+}
+
+static __always_inline struct psock *psock_of(struct bpf_sock *sk)
+{
+	return bpf_sk_storage_get(&psock_states, sk, 0, 0);
+}
+
+static __always_inline struct slow_conn *slow_conn_of(__u64 cookie)
+{
+	return bpf_map_lookup_elem(&slow_conns, &cookie);
+}
+
+#endif

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* From a request head to a cluster: virtual host, path, headers, weighted choice. The order of routes was resolved by
+ * the compiler (internal/compile): one look-up gives the candidates in Envoy's order, and the first whose conditions hold wins.
+ */
+#ifndef XLB_ROUTER_H
+#define XLB_ROUTER_H
+
+#include "http1.h"
+#include "maps.h"
+
+/* What routing found. */
+struct routing {
+	__u64 timeout_ns;
+	__u32 cluster;
+	__u32 reserved;
+};
+
+/* ---- header fields that routes ask about ---- */
+
+static __always_inline long request_field_named(struct request_scan *r)
+{
+	struct field_value *v;
+	__u32 n = r->field_count;
+
+	r->name.table = r->table;
+	r->name.len = r->field.name_len;
+	v = bpf_map_lookup_elem(&fields, &r->name);
+	if (!v)
+		return 0;
+	for (__u32 i = 0; i < MAX_FIELDS; i++)
+		if (i < n && r->fields[i].first == v->first)
+			return request_fail(r, HANDOVER_REPEATED_FIELD);
+	if (n >= MAX_FIELDS)
+		return request_fail(r, HANDOVER_TOO_MANY_FIELDS);
+	r->fields[n].first = v->first;
+	r->fields[n].count = v->count;
+	r->fields[n].at = 0;
+	r->fields[n].len = 0;
+	r->field_count = n + 1;
+	r->asked = n + 1;
+	return 0;
+}
+
+static __always_inline long request_note_field(struct request_scan *r, __u32 off, __u8 c)
+{
+	const struct field_scan *f = &r->field;
+	__u32 n = r->asked - 1;
+
+	if (f->state == FIELD_SPACE && c == ':')
+		return request_field_named(r);
+	if (n >= MAX_FIELDS)
+		return 0;
+	if (f->state == FIELD_VALUE && f->value_len == 1)
+		r->fields[n].at = off;
+	if (f->state == FIELD_LF && c == '\r' && f->value_len)
+		r->fields[n].len = off - r->fields[n].at;
+	return 0;
+}
+
+struct compare {
+	struct span span;
+	const struct predicate *p;
+	__u32 at;
+	__u32 equal;
+};
+
+static long compare_step(__u32 i, void *ctx)
+{
+	struct compare *cmp = ctx;
+	__u8 c;
+
+	if (i >= MAX_FIELD_VALUE || !span_byte(&cmp->span, cmp->at + i, &c) || c != cmp->p->value[i]) {
+		cmp->equal = 0;
+		return 1;
+	}
+	return 0;
+}
+
+struct predicate_walk {
+	struct span span;
+	struct request_scan *scan;
+	__u32 first;
+	__u32 at;
+	__u32 len;
+	__u32 reserved;
+};
+
+static __always_inline __u32 predicate_holds(const struct predicate_walk *w, const struct predicate *p)
+{
+	struct compare cmp = { .span = w->span, .p = p, .at = w->at, .equal = 1 };
+
+	if (p->kind == PREDICATE_PRESENT)
+		return 1;
+	if (p->kind == PREDICATE_EXACT ? w->len != p->len : w->len < p->len)
+		return 0;
+	bpf_loop(p->len, compare_step, &cmp, 0);
+	return cmp.equal;
+}
+
+static long predicate_step(__u32 i, void *ctx)
+{
+	struct predicate_walk *w = ctx;
+	struct predicate *p = predicate_at(w->first + i);
+
+	if (!p)
+		return 1;
+	if (predicate_holds(w, p))
+		w->scan->predicates |= 1ULL << (p->bit & 63);
+	return 0;
+}
+
+static long asked_field_step(__u32 i, void *ctx)
+{
+	struct predicate_walk *w = ctx;
+	struct request_scan *r = w->scan;
+	__u32 count;
+	__u8 last;
+
+	if (i >= MAX_FIELDS)
+		return 1;
+	w->first = r->fields[i].first;
+	w->at = r->fields[i].at;
+	w->len = r->fields[i].len;
+	count = r->fields[i].count;
+	/* Whitespace behind a value does not belong to it; too rare to be worth cutting here. */
+	if (w->len && span_byte(&w->span, w->at + w->len - 1, &last) && (last == ' ' || last == '\t'))
+		return request_fail(r, HANDOVER_MALFORMED);
+	bpf_loop(count < MAX_PREDICATES ? count : MAX_PREDICATES, predicate_step, w, 0);
+	return 0;
+}
+
+static __always_inline void route_evaluate_fields(struct request_scan *r, struct span span)
+{
+	struct predicate_walk w = { .span = span, .scan = r };
+
+	if (r->field_count)
+		bpf_loop(r->field_count, asked_field_step, &w, 0);
+}
+
+/* ---- virtual host ---- */
+
+/* bpf_loop() takes a context on the stack only. */
+struct host_copy {
+	struct request_scan *scan;
+};
+
+static long reverse_step(__u32 i, void *ctx)
+{
+	struct host_copy *copy = ctx;
+	struct request_scan *r = copy->scan;
+	__u32 from = r->host_len - 1 - i;
+
+	if (from > MAX_HOST || i > MAX_HOST)
+		return 1;
+	r->host.host[i] = r->authority[from];
+	return 0;
+}
+
+static long copy_step(__u32 i, void *ctx)
+{
+	struct host_copy *copy = ctx;
+	struct request_scan *r = copy->scan;
+
+	if (i > MAX_HOST)
+		return 1;
+	r->host.host[i] = r->authority[i];
+	return 0;
+}
+
+static __always_inline __u32 find_host(struct request_scan *r, enum host_direction direction, __u32 len)
+{
+	__u32 *vhost;
+
+	r->host.scope = r->table * 2 + direction;
+	r->host.prefix_len = (sizeof(r->host.scope) + len) * 8;
+	vhost = bpf_map_lookup_elem(&hosts, &r->host);
+	return vhost ? *vhost : 0;
+}
+
+/* Envoy's precedence: exact domain, longest "*suffix", longest "prefix*", "*". Returns 0 for none. */
+static __always_inline __u32 route_find_vhost(struct request_scan *r, const struct route_table *t)
+{
+	struct host_copy copy = { .scan = r };
+	__u32 len = r->host_len, vhost = 0;
+
+	if (t->flags & TABLE_HOSTS) {
+		bpf_loop(len, reverse_step, &copy, 0);
+		if (len <= MAX_HOST)
+			r->host.host[len] = 0;
+		vhost = find_host(r, HOST_BACKWARD, len + 1);
+	}
+	if (!vhost && t->flags & TABLE_HOST_PREFIXES) {
+		bpf_loop(len, copy_step, &copy, 0);
+		vhost = find_host(r, HOST_FORWARD, len);
+	}
+	return vhost ? vhost : t->default_vhost;
+}
+
+/* ---- routes ---- */
+
+static __always_inline struct candidates *route_find_path(struct request_scan *r, __u32 vhost)
+{
+	__u32 len = r->path_len;
+
+	if (len > MAX_PATH)
+		return 0;
+	r->path.vhost = vhost;
+	r->path.path[len] = 0;
+	r->path.prefix_len = (sizeof(r->path.vhost) + len + 1) * 8;
+	return bpf_map_lookup_elem(&paths, &r->path);
+}
+
+struct route_walk {
+	__u64 predicates;
+	struct route *won;
+	__u32 first;
+	__u32 reserved;
+};
+
+static long route_step(__u32 i, void *ctx)
+{
+	struct route_walk *w = ctx;
+	struct route *r = route_at(w->first + i);
+
+	if (!r)
+		return 1;
+	if ((w->predicates & r->need) != r->need || w->predicates & r->forbid)
+		return 0;
+	w->won = r;
+	return 1;
+}
+
+static __always_inline struct route *route_first(const struct candidates *c, __u64 predicates)
+{
+	struct route_walk w = { .predicates = predicates, .first = c->first };
+
+	/* The first candidate wins nearly always: no loop for it. */
+	route_step(0, &w);
+	if (!w.won && c->count > 1)
+		bpf_loop(c->count < MAX_CANDIDATES ? c->count : MAX_CANDIDATES, route_step, &w, 0);
+	return w.won;
+}
+
+struct split_walk {
+	__u32 first;
+	__u32 draw;
+	__u32 cluster;
+	__u32 found;
+};
+
+static long split_step(__u32 i, void *ctx)
+{
+	struct split_walk *w = ctx;
+	struct split *s = split_at(w->first + i);
+
+	if (!s)
+		return 1;
+	if (w->draw >= s->below)
+		return 0;
+	w->cluster = s->cluster;
+	w->found = 1;
+	return 1;
+}
+
+static __always_inline enum verdict route_choose_cluster(const struct route *r, struct routing *out)
+{
+	struct split_walk w = { .first = r->first };
+
+	out->timeout_ns = r->timeout_ns;
+	if (!r->count) {
+		out->cluster = r->first;
+		return 0;
+	}
+	if (!r->total)
+		return HANDOVER_NO_CLUSTER;
+	w.draw = bpf_get_prandom_u32() % r->total;
+	bpf_loop(r->count < MAX_SPLIT ? r->count : MAX_SPLIT, split_step, &w, 0);
+	out->cluster = w.cluster;
+	return w.found ? 0 : HANDOVER_NO_CLUSTER;
+}
+
+/* Routes a scanned request. The span is the one that was scanned. */
+static __always_inline enum verdict route_request(struct request_scan *r, const struct route_table *t, struct span span,
+						  struct routing *out)
+{
+	struct candidates *c;
+	struct route *won;
+	__u32 vhost;
+
+	vhost = route_find_vhost(r, t);
+	if (!vhost)
+		return HANDOVER_NO_VHOST;
+	c = route_find_path(r, vhost);
+	if (!c)
+		return HANDOVER_NO_ROUTE;
+	route_evaluate_fields(r, span);
+	if (r->failure)
+		return r->failure;
+	won = route_first(c, r->predicates);
+	if (!won)
+		return HANDOVER_NO_ROUTE;
+	return route_choose_cluster(won, out);
+}
+
+#endif

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* sk_msg of p-socks: runs on every send() of a client. Frames the request, routes it, takes an i-sock and moves the
+ * message there, or declines: the bytes then reach the anchor whole, and the slow path. Never drops: SK_DROP would stick to
+ * the socket for good.
+ */
+#include "lib/balance.h"
+#include "lib/config.h"
+#include "lib/dispatch.h"
+#include "lib/http1.h"
+#include "lib/lease.h"
+#include "lib/maps.h"
+#include "lib/router.h"
+
+/* Lets the message go to the anchor. After a redirect in the same sendmsg() a plain pass would repeat it: then the way
+ * to the anchor is a redirect to the p-sock itself.
+ */
+static __always_inline int request_pass(struct sk_msg_md *msg, struct psock *ps)
+{
+	ps->passed += msg->size;
+	if (msg_target(msg))
+		bpf_msg_redirect_hash(msg, &psocks, &ps->cookie, 0);
+	return SK_PASS;
+}
+
+/* Declines: from here on, until the daemon gives the connection back, every byte goes to the anchor. */
+static __always_inline int request_decline(struct sk_msg_md *msg, struct psock *ps, enum verdict why, __u32 endpoint)
+{
+	struct slow_conn *known = slow_conn_of(ps->cookie);
+	struct slow_conn fresh = { .reason = why, .endpoint = endpoint + 1 };
+	struct slot *s = ps->lease ? slot_at(ps->slot) : 0;
+
+	if (s && s->lease == ps->lease) {
+		fresh.slot = ps->slot;
+		fresh.lease = ps->lease;
+		fresh.has_lease = 1;
+	}
+	count(why);
+	ps->body = 0;
+	if (known) {
+		/* A spill got here first; the daemon reads these fields after it has read the bytes. */
+		known->reason = fresh.reason;
+		known->endpoint = fresh.endpoint;
+		known->slot = fresh.slot;
+		known->lease = fresh.lease;
+		known->has_lease = fresh.has_lease;
+	} else if (bpf_map_update_elem(&slow_conns, &ps->cookie, &fresh, BPF_ANY)) {
+		ps->flags |= PSOCK_SLOW;
+	}
+	return request_pass(msg, ps);
+}
+
+/* Whether the daemon has given the connection back and nothing has moved since: every byte passed was read as whole requests,
+ * and every byte written over TCP was read by the application, so a redirected response cannot overtake it. */
+static __always_inline int request_given_back(struct sk_msg_md *msg, struct psock *ps, const struct slow_conn *c)
+{
+	__u32 read = c->offer, written = c->offer >> 32;
+	struct bpf_sock *sk = msg->sk;
+
+	if (!c->offered || !sk || read != (__u32)ps->passed)
+		return 0;
+	return sock_read_seq(sk) - ps->tcp_base == written;
+}
+
+static __always_inline int target_has_room(struct sk_msg_md *msg, __u32 local, __u64 bytes)
+{
+	struct sock *t = msg_target(msg);
+
+	if (!t || t->__sk_common.skc_state != TCP_ESTABLISHED)
+		return 0;
+	if (!local)
+		return (__u64)t->sk_wmem_queued + bytes <= (__u32)t->sk_sndbuf;
+	return !ingress_charged || (__u64)t->sk_backlog.rmem_alloc.counter + bytes <= 2 * (__u64)request_limit;
+}
+
+static __always_inline long redirect_to_slot(struct sk_msg_md *msg, const struct slot *s, __u32 index)
+{
+	if (s->flags & SLOT_LOCAL)
+		return bpf_msg_redirect_hash(msg, &ssocks, &index, BPF_F_INGRESS);
+	return bpf_msg_redirect_hash(msg, &isocks, &index, 0);
+}
+
+/* The rest of a body whose head was moved. Its room was reserved when the head was. */
+static __always_inline int request_body(struct sk_msg_md *msg, struct psock *ps)
+{
+	struct slot *s = slot_at(ps->slot);
+	__u64 n = msg->size;
+
+	if (!s || s->lease != ps->lease)
+		return request_decline(msg, ps, HANDOVER_LEASE_BROKEN, NO_ENDPOINT);
+	if (redirect_to_slot(msg, s, ps->slot) != SK_PASS) {
+		lease_break(s, ps->slot, EVENT_SLOT_BROKEN);
+		return request_decline(msg, ps, HANDOVER_LEASE_BROKEN, NO_ENDPOINT);
+	}
+	/* The next request rides in the same send: only this one's bytes go now, and the program runs again. */
+	if (n > ps->body) {
+		n = ps->body;
+		bpf_msg_apply_bytes(msg, n);
+	}
+	ps->body -= n;
+	s->sent += n;
+	count(VERDICT_REQUEST_BODY);
+	if (ps->body)
+		return SK_PASS;
+	if (s->timeout_ns)
+		s->deadline_ns = bpf_ktime_get_coarse_ns() + s->timeout_ns;
+	lease_side_done(s, ps->slot, PENDING_REQUEST);
+	return SK_PASS;
+}
+
+static __always_inline struct span message_span(struct sk_msg_md *msg)
+{
+	struct span span = { .data = msg->data, .end = msg->data_end };
+
+	return span;
+}
+
+/* Reads the head. A head that straddles two fragments is made linear, once. */
+static __always_inline enum verdict request_read(struct sk_msg_md *msg, struct psock *ps, __u32 table, __u32 flags)
+{
+	__u32 linear = msg->data_end - msg->data, size = msg->size;
+	enum verdict v;
+
+	request_scan_begin(&ps->scan, table, flags);
+	v = request_scan(&ps->scan, message_span(msg));
+	if (v != HANDOVER_PARTIAL_HEAD || linear >= size || linear >= MAX_HEAD)
+		return v;
+	if (bpf_msg_pull_data(msg, 0, size < MAX_HEAD ? size : MAX_HEAD, 0))
+		return v;
+	request_scan_begin(&ps->scan, table, flags);
+	return request_scan(&ps->scan, message_span(msg));
+}
+
+/* One whole request, or the head and first part of one, of which the rest fits; nothing behind it. */
+static __always_inline enum verdict request_fits(const struct psock *ps, __u64 size, __u64 *total)
+{
+	*total = ps->scan.off + ps->scan.content_length;
+	if (size > *total)
+		return HANDOVER_PIPELINED;
+	if (*total > request_limit)
+		return HANDOVER_BODY_TOO_LONG;
+	return 0;
+}
+
+struct lease_try {
+	struct sk_msg_md *msg;
+	struct endpoint *endpoint;
+	struct slot *slot;
+	__u64 total;
+	__u32 index;
+	/* enum verdict: 0 while the next i-sock is worth a try. */
+	__u32 failure;
+	__u32 done;
+	__u32 reserved;
+};
+
+static long lease_try_step(__u32 i, void *ctx)
+{
+	struct lease_try *t = ctx;
+	struct slot *s;
+	__u32 index;
+
+	(void)i;
+	s = lease_begin(t->endpoint, &index);
+	if (index == NO_SLOT)
+		return 1;
+	if (!s)
+		return 0;
+	if (redirect_to_slot(t->msg, s, index) != SK_PASS) {
+		lease_break(s, index, EVENT_SLOT_BROKEN);
+		return 0;
+	}
+	if (target_has_room(t->msg, s->flags & SLOT_LOCAL, t->total)) {
+		t->slot = s;
+		t->index = index;
+		t->done = 1;
+		return 1;
+	}
+	/* Full, or closing: either way not one to wait for. */
+	lease_break(s, index, EVENT_SLOT_BROKEN);
+	return 0;
+}
+
+static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 index, const struct routing *to, __u64 body)
+{
+	s->cookie = ps->cookie;
+	s->pending = body ? PENDING_REQUEST | PENDING_RESPONSE : PENDING_RESPONSE;
+	s->phase = PHASE_HEAD;
+	s->spill = SPILL_NONE;
+	s->status = 0;
+	s->moved = 0;
+	s->spilled = 0;
+	s->request = ps->scan.flags & SCAN_HEAD ? REQUEST_HEAD : 0;
+	s->timeout_ns = to->timeout_ns;
+	s->deadline_ns = to->timeout_ns && !body ? bpf_ktime_get_coarse_ns() + to->timeout_ns : 0;
+	ps->slot = index;
+	ps->lease = s->lease;
+	ps->body = body;
+}
+
+/* Takes an i-sock of the endpoint and moves the message there. */
+static __always_inline int request_move(struct sk_msg_md *msg, struct psock *ps, const struct routing *to, __u32 chosen,
+					__u64 total)
+{
+	struct endpoint *e = endpoint_at(chosen);
+	struct lease_try t = { .msg = msg, .endpoint = e, .total = total };
+
+	if (!e)
+		return request_decline(msg, ps, HANDOVER_NO_ENDPOINT, NO_ENDPOINT);
+	bpf_loop(MAX_LEASE_TRIES, lease_try_step, &t, 0);
+	if (!(__u32)e->idle)
+		endpoint_want(e, chosen);
+	if (!t.done || !t.slot)
+		return request_decline(msg, ps, HANDOVER_POOL_EMPTY, chosen);
+	lease_fill(t.slot, ps, t.index, to, total - msg->size);
+	t.slot->sent = msg->size;
+	__sync_fetch_and_add(&e->requests, 1);
+	__sync_fetch_and_add(&e->bytes_sent, total);
+	count(VERDICT_REQUEST_LEASED);
+	return SK_PASS;
+}
+
+/* The first bytes of a request. */
+static __always_inline int request_begin(struct sk_msg_md *msg, struct psock *ps)
+{
+	struct listener *l = listener_at(ps->listener);
+	struct routing to = {};
+	struct route_table *t;
+	struct cluster *c;
+	__u32 chosen;
+	__u64 total;
+	enum verdict v;
+
+	if (!l || !l->table)
+		return request_decline(msg, ps, HANDOVER_LISTENER_GONE, NO_ENDPOINT);
+	t = route_table_at(l->table);
+	if (!t || t->flags & TABLE_SLOW)
+		return request_decline(msg, ps, HANDOVER_TABLE_SLOW, NO_ENDPOINT);
+	v = request_read(msg, ps, l->table, t->flags);
+	if (!v)
+		v = request_fits(ps, msg->size, &total);
+	if (!v)
+		v = route_request(&ps->scan, t, message_span(msg), &to);
+	if (v)
+		return request_decline(msg, ps, v, NO_ENDPOINT);
+	c = cluster_at(to.cluster);
+	if (!c)
+		return request_decline(msg, ps, HANDOVER_NO_CLUSTER, NO_ENDPOINT);
+	chosen = balance_pick(c);
+	if (chosen == NO_ENDPOINT)
+		return request_decline(msg, ps, HANDOVER_NO_ENDPOINT, NO_ENDPOINT);
+	return request_move(msg, ps, &to, chosen, total);
+}
+
+/* Between requests: is the connection the fast path's? */
+static __always_inline int request_idle(struct sk_msg_md *msg, struct psock *ps)
+{
+	struct slow_conn *c = slow_conn_of(ps->cookie);
+	struct slot *s;
+
+	if (c) {
+		if (!request_given_back(msg, ps, c)) {
+			count(VERDICT_REQUEST_ON_SLOW_PATH);
+			return request_pass(msg, ps);
+		}
+		bpf_map_delete_elem(&slow_conns, &ps->cookie);
+		count(VERDICT_REQUEST_RETURNED);
+	}
+	s = ps->lease ? slot_at(ps->slot) : 0;
+	if (s && s->lease == ps->lease)
+		return request_decline(msg, ps, HANDOVER_PIPELINED, NO_ENDPOINT);
+	return request_begin(msg, ps);
+}
+
+SEC("sk_msg")
+int xlb_request(struct sk_msg_md *msg)
+{
+	struct bpf_sock *sk = msg->sk;
+	struct psock *ps = sk ? psock_of(sk) : 0;
+
+	/* Both survive from the run before, and from the send before. */
+	bpf_msg_apply_bytes(msg, 0);
+	bpf_msg_cork_bytes(msg, 0);
+	if (!ps)
+		return SK_PASS;
+	if (ps->flags & PSOCK_SLOW)
+		return request_pass(msg, ps);
+	if (ps->body)
+		return request_body(msg, ps);
+	return request_idle(msg, ps);
+}
+
+SEC("sk_msg")
+int xlb_request_dispatch(struct sk_msg_md *msg)
+{
+	bpf_tail_call(msg, &msg_logic, MSG_REQUEST);
+	return SK_PASS;
+}

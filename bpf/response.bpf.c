@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* The way back. sk_msg of s-socks: runs on every send() of a server on this host. sk_skb verdict of i-socks: runs on
+ * what a server elsewhere sent. Both frame the response, move it into the p-sock that holds the lease, and end the lease with its
+ * last byte. What should not or cannot be moved spills: it goes on over TCP to the daemon, which has flow control.
+ */
+#include "lib/config.h"
+#include "lib/dispatch.h"
+#include "lib/http1.h"
+#include "lib/lease.h"
+#include "lib/maps.h"
+
+/* Windows of a message in which chunk headers are looked for, and framing bytes in one window. */
+#define MAX_WINDOWS 64
+#define MAX_WINDOW_STEPS 512
+#define WINDOW 256
+
+/* Marks the client's connection: the daemon writes to it over TCP, so it is not the fast path's until given back. */
+static __always_inline int spill_mark(const struct slot *s, enum verdict why)
+{
+	struct slow_conn fresh = { .reason = why };
+	__u64 cookie = s->cookie;
+
+	if (slow_conn_of(cookie))
+		return 1;
+	bpf_map_update_elem(&slow_conns, &cookie, &fresh, BPF_NOEXIST);
+	return slow_conn_of(cookie) != 0;
+}
+
+/* Begins a spill. A client whose state cannot be kept would mix two paths: its lease breaks instead. */
+static __always_inline void spill_begin(struct slot *s, __u32 index, enum spill kind, enum verdict why)
+{
+	count(why);
+	if (!spill_mark(s, why)) {
+		lease_break(s, index, EVENT_LEASE_FAILED);
+		return;
+	}
+	s->spill = kind;
+}
+
+/* A complete response head: its status is known. */
+static __always_inline void response_account(const struct slot *s)
+{
+	struct endpoint *e = endpoint_at(s->endpoint);
+	__u32 class = s->status / 100 - 1;
+
+	if (e && class < 5)
+		__sync_fetch_and_add(&e->responses[class], 1);
+}
+
+/* What a program should do with the bytes it was run for. */
+struct framing {
+	/* Bytes, from the start, that belong to the response or could be looked at. */
+	__u32 bytes;
+	/* The response ends with them. */
+	__u32 ended;
+};
+
+/* ---- same host: sk_msg ---- */
+
+struct chunk_walk {
+	struct sk_msg_md *msg;
+	struct slot *slot;
+	struct span span;
+	/* Next byte to look at, and where the window begins. */
+	__u32 at;
+	__u32 base;
+	__u32 size;
+	__u32 bad;
+};
+
+/* One framing byte, or one leap over chunk data. */
+static long chunk_step(__u32 i, void *ctx)
+{
+	struct chunk_walk *w = ctx;
+	struct slot *s = w->slot;
+	__u64 left = w->size - w->at;
+	__u8 c;
+
+	(void)i;
+	if (w->at >= w->size || s->phase == PHASE_DONE)
+		return 1;
+	if (s->phase == PHASE_CHUNK_DATA) {
+		if (left > s->remaining)
+			left = s->remaining;
+		s->remaining -= left;
+		w->at += left;
+		if (!s->remaining)
+			s->phase = PHASE_CHUNK_DATA_CR;
+		return 0;
+	}
+	if (!span_byte(&w->span, w->at - w->base, &c) || w->at - w->base > SPAN_MASK)
+		return 1;
+	w->at++;
+	if (chunk_byte(s, c)) {
+		w->bad = 1;
+		return 1;
+	}
+	return 0;
+}
+
+/* Looks at one window of the message; chunk headers may lie in any of its fragments. */
+static long window_step(__u32 i, void *ctx)
+{
+	struct chunk_walk *w = ctx;
+	__u32 end = w->size;
+
+	(void)i;
+	if (w->bad || w->at >= w->size || w->slot->phase == PHASE_DONE)
+		return 1;
+	if (end - w->at > WINDOW)
+		end = w->at + WINDOW;
+	if (bpf_msg_pull_data(w->msg, w->at, end, 0))
+		return 1;
+	w->span.data = w->msg->data;
+	w->span.end = w->msg->data_end;
+	w->base = w->at;
+	bpf_loop(MAX_WINDOW_STEPS, chunk_step, w, 0);
+	return 0;
+}
+
+/* Follows a chunked body through the message. Stops early in one of very many tiny chunks: the rest runs again. */
+static __always_inline int frame_chunked(struct sk_msg_md *msg, struct slot *s, __u32 from, struct framing *f)
+{
+	struct chunk_walk w = { .msg = msg, .slot = s, .at = from, .size = msg->size };
+
+	bpf_loop(MAX_WINDOWS, window_step, &w, 0);
+	f->bytes = w.at;
+	f->ended = s->phase == PHASE_DONE;
+	/* Nothing could be looked at: the message cannot be framed. */
+	return w.bad || w.at == 0;
+}
+
+static __always_inline void frame_length(struct slot *s, __u32 from, __u32 size, struct framing *f)
+{
+	__u64 n = size - from;
+
+	if (n > s->remaining)
+		n = s->remaining;
+	s->remaining -= n;
+	f->bytes = from + n;
+	f->ended = !s->remaining;
+	if (f->ended)
+		s->phase = PHASE_DONE;
+}
+
+/* Reads the head; one that straddles two fragments of the message is made linear, once. */
+static __always_inline enum verdict frame_head(struct sk_msg_md *msg, struct slot *s)
+{
+	struct span span = { .data = msg->data, .end = msg->data_end };
+	__u32 linear = span.end - span.data, size = msg->size;
+	enum verdict v = response_scan(s, span);
+
+	if (!v || s->head.failure || linear >= size || linear >= MAX_HEAD)
+		return v;
+	if (bpf_msg_pull_data(msg, 0, size < MAX_HEAD ? size : MAX_HEAD, 0))
+		return v;
+	span.data = msg->data;
+	span.end = msg->data_end;
+	return response_scan(s, span);
+}
+
+/* Finds out how much of the message is this response. Non-zero: the verdict that says why it cannot be framed. */
+static __always_inline enum verdict frame_message(struct sk_msg_md *msg, struct slot *s, struct framing *f)
+{
+	__u32 from = 0;
+	enum verdict v;
+
+	if (s->phase == PHASE_HEAD) {
+		v = frame_head(msg, s);
+		if (v) {
+			s->phase = PHASE_HEAD;
+			return v;
+		}
+		response_account(s);
+		from = s->head.off;
+	}
+	if (s->phase == PHASE_DONE) {
+		f->bytes = from;
+		f->ended = 1;
+		return 0;
+	}
+	if (s->phase == PHASE_LENGTH) {
+		frame_length(s, from, msg->size, f);
+		return 0;
+	}
+	return frame_chunked(msg, s, from, f) ? VERDICT_RESPONSE_MALFORMED : 0;
+}
+
+static __always_inline int response_pass(struct sk_msg_md *msg, __u32 index)
+{
+	if (msg_target(msg))
+		bpf_msg_redirect_hash(msg, &ssocks, &index, 0);
+	return SK_PASS;
+}
+
+/* Whether the client's unread bytes leave room. Without charging by the kernel only the response's own bytes are known. */
+static __always_inline int client_has_room(struct sk_msg_md *msg, const struct slot *s)
+{
+	struct sock *t = msg_target(msg);
+	__u64 size = msg->size;
+
+	if (!t)
+		return 0;
+	if (!ingress_charged)
+		return s->moved + size <= response_window;
+	return (__u64)t->sk_backlog.rmem_alloc.counter + size <= response_window;
+}
+
+/* Bytes for the daemon. It compares `spilled` with what it has forwarded, so they are counted before they leave. */
+static __always_inline int response_spill(struct sk_msg_md *msg, struct slot *s, __u32 index)
+{
+	struct framing f = {};
+
+	if (s->spill == SPILL_WHOLE)
+		return response_pass(msg, index);
+	if (frame_message(msg, s, &f)) {
+		count(VERDICT_RESPONSE_MALFORMED);
+		lease_break(s, index, EVENT_LEASE_FAILED);
+		return response_pass(msg, index);
+	}
+	if (f.bytes < msg->size)
+		bpf_msg_apply_bytes(msg, f.bytes);
+	__sync_fetch_and_add(&s->spilled, f.bytes);
+	if (f.ended)
+		s->spill = SPILL_ENDED;
+	count(VERDICT_SPILLED);
+	return response_pass(msg, index);
+}
+
+/* Moves what belongs to the response; ends the lease with its last byte. */
+static __always_inline int response_move(struct sk_msg_md *msg, struct slot *s, __u32 index)
+{
+	struct endpoint *e = endpoint_at(s->endpoint);
+	__u64 cookie = s->cookie;
+	struct framing f = {};
+	enum verdict v;
+	int room;
+
+	if (bpf_msg_redirect_hash(msg, &psocks, &cookie, BPF_F_INGRESS) != SK_PASS) {
+		count(VERDICT_RESPONSE_NO_CLIENT);
+		lease_break(s, index, EVENT_SLOT_BROKEN);
+		return response_pass(msg, index);
+	}
+	room = client_has_room(msg, s);
+	if (!room && s->phase != PHASE_HEAD) {
+		spill_begin(s, index, SPILL_COUNTED, VERDICT_SPILL_FULL);
+		return response_spill(msg, s, index);
+	}
+	v = frame_message(msg, s, &f);
+	if (v == VERDICT_RESPONSE_MALFORMED) {
+		count(v);
+		lease_break(s, index, EVENT_LEASE_FAILED);
+		return response_pass(msg, index);
+	}
+	if (v || !room) {
+		/* Nothing of it has been moved yet: the daemon reads it from its first byte. */
+		spill_begin(s, index, SPILL_WHOLE, v ? v : VERDICT_SPILL_FULL);
+		return response_pass(msg, index);
+	}
+	if (f.bytes < msg->size) {
+		bpf_msg_apply_bytes(msg, f.bytes);
+		/* Bytes behind the end: nobody asked for them, and this i-sock is not to be trusted. */
+		if (f.ended)
+			__sync_fetch_and_or(&s->flags, SLOT_RETIRE);
+	}
+	s->moved += f.bytes;
+	if (e)
+		__sync_fetch_and_add(&e->bytes_received, f.bytes);
+	count(f.ended ? VERDICT_RESPONSE_ENDED : VERDICT_RESPONSE_MOVED);
+	if (f.ended)
+		lease_side_done(s, index, PENDING_RESPONSE);
+	return SK_PASS;
+}
+
+SEC("sk_msg")
+int xlb_response(struct sk_msg_md *msg)
+{
+	struct bpf_sock *sk = msg->sk;
+	struct ssock *ss = sk ? bpf_sk_storage_get(&ssock_states, sk, 0, 0) : 0;
+	struct slot *s;
+	__u32 index;
+
+	bpf_msg_apply_bytes(msg, 0);
+	bpf_msg_cork_bytes(msg, 0);
+	if (!ss || !ss->joined)
+		return SK_PASS;
+	index = ss->slot;
+	s = slot_at(index);
+	if (!s) {
+		count(VERDICT_RESPONSE_UNKNOWN_SOCKET);
+		return SK_PASS;
+	}
+	if (s->state != SLOT_LEASED) {
+		slot_discard(s, index);
+		count(VERDICT_RESPONSE_UNASKED);
+		return response_pass(msg, index);
+	}
+	/* The response is complete, the request is not: what else comes is nobody's. */
+	if (s->phase == PHASE_DONE) {
+		__sync_fetch_and_or(&s->flags, SLOT_RETIRE);
+		count(VERDICT_RESPONSE_UNASKED);
+		return response_pass(msg, index);
+	}
+	if (s->spill)
+		return response_spill(msg, s, index);
+	return response_move(msg, s, index);
+}
+
+SEC("sk_msg")
+int xlb_response_dispatch(struct sk_msg_md *msg)
+{
+	bpf_tail_call(msg, &msg_logic, MSG_RESPONSE);
+	return SK_PASS;
+}
+
+/* ---- other hosts: sk_skb ---- */
+
+static __always_inline struct slot *isock_slot(struct __sk_buff *skb, __u32 *index)
+{
+	__u64 cookie = bpf_get_socket_cookie(skb);
+	__u32 *i = bpf_map_lookup_elem(&isock_slots, &cookie);
+
+	if (!i)
+		return 0;
+	*index = *i;
+	return slot_at(*i);
+}
+
+/* The first bytes of a response decide for the whole of it: an skb cannot be split, and nothing bounds what would lie
+ * before a client that does not read, but the length that the head promises. */
+static __always_inline enum verdict verdict_head(struct __sk_buff *skb, struct slot *s)
+{
+	struct span span = { .data = (void *)(long)skb->data, .end = (void *)(long)skb->data_end };
+	enum verdict v;
+
+	if (span.end - span.data < skb->len && span.end - span.data < MAX_HEAD) {
+		if (bpf_skb_pull_data(skb, skb->len < MAX_HEAD ? skb->len : MAX_HEAD))
+			return VERDICT_SPILL_FRAMING;
+		span.data = (void *)(long)skb->data;
+		span.end = (void *)(long)skb->data_end;
+	}
+	v = response_scan(s, span);
+	if (v)
+		return v;
+	if (s->phase == PHASE_CHUNK_SIZE || s->head.off + s->remaining > remote_limit)
+		return VERDICT_SPILL_TOO_LONG;
+	if (skb->len > s->head.off + s->remaining)
+		return VERDICT_SPILL_FRAMING;
+	s->remaining -= skb->len - s->head.off;
+	response_account(s);
+	return 0;
+}
+
+static __always_inline int verdict_move(struct __sk_buff *skb, struct slot *s, __u32 index)
+{
+	struct endpoint *e = endpoint_at(s->endpoint);
+	__u64 cookie = s->cookie;
+	__u32 len = skb->len;
+
+	if (bpf_sk_redirect_hash(skb, &psocks, &cookie, BPF_F_INGRESS) != SK_PASS) {
+		count(VERDICT_RESPONSE_NO_CLIENT);
+		lease_break(s, index, EVENT_SLOT_BROKEN);
+		return SK_PASS;
+	}
+	s->moved += len;
+	if (e)
+		__sync_fetch_and_add(&e->bytes_received, len);
+	if (s->remaining) {
+		count(VERDICT_RESPONSE_MOVED);
+		return SK_PASS;
+	}
+	s->phase = PHASE_DONE;
+	count(VERDICT_RESPONSE_ENDED);
+	lease_side_done(s, index, PENDING_RESPONSE);
+	return SK_PASS;
+}
+
+SEC("sk_skb/stream_verdict")
+int xlb_verdict(struct __sk_buff *skb)
+{
+	__u32 index = 0;
+	struct slot *s;
+	enum verdict v;
+
+	/* The endpoint's FIN: moved on, it would poison the p-sock. */
+	if (!skb->len) {
+		count(VERDICT_RESPONSE_FIN);
+		return SK_PASS;
+	}
+	s = isock_slot(skb, &index);
+	if (!s) {
+		count(VERDICT_RESPONSE_UNKNOWN_SOCKET);
+		return SK_PASS;
+	}
+	if (s->state != SLOT_LEASED) {
+		slot_discard(s, index);
+		count(VERDICT_RESPONSE_UNASKED);
+		return SK_PASS;
+	}
+	if (s->spill)
+		return SK_PASS;
+	if (s->phase == PHASE_HEAD) {
+		v = verdict_head(skb, s);
+		if (v) {
+			s->phase = PHASE_HEAD;
+			spill_begin(s, index, SPILL_WHOLE, v);
+			return SK_PASS;
+		}
+		return verdict_move(skb, s, index);
+	}
+	if (skb->len > s->remaining) {
+		count(VERDICT_RESPONSE_MALFORMED);
+		lease_break(s, index, EVENT_LEASE_FAILED);
+		return SK_PASS;
+	}
+	s->remaining -= skb->len;
+	return verdict_move(skb, s, index);
+}
+
+SEC("sk_skb/stream_verdict")
+int xlb_verdict_dispatch(struct __sk_buff *skb)
+{
+	bpf_tail_call(skb, &skb_logic, SKB_RESPONSE);
+	return SK_PASS;
+}
+
+/* What p-socks receive over TCP stays theirs. With a verdict program, bytes of both paths lie in one queue in the order of
+ * their arrival, FIONREAD counts them all, and edge-triggered readers are woken. */
+SEC("sk_skb/stream_verdict")
+int xlb_client_verdict(struct __sk_buff *skb)
+{
+	(void)skb;
+	return SK_PASS;
+}

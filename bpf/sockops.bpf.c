@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* sock_ops: at the end of a handshake, client sockets to a service address become p-socks, and accepted sockets whose
+ * other end is an i-sock become s-socks. Other sockets are left alone.
+ */
+#include "lib/addr.h"
+#include "lib/config.h"
+#include "lib/maps.h"
+
+/* VERIFIER: without this the compiler reads both branches through one computed context pointer: "dereference of
+ * modified ctx ptr disallowed". */
+#define KEEP_BRANCH(value) asm volatile("" : "+r"(value))
+
+static __always_inline void local_addr(struct bpf_sock_ops *ops, __u8 *addr)
+{
+	__u32 ip;
+
+	if (ops->family == AF_INET) {
+		ip = ops->local_ip4;
+		KEEP_BRANCH(ip);
+		addr_set4(addr, ip);
+		return;
+	}
+	addr_set6(addr, ops->local_ip6[0], ops->local_ip6[1], ops->local_ip6[2], ops->local_ip6[3]);
+}
+
+static __always_inline void remote_addr(struct bpf_sock_ops *ops, __u8 *addr)
+{
+	__u32 ip;
+
+	if (ops->family == AF_INET) {
+		ip = ops->remote_ip4;
+		KEEP_BRANCH(ip);
+		addr_set4(addr, ip);
+		return;
+	}
+	addr_set6(addr, ops->remote_ip6[0], ops->remote_ip6[1], ops->remote_ip6[2], ops->remote_ip6[3]);
+}
+
+static __always_inline void join_psock(struct bpf_sock_ops *ops, struct psock *ps)
+{
+	int size = psock_rcvbuf;
+
+	if (!fast_path)
+		return;
+	ps->tcp_base = ops->rcv_nxt;
+	if (bpf_sock_hash_update(ops, &psocks, &ps->cookie, BPF_NOEXIST)) {
+		count(VERDICT_PSOCK_NOT_JOINED);
+		return;
+	}
+	ps->flags |= PSOCK_JOINED;
+	if (size)
+		bpf_setsockopt(ops, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+	count(VERDICT_PSOCK_JOINED);
+}
+
+static __always_inline void active_established(struct bpf_sock_ops *ops)
+{
+	struct bpf_sock *sk = ops->sk;
+	struct psock *ps = sk ? psock_of(sk) : 0;
+	struct conn_key key = {};
+	struct conn_record rec = {};
+
+	if (!ps || !ps->vip_port)
+		return;
+	ps->cookie = bpf_get_socket_cookie(ops);
+	local_addr(ops, key.addr);
+	key.port = ops->local_port;
+	key.netns = bpf_get_netns_cookie(ops);
+	rec.cookie = ps->cookie;
+	__builtin_memcpy(rec.vip, ps->vip, sizeof(rec.vip));
+	rec.vip_port = ps->vip_port;
+	rec.listener = ps->listener;
+	/* Before the socket may send: the daemon must know it when its first bytes arrive. */
+	bpf_map_update_elem(&conns, &key, &rec, BPF_ANY);
+	join_psock(ops, ps);
+}
+
+/* The daemon has announced the i-sock before it connected, so the key is there if this is the other end of one. */
+static __always_inline void passive_established(struct bpf_sock_ops *ops)
+{
+	struct bpf_sock *sk = ops->sk;
+	struct peer_key key = {};
+	struct ssock *ss;
+	struct slot *s;
+	__u32 *index;
+
+	local_addr(ops, key.local);
+	remote_addr(ops, key.remote);
+	key.local_port = ops->local_port;
+	key.remote_port = bpf_ntohl(ops->remote_port);
+	if (addr_is_loopback(key.local))
+		key.netns = bpf_get_netns_cookie(ops);
+	index = bpf_map_lookup_elem(&peers, &key);
+	if (!index || !fast_path || !sk)
+		return;
+	s = slot_at(*index);
+	/* Too late to become local: requests already go over TCP, and must go on so (see docs/decisions). */
+	if (!s || s->state != SLOT_CONNECTING)
+		return;
+	ss = bpf_sk_storage_get(&ssock_states, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!ss)
+		return;
+	ss->slot = *index;
+	ss->joined = 1;
+	if (bpf_sock_hash_update(ops, &ssocks, index, BPF_ANY)) {
+		count(VERDICT_SSOCK_NOT_JOINED);
+		return;
+	}
+	__sync_fetch_and_or(&s->flags, SLOT_LOCAL);
+	count(VERDICT_SSOCK_JOINED);
+}
+
+SEC("sockops")
+int xlb_sockops(struct bpf_sock_ops *ops)
+{
+	switch (ops->op) {
+	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
+		active_established(ops);
+		break;
+	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
+		passive_established(ops);
+		break;
+	}
+	return 1;
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package anchor
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// Conn is the daemon's end of one client connection.
+type Conn struct {
+	set      *Set
+	fd       int
+	cookie   uint64
+	listener uint32
+	vip      netip.AddrPort
+	client   netip.AddrPort
+
+	// use is held by whoever reads or writes the connection. It guards what follows.
+	use  sync.Mutex
+	conn net.Conn
+	// read and written count the bytes that ever passed here, which is what an offer to the kernel states.
+	read, written uint64
+	slow          bool
+	closed        bool
+}
+
+// Ready implements poller.Handler.
+func (c *Conn) Ready() {
+	var b [1]byte
+	n, _, err := unix.Recvfrom(c.fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	switch {
+	case errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR):
+		c.rearm()
+	case err == nil && n > 0:
+		c.set.spawn(c.serve)
+	case err == nil && c.set.cfg.Sockets.ClientOpen(c.cookie):
+		c.set.spawn(c.awaitHalfClosed)
+	default:
+		c.set.spawnClose(c)
+	}
+}
+
+func (c *Conn) rearm() {
+	if err := c.set.poller.Rearm(c.fd); err != nil {
+		c.set.spawnClose(c)
+	}
+}
+
+// serve handles bytes that the kernel declined.
+func (c *Conn) serve() {
+	slow, _, err := c.set.cfg.Sockets.SlowConns.Lookup(c.cookie)
+	if err != nil {
+		c.set.cfg.Logger.Warn("read hand-over", "err", err)
+	}
+	if slow.HasLease != 0 {
+		// Pipelined: its response must not overtake the one before.
+		c.awaitLease(slow.Slot, slow.Lease)
+	}
+	c.use.Lock()
+	defer c.use.Unlock()
+	if c.closed {
+		return
+	}
+	c.slow = true
+	conn, err := c.open()
+	if err != nil {
+		c.set.cfg.Logger.Warn("serve connection", "err", err)
+		c.closeLocked()
+		return
+	}
+	r := c.set.cfg.Handler.Serve(c.set.ctx, conn, c.session(slow))
+	c.read += r.Read
+	c.written += r.Written
+	c.settle(r.Keep)
+}
+
+func (c *Conn) session(slow maps.SlowConn) Session {
+	return Session{
+		Listener: c.listener,
+		VIP:      c.vip,
+		Client:   c.client,
+		Reason:   maps.Verdict(slow.Reason),
+		Endpoint: slow.Endpoint - 1,
+	}
+}
+
+// settle gives a quiet connection back, or closes it.
+func (c *Conn) settle(keep bool) {
+	if !keep {
+		c.closeLocked()
+		return
+	}
+	if err := c.set.cfg.Sockets.Offer(c.cookie, uint32(c.read), uint32(c.written)); err != nil {
+		c.set.cfg.Logger.Warn("connection stays on the slow path", "err", err)
+	}
+	c.rearm()
+}
+
+// open makes a net.Conn of the descriptor, once: only connections that ever need the slow path pay for it.
+func (c *Conn) open() (net.Conn, error) {
+	if c.conn != nil {
+		return c.conn, nil
+	}
+	fd, err := unix.FcntlInt(uintptr(c.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("dup", err)
+	}
+	f := os.NewFile(uintptr(fd), "anchor")
+	conn, err := net.FileConn(f)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	c.conn = conn
+	return conn, nil
+}
+
+// awaitLease returns when a lease has ended, or the set closes.
+func (c *Conn) awaitLease(slot uint32, lease uint64) {
+	wait := 50 * time.Microsecond
+	for c.set.ctx.Err() == nil && c.set.cfg.Shared.HoldsLease(slot, lease) {
+		time.Sleep(wait)
+		wait = min(2*wait, 5*time.Millisecond)
+	}
+}
+
+// awaitHalfClosed lets the response to a client that has closed its sending side arrive, then closes.
+func (c *Conn) awaitHalfClosed() {
+	if slot, lease, ok := c.set.cfg.Leases.LeaseOf(c.cookie); ok {
+		c.awaitLease(slot, lease)
+	}
+	c.close()
+}
+
+func (c *Conn) close() {
+	c.use.Lock()
+	defer c.use.Unlock()
+	c.closeLocked()
+}
+
+// abort closes so that the client sees an error, not the end of a short body.
+func (c *Conn) abort() {
+	if !c.closed {
+		// The socket is ours and open: it cannot fail.
+		_ = unix.SetsockoptLinger(c.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+	}
+	c.closeLocked()
+}
+
+func (c *Conn) closeLocked() {
+	if c.closed {
+		return
+	}
+	c.closed = true
+	c.set.remove(c)
+	if c.conn != nil {
+		// Both descriptors are of one socket: it closes with the second.
+		_ = c.conn.Close()
+	}
+	unix.Close(c.fd)
+	if !c.slow {
+		return
+	}
+	if err := c.set.cfg.Sockets.SlowConns.Delete(c.cookie); err != nil {
+		c.set.cfg.Logger.Warn("forget connection", "err", err)
+	}
+}

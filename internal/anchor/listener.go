@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package anchor
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// backlog asks for as much as net.core.somaxconn allows.
+const backlog = 1 << 16
+
+// listener accepts the connections of one address family.
+type listener struct {
+	set *Set
+	fd  int
+}
+
+// listen opens the anchor listeners of this network namespace, on loopback ports of the kernel's choice. A
+// host without IPv6 has none for it.
+func (s *Set) listen() (maps.AnchorPorts, error) {
+	var ports maps.AnchorPorts
+	port, err := s.listenOn(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0))
+	if err != nil {
+		return ports, err
+	}
+	ports.Port4 = port
+	port, err = s.listenOn(netip.AddrPortFrom(netip.IPv6Loopback(), 0))
+	if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) && !errors.Is(err, unix.EAFNOSUPPORT) {
+		return ports, err
+	}
+	ports.Port6 = port
+	return ports, nil
+}
+
+func (s *Set) listenOn(a netip.AddrPort) (uint16, error) {
+	family, sa := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
+	if a.Addr().Is6() {
+		family, sa = unix.AF_INET6, &unix.SockaddrInet6{Addr: a.Addr().As16()}
+	}
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+	if err != nil {
+		return 0, fmt.Errorf("open anchor listener on %s: %w", a.Addr(), err)
+	}
+	port, err := s.start(fd, sa)
+	if err != nil {
+		return 0, errors.Join(fmt.Errorf("open anchor listener on %s: %w", a.Addr(), err), unix.Close(fd))
+	}
+	return port, nil
+}
+
+func (s *Set) start(fd int, sa unix.Sockaddr) (uint16, error) {
+	// Inherited by what it accepts.
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
+		return 0, err
+	}
+	if err := unix.Bind(fd, sa); err != nil {
+		return 0, err
+	}
+	if err := unix.Listen(fd, backlog); err != nil {
+		return 0, err
+	}
+	bound, err := unix.Getsockname(fd)
+	if err != nil {
+		return 0, err
+	}
+	l := &listener{set: s, fd: fd}
+	s.listeners = append(s.listeners, l)
+	if err := s.poller.WatchAll(fd, l); err != nil {
+		return 0, err
+	}
+	return addrPort(bound).Port(), nil
+}
+
+// Ready implements poller.Handler. It takes what is there, up to a bound, so that others get their turn.
+func (l *listener) Ready() {
+	const batch = 64
+	for range batch {
+		fd, peer, err := unix.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		if err == nil {
+			l.set.accepted(fd, addrPort(peer))
+			continue
+		}
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ECONNABORTED) {
+			l.set.acceptFailed(err)
+		}
+		return
+	}
+}
+
+func addrPort(sa unix.Sockaddr) netip.AddrPort {
+	switch sa := sa.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port))
+	case *unix.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(sa.Addr), uint16(sa.Port))
+	}
+	return netip.AddrPort{}
+}

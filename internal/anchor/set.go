@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package anchor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/poller"
+)
+
+// Session is what is known of a connection whose bytes reached the slow path.
+type Session struct {
+	// Listener is the listener's number.
+	Listener    uint32
+	VIP, Client netip.AddrPort
+	// Reason is why the kernel declined; VerdictOK when it never saw the bytes.
+	Reason maps.Verdict
+	// Endpoint is the index of the endpoint that the kernel had chosen, NoEndpoint for none.
+	Endpoint uint32
+}
+
+// NoEndpoint is a Session without a choice of endpoint.
+const NoEndpoint = ^uint32(0)
+
+// Result is how a session ended.
+type Result struct {
+	// Read and Written are the bytes that passed during the session.
+	Read, Written uint64
+	// Keep says that the connection is quiet: all that was read was answered, and it may stay open.
+	Keep bool
+}
+
+// Handler serves a connection until it is quiet.
+type Handler interface {
+	Serve(ctx context.Context, conn net.Conn, s Session) Result
+}
+
+// Leases finds the lease a client holds.
+type Leases interface {
+	LeaseOf(cookie uint64) (slot uint32, lease uint64, ok bool)
+}
+
+// Config is what a Set needs; all fields are required.
+type Config struct {
+	Shared  *maps.Shared
+	Sockets *maps.Sockets
+	Handler Handler
+	Leases  Leases
+	Logger  *slog.Logger
+	// Netns is the cookie of the network namespace the set lives in.
+	Netns uint64
+}
+
+// Set owns all anchors.
+type Set struct {
+	cfg       Config
+	poller    *poller.Poller
+	ctx       context.Context
+	cancel    context.CancelFunc
+	wg        sync.WaitGroup
+	listeners []*listener
+
+	mu       sync.Mutex
+	conns    map[uint64]*Conn
+	closing  bool
+	accepts  uint64
+	complain time.Time
+}
+
+// New opens the anchor listeners and announces them to the kernel programs. Close ends the set.
+func New(cfg Config) (*Set, error) {
+	po, err := poller.New()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Set{cfg: cfg, poller: po, ctx: ctx, cancel: cancel, conns: map[uint64]*Conn{}}
+	ports, err := s.listen()
+	if err == nil {
+		err = cfg.Sockets.Anchors.Put(cfg.Netns, ports)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// accepted takes charge of a connection. One that the kernel knows nothing of was not intercepted: somebody
+// found the anchor's port.
+func (s *Set) accepted(fd int, peer netip.AddrPort) {
+	r, ok := s.cfg.Sockets.TakeConn(maps.ConnKey{Addr: peer.Addr().As16(), Port: peer.Port(), Netns: s.cfg.Netns})
+	if !ok {
+		unix.Close(fd)
+		return
+	}
+	c := &Conn{
+		set:      s,
+		fd:       fd,
+		cookie:   r.Cookie,
+		listener: r.Listener,
+		vip:      maps.Address(r.Vip, r.VipPort),
+		client:   peer,
+	}
+	s.mu.Lock()
+	s.conns[c.cookie] = c
+	s.accepts++
+	s.mu.Unlock()
+	if err := s.poller.Watch(fd, c); err != nil {
+		s.cfg.Logger.Warn("watch connection", "err", err)
+		s.spawnClose(c)
+	}
+}
+
+// acceptFailed reports, at most once a second, that connections wait: typically for descriptors.
+func (s *Set) acceptFailed(err error) {
+	s.mu.Lock()
+	quiet := time.Since(s.complain) < time.Second
+	if !quiet {
+		s.complain = time.Now()
+	}
+	s.mu.Unlock()
+	if !quiet {
+		s.cfg.Logger.Error("accept connection; raise the limit of open files if it is that", "err", err)
+	}
+}
+
+func (s *Set) spawn(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return
+	}
+	s.wg.Add(1)
+	go func() {
+		defer s.wg.Done()
+		f()
+	}()
+}
+
+// spawnClose closes a connection from the poller's thread, which must not wait for who uses it.
+func (s *Set) spawnClose(c *Conn) {
+	if c.use.TryLock() {
+		c.closeLocked()
+		c.use.Unlock()
+		return
+	}
+	s.spawn(c.close)
+}
+
+func (s *Set) remove(c *Conn) {
+	s.poller.Forget(c.fd)
+	s.mu.Lock()
+	delete(s.conns, c.cookie)
+	s.mu.Unlock()
+}
+
+// Use gives exclusive use of a client's connection to f, which returns the bytes it wrote and whether the connection
+// is still good; if not, it is aborted. It reports false when the client has gone.
+func (s *Set) Use(cookie uint64, reason maps.Verdict, f func(conn net.Conn) (written uint64, keep bool)) bool {
+	s.mu.Lock()
+	c := s.conns[cookie]
+	s.mu.Unlock()
+	if c == nil {
+		if err := s.cfg.Sockets.SlowConns.Delete(cookie); err != nil {
+			s.cfg.Logger.Warn("forget connection", "err", err)
+		}
+		return false
+	}
+	c.use.Lock()
+	defer c.use.Unlock()
+	if c.closed {
+		return false
+	}
+	c.slow = true
+	conn, err := c.open()
+	if err == nil {
+		// Before the first byte: from now on, redirected bytes could overtake what is written here.
+		err = s.cfg.Sockets.MarkSlow(cookie, reason)
+	}
+	if err != nil {
+		s.cfg.Logger.Warn("use connection", "err", err)
+		c.abort()
+		return false
+	}
+	written, keep := f(conn)
+	c.written += written
+	if !keep {
+		c.abort()
+		return true
+	}
+	if err := s.cfg.Sockets.Offer(cookie, uint32(c.read), uint32(c.written)); err != nil {
+		s.cfg.Logger.Warn("connection stays on the slow path", "err", err)
+	}
+	return true
+}
+
+// Stats are counts of connections.
+type Stats struct {
+	Open     int
+	Accepted uint64
+}
+
+// Stats returns the current counts.
+func (s *Set) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Stats{Open: len(s.conns), Accepted: s.accepts}
+}
+
+// Info describes one open connection.
+type Info struct {
+	Cookie      uint64
+	VIP, Client netip.AddrPort
+	Listener    uint32
+}
+
+// List returns the open connections, in no order.
+func (s *Set) List() []Info {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]Info, 0, len(s.conns))
+	for _, c := range s.conns {
+		list = append(list, Info{Cookie: c.cookie, VIP: c.vip, Client: c.client, Listener: c.listener})
+	}
+	return list
+}
+
+// StopListening takes back the announcement and closes the listeners. Open connections stay.
+func (s *Set) StopListening() error {
+	err := s.cfg.Sockets.Anchors.Delete(s.cfg.Netns)
+	for _, l := range s.listeners {
+		s.poller.Forget(l.fd)
+		err = errors.Join(err, unix.Close(l.fd))
+	}
+	s.listeners = nil
+	if err != nil {
+		return fmt.Errorf("close anchor listeners: %w", err)
+	}
+	return nil
+}
+
+// Close closes every connection and waits for all goroutines.
+func (s *Set) Close() error {
+	err := s.StopListening()
+	s.mu.Lock()
+	s.closing = true
+	var open []*Conn
+	for _, c := range s.conns {
+		open = append(open, c)
+	}
+	s.mu.Unlock()
+	s.cancel()
+	for _, c := range open {
+		c.close()
+	}
+	s.wg.Wait()
+	return errors.Join(err, s.poller.Close())
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/rlimit"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// Options choose how the programs are loaded.
+type Options struct {
+	// FastPath moves requests in the kernel. Off: connections are intercepted, and served by the slow path alone.
+	FastPath bool
+	// ReceiveBuffer is SO_RCVBUF of client sockets in bytes; 0 leaves the kernel's. The kernel caps it at
+	// net.core.rmem_max.
+	ReceiveBuffer uint32
+	// IngressUncharged says that the kernel does not charge redirected bytes to their receiver (see Probe).
+	IngressUncharged bool
+}
+
+// Datapath is the loaded kernel side.
+type Datapath struct {
+	// Config, Shared and Sockets are its maps.
+	Config  *maps.Config
+	Shared  *maps.Shared
+	Sockets *maps.Sockets
+
+	programs *programs
+	// fast is nil without the fast path.
+	fast    *fastPrograms
+	objects *objects
+	links   []link.Link
+}
+
+// objects are the maps, and programs the programs, that the daemon needs by name.
+type objects struct {
+	xlbMaps
+}
+
+type programs struct {
+	Connect4     *ebpf.Program `ebpf:"xlb_connect4"`
+	Connect6     *ebpf.Program `ebpf:"xlb_connect6"`
+	Getpeername4 *ebpf.Program `ebpf:"xlb_getpeername4"`
+	Getpeername6 *ebpf.Program `ebpf:"xlb_getpeername6"`
+	Sockops      *ebpf.Program `ebpf:"xlb_sockops"`
+	Whoami       *ebpf.Program `ebpf:"xlb_whoami"`
+}
+
+// fastPrograms are loaded only for the fast path: old kernels refuse them.
+type fastPrograms struct {
+	Release          *ebpf.Program `ebpf:"xlb_release"`
+	RequestDispatch  *ebpf.Program `ebpf:"xlb_request_dispatch"`
+	ResponseDispatch *ebpf.Program `ebpf:"xlb_response_dispatch"`
+	VerdictDispatch  *ebpf.Program `ebpf:"xlb_verdict_dispatch"`
+	ClientVerdict    *ebpf.Program `ebpf:"xlb_client_verdict"`
+	Request          *ebpf.Program `ebpf:"xlb_request"`
+	Response         *ebpf.Program `ebpf:"xlb_response"`
+	Verdict          *ebpf.Program `ebpf:"xlb_verdict"`
+}
+
+// Load creates maps and programs. Nothing is attached yet. A program that the verifier refuses is reported as
+// *ebpf.VerifierError.
+func Load(o Options) (*Datapath, error) {
+	// Kernels before 5.11 charge maps to RLIMIT_MEMLOCK; later ones ignore it.
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return nil, fmt.Errorf("raise limit of locked memory: %w", err)
+	}
+	spec, err := loadXlb()
+	if err != nil {
+		return nil, fmt.Errorf("read kernel programs: %w", err)
+	}
+	if err := configure(spec, o); err != nil {
+		return nil, err
+	}
+	d := &Datapath{objects: &objects{}, programs: &programs{}}
+	if err := d.load(spec, o); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func configure(spec *ebpf.CollectionSpec, o Options) error {
+	if !o.FastPath {
+		for _, name := range fastNames {
+			delete(spec.Programs, name)
+		}
+		spec.Maps["msg_logic"].Contents = nil
+		spec.Maps["skb_logic"].Contents = nil
+	}
+	values := map[string]any{
+		"fast_path":       boolByte(o.FastPath),
+		"ingress_charged": boolByte(!o.IngressUncharged),
+		"psock_rcvbuf":    o.ReceiveBuffer,
+	}
+	for name, value := range values {
+		v, ok := spec.Variables[name]
+		if !ok {
+			return fmt.Errorf("set constant %s: the kernel object has none of that name", name)
+		}
+		if err := v.Set(value); err != nil {
+			return fmt.Errorf("set constant %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+var fastNames = []string{
+	"xlb_release", "xlb_request", "xlb_request_dispatch", "xlb_response", "xlb_response_dispatch",
+	"xlb_verdict", "xlb_verdict_dispatch", "xlb_client_verdict",
+}
+
+func boolByte(b bool) uint8 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (d *Datapath) load(spec *ebpf.CollectionSpec, o Options) error {
+	coll, err := ebpf.NewCollection(spec)
+	if err != nil {
+		return fmt.Errorf("load kernel programs: %w", err)
+	}
+	// What is assigned below belongs to d; the rest is held by the kernel, by those that refer to it.
+	defer coll.Close()
+	if err := coll.Assign(&d.objects.xlbMaps); err != nil {
+		return fmt.Errorf("take maps: %w", err)
+	}
+	if err := coll.Assign(d.programs); err != nil {
+		return fmt.Errorf("take programs: %w", err)
+	}
+	if o.FastPath {
+		d.fast = &fastPrograms{}
+		if err := coll.Assign(d.fast); err != nil {
+			return fmt.Errorf("take programs: %w", err)
+		}
+	}
+	return d.wrapMaps()
+}
+
+func (d *Datapath) wrapMaps() error {
+	m := &d.objects.xlbMaps
+	shared, err := maps.MapShared(m.Controls, m.Clusters, m.Endpoints, m.Slots, m.Schedules)
+	if err != nil {
+		return err
+	}
+	d.Shared = shared
+	d.Sockets = maps.NewSockets(m.Anchors, m.Conns, m.SlowConns, m.Peers, m.IsockSlots, m.Psocks, m.Isocks)
+	d.Config = &maps.Config{
+		VIPs:        maps.NewTable[maps.ListenerKey, uint32]("vips", m.Vips),
+		Listeners:   maps.NewTable[uint32, maps.Listener]("listeners", m.Listeners),
+		RouteTables: maps.NewTable[uint32, maps.RouteTable]("route_tables", m.RouteTables),
+		Routes:      maps.NewTable[uint32, maps.Route]("routes", m.Routes),
+		Splits:      maps.NewTable[uint32, maps.Split]("splits", m.Splits),
+		Predicates:  maps.NewTable[uint32, maps.Predicate]("predicates", m.Predicates),
+		Schedules:   maps.NewTable[uint32, maps.Turn]("schedules", m.Schedules),
+		Hosts:       maps.NewTable[maps.HostKey, uint32]("hosts", m.Hosts),
+		Paths:       maps.NewTable[maps.PathKey, maps.Candidates]("paths", m.Paths),
+		Fields:      maps.NewTable[maps.FieldKey, maps.FieldValue]("fields", m.Fields),
+		Sizes: maps.Sizes{
+			Listeners:   m.Listeners.MaxEntries(),
+			RouteTables: m.RouteTables.MaxEntries(),
+			Routes:      m.Routes.MaxEntries(),
+			Splits:      m.Splits.MaxEntries(),
+			Predicates:  m.Predicates.MaxEntries(),
+			Schedules:   m.Schedules.MaxEntries(),
+			Clusters:    m.Clusters.MaxEntries(),
+			Endpoints:   m.Endpoints.MaxEntries(),
+			Slots:       m.Slots.MaxEntries(),
+		},
+		Settle: maps.Settle,
+	}
+	return nil
+}
+
+// Close detaches everything and unmaps the shared arrays, which must not be used afterwards.
+func (d *Datapath) Close() error {
+	err := d.Detach()
+	if d.Shared != nil {
+		d.Shared.Close()
+		d.Shared = nil
+	}
+	err = errors.Join(err, d.objects.Close())
+	for _, p := range d.allPrograms() {
+		err = errors.Join(err, p.Close())
+	}
+	return err
+}
+
+func (d *Datapath) allPrograms() []*ebpf.Program {
+	p := d.programs
+	list := []*ebpf.Program{p.Connect4, p.Connect6, p.Getpeername4, p.Getpeername6, p.Sockops, p.Whoami}
+	if f := d.fast; f != nil {
+		list = append(list, f.Release, f.RequestDispatch, f.ResponseDispatch, f.VerdictDispatch, f.ClientVerdict,
+			f.Request, f.Response, f.Verdict)
+	}
+	return list
+}
+
+// Verdicts returns how often each verdict was given, over all CPUs, indexed by maps.Verdict.
+func (d *Datapath) Verdicts() ([]uint64, error) {
+	sums := make([]uint64, maps.VerdictCount)
+	var perCPU []uint64
+	for v := range sums {
+		if err := d.objects.Verdicts.Lookup(uint32(v), &perCPU); err != nil {
+			return nil, fmt.Errorf("read verdict counters: %w", err)
+		}
+		for _, n := range perCPU {
+			sums[v] += n
+		}
+	}
+	return sums, nil
+}
+
+// ThreadGroup is this process as the kernel programs see it, whatever PID namespace it lives in.
+func (d *Datapath) ThreadGroup() (uint32, error) {
+	tgid, err := d.programs.Whoami.Run(&ebpf.RunOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("ask the kernel for our process number: %w", err)
+	}
+	return tgid, nil
+}

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package maps
+
+// The types shared with the kernel programs, from bpf/lib/abi.h.
+//go:generate go tool bpf2go -tags linux -target bpfel -go-package maps -type control -type anchor_ports -type listener_key -type listener -type conn_key -type conn_record -type slow_conn -type route_table -type host_key -type path_key -type candidates -type field_key -type field_value -type predicate -type route -type split -type cluster -type endpoint -type slot -type peer_key -type event -type limits -type verdict -type table_flags -type host_direction -type predicate_kind -type policy -type endpoint_flags -type slot_state -type slot_flags -type pending -type phase -type spill -type request_flags -type event_kind abi ../../bpf/abi.bpf.c -- -I/usr/include/x86_64-linux-gnu -Wpadded

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package maps
+
+import "sync/atomic"
+
+// The daemon's side of bpf/lib/lease.h: the same stack and the same state machine, on the same memory. A
+// slot is named by its index.
+
+// NoSlot names no slot.
+const NoSlot = ^uint32(0)
+
+// stackTries bounds exchanges under contention, as in the kernel; more, since nothing here is time critical.
+const stackTries = 1024
+
+// State returns the slot's state.
+func (s *Shared) State(slot uint32) SlotState {
+	return SlotState(atomic.LoadUint32(&s.Slots[slot].State))
+}
+
+// Exchange changes the slot's state if it is `from`, and reports whether it did.
+func (s *Shared) Exchange(slot uint32, from, to SlotState) bool {
+	return atomic.CompareAndSwapUint32(&s.Slots[slot].State, uint32(from), uint32(to))
+}
+
+// Push puts an idle slot on its endpoint's stack.
+func (s *Shared) Push(slot uint32) bool {
+	sl := &s.Slots[slot]
+	e := &s.Endpoints[sl.Endpoint]
+	atomic.StoreUint32(&sl.Stacked, 1)
+	for range stackTries {
+		head := atomic.LoadUint64(&e.Idle)
+		atomic.StoreUint32(&sl.Next, uint32(head))
+		if atomic.CompareAndSwapUint64(&e.Idle, head, nextTag(head)|uint64(slot+1)) {
+			return true
+		}
+	}
+	atomic.StoreUint32(&sl.Stacked, 0)
+	return false
+}
+
+// Pop takes the top slot of an endpoint's stack, whatever its state; NoSlot when there is none.
+func (s *Shared) Pop(endpoint uint32) uint32 {
+	e := &s.Endpoints[endpoint]
+	for range stackTries {
+		head := atomic.LoadUint64(&e.Idle)
+		top := uint32(head)
+		if top == 0 {
+			return NoSlot
+		}
+		next := atomic.LoadUint32(&s.Slots[top-1].Next)
+		if atomic.CompareAndSwapUint64(&e.Idle, head, nextTag(head)|uint64(next)) {
+			atomic.StoreUint32(&s.Slots[top-1].Stacked, 0)
+			return top - 1
+		}
+	}
+	return NoSlot
+}
+
+func nextTag(head uint64) uint64 {
+	return (head>>32 + 1) << 32
+}
+
+// Break ends the lease on a slot, or its idleness, and leaves it BROKEN; what it was before tells whether a
+// request was lost. It reports false when the slot was neither READY nor LEASED.
+func (s *Shared) Break(slot uint32) (was SlotState, ok bool) {
+	if s.Exchange(slot, SlotReady, SlotBroken) {
+		return SlotReady, true
+	}
+	if !s.Exchange(slot, SlotLeased, SlotBroken) {
+		return s.State(slot), false
+	}
+	sl := &s.Slots[slot]
+	atomic.AddUint64(&sl.Lease, 1)
+	e := &s.Endpoints[sl.Endpoint]
+	atomic.AddUint32(&e.Outstanding, ^uint32(0))
+	atomic.AddUint64(&e.Broken, 1)
+	return SlotLeased, true
+}
+
+// ResponseDone marks the response of a lease complete; when the request is as well, the lease ends and the slot is idle
+// again, or BROKEN when it is to be retired. It reports the slot's state afterwards.
+func (s *Shared) ResponseDone(slot uint32) SlotState {
+	sl := &s.Slots[slot]
+	before := atomic.AndUint32(&sl.Pending, ^uint32(PendingResponse))
+	if before != uint32(PendingResponse) {
+		return s.State(slot)
+	}
+	if !s.Exchange(slot, SlotLeased, SlotReady) {
+		return s.State(slot)
+	}
+	atomic.AddUint64(&sl.Lease, 1)
+	atomic.AddUint32(&s.Endpoints[sl.Endpoint].Outstanding, ^uint32(0))
+	if atomic.LoadUint32(&sl.Flags)&uint32(SlotRetire) != 0 || !s.Push(slot) {
+		s.Exchange(slot, SlotReady, SlotBroken)
+	}
+	return s.State(slot)
+}
+
+// Retire makes the slot end BROKEN with its lease.
+func (s *Shared) Retire(slot uint32) {
+	atomic.OrUint32(&s.Slots[slot].Flags, uint32(SlotRetire))
+}
+
+// HoldsLease reports whether that lease on the slot is still running.
+func (s *Shared) HoldsLease(slot uint32, lease uint64) bool {
+	return atomic.LoadUint64(&s.Slots[slot].Lease) == lease
+}

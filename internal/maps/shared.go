@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package maps
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// Shared is the state that kernel programs and daemon change together: arrays in memory that both see.
+// Every access to a field that bpf/lib/abi.h gives several writers goes through sync/atomic.
+type Shared struct {
+	Control   *Control
+	Clusters  []Cluster
+	Endpoints []Endpoint
+	Slots     []Slot
+	// Schedules holds the turns that Cluster.Schedule points into.
+	Schedules []Turn
+
+	mappings [][]byte
+}
+
+// NewHeapShared returns shared state that no kernel sees, for the slow path alone and for tests.
+func NewHeapShared(sizes Sizes) *Shared {
+	return &Shared{
+		Control:   &Control{},
+		Clusters:  make([]Cluster, sizes.Clusters),
+		Endpoints: make([]Endpoint, sizes.Endpoints),
+		Slots:     make([]Slot, sizes.Slots),
+		Schedules: make([]Turn, sizes.Schedules),
+	}
+}
+
+// MapShared maps the kernel's arrays into memory. Close unmaps them.
+func MapShared(control, clusters, endpoints, slots, schedules *ebpf.Map) (*Shared, error) {
+	s := &Shared{}
+	c, err := mapArray[Control](s, control)
+	if err != nil {
+		return nil, err
+	}
+	s.Control = &c[0]
+	if s.Clusters, err = mapArray[Cluster](s, clusters); err != nil {
+		s.Close()
+		return nil, err
+	}
+	if s.Endpoints, err = mapArray[Endpoint](s, endpoints); err != nil {
+		s.Close()
+		return nil, err
+	}
+	if s.Slots, err = mapArray[Slot](s, slots); err != nil {
+		s.Close()
+		return nil, err
+	}
+	if s.Schedules, err = mapArray[Turn](s, schedules); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close unmaps the arrays; they must not be used afterwards.
+func (s *Shared) Close() {
+	for _, b := range s.mappings {
+		// Unmapping a mapping of ours cannot fail.
+		_ = unix.Munmap(b)
+	}
+	s.mappings = nil
+}
+
+func mapArray[T any](s *Shared, m *ebpf.Map) ([]T, error) {
+	var t T
+	size := int(unsafe.Sizeof(t))
+	if int(m.ValueSize()) != size {
+		return nil, fmt.Errorf("map %s: values of %d bytes, want %d: the kernel object and the daemon differ", m, m.ValueSize(), size)
+	}
+	// Array values are 8 bytes apart at least.
+	stride := (size + 7) &^ 7
+	if stride != size {
+		return nil, fmt.Errorf("map %s: values of %d bytes are not a whole number of words", m, size)
+	}
+	bytes := size * int(m.MaxEntries())
+	b, err := unix.Mmap(m.FD(), 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map %s into memory: %w", m, err)
+	}
+	s.mappings = append(s.mappings, b)
+	return unsafe.Slice((*T)(unsafe.Pointer(&b[0])), m.MaxEntries()), nil
+}

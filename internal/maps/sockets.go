@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package maps
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
+
+// Sockets are the maps that follow single connections.
+type Sockets struct {
+	Anchors    Table[uint64, AnchorPorts]
+	Conns      Table[ConnKey, ConnRecord]
+	SlowConns  Table[uint64, SlowConn]
+	Peers      Table[PeerKey, uint32]
+	ISockSlots Table[uint64, uint32]
+
+	conns, slowConns, psocks, isocks *ebpf.Map
+}
+
+// NewSockets wraps the kernel's maps.
+func NewSockets(anchors, conns, slowConns, peers, isockSlots, psocks, isocks *ebpf.Map) *Sockets {
+	return &Sockets{
+		Anchors:    NewTable[uint64, AnchorPorts]("anchors", anchors),
+		Conns:      NewTable[ConnKey, ConnRecord]("conns", conns),
+		SlowConns:  NewTable[uint64, SlowConn]("slow_conns", slowConns),
+		Peers:      NewTable[PeerKey, uint32]("peers", peers),
+		ISockSlots: NewTable[uint64, uint32]("isock_slots", isockSlots),
+		conns:      conns,
+		slowConns:  slowConns,
+		psocks:     psocks,
+		isocks:     isocks,
+	}
+}
+
+// TakeConn returns what the kernel knows of an accepted connection, and removes it from the map.
+func (s *Sockets) TakeConn(k ConnKey) (ConnRecord, bool) {
+	var r ConnRecord
+	return r, s.conns.LookupAndDelete(k, &r) == nil
+}
+
+// MarkSlow keeps a p-sock off the fast path until an offer is accepted, without disturbing an entry that is there.
+func (s *Sockets) MarkSlow(cookie uint64, reason Verdict) error {
+	err := s.slowConns.Update(cookie, SlowConn{Reason: uint32(reason)}, ebpf.UpdateNoExist)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
+		return fmt.Errorf("mark connection as slow: %w", err)
+	}
+	return nil
+}
+
+// Offer gives a connection back to the fast path: so many bytes were read from its anchor, and written there. A
+// connection that is not marked slow needs no offer.
+func (s *Sockets) Offer(cookie uint64, read, written uint32) error {
+	c, ok, err := s.SlowConns.Lookup(cookie)
+	if err != nil || !ok {
+		return err
+	}
+	c.Offer = uint64(written)<<32 | uint64(read)
+	c.Offered = 1
+	err = s.slowConns.Update(cookie, c, ebpf.UpdateExist)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("offer connection to the fast path: %w", err)
+	}
+	return nil
+}
+
+// ClientOpen reports whether the client still holds its socket, closed or half closed for writing as it may be.
+func (s *Sockets) ClientOpen(cookie uint64) bool {
+	var c uint64
+	return s.psocks.Lookup(cookie, &c) == nil
+}
+
+// JoinISock makes what a remote endpoint sends run the verdict program.
+func (s *Sockets) JoinISock(slot uint32, cookie uint64, fd int) error {
+	if err := s.ISockSlots.Put(cookie, slot); err != nil {
+		return err
+	}
+	if err := s.isocks.Put(slot, uint64(fd)); err != nil {
+		return errors.Join(fmt.Errorf("add socket to map isocks: %w", err), s.ISockSlots.Delete(cookie))
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package maps
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
+
+// Table is one map with typed keys and values.
+type Table[K comparable, V any] interface {
+	Put(K, V) error
+	// Delete removes a key; one that is not there is no error.
+	Delete(K) error
+	Lookup(K) (V, bool, error)
+	// Each calls f for every entry until it returns false. Concurrent changes may or may not be seen.
+	Each(f func(K, V) bool) error
+}
+
+// Turn is an entry of a schedule: the index of an endpoint, in 8 bytes because the array is mapped into memory.
+type Turn = uint64
+
+// Config are the maps that hold the compiled configuration. Reconcile writes them, the kernel programs read them.
+type Config struct {
+	VIPs        Table[ListenerKey, uint32]
+	Listeners   Table[uint32, Listener]
+	RouteTables Table[uint32, RouteTable]
+	Routes      Table[uint32, Route]
+	Splits      Table[uint32, Split]
+	Predicates  Table[uint32, Predicate]
+	Schedules   Table[uint32, Turn]
+	Hosts       Table[HostKey, uint32]
+	Paths       Table[PathKey, Candidates]
+	Fields      Table[FieldKey, FieldValue]
+	// Sizes of the arrays above, in entries.
+	Sizes Sizes
+	// Settle returns when no program still uses what was unlinked before the call.
+	Settle func() error
+}
+
+// Sizes are the numbers of entries that maps hold.
+type Sizes struct {
+	Listeners, RouteTables, Routes, Splits, Predicates, Schedules uint32
+	Clusters, Endpoints, Slots                                    uint32
+}
+
+// kernelTable is a Table in the kernel.
+type kernelTable[K comparable, V any] struct {
+	m    *ebpf.Map
+	name string
+}
+
+// NewTable wraps a kernel map. The sizes of K and V must be the map's.
+func NewTable[K comparable, V any](name string, m *ebpf.Map) Table[K, V] {
+	return &kernelTable[K, V]{m: m, name: name}
+}
+
+func (t *kernelTable[K, V]) Put(k K, v V) error {
+	if err := t.m.Put(k, v); err != nil {
+		return fmt.Errorf("write map %s: %w", t.name, err)
+	}
+	return nil
+}
+
+func (t *kernelTable[K, V]) Delete(k K) error {
+	if err := t.m.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("delete from map %s: %w", t.name, err)
+	}
+	return nil
+}
+
+func (t *kernelTable[K, V]) Lookup(k K) (V, bool, error) {
+	var v V
+	err := t.m.Lookup(k, &v)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return v, false, nil
+	}
+	if err != nil {
+		return v, false, fmt.Errorf("read map %s: %w", t.name, err)
+	}
+	return v, true, nil
+}
+
+func (t *kernelTable[K, V]) Each(f func(K, V) bool) error {
+	var k K
+	var v V
+	it := t.m.Iterate()
+	for it.Next(&k, &v) {
+		if !f(k, v) {
+			return nil
+		}
+	}
+	if err := it.Err(); err != nil {
+		return fmt.Errorf("list map %s: %w", t.name, err)
+	}
+	return nil
+}

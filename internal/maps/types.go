@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package maps
+
+// Exported names of the generated types and constants. bpf/lib/abi.h documents each.
+
+type (
+	// AnchorPorts are where the connections of a network namespace really go.
+	AnchorPorts = abiAnchorPorts
+	// Candidates are the routes a path may take.
+	Candidates = abiCandidates
+	// Cluster is a cluster's balancing state.
+	Cluster = abiCluster
+	// ConnKey names a client connection as its anchor sees it.
+	ConnKey = abiConnKey
+	// ConnRecord is what the daemon learns of a connection at accept.
+	ConnRecord = abiConnRecord
+	// Control is the daemon's sign of life.
+	Control = abiControl
+	// Endpoint is an endpoint's balancing state.
+	Endpoint = abiEndpoint
+	// Event is what wakes the daemon.
+	Event = abiEvent
+	// FieldKey is a header name that routes ask about.
+	FieldKey = abiFieldKey
+	// FieldValue is where its conditions lie.
+	FieldValue = abiFieldValue
+	// HostKey is a key of the host trie.
+	HostKey = abiHostKey
+	// Listener is a listener's current route table.
+	Listener = abiListener
+	// ListenerKey is a service address.
+	ListenerKey = abiListenerKey
+	// PathKey is a key of the path trie.
+	PathKey = abiPathKey
+	// PeerKey names an i-sock by its far end.
+	PeerKey = abiPeerKey
+	// Predicate is a condition on a header.
+	Predicate = abiPredicate
+	// Route is a compiled route.
+	Route = abiRoute
+	// RouteTable is one version of a route table.
+	RouteTable = abiRouteTable
+	// Slot is an i-sock and its lease.
+	Slot = abiSlot
+	// SlowConn is a connection on the slow path.
+	SlowConn = abiSlowConn
+	// Split is a share of a weighted route.
+	Split = abiSplit
+	// EndpointFlags say why an endpoint is out of service.
+	EndpointFlags = abiEndpointFlags
+	// EventKind says what happened.
+	EventKind = abiEventKind
+	// HostDirection says how a host trie key reads.
+	HostDirection = abiHostDirection
+	// Limits bound what the kernel programs read.
+	Limits = abiLimits
+	// Pending says what of a lease has not ended.
+	Pending = abiPending
+	// Phase is where a response stands.
+	Phase = abiPhase
+	// Policy is a load balancing policy.
+	Policy = abiPolicy
+	// PredicateKind says how a header condition compares.
+	PredicateKind = abiPredicateKind
+	// RequestFlags describe a leased request.
+	RequestFlags = abiRequestFlags
+	// SlotFlags describe an i-sock.
+	SlotFlags = abiSlotFlags
+	// SlotState is the state of an i-sock.
+	SlotState = abiSlotState
+	// Spill says who frames a spilled response.
+	Spill = abiSpill
+	// TableFlags describe a route table.
+	TableFlags = abiTableFlags
+	// Verdict is why a kernel program ended as it did.
+	Verdict = abiVerdict
+)
+
+// Values of EndpointFlags.
+const (
+	EndpointDown = abiEndpointFlagsENDPOINT_DOWN
+	EndpointGone = abiEndpointFlagsENDPOINT_GONE
+)
+
+// Values of EventKind.
+const (
+	EventPoolLow     = abiEventKindEVENT_POOL_LOW
+	EventSlotBroken  = abiEventKindEVENT_SLOT_BROKEN
+	EventLeaseFailed = abiEventKindEVENT_LEASE_FAILED
+)
+
+// Values of HostDirection.
+const (
+	HostBackward = abiHostDirectionHOST_BACKWARD
+	HostForward  = abiHostDirectionHOST_FORWARD
+)
+
+// Values of Limits.
+const (
+	MaxHead       = abiLimitsMAX_HEAD
+	MaxPath       = abiLimitsMAX_PATH
+	MaxHost       = abiLimitsMAX_HOST
+	MaxFieldName  = abiLimitsMAX_FIELD_NAME
+	MaxFieldValue = abiLimitsMAX_FIELD_VALUE
+	MaxFields     = abiLimitsMAX_FIELDS
+	MaxCandidates = abiLimitsMAX_CANDIDATES
+	MaxSplit      = abiLimitsMAX_SPLIT
+	MaxPredicates = abiLimitsMAX_PREDICATES
+	MaxPickTries  = abiLimitsMAX_PICK_TRIES
+	MaxLeaseTries = abiLimitsMAX_LEASE_TRIES
+)
+
+// Values of Pending.
+const (
+	PendingRequest  = abiPendingPENDING_REQUEST
+	PendingResponse = abiPendingPENDING_RESPONSE
+)
+
+// Values of Phase.
+const (
+	PhaseHead           = abiPhasePHASE_HEAD
+	PhaseLength         = abiPhasePHASE_LENGTH
+	PhaseChunkSize      = abiPhasePHASE_CHUNK_SIZE
+	PhaseChunkExtension = abiPhasePHASE_CHUNK_EXTENSION
+	PhaseChunkSizeLF    = abiPhasePHASE_CHUNK_SIZE_LF
+	PhaseChunkData      = abiPhasePHASE_CHUNK_DATA
+	PhaseChunkDataCR    = abiPhasePHASE_CHUNK_DATA_CR
+	PhaseChunkDataLF    = abiPhasePHASE_CHUNK_DATA_LF
+	PhaseTrailerStart   = abiPhasePHASE_TRAILER_START
+	PhaseTrailer        = abiPhasePHASE_TRAILER
+	PhaseTrailerLF      = abiPhasePHASE_TRAILER_LF
+	PhaseLastLF         = abiPhasePHASE_LAST_LF
+	PhaseDone           = abiPhasePHASE_DONE
+)
+
+// Values of Policy.
+const (
+	PolicyRoundRobin   = abiPolicyPOLICY_ROUND_ROBIN
+	PolicyLeastRequest = abiPolicyPOLICY_LEAST_REQUEST
+	PolicyRandom       = abiPolicyPOLICY_RANDOM
+)
+
+// Values of PredicateKind.
+const (
+	PredicatePresent = abiPredicateKindPREDICATE_PRESENT
+	PredicateExact   = abiPredicateKindPREDICATE_EXACT
+	PredicatePrefix  = abiPredicateKindPREDICATE_PREFIX
+)
+
+// Values of RequestFlags.
+const (
+	RequestHead = abiRequestFlagsREQUEST_HEAD
+)
+
+// Values of SlotFlags.
+const (
+	SlotLocal  = abiSlotFlagsSLOT_LOCAL
+	SlotRetire = abiSlotFlagsSLOT_RETIRE
+)
+
+// Values of SlotState.
+const (
+	SlotFree       = abiSlotStateSLOT_FREE
+	SlotConnecting = abiSlotStateSLOT_CONNECTING
+	SlotReady      = abiSlotStateSLOT_READY
+	SlotLeased     = abiSlotStateSLOT_LEASED
+	SlotBroken     = abiSlotStateSLOT_BROKEN
+)
+
+// Values of Spill.
+const (
+	SpillNone    = abiSpillSPILL_NONE
+	SpillCounted = abiSpillSPILL_COUNTED
+	SpillWhole   = abiSpillSPILL_WHOLE
+	SpillEnded   = abiSpillSPILL_ENDED
+)
+
+// Values of TableFlags.
+const (
+	TableSlow         = abiTableFlagsTABLE_SLOW
+	TableHosts        = abiTableFlagsTABLE_HOSTS
+	TableHostPrefixes = abiTableFlagsTABLE_HOST_PREFIXES
+	TableFields       = abiTableFlagsTABLE_FIELDS
+)
+
+// Values of Verdict.
+const (
+	VerdictOk                    = abiVerdictVERDICT_OK
+	VerdictConnectIntercepted    = abiVerdictVERDICT_CONNECT_INTERCEPTED
+	VerdictConnectOther          = abiVerdictVERDICT_CONNECT_OTHER
+	VerdictConnectStaleDaemon    = abiVerdictVERDICT_CONNECT_STALE_DAEMON
+	VerdictConnectNoAnchor       = abiVerdictVERDICT_CONNECT_NO_ANCHOR
+	VerdictConnectNoMemory       = abiVerdictVERDICT_CONNECT_NO_MEMORY
+	VerdictPSockJoined           = abiVerdictVERDICT_PSOCK_JOINED
+	VerdictPSockNotJoined        = abiVerdictVERDICT_PSOCK_NOT_JOINED
+	VerdictSSockJoined           = abiVerdictVERDICT_SSOCK_JOINED
+	VerdictSSockNotJoined        = abiVerdictVERDICT_SSOCK_NOT_JOINED
+	VerdictRequestLeased         = abiVerdictVERDICT_REQUEST_LEASED
+	VerdictRequestBody           = abiVerdictVERDICT_REQUEST_BODY
+	VerdictRequestOnSlowPath     = abiVerdictVERDICT_REQUEST_ON_SLOW_PATH
+	VerdictRequestReturned       = abiVerdictVERDICT_REQUEST_RETURNED
+	HandoverFirst                = abiVerdictHANDOVER_FIRST
+	HandoverPartialHead          = abiVerdictHANDOVER_PARTIAL_HEAD
+	HandoverHeadTooLong          = abiVerdictHANDOVER_HEAD_TOO_LONG
+	HandoverMalformed            = abiVerdictHANDOVER_MALFORMED
+	HandoverNotHTTP11            = abiVerdictHANDOVER_NOT_HTTP11
+	HandoverMethod               = abiVerdictHANDOVER_METHOD
+	HandoverTargetForm           = abiVerdictHANDOVER_TARGET_FORM
+	HandoverHost                 = abiVerdictHANDOVER_HOST
+	HandoverTransferCoding       = abiVerdictHANDOVER_TRANSFER_CODING
+	HandoverConnectionOption     = abiVerdictHANDOVER_CONNECTION_OPTION
+	HandoverUpgrade              = abiVerdictHANDOVER_UPGRADE
+	HandoverExpect               = abiVerdictHANDOVER_EXPECT
+	HandoverBodyTooLong          = abiVerdictHANDOVER_BODY_TOO_LONG
+	HandoverPipelined            = abiVerdictHANDOVER_PIPELINED
+	HandoverRepeatedField        = abiVerdictHANDOVER_REPEATED_FIELD
+	HandoverTooManyFields        = abiVerdictHANDOVER_TOO_MANY_FIELDS
+	HandoverListenerGone         = abiVerdictHANDOVER_LISTENER_GONE
+	HandoverTableSlow            = abiVerdictHANDOVER_TABLE_SLOW
+	HandoverNoVHost              = abiVerdictHANDOVER_NO_VHOST
+	HandoverNoRoute              = abiVerdictHANDOVER_NO_ROUTE
+	HandoverNoCluster            = abiVerdictHANDOVER_NO_CLUSTER
+	HandoverNoEndpoint           = abiVerdictHANDOVER_NO_ENDPOINT
+	HandoverPoolEmpty            = abiVerdictHANDOVER_POOL_EMPTY
+	HandoverNoRoom               = abiVerdictHANDOVER_NO_ROOM
+	HandoverLeaseBroken          = abiVerdictHANDOVER_LEASE_BROKEN
+	HandoverNoState              = abiVerdictHANDOVER_NO_STATE
+	HandoverLast                 = abiVerdictHANDOVER_LAST
+	VerdictResponseMoved         = abiVerdictVERDICT_RESPONSE_MOVED
+	VerdictResponseEnded         = abiVerdictVERDICT_RESPONSE_ENDED
+	VerdictResponseUnasked       = abiVerdictVERDICT_RESPONSE_UNASKED
+	VerdictResponseFIN           = abiVerdictVERDICT_RESPONSE_FIN
+	VerdictResponseNoClient      = abiVerdictVERDICT_RESPONSE_NO_CLIENT
+	VerdictResponseMalformed     = abiVerdictVERDICT_RESPONSE_MALFORMED
+	VerdictResponseUnknownSocket = abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET
+	VerdictSpillFull             = abiVerdictVERDICT_SPILL_FULL
+	VerdictSpillFraming          = abiVerdictVERDICT_SPILL_FRAMING
+	VerdictSpillConnectionOption = abiVerdictVERDICT_SPILL_CONNECTION_OPTION
+	VerdictSpillTooLong          = abiVerdictVERDICT_SPILL_TOO_LONG
+	VerdictSpilled               = abiVerdictVERDICT_SPILLED
+	VerdictClientLeft            = abiVerdictVERDICT_CLIENT_LEFT
+	VerdictCount                 = abiVerdictVERDICT_COUNT
+)

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"net/netip"
+	"time"
+)
+
+// DefaultRouteTimeout applies where a route sets no timeout
+// (envoy.config.route.v3.RouteAction.timeout).
+const DefaultRouteTimeout = 15 * time.Second
+
+// DefaultConnectTimeout applies where a cluster sets none
+// (envoy.config.cluster.v3.Cluster.connect_timeout).
+const DefaultConnectTimeout = 5 * time.Second
+
+// Config is one complete, validated configuration.
+type Config struct {
+	// Admin is the address of the admin API; the zero value means none.
+	Admin netip.AddrPort
+	// Listeners in the order of the source; names and addresses are unique.
+	Listeners []*Listener
+	// Clusters in the order of the source; names are unique.
+	Clusters []*Cluster
+}
+
+// Cluster returns the cluster of that name, or nil.
+func (c *Config) Cluster(name string) *Cluster {
+	for _, cl := range c.Clusters {
+		if cl.Name == name {
+			return cl
+		}
+	}
+	return nil
+}
+
+// Listener is a service address whose connections are intercepted. The address
+// need not exist on any interface.
+type Listener struct {
+	Name string
+	// Address is the service address clients connect to. Never unspecified.
+	Address netip.AddrPort
+	// StatPrefix labels downstream metrics (HttpConnectionManager.stat_prefix).
+	StatPrefix string
+	Routes     *RouteTable
+}
+
+// RouteTable is envoy.config.route.v3.RouteConfiguration.
+type RouteTable struct {
+	Name         string
+	VirtualHosts []*VirtualHost
+}
+
+// VirtualHost groups routes by the domains they serve. Domains are lower case
+// and unique within their table: exact, "*.suffix", "prefix.*" or "*".
+type VirtualHost struct {
+	Name    string
+	Domains []string
+	// Routes in order: the first that matches wins.
+	Routes []*Route
+}
+
+// PathKind says how PathMatch compares.
+type PathKind uint8
+
+const (
+	// PathPrefix matches when the path begins with the value.
+	PathPrefix PathKind = iota
+	// PathExact matches when the path equals the value.
+	PathExact
+)
+
+// PathMatch compares the request path without its query string.
+type PathMatch struct {
+	Kind  PathKind
+	Value string
+}
+
+// HeaderKind says how HeaderMatch compares.
+type HeaderKind uint8
+
+const (
+	// HeaderPresent matches when the header occurs, whatever its value.
+	HeaderPresent HeaderKind = iota
+	// HeaderExact matches when the value equals.
+	HeaderExact
+	// HeaderPrefix matches when the value begins with a string that is not empty.
+	HeaderPrefix
+)
+
+// HeaderMatch is a condition on one request header. A header that occurs
+// several times is compared as its values joined with "," (Envoy's rule).
+type HeaderMatch struct {
+	// Name is lower case; never a pseudo header.
+	Name  string
+	Kind  HeaderKind
+	Value string
+	// Invert turns the result round (HeaderMatcher.invert_match, or
+	// present_match: false). As in Envoy an inverted exact or prefix match
+	// does not match a request without the header.
+	Invert bool
+}
+
+// Route is one entry of a virtual host.
+type Route struct {
+	Name    string
+	Path    PathMatch
+	Headers []HeaderMatch
+	// Clusters to send to; one entry for a plain cluster, several for
+	// weighted_clusters. Every name exists in the Config.
+	Clusters []WeightedCluster
+	// Timeout from the end of the request to the end of the response; zero
+	// disables it.
+	Timeout time.Duration
+}
+
+// TotalWeight is the sum of the weights of the route's clusters.
+func (r *Route) TotalWeight() uint32 {
+	var sum uint32
+	for _, c := range r.Clusters {
+		sum += c.Weight
+	}
+	return sum
+}
+
+// WeightedCluster is a share of a route's requests. A route's weights sum to
+// at least 1 and fit 32 bits.
+type WeightedCluster struct {
+	Name   string
+	Weight uint32
+}
+
+// Policy is envoy.config.cluster.v3.Cluster.LbPolicy.
+type Policy uint8
+
+const (
+	// RoundRobin takes endpoints in turn, in proportion to their weights.
+	RoundRobin Policy = iota
+	// LeastRequest takes the less busy of ChoiceCount random endpoints.
+	LeastRequest
+	// Random takes any endpoint, in proportion to the weights.
+	Random
+)
+
+// String returns Envoy's name of the policy.
+func (p Policy) String() string {
+	switch p {
+	case LeastRequest:
+		return "LEAST_REQUEST"
+	case Random:
+		return "RANDOM"
+	default:
+		return "ROUND_ROBIN"
+	}
+}
+
+// Discovery says where a cluster's endpoints come from.
+type Discovery uint8
+
+const (
+	// Static endpoints are addresses.
+	Static Discovery = iota
+	// StrictDNS endpoints are names; each address of the answer is an endpoint.
+	StrictDNS
+)
+
+// String returns Envoy's name of the discovery type.
+func (d Discovery) String() string {
+	if d == StrictDNS {
+		return "STRICT_DNS"
+	}
+	return "STATIC"
+}
+
+// Cluster is a set of endpoints that serve the same thing.
+type Cluster struct {
+	Name      string
+	Policy    Policy
+	Discovery Discovery
+	// ChoiceCount for LeastRequest, at least 2 (LeastRequestLbConfig.choice_count).
+	ChoiceCount    uint32
+	ConnectTimeout time.Duration
+	// DNSRefresh is the time between look-ups (Cluster.dns_refresh_rate).
+	DNSRefresh time.Duration
+	// Targets as configured. For StrictDNS they may be names.
+	Targets []Target
+	// Endpoints to balance over: for Static the targets, for StrictDNS the
+	// addresses the targets resolve to (empty until then).
+	Endpoints []Endpoint
+}
+
+// Target is an endpoint as it stands in the configuration.
+type Target struct {
+	// Host is an IP address or, for StrictDNS, a DNS name.
+	Host   string
+	Port   uint16
+	Weight uint32
+}
+
+// Endpoint is an address that serves a cluster. Weight is at least 1.
+type Endpoint struct {
+	Address netip.AddrPort
+	Weight  uint32
+}

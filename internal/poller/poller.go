@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package poller watches many idle sockets with one epoll descriptor and one thread. An idle socket costs an epoll
+// entry and a small struct, no goroutine and no buffer.
+package poller
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Handler is called on the poller's thread when its socket has something to say: it must not block. A
+// one-shot watch is over then, until Rearm.
+type Handler interface {
+	Ready()
+}
+
+// Poller is an epoll instance. The zero value is not usable: see New.
+type Poller struct {
+	epfd   int
+	wakefd int
+
+	mu       sync.Mutex
+	handlers map[int32]entry
+	next     int32
+	closed   bool
+	done     chan struct{}
+}
+
+type entry struct {
+	h Handler
+	// generation tells events of an earlier socket with the same descriptor from those of this one.
+	generation int32
+}
+
+// New opens an epoll instance and starts its thread; Close ends it.
+func New() (*Poller, error) {
+	epfd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("create epoll: %w", err)
+	}
+	wakefd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("create eventfd: %w", err), unix.Close(epfd))
+	}
+	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(wakefd)}
+	if err := unix.EpollCtl(epfd, unix.EPOLL_CTL_ADD, wakefd, &ev); err != nil {
+		return nil, errors.Join(fmt.Errorf("watch eventfd: %w", err), unix.Close(wakefd), unix.Close(epfd))
+	}
+	p := &Poller{epfd: epfd, wakefd: wakefd, handlers: map[int32]entry{}, done: make(chan struct{})}
+	go p.run()
+	return p, nil
+}
+
+const oneShot = unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLONESHOT
+
+// Watch calls h.Ready once when fd becomes readable, or its peer closes.
+func (p *Poller) Watch(fd int, h Handler) error {
+	return p.add(fd, h, oneShot)
+}
+
+// WatchAll calls h.Ready whenever fd is readable.
+func (p *Poller) WatchAll(fd int, h Handler) error {
+	return p.add(fd, h, unix.EPOLLIN)
+}
+
+func (p *Poller) add(fd int, h Handler, events uint32) error {
+	p.mu.Lock()
+	p.next++
+	generation := p.next
+	p.handlers[int32(fd)] = entry{h, generation}
+	p.mu.Unlock()
+	ev := unix.EpollEvent{Events: events, Fd: int32(fd), Pad: generation}
+	if err := unix.EpollCtl(p.epfd, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
+		p.forget(fd)
+		return fmt.Errorf("watch socket: %w", err)
+	}
+	return nil
+}
+
+// Rearm makes Ready be called once more. It is called at once when there is something already.
+func (p *Poller) Rearm(fd int) error {
+	p.mu.Lock()
+	e, ok := p.handlers[int32(fd)]
+	p.mu.Unlock()
+	if !ok {
+		return fmt.Errorf("rearm socket: %w", unix.ENOENT)
+	}
+	ev := unix.EpollEvent{Events: oneShot, Fd: int32(fd), Pad: e.generation}
+	if err := unix.EpollCtl(p.epfd, unix.EPOLL_CTL_MOD, fd, &ev); err != nil {
+		return fmt.Errorf("rearm socket: %w", err)
+	}
+	return nil
+}
+
+// Forget must be called before fd is closed.
+func (p *Poller) Forget(fd int) {
+	p.forget(fd)
+	// The descriptor may have been watched by nobody: that is as good.
+	_ = unix.EpollCtl(p.epfd, unix.EPOLL_CTL_DEL, fd, nil)
+}
+
+func (p *Poller) forget(fd int) {
+	p.mu.Lock()
+	delete(p.handlers, int32(fd))
+	p.mu.Unlock()
+}
+
+// Close ends the thread and waits for it. Watched sockets stay open.
+func (p *Poller) Close() error {
+	p.mu.Lock()
+	already := p.closed
+	p.closed = true
+	p.mu.Unlock()
+	if already {
+		return nil
+	}
+	if _, err := unix.Write(p.wakefd, []byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil {
+		return fmt.Errorf("wake poller: %w", err)
+	}
+	<-p.done
+	return errors.Join(unix.Close(p.wakefd), unix.Close(p.epfd))
+}
+
+func (p *Poller) run() {
+	defer close(p.done)
+	runtime.LockOSThread()
+	events := make([]unix.EpollEvent, 256)
+	for {
+		n, err := unix.EpollWait(p.epfd, events, -1)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return
+		}
+		for _, ev := range events[:max(n, 0)] {
+			if !p.dispatch(ev) {
+				return
+			}
+		}
+	}
+}
+
+func (p *Poller) dispatch(ev unix.EpollEvent) bool {
+	p.mu.Lock()
+	e, ok := p.handlers[ev.Fd]
+	closed := p.closed
+	p.mu.Unlock()
+	if closed {
+		return false
+	}
+	if ok && e.generation == ev.Pad {
+		e.h.Ready()
+	}
+	return true
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pool
+
+import (
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// Ready implements poller.Handler: the endpoint has sent something that the kernel left to us, or has closed.
+func (s *isock) Ready() {
+	p := s.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.isocks[s.slot] != s || s.spilling {
+		return
+	}
+	sl := &p.cfg.Shared.Slots[s.slot]
+	switch p.cfg.Shared.State(s.slot) {
+	case maps.SlotLeased:
+		if atomic.LoadUint32(&sl.Spill) != uint32(maps.SpillNone) {
+			p.spillLocked(s)
+			return
+		}
+		p.lostLocked(s, Reset)
+	case maps.SlotReady:
+		// Closed by the endpoint, or bytes that nobody asked for. A program may lease it at this moment: then it
+		// is a lost request, found by the same look.
+		if p.cfg.Shared.Exchange(s.slot, maps.SlotReady, maps.SlotBroken) {
+			p.closeLocked(s)
+			return
+		}
+		p.rearmLocked(s)
+	default:
+		p.closeLocked(s)
+	}
+}
+
+func (p *Pool) rearmLocked(s *isock) {
+	if err := p.poller.Rearm(s.fd); err != nil {
+		p.cfg.Shared.Break(s.slot)
+		p.closeLocked(s)
+	}
+}
+
+// lostLocked ends a lease without its response and has the client told.
+func (p *Pool) lostLocked(s *isock, why Failure) {
+	sl := &p.cfg.Shared.Slots[s.slot]
+	was, ok := p.cfg.Shared.Break(s.slot)
+	cookie := atomic.LoadUint64(&sl.Cookie)
+	open := atomic.LoadUint32(&sl.Pending)&uint32(maps.PendingRequest) != 0
+	if ok && was == maps.SlotLeased {
+		p.wg.Add(1)
+		go func() {
+			defer p.wg.Done()
+			// A program that found the slot still leased may be moving bytes at this moment.
+			if err := maps.Settle(); err != nil {
+				p.cfg.Logger.Warn("end of a lease may race with its last bytes", "err", err)
+			}
+			p.cfg.Clients.Fail(cookie, why, atomic.LoadUint64(&sl.Moved) > 0, open)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.closeLocked(s)
+		}()
+		return
+	}
+	p.closeLocked(s)
+}
+
+// spillLocked hands the response to the slow path.
+func (p *Pool) spillLocked(s *isock) {
+	sl := &p.cfg.Shared.Slots[s.slot]
+	s.spilling = true
+	spilled := Spilled{
+		Slot:   s.slot,
+		Cookie: atomic.LoadUint64(&sl.Cookie),
+		FD:     s.fd,
+		Head:   atomic.LoadUint32(&sl.Request)&uint32(maps.RequestHead) != 0,
+	}
+	if d := atomic.LoadUint64(&sl.DeadlineNs); d != 0 {
+		spilled.Deadline = time.Now().Add(time.Duration(int64(d) - monotonic()))
+	}
+	p.wg.Add(1)
+	go func() {
+		defer p.wg.Done()
+		p.cfg.Clients.Spill(p.ctx, spilled)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		s.spilling = false
+		p.afterSpillLocked(s)
+	}()
+}
+
+func (p *Pool) afterSpillLocked(s *isock) {
+	if p.cfg.Shared.State(s.slot) == maps.SlotBroken {
+		p.closeLocked(s)
+		return
+	}
+	p.rearmLocked(s)
+}
+
+// Broken closes an i-sock that a kernel program gave up; failed says that its client waits for an answer.
+func (p *Pool) Broken(slot uint32, failed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.isocks[slot]
+	if s == nil || p.cfg.Shared.State(slot) != maps.SlotBroken {
+		return
+	}
+	if !failed {
+		p.closeLocked(s)
+		return
+	}
+	sl := &p.cfg.Shared.Slots[slot]
+	cookie, moved := atomic.LoadUint64(&sl.Cookie), atomic.LoadUint64(&sl.Moved) > 0
+	p.wg.Add(1)
+	go func() {
+		defer p.wg.Done()
+		p.cfg.Clients.Fail(cookie, Reset, moved, true)
+	}()
+	p.closeLocked(s)
+}
+
+// LeaseOf returns the lease that a client holds, if any. It looks at every i-sock: for rare occasions.
+func (p *Pool) LeaseOf(cookie uint64) (slot uint32, lease uint64, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for slot := range p.isocks {
+		sl := &p.cfg.Shared.Slots[slot]
+		lease := atomic.LoadUint64(&sl.Lease)
+		if p.cfg.Shared.State(slot) == maps.SlotLeased && atomic.LoadUint64(&sl.Cookie) == cookie {
+			return slot, lease, true
+		}
+	}
+	return 0, 0, false
+}
+
+// Count is the number of i-socks of an endpoint by state.
+type Count struct {
+	Idle, Leased, Connecting, Broken int
+}
+
+// Counts returns the i-socks of every endpoint.
+func (p *Pool) Counts() map[uint32]Count {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	counts := map[uint32]Count{}
+	for index, e := range p.endpoints {
+		counts[index] = Count{Connecting: e.dialing}
+	}
+	for slot, s := range p.isocks {
+		c := counts[s.endpoint]
+		switch p.cfg.Shared.State(slot) {
+		case maps.SlotReady:
+			c.Idle++
+		case maps.SlotLeased:
+			c.Leased++
+		default:
+			c.Broken++
+		}
+		counts[s.endpoint] = c
+	}
+	return counts
+}
+
+func monotonic() int64 {
+	var ts unix.Timespec
+	// CLOCK_MONOTONIC always exists.
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return ts.Nano()
+}
+
+// sweepLoop ends overdue leases and frees slots whose events were lost.
+func (p *Pool) sweepLoop() {
+	defer p.wg.Done()
+	tick := time.NewTicker(sweepInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.ctx.Done():
+			return
+		case <-tick.C:
+			p.sweep(uint64(monotonic()))
+		}
+	}
+}
+
+func (p *Pool) sweep(now uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for slot, s := range p.isocks {
+		sl := &p.cfg.Shared.Slots[slot]
+		switch p.cfg.Shared.State(slot) {
+		case maps.SlotLeased:
+			deadline := atomic.LoadUint64(&sl.DeadlineNs)
+			if deadline != 0 && now > deadline && !s.spilling {
+				p.lostLocked(s, Timeout)
+			}
+		case maps.SlotBroken:
+			p.closeLocked(s)
+		}
+	}
+	crowded := map[uint32]int{}
+	for slot := range p.zombies {
+		p.buryLocked(slot)
+		if _, still := p.zombies[slot]; still {
+			crowded[p.cfg.Shared.Slots[slot].Endpoint]++
+		}
+	}
+	for endpoint, n := range crowded {
+		if n >= crowdedStack {
+			p.purgeLocked(endpoint)
+		}
+	}
+}
+
+// crowdedStack is how many dead slots an endpoint's stack may hold before it is cleaned.
+const crowdedStack = 8

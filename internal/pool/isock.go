@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pool
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// sendBuffer lets the largest request of the fast path go out in one send. It is a limit, not an allocation.
+const sendBuffer = 1 << 20
+
+// receiveBuffer bounds what an endpoint may send ahead of a client that reads slowly, once a response spills.
+const receiveBuffer = 512 << 10
+
+// isock is an open connection to an endpoint.
+type isock struct {
+	pool     *Pool
+	slot     uint32
+	endpoint uint32
+	fd       int
+	cookie   uint64
+	peer     maps.PeerKey
+	remote   bool
+	// spilling is set while a goroutine reads the socket. Guarded by Pool.mu.
+	spilling bool
+}
+
+// connect opens a connection from a known source port: the kernel must be able to recognise its far end before the
+// handshake is over, so the port is bound, and announced, first.
+func connect(ctx context.Context, to netip.AddrPort, timeout time.Duration, announce func(local netip.AddrPort) error) (int, error) {
+	source, err := sourceAddress(to)
+	if err != nil {
+		return -1, err
+	}
+	fd, err := unix.Socket(family(to.Addr()), unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open socket: %w", err)
+	}
+	if err := dial(ctx, fd, source, to, timeout, announce); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+func dial(ctx context.Context, fd int, source netip.Addr, to netip.AddrPort, timeout time.Duration, announce func(netip.AddrPort) error) error {
+	if err := setOptions(fd); err != nil {
+		return err
+	}
+	if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(source, 0))); err != nil {
+		return fmt.Errorf("bind to %s: %w", source, err)
+	}
+	local, err := localAddress(fd)
+	if err != nil {
+		return err
+	}
+	if err := announce(local); err != nil {
+		return err
+	}
+	if err := unix.Connect(fd, sockaddr(to)); err != nil && err != unix.EINPROGRESS {
+		return fmt.Errorf("connect to %s: %w", to, err)
+	}
+	return awaitConnect(ctx, fd, to, timeout)
+}
+
+// awaitConnect returns when the connection is established.
+func awaitConnect(ctx context.Context, fd int, to netip.AddrPort, timeout time.Duration) error {
+	const step = 50 * time.Millisecond
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {
+		if ctx.Err() != nil {
+			return fmt.Errorf("connect to %s: %w", to, ctx.Err())
+		}
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, int(step.Milliseconds()))
+		if err != nil && err != unix.EINTR {
+			return fmt.Errorf("wait for %s: %w", to, err)
+		}
+		if n <= 0 {
+			continue
+		}
+		code, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+		if err != nil {
+			return fmt.Errorf("connect to %s: %w", to, err)
+		}
+		if code != 0 {
+			return fmt.Errorf("connect to %s: %w", to, unix.Errno(code))
+		}
+		return nil
+	}
+	return fmt.Errorf("connect to %s: %w", to, os.ErrDeadlineExceeded)
+}
+
+func setOptions(fd int) error {
+	options := []struct{ level, name, value int }{
+		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+		// Beyond net.core.wmem_max and rmem_max, for which CAP_NET_ADMIN is needed, as BPF is.
+		{unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, sendBuffer},
+		{unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer},
+	}
+	for _, o := range options {
+		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
+			return fmt.Errorf("set socket option %d of level %d: %w", o.name, o.level, err)
+		}
+	}
+	// A blocking client's send waits on the i-sock when that is full: never longer than this.
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: 5}); err != nil {
+		return fmt.Errorf("set send timeout: %w", err)
+	}
+	return nil
+}
+
+// sourceAddress is the address that the kernel would connect from. No packet is sent.
+func sourceAddress(to netip.AddrPort) (netip.Addr, error) {
+	fd, err := unix.Socket(family(to.Addr()), unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("open socket: %w", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Connect(fd, sockaddr(to)); err != nil {
+		return netip.Addr{}, fmt.Errorf("find route to %s: %w", to.Addr(), err)
+	}
+	local, err := localAddress(fd)
+	return local.Addr(), err
+}
+
+func localAddress(fd int) (netip.AddrPort, error) {
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("read local address: %w", err)
+	}
+	switch sa := sa.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port)), nil
+	case *unix.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(sa.Addr), uint16(sa.Port)), nil
+	}
+	return netip.AddrPort{}, fmt.Errorf("read local address: unexpected family %T", sa)
+}
+
+func sockaddr(a netip.AddrPort) unix.Sockaddr {
+	if a.Addr().Is4() {
+		return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
+	}
+	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
+}
+
+func family(a netip.Addr) int {
+	if a.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
+
+// peerKey names the connection as the endpoint's side sees it. The namespace tells apart only loopback addresses: others are
+// the same wherever they are seen.
+func peerKey(local, remote netip.AddrPort, netns uint64) maps.PeerKey {
+	k := maps.PeerKey{
+		Local:      remote.Addr().As16(),
+		LocalPort:  remote.Port(),
+		Remote:     local.Addr().As16(),
+		RemotePort: local.Port(),
+	}
+	if remote.Addr().IsLoopback() {
+		k.Netns = netns
+	}
+	return k
+}

@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/poller"
+)
+
+// Failure is how a leased request ended without its response.
+type Failure uint8
+
+const (
+	// Reset: the endpoint closed the connection, or sent what is not HTTP.
+	Reset Failure = iota
+	// Timeout: the route's time was up.
+	Timeout
+)
+
+// Clients answers, over TCP, clients whose lease the pool had to end or whose response spills.
+type Clients interface {
+	// Fail ends a request: a local reply when nothing of the response has reached the client, an abort otherwise.
+	Fail(cookie uint64, why Failure, moved bool, requestOpen bool)
+	// Spill reads the rest of a response and forwards it, until the lease has ended. It owns the slot's response
+	// meanwhile, and may block.
+	Spill(ctx context.Context, s Spilled)
+}
+
+// Spilled is a response that the daemon has to forward.
+type Spilled struct {
+	Slot   uint32
+	Cookie uint64
+	// FD is the i-sock, not blocking.
+	FD int
+	// Head reports that the request was a HEAD.
+	Head     bool
+	Deadline time.Time
+}
+
+// Config is what a pool needs. All fields are required but the limits.
+type Config struct {
+	Shared  *maps.Shared
+	Sockets *maps.Sockets
+	Clients Clients
+	Logger  *slog.Logger
+	// Netns is the cookie of the network namespace the i-socks live in.
+	Netns uint64
+	// Initial and Max bound the i-socks of one endpoint; 0 means 4 and 512.
+	Initial, Max int
+	// Released is told when the last i-sock of a removed endpoint has closed.
+	Released func(endpoint uint32)
+}
+
+// Endpoint is where i-socks lead.
+type Endpoint struct {
+	Index          uint32
+	Address        netip.AddrPort
+	ConnectTimeout time.Duration
+}
+
+// Pool owns all i-socks.
+type Pool struct {
+	cfg    Config
+	poller *poller.Poller
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	// dials bounds connects in progress.
+	dials chan struct{}
+
+	mu        sync.Mutex
+	endpoints map[uint32]*endpoint
+	isocks    map[uint32]*isock
+	free      []uint32
+	// zombies are closed, but their slots still lie in a stack.
+	zombies map[uint32]struct{}
+}
+
+// endpoint is guarded by Pool.mu.
+type endpoint struct {
+	Endpoint
+	open    int
+	dialing int
+	// target is how many i-socks it should have.
+	target int
+	gone   bool
+	// backoff is the wait before the next connect after a failure, 0 after a success.
+	backoff time.Duration
+	retry   *time.Timer
+}
+
+const (
+	maxDials      = 16
+	firstBackoff  = 20 * time.Millisecond
+	longestWait   = 2 * time.Second
+	sweepInterval = 20 * time.Millisecond
+)
+
+// New returns a pool without endpoints; Close ends it.
+func New(cfg Config) (*Pool, error) {
+	if cfg.Initial == 0 {
+		cfg.Initial = 4
+	}
+	if cfg.Max == 0 {
+		cfg.Max = 512
+	}
+	po, err := poller.New()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &Pool{
+		cfg:       cfg,
+		poller:    po,
+		ctx:       ctx,
+		cancel:    cancel,
+		dials:     make(chan struct{}, maxDials),
+		endpoints: map[uint32]*endpoint{},
+		isocks:    map[uint32]*isock{},
+		zombies:   map[uint32]struct{}{},
+	}
+	for i := len(cfg.Shared.Slots); i > 0; i-- {
+		p.free = append(p.free, uint32(i-1))
+	}
+	p.wg.Add(1)
+	go p.sweepLoop()
+	return p, nil
+}
+
+// Close closes every i-sock and waits for all goroutines.
+func (p *Pool) Close() error {
+	p.cancel()
+	p.mu.Lock()
+	for _, e := range p.endpoints {
+		if e.retry != nil {
+			e.retry.Stop()
+		}
+	}
+	p.mu.Unlock()
+	p.wg.Wait()
+	err := p.poller.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.isocks {
+		p.cfg.Shared.Break(s.slot)
+		p.closeLocked(s)
+	}
+	return err
+}
+
+// SetEndpoints makes these the endpoints to connect to. Others are drained: their idle i-socks close at once, leased ones when
+// their lease ends.
+func (p *Pool) SetEndpoints(list []Endpoint) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	keep := map[uint32]bool{}
+	for _, want := range list {
+		keep[want.Index] = true
+		e := p.endpoints[want.Index]
+		if e == nil {
+			e = &endpoint{target: p.cfg.Initial}
+			p.endpoints[want.Index] = e
+		}
+		e.Endpoint = want
+		e.gone = false
+		p.fillLocked(e)
+	}
+	for index, e := range p.endpoints {
+		if !keep[index] && !e.gone {
+			p.drainLocked(e)
+		}
+	}
+}
+
+// Ready reports whether every endpoint has been tried: its i-socks are open, or could not be opened.
+func (p *Pool) Ready() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.endpoints {
+		if e.open == 0 && e.backoff == 0 && !e.gone {
+			return false
+		}
+	}
+	return true
+}
+
+// Grow opens more i-socks for an endpoint that ran out of idle ones.
+func (p *Pool) Grow(index uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := p.endpoints[index]
+	if e == nil || e.gone {
+		return
+	}
+	e.target = min(max(e.target, 2*e.open), p.cfg.Max)
+	p.fillLocked(e)
+	if e.dialing == 0 {
+		// At its bound, or waiting to retry: asking again would change nothing until an i-sock opens.
+		atomic.StoreUint32(&p.cfg.Shared.Endpoints[index].Want, 0)
+	}
+}
+
+// fillLocked starts as many connects as the endpoint is short of.
+func (p *Pool) fillLocked(e *endpoint) {
+	if e.backoff > 0 || e.gone || p.ctx.Err() != nil {
+		return
+	}
+	for e.open+e.dialing < e.target {
+		if len(p.free) == 0 {
+			p.cfg.Logger.Warn("no free slot for an i-sock", "endpoint", e.Address, "slots", len(p.cfg.Shared.Slots))
+			return
+		}
+		slot := p.free[len(p.free)-1]
+		p.free = p.free[:len(p.free)-1]
+		e.dialing++
+		p.wg.Add(1)
+		go p.open(e, e.Endpoint, slot)
+	}
+}
+
+// open connects one i-sock and puts it in service.
+func (p *Pool) open(e *endpoint, to Endpoint, slot uint32) {
+	defer p.wg.Done()
+	p.dials <- struct{}{}
+	s, err := p.connect(to, slot)
+	<-p.dials
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e.dialing--
+	if err != nil {
+		p.free = append(p.free, slot)
+		p.failedLocked(e, err)
+		return
+	}
+	e.open++
+	e.backoff = 0
+	p.isocks[slot] = s
+	shared := &p.cfg.Shared.Endpoints[to.Index]
+	if atomic.LoadUint32(&shared.Flags)&uint32(maps.EndpointDown) != 0 {
+		atomic.AndUint32(&shared.Flags, ^uint32(maps.EndpointDown))
+		p.cfg.Logger.Info("endpoint is back", "endpoint", to.Address)
+	}
+	if e.gone || p.ctx.Err() != nil {
+		p.cfg.Shared.Exchange(slot, maps.SlotConnecting, maps.SlotBroken)
+		p.closeLocked(s)
+		return
+	}
+	p.serveLocked(s)
+	atomic.StoreUint32(&shared.Want, 0)
+	p.fillLocked(e)
+}
+
+// serveLocked makes a connected i-sock leasable.
+func (p *Pool) serveLocked(s *isock) {
+	p.cfg.Shared.Exchange(s.slot, maps.SlotConnecting, maps.SlotReady)
+	if err := p.poller.Watch(s.fd, s); err != nil || !p.cfg.Shared.Push(s.slot) {
+		p.cfg.Shared.Break(s.slot)
+		p.closeLocked(s)
+	}
+}
+
+// connect opens the socket of a slot. On error nothing of it is left.
+func (p *Pool) connect(to Endpoint, slot uint32) (*isock, error) {
+	s := &isock{pool: p, slot: slot, endpoint: to.Index}
+	p.prepare(slot, to.Index)
+	announced := false
+	fd, err := connect(p.ctx, to.Address, to.ConnectTimeout, func(local netip.AddrPort) error {
+		s.peer = peerKey(local, to.Address, p.cfg.Netns)
+		announced = true
+		return p.cfg.Sockets.Peers.Put(s.peer, slot)
+	})
+	if err == nil {
+		s.fd = fd
+		err = p.register(s)
+		if err != nil {
+			unix.Close(fd)
+		}
+	}
+	if err == nil {
+		return s, nil
+	}
+	if announced {
+		err = errors.Join(err, p.cfg.Sockets.Peers.Delete(s.peer))
+	}
+	atomic.StoreUint32(&p.cfg.Shared.Slots[slot].State, uint32(maps.SlotFree))
+	return nil, err
+}
+
+// prepare resets a free slot. The lease number stays: it must not repeat.
+func (p *Pool) prepare(slot, endpoint uint32) {
+	sl := &p.cfg.Shared.Slots[slot]
+	lease := atomic.LoadUint64(&sl.Lease)
+	*sl = maps.Slot{Endpoint: endpoint, Lease: lease + lease&1}
+	atomic.StoreUint32(&sl.State, uint32(maps.SlotConnecting))
+}
+
+// register decides, once and for all, how requests reach this endpoint: into its socket when that is known to the
+// kernel programs, through the network otherwise.
+func (p *Pool) register(s *isock) error {
+	if p.local(s.slot) {
+		return nil
+	}
+	cookie, err := unix.GetsockoptUint64(s.fd, unix.SOL_SOCKET, unix.SO_COOKIE)
+	if err != nil {
+		return fmt.Errorf("read socket cookie: %w", err)
+	}
+	s.remote = true
+	s.cookie = cookie
+	return p.cfg.Sockets.JoinISock(s.slot, cookie, s.fd)
+}
+
+func (p *Pool) local(slot uint32) bool {
+	return atomic.LoadUint32(&p.cfg.Shared.Slots[slot].Flags)&uint32(maps.SlotLocal) != 0
+}
+
+// failedLocked takes an endpoint out of service that has no connection and refuses new ones, and tries again later.
+func (p *Pool) failedLocked(e *endpoint, err error) {
+	if p.ctx.Err() != nil {
+		return
+	}
+	if e.gone {
+		p.releaseLocked(e)
+		return
+	}
+	if e.backoff == 0 {
+		e.backoff = firstBackoff
+	}
+	flags := &p.cfg.Shared.Endpoints[e.Index].Flags
+	if e.open == 0 && atomic.OrUint32(flags, uint32(maps.EndpointDown))&uint32(maps.EndpointDown) == 0 {
+		p.cfg.Logger.Warn("endpoint is out of service", "endpoint", e.Address, "err", err)
+	}
+	if e.retry != nil {
+		return
+	}
+	e.retry = time.AfterFunc(e.backoff, func() { p.retry(e) })
+}
+
+// retry probes with one connection; when it opens, the others follow.
+func (p *Pool) retry(e *endpoint) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e.retry = nil
+	if p.ctx.Err() != nil || e.gone || e.dialing > 0 || len(p.free) == 0 {
+		return
+	}
+	e.backoff = min(2*e.backoff, longestWait)
+	slot := p.free[len(p.free)-1]
+	p.free = p.free[:len(p.free)-1]
+	e.dialing++
+	p.wg.Add(1)
+	go p.open(e, e.Endpoint, slot)
+}
+
+func (p *Pool) drainLocked(e *endpoint) {
+	e.gone = true
+	if e.retry != nil {
+		e.retry.Stop()
+		e.retry = nil
+	}
+	for _, s := range p.isocks {
+		if s.endpoint != e.Index {
+			continue
+		}
+		p.cfg.Shared.Retire(s.slot)
+		if p.cfg.Shared.Exchange(s.slot, maps.SlotReady, maps.SlotBroken) {
+			p.closeLocked(s)
+		}
+	}
+	p.releaseLocked(e)
+}
+
+// releaseLocked forgets a removed endpoint that has no i-sock left.
+func (p *Pool) releaseLocked(e *endpoint) {
+	if !e.gone || e.open > 0 || e.dialing > 0 {
+		return
+	}
+	// Its closed slots still lie in its stack, and nobody takes from it any more.
+	p.purgeLocked(e.Index)
+	delete(p.endpoints, e.Index)
+	if p.cfg.Released != nil {
+		p.cfg.Released(e.Index)
+	}
+}
+
+// closeLocked closes the socket of a BROKEN slot.
+func (p *Pool) closeLocked(s *isock) {
+	if s.spilling || p.isocks[s.slot] != s {
+		return
+	}
+	delete(p.isocks, s.slot)
+	p.poller.Forget(s.fd)
+	unix.Close(s.fd)
+	err := p.cfg.Sockets.Peers.Delete(s.peer)
+	if s.remote {
+		err = errors.Join(err, p.cfg.Sockets.ISockSlots.Delete(s.cookie))
+	}
+	if err != nil {
+		p.cfg.Logger.Warn("close i-sock", "slot", s.slot, "err", err)
+	}
+	p.zombies[s.slot] = struct{}{}
+	p.buryLocked(s.slot)
+	e := p.endpoints[s.endpoint]
+	if e == nil {
+		return
+	}
+	e.open--
+	if e.gone {
+		p.releaseLocked(e)
+		return
+	}
+	p.fillLocked(e)
+}
+
+// buryLocked frees a closed slot once it lies in no stack.
+func (p *Pool) buryLocked(slot uint32) {
+	sl := &p.cfg.Shared.Slots[slot]
+	if atomic.LoadUint32(&sl.Stacked) != 0 {
+		return
+	}
+	delete(p.zombies, slot)
+	atomic.StoreUint32(&sl.State, uint32(maps.SlotFree))
+	p.free = append(p.free, slot)
+}
+
+// purgeLocked takes broken slots out of an endpoint's stack. While it runs the stack is short of the good ones too, so
+// it is for stacks that hold many.
+func (p *Pool) purgeLocked(endpoint uint32) {
+	var good []uint32
+	for {
+		slot := p.cfg.Shared.Pop(endpoint)
+		if slot == maps.NoSlot {
+			break
+		}
+		if p.cfg.Shared.State(slot) == maps.SlotReady {
+			good = append(good, slot)
+			continue
+		}
+		if _, dead := p.zombies[slot]; dead {
+			p.buryLocked(slot)
+		}
+	}
+	for _, slot := range good {
+		if !p.cfg.Shared.Push(slot) {
+			p.cfg.Shared.Break(slot)
+		}
+	}
+}
