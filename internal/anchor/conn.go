@@ -23,6 +23,7 @@ type Conn struct {
 	listener uint32
 	vip      netip.AddrPort
 	client   netip.AddrPort
+	opened   time.Time
 
 	// use is held by whoever reads or writes the connection. It guards what follows.
 	use  sync.Mutex
@@ -57,6 +58,8 @@ func (c *Conn) rearm() {
 
 // serve handles bytes that the kernel declined.
 func (c *Conn) serve() {
+	c.set.active.Add(1)
+	defer c.set.active.Add(-1)
 	slow, _, err := c.set.cfg.Sockets.SlowConns.Lookup(c.cookie)
 	if err != nil {
 		c.set.cfg.Logger.Warn("read hand-over", "err", err)

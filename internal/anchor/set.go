@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -69,6 +70,7 @@ type Set struct {
 	cancel    context.CancelFunc
 	wg        sync.WaitGroup
 	listeners []*listener
+	active    atomic.Int64
 
 	mu       sync.Mutex
 	conns    map[uint64]*Conn
@@ -110,6 +112,7 @@ func (s *Set) accepted(fd int, peer netip.AddrPort) {
 		listener: r.Listener,
 		vip:      maps.Address(r.Vip, r.VipPort),
 		client:   peer,
+		opened:   time.Now(),
 	}
 	s.mu.Lock()
 	s.conns[c.cookie] = c
@@ -164,9 +167,21 @@ func (s *Set) remove(c *Conn) {
 	s.mu.Unlock()
 }
 
-// Use gives exclusive use of a client's connection to f, which returns the bytes it wrote and whether the connection
-// is still good; if not, it is aborted. It reports false when the client has gone.
-func (s *Set) Use(cookie uint64, reason maps.Verdict, f func(conn net.Conn) (written uint64, keep bool)) bool {
+// Outcome says what becomes of a connection after its use.
+type Outcome uint8
+
+const (
+	// Keep leaves it open: what was written is whole.
+	Keep Outcome = iota
+	// Close ends it after what was written.
+	Close
+	// Abort resets it: the client must not take what it got for the whole.
+	Abort
+)
+
+// Use gives exclusive use of a client's connection to f, which returns the bytes it wrote and what is to become of the
+// connection. It reports false when the client has gone.
+func (s *Set) Use(cookie uint64, reason maps.Verdict, f func(conn net.Conn) (written uint64, o Outcome)) bool {
 	s.mu.Lock()
 	c := s.conns[cookie]
 	s.mu.Unlock()
@@ -192,10 +207,14 @@ func (s *Set) Use(cookie uint64, reason maps.Verdict, f func(conn net.Conn) (wri
 		c.abort()
 		return false
 	}
-	written, keep := f(conn)
+	written, outcome := f(conn)
 	c.written += written
-	if !keep {
+	switch outcome {
+	case Abort:
 		c.abort()
+		return true
+	case Close:
+		c.closeLocked()
 		return true
 	}
 	if err := s.cfg.Sockets.Offer(cookie, uint32(c.read), uint32(c.written)); err != nil {
@@ -217,11 +236,16 @@ func (s *Set) Stats() Stats {
 	return Stats{Open: len(s.conns), Accepted: s.accepts}
 }
 
+// Active is the number of connections that the slow path is serving.
+func (s *Set) Active() int { return int(s.active.Load()) }
+
 // Info describes one open connection.
 type Info struct {
 	Cookie      uint64
 	VIP, Client netip.AddrPort
 	Listener    uint32
+	// Opened is when it was accepted.
+	Opened time.Time
 }
 
 // List returns the open connections, in no order.
@@ -230,7 +254,7 @@ func (s *Set) List() []Info {
 	defer s.mu.Unlock()
 	list := make([]Info, 0, len(s.conns))
 	for _, c := range s.conns {
-		list = append(list, Info{Cookie: c.cookie, VIP: c.vip, Client: c.client, Listener: c.listener})
+		list = append(list, Info{Cookie: c.cookie, VIP: c.vip, Client: c.client, Listener: c.listener, Opened: c.opened})
 	}
 	return list
 }

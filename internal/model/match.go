@@ -2,7 +2,10 @@
 
 package model
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Request is what routing looks at.
 type Request struct {
@@ -11,9 +14,13 @@ type Request struct {
 	Authority string
 	// Path is the request target in origin form, query string included.
 	Path string
-	// Header returns the value of a header by its lower-case name, repeated
-	// fields joined with ",", and whether it occurs at all.
+	// Header returns the value of a header by its lower-case name and whether
+	// it occurs at all. It is asked only when Values is nil, and suffices for
+	// requests that repeat no header.
 	Header func(name string) (value string, ok bool)
+	// Values returns all values of a header by its lower-case name, in the
+	// order of the request; none if it does not occur.
+	Values func(name string) []string
 }
 
 // Match returns the route that serves the request, or nil: no virtual host or
@@ -34,7 +41,7 @@ func (t *RouteTable) Match(r *Request) *Route {
 // VirtualHost chooses by Envoy's precedence: an exact domain, then the longest
 // suffix wildcard, then the longest prefix wildcard, then "*".
 func (t *RouteTable) VirtualHost(authority string) *VirtualHost {
-	host := strings.ToLower(authority)
+	host := asciiLower(authority)
 	var best *VirtualHost
 	bestRank := 0
 	for _, vh := range t.VirtualHosts {
@@ -89,16 +96,72 @@ func (m PathMatch) Matches(path string) bool {
 	return strings.HasPrefix(path, m.Value)
 }
 
+// matches follows Envoy: each value of a repeated header is compared on its
+// own, one that matches is enough, and Invert turns the outcome round. Only a
+// header that does not occur fails an inverted comparison as well.
 func (h *HeaderMatch) matches(req *Request) bool {
-	value, ok := req.Header(h.Name)
+	values := req.values(h.Name)
 	if h.Kind == HeaderPresent {
-		return ok != h.Invert
+		return (len(values) > 0) != h.Invert
 	}
-	if !ok {
+	if len(values) == 0 {
 		return false
 	}
+	return slices.ContainsFunc(values, h.accepts) != h.Invert
+}
+
+func (h *HeaderMatch) accepts(value string) bool {
 	if h.Kind == HeaderExact {
-		return (value == h.Value) != h.Invert
+		return value == h.Value
 	}
-	return strings.HasPrefix(value, h.Value) != h.Invert
+	return strings.HasPrefix(value, h.Value)
+}
+
+// values returns what a header match compares.
+func (r *Request) values(name string) []string {
+	if r.Values == nil {
+		value, ok := r.Header(name)
+		if !ok {
+			return nil
+		}
+		return []string{value}
+	}
+	values := r.Values(name)
+	if len(values) > 1 && joined[name] {
+		nonEmpty := slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })
+		return []string{strings.Join(nonEmpty, ",")}
+	}
+	return values
+}
+
+// joined are the headers whose repeated fields Envoy joins with "," as it
+// reads them, without the empty ones: those it keeps in fields of their own
+// ("inline headers"). The list was measured with Envoy 1.40 as released.
+var joined = map[string]bool{
+	"accept": true, "accept-encoding": true, "access-control-request-headers": true,
+	"access-control-request-method": true, "access-control-request-private-network": true,
+	"authorization": true, "cache-control": true, "cdn-loop": true, "content-encoding": true, "content-type": true,
+	"grpc-accept-encoding": true, "grpc-timeout": true, "if-match": true, "if-modified-since": true,
+	"if-none-match": true, "if-range": true, "if-unmodified-since": true, "origin": true, "pragma": true,
+	"proxy-status": true, "referer": true, "user-agent": true, "via": true, "x-client-trace-id": true,
+	"x-forwarded-host": true, "x-forwarded-port": true,
+}
+
+// asciiLower leaves bytes outside ASCII alone, as Envoy does; a host is bytes,
+// not text.
+func asciiLower(s string) string {
+	if strings.IndexFunc(s, isUpper) < 0 {
+		return s
+	}
+	lower := []byte(s)
+	for i, c := range lower {
+		if isUpper(rune(c)) {
+			lower[i] = c + ('a' - 'A')
+		}
+	}
+	return string(lower)
+}
+
+func isUpper(r rune) bool {
+	return 'A' <= r && r <= 'Z'
 }

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Names for what can be done; how it is done is in scripts/ and test/.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+# Tests share this machine's ports and processors.
+.NOTPARALLEL:
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+# Tools that scripts/install-deps brought come first.
+export PATH := $(CURDIR)/.tools/bin:$(CURDIR)/.tools/go/bin:$(PATH)
+export GOTOOLCHAIN := local
+export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
+export CGO_ENABLED := 0
+
+# What `go generate` compiles the kernel programs with.
+export BPF2GO_CC := clang-19
+export BPF2GO_STRIP := llvm-strip-19
+export BPF2GO_CFLAGS := -O2 -g -Wall -Werror -mcpu=v3 -I$(CURDIR)/bpf \
+	-idirafter /usr/include/$(shell uname -m)-linux-gnu -fdebug-prefix-map=$(CURDIR)=.
+
+# What the end-to-end tests run.
+export XLB_BIN := $(CURDIR)/bin/xlb
+
+# test-vm: the kernels to boot, and which of the end-to-end tests run on them.
+VM_KERNELS ?= 6.12 6.1
+VM_ARGS ?= -test.v
+
+##@ Build
+
+.PHONY: build
+build: ## Build bin/xlb; brings a Go toolchain if there is none.
+	@scripts/install-deps build
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/xlb ./cmd/xlb
+
+.PHONY: generate
+generate: ## Compile the kernel programs and rewrite all generated Go.
+	@scripts/install-deps generate
+	go generate ./...
+
+.PHONY: clean
+clean: ## Remove what was built; .tools/ and .cache/ stay.
+	rm -rf bin
+
+##@ Show
+
+.PHONY: demo
+demo: ## Install what is missing, build, and show one connection balanced over real servers.
+	@scripts/install-deps demo
+	@$(MAKE) --no-print-directory build
+	bin/xlb demo
+
+##@ Test
+
+.PHONY: test
+test: ## Install what is missing, build, and run the unit and end-to-end tests (root).
+	@scripts/install-deps test
+	@$(MAKE) --no-print-directory build test-unit test-e2e
+
+.PHONY: test-unit
+test-unit: ## Unit tests.
+	@scripts/install-deps build
+	go test -timeout 5m ./cmd/... ./internal/... ./bench/... ./test/imports
+
+.PHONY: test-race
+test-race: ## Unit tests under the race detector.
+	@scripts/install-deps test
+	CGO_ENABLED=1 go test -race -timeout 10m ./cmd/... ./internal/... ./bench/...
+
+.PHONY: test-e2e
+test-e2e: build ## End-to-end tests on this kernel (root).
+	@scripts/install-deps test
+	go test -count=1 -timeout 10m ./test/e2e/...
+
+.PHONY: test-vm
+test-vm: build ## End-to-end tests on Debian's kernels in QEMU: VM_KERNELS='6.12 6.1' VM_ARGS='-test.v'.
+	@scripts/install-deps test vm
+	go test -c -o bin/e2e.test ./test/e2e
+	test/vm/run-all '$(VM_KERNELS)' --timeout 3600 --chdir test/e2e -- env XLB_BIN=$(XLB_BIN) $(CURDIR)/bin/e2e.test $(VM_ARGS)
+
+##@ Check
+
+.PHONY: lint
+lint: ## Formatting, static analysis, import rule, licence headers.
+	@scripts/install-deps lint
+	scripts/lint
+
+.PHONY: check-generated
+check-generated: ## Regenerate, and fail if that changes a file.
+	@scripts/install-deps generate
+	scripts/check-generated
+
+##@ Measure
+
+.PHONY: bench
+bench: build ## Compare with a direct connection, nginx and Envoy; see bench/METHOD.md.
+	@scripts/install-deps bench
+	go run ./bench --check
+
+.PHONY: bench-quick
+bench-quick: build ## A glance of half a minute: same host, 32 connections.
+	@scripts/install-deps bench
+	go run ./bench --topology same --case keepalive --connections 32 --rounds 2 --duration 1s
+
+##@ Help
+
+.PHONY: help
+help: ## This list.
+	@awk -F ':.*## ' '/^##@ / { print "\n" substr($$0, 5) } \
+		/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/template"
+	"time"
+
+	"github.com/xlb-project/xlb/bench/lab"
+)
+
+//go:embed templates
+var templateFiles embed.FS
+
+var templates = template.Must(template.ParseFS(templateFiles, "templates/*.tmpl"))
+
+const (
+	// readyPatience bounds the start of a balancer.
+	readyPatience = 15 * time.Second
+	readyPoll     = 20 * time.Millisecond
+)
+
+// bed is a topology with its endpoints running: what balancers are put into.
+type bed struct {
+	lab   *lab.Lab
+	tools tools
+	site  site
+	http  *http.Client
+	// endpoints live as long as the bed.
+	endpoints []*lab.Process
+}
+
+// newBed builds a topology and starts its endpoints, which answer with the body.
+func newBed(ctx context.Context, topology lab.Topology, t tools, body int) (*bed, error) {
+	dir, err := scratchDir(body)
+	if err != nil {
+		return nil, err
+	}
+	l, err := lab.New(topology)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	b := &bed{lab: l, tools: t, http: l.HTTPClient(), site: site{
+		dir: dir, workload: l.Workload(), endpoints: endpointAddresses(l.EndpointAddress()),
+	}}
+	if err := b.startEndpoints(ctx); err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	return b, nil
+}
+
+// scratchDir makes the directory for configuration files, the bodies that
+// endpoints serve, and wrk's script. Workers of nginx run as another user, so it
+// is readable by all.
+func scratchDir(body int) (string, error) {
+	dir, err := os.MkdirTemp("", "xlb-bench-")
+	if err != nil {
+		return "", err
+	}
+	script, err := templateFiles.ReadFile("templates/" + wrkScript)
+	err = errors.Join(err,
+		os.Chmod(dir, 0o755),
+		os.WriteFile(filepath.Join(dir, wrkScript), script, 0o644),
+		os.Mkdir(filepath.Join(dir, "bodies"), 0o755),
+		os.WriteFile(filepath.Join(dir, "bodies", strconv.Itoa(body)), bytes.Repeat([]byte("x"), body), 0o644))
+	if err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, nil
+}
+
+func (b *bed) startEndpoints(ctx context.Context) error {
+	for i, address := range b.site.endpoints {
+		p, err := b.start(endpointProcess(i), lab.Endpoint)
+		if err != nil {
+			return err
+		}
+		b.endpoints = append(b.endpoints, p)
+		if err := b.waitReady(ctx, "http://"+address.String()+"/", p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close stops the endpoints and removes the topology.
+func (b *bed) close() error {
+	return errors.Join(stopAll(b.endpoints), b.lab.Close(), os.RemoveAll(b.site.dir))
+}
+
+// up starts the processes of a peer and waits until the service answers.
+func (b *bed) up(ctx context.Context, p peer) (started []*lab.Process, err error) {
+	for _, proc := range p.processes {
+		running, err := b.start(proc, lab.Balancer)
+		if err != nil {
+			return nil, errors.Join(err, stopAll(started))
+		}
+		started = append(started, running)
+	}
+	if len(started) == 0 {
+		return nil, nil
+	}
+	url := p.settled
+	if url == "" {
+		url = "http://" + serviceAddress.String() + "/"
+	}
+	if err := b.waitReady(ctx, url, started...); err != nil {
+		return nil, errors.Join(err, stopAll(started))
+	}
+	return started, nil
+}
+
+// start renders the configuration of a process and starts it.
+func (b *bed) start(p process, role lab.Role) (*lab.Process, error) {
+	path, err := b.tools.find(p.tool)
+	if err != nil {
+		return nil, err
+	}
+	text, err := p.configuration(b.site)
+	if err != nil {
+		return nil, err
+	}
+	// The ending tells XLB and Envoy the format.
+	file := filepath.Join(b.site.dir, p.name+".yaml")
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		return nil, err
+	}
+	return b.lab.Start(lab.Command{Name: p.name, Path: path, Args: p.args(b.site, file), Role: role, Host: p.host})
+}
+
+// configuration renders the configuration file of a process.
+func (p process) configuration(s site) ([]byte, error) {
+	set := p.settings(s)
+	set.Name, set.Dir, set.Workers = p.name, s.dir, workers
+	var text bytes.Buffer
+	if err := templates.ExecuteTemplate(&text, p.template, set); err != nil {
+		return nil, fmt.Errorf("configuration of %s: %w", p.name, err)
+	}
+	return text.Bytes(), nil
+}
+
+// waitReady waits until url answers 200 or one of the processes has ended.
+func (b *bed) waitReady(ctx context.Context, url string, processes ...*lab.Process) error {
+	ctx, cancel := context.WithTimeout(ctx, readyPatience)
+	defer cancel()
+	err := lab.Poll(ctx, readyPoll, func() error {
+		for _, p := range processes {
+			if err := p.Exited(); err != nil {
+				cancel()
+				return err
+			}
+		}
+		if _, err := b.get(ctx, url); err != nil {
+			return fmt.Errorf("%w%s", err, quoteAll(processes))
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for %s: %w", url, err)
+	}
+	return nil
+}
+
+func quoteAll(processes []*lab.Process) string {
+	var quotes strings.Builder
+	for _, p := range processes {
+		quotes.WriteString(p.Quote())
+	}
+	return quotes.String()
+}
+
+// get fetches a URL inside the lab; an answer other than 200 is an error.
+func (b *bed) get(ctx context.Context, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := b.http.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("%s answers %s", url, response.Status)
+	}
+	body, err := io.ReadAll(response.Body)
+	return string(body), err
+}
+
+// stopAll stops processes, the last started first.
+func stopAll(processes []*lab.Process) error {
+	var errs []error
+	for _, p := range slices.Backward(processes) {
+		errs = append(errs, p.Stop())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/xlb-project/xlb/bench/lab"
+	loadgen "github.com/xlb-project/xlb/bench/load"
+)
+
+const (
+	wrkScript = "wrk.lua"
+	// generators is the number of wrk processes. A wrk has one URL, and a direct
+	// connection needs both endpoints': every peer gets the same two.
+	generators = workers
+)
+
+// generate makes one load against the targets and reports it.
+func (b *bed) generate(ctx context.Context, l load, targets []netip.AddrPort, path string, d time.Duration) (loadgen.Report, error) {
+	if l.Case == caseShort {
+		return b.generateShort(ctx, l, targets, path, d)
+	}
+	return b.generateKeepalive(ctx, l, targets, path, d)
+}
+
+// generateKeepalive spreads the connections over the wrk processes and those
+// over the targets.
+func (b *bed) generateKeepalive(ctx context.Context, l load, targets []netip.AddrPort, path string, d time.Duration) (loadgen.Report, error) {
+	total := loadgen.Report{Latency: loadgen.Histogram{}}
+	tool, err := b.tools.find("wrk")
+	if err != nil {
+		return total, err
+	}
+	parts := split(l.Connections, generators)
+	running := make([]*lab.Process, 0, len(parts))
+	for i, connections := range parts {
+		p, err := b.lab.Start(lab.Command{Name: "wrk", Path: tool, Role: lab.Client, Args: []string{
+			"--threads", "1",
+			"--connections", strconv.Itoa(connections),
+			"--duration", fmt.Sprintf("%ds", int(d.Seconds())),
+			"--script", filepath.Join(b.site.dir, wrkScript),
+			"http://" + targets[i%len(targets)].String() + path,
+		}})
+		if err != nil {
+			return total, errors.Join(err, stopAll(running))
+		}
+		running = append(running, p)
+	}
+	var errs []error
+	for i, p := range running {
+		output, err := p.Wait(ctx)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		report, err := parseWrk(output, parts[i])
+		errs = append(errs, err)
+		add(&total, report)
+	}
+	return total, errors.Join(errs...)
+}
+
+// add merges the report of a generator that ran at the same time.
+func add(total *loadgen.Report, report loadgen.Report) {
+	total.Requests += report.Requests
+	total.Errors += report.Errors
+	total.DurationUS = max(total.DurationUS, report.DurationUS)
+	total.Latency.Add(report.Latency)
+}
+
+// generateShort runs this program's own load command inside the lab.
+func (b *bed) generateShort(ctx context.Context, l load, targets []netip.AddrPort, path string, d time.Duration) (loadgen.Report, error) {
+	var report loadgen.Report
+	self, err := os.Executable()
+	if err != nil {
+		return report, err
+	}
+	args := []string{"load", "--connections", strconv.Itoa(l.Connections), "--duration", d.String(), "--path", path}
+	for _, target := range targets {
+		args = append(args, "--target", target.String())
+	}
+	p, err := b.lab.Start(lab.Command{Name: "load", Path: self, Args: args, Role: lab.Client})
+	if err != nil {
+		return report, err
+	}
+	output, err := p.Wait(ctx)
+	if err != nil {
+		return report, err
+	}
+	if err := json.Unmarshal([]byte(output), &report); err != nil {
+		return report, fmt.Errorf("report of the load command: %w", err)
+	}
+	return report, nil
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package load
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Report is what a load generator measured.
+type Report struct {
+	// Requests answered with status 200 to 399.
+	Requests int64 `json:"requests"`
+	// Errors are requests that were not: refused, reset, timed out, or answered
+	// with another status.
+	Errors int64 `json:"errors"`
+	// DurationUS is the time the load lasted, in microseconds.
+	DurationUS int64 `json:"duration_us"`
+	// Latency counts the answered requests by their latency.
+	Latency Histogram `json:"latency"`
+}
+
+// Rate returns the answered requests per second.
+func (r Report) Rate() float64 {
+	if r.DurationUS == 0 {
+		return 0
+	}
+	return float64(r.Requests) / (time.Duration(r.DurationUS) * time.Microsecond).Seconds()
+}
+
+// Histogram counts requests by latency in whole microseconds. In JSON it is a
+// list of [microseconds, count] pairs in rising order.
+type Histogram map[int64]int64
+
+// MarshalJSON writes the pairs.
+func (h Histogram) MarshalJSON() ([]byte, error) {
+	pairs := make([][2]int64, 0, len(h))
+	for _, us := range slices.Sorted(maps.Keys(h)) {
+		pairs = append(pairs, [2]int64{us, h[us]})
+	}
+	return json.Marshal(pairs)
+}
+
+// UnmarshalJSON reads the pairs.
+func (h *Histogram) UnmarshalJSON(data []byte) error {
+	var pairs [][2]int64
+	if err := json.Unmarshal(data, &pairs); err != nil {
+		return fmt.Errorf("latency histogram: %w", err)
+	}
+	*h = make(Histogram, len(pairs))
+	for _, pair := range pairs {
+		(*h)[pair[0]] += pair[1]
+	}
+	return nil
+}
+
+// Count returns how many requests the histogram holds.
+func (h Histogram) Count() int64 {
+	var n int64
+	for _, count := range h {
+		n += count
+	}
+	return n
+}
+
+// Add adds the counts of other.
+func (h Histogram) Add(other Histogram) {
+	for us, count := range other {
+		h[us] += count
+	}
+}
+
+// Quantile returns the latency in microseconds that the fraction q (0 to 1) of
+// the requests did not exceed, by nearest rank; 0 for an empty histogram.
+func (h Histogram) Quantile(q float64) int64 {
+	rank := q * float64(h.Count())
+	var seen, last int64
+	for _, us := range slices.Sorted(maps.Keys(h)) {
+		seen += h[us]
+		last = us
+		if float64(seen) >= rank {
+			break
+		}
+	}
+	return last
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/xlb-project/xlb/bench/lab"
+)
+
+// measurement is one turn of one peer.
+type measurement struct {
+	Topology lab.Topology `json:"topology"`
+	load
+	Peer  string `json:"peer"`
+	Round int    `json:"round"`
+	// Rate is answered requests per second.
+	Rate float64 `json:"requests_per_second"`
+	// P50 and P99 are latencies in microseconds.
+	P50      float64    `json:"p50_us"`
+	P99      float64    `json:"p99_us"`
+	Requests int64      `json:"requests"`
+	Errors   int64      `json:"errors"`
+	CPU      perRequest `json:"cpu_us_per_request"`
+	// FastShare is the part of XLB's requests that the kernel moved, 0 to 1;
+	// nil for other peers.
+	FastShare *float64 `json:"fast_share,omitempty"`
+	// Failure says why the turn has no figures.
+	Failure string `json:"failure,omitempty"`
+}
+
+// turn starts a peer, measures it and stops it. A failure is part of the
+// result: one peer's crash must not cost the figures of the others.
+func (b *bed) turn(ctx context.Context, p peer, l load, o options) measurement {
+	m := measurement{load: l, Peer: p.name}
+	running, err := b.up(ctx, p)
+	if err == nil {
+		err = b.measure(ctx, p, o, &m)
+	}
+	// stopAll has an error to tell if a balancer died during the measurement.
+	for _, process := range running {
+		err = errors.Join(err, process.Exited())
+	}
+	if err = errors.Join(err, stopAll(running)); err != nil {
+		m.Failure = err.Error()
+	}
+	return m
+}
+
+func (b *bed) measure(ctx context.Context, p peer, o options, m *measurement) error {
+	targets := b.targets(p)
+	if o.Warmup > 0 {
+		if _, err := b.generate(ctx, m.load, targets, o.path(), o.Warmup); err != nil {
+			return fmt.Errorf("warm up: %w", err)
+		}
+	}
+	pathsBefore := b.servedBy(ctx, p)
+	cpuBefore, err := readCPU(b.lab)
+	if err != nil {
+		return err
+	}
+	report, err := b.generate(ctx, m.load, targets, o.path(), o.Duration)
+	if err != nil {
+		return err
+	}
+	cpuAfter, err := readCPU(b.lab)
+	if err != nil {
+		return err
+	}
+	m.Rate = report.Rate()
+	m.P50 = float64(report.Latency.Quantile(0.50))
+	m.P99 = float64(report.Latency.Quantile(0.99))
+	m.Requests, m.Errors = report.Requests, report.Errors
+	m.CPU = cpuAfter.per(cpuBefore, report.Requests)
+	m.FastShare = b.servedBy(ctx, p).shareSince(pathsBefore)
+	return nil
+}
+
+// targets are what the clients of a peer connect to.
+func (b *bed) targets(p peer) []netip.AddrPort {
+	if len(p.processes) == 0 {
+		return b.site.endpoints
+	}
+	return []netip.AddrPort{serviceAddress}
+}
+
+// served counts XLB's requests by path; nil when nobody counted.
+type served map[string]float64
+
+// servedBy reads the counters of XLB. A figure beside the measurement: without
+// it the measurement stands.
+func (b *bed) servedBy(ctx context.Context, p peer) served {
+	if p.name != peerXLB {
+		return nil
+	}
+	text, err := b.get(ctx, "http://"+adminAddress.String()+"/metrics")
+	if err != nil {
+		return nil
+	}
+	return parseServed(text)
+}
+
+// parseServed adds up xlb_requests_total by its label "path" in Prometheus's
+// text format.
+func parseServed(text string) served {
+	counts := served{}
+	for line := range strings.Lines(text) {
+		labels, ok := strings.CutPrefix(line, "xlb_requests_total{")
+		if !ok {
+			continue
+		}
+		labels, value, ok := strings.Cut(labels, "} ")
+		n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+		if !ok || err != nil {
+			continue
+		}
+		for _, path := range []string{"fast", "slow"} {
+			if strings.Contains(labels, `path="`+path+`"`) {
+				counts[path] += n
+			}
+		}
+	}
+	return counts
+}
+
+// shareSince returns the fast share of the requests after before, or nil when
+// there were none.
+func (s served) shareSince(before served) *float64 {
+	fast := s["fast"] - before["fast"]
+	total := fast + s["slow"] - before["slow"]
+	if total <= 0 {
+		return nil
+	}
+	share := fast / total
+	return &share
+}

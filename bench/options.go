@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/xlb-project/xlb/bench/lab"
+)
+
+// Cases of load.
+const (
+	// caseKeepalive keeps every connection for the whole run (wrk).
+	caseKeepalive = "keepalive"
+	// caseShort makes a connection per request (package load).
+	caseShort = "short"
+)
+
+const all = "all"
+
+const (
+	outputText = "text"
+	outputJSON = "json"
+)
+
+// maxBody bounds --body: beyond it the run measures memory copies.
+const maxBody = 1 << 20
+
+// options of a run, as the flags give them.
+type options struct {
+	Topology string `json:"topology"`
+	Case     string `json:"case"`
+	// Connections are counts of open connections, one measurement each.
+	Connections []int `json:"connections"`
+	// ShortConnections is the same for the short case.
+	ShortConnections []int    `json:"short_connections"`
+	Rounds           int      `json:"rounds"`
+	Peers            []string `json:"peers"`
+	// Body is the size of a response body in bytes.
+	Body int `json:"body_bytes"`
+	// Duration of a measurement and Warmup before it, in whole seconds: wrk
+	// takes no fractions.
+	Duration time.Duration `json:"duration_ns"`
+	Warmup   time.Duration `json:"warmup_ns"`
+
+	XLB    string `json:"-"`
+	Out    string `json:"-"`
+	Output string `json:"-"`
+	Check  bool   `json:"-"`
+}
+
+// validate returns every problem of the options, each with the flag's name.
+func (o options) validate() error {
+	var errs []error
+	oneOf := func(flag, value string, allowed ...string) {
+		if !slices.Contains(allowed, value) {
+			errs = append(errs, fmt.Errorf("--%s is %q: use one of %s", flag, value, strings.Join(allowed, ", ")))
+		}
+	}
+	oneOf("topology", o.Topology, string(lab.SameHost), string(lab.CrossHost), all)
+	oneOf("case", o.Case, caseKeepalive, caseShort, all)
+	oneOf("output", o.Output, outputText, outputJSON)
+	for _, name := range o.Peers {
+		oneOf("peers", name, append([]string{all}, peerNames()...)...)
+	}
+	errs = append(errs,
+		positive("connections", o.Connections...),
+		positive("short-connections", o.ShortConnections...),
+		positive("rounds", o.Rounds),
+		wholeSeconds("duration", o.Duration, 1),
+		wholeSeconds("warmup", o.Warmup, 0))
+	if o.Body < 0 || o.Body > maxBody {
+		errs = append(errs, fmt.Errorf("--body is %d: use 0 to %d bytes", o.Body, maxBody))
+	}
+	return errors.Join(errs...)
+}
+
+func positive(flag string, values ...int) error {
+	if len(values) == 0 || slices.Min(values) < 1 {
+		return fmt.Errorf("--%s is %v: every number must be at least 1", flag, values)
+	}
+	return nil
+}
+
+func wholeSeconds(flag string, d time.Duration, least int) error {
+	if d < time.Duration(least)*time.Second || d%time.Second != 0 {
+		return fmt.Errorf("--%s is %s: use whole seconds, at least %d", flag, d, least)
+	}
+	return nil
+}
+
+func (o options) topologies() []lab.Topology {
+	if o.Topology == all {
+		return []lab.Topology{lab.SameHost, lab.CrossHost}
+	}
+	return []lab.Topology{lab.Topology(o.Topology)}
+}
+
+// load is one kind of load at one number of connections.
+type load struct {
+	Case        string `json:"case"`
+	Connections int    `json:"connections"`
+}
+
+func (l load) String() string { return fmt.Sprintf("%s, %d connections", l.Case, l.Connections) }
+
+// loads lists what is measured in every topology, in order.
+func (o options) loads() []load {
+	var loads []load
+	if o.Case != caseShort {
+		for _, n := range o.Connections {
+			loads = append(loads, load{caseKeepalive, n})
+		}
+	}
+	if o.Case != caseKeepalive {
+		for _, n := range o.ShortConnections {
+			loads = append(loads, load{caseShort, n})
+		}
+	}
+	return loads
+}
+
+// path is the request target that answers with the body's size.
+func (o options) path() string {
+	if o.Body == 0 {
+		return "/"
+	}
+	return fmt.Sprintf("/%d", o.Body)
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func validOptions() options {
+	return options{
+		Topology: all, Case: all, Connections: []int{1, 32}, ShortConnections: []int{8}, Rounds: 1,
+		Peers: []string{all}, Duration: time.Second, Output: outputText,
+	}
+}
+
+func TestOptionsNameEveryBadFlag(t *testing.T) {
+	if err := validOptions().validate(); err != nil {
+		t.Fatalf("valid options: %v", err)
+	}
+	bad := options{
+		Topology: "near", Case: "long", Output: "xml", Peers: []string{"squid"}, Connections: []int{0},
+		Rounds: -1, Duration: 1500 * time.Millisecond, Warmup: -time.Second, Body: -1,
+	}
+	err := bad.validate()
+	if err == nil {
+		t.Fatal("validate() accepts everything")
+	}
+	for _, flag := range []string{
+		"topology", "case", "output", "peers", "connections", "short-connections", "rounds", "duration", "warmup", "body",
+	} {
+		if !strings.Contains(err.Error(), "--"+flag+" ") {
+			t.Errorf("validate() does not mention --%s: %v", flag, err)
+		}
+	}
+}
+
+func TestLoadsFollowTheCase(t *testing.T) {
+	keepalive := []load{{caseKeepalive, 1}, {caseKeepalive, 32}}
+	short := []load{{caseShort, 8}}
+	for name, want := range map[string][]load{
+		caseKeepalive: keepalive, caseShort: short, all: append(keepalive, short...),
+	} {
+		o := validOptions()
+		o.Case = name
+		if diff := cmp.Diff(want, o.loads()); diff != "" {
+			t.Errorf("case %s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestEveryConfigurationNamesItsAddresses(t *testing.T) {
+	s := site{dir: "/lab", workload: "/cg/workload", endpoints: endpointAddresses(netip.MustParseAddr("198.18.80.2"))}
+	var processes []process
+	for _, p := range peers() {
+		processes = append(processes, p.processes...)
+	}
+	for i := range s.endpoints {
+		processes = append(processes, endpointProcess(i))
+	}
+	for _, p := range processes {
+		t.Run(p.name, func(t *testing.T) {
+			text, err := p.configuration(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, l := range p.settings(s).Listeners {
+				for _, address := range append(l.Endpoints, l.Address) {
+					if !mentions(string(text), address) {
+						t.Errorf("%s is missing in:\n%s", address, text)
+					}
+				}
+			}
+		})
+	}
+}
+
+// mentions knows nginx's, HAProxy's and Envoy's ways to write an address.
+func mentions(text string, a netip.AddrPort) bool {
+	_, port, _ := strings.Cut(a.String(), ":")
+	envoy := "address: " + a.Addr().String() + ", port_value: " + port + " "
+	return strings.Contains(text, a.String()) || strings.Contains(text, envoy)
+}
+
+func TestSidecarsKeepTheChoiceAtTheClient(t *testing.T) {
+	s := site{endpoints: endpointAddresses(netip.MustParseAddr("127.0.0.1"))}
+	server := serverSidecar(s).Listeners
+	var behind []netip.AddrPort
+	for i, chosen := range clientSidecar(s).Listeners[0].Endpoints {
+		if server[i].Address != chosen || len(server[i].Endpoints) != 1 {
+			t.Fatalf("sidecar %d listens on %s for %v, want %s for one endpoint", i, server[i].Address, server[i].Endpoints, chosen)
+		}
+		behind = append(behind, server[i].Endpoints...)
+	}
+	if diff := cmp.Diff(s.endpoints, behind, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
+		t.Errorf("endpoints behind the sidecars (-want +got):\n%s", diff)
+	}
+}
+
+func TestMissingToolsAreFatalOnlyWhenNamed(t *testing.T) {
+	missing := tools{xlb: "/nonexistent/xlb"}
+	chosen, skipped, err := missing.choosePeers([]string{all})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if skipped[peerXLB] == "" || chosen[0].name != peerDirect {
+		t.Errorf("chosen %v, skipped %v, want xlb skipped and direct first", chosen, skipped)
+	}
+	if _, _, err := missing.choosePeers([]string{peerDirect, peerXLB}); err == nil || !strings.Contains(err.Error(), "make build") {
+		t.Errorf("xlb by name: %v, want the remedy", err)
+	}
+}

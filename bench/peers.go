@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/xlb-project/xlb/bench/lab"
+)
+
+// Names of peers that results and targets refer to.
+const (
+	peerDirect = "direct"
+	peerXLB    = "xlb"
+	peerEnvoy  = "envoy"
+)
+
+// workers is the number of workers or threads of every balancer and the number
+// of endpoints: the target machine has two processors.
+const workers = 2
+
+// Addresses inside the lab. All balancers serve the same one, in their turn.
+var (
+	serviceAddress = netip.MustParseAddrPort("127.80.0.1:8080")
+	adminAddress   = netip.MustParseAddrPort("127.0.0.1:9901")
+)
+
+// Ports on the endpoints' host.
+const (
+	endpointPort = 9001 // of the first endpoint; the next ones follow
+	sidecarPort  = 8001 // of the first endpoint's sidecar
+	sidecarAdmin = 9902
+)
+
+// peer is one way from the client to the endpoints.
+type peer struct {
+	name, about string
+	// processes make up the balancer, in the order they start; none for direct.
+	processes []process
+	// settled is the URL that answers 200 when XLB is ready; the others are
+	// ready when the service answers.
+	settled string
+}
+
+// process is one program of a balancer.
+type process struct {
+	name string
+	// tool is looked up by findTool.
+	tool string
+	// template of its configuration file.
+	template string
+	host     lab.Host
+	// args for a configuration at file.
+	args func(s site, file string) []string
+	// settings that the template gets.
+	settings func(s site) settings
+}
+
+// site is what peers are placed into.
+type site struct {
+	dir       string
+	workload  string
+	endpoints []netip.AddrPort
+}
+
+// settings of a configuration template.
+type settings struct {
+	Name      string
+	Dir       string
+	Workers   int
+	Admin     netip.AddrPort
+	Listeners []listener
+}
+
+// listener is an address and the endpoints its requests are balanced over.
+type listener struct {
+	Name      string
+	Address   netip.AddrPort
+	Endpoints []netip.AddrPort
+}
+
+// peers lists all peers in the order of their turns.
+func peers() []peer {
+	return []peer{
+		{name: peerDirect, about: "clients connect to the endpoints themselves"},
+		{
+			name: peerXLB, about: "XLB",
+			settled: "http://" + adminAddress.String() + "/ready",
+			processes: []process{{
+				name: "xlb", tool: "xlb", template: "envoy.yaml.tmpl", settings: service,
+				args: func(s site, file string) []string {
+					return []string{"run", "--config", file, "--cgroup", s.workload, "--admin", adminAddress.String()}
+				},
+			}},
+		},
+		{
+			name: "nginx", about: "nginx as the balancer",
+			processes: []process{{
+				name: "nginx", tool: "nginx", template: "nginx.conf.tmpl", settings: service, args: nginxArgs,
+			}},
+		},
+		{
+			name: "haproxy", about: "HAProxy as the balancer",
+			processes: []process{{
+				name: "haproxy", tool: "haproxy", template: "haproxy.cfg.tmpl", settings: service,
+				args: func(_ site, file string) []string { return []string{"-db", "-f", file} },
+			}},
+		},
+		{
+			name: peerEnvoy, about: "Envoy, one hop",
+			processes: []process{{
+				name: "envoy", tool: "envoy", template: "envoy.yaml.tmpl", settings: service, args: envoyArgs,
+			}},
+		},
+		{
+			name: "envoy2", about: "Envoy, two hops: a sidecar on each side",
+			processes: []process{
+				{
+					name: "envoy-server", tool: "envoy", template: "envoy.yaml.tmpl", host: lab.ServerHost,
+					settings: serverSidecar, args: envoyArgs,
+				},
+				{
+					name: "envoy-client", tool: "envoy", template: "envoy.yaml.tmpl",
+					settings: clientSidecar, args: envoyArgs,
+				},
+			},
+		},
+	}
+}
+
+func peerNames() []string {
+	known := peers()
+	names := make([]string, len(known))
+	for i, p := range known {
+		names[i] = p.name
+	}
+	return names
+}
+
+func nginxArgs(s site, file string) []string {
+	return []string{"-p", s.dir, "-c", file, "-e", "stderr"}
+}
+
+// envoyArgs give each Envoy its own shared memory, so that several run on one host.
+func envoyArgs(_ site, file string) []string {
+	return []string{"-c", file, "--concurrency", "2", "--use-dynamic-base-id", "--log-level", "error"}
+}
+
+// service balances the service address over all endpoints.
+func service(s site) settings {
+	return settings{
+		Admin:     adminAddress,
+		Listeners: []listener{{Name: "service", Address: serviceAddress, Endpoints: s.endpoints}},
+	}
+}
+
+// clientSidecar chooses the endpoint, as service does, but sends to its sidecar.
+func clientSidecar(s site) settings {
+	out := service(s)
+	out.Listeners[0].Endpoints = nil
+	for i, endpoint := range s.endpoints {
+		out.Listeners[0].Endpoints = append(out.Listeners[0].Endpoints, sidecarOf(i, endpoint))
+	}
+	return out
+}
+
+// serverSidecar stands before each endpoint and forwards to it alone. One
+// process stands for the sidecars of all endpoints of the host.
+func serverSidecar(s site) settings {
+	out := settings{Admin: netip.AddrPortFrom(adminAddress.Addr(), sidecarAdmin)}
+	for i, endpoint := range s.endpoints {
+		address := sidecarOf(i, endpoint)
+		out.Listeners = append(out.Listeners, listener{
+			Name: endpointName(i), Address: address, Endpoints: []netip.AddrPort{endpoint},
+		})
+	}
+	return out
+}
+
+func sidecarOf(i int, endpoint netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(endpoint.Addr(), uint16(sidecarPort+i))
+}
+
+func endpointName(i int) string { return fmt.Sprintf("endpoint%d", i) }
+
+// endpointProcess is the i-th nginx that answers.
+func endpointProcess(i int) process {
+	name := endpointName(i)
+	return process{
+		name: name, tool: "nginx", template: "endpoint.conf.tmpl", host: lab.ServerHost, args: nginxArgs,
+		settings: func(s site) settings {
+			return settings{Listeners: []listener{{Name: name, Address: s.endpoints[i]}}}
+		},
+	}
+}
+
+// endpointAddresses lists where the endpoints listen on the host at addr.
+func endpointAddresses(addr netip.Addr) []netip.AddrPort {
+	addresses := make([]netip.AddrPort, workers)
+	for i := range addresses {
+		addresses[i] = netip.AddrPortFrom(addr, uint16(endpointPort+i))
+	}
+	return addresses
+}

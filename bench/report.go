@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/xlb-project/xlb/bench/lab"
+)
+
+// report is all that a run has to say; its JSON is results.json.
+type report struct {
+	Started time.Time `json:"started"`
+	Machine machine   `json:"machine"`
+	Options options   `json:"options"`
+	// Skipped are peers left out, with the reason.
+	Skipped      map[string]string `json:"skipped,omitempty"`
+	Summary      []row             `json:"summary"`
+	Targets      []verdict         `json:"targets"`
+	Measurements []measurement     `json:"measurements"`
+}
+
+// met says whether all targets are.
+func (r report) met() bool {
+	return !slices.ContainsFunc(r.Targets, func(v verdict) bool { return !v.Met })
+}
+
+// failures counts the turns without figures.
+func (r report) failures() int {
+	n := 0
+	for _, row := range r.Summary {
+		n += row.Failures
+	}
+	return n
+}
+
+// header names the columns of a table; cells fills them.
+var header = []string{
+	"peer", "req/s (min-max)", "p50 us (min-max)", "p99 us",
+	"x direct", "p50 x direct", "x envoy", "CPU us/req", "of lab", "of balancer", "fast", "errors",
+}
+
+func cells(r row) []string {
+	errors := fmt.Sprint(r.Errors)
+	if r.Failures > 0 {
+		errors = fmt.Sprintf("%d, %d failed turns", r.Errors, r.Failures)
+	}
+	return []string{
+		r.Peer, withRange(r.Rate), withRange(r.P50), median(r.P99, "%.0f"),
+		median(r.RateToDirect, "%.2f"), median(r.P50ToDirect, "%.2f"), median(r.RateToEnvoy, "%.2f"),
+		median(r.CPU.Machine, "%.1f"), median(r.CPU.Lab, "%.1f"), median(r.CPU.Balancer, "%.1f"), median(r.FastShare, "%.3f"), errors,
+	}
+}
+
+func median(s *spread, format string) string {
+	if s == nil {
+		return "-"
+	}
+	return fmt.Sprintf(format, s.Median)
+}
+
+func withRange(s *spread) string {
+	if s == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f (%.0f-%.0f)", s.Median, s.Min, s.Max)
+}
+
+// table is the rows that stand together: one topology and load.
+type table struct {
+	title string
+	rows  []row
+}
+
+func (r report) tables() []table {
+	var tables []table
+	for _, row := range r.Summary {
+		title := fmt.Sprintf("%s host, %s", row.Topology, row.load)
+		if n := len(tables); n == 0 || tables[n-1].title != title {
+			tables = append(tables, table{title: title})
+		}
+		last := &tables[len(tables)-1]
+		last.rows = append(last.rows, row)
+	}
+	return tables
+}
+
+// writeText writes the tables for a terminal.
+func (r report) writeText(w io.Writer) error {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, t := range r.tables() {
+		fmt.Fprintf(out, "%s\n%s\n", t.title, strings.Join(header, "\t"))
+		for _, row := range t.rows {
+			fmt.Fprintln(out, strings.Join(cells(row), "\t"))
+		}
+		fmt.Fprintln(out)
+	}
+	for _, v := range r.Targets {
+		fmt.Fprintln(out, v)
+	}
+	return out.Flush()
+}
+
+// writeMarkdown writes the tables and the machine's description.
+func (r report) writeMarkdown(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Results of %s\n\n", r.Started.UTC().Format("2006-01-02 15:04 MST"))
+	b.WriteString("Medians over the rounds, minimum and maximum in brackets; ratios are medians of the ratios of each round.\n")
+	b.WriteString("What the columns mean and how the figures came about: [METHOD.md](../../METHOD.md).\n")
+	for _, t := range r.tables() {
+		fmt.Fprintf(&b, "\n## %s\n\n", capitalised(t.title))
+		markdownRow(&b, header)
+		markdownRow(&b, slices.Repeat([]string{"---"}, len(header)))
+		for _, row := range t.rows {
+			markdownRow(&b, cells(row))
+		}
+	}
+	b.WriteString("\n## Targets\n\n")
+	for _, v := range r.Targets {
+		fmt.Fprintf(&b, "- %s\n", v)
+	}
+	r.describe(&b)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func markdownRow(b *strings.Builder, cells []string) {
+	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
+}
+
+func capitalised(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+// describe lists the machine and the settings of the run.
+func (r report) describe(b *strings.Builder) {
+	b.WriteString("\n## Machine and settings\n\n")
+	fmt.Fprintf(b, "- Linux %s, %d CPUs, %s\n", r.Machine.Kernel, r.Machine.CPUs, r.Machine.CPUModel)
+	fmt.Fprintf(b, "- %d rounds of %s each after %s of warm-up, bodies of %d bytes\n",
+		r.Options.Rounds, r.Options.Duration, r.Options.Warmup, r.Options.Body)
+	for _, list := range []map[string]string{r.Machine.Versions, r.Machine.Sysctls} {
+		for _, name := range slices.Sorted(maps.Keys(list)) {
+			fmt.Fprintf(b, "- %s: %s\n", name, list[name])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Skipped)) {
+		fmt.Fprintf(b, "- not measured: %s: %s\n", name, r.Skipped[name])
+	}
+}
+
+func (r report) writeJSON(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(r)
+}
+
+// save writes results.json, results.md and a plot of each topology's kept-alive
+// load into dir.
+func (r report) save(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	errs := []error{
+		writeFile(filepath.Join(dir, "results.json"), r.writeJSON),
+		writeFile(filepath.Join(dir, "results.md"), r.writeMarkdown),
+	}
+	for _, topology := range r.Options.topologies() {
+		p := plotOf(r.Summary, topology)
+		if len(p.groups) > 0 {
+			errs = append(errs, writeFile(filepath.Join(dir, plotName(topology)), p.write))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func plotName(topology lab.Topology) string { return fmt.Sprintf("throughput-%s.svg", topology) }
+
+func writeFile(path string, write func(io.Writer) error) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}

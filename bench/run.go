@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/xlb-project/xlb/bench/lab"
+)
+
+// bench is a run in progress.
+type bench struct {
+	options  options
+	tools    tools
+	peers    []peer
+	progress io.Writer
+	report   report
+}
+
+// run measures everything the options ask for. What was measured before an
+// error or the end of ctx is in the report.
+func run(ctx context.Context, o options, progress io.Writer) (report, error) {
+	b := &bench{options: o, tools: tools{xlb: o.XLB}, progress: progress}
+	b.report = report{Started: time.Now(), Options: o}
+	chosen, skipped, err := b.tools.choosePeers(o.Peers)
+	if err != nil {
+		return b.report, err
+	}
+	if err := b.needed(); err != nil {
+		return b.report, err
+	}
+	b.peers, b.report.Skipped = chosen, skipped
+	for name, reason := range skipped {
+		fmt.Fprintf(progress, "peer %s is left out: %s\n", name, reason)
+	}
+	for _, topology := range o.topologies() {
+		if err = b.topology(ctx, topology); err != nil {
+			break
+		}
+	}
+	b.report.Summary = summarise(b.report.Measurements)
+	b.report.Targets = judge(b.report.Summary, projectTargets)
+	return b.report, err
+}
+
+// needed names the missing tools that every run needs.
+func (b *bench) needed() error {
+	var missing error
+	for _, tool := range []string{"nginx", "wrk", "ip"} {
+		_, err := b.tools.find(tool)
+		missing = errors.Join(missing, err)
+	}
+	return missing
+}
+
+func (b *bench) topology(ctx context.Context, topology lab.Topology) (err error) {
+	bed, err := newBed(ctx, topology, b.tools, b.options.Body)
+	if err != nil {
+		return fmt.Errorf("topology %s: %w", topology, err)
+	}
+	defer func() { err = errors.Join(err, bed.close()) }()
+	b.report.Machine = describeMachine(bed.lab, b.tools)
+	for _, l := range b.options.loads() {
+		if err := b.rounds(ctx, bed, topology, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rounds lets the peers take turns under one load.
+func (b *bench) rounds(ctx context.Context, bed *bed, topology lab.Topology, l load) error {
+	for round := range b.options.Rounds {
+		for _, p := range b.peers {
+			m := bed.turn(ctx, p, l, b.options)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			m.Topology, m.Round = topology, round+1
+			b.report.Measurements = append(b.report.Measurements, m)
+			b.tell(m)
+		}
+	}
+	return nil
+}
+
+// tell writes a line of progress.
+func (b *bench) tell(m measurement) {
+	fmt.Fprintf(b.progress, "%s host, %s, round %d/%d, %-8s", m.Topology, m.load, m.Round, b.options.Rounds, m.Peer)
+	if m.Failure != "" {
+		fmt.Fprintf(b.progress, " failed: %s\n", m.Failure)
+		return
+	}
+	fmt.Fprintf(b.progress, " %8.0f req/s  p50 %6.0f us  p99 %7.0f us  %d errors\n", m.Rate, m.P50, m.P99, m.Errors)
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/xlb-project/xlb/internal/check"
+	"github.com/xlb-project/xlb/internal/config"
+)
+
+func checkCommand(e *env) *cobra.Command {
+	var file string
+	c := &cobra.Command{
+		Use:   "check",
+		Short: "Say what this machine can do, and whether a configuration is valid",
+		Long: `Checks kernel, cgroup setup, privileges and limits, by probing and not by version
+numbers, and says what degrades and what to change. With --config it also reads a
+configuration and reports every problem in it.
+
+The verdict is "fast path", "slow path only" (requests are served, but through the
+daemon), or "cannot run". Exit code 2 means that the machine cannot run XLB or that the
+configuration is not valid.`,
+		Example: "  xlb check\n  xlb check --config envoy.yaml\n  xlb check --output json",
+		Args:    cobra.NoArgs,
+	}
+	c.Flags().StringVarP(&file, "config", "c", "", "Envoy v3 bootstrap `file`, YAML or JSON, to check too")
+	output := outputFlag(c)
+	c.RunE = func(*cobra.Command, []string) error {
+		report := checkReport{Report: check.Run()}
+		if file != "" {
+			report.Config = checkConfig(file)
+		}
+		if err := report.print(e, *output); err != nil {
+			return err
+		}
+		return report.err()
+	}
+	return c
+}
+
+// checkReport is what "xlb check" prints.
+type checkReport struct {
+	*check.Report
+	Config *configReport `json:"config,omitempty"`
+}
+
+// configReport is the outcome of reading a configuration.
+type configReport struct {
+	File  string `json:"file"`
+	Valid bool   `json:"valid"`
+	// Problems, one line each.
+	Problems  []string `json:"problems"`
+	Listeners int      `json:"listeners"`
+	Clusters  int      `json:"clusters"`
+}
+
+func checkConfig(file string) *configReport {
+	r := &configReport{File: file, Problems: []string{}}
+	cfg, err := config.Load(file)
+	if err != nil {
+		for line := range strings.Lines(err.Error()) {
+			r.Problems = append(r.Problems, strings.TrimSpace(line))
+		}
+		return r
+	}
+	r.Valid, r.Listeners, r.Clusters = true, len(cfg.Listeners), len(cfg.Clusters)
+	return r
+}
+
+// err is nil when a daemon could start here with this configuration.
+func (r *checkReport) err() error {
+	var errs []error
+	if r.Verdict == check.CannotRun {
+		for _, result := range r.Results {
+			if result.Status == check.Missing && result.Remedy != "" {
+				errs = append(errs, fmt.Errorf("%s: %s; %s", result.Name, result.Detail, result.Remedy))
+			}
+		}
+	}
+	if r.Config != nil {
+		for _, problem := range r.Config.Problems {
+			errs = append(errs, errors.New(problem))
+		}
+	}
+	return refused(errors.Join(errs...))
+}
+
+func (r *checkReport) print(e *env, output format) error {
+	if output == formatJSON {
+		return writeJSON(e.stdout, r)
+	}
+	rows := make([][]string, 0, len(r.Results))
+	for _, result := range r.Results {
+		rows = append(rows, []string{result.Name, string(result.Status), result.Detail})
+	}
+	if r.Config != nil && r.Config.Valid {
+		rows = append(rows, []string{"configuration", string(check.OK), fmt.Sprintf("%s: %d listeners, %d clusters", r.Config.File, r.Config.Listeners, r.Config.Clusters)})
+	}
+	if r.Config != nil && !r.Config.Valid {
+		rows = append(rows, []string{"configuration", "refused", fmt.Sprintf("%s: %d problems", r.Config.File, len(r.Config.Problems))})
+	}
+	if err := writeTable(e.stdout, []string{"CHECK", "STATUS", "DETAIL"}, rows); err != nil {
+		return err
+	}
+	r.printRemedies(e)
+	hint := ""
+	if r.Verdict == check.SlowPathOnly {
+		hint = ": start xlb run with --fast-path=off"
+	}
+	fmt.Fprintf(e.stdout, "\nverdict: %s%s\n", r.Verdict, hint)
+	return nil
+}
+
+func (r *checkReport) printRemedies(e *env) {
+	heading := "\nto change:\n"
+	for _, result := range r.Results {
+		if result.Status != check.OK && result.Remedy != "" {
+			fmt.Fprintf(e.stdout, "%s  %s: %s\n", heading, result.Name, result.Remedy)
+			heading = ""
+		}
+	}
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/xlb-project/xlb/internal/check"
+)
+
+// decode reads the JSON that a successful command line prints.
+func decode(t *testing.T, into any, args ...string) {
+	t.Helper()
+	code, stdout, stderr := call(t, args...)
+	if code != exitOK {
+		t.Fatalf("code %d: %s", code, stderr)
+	}
+	if err := json.Unmarshal([]byte(stdout), into); err != nil {
+		t.Fatalf("%v\n%s", err, stdout)
+	}
+}
+
+func writeFile(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestCheckReportsEveryProblemOfAConfiguration(t *testing.T) {
+	file := writeFile(t, "bad.yaml", "adminn: {}\nstatic_resources:\n  listenerss: []\n")
+	code, stdout, stderr := call(t, "check", "--config", file)
+	if code != exitRefused {
+		t.Errorf("code: got %d, want %d", code, exitRefused)
+	}
+	for _, field := range []string{"adminn", "listenerss"} {
+		if !strings.Contains(stderr, field) {
+			t.Errorf("stderr does not name %q:\n%s", field, stderr)
+		}
+	}
+	for line := range strings.Lines(stderr) {
+		if !strings.HasPrefix(line, "xlb: ") {
+			t.Errorf("line %q does not begin with the program's name", line)
+		}
+	}
+	if !strings.Contains(stdout, "refused") || !strings.Contains(stdout, "verdict: ") {
+		t.Errorf("stdout:\n%s", stdout)
+	}
+
+	code, stdout, _ = call(t, "check", "--config", file, "--output", "json")
+	var r checkReport
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
+		t.Fatal(err)
+	}
+	if code != exitRefused || r.Config == nil || r.Config.Valid || len(r.Config.Problems) < 2 {
+		t.Errorf("code %d, configuration %+v", code, r.Config)
+	}
+}
+
+func TestCheckReportsAnUnreadableFile(t *testing.T) {
+	code, _, stderr := call(t, "check", "--config", "/nonexistent/envoy.yaml")
+	if code != exitRefused || !strings.Contains(stderr, "/nonexistent/envoy.yaml") {
+		t.Errorf("code %d, stderr %q", code, stderr)
+	}
+}
+
+func TestCheckExitCodeAndTextFollowTheVerdict(t *testing.T) {
+	low := check.Result{Name: "limit", Status: check.Degraded, Detail: "low", Remedy: "raise it"}
+	tests := []struct {
+		verdict check.Verdict
+		results []check.Result
+		code    int
+		message string
+	}{
+		{check.FastPath, []check.Result{{Name: "btf", Status: check.OK, Detail: "vmlinux"}, low}, exitOK, ""},
+		{check.SlowPathOnly, []check.Result{{Name: "btf", Status: check.Missing, Detail: "none", Remedy: "boot another"}, low}, exitOK, ""},
+		{check.CannotRun, []check.Result{
+			{Name: "privileges", Status: check.Missing, Detail: "without CAP_BPF", Remedy: "run as root"},
+			{Name: "btf", Status: check.Missing, Detail: "not tried"},
+		}, exitRefused, "privileges: without CAP_BPF; run as root"},
+	}
+	for _, tt := range tests {
+		t.Run(string(tt.verdict), func(t *testing.T) {
+			r := checkReport{Report: &check.Report{Verdict: tt.verdict, Kernel: "6.12.0", Results: tt.results}}
+			err := r.err()
+			if exitCode(err) != tt.code {
+				t.Errorf("code: got %d, want %d", exitCode(err), tt.code)
+			}
+			if err != nil && err.Error() != tt.message {
+				t.Errorf("message: got %q, want %q", err, tt.message)
+			}
+			var out bytes.Buffer
+			if err := r.print(&env{stdout: &out}, formatText); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, "check-"+strings.ReplaceAll(string(tt.verdict), " ", "-")+".txt", out.String())
+		})
+	}
+}

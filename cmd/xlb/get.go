@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/xlb-project/xlb/internal/admin"
+	"github.com/xlb-project/xlb/internal/metrics"
+)
+
+// defaultAdmin is the admin address of a daemon that is told none.
+const defaultAdmin = "127.0.0.1:15000"
+
+const (
+	adminTimeout = 10 * time.Second
+	// maxAnswer bounds an answer of the admin API in bytes.
+	maxAnswer = 64 << 20
+)
+
+// resource is something that "xlb get" can show.
+type resource struct {
+	name string
+	// header and rows make a table of an answer.
+	header []string
+	rows   func(answer []byte) ([][]string, error)
+}
+
+var resources = []resource{
+	{"listeners", []string{"NAME", "ADDRESS", "INTERCEPTED", "ROUTE TABLE", "ROUTES"}, each(listenerCells)},
+	{"routes", []string{"LISTENER", "VIRTUAL HOST", "DOMAINS", "MATCH", "HEADERS", "CLUSTERS", "TIMEOUT"}, each(routeCells)},
+	{"clusters", []string{"NAME", "TYPE", "POLICY", "ENDPOINTS", "HEALTHY", "CONNECTIONS", "OUTSTANDING", "REQUESTS"}, each(clusterCells)},
+	{"endpoints", []string{"CLUSTER", "ADDRESS", "STATE", "WEIGHT", "OUTSTANDING", "REQUESTS", "FAST", "ERRORS"}, each(endpointCells)},
+	{"pools", []string{"CLUSTER", "ENDPOINT", "IDLE", "LEASED", "CONNECTING"}, each(poolCells)},
+	{"connections", []string{"CLIENT", "SERVICE", "LISTENER", "PATH", "REASON", "OPENED"}, each(connectionCells)},
+	{"stats", []string{"NAME", "VALUE"}, statRows},
+}
+
+func resourceNames() []string {
+	names := make([]string, len(resources))
+	for i, r := range resources {
+		names[i] = r.name
+	}
+	return names
+}
+
+func findResource(args []string) (*resource, error) {
+	names := strings.Join(resourceNames(), ", ")
+	if len(args) != 1 {
+		return nil, fmt.Errorf("get: %d resources named; name one of %s", len(args), names)
+	}
+	for i := range resources {
+		if resources[i].name == args[0] {
+			return &resources[i], nil
+		}
+	}
+	return nil, fmt.Errorf("get: unknown resource %q; name one of %s", args[0], names)
+}
+
+func getCommand(e *env) *cobra.Command {
+	var address string
+	c := &cobra.Command{
+		Use:   "get " + strings.Join(resourceNames(), "|"),
+		Short: "Show what a running daemon does",
+		Long: `Shows what a running daemon does, as it is now: from its admin API, which reads the
+live state that kernel and daemon share. "stats" leaves out counters that are zero;
+the JSON has them all.`,
+		Example: "  xlb get endpoints\n  xlb get stats --output json\n  xlb get pools --admin 127.0.0.1:9901",
+		Args: func(_ *cobra.Command, args []string) error {
+			_, err := findResource(args)
+			return err
+		},
+	}
+	c.Flags().StringVar(&address, "admin", defaultAdmin, "`address` of the daemon's admin API")
+	output := outputFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		r, err := findResource(args)
+		if err != nil {
+			return refused(err)
+		}
+		answer, err := askAdmin(c.Context(), address, "/xlb/"+r.name)
+		if err != nil {
+			return err
+		}
+		return r.print(e, *output, answer)
+	}
+	return c
+}
+
+func (r *resource) print(e *env, output format, answer []byte) error {
+	if output == formatJSON {
+		_, err := e.stdout.Write(answer)
+		return err
+	}
+	rows, err := r.rows(answer)
+	if err != nil {
+		return fmt.Errorf("get %s: the daemon's answer is not ours: %w; use the xlb of the daemon's version", r.name, err)
+	}
+	return writeTable(e.stdout, r.header, rows)
+}
+
+// askAdmin returns the body of an answer of 200.
+func askAdmin(ctx context.Context, address, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody)
+	if err != nil {
+		return nil, refused(fmt.Errorf("admin address %q: want host:port: %w", address, err))
+	}
+	// One question: nothing is kept open, and no proxy of the environment is asked.
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, refused(fmt.Errorf("admin address %s: nobody listens; start \"xlb run\", or name its admin address with --admin", address))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask the admin API: %w", err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("read the admin API's answer: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("admin address %s: %s: %s: %s", address, path, response.Status, strings.TrimSpace(string(body)))
+	}
+	return body, nil
+}
+
+// each makes a table of a list, one row for each item.
+func each[T any](cells func(*T) []string) func([]byte) ([][]string, error) {
+	return func(answer []byte) ([][]string, error) {
+		var list []T
+		if err := json.Unmarshal(answer, &list); err != nil {
+			return nil, err
+		}
+		rows := make([][]string, 0, len(list))
+		for i := range list {
+			rows = append(rows, cells(&list[i]))
+		}
+		return rows, nil
+	}
+}
+
+func listenerCells(l *admin.Listener) []string {
+	return []string{l.Name, l.Address.String(), yesNo(l.Intercepted), orDash(l.RouteTable), strconv.Itoa(l.Routes)}
+}
+
+func routeCells(r *admin.Route) []string {
+	return []string{
+		r.Listener, r.VirtualHost, strings.Join(r.Domains, ","), r.Match, orDash(strings.Join(r.Headers, " ")),
+		strings.Join(r.Clusters, " "), r.Timeout,
+	}
+}
+
+func clusterCells(c *admin.Cluster) []string {
+	return []string{
+		c.Name, orDash(c.Type), orDash(c.Policy), number(c.Endpoints), number(c.Healthy), number(c.Connections),
+		number(c.Outstanding), number(c.Requests),
+	}
+}
+
+func endpointCells(p *admin.Endpoint) []string {
+	state := "healthy"
+	switch {
+	case p.Gone:
+		state = "gone"
+	case !p.Healthy:
+		state = "down"
+	}
+	return []string{
+		p.Cluster, p.Address.String(), state, number(uint64(p.Weight)), number(uint64(p.Outstanding)),
+		number(p.Requests), number(p.Fast), number(p.Errors),
+	}
+}
+
+func poolCells(p *admin.Pool) []string {
+	return []string{p.Cluster, p.Endpoint.String(), number(p.Idle), number(p.Leased), number(p.Connecting)}
+}
+
+func connectionCells(c *admin.Connection) []string {
+	return []string{
+		c.Client.String(), c.Service.String(), orDash(c.Listener), c.Path, orDash(c.Reason), c.Opened.Format(time.RFC3339),
+	}
+}
+
+// statRows lists the counters that have counted something.
+func statRows(answer []byte) ([][]string, error) {
+	var s metrics.Snapshot
+	if err := json.Unmarshal(answer, &s); err != nil {
+		return nil, err
+	}
+	var rows [][]string
+	for _, stat := range s.Stats() {
+		if stat.Value != 0 {
+			rows = append(rows, []string{stat.Name, number(stat.Value)})
+		}
+	}
+	return rows, nil
+}
+
+func number(n uint64) string { return strconv.FormatUint(n, 10) }
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

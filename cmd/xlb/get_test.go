@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/xlb-project/xlb/internal/admin"
+	"github.com/xlb-project/xlb/internal/metrics"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+var (
+	shop = netip.MustParseAddrPort("127.80.0.1:8080")
+	one  = netip.MustParseAddrPort("10.0.0.1:80")
+	two  = netip.MustParseAddrPort("[2001:db8::2]:8080")
+)
+
+// daemon is what the admin API of a test shows.
+type daemon struct{}
+
+func (daemon) Ready() error { return nil }
+
+func (daemon) Config() admin.Config {
+	return admin.Config{Model: &model.Config{
+		Listeners: []*model.Listener{{Name: "shop", Address: shop, Routes: &model.RouteTable{Name: "shop", VirtualHosts: []*model.VirtualHost{{
+			Name: "all", Domains: []string{"*"}, Routes: []*model.Route{
+				{
+					Path: model.PathMatch{Kind: model.PathExact, Value: "/buy"}, Timeout: time.Second,
+					Headers:  []model.HeaderMatch{{Name: "x-canary", Kind: model.HeaderExact, Value: "yes"}},
+					Clusters: []model.WeightedCluster{{Name: "web", Weight: 9}, {Name: "new", Weight: 1}},
+				},
+				{Path: model.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: "web", Weight: 1}}},
+			},
+		}}}}},
+		Clusters: []*model.Cluster{{Name: "web", Policy: model.LeastRequest}},
+	}}
+}
+
+func (daemon) Snapshot() (*metrics.Snapshot, error) {
+	return &metrics.Snapshot{
+		Requests: metrics.Paths{Fast: 99, Slow: 1}, Handovers: map[string]uint64{"pool_empty": 1, "method": 0},
+		Clusters: []metrics.ClusterSnapshot{{Name: "web", Requests: 100, Endpoints: []metrics.EndpointSnapshot{
+			{Address: one, Weight: 2, Healthy: true, Outstanding: 1, Requests: 60, Fast: 59, Errors: 2, Pool: metrics.Pool{Idle: 3, Leased: 1}, Connections: 4},
+			{Address: two, Weight: 1, Requests: 40, Fast: 40, Pool: metrics.Pool{Connecting: 1}},
+			{Address: one, Gone: true},
+		}}},
+	}, nil
+}
+
+func (daemon) Intercepted(netip.AddrPort) (bool, error) { return true, nil }
+
+func (daemon) Connections(int) ([]admin.Connection, error) {
+	opened := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	return []admin.Connection{
+		{Client: one, Service: shop, Listener: "shop", Path: "fast", Opened: opened},
+		{Client: two, Service: shop, Path: "slow", Reason: "pool_empty", Opened: opened},
+	}, nil
+}
+
+// adminAPI serves a daemon's admin API.
+func adminAPI(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(admin.NewHandler(daemon{}, http.NotFoundHandler()))
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String()
+}
+
+func TestGetPrintsTables(t *testing.T) {
+	address := adminAPI(t)
+	for _, r := range resources {
+		t.Run(r.name, func(t *testing.T) {
+			code, stdout, stderr := call(t, "get", r.name, "--admin", address)
+			if code != exitOK || stderr != "" {
+				t.Fatalf("code %d, stderr %q", code, stderr)
+			}
+			golden(t, "get-"+r.name+".txt", stdout)
+		})
+	}
+}
+
+func TestGetPrintsTheDaemonsJSON(t *testing.T) {
+	address := adminAPI(t)
+	var pools []admin.Pool
+	decode(t, &pools, "get", "pools", "--admin", address, "--output", "json")
+	want := []admin.Pool{
+		{Cluster: "web", Endpoint: one, Pool: metrics.Pool{Idle: 3, Leased: 1}},
+		{Cluster: "web", Endpoint: two, Pool: metrics.Pool{Connecting: 1}},
+		{Cluster: "web", Endpoint: one},
+	}
+	if diff := cmp.Diff(want, pools, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
+		t.Errorf("pools (-want +got):\n%s", diff)
+	}
+	for _, r := range resources {
+		var answer json.RawMessage
+		decode(t, &answer, "get", r.name, "--admin", address, "--output", "json")
+	}
+}
+
+func TestGetSaysWhyThereIsNoAnswer(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/pools") {
+			w.WriteHeader(http.StatusInternalServerError)
+			io.WriteString(w, "map is gone\n")
+			return
+		}
+		io.WriteString(w, "hello")
+	}))
+	defer failing.Close()
+	broken := failing.Listener.Addr().String()
+	tests := []struct {
+		name, resource, address string
+		code                    int
+		want                    string
+	}{
+		{"nobody listens", "pools", closed.Addr().String(), exitRefused, `nobody listens; start "xlb run"`},
+		{"not an address", "pools", "::", exitRefused, "want host:port"},
+		{"the daemon fails", "pools", broken, exitFailure, "/xlb/pools: 500 Internal Server Error: map is gone"},
+		{"it is no daemon", "routes", broken, exitFailure, "the daemon's answer is not ours"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			code, stdout, stderr := call(t, "get", tt.resource, "--admin", tt.address)
+			if code != tt.code || stdout != "" || !strings.Contains(stderr, tt.want) || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("got code %d, stdout %q, stderr %q, want code %d and %q", code, stdout, stderr, tt.code, tt.want)
+			}
+		})
+	}
+}

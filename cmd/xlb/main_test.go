@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/xlb-project/xlb/internal/admin"
+	"github.com/xlb-project/xlb/internal/check"
+	"github.com/xlb-project/xlb/internal/config"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// TestMain plays the processes that a demonstration starts from this binary.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "run":
+			os.Exit(standIn(os.Args[2:]))
+		case "demo-client":
+			main()
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// call runs a command line.
+func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	code = execute(t.Context(), &env{stdout: &out, stderr: &err}, args)
+	return code, out.String(), err.String()
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	tests := [][]string{{}, {"run"}, {"check"}, {"get"}, {"version"}, {"demo"}}
+	for _, args := range tests {
+		name := strings.Join(append([]string{"xlb"}, args...), "-")
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := call(t, append(args, "--help")...)
+			if code != exitOK || stderr != "" {
+				t.Errorf("code %d, stderr %q", code, stderr)
+			}
+			golden(t, name+".help", stdout)
+		})
+	}
+}
+
+func TestEveryVerbExplainsItself(t *testing.T) {
+	for _, c := range rootCommand(&env{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}).Commands() {
+		if c.Hidden {
+			continue
+		}
+		if c.Short == "" || c.Long == "" || c.Example == "" {
+			t.Errorf("%s: Short, Long and Example must say something", c.Name())
+		}
+	}
+}
+
+func TestWrongCommandLinesGetOneLineAndCodeTwo(t *testing.T) {
+	tests := []struct {
+		args []string
+		want string
+	}{
+		{[]string{"nosuch"}, `xlb: unknown command "nosuch" for "xlb"` + "\n"},
+		{[]string{"version", "--nosuch"}, "xlb: unknown flag: --nosuch\n"},
+		{[]string{"version", "extra"}, `xlb: unknown command "extra" for "xlb version"` + "\n"},
+		{[]string{"version", "--output", "xml"}, `xlb: invalid argument "xml" for "-o, --output" flag: must be text or json` + "\n"},
+		{[]string{"run"}, `xlb: required flag(s) "config" not set` + "\n"},
+		{[]string{"get"}, "xlb: get: 0 resources named; name one of listeners, routes, clusters, endpoints, pools, connections, stats\n"},
+		{[]string{"get", "nosuch"}, `xlb: get: unknown resource "nosuch"; name one of listeners, routes, clusters, endpoints, pools, connections, stats` + "\n"},
+	}
+	for _, tt := range tests {
+		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
+			code, stdout, stderr := call(t, tt.args...)
+			if code != exitRefused || stdout != "" || stderr != tt.want {
+				t.Errorf("got code %d, stdout %q, stderr %q, want stderr %q", code, stdout, stderr, tt.want)
+			}
+		})
+	}
+}
+
+func TestExitCodeTellsWhoCanMendIt(t *testing.T) {
+	plain := errors.New("broken")
+	tests := []struct {
+		name string
+		err  error
+		want int
+	}{
+		{"success", nil, exitOK},
+		{"a verb fails", &runError{plain}, exitFailure},
+		{"the command line is wrong", plain, exitRefused},
+		{"a verb refuses", &runError{refused(plain)}, exitRefused},
+		{"wrapped refusal", &runError{fmt.Errorf("run: %w", refused(plain))}, exitRefused},
+		{"configuration", &runError{errors.Join(&config.FieldError{Path: "admin"}, &config.FieldError{Path: "node"})}, exitRefused},
+		{"admin address", &runError{&admin.ListenError{Address: "a", Err: plain}}, exitRefused},
+		{"no cgroup v2", &runError{fmt.Errorf("run: %w", check.ErrNoCgroup)}, exitRefused},
+		{"interrupted", &runError{context.Canceled}, exitFailure},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := exitCode(tt.err); got != tt.want {
+				t.Errorf("got %d, want %d", got, tt.want)
+			}
+		})
+	}
+	if refused(nil) != nil {
+		t.Error("refused(nil) is an error")
+	}
+}
+
+// verbose prints more when it is asked, as the verifier's error does.
+type verbose struct{}
+
+func (verbose) Error() string { return "load program: permission denied" }
+
+func (v verbose) Format(s fmt.State, _ rune) {
+	fmt.Fprint(s, v.Error())
+	if s.Flag('+') {
+		fmt.Fprint(s, "\n\tlast line of the log")
+	}
+}
+
+func TestErrorsArePrintedOneLineForEachProblem(t *testing.T) {
+	tests := []struct {
+		name string
+		err  error
+		want string
+	}{
+		{"one", errors.New("a"), "xlb: a\n"},
+		{"several", errors.Join(errors.New("a"), errors.New("b")), "xlb: a\nxlb: b\n"},
+		{
+			"the verifier's log is given once", fmt.Errorf("run: %w", verbose{}),
+			"xlb: run: load program: permission denied\nload program: permission denied\n\tlast line of the log\n",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var b bytes.Buffer
+			printError(&b, tt.err)
+			if got := b.String(); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestVersion(t *testing.T) {
+	code, stdout, _ := call(t, "version")
+	if code != exitOK || !strings.HasPrefix(stdout, "xlb dev (") || strings.Count(stdout, "\n") != 1 {
+		t.Errorf("got %d %q", code, stdout)
+	}
+	var r versionReport
+	decode(t, &r, "version", "--output", "json")
+	if r.Version != "dev" || !strings.HasPrefix(r.Go, "go") || !strings.HasPrefix(r.Platform, "linux/") {
+		t.Errorf("got %+v", r)
+	}
+}

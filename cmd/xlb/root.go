@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// env is what a command sees of the world besides its arguments.
+type env struct {
+	stdout, stderr io.Writer
+}
+
+// verbs are all commands. Each has a file of its own.
+func verbs(e *env) []*cobra.Command {
+	return []*cobra.Command{
+		runCommand(e),
+		checkCommand(e),
+		getCommand(e),
+		versionCommand(e),
+		demoCommand(e),
+		demoClientCommand(e),
+	}
+}
+
+func rootCommand(e *env) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "xlb",
+		Short: "Layer-7 load balancer without a proxy in the data path",
+		Long: `XLB balances HTTP requests inside the kernel, at the socket layer: from an Envoy
+configuration, without a proxy, a sidecar or a change to any application.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		// One line for each problem.
+		DisableSuggestions: true,
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(&cobra.Command{Hidden: true})
+	root.SetOut(e.stdout)
+	root.SetErr(e.stderr)
+	root.AddCommand(verbs(e)...)
+	for _, verb := range root.Commands() {
+		markRun(verb)
+	}
+	return root
+}
+
+// markRun makes what a verb returns distinguishable from what cobra finds wrong with
+// its arguments.
+func markRun(verb *cobra.Command) {
+	run := verb.RunE
+	verb.RunE = func(c *cobra.Command, args []string) error {
+		if err := run(c, args); err != nil {
+			return &runError{err}
+		}
+		return nil
+	}
+}
+
+// execute runs one command line, says what went wrong, and returns the exit code.
+func execute(ctx context.Context, e *env, args []string) int {
+	root := rootCommand(e)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		printError(e.stderr, err)
+	}
+	return exitCode(err)
+}

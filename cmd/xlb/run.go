@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/check"
+	"github.com/xlb-project/xlb/internal/node"
+)
+
+// runFlags are the flags of "xlb run".
+type runFlags struct {
+	config   string
+	cgroups  []string
+	admin    string
+	fastPath string
+	drain    time.Duration
+	logLevel string
+}
+
+func runCommand(e *env) *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "Balance the HTTP requests of this machine's processes",
+		Long: `Runs the daemon in the foreground. Processes of the given cgroups that connect to a
+listener's address have each of their requests routed and balanced in the kernel; what the
+kernel does not handle is served by a proxy in this process, by the same routes.
+
+SIGHUP, or a change of the file, reloads the configuration; one that cannot be used changes
+nothing. SIGTERM ends interception, lets requests in flight finish, and leaves nothing
+attached.`,
+		Example: `  xlb run --config envoy.yaml
+  xlb run --config envoy.yaml --cgroup /sys/fs/cgroup/shop --admin 127.0.0.1:15000
+  xlb run --config envoy.yaml --fast-path=off`,
+		Args: cobra.NoArgs,
+	}
+	flags := c.Flags()
+	flags.StringVarP(&f.config, "config", "c", "", "Envoy v3 bootstrap `file`, YAML or JSON (required)")
+	flags.StringArrayVar(&f.cgroups, "cgroup", nil, "cgroup v2 `directory` whose processes are balanced; may be repeated (default: all processes)")
+	flags.StringVar(&f.admin, "admin", "", "`address` of the admin API, host:port (default: the configuration's)")
+	flags.StringVar(&f.fastPath, "fast-path", "on", "on, or off to serve every request in this process")
+	flags.DurationVar(&f.drain, "drain-time", 30*time.Second, "how long requests in flight may take at the end")
+	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	if err := c.MarkFlagRequired("config"); err != nil {
+		panic(err) // A misspelt flag name, found by every test that builds the command.
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		o, err := f.options(e)
+		if err != nil {
+			return refused(err)
+		}
+		reload := make(chan os.Signal, 1)
+		signal.Notify(reload, syscall.SIGHUP)
+		defer signal.Stop(reload)
+		err = node.Run(c.Context(), o, reload)
+		var usage *node.UsageError
+		if errors.As(err, &usage) {
+			return refused(err)
+		}
+		return err
+	}
+	return c
+}
+
+func (f *runFlags) options(e *env) (node.Options, error) {
+	o := node.Options{ConfigPath: f.config, Admin: f.admin, DrainTime: f.drain}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
+		return o, fmt.Errorf("--log-level %q: not a level; use debug, info, warn or error", f.logLevel)
+	}
+	o.Logger = slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: level}))
+	switch f.fastPath {
+	case "on":
+		o.FastPath = true
+	case "off":
+	default:
+		return o, fmt.Errorf("--fast-path %q: use on or off", f.fastPath)
+	}
+	if f.drain < 0 {
+		return o, fmt.Errorf("--drain-time %s: a duration cannot be negative", f.drain)
+	}
+	cgroups, err := f.cgroupPaths()
+	o.Cgroups = cgroups
+	return o, err
+}
+
+// cgroupPaths are the directories to attach to: the root of the hierarchy unless some are given.
+func (f *runFlags) cgroupPaths() ([]string, error) {
+	if len(f.cgroups) == 0 {
+		root, err := check.CgroupMount()
+		return []string{root}, err
+	}
+	var problems []error
+	for _, path := range f.cgroups {
+		problems = append(problems, checkCgroup(path))
+	}
+	return f.cgroups, errors.Join(problems...)
+}
+
+func checkCgroup(path string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return fmt.Errorf("--cgroup %s: %w; give a directory of the cgroup v2 hierarchy", path, err)
+	}
+	if st.Type == unix.CGROUP2_SUPER_MAGIC {
+		return nil
+	}
+	root, err := check.CgroupMount()
+	if err != nil {
+		return fmt.Errorf("--cgroup %s: not a cgroup v2 directory, and none is mounted: %w", path, err)
+	}
+	return fmt.Errorf("--cgroup %s: not a cgroup v2 directory; the hierarchy is mounted at %s", path, root)
+}

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package admin serves the admin API: read-only HTTP on an address of the operator's
+// choice, by default on the loopback interface.
+//
+// Paths and shapes are Envoy's where Envoy has them (/ready, /config_dump, /clusters,
+// /listeners, /stats, /stats/prometheus), so that tools made for Envoy can read them;
+// /xlb/ holds the rows that "xlb get" prints. Nothing can be changed through it.
+package admin

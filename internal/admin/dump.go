@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admin
+
+import (
+	"time"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+const typeURL = "type.googleapis.com/"
+
+// dump is envoy.admin.v3.ConfigDump of what the model knows.
+func dump(c Config) object {
+	updated := c.Updated.UTC().Format(time.RFC3339Nano)
+	var clusters, listeners, tables []object
+	for _, cl := range c.Model.Clusters {
+		clusters = append(clusters, object{"cluster": clusterObject(cl), "last_updated": updated})
+	}
+	for _, l := range c.Model.Listeners {
+		listeners = append(listeners, object{"listener": listenerObject(l), "last_updated": updated})
+		table := tableObject(l.Routes)
+		table["@type"] = typeURL + "envoy.config.route.v3.RouteConfiguration"
+		tables = append(tables, object{"route_config": table, "last_updated": updated})
+	}
+	return object{"configs": []object{
+		{"@type": typeURL + "envoy.admin.v3.ClustersConfigDump", "version_info": c.Version, "static_clusters": clusters},
+		{"@type": typeURL + "envoy.admin.v3.ListenersConfigDump", "version_info": c.Version, "static_listeners": listeners},
+		{"@type": typeURL + "envoy.admin.v3.RoutesConfigDump", "static_route_configs": tables},
+	}}
+}
+
+// clusterObject is envoy.config.cluster.v3.Cluster.
+func clusterObject(c *model.Cluster) object {
+	endpoints := make([]object, 0, len(c.Targets))
+	for _, t := range c.Targets {
+		endpoints = append(endpoints, object{
+			"endpoint":              object{"address": hostAddress(t.Host, t.Port)},
+			"load_balancing_weight": t.Weight,
+		})
+	}
+	o := object{
+		"@type": typeURL + "envoy.config.cluster.v3.Cluster",
+		"name":  c.Name, "type": c.Discovery.String(), "lb_policy": c.Policy.String(),
+		"connect_timeout": seconds(c.ConnectTimeout),
+		"load_assignment": object{"cluster_name": c.Name, "endpoints": []object{{"lb_endpoints": endpoints}}},
+	}
+	if c.Policy == model.LeastRequest {
+		o["least_request_lb_config"] = object{"choice_count": c.ChoiceCount}
+	}
+	if c.Discovery == model.StrictDNS {
+		o["dns_refresh_rate"] = seconds(c.DNSRefresh)
+	}
+	return o
+}
+
+// listenerObject is envoy.config.listener.v3.Listener.
+func listenerObject(l *model.Listener) object {
+	manager := object{
+		"@type":        typeURL + "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+		"stat_prefix":  l.StatPrefix,
+		"route_config": tableObject(l.Routes),
+		"http_filters": []object{{
+			"name":         "envoy.filters.http.router",
+			"typed_config": object{"@type": typeURL + "envoy.extensions.filters.http.router.v3.Router"},
+		}},
+	}
+	return object{
+		"@type":   typeURL + "envoy.config.listener.v3.Listener",
+		"name":    l.Name,
+		"address": socketAddress(l.Address),
+		"filter_chains": []object{{"filters": []object{{
+			"name": "envoy.filters.network.http_connection_manager", "typed_config": manager,
+		}}}},
+	}
+}
+
+// tableObject is envoy.config.route.v3.RouteConfiguration.
+func tableObject(t *model.RouteTable) object {
+	hosts := make([]object, 0, len(t.VirtualHosts))
+	for _, vh := range t.VirtualHosts {
+		routes := make([]object, 0, len(vh.Routes))
+		for _, r := range vh.Routes {
+			routes = append(routes, routeObject(r))
+		}
+		hosts = append(hosts, object{"name": vh.Name, "domains": vh.Domains, "routes": routes})
+	}
+	return object{"name": t.Name, "virtual_hosts": hosts}
+}
+
+// routeObject is envoy.config.route.v3.Route.
+func routeObject(r *model.Route) object {
+	match := object{"prefix": r.Path.Value}
+	if r.Path.Kind == model.PathExact {
+		match = object{"path": r.Path.Value}
+	}
+	if len(r.Headers) > 0 {
+		match["headers"] = headerObjects(r.Headers)
+	}
+	o := object{"match": match, "route": actionObject(r)}
+	if r.Name != "" {
+		o["name"] = r.Name
+	}
+	return o
+}
+
+// headerObjects are envoy.config.route.v3.HeaderMatcher.
+func headerObjects(headers []model.HeaderMatch) []object {
+	list := make([]object, 0, len(headers))
+	for _, h := range headers {
+		o := object{"name": h.Name}
+		switch h.Kind {
+		case model.HeaderPresent:
+			o["present_match"] = true
+		case model.HeaderExact:
+			o["string_match"] = object{"exact": h.Value}
+		case model.HeaderPrefix:
+			o["string_match"] = object{"prefix": h.Value}
+		}
+		if h.Invert {
+			o["invert_match"] = true
+		}
+		list = append(list, o)
+	}
+	return list
+}
+
+// actionObject is envoy.config.route.v3.RouteAction.
+func actionObject(r *model.Route) object {
+	action := object{"timeout": seconds(r.Timeout)}
+	if len(r.Clusters) == 1 {
+		action["cluster"] = r.Clusters[0].Name
+		return action
+	}
+	shares := make([]object, 0, len(r.Clusters))
+	for _, c := range r.Clusters {
+		shares = append(shares, object{"name": c.Name, "weight": c.Weight})
+	}
+	action["weighted_clusters"] = object{"clusters": shares}
+	return action
+}

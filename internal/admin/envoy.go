@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admin
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/xlb-project/xlb/internal/metrics"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// object is a JSON object in one of Envoy's shapes.
+type object = map[string]any
+
+// hostStat is a statistic of an endpoint under Envoy's name.
+type hostStat struct {
+	name  string
+	value uint64
+	gauge bool
+}
+
+func hostStats(e *metrics.EndpointSnapshot) []hostStat {
+	return []hostStat{
+		{name: "cx_active", value: e.Connections, gauge: true},
+		{name: "rq_active", value: uint64(e.Outstanding), gauge: true},
+		{name: "rq_error", value: e.Errors},
+		{name: "rq_success", value: e.Successes},
+		{name: "rq_total", value: e.Requests},
+	}
+}
+
+// clusterText is Envoy's text of /clusters: name::address::statistic::value.
+func clusterText(s *metrics.Snapshot) string {
+	var b strings.Builder
+	for i := range s.Clusters {
+		c := &s.Clusters[i]
+		fmt.Fprintf(&b, "%s::observability_name::%s\n%s::added_via_api::false\n", c.Name, c.Name, c.Name)
+		for j := range c.Endpoints {
+			e := &c.Endpoints[j]
+			prefix := c.Name + "::" + e.Address.String() + "::"
+			for _, stat := range hostStats(e) {
+				fmt.Fprintf(&b, "%s%s::%d\n", prefix, stat.name, stat.value)
+			}
+			fmt.Fprintf(&b, "%shealth_flags::%s\n%sweight::%d\n", prefix, healthFlags(e), prefix, e.Weight)
+		}
+	}
+	return b.String()
+}
+
+// healthFlags names what keeps an endpoint out of service, in Envoy's words.
+func healthFlags(e *metrics.EndpointSnapshot) string {
+	switch {
+	case e.Gone:
+		return "/pending_dynamic_removal"
+	case !e.Healthy:
+		return "/failed_active_hc"
+	default:
+		return "healthy"
+	}
+}
+
+// clusterStatuses is envoy.admin.v3.Clusters.
+func clusterStatuses(s *metrics.Snapshot) object {
+	statuses := make([]object, 0, len(s.Clusters))
+	for i := range s.Clusters {
+		c := &s.Clusters[i]
+		hosts := make([]object, 0, len(c.Endpoints))
+		for j := range c.Endpoints {
+			hosts = append(hosts, hostStatus(&c.Endpoints[j]))
+		}
+		statuses = append(statuses, object{"name": c.Name, "observability_name": c.Name, "added_via_api": false, "host_statuses": hosts})
+	}
+	return object{"cluster_statuses": statuses}
+}
+
+// hostStatus is envoy.admin.v3.HostStatus.
+func hostStatus(e *metrics.EndpointSnapshot) object {
+	stats := make([]object, 0, len(hostStats(e)))
+	for _, s := range hostStats(e) {
+		// Protobuf's JSON writes numbers of 64 bits as strings.
+		stat := object{"name": s.name, "value": strconv.FormatUint(s.value, 10)}
+		if s.gauge {
+			stat["type"] = "GAUGE"
+		}
+		stats = append(stats, stat)
+	}
+	health := object{"eds_health_status": "HEALTHY"}
+	switch {
+	case e.Gone:
+		health["pending_dynamic_removal"] = true
+	case !e.Healthy:
+		health["failed_active_health_check"] = true
+	}
+	return object{"address": socketAddress(e.Address), "stats": stats, "health_status": health, "weight": e.Weight}
+}
+
+// listenerStatuses is envoy.admin.v3.Listeners.
+func listenerStatuses(listeners []*model.Listener) object {
+	statuses := make([]object, 0, len(listeners))
+	for _, l := range listeners {
+		statuses = append(statuses, object{"name": l.Name, "local_address": socketAddress(l.Address)})
+	}
+	return object{"listener_statuses": statuses}
+}
+
+// socketAddress is envoy.config.core.v3.Address.
+func socketAddress(a netip.AddrPort) object { return hostAddress(a.Addr().String(), a.Port()) }
+
+func hostAddress(host string, port uint16) object {
+	return object{"socket_address": object{"address": host, "port_value": port}}
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/xlb-project/xlb/internal/metrics"
+)
+
+// Bounds of what one request may ask for.
+const (
+	maxFilter          = 1024
+	maxConnectionsRows = 10000
+)
+
+// api answers requests from a source.
+type api struct {
+	source  Source
+	metrics http.Handler
+}
+
+// page is one path of the API.
+type page struct {
+	path, help string
+	serve      http.HandlerFunc
+}
+
+// NewHandler returns the admin API. The metrics handler answers in Prometheus's format.
+func NewHandler(source Source, metricsHandler http.Handler) http.Handler {
+	a := &api{source: source, metrics: metricsHandler}
+	mux := http.NewServeMux()
+	pages := a.pages()
+	for _, p := range pages {
+		mux.HandleFunc("GET "+p.path, p.serve)
+	}
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { writeIndex(w, pages) })
+	return mux
+}
+
+func (a *api) pages() []page {
+	return []page{
+		{"/ready", "200 LIVE when requests are served, else 503 and the reason", a.ready},
+		{"/config_dump", "the configuration in force (JSON)", a.configDump},
+		{"/clusters", "endpoints and their statistics (?format=json)", a.clusters},
+		{"/listeners", "service addresses (?format=json)", a.listeners},
+		{"/stats", "statistics (?format=json|prometheus, ?filter=regex)", a.stats},
+		{"/stats/prometheus", "statistics for Prometheus", a.metrics.ServeHTTP},
+		{"/metrics", "statistics for Prometheus", a.metrics.ServeHTTP},
+		{"/xlb/listeners", "rows of \"xlb get listeners\" (JSON)", rows(a.listenerRows)},
+		{"/xlb/routes", "rows of \"xlb get routes\" (JSON)", rows(a.routeRows)},
+		{"/xlb/clusters", "rows of \"xlb get clusters\" (JSON)", rows(a.clusterRows)},
+		{"/xlb/endpoints", "rows of \"xlb get endpoints\" (JSON)", rows(a.endpointRows)},
+		{"/xlb/pools", "rows of \"xlb get pools\" (JSON)", rows(a.poolRows)},
+		{"/xlb/connections", "rows of \"xlb get connections\" (JSON)", rows(a.connectionRows)},
+		{"/xlb/stats", "everything that is counted (JSON)", rows(a.source.Snapshot)},
+	}
+}
+
+func writeIndex(w http.ResponseWriter, pages []page) {
+	var b strings.Builder
+	for _, p := range pages {
+		fmt.Fprintf(&b, "%-20s%s\n", p.path, p.help)
+	}
+	writeText(w, http.StatusOK, b.String())
+}
+
+// ready answers as Envoy's /ready does, with the reason in place of Envoy's state.
+func (a *api) ready(w http.ResponseWriter, _ *http.Request) {
+	if err := a.source.Ready(); err != nil {
+		writeText(w, http.StatusServiceUnavailable, err.Error()+"\n")
+		return
+	}
+	writeText(w, http.StatusOK, "LIVE\n")
+}
+
+func (a *api) configDump(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, dump(a.source.Config()))
+}
+
+func (a *api) clusters(w http.ResponseWriter, r *http.Request) {
+	s, err := a.source.Snapshot()
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	if wantsJSON(r) {
+		writeJSON(w, clusterStatuses(s))
+		return
+	}
+	writeText(w, http.StatusOK, clusterText(s))
+}
+
+func (a *api) listeners(w http.ResponseWriter, r *http.Request) {
+	listeners := a.source.Config().Model.Listeners
+	if wantsJSON(r) {
+		writeJSON(w, listenerStatuses(listeners))
+		return
+	}
+	var b strings.Builder
+	for _, l := range listeners {
+		fmt.Fprintf(&b, "%s::%s\n", l.Name, l.Address)
+	}
+	writeText(w, http.StatusOK, b.String())
+}
+
+func (a *api) stats(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("format") == "prometheus" {
+		a.metrics.ServeHTTP(w, r)
+		return
+	}
+	filter, err := filterOf(r)
+	if err != nil {
+		writeText(w, http.StatusBadRequest, err.Error()+"\n")
+		return
+	}
+	s, err := a.source.Snapshot()
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	stats := filtered(s.Stats(), filter)
+	if wantsJSON(r) {
+		writeJSON(w, map[string]any{"stats": stats})
+		return
+	}
+	var b strings.Builder
+	for _, stat := range stats {
+		fmt.Fprintf(&b, "%s: %d\n", stat.Name, stat.Value)
+	}
+	writeText(w, http.StatusOK, b.String())
+}
+
+// filterOf is the regular expression that names must contain; nil for all.
+func filterOf(r *http.Request) (*regexp.Regexp, error) {
+	text := r.URL.Query().Get("filter")
+	if text == "" {
+		return nil, nil
+	}
+	if len(text) > maxFilter {
+		return nil, fmt.Errorf("filter: %d bytes, the limit is %d", len(text), maxFilter)
+	}
+	filter, err := regexp.Compile(text)
+	if err != nil {
+		return nil, fmt.Errorf("filter: %w", err)
+	}
+	return filter, nil
+}
+
+func filtered(stats []metrics.Stat, filter *regexp.Regexp) []metrics.Stat {
+	chosen := make([]metrics.Stat, 0, len(stats))
+	for _, s := range stats {
+		if filter == nil || filter.MatchString(s.Name) {
+			chosen = append(chosen, s)
+		}
+	}
+	return chosen
+}
+
+func wantsJSON(r *http.Request) bool { return r.URL.Query().Get("format") == "json" }
+
+// rows serves what list returns.
+func rows[T any](list func() (T, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		v, err := list()
+		if err != nil {
+			writeError(w, err)
+			return
+		}
+		writeJSON(w, v)
+	}
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	b, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	// A client that has gone needs no answer.
+	_, _ = w.Write(append(b, '\n'))
+}
+
+func writeError(w http.ResponseWriter, err error) {
+	writeText(w, http.StatusInternalServerError, err.Error()+"\n")
+}
+
+func writeText(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	// A client that has gone needs no answer.
+	_, _ = io.WriteString(w, text)
+}

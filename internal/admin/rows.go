@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admin
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/metrics"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// Listener is a row of /xlb/listeners.
+type Listener struct {
+	Name    string         `json:"name"`
+	Address netip.AddrPort `json:"address"`
+	// Intercepted: the kernel sends new connections to this address to us.
+	Intercepted bool   `json:"intercepted"`
+	RouteTable  string `json:"route_table"`
+	Routes      int    `json:"routes"`
+}
+
+// Route is a row of /xlb/routes. Rows of one virtual host are in the order in which
+// they are tried.
+type Route struct {
+	Listener    string   `json:"listener"`
+	VirtualHost string   `json:"virtual_host"`
+	Domains     []string `json:"domains"`
+	Match       string   `json:"match"`
+	Headers     []string `json:"headers"`
+	// Clusters with their weights when there are several.
+	Clusters []string `json:"clusters"`
+	// Timeout in Go's notation, "0s" for none.
+	Timeout string `json:"timeout"`
+}
+
+// Cluster is a row of /xlb/clusters.
+type Cluster struct {
+	Name        string `json:"name"`
+	Type        string `json:"type"`
+	Policy      string `json:"policy"`
+	Endpoints   uint64 `json:"endpoints"`
+	Healthy     uint64 `json:"healthy"`
+	Connections uint64 `json:"connections"`
+	Outstanding uint64 `json:"outstanding"`
+	Requests    uint64 `json:"requests"`
+}
+
+// Endpoint is a row of /xlb/endpoints.
+type Endpoint struct {
+	Cluster string `json:"cluster"`
+	metrics.EndpointSnapshot
+}
+
+// Pool is a row of /xlb/pools.
+type Pool struct {
+	Cluster  string         `json:"cluster"`
+	Endpoint netip.AddrPort `json:"endpoint"`
+	metrics.Pool
+}
+
+func (a *api) listenerRows() ([]Listener, error) {
+	listeners := a.source.Config().Model.Listeners
+	list := make([]Listener, 0, len(listeners))
+	for _, l := range listeners {
+		intercepted, err := a.source.Intercepted(l.Address)
+		if err != nil {
+			return nil, fmt.Errorf("listener %q: %w", l.Name, err)
+		}
+		row := Listener{Name: l.Name, Address: l.Address, Intercepted: intercepted, RouteTable: l.Routes.Name}
+		for _, vh := range l.Routes.VirtualHosts {
+			row.Routes += len(vh.Routes)
+		}
+		list = append(list, row)
+	}
+	return list, nil
+}
+
+func (a *api) routeRows() ([]Route, error) {
+	list := []Route{}
+	for _, l := range a.source.Config().Model.Listeners {
+		for _, vh := range l.Routes.VirtualHosts {
+			for _, r := range vh.Routes {
+				list = append(list, Route{
+					Listener: l.Name, VirtualHost: vh.Name, Domains: vh.Domains, Match: matchText(r.Path),
+					Headers: headerTexts(r.Headers), Clusters: clusterTexts(r), Timeout: r.Timeout.String(),
+				})
+			}
+		}
+	}
+	return list, nil
+}
+
+func matchText(m model.PathMatch) string {
+	if m.Kind == model.PathExact {
+		return "path " + m.Value
+	}
+	return "prefix " + m.Value
+}
+
+func headerTexts(headers []model.HeaderMatch) []string {
+	texts := make([]string, 0, len(headers))
+	for _, h := range headers {
+		texts = append(texts, headerText(h))
+	}
+	return texts
+}
+
+// headerText writes a condition as its operator reads: name=value, name^=prefix, name,
+// each with a ! when it is inverted.
+func headerText(h model.HeaderMatch) string {
+	not := ""
+	if h.Invert {
+		not = "!"
+	}
+	switch h.Kind {
+	case model.HeaderExact:
+		return h.Name + not + "=" + strconv.Quote(h.Value)
+	case model.HeaderPrefix:
+		return h.Name + not + "^=" + strconv.Quote(h.Value)
+	default:
+		return not + h.Name
+	}
+}
+
+func clusterTexts(r *model.Route) []string {
+	texts := make([]string, 0, len(r.Clusters))
+	for _, c := range r.Clusters {
+		if len(r.Clusters) == 1 {
+			return []string{c.Name}
+		}
+		texts = append(texts, fmt.Sprintf("%s:%d", c.Name, c.Weight))
+	}
+	return texts
+}
+
+func (a *api) clusterRows() ([]Cluster, error) {
+	s, err := a.source.Snapshot()
+	if err != nil {
+		return nil, err
+	}
+	config := a.source.Config().Model
+	list := make([]Cluster, 0, len(s.Clusters))
+	for i := range s.Clusters {
+		c := &s.Clusters[i]
+		row := Cluster{Name: c.Name, Requests: c.Requests, Outstanding: c.Outstanding(), Connections: c.Connections()}
+		row.Endpoints, row.Healthy = c.Members()
+		// A reload may come between the two looks.
+		if m := config.Cluster(c.Name); m != nil {
+			row.Type, row.Policy = m.Discovery.String(), m.Policy.String()
+		}
+		list = append(list, row)
+	}
+	return list, nil
+}
+
+func (a *api) endpointRows() ([]Endpoint, error) {
+	s, err := a.source.Snapshot()
+	if err != nil {
+		return nil, err
+	}
+	list := []Endpoint{}
+	for i := range s.Clusters {
+		for _, e := range s.Clusters[i].Endpoints {
+			list = append(list, Endpoint{Cluster: s.Clusters[i].Name, EndpointSnapshot: e})
+		}
+	}
+	return list, nil
+}
+
+func (a *api) poolRows() ([]Pool, error) {
+	s, err := a.source.Snapshot()
+	if err != nil {
+		return nil, err
+	}
+	list := []Pool{}
+	for i := range s.Clusters {
+		for _, e := range s.Clusters[i].Endpoints {
+			list = append(list, Pool{Cluster: s.Clusters[i].Name, Endpoint: e.Address, Pool: e.Pool})
+		}
+	}
+	return list, nil
+}
+
+func (a *api) connectionRows() ([]Connection, error) {
+	list, err := a.source.Connections(maxConnectionsRows)
+	if err != nil {
+		return nil, err
+	}
+	if list == nil {
+		list = []Connection{}
+	}
+	return list, nil
+}
+
+// seconds writes a duration as protobuf's JSON does: 1.5s.
+func seconds(d time.Duration) string {
+	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+
+	"golang.org/x/net/netutil"
+)
+
+// Limits of the server: an admin API must not become a way to exhaust the daemon.
+const (
+	maxConnections = 64
+	maxHeaderBytes = 16 << 10
+	readTimeout    = 10 * time.Second
+	writeTimeout   = 30 * time.Second
+	idleTimeout    = time.Minute
+	// shutdownTimeout is how long answers being written may take when the daemon ends.
+	shutdownTimeout = 2 * time.Second
+)
+
+// ListenError says that the admin address cannot be used. Its cause lies in the
+// environment: another address, or the end of another process, is the remedy.
+type ListenError struct {
+	Address string
+	Err     error
+}
+
+func (e *ListenError) Error() string {
+	if errors.Is(e.Err, syscall.EADDRINUSE) {
+		return fmt.Sprintf("admin address %s: already in use; stop the process that listens there (ss -ltnp) or choose another with --admin", e.Address)
+	}
+	return fmt.Sprintf("admin address %s: %v; choose an address of this host with --admin", e.Address, e.Err)
+}
+
+func (e *ListenError) Unwrap() error { return e.Err }
+
+// Listen takes the admin address, host:port; an empty host means 127.0.0.1. Every
+// error is a *ListenError.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, &ListenError{Address: address, Err: err}
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	address = net.JoinHostPort(host, port)
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, &ListenError{Address: address, Err: errno(err)}
+	}
+	return netutil.LimitListener(l, maxConnections), nil
+}
+
+// errno drops the layers of net's errors that repeat the address.
+func errno(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err
+	}
+	return err
+}
+
+// Serve answers requests on l until ctx is done, and closes l. Answers being written
+// may finish. It returns nil after an orderly end.
+func Serve(ctx context.Context, l net.Listener, handler http.Handler, log *slog.Logger) error {
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: readTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve admin API on %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+
+	// The caller's context is done; this bounds the end.
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	if err := server.Shutdown(end); err != nil {
+		log.Warn("admin connections cut off", "err", err)
+		// Nobody is left to tell.
+		_ = server.Close()
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve admin API on %s: %w", l.Addr(), err)
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admin
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/metrics"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// Source is what the admin API shows. Its methods are called once per request,
+// concurrently with everything else.
+type Source interface {
+	// Ready returns nil once every listener is intercepted and its pools are open, and
+	// otherwise the reason why requests cannot be served yet or no more.
+	Ready() error
+	// Config returns the configuration in force.
+	Config() Config
+	// Snapshot returns what was counted so far.
+	Snapshot() (*metrics.Snapshot, error)
+	// Intercepted reports whether connections to a service address are intercepted now,
+	// as the kernel's map says.
+	Intercepted(service netip.AddrPort) (bool, error)
+	// Connections returns open client connections, at most limit of them.
+	Connections(limit int) ([]Connection, error)
+}
+
+// Config is a configuration and where it comes from.
+type Config struct {
+	// Model is never nil.
+	Model *model.Config
+	// Version tells this configuration from the ones before.
+	Version string
+	// Updated is when it took effect.
+	Updated time.Time
+}
+
+// Connection is an intercepted client connection.
+type Connection struct {
+	// Client is the client's own address, Service the one it connected to.
+	Client  netip.AddrPort `json:"client"`
+	Service netip.AddrPort `json:"service"`
+	// Listener is its name, "" when it has left the configuration.
+	Listener string `json:"listener"`
+	// Path is "fast" or "slow": who serves its next request.
+	Path string `json:"path"`
+	// Reason says why it is on the slow path, as in xlb_handovers_total.
+	Reason string `json:"reason,omitempty"`
+	// Opened is when it was accepted.
+	Opened time.Time `json:"opened"`
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+var seedFlag = flag.Uint64("seed", 0, "seed of the random cases; 0 takes the time")
+
+const (
+	randomTables     = 6000
+	requestsPerTable = 30
+	// leastOften is how often each outcome must occur for the test to mean anything.
+	leastOften = 200
+)
+
+func TestCompiledTableRoutesAsTheModel(t *testing.T) {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("seed %d: repeat with -seed=%d", seed, seed)
+	w := newWorld(seed)
+	found := map[maps.Verdict]int{}
+	for range randomTables {
+		rt := w.table()
+		compiled, _ := compileTable("table", rt)
+		if err := withinLimits(&compiled); err != nil {
+			t.Fatal(err)
+		}
+		for range requestsPerTable {
+			r := w.request()
+			verdict, err := agree(rt, &compiled, r, w.Uint32())
+			if err != nil {
+				t.Fatalf("%v\n%s", err, describe(rt, &compiled, r))
+			}
+			found[verdict]++
+		}
+	}
+	for _, v := range []maps.Verdict{
+		maps.VerdictOk, maps.HandoverNoRoute, maps.HandoverNoVHost, maps.HandoverHost, maps.HandoverTableSlow,
+	} {
+		t.Logf("%s: %d", maps.VerdictName(v), found[v])
+		if found[v] < leastOften {
+			t.Errorf("%s occurred %d times, want at least %d", maps.VerdictName(v), found[v], leastOften)
+		}
+	}
+}
+
+func FuzzCompiledTableRoutesAsTheModel(f *testing.F) {
+	for seed := range uint64(20) {
+		f.Add(seed, uint64(seed*7919))
+	}
+	f.Fuzz(func(t *testing.T, tableSeed, requestSeed uint64) {
+		rt := newWorld(tableSeed).table()
+		compiled, _ := compileTable("table", rt)
+		w := newWorld(requestSeed)
+		for range 8 {
+			r := w.request()
+			if _, err := agree(rt, &compiled, r, w.Uint32()); err != nil {
+				t.Fatalf("%v\n%s", err, describe(rt, &compiled, r))
+			}
+		}
+	})
+}
+
+// agree compares the compiled table with the model for one request and one draw.
+func agree(rt *model.RouteTable, compiled *Table, r *model.Request, draw uint32) (maps.Verdict, error) {
+	want := rt.Match(r)
+	got, verdict := compiled.Route(r)
+	switch verdict {
+	case maps.HandoverTableSlow, maps.HandoverHost:
+		return verdict, nil
+	case maps.HandoverNoRoute, maps.HandoverNoVHost:
+		if want != nil {
+			return verdict, fmt.Errorf("compiled: %s, model: route with timeout %s", maps.VerdictName(verdict), want.Timeout)
+		}
+		return verdict, nil
+	case maps.VerdictOk:
+	default:
+		return verdict, fmt.Errorf("compiled: unexpected verdict %s", maps.VerdictName(verdict))
+	}
+	if want == nil {
+		return verdict, fmt.Errorf("compiled: route %+v, model: none", *got)
+	}
+	if got.Timeout != want.Timeout {
+		return verdict, fmt.Errorf("compiled: timeout %s, model: %s", got.Timeout, want.Timeout)
+	}
+	if cluster := drawn(want, draw); compiled.ClusterOf(got, draw) != cluster {
+		return verdict, fmt.Errorf("compiled: cluster %q for draw %d, model: %q", compiled.ClusterOf(got, draw), draw, cluster)
+	}
+	return verdict, nil
+}
+
+// withinLimits checks what the kernel's structures can hold.
+func withinLimits(t *Table) error {
+	for _, h := range t.Hosts {
+		if len(h.Key) > int(maps.MaxHost)+1 || h.VHost == 0 || h.VHost > t.VHosts {
+			return fmt.Errorf("host entry out of bounds: %+v", h)
+		}
+	}
+	for _, p := range t.Paths {
+		if len(p.Key) > int(maps.MaxPath)+1 || p.Count == 0 || p.Count > uint32(maps.MaxCandidates) {
+			return fmt.Errorf("path entry out of bounds: %+v", p)
+		}
+	}
+	for _, f := range t.Fields {
+		if len(f.Name) > int(maps.MaxFieldName) || f.Count == 0 || f.Count > uint32(maps.MaxPredicates) {
+			return fmt.Errorf("field out of bounds: %+v", f)
+		}
+	}
+	for _, p := range t.Predicates {
+		if len(p.Value) > int(maps.MaxFieldValue) || p.Bit >= uint8(maps.MaxPredicates) {
+			return fmt.Errorf("predicate out of bounds: %+v", p)
+		}
+	}
+	return nil
+}
+
+// drawn is the cluster that a draw falls on by the model's weights.
+func drawn(r *model.Route, draw uint32) string {
+	draw %= r.TotalWeight()
+	for _, c := range r.Clusters {
+		if draw < c.Weight {
+			return c.Name
+		}
+		draw -= c.Weight
+	}
+	return ""
+}
+
+func describe(rt *model.RouteTable, compiled *Table, r *model.Request) string {
+	var w strings.Builder
+	fmt.Fprintf(&w, "request %q %q", r.Authority, r.Path)
+	for _, name := range []string{"x", "y", "host", "content-length"} {
+		if v, ok := r.Header(name); ok {
+			fmt.Fprintf(&w, " %s=%q", name, v)
+		}
+	}
+	w.WriteString("\n")
+	for _, vh := range rt.VirtualHosts {
+		fmt.Fprintf(&w, "virtual host %q\n", vh.Domains)
+		for _, route := range vh.Routes {
+			fmt.Fprintf(&w, "  %+v\n", *route)
+		}
+	}
+	compiled.dump(&w)
+	return w.String()
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// defaultChoices is Envoy's LeastRequestLbConfig.choice_count where none is set.
+const defaultChoices = 2
+
+func compileCluster(c *model.Cluster) (Cluster, []Note) {
+	out := Cluster{Name: c.Name, Policy: policyOf(c.Policy), Endpoints: mergedEndpoints(c)}
+	weights := make([]uint32, len(out.Endpoints))
+	for i := range out.Endpoints {
+		weights[i] = out.Endpoints[i].Weight
+	}
+	out.Schedule = Schedule(weights)
+	if out.Policy != maps.PolicyLeastRequest {
+		return out, nil
+	}
+	out.Choices = c.ChoiceCount
+	if out.Choices == 0 {
+		out.Choices = defaultChoices
+	}
+	if out.Choices <= uint32(maps.MaxPickTries) {
+		return out, nil
+	}
+	return out, []Note{{
+		Where:  fmt.Sprintf("cluster %q", c.Name),
+		Reason: fmt.Sprintf("choice_count is %d; the fast path compares %d endpoints", c.ChoiceCount, maps.MaxPickTries),
+	}}
+}
+
+func policyOf(p model.Policy) maps.Policy {
+	switch p {
+	case model.LeastRequest:
+		return maps.PolicyLeastRequest
+	case model.Random:
+		return maps.PolicyRandom
+	default:
+		return maps.PolicyRoundRobin
+	}
+}
+
+// mergedEndpoints lists each address once: one that is configured twice has one
+// pool, and takes the turns of both.
+func mergedEndpoints(c *model.Cluster) []Endpoint {
+	var out []Endpoint
+	at := map[netip.AddrPort]int{}
+	for _, e := range c.Endpoints {
+		address := unmapped(e.Address)
+		i, known := at[address]
+		if !known {
+			i = len(out)
+			at[address] = i
+			out = append(out, Endpoint{Address: address})
+		}
+		out[i].Weight = saturatingSum(out[i].Weight, max(e.Weight, 1))
+	}
+	for i := range out {
+		out[i].LoadWeight = loadWeight(c.Policy, out[i].Weight)
+	}
+	return out
+}
+
+func saturatingSum(a, b uint32) uint32 {
+	return uint32(min(uint64(a)+uint64(b), math.MaxUint32))
+}
+
+// loadWeight is what the kernel divides an endpoint's outstanding requests by.
+//
+// LEAST_REQUEST samples from the schedule, hence in proportion to the weights
+// already. Dividing by the weight as well would count it twice: with weights 2 and
+// 1 and no load, the heavier would get 8 of 9 requests. Envoy, with unequal
+// weights, picks in proportion to weight / (active + 1): exactly by weight while
+// idle, and less and less so under load. Weighted sampling with plain comparison does
+// the same. A schedule of one turn each with a weighted comparison does not: while
+// idle the heavier of any two would always win, however close the weights.
+func loadWeight(p model.Policy, weight uint32) uint32 {
+	if p == model.LeastRequest {
+		return 1
+	}
+	return weight
+}

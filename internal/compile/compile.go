@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// Compile compiles a validated configuration. It always succeeds; the notes say
+// what will be slower than it could be, in the order of the configuration.
+func Compile(cfg *model.Config) (*Image, []Note) {
+	im := &Image{}
+	var notes []Note
+	for _, l := range cfg.Listeners {
+		where := fmt.Sprintf("listener %q", l.Name)
+		t, more := compileTable(where, l.Routes)
+		notes = append(notes, more...)
+		im.Listeners = append(im.Listeners, Listener{Name: l.Name, Address: unmapped(l.Address), Table: t})
+	}
+	for _, c := range cfg.Clusters {
+		cl, more := compileCluster(c)
+		notes = append(notes, more...)
+		im.Clusters = append(im.Clusters, cl)
+	}
+	return im, notes
+}
+
+// compileTable falls back to a slow table, which holds nothing but its flag.
+func compileTable(where string, rt *model.RouteTable) (Table, []Note) {
+	b := newTableBuilder(where)
+	if err := b.add(rt); err != nil {
+		note := Note{Where: b.where, Reason: err.Error() + "; the slow path serves the listener"}
+		return Table{Flags: maps.TableSlow}, append(b.notes, note)
+	}
+	return b.finish(), b.notes
+}
+
+// unmapped gives an address the one form in which it is compared.
+func unmapped(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
+}

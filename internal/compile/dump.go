@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+var kindNames = map[maps.PredicateKind]string{
+	maps.PredicatePresent: "present",
+	maps.PredicateExact:   "exact",
+	maps.PredicatePrefix:  "prefix",
+}
+
+var policyNames = map[maps.Policy]string{
+	maps.PolicyRoundRobin:   "ROUND_ROBIN",
+	maps.PolicyLeastRequest: "LEAST_REQUEST",
+	maps.PolicyRandom:       "RANDOM",
+}
+
+var flagNames = []struct {
+	flag maps.TableFlags
+	name string
+}{
+	{maps.TableSlow, "slow"},
+	{maps.TableHosts, "hosts"},
+	{maps.TableHostPrefixes, "host_prefixes"},
+	{maps.TableFields, "fields"},
+}
+
+// String is the whole image as text, for people and for golden files.
+func (im *Image) String() string {
+	var w strings.Builder
+	for i := range im.Listeners {
+		l := &im.Listeners[i]
+		fmt.Fprintf(&w, "listener %q %s\n", l.Name, l.Address)
+		l.Table.dump(&w)
+	}
+	for i := range im.Clusters {
+		im.Clusters[i].dump(&w)
+	}
+	return w.String()
+}
+
+func (t *Table) dump(w *strings.Builder) {
+	var flags []string
+	for _, f := range flagNames {
+		if t.Flags&f.flag != 0 {
+			flags = append(flags, f.name)
+		}
+	}
+	fmt.Fprintf(w, "  table flags=[%s] vhosts=%d default=%d\n", strings.Join(flags, " "), t.VHosts, t.Default)
+	for _, h := range t.Hosts {
+		direction := "backward"
+		if h.Direction == maps.HostForward {
+			direction = "forward"
+		}
+		fmt.Fprintf(w, "  host %s %q -> vhost %d\n", direction, h.Key, h.VHost)
+	}
+	for _, f := range t.Fields {
+		for _, p := range t.Predicates[f.First : f.First+f.Count] {
+			fmt.Fprintf(w, "  bit %d: header %q %s %q\n", p.Bit, f.Name, kindNames[p.Kind], p.Value)
+		}
+	}
+	for _, p := range t.Paths {
+		fmt.Fprintf(w, "  path vhost %d %q -> routes %d+%d\n", p.VHost, p.Key, p.First, p.Count)
+	}
+	for i := range t.Routes {
+		t.dumpRoute(w, i)
+	}
+}
+
+func (t *Table) dumpRoute(w *strings.Builder, i int) {
+	r := &t.Routes[i]
+	fmt.Fprintf(w, "  route %d need=%#x forbid=%#x timeout=%s ->", i, r.Need, r.Forbid, r.Timeout)
+	if r.Count == 0 {
+		fmt.Fprintf(w, " %s\n", r.Cluster)
+		return
+	}
+	for _, s := range t.Splits[r.First : r.First+r.Count] {
+		fmt.Fprintf(w, " %s<%d", s.Cluster, s.Below)
+	}
+	fmt.Fprintf(w, " of %d\n", r.Total)
+}
+
+func (c *Cluster) dump(w *strings.Builder) {
+	fmt.Fprintf(w, "cluster %q %s choices=%d\n", c.Name, policyNames[c.Policy], c.Choices)
+	for i, e := range c.Endpoints {
+		fmt.Fprintf(w, "  endpoint %d %s weight=%d load_weight=%d\n", i, e.Address, e.Weight, e.LoadWeight)
+	}
+	fmt.Fprintf(w, "  schedule %v\n", c.Schedule)
+}

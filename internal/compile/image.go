@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// Image is a compiled configuration. Its numbers mean something inside one table
+// or cluster only; reconcile turns them into indices of maps.
+type Image struct {
+	// Listeners in the order of the configuration.
+	Listeners []Listener
+	// Clusters in the order of the configuration.
+	Clusters []Cluster
+}
+
+// Listener is a service address and its route table.
+type Listener struct {
+	Name    string
+	Address netip.AddrPort
+	Table   Table
+}
+
+// Table is a compiled route table. Two tables that route alike compare equal
+// under reflect.DeepEqual.
+type Table struct {
+	Flags maps.TableFlags
+	// VHosts is the number of virtual hosts: they are 1 to VHosts.
+	VHosts uint32
+	// Default is the virtual host of "*", or 0.
+	Default uint32
+	// Hosts is sorted by direction and key.
+	Hosts []Host
+	// Paths is sorted by virtual host and key.
+	Paths []Path
+	// Routes holds the lists that Paths point into, one behind the other.
+	Routes []Route
+	// Splits holds the lists that Routes point into.
+	Splits []Split
+	// Fields is sorted by name.
+	Fields []Field
+	// Predicates holds the lists that Fields point into. No two fields share an
+	// entry: the kernel recognises a repeated header by where its list begins.
+	Predicates []Predicate
+}
+
+// Host is an entry of the host trie.
+type Host struct {
+	Direction maps.HostDirection
+	// Key as the trie holds it: reversed for HostBackward, with a 0 byte behind it
+	// when the whole host must match.
+	Key   string
+	VHost uint32
+}
+
+// Path is an entry of the path trie.
+type Path struct {
+	VHost uint32
+	// Key as the trie holds it: with a 0 byte behind it when the whole path must match.
+	Key string
+	// The candidates are Routes[First : First+Count], in order.
+	First, Count uint32
+}
+
+// Route is a candidate: taken when all bits of Need are set and none of Forbid.
+type Route struct {
+	Need, Forbid uint64
+	// Timeout from the end of the request to the end of the response; 0 for none.
+	Timeout time.Duration
+	// Cluster when it is one; then First, Count and Total are 0.
+	Cluster string
+	// Otherwise the shares are Splits[First : First+Count], up to Total.
+	First, Count, Total uint32
+}
+
+// Split is a share of a weighted route: of the draws below Below that no earlier
+// share took.
+type Split struct {
+	Below   uint32
+	Cluster string
+}
+
+// Field is a header that routes ask about.
+type Field struct {
+	// Name in lower case.
+	Name string
+	// The conditions on it are Predicates[First : First+Count].
+	First, Count uint32
+}
+
+// Predicate is a condition on a header's value; it sets its bit where it holds.
+type Predicate struct {
+	Kind  maps.PredicateKind
+	Bit   uint8
+	Value string
+}
+
+// Cluster is a set of endpoints and the order in which they take turns.
+type Cluster struct {
+	Name   string
+	Policy maps.Policy
+	// Choices of LEAST_REQUEST; 0 for the other policies.
+	Choices uint32
+	// Endpoints in the order of the configuration, each address once.
+	Endpoints []Endpoint
+	// Schedule holds indices into Endpoints, each as often as its weight asks.
+	Schedule []uint32
+}
+
+// Endpoint is an address that serves a cluster.
+type Endpoint struct {
+	Address netip.AddrPort
+	// Weight as configured, at least 1.
+	Weight uint32
+	// LoadWeight divides the endpoint's load where LEAST_REQUEST compares; see
+	// loadWeight.
+	LoadWeight uint32
+}

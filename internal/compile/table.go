@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// tableBuilder collects one table.
+type tableBuilder struct {
+	table      Table
+	conditions conditionSet
+	notes      []Note
+	// where is the place that is being compiled, for notes.
+	where string
+	// routes and lists number what is already in table.Routes; splits likewise.
+	routes map[Route]uint32
+	lists  map[string]uint32
+	splits map[string]uint32
+}
+
+func newTableBuilder(where string) *tableBuilder {
+	return &tableBuilder{
+		where:  where,
+		routes: map[Route]uint32{},
+		lists:  map[string]uint32{},
+		splits: map[string]uint32{},
+	}
+}
+
+// add compiles a route table; on error b.where is the place that was too hard.
+func (b *tableBuilder) add(rt *model.RouteTable) error {
+	table := b.where
+	b.addHosts(rt)
+	for i, vh := range rt.VirtualHosts {
+		b.where = fmt.Sprintf("%s: virtual host %q", table, vh.Name)
+		if err := b.addRoutes(uint32(i)+1, vh.Routes); err != nil {
+			return err
+		}
+	}
+	b.where = table
+	return nil
+}
+
+func (b *tableBuilder) finish() Table {
+	b.table.Fields, b.table.Predicates = b.conditions.layout()
+	if len(b.table.Fields) > 0 {
+		b.table.Flags |= maps.TableFields
+	}
+	return b.table
+}
+
+// addList returns where a list of candidates lies; equal lists lie in one place.
+func (b *tableBuilder) addList(list []Route) uint32 {
+	var key []byte
+	for _, r := range list {
+		id, known := b.routes[r]
+		if !known {
+			id = uint32(len(b.routes))
+			b.routes[r] = id
+		}
+		key = binary.LittleEndian.AppendUint32(key, id)
+	}
+	if first, known := b.lists[string(key)]; known {
+		return first
+	}
+	first := uint32(len(b.table.Routes))
+	b.table.Routes = append(b.table.Routes, list...)
+	b.lists[string(key)] = first
+	return first
+}
+
+// compileRoute gives a kept route its condition bits and its action.
+func (b *tableBuilder) compileRoute(r *model.Route, literals []literal) (Route, error) {
+	need, forbid, err := b.conditions.masks(literals)
+	if err != nil {
+		return Route{}, err
+	}
+	out := Route{Need: need, Forbid: forbid, Timeout: r.Timeout}
+	shares := make([]model.WeightedCluster, 0, len(r.Clusters))
+	for _, c := range r.Clusters {
+		if c.Weight > 0 {
+			shares = append(shares, c)
+		}
+	}
+	if len(shares) == 0 && len(r.Clusters) == 1 {
+		// The weight of a plain cluster is of no consequence.
+		shares = r.Clusters
+	}
+	switch {
+	case len(shares) == 1:
+		out.Cluster = shares[0].Name
+	case len(shares) > int(maps.MaxSplit):
+		return Route{}, tooHardf("%d weighted clusters, more than %d", len(shares), maps.MaxSplit)
+	default:
+		out.First, out.Total = b.addSplits(shares)
+		out.Count = uint32(len(shares))
+	}
+	return out, nil
+}
+
+// addSplits returns where the shares lie and the sum of their weights.
+func (b *tableBuilder) addSplits(shares []model.WeightedCluster) (first, total uint32) {
+	splits := make([]Split, 0, len(shares))
+	var key []byte
+	for _, s := range shares {
+		total += s.Weight
+		splits = append(splits, Split{Below: total, Cluster: s.Name})
+		key = binary.LittleEndian.AppendUint32(key, s.Weight)
+		key = binary.LittleEndian.AppendUint32(key, uint32(len(s.Name)))
+		key = append(key, s.Name...)
+	}
+	if first, known := b.splits[string(key)]; known {
+		return first, total
+	}
+	first = uint32(len(b.table.Splits))
+	b.table.Splits = append(b.table.Splits, splits...)
+	b.splits[string(key)] = first
+	return first, total
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// base is what testdata/base.yaml means.
+func base() *model.Config {
+	endpoint := func(port uint16) ([]model.Target, []model.Endpoint) {
+		return []model.Target{{Host: "127.0.0.1", Port: port, Weight: 1}},
+			[]model.Endpoint{{Address: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port), Weight: 1}}
+	}
+	cluster := func(name string, port uint16) *model.Cluster {
+		targets, endpoints := endpoint(port)
+		return &model.Cluster{
+			Name: name, ChoiceCount: 2, ConnectTimeout: 5 * time.Second, DNSRefresh: 5 * time.Second,
+			Targets: targets, Endpoints: endpoints,
+		}
+	}
+	return &model.Config{
+		Listeners: []*model.Listener{{
+			Name: "web", Address: netip.MustParseAddrPort("127.80.0.1:80"), StatPrefix: "web",
+			Routes: &model.RouteTable{Name: "web", VirtualHosts: []*model.VirtualHost{{
+				Name: "all", Domains: []string{"*"},
+				Routes: []*model.Route{{
+					Path:     model.PathMatch{Kind: model.PathPrefix, Value: "/"},
+					Clusters: []model.WeightedCluster{{Name: "a", Weight: 1}},
+					Timeout:  15 * time.Second,
+				}},
+			}}},
+		}},
+		Clusters: []*model.Cluster{cluster("a", 18081), cluster("b", 18082)},
+	}
+}
+
+func firstHost(c *model.Config) *model.VirtualHost { return c.Listeners[0].Routes.VirtualHosts[0] }
+func firstRoute(c *model.Config) *model.Route      { return firstHost(c).Routes[0] }
+
+// acceptances are changes and what they do to the model; nil means nothing.
+var acceptances = []struct {
+	change
+	want func(*model.Config)
+}{
+	{change{"the base itself", "", "{}"}, nil},
+	{change{"admin address", "", "{admin: {address: {socket_address: {address: '::1', port_value: 9901}}}}"},
+		func(c *model.Config) { c.Admin = netip.MustParseAddrPort("[::1]:9901") }},
+	{change{"admin without address", "", "{admin: {profile_path: /tmp/x}}"}, nil},
+	{change{"admin access log", "", "{admin: {access_log: [{name: f, typed_config: {'@type': type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog, path: /dev/null}}]}}"}, nil},
+	{change{"node", "", "{node: {id: node-1, cluster: c, locality: {zone: z}, metadata: {a: [1, {b: c}]}}}"}, nil},
+	{change{"stats flush interval", "", "{stats_flush_interval: 10s}"}, nil},
+	{change{"null is absent", "", "{admin: null, layered_runtime: null}"}, nil},
+	{change{"camel case names", "$hcm", "{codecType: HTTP1}"}, nil},
+
+	{change{"IPv6 listener", "$listener.address.socket_address", "{address: 'fd00::1'}"},
+		func(c *model.Config) { c.Listeners[0].Address = netip.MustParseAddrPort("[fd00::1]:80") }},
+	{change{"listener without name is named by its address", "$listener", "{name: ''}"},
+		func(c *model.Config) { c.Listeners[0].Name = "127.80.0.1:80" }},
+	{change{"cosmetic fields of a listener", "$listener",
+		"{stat_prefix: x, traffic_direction: OUTBOUND, enable_reuse_port: false, freebind: true, tcp_backlog_size: 1024, bind_to_port: true, metadata: {filter_metadata: {x: {y: z}}}, connection_balance_config: {exact_balance: {}}}"}, nil},
+	{change{"empty filter chain match", "$chain", "{name: only, filter_chain_match: {}}"}, nil},
+	{change{"connection manager fields that ask for what is done", "$hcm",
+		"{codec_type: AUTO, generate_request_id: false, preserve_external_request_id: true, server_header_transformation: PASS_THROUGH, skip_xff_append: true, use_remote_address: false, add_user_agent: false, normalize_path: false, stream_idle_timeout: 0s, request_timeout: 0s, request_headers_timeout: 0s}"}, nil},
+	{change{"router fields that change nothing", "$hcm.http_filters[0].typed_config",
+		"{dynamic_stats: false, suppress_envoy_headers: true}"}, nil},
+	{change{"clusters validated", "$routes", "{validate_clusters: true}"}, nil},
+
+	{change{"domains of every kind in lower case", "$vh", "{domains: [Foo.Example, 'foo.example:8080', '*.Foo.example', '*-bar.example', 'foo.*', '*']}"},
+		func(c *model.Config) {
+			firstHost(c).Domains = []string{"foo.example", "foo.example:8080", "*.foo.example", "*-bar.example", "foo.*", "*"}
+		}},
+	{change{"virtual host without routes", "$vh", "{routes: []}"},
+		func(c *model.Config) { firstHost(c).Routes = nil }},
+	{change{"virtual hosts of one name", "$routes.virtual_hosts", "+ {name: all, domains: [x]}"},
+		func(c *model.Config) {
+			c.Listeners[0].Routes.VirtualHosts = append(c.Listeners[0].Routes.VirtualHosts,
+				&model.VirtualHost{Name: "all", Domains: []string{"x"}})
+		}},
+	{change{"exact path", "$route", "{name: r, match: {path: /x, case_sensitive: true}}"},
+		func(c *model.Config) {
+			firstRoute(c).Name, firstRoute(c).Path = "r", model.PathMatch{Kind: model.PathExact, Value: "/x"}
+		}},
+	{change{"empty prefix", "$route", "{match: {prefix: ''}}"},
+		func(c *model.Config) { firstRoute(c).Path.Value = "" }},
+	{change{"header matches", "$route.match", `{headers: [
+		{name: X-Exact, string_match: {exact: v}},
+		{name: x-empty, string_match: {exact: ''}},
+		{name: x-prefix, string_match: {prefix: v}, invert_match: true},
+		{name: x-there, present_match: true},
+		{name: x-there-too},
+		{name: x-absent, present_match: false},
+		{name: x-absent-too, present_match: true, invert_match: true},
+		{name: x-twice-inverted, present_match: false, invert_match: true},
+		{name: x-old-exact, exact_match: v},
+		{name: x-old-prefix, prefix_match: v}]}`},
+		func(c *model.Config) {
+			firstRoute(c).Headers = []model.HeaderMatch{
+				{Name: "x-exact", Kind: model.HeaderExact, Value: "v"},
+				{Name: "x-empty", Kind: model.HeaderExact},
+				{Name: "x-prefix", Kind: model.HeaderPrefix, Value: "v", Invert: true},
+				{Name: "x-there"},
+				{Name: "x-there-too"},
+				{Name: "x-absent", Invert: true},
+				{Name: "x-absent-too", Invert: true},
+				{Name: "x-twice-inverted"},
+				{Name: "x-old-exact", Kind: model.HeaderExact, Value: "v"},
+				{Name: "x-old-prefix", Kind: model.HeaderPrefix, Value: "v"},
+			}
+		}},
+	{change{"route timeout", "$route.route", "{timeout: 0.2509s, idle_timeout: 0s}"},
+		func(c *model.Config) { firstRoute(c).Timeout = 250 * time.Millisecond }},
+	{change{"route timeout off", "$route.route", "{timeout: 0s}"},
+		func(c *model.Config) { firstRoute(c).Timeout = 0 }},
+	{change{"weighted clusters", "$route", "{route: {weighted_clusters: {clusters: [{name: a, weight: 90}, {name: b, weight: 10}, {name: a, weight: 0}]}}}"},
+		func(c *model.Config) {
+			firstRoute(c).Clusters = []model.WeightedCluster{{Name: "a", Weight: 90}, {Name: "b", Weight: 10}, {Name: "a"}}
+		}},
+	{change{"total weight, which Envoy ignores", "$route", "{route: {weighted_clusters: {clusters: [{name: b, weight: 7}], total_weight: 9}}}"},
+		func(c *model.Config) { firstRoute(c).Clusters = []model.WeightedCluster{{Name: "b", Weight: 7}} }},
+
+	{change{"least request", "$cluster", "{type: STATIC, lb_policy: LEAST_REQUEST, least_request_lb_config: {choice_count: 3}}"},
+		func(c *model.Config) { c.Clusters[0].Policy, c.Clusters[0].ChoiceCount = model.LeastRequest, 3 }},
+	{change{"random", "$cluster", "{lb_policy: RANDOM, connect_timeout: 0.25s}"},
+		func(c *model.Config) {
+			c.Clusters[0].Policy, c.Clusters[0].ConnectTimeout = model.Random, 250*time.Millisecond
+		}},
+	{change{"strict DNS", "$cluster", "{type: STRICT_DNS, dns_refresh_rate: 60s, load_assignment: {cluster_name: a, endpoints: [{lb_endpoints: [{load_balancing_weight: 3, endpoint: {address: {socket_address: {address: web.example, port_value: 8080}}}}]}]}}"},
+		func(c *model.Config) {
+			c.Clusters[0].Discovery, c.Clusters[0].DNSRefresh = model.StrictDNS, time.Minute
+			c.Clusters[0].Targets = []model.Target{{Host: "web.example", Port: 8080, Weight: 3}}
+			c.Clusters[0].Endpoints = nil
+		}},
+	{change{"cluster without endpoints", "$cluster", "{load_assignment: null}"},
+		func(c *model.Config) { c.Clusters[0].Targets, c.Clusters[0].Endpoints = nil, nil }},
+	{change{"endpoint fields", "$endpoint", "{load_balancing_weight: 5, health_status: HEALTHY, metadata: {filter_metadata: {x: {y: z}}}}"},
+		func(c *model.Config) { c.Clusters[0].Targets[0].Weight, c.Clusters[0].Endpoints[0].Weight = 5, 5 }},
+	{change{"localities become one set", "$cluster.load_assignment.endpoints", "+ {locality: {zone: z}, lb_endpoints: [{endpoint: {hostname: h, address: {socket_address: {address: '::1', port_value: 1}}}}]}"},
+		func(c *model.Config) {
+			c.Clusters[0].Targets = append(c.Clusters[0].Targets, model.Target{Host: "::1", Port: 1, Weight: 1})
+			c.Clusters[0].Endpoints = append(c.Clusters[0].Endpoints,
+				model.Endpoint{Address: netip.MustParseAddrPort("[::1]:1"), Weight: 1})
+		}},
+}
+
+func TestAcceptedFilesMeanInTheModelWhatTheyMeanInEnvoy(t *testing.T) {
+	for _, c := range acceptances {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := Parse("f.yaml", c.apply(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := base()
+			if c.want != nil {
+				c.want(want)
+			}
+			equal := cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
+			if diff := cmp.Diff(want, got, equal, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestExamplesAreAccepted(t *testing.T) {
+	for _, path := range examples(t) {
+		if _, err := Load(path); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func examples(t *testing.T) []string {
+	t.Helper()
+	paths, err := filepath.Glob("../../examples/*.yaml")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("examples: %v, %v", paths, err)
+	}
+	return paths
+}
+
+func TestJSONIsAcceptedAndDuplicateKeysInItAreNot(t *testing.T) {
+	const admin = `"admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 1}}}`
+	_, err := Parse("f.json", []byte("{\n\t"+admin+",\n\t"+admin+"}"))
+	if err == nil || !strings.Contains(err.Error(), "duplicate") {
+		t.Errorf("duplicate key: %v", err)
+	}
+	_, err = Parse("f.json", []byte("{\n\t"+admin+"}"))
+	if err == nil || err.Error() != "f.json: static_resources.listeners: empty: nothing to balance; add a listener" {
+		t.Errorf("no listeners: %v", err)
+	}
+}
+
+func TestSyntaxErrorsAreOneLineEachWithTheirPlace(t *testing.T) {
+	tests := []struct{ name, file, data, want string }{
+		{"empty file", "f.yaml", "", "f.yaml: expected an Envoy v3 bootstrap: a mapping with static_resources"},
+		{"only comments", "f.yaml", "# x\n", "f.yaml: expected an Envoy v3 bootstrap: a mapping with static_resources"},
+		{"list", "f.yaml", "- a\n", "f.yaml: expected an Envoy v3 bootstrap: a mapping with static_resources"},
+		{"duplicate keys", "f.yaml", "admin: {}\nnode: {}\nadmin: {}\nnode: {}\n",
+			"f.yaml: line 3: not valid YAML: key \"admin\" already set in map\nf.yaml: line 4: not valid YAML: key \"node\" already set in map"},
+		{"broken YAML", "f.yaml", "admin: {}\n bad", "f.yaml: line 1: not valid YAML: did not find expected key"},
+		{"two documents", "f.yaml", "admin: {}\n---\nadmin: {}\n", "f.yaml: more than one YAML document; Envoy reads only the first: keep one"},
+		{"broken second document", "f.yaml", "admin: {}\n---\n}\n", "f.yaml: more than one YAML document; Envoy reads only the first: keep one"},
+		{"broken JSON", "f.json", "{", "f.json: not JSON: unexpected EOF"},
+		{"binary", "f.yaml", "\x00\x01", "f.yaml: not valid YAML: control characters are not allowed"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Parse(tt.file, []byte(tt.data))
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			if diff := cmp.Diff(tt.want, err.Error()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAliasBombIsRefused(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n")
+	for i := '1'; i <= '9'; i++ {
+		prev := string(i - 1)
+		b.WriteString("a" + string(i) + ": &a" + string(i) + " [" + strings.Repeat("*a"+prev+",", 10) + "]\n")
+	}
+	if _, err := Parse("f.yaml", []byte(b.String())); err == nil || !strings.Contains(err.Error(), "excessive aliasing") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestLoadNamesWhatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	large := filepath.Join(dir, "large.yaml")
+	if err := os.WriteFile(large, []byte(strings.Repeat("#", maxSize+1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct{ name, path, want string }{
+		{"missing", filepath.Join(dir, "missing.yaml"), "no such file or directory; name a readable Envoy v3 bootstrap"},
+		{"directory", dir, "is a directory; name a readable Envoy v3 bootstrap"},
+		{"too large", large, "larger than 16 MiB"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Load(tt.path)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), tt.path) {
+				t.Errorf("got %v, want it to name %s and say %q", err, tt.path, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"math"
+	"net/netip"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// Envoy's defaults.
+const (
+	// Cluster.LeastRequestLbConfig.choice_count
+	defaultChoiceCount = 2
+	// Cluster.dns_refresh_rate
+	defaultDNSRefresh = 5 * time.Second
+)
+
+func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
+	if t.clusters[c.GetName()] {
+		t.p.add(path+".name", "a second cluster %q; rename one", c.GetName())
+	}
+	t.clusters[c.GetName()] = true
+
+	//nolint:staticcheck // deprecated in favour of an extension, but what STRICT_DNS clusters use
+	refresh := c.GetDnsRefreshRate()
+	out := &model.Cluster{
+		Name:           c.GetName(),
+		Policy:         policyOf(c.GetLbPolicy()),
+		ChoiceCount:    defaultChoiceCount,
+		ConnectTimeout: t.positive(c.GetConnectTimeout(), model.DefaultConnectTimeout, path+".connect_timeout"),
+		DNSRefresh:     t.positive(refresh, defaultDNSRefresh, path+".dns_refresh_rate"),
+	}
+	if c.GetType() == clusterv3.Cluster_STRICT_DNS {
+		out.Discovery = model.StrictDNS
+	}
+	if lr := c.GetLeastRequestLbConfig(); lr != nil {
+		if out.Policy != model.LeastRequest {
+			t.p.add(path+".least_request_lb_config", "has no effect with lb_policy %s; remove it or use LEAST_REQUEST", out.Policy)
+		}
+		if n := lr.GetChoiceCount(); n != nil {
+			out.ChoiceCount = n.GetValue()
+		}
+	}
+	t.endpoints(out, c.GetLoadAssignment(), path+".load_assignment")
+	return out
+}
+
+func policyOf(p clusterv3.Cluster_LbPolicy) model.Policy {
+	switch p {
+	case clusterv3.Cluster_LEAST_REQUEST:
+		return model.LeastRequest
+	case clusterv3.Cluster_RANDOM:
+		return model.Random
+	default:
+		return model.RoundRobin
+	}
+}
+
+// endpoints fills in the targets and, where they are addresses, the endpoints.
+func (t *translator) endpoints(c *model.Cluster, a *endpointv3.ClusterLoadAssignment, path string) {
+	seen := map[model.Target]string{}
+	var weights uint64
+	for i, locality := range a.GetEndpoints() {
+		for j, lb := range locality.GetLbEndpoints() {
+			targetPath := at(at(path+".endpoints", i)+".lb_endpoints", j)
+			target, ok := t.target(c, lb, targetPath)
+			if !ok {
+				continue
+			}
+			key := model.Target{Host: target.Host, Port: target.Port}
+			if first, twice := seen[key]; twice {
+				t.p.add(targetPath+".endpoint.address", "the same as %s; raise load_balancing_weight there instead", first)
+				continue
+			}
+			seen[key] = targetPath
+			weights += uint64(target.Weight)
+			c.Targets = append(c.Targets, target)
+		}
+	}
+	if weights > math.MaxUint32 {
+		t.p.add(path, "the endpoints' load_balancing_weight sum to more than %d; scale them down", uint32(math.MaxUint32))
+	}
+	if c.Discovery == model.Static {
+		c.Endpoints = staticEndpoints(c.Targets)
+	}
+}
+
+// target translates one endpoint. The host of a Static target is an IP address
+// in its canonical form.
+func (t *translator) target(c *model.Cluster, lb *endpointv3.LbEndpoint, path string) (model.Target, bool) {
+	path += ".endpoint.address"
+	host, port, ok := t.hostPort(lb.GetEndpoint().GetAddress(), path)
+	if !ok {
+		return model.Target{}, false
+	}
+	hostPath := path + ".socket_address.address"
+	if _, err := netip.ParseAddr(host); err == nil || c.Discovery == model.Static {
+		ip := t.ip(host, hostPath)
+		if !ip.IsValid() {
+			return model.Target{}, false
+		}
+		if ip.IsUnspecified() || ip.IsMulticast() {
+			t.p.add(hostPath, "%s is no address of an endpoint; name the one it listens at", ip)
+			return model.Target{}, false
+		}
+		host = ip.String()
+	}
+	weight := uint32(1)
+	if w := lb.GetLoadBalancingWeight(); w != nil {
+		weight = w.GetValue()
+	}
+	return model.Target{Host: host, Port: port, Weight: weight}, true
+}
+
+func staticEndpoints(targets []model.Target) []model.Endpoint {
+	endpoints := make([]model.Endpoint, 0, len(targets))
+	for _, target := range targets {
+		if ip, err := netip.ParseAddr(target.Host); err == nil {
+			endpoints = append(endpoints, model.Endpoint{Address: netip.AddrPortFrom(ip, target.Port), Weight: target.Weight})
+		}
+	}
+	return endpoints
+}
+
+// positive translates a duration that may not be 0.
+func (t *translator) positive(d *durationpb.Duration, absent time.Duration, path string) time.Duration {
+	out := t.duration(d, absent, path)
+	if out == 0 {
+		t.p.add(path, "shorter than 1 ms, Envoy's smallest unit; use more")
+	}
+	return out
+}
+
+// duration translates to milliseconds, cutting off what is smaller as Envoy
+// does.
+func (t *translator) duration(d *durationpb.Duration, absent time.Duration, path string) time.Duration {
+	switch {
+	case d == nil:
+		return absent
+	case d.AsDuration() < 0:
+		t.p.add(path, "negative; use 0s or more")
+		return absent
+	default:
+		return d.AsDuration().Truncate(time.Millisecond)
+	}
+}

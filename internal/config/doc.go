@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config reads an Envoy v3 bootstrap and translates it into a model.
+//
+// The rule is: a file that runs in Envoy means the same here, or it is refused
+// with the path of the field and the reason. No populated field is passed over
+// silently. A file goes through four steps, and every step reports all the
+// problems it finds:
+//
+//   - decode:    YAML or JSON into Envoy's own message types, strictly;
+//   - support:   every populated field is looked up in one table (fields.go),
+//     and whatever is not in it is refused;
+//   - validate:  Envoy's own constraints (protoc-gen-validate);
+//   - translate: into the model, with the rules that span several fields.
+package config

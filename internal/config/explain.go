@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/dynamicpb"
+)
+
+// explainer finds what protojson cannot decode in a JSON tree. It reports each
+// place by its path and removes it from the tree, until the rest decodes.
+type explainer struct {
+	p *problems
+}
+
+// message checks the members of one object against its message type. Inside a
+// cosmetic field (free) the table of supported fields does not apply.
+func (e *explainer) message(desc protoreflect.MessageDescriptor, object map[string]any, path string, free bool) {
+	seen := map[protoreflect.Descriptor]string{}
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		value := object[key]
+		if value == nil { // JSON null is an absent field
+			continue
+		}
+		fd := fieldByKey(desc, key)
+		if fd == nil {
+			e.drop(object, key, join(path, key), "unknown field: %s has no such field; check its spelling and its place",
+				desc.FullName())
+			continue
+		}
+		fieldPath := join(path, string(fd.Name()))
+		if other, twice := seen[identity(fd)]; twice {
+			e.drop(object, key, fieldPath, "set together with %s: only one of them may be set", other)
+			continue
+		}
+		seen[identity(fd)] = key
+		if rule := ruleOf(fd); !free && rule.use == refused {
+			e.p.refuse(fd, fieldPath, rule.reason)
+			delete(object, key)
+			continue
+		}
+		if !e.field(fd, key, value, fieldPath, free || ruleOf(fd).use == cosmetic) {
+			delete(object, key)
+		}
+	}
+}
+
+// field checks one value and says whether it can be kept.
+func (e *explainer) field(fd protoreflect.FieldDescriptor, key string, value any, path string, free bool) bool {
+	if fd.IsMap() || fd.Message() == nil || (isWellKnown(fd.Message()) && !isAny(fd.Message())) {
+		return e.leaf(fd, key, value, path)
+	}
+	if !fd.IsList() {
+		return e.element(fd.Message(), value, path, free)
+	}
+	list, ok := value.([]any)
+	if !ok {
+		e.p.addLeftOut(path, "expected a list of %s", fd.Message().FullName())
+		return false
+	}
+	keep := true
+	for i, v := range list {
+		keep = e.element(fd.Message(), v, at(path, i), free) && keep
+	}
+	return keep
+}
+
+// element checks a value that must be an object of type desc.
+func (e *explainer) element(desc protoreflect.MessageDescriptor, value any, path string, free bool) bool {
+	object, ok := value.(map[string]any)
+	if !ok {
+		e.p.addLeftOut(path, "expected a mapping with the fields of %s", desc.FullName())
+		return false
+	}
+	if isAny(desc) {
+		return e.any(object, path, free)
+	}
+	e.message(desc, object, path, free)
+	return true
+}
+
+// any checks the content of a google.protobuf.Any.
+func (e *explainer) any(object map[string]any, path string, free bool) bool {
+	url, ok := object["@type"].(string)
+	if !ok {
+		e.p.addLeftOut(path, `"@type" is missing: it names the type of this configuration`)
+		return false
+	}
+	t, err := protoregistry.GlobalTypes.FindMessageByURL(url)
+	if err != nil || isWellKnown(t.Descriptor()) || (!free && !isSupported(t.Descriptor())) {
+		e.p.addLeftOut(path, "%s", unsupportedType(url))
+		return false
+	}
+	delete(object, "@type")
+	e.message(t.Descriptor(), object, path, free)
+	object["@type"] = url
+	return true
+}
+
+// leaf decodes one value on its own.
+func (e *explainer) leaf(fd protoreflect.FieldDescriptor, key string, value any, path string) bool {
+	text, err := json.Marshal(map[string]any{key: value})
+	if err == nil {
+		err = protojson.Unmarshal(text, dynamicpb.NewMessage(fd.ContainingMessage()))
+	}
+	if err != nil {
+		e.p.addLeftOut(path, "invalid value %s; expected %s", brief(value), expectation(fd))
+		return false
+	}
+	return true
+}
+
+// brief prints the beginning of a JSON value.
+func brief(value any) string {
+	const limit = 40
+	text, err := json.Marshal(value)
+	if err != nil || len(text) <= limit {
+		return string(text)
+	}
+	return strings.ToValidUTF8(string(text[:limit]), "") + "..."
+}
+
+// expectation says in words what a field holds.
+func expectation(fd protoreflect.FieldDescriptor) string {
+	var one string
+	switch {
+	case fd.IsMap():
+		return "a mapping"
+	case fd.Enum() != nil:
+		values := fd.Enum().Values()
+		names := make([]string, values.Len())
+		for i := range names {
+			names[i] = string(values.Get(i).Name())
+		}
+		one = "one of " + strings.Join(names, ", ")
+	case fd.Kind() == protoreflect.StringKind:
+		one = "string (YAML reads words such as on, yes and n as booleans: quote them)"
+	case fd.Message() == nil:
+		one = fd.Kind().String()
+	case fd.Message().FullName() == "google.protobuf.Duration":
+		one = `a duration in seconds such as "1.5s"`
+	default:
+		one = strings.TrimSuffix(strings.ToLower(string(fd.Message().Name())), "value")
+	}
+	if fd.IsList() {
+		return "a list of " + one
+	}
+	return one
+}
+
+func (e *explainer) drop(object map[string]any, key, path, format string, args ...any) {
+	e.p.addLeftOut(path, format, args...)
+	delete(object, key)
+}
+
+// fieldByKey finds a field by either of its two names in JSON.
+func fieldByKey(desc protoreflect.MessageDescriptor, key string) protoreflect.FieldDescriptor {
+	if fd := desc.Fields().ByJSONName(key); fd != nil {
+		return fd
+	}
+	return desc.Fields().ByTextName(key)
+}
+
+// identity is what may be set once: the field, or the oneof it belongs to.
+func identity(fd protoreflect.FieldDescriptor) protoreflect.Descriptor {
+	if oneof := fd.ContainingOneof(); oneof != nil {
+		return oneof
+	}
+	return fd
+}
+
+func isWellKnown(desc protoreflect.MessageDescriptor) bool {
+	return desc.ParentFile().Package() == "google.protobuf"
+}
+
+func isAny(desc protoreflect.MessageDescriptor) bool {
+	return desc.FullName() == "google.protobuf.Any"
+}
+
+func unsupportedType(url string) string {
+	return fmt.Sprintf("not supported: %s; XLB has the filters %s", url, supportedFilters)
+}

@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// use says what XLB does with a populated field.
+type use uint8
+
+const (
+	// refused: the field changes what Envoy does and XLB does not do it. This
+	// is the meaning of a field that the table does not hold.
+	refused use = iota
+	// translated: the field becomes part of the model; a message is walked on.
+	translated
+	// limited: the field may only hold values that ask for what XLB does
+	// anyway.
+	limited
+	// cosmetic: the field changes nothing about traffic, whatever it holds.
+	cosmetic
+)
+
+// rule is the entry of one field.
+type rule struct {
+	use use
+	// reason completes the message to the user when the field is refused; for
+	// a cosmetic field it says why it may be passed over.
+	reason string
+	// allows decides over the value of a limited field.
+	allows func(protoreflect.FieldDescriptor, protoreflect.Value) bool
+}
+
+type fields map[protoreflect.Name]rule
+
+// ruleOf looks a field up in the table.
+func ruleOf(fd protoreflect.FieldDescriptor) rule {
+	if r, ok := supported[fd.ContainingMessage().FullName()][fd.Name()]; ok {
+		return r
+	}
+	return refuse("remove the field")
+}
+
+// isSupported says whether the table holds a message type.
+func isSupported(desc protoreflect.MessageDescriptor) bool {
+	return supported[desc.FullName()] != nil
+}
+
+var translateIt = rule{use: translated}
+
+func refuse(remedy string) rule {
+	return rule{use: refused, reason: "not supported: " + remedy}
+}
+
+func ignore(why string) rule {
+	return rule{use: cosmetic, reason: why}
+}
+
+func limit(remedy string, allows func(protoreflect.FieldDescriptor, protoreflect.Value) bool) rule {
+	return rule{use: limited, reason: "not supported: " + remedy, allows: allows}
+}
+
+// oneOf allows these values of an enum.
+func oneOf(names ...protoreflect.Name) func(protoreflect.FieldDescriptor, protoreflect.Value) bool {
+	return func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		for _, name := range names {
+			if fd.Enum().Values().ByName(name).Number() == v.Enum() {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// boolean allows one value of a bool or a google.protobuf.BoolValue.
+func boolean(want bool) func(protoreflect.FieldDescriptor, protoreflect.Value) bool {
+	return func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if fd.Message() == nil {
+			return v.Bool() == want
+		}
+		b, ok := v.Message().Interface().(*wrapperspb.BoolValue)
+		return ok && b.GetValue() == want
+	}
+}
+
+// zero allows a duration of 0, which in Envoy switches a timeout off.
+func zero(_ protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+	d, ok := v.Message().Interface().(*durationpb.Duration)
+	return ok && d.AsDuration() == time.Duration(0)
+}
+
+const supportedFilters = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager and " +
+	"envoy.extensions.filters.http.router.v3.Router"
+
+// Reasons and remedies that several fields share.
+const (
+	headerChange  = "XLB passes headers as they are; remove the field, or add the header in the application"
+	plaintext     = "XLB balances plaintext HTTP/1.1; remove the field"
+	noRetry       = "XLB sends a request once; remove the field"
+	noMirror      = "XLB does not copy requests; remove the field"
+	noRewrite     = "XLB passes the request target and the host as they are; remove the field"
+	noFilterHooks = "XLB has no HTTP filters besides the router; remove the field"
+	noRateLimit   = "XLB does not limit rates; remove the field"
+	noTracing     = "XLB makes no trace spans; remove the field"
+	noAccessLog   = "XLB writes no access log; remove the field and read /metrics instead"
+	noIdle        = "XLB has no such timeout; remove the field or set 0s"
+	noRetryBuffer = "XLB does not buffer requests; remove the field"
+	noDelta       = "the configuration has to be in this file; list it under static_resources"
+	onlyStrings   = "use string_match with exact or prefix, or present_match"
+	onlyPaths     = "use prefix or path"
+	onlyClusters  = "use cluster or weighted_clusters"
+	onlyLoad      = "list the endpoints in lb_endpoints"
+	noHealth      = "XLB does not take endpoints out by health; remove the field"
+	labelOnly     = "read by nothing but filters and load balancers that are refused"
+)
+
+// supported is the whole of what a file may contain, by message type and
+// field. A field that is missing here is refused.
+var supported = map[protoreflect.FullName]fields{
+	"envoy.config.bootstrap.v3.Bootstrap": {
+		"static_resources":     translateIt,
+		"admin":                translateIt,
+		"node":                 ignore("identifies the process to a control plane; zone-aware routing would need cluster_manager, which is refused"),
+		"stats_flush_interval": ignore("there is no sink to flush to: stats_sinks is refused"),
+		"dynamic_resources":    refuse(noDelta),
+		"hds_config":           refuse(noHealth),
+		"tracing":              refuse(noTracing),
+		"stats_sinks":          refuse("XLB serves its figures at /metrics of the admin address; remove the field"),
+		"layered_runtime":      refuse("XLB has no runtime keys; remove the field"),
+		"overload_manager":     refuse("XLB bounds its memory by itself; remove the field"),
+	},
+	"envoy.config.bootstrap.v3.Admin": {
+		"address":         translateIt,
+		"access_log":      ignore("logs requests to the admin API, no traffic"),
+		"access_log_path": ignore("logs requests to the admin API, no traffic"),
+		"profile_path":    ignore("where Envoy's CPU profiler writes"),
+	},
+	"envoy.config.bootstrap.v3.Bootstrap.StaticResources": {
+		"listeners": translateIt,
+		"clusters":  translateIt,
+		"secrets":   refuse(plaintext),
+	},
+
+	"envoy.config.listener.v3.Listener": {
+		"name":                              translateIt,
+		"address":                           translateIt,
+		"filter_chains":                     translateIt,
+		"bind_to_port":                      limit("a listener that takes connections only from another one; remove the field", boolean(true)),
+		"stat_prefix":                       ignore("names the listener's counters"),
+		"metadata":                          ignore(labelOnly),
+		"traffic_direction":                 ignore("a label of traces and counters"),
+		"enable_reuse_port":                 ignore("XLB does not bind the service address"),
+		"reuse_port":                        ignore("XLB does not bind the service address"),
+		"freebind":                          ignore("XLB does not bind the service address"),
+		"tcp_backlog_size":                  ignore("XLB does not listen at the service address"),
+		"connection_balance_config":         ignore("spreads connections over Envoy's workers; XLB has none"),
+		"additional_addresses":              refuse("write one listener for each address"),
+		"filter_chain_matcher":              refuse("keep one filter chain without a match"),
+		"default_filter_chain":              refuse("move it to filter_chains"),
+		"listener_filters":                  refuse("XLB reads nothing before the HTTP request; remove the field"),
+		"per_connection_buffer_limit_bytes": refuse("XLB bounds its buffers by itself; remove the field"),
+		"access_log":                        refuse(noAccessLog),
+		"use_original_dst":                  refuse("a listener is found by the address that the client connects to; remove the field"),
+		"udp_listener_config":               refuse("XLB balances TCP; remove the field"),
+		"api_listener":                      refuse("write the address and a filter chain instead"),
+	},
+	"envoy.config.listener.v3.FilterChain": {
+		"filters":            translateIt,
+		"filter_chain_match": translateIt,
+		"name":               ignore("a label"),
+		"metadata":           ignore(labelOnly),
+		"transport_socket":   refuse("XLB does not terminate TLS; remove the field"),
+		"use_proxy_proto":    refuse("XLB does not read the PROXY protocol; remove the field"),
+	},
+	// Present but empty it matches everything, like its absence.
+	"envoy.config.listener.v3.FilterChainMatch": {},
+	"envoy.config.listener.v3.Filter": {
+		"name":             ignore("the type of typed_config decides"),
+		"typed_config":     translateIt,
+		"config_discovery": refuse(noDelta),
+	},
+
+	"envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager": {
+		"codec_type":   limit("XLB balances HTTP/1.1; use AUTO or HTTP1", oneOf("AUTO", "HTTP1")),
+		"stat_prefix":  translateIt,
+		"route_config": translateIt,
+		"http_filters": translateIt,
+
+		// XLB adds and changes no header. These may only say so.
+		"generate_request_id":               limit(headerChange, boolean(false)),
+		"preserve_external_request_id":      limit(headerChange, boolean(true)),
+		"server_header_transformation":      limit("XLB passes the endpoint's server header; use PASS_THROUGH or remove the field", oneOf("PASS_THROUGH")),
+		"skip_xff_append":                   limit(headerChange, boolean(true)),
+		"use_remote_address":                limit("XLB passes x-forwarded-for as it is; remove the field or set false", boolean(false)),
+		"add_user_agent":                    limit(headerChange, boolean(false)),
+		"server_name":                       refuse(headerChange),
+		"via":                               refuse(headerChange),
+		"normalize_path":                    limit("XLB matches and passes the path as it is; remove the field or set false", boolean(false)),
+		"stream_idle_timeout":               limit(noIdle, zero),
+		"request_timeout":                   limit(noIdle, zero),
+		"request_headers_timeout":           limit(noIdle, zero),
+		"merge_slashes":                     refuse(noRewrite),
+		"strip_matching_host_port":          refuse(noRewrite),
+		"strip_any_host_port":               refuse(noRewrite),
+		"strip_trailing_host_dot":           refuse(noRewrite),
+		"path_normalization_options":        refuse(noRewrite),
+		"common_http_protocol_options":      refuse("XLB takes the limits of its own HTTP/1.1 parser; remove the field"),
+		"http_protocol_options":             refuse("XLB takes the limits of its own HTTP/1.1 parser; remove the field"),
+		"http2_protocol_options":            refuse(plaintext),
+		"http3_protocol_options":            refuse(plaintext),
+		"access_log":                        refuse(noAccessLog),
+		"tracing":                           refuse(noTracing),
+		"rds":                               refuse("write the routes in route_config"),
+		"scoped_routes":                     refuse("write the routes in route_config"),
+		"upgrade_configs":                   refuse("XLB does not switch protocols by configuration; remove the field"),
+		"local_reply_config":                refuse("XLB's own answers cannot be changed; remove the field"),
+		"always_set_request_id_in_response": refuse(headerChange),
+	},
+	"envoy.extensions.filters.network.http_connection_manager.v3.HttpFilter": {
+		"name":             ignore("the type of typed_config decides"),
+		"typed_config":     translateIt,
+		"is_optional":      ignore("speaks of filters that are unknown; the router is known"),
+		"config_discovery": refuse(noDelta),
+		"disabled":         refuse("the router has to be enabled; remove the field"),
+	},
+	"envoy.extensions.filters.http.router.v3.Router": {
+		"dynamic_stats":                            ignore("switches counters of the router"),
+		"suppress_envoy_headers":                   ignore("XLB adds no x-envoy headers"),
+		"suppress_grpc_request_failure_code_stats": ignore("switches counters of the router"),
+		"upstream_log":                             refuse(noAccessLog),
+	},
+
+	"envoy.config.route.v3.RouteConfiguration": {
+		"name":                         translateIt,
+		"virtual_hosts":                translateIt,
+		"metadata":                     ignore(labelOnly),
+		"validate_clusters":            limit("every route's cluster has to exist; remove the field", boolean(true)),
+		"vhds":                         refuse(noDelta),
+		"request_headers_to_add":       refuse(headerChange),
+		"request_headers_to_remove":    refuse(headerChange),
+		"response_headers_to_add":      refuse(headerChange),
+		"response_headers_to_remove":   refuse(headerChange),
+		"request_mirror_policies":      refuse(noMirror),
+		"typed_per_filter_config":      refuse(noFilterHooks),
+		"ignore_port_in_host_matching": refuse("list the domains with and without the port; remove the field"),
+	},
+	"envoy.config.route.v3.VirtualHost": {
+		"name":                           translateIt,
+		"domains":                        translateIt,
+		"routes":                         translateIt,
+		"metadata":                       ignore(labelOnly),
+		"matcher":                        refuse("write the routes in routes"),
+		"require_tls":                    refuse(plaintext),
+		"rate_limits":                    refuse(noRateLimit),
+		"request_headers_to_add":         refuse(headerChange),
+		"request_headers_to_remove":      refuse(headerChange),
+		"response_headers_to_add":        refuse(headerChange),
+		"response_headers_to_remove":     refuse(headerChange),
+		"include_request_attempt_count":  refuse(headerChange),
+		"retry_policy":                   refuse(noRetry),
+		"retry_policy_typed_config":      refuse(noRetry),
+		"hedge_policy":                   refuse(noRetry),
+		"request_mirror_policies":        refuse(noMirror),
+		"per_request_buffer_limit_bytes": refuse(noRetryBuffer),
+		"request_body_buffer_limit":      refuse(noRetryBuffer),
+		"typed_per_filter_config":        refuse(noFilterHooks),
+		"cors":                           refuse(noFilterHooks),
+	},
+	"envoy.config.route.v3.Route": {
+		"name":                           translateIt,
+		"match":                          translateIt,
+		"route":                          translateIt,
+		"metadata":                       ignore(labelOnly),
+		"decorator":                      ignore("names trace spans; tracing is refused"),
+		"redirect":                       refuse("XLB does not answer requests itself; route to a cluster"),
+		"direct_response":                refuse("XLB does not answer requests itself; route to a cluster"),
+		"filter_action":                  refuse(noFilterHooks),
+		"non_forwarding_action":          refuse("route to a cluster"),
+		"request_headers_to_add":         refuse(headerChange),
+		"request_headers_to_remove":      refuse(headerChange),
+		"response_headers_to_add":        refuse(headerChange),
+		"response_headers_to_remove":     refuse(headerChange),
+		"tracing":                        refuse(noTracing),
+		"per_request_buffer_limit_bytes": refuse(noRetryBuffer),
+		"request_body_buffer_limit":      refuse(noRetryBuffer),
+		"typed_per_filter_config":        refuse(noFilterHooks),
+	},
+	"envoy.config.route.v3.RouteMatch": {
+		"prefix":                translateIt,
+		"path":                  translateIt,
+		"headers":               translateIt,
+		"case_sensitive":        limit("XLB compares paths with case, as Envoy does by default; remove the field", boolean(true)),
+		"safe_regex":            refuse(onlyPaths),
+		"path_separated_prefix": refuse("use path for the prefix itself and prefix with a slash at its end"),
+		"path_match_policy":     refuse(onlyPaths),
+		"connect_matcher":       refuse(onlyPaths),
+		"query_parameters":      refuse("XLB matches the path and headers; remove the field"),
+		"cookies":               refuse("XLB matches the path and headers; remove the field"),
+		"grpc":                  refuse(plaintext),
+		"tls_context":           refuse(plaintext),
+		"runtime_fraction":      refuse("use weighted_clusters to split traffic"),
+	},
+	"envoy.config.route.v3.HeaderMatcher": {
+		"name":                          translateIt,
+		"string_match":                  translateIt,
+		"present_match":                 translateIt,
+		"exact_match":                   translateIt,
+		"prefix_match":                  translateIt,
+		"invert_match":                  translateIt,
+		"suffix_match":                  refuse(onlyStrings),
+		"contains_match":                refuse(onlyStrings),
+		"safe_regex_match":              refuse(onlyStrings),
+		"range_match":                   refuse(onlyStrings),
+		"treat_missing_header_as_empty": refuse("add a route with present_match: false instead"),
+	},
+	"envoy.type.matcher.v3.StringMatcher": {
+		"exact":       translateIt,
+		"prefix":      translateIt,
+		"suffix":      refuse("use exact or prefix"),
+		"contains":    refuse("use exact or prefix"),
+		"safe_regex":  refuse("use exact or prefix"),
+		"custom":      refuse("use exact or prefix"),
+		"ignore_case": refuse("XLB compares header values with case; remove the field"),
+	},
+	"envoy.config.route.v3.RouteAction": {
+		"cluster":                         translateIt,
+		"weighted_clusters":               translateIt,
+		"timeout":                         translateIt,
+		"idle_timeout":                    limit(noIdle, zero),
+		"auto_host_rewrite":               limit(noRewrite, boolean(false)),
+		"cluster_header":                  refuse(onlyClusters),
+		"cluster_specifier_plugin":        refuse(onlyClusters),
+		"inline_cluster_specifier_plugin": refuse(onlyClusters),
+		"prefix_rewrite":                  refuse(noRewrite),
+		"regex_rewrite":                   refuse(noRewrite),
+		"path_rewrite_policy":             refuse(noRewrite),
+		"path_rewrite":                    refuse(noRewrite),
+		"host_rewrite_literal":            refuse(noRewrite),
+		"host_rewrite_header":             refuse(noRewrite),
+		"host_rewrite_path_regex":         refuse(noRewrite),
+		"host_rewrite":                    refuse(noRewrite),
+		"append_x_forwarded_host":         refuse(headerChange),
+		"retry_policy":                    refuse(noRetry),
+		"retry_policy_typed_config":       refuse(noRetry),
+		"hedge_policy":                    refuse(noRetry),
+		"request_mirror_policies":         refuse(noMirror),
+		"rate_limits":                     refuse(noRateLimit),
+		"hash_policy":                     refuse("no supported lb_policy uses a hash; remove the field"),
+		"metadata_match":                  refuse("XLB does not choose endpoints by metadata; make a cluster of each subset"),
+		"max_stream_duration":             refuse("use timeout"),
+		"max_grpc_timeout":                refuse("use timeout"),
+		"grpc_timeout_offset":             refuse("use timeout"),
+		"upgrade_configs":                 refuse("XLB does not switch protocols by configuration; remove the field"),
+		"internal_redirect_policy":        refuse("XLB hands redirects to the client; remove the field"),
+		"internal_redirect_action":        refuse("XLB hands redirects to the client; remove the field"),
+		"priority":                        refuse("XLB has no circuit breakers with priorities; remove the field"),
+		"cors":                            refuse(noFilterHooks),
+	},
+	"envoy.config.route.v3.WeightedCluster": {
+		"clusters":           translateIt,
+		"total_weight":       ignore("Envoy no longer reads it: the sum of the weights counts"),
+		"runtime_key_prefix": refuse("XLB has no runtime keys; remove the field"),
+		"header_name":        refuse("XLB chooses by chance; remove the field"),
+		"use_hash_policy":    refuse("XLB chooses by chance; remove the field"),
+	},
+	"envoy.config.route.v3.WeightedCluster.ClusterWeight": {
+		"name":                       translateIt,
+		"weight":                     translateIt,
+		"cluster_header":             refuse("use name"),
+		"metadata_match":             refuse("XLB does not choose endpoints by metadata; make a cluster of each subset"),
+		"host_rewrite_literal":       refuse(noRewrite),
+		"request_headers_to_add":     refuse(headerChange),
+		"request_headers_to_remove":  refuse(headerChange),
+		"response_headers_to_add":    refuse(headerChange),
+		"response_headers_to_remove": refuse(headerChange),
+		"typed_per_filter_config":    refuse(noFilterHooks),
+	},
+
+	"envoy.config.cluster.v3.Cluster": {
+		"name":                              translateIt,
+		"type":                              limit("use STATIC or STRICT_DNS", oneOf("STATIC", "STRICT_DNS")),
+		"lb_policy":                         limit("use ROUND_ROBIN, LEAST_REQUEST or RANDOM", oneOf("ROUND_ROBIN", "LEAST_REQUEST", "RANDOM")),
+		"connect_timeout":                   translateIt,
+		"load_assignment":                   translateIt,
+		"least_request_lb_config":           translateIt,
+		"dns_refresh_rate":                  translateIt,
+		"metadata":                          ignore(labelOnly),
+		"dns_lookup_family":                 refuse("XLB looks up as AUTO does, IPv6 before IPv4; remove the field"),
+		"respect_dns_ttl":                   refuse("XLB looks up every dns_refresh_rate; remove the field"),
+		"dns_failure_refresh_rate":          refuse("XLB looks up every dns_refresh_rate; remove the field"),
+		"dns_jitter":                        refuse("XLB looks up every dns_refresh_rate; remove the field"),
+		"dns_resolvers":                     refuse("XLB uses the host's resolver; remove the field"),
+		"dns_resolution_config":             refuse("XLB uses the host's resolver; remove the field"),
+		"typed_dns_resolver_config":         refuse("XLB uses the host's resolver; remove the field"),
+		"use_tcp_for_dns_lookups":           refuse("XLB uses the host's resolver; remove the field"),
+		"cluster_type":                      refuse("use type: STATIC or STRICT_DNS"),
+		"eds_cluster_config":                refuse(noDelta),
+		"load_balancing_policy":             refuse("use lb_policy"),
+		"round_robin_lb_config":             refuse("XLB has no slow start; remove the field"),
+		"ring_hash_lb_config":               refuse("use lb_policy: ROUND_ROBIN, LEAST_REQUEST or RANDOM"),
+		"maglev_lb_config":                  refuse("use lb_policy: ROUND_ROBIN, LEAST_REQUEST or RANDOM"),
+		"lb_subset_config":                  refuse("make a cluster of each subset"),
+		"common_lb_config":                  refuse("XLB balances over all endpoints of the cluster; remove the field"),
+		"health_checks":                     refuse(noHealth),
+		"outlier_detection":                 refuse(noHealth),
+		"circuit_breakers":                  refuse("XLB does not limit connections or requests by cluster; remove the field"),
+		"transport_socket":                  refuse("XLB does not originate TLS; remove the field"),
+		"transport_socket_matches":          refuse("XLB does not originate TLS; remove the field"),
+		"http2_protocol_options":            refuse(plaintext),
+		"typed_extension_protocol_options":  refuse(plaintext),
+		"max_requests_per_connection":       refuse("XLB keeps its connections; remove the field"),
+		"upstream_bind_config":              refuse("the kernel chooses the source address; remove the field"),
+		"per_connection_buffer_limit_bytes": refuse("XLB bounds its buffers by itself; remove the field"),
+	},
+	"envoy.config.cluster.v3.Cluster.LeastRequestLbConfig": {
+		"choice_count":        translateIt,
+		"active_request_bias": refuse("XLB compares requests with a bias of 1, Envoy's default; remove the field"),
+		"slow_start_config":   refuse("XLB has no slow start; remove the field"),
+	},
+
+	"envoy.config.endpoint.v3.ClusterLoadAssignment": {
+		"cluster_name":    ignore("a label here; Envoy uses it to ask a control plane"),
+		"endpoints":       translateIt,
+		"policy":          refuse("XLB balances over all endpoints of the cluster; remove the field"),
+		"named_endpoints": refuse(onlyLoad),
+	},
+	// Without zone-aware or locality-weighted balancing, both refused, Envoy
+	// balances over all endpoints of a priority alike, whatever their locality.
+	"envoy.config.endpoint.v3.LocalityLbEndpoints": {
+		"lb_endpoints":                 translateIt,
+		"locality":                     ignore("used only by locality-aware balancing, which is refused"),
+		"metadata":                     ignore(labelOnly),
+		"load_balancing_weight":        refuse("localities are not weighted; weight the endpoints"),
+		"priority":                     refuse("XLB has one priority; keep the endpoints of priority 0"),
+		"proximity":                    refuse("XLB does not weigh localities; remove the field"),
+		"load_balancer_endpoints":      refuse(onlyLoad),
+		"leds_cluster_locality_config": refuse(onlyLoad),
+	},
+	"envoy.config.endpoint.v3.LbEndpoint": {
+		"endpoint":              translateIt,
+		"load_balancing_weight": translateIt,
+		"metadata":              ignore(labelOnly),
+		"health_status":         limit("XLB does not take endpoints out by health; remove the endpoint, or set HEALTHY", oneOf("UNKNOWN", "HEALTHY")),
+		"endpoint_name":         refuse(onlyLoad),
+	},
+	"envoy.config.endpoint.v3.Endpoint": {
+		"address":              translateIt,
+		"hostname":             ignore("used by health checks and auto_host_rewrite, which are refused"),
+		"observability_name":   ignore("a label"),
+		"health_check_config":  refuse(noHealth),
+		"additional_addresses": refuse("write one endpoint for each address"),
+	},
+
+	"envoy.config.core.v3.Address": {
+		"socket_address":         translateIt,
+		"pipe":                   refuse("XLB balances TCP; use socket_address"),
+		"envoy_internal_address": refuse("XLB balances TCP; use socket_address"),
+	},
+	"envoy.config.core.v3.SocketAddress": {
+		"protocol":                   limit("XLB balances TCP; remove the field", oneOf("TCP")),
+		"address":                    translateIt,
+		"port_value":                 translateIt,
+		"named_port":                 refuse("use port_value"),
+		"resolver_name":              refuse("XLB uses the host's resolver; remove the field"),
+		"ipv4_compat":                refuse("write one listener for IPv4 and one for IPv6"),
+		"network_namespace_filepath": refuse("XLB serves the namespaces of the processes it balances; remove the field"),
+	},
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+)
+
+func TestTableOfFieldsFitsEnvoysTypes(t *testing.T) {
+	for message, table := range supported {
+		d, err := protoregistry.GlobalFiles.FindDescriptorByName(message)
+		if err != nil {
+			t.Errorf("%s: %v", message, err)
+			continue
+		}
+		for name, rule := range table {
+			fd := d.(protoreflect.MessageDescriptor).Fields().ByName(name)
+			switch {
+			case fd == nil:
+				t.Errorf("%s has no field %s", message, name)
+			case rule.reason == "" && rule.use != translated:
+				t.Errorf("%s.%s has no reason", message, name)
+			case rule.use == translated && fd.Message() != nil && !isWellKnown(fd.Message()) && !isSupported(fd.Message()):
+				t.Errorf("%s.%s is translated but the table has no %s", message, name, fd.Message().FullName())
+			}
+		}
+	}
+}

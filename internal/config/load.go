@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// maxSize bounds a configuration file, in bytes. A bootstrap of 16 MiB holds
+// some hundred thousand routes; more than that is not a configuration.
+const maxSize = 16 << 20
+
+// Load reads the Envoy v3 bootstrap at path and translates it. See Parse for
+// the errors of its content.
+func Load(path string) (*model.Config, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w; name a readable Envoy v3 bootstrap", err)
+	}
+	defer f.Close()
+
+	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w; name a readable Envoy v3 bootstrap", err)
+	}
+	return Parse(path, data)
+}
+
+// Parse translates an Envoy v3 bootstrap. Data is JSON if name ends in
+// ".json", otherwise YAML.
+//
+// The error joins all problems of the file in a stable order, one line each
+// and each with name in front; errors.As finds a *FieldError in it.
+func Parse(name string, data []byte) (*model.Config, error) {
+	if len(data) > maxSize {
+		return nil, fmt.Errorf("%s: larger than %d MiB, the limit of a configuration; split it or remove what is unused",
+			name, maxSize>>20)
+	}
+	p := newProblems()
+	bootstrap := decode(p, name, data)
+	if bootstrap == nil {
+		return nil, p.err(name)
+	}
+	checkSupport(p, bootstrap)
+	cfg := translate(p, bootstrap)
+	if err := p.err(name); err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// FieldError is one problem of a configuration: where it is, which rule it
+// breaks, and what to do about it. It prints as a single line.
+type FieldError struct {
+	// Path names the field from the root of the bootstrap, in Envoy's field
+	// names: static_resources.listeners[0].address. For a problem of syntax it
+	// is "line N", for one of the whole file it is empty.
+	Path string
+	// Reason is the rule and the remedy.
+	Reason string
+}
+
+func (e *FieldError) Error() string {
+	if e.Path == "" {
+		return e.Reason
+	}
+	return e.Path + ": " + e.Reason
+}
+
+// problems collects the FieldErrors of one file.
+//
+// One mistake makes one line: a problem inside a field that has been reported
+// already is dropped, and so is a complaint about a field that decoding had to
+// empty because something inside it could not be read.
+type problems struct {
+	list     []*FieldError
+	reported map[string]bool
+	// incomplete holds the ancestors of what decoding left out, and what a
+	// refused field stands in place of.
+	incomplete map[string]bool
+}
+
+func newProblems() *problems {
+	return &problems{reported: map[string]bool{}, incomplete: map[string]bool{}}
+}
+
+// add reports a problem at path unless it follows from an earlier one.
+func (p *problems) add(path, format string, args ...any) {
+	if p.incomplete[path] {
+		return
+	}
+	for a, ok := path, true; ok; a, ok = parent(a) {
+		if p.reported[a] {
+			return
+		}
+	}
+	p.reported[path] = true
+	p.list = append(p.list, &FieldError{Path: path, Reason: oneLine(fmt.Sprintf(format, args...))})
+}
+
+// addLeftOut reports a problem at path, where decoding had to leave the value
+// out.
+func (p *problems) addLeftOut(path, format string, args ...any) {
+	p.add(path, format, args...)
+	for a, ok := parent(path); ok; a, ok = parent(a) {
+		p.incomplete[a] = true
+	}
+}
+
+// refuse reports an unsupported field. If it stands for another member of its
+// oneof, nobody needs to hear that the other one is missing.
+func (p *problems) refuse(fd protoreflect.FieldDescriptor, path, reason string) {
+	p.add(path, "%s", reason)
+	message, _ := parent(path)
+	if oneof := fd.ContainingOneof(); oneof != nil {
+		p.incomplete[message] = true
+		for i := range oneof.Fields().Len() {
+			if other := oneof.Fields().Get(i); other != fd {
+				p.incomplete[join(message, string(other.Name()))] = true
+			}
+		}
+	}
+}
+
+// err joins the problems in the order of their paths, each with the name of
+// the file in front, or returns nil.
+func (p *problems) err(name string) error {
+	slices.SortStableFunc(p.list, func(a, b *FieldError) int { return comparePaths(a.Path, b.Path) })
+	errs := make([]error, len(p.list))
+	for i, e := range p.list {
+		errs[i] = fmt.Errorf("%s: %w", name, e)
+	}
+	return errors.Join(errs...)
+}
+
+// join appends a field's name to the path of its message.
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// at appends an index to the path of a repeated field.
+func at(path string, i int) string {
+	return path + "[" + strconv.Itoa(i) + "]"
+}
+
+// parent cuts the last name or index off a path.
+func parent(path string) (string, bool) {
+	i := strings.LastIndexAny(path, ".[")
+	if i < 0 {
+		return "", path != ""
+	}
+	return path[:i], true
+}
+
+// comparePaths orders paths by name and, inside a list, by number.
+func comparePaths(a, b string) int {
+	split := func(r rune) bool { return strings.ContainsRune(".[] ", r) }
+	return slices.CompareFunc(strings.FieldsFunc(a, split), strings.FieldsFunc(b, split), compareParts)
+}
+
+func compareParts(a, b string) int {
+	na, errA := strconv.Atoi(a)
+	nb, errB := strconv.Atoi(b)
+	if errA == nil && errB == nil {
+		return cmp.Compare(na, nb)
+	}
+	return cmp.Compare(a, b)
+}
+
+func oneLine(s string) string {
+	return strings.Join(strings.Fields(s), " ")
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const router = `{name: r, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}`
+
+// refusals has at least one change for each class of what XLB does not accept.
+// The messages are in testdata/refused.golden.
+var refusals = []change{
+	{"unknown field", "$listener", "{adress: x}"},
+	{"unknown field inside typed_config", "$hcm", "{stat_prefx: x}"},
+	{"unknown enum value", "$cluster", "{lb_policy: ROUNDROBIN}"},
+	{"wrong scalar type", "$listener.address.socket_address", "{port_value: eighty}"},
+	{"YAML boolean instead of string", "$route.match", "{headers: [{name: x, string_match: {exact: yes}}]}"},
+	{"scalar instead of list", "$vh", "{domains: all}"},
+	{"mapping instead of list", "$cluster.load_assignment", "{endpoints: {lb_endpoints: []}}"},
+	{"scalar instead of mapping", "$route", "{match: /}"},
+	{"malformed duration", "$cluster", "{connect_timeout: 5}"},
+	{"two members of a oneof", "$route.match", "{path: /x}"},
+	{"missing @type", "$hcm", "{\"@type\": null}"},
+
+	{"dynamic resources", "", "{dynamic_resources: {lds_config: {ads: {}}}}"},
+	{"layered runtime", "", "{layered_runtime: {layers: [{name: x, static_layer: {a: b}}]}}"},
+	{"stats sinks", "", "{stats_sinks: [{name: x}]}"},
+	{"cluster manager", "", "{cluster_manager: {local_cluster_name: a}}"},
+	{"no listeners", "static_resources.listeners", "[]"},
+	{"admin port 0", "", "{admin: {address: {socket_address: {address: 127.0.0.1, port_value: 0}}}}"},
+	{"admin at a service address", "", "{admin: {address: {socket_address: {address: 127.80.0.1, port_value: 80}}}}"},
+
+	{"unspecified IPv4 listener", "$listener.address.socket_address", "{address: 0.0.0.0}"},
+	{"unspecified IPv6 listener", "$listener.address.socket_address", "{address: '::'}"},
+	{"listener by name", "$listener.address.socket_address", "{address: localhost}"},
+	{"listener with a zone", "$listener.address.socket_address", "{address: 'fe80::1%lo'}"},
+	{"IPv4 in IPv6 form", "$listener.address.socket_address", "{address: '::ffff:127.80.0.1'}"},
+	{"listener port 0", "$listener.address.socket_address", "{port_value: 0}"},
+	{"listener port too large", "$listener.address.socket_address", "{port_value: 65536}"},
+	{"named port", "$listener.address.socket_address", "{port_value: null, named_port: http}"},
+	{"UDP listener", "$listener.address.socket_address", "{protocol: UDP}"},
+	{"IPv4 compatible IPv6", "$listener.address.socket_address", "{ipv4_compat: true}"},
+	{"network namespace", "$listener.address.socket_address", "{network_namespace_filepath: /run/netns/x}"},
+	{"unix socket", "$listener", "{address: {pipe: {path: /tmp/x}}}"},
+	{"no address", "$listener", "{address: null}"},
+	{"additional address", "$listener", "{additional_addresses: [{address: {socket_address: {address: 127.80.0.9, port_value: 80}}}]}"},
+	{"two listeners with one address and name", "static_resources.listeners",
+		"+ {name: web, address: {socket_address: {address: 127.80.0.1, port_value: 80}}, filter_chains: []}"},
+	{"listener filters", "$listener", "{listener_filters: [{name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.listener.original_dst.v3.OriginalDst}}]}"},
+	{"listener access log", "$listener", "{access_log: [{name: x}]}"},
+	{"listener that does not bind", "$listener", "{bind_to_port: false}"},
+	{"default filter chain", "$listener", "{default_filter_chain: {}}"},
+	{"two filter chains", "$listener.filter_chains", "+ {}"},
+	{"filter chain match", "$chain", "{filter_chain_match: {server_names: [x]}}"},
+	{"TLS listener", "$chain", "{transport_socket: {name: tls, typed_config: {'@type': type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext}}}"},
+	{"no network filter", "$chain", "{filters: []}"},
+	{"two network filters", "$chain.filters", "+ {name: x}"},
+	{"other network filter", "$chain.filters[0]", "{typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, stat_prefix: x, cluster: a}}"},
+	{"router as network filter", "$chain", "{filters: [" + router + "]}"},
+	{"network filter without configuration", "$chain.filters[0]", "{typed_config: null}"},
+
+	{"no stat_prefix", "$hcm", "{stat_prefix: ''}"},
+	{"HTTP/2 codec", "$hcm", "{codec_type: HTTP2}"},
+	{"RDS", "$hcm", "{route_config: null, rds: {route_config_name: x, config_source: {ads: {}}}}"},
+	{"no route_config", "$hcm", "{route_config: null}"},
+	{"no HTTP filter", "$hcm", "{http_filters: []}"},
+	{"two routers", "$hcm.http_filters", "+ " + router},
+	{"other HTTP filter", "$hcm.http_filters[0]", "{typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault}}"},
+	{"disabled router", "$hcm.http_filters[0]", "{disabled: true}"},
+	{"router upstream log", "$hcm.http_filters[0].typed_config", "{upstream_log: [{name: x}]}"},
+	{"connection manager access log", "$hcm", "{access_log: [{name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog, path: /dev/stdout}}]}"},
+	{"remote address", "$hcm", "{use_remote_address: true}"},
+	{"request ids", "$hcm", "{generate_request_id: true}"},
+	{"server header", "$hcm", "{server_header_transformation: APPEND_IF_ABSENT, server_name: x}"},
+	{"path normalization", "$hcm", "{normalize_path: true, merge_slashes: true}"},
+	{"port stripping", "$hcm", "{strip_any_host_port: true}"},
+	{"stream idle timeout", "$hcm", "{stream_idle_timeout: 10s}"},
+	{"upgrades", "$hcm", "{upgrade_configs: [{upgrade_type: websocket}]}"},
+	{"tracing", "$hcm", "{tracing: {}}"},
+
+	{"empty domain", "$vh", "{domains: ['']}"},
+	{"wildcard in the middle", "$vh", "{domains: ['a*b', '*a*']}"},
+	{"domain twice", "$vh", "{domains: [Foo.example, foo.example]}"},
+	{"domain in two virtual hosts", "$routes.virtual_hosts", "+ {name: other, domains: ['*']}"},
+	{"no domains", "$vh", "{domains: []}"},
+	{"require TLS", "$vh", "{require_tls: ALL}"},
+	{"virtual host retry policy", "$vh", "{retry_policy: {retry_on: 5xx}}"},
+	{"header changes", "$routes", "{request_headers_to_add: [{header: {key: a, value: b}}], response_headers_to_remove: [x]}"},
+	{"clusters not validated", "$routes", "{validate_clusters: false}"},
+	{"ignored port", "$routes", "{ignore_port_in_host_matching: true}"},
+
+	{"no path match", "$route", "{match: {}}"},
+	{"regex path", "$route", "{match: {safe_regex: {regex: /.*}}}"},
+	{"path separated prefix", "$route", "{match: {path_separated_prefix: /x}}"},
+	{"case-insensitive path", "$route.match", "{case_sensitive: false}"},
+	{"query parameters", "$route.match", "{query_parameters: [{name: x, present_match: true}]}"},
+	{"runtime fraction", "$route.match", "{runtime_fraction: {default_value: {numerator: 10}}}"},
+	{"gRPC only", "$route.match", "{grpc: {}}"},
+	{"pseudo header", "$route.match", "{headers: [{name: ':method', string_match: {exact: GET}}]}"},
+	{"host header", "$route.match", "{headers: [{name: Host, present_match: true}]}"},
+	{"header that Envoy rewrites", "$route.match", "{headers: [{name: X-Request-Id, present_match: true}, {name: x-envoy-foo, present_match: true}]}"},
+	{"header regex", "$route.match", "{headers: [{name: x, string_match: {safe_regex: {regex: a}}}]}"},
+	{"header suffix and contains", "$route.match", "{headers: [{name: x, string_match: {suffix: a}}, {name: x, string_match: {contains: a}}]}"},
+	{"header without case", "$route.match", "{headers: [{name: x, string_match: {exact: a, ignore_case: true}}]}"},
+	{"header range", "$route.match", "{headers: [{name: x, range_match: {start: 1, end: 2}}]}"},
+	{"legacy header suffix", "$route.match", "{headers: [{name: x, suffix_match: a}]}"},
+	{"legacy empty exact header", "$route.match", "{headers: [{name: x, exact_match: ''}]}"},
+	{"missing header as empty", "$route.match", "{headers: [{name: x, string_match: {exact: a}, treat_missing_header_as_empty: true}]}"},
+	{"empty header prefix", "$route.match", "{headers: [{name: x, string_match: {prefix: ''}}]}"},
+	{"empty string match", "$route.match", "{headers: [{name: x, string_match: {}}]}"},
+	{"header without name", "$route.match", "{headers: [{present_match: true}]}"},
+
+	{"redirect", "$route", "{route: null, redirect: {path_redirect: /x}}"},
+	{"direct response", "$route", "{route: null, direct_response: {status: 200}}"},
+	{"no action", "$route", "{route: null}"},
+	{"no cluster", "$route", "{route: {}}"},
+	{"unknown cluster", "$route", "{route: {cluster: c}}"},
+	{"cluster header", "$route", "{route: {cluster_header: x}}"},
+	{"retry policy", "$route.route", "{retry_policy: {retry_on: 5xx}}"},
+	{"prefix rewrite", "$route.route", "{prefix_rewrite: /x}"},
+	{"host rewrite", "$route.route", "{host_rewrite_literal: x, append_x_forwarded_host: true}"},
+	{"mirroring", "$route.route", "{request_mirror_policies: [{cluster: b}]}"},
+	{"hash policy", "$route.route", "{hash_policy: [{header: {header_name: x}}]}"},
+	{"idle timeout", "$route.route", "{idle_timeout: 1s}"},
+	{"negative timeout", "$route.route", "{timeout: -1s}"},
+	{"weights sum to 0", "$route", "{route: {weighted_clusters: {clusters: [{name: a, weight: 0}, {name: b, weight: 0}]}}}"},
+	{"weight missing", "$route", "{route: {weighted_clusters: {clusters: [{name: a, weight: 1}, {name: b}]}}}"},
+	{"weights overflow", "$route", "{route: {weighted_clusters: {clusters: [{name: a, weight: 4294967295}, {name: b, weight: 1}]}}}"},
+	{"weight of an unknown cluster", "$route", "{route: {weighted_clusters: {clusters: [{name: a, weight: 1}, {name: c, weight: 1}, {weight: 1}]}}}"},
+	{"weights by header", "$route", "{route: {weighted_clusters: {clusters: [{name: a, weight: 1}], header_name: x}}}"},
+	{"runtime weights", "$route", "{route: {weighted_clusters: {clusters: [{name: a, weight: 1}], runtime_key_prefix: x}}}"},
+	{"no weighted cluster", "$route", "{route: {weighted_clusters: {}}}"},
+
+	{"cluster name twice", "static_resources.clusters", "+ {name: a}"},
+	{"cluster without name", "static_resources.clusters", "+ {}"},
+	{"EDS", "$cluster", "{type: EDS, eds_cluster_config: {eds_config: {ads: {}}}}"},
+	{"logical DNS", "$cluster", "{type: LOGICAL_DNS}"},
+	{"custom cluster type", "$cluster", "{cluster_type: {name: x}}"},
+	{"ring hash", "$cluster", "{lb_policy: RING_HASH}"},
+	{"balancing extension", "$cluster", "{load_balancing_policy: {policies: [{typed_extension_config: {name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.load_balancing_policies.round_robin.v3.RoundRobin}}}]}}"},
+	{"choice count below 2", "$cluster", "{lb_policy: LEAST_REQUEST, least_request_lb_config: {choice_count: 1}}"},
+	{"choice count without least request", "$cluster", "{least_request_lb_config: {choice_count: 3}}"},
+	{"slow start", "$cluster", "{lb_policy: LEAST_REQUEST, least_request_lb_config: {slow_start_config: {slow_start_window: 1s}}}"},
+	{"request bias", "$cluster", "{lb_policy: LEAST_REQUEST, least_request_lb_config: {active_request_bias: {default_value: 2, runtime_key: x}}}"},
+	{"connect timeout 0", "$cluster", "{connect_timeout: 0s}"},
+	{"connect timeout below Envoy's unit", "$cluster", "{connect_timeout: 0.0001s}"},
+	{"DNS family", "$cluster", "{type: STRICT_DNS, dns_lookup_family: V4_ONLY}"},
+	{"DNS time to live", "$cluster", "{type: STRICT_DNS, respect_dns_ttl: true}"},
+	{"health checks", "$cluster", "{health_checks: [{timeout: 1s, interval: 1s, unhealthy_threshold: 1, healthy_threshold: 1, tcp_health_check: {}}]}"},
+	{"outlier detection", "$cluster", "{outlier_detection: {}}"},
+	{"circuit breakers", "$cluster", "{circuit_breakers: {thresholds: [{max_connections: 1}]}}"},
+	{"TLS upstream", "$cluster", "{transport_socket: {name: tls, typed_config: {'@type': type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext}}}"},
+	{"HTTP/2 upstream", "$cluster", "{http2_protocol_options: {}}"},
+	{"subsets", "$cluster", "{lb_subset_config: {fallback_policy: ANY_ENDPOINT}}"},
+	{"locality weighted balancing", "$cluster", "{common_lb_config: {locality_weighted_lb_config: {}}}"},
+
+	{"locality weight", "$locality", "{load_balancing_weight: 2}"},
+	{"priority", "$locality", "{priority: 1}"},
+	{"overprovisioning", "$cluster.load_assignment", "{policy: {overprovisioning_factor: 200}}"},
+	{"endpoint by name", "$endpoint.endpoint.address.socket_address", "{address: localhost}"},
+	{"unspecified endpoint", "$endpoint.endpoint.address.socket_address", "{address: 0.0.0.0}"},
+	{"endpoint port 0", "$endpoint.endpoint.address.socket_address", "{port_value: 0}"},
+	{"endpoint without address", "$endpoint", "{endpoint: {}}"},
+	{"endpoint twice", "$locality.lb_endpoints", "+ {endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 18081}}}}"},
+	{"endpoint weight 0", "$endpoint", "{load_balancing_weight: 0}"},
+	{"endpoint weights overflow", "$locality.lb_endpoints", "+ {load_balancing_weight: 4294967295, endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 1}}}}"},
+	{"unhealthy endpoint", "$endpoint", "{health_status: DRAINING}"},
+	{"endpoint health check", "$endpoint.endpoint", "{health_check_config: {port_value: 1}}"},
+	{"several problems at once", "static_resources", `
+listeners:
+- {address: {socket_address: {address: 127.80.0.1, port_value: none}}, filter_chains: [{filters: []}], nonsense: 1}
+clusters:
+- {name: a, health_checks: [], lb_policy: MAGLEV}
+- {name: a, lb_policy: RANDOMLY, outlier_detection: {}, type: EDS}
+`},
+}
+
+func TestRefusalsNameThePathTheRuleAndTheRemedy(t *testing.T) {
+	const golden = "testdata/refused.golden"
+	var got strings.Builder
+	for _, c := range refusals {
+		_, err := Parse("f.yaml", c.apply(t))
+		if err == nil {
+			t.Errorf("%s: accepted", c.name)
+			continue
+		}
+		var field *FieldError
+		if !errors.As(err, &field) || field.Path == "" {
+			t.Errorf("%s: %v: no FieldError with a path", c.name, err)
+		}
+		got.WriteString("# " + c.name + "\n" + err.Error() + "\n\n")
+	}
+	if *update {
+		if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("messages differ from %s; -update rewrites it (-want +got):\n%s", golden, diff)
+	}
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"math"
+	"strings"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+func (t *translator) routeTable(rc *routev3.RouteConfiguration, path string) *model.RouteTable {
+	out := &model.RouteTable{Name: rc.GetName()}
+	domains := map[string]string{}
+	for i, vh := range rc.GetVirtualHosts() {
+		vhPath := at(path+".virtual_hosts", i)
+		host := &model.VirtualHost{
+			Name:    vh.GetName(),
+			Domains: t.domains(vh.GetDomains(), vhPath+".domains", domains),
+		}
+		for j, r := range vh.GetRoutes() {
+			host.Routes = append(host.Routes, t.route(r, at(vhPath+".routes", j)))
+		}
+		out.VirtualHosts = append(out.VirtualHosts, host)
+	}
+	return out
+}
+
+// domains checks one virtual host's domains against all of the table, which
+// seen holds with their paths.
+func (t *translator) domains(in []string, path string, seen map[string]string) []string {
+	out := make([]string, 0, len(in))
+	for i, d := range in {
+		domainPath := at(path, i)
+		domain := asciiLower(d)
+		switch first, twice := seen[domain]; {
+		case domain == "":
+			t.p.add(domainPath, `empty: name a domain, or "*" for all`)
+		case strings.Count(domain, "*") > 1 || strings.Contains(strings.Trim(domain, "*"), "*"):
+			t.p.add(domainPath, `%q: one "*" may stand at the beginning or at the end`, d)
+		case twice:
+			t.p.add(domainPath, "%q is also at %s; keep one", d, first)
+		}
+		seen[domain] = domainPath
+		out = append(out, domain)
+	}
+	return out
+}
+
+func (t *translator) route(r *routev3.Route, path string) *model.Route {
+	out := &model.Route{
+		Name:    r.GetName(),
+		Path:    t.pathMatch(r.GetMatch(), path+".match"),
+		Headers: t.headerMatches(r.GetMatch().GetHeaders(), path+".match.headers"),
+	}
+	action := r.GetRoute()
+	if action == nil {
+		t.p.add(path+".route", "missing: name the cluster to send to")
+		return out
+	}
+	path += ".route"
+	out.Timeout = t.duration(action.GetTimeout(), model.DefaultRouteTimeout, path+".timeout")
+	switch c := action.GetClusterSpecifier().(type) {
+	case *routev3.RouteAction_Cluster:
+		t.clusterExists(c.Cluster, path+".cluster")
+		out.Clusters = []model.WeightedCluster{{Name: c.Cluster, Weight: 1}}
+	case *routev3.RouteAction_WeightedClusters:
+		out.Clusters = t.weightedClusters(c.WeightedClusters, path+".weighted_clusters")
+	default:
+		t.p.add(path, "needs cluster or weighted_clusters")
+	}
+	return out
+}
+
+func (t *translator) pathMatch(m *routev3.RouteMatch, path string) model.PathMatch {
+	switch s := m.GetPathSpecifier().(type) {
+	case *routev3.RouteMatch_Prefix:
+		return model.PathMatch{Kind: model.PathPrefix, Value: s.Prefix}
+	case *routev3.RouteMatch_Path:
+		return model.PathMatch{Kind: model.PathExact, Value: s.Path}
+	default:
+		t.p.add(path, "needs prefix or path")
+		return model.PathMatch{}
+	}
+}
+
+func (t *translator) weightedClusters(w *routev3.WeightedCluster, path string) []model.WeightedCluster {
+	var out []model.WeightedCluster
+	var sum uint64
+	for i, c := range w.GetClusters() {
+		entry := at(path+".clusters", i)
+		if c.GetWeight() == nil {
+			t.p.add(entry+".weight", "missing: write the share, or 0 for none")
+		}
+		weight := c.GetWeight().GetValue()
+		sum += uint64(weight)
+		t.clusterExists(c.GetName(), entry+".name")
+		out = append(out, model.WeightedCluster{Name: c.GetName(), Weight: weight})
+	}
+	if sum == 0 || sum > math.MaxUint32 {
+		t.p.add(path, "the weights sum to %d; they need a sum of 1 to %d", sum, uint32(math.MaxUint32))
+	}
+	return out
+}
+
+func (t *translator) clusterExists(name, path string) {
+	switch {
+	case name == "":
+		t.p.add(path, "missing: name a cluster")
+	case !t.clusters[name]:
+		t.p.add(path, "no cluster %q in static_resources.clusters; add it or correct the name", name)
+	}
+}
+
+// asciiLower is Envoy's absl::AsciiStrToLower: characters outside ASCII stay.
+func asciiLower(s string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			return r + ('a' - 'A')
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"strings"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// checkSupport reports every populated field that XLB does not act on, and
+// every value that breaks one of Envoy's own constraints.
+func checkSupport(p *problems, bootstrap *bootstrapv3.Bootstrap) {
+	w := &walker{p: p}
+	w.typed(bootstrap, "")
+	// Constraints come second: in a refused field they no longer matter.
+	for _, m := range w.messages {
+		addViolations(p, m.message.ProtoReflect().Descriptor(), m.path, validateAll(m.message))
+	}
+}
+
+// walker visits the populated fields of a message tree.
+type walker struct {
+	p *problems
+	// messages are the bootstrap and the content of every Any in it: the
+	// generated validation does not look into an Any.
+	messages []located
+}
+
+type located struct {
+	path    string
+	message proto.Message
+}
+
+func (w *walker) typed(m proto.Message, path string) {
+	w.messages = append(w.messages, located{path, m})
+	w.message(m.ProtoReflect(), path)
+}
+
+func (w *walker) message(m protoreflect.Message, path string) {
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		if fd := fields.Get(i); m.Has(fd) {
+			w.field(fd, m.Get(fd), join(path, string(fd.Name())))
+		}
+	}
+}
+
+func (w *walker) field(fd protoreflect.FieldDescriptor, value protoreflect.Value, path string) {
+	rule := ruleOf(fd)
+	switch {
+	case rule.use == refused:
+		w.p.refuse(fd, path, rule.reason)
+	case rule.use == limited && !rule.allows(fd, value):
+		w.p.add(path, "%s", rule.reason)
+	case rule.use != translated || fd.Message() == nil || fd.IsMap():
+		return
+	case fd.IsList():
+		for i := range value.List().Len() {
+			w.element(value.List().Get(i).Message(), at(path, i))
+		}
+	default:
+		w.element(value.Message(), path)
+	}
+}
+
+func (w *walker) element(m protoreflect.Message, path string) {
+	if content, ok := m.Interface().(*anypb.Any); ok {
+		w.any(content, path)
+		return
+	}
+	if !isWellKnown(m.Descriptor()) {
+		w.message(m, path)
+	}
+}
+
+func (w *walker) any(content *anypb.Any, path string) {
+	m, err := content.UnmarshalNew()
+	if err != nil || !isSupported(m.ProtoReflect().Descriptor()) {
+		w.p.add(path, "%s", unsupportedType(content.GetTypeUrl()))
+		return
+	}
+	w.typed(m, path)
+}
+
+// validateAll runs the constraints that protoc-gen-validate generated.
+func validateAll(m proto.Message) error {
+	if v, ok := m.(interface{ ValidateAll() error }); ok {
+		return v.ValidateAll()
+	}
+	return nil
+}
+
+// addViolations turns the nested errors of ValidateAll into paths.
+func addViolations(p *problems, desc protoreflect.MessageDescriptor, path string, err error) {
+	var many interface{ AllErrors() []error }
+	if errors.As(err, &many) {
+		for _, e := range many.AllErrors() {
+			addViolations(p, desc, path, e)
+		}
+		return
+	}
+	var violation interface {
+		Field() string
+		Reason() string
+		Cause() error
+	}
+	if !errors.As(err, &violation) {
+		return
+	}
+	goName, index, _ := strings.Cut(violation.Field(), "[")
+	fd := fieldByGoName(desc, goName)
+	if fd == nil {
+		p.add(path, "invalid: %s", oneofReason(desc, goName, violation.Reason()))
+		return
+	}
+	fieldPath := join(path, string(fd.Name()))
+	if index != "" {
+		fieldPath += "[" + index
+	}
+	if violation.Cause() != nil && fd.Message() != nil && !fd.IsMap() {
+		addViolations(p, fd.Message(), fieldPath, violation.Cause())
+		return
+	}
+	p.add(fieldPath, "invalid: %s", plainer.Replace(violation.Reason()))
+}
+
+// plainer puts the generator's commonest phrases into words.
+var plainer = strings.NewReplacer(
+	"value length must be at least 1 runes", "must not be empty",
+	"value must contain at least 1 item(s)", "must not be empty",
+)
+
+// fieldByGoName undoes the generator's camel case.
+func fieldByGoName(desc protoreflect.MessageDescriptor, goName string) protoreflect.FieldDescriptor {
+	fields := desc.Fields()
+	for i := range fields.Len() {
+		if sameGoName(fields.Get(i).Name(), goName) {
+			return fields.Get(i)
+		}
+	}
+	return nil
+}
+
+// oneofReason says which fields could satisfy a required oneof.
+func oneofReason(desc protoreflect.MessageDescriptor, goName, violation string) string {
+	oneofs := desc.Oneofs()
+	for i := range oneofs.Len() {
+		if !sameGoName(oneofs.Get(i).Name(), goName) {
+			continue
+		}
+		var names []string
+		for j := range oneofs.Get(i).Fields().Len() {
+			if fd := oneofs.Get(i).Fields().Get(j); ruleOf(fd).use != refused {
+				names = append(names, string(fd.Name()))
+			}
+		}
+		return "needs " + strings.Join(names, " or ")
+	}
+	return goName + ": " + violation
+}
+
+func sameGoName(name protoreflect.Name, goName string) bool {
+	return strings.EqualFold(strings.ReplaceAll(string(name), "_", ""), goName)
+}

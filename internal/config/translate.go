@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"net/netip"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// translator turns a bootstrap into a model. It reads supported fields only;
+// checkSupport has reported the others. What it makes of a file with problems
+// is thrown away.
+type translator struct {
+	p        *problems
+	clusters map[string]bool
+}
+
+func translate(p *problems, bootstrap *bootstrapv3.Bootstrap) *model.Config {
+	t := &translator{p: p, clusters: map[string]bool{}}
+	cfg := &model.Config{}
+	resources := bootstrap.GetStaticResources()
+	for i, c := range resources.GetClusters() {
+		cfg.Clusters = append(cfg.Clusters, t.cluster(c, at("static_resources.clusters", i)))
+	}
+	if len(resources.GetListeners()) == 0 {
+		p.add("static_resources.listeners", "empty: nothing to balance; add a listener")
+	}
+	for i, l := range resources.GetListeners() {
+		cfg.Listeners = append(cfg.Listeners, t.listener(l, at("static_resources.listeners", i)))
+	}
+	if admin := bootstrap.GetAdmin(); admin.GetAddress() != nil {
+		cfg.Admin = t.address(admin.GetAddress(), "admin.address")
+	}
+	t.distinct(cfg)
+	return cfg
+}
+
+// distinct refuses two listeners with one name or one address, and an admin
+// API at a service address: connections to it would be intercepted.
+func (t *translator) distinct(cfg *model.Config) {
+	names := map[string]int{}
+	addresses := map[netip.AddrPort]int{}
+	for i, l := range cfg.Listeners {
+		path := at("static_resources.listeners", i)
+		if first, ok := names[l.Name]; ok {
+			t.p.add(path+".name", "%q is the name of listeners[%d]; rename one", l.Name, first)
+		} else {
+			names[l.Name] = i
+		}
+		if first, ok := addresses[l.Address]; ok && l.Address.IsValid() {
+			t.p.add(path+".address", "%s is the address of listeners[%d]; merge their virtual hosts", l.Address, first)
+		} else {
+			addresses[l.Address] = i
+		}
+	}
+	if i, ok := addresses[cfg.Admin]; ok && cfg.Admin.IsValid() {
+		t.p.add("admin.address", "%s is the address of listeners[%d]; choose another", cfg.Admin, i)
+	}
+}
+
+func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listener {
+	addressPath := path + ".address"
+	out := &model.Listener{
+		Name:    l.GetName(),
+		Address: t.address(l.GetAddress(), addressPath),
+		Routes:  &model.RouteTable{},
+	}
+	if a := out.Address.Addr(); a.IsValid() && (a.IsUnspecified() || a.IsMulticast()) {
+		t.p.add(addressPath, "%s is no service address: name the address that clients connect to, one listener for each", a)
+	}
+	if out.Name == "" {
+		out.Name = out.Address.String()
+	}
+	if hcm, hcmPath := t.connectionManager(l, path); hcm != nil {
+		t.httpFilters(hcm, hcmPath)
+		out.StatPrefix = hcm.GetStatPrefix()
+		if hcm.GetRouteConfig() == nil {
+			t.p.add(hcmPath+".route_config", "missing: write the routes here")
+		}
+		out.Routes = t.routeTable(hcm.GetRouteConfig(), hcmPath+".route_config")
+	}
+	return out
+}
+
+// connectionManager finds the one filter of the one filter chain.
+func (t *translator) connectionManager(l *listenerv3.Listener, path string) (*hcmv3.HttpConnectionManager, string) {
+	chains := l.GetFilterChains()
+	if len(chains) != 1 {
+		t.p.add(path+".filter_chains", "has %d filter chains; XLB needs exactly one", len(chains))
+		return nil, ""
+	}
+	path += ".filter_chains[0].filters"
+	filters := chains[0].GetFilters()
+	if len(filters) != 1 {
+		t.p.add(path, "has %d filters; XLB needs exactly one, the HTTP connection manager", len(filters))
+		return nil, ""
+	}
+	path += "[0].typed_config"
+	hcm := &hcmv3.HttpConnectionManager{}
+	if !t.unpack(filters[0].GetTypedConfig(), hcm, path, "HttpConnectionManager") {
+		return nil, ""
+	}
+	return hcm, path
+}
+
+func (t *translator) httpFilters(hcm *hcmv3.HttpConnectionManager, path string) {
+	path += ".http_filters"
+	filters := hcm.GetHttpFilters()
+	if len(filters) != 1 {
+		t.p.add(path, "has %d filters; XLB needs exactly one, the router", len(filters))
+		return
+	}
+	t.unpack(filters[0].GetTypedConfig(), &routerv3.Router{}, path+"[0].typed_config", "Router")
+}
+
+// unpack decodes a filter's configuration, which has to be of the type of m.
+func (t *translator) unpack(content *anypb.Any, m proto.Message, path, want string) bool {
+	if content == nil {
+		t.p.add(path, "missing: XLB needs %s here", want)
+		return false
+	}
+	if !content.MessageIs(m) {
+		t.p.add(path, "not supported here: %s; XLB needs %s", content.GetTypeUrl(), want)
+		return false
+	}
+	if err := content.UnmarshalTo(m); err != nil {
+		t.p.add(path, "%s", reason(err))
+		return false
+	}
+	return true
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dns
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// zone is a fake resolver: hosts and their addresses, separated by blanks. A
+// host that is missing fails, "hang" as an address does not answer.
+type zone struct {
+	mu      sync.Mutex // guards hosts and asked
+	hosts   map[string]string
+	asked   int
+	network string
+}
+
+func (z *zone) set(host, addrs string) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.hosts[host] = addrs
+}
+
+func (z *zone) remove(host string) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	delete(z.hosts, host)
+}
+
+func (z *zone) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
+	z.mu.Lock()
+	z.asked++
+	z.network = network
+	text, ok := z.hosts[host]
+	z.mu.Unlock()
+	if !ok {
+		return nil, errors.New("no such host")
+	}
+	if text == "hang" {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	var addrs []netip.Addr
+	for _, f := range strings.Fields(text) {
+		addrs = append(addrs, netip.MustParseAddr(f))
+	}
+	return addrs, nil
+}
+
+// run starts a Resolver for one cluster inside a synctest bubble. The function
+// it returns lets time pass and returns what was reported in it.
+func run(t *testing.T, z *zone, c *model.Cluster, log *slog.Logger) func(time.Duration) [][]model.Endpoint {
+	t.Helper()
+	var (
+		mu      sync.Mutex // guards reports
+		reports [][]model.Endpoint
+	)
+	r := &Resolver{
+		Clusters: []*model.Cluster{c, {Name: "static", Targets: []model.Target{{Host: "never.asked"}}}},
+		Lookup:   z,
+		Log:      log,
+		Changed: func(cluster string, endpoints []model.Endpoint) {
+			mu.Lock()
+			defer mu.Unlock()
+			if cluster != c.Name {
+				t.Errorf("report for %s", cluster)
+			}
+			reports = append(reports, endpoints)
+		},
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		r.Run(ctx)
+		close(done)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return func(d time.Duration) [][]model.Endpoint {
+		<-time.After(d) // the bubble's clock
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		out := reports
+		reports = nil
+		return out
+	}
+}
+
+func cluster(targets ...model.Target) *model.Cluster {
+	return &model.Cluster{Name: "c", Discovery: model.StrictDNS, DNSRefresh: 5 * time.Second, Targets: targets}
+}
+
+func endpoints(addrs ...string) []model.Endpoint {
+	out := []model.Endpoint{}
+	for _, a := range addrs {
+		out = append(out, model.Endpoint{Address: netip.MustParseAddrPort(a), Weight: 1})
+	}
+	return out
+}
+
+func expect(t *testing.T, when string, got [][]model.Endpoint, want ...[]model.Endpoint) {
+	t.Helper()
+	equal := cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
+	if diff := cmp.Diff(want, got, equal); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", when, diff)
+	}
+}
+
+func TestResolverReportsTheFirstAnswerAndChangesOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		z := &zone{hosts: map[string]string{"a": "10.0.0.2 10.0.0.1"}}
+		pass := run(t, z, cluster(model.Target{Host: "a", Port: 80, Weight: 1}), nil)
+
+		expect(t, "first", pass(0), endpoints("10.0.0.1:80", "10.0.0.2:80"))
+		expect(t, "before the refresh", pass(4*time.Second))
+		if z.asked != 1 {
+			t.Errorf("asked %d times before the refresh", z.asked)
+		}
+		z.set("a", "10.0.0.1 10.0.0.2 10.0.0.1")
+		expect(t, "other order", pass(2*time.Second))
+		if z.asked != 2 || z.network != "ip" {
+			t.Errorf("asked %d times for %q", z.asked, z.network)
+		}
+		z.set("a", "10.0.0.3")
+		expect(t, "another address", pass(5*time.Second), endpoints("10.0.0.3:80"))
+		z.set("a", "")
+		expect(t, "no address left", pass(5*time.Second), endpoints())
+	})
+}
+
+func TestResolverKeepsTheLastAnswerOfANameThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		z := &zone{hosts: map[string]string{"a": "10.0.0.1", "b": "10.0.0.2"}}
+		var log bytes.Buffer
+		pass := run(t, z, cluster(
+			model.Target{Host: "a", Port: 80, Weight: 1}, model.Target{Host: "b", Port: 80, Weight: 1},
+		), slog.New(slog.NewTextHandler(&log, nil)))
+
+		expect(t, "first", pass(0), endpoints("10.0.0.1:80", "10.0.0.2:80"))
+		z.remove("a")
+		z.set("b", "10.0.0.3")
+		expect(t, "a fails", pass(6*time.Second), endpoints("10.0.0.1:80", "10.0.0.3:80"))
+		expect(t, "a fails for long", pass(time.Minute))
+		if n := strings.Count(log.String(), "WARN"); n != 1 {
+			t.Errorf("%d warnings for one name that began to fail:\n%s", n, log.String())
+		}
+		z.set("a", "10.0.0.4")
+		expect(t, "a is back", pass(6*time.Second), endpoints("10.0.0.3:80", "10.0.0.4:80"))
+		if !strings.Contains(log.String(), "name found again") {
+			t.Errorf("the recovery is not logged:\n%s", log.String())
+		}
+	})
+}
+
+func TestResolverReportsAFirstFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		z := &zone{hosts: map[string]string{}}
+		pass := run(t, z, cluster(model.Target{Host: "a", Port: 80, Weight: 1}), nil)
+
+		expect(t, "first", pass(0), endpoints())
+		z.set("a", "10.0.0.1")
+		expect(t, "found", pass(5*time.Second), endpoints("10.0.0.1:80"))
+	})
+}
+
+func TestResolverKeepsEarlierEndpointsUntilAllNamesAreFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		z := &zone{hosts: map[string]string{"a": "10.0.0.1"}}
+		c := cluster(model.Target{Host: "a", Port: 80, Weight: 1}, model.Target{Host: "b", Port: 80, Weight: 1})
+		c.Endpoints = endpoints("10.0.0.1:80", "10.0.0.9:80")
+		pass := run(t, z, c, nil)
+
+		expect(t, "b fails", pass(0), endpoints("10.0.0.1:80", "10.0.0.9:80"))
+		z.set("b", "10.0.0.2")
+		expect(t, "b found", pass(5*time.Second), endpoints("10.0.0.1:80", "10.0.0.2:80"))
+		z.remove("b")
+		expect(t, "b fails again", pass(5*time.Second))
+	})
+}
+
+func TestResolverPrefersIPv6AndUnmapsIPv4(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		z := &zone{hosts: map[string]string{"both": "10.0.0.1 fd00::1", "mapped": "::ffff:10.0.0.2"}}
+		pass := run(t, z, cluster(
+			model.Target{Host: "both", Port: 1, Weight: 1}, model.Target{Host: "mapped", Port: 2, Weight: 1},
+		), nil)
+		expect(t, "first", pass(0), endpoints("10.0.0.2:2", "[fd00::1]:1"))
+	})
+}
+
+func TestResolverAddsTheWeightsOfTargetsWithOneAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		z := &zone{hosts: map[string]string{"a": "10.0.0.1 10.0.0.2", "b": "10.0.0.1"}}
+		pass := run(t, z, cluster(
+			model.Target{Host: "a", Port: 80, Weight: 2},
+			model.Target{Host: "b", Port: 80, Weight: 3},
+			model.Target{Host: "b", Port: 81, Weight: 1},
+			model.Target{Host: "10.0.0.2", Port: 80, Weight: 4294967295},
+		), nil)
+		want := endpoints("10.0.0.1:80", "10.0.0.1:81", "10.0.0.2:80")
+		want[0].Weight, want[2].Weight = 5, 4294967295
+		expect(t, "first", pass(0), want)
+		if z.asked != 2 {
+			t.Errorf("asked %d times for two names", z.asked)
+		}
+	})
+}
+
+func TestResolverSurvivesAServerThatDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		z := &zone{hosts: map[string]string{"a": "10.0.0.1", "b": "hang"}}
+		pass := run(t, z, cluster(
+			model.Target{Host: "a", Port: 80, Weight: 1}, model.Target{Host: "b", Port: 80, Weight: 1},
+		), nil)
+		expect(t, "within the time limit of a look-up", pass(lookupTimeout-time.Millisecond))
+		expect(t, "after it", pass(time.Millisecond), endpoints("10.0.0.1:80"))
+	})
+}
+
+func TestRunEndsWithItsContextWhileLookingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		r := &Resolver{
+			Clusters: []*model.Cluster{cluster(model.Target{Host: "a", Port: 80, Weight: 1})},
+			Lookup:   &zone{hosts: map[string]string{"a": "hang"}},
+			Changed:  func(string, []model.Endpoint) { t.Error("reported an answer that never came") },
+		}
+		start := time.Now()
+		r.Run(ctx)
+		if took := time.Since(start); took != time.Second {
+			t.Errorf("ended after %v", took)
+		}
+	})
+}
+
+func TestMergeReplacesEndpointsInACopy(t *testing.T) {
+	static := &model.Cluster{Name: "static", Endpoints: endpoints("10.0.0.1:1")}
+	named := cluster(model.Target{Host: "a"})
+	other := &model.Cluster{Name: "other", Discovery: model.StrictDNS, Endpoints: endpoints("10.0.0.7:7")}
+	cfg := &model.Config{
+		Listeners: []*model.Listener{{Name: "l"}},
+		Clusters:  []*model.Cluster{static, named, other},
+	}
+	answer := endpoints("10.0.0.2:2")
+	got := Merge(cfg, map[string][]model.Endpoint{"static": answer, "c": answer, "unknown": answer})
+	answer[0].Weight = 99
+
+	equal := cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
+	want := *named
+	want.Endpoints = endpoints("10.0.0.2:2")
+	if diff := cmp.Diff([]*model.Cluster{static, &want, other}, got.Clusters, equal); diff != "" {
+		t.Errorf("clusters (-want +got):\n%s", diff)
+	}
+	if named.Endpoints != nil || cfg.Clusters[1] != named {
+		t.Error("the configuration itself was changed")
+	}
+	if len(got.Listeners) != 1 || got.Listeners[0] != cfg.Listeners[0] {
+		t.Error("listeners are not shared")
+	}
+}

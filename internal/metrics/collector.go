@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Labels that several metrics have.
+const (
+	clusterLabel  = "envoy_cluster_name"
+	endpointLabel = "endpoint"
+	reasonLabel   = "reason"
+)
+
+// The metrics, in the order in which a reader asks for them.
+var (
+	requestsTotal = describe("xlb_requests_total",
+		"Requests by the path that served them: fast when the kernel sent it, slow when the daemon's proxy did.", "path")
+	handoversTotal = describe("xlb_handovers_total",
+		"Requests that the kernel declined to the slow path, by reason.", reasonLabel)
+	spillsTotal = describe("xlb_spills_total",
+		"Responses that continued, or went altogether, through the daemon, by reason.", reasonLabel)
+	slowRequestsTotal = describe("xlb_slow_requests_total",
+		"Requests that ended on the slow path, by Envoy's response flag; - when an endpoint answered.", "flag")
+	verdictsTotal = describe("xlb_verdicts_total",
+		"Exits of the kernel programs, by verdict.", "verdict")
+	bytesTotal = describe("xlb_bytes_total",
+		"Bytes of HTTP heads and bodies, by direction and path.", "direction", "path")
+	leasesActive = describe("xlb_leases_active",
+		"Pooled connections now in use for a request.")
+	poolISocks = describe("xlb_pool_isocks",
+		"Pooled connections to an endpoint, by state.", clusterLabel, endpointLabel, "state")
+	connectionsActive = describe("xlb_connections_active",
+		"Intercepted client connections now open.")
+	connectionsInterceptedTotal = describe("xlb_connections_intercepted_total",
+		"Connections to service addresses that were intercepted.")
+
+	clusterRequestsTotal = describe("envoy_cluster_upstream_rq_total",
+		"Requests sent to endpoints of a cluster, on both paths.", clusterLabel)
+	clusterResponses = describe("envoy_cluster_upstream_rq_xx",
+		"Responses of a cluster by class of their status, local replies included.", "envoy_response_code_class", clusterLabel)
+	clusterRequestsActive = describe("envoy_cluster_upstream_rq_active",
+		"Requests of a cluster in flight, on both paths.", clusterLabel)
+	clusterConnectionsActive = describe("envoy_cluster_upstream_cx_active",
+		"Connections open to endpoints of a cluster.", clusterLabel)
+	clusterMembers = describe("envoy_cluster_membership_total",
+		"Endpoints of a cluster.", clusterLabel)
+	clusterMembersHealthy = describe("envoy_cluster_membership_healthy",
+		"Endpoints of a cluster that take requests.", clusterLabel)
+)
+
+// described collects what describe has made, for Describe.
+var described []*prometheus.Desc
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	d := prometheus.NewDesc(name, help, labels, nil)
+	described = append(described, d)
+	return d
+}
+
+// Collector is a prometheus.Collector over a Source and a Recorder. Safe for
+// concurrent use.
+type Collector struct {
+	source   Source
+	recorder *Recorder
+
+	mu sync.Mutex
+	// ledger is guarded by mu; so is reading the source, so that observations come
+	// in the order in which they were made.
+	ledger *ledger
+}
+
+// NewCollector returns a Collector. The recorder is what the slow path reports to.
+func NewCollector(source Source, recorder *Recorder) *Collector {
+	return &Collector{source: source, recorder: recorder, ledger: newLedger()}
+}
+
+// Observe brings the totals up to date. Call it before a new configuration takes effect:
+// what endpoints counted since the last look would leave with them.
+func (c *Collector) Observe() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.observe()
+}
+
+func (c *Collector) observe() []Cluster {
+	clusters := c.source.Clusters()
+	c.ledger.observeClusters(clusters)
+	c.recorder.prune(clusters)
+	return clusters
+}
+
+// Snapshot returns everything that was counted. With an error the verdicts, and what
+// is derived from them, are those of the last good look; the rest is right.
+func (c *Collector) Snapshot() (*Snapshot, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clusters := c.observe()
+	verdicts, err := c.source.Verdicts()
+	if err != nil {
+		err = fmt.Errorf("count verdicts: %w", err)
+	} else {
+		c.ledger.observeVerdicts(verdicts)
+	}
+
+	s := &Snapshot{Clusters: make([]ClusterSnapshot, len(clusters))}
+	s.countVerdicts(c.ledger)
+	s.Connections.Active = c.source.Connections()
+	s.SlowBytes.Request, s.SlowBytes.Response = c.source.SlowBytes()
+	s.Requests.Slow, s.SlowFlags = c.recorder.totals()
+	kernel := c.ledger.total()
+	s.Requests.Fast = kernel.requests
+	s.FastBytes = Bytes{Request: kernel.bytesSent, Response: kernel.bytesReceived}
+	for i := range clusters {
+		name := clusters[i].Name
+		s.Clusters[i] = snapshotCluster(&clusters[i], c.ledger.clusters[name], c.recorder.cluster(name))
+		for j := range s.Clusters[i].Endpoints {
+			s.Leases += s.Clusters[i].Endpoints[j].Pool.Leased
+		}
+	}
+	return s, err
+}
+
+// Handler serves the metrics, and those of the process and of the Go runtime, in
+// Prometheus's formats.
+func (c *Collector) Handler() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(c, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	// One unreadable map must not hide the rest.
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 8})
+}
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range described {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	s, err := c.Snapshot()
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(verdictsTotal, err)
+	}
+	out := emitter(ch)
+	out.whole(s)
+	for i := range s.Clusters {
+		out.cluster(&s.Clusters[i])
+	}
+}
+
+// emitter writes metrics of a scrape.
+type emitter chan<- prometheus.Metric
+
+func (out emitter) counter(d *prometheus.Desc, value uint64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
+}
+
+func (out emitter) gauge(d *prometheus.Desc, value uint64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
+}
+
+func (out emitter) counters(d *prometheus.Desc, values map[string]uint64) {
+	for label, n := range values {
+		out.counter(d, n, label)
+	}
+}
+
+// whole writes what does not belong to a cluster.
+func (out emitter) whole(s *Snapshot) {
+	out.counter(requestsTotal, s.Requests.Fast, "fast")
+	out.counter(requestsTotal, s.Requests.Slow, "slow")
+	out.counters(handoversTotal, s.Handovers)
+	out.counters(spillsTotal, s.Spills)
+	out.counters(slowRequestsTotal, s.SlowFlags)
+	out.counters(verdictsTotal, s.Verdicts)
+	out.counter(bytesTotal, s.FastBytes.Request, "request", "fast")
+	out.counter(bytesTotal, s.FastBytes.Response, "response", "fast")
+	out.counter(bytesTotal, s.SlowBytes.Request, "request", "slow")
+	out.counter(bytesTotal, s.SlowBytes.Response, "response", "slow")
+	out.gauge(leasesActive, s.Leases)
+	out.gauge(connectionsActive, s.Connections.Active)
+	out.counter(connectionsInterceptedTotal, s.Connections.Intercepted)
+}
+
+func (out emitter) cluster(c *ClusterSnapshot) {
+	out.counter(clusterRequestsTotal, c.Requests, c.Name)
+	for i, n := range c.Responses {
+		out.counter(clusterResponses, n, strconv.Itoa(i+1), c.Name)
+	}
+	out.gauge(clusterRequestsActive, c.Outstanding(), c.Name)
+	out.gauge(clusterConnectionsActive, c.Connections(), c.Name)
+	total, healthy := c.Members()
+	out.gauge(clusterMembers, total, c.Name)
+	out.gauge(clusterMembersHealthy, healthy, c.Name)
+	for i := range c.Endpoints {
+		e := &c.Endpoints[i]
+		out.gauge(poolISocks, e.Pool.Idle, c.Name, e.Address.String(), "idle")
+		out.gauge(poolISocks, e.Pool.Leased, c.Name, e.Address.String(), "leased")
+		out.gauge(poolISocks, e.Pool.Connecting, c.Name, e.Address.String(), "connecting")
+	}
+}

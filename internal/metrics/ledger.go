@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"net/netip"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// statusClasses is the number of classes from 1xx to 5xx, serverErrors the index of 5xx.
+const (
+	statusClasses = 5
+	serverErrors  = 4
+)
+
+// fast is what the kernel counts of an endpoint, or a sum of it.
+type fast struct {
+	requests, bytesSent, bytesReceived, broken uint64
+	responses                                  [statusClasses]uint64
+}
+
+func fastOf(e *maps.Endpoint) fast {
+	return fast{
+		requests: e.Requests, bytesSent: e.BytesSent, bytesReceived: e.BytesReceived, broken: e.Broken,
+		responses: e.Responses,
+	}
+}
+
+func (f *fast) add(o fast) {
+	f.requests += o.requests
+	f.bytesSent += o.bytesSent
+	f.bytesReceived += o.bytesReceived
+	f.broken += o.broken
+	for i := range f.responses {
+		f.responses[i] += o.responses[i]
+	}
+}
+
+// isBefore reports whether the kernel's entry was cleared since the later observation:
+// an entry that is used again begins at zero.
+func (f *fast) isBefore(later fast) bool {
+	return f.requests < later.requests || f.bytesSent < later.bytesSent || f.bytesReceived < later.bytesReceived
+}
+
+// meter follows an endpoint's counters through clearings.
+type meter struct {
+	base, last fast
+}
+
+func (m *meter) observe(now fast) {
+	if now.isBefore(m.last) {
+		m.base.add(m.last)
+	}
+	m.last = now
+}
+
+func (m *meter) total() fast {
+	sum := m.base
+	sum.add(m.last)
+	return sum
+}
+
+// identity tells an endpoint from another that had its index or its address before.
+type identity struct {
+	index   uint32
+	address netip.AddrPort
+}
+
+func (e *Endpoint) identity() identity { return identity{e.Index, e.Address} }
+
+// account is the ledger's page of one cluster.
+type account struct {
+	endpoints map[identity]*meter
+	// left is the sum of the endpoints that have left the cluster.
+	left fast
+}
+
+func (a *account) total() fast {
+	sum := a.left
+	for _, m := range a.endpoints {
+		sum.add(m.total())
+	}
+	return sum
+}
+
+// ledger keeps sums of counters that come and go with the configuration. A cluster's
+// sum lives as long as the cluster, the sum over all for ever.
+type ledger struct {
+	clusters map[string]*account
+	// left is the sum of the clusters that have left the configuration.
+	left     fast
+	verdicts [maps.VerdictCount]counter
+}
+
+// counter follows one number through clearings.
+type counter struct {
+	base, last uint64
+}
+
+func (c *counter) observe(now uint64) {
+	if now < c.last {
+		c.base += c.last
+	}
+	c.last = now
+}
+
+func (c *counter) total() uint64 { return c.base + c.last }
+
+func newLedger() *ledger { return &ledger{clusters: map[string]*account{}} }
+
+func (l *ledger) observeVerdicts(counts []uint64) {
+	for i := range min(len(counts), len(l.verdicts)) {
+		l.verdicts[i].observe(counts[i])
+	}
+}
+
+func (l *ledger) observeClusters(clusters []Cluster) {
+	present := make(map[string]bool, len(clusters))
+	for i := range clusters {
+		present[clusters[i].Name] = true
+		l.account(clusters[i].Name).observe(clusters[i].Endpoints)
+	}
+	for name, a := range l.clusters {
+		if !present[name] {
+			l.left.add(a.total())
+			delete(l.clusters, name)
+		}
+	}
+}
+
+func (l *ledger) account(name string) *account {
+	a := l.clusters[name]
+	if a == nil {
+		a = &account{endpoints: map[identity]*meter{}}
+		l.clusters[name] = a
+	}
+	return a
+}
+
+func (a *account) observe(endpoints []Endpoint) {
+	present := make(map[identity]bool, len(endpoints))
+	for i := range endpoints {
+		id := endpoints[i].identity()
+		present[id] = true
+		m := a.endpoints[id]
+		if m == nil {
+			m = &meter{}
+			a.endpoints[id] = m
+		}
+		m.observe(fastOf(&endpoints[i].State))
+	}
+	for id, m := range a.endpoints {
+		if !present[id] {
+			a.left.add(m.total())
+			delete(a.endpoints, id)
+		}
+	}
+}
+
+// total is the sum over all clusters there are and were.
+func (l *ledger) total() fast {
+	sum := l.left
+	for _, a := range l.clusters {
+		sum.add(a.total())
+	}
+	return sum
+}

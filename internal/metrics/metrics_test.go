@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"errors"
+	"flag"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+var (
+	first  = netip.MustParseAddrPort("10.0.0.1:80")
+	second = netip.MustParseAddrPort("[2001:db8::2]:8080")
+)
+
+// state is a Source that a test sets.
+type state struct {
+	verdicts       []uint64
+	err            error
+	clusters       []Cluster
+	connections    uint64
+	received, sent uint64
+}
+
+func (s *state) Verdicts() ([]uint64, error) { return s.verdicts, s.err }
+func (s *state) Clusters() []Cluster         { return s.clusters }
+func (s *state) Connections() uint64         { return s.connections }
+func (s *state) SlowBytes() (uint64, uint64) { return s.received, s.sent }
+
+func busy() *state {
+	verdicts := make([]uint64, maps.VerdictCount)
+	verdicts[maps.VerdictConnectIntercepted] = 12
+	verdicts[maps.VerdictRequestLeased] = 150
+	verdicts[maps.HandoverPoolEmpty] = 4
+	verdicts[maps.VerdictSpillTooLong] = 2
+	return &state{
+		verdicts: verdicts, connections: 3, received: 500, sent: 7000,
+		clusters: []Cluster{{
+			Name:  "web",
+			State: maps.Cluster{Schedule: 2 << 32, Turn: 151},
+			Endpoints: []Endpoint{
+				{Index: 0, Address: first, Pool: Pool{Idle: 3, Leased: 1}, SlowConnections: 1, State: maps.Endpoint{
+					Weight: 1, Requests: 100, Outstanding: 1, Responses: [5]uint64{0, 90, 5, 2, 1}, Broken: 1,
+					BytesSent: 1000, BytesReceived: 20000,
+				}},
+				{Index: 1, Address: second, Pool: Pool{Connecting: 2}, State: maps.Endpoint{
+					Weight: 1, Requests: 50, Flags: uint32(maps.EndpointDown), Responses: [5]uint64{0, 50}, BytesSent: 500, BytesReceived: 10000,
+				}},
+			},
+		}},
+	}
+}
+
+func recorded() *Recorder {
+	r := NewRecorder()
+	r.Record(Request{Cluster: "web", Endpoint: first, Status: 200, Flag: "-"})
+	r.Record(Request{Cluster: "web", Endpoint: first, Status: 503, Flag: "UC"})
+	r.Record(Request{Cluster: "web", Endpoint: second, Status: 503, Flag: "UF"})
+	r.Record(Request{Cluster: "web", Status: 503, Flag: "UH"})
+	r.Record(Request{Status: 404, Flag: "NR"})
+	return r
+}
+
+func TestCollectorExportsBothPathsUnderEnvoysNames(t *testing.T) {
+	c := NewCollector(busy(), recorded())
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(c)
+	path := filepath.Join("testdata", "metrics.txt")
+	if *update {
+		writeGolden(t, path, registry)
+	}
+	want, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer want.Close()
+	if err := testutil.GatherAndCompare(registry, want); err != nil {
+		t.Error(err)
+	}
+	problems, err := testutil.GatherAndLint(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		// Envoy counts without the suffix.
+		if !strings.HasPrefix(p.Metric, "envoy_") {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+}
+
+func writeGolden(t *testing.T, path string, g prometheus.Gatherer) {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(&text, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSnapshotAgreesWithStats(t *testing.T) {
+	s, err := NewCollector(busy(), recorded()).Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]uint64{}
+	for _, stat := range s.Stats() {
+		if _, twice := got[stat.Name]; twice {
+			t.Errorf("%s is listed twice", stat.Name)
+		}
+		got[stat.Name] = stat.Value
+	}
+	for name, want := range map[string]uint64{
+		"xlb.requests.fast":                       150,
+		"xlb.requests.slow":                       5,
+		"xlb.leases.active":                       1,
+		"xlb.handovers.pool_empty":                4,
+		"xlb.spills.too_long":                     2,
+		"xlb.bytes.fast.response":                 30000,
+		"xlb.bytes.slow.request":                  500,
+		"cluster.web.upstream_rq_total":           152,
+		"cluster.web.upstream_rq_5xx":             4,
+		"cluster.web.upstream_cx_active":          5,
+		"cluster.web.membership_total":            2,
+		"cluster.web.membership_healthy":          1,
+		"xlb.slow_requests.UH":                    1,
+		"xlb.verdicts.handover_pool_empty":        4,
+		"xlb.verdicts.connect_intercepted":        12,
+		"xlb.connections.intercepted":             12,
+		"xlb.verdicts.response_unknown_socket":    0,
+		"xlb.handovers.repeated_field":            0,
+		"cluster.web.upstream_rq_active":          1,
+		"cluster.web.upstream_rq_2xx":             141,
+		"xlb.verdicts.spill_connection_option":    0,
+		"xlb.verdicts.handover_connection_option": 0,
+	} {
+		value, ok := got[name]
+		if !ok || value != want {
+			t.Errorf("%s: got %d (listed: %v), want %d", name, value, ok, want)
+		}
+	}
+}
+
+func TestEndpointSuccessesAndErrorsFollowEnvoysMeaning(t *testing.T) {
+	s, err := NewCollector(busy(), recorded()).Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := s.Clusters[0].Endpoints[0]
+	want := EndpointSnapshot{
+		Address: first, Weight: 1, Healthy: true, Outstanding: 1, Requests: 102, Fast: 100,
+		Successes: 90 + 5 + 2 + 1, Errors: 1 + 1 + 1, FastBytes: Bytes{Request: 1000, Response: 20000},
+		Pool: Pool{Idle: 3, Leased: 1}, Connections: 5,
+	}
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
+		t.Errorf("endpoint (-want +got):\n%s", diff)
+	}
+}
+
+// totals are the counters that a reload must not turn back.
+type totals struct{ all, bytes, cluster uint64 }
+
+func totalsOf(t *testing.T, c *Collector) totals {
+	t.Helper()
+	s, err := c.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := totals{all: s.Requests.Fast, bytes: s.FastBytes.Request}
+	for i := range s.Clusters {
+		if s.Clusters[i].Name == "web" {
+			sum.cluster = s.Clusters[i].Requests
+		}
+	}
+	return sum
+}
+
+func TestCountersSurviveReloads(t *testing.T) {
+	at := func(index uint32, address netip.AddrPort, requests uint64) Endpoint {
+		return Endpoint{Index: index, Address: address, State: maps.Endpoint{Requests: requests, BytesSent: 10 * requests}}
+	}
+	web := func(endpoints ...Endpoint) []Cluster { return []Cluster{{Name: "web", Endpoints: endpoints}} }
+	before := web(at(0, first, 100), at(1, second, 50))
+	tests := []struct {
+		name  string
+		after []Cluster
+		want  totals
+	}{
+		{"nothing changes", before, totals{150, 1500, 150}},
+		{"an endpoint leaves", web(at(0, first, 110)), totals{160, 1600, 160}},
+		{"all endpoints leave", web(), totals{150, 1500, 150}},
+		{"an index is cleared", web(at(0, first, 3), at(1, second, 50)), totals{153, 1530, 153}},
+		{"an index serves another address", web(at(0, second, 7), at(1, second, 50)), totals{157, 1570, 157}},
+		{"an address comes back at another index", web(at(0, first, 100), at(1, second, 50), at(2, first, 5)), totals{155, 1550, 155}},
+		{"the cluster leaves", []Cluster{{Name: "other", Endpoints: []Endpoint{at(0, first, 0)}}}, totals{150, 1500, 0}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			source := &state{clusters: before}
+			c := NewCollector(source, NewRecorder())
+			c.Observe()
+			source.clusters = tt.after
+			for range 2 {
+				if got := totalsOf(t, c); got != tt.want {
+					t.Errorf("got %+v, want %+v", got, tt.want)
+				}
+			}
+		})
+	}
+}
+
+func TestAddressThatCameBackIsOneEndpoint(t *testing.T) {
+	source := &state{clusters: []Cluster{{Name: "web", Endpoints: []Endpoint{
+		{Index: 2, Address: first, Pool: Pool{Idle: 1}, State: maps.Endpoint{Requests: 5, Weight: 3}},
+		{Index: 0, Address: first, Pool: Pool{Leased: 1}, State: maps.Endpoint{Requests: 100, Outstanding: 1, Flags: uint32(maps.EndpointGone)}},
+	}}}}
+	s, err := NewCollector(source, NewRecorder()).Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoints := s.Clusters[0].Endpoints
+	if len(endpoints) != 1 {
+		t.Fatalf("endpoints: got %d, want 1", len(endpoints))
+	}
+	if e := endpoints[0]; e.Gone || e.Requests != 105 || e.Outstanding != 1 || e.Weight != 3 || e.Pool != (Pool{Idle: 1, Leased: 1}) {
+		t.Errorf("got %+v", e)
+	}
+}
+
+func TestVerdictsSurviveNewPrograms(t *testing.T) {
+	source := busy()
+	c := NewCollector(source, NewRecorder())
+	if _, err := c.Snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	source.verdicts = make([]uint64, maps.VerdictCount)
+	source.verdicts[maps.HandoverPoolEmpty] = 1
+	s, err := c.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Handovers["pool_empty"]; got != 5 {
+		t.Errorf("handovers: got %d, want 5", got)
+	}
+}
+
+func TestUnreadableVerdictsHideNothingElse(t *testing.T) {
+	source := busy()
+	source.err = errors.New("map is gone")
+	c := NewCollector(source, recorded())
+	if _, err := c.Snapshot(); !errors.Is(err, source.err) {
+		t.Errorf("error: got %v, want %v", err, source.err)
+	}
+	answer := httptest.NewRecorder()
+	c.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+	if answer.Code != 200 || !strings.Contains(answer.Body.String(), `xlb_requests_total{path="fast"} 150`) {
+		t.Errorf("answer: %d\n%s", answer.Code, answer.Body)
+	}
+}
+
+func TestRecorderForgetsWhatLeftTheConfiguration(t *testing.T) {
+	r := recorded()
+	r.Record(Request{Cluster: "old", Endpoint: first, Status: 200, Flag: "-"})
+	c := NewCollector(&state{clusters: []Cluster{{Name: "web", Endpoints: []Endpoint{{Address: second}}}}}, r)
+	c.Observe()
+	if got := len(r.cluster("old").endpoints); got != 0 {
+		t.Errorf("endpoints of a cluster that left: got %d, want 0", got)
+	}
+	web := r.cluster("web")
+	if _, kept := web.endpoints[first]; kept || web.requests != 2 {
+		t.Errorf("cluster that stays: got %+v, want its 2 requests and no endpoint that left", web)
+	}
+	if total, _ := r.totals(); total != 6 {
+		t.Errorf("total: got %d, want 6", total)
+	}
+}
+
+func TestCountPoolsByEndpointAndState(t *testing.T) {
+	slot := func(endpoint uint32, s maps.SlotState) maps.Slot {
+		return maps.Slot{Endpoint: endpoint, State: uint32(s)}
+	}
+	slots := []maps.Slot{
+		slot(0, maps.SlotFree), slot(0, maps.SlotReady), slot(1, maps.SlotLeased), slot(1, maps.SlotConnecting),
+		slot(1, maps.SlotLeased), slot(0, maps.SlotBroken), slot(9, maps.SlotReady),
+	}
+	want := []Pool{{Idle: 1}, {Leased: 2, Connecting: 1}}
+	if diff := cmp.Diff(want, CountPools(slots, 2)); diff != "" {
+		t.Errorf("pools (-want +got):\n%s", diff)
+	}
+}
+
+func TestLoadCopiesEveryCounter(t *testing.T) {
+	e := maps.Endpoint{
+		Idle: 1, Outstanding: 2, Flags: 3, Weight: 4, Want: 5, Requests: 6, Responses: [5]uint64{7, 8, 9, 10, 11},
+		BytesSent: 12, BytesReceived: 13, Broken: 14,
+	}
+	if got := LoadEndpoint(&e); got != e {
+		t.Errorf("endpoint: got %+v, want %+v", got, e)
+	}
+	c := maps.Cluster{Schedule: 1, Turn: 2, Policy: 3, Choices: 4}
+	if got := LoadCluster(&c); got != c {
+		t.Errorf("cluster: got %+v, want %+v", got, c)
+	}
+}

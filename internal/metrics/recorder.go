@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"maps"
+	"net/netip"
+	"sync"
+)
+
+// Request describes a request that the slow path has finished.
+type Request struct {
+	// Cluster and Endpoint are zero when none was chosen.
+	Cluster  string
+	Endpoint netip.AddrPort
+	// Status sent to the client; 0 is none.
+	Status int
+	// Flag is Envoy's response flag, "-" when an endpoint answered.
+	Flag string
+}
+
+// flagConnectFailure says that no endpoint could be connected to, so the request
+// never became one of an endpoint (Envoy's response flag UF).
+const flagConnectFailure = "UF"
+
+// sent reports whether the request reached an endpoint.
+func (r *Request) sent() bool { return r.Endpoint.IsValid() && r.Flag != flagConnectFailure }
+
+// class is the index of the status class: 0 for 1xx to 4 for 5xx.
+func (r *Request) class() (int, bool) {
+	class := r.Status/100 - 1
+	return class, class >= 0 && class < statusClasses
+}
+
+// Recorder counts the requests of the slow path. Safe for concurrent use.
+type Recorder struct {
+	mu sync.Mutex
+	// total counts all requests, flags those by their response flag.
+	total uint64
+	flags map[string]uint64
+	// clusters holds what belongs to a cluster of the configuration.
+	clusters map[string]*slowCluster
+}
+
+// slowCluster counts the slow path's requests of one cluster.
+type slowCluster struct {
+	requests  uint64
+	responses [statusClasses]uint64
+	endpoints map[netip.AddrPort]slowEndpoint
+}
+
+// slowEndpoint counts the slow path's requests of one endpoint. Those that are
+// neither answered nor failed were given up by the client.
+type slowEndpoint struct {
+	requests, successes, errors uint64
+}
+
+// NewRecorder returns a Recorder that has counted nothing.
+func NewRecorder() *Recorder {
+	return &Recorder{flags: map[string]uint64{}, clusters: map[string]*slowCluster{}}
+}
+
+// Record counts a request that has ended. A request that the kernel had already sent
+// to an endpoint must not be recorded: the kernel has counted it.
+func (r *Recorder) Record(q Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.total++
+	r.flags[q.Flag]++
+	if q.Cluster == "" {
+		return
+	}
+	c := r.clusters[q.Cluster]
+	if c == nil {
+		c = &slowCluster{endpoints: map[netip.AddrPort]slowEndpoint{}}
+		r.clusters[q.Cluster] = c
+	}
+	c.record(q)
+}
+
+func (c *slowCluster) record(q Request) {
+	class, answered := q.class()
+	if answered {
+		c.responses[class]++
+	}
+	if !q.sent() {
+		return
+	}
+	c.requests++
+	e := c.endpoints[q.Endpoint]
+	e.requests++
+	switch {
+	case answered && class < serverErrors:
+		e.successes++
+	case answered:
+		e.errors++
+	}
+	c.endpoints[q.Endpoint] = e
+}
+
+// totals returns the number of requests and their response flags.
+func (r *Recorder) totals() (uint64, map[string]uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.total, maps.Clone(r.flags)
+}
+
+// cluster returns a copy of a cluster's counts.
+func (r *Recorder) cluster(name string) slowCluster {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.clusters[name]
+	if c == nil {
+		return slowCluster{}
+	}
+	return slowCluster{requests: c.requests, responses: c.responses, endpoints: maps.Clone(c.endpoints)}
+}
+
+// prune forgets clusters and endpoints that the configuration no longer has, so that
+// what is kept is bounded by it. Totals of a cluster stay as long as the cluster.
+func (r *Recorder) prune(clusters []Cluster) {
+	known := make(map[string]map[netip.AddrPort]bool, len(clusters))
+	for i := range clusters {
+		known[clusters[i].Name] = addresses(clusters[i].Endpoints)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, c := range r.clusters {
+		endpoints, ok := known[name]
+		if !ok {
+			delete(r.clusters, name)
+			continue
+		}
+		maps.DeleteFunc(c.endpoints, func(a netip.AddrPort, _ slowEndpoint) bool { return !endpoints[a] })
+	}
+}
+
+func addresses(endpoints []Endpoint) map[netip.AddrPort]bool {
+	set := make(map[netip.AddrPort]bool, len(endpoints))
+	for i := range endpoints {
+		set[endpoints[i].Address] = true
+	}
+	return set
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"net/netip"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// Snapshot is what was counted up to one moment. Counters are totals since the daemon
+// started and never go backwards; a cluster's begin when the cluster is configured.
+type Snapshot struct {
+	Requests    Paths       `json:"requests"`
+	Connections Connections `json:"connections"`
+	// Leases in force.
+	Leases uint64 `json:"leases"`
+	// FastBytes and SlowBytes are HTTP heads and bodies as they were sent.
+	FastBytes Bytes `json:"fast_bytes"`
+	SlowBytes Bytes `json:"slow_bytes"`
+	// Handovers and Spills by reason, all reasons.
+	Handovers map[string]uint64 `json:"handovers"`
+	Spills    map[string]uint64 `json:"spills"`
+	// Verdicts are the exits of all kernel programs by name.
+	Verdicts map[string]uint64 `json:"verdicts"`
+	// SlowFlags are requests of the slow path by Envoy's response flag.
+	SlowFlags map[string]uint64 `json:"slow_flags"`
+	// Clusters in the order of the configuration.
+	Clusters []ClusterSnapshot `json:"clusters"`
+}
+
+// Paths counts requests by the path that served them.
+type Paths struct {
+	Fast uint64 `json:"fast"`
+	Slow uint64 `json:"slow"`
+}
+
+// Connections counts client connections.
+type Connections struct {
+	Active      uint64 `json:"active"`
+	Intercepted uint64 `json:"intercepted"`
+}
+
+// Bytes counts both directions.
+type Bytes struct {
+	Request  uint64 `json:"request"`
+	Response uint64 `json:"response"`
+}
+
+// ClusterSnapshot is a cluster's part of a Snapshot, both paths together.
+type ClusterSnapshot struct {
+	Name string `json:"name"`
+	// Requests sent to endpoints.
+	Requests uint64 `json:"requests"`
+	// Responses to clients by class, 1xx to 5xx, local replies included.
+	Responses [statusClasses]uint64 `json:"responses"`
+	// Broken are requests that the kernel sent and that ended without a whole response.
+	Broken uint64 `json:"broken"`
+	// Turn is the round robin's turn, Schedule the length of its schedule.
+	Turn      uint64             `json:"turn"`
+	Schedule  uint32             `json:"schedule"`
+	Endpoints []EndpointSnapshot `json:"endpoints"`
+}
+
+// EndpointSnapshot is an endpoint's part of a Snapshot, both paths together.
+type EndpointSnapshot struct {
+	Address netip.AddrPort `json:"address"`
+	Weight  uint32         `json:"weight"`
+	Healthy bool           `json:"healthy"`
+	// Gone: it has left the configuration and finishes its requests.
+	Gone bool `json:"gone"`
+	// Outstanding requests, Requests sent, Successes (any status but 5xx), Errors
+	// (5xx and requests that got no whole response).
+	Outstanding uint32 `json:"outstanding"`
+	Requests    uint64 `json:"requests"`
+	Fast        uint64 `json:"fast"`
+	Successes   uint64 `json:"successes"`
+	Errors      uint64 `json:"errors"`
+	// FastBytes moved by the kernel.
+	FastBytes Bytes `json:"fast_bytes"`
+	Pool      Pool  `json:"pool"`
+	// Connections open to the endpoint: pool and slow path.
+	Connections uint64 `json:"connections"`
+}
+
+// Outstanding is the number of requests in flight.
+func (c *ClusterSnapshot) Outstanding() uint64 {
+	var sum uint64
+	for i := range c.Endpoints {
+		sum += uint64(c.Endpoints[i].Outstanding)
+	}
+	return sum
+}
+
+// Connections is the number of open connections to endpoints.
+func (c *ClusterSnapshot) Connections() uint64 {
+	var sum uint64
+	for i := range c.Endpoints {
+		sum += c.Endpoints[i].Connections
+	}
+	return sum
+}
+
+// Members counts the configured endpoints, and those of them that take requests.
+func (c *ClusterSnapshot) Members() (total, healthy uint64) {
+	for i := range c.Endpoints {
+		e := &c.Endpoints[i]
+		if e.Gone {
+			continue
+		}
+		total++
+		if e.Healthy {
+			healthy++
+		}
+	}
+	return total, healthy
+}
+
+// spillNames are the reasons of spills.
+var spillNames = map[maps.Verdict]string{
+	maps.VerdictSpillFull:             "full",
+	maps.VerdictSpillFraming:          "framing",
+	maps.VerdictSpillConnectionOption: "connection_option",
+	maps.VerdictSpillTooLong:          "too_long",
+}
+
+// countVerdicts sorts the verdicts into their families.
+func (s *Snapshot) countVerdicts(l *ledger) {
+	s.Handovers, s.Spills, s.Verdicts = map[string]uint64{}, map[string]uint64{}, map[string]uint64{}
+	for i := range l.verdicts {
+		v, n := maps.Verdict(i), l.verdicts[i].total()
+		name := maps.VerdictName(v)
+		if maps.IsHandover(v) {
+			s.Handovers[name] = n
+			name = "handover_" + name
+		}
+		if reason, ok := spillNames[v]; ok {
+			s.Spills[reason] = n
+		}
+		s.Verdicts[name] = n
+	}
+	s.Connections.Intercepted = l.verdicts[maps.VerdictConnectIntercepted].total()
+}
+
+// snapshotCluster joins what kernel and slow path have counted of a cluster.
+func snapshotCluster(c *Cluster, a *account, slow slowCluster) ClusterSnapshot {
+	kernel := a.total()
+	s := ClusterSnapshot{
+		Name:     c.Name,
+		Requests: kernel.requests + slow.requests,
+		Broken:   kernel.broken,
+		Turn:     c.State.Turn,
+		Schedule: uint32(c.State.Schedule >> 32),
+		// Never null in JSON.
+		Endpoints: make([]EndpointSnapshot, 0, len(c.Endpoints)),
+	}
+	for i := range s.Responses {
+		s.Responses[i] = kernel.responses[i] + slow.responses[i]
+	}
+	at := make(map[netip.AddrPort]int, len(c.Endpoints))
+	for i := range c.Endpoints {
+		e := &c.Endpoints[i]
+		kernel := a.endpoints[e.identity()].total()
+		if first, ok := at[e.Address]; ok {
+			s.Endpoints[first].add(snapshotEndpoint(e, kernel, slowEndpoint{}))
+			continue
+		}
+		at[e.Address] = len(s.Endpoints)
+		s.Endpoints = append(s.Endpoints, snapshotEndpoint(e, kernel, slow.endpoints[e.Address]))
+	}
+	return s
+}
+
+// add joins what is left of an endpoint that has gone to the one that came back at its address.
+func (e *EndpointSnapshot) add(gone EndpointSnapshot) {
+	e.Outstanding += gone.Outstanding
+	e.Requests += gone.Requests
+	e.Fast += gone.Fast
+	e.Successes += gone.Successes
+	e.Errors += gone.Errors
+	e.FastBytes.Request += gone.FastBytes.Request
+	e.FastBytes.Response += gone.FastBytes.Response
+	e.Pool.Idle += gone.Pool.Idle
+	e.Pool.Leased += gone.Pool.Leased
+	e.Pool.Connecting += gone.Pool.Connecting
+	e.Connections += gone.Connections
+}
+
+func snapshotEndpoint(e *Endpoint, kernel fast, slow slowEndpoint) EndpointSnapshot {
+	s := EndpointSnapshot{
+		Address:     e.Address,
+		Weight:      e.State.Weight,
+		Healthy:     e.IsHealthy(),
+		Gone:        e.IsGone(),
+		Outstanding: e.State.Outstanding,
+		Requests:    kernel.requests + slow.requests,
+		Fast:        kernel.requests,
+		Successes:   slow.successes,
+		Errors:      kernel.responses[serverErrors] + kernel.broken + slow.errors,
+		FastBytes:   Bytes{Request: kernel.bytesSent, Response: kernel.bytesReceived},
+		Pool:        e.Pool,
+		Connections: e.Pool.Idle + e.Pool.Leased + e.SlowConnections,
+	}
+	// 1xx is not the end of a request.
+	for _, n := range kernel.responses[1:serverErrors] {
+		s.Successes += n
+	}
+	return s
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"net/netip"
+	"sync/atomic"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// Source is the live state that a Collector reads. Its methods are called once per
+// scrape, concurrently with everything else.
+type Source interface {
+	// Verdicts returns how often each verdict was given since the programs were
+	// loaded, over all processors; the index is a maps.Verdict. A shorter slice
+	// means zero for the rest, nil is right when no program is loaded.
+	Verdicts() ([]uint64, error)
+	// Clusters returns the clusters of the configuration in force, in its order.
+	Clusters() []Cluster
+	// Connections returns the number of intercepted client connections now open.
+	Connections() uint64
+	// SlowBytes returns the bytes that the slow path has read from clients and
+	// written to them since the daemon started.
+	SlowBytes() (received, sent uint64)
+}
+
+// Cluster is a cluster and its live state.
+type Cluster struct {
+	Name string
+	// State is a copy made by LoadCluster.
+	State maps.Cluster
+	// Endpoints of the configuration in its order, followed by those that have left
+	// it but still hold a lease. An address that left and came back may be in both.
+	Endpoints []Endpoint
+}
+
+// Endpoint is an endpoint and its live state.
+type Endpoint struct {
+	// Index into the kernel's endpoints. It may be another endpoint's after this one has gone.
+	Index   uint32
+	Address netip.AddrPort
+	// State is a copy made by LoadEndpoint.
+	State maps.Endpoint
+	// Pool is its entry of CountPools.
+	Pool Pool
+	// SlowConnections are open to the endpoint outside the pool.
+	SlowConnections uint64
+}
+
+// IsHealthy reports whether the endpoint takes requests.
+func (e *Endpoint) IsHealthy() bool { return e.State.Flags == 0 }
+
+// IsGone reports whether the endpoint has left the configuration.
+func (e *Endpoint) IsGone() bool { return e.State.Flags&uint32(maps.EndpointGone) != 0 }
+
+// Pool counts the i-socks of one endpoint by state.
+type Pool struct {
+	Idle       uint64 `json:"idle"`
+	Leased     uint64 `json:"leased"`
+	Connecting uint64 `json:"connecting"`
+}
+
+// CountPools counts all i-socks by the index of their endpoint. The result has an
+// entry for each of the given number of endpoints.
+func CountPools(slots []maps.Slot, endpoints int) []Pool {
+	pools := make([]Pool, endpoints)
+	for i := range slots {
+		s := &slots[i]
+		state := maps.SlotState(atomic.LoadUint32(&s.State))
+		if state == maps.SlotFree || state == maps.SlotBroken {
+			continue
+		}
+		endpoint := int(atomic.LoadUint32(&s.Endpoint))
+		if endpoint >= endpoints {
+			continue
+		}
+		switch p := &pools[endpoint]; state {
+		case maps.SlotReady:
+			p.Idle++
+		case maps.SlotLeased:
+			p.Leased++
+		case maps.SlotConnecting:
+			p.Connecting++
+		}
+	}
+	return pools
+}
+
+// LoadEndpoint copies an endpoint that others change. Each field is whole; fields
+// read one after the other may belong to different moments.
+func LoadEndpoint(e *maps.Endpoint) maps.Endpoint {
+	c := maps.Endpoint{
+		Idle:          atomic.LoadUint64(&e.Idle),
+		Outstanding:   atomic.LoadUint32(&e.Outstanding),
+		Flags:         atomic.LoadUint32(&e.Flags),
+		Weight:        atomic.LoadUint32(&e.Weight),
+		Want:          atomic.LoadUint32(&e.Want),
+		Requests:      atomic.LoadUint64(&e.Requests),
+		BytesSent:     atomic.LoadUint64(&e.BytesSent),
+		BytesReceived: atomic.LoadUint64(&e.BytesReceived),
+		Broken:        atomic.LoadUint64(&e.Broken),
+	}
+	for i := range c.Responses {
+		c.Responses[i] = atomic.LoadUint64(&e.Responses[i])
+	}
+	return c
+}
+
+// LoadCluster copies a cluster that others change.
+func LoadCluster(c *maps.Cluster) maps.Cluster {
+	return maps.Cluster{
+		Schedule: atomic.LoadUint64(&c.Schedule),
+		Turn:     atomic.LoadUint64(&c.Turn),
+		Policy:   atomic.LoadUint32(&c.Policy),
+		Choices:  atomic.LoadUint32(&c.Choices),
+	}
+}

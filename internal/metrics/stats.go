@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Stat is one number under a dotted name.
+type Stat struct {
+	Name  string `json:"name"`
+	Value uint64 `json:"value"`
+}
+
+// Stats lists the snapshot in the order of the names. Envoy's names where the meaning
+// is the same, "xlb." for the rest.
+func (s *Snapshot) Stats() []Stat {
+	l := &list{}
+	l.add("xlb.requests.fast", s.Requests.Fast)
+	l.add("xlb.requests.slow", s.Requests.Slow)
+	l.add("xlb.connections.active", s.Connections.Active)
+	l.add("xlb.connections.intercepted", s.Connections.Intercepted)
+	l.add("xlb.leases.active", s.Leases)
+	l.add("xlb.bytes.fast.request", s.FastBytes.Request)
+	l.add("xlb.bytes.fast.response", s.FastBytes.Response)
+	l.add("xlb.bytes.slow.request", s.SlowBytes.Request)
+	l.add("xlb.bytes.slow.response", s.SlowBytes.Response)
+	l.addAll("xlb.handovers.", s.Handovers)
+	l.addAll("xlb.spills.", s.Spills)
+	l.addAll("xlb.verdicts.", s.Verdicts)
+	l.addAll("xlb.slow_requests.", s.SlowFlags)
+	for i := range s.Clusters {
+		l.addCluster(&s.Clusters[i])
+	}
+	slices.SortFunc(l.stats, func(a, b Stat) int { return strings.Compare(a.Name, b.Name) })
+	return l.stats
+}
+
+type list struct{ stats []Stat }
+
+func (l *list) add(name string, value uint64) {
+	l.stats = append(l.stats, Stat{Name: name, Value: value})
+}
+
+func (l *list) addAll(prefix string, values map[string]uint64) {
+	for name, n := range values {
+		l.add(prefix+name, n)
+	}
+}
+
+func (l *list) addCluster(c *ClusterSnapshot) {
+	prefix := "cluster." + c.Name + "."
+	l.add(prefix+"upstream_rq_total", c.Requests)
+	l.add(prefix+"upstream_rq_active", c.Outstanding())
+	l.add(prefix+"upstream_cx_active", c.Connections())
+	for i, n := range c.Responses {
+		l.add(fmt.Sprintf("%supstream_rq_%dxx", prefix, i+1), n)
+	}
+	total, healthy := c.Members()
+	l.add(prefix+"membership_total", total)
+	l.add(prefix+"membership_healthy", healthy)
+}

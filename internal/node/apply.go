@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/pool"
+)
+
+// reload reads the file again. What cannot be used changes nothing.
+func (n *Node) reload() {
+	cfg, err := config.Load(n.o.ConfigPath)
+	if err == nil {
+		n.updates.Lock()
+		err = n.apply(cfg)
+		n.updates.Unlock()
+	}
+	if err != nil {
+		n.log.Error("configuration refused; the one before stays in force", "file", n.o.ConfigPath, "err", err)
+	}
+}
+
+// apply puts a configuration in force: kernel, slow path, pools. Callers but the first hold n.updates.
+func (n *Node) apply(source *model.Config) error {
+	resolved := n.resolver.follow(source)
+	if err := n.install(resolved); err != nil {
+		return err
+	}
+	n.source = source
+	return nil
+}
+
+// install puts a configuration in force whose names are resolved.
+func (n *Node) install(cfg *model.Config) error {
+	image, notes := compile.Compile(cfg)
+	for _, note := range notes {
+		n.log.Warn("served by the slow path", "where", note.Where, "reason", note.Reason)
+	}
+	n.metrics.Observe()
+	// The slow path first: a request that the kernel routes by the new tables may be handed over.
+	n.publish(cfg)
+	if _, err := n.reconcil.Apply(image); err != nil {
+		return fmt.Errorf("write configuration to the kernel: %w", err)
+	}
+	n.directory.Store(n.newDirectory())
+	n.connect(cfg)
+	return nil
+}
+
+func (n *Node) publish(cfg *model.Config) {
+	l := &loaded{config: cfg, tables: map[string]*model.RouteTable{}, version: versionOf(cfg), at: time.Now()}
+	for _, lis := range cfg.Listeners {
+		l.tables[lis.Name] = lis.Routes
+	}
+	n.current.Store(l)
+}
+
+// versionOf tells configurations apart by their content.
+func versionOf(cfg *model.Config) string {
+	b, err := json.Marshal(cfg)
+	if err != nil {
+		// Plain data always marshals.
+		return "unknown"
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8])
+}
+
+// connect makes the pools follow the endpoints in force.
+func (n *Node) connect(cfg *model.Config) {
+	var list []pool.Endpoint
+	for _, e := range n.reconcil.Endpoints() {
+		c := cfg.Cluster(e.Cluster)
+		if e.Gone || c == nil || !n.o.FastPath {
+			continue
+		}
+		list = append(list, pool.Endpoint{Index: e.Index, Address: e.Address, ConnectTimeout: c.ConnectTimeout})
+	}
+	n.pool.SetEndpoints(list)
+	if !n.o.FastPath {
+		n.releaseGone()
+	}
+}
+
+// releaseGone gives up removed endpoints that have no pool.
+func (n *Node) releaseGone() {
+	for _, e := range n.reconcil.Endpoints() {
+		if e.Gone {
+			n.released(e.Index)
+		}
+	}
+}
+
+// released gives up a removed endpoint whose i-socks are closed, now or when its last slow request has ended.
+func (n *Node) released(index uint32) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.waiting[index] = struct{}{}
+}
+
+func (n *Node) releaseWaiting() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for index := range n.waiting {
+		if atomic.LoadUint32(&n.datapath.Shared.Endpoints[index].Outstanding) > 0 {
+			continue
+		}
+		n.reconcil.ReleaseEndpoint(index)
+		delete(n.waiting, index)
+	}
+}

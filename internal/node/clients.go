@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/anchor"
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/metrics"
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/pool"
+	"github.com/xlb-project/xlb/internal/reconcile"
+	"github.com/xlb-project/xlb/internal/slowpath"
+)
+
+// clients implements pool.Clients: it answers those whose request left the kernel's hands.
+type clients struct{ n *Node }
+
+// Fail implements pool.Clients.
+func (c clients) Fail(cookie uint64, why pool.Failure, moved, requestOpen bool) {
+	kind := slowpath.ReplyUpstreamTermination
+	if why == pool.Timeout {
+		kind = slowpath.ReplyUpstreamTimeout
+	}
+	c.n.anchors.Use(cookie, maps.HandoverLeaseBroken, func(conn net.Conn) (uint64, anchor.Outcome) {
+		if moved {
+			return 0, anchor.Abort
+		}
+		written, err := c.n.proxy.Reply(conn, kind, requestOpen)
+		if err != nil || requestOpen {
+			return written, anchor.Close
+		}
+		return written, anchor.Keep
+	})
+}
+
+// Spill implements pool.Clients.
+func (c clients) Spill(ctx context.Context, s pool.Spilled) {
+	served := c.n.anchors.Use(s.Cookie, maps.VerdictSpilled, func(client net.Conn) (uint64, anchor.Outcome) {
+		upstream, err := dupConn(s.FD)
+		if err != nil {
+			c.n.log.Warn("forward spilled response", "err", err)
+			c.n.datapath.Shared.Break(s.Slot)
+			return 0, anchor.Abort
+		}
+		defer upstream.Close()
+		if atomic.LoadUint32(&c.n.datapath.Shared.Slots[s.Slot].Spill) == uint32(maps.SpillWhole) {
+			return c.whole(ctx, s, client, upstream)
+		}
+		return c.counted(ctx, s, client, upstream)
+	})
+	if !served {
+		c.n.datapath.Shared.Break(s.Slot)
+	}
+}
+
+// whole reads a response that the kernel has not touched.
+func (c clients) whole(ctx context.Context, s pool.Spilled, client, upstream net.Conn) (uint64, anchor.Outcome) {
+	method := "GET"
+	if s.Head {
+		method = "HEAD"
+	}
+	shared := c.n.datapath.Shared
+	requestOpen := atomic.LoadUint32(&shared.Slots[s.Slot].Pending)&uint32(maps.PendingRequest) != 0
+	r, err := c.n.proxy.Relay(ctx, client, upstream, slowpath.RelayRequest{
+		Method: method, KeepAlive: true, Deadline: s.Deadline,
+	})
+	if class := r.Status/100 - 1; class >= 0 && class < len(maps.Endpoint{}.Responses) {
+		atomic.AddUint64(&shared.Endpoints[shared.Slots[s.Slot].Endpoint].Responses[class], 1)
+	}
+	if err != nil {
+		c.n.log.Debug("response ended early", "err", err)
+	}
+	if r.UpstreamReusable {
+		shared.ResponseDone(s.Slot)
+	} else {
+		shared.Break(s.Slot)
+	}
+	// A request whose body cannot be finished leaves a connection on which nothing more can be framed.
+	if !r.ClientReusable || (requestOpen && !r.UpstreamReusable) {
+		return r.Answered, anchor.Close
+	}
+	return r.Answered, anchor.Keep
+}
+
+// counted forwards bytes whose framing the kernel follows, until it says that the response has ended.
+func (c clients) counted(ctx context.Context, s pool.Spilled, client, upstream net.Conn) (uint64, anchor.Outcome) {
+	shared := c.n.datapath.Shared
+	slot := &shared.Slots[s.Slot]
+	stop := context.AfterFunc(ctx, func() {
+		// Ends reads and writes that wait; the connections are given up anyway.
+		_ = upstream.SetDeadline(time.Unix(1, 0))
+		_ = client.SetDeadline(time.Unix(1, 0))
+	})
+	defer stop()
+	buffer := make([]byte, 64<<10)
+	var forwarded uint64
+	for {
+		// In this order: the end is declared after the last bytes were counted.
+		ended := atomic.LoadUint32(&slot.Spill) == uint32(maps.SpillEnded)
+		if ended && forwarded == atomic.LoadUint64(&slot.Spilled) {
+			shared.ResponseDone(s.Slot)
+			return forwarded, anchor.Keep
+		}
+		m, err := upstream.Read(buffer)
+		k, writeErr := client.Write(buffer[:m])
+		forwarded += uint64(k)
+		atomic.AddUint64(&shared.Endpoints[slot.Endpoint].BytesReceived, uint64(k))
+		if err == nil && writeErr == nil {
+			continue
+		}
+		if !errors.Is(err, io.EOF) {
+			c.n.log.Debug("spilled response has ended early", "read", err, "write", writeErr)
+		}
+		shared.Break(s.Slot)
+		return forwarded, anchor.Abort
+	}
+}
+
+// dupConn makes a net.Conn of a descriptor that somebody else owns.
+func dupConn(fd int) (net.Conn, error) {
+	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("dup", err)
+	}
+	f := os.NewFile(uintptr(dup), "i-sock")
+	conn, err := net.FileConn(f)
+	return conn, errors.Join(err, f.Close())
+}
+
+// handler implements anchor.Handler: it serves bytes that the kernel declined.
+type handler struct{ n *Node }
+
+// Serve implements anchor.Handler.
+func (h handler) Serve(ctx context.Context, conn net.Conn, s anchor.Session) anchor.Result {
+	if s.Reason == maps.HandoverLeaseBroken {
+		// The rest of a body whose head went to an endpoint that has failed.
+		written, err := h.n.proxy.Reply(conn, slowpath.ReplyUpstreamTermination, true)
+		if err != nil {
+			h.n.log.Debug("answer client", "err", err)
+		}
+		return anchor.Result{Written: written}
+	}
+	name, _, _ := h.n.reconcil.Listener(s.Listener)
+	r, err := h.n.proxy.Serve(ctx, conn, slowpath.Session{Listener: name, Claim: h.n.claim(s.Endpoint)})
+	if err != nil {
+		h.n.log.Debug("connection has ended", "client", s.Client, "err", err)
+	}
+	return anchor.Result{Read: r.Consumed, Written: r.Answered, Keep: r.Quiet}
+}
+
+// claim is the endpoint that the kernel had chosen before it declined the request.
+func (n *Node) claim(index uint32) *slowpath.Claim {
+	e, ok := n.directory.Load().endpoints[index]
+	if index == anchor.NoEndpoint || !ok || !n.picker.Serving(index) {
+		return nil
+	}
+	n.picker.Claim(index)
+	return &slowpath.Claim{Cluster: e.Cluster, Endpoint: picked{n, index, e.Address}}
+}
+
+// picked implements slowpath.Picked.
+type picked struct {
+	n       *Node
+	index   uint32
+	address netip.AddrPort
+}
+
+// Address implements slowpath.Picked.
+func (p picked) Address() netip.AddrPort { return p.address }
+
+// Done implements slowpath.Picked.
+func (p picked) Done(slowpath.Outcome) { p.n.picker.Done(p.index) }
+
+// balancer implements slowpath.Balancer over the state shared with the kernel.
+type balancer struct{ n *Node }
+
+// Pick implements slowpath.Balancer.
+func (b balancer) Pick(cluster string, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
+	d := b.n.directory.Load()
+	index, ok := d.clusters[cluster]
+	if !ok {
+		return nil, false
+	}
+	endpoint, ok := b.n.picker.Pick(index, func(e uint32) bool {
+		entry, known := d.endpoints[e]
+		return !known || (skip != nil && skip(entry.Address))
+	})
+	if !ok {
+		return nil, false
+	}
+	return picked{b.n, endpoint, d.endpoints[endpoint].Address}, true
+}
+
+// directory finds what the kernel's indices mean. It is made anew with every configuration, and never changed.
+type directory struct {
+	clusters  map[string]uint32
+	endpoints map[uint32]reconcile.EndpointEntry
+}
+
+func (n *Node) newDirectory() *directory {
+	d := &directory{clusters: map[string]uint32{}, endpoints: map[uint32]reconcile.EndpointEntry{}}
+	for _, c := range n.reconcil.Clusters() {
+		d.clusters[c.Name] = c.Index
+	}
+	for _, e := range n.reconcil.Endpoints() {
+		d.endpoints[e.Index] = e
+	}
+	return d
+}
+
+// observer implements slowpath.Observer.
+type observer struct{ r *metrics.Recorder }
+
+// Observe implements slowpath.Observer.
+func (o observer) Observe(r slowpath.Report) {
+	// A response that the kernel had asked for: it has counted the request.
+	if r.Listener == "" {
+		return
+	}
+	o.r.Record(metrics.Request{Cluster: r.Cluster, Endpoint: r.Endpoint, Status: r.Status, Flag: r.Flag.String()})
+}
+
+func (n *Node) newProxy() *slowpath.Proxy {
+	return slowpath.New(slowpath.Config{
+		Table: func(listener string) (*model.RouteTable, bool) {
+			t, ok := n.current.Load().tables[listener]
+			return t, ok
+		},
+		Cluster:  func(name string) *model.Cluster { return n.current.Load().config.Cluster(name) },
+		Balancer: balancer{n},
+		Dial:     n.dialer.dial,
+		Observer: observer{n.recorder},
+		Logger:   n.log,
+	})
+}

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/admin"
+	"github.com/xlb-project/xlb/internal/anchor"
+	"github.com/xlb-project/xlb/internal/balance"
+	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/datapath"
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/metrics"
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/pool"
+	"github.com/xlb-project/xlb/internal/reconcile"
+	"github.com/xlb-project/xlb/internal/slowpath"
+)
+
+// Options say what to run.
+type Options struct {
+	// ConfigPath is the Envoy bootstrap.
+	ConfigPath string
+	// Cgroups are the cgroup v2 directories whose processes are balanced.
+	Cgroups []string
+	// Admin is the address of the admin API; "" takes the configuration's, and none when that has none.
+	Admin string
+	// FastPath off serves every request in user space.
+	FastPath bool
+	// DrainTime bounds how long requests in flight may take at the end.
+	DrainTime time.Duration
+	Logger    *slog.Logger
+}
+
+// clientReceiveBuffer holds the largest response from another host that the fast path moves, with the kernel's
+// bookkeeping: over it, redirected bytes wait for a timer tick.
+const clientReceiveBuffer = 512 << 10
+
+// Node is a running daemon.
+type Node struct {
+	o   Options
+	log *slog.Logger
+
+	datapath *datapath.Datapath
+	events   *datapath.Events
+	reconcil *reconcile.Reconciler
+	picker   *balance.Picker
+	pool     *pool.Pool
+	anchors  *anchor.Set
+	proxy    *slowpath.Proxy
+	recorder *metrics.Recorder
+	dialer   *dialer
+	metrics  *metrics.Collector
+
+	// current is what is in force; source is what stands in the file, names not resolved.
+	current   atomic.Pointer[loaded]
+	directory atomic.Pointer[directory]
+	updates   sync.Mutex
+	source    *model.Config
+	resolver  *resolving
+	ready     atomic.Pointer[error]
+
+	mu      sync.Mutex
+	waiting map[uint32]struct{} // removed endpoints with slow requests outstanding
+
+	wg     sync.WaitGroup
+	cancel context.CancelFunc
+}
+
+// loaded is a configuration in force.
+type loaded struct {
+	config  *model.Config
+	tables  map[string]*model.RouteTable
+	version string
+	at      time.Time
+}
+
+// UsageError says that the environment or the configuration does not allow what was asked for: nothing was started.
+type UsageError struct{ Err error }
+
+func (e *UsageError) Error() string { return e.Err.Error() }
+func (e *UsageError) Unwrap() error { return e.Err }
+
+// Run runs the daemon until ctx ends, then drains it. reload makes it read its file again.
+func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
+	cfg, err := config.Load(o.ConfigPath)
+	if err != nil {
+		return &UsageError{err}
+	}
+	listener, err := listenAdmin(ctx, o, cfg)
+	if err != nil {
+		return &UsageError{err}
+	}
+	n, err := start(o, cfg)
+	if err != nil {
+		if listener != nil {
+			err = errors.Join(err, listener.Close())
+		}
+		return &UsageError{err}
+	}
+	running, stop := context.WithCancel(context.Background())
+	n.cancel = stop
+	n.background(running, listener)
+	n.open(ctx)
+	n.follow(ctx, reload)
+	n.drain()
+	stop()
+	n.wg.Wait()
+	return n.close()
+}
+
+func listenAdmin(ctx context.Context, o Options, cfg *model.Config) (net.Listener, error) {
+	address := o.Admin
+	if address == "" && cfg.Admin.IsValid() {
+		address = cfg.Admin.String()
+	}
+	if address == "" {
+		return nil, nil
+	}
+	return admin.Listen(ctx, address)
+}
+
+var errStarting = errors.New("starting: pools are being opened")
+
+// start loads and attaches everything, with interception still off. On error nothing is left.
+func start(o Options, cfg *model.Config) (*Node, error) {
+	n := &Node{o: o, log: o.Logger, source: cfg, recorder: metrics.NewRecorder(), dialer: newDialer(), waiting: map[uint32]struct{}{}}
+	n.setReady(errStarting)
+	n.directory.Store(&directory{})
+	n.current.Store(&loaded{config: &model.Config{}})
+	d, err := loadDatapath(o)
+	if err != nil {
+		return nil, err
+	}
+	n.datapath = d
+	if err := n.build(); err != nil {
+		return nil, errors.Join(err, n.close())
+	}
+	return n, nil
+}
+
+func loadDatapath(o Options) (*datapath.Datapath, error) {
+	options := datapath.Options{FastPath: o.FastPath, ReceiveBuffer: clientReceiveBuffer}
+	if o.FastPath {
+		charged, err := datapath.IngressCharged()
+		if err != nil {
+			return nil, err
+		}
+		options.IngressUncharged = !charged
+	}
+	return datapath.Load(options)
+}
+
+func (n *Node) build() error {
+	d := n.datapath
+	tgid, err := d.ThreadGroup()
+	if err != nil {
+		return err
+	}
+	netns, err := netnsCookie()
+	if err != nil {
+		return err
+	}
+	atomic.StoreUint32(&d.Shared.Control.DaemonTgid, tgid)
+	atomic.StoreUint32(&d.Shared.Control.Draining, 1)
+	n.beat()
+	n.reconcil = reconcile.New(d.Config, d.Shared, n.log)
+	n.picker = balance.New(d.Shared)
+	n.metrics = metrics.NewCollector(measured{n}, n.recorder)
+	n.proxy = n.newProxy()
+	n.pool, err = pool.New(pool.Config{
+		Shared: d.Shared, Sockets: d.Sockets, Clients: clients{n}, Logger: n.log, Netns: netns, Released: n.released,
+	})
+	if err != nil {
+		return err
+	}
+	n.anchors, err = anchor.New(anchor.Config{
+		Shared: d.Shared, Sockets: d.Sockets, Handler: handler{n}, Leases: n.pool, Logger: n.log, Netns: netns,
+	})
+	if err != nil {
+		return err
+	}
+	if n.events, err = d.Events(); err != nil {
+		return err
+	}
+	if err := d.Attach(n.o.Cgroups); err != nil {
+		return err
+	}
+	n.resolver = newResolving(n)
+	return n.apply(n.source)
+}
+
+// close releases everything, in the order opposite to build.
+func (n *Node) close() error {
+	var err error
+	if n.datapath != nil {
+		err = n.datapath.Detach()
+	}
+	if n.anchors != nil {
+		err = errors.Join(err, n.anchors.Close())
+	}
+	if n.pool != nil {
+		err = errors.Join(err, n.pool.Close())
+	}
+	if n.proxy != nil {
+		n.proxy.Close()
+	}
+	if n.events != nil {
+		err = errors.Join(err, n.events.Close())
+	}
+	if n.datapath != nil {
+		err = errors.Join(err, n.datapath.Close())
+	}
+	return err
+}
+
+// background starts what runs beside everything else.
+func (n *Node) background(ctx context.Context, listener net.Listener) {
+	n.goes(func() { n.heartbeat(ctx) })
+	go n.followEvents()
+	if listener == nil {
+		return
+	}
+	handler := admin.NewHandler(n, n.metrics.Handler())
+	n.goes(func() { n.serveAdmin(ctx, listener, handler) })
+}
+
+func (n *Node) serveAdmin(ctx context.Context, l net.Listener, h http.Handler) {
+	n.log.Info("admin API listens", "address", l.Addr().String())
+	if err := admin.Serve(ctx, l, h, n.log); err != nil {
+		n.log.Error("admin API has ended", "err", err)
+	}
+}
+
+func (n *Node) goes(f func()) {
+	n.wg.Add(1)
+	go func() {
+		defer n.wg.Done()
+		f()
+	}()
+}
+
+// beatInterval is well below the kernel programs' limit of three seconds.
+const beatInterval = 500 * time.Millisecond
+
+func (n *Node) heartbeat(ctx context.Context) {
+	tick := time.NewTicker(beatInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			n.beat()
+			n.releaseWaiting()
+		}
+	}
+}
+
+func (n *Node) beat() {
+	var ts unix.Timespec
+	// CLOCK_MONOTONIC always exists.
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	atomic.StoreUint64(&n.datapath.Shared.Control.HeartbeatNs, uint64(ts.Nano()))
+}
+
+// followEvents ends when the event stream is closed.
+func (n *Node) followEvents() {
+	for {
+		e, more, err := n.events.Next()
+		if !more && err == nil {
+			return
+		}
+		if err != nil {
+			n.log.Error("event stream has ended; pools grow only by their own sweep", "err", err)
+			return
+		}
+		switch maps.EventKind(e.Kind) {
+		case maps.EventPoolLow:
+			n.pool.Grow(e.Endpoint)
+		case maps.EventSlotBroken:
+			n.pool.Broken(e.Slot, false)
+		case maps.EventLeaseFailed:
+			n.pool.Broken(e.Slot, true)
+		}
+	}
+}
+
+// open begins to intercept, once the pools are open or have had their chance.
+func (n *Node) open(ctx context.Context) {
+	const patience = 5 * time.Second
+	deadline := time.Now().Add(patience)
+	for !n.pool.Ready() && time.Now().Before(deadline) && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	atomic.StoreUint32(&n.datapath.Shared.Control.Draining, 0)
+	n.setReady(nil)
+	n.log.Info("intercepting connections", "cgroups", n.o.Cgroups, "fast_path", n.o.FastPath)
+}
+
+// follow serves until ctx ends, and reloads the file when it changes or when told to.
+func (n *Node) follow(ctx context.Context, reload <-chan os.Signal) {
+	const interval = 500 * time.Millisecond
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	last := stampOf(n.o.ConfigPath)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-reload:
+			last = stampOf(n.o.ConfigPath)
+			n.reload()
+		case <-tick.C:
+			if now := stampOf(n.o.ConfigPath); now != last {
+				last = now
+				n.reload()
+			}
+		}
+	}
+}
+
+// stamp changes when a file is written, replaced, or pointed elsewhere.
+type stamp struct {
+	modified time.Time
+	size     int64
+	inode    uint64
+}
+
+func stampOf(path string) stamp {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return stamp{}
+	}
+	return stamp{time.Unix(st.Mtim.Unix()), st.Size, st.Ino}
+}
+
+// drain ends interception, lets requests in flight finish, and returns when they have or their time is up.
+func (n *Node) drain() {
+	n.setReady(errors.New("draining: the daemon is ending"))
+	n.log.Info("draining", "at_most", n.o.DrainTime)
+	atomic.StoreUint32(&n.datapath.Shared.Control.Draining, 1)
+	if err := n.reconcil.Unlink(); err != nil {
+		n.log.Warn("requests may still take the fast path", "err", err)
+	}
+	for deadline := time.Now().Add(n.o.DrainTime); time.Now().Before(deadline) && n.busy(); {
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// busy reports whether any request is in flight, on either path.
+func (n *Node) busy() bool {
+	for i := range n.datapath.Shared.Endpoints {
+		if atomic.LoadUint32(&n.datapath.Shared.Endpoints[i].Outstanding) > 0 {
+			return true
+		}
+	}
+	return n.anchors.Active() > 0
+}
+
+func (n *Node) setReady(err error) { n.ready.Store(&err) }
+
+func netnsCookie() (uint64, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("open socket: %w", err)
+	}
+	defer unix.Close(fd)
+	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+	if err != nil {
+		return 0, fmt.Errorf("read cookie of network namespace: %w", err)
+	}
+	return cookie, nil
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"net/netip"
+	"sync/atomic"
+
+	"github.com/xlb-project/xlb/internal/admin"
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/metrics"
+)
+
+var (
+	_ metrics.Source = measured{}
+	_ admin.Source   = (*Node)(nil)
+)
+
+// Ready implements admin.Source.
+func (n *Node) Ready() error { return *n.ready.Load() }
+
+// Config implements admin.Source.
+func (n *Node) Config() admin.Config {
+	l := n.current.Load()
+	return admin.Config{Model: l.config, Version: l.version, Updated: l.at}
+}
+
+// Snapshot implements admin.Source.
+func (n *Node) Snapshot() (*metrics.Snapshot, error) { return n.metrics.Snapshot() }
+
+// Intercepted implements admin.Source.
+func (n *Node) Intercepted(service netip.AddrPort) (bool, error) {
+	if atomic.LoadUint32(&n.datapath.Shared.Control.Draining) != 0 {
+		return false, nil
+	}
+	_, ok, err := n.datapath.Config.VIPs.Lookup(maps.KeyOf(service))
+	return ok, err
+}
+
+// Connections implements admin.Source.
+func (n *Node) Connections(limit int) ([]admin.Connection, error) {
+	list := n.anchors.List()
+	if len(list) > limit {
+		list = list[:limit]
+	}
+	out := make([]admin.Connection, 0, len(list))
+	for _, c := range list {
+		slow, onSlow, err := n.datapath.Sockets.SlowConns.Lookup(c.Cookie)
+		if err != nil {
+			return nil, err
+		}
+		name, _, _ := n.reconcil.Listener(c.Listener)
+		row := admin.Connection{Client: c.Client, Service: c.VIP, Listener: name, Path: "fast", Opened: c.Opened}
+		if onSlow || !n.o.FastPath {
+			row.Path = "slow"
+		}
+		if onSlow {
+			row.Reason = maps.VerdictName(maps.Verdict(slow.Reason))
+		}
+		out = append(out, row)
+	}
+	return out, nil
+}
+
+// measured implements metrics.Source.
+type measured struct{ n *Node }
+
+// Verdicts implements metrics.Source.
+func (m measured) Verdicts() ([]uint64, error) { return m.n.datapath.Verdicts() }
+
+// Connections implements metrics.Source.
+func (m measured) Connections() uint64 { return uint64(m.n.anchors.Stats().Open) }
+
+// SlowBytes implements metrics.Source.
+func (m measured) SlowBytes() (received, sent uint64) {
+	c := m.n.proxy.Counters()
+	return c.Received(), c.Sent()
+}
+
+// Clusters implements metrics.Source.
+func (m measured) Clusters() []metrics.Cluster {
+	shared := m.n.datapath.Shared
+	pools := metrics.CountPools(shared.Slots, len(shared.Endpoints))
+	d := m.n.directory.Load()
+	byCluster := map[string][]metrics.Endpoint{}
+	for _, e := range m.n.reconcil.Endpoints() {
+		byCluster[e.Cluster] = append(byCluster[e.Cluster], metrics.Endpoint{
+			Index:           e.Index,
+			Address:         e.Address,
+			State:           metrics.LoadEndpoint(&shared.Endpoints[e.Index]),
+			Pool:            pools[e.Index],
+			SlowConnections: m.n.dialer.open(e.Address),
+		})
+	}
+	var list []metrics.Cluster
+	for _, c := range m.n.current.Load().config.Clusters {
+		index, ok := d.clusters[c.Name]
+		if !ok {
+			continue
+		}
+		list = append(list, metrics.Cluster{
+			Name:      c.Name,
+			State:     metrics.LoadCluster(&shared.Clusters[index]),
+			Endpoints: byCluster[c.Name],
+		})
+	}
+	return list
+}

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"errors"
+	"flag"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+var seedFlag = flag.Uint64("seed", 0, "seed of the random cases; 0 takes the time")
+
+func randomWorld(t *testing.T) world {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("seed %d: repeat with -seed=%d", seed, seed)
+	return newWorld(seed)
+}
+
+// single is a listener on port 80 that sends everything to cluster "web".
+func single(endpoints ...model.Endpoint) *model.Config {
+	route := &model.Route{
+		Path: model.PathMatch{Value: "/"}, Timeout: time.Second,
+		Clusters: []model.WeightedCluster{{Name: "web", Weight: 1}},
+	}
+	rt := &model.RouteTable{VirtualHosts: []*model.VirtualHost{{Name: "vh", Domains: []string{"*"}, Routes: []*model.Route{route}}}}
+	return &model.Config{
+		Listeners: []*model.Listener{{Name: "web", Address: address(80), Routes: rt}},
+		Clusters:  []*model.Cluster{{Name: "web", Endpoints: endpoints}},
+	}
+}
+
+func endpointOn(port int, weight uint32) model.Endpoint {
+	return model.Endpoint{Address: address(port), Weight: weight}
+}
+
+func TestEveryStateOfAReloadIsOneVersionOrTheOther(t *testing.T) {
+	w := randomWorld(t)
+	states := 0
+	for range 40 {
+		g := newRig(t)
+		old := &model.Config{}
+		for range 4 {
+			next, requests := w.config(), w.requests(12)
+			g.wrote = func(what string) {
+				states++
+				g.checkState("after "+what, requests, old, next)
+			}
+			g.mustApply(next)
+			g.wrote = nil
+			g.checkClean(next, requests)
+			old = next
+		}
+	}
+	t.Logf("%d intermediate states", states)
+	if states < 1000 {
+		t.Errorf("%d intermediate states seen, want at least 1000", states)
+	}
+}
+
+func TestAReloadThatFailsAtAnyPointConverges(t *testing.T) {
+	w := randomWorld(t)
+	failures := 0
+	for range 8 {
+		old, next, requests := w.config(), w.config(), w.requests(10)
+		for point := 0; ; point++ {
+			g := newRig(t)
+			g.mustApply(old)
+			if !g.failsAt(point, next, requests, old) {
+				break
+			}
+			failures++
+			g.mustApply(next)
+			g.checkClean(next, requests)
+		}
+	}
+	t.Logf("%d failures", failures)
+	if failures < 100 {
+		t.Errorf("%d failures, want at least 100", failures)
+	}
+}
+
+// failsAt applies a configuration with one write failing, checks every state, and reports
+// whether there was such a write.
+func (g *rig) failsAt(point int, next *model.Config, requests []*model.Request, old ...*model.Config) bool {
+	g.t.Helper()
+	configs := append(slices.Clone(old), next)
+	asked := 0
+	g.fail = func() bool { asked++; return asked == point+1 }
+	g.wrote = func(what string) { g.checkState("after "+what, requests, configs...) }
+	defer func() { g.fail, g.wrote = nil, nil }()
+	im, _ := compile.Compile(next)
+	_, err := g.r.Apply(im)
+	if asked <= point {
+		if err != nil {
+			g.t.Fatalf("apply without a fault: %v", err)
+		}
+		return false
+	}
+	if !errors.Is(err, maps.ErrFault) {
+		g.t.Fatalf("apply with a fault at write %d: %v, want it to be reported", point, err)
+	}
+	g.checkState("after the failure", requests, configs...)
+	return true
+}
+
+func TestManyFailuresInARowLeakNothing(t *testing.T) {
+	w := randomWorld(t)
+	for range 25 {
+		g := newRig(t)
+		possible := []*model.Config{{}}
+		for range 12 {
+			next, requests := w.config(), w.requests(6)
+			possible = append(possible, next)
+			if !g.failsAt(w.IntN(80), next, requests, possible...) {
+				possible = []*model.Config{next}
+			}
+			g.releaseSome(w)
+		}
+		last, requests := w.config(), w.requests(20)
+		g.mustApply(last)
+		g.checkClean(last, requests)
+		g.releaseAll()
+		g.mustApply(last)
+		g.checkClean(last, requests)
+	}
+}
+
+// releaseSome does what a pool does, for endpoints that have gone and for others.
+func (g *rig) releaseSome(w world) {
+	g.t.Helper()
+	for _, e := range g.r.Endpoints() {
+		if w.IntN(3) == 0 && g.r.ReleaseEndpoint(e.Index) != e.Gone {
+			g.t.Fatalf("release of %+v", e)
+		}
+	}
+}
+
+func (g *rig) releaseAll() {
+	for _, e := range g.r.Endpoints() {
+		g.r.ReleaseEndpoint(e.Index)
+	}
+}
+
+func TestApplyingTheSameAgainWritesNothing(t *testing.T) {
+	w := randomWorld(t)
+	for range 50 {
+		g, cfg := newRig(t), w.config()
+		g.mustApply(cfg)
+		if stats := g.mustApply(cfg); stats.Total() != 0 {
+			t.Fatalf("second apply wrote %+v", stats)
+		}
+	}
+}
+
+func TestChangedEndpointsLeaveRouteTablesAlone(t *testing.T) {
+	g := newRig(t)
+	g.mustApply(single(endpointOn(9000, 1), endpointOn(9001, 1)))
+	got := g.mustApply(single(endpointOn(9001, 2), endpointOn(9002, 1)))
+	// Turns 1 2 1; one schedule stored; 9000 gone, 9001 heavier, 9002 new.
+	want := Stats{Schedules: 3, Clusters: 1, Endpoints: 3}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("writes (-got +want):\n%s", diff)
+	}
+}
+
+func TestIndicesSurviveReloads(t *testing.T) {
+	g := newRig(t)
+	g.mustApply(single(endpointOn(9000, 1), endpointOn(9001, 1)))
+	before := g.r.Endpoints()
+	clusterIndex, _ := g.r.ClusterIndex("web")
+	g.kernel.sh.Endpoints[before[1].Index].Requests = 7
+	g.kernel.sh.Clusters[clusterIndex].Turn = 5
+
+	cfg := single(endpointOn(9002, 1), endpointOn(9001, 1))
+	cfg.Clusters = slices.Insert(cfg.Clusters, 0, &model.Cluster{Name: "another"})
+	g.mustApply(cfg)
+	after := g.r.Endpoints()
+	if after[1] != before[1] || g.kernel.sh.Endpoints[after[1].Index].Requests != 7 {
+		t.Errorf("endpoint %+v is now %+v with %d requests, want it unchanged with 7", before[1], after[1], g.kernel.sh.Endpoints[after[1].Index].Requests)
+	}
+	if got, ok := g.r.ClusterIndex("web"); !ok || got != clusterIndex || g.kernel.sh.Clusters[got].Turn != 5 {
+		t.Errorf("cluster index %d at turn %d, want %d at 5", got, g.kernel.sh.Clusters[got].Turn, clusterIndex)
+	}
+	want := []ClusterEntry{{clusterIndex, "web"}, {clusterIndex + 1, "another"}}
+	if diff := cmp.Diff(g.r.Clusters(), want); diff != "" {
+		t.Errorf("clusters (-got +want):\n%s", diff)
+	}
+}
+
+func TestEndpointIndexIsReusedOnlyAfterRelease(t *testing.T) {
+	g := newRig(t)
+	g.mustApply(single(endpointOn(9000, 1)))
+	first := g.r.Endpoints()[0]
+	if g.r.ReleaseEndpoint(first.Index) {
+		t.Error("an endpoint in service was released")
+	}
+	shared := &g.kernel.sh.Endpoints[first.Index]
+	shared.Idle, shared.Requests, shared.Outstanding = 5<<32, 9, 0
+
+	g.mustApply(single(endpointOn(9001, 1)))
+	if e := g.r.Endpoints(); len(e) != 2 || !e[0].Gone || e[1].Gone || e[1].Index == first.Index {
+		t.Fatalf("endpoints %+v, want the first gone and another beside it", e)
+	}
+	if shared.Flags&uint32(maps.EndpointGone) == 0 {
+		t.Error("the removed endpoint is not marked")
+	}
+	if stats := g.mustApply(single(endpointOn(9001, 1))); stats.Total() != 0 {
+		t.Errorf("an endpoint that waits for its release cost %+v", stats)
+	}
+	if !g.r.ReleaseEndpoint(first.Index) || g.r.ReleaseEndpoint(first.Index) {
+		t.Error("an endpoint that has gone is released once")
+	}
+	g.mustApply(single(endpointOn(9001, 1), endpointOn(9002, 1)))
+	if e := g.r.Endpoints(); len(e) != 2 || e[0].Index != first.Index || e[0].Address != address(9002) {
+		t.Fatalf("endpoints %+v, want the new one at index %d", e, first.Index)
+	}
+	if shared.Flags != 0 || shared.Requests != 0 || shared.Idle != 5<<32 {
+		t.Errorf("reused endpoint %+v, want fresh counters and the stack's tag kept", *shared)
+	}
+}
+
+func TestEndpointThatComesBackKeepsItsIndexAndHealth(t *testing.T) {
+	g := newRig(t)
+	g.mustApply(single(endpointOn(9000, 1), endpointOn(9001, 1)))
+	before := g.r.Endpoints()
+	shared := &g.kernel.sh.Endpoints[before[0].Index]
+	atomic.OrUint32(&shared.Flags, uint32(maps.EndpointDown))
+	// The whole cluster goes and comes back.
+	g.mustApply(&model.Config{})
+	if e := g.r.Endpoints(); !e[0].Gone || !e[1].Gone {
+		t.Fatalf("endpoints %+v, want both gone", e)
+	}
+	if stats := g.mustApply(single(endpointOn(9000, 1), endpointOn(9001, 1))); stats.Endpoints != 2 {
+		t.Errorf("writes %+v, want two endpoints", stats)
+	}
+	if diff := cmp.Diff(g.r.Endpoints(), before, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
+		t.Errorf("endpoints (-got +want):\n%s", diff)
+	}
+	if shared.Flags != uint32(maps.EndpointDown) {
+		t.Errorf("flags %d, want only the one that was there", shared.Flags)
+	}
+	if g.r.ReleaseEndpoint(before[0].Index) {
+		t.Error("an endpoint that came back was released")
+	}
+}
+
+func TestListenerNumberStaysWithItsAddress(t *testing.T) {
+	g := newRig(t)
+	g.mustApply(single())
+	key := maps.KeyOf(address(80))
+	number, ok, _ := g.kernel.cfg.VIPs.Lookup(key)
+	if !ok || number == 0 {
+		t.Fatalf("number %d, %t, want one that is not 0", number, ok)
+	}
+
+	other := single()
+	other.Listeners[0].Name, other.Listeners[0].Address = "other", address(81)
+	g.mustApply(other)
+	if _, ok, _ := g.kernel.cfg.VIPs.Lookup(key); ok {
+		t.Error("the removed address is still intercepted")
+	}
+	if got := at(g.kernel.cfg.Listeners, number); got.Table != 0 {
+		t.Errorf("the removed listener still has table %d", got.Table)
+	}
+	if name, a, ok := g.r.Listener(number); name != "web" || a != address(80) || !ok {
+		t.Errorf("removed listener %d: %q %s %t, want it known for its connections", number, name, a, ok)
+	}
+	if _, _, ok := g.r.Listener(number + 7); ok {
+		t.Error("a number that was never given is known")
+	}
+
+	g.mustApply(single())
+	if again, _, _ := g.kernel.cfg.VIPs.Lookup(key); again != number {
+		t.Errorf("the address came back as %d, want %d", again, number)
+	}
+}
+
+func TestFullMapIsRefusedBeforeAnythingIsSwitched(t *testing.T) {
+	sizes := testSizes
+	sizes.Routes = 3
+	g := newRigOf(t, sizes)
+	old := single()
+	g.mustApply(old)
+	big := single()
+	rt := *big.Listeners[0].Routes.VirtualHosts[0]
+	for i := range 3 {
+		r := *rt.Routes[0]
+		r.Path.Value, r.Timeout = "/"+strings.Repeat("a", i+1), time.Duration(i)
+		rt.Routes = slices.Insert(rt.Routes, 0, &r)
+	}
+	big.Listeners[0].Routes.VirtualHosts[0] = &rt
+	im, _ := compile.Compile(big)
+	_, err := g.r.Apply(im)
+	want := `listener "web": map routes is full: 4 routes are needed in a row, 2 are free in pieces; configure fewer or enlarge the map`
+	if err == nil || err.Error() != want {
+		t.Fatalf("error %q, want %q", err, want)
+	}
+	requests := newWorld(1).requests(5)
+	g.checkState("after the refusal", requests, old)
+	g.mustApply(old)
+	g.checkClean(old, requests)
+}
+
+func TestRouteToAClusterThatIsNotThereIsRefused(t *testing.T) {
+	g := newRig(t)
+	good, bad := single(endpointOn(9000, 1)), single()
+	bad.Clusters = nil
+	im, _ := compile.Compile(bad)
+	requests := newWorld(1).requests(5)
+	for _, when := range []string{"at first", "in the same table"} {
+		if _, err := g.r.Apply(im); err == nil || !strings.Contains(err.Error(), `cluster "web"`) {
+			t.Errorf("%s: error %v, want one that names the cluster", when, err)
+		}
+		g.mustApply(good)
+		g.checkClean(good, requests)
+	}
+}
+
+// running is a program that began before an Apply: it has read a listener and clusters, and
+// goes on reading what those pointed to until Settle has waited for it.
+type running struct {
+	table   uint32
+	routed  []routing
+	words   []uint64
+	entries [][]uint32
+}
+
+func (g *rig) begin(requests []*model.Request) []running {
+	var programs []running
+	for _, l := range g.r.listenersByNumber() {
+		p := running{table: at(g.kernel.cfg.Listeners, l.number).Table}
+		p.routed = g.routeAll(p.table, requests)
+		for _, c := range g.r.clusters {
+			word := g.kernel.sh.Clusters[c.index].Schedule
+			p.words = append(p.words, word)
+			p.entries = append(p.entries, g.kernel.turnsAt(word))
+		}
+		programs = append(programs, p)
+	}
+	return programs
+}
+
+func (g *rig) routeAll(table uint32, requests []*model.Request) []routing {
+	var all []routing
+	for i, r := range requests {
+		all = append(all, g.kernel.routeIn(table, r, uint32(i)))
+	}
+	return all
+}
+
+// undisturbed demands that a running program still reads what it began with.
+func (g *rig) undisturbed(when string, p running, requests []*model.Request) {
+	g.t.Helper()
+	if got := g.routeAll(p.table, requests); !slices.Equal(got, p.routed) {
+		g.t.Fatalf("%s: table %d routes %+v, before %+v", when, p.table, got, p.routed)
+	}
+	for i, word := range p.words {
+		if got := g.kernel.turnsAt(word); !slices.Equal(got, p.entries[i]) {
+			g.t.Fatalf("%s: schedule %#x holds %v, before %v", when, word, got, p.entries[i])
+		}
+	}
+}
+
+func TestRunningProgramsReadTheirVersionUntilSettle(t *testing.T) {
+	w := randomWorld(t)
+	settled := 0
+	for range 40 {
+		g, requests := newRig(t), w.requests(8)
+		var programs []running
+		check := func(when string) {
+			for _, p := range programs {
+				g.undisturbed(when, p, requests)
+			}
+		}
+		g.wrote = func(what string) {
+			if what == "settle" {
+				settled++
+				programs = nil
+			}
+			check("after " + what)
+		}
+		for range 5 {
+			programs = append(programs, g.begin(requests)...)
+			g.mustApply(w.config())
+			check("after apply")
+		}
+	}
+	if settled < 40 {
+		t.Errorf("settled %d times, want at least 40", settled)
+	}
+}

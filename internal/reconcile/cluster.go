@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"net/netip"
+	"slices"
+	"sync/atomic"
+
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// cluster is a cluster in the maps.
+type cluster struct {
+	index uint32
+	// turns is what schedule holds: indices of endpoints.
+	turns    []uint32
+	schedule span
+}
+
+// endpointKey names an endpoint across reloads, that of a removed cluster too.
+type endpointKey struct {
+	cluster string
+	address netip.AddrPort
+}
+
+// endpoint is an endpoint in the maps. One that has left the configuration is gone, but
+// keeps its index until ReleaseEndpoint.
+type endpoint struct {
+	index      uint32
+	weight     uint32
+	loadWeight uint32
+	gone       bool
+}
+
+// applyCluster makes a cluster's endpoints, policy and schedule what the image says.
+func (r *Reconciler) applyCluster(c *compile.Cluster) error {
+	known, err := r.clusterFor(c.Name)
+	if err != nil {
+		return err
+	}
+	indices := make([]uint32, len(c.Endpoints))
+	for i := range c.Endpoints {
+		if indices[i], err = r.applyEndpoint(c.Name, &c.Endpoints[i]); err != nil {
+			return err
+		}
+	}
+	turns := make([]uint32, len(c.Schedule))
+	for i, e := range c.Schedule {
+		turns[i] = indices[e]
+	}
+	r.setPolicy(known.index, c)
+	if slices.Equal(turns, known.turns) {
+		return nil
+	}
+	return r.publish(known, turns)
+}
+
+// clusterFor returns the cluster of that name, a new one if there is none.
+func (r *Reconciler) clusterFor(name string) (*cluster, error) {
+	if c := r.clusters[name]; c != nil {
+		return c, nil
+	}
+	s, err := r.numbers.clusterIndex.take(1)
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{index: s.first}
+	r.clusters[name] = c
+	shared := &r.sh.Clusters[c.index]
+	atomic.StoreUint64(&shared.Schedule, 0)
+	atomic.StoreUint64(&shared.Turn, 0)
+	r.stats.Clusters++
+	return c, nil
+}
+
+func (r *Reconciler) setPolicy(index uint32, c *compile.Cluster) {
+	shared := &r.sh.Clusters[index]
+	if shared.Policy == uint32(c.Policy) && shared.Choices == c.Choices {
+		return
+	}
+	atomic.StoreUint32(&shared.Choices, c.Choices)
+	atomic.StoreUint32(&shared.Policy, uint32(c.Policy))
+	r.stats.Clusters++
+}
+
+// publish writes the turns where nobody reads and then points the cluster to them. First
+// and length are one word, so a program sees the old schedule or the new one. All of it is
+// shared memory: without a kernel the slow path reads the same.
+func (r *Reconciler) publish(c *cluster, turns []uint32) error {
+	s, err := r.numbers.schedules.take(uint32(len(turns)))
+	if err != nil {
+		return err
+	}
+	for i, turn := range turns {
+		atomic.StoreUint64(&r.sh.Schedules[s.first+uint32(i)], maps.Turn(turn))
+		r.stats.Schedules++
+	}
+	atomic.StoreUint64(&r.sh.Clusters[c.index].Schedule, uint64(s.count)<<32|uint64(s.first))
+	r.stats.Clusters++
+	r.unlinked.schedules = append(r.unlinked.schedules, c.schedule)
+	c.turns, c.schedule = turns, s
+	return nil
+}
+
+// applyEndpoint returns the index of an endpoint that is in service again, or for the
+// first time.
+func (r *Reconciler) applyEndpoint(name string, e *compile.Endpoint) (uint32, error) {
+	key := endpointKey{cluster: name, address: e.Address}
+	known := r.endpoints[key]
+	if known == nil {
+		s, err := r.numbers.endpointIndex.take(1)
+		if err != nil {
+			return 0, err
+		}
+		known = &endpoint{index: s.first}
+		r.endpoints[key] = known
+		resetEndpoint(&r.sh.Endpoints[known.index])
+	}
+	shared := &r.sh.Endpoints[known.index]
+	changed := known.gone || known.weight != e.Weight || known.loadWeight != e.LoadWeight
+	known.weight, known.loadWeight = e.Weight, e.LoadWeight
+	atomic.StoreUint32(&shared.Weight, e.LoadWeight)
+	if known.gone {
+		atomic.AndUint32(&shared.Flags, ^uint32(maps.EndpointGone))
+		known.gone = false
+	}
+	if changed {
+		r.stats.Endpoints++
+	}
+	return known.index, nil
+}
+
+// resetEndpoint begins the counters of an endpoint whose index had another before. The
+// stack of i-socks stays: it is empty, and its tag must not repeat.
+func resetEndpoint(e *maps.Endpoint) {
+	for _, word := range []*uint32{&e.Outstanding, &e.Flags, &e.Want} {
+		atomic.StoreUint32(word, 0)
+	}
+	for _, word := range []*uint64{&e.Requests, &e.BytesSent, &e.BytesReceived, &e.Broken} {
+		atomic.StoreUint64(word, 0)
+	}
+	for i := range e.Responses {
+		atomic.StoreUint64(&e.Responses[i], 0)
+	}
+}
+
+// unlinkClusters takes away the clusters that no listener's table names any more.
+func (r *Reconciler) unlinkClusters(wanted []compile.Cluster) {
+	keep := map[string]bool{}
+	for i := range wanted {
+		keep[wanted[i].Name] = true
+	}
+	for name, c := range r.clusters {
+		if keep[name] {
+			continue
+		}
+		atomic.StoreUint64(&r.sh.Clusters[c.index].Schedule, 0)
+		r.stats.Clusters++
+		r.unlinked.clusters = append(r.unlinked.clusters, span{c.index, 1})
+		r.unlinked.schedules = append(r.unlinked.schedules, c.schedule)
+		delete(r.clusters, name)
+	}
+}
+
+// retireEndpoints marks the endpoints that have left every schedule.
+func (r *Reconciler) retireEndpoints(wanted []compile.Cluster) {
+	keep := map[endpointKey]bool{}
+	for i := range wanted {
+		for j := range wanted[i].Endpoints {
+			keep[endpointKey{wanted[i].Name, wanted[i].Endpoints[j].Address}] = true
+		}
+	}
+	for key, e := range r.endpoints {
+		if keep[key] || e.gone {
+			continue
+		}
+		atomic.OrUint32(&r.sh.Endpoints[e.index].Flags, uint32(maps.EndpointGone))
+		e.gone = true
+		r.stats.Endpoints++
+	}
+}
+
+// ReleaseEndpoint gives up the index of an endpoint that has left the configuration. The
+// pool calls it when the endpoint's last i-sock has closed and no request on it, on either
+// path, is outstanding. It reports false, and does nothing, when the endpoint has come
+// back meanwhile or is not known: its pool then goes on.
+func (r *Reconciler) ReleaseEndpoint(index uint32) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, e := range r.endpoints {
+		if e.index != index {
+			continue
+		}
+		if !e.gone {
+			return false
+		}
+		delete(r.endpoints, key)
+		r.unlinked.endpoints = append(r.unlinked.endpoints, span{index, 1})
+		return true
+	}
+	return false
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func route(path model.PathMatch, to ...model.WeightedCluster) *model.Route {
+	return &model.Route{Path: path, Timeout: 15 * time.Second, Clusters: to}
+}
+
+func all(cluster string) model.WeightedCluster {
+	return model.WeightedCluster{Name: cluster, Weight: 1}
+}
+
+// shopBefore and shopAfter differ in a canary's share, an endpoint, a listener that goes
+// and one that comes; the listener on port 82 is the same.
+func shopBefore() *model.Config {
+	shop := &model.RouteTable{VirtualHosts: []*model.VirtualHost{{
+		Name: "shop", Domains: []string{"shop.example", "*.shop.example"},
+		Routes: []*model.Route{
+			{
+				Path: model.PathMatch{Value: "/"}, Timeout: 15 * time.Second, Clusters: []model.WeightedCluster{all("canary")},
+				Headers: []model.HeaderMatch{{Name: "x-canary", Kind: model.HeaderExact, Value: "yes"}},
+			},
+			route(model.PathMatch{Value: "/"}, model.WeightedCluster{Name: "stable", Weight: 95}, model.WeightedCluster{Name: "canary", Weight: 5}),
+		},
+	}}}
+	return &model.Config{
+		Listeners: []*model.Listener{
+			{Name: "shop", Address: address(80), Routes: shop},
+			{Name: "leaves", Address: address(81), Routes: everythingTo("stable")},
+			{Name: "stays", Address: address(82), Routes: everythingTo("stable")},
+		},
+		Clusters: []*model.Cluster{
+			{Name: "stable", Endpoints: []model.Endpoint{endpointOn(9000, 2), endpointOn(9001, 1)}},
+			{Name: "canary", Policy: model.LeastRequest, ChoiceCount: 2, Endpoints: []model.Endpoint{endpointOn(9100, 1)}},
+		},
+	}
+}
+
+func shopAfter() *model.Config {
+	cfg := shopBefore()
+	cfg.Listeners[0].Routes.VirtualHosts[0].Routes[1].Clusters[0].Weight = 50
+	cfg.Listeners[1] = &model.Listener{Name: "comes", Address: address(83), Routes: everythingTo("canary")}
+	cfg.Clusters[0].Endpoints = []model.Endpoint{endpointOn(9001, 1), endpointOn(9002, 1)}
+	return cfg
+}
+
+func everythingTo(cluster string) *model.RouteTable {
+	return &model.RouteTable{VirtualHosts: []*model.VirtualHost{{
+		Name: "all", Domains: []string{"*"}, Routes: []*model.Route{route(model.PathMatch{Value: "/"}, all(cluster))},
+	}}}
+}
+
+func TestMapContentsMatchGolden(t *testing.T) {
+	for name, cfg := range map[string]*model.Config{"before": shopBefore(), "after": shopAfter()} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t)
+			g.mustApply(cfg)
+			compareGolden(t, name, g.dump())
+		})
+	}
+}
+
+func TestWritesOfAReloadMatchGolden(t *testing.T) {
+	g := newRig(t)
+	g.mustApply(shopBefore())
+	var lines []string
+	shared := g.sharedLines()
+	g.wrote = func(what string) {
+		now := g.sharedLines()
+		lines = append(lines, changed(shared, now)...)
+		lines = append(lines, what)
+		shared = now
+	}
+	g.mustApply(shopAfter())
+	lines = append(lines, changed(shared, g.sharedLines())...)
+	compareGolden(t, "delta", strings.Join(lines, "\n")+"\n")
+}
+
+// dump is everything in the maps, sorted.
+func (g *rig) dump() string {
+	cfg := g.kernel.cfg
+	lines := slices.Concat(
+		dumpTable("vips", cfg.VIPs), dumpTable("listeners", cfg.Listeners), dumpTable("route_tables", cfg.RouteTables),
+		dumpTable("hosts", cfg.Hosts), dumpTable("paths", cfg.Paths), dumpTable("fields", cfg.Fields),
+		dumpTable("routes", cfg.Routes), dumpTable("splits", cfg.Splits), dumpTable("predicates", cfg.Predicates),
+		g.sharedLines(),
+	)
+	return strings.Join(lines, "\n") + "\n"
+}
+
+func dumpTable[K comparable, V any](name string, t maps.Table[K, V]) []string {
+	var lines []string
+	t.Each(func(k K, v V) bool {
+		lines = append(lines, fmt.Sprintf("%s %s = %s", name, show(k), show(v)))
+		return true
+	})
+	slices.Sort(lines)
+	return lines
+}
+
+// sharedLines describes the clusters and endpoints in shared memory that are in use.
+func (g *rig) sharedLines() []string {
+	var lines []string
+	names := map[uint32]string{}
+	for name, c := range g.r.clusters {
+		names[c.index] = name
+	}
+	for i := range g.kernel.sh.Clusters {
+		c := &g.kernel.sh.Clusters[i]
+		if name, used := names[uint32(i)]; used {
+			lines = append(lines, fmt.Sprintf("cluster %d %q: policy %d choices %d turns at %d %v",
+				i, name, c.Policy, c.Choices, uint32(c.Schedule), g.kernel.turns(uint32(i))))
+		}
+	}
+	for i := range g.kernel.sh.Endpoints {
+		if a := g.addressOf(uint32(i)); a != "nobody" {
+			e := &g.kernel.sh.Endpoints[i]
+			lines = append(lines, fmt.Sprintf("endpoint %d %s: weight %d flags %d", i, a, e.Weight, e.Flags))
+		}
+	}
+	return lines
+}
+
+// changed are the lines that are new.
+func changed(before, now []string) []string {
+	return slices.DeleteFunc(slices.Clone(now), func(line string) bool { return slices.Contains(before, line) })
+}
+
+func compareGolden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v (write it with -update)", err)
+	}
+	if diff := cmp.Diff(got, string(want)); diff != "" {
+		t.Errorf("%s (-got +want):\n%s", file, diff)
+	}
+}

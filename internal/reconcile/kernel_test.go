@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"strings"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// kernel reads the maps as bpf/lib/router.h and bpf/request.bpf.c do, and knows
+// nothing of how they were written.
+type kernel struct {
+	cfg *maps.Config
+	sh  *maps.Shared
+}
+
+// routing is what the kernel finds for a request.
+type routing struct {
+	cluster uint32
+	timeout time.Duration
+	verdict maps.Verdict
+}
+
+func at[V any](t maps.Table[uint32, V], index uint32) V {
+	v, _, _ := t.Lookup(index)
+	return v
+}
+
+func (k kernel) route(number uint32, r *model.Request, draw uint32) routing {
+	index := at(k.cfg.Listeners, number).Table
+	return k.routeIn(index, r, draw)
+}
+
+// routeIn is what a program does that has read the listener.
+func (k kernel) routeIn(index uint32, r *model.Request, draw uint32) routing {
+	if index == 0 {
+		return routing{verdict: maps.HandoverListenerGone}
+	}
+	table := at(k.cfg.RouteTables, index)
+	if table.Flags&uint32(maps.TableSlow) != 0 {
+		return routing{verdict: maps.HandoverTableSlow}
+	}
+	vhost := k.vhost(index, table, strings.ToLower(r.Authority))
+	if vhost == 0 {
+		return routing{verdict: maps.HandoverNoVHost}
+	}
+	candidates, found := k.candidates(vhost, r.Path)
+	if !found {
+		return routing{verdict: maps.HandoverNoRoute}
+	}
+	bits := k.predicates(index, table, r)
+	for i := range candidates.Count {
+		route := at(k.cfg.Routes, candidates.First+i)
+		if bits&route.Need == route.Need && bits&route.Forbid == 0 {
+			return k.choose(route, draw)
+		}
+	}
+	return routing{verdict: maps.HandoverNoRoute}
+}
+
+func (k kernel) vhost(index uint32, table maps.RouteTable, host string) uint32 {
+	var vhost uint32
+	if table.Flags&uint32(maps.TableHosts) != 0 {
+		var backward strings.Builder
+		for i := len(host) - 1; i >= 0; i-- {
+			backward.WriteByte(host[i])
+		}
+		vhost = k.longestHost(index*2, backward.String()+"\x00")
+	}
+	if vhost == 0 && table.Flags&uint32(maps.TableHostPrefixes) != 0 {
+		vhost = k.longestHost(index*2+1, host)
+	}
+	if vhost == 0 {
+		vhost = table.DefaultVhost
+	}
+	return vhost
+}
+
+func (k kernel) longestHost(scope uint32, host string) uint32 {
+	var best, vhost uint32
+	k.cfg.Hosts.Each(func(key maps.HostKey, v uint32) bool {
+		text := string(key.Host[:(key.PrefixLen-32)/8])
+		if key.Scope == scope && strings.HasPrefix(host, text) && key.PrefixLen > best {
+			best, vhost = key.PrefixLen, v
+		}
+		return true
+	})
+	return vhost
+}
+
+func (k kernel) candidates(vhost uint32, path string) (found maps.Candidates, ok bool) {
+	path, _, _ = strings.Cut(path, "?")
+	path = path[:min(len(path), int(maps.MaxPath))] + "\x00"
+	var best uint32
+	k.cfg.Paths.Each(func(key maps.PathKey, v maps.Candidates) bool {
+		text := string(key.Path[:(key.PrefixLen-32)/8])
+		if key.Vhost == vhost && strings.HasPrefix(path, text) && key.PrefixLen > best {
+			best, found, ok = key.PrefixLen, v, true
+		}
+		return true
+	})
+	return found, ok
+}
+
+func (k kernel) predicates(index uint32, table maps.RouteTable, r *model.Request) (bits uint64) {
+	if table.Flags&uint32(maps.TableFields) == 0 {
+		return 0
+	}
+	k.cfg.Fields.Each(func(key maps.FieldKey, v maps.FieldValue) bool {
+		if key.Table != index {
+			return true
+		}
+		value, present := r.Header(string(key.Name[:key.Len]))
+		for i := range v.Count {
+			p := at(k.cfg.Predicates, v.First+i)
+			if present && holds(p, value) {
+				bits |= 1 << p.Bit
+			}
+		}
+		return true
+	})
+	return bits
+}
+
+func holds(p maps.Predicate, value string) bool {
+	want := string(p.Value[:p.Len])
+	switch maps.PredicateKind(p.Kind) {
+	case maps.PredicateExact:
+		return value == want
+	case maps.PredicatePrefix:
+		return strings.HasPrefix(value, want)
+	default:
+		return true
+	}
+}
+
+func (k kernel) choose(r maps.Route, draw uint32) routing {
+	out := routing{cluster: r.First, timeout: time.Duration(r.TimeoutNs)}
+	if r.Count == 0 {
+		return out
+	}
+	for i := range r.Count {
+		if s := at(k.cfg.Splits, r.First+i); draw%r.Total < s.Below {
+			out.cluster = s.Cluster
+			return out
+		}
+	}
+	return routing{verdict: maps.HandoverNoCluster}
+}
+
+// turns are the endpoints that a cluster's schedule lists.
+func (k kernel) turns(cluster uint32) []uint32 {
+	return k.turnsAt(k.sh.Clusters[cluster].Schedule)
+}
+
+func (k kernel) turnsAt(word uint64) []uint32 {
+	first, n := uint32(word), uint32(word>>32)
+	turns := make([]uint32, n)
+	for i := range turns {
+		turns[i] = uint32(k.sh.Schedules[first+uint32(i)])
+	}
+	return turns
+}

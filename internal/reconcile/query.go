@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+)
+
+// EndpointEntry is an endpoint in the maps.
+type EndpointEntry struct {
+	// Index into the shared endpoints.
+	Index   uint32
+	Cluster string
+	Address netip.AddrPort
+	// Weight as configured.
+	Weight uint32
+	// Gone says that it has left the configuration and waits for ReleaseEndpoint.
+	Gone bool
+}
+
+// ClusterEntry is a cluster in the maps.
+type ClusterEntry struct {
+	// Index into the shared clusters.
+	Index uint32
+	Name  string
+}
+
+// Endpoints lists the endpoints in the maps by index, those that are gone included.
+func (r *Reconciler) Endpoints() []EndpointEntry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]EndpointEntry, 0, len(r.endpoints))
+	for key, e := range r.endpoints {
+		list = append(list, EndpointEntry{
+			Index: e.index, Cluster: key.cluster, Address: key.address, Weight: e.weight, Gone: e.gone,
+		})
+	}
+	slices.SortFunc(list, func(a, b EndpointEntry) int { return cmp.Compare(a.Index, b.Index) })
+	return list
+}
+
+// Clusters lists the clusters in the maps by index.
+func (r *Reconciler) Clusters() []ClusterEntry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]ClusterEntry, 0, len(r.clusters))
+	for name, c := range r.clusters {
+		list = append(list, ClusterEntry{Index: c.index, Name: name})
+	}
+	slices.SortFunc(list, func(a, b ClusterEntry) int { return cmp.Compare(a.Index, b.Index) })
+	return list
+}
+
+// ClusterIndex returns the index of the cluster of that name.
+func (r *Reconciler) ClusterIndex(name string) (uint32, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.clusters[name]
+	if c == nil {
+		return 0, false
+	}
+	return c.index, true
+}
+
+// Listener returns the listener of that number, one that has gone too: its connections may
+// live. It reports false for a number that was never given.
+func (r *Reconciler) Listener(number uint32) (name string, address netip.AddrPort, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.listeners {
+		if l.number == number {
+			return l.name, l.address, true
+		}
+	}
+	return "", netip.AddrPort{}, false
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// world makes configurations that have much in common with each other.
+type world struct{ *rand.Rand }
+
+func newWorld(seed uint64) world { return world{rand.New(rand.NewPCG(seed, 0))} }
+
+func (w world) word(letters string, shortest, longest int) string {
+	b := make([]byte, shortest+w.IntN(longest-shortest+1))
+	for i := range b {
+		b[i] = letters[w.IntN(len(letters))]
+	}
+	return string(b)
+}
+
+func address(port int) netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 80, 0, 1}), uint16(port))
+}
+
+func (w world) config() *model.Config {
+	cfg := &model.Config{}
+	for i := range 4 {
+		if w.IntN(4) > 0 {
+			cfg.Clusters = append(cfg.Clusters, w.cluster(fmt.Sprintf("c%d", i)))
+		}
+	}
+	if len(cfg.Clusters) == 0 {
+		cfg.Clusters = append(cfg.Clusters, w.cluster("c0"))
+	}
+	for port := 80; port < 83; port++ {
+		if w.IntN(4) > 0 {
+			l := &model.Listener{Name: fmt.Sprintf("l%d", port), Address: address(port), Routes: w.table(cfg.Clusters)}
+			cfg.Listeners = append(cfg.Listeners, l)
+		}
+	}
+	return cfg
+}
+
+func (w world) cluster(name string) *model.Cluster {
+	c := &model.Cluster{Name: name, Policy: model.Policy(w.IntN(3)), ChoiceCount: 2}
+	for port := 9000; port < 9004; port++ {
+		if w.IntN(2) == 0 {
+			c.Endpoints = append(c.Endpoints, model.Endpoint{Address: address(port), Weight: 1 + w.Uint32N(3)})
+		}
+	}
+	return c
+}
+
+func (w world) table(clusters []*model.Cluster) *model.RouteTable {
+	t := &model.RouteTable{}
+	domains := []string{"*", "a.b", "*.b", "a.*", "*b", "a*"}
+	w.Shuffle(len(domains), func(i, j int) { domains[i], domains[j] = domains[j], domains[i] })
+	for i := range 1 + w.IntN(3) {
+		vh := &model.VirtualHost{Name: fmt.Sprintf("vh%d", i), Domains: domains[2*i : 2*i+1+w.IntN(2)]}
+		for range w.IntN(4) {
+			vh.Routes = append(vh.Routes, w.route(clusters))
+		}
+		t.VirtualHosts = append(t.VirtualHosts, vh)
+	}
+	return t
+}
+
+func (w world) route(clusters []*model.Cluster) *model.Route {
+	r := &model.Route{
+		Path:    model.PathMatch{Kind: model.PathKind(w.IntN(2)), Value: "/" + w.word("a", 0, 2)},
+		Timeout: time.Duration(w.IntN(30)) * time.Second,
+	}
+	for range w.IntN(2) {
+		r.Headers = append(r.Headers, model.HeaderMatch{
+			Name: w.word("xy", 1, 1), Kind: model.HeaderKind(w.IntN(3)), Value: w.word("a", 1, 2), Invert: w.IntN(2) == 0,
+		})
+	}
+	for range 1 + w.IntN(2) {
+		c := clusters[w.IntN(len(clusters))]
+		r.Clusters = append(r.Clusters, model.WeightedCluster{Name: c.Name, Weight: 1 + w.Uint32N(2)})
+	}
+	return r
+}
+
+func (w world) requests(n int) []*model.Request {
+	hosts := []string{"a.b", "x.b", "a.x", "a.", ".b", "b", "a", "z"}
+	list := make([]*model.Request, n)
+	for i := range list {
+		headers := map[string]string{}
+		for range w.IntN(3) {
+			headers[w.word("xy", 1, 1)] = w.word("ab", 0, 2)
+		}
+		list[i] = &model.Request{
+			Authority: hosts[w.IntN(len(hosts))],
+			Path:      "/" + w.word("a", 0, 3),
+			Header:    func(name string) (string, bool) { v, ok := headers[name]; return v, ok },
+		}
+	}
+	return list
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// Reconciler is the only writer of the configuration's maps, which are empty when it
+// starts. Its methods may be called from several goroutines.
+type Reconciler struct {
+	cfg *maps.Config
+	sh  *maps.Shared
+	log *slog.Logger
+
+	// mu guards everything below.
+	mu        sync.Mutex
+	listeners map[maps.ListenerKey]*listener
+	clusters  map[string]*cluster
+	endpoints map[endpointKey]*endpoint
+	unlinked  unlinked
+	numbers   numbers
+	// stats of the Apply that is under way.
+	stats Stats
+}
+
+// numbers are the indices of all maps that are not in use.
+type numbers struct {
+	listeners, tables, vhosts   *ranges
+	routes, splits, predicates  *ranges
+	schedules                   *ranges
+	clusterIndex, endpointIndex *ranges
+}
+
+// New returns a reconciler for maps that are empty.
+func New(cfg *maps.Config, sh *maps.Shared, log *slog.Logger) *Reconciler {
+	return &Reconciler{
+		cfg:       cfg,
+		sh:        sh,
+		log:       log,
+		listeners: map[maps.ListenerKey]*listener{},
+		clusters:  map[string]*cluster{},
+		endpoints: map[endpointKey]*endpoint{},
+		numbers:   newNumbers(cfg.Sizes, sh),
+	}
+}
+
+// newNumbers leaves out 0 where it means none: of tables and virtual hosts by the
+// maps' definition, of listeners so that a connection without one finds none.
+func newNumbers(sizes maps.Sizes, sh *maps.Shared) numbers {
+	return numbers{
+		listeners:     newRanges("addresses", "listeners", 1, sizes.Listeners),
+		tables:        newRanges("tables", "route_tables", 1, sizes.RouteTables),
+		vhosts:        newRanges("virtual hosts", "paths", 1, math.MaxUint32),
+		routes:        newRanges("routes", "routes", 0, sizes.Routes),
+		splits:        newRanges("shares", "splits", 0, sizes.Splits),
+		predicates:    newRanges("header conditions", "predicates", 0, sizes.Predicates),
+		schedules:     newRanges("turns", "schedules", 0, uint32(len(sh.Schedules))),
+		clusterIndex:  newRanges("clusters", "clusters", 0, uint32(len(sh.Clusters))),
+		endpointIndex: newRanges("endpoints", "endpoints", 0, uint32(len(sh.Endpoints))),
+	}
+}
+
+// Apply makes the maps hold the image, writing only what differs. After an error every
+// listener has its old route table or its new one, clusters have their old endpoints or
+// their new ones, and the next Apply, of this image or another, does the rest.
+func (r *Reconciler) Apply(im *compile.Image) (Stats, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats = Stats{}
+	err := r.apply(im)
+	if err == nil && r.stats.Total() > 0 {
+		r.log.Info("configuration is in force", "listeners", len(im.Listeners), "clusters", len(im.Clusters), "writes", r.stats.Total())
+	}
+	return r.stats, err
+}
+
+// apply adds children before parents and removes parents before children.
+func (r *Reconciler) apply(im *compile.Image) error {
+	if err := checkClusters(im); err != nil {
+		return err
+	}
+	// What an earlier failure, or a released endpoint, has left.
+	if err := r.sweep(); err != nil {
+		return err
+	}
+	for i := range im.Clusters {
+		if err := r.applyCluster(&im.Clusters[i]); err != nil {
+			return fmt.Errorf("cluster %q: %w", im.Clusters[i].Name, err)
+		}
+	}
+	if err := r.linkListeners(im.Listeners); err != nil {
+		return err
+	}
+	if err := r.unlinkListeners(im.Listeners); err != nil {
+		return err
+	}
+	r.unlinkClusters(im.Clusters)
+	r.retireEndpoints(im.Clusters)
+	return r.sweep()
+}

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+var testSizes = maps.Sizes{
+	Listeners: 64, RouteTables: 64, Routes: 4096, Splits: 1024, Predicates: 1024, Schedules: 4096,
+	Clusters: 64, Endpoints: 256,
+}
+
+// rig is a reconciler over maps in memory, whose every write can be watched and made to fail.
+type rig struct {
+	t      *testing.T
+	r      *Reconciler
+	kernel kernel
+	// fail is asked before every write and every Settle; nil never fails.
+	fail func() bool
+	// turns caches wantedTurns.
+	turns map[*model.Config]map[string][]string
+	// wrote is called after every write; nil is not.
+	wrote func(what string)
+}
+
+// watched is a table that tells a rig of its writes.
+type watched[K comparable, V any] struct {
+	maps.Table[K, V]
+	name string
+	g    *rig
+}
+
+func (w watched[K, V]) Put(k K, v V) error {
+	if err := w.Table.Put(k, v); err != nil {
+		return err
+	}
+	w.g.note(func() string { return fmt.Sprintf("put %s %s = %s", w.name, show(k), show(v)) })
+	return nil
+}
+
+func (w watched[K, V]) Delete(k K) error {
+	if err := w.Table.Delete(k); err != nil {
+		return err
+	}
+	w.g.note(func() string { return fmt.Sprintf("delete %s %s", w.name, show(k)) })
+	return nil
+}
+
+func (g *rig) note(what func() string) {
+	if g.wrote != nil {
+		g.wrote(what())
+	}
+}
+
+func watch[K comparable, V any](g *rig, name string, t *maps.Table[K, V]) {
+	*t = watched[K, V]{Table: *t, name: name, g: g}
+}
+
+func newRig(t *testing.T) *rig { return newRigOf(t, testSizes) }
+
+func newRigOf(t *testing.T, sizes maps.Sizes) *rig {
+	g := &rig{t: t, turns: map[*model.Config]map[string][]string{}}
+	failing := func() bool { return g.fail != nil && g.fail() }
+	cfg := maps.NewFakeConfig(sizes, failing)
+	watch(g, "vips", &cfg.VIPs)
+	watch(g, "listeners", &cfg.Listeners)
+	watch(g, "route_tables", &cfg.RouteTables)
+	watch(g, "routes", &cfg.Routes)
+	watch(g, "splits", &cfg.Splits)
+	watch(g, "predicates", &cfg.Predicates)
+	watch(g, "hosts", &cfg.Hosts)
+	watch(g, "paths", &cfg.Paths)
+	watch(g, "fields", &cfg.Fields)
+	cfg.Settle = func() error {
+		if failing() {
+			return maps.ErrFault
+		}
+		g.note(func() string { return "settle" })
+		return nil
+	}
+	sh := maps.NewHeapShared(sizes)
+	g.r = New(cfg, sh, slog.New(slog.DiscardHandler))
+	g.kernel = kernel{cfg: cfg, sh: sh}
+	return g
+}
+
+func (g *rig) mustApply(cfg *model.Config) Stats {
+	g.t.Helper()
+	im, _ := compile.Compile(cfg)
+	stats, err := g.r.Apply(im)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return stats
+}
+
+// show prints keys and values as people read them.
+func show(v any) string {
+	switch v := v.(type) {
+	case maps.ListenerKey:
+		return maps.Address(v.Addr, v.Port).String()
+	case maps.Listener:
+		return fmt.Sprintf("table %d", v.Table)
+	case maps.RouteTable:
+		return fmt.Sprintf("flags %d default %d", v.Flags, v.DefaultVhost)
+	case maps.HostKey:
+		return fmt.Sprintf("%d/%d %q", v.Scope/2, v.Scope%2, v.Host[:(v.PrefixLen-32)/8])
+	case maps.PathKey:
+		return fmt.Sprintf("%d %q", v.Vhost, v.Path[:(v.PrefixLen-32)/8])
+	case maps.Candidates:
+		return fmt.Sprintf("routes %d+%d", v.First, v.Count)
+	case maps.FieldKey:
+		return fmt.Sprintf("%d %q", v.Table, v.Name[:v.Len])
+	case maps.FieldValue:
+		return fmt.Sprintf("predicates %d+%d", v.First, v.Count)
+	case maps.Predicate:
+		return fmt.Sprintf("bit %d kind %d %q", v.Bit, v.Kind, v.Value[:v.Len])
+	case maps.Route:
+		return fmt.Sprintf("need %#x forbid %#x timeout %d to %d+%d of %d", v.Need, v.Forbid, v.TimeoutNs, v.First, v.Count, v.Total)
+	case maps.Split:
+		return fmt.Sprintf("cluster %d below %d", v.Cluster, v.Below)
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+// servesAs reports why the listener of an address does not route the requests as cfg says,
+// or "". A nil error for all requests means one whole version.
+func (g *rig) servesAs(cfg *model.Config, address netip.AddrPort, requests []*model.Request) string {
+	known := g.r.listeners[maps.KeyOf(address)]
+	i := slices.IndexFunc(cfg.Listeners, func(l *model.Listener) bool { return l.Address == address })
+	if known == nil {
+		if i >= 0 {
+			return "no number was given"
+		}
+		return ""
+	}
+	for n, r := range requests {
+		draw := uint32(n)
+		got := g.kernel.route(known.number, r, draw)
+		if i < 0 {
+			if got.verdict != maps.HandoverListenerGone {
+				return fmt.Sprintf("%+v, want a listener that has gone", got)
+			}
+			continue
+		}
+		if why := g.agree(cfg.Listeners[i].Routes.Match(r), got, draw); why != "" {
+			return fmt.Sprintf("%q %q: %s", r.Authority, r.Path, why)
+		}
+	}
+	return ""
+}
+
+func (g *rig) agree(want *model.Route, got routing, draw uint32) string {
+	if want == nil {
+		if got.verdict == maps.HandoverNoRoute || got.verdict == maps.HandoverNoVHost {
+			return ""
+		}
+		return fmt.Sprintf("%+v, want no route", got)
+	}
+	name := drawn(want, draw)
+	c := g.r.clusters[name]
+	if got.verdict != maps.VerdictOk || got.timeout != want.Timeout || c == nil || c.index != got.cluster {
+		return fmt.Sprintf("%+v (%s), want %s after at most %s", got, maps.VerdictName(got.verdict), name, want.Timeout)
+	}
+	return ""
+}
+
+func drawn(r *model.Route, draw uint32) string {
+	draw %= r.TotalWeight()
+	for _, c := range r.Clusters {
+		if draw < c.Weight {
+			return c.Name
+		}
+		draw -= c.Weight
+	}
+	return ""
+}
+
+// checkState demands that every listener serves as one of the configurations does, whole,
+// and that every cluster has the endpoints of one of them.
+func (g *rig) checkState(when string, requests []*model.Request, configs ...*model.Config) {
+	g.t.Helper()
+	addresses := map[netip.AddrPort]bool{}
+	for _, cfg := range configs {
+		for _, l := range cfg.Listeners {
+			addresses[l.Address] = true
+		}
+	}
+	for a := range addresses {
+		var whys []string
+		for _, cfg := range configs {
+			why := g.servesAs(cfg, a, requests)
+			if why == "" {
+				whys = nil
+				break
+			}
+			whys = append(whys, why)
+		}
+		if whys != nil {
+			g.t.Fatalf("%s: listener %s serves as none of the configurations:\n%s", when, a, strings.Join(whys, "\n"))
+		}
+	}
+	for name, c := range g.r.clusters {
+		g.checkTurns(when, name, c, configs)
+	}
+}
+
+func (g *rig) checkTurns(when, name string, c *cluster, configs []*model.Config) {
+	g.t.Helper()
+	var got []string
+	for _, turn := range g.kernel.turns(c.index) {
+		got = append(got, g.addressOf(turn))
+	}
+	// A cluster that is new, or to be removed, may be empty.
+	ok := len(got) == 0 && slices.ContainsFunc(configs, func(cfg *model.Config) bool { return cfg.Cluster(name) == nil })
+	for _, cfg := range configs {
+		ok = ok || slices.Equal(got, g.wantedTurns(cfg)[name])
+	}
+	if !ok {
+		g.t.Fatalf("%s: cluster %s lists %q, which is no configuration's schedule", when, name, got)
+	}
+}
+
+func (g *rig) addressOf(index uint32) string {
+	for key, e := range g.r.endpoints {
+		if e.index == index {
+			return key.address.String()
+		}
+	}
+	return "nobody"
+}
+
+// wantedTurns are the addresses that a configuration's schedules list, by cluster.
+func (g *rig) wantedTurns(cfg *model.Config) map[string][]string {
+	if turns := g.turns[cfg]; turns != nil {
+		return turns
+	}
+	im, _ := compile.Compile(cfg)
+	turns := map[string][]string{}
+	for _, c := range im.Clusters {
+		for _, turn := range c.Schedule {
+			turns[c.Name] = append(turns[c.Name], c.Endpoints[turn].Address.String())
+		}
+	}
+	g.turns[cfg] = turns
+	return turns
+}
+
+// checkClean demands that the maps hold exactly the configuration, and that every number
+// is either in use by it or free.
+func (g *rig) checkClean(cfg *model.Config, requests []*model.Request) {
+	g.t.Helper()
+	g.checkState("after apply", requests, cfg)
+	if !g.r.unlinked.empty() {
+		g.t.Fatalf("unlinked after a clean apply: %+v", g.r.unlinked)
+	}
+	im, _ := compile.Compile(cfg)
+	var want struct{ tables, vhosts, routes, splits, predicates, hosts, paths, fields, turns int }
+	for i := range im.Listeners {
+		t := &im.Listeners[i].Table
+		want.tables++
+		want.vhosts += int(t.VHosts)
+		want.routes += len(t.Routes)
+		want.splits += len(t.Splits)
+		want.predicates += len(t.Predicates)
+		want.hosts += len(t.Hosts)
+		want.paths += len(t.Paths)
+		want.fields += len(t.Fields)
+	}
+	for i := range im.Clusters {
+		want.turns += len(im.Clusters[i].Schedule)
+	}
+	n, full := &g.r.numbers, newNumbers(g.kernel.cfg.Sizes, g.kernel.sh)
+	for _, c := range []struct {
+		what      string
+		got, want int
+	}{
+		{"addresses", entries(g.kernel.cfg.VIPs), len(im.Listeners)},
+		{"hosts", entries(g.kernel.cfg.Hosts), want.hosts},
+		{"paths", entries(g.kernel.cfg.Paths), want.paths},
+		{"fields", entries(g.kernel.cfg.Fields), want.fields},
+		{"listener numbers", used(n.listeners, full.listeners), len(g.r.listeners)},
+		{"table numbers", used(n.tables, full.tables), want.tables},
+		{"virtual host numbers", used(n.vhosts, full.vhosts), want.vhosts},
+		{"route numbers", used(n.routes, full.routes), want.routes},
+		{"split numbers", used(n.splits, full.splits), want.splits},
+		{"predicate numbers", used(n.predicates, full.predicates), want.predicates},
+		{"turns", used(n.schedules, full.schedules), want.turns},
+		{"cluster indices", used(n.clusterIndex, full.clusterIndex), len(im.Clusters)},
+		{"endpoint indices", used(n.endpointIndex, full.endpointIndex), len(g.r.endpoints)},
+	} {
+		if c.got != c.want {
+			g.t.Errorf("%s: %d in use, want %d", c.what, c.got, c.want)
+		}
+	}
+	g.checkFlags(im)
+}
+
+func (g *rig) checkFlags(im *compile.Image) {
+	g.t.Helper()
+	serving := map[string]uint32{}
+	for i := range im.Clusters {
+		for _, e := range im.Clusters[i].Endpoints {
+			serving[im.Clusters[i].Name+e.Address.String()] = e.LoadWeight
+		}
+	}
+	for _, e := range g.r.Endpoints() {
+		weight, wanted := serving[e.Cluster+e.Address.String()]
+		shared := &g.kernel.sh.Endpoints[e.Index]
+		marked := shared.Flags&uint32(maps.EndpointGone) != 0
+		if e.Gone == wanted || marked == wanted || wanted && shared.Weight != weight {
+			g.t.Errorf("endpoint %+v: flags %d, weight %d; in the configuration: %t, weight %d", e, shared.Flags, shared.Weight, wanted, weight)
+		}
+	}
+}
+
+func entries[K comparable, V any](t maps.Table[K, V]) (n int) {
+	t.Each(func(K, V) bool { n++; return true })
+	return n
+}
+
+func used(now, full *ranges) int { return int(full.left() - now.left()) }

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import "github.com/xlb-project/xlb/internal/maps"
+
+// Stats counts the writes of one Apply, deletions included, per map. Those that
+// failed do not count. Schedules, Clusters and Endpoints are shared memory: there it counts
+// turns, changes of a cluster's policy or schedule, and endpoints that were begun, changed
+// or marked.
+type Stats struct {
+	VIPs, Listeners, RouteTables   int
+	Hosts, Paths, Fields           int
+	Routes, Splits, Predicates     int
+	Schedules, Clusters, Endpoints int
+}
+
+// Total is the number of writes.
+func (s *Stats) Total() int {
+	return s.VIPs + s.Listeners + s.RouteTables + s.Hosts + s.Paths + s.Fields +
+		s.Routes + s.Splits + s.Predicates + s.Schedules + s.Clusters + s.Endpoints
+}
+
+// put writes an entry and counts it.
+func put[K comparable, V any](count *int, t maps.Table[K, V], k K, v V) error {
+	if err := t.Put(k, v); err != nil {
+		return err
+	}
+	*count++
+	return nil
+}
+
+// remove deletes an entry and counts it.
+func remove[K comparable, V any](count *int, t maps.Table[K, V], k K) error {
+	if err := t.Delete(k); err != nil {
+		return err
+	}
+	*count++
+	return nil
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package slowpath is a complete HTTP/1 reverse proxy in user space. It serves
+// the requests that the kernel hands over, by the same routes, and is right
+// alone: with the fast path off it serves everything.
+//
+// It works on anchors, the daemon's ends of intercepted connections. [Proxy.Serve]
+// answers requests until the connection is quiet (everything read has been
+// consumed as complete requests, everything is answered and flushed, nothing is
+// buffered) and then returns at once, so that the kernel may take over again.
+// [Proxy.Relay] finishes one request that the kernel had already sent.
+//
+// XLB is not a hop: no header is added, only hop-by-hop fields (RFC 9110
+// section 7.6.1) are removed. What a client sends is validated strictly per RFC
+// 9112 before any byte of it reaches an endpoint. Local replies have Envoy's
+// status codes, texts and response flags.
+//
+// A connection in a sockmap must not be read with splice(2), which does not see
+// redirected bytes; the package therefore never lets io.Copy see an anchor.
+package slowpath

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+)
+
+// source is the client's side as a stream: bytes already read first, then the
+// connection. It has no WriteTo, hence no splice.
+type source struct {
+	conn     net.Conn
+	pending  []byte
+	consumed uint64 // bytes read from the connection
+	failed   bool   // the connection ended or broke
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	if len(s.pending) > 0 {
+		n := copy(p, s.pending)
+		s.pending = s.pending[n:]
+		return n, nil
+	}
+	return s.readConn(p)
+}
+
+func (s *source) readConn(p []byte) (int, error) {
+	n, err := s.conn.Read(p)
+	s.consumed += uint64(n)
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		s.failed = true
+	}
+	return n, err
+}
+
+// downstream is one Serve call: a client's connection and what is buffered of it.
+type downstream struct {
+	proxy   *Proxy
+	session Session
+	conn    net.Conn
+	in      *source
+	reader  *bufio.Reader // over in, for bodies
+	out     *clientWriter
+	head    *[]byte // pooled; the bytes of the current head
+}
+
+// headBuffers hold heads; ones that grew beyond headBufferMax are not kept.
+var headBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
+
+const headBufferMax = 16 << 10
+
+func newDownstream(p *Proxy, conn net.Conn, s Session) *downstream {
+	d := &downstream{
+		proxy: p, session: s, conn: conn,
+		in:     &source{conn: conn},
+		reader: readers.Get().(*bufio.Reader),
+		out:    newClientWriter(conn),
+		head:   headBuffers.Get().(*[]byte),
+	}
+	*d.head = (*d.head)[:0]
+	d.reader.Reset(d.in)
+	return d
+}
+
+func (d *downstream) release() {
+	if c := d.session.Claim; c != nil {
+		c.Endpoint.Done(Outcome{})
+	}
+	d.out.release()
+	d.reader.Reset(nil)
+	readers.Put(d.reader)
+	if cap(*d.head) <= headBufferMax {
+		headBuffers.Put(d.head)
+	}
+}
+
+// headState is what readHead found.
+type headState uint8
+
+const (
+	headComplete headState = iota
+	headNone               // nothing buffered, nothing begun: quiet
+	headEnded              // the client is gone
+	headRejected           // the bytes are not a head; see the reply
+)
+
+// run serves requests until the connection is quiet or closed.
+func (d *downstream) run(ctx context.Context) (quiet bool, err error) {
+	for {
+		end, state, reply := d.readHead()
+		switch state {
+		case headNone:
+			return true, nil
+		case headEnded:
+			_ = d.conn.Close()
+			return false, ctx.Err()
+		case headRejected:
+			d.reject(reply, clientView{})
+			return false, nil
+		case headComplete:
+		}
+		keep, err := d.serveOne(ctx, end)
+		if !keep {
+			return false, err
+		}
+		d.collect()
+	}
+}
+
+// readHead reads until the head buffer holds a whole head and returns its end.
+func (d *downstream) readHead() (end int, state headState, reply LocalReply) {
+	limit := d.proxy.config.Limits.HeadBytes
+	scanned, timed := 0, false
+	for first := true; ; first = false {
+		if d.skipEmptyLines() {
+			scanned = 0
+		}
+		end, ok := scanHead(*d.head, scanned)
+		scanned = len(*d.head)
+		switch {
+		case !ok:
+			return 0, headRejected, ReplyBadRequest
+		case end > limit, end == 0 && scanned > limit:
+			return 0, headRejected, ReplyHeadTooLarge
+		case end > 0:
+			return end, headComplete, noReply
+		case scanned == 0 && (!first || d.in.consumed > 0):
+			return 0, headNone, noReply
+		}
+		if !timed {
+			timed = true
+			if d.conn.SetReadDeadline(time.Now().Add(d.proxy.config.Limits.HeadTimeout)) != nil {
+				return 0, headEnded, noReply
+			}
+			defer func() { _ = d.conn.SetReadDeadline(time.Time{}) }()
+		}
+		if err := d.fill(); err != nil {
+			return 0, d.endOfHead(err), ReplyHeaderTimeout
+		}
+	}
+}
+
+// endOfHead tells what a failed read means in the midst of a head.
+func (d *downstream) endOfHead(err error) headState {
+	switch {
+	case !errors.Is(err, os.ErrDeadlineExceeded):
+		if len(*d.head) > 0 {
+			d.proxy.finish(Report{Listener: d.session.Listener, Flag: FlagDownstreamTermination})
+		}
+		return headEnded
+	case len(*d.head) == 0:
+		return headNone
+	default:
+		return headRejected
+	}
+}
+
+// fill reads once from the connection into the head buffer.
+func (d *downstream) fill() error {
+	b := *d.head
+	if len(b) == cap(b) {
+		b = append(b, 0)[:len(b)]
+	}
+	n, err := d.in.readConn(b[len(b):cap(b)])
+	*d.head = b[:len(b)+n]
+	if n > 0 {
+		return nil
+	}
+	if err == nil {
+		return io.ErrNoProgress
+	}
+	return err
+}
+
+// skipEmptyLines drops the empty lines that may precede a request (RFC 9112
+// section 2.2): some clients end a body with one. It reports whether it did.
+func (d *downstream) skipEmptyLines() bool {
+	b := *d.head
+	n := 0
+	for n+1 < len(b) && b[n] == '\r' && b[n+1] == '\n' {
+		n += 2
+	}
+	if n > 0 {
+		*d.head = append(b[:0], b[n:]...)
+	}
+	return n > 0
+}
+
+// collect moves what has been read beyond the last request to the head buffer.
+func (d *downstream) collect() {
+	n := d.reader.Buffered()
+	if n == 0 && len(d.in.pending) == 0 {
+		*d.head = (*d.head)[:0]
+		return
+	}
+	ahead, _ := d.reader.Peek(n)
+	rest := append(append([]byte(nil), ahead...), d.in.pending...)
+	d.in.pending = nil
+	d.reader.Reset(d.in)
+	*d.head = append((*d.head)[:0], rest...)
+}
+
+// buffered counts the bytes that are read but not consumed.
+func (d *downstream) buffered() int { return d.reader.Buffered() + len(d.in.pending) }
+
+// reject answers a request that must not pass, and closes.
+func (d *downstream) reject(reply LocalReply, view clientView) {
+	view.keepAlive = false
+	d.proxy.finish(Report{Listener: d.session.Listener, Status: reply.Status(), Flag: reply.Flag()})
+	if d.out.reply(reply, view) != nil {
+		_ = d.conn.Close()
+		return
+	}
+	lingeringClose(d.conn)
+}
+
+// request turns a validated head into an http.Request whose body reads on. The
+// target is replaced by "/": net/url would refuse or rewrite targets that Envoy
+// passes, and the outgoing one is built from the head.
+func (d *downstream) request(h *head, end int) (*http.Request, error) {
+	raw := *d.head
+	line := h.method + " / HTTP/1.1\r\n"
+	if h.http10 {
+		line = h.method + " / HTTP/1.0\r\n"
+	}
+	start := h.lineEnd - len(line) // no target is shorter than "/"
+	copy(raw[start:], line)
+	d.in.pending = raw[start:]
+	d.reader.Reset(d.in)
+	in, err := http.ReadRequest(d.reader)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := h.header("cache-control"); !ok {
+		// net/http derives it from Pragma; we add nothing.
+		delete(in.Header, "Cache-Control")
+	}
+	return in, nil
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds every wait of the tests.
+const patience = 20 * time.Second
+
+// fakeBalancer takes the endpoints of a cluster in turn and records outcomes.
+type fakeBalancer struct {
+	mu        sync.Mutex
+	endpoints map[string][]netip.AddrPort // guarded by mu
+	next      int                         // guarded by mu
+	picked    int                         // guarded by mu
+	outcomes  []Outcome                   // guarded by mu
+}
+
+type fakePick struct {
+	balancer *fakeBalancer
+	address  netip.AddrPort
+	done     bool
+}
+
+func (b *fakeBalancer) Pick(cluster string, skip func(netip.AddrPort) bool) (Picked, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := b.endpoints[cluster]
+	for range all {
+		e := all[b.next%len(all)]
+		b.next++
+		if !skip(e) {
+			b.picked++
+			return &fakePick{balancer: b, address: e}, true
+		}
+	}
+	return nil, false
+}
+
+func (p *fakePick) Address() netip.AddrPort { return p.address }
+
+func (p *fakePick) Done(o Outcome) {
+	p.balancer.mu.Lock()
+	defer p.balancer.mu.Unlock()
+	if p.done {
+		panic("Done called twice")
+	}
+	p.done = true
+	p.balancer.outcomes = append(p.balancer.outcomes, o)
+}
+
+func (b *fakeBalancer) seen() (picked int, outcomes []Outcome) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.picked, append([]Outcome(nil), b.outcomes...)
+}
+
+// front is a proxy behind a real listener.
+type front struct {
+	t        testing.TB
+	proxy    *Proxy
+	balancer *fakeBalancer
+	address  string
+
+	mu      sync.Mutex
+	results []Result // guarded by mu; one per Serve call
+}
+
+type frontOption func(*Config, *model.Route)
+
+func routeTimeout(d time.Duration) frontOption {
+	return func(_ *Config, r *model.Route) { r.Timeout = d }
+}
+
+func withLimits(l Limits) frontOption { return func(c *Config, _ *model.Route) { c.Limits = l } }
+
+// newFront serves one route "/" to cluster "c" with those endpoints, and "/gone"
+// to a cluster that does not exist.
+func newFront(t testing.TB, endpoints []netip.AddrPort, options ...frontOption) *front {
+	t.Helper()
+	route := &model.Route{Path: model.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}}
+	gone := &model.Route{Path: model.PathMatch{Value: "/gone"}, Clusters: []model.WeightedCluster{{Name: "gone", Weight: 1}}}
+	table := &model.RouteTable{VirtualHosts: []*model.VirtualHost{
+		{Domains: []string{"nowhere"}},
+		{Domains: []string{"*"}, Routes: []*model.Route{gone, route}},
+	}}
+	f := &front{t: t, balancer: &fakeBalancer{endpoints: map[string][]netip.AddrPort{"c": endpoints}}}
+	config := Config{
+		Table: func(string) (*model.RouteTable, bool) { return table, true },
+		Cluster: func(name string) *model.Cluster {
+			if name == "gone" {
+				return nil
+			}
+			return &model.Cluster{Name: name, ConnectTimeout: 300 * time.Millisecond}
+		},
+		Balancer: f.balancer,
+	}
+	for _, o := range options {
+		o(&config, route)
+	}
+	f.proxy = New(config)
+	f.listen()
+	return f
+}
+
+func (f *front) listen() {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.address = l.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	var conns sync.WaitGroup
+	conns.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() { f.serve(ctx, conn) })
+		}
+	})
+	f.t.Cleanup(func() {
+		cancel()
+		_ = l.Close()
+		conns.Wait()
+		f.proxy.Close()
+	})
+}
+
+// serve does what the owner of anchors does.
+func (f *front) serve(ctx context.Context, conn net.Conn) {
+	for {
+		r, _ := f.proxy.Serve(ctx, conn, Session{Listener: "l"})
+		f.mu.Lock()
+		f.results = append(f.results, r)
+		f.mu.Unlock()
+		if !r.Quiet {
+			return
+		}
+	}
+}
+
+func (f *front) dial() net.Conn {
+	f.t.Helper()
+	conn, err := net.Dial("tcp", f.address)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		f.t.Fatal(err)
+	}
+	return conn
+}
+
+// exchange sends raw bytes and returns everything until the proxy closes.
+func (f *front) exchange(raw string) string {
+	f.t.Helper()
+	conn := f.dial()
+	if _, err := io.WriteString(conn, raw); err != nil {
+		f.t.Fatal(err)
+	}
+	all, _ := io.ReadAll(conn)
+	return string(all)
+}
+
+// client returns an HTTP client that speaks to the front whatever the URL says.
+func (f *front) client() *http.Client {
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "tcp", f.address)
+		},
+		DisableCompression: true,
+	}
+	f.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 3 * patience}
+}
+
+// httpEndpoint runs a real server.
+func httpEndpoint(t testing.TB, handler http.HandlerFunc) netip.AddrPort {
+	t.Helper()
+	s := httptest.NewServer(handler)
+	t.Cleanup(s.Close)
+	return netip.MustParseAddrPort(s.Listener.Addr().String())
+}
+
+// rawEndpoint runs one function per connection.
+func rawEndpoint(t testing.TB, serve func(net.Conn, *bufio.Reader)) netip.AddrPort {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns sync.WaitGroup
+	conns.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() {
+				defer func() { _ = conn.Close() }()
+				_ = conn.SetDeadline(time.Now().Add(patience))
+				serve(conn, bufio.NewReader(conn))
+			})
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); conns.Wait() })
+	return netip.MustParseAddrPort(l.Addr().String())
+}
+
+// saying answers every request head with fixed bytes, then closes.
+func saying(t testing.TB, response string) netip.AddrPort {
+	return rawEndpoint(t, func(conn net.Conn, r *bufio.Reader) {
+		if readHeadOf(r) != "" {
+			_, _ = io.WriteString(conn, response)
+		}
+	})
+}
+
+// readHeadOf returns a head up to and with its empty line, or "".
+func readHeadOf(r *bufio.Reader) string {
+	var b strings.Builder
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return ""
+		}
+		b.WriteString(line)
+		if line == "\r\n" {
+			return b.String()
+		}
+	}
+}
+
+// deadAddress is an address that refuses connections.
+func deadAddress(t testing.TB) netip.AddrPort {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return netip.MustParseAddrPort(l.Addr().String())
+}
+
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if condition() {
+			return
+		}
+	}
+	t.Fatalf("not within %v: %s", patience, what)
+}
+
+func list(a ...netip.AddrPort) []netip.AddrPort { return a }

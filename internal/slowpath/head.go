@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// noLength is the content length of a head that declares none.
+const noLength = -1
+
+// field is one header field; both slices lie in the raw head.
+type field struct{ name, value []byte }
+
+// head is a validated request head. Its slices point into the raw bytes and are
+// valid as long as those are.
+type head struct {
+	method string
+	// target as it stands in the request line.
+	target string
+	// authority is the target's, else the Host field's; empty only on HTTP/1.0.
+	authority string
+	// path is the target in origin form with its query, or "*".
+	path string
+	// lineEnd is the offset behind the request line's CRLF.
+	lineEnd int
+	http10  bool
+	fields  []field
+	// length is the Content-Length, or noLength.
+	length    int64
+	chunked   bool
+	keepAlive bool
+	// expectContinue is set when the client waits for 100 (Continue).
+	expectContinue bool
+	// upgrade is set for an Upgrade request that may pass; h2c never does.
+	upgrade bool
+}
+
+// scanHead looks for the empty line that ends a head, in raw from offset from
+// on (bytes before it have been scanned). It returns the offset behind that
+// line, or 0 while the head is incomplete. ok is false as soon as no
+// continuation can make the bytes a valid head, so that a client that waits
+// after a bare LF, or speaks TLS, is answered at once.
+func scanHead(raw []byte, from int) (end int, ok bool) {
+	for i := from; i < len(raw); i++ {
+		c := raw[i]
+		if c == '\n' {
+			if i == 0 || raw[i-1] != '\r' {
+				return 0, false
+			}
+			if i >= 3 && raw[i-2] == '\n' {
+				return i + 1, true
+			}
+			continue
+		}
+		if i > 0 && raw[i-1] == '\r' {
+			return 0, false
+		}
+		if c != '\r' && !validValueByte(c) {
+			return 0, false
+		}
+	}
+	return 0, true
+}
+
+// parseHead validates a complete head, empty line included, per RFC 9112. It
+// returns the local reply for one that must not pass.
+func parseHead(raw []byte, maxFields int) (head, LocalReply) {
+	h := head{length: noLength}
+	line, rest, ok := cutLine(raw)
+	if !ok {
+		return h, ReplyBadRequest
+	}
+	h.lineEnd = len(raw) - len(rest)
+	if reply := h.parseRequestLine(line); reply != noReply {
+		return h, reply
+	}
+	h.fields = make([]field, 0, 16)
+	for {
+		line, rest, ok = cutLine(rest)
+		if !ok {
+			return h, ReplyBadRequest
+		}
+		if len(line) == 0 {
+			break
+		}
+		if len(h.fields) == maxFields {
+			return h, ReplyHeadTooLarge
+		}
+		f, ok := parseField(line)
+		if !ok {
+			return h, ReplyBadRequest
+		}
+		h.fields = append(h.fields, f)
+	}
+	if len(rest) > 0 {
+		return h, ReplyBadRequest
+	}
+	return h, h.interpret()
+}
+
+// cutLine splits at the first line end, which must be CRLF; no other CR or LF
+// may precede it.
+func cutLine(b []byte) (line, rest []byte, ok bool) {
+	i := bytes.IndexAny(b, "\r\n")
+	if i < 0 || b[i] != '\r' || i+1 == len(b) || b[i+1] != '\n' {
+		return nil, nil, false
+	}
+	return b[:i], b[i+2:], true
+}
+
+// parseRequestLine reads "method SP target SP version" (RFC 9112 section 3).
+func (h *head) parseRequestLine(line []byte) LocalReply {
+	method, rest, ok1 := bytes.Cut(line, []byte{' '})
+	target, version, ok2 := bytes.Cut(rest, []byte{' '})
+	if !ok1 || !ok2 || !validToken(method) || len(target) == 0 {
+		return ReplyBadRequest
+	}
+	switch string(version) {
+	case "HTTP/1.1":
+	case "HTTP/1.0":
+		h.http10 = true
+	default:
+		return ReplyBadRequest
+	}
+	for _, c := range target {
+		// A fragment is never part of a request target; Envoy refuses it too.
+		if c <= ' ' || c > '~' || c == '#' {
+			return ReplyBadRequest
+		}
+	}
+	h.method, h.target = string(method), string(target)
+	return h.parseTarget()
+}
+
+// parseTarget sorts the four forms of a target (RFC 9112 section 3.2).
+func (h *head) parseTarget() LocalReply {
+	switch {
+	case h.method == "CONNECT":
+		return ReplyConnectRefused
+	case h.target[0] == '/':
+		h.path = h.target
+	case h.target == "*":
+		if h.method != "OPTIONS" {
+			return ReplyBadRequest
+		}
+		h.path = h.target
+	default:
+		return h.parseAbsolute()
+	}
+	if strings.HasPrefix(h.path, "//") && !plainURI(h.path) {
+		return ReplyBadRequest
+	}
+	return noReply
+}
+
+func (h *head) parseAbsolute() LocalReply {
+	scheme, rest, ok := strings.Cut(h.target, "://")
+	if !ok || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
+		return ReplyBadRequest
+	}
+	i := strings.IndexAny(rest, "/?")
+	if i < 0 {
+		i = len(rest)
+	}
+	h.authority, h.path = rest[:i], rest[i:]
+	if !strings.HasPrefix(h.path, "/") {
+		h.path = "/" + h.path
+	}
+	if !validAuthority([]byte(h.authority)) || strings.HasPrefix(h.path, "//") && !plainURI(h.path) {
+		return ReplyBadRequest
+	}
+	return noReply
+}
+
+// plainURI reports whether net/url keeps a path and query byte for byte. Paths
+// that begin with "//" must, because url.URL.Opaque cannot carry those.
+func plainURI(s string) bool {
+	path, _, _ := strings.Cut(s, "?")
+	for i := 0; i < len(path); i++ {
+		switch c := path[i]; {
+		case c == '%':
+			if i+2 >= len(path) || !isHex(path[i+1]) || !isHex(path[i+2]) {
+				return false
+			}
+		case strings.IndexByte("\"<>\\^`{|}", c) >= 0:
+			return false
+		}
+	}
+	return true
+}
+
+// parseField reads "name: value" without white space before the colon
+// (RFC 9112 section 5.1). A folded line fails, as its name is not a token.
+func parseField(line []byte) (field, bool) {
+	name, value, ok := bytes.Cut(line, []byte{':'})
+	if !ok || !validToken(name) {
+		return field{}, false
+	}
+	for _, c := range value {
+		if !validValueByte(c) {
+			return field{}, false
+		}
+	}
+	return field{name, bytes.Trim(value, " \t")}, true
+}
+
+// interpret draws framing, authority and persistence from the fields.
+func (h *head) interpret() LocalReply {
+	hosts, lengths, codings := 0, 0, 0
+	isClose, isKeepAlive, isUpgrade, h2c := false, false, false, false
+	for _, f := range h.fields {
+		switch {
+		case f.is("host"):
+			hosts++
+			if !validAuthority(f.value) {
+				return ReplyBadRequest
+			}
+			if h.authority == "" {
+				h.authority = string(f.value)
+			}
+		case f.is("content-length"):
+			lengths++
+			n, ok := parseLength(f.value)
+			if !ok {
+				return ReplyBadRequest
+			}
+			h.length = n
+		case f.is("transfer-encoding"):
+			codings++
+			if !strings.EqualFold(string(f.value), "chunked") {
+				return ReplyNotImplemented
+			}
+			h.chunked = true
+		case f.is("connection"):
+			isClose = isClose || f.hasToken("close")
+			isKeepAlive = isKeepAlive || f.hasToken("keep-alive")
+			isUpgrade = isUpgrade || f.hasToken("upgrade")
+		case f.is("upgrade"):
+			h.upgrade = true
+			h2c = h2c || f.hasToken("h2c")
+		case f.is("expect"):
+			h.expectContinue = strings.EqualFold(string(f.value), "100-continue") && !h.http10
+		}
+	}
+	h.keepAlive = !isClose && (!h.http10 || isKeepAlive)
+	h.upgrade = h.upgrade && isUpgrade && !h2c && !h.http10
+	switch {
+	case hosts > 1, hosts == 0 && !h.http10:
+		return ReplyBadRequest
+	case lengths > 1, codings > 1, lengths+codings > 1:
+		return ReplyBadRequest
+	case h.chunked && (h.http10 || !h.trailersAllowed()):
+		return ReplyBadRequest
+	}
+	return noReply
+}
+
+// trailersAllowed reports whether no Trailer field announces a field that
+// frames the message (RFC 9110 section 6.5.1).
+func (h *head) trailersAllowed() bool {
+	for _, f := range h.fields {
+		if f.is("trailer") && (f.hasToken("transfer-encoding") || f.hasToken("trailer") || f.hasToken("content-length")) {
+			return false
+		}
+	}
+	return true
+}
+
+// header looks a field up by its lower-case name for routing; repeated fields
+// are joined with ",". "host" is the authority, as in Envoy.
+func (h *head) header(name string) (string, bool) {
+	if name == "host" {
+		return h.authority, h.authority != ""
+	}
+	value, found := "", false
+	for _, f := range h.fields {
+		if !f.is(name) {
+			continue
+		}
+		if found {
+			value += ","
+		}
+		value += string(f.value)
+		found = true
+	}
+	return value, found
+}
+
+func (h *head) hasBody() bool { return h.chunked || h.length > 0 }
+
+func (f field) is(lower string) bool {
+	return len(f.name) == len(lower) && strings.EqualFold(string(f.name), lower)
+}
+
+func (f field) hasToken(token string) bool {
+	return httpguts.HeaderValuesContainsToken([]string{string(f.value)}, token)
+}
+
+// parseLength reads 1*DIGIT that fits an int64 (RFC 9110 section 8.6).
+func parseLength(b []byte) (int64, bool) {
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+	}
+	n, err := strconv.ParseUint(string(b), 10, 64)
+	return int64(n), err == nil && n <= math.MaxInt64
+}
+
+// validAuthority checks uri-host [":" port] by its characters (RFC 3986 section
+// 3.2.2); user information is refused (RFC 9110 section 4.2.4).
+func validAuthority(b []byte) bool {
+	for _, c := range b {
+		if !isAlphanumeric(c) && strings.IndexByte("-._~%!$&'()*+,;=:[]", c) < 0 {
+			return false
+		}
+	}
+	return len(b) > 0 && b[0] != ':'
+}
+
+func validToken(b []byte) bool {
+	for _, c := range b {
+		if !isAlphanumeric(c) && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
+			return false
+		}
+	}
+	return len(b) > 0
+}
+
+// validValueByte: field-vchar, SP or HTAB (RFC 9110 section 5.5).
+func validValueByte(c byte) bool { return c == '\t' || c >= ' ' && c != 0x7f }
+
+func isAlphanumeric(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}

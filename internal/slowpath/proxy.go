@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// Outcome is how the use of an endpoint ended.
+type Outcome struct {
+	// Status of the endpoint's response; 0: none arrived.
+	Status int
+	// Err is nil when the response was relayed whole.
+	Err error
+	// ConnectFailed: no connection was made, so nothing was sent.
+	ConnectFailed bool
+}
+
+// Picked is an endpoint chosen for one request and counted as busy with it.
+type Picked interface {
+	Address() netip.AddrPort
+	// Done ends the use. It is called exactly once. The zero Outcome means
+	// that the endpoint was not used.
+	Done(Outcome)
+}
+
+// Balancer chooses endpoints and counts outstanding requests.
+type Balancer interface {
+	// Pick chooses an endpoint of the cluster, never one for which skip
+	// reports true. ok is false when none is healthy.
+	Pick(cluster string, skip func(netip.AddrPort) bool) (e Picked, ok bool)
+}
+
+// Claim is an endpoint that the kernel had picked for a connection's first
+// request before it handed the request over.
+type Claim struct {
+	Cluster  string
+	Endpoint Picked
+}
+
+// Limits bound what a client or endpoint can make the proxy hold. A zero field
+// means its default.
+type Limits struct {
+	// HeadBytes of a request or response head, default 60 KiB
+	// (HttpConnectionManager.max_request_headers_kb).
+	HeadBytes int
+	// HeadFields of a request, default 100 (HttpProtocolOptions.max_headers_count).
+	HeadFields int
+	// HeadTimeout from the first byte of a head to its last, default
+	// StreamIdle (HttpConnectionManager.request_headers_timeout).
+	HeadTimeout time.Duration
+	// StreamIdle is the longest time without progress in either direction of
+	// a request, default 5 minutes (HttpConnectionManager.stream_idle_timeout).
+	StreamIdle time.Duration
+	// UpstreamIdle is how long an unused upstream connection is kept, default
+	// 1 hour (HttpProtocolOptions.idle_timeout).
+	UpstreamIdle time.Duration
+	// IdlePerEndpoint bounds the unused connections kept per endpoint, default 256.
+	IdlePerEndpoint int
+}
+
+func (l *Limits) setDefaults() {
+	setDefault(&l.HeadBytes, 60<<10)
+	setDefault(&l.HeadFields, 100)
+	setDefault(&l.StreamIdle, 5*time.Minute)
+	setDefault(&l.HeadTimeout, l.StreamIdle)
+	setDefault(&l.UpstreamIdle, time.Hour)
+	setDefault(&l.IdlePerEndpoint, 256)
+}
+
+func setDefault[T int | time.Duration](v *T, value T) {
+	if *v == 0 {
+		*v = value
+	}
+}
+
+// Config is what a Proxy needs. Table, Cluster and Balancer are required and
+// must be safe for concurrent use; their answers may change between requests.
+type Config struct {
+	// Table returns the current routes of a listener, by name.
+	Table func(listener string) (*model.RouteTable, bool)
+	// Cluster returns the current cluster of that name, or nil.
+	Cluster  func(name string) *model.Cluster
+	Balancer Balancer
+	// Dial connects to an endpoint; nil means from this process's network
+	// namespace. Connections are pooled by address alone, so workloads with
+	// different networks need a Proxy each.
+	Dial func(ctx context.Context, endpoint netip.AddrPort) (net.Conn, error)
+	// Logger for unexpected states; never for single requests. nil discards.
+	Logger *slog.Logger
+	// Observer is told of every request; may be nil.
+	Observer Observer
+	Limits   Limits
+}
+
+// Proxy serves all listeners. It is safe for concurrent use.
+type Proxy struct {
+	config    Config
+	transport *http.Transport
+	counters  Counters
+
+	// base ends dials when the proxy is closed.
+	base   context.Context
+	stop   context.CancelFunc
+	closed atomic.Bool // no new calls; responses tell clients to close
+
+	mu    sync.Mutex // orders calls.Add before calls.Wait
+	calls sync.WaitGroup
+}
+
+// New returns a Proxy. Close or Shutdown releases its upstream connections.
+func New(config Config) *Proxy {
+	config.Limits.setDefaults()
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	if config.Dial == nil {
+		config.Dial = dialTCP
+	}
+	p := &Proxy{config: config}
+	p.base, p.stop = context.WithCancel(context.Background())
+	p.transport = p.newTransport()
+	return p
+}
+
+// Counters returns the proxy's live counters.
+func (p *Proxy) Counters() *Counters { return &p.counters }
+
+// ErrClosed is returned by Serve and Relay after Close or Shutdown.
+var ErrClosed = errors.New("slow path is closed; the daemon is stopping")
+
+// Shutdown lets the requests in progress finish: their responses tell clients
+// to close. It returns when the last one has, or with ctx's error when ctx ends
+// first. Calls to Serve and Relay that come later are refused.
+func (p *Proxy) Shutdown(ctx context.Context) error {
+	p.refuse()
+	done := make(chan struct{})
+	go func() { p.calls.Wait(); close(done) }()
+	defer p.Close()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Close closes idle upstream connections and ends pending dials. Requests in
+// progress go on until their contexts end.
+func (p *Proxy) Close() {
+	p.refuse()
+	p.stop()
+	p.transport.CloseIdleConnections()
+}
+
+func (p *Proxy) refuse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed.Store(true)
+}
+
+// Session is what Serve must know about a connection.
+type Session struct {
+	// Listener is the name of the listener that the client connected to.
+	Listener string
+	// Claim for the first request. It is used if the request's route has that
+	// cluster; in any case Endpoint.Done is called.
+	Claim *Claim
+}
+
+// Result tells what became of a connection.
+type Result struct {
+	// Quiet: the connection is open and idle, nothing is buffered. Otherwise
+	// it is finished and has been closed.
+	Quiet bool
+	// Consumed and Answered are the bytes read from and written to the
+	// connection during the call.
+	Consumed, Answered uint64
+}
+
+// Serve answers requests on conn until it is quiet or finished; in the latter
+// case it has been closed in the way its client must see. A cancelled ctx
+// aborts the connection. The error says why a connection was aborted; a client
+// that closes, or gets a local reply, is none.
+func (p *Proxy) Serve(ctx context.Context, conn net.Conn, s Session) (Result, error) {
+	d := newDownstream(p, conn, s)
+	defer d.release()
+	if !p.enter() {
+		abort(conn)
+		return Result{}, ErrClosed
+	}
+	defer p.leave()
+	release := context.AfterFunc(ctx, func() { abort(conn) })
+	quiet, err := d.run(ctx)
+	quiet = release() && quiet
+	r := Result{Quiet: quiet, Consumed: d.in.consumed, Answered: d.out.bytesSent()}
+	p.counters.received.Add(r.Consumed)
+	p.counters.sent.Add(r.Answered)
+	return r, err
+}
+
+func (p *Proxy) enter() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed.Load() {
+		return false
+	}
+	p.calls.Add(1)
+	p.counters.active.Add(1)
+	return true
+}
+
+// finish counts and reports a request that has ended.
+func (p *Proxy) finish(r Report) {
+	p.counters.count(r.Status, r.Flag)
+	if p.config.Observer != nil {
+		p.config.Observer.Observe(r)
+	}
+}
+
+func (p *Proxy) leave() {
+	if p.closed.Load() {
+		p.transport.CloseIdleConnections()
+	}
+	p.counters.active.Add(-1)
+	p.calls.Done()
+}

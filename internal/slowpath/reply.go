@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// LocalReply is an answer of the proxy itself, in Envoy's words.
+type LocalReply uint8
+
+const (
+	noReply LocalReply = iota
+	// ReplyBadRequest (400): the request is malformed.
+	ReplyBadRequest
+	// ReplyHeadTooLarge (431): the head exceeds Limits.
+	ReplyHeadTooLarge
+	// ReplyNotImplemented (501): a transfer coding other than chunked.
+	ReplyNotImplemented
+	// ReplyConnectRefused (404, close): CONNECT has no route without a connect config.
+	ReplyConnectRefused
+	// ReplyHeaderTimeout (408): the head did not arrive in time.
+	ReplyHeaderTimeout
+	// ReplyNoRoute (404, empty): nothing matches.
+	ReplyNoRoute
+	// ReplyNoCluster (503, empty): the route's cluster does not exist.
+	ReplyNoCluster
+	// ReplyNoHealthyUpstream (503): the cluster has no usable endpoint.
+	ReplyNoHealthyUpstream
+	// ReplyConnectFailure (503): every endpoint tried refused the connection.
+	ReplyConnectFailure
+	// ReplyConnectTimeout (503): connect_timeout expired on the last endpoint tried.
+	ReplyConnectTimeout
+	// ReplyUpstreamTermination (503): the endpoint closed before its headers.
+	ReplyUpstreamTermination
+	// ReplyUpstreamProtocolError (502): the endpoint's answer is not HTTP.
+	ReplyUpstreamProtocolError
+	// ReplyUpstreamTimeout (504): the route's timeout expired.
+	ReplyUpstreamTimeout
+	// ReplyRequestStalled (408): the request's body stalled.
+	ReplyRequestStalled
+	// ReplyResponseStalled (504): the response stalled.
+	ReplyResponseStalled
+)
+
+const resetBeforeHeaders = "upstream connect error or disconnect/reset before headers. reset reason: "
+
+var replies = [...]struct {
+	status int
+	flag   Flag
+	body   string
+}{
+	noReply:                    {},
+	ReplyBadRequest:            {400, FlagDownstreamProtocolError, "Bad Request"},
+	ReplyHeadTooLarge:          {431, FlagDownstreamProtocolError, "Request Header Fields Too Large"},
+	ReplyNotImplemented:        {501, FlagDownstreamProtocolError, "Not Implemented"},
+	ReplyConnectRefused:        {404, FlagNoRoute, ""},
+	ReplyHeaderTimeout:         {408, FlagStreamIdle, "request header timeout"},
+	ReplyNoRoute:               {404, FlagNoRoute, ""},
+	ReplyNoCluster:             {503, FlagNoCluster, ""},
+	ReplyNoHealthyUpstream:     {503, FlagNoHealthyUpstream, "no healthy upstream"},
+	ReplyConnectFailure:        {503, FlagUpstreamConnectFailure, resetBeforeHeaders + "remote connection failure"},
+	ReplyConnectTimeout:        {503, FlagUpstreamConnectFailure, resetBeforeHeaders + "connection timeout"},
+	ReplyUpstreamTermination:   {503, FlagUpstreamTermination, resetBeforeHeaders + "connection termination"},
+	ReplyUpstreamProtocolError: {502, FlagUpstreamProtocolError, resetBeforeHeaders + "protocol error"},
+	ReplyUpstreamTimeout:       {504, FlagUpstreamTimeout, "upstream request timeout"},
+	ReplyRequestStalled:        {408, FlagStreamIdle, "stream timeout"},
+	ReplyResponseStalled:       {504, FlagStreamIdle, "stream timeout"},
+}
+
+// Status is the reply's status code.
+func (r LocalReply) Status() int { return replies[r].status }
+
+// Flag is the reply's Envoy response flag.
+func (r LocalReply) Flag() Flag { return replies[r].flag }
+
+// replyTimeout bounds the writing of a local reply to a client that may not read.
+const replyTimeout = time.Second
+
+// Reply writes a local reply as Envoy words it and counts it. The connection is
+// not closed; closing only announces it with "Connection: close". n is the
+// number of bytes written.
+func (p *Proxy) Reply(conn net.Conn, kind LocalReply, closing bool) (n uint64, err error) {
+	w := newClientWriter(conn)
+	defer w.release()
+	p.counters.count(kind.Status(), kind.Flag())
+	err = w.reply(kind, clientView{keepAlive: !closing})
+	p.counters.sent.Add(w.sent)
+	return w.sent, err
+}
+
+// reply writes and flushes a local reply. With HEAD the body is left out.
+func (w *clientWriter) reply(kind LocalReply, view clientView) error {
+	w.final()
+	if err := w.conn.SetWriteDeadline(time.Now().Add(replyTimeout)); err != nil {
+		return err
+	}
+	body := replies[kind].body
+	b := make([]byte, 0, 512)
+	b = append(b, view.version()...)
+	b = strconv.AppendInt(b, int64(kind.Status()), 10)
+	b = append(b, ' ')
+	b = append(b, http.StatusText(kind.Status())...)
+	b = append(b, "\r\nContent-Length: "...)
+	b = strconv.AppendInt(b, int64(len(body)), 10)
+	if body != "" {
+		b = append(b, "\r\nContent-Type: text/plain"...)
+	}
+	b = append(b, "\r\nDate: "...)
+	b = time.Now().UTC().AppendFormat(b, http.TimeFormat)
+	b = append(b, "\r\n"...)
+	b = append(b, view.persistence()...)
+	b = append(b, "\r\n"...)
+	if view.method != http.MethodHead {
+		b = append(b, body...)
+	}
+	if err := w.writeThrough(b); err != nil {
+		return err
+	}
+	return w.conn.SetWriteDeadline(time.Time{})
+}

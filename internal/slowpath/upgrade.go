@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+)
+
+var errUnasked = errors.New("endpoint switched protocols unasked")
+
+// switchProtocols answers 101 and moves bytes both ways until both directions
+// have ended or one has failed. A half close is passed on.
+func (x *exchange) switchProtocols(resp *http.Response) (bool, error) {
+	upstream, ok := resp.Body.(io.ReadWriteCloser)
+	if !ok || !x.head.upgrade || x.body != nil && !x.body.ended.Load() {
+		_ = resp.Body.Close()
+		x.done(Outcome{Status: resp.StatusCode, Err: errUnasked})
+		x.reclaim()
+		return x.answer(ReplyUpstreamProtocolError)
+	}
+	defer func() { _ = upstream.Close() }()
+	x.watchdog.tunnel()
+	x.out.final()
+	err := x.writeSwitch(resp)
+	if err == nil {
+		err = x.tunnel(upstream)
+	}
+	x.watchdog.stop()
+	x.finish(resp.StatusCode, FlagNone)
+	x.done(Outcome{Status: resp.StatusCode, Err: err})
+	_ = x.conn.Close()
+	return false, err
+}
+
+func (x *exchange) writeSwitch(resp *http.Response) error {
+	protocol := strings.Join(resp.Header.Values("Upgrade"), ", ")
+	removeHopByHop(resp.Header)
+	resp.Header["Connection"] = []string{"Upgrade"}
+	resp.Header["Upgrade"] = []string{protocol}
+	var b strings.Builder
+	b.WriteString("HTTP/1.1 " + statusText(resp) + "\r\n")
+	if err := resp.Header.WriteSubset(&b, framingFields); err != nil {
+		return err
+	}
+	b.WriteString("\r\n")
+	return x.out.writeThrough([]byte(b.String()))
+}
+
+func (x *exchange) tunnel(upstream io.ReadWriteCloser) error {
+	sent := make(chan error, 1)
+	go func() {
+		err := x.pump(x.reader, writerFunc(upstream.Write))
+		if half, ok := upstream.(interface{ CloseWrite() error }); ok && err == nil {
+			err = half.CloseWrite()
+		}
+		if err != nil {
+			_ = upstream.Close() // ends the other direction
+		}
+		sent <- err
+	}()
+	err := x.pump(upstream, writerFunc(func(p []byte) (int, error) { return len(p), x.out.writeThrough(p) }))
+	if err == nil {
+		err = closeWrite(x.conn)
+	}
+	if err != nil {
+		_ = x.conn.Close()
+	}
+	return errors.Join(err, <-sent)
+}
+
+// writerFunc hides every method but Write, so that io.Copy uses our buffers.
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// pump copies until EOF; every piece is progress.
+func (x *exchange) pump(from io.Reader, to io.Writer) error {
+	buf := copyBuffers.Get().(*[]byte)
+	defer copyBuffers.Put(buf)
+	watched := writerFunc(func(p []byte) (int, error) {
+		x.watchdog.progress()
+		return to.Write(p)
+	})
+	_, err := io.CopyBuffer(watched, struct{ io.Reader }{from}, *buf)
+	return err
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Causes in Outcome.Err: the request was interrupted, by no fault of the
+// connection to the endpoint.
+var (
+	ErrRouteTimeout = errors.New("route timeout expired")
+	ErrStreamIdle   = errors.New("no progress within the stream idle timeout")
+	ErrClientGone   = errors.New("client closed the connection")
+)
+
+// watchDelay is how long a request waits before the client is watched. Most
+// are answered sooner and pay for no watching.
+const watchDelay = 20 * time.Millisecond
+
+// watchdog interrupts one request: when the route's timeout expires, when
+// nothing moves, or when the client goes away. One timer serves all three.
+type watchdog struct {
+	conn   net.Conn
+	reader *bufio.Reader
+	cancel context.CancelCauseFunc
+	idle   time.Duration
+
+	last atomic.Int64 // Unix time of the last progress, ns
+
+	mu       sync.Mutex
+	timer    *time.Timer   // guarded by mu
+	deadline time.Time     // guarded by mu; zero: none
+	readable bool          // guarded by mu; the request is read and the reader is free
+	watching chan struct{} // guarded by mu; closed when the watching has ended
+	fired    bool          // guarded by mu
+	over     bool          // guarded by mu
+}
+
+func startWatchdog(conn net.Conn, r *bufio.Reader, idle time.Duration, cancel context.CancelCauseFunc) *watchdog {
+	w := &watchdog{conn: conn, reader: r, cancel: cancel, idle: idle}
+	w.progress()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(idle, w.check)
+	return w
+}
+
+// progress postpones the idle timeout.
+func (w *watchdog) progress() { w.last.Store(time.Now().UnixNano()) }
+
+// requestRead starts the route's timeout (Envoy counts from the end of the
+// request) and the watching of the client. Zero disables the timeout.
+func (w *watchdog) requestRead(timeout time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over {
+		return
+	}
+	w.readable = true
+	next := min(watchDelay, w.idle)
+	if timeout > 0 {
+		w.deadline = time.Now().Add(timeout)
+		next = min(next, timeout)
+	}
+	w.timer.Reset(next)
+}
+
+// check runs when the timer fires.
+func (w *watchdog) check() {
+	w.mu.Lock()
+	if w.over || w.fired {
+		w.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	next := w.idle - now.Sub(time.Unix(0, w.last.Load()))
+	timeLeft := next
+	if !w.deadline.IsZero() {
+		timeLeft = w.deadline.Sub(now)
+	}
+	switch {
+	case timeLeft <= 0 && !w.deadline.IsZero():
+		w.interrupt(ErrRouteTimeout)
+	case next <= 0:
+		w.interrupt(ErrStreamIdle)
+	default:
+		w.timer.Reset(min(next, timeLeft))
+	}
+	watch := !w.fired && w.readable && w.watching == nil && w.reader.Buffered() == 0
+	if watch {
+		w.watching = make(chan struct{})
+	}
+	w.mu.Unlock()
+	if watch {
+		w.watch()
+	}
+}
+
+// interrupt needs mu. The deadline frees reads and writes that are blocked.
+func (w *watchdog) interrupt(cause error) {
+	w.fired = true
+	w.cancel(cause)
+	// Fails only on a closed connection, where nothing is blocked.
+	_ = w.conn.SetDeadline(time.Unix(1, 0))
+}
+
+// watch waits for the client to send something or to go away. What it sends
+// stays in the reader: the next request, pipelined.
+func (w *watchdog) watch() {
+	defer close(w.watching)
+	_, err := w.reader.Peek(1)
+	if err == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.readable && !w.over && !w.fired {
+		w.interrupt(ErrClientGone)
+	}
+}
+
+// tunnel leaves only the idle timeout, and the reader to the caller.
+func (w *watchdog) tunnel() {
+	w.mu.Lock()
+	w.deadline, w.readable = time.Time{}, false
+	watching := w.watching
+	w.timer.Reset(w.idle)
+	w.mu.Unlock()
+	if watching != nil {
+		_ = w.conn.SetReadDeadline(time.Unix(1, 0))
+		<-watching
+		_ = w.conn.SetReadDeadline(time.Time{})
+	}
+}
+
+// stop ends the watchdog and waits until it no longer uses the connection,
+// whose deadlines are then as they were: none.
+func (w *watchdog) stop() {
+	w.mu.Lock()
+	w.over = true
+	w.timer.Stop()
+	watching, fired := w.watching, w.fired
+	w.mu.Unlock()
+	if watching != nil {
+		_ = w.conn.SetReadDeadline(time.Unix(1, 0))
+		<-watching
+	}
+	if watching != nil || fired {
+		_ = w.conn.SetDeadline(time.Time{})
+	}
+}

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Mode is a way to run the balancer.
+type Mode struct {
+	// Name for a sub-test.
+	Name string
+	// Fast tells that the kernel is expected to serve.
+	Fast bool
+}
+
+// Envoy tells that a real Envoy takes the place of XLB.
+func Envoy() bool { return os.Getenv("XLB_E2E_PEER") == "envoy" }
+
+// Modes lists the ways in which every request must be answered alike.
+func Modes() []Mode {
+	if Envoy() {
+		return []Mode{{Name: "peer=envoy"}}
+	}
+	return []Mode{{Name: "fast-path=on", Fast: true}, {Name: "fast-path=off"}}
+}
+
+// ForModes runs a test in every mode. With -short it takes the first alone.
+func ForModes(t *testing.T, test func(t *testing.T, mode Mode)) {
+	t.Helper()
+	for i, mode := range Modes() {
+		if i > 0 && testing.Short() {
+			return
+		}
+		t.Run(mode.Name, func(t *testing.T) { test(t, mode) })
+	}
+}
+
+// OnlyXLB skips what has no counterpart in Envoy.
+func OnlyXLB(t testing.TB, reason string) {
+	t.Helper()
+	if Envoy() {
+		t.Skip("the peer is Envoy: " + reason)
+	}
+}
+
+var services atomic.Uint32
+
+// Service returns a service address that no test has used.
+func Service() netip.AddrPort {
+	n := services.Add(1)
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 80, byte(n >> 8), byte(n)}), 8080)
+}
+
+// Balancer is a running XLB, or the peer in its place.
+type Balancer struct {
+	*Process
+	// Admin is the address of the admin API.
+	Admin netip.AddrPort
+
+	place *Place
+	dir   string
+	http  *http.Client
+	// listeners of the configuration it was started with; only for Envoy.
+	listeners []Listener
+}
+
+// readyPatience bounds the time from start to readiness.
+const readyPatience = 20 * time.Second
+
+// Start runs the balancer in the first place, which is also what it balances,
+// and waits until it is ready.
+func Start(t testing.TB, mode Mode, config Config, places ...*Place) *Balancer {
+	t.Helper()
+	place := places[0]
+	b := &Balancer{
+		Admin: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), place.FreePort(t)),
+		place: place, dir: t.TempDir(), http: place.httpClient(),
+	}
+	if Envoy() {
+		b.startEnvoy(t, config)
+	} else {
+		b.startXLB(t, mode, config, places)
+	}
+	Eventually(t, readyPatience, "/ready answers 200", func() bool {
+		if !b.Alive() {
+			t.Fatalf("%s ended with code %d:\n%s", b.name, b.cmd.ProcessState.ExitCode(), b.Stderr())
+		}
+		_, err := b.get("/ready")
+		return err == nil
+	})
+	return b
+}
+
+// Binary is the path of the XLB under test.
+func Binary(t testing.TB) string {
+	t.Helper()
+	path := os.Getenv("XLB_BIN")
+	if path == "" {
+		path = filepath.Join("..", "..", "bin", "xlb")
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("the binary to test: %v; build it with: make build", err)
+	}
+	return path
+}
+
+func (b *Balancer) startXLB(t testing.TB, mode Mode, config Config, places []*Place) {
+	t.Helper()
+	pinsBefore := pins(t)
+	b.write(t, config)
+	argv := []string{Binary(t), "run", "--config", b.file(), "--admin", b.Admin.String(), "--fast-path=off"}
+	if mode.Fast {
+		argv[len(argv)-1] = "--fast-path=on"
+	}
+	for _, p := range places {
+		argv = append(argv, "--cgroup", p.Cgroup())
+	}
+	var objects []kernelObject
+	// Registered before the process's own clean-up, hence run after it.
+	t.Cleanup(func() { checkNothingLeft(t, objects, pinsBefore) })
+	b.Process = b.place.Run(t, argv...)
+	t.Cleanup(func() { objects = kernelObjects(t, b.PID()) })
+}
+
+func (b *Balancer) file() string { return filepath.Join(b.dir, "xlb.yaml") }
+
+func (b *Balancer) write(t testing.TB, config Config) {
+	t.Helper()
+	b.replace(t, b.file(), toYAML(t, config.bootstrap(b.Admin, false)))
+}
+
+// replace puts content at path in one step, as editors and tools do.
+func (b *Balancer) replace(t testing.TB, path string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Replace changes the file and leaves it to the balancer to notice.
+func (b *Balancer) Replace(t testing.TB, config Config) {
+	t.Helper()
+	if Envoy() {
+		b.writeEnvoy(t, config)
+		return
+	}
+	b.write(t, config)
+}
+
+// Reload changes the file and tells the balancer; it does not wait.
+func (b *Balancer) Reload(t testing.TB, config Config) {
+	t.Helper()
+	b.Replace(t, config)
+	if !Envoy() {
+		b.Signal(t, syscall.SIGHUP)
+	}
+}
+
+// ReloadBroken offers a configuration that must be refused, and waits until
+// the balancer has said so.
+func (b *Balancer) ReloadBroken(t testing.TB, config Config) {
+	t.Helper()
+	said := len(b.Stderr())
+	// A misspelt field: ignoring it would change where requests go.
+	broken := config.bootstrap(b.Admin, false)
+	listeners := broken["static_resources"].(object)["listeners"].([]any)
+	listeners[0].(object)["adress"] = listeners[0].(object)["address"]
+	if Envoy() {
+		b.replace(t, b.envoyFile("lds"), envoyResources(t, listenerType, listeners))
+	} else {
+		b.replace(t, b.file(), toYAML(t, broken))
+		b.Signal(t, syscall.SIGHUP)
+	}
+	Eventually(t, 10*time.Second, "a message that names the field \"adress\"", func() bool {
+		return strings.Contains(b.Stderr()[said:], "adress")
+	})
+}
+
+// get returns the body of an answer of 200 from the admin API.
+func (b *Balancer) get(path string) (string, error) {
+	response, err := b.http.Get("http://" + b.Admin.String() + path)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return "", fmt.Errorf("get %s: %w", path, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("get %s: %s: %s", path, response.Status, body)
+	}
+	return string(body), nil
+}
+
+// Get returns the body of the admin API's answer, which must be 200.
+func (b *Balancer) Get(t testing.TB, path string) string {
+	t.Helper()
+	body, err := b.get(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+// Metric sums the samples of a metric whose labels contain all of the given
+// pairs, each as it stands in the text: name="value". No sample is 0.
+func (b *Balancer) Metric(t testing.TB, name string, labels ...string) float64 {
+	t.Helper()
+	path := "/metrics"
+	if Envoy() {
+		path = envoyMetrics
+	}
+	sum, err := sumSamples(b.Get(t, path), name, labels)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
+
+// sumSamples adds up the samples of a metric in Prometheus's text format.
+func sumSamples(text, name string, labels []string) (sum float64, err error) {
+	for line := range strings.Lines(text) {
+		rest, ok := strings.CutPrefix(line, name)
+		if !ok || !strings.ContainsAny(rest[:1], "{ ") || !containsAll(rest, labels) {
+			continue
+		}
+		// The value follows the labels, and a time may follow the value.
+		fields := strings.Fields(rest[strings.LastIndex(rest, "}")+1:])
+		if len(fields) == 0 {
+			return 0, fmt.Errorf("metric without a value: %s", line)
+		}
+		value, err := strconv.ParseFloat(fields[0], 64)
+		if err != nil {
+			return 0, fmt.Errorf("metric %s: %w", line, err)
+		}
+		sum += value
+	}
+	return sum, nil
+}
+
+func containsAll(s string, parts []string) bool {
+	for _, p := range parts {
+		if !strings.Contains(s, p) {
+			return false
+		}
+	}
+	return true
+}
+
+// Served returns how many requests the kernel and the daemon have served.
+func (b *Balancer) Served(t testing.TB) (fast, slow float64) {
+	t.Helper()
+	return b.Metric(t, "xlb_requests_total", `path="fast"`), b.Metric(t, "xlb_requests_total", `path="slow"`)
+}
+
+// RequireFast fails unless the kernel has served at least this share of the
+// requests, as a fraction of 1. It says nothing in other modes.
+func (b *Balancer) RequireFast(t testing.TB, mode Mode, share float64) {
+	t.Helper()
+	if !mode.Fast {
+		return
+	}
+	fast, slow := b.Served(t)
+	if fast < share*(fast+slow) || fast == 0 {
+		t.Errorf("served fast: got %.0f of %.0f, want at least %.0f %%\n%s", fast, fast+slow, 100*share, b.handovers(t))
+	}
+}
+
+// handovers are the lines that tell why requests were not served fast.
+func (b *Balancer) handovers(t testing.TB) string {
+	t.Helper()
+	var lines strings.Builder
+	for line := range strings.Lines(b.Get(t, "/metrics")) {
+		if strings.HasPrefix(line, "xlb_handovers_total") {
+			lines.WriteString(line)
+		}
+	}
+	return lines.String()
+}
+
+// EndpointRequests counts requests by endpoint as /clusters reports them.
+func (b *Balancer) EndpointRequests(t testing.TB) map[string]int {
+	t.Helper()
+	var answer struct {
+		ClusterStatuses []struct {
+			HostStatuses []struct {
+				Address struct {
+					SocketAddress struct {
+						Address   string `json:"address"`
+						PortValue int    `json:"port_value"`
+					} `json:"socket_address"`
+				} `json:"address"`
+				Stats []struct {
+					Name  string          `json:"name"`
+					Value json.RawMessage `json:"value"`
+				} `json:"stats"`
+			} `json:"host_statuses"`
+		} `json:"cluster_statuses"`
+	}
+	if err := json.Unmarshal([]byte(b.Get(t, "/clusters?format=json")), &answer); err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for _, c := range answer.ClusterStatuses {
+		for _, h := range c.HostStatuses {
+			a := h.Address.SocketAddress
+			for _, s := range h.Stats {
+				if s.Name != "rq_total" {
+					continue
+				}
+				// Protobuf's JSON writes 64-bit numbers as strings.
+				n, err := strconv.Atoi(strings.Trim(string(s.Value), `"`))
+				if err != nil {
+					t.Fatal(err)
+				}
+				counts[fmt.Sprintf("%s:%d", a.Address, a.PortValue)] += n
+			}
+		}
+	}
+	return counts
+}
+
+// Terminate asks for a graceful end; the balancer still finishes requests.
+func (b *Balancer) Terminate(t testing.TB) {
+	t.Helper()
+	if Envoy() {
+		b.terminateEnvoy(t)
+		return
+	}
+	b.Signal(t, syscall.SIGTERM)
+}
+
+// Memory is the resident memory of the daemon in bytes.
+func (b *Balancer) Memory(t testing.TB) int64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return kib << 10
+		}
+	}
+	t.Fatal("no VmRSS in the status of the daemon")
+	return 0
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// kernelObject is a BPF object of the kernel. Identifiers are not used again soon:
+// the kernel allots them in a circle of 2^31.
+type kernelObject struct {
+	kind string // as in /proc/PID/fdinfo: prog_id, map_id, link_id
+	id   uint32
+}
+
+// gone tells whether the kernel has freed the object.
+func (o kernelObject) gone() bool {
+	var err error
+	switch o.kind {
+	case "prog_id":
+		var p *ebpf.Program
+		if p, err = ebpf.NewProgramFromID(ebpf.ProgramID(o.id)); err == nil {
+			p.Close()
+		}
+	case "map_id":
+		var m *ebpf.Map
+		if m, err = ebpf.NewMapFromID(ebpf.MapID(o.id)); err == nil {
+			m.Close()
+		}
+	case "link_id":
+		var l link.Link
+		if l, err = link.NewFromID(link.ID(o.id)); err == nil {
+			l.Close()
+		}
+	}
+	return errors.Is(err, os.ErrNotExist)
+}
+
+// kernelObjects lists the programs, maps and links that a process holds.
+func kernelObjects(t testing.TB, pid int) []kernelObject {
+	t.Helper()
+	infos, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var objects []kernelObject
+	for _, info := range infos {
+		// A descriptor may be closed in between.
+		content, err := os.ReadFile(info)
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(content)) {
+			kind, value, _ := strings.Cut(line, ":")
+			if kind != "prog_id" && kind != "map_id" && kind != "link_id" {
+				continue
+			}
+			id, err := strconv.ParseUint(strings.TrimSpace(value), 10, 32)
+			if err != nil {
+				t.Fatal(err)
+			}
+			objects = append(objects, kernelObject{kind: kind, id: uint32(id)})
+		}
+	}
+	return objects
+}
+
+// checkNothingLeft fails the test when an object or a new pin survives.
+func checkNothingLeft(t testing.TB, objects []kernelObject, pinsBefore map[string]bool) {
+	t.Helper()
+	// Sockets and programs are freed after a grace period of the kernel.
+	const patience = 10 * time.Second
+	deadline := time.Now().Add(patience)
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for _, o := range objects {
+		for !o.gone() {
+			if time.Now().After(deadline) {
+				t.Errorf("%s %d of the daemon is still in the kernel %v after its end", o.kind, o.id, patience)
+				break
+			}
+			<-ticker.C
+		}
+	}
+	for pin := range pins(t) {
+		if !pinsBefore[pin] && strings.Contains(pin, "xlb") {
+			t.Errorf("%s is still pinned after the daemon's end", pin)
+		}
+	}
+}
+
+// pins lists what is in the BPF file systems of this mount namespace.
+func pins(t testing.TB) map[string]bool {
+	t.Helper()
+	mounts, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mounts.Close()
+	found := map[string]bool{}
+	for lines := bufio.NewScanner(mounts); lines.Scan(); {
+		before, after, _ := strings.Cut(lines.Text(), " - ")
+		if fields := strings.Fields(before); strings.HasPrefix(after, "bpf ") && len(fields) >= 5 {
+			// A pin may vanish during the walk.
+			_ = filepath.WalkDir(fields[4], func(path string, _ fs.DirEntry, err error) error {
+				found[path] = err == nil
+				return nil
+			})
+		}
+	}
+	return found
+}

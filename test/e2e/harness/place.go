@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+)
+
+// Place is where processes run: a cgroup, and perhaps a network namespace.
+type Place struct {
+	cgroup *cgroup
+	// ns is closed (netns.None) for the namespace of the test itself.
+	ns netns.NsHandle
+	// Address reaches the place from the other host; loopback on one host.
+	Address netip.Addr
+}
+
+// SameHost returns a place in the network namespace of the test.
+func SameHost(t testing.TB) *Place {
+	t.Helper()
+	return &Place{cgroup: newCgroup(t), ns: netns.None(), Address: netip.MustParseAddr("127.0.0.1")}
+}
+
+// Isolated returns a place in a network namespace that has only a loopback.
+func Isolated(t testing.TB) *Place {
+	t.Helper()
+	p := &Place{cgroup: newCgroup(t), ns: newNamespace(t), Address: netip.MustParseAddr("127.0.0.1")}
+	p.inside(t, func() error { return up("lo") })
+	return p
+}
+
+// Addresses of the two hosts, on the wire between them.
+const (
+	clientHostAddress = "10.99.0.1"
+	serverHostAddress = "10.99.0.2"
+)
+
+// TwoHosts returns two places with a network between them and no route to
+// anywhere else. Only the first is meant to be given to XLB.
+func TwoHosts(t testing.TB) (clients, servers *Place) {
+	t.Helper()
+	clients, servers = Isolated(t), Isolated(t)
+	clients.inside(t, func() error {
+		wire := netlink.NewVeth(netlink.LinkAttrs{Name: "wire"})
+		wire.PeerName, wire.PeerNamespace = "wire", netlink.NsFd(servers.ns)
+		return netlink.LinkAdd(wire)
+	})
+	clients.plug(t, clientHostAddress)
+	servers.plug(t, serverHostAddress)
+	return clients, servers
+}
+
+// plug gives the host's end of the wire an address.
+func (p *Place) plug(t testing.TB, address string) {
+	t.Helper()
+	p.Address = netip.MustParseAddr(address)
+	p.inside(t, func() error { return errors.Join(addAddress("wire", address+"/24"), up("wire")) })
+}
+
+// AddAddress gives the loopback of an isolated place one more address.
+func (p *Place) AddAddress(t testing.TB, address string) {
+	t.Helper()
+	p.inside(t, func() error { return addAddress("lo", address) })
+}
+
+// Sysctl sets a value of net/ in an isolated place.
+func (p *Place) Sysctl(t testing.TB, name, value string) {
+	t.Helper()
+	// The kernel shows the namespace of the thread that opens the file.
+	p.inside(t, func() error {
+		return os.WriteFile(filepath.Join("/proc/sys/net", name), []byte(value), 0)
+	})
+}
+
+// newNamespace makes a namespace without a name: it goes with its last user.
+func newNamespace(t testing.TB) netns.NsHandle {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	own, err := netns.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	made, err := netns.New()
+	if err != nil {
+		t.Fatalf("make a network namespace (the tests need root): %v", err)
+	}
+	if err := netns.Set(own); err != nil {
+		// The thread is lost to the rest of the process.
+		panic(fmt.Sprintf("return to the network namespace: %v", err))
+	}
+	t.Cleanup(func() {
+		if err := made.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return made
+}
+
+func up(name string) error {
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find link %s: %w", name, err)
+	}
+	if err := netlink.LinkSetUp(l); err != nil {
+		return fmt.Errorf("set link %s up: %w", name, err)
+	}
+	return nil
+}
+
+func addAddress(name, address string) error {
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find link %s: %w", name, err)
+	}
+	a, err := netlink.ParseAddr(address)
+	if err != nil {
+		return err
+	}
+	// Duplicate address detection would keep an IPv6 address back for a while.
+	a.Flags = syscall.IFA_F_NODAD
+	if a.IP.To4() != nil {
+		a.Flags = 0
+	}
+	if err := netlink.AddrAdd(l, a); err != nil {
+		return fmt.Errorf("add %s to %s: %w", address, name, err)
+	}
+	return nil
+}
+
+// inside runs do in the place's network namespace; do must not start
+// goroutines that matter.
+func (p *Place) inside(t testing.TB, do func() error) {
+	t.Helper()
+	if err := p.enter(do); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *Place) enter(do func() error) error {
+	if !p.ns.IsOpen() {
+		return do()
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	own, err := netns.Get()
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	if err := netns.Set(p.ns); err != nil {
+		return fmt.Errorf("enter the network namespace: %w", err)
+	}
+	defer func() {
+		if err := netns.Set(own); err != nil {
+			panic(fmt.Sprintf("return to the network namespace: %v", err))
+		}
+	}()
+	return do()
+}
+
+// start starts a command inside the place.
+func (p *Place) start(cmd *exec.Cmd) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.UseCgroupFD = true
+	cmd.SysProcAttr.CgroupFD = int(p.cgroup.dir.Fd())
+	return p.enter(cmd.Start)
+}
+
+// Cgroup is the directory to give to XLB.
+func (p *Place) Cgroup() string { return p.cgroup.path }
+
+// Attached names the programs that hang in the place's cgroup.
+func (p *Place) Attached(t testing.TB) []string {
+	t.Helper()
+	return p.cgroup.attached(t)
+}
+
+// FreePort returns a TCP port of the place that nobody listens on.
+func (p *Place) FreePort(t testing.TB) uint16 {
+	t.Helper()
+	var port uint16
+	p.inside(t, func() error {
+		l, err := net.Listen("tcp", "0.0.0.0:0")
+		if err != nil {
+			return err
+		}
+		port = l.Addr().(*net.TCPAddr).AddrPort().Port()
+		return l.Close()
+	})
+	return port
+}
+
+// httpClient is a client of the test process, which is not balanced.
+func (p *Place) httpClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, address string) (c net.Conn, err error) {
+			// With one literal address the dial stays on this thread.
+			err = p.enter(func() error {
+				c, err = (&net.Dialer{}).DialContext(ctx, network, address)
+				return err
+			})
+			return c, err
+		},
+	}}
+}

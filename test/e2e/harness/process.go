@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/test/e2e/programs"
+)
+
+// Process is a child of the test, alive until the test ends at the latest.
+type Process struct {
+	name   string
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	pipe   *os.File
+	out    *bufio.Reader // reads pipe
+	errors *tail
+
+	done chan struct{} // closed when the process has been waited for
+	err  error         // what Wait said; valid once done is closed
+}
+
+// Run starts a command inside the place.
+func (p *Place) Run(t testing.TB, argv ...string) *Process {
+	t.Helper()
+	return p.RunCommand(t, exec.Command(argv[0], argv[1:]...))
+}
+
+// Program starts one of package programs inside the place.
+func (p *Place) Program(t testing.TB, name string, spec any) *Process {
+	t.Helper()
+	line, err := json.Marshal(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), programs.Variable+"="+name)
+	process := p.RunCommand(t, cmd)
+	process.name = name
+	process.command(t, string(line))
+	return process
+}
+
+// RunCommand starts a prepared command inside the place.
+func (p *Place) RunCommand(t testing.TB, cmd *exec.Cmd) *Process {
+	t.Helper()
+	process := &Process{name: cmd.Args[0], cmd: cmd, errors: &tail{}, done: make(chan struct{})}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	process.in, process.pipe, process.out = in, out, bufio.NewReader(out)
+	cmd.Stdout, cmd.Stderr = write, process.errors
+	// A grandchild that holds standard error must not hold the test.
+	cmd.WaitDelay = 5 * time.Second
+	err = p.start(cmd)
+	write.Close()
+	if err != nil {
+		out.Close()
+		t.Fatalf("start %s: %v", process.name, err)
+	}
+	go func() {
+		process.err = cmd.Wait()
+		close(process.done)
+	}()
+	t.Cleanup(func() {
+		process.end(t)
+		out.Close()
+	})
+	return process
+}
+
+// end lets the process finish, or kills it.
+func (p *Process) end(t testing.TB) {
+	p.in.Close()
+	if p.cmd.Process.Signal(syscall.SIGTERM) == nil {
+		select {
+		case <-p.done:
+		case <-time.After(5 * time.Second):
+			_ = p.cmd.Process.Kill()
+		}
+	}
+	<-p.done
+	if t.Failed() && p.Stderr() != "" {
+		t.Logf("%s (%v) wrote to standard error:\n%s", p.name, p.cmd.ProcessState, p.errors)
+	}
+}
+
+// answerPatience bounds the wait for one answer of a program.
+const answerPatience = 2 * time.Minute
+
+// Next decodes the next line of the process's output.
+func (p *Process) Next(t testing.TB, into any) {
+	t.Helper()
+	if err := p.pipe.SetReadDeadline(time.Now().Add(answerPatience)); err != nil {
+		t.Fatal(err)
+	}
+	line, err := p.out.ReadBytes('\n')
+	if err != nil {
+		t.Fatalf("%s ended without an answer: %v\n%s", p.name, err, p.errors)
+	}
+	if err := json.Unmarshal(line, into); err != nil {
+		t.Fatalf("answer of %s: %v: %s", p.name, err, line)
+	}
+}
+
+// Ask sends a command and decodes the answer.
+func (p *Process) Ask(t testing.TB, command string, into any) {
+	t.Helper()
+	p.command(t, command)
+	p.Next(t, into)
+}
+
+func (p *Process) command(t testing.TB, line string) {
+	t.Helper()
+	if _, err := io.WriteString(p.in, line+"\n"); err != nil {
+		t.Fatalf("command %s: %v\n%s", p.name, err, p.errors)
+	}
+}
+
+// Finish ends the process's input and decodes its last answer.
+func (p *Process) Finish(t testing.TB, into any) {
+	t.Helper()
+	p.in.Close()
+	p.Next(t, into)
+}
+
+// Output waits for the end of the process and returns what it wrote. Ending
+// with another code than 0 fails the test.
+func (p *Process) Output(t testing.TB, patience time.Duration) string {
+	t.Helper()
+	p.in.Close()
+	read := make(chan []byte, 1)
+	go func() {
+		b, _ := io.ReadAll(p.out)
+		read <- b
+	}()
+	code := p.Wait(t, patience)
+	output := <-read
+	if code != 0 {
+		t.Fatalf("%s: exit code %d\n%s\n%s", p.name, code, output, p.errors)
+	}
+	return string(output)
+}
+
+// Wait returns the exit code; -1 means that a signal ended the process.
+func (p *Process) Wait(t testing.TB, patience time.Duration) int {
+	t.Helper()
+	select {
+	case <-p.done:
+		return p.cmd.ProcessState.ExitCode()
+	case <-time.After(patience):
+		t.Fatalf("%s still runs after %v\n%s", p.name, patience, p.errors)
+		return -1
+	}
+}
+
+// Signal sends a signal to a process that must be alive.
+func (p *Process) Signal(t testing.TB, signal syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(signal); err != nil {
+		t.Fatalf("send %v to %s: %v\n%s", signal, p.name, err, p.errors)
+	}
+}
+
+// Kill ends the process as kill -9 does and waits until it is gone.
+func (p *Process) Kill(t testing.TB) {
+	t.Helper()
+	p.Signal(t, syscall.SIGKILL)
+	<-p.done
+}
+
+// Alive tells whether the process runs.
+func (p *Process) Alive() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Stderr is what the process has written to standard error so far, or the end
+// of it.
+func (p *Process) Stderr() string { return p.errors.String() }
+
+// PID of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu   sync.Mutex // guards kept
+	kept bytes.Buffer
+}
+
+const tailSize = 64 << 10
+
+func (b *tail) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.kept.Write(p)
+	if over := b.kept.Len() - tailSize; over > 0 {
+		b.kept.Next(over)
+	}
+	return len(p), nil
+}
+
+func (b *tail) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.kept.String()
+}
+
+// Eventually polls until done tells true, and fails the test after patience.
+func Eventually(t testing.TB, patience time.Duration, what string, done func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for !done() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%v passed without: %s", patience, what)
+		}
+		<-ticker.C
+	}
+}
+
+// Command looks a client program up and skips the test where it is missing,
+// unless XLB_REQUIRE_CLIENTS demands it.
+func Command(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path
+	}
+	if os.Getenv("XLB_REQUIRE_CLIENTS") != "" {
+		t.Fatalf("XLB_REQUIRE_CLIENTS is set: %v", err)
+	}
+	t.Skip(fmt.Sprintf("needs the program %s: %v", name, err))
+	return ""
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/test/e2e/programs"
+)
+
+// Origin is a running origin server of package programs.
+type Origin struct {
+	*Process
+	Address netip.AddrPort
+}
+
+// Origin starts an origin server on a free port of the place.
+func (p *Place) Origin(t testing.TB, identity string) *Origin {
+	t.Helper()
+	return p.OriginAt(t, identity, netip.AddrPortFrom(p.Address, 0))
+}
+
+// OriginAt starts an origin server at an address.
+func (p *Place) OriginAt(t testing.TB, identity string, address netip.AddrPort) *Origin {
+	t.Helper()
+	o := &Origin{Process: p.Program(t, programs.OriginProgram, programs.OriginSpec{Address: address.String(), Identity: identity})}
+	var ready programs.OriginReady
+	o.Next(t, &ready)
+	o.Address = netip.MustParseAddrPort(ready.Address)
+	return o
+}
+
+// State asks the server for its counters.
+func (o *Origin) State(t testing.TB) programs.OriginState {
+	t.Helper()
+	var state programs.OriginState
+	o.Ask(t, "state", &state)
+	return state
+}
+
+// Release lets the requests go that wait in /hold.
+func (o *Origin) Release(t testing.TB) {
+	t.Helper()
+	var state programs.OriginState
+	o.Ask(t, "release", &state)
+}
+
+// Nginx describes an nginx server that answers with its identity, and serves
+// the files of its document root.
+type Nginx struct {
+	Identity string
+	// Port is a free one unless it is set.
+	Port uint16
+	// Sendfile makes nginx send files with sendfile(2).
+	Sendfile bool
+	// Root is a directory with files to serve under /files/.
+	Root string
+}
+
+// RunningNginx is an nginx that listens.
+type RunningNginx struct {
+	*Process
+	Address netip.AddrPort
+}
+
+// Nginx starts an nginx of one process, so that killing it kills it whole.
+func (p *Place) Nginx(t testing.TB, n Nginx) *RunningNginx {
+	t.Helper()
+	binary := Command(t, "nginx")
+	if n.Port == 0 {
+		n.Port = p.FreePort(t)
+	}
+	address := netip.AddrPortFrom(p.Address, n.Port)
+	dir := t.TempDir()
+	config := filepath.Join(dir, "nginx.conf")
+	if err := os.WriteFile(config, []byte(n.config(dir, address)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	running := &RunningNginx{Process: p.Run(t, binary, "-p", dir, "-c", config), Address: address}
+	Eventually(t, 10*time.Second, "nginx accepts connections", func() bool {
+		if !running.Alive() {
+			t.Fatalf("nginx ended:\n%s", running.Stderr())
+		}
+		return p.accepts(address)
+	})
+	return running
+}
+
+func (n Nginx) config(dir string, address netip.AddrPort) string {
+	sendfile := "off"
+	if n.Sendfile {
+		sendfile = "on"
+	}
+	root := n.Root
+	if root == "" {
+		root = dir
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `daemon off; master_process off; user root; pid %[1]s/pid; error_log stderr warn;
+events { worker_connections 8192; }
+http {
+	access_log off; sendfile %[2]s; keepalive_requests 1000000; keepalive_timeout 1h;
+	client_body_temp_path %[1]s; proxy_temp_path %[1]s; fastcgi_temp_path %[1]s; uwsgi_temp_path %[1]s; scgi_temp_path %[1]s;
+	server {
+		listen %[3]s backlog=4096;
+		location / { default_type text/plain; return 200 "%[4]s"; }
+		location /files/ { alias %[5]s/; }
+	}
+}
+`, dir, sendfile, address, n.Identity, root)
+	return b.String()
+}
+
+// accepts tells whether somebody listens at an address of the place.
+func (p *Place) accepts(address netip.AddrPort) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	var conn net.Conn
+	err := p.enter(func() (err error) {
+		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", address.String())
+		return err
+	})
+	if err != nil {
+		return false
+	}
+	return conn.Close() == nil
+}
+
+// Identities names n servers.
+func Identities(n int) []string {
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprintf("server-%c", 'a'+i))
+	}
+	return names
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/test/e2e/harness"
+	"github.com/xlb-project/xlb/test/e2e/programs"
+)
+
+// loaded is a balancer over one cluster of two nginx servers, under load.
+type loaded struct {
+	place     *harness.Place
+	service   netip.AddrPort
+	addresses []netip.AddrPort
+	balancer  *harness.Balancer
+	load      *harness.Process
+}
+
+func startLoaded(t *testing.T, mode harness.Mode) *loaded {
+	t.Helper()
+	l := &loaded{place: harness.SameHost(t), service: harness.Service()}
+	_, l.addresses = nginxes(t, l.place, "old", "new")
+	l.balancer = harness.Start(t, mode, l.config(0), l.place)
+	l.load = l.place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: l.service.String(), Connections: 16})
+	awaitRequests(t, l.load, 1000)
+	return l
+}
+
+// config sends everything to one of the servers.
+func (l *loaded) config(server int) harness.Config {
+	return harness.OneCluster(l.service, l.addresses[server])
+}
+
+// finish ends the load, of which no request may have failed.
+func (l *loaded) finish(t *testing.T) programs.LoadReport {
+	t.Helper()
+	var final programs.LoadReport
+	l.load.Finish(t, &final)
+	requireClean(t, final)
+	return final
+}
+
+func TestReloadUnderLoadLosesNoRequest(t *testing.T) {
+	ways := []struct {
+		name   string
+		reload func(*harness.Balancer, testing.TB, harness.Config)
+	}{
+		{"by signal", (*harness.Balancer).Reload},
+		{"by changing the file", (*harness.Balancer).Replace},
+	}
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+				l := startLoaded(t, mode)
+				const turns = 6
+				for turn := 1; turn <= turns; turn++ {
+					name := []string{"old", "new"}[turn%2]
+					before := report(t, l.load).Served[0][name]
+					way.reload(l.balancer, t, l.config(turn%2))
+					harness.Eventually(t, 10*time.Second, "requests follow the changed file", func() bool {
+						return report(t, l.load).Served[0][name] > before+100
+					})
+				}
+				l.requireUnused(t, "new")
+				final := l.finish(t)
+				t.Logf("%d requests over %d reloads, %d reconnects", final.Total, turns, final.Reconnects)
+			})
+		})
+	}
+}
+
+// requireUnused fails when a server that the file no longer names still gets
+// requests, those apart that were already on their way.
+func (l *loaded) requireUnused(t *testing.T, name string) {
+	t.Helper()
+	awaitRequests(t, l.load, 1000)
+	settled := report(t, l.load).Served[0][name]
+	awaitRequests(t, l.load, 1000)
+	if got := report(t, l.load).Served[0][name]; got != settled {
+		t.Errorf("%d requests went to an endpoint that the file no longer names", got-settled)
+	}
+}
+
+func TestBrokenFileIsRefusedAndTheOldConfigurationStays(t *testing.T) {
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		l := startLoaded(t, mode)
+
+		l.balancer.ReloadBroken(t, l.config(1))
+		awaitRequests(t, l.load, 1000)
+		if got := report(t, l.load).Served[0]["new"]; got != 0 {
+			t.Errorf("%d requests were routed by a file that is broken", got)
+		}
+
+		l.balancer.Reload(t, l.config(1))
+		harness.Eventually(t, 10*time.Second, "a good file is taken after a broken one", func() bool {
+			return report(t, l.load).Served[0]["new"] > 100
+		})
+		l.finish(t)
+	})
+}
+
+func TestTerminationFinishesRequestsInFlight(t *testing.T) {
+	const inFlight = 16
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place, service := harness.SameHost(t), harness.Service()
+		servers, addresses := origins(t, place, "server")
+		balancer := harness.Start(t, mode, harness.OneCluster(service, addresses...), place)
+		load := place.Program(t, programs.LoadProgram, programs.LoadSpec{
+			Address: service.String(), Connections: inFlight, Requests: 1, Asks: []programs.Ask{{Path: "/hold"}},
+		})
+		harness.Eventually(t, 10*time.Second, "all requests are at the server", func() bool {
+			return servers[0].State(t).Held == inFlight
+		})
+
+		balancer.Terminate(t)
+		harness.Eventually(t, 10*time.Second, "new connections find nobody", func() bool {
+			return runExchange(t, place, service, 5*time.Second).Error != ""
+		})
+		if held := servers[0].State(t).Held; held != inFlight {
+			t.Errorf("requests in flight after the signal: got %d, want %d", held, inFlight)
+		}
+		servers[0].Release(t)
+
+		var final programs.LoadReport
+		load.Next(t, &final)
+		requireClean(t, final)
+		if final.Served[0]["server"] != inFlight {
+			t.Errorf("answered: got %v, want %d", final.Served, inFlight)
+		}
+		if code := balancer.Wait(t, 20*time.Second); code != 0 {
+			t.Errorf("exit code: got %d, want 0", code)
+		}
+		for _, what := range place.Attached(t) {
+			t.Errorf("%s is still attached", what)
+		}
+	})
+}
+
+func TestTerminationUnderLoadBreaksNoResponse(t *testing.T) {
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		l := startLoaded(t, mode)
+		l.balancer.Terminate(t)
+		if code := l.balancer.Wait(t, 20*time.Second); code != 0 {
+			t.Errorf("exit code: got %d, want 0", code)
+		}
+		var final programs.LoadReport
+		l.load.Finish(t, &final)
+		// Afterwards nobody serves: connections are closed or refused. What
+		// must not happen is half a response, or an error in place of one.
+		for status, n := range final.Status {
+			if status != 200 {
+				t.Errorf("%d responses have status %d", n, status)
+			}
+		}
+		if final.Broken != 0 {
+			t.Errorf("%d responses broke off, first: %s", final.Broken, final.FirstBroken)
+		}
+	})
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/test/e2e/body"
+	"github.com/xlb-project/xlb/test/e2e/harness"
+	"github.com/xlb-project/xlb/test/e2e/programs"
+)
+
+// tcpMemory is the memory that TCP holds on this machine, in bytes.
+func tcpMemory(t *testing.T) int64 {
+	t.Helper()
+	content, err := os.ReadFile("/proc/net/sockstat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(content)) {
+		fields := strings.Fields(line)
+		if fields[0] != "TCP:" {
+			continue
+		}
+		for i, f := range fields[:len(fields)-1] {
+			if f != "mem" {
+				continue
+			}
+			pages, err := strconv.ParseInt(fields[i+1], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pages * int64(os.Getpagesize())
+		}
+	}
+	t.Fatal("/proc/net/sockstat has no memory of TCP")
+	return 0
+}
+
+// blocked waits until the server has sent something and then nothing for a
+// while, and returns how much it sent.
+func blocked(t *testing.T, server *harness.Origin) int64 {
+	t.Helper()
+	const quiet = 500 * time.Millisecond
+	var sent int64
+	since := time.Now()
+	harness.Eventually(t, 20*time.Second, "the server blocks in its write", func() bool {
+		now := server.State(t).Sent
+		if now != sent {
+			sent, since = now, time.Now()
+		}
+		return sent > 0 && time.Since(since) > quiet
+	})
+	return sent
+}
+
+// oneServerWithoutTimeout routes everything to one server and lets it take as
+// long as it likes.
+func oneServerWithoutTimeout(t *testing.T, mode harness.Mode, place *harness.Place) (*harness.Balancer, *harness.Origin, string) {
+	t.Helper()
+	service := harness.Service()
+	servers, addresses := origins(t, place, "server")
+	config := harness.OneCluster(service, addresses...)
+	config.Listeners[0].Hosts[0].Routes[0].Timeout = -1
+	return harness.Start(t, mode, config, place), servers[0], service.String()
+}
+
+// placeOfBoundedBuffers is for a test of memory. XLB has to keep its bound with
+// the machine's own settings. Envoy leaves its receive buffers to the kernel,
+// whose limit is 32 MB on recent kernels and was 6 MB for long; the bound of the
+// test supposes the latter.
+func placeOfBoundedBuffers(t *testing.T) *harness.Place {
+	t.Helper()
+	if !harness.Envoy() {
+		return harness.SameHost(t)
+	}
+	place := harness.Isolated(t)
+	place.Sysctl(t, "ipv4/tcp_rmem", "4096 131072 6291456")
+	return place
+}
+
+func TestClientThatDoesNotReadCostsLittleMemory(t *testing.T) {
+	const size, seed, allowed = 1 << 30, 7, 16 << 20
+	for _, framing := range []string{programs.FramingLength, programs.FramingChunked} {
+		t.Run(framing, func(t *testing.T) {
+			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+				if framing == programs.FramingChunked && testing.Short() {
+					t.Skip("-short checks one framing")
+				}
+				place := placeOfBoundedBuffers(t)
+				_, server, service := oneServerWithoutTimeout(t, mode, place)
+				others := programs.LoadSpec{Address: service, Connections: 4, Requests: 500}
+				before := runLoad(t, place, others)
+				requireClean(t, before)
+				memory := tcpMemory(t)
+
+				parked := place.Program(t, programs.ParkedProgram, programs.ParkedSpec{
+					Address: service,
+					Path:    fmt.Sprintf("/body?seed=%d&size=%d&framing=%s", seed, size, framing),
+				})
+				parked.Next(t, &programs.ParkedReport{})
+				sent := blocked(t, server)
+				if sent >= size/4 {
+					t.Errorf("the server sent %d MB to a client that does not read", sent>>20)
+				}
+				grown := tcpMemory(t) - memory
+				if grown >= allowed {
+					t.Errorf("TCP memory grew by %d MB, want less than %d", grown>>20, allowed>>20)
+				}
+
+				after := runLoad(t, place, others)
+				requireClean(t, after)
+				if after.Median > 3*before.Median {
+					t.Errorf("median latency of others: got %v beside a client that does not read, want at most 3 x %v", after.Median, before.Median)
+				}
+
+				var report programs.ParkedReport
+				parked.Ask(t, "read", &report)
+				if want := body.Digest(seed, size); report.Error != "" || report.Size != size || report.Digest != want {
+					t.Errorf("the body differs: %d of %d bytes, error %q", report.Size, size, report.Error)
+				}
+				t.Logf("server blocked after %d kB, TCP memory grew %d kB, median %v before and %v beside it",
+					sent>>10, grown>>10, before.Median, after.Median)
+			})
+		})
+	}
+}
+
+func TestClientThatLeavesInMidResponseFreesEverything(t *testing.T) {
+	const size, seed = 1 << 30, 11
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place := harness.SameHost(t)
+		balancer, server, service := oneServerWithoutTimeout(t, mode, place)
+		memory := tcpMemory(t)
+		for range 8 {
+			parked := place.Program(t, programs.ParkedProgram, programs.ParkedSpec{
+				Address: service, Path: fmt.Sprintf("/body?seed=%d&size=%d&framing=length", seed, size),
+			})
+			parked.Next(t, &programs.ParkedReport{})
+			blocked(t, server)
+			parked.Kill(t)
+		}
+
+		harness.Eventually(t, 10*time.Second, "TCP memory returns", func() bool {
+			return tcpMemory(t) < memory+4<<20
+		})
+		harness.Eventually(t, 10*time.Second, "no lease is active", func() bool {
+			return balancer.Metric(t, "xlb_leases_active") == 0
+		})
+		// Rests of the responses must not come up in anyone else's.
+		report := runLoad(t, place, programs.LoadSpec{Address: service, Connections: 8, Requests: 50})
+		requireClean(t, report)
+		if got := report.Served[0]["server"]; got != report.Total {
+			t.Errorf("right answers afterwards: got %d of %d", got, report.Total)
+		}
+	})
+}
+
+func TestTenThousandOpenConnections(t *testing.T) {
+	connections := 10_000
+	if testing.Short() {
+		connections = 2_000
+	}
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place := harness.SameHost(t)
+		balancer, _, service := oneServerWithoutTimeout(t, mode, place)
+		memory, kernel := balancer.Memory(t), tcpMemory(t)
+
+		crowd := place.Program(t, programs.CrowdProgram, programs.CrowdSpec{Address: service, Connections: connections})
+		var first, second programs.CrowdReport
+		crowd.Next(t, &first)
+		grown := balancer.Memory(t) - memory
+		kernelGrown := tcpMemory(t) - kernel
+		crowd.Ask(t, "again", &second)
+
+		for _, report := range []programs.CrowdReport{first, second} {
+			if report.Answered != connections {
+				t.Errorf("answered: got %d, want %d: %q", report.Answered, connections, report.Problems)
+			}
+		}
+		t.Logf("%d connections opened and asked in %v, asked again in %v; daemon %d kB, %d kB more than idle (%.2f kB per connection); TCP memory %d kB more",
+			connections, first.Elapsed, second.Elapsed, (memory+grown)>>10, grown>>10,
+			float64(grown)/1024/float64(connections), kernelGrown>>10)
+	})
+}

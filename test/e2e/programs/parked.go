@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package programs
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+
+	"github.com/xlb-project/xlb/test/e2e/body"
+)
+
+// ParkedSpec describes a client that asks for a body and does not read it
+// until it is told to.
+type ParkedSpec struct {
+	Address, Path string
+}
+
+// ParkedReport is the first answer (empty, the request is sent), and the
+// second after the command "read".
+type ParkedReport struct {
+	Size   int64
+	Digest string
+	Error  string
+}
+
+func runParked(s *stdio) error {
+	var spec ParkedSpec
+	if err := s.spec(&spec); err != nil {
+		return err
+	}
+	conn, err := net.Dial("tcp", spec.Address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, Ask{Path: spec.Path}.head(false)); err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	if err := s.answer(ParkedReport{}); err != nil {
+		return err
+	}
+	if _, err := s.command(); err != nil {
+		// The end without having read: the test wants to see a client go.
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		return fmt.Errorf("read a command: %w", err)
+	}
+	return s.answer(readAll(conn))
+}
+
+func readAll(conn net.Conn) ParkedReport {
+	response, err := http.ReadResponse(bufio.NewReaderSize(conn, 256<<10), nil)
+	if err != nil {
+		return ParkedReport{Error: err.Error()}
+	}
+	digest := sha256.New()
+	n, err := io.Copy(digest, response.Body)
+	report := ParkedReport{Size: n, Digest: body.Sum(digest)}
+	if err != nil {
+		report.Error = err.Error()
+	}
+	return report
+}

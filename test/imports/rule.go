@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imports
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+const module = "github.com/xlb-project/xlb/"
+
+// layers is the import rule: for each folder of internal/, the folders of
+// internal/ that it may import. Folders below one follow its row, and may import
+// each other. A folder without a row is an error: decide where it stands first.
+var layers = map[string][]string{
+	"model":     nil,
+	"poller":    nil,
+	"maps":      nil,
+	"config":    {"model"},
+	"xds":       {"model"},
+	"dns":       {"model"},
+	"compile":   {"model", "maps"},
+	"reconcile": {"compile", "maps"},
+	"datapath":  {"maps"},
+	"anchor":    {"model", "maps", "poller"},
+	"pool":      {"model", "maps", "poller"},
+	"health":    {"model", "maps", "poller"},
+	"slowpath":  {"model", "maps", "poller"},
+	"metrics":   {"maps", "model"},
+	"admin":     {"maps", "model"},
+	"heels":     {"maps", "model"},
+	"node":      {anything}, // the composition root
+}
+
+// anything in a row of layers allows every folder.
+const anything = "*"
+
+// restricted says which folders of internal/ alone may import a foreign module.
+var restricted = map[string][]string{
+	"github.com/cilium/ebpf":                 {"maps", "datapath", "heels"},
+	"github.com/envoyproxy/go-control-plane": {"config", "xds"},
+}
+
+// goPackage is a package, or a part of one, and what its non-test files import:
+// tests may import what they need.
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+}
+
+// violations returns one line for each import of p that the rule forbids.
+func violations(p goPackage) []string {
+	from, isOurs := strings.CutPrefix(p.ImportPath, module)
+	if !isOurs {
+		return nil
+	}
+	layer := layerOf(from)
+	if _, known := layers[layer]; layer != "" && !known {
+		return []string{fmt.Sprintf("%s: no row in layers (test/imports/rule.go) says what it may import", from)}
+	}
+
+	var found []string
+	for _, imported := range p.Imports {
+		if reason := refusal(from, layer, imported); reason != "" {
+			found = append(found, fmt.Sprintf("%s imports %s: %s", from, imported, reason))
+		}
+	}
+	return found
+}
+
+// refusal says why the package from, in layer, may not import the package
+// imported, or "" when it may.
+func refusal(from, layer, imported string) string {
+	for foreign, users := range restricted {
+		if isWithin(imported, foreign) && !slices.Contains(users, layer) && !isTest(from) {
+			return fmt.Sprintf("only %s may", strings.Join(users, ", "))
+		}
+	}
+	to, isOurs := strings.CutPrefix(imported, module)
+	if !isOurs || layer == "" {
+		return ""
+	}
+	target := layerOf(to)
+	if target == "" {
+		return "internal packages import internal packages only"
+	}
+	allowed := layers[layer]
+	if target == layer || slices.Contains(allowed, target) || slices.Contains(allowed, anything) {
+		return ""
+	}
+	return fmt.Sprintf("%s may import of internal/: %q", layer, allowed)
+}
+
+// layerOf returns the folder of internal/ that holds the package, "" when it is not there.
+func layerOf(pkg string) string {
+	below, isInternal := strings.CutPrefix(pkg, "internal/")
+	if !isInternal {
+		return ""
+	}
+	layer, _, _ := strings.Cut(below, "/")
+	return layer
+}
+
+// isTest says whether the package exists for tests and measurements only.
+func isTest(pkg string) bool {
+	return isWithin(pkg, "test") || isWithin(pkg, "bench") || strings.HasSuffix(path.Base(pkg), "test")
+}
+
+func isWithin(pkg, parent string) bool {
+	return pkg == parent || strings.HasPrefix(pkg, parent+"/")
+}

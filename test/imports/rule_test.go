@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imports
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestTreeKeepsTheImportRule(t *testing.T) {
+	packages := readTree(t, "../..")
+	if len(packages) == 0 {
+		t.Fatal("found no Go file in this tree")
+	}
+	for _, p := range packages {
+		for _, v := range violations(p) {
+			t.Error(v)
+		}
+	}
+}
+
+// readTree reads the imports of every Go file below root, whatever its build
+// constraints say, as one goPackage per file. It reads the files itself rather
+// than ask the go command: so the test's cached result ends when one changes.
+func readTree(t *testing.T, root string) []goPackage {
+	t.Helper()
+	var packages []goPackage
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && name != root && isNoPackage(entry.Name()) {
+			return filepath.SkipDir
+		}
+		if entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		p, err := readFile(root, name)
+		packages = append(packages, p)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return packages
+}
+
+// isNoPackage says whether the go command overlooks folders of this name.
+func isNoPackage(folder string) bool {
+	return folder == "testdata" || strings.HasPrefix(folder, ".") || strings.HasPrefix(folder, "_")
+}
+
+func readFile(root, name string) (goPackage, error) {
+	folder, err := filepath.Rel(root, filepath.Dir(name))
+	if err != nil {
+		return goPackage{}, err
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+	if err != nil {
+		return goPackage{}, err
+	}
+	p := goPackage{ImportPath: module + filepath.ToSlash(folder)}
+	for _, spec := range file.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return goPackage{}, err
+		}
+		p.Imports = append(p.Imports, imported)
+	}
+	return p, nil
+}
+
+func TestViolations(t *testing.T) {
+	const ebpf, envoy = "github.com/cilium/ebpf/link", "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tests := []struct {
+		name    string
+		pkg     string
+		imports string
+		want    string // part of the only violation; "" for none
+	}{
+		{"standard library", "internal/model", "net/netip", ""},
+		{"row of the table", "internal/config", module + "internal/model", ""},
+		{"own sub-package", "internal/maps", module + "internal/maps/fake", ""},
+		{"sub-package follows its parent", "internal/slowpath/http1", module + "internal/model", ""},
+		{"composition root", "internal/node", module + "internal/slowpath", ""},
+		{"command", "cmd/xlb", module + "internal/datapath", ""},
+		{"against the arrow", "internal/model", module + "internal/config", "may import of internal/"},
+		{"sideways", "internal/pool", module + "internal/slowpath", "may import of internal/"},
+		{"sub-package against the arrow", "internal/slowpath/http1", module + "internal/pool", "may import of internal/"},
+		{"unknown package", "internal/newcomer", "net", "no row in layers"},
+		{"unknown package without imports", "internal/newcomer", "", "no row in layers"},
+		{"command from internal", "internal/node", module + "cmd/xlb", "internal packages only"},
+		{"ebpf in maps", "internal/maps", ebpf, ""},
+		{"ebpf in a test package", "test/e2e", ebpf, ""},
+		{"ebpf in the slow path", "internal/slowpath", ebpf, "only maps, datapath, heels may"},
+		{"ebpf in the composition root", "internal/node", ebpf, "only maps, datapath, heels may"},
+		{"ebpf in a command", "cmd/xlb", ebpf, "only maps, datapath, heels may"},
+		{"Envoy's types in config", "internal/config", envoy, ""},
+		{"Envoy's types in compile", "internal/compile", envoy, "only config, xds may"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := goPackage{ImportPath: module + tt.pkg}
+			if tt.imports != "" {
+				p.Imports = []string{tt.imports}
+			}
+			got := strings.Join(violations(p), "\n")
+			if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+				t.Errorf("violations(%s imports %s) = %q, want %q", tt.pkg, tt.imports, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestRowsNameFoldersThatHaveRows(t *testing.T) {
+	for layer, allowed := range layers {
+		for _, target := range allowed {
+			if _, known := layers[target]; target != anything && !known {
+				t.Errorf("row %q allows %q, which has no row", layer, target)
+			}
+		}
+	}
+}
