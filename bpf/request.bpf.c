@@ -16,7 +16,6 @@
  */
 static __always_inline int request_pass(struct sk_msg_md *msg, struct psock *ps)
 {
-	ps->passed += msg->size;
 	if (msg_target(msg))
 		bpf_msg_redirect_hash(msg, &psocks, &ps->cookie, 0);
 	return SK_PASS;
@@ -49,16 +48,19 @@ static __always_inline int request_decline(struct sk_msg_md *msg, struct psock *
 	return request_pass(msg, ps);
 }
 
-/* Whether the daemon has given the connection back and nothing has moved since: every byte passed was read as whole requests,
- * and every byte written over TCP was read by the application, so a redirected response cannot overtake it. */
-static __always_inline int request_given_back(struct sk_msg_md *msg, struct psock *ps, const struct slow_conn *c)
+/* Whether the daemon has given the connection back and nothing has moved since: every byte that went over TCP was read
+ * as whole requests, and every byte that came was read by the application, so a redirected response cannot overtake it. The
+ * counts are the connection's own: a program never learns how much of a send the socket took. */
+static __always_inline int request_given_back(struct sk_msg_md *msg, const struct psock *ps, const struct slow_conn *c)
 {
 	__u32 read = c->offer, written = c->offer >> 32;
 	struct bpf_sock *sk = msg->sk;
+	struct tcp_sock *tp;
 
-	if (!c->offered || !sk || read != (__u32)ps->passed)
+	if (!c->offered || !sk)
 		return 0;
-	return sock_read_seq(sk) - ps->tcp_base == written;
+	tp = sock_tcp(sk);
+	return tp->write_seq - ps->write_base == read && tp->copied_seq - ps->read_base == written;
 }
 
 static __always_inline int target_has_room(struct sk_msg_md *msg, __u32 local, __u64 bytes)
@@ -188,7 +190,6 @@ static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 i
 	s->spill = SPILL_NONE;
 	s->status = 0;
 	s->moved = 0;
-	s->spilled = 0;
 	s->request = ps->scan.flags & SCAN_HEAD ? REQUEST_HEAD : 0;
 	s->timeout_ns = to->timeout_ns;
 	s->deadline_ns = to->timeout_ns && !body ? bpf_ktime_get_coarse_ns() + to->timeout_ns : 0;

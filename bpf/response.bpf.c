@@ -206,27 +206,6 @@ static __always_inline int client_has_room(struct sk_msg_md *msg, const struct s
 	return (__u64)t->sk_backlog.rmem_alloc.counter + size <= response_window;
 }
 
-/* Bytes for the daemon. It compares `spilled` with what it has forwarded, so they are counted before they leave. */
-static __always_inline int response_spill(struct sk_msg_md *msg, struct slot *s, __u32 index)
-{
-	struct framing f = {};
-
-	if (s->spill == SPILL_WHOLE)
-		return response_pass(msg, index);
-	if (frame_message(msg, s, &f)) {
-		count(VERDICT_RESPONSE_MALFORMED);
-		lease_break(s, index, EVENT_LEASE_FAILED);
-		return response_pass(msg, index);
-	}
-	if (f.bytes < msg->size)
-		bpf_msg_apply_bytes(msg, f.bytes);
-	__sync_fetch_and_add(&s->spilled, f.bytes);
-	if (f.ended)
-		s->spill = SPILL_ENDED;
-	count(VERDICT_SPILLED);
-	return response_pass(msg, index);
-}
-
 /* Moves what belongs to the response; ends the lease with its last byte. */
 static __always_inline int response_move(struct sk_msg_md *msg, struct slot *s, __u32 index)
 {
@@ -242,9 +221,9 @@ static __always_inline int response_move(struct sk_msg_md *msg, struct slot *s, 
 		return response_pass(msg, index);
 	}
 	room = client_has_room(msg, s);
-	if (!room && s->phase != PHASE_HEAD) {
-		spill_begin(s, index, SPILL_COUNTED, VERDICT_SPILL_FULL);
-		return response_spill(msg, s, index);
+	if (!room) {
+		spill_begin(s, index, s->phase == PHASE_HEAD ? SPILL_WHOLE : SPILL_REST, VERDICT_SPILL_FULL);
+		return response_pass(msg, index);
 	}
 	v = frame_message(msg, s, &f);
 	if (v == VERDICT_RESPONSE_MALFORMED) {
@@ -252,9 +231,8 @@ static __always_inline int response_move(struct sk_msg_md *msg, struct slot *s, 
 		lease_break(s, index, EVENT_LEASE_FAILED);
 		return response_pass(msg, index);
 	}
-	if (v || !room) {
-		/* Nothing of it has been moved yet: the daemon reads it from its first byte. */
-		spill_begin(s, index, SPILL_WHOLE, v ? v : VERDICT_SPILL_FULL);
+	if (v) {
+		spill_begin(s, index, SPILL_WHOLE, v);
 		return response_pass(msg, index);
 	}
 	if (f.bytes < msg->size) {
@@ -301,8 +279,11 @@ int xlb_response(struct sk_msg_md *msg)
 		count(VERDICT_RESPONSE_UNASKED);
 		return response_pass(msg, index);
 	}
-	if (s->spill)
-		return response_spill(msg, s, index);
+	/* Not counted here: a send that is passed may be cut short by a full socket, and no program learns of it. */
+	if (s->spill) {
+		count(VERDICT_SPILLED);
+		return response_pass(msg, index);
+	}
 	return response_move(msg, s, index);
 }
 

@@ -42,7 +42,8 @@ static __always_inline void join_psock(struct bpf_sock_ops *ops, struct psock *p
 
 	if (!fast_path)
 		return;
-	ps->tcp_base = ops->rcv_nxt;
+	ps->read_base = ops->rcv_nxt;
+	ps->write_base = ops->snd_nxt;
 	if (bpf_sock_hash_update(ops, &psocks, &ps->cookie, BPF_NOEXIST)) {
 		count(VERDICT_PSOCK_NOT_JOINED);
 		return;

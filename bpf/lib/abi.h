@@ -362,12 +362,10 @@ enum phase {
 
 enum spill {
 	SPILL_NONE = 0,
-	/* The kernel counts: the daemon forwards `spilled` bytes. */
-	SPILL_COUNTED,
-	/* The kernel could not frame it: the whole response is the daemon's to read. */
+	/* What was moved is framed up to here: `phase`, `remaining` and head.at say where the daemon goes on. */
+	SPILL_REST,
+	/* The kernel could not frame it, or moved none of it: the daemon reads it from its first byte. */
 	SPILL_WHOLE,
-	/* Counted, and `spilled` is final. */
-	SPILL_ENDED,
 };
 
 /* Header fields that framing depends on. */
@@ -435,9 +433,8 @@ struct slot {
 	/* enum spill. Writer: the response's program. */
 	__u32 spill;
 	__u64 remaining;
-	/* Response bytes moved to the p-sock, and passed to the daemon. Writer: the response's program. */
+	/* Response bytes moved to the p-sock. Writer: the response's program. */
 	__u64 moved;
-	__u64 spilled;
 	/* Request bytes moved. Writer: the request's program. */
 	__u64 sent;
 	/* Status of the response, 0 before its head. */
@@ -447,7 +444,7 @@ struct slot {
 	/* The response's head as it is read. Writer: the response's program. */
 	struct response_head head;
 	struct field_scan field;
-	__u64 reserved[8];
+	__u64 reserved[9];
 };
 
 enum request_flags {

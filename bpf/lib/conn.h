@@ -58,12 +58,12 @@ struct psock {
 	/* The current or last lease. */
 	__u64 lease;
 	__u32 slot;
-	/* The first byte over TCP had this sequence number. */
-	__u32 tcp_base;
+	__u32 reserved;
+	/* Sequence numbers of the first bytes over TCP, in both directions. */
+	__u32 read_base;
+	__u32 write_base;
 	/* Bytes of the request's body still to come. */
 	__u64 body;
-	/* Bytes passed to the anchor since the handshake. */
-	__u64 passed;
 	struct request_scan scan;
 };
 

@@ -39,7 +39,7 @@ struct sock {
 
 struct tcp_sock {
 	__u32 copied_seq;
-	__u32 rcv_nxt;
+	__u32 write_seq;
 };
 
 struct sk_msg {
@@ -60,12 +60,11 @@ static __always_inline struct sock *msg_target(struct sk_msg_md *msg)
 	return kern->sk_redir;
 }
 
-/* Sequence number up to which the application has read what came over TCP. */
-static __always_inline __u32 sock_read_seq(struct bpf_sock *sk)
+/* The connection's own counts: copied_seq is how far the application has read what came over TCP, write_seq how far
+ * it has written what goes over TCP. Redirected bytes appear in neither. */
+static __always_inline struct tcp_sock *sock_tcp(struct bpf_sock *sk)
 {
-	struct tcp_sock *tp = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_sock));
-
-	return tp->copied_seq;
+	return bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_sock));
 }
 
 #endif

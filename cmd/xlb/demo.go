@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/xlb-project/xlb/internal/check"
 	"github.com/xlb-project/xlb/internal/metrics"
 )
 
@@ -168,8 +169,12 @@ func (d *demo) startBalancer(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	balancer, err := d.stage.start(outside, "xlb run", selfPath,
-		"run", "--config", file, "--cgroup", d.stage.cgroup, "--admin", d.admin.String())
+	args := []string{"run", "--config", file, "--cgroup", d.stage.cgroup, "--admin", d.admin.String()}
+	if check.Run().Verdict == check.SlowPathOnly {
+		d.say("this kernel lacks what the fast path needs (see xlb check): the daemon serves every request")
+		args = append(args, "--fast-path", "off")
+	}
+	balancer, err := d.stage.start(outside, "xlb run", selfPath, args...)
 	if err != nil {
 		return err
 	}

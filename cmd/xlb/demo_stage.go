@@ -203,8 +203,9 @@ func (c *child) await(ctx context.Context, what string, is func() bool) error {
 // failure says how the process ended, with its last words and its exit code.
 func (c *child) failure() error {
 	err := fmt.Errorf("demo: %s ended: %v", c.name, c.cmd.ProcessState)
-	if words := strings.TrimSpace(c.stderr.String()); words != "" {
-		err = fmt.Errorf("%w\n%s", err, words)
+	for line := range strings.Lines(c.stderr.String()) {
+		// An xlb says its own name, and so do we.
+		err = fmt.Errorf("%w\n%s", err, strings.TrimSpace(strings.TrimPrefix(line, "xlb: ")))
 	}
 	if c.cmd.ProcessState.ExitCode() == exitRefused {
 		return refused(err)

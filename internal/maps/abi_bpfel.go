@@ -260,7 +260,6 @@ type abiSlot struct {
 	Spill      uint32
 	Remaining  uint64
 	Moved      uint64
-	Spilled    uint64
 	Sent       uint64
 	Status     uint32
 	Request    uint32
@@ -283,7 +282,7 @@ type abiSlot struct {
 		State    uint32
 		Id       uint32
 	}
-	Reserved [8]uint64
+	Reserved [9]uint64
 }
 
 type abiSlotFlags uint32
@@ -317,10 +316,9 @@ type abiSlowConn struct {
 type abiSpill uint32
 
 const (
-	abiSpillSPILL_NONE    abiSpill = 0
-	abiSpillSPILL_COUNTED abiSpill = 1
-	abiSpillSPILL_WHOLE   abiSpill = 2
-	abiSpillSPILL_ENDED   abiSpill = 3
+	abiSpillSPILL_NONE  abiSpill = 0
+	abiSpillSPILL_REST  abiSpill = 1
+	abiSpillSPILL_WHOLE abiSpill = 2
 )
 
 type abiSplit struct {

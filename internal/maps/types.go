@@ -170,10 +170,9 @@ const (
 
 // Values of Spill.
 const (
-	SpillNone    = abiSpillSPILL_NONE
-	SpillCounted = abiSpillSPILL_COUNTED
-	SpillWhole   = abiSpillSPILL_WHOLE
-	SpillEnded   = abiSpillSPILL_ENDED
+	SpillNone  = abiSpillSPILL_NONE
+	SpillRest  = abiSpillSPILL_REST
+	SpillWhole = abiSpillSPILL_WHOLE
 )
 
 // Values of TableFlags.

@@ -57,7 +57,7 @@ func (c clients) Spill(ctx context.Context, s pool.Spilled) {
 		if atomic.LoadUint32(&c.n.datapath.Shared.Slots[s.Slot].Spill) == uint32(maps.SpillWhole) {
 			return c.whole(ctx, s, client, upstream)
 		}
-		return c.counted(ctx, s, client, upstream)
+		return c.rest(ctx, s, client, upstream)
 	})
 	if !served {
 		c.n.datapath.Shared.Break(s.Slot)
@@ -93,37 +93,51 @@ func (c clients) whole(ctx context.Context, s pool.Spilled, client, upstream net
 	return r.Answered, anchor.Keep
 }
 
-// counted forwards bytes whose framing the kernel follows, until it says that the response has ended.
-func (c clients) counted(ctx context.Context, s pool.Spilled, client, upstream net.Conn) (uint64, anchor.Outcome) {
+// rest forwards what is left of a response that the kernel has begun to move.
+func (c clients) rest(ctx context.Context, s pool.Spilled, client, upstream net.Conn) (uint64, anchor.Outcome) {
 	shared := c.n.datapath.Shared
-	slot := &shared.Slots[s.Slot]
+	if !s.Deadline.IsZero() {
+		// A failure shows at the next read or write.
+		_ = upstream.SetReadDeadline(s.Deadline)
+		_ = client.SetWriteDeadline(s.Deadline)
+	}
 	stop := context.AfterFunc(ctx, func() {
 		// Ends reads and writes that wait; the connections are given up anyway.
 		_ = upstream.SetDeadline(time.Unix(1, 0))
 		_ = client.SetDeadline(time.Unix(1, 0))
 	})
 	defer stop()
-	buffer := make([]byte, 64<<10)
-	var forwarded uint64
-	for {
-		// In this order: the end is declared after the last bytes were counted.
-		ended := atomic.LoadUint32(&slot.Spill) == uint32(maps.SpillEnded)
-		if ended && forwarded == atomic.LoadUint64(&slot.Spilled) {
-			shared.ResponseDone(s.Slot)
-			return forwarded, anchor.Keep
-		}
-		m, err := upstream.Read(buffer)
-		k, writeErr := client.Write(buffer[:m])
-		forwarded += uint64(k)
-		atomic.AddUint64(&shared.Endpoints[slot.Endpoint].BytesReceived, uint64(k))
-		if err == nil && writeErr == nil {
-			continue
-		}
-		if !errors.Is(err, io.EOF) {
-			c.n.log.Debug("spilled response has ended early", "read", err, "write", writeErr)
-		}
+	forwarded, clean, err := forward(client, upstream, restOf(&shared.Slots[s.Slot]))
+	atomic.AddUint64(&shared.Endpoints[shared.Slots[s.Slot].Endpoint].BytesReceived, forwarded)
+	if err != nil {
+		c.n.log.Debug("spilled response ended early", "err", err)
 		shared.Break(s.Slot)
 		return forwarded, anchor.Abort
+	}
+	_ = client.SetWriteDeadline(time.Time{})
+	if clean {
+		shared.ResponseDone(s.Slot)
+	} else {
+		shared.Break(s.Slot)
+	}
+	return forwarded, anchor.Keep
+}
+
+// forward copies the rest of a response with the flow control of both connections. clean says that nothing came behind it.
+func forward(client io.Writer, upstream io.Reader, r rest) (forwarded uint64, clean bool, err error) {
+	const size = 64 << 10
+	buffer := make([]byte, size)
+	for {
+		n, err := upstream.Read(buffer)
+		own, bad := r.follow(buffer[:n])
+		written, writeErr := client.Write(buffer[:own])
+		forwarded += uint64(written)
+		if bad == nil && writeErr == nil && r.done() {
+			return forwarded, own == n, nil
+		}
+		if err := errors.Join(err, bad, writeErr); err != nil {
+			return forwarded, false, err
+		}
 	}
 }
 
