@@ -82,6 +82,10 @@ func (s *Shared) Break(slot uint32) (was SlotState, ok bool) {
 // again, or BROKEN when it is to be retired. It reports the slot's state afterwards.
 func (s *Shared) ResponseDone(slot uint32) SlotState {
 	sl := &s.Slots[slot]
+	// Nothing of the spill may be seen in the next lease; what the endpoint sends from here on is unasked for.
+	atomic.StoreUint64(&sl.Remaining, 0)
+	atomic.StoreUint32(&sl.Phase, uint32(PhaseDone))
+	atomic.StoreUint32(&sl.Spill, uint32(SpillNone))
 	before := atomic.AndUint32(&sl.Pending, ^uint32(PendingResponse))
 	if before != uint32(PendingResponse) {
 		return s.State(slot)

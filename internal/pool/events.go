@@ -3,6 +3,7 @@
 package pool
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -11,12 +12,17 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
-// Ready implements poller.Handler: the endpoint has sent something that the kernel left to us, or has closed.
+// Ready implements poller.Handler: the endpoint has sent something that the kernel left to us, or has closed. Or
+// nothing: between the arrival of a segment and the verdict on it, the socket looks readable.
 func (s *isock) Ready() {
 	p := s.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.isocks[s.slot] != s || s.spilling {
+		return
+	}
+	if s.idle() {
+		p.rearmLocked(s)
 		return
 	}
 	sl := &p.cfg.Shared.Slots[s.slot]
@@ -38,6 +44,13 @@ func (s *isock) Ready() {
 	default:
 		p.closeLocked(s)
 	}
+}
+
+// idle reports whether the socket is open and there is nothing to read.
+func (s *isock) idle() bool {
+	var b [1]byte
+	_, _, err := unix.Recvfrom(s.fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR)
 }
 
 func (p *Pool) rearmLocked(s *isock) {

@@ -314,10 +314,15 @@ func (x *exchange) mayKeep() bool {
 // closeOrKeep ends the reading of the request after its whole answer.
 func (x *exchange) closeOrKeep() (bool, error) {
 	x.reclaim()
-	if x.view.keepAlive && (x.body == nil || x.body.discard()) {
+	read := x.body == nil || x.body.discard()
+	switch {
+	case x.view.keepAlive && read:
 		return true, nil
+	case !x.head.keepAlive && read && x.buffered() == 0:
+		_ = x.conn.Close() // the client sends nothing more
+	default:
+		lingeringClose(x.conn)
 	}
-	lingeringClose(x.conn)
 	return false, nil
 }
 

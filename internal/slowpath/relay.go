@@ -23,7 +23,7 @@ type RelayRequest struct {
 	KeepAlive bool
 	// Deadline of the whole response; zero: none.
 	Deadline time.Time
-	// Listener, Cluster and Endpoint for the observer.
+	// Report to the observer; Relay sets Status, Flag and Duration.
 	Report Report
 }
 
