@@ -4,9 +4,7 @@ package anchor
 
 import (
 	"errors"
-	"net"
 	"net/netip"
-	"os"
 	"sync"
 	"time"
 
@@ -27,7 +25,7 @@ type Conn struct {
 
 	// use is held by whoever reads or writes the connection. It guards what follows.
 	use  sync.Mutex
-	conn net.Conn
+	conn *socket
 	// read and written count the bytes that ever passed here, which is what an offer to the kernel states.
 	read, written uint64
 	slow          bool
@@ -74,13 +72,7 @@ func (c *Conn) serve() {
 		return
 	}
 	c.slow = true
-	conn, err := c.open()
-	if err != nil {
-		c.set.cfg.Logger.Warn("serve connection", "err", err)
-		c.closeLocked()
-		return
-	}
-	r := c.set.cfg.Handler.Serve(c.set.ctx, conn, c.session(slow))
+	r := c.set.cfg.Handler.Serve(c.set.ctx, c.open(), c.session(slow))
 	c.read += r.Read
 	c.written += r.Written
 	c.settle(r.Keep)
@@ -109,21 +101,11 @@ func (c *Conn) settle(keep bool) {
 }
 
 // open makes a net.Conn of the descriptor, once: only connections that ever need the slow path pay for it.
-func (c *Conn) open() (net.Conn, error) {
-	if c.conn != nil {
-		return c.conn, nil
+func (c *Conn) open() *socket {
+	if c.conn == nil {
+		c.conn = newSocket(c.fd, c.vip, c.client)
 	}
-	fd, err := unix.FcntlInt(uintptr(c.fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, os.NewSyscallError("dup", err)
-	}
-	f := os.NewFile(uintptr(fd), "anchor")
-	conn, err := net.FileConn(f)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return nil, err
-	}
-	c.conn = conn
-	return conn, nil
+	return c.conn
 }
 
 // awaitLease returns when a lease has ended, or the set closes.
@@ -165,10 +147,11 @@ func (c *Conn) closeLocked() {
 	c.closed = true
 	c.set.remove(c)
 	if c.conn != nil {
-		// Both descriptors are of one socket: it closes with the second.
-		_ = c.conn.Close()
+		// What is wrong with the socket was found while it was used.
+		_ = c.conn.release()
+	} else {
+		unix.Close(c.fd)
 	}
-	unix.Close(c.fd)
 	if !c.slow {
 		return
 	}

@@ -197,17 +197,13 @@ func (s *Set) Use(cookie uint64, reason maps.Verdict, f func(conn net.Conn) (wri
 		return false
 	}
 	c.slow = true
-	conn, err := c.open()
-	if err == nil {
-		// Before the first byte: from now on, redirected bytes could overtake what is written here.
-		err = s.cfg.Sockets.MarkSlow(cookie, reason)
-	}
-	if err != nil {
+	// Before the first byte: from now on, redirected bytes could overtake what is written here.
+	if err := s.cfg.Sockets.MarkSlow(cookie, reason); err != nil {
 		s.cfg.Logger.Warn("use connection", "err", err)
 		c.abort()
 		return false
 	}
-	written, outcome := f(conn)
+	written, outcome := f(c.open())
 	c.written += written
 	switch outcome {
 	case Abort:

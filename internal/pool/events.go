@@ -3,6 +3,7 @@
 package pool
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 	"time"
@@ -18,7 +19,7 @@ func (s *isock) Ready() {
 	p := s.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.isocks[s.slot] != s || s.spilling {
+	if p.isocks[s.slot] != s || s.spilling != nil {
 		return
 	}
 	if s.idle() {
@@ -87,7 +88,8 @@ func (p *Pool) lostLocked(s *isock, why Failure) {
 // spillLocked hands the response to the slow path.
 func (p *Pool) spillLocked(s *isock) {
 	sl := &p.cfg.Shared.Slots[s.slot]
-	s.spilling = true
+	ctx, stop := context.WithCancel(p.ctx)
+	s.spilling = stop
 	spilled := Spilled{
 		Slot:   s.slot,
 		Cookie: atomic.LoadUint64(&sl.Cookie),
@@ -100,10 +102,11 @@ func (p *Pool) spillLocked(s *isock) {
 	p.wg.Add(1)
 	go func() {
 		defer p.wg.Done()
-		p.cfg.Clients.Spill(p.ctx, spilled)
+		defer stop()
+		p.cfg.Clients.Spill(ctx, spilled)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		s.spilling = false
+		s.spilling = nil
 		p.afterSpillLocked(s)
 	}()
 }
@@ -210,7 +213,7 @@ func (p *Pool) sweep(now uint64) {
 		switch p.cfg.Shared.State(slot) {
 		case maps.SlotLeased:
 			deadline := atomic.LoadUint64(&sl.DeadlineNs)
-			if deadline != 0 && now > deadline && !s.spilling {
+			if deadline != 0 && now > deadline && s.spilling == nil {
 				p.lostLocked(s, Timeout)
 			}
 		case maps.SlotBroken:

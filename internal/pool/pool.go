@@ -394,9 +394,14 @@ func (p *Pool) releaseLocked(e *endpoint) {
 	}
 }
 
-// closeLocked closes the socket of a BROKEN slot.
+// closeLocked closes the socket of a BROKEN slot. One that spills closes when that has ended, for which its client need
+// not read: it may be the one that left.
 func (p *Pool) closeLocked(s *isock) {
-	if s.spilling || p.isocks[s.slot] != s {
+	if s.spilling != nil {
+		s.spilling()
+		return
+	}
+	if p.isocks[s.slot] != s {
 		return
 	}
 	delete(p.isocks, s.slot)

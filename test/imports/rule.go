@@ -18,18 +18,20 @@ var layers = map[string][]string{
 	"model":     nil,
 	"poller":    nil,
 	"maps":      nil,
+	"check":     nil, // it must run where nothing else can
 	"config":    {"model"},
 	"xds":       {"model"},
 	"dns":       {"model"},
 	"compile":   {"model", "maps"},
 	"reconcile": {"compile", "maps"},
 	"datapath":  {"maps"},
-	"anchor":    {"model", "maps", "poller"},
-	"pool":      {"model", "maps", "poller"},
+	"balance":   {"maps"},
+	"anchor":    {"maps", "poller"},
+	"pool":      {"maps", "poller"},
 	"health":    {"model", "maps", "poller"},
-	"slowpath":  {"model", "maps", "poller"},
-	"metrics":   {"maps", "model"},
-	"admin":     {"maps", "model"},
+	"slowpath":  {"model"},
+	"metrics":   {"maps"},
+	"admin":     {"maps", "model", "metrics"},
 	"heels":     {"maps", "model"},
 	"node":      {anything}, // the composition root
 }
@@ -39,7 +41,7 @@ const anything = "*"
 
 // restricted says which folders of internal/ alone may import a foreign module.
 var restricted = map[string][]string{
-	"github.com/cilium/ebpf":                 {"maps", "datapath", "heels"},
+	"github.com/cilium/ebpf":                 {"maps", "datapath", "check", "heels"},
 	"github.com/envoyproxy/go-control-plane": {"config", "xds"},
 }
 

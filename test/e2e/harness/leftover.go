@@ -25,27 +25,24 @@ type kernelObject struct {
 	id   uint32
 }
 
-// gone tells whether the kernel has freed the object.
+// gone tells whether the kernel has freed the object. Programs and maps are found without opening them: a program array
+// that is opened while the kernel clears it after its last user loses a reference for good (bpf_map_put_uref schedules the
+// same work twice), and would be what is left over.
 func (o kernelObject) gone() bool {
-	var err error
 	switch o.kind {
 	case "prog_id":
-		var p *ebpf.Program
-		if p, err = ebpf.NewProgramFromID(ebpf.ProgramID(o.id)); err == nil {
-			p.Close()
-		}
+		id, err := ebpf.ProgramGetNextID(ebpf.ProgramID(o.id - 1))
+		return err != nil || uint32(id) != o.id
 	case "map_id":
-		var m *ebpf.Map
-		if m, err = ebpf.NewMapFromID(ebpf.MapID(o.id)); err == nil {
-			m.Close()
-		}
-	case "link_id":
-		var l link.Link
-		if l, err = link.NewFromID(link.ID(o.id)); err == nil {
+		id, err := ebpf.MapGetNextID(ebpf.MapID(o.id - 1))
+		return err != nil || uint32(id) != o.id
+	default:
+		l, err := link.NewFromID(link.ID(o.id))
+		if err == nil {
 			l.Close()
 		}
+		return errors.Is(err, os.ErrNotExist)
 	}
-	return errors.Is(err, os.ErrNotExist)
 }
 
 // kernelObjects lists the programs, maps and links that a process holds.

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package anchor
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// socket is the net.Conn of an anchor, on the anchor's own descriptor: ten thousand connections that have needed the slow
+// path once must not need twenty thousand descriptors.
+//
+// Close only ends its use. The descriptor is closed by Conn, which first takes it from the poller: a number that
+// is free is given to the next connection at once.
+type socket struct {
+	file          *os.File
+	fd            int
+	local, remote netip.AddrPort
+	closed        atomic.Bool
+}
+
+// newSocket takes over a descriptor that does not block.
+func newSocket(fd int, local, remote netip.AddrPort) *socket {
+	return &socket{file: os.NewFile(uintptr(fd), "anchor"), fd: fd, local: local, remote: remote}
+}
+
+func (s *socket) Read(b []byte) (int, error) {
+	if s.closed.Load() {
+		return 0, net.ErrClosed
+	}
+	return s.file.Read(b)
+}
+
+func (s *socket) Write(b []byte) (int, error) {
+	if s.closed.Load() {
+		return 0, net.ErrClosed
+	}
+	return s.file.Write(b)
+}
+
+// Close ends reads and writes, those that wait too.
+func (s *socket) Close() error {
+	if s.closed.Swap(true) {
+		return net.ErrClosed
+	}
+	return s.file.SetDeadline(time.Unix(1, 0))
+}
+
+// release closes the descriptor.
+func (s *socket) release() error { return s.file.Close() }
+
+func (s *socket) LocalAddr() net.Addr               { return net.TCPAddrFromAddrPort(s.local) }
+func (s *socket) RemoteAddr() net.Addr              { return net.TCPAddrFromAddrPort(s.remote) }
+func (s *socket) SetDeadline(t time.Time) error     { return s.unlessClosed(s.file.SetDeadline, t) }
+func (s *socket) SetReadDeadline(t time.Time) error { return s.unlessClosed(s.file.SetReadDeadline, t) }
+func (s *socket) SetWriteDeadline(t time.Time) error {
+	return s.unlessClosed(s.file.SetWriteDeadline, t)
+}
+
+func (s *socket) unlessClosed(set func(time.Time) error, t time.Time) error {
+	if s.closed.Load() {
+		return net.ErrClosed
+	}
+	return set(t)
+}
+
+// CloseWrite sends FIN.
+func (s *socket) CloseWrite() error {
+	return os.NewSyscallError("shutdown", unix.Shutdown(s.fd, unix.SHUT_WR))
+}
+
+// SetLinger chooses what release does with bytes that are not sent; 0 resets the connection.
+func (s *socket) SetLinger(sec int) error {
+	l := &unix.Linger{Onoff: 1, Linger: int32(sec)}
+	return os.NewSyscallError("setsockopt", unix.SetsockoptLinger(s.fd, unix.SOL_SOCKET, unix.SO_LINGER, l))
+}
