@@ -4,6 +4,7 @@
 #include "release.bpf.c"
 #include "request.bpf.c"
 #include "response.bpf.c"
+#include "selftest.bpf.c"
 #include "sockops.bpf.c"
 #include "whoami.bpf.c"
 

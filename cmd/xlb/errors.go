@@ -66,19 +66,11 @@ func exitCode(err error) int {
 	}
 }
 
-// printError writes an error, one line for each problem in it. Only an error that
-// asks for it, such as the verifier's with its log, gets more.
+// printError writes an error, one line for each problem in it.
 func printError(w io.Writer, err error) {
 	for line := range strings.Lines(err.Error()) {
 		if line = strings.TrimSpace(line); line != "" {
 			fmt.Fprintf(w, "xlb: %s\n", line)
 		}
-	}
-	var detailed interface {
-		error
-		fmt.Formatter
-	}
-	if errors.As(err, &detailed) {
-		fmt.Fprintf(w, "%+v\n", detailed)
 	}
 }

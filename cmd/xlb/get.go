@@ -75,7 +75,10 @@ func getCommand(e *env) *cobra.Command {
 		Short: "Show what a running daemon does",
 		Long: `Shows what a running daemon does, as it is now: from its admin API, which reads the
 live state that kernel and daemon share. "stats" leaves out counters that are zero;
-the JSON has them all.`,
+the JSON has them all.
+
+A daemon has an admin API only where its --admin or its configuration names an address;
+name the same one here if it is not the default.`,
 		Example: "  xlb get endpoints\n  xlb get stats --output json\n  xlb get pools --admin 127.0.0.1:9901",
 		Args: func(_ *cobra.Command, args []string) error {
 			_, err := findResource(args)

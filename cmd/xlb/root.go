@@ -63,7 +63,8 @@ func markRun(verb *cobra.Command) {
 // execute runs one command line, says what went wrong, and returns the exit code.
 func execute(ctx context.Context, e *env, args []string) int {
 	root := rootCommand(e)
-	root.SetArgs(args)
+	// Cobra takes nil for "those of the process".
+	root.SetArgs(append([]string{}, args...))
 	err := root.ExecuteContext(ctx)
 	if err != nil {
 		printError(e.stderr, err)

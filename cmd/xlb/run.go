@@ -39,7 +39,10 @@ kernel does not handle is served by a proxy in this process, by the same routes.
 
 SIGHUP, or a change of the file, reloads the configuration; one that cannot be used changes
 nothing. SIGTERM ends interception, lets requests in flight finish, and leaves nothing
-attached.`,
+attached.
+
+The admin API, which "xlb get" asks, listens where --admin or the configuration says. With
+neither there is none.`,
 		Example: `  xlb run --config envoy.yaml
   xlb run --config envoy.yaml --cgroup /sys/fs/cgroup/shop --admin 127.0.0.1:15000
   xlb run --config envoy.yaml --fast-path=off`,
@@ -48,13 +51,10 @@ attached.`,
 	flags := c.Flags()
 	flags.StringVarP(&f.config, "config", "c", "", "Envoy v3 bootstrap `file`, YAML or JSON (required)")
 	flags.StringArrayVar(&f.cgroups, "cgroup", nil, "cgroup v2 `directory` whose processes are balanced; may be repeated (default: all processes)")
-	flags.StringVar(&f.admin, "admin", "", "`address` of the admin API, host:port (default: the configuration's)")
+	flags.StringVar(&f.admin, "admin", "", "`address` of the admin API, host:port (default: the configuration's, and none without one)")
 	flags.StringVar(&f.fastPath, "fast-path", "on", "on, or off to serve every request in this process")
 	flags.DurationVar(&f.drain, "drain-time", 30*time.Second, "how long requests in flight may take at the end")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
-	if err := c.MarkFlagRequired("config"); err != nil {
-		panic(err) // A misspelt flag name, found by every test that builds the command.
-	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		o, err := f.options(e)
 		if err != nil {
@@ -65,16 +65,31 @@ attached.`,
 		defer signal.Stop(reload)
 		err = node.Run(c.Context(), o, reload)
 		var usage *node.UsageError
-		if errors.As(err, &usage) {
-			return refused(err)
+		if !errors.As(err, &usage) {
+			return err
 		}
-		return err
+		logDetail(o.Logger, err)
+		return refused(explained(err, o.FastPath, check.Privileged()))
 	}
 	return c
 }
 
+// logDetail logs what an error says only when it is asked, as the verifier's with its log of many lines.
+func logDetail(log *slog.Logger, err error) {
+	var detailed interface {
+		error
+		fmt.Formatter
+	}
+	if errors.As(err, &detailed) {
+		log.Debug("refused by the kernel", "err", fmt.Sprintf("%+v", detailed))
+	}
+}
+
 func (f *runFlags) options(e *env) (node.Options, error) {
 	o := node.Options{ConfigPath: f.config, Admin: f.admin, DrainTime: f.drain}
+	if f.config == "" {
+		return o, errors.New("--config: required: give an Envoy v3 bootstrap, as in: xlb run --config envoy.yaml")
+	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
 		return o, fmt.Errorf("--log-level %q: not a level; use debug, info, warn or error", f.logLevel)

@@ -41,7 +41,7 @@ func (c *Conn) Ready() {
 		c.rearm()
 	case err == nil && n > 0:
 		c.set.spawn(c.serve)
-	case err == nil && c.set.cfg.Sockets.ClientOpen(c.cookie):
+	case err == nil && !c.set.gone(c.cookie):
 		c.set.spawn(c.awaitHalfClosed)
 	default:
 		c.set.spawnClose(c)
@@ -85,6 +85,7 @@ func (c *Conn) session(slow maps.SlowConn) Session {
 		Client:   c.client,
 		Reason:   maps.Verdict(slow.Reason),
 		Endpoint: slow.Endpoint - 1,
+		Gone:     func() bool { return c.set.gone(c.cookie) },
 	}
 }
 

@@ -28,6 +28,8 @@ type Session struct {
 	Reason maps.Verdict
 	// Endpoint is the index of the endpoint that the kernel had chosen, NoEndpoint for none.
 	Endpoint uint32
+	// Gone tells whether a client that has closed its sending side has closed altogether.
+	Gone func() bool
 }
 
 // NoEndpoint is a Session without a choice of endpoint.
@@ -60,6 +62,8 @@ type Config struct {
 	Logger  *slog.Logger
 	// Netns is the cookie of the network namespace the set lives in.
 	Netns uint64
+	// FastPath says that clients' sockets are in the kernel's maps, which tell whether they are open.
+	FastPath bool
 }
 
 // Set owns all anchors.
@@ -217,6 +221,12 @@ func (s *Set) Use(cookie uint64, reason maps.Verdict, f func(conn net.Conn) (wri
 		s.cfg.Logger.Warn("connection stays on the slow path", "err", err)
 	}
 	return true
+}
+
+// gone tells whether a client whose sending side is closed has closed altogether. Without the fast path only a write
+// can tell.
+func (s *Set) gone(cookie uint64) bool {
+	return s.cfg.FastPath && !s.cfg.Sockets.ClientOpen(cookie)
 }
 
 // Stats are counts of connections.

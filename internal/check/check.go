@@ -64,7 +64,7 @@ type probe struct {
 
 // Run makes all checks. It takes well under a second, and changes nothing.
 func Run() *Report {
-	report := &Report{Verdict: FastPath, Kernel: kernelRelease()}
+	report := &Report{Verdict: FastPath, Kernel: KernelRelease()}
 	probes := []probe{
 		{"kernel", needNothing, func() Result { return judgeKernel(report.Kernel) }},
 		{"privileges", needRun, privileges},

@@ -20,7 +20,8 @@ const (
 	recommendedKernel = "6.12"
 )
 
-func kernelRelease() string {
+// KernelRelease is the kernel's release, uname -r.
+func KernelRelease() string {
 	var name unix.Utsname
 	// Uname of a valid buffer cannot fail.
 	_ = unix.Uname(&name)
@@ -68,6 +69,9 @@ var (
 		{"CAP_PERFMON", unix.CAP_PERFMON},
 	}
 )
+
+// Privileged reports whether this process has the capabilities that XLB needs.
+func Privileged() bool { return privileges().Status == OK }
 
 func privileges() Result {
 	status, err := os.ReadFile("/proc/self/status")

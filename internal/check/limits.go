@@ -49,7 +49,7 @@ func memoryLock() Result {
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
 		return degraded(err.Error(), "")
 	}
-	return judgeMemoryLock(kernelRelease(), limit.Max)
+	return judgeMemoryLock(KernelRelease(), limit.Max)
 }
 
 func judgeMemoryLock(release string, limit uint64) Result {

@@ -61,12 +61,21 @@ func mergedEndpoints(c *model.Cluster) []Endpoint {
 			at[address] = i
 			out = append(out, Endpoint{Address: address})
 		}
-		out[i].Weight = saturatingSum(out[i].Weight, max(e.Weight, 1))
+		out[i].Weight = saturatingSum(out[i].Weight, turnWeight(c.Policy, e.Weight))
 	}
 	for i := range out {
 		out[i].LoadWeight = loadWeight(c.Policy, out[i].Weight)
 	}
 	return out
+}
+
+// turnWeight is what an entry adds to its endpoint's share of the turns. RANDOM draws
+// from the list of entries and does not look at weights (Envoy's RandomLoadBalancer).
+func turnWeight(p model.Policy, weight uint32) uint32 {
+	if p == model.Random {
+		return 1
+	}
+	return max(weight, 1)
 }
 
 func saturatingSum(a, b uint32) uint32 {

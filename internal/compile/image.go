@@ -107,14 +107,14 @@ type Cluster struct {
 	Choices uint32
 	// Endpoints in the order of the configuration, each address once.
 	Endpoints []Endpoint
-	// Schedule holds indices into Endpoints, each as often as its weight asks.
+	// Schedule holds indices into Endpoints, each as often as its Weight asks.
 	Schedule []uint32
 }
 
 // Endpoint is an address that serves a cluster.
 type Endpoint struct {
 	Address netip.AddrPort
-	// Weight as configured, at least 1.
+	// Weight is the endpoint's share of the turns, at least 1; see turnWeight.
 	Weight uint32
 	// LoadWeight divides the endpoint's load where LEAST_REQUEST compares; see
 	// loadWeight.

@@ -119,9 +119,14 @@ func (w world) table() *model.RouteTable {
 }
 
 func (w world) request() *model.Request {
-	headers := map[string]string{}
+	headers := map[string][]string{}
 	for range w.IntN(4) {
-		headers[w.headerName()] = w.headerValue()
+		name := w.headerName()
+		if w.oneIn(4) {
+			headers[name] = append(headers[name], w.headerValue())
+		} else {
+			headers[name] = []string{w.headerValue()}
+		}
 	}
 	path := w.path()
 	if w.oneIn(4) {
@@ -134,6 +139,6 @@ func (w world) request() *model.Request {
 	return &model.Request{
 		Authority: host,
 		Path:      path,
-		Header:    func(name string) (string, bool) { v, ok := headers[name]; return v, ok },
+		Values:    func(name string) []string { return headers[name] },
 	}
 }

@@ -196,6 +196,16 @@ func TestClusterCompilation(t *testing.T) {
 			},
 		},
 		{
+			name: "random draws from the entries, whatever their weights",
+			in: model.Cluster{Name: "c", Policy: model.Random, Endpoints: []model.Endpoint{
+				{Address: a, Weight: 5}, {Address: b, Weight: 3}, {Address: a, Weight: 9},
+			}},
+			want: Cluster{
+				Name: "c", Policy: maps.PolicyRandom,
+				Endpoints: []Endpoint{{a, 2, 2}, {b, 1, 1}}, Schedule: []uint32{0, 1, 0},
+			},
+		},
+		{
 			name:  "more choices than the kernel takes are noted",
 			in:    model.Cluster{Name: "c", Policy: model.LeastRequest, ChoiceCount: 9},
 			want:  Cluster{Name: "c", Policy: maps.PolicyLeastRequest, Choices: 9, Schedule: []uint32{}},

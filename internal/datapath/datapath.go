@@ -62,6 +62,8 @@ type fastPrograms struct {
 	Request          *ebpf.Program `ebpf:"xlb_request"`
 	Response         *ebpf.Program `ebpf:"xlb_response"`
 	Verdict          *ebpf.Program `ebpf:"xlb_verdict"`
+	SelftestRequest  *ebpf.Program `ebpf:"xlb_selftest_request"`
+	SelftestResponse *ebpf.Program `ebpf:"xlb_selftest_response"`
 }
 
 // Load creates maps and programs. Nothing is attached yet. A program that the verifier refuses is reported as
@@ -79,7 +81,11 @@ func Load(o Options) (*Datapath, error) {
 		return nil, err
 	}
 	d := &Datapath{objects: &objects{}, programs: &programs{}}
-	if err := d.load(spec, o); err != nil {
+	err = d.load(spec, o)
+	if err == nil && o.FastPath {
+		err = d.SelfTest()
+	}
+	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
@@ -113,6 +119,7 @@ func configure(spec *ebpf.CollectionSpec, o Options) error {
 var fastNames = []string{
 	"xlb_release", "xlb_request", "xlb_request_dispatch", "xlb_response", "xlb_response_dispatch",
 	"xlb_verdict", "xlb_verdict_dispatch", "xlb_client_verdict",
+	"xlb_selftest_request", "xlb_selftest_response",
 }
 
 func boolByte(b bool) uint8 {
@@ -198,7 +205,7 @@ func (d *Datapath) allPrograms() []*ebpf.Program {
 	list := []*ebpf.Program{p.Connect4, p.Connect6, p.Getpeername4, p.Getpeername6, p.Sockops, p.Whoami}
 	if f := d.fast; f != nil {
 		list = append(list, f.Release, f.RequestDispatch, f.ResponseDispatch, f.VerdictDispatch, f.ClientVerdict,
-			f.Request, f.Response, f.Verdict)
+			f.Request, f.Response, f.Verdict, f.SelftestRequest, f.SelftestResponse)
 	}
 	return list
 }

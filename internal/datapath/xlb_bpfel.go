@@ -36,6 +36,7 @@ const (
 	xlbMapRouteTables          = "route_tables"
 	xlbMapRoutes               = "routes"
 	xlbMapSchedules            = "schedules"
+	xlbMapSelftests            = "selftests"
 	xlbMapSkbLogic             = "skb_logic"
 	xlbMapSlots                = "slots"
 	xlbMapSlowConns            = "slow_conns"
@@ -54,6 +55,8 @@ const (
 	xlbProgXlbRequestDispatch  = "xlb_request_dispatch"
 	xlbProgXlbResponse         = "xlb_response"
 	xlbProgXlbResponseDispatch = "xlb_response_dispatch"
+	xlbProgXlbSelftestRequest  = "xlb_selftest_request"
+	xlbProgXlbSelftestResponse = "xlb_selftest_response"
 	xlbProgXlbSockops          = "xlb_sockops"
 	xlbProgXlbVerdict          = "xlb_verdict"
 	xlbProgXlbVerdictDispatch  = "xlb_verdict_dispatch"
@@ -119,6 +122,8 @@ type xlbProgramSpecs struct {
 	XlbRequestDispatch  *ebpf.ProgramSpec `ebpf:"xlb_request_dispatch"`
 	XlbResponse         *ebpf.ProgramSpec `ebpf:"xlb_response"`
 	XlbResponseDispatch *ebpf.ProgramSpec `ebpf:"xlb_response_dispatch"`
+	XlbSelftestRequest  *ebpf.ProgramSpec `ebpf:"xlb_selftest_request"`
+	XlbSelftestResponse *ebpf.ProgramSpec `ebpf:"xlb_selftest_response"`
 	XlbSockops          *ebpf.ProgramSpec `ebpf:"xlb_sockops"`
 	XlbVerdict          *ebpf.ProgramSpec `ebpf:"xlb_verdict"`
 	XlbVerdictDispatch  *ebpf.ProgramSpec `ebpf:"xlb_verdict_dispatch"`
@@ -149,6 +154,7 @@ type xlbMapSpecs struct {
 	RouteTables *ebpf.MapSpec `ebpf:"route_tables"`
 	Routes      *ebpf.MapSpec `ebpf:"routes"`
 	Schedules   *ebpf.MapSpec `ebpf:"schedules"`
+	Selftests   *ebpf.MapSpec `ebpf:"selftests"`
 	SkbLogic    *ebpf.MapSpec `ebpf:"skb_logic"`
 	Slots       *ebpf.MapSpec `ebpf:"slots"`
 	SlowConns   *ebpf.MapSpec `ebpf:"slow_conns"`
@@ -212,6 +218,7 @@ type xlbMaps struct {
 	RouteTables *ebpf.Map `ebpf:"route_tables"`
 	Routes      *ebpf.Map `ebpf:"routes"`
 	Schedules   *ebpf.Map `ebpf:"schedules"`
+	Selftests   *ebpf.Map `ebpf:"selftests"`
 	SkbLogic    *ebpf.Map `ebpf:"skb_logic"`
 	Slots       *ebpf.Map `ebpf:"slots"`
 	SlowConns   *ebpf.Map `ebpf:"slow_conns"`
@@ -244,6 +251,7 @@ func (m *xlbMaps) Close() error {
 		m.RouteTables,
 		m.Routes,
 		m.Schedules,
+		m.Selftests,
 		m.SkbLogic,
 		m.Slots,
 		m.SlowConns,
@@ -282,6 +290,8 @@ type xlbPrograms struct {
 	XlbRequestDispatch  *ebpf.Program `ebpf:"xlb_request_dispatch"`
 	XlbResponse         *ebpf.Program `ebpf:"xlb_response"`
 	XlbResponseDispatch *ebpf.Program `ebpf:"xlb_response_dispatch"`
+	XlbSelftestRequest  *ebpf.Program `ebpf:"xlb_selftest_request"`
+	XlbSelftestResponse *ebpf.Program `ebpf:"xlb_selftest_response"`
 	XlbSockops          *ebpf.Program `ebpf:"xlb_sockops"`
 	XlbVerdict          *ebpf.Program `ebpf:"xlb_verdict"`
 	XlbVerdictDispatch  *ebpf.Program `ebpf:"xlb_verdict_dispatch"`
@@ -300,6 +310,8 @@ func (p *xlbPrograms) Close() error {
 		p.XlbRequestDispatch,
 		p.XlbResponse,
 		p.XlbResponseDispatch,
+		p.XlbSelftestRequest,
+		p.XlbSelftestResponse,
 		p.XlbSockops,
 		p.XlbVerdict,
 		p.XlbVerdictDispatch,

@@ -89,8 +89,10 @@ const (
 	HeaderPrefix
 )
 
-// HeaderMatch is a condition on one request header. A header that occurs
-// several times is compared as its values joined with "," (Envoy's rule).
+// HeaderMatch is a condition on one request header. Of a header that occurs
+// several times each value is compared on its own, and one that matches is
+// enough; only those that Envoy joins as it reads them (see Request.Values and
+// joined) are compared as one value.
 type HeaderMatch struct {
 	// Name is lower case; never a pseudo header.
 	Name  string
@@ -98,7 +100,8 @@ type HeaderMatch struct {
 	Value string
 	// Invert turns the result round (HeaderMatcher.invert_match, or
 	// present_match: false). As in Envoy an inverted exact or prefix match
-	// does not match a request without the header.
+	// does not match a request without the header; it matches a repeated one
+	// when no value of it does.
 	Invert bool
 }
 
@@ -139,7 +142,8 @@ const (
 	RoundRobin Policy = iota
 	// LeastRequest takes the less busy of ChoiceCount random endpoints.
 	LeastRequest
-	// Random takes any endpoint, in proportion to the weights.
+	// Random takes any endpoint, each as likely as the others: as in Envoy,
+	// it does not look at the weights.
 	Random
 )
 

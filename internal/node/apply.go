@@ -29,17 +29,19 @@ func (n *Node) reload() {
 	}
 }
 
-// apply puts a configuration in force: kernel, slow path, pools. Callers but the first hold n.updates.
+// apply puts a configuration in force: kernel, slow path, pools. Needs n.updates.
 func (n *Node) apply(source *model.Config) error {
-	resolved := n.resolver.follow(source)
-	if err := n.install(resolved); err != nil {
+	before := n.source
+	n.source = source
+	if err := n.install(n.resolver.follow(source)); err != nil {
+		n.source = before
+		n.resolver.follow(before)
 		return err
 	}
-	n.source = source
 	return nil
 }
 
-// install puts a configuration in force whose names are resolved.
+// install puts a configuration in force whose names are resolved. Needs n.updates.
 func (n *Node) install(cfg *model.Config) error {
 	image, notes := compile.Compile(cfg)
 	for _, note := range notes {

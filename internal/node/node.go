@@ -115,6 +115,7 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	n.background(running, listener)
 	n.open(ctx)
 	n.follow(ctx, reload)
+	n.resolver.stop()
 	n.drain()
 	stop()
 	n.wg.Wait()
@@ -188,6 +189,7 @@ func (n *Node) build() error {
 	}
 	n.anchors, err = anchor.New(anchor.Config{
 		Shared: d.Shared, Sockets: d.Sockets, Handler: handler{n}, Leases: n.pool, Logger: n.log, Netns: netns,
+		FastPath: n.o.FastPath,
 	})
 	if err != nil {
 		return err
@@ -199,12 +201,17 @@ func (n *Node) build() error {
 		return err
 	}
 	n.resolver = newResolving(n)
+	n.updates.Lock()
+	defer n.updates.Unlock()
 	return n.apply(n.source)
 }
 
 // close releases everything, in the order opposite to build.
 func (n *Node) close() error {
 	var err error
+	if n.resolver != nil {
+		n.resolver.stop()
+	}
 	if n.datapath != nil {
 		err = n.datapath.Detach()
 	}
@@ -302,7 +309,7 @@ func (n *Node) followEvents() {
 func (n *Node) open(ctx context.Context) {
 	const patience = 5 * time.Second
 	deadline := time.Now().Add(patience)
-	for !n.pool.Ready() && time.Now().Before(deadline) && ctx.Err() == nil {
+	for !(n.resolver.settled() && n.pool.Ready()) && time.Now().Before(deadline) && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
 	atomic.StoreUint32(&n.datapath.Shared.Control.Draining, 0)
@@ -352,6 +359,7 @@ func (n *Node) drain() {
 	n.setReady(errors.New("draining: the daemon is ending"))
 	n.log.Info("draining", "at_most", n.o.DrainTime)
 	atomic.StoreUint32(&n.datapath.Shared.Control.Draining, 1)
+	n.proxy.Drain()
 	if err := n.reconcil.Unlink(); err != nil {
 		n.log.Warn("requests may still take the fast path", "err", err)
 	}

@@ -3,14 +3,85 @@
 package node
 
 import (
+	"context"
+
+	"github.com/xlb-project/xlb/internal/dns"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// resolving keeps the names of STRICT_DNS clusters resolved.
+// resolving keeps the names of STRICT_DNS clusters resolved. Node.updates guards it.
 type resolving struct {
 	n *Node
+	// answers are the last ones, by cluster; they outlive a reload.
+	answers map[string][]model.Endpoint
+	// generation tells the resolver of the configuration in force from those before it.
+	generation int
+	cancel     context.CancelFunc
+	// missing clusters have not been looked up yet.
+	missing map[string]bool
 }
 
-func newResolving(n *Node) *resolving { return &resolving{n: n} }
+func newResolving(n *Node) *resolving {
+	return &resolving{n: n, answers: map[string][]model.Endpoint{}, cancel: func() {}}
+}
 
-func (r *resolving) follow(source *model.Config) *model.Config { return source }
+// follow resolves the names of another configuration from now on, and returns it with what is known already.
+func (r *resolving) follow(source *model.Config) *model.Config {
+	r.cancel()
+	r.generation++
+	r.missing = map[string]bool{}
+	merged := dns.Merge(source, r.answers)
+	var named []*model.Cluster
+	for _, c := range merged.Clusters {
+		if c.Discovery == model.StrictDNS {
+			named = append(named, c)
+			r.missing[c.Name] = true
+		}
+	}
+	if len(named) > 0 {
+		r.start(named, r.generation)
+	}
+	return merged
+}
+
+func (r *resolving) start(named []*model.Cluster, generation int) {
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
+	resolver := &dns.Resolver{
+		Clusters: named,
+		Log:      r.n.log,
+		Changed: func(cluster string, endpoints []model.Endpoint) {
+			r.changed(generation, cluster, endpoints)
+		},
+	}
+	r.n.goes(func() { resolver.Run(ctx) })
+}
+
+// changed puts new endpoints in force.
+func (r *resolving) changed(generation int, cluster string, endpoints []model.Endpoint) {
+	r.n.updates.Lock()
+	defer r.n.updates.Unlock()
+	if generation != r.generation {
+		return
+	}
+	r.answers[cluster] = endpoints
+	delete(r.missing, cluster)
+	if err := r.n.install(dns.Merge(r.n.source, r.answers)); err != nil {
+		r.n.log.Error("endpoints refused; the ones before stay in force", "cluster", cluster, "err", err)
+	}
+}
+
+// settled reports whether every name has been looked up once.
+func (r *resolving) settled() bool {
+	r.n.updates.Lock()
+	defer r.n.updates.Unlock()
+	return len(r.missing) == 0
+}
+
+// stop ends the look-ups.
+func (r *resolving) stop() {
+	r.n.updates.Lock()
+	defer r.n.updates.Unlock()
+	r.generation++
+	r.cancel()
+}

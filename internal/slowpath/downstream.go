@@ -239,7 +239,7 @@ func (d *downstream) request(h *head, end int) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := h.header("cache-control"); !ok {
+	if len(h.values("cache-control")) == 0 {
 		// net/http derives it from Pragma; we add nothing.
 		delete(in.Header, "Cache-Control")
 	}

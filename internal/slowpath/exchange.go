@@ -86,6 +86,7 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 	x.ctx = httptrace.WithClientTrace(ctx, x.trace())
 	x.out.begin(x)
 	x.watchdog = startWatchdog(x.conn, x.reader, x.proxy.config.Limits.StreamIdle, cancel)
+	x.watchdog.gone = x.session.Gone
 	x.beginBody()
 	resp, failure := x.roundTrip(claim)
 	if resp == nil {
@@ -116,7 +117,7 @@ func (x *exchange) match() LocalReply {
 	if !ok || x.head.path == "*" {
 		return ReplyNoRoute
 	}
-	x.route = table.Match(&model.Request{Authority: x.head.authority, Path: x.head.path, Header: x.head.header})
+	x.route = table.Match(&model.Request{Authority: x.head.authority, Path: x.head.path, Values: x.head.values})
 	if x.route == nil {
 		return ReplyNoRoute
 	}
@@ -308,17 +309,17 @@ func (x *exchange) relay(resp *http.Response) (bool, error) {
 // mayKeep decides, before a response head is written, whether the connection
 // can serve another request. One whose body is still to come cannot.
 func (x *exchange) mayKeep() bool {
-	return x.view.keepAlive && !x.proxy.closed.Load() && (x.body == nil || x.body.reached(x.buffered))
+	return x.view.keepAlive && !x.proxy.draining.Load() && !x.proxy.closed.Load() && (x.body == nil || x.body.reached(x.buffered))
 }
 
 // closeOrKeep ends the reading of the request after its whole answer.
 func (x *exchange) closeOrKeep() (bool, error) {
 	x.reclaim()
-	read := x.body == nil || x.body.discard()
 	switch {
-	case x.view.keepAlive && read:
+	// keepAlive implies that the body was reached: discard does not block.
+	case x.view.keepAlive && (x.body == nil || x.body.discard()):
 		return true, nil
-	case !x.head.keepAlive && read && x.buffered() == 0:
+	case !x.head.keepAlive && (x.body == nil || x.body.ended.Load()) && x.buffered() == 0:
 		_ = x.conn.Close() // the client sends nothing more
 	default:
 		lingeringClose(x.conn)
@@ -371,15 +372,16 @@ func (x *exchange) abort(f framing) {
 func (x *exchange) fail(failure LocalReply) (bool, error) {
 	bodyErr := x.reclaim()
 	switch {
-	case bodyErr != nil && !x.in.failed && failure != ReplyRequestStalled:
-		failure = ReplyBadRequest // malformed chunks
-	case x.in.failed || failure == noReply:
+	// A client that closed behind a whole request may still wait (Session.Gone).
+	case bodyErr != nil && x.in.failed, failure == noReply:
 		x.finish(0, FlagDownstreamTermination)
 		abort(x.conn)
 		if cause := context.Cause(x.ctx); !errors.Is(cause, ErrClientGone) {
 			return false, cause
 		}
 		return false, nil
+	case bodyErr != nil && failure != ReplyRequestStalled:
+		failure = ReplyBadRequest // malformed chunks
 	}
 	return x.answer(failure)
 }

@@ -272,24 +272,22 @@ func (h *head) trailersAllowed() bool {
 	return true
 }
 
-// header looks a field up by its lower-case name for routing; repeated fields
-// are joined with ",". "host" is the authority, as in Envoy.
-func (h *head) header(name string) (string, bool) {
+// values returns a field's values by its lower-case name, for routing. "host" is the
+// authority, as in Envoy.
+func (h *head) values(name string) []string {
 	if name == "host" {
-		return h.authority, h.authority != ""
+		if h.authority == "" {
+			return nil
+		}
+		return []string{h.authority}
 	}
-	value, found := "", false
+	var values []string
 	for _, f := range h.fields {
-		if !f.is(name) {
-			continue
+		if f.is(name) {
+			values = append(values, string(f.value))
 		}
-		if found {
-			value += ","
-		}
-		value += string(f.value)
-		found = true
 	}
-	return value, found
+	return values
 }
 
 func (h *head) hasBody() bool { return h.chunked || h.length > 0 }

@@ -113,6 +113,8 @@ type Proxy struct {
 	base   context.Context
 	stop   context.CancelFunc
 	closed atomic.Bool // no new calls; responses tell clients to close
+	// draining makes responses tell clients to close.
+	draining atomic.Bool
 
 	mu    sync.Mutex // orders calls.Add before calls.Wait
 	calls sync.WaitGroup
@@ -155,6 +157,9 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	}
 }
 
+// Drain makes every response tell its client to close, and goes on serving.
+func (p *Proxy) Drain() { p.draining.Store(true) }
+
 // Close closes idle upstream connections and ends pending dials. Requests in
 // progress go on until their contexts end.
 func (p *Proxy) Close() {
@@ -173,6 +178,9 @@ func (p *Proxy) refuse() {
 type Session struct {
 	// Listener is the name of the listener that the client connected to.
 	Listener string
+	// Gone tells whether a client that has closed its sending side has gone, or
+	// still waits for its answer. nil takes every such client for gone, as Envoy does.
+	Gone func() bool
 	// Claim for the first request. It is used if the request's route has that
 	// cluster; in any case Endpoint.Done is called.
 	Claim *Claim

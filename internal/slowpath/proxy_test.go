@@ -692,6 +692,24 @@ func TestServeUsesOrReturnsTheClaim(t *testing.T) {
 	}
 }
 
+func TestServeAnswersHalfClosedClientsThatStay(t *testing.T) {
+	// Silent until the watching of the client has seen its FIN.
+	endpoint := rawEndpoint(t, func(_ net.Conn, r *bufio.Reader) { _, _ = io.Copy(io.Discard, r) })
+	f := newFront(t, list(endpoint), routeTimeout(10*watchDelay))
+	client, anchor := tcpPair(t)
+	_, _ = io.WriteString(client, get)
+	_ = closeWrite(client)
+	var asked atomic.Bool
+	gone := func() bool { asked.Store(true); return false }
+	r, err := f.proxy.Serve(context.Background(), anchor, Session{Gone: gone})
+	if err != nil || !r.Quiet || !asked.Load() {
+		t.Errorf("got %+v, %v; asked %v", r, err, asked.Load())
+	}
+	if head := readHeadOf(bufio.NewReader(client)); !strings.HasPrefix(head, "HTTP/1.1 504 ") {
+		t.Errorf("client read %q", head)
+	}
+}
+
 func TestShutdownFinishesRequestsInProgress(t *testing.T) {
 	began, finish := make(chan struct{}), make(chan struct{})
 	f := newFront(t, list(httpEndpoint(t, func(w http.ResponseWriter, _ *http.Request) {

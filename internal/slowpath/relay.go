@@ -84,7 +84,7 @@ func newRelay(p *Proxy, client, upstream net.Conn, req RelayRequest) *relay {
 	r := &relay{
 		proxy: p, client: client, upstream: upstream,
 		request:  &http.Request{Method: req.Method},
-		view:     clientView{method: req.Method, http10: req.HTTP10, keepAlive: req.KeepAlive && !p.closed.Load()},
+		view:     clientView{method: req.Method, http10: req.HTTP10, keepAlive: req.KeepAlive && !p.draining.Load() && !p.closed.Load()},
 		deadline: req.Deadline,
 		in:       &source{conn: upstream},
 		reader:   readers.Get().(*bufio.Reader),

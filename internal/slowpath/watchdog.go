@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -31,6 +32,8 @@ type watchdog struct {
 	reader *bufio.Reader
 	cancel context.CancelCauseFunc
 	idle   time.Duration
+	// gone is Session.Gone. Set before the first check.
+	gone func() bool
 
 	last atomic.Int64 // Unix time of the last progress, ns
 
@@ -116,7 +119,7 @@ func (w *watchdog) interrupt(cause error) {
 func (w *watchdog) watch() {
 	defer close(w.watching)
 	_, err := w.reader.Peek(1)
-	if err == nil {
+	if err == nil || errors.Is(err, io.EOF) && w.gone != nil && !w.gone() {
 		return
 	}
 	w.mu.Lock()

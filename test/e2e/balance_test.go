@@ -109,26 +109,28 @@ func TestRoutesByHostPathAndHeaderFirstMatchWins(t *testing.T) {
 		name string
 		ask  programs.Ask
 		want string
+		// slow is what the kernel leaves to the daemon.
+		slow bool
 	}{
-		{"exact path", programs.Ask{Path: "/exact"}, "canary"},
-		{"exact path ignores the query", programs.Ask{Path: "/exact?q=1"}, "canary"},
-		{"exact path is not a prefix", programs.Ask{Path: "/exact/more"}, "stable"},
-		{"earlier prefix wins over later longer one", programs.Ask{Path: "/a/b"}, "canary"},
-		{"prefix needs no slash at its end", programs.Ask{Path: "/abc"}, "canary"},
-		{"paths compare with case", programs.Ask{Path: "/Exact"}, "stable"},
-		{"header canary", programs.Ask{Path: "/", Headers: []string{"X-Canary: yes"}}, "canary"},
-		{"header names compare without case", programs.Ask{Path: "/", Headers: []string{"x-CANARY: yes"}}, "canary"},
-		{"header values compare with case", programs.Ask{Path: "/", Headers: []string{"X-Canary: YES"}}, "stable"},
-		{"header value is not a prefix", programs.Ask{Path: "/", Headers: []string{"X-Canary: yes!"}}, "stable"},
-		{"space around a header value does not count", programs.Ask{Path: "/", Headers: []string{"X-Canary:  \tyes \t"}}, "canary"},
-		{"exact host", programs.Ask{Path: "/", Host: "exact.example.com"}, "canary"},
-		{"hosts compare without case", programs.Ask{Path: "/", Host: "EXACT.Example.com"}, "canary"},
-		{"longest suffix", programs.Ask{Path: "/", Host: "www.deep.example.com"}, "canary"},
-		{"shorter suffix", programs.Ask{Path: "/", Host: "www.example.com"}, "stable"},
-		{"exact host wins over suffix", programs.Ask{Path: "/", Host: "stable.deep.example.com"}, "stable"},
-		{"prefix host", programs.Ask{Path: "/", Host: "canary.example.net"}, "canary"},
-		{"suffix host wins over prefix", programs.Ask{Path: "/", Host: "canary.example.com"}, "stable"},
-		{"any other host", programs.Ask{Path: "/", Host: "other.test"}, "stable"},
+		{name: "exact path", ask: programs.Ask{Path: "/exact"}, want: "canary"},
+		{name: "exact path ignores the query", ask: programs.Ask{Path: "/exact?q=1"}, want: "canary"},
+		{name: "exact path is not a prefix", ask: programs.Ask{Path: "/exact/more"}, want: "stable"},
+		{name: "earlier prefix wins over later longer one", ask: programs.Ask{Path: "/a/b"}, want: "canary"},
+		{name: "prefix needs no slash at its end", ask: programs.Ask{Path: "/abc"}, want: "canary"},
+		{name: "paths compare with case", ask: programs.Ask{Path: "/Exact"}, want: "stable"},
+		{name: "header canary", ask: programs.Ask{Path: "/", Headers: []string{"X-Canary: yes"}}, want: "canary"},
+		{name: "header names compare without case", ask: programs.Ask{Path: "/", Headers: []string{"x-CANARY: yes"}}, want: "canary"},
+		{name: "header values compare with case", ask: programs.Ask{Path: "/", Headers: []string{"X-Canary: YES"}}, want: "stable"},
+		{name: "header value is not a prefix", ask: programs.Ask{Path: "/", Headers: []string{"X-Canary: yes!"}}, want: "stable"},
+		{name: "space around a header value does not count", ask: programs.Ask{Path: "/", Headers: []string{"X-Canary:  \tyes \t"}}, want: "canary", slow: true},
+		{name: "exact host", ask: programs.Ask{Path: "/", Host: "exact.example.com"}, want: "canary"},
+		{name: "hosts compare without case", ask: programs.Ask{Path: "/", Host: "EXACT.Example.com"}, want: "canary"},
+		{name: "longest suffix", ask: programs.Ask{Path: "/", Host: "www.deep.example.com"}, want: "canary"},
+		{name: "shorter suffix", ask: programs.Ask{Path: "/", Host: "www.example.com"}, want: "stable"},
+		{name: "exact host wins over suffix", ask: programs.Ask{Path: "/", Host: "stable.deep.example.com"}, want: "stable"},
+		{name: "prefix host", ask: programs.Ask{Path: "/", Host: "canary.example.net"}, want: "canary"},
+		{name: "suffix host wins over prefix", ask: programs.Ask{Path: "/", Host: "canary.example.com"}, want: "stable"},
+		{name: "any other host", ask: programs.Ask{Path: "/", Host: "other.test"}, want: "stable"},
 	}
 	const rounds = 20
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
@@ -138,8 +140,12 @@ func TestRoutesByHostPathAndHeaderFirstMatchWins(t *testing.T) {
 		balancer := harness.Start(t, mode, config, place)
 
 		var asks []programs.Ask
+		fast := 0.0
 		for _, tt := range tests {
 			asks = append(asks, tt.ask)
+			if !tt.slow {
+				fast++
+			}
 		}
 		// One connection: each request is routed by itself.
 		report := runLoad(t, place, programs.LoadSpec{Address: service.String(), Asks: asks, Requests: rounds * len(asks)})
@@ -150,7 +156,8 @@ func TestRoutesByHostPathAndHeaderFirstMatchWins(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 			}
 		}
-		balancer.RequireFast(t, mode, 0.95)
+		// A request may come before the connection is back from the slow path.
+		balancer.RequireFast(t, mode, 0.95*fast/float64(len(tests)))
 	})
 }
 

@@ -224,14 +224,19 @@ func (b *Balancer) Get(t testing.TB, path string) string {
 }
 
 // Metric sums the samples of a metric whose labels contain all of the given
-// pairs, each as it stands in the text: name="value". No sample is 0.
+// pairs, each as it stands in the text: name="value". No sample is 0, but XLB
+// must know the name; Envoy leaves out what it has not used.
 func (b *Balancer) Metric(t testing.TB, name string, labels ...string) float64 {
 	t.Helper()
 	path := "/metrics"
 	if Envoy() {
 		path = envoyMetrics
 	}
-	sum, err := sumSamples(b.Get(t, path), name, labels)
+	text := b.Get(t, path)
+	if !Envoy() && !strings.Contains(text, "# TYPE "+name+" ") {
+		t.Fatalf("XLB has no metric %s", name)
+	}
+	sum, err := sumSamples(text, name, labels)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,10 +6,10 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
@@ -240,10 +240,19 @@ func Eventually(t testing.TB, patience time.Duration, what string, done func() b
 	}
 }
 
-// Command looks a client program up and skips the test where it is missing,
-// unless XLB_REQUIRE_CLIENTS demands it.
+// toolsDir is where scripts/install-deps puts programs, seen from a test package.
+var toolsDir = filepath.Join("..", "..", ".tools", "bin")
+
+// Command looks a client program up, among the installed tools and on PATH. It
+// skips the test where the program is missing, unless XLB_REQUIRE_CLIENTS
+// demands it.
 func Command(t testing.TB, name string) string {
 	t.Helper()
+	if tool, err := filepath.Abs(filepath.Join(toolsDir, name)); err == nil {
+		if _, err := exec.LookPath(tool); err == nil {
+			return tool
+		}
+	}
 	path, err := exec.LookPath(name)
 	if err == nil {
 		return path
@@ -251,6 +260,6 @@ func Command(t testing.TB, name string) string {
 	if os.Getenv("XLB_REQUIRE_CLIENTS") != "" {
 		t.Fatalf("XLB_REQUIRE_CLIENTS is set: %v", err)
 	}
-	t.Skip(fmt.Sprintf("needs the program %s: %v", name, err))
+	t.Skipf("needs the program %s: %v", name, err)
 	return ""
 }

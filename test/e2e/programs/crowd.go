@@ -82,7 +82,7 @@ func crowdAsk(address string, conn **clientConn) error {
 		}
 		*conn = opened
 	}
-	answer, err := (*conn).get(Ask{Path: "/"}, false, crowdTimeout)
+	answer, err := (*conn).get(Ask{Path: "/"}, crowdTimeout)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,9 @@ type LoadSpec struct {
 	Requests int
 	// Asks are sent in turn; default GET /.
 	Asks []Ask
-	// OneShot opens a connection for each request.
+	// OneShot opens a connection for each request, as Python's requests does
+	// outside of a session: it offers to keep the connection, reads the whole
+	// response, and closes.
 	OneShot bool
 	// Timeout of one request, default 30 s.
 	Timeout time.Duration
@@ -172,9 +174,9 @@ func (l *load) work(ctx context.Context) {
 		}
 		which := i % len(l.spec.Asks)
 		began := time.Now()
-		answer, err := conn.get(l.spec.Asks[which], l.spec.OneShot, l.spec.Timeout)
+		answer, err := conn.get(l.spec.Asks[which], l.spec.Timeout)
 		l.record(which, answer, time.Since(began), err)
-		if err != nil || answer.last {
+		if err != nil || answer.last || l.spec.OneShot {
 			conn.close()
 			conn = nil
 		}
@@ -222,7 +224,7 @@ func (l *load) record(which int, a *answer, took time.Duration, err error) {
 	}
 	l.latencies = append(l.latencies, took)
 	l.report.Status[a.status]++
-	if a.last && !l.spec.OneShot {
+	if a.last {
 		l.report.Reconnects++
 	}
 	if a.status != http.StatusOK {
@@ -280,11 +282,11 @@ type answer struct {
 
 // get sends one request and reads its response. An error means that the
 // connection cannot be used any more.
-func (c *clientConn) get(ask Ask, close bool, timeout time.Duration) (*answer, error) {
+func (c *clientConn) get(ask Ask, timeout time.Duration) (*answer, error) {
 	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return nil, err
 	}
-	if _, err := io.WriteString(c, ask.head(close)); err != nil {
+	if _, err := io.WriteString(c, ask.head()); err != nil {
 		return nil, fmt.Errorf("send: %w", err)
 	}
 	if _, err := c.r.Peek(1); err != nil {
@@ -294,7 +296,6 @@ func (c *clientConn) get(ask Ask, close bool, timeout time.Duration) (*answer, e
 	if err != nil {
 		return nil, brokenOff{err}
 	}
-	a.last = a.last || close
 	return a, nil
 }
 
@@ -315,18 +316,15 @@ func (c *clientConn) receive() (*answer, error) {
 }
 
 // head is the request's header section.
-func (a Ask) head(close bool) string {
+func (a Ask) head() string {
 	host := a.Host
 	if host == "" {
 		host = "e2e.test"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "GET %s HTTP/1.1\r\nHost: %s\r\n", a.Path, host)
+	fmt.Fprintf(&b, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: keep-alive\r\n", a.Path, host)
 	for _, h := range a.Headers {
 		fmt.Fprintf(&b, "%s\r\n", h)
-	}
-	if close {
-		b.WriteString("Connection: close\r\n")
 	}
 	b.WriteString("\r\n")
 	return b.String()

@@ -38,7 +38,7 @@ func runParked(s *stdio) error {
 		return err
 	}
 	defer conn.Close()
-	if _, err := io.WriteString(conn, Ask{Path: spec.Path}.head(false)); err != nil {
+	if _, err := io.WriteString(conn, Ask{Path: spec.Path}.head()); err != nil {
 		return fmt.Errorf("send: %w", err)
 	}
 	if err := s.answer(ParkedReport{}); err != nil {

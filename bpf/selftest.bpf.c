@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* tc programs that nothing attaches: the daemon runs them at start on heads that it knows, and refuses the fast path when
+ * the answers are wrong. There is a kernel on which the parser loads and then finds no end in any head; versions do
+ * not tell which. Tests use them to run the parser as the verifier has compiled it.
+ *
+ * The packet is an Ethernet header, of which only the length matters, and the head.
+ */
+#include "lib/http1.h"
+#include "lib/maps.h"
+#include "lib/router.h"
+
+#define ETHERNET_HEADER 14
+
+/* State of the scans; runs do not overlap. Writer: selftest programs. */
+struct selftest {
+	struct request_scan request;
+	struct slot response;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct selftest);
+	__uint(max_entries, 1);
+} selftests SEC(".maps");
+
+/* What a scan found: the verdict in the upper half; below it, for a request the length of its head, for a response the phase
+ * in 4 bits and the length of its head. */
+#define SELFTEST_RESULT(verdict, rest) ((__u32)(verdict) << 16 | (rest))
+
+static __always_inline struct span selftest_span(struct __sk_buff *skb)
+{
+	struct span span = { .end = (void *)(long)skb->data_end };
+	__u8 *data = (void *)(long)skb->data;
+
+	span.data = data + ETHERNET_HEADER;
+	return span;
+}
+
+SEC("tc")
+int xlb_selftest_request(struct __sk_buff *skb)
+{
+	__u32 key = 0;
+	struct selftest *t = bpf_map_lookup_elem(&selftests, &key);
+	enum verdict v;
+
+	if (!t)
+		return -1;
+	request_scan_begin(&t->request, 0, 0);
+	v = request_scan(&t->request, selftest_span(skb));
+	return SELFTEST_RESULT(v, v ? 0 : t->request.off);
+}
+
+SEC("tc")
+int xlb_selftest_response(struct __sk_buff *skb)
+{
+	__u32 key = 0;
+	struct selftest *t = bpf_map_lookup_elem(&selftests, &key);
+	enum verdict v;
+
+	if (!t)
+		return -1;
+	t->response.request = 0;
+	t->response.phase = PHASE_HEAD;
+	v = response_scan(&t->response, selftest_span(skb));
+	return SELFTEST_RESULT(v, v ? 0 : t->response.phase << 12 | (t->response.head.off & 0xfff));
+}

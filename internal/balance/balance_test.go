@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package balance
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// picker returns a picker whose cluster 0 has a policy and a schedule of turns.
+func picker(policy maps.Policy, turns ...uint32) (*Picker, *maps.Shared) {
+	shared := maps.NewHeapShared(maps.Sizes{Clusters: 2, Endpoints: 8, Schedules: 16})
+	for i := range shared.Endpoints {
+		shared.Endpoints[i].Weight = 1
+	}
+	shared.Clusters[0].Policy = uint32(policy)
+	shared.Clusters[0].Schedule = write(shared, 4, turns...)
+	return New(shared), shared
+}
+
+// write puts turns at a place and returns the word that refers to them.
+func write(shared *maps.Shared, first uint32, turns ...uint32) uint64 {
+	for i, turn := range turns {
+		atomic.StoreUint64(&shared.Schedules[first+uint32(i)], uint64(turn))
+	}
+	return uint64(len(turns))<<32 | uint64(first)
+}
+
+// count picks n times, with each request done before the next, and counts by endpoint.
+func count(t *testing.T, p *Picker, n int, skip func(uint32) bool) map[uint32]int {
+	t.Helper()
+	counts := map[uint32]int{}
+	for range n {
+		e, ok := p.Pick(0, skip)
+		if !ok {
+			t.Fatalf("no endpoint after %v", counts)
+		}
+		counts[e]++
+		p.Done(e)
+	}
+	return counts
+}
+
+var policies = []maps.Policy{maps.PolicyRoundRobin, maps.PolicyLeastRequest, maps.PolicyRandom}
+
+func TestRoundRobinFollowsTheSchedule(t *testing.T) {
+	p, _ := picker(maps.PolicyRoundRobin, 2, 1, 2, 3)
+	var got []uint32
+	for range 8 {
+		e, _ := p.Pick(0, nil)
+		got = append(got, e)
+	}
+	if diff := cmp.Diff([]uint32{2, 1, 2, 3, 2, 1, 2, 3}, got); diff != "" {
+		t.Errorf("picks (-want +got):\n%s", diff)
+	}
+}
+
+func TestTurnsAreSharedWithTheKernel(t *testing.T) {
+	p, shared := picker(maps.PolicyRoundRobin, 0, 1, 2)
+	shared.Clusters[0].Turn = math.MaxUint64 // The kernel has taken all turns before.
+	// 2^64 is 1 modulo 3: the counter's wrap costs one turn of the cycle.
+	if e, _ := p.Pick(0, nil); e != 0 {
+		t.Errorf("pick: got %d, want 0", e)
+	}
+	if turn := shared.Clusters[0].Turn; turn != 0 {
+		t.Errorf("turn: got %d, want 0", turn)
+	}
+}
+
+func TestRandomSharesAreThoseOfTheSchedule(t *testing.T) {
+	const picks = 40_000
+	for _, policy := range []maps.Policy{maps.PolicyRandom, maps.PolicyLeastRequest} {
+		t.Run(fmt.Sprint(policy), func(t *testing.T) {
+			p, _ := picker(policy, 0, 1, 1, 1)
+			got := float64(count(t, p, picks, nil)[0]) / picks
+			// Ten standard deviations. An idle least-request is a random choice.
+			if math.Abs(got-0.25) > 0.022 {
+				t.Errorf("share of one turn of four: got %.3f", got)
+			}
+		})
+	}
+}
+
+func TestLeastRequestComparesLoadByWeight(t *testing.T) {
+	tests := []struct {
+		name        string
+		outstanding [2]uint32
+		weight      [2]uint32
+		want        uint32
+	}{
+		{"fewer outstanding", [2]uint32{5, 4}, [2]uint32{1, 1}, 1},
+		{"the heavier bears more", [2]uint32{5, 4}, [2]uint32{2, 1}, 0},
+		{"the next request counts", [2]uint32{1, 0}, [2]uint32{3, 1}, 0},
+		{"counters at their limit", [2]uint32{math.MaxUint32, math.MaxUint32 - 1}, [2]uint32{1, 1}, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p, shared := picker(maps.PolicyLeastRequest, 0, 1)
+			// So many that both are among them.
+			shared.Clusters[0].Choices = 200
+			for i := range tt.outstanding {
+				shared.Endpoints[i].Outstanding, shared.Endpoints[i].Weight = tt.outstanding[i], tt.weight[i]
+			}
+			if got, _ := p.Pick(0, nil); got != tt.want {
+				t.Errorf("got %d, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestEndpointsOutOfServiceAndSkippedOnesAreNotPicked(t *testing.T) {
+	for _, policy := range policies {
+		t.Run(fmt.Sprint(policy), func(t *testing.T) {
+			p, shared := picker(policy, 0, 1, 2, 3)
+			shared.Endpoints[0].Flags = uint32(maps.EndpointDown)
+			shared.Endpoints[1].Flags = uint32(maps.EndpointGone)
+			got := count(t, p, 4000, func(e uint32) bool { return e == 2 })
+			if diff := cmp.Diff(map[uint32]int{3: 4000}, got); diff != "" {
+				t.Errorf("picks (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestShareOfOneOutOfServiceFallsToTheOthersAlike(t *testing.T) {
+	const picks = 30_000
+	for _, policy := range policies {
+		t.Run(fmt.Sprint(policy), func(t *testing.T) {
+			p, shared := picker(policy, 0, 1, 2, 3)
+			shared.Endpoints[1].Flags = uint32(maps.EndpointDown)
+			got := count(t, p, picks, nil)
+			if policy == maps.PolicyRoundRobin {
+				// Its turns are passed over, as in the kernel.
+				want := map[uint32]int{0: picks / 3, 2: picks / 3, 3: picks / 3}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("picks (-want +got):\n%s", diff)
+				}
+				return
+			}
+			for _, e := range []uint32{0, 2, 3} {
+				if share := float64(got[e]) / picks; math.Abs(share-1./3) > 0.035 {
+					t.Errorf("share of endpoint %d: got %.3f, want a third", e, share)
+				}
+			}
+		})
+	}
+}
+
+func TestNoEndpointIsFoundWhereThereIsNone(t *testing.T) {
+	for _, policy := range policies {
+		t.Run(fmt.Sprint(policy), func(t *testing.T) {
+			p, shared := picker(policy, 0, 1)
+			if e, ok := p.Pick(1, nil); ok {
+				t.Errorf("a cluster without a schedule: picked %d", e)
+			}
+			if e, ok := p.Pick(0, func(uint32) bool { return true }); ok {
+				t.Errorf("all skipped: picked %d", e)
+			}
+			shared.Endpoints[0].Flags = uint32(maps.EndpointDown)
+			shared.Endpoints[1].Flags = uint32(maps.EndpointDown)
+			if e, ok := p.Pick(0, nil); ok {
+				t.Errorf("all down: picked %d", e)
+			}
+			shared.Clusters[0].Schedule = 100<<32 | 4
+			if e, ok := p.Pick(0, nil); ok {
+				t.Errorf("a schedule beyond the array: picked %d", e)
+			}
+			for i := range shared.Endpoints {
+				if n := shared.Endpoints[i].Outstanding; n != 0 {
+					t.Errorf("endpoint %d: %d requests counted, none picked", i, n)
+				}
+			}
+		})
+	}
+}
+
+func TestRequestsAreCountedUntilDone(t *testing.T) {
+	p, shared := picker(maps.PolicyRoundRobin, 5)
+	for range 3 {
+		p.Pick(0, nil)
+	}
+	p.Claim(5)
+	p.Done(5)
+	if n := shared.Endpoints[5].Outstanding; n != 3 {
+		t.Errorf("outstanding: got %d, want 3", n)
+	}
+}
+
+func TestPickBegunBeforeAChangeOfScheduleIsMadeAnew(t *testing.T) {
+	for _, policy := range policies {
+		t.Run(fmt.Sprint(policy), func(t *testing.T) {
+			p, shared := picker(policy, 0)
+			// The change comes while the pick looks at endpoint 0: the place gets another cluster's turns.
+			got, ok := p.Pick(0, func(e uint32) bool {
+				if e == 0 {
+					atomic.StoreUint64(&shared.Clusters[0].Schedule, write(shared, 10, 1))
+					write(shared, 4, 7)
+				}
+				return false
+			})
+			if !ok || got != 1 {
+				t.Errorf("got %d (%v), want 1", got, ok)
+			}
+			for i, want := range []uint32{0, 1, 0, 0, 0, 0, 0, 0} {
+				if n := shared.Endpoints[i].Outstanding; n != want {
+					t.Errorf("endpoint %d: outstanding %d, want %d", i, n, want)
+				}
+			}
+		})
+	}
+}
+
+func TestConcurrentPicksStayInTheirClusterWhileSchedulesMove(t *testing.T) {
+	const changes, pickers = 20_000, 4
+	for _, policy := range policies {
+		t.Run(fmt.Sprint(policy), func(t *testing.T) {
+			p, shared := picker(policy, 0, 1)
+			shared.Schedules = make([]maps.Turn, 2*changes)
+			shared.Clusters[0].Schedule = write(shared, 0, 0, 1)
+			var stop atomic.Bool
+			var foreign atomic.Uint64
+			var picking sync.WaitGroup
+			for range pickers {
+				picking.Go(func() {
+					for !stop.Load() {
+						e, ok := p.Pick(0, nil)
+						if !ok || e > 1 {
+							foreign.Add(1)
+						}
+						if ok {
+							p.Done(e)
+						}
+					}
+				})
+			}
+			for i := range uint32(changes - 1) {
+				atomic.StoreUint64(&shared.Clusters[0].Schedule, write(shared, 2*(i+1), 0, 1))
+				// Another cluster gets the old place at once.
+				write(shared, 2*i, 6, 7)
+			}
+			stop.Store(true)
+			picking.Wait()
+			if n := foreign.Load(); n > 0 {
+				t.Errorf("%d picks outside of the cluster", n)
+			}
+			for i := range shared.Endpoints {
+				if n := shared.Endpoints[i].Outstanding; n != 0 {
+					t.Errorf("endpoint %d: outstanding %d after all are done", i, n)
+				}
+			}
+		})
+	}
+}
