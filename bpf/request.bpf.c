@@ -44,6 +44,7 @@ static __always_inline int request_decline(struct sk_msg_md *msg, struct psock *
 		known->has_lease = fresh.has_lease;
 	} else if (bpf_map_update_elem(&slow_conns, &ps->cookie, &fresh, BPF_ANY)) {
 		ps->flags |= PSOCK_SLOW;
+		count(HANDOVER_NO_STATE);
 	}
 	return request_pass(msg, ps);
 }
@@ -182,7 +183,8 @@ static long lease_try_step(__u32 i, void *ctx)
 	return 0;
 }
 
-static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 index, const struct routing *to, __u64 body)
+static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 index, const struct routing *to,
+				       __u64 body)
 {
 	s->cookie = ps->cookie;
 	s->pending = body ? PENDING_REQUEST | PENDING_RESPONSE : PENDING_RESPONSE;
@@ -283,8 +285,10 @@ int xlb_request(struct sk_msg_md *msg)
 	bpf_msg_cork_bytes(msg, 0);
 	if (!ps)
 		return SK_PASS;
-	if (ps->flags & PSOCK_SLOW)
+	if (ps->flags & PSOCK_SLOW) {
+		count(VERDICT_REQUEST_ON_SLOW_PATH);
 		return request_pass(msg, ps);
+	}
 	if (ps->body)
 		return request_body(msg, ps);
 	return request_idle(msg, ps);

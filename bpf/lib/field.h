@@ -42,9 +42,9 @@ static __always_inline void field_begin(struct field_scan *f)
 }
 
 /* Up to eight characters as the words of a field_scan hold them. */
-#define PACK8(a, b, c, d, e, f, g, h)                                                                    \
-	((__u64)(a) | (__u64)(b) << 8 | (__u64)(c) << 16 | (__u64)(d) << 24 | (__u64)(e) << 32 |         \
-	 (__u64)(f) << 40 | (__u64)(g) << 48 | (__u64)(h) << 56)
+#define PACK8(a, b, c, d, e, f, g, h)                                                                               \
+	((__u64)(a) | (__u64)(b) << 8 | (__u64)(c) << 16 | (__u64)(d) << 24 | (__u64)(e) << 32 | (__u64)(f) << 40 | \
+	 (__u64)(g) << 48 | (__u64)(h) << 56)
 
 static __always_inline __u32 name_is(const struct field_scan *f, __u64 w0, __u64 w1, __u64 w2)
 {
@@ -80,11 +80,11 @@ static __always_inline enum field_id field_identify(const struct field_scan *f)
 			return FIELD_HOP_BY_HOP;
 		break;
 	case 14:
-		if (name_is(f, PACK8('c', 'o', 'n', 't', 'e', 'n', 't', '-'),
-			    PACK8('l', 'e', 'n', 'g', 't', 'h', 0, 0), 0))
+		if (name_is(f, PACK8('c', 'o', 'n', 't', 'e', 'n', 't', '-'), PACK8('l', 'e', 'n', 'g', 't', 'h', 0, 0),
+			    0))
 			return FIELD_CONTENT_LENGTH;
-		if (name_is(f, PACK8('h', 't', 't', 'p', '2', '-', 's', 'e'),
-			    PACK8('t', 't', 'i', 'n', 'g', 's', 0, 0), 0))
+		if (name_is(f, PACK8('h', 't', 't', 'p', '2', '-', 's', 'e'), PACK8('t', 't', 'i', 'n', 'g', 's', 0, 0),
+			    0))
 			return FIELD_UPGRADE;
 		break;
 	case 16:

@@ -8,29 +8,29 @@
 #include "conn.h"
 #include "kernel.h"
 
-#define SHARED_ARRAY(name_, type_, count_)                \
-	struct {                                          \
-		__uint(type, BPF_MAP_TYPE_ARRAY);         \
-		__uint(map_flags, BPF_F_MMAPABLE);        \
-		__type(key, __u32);                       \
-		__type(value, struct type_);              \
-		__uint(max_entries, count_);              \
-	} name_ SEC(".maps");                             \
+#define SHARED_ARRAY(name_, type_, count_)                           \
+	struct {                                                     \
+		__uint(type, BPF_MAP_TYPE_ARRAY);                    \
+		__uint(map_flags, BPF_F_MMAPABLE);                   \
+		__type(key, __u32);                                  \
+		__type(value, struct type_);                         \
+		__uint(max_entries, count_);                         \
+	} name_ SEC(".maps");                                        \
 	static __always_inline struct type_ *type_##_at(__u32 index) \
-	{                                                 \
-		return bpf_map_lookup_elem(&name_, &index); \
+	{                                                            \
+		return bpf_map_lookup_elem(&name_, &index);          \
 	}
 
-#define PLAIN_ARRAY(name_, type_, count_)                 \
-	struct {                                          \
-		__uint(type, BPF_MAP_TYPE_ARRAY);         \
-		__type(key, __u32);                       \
-		__type(value, struct type_);              \
-		__uint(max_entries, count_);              \
-	} name_ SEC(".maps");                             \
+#define PLAIN_ARRAY(name_, type_, count_)                            \
+	struct {                                                     \
+		__uint(type, BPF_MAP_TYPE_ARRAY);                    \
+		__type(key, __u32);                                  \
+		__type(value, struct type_);                         \
+		__uint(max_entries, count_);                         \
+	} name_ SEC(".maps");                                        \
 	static __always_inline struct type_ *type_##_at(__u32 index) \
-	{                                                 \
-		return bpf_map_lookup_elem(&name_, &index); \
+	{                                                            \
+		return bpf_map_lookup_elem(&name_, &index);          \
 	}
 
 /* One entry. Writer: daemon. Readers: connect programs. */

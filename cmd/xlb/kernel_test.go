@@ -68,7 +68,7 @@ func TestKernelsRefusalIsExplainedInOneLine(t *testing.T) {
 func TestOtherErrorsOfTheStartExplainThemselves(t *testing.T) {
 	for _, err := range []error{errClosed, errPort, errors.New("configuration is empty")} {
 		wrapped := fmt.Errorf("start: %w", err)
-		if got := explained(wrapped, true, false); got != wrapped {
+		if got := explained(wrapped, true, false); got.Error() != wrapped.Error() || !errors.Is(got, err) {
 			t.Errorf("got %v, want %v", got, wrapped)
 		}
 	}

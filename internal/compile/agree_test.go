@@ -57,7 +57,7 @@ func TestCompiledTableRoutesAsTheModel(t *testing.T) {
 
 func FuzzCompiledTableRoutesAsTheModel(f *testing.F) {
 	for seed := range uint64(20) {
-		f.Add(seed, uint64(seed*7919))
+		f.Add(seed, seed*7919)
 	}
 	f.Fuzz(func(t *testing.T, tableSeed, requestSeed uint64) {
 		rt := newWorld(tableSeed).table()

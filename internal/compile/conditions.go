@@ -63,10 +63,10 @@ func literalsOf(headers []model.HeaderMatch) (literals []literal, possible bool)
 func literalsOfMatch(h *model.HeaderMatch) []literal {
 	present := condition{name: h.Name, kind: maps.PredicatePresent}
 	asked := condition{name: h.Name, kind: maps.PredicateExact, value: h.Value}
-	switch {
-	case h.Kind == model.HeaderPresent:
+	switch h.Kind {
+	case model.HeaderPresent:
 		return []literal{{condition: present, negated: h.Invert}}
-	case h.Kind == model.HeaderPrefix:
+	case model.HeaderPrefix:
 		asked.kind = maps.PredicatePrefix
 	}
 	if !h.Invert {

@@ -376,24 +376,23 @@ const (
 	abiVerdictHANDOVER_NO_CLUSTER             abiVerdict = 33
 	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 34
 	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 35
-	abiVerdictHANDOVER_NO_ROOM                abiVerdict = 36
-	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 37
-	abiVerdictHANDOVER_NO_STATE               abiVerdict = 38
-	abiVerdictHANDOVER_LAST                   abiVerdict = 38
-	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 39
-	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 40
-	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 41
-	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 42
-	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 43
-	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 44
-	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 45
-	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 46
-	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 47
-	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 48
-	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 49
-	abiVerdictVERDICT_SPILLED                 abiVerdict = 50
-	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 51
-	abiVerdictVERDICT_COUNT                   abiVerdict = 52
+	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 36
+	abiVerdictHANDOVER_NO_STATE               abiVerdict = 37
+	abiVerdictHANDOVER_LAST                   abiVerdict = 37
+	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 38
+	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 39
+	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 40
+	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 41
+	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 42
+	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 43
+	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 44
+	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 45
+	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 46
+	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 47
+	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 48
+	abiVerdictVERDICT_SPILLED                 abiVerdict = 49
+	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 50
+	abiVerdictVERDICT_COUNT                   abiVerdict = 51
 )
 
 // Names of all BPF objects in the ELF.

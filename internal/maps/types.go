@@ -222,7 +222,6 @@ const (
 	HandoverNoCluster            = abiVerdictHANDOVER_NO_CLUSTER
 	HandoverNoEndpoint           = abiVerdictHANDOVER_NO_ENDPOINT
 	HandoverPoolEmpty            = abiVerdictHANDOVER_POOL_EMPTY
-	HandoverNoRoom               = abiVerdictHANDOVER_NO_ROOM
 	HandoverLeaseBroken          = abiVerdictHANDOVER_LEASE_BROKEN
 	HandoverNoState              = abiVerdictHANDOVER_NO_STATE
 	HandoverLast                 = abiVerdictHANDOVER_LAST

@@ -40,7 +40,6 @@ var verdictNames = [VerdictCount]string{
 	HandoverNoCluster:            "no_cluster",
 	HandoverNoEndpoint:           "no_endpoint",
 	HandoverPoolEmpty:            "pool_empty",
-	HandoverNoRoom:               "no_room",
 	HandoverLeaseBroken:          "lease_broken",
 	HandoverNoState:              "no_state",
 	VerdictResponseMoved:         "response_moved",

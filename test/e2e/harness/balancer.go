@@ -233,7 +233,7 @@ func (b *Balancer) Metric(t testing.TB, name string, labels ...string) float64 {
 		path = envoyMetrics
 	}
 	text := b.Get(t, path)
-	if !Envoy() && !strings.Contains(text, "# TYPE "+name+" ") {
+	if !Envoy() && !hasMetric(text, name) {
 		t.Fatalf("XLB has no metric %s", name)
 	}
 	sum, err := sumSamples(text, name, labels)
@@ -241,6 +241,11 @@ func (b *Balancer) Metric(t testing.TB, name string, labels ...string) float64 {
 		t.Fatal(err)
 	}
 	return sum
+}
+
+// hasMetric tells whether a text in Prometheus's format declares a metric.
+func hasMetric(text, name string) bool {
+	return strings.Contains(text, "# TYPE "+name+" ")
 }
 
 // sumSamples adds up the samples of a metric in Prometheus's text format.

@@ -133,6 +133,9 @@ xlb_leases_active 5
 			}
 		})
 	}
+	if !hasMetric(text, "xlb_requests_total") || hasMetric(text, "xlb_requests") || hasMetric(text, "xlb_leases_total") {
+		t.Error("metrics are told apart by other things than their whole names")
+	}
 	if _, err := sumSamples("xlb_spills_total much\n", "xlb_spills_total", nil); err == nil {
 		t.Error("a value that is no number passes")
 	}
