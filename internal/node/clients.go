@@ -32,6 +32,7 @@ func (c clients) Fail(cookie uint64, why pool.Failure, moved, requestOpen bool) 
 	if why == pool.Timeout {
 		kind = slowpath.ReplyUpstreamTimeout
 	}
+	c.n.log.Debug("request has lost its endpoint", "moved", moved, "request_open", requestOpen, "timeout", why == pool.Timeout)
 	c.n.anchors.Use(cookie, maps.HandoverLeaseBroken, func(conn net.Conn) (uint64, anchor.Outcome) {
 		if moved {
 			return 0, anchor.Abort

@@ -309,7 +309,7 @@ func (n *Node) followEvents() {
 func (n *Node) open(ctx context.Context) {
 	const patience = 5 * time.Second
 	deadline := time.Now().Add(patience)
-	for !(n.resolver.settled() && n.pool.Ready()) && time.Now().Before(deadline) && ctx.Err() == nil {
+	for (!n.resolver.settled() || !n.pool.Ready()) && time.Now().Before(deadline) && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
 	atomic.StoreUint32(&n.datapath.Shared.Control.Draining, 0)

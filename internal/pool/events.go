@@ -19,7 +19,7 @@ func (s *isock) Ready() {
 	p := s.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.isocks[s.slot] != s || s.spilling != nil {
+	if p.isocks[s.slot] != s || s.busy != nil {
 		return
 	}
 	if s.idle() {
@@ -67,29 +67,32 @@ func (p *Pool) lostLocked(s *isock, why Failure) {
 	was, ok := p.cfg.Shared.Break(s.slot)
 	cookie := atomic.LoadUint64(&sl.Cookie)
 	open := atomic.LoadUint32(&sl.Pending)&uint32(maps.PendingRequest) != 0
-	if ok && was == maps.SlotLeased {
-		p.wg.Add(1)
-		go func() {
-			defer p.wg.Done()
-			// A program that found the slot still leased may be moving bytes at this moment.
-			if err := maps.Settle(); err != nil {
-				p.cfg.Logger.Warn("end of a lease may race with its last bytes", "err", err)
-			}
-			p.cfg.Clients.Fail(cookie, why, atomic.LoadUint64(&sl.Moved) > 0, open)
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.closeLocked(s)
-		}()
+	if !ok || was != maps.SlotLeased {
+		p.closeLocked(s)
 		return
 	}
-	p.closeLocked(s)
+	// Until the client is answered the slot must not become another's: what it says of this request is needed.
+	s.busy = func() {}
+	p.wg.Add(1)
+	go func() {
+		defer p.wg.Done()
+		// A program that found the slot still leased may be moving bytes at this moment.
+		if err := maps.Settle(); err != nil {
+			p.cfg.Logger.Warn("end of a lease may race with its last bytes", "err", err)
+		}
+		p.cfg.Clients.Fail(cookie, why, atomic.LoadUint64(&sl.Moved) > 0, open)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		s.busy = nil
+		p.closeLocked(s)
+	}()
 }
 
 // spillLocked hands the response to the slow path.
 func (p *Pool) spillLocked(s *isock) {
 	sl := &p.cfg.Shared.Slots[s.slot]
 	ctx, stop := context.WithCancel(p.ctx)
-	s.spilling = stop
+	s.busy = stop
 	spilled := Spilled{
 		Slot:   s.slot,
 		Cookie: atomic.LoadUint64(&sl.Cookie),
@@ -106,7 +109,7 @@ func (p *Pool) spillLocked(s *isock) {
 		p.cfg.Clients.Spill(ctx, spilled)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		s.spilling = nil
+		s.busy = nil
 		p.afterSpillLocked(s)
 	}()
 }
@@ -213,7 +216,7 @@ func (p *Pool) sweep(now uint64) {
 		switch p.cfg.Shared.State(slot) {
 		case maps.SlotLeased:
 			deadline := atomic.LoadUint64(&sl.DeadlineNs)
-			if deadline != 0 && now > deadline && s.spilling == nil {
+			if deadline != 0 && now > deadline && s.busy == nil {
 				p.lostLocked(s, Timeout)
 			}
 		case maps.SlotBroken:

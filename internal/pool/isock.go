@@ -29,8 +29,8 @@ type isock struct {
 	cookie   uint64
 	peer     maps.PeerKey
 	remote   bool
-	// spilling is set while a goroutine reads the socket, and ends it. Guarded by Pool.mu.
-	spilling context.CancelFunc
+	// busy is set while a goroutine needs the socket or its slot, and hurries it. Guarded by Pool.mu.
+	busy context.CancelFunc
 }
 
 // connect opens a connection from a known source port: the kernel must be able to recognise its far end before the

@@ -394,11 +394,11 @@ func (p *Pool) releaseLocked(e *endpoint) {
 	}
 }
 
-// closeLocked closes the socket of a BROKEN slot. One that spills closes when that has ended, for which its client need
-// not read: it may be the one that left.
+// closeLocked closes the socket of a BROKEN slot. One that spills closes when that has ended; it is ended at once, since
+// its client may be the one that left.
 func (p *Pool) closeLocked(s *isock) {
-	if s.spilling != nil {
-		s.spilling()
+	if s.busy != nil {
+		s.busy()
 		return
 	}
 	if p.isocks[s.slot] != s {

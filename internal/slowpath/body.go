@@ -43,9 +43,9 @@ func (b *requestBody) Read(p []byte) (int, error) {
 		b.left -= int64(n)
 	}
 	b.onProgress()
-	switch {
-	case err == nil:
-	case err == io.EOF: //nolint:errorlint // a wrapped EOF is a truncated body
+	switch err {
+	case nil:
+	case io.EOF: // only when bare: a wrapped one is a truncated body
 		b.end()
 	default:
 		b.err = err

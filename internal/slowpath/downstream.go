@@ -189,7 +189,7 @@ func (d *downstream) skipEmptyLines() bool {
 		n += 2
 	}
 	if n > 0 {
-		*d.head = append(b[:0], b[n:]...)
+		*d.head = b[:copy(b, b[n:])]
 	}
 	return n > 0
 }
@@ -225,7 +225,7 @@ func (d *downstream) reject(reply LocalReply, view clientView) {
 // request turns a validated head into an http.Request whose body reads on. The
 // target is replaced by "/": net/url would refuse or rewrite targets that Envoy
 // passes, and the outgoing one is built from the head.
-func (d *downstream) request(h *head, end int) (*http.Request, error) {
+func (d *downstream) request(h *head) (*http.Request, error) {
 	raw := *d.head
 	line := h.method + " / HTTP/1.1\r\n"
 	if h.http10 {

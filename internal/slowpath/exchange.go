@@ -48,10 +48,10 @@ func (d *downstream) serveOne(ctx context.Context, end int) (keep bool, err erro
 		d.reject(reply, view)
 		return false, nil
 	}
-	incoming, err := d.request(&h, end)
+	incoming, err := d.request(&h)
 	if err != nil {
 		d.reject(ReplyBadRequest, view)
-		return false, nil //nolint:nilerr // the client's fault, answered
+		return false, nil // the client's fault, answered
 	}
 	x := &exchange{downstream: d, head: h, incoming: incoming, view: view, began: time.Now()}
 	if h.hasBody() {
@@ -130,7 +130,7 @@ func (x *exchange) chooseCluster() string {
 	if len(clusters) == 1 {
 		return clusters[0].Name
 	}
-	n := rand.Uint32N(max(x.route.TotalWeight(), 1)) //nolint:gosec // no secret
+	n := rand.Uint32N(max(x.route.TotalWeight(), 1))
 	for _, c := range clusters {
 		if n < c.Weight {
 			return c.Name
@@ -314,7 +314,7 @@ func (x *exchange) mayKeep() bool {
 
 // closeOrKeep ends the reading of the request after its whole answer.
 func (x *exchange) closeOrKeep() (bool, error) {
-	x.reclaim()
+	_ = x.reclaim() // mayKeep has asked whether the body failed
 	switch {
 	// keepAlive implies that the body was reached: discard does not block.
 	case x.view.keepAlive && (x.body == nil || x.body.discard()):
@@ -342,7 +342,7 @@ func (x *exchange) reclaim() (bodyErr error) {
 // breakOff ends a response that cannot be completed: the client must see that.
 func (x *exchange) breakOff(status int, f framing, err error) (bool, error) {
 	failure := x.classify(nil)
-	x.reclaim()
+	_ = x.reclaim() // what broke the response off is err
 	cause := context.Cause(x.ctx)
 	x.done(Outcome{Status: status, Err: cmp.Or(cause, err)})
 	flag := failure.Flag()
@@ -392,7 +392,7 @@ func (x *exchange) answer(reply LocalReply) (bool, error) {
 	x.finish(reply.Status(), reply.Flag())
 	if err := x.out.reply(reply, x.view); err != nil {
 		_ = x.conn.Close()
-		return false, nil //nolint:nilerr // the client went away
+		return false, nil // the client went away
 	}
 	return x.closeOrKeep()
 }

@@ -259,7 +259,7 @@ func TestServeRetriesDeadIdleConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = resp.Body.Close()
-		if resp.StatusCode != 200 {
+		if resp.StatusCode != http.StatusOK {
 			t.Errorf("status %d", resp.StatusCode)
 		}
 	}
@@ -726,7 +726,7 @@ func TestShutdownFinishesRequestsInProgress(t *testing.T) {
 	eventually(t, "the proxy refuses", func() bool { return f.proxy.closed.Load() })
 	close(finish)
 	resp, err := http.ReadResponse(bufio.NewReader(client), nil)
-	if err != nil || resp.StatusCode != 200 || !resp.Close {
+	if err != nil || resp.StatusCode != http.StatusOK || !resp.Close {
 		t.Fatalf("got %+v, %v", resp, err)
 	}
 	_ = client.Close()
@@ -856,7 +856,7 @@ func TestServeIsRightUnderConcurrency(t *testing.T) {
 					return
 				}
 				got, _ := io.ReadAll(resp.Body)
-				if resp.StatusCode != 200 || string(got) != want {
+				if resp.StatusCode != http.StatusOK || string(got) != want {
 					t.Errorf("client %d, request %d: status %d, %d bytes, want %d", c, i, resp.StatusCode, len(got), len(want))
 				}
 			}

@@ -117,7 +117,7 @@ func (w *clientWriter) copyBody(body io.Reader, f framing, progress func()) erro
 			progress()
 		}
 		// Only a bare EOF is the end: a wrapped one is a broken connection.
-		if err == io.EOF { //nolint:errorlint // see above
+		if err == io.EOF {
 			return nil
 		}
 		if err != nil {

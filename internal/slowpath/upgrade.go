@@ -18,7 +18,7 @@ func (x *exchange) switchProtocols(resp *http.Response) (bool, error) {
 	if !ok || !x.head.upgrade || x.body != nil && !x.body.ended.Load() {
 		_ = resp.Body.Close()
 		x.done(Outcome{Status: resp.StatusCode, Err: errUnasked})
-		x.reclaim()
+		_ = x.reclaim() // the endpoint is at fault, whatever the body's state
 		return x.answer(ReplyUpstreamProtocolError)
 	}
 	defer func() { _ = upstream.Close() }()
