@@ -35,6 +35,10 @@ static __always_inline int request_decline(struct sk_msg_md *msg, struct psock *
 	}
 	count(why);
 	ps->body = 0;
+	if (!(ps->flags & PSOCK_ANNOUNCED)) {
+		ps->flags |= PSOCK_ANNOUNCED;
+		raise_event(EVENT_HANDOVER, 0, endpoint, 0);
+	}
 	if (known) {
 		/* A spill got here first; the daemon reads these fields after it has read the bytes. */
 		known->reason = fresh.reason;

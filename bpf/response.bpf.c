@@ -260,11 +260,16 @@ int xlb_response(struct sk_msg_md *msg)
 
 	bpf_msg_apply_bytes(msg, 0);
 	bpf_msg_cork_bytes(msg, 0);
-	if (!ss || !ss->joined)
+	if (!ss || !ss->generation)
 		return SK_PASS;
 	index = ss->slot;
 	s = slot_at(index);
 	if (!s) {
+		count(VERDICT_RESPONSE_UNKNOWN_SOCKET);
+		return SK_PASS;
+	}
+	/* The slot is another's by now; to pass it on would need this socket's key, which is the other's too. */
+	if (s->generation != ss->generation) {
 		count(VERDICT_RESPONSE_UNKNOWN_SOCKET);
 		return SK_PASS;
 	}

@@ -46,6 +46,7 @@ static __always_inline void join_psock(struct bpf_sock_ops *ops, struct psock *p
 	ps->write_base = ops->snd_nxt;
 	if (bpf_sock_hash_update(ops, &psocks, &ps->cookie, BPF_NOEXIST)) {
 		count(VERDICT_PSOCK_NOT_JOINED);
+		raise_event(EVENT_HANDOVER, 0, 0, 0);
 		return;
 	}
 	ps->flags |= PSOCK_JOINED;
@@ -102,7 +103,7 @@ static __always_inline void passive_established(struct bpf_sock_ops *ops)
 	if (!ss)
 		return;
 	ss->slot = *index;
-	ss->joined = 1;
+	ss->generation = s->generation;
 	if (bpf_sock_hash_update(ops, &ssocks, index, BPF_ANY)) {
 		count(VERDICT_SSOCK_NOT_JOINED);
 		return;

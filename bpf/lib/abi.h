@@ -443,7 +443,10 @@ struct slot {
 	/* The response's head as it is read. Writer: the response's program. */
 	struct response_head head;
 	struct field_scan field;
-	__u64 reserved[9];
+	/* Number of the i-sock among those that have used the slot, never 0. Writer: daemon, while CONNECTING. */
+	__u32 generation;
+	__u32 unused;
+	__u64 reserved[8];
 };
 
 enum request_flags {
@@ -468,6 +471,8 @@ enum event_kind {
 	EVENT_SLOT_BROKEN = 2,
 	/* An i-sock to close, and a client that still waits for the rest of a response. */
 	EVENT_LEASE_FAILED = 3,
+	/* Bytes wait on a connection that the daemon may not have accepted yet. */
+	EVENT_HANDOVER = 4,
 };
 
 /* What the daemon is woken for. */

@@ -47,6 +47,8 @@ enum psock_flags {
 	PSOCK_JOINED = 1,
 	/* For good on the slow path: its state could not be kept. */
 	PSOCK_SLOW = 2,
+	/* The daemon has been told that it must accept this connection now. */
+	PSOCK_ANNOUNCED = 4,
 };
 
 struct psock {
@@ -69,7 +71,8 @@ struct psock {
 
 struct ssock {
 	__u32 slot;
-	__u32 joined;
+	/* slot.generation when it joined: a slot is used again before the server has closed its end. */
+	__u32 generation;
 };
 
 #endif

@@ -32,6 +32,13 @@ type Conn struct {
 	closed        bool
 }
 
+// hasLeft reports whether the client has closed already.
+func (c *Conn) hasLeft() bool {
+	var b [1]byte
+	n, _, err := unix.Recvfrom(c.fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	return n == 0 && err == nil && c.set.gone(c.cookie)
+}
+
 // Ready implements poller.Handler.
 func (c *Conn) Ready() {
 	var b [1]byte

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,6 +21,9 @@ const backlog = 1 << 16
 type listener struct {
 	set *Set
 	fd  int
+
+	mu     sync.Mutex
+	closed bool // guarded by mu
 }
 
 // listen opens the anchor listeners of this network namespace, on loopback ports of the kernel's choice. A
@@ -71,26 +76,76 @@ func (s *Set) start(fd int, sa unix.Sockaddr) (uint16, error) {
 	}
 	l := &listener{set: s, fd: fd}
 	s.listeners = append(s.listeners, l)
-	if err := s.poller.WatchAll(fd, l); err != nil {
+	if err := s.poller.Watch(fd, l); err != nil {
 		return 0, err
 	}
 	return addrPort(bound).Port(), nil
 }
 
-// Ready implements poller.Handler. It takes what is there, up to a bound, so that others get their turn.
+// acceptDelay is how long connections may wait to be accepted. Most never need it: their requests are served in the
+// kernel, and one that makes a single request has often closed by then. Those that do need it announce themselves.
+const acceptDelay = time.Millisecond
+
+// Ready implements poller.Handler.
 func (l *listener) Ready() {
-	const batch = 64
-	for range batch {
+	if !l.set.cfg.FastPath {
+		l.accept()
+		return
+	}
+	time.AfterFunc(acceptDelay, l.accept)
+}
+
+// accept takes what is there, and watches for more.
+func (l *listener) accept() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.drain()
+	if err := l.set.poller.Rearm(l.fd); err != nil {
+		l.set.cfg.Logger.Error("no more connections are accepted", "err", err)
+	}
+}
+
+// drain needs mu.
+func (l *listener) drain() {
+	for {
 		fd, peer, err := unix.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		if err == nil {
 			l.set.accepted(fd, addrPort(peer))
 			continue
 		}
-		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ECONNABORTED) {
+		if errors.Is(err, unix.ECONNABORTED) || errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if !errors.Is(err, unix.EAGAIN) {
 			l.set.acceptFailed(err)
 		}
 		return
 	}
+}
+
+// AcceptNow accepts what waits.
+func (s *Set) AcceptNow() {
+	for _, l := range s.listeners {
+		l.mu.Lock()
+		if !l.closed {
+			l.drain()
+		}
+		l.mu.Unlock()
+	}
+}
+
+func (l *listener) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil
+	}
+	l.closed = true
+	l.set.poller.Forget(l.fd)
+	return unix.Close(l.fd)
 }
 
 func addrPort(sa unix.Sockaddr) netip.AddrPort {

@@ -122,6 +122,10 @@ func (s *Set) accepted(fd int, peer netip.AddrPort) {
 	s.conns[c.cookie] = c
 	s.accepts++
 	s.mu.Unlock()
+	if c.hasLeft() {
+		s.spawnClose(c)
+		return
+	}
 	if err := s.poller.Watch(fd, c); err != nil {
 		s.cfg.Logger.Warn("watch connection", "err", err)
 		s.spawnClose(c)
@@ -186,9 +190,7 @@ const (
 // Use gives exclusive use of a client's connection to f, which returns the bytes it wrote and what is to become of the
 // connection. It reports false when the client has gone.
 func (s *Set) Use(cookie uint64, reason maps.Verdict, f func(conn net.Conn) (written uint64, o Outcome)) bool {
-	s.mu.Lock()
-	c := s.conns[cookie]
-	s.mu.Unlock()
+	c := s.find(cookie)
 	if c == nil {
 		if err := s.cfg.Sockets.SlowConns.Delete(cookie); err != nil {
 			s.cfg.Logger.Warn("forget connection", "err", err)
@@ -221,6 +223,20 @@ func (s *Set) Use(cookie uint64, reason maps.Verdict, f func(conn net.Conn) (wri
 		s.cfg.Logger.Warn("connection stays on the slow path", "err", err)
 	}
 	return true
+}
+
+// find returns a client's connection, accepting it if need be; nil when the client has gone.
+func (s *Set) find(cookie uint64) *Conn {
+	for range 2 {
+		s.mu.Lock()
+		c := s.conns[cookie]
+		s.mu.Unlock()
+		if c != nil {
+			return c
+		}
+		s.AcceptNow()
+	}
+	return nil
 }
 
 // gone tells whether a client whose sending side is closed has closed altogether. Without the fast path only a write
@@ -269,10 +285,8 @@ func (s *Set) List() []Info {
 func (s *Set) StopListening() error {
 	err := s.cfg.Sockets.Anchors.Delete(s.cfg.Netns)
 	for _, l := range s.listeners {
-		s.poller.Forget(l.fd)
-		err = errors.Join(err, unix.Close(l.fd))
+		err = errors.Join(err, l.close())
 	}
-	s.listeners = nil
 	if err != nil {
 		return fmt.Errorf("close anchor listeners: %w", err)
 	}

@@ -96,6 +96,7 @@ const (
 	abiEventKindEVENT_POOL_LOW     abiEventKind = 1
 	abiEventKindEVENT_SLOT_BROKEN  abiEventKind = 2
 	abiEventKindEVENT_LEASE_FAILED abiEventKind = 3
+	abiEventKindEVENT_HANDOVER     abiEventKind = 4
 )
 
 type abiFieldKey struct {
@@ -282,7 +283,9 @@ type abiSlot struct {
 		State    uint32
 		Id       uint32
 	}
-	Reserved [9]uint64
+	Generation uint32
+	Unused     uint32
+	Reserved   [8]uint64
 }
 
 type abiSlotFlags uint32

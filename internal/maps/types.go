@@ -86,6 +86,7 @@ const (
 // Values of EventKind.
 const (
 	EventPoolLow     = abiEventKindEVENT_POOL_LOW
+	EventHandover    = abiEventKindEVENT_HANDOVER
 	EventSlotBroken  = abiEventKindEVENT_SLOT_BROKEN
 	EventLeaseFailed = abiEventKindEVENT_LEASE_FAILED
 )

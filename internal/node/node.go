@@ -295,6 +295,8 @@ func (n *Node) followEvents() {
 			return
 		}
 		switch maps.EventKind(e.Kind) {
+		case maps.EventHandover:
+			n.anchors.AcceptNow()
 		case maps.EventPoolLow:
 			n.pool.Grow(e.Endpoint)
 		case maps.EventSlotBroken:

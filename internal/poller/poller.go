@@ -63,11 +63,6 @@ func (p *Poller) Watch(fd int, h Handler) error {
 	return p.add(fd, h, oneShot)
 }
 
-// WatchAll calls h.Ready whenever fd is readable.
-func (p *Poller) WatchAll(fd int, h Handler) error {
-	return p.add(fd, h, unix.EPOLLIN)
-}
-
 func (p *Poller) add(fd int, h Handler, events uint32) error {
 	p.mu.Lock()
 	p.next++
@@ -97,11 +92,9 @@ func (p *Poller) Rearm(fd int) error {
 	return nil
 }
 
-// Forget must be called before fd is closed.
+// Forget must be called before fd is closed. Closing takes the descriptor from epoll: it must be the socket's only one.
 func (p *Poller) Forget(fd int) {
 	p.forget(fd)
-	// The descriptor may have been watched by nobody: that is as good.
-	_ = unix.EpollCtl(p.epfd, unix.EPOLL_CTL_DEL, fd, nil)
 }
 
 func (p *Poller) forget(fd int) {

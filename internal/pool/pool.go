@@ -302,7 +302,7 @@ func (p *Pool) connect(to Endpoint, slot uint32) (*isock, error) {
 func (p *Pool) prepare(slot, endpoint uint32) {
 	sl := &p.cfg.Shared.Slots[slot]
 	lease := atomic.LoadUint64(&sl.Lease)
-	*sl = maps.Slot{Endpoint: endpoint, Lease: lease + lease&1}
+	*sl = maps.Slot{Endpoint: endpoint, Lease: lease + lease&1, Generation: max(sl.Generation+1, 1)}
 	atomic.StoreUint32(&sl.State, uint32(maps.SlotConnecting))
 }
 
