@@ -88,7 +88,12 @@ func (b *bed) generateShort(ctx context.Context, l load, targets []netip.AddrPor
 	for _, target := range targets {
 		args = append(args, "--target", target.String())
 	}
-	p, err := b.lab.Start(lab.Command{Name: "load", Path: self, Args: args, Role: lab.Client})
+	p, err := b.lab.Start(lab.Command{
+		Name: "load", Path: self, Args: args, Role: lab.Client,
+		// The runtime preempts with signals, and a blocking receive that a signal interrupts fails with EAGAIN
+		// on a socket in a socket map. The same for every peer.
+		Env: []string{"GODEBUG=asyncpreemptoff=1"},
+	})
 	if err != nil {
 		return report, err
 	}

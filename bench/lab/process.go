@@ -28,6 +28,8 @@ type Command struct {
 	Name string
 	Path string
 	Args []string
+	// Env is added to the environment.
+	Env []string
 	// Role decides the cgroup, Host the network namespace.
 	Role Role
 	Host Host
@@ -73,6 +75,7 @@ func (l *Lab) Start(c Command) (*Process, error) {
 
 	p := &Process{name: c.Name, out: &capture{}, log: &capture{}, done: make(chan struct{})}
 	p.cmd = exec.Command(c.Path, c.Args...)
+	p.cmd.Env = append(os.Environ(), c.Env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.log
 	// A child that keeps the pipes open must not keep Wait from returning.
 	p.cmd.WaitDelay = time.Second

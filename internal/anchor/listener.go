@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/poller"
 )
 
 // backlog asks for as much as net.core.somaxconn allows.
@@ -21,6 +22,8 @@ const backlog = 1 << 16
 type listener struct {
 	set *Set
 	fd  int
+	// wake has room for one: what comes meanwhile is found by the same look.
+	wake chan struct{}
 
 	mu     sync.Mutex
 	closed bool // guarded by mu
@@ -74,7 +77,8 @@ func (s *Set) start(fd int, sa unix.Sockaddr) (uint16, error) {
 	if err != nil {
 		return 0, err
 	}
-	l := &listener{set: s, fd: fd}
+	l := &listener{set: s, fd: fd, wake: make(chan struct{}, 1)}
+	s.spawn(l.run)
 	s.listeners = append(s.listeners, l)
 	if err := s.poller.Watch(fd, l); err != nil {
 		return 0, err
@@ -92,7 +96,24 @@ func (l *listener) Ready() {
 		l.accept()
 		return
 	}
-	time.AfterFunc(acceptDelay, l.accept)
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run accepts after a delay, whenever there is something, until the set closes.
+func (l *listener) run() {
+	poller.Urgent()
+	for {
+		select {
+		case <-l.set.ctx.Done():
+			return
+		case <-l.wake:
+			time.Sleep(acceptDelay)
+			l.accept()
+		}
+	}
 }
 
 // accept takes what is there, and watches for more.

@@ -119,9 +119,21 @@ func (p *Poller) Close() error {
 	return errors.Join(unix.Close(p.wakefd), unix.Close(p.epfd))
 }
 
+// niceness of urgent threads.
+const niceness = -10
+
+// Urgent locks the goroutine to its thread and raises the thread's priority. What runs on it does little, but whole
+// machines of clients wait for it: an accept queue that overflows costs a connection a second. Without CAP_SYS_NICE the priority
+// stays as it is.
+func Urgent() {
+	runtime.LockOSThread()
+	// Best effort: see above.
+	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), niceness)
+}
+
 func (p *Poller) run() {
 	defer close(p.done)
-	runtime.LockOSThread()
+	Urgent()
 	events := make([]unix.EpollEvent, 256)
 	for {
 		n, err := unix.EpollWait(p.epfd, events, -1)

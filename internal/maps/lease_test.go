@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package maps
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+const testSlots = 64
+
+// readyShared has one endpoint with all slots idle.
+func readyShared(t *testing.T) *Shared {
+	t.Helper()
+	s := NewHeapShared(Sizes{Clusters: 1, Endpoints: 1, Slots: testSlots})
+	for i := range uint32(testSlots) {
+		s.Slots[i].State = uint32(SlotReady)
+		if !s.Push(i) {
+			t.Fatalf("push slot %d: not pushed", i)
+		}
+	}
+	return s
+}
+
+// lease takes an idle slot as the kernel programs do.
+func lease(s *Shared) uint32 {
+	for {
+		slot := s.Pop(0)
+		if slot == NoSlot || s.Exchange(slot, SlotReady, SlotLeased) {
+			if slot != NoSlot {
+				atomic.AddUint64(&s.Slots[slot].Lease, 1)
+				atomic.AddUint32(&s.Endpoints[0].Outstanding, 1)
+				atomic.StoreUint32(&s.Slots[slot].Pending, uint32(PendingResponse))
+			}
+			return slot
+		}
+	}
+}
+
+func TestEverySlotIsLeasedOnceAtATime(t *testing.T) {
+	s := readyShared(t)
+	var held [testSlots]atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 20000 {
+				slot := lease(s)
+				if slot == NoSlot {
+					continue
+				}
+				if held[slot].Add(1) != 1 {
+					t.Errorf("slot %d: leased twice", slot)
+				}
+				held[slot].Add(-1)
+				s.ResponseDone(slot)
+			}
+		})
+	}
+	wg.Wait()
+	if n := atomic.LoadUint32(&s.Endpoints[0].Outstanding); n != 0 {
+		t.Errorf("outstanding: got %d, want 0", n)
+	}
+	seen := map[uint32]bool{}
+	for slot := s.Pop(0); slot != NoSlot; slot = s.Pop(0) {
+		if seen[slot] {
+			t.Fatalf("slot %d lies in the stack twice", slot)
+		}
+		seen[slot] = true
+	}
+	if len(seen) != testSlots {
+		t.Errorf("idle slots: got %d, want %d", len(seen), testSlots)
+	}
+}
+
+func TestLeaseEndsOnce(t *testing.T) {
+	s := readyShared(t)
+	slot := lease(s)
+	var wg sync.WaitGroup
+	wg.Go(func() { s.Break(slot) })
+	wg.Go(func() { s.ResponseDone(slot) })
+	wg.Wait()
+	if n := atomic.LoadUint32(&s.Endpoints[0].Outstanding); n != 0 {
+		t.Errorf("outstanding: got %d, want 0", n)
+	}
+	if lease := s.Slots[slot].Lease; lease != 2 {
+		t.Errorf("lease number: got %d, want 2", lease)
+	}
+}
+
+func TestLeaseWaitsForItsRequest(t *testing.T) {
+	s := readyShared(t)
+	slot := lease(s)
+	s.Slots[slot].Pending = uint32(PendingRequest | PendingResponse)
+	if state := s.ResponseDone(slot); state != SlotLeased {
+		t.Errorf("state after the response alone: got %d, want %d", state, SlotLeased)
+	}
+}
+
+func TestRetiredSlotEndsBroken(t *testing.T) {
+	s := readyShared(t)
+	slot := lease(s)
+	s.Retire(slot)
+	if state := s.ResponseDone(slot); state != SlotBroken {
+		t.Errorf("state: got %d, want %d", state, SlotBroken)
+	}
+	if s.Slots[slot].Stacked != 0 {
+		t.Error("a retired slot lies in the stack")
+	}
+}
+
+func TestBreakSaysWhatWasLost(t *testing.T) {
+	s := readyShared(t)
+	slot := lease(s)
+	if was, ok := s.Break(slot); !ok || was != SlotLeased {
+		t.Errorf("leased slot: got %d, %v, want %d, true", was, ok, SlotLeased)
+	}
+	if _, ok := s.Break(slot); ok {
+		t.Error("a broken slot breaks again")
+	}
+	idle := s.Pop(0)
+	if was, ok := s.Break(idle); !ok || was != SlotReady {
+		t.Errorf("idle slot: got %d, %v, want %d, true", was, ok, SlotReady)
+	}
+}
