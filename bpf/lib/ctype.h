@@ -49,13 +49,71 @@ static __always_inline __u8 lower(__u8 c)
 	return c >= 'A' && c <= 'Z' ? c | 0x20 : c;
 }
 
-/* True when all eight bytes are visible ASCII, SP or obs-text: none below 0x20, none 0x7f. */
-static __always_inline __u32 all_values(__u64 w)
+/* An index that the verifier can see the bound of: without the barrier the compiler drops a mask that it knows to be
+ * superfluous. */
+static __always_inline __u32 bounded(__u32 index, __u32 mask)
 {
-	const __u64 ones = 0x0101010101010101ULL, tops = 0x8080808080808080ULL;
-	__u64 del = w ^ (ones * 0x7f);
+	asm volatile("" : "+r"(index));
+	return index & mask;
+}
 
-	return !(((w - ones * 0x20) & ~w & tops) | ((del - ones) & ~del & tops));
+/* ---- eight bytes at a time, first byte lowest ---- */
+
+#define EACH(byte) (0x0101010101010101ULL * (byte))
+#define TOPS EACH(0x80)
+
+/* How many bytes stand before the first whose top bit is set in `marks`; 8 when there is none. */
+static __always_inline __u32 bytes_before(__u64 marks)
+{
+	__u64 first = marks & -marks;
+
+	/* first >> 7 is 1 shifted by whole bytes: the product's top byte is their number. */
+	return marks ? (first >> 7) * 0x0001020304050607ULL >> 56 : 8;
+}
+
+/* Marks the bytes from `low` to `high`; all bytes of w must be below 0x80. */
+static __always_inline __u64 marks_between(__u64 w, __u8 low, __u8 high)
+{
+	return (w + EACH(0x80 - low)) & ~(w + EACH(0x7f - high)) & TOPS;
+}
+
+/* Length of the run of value bytes at the start of w, tabs not counted among them. What lies behind the first other byte
+ * may be marked wrongly, by the borrow; the first never is. */
+static __always_inline __u32 run_of_values(__u64 w)
+{
+	__u64 del = w ^ EACH(0x7f);
+
+	return bytes_before(((w - EACH(0x20)) & ~w & TOPS) | ((del - EACH(1)) & ~del & TOPS));
+}
+
+/* Length of the run of letters, digits and '-' at the start of w, which are nearly all that names are made of. */
+static __always_inline __u32 run_of_names(__u64 w)
+{
+	if (w & TOPS)
+		return 0;
+	return bytes_before(~(marks_between(w | EACH(0x20), 'a', 'z') | marks_between(w, '0', '9') | marks_between(w, '-', '-')) &
+			    TOPS);
+}
+
+/* Length of the run of letters, digits, '-', '.', '/' and '_', which are nearly all that paths are made of. */
+static __always_inline __u32 run_of_paths(__u64 w)
+{
+	if (w & TOPS)
+		return 0;
+	return bytes_before(~(marks_between(w | EACH(0x20), 'a', 'z') | marks_between(w, '-', '9') | marks_between(w, '_', '_')) &
+			    TOPS);
+}
+
+/* The first n bytes, the rest 0. n is 1 to 8. */
+static __always_inline __u64 first_bytes(__u64 w, __u32 n)
+{
+	return w & (~0ULL >> ((8 - n) * 8 & 63));
+}
+
+/* Lower case of a word of letters, digits and '-'. */
+static __always_inline __u64 lower_word(__u64 w)
+{
+	return w | marks_between(w, 'A', 'Z') >> 2;
 }
 
 #endif

@@ -60,12 +60,12 @@ static __always_inline __u32 method_is_plain(__u64 m)
 	return 0;
 }
 
-/* The byte that must stand at this place of "HTTP/1.1". */
+#define HTTP_VERSION PACK8('H', 'T', 'T', 'P', '/', '1', '.', '1')
+
+/* The byte that must stand at this place of it. */
 static __always_inline __u8 version_byte(__u32 at)
 {
-	const __u64 version = PACK8('H', 'T', 'T', 'P', '/', '1', '.', '1');
-
-	return version >> ((at & 7) * 8);
+	return HTTP_VERSION >> ((at & 7) * 8);
 }
 
 static __always_inline long request_fail(struct request_scan *r, enum verdict why)
@@ -245,14 +245,36 @@ static __always_inline long request_byte(struct request_scan *r, __u8 c)
 	return 1;
 }
 
-/* Most bytes of a head are values that nobody here asks about: eight at a time. */
-static __always_inline __u32 skip_value(const struct span *s, const struct field_scan *f, __u32 off)
+/* Takes a run of bytes at once; 0 leaves the next byte to request_byte(). */
+static __always_inline __u32 request_run(struct request_scan *r, const struct span *s, __u32 off)
 {
-	__u64 w;
+	__u64 w, word, *name;
+	__u32 n, at;
 
-	if (f->state != FIELD_VALUE || f->id != FIELD_OTHER)
+	if (!span_word(s, off, &w))
 		return 0;
-	return span_word(s, off, &w) && all_values(w);
+	if (r->state == SCAN_FIELD) {
+		at = r->field.name_len >> 3;
+		n = field_run(&r->field, w, &word);
+		if (n && r->table_flags & TABLE_FIELDS && r->field.state == FIELD_NAME && at < MAX_FIELD_NAME / 8) {
+			name = (__u64 *)r->name.name;
+			name[bounded(at, 7)] = word;
+		}
+		return n;
+	}
+	at = r->path_len;
+	if (r->state == SCAN_PATH && at && at <= MAX_PATH + 1 - sizeof(w)) {
+		n = run_of_paths(w);
+		/* What is written behind the run is overwritten by what follows it. */
+		__builtin_memcpy(&r->path.path[at], &w, sizeof(w));
+		r->path_len = at + n;
+		return n;
+	}
+	if (r->state == SCAN_VERSION && !r->version_len && w == HTTP_VERSION) {
+		r->version_len = 8;
+		return 8;
+	}
+	return 0;
 }
 
 /* Implemented by lib/router.h, which knows what routes ask about: notes where the value of such a field lies. */
@@ -262,14 +284,14 @@ static long request_step(__u32 i, void *ctx)
 {
 	struct request_cursor *cur = ctx;
 	struct request_scan *r = cur->scan;
-	__u32 off = r->off;
+	__u32 off = r->off, run;
 	long stop;
 	__u8 c;
 
 	(void)i;
-	if (r->state == SCAN_FIELD && skip_value(&cur->span, &r->field, off)) {
-		r->field.value_len += 8;
-		r->off = off + 8;
+	run = request_run(r, &cur->span, off);
+	if (run) {
+		r->off = off + run;
 		return 0;
 	}
 	if (!span_byte(&cur->span, off, &c))
@@ -426,14 +448,17 @@ static long response_step(__u32 i, void *ctx)
 {
 	struct response_cursor *cur = ctx;
 	struct slot *s = cur->slot;
-	__u32 off = s->head.off;
+	__u32 off = s->head.off, run;
+	__u64 w, name;
 	__u8 c;
 
 	(void)i;
-	if (s->head.state == SCAN_FIELD && skip_value(&cur->span, &s->field, off)) {
-		s->field.value_len += 8;
-		s->head.off = off + 8;
-		return 0;
+	if (s->head.state == SCAN_FIELD && span_word(&cur->span, off, &w)) {
+		run = field_run(&s->field, w, &name);
+		if (run) {
+			s->head.off = off + run;
+			return 0;
+		}
 	}
 	if (!span_byte(&cur->span, off, &c))
 		return 1;

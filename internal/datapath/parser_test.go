@@ -177,3 +177,36 @@ func TestResponseHeadsAreFramed(t *testing.T) {
 		})
 	}
 }
+
+// The parser takes eight bytes at a time where it can: a byte that does not belong must be found at every place.
+func TestBadByteIsFoundAtEveryPlace(t *testing.T) {
+	d := loaded(t)
+	check := func(head string, want maps.Verdict) {
+		t.Helper()
+		verdict, length, err := runSelftest(d.fast.SelftestRequest, head)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if verdict != want || want == maps.VerdictOk && length != len(head) {
+			t.Errorf("%q: got %s and %d, want %s", head, maps.VerdictName(verdict), length, maps.VerdictName(want))
+		}
+	}
+	const longest = 34
+	for n := 1; n <= longest; n++ {
+		name, value, path := strings.Repeat("aB9-", n)[:n], strings.Repeat("v ~\xff", n)[:n], "/"+strings.Repeat("pQ./_-", n)[:n]
+		check(get+name+": v\r\n\r\n", maps.VerdictOk)
+		check(get+"X: "+strings.TrimRight(value, " ")+"\r\n\r\n", maps.VerdictOk)
+		check("GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n", maps.VerdictOk)
+		for at := range n {
+			for _, bad := range []string{"\x00", "\x1f", "\n", "\x7f", "\r"} {
+				check(get+"X: "+value[:at]+bad+value[at+1:]+"\r\n\r\n", maps.HandoverMalformed)
+			}
+			for _, bad := range []string{"\x00", " ", "@", "[", "{", "/", "\x80", "\xc1", "\x7f", "\n", "\r"} {
+				check(get+name[:at]+bad+name[at+1:]+": v\r\n\r\n", maps.HandoverMalformed)
+			}
+			for _, bad := range []string{"\x00", "#", "\"", "<", "\\", "^", "`", "{", "\x80", "\xff", "\x7f"} {
+				check("GET "+path[:at+1]+bad+path[at+2:]+" HTTP/1.1\r\nHost: a\r\n\r\n", maps.HandoverMalformed)
+			}
+		}
+	}
+}
