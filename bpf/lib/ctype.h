@@ -91,8 +91,9 @@ static __always_inline __u32 run_of_names(__u64 w)
 {
 	if (w & TOPS)
 		return 0;
-	return bytes_before(~(marks_between(w | EACH(0x20), 'a', 'z') | marks_between(w, '0', '9') | marks_between(w, '-', '-')) &
-			    TOPS);
+	return bytes_before(
+		~(marks_between(w | EACH(0x20), 'a', 'z') | marks_between(w, '0', '9') | marks_between(w, '-', '-')) &
+		TOPS);
 }
 
 /* Length of the run of letters, digits, '-', '.', '/' and '_', which are nearly all that paths are made of. */
@@ -100,8 +101,9 @@ static __always_inline __u32 run_of_paths(__u64 w)
 {
 	if (w & TOPS)
 		return 0;
-	return bytes_before(~(marks_between(w | EACH(0x20), 'a', 'z') | marks_between(w, '-', '9') | marks_between(w, '_', '_')) &
-			    TOPS);
+	return bytes_before(
+		~(marks_between(w | EACH(0x20), 'a', 'z') | marks_between(w, '-', '9') | marks_between(w, '_', '_')) &
+		TOPS);
 }
 
 /* The first n bytes, the rest 0. n is 1 to 8. */

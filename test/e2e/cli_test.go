@@ -38,6 +38,21 @@ func readable(t *testing.T, name string, content []byte) string {
 	return path
 }
 
+// refusal is a start that must be refused, and how.
+type refusal struct {
+	name string
+	// config of the file; empty leaves the file away.
+	config string
+	// admin and cgroup replace the good ones.
+	admin, cgroup string
+	// asNobody takes all privileges away.
+	asNobody bool
+	// says lists what the message must contain.
+	says []string
+	// mistakes is their number where it is more than one: a line for each.
+	mistakes int
+}
+
 func TestRefusedStartSaysWhyAndExitsWith2(t *testing.T) {
 	harness.OnlyXLB(t, "these are XLB's messages")
 	binary := harness.Binary(t)
@@ -55,19 +70,7 @@ func TestRefusedStartSaysWhyAndExitsWith2(t *testing.T) {
 		return strings.Replace(good, old, replacement, 1)
 	}
 
-	tests := []struct {
-		name string
-		// config of the file; empty leaves the file away.
-		config string
-		// admin and cgroup replace the good ones.
-		admin, cgroup string
-		// asNobody takes all privileges away.
-		asNobody bool
-		// says lists what the message must contain.
-		says []string
-		// mistakes is their number where it is more than one: a line for each.
-		mistakes int
-	}{
+	tests := []refusal{
 		{name: "file is missing", says: []string{"missing.yaml"}},
 		{name: "not YAML", config: "static_resources: [", says: []string{"xlb.yaml"}},
 		{name: "empty file", config: "\n", says: []string{"static_resources"}},
@@ -81,6 +84,11 @@ func TestRefusedStartSaysWhyAndExitsWith2(t *testing.T) {
 		{name: "cgroup does not exist", config: good, cgroup: "/sys/fs/cgroup/no/such/cgroup", says: []string{"/sys/fs/cgroup/no/such/cgroup"}},
 		{name: "directory is not cgroup v2", config: good, cgroup: os.TempDir(), says: []string{os.TempDir(), "cgroup"}},
 		{name: "no privileges", config: good, asNobody: true, says: []string{"root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON)", "operation not permitted", "xlb check"}},
+	}
+	if !harness.FastPath(t) {
+		tests = append(tests, refusal{
+			name: "kernel without the fast path", config: good, says: []string{"--fast-path=off", "xlb check"},
+		})
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -30,17 +31,41 @@ type Mode struct {
 func Envoy() bool { return os.Getenv("XLB_E2E_PEER") == "envoy" }
 
 // Modes lists the ways in which every request must be answered alike.
-func Modes() []Mode {
-	if Envoy() {
+func Modes(t testing.TB) []Mode {
+	t.Helper()
+	off := Mode{Name: "fast-path=off"}
+	switch {
+	case Envoy():
 		return []Mode{{Name: "peer=envoy"}}
+	case !FastPath(t):
+		return []Mode{off}
 	}
-	return []Mode{{Name: "fast-path=on", Fast: true}, {Name: "fast-path=off"}}
+	return []Mode{{Name: "fast-path=on", Fast: true}, off}
+}
+
+// FastPath tells whether this kernel can run the fast path, by what "xlb check" says. Kernels that are known to must.
+func FastPath(t testing.TB) bool {
+	t.Helper()
+	output, err := exec.Command(Binary(t), "check", "--output", "json").Output()
+	var report struct{ Verdict, Kernel string }
+	if jsonErr := json.Unmarshal(output, &report); jsonErr != nil {
+		t.Fatalf("xlb check: %v, %v: %s", err, jsonErr, output)
+	}
+	fast := report.Verdict == "fast path"
+	var major, minor int
+	if _, err := fmt.Sscanf(report.Kernel, "%d.%d", &major, &minor); err != nil {
+		t.Fatalf("kernel release %q: %v", report.Kernel, err)
+	}
+	if known := major > 6 || major == 6 && minor >= 12; known && !fast {
+		t.Fatalf("xlb check on %s: got %q, want \"fast path\"", report.Kernel, report.Verdict)
+	}
+	return fast
 }
 
 // ForModes runs a test in every mode. With -short it takes the first alone.
 func ForModes(t *testing.T, test func(t *testing.T, mode Mode)) {
 	t.Helper()
-	for i, mode := range Modes() {
+	for i, mode := range Modes(t) {
 		if i > 0 && testing.Short() {
 			return
 		}
