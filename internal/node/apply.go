@@ -48,13 +48,23 @@ func (n *Node) install(cfg *model.Config) error {
 		n.log.Warn("served by the slow path", "where", note.Where, "reason", note.Reason)
 	}
 	n.metrics.Observe()
-	// The slow path first: a request that the kernel routes by the new tables may be handed over.
-	n.publish(cfg)
+	if err := n.switchTo(cfg, image); err != nil {
+		return err
+	}
+	n.connect(cfg)
+	return nil
+}
+
+// switchTo changes kernel and slow path together: requests that come to the slow path meanwhile wait, so that none sees
+// routes of one configuration and endpoints of another.
+func (n *Node) switchTo(cfg *model.Config, image *compile.Image) error {
+	n.inForce.Lock()
+	defer n.inForce.Unlock()
 	if _, err := n.reconcil.Apply(image); err != nil {
 		return fmt.Errorf("write configuration to the kernel: %w", err)
 	}
 	n.directory.Store(n.newDirectory())
-	n.connect(cfg)
+	n.publish(cfg)
 	return nil
 }
 

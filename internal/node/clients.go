@@ -202,6 +202,8 @@ type balancer struct{ n *Node }
 
 // Pick implements slowpath.Balancer.
 func (b balancer) Pick(cluster string, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
+	b.n.inForce.RLock()
+	defer b.n.inForce.RUnlock()
 	d := b.n.directory.Load()
 	index, ok := d.clusters[cluster]
 	if !ok {
@@ -249,6 +251,8 @@ func (o observer) Observe(r slowpath.Report) {
 func (n *Node) newProxy() *slowpath.Proxy {
 	return slowpath.New(slowpath.Config{
 		Table: func(listener string) (*model.RouteTable, bool) {
+			n.inForce.RLock()
+			defer n.inForce.RUnlock()
 			t, ok := n.current.Load().tables[listener]
 			return t, ok
 		},

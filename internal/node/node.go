@@ -68,9 +68,11 @@ type Node struct {
 	current   atomic.Pointer[loaded]
 	directory atomic.Pointer[directory]
 	updates   sync.Mutex
-	source    *model.Config
-	resolver  *resolving
-	ready     atomic.Pointer[error]
+	// inForce is held for writing while kernel, directory and current change together.
+	inForce  sync.RWMutex
+	source   *model.Config
+	resolver *resolving
+	ready    atomic.Pointer[error]
 
 	mu      sync.Mutex
 	waiting map[uint32]struct{} // removed endpoints with slow requests outstanding
