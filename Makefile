@@ -28,6 +28,8 @@ export XLB_BIN := $(CURDIR)/bin/xlb
 
 # test-vm: the kernels to boot, and which of the end-to-end tests run on them.
 VM_KERNELS ?= 6.12 6.1
+# Kernels that must load the fast path: its programs are verified and its parser tested there on their own.
+VM_FAST_KERNELS ?= 6.12
 VM_ARGS ?= -test.v
 
 ##@ Build
@@ -80,6 +82,8 @@ test-e2e: build ## End-to-end tests on this kernel (root).
 test-vm: build ## End-to-end tests on Debian's kernels in QEMU: VM_KERNELS='6.12 6.1' VM_ARGS='-test.v'.
 	@scripts/install-deps test vm
 	go test -c -o bin/e2e.test ./test/e2e
+	go test -c -o bin/datapath.test ./internal/datapath
+	test/vm/run-all '$(VM_FAST_KERNELS)' --timeout 300 --chdir internal/datapath -- $(CURDIR)/bin/datapath.test
 	test/vm/run-all '$(VM_KERNELS)' --timeout 3600 --chdir test/e2e -- env XLB_BIN=$(XLB_BIN) $(CURDIR)/bin/e2e.test $(VM_ARGS)
 
 ##@ Check

@@ -49,8 +49,10 @@ static __always_inline __u8 lower(__u8 c)
 	return c >= 'A' && c <= 'Z' ? c | 0x20 : c;
 }
 
-/* An index that the verifier can see the bound of: without the barrier the compiler drops a mask that it knows to be
- * superfluous. */
+/* VERIFIER(6.12): a bound that was found in one register is lost in its copies: "unbounded memory access". The mask bounds the
+ * index where it is used, and the barrier keeps the compiler from dropping a mask that it knows to be superfluous. An array that is
+ * shorter than the mask must have other fields behind it.
+ */
 static __always_inline __u32 bounded(__u32 index, __u32 mask)
 {
 	asm volatile("" : "+r"(index));

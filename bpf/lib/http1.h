@@ -111,7 +111,7 @@ static __always_inline long request_target_byte(struct request_scan *r, __u8 c)
 		return 0;
 	}
 	if (n < MAX_PATH) {
-		r->path.path[n] = c;
+		r->path.path[bounded(n, 255)] = c;
 		r->path_len = n + 1;
 	}
 	return 0;
@@ -123,7 +123,7 @@ static __always_inline long request_host_byte(struct request_scan *r, __u8 c)
 
 	if (!is_host(c) || n >= MAX_HOST)
 		return request_fail(r, HANDOVER_HOST);
-	r->authority[n] = lower(c);
+	r->authority[bounded(n, 255)] = lower(c);
 	r->host_len = n + 1;
 	return 0;
 }
@@ -180,7 +180,7 @@ static __always_inline long request_field_byte(struct request_scan *r, __u8 c)
 		if (step == FIELD_NAMED)
 			return request_named(r);
 		if (r->table_flags & TABLE_FIELDS && n < MAX_FIELD_NAME)
-			r->name.name[n] = lower(c);
+			r->name.name[bounded(n, 63)] = lower(c);
 		return 0;
 	}
 	if (step == FIELD_ENDED) {
@@ -266,7 +266,7 @@ static __always_inline __u32 request_run(struct request_scan *r, const struct sp
 	if (r->state == SCAN_PATH && at && at <= MAX_PATH + 1 - sizeof(w)) {
 		n = run_of_paths(w);
 		/* What is written behind the run is overwritten by what follows it. */
-		__builtin_memcpy(&r->path.path[at], &w, sizeof(w));
+		__builtin_memcpy(&r->path.path[bounded(at, 255)], &w, sizeof(w));
 		r->path_len = at + n;
 		return n;
 	}

@@ -152,7 +152,7 @@ static long reverse_step(__u32 i, void *ctx)
 
 	if (from > MAX_HOST || i > MAX_HOST)
 		return 1;
-	r->host.host[i] = r->authority[from];
+	r->host.host[bounded(i, 255)] = r->authority[bounded(from, 255)];
 	return 0;
 }
 
@@ -163,7 +163,7 @@ static long copy_step(__u32 i, void *ctx)
 
 	if (i > MAX_HOST)
 		return 1;
-	r->host.host[i] = r->authority[i];
+	r->host.host[bounded(i, 255)] = r->authority[bounded(i, 255)];
 	return 0;
 }
 
@@ -186,7 +186,7 @@ static __always_inline __u32 route_find_vhost(struct request_scan *r, const stru
 	if (t->flags & TABLE_HOSTS) {
 		bpf_loop(len, reverse_step, &copy, 0);
 		if (len <= MAX_HOST)
-			r->host.host[len] = 0;
+			r->host.host[bounded(len, 255)] = 0;
 		vhost = find_host(r, HOST_BACKWARD, len + 1);
 	}
 	if (!vhost && t->flags & TABLE_HOST_PREFIXES) {
@@ -205,7 +205,7 @@ static __always_inline struct candidates *route_find_path(struct request_scan *r
 	if (len > MAX_PATH)
 		return 0;
 	r->path.vhost = vhost;
-	r->path.path[len] = 0;
+	r->path.path[bounded(len, 255)] = 0;
 	r->path.prefix_len = (sizeof(r->path.vhost) + len + 1) * 8;
 	return bpf_map_lookup_elem(&paths, &r->path);
 }
