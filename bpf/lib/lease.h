@@ -121,6 +121,8 @@ static __always_inline void lease_release(struct slot *s, __u32 index)
 {
 	struct endpoint *e = endpoint_at(s->endpoint);
 
+	/* The next lease is LEASED before it is filled: the daemon must not find this one's deadline in it. */
+	s->deadline_ns = 0;
 	if (!slot_exchange(s, SLOT_LEASED, SLOT_READY))
 		return;
 	__sync_fetch_and_add(&s->lease, 1);

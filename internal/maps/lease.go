@@ -82,7 +82,9 @@ func (s *Shared) Break(slot uint32) (was SlotState, ok bool) {
 // again, or BROKEN when it is to be retired. It reports the slot's state afterwards.
 func (s *Shared) ResponseDone(slot uint32) SlotState {
 	sl := &s.Slots[slot]
-	// Nothing of the spill may be seen in the next lease; what the endpoint sends from here on is unasked for.
+	// Nothing of this may be seen in the next lease, before its programs have filled it; what the endpoint sends from
+	// here on is unasked for.
+	atomic.StoreUint64(&sl.DeadlineNs, 0)
 	atomic.StoreUint64(&sl.Remaining, 0)
 	atomic.StoreUint32(&sl.Phase, uint32(PhaseDone))
 	atomic.StoreUint32(&sl.Spill, uint32(SpillNone))

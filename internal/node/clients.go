@@ -33,7 +33,8 @@ func (c clients) Fail(cookie uint64, why pool.Failure, moved, requestOpen bool) 
 		kind = slowpath.ReplyUpstreamTimeout
 	}
 	c.n.log.Debug("request has lost its endpoint", "moved", moved, "request_open", requestOpen, "timeout", why == pool.Timeout)
-	c.n.anchors.Use(cookie, maps.HandoverLeaseBroken, func(conn net.Conn) (uint64, anchor.Outcome) {
+	// Not HandoverLeaseBroken: the client's next request may come before the connection is offered back, and is whole.
+	c.n.anchors.Use(cookie, maps.VerdictRequestOnSlowPath, func(conn net.Conn) (uint64, anchor.Outcome) {
 		if moved {
 			return 0, anchor.Abort
 		}

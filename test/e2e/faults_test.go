@@ -30,6 +30,7 @@ func faulty(t *testing.T, mode harness.Mode) (place *harness.Place, balancer *ha
 				{Prefix: "/mixed", Clusters: harness.To("mixed")},
 				{Prefix: "/stall", Clusters: harness.To("good"), Timeout: time.Second},
 				{Prefix: "/reset", Clusters: harness.To("good")},
+				{Prefix: "/hangup", Clusters: harness.To("good")},
 				{Prefix: "/ok", Clusters: harness.To("good")},
 			},
 		}}}},
@@ -75,6 +76,23 @@ func TestFaultsAreAnsweredAndTheConnectionGoesOn(t *testing.T) {
 				programs.Step{Send: "GET /ok HTTP/1.1\r\nHost: other.test\r\n\r\n"}, programs.Step{Receive: true})
 			requireStatus(t, report, 404)
 		})
+	})
+}
+
+// A client that is quick sends its next request before the connection is the fast path's again: it is a whole request, not the
+// rest of the one that failed.
+func TestRequestRightBehindALocalReplyIsServed(t *testing.T) {
+	const rounds = 100
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place, _, service := faulty(t, mode)
+		var steps []programs.Step
+		var want []int
+		for range rounds {
+			steps = append(steps, getAndReceive("/hangup")...)
+			steps = append(steps, getAndReceive("/ok")...)
+			want = append(want, 503, 200)
+		}
+		requireStatus(t, runExchange(t, place, service, faultTimeout, steps...), want...)
 	})
 }
 

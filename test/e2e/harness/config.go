@@ -64,7 +64,8 @@ type Cluster struct {
 // OneCluster sends everything at the service address to the endpoints in turn.
 func OneCluster(service netip.AddrPort, endpoints ...netip.AddrPort) Config {
 	return Config{
-		Listeners: []Listener{{Address: service, Hosts: []VirtualHost{{Routes: []Route{{Clusters: To("origins")}}}}}},
+		// No timeout: a large body may take long on a slow machine. Tests of timeouts set their own.
+		Listeners: []Listener{{Address: service, Hosts: []VirtualHost{{Routes: []Route{{Clusters: To("origins"), Timeout: -1}}}}}},
 		Clusters:  []Cluster{{Name: "origins", Endpoints: endpoints}},
 	}
 }

@@ -123,6 +123,7 @@ func (o *origin) handler() http.Handler {
 	mux.HandleFunc("/hold", o.serveHold)
 	mux.HandleFunc("/stall", o.serveStall)
 	mux.HandleFunc("/reset", o.serveReset)
+	mux.HandleFunc("/hangup", o.serveHangup)
 	mux.HandleFunc("/", o.serveIdentity)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		o.requests.Add(1)
@@ -213,6 +214,9 @@ func (o *origin) serveReset(w http.ResponseWriter, r *http.Request) {
 	}
 	_ = conn.Close()
 }
+
+// serveHangup closes the connection without an answer.
+func (o *origin) serveHangup(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
 // countingWriter adds what it has written to n.
 type countingWriter struct {
