@@ -31,6 +31,11 @@ static __always_inline struct anchor_ports *connect_anchor(struct bpf_sock_addr 
 	return bpf_map_lookup_elem(&anchors, &netns);
 }
 
+static __always_inline __u32 any_anchor(void)
+{
+	return bpf_get_prandom_u32() & (ANCHOR_PORTS - 1);
+}
+
 /* Decides whether this connection is ours; if so the socket's state is ready and `ports` says where to send it. */
 static __always_inline enum verdict connect_decide(struct bpf_sock_addr *ctx, const struct listener_key *key,
 						   struct anchor_ports **ports)
@@ -46,7 +51,7 @@ static __always_inline enum verdict connect_decide(struct bpf_sock_addr *ctx, co
 	if (v != VERDICT_CONNECT_INTERCEPTED)
 		return v;
 	*ports = connect_anchor(ctx);
-	if (!*ports)
+	if (!*ports || !(addr_is_v4(key->addr) ? (*ports)->port4[0] : (*ports)->port6[0]))
 		return VERDICT_CONNECT_NO_ANCHOR;
 	ps = bpf_sk_storage_get(&psock_states, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!ps)
@@ -69,9 +74,9 @@ int xlb_connect4(struct bpf_sock_addr *ctx)
 	v = connect_decide(ctx, &key, &ports);
 	if (v == VERDICT_CONNECT_OTHER)
 		return PROCEED;
-	if (v == VERDICT_CONNECT_INTERCEPTED && ports && ports->port4) {
+	if (v == VERDICT_CONNECT_INTERCEPTED && ports) {
 		ctx->user_ip4 = LOOPBACK4;
-		ctx->user_port = bpf_htons(ports->port4);
+		ctx->user_port = bpf_htons(ports->port4[any_anchor()]);
 	}
 	count(v);
 	return PROCEED;
@@ -90,16 +95,16 @@ int xlb_connect6(struct bpf_sock_addr *ctx)
 	v = connect_decide(ctx, &key, &ports);
 	if (v == VERDICT_CONNECT_OTHER)
 		return PROCEED;
-	if (v == VERDICT_CONNECT_INTERCEPTED && ports && v4 && ports->port4) {
+	if (v == VERDICT_CONNECT_INTERCEPTED && ports && v4) {
 		ctx->user_ip6[3] = LOOPBACK4;
-		ctx->user_port = bpf_htons(ports->port4);
+		ctx->user_port = bpf_htons(ports->port4[any_anchor()]);
 	}
-	if (v == VERDICT_CONNECT_INTERCEPTED && ports && !v4 && ports->port6) {
+	if (v == VERDICT_CONNECT_INTERCEPTED && ports && !v4) {
 		ctx->user_ip6[0] = 0;
 		ctx->user_ip6[1] = 0;
 		ctx->user_ip6[2] = 0;
 		ctx->user_ip6[3] = LOOPBACK6;
-		ctx->user_port = bpf_htons(ports->port6);
+		ctx->user_port = bpf_htons(ports->port6[any_anchor()]);
 	}
 	count(v);
 	return PROCEED;

@@ -67,6 +67,7 @@ static __always_inline void active_established(struct bpf_sock_ops *ops)
 	ps->cookie = bpf_get_socket_cookie(ops);
 	local_addr(ops, key.addr);
 	key.port = ops->local_port;
+	key.anchor_port = bpf_ntohl(ops->remote_port);
 	key.netns = bpf_get_netns_cookie(ops);
 	rec.cookie = ps->cookie;
 	__builtin_memcpy(rec.vip, ps->vip, sizeof(rec.vip));

@@ -34,6 +34,8 @@ enum limits {
 	/* Endpoints and i-socks tried before the request is handed over. */
 	MAX_PICK_TRIES = 8,
 	MAX_LEASE_TRIES = 4,
+	/* Anchor listeners of each address family in a network namespace; a power of two. */
+	ANCHOR_PORTS = 8,
 };
 
 /* Why a hook program ended as it did. Every exit of every program is counted
@@ -113,11 +115,11 @@ struct control {
 	__u32 draining;
 };
 
-/* Where the connections of one network namespace are really sent, by its cookie. */
+/* Where the connections of one network namespace are really sent, by its cookie. Several, so that short connections to
+ * many services do not crowd the source ports of one address. 0 is none. */
 struct anchor_ports {
-	__u16 port4;
-	__u16 port6;
-	__u32 reserved;
+	__u16 port4[ANCHOR_PORTS];
+	__u16 port6[ANCHOR_PORTS];
 };
 
 /* A service address. */
@@ -140,7 +142,9 @@ struct conn_key {
 	__u8 addr[16];
 	__u64 netns;
 	__u16 port;
-	__u16 reserved[3];
+	/* The anchor listener's: two connections may come from one source port to two of them. */
+	__u16 anchor_port;
+	__u16 reserved[2];
 };
 
 /* What the daemon must know of a connection it accepts. Written at the client's handshake,

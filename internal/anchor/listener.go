@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,8 +23,10 @@ const backlog = 1 << 16
 type listener struct {
 	set *Set
 	fd  int
-	// wake has room for one: what comes meanwhile is found by the same look.
-	wake chan struct{}
+	// port is its own.
+	port uint16
+	// due is set while connections wait for the accept loop.
+	due atomic.Bool
 
 	mu     sync.Mutex
 	closed bool // guarded by mu
@@ -33,16 +36,23 @@ type listener struct {
 // host without IPv6 has none for it.
 func (s *Set) listen() (maps.AnchorPorts, error) {
 	var ports maps.AnchorPorts
-	port, err := s.listenOn(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0))
-	if err != nil {
-		return ports, err
+	for i := range ports.Port4 {
+		port, err := s.listenOn(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0))
+		if err != nil {
+			return ports, err
+		}
+		ports.Port4[i] = port
 	}
-	ports.Port4 = port
-	port, err = s.listenOn(netip.AddrPortFrom(netip.IPv6Loopback(), 0))
-	if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) && !errors.Is(err, unix.EAFNOSUPPORT) {
-		return ports, err
+	for i := range ports.Port6 {
+		port, err := s.listenOn(netip.AddrPortFrom(netip.IPv6Loopback(), 0))
+		if errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EAFNOSUPPORT) {
+			return ports, nil
+		}
+		if err != nil {
+			return ports, err
+		}
+		ports.Port6[i] = port
 	}
-	ports.Port6 = port
 	return ports, nil
 }
 
@@ -77,13 +87,13 @@ func (s *Set) start(fd int, sa unix.Sockaddr) (uint16, error) {
 	if err != nil {
 		return 0, err
 	}
-	l := &listener{set: s, fd: fd, wake: make(chan struct{}, 1)}
-	s.spawn(l.run)
+	port := addrPort(bound).Port()
+	l := &listener{set: s, fd: fd, port: port}
 	s.listeners = append(s.listeners, l)
 	if err := s.poller.Watch(fd, l); err != nil {
 		return 0, err
 	}
-	return addrPort(bound).Port(), nil
+	return port, nil
 }
 
 // acceptDelay is how long connections may wait to be accepted. Most never need it: their requests are served in the
@@ -96,22 +106,27 @@ func (l *listener) Ready() {
 		l.accept()
 		return
 	}
+	l.due.Store(true)
 	select {
-	case l.wake <- struct{}{}:
+	case l.set.due <- struct{}{}:
 	default:
 	}
 }
 
-// run accepts after a delay, whenever there is something, until the set closes.
-func (l *listener) run() {
+// acceptLoop accepts after a delay, whenever there is something, until the set closes.
+func (s *Set) acceptLoop() {
 	poller.Urgent()
 	for {
 		select {
-		case <-l.set.ctx.Done():
+		case <-s.ctx.Done():
 			return
-		case <-l.wake:
-			time.Sleep(acceptDelay)
-			l.accept()
+		case <-s.due:
+		}
+		time.Sleep(acceptDelay)
+		for _, l := range s.listeners {
+			if l.due.Swap(false) {
+				l.accept()
+			}
 		}
 	}
 }
@@ -134,7 +149,7 @@ func (l *listener) drain() {
 	for {
 		fd, peer, err := unix.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		if err == nil {
-			l.set.accepted(fd, addrPort(peer))
+			l.set.accepted(fd, addrPort(peer), l.port)
 			continue
 		}
 		if errors.Is(err, unix.ECONNABORTED) || errors.Is(err, unix.EINTR) {

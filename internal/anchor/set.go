@@ -75,6 +75,8 @@ type Set struct {
 	wg        sync.WaitGroup
 	listeners []*listener
 	active    atomic.Int64
+	// due wakes the accept loop; it has room for one.
+	due chan struct{}
 
 	mu       sync.Mutex
 	conns    map[uint64]*Conn
@@ -90,7 +92,7 @@ func New(cfg Config) (*Set, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Set{cfg: cfg, poller: po, ctx: ctx, cancel: cancel, conns: map[uint64]*Conn{}}
+	s := &Set{cfg: cfg, poller: po, ctx: ctx, cancel: cancel, conns: map[uint64]*Conn{}, due: make(chan struct{}, 1)}
 	ports, err := s.listen()
 	if err == nil {
 		err = cfg.Sockets.Anchors.Put(cfg.Netns, ports)
@@ -98,13 +100,16 @@ func New(cfg Config) (*Set, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	s.spawn(s.acceptLoop)
 	return s, nil
 }
 
 // accepted takes charge of a connection. One that the kernel knows nothing of was not intercepted: somebody
 // found the anchor's port.
-func (s *Set) accepted(fd int, peer netip.AddrPort) {
-	r, ok := s.cfg.Sockets.TakeConn(maps.ConnKey{Addr: peer.Addr().As16(), Port: peer.Port(), Netns: s.cfg.Netns})
+func (s *Set) accepted(fd int, peer netip.AddrPort, port uint16) {
+	r, ok := s.cfg.Sockets.TakeConn(maps.ConnKey{
+		Addr: peer.Addr().As16(), Port: peer.Port(), AnchorPort: port, Netns: s.cfg.Netns,
+	})
 	if !ok {
 		unix.Close(fd)
 		return

@@ -14,10 +14,9 @@ import (
 )
 
 type abiAnchorPorts struct {
-	_        structs.HostLayout
-	Port4    uint16
-	Port6    uint16
-	Reserved uint32
+	_     structs.HostLayout
+	Port4 [8]uint16
+	Port6 [8]uint16
 }
 
 type abiCandidates struct {
@@ -36,11 +35,12 @@ type abiCluster struct {
 }
 
 type abiConnKey struct {
-	_        structs.HostLayout
-	Addr     [16]uint8
-	Netns    uint64
-	Port     uint16
-	Reserved [3]uint16
+	_          structs.HostLayout
+	Addr       [16]uint8
+	Netns      uint64
+	Port       uint16
+	AnchorPort uint16
+	Reserved   [2]uint16
 }
 
 type abiConnRecord struct {
@@ -140,6 +140,7 @@ const (
 	abiLimitsMAX_PREDICATES  abiLimits = 64
 	abiLimitsMAX_PICK_TRIES  abiLimits = 8
 	abiLimitsMAX_LEASE_TRIES abiLimits = 4
+	abiLimitsANCHOR_PORTS    abiLimits = 8
 )
 
 type abiListener struct {

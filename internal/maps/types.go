@@ -99,17 +99,18 @@ const (
 
 // Values of Limits.
 const (
-	MaxHead       = abiLimitsMAX_HEAD
-	MaxPath       = abiLimitsMAX_PATH
-	MaxHost       = abiLimitsMAX_HOST
-	MaxFieldName  = abiLimitsMAX_FIELD_NAME
-	MaxFieldValue = abiLimitsMAX_FIELD_VALUE
-	MaxFields     = abiLimitsMAX_FIELDS
-	MaxCandidates = abiLimitsMAX_CANDIDATES
-	MaxSplit      = abiLimitsMAX_SPLIT
-	MaxPredicates = abiLimitsMAX_PREDICATES
-	MaxPickTries  = abiLimitsMAX_PICK_TRIES
-	MaxLeaseTries = abiLimitsMAX_LEASE_TRIES
+	MaxHead         = abiLimitsMAX_HEAD
+	MaxPath         = abiLimitsMAX_PATH
+	MaxHost         = abiLimitsMAX_HOST
+	MaxFieldName    = abiLimitsMAX_FIELD_NAME
+	MaxFieldValue   = abiLimitsMAX_FIELD_VALUE
+	MaxFields       = abiLimitsMAX_FIELDS
+	MaxCandidates   = abiLimitsMAX_CANDIDATES
+	MaxSplit        = abiLimitsMAX_SPLIT
+	MaxPredicates   = abiLimitsMAX_PREDICATES
+	MaxPickTries    = abiLimitsMAX_PICK_TRIES
+	MaxLeaseTries   = abiLimitsMAX_LEASE_TRIES
+	AnchorPortCount = abiLimitsANCHOR_PORTS
 )
 
 // Values of Pending.
