@@ -204,3 +204,21 @@ func TestOneConnectionPerRequestIsServedFast(t *testing.T) {
 		t.Logf("%d connections in %v, p50 %v", requests, report.Elapsed, report.Median)
 	})
 }
+
+// Clients that come from one source port to two anchors at the same time are two clients.
+func TestManyShortConnectionsAreNotMistakenForEachOther(t *testing.T) {
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place, service := harness.SameHost(t), harness.Service()
+		_, addresses := nginxes(t, place, harness.Identities(2)...)
+		harness.Start(t, mode, harness.OneCluster(service, addresses...), place)
+
+		report := runLoad(t, place, programs.LoadSpec{
+			Address: service.String(), Connections: 32, Requests: 400, OneShot: true,
+		})
+
+		requireClean(t, report)
+		if want := 32 * 400; report.Status[200] != want {
+			t.Errorf("answers of 200: got %d, want %d", report.Status[200], want)
+		}
+	})
+}
