@@ -63,17 +63,17 @@ func standIn(args []string) int {
 	return exitOK
 }
 
-// newDemo is a small demonstration; it skips where none can run.
+// newDemo is a small demonstration. Only a lack of privileges excuses it: root has everything, or is told what is missing.
 func newDemo(t *testing.T, stderr *bytes.Buffer) *demo {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it makes a cgroup")
 	}
 	if _, err := check.CgroupMount(); err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	if _, err := findProgram("nginx", "XLB_NGINX", "/usr/sbin"); err != nil {
-		t.Skip("needs nginx")
+		t.Fatal("nginx is not installed: scripts/install-deps test")
 	}
 	// Without an Envoy: this is a test of the demonstration.
 	t.Setenv("XLB_ENVOY", "/nonexistent/envoy")

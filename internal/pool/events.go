@@ -158,34 +158,6 @@ func (p *Pool) LeaseOf(cookie uint64) (slot uint32, lease uint64, ok bool) {
 	return 0, 0, false
 }
 
-// Count is the number of i-socks of an endpoint by state.
-type Count struct {
-	Idle, Leased, Connecting, Broken int
-}
-
-// Counts returns the i-socks of every endpoint.
-func (p *Pool) Counts() map[uint32]Count {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	counts := map[uint32]Count{}
-	for index, e := range p.endpoints {
-		counts[index] = Count{Connecting: e.dialing}
-	}
-	for slot, s := range p.isocks {
-		c := counts[s.endpoint]
-		switch p.cfg.Shared.State(slot) {
-		case maps.SlotReady:
-			c.Idle++
-		case maps.SlotLeased:
-			c.Leased++
-		default:
-			c.Broken++
-		}
-		counts[s.endpoint] = c
-	}
-	return counts
-}
-
 func monotonic() int64 {
 	var ts unix.Timespec
 	// CLOCK_MONOTONIC always exists.
