@@ -22,6 +22,7 @@ SHARED(predicate);
 SHARED(route);
 SHARED(split);
 SHARED(cluster);
+SHARED(traffic);
 SHARED(endpoint);
 SHARED(slot);
 SHARED(peer_key);

@@ -104,7 +104,6 @@ static __always_inline int request_body(struct sk_msg_md *msg, struct psock *ps)
 		bpf_msg_apply_bytes(msg, n);
 	}
 	ps->body -= n;
-	s->sent += n;
 	count(VERDICT_REQUEST_BODY);
 	if (ps->body)
 		return SK_PASS;
@@ -219,9 +218,8 @@ static __always_inline int request_move(struct sk_msg_md *msg, struct psock *ps,
 	if (!t.done || !t.slot)
 		return request_decline(msg, ps, HANDOVER_POOL_EMPTY, chosen);
 	lease_fill(t.slot, ps, t.index, to, total - msg->size);
-	t.slot->sent = msg->size;
-	__sync_fetch_and_add(&e->requests, 1);
-	__sync_fetch_and_add(&e->bytes_sent, total);
+	t.slot->traffic.requests++;
+	t.slot->traffic.bytes_sent += total;
 	count(VERDICT_REQUEST_LEASED);
 	return SK_PASS;
 }

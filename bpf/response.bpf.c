@@ -35,16 +35,18 @@ static __always_inline void spill_begin(struct slot *s, __u32 index, enum spill 
 		return;
 	}
 	s->spill = kind;
+	/* The daemon does not watch i-socks of other hosts for bytes: it would wake for each that is moved. */
+	if (!(s->flags & SLOT_LOCAL))
+		raise_event(EVENT_SPILLED, index, s->endpoint, s->lease);
 }
 
 /* A complete response head: its status is known. */
-static __always_inline void response_account(const struct slot *s)
+static __always_inline void response_account(struct slot *s)
 {
-	struct endpoint *e = endpoint_at(s->endpoint);
 	__u32 class = s->status / 100 - 1;
 
-	if (e && class < 5)
-		__sync_fetch_and_add(&e->responses[class], 1);
+	if (class < 5)
+		s->traffic.responses[bounded(class, 7)]++;
 }
 
 /* What a program should do with the bytes it was run for. */
@@ -209,7 +211,6 @@ static __always_inline int client_has_room(struct sk_msg_md *msg, const struct s
 /* Moves what belongs to the response; ends the lease with its last byte. */
 static __always_inline int response_move(struct sk_msg_md *msg, struct slot *s, __u32 index)
 {
-	struct endpoint *e = endpoint_at(s->endpoint);
 	__u64 cookie = s->cookie;
 	struct framing f = {};
 	enum verdict v;
@@ -242,8 +243,7 @@ static __always_inline int response_move(struct sk_msg_md *msg, struct slot *s, 
 			__sync_fetch_and_or(&s->flags, SLOT_RETIRE);
 	}
 	s->moved += f.bytes;
-	if (e)
-		__sync_fetch_and_add(&e->bytes_received, f.bytes);
+	s->traffic.bytes_received += f.bytes;
 	count(f.ended ? VERDICT_RESPONSE_ENDED : VERDICT_RESPONSE_MOVED);
 	if (f.ended)
 		lease_side_done(s, index, PENDING_RESPONSE);
@@ -339,7 +339,6 @@ static __always_inline enum verdict verdict_head(struct __sk_buff *skb, struct s
 
 static __always_inline int verdict_move(struct __sk_buff *skb, struct slot *s, __u32 index)
 {
-	struct endpoint *e = endpoint_at(s->endpoint);
 	__u64 cookie = s->cookie;
 	__u32 len = skb->len;
 
@@ -349,8 +348,7 @@ static __always_inline int verdict_move(struct __sk_buff *skb, struct slot *s, _
 		return SK_PASS;
 	}
 	s->moved += len;
-	if (e)
-		__sync_fetch_and_add(&e->bytes_received, len);
+	s->traffic.bytes_received += len;
 	if (s->remaining) {
 		count(VERDICT_RESPONSE_MOVED);
 		return SK_PASS;

@@ -295,6 +295,16 @@ enum endpoint_flags {
 	ENDPOINT_GONE = 2,
 };
 
+/* What was carried on the fast path. */
+struct traffic {
+	__u64 requests;
+	/* Responses by class: [0] 1xx .. [4] 5xx. */
+	__u64 responses[5];
+	/* Body and head bytes. */
+	__u64 bytes_sent;
+	__u64 bytes_received;
+};
+
 /* An endpoint of a cluster, SHARED. */
 struct endpoint {
 	/* Idle i-socks, a stack: low half, top slot plus 1 (0 is empty); high half, a tag that changes with every
@@ -307,15 +317,10 @@ struct endpoint {
 	__u32 weight;
 	/* Non-zero asks the daemon for more i-socks. Set by whoever finds too few, cleared by the daemon. */
 	__u32 want;
-	/* Requests sent on the fast path. Writers: p-socks. */
-	__u64 requests;
-	/* Responses of the fast path by class: [0] 1xx .. [4] 5xx. Writers: s-socks and i-socks. */
-	__u64 responses[5];
-	/* Body and head bytes moved on the fast path. */
-	__u64 bytes_sent;
-	__u64 bytes_received;
 	/* Leases that ended otherwise than with a whole response. Writers: everybody. */
 	__u64 broken;
+	/* Of i-socks that have closed; what the open ones carry is counted in their slots. Writer: daemon. */
+	struct traffic traffic;
 	__u64 reserved[4];
 };
 
@@ -438,8 +443,6 @@ struct slot {
 	__u64 remaining;
 	/* Response bytes moved to the p-sock. Writer: the response's program. */
 	__u64 moved;
-	/* Request bytes moved. Writer: the request's program. */
-	__u64 sent;
 	/* Status of the response, 0 before its head. */
 	__u32 status;
 	/* enum request_flags */
@@ -450,7 +453,10 @@ struct slot {
 	/* Number of the i-sock among those that have used the slot, never 0. Writer: daemon, while CONNECTING. */
 	__u32 generation;
 	__u32 unused;
-	__u64 reserved[8];
+	/* Since the slot was FREE. Counted here, where a lease makes every field its holder's alone: at the endpoint all
+	 * processors would wait for one cache line. Writers: the request's program, the response's program. */
+	struct traffic traffic;
+	__u64 reserved;
 };
 
 enum request_flags {
@@ -477,6 +483,8 @@ enum event_kind {
 	EVENT_LEASE_FAILED = 3,
 	/* Bytes wait on a connection that the daemon may not have accepted yet. */
 	EVENT_HANDOVER = 4,
+	/* A response that the daemon has to go on with. */
+	EVENT_SPILLED = 5,
 };
 
 /* What the daemon is woken for. */

@@ -98,6 +98,16 @@ static __always_inline __u32 run_of_names(__u64 w)
 		TOPS);
 }
 
+/* Length of the run of letters, digits, '-', '.' and ':', which is what host names and their ports are made of. */
+static __always_inline __u32 run_of_hosts(__u64 w)
+{
+	if (w & TOPS)
+		return 0;
+	return bytes_before(
+		~(marks_between(w | EACH(0x20), 'a', 'z') | marks_between(w, '0', ':') | marks_between(w, '-', '.')) &
+		TOPS);
+}
+
 /* Length of the run of letters, digits, '-', '.', '/' and '_', which are nearly all that paths are made of. */
 static __always_inline __u32 run_of_paths(__u64 w)
 {
@@ -114,7 +124,7 @@ static __always_inline __u64 first_bytes(__u64 w, __u32 n)
 	return w & (~0ULL >> ((8 - n) * 8 & 63));
 }
 
-/* Lower case of a word of letters, digits and '-'. */
+/* A word's letters in lower case; all bytes must be below 0x80. */
 static __always_inline __u64 lower_word(__u64 w)
 {
 	return w | marks_between(w, 'A', 'Z') >> 2;

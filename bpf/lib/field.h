@@ -16,6 +16,8 @@ enum field_state {
 	FIELD_SPACE,
 	FIELD_VALUE,
 	FIELD_LF,
+	/* field_run() has taken the whole line. */
+	FIELD_END,
 };
 
 enum field_step {
@@ -141,27 +143,73 @@ static __always_inline enum field_step field_value_byte(struct field_scan *f, __
 	return FIELD_MORE;
 }
 
-/* Takes a run of bytes at once where that is cheap: in a name, where a word of it begins, and in a value that nobody asks
- * about. Returns how many; 0 leaves the next byte to field_byte(). `word` is what a name's run adds, in lower case. */
-static __always_inline __u32 field_run(struct field_scan *f, __u64 w, __u64 *word)
-{
-	__u32 n;
+/* ---- runs of bytes, where that is cheap ----
+ *
+ * Each returns how many of the bytes of w it has taken; 0 leaves the next byte to field_byte().
+ */
 
-	if (f->state == FIELD_VALUE && f->id == FIELD_OTHER) {
-		n = run_of_values(w);
-		f->value_len += n;
-		return n;
-	}
-	if (f->state != FIELD_NAME || f->name_len & 7)
-		return 0;
-	n = run_of_names(w);
-	if (!n)
+/* Part of a name, where a word of it begins. `word` is what it adds, in lower case. */
+static __always_inline __u32 field_name_run(struct field_scan *f, __u64 w, __u64 *word)
+{
+	__u32 n = run_of_names(w);
+
+	if (!n || f->name_len & 7)
 		return 0;
 	*word = first_bytes(lower_word(w), n);
 	if (f->name_len < 24)
 		f->name[bounded(f->name_len >> 3, 3)] = *word;
 	f->name_len += n;
 	return n;
+}
+
+/* Part of a value of which framing needs the text. */
+static __always_inline __u32 field_text_run(struct field_scan *f, __u64 w)
+{
+	__u32 n = run_of_names(w);
+
+	if (!n || f->value_len & 7)
+		return 0;
+	if (f->value_len < 16)
+		f->value[bounded(f->value_len >> 3, 1)] = first_bytes(lower_word(w), n);
+	f->value_len += n;
+	f->state = FIELD_VALUE;
+	return n;
+}
+
+/* Part of any other value, with the space before it; with `whole` the line's end, too. */
+static __always_inline __u32 field_value_run(struct field_scan *f, __u64 w, __u32 whole)
+{
+	__u32 n = run_of_values(w), second = w >> 8 & 0xff;
+
+	f->value_len += n;
+	if (f->state == FIELD_SPACE) {
+		if (n < 2 || (w & 0xff) != ' ' || second == ' ') {
+			f->value_len = 0;
+			return 0;
+		}
+		f->state = FIELD_VALUE;
+		f->value_len = n - 1;
+	}
+	if (!whole || n > 6 || (w >> n * 8 & 0xffff) != ('\r' | '\n' << 8))
+		return n;
+	f->state = FIELD_END;
+	return n + 2;
+}
+
+/* A run of whatever comes. `word` is set in a name. `plain`: nobody asks where the value of this field lies. */
+static __always_inline __u32 field_run(struct field_scan *f, __u64 w, __u32 plain, __u64 *word)
+{
+	switch (f->state) {
+	case FIELD_NAME:
+		return field_name_run(f, w, word);
+	case FIELD_SPACE:
+	case FIELD_VALUE:
+		if (f->id == FIELD_CONNECTION || f->id == FIELD_TRANSFER_ENCODING)
+			return field_text_run(f, w);
+		if ((f->id == FIELD_OTHER || f->id == FIELD_HOP_BY_HOP) && (plain || f->state == FIELD_VALUE))
+			return field_value_run(f, w, plain);
+	}
+	return 0;
 }
 
 static __always_inline enum field_step field_byte(struct field_scan *f, __u8 c)

@@ -202,6 +202,15 @@ static __always_inline void request_clear_name(struct request_scan *r)
 		w[i] = 0;
 }
 
+static __always_inline void request_line_begin(struct request_scan *r)
+{
+	field_begin(&r->field);
+	r->asked = 0;
+	if (r->table_flags & TABLE_FIELDS)
+		request_clear_name(r);
+	r->state = SCAN_FIELD;
+}
+
 static __always_inline long request_byte(struct request_scan *r, __u8 c)
 {
 	switch (r->state) {
@@ -228,11 +237,7 @@ static __always_inline long request_byte(struct request_scan *r, __u8 c)
 			r->state = SCAN_END_LF;
 			return 0;
 		}
-		field_begin(&r->field);
-		r->asked = 0;
-		if (r->table_flags & TABLE_FIELDS)
-			request_clear_name(r);
-		r->state = SCAN_FIELD;
+		request_line_begin(r);
 		/* fallthrough */
 	case SCAN_FIELD:
 		return request_field_byte(r, c);
@@ -245,34 +250,87 @@ static __always_inline long request_byte(struct request_scan *r, __u8 c)
 	return 1;
 }
 
-/* Takes a run of bytes at once; 0 leaves the next byte to request_byte(). */
+/* ---- runs of bytes: each returns how many it has taken, 0 leaves the next byte to request_byte() ---- */
+
+#define GET_AND_SPACE 0x20544547u
+
+static __always_inline __u32 request_method_run(struct request_scan *r, __u64 w)
+{
+	if (r->method || (__u32)w != GET_AND_SPACE)
+		return 0;
+	r->method = METHOD3('G', 'E', 'T');
+	r->state = SCAN_PATH;
+	return 4;
+}
+
+static __always_inline __u32 request_path_run(struct request_scan *r, __u64 w)
+{
+	__u32 n = run_of_paths(w), at = r->path_len;
+
+	if ((!at && (w & 0xff) != '/') || at > MAX_PATH - sizeof(w))
+		return 0;
+	/* What is written behind the run is overwritten by what follows it. */
+	__builtin_memcpy(&r->path.path[bounded(at, 255)], &w, sizeof(w));
+	r->path_len = at + n;
+	return n;
+}
+
+static __always_inline __u32 request_host_run(struct request_scan *r, __u64 w)
+{
+	__u32 n = run_of_hosts(w), at = r->host_len;
+	__u64 word = lower_word(w);
+
+	if (!n || at > MAX_HOST - sizeof(w))
+		return 0;
+	/* As in a path. */
+	__builtin_memcpy(&r->authority[bounded(at, 255)], &word, sizeof(word));
+	r->host_len = at + n;
+	r->field.value_len += n;
+	r->field.state = FIELD_VALUE;
+	return n;
+}
+
+static __always_inline __u32 request_field_run(struct request_scan *r, __u64 w)
+{
+	struct field_scan *f = &r->field;
+	__u32 at = f->name_len >> 3, n;
+	__u64 word, *name;
+
+	if (f->id == FIELD_HOST)
+		return f->state == FIELD_SPACE || f->state == FIELD_VALUE ? request_host_run(r, w) : 0;
+	n = field_run(f, w, !r->asked, &word);
+	if (f->state == FIELD_END)
+		r->state = SCAN_LINE;
+	if (n && r->table_flags & TABLE_FIELDS && f->state == FIELD_NAME && at < MAX_FIELD_NAME / 8) {
+		name = (__u64 *)r->name.name;
+		name[bounded(at, 7)] = word;
+	}
+	return n;
+}
+
 static __always_inline __u32 request_run(struct request_scan *r, const struct span *s, __u32 off)
 {
-	__u64 w, word, *name;
-	__u32 n, at;
+	__u64 w;
 
 	if (!span_word(s, off, &w))
 		return 0;
-	if (r->state == SCAN_FIELD) {
-		at = r->field.name_len >> 3;
-		n = field_run(&r->field, w, &word);
-		if (n && r->table_flags & TABLE_FIELDS && r->field.state == FIELD_NAME && at < MAX_FIELD_NAME / 8) {
-			name = (__u64 *)r->name.name;
-			name[bounded(at, 7)] = word;
-		}
-		return n;
-	}
-	at = r->path_len;
-	if (r->state == SCAN_PATH && at && at <= MAX_PATH + 1 - sizeof(w)) {
-		n = run_of_paths(w);
-		/* What is written behind the run is overwritten by what follows it. */
-		__builtin_memcpy(&r->path.path[bounded(at, 255)], &w, sizeof(w));
-		r->path_len = at + n;
-		return n;
-	}
-	if (r->state == SCAN_VERSION && !r->version_len && w == HTTP_VERSION) {
+	switch (r->state) {
+	case SCAN_METHOD:
+		return request_method_run(r, w);
+	case SCAN_PATH:
+		return request_path_run(r, w);
+	case SCAN_VERSION:
+		if (r->version_len || w != HTTP_VERSION)
+			return 0;
 		r->version_len = 8;
 		return 8;
+	case SCAN_LINE:
+		if (!run_of_names(w))
+			return 0;
+		request_line_begin(r);
+		/* fallthrough */
+	case SCAN_FIELD:
+		return request_field_run(r, w);
 	}
 	return 0;
 }
@@ -444,21 +502,56 @@ static __always_inline long response_byte(struct slot *s, __u8 c)
 	return 1;
 }
 
+/* Takes "HTTP/1.1 " at once, and runs of the reason phrase; 0 leaves the next byte to response_line_byte(). */
+static __always_inline __u32 response_line_run(struct slot *s, __u64 w)
+{
+	__u32 at = s->head.at, n;
+
+	if (at > 12)
+		n = run_of_values(w);
+	else
+		n = !at && w == HTTP_VERSION ? 8 : 0;
+	s->head.at = at + n;
+	return n;
+}
+
+static __always_inline __u32 response_run(struct slot *s, const struct span *span, __u32 off)
+{
+	__u64 w, name;
+	__u32 n;
+
+	if (!span_word(span, off, &w))
+		return 0;
+	switch (s->head.state) {
+	case SCAN_VERSION:
+		return response_line_run(s, w);
+	case SCAN_LINE:
+		if (!run_of_names(w))
+			return 0;
+		field_begin(&s->field);
+		s->head.state = SCAN_FIELD;
+		/* fallthrough */
+	case SCAN_FIELD:
+		n = field_run(&s->field, w, 1, &name);
+		if (s->field.state == FIELD_END)
+			s->head.state = SCAN_LINE;
+		return n;
+	}
+	return 0;
+}
+
 static long response_step(__u32 i, void *ctx)
 {
 	struct response_cursor *cur = ctx;
 	struct slot *s = cur->slot;
 	__u32 off = s->head.off, run;
-	__u64 w, name;
 	__u8 c;
 
 	(void)i;
-	if (s->head.state == SCAN_FIELD && span_word(&cur->span, off, &w)) {
-		run = field_run(&s->field, w, &name);
-		if (run) {
-			s->head.off = off + run;
-			return 0;
-		}
+	run = response_run(s, &cur->span, off);
+	if (run) {
+		s->head.off = off + run;
+		return 0;
 	}
 	if (!span_byte(&cur->span, off, &c))
 		return 1;

@@ -197,6 +197,8 @@ func TestBadByteIsFoundAtEveryPlace(t *testing.T) {
 		check(get+name+": v\r\n\r\n", maps.VerdictOk)
 		check(get+"X: "+strings.TrimRight(value, " ")+"\r\n\r\n", maps.VerdictOk)
 		check("GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n", maps.VerdictOk)
+		host := strings.Repeat("aZ0-.:", n)[:n]
+		check("GET / HTTP/1.1\r\nHost: "+host+"\r\n\r\n", maps.VerdictOk)
 		for at := range n {
 			for _, bad := range []string{"\x00", "\x1f", "\n", "\x7f", "\r"} {
 				check(get+"X: "+value[:at]+bad+value[at+1:]+"\r\n\r\n", maps.HandoverMalformed)
@@ -204,8 +206,53 @@ func TestBadByteIsFoundAtEveryPlace(t *testing.T) {
 			for _, bad := range []string{"\x00", " ", "@", "[", "{", "/", "\x80", "\xc1", "\x7f", "\n", "\r"} {
 				check(get+name[:at]+bad+name[at+1:]+": v\r\n\r\n", maps.HandoverMalformed)
 			}
+			for _, bad := range []string{"/", "@", ",", "`", "{", "\x80", "\xff"} {
+				check("GET / HTTP/1.1\r\nHost: "+host[:at]+bad+host[at+1:]+"\r\n\r\n", maps.HandoverHost)
+			}
+			for _, bad := range []string{"\x00", "\x1f", "\x7f", "\n"} {
+				check("GET / HTTP/1.1\r\nHost: "+host[:at]+bad+host[at+1:]+"\r\n\r\n", maps.HandoverMalformed)
+			}
 			for _, bad := range []string{"\x00", "#", "\"", "<", "\\", "^", "`", "{", "\x80", "\xff", "\x7f"} {
 				check("GET "+path[:at+1]+bad+path[at+2:]+" HTTP/1.1\r\nHost: a\r\n\r\n", maps.HandoverMalformed)
+			}
+		}
+	}
+}
+
+// A line's end is taken together with the bytes before it where a word holds both, so each length is a case of its own.
+func TestEveryLengthOfALineIsRead(t *testing.T) {
+	d := loaded(t)
+	const longest = 26
+	for n := 0; n <= longest; n++ {
+		name, value := strings.Repeat("N", n+1), strings.Repeat("v", n)
+		for _, space := range []string{"", " ", "  ", "\t", " \t"} {
+			line := name + ":" + space + value + "\r\n"
+			request := get + line + "Content-Length: 3\r\n" + line + "\r\n"
+			verdict, length, err := runSelftest(d.fast.SelftestRequest, request)
+			if err != nil || verdict != maps.VerdictOk || length != len(request) {
+				t.Errorf("%q: got %s, %d, %v, want ok, %d", request, maps.VerdictName(verdict), length, err, len(request))
+			}
+			response := "HTTP/1.1 200 " + value + "\r\n" + line + "Connection:" + space + "keep-alive\r\nContent-Length: 3\r\n" + line + "\r\n"
+			verdict, rest, err := runSelftest(d.fast.SelftestResponse, response)
+			if want := int(maps.PhaseLength)<<12 | len(response); err != nil || verdict != maps.VerdictOk || rest != want {
+				t.Errorf("%q: got %s, %#x, %v, want ok, %#x", response, maps.VerdictName(verdict), rest, err, want)
+			}
+		}
+	}
+}
+
+func TestBadByteOfAResponseIsFoundAtEveryPlace(t *testing.T) {
+	d := loaded(t)
+	const head = "HTTP/1.1 200 Very well\r\nServer: something/1.2.3\r\nContent-Length: 3\r\nX-Y: abc\r\n\r\n"
+	for at := range head {
+		for _, bad := range []string{"\x00", "\x7f", "\n", "\r"} {
+			if head[at:at+1] == bad {
+				continue
+			}
+			broken := head[:at] + bad + head[at+1:]
+			verdict, _, err := runSelftest(d.fast.SelftestResponse, broken)
+			if err != nil || verdict != maps.VerdictSpillFraming {
+				t.Errorf("%q: got %s, %v, want %s", broken, maps.VerdictName(verdict), err, maps.VerdictName(maps.VerdictSpillFraming))
 			}
 		}
 	}

@@ -60,18 +60,15 @@ type abiControl struct {
 }
 
 type abiEndpoint struct {
-	_             structs.HostLayout
-	Idle          uint64
-	Outstanding   uint32
-	Flags         uint32
-	Weight        uint32
-	Want          uint32
-	Requests      uint64
-	Responses     [5]uint64
-	BytesSent     uint64
-	BytesReceived uint64
-	Broken        uint64
-	Reserved      [4]uint64
+	_           structs.HostLayout
+	Idle        uint64
+	Outstanding uint32
+	Flags       uint32
+	Weight      uint32
+	Want        uint32
+	Broken      uint64
+	Traffic     abiTraffic
+	Reserved    [4]uint64
 }
 
 type abiEndpointFlags uint32
@@ -97,6 +94,7 @@ const (
 	abiEventKindEVENT_SLOT_BROKEN  abiEventKind = 2
 	abiEventKindEVENT_LEASE_FAILED abiEventKind = 3
 	abiEventKindEVENT_HANDOVER     abiEventKind = 4
+	abiEventKindEVENT_SPILLED      abiEventKind = 5
 )
 
 type abiFieldKey struct {
@@ -262,7 +260,6 @@ type abiSlot struct {
 	Spill      uint32
 	Remaining  uint64
 	Moved      uint64
-	Sent       uint64
 	Status     uint32
 	Request    uint32
 	Head       struct {
@@ -286,7 +283,8 @@ type abiSlot struct {
 	}
 	Generation uint32
 	Unused     uint32
-	Reserved   [8]uint64
+	Traffic    abiTraffic
+	Reserved   uint64
 }
 
 type abiSlotFlags uint32
@@ -339,6 +337,14 @@ const (
 	abiTableFlagsTABLE_HOST_PREFIXES abiTableFlags = 4
 	abiTableFlagsTABLE_FIELDS        abiTableFlags = 8
 )
+
+type abiTraffic struct {
+	_             structs.HostLayout
+	Requests      uint64
+	Responses     [5]uint64
+	BytesSent     uint64
+	BytesReceived uint64
+}
 
 type abiVerdict uint32
 
@@ -437,6 +443,7 @@ const (
 	abiVarSharedSpill         = "shared_spill"
 	abiVarSharedSplit         = "shared_split"
 	abiVarSharedTableFlags    = "shared_table_flags"
+	abiVarSharedTraffic       = "shared_traffic"
 	abiVarSharedVerdict       = "shared_verdict"
 )
 
@@ -528,6 +535,7 @@ type abiVariableSpecs struct {
 	SharedSpill         *ebpf.VariableSpec `ebpf:"shared_spill"`
 	SharedSplit         *ebpf.VariableSpec `ebpf:"shared_split"`
 	SharedTableFlags    *ebpf.VariableSpec `ebpf:"shared_table_flags"`
+	SharedTraffic       *ebpf.VariableSpec `ebpf:"shared_traffic"`
 	SharedVerdict       *ebpf.VariableSpec `ebpf:"shared_verdict"`
 }
 
@@ -595,6 +603,7 @@ type abiVariables struct {
 	SharedSpill         *ebpf.Variable `ebpf:"shared_spill"`
 	SharedSplit         *ebpf.Variable `ebpf:"shared_split"`
 	SharedTableFlags    *ebpf.Variable `ebpf:"shared_table_flags"`
+	SharedTraffic       *ebpf.Variable `ebpf:"shared_traffic"`
 	SharedVerdict       *ebpf.Variable `ebpf:"shared_verdict"`
 }
 

@@ -4,6 +4,7 @@ package maps
 
 import (
 	"fmt"
+	"sync"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -21,6 +22,8 @@ type Shared struct {
 	Schedules []Turn
 
 	mappings [][]byte
+	// folding is held while counters move from a slot to its endpoint, so that nobody counts them twice, or not at all.
+	folding sync.Mutex
 }
 
 // NewHeapShared returns shared state that no kernel sees, for the slow path alone and for tests.

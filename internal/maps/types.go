@@ -73,6 +73,8 @@ type (
 	Spill = abiSpill
 	// TableFlags describe a route table.
 	TableFlags = abiTableFlags
+	// Traffic is what was carried on the fast path.
+	Traffic = abiTraffic
 	// Verdict is why a kernel program ended as it did.
 	Verdict = abiVerdict
 )
@@ -89,6 +91,7 @@ const (
 	EventHandover    = abiEventKindEVENT_HANDOVER
 	EventSlotBroken  = abiEventKindEVENT_SLOT_BROKEN
 	EventLeaseFailed = abiEventKindEVENT_LEASE_FAILED
+	EventSpilled     = abiEventKindEVENT_SPILLED
 )
 
 // Values of HostDirection.

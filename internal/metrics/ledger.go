@@ -22,8 +22,8 @@ type fast struct {
 
 func fastOf(e *maps.Endpoint) fast {
 	return fast{
-		requests: e.Requests, bytesSent: e.BytesSent, bytesReceived: e.BytesReceived, broken: e.Broken,
-		responses: e.Responses,
+		requests: e.Traffic.Requests, bytesSent: e.Traffic.BytesSent, bytesReceived: e.Traffic.BytesReceived, broken: e.Broken,
+		responses: e.Traffic.Responses,
 	}
 }
 

@@ -55,11 +55,12 @@ func busy() *state {
 			State: maps.Cluster{Schedule: 2 << 32, Turn: 151},
 			Endpoints: []Endpoint{
 				{Index: 0, Address: first, Pool: Pool{Idle: 3, Leased: 1}, SlowConnections: 1, State: maps.Endpoint{
-					Weight: 1, Requests: 100, Outstanding: 1, Responses: [5]uint64{0, 90, 5, 2, 1}, Broken: 1,
-					BytesSent: 1000, BytesReceived: 20000,
+					Weight: 1, Outstanding: 1, Broken: 1,
+					Traffic: maps.Traffic{Requests: 100, Responses: [5]uint64{0, 90, 5, 2, 1}, BytesSent: 1000, BytesReceived: 20000},
 				}},
 				{Index: 1, Address: second, Pool: Pool{Connecting: 2}, State: maps.Endpoint{
-					Weight: 1, Requests: 50, Flags: uint32(maps.EndpointDown), Responses: [5]uint64{0, 50}, BytesSent: 500, BytesReceived: 10000,
+					Weight: 1, Flags: uint32(maps.EndpointDown),
+					Traffic: maps.Traffic{Requests: 50, Responses: [5]uint64{0, 50}, BytesSent: 500, BytesReceived: 10000},
 				}},
 			},
 		}},
@@ -200,7 +201,7 @@ func totalsOf(t *testing.T, c *Collector) totals {
 
 func TestCountersSurviveReloads(t *testing.T) {
 	at := func(index uint32, address netip.AddrPort, requests uint64) Endpoint {
-		return Endpoint{Index: index, Address: address, State: maps.Endpoint{Requests: requests, BytesSent: 10 * requests}}
+		return Endpoint{Index: index, Address: address, State: maps.Endpoint{Traffic: maps.Traffic{Requests: requests, BytesSent: 10 * requests}}}
 	}
 	web := func(endpoints ...Endpoint) []Cluster { return []Cluster{{Name: "web", Endpoints: endpoints}} }
 	before := web(at(0, first, 100), at(1, second, 50))
@@ -234,8 +235,8 @@ func TestCountersSurviveReloads(t *testing.T) {
 
 func TestAddressThatCameBackIsOneEndpoint(t *testing.T) {
 	source := &state{clusters: []Cluster{{Name: "web", Endpoints: []Endpoint{
-		{Index: 2, Address: first, Pool: Pool{Idle: 1}, State: maps.Endpoint{Requests: 5, Weight: 3}},
-		{Index: 0, Address: first, Pool: Pool{Leased: 1}, State: maps.Endpoint{Requests: 100, Outstanding: 1, Flags: uint32(maps.EndpointGone)}},
+		{Index: 2, Address: first, Pool: Pool{Idle: 1}, State: maps.Endpoint{Weight: 3, Traffic: maps.Traffic{Requests: 5}}},
+		{Index: 0, Address: first, Pool: Pool{Leased: 1}, State: maps.Endpoint{Outstanding: 1, Flags: uint32(maps.EndpointGone), Traffic: maps.Traffic{Requests: 100}}},
 	}}}}
 	s, err := NewCollector(source, NewRecorder()).Snapshot()
 	if err != nil {
@@ -314,10 +315,10 @@ func TestCountPoolsByEndpointAndState(t *testing.T) {
 
 func TestLoadCopiesEveryCounter(t *testing.T) {
 	e := maps.Endpoint{
-		Idle: 1, Outstanding: 2, Flags: 3, Weight: 4, Want: 5, Requests: 6, Responses: [5]uint64{7, 8, 9, 10, 11},
-		BytesSent: 12, BytesReceived: 13, Broken: 14,
+		Idle: 1, Outstanding: 2, Flags: 3, Weight: 4, Want: 5, Broken: 14,
+		Traffic: maps.Traffic{Requests: 6, Responses: [5]uint64{7, 8, 9, 10, 11}, BytesSent: 12, BytesReceived: 13},
 	}
-	if got := LoadEndpoint(&e); got != e {
+	if got := LoadEndpoint(&e, &e.Traffic); got != e {
 		t.Errorf("endpoint: got %+v, want %+v", got, e)
 	}
 	c := maps.Cluster{Schedule: 1, Turn: 2, Policy: 3, Choices: 4}

@@ -87,24 +87,18 @@ func CountPools(slots []maps.Slot, endpoints int) []Pool {
 	return pools
 }
 
-// LoadEndpoint copies an endpoint that others change. Each field is whole; fields
-// read one after the other may belong to different moments.
-func LoadEndpoint(e *maps.Endpoint) maps.Endpoint {
-	c := maps.Endpoint{
-		Idle:          atomic.LoadUint64(&e.Idle),
-		Outstanding:   atomic.LoadUint32(&e.Outstanding),
-		Flags:         atomic.LoadUint32(&e.Flags),
-		Weight:        atomic.LoadUint32(&e.Weight),
-		Want:          atomic.LoadUint32(&e.Want),
-		Requests:      atomic.LoadUint64(&e.Requests),
-		BytesSent:     atomic.LoadUint64(&e.BytesSent),
-		BytesReceived: atomic.LoadUint64(&e.BytesReceived),
-		Broken:        atomic.LoadUint64(&e.Broken),
+// LoadEndpoint copies an endpoint that others change, with the traffic that maps.Shared.Traffic found for it. Each field
+// is whole; fields read one after the other may belong to different moments.
+func LoadEndpoint(e *maps.Endpoint, traffic *maps.Traffic) maps.Endpoint {
+	return maps.Endpoint{
+		Idle:        atomic.LoadUint64(&e.Idle),
+		Outstanding: atomic.LoadUint32(&e.Outstanding),
+		Flags:       atomic.LoadUint32(&e.Flags),
+		Weight:      atomic.LoadUint32(&e.Weight),
+		Want:        atomic.LoadUint32(&e.Want),
+		Broken:      atomic.LoadUint64(&e.Broken),
+		Traffic:     *traffic,
 	}
-	for i := range c.Responses {
-		c.Responses[i] = atomic.LoadUint64(&e.Responses[i])
-	}
-	return c
 }
 
 // LoadCluster copies a cluster that others change.

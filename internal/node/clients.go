@@ -77,8 +77,8 @@ func (c clients) whole(ctx context.Context, s pool.Spilled, client, upstream net
 	r, err := c.n.proxy.Relay(ctx, client, upstream, slowpath.RelayRequest{
 		Method: method, KeepAlive: true, Deadline: s.Deadline,
 	})
-	if class := r.Status/100 - 1; class >= 0 && class < len(maps.Endpoint{}.Responses) {
-		atomic.AddUint64(&shared.Endpoints[shared.Slots[s.Slot].Endpoint].Responses[class], 1)
+	if class := r.Status/100 - 1; class >= 0 && class < len(maps.Traffic{}.Responses) {
+		atomic.AddUint64(&shared.Slots[s.Slot].Traffic.Responses[class], 1)
 	}
 	if err != nil {
 		c.n.log.Debug("response ended early", "err", err)
@@ -110,7 +110,7 @@ func (c clients) rest(ctx context.Context, s pool.Spilled, client, upstream net.
 	})
 	defer stop()
 	forwarded, clean, err := forward(client, upstream, restOf(&shared.Slots[s.Slot]))
-	atomic.AddUint64(&shared.Endpoints[shared.Slots[s.Slot].Endpoint].BytesReceived, forwarded)
+	atomic.AddUint64(&shared.Slots[s.Slot].Traffic.BytesReceived, forwarded)
 	if err != nil {
 		c.n.log.Debug("spilled response ended early", "err", err)
 		shared.Break(s.Slot)

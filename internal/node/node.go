@@ -303,6 +303,8 @@ func (n *Node) followEvents() {
 			n.pool.Grow(e.Endpoint)
 		case maps.EventSlotBroken:
 			n.pool.Broken(e.Slot, false)
+		case maps.EventSpilled:
+			n.pool.Spilled(e.Slot)
 		case maps.EventLeaseFailed:
 			n.pool.Broken(e.Slot, true)
 		}

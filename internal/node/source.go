@@ -81,13 +81,14 @@ func (m measured) SlowBytes() (received, sent uint64) {
 func (m measured) Clusters() []metrics.Cluster {
 	shared := m.n.datapath.Shared
 	pools := metrics.CountPools(shared.Slots, len(shared.Endpoints))
+	traffic := shared.Traffic()
 	d := m.n.directory.Load()
 	byCluster := map[string][]metrics.Endpoint{}
 	for _, e := range m.n.reconcil.Endpoints() {
 		byCluster[e.Cluster] = append(byCluster[e.Cluster], metrics.Endpoint{
 			Index:           e.Index,
 			Address:         e.Address,
-			State:           metrics.LoadEndpoint(&shared.Endpoints[e.Index]),
+			State:           metrics.LoadEndpoint(&shared.Endpoints[e.Index], &traffic[e.Index]),
 			Pool:            pools[e.Index],
 			SlowConnections: m.n.dialer.open(e.Address),
 		})

@@ -35,6 +35,7 @@ type entry struct {
 	h Handler
 	// generation tells events of an earlier socket with the same descriptor from those of this one.
 	generation int32
+	events     uint32
 }
 
 // New opens an epoll instance and starts its thread; Close ends it.
@@ -56,18 +57,27 @@ func New() (*Poller, error) {
 	return p, nil
 }
 
-const oneShot = unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLONESHOT
+// Errors and resets wake every watch.
+const (
+	closes   = unix.EPOLLRDHUP | unix.EPOLLONESHOT
+	readable = closes | unix.EPOLLIN
+)
 
 // Watch calls h.Ready once when fd becomes readable, or its peer closes.
 func (p *Poller) Watch(fd int, h Handler) error {
-	return p.add(fd, h, oneShot)
+	return p.add(fd, h, readable)
+}
+
+// WatchClose calls h.Ready once when fd's peer closes. Bytes alone wake nobody.
+func (p *Poller) WatchClose(fd int, h Handler) error {
+	return p.add(fd, h, closes)
 }
 
 func (p *Poller) add(fd int, h Handler, events uint32) error {
 	p.mu.Lock()
 	p.next++
 	generation := p.next
-	p.handlers[int32(fd)] = entry{h, generation}
+	p.handlers[int32(fd)] = entry{h, generation, events}
 	p.mu.Unlock()
 	ev := unix.EpollEvent{Events: events, Fd: int32(fd), Pad: generation}
 	if err := unix.EpollCtl(p.epfd, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
@@ -77,7 +87,7 @@ func (p *Poller) add(fd int, h Handler, events uint32) error {
 	return nil
 }
 
-// Rearm makes Ready be called once more. It is called at once when there is something already.
+// Rearm makes Ready be called once more, for what it was watched for. It is called at once when that is so already.
 func (p *Poller) Rearm(fd int) error {
 	p.mu.Lock()
 	e, ok := p.handlers[int32(fd)]
@@ -85,7 +95,7 @@ func (p *Poller) Rearm(fd int) error {
 	if !ok {
 		return fmt.Errorf("rearm socket: %w", unix.ENOENT)
 	}
-	ev := unix.EpollEvent{Events: oneShot, Fd: int32(fd), Pad: e.generation}
+	ev := unix.EpollEvent{Events: e.events, Fd: int32(fd), Pad: e.generation}
 	if err := unix.EpollCtl(p.epfd, unix.EPOLL_CTL_MOD, fd, &ev); err != nil {
 		return fmt.Errorf("rearm socket: %w", err)
 	}

@@ -29,7 +29,7 @@ func (s *isock) Ready() {
 	sl := &p.cfg.Shared.Slots[s.slot]
 	switch p.cfg.Shared.State(s.slot) {
 	case maps.SlotLeased:
-		if atomic.LoadUint32(&sl.Spill) != uint32(maps.SpillNone) {
+		if spilled(sl) {
 			p.spillLocked(s)
 			return
 		}
@@ -86,6 +86,20 @@ func (p *Pool) lostLocked(s *isock, why Failure) {
 		s.busy = nil
 		p.closeLocked(s)
 	}()
+}
+
+func spilled(sl *maps.Slot) bool {
+	return atomic.LoadUint32(&sl.Spill) != uint32(maps.SpillNone)
+}
+
+// Spilled goes on with a response that a kernel program has left to the daemon.
+func (p *Pool) Spilled(slot uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.isocks[slot]
+	if s != nil && s.busy == nil && p.cfg.Shared.State(slot) == maps.SlotLeased && spilled(&p.cfg.Shared.Slots[slot]) {
+		p.spillLocked(s)
+	}
 }
 
 // spillLocked hands the response to the slow path.
@@ -176,6 +190,7 @@ func (p *Pool) sweepLoop() {
 			return
 		case <-tick.C:
 			p.sweep(uint64(monotonic()))
+			p.bury()
 		}
 	}
 }
@@ -188,23 +203,16 @@ func (p *Pool) sweep(now uint64) {
 		switch p.cfg.Shared.State(slot) {
 		case maps.SlotLeased:
 			deadline := atomic.LoadUint64(&sl.DeadlineNs)
-			if deadline != 0 && now > deadline && s.busy == nil {
+			if s.busy != nil {
+				continue
+			}
+			if deadline != 0 && now > deadline {
 				p.lostLocked(s, Timeout)
+			} else if s.remote && spilled(sl) {
+				p.spillLocked(s)
 			}
 		case maps.SlotBroken:
 			p.closeLocked(s)
-		}
-	}
-	crowded := map[uint32]int{}
-	for slot := range p.zombies {
-		p.buryLocked(slot)
-		if _, still := p.zombies[slot]; still {
-			crowded[p.cfg.Shared.Slots[slot].Endpoint]++
-		}
-	}
-	for endpoint, n := range crowded {
-		if n >= crowdedStack {
-			p.purgeLocked(endpoint)
 		}
 	}
 }

@@ -20,6 +20,9 @@ const sendBuffer = 1 << 20
 // receiveBuffer bounds what an endpoint may send ahead of a client that reads slowly, once a response spills.
 const receiveBuffer = 512 << 10
 
+// soon is how long an i-sock that never served must have lasted not to count as a failed connect.
+const soon = time.Second
+
 // isock is an open connection to an endpoint.
 type isock struct {
 	pool     *Pool
@@ -29,6 +32,7 @@ type isock struct {
 	cookie   uint64
 	peer     maps.PeerKey
 	remote   bool
+	opened   time.Time
 	// busy is set while a goroutine needs the socket or its slot, and hurries it. Guarded by Pool.mu.
 	busy context.CancelFunc
 }

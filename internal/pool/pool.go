@@ -83,7 +83,7 @@ type Pool struct {
 	endpoints map[uint32]*endpoint
 	isocks    map[uint32]*isock
 	free      []uint32
-	// zombies are closed, but their slots still lie in a stack.
+	// zombies are the slots of closed i-socks that programs may still be at work on, or that still lie in a stack.
 	zombies map[uint32]struct{}
 }
 
@@ -92,6 +92,8 @@ type endpoint struct {
 	Endpoint
 	open    int
 	dialing int
+	// dead counts its zombies.
+	dead int
 	// target is how many i-socks it should have.
 	target int
 	gone   bool
@@ -246,6 +248,7 @@ func (p *Pool) open(e *endpoint, to Endpoint, slot uint32) {
 	}
 	e.open++
 	e.backoff = 0
+	s.opened = time.Now()
 	p.isocks[slot] = s
 	shared := &p.cfg.Shared.Endpoints[to.Index]
 	if atomic.LoadUint32(&shared.Flags)&uint32(maps.EndpointDown) != 0 {
@@ -265,11 +268,31 @@ func (p *Pool) open(e *endpoint, to Endpoint, slot uint32) {
 // serveLocked makes a connected i-sock leasable.
 func (p *Pool) serveLocked(s *isock) {
 	p.cfg.Shared.Exchange(s.slot, maps.SlotConnecting, maps.SlotReady)
-	if err := p.poller.Watch(s.fd, s); err != nil || !p.cfg.Shared.Push(s.slot) {
+	if err := p.watch(s); err != nil || !p.cfg.Shared.Push(s.slot) {
 		p.cfg.Shared.Break(s.slot)
 		p.closeLocked(s)
 	}
 }
+
+// watch begins to wait for the endpoint's end of the connection. What an endpoint elsewhere sends passes a kernel program, which
+// tells when there is something for the daemon; what it sent before the program was there is unasked for.
+func (p *Pool) watch(s *isock) error {
+	if !s.remote {
+		return p.poller.Watch(s.fd, s)
+	}
+	if err := p.poller.WatchClose(s.fd, s); err != nil {
+		return err
+	}
+	if !s.idle() {
+		return errUnasked
+	}
+	return nil
+}
+
+var (
+	errUnasked = errors.New("the endpoint speaks first")
+	errUnused  = errors.New("the endpoint closes new connections")
+)
 
 // connect opens the socket of a slot. On error nothing of it is left.
 func (p *Pool) connect(to Endpoint, slot uint32) (*isock, error) {
@@ -383,11 +406,9 @@ func (p *Pool) drainLocked(e *endpoint) {
 
 // releaseLocked forgets a removed endpoint that has no i-sock left.
 func (p *Pool) releaseLocked(e *endpoint) {
-	if !e.gone || e.open > 0 || e.dialing > 0 {
+	if !e.gone || e.open > 0 || e.dialing > 0 || e.dead > 0 {
 		return
 	}
-	// Its closed slots still lie in its stack, and nobody takes from it any more.
-	p.purgeLocked(e.Index)
 	delete(p.endpoints, e.Index)
 	if p.cfg.Released != nil {
 		p.cfg.Released(e.Index)
@@ -415,28 +436,84 @@ func (p *Pool) closeLocked(s *isock) {
 		p.cfg.Logger.Warn("close i-sock", "slot", s.slot, "err", err)
 	}
 	p.zombies[s.slot] = struct{}{}
-	p.buryLocked(s.slot)
 	e := p.endpoints[s.endpoint]
 	if e == nil {
 		return
 	}
 	e.open--
-	if e.gone {
-		p.releaseLocked(e)
+	e.dead++
+	if s.unused() {
+		// Without a pause this endpoint would be connected to as fast as it closes.
+		p.failedLocked(e, errUnused)
 		return
 	}
 	p.fillLocked(e)
 }
 
-// buryLocked frees a closed slot once it lies in no stack.
-func (p *Pool) buryLocked(slot uint32) {
-	sl := &p.cfg.Shared.Slots[slot]
-	if atomic.LoadUint32(&sl.Stacked) != 0 {
+// unused reports whether an i-sock was closed soon after it was opened, and never carried a request.
+func (s *isock) unused() bool {
+	return time.Since(s.opened) < soon && atomic.LoadUint64(&s.pool.cfg.Shared.Slots[s.slot].Traffic.Requests) == 0
+}
+
+// bury frees the slots that were closed before the call, except those that lie in a stack, once no program is at work on them.
+func (p *Pool) bury() {
+	p.mu.Lock()
+	dead := p.deadLocked()
+	p.mu.Unlock()
+	if len(dead) == 0 {
 		return
 	}
+	if err := maps.Settle(); err != nil {
+		p.cfg.Logger.Warn("slots of closed i-socks are kept", "err", err)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, slot := range dead {
+		p.buryLocked(slot)
+	}
+	p.purgeCrowdedLocked()
+	for _, e := range p.endpoints {
+		p.releaseLocked(e)
+	}
+}
+
+func (p *Pool) deadLocked() []uint32 {
+	var dead []uint32
+	for slot := range p.zombies {
+		dead = append(dead, slot)
+	}
+	return dead
+}
+
+// buryLocked frees a closed slot that lies in no stack. Programs must have had time to end.
+func (p *Pool) buryLocked(slot uint32) {
+	sl := &p.cfg.Shared.Slots[slot]
+	if _, dead := p.zombies[slot]; !dead || atomic.LoadUint32(&sl.Stacked) != 0 {
+		return
+	}
+	if e := p.endpoints[sl.Endpoint]; e != nil {
+		e.dead--
+	}
 	delete(p.zombies, slot)
-	atomic.StoreUint32(&sl.State, uint32(maps.SlotFree))
+	p.cfg.Shared.Free(slot)
 	p.free = append(p.free, slot)
+}
+
+// purgeCrowdedLocked cleans the stacks that hold many dead slots, and those from which nobody takes any more.
+func (p *Pool) purgeCrowdedLocked() {
+	stacked := map[uint32]int{}
+	for slot := range p.zombies {
+		if atomic.LoadUint32(&p.cfg.Shared.Slots[slot].Stacked) != 0 {
+			stacked[p.cfg.Shared.Slots[slot].Endpoint]++
+		}
+	}
+	for index, n := range stacked {
+		e := p.endpoints[index]
+		if n >= crowdedStack || e == nil || e.gone {
+			p.purgeLocked(index)
+		}
+	}
 }
 
 // purgeLocked takes broken slots out of an endpoint's stack. While it runs the stack is short of the good ones too, so
@@ -448,12 +525,9 @@ func (p *Pool) purgeLocked(endpoint uint32) {
 		if slot == maps.NoSlot {
 			break
 		}
+		// The others have left the stack with this, and are freed at the next sweep.
 		if p.cfg.Shared.State(slot) == maps.SlotReady {
 			good = append(good, slot)
-			continue
-		}
-		if _, dead := p.zombies[slot]; dead {
-			p.buryLocked(slot)
 		}
 	}
 	for _, slot := range good {

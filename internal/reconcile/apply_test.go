@@ -182,15 +182,15 @@ func TestIndicesSurviveReloads(t *testing.T) {
 	g.mustApply(single(endpointOn(9000, 1), endpointOn(9001, 1)))
 	before := g.r.Endpoints()
 	clusterIndex, _ := g.r.ClusterIndex("web")
-	g.kernel.sh.Endpoints[before[1].Index].Requests = 7
+	g.kernel.sh.Endpoints[before[1].Index].Traffic.Requests = 7
 	g.kernel.sh.Clusters[clusterIndex].Turn = 5
 
 	cfg := single(endpointOn(9002, 1), endpointOn(9001, 1))
 	cfg.Clusters = slices.Insert(cfg.Clusters, 0, &model.Cluster{Name: "another"})
 	g.mustApply(cfg)
 	after := g.r.Endpoints()
-	if after[1] != before[1] || g.kernel.sh.Endpoints[after[1].Index].Requests != 7 {
-		t.Errorf("endpoint %+v is now %+v with %d requests, want it unchanged with 7", before[1], after[1], g.kernel.sh.Endpoints[after[1].Index].Requests)
+	if after[1] != before[1] || g.kernel.sh.Endpoints[after[1].Index].Traffic.Requests != 7 {
+		t.Errorf("endpoint %+v is now %+v with %d requests, want it unchanged with 7", before[1], after[1], g.kernel.sh.Endpoints[after[1].Index].Traffic.Requests)
 	}
 	if got, ok := g.r.ClusterIndex("web"); !ok || got != clusterIndex || g.kernel.sh.Clusters[got].Turn != 5 {
 		t.Errorf("cluster index %d at turn %d, want %d at 5", got, g.kernel.sh.Clusters[got].Turn, clusterIndex)
@@ -209,7 +209,7 @@ func TestEndpointIndexIsReusedOnlyAfterRelease(t *testing.T) {
 		t.Error("an endpoint in service was released")
 	}
 	shared := &g.kernel.sh.Endpoints[first.Index]
-	shared.Idle, shared.Requests, shared.Outstanding = 5<<32, 9, 0
+	shared.Idle, shared.Traffic.Requests, shared.Outstanding = 5<<32, 9, 0
 
 	g.mustApply(single(endpointOn(9001, 1)))
 	if e := g.r.Endpoints(); len(e) != 2 || !e[0].Gone || e[1].Gone || e[1].Index == first.Index {
@@ -228,7 +228,7 @@ func TestEndpointIndexIsReusedOnlyAfterRelease(t *testing.T) {
 	if e := g.r.Endpoints(); len(e) != 2 || e[0].Index != first.Index || e[0].Address != address(9002) {
 		t.Fatalf("endpoints %+v, want the new one at index %d", e, first.Index)
 	}
-	if shared.Flags != 0 || shared.Requests != 0 || shared.Idle != 5<<32 {
+	if shared.Flags != 0 || shared.Traffic.Requests != 0 || shared.Idle != 5<<32 {
 		t.Errorf("reused endpoint %+v, want fresh counters and the stack's tag kept", *shared)
 	}
 }

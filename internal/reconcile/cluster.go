@@ -138,12 +138,8 @@ func resetEndpoint(e *maps.Endpoint) {
 	for _, word := range []*uint32{&e.Outstanding, &e.Flags, &e.Want} {
 		atomic.StoreUint32(word, 0)
 	}
-	for _, word := range []*uint64{&e.Requests, &e.BytesSent, &e.BytesReceived, &e.Broken} {
-		atomic.StoreUint64(word, 0)
-	}
-	for i := range e.Responses {
-		atomic.StoreUint64(&e.Responses[i], 0)
-	}
+	atomic.StoreUint64(&e.Broken, 0)
+	e.Traffic.Clear()
 }
 
 // unlinkClusters takes away the clusters that no listener's table names any more.

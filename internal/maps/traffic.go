@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package maps
+
+import "sync/atomic"
+
+// words are the counters of t, to be read and written with sync/atomic.
+func (t *Traffic) words() []*uint64 {
+	w := []*uint64{&t.Requests, &t.BytesSent, &t.BytesReceived}
+	for i := range t.Responses {
+		w = append(w, &t.Responses[i])
+	}
+	return w
+}
+
+// add adds what stands in o, which others may be changing.
+func (t *Traffic) add(o *Traffic) {
+	from := o.words()
+	for i, to := range t.words() {
+		atomic.AddUint64(to, atomic.LoadUint64(from[i]))
+	}
+}
+
+// Clear sets all counters to zero.
+func (t *Traffic) Clear() {
+	for _, w := range t.words() {
+		atomic.StoreUint64(w, 0)
+	}
+}
+
+// Traffic returns what every endpoint has carried, by its index: over i-socks that have closed, which is counted at the endpoint,
+// and over the others, which is counted in their slots.
+func (s *Shared) Traffic() []Traffic {
+	s.folding.Lock()
+	defer s.folding.Unlock()
+	sum := make([]Traffic, len(s.Endpoints))
+	for i := range s.Endpoints {
+		sum[i].add(&s.Endpoints[i].Traffic)
+	}
+	for i := range s.Slots {
+		sl := &s.Slots[i]
+		if SlotState(atomic.LoadUint32(&sl.State)) == SlotFree {
+			continue
+		}
+		sum[sl.Endpoint].add(&sl.Traffic)
+	}
+	return sum
+}
+
+// Free makes a BROKEN slot FREE, and its endpoint's what it has carried. No program may be at work on it any more.
+func (s *Shared) Free(slot uint32) {
+	s.folding.Lock()
+	defer s.folding.Unlock()
+	sl := &s.Slots[slot]
+	s.Endpoints[sl.Endpoint].Traffic.add(&sl.Traffic)
+	sl.Traffic.Clear()
+	atomic.StoreUint32(&sl.State, uint32(SlotFree))
+}
