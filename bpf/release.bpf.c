@@ -1,23 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* cgroup/sock_release: runs when a socket's last descriptor closes. A client that leaves with a request in flight
- * breaks its lease at once; without this a silent endpoint would hold the i-sock until its time was up.
+ * breaks its lease at once; without this a silent endpoint would hold the i-sock until its time was up. One that leaves before
+ * the daemon has accepted it, and has nothing to say to the daemon, is forgotten: the daemon then closes what it accepts
+ * without a look.
  * The socket's lock is not held: the lease number tells a lease that ended meanwhile.
  */
 #include "lib/lease.h"
 #include "lib/maps.h"
 
+static __always_inline void release_lease(const struct psock *ps)
+{
+	struct slot *s = ps->lease ? slot_at(ps->slot) : 0;
+
+	if (!s || s->lease != ps->lease)
+		return;
+	lease_break(s, ps->slot, EVENT_SLOT_BROKEN);
+	count(VERDICT_CLIENT_LEFT);
+}
+
+/* Bytes that were handed over must reach an endpoint even if their sender does not wait for the answer. */
+static __always_inline int release_is_silent(const struct psock *ps)
+{
+	return ps->flags & PSOCK_JOINED && !(ps->flags & (PSOCK_SLOW | PSOCK_ANNOUNCED)) && !slow_conn_of(ps->cookie);
+}
+
 SEC("cgroup/sock_release")
 int xlb_release(struct bpf_sock *sk)
 {
 	struct psock *ps = psock_of(sk);
-	struct slot *s;
 
-	if (!ps || !ps->lease)
+	if (!ps)
 		return 1;
-	s = slot_at(ps->slot);
-	if (!s || s->lease != ps->lease)
-		return 1;
-	lease_break(s, ps->slot, EVENT_SLOT_BROKEN);
-	count(VERDICT_CLIENT_LEFT);
+	release_lease(ps);
+	if (release_is_silent(ps))
+		bpf_map_delete_elem(&conns, &ps->key);
 	return 1;
 }

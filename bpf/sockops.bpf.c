@@ -59,22 +59,23 @@ static __always_inline void active_established(struct bpf_sock_ops *ops)
 {
 	struct bpf_sock *sk = ops->sk;
 	struct psock *ps = sk ? psock_of(sk) : 0;
-	struct conn_key key = {};
 	struct conn_record rec = {};
+	struct conn_key *key;
 
 	if (!ps || !ps->vip_port)
 		return;
 	ps->cookie = bpf_get_socket_cookie(ops);
-	local_addr(ops, key.addr);
-	key.port = ops->local_port;
-	key.anchor_port = bpf_ntohl(ops->remote_port);
-	key.netns = bpf_get_netns_cookie(ops);
+	key = &ps->key;
+	local_addr(ops, key->addr);
+	key->port = ops->local_port;
+	key->anchor_port = bpf_ntohl(ops->remote_port);
+	key->netns = bpf_get_netns_cookie(ops);
 	rec.cookie = ps->cookie;
 	__builtin_memcpy(rec.vip, ps->vip, sizeof(rec.vip));
 	rec.vip_port = ps->vip_port;
 	rec.listener = ps->listener;
 	/* Before the socket may send: the daemon must know it when its first bytes arrive. */
-	bpf_map_update_elem(&conns, &key, &rec, BPF_ANY);
+	bpf_map_update_elem(&conns, key, &rec, BPF_ANY);
 	join_psock(ops, ps);
 }
 

@@ -66,6 +66,8 @@ struct psock {
 	__u32 write_base;
 	/* Bytes of the request's body still to come. */
 	__u64 body;
+	/* Of its record in `conns`. */
+	struct conn_key key;
 	struct request_scan scan;
 };
 

@@ -104,10 +104,11 @@ struct {
 	__uint(max_entries, 65536);
 } fields SEC(".maps");
 
-/* Connections between handshake and accept. Writer: sock_ops. The daemon takes them out; LRU, so that those
- * which never reach accept do not fill it. */
+/* Connections between handshake and accept. Writers: sock_ops puts them in; the daemon takes them out, or the release program
+ * when the client closes before. */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct conn_key);
 	__type(value, struct conn_record);
 	__uint(max_entries, 65536);

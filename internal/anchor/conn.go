@@ -32,13 +32,6 @@ type Conn struct {
 	closed        bool
 }
 
-// hasLeft reports whether the client has closed already.
-func (c *Conn) hasLeft() bool {
-	var b [1]byte
-	n, _, err := unix.Recvfrom(c.fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-	return n == 0 && err == nil && c.set.gone(c.cookie)
-}
-
 // Ready implements poller.Handler.
 func (c *Conn) Ready() {
 	var b [1]byte
@@ -142,10 +135,15 @@ func (c *Conn) close() {
 // abort closes so that the client sees an error, not the end of a short body.
 func (c *Conn) abort() {
 	if !c.closed {
-		// The socket is ours and open: it cannot fail.
-		_ = unix.SetsockoptLinger(c.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		reset(c.fd)
 	}
 	c.closeLocked()
+}
+
+// reset makes the socket's close a reset.
+func reset(fd int) {
+	// The socket is ours and open: it cannot fail.
+	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 }
 
 func (c *Conn) closeLocked() {

@@ -70,13 +70,12 @@ type Config struct {
 type Set struct {
 	cfg       Config
 	poller    *poller.Poller
+	acceptor  *poller.Poller
 	ctx       context.Context
 	cancel    context.CancelFunc
 	wg        sync.WaitGroup
 	listeners []*listener
 	active    atomic.Int64
-	// due wakes the accept loop; it has room for one.
-	due chan struct{}
 
 	mu       sync.Mutex
 	conns    map[uint64]*Conn
@@ -91,8 +90,12 @@ func New(cfg Config) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	acceptor, err := newAcceptor(cfg.FastPath)
+	if err != nil {
+		return nil, errors.Join(err, po.Close())
+	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Set{cfg: cfg, poller: po, ctx: ctx, cancel: cancel, conns: map[uint64]*Conn{}, due: make(chan struct{}, 1)}
+	s := &Set{cfg: cfg, poller: po, acceptor: acceptor, ctx: ctx, cancel: cancel, conns: map[uint64]*Conn{}}
 	ports, err := s.listen()
 	if err == nil {
 		err = cfg.Sockets.Anchors.Put(cfg.Netns, ports)
@@ -100,17 +103,18 @@ func New(cfg Config) (*Set, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	s.spawn(s.acceptLoop)
 	return s, nil
 }
 
-// accepted takes charge of a connection. One that the kernel knows nothing of was not intercepted: somebody
-// found the anchor's port.
+// accepted takes charge of a connection. One that the kernel knows nothing of has been closed by its client, with every
+// request answered in the kernel; or it was not intercepted: somebody found the anchor's port.
 func (s *Set) accepted(fd int, peer netip.AddrPort, port uint16) {
 	r, ok := s.cfg.Sockets.TakeConn(maps.ConnKey{
 		Addr: peer.Addr().As16(), Port: peer.Port(), AnchorPort: port, Netns: s.cfg.Netns,
 	})
 	if !ok {
+		// Nobody is there to see the reset, and it leaves no TIME_WAIT behind that would keep the client's port.
+		reset(fd)
 		unix.Close(fd)
 		return
 	}
@@ -127,10 +131,6 @@ func (s *Set) accepted(fd int, peer netip.AddrPort, port uint16) {
 	s.conns[c.cookie] = c
 	s.accepts++
 	s.mu.Unlock()
-	if c.hasLeft() {
-		s.spawnClose(c)
-		return
-	}
 	if err := s.poller.Watch(fd, c); err != nil {
 		s.cfg.Logger.Warn("watch connection", "err", err)
 		s.spawnClose(c)
@@ -313,5 +313,5 @@ func (s *Set) Close() error {
 		c.close()
 	}
 	s.wg.Wait()
-	return errors.Join(err, s.poller.Close())
+	return errors.Join(err, s.acceptor.Close(), s.poller.Close())
 }

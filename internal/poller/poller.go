@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,6 +24,7 @@ type Handler interface {
 type Poller struct {
 	epfd   int
 	wakefd int
+	delay  time.Duration
 
 	mu       sync.Mutex
 	handlers map[int32]entry
@@ -39,7 +41,11 @@ type entry struct {
 }
 
 // New opens an epoll instance and starts its thread; Close ends it.
-func New() (*Poller, error) {
+func New() (*Poller, error) { return NewLazy(0) }
+
+// NewLazy is New for sockets that need no answer before the delay has passed: what becomes ready in that time is handled together,
+// with one wake-up.
+func NewLazy(delay time.Duration) (*Poller, error) {
 	epfd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("create epoll: %w", err)
@@ -52,7 +58,7 @@ func New() (*Poller, error) {
 	if err := unix.EpollCtl(epfd, unix.EPOLL_CTL_ADD, wakefd, &ev); err != nil {
 		return nil, errors.Join(fmt.Errorf("watch eventfd: %w", err), unix.Close(wakefd), unix.Close(epfd))
 	}
-	p := &Poller{epfd: epfd, wakefd: wakefd, handlers: map[int32]entry{}, done: make(chan struct{})}
+	p := &Poller{epfd: epfd, wakefd: wakefd, delay: delay, handlers: map[int32]entry{}, done: make(chan struct{})}
 	go p.run()
 	return p, nil
 }
@@ -66,6 +72,11 @@ const (
 // Watch calls h.Ready once when fd becomes readable, or its peer closes.
 func (p *Poller) Watch(fd int, h Handler) error {
 	return p.add(fd, h, readable)
+}
+
+// WatchAlways calls h.Ready whenever fd is readable.
+func (p *Poller) WatchAlways(fd int, h Handler) error {
+	return p.add(fd, h, unix.EPOLLIN)
 }
 
 // WatchClose calls h.Ready once when fd's peer closes. Bytes alone wake nobody.
@@ -132,10 +143,10 @@ func (p *Poller) Close() error {
 // niceness of urgent threads.
 const niceness = -10
 
-// Urgent locks the goroutine to its thread and raises the thread's priority. What runs on it does little, but whole
+// urgent locks the goroutine to its thread and raises the thread's priority. What runs on it does little, but whole
 // machines of clients wait for it: an accept queue that overflows costs a connection a second. Without CAP_SYS_NICE the priority
 // stays as it is.
-func Urgent() {
+func urgent() {
 	runtime.LockOSThread()
 	// Best effort: see above.
 	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), niceness)
@@ -143,10 +154,10 @@ func Urgent() {
 
 func (p *Poller) run() {
 	defer close(p.done)
-	Urgent()
+	urgent()
 	events := make([]unix.EpollEvent, 256)
 	for {
-		n, err := unix.EpollWait(p.epfd, events, -1)
+		n, err := p.wait(events)
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return
 		}
@@ -156,6 +167,18 @@ func (p *Poller) run() {
 			}
 		}
 	}
+}
+
+func (p *Poller) wait(events []unix.EpollEvent) (int, error) {
+	n, err := unix.EpollWait(p.epfd, events, -1)
+	if n <= 0 || p.delay == 0 {
+		return n, err
+	}
+	// Not time.Sleep: to park and to wake a goroutine that is locked to its thread takes several switches between threads.
+	pause := unix.NsecToTimespec(int64(p.delay))
+	// A signal makes the batch smaller.
+	_ = unix.Nanosleep(&pause, nil)
+	return unix.EpollWait(p.epfd, events, 0)
 }
 
 func (p *Poller) dispatch(ev unix.EpollEvent) bool {
