@@ -198,6 +198,9 @@ static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 i
 	s->request = ps->scan.flags & SCAN_HEAD ? REQUEST_HEAD : 0;
 	s->timeout_ns = to->timeout_ns;
 	s->deadline_ns = to->timeout_ns && !body ? bpf_ktime_get_coarse_ns() + to->timeout_ns : 0;
+	ps->flags &= ~PSOCK_REMOTE;
+	if (!(s->flags & SLOT_LOCAL))
+		ps->flags |= PSOCK_REMOTE;
 	ps->slot = index;
 	ps->lease = s->lease;
 	ps->body = body;
@@ -256,6 +259,15 @@ static __always_inline int request_begin(struct sk_msg_md *msg, struct psock *ps
 	return request_move(msg, ps, &to, chosen, total);
 }
 
+/* Whether a response that has ended is still on its way to the application: from another host it passes a worker's queue, which
+ * one from this host would overtake. Only a client that pipelines can see it so. */
+static __always_inline int request_overtakes(struct sk_msg_md *msg, const struct psock *ps)
+{
+	struct bpf_sock *sk = msg->sk;
+
+	return ps->flags & PSOCK_REMOTE && sk && sock_redirected_segments(sk);
+}
+
 /* Between requests: is the connection the fast path's? */
 static __always_inline int request_idle(struct sk_msg_md *msg, struct psock *ps)
 {
@@ -271,7 +283,7 @@ static __always_inline int request_idle(struct sk_msg_md *msg, struct psock *ps)
 		count(VERDICT_REQUEST_RETURNED);
 	}
 	s = ps->lease ? slot_at(ps->slot) : 0;
-	if (s && s->lease == ps->lease)
+	if ((s && s->lease == ps->lease) || request_overtakes(msg, ps))
 		return request_decline(msg, ps, HANDOVER_PIPELINED, NO_ENDPOINT);
 	return request_begin(msg, ps);
 }

@@ -49,6 +49,8 @@ enum psock_flags {
 	PSOCK_SLOW = 2,
 	/* The daemon has been told that it must accept this connection now. */
 	PSOCK_ANNOUNCED = 4,
+	/* The last lease's endpoint was on another host. */
+	PSOCK_REMOTE = 8,
 };
 
 struct psock {

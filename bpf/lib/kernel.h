@@ -35,6 +35,15 @@ struct sock {
 	int sk_sndbuf;
 	int sk_rcvbuf;
 	int sk_wmem_queued;
+	void *sk_user_data;
+};
+
+struct sk_buff_head {
+	__u32 qlen;
+};
+
+struct sk_psock {
+	struct sk_buff_head ingress_skb;
 };
 
 struct tcp_sock {
@@ -65,6 +74,20 @@ static __always_inline struct sock *msg_target(struct sk_msg_md *msg)
 static __always_inline struct tcp_sock *sock_tcp(struct bpf_sock *sk)
 {
 	return bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_sock));
+}
+
+/* The kernel keeps flags in the lowest bits of sk_user_data. */
+#define USER_DATA_FLAGS 7UL
+
+/* How many segments that were redirected to this socket its worker has not yet made readable. The socket must be in a socket
+ * map, and its lock held. */
+static __always_inline __u32 sock_redirected_segments(struct bpf_sock *sk)
+{
+	struct sock *kern = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct sock));
+	unsigned long psock = (unsigned long)kern->sk_user_data & ~USER_DATA_FLAGS;
+	struct sk_psock *p = bpf_rdonly_cast((void *)psock, bpf_core_type_id_kernel(struct sk_psock));
+
+	return p->ingress_skb.qlen;
 }
 
 #endif

@@ -29,6 +29,7 @@ const (
 	TransferProgram = "transfer"
 	ExchangeProgram = "exchange"
 	ParkedProgram   = "parked"
+	PipelineProgram = "pipeline"
 	CrowdProgram    = "crowd"
 	JanitorProgram  = "janitor"
 )
@@ -39,6 +40,7 @@ var registry = map[string]func(*stdio) error{
 	TransferProgram: runTransfer,
 	ExchangeProgram: runExchange,
 	ParkedProgram:   runParked,
+	PipelineProgram: runPipeline,
 	CrowdProgram:    runCrowd,
 	JanitorProgram:  runJanitor,
 }

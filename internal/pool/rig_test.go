@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pool
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"go.uber.org/goleak"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	// patience bounds every wait of the tests.
+	patience = 20 * time.Second
+	// timeout is for connects that a test expects to succeed.
+	timeout = 10 * time.Second
+	// testNetns is a network namespace.
+	testNetns = 4711
+	// ours is the endpoint of tests that need only one.
+	ours = 0
+)
+
+// setup says what a rig differs in from the usual: 32 slots, pools of 1, endpoints on other hosts.
+type setup struct {
+	slots        uint32
+	initial, max int
+	// local makes the endpoints this host's.
+	local bool
+	// connecting, when set, is called before each connect, and stops it with an error.
+	connecting func() error
+	// fail and spill, when set, are the clients' part.
+	fail  func(failure)
+	spill func(ctx context.Context, s Spilled)
+}
+
+// rig is a pool over shared state in memory. A map of sockets is the kernel's, without programs: the test does what they would.
+type rig struct {
+	t      *testing.T
+	p      *Pool
+	shared *maps.Shared
+	peers  *maps.FakeTable[maps.PeerKey, uint32]
+	// cookies leads from an i-sock's cookie to its slot.
+	cookies *maps.FakeTable[uint64, uint32]
+	isocks  *ebpf.Map
+	clients *fakeClients
+	// released are the endpoints that the pool has given up.
+	released chan uint32
+}
+
+func newRig(t *testing.T, o setup) *rig {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it makes a map of sockets")
+	}
+	if o.slots == 0 {
+		o.slots = 32
+	}
+	if o.initial == 0 {
+		o.initial = 1
+	}
+	r := &rig{
+		t:        t,
+		shared:   maps.NewHeapShared(maps.Sizes{Endpoints: 4, Slots: o.slots}),
+		peers:    maps.NewFakeTable[maps.PeerKey, uint32](nil),
+		cookies:  maps.NewFakeTable[uint64, uint32](nil),
+		isocks:   newSocketMap(t, o.slots),
+		clients:  &fakeClients{fails: make(chan failure, 64), fail: o.fail, spill: o.spill},
+		released: make(chan uint32, 64),
+	}
+	sockets := maps.NewSockets(nil, nil, nil, nil, nil, nil, r.isocks)
+	sockets.Peers, sockets.ISockSlots = announced{r.peers, r.shared, o}, r.cookies
+	p, err := New(Config{
+		Shared: r.shared, Sockets: sockets, Clients: r.clients, Logger: slog.New(slog.DiscardHandler), Netns: testNetns,
+		Initial: o.initial, Max: o.max, Released: r.noteReleased,
+	})
+	must(t, err)
+	r.p = p
+	t.Cleanup(func() { must(t, p.Close()) })
+	return r
+}
+
+func newSocketMap(t *testing.T, entries uint32) *ebpf.Map {
+	t.Helper()
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.SockHash, KeySize: 4, ValueSize: 8, MaxEntries: entries})
+	must(t, err)
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+// announced is the table of peers: who is written there is about to be connected to. An endpoint on this host is recognised by
+// the kernel during the handshake.
+type announced struct {
+	maps.Table[maps.PeerKey, uint32]
+	shared *maps.Shared
+	setup  setup
+}
+
+func (a announced) Put(k maps.PeerKey, slot uint32) error {
+	if a.setup.connecting != nil {
+		if err := a.setup.connecting(); err != nil {
+			return err
+		}
+	}
+	if a.setup.local {
+		atomic.OrUint32(&a.shared.Slots[slot].Flags, uint32(maps.SlotLocal))
+	}
+	return a.Table.Put(k, slot)
+}
+
+// noteReleased is called with the pool locked: nothing of the endpoint may be in use any more.
+func (r *rig) noteReleased(endpoint uint32) {
+	for slot := range r.shared.Slots {
+		if state := r.shared.State(uint32(slot)); state != maps.SlotFree && r.shared.Slots[slot].Endpoint == endpoint {
+			r.t.Errorf("endpoint %d is released while its slot %d is in state %d", endpoint, slot, state)
+		}
+	}
+	r.released <- endpoint
+}
+
+// failure is a call of Clients.Fail.
+type failure struct {
+	cookie             uint64
+	why                Failure
+	moved, requestOpen bool
+}
+
+// fakeClients implements Clients.
+type fakeClients struct {
+	fails  chan failure
+	fail   func(failure)
+	spill  func(ctx context.Context, s Spilled)
+	spills atomic.Int32
+}
+
+func (c *fakeClients) Fail(cookie uint64, why Failure, moved, requestOpen bool) {
+	f := failure{cookie, why, moved, requestOpen}
+	if c.fail != nil {
+		c.fail(f)
+	}
+	c.fails <- f
+}
+
+func (c *fakeClients) Spill(ctx context.Context, s Spilled) {
+	c.spills.Add(1)
+	c.spill(ctx, s)
+}
+
+// mustFail waits for the next failed request, which must be this one.
+func (r *rig) mustFail(want failure) {
+	r.t.Helper()
+	if got := next(r.t, r.clients.fails, "failed request"); got != want {
+		r.t.Errorf("failed request: got %+v, want %+v", got, want)
+	}
+}
+
+func (r *rig) mustHaveNoFailure(when string) {
+	r.t.Helper()
+	select {
+	case f := <-r.clients.fails:
+		r.t.Errorf("%s: request failed: %+v", when, f)
+	default:
+	}
+}
+
+// server is an endpoint that accepts connections and says nothing.
+type server struct {
+	t        *testing.T
+	listener net.Listener
+	address  netip.AddrPort
+
+	mu sync.Mutex
+	// all are the connections in the order they came. Guarded by mu.
+	all []net.Conn
+}
+
+func newServer(t *testing.T) *server {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	must(t, err)
+	return serve(t, l)
+}
+
+func serve(t *testing.T, l net.Listener) *server {
+	s := &server{t: t, listener: l, address: l.Addr().(*net.TCPAddr).AddrPort()}
+	var wg sync.WaitGroup
+	wg.Go(s.run)
+	t.Cleanup(func() {
+		l.Close()
+		wg.Wait()
+		for _, c := range s.conns() {
+			c.Close()
+		}
+	})
+	return s
+}
+
+func (s *server) run() {
+	for {
+		c, err := s.listener.Accept()
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		s.all = append(s.all, c)
+		s.mu.Unlock()
+	}
+}
+
+func (s *server) conns() []net.Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]net.Conn(nil), s.all...)
+}
+
+// await returns the connections when there have been n.
+func (s *server) await(n int) []net.Conn {
+	s.t.Helper()
+	eventually(s.t, func() string {
+		if got := len(s.conns()); got < n {
+			return fmt.Sprintf("connections to the endpoint: got %d, want %d", got, n)
+		}
+		return ""
+	})
+	return s.conns()
+}
+
+func (s *server) endpoint(index uint32) Endpoint {
+	return Endpoint{Index: index, Address: s.address, ConnectTimeout: timeout}
+}
+
+// mustEnd demands that the pool closes the connection.
+func mustEnd(t *testing.T, c net.Conn) {
+	t.Helper()
+	must(t, c.SetReadDeadline(time.Now().Add(patience)))
+	if n, err := c.Read(make([]byte, 1)); n != 0 || os.IsTimeout(err) {
+		t.Errorf("read from an i-sock that should have closed: got %d bytes, %v, want its end", n, err)
+	}
+}
+
+// start connects a rig to a new server and waits for its i-socks.
+func (r *rig) start(idle int) *server {
+	r.t.Helper()
+	s := newServer(r.t)
+	r.p.SetEndpoints([]Endpoint{s.endpoint(ours)})
+	r.awaitIdle(ours, idle)
+	s.await(idle)
+	return s
+}
+
+// count is how many i-socks of an endpoint are in a state.
+func (r *rig) count(endpoint uint32, state maps.SlotState) int {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	n := 0
+	for slot, s := range r.p.isocks {
+		if s.endpoint == endpoint && r.shared.State(slot) == state {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *rig) awaitIdle(endpoint uint32, want int) {
+	r.t.Helper()
+	eventually(r.t, func() string {
+		if got := r.count(endpoint, maps.SlotReady); got != want {
+			return fmt.Sprintf("idle i-socks of endpoint %d: got %d, want %d", endpoint, got, want)
+		}
+		return ""
+	})
+}
+
+// closed are the slots whose i-sock has closed, and that are not yet free.
+func (r *rig) closed() []uint32 {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	return r.p.deadLocked()
+}
+
+// awaitAllFree waits until no slot is in use.
+func (r *rig) awaitAllFree() {
+	r.t.Helper()
+	eventually(r.t, func() string {
+		r.p.mu.Lock()
+		defer r.p.mu.Unlock()
+		// Those that connect are not among the pool's free ones.
+		if got, want := len(r.p.free), len(r.shared.Slots); got != want {
+			return fmt.Sprintf("free slots: got %d, want %d", got, want)
+		}
+		for _, slot := range r.p.free {
+			if state := r.shared.State(slot); state != maps.SlotFree {
+				return fmt.Sprintf("state of free slot %d: got %d, want %d", slot, state, maps.SlotFree)
+			}
+		}
+		return ""
+	})
+}
+
+// down reports whether the endpoint is out of service.
+func (r *rig) down(endpoint uint32) bool {
+	return atomic.LoadUint32(&r.shared.Endpoints[endpoint].Flags)&uint32(maps.EndpointDown) != 0
+}
+
+// request is what a client asks of an endpoint.
+type request struct {
+	cookie   uint64
+	deadline time.Duration
+	moved    uint64
+	flags    maps.RequestFlags
+	// open says that the request is not complete.
+	open bool
+}
+
+// lease takes an idle i-sock of the endpoint for a request, as the kernel programs do.
+func (r *rig) lease(q request) uint32 {
+	r.t.Helper()
+	slot := r.shared.Pop(ours)
+	if slot == maps.NoSlot || !r.shared.Exchange(slot, maps.SlotReady, maps.SlotLeased) {
+		r.t.Fatalf("lease an i-sock: slot %d is not idle", slot)
+	}
+	sl := &r.shared.Slots[slot]
+	atomic.AddUint64(&sl.Lease, 1)
+	atomic.AddUint32(&r.shared.Endpoints[ours].Outstanding, 1)
+	pending := maps.PendingResponse
+	if q.open {
+		pending |= maps.PendingRequest
+	}
+	atomic.StoreUint64(&sl.Cookie, q.cookie)
+	atomic.StoreUint32(&sl.Pending, uint32(pending))
+	atomic.StoreUint32(&sl.Phase, uint32(maps.PhaseHead))
+	atomic.StoreUint64(&sl.Moved, q.moved)
+	atomic.StoreUint32(&sl.Request, uint32(q.flags))
+	atomic.AddUint64(&sl.Traffic.Requests, 1)
+	if q.deadline != 0 {
+		atomic.StoreUint64(&sl.DeadlineNs, uint64(monotonic()+int64(q.deadline)))
+	}
+	return slot
+}
+
+// spillRest leaves the rest of the response to the daemon, as the kernel programs do; the event is the caller's to send, or lose.
+func (r *rig) spillRest(slot uint32) {
+	atomic.StoreUint32(&r.shared.Slots[slot].Spill, uint32(maps.SpillRest))
+}
+
+// serveOne makes every idle i-sock one that has been of use: the pool need not beware of its endpoint.
+func (r *rig) serveOne() {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	for slot := range r.p.isocks {
+		atomic.AddUint64(&r.shared.Slots[slot].Traffic.Requests, 1)
+	}
+}
+
+// slotOf is the slot of the i-sock at the other end of a server's connection.
+func (r *rig) slotOf(c net.Conn) uint32 {
+	r.t.Helper()
+	remote := c.LocalAddr().(*net.TCPAddr).AddrPort()
+	local := c.RemoteAddr().(*net.TCPAddr).AddrPort()
+	slot, ok, _ := r.peers.Lookup(peerKey(local, remote, testNetns))
+	if !ok {
+		r.t.Fatalf("connection from %s is no i-sock's", local)
+	}
+	return slot
+}
+
+// connOf is the server's end of a slot's i-sock.
+func (r *rig) connOf(s *server, slot uint32) net.Conn {
+	r.t.Helper()
+	for _, c := range s.conns() {
+		remote := c.LocalAddr().(*net.TCPAddr).AddrPort()
+		local := c.RemoteAddr().(*net.TCPAddr).AddrPort()
+		if at, ok, _ := r.peers.Lookup(peerKey(local, remote, testNetns)); ok && at == slot {
+			return c
+		}
+	}
+	r.t.Fatalf("slot %d has no connection to the endpoint", slot)
+	return nil
+}
+
+// size is the number of entries of a table.
+func size[K comparable, V any](t maps.Table[K, V]) int {
+	n := 0
+	_ = t.Each(func(K, V) bool { n++; return true })
+	return n
+}
+
+// eventually polls until check has no complaint.
+func eventually(t *testing.T, check func() string) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		complaint := check()
+		if complaint == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %s: %s", patience, complaint)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func next[T any](t *testing.T, c <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("%s: nothing within %s", what, patience)
+		panic("unreachable")
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

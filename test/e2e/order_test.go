@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/test/e2e/harness"
+	"github.com/xlb-project/xlb/test/e2e/programs"
+)
+
+// A response from another host reaches its client through a queue of the kernel; one from this host does not. Answers to pipelined
+// requests keep their order all the same.
+func TestPipelinedAnswersKeepTheirOrderBetweenNearAndFar(t *testing.T) {
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		clients, servers := harness.TwoHosts(t)
+		far, near := servers.Origin(t, "far"), clients.Origin(t, "near")
+		service := harness.Service()
+		config := harness.OneCluster(service, far.Address)
+		config.Listeners[0].Hosts[0].Routes = []harness.Route{
+			{Path: "/near", Clusters: harness.To("near")},
+			{Path: "/far", Clusters: harness.To("origins")},
+		}
+		config.Clusters = append(config.Clusters, harness.Cluster{Name: "near", Endpoints: []netip.AddrPort{near.Address}})
+		b := harness.Start(t, mode, config, clients)
+		spec := programs.PipelineSpec{
+			Address: service.String(), Paths: []string{"/far", "/near", "/far", "/near"},
+			Pause: 300 * time.Microsecond, Connections: 8, Rounds: 1000,
+		}
+		if testing.Short() {
+			spec.Rounds = 100
+		}
+		var report programs.PipelineReport
+		clients.Program(t, programs.PipelineProgram, spec).Next(t, &report)
+		for _, failure := range report.Failures {
+			t.Error(failure)
+		}
+		fast, slow := b.Served(t)
+		t.Logf("%d rounds in order, %.0f requests fast, %.0f slow", report.Rounds, fast, slow)
+	})
+}
