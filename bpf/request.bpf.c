@@ -268,6 +268,18 @@ static __always_inline int request_overtakes(struct sk_msg_md *msg, const struct
 	return ps->flags & PSOCK_REMOTE && sk && sock_redirected_segments(sk);
 }
 
+/* Whether the client has called receive since its last response ended. If not, it cannot have read that response: it pipelines, and
+ * the response may not even have reached its queue, if the process that sent it was interrupted on the way. Another
+ * endpoint's answer could overtake it. A slot that has ended a later response has delivered this one. */
+static __always_inline int request_is_unread(struct sk_msg_md *msg, const struct psock *ps, const struct slot *s)
+{
+	struct bpf_sock *sk = msg->sk;
+
+	if (!reads_stamped || !s || !sk || s->ended_cookie != ps->cookie)
+		return 0;
+	return sock_tcp(sk)->tcp_clock_cache < s->ended_ns;
+}
+
 /* Between requests: is the connection the fast path's? */
 static __always_inline int request_idle(struct sk_msg_md *msg, struct psock *ps)
 {
@@ -285,6 +297,8 @@ static __always_inline int request_idle(struct sk_msg_md *msg, struct psock *ps)
 	s = ps->lease ? slot_at(ps->slot) : 0;
 	if ((s && s->lease == ps->lease) || request_overtakes(msg, ps))
 		return request_decline(msg, ps, HANDOVER_PIPELINED, NO_ENDPOINT);
+	if (request_is_unread(msg, ps, s))
+		return request_decline(msg, ps, HANDOVER_UNREAD, NO_ENDPOINT);
 	return request_begin(msg, ps);
 }
 

@@ -246,7 +246,7 @@ static __always_inline int response_move(struct sk_msg_md *msg, struct slot *s, 
 	s->traffic.bytes_received += f.bytes;
 	count(f.ended ? VERDICT_RESPONSE_ENDED : VERDICT_RESPONSE_MOVED);
 	if (f.ended)
-		lease_side_done(s, index, PENDING_RESPONSE);
+		lease_response_done(s, index);
 	return SK_PASS;
 }
 
@@ -355,7 +355,7 @@ static __always_inline int verdict_move(struct __sk_buff *skb, struct slot *s, _
 	}
 	s->phase = PHASE_DONE;
 	count(VERDICT_RESPONSE_ENDED);
-	lease_side_done(s, index, PENDING_RESPONSE);
+	lease_response_done(s, index);
 	return SK_PASS;
 }
 

@@ -65,3 +65,33 @@ int xlb_selftest_response(struct __sk_buff *skb)
 	v = response_scan(&t->response, selftest_span(skb));
 	return SELFTEST_RESULT(v, v ? 0 : t->response.phase << 12 | (t->response.head.off & 0xfff));
 }
+
+/* What a socket's tcp_clock_cache was at each of its sends. Writer: the probe program. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, __u64);
+	__uint(max_entries, 1);
+} probe_clocks SEC(".maps");
+
+/* The probe's one socket. Writer: loader. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SOCKMAP);
+	__type(key, __u32);
+	__type(value, __u64);
+	__uint(max_entries, 1);
+} probe_socks SEC(".maps");
+
+/* Sends a socket's bytes into its own receive queue: what the loader has to know of this kernel's redirects, it finds out with
+ * this. */
+SEC("sk_msg")
+int xlb_probe(struct sk_msg_md *msg)
+{
+	struct bpf_sock *sk = msg->sk;
+	__u32 key = 0;
+	__u64 *clock = bpf_map_lookup_elem(&probe_clocks, &key);
+
+	if (sk && clock)
+		*clock = sock_tcp(sk)->tcp_clock_cache;
+	return bpf_msg_redirect_map(msg, &probe_socks, key, BPF_F_INGRESS);
+}

@@ -74,6 +74,7 @@ enum verdict {
 	HANDOVER_EXPECT,
 	HANDOVER_BODY_TOO_LONG,
 	HANDOVER_PIPELINED,
+	HANDOVER_UNREAD,
 	HANDOVER_REPEATED_FIELD,
 	HANDOVER_TOO_MANY_FIELDS,
 	HANDOVER_LISTENER_GONE,
@@ -456,7 +457,11 @@ struct slot {
 	/* Since the slot was FREE. Counted here, where a lease makes every field its holder's alone: at the endpoint all
 	 * processors would wait for one cache line. Writers: the request's program, the response's program. */
 	struct traffic traffic;
-	__u64 reserved;
+	/* CLOCK_MONOTONIC of the last byte of the last response that ended here, and the p-sock it was for. Writer: the response's
+	 * program, before the lease ends. */
+	__u64 ended_ns;
+	__u64 ended_cookie;
+	__u64 reserved[7];
 };
 
 enum request_flags {

@@ -16,6 +16,9 @@ const volatile __u8 fast_path = 1;
  * by a probe, never by version. */
 const volatile __u8 ingress_charged = 1;
 
+/* A socket's tcp_clock_cache changes with every receive call: found by a probe. */
+const volatile __u8 reads_stamped = 1;
+
 /* Largest request, head and body, in bytes, that the fast path moves: it has no flow control, so this
  * bounds what lies in a server that does not read. */
 const volatile __u32 request_limit = 256 << 10;

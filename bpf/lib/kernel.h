@@ -49,6 +49,7 @@ struct sk_psock {
 struct tcp_sock {
 	__u32 copied_seq;
 	__u32 write_seq;
+	__u64 tcp_clock_cache;
 };
 
 struct sk_msg {
@@ -70,7 +71,8 @@ static __always_inline struct sock *msg_target(struct sk_msg_md *msg)
 }
 
 /* The connection's own counts: copied_seq is how far the application has read what came over TCP, write_seq how far
- * it has written what goes over TCP. Redirected bytes appear in neither. */
+ * it has written what goes over TCP. Redirected bytes appear in neither. tcp_clock_cache is CLOCK_MONOTONIC of the last receive
+ * call, or of the last segment if that came later. */
 static __always_inline struct tcp_sock *sock_tcp(struct bpf_sock *sk)
 {
 	return bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_sock));

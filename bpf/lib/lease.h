@@ -143,6 +143,14 @@ static __always_inline void lease_side_done(struct slot *s, __u32 index, enum pe
 		lease_release(s, index);
 }
 
+/* The response is complete, though its last bytes may not have reached the client's queue yet: they are on their way there. */
+static __always_inline void lease_response_done(struct slot *s, __u32 index)
+{
+	s->ended_cookie = s->cookie;
+	s->ended_ns = bpf_ktime_get_ns();
+	lease_side_done(s, index, PENDING_RESPONSE);
+}
+
 /* Takes an idle i-sock of the endpoint for the p-sock. */
 static __always_inline struct slot *lease_begin(struct endpoint *e, __u32 *index)
 {

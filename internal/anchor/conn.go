@@ -66,6 +66,9 @@ func (c *Conn) serve() {
 		// Pipelined: its response must not overtake the one before.
 		c.awaitLease(slow.Slot, slow.Lease)
 	}
+	if maps.Verdict(slow.Reason) == maps.HandoverUnread {
+		c.awaitSender()
+	}
 	c.use.Lock()
 	defer c.use.Unlock()
 	if c.closed {
@@ -118,11 +121,24 @@ func (c *Conn) awaitLease(slot uint32, lease uint64) {
 	}
 }
 
+// unreadPause is longer than a process is kept from running between two steps of a send, unless the machine is hopelessly behind.
+const unreadPause = 5 * time.Millisecond
+
+// awaitSender lets the process that has sent a response finish: the lease has ended, but the last bytes may not yet have reached
+// the client. Clients that pipeline, and those that half-close, wait here.
+func (c *Conn) awaitSender() {
+	if err := maps.Settle(); err != nil {
+		c.set.cfg.Logger.Warn("order of pipelined answers", "err", err)
+	}
+	time.Sleep(unreadPause)
+}
+
 // awaitHalfClosed lets the response to a client that has closed its sending side arrive, then closes.
 func (c *Conn) awaitHalfClosed() {
 	if slot, lease, ok := c.set.cfg.Leases.LeaseOf(c.cookie); ok {
 		c.awaitLease(slot, lease)
 	}
+	c.awaitSender()
 	c.close()
 }
 

@@ -20,8 +20,8 @@ type Options struct {
 	// ReceiveBuffer is SO_RCVBUF of client sockets in bytes; 0 leaves the kernel's. The kernel caps it at
 	// net.core.rmem_max.
 	ReceiveBuffer uint32
-	// IngressUncharged says that the kernel does not charge redirected bytes to their receiver (see Probe).
-	IngressUncharged bool
+	// Kernel is what Probe found; needed for the fast path only.
+	Kernel Kernel
 }
 
 // Datapath is the loaded kernel side.
@@ -92,6 +92,7 @@ func Load(o Options) (*Datapath, error) {
 }
 
 func configure(spec *ebpf.CollectionSpec, o Options) error {
+	delete(spec.Programs, "xlb_probe")
 	if !o.FastPath {
 		for _, name := range fastNames {
 			delete(spec.Programs, name)
@@ -101,7 +102,8 @@ func configure(spec *ebpf.CollectionSpec, o Options) error {
 	}
 	values := map[string]any{
 		"fast_path":       boolByte(o.FastPath),
-		"ingress_charged": boolByte(!o.IngressUncharged),
+		"ingress_charged": boolByte(o.Kernel.IngressCharged),
+		"reads_stamped":   boolByte(o.Kernel.ReadsStamped),
 		"psock_rcvbuf":    o.ReceiveBuffer,
 	}
 	for name, value := range values {

@@ -5,70 +5,107 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
-// IngressCharged finds out, on two connections of its own over loopback, whether the kernel charges redirected bytes to the
-// socket that receives them. Where it does not, a response's own length must bound what lies in a client that does not read.
-// Kernels are told apart by behaviour, not by version: the change was backported.
-func IngressCharged() (bool, error) {
-	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.SockMap, KeySize: 4, ValueSize: 8, MaxEntries: 2})
-	if err != nil {
-		return false, fmt.Errorf("probe redirect: create socket map: %w", err)
-	}
-	defer m.Close()
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Type:    ebpf.SkMsg,
-		License: "Dual BSD/GPL",
-		Instructions: asm.Instructions{
-			asm.LoadMapPtr(asm.R2, m.FD()),
-			asm.Mov.Imm(asm.R3, 1),
-			asm.Mov.Imm(asm.R4, unix.BPF_F_INGRESS),
-			asm.FnMsgRedirectMap.Call(),
-			asm.Return(),
-		},
-	})
-	if err != nil {
-		return false, fmt.Errorf("probe redirect: load program: %w", err)
-	}
-	defer prog.Close()
-	err = link.RawAttachProgram(link.RawAttachProgramOptions{Target: m.FD(), Program: prog, Attach: ebpf.AttachSkMsgVerdict})
-	if err != nil {
-		return false, fmt.Errorf("probe redirect: attach program: %w", err)
-	}
-	charged, err := redirectOnce(m)
-	if err != nil {
-		return false, fmt.Errorf("probe redirect: %w", err)
-	}
-	return charged, nil
+// Kernel is how this kernel treats redirected bytes. Kernels are told apart by behaviour, not by version: changes are
+// backported.
+type Kernel struct {
+	// IngressCharged: they are charged to the socket that receives them. Where they are not, a response's own length must bound
+	// what lies in a client that does not read.
+	IngressCharged bool
+	// ReadsStamped: a receive call that finds them leaves its time in the socket. Where it does not, nothing tells a client that
+	// pipelines from one that has read its answer.
+	ReadsStamped bool
 }
 
-// redirectOnce sends on one connection and looks at another, where the bytes must arrive.
-func redirectOnce(m *ebpf.Map) (charged bool, err error) {
-	from, closeFrom, err := connection()
+// probe is the part of the kernel object that Probe loads.
+type probe struct {
+	Program *ebpf.Program `ebpf:"xlb_probe"`
+	Verdict *ebpf.Program `ebpf:"xlb_client_verdict"`
+	Clocks  *ebpf.Map     `ebpf:"probe_clocks"`
+	Socks   *ebpf.Map     `ebpf:"probe_socks"`
+}
+
+// Probe finds out, on a connection of its own over loopback, whose bytes are redirected to their sender.
+func Probe() (Kernel, error) {
+	spec, err := loadXlb()
 	if err != nil {
-		return false, err
+		return Kernel{}, fmt.Errorf("probe redirect: read kernel programs: %w", err)
 	}
-	defer closeFrom()
-	to, closeTo, err := connection()
+	var p probe
+	if err := spec.LoadAndAssign(&p, nil); err != nil {
+		return Kernel{}, fmt.Errorf("probe redirect: load programs: %w", err)
+	}
+	defer p.close()
+	k, err := p.run()
 	if err != nil {
-		return false, err
+		return Kernel{}, fmt.Errorf("probe redirect: %w", err)
 	}
-	defer closeTo()
-	if err := errors.Join(join(m, 0, from), join(m, 1, to)); err != nil {
-		return false, err
+	return k, nil
+}
+
+// close lets go of what the kernel frees on its own.
+func (p *probe) close() {
+	p.Program.Close()
+	p.Verdict.Close()
+	p.Clocks.Close()
+	p.Socks.Close()
+}
+
+func (p *probe) run() (Kernel, error) {
+	for _, a := range []link.RawAttachProgramOptions{
+		{Target: p.Socks.FD(), Program: p.Program, Attach: ebpf.AttachSkMsgVerdict},
+		{Target: p.Socks.FD(), Program: p.Verdict, Attach: ebpf.AttachSkSKBStreamVerdict},
+	} {
+		if err := link.RawAttachProgram(a); err != nil {
+			return Kernel{}, fmt.Errorf("attach program: %w", err)
+		}
 	}
-	if _, err := from.Write(make([]byte, 4096)); err != nil {
-		return false, fmt.Errorf("send: %w", err)
+	conn, closeConn, err := connection()
+	if err != nil {
+		return Kernel{}, err
 	}
-	bytes, err := receiveMemory(to)
-	return bytes > 0, err
+	defer closeConn()
+	if err := control(conn, func(fd uintptr) error { return p.Socks.Put(uint32(0), uint64(fd)) }); err != nil {
+		return Kernel{}, fmt.Errorf("add socket to map: %w", err)
+	}
+	return p.redirect(conn)
+}
+
+// redirect looks at the socket's memory and its clock, before and after the bytes are read.
+func (p *probe) redirect(conn *net.TCPConn) (Kernel, error) {
+	const size = 4096
+	before, err := p.send(conn, size)
+	if err != nil {
+		return Kernel{}, err
+	}
+	memory, err := receiveMemory(conn)
+	if err != nil {
+		return Kernel{}, err
+	}
+	if _, err := io.ReadFull(conn, make([]byte, size)); err != nil {
+		return Kernel{}, fmt.Errorf("receive: %w", err)
+	}
+	after, err := p.send(conn, 1)
+	return Kernel{IngressCharged: memory > 0, ReadsStamped: after > before}, err
+}
+
+// send returns what the socket's clock was at the send.
+func (p *probe) send(conn *net.TCPConn, size int) (clock uint64, err error) {
+	if _, err := conn.Write(make([]byte, size)); err != nil {
+		return 0, fmt.Errorf("send: %w", err)
+	}
+	if err := p.Clocks.Lookup(uint32(0), &clock); err != nil {
+		return 0, fmt.Errorf("read the socket's clock: %w", err)
+	}
+	return clock, nil
 }
 
 // connection returns one end of an established connection over loopback.
@@ -87,10 +124,6 @@ func connection() (*net.TCPConn, func(), error) {
 		return nil, nil, errors.Join(fmt.Errorf("accept over loopback: %w", err), client.Close())
 	}
 	return client, func() { client.Close(); server.Close() }, nil
-}
-
-func join(m *ebpf.Map, index uint32, c *net.TCPConn) error {
-	return control(c, func(fd uintptr) error { return m.Put(index, uint64(fd)) })
 }
 
 // receiveMemory is SK_MEMINFO_RMEM_ALLOC, the first of SO_MEMINFO's values: memory charged for unread bytes.

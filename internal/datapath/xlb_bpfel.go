@@ -31,6 +31,8 @@ const (
 	xlbMapPaths                = "paths"
 	xlbMapPeers                = "peers"
 	xlbMapPredicates           = "predicates"
+	xlbMapProbeClocks          = "probe_clocks"
+	xlbMapProbeSocks           = "probe_socks"
 	xlbMapPsockStates          = "psock_states"
 	xlbMapPsocks               = "psocks"
 	xlbMapRouteTables          = "route_tables"
@@ -50,6 +52,7 @@ const (
 	xlbProgXlbConnect6         = "xlb_connect6"
 	xlbProgXlbGetpeername4     = "xlb_getpeername4"
 	xlbProgXlbGetpeername6     = "xlb_getpeername6"
+	xlbProgXlbProbe            = "xlb_probe"
 	xlbProgXlbRelease          = "xlb_release"
 	xlbProgXlbRequest          = "xlb_request"
 	xlbProgXlbRequestDispatch  = "xlb_request_dispatch"
@@ -65,6 +68,7 @@ const (
 	xlbVarHeartbeatLimitNs     = "heartbeat_limit_ns"
 	xlbVarIngressCharged       = "ingress_charged"
 	xlbVarPsockRcvbuf          = "psock_rcvbuf"
+	xlbVarReadsStamped         = "reads_stamped"
 	xlbVarRemoteLimit          = "remote_limit"
 	xlbVarRequestLimit         = "request_limit"
 	xlbVarResponseWindow       = "response_window"
@@ -117,6 +121,7 @@ type xlbProgramSpecs struct {
 	XlbConnect6         *ebpf.ProgramSpec `ebpf:"xlb_connect6"`
 	XlbGetpeername4     *ebpf.ProgramSpec `ebpf:"xlb_getpeername4"`
 	XlbGetpeername6     *ebpf.ProgramSpec `ebpf:"xlb_getpeername6"`
+	XlbProbe            *ebpf.ProgramSpec `ebpf:"xlb_probe"`
 	XlbRelease          *ebpf.ProgramSpec `ebpf:"xlb_release"`
 	XlbRequest          *ebpf.ProgramSpec `ebpf:"xlb_request"`
 	XlbRequestDispatch  *ebpf.ProgramSpec `ebpf:"xlb_request_dispatch"`
@@ -149,6 +154,8 @@ type xlbMapSpecs struct {
 	Paths       *ebpf.MapSpec `ebpf:"paths"`
 	Peers       *ebpf.MapSpec `ebpf:"peers"`
 	Predicates  *ebpf.MapSpec `ebpf:"predicates"`
+	ProbeClocks *ebpf.MapSpec `ebpf:"probe_clocks"`
+	ProbeSocks  *ebpf.MapSpec `ebpf:"probe_socks"`
 	PsockStates *ebpf.MapSpec `ebpf:"psock_states"`
 	Psocks      *ebpf.MapSpec `ebpf:"psocks"`
 	RouteTables *ebpf.MapSpec `ebpf:"route_tables"`
@@ -173,6 +180,7 @@ type xlbVariableSpecs struct {
 	HeartbeatLimitNs *ebpf.VariableSpec `ebpf:"heartbeat_limit_ns"`
 	IngressCharged   *ebpf.VariableSpec `ebpf:"ingress_charged"`
 	PsockRcvbuf      *ebpf.VariableSpec `ebpf:"psock_rcvbuf"`
+	ReadsStamped     *ebpf.VariableSpec `ebpf:"reads_stamped"`
 	RemoteLimit      *ebpf.VariableSpec `ebpf:"remote_limit"`
 	RequestLimit     *ebpf.VariableSpec `ebpf:"request_limit"`
 	ResponseWindow   *ebpf.VariableSpec `ebpf:"response_window"`
@@ -213,6 +221,8 @@ type xlbMaps struct {
 	Paths       *ebpf.Map `ebpf:"paths"`
 	Peers       *ebpf.Map `ebpf:"peers"`
 	Predicates  *ebpf.Map `ebpf:"predicates"`
+	ProbeClocks *ebpf.Map `ebpf:"probe_clocks"`
+	ProbeSocks  *ebpf.Map `ebpf:"probe_socks"`
 	PsockStates *ebpf.Map `ebpf:"psock_states"`
 	Psocks      *ebpf.Map `ebpf:"psocks"`
 	RouteTables *ebpf.Map `ebpf:"route_tables"`
@@ -246,6 +256,8 @@ func (m *xlbMaps) Close() error {
 		m.Paths,
 		m.Peers,
 		m.Predicates,
+		m.ProbeClocks,
+		m.ProbeSocks,
 		m.PsockStates,
 		m.Psocks,
 		m.RouteTables,
@@ -271,6 +283,7 @@ type xlbVariables struct {
 	HeartbeatLimitNs *ebpf.Variable `ebpf:"heartbeat_limit_ns"`
 	IngressCharged   *ebpf.Variable `ebpf:"ingress_charged"`
 	PsockRcvbuf      *ebpf.Variable `ebpf:"psock_rcvbuf"`
+	ReadsStamped     *ebpf.Variable `ebpf:"reads_stamped"`
 	RemoteLimit      *ebpf.Variable `ebpf:"remote_limit"`
 	RequestLimit     *ebpf.Variable `ebpf:"request_limit"`
 	ResponseWindow   *ebpf.Variable `ebpf:"response_window"`
@@ -285,6 +298,7 @@ type xlbPrograms struct {
 	XlbConnect6         *ebpf.Program `ebpf:"xlb_connect6"`
 	XlbGetpeername4     *ebpf.Program `ebpf:"xlb_getpeername4"`
 	XlbGetpeername6     *ebpf.Program `ebpf:"xlb_getpeername6"`
+	XlbProbe            *ebpf.Program `ebpf:"xlb_probe"`
 	XlbRelease          *ebpf.Program `ebpf:"xlb_release"`
 	XlbRequest          *ebpf.Program `ebpf:"xlb_request"`
 	XlbRequestDispatch  *ebpf.Program `ebpf:"xlb_request_dispatch"`
@@ -305,6 +319,7 @@ func (p *xlbPrograms) Close() error {
 		p.XlbConnect6,
 		p.XlbGetpeername4,
 		p.XlbGetpeername6,
+		p.XlbProbe,
 		p.XlbRelease,
 		p.XlbRequest,
 		p.XlbRequestDispatch,

@@ -281,10 +281,12 @@ type abiSlot struct {
 		State    uint32
 		Id       uint32
 	}
-	Generation uint32
-	Unused     uint32
-	Traffic    abiTraffic
-	Reserved   uint64
+	Generation  uint32
+	Unused      uint32
+	Traffic     abiTraffic
+	EndedNs     uint64
+	EndedCookie uint64
+	Reserved    [7]uint64
 }
 
 type abiSlotFlags uint32
@@ -377,32 +379,33 @@ const (
 	abiVerdictHANDOVER_EXPECT                 abiVerdict = 24
 	abiVerdictHANDOVER_BODY_TOO_LONG          abiVerdict = 25
 	abiVerdictHANDOVER_PIPELINED              abiVerdict = 26
-	abiVerdictHANDOVER_REPEATED_FIELD         abiVerdict = 27
-	abiVerdictHANDOVER_TOO_MANY_FIELDS        abiVerdict = 28
-	abiVerdictHANDOVER_LISTENER_GONE          abiVerdict = 29
-	abiVerdictHANDOVER_TABLE_SLOW             abiVerdict = 30
-	abiVerdictHANDOVER_NO_VHOST               abiVerdict = 31
-	abiVerdictHANDOVER_NO_ROUTE               abiVerdict = 32
-	abiVerdictHANDOVER_NO_CLUSTER             abiVerdict = 33
-	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 34
-	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 35
-	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 36
-	abiVerdictHANDOVER_NO_STATE               abiVerdict = 37
-	abiVerdictHANDOVER_LAST                   abiVerdict = 37
-	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 38
-	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 39
-	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 40
-	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 41
-	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 42
-	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 43
-	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 44
-	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 45
-	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 46
-	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 47
-	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 48
-	abiVerdictVERDICT_SPILLED                 abiVerdict = 49
-	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 50
-	abiVerdictVERDICT_COUNT                   abiVerdict = 51
+	abiVerdictHANDOVER_UNREAD                 abiVerdict = 27
+	abiVerdictHANDOVER_REPEATED_FIELD         abiVerdict = 28
+	abiVerdictHANDOVER_TOO_MANY_FIELDS        abiVerdict = 29
+	abiVerdictHANDOVER_LISTENER_GONE          abiVerdict = 30
+	abiVerdictHANDOVER_TABLE_SLOW             abiVerdict = 31
+	abiVerdictHANDOVER_NO_VHOST               abiVerdict = 32
+	abiVerdictHANDOVER_NO_ROUTE               abiVerdict = 33
+	abiVerdictHANDOVER_NO_CLUSTER             abiVerdict = 34
+	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 35
+	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 36
+	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 37
+	abiVerdictHANDOVER_NO_STATE               abiVerdict = 38
+	abiVerdictHANDOVER_LAST                   abiVerdict = 38
+	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 39
+	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 40
+	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 41
+	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 42
+	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 43
+	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 44
+	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 45
+	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 46
+	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 47
+	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 48
+	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 49
+	abiVerdictVERDICT_SPILLED                 abiVerdict = 50
+	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 51
+	abiVerdictVERDICT_COUNT                   abiVerdict = 52
 )
 
 // Names of all BPF objects in the ELF.

@@ -218,6 +218,7 @@ const (
 	HandoverExpect               = abiVerdictHANDOVER_EXPECT
 	HandoverBodyTooLong          = abiVerdictHANDOVER_BODY_TOO_LONG
 	HandoverPipelined            = abiVerdictHANDOVER_PIPELINED
+	HandoverUnread               = abiVerdictHANDOVER_UNREAD
 	HandoverRepeatedField        = abiVerdictHANDOVER_REPEATED_FIELD
 	HandoverTooManyFields        = abiVerdictHANDOVER_TOO_MANY_FIELDS
 	HandoverListenerGone         = abiVerdictHANDOVER_LISTENER_GONE

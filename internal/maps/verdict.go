@@ -31,6 +31,7 @@ var verdictNames = [VerdictCount]string{
 	HandoverExpect:               "expect",
 	HandoverBodyTooLong:          "body_too_long",
 	HandoverPipelined:            "pipelined",
+	HandoverUnread:               "unread",
 	HandoverRepeatedField:        "repeated_field",
 	HandoverTooManyFields:        "too_many_fields",
 	HandoverListenerGone:         "listener_gone",

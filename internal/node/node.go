@@ -157,11 +157,11 @@ func start(o Options, cfg *model.Config) (*Node, error) {
 func loadDatapath(o Options) (*datapath.Datapath, error) {
 	options := datapath.Options{FastPath: o.FastPath, ReceiveBuffer: clientReceiveBuffer}
 	if o.FastPath {
-		charged, err := datapath.IngressCharged()
+		kernel, err := datapath.Probe()
 		if err != nil {
 			return nil, err
 		}
-		options.IngressUncharged = !charged
+		options.Kernel = kernel
 	}
 	return datapath.Load(options)
 }

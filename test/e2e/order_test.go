@@ -41,3 +41,28 @@ func TestPipelinedAnswersKeepTheirOrderBetweenNearAndFar(t *testing.T) {
 		t.Logf("%d rounds in order, %.0f requests fast, %.0f slow", report.Rounds, fast, slow)
 	})
 }
+
+// A client that has not called receive since its last request cannot have read the answer, whatever has become of that.
+func TestRequestBeforeTheAnswerIsReadKeepsTheOrder(t *testing.T) {
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place := harness.SameHost(t)
+		service := harness.Service()
+		_, addresses := origins(t, place, "one", "two")
+		b := harness.Start(t, mode, harness.OneCluster(service, addresses...), place)
+		const rounds = 10
+		spec := programs.PipelineSpec{
+			Address: service.String(), Paths: []string{"/one", "/two"}, Pause: 100 * time.Millisecond, Connections: 1, Rounds: rounds,
+		}
+		var report programs.PipelineReport
+		place.Program(t, programs.PipelineProgram, spec).Next(t, &report)
+		if report.Rounds != rounds {
+			t.Errorf("rounds answered in order: got %d, want %d: %v", report.Rounds, rounds, report.Failures)
+		}
+		if !mode.Fast {
+			return
+		}
+		if n := b.Metric(t, "xlb_handovers_total", `reason="unread"`); n < rounds/2 {
+			t.Errorf("requests handed over because the client had not read: got %.0f, want at least %d", n, rounds/2)
+		}
+	})
+}
