@@ -113,7 +113,7 @@ func (t *Table) candidates(vhost uint32, path string) []Route {
 func (t *Table) predicates(r *model.Request) (bits uint64, failure maps.Verdict) {
 	var seen int
 	for _, f := range t.Fields {
-		values := valuesOf(r, f.Name)
+		values := r.Values(f.Name)
 		if len(values) == 0 {
 			continue
 		}
@@ -134,17 +134,6 @@ func (t *Table) predicates(r *model.Request) (bits uint64, failure maps.Verdict)
 		}
 	}
 	return bits, maps.VerdictOk
-}
-
-// valuesOf are the values of a header as they stand in the request.
-func valuesOf(r *model.Request, name string) []string {
-	if r.Values != nil {
-		return r.Values(name)
-	}
-	if value, ok := r.Header(name); ok {
-		return []string{value}
-	}
-	return nil
 }
 
 func (p *Predicate) holds(value string) bool {

@@ -35,13 +35,14 @@ func exactHeader(name, value string) model.HeaderMatch {
 
 // get is a request with headers given as name, value, name, value ...
 func get(authority, path string, headers ...string) *model.Request {
-	return &model.Request{Authority: authority, Path: path, Header: func(name string) (string, bool) {
+	return &model.Request{Authority: authority, Path: path, Values: func(name string) []string {
+		var values []string
 		for i := 0; i < len(headers); i += 2 {
 			if headers[i] == name {
-				return headers[i+1], true
+				values = append(values, headers[i+1])
 			}
 		}
-		return "", false
+		return values
 	}}
 }
 

@@ -14,10 +14,6 @@ type Request struct {
 	Authority string
 	// Path is the request target in origin form, query string included.
 	Path string
-	// Header returns the value of a header by its lower-case name and whether
-	// it occurs at all. It is asked only when Values is nil, and suffices for
-	// requests that repeat no header.
-	Header func(name string) (value string, ok bool)
 	// Values returns all values of a header by its lower-case name, in the
 	// order of the request; none if it does not occur.
 	Values func(name string) []string
@@ -119,13 +115,6 @@ func (h *HeaderMatch) accepts(value string) bool {
 
 // values returns what a header match compares.
 func (r *Request) values(name string) []string {
-	if r.Values == nil {
-		value, ok := r.Header(name)
-		if !ok {
-			return nil
-		}
-		return []string{value}
-	}
 	values := r.Values(name)
 	if len(values) > 1 && joined[name] {
 		nonEmpty := slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })

@@ -147,16 +147,6 @@ func TestHeaderMatch(t *testing.T) {
 	}
 }
 
-func TestHeaderAloneServesRequestsWithoutRepetition(t *testing.T) {
-	r := &Request{Header: func(name string) (string, bool) { return "one", name == "x" }}
-	for name, want := range map[string]bool{"x": true, "y": false} {
-		h := HeaderMatch{Name: name, Kind: HeaderExact, Value: "one"}
-		if got := h.matches(r); got != want {
-			t.Errorf("%s: got %t, want %t", name, got, want)
-		}
-	}
-}
-
 func tableOf(routes ...*Route) *RouteTable {
 	return &RouteTable{VirtualHosts: []*VirtualHost{{Domains: []string{"*"}, Routes: routes}}}
 }
