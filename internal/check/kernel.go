@@ -23,6 +23,7 @@ func kernelProbes() []probe {
 		{"interception", needRun, attempts(hooks, loadHook)},
 		{"interception helpers", needRun, attempts(interceptionHelpers, haveHelper)},
 		{"interception maps", needRun, attempts(interceptionMaps, haveMap)},
+		{"grace periods", needRun, gracePeriods},
 		{"socket redirection", needFastPath, attempts(socketPrograms, attachToSockhash)},
 		{"fast path helpers", needFastPath, attempts(fastHelpers, haveHelper)},
 		{"fast path maps", needFastPath, attempts(fastMaps, haveMap)},
