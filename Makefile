@@ -86,6 +86,14 @@ test-vm: build ## End-to-end tests on Debian's kernels in QEMU: VM_KERNELS='6.12
 	test/vm/run-all '$(VM_FAST_KERNELS)' --timeout 300 --chdir internal/datapath -- $(CURDIR)/bin/datapath.test
 	test/vm/run-all '$(VM_KERNELS)' --timeout 3600 --chdir test/e2e -- env XLB_BIN=$(XLB_BIN) $(CURDIR)/bin/e2e.test $(VM_ARGS)
 
+# How long each fuzz target runs.
+FUZZ_SECONDS ?= 30
+
+.PHONY: fuzz
+fuzz: ## Fuzz the kernel's HTTP parser, compiled natively, beside three others: FUZZ_SECONDS=30.
+	@scripts/install-deps fuzz
+	scripts/fuzz $(FUZZ_SECONDS)
+
 ##@ Check
 
 .PHONY: lint

@@ -24,9 +24,9 @@ struct {
 	__uint(max_entries, 1);
 } selftests SEC(".maps");
 
-/* What a scan found: the verdict in the upper half; below it, for a request the length of its head, for a response the phase
- * in 4 bits and the length of its head. */
-#define SELFTEST_RESULT(verdict, rest) ((__u32)(verdict) << 16 | (rest))
+/* What a scan found: the verdict in the highest byte, the phase that follows a response's head in the next, and the length of the
+ * head. */
+#define SELFTEST_RESULT(verdict, phase, head) ((__u32)(verdict) << 24 | (phase) << 16 | ((head) & 0xffff))
 
 static __always_inline struct span selftest_span(struct __sk_buff *skb)
 {
@@ -48,7 +48,7 @@ int xlb_selftest_request(struct __sk_buff *skb)
 		return -1;
 	request_scan_begin(&t->request, 0, 0);
 	v = request_scan(&t->request, selftest_span(skb));
-	return SELFTEST_RESULT(v, v ? 0 : t->request.off);
+	return SELFTEST_RESULT(v, 0, v ? 0 : t->request.off);
 }
 
 SEC("tc")
@@ -63,7 +63,7 @@ int xlb_selftest_response(struct __sk_buff *skb)
 	t->response.request = 0;
 	t->response.phase = PHASE_HEAD;
 	v = response_scan(&t->response, selftest_span(skb));
-	return SELFTEST_RESULT(v, v ? 0 : t->response.phase << 12 | (t->response.head.off & 0xfff));
+	return v ? SELFTEST_RESULT(v, 0, 0) : SELFTEST_RESULT(v, t->response.phase, t->response.head.off);
 }
 
 /* What a socket's tcp_clock_cache was at each of its sends. Writer: the probe program. */

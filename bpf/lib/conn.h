@@ -39,7 +39,8 @@ struct request_scan {
 	struct path_key path;
 	struct host_key host;
 	__u8 authority[MAX_HOST + 1];
-	__u32 reserved;
+	/* Hexadecimal digits that must follow in the path. */
+	__u32 escape;
 };
 
 enum psock_flags {

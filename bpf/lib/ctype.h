@@ -4,7 +4,7 @@
 #ifndef XLB_CTYPE_H
 #define XLB_CTYPE_H
 
-#include <linux/types.h>
+#include "platform.h"
 
 static __always_inline __u32 in_class(__u8 c, __u64 low, __u64 high)
 {
@@ -47,6 +47,15 @@ static __always_inline __u32 is_digit(__u8 c)
 static __always_inline __u8 lower(__u8 c)
 {
 	return c >= 'A' && c <= 'Z' ? c | 0x20 : c;
+}
+
+/* -1: not one. */
+static __always_inline int hex_digit(__u8 c)
+{
+	if (is_digit(c))
+		return c - '0';
+	c = lower(c);
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 /* VERIFIER(6.12): a bound that was found in one register is lost in its copies: "unbounded memory access". The mask bounds the

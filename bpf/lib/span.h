@@ -6,25 +6,7 @@
 #define XLB_SPAN_H
 
 #include "abi.h"
-
-#ifdef XLB_NATIVE
-#include <string.h>
-#define __always_inline inline __attribute__((always_inline))
-static inline long bpf_loop(__u32 n, long (*step)(__u32, void *), void *ctx, __u64 flags)
-{
-	__u32 i = 0;
-
-	(void)flags;
-	while (i < n)
-		if (step(i++, ctx))
-			break;
-	return i;
-}
-#else
-#include <linux/bpf.h>
-
-#include <bpf/bpf_helpers.h>
-#endif
+#include "platform.h"
 
 /* Offsets are masked to this before they are added to a pointer: the verifier then knows a bound, wherever
  * the offset has been. Larger than any head or window that is read. */
@@ -53,11 +35,8 @@ static __always_inline int span_word(const struct span *s, __u32 off, __u64 *w)
 
 	if (p + 8 > s->end)
 		return 0;
-#ifdef XLB_NATIVE
-	memcpy(w, p, 8);
-#else
-	*w = *(__u64 *)p;
-#endif
+	/* One load in the kernel, where unaligned words are allowed. */
+	__builtin_memcpy(w, p, sizeof(*w));
 	return 1;
 }
 

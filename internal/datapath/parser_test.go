@@ -39,6 +39,8 @@ func TestRequestHeadsAreReadStrictly(t *testing.T) {
 		{"obs-text in a value", get + "X: \xe4\xf6 more than eight bytes of it\r\n\r\n", 0},
 		{"long values", get + "X: " + strings.Repeat("y", 3000) + "\r\n\r\n", 0},
 		{"name that begins like a known one", get + "Content-Length-Of-Something-Else-Entirely: x\r\n\r\n", 0},
+		{"escapes", "GET /%2f%AAaaaaaaaaa%20 HTTP/1.1\r\nHost: a\r\n\r\n", 0},
+		{"anything in a query", "GET /?a=100% HTTP/1.1\r\nHost: a\r\n\r\n", 0},
 		{"host with port", "GET / HTTP/1.1\r\nHost: EXAMPLE.com:8080\r\n\r\n", 0},
 
 		{"no end", get, maps.HandoverPartialHead},
@@ -55,6 +57,9 @@ func TestRequestHeadsAreReadStrictly(t *testing.T) {
 		{"asterisk", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", maps.HandoverTargetForm},
 		{"no target", "GET  HTTP/1.1\r\nHost: a\r\n\r\n", maps.HandoverTargetForm},
 		{"fragment", "GET /#a HTTP/1.1\r\nHost: a\r\n\r\n", maps.HandoverMalformed},
+		{"escape that is none", "GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n", maps.HandoverMalformed},
+		{"half an escape", "GET /%2 HTTP/1.1\r\nHost: a\r\n\r\n", maps.HandoverMalformed},
+		{"half an escape before the query", "GET /%2?a HTTP/1.1\r\nHost: a\r\n\r\n", maps.HandoverMalformed},
 		{"two spaces", "GET /  HTTP/1.1\r\nHost: a\r\n\r\n", maps.HandoverNotHTTP11},
 		{"bare LF behind the request line", "GET / HTTP/1.1\nHost: a\r\n\r\n", maps.HandoverNotHTTP11},
 		{"bare LF behind a field", "GET / HTTP/1.1\r\nHost: a\n\r\n", maps.HandoverMalformed},
@@ -171,7 +176,7 @@ func TestResponseHeadsAreFramed(t *testing.T) {
 			if verdict != c.want {
 				t.Fatalf("verdict: got %s, want %s", maps.VerdictName(verdict), maps.VerdictName(c.want))
 			}
-			if want := int(c.phase)<<12 | len(c.head); verdict == maps.VerdictOk && rest != want {
+			if want := int(c.phase)<<16 | len(c.head); verdict == maps.VerdictOk && rest != want {
 				t.Errorf("phase and length: got %#x, want %#x", rest, want)
 			}
 		})
@@ -234,7 +239,7 @@ func TestEveryLengthOfALineIsRead(t *testing.T) {
 			}
 			response := "HTTP/1.1 200 " + value + "\r\n" + line + "Connection:" + space + "keep-alive\r\nContent-Length: 3\r\n" + line + "\r\n"
 			verdict, rest, err := runSelftest(d.fast.SelftestResponse, response)
-			if want := int(maps.PhaseLength)<<12 | len(response); err != nil || verdict != maps.VerdictOk || rest != want {
+			if want := int(maps.PhaseLength)<<16 | len(response); err != nil || verdict != maps.VerdictOk || rest != want {
 				t.Errorf("%q: got %s, %#x, %v, want ok, %#x", response, maps.VerdictName(verdict), rest, err, want)
 			}
 		}

@@ -45,7 +45,7 @@ func (d *Datapath) SelfTest() error {
 		}
 	}
 	for _, t := range responseTests {
-		if err := t.check(d.fast.SelftestResponse, int(t.phase)<<12|len(t.head)); err != nil {
+		if err := t.check(d.fast.SelftestResponse, int(t.phase)<<16|len(t.head)); err != nil {
 			return err
 		}
 	}
@@ -71,5 +71,5 @@ const ethernetHeader = 14
 func runSelftest(p *ebpf.Program, head string) (verdict maps.Verdict, rest int, err error) {
 	packet := append(make([]byte, ethernetHeader), head...)
 	result, err := p.Run(&ebpf.RunOptions{Data: packet})
-	return maps.Verdict(result >> 16), int(result & 0xffff), err
+	return maps.Verdict(result >> 24), int(result & 0xffffff), err
 }

@@ -181,19 +181,25 @@ const (
 type abiPhase uint32
 
 const (
-	abiPhasePHASE_HEAD            abiPhase = 0
-	abiPhasePHASE_LENGTH          abiPhase = 1
-	abiPhasePHASE_CHUNK_SIZE      abiPhase = 2
-	abiPhasePHASE_CHUNK_EXTENSION abiPhase = 3
-	abiPhasePHASE_CHUNK_SIZE_LF   abiPhase = 4
-	abiPhasePHASE_CHUNK_DATA      abiPhase = 5
-	abiPhasePHASE_CHUNK_DATA_CR   abiPhase = 6
-	abiPhasePHASE_CHUNK_DATA_LF   abiPhase = 7
-	abiPhasePHASE_TRAILER_START   abiPhase = 8
-	abiPhasePHASE_TRAILER         abiPhase = 9
-	abiPhasePHASE_TRAILER_LF      abiPhase = 10
-	abiPhasePHASE_LAST_LF         abiPhase = 11
-	abiPhasePHASE_DONE            abiPhase = 12
+	abiPhasePHASE_HEAD               abiPhase = 0
+	abiPhasePHASE_LENGTH             abiPhase = 1
+	abiPhasePHASE_CHUNK_SIZE         abiPhase = 2
+	abiPhasePHASE_CHUNK_EXT          abiPhase = 3
+	abiPhasePHASE_CHUNK_EXT_NAME     abiPhase = 4
+	abiPhasePHASE_CHUNK_EXT_EQUALS   abiPhase = 5
+	abiPhasePHASE_CHUNK_EXT_VALUE    abiPhase = 6
+	abiPhasePHASE_CHUNK_EXT_QUOTED   abiPhase = 7
+	abiPhasePHASE_CHUNK_EXT_UNQUOTED abiPhase = 8
+	abiPhasePHASE_CHUNK_SIZE_LF      abiPhase = 9
+	abiPhasePHASE_CHUNK_DATA         abiPhase = 10
+	abiPhasePHASE_CHUNK_DATA_CR      abiPhase = 11
+	abiPhasePHASE_CHUNK_DATA_LF      abiPhase = 12
+	abiPhasePHASE_TRAILER_START      abiPhase = 13
+	abiPhasePHASE_TRAILER_NAME       abiPhase = 14
+	abiPhasePHASE_TRAILER            abiPhase = 15
+	abiPhasePHASE_TRAILER_LF         abiPhase = 16
+	abiPhasePHASE_LAST_LF            abiPhase = 17
+	abiPhasePHASE_DONE               abiPhase = 18
 )
 
 type abiPolicy uint32

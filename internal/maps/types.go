@@ -124,19 +124,25 @@ const (
 
 // Values of Phase.
 const (
-	PhaseHead           = abiPhasePHASE_HEAD
-	PhaseLength         = abiPhasePHASE_LENGTH
-	PhaseChunkSize      = abiPhasePHASE_CHUNK_SIZE
-	PhaseChunkExtension = abiPhasePHASE_CHUNK_EXTENSION
-	PhaseChunkSizeLF    = abiPhasePHASE_CHUNK_SIZE_LF
-	PhaseChunkData      = abiPhasePHASE_CHUNK_DATA
-	PhaseChunkDataCR    = abiPhasePHASE_CHUNK_DATA_CR
-	PhaseChunkDataLF    = abiPhasePHASE_CHUNK_DATA_LF
-	PhaseTrailerStart   = abiPhasePHASE_TRAILER_START
-	PhaseTrailer        = abiPhasePHASE_TRAILER
-	PhaseTrailerLF      = abiPhasePHASE_TRAILER_LF
-	PhaseLastLF         = abiPhasePHASE_LAST_LF
-	PhaseDone           = abiPhasePHASE_DONE
+	PhaseHead             = abiPhasePHASE_HEAD
+	PhaseLength           = abiPhasePHASE_LENGTH
+	PhaseChunkSize        = abiPhasePHASE_CHUNK_SIZE
+	PhaseChunkExt         = abiPhasePHASE_CHUNK_EXT
+	PhaseChunkExtName     = abiPhasePHASE_CHUNK_EXT_NAME
+	PhaseChunkExtEquals   = abiPhasePHASE_CHUNK_EXT_EQUALS
+	PhaseChunkExtValue    = abiPhasePHASE_CHUNK_EXT_VALUE
+	PhaseChunkExtQuoted   = abiPhasePHASE_CHUNK_EXT_QUOTED
+	PhaseChunkExtUnquoted = abiPhasePHASE_CHUNK_EXT_UNQUOTED
+	PhaseChunkSizeLF      = abiPhasePHASE_CHUNK_SIZE_LF
+	PhaseChunkData        = abiPhasePHASE_CHUNK_DATA
+	PhaseChunkDataCR      = abiPhasePHASE_CHUNK_DATA_CR
+	PhaseChunkDataLF      = abiPhasePHASE_CHUNK_DATA_LF
+	PhaseTrailerStart     = abiPhasePHASE_TRAILER_START
+	PhaseTrailerName      = abiPhasePHASE_TRAILER_NAME
+	PhaseTrailer          = abiPhasePHASE_TRAILER
+	PhaseTrailerLF        = abiPhasePHASE_TRAILER_LF
+	PhaseLastLF           = abiPhasePHASE_LAST_LF
+	PhaseDone             = abiPhasePHASE_DONE
 )
 
 // Values of Policy.

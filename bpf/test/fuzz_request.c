@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* libFuzzer: request heads. Whatever the parser accepts is a whole head by the plainest reading, and other parsers find the same
+ * message in it (oracle.h); runs of bytes change nothing.
+ */
+#include <stdint.h>
+#include <string.h>
+
+#include "../lib/abi.h"
+#include "check.h"
+#include "oracle.h"
+#include "parser.h"
+
+/* enum scan_flags */
+#define HAS_LENGTH 1
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct found words, bytes;
+	struct input in = input_copy(data, size);
+
+	parse_request(in.data, size, &words);
+	parse_request_bytewise(in.data, size, &bytes);
+	CHECK(!memcmp(&words, &bytes, sizeof(words)), "runs of bytes change the result");
+	if (!words.verdict) {
+		CHECK(words.head <= size && words.head <= MAX_HEAD, "head is longer than the input");
+		CHECK(words.head >= 4 && !memcmp(in.data + words.head - 4, "\r\n\r\n", 4),
+		      "head does not end in an empty line");
+		CHECK(!contains(in.data, words.head - 4, "\r\n\r\n", 4), "an empty line inside the head");
+		CHECK(!memchr(in.data, 0, words.head), "NUL in the head");
+		CHECK(words.host_len && words.host_len <= MAX_HOST, "host");
+		CHECK(words.path_len && words.path_len <= MAX_PATH && words.path[0] == '/', "path");
+		CHECK(words.flags & HAS_LENGTH || !words.length, "a length that was not given");
+		oracle_agrees(ORACLE_REQUEST, in.data, size, words.head, words.length);
+	}
+	input_free(&in);
+	return 0;
+}

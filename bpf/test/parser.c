@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Compiled twice, with BYTEWISE 0 and 1.
+ */
+#include "parser.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../lib/http1.h"
+
+#if BYTEWISE
+#define NAME(name) name##_bytewise
+#else
+#define NAME(name) name
+#endif
+
+/* The kernel's version asks the routes' maps which headers matter; here none does. */
+static __always_inline long request_note_field(struct request_scan *r, __u32 off, __u8 c)
+{
+	(void)r;
+	(void)off;
+	(void)c;
+	return 0;
+}
+
+void NAME(parse_request)(const __u8 *data, size_t size, struct found *f)
+{
+	struct span span = { .data = (__u8 *)data, .end = (__u8 *)data + size };
+	struct request_scan r;
+
+	/* What an earlier request has left must not matter. */
+	memset(&r, 0xa5, sizeof(r));
+	memset(f, 0, sizeof(*f));
+	request_scan_begin(&r, 0, 0);
+	f->verdict = request_scan(&r, span);
+	if (f->verdict)
+		return;
+	f->head = r.off;
+	f->length = r.content_length;
+	f->flags = r.flags;
+	f->host_len = r.host_len;
+	f->path_len = r.path_len;
+	memcpy(f->host, r.authority, r.host_len);
+	memcpy(f->path, r.path.path, r.path_len);
+}
+
+void NAME(parse_response)(const __u8 *data, size_t size, int to_head, struct found *f)
+{
+	struct span span = { .data = (__u8 *)data, .end = (__u8 *)data + size };
+	struct slot s;
+
+	memset(&s, 0xa5, sizeof(s));
+	memset(f, 0, sizeof(*f));
+	s.request = to_head ? REQUEST_HEAD : 0;
+	s.phase = PHASE_HEAD;
+	f->verdict = response_scan(&s, span);
+	if (f->verdict)
+		return;
+	f->head = s.head.off;
+	f->length = s.remaining;
+	f->phase = s.phase;
+	f->status = s.status;
+	f->flags = s.head.flags;
+}
+
+#if !BYTEWISE
+void follow_chunks(const __u8 *data, size_t size, struct followed *f)
+{
+	struct slot s = { .phase = PHASE_CHUNK_SIZE };
+	size_t at = 0;
+
+	memset(f, 0, sizeof(*f));
+	while (at < size && s.phase != PHASE_DONE) {
+		if (s.phase == PHASE_CHUNK_DATA) {
+			__u64 n = size - at < s.remaining ? size - at : s.remaining;
+
+			at += n;
+			s.remaining -= n;
+			if (!s.remaining)
+				s.phase = PHASE_CHUNK_DATA_CR;
+			continue;
+		}
+		if (chunk_byte(&s, data[at++])) {
+			f->malformed = 1;
+			break;
+		}
+	}
+	f->bytes = at;
+	f->phase = s.phase;
+}
+#endif
