@@ -71,7 +71,7 @@ func (c *Conn) serve() {
 	}
 	c.use.Lock()
 	defer c.use.Unlock()
-	if c.closed {
+	if c.closed || c.set.ctx.Err() != nil {
 		return
 	}
 	c.slow = true
@@ -173,9 +173,6 @@ func (c *Conn) closeLocked() {
 		_ = c.conn.release()
 	} else {
 		unix.Close(c.fd)
-	}
-	if !c.slow {
-		return
 	}
 	if err := c.set.cfg.Sockets.SlowConns.Delete(c.cookie); err != nil {
 		c.set.cfg.Logger.Warn("forget connection", "err", err)

@@ -86,10 +86,10 @@ func (s *Set) start(fd int, sa unix.Sockaddr) (uint16, error) {
 	}
 	port := addrPort(bound).Port()
 	l := &listener{set: s, fd: fd, port: port}
-	s.listeners = append(s.listeners, l)
 	if err := s.acceptor.WatchAlways(fd, l); err != nil {
 		return 0, err
 	}
+	s.listeners = append(s.listeners, l)
 	return port, nil
 }
 

@@ -64,11 +64,14 @@ func nextTag(head uint64) uint64 {
 // Break ends the lease on a slot, or its idleness, and leaves it BROKEN; what it was before tells whether a
 // request was lost. It reports false when the slot was neither READY nor LEASED.
 func (s *Shared) Break(slot uint32) (was SlotState, ok bool) {
-	if s.Exchange(slot, SlotReady, SlotBroken) {
-		return SlotReady, true
-	}
-	if !s.Exchange(slot, SlotLeased, SlotBroken) {
-		return s.State(slot), false
+	for !s.Exchange(slot, SlotLeased, SlotBroken) {
+		if s.Exchange(slot, SlotReady, SlotBroken) {
+			return SlotReady, true
+		}
+		// Between the two a program may have ended a lease, or begun one.
+		if state := s.State(slot); state != SlotReady && state != SlotLeased {
+			return state, false
+		}
 	}
 	sl := &s.Slots[slot]
 	atomic.AddUint64(&sl.Lease, 1)

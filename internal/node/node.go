@@ -217,11 +217,12 @@ func (n *Node) close() error {
 	if n.datapath != nil {
 		err = n.datapath.Detach()
 	}
-	if n.anchors != nil {
-		err = errors.Join(err, n.anchors.Close())
-	}
+	// The pool ends what spills, which holds connections of clients.
 	if n.pool != nil {
 		err = errors.Join(err, n.pool.Close())
+	}
+	if n.anchors != nil {
+		err = errors.Join(err, n.anchors.Close())
 	}
 	if n.proxy != nil {
 		n.proxy.Close()

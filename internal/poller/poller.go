@@ -178,7 +178,12 @@ func (p *Poller) wait(events []unix.EpollEvent) (int, error) {
 	pause := unix.NsecToTimespec(int64(p.delay))
 	// A signal makes the batch smaller.
 	_ = unix.Nanosleep(&pause, nil)
-	return unix.EpollWait(p.epfd, events, 0)
+	if n == len(events) {
+		return n, nil
+	}
+	// What was found first is kept: a one-shot watch does not tell twice.
+	more, _ := unix.EpollWait(p.epfd, events[n:], 0)
+	return n + max(more, 0), nil
 }
 
 func (p *Poller) dispatch(ev unix.EpollEvent) bool {

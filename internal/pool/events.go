@@ -19,7 +19,7 @@ func (s *isock) Ready() {
 	p := s.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.isocks[s.slot] != s || s.busy != nil {
+	if p.ctx.Err() != nil || p.isocks[s.slot] != s || s.busy != nil {
 		return
 	}
 	if s.idle() {
@@ -97,7 +97,7 @@ func (p *Pool) Spilled(slot uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.isocks[slot]
-	if s != nil && s.busy == nil && p.cfg.Shared.State(slot) == maps.SlotLeased && spilled(&p.cfg.Shared.Slots[slot]) {
+	if p.ctx.Err() == nil && s != nil && s.busy == nil && p.cfg.Shared.State(slot) == maps.SlotLeased && spilled(&p.cfg.Shared.Slots[slot]) {
 		p.spillLocked(s)
 	}
 }
@@ -140,22 +140,24 @@ func (p *Pool) afterSpillLocked(s *isock) {
 func (p *Pool) Broken(slot uint32, failed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// A sweep, or what the program passed on to the daemon, may have closed the i-sock before its event was read.
 	s := p.isocks[slot]
-	if s == nil || p.cfg.Shared.State(slot) != maps.SlotBroken {
+	_, dead := p.zombies[slot]
+	if p.ctx.Err() != nil || s == nil && !dead || p.cfg.Shared.State(slot) != maps.SlotBroken {
 		return
 	}
-	if !failed {
+	if failed {
+		sl := &p.cfg.Shared.Slots[slot]
+		cookie, moved := atomic.LoadUint64(&sl.Cookie), atomic.LoadUint64(&sl.Moved) > 0
+		p.wg.Add(1)
+		go func() {
+			defer p.wg.Done()
+			p.cfg.Clients.Fail(cookie, Reset, moved, true)
+		}()
+	}
+	if s != nil {
 		p.closeLocked(s)
-		return
 	}
-	sl := &p.cfg.Shared.Slots[slot]
-	cookie, moved := atomic.LoadUint64(&sl.Cookie), atomic.LoadUint64(&sl.Moved) > 0
-	p.wg.Add(1)
-	go func() {
-		defer p.wg.Done()
-		p.cfg.Clients.Fail(cookie, Reset, moved, true)
-	}()
-	p.closeLocked(s)
 }
 
 // LeaseOf returns the lease that a client holds, if any. It looks at every i-sock: for rare occasions.
@@ -198,6 +200,9 @@ func (p *Pool) sweepLoop() {
 func (p *Pool) sweep(now uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.ctx.Err() != nil {
+		return
+	}
 	for slot, s := range p.isocks {
 		sl := &p.cfg.Shared.Slots[slot]
 		switch p.cfg.Shared.State(slot) {

@@ -375,7 +375,15 @@ func (p *Pool) retry(e *endpoint) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e.retry = nil
-	if p.ctx.Err() != nil || e.gone || e.dialing > 0 || len(p.free) == 0 {
+	if p.ctx.Err() != nil || e.gone || e.dialing > 0 {
+		return
+	}
+	if e.open >= e.target {
+		e.backoff = 0
+		return
+	}
+	if len(p.free) == 0 {
+		e.retry = time.AfterFunc(e.backoff, func() { p.retry(e) })
 		return
 	}
 	e.backoff = min(2*e.backoff, longestWait)
@@ -388,6 +396,7 @@ func (p *Pool) retry(e *endpoint) {
 
 func (p *Pool) drainLocked(e *endpoint) {
 	e.gone = true
+	e.backoff = 0
 	if e.retry != nil {
 		e.retry.Stop()
 		e.retry = nil

@@ -3,7 +3,6 @@
 package pool
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -32,7 +31,8 @@ func TestPoolOpensItsFirstISocks(t *testing.T) {
 			for _, c := range s.conns() {
 				slot := r.slotOf(c)
 				if sl := &r.shared.Slots[slot]; sl.Endpoint != ours || sl.Generation == 0 || sl.Lease%2 != 0 {
-					t.Errorf("slot %d: endpoint %d, generation %d, lease %d, want %d, not 0, even", slot, sl.Endpoint, sl.Generation, sl.Lease, ours)
+					t.Errorf("slot %d: endpoint %d, generation %d, lease %d, want %d, not 0, even",
+						slot, sl.Endpoint, sl.Generation, sl.Lease, ours)
 				}
 			}
 			// What a local endpoint sends is the business of its own socket's program.
@@ -70,23 +70,14 @@ func joined(t *testing.T, r *rig) int {
 	return n
 }
 
-// stack takes everything off the endpoint's stack.
-func stack(r *rig) []uint32 {
-	var slots []uint32
-	for slot := r.shared.Pop(ours); slot != maps.NoSlot; slot = r.shared.Pop(ours) {
-		slots = append(slots, slot)
-	}
-	return slots
-}
-
 func TestPoolIsReadyWhenEveryEndpointWasTried(t *testing.T) {
 	t.Parallel()
-	hold, release := make(chan struct{}), sync.OnceFunc(func() {})
-	release = sync.OnceFunc(func() { close(hold) })
-	t.Cleanup(release)
+	hold := make(chan struct{})
+	release := sync.OnceFunc(func() { close(hold) })
 	r := newRig(t, setup{connecting: func() error { <-hold; return nil }})
 	s := newServer(t)
-	r.p.SetEndpoints([]Endpoint{s.endpoint(0), {Index: 1, Address: refusing(t), ConnectTimeout: timeout}})
+	r.set(s.endpoint(0), Endpoint{Index: 1, Address: refusing(t), ConnectTimeout: timeout})
+	t.Cleanup(release)
 	if r.p.Ready() {
 		t.Error("pool is ready before a connect has ended")
 	}
@@ -178,7 +169,7 @@ func TestISockThatTheEndpointClosesIsReplaced(t *testing.T) {
 			if got := r.closed(); !slices.Equal(got, []uint32{slot}) {
 				t.Errorf("closed slots: got %v, want %v", got, []uint32{slot})
 			}
-			if state := r.shared.State(slot); state != maps.SlotBroken {
+			if state := r.state(slot); state != maps.SlotBroken {
 				t.Errorf("state of the closed slot: got %d, want %d", state, maps.SlotBroken)
 			}
 			if got := size(r.peers); got != initial {
@@ -208,35 +199,51 @@ func TestISockWithUnaskedBytesIsClosed(t *testing.T) {
 	r.mustHaveNoFailure("unasked bytes on an idle i-sock")
 }
 
-// What an endpoint on another host says before it is asked arrives before any program looks at it.
+// What an endpoint on another host says before it is asked may arrive before any program looks at it.
 func TestEndpointThatSpeaksFirstIsOutOfService(t *testing.T) {
 	t.Parallel()
+	greeted := make(chan struct{}, 64)
+	r := newRig(t, setup{joining: func() { next(t, greeted, "greeting") }})
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
 	must(t, err)
-	greeted := &greeter{Listener: l}
-	// The connect is not over before the greeting is sent: it is there when the pool first looks.
-	r := newRig(t, setup{})
-	s := serve(t, greeted)
-	r.p.SetEndpoints([]Endpoint{s.endpoint(ours)})
+	s := serve(t, &greeter{l, greeted})
+	r.set(s.endpoint(ours))
 	eventually(t, func() string {
 		if !r.down(ours) || !r.p.Ready() {
 			return fmt.Sprintf("out of service %v, ready %v, want true, true", r.down(ours), r.p.Ready())
 		}
 		return ""
 	})
-	mustEnd(t, s.await(1)[0])
 }
 
-// greeter is a listener whose connections begin with a greeting, and then end.
-type greeter struct{ net.Listener }
+// greeter is a listener whose connections begin with a greeting. It tells of each that has arrived.
+type greeter struct {
+	net.Listener
+	arrived chan<- struct{}
+}
 
 func (g *greeter) Accept() (net.Conn, error) {
 	c, err := g.Listener.Accept()
-	if err == nil {
-		_, _ = c.Write([]byte("220 ready\r\n"))
-		_ = c.(*net.TCPConn).CloseWrite()
+	if err != nil {
+		return nil, err
 	}
-	return c, err
+	_, _ = c.Write([]byte("220 ready\r\n"))
+	for inFlight(c) {
+		time.Sleep(time.Millisecond)
+	}
+	g.arrived <- struct{}{}
+	return c, nil
+}
+
+// inFlight reports whether an open connection has bytes that the other end has not acknowledged.
+func inFlight(c net.Conn) bool {
+	const established = 1 // TCP_ESTABLISHED
+	var info *unix.TCPInfo
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err == nil {
+		_ = raw.Control(func(fd uintptr) { info, _ = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) })
+	}
+	return info != nil && info.State == established && (info.Unacked > 0 || info.Notsent_bytes > 0)
 }
 
 // dials records when connects begin.
@@ -274,7 +281,7 @@ func TestEndpointThatClosesNewConnectionsIsTriedWithPauses(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
 	must(t, err)
 	s := serve(t, &hangingUp{l})
-	r.p.SetEndpoints([]Endpoint{s.endpoint(ours)})
+	r.set(s.endpoint(ours))
 	at := d.await(t, 6)
 	for i := range at[1:] {
 		if pause := at[i+1].Sub(at[i]); pause < firstBackoff {
@@ -300,18 +307,17 @@ func TestRefusedEndpointIsOutOfServiceUntilItListens(t *testing.T) {
 	var d dials
 	r := newRig(t, setup{initial: initial, connecting: d.note})
 	address, fd := bound(t)
-	r.p.SetEndpoints([]Endpoint{{Index: ours, Address: address, ConnectTimeout: timeout}})
+	r.set(Endpoint{Index: ours, Address: address, ConnectTimeout: timeout})
 	at := d.await(t, initial+3)
 	if !r.down(ours) {
 		t.Error("an endpoint that refuses connections is in service")
 	}
-	// The first connects go out together; after them one at a time, each pause twice the one before.
-	pause := firstBackoff
-	for i := initial; i < len(at); i++ {
+	// The first connects go out together; those after them one at a time, each pause twice the one before.
+	at = append(at[:1], at[initial:]...)
+	for i, pause := 1, firstBackoff; i < len(at); i, pause = i+1, 2*pause {
 		if got := at[i].Sub(at[i-1]); got < pause {
-			t.Errorf("connect %d: %s after the one before, want at least %s", i, got, pause)
+			t.Errorf("attempt %d: %s after the one before, want at least %s", i, got, pause)
 		}
-		pause *= 2
 	}
 
 	must(t, unix.Listen(fd, 16))
@@ -324,14 +330,14 @@ func TestRefusedEndpointIsOutOfServiceUntilItListens(t *testing.T) {
 func TestNothingIsLeftOfARefusedConnect(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{initial: 3})
-	r.p.SetEndpoints([]Endpoint{{Index: ours, Address: refusing(t), ConnectTimeout: timeout}})
+	r.set(Endpoint{Index: ours, Address: refusing(t), ConnectTimeout: timeout})
 	eventually(t, func() string {
 		if !r.down(ours) {
 			return "the endpoint is in service"
 		}
 		return ""
 	})
-	r.p.SetEndpoints(nil)
+	r.set()
 	if got := next(t, r.released, "release of the endpoint"); got != ours {
 		t.Errorf("released endpoint: got %d, want %d", got, ours)
 	}
@@ -345,14 +351,14 @@ func TestConnectThatCannotBeAnnouncedIsNotMade(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{connecting: func() error { return maps.ErrFault }})
 	s := newServer(t)
-	r.p.SetEndpoints([]Endpoint{s.endpoint(ours)})
+	r.set(s.endpoint(ours))
 	eventually(t, func() string {
 		if !r.down(ours) {
 			return "the endpoint is in service"
 		}
 		return ""
 	})
-	r.p.SetEndpoints(nil)
+	r.set()
 	next(t, r.released, "release of the endpoint")
 	r.awaitAllFree()
 	if got := len(s.conns()); got != 0 {
@@ -365,7 +371,7 @@ func TestConnectEndsAfterItsTime(t *testing.T) {
 	const limit = 60 * time.Millisecond
 	r := newRig(t, setup{})
 	begin := time.Now()
-	r.p.SetEndpoints([]Endpoint{{Index: ours, Address: silent(t), ConnectTimeout: limit}})
+	r.set(Endpoint{Index: ours, Address: silent(t), ConnectTimeout: limit})
 	eventually(t, func() string {
 		if !r.down(ours) {
 			return "an endpoint that does not answer is in service"
@@ -398,24 +404,21 @@ func TestRemovedEndpointClosesIdleISocksAtOnceAndLeasedOnesLater(t *testing.T) {
 	s := r.start(initial)
 	slot := r.lease(request{cookie: 7})
 	leased := r.connOf(s, slot)
-	r.p.SetEndpoints(nil)
+	r.set()
 	for _, c := range s.conns() {
 		if c != leased {
 			mustEnd(t, c)
 		}
 	}
-	if state := r.shared.State(slot); state != maps.SlotLeased {
+	if state := r.state(slot); state != maps.SlotLeased {
 		t.Fatalf("state of the leased slot: got %d, want %d", state, maps.SlotLeased)
 	}
 	if got := r.count(ours, maps.SlotLeased); got != 1 {
 		t.Errorf("leased i-socks: got %d, want 1", got)
 	}
-	// The others are all free, or about to be: still the endpoint is needed.
-	r.p.bury()
-	select {
-	case <-r.released:
+	r.awaitNoneClosed()
+	if got := len(r.released); got != 0 {
 		t.Error("endpoint released while a lease runs")
-	default:
 	}
 
 	r.shared.ResponseDone(slot)
@@ -441,49 +444,76 @@ func TestEndpointThatComesBackIsNotReleased(t *testing.T) {
 	r := newRig(t, setup{initial: initial})
 	s := r.start(initial)
 	slot := r.lease(request{cookie: 7})
-	r.p.SetEndpoints(nil)
-	r.p.SetEndpoints([]Endpoint{s.endpoint(ours)})
+	r.set()
+	r.set(s.endpoint(ours))
 	r.shared.ResponseDone(slot)
 	// Its i-socks are new ones, the leased one's successor too.
 	s.await(2 * initial)
 	r.awaitIdle(ours, initial)
-	eventually(t, func() string {
-		if got := r.closed(); len(got) != 0 {
-			// They lie in the stack of an endpoint in service, where the programs come upon them.
-			r.popBroken()
-			return fmt.Sprintf("slots of closed i-socks: got %d, want 0", got)
-		}
-		return ""
-	})
+	r.popBroken()
+	r.awaitNoneClosed()
 	if got := len(r.released); got != 0 {
 		t.Errorf("endpoint in service released %d times", got)
 	}
 }
 
-// popBroken does what programs do that look for an idle i-sock and find broken ones.
-func (r *rig) popBroken() {
-	for _, slot := range stack(r) {
-		if r.shared.State(slot) == maps.SlotReady {
-			r.shared.Push(slot)
-		}
+func TestEndpointRemovedWhileItIsConnectedToIsReleased(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		t.Run(fmt.Sprintf("refused %v", refused), func(t *testing.T) {
+			t.Parallel()
+			connecting, hold := make(chan struct{}, 16), make(chan struct{})
+			r := newRig(t, setup{initial: 2, connecting: func() error {
+				connecting <- struct{}{}
+				<-hold
+				return nil
+			}})
+			release := sync.OnceFunc(func() { close(hold) })
+			s := newServer(t)
+			e := s.endpoint(ours)
+			if refused {
+				e.Address = refusing(t)
+			}
+			r.set(e)
+			t.Cleanup(release)
+			next(t, connecting, "connect")
+			next(t, connecting, "connect")
+			r.p.SetEndpoints(nil)
+			r.p.bury()
+			if got := len(r.released); got != 0 {
+				t.Error("endpoint released while it is connected to")
+			}
+			release()
+			next(t, r.released, "release of the endpoint")
+			r.awaitAllFree()
+			if got := len(r.released); got != 0 {
+				t.Errorf("endpoint released %d times more", got)
+			}
+			if got := size(r.peers); got != 0 {
+				t.Errorf("announced connections: got %d, want 0", got)
+			}
+			if !refused {
+				for _, c := range s.await(2) {
+					mustEnd(t, c)
+				}
+			}
+		})
 	}
 }
 
-func TestEndpointThatMovesIsConnectedToAnew(t *testing.T) {
+func TestNumberOfAReleasedEndpointIsUsedAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
 	first, second := newServer(t), newServer(t)
-	r.p.SetEndpoints([]Endpoint{first.endpoint(0), second.endpoint(1)})
+	r.set(first.endpoint(0), second.endpoint(1))
 	r.awaitIdle(0, 1)
 	r.awaitIdle(1, 1)
-	r.p.SetEndpoints([]Endpoint{second.endpoint(1)})
+	r.set(second.endpoint(1))
 	mustEnd(t, first.await(1)[0])
 	if got := next(t, r.released, "release of the endpoint"); got != 0 {
 		t.Errorf("released endpoint: got %d, want 0", got)
 	}
-	// Its number is another's now.
 	third := newServer(t)
-	r.p.SetEndpoints([]Endpoint{third.endpoint(0), second.endpoint(1)})
+	r.set(third.endpoint(0), second.endpoint(1))
 	third.await(1)
 	r.awaitIdle(0, 1)
 	if got := len(second.conns()); got != 1 {
@@ -501,7 +531,7 @@ func TestSlotInAStackIsNotReused(t *testing.T) {
 	s.await(2)
 	r.awaitIdle(ours, 1)
 	r.p.bury()
-	if state := r.shared.State(slot); state != maps.SlotBroken {
+	if state := r.state(slot); state != maps.SlotBroken {
 		t.Fatalf("state of a closed slot that lies in the stack: got %d, want %d", state, maps.SlotBroken)
 	}
 	if got := atomic.LoadUint32(&r.shared.Slots[slot].Stacked); got != 1 {
@@ -510,14 +540,36 @@ func TestSlotInAStackIsNotReused(t *testing.T) {
 
 	// A program comes upon it, and takes the one below.
 	r.popBroken()
-	eventually(t, func() string {
-		if got := r.closed(); len(got) != 0 {
-			return fmt.Sprintf("slots of closed i-socks: got %d, want none", got)
-		}
-		return ""
-	})
-	if state := r.shared.State(slot); state != maps.SlotFree {
+	r.awaitNoneClosed()
+	if state := r.state(slot); state != maps.SlotFree {
 		t.Errorf("state of a closed slot in no stack: got %d, want %d", state, maps.SlotFree)
+	}
+}
+
+// Programs tell a lease, and an i-sock, from those before it in the same slot.
+func TestNumbersOfASlotGoOn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{slots: 1})
+	s := r.start(1)
+	slot := r.lease(request{cookie: 7})
+	before := r.slot(slot)
+	must(t, s.conns()[0].Close())
+	r.mustFail(failure{cookie: 7, why: Reset})
+	r.awaitAllFree()
+	r.p.Grow(ours)
+	s.await(2)
+	r.awaitIdle(ours, 1)
+	after := r.slot(slot)
+	if after.Lease <= before.Lease || after.Lease%2 != 0 {
+		t.Errorf("lease number: got %d after %d, want a greater one that is even", after.Lease, before.Lease)
+	}
+	if after.Generation != before.Generation+1 {
+		t.Errorf("generation: got %d after %d, want the next", after.Generation, before.Generation)
+	}
+	after.Generation, after.Lease = 0, 0
+	want := maps.Slot{State: uint32(maps.SlotReady), Endpoint: ours, Stacked: 1}
+	if after != want {
+		t.Errorf("the rest of the slot: got %+v, want %+v", after, want)
 	}
 }
 
@@ -534,12 +586,7 @@ func TestCrowdedStackIsCleaned(t *testing.T) {
 	}
 	s.await(2*initial - 1)
 	r.awaitIdle(ours, initial)
-	eventually(t, func() string {
-		if got := r.closed(); len(got) != 0 {
-			return fmt.Sprintf("slots of closed i-socks: got %d, want none", got)
-		}
-		return ""
-	})
+	r.awaitNoneClosed()
 	got := stack(r)
 	if len(got) != initial || !slices.Contains(got, survivor) {
 		t.Errorf("slots in the stack: got %v, want %d, slot %d among them", got, initial, survivor)
@@ -563,7 +610,7 @@ func TestTrafficOutlivesItsISock(t *testing.T) {
 	want := maps.Traffic{Requests: 1, Responses: [5]uint64{1: 1}, BytesSent: 100, BytesReceived: 2000}
 	check := func(when string) {
 		t.Helper()
-		if got := r.shared.Traffic()[ours]; got != want {
+		if got := r.traffic()[ours]; got != want {
 			t.Errorf("traffic %s: got %+v, want %+v", when, got, want)
 		}
 	}
@@ -573,27 +620,21 @@ func TestTrafficOutlivesItsISock(t *testing.T) {
 	r.awaitIdle(ours, 1)
 	check("after its end")
 	r.popBroken()
-	eventually(t, func() string {
-		if len(r.closed()) != 0 {
-			return "the slot is not free"
-		}
-		return ""
-	})
+	r.awaitNoneClosed()
 	check("when the slot is free")
 }
 
-// Each open of these is one kind of work that Close may find.
 func TestCloseLeavesNothing(t *testing.T) {
 	before := descriptors(t)
 	t.Run("pool", func(t *testing.T) {
 		spilling := make(chan struct{})
 		r := newRig(t, setup{initial: 4, spill: spillUntilTold(spilling)})
 		s := newServer(t)
-		r.p.SetEndpoints([]Endpoint{
+		r.set(
 			s.endpoint(ours),
-			{Index: 1, Address: refusing(t), ConnectTimeout: timeout}, // waits to retry
-			{Index: 2, Address: silent(t), ConnectTimeout: timeout},   // connects
-		})
+			Endpoint{Index: 1, Address: refusing(t), ConnectTimeout: timeout}, // waits to retry
+			Endpoint{Index: 2, Address: silent(t), ConnectTimeout: timeout},   // connects
+		)
 		r.awaitIdle(ours, 4)
 		eventually(t, func() string {
 			if !r.down(1) {
@@ -611,7 +652,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 		for _, c := range s.await(4) {
 			mustEnd(t, c)
 		}
-		if state := r.shared.State(leased); state != maps.SlotBroken {
+		if state := r.state(leased); state != maps.SlotBroken {
 			t.Errorf("state of the leased slot: got %d, want %d", state, maps.SlotBroken)
 		}
 		if got := r.shared.Endpoints[ours].Outstanding; got != 0 {
@@ -621,7 +662,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 			t.Errorf("announced connections, cookies: got %d, %d, want none", n, m)
 		}
 		r.p.Grow(ours)
-		r.p.SetEndpoints([]Endpoint{s.endpoint(3)})
+		r.set(s.endpoint(3))
 		if got := len(s.conns()); got != 4 {
 			t.Errorf("connections: got %d, want 4: a closed pool opens none", got)
 		}
@@ -640,71 +681,4 @@ func descriptors(t *testing.T) int {
 	entries, err := os.ReadDir("/proc/self/fd")
 	must(t, err)
 	return len(entries)
-}
-
-func TestConnectAnnouncesItsPortFirst(t *testing.T) {
-	t.Parallel()
-	for _, network := range []string{"tcp4", "tcp6"} {
-		t.Run(network, func(t *testing.T) {
-			l, err := new(net.ListenConfig).Listen(t.Context(), network, "localhost:0")
-			must(t, err)
-			s := serve(t, l)
-			var announced netip.AddrPort
-			fd, err := connect(t.Context(), s.address, timeout, func(local netip.AddrPort) error {
-				announced = local
-				// The handshake needs nobody to accept it: had it begun, the server would come to know.
-				if n := len(s.conns()); n != 0 {
-					t.Errorf("connections before the announcement: got %d, want 0", n)
-				}
-				return nil
-			})
-			must(t, err)
-			defer unix.Close(fd)
-			if got := s.await(1)[0].RemoteAddr().(*net.TCPAddr).AddrPort(); got != announced {
-				t.Errorf("connection from %s, announced as from %s", got, announced)
-			}
-			for _, name := range []int{unix.TCP_NODELAY} {
-				if on, err := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, name); on == 0 || err != nil {
-					t.Errorf("TCP option %d: got %d, %v, want it set", name, on, err)
-				}
-			}
-			// The kernel doubles what is asked for.
-			if got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF); got < sendBuffer || err != nil {
-				t.Errorf("send buffer: got %d, %v, want at least %d", got, err, sendBuffer)
-			}
-		})
-	}
-}
-
-func TestConnectStopsWhenItsAnnouncementFails(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	fd, err := connect(t.Context(), s.address, timeout, func(netip.AddrPort) error { return maps.ErrFault })
-	if !errors.Is(err, maps.ErrFault) || fd >= 0 {
-		t.Errorf("connect: got %d, %v, want -1, %v", fd, err, maps.ErrFault)
-	}
-}
-
-func TestPeerKeyIsTheEndpointsView(t *testing.T) {
-	tests := []struct {
-		name          string
-		local, remote string
-		netns         uint64
-	}{
-		{"loopback differs by namespace", "127.0.0.1:1000", "127.0.0.2:80", testNetns},
-		{"IPv6 loopback too", "[::1]:1000", "[::1]:80", testNetns},
-		{"other addresses do not", "10.0.0.1:1000", "10.0.0.2:80", 0},
-		{"nor do other IPv6 addresses", "[fd00::1]:1000", "[fd00::2]:80", 0},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			local, remote := netip.MustParseAddrPort(tt.local), netip.MustParseAddrPort(tt.remote)
-			want := maps.PeerKey{
-				Local: remote.Addr().As16(), LocalPort: 80, Remote: local.Addr().As16(), RemotePort: 1000, Netns: tt.netns,
-			}
-			if got := peerKey(local, remote, testNetns); got != want {
-				t.Errorf("got %+v, want %+v", got, want)
-			}
-		})
-	}
 }

@@ -41,6 +41,8 @@ type setup struct {
 	local bool
 	// connecting, when set, is called before each connect, and stops it with an error.
 	connecting func() error
+	// joining, when set, is called when an i-sock has connected, before it is in service.
+	joining func()
 	// fail and spill, when set, are the clients' part.
 	fail  func(failure)
 	spill func(ctx context.Context, s Spilled)
@@ -81,15 +83,26 @@ func newRig(t *testing.T, o setup) *rig {
 		released: make(chan uint32, 64),
 	}
 	sockets := maps.NewSockets(nil, nil, nil, nil, nil, nil, r.isocks)
-	sockets.Peers, sockets.ISockSlots = announced{r.peers, r.shared, o}, r.cookies
+	sockets.Peers, sockets.ISockSlots = announced{r.peers, r.shared, o}, registered{r.cookies, o}
 	p, err := New(Config{
 		Shared: r.shared, Sockets: sockets, Clients: r.clients, Logger: slog.New(slog.DiscardHandler), Netns: testNetns,
 		Initial: o.initial, Max: o.max, Released: r.noteReleased,
 	})
 	must(t, err)
 	r.p = p
-	t.Cleanup(func() { must(t, p.Close()) })
+	r.closeAtEnd()
 	return r
+}
+
+// closeAtEnd makes the pool close before everything that is there at the call.
+func (r *rig) closeAtEnd() {
+	r.t.Cleanup(func() { must(r.t, r.p.Close()) })
+}
+
+// set gives the pool its endpoints. Their servers close after it: a lease that fails while the pool closes is no test's business.
+func (r *rig) set(list ...Endpoint) {
+	r.closeAtEnd()
+	r.p.SetEndpoints(list)
 }
 
 func newSocketMap(t *testing.T, entries uint32) *ebpf.Map {
@@ -118,6 +131,19 @@ func (a announced) Put(k maps.PeerKey, slot uint32) error {
 		atomic.OrUint32(&a.shared.Slots[slot].Flags, uint32(maps.SlotLocal))
 	}
 	return a.Table.Put(k, slot)
+}
+
+// registered is the table of i-socks by cookie: who is written there is connected.
+type registered struct {
+	maps.Table[uint64, uint32]
+	setup setup
+}
+
+func (g registered) Put(cookie uint64, slot uint32) error {
+	if g.setup.joining != nil {
+		g.setup.joining()
+	}
+	return g.Table.Put(cookie, slot)
 }
 
 // noteReleased is called with the pool locked: nothing of the endpoint may be in use any more.
@@ -254,7 +280,7 @@ func mustEnd(t *testing.T, c net.Conn) {
 func (r *rig) start(idle int) *server {
 	r.t.Helper()
 	s := newServer(r.t)
-	r.p.SetEndpoints([]Endpoint{s.endpoint(ours)})
+	r.set(s.endpoint(ours))
 	r.awaitIdle(ours, idle)
 	s.await(idle)
 	return s
@@ -288,6 +314,57 @@ func (r *rig) closed() []uint32 {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
 	return r.p.deadLocked()
+}
+
+// state is a slot's state. Slots are made ready for a connect with nobody else looking on: the pool's lock sees to it.
+func (r *rig) state(slot uint32) maps.SlotState {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	return r.shared.State(slot)
+}
+
+// slot is a copy of a slot that no program is at work on; see state for the lock.
+func (r *rig) slot(slot uint32) maps.Slot {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	return r.shared.Slots[slot]
+}
+
+// traffic is what every endpoint has carried; see state for the lock.
+func (r *rig) traffic() []maps.Traffic {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	return r.shared.Traffic()
+}
+
+// awaitNoneClosed waits until the slots of closed i-socks are free. Those in the stack of an endpoint in service need somebody who
+// takes them from there, or to be many.
+func (r *rig) awaitNoneClosed() {
+	r.t.Helper()
+	eventually(r.t, func() string {
+		if got := r.closed(); len(got) != 0 {
+			return fmt.Sprintf("slots of closed i-socks: got %v, want none", got)
+		}
+		return ""
+	})
+}
+
+// stack takes everything off the endpoint's stack.
+func stack(r *rig) []uint32 {
+	var slots []uint32
+	for slot := r.shared.Pop(ours); slot != maps.NoSlot; slot = r.shared.Pop(ours) {
+		slots = append(slots, slot)
+	}
+	return slots
+}
+
+// popBroken does what programs do that look for an idle i-sock and come upon broken ones.
+func (r *rig) popBroken() {
+	for _, slot := range stack(r) {
+		if r.shared.State(slot) == maps.SlotReady {
+			r.shared.Push(slot)
+		}
+	}
 }
 
 // awaitAllFree waits until no slot is in use.

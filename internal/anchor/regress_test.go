@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package anchor
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// A response began to spill, and the client left before the daemon used its connection.
+func TestClientThatLeavesItsSpillIsForgotten(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	c := r.dial()
+	r.awaitOpen(1)
+	r.decline(c, maps.SlowConn{Reason: uint32(maps.VerdictSpillFull)})
+	c.Close()
+	r.awaitOpen(0)
+	r.awaitNotSlow(c)
+}
+
+// Its answer would be taken for that of the request before. Close comes to the connections in any order: one that is in use holds it up.
+func TestPipelinedRequestIsNotServedWhileTheSetCloses(t *testing.T) {
+	t.Parallel()
+	for range 12 {
+		closeBehindALease(t)
+	}
+}
+
+func closeBehindALease(t *testing.T) {
+	const slot, lease = 1, 3
+	r := newRig(t, setup{serve: func(context.Context, net.Conn, Session) Result {
+		t.Error("a pipelined request is served while the lease before it runs")
+		return Result{}
+	}})
+	r.setLease(slot, lease)
+	other, c := r.dial(), r.dial()
+	r.awaitOpen(2)
+	r.decline(c, maps.SlowConn{Reason: uint32(maps.HandoverPipelined), Slot: slot, Lease: lease, HasLease: 1})
+	c.send("behind a lease")
+	r.awaitActive(1)
+	using, done := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		r.s.Use(other.cookie, maps.VerdictSpilled, func(net.Conn) (uint64, Outcome) {
+			close(using)
+			<-done
+			return 0, Close
+		})
+	})
+	next(t, using, "use")
+	wg.Go(func() {
+		if err := r.s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	r.awaitActive(0)
+	close(done)
+	wg.Wait()
+}
+
+func (r *rig) awaitActive(want int) {
+	r.t.Helper()
+	eventually(r.t, func() string {
+		if got := r.s.Active(); got != want {
+			return fmt.Sprintf("connections being served: got %d, want %d", got, want)
+		}
+		return ""
+	})
+}

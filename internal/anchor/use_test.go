@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package anchor
+
+import (
+	"context"
+	"io"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// write is a use of a connection that writes a message.
+func write(message string, o Outcome) func(net.Conn) (uint64, Outcome) {
+	return func(conn net.Conn) (uint64, Outcome) {
+		n, err := conn.Write([]byte(message))
+		if err != nil {
+			return uint64(n), Abort
+		}
+		return uint64(n), o
+	}
+}
+
+func TestUseWritesAndOffersTheConnection(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	c := r.dial()
+	r.awaitOpen(1)
+	during := make(chan maps.SlowConn, 1)
+	used := r.s.Use(c.cookie, maps.VerdictSpilled, func(conn net.Conn) (uint64, Outcome) {
+		entry, _ := r.slow(c)
+		during <- entry
+		return write("rest of a response", Keep)(conn)
+	})
+	if !used {
+		t.Error("use of an open connection: got false, want true")
+	}
+	c.mustReceive("rest of a response")
+	// The kernel must not send beside it.
+	if got, want := next(t, during, "use"), (maps.SlowConn{Reason: uint32(maps.VerdictSpilled)}); got != want {
+		t.Errorf("entry during the use: got %+v, want %+v", got, want)
+	}
+	r.mustBeSlow(c, maps.SlowConn{Reason: uint32(maps.VerdictSpilled), Offer: uint64(len("rest of a response")) << 32, Offered: 1})
+
+	c.exchange("and on")
+	r.awaitSlow(c, maps.SlowConn{
+		Reason: uint32(maps.VerdictSpilled), Offer: uint64(len("rest of a response"+"and on"))<<32 | uint64(len("and on")), Offered: 1,
+	})
+}
+
+func TestUseLeavesTheKernelsEntryAsItIs(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	c := r.dial()
+	declined := maps.SlowConn{Reason: uint32(maps.HandoverPipelined), Endpoint: 3, Slot: 2, HasLease: 1, Lease: 9}
+	r.decline(c, declined)
+	r.awaitOpen(1)
+	r.s.Use(c.cookie, maps.VerdictSpilled, func(net.Conn) (uint64, Outcome) {
+		r.mustBeSlow(c, declined)
+		return 0, Keep
+	})
+	declined.Offered = 1
+	r.mustBeSlow(c, declined)
+}
+
+func TestUseThatClosesSendsWhatWasWritten(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	c := r.dial()
+	r.awaitOpen(1)
+	if !r.s.Use(c.cookie, maps.VerdictSpilled, write("bye", Close)) {
+		t.Error("use of an open connection: got false, want true")
+	}
+	c.mustReceive("bye")
+	c.mustEnd(io.EOF)
+	r.awaitNotSlow(c)
+	r.awaitOpen(0)
+}
+
+func TestUseThatAbortsResets(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	c := r.dial()
+	r.awaitOpen(1)
+	if !r.s.Use(c.cookie, maps.VerdictSpilled, func(net.Conn) (uint64, Outcome) { return 0, Abort }) {
+		t.Error("use of an open connection: got false, want true")
+	}
+	c.mustEnd(unix.ECONNRESET)
+	r.awaitNotSlow(c)
+	r.awaitOpen(0)
+}
+
+func TestUseOfAClientThatHasGoneForgetsIt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	c := r.dial()
+	r.awaitOpen(1)
+	c.Close()
+	r.awaitOpen(0)
+	// A program spilled its response in the same moment.
+	r.decline(c, maps.SlowConn{Reason: uint32(maps.VerdictSpillFull)})
+	used := r.s.Use(c.cookie, maps.VerdictSpilled, func(net.Conn) (uint64, Outcome) {
+		t.Error("a connection is used whose client has gone")
+		return 0, Keep
+	})
+	if used {
+		t.Error("use of a connection whose client has gone: got true, want false")
+	}
+	if got, ok := r.slow(c); ok {
+		t.Errorf("entry of the slow connection: got %+v, want none", got)
+	}
+}
+
+// With the fast path a connection may wait to be accepted while its first response spills already.
+func TestUseAcceptsTheConnectionThatItNeeds(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	// Nobody else accepts any more.
+	for _, l := range r.s.listeners {
+		r.s.acceptor.Forget(l.fd)
+	}
+	c := r.dial()
+	eventually(t, func() string {
+		// The last segment of a handshake may still be on its way when the client's connect has returned.
+		if !r.s.Use(c.cookie, maps.VerdictSpilled, write("rest", Keep)) {
+			return "a connection that waits to be accepted cannot be used"
+		}
+		return ""
+	})
+	c.mustReceive("rest")
+	if got := r.s.Stats(); got != (Stats{Open: 1, Accepted: 1}) {
+		t.Errorf("counts: got %+v, want one connection, open", got)
+	}
+}
+
+func TestUseWithoutRoomForItsMarkAborts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{slowConns: 1})
+	other, c := r.dial(), r.dial()
+	r.awaitOpen(2)
+	r.decline(other, maps.SlowConn{})
+	used := r.s.Use(c.cookie, maps.VerdictSpilled, func(net.Conn) (uint64, Outcome) {
+		t.Error("a connection is used that the kernel takes for the fast path's")
+		return 0, Keep
+	})
+	if used {
+		t.Error("use without room for its mark: got true, want false")
+	}
+	c.mustEnd(unix.ECONNRESET)
+	r.awaitOpen(1)
+}
+
+func TestOneAtATimeUsesAConnection(t *testing.T) {
+	t.Parallel()
+	const users, rounds = 8, 20
+	var using atomic.Int32
+	alone := func(f func()) {
+		if n := using.Add(1); n != 1 {
+			t.Errorf("users of the connection: got %d, want 1", n)
+		}
+		f()
+		// Time for another to come.
+		for range 100 {
+			runtime.Gosched()
+		}
+		using.Add(-1)
+	}
+	r := newRig(t, setup{serve: func(ctx context.Context, conn net.Conn, s Session) (result Result) {
+		alone(func() { result = echo(ctx, conn, s) })
+		return result
+	}})
+	c := r.dial()
+	r.awaitOpen(1)
+	var wg sync.WaitGroup
+	for range users {
+		wg.Go(func() {
+			for range rounds {
+				r.s.Use(c.cookie, maps.VerdictSpilled, func(net.Conn) (uint64, Outcome) {
+					alone(func() {})
+					return 0, Keep
+				})
+			}
+		})
+	}
+	for range rounds {
+		c.exchange("hello")
+	}
+	wg.Wait()
+	const bytes = rounds * uint64(len("hello"))
+	r.awaitSlow(c, maps.SlowConn{Reason: uint32(maps.VerdictSpilled), Offer: bytes<<32 | bytes, Offered: 1})
+}
+
+// The poller has found bytes, and before its look at them they are gone.
+func TestReadyWithoutBytesWaitsForMore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	c := r.dial()
+	r.awaitOpen(1)
+	conn := r.s.find(c.cookie)
+	// One look of the poller finds the second holder's socket and, behind it, the connection.
+	first, second := r.holdPoller(), r.holdPoller()
+	first.begin()
+	second.send()
+	c.send("taken")
+	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(conn.fd), Events: unix.POLLIN}}, int(patience.Milliseconds())); n != 1 {
+		t.Fatalf("wait for the client's bytes: %d, %v", n, err)
+	}
+	first.end()
+	next(t, second.busy, "poller")
+	r.s.Use(c.cookie, maps.VerdictSpilled, func(conn net.Conn) (uint64, Outcome) {
+		b := make([]byte, 64)
+		if n, err := conn.Read(b); string(b[:n]) != "taken" {
+			t.Errorf("read: got %q, %v, want %q", b[:n], err, "taken")
+		}
+		return 0, Keep
+	})
+	second.end()
+	// The thread comes to the third when it is done with what it found.
+	third := r.holdPoller()
+	third.begin()
+	third.end()
+	c.exchange("hello")
+	if got := r.s.Stats(); got != (Stats{Open: 1, Accepted: 1}) {
+		t.Errorf("counts: got %+v, want one connection, open", got)
+	}
+}
+
+// holder is a socket whose handler keeps the poller's thread.
+type holder struct {
+	t          *testing.T
+	near, far  int
+	busy, done chan struct{}
+	end        func()
+}
+
+func (r *rig) holdPoller() *holder {
+	r.t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	must(r.t, err)
+	h := &holder{t: r.t, near: fds[0], far: fds[1], busy: make(chan struct{}, 1), done: make(chan struct{})}
+	h.end = sync.OnceFunc(func() { close(h.done) })
+	must(r.t, r.s.poller.Watch(h.near, h))
+	r.t.Cleanup(func() {
+		h.end()
+		r.s.poller.Forget(h.near)
+		unix.Close(h.near)
+		unix.Close(h.far)
+	})
+	return h
+}
+
+// Ready implements poller.Handler.
+func (h *holder) Ready() {
+	h.busy <- struct{}{}
+	<-h.done
+}
+
+// send makes the holder's socket ready.
+func (h *holder) send() {
+	h.t.Helper()
+	_, err := unix.Write(h.far, []byte("x"))
+	must(h.t, err)
+}
+
+// begin returns when the thread is held.
+func (h *holder) begin() {
+	h.t.Helper()
+	h.send()
+	next(h.t, h.busy, "poller")
+}

@@ -1,0 +1,518 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pool
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// sweepTwice gives a slot that is free to be freed the time to be.
+func (r *rig) sweepTwice() {
+	for range 2 {
+		r.p.sweep(uint64(monotonic()))
+		r.p.bury()
+	}
+}
+
+func TestOverdueLeaseFails(t *testing.T) {
+	tests := []struct {
+		name string
+		q    request
+		want failure
+	}{
+		{"nothing has come", request{cookie: 7}, failure{7, Timeout, false, false}},
+		{"a part has come", request{cookie: 8, moved: 100}, failure{8, Timeout, true, false}},
+		{"the request is not complete", request{cookie: 9, open: true}, failure{9, Timeout, false, true}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, setup{})
+			s := r.start(1)
+			tt.q.deadline = time.Millisecond
+			slot := r.lease(tt.q)
+			r.mustFail(tt.want)
+			mustEnd(t, s.conns()[0])
+			s.await(2)
+			r.awaitIdle(ours, 1)
+			r.awaitNoneClosed()
+			r.mustHaveNoFailure("after the failure was told")
+			e := &r.shared.Endpoints[ours]
+			if out, broken := atomic.LoadUint32(&e.Outstanding), atomic.LoadUint64(&e.Broken); out != 0 || broken != 1 {
+				t.Errorf("requests outstanding, leases broken: got %d, %d, want 0, 1", out, broken)
+			}
+			if r.shared.HoldsLease(slot, 1) {
+				t.Error("the lease runs on")
+			}
+		})
+	}
+}
+
+func TestLeaseInTimeIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{initial: 2})
+	r.start(2)
+	never := r.lease(request{cookie: 7})
+	later := r.lease(request{cookie: 8, deadline: time.Hour})
+	r.p.sweep(uint64(monotonic()))
+	r.mustHaveNoFailure("a sweep in time")
+	r.p.sweep(math.MaxUint64)
+	r.mustFail(failure{cookie: 8, why: Timeout})
+	if state := r.state(never); state != maps.SlotLeased {
+		t.Errorf("state of a lease without a deadline: got %d, want %d", state, maps.SlotLeased)
+	}
+	if r.shared.HoldsLease(later, 1) {
+		t.Error("the overdue lease runs on")
+	}
+}
+
+func TestLeaseFailsWithItsISock(t *testing.T) {
+	hang := func(t *testing.T, c net.Conn) { must(t, c.Close()) }
+	speak := func(t *testing.T, c net.Conn) {
+		_, err := c.Write([]byte("nobody frames this"))
+		must(t, err)
+	}
+	tests := []struct {
+		name  string
+		local bool
+		event func(*testing.T, net.Conn)
+		q     request
+		want  failure
+	}{
+		{"remote endpoint closes", false, hang, request{cookie: 7}, failure{7, Reset, false, false}},
+		{"remote endpoint closes in the middle", false, hang, request{cookie: 7, moved: 1}, failure{7, Reset, true, false}},
+		{"remote endpoint does not wait for the request", false, hang, request{cookie: 7, open: true}, failure{7, Reset, false, true}},
+		{"local endpoint closes", true, hang, request{cookie: 7}, failure{7, Reset, false, false}},
+		// Its bytes come over TCP when its program has given up.
+		{"local endpoint goes past its program", true, speak, request{cookie: 7}, failure{7, Reset, false, false}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, setup{local: tt.local})
+			s := r.start(1)
+			slot := r.lease(tt.q)
+			tt.event(t, r.connOf(s, slot))
+			r.mustFail(tt.want)
+			s.await(2)
+			r.awaitIdle(ours, 1)
+			r.awaitNoneClosed()
+			r.mustHaveNoFailure("after the failure was told")
+			if out := atomic.LoadUint32(&r.shared.Endpoints[ours].Outstanding); out != 0 {
+				t.Errorf("requests outstanding: got %d, want 0", out)
+			}
+		})
+	}
+}
+
+// What the slot says of a request is needed until its client has its answer.
+func TestSlotWaitsForItsClientsAnswer(t *testing.T) {
+	t.Parallel()
+	answering, answer := make(chan failure, 1), make(chan struct{})
+	r := newRig(t, setup{fail: func(f failure) { answering <- f; <-answer }})
+	release := sync.OnceFunc(func() { close(answer) })
+	s := r.start(1)
+	t.Cleanup(release)
+	slot := r.lease(request{cookie: 7, deadline: time.Millisecond})
+	next(t, answering, "failed request")
+	r.sweepTwice()
+	if state := r.state(slot); state != maps.SlotBroken {
+		t.Errorf("state while the client is answered: got %d, want %d", state, maps.SlotBroken)
+	}
+	if got := atomic.LoadUint64(&r.shared.Slots[slot].Cookie); got != 7 {
+		t.Errorf("cookie while the client is answered: got %d, want 7", got)
+	}
+	if got := len(s.conns()); got != 1 {
+		t.Errorf("connections: got %d, want 1", got)
+	}
+	release()
+	r.mustFail(failure{cookie: 7, why: Timeout})
+	mustEnd(t, s.conns()[0])
+	r.awaitNoneClosed()
+}
+
+func TestISockThatAProgramGaveUpIsClosed(t *testing.T) {
+	// The programs' part of each case: they have broken the slot, and tell the daemon or not.
+	tests := []struct {
+		name   string
+		tell   func(p *Pool, slot uint32)
+		failed bool
+	}{
+		{"nobody waits", func(p *Pool, slot uint32) { p.Broken(slot, false) }, false},
+		{"a client waits", func(p *Pool, slot uint32) { p.Broken(slot, true) }, true},
+		{"the event is lost", func(*Pool, uint32) {}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, setup{})
+			s := r.start(1)
+			slot := r.lease(request{cookie: 7, moved: 1})
+			r.shared.Break(slot)
+			tt.tell(r.p, slot)
+			mustEnd(t, s.conns()[0])
+			if tt.failed {
+				r.mustFail(failure{7, Reset, true, true})
+			}
+			s.await(2)
+			r.awaitIdle(ours, 1)
+			r.awaitNoneClosed()
+			r.mustHaveNoFailure("in the end")
+		})
+	}
+}
+
+func TestLateEventsDisturbNobody(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{initial: 2})
+	s := r.start(2)
+	slot := r.lease(request{cookie: 7})
+	for i := range uint32(len(r.shared.Slots)) {
+		// Of an i-sock before, or of none.
+		r.p.Broken(i, true)
+		r.p.Spilled(i)
+	}
+	r.sweepTwice()
+	if state := r.state(slot); state != maps.SlotLeased {
+		t.Errorf("state of the leased slot: got %d, want %d", state, maps.SlotLeased)
+	}
+	r.awaitIdle(ours, 1)
+	if got := len(s.conns()); got != 2 {
+		t.Errorf("connections: got %d, want 2", got)
+	}
+	if got := r.clients.spills.Load(); got != 0 {
+		t.Errorf("spills: got %d, want 0", got)
+	}
+	r.mustHaveNoFailure("late events")
+}
+
+// spillUntilTold is a part of Clients that tells when it begins, and ends with its context.
+func spillUntilTold(began chan<- struct{}) func(context.Context, Spilled) {
+	return func(ctx context.Context, _ Spilled) {
+		select {
+		case began <- struct{}{}:
+			<-ctx.Done()
+		case <-ctx.Done():
+		}
+	}
+}
+
+func TestSpilledResponseIsForwardedOnce(t *testing.T) {
+	spill := func(r *rig, _ *server, slot uint32) { r.spillRest(slot) }
+	tests := []struct {
+		name  string
+		local bool
+		begin func(r *rig, s *server, slot uint32)
+	}{
+		{"remote endpoint, by event", false, func(r *rig, s *server, slot uint32) {
+			spill(r, s, slot)
+			r.p.Spilled(slot)
+		}},
+		{"remote endpoint, the event is lost", false, spill},
+		{"local endpoint, by its bytes", true, func(r *rig, s *server, slot uint32) {
+			spill(r, s, slot)
+			_, err := r.connOf(s, slot).Write([]byte("rest"))
+			must(r.t, err)
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			began, end := make(chan Spilled, 16), make(chan struct{})
+			var r *rig
+			r = newRig(t, setup{local: tt.local, spill: func(_ context.Context, s Spilled) {
+				began <- s
+				<-end
+				r.shared.ResponseDone(s.Slot)
+			}})
+			release := sync.OnceFunc(func() { close(end) })
+			s := r.start(1)
+			t.Cleanup(release)
+			slot := r.lease(request{cookie: 7, deadline: time.Hour})
+			tt.begin(r, s, slot)
+			next(t, began, "spill")
+			// Whoever else comes upon the slot leaves it to the one at work.
+			r.p.Spilled(slot)
+			_, err := r.connOf(s, slot).Write([]byte("more"))
+			must(t, err)
+			r.p.sweep(math.MaxUint64)
+			r.p.Spilled(slot)
+			if !r.shared.HoldsLease(slot, 1) {
+				t.Error("the lease has ended while its response is forwarded")
+			}
+			release()
+			eventually(t, func() string {
+				if r.shared.HoldsLease(slot, 1) {
+					return "the lease runs on after the response"
+				}
+				return ""
+			})
+			r.sweepTwice()
+			if got := r.clients.spills.Load(); got != 1 {
+				t.Errorf("spills: got %d, want 1", got)
+			}
+			r.mustHaveNoFailure("a spill")
+		})
+	}
+}
+
+func TestSpillIsToldWhatItNeeds(t *testing.T) {
+	t.Parallel()
+	const limit = time.Hour
+	began := make(chan Spilled, 1)
+	read := make(chan string, 1)
+	var r *rig
+	r = newRig(t, setup{spill: func(_ context.Context, s Spilled) {
+		began <- s
+		b := make([]byte, 64)
+		// The descriptor does not block.
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(s.FD), Events: unix.POLLIN}}, int(patience.Milliseconds()))
+		n, readErr := unix.Read(s.FD, b)
+		read <- fmt.Sprint(string(b[:max(n, 0)]), err, readErr)
+		r.shared.ResponseDone(s.Slot)
+	}})
+	s := r.start(1)
+	begin := time.Now()
+	slot := r.lease(request{cookie: 7, deadline: limit, flags: maps.RequestHead})
+	_, err := s.conns()[0].Write([]byte("rest"))
+	must(t, err)
+	r.spillRest(slot)
+	r.p.Spilled(slot)
+	got := next(t, began, "spill")
+	if got.Slot != slot || got.Cookie != 7 || !got.Head {
+		t.Errorf("spill: got %+v, want slot %d, cookie 7, a HEAD request", got, slot)
+	}
+	// Both clocks run, and are read one after the other.
+	early, late := begin.Add(limit-time.Second), time.Now().Add(limit+time.Second)
+	if got.Deadline.Before(early) || got.Deadline.After(late) {
+		t.Errorf("deadline: got %s, want one between %s and %s", got.Deadline, early, late)
+	}
+	if got, want := next(t, read, "bytes of the response"), fmt.Sprint("rest", nil, nil); got != want {
+		t.Errorf("read from the i-sock: got %s, want %s", got, want)
+	}
+}
+
+func TestSpillWithoutADeadlineHasNone(t *testing.T) {
+	t.Parallel()
+	began := make(chan Spilled, 1)
+	var r *rig
+	r = newRig(t, setup{spill: func(_ context.Context, s Spilled) {
+		began <- s
+		r.shared.ResponseDone(s.Slot)
+	}})
+	r.start(1)
+	slot := r.lease(request{cookie: 7})
+	r.spillRest(slot)
+	r.p.Spilled(slot)
+	if got := next(t, began, "spill"); !got.Deadline.IsZero() || got.Head {
+		t.Errorf("spill: got %+v, want no deadline, and not a HEAD request", got)
+	}
+}
+
+// The i-sock is as good as before: it is leased again, and its end is seen.
+func TestISockServesAfterASpill(t *testing.T) {
+	t.Parallel()
+	var r *rig
+	r = newRig(t, setup{spill: func(_ context.Context, s Spilled) { r.shared.ResponseDone(s.Slot) }})
+	s := r.start(1)
+	first := r.lease(request{cookie: 7})
+	r.spillRest(first)
+	r.p.Spilled(first)
+	r.awaitIdle(ours, 1)
+	r.awaitQuiet(first)
+	if got := len(s.conns()); got != 1 {
+		t.Errorf("connections: got %d, want 1", got)
+	}
+	second := r.lease(request{cookie: 8})
+	if second != first {
+		t.Fatalf("leased slot: got %d, want %d", second, first)
+	}
+	must(t, s.conns()[0].Close())
+	r.mustFail(failure{cookie: 8, why: Reset})
+}
+
+// Between the arrival of a segment and the verdict on it the socket looks readable.
+func TestISockThatOnlyLookedReadableIsKept(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{initial: 2, local: true})
+	s := r.start(2)
+	slot := r.lease(request{cookie: 7})
+	for _, i := range r.isockList() {
+		i.Ready()
+	}
+	if state := r.state(slot); state != maps.SlotLeased {
+		t.Errorf("state of the leased slot: got %d, want %d", state, maps.SlotLeased)
+	}
+	if got := r.count(ours, maps.SlotReady); got != 1 {
+		t.Errorf("idle i-socks: got %d, want 1", got)
+	}
+	r.mustHaveNoFailure("nothing")
+	must(t, r.connOf(s, slot).Close())
+	r.mustFail(failure{cookie: 7, why: Reset})
+}
+
+func (r *rig) isockList() []*isock {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	var list []*isock
+	for _, s := range r.p.isocks {
+		list = append(list, s)
+	}
+	return list
+}
+
+// The poller has lost it: nobody would see its end.
+func TestISockThatCannotBeWatchedIsClosed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	s := r.start(1)
+	r.serveOne()
+	for _, i := range r.isockList() {
+		r.p.poller.Forget(i.fd)
+		i.Ready()
+	}
+	mustEnd(t, s.conns()[0])
+	s.await(2)
+	r.awaitIdle(ours, 1)
+}
+
+// The end of the connection comes behind the last byte, before the daemon has forwarded all.
+func TestEndDuringASpillIsSeenAfterIt(t *testing.T) {
+	for _, local := range []bool{false, true} {
+		t.Run(fmt.Sprintf("local %v", local), func(t *testing.T) {
+			t.Parallel()
+			began, end := make(chan int, 16), make(chan struct{})
+			var r *rig
+			r = newRig(t, setup{local: local, spill: func(_ context.Context, s Spilled) {
+				began <- s.FD
+				<-end
+				r.shared.ResponseDone(s.Slot)
+			}})
+			release := sync.OnceFunc(func() { close(end) })
+			s := r.start(1)
+			t.Cleanup(release)
+			slot := r.lease(request{cookie: 7})
+			r.spillRest(slot)
+			r.p.Spilled(slot)
+			fd := next(t, began, "spill")
+			must(t, s.conns()[0].Close())
+			if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}, int(patience.Milliseconds())); n != 1 {
+				t.Fatalf("wait for the endpoint's end: %d, %v", n, err)
+			}
+			r.settlePoller()
+			if state := r.state(slot); state != maps.SlotLeased {
+				t.Errorf("state during the spill: got %d, want %d", state, maps.SlotLeased)
+			}
+			release()
+			s.await(2)
+			r.awaitIdle(ours, 1)
+			if got := r.closed(); len(got) != 1 || got[0] != slot {
+				t.Errorf("closed slots: got %v, want %d", got, slot)
+			}
+			if got := r.clients.spills.Load(); got != 1 {
+				t.Errorf("spills: got %d, want 1", got)
+			}
+			r.mustHaveNoFailure("a response that was forwarded whole")
+		})
+	}
+}
+
+// settlePoller returns when the poller has handled what was ready before.
+func (r *rig) settlePoller() {
+	r.t.Helper()
+	for range 2 {
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		must(r.t, err)
+		last := make(lastHandler, 1)
+		must(r.t, r.p.poller.Watch(fds[0], last))
+		_, err = unix.Write(fds[1], []byte("x"))
+		must(r.t, err)
+		next(r.t, last, "poller")
+		r.p.poller.Forget(fds[0])
+		unix.Close(fds[0])
+		unix.Close(fds[1])
+	}
+}
+
+// lastHandler tells of its call.
+type lastHandler chan struct{}
+
+// Ready implements poller.Handler.
+func (l lastHandler) Ready() { l <- struct{}{} }
+
+// awaitQuiet waits until no goroutine is at work on the slot.
+func (r *rig) awaitQuiet(slot uint32) {
+	r.t.Helper()
+	eventually(r.t, func() string {
+		r.p.mu.Lock()
+		defer r.p.mu.Unlock()
+		if s := r.p.isocks[slot]; s != nil && s.busy != nil {
+			return fmt.Sprintf("slot %d is being worked on", slot)
+		}
+		return ""
+	})
+}
+
+func TestISockThatASpillBreaksIsClosed(t *testing.T) {
+	t.Parallel()
+	var r *rig
+	r = newRig(t, setup{spill: func(_ context.Context, s Spilled) { r.shared.Break(s.Slot) }})
+	s := r.start(1)
+	slot := r.lease(request{cookie: 7})
+	r.spillRest(slot)
+	r.p.Spilled(slot)
+	mustEnd(t, s.conns()[0])
+	s.await(2)
+	r.awaitIdle(ours, 1)
+	r.awaitNoneClosed()
+	r.mustHaveNoFailure("a spill that told its client itself")
+}
+
+// The client has left: a program breaks the lease while the daemon forwards.
+func TestSpillEndsWithItsLease(t *testing.T) {
+	t.Parallel()
+	began := make(chan struct{}, 1)
+	r := newRig(t, setup{spill: spillUntilTold(began)})
+	s := r.start(1)
+	slot := r.lease(request{cookie: 7})
+	r.spillRest(slot)
+	r.p.Spilled(slot)
+	next(t, began, "spill")
+	r.shared.Break(slot)
+	r.p.Broken(slot, false)
+	mustEnd(t, s.conns()[0])
+	s.await(2)
+	r.awaitNoneClosed()
+	if got := r.clients.spills.Load(); got != 1 {
+		t.Errorf("spills: got %d, want 1", got)
+	}
+}
+
+func TestLeaseOfFindsTheClientsLease(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{initial: 3})
+	r.start(3)
+	slot := r.lease(request{cookie: 7})
+	other := r.lease(request{cookie: 8})
+	if got, lease, ok := r.p.LeaseOf(7); got != slot || !ok || !r.shared.HoldsLease(slot, lease) {
+		t.Errorf("lease of client 7: got slot %d, lease %d, %v, want slot %d", got, lease, ok, slot)
+	}
+	r.shared.ResponseDone(slot)
+	if got, _, ok := r.p.LeaseOf(7); ok {
+		t.Errorf("lease of client 7 after its end: got slot %d, want none", got)
+	}
+	if got, _, ok := r.p.LeaseOf(8); got != other || !ok {
+		t.Errorf("lease of client 8: got slot %d, %v, want slot %d", got, ok, other)
+	}
+}

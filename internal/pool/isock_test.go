@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pool
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+func TestConnectAnnouncesItsPortFirst(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
+		t.Run(address, func(t *testing.T) {
+			l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address)
+			if errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EAFNOSUPPORT) {
+				t.Skip("this host has no IPv6")
+			}
+			must(t, err)
+			s := serve(t, l)
+			var announced netip.AddrPort
+			fd, err := connect(t.Context(), s.address, timeout, func(local netip.AddrPort) error {
+				announced = local
+				if n := len(s.conns()); n != 0 {
+					t.Errorf("connections before the announcement: got %d, want 0", n)
+				}
+				return nil
+			})
+			must(t, err)
+			defer unix.Close(fd)
+			if got := s.await(1)[0].RemoteAddr().(*net.TCPAddr).AddrPort(); got != announced {
+				t.Errorf("connection from %s, announced as from %s", got, announced)
+			}
+			if got, err := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY); got != 1 || err != nil {
+				t.Errorf("TCP_NODELAY: got %d, %v, want 1", got, err)
+			}
+			// More than net.core.wmem_max allows, as a rule.
+			if got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF); got < sendBuffer || err != nil {
+				t.Errorf("send buffer: got %d, %v, want at least %d", got, err, sendBuffer)
+			}
+		})
+	}
+}
+
+func TestConnectStopsWhenItsAnnouncementFails(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	fd, err := connect(t.Context(), s.address, timeout, func(netip.AddrPort) error { return maps.ErrFault })
+	if !errors.Is(err, maps.ErrFault) || fd >= 0 {
+		t.Errorf("connect: got %d, %v, want -1, %v", fd, err, maps.ErrFault)
+	}
+}
+
+func TestPeerKeyIsTheEndpointsView(t *testing.T) {
+	tests := []struct {
+		name          string
+		local, remote string
+		netns         uint64
+	}{
+		{"loopback differs by namespace", "127.0.0.1:1000", "127.0.0.2:80", testNetns},
+		{"IPv6 loopback too", "[::1]:1000", "[::1]:80", testNetns},
+		{"other addresses do not", "10.0.0.1:1000", "10.0.0.2:80", 0},
+		{"nor do other IPv6 addresses", "[fd00::1]:1000", "[fd00::2]:80", 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			local, remote := netip.MustParseAddrPort(tt.local), netip.MustParseAddrPort(tt.remote)
+			want := maps.PeerKey{
+				Local: remote.Addr().As16(), LocalPort: 80, Remote: local.Addr().As16(), RemotePort: 1000, Netns: tt.netns,
+			}
+			if got := peerKey(local, remote, testNetns); got != want {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
+	}
+}

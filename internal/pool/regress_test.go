@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pool
+
+import (
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// view is the pool's own view of an endpoint.
+func (r *rig) view(index uint32) (open, dialing int, backingOff, waiting bool) {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	e := r.p.endpoints[index]
+	return e.open, e.dialing, e.backoff > 0, e.retry != nil
+}
+
+func TestEndpointIsTriedAgainAfterItFoundNoFreeSlot(t *testing.T) {
+	t.Parallel()
+	var refuse atomic.Bool
+	refuse.Store(true)
+	r := newRig(t, setup{connecting: refusal(&refuse)})
+	s := newServer(t)
+	r.set(s.endpoint(ours))
+	var free []uint32
+	eventually(t, func() string {
+		r.p.mu.Lock()
+		defer r.p.mu.Unlock()
+		e := r.p.endpoints[ours]
+		if e.dialing > 0 || e.retry == nil || !e.retry.Stop() {
+			return "the endpoint does not wait for its next attempt"
+		}
+		free, r.p.free = r.p.free, nil
+		return ""
+	})
+	r.p.mu.Lock()
+	e := r.p.endpoints[ours]
+	r.p.mu.Unlock()
+	r.p.retry(e)
+	r.p.mu.Lock()
+	r.p.free = free
+	r.p.mu.Unlock()
+	refuse.Store(false)
+	r.awaitIdle(ours, 1)
+}
+
+// refusal makes connects fail while it is set.
+func refusal(refuse *atomic.Bool) func() error {
+	return func() error {
+		if refuse.Load() {
+			return maps.ErrFault
+		}
+		return nil
+	}
+}
+
+func TestEndpointThatComesBackWhileItIsAvoidedIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	var refuse atomic.Bool
+	r := newRig(t, setup{connecting: refusal(&refuse)})
+	s := r.start(1)
+	// A server that ends: what runs may finish, new connections are refused.
+	slot := r.lease(request{cookie: 7})
+	refuse.Store(true)
+	r.p.Grow(ours)
+	eventually(t, func() string {
+		if _, _, backingOff, _ := r.view(ours); !backingOff {
+			return "the endpoint is not avoided"
+		}
+		return ""
+	})
+	r.set()
+	r.set(s.endpoint(ours))
+	refuse.Store(false)
+	r.shared.ResponseDone(slot)
+	eventually(t, func() string {
+		if r.count(ours, maps.SlotReady) == 0 {
+			return "an endpoint that has come back has no i-sock"
+		}
+		return ""
+	})
+}
+
+func TestRetryKeepsToTheBound(t *testing.T) {
+	t.Parallel()
+	const limit = 2
+	hold := make(chan struct{})
+	var connects atomic.Int32
+	r := newRig(t, setup{initial: limit, max: limit, connecting: func() error {
+		switch connects.Add(1) {
+		case 1:
+			return maps.ErrFault
+		case 2:
+			<-hold
+		}
+		return nil
+	}})
+	s := newServer(t)
+	r.set(s.endpoint(ours))
+	eventually(t, func() string {
+		if _, _, _, waiting := r.view(ours); !waiting {
+			return "the endpoint does not wait for its next attempt"
+		}
+		return ""
+	})
+	close(hold)
+	eventually(t, func() string {
+		if _, dialing, _, waiting := r.view(ours); waiting || dialing > 0 {
+			return "an attempt is still to come"
+		}
+		return ""
+	})
+	if open, _, _, _ := r.view(ours); open != limit {
+		t.Errorf("i-socks: got %d, want %d", open, limit)
+	}
+}
+
+// A program has broken the lease, and its event says that the client waits. It is not the first that the pool hears of it.
+func TestClientOfABrokenLeaseIsToldWhoeverFindsItFirst(t *testing.T) {
+	tests := []struct {
+		name  string
+		first func(t *testing.T, r *rig, c net.Conn)
+	}{
+		{"sweep", func(_ *testing.T, r *rig, _ net.Conn) { r.p.sweep(uint64(monotonic())) }},
+		{"bytes that the program passed on", func(t *testing.T, _ *rig, c net.Conn) {
+			_, err := c.Write([]byte("malformed"))
+			must(t, err)
+			mustEnd(t, c)
+		}},
+		{"end of the endpoint", func(t *testing.T, r *rig, c net.Conn) {
+			must(t, c.Close())
+			eventually(t, func() string {
+				if got := r.count(ours, maps.SlotBroken); got != 0 {
+					return fmt.Sprintf("broken i-socks that are open: got %d, want 0", got)
+				}
+				return ""
+			})
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, setup{local: true})
+			s := r.start(1)
+			slot := r.lease(request{cookie: 7, moved: 1})
+			c := r.connOf(s, slot)
+			r.shared.Break(slot)
+			tt.first(t, r, c)
+			r.p.Broken(slot, true)
+			r.mustFail(failure{7, Reset, true, true})
+		})
+	}
+}
