@@ -243,5 +243,8 @@ func (d *downstream) request(h *head) (*http.Request, error) {
 		// net/http derives it from Pragma; we add nothing.
 		delete(in.Header, "Cache-Control")
 	}
+	if h.chunked {
+		in.Body = newChunkedBody(d.reader, in)
+	}
 	return in, nil
 }

@@ -53,6 +53,31 @@ func (o *Origin) Release(t testing.TB) {
 	o.Ask(t, "release", &state)
 }
 
+// Recorder is a running recorder of package programs.
+type Recorder struct {
+	*Process
+	Address netip.AddrPort
+}
+
+// Recorder starts a recorder on a free port of the place.
+func (p *Place) Recorder(t testing.TB) *Recorder {
+	t.Helper()
+	spec := programs.RecorderSpec{Address: netip.AddrPortFrom(p.Address, 0).String()}
+	r := &Recorder{Process: p.Program(t, programs.RecorderProgram, spec)}
+	var ready programs.RecorderReady
+	r.Next(t, &ready)
+	r.Address = netip.MustParseAddrPort(ready.Address)
+	return r
+}
+
+// Take returns what has come since the last call, by connection.
+func (r *Recorder) Take(t testing.TB) [][]byte {
+	t.Helper()
+	var taken programs.Recorded
+	r.Ask(t, "take", &taken)
+	return taken.Connections
+}
+
 // Nginx describes an nginx server that answers with its identity, and serves
 // the files of its document root.
 type Nginx struct {

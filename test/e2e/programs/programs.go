@@ -31,6 +31,8 @@ const (
 	ParkedProgram   = "parked"
 	PipelineProgram = "pipeline"
 	CrowdProgram    = "crowd"
+	RawProgram      = "raw"
+	RecorderProgram = "recorder"
 	JanitorProgram  = "janitor"
 )
 
@@ -42,6 +44,8 @@ var registry = map[string]func(*stdio) error{
 	ParkedProgram:   runParked,
 	PipelineProgram: runPipeline,
 	CrowdProgram:    runCrowd,
+	RawProgram:      runRaw,
+	RecorderProgram: runRecorder,
 	JanitorProgram:  runJanitor,
 }
 

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+func TestChunkedBodyIsReadStrictly(t *testing.T) {
+	const behind = "GET / HTTP/1.1\r\n"
+	tests := []struct {
+		name, body, want string
+		err              error
+	}{
+		{"chunks", "3\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\n", "abc0123456789", nil},
+		{"leading zeros", "003\r\nabc\r\n000\r\n\r\n", "abc", nil},
+		{"data that looks like framing", "6\r\n\r\n0\r\n\r\r\n0\r\n\r\n", "\r\n0\r\n\r", nil},
+		{"extensions", "1;a;b=c;d=\"e f\"\r\nx\r\n0;z\r\n\r\n", "x", nil},
+		{"trailers", "1\r\nx\r\n0\r\nX-Sum: 1\r\nX-Sum:2\t\r\n\r\n", "x", nil},
+
+		{"cut in a size", "3", "", io.ErrUnexpectedEOF},
+		{"cut in data", "3\r\nab", "ab", io.ErrUnexpectedEOF},
+		{"cut behind data", "3\r\nabc\r", "abc", io.ErrUnexpectedEOF},
+		{"cut before the trailers", "0\r\n", "", io.ErrUnexpectedEOF},
+		{"no size", "\r\nabc\r\n", "", errChunked},
+		{"signed size", "+3\r\nabc\r\n", "", errChunked},
+		{"size with a prefix", "0x3\r\nabc\r\n", "", errChunked},
+		{"size with an underscore", "1_0\r\nabc\r\n", "", errChunked},
+		{"size with whitespace", "3 \r\nabc\r\n", "", errChunked},
+		{"size too long", "0000000000000003\r\nabc\r\n", "", errChunked},
+		{"bare LF behind a size", "3\nabc\r\n", "", errChunked},
+		{"two CR behind a size", "3\r\r\nabc\r\n", "", errChunked},
+		{"bare LF behind data", "3\r\nabc\n0\r\n\r\n", "abc", errChunked},
+		{"data too long", "3\r\nabcd\r\n", "abc", errChunked},
+		{"bare LF at the end", "0\r\n\n" + behind, "", errChunked},
+		{"empty extension", "3;\r\nabc\r\n", "", errChunked},
+		{"extension with NUL", "3;a\x00\r\nabc\r\n", "", errChunked},
+		{"extension with an open quote", "3;a=\"b\r\nabc\r\n", "", errChunked},
+		{"trailer without a colon", "0\r\nnonsense\r\n\r\n", "", errChunked},
+		{"trailer with a space in its name", "0\r\nX : y\r\n\r\n", "", errChunked},
+		{"folded trailer", "0\r\n X: y\r\n\r\n", "", errChunked},
+		{"trailer about framing", "0\r\nContent-Length: 3\r\n\r\n", "", errChunked},
+		{"endless trailers", "0\r\n" + strings.Repeat("X: y\r\n", 20000), "", errChunked},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for name, wrap := range map[string]func(io.Reader) io.Reader{"whole": func(r io.Reader) io.Reader { return r }, "in bytes": iotest.OneByteReader} {
+				r := bufio.NewReader(wrap(strings.NewReader(tt.body)))
+				got, err := io.ReadAll(newChunkedBody(r, &http.Request{}))
+				if string(got) != tt.want || !errors.Is(err, tt.err) {
+					t.Errorf("%s: got %q, %v, want %q, %v", name, got, err, tt.want, tt.err)
+				}
+			}
+		})
+	}
+}
+
+func TestChunkedBodyLeavesTheNextRequestAndGivesTrailers(t *testing.T) {
+	r := bufio.NewReader(strings.NewReader("1\r\nx\r\n0\r\nx-sum: 1 \r\n\r\nGET"))
+	in := &http.Request{}
+	if _, err := io.ReadAll(newChunkedBody(r, in)); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := io.ReadAll(r)
+	if err != nil || string(rest) != "GET" {
+		t.Errorf("behind the body: got %q, %v, want %q", rest, err, "GET")
+	}
+	if got := in.Trailer.Get("X-Sum"); got != "1" {
+		t.Errorf("trailer: got %q, want %q", got, "1")
+	}
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package programs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+)
+
+// RecorderSpec describes a server that keeps every byte it receives, and
+// answers 200 whenever the bytes of a connection end in an empty line.
+type RecorderSpec struct {
+	// Address to listen on; port 0 takes a free one.
+	Address string
+}
+
+// RecorderReady is the server's first answer.
+type RecorderReady struct{ Address string }
+
+// Recorded answers the command "take": what has come since the last, by
+// connection.
+type Recorded struct{ Connections [][]byte }
+
+const recordedAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+type recorder struct {
+	mu    sync.Mutex
+	bytes map[net.Conn][]byte
+}
+
+func runRecorder(s *stdio) error {
+	var spec RecorderSpec
+	if err := s.spec(&spec); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", spec.Address)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", spec.Address, err)
+	}
+	defer listener.Close()
+	r := &recorder{bytes: map[net.Conn][]byte{}}
+	go r.accept(listener)
+	if err := s.answer(RecorderReady{Address: listener.Addr().String()}); err != nil {
+		return err
+	}
+	for {
+		if _, err := s.command(); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return fmt.Errorf("read a command: %w", err)
+		}
+		if err := s.answer(r.take()); err != nil {
+			return err
+		}
+	}
+}
+
+// accept ends when the listener closes.
+func (r *recorder) accept(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go r.serve(conn)
+	}
+}
+
+func (r *recorder) serve(conn net.Conn) {
+	defer conn.Close()
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := conn.Read(buffer)
+		if err != nil {
+			return
+		}
+		if !r.add(conn, buffer[:n]) {
+			continue
+		}
+		if _, err := io.WriteString(conn, recordedAnswer); err != nil {
+			return
+		}
+	}
+}
+
+// add reports whether the connection's bytes end in an empty line now.
+func (r *recorder) add(conn net.Conn, b []byte) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bytes[conn] = append(r.bytes[conn], b...)
+	return bytes.HasSuffix(r.bytes[conn], []byte("\r\n\r\n"))
+}
+
+func (r *recorder) take() Recorded {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var taken Recorded
+	for conn, b := range r.bytes {
+		if len(b) > 0 {
+			taken.Connections = append(taken.Connections, b)
+		}
+		delete(r.bytes, conn)
+	}
+	return taken
+}
