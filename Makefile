@@ -94,6 +94,11 @@ fuzz: ## Fuzz the kernel's HTTP parser, compiled natively, beside three others: 
 	@scripts/install-deps fuzz
 	scripts/fuzz $(FUZZ_SECONDS)
 
+.PHONY: fuzz-check
+fuzz-check: ## The committed fuzz corpus, and a fixed run from it.
+	@scripts/install-deps fuzz
+	scripts/fuzz --check
+
 ##@ Check
 
 .PHONY: lint

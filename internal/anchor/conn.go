@@ -148,6 +148,22 @@ func (c *Conn) close() {
 	c.closeLocked()
 }
 
+// closeQuiet closes unless somebody uses the connection, or its bytes wait to be served.
+func (c *Conn) closeQuiet() {
+	if !c.use.TryLock() {
+		return
+	}
+	defer c.use.Unlock()
+	var b [1]byte
+	if c.closed {
+		return
+	}
+	if n, _, err := unix.Recvfrom(c.fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT); err == nil && n > 0 {
+		return
+	}
+	c.closeLocked()
+}
+
 // abort closes so that the client sees an error, not the end of a short body.
 func (c *Conn) abort() {
 	if !c.closed {

@@ -298,6 +298,22 @@ func (s *Set) StopListening() error {
 	return nil
 }
 
+// CloseQuiet closes the connections on which no request waits or is served, and returns how many are left. Those serve
+// what they have begun; a Close instead would abort it, between the head and the body of a response too.
+func (s *Set) CloseQuiet() int {
+	s.AcceptNow()
+	s.mu.Lock()
+	var open []*Conn
+	for _, c := range s.conns {
+		open = append(open, c)
+	}
+	s.mu.Unlock()
+	for _, c := range open {
+		c.closeQuiet()
+	}
+	return s.Stats().Open
+}
+
 // Close closes every connection and waits for all goroutines.
 func (s *Set) Close() error {
 	err := s.StopListening()

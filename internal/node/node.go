@@ -370,8 +370,12 @@ func (n *Node) drain() {
 	if err := n.reconcil.Unlink(); err != nil {
 		n.log.Warn("requests may still take the fast path", "err", err)
 	}
-	for deadline := time.Now().Add(n.o.DrainTime); time.Now().Before(deadline) && n.busy(); {
+	// A response whose lease has ended may still be on its way to the client: no connection is closed at once.
+	for deadline := time.Now().Add(n.o.DrainTime); time.Now().Before(deadline); {
 		time.Sleep(5 * time.Millisecond)
+		if !n.busy() && n.anchors.CloseQuiet() == 0 {
+			return
+		}
 	}
 }
 

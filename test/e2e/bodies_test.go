@@ -68,7 +68,7 @@ func TestEveryBodyArrivesWhole(t *testing.T) {
 					total = 400 << 20
 				}
 				requireTransfers(t, clients, programs.TransferSpec{
-					Address: service.String(), Clients: 64, Transfers: transfers(42, total), Timeout: 60 * time.Second,
+					Address: service.String(), Clients: 64, Transfers: transfers(42, total), Timeout: 4 * time.Minute,
 				})
 			})
 		})

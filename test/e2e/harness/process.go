@@ -102,7 +102,7 @@ func (p *Process) end(t testing.TB) {
 }
 
 // answerPatience bounds the wait for one answer of a program.
-const answerPatience = 2 * time.Minute
+const answerPatience = 8 * time.Minute
 
 // Next decodes the next line of the process's output.
 func (p *Process) Next(t testing.TB, into any) {

@@ -144,6 +144,11 @@ func (t *transfers) transfer(c *transferConn, what Transfer) (keep bool, err err
 	// A watchdog, because raw descriptors have no deadlines.
 	stop := context.AfterFunc(ctx, c.Abort)
 	defer stop()
+	defer func() {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("given up by the client after %v: %w", t.spec.Timeout, err)
+		}
+	}()
 
 	if err := what.send(c); err != nil {
 		return false, fmt.Errorf("send: %w", err)
