@@ -265,11 +265,11 @@ static __always_inline long request_byte(struct request_scan *r, __u8 c)
 
 /* ---- runs of bytes: each returns how many it has taken, 0 leaves the next byte to request_byte() ---- */
 
-#define GET_AND_SPACE 0x20544547u
+#define GET_AND_SPACE PACK8('G', 'E', 'T', ' ', 0, 0, 0, 0)
 
 static __always_inline __u32 request_method_run(struct request_scan *r, __u64 w)
 {
-	if (r->method || (__u32)w != GET_AND_SPACE)
+	if (r->method || first_bytes(w, 4) != GET_AND_SPACE)
 		return 0;
 	r->method = METHOD3('G', 'E', 'T');
 	r->state = SCAN_PATH;

@@ -28,7 +28,6 @@ type Conn struct {
 	conn *socket
 	// read and written count the bytes that ever passed here, which is what an offer to the kernel states.
 	read, written uint64
-	slow          bool
 	closed        bool
 }
 
@@ -74,7 +73,6 @@ func (c *Conn) serve() {
 	if c.closed || c.set.ctx.Err() != nil {
 		return
 	}
-	c.slow = true
 	r := c.set.cfg.Handler.Serve(c.set.ctx, c.open(), c.session(slow))
 	c.read += r.Read
 	c.written += r.Written

@@ -73,9 +73,6 @@ func newRig(t *testing.T, o setup) *rig {
 // prepare makes everything but the set.
 func prepare(t *testing.T, o setup) *rig {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: it makes maps in the kernel")
-	}
 	if o.serve == nil {
 		o.serve = echo
 	}

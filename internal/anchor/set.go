@@ -207,7 +207,6 @@ func (s *Set) Use(cookie uint64, reason maps.Verdict, f func(conn net.Conn) (wri
 	if c.closed {
 		return false
 	}
-	c.slow = true
 	// Before the first byte: from now on, redirected bytes could overtake what is written here.
 	if err := s.cfg.Sockets.MarkSlow(cookie, reason); err != nil {
 		s.cfg.Logger.Warn("use connection", "err", err)

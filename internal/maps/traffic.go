@@ -5,12 +5,9 @@ package maps
 import "sync/atomic"
 
 // words are the counters of t, to be read and written with sync/atomic.
-func (t *Traffic) words() []*uint64 {
-	w := []*uint64{&t.Requests, &t.BytesSent, &t.BytesReceived}
-	for i := range t.Responses {
-		w = append(w, &t.Responses[i])
-	}
-	return w
+func (t *Traffic) words() [8]*uint64 {
+	r := &t.Responses
+	return [...]*uint64{&t.Requests, &t.BytesSent, &t.BytesReceived, &r[0], &r[1], &r[2], &r[3], &r[4]}
 }
 
 // add adds what stands in o, which others may be changing.

@@ -6,9 +6,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"strings"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/slowpath"
 )
 
 // rest follows the remainder of a response whose beginning the kernel has moved: the Go twin of bpf/lib/http1.h,
@@ -19,7 +19,7 @@ type rest struct {
 	remaining uint64
 	// digits of the chunk size so far.
 	digits uint32
-	// name of the current trailer so far, in lower case; no more of it than decides whether it is allowed.
+	// name of the current trailer so far; no more of it than decides whether it is allowed.
 	name []byte
 }
 
@@ -137,26 +137,21 @@ func (r *rest) size(c byte) error {
 	return nil
 }
 
-// isToken reports a tchar (RFC 9110, section 5.6.2).
-func isToken(c byte) bool {
-	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
-}
-
 // extension takes a byte of a chunk's extensions.
 func (r *rest) extension(c byte) error {
 	switch {
-	case r.phase == maps.PhaseChunkExt && isToken(c):
+	case r.phase == maps.PhaseChunkExt && slowpath.IsToken(c):
 		r.phase = maps.PhaseChunkExtName
 	case r.phase == maps.PhaseChunkExtName && c == '=':
 		r.phase = maps.PhaseChunkExtEquals
-	case r.phase == maps.PhaseChunkExtEquals && isToken(c):
+	case r.phase == maps.PhaseChunkExtEquals && slowpath.IsToken(c):
 		r.phase = maps.PhaseChunkExtValue
 	case r.phase == maps.PhaseChunkExtEquals && c == '"':
 		r.phase = maps.PhaseChunkExtQuoted
 	case r.phase == maps.PhaseChunkExtQuoted && c == '"':
 		r.phase = maps.PhaseChunkExtUnquoted
 	case r.phase == maps.PhaseChunkExtQuoted && c != '\\' && (c >= ' ' && c != 0x7f || c == '\t'):
-	case (r.phase == maps.PhaseChunkExtName || r.phase == maps.PhaseChunkExtValue) && isToken(c):
+	case (r.phase == maps.PhaseChunkExtName || r.phase == maps.PhaseChunkExtValue) && slowpath.IsToken(c):
 	case r.phase == maps.PhaseChunkExt || r.phase == maps.PhaseChunkExtEquals || r.phase == maps.PhaseChunkExtQuoted:
 		return errChunked
 	case c == ';':
@@ -171,11 +166,8 @@ func (r *rest) extension(c byte) error {
 
 // token takes a byte of a trailer's name.
 func (r *rest) token(c byte) error {
-	if !isToken(c) {
+	if !slowpath.IsToken(c) {
 		return errChunked
-	}
-	if c >= 'A' && c <= 'Z' {
-		c |= 0x20
 	}
 	if len(r.name) < maxTrailerName {
 		r.name = append(r.name, c)
@@ -186,14 +178,8 @@ func (r *rest) token(c byte) error {
 // maxTrailerName is longer than every forbidden name.
 const maxTrailerName = 24
 
-// forbidden trailers are those about framing and routing: enum field_id in bpf/lib/abi.h (RFC 9110, section 6.5.1).
-var forbidden = map[string]bool{
-	"connection": true, "content-length": true, "expect": true, "host": true, "http2-settings": true, "keep-alive": true,
-	"proxy-connection": true, "te": true, "trailer": true, "transfer-encoding": true, "upgrade": true,
-}
-
 func (r *rest) allowed() error {
-	if forbidden[string(r.name)] {
+	if !slowpath.TrailerAllowed(string(r.name)) {
 		return errChunked
 	}
 	return nil

@@ -441,3 +441,10 @@ func descriptors(t *testing.T) int {
 	must(t, err)
 	return len(entries)
 }
+
+func TestLazyPollerTellsOfWhatItFoundFirst(t *testing.T) {
+	p, s, r := newPoller(t, time.Millisecond), newPair(t), newRecorder()
+	must(t, p.Watch(s.near, r))
+	s.send(t)
+	r.await(t, "event of a watch that tells once")
+}

@@ -58,10 +58,7 @@ func (b *requestBody) end() {
 		return
 	}
 	for name, values := range b.in.Trailer {
-		// An unannounced trailer must not look like framing either.
-		if !framingFields[name] && name != "Host" {
-			b.trailer[name] = values
-		}
+		b.trailer[name] = values
 	}
 	b.ended.Store(true)
 	b.onEnd()

@@ -36,6 +36,15 @@ const (
 
 var errChunked = errors.New("chunked body is malformed")
 
+// forbiddenTrailers are about framing or routing: enum field_id in bpf/lib/abi.h (RFC 9110, section 6.5.1).
+var forbiddenTrailers = map[string]bool{
+	"connection": true, "content-length": true, "expect": true, "host": true, "http2-settings": true, "keep-alive": true,
+	"proxy-connection": true, "te": true, "trailer": true, "transfer-encoding": true, "upgrade": true,
+}
+
+// TrailerAllowed reports whether a field may stand behind a chunked body, whatever the case of its name.
+func TrailerAllowed(name string) bool { return !forbiddenTrailers[strings.ToLower(name)] }
+
 func newChunkedBody(r *bufio.Reader, in *http.Request) *chunkedBody {
 	return &chunkedBody{r: r, in: in, lines: maxChunkLines}
 }
@@ -97,7 +106,7 @@ func (b *chunkedBody) trailers() error {
 			return fmt.Errorf("%w: trailer", errChunked)
 		}
 		name = textproto.CanonicalMIMEHeaderKey(name)
-		if framingFields[name] || name == "Host" {
+		if !TrailerAllowed(name) {
 			return fmt.Errorf("%w: trailer %s", errChunked, name)
 		}
 		if b.in.Trailer == nil {

@@ -46,6 +46,7 @@ func TestChunkedBodyIsReadStrictly(t *testing.T) {
 		{"trailer with a space in its name", "0\r\nX : y\r\n\r\n", "", errChunked},
 		{"folded trailer", "0\r\n X: y\r\n\r\n", "", errChunked},
 		{"trailer about framing", "0\r\nContent-Length: 3\r\n\r\n", "", errChunked},
+		{"trailer about the connection", "0\r\nconnection: close\r\n\r\n", "", errChunked},
 		{"endless trailers", "0\r\n" + strings.Repeat("X: y\r\n", 20000), "", errChunked},
 	}
 	for _, tt := range tests {
