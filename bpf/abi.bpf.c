@@ -30,6 +30,7 @@ SHARED(event);
 SHARED_ENUM(limits);
 SHARED_ENUM(verdict);
 SHARED_ENUM(table_flags);
+SHARED_ENUM(route_flags);
 SHARED_ENUM(host_direction);
 SHARED_ENUM(predicate_kind);
 SHARED_ENUM(policy);

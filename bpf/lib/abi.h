@@ -250,6 +250,11 @@ struct predicate {
 	__u8 value[MAX_FIELD_VALUE];
 };
 
+enum route_flags {
+	/* A request may switch its connection to the WebSocket protocol. */
+	ROUTE_WEBSOCKET = 1,
+};
+
 /* A route that a path leads to. It is taken when all bits of `need` are set and none of `forbid`. */
 struct route {
 	__u64 need;
@@ -261,7 +266,8 @@ struct route {
 	__u32 first;
 	__u32 count;
 	__u32 total;
-	__u32 reserved;
+	/* enum route_flags */
+	__u32 flags;
 };
 
 /* A share of a weighted route. */

@@ -90,10 +90,7 @@ func tableObject(t *model.RouteTable) object {
 
 // routeObject is envoy.config.route.v3.Route.
 func routeObject(r *model.Route) object {
-	match := object{"prefix": r.Path.Value}
-	if r.Path.Kind == model.PathExact {
-		match = object{"path": r.Path.Value}
-	}
+	match := pathObject(r.Path)
 	if len(r.Headers) > 0 {
 		match["headers"] = headerObjects(r.Headers)
 	}
@@ -102,6 +99,18 @@ func routeObject(r *model.Route) object {
 		o["name"] = r.Name
 	}
 	return o
+}
+
+// pathObject is the path specifier of envoy.config.route.v3.RouteMatch.
+func pathObject(m model.PathMatch) object {
+	switch m.Kind {
+	case model.PathExact:
+		return object{"path": m.Value}
+	case model.PathConnect:
+		return object{"connect_matcher": object{}}
+	default:
+		return object{"prefix": m.Value}
+	}
 }
 
 // headerObjects are envoy.config.route.v3.HeaderMatcher.
@@ -128,6 +137,9 @@ func headerObjects(headers []model.HeaderMatch) []object {
 // actionObject is envoy.config.route.v3.RouteAction.
 func actionObject(r *model.Route) object {
 	action := object{"timeout": seconds(r.Timeout)}
+	if len(r.Upgrades) > 0 {
+		action["upgrade_configs"] = upgradeObjects(r)
+	}
 	if len(r.Clusters) == 1 {
 		action["cluster"] = r.Clusters[0].Name
 		return action
@@ -138,4 +150,21 @@ func actionObject(r *model.Route) object {
 	}
 	action["weighted_clusters"] = object{"clusters": shares}
 	return action
+}
+
+// upgradeObjects are envoy.config.route.v3.RouteAction.UpgradeConfig. A route
+// shows what is enabled for it, wherever that was written.
+func upgradeObjects(r *model.Route) []object {
+	list := make([]object, 0, len(r.Upgrades))
+	for _, name := range r.Upgrades {
+		o := object{"upgrade_type": name}
+		if name == model.UpgradeConnect {
+			o["upgrade_type"] = "CONNECT"
+			if r.TerminateConnect {
+				o["connect_config"] = object{}
+			}
+		}
+		list = append(list, o)
+	}
+	return list
 }

@@ -94,10 +94,14 @@ func (a *api) routeRows() ([]Route, error) {
 }
 
 func matchText(m model.PathMatch) string {
-	if m.Kind == model.PathExact {
+	switch m.Kind {
+	case model.PathExact:
 		return "path " + m.Value
+	case model.PathConnect:
+		return "connect"
+	default:
+		return "prefix " + m.Value
 	}
-	return "prefix " + m.Value
 }
 
 func headerTexts(headers []model.HeaderMatch) []string {

@@ -94,6 +94,9 @@ func agree(rt *model.RouteTable, compiled *Table, r *model.Request, draw uint32)
 	if got.Timeout != want.Timeout {
 		return verdict, fmt.Errorf("compiled: timeout %s, model: %s", got.Timeout, want.Timeout)
 	}
+	if got.Flags&maps.RouteWebsocket != 0 != want.Allows(model.UpgradeWebSocket) {
+		return verdict, fmt.Errorf("compiled: flags %#x, model: upgrades %q", got.Flags, want.Upgrades)
+	}
 	if cluster := drawn(want, draw); compiled.ClusterOf(got, draw) != cluster {
 		return verdict, fmt.Errorf("compiled: cluster %q for draw %d, model: %q", compiled.ClusterOf(got, draw), draw, cluster)
 	}

@@ -21,6 +21,10 @@ var policyNames = map[maps.Policy]string{
 	maps.PolicyRandom:       "RANDOM",
 }
 
+var routeFlagNames = map[maps.RouteFlags]string{
+	maps.RouteWebsocket: " websocket",
+}
+
 var flagNames = []struct {
 	flag maps.TableFlags
 	name string
@@ -75,7 +79,7 @@ func (t *Table) dump(w *strings.Builder) {
 
 func (t *Table) dumpRoute(w *strings.Builder, i int) {
 	r := &t.Routes[i]
-	fmt.Fprintf(w, "  route %d need=%#x forbid=%#x timeout=%s ->", i, r.Need, r.Forbid, r.Timeout)
+	fmt.Fprintf(w, "  route %d need=%#x forbid=%#x timeout=%s%s ->", i, r.Need, r.Forbid, r.Timeout, routeFlagNames[r.Flags])
 	if r.Count == 0 {
 		fmt.Fprintf(w, " %s\n", r.Cluster)
 		return

@@ -50,6 +50,14 @@ var goldenConfigs = map[string]*model.Config{
 			prefixRoute("/cart", "debug", model.HeaderMatch{Name: "x-debug", Kind: model.HeaderPresent}, model.HeaderMatch{Name: "x-canary", Kind: model.HeaderPrefix, Value: "no", Invert: true}),
 			exactRoute("/health", "health"),
 			&model.Route{
+				Path: model.PathMatch{Value: "/live"}, Upgrades: []string{"websocket"},
+				Clusters: []model.WeightedCluster{{Name: "stable", Weight: 1}},
+			},
+			&model.Route{
+				Path: model.PathMatch{Kind: model.PathConnect}, Upgrades: []string{"connect"},
+				Clusters: []model.WeightedCluster{{Name: "stable", Weight: 1}},
+			},
+			&model.Route{
 				Path:     model.PathMatch{Value: "/"},
 				Clusters: []model.WeightedCluster{{Name: "stable", Weight: 90}, {Name: "canary", Weight: 10}},
 			},

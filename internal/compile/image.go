@@ -71,6 +71,7 @@ type Route struct {
 	Need, Forbid uint64
 	// Timeout from the end of the request to the end of the response; 0 for none.
 	Timeout time.Duration
+	Flags   maps.RouteFlags
 	// Cluster when it is one; then First, Count and Total are 0.
 	Cluster string
 	// Otherwise the shares are Splits[First : First+Count], up to Total.

@@ -37,6 +37,9 @@ func (b *tableBuilder) addRoutes(vhost uint32, routes []*model.Route) error {
 	index := pathIndex{exact: map[string][]int{}, prefix: map[string][]int{}}
 	literals := make([][]literal, len(routes))
 	for i, r := range routes {
+		if r.Path.Kind == model.PathConnect {
+			continue // the kernel hands every CONNECT over
+		}
 		b.where = fmt.Sprintf("%s: route %d", where, i+1)
 		if err := checkPath(r.Path); err != nil {
 			return err

@@ -87,6 +87,12 @@ func (w world) route() *model.Route {
 	if w.oneIn(15) {
 		r.Path.Value = ""
 	}
+	if w.oneIn(10) {
+		r.Path = model.PathMatch{Kind: model.PathConnect}
+	}
+	if w.oneIn(3) {
+		r.Upgrades = []string{pick(w, "other", model.UpgradeWebSocket)}
+	}
 	if w.oneIn(2) {
 		for range w.IntN(4) {
 			r.Headers = append(r.Headers, w.header())

@@ -80,7 +80,7 @@ func (b *tableBuilder) compileRoute(r *model.Route, literals []literal) (Route, 
 	if err != nil {
 		return Route{}, err
 	}
-	out := Route{Need: need, Forbid: forbid, Timeout: r.Timeout}
+	out := Route{Need: need, Forbid: forbid, Timeout: r.Timeout, Flags: flagsOf(r)}
 	shares := make([]model.WeightedCluster, 0, len(r.Clusters))
 	for _, c := range r.Clusters {
 		if c.Weight > 0 {
@@ -101,6 +101,13 @@ func (b *tableBuilder) compileRoute(r *model.Route, literals []literal) (Route, 
 		out.Count = uint32(len(shares))
 	}
 	return out, nil
+}
+
+func flagsOf(r *model.Route) maps.RouteFlags {
+	if r.Allows(model.UpgradeWebSocket) {
+		return maps.RouteWebsocket
+	}
+	return 0
 }
 
 // addSplits returns where the shares lie and the sum of their weights.

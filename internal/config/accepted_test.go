@@ -129,6 +129,23 @@ var acceptances = []struct {
 	{change{"total weight, which Envoy ignores", "$route", "{route: {weighted_clusters: {clusters: [{name: b, weight: 7}], total_weight: 9}}}"},
 		func(c *model.Config) { firstRoute(c).Clusters = []model.WeightedCluster{{Name: "b", Weight: 7}} }},
 
+	{change{"upgrades of the connection manager", "$hcm", "{upgrade_configs: [{upgrade_type: WebSocket}, {upgrade_type: a, enabled: false}, {upgrade_type: CONNECT, enabled: true, filters: []}]}"},
+		func(c *model.Config) { firstRoute(c).Upgrades = []string{"connect", "websocket"} }},
+	{change{"upgrades of a route", "$route.route", "{upgrade_configs: [{upgrade_type: websocket}, {upgrade_type: x}, {upgrade_type: z, enabled: false}]}"},
+		func(c *model.Config) { firstRoute(c).Upgrades = []string{"websocket", "x"} }},
+	{change{"a route's upgrades go before the connection manager's", "$hcm",
+		"{upgrade_configs: [{upgrade_type: a}, {upgrade_type: b}, {upgrade_type: c, enabled: false}], route_config: {name: web, virtual_hosts: [{name: all, domains: ['*'], routes: [{match: {prefix: /}, route: {cluster: a, upgrade_configs: [{upgrade_type: A, enabled: false}, {upgrade_type: C}]}}]}]}}"},
+		func(c *model.Config) { firstRoute(c).Upgrades = []string{"b", "c"} }},
+	{change{"CONNECT forwarded", "$route", "{match: {connect_matcher: {}}, route: {cluster: a, upgrade_configs: [{upgrade_type: CONNECT}]}}"},
+		func(c *model.Config) {
+			firstRoute(c).Path, firstRoute(c).Upgrades = model.PathMatch{Kind: model.PathConnect}, []string{"connect"}
+		}},
+	{change{"CONNECT terminated", "$route", "{match: {connect_matcher: {}}, route: {cluster: a, upgrade_configs: [{upgrade_type: CONNECT, connect_config: {allow_post: false}}]}}"},
+		func(c *model.Config) {
+			firstRoute(c).Path, firstRoute(c).Upgrades = model.PathMatch{Kind: model.PathConnect}, []string{"connect"}
+			firstRoute(c).TerminateConnect = true
+		}},
+
 	{change{"least request", "$cluster", "{type: STATIC, lb_policy: LEAST_REQUEST, least_request_lb_config: {choice_count: 3}}"},
 		func(c *model.Config) { c.Clusters[0].Policy, c.Clusters[0].ChoiceCount = model.LeastRequest, 3 }},
 	{change{"random", "$cluster", "{lb_policy: RANDOM, connect_timeout: 0.25s}"},

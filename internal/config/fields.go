@@ -186,10 +186,11 @@ var supported = map[protoreflect.FullName]fields{
 	},
 
 	"envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager": {
-		"codec_type":   limit("XLB balances HTTP/1.1; use AUTO or HTTP1", oneOf("AUTO", "HTTP1")),
-		"stat_prefix":  translateIt,
-		"route_config": translateIt,
-		"http_filters": translateIt,
+		"codec_type":      limit("XLB balances HTTP/1.1; use AUTO or HTTP1", oneOf("AUTO", "HTTP1")),
+		"stat_prefix":     translateIt,
+		"route_config":    translateIt,
+		"http_filters":    translateIt,
+		"upgrade_configs": translateIt,
 
 		// XLB adds and changes no header. These may only say so.
 		"generate_request_id":               limit(headerChange, boolean(false)),
@@ -217,9 +218,13 @@ var supported = map[protoreflect.FullName]fields{
 		"tracing":                           refuse(noTracing),
 		"rds":                               refuse("write the routes in route_config"),
 		"scoped_routes":                     refuse("write the routes in route_config"),
-		"upgrade_configs":                   refuse("XLB does not switch protocols by configuration; remove the field"),
 		"local_reply_config":                refuse("XLB's own answers cannot be changed; remove the field"),
 		"always_set_request_id_in_response": refuse(headerChange),
+	},
+	"envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager.UpgradeConfig": {
+		"upgrade_type": translateIt,
+		"enabled":      translateIt,
+		"filters":      refuse(noFilterHooks),
 	},
 	"envoy.extensions.filters.network.http_connection_manager.v3.HttpFilter": {
 		"name":             ignore("the type of typed_config decides"),
@@ -293,18 +298,19 @@ var supported = map[protoreflect.FullName]fields{
 	"envoy.config.route.v3.RouteMatch": {
 		"prefix":                translateIt,
 		"path":                  translateIt,
+		"connect_matcher":       translateIt,
 		"headers":               translateIt,
 		"case_sensitive":        limit("XLB compares paths with case, as Envoy does by default; remove the field", boolean(true)),
 		"safe_regex":            refuse(onlyPaths),
 		"path_separated_prefix": refuse("use path for the prefix itself and prefix with a slash at its end"),
 		"path_match_policy":     refuse(onlyPaths),
-		"connect_matcher":       refuse(onlyPaths),
 		"query_parameters":      refuse("XLB matches the path and headers; remove the field"),
 		"cookies":               refuse("XLB matches the path and headers; remove the field"),
 		"grpc":                  refuse(plaintext),
 		"tls_context":           refuse(plaintext),
 		"runtime_fraction":      refuse("use weighted_clusters to split traffic"),
 	},
+	"envoy.config.route.v3.RouteMatch.ConnectMatcher": {},
 	"envoy.config.route.v3.HeaderMatcher": {
 		"name":                          translateIt,
 		"string_match":                  translateIt,
@@ -331,6 +337,7 @@ var supported = map[protoreflect.FullName]fields{
 		"cluster":                         translateIt,
 		"weighted_clusters":               translateIt,
 		"timeout":                         translateIt,
+		"upgrade_configs":                 translateIt,
 		"idle_timeout":                    limit(noIdle, zero),
 		"auto_host_rewrite":               limit(noRewrite, boolean(false)),
 		"cluster_header":                  refuse(onlyClusters),
@@ -355,11 +362,19 @@ var supported = map[protoreflect.FullName]fields{
 		"max_stream_duration":             refuse("use timeout"),
 		"max_grpc_timeout":                refuse("use timeout"),
 		"grpc_timeout_offset":             refuse("use timeout"),
-		"upgrade_configs":                 refuse("XLB does not switch protocols by configuration; remove the field"),
 		"internal_redirect_policy":        refuse("XLB hands redirects to the client; remove the field"),
 		"internal_redirect_action":        refuse("XLB hands redirects to the client; remove the field"),
 		"priority":                        refuse("XLB has no circuit breakers with priorities; remove the field"),
 		"cors":                            refuse(noFilterHooks),
+	},
+	"envoy.config.route.v3.RouteAction.UpgradeConfig": {
+		"upgrade_type":   translateIt,
+		"enabled":        translateIt,
+		"connect_config": translateIt,
+	},
+	"envoy.config.route.v3.RouteAction.UpgradeConfig.ConnectConfig": {
+		"proxy_protocol_config": refuse("XLB adds nothing to what a client sends; remove the field"),
+		"allow_post":            limit("XLB forwards POST as HTTP; remove the field or set false", boolean(false)),
 	},
 	"envoy.config.route.v3.WeightedCluster": {
 		"clusters":           translateIt,

@@ -11,7 +11,8 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-func (t *translator) routeTable(rc *routev3.RouteConfiguration, path string) *model.RouteTable {
+// routeTable translates a route table for a connection manager with these upgrades.
+func (t *translator) routeTable(rc *routev3.RouteConfiguration, manager upgrades, path string) *model.RouteTable {
 	out := &model.RouteTable{Name: rc.GetName()}
 	domains := map[string]string{}
 	for i, vh := range rc.GetVirtualHosts() {
@@ -21,7 +22,7 @@ func (t *translator) routeTable(rc *routev3.RouteConfiguration, path string) *mo
 			Domains: t.domains(vh.GetDomains(), vhPath+".domains", domains),
 		}
 		for j, r := range vh.GetRoutes() {
-			host.Routes = append(host.Routes, t.route(r, at(vhPath+".routes", j)))
+			host.Routes = append(host.Routes, t.route(r, manager, at(vhPath+".routes", j)))
 		}
 		out.VirtualHosts = append(out.VirtualHosts, host)
 	}
@@ -49,7 +50,7 @@ func (t *translator) domains(in []string, path string, seen map[string]string) [
 	return out
 }
 
-func (t *translator) route(r *routev3.Route, path string) *model.Route {
+func (t *translator) route(r *routev3.Route, manager upgrades, path string) *model.Route {
 	out := &model.Route{
 		Name:    r.GetName(),
 		Path:    t.pathMatch(r.GetMatch(), path+".match"),
@@ -62,6 +63,7 @@ func (t *translator) route(r *routev3.Route, path string) *model.Route {
 	}
 	path += ".route"
 	out.Timeout = t.duration(action.GetTimeout(), model.DefaultRouteTimeout, path+".timeout")
+	t.routeUpgrades(out, action, manager, path+".upgrade_configs")
 	switch c := action.GetClusterSpecifier().(type) {
 	case *routev3.RouteAction_Cluster:
 		t.clusterExists(c.Cluster, path+".cluster")
@@ -80,8 +82,10 @@ func (t *translator) pathMatch(m *routev3.RouteMatch, path string) model.PathMat
 		return model.PathMatch{Kind: model.PathPrefix, Value: s.Prefix}
 	case *routev3.RouteMatch_Path:
 		return model.PathMatch{Kind: model.PathExact, Value: s.Path}
+	case *routev3.RouteMatch_ConnectMatcher_:
+		return model.PathMatch{Kind: model.PathConnect}
 	default:
-		t.p.add(path, "needs prefix or path")
+		t.p.add(path, "needs prefix, path or connect_matcher")
 		return model.PathMatch{}
 	}
 }

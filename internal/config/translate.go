@@ -85,7 +85,8 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 		if hcm.GetRouteConfig() == nil {
 			t.p.add(hcmPath+".route_config", "missing: write the routes here")
 		}
-		out.Routes = t.routeTable(hcm.GetRouteConfig(), hcmPath+".route_config")
+		manager := upgradesOf(t, hcm.GetUpgradeConfigs(), hcmPath+".upgrade_configs")
+		out.Routes = t.routeTable(hcm.GetRouteConfig(), manager, hcmPath+".route_config")
 	}
 	return out
 }

@@ -241,8 +241,14 @@ type abiRoute struct {
 	First     uint32
 	Count     uint32
 	Total     uint32
-	Reserved  uint32
+	Flags     uint32
 }
+
+type abiRouteFlags uint32
+
+const (
+	abiRouteFlagsROUTE_WEBSOCKET abiRouteFlags = 1
+)
 
 type abiRouteTable struct {
 	_            structs.HostLayout
@@ -444,6 +450,7 @@ const (
 	abiVarSharedPredicateKind = "shared_predicate_kind"
 	abiVarSharedRequestFlags  = "shared_request_flags"
 	abiVarSharedRoute         = "shared_route"
+	abiVarSharedRouteFlags    = "shared_route_flags"
 	abiVarSharedRouteTable    = "shared_route_table"
 	abiVarSharedSlot          = "shared_slot"
 	abiVarSharedSlotFlags     = "shared_slot_flags"
@@ -536,6 +543,7 @@ type abiVariableSpecs struct {
 	SharedPredicateKind *ebpf.VariableSpec `ebpf:"shared_predicate_kind"`
 	SharedRequestFlags  *ebpf.VariableSpec `ebpf:"shared_request_flags"`
 	SharedRoute         *ebpf.VariableSpec `ebpf:"shared_route"`
+	SharedRouteFlags    *ebpf.VariableSpec `ebpf:"shared_route_flags"`
 	SharedRouteTable    *ebpf.VariableSpec `ebpf:"shared_route_table"`
 	SharedSlot          *ebpf.VariableSpec `ebpf:"shared_slot"`
 	SharedSlotFlags     *ebpf.VariableSpec `ebpf:"shared_slot_flags"`
@@ -604,6 +612,7 @@ type abiVariables struct {
 	SharedPredicateKind *ebpf.Variable `ebpf:"shared_predicate_kind"`
 	SharedRequestFlags  *ebpf.Variable `ebpf:"shared_request_flags"`
 	SharedRoute         *ebpf.Variable `ebpf:"shared_route"`
+	SharedRouteFlags    *ebpf.Variable `ebpf:"shared_route_flags"`
 	SharedRouteTable    *ebpf.Variable `ebpf:"shared_route_table"`
 	SharedSlot          *ebpf.Variable `ebpf:"shared_slot"`
 	SharedSlotFlags     *ebpf.Variable `ebpf:"shared_slot_flags"`

@@ -65,6 +65,8 @@ type (
 	PredicateKind = abiPredicateKind
 	// RequestFlags describe a leased request.
 	RequestFlags = abiRequestFlags
+	// RouteFlags describe a route.
+	RouteFlags = abiRouteFlags
 	// SlotFlags describe an i-sock.
 	SlotFlags = abiSlotFlags
 	// SlotState is the state of an i-sock.
@@ -162,6 +164,11 @@ const (
 // Values of RequestFlags.
 const (
 	RequestHead = abiRequestFlagsREQUEST_HEAD
+)
+
+// Values of RouteFlags.
+const (
+	RouteWebsocket = abiRouteFlagsROUTE_WEBSOCKET
 )
 
 // Values of SlotFlags.

@@ -14,6 +14,8 @@ type Request struct {
 	Authority string
 	// Path is the request target in origin form, query string included.
 	Path string
+	// Connect is a CONNECT request, whose target is an authority: no path.
+	Connect bool
 	// Values returns all values of a header by its lower-case name, in the
 	// order of the request; none if it does not occur.
 	Values func(name string) []string
@@ -72,8 +74,7 @@ func domainRank(domain, host string) int {
 }
 
 func (r *Route) matches(req *Request) bool {
-	path, _, _ := strings.Cut(req.Path, "?")
-	if !r.Path.Matches(path) {
+	if !r.Path.matches(req) {
 		return false
 	}
 	for i := range r.Headers {
@@ -84,8 +85,12 @@ func (r *Route) matches(req *Request) bool {
 	return true
 }
 
-// Matches compares a path without its query string.
-func (m PathMatch) Matches(path string) bool {
+// matches follows Envoy: a request without a path matches nothing but PathConnect.
+func (m PathMatch) matches(req *Request) bool {
+	if req.Connect || m.Kind == PathConnect {
+		return req.Connect && m.Kind == PathConnect
+	}
+	path, _, _ := strings.Cut(req.Path, "?")
 	if m.Kind == PathExact {
 		return path == m.Value
 	}

@@ -97,6 +97,38 @@ func TestFirstMatchingRouteWins(t *testing.T) {
 	}
 }
 
+func TestConnectMatchesItsOwnMatcherOnly(t *testing.T) {
+	table := tableOf(
+		&Route{Name: "prefix"},
+		&Route{Name: "header", Path: PathMatch{Kind: PathConnect}, Headers: []HeaderMatch{{Name: "x"}}},
+		&Route{Name: "connect", Path: PathMatch{Kind: PathConnect}},
+	)
+	connect := request("host:80", "")
+	connect.Connect = true
+	if got := table.Match(connect).Name; got != "connect" {
+		t.Errorf("CONNECT: got %s", got)
+	}
+	connect.Values = func(string) []string { return []string{""} }
+	if got := table.Match(connect).Name; got != "header" {
+		t.Errorf("CONNECT with a header: got %s", got)
+	}
+	table.VirtualHosts[0].Routes = table.VirtualHosts[0].Routes[1:]
+	if got := table.Match(request("host:80", "/")); got != nil {
+		t.Errorf("GET: got %s", got.Name)
+	}
+}
+
+func TestUpgradeIsComparedWholeAndWithoutCase(t *testing.T) {
+	r := &Route{Upgrades: []string{"a", "websocket"}}
+	for name, want := range map[string]bool{
+		"websocket": true, "WebSocket": true, "A": true, "": false, "web": false, "a,websocket": false, "websocket, websocket": false,
+	} {
+		if got := r.Allows(name); got != want {
+			t.Errorf("%q: got %t", name, got)
+		}
+	}
+}
+
 func TestHeaderMatch(t *testing.T) {
 	present, exact, prefix := HeaderMatch{}, HeaderMatch{Kind: HeaderExact, Value: "one"}, HeaderMatch{Kind: HeaderPrefix, Value: "on"}
 	empty := HeaderMatch{Kind: HeaderExact}

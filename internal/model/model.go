@@ -4,6 +4,7 @@ package model
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -69,6 +70,9 @@ const (
 	PathPrefix PathKind = iota
 	// PathExact matches when the path equals the value.
 	PathExact
+	// PathConnect matches CONNECT requests, which have no path, and nothing
+	// else does (RouteMatch.connect_matcher).
+	PathConnect
 )
 
 // PathMatch compares the request path without its query string.
@@ -116,6 +120,27 @@ type Route struct {
 	// Timeout from the end of the request to the end of the response; zero
 	// disables it.
 	Timeout time.Duration
+	// Upgrades are the upgrade types that requests of this route may ask for,
+	// in lower case and sorted; UpgradeConnect among them lets CONNECT pass.
+	// They join what the connection manager and the route say (upgrade_configs).
+	Upgrades []string
+	// TerminateConnect answers CONNECT here and sends its payload to the
+	// endpoint as raw TCP; otherwise CONNECT itself is sent there
+	// (RouteAction.UpgradeConfig.connect_config).
+	TerminateConnect bool
+}
+
+// Upgrade types with a meaning of their own.
+const (
+	UpgradeWebSocket = "websocket"
+	UpgradeConnect   = "connect"
+)
+
+// Allows reports whether an upgrade type is enabled. As in Envoy the value of
+// the Upgrade field is compared whole and without case: no list of protocols
+// is ever enabled.
+func (r *Route) Allows(upgrade string) bool {
+	return slices.Contains(r.Upgrades, asciiLower(upgrade))
 }
 
 // TotalWeight is the sum of the weights of the route's clusters.

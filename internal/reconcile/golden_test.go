@@ -57,6 +57,7 @@ func shopBefore() *model.Config {
 func shopAfter() *model.Config {
 	cfg := shopBefore()
 	cfg.Listeners[0].Routes.VirtualHosts[0].Routes[1].Clusters[0].Weight = 50
+	cfg.Listeners[0].Routes.VirtualHosts[0].Routes[1].Upgrades = []string{model.UpgradeWebSocket}
 	cfg.Listeners[1] = &model.Listener{Name: "comes", Address: address(83), Routes: everythingTo("canary")}
 	cfg.Clusters[0].Endpoints = []model.Endpoint{endpointOn(9001, 1), endpointOn(9002, 1)}
 	return cfg

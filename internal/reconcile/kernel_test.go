@@ -21,6 +21,7 @@ type kernel struct {
 type routing struct {
 	cluster uint32
 	timeout time.Duration
+	flags   maps.RouteFlags
 	verdict maps.Verdict
 }
 
@@ -138,7 +139,7 @@ func holds(p maps.Predicate, value string) bool {
 }
 
 func (k kernel) choose(r maps.Route, draw uint32) routing {
-	out := routing{cluster: r.First, timeout: time.Duration(r.TimeoutNs)}
+	out := routing{cluster: r.First, timeout: time.Duration(r.TimeoutNs), flags: maps.RouteFlags(r.Flags)}
 	if r.Count == 0 {
 		return out
 	}

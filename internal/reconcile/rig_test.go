@@ -126,7 +126,7 @@ func show(v any) string {
 	case maps.Predicate:
 		return fmt.Sprintf("bit %d kind %d %q", v.Bit, v.Kind, v.Value[:v.Len])
 	case maps.Route:
-		return fmt.Sprintf("need %#x forbid %#x timeout %d to %d+%d of %d", v.Need, v.Forbid, v.TimeoutNs, v.First, v.Count, v.Total)
+		return fmt.Sprintf("need %#x forbid %#x timeout %d flags %#x to %d+%d of %d", v.Need, v.Forbid, v.TimeoutNs, v.Flags, v.First, v.Count, v.Total)
 	case maps.Split:
 		return fmt.Sprintf("cluster %d below %d", v.Cluster, v.Below)
 	default:
@@ -172,6 +172,9 @@ func (g *rig) agree(want *model.Route, got routing, draw uint32) string {
 	c := g.r.clusters[name]
 	if got.verdict != maps.VerdictOk || got.timeout != want.Timeout || c == nil || c.index != got.cluster {
 		return fmt.Sprintf("%+v (%s), want %s after at most %s", got, maps.VerdictName(got.verdict), name, want.Timeout)
+	}
+	if websocket := got.flags&maps.RouteWebsocket != 0; websocket != want.Allows(model.UpgradeWebSocket) {
+		return fmt.Sprintf("%+v, want upgrades %q", got, want.Upgrades)
 	}
 	return ""
 }

@@ -146,7 +146,7 @@ func (r *Reconciler) writeRoutes(v *version) error {
 
 func (r *Reconciler) routeOf(v *version, i int) maps.Route {
 	from := &v.table.Routes[i]
-	to := maps.Route{Need: from.Need, Forbid: from.Forbid, TimeoutNs: uint64(max(from.Timeout, 0))}
+	to := maps.Route{Need: from.Need, Forbid: from.Forbid, TimeoutNs: uint64(max(from.Timeout, 0)), Flags: uint32(from.Flags)}
 	if from.Count == 0 {
 		to.First = r.clusters[from.Cluster].index
 		return to
