@@ -23,6 +23,7 @@ SHARED(route);
 SHARED(split);
 SHARED(cluster);
 SHARED(traffic);
+SHARED(body_scan);
 SHARED(endpoint);
 SHARED(slot);
 SHARED(peer_key);

@@ -10,9 +10,12 @@
 
 static __always_inline void release_lease(const struct psock *ps)
 {
-	struct slot *s = ps->lease ? slot_at(ps->slot) : 0;
+	struct slot *s = slot_at(ps->slot);
 
-	if (!s || s->lease != ps->lease)
+	if (!lease_holds(s, ps->lease))
+		return;
+	/* The daemon has the last bytes of such a tunnel, and ends it behind them. */
+	if (lease_is_tunnel(s) && ps->flags & PSOCK_SLOW)
 		return;
 	lease_break(s, ps->slot, EVENT_SLOT_BROKEN);
 	count(VERDICT_CLIENT_LEFT);

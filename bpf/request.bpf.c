@@ -10,6 +10,7 @@
 #include "lib/lease.h"
 #include "lib/maps.h"
 #include "lib/router.h"
+#include "lib/walk.h"
 
 /* Lets the message go to the anchor. After a redirect in the same sendmsg() a plain pass would repeat it: then the way
  * to the anchor is a redirect to the p-sock itself.
@@ -26,12 +27,13 @@ static __always_inline int request_decline(struct sk_msg_md *msg, struct psock *
 {
 	struct slow_conn *known = slow_conn_of(ps->cookie);
 	struct slow_conn fresh = { .reason = why, .endpoint = endpoint + 1 };
-	struct slot *s = ps->lease ? slot_at(ps->slot) : 0;
+	struct slot *s = slot_at(ps->slot);
 
-	if (s && s->lease == ps->lease) {
+	if (s && lease_holds(s, ps->lease)) {
 		fresh.slot = ps->slot;
 		fresh.lease = ps->lease;
 		fresh.has_lease = 1;
+		fresh.begun = s->moved != 0;
 	}
 	count(why);
 	ps->body = 0;
@@ -46,6 +48,7 @@ static __always_inline int request_decline(struct sk_msg_md *msg, struct psock *
 		known->slot = fresh.slot;
 		known->lease = fresh.lease;
 		known->has_lease = fresh.has_lease;
+		known->begun = fresh.begun;
 	} else if (bpf_map_update_elem(&slow_conns, &ps->cookie, &fresh, BPF_ANY)) {
 		ps->flags |= PSOCK_SLOW;
 		count(HANDOVER_NO_STATE);
@@ -86,30 +89,85 @@ static __always_inline long redirect_to_slot(struct sk_msg_md *msg, const struct
 	return bpf_msg_redirect_hash(msg, &isocks, &index, 0);
 }
 
+static __always_inline void request_sent(struct slot *s, __u32 bytes)
+{
+	s->sent += bytes;
+	s->traffic.bytes_sent += bytes;
+}
+
+/* The request is complete. Its timeout, if there is one, begins now. */
+static __always_inline void request_ended(struct slot *s, __u32 index)
+{
+	if (s->timeout_ns)
+		s->deadline_ns = bpf_ktime_get_coarse_ns() + s->timeout_ns;
+	lease_side_done(s, index, PENDING_REQUEST);
+}
+
+/* The i-sock is lost in the midst of a request; the daemon tells the client. */
+static __always_inline int request_lost(struct sk_msg_md *msg, struct psock *ps, struct slot *s)
+{
+	if (lease_holds(s, ps->lease))
+		lease_break(s, ps->slot, EVENT_LEASE_FAILED);
+	return request_decline(msg, ps, HANDOVER_LEASE_BROKEN, NO_ENDPOINT);
+}
+
 /* The rest of a body whose head was moved. Its room was reserved when the head was. */
 static __always_inline int request_body(struct sk_msg_md *msg, struct psock *ps)
 {
 	struct slot *s = slot_at(ps->slot);
 	__u64 n = msg->size;
 
-	if (!s || s->lease != ps->lease)
-		return request_decline(msg, ps, HANDOVER_LEASE_BROKEN, NO_ENDPOINT);
-	if (redirect_to_slot(msg, s, ps->slot) != SK_PASS) {
-		lease_break(s, ps->slot, EVENT_SLOT_BROKEN);
-		return request_decline(msg, ps, HANDOVER_LEASE_BROKEN, NO_ENDPOINT);
-	}
+	if (!s || !lease_holds(s, ps->lease) || redirect_to_slot(msg, s, ps->slot) != SK_PASS)
+		return request_lost(msg, ps, s);
 	/* The next request rides in the same send: only this one's bytes go now, and the program runs again. */
 	if (n > ps->body) {
 		n = ps->body;
 		bpf_msg_apply_bytes(msg, n);
 	}
 	ps->body -= n;
+	request_sent(s, n);
 	count(VERDICT_REQUEST_BODY);
-	if (ps->body)
-		return SK_PASS;
-	if (s->timeout_ns)
-		s->deadline_ns = bpf_ktime_get_coarse_ns() + s->timeout_ns;
-	lease_side_done(s, ps->slot, PENDING_REQUEST);
+	if (!ps->body)
+		request_ended(s, ps->slot);
+	return SK_PASS;
+}
+
+/* The body of a request that has begun cannot be framed. Nothing more of it reaches the endpoint; the daemon answers, unless the
+ * endpoint has begun to. */
+static __always_inline int request_malformed(struct sk_msg_md *msg, struct psock *ps, struct slot *s)
+{
+	int passed = request_decline(msg, ps, HANDOVER_BODY_MALFORMED, NO_ENDPOINT);
+
+	/* Behind the look at what the client has of the response. */
+	lease_break(s, ps->slot, EVENT_SLOT_BROKEN);
+	return passed;
+}
+
+/* The rest of a chunked body. Room for the limit was reserved when the head was moved; what goes beyond is the daemon's, which
+ * goes on where the slot's scan stands. */
+static __always_inline int request_chunks(struct sk_msg_md *msg, struct psock *ps)
+{
+	struct slot *s = slot_at(ps->slot);
+	__u32 size = msg->size;
+	long at;
+
+	if (!s || !lease_holds(s, ps->lease))
+		return request_lost(msg, ps, s);
+	if (s->sent + size > request_limit)
+		return request_decline(msg, ps, HANDOVER_BODY_SPILLED, NO_ENDPOINT);
+	at = chunk_walk(msg, &s->upload, 0);
+	if (at <= 0)
+		return request_malformed(msg, ps, s);
+	if (redirect_to_slot(msg, s, ps->slot) != SK_PASS)
+		return request_lost(msg, ps, s);
+	if (at < size)
+		bpf_msg_apply_bytes(msg, at);
+	request_sent(s, at);
+	count(VERDICT_REQUEST_BODY);
+	if (s->upload.phase == PHASE_DONE) {
+		ps->body = 0;
+		request_ended(s, ps->slot);
+	}
 	return SK_PASS;
 }
 
@@ -136,14 +194,41 @@ static __always_inline enum verdict request_read(struct sk_msg_md *msg, struct p
 	return request_scan(&ps->scan, message_span(msg));
 }
 
-/* One whole request, or the head and first part of one, of which the rest fits; nothing behind it. */
-static __always_inline enum verdict request_fits(const struct psock *ps, __u64 size, __u64 *total)
+/* One whole request, or the head and first part of one, of which the rest fits; nothing behind it. `room` is what it may take. */
+static __always_inline enum verdict request_fits(struct psock *ps, __u32 size, __u64 *room)
 {
-	*total = ps->scan.off + ps->scan.content_length;
-	if (size > *total)
+	__u64 total = ps->scan.off + ps->scan.content_length;
+
+	ps->body = 0;
+	if (ps->scan.flags & SCAN_CHUNKED) {
+		*room = request_limit;
+		ps->body = CHUNKED_BODY;
+		return size > request_limit ? HANDOVER_BODY_TOO_LONG : 0;
+	}
+	*room = total;
+	if (size > total)
 		return HANDOVER_PIPELINED;
-	if (*total > request_limit)
+	if (total > request_limit)
 		return HANDOVER_BODY_TOO_LONG;
+	ps->body = total - size;
+	return 0;
+}
+
+/* Reads what the first send holds of a chunked body. Not read to its end, it would have to be split, which stalls requests to other
+ * hosts: MSG_MORE is added to all parts but the last. */
+static __always_inline enum verdict request_chunks_begin(struct sk_msg_md *msg, struct psock *ps)
+{
+	__u32 size = msg->size;
+	long at;
+
+	body_begin_chunks(&ps->upload);
+	at = chunk_walk(msg, &ps->upload, ps->scan.off);
+	if (at < 0)
+		return HANDOVER_MALFORMED;
+	if (at < size)
+		return ps->upload.phase == PHASE_DONE ? HANDOVER_PIPELINED : HANDOVER_TRANSFER_CODING;
+	if (ps->upload.phase == PHASE_DONE)
+		ps->body = 0;
 	return 0;
 }
 
@@ -151,7 +236,8 @@ struct lease_try {
 	struct sk_msg_md *msg;
 	struct endpoint *endpoint;
 	struct slot *slot;
-	__u64 total;
+	/* Bytes that the i-sock must have room for. */
+	__u64 room;
 	__u32 index;
 	/* enum verdict: 0 while the next i-sock is worth a try. */
 	__u32 failure;
@@ -175,7 +261,7 @@ static long lease_try_step(__u32 i, void *ctx)
 		lease_break(s, index, EVENT_SLOT_BROKEN);
 		return 0;
 	}
-	if (target_has_room(t->msg, s->flags & SLOT_LOCAL, t->total)) {
+	if (target_has_room(t->msg, s->flags & SLOT_LOCAL, t->room)) {
 		t->slot = s;
 		t->index = index;
 		t->done = 1;
@@ -186,32 +272,43 @@ static long lease_try_step(__u32 i, void *ctx)
 	return 0;
 }
 
-static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 index, const struct routing *to,
-				       __u64 body)
+static __always_inline __u32 request_flags(const struct request_scan *r)
 {
+	__u32 flags = r->flags & SCAN_HEAD ? REQUEST_HEAD : 0;
+
+	return r->flags & SCAN_UPGRADE ? flags | REQUEST_UPGRADE : flags;
+}
+
+static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 index, const struct routing *to)
+{
+	__u32 whole = !ps->body;
+
 	s->cookie = ps->cookie;
-	s->pending = body ? PENDING_REQUEST | PENDING_RESPONSE : PENDING_RESPONSE;
-	s->phase = PHASE_HEAD;
+	s->pending = whole ? PENDING_RESPONSE : PENDING_REQUEST | PENDING_RESPONSE;
+	s->response.phase = PHASE_HEAD;
 	s->spill = SPILL_NONE;
 	s->status = 0;
+	s->sent = 0;
 	s->moved = 0;
-	s->request = ps->scan.flags & SCAN_HEAD ? REQUEST_HEAD : 0;
+	s->head.interims = 0;
+	s->request = request_flags(&ps->scan);
 	s->timeout_ns = to->timeout_ns;
-	s->deadline_ns = to->timeout_ns && !body ? bpf_ktime_get_coarse_ns() + to->timeout_ns : 0;
+	s->deadline_ns = to->timeout_ns && whole ? bpf_ktime_get_coarse_ns() + to->timeout_ns : 0;
+	if (ps->body == CHUNKED_BODY)
+		s->upload = ps->upload;
 	ps->flags &= ~PSOCK_REMOTE;
 	if (!(s->flags & SLOT_LOCAL))
 		ps->flags |= PSOCK_REMOTE;
 	ps->slot = index;
 	ps->lease = s->lease;
-	ps->body = body;
 }
 
 /* Takes an i-sock of the endpoint and moves the message there. */
 static __always_inline int request_move(struct sk_msg_md *msg, struct psock *ps, const struct routing *to, __u32 chosen,
-					__u64 total)
+					__u64 room)
 {
 	struct endpoint *e = endpoint_at(chosen);
-	struct lease_try t = { .msg = msg, .endpoint = e, .total = total };
+	struct lease_try t = { .msg = msg, .endpoint = e, .room = room };
 
 	if (!e)
 		return request_decline(msg, ps, HANDOVER_NO_ENDPOINT, NO_ENDPOINT);
@@ -220,9 +317,9 @@ static __always_inline int request_move(struct sk_msg_md *msg, struct psock *ps,
 		endpoint_want(e, chosen);
 	if (!t.done || !t.slot)
 		return request_decline(msg, ps, HANDOVER_POOL_EMPTY, chosen);
-	lease_fill(t.slot, ps, t.index, to, total - msg->size);
+	lease_fill(t.slot, ps, t.index, to);
 	t.slot->traffic.requests++;
-	t.slot->traffic.bytes_sent += total;
+	request_sent(t.slot, msg->size);
 	count(VERDICT_REQUEST_LEASED);
 	return SK_PASS;
 }
@@ -235,8 +332,8 @@ static __always_inline int request_begin(struct sk_msg_md *msg, struct psock *ps
 	struct route_table *t;
 	struct cluster *c;
 	__u32 chosen;
-	__u64 total;
 	enum verdict v;
+	__u64 room;
 
 	if (!l || !l->table)
 		return request_decline(msg, ps, HANDOVER_LISTENER_GONE, NO_ENDPOINT);
@@ -245,9 +342,14 @@ static __always_inline int request_begin(struct sk_msg_md *msg, struct psock *ps
 		return request_decline(msg, ps, HANDOVER_TABLE_SLOW, NO_ENDPOINT);
 	v = request_read(msg, ps, l->table, t->flags);
 	if (!v)
-		v = request_fits(ps, msg->size, &total);
+		v = request_fits(ps, msg->size, &room);
 	if (!v)
 		v = route_request(&ps->scan, t, message_span(msg), &to);
+	if (!v && ps->scan.flags & SCAN_UPGRADE && !(to.flags & ROUTE_WEBSOCKET))
+		v = HANDOVER_UPGRADE;
+	/* Last: it moves the message's span. */
+	if (!v && ps->scan.flags & SCAN_CHUNKED)
+		v = request_chunks_begin(msg, ps);
 	if (v)
 		return request_decline(msg, ps, v, NO_ENDPOINT);
 	c = cluster_at(to.cluster);
@@ -256,7 +358,7 @@ static __always_inline int request_begin(struct sk_msg_md *msg, struct psock *ps
 	chosen = balance_pick(c);
 	if (chosen == NO_ENDPOINT)
 		return request_decline(msg, ps, HANDOVER_NO_ENDPOINT, NO_ENDPOINT);
-	return request_move(msg, ps, &to, chosen, total);
+	return request_move(msg, ps, &to, chosen, room);
 }
 
 /* Whether a response that has ended is still on its way to the application: from another host it passes a worker's queue, which
@@ -280,22 +382,45 @@ static __always_inline int request_is_unread(struct sk_msg_md *msg, const struct
 	return sock_tcp(sk)->tcp_clock_cache < s->ended_ns;
 }
 
+/* A further send of a tunnel. It has no length that could be admitted: what the endpoint has not read bounds it, and from the first
+ * send for which there is no room all go through the daemon, in order. */
+static __always_inline int request_tunnel(struct sk_msg_md *msg, struct psock *ps, struct slot *s)
+{
+	__u32 local = s->flags & SLOT_LOCAL, size = msg->size;
+
+	if (redirect_to_slot(msg, s, ps->slot) != SK_PASS)
+		return request_lost(msg, ps, s);
+	/* Without charging by the kernel only the tunnel's own bytes are known. */
+	if (!target_has_room(msg, local, size) || (local && !ingress_charged && s->sent + size > request_limit)) {
+		ps->flags |= PSOCK_SLOW;
+		return request_decline(msg, ps, HANDOVER_BODY_SPILLED, NO_ENDPOINT);
+	}
+	request_sent(s, size);
+	count(VERDICT_REQUEST_BODY);
+	return SK_PASS;
+}
+
 /* Between requests: is the connection the fast path's? */
 static __always_inline int request_idle(struct sk_msg_md *msg, struct psock *ps)
 {
 	struct slow_conn *c = slow_conn_of(ps->cookie);
-	struct slot *s;
+	struct slot *s = slot_at(ps->slot);
+	int tunnel = s && lease_holds(s, ps->lease) && lease_is_tunnel(s);
 
 	if (c) {
-		if (!request_given_back(msg, ps, c)) {
+		if (tunnel || !request_given_back(msg, ps, c)) {
+			/* A tunnel that has spilled in one direction goes through the daemon in both, to its end. */
+			if (tunnel)
+				ps->flags |= PSOCK_SLOW;
 			count(VERDICT_REQUEST_ON_SLOW_PATH);
 			return request_pass(msg, ps);
 		}
 		bpf_map_delete_elem(&slow_conns, &ps->cookie);
 		count(VERDICT_REQUEST_RETURNED);
 	}
-	s = ps->lease ? slot_at(ps->slot) : 0;
-	if ((s && s->lease == ps->lease) || request_overtakes(msg, ps))
+	if (s && tunnel)
+		return request_tunnel(msg, ps, s);
+	if (lease_holds(s, ps->lease) || request_overtakes(msg, ps))
 		return request_decline(msg, ps, HANDOVER_PIPELINED, NO_ENDPOINT);
 	if (request_is_unread(msg, ps, s))
 		return request_decline(msg, ps, HANDOVER_UNREAD, NO_ENDPOINT);
@@ -317,6 +442,8 @@ int xlb_request(struct sk_msg_md *msg)
 		count(VERDICT_REQUEST_ON_SLOW_PATH);
 		return request_pass(msg, ps);
 	}
+	if (ps->body == CHUNKED_BODY)
+		return request_chunks(msg, ps);
 	if (ps->body)
 		return request_body(msg, ps);
 	return request_idle(msg, ps);

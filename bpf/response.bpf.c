@@ -8,16 +8,12 @@
 #include "lib/http1.h"
 #include "lib/lease.h"
 #include "lib/maps.h"
-
-/* Windows of a message in which chunk headers are looked for, and framing bytes in one window. */
-#define MAX_WINDOWS 64
-#define MAX_WINDOW_STEPS 512
-#define WINDOW 256
+#include "lib/walk.h"
 
 /* Marks the client's connection: the daemon writes to it over TCP, so it is not the fast path's until given back. */
-static __always_inline int spill_mark(const struct slot *s, enum verdict why)
+static __always_inline int spill_mark(const struct slot *s, __u32 index, enum verdict why)
 {
-	struct slow_conn fresh = { .reason = why };
+	struct slow_conn fresh = { .reason = why, .slot = index, .lease = s->lease, .has_lease = 1 };
 	__u64 cookie = s->cookie;
 
 	if (slow_conn_of(cookie))
@@ -30,7 +26,7 @@ static __always_inline int spill_mark(const struct slot *s, enum verdict why)
 static __always_inline void spill_begin(struct slot *s, __u32 index, enum spill kind, enum verdict why)
 {
 	count(why);
-	if (!spill_mark(s, why)) {
+	if (!spill_mark(s, index, why)) {
 		lease_break(s, index, EVENT_LEASE_FAILED);
 		return;
 	}
@@ -47,6 +43,17 @@ static __always_inline void response_account(struct slot *s)
 
 	if (class < 5)
 		s->traffic.responses[bounded(class, 7)]++;
+	if (s->response.phase == PHASE_TUNNEL)
+		lease_tunnel(s);
+}
+
+/* Bytes that have been moved. Until the final response begins, the daemon may still answer in the endpoint's place: interim ones
+ * do not count. */
+static __always_inline void response_moved(struct slot *s, __u32 bytes)
+{
+	s->traffic.bytes_received += bytes;
+	if (s->response.phase != PHASE_HEAD)
+		s->moved += bytes;
 }
 
 /* What a program should do with the bytes it was run for. */
@@ -59,90 +66,21 @@ struct framing {
 
 /* ---- same host: sk_msg ---- */
 
-struct chunk_walk {
-	struct sk_msg_md *msg;
-	struct slot *slot;
-	struct span span;
-	/* Next byte to look at, and where the window begins. */
-	__u32 at;
-	__u32 base;
-	__u32 size;
-	__u32 bad;
-};
-
-/* One framing byte, or one leap over chunk data. */
-static long chunk_step(__u32 i, void *ctx)
-{
-	struct chunk_walk *w = ctx;
-	struct slot *s = w->slot;
-	__u64 left = w->size - w->at;
-	__u8 c;
-
-	(void)i;
-	if (w->at >= w->size || s->phase == PHASE_DONE)
-		return 1;
-	if (s->phase == PHASE_CHUNK_DATA) {
-		if (left > s->remaining)
-			left = s->remaining;
-		s->remaining -= left;
-		w->at += left;
-		if (!s->remaining)
-			s->phase = PHASE_CHUNK_DATA_CR;
-		return 0;
-	}
-	if (!span_byte(&w->span, w->at - w->base, &c) || w->at - w->base > SPAN_MASK)
-		return 1;
-	w->at++;
-	if (chunk_byte(s, c)) {
-		w->bad = 1;
-		return 1;
-	}
-	return 0;
-}
-
-/* Looks at one window of the message; chunk headers may lie in any of its fragments. */
-static long window_step(__u32 i, void *ctx)
-{
-	struct chunk_walk *w = ctx;
-	__u32 end = w->size;
-
-	(void)i;
-	if (w->bad || w->at >= w->size || w->slot->phase == PHASE_DONE)
-		return 1;
-	if (end - w->at > WINDOW)
-		end = w->at + WINDOW;
-	if (bpf_msg_pull_data(w->msg, w->at, end, 0))
-		return 1;
-	w->span.data = w->msg->data;
-	w->span.end = w->msg->data_end;
-	w->base = w->at;
-	bpf_loop(MAX_WINDOW_STEPS, chunk_step, w, 0);
-	return 0;
-}
-
 /* Follows a chunked body through the message. Stops early in one of very many tiny chunks: the rest runs again. */
 static __always_inline int frame_chunked(struct sk_msg_md *msg, struct slot *s, __u32 from, struct framing *f)
 {
-	struct chunk_walk w = { .msg = msg, .slot = s, .at = from, .size = msg->size };
+	long at = chunk_walk(msg, &s->response, from);
 
-	bpf_loop(MAX_WINDOWS, window_step, &w, 0);
-	f->bytes = w.at;
-	f->ended = s->phase == PHASE_DONE;
-	/* Nothing could be looked at: the message cannot be framed. */
-	return w.bad || w.at == 0;
+	f->bytes = at;
+	f->ended = s->response.phase == PHASE_DONE;
+	/* 0: nothing could be looked at, so the message cannot be framed. */
+	return at <= 0;
 }
 
 static __always_inline void frame_length(struct slot *s, __u32 from, __u32 size, struct framing *f)
 {
-	__u64 n = size - from;
-
-	if (n > s->remaining)
-		n = s->remaining;
-	s->remaining -= n;
-	f->bytes = from + n;
-	f->ended = !s->remaining;
-	if (f->ended)
-		s->phase = PHASE_DONE;
+	f->bytes = from + body_skip(&s->response, size - from);
+	f->ended = s->response.phase == PHASE_DONE;
 }
 
 /* Reads the head; one that straddles two fragments of the message is made linear, once. */
@@ -167,21 +105,28 @@ static __always_inline enum verdict frame_message(struct sk_msg_md *msg, struct 
 	__u32 from = 0;
 	enum verdict v;
 
-	if (s->phase == PHASE_HEAD) {
+	if (s->response.phase == PHASE_HEAD) {
 		v = frame_head(msg, s);
 		if (v) {
-			s->phase = PHASE_HEAD;
+			s->response.phase = PHASE_HEAD;
 			return v;
 		}
 		response_account(s);
 		from = s->head.off;
 	}
-	if (s->phase == PHASE_DONE) {
+	switch (s->response.phase) {
+	case PHASE_HEAD:
+		/* An interim response: the final one may begin in the same message, and runs again. */
+		f->bytes = from;
+		return 0;
+	case PHASE_DONE:
 		f->bytes = from;
 		f->ended = 1;
 		return 0;
-	}
-	if (s->phase == PHASE_LENGTH) {
+	case PHASE_TUNNEL:
+		f->bytes = msg->size;
+		return 0;
+	case PHASE_LENGTH:
 		frame_length(s, from, msg->size, f);
 		return 0;
 	}
@@ -223,7 +168,7 @@ static __always_inline int response_move(struct sk_msg_md *msg, struct slot *s, 
 	}
 	room = client_has_room(msg, s);
 	if (!room) {
-		spill_begin(s, index, s->phase == PHASE_HEAD ? SPILL_WHOLE : SPILL_REST, VERDICT_SPILL_FULL);
+		spill_begin(s, index, s->response.phase == PHASE_HEAD ? SPILL_WHOLE : SPILL_REST, VERDICT_SPILL_FULL);
 		return response_pass(msg, index);
 	}
 	v = frame_message(msg, s, &f);
@@ -242,8 +187,7 @@ static __always_inline int response_move(struct sk_msg_md *msg, struct slot *s, 
 		if (f.ended)
 			__sync_fetch_and_or(&s->flags, SLOT_RETIRE);
 	}
-	s->moved += f.bytes;
-	s->traffic.bytes_received += f.bytes;
+	response_moved(s, f.bytes);
 	count(f.ended ? VERDICT_RESPONSE_ENDED : VERDICT_RESPONSE_MOVED);
 	if (f.ended)
 		lease_response_done(s, index);
@@ -279,7 +223,7 @@ int xlb_response(struct sk_msg_md *msg)
 		return response_pass(msg, index);
 	}
 	/* The response is complete, the request is not: what else comes is nobody's. */
-	if (s->phase == PHASE_DONE) {
+	if (s->response.phase == PHASE_DONE) {
 		__sync_fetch_and_or(&s->flags, SLOT_RETIRE);
 		count(VERDICT_RESPONSE_UNASKED);
 		return response_pass(msg, index);
@@ -312,6 +256,25 @@ static __always_inline struct slot *isock_slot(struct __sk_buff *skb, __u32 *ind
 	return slot_at(*i);
 }
 
+/* What follows the head of which the segment begins with. */
+static __always_inline enum verdict verdict_frame(struct __sk_buff *skb, struct slot *s)
+{
+	__u32 behind = skb->len - s->head.off;
+
+	switch (s->response.phase) {
+	case PHASE_HEAD:
+	case PHASE_DONE:
+		return behind ? VERDICT_SPILL_FRAMING : 0;
+	case PHASE_TUNNEL:
+		return 0;
+	case PHASE_LENGTH:
+		if (s->head.off + s->response.remaining > remote_limit)
+			return VERDICT_SPILL_TOO_LONG;
+		return body_skip(&s->response, behind) < behind ? VERDICT_SPILL_FRAMING : 0;
+	}
+	return VERDICT_SPILL_TOO_LONG;
+}
+
 /* The first bytes of a response decide for the whole of it: an skb cannot be split, and nothing bounds what would lie
  * before a client that does not read, but the length that the head promises. */
 static __always_inline enum verdict verdict_head(struct __sk_buff *skb, struct slot *s)
@@ -328,13 +291,10 @@ static __always_inline enum verdict verdict_head(struct __sk_buff *skb, struct s
 	v = response_scan(s, span);
 	if (v)
 		return v;
-	if (s->phase == PHASE_CHUNK_SIZE || s->head.off + s->remaining > remote_limit)
-		return VERDICT_SPILL_TOO_LONG;
-	if (skb->len > s->head.off + s->remaining)
-		return VERDICT_SPILL_FRAMING;
-	s->remaining -= skb->len - s->head.off;
-	response_account(s);
-	return 0;
+	v = verdict_frame(skb, s);
+	if (!v)
+		response_account(s);
+	return v;
 }
 
 static __always_inline int verdict_move(struct __sk_buff *skb, struct slot *s, __u32 index)
@@ -347,15 +307,39 @@ static __always_inline int verdict_move(struct __sk_buff *skb, struct slot *s, _
 		lease_break(s, index, EVENT_SLOT_BROKEN);
 		return SK_PASS;
 	}
-	s->moved += len;
-	s->traffic.bytes_received += len;
-	if (s->remaining) {
+	response_moved(s, len);
+	if (s->response.phase != PHASE_DONE) {
 		count(VERDICT_RESPONSE_MOVED);
 		return SK_PASS;
 	}
-	s->phase = PHASE_DONE;
 	count(VERDICT_RESPONSE_ENDED);
 	lease_response_done(s, index);
+	return SK_PASS;
+}
+
+/* Segments that may wait for the worker of a client's socket, none of which is in its count of bytes. */
+#define MAX_QUEUED_SEGMENTS 8
+
+/* Whether the client has read enough of a tunnel for one more segment. Asked before the redirect, which cannot be taken back. */
+static __always_inline int tunnel_has_room(__u64 cookie, __u32 bytes)
+{
+	struct bpf_sock *client = bpf_map_lookup_elem(&psocks, &cookie);
+	int room;
+
+	if (!client)
+		return 1;
+	room = sock_unread_bytes(client) + bytes <= remote_limit &&
+	       sock_redirected_segments(client) < MAX_QUEUED_SEGMENTS;
+	bpf_sk_release(client);
+	return room;
+}
+
+/* A tunnel has no length that could be admitted: what the client has not read bounds it, segment by segment. */
+static __always_inline int verdict_tunnel(struct __sk_buff *skb, struct slot *s, __u32 index)
+{
+	if (tunnel_has_room(s->cookie, skb->len))
+		return verdict_move(skb, s, index);
+	spill_begin(s, index, SPILL_REST, VERDICT_SPILL_FULL);
 	return SK_PASS;
 }
 
@@ -383,21 +367,22 @@ int xlb_verdict(struct __sk_buff *skb)
 	}
 	if (s->spill)
 		return SK_PASS;
-	if (s->phase == PHASE_HEAD) {
+	switch (s->response.phase) {
+	case PHASE_HEAD:
 		v = verdict_head(skb, s);
-		if (v) {
-			s->phase = PHASE_HEAD;
-			spill_begin(s, index, SPILL_WHOLE, v);
-			return SK_PASS;
-		}
-		return verdict_move(skb, s, index);
+		if (!v)
+			return verdict_move(skb, s, index);
+		s->response.phase = PHASE_HEAD;
+		spill_begin(s, index, SPILL_WHOLE, v);
+		return SK_PASS;
+	case PHASE_TUNNEL:
+		return verdict_tunnel(skb, s, index);
 	}
-	if (skb->len > s->remaining) {
+	if (body_skip(&s->response, skb->len) < skb->len) {
 		count(VERDICT_RESPONSE_MALFORMED);
 		lease_break(s, index, EVENT_LEASE_FAILED);
 		return SK_PASS;
 	}
-	s->remaining -= skb->len;
 	return verdict_move(skb, s, index);
 }
 

@@ -61,9 +61,9 @@ int xlb_selftest_response(struct __sk_buff *skb)
 	if (!t)
 		return -1;
 	t->response.request = 0;
-	t->response.phase = PHASE_HEAD;
+	t->response.response.phase = PHASE_HEAD;
 	v = response_scan(&t->response, selftest_span(skb));
-	return v ? SELFTEST_RESULT(v, 0, 0) : SELFTEST_RESULT(v, t->response.phase, t->response.head.off);
+	return v ? SELFTEST_RESULT(v, 0, 0) : SELFTEST_RESULT(v, t->response.response.phase, t->response.head.off);
 }
 
 /* What a socket's tcp_clock_cache was at each of its sends. Writer: the probe program. */

@@ -85,6 +85,8 @@ enum verdict {
 	HANDOVER_NO_ENDPOINT,
 	HANDOVER_POOL_EMPTY,
 	HANDOVER_LEASE_BROKEN,
+	HANDOVER_BODY_MALFORMED,
+	HANDOVER_BODY_SPILLED,
 	HANDOVER_NO_STATE,
 	HANDOVER_LAST = HANDOVER_NO_STATE,
 	/* sk_msg of an s-sock, verdict of an i-sock */
@@ -165,7 +167,8 @@ struct slow_conn {
 	__u32 reason;
 	/* Endpoint that was chosen before the request was declined, plus 1; 0 is none. Writer: p-sock. */
 	__u32 endpoint;
-	/* Lease that must end before the daemon answers anything. Writer: p-sock. */
+	/* Lease that must end before the daemon answers anything; if its request has not ended, or it is a tunnel, the bytes are the
+	 * lease's own. Writers: p-sock, and the program that spills. */
 	__u32 slot;
 	__u32 has_lease;
 	__u64 lease;
@@ -173,7 +176,9 @@ struct slow_conn {
 	 * high half, bytes it has written there; both modulo 2^32, since the handshake. The p-sock accepts when both
 	 * agree with its own counts, so an offer that was overtaken by a send is void. */
 	__u64 offer;
-	__u64 offered;
+	__u32 offered;
+	/* Non-zero: the client has some of the response to the request of which these bytes are. Writer: p-sock. */
+	__u32 begun;
 };
 
 enum table_flags {
@@ -355,8 +360,9 @@ enum pending {
 	PENDING_RESPONSE = 2,
 };
 
+/* Where a message stands; the daemon's slow path goes on from any of these. */
 enum phase {
-	/* Nothing of the response has been seen. */
+	/* Nothing of the message has been seen. */
 	PHASE_HEAD = 0,
 	/* `remaining` bytes of body, then the end. */
 	PHASE_LENGTH,
@@ -378,13 +384,15 @@ enum phase {
 	PHASE_TRAILER,
 	PHASE_TRAILER_LF,
 	PHASE_LAST_LF,
-	/* The whole response has been seen. */
+	/* The whole message has been seen. */
 	PHASE_DONE,
+	/* The protocol was switched: bytes without end, in both directions. */
+	PHASE_TUNNEL,
 };
 
 enum spill {
 	SPILL_NONE = 0,
-	/* What was moved is framed up to here: `phase`, `remaining` and head.at say where the daemon goes on. */
+	/* What was moved is framed up to here: `response` says where the daemon goes on. */
 	SPILL_REST,
 	/* The kernel could not frame it, or moved none of it: the daemon reads it from its first byte. */
 	SPILL_WHOLE,
@@ -399,6 +407,8 @@ enum field_id {
 	FIELD_CONNECTION,
 	FIELD_UPGRADE,
 	FIELD_EXPECT,
+	FIELD_TRAILER,
+	FIELD_HTTP2_SETTINGS,
 	FIELD_HOP_BY_HOP,
 };
 
@@ -407,13 +417,25 @@ enum field_id {
 struct field_scan {
 	/* The name in lower case, packed with its first byte lowest; its first 24 bytes. */
 	__u64 name[3];
-	/* The value in lower case, likewise, its first 16 bytes, for the fields that framing depends on. */
-	__u64 value[2];
+	/* The value in lower case, likewise, for the fields of which framing needs the text. */
+	__u64 value[3];
 	__u64 number;
 	__u32 name_len;
 	__u32 value_len;
 	__u32 state;
 	__u32 id;
+};
+
+/* Progress through a body, lib/chunked.h. */
+struct body_scan {
+	/* enum phase */
+	__u32 phase;
+	/* Digits of the chunk size. */
+	__u32 digits;
+	/* What of the current length or chunk is still to come. */
+	__u64 remaining;
+	/* The trailer's name. */
+	struct field_scan field;
 };
 
 /* Progress through a response's head, lib/http1.h. */
@@ -425,9 +447,11 @@ struct response_head {
 	__u32 failure;
 	/* enum scan_flags */
 	__u32 flags;
-	/* Position in the status line, or digits of the chunk size. */
+	/* Position in the status line. */
 	__u32 at;
-	__u32 reserved;
+	/* Interim responses (1xx) so far. */
+	__u32 interims;
+	struct field_scan field;
 };
 
 /* An i-sock and the lease on it, SHARED. `state` owns the rest: the leaseholder's programs write it
@@ -450,23 +474,25 @@ struct slot {
 	/* CLOCK_MONOTONIC when the response is overdue, 0 for never, and the route's timeout. */
 	__u64 deadline_ns;
 	__u64 timeout_ns;
-	/* enum phase, and what of the current length or chunk is still to come. Writer: the response's program. */
-	__u32 phase;
 	/* enum spill. Writer: the response's program. */
 	__u32 spill;
-	__u64 remaining;
-	/* Response bytes moved to the p-sock. Writer: the response's program. */
+	/* enum request_flags */
+	__u32 request;
+	/* Request bytes moved to the endpoint. Writer: the request's program. */
+	__u64 sent;
+	/* Bytes of the final response moved to the p-sock. Writer: the response's program. */
 	__u64 moved;
 	/* Status of the response, 0 before its head. */
 	__u32 status;
-	/* enum request_flags */
-	__u32 request;
-	/* The response's head as it is read. Writer: the response's program. */
+	__u32 unused;
+	/* The response's head as it is read, and its body. Writer: the response's program. */
 	struct response_head head;
-	struct field_scan field;
+	struct body_scan response;
+	/* The request's body, if that is chunked. Writer: the request's program; the daemon, once it has spilled. */
+	struct body_scan upload;
 	/* Number of the i-sock among those that have used the slot, never 0. Writer: daemon, while CONNECTING. */
 	__u32 generation;
-	__u32 unused;
+	__u32 padding;
 	/* Since the slot was FREE. Counted here, where a lease makes every field its holder's alone: at the endpoint all
 	 * processors would wait for one cache line. Writers: the request's program, the response's program. */
 	struct traffic traffic;
@@ -474,12 +500,14 @@ struct slot {
 	 * program, before the lease ends. */
 	__u64 ended_ns;
 	__u64 ended_cookie;
-	__u64 reserved[7];
+	__u64 reserved[5];
 };
 
 enum request_flags {
 	/* The response has no body whatever it says. */
 	REQUEST_HEAD = 1,
+	/* The endpoint may switch to another protocol. */
+	REQUEST_UPGRADE = 2,
 };
 
 /* The two ends of a connection, as the accepting side sees them: netns is 0 unless the addresses are

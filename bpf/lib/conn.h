@@ -54,6 +54,9 @@ enum psock_flags {
 	PSOCK_REMOTE = 8,
 };
 
+/* A body of which the length is not known. */
+#define CHUNKED_BODY (~0ULL)
+
 struct psock {
 	__u64 cookie;
 	__u8 vip[16];
@@ -67,8 +70,10 @@ struct psock {
 	/* Sequence numbers of the first bytes over TCP, in both directions. */
 	__u32 read_base;
 	__u32 write_base;
-	/* Bytes of the request's body still to come. */
+	/* Bytes of the request's body still to come, or CHUNKED_BODY. */
 	__u64 body;
+	/* Its chunks as far as the first send has them; then the slot's scan goes on. */
+	struct body_scan upload;
 	/* Of its record in `conns`. */
 	struct conn_key key;
 	struct request_scan scan;

@@ -35,7 +35,7 @@ enum field_step {
 static __always_inline void field_begin(struct field_scan *f)
 {
 	f->name[0] = f->name[1] = f->name[2] = 0;
-	f->value[0] = f->value[1] = 0;
+	f->value[0] = f->value[1] = f->value[2] = 0;
 	f->number = 0;
 	f->name_len = 0;
 	f->value_len = 0;
@@ -73,7 +73,7 @@ static __always_inline enum field_id field_identify(const struct field_scan *f)
 		if (name_is(f, PACK8('u', 'p', 'g', 'r', 'a', 'd', 'e', 0), 0, 0))
 			return FIELD_UPGRADE;
 		if (name_is(f, PACK8('t', 'r', 'a', 'i', 'l', 'e', 'r', 0), 0, 0))
-			return FIELD_HOP_BY_HOP;
+			return FIELD_TRAILER;
 		break;
 	case 10:
 		if (name_is(f, PACK8('c', 'o', 'n', 'n', 'e', 'c', 't', 'i'), PACK8('o', 'n', 0, 0, 0, 0, 0, 0), 0))
@@ -87,7 +87,7 @@ static __always_inline enum field_id field_identify(const struct field_scan *f)
 			return FIELD_CONTENT_LENGTH;
 		if (name_is(f, PACK8('h', 't', 't', 'p', '2', '-', 's', 'e'), PACK8('t', 't', 'i', 'n', 'g', 's', 0, 0),
 			    0))
-			return FIELD_UPGRADE;
+			return FIELD_HTTP2_SETTINGS;
 		break;
 	case 16:
 		if (name_is(f, PACK8('p', 'r', 'o', 'x', 'y', '-', 'c', 'o'),
@@ -122,24 +122,37 @@ static __always_inline enum field_step field_name_byte(struct field_scan *f, __u
 	return FIELD_MORE;
 }
 
+/* The fields of which framing needs the text, not only the name. */
+static __always_inline __u32 field_has_text(const struct field_scan *f)
+{
+	switch (f->id) {
+	case FIELD_CONNECTION:
+	case FIELD_TRANSFER_ENCODING:
+	case FIELD_UPGRADE:
+	case FIELD_EXPECT:
+	case FIELD_TRAILER:
+		return 1;
+	}
+	return 0;
+}
+
+/* Bytes of the text that are kept. */
+#define MAX_TEXT 24
+
 /* Collects what framing needs of a value. A length that is not all digits, or too long, is malformed. */
 static __always_inline enum field_step field_value_byte(struct field_scan *f, __u8 c)
 {
 	__u32 n = f->value_len;
 
 	f->value_len = n + 1;
-	switch (f->id) {
-	case FIELD_CONTENT_LENGTH:
+	if (f->id == FIELD_CONTENT_LENGTH) {
 		if (!is_digit(c) || n >= MAX_LENGTH_DIGITS)
 			return FIELD_BAD;
 		f->number = f->number * 10 + (c - '0');
 		return FIELD_MORE;
-	case FIELD_CONNECTION:
-	case FIELD_TRANSFER_ENCODING:
-		if (n < 16)
-			f->value[(n >> 3) & 1] |= (__u64)lower(c) << ((n & 7) * 8);
-		return FIELD_MORE;
 	}
+	if (n < MAX_TEXT && field_has_text(f))
+		f->value[bounded(n >> 3, 3)] |= (__u64)lower(c) << ((n & 7) * 8);
 	return FIELD_MORE;
 }
 
@@ -169,8 +182,8 @@ static __always_inline __u32 field_text_run(struct field_scan *f, __u64 w)
 
 	if (!n || f->value_len & 7)
 		return 0;
-	if (f->value_len < 16)
-		f->value[bounded(f->value_len >> 3, 1)] = first_bytes(lower_word(w), n);
+	if (f->value_len < MAX_TEXT)
+		f->value[bounded(f->value_len >> 3, 3)] = first_bytes(lower_word(w), n);
 	f->value_len += n;
 	f->state = FIELD_VALUE;
 	return n;
@@ -204,7 +217,7 @@ static __always_inline __u32 field_run(struct field_scan *f, __u64 w, __u32 plai
 		return field_name_run(f, w, word);
 	case FIELD_SPACE:
 	case FIELD_VALUE:
-		if (f->id == FIELD_CONNECTION || f->id == FIELD_TRANSFER_ENCODING)
+		if (field_has_text(f))
 			return field_text_run(f, w);
 		if ((f->id == FIELD_OTHER || f->id == FIELD_HOP_BY_HOP) && (plain || f->state == FIELD_VALUE))
 			return field_value_run(f, w, plain);
@@ -235,16 +248,53 @@ static __always_inline enum field_step field_byte(struct field_scan *f, __u8 c)
 	}
 }
 
-/* A connection that stays open, whether said or not, is all that the fast path forwards. */
+static __always_inline __u32 text_is(const struct field_scan *f, __u32 len, __u64 w0, __u64 w1, __u64 w2)
+{
+	return f->value_len == len && f->value[0] == w0 && f->value[1] == w1 && f->value[2] == w2;
+}
+
 static __always_inline __u32 field_is_keep_alive(const struct field_scan *f)
 {
-	return f->value_len == 10 && f->value[0] == PACK8('k', 'e', 'e', 'p', '-', 'a', 'l', 'i') &&
-	       f->value[1] == PACK8('v', 'e', 0, 0, 0, 0, 0, 0);
+	return text_is(f, 10, PACK8('k', 'e', 'e', 'p', '-', 'a', 'l', 'i'), PACK8('v', 'e', 0, 0, 0, 0, 0, 0), 0);
+}
+
+/* The two ways in which browsers and libraries ask for an upgrade. */
+static __always_inline __u32 field_is_upgrade(const struct field_scan *f)
+{
+	return text_is(f, 7, PACK8('u', 'p', 'g', 'r', 'a', 'd', 'e', 0), 0, 0) ||
+	       text_is(f, 19, PACK8('k', 'e', 'e', 'p', '-', 'a', 'l', 'i'),
+		       PACK8('v', 'e', ',', ' ', 'u', 'p', 'g', 'r'), PACK8('a', 'd', 'e', 0, 0, 0, 0, 0));
+}
+
+static __always_inline __u32 field_is_websocket(const struct field_scan *f)
+{
+	return text_is(f, 9, PACK8('w', 'e', 'b', 's', 'o', 'c', 'k', 'e'), PACK8('t', 0, 0, 0, 0, 0, 0, 0), 0);
+}
+
+static __always_inline __u32 field_is_continue(const struct field_scan *f)
+{
+	return text_is(f, 12, PACK8('1', '0', '0', '-', 'c', 'o', 'n', 't'), PACK8('i', 'n', 'u', 'e', 0, 0, 0, 0), 0);
 }
 
 static __always_inline __u32 field_is_chunked(const struct field_scan *f)
 {
-	return f->value_len == 7 && f->value[0] == PACK8('c', 'h', 'u', 'n', 'k', 'e', 'd', 0);
+	return text_is(f, 7, PACK8('c', 'h', 'u', 'n', 'k', 'e', 'd', 0), 0, 0);
+}
+
+/* Whether a Trailer field announces one field, of a name that may stand in a trailer and is no longer than what is kept. */
+static __always_inline __u32 field_announces_plainly(const struct field_scan *f)
+{
+	struct field_scan name = {};
+
+	for (__u32 i = 0; i < MAX_TEXT; i++) {
+		if (i < f->value_len && !is_token(f->value[i >> 3] >> (i & 7) * 8))
+			return 0;
+	}
+	name.name[0] = f->value[0];
+	name.name[1] = f->value[1];
+	name.name[2] = f->value[2];
+	name.name_len = f->value_len;
+	return f->value_len && f->value_len <= MAX_TEXT && field_identify(&name) == FIELD_OTHER;
 }
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* HTTP/1.1 heads and chunked bodies (RFC 9112), read strictly: what is not plainly well formed, or not
+/* HTTP/1.1 heads (RFC 9112), read strictly: what is not plainly well formed, or not
  * framed here yet, is declined with a reason, never repaired and never guessed.
  *
  * Contract of the scans: the span begins at the first byte of the head; the scan never reads beyond the
@@ -9,6 +9,7 @@
 #ifndef XLB_HTTP1_H
 #define XLB_HTTP1_H
 
+#include "chunked.h"
 #include "conn.h"
 #include "field.h"
 #include "span.h"
@@ -35,6 +36,10 @@ enum scan_flags {
 	SCAN_HAS_HOST = 2,
 	SCAN_HEAD = 4,
 	SCAN_CHUNKED = 8,
+	/* The Upgrade field is there, in a request with "websocket". */
+	SCAN_UPGRADE = 16,
+	/* The Connection field, in a request with "upgrade", in a response with anything but "keep-alive". */
+	SCAN_CONNECTION = 32,
 };
 
 struct request_cursor {
@@ -156,14 +161,25 @@ static __always_inline long request_named(struct request_scan *r)
 		r->flags |= SCAN_HAS_LENGTH;
 		return 0;
 	case FIELD_TRANSFER_ENCODING:
-		return request_fail(r, HANDOVER_TRANSFER_CODING);
-	case FIELD_UPGRADE:
+		if (r->flags & SCAN_CHUNKED)
+			return request_fail(r, HANDOVER_MALFORMED);
+		r->flags |= SCAN_CHUNKED;
+		return 0;
+	case FIELD_HTTP2_SETTINGS:
 		return request_fail(r, HANDOVER_UPGRADE);
-	case FIELD_EXPECT:
-		return request_fail(r, HANDOVER_EXPECT);
 	case FIELD_HOP_BY_HOP:
 		return request_fail(r, HANDOVER_CONNECTION_OPTION);
 	}
+	return 0;
+}
+
+static __always_inline long request_connection_ended(struct request_scan *r)
+{
+	if (field_is_keep_alive(&r->field))
+		return 0;
+	if (!field_is_upgrade(&r->field))
+		return request_fail(r, HANDOVER_CONNECTION_OPTION);
+	r->flags |= SCAN_CONNECTION;
 	return 0;
 }
 
@@ -171,13 +187,22 @@ static __always_inline long request_field_ended(struct request_scan *r)
 {
 	const struct field_scan *f = &r->field;
 
-	if (f->id == FIELD_CONTENT_LENGTH) {
-		if (!f->value_len)
-			return request_fail(r, HANDOVER_MALFORMED);
+	switch (f->id) {
+	case FIELD_CONTENT_LENGTH:
 		r->content_length = f->number;
+		return f->value_len ? 0 : request_fail(r, HANDOVER_MALFORMED);
+	case FIELD_TRANSFER_ENCODING:
+		return field_is_chunked(f) ? 0 : request_fail(r, HANDOVER_TRANSFER_CODING);
+	case FIELD_CONNECTION:
+		return request_connection_ended(r);
+	case FIELD_UPGRADE:
+		r->flags |= SCAN_UPGRADE;
+		return field_is_websocket(f) ? 0 : request_fail(r, HANDOVER_UPGRADE);
+	case FIELD_EXPECT:
+		return field_is_continue(f) ? 0 : request_fail(r, HANDOVER_EXPECT);
+	case FIELD_TRAILER:
+		return field_announces_plainly(f) ? 0 : request_fail(r, HANDOVER_CONNECTION_OPTION);
 	}
-	if (f->id == FIELD_CONNECTION && !field_is_keep_alive(f))
-		return request_fail(r, HANDOVER_CONNECTION_OPTION);
 	return 0;
 }
 
@@ -395,6 +420,24 @@ static __always_inline void request_scan_begin(struct request_scan *r, __u32 tab
 	r->asked = 0;
 }
 
+/* What only the whole head shows. */
+static __always_inline enum verdict request_judge(const struct request_scan *r)
+{
+	__u32 upgrade = r->flags & (SCAN_UPGRADE | SCAN_CONNECTION);
+
+	if (!(r->flags & SCAN_HAS_HOST) || !r->host_len)
+		return HANDOVER_HOST;
+	if (r->flags & SCAN_CHUNKED && r->flags & SCAN_HAS_LENGTH)
+		return HANDOVER_MALFORMED;
+	if (!upgrade)
+		return 0;
+	/* RFC 6455, section 4.1. Anything behind such a head would be of one protocol or of the other. */
+	if (upgrade != (SCAN_UPGRADE | SCAN_CONNECTION) || r->method != METHOD3('G', 'E', 'T') ||
+	    r->flags & SCAN_CHUNKED || r->content_length)
+		return HANDOVER_UPGRADE;
+	return 0;
+}
+
 /* Reads a request head. On 0: r->off is the length of the head. */
 static __always_inline enum verdict request_scan(struct request_scan *r, struct span span)
 {
@@ -405,9 +448,7 @@ static __always_inline enum verdict request_scan(struct request_scan *r, struct 
 		return r->failure;
 	if (r->state != SCAN_DONE)
 		return r->off >= MAX_HEAD ? HANDOVER_HEAD_TOO_LONG : HANDOVER_PARTIAL_HEAD;
-	if (!(r->flags & SCAN_HAS_HOST) || !r->host_len)
-		return HANDOVER_HOST;
-	return 0;
+	return request_judge(r);
 }
 
 /* ---- responses ---- */
@@ -424,45 +465,53 @@ static __always_inline long response_fail(struct slot *s, enum verdict why)
 	return 1;
 }
 
+/* As request_named(). */
+static __always_inline long response_named(struct slot *s)
+{
+	switch (s->head.field.id) {
+	case FIELD_UPGRADE:
+		s->head.flags |= SCAN_UPGRADE;
+		return 0;
+	case FIELD_CONTENT_LENGTH:
+		return s->head.flags & SCAN_HAS_LENGTH ? response_fail(s, VERDICT_SPILL_FRAMING) : 0;
+	case FIELD_TRANSFER_ENCODING:
+		return s->head.flags & SCAN_CHUNKED ? response_fail(s, VERDICT_SPILL_FRAMING) : 0;
+	}
+	return 0;
+}
+
+static __always_inline long response_field_ended(struct slot *s)
+{
+	const struct field_scan *f = &s->head.field;
+
+	switch (f->id) {
+	case FIELD_CONTENT_LENGTH:
+		s->head.flags |= SCAN_HAS_LENGTH;
+		s->response.remaining = f->number;
+		return f->value_len ? 0 : response_fail(s, VERDICT_SPILL_FRAMING);
+	case FIELD_TRANSFER_ENCODING:
+		s->head.flags |= SCAN_CHUNKED;
+		return field_is_chunked(f) ? 0 : response_fail(s, VERDICT_SPILL_FRAMING);
+	case FIELD_CONNECTION:
+		if (!field_is_keep_alive(f))
+			s->head.flags |= SCAN_CONNECTION;
+	}
+	return 0;
+}
+
 static __always_inline long response_field_byte(struct slot *s, __u8 c)
 {
-	struct field_scan *f = &s->field;
-
-	switch (field_byte(f, c)) {
+	switch (field_byte(&s->head.field, c)) {
 	case FIELD_BAD:
 		return response_fail(s, VERDICT_SPILL_FRAMING);
 	case FIELD_NAMED:
-		if (f->id == FIELD_UPGRADE)
-			return response_fail(s, VERDICT_SPILL_CONNECTION_OPTION);
-		if (f->id == FIELD_CONTENT_LENGTH && s->head.flags & SCAN_HAS_LENGTH)
-			return response_fail(s, VERDICT_SPILL_FRAMING);
-		if (f->id == FIELD_TRANSFER_ENCODING && s->head.flags & SCAN_CHUNKED)
-			return response_fail(s, VERDICT_SPILL_FRAMING);
-		return 0;
+		return response_named(s);
 	case FIELD_ENDED:
 		s->head.state = SCAN_LINE;
-		break;
+		return response_field_ended(s);
 	default:
 		return 0;
 	}
-	switch (f->id) {
-	case FIELD_CONTENT_LENGTH:
-		if (!f->value_len)
-			return response_fail(s, VERDICT_SPILL_FRAMING);
-		s->head.flags |= SCAN_HAS_LENGTH;
-		s->remaining = f->number;
-		return 0;
-	case FIELD_TRANSFER_ENCODING:
-		if (!field_is_chunked(f))
-			return response_fail(s, VERDICT_SPILL_FRAMING);
-		s->head.flags |= SCAN_CHUNKED;
-		return 0;
-	case FIELD_CONNECTION:
-		if (!field_is_keep_alive(f))
-			return response_fail(s, VERDICT_SPILL_CONNECTION_OPTION);
-		return 0;
-	}
-	return 0;
 }
 
 /* "HTTP/1.1 NNN", then the reason phrase, which may be empty. */
@@ -502,7 +551,7 @@ static __always_inline long response_byte(struct slot *s, __u8 c)
 			s->head.state = SCAN_END_LF;
 			return 0;
 		}
-		field_begin(&s->field);
+		field_begin(&s->head.field);
 		s->head.state = SCAN_FIELD;
 		/* fallthrough */
 	case SCAN_FIELD:
@@ -542,12 +591,12 @@ static __always_inline __u32 response_run(struct slot *s, const struct span *spa
 	case SCAN_LINE:
 		if (!run_of_names(w))
 			return 0;
-		field_begin(&s->field);
+		field_begin(&s->head.field);
 		s->head.state = SCAN_FIELD;
 		/* fallthrough */
 	case SCAN_FIELD:
-		n = field_run(&s->field, w, 1, &name);
-		if (s->field.state == FIELD_END)
+		n = field_run(&s->head.field, w, 1, &name);
+		if (s->head.field.state == FIELD_END)
 			s->head.state = SCAN_LINE;
 		return n;
 	}
@@ -573,34 +622,59 @@ static long response_step(__u32 i, void *ctx)
 	return response_byte(s, c);
 }
 
-/* Sets phase and remaining from a complete head (RFC 9112, section 6.3). */
+/* Interim responses of one exchange that are moved: no endpoint sends more, and each costs the client a look. */
+#define MAX_INTERIMS 16
+
+/* A head of status 1xx has no body (RFC 9110, section 15.2). 101 ends HTTP on this connection; another head follows any other. */
+static __always_inline enum verdict response_interim(struct slot *s)
+{
+	if (s->status < 100 || s->head.flags & (SCAN_CHUNKED | SCAN_HAS_LENGTH))
+		return VERDICT_SPILL_FRAMING;
+	if (s->status == 101) {
+		if (!(s->request & REQUEST_UPGRADE) || !(s->head.flags & SCAN_UPGRADE))
+			return VERDICT_SPILL_CONNECTION_OPTION;
+		s->response.phase = PHASE_TUNNEL;
+		return 0;
+	}
+	if (s->head.flags & (SCAN_UPGRADE | SCAN_CONNECTION))
+		return VERDICT_SPILL_CONNECTION_OPTION;
+	if (++s->head.interims > MAX_INTERIMS)
+		return VERDICT_SPILL_FRAMING;
+	s->response.phase = PHASE_HEAD;
+	return 0;
+}
+
+/* Sets s->response from a complete head (RFC 9112, section 6.3). */
 static __always_inline enum verdict response_framing(struct slot *s)
 {
 	__u32 flags = s->head.flags, status = s->status;
 
-	if (status < 200 || status > 599)
+	if (status < 200)
+		return response_interim(s);
+	if (status > 599)
 		return VERDICT_SPILL_FRAMING;
+	if (flags & (SCAN_UPGRADE | SCAN_CONNECTION))
+		return VERDICT_SPILL_CONNECTION_OPTION;
 	if (flags & SCAN_CHUNKED && flags & SCAN_HAS_LENGTH)
 		return VERDICT_SPILL_FRAMING;
 	if (s->request & REQUEST_HEAD || status == 204 || status == 304) {
-		s->remaining = 0;
-		s->phase = PHASE_DONE;
+		s->response.remaining = 0;
+		s->response.phase = PHASE_DONE;
 		return 0;
 	}
 	if (flags & SCAN_CHUNKED) {
-		s->remaining = 0;
-		s->head.at = 0;
-		s->phase = PHASE_CHUNK_SIZE;
+		body_begin_chunks(&s->response);
 		return 0;
 	}
 	/* Neither: the body ends with the connection. */
 	if (!(flags & SCAN_HAS_LENGTH))
 		return VERDICT_SPILL_FRAMING;
-	s->phase = s->remaining ? PHASE_LENGTH : PHASE_DONE;
+	s->response.phase = s->response.remaining ? PHASE_LENGTH : PHASE_DONE;
 	return 0;
 }
 
-/* Reads a response head from the start of the span. On 0: s->head.off is its length, and s->phase says what follows. */
+/* Reads a response head from the start of the span. On 0: s->head.off is its length, and s->response.phase says what
+ * follows: PHASE_HEAD when it was an interim one. */
 static __always_inline enum verdict response_scan(struct slot *s, struct span span)
 {
 	struct response_cursor cur = { .span = span, .slot = s };
@@ -611,141 +685,13 @@ static __always_inline enum verdict response_scan(struct slot *s, struct span sp
 	s->head.flags = 0;
 	s->head.at = 0;
 	s->status = 0;
-	s->remaining = 0;
+	s->response.remaining = 0;
 	bpf_loop(MAX_HEAD, response_step, &cur, 0);
 	if (s->head.failure)
 		return s->head.failure;
 	if (s->head.state != SCAN_DONE)
 		return VERDICT_SPILL_FRAMING;
 	return response_framing(s);
-}
-
-/* ---- chunked bodies (RFC 9112, section 7.1) ---- */
-
-/* A size line has at most this many digits: 2^60 bytes. head.at counts them. */
-#define MAX_CHUNK_DIGITS 15
-
-static __always_inline int chunk_size_byte(struct slot *s, __u8 c)
-{
-	int digit = hex_digit(c);
-
-	if (digit >= 0) {
-		if (s->head.at >= MAX_CHUNK_DIGITS)
-			return -1;
-		s->head.at++;
-		s->remaining = s->remaining << 4 | digit;
-		return 0;
-	}
-	if (!s->head.at)
-		return -1;
-	if (c == '\r')
-		s->phase = PHASE_CHUNK_SIZE_LF;
-	else if (c == ';')
-		s->phase = PHASE_CHUNK_EXT;
-	else
-		return -1;
-	return 0;
-}
-
-/* A part of an extension goes on, or ends the line, or begins the next. */
-static __always_inline int chunk_ext_continues(struct slot *s, __u8 c, __u32 here)
-{
-	if (here)
-		return 0;
-	if (c != ';' && c != '\r')
-		return -1;
-	s->phase = c == ';' ? PHASE_CHUNK_EXT : PHASE_CHUNK_SIZE_LF;
-	return 0;
-}
-
-/* ";name", ";name=value" or ";name=\"value\"", without the whitespace and the escapes that RFC 9112, section 7.1.1, lets a
- * recipient accept: nobody sends them, and parsers differ. */
-static __always_inline int chunk_ext_byte(struct slot *s, __u8 c)
-{
-	switch (s->phase) {
-	case PHASE_CHUNK_EXT:
-		s->phase = PHASE_CHUNK_EXT_NAME;
-		return is_token(c) ? 0 : -1;
-	case PHASE_CHUNK_EXT_NAME:
-		if (c == '=') {
-			s->phase = PHASE_CHUNK_EXT_EQUALS;
-			return 0;
-		}
-		return chunk_ext_continues(s, c, is_token(c));
-	case PHASE_CHUNK_EXT_EQUALS:
-		s->phase = c == '"' ? PHASE_CHUNK_EXT_QUOTED : PHASE_CHUNK_EXT_VALUE;
-		return c == '"' || is_token(c) ? 0 : -1;
-	case PHASE_CHUNK_EXT_VALUE:
-		return chunk_ext_continues(s, c, is_token(c));
-	case PHASE_CHUNK_EXT_QUOTED:
-		if (c == '"')
-			s->phase = PHASE_CHUNK_EXT_UNQUOTED;
-		return c != '\\' && is_value(c) ? 0 : -1;
-	default:
-		return chunk_ext_continues(s, c, 0);
-	}
-}
-
-/* RFC 9110, section 6.5.1: a trailer must not be about framing or routing. What the sender means by one that is, nobody
- * knows. */
-static __always_inline int chunk_trailer_name_byte(struct slot *s, __u8 c)
-{
-	switch (field_name_byte(&s->field, c)) {
-	case FIELD_BAD:
-		return -1;
-	case FIELD_NAMED:
-		s->phase = PHASE_TRAILER;
-		return s->field.id == FIELD_OTHER ? 0 : -1;
-	default:
-		return 0;
-	}
-}
-
-/* Takes one byte of a chunked body that is not chunk data. Returns -1 when it is malformed. */
-static __always_inline int chunk_byte(struct slot *s, __u8 c)
-{
-	switch (s->phase) {
-	case PHASE_CHUNK_SIZE:
-		return chunk_size_byte(s, c);
-	case PHASE_CHUNK_EXT:
-	case PHASE_CHUNK_EXT_NAME:
-	case PHASE_CHUNK_EXT_EQUALS:
-	case PHASE_CHUNK_EXT_VALUE:
-	case PHASE_CHUNK_EXT_QUOTED:
-	case PHASE_CHUNK_EXT_UNQUOTED:
-		return chunk_ext_byte(s, c);
-	case PHASE_CHUNK_SIZE_LF:
-		s->phase = s->remaining ? PHASE_CHUNK_DATA : PHASE_TRAILER_START;
-		return c == '\n' ? 0 : -1;
-	case PHASE_CHUNK_DATA_CR:
-		s->phase = PHASE_CHUNK_DATA_LF;
-		return c == '\r' ? 0 : -1;
-	case PHASE_CHUNK_DATA_LF:
-		s->phase = PHASE_CHUNK_SIZE;
-		s->head.at = 0;
-		return c == '\n' ? 0 : -1;
-	case PHASE_TRAILER_START:
-		if (c == '\r') {
-			s->phase = PHASE_LAST_LF;
-			return 0;
-		}
-		s->phase = PHASE_TRAILER_NAME;
-		field_begin(&s->field);
-		/* fallthrough */
-	case PHASE_TRAILER_NAME:
-		return chunk_trailer_name_byte(s, c);
-	case PHASE_TRAILER:
-		if (c == '\r')
-			s->phase = PHASE_TRAILER_LF;
-		return c == '\r' || is_value(c) ? 0 : -1;
-	case PHASE_TRAILER_LF:
-		s->phase = PHASE_TRAILER_START;
-		return c == '\n' ? 0 : -1;
-	case PHASE_LAST_LF:
-		s->phase = PHASE_DONE;
-		return c == '\n' ? 0 : -1;
-	}
-	return -1;
 }
 
 #endif

@@ -81,8 +81,16 @@ static __always_inline struct tcp_sock *sock_tcp(struct bpf_sock *sk)
 /* The kernel keeps flags in the lowest bits of sk_user_data. */
 #define USER_DATA_FLAGS 7UL
 
+/* Bytes that the socket's application has not read, with the kernel's bookkeeping. */
+static __always_inline __u64 sock_unread_bytes(struct bpf_sock *sk)
+{
+	struct sock *kern = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct sock));
+
+	return (__u32)kern->sk_backlog.rmem_alloc.counter;
+}
+
 /* How many segments that were redirected to this socket its worker has not yet made readable. The socket must be in a socket
- * map, and its lock held. */
+ * map. */
 static __always_inline __u32 sock_redirected_segments(struct bpf_sock *sk)
 {
 	struct sock *kern = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct sock));

@@ -151,6 +151,26 @@ static __always_inline void lease_response_done(struct slot *s, __u32 index)
 	lease_side_done(s, index, PENDING_RESPONSE);
 }
 
+/* Whether the slot still belongs to that lease. */
+static __always_inline int lease_holds(const struct slot *s, __u64 lease)
+{
+	return s && lease && s->lease == lease;
+}
+
+/* The lease becomes a tunnel's: it lasts until both sides have closed, and the i-sock serves nobody else. The route's timeout was for
+ * the answer. */
+static __always_inline void lease_tunnel(struct slot *s)
+{
+	s->deadline_ns = 0;
+	__sync_fetch_and_or(&s->flags, SLOT_RETIRE);
+	__sync_fetch_and_or(&s->pending, PENDING_REQUEST);
+}
+
+static __always_inline int lease_is_tunnel(const struct slot *s)
+{
+	return s->status == 101 && s->request & REQUEST_UPGRADE;
+}
+
 /* Takes an idle i-sock of the endpoint for the p-sock. */
 static __always_inline struct slot *lease_begin(struct endpoint *e, __u32 *index)
 {

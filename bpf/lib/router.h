@@ -12,7 +12,8 @@
 struct routing {
 	__u64 timeout_ns;
 	__u32 cluster;
-	__u32 reserved;
+	/* enum route_flags */
+	__u32 flags;
 };
 
 /* ---- header fields that routes ask about ---- */
@@ -267,6 +268,7 @@ static __always_inline enum verdict route_choose_cluster(const struct route *r, 
 	struct split_walk w = { .first = r->first };
 
 	out->timeout_ns = r->timeout_ns;
+	out->flags = r->flags;
 	if (!r->count) {
 		out->cluster = r->first;
 		return 0;

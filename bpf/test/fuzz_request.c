@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* libFuzzer: request heads. Whatever the parser accepts is a whole head by the plainest reading, and other parsers find the same
- * message in it (oracle.h); runs of bytes change nothing.
+/* libFuzzer: requests, head and chunked body. Whatever the parser accepts is a whole head by the plainest reading, and other parsers
+ * find the same message in it (oracle.h); runs of bytes change nothing.
  */
 #include <stdint.h>
 #include <string.h>
@@ -12,6 +12,22 @@
 
 /* enum scan_flags */
 #define HAS_LENGTH 1
+#define CHUNKED 8
+
+static void check_message(const struct input *in, const struct found *f)
+{
+	struct followed body;
+
+	if (!(f->flags & CHUNKED)) {
+		oracle_agrees(ORACLE_REQUEST, in->data, in->size, f->head, f->length);
+		return;
+	}
+	CHECK(!(f->flags & HAS_LENGTH), "length and chunks");
+	follow_chunks(in->data + f->head, in->size - f->head, &body);
+	CHECK(body.bytes <= in->size - f->head, "body is longer than the input");
+	if (body.phase == PHASE_DONE && !body.malformed)
+		oracle_agrees(ORACLE_REQUEST, in->data, in->size, f->head, body.bytes);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -30,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		CHECK(words.host_len && words.host_len <= MAX_HOST, "host");
 		CHECK(words.path_len && words.path_len <= MAX_PATH && words.path[0] == '/', "path");
 		CHECK(words.flags & HAS_LENGTH || !words.length, "a length that was not given");
-		oracle_agrees(ORACLE_REQUEST, in.data, size, words.head, words.length);
+		check_message(&in, &words);
 	}
 	input_free(&in);
 	return 0;

@@ -13,6 +13,9 @@ static void check_body(const struct input *in, const struct found *f)
 {
 	struct followed body;
 
+	/* An interim response: the next head is scanned on its own. */
+	if (f->phase == PHASE_HEAD)
+		return;
 	if (f->phase != PHASE_CHUNK_SIZE) {
 		oracle_agrees(ORACLE_RESPONSE, in->data, in->size, f->head, f->length);
 		return;
@@ -41,10 +44,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		CHECK(words.head >= 4 && !memcmp(in.data + words.head - 4, "\r\n\r\n", 4),
 		      "head does not end in an empty line");
 		CHECK(!contains(in.data, words.head - 4, "\r\n\r\n", 4), "an empty line inside the head");
-		CHECK(words.status >= 200 && words.status <= 599, "status");
-		CHECK(words.phase == PHASE_LENGTH || words.phase == PHASE_CHUNK_SIZE || words.phase == PHASE_DONE,
+		CHECK(words.status >= 100 && words.status <= 599, "status");
+		CHECK((words.status < 200) == (words.phase == PHASE_HEAD), "interim");
+		CHECK(words.phase == PHASE_HEAD || words.phase == PHASE_LENGTH || words.phase == PHASE_CHUNK_SIZE ||
+			      words.phase == PHASE_DONE,
 		      "phase");
-		CHECK(!to_head || words.phase == PHASE_DONE, "a body behind the answer to HEAD");
+		CHECK(!to_head || words.phase == PHASE_HEAD || words.phase == PHASE_DONE,
+		      "a body behind the answer to HEAD");
 		if (!to_head)
 			check_body(&in, &words);
 	}

@@ -52,13 +52,14 @@ void NAME(parse_response)(const __u8 *data, size_t size, int to_head, struct fou
 	memset(&s, 0xa5, sizeof(s));
 	memset(f, 0, sizeof(*f));
 	s.request = to_head ? REQUEST_HEAD : 0;
-	s.phase = PHASE_HEAD;
+	s.response.phase = PHASE_HEAD;
+	s.head.interims = 0;
 	f->verdict = response_scan(&s, span);
 	if (f->verdict)
 		return;
 	f->head = s.head.off;
-	f->length = s.remaining;
-	f->phase = s.phase;
+	f->length = s.response.remaining;
+	f->phase = s.response.phase;
 	f->status = s.status;
 	f->flags = s.head.flags;
 }
@@ -66,26 +67,23 @@ void NAME(parse_response)(const __u8 *data, size_t size, int to_head, struct fou
 #if !BYTEWISE
 void follow_chunks(const __u8 *data, size_t size, struct followed *f)
 {
-	struct slot s = { .phase = PHASE_CHUNK_SIZE };
+	struct body_scan b;
 	size_t at = 0;
 
+	memset(&b, 0xa5, sizeof(b));
 	memset(f, 0, sizeof(*f));
-	while (at < size && s.phase != PHASE_DONE) {
-		if (s.phase == PHASE_CHUNK_DATA) {
-			__u64 n = size - at < s.remaining ? size - at : s.remaining;
-
-			at += n;
-			s.remaining -= n;
-			if (!s.remaining)
-				s.phase = PHASE_CHUNK_DATA_CR;
+	body_begin_chunks(&b);
+	while (at < size && b.phase != PHASE_DONE) {
+		if (b.phase == PHASE_CHUNK_DATA) {
+			at += body_skip(&b, size - at);
 			continue;
 		}
-		if (chunk_byte(&s, data[at++])) {
+		if (chunk_byte(&b, data[at++])) {
 			f->malformed = 1;
 			break;
 		}
 	}
 	f->bytes = at;
-	f->phase = s.phase;
+	f->phase = b.phase;
 }
 #endif

@@ -325,9 +325,9 @@ func TestHalfClosedClientGetsTheResponseOfItsLease(t *testing.T) {
 	t.Parallel()
 	const slot, lease = 2, 7
 	asked := make(chan uint64, 1)
-	r := newRig(t, setup{leaseOf: func(cookie uint64) (uint32, uint64, bool) {
+	r := newRig(t, setup{leaseOf: func(cookie uint64) (maps.Lease, bool) {
 		asked <- cookie
-		return slot, lease, true
+		return maps.Lease{Slot: slot, Number: lease}, true
 	}})
 	r.setLease(slot, lease)
 	c := r.dial()
@@ -358,7 +358,7 @@ func TestHalfClosedClientWithoutALeaseIsClosed(t *testing.T) {
 // A client that has left is not waited for, though a program may not have broken its lease yet.
 func TestClosedClientIsForgottenWhateverItsLease(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, setup{leaseOf: func(uint64) (uint32, uint64, bool) { return 0, 0, true }})
+	r := newRig(t, setup{leaseOf: func(uint64) (maps.Lease, bool) { return maps.Lease{}, true }})
 	c := r.dial()
 	r.awaitOpen(1)
 	c.Close()
@@ -443,7 +443,7 @@ func TestCloseEndsEverything(t *testing.T) {
 				<-ctx.Done()
 				return Result{Keep: true}
 			},
-			leaseOf: func(uint64) (uint32, uint64, bool) { return slot, lease, true },
+			leaseOf: func(uint64) (maps.Lease, bool) { return maps.Lease{Slot: slot, Number: lease}, true },
 		})
 		r.setLease(slot, lease)
 		idle, kept, busy, waiting, half := r.dial(), r.dial(), r.dial(), r.dial(), r.dial()
@@ -492,10 +492,10 @@ func TestCloseEndsEverything(t *testing.T) {
 func TestCloseWaitsForItsGoroutines(t *testing.T) {
 	t.Parallel()
 	asked, answer := make(chan struct{}), make(chan struct{})
-	r := newRig(t, setup{leaseOf: func(uint64) (uint32, uint64, bool) {
+	r := newRig(t, setup{leaseOf: func(uint64) (maps.Lease, bool) {
 		close(asked)
 		<-answer
-		return 0, 0, false
+		return maps.Lease{}, false
 	}})
 	release := sync.OnceFunc(func() { close(answer) })
 	t.Cleanup(release)

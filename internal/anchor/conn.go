@@ -23,12 +23,17 @@ type Conn struct {
 	client   netip.AddrPort
 	opened   time.Time
 
-	// use is held by whoever reads or writes the connection. It guards what follows.
-	use  sync.Mutex
-	conn *socket
-	// read and written count the bytes that ever passed here, which is what an offer to the kernel states.
+	// reading is held by whoever reads the connection, use by whoever writes it: the rest of a request and the beginning of its
+	// response may pass at the same time. Who needs both takes reading first.
+	reading sync.Mutex
+	use     sync.Mutex
+	// read and written count the bytes that ever passed here, which is what an offer to the kernel states. Guarded by use.
 	read, written uint64
-	closed        bool
+
+	// mu guards what follows, for moments.
+	mu     sync.Mutex
+	conn   *socket
+	closed bool
 }
 
 // Ready implements poller.Handler.
@@ -41,7 +46,7 @@ func (c *Conn) Ready() {
 	case err == nil && n > 0:
 		c.set.spawn(c.serve)
 	case err == nil && !c.set.gone(c.cookie):
-		c.set.spawn(c.awaitHalfClosed)
+		c.set.spawn(c.halfClosed)
 	default:
 		c.set.spawnClose(c)
 	}
@@ -57,23 +62,30 @@ func (c *Conn) rearm() {
 func (c *Conn) serve() {
 	c.set.active.Add(1)
 	defer c.set.active.Add(-1)
-	slow, _, err := c.set.cfg.Sockets.SlowConns.Lookup(c.cookie)
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	slow, found, err := c.set.cfg.Sockets.SlowConns.Lookup(c.cookie)
 	if err != nil {
 		c.set.cfg.Logger.Warn("read hand-over", "err", err)
 	}
-	if slow.HasLease != 0 {
-		// Pipelined: its response must not overtake the one before.
-		c.awaitLease(slow.Slot, slow.Lease)
+	if l, ok := c.leaseOf(slow, found); ok && c.awaitTurn(l) {
+		c.upload(l)
+		return
 	}
-	if maps.Verdict(slow.Reason) == maps.HandoverUnread {
+	switch maps.Verdict(slow.Reason) {
+	case maps.HandoverUnread:
 		c.awaitSender()
+	case maps.HandoverLeaseBroken:
+		c.awaitEnd()
+		return
 	}
 	c.use.Lock()
 	defer c.use.Unlock()
-	if c.closed || c.set.ctx.Err() != nil {
+	conn := c.open()
+	if conn == nil || c.set.ctx.Err() != nil {
 		return
 	}
-	r := c.set.cfg.Handler.Serve(c.set.ctx, c.open(), c.session(slow))
+	r := c.set.cfg.Handler.Serve(c.set.ctx, conn, c.session(slow))
 	c.read += r.Read
 	c.written += r.Written
 	c.settle(r.Keep)
@@ -86,8 +98,58 @@ func (c *Conn) session(slow maps.SlowConn) Session {
 		Client:   c.client,
 		Reason:   maps.Verdict(slow.Reason),
 		Endpoint: slow.Endpoint - 1,
+		Begun:    slow.Begun != 0,
 		Gone:     func() bool { return c.set.gone(c.cookie) },
 	}
+}
+
+// leaseOf returns the lease that the client's bytes are part of, or wait for. Where no state could be kept, every i-sock is asked.
+func (c *Conn) leaseOf(slow maps.SlowConn, found bool) (maps.Lease, bool) {
+	if !found {
+		return c.set.cfg.Leases.LeaseOf(c.cookie)
+	}
+	return maps.Lease{Slot: slow.Slot, Number: slow.Lease}, slow.HasLease != 0
+}
+
+// awaitTurn reports whether the client's bytes are the lease's own. Otherwise they are pipelined, and it returns when the lease has
+// ended: their response must not overtake the one before.
+func (c *Conn) awaitTurn(l maps.Lease) (own bool) {
+	shared := c.set.cfg.Shared
+	c.awaitUntil(0, func() bool {
+		held := shared.Holds(l)
+		own = held && shared.Slots[l.Slot].RequestOpen()
+		return own || !held
+	})
+	return own
+}
+
+// upload sends on what is left of a request that the kernel has begun to move. The caller holds reading.
+func (c *Conn) upload(l maps.Lease) {
+	conn := c.open()
+	if conn == nil {
+		return
+	}
+	r := c.set.cfg.Handler.Upload(c.set.ctx, conn, l)
+	switch r.End {
+	case UploadClosed:
+		c.finish(l)
+		return
+	case UploadLost:
+		c.awaitEnd()
+		return
+	}
+	c.use.Lock()
+	defer c.use.Unlock()
+	if c.isClosed() {
+		return
+	}
+	c.read += r.Read
+	if r.End == UploadMalformed {
+		s := c.session(maps.SlowConn{Reason: uint32(maps.HandoverBodyMalformed)})
+		s.Begun = r.Begun
+		c.written += c.set.cfg.Handler.Serve(c.set.ctx, conn, s).Written
+	}
+	c.settle(r.End == UploadDone)
 }
 
 // settle gives a quiet connection back, or closes it.
@@ -96,27 +158,66 @@ func (c *Conn) settle(keep bool) {
 		c.closeLocked()
 		return
 	}
-	if err := c.set.cfg.Sockets.Offer(c.cookie, uint32(c.read), uint32(c.written)); err != nil {
-		c.set.cfg.Logger.Warn("connection stays on the slow path", "err", err)
-	}
+	c.offer()
 	c.rearm()
 }
 
-// open makes a net.Conn of the descriptor, once: only connections that ever need the slow path pay for it.
+// offer gives the connection back to the kernel, as far as the daemon is concerned.
+func (c *Conn) offer() {
+	if err := c.set.cfg.Sockets.Offer(c.cookie, uint32(c.read), uint32(c.written)); err != nil {
+		c.set.cfg.Logger.Warn("connection stays on the slow path", "err", err)
+	}
+}
+
+// open makes a net.Conn of the descriptor, once: only connections that ever need the slow path pay for it. nil: the connection is
+// closed.
 func (c *Conn) open() *socket {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
 	if c.conn == nil {
 		c.conn = newSocket(c.fd, c.vip, c.client)
 	}
 	return c.conn
 }
 
-// awaitLease returns when a lease has ended, or the set closes.
-func (c *Conn) awaitLease(slot uint32, lease uint64) {
+func (c *Conn) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
+// longestPause is between two looks at something that rarely takes long.
+const longestPause = 5 * time.Millisecond
+
+// awaitUntil polls until the condition holds, the patience is over (0: never), or the set closes. It reports whether it holds.
+func (c *Conn) awaitUntil(patience time.Duration, holds func() bool) bool {
+	deadline := time.Now().Add(patience)
 	wait := 50 * time.Microsecond
-	for c.set.ctx.Err() == nil && c.set.cfg.Shared.HoldsLease(slot, lease) {
+	for !holds() {
+		if c.set.ctx.Err() != nil || patience != 0 && time.Now().After(deadline) {
+			return false
+		}
 		time.Sleep(wait)
-		wait = min(2*wait, 5*time.Millisecond)
+		wait = min(2*wait, longestPause)
 	}
+	return true
+}
+
+// failurePatience is longer than the pool takes to answer for a lease that it lost.
+const failurePatience = time.Second
+
+// awaitEnd waits for the pool, which tells a client that its endpoint has failed: what else the client sends of its request is
+// nobody's.
+func (c *Conn) awaitEnd() {
+	if c.awaitUntil(failurePatience, c.isClosed) {
+		return
+	}
+	c.use.Lock()
+	defer c.use.Unlock()
+	c.abort()
 }
 
 // unreadPause is longer than a process is kept from running between two steps of a send, unless the machine is hopelessly behind.
@@ -131,10 +232,32 @@ func (c *Conn) awaitSender() {
 	time.Sleep(unreadPause)
 }
 
-// awaitHalfClosed lets the response to a client that has closed its sending side arrive, then closes.
-func (c *Conn) awaitHalfClosed() {
-	if slot, lease, ok := c.set.cfg.Leases.LeaseOf(c.cookie); ok {
-		c.awaitLease(slot, lease)
+// halfClosed lets the response to a client that has closed its sending side arrive, then closes. In a tunnel the endpoint is told.
+func (c *Conn) halfClosed() {
+	l, ok := c.set.cfg.Leases.LeaseOf(c.cookie)
+	if ok && c.set.cfg.Shared.Slots[l.Slot].Tunnel() {
+		c.reading.Lock()
+		defer c.reading.Unlock()
+		c.upload(l)
+		return
+	}
+	if ok {
+		c.awaitUntil(0, func() bool { return !c.set.cfg.Shared.Holds(l) })
+	}
+	c.awaitSender()
+	c.close()
+}
+
+// endPatience is how long an endpoint may take to end a tunnel of which the client has gone.
+const endPatience = 5 * time.Second
+
+// finish waits for the endpoint's side of a tunnel, of which the client's has ended, and closes.
+func (c *Conn) finish(l maps.Lease) {
+	shared := c.set.cfg.Shared
+	over := func() bool { return !shared.Holds(l) }
+	c.awaitUntil(0, func() bool { return over() || c.set.gone(c.cookie) })
+	if !c.awaitUntil(endPatience, over) {
+		shared.Break(l.Slot)
 	}
 	c.awaitSender()
 	c.close()
@@ -148,12 +271,16 @@ func (c *Conn) close() {
 
 // closeQuiet closes unless somebody uses the connection, or its bytes wait to be served.
 func (c *Conn) closeQuiet() {
+	if !c.reading.TryLock() {
+		return
+	}
+	defer c.reading.Unlock()
 	if !c.use.TryLock() {
 		return
 	}
 	defer c.use.Unlock()
 	var b [1]byte
-	if c.closed {
+	if c.isClosed() {
 		return
 	}
 	if n, _, err := unix.Recvfrom(c.fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT); err == nil && n > 0 {
@@ -162,9 +289,9 @@ func (c *Conn) closeQuiet() {
 	c.closeLocked()
 }
 
-// abort closes so that the client sees an error, not the end of a short body.
+// abort closes so that the client sees an error, not the end of a short body. The caller holds use.
 func (c *Conn) abort() {
-	if !c.closed {
+	if !c.isClosed() {
 		reset(c.fd)
 	}
 	c.closeLocked()
@@ -176,15 +303,19 @@ func reset(fd int) {
 	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 }
 
+// closeLocked closes the descriptor; a read that waits ends. The caller holds use.
 func (c *Conn) closeLocked() {
-	if c.closed {
+	c.mu.Lock()
+	closed, conn := c.closed, c.conn
+	c.closed = true
+	c.mu.Unlock()
+	if closed {
 		return
 	}
-	c.closed = true
 	c.set.remove(c)
-	if c.conn != nil {
+	if conn != nil {
 		// What is wrong with the socket was found while it was used.
-		_ = c.conn.release()
+		_ = conn.release()
 	} else {
 		unix.Close(c.fd)
 	}

@@ -42,7 +42,8 @@ var testVIP = netip.MustParseAddrPort("127.9.8.7:80")
 type setup struct {
 	slowPathOnly bool
 	serve        func(context.Context, net.Conn, Session) Result
-	leaseOf      func(cookie uint64) (slot uint32, lease uint64, ok bool)
+	upload       func(context.Context, Client, maps.Lease) Uploaded
+	leaseOf      func(cookie uint64) (maps.Lease, bool)
 	// slowConns is the size of that map.
 	slowConns uint32
 	logger    *slog.Logger
@@ -126,11 +127,15 @@ func (h handler) Serve(ctx context.Context, conn net.Conn, s Session) Result {
 	return h.r.setup.serve(ctx, conn, s)
 }
 
+func (h handler) Upload(ctx context.Context, conn Client, l maps.Lease) Uploaded {
+	return h.r.setup.upload(ctx, conn, l)
+}
+
 type leases struct{ r *rig }
 
-func (l leases) LeaseOf(cookie uint64) (slot uint32, lease uint64, ok bool) {
+func (l leases) LeaseOf(cookie uint64) (maps.Lease, bool) {
 	if l.r.setup.leaseOf == nil {
-		return 0, 0, false
+		return maps.Lease{}, false
 	}
 	return l.r.setup.leaseOf(cookie)
 }

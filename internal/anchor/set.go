@@ -28,6 +28,8 @@ type Session struct {
 	Reason maps.Verdict
 	// Endpoint is the index of the endpoint that the kernel had chosen, NoEndpoint for none.
 	Endpoint uint32
+	// Begun: the client has some of the response to the request of which these bytes are.
+	Begun bool
 	// Gone tells whether a client that has closed its sending side has closed altogether.
 	Gone func() bool
 }
@@ -43,14 +45,52 @@ type Result struct {
 	Keep bool
 }
 
-// Handler serves a connection until it is quiet.
+// UploadEnd is how an upload ended.
+type UploadEnd uint8
+
+const (
+	// UploadDone: the request is complete.
+	UploadDone UploadEnd = iota
+	// UploadClosed: the client has closed its side of a tunnel, and the endpoint has been told.
+	UploadClosed
+	// UploadLost: the endpoint has gone; who found that tells the client.
+	UploadLost
+	// UploadMalformed: the client must be told that its request is not one.
+	UploadMalformed
+	// UploadAborted: the client has gone.
+	UploadAborted
+)
+
+// Uploaded is what became of an upload.
+type Uploaded struct {
+	// Read are the bytes taken from the client.
+	Read uint64
+	End  UploadEnd
+	// Begun: see Session.
+	Begun bool
+}
+
+// Client is the daemon's end of a client's connection, of which the next bytes can be looked at before they are taken.
+type Client interface {
+	net.Conn
+	// Peek waits for bytes and copies them; they stay. io.EOF: the client has closed its sending side.
+	Peek(b []byte) (int, error)
+	// Discard takes that many bytes, which Peek has seen.
+	Discard(n int) error
+}
+
+// Handler serves connections.
 type Handler interface {
+	// Serve serves a connection until it is quiet.
 	Serve(ctx context.Context, conn net.Conn, s Session) Result
+	// Upload sends the rest of a lease's request to its endpoint, or the client's side of a tunnel. It must not take what lies
+	// behind the request.
+	Upload(ctx context.Context, conn Client, l maps.Lease) Uploaded
 }
 
 // Leases finds the lease a client holds.
 type Leases interface {
-	LeaseOf(cookie uint64) (slot uint32, lease uint64, ok bool)
+	LeaseOf(cookie uint64) (maps.Lease, bool)
 }
 
 // Config is what a Set needs; all fields are required.
@@ -190,6 +230,8 @@ const (
 	Close
 	// Abort resets it: the client must not take what it got for the whole.
 	Abort
+	// EndWrite ends the daemon's sending side: the endpoint has closed its side of a tunnel.
+	EndWrite
 )
 
 // Use gives exclusive use of a client's connection to f, which returns the bytes it wrote and what is to become of the
@@ -204,7 +246,8 @@ func (s *Set) Use(cookie uint64, reason maps.Verdict, f func(conn net.Conn) (wri
 	}
 	c.use.Lock()
 	defer c.use.Unlock()
-	if c.closed {
+	conn := c.open()
+	if conn == nil {
 		return false
 	}
 	// Before the first byte: from now on, redirected bytes could overtake what is written here.
@@ -213,7 +256,7 @@ func (s *Set) Use(cookie uint64, reason maps.Verdict, f func(conn net.Conn) (wri
 		c.abort()
 		return false
 	}
-	written, outcome := f(c.open())
+	written, outcome := f(conn)
 	c.written += written
 	switch outcome {
 	case Abort:
@@ -222,10 +265,13 @@ func (s *Set) Use(cookie uint64, reason maps.Verdict, f func(conn net.Conn) (wri
 	case Close:
 		c.closeLocked()
 		return true
+	case EndWrite:
+		c.awaitSender()
+		// It fails when the client has gone, which ends the connection elsewhere.
+		_ = conn.CloseWrite()
+		return true
 	}
-	if err := s.cfg.Sockets.Offer(cookie, uint32(c.read), uint32(c.written)); err != nil {
-		s.cfg.Logger.Warn("connection stays on the slow path", "err", err)
-	}
+	c.offer()
 	return true
 }
 

@@ -3,6 +3,8 @@
 package anchor
 
 import (
+	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -41,6 +43,48 @@ func (s *socket) Write(b []byte) (int, error) {
 		return 0, net.ErrClosed
 	}
 	return s.file.Write(b)
+}
+
+// Peek implements Client.
+func (s *socket) Peek(b []byte) (n int, err error) {
+	return s.receive(b, unix.MSG_PEEK)
+}
+
+// Discard implements Client.
+func (s *socket) Discard(n int) error {
+	var scratch [16 << 10]byte
+	for n > 0 {
+		took, err := s.receive(scratch[:min(n, len(scratch))], 0)
+		if err != nil {
+			return err
+		}
+		n -= took
+	}
+	return nil
+}
+
+// receive waits for bytes, unless the connection is closed.
+func (s *socket) receive(b []byte, flags int) (n int, err error) {
+	if s.closed.Load() {
+		return 0, net.ErrClosed
+	}
+	raw, err := s.file.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	waited := raw.Read(func(fd uintptr) bool {
+		n, _, err = unix.Recvfrom(int(fd), b, flags|unix.MSG_DONTWAIT)
+		return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
+	})
+	switch {
+	case waited != nil:
+		return 0, waited
+	case err != nil:
+		return 0, os.NewSyscallError("recvfrom", err)
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
 }
 
 // Close ends reads and writes, those that wait too.

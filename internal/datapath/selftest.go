@@ -25,12 +25,14 @@ var (
 		{head: "GET / HTTP/1.1\r\nHost: a\r\n\r\n"},
 		{head: "POST /a?b=c HTTP/1.1\r\nhost: a.b:80\r\nContent-Length: 12\r\nUser-Agent: " + strings.Repeat("x", 300) + "\r\n\r\n"},
 		{head: "GET / HTTP/1.1\r\nHost: a\r\n", verdict: maps.HandoverPartialHead},
-		{head: "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", verdict: maps.HandoverTransferCoding},
+		{head: "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"},
+		{head: "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", verdict: maps.HandoverTransferCoding},
 		{head: "GET / HTTP/1.1\r\nHost : a\r\n\r\n", verdict: maps.HandoverMalformed},
 		{head: "GET / HTTP/1.0\r\nHost: a\r\n\r\n", verdict: maps.HandoverNotHTTP11},
 	}
 	responseTests = []selftest{
 		{head: "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", phase: maps.PhaseLength},
+		{head: "HTTP/1.1 100 Continue\r\n\r\n", phase: maps.PhaseHead},
 		{head: "HTTP/1.1 204 No Content\r\n\r\n", phase: maps.PhaseDone},
 		{head: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", phase: maps.PhaseChunkSize},
 		{head: "HTTP/1.1 200 OK\r\n\r\n", verdict: maps.VerdictSpillFraming},

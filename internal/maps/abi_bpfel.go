@@ -19,6 +19,23 @@ type abiAnchorPorts struct {
 	Port6 [8]uint16
 }
 
+type abiBodyScan struct {
+	_         structs.HostLayout
+	Phase     uint32
+	Digits    uint32
+	Remaining uint64
+	Field     struct {
+		_        structs.HostLayout
+		Name     [3]uint64
+		Value    [3]uint64
+		Number   uint64
+		NameLen  uint32
+		ValueLen uint32
+		State    uint32
+		Id       uint32
+	}
+}
+
 type abiCandidates struct {
 	_     structs.HostLayout
 	First uint32
@@ -200,6 +217,7 @@ const (
 	abiPhasePHASE_TRAILER_LF         abiPhase = 16
 	abiPhasePHASE_LAST_LF            abiPhase = 17
 	abiPhasePHASE_DONE               abiPhase = 18
+	abiPhasePHASE_TUNNEL             abiPhase = 19
 )
 
 type abiPolicy uint32
@@ -230,7 +248,8 @@ const (
 type abiRequestFlags uint32
 
 const (
-	abiRequestFlagsREQUEST_HEAD abiRequestFlags = 1
+	abiRequestFlagsREQUEST_HEAD    abiRequestFlags = 1
+	abiRequestFlagsREQUEST_UPGRADE abiRequestFlags = 2
 )
 
 type abiRoute struct {
@@ -268,12 +287,12 @@ type abiSlot struct {
 	Cookie     uint64
 	DeadlineNs uint64
 	TimeoutNs  uint64
-	Phase      uint32
 	Spill      uint32
-	Remaining  uint64
+	Request    uint32
+	Sent       uint64
 	Moved      uint64
 	Status     uint32
-	Request    uint32
+	Unused     uint32
 	Head       struct {
 		_        structs.HostLayout
 		State    uint32
@@ -281,24 +300,26 @@ type abiSlot struct {
 		Failure  uint32
 		Flags    uint32
 		At       uint32
-		Reserved uint32
+		Interims uint32
+		Field    struct {
+			_        structs.HostLayout
+			Name     [3]uint64
+			Value    [3]uint64
+			Number   uint64
+			NameLen  uint32
+			ValueLen uint32
+			State    uint32
+			Id       uint32
+		}
 	}
-	Field struct {
-		_        structs.HostLayout
-		Name     [3]uint64
-		Value    [2]uint64
-		Number   uint64
-		NameLen  uint32
-		ValueLen uint32
-		State    uint32
-		Id       uint32
-	}
+	Response    abiBodyScan
+	Upload      abiBodyScan
 	Generation  uint32
-	Unused      uint32
+	Padding     uint32
 	Traffic     abiTraffic
 	EndedNs     uint64
 	EndedCookie uint64
-	Reserved    [7]uint64
+	Reserved    [5]uint64
 }
 
 type abiSlotFlags uint32
@@ -326,7 +347,8 @@ type abiSlowConn struct {
 	HasLease uint32
 	Lease    uint64
 	Offer    uint64
-	Offered  uint64
+	Offered  uint32
+	Begun    uint32
 }
 
 type abiSpill uint32
@@ -402,22 +424,24 @@ const (
 	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 35
 	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 36
 	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 37
-	abiVerdictHANDOVER_NO_STATE               abiVerdict = 38
-	abiVerdictHANDOVER_LAST                   abiVerdict = 38
-	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 39
-	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 40
-	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 41
-	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 42
-	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 43
-	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 44
-	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 45
-	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 46
-	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 47
-	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 48
-	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 49
-	abiVerdictVERDICT_SPILLED                 abiVerdict = 50
-	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 51
-	abiVerdictVERDICT_COUNT                   abiVerdict = 52
+	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 38
+	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 39
+	abiVerdictHANDOVER_NO_STATE               abiVerdict = 40
+	abiVerdictHANDOVER_LAST                   abiVerdict = 40
+	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 41
+	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 42
+	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 43
+	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 44
+	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 45
+	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 46
+	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 47
+	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 48
+	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 49
+	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 50
+	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 51
+	abiVerdictVERDICT_SPILLED                 abiVerdict = 52
+	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 53
+	abiVerdictVERDICT_COUNT                   abiVerdict = 54
 )
 
 // Names of all BPF objects in the ELF.
@@ -425,6 +449,7 @@ const (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	abiVarSharedAnchorPorts   = "shared_anchor_ports"
+	abiVarSharedBodyScan      = "shared_body_scan"
 	abiVarSharedCandidates    = "shared_candidates"
 	abiVarSharedCluster       = "shared_cluster"
 	abiVarSharedConnKey       = "shared_conn_key"
@@ -518,6 +543,7 @@ type abiMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type abiVariableSpecs struct {
 	SharedAnchorPorts   *ebpf.VariableSpec `ebpf:"shared_anchor_ports"`
+	SharedBodyScan      *ebpf.VariableSpec `ebpf:"shared_body_scan"`
 	SharedCandidates    *ebpf.VariableSpec `ebpf:"shared_candidates"`
 	SharedCluster       *ebpf.VariableSpec `ebpf:"shared_cluster"`
 	SharedConnKey       *ebpf.VariableSpec `ebpf:"shared_conn_key"`
@@ -587,6 +613,7 @@ func (m *abiMaps) Close() error {
 // It can be passed to loadAbiObjects or ebpf.CollectionSpec.LoadAndAssign.
 type abiVariables struct {
 	SharedAnchorPorts   *ebpf.Variable `ebpf:"shared_anchor_ports"`
+	SharedBodyScan      *ebpf.Variable `ebpf:"shared_body_scan"`
 	SharedCandidates    *ebpf.Variable `ebpf:"shared_candidates"`
 	SharedCluster       *ebpf.Variable `ebpf:"shared_cluster"`
 	SharedConnKey       *ebpf.Variable `ebpf:"shared_conn_key"`

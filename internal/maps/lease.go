@@ -85,16 +85,30 @@ func (s *Shared) Break(slot uint32) (was SlotState, ok bool) {
 // again, or BROKEN when it is to be retired. It reports the slot's state afterwards.
 func (s *Shared) ResponseDone(slot uint32) SlotState {
 	sl := &s.Slots[slot]
-	// Nothing of this may be seen in the next lease, before its programs have filled it; what the endpoint sends from
-	// here on is unasked for.
-	atomic.StoreUint64(&sl.DeadlineNs, 0)
-	atomic.StoreUint64(&sl.Remaining, 0)
-	atomic.StoreUint32(&sl.Phase, uint32(PhaseDone))
+	// What the endpoint sends from here on is unasked for.
+	atomic.StoreUint64(&sl.Response.Remaining, 0)
+	atomic.StoreUint32(&sl.Response.Phase, uint32(PhaseDone))
 	atomic.StoreUint32(&sl.Spill, uint32(SpillNone))
-	before := atomic.AndUint32(&sl.Pending, ^uint32(PendingResponse))
-	if before != uint32(PendingResponse) {
+	return s.sideDone(slot, PendingResponse)
+}
+
+// RequestDone is ResponseDone for the request. The route's time for the response begins at that CLOCK_MONOTONIC.
+func (s *Shared) RequestDone(slot uint32, now int64) SlotState {
+	sl := &s.Slots[slot]
+	if timeout := atomic.LoadUint64(&sl.TimeoutNs); timeout != 0 {
+		atomic.StoreUint64(&sl.DeadlineNs, uint64(now)+timeout)
+	}
+	return s.sideDone(slot, PendingRequest)
+}
+
+// sideDone is lease_side_done of bpf/lib/lease.h: the later of the two sides ends the lease.
+func (s *Shared) sideDone(slot uint32, side Pending) SlotState {
+	sl := &s.Slots[slot]
+	if atomic.AndUint32(&sl.Pending, ^uint32(side)) != uint32(side) {
 		return s.State(slot)
 	}
+	// The next lease must not find it.
+	atomic.StoreUint64(&sl.DeadlineNs, 0)
 	if !s.Exchange(slot, SlotLeased, SlotReady) {
 		return s.State(slot)
 	}
@@ -106,12 +120,42 @@ func (s *Shared) ResponseDone(slot uint32) SlotState {
 	return s.State(slot)
 }
 
+// statusSwitching is 101, with which a response becomes a tunnel.
+const statusSwitching = 101
+
+// Tunnel reports whether the protocol was switched: the lease is a tunnel's, and lasts until both sides have closed.
+func (s *Slot) Tunnel() bool {
+	return atomic.LoadUint32(&s.Status) == statusSwitching && atomic.LoadUint32(&s.Request)&uint32(RequestUpgrade) != 0
+}
+
+// RequestOpen reports whether the request has not ended, or in a tunnel the client's side.
+func (s *Slot) RequestOpen() bool { return atomic.LoadUint32(&s.Pending)&uint32(PendingRequest) != 0 }
+
+// ResponseOpen reports the same of the response.
+func (s *Slot) ResponseOpen() bool { return atomic.LoadUint32(&s.Pending)&uint32(PendingResponse) != 0 }
+
+// Switch makes a tunnel of the lease, as a program does that moves the response.
+func (s *Shared) Switch(slot uint32) {
+	sl := &s.Slots[slot]
+	atomic.StoreUint64(&sl.DeadlineNs, 0)
+	atomic.OrUint32(&sl.Flags, uint32(SlotRetire))
+	atomic.OrUint32(&sl.Pending, uint32(PendingRequest))
+	atomic.StoreUint32(&sl.Response.Phase, uint32(PhaseTunnel))
+	atomic.StoreUint32(&sl.Status, statusSwitching)
+}
+
 // Retire makes the slot end BROKEN with its lease.
 func (s *Shared) Retire(slot uint32) {
 	atomic.OrUint32(&s.Slots[slot].Flags, uint32(SlotRetire))
 }
 
-// HoldsLease reports whether that lease on the slot is still running.
-func (s *Shared) HoldsLease(slot uint32, lease uint64) bool {
-	return atomic.LoadUint64(&s.Slots[slot].Lease) == lease
+// Lease is one use of a slot, by its number.
+type Lease struct {
+	Slot   uint32
+	Number uint64
+}
+
+// Holds reports whether a lease is still running.
+func (s *Shared) Holds(l Lease) bool {
+	return atomic.LoadUint64(&s.Slots[l.Slot].Lease) == l.Number
 }

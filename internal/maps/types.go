@@ -7,6 +7,8 @@ package maps
 type (
 	// AnchorPorts are where the connections of a network namespace really go.
 	AnchorPorts = abiAnchorPorts
+	// BodyScan is how far a body has been followed.
+	BodyScan = abiBodyScan
 	// Candidates are the routes a path may take.
 	Candidates = abiCandidates
 	// Cluster is a cluster's balancing state.
@@ -145,6 +147,7 @@ const (
 	PhaseTrailerLF        = abiPhasePHASE_TRAILER_LF
 	PhaseLastLF           = abiPhasePHASE_LAST_LF
 	PhaseDone             = abiPhasePHASE_DONE
+	PhaseTunnel           = abiPhasePHASE_TUNNEL
 )
 
 // Values of Policy.
@@ -163,7 +166,8 @@ const (
 
 // Values of RequestFlags.
 const (
-	RequestHead = abiRequestFlagsREQUEST_HEAD
+	RequestHead    = abiRequestFlagsREQUEST_HEAD
+	RequestUpgrade = abiRequestFlagsREQUEST_UPGRADE
 )
 
 // Values of RouteFlags.
@@ -242,6 +246,8 @@ const (
 	HandoverNoEndpoint           = abiVerdictHANDOVER_NO_ENDPOINT
 	HandoverPoolEmpty            = abiVerdictHANDOVER_POOL_EMPTY
 	HandoverLeaseBroken          = abiVerdictHANDOVER_LEASE_BROKEN
+	HandoverBodyMalformed        = abiVerdictHANDOVER_BODY_MALFORMED
+	HandoverBodySpilled          = abiVerdictHANDOVER_BODY_SPILLED
 	HandoverNoState              = abiVerdictHANDOVER_NO_STATE
 	HandoverLast                 = abiVerdictHANDOVER_LAST
 	VerdictResponseMoved         = abiVerdictVERDICT_RESPONSE_MOVED

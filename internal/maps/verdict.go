@@ -42,6 +42,8 @@ var verdictNames = [VerdictCount]string{
 	HandoverNoEndpoint:           "no_endpoint",
 	HandoverPoolEmpty:            "pool_empty",
 	HandoverLeaseBroken:          "lease_broken",
+	HandoverBodyMalformed:        "body_malformed",
+	HandoverBodySpilled:          "body_spilled",
 	HandoverNoState:              "no_state",
 	VerdictResponseMoved:         "response_moved",
 	VerdictResponseEnded:         "response_ended",

@@ -3,8 +3,10 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -27,23 +29,36 @@ import (
 type clients struct{ n *Node }
 
 // Fail implements pool.Clients.
-func (c clients) Fail(cookie uint64, why pool.Failure, moved, requestOpen bool) {
-	kind := slowpath.ReplyUpstreamTermination
-	if why == pool.Timeout {
-		kind = slowpath.ReplyUpstreamTimeout
-	}
-	c.n.log.Debug("request has lost its endpoint", "moved", moved, "request_open", requestOpen, "timeout", why == pool.Timeout)
+func (c clients) Fail(l pool.Lost) {
+	c.n.log.Debug("request has lost its endpoint", "why", l.Why, "begun", l.Begun, "whole", l.Whole, "request_open", l.RequestOpen)
 	// Not HandoverLeaseBroken: the client's next request may come before the connection is offered back, and is whole.
-	c.n.anchors.Use(cookie, maps.VerdictRequestOnSlowPath, func(conn net.Conn) (uint64, anchor.Outcome) {
-		if moved {
+	c.n.anchors.Use(l.Cookie, maps.VerdictRequestOnSlowPath, func(conn net.Conn) (uint64, anchor.Outcome) {
+		switch {
+		case l.Whole:
+			// An answer that did not wait for the request. What is left of that would be taken for the next.
+			return 0, anchor.Close
+		case l.Begun:
 			return 0, anchor.Abort
 		}
-		written, err := c.n.proxy.Reply(conn, kind, requestOpen)
-		if err != nil || requestOpen {
+		written, err := c.n.proxy.Reply(conn, replyTo(l), l.RequestOpen)
+		if err != nil || l.RequestOpen {
 			return written, anchor.Close
 		}
 		return written, anchor.Keep
 	})
+}
+
+// replyTo is what Envoy answers to such a failure.
+func replyTo(l pool.Lost) slowpath.LocalReply {
+	switch {
+	case l.Why == pool.Timeout:
+		return slowpath.ReplyUpstreamTimeout
+	case l.Why == pool.Stalled && l.RequestOpen:
+		return slowpath.ReplyRequestStalled
+	case l.Why == pool.Stalled:
+		return slowpath.ReplyResponseStalled
+	}
+	return slowpath.ReplyUpstreamTermination
 }
 
 // Spill implements pool.Clients.
@@ -73,15 +88,20 @@ func (c clients) whole(ctx context.Context, s pool.Spilled, client, upstream net
 		method = "HEAD"
 	}
 	shared := c.n.datapath.Shared
-	requestOpen := atomic.LoadUint32(&shared.Slots[s.Slot].Pending)&uint32(maps.PendingRequest) != 0
+	requestOpen := shared.Slots[s.Slot].RequestOpen()
 	r, err := c.n.proxy.Relay(ctx, client, upstream, slowpath.RelayRequest{
-		Method: method, KeepAlive: true, Deadline: s.Deadline,
+		Method: method, KeepAlive: true, Upgrade: s.Upgrade, Deadline: s.Deadline,
 	})
 	if class := r.Status/100 - 1; class >= 0 && class < len(maps.Traffic{}.Responses) {
 		atomic.AddUint64(&shared.Slots[s.Slot].Traffic.Responses[class], 1)
 	}
 	if err != nil {
 		c.n.log.Debug("response ended early", "err", err)
+	}
+	if r.Switched {
+		shared.Switch(s.Slot)
+		forwarded, outcome := c.rest(ctx, s, client, upstream)
+		return r.Answered + forwarded, outcome
 	}
 	if r.UpstreamReusable {
 		shared.ResponseDone(s.Slot)
@@ -95,23 +115,23 @@ func (c clients) whole(ctx context.Context, s pool.Spilled, client, upstream net
 	return r.Answered, anchor.Keep
 }
 
-// rest forwards what is left of a response that the kernel has begun to move.
+// rest forwards what is left of a response that the kernel has begun to move, or the endpoint's side of a tunnel.
 func (c clients) rest(ctx context.Context, s pool.Spilled, client, upstream net.Conn) (uint64, anchor.Outcome) {
 	shared := c.n.datapath.Shared
+	slot := &shared.Slots[s.Slot]
 	if !s.Deadline.IsZero() {
 		// A failure shows at the next read or write.
 		_ = upstream.SetReadDeadline(s.Deadline)
 		_ = client.SetWriteDeadline(s.Deadline)
 	}
-	stop := context.AfterFunc(ctx, func() {
-		// Ends reads and writes that wait; the connections are given up anyway.
-		_ = upstream.SetDeadline(time.Unix(1, 0))
-		_ = client.SetDeadline(time.Unix(1, 0))
-	})
-	defer stop()
-	forwarded, clean, err := forward(client, upstream, restOf(&shared.Slots[s.Slot]))
-	atomic.AddUint64(&shared.Slots[s.Slot].Traffic.BytesReceived, forwarded)
-	if err != nil {
+	defer context.AfterFunc(ctx, func() { interrupt(client, upstream) })()
+	r := restOf(&slot.Response)
+	forwarded, clean, err := forward(client, upstream, &r, &slot.Traffic.BytesReceived)
+	switch {
+	case errors.Is(err, io.EOF) && r.endless():
+		shared.ResponseDone(s.Slot)
+		return forwarded, anchor.EndWrite
+	case err != nil:
 		c.n.log.Debug("spilled response ended early", "err", err)
 		shared.Break(s.Slot)
 		return forwarded, anchor.Abort
@@ -125,19 +145,34 @@ func (c clients) rest(ctx context.Context, s pool.Spilled, client, upstream net.
 	return forwarded, anchor.Keep
 }
 
-// forward copies the rest of a response with the flow control of both connections. clean says that nothing came behind it.
-func forward(client io.Writer, upstream io.Reader, r rest) (forwarded uint64, clean bool, err error) {
-	const size = 64 << 10
-	buffer := make([]byte, size)
+// interrupt ends reads and writes that wait; the connections are given up anyway.
+func interrupt(conns ...net.Conn) {
+	for _, c := range conns {
+		_ = c.SetDeadline(time.Unix(1, 0))
+	}
+}
+
+// copyBuffer is what one direction of a connection takes while the daemon moves its bytes.
+const copyBuffer = 64 << 10
+
+// forward copies the rest of a response with the flow control of both connections, and counts as it goes. clean says that nothing came
+// behind it.
+func forward(client io.Writer, upstream io.Reader, r *rest, counter *uint64) (forwarded uint64, clean bool, err error) {
+	buffer := make([]byte, copyBuffer)
 	for {
 		n, err := upstream.Read(buffer)
 		own, bad := r.follow(buffer[:n])
 		written, writeErr := client.Write(buffer[:own])
 		forwarded += uint64(written)
+		atomic.AddUint64(counter, uint64(written))
 		if bad == nil && writeErr == nil && r.done() {
 			return forwarded, own == n, nil
 		}
-		if err := errors.Join(err, bad, writeErr); err != nil {
+		if writeErr != nil {
+			// Whatever the endpoint has done, the client has not got all of it.
+			return forwarded, false, fmt.Errorf("write to client: %w", writeErr)
+		}
+		if err := cmp.Or(bad, err); err != nil {
 			return forwarded, false, err
 		}
 	}
@@ -149,7 +184,12 @@ func dupConn(fd int) (net.Conn, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("dup", err)
 	}
-	f := os.NewFile(uintptr(dup), "i-sock")
+	return takeConn(dup)
+}
+
+// takeConn makes a net.Conn of a descriptor, in any case its own from then on.
+func takeConn(fd int) (net.Conn, error) {
+	f := os.NewFile(uintptr(fd), "i-sock")
 	conn, err := net.FileConn(f)
 	return conn, errors.Join(err, f.Close())
 }
@@ -159,13 +199,8 @@ type handler struct{ n *Node }
 
 // Serve implements anchor.Handler.
 func (h handler) Serve(ctx context.Context, conn net.Conn, s anchor.Session) anchor.Result {
-	if s.Reason == maps.HandoverLeaseBroken {
-		// The rest of a body whose head went to an endpoint that has failed.
-		written, err := h.n.proxy.Reply(conn, slowpath.ReplyUpstreamTermination, true)
-		if err != nil {
-			h.n.log.Debug("answer client", "err", err)
-		}
-		return anchor.Result{Written: written}
+	if s.Reason == maps.HandoverBodyMalformed {
+		return h.malformed(conn, s)
 	}
 	name, _, _ := h.n.reconcil.Listener(s.Listener)
 	r, err := h.n.proxy.Serve(ctx, conn, slowpath.Session{Listener: name, Claim: h.n.claim(s.Endpoint), Gone: s.Gone})
@@ -173,6 +208,27 @@ func (h handler) Serve(ctx context.Context, conn net.Conn, s anchor.Session) anc
 		h.n.log.Debug("connection has ended", "client", s.Client, "err", err)
 	}
 	return anchor.Result{Read: r.Consumed, Written: r.Answered, Keep: r.Quiet}
+}
+
+// malformed answers a request whose body cannot be framed, unless its endpoint has begun to.
+func (h handler) malformed(conn net.Conn, s anchor.Session) anchor.Result {
+	if s.Begun {
+		abort(conn)
+		return anchor.Result{}
+	}
+	written, err := h.n.proxy.Reply(conn, slowpath.ReplyBadRequest, true)
+	if err != nil {
+		h.n.log.Debug("answer client", "err", err)
+	}
+	return anchor.Result{Written: written}
+}
+
+// abort makes the close of a connection a reset: what the client has of a response must not look whole.
+func abort(conn net.Conn) {
+	if tcp, ok := conn.(interface{ SetLinger(sec int) error }); ok {
+		// The connection is open: it cannot fail.
+		_ = tcp.SetLinger(0)
+	}
 }
 
 // claim is the endpoint that the kernel had chosen before it declined the request.

@@ -23,8 +23,8 @@ type rest struct {
 	name []byte
 }
 
-func restOf(s *maps.Slot) rest {
-	r := rest{phase: maps.Phase(s.Phase), remaining: s.Remaining, digits: s.Head.At}
+func restOf(s *maps.BodyScan) rest {
+	r := rest{phase: maps.Phase(s.Phase), remaining: s.Remaining, digits: s.Digits}
 	if r.phase == maps.PhaseTrailerName {
 		for _, word := range s.Field.Name {
 			r.name = binary.LittleEndian.AppendUint64(r.name, word)
@@ -42,8 +42,14 @@ const maxChunkDigits = 15
 // done reports whether the whole response has been followed.
 func (r *rest) done() bool { return r.phase == maps.PhaseDone }
 
+// endless reports a tunnel: all that comes belongs to it, and it ends with the connection.
+func (r *rest) endless() bool { return r.phase == maps.PhaseTunnel }
+
 // follow returns how many of the bytes belong to the response.
 func (r *rest) follow(b []byte) (int, error) {
+	if r.endless() {
+		return len(b), nil
+	}
 	at := 0
 	for at < len(b) && !r.done() {
 		switch r.phase {

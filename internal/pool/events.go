@@ -29,7 +29,7 @@ func (s *isock) Ready() {
 	sl := &p.cfg.Shared.Slots[s.slot]
 	switch p.cfg.Shared.State(s.slot) {
 	case maps.SlotLeased:
-		if spilled(sl) {
+		if spilled(sl) || sl.Tunnel() {
 			p.spillLocked(s)
 			return
 		}
@@ -65,8 +65,6 @@ func (p *Pool) rearmLocked(s *isock) {
 func (p *Pool) lostLocked(s *isock, why Failure) {
 	sl := &p.cfg.Shared.Slots[s.slot]
 	was, ok := p.cfg.Shared.Break(s.slot)
-	cookie := atomic.LoadUint64(&sl.Cookie)
-	open := atomic.LoadUint32(&sl.Pending)&uint32(maps.PendingRequest) != 0
 	if !ok || was != maps.SlotLeased {
 		p.closeLocked(s)
 		return
@@ -80,12 +78,23 @@ func (p *Pool) lostLocked(s *isock, why Failure) {
 		if err := maps.Settle(); err != nil {
 			p.cfg.Logger.Warn("end of a lease may race with its last bytes", "err", err)
 		}
-		p.cfg.Clients.Fail(cookie, why, atomic.LoadUint64(&sl.Moved) > 0, open)
+		p.cfg.Clients.Fail(lostOf(sl, why))
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		s.busy = nil
 		p.closeLocked(s)
 	}()
+}
+
+// lostOf says what is known of a lease that has ended. The slot must not be another's yet.
+func lostOf(sl *maps.Slot, why Failure) Lost {
+	return Lost{
+		Cookie:      atomic.LoadUint64(&sl.Cookie),
+		Why:         why,
+		Begun:       atomic.LoadUint64(&sl.Moved) > 0,
+		Whole:       !sl.ResponseOpen(),
+		RequestOpen: sl.RequestOpen(),
+	}
 }
 
 func spilled(sl *maps.Slot) bool {
@@ -108,10 +117,11 @@ func (p *Pool) spillLocked(s *isock) {
 	ctx, stop := context.WithCancel(p.ctx)
 	s.busy = stop
 	spilled := Spilled{
-		Slot:   s.slot,
-		Cookie: atomic.LoadUint64(&sl.Cookie),
-		FD:     s.fd,
-		Head:   atomic.LoadUint32(&sl.Request)&uint32(maps.RequestHead) != 0,
+		Slot:    s.slot,
+		Cookie:  atomic.LoadUint64(&sl.Cookie),
+		FD:      s.fd,
+		Head:    atomic.LoadUint32(&sl.Request)&uint32(maps.RequestHead) != 0,
+		Upgrade: atomic.LoadUint32(&sl.Request)&uint32(maps.RequestUpgrade) != 0,
 	}
 	if d := atomic.LoadUint64(&sl.DeadlineNs); d != 0 {
 		spilled.Deadline = time.Now().Add(time.Duration(int64(d) - monotonic()))
@@ -133,7 +143,37 @@ func (p *Pool) afterSpillLocked(s *isock) {
 		p.closeLocked(s)
 		return
 	}
+	if p.cfg.Shared.Slots[s.slot].Tunnel() {
+		// Its end would be news for ever. What is left ends with the client's side.
+		s.finished = true
+		return
+	}
 	p.rearmLocked(s)
+}
+
+// Lend lets a goroutine send the rest of a lease's request, on a copy of the i-sock's descriptor that is the caller's to close. The
+// context ends with the i-sock. ok is false when the lease has ended.
+func (p *Pool) Lend(l maps.Lease) (ctx context.Context, fd int, release func(), ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.isocks[l.Slot]
+	if p.ctx.Err() != nil || s == nil || s.lent != nil || !p.cfg.Shared.Holds(l) {
+		return nil, -1, nil, false
+	}
+	fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		p.cfg.Logger.Warn("copy descriptor of i-sock", "err", err)
+		return nil, -1, nil, false
+	}
+	ctx, s.lent = context.WithCancel(p.ctx)
+	return ctx, fd, func() { p.takeBack(s) }, true
+}
+
+func (p *Pool) takeBack(s *isock) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.lent()
+	s.lent = nil
 }
 
 // Broken closes an i-sock that a kernel program gave up; failed says that its client waits for an answer.
@@ -147,12 +187,11 @@ func (p *Pool) Broken(slot uint32, failed bool) {
 		return
 	}
 	if failed {
-		sl := &p.cfg.Shared.Slots[slot]
-		cookie, moved := atomic.LoadUint64(&sl.Cookie), atomic.LoadUint64(&sl.Moved) > 0
+		l := lostOf(&p.cfg.Shared.Slots[slot], Reset)
 		p.wg.Add(1)
 		go func() {
 			defer p.wg.Done()
-			p.cfg.Clients.Fail(cookie, Reset, moved, true)
+			p.cfg.Clients.Fail(l)
 		}()
 	}
 	if s != nil {
@@ -161,17 +200,17 @@ func (p *Pool) Broken(slot uint32, failed bool) {
 }
 
 // LeaseOf returns the lease that a client holds, if any. It looks at every i-sock: for rare occasions.
-func (p *Pool) LeaseOf(cookie uint64) (slot uint32, lease uint64, ok bool) {
+func (p *Pool) LeaseOf(cookie uint64) (maps.Lease, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for slot := range p.isocks {
 		sl := &p.cfg.Shared.Slots[slot]
 		lease := atomic.LoadUint64(&sl.Lease)
 		if p.cfg.Shared.State(slot) == maps.SlotLeased && atomic.LoadUint64(&sl.Cookie) == cookie {
-			return slot, lease, true
+			return maps.Lease{Slot: slot, Number: lease}, true
 		}
 	}
-	return 0, 0, false
+	return maps.Lease{}, false
 }
 
 func monotonic() int64 {
@@ -204,22 +243,56 @@ func (p *Pool) sweep(now uint64) {
 		return
 	}
 	for slot, s := range p.isocks {
-		sl := &p.cfg.Shared.Slots[slot]
 		switch p.cfg.Shared.State(slot) {
 		case maps.SlotLeased:
-			deadline := atomic.LoadUint64(&sl.DeadlineNs)
-			if s.busy != nil {
-				continue
-			}
-			if deadline != 0 && now > deadline {
-				p.lostLocked(s, Timeout)
-			} else if s.remote && spilled(sl) {
-				p.spillLocked(s)
-			}
+			p.sweepLeaseLocked(s, now)
 		case maps.SlotBroken:
 			p.closeLocked(s)
 		}
 	}
+}
+
+// sweepLeaseLocked ends a lease whose time is up, and goes on with a response of which the event was lost.
+func (p *Pool) sweepLeaseLocked(s *isock, now uint64) {
+	sl := &p.cfg.Shared.Slots[s.slot]
+	if s.progress.stalled(sl, now, p.cfg.StreamIdle) {
+		if s.busy != nil {
+			s.busy()
+			return
+		}
+		p.lostLocked(s, Stalled)
+		return
+	}
+	if s.busy != nil {
+		return
+	}
+	if deadline := atomic.LoadUint64(&sl.DeadlineNs); deadline != 0 && now > deadline {
+		p.lostLocked(s, Timeout)
+	} else if s.remote && spilled(sl) && !s.finished {
+		p.spillLocked(s)
+	}
+}
+
+// progress tells a lease that moves bytes from one that stands still.
+type progress struct {
+	lease, bytes uint64
+	// since is CLOCK_MONOTONIC.
+	since uint64
+}
+
+// stalled reports whether a lease has carried nothing for that long. A response that the slow path relays has its own watch.
+func (p *progress) stalled(sl *maps.Slot, now uint64, limit time.Duration) bool {
+	seen := progress{
+		lease: atomic.LoadUint64(&sl.Lease),
+		bytes: atomic.LoadUint64(&sl.Traffic.BytesSent) + atomic.LoadUint64(&sl.Traffic.BytesReceived),
+		since: p.since,
+	}
+	if seen != *p || atomic.LoadUint32(&sl.Spill) == uint32(maps.SpillWhole) {
+		seen.since = now
+		*p = seen
+		return false
+	}
+	return now > p.since && now-p.since > uint64(limit)
 }
 
 // crowdedStack is how many dead slots an endpoint's stack may hold before it is cleaned.

@@ -29,11 +29,11 @@ func TestOverdueLeaseFails(t *testing.T) {
 	tests := []struct {
 		name string
 		q    request
-		want failure
+		want Lost
 	}{
-		{"nothing has come", request{cookie: 7}, failure{7, Timeout, false, false}},
-		{"a part has come", request{cookie: 8, moved: 100}, failure{8, Timeout, true, false}},
-		{"the request is not complete", request{cookie: 9, open: true}, failure{9, Timeout, false, true}},
+		{"nothing has come", request{cookie: 7}, Lost{Cookie: 7, Why: Timeout}},
+		{"a part has come", request{cookie: 8, moved: 100}, Lost{Cookie: 8, Why: Timeout, Begun: true}},
+		{"the request is not complete", request{cookie: 9, open: true}, Lost{Cookie: 9, Why: Timeout, RequestOpen: true}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestOverdueLeaseFails(t *testing.T) {
 			if out, broken := atomic.LoadUint32(&e.Outstanding), atomic.LoadUint64(&e.Broken); out != 0 || broken != 1 {
 				t.Errorf("requests outstanding, leases broken: got %d, %d, want 0, 1", out, broken)
 			}
-			if r.shared.HoldsLease(slot, 1) {
+			if r.shared.Holds(maps.Lease{Slot: slot, Number: 1}) {
 				t.Error("the lease runs on")
 			}
 		})
@@ -61,19 +61,44 @@ func TestOverdueLeaseFails(t *testing.T) {
 
 func TestLeaseInTimeIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, setup{initial: 2})
+	r := newRig(t, setup{initial: 2, streamIdle: math.MaxInt64})
 	r.start(2)
 	never := r.lease(request{cookie: 7})
 	later := r.lease(request{cookie: 8, deadline: time.Hour})
 	r.p.sweep(uint64(monotonic()))
 	r.mustHaveNoFailure("a sweep in time")
-	r.p.sweep(math.MaxUint64)
-	r.mustFail(failure{cookie: 8, why: Timeout})
+	r.p.sweep(uint64(monotonic()) + uint64(2*time.Hour))
+	r.mustFail(Lost{Cookie: 8, Why: Timeout})
 	if state := r.state(never); state != maps.SlotLeased {
 		t.Errorf("state of a lease without a deadline: got %d, want %d", state, maps.SlotLeased)
 	}
-	if r.shared.HoldsLease(later, 1) {
+	if r.shared.Holds(maps.Lease{Slot: later, Number: 1}) {
 		t.Error("the overdue lease runs on")
+	}
+}
+
+func TestLeaseThatStandsStillFails(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{initial: 2, streamIdle: time.Minute})
+	r.start(2)
+	still := r.lease(request{cookie: 7, open: true})
+	moving := r.lease(request{cookie: 8})
+	start := uint64(monotonic())
+	at := func(minutes int) uint64 { return start + uint64(minutes)*uint64(time.Minute) }
+	// No sweep of the pool's own comes between.
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	for slot, want := range map[uint32]bool{still: true, moving: false} {
+		s := r.p.isocks[slot]
+		sl := &r.shared.Slots[slot]
+		s.progress.stalled(sl, at(0), r.p.cfg.StreamIdle)
+		if !want {
+			atomic.AddUint64(&sl.Traffic.BytesSent, 1)
+			s.progress.stalled(sl, at(0)+1, r.p.cfg.StreamIdle)
+		}
+		if got := s.progress.stalled(sl, at(1)+1, r.p.cfg.StreamIdle); got != want {
+			t.Errorf("lease on slot %d stands still: got %v, want %v", slot, got, want)
+		}
 	}
 }
 
@@ -88,14 +113,14 @@ func TestLeaseFailsWithItsISock(t *testing.T) {
 		local bool
 		event func(*testing.T, net.Conn)
 		q     request
-		want  failure
+		want  Lost
 	}{
-		{"remote endpoint closes", false, hang, request{cookie: 7}, failure{7, Reset, false, false}},
-		{"remote endpoint closes in the middle", false, hang, request{cookie: 7, moved: 1}, failure{7, Reset, true, false}},
-		{"remote endpoint does not wait for the request", false, hang, request{cookie: 7, open: true}, failure{7, Reset, false, true}},
-		{"local endpoint closes", true, hang, request{cookie: 7}, failure{7, Reset, false, false}},
+		{"remote endpoint closes", false, hang, request{cookie: 7}, Lost{Cookie: 7, Why: Reset}},
+		{"remote endpoint closes in the middle", false, hang, request{cookie: 7, moved: 1}, Lost{Cookie: 7, Why: Reset, Begun: true}},
+		{"remote endpoint does not wait for the request", false, hang, request{cookie: 7, open: true}, Lost{Cookie: 7, Why: Reset, RequestOpen: true}},
+		{"local endpoint closes", true, hang, request{cookie: 7}, Lost{Cookie: 7, Why: Reset}},
 		// Its bytes come over TCP when its program has given up.
-		{"local endpoint goes past its program", true, speak, request{cookie: 7}, failure{7, Reset, false, false}},
+		{"local endpoint goes past its program", true, speak, request{cookie: 7}, Lost{Cookie: 7, Why: Reset}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -119,8 +144,8 @@ func TestLeaseFailsWithItsISock(t *testing.T) {
 // What the slot says of a request is needed until its client has its answer.
 func TestSlotWaitsForItsClientsAnswer(t *testing.T) {
 	t.Parallel()
-	answering, answer := make(chan failure, 1), make(chan struct{})
-	r := newRig(t, setup{fail: func(f failure) { answering <- f; <-answer }})
+	answering, answer := make(chan Lost, 1), make(chan struct{})
+	r := newRig(t, setup{fail: func(f Lost) { answering <- f; <-answer }})
 	release := sync.OnceFunc(func() { close(answer) })
 	s := r.start(1)
 	t.Cleanup(release)
@@ -137,7 +162,7 @@ func TestSlotWaitsForItsClientsAnswer(t *testing.T) {
 		t.Errorf("connections: got %d, want 1", got)
 	}
 	release()
-	r.mustFail(failure{cookie: 7, why: Timeout})
+	r.mustFail(Lost{Cookie: 7, Why: Timeout})
 	mustEnd(t, s.conns()[0])
 	r.awaitNoneClosed()
 }
@@ -163,7 +188,7 @@ func TestISockThatAProgramGaveUpIsClosed(t *testing.T) {
 			tt.tell(r.p, slot)
 			mustEnd(t, s.conns()[0])
 			if tt.failed {
-				r.mustFail(failure{7, Reset, true, true})
+				r.mustFail(Lost{Cookie: 7, Why: Reset, Begun: true})
 			}
 			s.await(2)
 			r.awaitIdle(ours, 1)
@@ -248,12 +273,12 @@ func TestSpilledResponseIsForwardedOnce(t *testing.T) {
 			must(t, err)
 			r.p.sweep(math.MaxUint64)
 			r.p.Spilled(slot)
-			if !r.shared.HoldsLease(slot, 1) {
+			if !r.shared.Holds(maps.Lease{Slot: slot, Number: 1}) {
 				t.Error("the lease has ended while its response is forwarded")
 			}
 			release()
 			eventually(t, func() string {
-				if r.shared.HoldsLease(slot, 1) {
+				if r.shared.Holds(maps.Lease{Slot: slot, Number: 1}) {
 					return "the lease runs on after the response"
 				}
 				return ""
@@ -339,7 +364,7 @@ func TestISockServesAfterASpill(t *testing.T) {
 		t.Fatalf("leased slot: got %d, want %d", second, first)
 	}
 	must(t, s.conns()[0].Close())
-	r.mustFail(failure{cookie: 8, why: Reset})
+	r.mustFail(Lost{Cookie: 8, Why: Reset})
 }
 
 // Between the arrival of a segment and the verdict on it the socket looks readable.
@@ -359,7 +384,7 @@ func TestISockThatOnlyLookedReadableIsKept(t *testing.T) {
 	}
 	r.mustHaveNoFailure("nothing")
 	must(t, r.connOf(s, slot).Close())
-	r.mustFail(failure{cookie: 7, why: Reset})
+	r.mustFail(Lost{Cookie: 7, Why: Reset})
 }
 
 func (r *rig) isockList() []*isock {
@@ -505,14 +530,14 @@ func TestLeaseOfFindsTheClientsLease(t *testing.T) {
 	r.start(3)
 	slot := r.lease(request{cookie: 7})
 	other := r.lease(request{cookie: 8})
-	if got, lease, ok := r.p.LeaseOf(7); got != slot || !ok || !r.shared.HoldsLease(slot, lease) {
-		t.Errorf("lease of client 7: got slot %d, lease %d, %v, want slot %d", got, lease, ok, slot)
+	if got, ok := r.p.LeaseOf(7); got.Slot != slot || !ok || !r.shared.Holds(got) {
+		t.Errorf("lease of client 7: got %+v, %v, want slot %d", got, ok, slot)
 	}
 	r.shared.ResponseDone(slot)
-	if got, _, ok := r.p.LeaseOf(7); ok {
-		t.Errorf("lease of client 7 after its end: got slot %d, want none", got)
+	if got, ok := r.p.LeaseOf(7); ok {
+		t.Errorf("lease of client 7 after its end: got %+v, want none", got)
 	}
-	if got, _, ok := r.p.LeaseOf(8); got != other || !ok {
-		t.Errorf("lease of client 8: got slot %d, %v, want slot %d", got, ok, other)
+	if got, ok := r.p.LeaseOf(8); got.Slot != other || !ok {
+		t.Errorf("lease of client 8: got %+v, %v, want slot %d", got, ok, other)
 	}
 }

@@ -35,6 +35,12 @@ type isock struct {
 	opened   time.Time
 	// busy is set while a goroutine needs the socket or its slot, and hurries it. Guarded by Pool.mu.
 	busy context.CancelFunc
+	// lent ends the use of the socket by whoever sends the rest of a request on it; nil when nobody does. Guarded by Pool.mu.
+	lent context.CancelFunc
+	// finished: the endpoint has ended its side of a tunnel. Guarded by Pool.mu.
+	finished bool
+	// progress is what the sweep last saw of the lease and its bytes, and since when. Guarded by Pool.mu.
+	progress progress
 }
 
 // connect opens a connection from a known source port: the kernel must be able to recognise its far end before the

@@ -26,12 +26,24 @@ const (
 	Reset Failure = iota
 	// Timeout: the route's time was up.
 	Timeout
+	// Stalled: nothing moved, in either direction, for as long as a request may stand still.
+	Stalled
 )
+
+// Lost is a lease that ended without its response.
+type Lost struct {
+	Cookie uint64
+	Why    Failure
+	// Begun: the client has some of the response. Whole: all of it.
+	Begun, Whole bool
+	// RequestOpen: the client has not sent all of its request; of a tunnel, that it has not ended its side.
+	RequestOpen bool
+}
 
 // Clients answers, over TCP, clients whose lease the pool had to end or whose response spills.
 type Clients interface {
-	// Fail ends a request: a local reply when nothing of the response has reached the client, an abort otherwise.
-	Fail(cookie uint64, why Failure, moved bool, requestOpen bool)
+	// Fail ends a request: a local reply when nothing of the response has reached the client, an abort when not all has.
+	Fail(l Lost)
 	// Spill reads the rest of a response and forwards it, until the lease has ended. It owns the slot's response
 	// meanwhile, and may block.
 	Spill(ctx context.Context, s Spilled)
@@ -43,9 +55,9 @@ type Spilled struct {
 	Cookie uint64
 	// FD is the i-sock, not blocking.
 	FD int
-	// Head reports that the request was a HEAD.
-	Head     bool
-	Deadline time.Time
+	// Head reports that the request was a HEAD, Upgrade that it asked for another protocol.
+	Head, Upgrade bool
+	Deadline      time.Time
 }
 
 // Config is what a pool needs. All fields are required but the limits.
@@ -56,8 +68,11 @@ type Config struct {
 	Logger  *slog.Logger
 	// Netns is the cookie of the network namespace the i-socks live in.
 	Netns uint64
-	// Initial and Max bound the i-socks of one endpoint; 0 means 4 and 512.
+	// Initial and Max bound the i-socks of one endpoint; 0 means 4 and 2048.
 	Initial, Max int
+	// StreamIdle is how long a leased i-sock may carry nothing, 0 means 5 minutes, as Envoy's
+	// HttpConnectionManager.stream_idle_timeout.
+	StreamIdle time.Duration
 	// Released is told when the last i-sock of a removed endpoint has closed.
 	Released func(endpoint uint32)
 }
@@ -115,7 +130,10 @@ func New(cfg Config) (*Pool, error) {
 		cfg.Initial = 4
 	}
 	if cfg.Max == 0 {
-		cfg.Max = 512
+		cfg.Max = 2048
+	}
+	if cfg.StreamIdle == 0 {
+		cfg.StreamIdle = 5 * time.Minute
 	}
 	po, err := poller.New()
 	if err != nil {
@@ -435,6 +453,9 @@ func (p *Pool) closeLocked(s *isock) {
 		return
 	}
 	delete(p.isocks, s.slot)
+	if s.lent != nil {
+		s.lent()
+	}
 	p.poller.Forget(s.fd)
 	unix.Close(s.fd)
 	err := p.cfg.Sockets.Peers.Delete(s.peer)

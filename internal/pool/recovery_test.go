@@ -151,7 +151,7 @@ func TestClientOfABrokenLeaseIsToldWhoeverFindsItFirst(t *testing.T) {
 			r.shared.Break(slot)
 			tt.first(t, r, c)
 			r.p.Broken(slot, true)
-			r.mustFail(failure{7, Reset, true, true})
+			r.mustFail(Lost{Cookie: 7, Why: Reset, Begun: true})
 		})
 	}
 }

@@ -37,6 +37,8 @@ const (
 type setup struct {
 	slots        uint32
 	initial, max int
+	// streamIdle is how long a lease may stand still, 0 the pool's default.
+	streamIdle time.Duration
 	// local makes the endpoints this host's.
 	local bool
 	// connecting, when set, is called before each connect, and stops it with an error.
@@ -44,7 +46,7 @@ type setup struct {
 	// joining, when set, is called when an i-sock has connected, before it is in service.
 	joining func()
 	// fail and spill, when set, are the clients' part.
-	fail  func(failure)
+	fail  func(Lost)
 	spill func(ctx context.Context, s Spilled)
 }
 
@@ -76,14 +78,14 @@ func newRig(t *testing.T, o setup) *rig {
 		peers:    maps.NewFakeTable[maps.PeerKey, uint32](nil),
 		cookies:  maps.NewFakeTable[uint64, uint32](nil),
 		isocks:   newSocketMap(t, o.slots),
-		clients:  &fakeClients{fails: make(chan failure, 64), fail: o.fail, spill: o.spill},
+		clients:  &fakeClients{fails: make(chan Lost, 64), fail: o.fail, spill: o.spill},
 		released: make(chan uint32, 64),
 	}
 	sockets := maps.NewSockets(nil, nil, nil, nil, nil, nil, r.isocks)
 	sockets.Peers, sockets.ISockSlots = announced{r.peers, r.shared, o}, registered{r.cookies, o}
 	p, err := New(Config{
 		Shared: r.shared, Sockets: sockets, Clients: r.clients, Logger: slog.New(slog.DiscardHandler), Netns: testNetns,
-		Initial: o.initial, Max: o.max, Released: r.noteReleased,
+		Initial: o.initial, Max: o.max, StreamIdle: o.streamIdle, Released: r.noteReleased,
 	})
 	must(t, err)
 	r.p = p
@@ -153,23 +155,15 @@ func (r *rig) noteReleased(endpoint uint32) {
 	r.released <- endpoint
 }
 
-// failure is a call of Clients.Fail.
-type failure struct {
-	cookie             uint64
-	why                Failure
-	moved, requestOpen bool
-}
-
 // fakeClients implements Clients.
 type fakeClients struct {
-	fails  chan failure
-	fail   func(failure)
+	fails  chan Lost
+	fail   func(Lost)
 	spill  func(ctx context.Context, s Spilled)
 	spills atomic.Int32
 }
 
-func (c *fakeClients) Fail(cookie uint64, why Failure, moved, requestOpen bool) {
-	f := failure{cookie, why, moved, requestOpen}
+func (c *fakeClients) Fail(f Lost) {
 	if c.fail != nil {
 		c.fail(f)
 	}
@@ -182,7 +176,7 @@ func (c *fakeClients) Spill(ctx context.Context, s Spilled) {
 }
 
 // mustFail waits for the next failed request, which must be this one.
-func (r *rig) mustFail(want failure) {
+func (r *rig) mustFail(want Lost) {
 	r.t.Helper()
 	if got := next(r.t, r.clients.fails, "failed request"); got != want {
 		r.t.Errorf("failed request: got %+v, want %+v", got, want)
@@ -414,7 +408,7 @@ func (r *rig) lease(q request) uint32 {
 	}
 	atomic.StoreUint64(&sl.Cookie, q.cookie)
 	atomic.StoreUint32(&sl.Pending, uint32(pending))
-	atomic.StoreUint32(&sl.Phase, uint32(maps.PhaseHead))
+	atomic.StoreUint32(&sl.Response.Phase, uint32(maps.PhaseHead))
 	atomic.StoreUint64(&sl.Moved, q.moved)
 	atomic.StoreUint32(&sl.Request, uint32(q.flags))
 	atomic.AddUint64(&sl.Traffic.Requests, 1)

@@ -21,6 +21,8 @@ type RelayRequest struct {
 	// HTTP10 and KeepAlive are the client's version and wish.
 	HTTP10    bool
 	KeepAlive bool
+	// Upgrade: the request asked for another protocol, to which the endpoint may switch.
+	Upgrade bool
 	// Deadline of the whole response; zero: none.
 	Deadline time.Time
 	// Report to the observer; Relay sets Status, Flag and Duration.
@@ -34,6 +36,9 @@ type RelayResult struct {
 	UpstreamReusable bool
 	// ClientReusable: otherwise the client's connection has been closed.
 	ClientReusable bool
+	// Switched: the endpoint has switched protocols. The client has the response's head, and what came behind it; both
+	// connections are open, and the caller moves their bytes from here on.
+	Switched bool
 	// Answered is the number of bytes written to the client, Received the
 	// number read from upstream.
 	Answered, Received uint64
@@ -73,6 +78,7 @@ type relay struct {
 	request  *http.Request
 	view     clientView
 	deadline time.Time
+	upgrade  bool
 	in       *source // over upstream
 	limit    *io.LimitedReader
 	reader   *bufio.Reader
@@ -86,6 +92,7 @@ func newRelay(p *Proxy, client, upstream net.Conn, req RelayRequest) *relay {
 		request:  &http.Request{Method: req.Method},
 		view:     clientView{method: req.Method, http10: req.HTTP10, keepAlive: req.KeepAlive && !p.draining.Load() && !p.closed.Load()},
 		deadline: req.Deadline,
+		upgrade:  req.Upgrade,
 		in:       &source{conn: upstream},
 		reader:   readers.Get().(*bufio.Reader),
 		out:      newClientWriter(client),
@@ -112,6 +119,9 @@ func (r *relay) run(ctx context.Context) error {
 		return r.refuse(ctx, err)
 	}
 	r.result.Status = resp.StatusCode
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return r.switchProtocols(resp)
+	}
 	// Progress lengthens the idle limit where the route sets no deadline.
 	f, err := r.out.relay(resp, &r.view, r.progress)
 	_ = resp.Body.Close()
@@ -143,7 +153,10 @@ func (r *relay) readResponse() (*http.Response, error) {
 		}
 		switch {
 		case resp.StatusCode == http.StatusSwitchingProtocols:
-			return nil, errUnasked
+			if !r.upgrade || resp.Header.Get("Upgrade") == "" {
+				return nil, errUnasked
+			}
+			return resp, nil
 		case resp.StatusCode < http.StatusOK:
 			if r.view.http10 {
 				continue
@@ -156,6 +169,22 @@ func (r *relay) readResponse() (*http.Response, error) {
 			return resp, nil
 		}
 	}
+}
+
+// switchProtocols answers 101, and passes on what came with it.
+func (r *relay) switchProtocols(resp *http.Response) error {
+	ahead, _ := r.reader.Peek(r.reader.Buffered()) // they are buffered: it cannot fail
+	head, err := switchHead(resp)
+	if err == nil {
+		r.out.final()
+		err = r.out.writeThrough(append(head, ahead...))
+	}
+	if err != nil {
+		abort(r.client)
+		return &clientError{err}
+	}
+	r.result.Switched = true
+	return r.clearDeadlines()
 }
 
 // progress extends the idle limit.

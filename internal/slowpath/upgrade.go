@@ -3,6 +3,7 @@
 package slowpath
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -24,7 +25,10 @@ func (x *exchange) switchProtocols(resp *http.Response) (bool, error) {
 	defer func() { _ = upstream.Close() }()
 	x.watchdog.tunnel()
 	x.out.final()
-	err := x.writeSwitch(resp)
+	head, err := switchHead(resp)
+	if err == nil {
+		err = x.out.writeThrough(head)
+	}
 	if err == nil {
 		err = x.tunnel(upstream)
 	}
@@ -35,18 +39,19 @@ func (x *exchange) switchProtocols(resp *http.Response) (bool, error) {
 	return false, err
 }
 
-func (x *exchange) writeSwitch(resp *http.Response) error {
+// switchHead is the head of a 101 for the client.
+func switchHead(resp *http.Response) ([]byte, error) {
 	protocol := strings.Join(resp.Header.Values("Upgrade"), ", ")
 	removeHopByHop(resp.Header)
 	resp.Header["Connection"] = []string{"Upgrade"}
 	resp.Header["Upgrade"] = []string{protocol}
-	var b strings.Builder
+	var b bytes.Buffer
 	b.WriteString("HTTP/1.1 " + statusText(resp) + "\r\n")
 	if err := resp.Header.WriteSubset(&b, framingFields); err != nil {
-		return err
+		return nil, err
 	}
 	b.WriteString("\r\n")
-	return x.out.writeThrough([]byte(b.String()))
+	return b.Bytes(), nil
 }
 
 func (x *exchange) tunnel(upstream io.ReadWriteCloser) error {

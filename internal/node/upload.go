@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/anchor"
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// Upload implements anchor.Handler: it sends on what the kernel could not, behind what the kernel has moved.
+func (h handler) Upload(ctx context.Context, client anchor.Client, l maps.Lease) anchor.Uploaded {
+	lent, fd, release, ok := h.n.pool.Lend(l)
+	if !ok {
+		// The lease has ended at this moment.
+		return anchor.Uploaded{End: anchor.UploadLost}
+	}
+	defer release()
+	endpoint, err := takeConn(fd)
+	if err != nil {
+		h.n.log.Warn("send on a request", "err", err)
+		h.n.datapath.Shared.Break(l.Slot)
+		return anchor.Uploaded{End: anchor.UploadAborted}
+	}
+	defer endpoint.Close()
+	defer context.AfterFunc(ctx, func() { interrupt(client, endpoint) })()
+	defer context.AfterFunc(lent, func() { interrupt(endpoint) })()
+	u := upload{n: h.n, client: client, endpoint: endpoint, slotIndex: l.Slot, slot: &h.n.datapath.Shared.Slots[l.Slot]}
+	u.buffer = make([]byte, copyBuffer)
+	if u.slot.Tunnel() {
+		return u.tunnel()
+	}
+	return u.body()
+}
+
+// upload is what is left of one request.
+type upload struct {
+	n         *Node
+	client    anchor.Client
+	endpoint  net.Conn
+	slotIndex uint32
+	slot      *maps.Slot
+	buffer    []byte
+	read      uint64
+}
+
+// errEndpointGone says that the endpoint does not take what is left; the pool tells the client.
+var errEndpointGone = errors.New("endpoint has gone")
+
+// send passes on bytes that the client has sent, and takes them from its connection only then.
+func (u *upload) send(n int) error {
+	sent, err := u.endpoint.Write(u.buffer[:n])
+	atomic.AddUint64(&u.slot.Traffic.BytesSent, uint64(sent))
+	if err != nil {
+		return fmt.Errorf("%w: %w", errEndpointGone, err)
+	}
+	u.read += uint64(n)
+	return u.client.Discard(n)
+}
+
+// body follows the chunks of a request to their end, and takes nothing of what lies behind.
+func (u *upload) body() anchor.Uploaded {
+	scan := restOf(&u.slot.Upload)
+	for {
+		n, err := u.client.Peek(u.buffer)
+		if err != nil {
+			return u.broken(err)
+		}
+		own, bad := scan.follow(u.buffer[:n])
+		if bad != nil {
+			return u.malformed()
+		}
+		if err := u.send(own); err != nil {
+			return u.broken(err)
+		}
+		if scan.done() {
+			u.n.datapath.Shared.RequestDone(u.slotIndex, monotonic())
+			return anchor.Uploaded{Read: u.read, End: anchor.UploadDone}
+		}
+	}
+}
+
+// tunnel passes on whatever the client sends, and its end.
+func (u *upload) tunnel() anchor.Uploaded {
+	for {
+		n, err := u.client.Peek(u.buffer)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			err = u.send(n)
+		}
+		if err != nil {
+			return u.broken(err)
+		}
+	}
+	if tcp, ok := u.endpoint.(*net.TCPConn); ok {
+		// It fails when the endpoint has gone, which the pool finds.
+		_ = tcp.CloseWrite()
+	}
+	u.n.datapath.Shared.RequestDone(u.slotIndex, monotonic())
+	return anchor.Uploaded{Read: u.read, End: anchor.UploadClosed}
+}
+
+// broken ends a request that cannot be finished. Of an endpoint that has gone the pool tells the client, who may have an answer.
+func (u *upload) broken(err error) anchor.Uploaded {
+	u.n.log.Debug("request ended early", "err", err)
+	if !errors.Is(err, errEndpointGone) {
+		u.n.datapath.Shared.Break(u.slotIndex)
+		return anchor.Uploaded{Read: u.read, End: anchor.UploadAborted}
+	}
+	return anchor.Uploaded{Read: u.read, End: anchor.UploadLost}
+}
+
+func (u *upload) malformed() anchor.Uploaded {
+	begun := atomic.LoadUint64(&u.slot.Moved) > 0
+	u.n.datapath.Shared.Break(u.slotIndex)
+	return anchor.Uploaded{Read: u.read, End: anchor.UploadMalformed, Begun: begun}
+}
+
+func monotonic() int64 {
+	var ts unix.Timespec
+	// CLOCK_MONOTONIC always exists.
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return ts.Nano()
+}
