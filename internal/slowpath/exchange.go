@@ -44,6 +44,11 @@ type exchange struct {
 func (d *downstream) serveOne(ctx context.Context, end int) (keep bool, err error) {
 	h, reply := parseHead((*d.head)[:end], d.proxy.config.Limits.HeadFields)
 	view := clientView{method: h.method, http10: h.http10, keepAlive: h.keepAlive}
+	if h.upgrade || h.connect() {
+		// What follows may be the other protocol, whatever the answer: as in Envoy
+		// the connection serves no further request.
+		view.keepAlive = false
+	}
 	if reply != noReply {
 		d.reject(reply, view)
 		return false, nil
@@ -92,8 +97,11 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 	if resp == nil {
 		return x.fail(failure)
 	}
-	if resp.StatusCode == http.StatusSwitchingProtocols {
+	switch {
+	case resp.StatusCode == http.StatusSwitchingProtocols:
 		return x.switchProtocols(resp)
+	case x.head.connect() && resp.StatusCode < http.StatusMultipleChoices:
+		return x.establish(resp)
 	}
 	return x.relay(resp)
 }
@@ -111,15 +119,21 @@ func (c *Claim) fits(route *model.Route) bool {
 	})
 }
 
-// match finds the request's route. Envoy has none for "OPTIONS *".
+// match finds the request's route, and asks whether it allows what the request
+// wants to switch to. Envoy has no route for "OPTIONS *".
 func (x *exchange) match() LocalReply {
 	table, ok := x.proxy.config.Table(x.session.Listener)
 	if !ok || x.head.path == "*" {
 		return ReplyNoRoute
 	}
-	x.route = table.Match(&model.Request{Authority: x.head.authority, Path: x.head.path, Values: x.head.values})
-	if x.route == nil {
+	x.route = table.Match(&model.Request{
+		Authority: x.head.authority, Path: x.head.path, Connect: x.head.connect(), Values: x.head.values,
+	})
+	switch {
+	case x.route == nil:
 		return ReplyNoRoute
+	case x.head.upgrade && !x.route.Allows(x.head.protocol), x.head.connect() && !x.route.Allows(model.UpgradeConnect):
+		return ReplyUpgradeRefused
 	}
 	return noReply
 }
@@ -163,9 +177,13 @@ func (x *exchange) trace() *httptrace.ClientTrace {
 }
 
 // beginBody tells the client to send its body, as Envoy does, without asking
-// the endpoint; and arms the route's timeout.
+// the endpoint; and arms the route's timeout. A CONNECT has none: it counts from
+// the end of the request, which is that of the tunnel.
 func (x *exchange) beginBody() {
 	timeout := x.route.Timeout
+	if x.head.connect() {
+		timeout = 0
+	}
 	if x.body == nil {
 		x.watchdog.requestRead(timeout)
 		return
@@ -197,7 +215,7 @@ func (x *exchange) roundTrip(claim *Claim) (*http.Response, LocalReply) {
 			return nil, failure
 		}
 		x.address = x.endpoint.Address()
-		resp, err := x.proxy.transport.RoundTrip(x.outgoing(x.address))
+		resp, err := x.send(x.address)
 		if err == nil {
 			return resp, noReply
 		}
@@ -210,6 +228,14 @@ func (x *exchange) roundTrip(claim *Claim) (*http.Response, LocalReply) {
 		}
 		tried = append(tried, x.address)
 	}
+}
+
+// send makes one attempt.
+func (x *exchange) send(endpoint netip.AddrPort) (*http.Response, error) {
+	if x.head.connect() {
+		return x.sendConnect(endpoint)
+	}
+	return x.proxy.transport.RoundTrip(x.outgoing(endpoint))
 }
 
 // done ends the use of the endpoint.
@@ -226,7 +252,7 @@ func (x *exchange) classify(dial *dialError) LocalReply {
 	case errors.Is(cause, ErrRouteTimeout):
 		return ReplyUpstreamTimeout
 	case errors.Is(cause, ErrStreamIdle):
-		if x.body != nil && !x.body.ended.Load() {
+		if x.head.connect() || x.body != nil && !x.body.ended.Load() {
 			return ReplyRequestStalled
 		}
 		return ReplyResponseStalled
@@ -245,17 +271,10 @@ func (x *exchange) classify(dial *dialError) LocalReply {
 
 // outgoing builds the request for an endpoint.
 func (x *exchange) outgoing(endpoint netip.AddrPort) *http.Request {
-	header := x.incoming.Header
-	upgrade := header.Values("Upgrade")
-	removeHopByHop(header)
-	if x.head.upgrade && len(upgrade) > 0 {
+	header := x.outgoingHeader()
+	if x.head.upgrade {
 		header["Connection"] = []string{"Upgrade"}
-		header["Upgrade"] = upgrade
-	} else {
-		header.Del("Http2-Settings")
-	}
-	if x.head.expectContinue {
-		header.Del("Expect")
+		header["Upgrade"] = []string{x.head.protocol}
 	}
 	if _, ok := header["User-Agent"]; !ok {
 		// An empty value keeps net/http from adding its own.
@@ -276,6 +295,17 @@ func (x *exchange) outgoing(endpoint netip.AddrPort) *http.Request {
 		out.Trailer = x.body.trailer
 	}
 	return out.WithContext(x.ctx)
+}
+
+// outgoingHeader is the client's, without what concerns its own connection.
+func (x *exchange) outgoingHeader() http.Header {
+	header := x.incoming.Header
+	removeHopByHop(header)
+	header.Del("Http2-Settings") // only h2c has a use for it
+	if x.head.expectContinue {
+		header.Del("Expect")
+	}
+	return header
 }
 
 // outgoingURL carries the path byte for byte. url.URL.Opaque does, except that

@@ -238,6 +238,25 @@ func saying(t testing.TB, response string) netip.AddrPort {
 	})
 }
 
+// nonsense answers a request head with what is no HTTP, and keeps the connection.
+func nonsense(t testing.TB) netip.AddrPort {
+	return rawEndpoint(t, func(c net.Conn, r *bufio.Reader) {
+		readHeadOf(r)
+		_, _ = io.WriteString(c, "garbage\r\n\r\n")
+		_, _ = io.Copy(io.Discard, r)
+	})
+}
+
+// silent reads and says nothing.
+func silent(t testing.TB) netip.AddrPort {
+	return rawEndpoint(t, func(_ net.Conn, r *bufio.Reader) { _, _ = io.Copy(io.Discard, r) })
+}
+
+// switching answers every request head with 101.
+func switching(t testing.TB) netip.AddrPort {
+	return saying(t, "HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")
+}
+
 // readHeadOf returns a head up to and with its empty line, or "".
 func readHeadOf(r *bufio.Reader) string {
 	var b strings.Builder

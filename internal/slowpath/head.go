@@ -5,6 +5,9 @@ package slowpath
 import (
 	"bytes"
 	"math"
+	"net"
+	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,7 +28,7 @@ type head struct {
 	target string
 	// authority is the target's, else the Host field's; empty only on HTTP/1.0.
 	authority string
-	// path is the target in origin form with its query, or "*".
+	// path is the target in origin form with its query, "*", or empty for CONNECT.
 	path string
 	// lineEnd is the offset behind the request line's CRLF.
 	lineEnd int
@@ -37,9 +40,15 @@ type head struct {
 	keepAlive bool
 	// expectContinue is set when the client waits for 100 (Continue).
 	expectContinue bool
-	// upgrade is set for an Upgrade request that may pass; h2c never does.
-	upgrade bool
+	// upgrade is set when the client asks for another protocol, h2c excepted,
+	// and protocol is the whole value of the Upgrade field then.
+	upgrade  bool
+	protocol string
 }
+
+// connect reports a CONNECT request: its target is an authority, and no HTTP
+// follows it.
+func (h *head) connect() bool { return h.method == http.MethodConnect }
 
 // scanHead looks for the empty line that ends a head, in raw from offset from
 // on (bytes before it have been scanned). It returns the offset behind that
@@ -141,8 +150,8 @@ func (h *head) parseRequestLine(line []byte) LocalReply {
 // parseTarget sorts the four forms of a target (RFC 9112 section 3.2).
 func (h *head) parseTarget() LocalReply {
 	switch {
-	case h.method == "CONNECT":
-		return ReplyConnectRefused
+	case h.connect():
+		return h.parseAuthority()
 	case h.target[0] == '/':
 		h.path = h.target
 	case h.target == "*":
@@ -156,6 +165,20 @@ func (h *head) parseTarget() LocalReply {
 	if strings.HasPrefix(h.path, "//") && !plainURI(h.path) {
 		return ReplyBadRequest
 	}
+	return noReply
+}
+
+// parseAuthority reads the target of CONNECT, a host and a port
+// (RFC 9110 section 9.3.6).
+func (h *head) parseAuthority() LocalReply {
+	host, port, err := net.SplitHostPort(h.target)
+	if err != nil || host == "" || !validAuthority([]byte(h.target)) {
+		return ReplyBadRequest
+	}
+	if n, ok := parseLength([]byte(port)); !ok || n > math.MaxUint16 {
+		return ReplyBadRequest
+	}
+	h.authority = h.target
 	return noReply
 }
 
@@ -213,7 +236,8 @@ func parseField(line []byte) (field, bool) {
 // interpret draws framing, authority and persistence from the fields.
 func (h *head) interpret() LocalReply {
 	hosts, lengths, codings := 0, 0, 0
-	isClose, isKeepAlive, isUpgrade, h2c := false, false, false, false
+	isClose, isKeepAlive, isUpgrade := false, false, false
+	var protocols []string
 	for _, f := range h.fields {
 		switch {
 		case f.is("host"):
@@ -242,15 +266,19 @@ func (h *head) interpret() LocalReply {
 			isKeepAlive = isKeepAlive || f.hasToken("keep-alive")
 			isUpgrade = isUpgrade || f.hasToken("upgrade")
 		case f.is("upgrade"):
-			h.upgrade = true
-			h2c = h2c || f.hasToken("h2c")
+			protocols = append(protocols, string(f.value))
 		case f.is("expect"):
 			h.expectContinue = strings.EqualFold(string(f.value), "100-continue") && !h.http10
 		}
 	}
 	h.keepAlive = !isClose && (!h.http10 || isKeepAlive)
-	h.upgrade = h.upgrade && isUpgrade && !h2c && !h.http10
+	h.protocol = strings.Join(slices.DeleteFunc(protocols, func(p string) bool { return p == "" }), ",")
+	h.upgrade = protocols != nil && isUpgrade && !strings.EqualFold(h.protocol, "h2c") && !h.http10
 	switch {
+	case h.connect() && h.chunked:
+		return ReplyNotImplemented
+	case h.connect() && h.length > 0:
+		return ReplyBadRequest // its body has no meaning (RFC 9110 section 9.3.6)
 	case hosts > 1, hosts == 0 && !h.http10:
 		return ReplyBadRequest
 	case lengths > 1, codings > 1, lengths+codings > 1:

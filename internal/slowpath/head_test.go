@@ -94,7 +94,19 @@ var hostileHeads = []struct {
 	{"version lower case", 400, "GET / http/1.1\r\n" + host + "\r\n"},
 	{"HTTP/2 preface", 400, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"},
 	{"TLS client hello", 400, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"},
-	{"CONNECT", 404, "CONNECT a:80 HTTP/1.1\r\n" + host + "\r\n"},
+	{"CONNECT without a port", 400, "CONNECT a HTTP/1.1\r\n" + host + "\r\n"},
+	{"CONNECT with an empty port", 400, "CONNECT a: HTTP/1.1\r\n" + host + "\r\n"},
+	{"CONNECT with a named port", 400, "CONNECT a:http HTTP/1.1\r\n" + host + "\r\n"},
+	{"CONNECT with a signed port", 400, "CONNECT a:+80 HTTP/1.1\r\n" + host + "\r\n"},
+	{"CONNECT with a large port", 400, "CONNECT a:65536 HTTP/1.1\r\n" + host + "\r\n"},
+	{"CONNECT without a host", 400, "CONNECT :80 HTTP/1.1\r\n" + host + "\r\n"},
+	{"CONNECT with user", 400, "CONNECT u@a:80 HTTP/1.1\r\n" + host + "\r\n"},
+	{"CONNECT in origin form", 400, "CONNECT /a:80 HTTP/1.1\r\n" + host + "\r\n"},
+	{"CONNECT in absolute form", 400, "CONNECT http://a:80 HTTP/1.1\r\n" + host + "\r\n"},
+	{"CONNECT asterisk", 400, "CONNECT * HTTP/1.1\r\n" + host + "\r\n"},
+	{"CONNECT with a query", 400, "CONNECT a:80?b HTTP/1.1\r\n" + host + "\r\n"},
+	{"CONNECT with a length", 400, "CONNECT a:80 HTTP/1.1\r\n" + host + "Content-Length: 1\r\n\r\nx"},
+	{"CONNECT with chunks", 501, "CONNECT a:80 HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
 	{"head too long", 431, "GET / HTTP/1.1\r\n" + host + "A: " + strings.Repeat("x", 62<<10) + "\r\n\r\n"},
 	{"head without end", 431, "GET /" + strings.Repeat("x", 62<<10)},
 	{"101 fields", 431, "GET / HTTP/1.1\r\n" + strings.Repeat("A: b\r\n", 100) + host + "\r\n"},
@@ -121,8 +133,8 @@ func TestServeRefusesHostileHeadsBeforeTheEndpoint(t *testing.T) {
 	if n := reached.Load(); n != 0 {
 		t.Errorf("%d hostile requests reached the endpoint", n)
 	}
-	if n := f.proxy.Counters().Flag(FlagDownstreamProtocolError); n != uint64(len(hostileHeads)-1) {
-		t.Errorf("DPE counted %d times, want %d", n, len(hostileHeads)-1)
+	if n := f.proxy.Counters().Flag(FlagDownstreamProtocolError); n != uint64(len(hostileHeads)) {
+		t.Errorf("DPE counted %d times, want %d", n, len(hostileHeads))
 	}
 }
 
@@ -164,6 +176,8 @@ func FuzzHead(f *testing.F) {
 	for _, target := range []string{"/", "//a", "/%zz", "http://b/c?d", "*"} {
 		f.Add([]byte("OPTIONS " + target + " HTTP/1.1\r\n" + host + "Connection: keep-alive, Upgrade\r\nUpgrade: x\r\nTrailer: a\r\n\r\n"))
 	}
+	f.Add([]byte("GET http://a%80 HTTP/1.0\r\n\r\n"))
+	f.Add([]byte("CONNECT a:80 HTTP/1.1\r\n" + host + "Content-Length: 0\r\n\r\n"))
 	f.Add([]byte("POST / HTTP/1.0\r\nContent-Length: 007\r\nA: \x80\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		end, ok := scanHead(raw, 0)
@@ -181,7 +195,8 @@ func FuzzHead(f *testing.F) {
 // compareHead holds a head that was accepted against net/http's reading.
 func compareHead(t *testing.T, raw []byte, h *head) {
 	t.Helper()
-	if _, err := url.ParseRequestURI(h.target); err == nil {
+	// net/url reads the target of CONNECT in another form, and undoes escapes in a host.
+	if _, err := url.ParseRequestURI(h.target); err == nil && !h.connect() && !strings.Contains(h.authority, "%") {
 		whole, err := http.ReadRequest(bufio.NewReader(strings.NewReader(string(raw))))
 		if err != nil {
 			t.Fatalf("net/http refuses %q: %v", raw, err)

@@ -155,9 +155,6 @@ func TestServeReturnsQuietWithExactCounts(t *testing.T) {
 }
 
 func TestServeWritesLocalRepliesAsEnvoy(t *testing.T) {
-	silent := func(t testing.TB) netip.AddrPort {
-		return rawEndpoint(t, func(_ net.Conn, r *bufio.Reader) { _, _ = io.Copy(io.Discard, r) })
-	}
 	tests := []struct {
 		name     string
 		endpoint func(testing.TB) netip.AddrPort
@@ -173,16 +170,8 @@ func TestServeWritesLocalRepliesAsEnvoy(t *testing.T) {
 		{"refused", deadAddress, get, 503, FlagUpstreamConnectFailure, resetBeforeHeaders + "remote connection failure"},
 		{"closed before headers", func(t testing.TB) netip.AddrPort { return saying(t, "") }, get, 503, FlagUpstreamTermination, resetBeforeHeaders + "connection termination"},
 		{"closed in the head", func(t testing.TB) netip.AddrPort { return saying(t, "HTTP/1.1 200 O") }, get, 503, FlagUpstreamTermination, resetBeforeHeaders + "connection termination"},
-		{"garbage", func(t testing.TB) netip.AddrPort {
-			return rawEndpoint(t, func(c net.Conn, r *bufio.Reader) {
-				readHeadOf(r)
-				_, _ = io.WriteString(c, "garbage\r\n\r\n")
-				_, _ = io.Copy(io.Discard, r)
-			})
-		}, get, 502, FlagUpstreamProtocolError, resetBeforeHeaders + "protocol error"},
-		{"switch unasked", func(t testing.TB) netip.AddrPort {
-			return saying(t, "HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")
-		}, get, 502, FlagUpstreamProtocolError, resetBeforeHeaders + "protocol error"},
+		{"garbage", nonsense, get, 502, FlagUpstreamProtocolError, resetBeforeHeaders + "protocol error"},
+		{"switch unasked", switching, get, 502, FlagUpstreamProtocolError, resetBeforeHeaders + "protocol error"},
 		{"route timeout", silent, get, 504, FlagUpstreamTimeout, "upstream request timeout"},
 		{"route timeout after a body", silent, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx", 504, FlagUpstreamTimeout, "upstream request timeout"},
 	}
@@ -440,35 +429,6 @@ func TestServeStopsEndpointWhenClientDoesNotRead(t *testing.T) {
 	}
 	if n, err := io.Copy(io.Discard, resp.Body); err != nil || n != 256<<20 {
 		t.Errorf("read %d bytes, %v", n, err)
-	}
-}
-
-func TestServeTunnelsUpgrades(t *testing.T) {
-	var head string
-	endpoint := rawEndpoint(t, func(conn net.Conn, r *bufio.Reader) {
-		head = readHeadOf(r)
-		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\nX-A: b\r\n\r\n")
-		all, _ := io.ReadAll(r) // until the half close
-		_, _ = conn.Write(bytes.ToUpper(all))
-	})
-	f := newFront(t, list(endpoint), routeTimeout(50*time.Millisecond))
-	conn := f.dial()
-	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: echo\r\n\r\nhello ")
-	r := bufio.NewReader(conn)
-	got := readHeadOf(r)
-	want := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\nX-A: b\r\n\r\n"
-	if got != want {
-		t.Errorf("head %q, want %q", got, want)
-	}
-	// Outlive the route's timeout, which must not apply.
-	<-time.After(100 * time.Millisecond)
-	_, _ = io.WriteString(conn, "world")
-	_ = conn.(*net.TCPConn).CloseWrite()
-	if body, err := io.ReadAll(r); err != nil || string(body) != "HELLO WORLD" {
-		t.Errorf("got %q, %v", body, err)
-	}
-	if !strings.Contains(head, "Connection: Upgrade\r\n") || !strings.Contains(head, "Upgrade: echo\r\n") {
-		t.Errorf("endpoint saw %q", head)
 	}
 }
 

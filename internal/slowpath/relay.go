@@ -174,7 +174,8 @@ func (r *relay) readResponse() (*http.Response, error) {
 // switchProtocols answers 101, and passes on what came with it.
 func (r *relay) switchProtocols(resp *http.Response) error {
 	ahead, _ := r.reader.Peek(r.reader.Buffered()) // they are buffered: it cannot fail
-	head, err := switchHead(resp)
+	keepUpgrade(resp.Header)
+	head, err := switchHead(r.view, resp)
 	if err == nil {
 		r.out.final()
 		err = r.out.writeThrough(append(head, ahead...))

@@ -20,12 +20,12 @@ const (
 	ReplyHeadTooLarge
 	// ReplyNotImplemented (501): a transfer coding other than chunked.
 	ReplyNotImplemented
-	// ReplyConnectRefused (404, close): CONNECT has no route without a connect config.
-	ReplyConnectRefused
 	// ReplyHeaderTimeout (408): the head did not arrive in time.
 	ReplyHeaderTimeout
 	// ReplyNoRoute (404, empty): nothing matches.
 	ReplyNoRoute
+	// ReplyUpgradeRefused (403, empty): the route does not allow the upgrade, or CONNECT.
+	ReplyUpgradeRefused
 	// ReplyNoCluster (503, empty): the route's cluster does not exist.
 	ReplyNoCluster
 	// ReplyNoHealthyUpstream (503): the cluster has no usable endpoint.
@@ -57,9 +57,9 @@ var replies = [...]struct {
 	ReplyBadRequest:            {400, FlagDownstreamProtocolError, "Bad Request"},
 	ReplyHeadTooLarge:          {431, FlagDownstreamProtocolError, "Request Header Fields Too Large"},
 	ReplyNotImplemented:        {501, FlagDownstreamProtocolError, "Not Implemented"},
-	ReplyConnectRefused:        {404, FlagNoRoute, ""},
 	ReplyHeaderTimeout:         {408, FlagStreamIdle, "request header timeout"},
 	ReplyNoRoute:               {404, FlagNoRoute, ""},
+	ReplyUpgradeRefused:        {403, FlagNone, ""},
 	ReplyNoCluster:             {503, FlagNoCluster, ""},
 	ReplyNoHealthyUpstream:     {503, FlagNoHealthyUpstream, "no healthy upstream"},
 	ReplyConnectFailure:        {503, FlagUpstreamConnectFailure, resetBeforeHeaders + "remote connection failure"},

@@ -12,20 +12,26 @@ import (
 
 var errUnasked = errors.New("endpoint switched protocols unasked")
 
-// switchProtocols answers 101 and moves bytes both ways until both directions
-// have ended or one has failed. A half close is passed on.
+// switchProtocols passes a 101 on, and what follows it.
 func (x *exchange) switchProtocols(resp *http.Response) (bool, error) {
 	upstream, ok := resp.Body.(io.ReadWriteCloser)
-	if !ok || !x.head.upgrade || x.body != nil && !x.body.ended.Load() {
+	if !ok || !x.head.upgrade || x.head.connect() || x.body != nil && !x.body.ended.Load() {
 		_ = resp.Body.Close()
 		x.done(Outcome{Status: resp.StatusCode, Err: errUnasked})
 		_ = x.reclaim() // the endpoint is at fault, whatever the body's state
 		return x.answer(ReplyUpstreamProtocolError)
 	}
+	keepUpgrade(resp.Header)
+	return x.switchTo(upstream, resp)
+}
+
+// switchTo answers with a head that no HTTP follows, and moves bytes both ways
+// until both directions have ended or one has failed. A half close is passed on.
+func (x *exchange) switchTo(upstream io.ReadWriteCloser, resp *http.Response) (bool, error) {
 	defer func() { _ = upstream.Close() }()
 	x.watchdog.tunnel()
 	x.out.final()
-	head, err := switchHead(resp)
+	head, err := switchHead(x.view, resp)
 	if err == nil {
 		err = x.out.writeThrough(head)
 	}
@@ -39,14 +45,18 @@ func (x *exchange) switchProtocols(resp *http.Response) (bool, error) {
 	return false, err
 }
 
-// switchHead is the head of a 101 for the client.
-func switchHead(resp *http.Response) ([]byte, error) {
-	protocol := strings.Join(resp.Header.Values("Upgrade"), ", ")
-	removeHopByHop(resp.Header)
-	resp.Header["Connection"] = []string{"Upgrade"}
-	resp.Header["Upgrade"] = []string{protocol}
+// keepUpgrade leaves of a head of 101 what the next hop must know.
+func keepUpgrade(header http.Header) {
+	protocol := strings.Join(header.Values("Upgrade"), ", ")
+	removeHopByHop(header)
+	header["Connection"] = []string{"Upgrade"}
+	header["Upgrade"] = []string{protocol}
+}
+
+// switchHead is a head without any framing: no body follows it.
+func switchHead(view clientView, resp *http.Response) ([]byte, error) {
 	var b bytes.Buffer
-	b.WriteString("HTTP/1.1 " + statusText(resp) + "\r\n")
+	b.WriteString(view.version() + statusText(resp) + "\r\n")
 	if err := resp.Header.WriteSubset(&b, framingFields); err != nil {
 		return nil, err
 	}

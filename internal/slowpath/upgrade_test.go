@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+func allow(upgrades ...string) frontOption {
+	return func(_ *Config, r *model.Route) { r.Upgrades = upgrades }
+}
+
+func TestServeTunnelsUpgrades(t *testing.T) {
+	var head string
+	endpoint := rawEndpoint(t, func(conn net.Conn, r *bufio.Reader) {
+		head = readHeadOf(r)
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\nX-A: b\r\n\r\n")
+		all, _ := io.ReadAll(r) // until the half close
+		_, _ = conn.Write(bytes.ToUpper(all))
+	})
+	f := newFront(t, list(endpoint), routeTimeout(50*time.Millisecond), allow("echo"))
+	conn := f.dial()
+	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: echo\r\n\r\nhello ")
+	r := bufio.NewReader(conn)
+	got := readHeadOf(r)
+	want := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\nX-A: b\r\n\r\n"
+	if got != want {
+		t.Errorf("head %q, want %q", got, want)
+	}
+	// Outlive the route's timeout, which must not apply.
+	<-time.After(100 * time.Millisecond)
+	_, _ = io.WriteString(conn, "world")
+	_ = conn.(*net.TCPConn).CloseWrite()
+	if body, err := io.ReadAll(r); err != nil || string(body) != "HELLO WORLD" {
+		t.Errorf("got %q, %v", body, err)
+	}
+	if !strings.Contains(head, "Connection: Upgrade\r\n") || !strings.Contains(head, "Upgrade: echo\r\n") {
+		t.Errorf("endpoint saw %q", head)
+	}
+}
+
+// What is expected here is what Envoy 1.40 does, except that it replaces the body
+// of an endpoint's 200 by nothing.
+func TestServeSwitchesOnlyToWhatTheRouteAllows(t *testing.T) {
+	const closing = "Connection: close\r\n"
+	tests := []struct {
+		name, target, fields string
+		status               int
+		// asked is the Upgrade field that reaches the endpoint, if any does.
+		asked   string
+		closing bool
+	}{
+		{"allowed", "/", "Connection: Upgrade\r\nUpgrade: echo\r\n", 101, "echo", false},
+		{"case", "/", "Connection: keep-alive, UPGRADE\r\nUpgrade: Echo\r\n", 101, "Echo", false},
+		{"empty field beside it", "/", "Connection: Upgrade\r\nUpgrade:\r\nUpgrade: echo\r\n", 101, "echo", false},
+		{"other protocol", "/", "Connection: Upgrade\r\nUpgrade: other\r\n", 403, "", true},
+		{"list", "/", "Connection: Upgrade\r\nUpgrade: echo, other\r\n", 403, "", true},
+		{"one protocol twice", "/", "Connection: Upgrade\r\nUpgrade: echo\r\nUpgrade: echo\r\n", 403, "", true},
+		{"none", "/", "Connection: Upgrade\r\nUpgrade:\r\n", 403, "", true},
+		{"h2c in a list", "/", "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c, echo\r\nHTTP2-Settings: AA\r\n", 403, "", true},
+		{"no route comes first", "/x", "Host: nowhere\r\nConnection: Upgrade\r\nUpgrade: other\r\n", 404, "", true},
+		{"allowed without a route", "/x", "Host: nowhere\r\nConnection: Upgrade\r\nUpgrade: echo\r\n", 404, "", true},
+		{"endpoint does not switch", "/no", "Connection: Upgrade\r\nUpgrade: echo\r\n", 200, "echo", true},
+
+		{"no Connection field", "/", "Upgrade: other\r\n", 200, "", false},
+		{"h2c", "/", "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2C\r\nHTTP2-Settings: AA\r\n", 200, "", false},
+		{"no Upgrade field", "/", "Connection: Upgrade\r\n", 200, "", false},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			var head atomic.Pointer[string]
+			endpoint := rawEndpoint(t, func(conn net.Conn, r *bufio.Reader) {
+				got := readHeadOf(r)
+				head.Store(&got)
+				if strings.HasPrefix(got, "GET / ") && strings.Contains(got, "Upgrade") {
+					_, _ = io.WriteString(conn, "HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n")
+					return
+				}
+				_, _ = io.WriteString(conn, ok2)
+			})
+			f := newFront(t, list(endpoint), allow("echo", "h2c"))
+			host := "Host: a\r\n"
+			if strings.HasPrefix(tc.fields, "Host") {
+				host = ""
+			}
+			conn := f.dial()
+			_, _ = io.WriteString(conn, "GET "+tc.target+" HTTP/1.1\r\n"+host+tc.fields+"\r\n")
+			got := readHeadOf(bufio.NewReader(conn))
+			if want := strconv.Itoa(tc.status); !strings.HasPrefix(got, "HTTP/1.1 "+want+" ") || strings.Contains(got, closing) != tc.closing {
+				t.Errorf("got %q, want %s, closing %t", got, want, tc.closing)
+			}
+			asked := ""
+			if h := head.Load(); h != nil {
+				asked = upgradeOf(t, *h)
+			}
+			if asked != tc.asked {
+				t.Errorf("endpoint was asked for %q, want %q", asked, tc.asked)
+			}
+		})
+	}
+}
+
+// upgradeOf is what a head asks to switch to.
+func upgradeOf(t *testing.T, head string) string {
+	t.Helper()
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(head)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Header["Http2-Settings"]; got != nil {
+		t.Errorf("HTTP2-Settings: %q reached the endpoint", got)
+	}
+	if (r.Header.Get("Connection") == "Upgrade") != (r.Header.Get("Upgrade") != "") {
+		t.Errorf("Connection and Upgrade disagree: %v", r.Header)
+	}
+	return strings.Join(r.Header["Upgrade"], "|")
+}
