@@ -128,7 +128,7 @@ func (c clients) rest(ctx context.Context, s pool.Spilled, client, upstream net.
 	r := restOf(&slot.Response)
 	forwarded, clean, err := forward(client, upstream, &r, &slot.Traffic.BytesReceived)
 	switch {
-	case errors.Is(err, io.EOF) && r.endless():
+	case errors.Is(err, io.EOF) && r.endless:
 		shared.ResponseDone(s.Slot)
 		return forwarded, anchor.EndWrite
 	case err != nil:

@@ -3,54 +3,75 @@
 package node
 
 import (
+	"errors"
 	"testing"
 
+	"github.com/xlb-project/xlb/internal/chunked"
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
-func TestRestEndsWithTheResponseHoweverItIsCut(t *testing.T) {
-	cases := []struct {
+// slotIn returns a slot as the kernel leaves it.
+func bodyIn(phase maps.Phase, remaining uint64, digits uint32, name string) *maps.BodyScan {
+	s := &maps.BodyScan{Phase: uint32(phase), Remaining: remaining}
+	s.Digits = digits
+	for i, c := range []byte(name) {
+		s.Field.Name[i/8] |= uint64(c) << (i % 8 * 8)
+	}
+	s.Field.NameLen = uint32(len(name))
+	return s
+}
+
+func TestRestGoesOnWhereTheKernelStopped(t *testing.T) {
+	const end = "0\r\n\r\n"
+	tests := []struct {
 		name  string
-		from  rest
+		slot  *maps.BodyScan
 		bytes string
 		// own is how many bytes belong to the response; -1 when it is malformed.
 		own int
 	}{
-		{"length", rest{phase: maps.PhaseLength, remaining: 5}, "helloHTTP/1.1", 5},
-		{"chunk size", rest{phase: maps.PhaseChunkSize}, "3\r\nabc\r\n0\r\n\r\nrest", 13},
-		{"upper and lower case size", rest{phase: maps.PhaseChunkSize}, "0aB;x=y\r\n" + string(make([]byte, 0xab)) + "\r\n0\r\n\r\n", 9 + 0xab + 7},
-		{"half a size line", rest{phase: maps.PhaseChunkSize, remaining: 1, digits: 1}, "0\r\n0123456789abcdef\r\n0\r\n\r\n", 26},
-		{"in the middle of data", rest{phase: maps.PhaseChunkData, remaining: 2}, "ab\r\n0\r\n\r\n", 9},
-		{"trailers", rest{phase: maps.PhaseChunkSize}, "0\r\nA: b\r\nC: d\r\n\r\nmore", 17},
-		{"extensions", rest{phase: maps.PhaseChunkSize}, "1;a;b=c;d=\"e f;\"\r\nx\r\n0;z\r\n\r\n", 28},
-		{"extension without a name", rest{phase: maps.PhaseChunkSize}, "1;\r\na\r\n", -1},
-		{"extension of whitespace", rest{phase: maps.PhaseChunkSize}, "1; \t\r\na\r\n", -1},
-		{"extension without a value", rest{phase: maps.PhaseChunkSize}, "1;a=\r\na\r\n", -1},
-		{"extension with an open quote", rest{phase: maps.PhaseChunkSize}, "1;a=\"b\r\na\r\n", -1},
-		{"extension with an escape", rest{phase: maps.PhaseChunkSize}, "1;a=\"\\\"\"\r\na\r\n", -1},
-		{"extension behind a quote", rest{phase: maps.PhaseChunkSize}, "1;a=\"b\"c\r\na\r\n", -1},
-		{"trailers' names", rest{phase: maps.PhaseTrailerName, name: []byte("a")}, "Z-9_: b\r\n\r\n", 11},
-		{"a forbidden name's beginning", rest{phase: maps.PhaseTrailerStart}, "Content-Length-Not: 1\r\n\r\n", 25},
-		{"trailer without a colon", rest{phase: maps.PhaseTrailerStart}, "abc\r\n\r\n", -1},
-		{"trailer without a name", rest{phase: maps.PhaseTrailerStart}, ": b\r\n\r\n", -1},
-		{"trailer with a space in its name", rest{phase: maps.PhaseTrailerStart}, "a b: c\r\n\r\n", -1},
-		{"trailer about framing", rest{phase: maps.PhaseTrailerStart}, "Transfer-Encoding: chunked\r\n\r\n", -1},
-		{"trailer about framing, begun in the kernel", rest{phase: maps.PhaseTrailerName, name: []byte("content-len")}, "GTH: 1\r\n\r\n", -1},
-		{"after the data", rest{phase: maps.PhaseChunkDataCR}, "\r\n0\r\n\r\n", 7},
-		{"size is no number", rest{phase: maps.PhaseChunkSize}, "x\r\n", -1},
-		{"size is empty", rest{phase: maps.PhaseChunkSize}, "\r\n", -1},
-		{"size is too long", rest{phase: maps.PhaseChunkSize}, "0000000000000001\r\n", -1},
-		{"data is longer than its size", rest{phase: maps.PhaseChunkSize}, "1\r\nab\r\n", -1},
-		{"bare LF behind the size", rest{phase: maps.PhaseChunkSize}, "1\na\r\n", -1},
+		{"done", bodyIn(maps.PhaseDone, 0, 0, ""), "", 0},
+		{"length", bodyIn(maps.PhaseLength, 5, 0, ""), "helloHTTP/1.1", 5},
+		{"size line", bodyIn(maps.PhaseChunkSize, 0, 0, ""), "1\r\na\r\n" + end + "rest", 11},
+		{"half a size", bodyIn(maps.PhaseChunkSize, 1, 1, ""), "0\r\n0123456789abcdef\r\n" + end, 26},
+		{"digits count on", bodyIn(maps.PhaseChunkSize, 1, 15, ""), "0\r\n", -1},
+		{"extension's beginning", bodyIn(maps.PhaseChunkExt, 1, 1, ""), "a\r\nx\r\n" + end, 11},
+		{"extension's name", bodyIn(maps.PhaseChunkExtName, 1, 1, ""), "=b\r\nx\r\n" + end, 12},
+		{"behind =", bodyIn(maps.PhaseChunkExtEquals, 1, 1, ""), "\"\"\r\nx\r\n" + end, 12},
+		{"extension's value", bodyIn(maps.PhaseChunkExtValue, 1, 1, ""), ";b\r\nx\r\n" + end, 12},
+		{"no second =", bodyIn(maps.PhaseChunkExtValue, 1, 1, ""), "=\r\n", -1},
+		{"quoted value", bodyIn(maps.PhaseChunkExtQuoted, 1, 1, ""), "; \"\r\nx\r\n" + end, 13},
+		{"behind a quote", bodyIn(maps.PhaseChunkExtUnquoted, 1, 1, ""), ";b\r\nx\r\n" + end, 12},
+		{"nothing else behind a quote", bodyIn(maps.PhaseChunkExtUnquoted, 1, 1, ""), "b\r\n", -1},
+		{"size line's LF", bodyIn(maps.PhaseChunkSizeLF, 1, 1, ""), "\nx\r\n" + end, 9},
+		{"last size line's LF", bodyIn(maps.PhaseChunkSizeLF, 0, 1, ""), "\n\r\n", 3},
+		{"data", bodyIn(maps.PhaseChunkData, 2, 1, ""), "ab\r\n" + end, 9},
+		{"data's CR", bodyIn(maps.PhaseChunkDataCR, 0, 1, ""), "\r\n" + end, 7},
+		{"data's LF", bodyIn(maps.PhaseChunkDataLF, 0, 1, ""), "\n" + end, 6},
+		{"trailers", bodyIn(maps.PhaseTrailerStart, 0, 1, ""), "A: b\r\n\r\n", 8},
+		{"trailer's name", bodyIn(maps.PhaseTrailerName, 0, 1, "a"), "Z-9_: b\r\n\r\n", 11},
+		{"forbidden trailer, begun in the kernel", bodyIn(maps.PhaseTrailerName, 0, 1, "content-len"), "GTH: 1\r\n\r\n", -1},
+		{"name longer than the kernel keeps", bodyIn(maps.PhaseTrailerName, 0, 1, "transfer-encoding-x-y-z-"), "a: 1\r\n\r\n", 8},
+		{"trailer's value", bodyIn(maps.PhaseTrailer, 0, 1, ""), "b: c\r\n\r\n", 8},
+		{"trailer's LF", bodyIn(maps.PhaseTrailerLF, 0, 1, ""), "\n\r\n", 3},
+		{"last LF", bodyIn(maps.PhaseLastLF, 0, 1, ""), "\nmore", 1},
+		{"not framed", bodyIn(maps.PhaseHead, 0, 0, ""), "HTTP/1.1 200 OK\r\n", -1},
 	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			for step := 1; step <= len(c.bytes); step++ {
-				if got := followIn(c.from, c.bytes, step); got != c.own {
-					t.Fatalf("in steps of %d: got %d bytes, want %d", step, got, c.own)
+	begun := map[maps.Phase]bool{}
+	for _, tc := range tests {
+		begun[maps.Phase(tc.slot.Phase)] = true
+		t.Run(tc.name, func(t *testing.T) {
+			for step := 1; step <= max(len(tc.bytes), 1); step++ {
+				if got := followIn(restOf(tc.slot), tc.bytes, step); got != tc.own {
+					t.Fatalf("in steps of %d: got %d bytes, want %d", step, got, tc.own)
 				}
 			}
 		})
+	}
+	for phase := maps.PhaseHead; phase <= maps.PhaseDone; phase++ {
+		if !begun[phase] {
+			t.Errorf("no test begins in phase %d", phase)
+		}
 	}
 }
 
@@ -61,7 +82,7 @@ func followIn(r rest, b string, step int) int {
 		piece := b[:min(step, len(b))]
 		b = b[len(piece):]
 		n, err := r.follow([]byte(piece))
-		if err != nil {
+		if errors.Is(err, chunked.ErrMalformed) || errors.Is(err, errNoRest) {
 			return -1
 		}
 		own += n

@@ -350,17 +350,15 @@ func validAuthority(b []byte) bool {
 	return len(b) > 0 && b[0] != ':'
 }
 
+// validToken reports a token (RFC 9110 section 5.6.2).
 func validToken(b []byte) bool {
 	for _, c := range b {
-		if !IsToken(c) {
+		if !httpguts.IsTokenRune(rune(c)) {
 			return false
 		}
 	}
 	return len(b) > 0
 }
-
-// IsToken reports a tchar (RFC 9110 section 5.6.2).
-func IsToken(c byte) bool { return isAlphanumeric(c) || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0 }
 
 // validValueByte: field-vchar, SP or HTAB (RFC 9110 section 5.5).
 func validValueByte(c byte) bool { return c == '\t' || c >= ' ' && c != 0x7f }

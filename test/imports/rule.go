@@ -17,6 +17,7 @@ const module = "github.com/xlb-project/xlb/"
 var layers = map[string][]string{
 	"model":     nil,
 	"poller":    nil,
+	"chunked":   nil,
 	"maps":      nil,
 	"check":     nil, // it must run where nothing else can
 	"config":    {"model"},
@@ -29,7 +30,7 @@ var layers = map[string][]string{
 	"anchor":    {"maps", "poller"},
 	"pool":      {"maps", "poller"},
 	"health":    {"model", "maps", "poller"},
-	"slowpath":  {"model"},
+	"slowpath":  {"model", "chunked"},
 	"metrics":   {"maps"},
 	"admin":     {"maps", "model", "metrics"},
 	"heels":     {"maps", "model"},

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chunked
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// reading is what a reader makes of bytes that begin with a body.
+type reading struct {
+	Data     string
+	Trailers []string // name, value, name, value ...
+	// Own is how many bytes belong to the body.
+	Own int
+}
+
+// read feeds the bytes in pieces of a length. ok is false when they are malformed
+// or end too early.
+func read(p string, step int) (got reading, ok bool) {
+	body := New(State{}, func(name, value string) { got.Trailers = append(got.Trailers, name, value) })
+	for !body.Done() && got.Own < len(p) {
+		piece := []byte(p[got.Own:min(got.Own+step, len(p))])
+		n, data, err := body.Next(piece)
+		if err != nil {
+			return got, false
+		}
+		if data {
+			got.Data += string(piece[:n])
+		}
+		got.Own += n
+	}
+	return got, body.Done()
+}
+
+func TestBodyIsReadStrictlyHoweverItIsCut(t *testing.T) {
+	tests := []struct {
+		name, bytes, data string
+		trailers          []string
+		own               int // -1: malformed
+	}{
+		{"empty", "0\r\n\r\n", "", nil, 5},
+		{"chunks", "3\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\nrest", "abc0123456789", nil, 28},
+		{"sizes in both cases and with zeros", "00a;x=y\r\n0123456789\r\n0A\r\n0123456789\r\n000\r\n\r\n", "01234567890123456789", nil, 44},
+		{"longest size", "000000000000001\r\na\r\n0\r\n\r\n", "a", nil, 25},
+		{"data that looks like framing", "6\r\n\r\n0\r\n\r\r\n0\r\n\r\n", "\r\n0\r\n\r", nil, 16},
+		{"extensions", "1;a;b=c;d=\"e f;=\t\x80\";g=\"\"\r\nx\r\n0;z\r\n\r\n", "x", nil, 36},
+		{"trailers", "0\r\nA: b\r\nC-9_:d \t\r\na:\r\n\r\nmore", "", []string{"A", "b", "C-9_", "d", "a", ""}, 25},
+		{"a forbidden name's beginning", "0\r\nContent-Length-Not: 1\r\n\r\n", "", []string{"Content-Length-Not", "1"}, 28},
+
+		{"size is no number", "x\r\n", "", nil, -1},
+		{"size is empty", "\r\n", "", nil, -1},
+		{"size is empty before an extension", ";a\r\n", "", nil, -1},
+		{"size has a sign", "+1\r\na\r\n", "", nil, -1},
+		{"size has whitespace", "1 \r\na\r\n", "", nil, -1},
+		{"size has an underscore", "1_0\r\n", "", nil, -1},
+		{"size has a prefix", "0x1\r\n", "", nil, -1},
+		{"size is too long", "0000000000000001\r\na\r\n", "", nil, -1},
+		{"bare LF behind a size", "1\na\r\n", "", nil, -1},
+		{"two CR behind a size", "1\r\r\na\r\n", "", nil, -1},
+		{"data is longer than its size", "1\r\nab\r\n", "", nil, -1},
+		{"bare LF behind data", "1\r\na\n0\r\n\r\n", "", nil, -1},
+		{"extension without a name", "1;\r\na\r\n", "", nil, -1},
+		{"extension of whitespace", "1; \t\r\na\r\n", "", nil, -1},
+		{"extension without a value", "1;a=\r\na\r\n", "", nil, -1},
+		{"extension with two values", "1;a=b=c\r\na\r\n", "", nil, -1},
+		{"extension with an open quote", "1;a=\"b\r\na\r\n", "", nil, -1},
+		{"extension with an escape", "1;a=\"\\\"\"\r\na\r\n", "", nil, -1},
+		{"extension behind a quote", "1;a=\"b\"c\r\na\r\n", "", nil, -1},
+		{"extension with a quote inside", "1;a=b\"c\"\r\na\r\n", "", nil, -1},
+		{"extension with NUL", "1;a\x00\r\na\r\n", "", nil, -1},
+		{"quoted DEL", "1;a=\"\x7f\"\r\na\r\n", "", nil, -1},
+		{"trailer without a colon", "0\r\nabc\r\n\r\n", "", nil, -1},
+		{"trailer without a name", "0\r\n: b\r\n\r\n", "", nil, -1},
+		{"trailer with a space in its name", "0\r\na b: c\r\n\r\n", "", nil, -1},
+		{"trailer with a space behind its name", "0\r\na : c\r\n\r\n", "", nil, -1},
+		{"folded trailer", "0\r\n a: c\r\n\r\n", "", nil, -1},
+		{"trailer with NUL", "0\r\na: \x00\r\n\r\n", "", nil, -1},
+		{"bare CR in a trailer", "0\r\na: \rb\r\n\r\n", "", nil, -1},
+		{"trailer about framing", "0\r\nTransfer-Encoding: chunked\r\n\r\n", "", nil, -1},
+		{"bare LF at the end", "0\r\n\n", "", nil, -1},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			for step := 1; step <= len(tc.bytes); step++ {
+				got, ok := read(tc.bytes, step)
+				if tc.own < 0 {
+					if ok {
+						t.Fatalf("in steps of %d: accepted as %+v", step, got)
+					}
+					continue
+				}
+				want := reading{tc.data, tc.trailers, tc.own}
+				if diff := cmp.Diff(want, got); !ok || diff != "" {
+					t.Fatalf("in steps of %d: done %t (-want +got):\n%s", step, ok, diff)
+				}
+			}
+		})
+	}
+}
+
+func TestFollowStopsBeforeTheOffendingByte(t *testing.T) {
+	var body Body
+	if n, err := body.Follow([]byte("1\r\nax\r\n")); n != 4 || !errors.Is(err, ErrMalformed) {
+		t.Errorf("got %d, %v", n, err)
+	}
+}
+
+func TestEveryForbiddenTrailerIsRefusedWhateverItsCase(t *testing.T) {
+	for name := range forbidden {
+		for _, written := range []string{name, strings.ToUpper(name), textproto.CanonicalMIMEHeaderKey(name)} {
+			if _, ok := read("0\r\n"+written+": x\r\n\r\n", 5); ok {
+				t.Errorf("%s is accepted", written)
+			}
+		}
+		if len(name) > maxForbidden {
+			t.Errorf("%s is longer than maxForbidden", name)
+		}
+	}
+}
+
+func TestForbiddenTrailersAreKnownWithoutTheirValues(t *testing.T) {
+	var body Body // keeps no more of a name than it must
+	if _, err := body.Follow([]byte("0\r\ntransfer-encoding: x\r\n\r\n")); !errors.Is(err, ErrMalformed) {
+		t.Errorf("got %v", err)
+	}
+	body = Body{}
+	if _, err := body.Follow([]byte("0\r\ntransfer-encodings: x\r\n\r\n")); err != nil || !body.Done() {
+		t.Errorf("got %v, done %t", err, body.Done())
+	}
+}
+
+func TestOverheadIsBounded(t *testing.T) {
+	// Read by pieces, each of which could go on for ever.
+	tests := []struct {
+		name, first, again string
+		endless            bool
+	}{
+		{"extension's name", "1;", "aaaaaaaa", true},
+		{"extensions", "1", ";a=b;c", true},
+		{"quoted extension", "1;a=\"", "        ", true},
+		{"trailer's name", "0\r\n", "aaaaaaaa", true},
+		{"trailer's value", "0\r\na:", "aaaaaaaa", true},
+		{"trailers", "0\r\n", "a: b\r\n", true},
+		{"extensions of chunks with data", "", "1;chunk-signature=0123456789abcdef\r\na\r\n", false},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			body, followed := Body{}, 0
+			piece := []byte(tc.first)
+			for followed < 2*MaxOverhead {
+				n, err := body.Follow(piece)
+				followed += n
+				if err != nil {
+					break
+				}
+				piece = []byte(tc.again)
+			}
+			if endless := followed < MaxOverhead+MaxOverhead/2; endless != tc.endless {
+				t.Errorf("followed %d bytes", followed)
+			}
+			if tc.endless && followed < MaxOverhead {
+				t.Errorf("refused after %d bytes, less than %d", followed, MaxOverhead)
+			}
+		})
+	}
+}
+
+// FuzzBody: what is accepted is cut alike in pieces of any length, and read alike
+// by net/http, which accepts more.
+func FuzzBody(f *testing.F) {
+	for _, s := range []string{
+		"0\r\n\r\n", "3\r\nabc\r\n0\r\n\r\nGET", "A;a;b=c;d=\"e; f\"\r\n0123456789\r\n00\r\nX: y \r\nx:\r\n\r\n", "1;a=\"\\\"\r\na\r\n", "0\r\nContent-Length: 1\r\n\r\n",
+	} {
+		f.Add(s, 1)
+	}
+	f.Fuzz(func(t *testing.T, p string, step int) {
+		if len(p) > 4<<10 {
+			return // net/http has a limit of its own for lines
+		}
+		whole, ok := read(p, max(len(p), 1))
+		cut, cutOK := read(p, min(max(step, 1), len(p)+1))
+		if ok != cutOK || ok && !cmp.Equal(whole, cut) {
+			t.Fatalf("%q: whole %+v (%t), cut %+v (%t)", p, whole, ok, cut, cutOK)
+		}
+		if !ok {
+			return
+		}
+		if diff := cmp.Diff(readByNetHTTP(t, p), sorted(whole)); diff != "" {
+			t.Fatalf("%q (-net/http +ours):\n%s", p, diff)
+		}
+	})
+}
+
+func readByNetHTTP(t *testing.T, p string) reading {
+	t.Helper()
+	r := bufio.NewReader(strings.NewReader("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + p))
+	request, err := http.ReadRequest(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(request.Body)
+	if err != nil {
+		t.Fatalf("net/http refuses %q: %v", p, err)
+	}
+	rest, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := reading{Data: string(data), Own: len(p) - len(rest)}
+	for name, values := range request.Trailer {
+		for _, v := range values {
+			got.Trailers = append(got.Trailers, name, v)
+		}
+	}
+	return sorted(got)
+}
+
+// sorted puts trailers of one name behind each other, as a header holds them.
+func sorted(r reading) reading {
+	pairs := slices.Collect(slices.Chunk(r.Trailers, 2))
+	for _, pair := range pairs {
+		pair[0] = textproto.CanonicalMIMEHeaderKey(pair[0])
+	}
+	slices.SortStableFunc(pairs, func(a, b []string) int { return strings.Compare(a[0], b[0]) })
+	r.Trailers = slices.Concat(pairs...)
+	return r
+}
