@@ -21,6 +21,16 @@ type Config struct {
 type Listener struct {
 	Address netip.AddrPort
 	Hosts   []VirtualHost
+	// Upgrades of all routes that do not say otherwise.
+	Upgrades []Upgrade
+}
+
+// Upgrade is one entry of upgrade_configs.
+type Upgrade struct {
+	Type     string
+	Disabled bool
+	// Terminated CONNECT is answered by the balancer; only for routes.
+	Terminated bool
 }
 
 // VirtualHost serves Domains, by default "*".
@@ -29,16 +39,19 @@ type VirtualHost struct {
 	Routes  []Route
 }
 
-// Route matches Path exactly if it is set, and Prefix (default "/") otherwise.
+// Route matches Path exactly if it is set, CONNECT if Connect is, and Prefix
+// (default "/") otherwise.
 type Route struct {
 	Path, Prefix string
+	Connect      bool
 	// Headers that must have exactly these values.
 	Headers map[string]string
 	// Clusters to send to; with one the weights are not written.
 	Clusters []Share
 	// Timeout of a request; zero leaves Envoy's default of 15 s, a negative
 	// one disables it.
-	Timeout time.Duration
+	Timeout  time.Duration
+	Upgrades []Upgrade
 	// RetriedByEnvoy gives the route a retry policy when Envoy is tested: what
 	// XLB does by itself when an endpoint goes away, Envoy does only with it.
 	RetriedByEnvoy bool
@@ -93,6 +106,9 @@ func (c Config) listeners(forEnvoy bool) []any {
 				"typed_config": object{"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
 			}},
 		}
+		if l.Upgrades != nil {
+			manager["upgrade_configs"] = upgradeConfigs(l.Upgrades)
+		}
 		if forEnvoy {
 			// ab speaks HTTP/1.0, which Envoy refuses unless it is told.
 			manager["http_protocol_options"] = object{"accept_http_10": true}
@@ -128,6 +144,8 @@ func (l Listener) hosts(forEnvoy bool) []any {
 func (r Route) object(forEnvoy bool) object {
 	match := object{"prefix": "/"}
 	switch {
+	case r.Connect:
+		match = object{"connect_matcher": object{}}
 	case r.Path != "":
 		match = object{"path": r.Path}
 	case r.Prefix != "":
@@ -157,6 +175,9 @@ func (r Route) action(forEnvoy bool) object {
 	if r.Timeout != 0 {
 		action["timeout"] = fmt.Sprintf("%gs", max(r.Timeout, 0).Seconds())
 	}
+	if r.Upgrades != nil {
+		action["upgrade_configs"] = upgradeConfigs(r.Upgrades)
+	}
 	if forEnvoy && r.RetriedByEnvoy {
 		action["retry_policy"] = object{
 			"retry_on": "connect-failure,reset", "num_retries": 3,
@@ -169,6 +190,18 @@ func (r Route) action(forEnvoy bool) object {
 		}
 	}
 	return action
+}
+
+func upgradeConfigs(upgrades []Upgrade) []any {
+	var all []any
+	for _, u := range upgrades {
+		o := object{"upgrade_type": u.Type, "enabled": !u.Disabled}
+		if u.Terminated {
+			o["connect_config"] = object{}
+		}
+		all = append(all, o)
+	}
+	return all
 }
 
 func (c Config) clusters(forEnvoy bool) []any {

@@ -36,6 +36,8 @@ const Identity = "X-Identity"
 //	/hold                       answers when the test commands "release"
 //	/stall                      never answers
 //	/reset?seed=&size=&framing= half of the body, then a reset
+//	/switch                     switches to the protocol that the request asks for: an echo
+//	CONNECT                     a tunnel: an echo
 //	/…                          the server's identity
 type OriginSpec struct {
 	// Address to listen on; port 0 takes a free one.
@@ -124,12 +126,39 @@ func (o *origin) handler() http.Handler {
 	mux.HandleFunc("/stall", o.serveStall)
 	mux.HandleFunc("/reset", o.serveReset)
 	mux.HandleFunc("/hangup", o.serveHangup)
+	mux.HandleFunc("/switch", o.serveSwitch)
 	mux.HandleFunc("/", o.serveIdentity)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		o.requests.Add(1)
 		w.Header().Set(Identity, o.identity)
+		if r.Method == http.MethodConnect {
+			o.serveSwitch(w, r)
+			return
+		}
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// serveSwitch echoes what comes behind the request until the client ends.
+func (o *origin) serveSwitch(w http.ResponseWriter, r *http.Request) {
+	head := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + r.Header.Get("Upgrade") + "\r\n"
+	switch {
+	case r.Method == http.MethodConnect:
+		head = "HTTP/1.1 200 OK\r\n"
+	case r.Header.Get("Upgrade") == "":
+		http.Error(w, "nothing to switch to", http.StatusBadRequest)
+		return
+	}
+	conn, early, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(err) // an HTTP/1 server can
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, head+Identity+": "+o.identity+"\r\n\r\n"); err != nil {
+		return
+	}
+	// Its end is the client's affair.
+	_, _ = io.Copy(conn, early)
 }
 
 func (o *origin) serveIdentity(w http.ResponseWriter, _ *http.Request) {
