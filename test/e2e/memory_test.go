@@ -4,9 +4,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,33 +11,6 @@ import (
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 )
-
-// tcpMemory is the memory that TCP holds on this machine, in bytes.
-func tcpMemory(t *testing.T) int64 {
-	t.Helper()
-	content, err := os.ReadFile("/proc/net/sockstat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(content)) {
-		fields := strings.Fields(line)
-		if fields[0] != "TCP:" {
-			continue
-		}
-		for i, f := range fields[:len(fields)-1] {
-			if f != "mem" {
-				continue
-			}
-			pages, err := strconv.ParseInt(fields[i+1], 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return pages * int64(os.Getpagesize())
-		}
-	}
-	t.Fatal("/proc/net/sockstat has no memory of TCP")
-	return 0
-}
 
 // blocked waits until the server has sent something and then nothing for a
 // while, and returns how much it sent.
@@ -97,7 +67,7 @@ func TestClientThatDoesNotReadCostsLittleMemory(t *testing.T) {
 				others := programs.LoadSpec{Address: service, Connections: 4, Requests: 500}
 				before := runLoad(t, place, others)
 				requireClean(t, before)
-				memory := tcpMemory(t)
+				memory := harness.TCPMemory(t)
 
 				parked := place.Program(t, programs.ParkedProgram, programs.ParkedSpec{
 					Address: service,
@@ -108,7 +78,7 @@ func TestClientThatDoesNotReadCostsLittleMemory(t *testing.T) {
 				if sent >= size/4 {
 					t.Errorf("the server sent %d MB to a client that does not read", sent>>20)
 				}
-				grown := tcpMemory(t) - memory
+				grown := harness.TCPMemory(t) - memory
 				if grown >= allowed {
 					t.Errorf("TCP memory grew by %d MB, want less than %d", grown>>20, allowed>>20)
 				}
@@ -136,7 +106,7 @@ func TestClientThatLeavesInMidResponseFreesEverything(t *testing.T) {
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place := harness.SameHost(t)
 		balancer, server, service := oneServerWithoutTimeout(t, mode, place)
-		memory := tcpMemory(t)
+		memory := harness.TCPMemory(t)
 		for range 8 {
 			parked := place.Program(t, programs.ParkedProgram, programs.ParkedSpec{
 				Address: service, Path: fmt.Sprintf("/body?seed=%d&size=%d&framing=length", seed, size),
@@ -147,7 +117,7 @@ func TestClientThatLeavesInMidResponseFreesEverything(t *testing.T) {
 		}
 
 		harness.Eventually(t, 10*time.Second, "TCP memory returns", func() bool {
-			return tcpMemory(t) < memory+4<<20
+			return harness.TCPMemory(t) < memory+4<<20
 		})
 		harness.Eventually(t, 10*time.Second, "no lease is active", func() bool {
 			return balancer.Metric(t, "xlb_leases_active") == 0
@@ -169,13 +139,13 @@ func TestTenThousandOpenConnections(t *testing.T) {
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place := harness.SameHost(t)
 		balancer, _, service := oneServerWithoutTimeout(t, mode, place)
-		memory, kernel := balancer.Memory(t), tcpMemory(t)
+		memory, kernel := balancer.Memory(t), harness.TCPMemory(t)
 
 		crowd := place.Program(t, programs.CrowdProgram, programs.CrowdSpec{Address: service, Connections: connections})
 		var first, second programs.CrowdReport
 		crowd.Next(t, &first)
 		grown := balancer.Memory(t) - memory
-		kernelGrown := tcpMemory(t) - kernel
+		kernelGrown := harness.TCPMemory(t) - kernel
 		crowd.Ask(t, "again", &second)
 
 		for _, report := range []programs.CrowdReport{first, second} {

@@ -134,7 +134,7 @@ func Binary(t testing.TB) string {
 	t.Helper()
 	path := os.Getenv("XLB_BIN")
 	if path == "" {
-		path = filepath.Join("..", "..", "bin", "xlb")
+		path = filepath.Join(root(t), "bin", "xlb")
 	}
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -240,26 +240,55 @@ func Eventually(t testing.TB, patience time.Duration, what string, done func() b
 	}
 }
 
-// toolsDir is where scripts/install-deps puts programs, seen from a test package.
-var toolsDir = filepath.Join("..", "..", ".tools", "bin")
+// root is the top folder of this repository, found upwards from the folder of
+// the test package.
+func root(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir != filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+	t.Fatal("no go.mod above the folder of the test: run it inside the repository")
+	return ""
+}
 
 // Command looks a client program up, among the installed tools and on PATH. It
 // skips the test where the program is missing, unless XLB_REQUIRE_CLIENTS
 // demands it.
 func Command(t testing.TB, name string) string {
 	t.Helper()
-	if tool, err := filepath.Abs(filepath.Join(toolsDir, name)); err == nil {
-		if _, err := exec.LookPath(tool); err == nil {
-			return tool
-		}
+	tool := filepath.Join(root(t), ".tools", "bin", name)
+	if _, err := exec.LookPath(tool); err == nil {
+		return tool
 	}
 	path, err := exec.LookPath(name)
-	if err == nil {
-		return path
+	if err != nil {
+		missing(t, "the program "+name, err)
 	}
+	return path
+}
+
+// Tool returns the path of a file or folder that scripts/install-deps has put
+// into .tools/; where it is missing, it does as Command does.
+func Tool(t testing.TB, name string) string {
+	t.Helper()
+	path := filepath.Join(root(t), ".tools", name)
+	if _, err := os.Stat(path); err != nil {
+		missing(t, name, err)
+	}
+	return path
+}
+
+func missing(t testing.TB, what string, err error) {
+	t.Helper()
 	if os.Getenv("XLB_REQUIRE_CLIENTS") != "" {
 		t.Fatalf("XLB_REQUIRE_CLIENTS is set: %v", err)
 	}
-	t.Skipf("needs the program %s: %v", name, err)
-	return ""
+	t.Skipf("needs %s: %v", what, err)
 }
