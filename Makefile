@@ -78,6 +78,11 @@ test-e2e: build ## End-to-end tests on this kernel (root).
 	@scripts/install-deps test
 	go test -count=1 -timeout 10m ./test/e2e/...
 
+.PHONY: websocket
+websocket: build ## WebSocket through XLB with the libraries of Node and Python (root).
+	@scripts/install-deps websocket
+	XLB_REQUIRE_CLIENTS=1 go test -v -count=1 -timeout 30m ./test/interop/websocket
+
 .PHONY: test-vm
 test-vm: build ## End-to-end tests on Debian's kernels in QEMU: VM_KERNELS='6.12 6.1' VM_ARGS='-test.v'.
 	@scripts/install-deps test vm
