@@ -64,10 +64,16 @@ func switchHead(view clientView, resp *http.Response) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// tunnel passes a half close on, unless Session.Gone knows that the client has closed altogether: the other direction
+// would wait for a reader that is not there.
 func (x *exchange) tunnel(upstream io.ReadWriteCloser) error {
 	sent := make(chan error, 1)
 	go func() {
 		err := x.pump(x.reader, writerFunc(upstream.Write))
+		if err == nil && x.session.Gone != nil && x.session.Gone() {
+			err = ErrClientGone
+			abort(x.conn) // frees the other direction from a blocked write
+		}
 		if half, ok := upstream.(interface{ CloseWrite() error }); ok && err == nil {
 			err = half.CloseWrite()
 		}
