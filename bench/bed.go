@@ -42,8 +42,9 @@ type bed struct {
 	endpoints []*lab.Process
 }
 
-// newBed builds a topology and starts its endpoints, which answer with the body.
-func newBed(ctx context.Context, topology lab.Topology, t tools, body int) (*bed, error) {
+// newBed builds a topology and starts its endpoints. They answer with the body,
+// or return WebSocket messages.
+func newBed(ctx context.Context, topology lab.Topology, t tools, body int, webSocket bool) (*bed, error) {
 	dir, err := scratchDir(body)
 	if err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func newBed(ctx context.Context, topology lab.Topology, t tools, body int) (*bed
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	b := &bed{lab: l, tools: t, http: l.HTTPClient(), site: site{
-		dir: dir, workload: l.Workload(), endpoints: endpointAddresses(l.EndpointAddress()),
+		dir: dir, workload: l.Workload(), endpoints: endpointAddresses(l.EndpointAddress()), webSocket: webSocket,
 	}}
 	if err := b.startEndpoints(ctx); err != nil {
 		return nil, errors.Join(err, b.close())
@@ -82,8 +83,12 @@ func scratchDir(body int) (string, error) {
 }
 
 func (b *bed) startEndpoints(ctx context.Context) error {
+	endpoint := endpointProcess
+	if b.site.webSocket {
+		endpoint = echoProcess
+	}
 	for i, address := range b.site.endpoints {
-		p, err := b.start(endpointProcess(i), lab.Endpoint)
+		p, err := b.start(endpoint(i), lab.Endpoint)
 		if err != nil {
 			return err
 		}
@@ -128,14 +133,16 @@ func (b *bed) start(p process, role lab.Role) (*lab.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := p.configuration(b.site)
-	if err != nil {
-		return nil, err
-	}
 	// The ending tells XLB and Envoy the format.
 	file := filepath.Join(b.site.dir, p.name+".yaml")
-	if err := os.WriteFile(file, text, 0o644); err != nil {
-		return nil, err
+	if p.template != "" {
+		text, err := p.configuration(b.site)
+		if err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(file, text, 0o644); err != nil {
+			return nil, err
+		}
 	}
 	return b.lab.Start(lab.Command{Name: p.name, Path: path, Args: p.args(b.site, file), Role: role, Host: p.host})
 }

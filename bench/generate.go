@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -26,8 +25,11 @@ const (
 
 // generate makes one load against the targets and reports it.
 func (b *bed) generate(ctx context.Context, l load, targets []netip.AddrPort, path string, d time.Duration) (loadgen.Report, error) {
-	if l.Case == caseShort {
-		return b.generateShort(ctx, l, targets, path, d)
+	switch l.Case {
+	case caseShort:
+		return b.generateSelf(ctx, targets, "load", l, d, "--path", path)
+	case caseWebSocket:
+		return b.generateSelf(ctx, targets, "websocket", l, d, "--message", strconv.Itoa(l.Message))
 	}
 	return b.generateKeepalive(ctx, l, targets, path, d)
 }
@@ -77,19 +79,19 @@ func add(total *loadgen.Report, report loadgen.Report) {
 	total.Latency.Add(report.Latency)
 }
 
-// generateShort runs this program's own load command inside the lab.
-func (b *bed) generateShort(ctx context.Context, l load, targets []netip.AddrPort, path string, d time.Duration) (loadgen.Report, error) {
+// generateSelf runs a load command of this very program inside the lab.
+func (b *bed) generateSelf(ctx context.Context, targets []netip.AddrPort, command string, l load, d time.Duration, more ...string) (loadgen.Report, error) {
 	var report loadgen.Report
-	self, err := os.Executable()
+	self, err := b.tools.find(toolSelf)
 	if err != nil {
 		return report, err
 	}
-	args := []string{"load", "--connections", strconv.Itoa(l.Connections), "--duration", d.String(), "--path", path}
+	args := append([]string{command, "--connections", strconv.Itoa(l.Connections), "--duration", d.String()}, more...)
 	for _, target := range targets {
 		args = append(args, "--target", target.String())
 	}
 	p, err := b.lab.Start(lab.Command{
-		Name: "load", Path: self, Args: args, Role: lab.Client,
+		Name: command, Path: self, Args: args, Role: lab.Client,
 		// The runtime preempts with signals, and a blocking receive that a signal interrupts fails with EAGAIN
 		// on a socket in a socket map. The same for every peer.
 		Env: []string{"GODEBUG=asyncpreemptoff=1"},
@@ -102,7 +104,7 @@ func (b *bed) generateShort(ctx context.Context, l load, targets []netip.AddrPor
 		return report, err
 	}
 	if err := json.Unmarshal([]byte(output), &report); err != nil {
-		return report, fmt.Errorf("report of the load command: %w", err)
+		return report, fmt.Errorf("report of the %s command: %w", command, err)
 	}
 	return report, nil
 }

@@ -4,11 +4,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
 	"os/signal"
 	"strings"
@@ -16,8 +14,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	loadgen "github.com/xlb-project/xlb/bench/load"
 )
 
 // Exit codes: a missed target is an answer, an error is none.
@@ -51,7 +47,7 @@ func newCommand() *cobra.Command {
 			"Needs root, nginx, wrk and iproute2; haproxy and envoy where they are to be compared.\n" +
 			"bench/METHOD.md says what is measured and how. Peers: " + strings.Join(peerNames(), ", ") + ".\n" +
 			"Exit code 0: done; 1: --check found a target missed; 2: the run failed.",
-		Example: "  # Everything, as published; half an hour:\n" +
+		Example: "  # Everything; an hour:\n" +
 			"  go run ./bench --out bench/results/mine --check\n\n" +
 			"  # A glance of half a minute:\n" +
 			"  go run ./bench --topology same --case keepalive --connections 32 --rounds 2 --duration 1s --peers direct,xlb,envoy",
@@ -64,9 +60,11 @@ func newCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Topology, "topology", all, "where the endpoints are: same (host), cross (host) or all")
-	flags.StringVar(&o.Case, "case", all, "connections: keepalive, short (one per request) or all")
+	flags.StringVar(&o.Case, "case", all, "what is measured: keepalive, short (one connection per request), websocket (messages) or all")
 	flags.IntSliceVar(&o.Connections, "connections", []int{1, 8, 32, 128}, "numbers of kept-alive connections")
 	flags.IntSliceVar(&o.ShortConnections, "short-connections", []int{1, 32}, "numbers of clients that connect for each request")
+	flags.IntSliceVar(&o.WebSocketConnections, "websocket-connections", []int{1, 100}, "numbers of WebSocket connections")
+	flags.IntSliceVar(&o.Messages, "messages", []int{16, 1024}, "sizes of WebSocket messages in bytes")
 	flags.IntVar(&o.Rounds, "rounds", 5, "turns of each peer under each load")
 	flags.DurationVar(&o.Duration, "duration", 3*time.Second, "length of a measurement, whole seconds")
 	flags.DurationVar(&o.Warmup, "warmup", time.Second, "load before each measurement, whole seconds or 0")
@@ -76,7 +74,7 @@ func newCommand() *cobra.Command {
 	flags.StringVar(&o.Out, "out", "bench/results/tmp", "directory for results.json, results.md and plots")
 	flags.StringVar(&o.Output, "output", outputText, "format of standard output: text or json")
 	flags.BoolVar(&o.Check, "check", false, "exit with code 1 when a target of the project is missed")
-	cmd.AddCommand(newLoadCommand())
+	cmd.AddCommand(newLoadCommand(), newWebSocketCommand(), newEchoCommand())
 	return cmd
 }
 
@@ -106,35 +104,4 @@ func compare(ctx context.Context, o options, stdout, progress io.Writer) error {
 		return errMissed
 	}
 	return nil
-}
-
-func newLoadCommand() *cobra.Command {
-	var o loadgen.Options
-	var targets []string
-	cmd := &cobra.Command{
-		Use:     "load",
-		Short:   "Make load with one connection per request; the benchmark runs this inside its namespaces",
-		Example: "  go run ./bench load --target 127.0.0.1:8080 --connections 8 --duration 3s",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, text := range targets {
-				target, err := netip.ParseAddrPort(text)
-				if err != nil {
-					return fmt.Errorf("--target: %w", err)
-				}
-				o.Targets = append(o.Targets, target)
-			}
-			report, err := loadgen.Run(cmd.Context(), o)
-			if err != nil {
-				return err
-			}
-			return json.NewEncoder(cmd.OutOrStdout()).Encode(report)
-		},
-	}
-	flags := cmd.Flags()
-	flags.StringSliceVar(&targets, "target", nil, "ADDRESS:PORT to connect to; repeat for several")
-	flags.StringVar(&o.Path, "path", "/", "request target")
-	flags.IntVar(&o.Connections, "connections", 1, "clients, each with one open connection")
-	flags.DurationVar(&o.Duration, "duration", time.Second, "length of the load")
-	return cmd
 }

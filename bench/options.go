@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/bench/lab"
+	"github.com/xlb-project/xlb/bench/websocket"
 )
 
 // Cases of load.
@@ -18,6 +19,8 @@ const (
 	caseKeepalive = "keepalive"
 	// caseShort makes a connection per request (package load).
 	caseShort = "short"
+	// caseWebSocket sends messages on connections that stay open (package websocket).
+	caseWebSocket = "websocket"
 )
 
 const all = "all"
@@ -37,9 +40,13 @@ type options struct {
 	// Connections are counts of open connections, one measurement each.
 	Connections []int `json:"connections"`
 	// ShortConnections is the same for the short case.
-	ShortConnections []int    `json:"short_connections"`
-	Rounds           int      `json:"rounds"`
-	Peers            []string `json:"peers"`
+	ShortConnections []int `json:"short_connections"`
+	// WebSocketConnections is the same for the websocket case, each with
+	// messages of each size in bytes.
+	WebSocketConnections []int    `json:"websocket_connections"`
+	Messages             []int    `json:"message_bytes"`
+	Rounds               int      `json:"rounds"`
+	Peers                []string `json:"peers"`
 	// Body is the size of a response body in bytes.
 	Body int `json:"body_bytes"`
 	// Duration of a measurement and Warmup before it, in whole seconds: wrk
@@ -62,7 +69,7 @@ func (o options) validate() error {
 		}
 	}
 	oneOf("topology", o.Topology, string(lab.SameHost), string(lab.CrossHost), all)
-	oneOf("case", o.Case, caseKeepalive, caseShort, all)
+	oneOf("case", o.Case, caseKeepalive, caseShort, caseWebSocket, all)
 	oneOf("output", o.Output, outputText, outputJSON)
 	for _, name := range o.Peers {
 		oneOf("peers", name, append([]string{all}, peerNames()...)...)
@@ -70,6 +77,8 @@ func (o options) validate() error {
 	errs = append(errs,
 		positive("connections", o.Connections...),
 		positive("short-connections", o.ShortConnections...),
+		positive("websocket-connections", o.WebSocketConnections...),
+		messageSizes(o.Messages),
 		positive("rounds", o.Rounds),
 		wholeSeconds("duration", o.Duration, 1),
 		wholeSeconds("warmup", o.Warmup, 0))
@@ -82,6 +91,13 @@ func (o options) validate() error {
 func positive(flag string, values ...int) error {
 	if len(values) == 0 || slices.Min(values) < 1 {
 		return fmt.Errorf("--%s is %v: every number must be at least 1", flag, values)
+	}
+	return nil
+}
+
+func messageSizes(sizes []int) error {
+	if len(sizes) == 0 || slices.Min(sizes) < 1 || slices.Max(sizes) > websocket.MaxMessage {
+		return fmt.Errorf("--messages is %v: use 1 to %d bytes", sizes, websocket.MaxMessage)
 	}
 	return nil
 }
@@ -104,25 +120,49 @@ func (o options) topologies() []lab.Topology {
 type load struct {
 	Case        string `json:"case"`
 	Connections int    `json:"connections"`
+	// Message is the size of a message in bytes; WebSocket only.
+	Message int `json:"message_bytes,omitempty"`
 }
 
-func (l load) String() string { return fmt.Sprintf("%s, %d connections", l.Case, l.Connections) }
+func keepalive(connections int) load { return load{Case: caseKeepalive, Connections: connections} }
+
+func short(connections int) load { return load{Case: caseShort, Connections: connections} }
+
+func webSocket(connections, message int) load {
+	return load{Case: caseWebSocket, Connections: connections, Message: message}
+}
+
+func (l load) String() string {
+	if l.Case == caseWebSocket {
+		return fmt.Sprintf("%s, messages of %d bytes, %d connections", l.Case, l.Message, l.Connections)
+	}
+	return fmt.Sprintf("%s, %d connections", l.Case, l.Connections)
+}
 
 // loads lists what is measured in every topology, in order.
 func (o options) loads() []load {
 	var loads []load
-	if o.Case != caseShort {
+	if o.asksFor(caseKeepalive) {
 		for _, n := range o.Connections {
-			loads = append(loads, load{caseKeepalive, n})
+			loads = append(loads, keepalive(n))
 		}
 	}
-	if o.Case != caseKeepalive {
+	if o.asksFor(caseShort) {
 		for _, n := range o.ShortConnections {
-			loads = append(loads, load{caseShort, n})
+			loads = append(loads, short(n))
+		}
+	}
+	if o.asksFor(caseWebSocket) {
+		for _, message := range o.Messages {
+			for _, n := range o.WebSocketConnections {
+				loads = append(loads, webSocket(n, message))
+			}
 		}
 	}
 	return loads
 }
+
+func (o options) asksFor(name string) bool { return o.Case == all || o.Case == name }
 
 // path is the request target that answers with the body's size.
 func (o options) path() string {

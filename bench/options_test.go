@@ -4,6 +4,7 @@ package main
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 func validOptions() options {
 	return options{
 		Topology: all, Case: all, Connections: []int{1, 32}, ShortConnections: []int{8}, Rounds: 1,
+		WebSocketConnections: []int{1, 100}, Messages: []int{16, 1024},
 		Peers: []string{all}, Duration: time.Second, Output: outputText,
 	}
 }
@@ -24,14 +26,14 @@ func TestOptionsNameEveryBadFlag(t *testing.T) {
 	}
 	bad := options{
 		Topology: "near", Case: "long", Output: "xml", Peers: []string{"squid"}, Connections: []int{0},
-		Rounds: -1, Duration: 1500 * time.Millisecond, Warmup: -time.Second, Body: -1,
+		Messages: []int{1 << 20}, Rounds: -1, Duration: 1500 * time.Millisecond, Warmup: -time.Second, Body: -1,
 	}
 	err := bad.validate()
 	if err == nil {
 		t.Fatal("validate() accepts everything")
 	}
 	for _, flag := range []string{
-		"topology", "case", "output", "peers", "connections", "short-connections", "rounds", "duration", "warmup", "body",
+		"topology", "case", "output", "peers", "connections", "short-connections", "websocket-connections", "messages", "rounds", "duration", "warmup", "body",
 	} {
 		if !strings.Contains(err.Error(), "--"+flag+" ") {
 			t.Errorf("validate() does not mention --%s: %v", flag, err)
@@ -40,10 +42,11 @@ func TestOptionsNameEveryBadFlag(t *testing.T) {
 }
 
 func TestLoadsFollowTheCase(t *testing.T) {
-	keepalive := []load{{caseKeepalive, 1}, {caseKeepalive, 32}}
-	short := []load{{caseShort, 8}}
+	kept := []load{keepalive(1), keepalive(32)}
+	once := []load{short(8)}
+	messages := []load{webSocket(1, 16), webSocket(100, 16), webSocket(1, 1024), webSocket(100, 1024)}
 	for name, want := range map[string][]load{
-		caseKeepalive: keepalive, caseShort: short, all: append(keepalive, short...),
+		caseKeepalive: kept, caseShort: once, caseWebSocket: messages, all: slices.Concat(kept, once, messages),
 	} {
 		o := validOptions()
 		o.Case = name
@@ -76,6 +79,26 @@ func TestEveryConfigurationNamesItsAddresses(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestOnlyWebSocketConfigurationsLetClientsSwitch(t *testing.T) {
+	// Without a word, XLB (see upgradesConfigured) and HAProxy do.
+	silent := map[string]bool{"xlb": !upgradesConfigured, "haproxy": true}
+	for _, on := range []bool{false, true} {
+		s := site{endpoints: endpointAddresses(netip.MustParseAddr("127.0.0.1")), webSocket: on}
+		for _, p := range peers() {
+			for _, process := range p.processes {
+				text, err := process.configuration(s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := on && !silent[process.name]
+				if got := strings.Contains(strings.ToLower(string(text)), "upgrade"); got != want {
+					t.Errorf("websocket %v: %s mentions upgrades: %v, want %v", on, process.name, got, want)
+				}
+			}
+		}
 	}
 }
 

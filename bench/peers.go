@@ -48,7 +48,7 @@ type process struct {
 	name string
 	// tool is looked up by findTool.
 	tool string
-	// template of its configuration file.
+	// template of its configuration file; empty when it has none.
 	template string
 	host     lab.Host
 	// args for a configuration at file.
@@ -62,6 +62,9 @@ type site struct {
 	dir       string
 	workload  string
 	endpoints []netip.AddrPort
+	// webSocket: the endpoints return messages, and balancers have to let
+	// clients switch to it.
+	webSocket bool
 }
 
 // settings of a configuration template.
@@ -71,6 +74,8 @@ type settings struct {
 	Workers   int
 	Admin     netip.AddrPort
 	Listeners []listener
+	// WebSocket allows clients to switch to it.
+	WebSocket bool
 }
 
 // listener is an address and the endpoints its requests are balanced over.
@@ -88,7 +93,7 @@ func peers() []peer {
 			name: peerXLB, about: "XLB",
 			settled: "http://" + adminAddress.String() + "/ready",
 			processes: []process{{
-				name: "xlb", tool: "xlb", template: "envoy.yaml.tmpl", settings: service,
+				name: "xlb", tool: "xlb", template: "envoy.yaml.tmpl", settings: xlbService,
 				args: func(s site, file string) []string {
 					return []string{"run", "--config", file, "--cgroup", s.workload, "--admin", adminAddress.String()}
 				},
@@ -151,8 +156,20 @@ func envoyArgs(_ site, file string) []string {
 func service(s site) settings {
 	return settings{
 		Admin:     adminAddress,
+		WebSocket: s.webSocket,
 		Listeners: []listener{{Name: "service", Address: serviceAddress, Endpoints: s.endpoints}},
 	}
+}
+
+// upgradesConfigured tells that XLB takes the field upgrade_configs. Until it
+// does, XLB lets every client switch.
+const upgradesConfigured = false
+
+// xlbService is Envoy's, as far as XLB takes it.
+func xlbService(s site) settings {
+	out := service(s)
+	out.WebSocket = out.WebSocket && upgradesConfigured
+	return out
 }
 
 // clientSidecar chooses the endpoint, as service does, but sends to its sidecar.
@@ -168,7 +185,7 @@ func clientSidecar(s site) settings {
 // serverSidecar stands before each endpoint and forwards to it alone. One
 // process stands for the sidecars of all endpoints of the host.
 func serverSidecar(s site) settings {
-	out := settings{Admin: netip.AddrPortFrom(adminAddress.Addr(), sidecarAdmin)}
+	out := settings{Admin: netip.AddrPortFrom(adminAddress.Addr(), sidecarAdmin), WebSocket: s.webSocket}
 	for i, endpoint := range s.endpoints {
 		address := sidecarOf(i, endpoint)
 		out.Listeners = append(out.Listeners, listener{
@@ -192,6 +209,14 @@ func endpointProcess(i int) process {
 		settings: func(s site) settings {
 			return settings{Listeners: []listener{{Name: name, Address: s.endpoints[i]}}}
 		},
+	}
+}
+
+// echoProcess is the i-th server that returns messages.
+func echoProcess(i int) process {
+	return process{
+		name: endpointName(i), tool: toolSelf, host: lab.ServerHost,
+		args: func(s site, _ string) []string { return []string{"echo", "--listen", s.endpoints[i].String()} },
 	}
 }
 

@@ -46,8 +46,8 @@ func (r report) failures() int {
 
 // header names the columns of a table; cells fills them.
 var header = []string{
-	"peer", "req/s (min-max)", "p50 us (min-max)", "p99 us",
-	"x direct", "p50 x direct", "x envoy", "CPU us/req", "of lab", "of balancer", "fast", "errors",
+	"peer", "req/s (min-max)", "p50 us (min-max)", "p99 us (min-max)",
+	"x direct", "p50 x direct", "p99 x direct", "x envoy", "CPU us/req", "of lab", "of balancer", "fast", "errors",
 }
 
 func cells(r row) []string {
@@ -56,8 +56,8 @@ func cells(r row) []string {
 		errors = fmt.Sprintf("%d, %d failed turns", r.Errors, r.Failures)
 	}
 	return []string{
-		r.Peer, withRange(r.Rate), withRange(r.P50), median(r.P99, "%.0f"),
-		median(r.RateToDirect, "%.2f"), median(r.P50ToDirect, "%.2f"), median(r.RateToEnvoy, "%.2f"),
+		r.Peer, withRange(r.Rate), withRange(r.P50), withRange(r.P99),
+		median(r.RateToDirect, "%.2f"), median(r.P50ToDirect, "%.2f"), median(r.P99ToDirect, "%.2f"), median(r.RateToEnvoy, "%.2f"),
 		median(r.CPU.Machine, "%.1f"), median(r.CPU.Lab, "%.1f"), median(r.CPU.Balancer, "%.1f"), median(r.FastShare, "%.3f"), errors,
 	}
 }

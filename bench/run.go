@@ -57,14 +57,32 @@ func (b *bench) needed() error {
 	return missing
 }
 
-func (b *bench) topology(ctx context.Context, topology lab.Topology) (err error) {
-	bed, err := newBed(ctx, topology, b.tools, b.options.Body)
+// topology measures the loads that share endpoints, and then the others.
+func (b *bench) topology(ctx context.Context, topology lab.Topology) error {
+	byEndpoint := map[bool][]load{}
+	for _, l := range b.options.loads() {
+		webSocket := l.Case == caseWebSocket
+		byEndpoint[webSocket] = append(byEndpoint[webSocket], l)
+	}
+	for _, webSocket := range []bool{false, true} {
+		if len(byEndpoint[webSocket]) == 0 {
+			continue
+		}
+		if err := b.loads(ctx, topology, byEndpoint[webSocket], webSocket); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) loads(ctx context.Context, topology lab.Topology, loads []load, webSocket bool) (err error) {
+	bed, err := newBed(ctx, topology, b.tools, b.options.Body, webSocket)
 	if err != nil {
 		return fmt.Errorf("topology %s: %w", topology, err)
 	}
 	defer func() { err = errors.Join(err, bed.close()) }()
 	b.report.Machine = describeMachine(bed.lab, b.tools)
-	for _, l := range b.options.loads() {
+	for _, l := range loads {
 		if err := b.rounds(ctx, bed, topology, l); err != nil {
 			return err
 		}

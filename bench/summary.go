@@ -43,6 +43,7 @@ type row struct {
 	// Ratios are built within each round, then summarised.
 	RateToDirect *spread `json:"rate_to_direct"`
 	P50ToDirect  *spread `json:"p50_to_direct"`
+	P99ToDirect  *spread `json:"p99_to_direct"`
 	RateToEnvoy  *spread `json:"rate_to_envoy"`
 	Errors       int64   `json:"errors"`
 	Failures     int     `json:"failures"`
@@ -86,13 +87,15 @@ func rowOf(measurements []measurement, like measurement) row {
 	}
 	rate := func(m measurement) float64 { return m.Rate }
 	p50 := func(m measurement) float64 { return m.P50 }
+	p99 := func(m measurement) float64 { return m.P99 }
 	r.Rate = spreadOf(figures(own, rate))
 	r.P50 = spreadOf(figures(own, p50))
-	r.P99 = spreadOf(figures(own, func(m measurement) float64 { return m.P99 }))
+	r.P99 = spreadOf(figures(own, p99))
 	r.CPU = cpuRowOf(own)
 	r.FastShare = spreadOf(shares(own))
 	r.RateToDirect = spreadOf(ratios(own, direct, rate))
 	r.P50ToDirect = spreadOf(ratios(own, direct, p50))
+	r.P99ToDirect = spreadOf(ratios(own, direct, p99))
 	r.RateToEnvoy = spreadOf(ratios(own, envoy, rate))
 	return r
 }

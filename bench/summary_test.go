@@ -33,7 +33,8 @@ func TestSpreadIsMedianMinMax(t *testing.T) {
 // measured makes a measurement on the same host with 32 kept-alive connections.
 func measured(peer string, round int, rate, p50 float64) measurement {
 	return measurement{
-		Topology: lab.SameHost, load: load{caseKeepalive, 32}, Peer: peer, Round: round, Rate: rate, P50: p50,
+		Topology: lab.SameHost, load: keepalive(32), Peer: peer, Round: round, Rate: rate, P50: p50,
+		P99: p50 * p50, // so that its ratios are not those of p50
 	}
 }
 
@@ -62,6 +63,9 @@ func TestRatiosAreBuiltWithinRounds(t *testing.T) {
 	}
 	if diff := cmp.Diff(&spread{0.5, 0.5, 2}, got.P50ToDirect); diff != "" {
 		t.Errorf("p50 to direct (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(&spread{0.25, 0.25, 4}, got.P99ToDirect); diff != "" {
+		t.Errorf("p99 to direct (-want +got):\n%s", diff)
 	}
 	if got.RateToEnvoy != nil {
 		t.Errorf("rate to envoy = %v without Envoy, want nil", got.RateToEnvoy)
@@ -102,9 +106,9 @@ func TestLoadsAndTopologiesDoNotMix(t *testing.T) {
 
 func TestTargetsNeedProof(t *testing.T) {
 	targets := []target{
-		{lab.SameHost, load{caseKeepalive, 32}, "requests/s", rateToDirect, 1.2, false},
-		{lab.SameHost, load{caseKeepalive, 32}, "p50", p50ToDirect, 0.9, true},
-		{lab.CrossHost, load{caseKeepalive, 32}, "requests/s", rateToDirect, 0.5, false},
+		{lab.SameHost, keepalive(32), "requests/s", rateToDirect, 1.2, false},
+		{lab.SameHost, keepalive(32), "p50", p50ToDirect, 0.9, true},
+		{lab.CrossHost, keepalive(32), "requests/s", rateToDirect, 0.5, false},
 	}
 	withErrors := measured(peerXLB, 1, 130, 40)
 	withErrors.Errors = 1

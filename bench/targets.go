@@ -26,13 +26,13 @@ func p50ToDirect(r row) *spread  { return r.P50ToDirect }
 
 // projectTargets are what XLB promises; README.md repeats them.
 var projectTargets = []target{
-	{lab.SameHost, load{caseKeepalive, 32}, "requests/s, xlb / direct", rateToDirect, 1.2, false},
-	{lab.SameHost, load{caseKeepalive, 32}, "p50, xlb / direct", p50ToDirect, 0.9, true},
-	{lab.SameHost, load{caseKeepalive, 32}, "requests/s, xlb / envoy", rateToEnvoy, 4, false},
-	{lab.CrossHost, load{caseKeepalive, 32}, "requests/s, xlb / direct", rateToDirect, 0.5, false},
-	{lab.CrossHost, load{caseKeepalive, 32}, "requests/s, xlb / envoy", rateToEnvoy, 2, false},
-	{lab.SameHost, load{caseShort, 1}, "connections/s, xlb / direct", rateToDirect, 0.8, false},
-	{lab.SameHost, load{caseShort, 32}, "connections/s, xlb / direct", rateToDirect, 0.8, false},
+	{lab.SameHost, keepalive(32), "requests/s, xlb / direct", rateToDirect, 1.2, false},
+	{lab.SameHost, keepalive(32), "p50, xlb / direct", p50ToDirect, 0.9, true},
+	{lab.SameHost, keepalive(32), "requests/s, xlb / envoy", rateToEnvoy, 4, false},
+	{lab.CrossHost, keepalive(32), "requests/s, xlb / direct", rateToDirect, 0.5, false},
+	{lab.CrossHost, keepalive(32), "requests/s, xlb / envoy", rateToEnvoy, 2, false},
+	{lab.SameHost, short(1), "connections/s, xlb / direct", rateToDirect, 0.8, false},
+	{lab.SameHost, short(32), "connections/s, xlb / direct", rateToDirect, 0.8, false},
 }
 
 // verdict is a target with what was measured.

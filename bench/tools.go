@@ -21,10 +21,16 @@ type tools struct {
 // where Debian puts servers, which is not on every PATH.
 var toolDirs = []string{".tools/bin", "/usr/local/sbin", "/usr/sbin"}
 
+// toolSelf is this program: it has commands for servers and loads of its own.
+const toolSelf = "bench"
+
 // find returns the absolute path of a tool. The environment variable
 // XLB_<TOOL>, XLB_ENVOY for instance, names one explicitly.
 func (t tools) find(tool string) (string, error) {
-	if tool == "xlb" {
+	switch tool {
+	case toolSelf:
+		return os.Executable()
+	case "xlb":
 		return executable(t.xlb, "build it with \"make build\" or name it with --xlb")
 	}
 	variable := "XLB_" + strings.ToUpper(tool)

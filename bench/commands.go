@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	loadgen "github.com/xlb-project/xlb/bench/load"
+	"github.com/xlb-project/xlb/bench/websocket"
+)
+
+// The benchmark runs these commands of its own inside its namespaces.
+
+func newLoadCommand() *cobra.Command {
+	var o loadgen.Options
+	var targets []string
+	cmd := &cobra.Command{
+		Use:     "load",
+		Short:   "Make load with one connection per request; the benchmark runs this inside its namespaces",
+		Example: "  go run ./bench load --target 127.0.0.1:8080 --connections 8 --duration 3s",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if o.Targets, err = parseTargets(targets); err != nil {
+				return err
+			}
+			report, err := loadgen.Run(cmd.Context(), o)
+			return writeReport(cmd.OutOrStdout(), report, err)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&targets, "target", nil, "ADDRESS:PORT to connect to; repeat for several")
+	flags.StringVar(&o.Path, "path", "/", "request target")
+	flags.IntVar(&o.Connections, "connections", 1, "clients, each with one open connection")
+	flags.DurationVar(&o.Duration, "duration", time.Second, "length of the load")
+	return cmd
+}
+
+func newWebSocketCommand() *cobra.Command {
+	var o websocket.Options
+	var targets []string
+	cmd := &cobra.Command{
+		Use:     "websocket",
+		Short:   "Send messages and wait for their echoes; the benchmark runs this inside its namespaces",
+		Example: "  go run ./bench websocket --target 127.0.0.1:8080 --connections 100 --message 1024 --duration 3s",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if o.Targets, err = parseTargets(targets); err != nil {
+				return err
+			}
+			report, err := websocket.Run(cmd.Context(), o)
+			return writeReport(cmd.OutOrStdout(), report, err)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&targets, "target", nil, "ADDRESS:PORT to connect to; repeat for several")
+	flags.IntVar(&o.Message, "message", 16, "size of a message in bytes")
+	flags.IntVar(&o.Connections, "connections", 1, "open connections")
+	flags.DurationVar(&o.Duration, "duration", time.Second, "length of the load")
+	return cmd
+}
+
+func newEchoCommand() *cobra.Command {
+	var listen string
+	cmd := &cobra.Command{
+		Use:     "echo",
+		Short:   "Return WebSocket messages; the benchmark runs this as an endpoint",
+		Example: "  go run ./bench echo --listen 127.0.0.1:8080",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			address, err := netip.ParseAddrPort(listen)
+			if err != nil {
+				return fmt.Errorf("--listen: %w", err)
+			}
+			return websocket.Serve(cmd.Context(), address)
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "ADDRESS:PORT to serve")
+	return cmd
+}
+
+func parseTargets(texts []string) ([]netip.AddrPort, error) {
+	var targets []netip.AddrPort
+	for _, text := range texts {
+		target, err := netip.ParseAddrPort(text)
+		if err != nil {
+			return nil, fmt.Errorf("--target: %w", err)
+		}
+		targets = append(targets, target)
+	}
+	return targets, nil
+}
+
+func writeReport(w io.Writer, report loadgen.Report, err error) error {
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(w).Encode(report)
+}
