@@ -83,8 +83,8 @@ func TestEveryConfigurationNamesItsAddresses(t *testing.T) {
 }
 
 func TestOnlyWebSocketConfigurationsLetClientsSwitch(t *testing.T) {
-	// Without a word, XLB (see upgradesConfigured) and HAProxy do.
-	silent := map[string]bool{"xlb": !upgradesConfigured, "haproxy": true}
+	// Without a word, HAProxy does.
+	silent := map[string]bool{"haproxy": true}
 	for _, on := range []bool{false, true} {
 		s := site{endpoints: endpointAddresses(netip.MustParseAddr("127.0.0.1")), webSocket: on}
 		for _, p := range peers() {

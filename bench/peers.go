@@ -93,7 +93,7 @@ func peers() []peer {
 			name: peerXLB, about: "XLB",
 			settled: "http://" + adminAddress.String() + "/ready",
 			processes: []process{{
-				name: "xlb", tool: "xlb", template: "envoy.yaml.tmpl", settings: xlbService,
+				name: "xlb", tool: "xlb", template: "envoy.yaml.tmpl", settings: service,
 				args: func(s site, file string) []string {
 					return []string{"run", "--config", file, "--cgroup", s.workload, "--admin", adminAddress.String()}
 				},
@@ -159,17 +159,6 @@ func service(s site) settings {
 		WebSocket: s.webSocket,
 		Listeners: []listener{{Name: "service", Address: serviceAddress, Endpoints: s.endpoints}},
 	}
-}
-
-// upgradesConfigured tells that XLB takes the field upgrade_configs. Until it
-// does, XLB lets every client switch.
-const upgradesConfigured = false
-
-// xlbService is Envoy's, as far as XLB takes it.
-func xlbService(s site) settings {
-	out := service(s)
-	out.WebSocket = out.WebSocket && upgradesConfigured
-	return out
 }
 
 // clientSidecar chooses the endpoint, as service does, but sends to its sidecar.

@@ -670,40 +670,6 @@ func TestServeAnswersHalfClosedClientsThatStay(t *testing.T) {
 	}
 }
 
-func TestTunnelEndsWithItsClient(t *testing.T) {
-	ended := make(chan error, 1)
-	endpoint := rawEndpoint(t, func(conn net.Conn, r *bufio.Reader) {
-		readHeadOf(r)
-		_, _ = io.WriteString(conn, "HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")
-		_, err := io.Copy(conn, zeros{}) // blocks, and ends when the tunnel does
-		ended <- err
-	})
-	f := newFront(t, list(endpoint))
-	client, anchor := tcpPair(t)
-	_, _ = io.WriteString(client, "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")
-	served := make(chan error, 1)
-	go func() {
-		_, err := f.proxy.Serve(context.Background(), anchor, Session{Gone: func() bool { return true }})
-		served <- err
-	}()
-	if head := readHeadOf(bufio.NewReader(client)); !strings.HasPrefix(head, "HTTP/1.1 101 ") {
-		t.Fatalf("head %q", head)
-	}
-	// A client of the fast path that dies with unread data sends FIN, no reset, and acknowledges nothing more.
-	_ = closeWrite(client)
-	if err := <-served; !errors.Is(err, ErrClientGone) {
-		t.Fatalf("got %v, want %v", err, ErrClientGone)
-	}
-	if err := <-ended; err == nil {
-		t.Error("the endpoint saw a clean end")
-	}
-}
-
-// zeros never ends.
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) { return len(p), nil }
-
 func TestShutdownFinishesRequestsInProgress(t *testing.T) {
 	began, finish := make(chan struct{}), make(chan struct{})
 	f := newFront(t, list(httpEndpoint(t, func(w http.ResponseWriter, _ *http.Request) {

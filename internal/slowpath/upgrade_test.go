@@ -5,6 +5,8 @@ package slowpath
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -21,6 +23,9 @@ func allow(upgrades ...string) frontOption {
 	return func(_ *Config, r *model.Route) { r.Upgrades = upgrades }
 }
 
+// tunnelTimeout is a route's timeout, short, but long enough for a switch on a slow machine.
+const tunnelTimeout = 300 * time.Millisecond
+
 func TestServeTunnelsUpgrades(t *testing.T) {
 	var head string
 	endpoint := rawEndpoint(t, func(conn net.Conn, r *bufio.Reader) {
@@ -29,7 +34,7 @@ func TestServeTunnelsUpgrades(t *testing.T) {
 		all, _ := io.ReadAll(r) // until the half close
 		_, _ = conn.Write(bytes.ToUpper(all))
 	})
-	f := newFront(t, list(endpoint), routeTimeout(50*time.Millisecond), allow("echo"))
+	f := newFront(t, list(endpoint), routeTimeout(tunnelTimeout), allow("echo"))
 	conn := f.dial()
 	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: echo\r\n\r\nhello ")
 	r := bufio.NewReader(conn)
@@ -39,7 +44,7 @@ func TestServeTunnelsUpgrades(t *testing.T) {
 		t.Errorf("head %q, want %q", got, want)
 	}
 	// Outlive the route's timeout, which must not apply.
-	<-time.After(100 * time.Millisecond)
+	<-time.After(2 * tunnelTimeout)
 	_, _ = io.WriteString(conn, "world")
 	_ = conn.(*net.TCPConn).CloseWrite()
 	if body, err := io.ReadAll(r); err != nil || string(body) != "HELLO WORLD" {
@@ -126,3 +131,37 @@ func upgradeOf(t *testing.T, head string) string {
 	}
 	return strings.Join(r.Header["Upgrade"], "|")
 }
+
+func TestTunnelEndsWithItsClient(t *testing.T) {
+	ended := make(chan error, 1)
+	endpoint := rawEndpoint(t, func(conn net.Conn, r *bufio.Reader) {
+		readHeadOf(r)
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")
+		_, err := io.Copy(conn, zeros{}) // blocks, and ends when the tunnel does
+		ended <- err
+	})
+	f := newFront(t, list(endpoint), allow("x"))
+	client, anchor := tcpPair(t)
+	_, _ = io.WriteString(client, "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")
+	served := make(chan error, 1)
+	go func() {
+		_, err := f.proxy.Serve(context.Background(), anchor, Session{Gone: func() bool { return true }})
+		served <- err
+	}()
+	if head := readHeadOf(bufio.NewReader(client)); !strings.HasPrefix(head, "HTTP/1.1 101 ") {
+		t.Fatalf("head %q", head)
+	}
+	// A client of the fast path that dies with unread data sends FIN, no reset, and acknowledges nothing more.
+	_ = closeWrite(client)
+	if err := <-served; !errors.Is(err, ErrClientGone) {
+		t.Fatalf("got %v, want %v", err, ErrClientGone)
+	}
+	if err := <-ended; err == nil {
+		t.Error("the endpoint saw a clean end")
+	}
+}
+
+// zeros never ends.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }

@@ -50,7 +50,7 @@ func newPair(t *testing.T, clients, of library, where topology, mode harness.Mod
 		p.servers, addresses = append(p.servers, s), append(addresses, s.address)
 	}
 	config := harness.OneCluster(p.service, addresses...)
-	config.Listeners[0].Upgrades = []string{"websocket"}
+	config.Listeners[0].Upgrades = []harness.Upgrade{{Type: "websocket"}}
 	config.Listeners[0].Hosts[0].Routes[0].RetriedByEnvoy = true
 	p.balancer = harness.Start(t, mode, config, clientPlace)
 	return p
