@@ -66,7 +66,7 @@ test: ## Install what is missing, build, and run the unit and end-to-end tests (
 .PHONY: test-unit
 test-unit: ## Unit tests.
 	@scripts/install-deps build
-	go test -timeout 5m ./cmd/... ./internal/... ./bench/... ./test/imports
+	go test -timeout 5m ./cmd/... ./internal/... ./bench/... ./test/imports ./test/chaos/...
 
 .PHONY: test-race
 test-race: ## Unit tests under the race detector.
@@ -90,6 +90,16 @@ test-vm: build ## End-to-end tests on Debian's kernels in QEMU: VM_KERNELS='6.12
 	go test -c -o bin/datapath.test ./internal/datapath
 	test/vm/run-all '$(VM_FAST_KERNELS)' --timeout 300 --chdir internal/datapath -- $(CURDIR)/bin/datapath.test
 	test/vm/run-all '$(VM_KERNELS)' --timeout 3600 --chdir test/e2e -- env XLB_BIN=$(XLB_BIN) $(CURDIR)/bin/e2e.test $(VM_ARGS)
+
+# chaos: how long, with which choices (0 draws a seed and prints it), and "json" for a summary on standard output.
+CHAOS_MINUTES ?= 20
+CHAOS_SEED ?= 0
+CHAOS_OUTPUT ?= text
+
+.PHONY: chaos
+chaos: build ## Random faults of clients, servers and operator under load: CHAOS_MINUTES=20 CHAOS_SEED=1 (root).
+	@scripts/install-deps test
+	scripts/chaos --minutes $(CHAOS_MINUTES) --seed $(CHAOS_SEED) --output $(CHAOS_OUTPUT)
 
 # How long each fuzz target runs.
 FUZZ_SECONDS ?= 30

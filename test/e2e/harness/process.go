@@ -199,13 +199,18 @@ func (p *Process) Alive() bool {
 // of it.
 func (p *Process) Stderr() string { return p.errors.String() }
 
+// KeepStderr also writes all of standard error, what has been written included as far as it is kept, to w, until the
+// process ends.
+func (p *Process) KeepStderr(w io.Writer) { p.errors.copyTo(w) }
+
 // PID of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // tail keeps the end of what is written to it.
 type tail struct {
-	mu   sync.Mutex // guards kept
+	mu   sync.Mutex // guards all
 	kept bytes.Buffer
+	copy io.Writer // nil: nobody wants it whole
 }
 
 const tailSize = 64 << 10
@@ -214,10 +219,23 @@ func (b *tail) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.kept.Write(p)
+	if b.copy != nil {
+		if n, err := b.copy.Write(p); err != nil {
+			return n, err
+		}
+	}
 	if over := b.kept.Len() - tailSize; over > 0 {
 		b.kept.Next(over)
 	}
 	return len(p), nil
+}
+
+func (b *tail) copyTo(w io.Writer) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.copy = w
+	// A failure shows again, and is told of, with the next write.
+	_, _ = w.Write(b.kept.Bytes())
 }
 
 func (b *tail) String() string {

@@ -34,6 +34,9 @@ const (
 	RawProgram      = "raw"
 	RecorderProgram = "recorder"
 	JanitorProgram  = "janitor"
+
+	ChaosClientProgram = "chaos-client"
+	ChaosServerProgram = "chaos-server"
 )
 
 var registry = map[string]func(*stdio) error{
@@ -47,6 +50,9 @@ var registry = map[string]func(*stdio) error{
 	RawProgram:      runRaw,
 	RecorderProgram: runRecorder,
 	JanitorProgram:  runJanitor,
+
+	ChaosClientProgram: runChaosClient,
+	ChaosServerProgram: runChaosServer,
 }
 
 // Selected tells whether this process was started as a program.

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chaos
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/test/e2e/harness"
+)
+
+// Residue is what is there while nobody asks for anything.
+type Residue struct {
+	// Leases, Requests and Connections are in use, by the metrics.
+	Leases      int `json:"leases"`
+	Requests    int `json:"requests"`
+	Connections int `json:"connections"`
+	// Slots by state.
+	Ready int `json:"slots_ready"`
+	Lost  int `json:"slots_ready_in_no_stack"`
+	// Unready are neither ready nor free.
+	Unready []string `json:"slots_neither_ready_nor_free"`
+	// Local are the ready slots whose endpoint is on this host.
+	Local int `json:"slots_local"`
+	// Entries of the maps that follow connections.
+	Entries map[string]int `json:"entries"`
+	// Sockets of the daemon: to clients, and to endpoints beyond those of the slots.
+	ClientSockets int `json:"client_sockets"`
+	SpareSockets  int `json:"spare_sockets"`
+	// Memory of the daemon and of TCP on this machine, in bytes.
+	Memory    int64 `json:"memory"`
+	TCPMemory int64 `json:"tcp_memory"`
+}
+
+// followed are the maps that have entries for connections.
+var followed = []string{"conns", "slow_conns", "psocks", "peers", "isock_slots", "isocks", "ssocks"}
+
+// look takes stock.
+func (r *run) look() Residue {
+	b := r.balancer
+	now := Residue{
+		Leases:      int(b.Metric(r, "xlb_leases_active")),
+		Requests:    int(b.Metric(r, "envoy_cluster_upstream_rq_active")),
+		Connections: int(b.Metric(r, "xlb_connections_active")),
+		Entries:     map[string]int{},
+		Memory:      b.Memory(r),
+		TCPMemory:   harness.TCPMemory(r),
+	}
+	if r.options.Mode.Fast {
+		for _, name := range followed {
+			now.Entries[name] = b.MapEntries(r, name)
+		}
+		r.lookAtSlots(&now)
+	}
+	r.lookAtSockets(&now)
+	return now
+}
+
+func (r *run) lookAtSlots(now *Residue) {
+	slots := r.balancer.Map(r, "slots")
+	defer slots.Close()
+	for i := range slots.MaxEntries() {
+		var slot maps.Slot
+		if err := slots.Lookup(i, &slot); err != nil {
+			r.Fatalf("read slot %d: %v", i, err)
+		}
+		switch maps.SlotState(slot.State) {
+		case maps.SlotFree:
+		case maps.SlotReady:
+			now.Ready++
+			if slot.Stacked == 0 {
+				now.Lost++
+			}
+			if slot.Flags&uint32(maps.SlotLocal) != 0 {
+				now.Local++
+			}
+		default:
+			now.Unready = append(now.Unready, fmt.Sprintf("slot %d: state %d, in a stack %d, pending %d, flags %d, endpoint %d",
+				i, slot.State, slot.Stacked, slot.Pending, slot.Flags, slot.Endpoint))
+		}
+	}
+}
+
+func (r *run) lookAtSockets(now *Residue) {
+	endpoints := map[netip.AddrPort]bool{}
+	for _, s := range r.servers {
+		endpoints[s.address] = true
+	}
+	toEndpoints := 0
+	for _, s := range r.balancer.Sockets(r) {
+		switch {
+		case s.Listens, s.Local.Port() == r.balancer.Admin.Port():
+		case endpoints[s.Remote]:
+			toEndpoints++
+		default:
+			now.ClientSockets++
+		}
+	}
+	now.SpareSockets = toEndpoints - now.Ready
+}
+
+// Bounds of what may be left, each for a reason of its own.
+const (
+	// settlePatience is how long it may take: the kernel frees sockets after grace periods.
+	settlePatience = 60 * time.Second
+	// spareSockets are idle connections of the slow path, kept for an hour; at most as many as requests at once.
+	spareSockets = clientProcesses * workersPerProcess
+	// tcpMemorySlack is what idle connections and other users of this machine may hold more than before.
+	tcpMemorySlack = 16 << 20
+	// memoryFactor and memorySlack bound the daemon's growth from an early moment to the end: the garbage collector lets
+	// the heap double.
+	memoryFactor = 1.5
+	memorySlack  = 16 << 20
+)
+
+// problems says what is left that should not be.
+func (now *Residue) problems(before *Residue, fast bool) []string {
+	var found []string
+	want := func(what string, got, limit int) {
+		if got > limit || limit == 0 && got != 0 {
+			found = append(found, fmt.Sprintf("%s: got %d, want %d", what, got, limit))
+		}
+	}
+	want("leases", now.Leases, 0)
+	want("requests in flight", now.Requests, 0)
+	want("client connections", now.Connections, 0)
+	want("sockets to clients", now.ClientSockets, 0)
+	want("idle sockets of the slow path, at most", now.SpareSockets, spareSockets)
+	want("MB of TCP memory more than before, at most", int(now.TCPMemory-before.TCPMemory)>>20, tcpMemorySlack>>20)
+	if !fast {
+		return found
+	}
+	found = append(found, now.Unready...)
+	want("ready slots in no stack", now.Lost, 0)
+	for _, name := range []string{"conns", "slow_conns", "psocks"} {
+		want("entries of "+name, now.Entries[name], 0)
+	}
+	for name, slots := range map[string]int{"peers": now.Ready, "ssocks": now.Local, "isocks": now.Ready - now.Local, "isock_slots": now.Ready - now.Local} {
+		want("entries of "+name+", as many as slots", now.Entries[name]-slots, 0)
+	}
+	return found
+}
+
+// compare fails the test if what was there before the storm does not come back.
+func (r *run) compare(before Residue) {
+	after := r.look()
+	deadline := time.Now().Add(settlePatience)
+	for len(after.problems(&before, r.options.Mode.Fast)) > 0 && time.Now().Before(deadline) {
+		time.Sleep(time.Second)
+		after = r.look()
+	}
+	r.summary.Before, r.summary.After = before, after
+	for _, p := range after.problems(&before, r.options.Mode.Fast) {
+		r.Errorf("%v after the load: %s", settlePatience, p)
+	}
+	r.compareMemory()
+	if r.Failed() {
+		r.Logf("metrics that are not zero:\n%s", nonZero(r.balancer.Get(r, "/metrics")))
+	}
+}
+
+// earlySample is the index of a sample of the daemon's memory once the load has
+// been everywhere: two minutes after the start, as samples come every ten seconds.
+const earlySample = 11
+
+// compareMemory holds the daemon's memory to its bound in runs that are long enough to tell.
+func (r *run) compareMemory() {
+	samples := r.summary.DaemonMemory
+	if len(samples) <= 2*earlySample {
+		return
+	}
+	early, end := samples[earlySample], r.balancer.Memory(r)
+	if limit := int64(memoryFactor*float64(early)) + memorySlack; end > limit {
+		r.Errorf("memory of the daemon: %d kB at the end, %d kB after two minutes; want at most %d kB", end>>10, early>>10, limit>>10)
+	}
+}
+
+// nonZero are XLB's samples that say something.
+func nonZero(metrics string) string {
+	var b strings.Builder
+	for line := range strings.Lines(metrics) {
+		if strings.HasPrefix(line, "xlb_") && !strings.HasSuffix(line, " 0\n") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}

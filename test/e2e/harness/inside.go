@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+)
+
+// Map opens a map of the daemon by its name. The caller closes it.
+func (b *Balancer) Map(t testing.TB, name string) *ebpf.Map {
+	t.Helper()
+	for _, o := range kernelObjects(t, b.PID()) {
+		if o.kind != "map_id" {
+			continue
+		}
+		m, err := ebpf.NewMapFromID(ebpf.MapID(o.id))
+		if err != nil {
+			t.Fatalf("open map %d of the daemon: %v", o.id, err)
+		}
+		info, err := m.Info()
+		if err != nil {
+			t.Fatalf("describe map %d of the daemon: %v", o.id, err)
+		}
+		if info.Name == name {
+			return m
+		}
+		m.Close()
+	}
+	t.Fatalf("the daemon has no map %s", name)
+	return nil
+}
+
+// MapEntries counts the keys of a map of the daemon.
+func (b *Balancer) MapEntries(t testing.TB, name string) int {
+	t.Helper()
+	m := b.Map(t, name)
+	defer m.Close()
+	n := 0
+	key, err := m.NextKeyBytes(nil)
+	for ; err == nil && key != nil; n++ {
+		key, err = m.NextKeyBytes(key)
+	}
+	if err != nil {
+		t.Fatalf("walk through map %s: %v", name, err)
+	}
+	return n
+}
+
+// Socket is a TCP socket of the daemon.
+type Socket struct {
+	Local, Remote netip.AddrPort
+	// Listens tells that it has no peer.
+	Listens bool
+}
+
+// Sockets lists the TCP sockets that the daemon holds.
+func (b *Balancer) Sockets(t testing.TB) []Socket {
+	t.Helper()
+	held := b.socketInodes(t)
+	var sockets []Socket
+	for _, file := range []string{"tcp", "tcp6"} {
+		content, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", b.PID(), file))
+		if errors.Is(err, fs.ErrNotExist) {
+			// A kernel without IPv6.
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(content)) {
+			// proc_net_tcp: (1) local, (2) remote, (3) state, … (9) inode
+			fields := strings.Fields(line)
+			if len(fields) < 10 || !held[fields[9]] {
+				continue
+			}
+			const listen = "0A"
+			sockets = append(sockets, Socket{procAddress(t, fields[1]), procAddress(t, fields[2]), fields[3] == listen})
+		}
+	}
+	return sockets
+}
+
+// socketInodes are those of the daemon's descriptors.
+func (b *Balancer) socketInodes(t testing.TB) map[string]bool {
+	t.Helper()
+	descriptors, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", b.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inodes := map[string]bool{}
+	for _, d := range descriptors {
+		// A descriptor may be closed in between.
+		target, err := os.Readlink(d)
+		if inode, ok := strings.CutPrefix(target, "socket:["); err == nil && ok {
+			inodes[strings.TrimSuffix(inode, "]")] = true
+		}
+	}
+	return inodes
+}
+
+// procAddress reads an address of /proc/net/tcp: words of four bytes in this
+// machine's order, and a port.
+func procAddress(t testing.TB, text string) netip.AddrPort {
+	t.Helper()
+	host, port, _ := strings.Cut(text, ":")
+	raw, err := hex.DecodeString(host)
+	number, portErr := strconv.ParseUint(port, 16, 16)
+	if err := errors.Join(err, portErr); err != nil {
+		t.Fatalf("address %s in /proc: %v", text, err)
+	}
+	for word := range slices.Chunk(raw, 4) {
+		binary.BigEndian.PutUint32(word, binary.NativeEndian.Uint32(word))
+	}
+	address, ok := netip.AddrFromSlice(raw)
+	if !ok {
+		t.Fatalf("address %s in /proc: neither IPv4 nor IPv6", text)
+	}
+	return netip.AddrPortFrom(address.Unmap(), uint16(number))
+}
+
+// TCPMemory is the memory that TCP holds on this machine, in bytes.
+func TCPMemory(t testing.TB) int64 {
+	t.Helper()
+	content, err := os.ReadFile("/proc/net/sockstat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(content)) {
+		fields := strings.Fields(line)
+		at := slices.Index(fields, "mem")
+		if fields[0] != "TCP:" || at < 0 {
+			continue
+		}
+		pages, err := strconv.ParseInt(fields[at+1], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pages * int64(os.Getpagesize())
+	}
+	t.Fatal("/proc/net/sockstat has no memory of TCP")
+	return 0
+}
