@@ -21,8 +21,10 @@ type Residue struct {
 	// Slots by state.
 	Ready int `json:"slots_ready"`
 	Lost  int `json:"slots_ready_in_no_stack"`
-	// Unready are neither ready nor free.
-	Unready []string `json:"slots_neither_ready_nor_free"`
+	// MostDead is the largest number of closed slots in one endpoint's stack.
+	MostDead int `json:"slots_dead_in_one_stack"`
+	// Held are neither ready nor free, nor closed ones in a stack.
+	Held []string `json:"slots_held"`
 	// Local are the ready slots whose endpoint is on this host.
 	Local int `json:"slots_local"`
 	// Entries of the maps that follow connections.
@@ -62,6 +64,7 @@ func (r *run) look() Residue {
 func (r *run) lookAtSlots(now *Residue) {
 	slots := r.balancer.Map(r, "slots")
 	defer slots.Close()
+	dead := map[uint32]int{}
 	for i := range slots.MaxEntries() {
 		var slot maps.Slot
 		if err := slots.Lookup(i, &slot); err != nil {
@@ -77,10 +80,20 @@ func (r *run) lookAtSlots(now *Residue) {
 			if slot.Flags&uint32(maps.SlotLocal) != 0 {
 				now.Local++
 			}
+		case maps.SlotBroken:
+			if slot.Stacked != 0 {
+				// Freed when the stack is next used as far down, or holds many.
+				dead[slot.Endpoint]++
+				continue
+			}
+			fallthrough
 		default:
-			now.Unready = append(now.Unready, fmt.Sprintf("slot %d: state %d, in a stack %d, pending %d, flags %d, endpoint %d",
+			now.Held = append(now.Held, fmt.Sprintf("slot %d: state %d, in a stack %d, pending %d, flags %d, endpoint %d",
 				i, slot.State, slot.Stacked, slot.Pending, slot.Flags, slot.Endpoint))
 		}
+	}
+	for _, n := range dead {
+		now.MostDead = max(now.MostDead, n)
 	}
 }
 
@@ -108,6 +121,8 @@ const (
 	settlePatience = 60 * time.Second
 	// spareSockets are idle connections of the slow path, kept for an hour; at most as many as requests at once.
 	spareSockets = clientProcesses * workersPerProcess
+	// deadInStack is how many closed slots the pool lets lie in an endpoint's stack before it cleans that.
+	deadInStack = 8
 	// tcpMemorySlack is what idle connections and other users of this machine may hold more than before.
 	tcpMemorySlack = 16 << 20
 	// memoryFactor and memorySlack bound the daemon's growth from an early moment to the end: the garbage collector lets
@@ -133,7 +148,8 @@ func (now *Residue) problems(before *Residue, fast bool) []string {
 	if !fast {
 		return found
 	}
-	found = append(found, now.Unready...)
+	found = append(found, now.Held...)
+	want("closed slots in one stack, at most", now.MostDead, deadInStack)
 	want("ready slots in no stack", now.Lost, 0)
 	for _, name := range []string{"conns", "slow_conns", "psocks"} {
 		want("entries of "+name, now.Entries[name], 0)

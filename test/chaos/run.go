@@ -49,6 +49,8 @@ type run struct {
 	balancer  *harness.Balancer
 	ledger    *traffic.Ledger
 
+	// left is the server that the configuration leaves out; nil: none.
+	left *server
 	// process is the next client's number.
 	process uint32
 	// killed are the servers that did not end by themselves, by name and generation.
@@ -115,7 +117,7 @@ func (r *run) start() {
 	for _, s := range r.servers {
 		r.startServer(s)
 	}
-	r.balancer = harness.Start(r, r.options.Mode, r.config(nil, ""), r.near)
+	r.balancer = harness.Start(r, r.options.Mode, r.config(""), r.near)
 	log, err := os.Create(r.file("xlb.log"))
 	if err != nil {
 		r.Fatal(err)
@@ -146,10 +148,9 @@ func (r *run) startClients() *harness.Process {
 	})
 }
 
-// config routes by the first element of the path. Endpoints of left are out, and
-// all clusters balance by policy.
-func (r *run) config(left []*server, policy string) harness.Config {
-	same, cross := r.addresses(r.near, left), r.addresses(r.far, left)
+// config routes by the first element of the path; all clusters balance by policy.
+func (r *run) config(policy string) harness.Config {
+	same, cross := r.addresses(r.near), r.addresses(r.far)
 	both := slices.Concat(same, cross)
 	route := func(name, cluster string, timeout time.Duration) harness.Route {
 		return harness.Route{Prefix: "/" + name + "/", Clusters: harness.To(cluster), Timeout: timeout}
@@ -172,10 +173,11 @@ func (r *run) config(left []*server, policy string) harness.Config {
 // routeTimeout is what requests are given that are never answered whole.
 const routeTimeout = time.Second
 
-func (r *run) addresses(place *harness.Place, left []*server) []netip.AddrPort {
+// addresses of a place's servers that are not left out.
+func (r *run) addresses(place *harness.Place) []netip.AddrPort {
 	var addresses []netip.AddrPort
 	for _, s := range r.servers {
-		if s.place == place && !slices.Contains(left, s) {
+		if s.place == place && s != r.left {
 			addresses = append(addresses, s.address)
 		}
 	}

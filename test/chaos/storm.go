@@ -51,7 +51,7 @@ func (r *run) strike() {
 	case 0:
 		r.killClients(r.random.IntN(len(r.clients)))
 	case 1:
-		r.killServer(r.servers[r.random.IntN(len(r.servers))])
+		r.killServer(r.victim())
 	default:
 		r.reload()
 	}
@@ -59,9 +59,22 @@ func (r *run) strike() {
 
 // killClients ends a process of clients in the middle of whatever they do.
 func (r *run) killClients(i int) {
+	if r.process+1 == traffic.FirstCalmProcess {
+		// No number is left for another.
+		return
+	}
 	r.clients[i].Kill(r)
 	r.summary.ClientsKilled++
 	r.clients[i] = r.startClients()
+}
+
+// victim returns a server that requests can do without: one that the configuration leaves out, if its neighbour is asked for.
+func (r *run) victim() *server {
+	s := r.servers[r.random.IntN(len(r.servers))]
+	if r.left != nil && r.left.place == s.place {
+		return r.left
+	}
+	return s
 }
 
 // killServer ends a server likewise, and starts another at its address.
@@ -78,11 +91,11 @@ func (r *run) killServer(s *server) {
 // each host stays.
 func (r *run) reload() {
 	policies := []string{"ROUND_ROBIN", "LEAST_REQUEST", "RANDOM"}
-	var left []*server
+	r.left = nil
 	if r.random.IntN(2) == 0 {
-		left = append(left, r.servers[r.random.IntN(len(r.servers))])
+		r.left = r.servers[r.random.IntN(len(r.servers))]
 	}
-	r.balancer.Reload(r, r.config(left, policies[r.random.IntN(len(policies))]))
+	r.balancer.Reload(r, r.config(policies[r.random.IntN(len(policies))]))
 	r.summary.Reloads++
 }
 
@@ -93,7 +106,8 @@ func (r *run) calmDown() {
 		c.Output(r, 3*traffic.HangBound)
 	}
 	r.progress()
-	r.balancer.Reload(r, r.config(nil, ""))
+	r.left = nil
+	r.balancer.Reload(r, r.config(""))
 	r.awaitEndpoints()
 }
 

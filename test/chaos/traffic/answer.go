@@ -111,18 +111,15 @@ func (a *answer) readLocal(response *http.Response) (keep bool) {
 
 // checkHead compares what a server put into the head with the plan.
 func (a *answer) checkHead(response *http.Response) bool {
-	wanted := map[string]string{
-		"status":     fmt.Sprint(a.plan.Status),
-		idField:      a.plan.ID.String(),
-		paddingField: paddingText(a.spec.Seed, a.plan.ID, responseBody, a.plan.ResponsePadding),
+	checks := []struct{ what, got, want string }{
+		// The first, because it names the owner.
+		{idField, response.Header.Get(idField), a.plan.ID.String()},
+		{"status", fmt.Sprint(response.StatusCode), fmt.Sprint(a.plan.Status)},
+		{paddingField, response.Header.Get(paddingField), paddingText(a.spec.Seed, a.plan.ID, responseBody, a.plan.ResponsePadding)},
 	}
-	for field, want := range wanted {
-		got := response.Header.Get(field)
-		if field == "status" {
-			got = fmt.Sprint(response.StatusCode)
-		}
-		if got != want {
-			a.fail("the head differs in "+field, &Failure{Want: want, Got: got})
+	for _, c := range checks {
+		if c.got != c.want {
+			a.fail("the head differs in "+c.what, &Failure{Want: c.want, Got: c.got})
 			return false
 		}
 	}

@@ -115,13 +115,18 @@ func (c *conversation) begin(plan *Plan) {
 	}
 }
 
-// pair sends two requests at once, and then reads both responses.
+// pair sends two requests, in one write or in two, and then reads both responses.
 func (c *conversation) pair(first, second *Plan) (keep bool) {
 	c.begin(first)
 	c.begin(second)
-	both := slices.Concat(first.request(c.spec.Seed).bytes, second.request(c.spec.Seed).bytes)
-	// What went wrong shows in the reading.
-	_ = c.wire.send(both, c.random(first))
+	requests := [][]byte{first.request(c.spec.Seed).bytes, second.request(c.spec.Seed).bytes}
+	if !first.HeadFirst {
+		requests = [][]byte{slices.Concat(requests...)}
+	}
+	for _, b := range requests {
+		// What goes wrong shows in the reading.
+		_ = c.wire.send(b, c.random(first))
+	}
 	if !c.answer(first).read(nil) {
 		c.ledger.count(Unanswered)
 		return false

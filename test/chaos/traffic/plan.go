@@ -71,7 +71,7 @@ type Plan struct {
 	RequestPadding int
 	// RequestPieces and ResponsePieces split into writes of random sizes.
 	RequestPieces bool `json:",omitempty"`
-	// HeadFirst sends the head in a write of its own.
+	// HeadFirst sends the head in a write of its own; of a pair, the first request.
 	HeadFirst bool `json:",omitempty"`
 
 	Status          int
@@ -133,18 +133,18 @@ func (d draw) route() string {
 	return []string{RouteSame, RouteSame, RouteCross, RouteBoth}[d.IntN(4)]
 }
 
-// size of a body: most are small, one in a hundred has megabytes.
+// size of a body: most are small, a few in a thousand have megabytes, and take as long as all the others.
 func (d draw) size() int {
-	switch n := d.IntN(100); {
-	case n < 10:
+	switch n := d.IntN(1000); {
+	case n < 100:
 		return 0
-	case n < 72:
+	case n < 760:
 		return d.IntN(2 << 10)
-	case n < 88:
+	case n < 940:
 		return d.IntN(32 << 10)
-	case n < 96:
+	case n < 985:
 		return d.IntN(300 << 10)
-	case n < 99:
+	case n < 996:
 		return d.IntN(1200 << 10)
 	default:
 		return d.IntN(4 << 20)
@@ -163,7 +163,10 @@ func (d draw) padding() int {
 	}
 }
 
-func (d draw) pause() time.Duration { return time.Duration(1+d.IntN(1500)) * time.Millisecond }
+// pause is short for most, so that stalls do not take the load away, and up to two seconds for some.
+func (d draw) pause() time.Duration {
+	return time.Duration(1+d.IntN(1<<(1+d.IntN(11)))) * time.Millisecond
+}
 
 func (d draw) request(p *Plan, inPair bool) {
 	p.Method = http.MethodGet
@@ -188,6 +191,9 @@ func (d draw) request(p *Plan, inPair bool) {
 	p.RequestPadding = d.padding()
 	p.RequestPieces = d.oneIn(20)
 	p.HeadFirst = d.oneIn(4)
+	if inPair {
+		p.HeadFirst = d.oneIn(2)
+	}
 }
 
 func (d draw) response(p *Plan) {
