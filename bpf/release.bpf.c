@@ -35,6 +35,9 @@ int xlb_release(struct bpf_sock *sk)
 	if (!ps)
 		return 1;
 	release_lease(ps);
+	/* The daemon has closed its end, and forgets nothing more of this connection. */
+	if (sk->state == TCP_CLOSE || sk->state == TCP_CLOSE_WAIT)
+		bpf_map_delete_elem(&slow_conns, &ps->cookie);
 	if (release_is_silent(ps))
 		bpf_map_delete_elem(&conns, &ps->key);
 	return 1;

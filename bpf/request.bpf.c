@@ -29,7 +29,7 @@ static __always_inline int request_decline(struct sk_msg_md *msg, struct psock *
 	struct slow_conn fresh = { .reason = why, .endpoint = endpoint + 1 };
 	struct slot *s = slot_at(ps->slot);
 
-	if (s && lease_holds(s, ps->lease)) {
+	if (s && (lease_holds(s, ps->lease) || lease_was_broken(s, ps->lease))) {
 		fresh.slot = ps->slot;
 		fresh.lease = ps->lease;
 		fresh.has_lease = 1;
@@ -285,17 +285,21 @@ static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 i
 
 	s->cookie = ps->cookie;
 	s->pending = whole ? PENDING_RESPONSE : PENDING_REQUEST | PENDING_RESPONSE;
-	s->response.phase = PHASE_HEAD;
 	s->spill = SPILL_NONE;
+	s->passed = 0;
 	s->status = 0;
 	s->sent = 0;
 	s->moved = 0;
 	s->head.interims = 0;
+	s->untold = 0;
 	s->request = request_flags(&ps->scan);
 	s->timeout_ns = to->timeout_ns;
 	s->deadline_ns = to->timeout_ns && whole ? bpf_ktime_get_coarse_ns() + to->timeout_ns : 0;
 	if (ps->body == CHUNKED_BODY)
 		s->upload = ps->upload;
+	/* Last: what comes before it is nobody's. */
+	asm volatile("" ::: "memory");
+	s->response.phase = PHASE_HEAD;
 	ps->flags &= ~PSOCK_REMOTE;
 	if (!(s->flags & SLOT_LOCAL))
 		ps->flags |= PSOCK_REMOTE;
@@ -403,10 +407,14 @@ static __always_inline int request_tunnel(struct sk_msg_md *msg, struct psock *p
 /* Between requests: is the connection the fast path's? */
 static __always_inline int request_idle(struct sk_msg_md *msg, struct psock *ps)
 {
+	struct bpf_sock *sk = msg->sk;
 	struct slow_conn *c = slow_conn_of(ps->cookie);
 	struct slot *s = slot_at(ps->slot);
 	int tunnel = s && lease_holds(s, ps->lease) && lease_is_tunnel(s);
 
+	/* The daemon has ended the connection: what comes behind that end is nobody's (RFC 9112, section 9.6). */
+	if (sk && sk->state != TCP_ESTABLISHED)
+		return request_pass(msg, ps);
 	if (c) {
 		if (tunnel || !request_given_back(msg, ps, c)) {
 			/* A tunnel that has spilled in one direction goes through the daemon in both, to its end. */
@@ -416,11 +424,13 @@ static __always_inline int request_idle(struct sk_msg_md *msg, struct psock *ps)
 			return request_pass(msg, ps);
 		}
 		bpf_map_delete_elem(&slow_conns, &ps->cookie);
+		/* However the last lease ended, its client has been answered. */
+		ps->lease = 0;
 		count(VERDICT_REQUEST_RETURNED);
 	}
 	if (s && tunnel)
 		return request_tunnel(msg, ps, s);
-	if (lease_holds(s, ps->lease) || request_overtakes(msg, ps))
+	if (lease_holds(s, ps->lease) || lease_was_broken(s, ps->lease) || request_overtakes(msg, ps))
 		return request_decline(msg, ps, HANDOVER_PIPELINED, NO_ENDPOINT);
 	if (request_is_unread(msg, ps, s))
 		return request_decline(msg, ps, HANDOVER_UNREAD, NO_ENDPOINT);

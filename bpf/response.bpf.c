@@ -317,6 +317,19 @@ static __always_inline int verdict_move(struct __sk_buff *skb, struct slot *s, _
 	return SK_PASS;
 }
 
+/* Leaves a segment for the daemon. Counted before the spill is looked at once more, as the daemon ends it before it looks at the count:
+ * one of the two finds bytes behind the end, and nobody takes them for the next response. */
+static __always_inline int verdict_pass(struct __sk_buff *skb, struct slot *s, __u32 index)
+{
+	__sync_fetch_and_add(&s->passed, skb->len);
+	if (*(volatile __u32 *)&s->spill)
+		return SK_PASS;
+	count(VERDICT_RESPONSE_UNASKED);
+	slot_discard(s, index);
+	lease_break(s, index, EVENT_LEASE_FAILED);
+	return SK_PASS;
+}
+
 /* Segments that may wait for the worker of a client's socket, none of which is in its count of bytes. */
 #define MAX_QUEUED_SEGMENTS 8
 
@@ -340,7 +353,7 @@ static __always_inline int verdict_tunnel(struct __sk_buff *skb, struct slot *s,
 	if (tunnel_has_room(s->cookie, skb->len))
 		return verdict_move(skb, s, index);
 	spill_begin(s, index, SPILL_REST, VERDICT_SPILL_FULL);
-	return SK_PASS;
+	return verdict_pass(skb, s, index);
 }
 
 SEC("sk_skb/stream_verdict")
@@ -366,15 +379,20 @@ int xlb_verdict(struct __sk_buff *skb)
 		return SK_PASS;
 	}
 	if (s->spill)
-		return SK_PASS;
+		return verdict_pass(skb, s, index);
 	switch (s->response.phase) {
+	case PHASE_DONE:
+		/* Behind an early response, or before the lease is filled: then the cookie is still the last client's. */
+		__sync_fetch_and_or(&s->flags, SLOT_RETIRE | SLOT_TAINTED);
+		count(VERDICT_RESPONSE_UNASKED);
+		return SK_PASS;
 	case PHASE_HEAD:
 		v = verdict_head(skb, s);
 		if (!v)
 			return verdict_move(skb, s, index);
 		s->response.phase = PHASE_HEAD;
 		spill_begin(s, index, SPILL_WHOLE, v);
-		return SK_PASS;
+		return verdict_pass(skb, s, index);
 	case PHASE_TUNNEL:
 		return verdict_tunnel(skb, s, index);
 	}

@@ -66,6 +66,26 @@ int xlb_selftest_response(struct __sk_buff *skb)
 	return v ? SELFTEST_RESULT(v, 0, 0) : SELFTEST_RESULT(v, t->response.response.phase, t->response.head.off);
 }
 
+/* Not a test: how many segments are on their way to a p-sock, of which the packet is the cookie. The daemon asks before it ends a
+ * connection, because a FIN would overtake them. -1: no such p-sock.
+ */
+SEC("tc")
+int xlb_queued(struct __sk_buff *skb)
+{
+	struct bpf_sock *client;
+	__u64 cookie = 0;
+	int queued;
+
+	if (bpf_skb_load_bytes(skb, ETHERNET_HEADER, &cookie, sizeof(cookie)))
+		return -1;
+	client = bpf_map_lookup_elem(&psocks, &cookie);
+	if (!client)
+		return -1;
+	queued = sock_redirected_segments(client);
+	bpf_sk_release(client);
+	return queued;
+}
+
 /* What a socket's tcp_clock_cache was at each of its sends. Writer: the probe program. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -24,6 +24,8 @@ enum limits {
 	/* Longest header name and value that a route may ask about. */
 	MAX_FIELD_NAME = 56,
 	MAX_FIELD_VALUE = 120,
+	/* Header fields of one request, as Envoy's HttpProtocolOptions.max_headers_count. */
+	MAX_LINES = 100,
 	/* Header fields of one request that routes ask about. */
 	MAX_FIELDS = 8,
 	/* Routes tried for one request, clusters of one weighted route. */
@@ -353,6 +355,8 @@ enum slot_flags {
 	SLOT_LOCAL = 1,
 	/* Close instead of READY when the lease ends. */
 	SLOT_RETIRE = 2,
+	/* The endpoint has sent what nobody asked for: a response that is read from the i-sock would begin with it. */
+	SLOT_TAINTED = 4,
 };
 
 enum pending {
@@ -500,7 +504,15 @@ struct slot {
 	 * program, before the lease ends. */
 	__u64 ended_ns;
 	__u64 ended_cookie;
-	__u64 reserved[5];
+	/* The last lease that ended otherwise than with a whole response: what its client sends next waits until the daemon has told it.
+	 * Writer: who breaks it. */
+	__u64 broken_lease;
+	/* Non-zero: its client has not been told yet. Writers: the program that breaks it, the daemon. */
+	__u32 untold;
+	__u32 tail;
+	/* Bytes of a spilled response from another host that were left for the daemon to read. Writer: verdict. */
+	__u64 passed;
+	__u64 reserved[2];
 };
 
 enum request_flags {

@@ -26,6 +26,7 @@ struct request_scan {
 	__u32 value_at;
 	__u32 table;
 	__u32 table_flags;
+	/* Of those that routes ask about. */
 	__u32 field_count;
 	/* Set while the current field is one that routes ask about. */
 	__u32 asked;
@@ -41,6 +42,8 @@ struct request_scan {
 	__u8 authority[MAX_HOST + 1];
 	/* Hexadecimal digits that must follow in the path. */
 	__u32 escape;
+	/* Header fields so far. */
+	__u32 lines;
 };
 
 enum psock_flags {

@@ -243,6 +243,7 @@ static __always_inline void request_clear_name(struct request_scan *r)
 static __always_inline void request_line_begin(struct request_scan *r)
 {
 	field_begin(&r->field);
+	r->lines++;
 	r->asked = 0;
 	if (r->table_flags & TABLE_FIELDS)
 		request_clear_name(r);
@@ -385,6 +386,9 @@ static long request_step(__u32 i, void *ctx)
 	__u8 c;
 
 	(void)i;
+	/* A step may be eight bytes: their number does not bound the head. */
+	if (off >= MAX_HEAD)
+		return 1;
 	run = request_run(r, &cur->span, off);
 	if (run) {
 		r->off = off + run;
@@ -417,6 +421,7 @@ static __always_inline void request_scan_begin(struct request_scan *r, __u32 tab
 	r->table = table;
 	r->table_flags = table_flags;
 	r->field_count = 0;
+	r->lines = 0;
 	r->asked = 0;
 }
 
@@ -425,6 +430,8 @@ static __always_inline enum verdict request_judge(const struct request_scan *r)
 {
 	__u32 upgrade = r->flags & (SCAN_UPGRADE | SCAN_CONNECTION);
 
+	if (r->lines > MAX_LINES)
+		return HANDOVER_HEAD_TOO_LONG;
 	if (!(r->flags & SCAN_HAS_HOST) || !r->host_len)
 		return HANDOVER_HOST;
 	if (r->flags & SCAN_CHUNKED && r->flags & SCAN_HAS_LENGTH)
@@ -611,6 +618,9 @@ static long response_step(__u32 i, void *ctx)
 	__u8 c;
 
 	(void)i;
+	/* As in request_step(). */
+	if (off >= MAX_HEAD)
+		return 1;
 	run = response_run(s, &cur->span, off);
 	if (run) {
 		s->head.off = off + run;

@@ -16,6 +16,8 @@
 #define SOL_SOCKET 1
 #define SO_RCVBUF 8
 #define TCP_ESTABLISHED 1
+#define TCP_CLOSE 7
+#define TCP_CLOSE_WAIT 8
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 

@@ -99,8 +99,12 @@ static __always_inline void lease_break(struct slot *s, __u32 index, enum event_
 	struct endpoint *e;
 	__u64 lease = s->lease;
 
+	/* Before the state: the daemon's sweep looks at it even if the event is lost. Only a lease that cannot end well is failed. */
+	if (kind == EVENT_LEASE_FAILED)
+		s->untold = 1;
 	if (!slot_exchange(s, SLOT_LEASED, SLOT_BROKEN))
 		return;
+	s->broken_lease = lease;
 	s->lease++;
 	e = endpoint_at(s->endpoint);
 	if (e) {
@@ -155,6 +159,12 @@ static __always_inline void lease_response_done(struct slot *s, __u32 index)
 static __always_inline int lease_holds(const struct slot *s, __u64 lease)
 {
 	return s && lease && s->lease == lease;
+}
+
+/* Whether the lease ended without a whole response, of which the client may not know yet. */
+static __always_inline int lease_was_broken(const struct slot *s, __u64 lease)
+{
+	return s && lease && s->broken_lease == lease;
 }
 
 /* The lease becomes a tunnel's: it lasts until both sides have closed, and the i-sock serves nobody else. The route's timeout was for

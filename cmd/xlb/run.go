@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -95,6 +96,9 @@ func (f *runFlags) options(e *env) (node.Options, error) {
 		return o, fmt.Errorf("--log-level %q: not a level; use debug, info, warn or error", f.logLevel)
 	}
 	o.Logger = slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: level}))
+	// net/http reports what endpoints do to the standard logger: a line per event, with bytes of theirs.
+	log.SetFlags(0)
+	log.SetOutput(slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug).Writer())
 	switch f.fastPath {
 	case "on":
 		o.FastPath = true

@@ -47,7 +47,7 @@ func closeBehindALease(t *testing.T) {
 	using, done := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		r.s.Use(other.cookie, maps.VerdictSpilled, func(net.Conn) (uint64, Outcome) {
+		r.s.Use(other.cookie, maps.Lease{}, maps.VerdictSpilled, func(net.Conn) (uint64, Outcome) {
 			close(using)
 			<-done
 			return 0, Close

@@ -34,6 +34,8 @@ type Conn struct {
 	mu     sync.Mutex
 	conn   *socket
 	closed bool
+	// told is the last lease in place of whose endpoint the daemon has answered.
+	told maps.Lease
 }
 
 // Ready implements poller.Handler.
@@ -68,11 +70,17 @@ func (c *Conn) serve() {
 	if err != nil {
 		c.set.cfg.Logger.Warn("read hand-over", "err", err)
 	}
-	if l, ok := c.leaseOf(slow, found); ok && c.awaitTurn(l) {
-		c.upload(l)
-		return
+	reason := maps.Verdict(slow.Reason)
+	if l, ok := c.leaseOf(slow, found); ok && reason != maps.HandoverBodyMalformed {
+		if c.awaitTurn(l) {
+			c.upload(l)
+			return
+		}
+		if !c.awaitTold(l) {
+			return
+		}
 	}
-	switch maps.Verdict(slow.Reason) {
+	switch reason {
 	case maps.HandoverUnread:
 		c.awaitSender()
 	case maps.HandoverLeaseBroken:
@@ -121,6 +129,30 @@ func (c *Conn) awaitTurn(l maps.Lease) (own bool) {
 		return own || !held
 	})
 	return own
+}
+
+// awaitTold returns when the client has been told of the end of a lease, and reports whether its next request may be answered.
+func (c *Conn) awaitTold(l maps.Lease) bool {
+	if !c.set.cfg.Shared.Broke(l) {
+		return true
+	}
+	if !c.awaitUntil(failurePatience, func() bool { return c.hasTold(l) || c.isClosed() }) {
+		c.endNow()
+		return false
+	}
+	return !c.isClosed()
+}
+
+func (c *Conn) tell(l maps.Lease) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.told = l
+}
+
+func (c *Conn) hasTold(l maps.Lease) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.told == l
 }
 
 // upload sends on what is left of a request that the kernel has begun to move. The caller holds reading.
@@ -212,9 +244,13 @@ const failurePatience = time.Second
 // awaitEnd waits for the pool, which tells a client that its endpoint has failed: what else the client sends of its request is
 // nobody's.
 func (c *Conn) awaitEnd() {
-	if c.awaitUntil(failurePatience, c.isClosed) {
-		return
+	if !c.awaitUntil(failurePatience, c.isClosed) {
+		c.endNow()
 	}
+}
+
+// endNow resets the connection.
+func (c *Conn) endNow() {
 	c.use.Lock()
 	defer c.use.Unlock()
 	c.abort()
@@ -223,13 +259,24 @@ func (c *Conn) awaitEnd() {
 // unreadPause is longer than a process is kept from running between two steps of a send, unless the machine is hopelessly behind.
 const unreadPause = 5 * time.Millisecond
 
-// awaitSender lets the process that has sent a response finish: the lease has ended, but the last bytes may not yet have reached
-// the client. Clients that pipeline, and those that half-close, wait here.
+// queuePatience bounds the wait for a worker of the kernel.
+const queuePatience = time.Second
+
+// awaitSender lets what has been sent to the client arrive: a lease has ended, but the last bytes may not yet have reached the client's
+// queue. The process that sends them may have been interrupted on the way, or they wait for a worker. Clients that pipeline, and those
+// that half-close, wait here.
 func (c *Conn) awaitSender() {
 	if err := maps.Settle(); err != nil {
 		c.set.cfg.Logger.Warn("order of pipelined answers", "err", err)
 	}
 	time.Sleep(unreadPause)
+	c.awaitUntil(queuePatience, func() bool {
+		queued, err := c.set.cfg.Sockets.Queued(c.cookie)
+		if err != nil {
+			c.set.cfg.Logger.Warn("order of answers", "err", err)
+		}
+		return !queued
+	})
 }
 
 // halfClosed lets the response to a client that has closed its sending side arrive, then closes. In a tunnel the endpoint is told.
@@ -241,11 +288,28 @@ func (c *Conn) halfClosed() {
 		c.upload(l)
 		return
 	}
-	if ok {
-		c.awaitUntil(0, func() bool { return !c.set.cfg.Shared.Holds(l) })
+	if ok && !c.awaitAnswer(l) {
+		return
 	}
 	c.awaitSender()
 	c.close()
+}
+
+// awaitAnswer waits for the end of the lease of a client that sends nothing more, and reports whether the client may take what it has got
+// for whole. A request of which the end is missing will never be one.
+func (c *Conn) awaitAnswer(l maps.Lease) bool {
+	shared := c.set.cfg.Shared
+	slot := &shared.Slots[l.Slot]
+	c.awaitUntil(0, func() bool { return !shared.Holds(l) || slot.RequestOpen() })
+	if !shared.Holds(l) {
+		return c.awaitTold(l)
+	}
+	whole := !slot.ResponseOpen()
+	shared.Break(l.Slot)
+	if !whole {
+		c.endNow()
+	}
+	return whole
 }
 
 // endPatience is how long an endpoint may take to end a tunnel of which the client has gone.

@@ -234,9 +234,9 @@ const (
 	EndWrite
 )
 
-// Use gives exclusive use of a client's connection to f, which returns the bytes it wrote and what is to become of the
-// connection. It reports false when the client has gone.
-func (s *Set) Use(cookie uint64, reason maps.Verdict, f func(conn net.Conn) (written uint64, o Outcome)) bool {
+// Use lets f answer in place of a lease's endpoint: f alone writes to the client's connection, and returns the bytes it wrote and what is
+// to become of the connection. Requests that the client sent behind wait until then. It reports false when the client has gone.
+func (s *Set) Use(cookie uint64, l maps.Lease, reason maps.Verdict, f func(conn net.Conn) (written uint64, o Outcome)) bool {
 	c := s.find(cookie)
 	if c == nil {
 		if err := s.cfg.Sockets.SlowConns.Delete(cookie); err != nil {
@@ -256,6 +256,7 @@ func (s *Set) Use(cookie uint64, reason maps.Verdict, f func(conn net.Conn) (wri
 		c.abort()
 		return false
 	}
+	defer c.tell(l)
 	written, outcome := f(conn)
 	c.written += written
 	switch outcome {

@@ -33,7 +33,7 @@ func TestUseWritesAndOffersTheConnection(t *testing.T) {
 	c := r.dial()
 	r.awaitOpen(1)
 	during := make(chan maps.SlowConn, 1)
-	used := r.s.Use(c.cookie, maps.VerdictSpilled, func(conn net.Conn) (uint64, Outcome) {
+	used := r.s.Use(c.cookie, maps.Lease{}, maps.VerdictSpilled, func(conn net.Conn) (uint64, Outcome) {
 		entry, _ := r.slow(c)
 		during <- entry
 		return write("rest of a response", Keep)(conn)
@@ -61,7 +61,7 @@ func TestUseLeavesTheKernelsEntryAsItIs(t *testing.T) {
 	declined := maps.SlowConn{Reason: uint32(maps.HandoverPipelined), Endpoint: 3, Slot: 2, HasLease: 1, Lease: 9}
 	r.decline(c, declined)
 	r.awaitOpen(1)
-	r.s.Use(c.cookie, maps.VerdictSpilled, func(net.Conn) (uint64, Outcome) {
+	r.s.Use(c.cookie, maps.Lease{}, maps.VerdictSpilled, func(net.Conn) (uint64, Outcome) {
 		r.mustBeSlow(c, declined)
 		return 0, Keep
 	})
@@ -74,7 +74,7 @@ func TestUseThatClosesSendsWhatWasWritten(t *testing.T) {
 	r := newRig(t, setup{})
 	c := r.dial()
 	r.awaitOpen(1)
-	if !r.s.Use(c.cookie, maps.VerdictSpilled, write("bye", Close)) {
+	if !r.s.Use(c.cookie, maps.Lease{}, maps.VerdictSpilled, write("bye", Close)) {
 		t.Error("use of an open connection: got false, want true")
 	}
 	c.mustReceive("bye")
@@ -88,7 +88,7 @@ func TestUseThatAbortsResets(t *testing.T) {
 	r := newRig(t, setup{})
 	c := r.dial()
 	r.awaitOpen(1)
-	if !r.s.Use(c.cookie, maps.VerdictSpilled, func(net.Conn) (uint64, Outcome) { return 0, Abort }) {
+	if !r.s.Use(c.cookie, maps.Lease{}, maps.VerdictSpilled, func(net.Conn) (uint64, Outcome) { return 0, Abort }) {
 		t.Error("use of an open connection: got false, want true")
 	}
 	c.mustEnd(unix.ECONNRESET)
@@ -105,7 +105,7 @@ func TestUseOfAClientThatHasGoneForgetsIt(t *testing.T) {
 	r.awaitOpen(0)
 	// A program spilled its response in the same moment.
 	r.decline(c, maps.SlowConn{Reason: uint32(maps.VerdictSpillFull)})
-	used := r.s.Use(c.cookie, maps.VerdictSpilled, func(net.Conn) (uint64, Outcome) {
+	used := r.s.Use(c.cookie, maps.Lease{}, maps.VerdictSpilled, func(net.Conn) (uint64, Outcome) {
 		t.Error("a connection is used whose client has gone")
 		return 0, Keep
 	})
@@ -128,7 +128,7 @@ func TestUseAcceptsTheConnectionThatItNeeds(t *testing.T) {
 	c := r.dial()
 	eventually(t, func() string {
 		// The last segment of a handshake may still be on its way when the client's connect has returned.
-		if !r.s.Use(c.cookie, maps.VerdictSpilled, write("rest", Keep)) {
+		if !r.s.Use(c.cookie, maps.Lease{}, maps.VerdictSpilled, write("rest", Keep)) {
 			return "a connection that waits to be accepted cannot be used"
 		}
 		return ""
@@ -145,7 +145,7 @@ func TestUseWithoutRoomForItsMarkAborts(t *testing.T) {
 	other, c := r.dial(), r.dial()
 	r.awaitOpen(2)
 	r.decline(other, maps.SlowConn{})
-	used := r.s.Use(c.cookie, maps.VerdictSpilled, func(net.Conn) (uint64, Outcome) {
+	used := r.s.Use(c.cookie, maps.Lease{}, maps.VerdictSpilled, func(net.Conn) (uint64, Outcome) {
 		t.Error("a connection is used that the kernel takes for the fast path's")
 		return 0, Keep
 	})
@@ -181,7 +181,7 @@ func TestOneAtATimeUsesAConnection(t *testing.T) {
 	for range users {
 		wg.Go(func() {
 			for range rounds {
-				r.s.Use(c.cookie, maps.VerdictSpilled, func(net.Conn) (uint64, Outcome) {
+				r.s.Use(c.cookie, maps.Lease{}, maps.VerdictSpilled, func(net.Conn) (uint64, Outcome) {
 					alone(func() {})
 					return 0, Keep
 				})
@@ -213,7 +213,7 @@ func TestReadyWithoutBytesWaitsForMore(t *testing.T) {
 	}
 	first.end()
 	next(t, second.busy, "poller")
-	r.s.Use(c.cookie, maps.VerdictSpilled, func(conn net.Conn) (uint64, Outcome) {
+	r.s.Use(c.cookie, maps.Lease{}, maps.VerdictSpilled, func(conn net.Conn) (uint64, Outcome) {
 		b := make([]byte, 64)
 		if n, err := conn.Read(b); string(b[:n]) != "taken" {
 			t.Errorf("read: got %q, %v, want %q", b[:n], err, "taken")

@@ -64,6 +64,7 @@ type fastPrograms struct {
 	Verdict          *ebpf.Program `ebpf:"xlb_verdict"`
 	SelftestRequest  *ebpf.Program `ebpf:"xlb_selftest_request"`
 	SelftestResponse *ebpf.Program `ebpf:"xlb_selftest_response"`
+	Queued           *ebpf.Program `ebpf:"xlb_queued"`
 }
 
 // Load creates maps and programs. Nothing is attached yet. A program that the verifier refuses is reported as
@@ -121,7 +122,7 @@ func configure(spec *ebpf.CollectionSpec, o Options) error {
 var fastNames = []string{
 	"xlb_release", "xlb_request", "xlb_request_dispatch", "xlb_response", "xlb_response_dispatch",
 	"xlb_verdict", "xlb_verdict_dispatch", "xlb_client_verdict",
-	"xlb_selftest_request", "xlb_selftest_response",
+	"xlb_selftest_request", "xlb_selftest_response", "xlb_queued",
 }
 
 func boolByte(b bool) uint8 {
@@ -161,6 +162,9 @@ func (d *Datapath) wrapMaps() error {
 	}
 	d.Shared = shared
 	d.Sockets = maps.NewSockets(m.Anchors, m.Conns, m.SlowConns, m.Peers, m.IsockSlots, m.Psocks, m.Isocks)
+	if d.fast != nil {
+		d.Sockets.SetQueued(d.fast.Queued)
+	}
 	d.Config = &maps.Config{
 		VIPs:        maps.NewTable[maps.ListenerKey, uint32]("vips", m.Vips),
 		Listeners:   maps.NewTable[uint32, maps.Listener]("listeners", m.Listeners),
@@ -207,7 +211,7 @@ func (d *Datapath) allPrograms() []*ebpf.Program {
 	list := []*ebpf.Program{p.Connect4, p.Connect6, p.Getpeername4, p.Getpeername6, p.Sockops, p.Whoami}
 	if f := d.fast; f != nil {
 		list = append(list, f.Release, f.RequestDispatch, f.ResponseDispatch, f.VerdictDispatch, f.ClientVerdict,
-			f.Request, f.Response, f.Verdict, f.SelftestRequest, f.SelftestResponse)
+			f.Request, f.Response, f.Verdict, f.SelftestRequest, f.SelftestResponse, f.Queued)
 	}
 	return list
 }

@@ -53,6 +53,7 @@ const (
 	xlbProgXlbGetpeername4     = "xlb_getpeername4"
 	xlbProgXlbGetpeername6     = "xlb_getpeername6"
 	xlbProgXlbProbe            = "xlb_probe"
+	xlbProgXlbQueued           = "xlb_queued"
 	xlbProgXlbRelease          = "xlb_release"
 	xlbProgXlbRequest          = "xlb_request"
 	xlbProgXlbRequestDispatch  = "xlb_request_dispatch"
@@ -122,6 +123,7 @@ type xlbProgramSpecs struct {
 	XlbGetpeername4     *ebpf.ProgramSpec `ebpf:"xlb_getpeername4"`
 	XlbGetpeername6     *ebpf.ProgramSpec `ebpf:"xlb_getpeername6"`
 	XlbProbe            *ebpf.ProgramSpec `ebpf:"xlb_probe"`
+	XlbQueued           *ebpf.ProgramSpec `ebpf:"xlb_queued"`
 	XlbRelease          *ebpf.ProgramSpec `ebpf:"xlb_release"`
 	XlbRequest          *ebpf.ProgramSpec `ebpf:"xlb_request"`
 	XlbRequestDispatch  *ebpf.ProgramSpec `ebpf:"xlb_request_dispatch"`
@@ -299,6 +301,7 @@ type xlbPrograms struct {
 	XlbGetpeername4     *ebpf.Program `ebpf:"xlb_getpeername4"`
 	XlbGetpeername6     *ebpf.Program `ebpf:"xlb_getpeername6"`
 	XlbProbe            *ebpf.Program `ebpf:"xlb_probe"`
+	XlbQueued           *ebpf.Program `ebpf:"xlb_queued"`
 	XlbRelease          *ebpf.Program `ebpf:"xlb_release"`
 	XlbRequest          *ebpf.Program `ebpf:"xlb_request"`
 	XlbRequestDispatch  *ebpf.Program `ebpf:"xlb_request_dispatch"`
@@ -320,6 +323,7 @@ func (p *xlbPrograms) Close() error {
 		p.XlbGetpeername4,
 		p.XlbGetpeername6,
 		p.XlbProbe,
+		p.XlbQueued,
 		p.XlbRelease,
 		p.XlbRequest,
 		p.XlbRequestDispatch,

@@ -149,6 +149,7 @@ const (
 	abiLimitsMAX_HOST        abiLimits = 251
 	abiLimitsMAX_FIELD_NAME  abiLimits = 56
 	abiLimitsMAX_FIELD_VALUE abiLimits = 120
+	abiLimitsMAX_LINES       abiLimits = 100
 	abiLimitsMAX_FIELDS      abiLimits = 8
 	abiLimitsMAX_CANDIDATES  abiLimits = 128
 	abiLimitsMAX_SPLIT       abiLimits = 64
@@ -319,14 +320,19 @@ type abiSlot struct {
 	Traffic     abiTraffic
 	EndedNs     uint64
 	EndedCookie uint64
-	Reserved    [5]uint64
+	BrokenLease uint64
+	Untold      uint32
+	Tail        uint32
+	Passed      uint64
+	Reserved    [2]uint64
 }
 
 type abiSlotFlags uint32
 
 const (
-	abiSlotFlagsSLOT_LOCAL  abiSlotFlags = 1
-	abiSlotFlagsSLOT_RETIRE abiSlotFlags = 2
+	abiSlotFlagsSLOT_LOCAL   abiSlotFlags = 1
+	abiSlotFlagsSLOT_RETIRE  abiSlotFlags = 2
+	abiSlotFlagsSLOT_TAINTED abiSlotFlags = 4
 )
 
 type abiSlotState uint32

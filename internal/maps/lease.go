@@ -74,11 +74,22 @@ func (s *Shared) Break(slot uint32) (was SlotState, ok bool) {
 		}
 	}
 	sl := &s.Slots[slot]
+	// Before the lease is seen to have ended.
+	atomic.StoreUint64(&sl.BrokenLease, atomic.LoadUint64(&sl.Lease))
 	atomic.AddUint64(&sl.Lease, 1)
 	e := &s.Endpoints[sl.Endpoint]
 	atomic.AddUint32(&e.Outstanding, ^uint32(0))
 	atomic.AddUint64(&e.Broken, 1)
 	return SlotLeased, true
+}
+
+// SpillDone ends the spill of a response that the daemon has read to its end. It reports whether nothing can have come behind that end:
+// what verdict programs have left to read is what was received. What comes from here on is unasked for.
+func (s *Shared) SpillDone(slot uint32, received uint64) (clean bool) {
+	sl := &s.Slots[slot]
+	atomic.StoreUint32(&sl.Response.Phase, uint32(PhaseDone))
+	atomic.StoreUint32(&sl.Spill, uint32(SpillNone))
+	return atomic.LoadUint32(&sl.Flags)&uint32(SlotLocal) != 0 || atomic.LoadUint64(&sl.Passed) == received
 }
 
 // ResponseDone marks the response of a lease complete; when the request is as well, the lease ends and the slot is idle
@@ -142,6 +153,11 @@ func (s *Shared) Switch(slot uint32) {
 	atomic.OrUint32(&sl.Pending, uint32(PendingRequest))
 	atomic.StoreUint32(&sl.Response.Phase, uint32(PhaseTunnel))
 	atomic.StoreUint32(&sl.Status, statusSwitching)
+}
+
+// Broke reports whether a lease that has ended did so without a whole response.
+func (s *Shared) Broke(l Lease) bool {
+	return atomic.LoadUint64(&s.Slots[l.Slot].BrokenLease) == l.Number
 }
 
 // Retire makes the slot end BROKEN with its lease.

@@ -3,6 +3,7 @@
 package maps
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -18,6 +19,8 @@ type Sockets struct {
 	ISockSlots Table[uint64, uint32]
 
 	conns, slowConns, psocks, isocks *ebpf.Map
+	// queued is xlb_queued, nil without the fast path.
+	queued *ebpf.Program
 }
 
 // NewSockets wraps the kernel's maps.
@@ -70,6 +73,25 @@ func (s *Sockets) Offer(cookie uint64, read, written uint32) error {
 func (s *Sockets) ClientOpen(cookie uint64) bool {
 	var c uint64
 	return s.psocks.Lookup(cookie, &c) == nil
+}
+
+// SetQueued gives the program that tells of bytes on their way.
+func (s *Sockets) SetQueued(p *ebpf.Program) { s.queued = p }
+
+// ethernetHeader goes before what a tc program is given.
+const ethernetHeader = 14
+
+// Queued reports whether redirected bytes are on their way to a client, but not yet in its receive queue.
+func (s *Sockets) Queued(cookie uint64) (bool, error) {
+	if s.queued == nil {
+		return false, nil
+	}
+	packet := binary.NativeEndian.AppendUint64(make([]byte, ethernetHeader), cookie)
+	segments, err := s.queued.Run(&ebpf.RunOptions{Data: packet})
+	if err != nil {
+		return false, fmt.Errorf("look for bytes on their way to a client: %w", err)
+	}
+	return int32(segments) > 0, nil
 }
 
 // JoinISock makes what a remote endpoint sends run the verdict program.

@@ -177,8 +177,9 @@ const (
 
 // Values of SlotFlags.
 const (
-	SlotLocal  = abiSlotFlagsSLOT_LOCAL
-	SlotRetire = abiSlotFlagsSLOT_RETIRE
+	SlotLocal   = abiSlotFlagsSLOT_LOCAL
+	SlotRetire  = abiSlotFlagsSLOT_RETIRE
+	SlotTainted = abiSlotFlagsSLOT_TAINTED
 )
 
 // Values of SlotState.

@@ -32,7 +32,7 @@ type clients struct{ n *Node }
 func (c clients) Fail(l pool.Lost) {
 	c.n.log.Debug("request has lost its endpoint", "why", l.Why, "begun", l.Begun, "whole", l.Whole, "request_open", l.RequestOpen)
 	// Not HandoverLeaseBroken: the client's next request may come before the connection is offered back, and is whole.
-	c.n.anchors.Use(l.Cookie, maps.VerdictRequestOnSlowPath, func(conn net.Conn) (uint64, anchor.Outcome) {
+	c.n.anchors.Use(l.Cookie, l.Lease, maps.VerdictRequestOnSlowPath, func(conn net.Conn) (uint64, anchor.Outcome) {
 		switch {
 		case l.Whole:
 			// An answer that did not wait for the request. What is left of that would be taken for the next.
@@ -40,7 +40,7 @@ func (c clients) Fail(l pool.Lost) {
 		case l.Begun:
 			return 0, anchor.Abort
 		}
-		written, err := c.n.proxy.Reply(conn, replyTo(l), l.RequestOpen)
+		written, err := c.n.proxy.Reply(conn, replyTo(l), slowpath.ReplyTo{Head: l.Head, Close: l.RequestOpen})
 		if err != nil || l.RequestOpen {
 			return written, anchor.Close
 		}
@@ -63,21 +63,21 @@ func replyTo(l pool.Lost) slowpath.LocalReply {
 
 // Spill implements pool.Clients.
 func (c clients) Spill(ctx context.Context, s pool.Spilled) {
-	served := c.n.anchors.Use(s.Cookie, maps.VerdictSpilled, func(client net.Conn) (uint64, anchor.Outcome) {
+	served := c.n.anchors.Use(s.Cookie, s.Lease, maps.VerdictSpilled, func(client net.Conn) (uint64, anchor.Outcome) {
 		upstream, err := dupConn(s.FD)
 		if err != nil {
 			c.n.log.Warn("forward spilled response", "err", err)
-			c.n.datapath.Shared.Break(s.Slot)
+			c.n.datapath.Shared.Break(s.Lease.Slot)
 			return 0, anchor.Abort
 		}
 		defer upstream.Close()
-		if atomic.LoadUint32(&c.n.datapath.Shared.Slots[s.Slot].Spill) == uint32(maps.SpillWhole) {
+		if atomic.LoadUint32(&c.n.datapath.Shared.Slots[s.Lease.Slot].Spill) == uint32(maps.SpillWhole) {
 			return c.whole(ctx, s, client, upstream)
 		}
 		return c.rest(ctx, s, client, upstream)
 	})
 	if !served {
-		c.n.datapath.Shared.Break(s.Slot)
+		c.n.datapath.Shared.Break(s.Lease.Slot)
 	}
 }
 
@@ -88,26 +88,22 @@ func (c clients) whole(ctx context.Context, s pool.Spilled, client, upstream net
 		method = "HEAD"
 	}
 	shared := c.n.datapath.Shared
-	requestOpen := shared.Slots[s.Slot].RequestOpen()
+	requestOpen := shared.Slots[s.Lease.Slot].RequestOpen()
 	r, err := c.n.proxy.Relay(ctx, client, upstream, slowpath.RelayRequest{
 		Method: method, KeepAlive: true, Upgrade: s.Upgrade, Deadline: s.Deadline,
 	})
 	if class := r.Status/100 - 1; class >= 0 && class < len(maps.Traffic{}.Responses) {
-		atomic.AddUint64(&shared.Slots[s.Slot].Traffic.Responses[class], 1)
+		atomic.AddUint64(&shared.Slots[s.Lease.Slot].Traffic.Responses[class], 1)
 	}
 	if err != nil {
 		c.n.log.Debug("response ended early", "err", err)
 	}
 	if r.Switched {
-		shared.Switch(s.Slot)
+		shared.Switch(s.Lease.Slot)
 		forwarded, outcome := c.rest(ctx, s, client, upstream)
 		return r.Answered + forwarded, outcome
 	}
-	if r.UpstreamReusable {
-		shared.ResponseDone(s.Slot)
-	} else {
-		shared.Break(s.Slot)
-	}
+	c.release(s, r.Received, r.UpstreamReusable)
 	// A request whose body cannot be finished leaves a connection on which nothing more can be framed.
 	if !r.ClientReusable || (requestOpen && !r.UpstreamReusable) {
 		return r.Answered, anchor.Close
@@ -118,7 +114,7 @@ func (c clients) whole(ctx context.Context, s pool.Spilled, client, upstream net
 // rest forwards what is left of a response that the kernel has begun to move, or the endpoint's side of a tunnel.
 func (c clients) rest(ctx context.Context, s pool.Spilled, client, upstream net.Conn) (uint64, anchor.Outcome) {
 	shared := c.n.datapath.Shared
-	slot := &shared.Slots[s.Slot]
+	slot := &shared.Slots[s.Lease.Slot]
 	if !s.Deadline.IsZero() {
 		// A failure shows at the next read or write.
 		_ = upstream.SetReadDeadline(s.Deadline)
@@ -126,23 +122,36 @@ func (c clients) rest(ctx context.Context, s pool.Spilled, client, upstream net.
 	}
 	defer context.AfterFunc(ctx, func() { interrupt(client, upstream) })()
 	r := restOf(&slot.Response)
-	forwarded, clean, err := forward(client, upstream, &r, &slot.Traffic.BytesReceived)
+	forwarded, received, err := forward(client, upstream, &r, &slot.Traffic.BytesReceived)
 	switch {
 	case errors.Is(err, io.EOF) && r.endless:
-		shared.ResponseDone(s.Slot)
+		shared.ResponseDone(s.Lease.Slot)
 		return forwarded, anchor.EndWrite
 	case err != nil:
 		c.n.log.Debug("spilled response ended early", "err", err)
-		shared.Break(s.Slot)
+		shared.Break(s.Lease.Slot)
 		return forwarded, anchor.Abort
 	}
 	_ = client.SetWriteDeadline(time.Time{})
-	if clean {
-		shared.ResponseDone(s.Slot)
-	} else {
-		shared.Break(s.Slot)
-	}
+	c.release(s, received, received == forwarded)
 	return forwarded, anchor.Keep
+}
+
+// release gives up an i-sock whose response has been forwarded to its end. It serves on only if nothing came behind that.
+func (c clients) release(s pool.Spilled, received uint64, reusable bool) {
+	shared := c.n.datapath.Shared
+	if reusable && shared.SpillDone(s.Lease.Slot, received) && nothingToRead(s.FD) {
+		shared.ResponseDone(s.Lease.Slot)
+		return
+	}
+	shared.Break(s.Lease.Slot)
+}
+
+// nothingToRead reports whether a socket is open and its queue empty.
+func nothingToRead(fd int) bool {
+	var b [1]byte
+	_, _, err := unix.Recvfrom(fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR)
 }
 
 // interrupt ends reads and writes that wait; the connections are given up anyway.
@@ -155,25 +164,26 @@ func interrupt(conns ...net.Conn) {
 // copyBuffer is what one direction of a connection takes while the daemon moves its bytes.
 const copyBuffer = 64 << 10
 
-// forward copies the rest of a response with the flow control of both connections, and counts as it goes. clean says that nothing came
-// behind it.
-func forward(client io.Writer, upstream io.Reader, r *rest, counter *uint64) (forwarded uint64, clean bool, err error) {
+// forward copies the rest of a response with the flow control of both connections, and counts as it goes. It returns how much the client
+// has got, and how much was read for it.
+func forward(client io.Writer, upstream io.Reader, r *rest, counter *uint64) (forwarded, received uint64, err error) {
 	buffer := make([]byte, copyBuffer)
 	for {
 		n, err := upstream.Read(buffer)
+		received += uint64(n)
 		own, bad := r.follow(buffer[:n])
 		written, writeErr := client.Write(buffer[:own])
 		forwarded += uint64(written)
 		atomic.AddUint64(counter, uint64(written))
 		if bad == nil && writeErr == nil && r.done() {
-			return forwarded, own == n, nil
+			return forwarded, received, nil
 		}
 		if writeErr != nil {
 			// Whatever the endpoint has done, the client has not got all of it.
-			return forwarded, false, fmt.Errorf("write to client: %w", writeErr)
+			return forwarded, received, fmt.Errorf("write to client: %w", writeErr)
 		}
 		if err := cmp.Or(bad, err); err != nil {
-			return forwarded, false, err
+			return forwarded, received, err
 		}
 	}
 }
@@ -216,7 +226,7 @@ func (h handler) malformed(conn net.Conn, s anchor.Session) anchor.Result {
 		abort(conn)
 		return anchor.Result{}
 	}
-	written, err := h.n.proxy.Reply(conn, slowpath.ReplyBadRequest, true)
+	written, err := h.n.proxy.Reply(conn, slowpath.ReplyBadRequest, slowpath.ReplyTo{Close: true})
 	if err != nil {
 		h.n.log.Debug("answer client", "err", err)
 	}

@@ -302,12 +302,10 @@ func (n *Node) followEvents() {
 			n.anchors.AcceptNow()
 		case maps.EventPoolLow:
 			n.pool.Grow(e.Endpoint)
-		case maps.EventSlotBroken:
-			n.pool.Broken(e.Slot, false)
+		case maps.EventSlotBroken, maps.EventLeaseFailed:
+			n.pool.Broken(e.Slot)
 		case maps.EventSpilled:
 			n.pool.Spilled(e.Slot)
-		case maps.EventLeaseFailed:
-			n.pool.Broken(e.Slot, true)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func (h handler) Upload(ctx context.Context, client anchor.Client, l maps.Lease)
 	defer endpoint.Close()
 	defer context.AfterFunc(ctx, func() { interrupt(client, endpoint) })()
 	defer context.AfterFunc(lent, func() { interrupt(endpoint) })()
-	u := upload{n: h.n, client: client, endpoint: endpoint, slotIndex: l.Slot, slot: &h.n.datapath.Shared.Slots[l.Slot]}
+	u := upload{n: h.n, client: client, endpoint: endpoint, lease: l, slot: &h.n.datapath.Shared.Slots[l.Slot]}
 	u.buffer = make([]byte, copyBuffer)
 	if u.slot.Tunnel() {
 		return u.tunnel()
@@ -43,13 +43,13 @@ func (h handler) Upload(ctx context.Context, client anchor.Client, l maps.Lease)
 
 // upload is what is left of one request.
 type upload struct {
-	n         *Node
-	client    anchor.Client
-	endpoint  net.Conn
-	slotIndex uint32
-	slot      *maps.Slot
-	buffer    []byte
-	read      uint64
+	n        *Node
+	client   anchor.Client
+	endpoint net.Conn
+	lease    maps.Lease
+	slot     *maps.Slot
+	buffer   []byte
+	read     uint64
 }
 
 // errEndpointGone says that the endpoint does not take what is left; the pool tells the client.
@@ -82,7 +82,7 @@ func (u *upload) body() anchor.Uploaded {
 			return u.broken(err)
 		}
 		if scan.done() {
-			u.n.datapath.Shared.RequestDone(u.slotIndex, monotonic())
+			u.n.datapath.Shared.RequestDone(u.lease.Slot, monotonic())
 			return anchor.Uploaded{Read: u.read, End: anchor.UploadDone}
 		}
 	}
@@ -106,23 +106,24 @@ func (u *upload) tunnel() anchor.Uploaded {
 		// It fails when the endpoint has gone, which the pool finds.
 		_ = tcp.CloseWrite()
 	}
-	u.n.datapath.Shared.RequestDone(u.slotIndex, monotonic())
+	u.n.datapath.Shared.RequestDone(u.lease.Slot, monotonic())
 	return anchor.Uploaded{Read: u.read, End: anchor.UploadClosed}
 }
 
-// broken ends a request that cannot be finished. Of an endpoint that has gone the pool tells the client, who may have an answer.
+// broken ends a request that cannot be finished.
 func (u *upload) broken(err error) anchor.Uploaded {
 	u.n.log.Debug("request ended early", "err", err)
-	if !errors.Is(err, errEndpointGone) {
-		u.n.datapath.Shared.Break(u.slotIndex)
-		return anchor.Uploaded{Read: u.read, End: anchor.UploadAborted}
+	if errors.Is(err, errEndpointGone) {
+		u.n.pool.Lost(u.lease)
+		return anchor.Uploaded{Read: u.read, End: anchor.UploadLost}
 	}
-	return anchor.Uploaded{Read: u.read, End: anchor.UploadLost}
+	u.n.datapath.Shared.Break(u.lease.Slot)
+	return anchor.Uploaded{Read: u.read, End: anchor.UploadAborted}
 }
 
 func (u *upload) malformed() anchor.Uploaded {
 	begun := atomic.LoadUint64(&u.slot.Moved) > 0
-	u.n.datapath.Shared.Break(u.slotIndex)
+	u.n.datapath.Shared.Break(u.lease.Slot)
 	return anchor.Uploaded{Read: u.read, End: anchor.UploadMalformed, Begun: begun}
 }
 

@@ -29,7 +29,7 @@ func (s *isock) Ready() {
 	sl := &p.cfg.Shared.Slots[s.slot]
 	switch p.cfg.Shared.State(s.slot) {
 	case maps.SlotLeased:
-		if spilled(sl) || sl.Tunnel() {
+		if !s.failed && (spilled(sl) || sl.Tunnel()) {
 			p.spillLocked(s)
 			return
 		}
@@ -43,7 +43,7 @@ func (s *isock) Ready() {
 		}
 		p.rearmLocked(s)
 	default:
-		p.closeLocked(s)
+		p.endLocked(s)
 	}
 }
 
@@ -51,7 +51,9 @@ func (s *isock) Ready() {
 func (s *isock) idle() bool {
 	var b [1]byte
 	_, _, err := unix.Recvfrom(s.fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-	return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR)
+	idle := errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR)
+	s.failed = err != nil && !idle
+	return idle
 }
 
 func (p *Pool) rearmLocked(s *isock) {
@@ -63,13 +65,26 @@ func (p *Pool) rearmLocked(s *isock) {
 
 // lostLocked ends a lease without its response and has the client told.
 func (p *Pool) lostLocked(s *isock, why Failure) {
-	sl := &p.cfg.Shared.Slots[s.slot]
 	was, ok := p.cfg.Shared.Break(s.slot)
 	if !ok || was != maps.SlotLeased {
 		p.closeLocked(s)
 		return
 	}
-	// Until the client is answered the slot must not become another's: what it says of this request is needed.
+	p.tellLocked(s, why)
+}
+
+// endLocked closes the i-sock of a BROKEN slot, once its client has been told if one waits.
+func (p *Pool) endLocked(s *isock) {
+	if s.busy == nil && atomic.LoadUint32(&p.cfg.Shared.Slots[s.slot].Untold) != 0 {
+		p.tellLocked(s, Reset)
+		return
+	}
+	p.closeLocked(s)
+}
+
+// tellLocked has the client of a broken lease told, and closes the i-sock then: until the client is answered the slot must not become
+// another's, because what it says of this request is needed.
+func (p *Pool) tellLocked(s *isock, why Failure) {
 	s.busy = func() {}
 	p.wg.Add(1)
 	go func() {
@@ -78,23 +93,32 @@ func (p *Pool) lostLocked(s *isock, why Failure) {
 		if err := maps.Settle(); err != nil {
 			p.cfg.Logger.Warn("end of a lease may race with its last bytes", "err", err)
 		}
-		p.cfg.Clients.Fail(lostOf(sl, why))
+		p.cfg.Clients.Fail(p.lostOf(s.slot, why))
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		atomic.StoreUint32(&p.cfg.Shared.Slots[s.slot].Untold, 0)
 		s.busy = nil
 		p.closeLocked(s)
 	}()
 }
 
-// lostOf says what is known of a lease that has ended. The slot must not be another's yet.
-func lostOf(sl *maps.Slot, why Failure) Lost {
+// lostOf says what is known of a lease that was broken. The slot must not be another's yet.
+func (p *Pool) lostOf(slot uint32, why Failure) Lost {
+	sl := &p.cfg.Shared.Slots[slot]
 	return Lost{
+		Lease:       maps.Lease{Slot: slot, Number: atomic.LoadUint64(&sl.BrokenLease)},
 		Cookie:      atomic.LoadUint64(&sl.Cookie),
 		Why:         why,
+		Head:        atomic.LoadUint32(&sl.Request)&uint32(maps.RequestHead) != 0,
 		Begun:       atomic.LoadUint64(&sl.Moved) > 0,
 		Whole:       !sl.ResponseOpen(),
 		RequestOpen: sl.RequestOpen(),
 	}
+}
+
+// tainted reports that what is read from the i-sock would begin with bytes that nobody asked for.
+func tainted(sl *maps.Slot) bool {
+	return atomic.LoadUint32(&sl.Flags)&uint32(maps.SlotTainted) != 0
 }
 
 func spilled(sl *maps.Slot) bool {
@@ -114,10 +138,14 @@ func (p *Pool) Spilled(slot uint32) {
 // spillLocked hands the response to the slow path.
 func (p *Pool) spillLocked(s *isock) {
 	sl := &p.cfg.Shared.Slots[s.slot]
+	if tainted(sl) {
+		p.lostLocked(s, Reset)
+		return
+	}
 	ctx, stop := context.WithCancel(p.ctx)
 	s.busy = stop
 	spilled := Spilled{
-		Slot:    s.slot,
+		Lease:   maps.Lease{Slot: s.slot, Number: atomic.LoadUint64(&sl.Lease)},
 		Cookie:  atomic.LoadUint64(&sl.Cookie),
 		FD:      s.fd,
 		Head:    atomic.LoadUint32(&sl.Request)&uint32(maps.RequestHead) != 0,
@@ -140,6 +168,8 @@ func (p *Pool) spillLocked(s *isock) {
 
 func (p *Pool) afterSpillLocked(s *isock) {
 	if p.cfg.Shared.State(s.slot) == maps.SlotBroken {
+		// Whoever forwarded the response has told the client.
+		atomic.StoreUint32(&p.cfg.Shared.Slots[s.slot].Untold, 0)
 		p.closeLocked(s)
 		return
 	}
@@ -169,6 +199,22 @@ func (p *Pool) Lend(l maps.Lease) (ctx context.Context, fd int, release func(), 
 	return ctx, fd, func() { p.takeBack(s) }, true
 }
 
+// Lost ends a lease whose endpoint does not take the rest of the request.
+func (p *Pool) Lost(l maps.Lease) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.isocks[l.Slot]
+	if p.ctx.Err() != nil || s == nil || !p.cfg.Shared.Holds(l) {
+		return
+	}
+	if s.busy != nil {
+		// Whoever forwards the response tells the client.
+		s.busy()
+		return
+	}
+	p.lostLocked(s, Reset)
+}
+
 func (p *Pool) takeBack(s *isock) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -176,27 +222,16 @@ func (p *Pool) takeBack(s *isock) {
 	s.lent = nil
 }
 
-// Broken closes an i-sock that a kernel program gave up; failed says that its client waits for an answer.
-func (p *Pool) Broken(slot uint32, failed bool) {
+// Broken closes an i-sock that a kernel program gave up, and has its client told if one waits.
+func (p *Pool) Broken(slot uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// A sweep, or what the program passed on to the daemon, may have closed the i-sock before its event was read.
+	// A sweep may have closed the i-sock before its event was read.
 	s := p.isocks[slot]
-	_, dead := p.zombies[slot]
-	if p.ctx.Err() != nil || s == nil && !dead || p.cfg.Shared.State(slot) != maps.SlotBroken {
+	if p.ctx.Err() != nil || s == nil || p.cfg.Shared.State(slot) != maps.SlotBroken {
 		return
 	}
-	if failed {
-		l := lostOf(&p.cfg.Shared.Slots[slot], Reset)
-		p.wg.Add(1)
-		go func() {
-			defer p.wg.Done()
-			p.cfg.Clients.Fail(l)
-		}()
-	}
-	if s != nil {
-		p.closeLocked(s)
-	}
+	p.endLocked(s)
 }
 
 // LeaseOf returns the lease that a client holds, if any. It looks at every i-sock: for rare occasions.
@@ -247,7 +282,7 @@ func (p *Pool) sweep(now uint64) {
 		case maps.SlotLeased:
 			p.sweepLeaseLocked(s, now)
 		case maps.SlotBroken:
-			p.closeLocked(s)
+			p.endLocked(s)
 		}
 	}
 }
@@ -268,7 +303,7 @@ func (p *Pool) sweepLeaseLocked(s *isock, now uint64) {
 	}
 	if deadline := atomic.LoadUint64(&sl.DeadlineNs); deadline != 0 && now > deadline {
 		p.lostLocked(s, Timeout)
-	} else if s.remote && spilled(sl) && !s.finished {
+	} else if s.remote && spilled(sl) && !s.finished && !s.failed {
 		p.spillLocked(s)
 	}
 }

@@ -42,6 +42,7 @@ func TestOverdueLeaseFails(t *testing.T) {
 			s := r.start(1)
 			tt.q.deadline = time.Millisecond
 			slot := r.lease(tt.q)
+			tt.want.Lease = maps.Lease{Slot: slot, Number: 1}
 			r.mustFail(tt.want)
 			mustEnd(t, s.conns()[0])
 			s.await(2)
@@ -68,7 +69,7 @@ func TestLeaseInTimeIsLeftAlone(t *testing.T) {
 	r.p.sweep(uint64(monotonic()))
 	r.mustHaveNoFailure("a sweep in time")
 	r.p.sweep(uint64(monotonic()) + uint64(2*time.Hour))
-	r.mustFail(Lost{Cookie: 8, Why: Timeout})
+	r.mustFail(Lost{Lease: maps.Lease{Slot: later, Number: 1}, Cookie: 8, Why: Timeout})
 	if state := r.state(never); state != maps.SlotLeased {
 		t.Errorf("state of a lease without a deadline: got %d, want %d", state, maps.SlotLeased)
 	}
@@ -129,6 +130,7 @@ func TestLeaseFailsWithItsISock(t *testing.T) {
 			s := r.start(1)
 			slot := r.lease(tt.q)
 			tt.event(t, r.connOf(s, slot))
+			tt.want.Lease = maps.Lease{Slot: slot, Number: 1}
 			r.mustFail(tt.want)
 			s.await(2)
 			r.awaitIdle(ours, 1)
@@ -162,39 +164,34 @@ func TestSlotWaitsForItsClientsAnswer(t *testing.T) {
 		t.Errorf("connections: got %d, want 1", got)
 	}
 	release()
-	r.mustFail(Lost{Cookie: 7, Why: Timeout})
+	r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Timeout})
 	mustEnd(t, s.conns()[0])
 	r.awaitNoneClosed()
 }
 
 func TestISockThatAProgramGaveUpIsClosed(t *testing.T) {
-	// The programs' part of each case: they have broken the slot, and tell the daemon or not.
-	tests := []struct {
-		name   string
-		tell   func(p *Pool, slot uint32)
-		failed bool
-	}{
-		{"nobody waits", func(p *Pool, slot uint32) { p.Broken(slot, false) }, false},
-		{"a client waits", func(p *Pool, slot uint32) { p.Broken(slot, true) }, true},
-		{"the event is lost", func(*Pool, uint32) {}, false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, setup{})
-			s := r.start(1)
-			slot := r.lease(request{cookie: 7, moved: 1})
-			r.shared.Break(slot)
-			tt.tell(r.p, slot)
-			mustEnd(t, s.conns()[0])
-			if tt.failed {
-				r.mustFail(Lost{Cookie: 7, Why: Reset, Begun: true})
-			}
-			s.await(2)
-			r.awaitIdle(ours, 1)
-			r.awaitNoneClosed()
-			r.mustHaveNoFailure("in the end")
-		})
+	// The programs' part of each case: they have broken the slot, and their event arrives or not.
+	for _, untold := range []bool{false, true} {
+		for _, event := range []bool{false, true} {
+			t.Run(fmt.Sprintf("client waits %v, event arrives %v", untold, event), func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t, setup{})
+				s := r.start(1)
+				slot := r.lease(request{cookie: 7, moved: 1})
+				r.breakSlot(slot, untold)
+				if event {
+					r.p.Broken(slot)
+				}
+				mustEnd(t, s.conns()[0])
+				if untold {
+					r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset, Begun: true})
+				}
+				s.await(2)
+				r.awaitIdle(ours, 1)
+				r.awaitNoneClosed()
+				r.mustHaveNoFailure("in the end")
+			})
+		}
 	}
 }
 
@@ -205,7 +202,7 @@ func TestLateEventsDisturbNobody(t *testing.T) {
 	slot := r.lease(request{cookie: 7})
 	for i := range uint32(len(r.shared.Slots)) {
 		// Of an i-sock before, or of none.
-		r.p.Broken(i, true)
+		r.p.Broken(i)
 		r.p.Spilled(i)
 	}
 	r.sweepTwice()
@@ -259,7 +256,7 @@ func TestSpilledResponseIsForwardedOnce(t *testing.T) {
 			r = newRig(t, setup{local: tt.local, spill: func(_ context.Context, s Spilled) {
 				began <- s
 				<-end
-				r.shared.ResponseDone(s.Slot)
+				r.shared.ResponseDone(s.Lease.Slot)
 			}})
 			release := sync.OnceFunc(func() { close(end) })
 			s := r.start(1)
@@ -305,7 +302,7 @@ func TestSpillIsToldWhatItNeeds(t *testing.T) {
 		_, err := unix.Poll([]unix.PollFd{{Fd: int32(s.FD), Events: unix.POLLIN}}, int(patience.Milliseconds()))
 		n, readErr := unix.Read(s.FD, b)
 		read <- fmt.Sprint(string(b[:max(n, 0)]), err, readErr)
-		r.shared.ResponseDone(s.Slot)
+		r.shared.ResponseDone(s.Lease.Slot)
 	}})
 	s := r.start(1)
 	begin := time.Now()
@@ -315,7 +312,7 @@ func TestSpillIsToldWhatItNeeds(t *testing.T) {
 	r.spillRest(slot)
 	r.p.Spilled(slot)
 	got := next(t, began, "spill")
-	if got.Slot != slot || got.Cookie != 7 || !got.Head {
+	if got.Lease.Slot != slot || got.Cookie != 7 || !got.Head {
 		t.Errorf("spill: got %+v, want slot %d, cookie 7, a HEAD request", got, slot)
 	}
 	// Both clocks run, and are read one after the other.
@@ -334,7 +331,7 @@ func TestSpillWithoutADeadlineHasNone(t *testing.T) {
 	var r *rig
 	r = newRig(t, setup{spill: func(_ context.Context, s Spilled) {
 		began <- s
-		r.shared.ResponseDone(s.Slot)
+		r.shared.ResponseDone(s.Lease.Slot)
 	}})
 	r.start(1)
 	slot := r.lease(request{cookie: 7})
@@ -349,7 +346,7 @@ func TestSpillWithoutADeadlineHasNone(t *testing.T) {
 func TestISockServesAfterASpill(t *testing.T) {
 	t.Parallel()
 	var r *rig
-	r = newRig(t, setup{spill: func(_ context.Context, s Spilled) { r.shared.ResponseDone(s.Slot) }})
+	r = newRig(t, setup{spill: func(_ context.Context, s Spilled) { r.shared.ResponseDone(s.Lease.Slot) }})
 	s := r.start(1)
 	first := r.lease(request{cookie: 7})
 	r.spillRest(first)
@@ -364,7 +361,7 @@ func TestISockServesAfterASpill(t *testing.T) {
 		t.Fatalf("leased slot: got %d, want %d", second, first)
 	}
 	must(t, s.conns()[0].Close())
-	r.mustFail(Lost{Cookie: 8, Why: Reset})
+	r.mustFail(Lost{Lease: maps.Lease{Slot: second, Number: 3}, Cookie: 8, Why: Reset})
 }
 
 // Between the arrival of a segment and the verdict on it the socket looks readable.
@@ -384,7 +381,7 @@ func TestISockThatOnlyLookedReadableIsKept(t *testing.T) {
 	}
 	r.mustHaveNoFailure("nothing")
 	must(t, r.connOf(s, slot).Close())
-	r.mustFail(Lost{Cookie: 7, Why: Reset})
+	r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset})
 }
 
 func (r *rig) isockList() []*isock {
@@ -422,7 +419,7 @@ func TestEndDuringASpillIsSeenAfterIt(t *testing.T) {
 			r = newRig(t, setup{local: local, spill: func(_ context.Context, s Spilled) {
 				began <- s.FD
 				<-end
-				r.shared.ResponseDone(s.Slot)
+				r.shared.ResponseDone(s.Lease.Slot)
 			}})
 			release := sync.OnceFunc(func() { close(end) })
 			s := r.start(1)
@@ -492,7 +489,7 @@ func (r *rig) awaitQuiet(slot uint32) {
 func TestISockThatASpillBreaksIsClosed(t *testing.T) {
 	t.Parallel()
 	var r *rig
-	r = newRig(t, setup{spill: func(_ context.Context, s Spilled) { r.shared.Break(s.Slot) }})
+	r = newRig(t, setup{spill: func(_ context.Context, s Spilled) { r.shared.Break(s.Lease.Slot) }})
 	s := r.start(1)
 	slot := r.lease(request{cookie: 7})
 	r.spillRest(slot)
@@ -515,7 +512,7 @@ func TestSpillEndsWithItsLease(t *testing.T) {
 	r.p.Spilled(slot)
 	next(t, began, "spill")
 	r.shared.Break(slot)
-	r.p.Broken(slot, false)
+	r.p.Broken(slot)
 	mustEnd(t, s.conns()[0])
 	s.await(2)
 	r.awaitNoneClosed()

@@ -37,6 +37,9 @@ type isock struct {
 	busy context.CancelFunc
 	// lent ends the use of the socket by whoever sends the rest of a request on it; nil when nobody does. Guarded by Pool.mu.
 	lent context.CancelFunc
+	// failed: the connection has ended in an error, which the look that found it has taken from the socket: the next one
+	// would see a clean end. Guarded by Pool.mu.
+	failed bool
 	// finished: the endpoint has ended its side of a tunnel. Guarded by Pool.mu.
 	finished bool
 	// progress is what the sweep last saw of the lease and its bytes, and since when. Guarded by Pool.mu.

@@ -32,8 +32,11 @@ const (
 
 // Lost is a lease that ended without its response.
 type Lost struct {
+	Lease  maps.Lease
 	Cookie uint64
 	Why    Failure
+	// Head reports that the request was a HEAD.
+	Head bool
 	// Begun: the client has some of the response. Whole: all of it.
 	Begun, Whole bool
 	// RequestOpen: the client has not sent all of its request; of a tunnel, that it has not ended its side.
@@ -51,7 +54,7 @@ type Clients interface {
 
 // Spilled is a response that the daemon has to forward.
 type Spilled struct {
-	Slot   uint32
+	Lease  maps.Lease
 	Cookie uint64
 	// FD is the i-sock, not blocking.
 	FD int
@@ -480,6 +483,19 @@ func (p *Pool) closeLocked(s *isock) {
 	p.fillLocked(e)
 }
 
+// forgetSpill removes the mark of a spill whose client had closed, daemon's end and all, when it was set. No program marks any more.
+func (p *Pool) forgetSpill(slot uint32) error {
+	sl := &p.cfg.Shared.Slots[slot]
+	if !spilled(sl) {
+		return nil
+	}
+	cookie := atomic.LoadUint64(&sl.Cookie)
+	if p.cfg.Sockets.ClientOpen(cookie) {
+		return nil
+	}
+	return p.cfg.Sockets.SlowConns.Delete(cookie)
+}
+
 // unused reports whether an i-sock was closed soon after it was opened, and never carried a request.
 func (s *isock) unused() bool {
 	return time.Since(s.opened) < soon && atomic.LoadUint64(&s.pool.cfg.Shared.Slots[s.slot].Traffic.Requests) == 0
@@ -526,6 +542,9 @@ func (p *Pool) buryLocked(slot uint32) {
 		e.dead--
 	}
 	delete(p.zombies, slot)
+	if err := p.forgetSpill(slot); err != nil {
+		p.cfg.Logger.Warn("forget spilled response", "slot", slot, "err", err)
+	}
 	p.cfg.Shared.Free(slot)
 	p.free = append(p.free, slot)
 }

@@ -554,7 +554,7 @@ func TestNumbersOfASlotGoOn(t *testing.T) {
 	slot := r.lease(request{cookie: 7})
 	before := r.slot(slot)
 	must(t, s.conns()[0].Close())
-	r.mustFail(Lost{Cookie: 7, Why: Reset})
+	r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset})
 	r.awaitAllFree()
 	r.p.Grow(ours)
 	s.await(2)

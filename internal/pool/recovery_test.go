@@ -119,7 +119,7 @@ func TestRetryKeepsToTheBound(t *testing.T) {
 	}
 }
 
-// A program has broken the lease, and its event says that the client waits. It is not the first that the pool hears of it.
+// A program has broken the lease of a client that waits. Its event is not the first that the pool hears of it.
 func TestClientOfABrokenLeaseIsToldWhoeverFindsItFirst(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -148,10 +148,10 @@ func TestClientOfABrokenLeaseIsToldWhoeverFindsItFirst(t *testing.T) {
 			s := r.start(1)
 			slot := r.lease(request{cookie: 7, moved: 1})
 			c := r.connOf(s, slot)
-			r.shared.Break(slot)
+			r.breakSlot(slot, true)
 			tt.first(t, r, c)
-			r.p.Broken(slot, true)
-			r.mustFail(Lost{Cookie: 7, Why: Reset, Begun: true})
+			r.p.Broken(slot)
+			r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset, Begun: true})
 		})
 	}
 }

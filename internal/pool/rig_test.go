@@ -81,7 +81,9 @@ func newRig(t *testing.T, o setup) *rig {
 		clients:  &fakeClients{fails: make(chan Lost, 64), fail: o.fail, spill: o.spill},
 		released: make(chan uint32, 64),
 	}
-	sockets := maps.NewSockets(nil, nil, nil, nil, nil, nil, r.isocks)
+	psocks := newSocketMap(t, 8)
+	sockets := maps.NewSockets(nil, nil, nil, nil, nil, psocks, r.isocks)
+	sockets.SlowConns = maps.NewFakeTable[uint64, maps.SlowConn](nil)
 	sockets.Peers, sockets.ISockSlots = announced{r.peers, r.shared, o}, registered{r.cookies, o}
 	p, err := New(Config{
 		Shared: r.shared, Sockets: sockets, Clients: r.clients, Logger: slog.New(slog.DiscardHandler), Netns: testNetns,
@@ -416,6 +418,14 @@ func (r *rig) lease(q request) uint32 {
 		atomic.StoreUint64(&sl.DeadlineNs, uint64(monotonic()+int64(q.deadline)))
 	}
 	return slot
+}
+
+// breakSlot gives a lease up, as the kernel programs do; untold says that its client waits. The event is the caller's.
+func (r *rig) breakSlot(slot uint32, untold bool) {
+	if untold {
+		atomic.StoreUint32(&r.shared.Slots[slot].Untold, 1)
+	}
+	r.shared.Break(slot)
 }
 
 // spillRest leaves the rest of the response to the daemon, as the kernel programs do; the event is the caller's to send, or lose.

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
@@ -37,6 +38,11 @@ type exchange struct {
 	endpoint Picked                       // in use
 	address  netip.AddrPort               // of the last endpoint used
 	upstream atomic.Pointer[upstreamConn] // set by the transport's goroutine
+	// reused tells that upstream has served before, writtenBefore how much it
+	// had sent then.
+	reused        atomic.Bool
+	writtenBefore atomic.Uint64
+	stale         int // attempts on connections that had ended
 }
 
 // serveOne answers the request whose head ends at that offset. keep is false
@@ -160,6 +166,8 @@ func (x *exchange) trace() *httptrace.ClientTrace {
 		GotConn: func(info httptrace.GotConnInfo) {
 			if c, ok := info.Conn.(*upstreamConn); ok {
 				x.upstream.Store(c)
+				x.reused.Store(info.Reused)
+				x.writtenBefore.Store(c.written.Load())
 			}
 		},
 		Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
@@ -200,6 +208,17 @@ func (x *exchange) beginBody() {
 	}
 }
 
+// maxStale bounds how many connections that had ended while they were idle one
+// request may find.
+const maxStale = 3
+
+// unsent reports whether a failed attempt was on a connection that had served
+// before, and has sent nothing on it.
+func (x *exchange) unsent() bool {
+	c := x.upstream.Load()
+	return c != nil && x.reused.Load() && c.written.Load() == x.writtenBefore.Load() && (x.body == nil || !x.body.started.Load())
+}
+
 // roundTrip sends the request to an endpoint, and to another when a connection
 // cannot be made: nothing has been sent then. Each is tried once.
 func (x *exchange) roundTrip(claim *Claim) (*http.Response, LocalReply) {
@@ -215,14 +234,24 @@ func (x *exchange) roundTrip(claim *Claim) (*http.Response, LocalReply) {
 			return nil, failure
 		}
 		x.address = x.endpoint.Address()
+		x.upstream.Store(nil)
 		resp, err := x.send(x.address)
+		if err == nil && !plainNames(resp.Header) {
+			_ = resp.Body.Close()
+			err = errNames
+		}
 		if err == nil {
 			return resp, noReply
 		}
 		var dial *dialError
 		connectFailed := errors.As(err, &dial)
 		failure = x.classify(dial)
-		x.done(Outcome{Err: cmp.Or(context.Cause(x.ctx), err), ConnectFailed: connectFailed})
+		unsent := x.unsent()
+		x.done(Outcome{Err: cmp.Or(context.Cause(x.ctx), err), ConnectFailed: connectFailed || unsent})
+		if unsent && x.ctx.Err() == nil && x.stale < maxStale {
+			x.stale++
+			continue
+		}
 		if !connectFailed || x.ctx.Err() != nil || x.body != nil && x.body.started.Load() {
 			return nil, failure
 		}
@@ -287,8 +316,11 @@ func (x *exchange) outgoing(endpoint netip.AddrPort) *http.Request {
 		Host:   x.head.authority,
 		Header: header,
 	}
-	if x.body != nil {
+	switch {
+	case x.body != nil:
 		out.Body, out.ContentLength = x.body, x.head.length
+	case replayable(x.head.method):
+		out.Body = noReplay{}
 	}
 	if x.head.chunked {
 		out.TransferEncoding = []string{"chunked"}
@@ -307,6 +339,24 @@ func (x *exchange) outgoingHeader() http.Header {
 	}
 	return header
 }
+
+// replayable names the methods of which net/http sends a request again when a
+// connection that served before ends without an answer. The endpoint may have
+// acted on it; Envoy does so only where a retry policy allows it.
+func replayable(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	return false
+}
+
+// noReplay is an empty body, which net/http cannot rewind. That such a request has
+// none it finds out by reading, and sends no framing for it.
+type noReplay struct{}
+
+func (noReplay) Read([]byte) (int, error) { return 0, io.EOF }
+func (noReplay) Close() error             { return nil }
 
 // outgoingURL carries the path byte for byte. url.URL.Opaque does, except that
 // it takes a leading "//" for an authority; parseTarget has seen to it that

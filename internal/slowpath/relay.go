@@ -151,6 +151,9 @@ func (r *relay) readResponse() (*http.Response, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read response head: %w", err)
 		}
+		if !plainNames(resp.Header) {
+			return nil, errNames
+		}
 		switch {
 		case resp.StatusCode == http.StatusSwitchingProtocols:
 			if !r.upgrade || resp.Header.Get("Upgrade") == "" {

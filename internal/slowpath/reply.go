@@ -80,14 +80,24 @@ func (r LocalReply) Flag() Flag { return replies[r].flag }
 // replyTimeout bounds the writing of a local reply to a client that may not read.
 const replyTimeout = time.Second
 
-// Reply writes a local reply as Envoy words it and counts it. The connection is
-// not closed; closing only announces it with "Connection: close". n is the
-// number of bytes written.
-func (p *Proxy) Reply(conn net.Conn, kind LocalReply, closing bool) (n uint64, err error) {
+// ReplyTo is what a local reply depends on.
+type ReplyTo struct {
+	// Head: the request was a HEAD, the answer to which has no body.
+	Head bool
+	// Close announces the end of the connection. The caller closes it.
+	Close bool
+}
+
+// Reply writes a local reply as Envoy words it and counts it. n is the number of bytes written.
+func (p *Proxy) Reply(conn net.Conn, kind LocalReply, to ReplyTo) (n uint64, err error) {
 	w := newClientWriter(conn)
 	defer w.release()
 	p.counters.count(kind.Status(), kind.Flag())
-	err = w.reply(kind, clientView{keepAlive: !closing})
+	view := clientView{keepAlive: !to.Close}
+	if to.Head {
+		view.method = http.MethodHead
+	}
+	err = w.reply(kind, view)
 	p.counters.sent.Add(w.sent)
 	return w.sent, err
 }

@@ -3,6 +3,7 @@
 package slowpath
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -191,6 +192,19 @@ func statusText(resp *http.Response) string {
 		return resp.Status
 	}
 	return strconv.Itoa(resp.StatusCode) + " " + http.StatusText(resp.StatusCode)
+}
+
+var errNames = errors.New("a header name of the response is none")
+
+// plainNames reports whether all names are tokens (RFC 9110 section 5.1). net/http
+// keeps "Content-Length " as a field of its own, by which others frame.
+func plainNames(header http.Header) bool {
+	for name := range header {
+		if !httpguts.ValidHeaderFieldName(name) {
+			return false
+		}
+	}
+	return true
 }
 
 // removeHopByHop removes the fields that concern one connection only: those of

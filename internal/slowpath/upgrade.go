@@ -87,7 +87,8 @@ func (x *exchange) tunnel(upstream io.ReadWriteCloser) error {
 		err = closeWrite(x.conn)
 	}
 	if err != nil {
-		_ = x.conn.Close()
+		// What has failed must not look like an end.
+		abort(x.conn)
 	}
 	return errors.Join(err, <-sent)
 }

@@ -83,6 +83,8 @@ func dialTCP(ctx context.Context, endpoint netip.AddrPort) (net.Conn, error) {
 type upstreamConn struct {
 	net.Conn
 	broken atomic.Bool
+	// written counts the bytes that it has sent.
+	written atomic.Uint64
 }
 
 func (c *upstreamConn) Read(p []byte) (int, error) {
@@ -95,6 +97,7 @@ func (c *upstreamConn) Read(p []byte) (int, error) {
 
 func (c *upstreamConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
+	c.written.Add(uint64(n))
 	if err != nil {
 		c.broken.Store(true)
 	}

@@ -156,7 +156,7 @@ func (r *run) config(policy string) harness.Config {
 		return harness.Route{Prefix: "/" + name + "/", Clusters: harness.To(cluster), Timeout: timeout}
 	}
 	return harness.Config{
-		Listeners: []harness.Listener{{Address: r.service, Hosts: []harness.VirtualHost{{Routes: []harness.Route{
+		Listeners: []harness.Listener{{Address: r.service, Upgrades: []harness.Upgrade{{Type: traffic.UpgradeProtocol}}, Hosts: []harness.VirtualHost{{Routes: []harness.Route{
 			route(traffic.RouteSame, "same", -1),
 			route(traffic.RouteCross, "cross", -1),
 			route(traffic.RouteBoth, "both", -1),

@@ -19,8 +19,9 @@ const (
 	serverField = "X-Chaos-Server"
 )
 
-// upgradeProtocol is what an upgrade asks for: the server echoes.
-const upgradeProtocol = "chaos-echo"
+// UpgradeProtocol is what an upgrade asks for: one that the fast path knows. The server echoes bytes, not frames, which nobody
+// between can tell.
+const UpgradeProtocol = "websocket"
 
 // message is an HTTP message as bytes.
 type message struct {
@@ -45,7 +46,7 @@ func (p *Plan) request(seed uint64) message {
 		b = append(b, "Expect: 100-continue\r\n"...)
 	}
 	if p.Upgrade {
-		b = append(b, "Connection: Upgrade\r\nUpgrade: "+upgradeProtocol+"\r\n"...)
+		b = append(b, "Connection: Upgrade\r\nUpgrade: "+UpgradeProtocol+"\r\n"...)
 		b = append(b, "\r\n"...)
 		return message{b, len(b)}
 	}
@@ -59,7 +60,7 @@ func (p *Plan) response(seed uint64, server string) message {
 	b := fmt.Appendf(nil, "HTTP/1.1 %d %s\r\n%s: %s\r\n%s: %s\r\n%s: %s\r\n", p.Status, http.StatusText(p.Status),
 		idField, p.ID, serverField, server, paddingField, paddingText(seed, p.ID, responseBody, p.ResponsePadding))
 	if p.Upgrade {
-		b = append(b, "Connection: Upgrade\r\nUpgrade: "+upgradeProtocol+"\r\n\r\n"...)
+		b = append(b, "Connection: Upgrade\r\nUpgrade: "+UpgradeProtocol+"\r\n\r\n"...)
 		return message{b, len(b)}
 	}
 	if p.Server == serverAnnouncesClose {
