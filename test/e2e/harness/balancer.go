@@ -112,7 +112,7 @@ func Start(t testing.TB, mode Mode, config Config, places ...*Place) *Balancer {
 	place := places[0]
 	b := &Balancer{
 		Admin: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), place.FreePort(t)),
-		place: place, dir: t.TempDir(), http: place.httpClient(),
+		place: place, dir: t.TempDir(), http: place.HTTPClient(),
 	}
 	if Envoy() {
 		b.startEnvoy(t, config)

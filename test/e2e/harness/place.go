@@ -208,8 +208,8 @@ func (p *Place) FreePort(t testing.TB) uint16 {
 	return port
 }
 
-// httpClient is a client of the test process, which is not balanced.
-func (p *Place) httpClient() *http.Client {
+// HTTPClient is a client of the test process, which is not balanced.
+func (p *Place) HTTPClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, address string) (c net.Conn, err error) {

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -107,16 +108,23 @@ const answerPatience = 8 * time.Minute
 // Next decodes the next line of the process's output.
 func (p *Process) Next(t testing.TB, into any) {
 	t.Helper()
-	if err := p.pipe.SetReadDeadline(time.Now().Add(answerPatience)); err != nil {
+	if err := p.next(answerPatience, into); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func (p *Process) next(patience time.Duration, into any) error {
+	if err := p.pipe.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return err
 	}
 	line, err := p.out.ReadBytes('\n')
 	if err != nil {
-		t.Fatalf("%s ended without an answer: %v\n%s", p.name, err, p.errors)
+		return fmt.Errorf("%s gave no answer: %w\n%s", p.name, err, p.errors)
 	}
 	if err := json.Unmarshal(line, into); err != nil {
-		t.Fatalf("answer of %s: %v: %s", p.name, err, line)
+		return fmt.Errorf("answer of %s: %w: %s", p.name, err, line)
 	}
+	return nil
 }
 
 // Ask sends a command and decodes the answer.
@@ -126,11 +134,27 @@ func (p *Process) Ask(t testing.TB, command string, into any) {
 	p.Next(t, into)
 }
 
+// TryAsk is Ask for a process that may fail: then it returns why, and the
+// process is of no further use.
+func (p *Process) TryAsk(command string, patience time.Duration, into any) error {
+	if err := p.tell(command); err != nil {
+		return err
+	}
+	return p.next(patience, into)
+}
+
 func (p *Process) command(t testing.TB, line string) {
 	t.Helper()
-	if _, err := io.WriteString(p.in, line+"\n"); err != nil {
-		t.Fatalf("command %s: %v\n%s", p.name, err, p.errors)
+	if err := p.tell(line); err != nil {
+		t.Fatal(err)
 	}
+}
+
+func (p *Process) tell(line string) error {
+	if _, err := io.WriteString(p.in, line+"\n"); err != nil {
+		return fmt.Errorf("command %s: %w\n%s", p.name, err, p.errors)
+	}
+	return nil
 }
 
 // Finish ends the process's input and decodes its last answer.
