@@ -100,6 +100,15 @@ CHAOS_OUTPUT ?= text
 chaos: build ## Random faults of clients, servers and operator under load: CHAOS_MINUTES=20 CHAOS_SEED=1 (root).
 	@scripts/install-deps test
 	scripts/chaos --minutes $(CHAOS_MINUTES) --seed $(CHAOS_SEED) --output $(CHAOS_OUTPUT)
+# interop: arguments of the matrix, for instance -output json, or -test.run 'TestInterop/same_host/nginx'.
+INTEROP_ARGS ?=
+
+.PHONY: interop
+interop: build ## Real clients with real servers, each pair through XLB (root): INTEROP_ARGS='-output json'.
+	@scripts/install-deps interop
+	test/interop/build
+	go test -c -o bin/interop.test ./test/interop
+	cd test/interop && $(CURDIR)/bin/interop.test -test.timeout 40m $(INTEROP_ARGS)
 
 # How long each fuzz target runs.
 FUZZ_SECONDS ?= 30
