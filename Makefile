@@ -101,14 +101,15 @@ chaos: build ## Random faults of clients, servers and operator under load: CHAOS
 	@scripts/install-deps test
 	scripts/chaos --minutes $(CHAOS_MINUTES) --seed $(CHAOS_SEED) --output $(CHAOS_OUTPUT)
 # interop: arguments of the matrix, for instance -output json, or -test.run 'TestInterop/same_host/nginx'.
+# interop: arguments of the matrix, for instance -output json -out /tmp/matrix.json, or -test.run 'TestInterop/same_host/nginx'.
 INTEROP_ARGS ?=
 
 .PHONY: interop
-interop: build ## Real clients with real servers, each pair through XLB (root): INTEROP_ARGS='-output json'.
+interop: build ## Real clients with real servers, each pair through XLB (root): INTEROP_ARGS='-out FILE'.
 	@scripts/install-deps interop
 	test/interop/build
 	go test -c -o bin/interop.test ./test/interop
-	cd test/interop && $(CURDIR)/bin/interop.test -test.timeout 40m $(INTEROP_ARGS)
+	cd test/interop && $(CURDIR)/bin/interop.test -test.v -test.timeout 40m $(INTEROP_ARGS)
 
 # How long each fuzz target runs.
 FUZZ_SECONDS ?= 30

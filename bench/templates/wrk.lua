@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- Writes wrk's exact counts after its own text, as one line of JSON that the
 -- benchmark reads. Only done() is defined: nothing here runs per request.
 function done(summary, latency, requests)

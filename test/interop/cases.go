@@ -116,6 +116,18 @@ func (c testCase) judge(client, server string, got answer, f files) error {
 		c.judgeRest(client, got))
 }
 
+// judgeConnections looks at how many connections the client has made.
+func (c testCase) judgeConnections(client string, made int) error {
+	want := 1
+	if slices.Contains(triesAddress, client) {
+		want = 2
+	}
+	if c.name == get100 && made != want {
+		return fmt.Errorf("connections: got %d, want %d", made, want)
+	}
+	return nil
+}
+
 func (c testCase) judgeStatuses(got map[string]int) error {
 	counts := map[string]int{}
 	for status, n := range got {

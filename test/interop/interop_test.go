@@ -3,6 +3,7 @@
 package interop
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -19,7 +20,8 @@ import (
 )
 
 var (
-	output = flag.String("output", "text", "format of the matrix on standard output: text or json")
+	output = flag.String("output", "text", "format of the matrix: text or json")
+	out    = flag.String("out", "", "file for the matrix, an absolute path; standard output by default")
 	direct = flag.Bool("direct", false, "let clients speak to servers without XLB, to test the programs themselves")
 )
 
@@ -35,7 +37,7 @@ func TestMain(m *testing.M) {
 	stdout := os.Stdout
 	os.Stdout = os.Stderr
 	code := harness.Main(m)
-	if err := report.write(stdout); err != nil {
+	if err := report.save(stdout); err != nil {
 		fmt.Fprintf(os.Stderr, "write the matrix: %v\n", err)
 		code = 1
 	}
@@ -45,14 +47,21 @@ func TestMain(m *testing.M) {
 // report is what the run has found.
 var report matrix
 
-func (m *matrix) write(stdout *os.File) error {
+// save writes what was found, if a pair was tried at all.
+func (m *matrix) save(file *os.File) (err error) {
 	if len(m.Cells) == 0 {
 		return nil
 	}
-	if *output == "json" {
-		return m.writeJSON(stdout)
+	if *out != "" {
+		if file, err = os.Create(*out); err != nil {
+			return err
+		}
 	}
-	return m.writeText(stdout)
+	write := m.writeText
+	if *output == "json" {
+		write = m.writeJSON
+	}
+	return errors.Join(write(file), file.Close())
 }
 
 // topologies say where clients and servers are.
@@ -189,20 +198,22 @@ type pair struct {
 	server  *server
 	base    netip.AddrPort
 	process *harness.Process
-	// fast and slow are the counters after the case before.
-	fast, slow float64
+	// counted after the case before.
+	counted counters
 }
 
 func (p *pair) tryCases(t *testing.T, c *cell) {
-	p.counted(t)
+	p.count(t)
 	for _, tc := range testCases {
 		if reason := cannot(p.client.name, p.server.name, tc.name); reason != "" {
 			c.add(result{Case: tc.name, Outcome: outcomeCannot, Reason: reason})
 			continue
 		}
-		r := result{Case: tc.name, Outcome: outcomeOK}
 		err := p.try(t, tc)
-		r.Fast, r.Slow = p.counted(t)
+		r := result{Case: tc.name, Outcome: outcomeOK, counters: p.count(t)}
+		if err == nil && p.balancer != nil && !harness.Envoy() {
+			err = tc.judgeConnections(p.client.name, r.Connections)
+		}
 		if err != nil {
 			r.Outcome, r.Reason, r.WithoutXLB = outcomeFailed, err.Error(), p.tryWithoutXLB(t, tc)
 			t.Errorf("%s: %v\nwithout XLB: %s", tc.name, err, r.WithoutXLB)
@@ -211,15 +222,16 @@ func (p *pair) tryCases(t *testing.T, c *cell) {
 	}
 }
 
-// counted returns how many requests each path has served since the last call.
-func (p *pair) counted(t *testing.T) (fast, slow int) {
+// count returns what XLB has counted since the last call.
+func (p *pair) count(t *testing.T) counters {
 	t.Helper()
-	if p.balancer == nil {
-		return 0, 0
+	if p.balancer == nil || harness.Envoy() {
+		return counters{}
 	}
-	lastFast, lastSlow := p.fast, p.slow
-	p.fast, p.slow = p.balancer.Served(t)
-	return int(p.fast - lastFast), int(p.slow - lastSlow)
+	fast, slow := p.balancer.Served(t)
+	before := p.counted
+	p.counted = counters{Fast: int(fast), Slow: int(slow), Connections: int(p.balancer.Metric(t, "xlb_connections_intercepted_total"))}
+	return p.counted.since(before)
 }
 
 // try lets the client do one case. After a failure the next case gets a new

@@ -109,11 +109,11 @@ func TestJudgeAcceptsTheRightAnswerOnly(t *testing.T) {
 
 func TestMatrixShowsFailuresAndShares(t *testing.T) {
 	fine := &cell{Topology: "same host", Client: "curl", Server: "nginx"}
-	fine.add(result{Case: get100, Outcome: outcomeOK, Fast: 199, Slow: 1})
+	fine.add(result{Case: get100, Outcome: outcomeOK, counters: counters{Fast: 199, Slow: 1}})
 	fine.add(result{Case: trailerUp, Outcome: outcomeCannot, Reason: "none"})
 	broken := &cell{Topology: "same host", Client: "curl", Server: "go"}
 	broken.add(result{Case: up, Outcome: outcomeFailed, Reason: "a reset", WithoutXLB: outcomeOK})
-	broken.add(result{Case: down, Outcome: outcomeFailed, Reason: "another body", WithoutXLB: outcomeOK, Slow: 1})
+	broken.add(result{Case: down, Outcome: outcomeFailed, Reason: "another body", WithoutXLB: outcomeOK, counters: counters{Slow: 1}})
 	var text bytes.Buffer
 	if err := (&matrix{Cells: []*cell{fine, broken}}).writeText(&text); err != nil {
 		t.Fatal(err)

@@ -26,9 +26,20 @@ type result struct {
 	// WithoutXLB tells what came of a failed case when client and server spoke
 	// directly: "ok", or the error.
 	WithoutXLB string `json:"without_xlb,omitempty"`
-	// Requests by the path that served them.
+	counters
+}
+
+// counters are what XLB has counted, or their growth.
+type counters struct {
+	// Fast and Slow are requests by the path that served them.
 	Fast int `json:"fast"`
 	Slow int `json:"slow"`
+	// Connections of clients to service addresses.
+	Connections int `json:"connections"`
+}
+
+func (c counters) since(before counters) counters {
+	return counters{Fast: c.Fast - before.Fast, Slow: c.Slow - before.Slow, Connections: c.Connections - before.Connections}
 }
 
 // cell is one client and one server in one topology.

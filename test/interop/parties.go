@@ -96,5 +96,8 @@ var comparesLengths = []string{"ab", "wrk", "fortio"}
 // sendsTrailersUnasked are the servers that send trailers without the header TE.
 var sendsTrailersUnasked = []string{"nginx", "node", "go", "jetty"}
 
+// triesAddress are the clients that make a connection only to see whether they can.
+var triesAddress = []string{"wrk"}
+
 // sees100 are the clients that tell whether 100 Continue has arrived.
 var sees100 = []string{"curl", "node http", "go"}
