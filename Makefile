@@ -100,7 +100,7 @@ CHAOS_OUTPUT ?= text
 chaos: build ## Random faults of clients, servers and operator under load: CHAOS_MINUTES=20 CHAOS_SEED=1 (root).
 	@scripts/install-deps test
 	scripts/chaos --minutes $(CHAOS_MINUTES) --seed $(CHAOS_SEED) --output $(CHAOS_OUTPUT)
-# interop: arguments of the matrix, for instance -output json, or -test.run 'TestInterop/same_host/nginx'.
+
 # interop: arguments of the matrix, for instance -output json -out /tmp/matrix.json, or -test.run 'TestInterop/same_host/nginx'.
 INTEROP_ARGS ?=
 
