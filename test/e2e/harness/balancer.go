@@ -109,16 +109,35 @@ const readyPatience = 20 * time.Second
 // and waits until it is ready.
 func Start(t testing.TB, mode Mode, config Config, places ...*Place) *Balancer {
 	t.Helper()
-	place := places[0]
-	b := &Balancer{
-		Admin: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), place.FreePort(t)),
-		place: place, dir: t.TempDir(), http: place.HTTPClient(),
-	}
+	b := newBalancer(t, places[0])
 	if Envoy() {
 		b.startEnvoy(t, config)
 	} else {
 		b.startXLB(t, mode, config, places)
 	}
+	b.awaitReady(t)
+	return b
+}
+
+// StartEnvoy runs a real Envoy with the same configuration, beside XLB.
+func StartEnvoy(t testing.TB, config Config, place *Place) *Balancer {
+	t.Helper()
+	b := newBalancer(t, place)
+	b.startEnvoy(t, config)
+	b.awaitReady(t)
+	return b
+}
+
+func newBalancer(t testing.TB, place *Place) *Balancer {
+	t.Helper()
+	return &Balancer{
+		Admin: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), place.FreePort(t)),
+		place: place, dir: t.TempDir(), http: place.HTTPClient(),
+	}
+}
+
+func (b *Balancer) awaitReady(t testing.TB) {
+	t.Helper()
 	Eventually(t, readyPatience, "/ready answers 200", func() bool {
 		if !b.Alive() {
 			t.Fatalf("%s ended with code %d:\n%s", b.name, b.cmd.ProcessState.ExitCode(), b.Stderr())
@@ -126,7 +145,6 @@ func Start(t testing.TB, mode Mode, config Config, places ...*Place) *Balancer {
 		_, err := b.get("/ready")
 		return err == nil
 	})
-	return b
 }
 
 // Binary is the path of the XLB under test.
@@ -266,6 +284,29 @@ func (b *Balancer) Metric(t testing.TB, name string, labels ...string) float64 {
 		t.Fatal(err)
 	}
 	return sum
+}
+
+// Samples returns the samples of a metric of XLB by the value of one of its labels.
+func (b *Balancer) Samples(t testing.TB, name, label string) map[string]float64 {
+	t.Helper()
+	samples := map[string]float64{}
+	for line := range strings.Lines(b.Get(t, "/metrics")) {
+		rest, ok := strings.CutPrefix(line, name+"{")
+		_, rest, labelled := strings.Cut(rest, label+`="`)
+		if !ok || !labelled {
+			continue
+		}
+		key, rest, _ := strings.Cut(rest, `"`)
+		value, err := strconv.ParseFloat(strings.TrimSpace(rest[strings.LastIndex(rest, "}")+1:]), 64)
+		if err != nil {
+			t.Fatalf("metric %s: %v", line, err)
+		}
+		samples[key] += value
+	}
+	if len(samples) == 0 {
+		t.Fatalf("XLB has no metric %s with a label %s", name, label)
+	}
+	return samples
 }
 
 // hasMetric tells whether a text in Prometheus's format declares a metric.

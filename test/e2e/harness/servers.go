@@ -4,6 +4,7 @@ package harness
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/netip"
@@ -78,6 +79,38 @@ func (r *Recorder) Take(t testing.TB) [][]byte {
 	return taken.Connections
 }
 
+// Puppet is a running puppet of package programs.
+type Puppet struct {
+	*Process
+	Address netip.AddrPort
+}
+
+// Puppet starts a puppet on a free port of the place.
+func (p *Place) Puppet(t testing.TB) *Puppet {
+	t.Helper()
+	spec := programs.PuppetSpec{Address: netip.AddrPortFrom(p.Address, 0).String()}
+	puppet := &Puppet{Process: p.Program(t, programs.PuppetProgram, spec)}
+	var ready programs.PuppetReady
+	puppet.Next(t, &ready)
+	puppet.Address = netip.MustParseAddrPort(ready.Address)
+	return puppet
+}
+
+// Pull makes the puppet do one thing.
+func (p *Puppet) Pull(t testing.TB, pull programs.Pull) programs.Pulled {
+	t.Helper()
+	line, err := json.Marshal(pull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var done programs.Pulled
+	p.Ask(t, string(line), &done)
+	if done.Error != "" {
+		t.Fatalf("puppet: %s", done.Error)
+	}
+	return done
+}
+
 // Nginx describes an nginx server that answers with its identity, and serves
 // the files of its document root.
 type Nginx struct {
@@ -99,17 +132,23 @@ type RunningNginx struct {
 // Nginx starts an nginx of one process, so that killing it kills it whole.
 func (p *Place) Nginx(t testing.TB, n Nginx) *RunningNginx {
 	t.Helper()
-	binary := Command(t, "nginx")
 	if n.Port == 0 {
 		n.Port = p.FreePort(t)
 	}
 	address := netip.AddrPortFrom(p.Address, n.Port)
+	return p.runNginx(t, address, func(dir string) string { return n.config(dir, address) })
+}
+
+// runNginx starts an nginx with the configuration that config returns for its directory.
+func (p *Place) runNginx(t testing.TB, address netip.AddrPort, config func(dir string) string) *RunningNginx {
+	t.Helper()
+	binary := Command(t, "nginx")
 	dir := t.TempDir()
-	config := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(config, []byte(n.config(dir, address)), 0o644); err != nil {
+	file := filepath.Join(dir, "nginx.conf")
+	if err := os.WriteFile(file, []byte(config(dir)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	running := &RunningNginx{Process: p.Run(t, binary, "-p", dir, "-c", config), Address: address}
+	running := &RunningNginx{Process: p.Run(t, binary, "-p", dir, "-c", file), Address: address}
 	Eventually(t, 10*time.Second, "nginx accepts connections", func() bool {
 		if !running.Alive() {
 			t.Fatalf("nginx ended:\n%s", running.Stderr())
@@ -142,6 +181,30 @@ http {
 }
 `, dir, sendfile, address, n.Identity, root)
 	return b.String()
+}
+
+// NginxProxy starts an nginx between clients of the service address and one endpoint. It keeps connections to the endpoint
+// open and passes bodies on as they come, as XLB does.
+func (p *Place) NginxProxy(t testing.TB, service, endpoint netip.AddrPort) *RunningNginx {
+	t.Helper()
+	return p.runNginx(t, service, func(dir string) string {
+		return fmt.Sprintf(`daemon off; master_process off; user root; pid %[1]s/pid; error_log stderr crit;
+events { worker_connections 1024; }
+http {
+	access_log off; client_max_body_size 0;
+	client_body_temp_path %[1]s; proxy_temp_path %[1]s; fastcgi_temp_path %[1]s; uwsgi_temp_path %[1]s; scgi_temp_path %[1]s;
+	map $http_upgrade $hop { default upgrade; "" ""; }
+	upstream endpoint { server %[3]s max_fails=0; keepalive 16; }
+	server {
+		listen %[2]s;
+		location / {
+			proxy_pass http://endpoint; proxy_http_version 1.1; proxy_buffering off; proxy_request_buffering off;
+			proxy_set_header Host $http_host; proxy_set_header Connection $hop; proxy_set_header Upgrade $http_upgrade;
+		}
+	}
+}
+`, dir, service, endpoint)
+	})
 }
 
 // accepts tells whether somebody listens at an address of the place.

@@ -33,6 +33,7 @@ const (
 	CrowdProgram    = "crowd"
 	RawProgram      = "raw"
 	RecorderProgram = "recorder"
+	PuppetProgram   = "puppet"
 	JanitorProgram  = "janitor"
 
 	ChaosClientProgram = "chaos-client"
@@ -49,6 +50,7 @@ var registry = map[string]func(*stdio) error{
 	CrowdProgram:    runCrowd,
 	RawProgram:      runRaw,
 	RecorderProgram: runRecorder,
+	PuppetProgram:   runPuppet,
 	JanitorProgram:  runJanitor,
 
 	ChaosClientProgram: runChaosClient,

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package programs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// PuppetSpec describes a program that does nothing by itself: the test opens, fills and ends its connections, and so decides what
+// happens before what, however slow the machine is.
+type PuppetSpec struct {
+	// Address to listen on; port 0 takes a free one.
+	Address string
+}
+
+// PuppetReady is the puppet's first answer.
+type PuppetReady struct{ Address string }
+
+// What a puppet can be told to do.
+const (
+	PuppetDial      = "dial"
+	PuppetSend      = "send"
+	PuppetHalfClose = "half-close"
+	PuppetClose     = "close"
+	PuppetReset     = "reset"
+	PuppetLook      = "look"
+)
+
+// Pull is one command.
+type Pull struct {
+	Do string
+	// Address to dial.
+	Address string `json:",omitempty"`
+	// Conn is the connection meant, by the number that News gives it.
+	Conn int `json:",omitempty"`
+	// Bytes to send in one write.
+	Bytes []byte `json:",omitempty"`
+	// Patience is how long a look waits for something new.
+	Patience time.Duration `json:",omitempty"`
+}
+
+// Pulled answers a command.
+type Pulled struct {
+	// Conn is the number of the connection that was dialled.
+	Conn int
+	// News tells what has come since the command before.
+	News []News
+	// Error of a dial. Writing to a connection that the other side has ended is no error: News tells of the end.
+	Error string
+}
+
+// News is what one connection has received.
+type News struct {
+	Conn  int
+	Bytes []byte
+	// Ended tells that nothing more will come: "eof", or "reset" after any other error.
+	Ended string
+}
+
+// pullPatience bounds a dial, and a write that nobody reads.
+const pullPatience = 10 * time.Second
+
+type puppet struct {
+	mu    sync.Mutex // guards what follows
+	conns []*net.TCPConn
+	news  map[int]*News
+
+	// stir holds a token while there is something new.
+	stir chan struct{}
+}
+
+func runPuppet(s *stdio) error {
+	var spec PuppetSpec
+	if err := s.spec(&spec); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", spec.Address)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", spec.Address, err)
+	}
+	defer listener.Close()
+	p := &puppet{news: map[int]*News{}, stir: make(chan struct{}, 1)}
+	defer p.closeAll()
+	go p.accept(listener)
+	if err := s.answer(PuppetReady{Address: listener.Addr().String()}); err != nil {
+		return err
+	}
+	for {
+		line, err := s.command()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read a command: %w", err)
+		}
+		var pull Pull
+		if err := json.Unmarshal([]byte(line), &pull); err != nil {
+			return fmt.Errorf("decode a command: %w", err)
+		}
+		if err := s.answer(p.do(pull)); err != nil {
+			return err
+		}
+	}
+}
+
+// accept ends when the listener closes.
+func (p *puppet) accept(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		p.adopt(conn.(*net.TCPConn))
+	}
+}
+
+// adopt gives a connection its number and listens to it.
+func (p *puppet) adopt(conn *net.TCPConn) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.conns = append(p.conns, conn)
+	id := len(p.conns) // 0 is none
+	go p.hear(id, conn)
+	return id
+}
+
+func (p *puppet) hear(id int, conn *net.TCPConn) {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := conn.Read(buffer)
+		p.note(id, buffer[:n], err)
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (p *puppet) note(id int, b []byte, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.news[id] == nil {
+		p.news[id] = &News{Conn: id}
+	}
+	n := p.news[id]
+	n.Bytes = append(n.Bytes, b...)
+	switch {
+	case errors.Is(err, io.EOF):
+		n.Ended = "eof"
+	case err != nil:
+		n.Ended = "reset"
+	}
+	select {
+	case p.stir <- struct{}{}:
+	default:
+	}
+}
+
+func (p *puppet) do(pull Pull) Pulled {
+	var done Pulled
+	switch conn := p.conn(pull.Conn); {
+	case pull.Do == PuppetLook:
+		p.await(pull.Patience)
+	case pull.Do == PuppetDial:
+		conn, err := net.DialTimeout("tcp", pull.Address, pullPatience)
+		if err != nil {
+			return Pulled{Error: err.Error()}
+		}
+		done.Conn = p.adopt(conn.(*net.TCPConn))
+	case conn == nil:
+		return Pulled{Error: fmt.Sprintf("%s: there is no connection %d", pull.Do, pull.Conn)}
+	case pull.Do == PuppetSend:
+		_ = conn.SetWriteDeadline(time.Now().Add(pullPatience))
+		_, _ = conn.Write(pull.Bytes)
+	case pull.Do == PuppetHalfClose:
+		_ = conn.CloseWrite()
+	case pull.Do == PuppetReset:
+		// Linger 0 turns the close into a reset.
+		_ = conn.SetLinger(0)
+		_ = conn.Close()
+	case pull.Do == PuppetClose:
+		_ = conn.Close()
+	default:
+		return Pulled{Error: "unknown command " + pull.Do}
+	}
+	done.News = p.take()
+	return done
+}
+
+func (p *puppet) conn(id int) *net.TCPConn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if id < 1 || id > len(p.conns) {
+		return nil
+	}
+	return p.conns[id-1]
+}
+
+// await returns when there is something new, or after patience.
+func (p *puppet) await(patience time.Duration) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-p.stir:
+	case <-timer.C:
+	}
+}
+
+func (p *puppet) take() []News {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var taken []News
+	for id, n := range p.news {
+		taken = append(taken, *n)
+		delete(p.news, id)
+	}
+	return taken
+}
+
+func (p *puppet) closeAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		_ = c.Close()
+	}
+}
