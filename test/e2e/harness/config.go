@@ -83,6 +83,15 @@ func OneCluster(service netip.AddrPort, endpoints ...netip.AddrPort) Config {
 	}
 }
 
+// Add adds the listener and the cluster of a configuration made by OneCluster, under a name of their own.
+func (c *Config) Add(one Config) {
+	name := fmt.Sprintf("origins-%d", len(c.Clusters))
+	one.Listeners[0].Hosts[0].Routes[0].Clusters = To(name)
+	one.Clusters[0].Name = name
+	c.Listeners = append(c.Listeners, one.Listeners[0])
+	c.Clusters = append(c.Clusters, one.Clusters[0])
+}
+
 type object = map[string]any
 
 // bootstrap renders the configuration as a static Envoy bootstrap.

@@ -111,6 +111,31 @@ func (p *Puppet) Pull(t testing.TB, pull programs.Pull) programs.Pulled {
 	return done
 }
 
+// Manners is a running server with manners of package programs.
+type Manners struct {
+	*Process
+	Address netip.AddrPort
+}
+
+// Manners starts a server that reads in a manner, on a free port of the place.
+func (p *Place) Manners(t testing.TB, identity, read string) *Manners {
+	t.Helper()
+	spec := programs.MannersSpec{Address: netip.AddrPortFrom(p.Address, 0).String(), Identity: identity, Read: read}
+	m := &Manners{Process: p.Program(t, programs.MannersProgram, spec)}
+	var ready programs.MannersReady
+	m.Next(t, &ready)
+	m.Address = netip.MustParseAddrPort(ready.Address)
+	return m
+}
+
+// State asks the server for its counters.
+func (m *Manners) State(t testing.TB) programs.MannersState {
+	t.Helper()
+	var state programs.MannersState
+	m.Ask(t, "state", &state)
+	return state
+}
+
 // Nginx describes an nginx server that answers with its identity, and serves
 // the files of its document root.
 type Nginx struct {

@@ -35,6 +35,11 @@ const (
 	RecorderProgram = "recorder"
 	PuppetProgram   = "puppet"
 	JanitorProgram  = "janitor"
+	MannersProgram  = "manners"
+	HabitProgram    = "habit"
+
+	// heirProgram is a child of the program habit.
+	heirProgram = "heir"
 
 	ChaosClientProgram = "chaos-client"
 	ChaosServerProgram = "chaos-server"
@@ -52,6 +57,9 @@ var registry = map[string]func(*stdio) error{
 	RecorderProgram: runRecorder,
 	PuppetProgram:   runPuppet,
 	JanitorProgram:  runJanitor,
+	MannersProgram:  runManners,
+	HabitProgram:    runHabit,
+	heirProgram:     runHeir,
 
 	ChaosClientProgram: runChaosClient,
 	ChaosServerProgram: runChaosServer,

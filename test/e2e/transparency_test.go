@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/test/e2e/harness"
+	"github.com/xlb-project/xlb/test/e2e/programs"
+)
+
+// topology is where a server stands, seen from its client.
+type topology struct {
+	name   string
+	places func(t testing.TB) (clients, servers *harness.Place)
+}
+
+const sameHost, twoHosts = "same host", "two hosts"
+
+var topologies = []topology{
+	{sameHost, func(t testing.TB) (clients, servers *harness.Place) {
+		place := harness.SameHost(t)
+		return place, place
+	}},
+	{twoHosts, harness.TwoHosts},
+}
+
+// difference is something that an application observes through XLB otherwise than on a direct connection. docs/limits.md
+// lists each, with what to do about it.
+type difference struct {
+	habit string
+	// direct is the note on a direct connection, through the note through XLB.
+	direct, through string
+	// slowToo tells that it is so without the fast path, too.
+	slowToo bool
+	// only is the topology that it takes, if not any.
+	only string
+	// race tells that it takes a client or server that is quick: a late one finds everything there.
+	race bool
+}
+
+var differences = []difference{
+	{habit: "MSG_ZEROCOPY asked for before connect", direct: "the completion comes: true", through: "the completion comes: false"},
+	{habit: "MSG_ZEROCOPY asked for after connect", direct: "the completion comes: true", through: "the completion comes: false"},
+	{habit: "MSG_ZEROCOPY asked for after an exchange", direct: "the completion comes: true", through: "the completion comes: false"},
+	{habit: "SO_RCVBUF, SO_SNDBUF", direct: "SO_RCVBUF reads back doubled: true, ok", through: "SO_RCVBUF reads back doubled: false, ok"},
+	{habit: "TCP_INFO, bytes", direct: "bytes of the request are counted: true", through: "bytes of the request are counted: false"},
+	{habit: "TCP_INFO, bytes", direct: "bytes of the answer are counted: true", through: "bytes of the answer are counted: false"},
+	{habit: "getsockname", direct: "10.99.0.1", through: "127.0.0.1", slowToo: true, only: twoHosts},
+	{habit: "half close, then recv without poll", direct: "recv: ok", through: "recv: EAGAIN", race: true},
+	{habit: "poll with SO_RCVLOWAT", direct: "poll waits for so much: true", through: "poll waits for so much: false", race: true},
+	{habit: "receive by splice", direct: "splice: ok", through: "splice: EAGAIN"},
+	{habit: "receive interrupted by a signal", direct: "recv: ok", through: "recv: EAGAIN", race: true},
+	{habit: "receive with MSG_OOB", direct: "recv where nothing is urgent: EINVAL", through: "recv where nothing is urgent: ok"},
+	{habit: "receive with MSG_TRUNC and no buffer", direct: "throw away: 17", through: "throw away: EFAULT"},
+	{habit: "receive with MSG_WAITALL", direct: "it waits for all it asked for: true", through: "it waits for all it asked for: false", race: true},
+	{habit: "receive with SO_RCVLOWAT", direct: "it waits for so much: true", through: "it waits for so much: false", race: true},
+	// Defects: these rows go when they are repaired.
+	{habit: "connect, disconnect, connect there", direct: "the peer is the other: true", through: "the peer is the other: false", slowToo: true},
+	{habit: "connect, disconnect, connect there", direct: "200 of other", through: "200 of server"},
+	{habit: "half close, then send", direct: "send: EPIPE", through: "send: ok"},
+	// Of servers.
+	{habit: programs.UploadInParts, direct: `oddities ""`, through: `oddities "MSG_WAITALL returned early"`, only: sameHost, race: true},
+	{habit: programs.UploadInParts, direct: `oddities ""`, through: `oddities "SO_RCVLOWAT returned early"`, only: sameHost, race: true},
+	{habit: programs.UploadInParts, direct: `oddities ""`, through: `oddities "splice sees nothing where poll says readable"`, only: sameHost, race: true},
+}
+
+// matchesDirect tells whether a note made through XLB is what the note on a direct connection lets expect.
+func matchesDirect(direct, through, habit string, mode harness.Mode, topology string) bool {
+	same := direct == through
+	for _, d := range differences {
+		if d.habit != habit || !mode.Fast && !d.slowToo || d.only != "" && d.only != topology || !strings.Contains(direct, d.direct) {
+			continue
+		}
+		if strings.Replace(direct, d.direct, d.through, 1) == through {
+			return true
+		}
+		// A difference that is no more must leave the list.
+		same = same && d.race
+	}
+	return same
+}
+
+// slowHabits are served in user space in part or in whole: why, is the kernel's or HTTP's matter.
+var slowHabits = []string{
+	"MPTCP", "poll after the answer", "send half a head with MSG_MORE", "send with SO_SNDTIMEO", "write after the end",
+}
+
+func runHabit(t *testing.T, place *harness.Place, spec programs.HabitSpec) []string {
+	t.Helper()
+	// A hang is noted after this; nothing else takes so long.
+	spec.Limit = 10 * time.Second
+	var report programs.HabitReport
+	place.Program(t, programs.HabitProgram, spec).Next(t, &report)
+	return report.Notes
+}
+
+// observations on direct connections, by what was done: they do not depend on how XLB runs.
+type observations map[programs.HabitSpec][]string
+
+// requireTransparent runs a client against a server and then against the service in front of it. It must observe the same, but for
+// the differences.
+func (o observations) requireTransparent(t *testing.T, clients *harness.Place, mode harness.Mode, topology string, service netip.AddrPort, spec programs.HabitSpec) {
+	t.Helper()
+	direct, known := o[spec]
+	if !known {
+		direct = runHabit(t, clients, spec)
+		requireWork(t, direct)
+		o[spec] = direct
+	}
+	spec.Address = service.String()
+	requireSame(t, direct, runHabit(t, clients, spec), func(direct, through string) bool {
+		return matchesDirect(direct, through, spec.Habit, mode, topology)
+	})
+}
+
+// Each client program runs against a server directly and through XLB, and must observe the same.
+func TestApplicationsObserveTheSameAsOnADirectConnection(t *testing.T) {
+	harness.OnlyXLB(t, "a proxy ends connections, and nobody expects less")
+	for _, topology := range topologies {
+		t.Run(topology.name, func(t *testing.T) {
+			clients, servers := topology.places(t)
+			server, other := servers.Manners(t, "server", programs.ReadPlain), servers.Manners(t, "other", programs.ReadPlain)
+			direct := observations{}
+			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+				service := harness.Service()
+				balancer := harness.Start(t, mode, harness.OneCluster(service, server.Address), clients)
+				for _, habit := range programs.Habits() {
+					t.Run(habit, func(t *testing.T) {
+						before, _ := balancer.Served(t)
+						direct.requireTransparent(t, clients, mode, topology.name, service,
+							programs.HabitSpec{Habit: habit, Address: server.Address.String(), Other: other.Address.String()})
+						if after, _ := balancer.Served(t); mode.Fast && after == before && !slices.Contains(slowHabits, habit) {
+							t.Error("no request was served fast")
+						}
+					})
+				}
+			})
+		})
+	}
+}
+
+// requireWork fails when a client did not get through its work on a direct connection: then there is nothing to compare.
+func requireWork(t *testing.T, notes []string) {
+	t.Helper()
+	if len(notes) == 0 || strings.HasPrefix(notes[len(notes)-1], "then: ") {
+		t.Fatalf("the client fails without XLB: %q", notes)
+	}
+}
+
+// requireSame compares notes one by one.
+func requireSame(t *testing.T, direct, through []string, matches func(direct, through string) bool) {
+	t.Helper()
+	if len(direct) != len(through) {
+		t.Errorf("observations:\n\tdirectly    %q\n\tthrough XLB %q", direct, through)
+		return
+	}
+	for i := range direct {
+		if !matches(direct[i], through[i]) {
+			t.Errorf("observation %d is not as expected (see differences; a row that no longer holds must go):\n\tdirectly    %s\n\tthrough XLB %s",
+				i, direct[i], through[i])
+		}
+	}
+}
+
+// A server gets its requests and gives its answers in every manner that there is.
+func TestServersCanUseTheirSocketsInEveryManner(t *testing.T) {
+	harness.OnlyXLB(t, "a proxy ends connections, and nobody expects less")
+	for _, topology := range topologies {
+		t.Run(topology.name, func(t *testing.T) {
+			clients, servers := topology.places(t)
+			direct, running := observations{}, map[string]*harness.Manners{}
+			for _, read := range programs.Readers() {
+				running[read] = servers.Manners(t, "server", read)
+			}
+			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+				var config harness.Config
+				services := map[string]netip.AddrPort{}
+				for read, server := range running {
+					services[read] = harness.Service()
+					config.Add(harness.OneCluster(services[read], server.Address))
+				}
+				balancer := harness.Start(t, mode, config, clients)
+				exchange := func(t *testing.T, read, write string) {
+					server := running[read].Address.String()
+					direct.requireTransparent(t, clients, mode, topology.name, services[read],
+						programs.HabitSpec{Habit: programs.UploadInParts, Manner: write, Address: server, Other: server})
+				}
+				for _, read := range programs.Readers() {
+					t.Run("read/"+read, func(t *testing.T) { exchange(t, read, programs.WritePlain) })
+				}
+				completions := running[programs.ReadPlain].State(t)
+				for _, write := range programs.Writers() {
+					t.Run("write/"+write, func(t *testing.T) { exchange(t, programs.ReadPlain, write) })
+				}
+				t.Run("completions of MSG_ZEROCOPY", func(t *testing.T) {
+					requireCompletions(t, running[programs.ReadPlain], completions, mode.Fast && topology.name == sameHost)
+				})
+				balancer.RequireFast(t, mode, 0.9)
+			})
+		})
+	}
+}
+
+// requireCompletions looks at what a server has seen since it wrote with MSG_ZEROCOPY through XLB, and perhaps directly before.
+func requireCompletions(t *testing.T, server *harness.Manners, before programs.MannersState, missing bool) {
+	t.Helper()
+	const answers = 3
+	var missed, completed int64
+	harness.Eventually(t, 10*time.Second, "the server has waited for every completion", func() bool {
+		state := server.State(t)
+		missed, completed = state.Missed-before.Missed, state.Completed-before.Completed
+		return missed+completed >= answers && (missed+completed)%answers == 0
+	})
+	want := int64(0)
+	if missing {
+		want = answers
+	}
+	if missed != want {
+		t.Errorf("completions that did not come: got %d, want %d; %d came", missed, want, completed)
+	}
+}
