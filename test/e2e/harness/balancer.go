@@ -446,3 +446,13 @@ func (b *Balancer) Memory(t testing.TB) int64 {
 	t.Fatal("no VmRSS in the status of the daemon")
 	return 0
 }
+
+// Descriptors counts the open descriptors of the daemon.
+func (b *Balancer) Descriptors(t testing.TB) int {
+	t.Helper()
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", b.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(open)
+}

@@ -136,6 +136,15 @@ func (m *Manners) State(t testing.TB) programs.MannersState {
 	return state
 }
 
+// Impostor starts a server that sends what it likes, on a free port of the place.
+func (p *Place) Impostor(t testing.TB, spec programs.ImpostorSpec) netip.AddrPort {
+	t.Helper()
+	spec.Address = netip.AddrPortFrom(p.Address, 0).String()
+	var ready programs.ImpostorReady
+	p.Program(t, programs.ImpostorProgram, spec).Next(t, &ready)
+	return netip.MustParseAddrPort(ready.Address)
+}
+
 // Nginx describes an nginx server that answers with its identity, and serves
 // the files of its document root.
 type Nginx struct {

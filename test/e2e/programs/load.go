@@ -68,8 +68,8 @@ type LoadReport struct {
 	Peers map[string]int
 	// Reconnects counts connections that ended without being asked to.
 	Reconnects int
-	// Median and Slowest are times from request to the end of its response.
-	Median, Slowest time.Duration
+	// Median, the 99th percentile and Slowest are times from request to the end of its response.
+	Median, P99, Slowest time.Duration
 	// Elapsed is the time since the start.
 	Elapsed time.Duration
 }
@@ -153,7 +153,7 @@ func (l *load) snapshot() LoadReport {
 	}
 	sorted := slices.Clone(l.latencies)
 	slices.Sort(sorted)
-	r.Median, r.Slowest = sorted[len(sorted)/2], sorted[len(sorted)-1]
+	r.Median, r.P99, r.Slowest = sorted[len(sorted)/2], sorted[len(sorted)*99/100], sorted[len(sorted)-1]
 	return r
 }
 

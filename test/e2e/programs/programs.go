@@ -37,6 +37,9 @@ const (
 	JanitorProgram  = "janitor"
 	MannersProgram  = "manners"
 	HabitProgram    = "habit"
+	AbuserProgram   = "abuser"
+	ChurnProgram    = "churn"
+	ImpostorProgram = "impostor"
 
 	// heirProgram is a child of the program habit.
 	heirProgram = "heir"
@@ -59,6 +62,9 @@ var registry = map[string]func(*stdio) error{
 	JanitorProgram:  runJanitor,
 	MannersProgram:  runManners,
 	HabitProgram:    runHabit,
+	AbuserProgram:   runAbuser,
+	ChurnProgram:    runChurn,
+	ImpostorProgram: runImpostor,
 	heirProgram:     runHeir,
 
 	ChaosClientProgram: runChaosClient,

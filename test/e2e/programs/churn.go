@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package programs
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+// ChurnSpec describes connections that are opened and closed at once.
+type ChurnSpec struct {
+	Address     string
+	Connections int
+	// Concurrency is how many clients do it.
+	Concurrency int
+	// Say is sent before the close by every second client; it may be empty.
+	Say string
+}
+
+// ChurnReport is the program's only answer.
+type ChurnReport struct {
+	Opened  int64
+	Problem string
+}
+
+func runChurn(s *stdio) error {
+	var spec ChurnSpec
+	if err := s.spec(&spec); err != nil {
+		return err
+	}
+	var (
+		opened  atomic.Int64
+		problem atomic.Pointer[string]
+		clients sync.WaitGroup
+	)
+	for i := range spec.Concurrency {
+		clients.Go(func() {
+			for range spec.Connections / spec.Concurrency {
+				if err := churnOnce(spec.Address, spec.Say, i%2 == 0); err != nil {
+					message := fmt.Sprint(err)
+					problem.Store(&message)
+					continue
+				}
+				opened.Add(1)
+			}
+		})
+	}
+	clients.Wait()
+	report := ChurnReport{Opened: opened.Load()}
+	if message := problem.Load(); message != nil {
+		report.Problem = *message
+	}
+	return s.answer(report)
+}
+
+func churnOnce(address, say string, speak bool) error {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if speak {
+		_, err = io.WriteString(conn, say)
+	}
+	return err
+}
