@@ -5,6 +5,7 @@
  */
 #include "lib/addr.h"
 #include "lib/config.h"
+#include "lib/lease.h"
 #include "lib/maps.h"
 
 #define SOCK_STREAM 1
@@ -36,6 +37,21 @@ static __always_inline __u32 any_anchor(void)
 	return bpf_get_prandom_u32() & (ANCHOR_PORTS - 1);
 }
 
+/* A socket that was connected before, and disconnected: nothing of its first connection may reach it in the second. */
+static __always_inline void connect_forget(struct bpf_sock *sk)
+{
+	struct psock *ps = psock_of(sk);
+	struct slot *s = ps ? slot_at(ps->slot) : 0;
+
+	if (!ps || !ps->vip_port)
+		return;
+	ps->vip_port = 0;
+	ps->body = 0;
+	if (s && lease_holds(s, ps->lease))
+		lease_break(s, ps->slot, EVENT_SLOT_BROKEN);
+	ps->lease = 0;
+}
+
 /* Decides whether this connection is ours; if so the socket's state is ready and `ports` says where to send it. */
 static __always_inline enum verdict connect_decide(struct bpf_sock_addr *ctx, const struct listener_key *key,
 						   struct anchor_ports **ports)
@@ -45,6 +61,8 @@ static __always_inline enum verdict connect_decide(struct bpf_sock_addr *ctx, co
 	struct psock *ps;
 	enum verdict v;
 
+	if (sk)
+		connect_forget(sk);
 	if (!listener || ctx->type != SOCK_STREAM || ctx->protocol != IPPROTO_TCP || !sk)
 		return VERDICT_CONNECT_OTHER;
 	v = connect_allowed();

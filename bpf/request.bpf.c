@@ -407,14 +407,10 @@ static __always_inline int request_tunnel(struct sk_msg_md *msg, struct psock *p
 /* Between requests: is the connection the fast path's? */
 static __always_inline int request_idle(struct sk_msg_md *msg, struct psock *ps)
 {
-	struct bpf_sock *sk = msg->sk;
 	struct slow_conn *c = slow_conn_of(ps->cookie);
 	struct slot *s = slot_at(ps->slot);
 	int tunnel = s && lease_holds(s, ps->lease) && lease_is_tunnel(s);
 
-	/* The daemon has ended the connection: what comes behind that end is nobody's (RFC 9112, section 9.6). */
-	if (sk && sk->state != TCP_ESTABLISHED)
-		return request_pass(msg, ps);
 	if (c) {
 		if (tunnel || !request_given_back(msg, ps, c)) {
 			/* A tunnel that has spilled in one direction goes through the daemon in both, to its end. */
@@ -446,8 +442,13 @@ int xlb_request(struct sk_msg_md *msg)
 	/* Both survive from the run before, and from the send before. */
 	bpf_msg_apply_bytes(msg, 0);
 	bpf_msg_cork_bytes(msg, 0);
-	if (!ps)
+	/* Without a service: the socket was disconnected, and connected elsewhere. */
+	if (!ps || !ps->vip_port)
 		return SK_PASS;
+	/* One side has ended the connection: TCP knows what to answer to a send behind that, and what comes behind the daemon's end is
+	 * nobody's (RFC 9112, section 9.6). */
+	if (sk->state != TCP_ESTABLISHED)
+		return request_pass(msg, ps);
 	if (ps->flags & PSOCK_SLOW) {
 		count(VERDICT_REQUEST_ON_SLOW_PATH);
 		return request_pass(msg, ps);

@@ -36,12 +36,18 @@ static __always_inline void remote_addr(struct bpf_sock_ops *ops, __u8 *addr)
 	addr_set6(addr, ops->remote_ip6[0], ops->remote_ip6[1], ops->remote_ip6[2], ops->remote_ip6[3]);
 }
 
-static __always_inline void join_psock(struct bpf_sock_ops *ops, struct psock *ps)
+static __always_inline void join_psock(struct bpf_sock_ops *ops, struct bpf_sock *sk, struct psock *ps)
 {
 	int size = psock_rcvbuf;
 
 	if (!fast_path)
 		return;
+	/* Its bytes go over TCP, to the slow path. */
+	if (sock_wants_completions(sk)) {
+		count(VERDICT_PSOCK_NOT_JOINED);
+		raise_event(EVENT_HANDOVER, 0, 0, 0);
+		return;
+	}
 	ps->read_base = ops->rcv_nxt;
 	ps->write_base = ops->snd_nxt;
 	if (bpf_sock_hash_update(ops, &psocks, &ps->cookie, BPF_NOEXIST)) {
@@ -76,7 +82,7 @@ static __always_inline void active_established(struct bpf_sock_ops *ops)
 	rec.listener = ps->listener;
 	/* Before the socket may send: the daemon must know it when its first bytes arrive. */
 	bpf_map_update_elem(&conns, key, &rec, BPF_ANY);
-	join_psock(ops, ps);
+	join_psock(ops, sk, ps);
 }
 
 /* The daemon has announced the i-sock before it connected, so the key is there if this is the other end of one. */
@@ -101,6 +107,11 @@ static __always_inline void passive_established(struct bpf_sock_ops *ops)
 	/* Too late to become local: requests already go over TCP, and must go on so (see docs/decisions). */
 	if (!s || s->state != SLOT_CONNECTING)
 		return;
+	/* Requests go over TCP then, as to a server on another host. */
+	if (sock_wants_completions(sk)) {
+		count(VERDICT_SSOCK_NOT_JOINED);
+		return;
+	}
 	ss = bpf_sk_storage_get(&ssock_states, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!ss)
 		return;

@@ -6,6 +6,7 @@
 #include "response.bpf.c"
 #include "selftest.bpf.c"
 #include "sockops.bpf.c"
+#include "sockopt.bpf.c"
 #include "whoami.bpf.c"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -27,6 +27,7 @@ typedef struct {
 
 struct sock_common {
 	volatile unsigned char skc_state;
+	unsigned long skc_flags;
 };
 
 struct sock {
@@ -48,7 +49,21 @@ struct sk_psock {
 	struct sk_buff_head ingress_skb;
 };
 
+struct inet_sock {
+	struct sock sk;
+};
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+};
+
+/* Which bit of skc_flags is which; the numbers are the running kernel's. */
+enum sock_flags {
+	SOCK_ZEROCOPY,
+};
+
 struct tcp_sock {
+	struct inet_connection_sock inet_conn;
 	__u32 copied_seq;
 	__u32 write_seq;
 	__u64 tcp_clock_cache;
@@ -78,6 +93,17 @@ static __always_inline struct sock *msg_target(struct sk_msg_md *msg)
 static __always_inline struct tcp_sock *sock_tcp(struct bpf_sock *sk)
 {
 	return bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_sock));
+}
+
+/* Whether the application wants to hear of each send when its memory is free again (SO_ZEROCOPY). Kernels without the functions of the
+ * fast path have this helper. */
+static __always_inline int sock_wants_completions(struct bpf_sock *sk)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+	return tp &&
+	       tp->inet_conn.icsk_inet.sk.__sk_common.skc_flags >> bpf_core_enum_value(enum sock_flags, SOCK_ZEROCOPY) &
+		       1;
 }
 
 /* The kernel keeps flags in the lowest bits of sk_user_data. */

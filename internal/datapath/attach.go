@@ -47,8 +47,9 @@ func (d *Datapath) cgroupAttachments() []attachment {
 		{p.Connect6, ebpf.AttachCGroupInet6Connect, "connect6"},
 	}
 	if d.fast != nil {
-		release := attachment{d.fast.Release, ebpf.AttachCgroupInetSockRelease, "sock_release"}
-		list = slices.Insert(list, 0, release)
+		list = slices.Insert(list, 0,
+			attachment{d.fast.Release, ebpf.AttachCgroupInetSockRelease, "sock_release"},
+			attachment{d.fast.Setsockopt, ebpf.AttachCGroupSetsockopt, "setsockopt"})
 	}
 	return list
 }

@@ -61,6 +61,7 @@ const (
 	xlbProgXlbResponseDispatch = "xlb_response_dispatch"
 	xlbProgXlbSelftestRequest  = "xlb_selftest_request"
 	xlbProgXlbSelftestResponse = "xlb_selftest_response"
+	xlbProgXlbSetsockopt       = "xlb_setsockopt"
 	xlbProgXlbSockops          = "xlb_sockops"
 	xlbProgXlbVerdict          = "xlb_verdict"
 	xlbProgXlbVerdictDispatch  = "xlb_verdict_dispatch"
@@ -131,6 +132,7 @@ type xlbProgramSpecs struct {
 	XlbResponseDispatch *ebpf.ProgramSpec `ebpf:"xlb_response_dispatch"`
 	XlbSelftestRequest  *ebpf.ProgramSpec `ebpf:"xlb_selftest_request"`
 	XlbSelftestResponse *ebpf.ProgramSpec `ebpf:"xlb_selftest_response"`
+	XlbSetsockopt       *ebpf.ProgramSpec `ebpf:"xlb_setsockopt"`
 	XlbSockops          *ebpf.ProgramSpec `ebpf:"xlb_sockops"`
 	XlbVerdict          *ebpf.ProgramSpec `ebpf:"xlb_verdict"`
 	XlbVerdictDispatch  *ebpf.ProgramSpec `ebpf:"xlb_verdict_dispatch"`
@@ -309,6 +311,7 @@ type xlbPrograms struct {
 	XlbResponseDispatch *ebpf.Program `ebpf:"xlb_response_dispatch"`
 	XlbSelftestRequest  *ebpf.Program `ebpf:"xlb_selftest_request"`
 	XlbSelftestResponse *ebpf.Program `ebpf:"xlb_selftest_response"`
+	XlbSetsockopt       *ebpf.Program `ebpf:"xlb_setsockopt"`
 	XlbSockops          *ebpf.Program `ebpf:"xlb_sockops"`
 	XlbVerdict          *ebpf.Program `ebpf:"xlb_verdict"`
 	XlbVerdictDispatch  *ebpf.Program `ebpf:"xlb_verdict_dispatch"`
@@ -331,6 +334,7 @@ func (p *xlbPrograms) Close() error {
 		p.XlbResponseDispatch,
 		p.XlbSelftestRequest,
 		p.XlbSelftestResponse,
+		p.XlbSetsockopt,
 		p.XlbSockops,
 		p.XlbVerdict,
 		p.XlbVerdictDispatch,

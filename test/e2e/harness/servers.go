@@ -117,10 +117,10 @@ type Manners struct {
 	Address netip.AddrPort
 }
 
-// Manners starts a server that reads in a manner, on a free port of the place.
-func (p *Place) Manners(t testing.TB, identity, read string) *Manners {
+// Manners starts a server with manners on a free port of the place.
+func (p *Place) Manners(t testing.TB, spec programs.MannersSpec) *Manners {
 	t.Helper()
-	spec := programs.MannersSpec{Address: netip.AddrPortFrom(p.Address, 0).String(), Identity: identity, Read: read}
+	spec.Address = netip.AddrPortFrom(p.Address, 0).String()
 	m := &Manners{Process: p.Program(t, programs.MannersProgram, spec)}
 	var ready programs.MannersReady
 	m.Next(t, &ready)

@@ -250,13 +250,17 @@ func (h *habit) sendZerocopy(fd int, granted bool) error {
 			return err
 		}
 		if !granted {
+			h.note("the memory is free at once")
 			continue
 		}
 		done, err := completed(fd, completionPatience)
 		if err != nil {
 			return err
 		}
-		h.note("the completion comes: %v", done)
+		if !done {
+			return errors.New("the completion does not come")
+		}
+		h.note("the memory is free when the completion comes")
 	}
 	return nil
 }

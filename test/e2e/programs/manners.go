@@ -35,6 +35,8 @@ type MannersSpec struct {
 	Read    string
 	// Identity is sent in the header of that name.
 	Identity string
+	// Zerocopy asks for MSG_ZEROCOPY on the listening socket.
+	Zerocopy bool
 }
 
 // MannersReady is the server's first answer.
@@ -75,6 +77,11 @@ func runManners(s *stdio) error {
 	listener, address, err := listenRaw(to)
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", spec.Address, err)
+	}
+	if spec.Zerocopy {
+		if err := setInt(listener, unix.SOL_SOCKET, unix.SO_ZEROCOPY, 1); err != nil {
+			return err
+		}
 	}
 	go m.accept(listener)
 	if err := s.answer(MannersReady{Address: address.String()}); err != nil {

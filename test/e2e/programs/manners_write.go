@@ -92,7 +92,7 @@ func (c *mannersConn) writeBytes(head, content []byte, _ time.Duration) error {
 // writeZerocopy sends with MSG_ZEROCOPY and waits a moment for the completion.
 func (c *mannersConn) writeZerocopy(head, content []byte, _ time.Duration) error {
 	if err := unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_ZEROCOPY, 1); err != nil {
-		// As a program does that knows kernels without it.
+		// As programs do that know kernels and protocols without it.
 		return sendAll(c.fd, append(head, content...), 0)
 	}
 	if err := sendAll(c.fd, append(head, content...), unix.MSG_ZEROCOPY); err != nil {

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* cgroup/setsockopt: runs before setsockopt(). A socket in a socket map has its bytes copied, and the kernel sends no completion
+ * for MSG_ZEROCOPY: whoever waits for one before it uses its memory again would wait for ever. So such a socket refuses SO_ZEROCOPY, as
+ * sockets do that cannot; applications then send without. Who asks before the connection is made keeps an ordinary socket
+ * (sockops.bpf.c) and gets completions.
+ */
+#include "lib/config.h"
+#include "lib/maps.h"
+
+#define SO_ZEROCOPY 60
+#define EOPNOTSUPP 95
+#define REFUSE 0
+#define ALLOW 1
+
+/* A p-sock that is on the slow path for good has joined all the same. */
+static __always_inline int sockopt_is_joined(struct bpf_sock *sk)
+{
+	struct psock *ps = psock_of(sk);
+
+	return (ps && ps->flags & PSOCK_JOINED) || bpf_sk_storage_get(&ssock_states, sk, 0, 0);
+}
+
+SEC("cgroup/setsockopt")
+int xlb_setsockopt(struct bpf_sockopt *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+	int *on = ctx->optval;
+
+	if (ctx->level != SOL_SOCKET || ctx->optname != SO_ZEROCOPY || !sk)
+		return ALLOW;
+	if ((void *)(on + 1) > ctx->optval_end || !*on || !sockopt_is_joined(sk))
+		return ALLOW;
+	bpf_set_retval(-EOPNOTSUPP);
+	return REFUSE;
+}
