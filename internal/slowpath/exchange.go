@@ -342,10 +342,11 @@ func (x *exchange) outgoingHeader() http.Header {
 
 // replayable names the methods of which net/http sends a request again when a
 // connection that served before ends without an answer. The endpoint may have
-// acted on it; Envoy does so only where a retry policy allows it.
+// acted on it; Envoy does so only where a retry policy allows it. TRACE, the fourth,
+// changes nothing.
 func replayable(method string) bool {
 	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return true
 	}
 	return false

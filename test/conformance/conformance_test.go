@@ -73,7 +73,7 @@ func (s *stage) playAll(t *testing.T, judge func(g group, c exchange, o observat
 func stageXLB(t *testing.T, mode harness.Mode, clients, servers *harness.Place) *stage {
 	t.Helper()
 	s := newStage(t, clients, servers)
-	b := harness.Start(t, mode, harness.OneCluster(s.service, s.back.Address), clients)
+	b := harness.Start(t, mode, s.config(), clients)
 	s.verdicts = func() map[string]float64 { return b.Samples(t, "xlb_verdicts_total", "verdict") }
 	return s
 }
@@ -132,7 +132,7 @@ func TestHTTPIsHandledAsThePageSays(t *testing.T) {
 			t.Parallel()
 			place := harness.SameHost(t)
 			s := newStage(t, place, place)
-			b := harness.StartEnvoy(t, harness.OneCluster(s.service, s.back.Address), place)
+			b := harness.StartEnvoy(t, s.config(), place)
 			r.envoy = peer{"Envoy " + envoyVersion(t, b), s.playAll(t, observe)}
 		})
 		t.Run("nginx", func(t *testing.T) {

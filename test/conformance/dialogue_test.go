@@ -26,6 +26,13 @@ type stage struct {
 	retired map[int]bool
 }
 
+// config leads everything to the endpoint, and lets it switch to WebSocket.
+func (s *stage) config() harness.Config {
+	config := harness.OneCluster(s.service, s.back.Address)
+	config.Listeners[0].Upgrades = []harness.Upgrade{{Type: "websocket"}}
+	return config
+}
+
 // patience ends a wait for what does not come. No whole answer depends on it.
 const patience = 3 * time.Second
 

@@ -48,16 +48,16 @@ func padded(size int) string {
 func chunkedCases() []exchange {
 	const chunked = "Transfer-Encoding: chunked\r\n"
 	return []exchange{
-		{name: "chunked, in one send", rfc: "7.1", steps: asked(post(chunked, "5\r\nhello\r\n0\r\n\r\n")), upload: "hello", rule: served(200)},
+		{name: "chunked, in one send", rfc: "7.1", steps: asked(post(chunked, "5\r\nhello\r\n0\r\n\r\n")), upload: "hello", rule: served(200), fast: true},
 		{name: "chunked, in single bytes", rfc: "7.1", steps: asked(singleBytes(post(chunked, "5\r\nhello\r\n0\r\n\r\n"))...), upload: "hello", rule: served(200)},
-		{name: "chunked, empty", rfc: "7.1", steps: asked(post(chunked, "0\r\n\r\n")), rule: served(200)},
-		{name: "chunked, size in upper case with leading zeros", rfc: "7.1", steps: asked(post(chunked, "000A\r\nhellohello\r\n0\r\n\r\n")), upload: "hellohello", rule: served(200)},
-		{name: "chunked, coding in upper case", rfc: "7", steps: asked(post("Transfer-Encoding: CHUNKED\r\n", "5\r\nhello\r\n0\r\n\r\n")), upload: "hello", rule: served(200)},
-		{name: "chunk extensions", rfc: "7.1.1", steps: asked(post(chunked, "5;a;b=c;d=\"e\"\r\nhello\r\n0;z\r\n\r\n")), upload: "hello", rule: served(200)},
-		{name: "trailers", rfc: "7.1.2", steps: asked(post(chunked, "5\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n")), upload: "hello", rule: served(200)},
-		{name: "trailers that were announced", rfc: "7.1.2", steps: asked(post(chunked+"Trailer: X-Sum\r\n", "5\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n")), upload: "hello", rule: served(200)},
-		{name: "GET with a chunked body", rfc: "6", steps: asked(with("GET", chunked) + "5\r\nhello\r\n0\r\n\r\n"), upload: "hello", rule: served(200)},
-		{name: "chunked, 100 kB in ten chunks", rfc: "7.1", steps: asked(post(chunked, strings.Repeat("2710\r\n"+strings.Repeat("x", 10000)+"\r\n", 10)+"0\r\n\r\n")), upload: strings.Repeat("x", 100000), rule: served(200)},
+		{name: "chunked, empty", rfc: "7.1", steps: asked(post(chunked, "0\r\n\r\n")), rule: served(200), fast: true},
+		{name: "chunked, size in upper case with leading zeros", rfc: "7.1", steps: asked(post(chunked, "000A\r\nhellohello\r\n0\r\n\r\n")), upload: "hellohello", rule: served(200), fast: true},
+		{name: "chunked, coding in upper case", rfc: "7", steps: asked(post("Transfer-Encoding: CHUNKED\r\n", "5\r\nhello\r\n0\r\n\r\n")), upload: "hello", rule: served(200), fast: true},
+		{name: "chunk extensions", rfc: "7.1.1", steps: asked(post(chunked, "5;a;b=c;d=\"e\"\r\nhello\r\n0;z\r\n\r\n")), upload: "hello", rule: served(200), fast: true},
+		{name: "trailers", rfc: "7.1.2", steps: asked(post(chunked, "5\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n")), upload: "hello", rule: served(200), fast: true},
+		{name: "trailers that were announced", rfc: "7.1.2", steps: asked(post(chunked+"Trailer: X-Sum\r\n", "5\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n")), upload: "hello", rule: served(200), fast: true},
+		{name: "GET with a chunked body", rfc: "6", steps: asked(with("GET", chunked) + "5\r\nhello\r\n0\r\n\r\n"), upload: "hello", rule: served(200), fast: true},
+		{name: "chunked, 100 kB in ten chunks", rfc: "7.1", steps: asked(post(chunked, strings.Repeat("2710\r\n"+strings.Repeat("x", 10000)+"\r\n", 10)+"0\r\n\r\n")), upload: strings.Repeat("x", 100000), rule: served(200), fast: true},
 	}
 }
 
@@ -87,9 +87,9 @@ func expectCases() []exchange {
 	const expect = "Expect: 100-continue\r\nContent-Length: 5\r\n"
 	const chunked = "Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n"
 	return []exchange{
-		{name: "Expect, waited for", rfc: "9110, 10.1.1", steps: []step{sends(post(expect, "")), waitsToContinue(), sends("hello"), replies(hello), receives(1)}, upload: "hello", rule: served(100, 200)},
-		{name: "Expect with a chunked body, waited for", rfc: "9110, 10.1.1", steps: []step{sends(post(chunked, "")), waitsToContinue(), sends("5\r\nhello\r\n0\r\n\r\n"), replies(hello), receives(1)}, upload: "hello", rule: served(100, 200)},
-		{name: "Expect, the body comes at once", rfc: "9110, 10.1.1", steps: asked(post(expect, "hello")), upload: "hello", rule: rule{states: []state{kept}}},
+		{name: "Expect, waited for", rfc: "9110, 10.1.1", steps: []step{sends(post(expect, "")), waitsToContinue(), sends("hello"), replies(hello), receives(1)}, upload: "hello", rule: served(100, 200), fast: true},
+		{name: "Expect with a chunked body, waited for", rfc: "9110, 10.1.1", steps: []step{sends(post(chunked, "")), waitsToContinue(), sends("5\r\nhello\r\n0\r\n\r\n"), replies(hello), receives(1)}, upload: "hello", rule: served(100, 200), fast: true},
+		{name: "Expect, the body comes at once", rfc: "9110, 10.1.1", steps: asked(post(expect, "hello")), upload: "hello", rule: rule{states: []state{kept}}, fast: true},
 		{name: "Expect in a request without a body", rfc: "9110, 10.1.1", steps: asked(with("GET", "Expect: 100-continue\r\n")), rule: rule{states: []state{kept}}},
 		{name: "Expect of something unknown", rfc: "9110, 10.1.1", steps: asked(with("GET", "Expect: the-unexpected\r\n")), rule: rule{states: []state{kept, closed}, reached: reachedAny}},
 	}
@@ -144,7 +144,7 @@ func versionCases() []exchange {
 func connectionCases() []exchange {
 	return []exchange{
 		{name: "Connection: close", rfc: "9.6", steps: asked(with("GET", "Connection: close\r\n")), rule: servedLast(200)},
-		{name: "Connection: close, then a request behind the end", rfc: "9.6", steps: append(asked(with("GET", "Connection: close\r\n")), receivesEnd(), sends(get), looks()), rule: servedLast(200), pending: "the kernel serves what comes behind the end"},
+		{name: "Connection: close, then a request behind the end", rfc: "9.6", steps: append(asked(with("GET", "Connection: close\r\n")), receivesEnd(), sends(get), looks()), rule: servedLast(200)},
 		{name: "Connection: keep-alive", rfc: "9.3", steps: asked(with("GET", "Connection: keep-alive\r\n")), fast: true, rule: served(200)},
 		{name: "Connection lists a field", rfc: "9110, 7.6.1", steps: asked(with("GET", "Connection: X-Hop\r\nX-Hop: 1\r\n")), hop: "X-Hop", rule: served(200)},
 		{name: "Keep-Alive", rfc: "9110, 7.6.1", steps: asked(with("GET", "Connection: keep-alive\r\nKeep-Alive: timeout=5\r\n")), hop: "Keep-Alive", rule: served(200)},
@@ -204,7 +204,7 @@ func sizeCases() []exchange {
 		{name: "head of 59 KiB", rfc: "5", steps: asked(padded(59 << 10)), rule: served(200)},
 		{name: "head of 61 KiB", rfc: "5", steps: asked(padded(61 << 10)), rule: refused(431)},
 		{name: "100 fields", rfc: "5", steps: asked(fields(100)), rule: served(200)},
-		{name: "101 fields", rfc: "5", steps: asked(fields(101)), rule: refused(431), pending: "the kernel does not count fields"},
+		{name: "101 fields", rfc: "5", steps: asked(fields(101)), rule: refused(431)},
 	}
 }
 
@@ -230,10 +230,10 @@ func upgradeCases() []exchange {
 	both := slices.Concat(open, []step{sends("ping"), hears("ping"), adds("pong"), receivesText("pong")})
 	tunnels := rule{statuses: []int{101}, states: []state{tunnel}}
 	return []exchange{
-		{name: "upgrade, bytes both ways", rfc: "9110, 7.8", steps: both, rule: tunnels},
-		{name: "upgrade, the endpoint's first bytes with the answer", rfc: "9110, 7.8", steps: []step{sends(with("GET", upgrade)), switches(switched + "early"), receivesText("early"), sends("ping"), hears("ping")}, rule: tunnels},
-		{name: "upgrade, the endpoint ends the tunnel", rfc: "9110, 7.8", steps: slices.Concat(both, []step{ends(programs.PuppetClose), receivesEnd()}), rule: rule{statuses: []int{101}, states: []state{closed}}},
-		{name: "upgrade, answered 200", rfc: "9110, 7.8", steps: asked(with("GET", upgrade)), rule: served(200)},
+		{name: "upgrade, bytes both ways", rfc: "9110, 7.8", steps: both, rule: tunnels, fast: true},
+		{name: "upgrade, the endpoint's first bytes with the answer", rfc: "9110, 7.8", steps: []step{sends(with("GET", upgrade)), switches(switched + "early"), receivesText("early"), sends("ping"), hears("ping")}, rule: tunnels, fast: true},
+		{name: "upgrade, the endpoint ends the tunnel", rfc: "9110, 7.8", steps: slices.Concat(both, []step{ends(programs.PuppetClose), receivesEnd()}), rule: rule{statuses: []int{101}, states: []state{closed}}, fast: true},
+		{name: "upgrade, answered 200", rfc: "9110, 7.8", steps: asked(with("GET", upgrade)), rule: servedAtLeast(200)},
 		{name: "Upgrade: h2c", rfc: "9113, 3.1", steps: asked(with("GET", "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n")), hop: "HTTP2-Settings", rule: served(200)},
 		{name: "Upgrade without Connection", rfc: "9110, 7.8", steps: asked(with("GET", "Upgrade: websocket\r\n")), rule: served(200)},
 		{name: "101 that nobody asked for", rfc: "9110, 15.2.2", steps: []step{sends(get), replies(switched), receives(1)}, rule: rule{states: []state{kept, closed}, reached: reachedAny}},

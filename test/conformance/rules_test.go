@@ -68,6 +68,11 @@ type rule struct {
 // served: these responses, whole, to requests that arrive whole; the connection stays.
 func served(statuses ...int) rule { return rule{statuses: statuses, states: []state{kept}} }
 
+// servedAtLeast: answered by the endpoint; whether the connection goes on is the balancer's choice.
+func servedAtLeast(statuses ...int) rule {
+	return rule{statuses: statuses, states: []state{kept, closed}}
+}
+
 // servedLast is served, and then the connection ends.
 func servedLast(statuses ...int) rule { return rule{statuses: statuses, states: []state{closed}} }
 

@@ -121,8 +121,6 @@ func (c Config) listeners(forEnvoy bool) []any {
 		if forEnvoy {
 			// ab speaks HTTP/1.0, which Envoy refuses unless it is told.
 			manager["http_protocol_options"] = object{"accept_http_10": true}
-			// XLB lets endpoints decide on upgrades.
-			manager["upgrade_configs"] = []any{object{"upgrade_type": "websocket"}}
 		}
 		all = append(all, object{
 			"name":    name,
