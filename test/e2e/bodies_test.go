@@ -46,16 +46,6 @@ func transfers(seed uint64, total int64) []programs.Transfer {
 }
 
 func TestEveryBodyArrivesWhole(t *testing.T) {
-	topologies := []struct {
-		name   string
-		places func(testing.TB) (clients, servers *harness.Place)
-	}{
-		{"same host", func(t testing.TB) (*harness.Place, *harness.Place) {
-			place := harness.SameHost(t)
-			return place, place
-		}},
-		{"cross host", harness.TwoHosts},
-	}
 	for _, topology := range topologies {
 		t.Run(topology.name, func(t *testing.T) {
 			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
@@ -73,6 +63,52 @@ func TestEveryBodyArrivesWhole(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The kernel moves 256 KiB of a chunked request; the daemon sends the rest behind it, on the same connection to the same endpoint.
+func TestChunkedRequestsGoOnWhereTheKernelStops(t *testing.T) {
+	const limit = 256 << 10
+	var bodies []programs.Transfer
+	for i, size := range []int64{0, 1, 1000, limit - 1000, limit - 1, limit, limit + 1, 2 * limit, 3_000_000, 20_000_000} {
+		bodies = append(bodies, programs.Transfer{
+			Seed: uint64(i + 1), Upload: size, UploadFraming: programs.FramingChunked, Download: size, DownloadFraming: programs.FramingChunked,
+		})
+	}
+	for range 3 {
+		bodies = append(bodies, bodies...)
+	}
+	for _, topology := range topologies {
+		t.Run(topology.name, func(t *testing.T) {
+			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+				clients, servers := topology.places(t)
+				service := harness.Service()
+				_, addresses := origins(t, servers, harness.Identities(2)...)
+				balancer := harness.Start(t, mode, harness.OneCluster(service, addresses...), clients)
+				requireTransfers(t, clients, programs.TransferSpec{
+					Address: service.String(), Clients: 4, Transfers: bodies, Timeout: 4 * time.Minute,
+				})
+				balancer.RequireFast(t, mode, 0.7)
+				if mode.Fast && balancer.Metric(t, "xlb_handovers_total", `reason="body_spilled"`) == 0 {
+					t.Error("no body went on through the daemon: the test does not test what it says")
+				}
+			})
+		})
+	}
+}
+
+func TestResponseIsLargerThanFourGigabytes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("four gigabytes are too many for -short")
+	}
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place, service := harness.SameHost(t), harness.Service()
+		_, addresses := origins(t, place, "server")
+		harness.Start(t, mode, harness.OneCluster(service, addresses...), place)
+		requireTransfers(t, place, programs.TransferSpec{
+			Address: service.String(), Clients: 1, Timeout: 4 * time.Minute,
+			Transfers: []programs.Transfer{{Seed: 1, Download: 1<<32 + 3<<20}, {Seed: 2, Download: 10}},
+		})
+	})
 }
 
 // requireTransfers fails when a body differs or a connection has another peer
