@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -82,17 +81,18 @@ func TestEndlessRequestsAreRefused(t *testing.T) {
 	const chunked = "POST /body?seed=1&size=1 HTTP/1.1\r\nHost: e2e.test\r\nTransfer-Encoding: chunked\r\n\r\n"
 	tests := []struct {
 		name, begin, flood string
-		// status of the refusal.
-		status int
+		// status of the refusal, and of the one where the endpoint has refused first: the kernel moves 256 KiB of a
+		// body, and servers close at less than that.
+		status, first int
 	}{
-		{"header fields", "GET / HTTP/1.1\r\nHost: e2e.test\r\n", "X-A: b\r\n", 431},
-		{"one header field", "GET / HTTP/1.1\r\nHost: e2e.test\r\nX-A: ", "b", 431},
-		{"target", "GET /", "a", 431},
-		{"method", "G", "E", 431},
-		{"chunk extension", chunked + "5;a=", "b", 400},
-		{"chunk size", chunked, "0", 400},
-		{"trailers", chunked + "0\r\n", "X-A: b\r\n", 400},
-		{"one trailer", chunked + "0\r\nX-A: ", "b", 400},
+		{"header fields", "GET / HTTP/1.1\r\nHost: e2e.test\r\n", "X-A: b\r\n", 431, 431},
+		{"one header field", "GET / HTTP/1.1\r\nHost: e2e.test\r\nX-A: ", "b", 431, 431},
+		{"target", "GET /", "a", 431, 431},
+		{"method", "G", "E", 431, 431},
+		{"chunk extension", chunked + "5;a=", "b", 400, 503},
+		{"chunk size", chunked, "0", 400, 400},
+		{"trailers", chunked + "0\r\n", "X-A: b\r\n", 400, 503},
+		{"one trailer", chunked + "0\r\nX-A: ", "b", 400, 503},
 	}
 	harness.OnlyXLB(t, "the bound is XLB's")
 	const connections = 20
@@ -111,8 +111,10 @@ func TestEndlessRequestsAreRefused(t *testing.T) {
 					return report.Open == 0
 				})
 				// Who still sends when the answer comes may lose it to the reset that follows.
-				if statuses := slices.Collect(maps.Keys(report.Status)); len(statuses) > 0 && !slices.Equal(statuses, []int{tt.status}) {
-					t.Errorf("answers by status: got %v, want %d only", report.Status, tt.status)
+				for status := range report.Status {
+					if status != tt.status && (status != tt.first || !mode.Fast) {
+						t.Errorf("answers by status: got %v, want %d, or %d from the fast path", report.Status, tt.status, tt.first)
+					}
 				}
 				t.Logf("answers %v of %d, at most %d kB sent", report.Status, connections, report.Sent>>10)
 			})
