@@ -35,6 +35,7 @@ int xlb_release(struct bpf_sock *sk)
 	if (!ps)
 		return 1;
 	release_lease(ps);
+	bpf_map_delete_elem(&client_sequences, &ps->cookie);
 	/* The daemon has closed its end, and forgets nothing more of this connection. */
 	if (sk->state == TCP_CLOSE || sk->state == TCP_CLOSE_WAIT)
 		bpf_map_delete_elem(&slow_conns, &ps->cookie);

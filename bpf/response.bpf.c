@@ -8,6 +8,7 @@
 #include "lib/http1.h"
 #include "lib/lease.h"
 #include "lib/maps.h"
+#include "lib/segment.h"
 #include "lib/walk.h"
 
 /* Marks the client's connection: the daemon writes to it over TCP, so it is not the fast path's until given back. */
@@ -373,6 +374,10 @@ int xlb_verdict(struct __sk_buff *skb)
 		count(VERDICT_RESPONSE_UNKNOWN_SOCKET);
 		return SK_PASS;
 	}
+	if (!segment_trim(skb, &s->next_sequence)) {
+		lease_break(s, index, EVENT_LEASE_FAILED);
+		return SK_PASS;
+	}
 	if (s->state != SLOT_LEASED) {
 		slot_discard(s, index);
 		count(VERDICT_RESPONSE_UNASKED);
@@ -416,6 +421,17 @@ int xlb_verdict_dispatch(struct __sk_buff *skb)
 SEC("sk_skb/stream_verdict")
 int xlb_client_verdict(struct __sk_buff *skb)
 {
-	(void)skb;
+	__u64 cookie = bpf_get_socket_cookie(skb);
+	__u64 *next, first = 0;
+
+	if (!skb->len)
+		return SK_PASS;
+	next = bpf_map_lookup_elem(&client_sequences, &cookie);
+	if (next) {
+		segment_trim(skb, next);
+		return SK_PASS;
+	}
+	segment_trim(skb, &first);
+	bpf_map_update_elem(&client_sequences, &cookie, &first, BPF_ANY);
 	return SK_PASS;
 }

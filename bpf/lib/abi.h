@@ -104,6 +104,7 @@ enum verdict {
 	VERDICT_SPILL_CONNECTION_OPTION,
 	VERDICT_SPILL_TOO_LONG,
 	VERDICT_SPILLED,
+	VERDICT_SEGMENT_TRIMMED,
 	/* cgroup/sock_release */
 	VERDICT_CLIENT_LEFT,
 	VERDICT_COUNT,
@@ -512,7 +513,9 @@ struct slot {
 	__u32 tail;
 	/* Bytes of a spilled response from another host that were left for the daemon to read. Writer: verdict. */
 	__u64 passed;
-	__u64 reserved[2];
+	/* Where the next segment from another host begins: see lib/segment.h. Writer: verdict. */
+	__u64 next_sequence;
+	__u64 reserved[1];
 };
 
 enum request_flags {

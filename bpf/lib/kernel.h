@@ -45,6 +45,15 @@ struct sk_buff_head {
 	__u32 qlen;
 };
 
+struct sk_buff {
+	char cb[48];
+};
+
+struct tcp_skb_cb {
+	__u32 seq;
+	__u32 end_seq;
+};
+
 struct sk_psock {
 	struct sk_buff_head ingress_skb;
 };
@@ -104,6 +113,14 @@ static __always_inline int sock_wants_completions(struct bpf_sock *sk)
 	return tp &&
 	       tp->inet_conn.icsk_inet.sk.__sk_common.skc_flags >> bpf_core_enum_value(enum sock_flags, SOCK_ZEROCOPY) &
 		       1;
+}
+
+/* The sequence numbers of a TCP segment's first byte and of the one behind its last. */
+static __always_inline struct tcp_skb_cb *skb_tcp(struct __sk_buff *skb)
+{
+	struct sk_buff *kern = bpf_cast_to_kern_ctx(skb);
+
+	return bpf_rdonly_cast(&kern->cb, bpf_core_type_id_kernel(struct tcp_skb_cb));
 }
 
 /* The kernel keeps flags in the lowest bits of sk_user_data. */

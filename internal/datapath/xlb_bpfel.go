@@ -17,6 +17,7 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	xlbMapAnchors              = "anchors"
+	xlbMapClientSequences      = "client_sequences"
 	xlbMapClusters             = "clusters"
 	xlbMapConns                = "conns"
 	xlbMapControls             = "controls"
@@ -143,37 +144,38 @@ type xlbProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type xlbMapSpecs struct {
-	Anchors     *ebpf.MapSpec `ebpf:"anchors"`
-	Clusters    *ebpf.MapSpec `ebpf:"clusters"`
-	Conns       *ebpf.MapSpec `ebpf:"conns"`
-	Controls    *ebpf.MapSpec `ebpf:"controls"`
-	Endpoints   *ebpf.MapSpec `ebpf:"endpoints"`
-	Events      *ebpf.MapSpec `ebpf:"events"`
-	Fields      *ebpf.MapSpec `ebpf:"fields"`
-	Hosts       *ebpf.MapSpec `ebpf:"hosts"`
-	IsockSlots  *ebpf.MapSpec `ebpf:"isock_slots"`
-	Isocks      *ebpf.MapSpec `ebpf:"isocks"`
-	Listeners   *ebpf.MapSpec `ebpf:"listeners"`
-	MsgLogic    *ebpf.MapSpec `ebpf:"msg_logic"`
-	Paths       *ebpf.MapSpec `ebpf:"paths"`
-	Peers       *ebpf.MapSpec `ebpf:"peers"`
-	Predicates  *ebpf.MapSpec `ebpf:"predicates"`
-	ProbeClocks *ebpf.MapSpec `ebpf:"probe_clocks"`
-	ProbeSocks  *ebpf.MapSpec `ebpf:"probe_socks"`
-	PsockStates *ebpf.MapSpec `ebpf:"psock_states"`
-	Psocks      *ebpf.MapSpec `ebpf:"psocks"`
-	RouteTables *ebpf.MapSpec `ebpf:"route_tables"`
-	Routes      *ebpf.MapSpec `ebpf:"routes"`
-	Schedules   *ebpf.MapSpec `ebpf:"schedules"`
-	Selftests   *ebpf.MapSpec `ebpf:"selftests"`
-	SkbLogic    *ebpf.MapSpec `ebpf:"skb_logic"`
-	Slots       *ebpf.MapSpec `ebpf:"slots"`
-	SlowConns   *ebpf.MapSpec `ebpf:"slow_conns"`
-	Splits      *ebpf.MapSpec `ebpf:"splits"`
-	SsockStates *ebpf.MapSpec `ebpf:"ssock_states"`
-	Ssocks      *ebpf.MapSpec `ebpf:"ssocks"`
-	Verdicts    *ebpf.MapSpec `ebpf:"verdicts"`
-	Vips        *ebpf.MapSpec `ebpf:"vips"`
+	Anchors         *ebpf.MapSpec `ebpf:"anchors"`
+	ClientSequences *ebpf.MapSpec `ebpf:"client_sequences"`
+	Clusters        *ebpf.MapSpec `ebpf:"clusters"`
+	Conns           *ebpf.MapSpec `ebpf:"conns"`
+	Controls        *ebpf.MapSpec `ebpf:"controls"`
+	Endpoints       *ebpf.MapSpec `ebpf:"endpoints"`
+	Events          *ebpf.MapSpec `ebpf:"events"`
+	Fields          *ebpf.MapSpec `ebpf:"fields"`
+	Hosts           *ebpf.MapSpec `ebpf:"hosts"`
+	IsockSlots      *ebpf.MapSpec `ebpf:"isock_slots"`
+	Isocks          *ebpf.MapSpec `ebpf:"isocks"`
+	Listeners       *ebpf.MapSpec `ebpf:"listeners"`
+	MsgLogic        *ebpf.MapSpec `ebpf:"msg_logic"`
+	Paths           *ebpf.MapSpec `ebpf:"paths"`
+	Peers           *ebpf.MapSpec `ebpf:"peers"`
+	Predicates      *ebpf.MapSpec `ebpf:"predicates"`
+	ProbeClocks     *ebpf.MapSpec `ebpf:"probe_clocks"`
+	ProbeSocks      *ebpf.MapSpec `ebpf:"probe_socks"`
+	PsockStates     *ebpf.MapSpec `ebpf:"psock_states"`
+	Psocks          *ebpf.MapSpec `ebpf:"psocks"`
+	RouteTables     *ebpf.MapSpec `ebpf:"route_tables"`
+	Routes          *ebpf.MapSpec `ebpf:"routes"`
+	Schedules       *ebpf.MapSpec `ebpf:"schedules"`
+	Selftests       *ebpf.MapSpec `ebpf:"selftests"`
+	SkbLogic        *ebpf.MapSpec `ebpf:"skb_logic"`
+	Slots           *ebpf.MapSpec `ebpf:"slots"`
+	SlowConns       *ebpf.MapSpec `ebpf:"slow_conns"`
+	Splits          *ebpf.MapSpec `ebpf:"splits"`
+	SsockStates     *ebpf.MapSpec `ebpf:"ssock_states"`
+	Ssocks          *ebpf.MapSpec `ebpf:"ssocks"`
+	Verdicts        *ebpf.MapSpec `ebpf:"verdicts"`
+	Vips            *ebpf.MapSpec `ebpf:"vips"`
 }
 
 // xlbVariableSpecs contains global variables before they are loaded into the kernel.
@@ -210,42 +212,44 @@ func (o *xlbObjects) Close() error {
 //
 // It can be passed to loadXlbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type xlbMaps struct {
-	Anchors     *ebpf.Map `ebpf:"anchors"`
-	Clusters    *ebpf.Map `ebpf:"clusters"`
-	Conns       *ebpf.Map `ebpf:"conns"`
-	Controls    *ebpf.Map `ebpf:"controls"`
-	Endpoints   *ebpf.Map `ebpf:"endpoints"`
-	Events      *ebpf.Map `ebpf:"events"`
-	Fields      *ebpf.Map `ebpf:"fields"`
-	Hosts       *ebpf.Map `ebpf:"hosts"`
-	IsockSlots  *ebpf.Map `ebpf:"isock_slots"`
-	Isocks      *ebpf.Map `ebpf:"isocks"`
-	Listeners   *ebpf.Map `ebpf:"listeners"`
-	MsgLogic    *ebpf.Map `ebpf:"msg_logic"`
-	Paths       *ebpf.Map `ebpf:"paths"`
-	Peers       *ebpf.Map `ebpf:"peers"`
-	Predicates  *ebpf.Map `ebpf:"predicates"`
-	ProbeClocks *ebpf.Map `ebpf:"probe_clocks"`
-	ProbeSocks  *ebpf.Map `ebpf:"probe_socks"`
-	PsockStates *ebpf.Map `ebpf:"psock_states"`
-	Psocks      *ebpf.Map `ebpf:"psocks"`
-	RouteTables *ebpf.Map `ebpf:"route_tables"`
-	Routes      *ebpf.Map `ebpf:"routes"`
-	Schedules   *ebpf.Map `ebpf:"schedules"`
-	Selftests   *ebpf.Map `ebpf:"selftests"`
-	SkbLogic    *ebpf.Map `ebpf:"skb_logic"`
-	Slots       *ebpf.Map `ebpf:"slots"`
-	SlowConns   *ebpf.Map `ebpf:"slow_conns"`
-	Splits      *ebpf.Map `ebpf:"splits"`
-	SsockStates *ebpf.Map `ebpf:"ssock_states"`
-	Ssocks      *ebpf.Map `ebpf:"ssocks"`
-	Verdicts    *ebpf.Map `ebpf:"verdicts"`
-	Vips        *ebpf.Map `ebpf:"vips"`
+	Anchors         *ebpf.Map `ebpf:"anchors"`
+	ClientSequences *ebpf.Map `ebpf:"client_sequences"`
+	Clusters        *ebpf.Map `ebpf:"clusters"`
+	Conns           *ebpf.Map `ebpf:"conns"`
+	Controls        *ebpf.Map `ebpf:"controls"`
+	Endpoints       *ebpf.Map `ebpf:"endpoints"`
+	Events          *ebpf.Map `ebpf:"events"`
+	Fields          *ebpf.Map `ebpf:"fields"`
+	Hosts           *ebpf.Map `ebpf:"hosts"`
+	IsockSlots      *ebpf.Map `ebpf:"isock_slots"`
+	Isocks          *ebpf.Map `ebpf:"isocks"`
+	Listeners       *ebpf.Map `ebpf:"listeners"`
+	MsgLogic        *ebpf.Map `ebpf:"msg_logic"`
+	Paths           *ebpf.Map `ebpf:"paths"`
+	Peers           *ebpf.Map `ebpf:"peers"`
+	Predicates      *ebpf.Map `ebpf:"predicates"`
+	ProbeClocks     *ebpf.Map `ebpf:"probe_clocks"`
+	ProbeSocks      *ebpf.Map `ebpf:"probe_socks"`
+	PsockStates     *ebpf.Map `ebpf:"psock_states"`
+	Psocks          *ebpf.Map `ebpf:"psocks"`
+	RouteTables     *ebpf.Map `ebpf:"route_tables"`
+	Routes          *ebpf.Map `ebpf:"routes"`
+	Schedules       *ebpf.Map `ebpf:"schedules"`
+	Selftests       *ebpf.Map `ebpf:"selftests"`
+	SkbLogic        *ebpf.Map `ebpf:"skb_logic"`
+	Slots           *ebpf.Map `ebpf:"slots"`
+	SlowConns       *ebpf.Map `ebpf:"slow_conns"`
+	Splits          *ebpf.Map `ebpf:"splits"`
+	SsockStates     *ebpf.Map `ebpf:"ssock_states"`
+	Ssocks          *ebpf.Map `ebpf:"ssocks"`
+	Verdicts        *ebpf.Map `ebpf:"verdicts"`
+	Vips            *ebpf.Map `ebpf:"vips"`
 }
 
 func (m *xlbMaps) Close() error {
 	return _XlbClose(
 		m.Anchors,
+		m.ClientSequences,
 		m.Clusters,
 		m.Conns,
 		m.Controls,

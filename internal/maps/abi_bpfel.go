@@ -313,18 +313,19 @@ type abiSlot struct {
 			Id       uint32
 		}
 	}
-	Response    abiBodyScan
-	Upload      abiBodyScan
-	Generation  uint32
-	Padding     uint32
-	Traffic     abiTraffic
-	EndedNs     uint64
-	EndedCookie uint64
-	BrokenLease uint64
-	Untold      uint32
-	Tail        uint32
-	Passed      uint64
-	Reserved    [2]uint64
+	Response     abiBodyScan
+	Upload       abiBodyScan
+	Generation   uint32
+	Padding      uint32
+	Traffic      abiTraffic
+	EndedNs      uint64
+	EndedCookie  uint64
+	BrokenLease  uint64
+	Untold       uint32
+	Tail         uint32
+	Passed       uint64
+	NextSequence uint64
+	Reserved     [1]uint64
 }
 
 type abiSlotFlags uint32
@@ -446,8 +447,9 @@ const (
 	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 50
 	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 51
 	abiVerdictVERDICT_SPILLED                 abiVerdict = 52
-	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 53
-	abiVerdictVERDICT_COUNT                   abiVerdict = 54
+	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 53
+	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 54
+	abiVerdictVERDICT_COUNT                   abiVerdict = 55
 )
 
 // Names of all BPF objects in the ELF.

@@ -263,6 +263,7 @@ const (
 	VerdictSpillConnectionOption = abiVerdictVERDICT_SPILL_CONNECTION_OPTION
 	VerdictSpillTooLong          = abiVerdictVERDICT_SPILL_TOO_LONG
 	VerdictSpilled               = abiVerdictVERDICT_SPILLED
+	VerdictSegmentTrimmed        = abiVerdictVERDICT_SEGMENT_TRIMMED
 	VerdictClientLeft            = abiVerdictVERDICT_CLIENT_LEFT
 	VerdictCount                 = abiVerdictVERDICT_COUNT
 )

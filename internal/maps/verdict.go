@@ -57,6 +57,7 @@ var verdictNames = [VerdictCount]string{
 	VerdictSpillConnectionOption: "spill_connection_option",
 	VerdictSpillTooLong:          "spill_too_long",
 	VerdictSpilled:               "spilled",
+	VerdictSegmentTrimmed:        "segment_trimmed",
 	VerdictClientLeft:            "client_left",
 }
 
