@@ -90,7 +90,8 @@ func (c clients) whole(ctx context.Context, s pool.Spilled, client, upstream net
 	shared := c.n.datapath.Shared
 	requestOpen := shared.Slots[s.Lease.Slot].RequestOpen()
 	r, err := c.n.proxy.Relay(ctx, client, upstream, slowpath.RelayRequest{
-		Method: method, KeepAlive: true, Upgrade: s.Upgrade, Deadline: s.Deadline,
+		// A client that has its answer may leave out what it has not sent of its request, if it is told to close.
+		Method: method, KeepAlive: !requestOpen, Upgrade: s.Upgrade, Deadline: s.Deadline,
 	})
 	if class := r.Status/100 - 1; class >= 0 && class < len(maps.Traffic{}.Responses) {
 		atomic.AddUint64(&shared.Slots[s.Lease.Slot].Traffic.Responses[class], 1)
@@ -104,8 +105,7 @@ func (c clients) whole(ctx context.Context, s pool.Spilled, client, upstream net
 		return r.Answered + forwarded, outcome
 	}
 	c.release(s, r.Received, r.UpstreamReusable)
-	// A request whose body cannot be finished leaves a connection on which nothing more can be framed.
-	if !r.ClientReusable || (requestOpen && !r.UpstreamReusable) {
+	if !r.ClientReusable {
 		return r.Answered, anchor.Close
 	}
 	return r.Answered, anchor.Keep
