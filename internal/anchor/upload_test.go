@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package anchor
+
+import (
+	"context"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// openLease makes the rig's slot a lease of which the request has not ended, and of which the client's bytes are.
+func (r *rig) openLease(c *client, slot uint32, lease uint64) maps.Lease {
+	r.t.Helper()
+	r.setLease(slot, lease)
+	r.shared.Slots[slot].Pending = uint32(maps.PendingRequest | maps.PendingResponse)
+	must(r.t, r.cfg.Sockets.SlowConns.Put(c.cookie, maps.SlowConn{
+		Reason: uint32(maps.HandoverBodySpilled), Slot: slot, Lease: lease, HasLease: 1,
+	}))
+	return maps.Lease{Slot: slot, Number: lease}
+}
+
+func TestBytesOfARequestThatHasBegunAreUploaded(t *testing.T) {
+	t.Parallel()
+	uploaded := make(chan string, 1)
+	r := newRig(t, setup{
+		serve: func(context.Context, net.Conn, Session) Result {
+			t.Error("the rest of a request was served as a request")
+			return Result{}
+		},
+		upload: func(_ context.Context, conn Client, l maps.Lease) Uploaded {
+			if want := (maps.Lease{Slot: 2, Number: 7}); l != want {
+				t.Errorf("lease of the upload: got %+v, want %+v", l, want)
+			}
+			b := make([]byte, 64)
+			n, err := conn.Peek(b)
+			must(t, err)
+			// What lies behind the request stays.
+			must(t, conn.Discard(4))
+			uploaded <- string(b[:n])
+			return Uploaded{Read: 4, End: UploadAborted}
+		},
+	})
+	c := r.dial()
+	r.openLease(c, 2, 7)
+	_, err := io.WriteString(c, "rest")
+	must(t, err)
+	if got := next(t, uploaded, "upload"); got != "rest" {
+		t.Errorf("uploaded %q, want %q", got, "rest")
+	}
+	if _, err := c.Read(make([]byte, 1)); err == nil {
+		t.Error("the connection of an aborted upload is open")
+	}
+}
