@@ -56,6 +56,16 @@ func (s *isock) idle() bool {
 	return idle
 }
 
+// resetIfUnread makes the close a reset where bytes of the endpoint are left, as TCP does by itself; but not for a socket in a socket map,
+// whose bytes wait elsewhere. An endpoint that waits for them to be read would not learn of a mere FIN.
+func (s *isock) resetIfUnread() {
+	var b [1]byte
+	if n, _, err := unix.Recvfrom(s.fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT); err == nil && n > 0 {
+		// The socket is ours and open: it cannot fail.
+		_ = unix.SetsockoptLinger(s.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+	}
+}
+
 func (p *Pool) rearmLocked(s *isock) {
 	if err := p.poller.Rearm(s.fd); err != nil {
 		p.cfg.Shared.Break(s.slot)

@@ -460,6 +460,7 @@ func (p *Pool) closeLocked(s *isock) {
 		s.lent()
 	}
 	p.poller.Forget(s.fd)
+	s.resetIfUnread()
 	unix.Close(s.fd)
 	err := p.cfg.Sockets.Peers.Delete(s.peer)
 	if s.remote {
