@@ -48,7 +48,7 @@ static __always_inline void connect_forget(struct bpf_sock *sk)
 	ps->vip_port = 0;
 	ps->body = 0;
 	if (s && lease_holds(s, ps->lease))
-		lease_break(s, ps->slot, EVENT_SLOT_BROKEN);
+		lease_break(s, ps->slot);
 	ps->lease = 0;
 }
 

@@ -17,7 +17,7 @@ static __always_inline void release_lease(const struct psock *ps)
 	/* The daemon has the last bytes of such a tunnel, and ends it behind them. */
 	if (lease_is_tunnel(s) && ps->flags & PSOCK_SLOW)
 		return;
-	lease_break(s, ps->slot, EVENT_SLOT_BROKEN);
+	lease_break(s, ps->slot);
 	count(VERDICT_CLIENT_LEFT);
 }
 

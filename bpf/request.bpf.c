@@ -107,7 +107,7 @@ static __always_inline void request_ended(struct slot *s, __u32 index)
 static __always_inline int request_lost(struct sk_msg_md *msg, struct psock *ps, struct slot *s)
 {
 	if (lease_holds(s, ps->lease))
-		lease_break(s, ps->slot, EVENT_LEASE_FAILED);
+		lease_fail(s, ps->slot);
 	return request_decline(msg, ps, HANDOVER_LEASE_BROKEN, NO_ENDPOINT);
 }
 
@@ -139,7 +139,7 @@ static __always_inline int request_malformed(struct sk_msg_md *msg, struct psock
 	int passed = request_decline(msg, ps, HANDOVER_BODY_MALFORMED, NO_ENDPOINT);
 
 	/* Behind the look at what the client has of the response. */
-	lease_break(s, ps->slot, EVENT_SLOT_BROKEN);
+	lease_break(s, ps->slot);
 	return passed;
 }
 
@@ -258,7 +258,7 @@ static long lease_try_step(__u32 i, void *ctx)
 	if (!s)
 		return 0;
 	if (redirect_to_slot(t->msg, s, index) != SK_PASS) {
-		lease_break(s, index, EVENT_SLOT_BROKEN);
+		lease_break(s, index);
 		return 0;
 	}
 	if (target_has_room(t->msg, s->flags & SLOT_LOCAL, t->room)) {
@@ -268,7 +268,7 @@ static long lease_try_step(__u32 i, void *ctx)
 		return 1;
 	}
 	/* Full, or closing: either way not one to wait for. */
-	lease_break(s, index, EVENT_SLOT_BROKEN);
+	lease_break(s, index);
 	return 0;
 }
 

@@ -28,7 +28,7 @@ static __always_inline void spill_begin(struct slot *s, __u32 index, enum spill 
 {
 	count(why);
 	if (!spill_mark(s, index, why)) {
-		lease_break(s, index, EVENT_LEASE_FAILED);
+		lease_fail(s, index);
 		return;
 	}
 	s->spill = kind;
@@ -164,7 +164,7 @@ static __always_inline int response_move(struct sk_msg_md *msg, struct slot *s, 
 
 	if (bpf_msg_redirect_hash(msg, &psocks, &cookie, BPF_F_INGRESS) != SK_PASS) {
 		count(VERDICT_RESPONSE_NO_CLIENT);
-		lease_break(s, index, EVENT_SLOT_BROKEN);
+		lease_break(s, index);
 		return response_pass(msg, index);
 	}
 	room = client_has_room(msg, s);
@@ -175,7 +175,7 @@ static __always_inline int response_move(struct sk_msg_md *msg, struct slot *s, 
 	v = frame_message(msg, s, &f);
 	if (v == VERDICT_RESPONSE_MALFORMED) {
 		count(v);
-		lease_break(s, index, EVENT_LEASE_FAILED);
+		lease_fail(s, index);
 		return response_pass(msg, index);
 	}
 	if (v) {
@@ -305,7 +305,7 @@ static __always_inline int verdict_move(struct __sk_buff *skb, struct slot *s, _
 
 	if (bpf_sk_redirect_hash(skb, &psocks, &cookie, BPF_F_INGRESS) != SK_PASS) {
 		count(VERDICT_RESPONSE_NO_CLIENT);
-		lease_break(s, index, EVENT_SLOT_BROKEN);
+		lease_break(s, index);
 		return SK_PASS;
 	}
 	response_moved(s, len);
@@ -327,7 +327,7 @@ static __always_inline int verdict_pass(struct __sk_buff *skb, struct slot *s, _
 		return SK_PASS;
 	count(VERDICT_RESPONSE_UNASKED);
 	slot_discard(s, index);
-	lease_break(s, index, EVENT_LEASE_FAILED);
+	lease_fail(s, index);
 	return SK_PASS;
 }
 
@@ -375,7 +375,7 @@ int xlb_verdict(struct __sk_buff *skb)
 		return SK_PASS;
 	}
 	if (!segment_trim(skb, &s->next_sequence)) {
-		lease_break(s, index, EVENT_LEASE_FAILED);
+		lease_fail(s, index);
 		return SK_PASS;
 	}
 	if (s->state != SLOT_LEASED) {
@@ -403,7 +403,7 @@ int xlb_verdict(struct __sk_buff *skb)
 	}
 	if (body_skip(&s->response, skb->len) < skb->len) {
 		count(VERDICT_RESPONSE_MALFORMED);
-		lease_break(s, index, EVENT_LEASE_FAILED);
+		lease_fail(s, index);
 		return SK_PASS;
 	}
 	return verdict_move(skb, s, index);

@@ -538,14 +538,12 @@ struct peer_key {
 
 enum event_kind {
 	EVENT_POOL_LOW = 1,
-	/* An i-sock to close; nobody waits for it. */
+	/* An i-sock to close; its slot says whether a client waits. */
 	EVENT_SLOT_BROKEN = 2,
-	/* An i-sock to close, and a client that still waits for the rest of a response. */
-	EVENT_LEASE_FAILED = 3,
 	/* Bytes wait on a connection that the daemon may not have accepted yet. */
-	EVENT_HANDOVER = 4,
+	EVENT_HANDOVER = 3,
 	/* A response that the daemon has to go on with. */
-	EVENT_SPILLED = 5,
+	EVENT_SPILLED = 4,
 };
 
 /* What the daemon is woken for. */

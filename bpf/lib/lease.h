@@ -93,15 +93,12 @@ static __always_inline int slot_exchange(struct slot *s, enum slot_state from, e
 	return __sync_val_compare_and_swap(&s->state, from, to) == from;
 }
 
-/* Ends a lease that did not run to its end; the daemon closes the i-sock. `kind` says whether a client waits. */
-static __always_inline void lease_break(struct slot *s, __u32 index, enum event_kind kind)
+/* Ends a lease that did not run to its end; the daemon closes the i-sock. */
+static __always_inline void lease_break(struct slot *s, __u32 index)
 {
 	struct endpoint *e;
 	__u64 lease = s->lease;
 
-	/* Before the state: the daemon's sweep looks at it even if the event is lost. Only a lease that cannot end well is failed. */
-	if (kind == EVENT_LEASE_FAILED)
-		s->untold = 1;
 	if (!slot_exchange(s, SLOT_LEASED, SLOT_BROKEN))
 		return;
 	s->broken_lease = lease;
@@ -111,7 +108,15 @@ static __always_inline void lease_break(struct slot *s, __u32 index, enum event_
 		__sync_fetch_and_add(&e->outstanding, -1);
 		__sync_fetch_and_add(&e->broken, 1);
 	}
-	raise_event(kind, index, s->endpoint, lease);
+	raise_event(EVENT_SLOT_BROKEN, index, s->endpoint, lease);
+}
+
+/* The same, and the daemon tells the client. That it must is set before the state, so that its sweep sees it even if the event is lost;
+ * only a lease that cannot end well is failed. */
+static __always_inline void lease_fail(struct slot *s, __u32 index)
+{
+	s->untold = 1;
+	lease_break(s, index);
 }
 
 /* An idle slot that is no use any more. */

@@ -107,11 +107,10 @@ type abiEvent struct {
 type abiEventKind uint32
 
 const (
-	abiEventKindEVENT_POOL_LOW     abiEventKind = 1
-	abiEventKindEVENT_SLOT_BROKEN  abiEventKind = 2
-	abiEventKindEVENT_LEASE_FAILED abiEventKind = 3
-	abiEventKindEVENT_HANDOVER     abiEventKind = 4
-	abiEventKindEVENT_SPILLED      abiEventKind = 5
+	abiEventKindEVENT_POOL_LOW    abiEventKind = 1
+	abiEventKindEVENT_SLOT_BROKEN abiEventKind = 2
+	abiEventKindEVENT_HANDOVER    abiEventKind = 3
+	abiEventKindEVENT_SPILLED     abiEventKind = 4
 )
 
 type abiFieldKey struct {

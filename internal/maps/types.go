@@ -91,11 +91,10 @@ const (
 
 // Values of EventKind.
 const (
-	EventPoolLow     = abiEventKindEVENT_POOL_LOW
-	EventHandover    = abiEventKindEVENT_HANDOVER
-	EventSlotBroken  = abiEventKindEVENT_SLOT_BROKEN
-	EventLeaseFailed = abiEventKindEVENT_LEASE_FAILED
-	EventSpilled     = abiEventKindEVENT_SPILLED
+	EventPoolLow    = abiEventKindEVENT_POOL_LOW
+	EventHandover   = abiEventKindEVENT_HANDOVER
+	EventSlotBroken = abiEventKindEVENT_SLOT_BROKEN
+	EventSpilled    = abiEventKindEVENT_SPILLED
 )
 
 // Values of HostDirection.

@@ -302,7 +302,7 @@ func (n *Node) followEvents() {
 			n.anchors.AcceptNow()
 		case maps.EventPoolLow:
 			n.pool.Grow(e.Endpoint)
-		case maps.EventSlotBroken, maps.EventLeaseFailed:
+		case maps.EventSlotBroken:
 			n.pool.Broken(e.Slot)
 		case maps.EventSpilled:
 			n.pool.Spilled(e.Slot)
