@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"flag"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -97,11 +96,9 @@ func TestChunkedRequestsGoOnWhereTheKernelStops(t *testing.T) {
 	}
 }
 
-var large = flag.Bool("large", false, "transfer a body of more than four gigabytes, which takes half a minute")
-
 func TestResponseIsLargerThanFourGigabytes(t *testing.T) {
-	if !*large {
-		t.Skip("needs -large")
+	if testing.Short() {
+		t.Skip("-short: half a minute, and minutes in an emulator")
 	}
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service := harness.SameHost(t), harness.Service()

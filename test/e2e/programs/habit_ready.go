@@ -172,7 +172,7 @@ func readyEdge(h *habit) error {
 	return nil
 }
 
-// drain reads until there is nothing more for now.
+// drain reads until the socket has nothing to give.
 func drain(fd int) []byte {
 	var all []byte
 	for {
