@@ -3,7 +3,6 @@
 package anchor
 
 import (
-	"errors"
 	"net/netip"
 	"sync"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/poller"
 )
 
 // Conn is the daemon's end of one client connection.
@@ -40,14 +40,16 @@ type Conn struct {
 
 // Ready implements poller.Handler.
 func (c *Conn) Ready() {
-	var b [1]byte
-	n, _, err := unix.Recvfrom(c.fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-	switch {
-	case errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR):
+	switch poller.Look(c.fd) {
+	case poller.Quiet:
 		c.rearm()
-	case err == nil && n > 0:
+	case poller.Readable:
 		c.set.spawn(c.serve)
-	case err == nil && !c.set.gone(c.cookie):
+	case poller.Ended:
+		if c.set.gone(c.cookie) {
+			c.set.spawnClose(c)
+			return
+		}
 		c.set.spawn(c.halfClosed)
 	default:
 		c.set.spawnClose(c)
@@ -93,6 +95,10 @@ func (c *Conn) serve() {
 	if conn == nil || c.set.ctx.Err() != nil {
 		return
 	}
+	if slow.Begun != 0 && reason == maps.HandoverBodyMalformed {
+		c.abort()
+		return
+	}
 	r := c.set.cfg.Handler.Serve(c.set.ctx, conn, c.session(slow))
 	c.read += r.Read
 	c.written += r.Written
@@ -106,7 +112,6 @@ func (c *Conn) session(slow maps.SlowConn) Session {
 		Client:   c.client,
 		Reason:   maps.Verdict(slow.Reason),
 		Endpoint: slow.Endpoint - 1,
-		Begun:    slow.Begun != 0,
 		Gone:     func() bool { return c.set.gone(c.cookie) },
 	}
 }
@@ -176,9 +181,12 @@ func (c *Conn) upload(l maps.Lease) {
 		return
 	}
 	c.read += r.Read
-	if r.End == UploadMalformed {
+	switch {
+	case r.End == UploadMalformed && r.Begun:
+		c.abort()
+		return
+	case r.End == UploadMalformed:
 		s := c.session(maps.SlowConn{Reason: uint32(maps.HandoverBodyMalformed)})
-		s.Begun = r.Begun
 		c.written += c.set.cfg.Handler.Serve(c.set.ctx, conn, s).Written
 	}
 	c.settle(r.End == UploadDone)
@@ -322,9 +330,13 @@ func (c *Conn) finish(l maps.Lease) {
 	c.awaitUntil(0, func() bool { return over() || c.set.gone(c.cookie) })
 	if !c.awaitUntil(endPatience, over) {
 		shared.Break(l.Slot)
+		c.close()
+		return
 	}
-	c.awaitSender()
-	c.close()
+	if c.awaitTold(l) {
+		c.awaitSender()
+		c.close()
+	}
 }
 
 func (c *Conn) close() {
@@ -343,11 +355,7 @@ func (c *Conn) closeQuiet() {
 		return
 	}
 	defer c.use.Unlock()
-	var b [1]byte
-	if c.isClosed() {
-		return
-	}
-	if n, _, err := unix.Recvfrom(c.fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT); err == nil && n > 0 {
+	if c.isClosed() || poller.Look(c.fd) == poller.Readable {
 		return
 	}
 	c.closeLocked()

@@ -86,7 +86,7 @@ func prepare(t *testing.T, o setup) *rig {
 	r := &rig{
 		t:       t,
 		setup:   o,
-		shared:  maps.NewHeapShared(maps.Sizes{Slots: 4}),
+		shared:  maps.NewHeapShared(maps.Sizes{Slots: 4, Endpoints: 1}),
 		anchors: maps.NewFakeTable[uint64, maps.AnchorPorts](nil),
 		psocks:  newMap(t, &ebpf.MapSpec{Type: ebpf.SockHash, KeySize: 8, ValueSize: 8, MaxEntries: 512}),
 	}

@@ -28,8 +28,6 @@ type Session struct {
 	Reason maps.Verdict
 	// Endpoint is the index of the endpoint that the kernel had chosen, NoEndpoint for none.
 	Endpoint uint32
-	// Begun: the client has some of the response to the request of which these bytes are.
-	Begun bool
 	// Gone tells whether a client that has closed its sending side has closed altogether.
 	Gone func() bool
 }
@@ -66,7 +64,7 @@ type Uploaded struct {
 	// Read are the bytes taken from the client.
 	Read uint64
 	End  UploadEnd
-	// Begun: see Session.
+	// Begun: the client has some of the response.
 	Begun bool
 }
 

@@ -7,6 +7,9 @@ import (
 	"io"
 	"net"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
 )
@@ -53,4 +56,26 @@ func TestBytesOfARequestThatHasBegunAreUploaded(t *testing.T) {
 	if _, err := c.Read(make([]byte, 1)); err == nil {
 		t.Error("the connection of an aborted upload is open")
 	}
+}
+
+// The daemon sees that the lease has broken before it has told the client: the connection must not end cleanly meanwhile.
+func TestTunnelThatBreaksBehindTheClientsEndIsReset(t *testing.T) {
+	t.Parallel()
+	var lease maps.Lease
+	r := newRig(t, setup{
+		upload:  func(context.Context, Client, maps.Lease) Uploaded { return Uploaded{End: UploadClosed} },
+		leaseOf: func(uint64) (maps.Lease, bool) { return lease, true },
+	})
+	c := r.dial()
+	lease = r.openLease(c, 2, 7)
+	r.shared.Switch(2)
+	r.shared.Slots[2].Request = uint32(maps.RequestUpgrade)
+	r.shared.Slots[2].State = uint32(maps.SlotLeased)
+	must(t, c.CloseWrite())
+	r.awaitOpen(1)
+	r.shared.Break(2)
+	// The pool waits for programs that may be moving bytes; longer than unreadPause, in which the end would have come.
+	time.Sleep(4 * unreadPause)
+	r.s.Use(c.cookie, lease, maps.VerdictRequestOnSlowPath, func(net.Conn) (uint64, Outcome) { return 0, Abort })
+	c.mustEnd(unix.ECONNRESET)
 }

@@ -67,11 +67,7 @@ func (t *selftest) check(p *ebpf.Program, found int) error {
 	return nil
 }
 
-// ethernetHeader goes before a head: the programs take packets.
-const ethernetHeader = 14
-
 func runSelftest(p *ebpf.Program, head string) (verdict maps.Verdict, rest int, err error) {
-	packet := append(make([]byte, ethernetHeader), head...)
-	result, err := p.Run(&ebpf.RunOptions{Data: packet})
+	result, err := p.Run(&ebpf.RunOptions{Data: maps.Packet([]byte(head))})
 	return maps.Verdict(result >> 24), int(result & 0xffffff), err
 }

@@ -103,11 +103,11 @@ func (s *Shared) ResponseDone(slot uint32) SlotState {
 	return s.sideDone(slot, PendingResponse)
 }
 
-// RequestDone is ResponseDone for the request. The route's time for the response begins at that CLOCK_MONOTONIC.
-func (s *Shared) RequestDone(slot uint32, now int64) SlotState {
+// RequestDone is ResponseDone for the request. The route's time for the response begins.
+func (s *Shared) RequestDone(slot uint32) SlotState {
 	sl := &s.Slots[slot]
 	if timeout := atomic.LoadUint64(&sl.TimeoutNs); timeout != 0 {
-		atomic.StoreUint64(&sl.DeadlineNs, uint64(now)+timeout)
+		atomic.StoreUint64(&sl.DeadlineNs, uint64(Now())+timeout)
 	}
 	return s.sideDone(slot, PendingRequest)
 }

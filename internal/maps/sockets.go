@@ -78,15 +78,18 @@ func (s *Sockets) ClientOpen(cookie uint64) bool {
 // SetQueued gives the program that tells of bytes on their way.
 func (s *Sockets) SetQueued(p *ebpf.Program) { s.queued = p }
 
-// ethernetHeader goes before what a tc program is given.
-const ethernetHeader = 14
+// Packet is what a tc program is given to read those bytes: an Ethernet header comes first.
+func Packet(payload []byte) []byte {
+	const ethernetHeader = 14
+	return append(make([]byte, ethernetHeader), payload...)
+}
 
 // Queued reports whether redirected bytes are on their way to a client, but not yet in its receive queue.
 func (s *Sockets) Queued(cookie uint64) (bool, error) {
 	if s.queued == nil {
 		return false, nil
 	}
-	packet := binary.NativeEndian.AppendUint64(make([]byte, ethernetHeader), cookie)
+	packet := Packet(binary.NativeEndian.AppendUint64(nil, cookie))
 	segments, err := s.queued.Run(&ebpf.RunOptions{Data: packet})
 	if err != nil {
 		return false, fmt.Errorf("look for bytes on their way to a client: %w", err)

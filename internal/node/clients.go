@@ -10,11 +10,8 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/maps"
@@ -64,17 +61,10 @@ func replyTo(l pool.Lost) slowpath.LocalReply {
 // Spill implements pool.Clients.
 func (c clients) Spill(ctx context.Context, s pool.Spilled) {
 	served := c.n.anchors.Use(s.Cookie, s.Lease, maps.VerdictSpilled, func(client net.Conn) (uint64, anchor.Outcome) {
-		upstream, err := dupConn(s.FD)
-		if err != nil {
-			c.n.log.Warn("forward spilled response", "err", err)
-			c.n.datapath.Shared.Break(s.Lease.Slot)
-			return 0, anchor.Abort
-		}
-		defer upstream.Close()
 		if atomic.LoadUint32(&c.n.datapath.Shared.Slots[s.Lease.Slot].Spill) == uint32(maps.SpillWhole) {
-			return c.whole(ctx, s, client, upstream)
+			return c.whole(ctx, s, client)
 		}
-		return c.rest(ctx, s, client, upstream)
+		return c.rest(ctx, s, client)
 	})
 	if !served {
 		c.n.datapath.Shared.Break(s.Lease.Slot)
@@ -82,14 +72,14 @@ func (c clients) Spill(ctx context.Context, s pool.Spilled) {
 }
 
 // whole reads a response that the kernel has not touched.
-func (c clients) whole(ctx context.Context, s pool.Spilled, client, upstream net.Conn) (uint64, anchor.Outcome) {
+func (c clients) whole(ctx context.Context, s pool.Spilled, client net.Conn) (uint64, anchor.Outcome) {
 	method := "GET"
 	if s.Head {
 		method = "HEAD"
 	}
 	shared := c.n.datapath.Shared
 	requestOpen := shared.Slots[s.Lease.Slot].RequestOpen()
-	r, err := c.n.proxy.Relay(ctx, client, upstream, slowpath.RelayRequest{
+	r, err := c.n.proxy.Relay(ctx, client, s.Upstream, slowpath.RelayRequest{
 		// A client that has its answer may leave out what it has not sent of its request, if it is told to close.
 		Method: method, KeepAlive: !requestOpen, Upgrade: s.Upgrade, Deadline: s.Deadline,
 	})
@@ -101,7 +91,7 @@ func (c clients) whole(ctx context.Context, s pool.Spilled, client, upstream net
 	}
 	if r.Switched {
 		shared.Switch(s.Lease.Slot)
-		forwarded, outcome := c.rest(ctx, s, client, upstream)
+		forwarded, outcome := c.rest(ctx, s, client)
 		return r.Answered + forwarded, outcome
 	}
 	c.release(s, r.Received, r.UpstreamReusable)
@@ -112,17 +102,17 @@ func (c clients) whole(ctx context.Context, s pool.Spilled, client, upstream net
 }
 
 // rest forwards what is left of a response that the kernel has begun to move, or the endpoint's side of a tunnel.
-func (c clients) rest(ctx context.Context, s pool.Spilled, client, upstream net.Conn) (uint64, anchor.Outcome) {
+func (c clients) rest(ctx context.Context, s pool.Spilled, client net.Conn) (uint64, anchor.Outcome) {
 	shared := c.n.datapath.Shared
 	slot := &shared.Slots[s.Lease.Slot]
 	if !s.Deadline.IsZero() {
 		// A failure shows at the next read or write.
-		_ = upstream.SetReadDeadline(s.Deadline)
+		_ = s.Upstream.SetReadDeadline(s.Deadline)
 		_ = client.SetWriteDeadline(s.Deadline)
 	}
-	defer context.AfterFunc(ctx, func() { interrupt(client, upstream) })()
+	defer context.AfterFunc(ctx, func() { interrupt(client, s.Upstream) })()
 	r := restOf(&slot.Response)
-	forwarded, received, err := forward(client, upstream, &r, &slot.Traffic.BytesReceived)
+	forwarded, received, err := forward(client, s.Upstream, &r, &slot.Traffic.BytesReceived)
 	switch {
 	case errors.Is(err, io.EOF) && r.endless:
 		shared.ResponseDone(s.Lease.Slot)
@@ -140,18 +130,11 @@ func (c clients) rest(ctx context.Context, s pool.Spilled, client, upstream net.
 // release gives up an i-sock whose response has been forwarded to its end. It serves on only if nothing came behind that.
 func (c clients) release(s pool.Spilled, received uint64, reusable bool) {
 	shared := c.n.datapath.Shared
-	if reusable && shared.SpillDone(s.Lease.Slot, received) && nothingToRead(s.FD) {
+	if reusable && shared.SpillDone(s.Lease.Slot, received) && s.Upstream.Quiet() {
 		shared.ResponseDone(s.Lease.Slot)
 		return
 	}
 	shared.Break(s.Lease.Slot)
-}
-
-// nothingToRead reports whether a socket is open and its queue empty.
-func nothingToRead(fd int) bool {
-	var b [1]byte
-	_, _, err := unix.Recvfrom(fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-	return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR)
 }
 
 // interrupt ends reads and writes that wait; the connections are given up anyway.
@@ -188,29 +171,13 @@ func forward(client io.Writer, upstream io.Reader, r *rest, counter *uint64) (fo
 	}
 }
 
-// dupConn makes a net.Conn of a descriptor that somebody else owns.
-func dupConn(fd int) (net.Conn, error) {
-	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, os.NewSyscallError("dup", err)
-	}
-	return takeConn(dup)
-}
-
-// takeConn makes a net.Conn of a descriptor, in any case its own from then on.
-func takeConn(fd int) (net.Conn, error) {
-	f := os.NewFile(uintptr(fd), "i-sock")
-	conn, err := net.FileConn(f)
-	return conn, errors.Join(err, f.Close())
-}
-
 // handler implements anchor.Handler: it serves bytes that the kernel declined.
 type handler struct{ n *Node }
 
 // Serve implements anchor.Handler.
 func (h handler) Serve(ctx context.Context, conn net.Conn, s anchor.Session) anchor.Result {
 	if s.Reason == maps.HandoverBodyMalformed {
-		return h.malformed(conn, s)
+		return h.malformed(conn)
 	}
 	name, _, _ := h.n.reconcil.Listener(s.Listener)
 	r, err := h.n.proxy.Serve(ctx, conn, slowpath.Session{Listener: name, Claim: h.n.claim(s.Endpoint), Gone: s.Gone})
@@ -220,25 +187,13 @@ func (h handler) Serve(ctx context.Context, conn net.Conn, s anchor.Session) anc
 	return anchor.Result{Read: r.Consumed, Written: r.Answered, Keep: r.Quiet}
 }
 
-// malformed answers a request whose body cannot be framed, unless its endpoint has begun to.
-func (h handler) malformed(conn net.Conn, s anchor.Session) anchor.Result {
-	if s.Begun {
-		abort(conn)
-		return anchor.Result{}
-	}
+// malformed answers a request whose body cannot be framed.
+func (h handler) malformed(conn net.Conn) anchor.Result {
 	written, err := h.n.proxy.Reply(conn, slowpath.ReplyBadRequest, slowpath.ReplyTo{Close: true})
 	if err != nil {
 		h.n.log.Debug("answer client", "err", err)
 	}
 	return anchor.Result{Written: written}
-}
-
-// abort makes the close of a connection a reset: what the client has of a response must not look whole.
-func abort(conn net.Conn) {
-	if tcp, ok := conn.(interface{ SetLinger(sec int) error }); ok {
-		// The connection is open: it cannot fail.
-		_ = tcp.SetLinger(0)
-	}
 }
 
 // claim is the endpoint that the kernel had chosen before it declined the request.

@@ -7,30 +7,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"sync/atomic"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/pool"
 )
 
 // Upload implements anchor.Handler: it sends on what the kernel could not, behind what the kernel has moved.
 func (h handler) Upload(ctx context.Context, client anchor.Client, l maps.Lease) anchor.Uploaded {
-	lent, fd, release, ok := h.n.pool.Lend(l)
+	lent, endpoint, release, ok := h.n.pool.Lend(l)
 	if !ok {
 		// The lease has ended at this moment.
 		return anchor.Uploaded{End: anchor.UploadLost}
 	}
 	defer release()
-	endpoint, err := takeConn(fd)
-	if err != nil {
-		h.n.log.Warn("send on a request", "err", err)
-		h.n.datapath.Shared.Break(l.Slot)
-		return anchor.Uploaded{End: anchor.UploadAborted}
-	}
-	defer endpoint.Close()
 	defer context.AfterFunc(ctx, func() { interrupt(client, endpoint) })()
 	defer context.AfterFunc(lent, func() { interrupt(endpoint) })()
 	u := upload{n: h.n, client: client, endpoint: endpoint, lease: l, slot: &h.n.datapath.Shared.Slots[l.Slot]}
@@ -45,7 +36,7 @@ func (h handler) Upload(ctx context.Context, client anchor.Client, l maps.Lease)
 type upload struct {
 	n        *Node
 	client   anchor.Client
-	endpoint net.Conn
+	endpoint *pool.Upstream
 	lease    maps.Lease
 	slot     *maps.Slot
 	buffer   []byte
@@ -82,7 +73,7 @@ func (u *upload) body() anchor.Uploaded {
 			return u.broken(err)
 		}
 		if scan.done() {
-			u.n.datapath.Shared.RequestDone(u.lease.Slot, monotonic())
+			u.n.datapath.Shared.RequestDone(u.lease.Slot)
 			return anchor.Uploaded{Read: u.read, End: anchor.UploadDone}
 		}
 	}
@@ -102,11 +93,9 @@ func (u *upload) tunnel() anchor.Uploaded {
 			return u.broken(err)
 		}
 	}
-	if tcp, ok := u.endpoint.(*net.TCPConn); ok {
-		// It fails when the endpoint has gone, which the pool finds.
-		_ = tcp.CloseWrite()
-	}
-	u.n.datapath.Shared.RequestDone(u.lease.Slot, monotonic())
+	// It fails when the endpoint has gone, which the pool finds.
+	_ = u.endpoint.CloseWrite()
+	u.n.datapath.Shared.RequestDone(u.lease.Slot)
 	return anchor.Uploaded{Read: u.read, End: anchor.UploadClosed}
 }
 
@@ -125,11 +114,4 @@ func (u *upload) malformed() anchor.Uploaded {
 	begun := atomic.LoadUint64(&u.slot.Moved) > 0
 	u.n.datapath.Shared.Break(u.lease.Slot)
 	return anchor.Uploaded{Read: u.read, End: anchor.UploadMalformed, Begun: begun}
-}
-
-func monotonic() int64 {
-	var ts unix.Timespec
-	// CLOCK_MONOTONIC always exists.
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return ts.Nano()
 }

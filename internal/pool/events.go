@@ -4,13 +4,13 @@ package pool
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/poller"
 )
 
 // Ready implements poller.Handler: the endpoint has sent something that the kernel left to us, or has closed. Or
@@ -49,18 +49,15 @@ func (s *isock) Ready() {
 
 // idle reports whether the socket is open and there is nothing to read.
 func (s *isock) idle() bool {
-	var b [1]byte
-	_, _, err := unix.Recvfrom(s.fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-	idle := errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR)
-	s.failed = err != nil && !idle
-	return idle
+	sight := poller.Look(s.fd)
+	s.failed = sight == poller.Failed
+	return sight == poller.Quiet
 }
 
 // resetIfUnread makes the close a reset where bytes of the endpoint are left, as TCP does by itself; but not for a socket in a socket map,
 // whose bytes wait elsewhere. An endpoint that waits for them to be read would not learn of a mere FIN.
 func (s *isock) resetIfUnread() {
-	var b [1]byte
-	if n, _, err := unix.Recvfrom(s.fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT); err == nil && n > 0 {
+	if poller.Look(s.fd) == poller.Readable {
 		// The socket is ours and open: it cannot fail.
 		_ = unix.SetsockoptLinger(s.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	}
@@ -152,23 +149,31 @@ func (p *Pool) spillLocked(s *isock) {
 		p.lostLocked(s, Reset)
 		return
 	}
+	upstream, err := s.upstream()
+	if err != nil {
+		p.cfg.Logger.Warn("forward spilled response", "err", err)
+		p.lostLocked(s, Reset)
+		return
+	}
 	ctx, stop := context.WithCancel(p.ctx)
 	s.busy = stop
 	spilled := Spilled{
-		Lease:   maps.Lease{Slot: s.slot, Number: atomic.LoadUint64(&sl.Lease)},
-		Cookie:  atomic.LoadUint64(&sl.Cookie),
-		FD:      s.fd,
-		Head:    atomic.LoadUint32(&sl.Request)&uint32(maps.RequestHead) != 0,
-		Upgrade: atomic.LoadUint32(&sl.Request)&uint32(maps.RequestUpgrade) != 0,
+		Lease:    maps.Lease{Slot: s.slot, Number: atomic.LoadUint64(&sl.Lease)},
+		Cookie:   atomic.LoadUint64(&sl.Cookie),
+		Upstream: upstream,
+		Head:     atomic.LoadUint32(&sl.Request)&uint32(maps.RequestHead) != 0,
+		Upgrade:  atomic.LoadUint32(&sl.Request)&uint32(maps.RequestUpgrade) != 0,
 	}
 	if d := atomic.LoadUint64(&sl.DeadlineNs); d != 0 {
-		spilled.Deadline = time.Now().Add(time.Duration(int64(d) - monotonic()))
+		spilled.Deadline = time.Now().Add(time.Duration(int64(d) - maps.Now()))
 	}
 	p.wg.Add(1)
 	go func() {
 		defer p.wg.Done()
 		defer stop()
 		p.cfg.Clients.Spill(ctx, spilled)
+		// What was wrong with it was found while it was used.
+		_ = upstream.Close()
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		s.busy = nil
@@ -191,22 +196,21 @@ func (p *Pool) afterSpillLocked(s *isock) {
 	p.rearmLocked(s)
 }
 
-// Lend lets a goroutine send the rest of a lease's request, on a copy of the i-sock's descriptor that is the caller's to close. The
-// context ends with the i-sock. ok is false when the lease has ended.
-func (p *Pool) Lend(l maps.Lease) (ctx context.Context, fd int, release func(), ok bool) {
+// Lend lets a goroutine send the rest of a lease's request. The context ends with the i-sock. ok is false when the lease has ended.
+func (p *Pool) Lend(l maps.Lease) (ctx context.Context, upstream *Upstream, release func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.isocks[l.Slot]
 	if p.ctx.Err() != nil || s == nil || s.lent != nil || !p.cfg.Shared.Holds(l) {
-		return nil, -1, nil, false
+		return nil, nil, nil, false
 	}
-	fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
+	upstream, err := s.upstream()
 	if err != nil {
-		p.cfg.Logger.Warn("copy descriptor of i-sock", "err", err)
-		return nil, -1, nil, false
+		p.cfg.Logger.Warn("send on a request", "err", err)
+		return nil, nil, nil, false
 	}
 	ctx, s.lent = context.WithCancel(p.ctx)
-	return ctx, fd, func() { p.takeBack(s) }, true
+	return ctx, upstream, func() { p.takeBack(s, upstream) }, true
 }
 
 // Lost ends a lease whose endpoint does not take the rest of the request.
@@ -225,7 +229,9 @@ func (p *Pool) Lost(l maps.Lease) {
 	p.lostLocked(s, Reset)
 }
 
-func (p *Pool) takeBack(s *isock) {
+func (p *Pool) takeBack(s *isock, u *Upstream) {
+	// What was wrong with it was found while it was used.
+	_ = u.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.lent()
@@ -258,13 +264,6 @@ func (p *Pool) LeaseOf(cookie uint64) (maps.Lease, bool) {
 	return maps.Lease{}, false
 }
 
-func monotonic() int64 {
-	var ts unix.Timespec
-	// CLOCK_MONOTONIC always exists.
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return ts.Nano()
-}
-
 // sweepLoop ends overdue leases and frees slots whose events were lost.
 func (p *Pool) sweepLoop() {
 	defer p.wg.Done()
@@ -275,7 +274,7 @@ func (p *Pool) sweepLoop() {
 		case <-p.ctx.Done():
 			return
 		case <-tick.C:
-			p.sweep(uint64(monotonic()))
+			p.sweep(uint64(maps.Now()))
 			p.bury()
 		}
 	}

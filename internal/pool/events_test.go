@@ -20,7 +20,7 @@ import (
 // sweepTwice gives a slot that is free to be freed the time to be.
 func (r *rig) sweepTwice() {
 	for range 2 {
-		r.p.sweep(uint64(monotonic()))
+		r.p.sweep(uint64(maps.Now()))
 		r.p.bury()
 	}
 }
@@ -66,9 +66,9 @@ func TestLeaseInTimeIsLeftAlone(t *testing.T) {
 	r.start(2)
 	never := r.lease(request{cookie: 7})
 	later := r.lease(request{cookie: 8, deadline: time.Hour})
-	r.p.sweep(uint64(monotonic()))
+	r.p.sweep(uint64(maps.Now()))
 	r.mustHaveNoFailure("a sweep in time")
-	r.p.sweep(uint64(monotonic()) + uint64(2*time.Hour))
+	r.p.sweep(uint64(maps.Now()) + uint64(2*time.Hour))
 	r.mustFail(Lost{Lease: maps.Lease{Slot: later, Number: 1}, Cookie: 8, Why: Timeout})
 	if state := r.state(never); state != maps.SlotLeased {
 		t.Errorf("state of a lease without a deadline: got %d, want %d", state, maps.SlotLeased)
@@ -84,7 +84,7 @@ func TestLeaseThatStandsStillFails(t *testing.T) {
 	r.start(2)
 	still := r.lease(request{cookie: 7, open: true})
 	moving := r.lease(request{cookie: 8})
-	start := uint64(monotonic())
+	start := uint64(maps.Now())
 	at := func(minutes int) uint64 { return start + uint64(minutes)*uint64(time.Minute) }
 	// No sweep of the pool's own comes between.
 	r.p.mu.Lock()
@@ -298,10 +298,9 @@ func TestSpillIsToldWhatItNeeds(t *testing.T) {
 	r = newRig(t, setup{spill: func(_ context.Context, s Spilled) {
 		began <- s
 		b := make([]byte, 64)
-		// The descriptor does not block.
-		_, err := unix.Poll([]unix.PollFd{{Fd: int32(s.FD), Events: unix.POLLIN}}, int(patience.Milliseconds()))
-		n, readErr := unix.Read(s.FD, b)
-		read <- fmt.Sprint(string(b[:max(n, 0)]), err, readErr)
+		_ = s.Upstream.SetReadDeadline(time.Now().Add(patience))
+		n, err := s.Upstream.Read(b)
+		read <- fmt.Sprint(string(b[:n]), err)
 		r.shared.ResponseDone(s.Lease.Slot)
 	}})
 	s := r.start(1)
@@ -320,7 +319,7 @@ func TestSpillIsToldWhatItNeeds(t *testing.T) {
 	if got.Deadline.Before(early) || got.Deadline.After(late) {
 		t.Errorf("deadline: got %s, want one between %s and %s", got.Deadline, early, late)
 	}
-	if got, want := next(t, read, "bytes of the response"), fmt.Sprint("rest", nil, nil); got != want {
+	if got, want := next(t, read, "bytes of the response"), fmt.Sprint("rest", nil); got != want {
 		t.Errorf("read from the i-sock: got %s, want %s", got, want)
 	}
 }
@@ -414,10 +413,10 @@ func TestEndDuringASpillIsSeenAfterIt(t *testing.T) {
 	for _, local := range []bool{false, true} {
 		t.Run(fmt.Sprintf("local %v", local), func(t *testing.T) {
 			t.Parallel()
-			began, end := make(chan int, 16), make(chan struct{})
+			began, end := make(chan *Upstream, 16), make(chan struct{})
 			var r *rig
 			r = newRig(t, setup{local: local, spill: func(_ context.Context, s Spilled) {
-				began <- s.FD
+				began <- s.Upstream
 				<-end
 				r.shared.ResponseDone(s.Lease.Slot)
 			}})
@@ -427,11 +426,9 @@ func TestEndDuringASpillIsSeenAfterIt(t *testing.T) {
 			slot := r.lease(request{cookie: 7})
 			r.spillRest(slot)
 			r.p.Spilled(slot)
-			fd := next(t, began, "spill")
+			upstream := next(t, began, "spill")
 			must(t, s.conns()[0].Close())
-			if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}, int(patience.Milliseconds())); n != 1 {
-				t.Fatalf("wait for the endpoint's end: %d, %v", n, err)
-			}
+			mustEnd(t, upstream)
 			r.settlePoller()
 			if state := r.state(slot); state != maps.SlotLeased {
 				t.Errorf("state during the spill: got %d, want %d", state, maps.SlotLeased)

@@ -40,6 +40,7 @@ type isock struct {
 	// failed: the connection has ended in an error, which the look that found it has taken from the socket: the next one
 	// would see a clean end. Guarded by Pool.mu.
 	failed bool
+	ending ending
 	// finished: the endpoint has ended its side of a tunnel. Guarded by Pool.mu.
 	finished bool
 	// progress is what the sweep last saw of the lease and its bytes, and since when. Guarded by Pool.mu.

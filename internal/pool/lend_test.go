@@ -5,8 +5,6 @@ package pool
 import (
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
@@ -16,14 +14,14 @@ func TestLentISockSendsAndEndsWithItsLease(t *testing.T) {
 	s := r.start(1)
 	slot := r.lease(request{cookie: 7, open: true})
 	lease := maps.Lease{Slot: slot, Number: 1}
-	ctx, fd, release, ok := r.p.Lend(lease)
+	ctx, upstream, release, ok := r.p.Lend(lease)
 	if !ok {
 		t.Fatal("a running lease was not lent")
 	}
 	if _, _, _, again := r.p.Lend(lease); again {
 		t.Error("the i-sock was lent twice at a time")
 	}
-	if _, err := unix.Write(fd, []byte("rest")); err != nil {
+	if _, err := upstream.Write([]byte("rest")); err != nil {
 		t.Fatal(err)
 	}
 	got := make([]byte, 4)
@@ -34,7 +32,6 @@ func TestLentISockSendsAndEndsWithItsLease(t *testing.T) {
 	r.mustFail(Lost{Lease: lease, Cookie: 7, Why: Reset, RequestOpen: true})
 	<-ctx.Done()
 	release()
-	must(t, unix.Close(fd))
 	mustEnd(t, s.conns()[0])
 	if _, _, _, ok := r.p.Lend(lease); ok {
 		t.Error("a lease that has ended was lent")
@@ -48,12 +45,11 @@ func TestLeaseThatWasLentCanBeLentAgain(t *testing.T) {
 	r.start(1)
 	lease := maps.Lease{Slot: r.lease(request{cookie: 7, open: true}), Number: 1}
 	for range 2 {
-		_, fd, release, ok := r.p.Lend(lease)
+		_, _, release, ok := r.p.Lend(lease)
 		if !ok {
 			t.Fatal("a running lease was not lent")
 		}
 		release()
-		must(t, unix.Close(fd))
 	}
 }
 
@@ -71,7 +67,7 @@ func TestTunnelEndsWithItsSecondSide(t *testing.T) {
 	if state := r.state(slot); state != maps.SlotLeased {
 		t.Fatalf("state with one side open: got %d, want %d", state, maps.SlotLeased)
 	}
-	r.shared.RequestDone(slot, monotonic())
+	r.shared.RequestDone(slot)
 	// Its i-sock serves nobody else.
 	mustEnd(t, s.conns()[0])
 	r.awaitNoneClosed()

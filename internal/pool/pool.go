@@ -56,8 +56,8 @@ type Clients interface {
 type Spilled struct {
 	Lease  maps.Lease
 	Cookie uint64
-	// FD is the i-sock, not blocking.
-	FD int
+	// Upstream is the pool's to close.
+	Upstream *Upstream
 	// Head reports that the request was a HEAD, Upgrade that it asked for another protocol.
 	Head, Upgrade bool
 	Deadline      time.Time

@@ -428,7 +428,7 @@ func TestRemovedEndpointClosesIdleISocksAtOnceAndLeasedOnesLater(t *testing.T) {
 	}
 	r.awaitAllFree()
 	r.mustHaveNoFailure("removal of an endpoint")
-	r.p.sweep(uint64(monotonic()))
+	r.p.sweep(uint64(maps.Now()))
 	r.p.bury()
 	if got := len(r.released); got != 0 {
 		t.Errorf("endpoint released %d times more", got)

@@ -125,7 +125,7 @@ func TestClientOfABrokenLeaseIsToldWhoeverFindsItFirst(t *testing.T) {
 		name  string
 		first func(t *testing.T, r *rig, c net.Conn)
 	}{
-		{"sweep", func(_ *testing.T, r *rig, _ net.Conn) { r.p.sweep(uint64(monotonic())) }},
+		{"sweep", func(_ *testing.T, r *rig, _ net.Conn) { r.p.sweep(uint64(maps.Now())) }},
 		{"bytes that the program passed on", func(t *testing.T, _ *rig, c net.Conn) {
 			_, err := c.Write([]byte("malformed"))
 			must(t, err)

@@ -415,7 +415,7 @@ func (r *rig) lease(q request) uint32 {
 	atomic.StoreUint32(&sl.Request, uint32(q.flags))
 	atomic.AddUint64(&sl.Traffic.Requests, 1)
 	if q.deadline != 0 {
-		atomic.StoreUint64(&sl.DeadlineNs, uint64(monotonic()+int64(q.deadline)))
+		atomic.StoreUint64(&sl.DeadlineNs, uint64(maps.Now()+int64(q.deadline)))
 	}
 	return slot
 }

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package poller
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// Sight is what a look at a socket finds.
+type Sight uint8
+
+const (
+	// Quiet: open, and nothing to read. Readiness may have been false: between the arrival of a segment and the verdict of a
+	// kernel program on it, a socket looks readable.
+	Quiet Sight = iota
+	// Readable: there are bytes.
+	Readable
+	// Ended: the other side has closed.
+	Ended
+	// Failed: the connection has ended in an error. The look has taken that from the socket: the next one finds Ended.
+	Failed
+)
+
+// Look finds what there is to read, and leaves it there.
+func Look(fd int) Sight {
+	var b [1]byte
+	n, _, err := unix.Recvfrom(fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	switch {
+	case errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR):
+		return Quiet
+	case err != nil:
+		return Failed
+	case n == 0:
+		return Ended
+	}
+	return Readable
+}
