@@ -492,8 +492,9 @@ func TestCloseEndsEverything(t *testing.T) {
 func TestCloseWaitsForItsGoroutines(t *testing.T) {
 	t.Parallel()
 	asked, answer := make(chan struct{}), make(chan struct{})
+	ask := sync.OnceFunc(func() { close(asked) })
 	r := newRig(t, setup{leaseOf: func(uint64) (maps.Lease, bool) {
-		close(asked)
+		ask()
 		<-answer
 		return maps.Lease{}, false
 	}})

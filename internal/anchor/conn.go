@@ -300,6 +300,10 @@ func (c *Conn) halfClosed() {
 		return
 	}
 	c.awaitSender()
+	// The lease may have broken at the moment of the first look.
+	if l, ok := c.set.cfg.Leases.LeaseOf(c.cookie); ok && !c.awaitTold(l) {
+		return
+	}
 	c.close()
 }
 

@@ -58,24 +58,52 @@ func TestBytesOfARequestThatHasBegunAreUploaded(t *testing.T) {
 	}
 }
 
-// The daemon sees that the lease has broken before it has told the client: the connection must not end cleanly meanwhile.
-func TestTunnelThatBreaksBehindTheClientsEndIsReset(t *testing.T) {
-	t.Parallel()
-	var lease maps.Lease
-	r := newRig(t, setup{
-		upload:  func(context.Context, Client, maps.Lease) Uploaded { return Uploaded{End: UploadClosed} },
-		leaseOf: func(uint64) (maps.Lease, bool) { return lease, true },
-	})
-	c := r.dial()
-	lease = r.openLease(c, 2, 7)
-	r.shared.Switch(2)
-	r.shared.Slots[2].Request = uint32(maps.RequestUpgrade)
-	r.shared.Slots[2].State = uint32(maps.SlotLeased)
-	must(t, c.CloseWrite())
-	r.awaitOpen(1)
-	r.shared.Break(2)
-	// The pool waits for programs that may be moving bytes; longer than unreadPause, in which the end would have come.
-	time.Sleep(4 * unreadPause)
-	r.s.Use(c.cookie, lease, maps.VerdictRequestOnSlowPath, func(net.Conn) (uint64, Outcome) { return 0, Abort })
-	c.mustEnd(unix.ECONNRESET)
+// The daemon sees that a lease has broken before it has told the client. Meanwhile the connection must not end cleanly, which is what a
+// client that has ended its side gets otherwise.
+func TestLeaseThatBreaksAroundTheClientsEndIsNoCleanEnd(t *testing.T) {
+	tests := []struct {
+		name string
+		// broken: before the client's end.
+		broken, tunnel bool
+	}{
+		{"tunnel, behind it", false, true},
+		{"tunnel, before it", true, true},
+		{"response, behind it", false, false},
+		{"response, before it", true, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var lease maps.Lease
+			r := newRig(t, setup{
+				upload: func(context.Context, Client, maps.Lease) Uploaded {
+					if tt.broken {
+						return Uploaded{End: UploadLost}
+					}
+					return Uploaded{End: UploadClosed}
+				},
+				leaseOf: func(uint64) (maps.Lease, bool) { return lease, true },
+			})
+			c := r.dial()
+			lease = r.openLease(c, 2, 7)
+			slot := &r.shared.Slots[2]
+			slot.State, slot.Pending = uint32(maps.SlotLeased), uint32(maps.PendingResponse)
+			if tt.tunnel {
+				r.shared.Switch(2)
+				slot.Request = uint32(maps.RequestUpgrade)
+			}
+			if tt.broken {
+				r.shared.Break(2)
+			}
+			must(t, c.CloseWrite())
+			// The pool waits for programs that may be moving bytes; longer than unreadPause, behind which the end would come.
+			time.Sleep(4 * unreadPause)
+			if !tt.broken {
+				r.shared.Break(2)
+				time.Sleep(4 * unreadPause)
+			}
+			r.s.Use(c.cookie, lease, maps.VerdictRequestOnSlowPath, func(net.Conn) (uint64, Outcome) { return 0, Abort })
+			c.mustEnd(unix.ECONNRESET)
+		})
+	}
 }

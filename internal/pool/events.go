@@ -250,15 +250,25 @@ func (p *Pool) Broken(slot uint32) {
 	p.endLocked(s)
 }
 
-// LeaseOf returns the lease that a client holds, if any. It looks at every i-sock: for rare occasions.
+// LeaseOf returns the lease that a client holds, or that has broken and of which the client will be told. It looks at every i-sock: for
+// rare occasions.
 func (p *Pool) LeaseOf(cookie uint64) (maps.Lease, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for slot := range p.isocks {
+	for slot, s := range p.isocks {
 		sl := &p.cfg.Shared.Slots[slot]
+		if atomic.LoadUint64(&sl.Cookie) != cookie {
+			continue
+		}
 		lease := atomic.LoadUint64(&sl.Lease)
-		if p.cfg.Shared.State(slot) == maps.SlotLeased && atomic.LoadUint64(&sl.Cookie) == cookie {
+		switch p.cfg.Shared.State(slot) {
+		case maps.SlotLeased:
 			return maps.Lease{Slot: slot, Number: lease}, true
+		case maps.SlotBroken:
+			// The slots that a request has tried in vain are broken as well.
+			if s.busy != nil || atomic.LoadUint32(&sl.Untold) != 0 {
+				return maps.Lease{Slot: slot, Number: atomic.LoadUint64(&sl.BrokenLease)}, true
+			}
 		}
 	}
 	return maps.Lease{}, false

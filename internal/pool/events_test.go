@@ -535,3 +535,45 @@ func TestLeaseOfFindsTheClientsLease(t *testing.T) {
 		t.Errorf("lease of client 8: got %+v, %v, want slot %d", got, ok, other)
 	}
 }
+
+// Until the client of a broken lease has been told, its connection must not be closed as if all were well.
+func TestLeaseOfFindsABrokenLeaseUntilItsClientIsTold(t *testing.T) {
+	tests := []struct {
+		name string
+		lose func(t *testing.T, r *rig, s *server, slot uint32)
+	}{
+		{"the daemon finds it lost", func(t *testing.T, r *rig, s *server, slot uint32) {
+			c := r.connOf(s, slot).(*net.TCPConn)
+			must(t, c.SetLinger(0))
+			must(t, c.Close())
+		}},
+		{"a program has failed it", func(_ *testing.T, r *rig, _ *server, slot uint32) {
+			r.breakSlot(slot, true)
+			if got, ok := r.p.LeaseOf(7); !ok || got != (maps.Lease{Slot: slot, Number: 1}) {
+				r.t.Errorf("before its event: got %+v, %v", got, ok)
+			}
+			r.p.Broken(slot)
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var r *rig
+			r = newRig(t, setup{fail: func(l Lost) {
+				if got, ok := r.p.LeaseOf(7); !ok || got != l.Lease {
+					t.Errorf("lease of a client that is being told: got %+v, %v, want %+v", got, ok, l.Lease)
+				}
+			}})
+			s := r.start(1)
+			slot := r.lease(request{cookie: 7})
+			tt.lose(t, r, s, slot)
+			r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset})
+			eventually(t, func() string {
+				if got, ok := r.p.LeaseOf(7); ok {
+					return fmt.Sprintf("lease of a client that has been told: got %+v, want none", got)
+				}
+				return ""
+			})
+		})
+	}
+}
