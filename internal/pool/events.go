@@ -188,6 +188,10 @@ func (p *Pool) afterSpillLocked(s *isock) {
 		p.closeLocked(s)
 		return
 	}
+	if s.refused {
+		p.lostLocked(s, Reset)
+		return
+	}
 	if p.cfg.Shared.Slots[s.slot].Tunnel() {
 		// Its end would be news for ever. What is left ends with the client's side.
 		s.finished = true
@@ -209,6 +213,10 @@ func (p *Pool) Lend(l maps.Lease) (ctx context.Context, upstream *Upstream, rele
 		p.cfg.Logger.Warn("send on a request", "err", err)
 		return nil, nil, nil, false
 	}
+	if !s.remote {
+		// A program would put the next request before what is sent here, until the server has read that.
+		p.cfg.Shared.Retire(l.Slot)
+	}
 	ctx, s.lent = context.WithCancel(p.ctx)
 	return ctx, upstream, func() { p.takeBack(s, upstream) }, true
 }
@@ -222,7 +230,8 @@ func (p *Pool) Lost(l maps.Lease) {
 		return
 	}
 	if s.busy != nil {
-		// Whoever forwards the response tells the client.
+		// Whoever forwards the response tells the client, if that has not ended at this moment.
+		s.refused = true
 		s.busy()
 		return
 	}

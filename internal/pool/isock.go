@@ -41,6 +41,8 @@ type isock struct {
 	// would see a clean end. Guarded by Pool.mu.
 	failed bool
 	ending ending
+	// refused: the endpoint has not taken the rest of a request, while the response was forwarded. Guarded by Pool.mu.
+	refused bool
 	// finished: the endpoint has ended its side of a tunnel. Guarded by Pool.mu.
 	finished bool
 	// progress is what the sweep last saw of the lease and its bytes, and since when. Guarded by Pool.mu.

@@ -3,6 +3,8 @@
 package pool
 
 import (
+	"context"
+	"fmt"
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/maps"
@@ -71,4 +73,50 @@ func TestTunnelEndsWithItsSecondSide(t *testing.T) {
 	// Its i-sock serves nobody else.
 	mustEnd(t, s.conns()[0])
 	r.awaitNoneClosed()
+}
+
+// The endpoint ends its side of a tunnel and takes no more of the client's: nobody else would end the lease.
+func TestTunnelWhoseRestIsRefusedAsTheResponseEndsIsLost(t *testing.T) {
+	t.Parallel()
+	began, end := make(chan struct{}), make(chan struct{})
+	var r *rig
+	r = newRig(t, setup{spill: func(_ context.Context, s Spilled) {
+		close(began)
+		<-end
+		r.shared.ResponseDone(s.Lease.Slot)
+	}})
+	r.start(1)
+	slot := r.lease(request{cookie: 7, flags: maps.RequestUpgrade})
+	lease := maps.Lease{Slot: slot, Number: 1}
+	r.shared.Switch(slot)
+	r.spillRest(slot)
+	r.p.Spilled(slot)
+	next(t, began, "spill")
+	r.p.Lost(lease)
+	r.mustHaveNoFailure("a refusal while the response is forwarded")
+	close(end)
+	r.mustFail(Lost{Lease: lease, Cookie: 7, Why: Reset, RequestOpen: true, Whole: true})
+	r.awaitNoneClosed()
+}
+
+// What is sent on over TCP waits behind what a program moves: see TestNextRequestDoesNotOvertakeABodyThatTheServerHasNotRead of test/e2e.
+func TestLocalISockThatWasLentServesNoFurtherRequest(t *testing.T) {
+	for _, local := range []bool{true, false} {
+		t.Run(fmt.Sprintf("local %v", local), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, setup{local: local})
+			r.start(1)
+			slot := r.lease(request{cookie: 7, open: true})
+			_, _, release, _ := r.p.Lend(maps.Lease{Slot: slot, Number: 1})
+			release()
+			r.shared.ResponseDone(slot)
+			want := maps.SlotReady
+			if local {
+				want = maps.SlotBroken
+			}
+			if got := r.shared.RequestDone(slot); got != want {
+				t.Errorf("state after the lease: got %d, want %d", got, want)
+			}
+		})
+	}
 }

@@ -3,7 +3,9 @@
 package e2e
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,6 +96,39 @@ func TestChunkedRequestsGoOnWhereTheKernelStops(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What the daemon sends on of a request waits in the server's TCP queue, and what a program moves is read before that. So while the server
+// has not read, the next request must not take the same connection, though the response has ended.
+func TestNextRequestDoesNotOvertakeABodyThatTheServerHasNotRead(t *testing.T) {
+	const chunk, chunks = 50_000, 8
+	if !harness.FastPath(t) {
+		t.Skip("without the fast path all bytes take one way")
+	}
+	place, service := harness.SameHost(t), harness.Service()
+	servers, addresses := origins(t, place, "server")
+	balancer := harness.Start(t, harness.Mode{Fast: true}, harness.OneCluster(service, addresses...), place)
+	client := place.Puppet(t)
+	conn := client.Pull(t, programs.Pull{Do: programs.PuppetDial, Address: service.String()}).Conn
+	send := func(bytes string) {
+		client.Pull(t, programs.Pull{Do: programs.PuppetSend, Conn: conn, Bytes: []byte(bytes)})
+	}
+	send("POST /early HTTP/1.1\r\nHost: e2e.test\r\nTransfer-Encoding: chunked\r\n\r\n")
+	for range chunks {
+		send(fmt.Sprintf("%x\r\n%s\r\n", chunk, strings.Repeat("x", chunk)))
+	}
+	send("0\r\n\r\n")
+	harness.Eventually(t, 10*time.Second, "response and request have ended", func() bool {
+		return servers[0].State(t).Held == 1 && balancer.Metric(t, "xlb_leases_active") == 0
+	})
+	if balancer.Metric(t, "xlb_handovers_total", `reason="body_spilled"`) == 0 {
+		t.Error("no body went on through the daemon: the test does not test what it says")
+	}
+	requireStatus(t, runExchange(t, place, service, faultTimeout, programs.Step{Send: get("/ok")}, programs.Step{Receive: true}), 200)
+	servers[0].Release(t)
+	harness.Eventually(t, 10*time.Second, "the server has read the whole body", func() bool {
+		return servers[0].State(t).Late == chunk*chunks
+	})
 }
 
 func TestResponseIsLargerThanFourGigabytes(t *testing.T) {

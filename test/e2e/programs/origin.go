@@ -34,6 +34,7 @@ const Identity = "X-Identity"
 //
 //	/body?seed=&size=&framing=  a deterministic body; digests the upload first
 //	/hold                       answers when the test commands "release"
+//	/early                      answers, and reads the request's body when the test commands "release"
 //	/stall                      never answers
 //	/reset?seed=&size=&framing= half of the body, then a reset
 //	/switch                     switches to the protocol that the request asks for: an echo
@@ -56,6 +57,8 @@ type OriginState struct {
 	Held int64
 	// Requests is the number of requests begun.
 	Requests int64
+	// Late is the number of body bytes that /early has read behind its answers.
+	Late int64
 }
 
 type origin struct {
@@ -63,6 +66,7 @@ type origin struct {
 	sent     atomic.Int64
 	held     atomic.Int64
 	requests atomic.Int64
+	late     atomic.Int64
 
 	mu      sync.Mutex
 	release chan struct{} // closed to let the held requests go; guarded by mu
@@ -112,7 +116,7 @@ func (o *origin) obey(s *stdio) error {
 			o.release = make(chan struct{})
 			o.mu.Unlock()
 		}
-		state := OriginState{Sent: o.sent.Load(), Held: o.held.Load(), Requests: o.requests.Load()}
+		state := OriginState{Sent: o.sent.Load(), Held: o.held.Load(), Requests: o.requests.Load(), Late: o.late.Load()}
 		if err := s.answer(state); err != nil {
 			return err
 		}
@@ -123,6 +127,7 @@ func (o *origin) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/body", o.serveBody)
 	mux.HandleFunc("/hold", o.serveHold)
+	mux.HandleFunc("/early", o.serveEarly)
 	mux.HandleFunc("/stall", o.serveStall)
 	mux.HandleFunc("/reset", o.serveReset)
 	mux.HandleFunc("/hangup", o.serveHangup)
@@ -219,6 +224,30 @@ func (o *origin) serveHold(w http.ResponseWriter, r *http.Request) {
 		o.serveIdentity(w, r)
 	case <-r.Context().Done():
 	}
+}
+
+func (o *origin) serveEarly(w http.ResponseWriter, r *http.Request) {
+	o.mu.Lock()
+	release := o.release
+	o.mu.Unlock()
+	control := http.NewResponseController(w)
+	if err := control.EnableFullDuplex(); err != nil {
+		panic(err) // an HTTP/1 server can
+	}
+	o.serveIdentity(w, r)
+	if err := control.Flush(); err != nil {
+		return
+	}
+	o.held.Add(1)
+	defer o.held.Add(-1)
+	select {
+	case <-release:
+	case <-r.Context().Done():
+		return
+	}
+	// A body that ends early is counted as far as it went.
+	n, _ := io.Copy(io.Discard, r.Body)
+	o.late.Add(n)
 }
 
 func (o *origin) serveStall(_ http.ResponseWriter, r *http.Request) {
