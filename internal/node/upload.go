@@ -11,7 +11,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/maps"
-	"github.com/xlb-project/xlb/internal/pool"
+	"github.com/xlb-project/xlb/internal/upstream"
 )
 
 // Upload implements anchor.Handler: it sends on what the kernel could not, behind what the kernel has moved.
@@ -36,7 +36,7 @@ func (h handler) Upload(ctx context.Context, client anchor.Client, l maps.Lease)
 type upload struct {
 	n        *Node
 	client   anchor.Client
-	endpoint *pool.Upstream
+	endpoint *upstream.Conn
 	lease    maps.Lease
 	slot     *maps.Slot
 	buffer   []byte

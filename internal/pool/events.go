@@ -11,6 +11,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/poller"
+	"github.com/xlb-project/xlb/internal/upstream"
 )
 
 // Ready implements poller.Handler: the endpoint has sent something that the kernel left to us, or has closed. Or
@@ -149,7 +150,7 @@ func (p *Pool) spillLocked(s *isock) {
 		p.lostLocked(s, Reset)
 		return
 	}
-	upstream, err := s.upstream()
+	up, err := upstream.Dup(s.fd, &s.ending)
 	if err != nil {
 		p.cfg.Logger.Warn("forward spilled response", "err", err)
 		p.lostLocked(s, Reset)
@@ -160,7 +161,7 @@ func (p *Pool) spillLocked(s *isock) {
 	spilled := Spilled{
 		Lease:    maps.Lease{Slot: s.slot, Number: atomic.LoadUint64(&sl.Lease)},
 		Cookie:   atomic.LoadUint64(&sl.Cookie),
-		Upstream: upstream,
+		Upstream: up,
 		Head:     atomic.LoadUint32(&sl.Request)&uint32(maps.RequestHead) != 0,
 		Upgrade:  atomic.LoadUint32(&sl.Request)&uint32(maps.RequestUpgrade) != 0,
 	}
@@ -173,7 +174,7 @@ func (p *Pool) spillLocked(s *isock) {
 		defer stop()
 		p.cfg.Clients.Spill(ctx, spilled)
 		// What was wrong with it was found while it was used.
-		_ = upstream.Close()
+		_ = up.Close()
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		s.busy = nil
@@ -201,14 +202,14 @@ func (p *Pool) afterSpillLocked(s *isock) {
 }
 
 // Lend lets a goroutine send the rest of a lease's request. The context ends with the i-sock. ok is false when the lease has ended.
-func (p *Pool) Lend(l maps.Lease) (ctx context.Context, upstream *Upstream, release func(), ok bool) {
+func (p *Pool) Lend(l maps.Lease) (ctx context.Context, conn *upstream.Conn, release func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.isocks[l.Slot]
 	if p.ctx.Err() != nil || s == nil || s.lent != nil || !p.cfg.Shared.Holds(l) {
 		return nil, nil, nil, false
 	}
-	upstream, err := s.upstream()
+	conn, err := upstream.Dup(s.fd, &s.ending)
 	if err != nil {
 		p.cfg.Logger.Warn("send on a request", "err", err)
 		return nil, nil, nil, false
@@ -218,7 +219,7 @@ func (p *Pool) Lend(l maps.Lease) (ctx context.Context, upstream *Upstream, rele
 		p.cfg.Shared.Retire(l.Slot)
 	}
 	ctx, s.lent = context.WithCancel(p.ctx)
-	return ctx, upstream, func() { p.takeBack(s, upstream) }, true
+	return ctx, conn, func() { p.takeBack(s, conn) }, true
 }
 
 // Lost ends a lease whose endpoint does not take the rest of the request.
@@ -238,9 +239,9 @@ func (p *Pool) Lost(l maps.Lease) {
 	p.lostLocked(s, Reset)
 }
 
-func (p *Pool) takeBack(s *isock, u *Upstream) {
+func (p *Pool) takeBack(s *isock, c *upstream.Conn) {
 	// What was wrong with it was found while it was used.
-	_ = u.Close()
+	_ = c.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.lent()

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/upstream"
 )
 
 // sweepTwice gives a slot that is free to be freed the time to be.
@@ -413,7 +414,7 @@ func TestEndDuringASpillIsSeenAfterIt(t *testing.T) {
 	for _, local := range []bool{false, true} {
 		t.Run(fmt.Sprintf("local %v", local), func(t *testing.T) {
 			t.Parallel()
-			began, end := make(chan *Upstream, 16), make(chan struct{})
+			began, end := make(chan *upstream.Conn, 16), make(chan struct{})
 			var r *rig
 			r = newRig(t, setup{local: local, spill: func(_ context.Context, s Spilled) {
 				began <- s.Upstream

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/upstream"
 )
 
 // sendBuffer lets the largest request of the fast path go out in one send. It is a limit, not an allocation.
@@ -40,7 +41,7 @@ type isock struct {
 	// failed: the connection has ended in an error, which the look that found it has taken from the socket: the next one
 	// would see a clean end. Guarded by Pool.mu.
 	failed bool
-	ending ending
+	ending upstream.Ending
 	// refused: the endpoint has not taken the rest of a request, while the response was forwarded. Guarded by Pool.mu.
 	refused bool
 	// finished: the endpoint has ended its side of a tunnel. Guarded by Pool.mu.

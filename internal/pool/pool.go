@@ -16,6 +16,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/poller"
+	"github.com/xlb-project/xlb/internal/upstream"
 )
 
 // Failure is how a leased request ended without its response.
@@ -57,7 +58,7 @@ type Spilled struct {
 	Lease  maps.Lease
 	Cookie uint64
 	// Upstream is the pool's to close.
-	Upstream *Upstream
+	Upstream *upstream.Conn
 	// Head reports that the request was a HEAD, Upgrade that it asked for another protocol.
 	Head, Upgrade bool
 	Deadline      time.Time

@@ -17,6 +17,7 @@ const module = "github.com/xlb-project/xlb/"
 var layers = map[string][]string{
 	"model":     nil,
 	"poller":    nil,
+	"upstream":  {"poller"},
 	"chunked":   nil,
 	"maps":      nil,
 	"check":     nil, // it must run where nothing else can
@@ -28,7 +29,7 @@ var layers = map[string][]string{
 	"datapath":  {"maps"},
 	"balance":   {"maps"},
 	"anchor":    {"maps", "poller"},
-	"pool":      {"maps", "poller"},
+	"pool":      {"maps", "poller", "upstream"},
 	"health":    {"model", "maps", "poller"},
 	"slowpath":  {"model", "chunked"},
 	"metrics":   {"maps"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package pool
+package upstream
 
 import (
 	"errors"
@@ -12,32 +12,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// upstreamPair is two uses of one connection, and the endpoint's end of it.
-func upstreamPair(t *testing.T) (receives, sends *Upstream, endpoint *net.TCPConn) {
+// patience bounds every wait of the tests.
+const patience = 20 * time.Second
+
+// pair is two uses of one connection, and the endpoint's end of it.
+func pair(t *testing.T) (receives, sends *Conn, endpoint *net.TCPConn) {
 	t.Helper()
-	s := newServer(t)
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp4", s.address.String())
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp4", l.Addr().String())
+	must(t, err)
+	accepted, err := l.Accept()
 	must(t, err)
 	f, err := conn.(*net.TCPConn).File()
 	must(t, err)
 	must(t, conn.Close())
-	t.Cleanup(func() { f.Close() })
-	i := &isock{fd: int(f.Fd())}
-	receives, err = i.upstream()
+	var e Ending
+	receives, err = Dup(int(f.Fd()), &e)
 	must(t, err)
-	sends, err = i.upstream()
+	sends, err = Dup(int(f.Fd()), &e)
 	must(t, err)
+	must(t, f.Close())
 	t.Cleanup(func() {
 		receives.Close()
 		sends.Close()
+		accepted.Close()
 	})
-	return receives, sends, s.await(1)[0].(*net.TCPConn)
+	return receives, sends, accepted.(*net.TCPConn)
 }
 
 // TCP tells of a reset once. Whoever sends may be the first to hear of it, and a tunnel would seem to end cleanly.
 func TestResetThatASendHasFoundIsNoCleanEnd(t *testing.T) {
 	t.Parallel()
-	receives, sends, endpoint := upstreamPair(t)
+	receives, sends, endpoint := pair(t)
 	must(t, endpoint.SetLinger(0))
 	must(t, endpoint.Close())
 	if err := sendUntilRefused(t, sends); !errors.Is(err, unix.ECONNRESET) {
@@ -51,7 +59,7 @@ func TestResetThatASendHasFoundIsNoCleanEnd(t *testing.T) {
 // An endpoint that closes answers what still comes with a reset. Its own side has ended well all the same.
 func TestCleanEndStaysCleanWhenASendIsRefused(t *testing.T) {
 	t.Parallel()
-	receives, sends, endpoint := upstreamPair(t)
+	receives, sends, endpoint := pair(t)
 	_, err := endpoint.Write([]byte("x"))
 	must(t, err)
 	must(t, endpoint.Close())
@@ -70,18 +78,21 @@ func TestCleanEndStaysCleanWhenASendIsRefused(t *testing.T) {
 // A send that waits for room must not keep a receive from the end.
 func TestEndIsSeenWhileASendWaits(t *testing.T) {
 	t.Parallel()
-	receives, sends, endpoint := upstreamPair(t)
+	receives, sends, endpoint := pair(t)
 	refused := make(chan error, 1)
 	go func() { refused <- sendUntilRefused(t, sends) }()
 	must(t, endpoint.CloseWrite())
-	mustEnd(t, receives)
+	must(t, receives.SetReadDeadline(time.Now().Add(patience)))
+	if n, err := receives.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("receive: got %d bytes, %v, want the end", n, err)
+	}
 	must(t, endpoint.Close())
 	<-refused
 }
 
-func TestUpstreamIsQuietUntilSomethingComes(t *testing.T) {
+func TestConnIsQuietUntilSomethingComes(t *testing.T) {
 	t.Parallel()
-	receives, _, endpoint := upstreamPair(t)
+	receives, _, endpoint := pair(t)
 	if !receives.Quiet() {
 		t.Error("an open connection without bytes is not quiet")
 	}
@@ -99,7 +110,7 @@ func TestUpstreamIsQuietUntilSomethingComes(t *testing.T) {
 }
 
 // sendUntilRefused sends until that fails.
-func sendUntilRefused(t *testing.T, u *Upstream) error {
+func sendUntilRefused(t *testing.T, u *Conn) error {
 	b := make([]byte, 1<<10)
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		if _, err := u.Write(b); err != nil {
@@ -108,4 +119,22 @@ func sendUntilRefused(t *testing.T, u *Upstream) error {
 	}
 	t.Errorf("sends succeed after %s", patience)
 	return nil
+}
+
+func TestOnlyTCPConnectionsAreUsed(t *testing.T) {
+	t.Parallel()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	must(t, err)
+	defer unix.Close(fds[0])
+	defer unix.Close(fds[1])
+	if _, err := Dup(fds[0], &Ending{}); err == nil {
+		t.Error("a UNIX socket was taken for a connection to an endpoint")
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
