@@ -374,15 +374,18 @@ static __always_inline int request_overtakes(struct sk_msg_md *msg, const struct
 	return ps->flags & PSOCK_REMOTE && sk && sock_redirected_segments(sk);
 }
 
-/* Whether the client has called receive since its last response ended. If not, it cannot have read that response: it pipelines, and
- * the response may not even have reached its queue, if the process that sent it was interrupted on the way. Another
- * endpoint's answer could overtake it. A slot that has ended a later response has delivered this one. */
+/* Whether the client has called receive since its last response ended, and nobody is about to put bytes into its queue. If not, it
+ * cannot have read that response: it pipelines, and the response may not even have reached its queue, if the process that sent it was
+ * interrupted on the way, or waits for this very lock. Another endpoint's answer could overtake it. A slot that has ended a later
+ * response has delivered this one. */
 static __always_inline int request_is_unread(struct sk_msg_md *msg, const struct psock *ps, const struct slot *s)
 {
 	struct bpf_sock *sk = msg->sk;
 
 	if (!reads_stamped || !s || !sk || s->ended_cookie != ps->cookie)
 		return 0;
+	if (sock_foreign_references(sk) > 0)
+		return 1;
 	return sock_tcp(sk)->tcp_clock_cache < s->ended_ns;
 }
 

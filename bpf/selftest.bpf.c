@@ -66,8 +66,9 @@ int xlb_selftest_response(struct __sk_buff *skb)
 	return v ? SELFTEST_RESULT(v, 0, 0) : SELFTEST_RESULT(v, t->response.response.phase, t->response.head.off);
 }
 
-/* Not a test: how many segments are on their way to a p-sock, of which the packet is the cookie. The daemon asks before it ends a
- * connection, because a FIN would overtake them. -1: no such p-sock.
+/* Not a test: how many messages are on their way to a p-sock, of which the packet is the cookie: with a worker, or with a sender that
+ * has been interrupted, or waits for the p-sock's lock. The daemon asks before it sends or ends, because that would overtake them. Only
+ * senders whose program had run when an RCU grace period began are sure to be seen. -1: no such p-sock.
  */
 SEC("tc")
 int xlb_queued(struct __sk_buff *skb)
@@ -81,7 +82,8 @@ int xlb_queued(struct __sk_buff *skb)
 	client = bpf_map_lookup_elem(&psocks, &cookie);
 	if (!client)
 		return -1;
-	queued = sock_redirected_segments(client);
+	/* One reference is this look's. */
+	queued = sock_redirected_segments(client) + sock_foreign_references(client) - 1;
 	bpf_sk_release(client);
 	return queued;
 }

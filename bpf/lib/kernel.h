@@ -25,8 +25,25 @@ typedef struct {
 	int counter;
 } atomic_t;
 
+struct refcount_struct {
+	atomic_t refs;
+};
+
+struct hlist_node {
+	void *pprev;
+};
+
+struct timer_list {
+	struct hlist_node entry;
+};
+
+struct hrtimer {
+	unsigned char state;
+};
+
 struct sock_common {
 	volatile unsigned char skc_state;
+	struct refcount_struct skc_refcnt;
 	unsigned long skc_flags;
 };
 
@@ -38,6 +55,7 @@ struct sock {
 	int sk_sndbuf;
 	int sk_rcvbuf;
 	int sk_wmem_queued;
+	struct timer_list sk_timer;
 	void *sk_user_data;
 };
 
@@ -64,6 +82,8 @@ struct inet_sock {
 
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
+	struct timer_list icsk_retransmit_timer;
+	struct timer_list icsk_delack_timer;
 };
 
 /* Which bit of skc_flags is which; the numbers are the running kernel's. */
@@ -76,6 +96,8 @@ struct tcp_sock {
 	__u32 copied_seq;
 	__u32 write_seq;
 	__u64 tcp_clock_cache;
+	struct hrtimer pacing_timer;
+	struct hrtimer compressed_ack_timer;
 };
 
 struct sk_msg {
@@ -132,6 +154,23 @@ static __always_inline __u64 sock_unread_bytes(struct bpf_sock *sk)
 	struct sock *kern = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct sock));
 
 	return (__u32)kern->sk_backlog.rmem_alloc.counter;
+}
+
+/* The references to an open TCP socket in a socket map that neither its descriptor, nor its state as such, nor a timer holds. Whoever redirects bytes to it holds one from the
+ * end of the program until they are in its queue; a packet that arrives, for a moment. */
+static __always_inline int sock_foreign_references(struct bpf_sock *sk)
+{
+	struct tcp_sock *tp = sock_tcp(sk);
+	struct inet_connection_sock *icsk = &tp->inet_conn;
+	int own = 2;
+
+	/* A timer's reference lasts as long as it is armed. */
+	own += !!icsk->icsk_retransmit_timer.entry.pprev;
+	own += !!icsk->icsk_delack_timer.entry.pprev;
+	own += !!icsk->icsk_inet.sk.sk_timer.entry.pprev;
+	own += tp->pacing_timer.state & 1;
+	own += tp->compressed_ack_timer.state & 1;
+	return icsk->icsk_inet.sk.__sk_common.skc_refcnt.refs.counter - own;
 }
 
 /* How many segments that were redirected to this socket its worker has not yet made readable. The socket must be in a socket

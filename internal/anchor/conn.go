@@ -73,6 +73,7 @@ func (c *Conn) serve() {
 		c.set.cfg.Logger.Warn("read hand-over", "err", err)
 	}
 	reason := maps.Verdict(slow.Reason)
+	pipelined := reason == maps.HandoverUnread || reason == maps.HandoverPipelined
 	if l, ok := c.leaseOf(slow, found); ok && reason != maps.HandoverBodyMalformed {
 		if c.awaitTurn(l) {
 			c.upload(l)
@@ -81,11 +82,13 @@ func (c *Conn) serve() {
 		if !c.awaitTold(l) {
 			return
 		}
+		pipelined = true
 	}
-	switch reason {
-	case maps.HandoverUnread:
-		c.awaitSender()
-	case maps.HandoverLeaseBroken:
+	if pipelined && !c.awaitSender() {
+		c.endNow()
+		return
+	}
+	if reason == maps.HandoverLeaseBroken {
 		c.awaitEnd()
 		return
 	}
@@ -264,21 +267,18 @@ func (c *Conn) endNow() {
 	c.abort()
 }
 
-// unreadPause is longer than a process is kept from running between two steps of a send, unless the machine is hopelessly behind.
-const unreadPause = 5 * time.Millisecond
-
-// queuePatience bounds the wait for a worker of the kernel.
-const queuePatience = time.Second
+// senderPatience bounds the wait for a process that is kept from running in the midst of its send, or for a worker of the kernel.
+const senderPatience = 5 * time.Second
 
 // awaitSender lets what has been sent to the client arrive: a lease has ended, but the last bytes may not yet have reached the client's
 // queue. The process that sends them may have been interrupted on the way, or they wait for a worker. Clients that pipeline, and those
-// that half-close, wait here.
-func (c *Conn) awaitSender() {
+// that half-close, wait here. It reports false when the bytes do not come: what is sent then would be taken for them.
+func (c *Conn) awaitSender() bool {
+	// From here on whoever moves bytes to the client is seen to.
 	if err := maps.Settle(); err != nil {
-		c.set.cfg.Logger.Warn("order of pipelined answers", "err", err)
+		c.set.cfg.Logger.Warn("order of answers", "err", err)
 	}
-	time.Sleep(unreadPause)
-	c.awaitUntil(queuePatience, func() bool {
+	return c.awaitUntil(senderPatience, func() bool {
 		queued, err := c.set.cfg.Sockets.Queued(c.cookie)
 		if err != nil {
 			c.set.cfg.Logger.Warn("order of answers", "err", err)
@@ -299,7 +299,10 @@ func (c *Conn) halfClosed() {
 	if ok && !c.awaitAnswer(l) {
 		return
 	}
-	c.awaitSender()
+	if !c.awaitSender() {
+		c.endNow()
+		return
+	}
 	// The lease may have broken at the moment of the first look.
 	if l, ok := c.set.cfg.Leases.LeaseOf(c.cookie); ok && !c.awaitTold(l) {
 		return
@@ -337,10 +340,14 @@ func (c *Conn) finish(l maps.Lease) {
 		c.close()
 		return
 	}
-	if c.awaitTold(l) {
-		c.awaitSender()
-		c.close()
+	if !c.awaitTold(l) {
+		return
 	}
+	if !c.awaitSender() {
+		c.endNow()
+		return
+	}
+	c.close()
 }
 
 func (c *Conn) close() {

@@ -265,7 +265,10 @@ func (s *Set) Use(cookie uint64, l maps.Lease, reason maps.Verdict, f func(conn 
 		c.closeLocked()
 		return true
 	case EndWrite:
-		c.awaitSender()
+		if !c.awaitSender() {
+			c.abort()
+			return true
+		}
 		// It fails when the client has gone, which ends the connection elsewhere.
 		_ = conn.CloseWrite()
 		return true

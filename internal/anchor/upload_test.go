@@ -96,11 +96,11 @@ func TestLeaseThatBreaksAroundTheClientsEndIsNoCleanEnd(t *testing.T) {
 				r.shared.Break(2)
 			}
 			must(t, c.CloseWrite())
-			// The pool waits for programs that may be moving bytes; longer than unreadPause, behind which the end would come.
-			time.Sleep(4 * unreadPause)
+			// The pool waits for programs that may be moving bytes, and longer than it takes to close.
+			time.Sleep(2 * tooEarly)
 			if !tt.broken {
 				r.shared.Break(2)
-				time.Sleep(4 * unreadPause)
+				time.Sleep(2 * tooEarly)
 			}
 			r.s.Use(c.cookie, lease, maps.VerdictRequestOnSlowPath, func(net.Conn) (uint64, Outcome) { return 0, Abort })
 			c.mustEnd(unix.ECONNRESET)
