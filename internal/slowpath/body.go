@@ -5,20 +5,20 @@ package slowpath
 import (
 	"errors"
 	"io"
-	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
 
 var errBodyStopped = errors.New("request body is no longer wanted")
 
-// requestBody hands a client's body to the transport, which reads it on its own
-// goroutine and may outlive the response. The downstream reader is free again
-// once stop has returned.
+// smallBody is the longest body, in bytes, that is sent together with its head. An endpoint that reads no request to its end
+// takes as much before its answer is read.
+const smallBody = 4 << 10
+
+// requestBody hands a client's body to the goroutine that sends it. The downstream reader is free again once stop has returned.
 type requestBody struct {
-	in *http.Request
-	// trailer of the outgoing request, filled at the end of the body.
-	trailer http.Header
+	from io.Reader
 	// onProgress and onEnd are called on the reading goroutine.
 	onProgress, onEnd func()
 
@@ -38,7 +38,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	if b.stopped.Load() {
 		return 0, errBodyStopped
 	}
-	n, err := b.in.Body.Read(p)
+	n, err := b.from.Read(p)
 	if b.left > 0 {
 		b.left -= int64(n)
 	}
@@ -57,16 +57,9 @@ func (b *requestBody) end() {
 	if b.ended.Load() {
 		return
 	}
-	for name, values := range b.in.Trailer {
-		b.trailer[name] = values
-	}
 	b.ended.Store(true)
 	b.onEnd()
 }
-
-// Close does nothing: the transport closes bodies of failed attempts, too, and
-// closing the incoming body would drain it.
-func (b *requestBody) Close() error { return nil }
 
 // reached reports whether the body has ended, or its known rest lies in memory,
 // so that the connection can be kept whatever becomes of the body.
@@ -81,13 +74,31 @@ func (b *requestBody) reached(buffered func() int) bool {
 	return b.err == nil && b.left >= 0 && b.left <= int64(buffered())
 }
 
-// discard consumes the rest of a body for which reached was true. The transport
-// must be done with it: stop comes first.
+// small reports whether the whole body lies in memory and is short.
+func (b *requestBody) small(buffered func() int) bool {
+	return b.reached(buffered) && b.left <= smallBody
+}
+
+// appendTo appends a body that is small.
+func (b *requestBody) appendTo(p []byte) []byte {
+	p = slices.Grow(p, int(b.left))
+	for !b.ended.Load() {
+		n, err := b.Read(p[len(p) : len(p)+int(b.left)])
+		p = p[:len(p)+n]
+		if err != nil {
+			break
+		}
+	}
+	return p
+}
+
+// discard consumes the rest of a body for which reached was true. Nobody else
+// may read it: stop comes first.
 func (b *requestBody) discard() bool {
 	if b.ended.Load() {
 		return true
 	}
-	_, err := io.Copy(io.Discard, b.in.Body)
+	_, err := io.Copy(io.Discard, b.from)
 	return err == nil
 }
 

@@ -6,28 +6,23 @@ import (
 	"bufio"
 	"errors"
 	"io"
-	"net/http"
-	"net/textproto"
 
 	"github.com/xlb-project/xlb/internal/chunked"
 )
 
-// chunkedBody is the data of a chunked request body. net/http's own reader takes
-// bare LF, whitespace and any line as a trailer.
+// chunkedBody is the data of a chunked body.
 type chunkedBody struct {
 	r    *bufio.Reader
 	body chunked.Body
 	err  error
+	// trailer holds the trailers as lines, complete when Read has returned io.EOF. chunked.MaxOverhead bounds it.
+	trailer []byte
 }
 
-// newChunkedBody reads from r; the request gets the trailers.
-func newChunkedBody(r *bufio.Reader, in *http.Request) *chunkedBody {
-	return &chunkedBody{r: r, body: chunked.New(chunked.State{}, func(name, value string) {
-		if in.Trailer == nil {
-			in.Trailer = http.Header{}
-		}
-		in.Trailer.Add(textproto.CanonicalMIMEHeaderKey(name), value)
-	})}
+func newChunkedBody(r *bufio.Reader) *chunkedBody {
+	b := &chunkedBody{r: r}
+	b.body = chunked.New(chunked.State{}, func(name, value string) { b.trailer = appendField(b.trailer, name, value) })
+	return b
 }
 
 // Read implements io.Reader. The end of the body is io.EOF; that of the connection before it is not.
@@ -39,29 +34,37 @@ func (b *chunkedBody) Read(p []byte) (int, error) {
 		return 0, b.err
 	}
 	n, err := b.r.Read(p[:min(uint64(len(p)), b.body.Left())])
-	b.err = unexpected(err)
 	_, _ = b.body.Follow(p[:n]) // data is never malformed
+	if b.err = unexpected(err); b.err == nil {
+		b.err = b.advance() // the end comes with the last data
+	}
 	return n, b.err
 }
 
-// Close implements io.Closer. The rest of the body stays where it is.
-func (b *chunkedBody) Close() error { return nil }
-
 // toData consumes what comes before the next data, or ends with io.EOF.
 func (b *chunkedBody) toData() error {
-	for b.body.Left() == 0 {
-		if b.body.Done() {
-			return io.EOF
+	for {
+		if err := b.advance(); err != nil || b.body.Left() > 0 {
+			return err
 		}
 		if _, err := b.r.Peek(1); err != nil {
 			return unexpected(err)
 		}
-		buffered, _ := b.r.Peek(b.r.Buffered())
+	}
+}
+
+// advance is toData as far as that is buffered: bytes that are left in the buffer are data.
+func (b *chunkedBody) advance() error {
+	for b.body.Left() == 0 && !b.body.Done() && b.r.Buffered() > 0 {
+		buffered, _ := b.r.Peek(b.r.Buffered()) // they are buffered: it cannot fail
 		n, _, err := b.body.Next(buffered)
-		_, _ = b.r.Discard(n) // they are buffered
+		_, _ = b.r.Discard(n)
 		if err != nil {
 			return err
 		}
+	}
+	if b.body.Done() {
+		return io.EOF
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -57,6 +56,12 @@ var headBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); retur
 
 const headBufferMax = 16 << 10
 
+func putHeadBuffer(b *[]byte) {
+	if cap(*b) <= headBufferMax {
+		headBuffers.Put(b)
+	}
+}
+
 func newDownstream(p *Proxy, conn net.Conn, s Session) *downstream {
 	d := &downstream{
 		proxy: p, session: s, conn: conn,
@@ -77,9 +82,7 @@ func (d *downstream) release() {
 	d.out.release()
 	d.reader.Reset(nil)
 	readers.Put(d.reader)
-	if cap(*d.head) <= headBufferMax {
-		headBuffers.Put(d.head)
-	}
+	putHeadBuffer(d.head)
 }
 
 // headState is what readHead found.
@@ -222,29 +225,15 @@ func (d *downstream) reject(reply LocalReply, view clientView) {
 	lingeringClose(d.conn)
 }
 
-// request turns a validated head into an http.Request whose body reads on. The
-// target is replaced by "/": net/url would refuse or rewrite targets that Envoy
-// passes, and the outgoing one is built from the head.
-func (d *downstream) request(h *head) (*http.Request, error) {
-	raw := *d.head
-	line := h.method + " / HTTP/1.1\r\n"
-	if h.http10 {
-		line = h.method + " / HTTP/1.0\r\n"
-	}
-	start := h.lineEnd - len(line) // no target is shorter than "/"
-	copy(raw[start:], line)
-	d.in.pending = raw[start:]
+// bodyOf returns the body of the request whose head ends at that offset, or nil if it has none. The reader goes on there.
+func (d *downstream) bodyOf(h *head, end int) *requestBody {
+	d.in.pending = (*d.head)[end:]
 	d.reader.Reset(d.in)
-	in, err := http.ReadRequest(d.reader)
-	if err != nil {
-		return nil, err
+	switch {
+	case h.chunked:
+		return &requestBody{from: newChunkedBody(d.reader), left: noLength}
+	case h.length > 0:
+		return &requestBody{from: &lengthBody{r: d.reader, left: h.length}, left: h.length}
 	}
-	if len(h.values("cache-control")) == 0 {
-		// net/http derives it from Pragma; we add nothing.
-		delete(in.Header, "Cache-Control")
-	}
-	if h.chunked {
-		in.Body = newChunkedBody(d.reader, in)
-	}
-	return in, nil
+	return nil
 }

@@ -6,16 +6,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptrace"
 	"net/netip"
-	"net/textproto"
-	"net/url"
 	"slices"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
@@ -24,25 +18,23 @@ import (
 // exchange is one request and its response.
 type exchange struct {
 	*downstream
-	head     head
-	incoming *http.Request
-	body     *requestBody // nil: the request has none
-	view     clientView
-	began    time.Time
+	head  head
+	body  *requestBody // nil: the request has none
+	view  clientView
+	began time.Time
 
 	ctx      context.Context
 	watchdog *watchdog
 
-	route    *model.Route
-	cluster  string
-	endpoint Picked                       // in use
-	address  netip.AddrPort               // of the last endpoint used
-	upstream atomic.Pointer[upstreamConn] // set by the transport's goroutine
-	// reused tells that upstream has served before, writtenBefore how much it
-	// had sent then.
-	reused        atomic.Bool
-	writtenBefore atomic.Uint64
-	stale         int // attempts on connections that had ended
+	route          *model.Route
+	cluster        string
+	connectTimeout time.Duration
+	endpoint       Picked         // in use
+	address        netip.AddrPort // of the last endpoint used
+	upstream       *upstreamConn  // in use
+	// sending is the body on its way, if it is not sent with the head; unsent tells that what is sent with it was not.
+	sending *sending
+	unsent  bool
 }
 
 // serveOne answers the request whose head ends at that offset. keep is false
@@ -59,14 +51,9 @@ func (d *downstream) serveOne(ctx context.Context, end int) (keep bool, err erro
 		d.reject(reply, view)
 		return false, nil
 	}
-	incoming, err := d.request(&h)
-	if err != nil {
-		d.reject(ReplyBadRequest, view)
-		return false, nil // the client's fault, answered
-	}
-	x := &exchange{downstream: d, head: h, incoming: incoming, view: view, began: time.Now()}
-	if h.hasBody() {
-		x.body = &requestBody{in: incoming, left: h.length, onProgress: func() { x.watchdog.progress() }}
+	x := &exchange{downstream: d, head: h, body: d.bodyOf(&h, end), view: view, began: time.Now()}
+	if x.body != nil {
+		x.body.onProgress = func() { x.watchdog.progress() }
 	}
 	return x.run(ctx)
 }
@@ -91,11 +78,11 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 		claim.unused()
 		return x.answer(ReplyNoCluster)
 	}
-	ctx = context.WithValue(ctx, connectTimeoutKey{}, cluster.ConnectTimeout)
+	x.connectTimeout = cluster.ConnectTimeout
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	x.ctx = httptrace.WithClientTrace(ctx, x.trace())
-	x.out.begin(x)
+	x.ctx = ctx
+	x.out.begin()
 	x.watchdog = startWatchdog(x.conn, x.reader, x.proxy.config.Limits.StreamIdle, cancel)
 	x.watchdog.gone = x.session.Gone
 	x.beginBody()
@@ -104,10 +91,10 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 		return x.fail(failure)
 	}
 	switch {
-	case resp.StatusCode == http.StatusSwitchingProtocols:
+	case resp.status == http.StatusSwitchingProtocols:
 		return x.switchProtocols(resp)
-	case x.head.connect() && resp.StatusCode < http.StatusMultipleChoices:
-		return x.establish(resp)
+	case x.head.connect() && resp.status < http.StatusMultipleChoices:
+		return x.switchTo(resp)
 	}
 	return x.relay(resp)
 }
@@ -160,30 +147,6 @@ func (x *exchange) chooseCluster() string {
 	return clusters[0].Name
 }
 
-// trace forwards informational responses and remembers the connection.
-func (x *exchange) trace() *httptrace.ClientTrace {
-	return &httptrace.ClientTrace{
-		GotConn: func(info httptrace.GotConnInfo) {
-			if c, ok := info.Conn.(*upstreamConn); ok {
-				x.upstream.Store(c)
-				x.reused.Store(info.Reused)
-				x.writtenBefore.Store(c.written.Load())
-			}
-		},
-		Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
-			// The client's 100 has been sent by us; HTTP/1.0 knows none.
-			ours := code == http.StatusContinue && x.head.expectContinue
-			if x.head.http10 || ours || code == http.StatusSwitchingProtocols {
-				return nil
-			}
-			x.watchdog.progress()
-			// A dead client is found by the watchdog or by the final response.
-			_ = x.out.informational(x, code, http.Header(header))
-			return nil
-		},
-	}
-}
-
 // beginBody tells the client to send its body, as Envoy does, without asking
 // the endpoint; and arms the route's timeout. A CONNECT has none: it counts from
 // the end of the request, which is that of the tunnel.
@@ -197,31 +160,14 @@ func (x *exchange) beginBody() {
 		return
 	}
 	x.body.onEnd = func() { x.watchdog.requestRead(timeout) }
-	if x.head.chunked {
-		x.body.trailer = http.Header{}
-		for name := range x.incoming.Trailer {
-			x.body.trailer[name] = nil
-		}
-	}
 	if x.head.expectContinue {
-		_ = x.out.informational(x, http.StatusContinue, nil)
+		_ = x.out.informational(http.StatusContinue, nil)
 	}
-}
-
-// maxStale bounds how many connections that had ended while they were idle one
-// request may find.
-const maxStale = 3
-
-// unsent reports whether a failed attempt was on a connection that had served
-// before, and has sent nothing on it.
-func (x *exchange) unsent() bool {
-	c := x.upstream.Load()
-	return c != nil && x.reused.Load() && c.written.Load() == x.writtenBefore.Load() && (x.body == nil || !x.body.started.Load())
 }
 
 // roundTrip sends the request to an endpoint, and to another when a connection
 // cannot be made: nothing has been sent then. Each is tried once.
-func (x *exchange) roundTrip(claim *Claim) (*http.Response, LocalReply) {
+func (x *exchange) roundTrip(claim *Claim) (*response, LocalReply) {
 	var tried []netip.AddrPort
 	failure := ReplyNoHealthyUpstream
 	skip := func(a netip.AddrPort) bool { return slices.Contains(tried, a) }
@@ -234,37 +180,19 @@ func (x *exchange) roundTrip(claim *Claim) (*http.Response, LocalReply) {
 			return nil, failure
 		}
 		x.address = x.endpoint.Address()
-		x.upstream.Store(nil)
 		resp, err := x.send(x.address)
-		if err == nil && !plainNames(resp.Header) {
-			_ = resp.Body.Close()
-			err = errNames
-		}
 		if err == nil {
 			return resp, noReply
 		}
-		var dial *dialError
-		connectFailed := errors.As(err, &dial)
-		failure = x.classify(dial)
-		unsent := x.unsent()
-		x.done(Outcome{Err: cmp.Or(context.Cause(x.ctx), err), ConnectFailed: connectFailed || unsent})
-		if unsent && x.ctx.Err() == nil && x.stale < maxStale {
-			x.stale++
-			continue
-		}
-		if !connectFailed || x.ctx.Err() != nil || x.body != nil && x.body.started.Load() {
+		failure = x.classify(err)
+		_, connectFailed := errors.AsType[*dialError](err)
+		connectFailed = connectFailed && x.ctx.Err() == nil
+		x.done(Outcome{Err: cmp.Or(context.Cause(x.ctx), err), ConnectFailed: connectFailed})
+		if !connectFailed || x.body != nil && x.body.started.Load() {
 			return nil, failure
 		}
 		tried = append(tried, x.address)
 	}
-}
-
-// send makes one attempt.
-func (x *exchange) send(endpoint netip.AddrPort) (*http.Response, error) {
-	if x.head.connect() {
-		return x.sendConnect(endpoint)
-	}
-	return x.proxy.transport.RoundTrip(x.outgoing(endpoint))
 }
 
 // done ends the use of the endpoint.
@@ -276,7 +204,8 @@ func (x *exchange) done(o Outcome) {
 }
 
 // classify names the local reply for a failed round trip.
-func (x *exchange) classify(dial *dialError) LocalReply {
+func (x *exchange) classify(err error) LocalReply {
+	dial, isDial := errors.AsType[*dialError](err)
 	switch cause := context.Cause(x.ctx); {
 	case errors.Is(cause, ErrRouteTimeout):
 		return ReplyUpstreamTimeout
@@ -287,103 +216,32 @@ func (x *exchange) classify(dial *dialError) LocalReply {
 		return ReplyResponseStalled
 	case cause != nil:
 		return noReply
-	case dial != nil && dial.timeout:
+	case isDial && dial.timeout:
 		return ReplyConnectTimeout
-	case dial != nil:
+	case isDial:
 		return ReplyConnectFailure
-	}
-	if c := x.upstream.Load(); c != nil && !c.broken.Load() {
+	case isProtocolError(err):
 		return ReplyUpstreamProtocolError
 	}
 	return ReplyUpstreamTermination
 }
 
-// outgoing builds the request for an endpoint.
-func (x *exchange) outgoing(endpoint netip.AddrPort) *http.Request {
-	header := x.outgoingHeader()
-	if x.head.upgrade {
-		header["Connection"] = []string{"Upgrade"}
-		header["Upgrade"] = []string{x.head.protocol}
-	}
-	if _, ok := header["User-Agent"]; !ok {
-		// An empty value keeps net/http from adding its own.
-		header["User-Agent"] = []string{""}
-	}
-	out := &http.Request{
-		Method: x.head.method,
-		Proto:  "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		URL:    x.outgoingURL(endpoint),
-		Host:   x.head.authority,
-		Header: header,
-	}
-	switch {
-	case x.body != nil:
-		out.Body, out.ContentLength = x.body, x.head.length
-	case replayable(x.head.method):
-		out.Body = noReplay{}
-	}
-	if x.head.chunked {
-		out.TransferEncoding = []string{"chunked"}
-		out.Trailer = x.body.trailer
-	}
-	return out.WithContext(x.ctx)
-}
-
-// outgoingHeader is the client's, without what concerns its own connection.
-func (x *exchange) outgoingHeader() http.Header {
-	header := x.incoming.Header
-	removeHopByHop(header)
-	header.Del("Http2-Settings") // only h2c has a use for it
-	if x.head.expectContinue {
-		header.Del("Expect")
-	}
-	return header
-}
-
-// replayable names the methods of which net/http sends a request again when a
-// connection that served before ends without an answer. The endpoint may have
-// acted on it; Envoy does so only where a retry policy allows it. TRACE, the fourth,
-// changes nothing.
-func replayable(method string) bool {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions:
-		return true
-	}
-	return false
-}
-
-// noReplay is an empty body, which net/http cannot rewind. That such a request has
-// none it finds out by reading, and sends no framing for it.
-type noReplay struct{}
-
-func (noReplay) Read([]byte) (int, error) { return 0, io.EOF }
-func (noReplay) Close() error             { return nil }
-
-// outgoingURL carries the path byte for byte. url.URL.Opaque does, except that
-// it takes a leading "//" for an authority; parseTarget has seen to it that
-// such paths survive the ordinary fields.
-func (x *exchange) outgoingURL(endpoint netip.AddrPort) *url.URL {
-	u := &url.URL{Scheme: "http", Host: endpoint.String()}
-	if !strings.HasPrefix(x.head.path, "//") {
-		u.Opaque = x.head.path
-		return u
-	}
-	path, query, found := strings.Cut(x.head.path, "?")
-	u.RawPath, u.RawQuery, u.ForceQuery = path, query, found
-	u.Path, _ = url.PathUnescape(path) // valid: see plainURI
-	return u
-}
-
 // relay writes an endpoint's response to the client.
-func (x *exchange) relay(resp *http.Response) (bool, error) {
+func (x *exchange) relay(resp *response) (bool, error) {
 	x.view.keepAlive = x.mayKeep()
-	f, err := x.out.relay(resp, &x.view, x.watchdog.progress)
-	_ = resp.Body.Close()
+	// Bytes behind a refused CONNECT may be the payload's.
+	keep := resp.keepAlive && !x.head.connect()
+	f, err := x.out.relay(resp, &x.view, x.watchdog.progress, func() {
+		if x.sending == nil { // otherwise the client would wait for its own body
+			x.endUpstream(keep)
+		}
+	})
 	if err != nil {
-		return x.breakOff(resp.StatusCode, f, err)
+		return x.breakOff(resp.status, f, err)
 	}
-	x.finish(resp.StatusCode, FlagNone)
-	x.done(Outcome{Status: resp.StatusCode})
+	x.endUpstream(keep)
+	x.finish(resp.status, FlagNone)
+	x.done(Outcome{Status: resp.status})
 	return x.closeOrKeep()
 }
 
@@ -408,11 +266,15 @@ func (x *exchange) closeOrKeep() (bool, error) {
 	return false, nil
 }
 
-// reclaim takes the connection back from the watchdog and the body's reader.
+// reclaim takes the connection back from the watchdog and from what sends the body.
 func (x *exchange) reclaim() (bodyErr error) {
+	x.endUpstream(false) // frees a write that is blocked
 	if x.body != nil {
 		bodyErr = x.body.stop(func() { _ = x.conn.SetReadDeadline(time.Unix(1, 0)) })
 		_ = x.conn.SetReadDeadline(time.Time{})
+	}
+	if x.sending != nil {
+		<-x.sending.done
 	}
 	if x.watchdog != nil {
 		x.watchdog.stop()
@@ -422,7 +284,7 @@ func (x *exchange) reclaim() (bodyErr error) {
 
 // breakOff ends a response that cannot be completed: the client must see that.
 func (x *exchange) breakOff(status int, f framing, err error) (bool, error) {
-	failure := x.classify(nil)
+	failure := x.classify(err)
 	_ = x.reclaim() // what broke the response off is err
 	cause := context.Cause(x.ctx)
 	x.done(Outcome{Status: status, Err: cmp.Or(cause, err)})

@@ -110,7 +110,7 @@ func newFront(t testing.TB, endpoints []netip.AddrPort, options ...frontOption) 
 			if name == "gone" {
 				return nil
 			}
-			return &model.Cluster{Name: name, ConnectTimeout: 300 * time.Millisecond}
+			return &model.Cluster{Name: name, ConnectTimeout: 2 * time.Second}
 		},
 		Balancer: f.balancer,
 	}

@@ -29,11 +29,9 @@ type head struct {
 	// authority is the target's, else the Host field's; empty only on HTTP/1.0.
 	authority string
 	// path is the target in origin form with its query, "*", or empty for CONNECT.
-	path string
-	// lineEnd is the offset behind the request line's CRLF.
-	lineEnd int
-	http10  bool
-	fields  []field
+	path   string
+	http10 bool
+	fields []field
 	// length is the Content-Length, or noLength.
 	length    int64
 	chunked   bool
@@ -85,32 +83,34 @@ func parseHead(raw []byte, maxFields int) (head, LocalReply) {
 	if !ok {
 		return h, ReplyBadRequest
 	}
-	h.lineEnd = len(raw) - len(rest)
 	if reply := h.parseRequestLine(line); reply != noReply {
 		return h, reply
 	}
-	h.fields = make([]field, 0, 16)
+	var reply LocalReply
+	if h.fields, reply = parseFields(rest, make([]field, 0, 16), maxFields); reply != noReply {
+		return h, reply
+	}
+	return h, h.interpret()
+}
+
+// parseFields appends the fields of a head, whose empty line must end it.
+func parseFields(rest []byte, fields []field, maxFields int) ([]field, LocalReply) {
 	for {
-		line, rest, ok = cutLine(rest)
-		if !ok {
-			return h, ReplyBadRequest
-		}
-		if len(line) == 0 {
-			break
-		}
-		if len(h.fields) == maxFields {
-			return h, ReplyHeadTooLarge
+		line, behind, ok := cutLine(rest)
+		switch rest = behind; {
+		case !ok, len(line) == 0 && len(rest) > 0:
+			return nil, ReplyBadRequest
+		case len(line) == 0:
+			return fields, noReply
+		case len(fields) == maxFields:
+			return nil, ReplyHeadTooLarge
 		}
 		f, ok := parseField(line)
 		if !ok {
-			return h, ReplyBadRequest
+			return nil, ReplyBadRequest
 		}
-		h.fields = append(h.fields, f)
+		fields = append(fields, f)
 	}
-	if len(rest) > 0 {
-		return h, ReplyBadRequest
-	}
-	return h, h.interpret()
 }
 
 // cutLine splits at the first line end, which must be CRLF; no other CR or LF
@@ -283,21 +283,10 @@ func (h *head) interpret() LocalReply {
 		return ReplyBadRequest
 	case lengths > 1, codings > 1, lengths+codings > 1:
 		return ReplyBadRequest
-	case h.chunked && (h.http10 || !h.trailersAllowed()):
+	case h.chunked && (h.http10 || !trailersAllowed(h.fields)):
 		return ReplyBadRequest
 	}
 	return noReply
-}
-
-// trailersAllowed reports whether no Trailer field announces a field that
-// frames the message (RFC 9110 section 6.5.1).
-func (h *head) trailersAllowed() bool {
-	for _, f := range h.fields {
-		if f.is("trailer") && (f.hasToken("transfer-encoding") || f.hasToken("trailer") || f.hasToken("content-length")) {
-			return false
-		}
-	}
-	return true
 }
 
 // values returns a field's values by its lower-case name, for routing. "host" is the
@@ -309,16 +298,8 @@ func (h *head) values(name string) []string {
 		}
 		return []string{h.authority}
 	}
-	var values []string
-	for _, f := range h.fields {
-		if f.is(name) {
-			values = append(values, string(f.value))
-		}
-	}
-	return values
+	return valuesOf(h.fields, name)
 }
-
-func (h *head) hasBody() bool { return h.chunked || h.length > 0 }
 
 func (f field) is(lower string) bool {
 	return len(f.name) == len(lower) && strings.EqualFold(string(f.name), lower)

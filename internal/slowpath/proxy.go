@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -54,7 +53,7 @@ type Limits struct {
 	// HeadBytes of a request or response head, default 60 KiB
 	// (HttpConnectionManager.max_request_headers_kb).
 	HeadBytes int
-	// HeadFields of a request, default 100 (HttpProtocolOptions.max_headers_count).
+	// HeadFields of a request or response head, default 100 (HttpProtocolOptions.max_headers_count).
 	HeadFields int
 	// HeadTimeout from the first byte of a head to its last, default
 	// StreamIdle (HttpConnectionManager.request_headers_timeout).
@@ -105,9 +104,9 @@ type Config struct {
 
 // Proxy serves all listeners. It is safe for concurrent use.
 type Proxy struct {
-	config    Config
-	transport *http.Transport
-	counters  Counters
+	config   Config
+	idle     *idlePool
+	counters Counters
 
 	// base ends dials when the proxy is closed.
 	base   context.Context
@@ -131,7 +130,7 @@ func New(config Config) *Proxy {
 	}
 	p := &Proxy{config: config}
 	p.base, p.stop = context.WithCancel(context.Background())
-	p.transport = p.newTransport()
+	p.idle = newIdlePool(config.Limits)
 	return p
 }
 
@@ -165,7 +164,7 @@ func (p *Proxy) Drain() { p.draining.Store(true) }
 func (p *Proxy) Close() {
 	p.refuse()
 	p.stop()
-	p.transport.CloseIdleConnections()
+	p.idle.close()
 }
 
 func (p *Proxy) refuse() {
@@ -237,9 +236,6 @@ func (p *Proxy) finish(r Report) {
 }
 
 func (p *Proxy) leave() {
-	if p.closed.Load() {
-		p.transport.CloseIdleConnections()
-	}
 	p.counters.active.Add(-1)
 	p.calls.Done()
 }

@@ -452,7 +452,7 @@ func TestServeForwardsRequestHeadsUnchanged(t *testing.T) {
 		{
 			"hop-by-hop fields go",
 			"GET /a%zz?b=c HTTP/1.1\r\nHost: A:80\r\nConnection: x-hop, close\r\nX-Hop: 1\r\nKeep-Alive: 1\r\nProxy-Connection: 1\r\nTE: gzip, trailers\r\nUpgrade: h2c\r\nX-B:  two  words \r\nX-B: again\r\nPragma: no-cache\r\n\r\n",
-			"GET /a%zz?b=c HTTP/1.1\nHost: A:80\nPragma: no-cache\nTe: trailers\nX-B: two  words\nX-B: again\n",
+			"GET /a%zz?b=c HTTP/1.1\nHost: A:80\nTE: trailers\nX-B: two  words\nX-B: again\nPragma: no-cache\n",
 		},
 		{"absolute form", "GET http://b.c/d?e HTTP/1.1\r\nHost: a\r\nUser-Agent: u\r\n\r\n", "GET /d?e HTTP/1.1\nHost: b.c\nUser-Agent: u\n"},
 		{"double slash", "GET //b//c?d? HTTP/1.1\r\nHost: a\r\n\r\n", "GET //b//c?d? HTTP/1.1\nHost: a\n"},

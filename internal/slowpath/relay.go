@@ -3,12 +3,8 @@
 package slowpath
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"math"
 	"net"
 	"net/http"
 	"os"
@@ -75,13 +71,11 @@ type relay struct {
 	proxy    *Proxy
 	client   net.Conn
 	upstream net.Conn
-	request  *http.Request
 	view     clientView
 	deadline time.Time
 	upgrade  bool
 	in       *source // over upstream
-	limit    *io.LimitedReader
-	reader   *bufio.Reader
+	answers  *responseReader
 	out      *clientWriter
 	result   RelayResult
 }
@@ -89,24 +83,20 @@ type relay struct {
 func newRelay(p *Proxy, client, upstream net.Conn, req RelayRequest) *relay {
 	r := &relay{
 		proxy: p, client: client, upstream: upstream,
-		request:  &http.Request{Method: req.Method},
 		view:     clientView{method: req.Method, http10: req.HTTP10, keepAlive: req.KeepAlive && !p.draining.Load() && !p.closed.Load()},
 		deadline: req.Deadline,
 		upgrade:  req.Upgrade,
 		in:       &source{conn: upstream},
-		reader:   readers.Get().(*bufio.Reader),
 		out:      newClientWriter(client),
 	}
-	r.limit = &io.LimitedReader{R: r.in, N: int64(p.config.Limits.HeadBytes)}
-	r.reader.Reset(r.limit)
-	r.out.begin(r)
+	r.answers = newResponseReader(r.in, &p.config.Limits)
+	r.out.begin()
 	return r
 }
 
 func (r *relay) release() {
 	r.out.release()
-	r.reader.Reset(nil)
-	readers.Put(r.reader)
+	r.answers.release()
 }
 
 func (r *relay) run(ctx context.Context) error {
@@ -114,23 +104,24 @@ func (r *relay) run(ctx context.Context) error {
 		abort(r.client)
 		return err
 	}
-	resp, err := r.readResponse()
+	resp, err := r.answers.final(r.view.method, r.passInterim)
+	if err == nil && resp.status == http.StatusSwitchingProtocols && (!r.upgrade || resp.upgrade() == "") {
+		err = errUnasked
+	}
 	if err != nil {
 		return r.refuse(ctx, err)
 	}
-	r.result.Status = resp.StatusCode
-	if resp.StatusCode == http.StatusSwitchingProtocols {
+	r.result.Status = resp.status
+	if resp.status == http.StatusSwitchingProtocols {
 		return r.switchProtocols(resp)
 	}
 	// Progress lengthens the idle limit where the route sets no deadline.
-	f, err := r.out.relay(resp, &r.view, r.progress)
-	_ = resp.Body.Close()
+	f, err := r.out.relay(resp, &r.view, r.progress, func() {})
 	if err != nil {
 		r.breakOff(f, err)
 		return err
 	}
-	r.result.UpstreamReusable = !resp.Close && resp.ProtoAtLeast(1, 1) && !closeDelimited(resp, r.view.method) &&
-		r.reader.Buffered() == 0
+	r.result.UpstreamReusable = resp.keepAlive && !resp.http10 && r.answers.buffered() == 0
 	r.result.ClientReusable = r.view.keepAlive
 	if !r.view.keepAlive {
 		lingeringClose(r.client)
@@ -139,51 +130,20 @@ func (r *relay) run(ctx context.Context) error {
 	return r.clearDeadlines()
 }
 
-// closeDelimited: the end of the connection was the end of the body.
-func closeDelimited(resp *http.Response, method string) bool {
-	return resp.ContentLength < 0 && len(resp.TransferEncoding) == 0 && method != http.MethodHead
-}
-
-// readResponse reads up to a final head and forwards informational ones.
-func (r *relay) readResponse() (*http.Response, error) {
-	for {
-		resp, err := http.ReadResponse(r.reader, r.request)
-		if err != nil {
-			return nil, fmt.Errorf("read response head: %w", err)
-		}
-		if !plainNames(resp.Header) {
-			return nil, errNames
-		}
-		switch {
-		case resp.StatusCode == http.StatusSwitchingProtocols:
-			if !r.upgrade || resp.Header.Get("Upgrade") == "" {
-				return nil, errUnasked
-			}
-			return resp, nil
-		case resp.StatusCode < http.StatusOK:
-			if r.view.http10 {
-				continue
-			}
-			if err := r.out.informational(r, resp.StatusCode, resp.Header); err != nil {
-				return nil, &clientError{err}
-			}
-		default:
-			r.limit.N = math.MaxInt64
-			return resp, nil
-		}
+func (r *relay) passInterim(resp *response) error {
+	if r.view.http10 {
+		return nil
 	}
+	if err := r.out.informational(resp.status, resp.fields); err != nil {
+		return &clientError{err}
+	}
+	return nil
 }
 
 // switchProtocols answers 101, and passes on what came with it.
-func (r *relay) switchProtocols(resp *http.Response) error {
-	ahead, _ := r.reader.Peek(r.reader.Buffered()) // they are buffered: it cannot fail
-	keepUpgrade(resp.Header)
-	head, err := switchHead(r.view, resp)
-	if err == nil {
-		r.out.final()
-		err = r.out.writeThrough(append(head, ahead...))
-	}
-	if err != nil {
+func (r *relay) switchProtocols(resp *response) error {
+	ahead, _ := r.answers.reader.Peek(r.answers.buffered()) // they are buffered: it cannot fail
+	if err := r.out.writeThrough(append(appendSwitch(nil, resp, r.view), ahead...)); err != nil {
 		abort(r.client)
 		return &clientError{err}
 	}
@@ -241,10 +201,10 @@ func (r *relay) classify(err error) LocalReply {
 		return ReplyResponseStalled
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return ReplyUpstreamTimeout
-	case r.in.failed:
-		return ReplyUpstreamTermination
-	default:
+	case isProtocolError(err):
 		return ReplyUpstreamProtocolError
+	default:
+		return ReplyUpstreamTermination
 	}
 }
 

@@ -104,7 +104,6 @@ func (p *Proxy) Reply(conn net.Conn, kind LocalReply, to ReplyTo) (n uint64, err
 
 // reply writes and flushes a local reply. With HEAD the body is left out.
 func (w *clientWriter) reply(kind LocalReply, view clientView) error {
-	w.final()
 	if err := w.conn.SetWriteDeadline(time.Now().Add(replyTimeout)); err != nil {
 		return err
 	}

@@ -3,14 +3,10 @@
 package slowpath
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
-
-	"golang.org/x/net/http/httpguts"
 )
 
 // clientView is what a response's form depends on.
@@ -51,12 +47,11 @@ const (
 )
 
 // chooseFraming re-frames a response for the client (RFC 9112 section 6.3).
-func (v clientView) chooseFraming(resp *http.Response) framing {
+func (v clientView) chooseFraming(resp *response) framing {
 	switch {
-	case v.method == http.MethodHead, resp.StatusCode == http.StatusNoContent,
-		resp.StatusCode == http.StatusNotModified:
+	case v.method == http.MethodHead, resp.status == http.StatusNoContent, resp.status == http.StatusNotModified:
 		return framedEmpty
-	case resp.ContentLength >= 0:
+	case resp.length >= 0:
 		return framedLength
 	case v.http10:
 		return framedClose
@@ -73,8 +68,9 @@ func (e *clientError) Error() string { return fmt.Sprintf("write response to cli
 func (e *clientError) Unwrap() error { return e.err }
 
 // relay writes a final response, body and trailers included, and flushes it.
-// progress is called after every piece. The body is not closed.
-func (w *clientWriter) relay(resp *http.Response, view *clientView, progress func()) (framing, error) {
+// progress is called after every piece, and whole when the response has been read whole, before the client has the end of it:
+// what the client does next finds the endpoint's connection idle.
+func (w *clientWriter) relay(resp *response, view *clientView, progress, whole func()) (framing, error) {
 	f := view.chooseFraming(resp)
 	if f == framedClose {
 		view.keepAlive = false
@@ -83,14 +79,16 @@ func (w *clientWriter) relay(resp *http.Response, view *clientView, progress fun
 		return f, &clientError{err}
 	}
 	progress()
-	if f != framedEmpty && resp.ContentLength != 0 {
+	if resp.body == nil {
+		whole()
+	} else {
 		w.flushSoon()
-		if err := w.copyBody(resp.Body, f, progress); err != nil {
+		if err := w.copyBody(resp.body, f, progress, whole); err != nil {
 			return f, err
 		}
 	}
 	if f == framedChunks {
-		if err := w.writeTrailers(resp.Trailer); err != nil {
+		if err := w.writeTrailers(resp.trailer()); err != nil {
 			return f, &clientError{err}
 		}
 	}
@@ -101,7 +99,7 @@ func (w *clientWriter) relay(resp *http.Response, view *clientView, progress fun
 }
 
 // copyBody streams the body; the client's pace is the endpoint's pace.
-func (w *clientWriter) copyBody(body io.Reader, f framing, progress func()) error {
+func (w *clientWriter) copyBody(body io.Reader, f framing, progress, whole func()) error {
 	buf := copyBuffers.Get().(*[]byte)
 	defer copyBuffers.Put(buf)
 	emit := w.writeThrough
@@ -110,6 +108,10 @@ func (w *clientWriter) copyBody(body io.Reader, f framing, progress func()) erro
 	}
 	for {
 		n, err := body.Read(*buf)
+		// Only a bare EOF is the end: a wrapped one is a broken connection.
+		if err == io.EOF {
+			whole()
+		}
 		if n > 0 {
 			progress()
 			if werr := emit((*buf)[:n]); werr != nil {
@@ -117,7 +119,6 @@ func (w *clientWriter) copyBody(body io.Reader, f framing, progress func()) erro
 			}
 			progress()
 		}
-		// Only a bare EOF is the end: a wrapped one is a broken connection.
 		if err == io.EOF {
 			return nil
 		}
@@ -127,101 +128,62 @@ func (w *clientWriter) copyBody(body io.Reader, f framing, progress func()) erro
 	}
 }
 
-func (w *clientWriter) writeTrailers(trailer http.Header) error {
+func (w *clientWriter) writeTrailers(trailer []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, err := w.buf.WriteString("0\r\n"); err != nil {
-		return err
-	}
-	if err := trailer.Write(w.buf); err != nil {
-		return err
-	}
-	_, err := w.buf.Write(crlf)
+	return writeLastChunk(w.buf, trailer)
+}
+
+func (w *clientWriter) writeResponseHead(resp *response, view clientView, f framing) error {
+	head := headBuffers.Get().(*[]byte)
+	defer putHeadBuffer(head)
+	*head = appendResponseHead((*head)[:0], resp, view, f)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, err := w.buf.Write(*head)
 	return err
 }
 
-// framingFields are written by writeResponseHead itself.
-var framingFields = map[string]bool{"Content-Length": true, "Transfer-Encoding": true, "Trailer": true}
-
-func (w *clientWriter) writeResponseHead(resp *http.Response, view clientView, f framing) error {
-	length := resp.Header.Get("Content-Length")
-	removeHopByHop(resp.Header)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.interim = nil
-	w.buf.WriteString(view.version())
-	w.buf.WriteString(statusText(resp))
-	w.buf.WriteString("\r\n")
-	if err := resp.Header.WriteSubset(w.buf, framingFields); err != nil {
-		return err
-	}
+// appendResponseHead appends the endpoint's head for the client, framing last.
+func appendResponseHead(b []byte, resp *response, view clientView, f framing) []byte {
+	b = appendStatusLine(b, resp, view)
+	b = appendEndToEnd(b, resp.fields, framingFields...)
 	switch f {
 	case framedLength:
-		w.buf.WriteString("Content-Length: " + strconv.FormatInt(resp.ContentLength, 10) + "\r\n")
+		b = appendLength(b, resp.length)
 	case framedChunks:
-		w.buf.WriteString("Transfer-Encoding: chunked\r\n")
-		w.writeTrailerNames(resp.Trailer)
+		b = appendField(b, "Transfer-Encoding", "chunked")
+		b = appendTrailerNames(b, resp.fields)
 	case framedEmpty:
-		// The length of what GET would have returned; never on 204.
-		if length != "" && resp.StatusCode != http.StatusNoContent {
-			w.buf.WriteString("Content-Length: " + length + "\r\n")
-		} else if len(resp.TransferEncoding) > 0 && !view.http10 && resp.StatusCode != http.StatusNoContent {
-			w.buf.WriteString("Transfer-Encoding: chunked\r\n")
-		}
+		b = appendAbsentFraming(b, resp, view)
 	case framedClose:
 	}
-	w.buf.WriteString(view.persistence())
-	_, err := w.buf.Write(crlf) // a bufio error is sticky: this one tells of all
-	return err
+	b = append(b, view.persistence()...)
+	return append(b, "\r\n"...)
 }
 
-func (w *clientWriter) writeTrailerNames(trailer http.Header) {
-	if len(trailer) == 0 {
-		return
+// appendAbsentFraming says how the body that GET would have had is framed; never on 204 (RFC 9110 section 8.6).
+func appendAbsentFraming(b []byte, resp *response, view clientView) []byte {
+	switch {
+	case resp.status == http.StatusNoContent:
+	case resp.length >= 0:
+		return appendLength(b, resp.length)
+	case resp.chunked && !view.http10:
+		return appendField(b, "Transfer-Encoding", "chunked")
 	}
-	names := make([]string, 0, len(trailer))
-	for name := range trailer {
-		names = append(names, name)
-	}
-	w.buf.WriteString("Trailer: " + strings.Join(names, ", ") + "\r\n")
+	return b
 }
 
-// statusText is "code reason"; the endpoint's own reason if it is clean.
-func statusText(resp *http.Response) string {
-	if httpguts.ValidHeaderFieldValue(resp.Status) && len(resp.Status) >= 4 {
-		return resp.Status
-	}
-	return strconv.Itoa(resp.StatusCode) + " " + http.StatusText(resp.StatusCode)
+func appendLength(b []byte, n int64) []byte {
+	b = strconv.AppendInt(append(b, "Content-Length: "...), n, 10)
+	return append(b, "\r\n"...)
 }
 
-var errNames = errors.New("a header name of the response is none")
-
-// plainNames reports whether all names are tokens (RFC 9110 section 5.1). net/http
-// keeps "Content-Length " as a field of its own, by which others frame.
-func plainNames(header http.Header) bool {
-	for name := range header {
-		if !httpguts.ValidHeaderFieldName(name) {
-			return false
-		}
-	}
-	return true
-}
-
-// removeHopByHop removes the fields that concern one connection only: those of
-// RFC 9110 section 7.6.1 and those that Connection names.
-func removeHopByHop(header http.Header) {
-	for _, value := range header["Connection"] {
-		for name := range strings.SplitSeq(value, ",") {
-			if name = strings.TrimSpace(name); !strings.EqualFold(name, "te") {
-				header.Del(name)
-			}
-		}
-	}
-	keepTrailers := httpguts.HeaderValuesContainsToken(header["Te"], "trailers")
-	for _, name := range [...]string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Transfer-Encoding", "Upgrade"} {
-		delete(header, name)
-	}
-	if keepTrailers {
-		header["Te"] = []string{"trailers"}
-	}
+// appendStatusLine keeps the endpoint's own reason.
+func appendStatusLine(b []byte, resp *response, view clientView) []byte {
+	b = append(b, view.version()...)
+	b = strconv.AppendInt(b, int64(resp.status), 10)
+	b = append(b, ' ')
+	b = append(b, resp.reason...)
+	return append(b, "\r\n"...)
 }

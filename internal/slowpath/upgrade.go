@@ -3,70 +3,52 @@
 package slowpath
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 )
 
-var errUnasked = errors.New("endpoint switched protocols unasked")
+var errUnasked = malformed("protocol switched unasked")
 
 // switchProtocols passes a 101 on, and what follows it.
-func (x *exchange) switchProtocols(resp *http.Response) (bool, error) {
-	upstream, ok := resp.Body.(io.ReadWriteCloser)
-	if !ok || !x.head.upgrade || x.head.connect() || x.body != nil && !x.body.ended.Load() {
-		_ = resp.Body.Close()
-		x.done(Outcome{Status: resp.StatusCode, Err: errUnasked})
+func (x *exchange) switchProtocols(resp *response) (bool, error) {
+	if !x.head.upgrade || x.head.connect() || resp.upgrade() == "" || !x.sentWhole() {
+		x.done(Outcome{Status: resp.status, Err: errUnasked})
 		_ = x.reclaim() // the endpoint is at fault, whatever the body's state
 		return x.answer(ReplyUpstreamProtocolError)
 	}
-	keepUpgrade(resp.Header)
-	return x.switchTo(upstream, resp)
+	return x.switchTo(resp)
 }
 
 // switchTo answers with a head that no HTTP follows, and moves bytes both ways
 // until both directions have ended or one has failed. A half close is passed on.
-func (x *exchange) switchTo(upstream io.ReadWriteCloser, resp *http.Response) (bool, error) {
-	defer func() { _ = upstream.Close() }()
+func (x *exchange) switchTo(resp *response) (bool, error) {
 	x.watchdog.tunnel()
-	x.out.final()
-	head, err := switchHead(x.view, resp)
+	err := x.out.writeThrough(appendSwitch(nil, resp, x.view))
 	if err == nil {
-		err = x.out.writeThrough(head)
+		err = x.tunnel(x.upstream)
 	}
-	if err == nil {
-		err = x.tunnel(upstream)
-	}
+	x.endUpstream(false)
 	x.watchdog.stop()
-	x.finish(resp.StatusCode, FlagNone)
-	x.done(Outcome{Status: resp.StatusCode, Err: err})
+	x.finish(resp.status, FlagNone)
+	x.done(Outcome{Status: resp.status, Err: err})
 	_ = x.conn.Close()
 	return false, err
 }
 
-// keepUpgrade leaves of a head of 101 what the next hop must know.
-func keepUpgrade(header http.Header) {
-	protocol := strings.Join(header.Values("Upgrade"), ", ")
-	removeHopByHop(header)
-	header["Connection"] = []string{"Upgrade"}
-	header["Upgrade"] = []string{protocol}
-}
-
-// switchHead is a head without any framing: no body follows it.
-func switchHead(view clientView, resp *http.Response) ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteString(view.version() + statusText(resp) + "\r\n")
-	if err := resp.Header.WriteSubset(&b, framingFields); err != nil {
-		return nil, err
+// appendSwitch appends a head without any framing: no body follows it. Of a 101 it keeps what the next hop must know.
+func appendSwitch(b []byte, resp *response, view clientView) []byte {
+	b = appendStatusLine(b, resp, view)
+	if resp.status == http.StatusSwitchingProtocols {
+		b = appendUpgrade(b, resp.upgrade())
 	}
-	b.WriteString("\r\n")
-	return b.Bytes(), nil
+	b = appendEndToEnd(b, resp.fields, framingFields...)
+	return append(b, "\r\n"...)
 }
 
 // tunnel passes a half close on, unless Session.Gone knows that the client has closed altogether: the other direction
 // would wait for a reader that is not there.
-func (x *exchange) tunnel(upstream io.ReadWriteCloser) error {
+func (x *exchange) tunnel(upstream *upstreamConn) error {
 	sent := make(chan error, 1)
 	go func() {
 		err := x.pump(x.reader, writerFunc(upstream.Write))
@@ -74,15 +56,15 @@ func (x *exchange) tunnel(upstream io.ReadWriteCloser) error {
 			err = ErrClientGone
 			abort(x.conn) // frees the other direction from a blocked write
 		}
-		if half, ok := upstream.(interface{ CloseWrite() error }); ok && err == nil {
-			err = half.CloseWrite()
+		if err == nil {
+			err = closeWrite(upstream.Conn)
 		}
 		if err != nil {
 			_ = upstream.Close() // ends the other direction
 		}
 		sent <- err
 	}()
-	err := x.pump(upstream, writerFunc(func(p []byte) (int, error) { return len(p), x.out.writeThrough(p) }))
+	err := x.pump(upstream.responses.reader, writerFunc(func(p []byte) (int, error) { return len(p), x.out.writeThrough(p) }))
 	if err == nil {
 		err = closeWrite(x.conn)
 	}

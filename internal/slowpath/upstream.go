@@ -8,35 +8,13 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/netip"
-	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/poller"
 )
-
-// newTransport pools upstream connections by address. Nothing that the
-// standard client adds for its own sake is left on.
-func (p *Proxy) newTransport() *http.Transport {
-	return &http.Transport{
-		DialContext:            p.dial,
-		DisableCompression:     true,
-		MaxIdleConnsPerHost:    p.config.Limits.IdlePerEndpoint,
-		IdleConnTimeout:        p.config.Limits.UpstreamIdle,
-		MaxResponseHeaderBytes: int64(p.config.Limits.HeadBytes),
-		Protocols:              http1Only(),
-	}
-}
-
-func http1Only() *http.Protocols {
-	var protocols http.Protocols
-	protocols.SetHTTP1(true)
-	return &protocols
-}
-
-// connectTimeoutKey carries a cluster's connect_timeout to the dial.
-type connectTimeoutKey struct{}
 
 // dialError marks a failure before anything was sent.
 type dialError struct {
@@ -50,14 +28,9 @@ func (e *dialError) Error() string {
 }
 func (e *dialError) Unwrap() error { return e.err }
 
-// dial is called by the transport, detached from the request's cancellation
-// (the connection may serve the next request) but with its values.
-func (p *Proxy) dial(ctx context.Context, _, address string) (net.Conn, error) {
-	endpoint, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return nil, fmt.Errorf("endpoint address %q: %w", address, err)
-	}
-	timeout, _ := ctx.Value(connectTimeoutKey{}).(time.Duration)
+// connect opens a connection to an endpoint within the timeout, which is a cluster's connect_timeout; 0 means its default. A
+// failure is a dialError.
+func (p *Proxy) connect(ctx context.Context, endpoint netip.AddrPort, timeout time.Duration) (*upstreamConn, error) {
 	if timeout <= 0 {
 		timeout = model.DefaultConnectTimeout
 	}
@@ -70,7 +43,7 @@ func (p *Proxy) dial(ctx context.Context, _, address string) (net.Conn, error) {
 		timedOut := ctx.Err() == context.DeadlineExceeded || errors.As(err, &ne) && ne.Timeout()
 		return nil, &dialError{endpoint, timedOut, err}
 	}
-	return &upstreamConn{Conn: conn}, nil
+	return newUpstreamConn(conn, endpoint), nil
 }
 
 func dialTCP(ctx context.Context, endpoint netip.AddrPort) (net.Conn, error) {
@@ -78,41 +51,56 @@ func dialTCP(ctx context.Context, endpoint netip.AddrPort) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", endpoint.String())
 }
 
-// upstreamConn remembers whether the connection itself failed, which tells a
-// terminated connection (UC) from a protocol error (UPE).
+// upstreamConn is a connection to an endpoint. One request at a time uses it, between begin and end.
 type upstreamConn struct {
 	net.Conn
-	broken atomic.Bool
-	// written counts the bytes that it has sent.
-	written atomic.Uint64
+	endpoint netip.AddrPort
+	raw      syscall.RawConn // nil: the connection cannot be looked at, so it serves one request
+	reused   bool
+	// idleSince is when the last request ended.
+	idleSince time.Time
+
+	responses *responseReader // of the request that uses it
+	detach    func() bool
 }
 
-func (c *upstreamConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if err != nil {
-		c.broken.Store(true)
+func newUpstreamConn(conn net.Conn, endpoint netip.AddrPort) *upstreamConn {
+	c := &upstreamConn{Conn: conn, endpoint: endpoint}
+	if s, ok := conn.(syscall.Conn); ok {
+		c.raw, _ = s.SyscallConn() // nil on a closed connection, which shows at its first use
 	}
-	return n, err
+	return c
 }
 
-func (c *upstreamConn) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
-	c.written.Add(uint64(n))
-	if err != nil {
-		c.broken.Store(true)
+// quiet reports whether the connection is open and the endpoint has said nothing.
+func (c *upstreamConn) quiet() bool {
+	if c.raw == nil {
+		return false
 	}
-	return n, err
+	sight := poller.Failed
+	err := c.raw.Control(func(fd uintptr) { sight = poller.Look(int(fd)) })
+	return err == nil && sight == poller.Quiet
 }
 
-// ReadFrom copies request bodies with pooled buffers and without splice.
-func (c *upstreamConn) ReadFrom(r io.Reader) (int64, error) {
-	buf := copyBuffers.Get().(*[]byte)
-	defer copyBuffers.Put(buf)
-	return io.CopyBuffer(struct{ io.Writer }{c}, r, *buf)
+// begin starts the use by a request. The end of its context closes the connection, and so ends reads and writes that are blocked.
+func (c *upstreamConn) begin(ctx context.Context, limits *Limits) {
+	c.responses = newResponseReader(c.Conn, limits)
+	c.detach = context.AfterFunc(ctx, func() { _ = c.Close() })
 }
 
-// CloseWrite serves half-closed upgraded connections.
-func (c *upstreamConn) CloseWrite() error { return closeWrite(c.Conn) }
+// end ends the use; nobody may read or write any more. A connection to be kept goes to the pool, unless bytes lie behind the response.
+func (c *upstreamConn) end(keep bool, pool *idlePool) {
+	open := c.detach()
+	keep = keep && open && c.responses.buffered() == 0
+	c.responses.release()
+	c.responses, c.detach = nil, nil
+	if !keep {
+		_ = c.Close()
+		return
+	}
+	c.reused = true
+	pool.put(c)
+}
 
 // closeWrite ends the sending direction, where the connection can.
 func closeWrite(conn net.Conn) error {

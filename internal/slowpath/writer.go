@@ -25,20 +25,15 @@ var (
 )
 
 // clientWriter writes responses to a client's connection and counts the bytes.
-// Informational responses come from the transport's goroutine, and a held head
-// is flushed by a timer, so it locks.
+// A held head is flushed by a timer, so it locks.
 type clientWriter struct {
 	conn net.Conn
 
 	mu   sync.Mutex
 	buf  *bufio.Writer // guarded by mu
 	sent uint64        // guarded by mu; bytes the connection took
-	// mark is sent at the point where the final response begins, and interim
-	// the owner of the request that may still get informational ones: the
-	// transport may deliver those late. Guarded by mu.
-	mark    uint64
-	interim any
-	hold    *time.Timer // guarded by mu
+	mark uint64        // guarded by mu; sent at the point where the final response begins
+	hold *time.Timer   // guarded by mu
 }
 
 func newClientWriter(conn net.Conn) *clientWriter {
@@ -54,7 +49,6 @@ func (w *clientWriter) release() {
 	if w.hold != nil {
 		w.hold.Stop()
 	}
-	w.interim = nil
 	w.buf.Reset(nil)
 	writers.Put(w.buf)
 	w.buf = nil
@@ -70,13 +64,6 @@ func (c countedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// final ends the time of informational responses.
-func (w *clientWriter) final() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.interim = nil
-}
-
 // bytesSent returns the bytes that the connection took so far.
 func (w *clientWriter) bytesSent() uint64 {
 	w.mu.Lock()
@@ -84,11 +71,11 @@ func (w *clientWriter) bytesSent() uint64 {
 	return w.sent
 }
 
-// begin starts a response, to which owner may add informational ones.
-func (w *clientWriter) begin(owner any) {
+// begin starts a response.
+func (w *clientWriter) begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.mark, w.interim = w.sent, owner
+	w.mark = w.sent
 }
 
 // writeThrough writes and flushes.
@@ -101,18 +88,36 @@ func (w *clientWriter) writeThrough(b []byte) error {
 	return w.buf.Flush()
 }
 
-// writeChunk writes one chunk (RFC 9112 section 7.1) and flushes.
+// writeChunk writes one chunk and flushes.
 func (w *clientWriter) writeChunk(b []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if err := writeChunk(w.buf, b); err != nil {
+		return err
+	}
+	return w.buf.Flush()
+}
+
+// writeChunk writes one chunk, which must not be empty (RFC 9112 section 7.1).
+func writeChunk(w *bufio.Writer, b []byte) error {
 	var size [20]byte
 	line := append(strconv.AppendInt(size[:0], int64(len(b)), 16), '\r', '\n')
 	for _, part := range [][]byte{line, b, crlf} {
-		if _, err := w.buf.Write(part); err != nil {
+		if _, err := w.Write(part); err != nil {
 			return err
 		}
 	}
-	return w.buf.Flush()
+	return nil
+}
+
+// writeLastChunk ends a chunked body. trailer holds whole lines.
+func writeLastChunk(w *bufio.Writer, trailer []byte) error {
+	w.WriteString("0\r\n")
+	if _, err := w.Write(trailer); err != nil {
+		return err
+	}
+	_, err := w.Write(crlf)
+	return err
 }
 
 var crlf = []byte("\r\n")
@@ -150,25 +155,11 @@ func (w *clientWriter) discardBuffered() (untouched bool) {
 	return w.sent == w.mark
 }
 
-// informational forwards a 1xx response, unless owner's final response has
-// begun. 101 is not one of them.
-func (w *clientWriter) informational(owner any, code int, header http.Header) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.interim != owner {
-		return nil
-	}
-	defer func() { w.mark = w.sent }()
-	removeHopByHop(header)
-	line := "HTTP/1.1 " + strconv.Itoa(code) + " " + http.StatusText(code) + "\r\n"
-	if _, err := w.buf.WriteString(line); err != nil {
-		return err
-	}
-	if err := header.Write(w.buf); err != nil {
-		return err
-	}
-	if _, err := w.buf.Write(crlf); err != nil {
-		return err
-	}
-	return w.buf.Flush()
+// informational forwards a 1xx response, for which there must be a version that knows them. 101 is not one of them.
+func (w *clientWriter) informational(status int, fields []field) error {
+	b := append([]byte(nil), "HTTP/1.1 "+strconv.Itoa(status)+" "+http.StatusText(status)+"\r\n"...)
+	b = appendEndToEnd(b, fields, framingFields...)
+	err := w.writeThrough(append(b, "\r\n"...))
+	w.begin()
+	return err
 }

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+// sweepInterval is how soon an idle connection is closed that has ended or says something. It costs one look at each.
+const sweepInterval = time.Second
+
+// idlePool keeps the connections to endpoints that no request uses. None of them costs a goroutine or a buffer.
+type idlePool struct {
+	perEndpoint int
+	keep        time.Duration
+
+	mu sync.Mutex
+	// conns of each endpoint, the one used last at the end. Guarded by mu.
+	conns map[netip.AddrPort][]*upstreamConn
+	// timer runs while there are idle connections, but for one last time. Guarded by mu.
+	timer   *time.Timer
+	running bool // guarded by mu
+	closed  bool // guarded by mu
+}
+
+func newIdlePool(l Limits) *idlePool {
+	return &idlePool{perEndpoint: l.IdlePerEndpoint, keep: l.UpstreamIdle, conns: map[netip.AddrPort][]*upstreamConn{}}
+}
+
+// take returns a connection that is open and quiet, or nil. The one used last comes first: it is the likeliest to be open.
+func (p *idlePool) take(endpoint netip.AddrPort) *upstreamConn {
+	for {
+		c := p.pop(endpoint)
+		if c == nil || p.usable(c) {
+			return c
+		}
+		_ = c.Close()
+	}
+}
+
+func (p *idlePool) pop(endpoint netip.AddrPort) *upstreamConn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	conns := p.conns[endpoint]
+	if len(conns) == 0 {
+		return nil
+	}
+	last := len(conns) - 1
+	c := conns[last]
+	conns[last] = nil
+	p.conns[endpoint] = conns[:last]
+	return c
+}
+
+// usable reports whether another request may be sent. What has been said meanwhile answers nothing, and could be taken for the
+// answer to that request.
+func (p *idlePool) usable(c *upstreamConn) bool { return time.Since(c.idleSince) < p.keep && c.quiet() }
+
+// put takes a connection over, and closes it when there is no place.
+func (p *idlePool) put(c *upstreamConn) {
+	c.idleSince = time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || len(p.conns[c.endpoint]) >= p.perEndpoint {
+		_ = c.Close()
+		return
+	}
+	p.conns[c.endpoint] = append(p.conns[c.endpoint], c)
+	p.start()
+}
+
+// start needs mu.
+func (p *idlePool) start() {
+	interval := min(p.keep, sweepInterval)
+	switch {
+	case p.running:
+	case p.timer == nil:
+		p.timer = time.AfterFunc(interval, p.sweep)
+	default:
+		p.timer.Reset(interval)
+	}
+	p.running = true
+}
+
+// sweep closes what is no longer usable.
+func (p *idlePool) sweep() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for endpoint, conns := range p.conns {
+		conns = slices.DeleteFunc(conns, func(c *upstreamConn) bool {
+			if p.usable(c) {
+				return false
+			}
+			_ = c.Close()
+			return true
+		})
+		if p.conns[endpoint] = conns; len(conns) == 0 {
+			delete(p.conns, endpoint)
+		}
+	}
+	p.running = false
+	if len(p.conns) > 0 {
+		p.start()
+	}
+}
+
+// close closes all connections, and later those that are still in use as they are put.
+func (p *idlePool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, conns := range p.conns {
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	}
+	clear(p.conns)
+}

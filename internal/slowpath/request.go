@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import "net/http"
+
+// appendRequest appends what is sent before the answer is awaited: the head, and a small body that has come with it.
+func (x *exchange) appendRequest(b []byte) []byte {
+	b = x.appendRequestHead(b)
+	if x.body != nil && x.body.small(x.buffered) {
+		b = x.body.appendTo(b)
+	}
+	return b
+}
+
+// appendRequestHead appends the client's head for an endpoint: Host first, framing last, and between them the
+// fields that are for the endpoint.
+func (x *exchange) appendRequestHead(b []byte) []byte {
+	h := &x.head
+	b = append(b, h.method...)
+	b = append(b, ' ')
+	if h.connect() {
+		b = append(b, h.target...)
+	} else {
+		b = append(b, h.path...)
+	}
+	b = append(b, " HTTP/1.1\r\n"...)
+	b = appendField(b, "Host", x.host())
+	if h.upgrade {
+		b = appendUpgrade(b, h.protocol)
+	}
+	skip := []string{"host", "content-length", "trailer", "http2-settings"} // only h2c has a use for the last one
+	if h.expectContinue {
+		skip = append(skip, "expect")
+	}
+	b = appendEndToEnd(b, h.fields, skip...)
+	switch {
+	case h.chunked:
+		b = appendField(b, "Transfer-Encoding", "chunked")
+		b = appendTrailerNames(b, h.fields)
+	case !h.connect() && (h.length >= 0 || mayHaveBody(h.method)):
+		b = appendLength(b, max(h.length, 0))
+	}
+	return append(b, "\r\n"...)
+}
+
+// host is the Host field for the endpoint; HTTP/1.0 clients need not send one.
+func (x *exchange) host() string {
+	if x.head.authority == "" {
+		return x.address.String()
+	}
+	return x.head.authority
+}
+
+// mayHaveBody names the methods whose requests some servers refuse without a length (RFC 9110 section 8.6).
+func mayHaveBody(method string) bool {
+	switch method {
+	case http.MethodPost, http.MethodPut, http.MethodPatch:
+		return true
+	}
+	return false
+}
+
+// appendUpgrade appends what asks for another protocol, or agrees to it.
+func appendUpgrade(b []byte, protocol string) []byte {
+	return appendField(appendField(b, "Connection", "Upgrade"), "Upgrade", protocol)
+}

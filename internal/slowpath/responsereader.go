@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+)
+
+// maxInterims bounds the interim responses of one exchange, as MAX_INTERIMS of bpf/lib/http1.h does for the kernel.
+const maxInterims = 16
+
+// responseReader reads an endpoint's answers. It is pooled: a connection has one only while a request uses it.
+type responseReader struct {
+	reader *bufio.Reader
+	head   []byte
+	fields []field
+	limits *Limits
+}
+
+var responseReaders = sync.Pool{New: func() any { return &responseReader{reader: bufio.NewReaderSize(nil, 4<<10)} }}
+
+func newResponseReader(from io.Reader, limits *Limits) *responseReader {
+	r := responseReaders.Get().(*responseReader)
+	r.reader.Reset(from)
+	r.limits = limits
+	return r
+}
+
+// release ends the use of the reader and of the fields of its responses.
+func (r *responseReader) release() {
+	r.reader.Reset(nil)
+	if cap(r.head) > headBufferMax {
+		r.head = nil
+	}
+	responseReaders.Put(r)
+}
+
+// buffered counts the bytes that lie behind what has been read of the answers.
+func (r *responseReader) buffered() int { return r.reader.Buffered() }
+
+// final reads up to a final response or 101, and gives interim ones to the function, whose error ends it. An endpoint that
+// does not speak HTTP is an error that isProtocolError knows; others are the connection's or the function's.
+func (r *responseReader) final(method string, interim func(*response) error) (*response, error) {
+	for range maxInterims + 1 {
+		resp, err := r.next(method)
+		if err != nil {
+			return nil, err
+		}
+		if !resp.interim() {
+			resp.body = r.bodyOf(resp, method)
+			return resp, nil
+		}
+		if err := interim(resp); err != nil {
+			return nil, err
+		}
+	}
+	return nil, malformed(fmt.Sprintf("more than %d interim responses", maxInterims))
+}
+
+func (r *responseReader) next(method string) (*response, error) {
+	if err := r.readHead(); err != nil {
+		return nil, err
+	}
+	resp, err := parseResponse(r.head, method, r.fields[:0], r.limits.HeadFields)
+	if err != nil {
+		return nil, err
+	}
+	r.fields = resp.fields
+	return resp, nil
+}
+
+// readHead reads up to the empty line that ends a head.
+func (r *responseReader) readHead() error {
+	r.head = r.head[:0]
+	for {
+		if _, err := r.reader.Peek(1); err != nil {
+			return fmt.Errorf("read response head: %w", err)
+		}
+		ahead, _ := r.reader.Peek(r.reader.Buffered()) // they are buffered: it cannot fail
+		scanned := len(r.head)
+		r.head = append(r.head, ahead...)
+		end, ok := scanHead(r.head, scanned)
+		switch {
+		case !ok:
+			return malformed("line ends or control characters in its head")
+		case max(end, scanned) > r.limits.HeadBytes:
+			return malformed(fmt.Sprintf("head of more than %d bytes", r.limits.HeadBytes))
+		case end > 0:
+			_, _ = r.reader.Discard(end - scanned)
+			r.head = r.head[:end]
+			return nil
+		}
+		_, _ = r.reader.Discard(len(ahead))
+	}
+}
+
+// bodyOf follows RFC 9112 section 6.3.
+func (r *responseReader) bodyOf(resp *response, method string) io.Reader {
+	switch {
+	case method == http.MethodHead, method == http.MethodConnect && resp.status/100 == 2,
+		resp.bodiless(), resp.status == http.StatusNotModified, resp.length == 0:
+		return nil
+	case resp.chunked:
+		return newChunkedBody(r.reader)
+	case resp.length > 0:
+		return &lengthBody{r: r.reader, left: resp.length}
+	}
+	resp.keepAlive = false // the body ends with the connection
+	return r.reader
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"bufio"
+	"net/http"
+	"net/netip"
+	"time"
+)
+
+// maxStale bounds how many connections that had ended while they were idle one request may find.
+const maxStale = 3
+
+// sendGrace is how long the end of a request may take that the endpoint has answered, before its connection is given up.
+const sendGrace = 50 * time.Millisecond
+
+// sending is a request body on its way, while the answer is awaited.
+type sending struct {
+	done chan struct{}
+	err  error // valid when done is closed
+}
+
+// send makes one attempt: it connects, sends the request and reads up to a final head. Where the route terminates CONNECT,
+// the connection alone makes it a success.
+func (x *exchange) send(endpoint netip.AddrPort) (*response, error) {
+	if x.head.connect() && x.route.TerminateConnect {
+		if err := x.connect(endpoint); err != nil {
+			return nil, err
+		}
+		return established(), nil
+	}
+	if err := x.sendRequest(endpoint); err != nil {
+		return nil, err
+	}
+	resp, err := x.upstream.responses.final(x.head.method, x.passInterim)
+	if err != nil {
+		x.endUpstream(false)
+		return nil, err
+	}
+	return resp, nil
+}
+
+// sendRequest sends the head, or begins to send the whole request. It tries another connection when one that was
+// idle has ended and taken nothing: only then is it certain that no endpoint has seen the request.
+func (x *exchange) sendRequest(endpoint netip.AddrPort) error {
+	message := headBuffers.Get().(*[]byte)
+	defer putHeadBuffer(message)
+	for stale := 0; ; stale++ {
+		if err := x.reuseOrConnect(endpoint, stale < maxStale); err != nil {
+			return err
+		}
+		if stale == 0 {
+			*message = x.appendRequest((*message)[:0])
+		}
+		n, err := x.upstream.Write(*message)
+		if err == nil {
+			break
+		}
+		if n > 0 || !x.upstream.reused || x.ctx.Err() != nil {
+			// It may have been answered all the same: the reading tells.
+			x.unsent = true
+			return nil
+		}
+		x.endUpstream(false)
+	}
+	if x.body != nil && !x.body.ended.Load() {
+		x.startSending()
+	}
+	return nil
+}
+
+// reuseOrConnect never reuses for CONNECT, whose payload may be no HTTP.
+func (x *exchange) reuseOrConnect(endpoint netip.AddrPort, reuse bool) error {
+	if reuse && !x.head.connect() {
+		if c := x.proxy.idle.take(endpoint); c != nil {
+			x.use(c)
+			return nil
+		}
+	}
+	return x.connect(endpoint)
+}
+
+func (x *exchange) connect(endpoint netip.AddrPort) error {
+	c, err := x.proxy.connect(x.ctx, endpoint, x.connectTimeout)
+	if err != nil {
+		return err
+	}
+	x.use(c)
+	return nil
+}
+
+func (x *exchange) use(c *upstreamConn) {
+	x.upstream = c
+	c.begin(x.ctx, &x.proxy.config.Limits)
+}
+
+// passInterim forwards an interim response. The client's 100 has been sent by us; HTTP/1.0 knows none.
+func (x *exchange) passInterim(resp *response) error {
+	x.watchdog.progress()
+	if x.view.http10 || resp.status == http.StatusContinue && x.head.expectContinue {
+		return nil
+	}
+	// A dead client is found by the watchdog or by the final response.
+	_ = x.out.informational(resp.status, resp.fields)
+	return nil
+}
+
+func (x *exchange) startSending() {
+	s, c := &sending{done: make(chan struct{})}, x.upstream
+	x.sending = s
+	go func() {
+		defer close(s.done)
+		s.err = x.sendBody(c)
+	}()
+}
+
+// sendBody writes the rest of the request. It leaves the connection open when that cannot be written: the answer may
+// lie behind it.
+func (x *exchange) sendBody(c *upstreamConn) error {
+	w := writers.Get().(*bufio.Writer)
+	w.Reset(c.Conn)
+	defer func() { w.Reset(nil); writers.Put(w) }()
+	buf := copyBuffers.Get().(*[]byte)
+	defer copyBuffers.Put(buf)
+	for {
+		n, err := x.body.Read(*buf)
+		if n > 0 {
+			if err := x.writePiece(w, (*buf)[:n]); err != nil {
+				return err
+			}
+		}
+		switch {
+		case x.body.ended.Load():
+			return x.writeEnd(w)
+		case err != nil:
+			_ = c.Close() // what is not whole must not look whole
+			return err
+		case x.reader.Buffered() == 0: // the next piece may take a while; otherwise it is here
+			if err := w.Flush(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (x *exchange) writePiece(w *bufio.Writer, b []byte) error {
+	if x.head.chunked {
+		return writeChunk(w, b)
+	}
+	_, err := w.Write(b)
+	return err
+}
+
+func (x *exchange) writeEnd(w *bufio.Writer) error {
+	if b, ok := x.body.from.(*chunkedBody); ok {
+		if err := writeLastChunk(w, b.trailer); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+// sentWhole reports whether the endpoint has been sent the whole request.
+func (x *exchange) sentWhole() bool {
+	switch {
+	case x.sending == nil:
+		return !x.unsent
+	case !x.body.ended.Load():
+		return false
+	}
+	// The last piece is being written, or has been.
+	_ = x.upstream.SetWriteDeadline(time.Now().Add(sendGrace))
+	<-x.sending.done
+	return x.sending.err == nil && x.upstream.SetWriteDeadline(time.Time{}) == nil
+}
+
+// endUpstream ends the use of the endpoint's connection, if there is one. keep: its response is complete, and it says that it
+// serves on.
+func (x *exchange) endUpstream(keep bool) {
+	if x.upstream == nil {
+		return
+	}
+	x.upstream.end(keep && x.sentWhole(), x.proxy.idle)
+	x.upstream = nil
+}
