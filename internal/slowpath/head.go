@@ -162,9 +162,6 @@ func (h *head) parseTarget() LocalReply {
 	default:
 		return h.parseAbsolute()
 	}
-	if strings.HasPrefix(h.path, "//") && !plainURI(h.path) {
-		return ReplyBadRequest
-	}
 	return noReply
 }
 
@@ -195,27 +192,10 @@ func (h *head) parseAbsolute() LocalReply {
 	if !strings.HasPrefix(h.path, "/") {
 		h.path = "/" + h.path
 	}
-	if !validAuthority([]byte(h.authority)) || strings.HasPrefix(h.path, "//") && !plainURI(h.path) {
+	if !validAuthority([]byte(h.authority)) {
 		return ReplyBadRequest
 	}
 	return noReply
-}
-
-// plainURI reports whether net/url keeps a path and query byte for byte. Paths
-// that begin with "//" must, because url.URL.Opaque cannot carry those.
-func plainURI(s string) bool {
-	path, _, _ := strings.Cut(s, "?")
-	for i := 0; i < len(path); i++ {
-		switch c := path[i]; {
-		case c == '%':
-			if i+2 >= len(path) || !isHex(path[i+1]) || !isHex(path[i+2]) {
-				return false
-			}
-		case strings.IndexByte("\"<>\\^`{|}", c) >= 0:
-			return false
-		}
-	}
-	return true
 }
 
 // parseField reads "name: value" without white space before the colon
@@ -346,8 +326,4 @@ func validValueByte(c byte) bool { return c == '\t' || c >= ' ' && c != 0x7f }
 
 func isAlphanumeric(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-}
-
-func isHex(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }

@@ -456,6 +456,7 @@ func TestServeForwardsRequestHeadsUnchanged(t *testing.T) {
 		},
 		{"absolute form", "GET http://b.c/d?e HTTP/1.1\r\nHost: a\r\nUser-Agent: u\r\n\r\n", "GET /d?e HTTP/1.1\nHost: b.c\nUser-Agent: u\n"},
 		{"double slash", "GET //b//c?d? HTTP/1.1\r\nHost: a\r\n\r\n", "GET //b//c?d? HTTP/1.1\nHost: a\n"},
+		{"double slash and odd bytes", "GET //%zz\"<>{}|\\^`%? HTTP/1.1\r\nHost: a\r\n\r\n", "GET //%zz\"<>{}|\\^`%? HTTP/1.1\nHost: a\n"},
 		{"odd bytes", "GET /\"<>{}|\\^`%? HTTP/1.1\r\nHost: a\r\n\r\n", "GET /\"<>{}|\\^`%? HTTP/1.1\nHost: a\n"},
 		{"version 1.0", "GET / HTTP/1.0\r\nHost: a\r\n\r\n", "GET / HTTP/1.1\nHost: a\n"},
 		{"own method", "PURGE / HTTP/1.1\r\nHost: a\r\n\r\n", "PURGE / HTTP/1.1\nHost: a\n"},
