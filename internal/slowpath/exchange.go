@@ -32,9 +32,9 @@ type exchange struct {
 	endpoint       Picked         // in use
 	address        netip.AddrPort // of the last endpoint used
 	upstream       *upstreamConn  // in use
-	// sending is the body on its way, if it is not sent with the head; unsent tells that what is sent with it was not.
-	sending *sending
-	unsent  bool
+	// sending is the body on its way, if it is not sent with the head; sendError is what became of that which is.
+	sending   *sending
+	sendError error
 }
 
 // serveOne answers the request whose head ends at that offset. keep is false
@@ -269,10 +269,7 @@ func (x *exchange) closeOrKeep() (bool, error) {
 // reclaim takes the connection back from the watchdog and from what sends the body.
 func (x *exchange) reclaim() (bodyErr error) {
 	x.endUpstream(false) // frees a write that is blocked
-	if x.body != nil {
-		bodyErr = x.body.stop(func() { _ = x.conn.SetReadDeadline(time.Unix(1, 0)) })
-		_ = x.conn.SetReadDeadline(time.Time{})
-	}
+	bodyErr = x.stopBody()
 	if x.sending != nil {
 		<-x.sending.done
 	}
@@ -280,6 +277,15 @@ func (x *exchange) reclaim() (bodyErr error) {
 		x.watchdog.stop()
 	}
 	return bodyErr
+}
+
+// stopBody ends the reading of the request's body, and returns the error that it had before.
+func (x *exchange) stopBody() error {
+	if x.body == nil {
+		return nil
+	}
+	defer func() { _ = x.conn.SetReadDeadline(time.Time{}) }()
+	return x.body.stop(func() { _ = x.conn.SetReadDeadline(time.Unix(1, 0)) })
 }
 
 // breakOff ends a response that cannot be completed: the client must see that.

@@ -4,8 +4,10 @@ package slowpath
 
 import (
 	"bufio"
+	"errors"
 	"net/http"
 	"net/netip"
+	"syscall"
 	"time"
 )
 
@@ -38,6 +40,9 @@ func (x *exchange) send(endpoint netip.AddrPort) (*response, error) {
 		x.endUpstream(false)
 		return nil, err
 	}
+	if resp.body == x.upstream.responses.reader {
+		resp.body = &closeBody{Reader: resp.body, resetSeen: x.resetSeen}
+	}
 	return resp, nil
 }
 
@@ -59,7 +64,7 @@ func (x *exchange) sendRequest(endpoint netip.AddrPort) error {
 		}
 		if n > 0 || !x.upstream.reused || x.ctx.Err() != nil {
 			// It may have been answered all the same: the reading tells.
-			x.unsent = true
+			x.sendError = err
 			return nil
 		}
 		x.endUpstream(false)
@@ -165,14 +170,36 @@ func (x *exchange) writeEnd(w *bufio.Writer) error {
 func (x *exchange) sentWhole() bool {
 	switch {
 	case x.sending == nil:
-		return !x.unsent
+		return x.sendError == nil
 	case !x.body.ended.Load():
 		return false
 	}
 	// The last piece is being written, or has been.
+	return x.endOfSending() == nil && x.upstream.SetWriteDeadline(time.Time{}) == nil
+}
+
+// endOfSending gives what is being written a moment, and returns what became of it.
+func (x *exchange) endOfSending() error {
+	if x.sending == nil {
+		return x.sendError
+	}
+	// A failure shows in the write.
 	_ = x.upstream.SetWriteDeadline(time.Now().Add(sendGrace))
 	<-x.sending.done
-	return x.sending.err == nil && x.upstream.SetWriteDeadline(time.Time{}) == nil
+	return x.sending.err
+}
+
+// resetSeen returns the reset that the sending has met. TCP tells of it once, and the reading finds an end then. A reset behind an
+// end is another error, EPIPE.
+func (x *exchange) resetSeen() error {
+	if x.sending != nil && !x.body.ended.Load() {
+		// It may wait for the client, who has more to send; that changes nothing of the answer.
+		_ = x.stopBody()
+	}
+	if err := x.endOfSending(); errors.Is(err, syscall.ECONNRESET) {
+		return err
+	}
+	return nil
 }
 
 // endUpstream ends the use of the endpoint's connection, if there is one. keep: its response is complete, and it says that it

@@ -256,6 +256,40 @@ func TestServeBreaksOffWhenTheEndpointResets(t *testing.T) {
 	}
 }
 
+// TCP tells of a reset once: whoever hears of it first, the writing of the request or the reading of the answer.
+func TestServeTakesNoResetInAnUploadForTheEnd(t *testing.T) {
+	for range 50 {
+		seen := make(chan struct{})
+		endpoint := rawEndpoint(t, func(conn net.Conn, r *bufio.Reader) {
+			readHeadOf(r)
+			_, _ = io.WriteString(conn, okLine+"\r\nhello")
+			var reading sync.WaitGroup
+			reading.Go(func() { _, _ = io.Copy(io.Discard, r) })
+			<-seen
+			abort(conn)
+			reading.Wait()
+		})
+		f := newFront(t, list(endpoint))
+		conn := f.dial()
+		_, _ = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000000\r\n\r\n")
+		var upload sync.WaitGroup
+		upload.Go(func() { _, _ = io.Copy(conn, zeros{}) })
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(resp.Body, make([]byte, 5)); err != nil {
+			t.Fatal(err)
+		}
+		close(seen)
+		if rest, err := io.ReadAll(resp.Body); err == nil {
+			t.Errorf("the body ended cleanly behind %q", rest)
+		}
+		_ = conn.Close()
+		upload.Wait()
+	}
+}
+
 func TestServeIsFreedByItsContext(t *testing.T) {
 	upload := "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n"
 	for name, request := range map[string]string{"writing": upload, "reading": get} {
