@@ -81,6 +81,7 @@ enum verdict {
 	HANDOVER_TOO_MANY_FIELDS,
 	HANDOVER_LISTENER_GONE,
 	HANDOVER_TABLE_SLOW,
+	HANDOVER_ROUTE_SLOW,
 	HANDOVER_NO_VHOST,
 	HANDOVER_NO_ROUTE,
 	HANDOVER_NO_CLUSTER,
@@ -261,6 +262,8 @@ struct predicate {
 enum route_flags {
 	/* A request may switch its connection to the WebSocket protocol. */
 	ROUTE_WEBSOCKET = 1,
+	/* Only the slow path can tell whether the route matches: a request that could take it is handed over. */
+	ROUTE_SLOW = 2,
 };
 
 /* A route that a path leads to. It is taken when all bits of `need` are set and none of `forbid`. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* From a request head to a cluster: virtual host, path, headers, weighted choice. The order of routes was resolved by
- * the compiler (internal/compile): one look-up gives the candidates in Envoy's order, and the first whose conditions hold wins.
+ * the compiler (internal/compile): one look-up gives the candidates in Envoy's order, and the first whose conditions hold wins,
+ * or has the request handed over when it asks more than the kernel can tell.
  */
 #ifndef XLB_ROUTER_H
 #define XLB_ROUTER_H
@@ -301,6 +302,8 @@ static __always_inline enum verdict route_request(struct request_scan *r, const 
 	won = route_first(c, r->predicates);
 	if (!won)
 		return HANDOVER_NO_ROUTE;
+	if (won->flags & ROUTE_SLOW)
+		return HANDOVER_ROUTE_SLOW;
 	return route_choose_cluster(won, out);
 }
 

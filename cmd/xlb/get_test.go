@@ -37,7 +37,7 @@ func (daemon) Config() admin.Config {
 			Name: "all", Domains: []string{"*"}, Routes: []*model.Route{
 				{
 					Path: model.PathMatch{Kind: model.PathExact, Value: "/buy"}, Timeout: time.Second,
-					Headers:  []model.HeaderMatch{{Name: "x-canary", Kind: model.HeaderExact, Value: "yes"}},
+					Headers:  []model.HeaderMatch{{Name: "x-canary", Kind: model.HeaderString, String: model.Exact("yes")}},
 					Clusters: []model.WeightedCluster{{Name: "web", Weight: 9}, {Name: "new", Weight: 1}},
 				},
 				{Path: model.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: "web", Weight: 1}}},

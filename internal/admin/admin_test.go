@@ -56,8 +56,8 @@ func (s *state) Config() Config {
 					{
 						Name: "canary", Path: model.PathMatch{Kind: model.PathExact, Value: "/buy"}, Timeout: 1500 * time.Millisecond,
 						Headers: []model.HeaderMatch{
-							{Name: "x-canary", Kind: model.HeaderExact, Value: "yes"},
-							{Name: "x-user", Kind: model.HeaderPrefix, Value: "a", Invert: true},
+							{Name: "x-canary", Kind: model.HeaderString, String: model.Exact("yes")},
+							{Name: "x-user", Kind: model.HeaderString, String: model.Prefix("a"), Invert: true},
 							{Name: "x-debug", Invert: true},
 						},
 						Clusters: []model.WeightedCluster{{Name: "web", Weight: 90}, {Name: "dns", Weight: 10}},

@@ -85,53 +85,23 @@ func tableObject(t *model.RouteTable) object {
 		}
 		hosts = append(hosts, object{"name": vh.Name, "domains": vh.Domains, "routes": routes})
 	}
-	return object{"name": t.Name, "virtual_hosts": hosts}
-}
-
-// routeObject is envoy.config.route.v3.Route.
-func routeObject(r *model.Route) object {
-	match := pathObject(r.Path)
-	if len(r.Headers) > 0 {
-		match["headers"] = headerObjects(r.Headers)
+	o := object{"name": t.Name, "virtual_hosts": hosts}
+	if t.IgnorePort {
+		o["ignore_port_in_host_matching"] = true
 	}
-	o := object{"match": match, "route": actionObject(r)}
-	if r.Name != "" {
-		o["name"] = r.Name
+	if t.IgnorePathParameters {
+		o["ignore_path_parameters_in_path_matching"] = true
 	}
 	return o
 }
 
-// pathObject is the path specifier of envoy.config.route.v3.RouteMatch.
-func pathObject(m model.PathMatch) object {
-	switch m.Kind {
-	case model.PathExact:
-		return object{"path": m.Value}
-	case model.PathConnect:
-		return object{"connect_matcher": object{}}
-	default:
-		return object{"prefix": m.Value}
+// routeObject is envoy.config.route.v3.Route.
+func routeObject(r *model.Route) object {
+	o := object{"match": matchObject(r), "route": actionObject(r)}
+	if r.Name != "" {
+		o["name"] = r.Name
 	}
-}
-
-// headerObjects are envoy.config.route.v3.HeaderMatcher.
-func headerObjects(headers []model.HeaderMatch) []object {
-	list := make([]object, 0, len(headers))
-	for _, h := range headers {
-		o := object{"name": h.Name}
-		switch h.Kind {
-		case model.HeaderPresent:
-			o["present_match"] = true
-		case model.HeaderExact:
-			o["string_match"] = object{"exact": h.Value}
-		case model.HeaderPrefix:
-			o["string_match"] = object{"prefix": h.Value}
-		}
-		if h.Invert {
-			o["invert_match"] = true
-		}
-		list = append(list, o)
-	}
-	return list
+	return o
 }
 
 // actionObject is envoy.config.route.v3.RouteAction.

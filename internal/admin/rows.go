@@ -29,7 +29,8 @@ type Route struct {
 	VirtualHost string   `json:"virtual_host"`
 	Domains     []string `json:"domains"`
 	Match       string   `json:"match"`
-	Headers     []string `json:"headers"`
+	// Headers are the conditions besides the path: on headers, query parameters, cookies and the like.
+	Headers []string `json:"headers"`
 	// Clusters with their weights when there are several.
 	Clusters []string `json:"clusters"`
 	// Timeout in Go's notation, "0s" for none.
@@ -85,48 +86,12 @@ func (a *api) routeRows() ([]Route, error) {
 			for _, r := range vh.Routes {
 				list = append(list, Route{
 					Listener: l.Name, VirtualHost: vh.Name, Domains: vh.Domains, Match: matchText(r.Path),
-					Headers: headerTexts(r.Headers), Clusters: clusterTexts(r), Timeout: r.Timeout.String(),
+					Headers: conditionTexts(r), Clusters: clusterTexts(r), Timeout: r.Timeout.String(),
 				})
 			}
 		}
 	}
 	return list, nil
-}
-
-func matchText(m model.PathMatch) string {
-	switch m.Kind {
-	case model.PathExact:
-		return "path " + m.Value
-	case model.PathConnect:
-		return "connect"
-	default:
-		return "prefix " + m.Value
-	}
-}
-
-func headerTexts(headers []model.HeaderMatch) []string {
-	texts := make([]string, 0, len(headers))
-	for _, h := range headers {
-		texts = append(texts, headerText(h))
-	}
-	return texts
-}
-
-// headerText writes a condition as its operator reads: name=value, name^=prefix, name,
-// each with a ! when it is inverted.
-func headerText(h model.HeaderMatch) string {
-	not := ""
-	if h.Invert {
-		not = "!"
-	}
-	switch h.Kind {
-	case model.HeaderExact:
-		return h.Name + not + "=" + strconv.Quote(h.Value)
-	case model.HeaderPrefix:
-		return h.Name + not + "^=" + strconv.Quote(h.Value)
-	default:
-		return not + h.Name
-	}
 }
 
 func clusterTexts(r *model.Route) []string {

@@ -46,12 +46,17 @@ func TestCompiledTableRoutesAsTheModel(t *testing.T) {
 		}
 	}
 	for _, v := range []maps.Verdict{
-		maps.VerdictOk, maps.HandoverNoRoute, maps.HandoverNoVHost, maps.HandoverHost, maps.HandoverTableSlow, maps.HandoverRepeatedField,
+		maps.VerdictOk, maps.HandoverNoRoute, maps.HandoverNoVHost, maps.HandoverHost, maps.HandoverTableSlow, maps.HandoverRouteSlow,
+		maps.HandoverRepeatedField,
 	} {
 		t.Logf("%s: %d", maps.VerdictName(v), found[v])
 		if found[v] < leastOften {
 			t.Errorf("%s occurred %d times, want at least %d", maps.VerdictName(v), found[v], leastOften)
 		}
+	}
+	// Handing everything over would agree as well.
+	if slow, all := found[maps.HandoverRouteSlow], randomTables*requestsPerTable; slow*5 > all {
+		t.Errorf("%d of %d requests were handed over for a slow route, want one in five at most", slow, all)
 	}
 }
 
@@ -77,7 +82,7 @@ func agree(rt *model.RouteTable, compiled *Table, r *model.Request, draw uint32)
 	want := rt.Match(r)
 	got, verdict := compiled.Route(r)
 	switch verdict {
-	case maps.HandoverTableSlow, maps.HandoverHost, maps.HandoverRepeatedField:
+	case maps.HandoverTableSlow, maps.HandoverRouteSlow, maps.HandoverHost, maps.HandoverRepeatedField:
 		return verdict, nil
 	case maps.HandoverNoRoute, maps.HandoverNoVHost:
 		if want != nil {

@@ -5,6 +5,7 @@ package compile
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
@@ -29,14 +30,28 @@ func Compile(cfg *model.Config) (*Image, []Note) {
 	return im, notes
 }
 
-// compileTable falls back to a slow table, which holds nothing but its flag.
+// compileTable falls back to a slow table, which holds nothing but its flag, where
+// the kernel would look up another host or path than the one that routes compare.
 func compileTable(where string, rt *model.RouteTable) (Table, []Note) {
-	b := newTableBuilder(where)
-	if err := b.add(rt); err != nil {
-		note := Note{Where: b.where, Reason: err.Error() + "; the slow path serves the listener"}
-		return Table{Flags: maps.TableSlow}, append(b.notes, note)
+	if reason := tooHard(rt); reason != "" {
+		return Table{Flags: maps.TableSlow}, []Note{{Where: where, Reason: reason + "; the slow path serves the listener"}}
 	}
+	b := newTableBuilder(where)
+	b.add(rt)
 	return b.finish(), b.notes
+}
+
+func tooHard(rt *model.RouteTable) string {
+	comparesHosts := func(domain string) bool { return domain != "*" }
+	for _, vh := range rt.VirtualHosts {
+		if rt.IgnorePort && slices.ContainsFunc(vh.Domains, comparesHosts) {
+			return "ignore_port_in_host_matching"
+		}
+	}
+	if rt.IgnorePathParameters {
+		return "ignore_path_parameters_in_path_matching"
+	}
+	return ""
 }
 
 // unmapped gives an address the one form in which it is compared.

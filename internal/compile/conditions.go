@@ -4,6 +4,7 @@ package compile
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -42,37 +43,114 @@ func compareLiterals(a, b literal) int {
 	return 1
 }
 
-// literalsOf returns what a route asks of headers, sorted and without repetition,
-// and whether any request can satisfy it.
-func literalsOf(headers []model.HeaderMatch) (literals []literal, possible bool) {
-	for i := range headers {
-		literals = append(literals, literalsOfMatch(&headers[i])...)
-	}
-	slices.SortFunc(literals, compareLiterals)
-	literals = slices.Compact(literals)
-	for i := 1; i < len(literals); i++ {
-		if literals[i].condition == literals[i-1].condition {
-			return literals, false
-		}
-	}
-	return literals, true
+// asked is what a route asks of a request besides its path, as far as the kernel
+// can tell.
+type asked struct {
+	// literals must all hold; sorted, and none twice.
+	literals []literal
+	// undecided says what the kernel cannot tell, for a note; empty: nothing. Then
+	// the literals are not enough to choose the route, but still needed.
+	undecided string
+	// impossible: no request satisfies it.
+	impossible bool
 }
 
-// literalsOfMatch spells out Envoy's rule for inverted matches: a request without
-// the header does not satisfy them, unless they ask for its absence.
-func literalsOfMatch(h *model.HeaderMatch) []literal {
-	present := condition{name: h.Name, kind: maps.PredicatePresent}
-	asked := condition{name: h.Name, kind: maps.PredicateExact, value: h.Value}
-	switch h.Kind {
-	case model.HeaderPresent:
-		return []literal{{condition: present, negated: h.Invert}}
-	case model.HeaderPrefix:
-		asked.kind = maps.PredicatePrefix
+// askedBy sorts a route's conditions into those that the kernel evaluates and the rest.
+func askedBy(r *model.Route) asked {
+	var out asked
+	for i := range r.Headers {
+		literals, undecided := literalsOf(&r.Headers[i])
+		out.ask(undecided, literals...)
 	}
-	if !h.Invert {
-		return []literal{{condition: asked}}
+	if r.GRPC {
+		// The end of the content type decides.
+		contentType := condition{name: "content-type", kind: maps.PredicatePrefix, value: model.GRPCContentType}
+		out.ask("gRPC", literal{condition: contentType})
 	}
-	return []literal{{condition: present}, {condition: asked, negated: true}}
+	for i := range r.Cookies {
+		var literals []literal
+		if !r.Cookies[i].Invert {
+			literals = append(literals, literal{condition: condition{name: "cookie", kind: maps.PredicatePresent}})
+		}
+		out.ask("cookies", literals...)
+	}
+	if len(r.Query) > 0 {
+		out.ask("query parameters")
+	}
+	if !r.Fraction.Always() {
+		out.ask("a fraction of the requests")
+	}
+	slices.SortFunc(out.literals, compareLiterals)
+	out.literals = slices.Compact(out.literals)
+	out.impossible = r.Fraction.Never() || hasContradiction(out.literals)
+	return out
+}
+
+func (a *asked) ask(undecided string, literals ...literal) {
+	a.literals = append(a.literals, literals...)
+	if a.undecided == "" {
+		a.undecided = undecided
+	}
+}
+
+// hasContradiction reports whether sorted literals ask for a condition and its opposite.
+func hasContradiction(literals []literal) bool {
+	for i := 1; i < len(literals); i++ {
+		if literals[i].condition == literals[i-1].condition {
+			return true
+		}
+	}
+	return false
+}
+
+// literalsOf returns the literals that a match implies. They are all of it unless
+// undecided says what else there is.
+func literalsOf(h *model.HeaderMatch) (literals []literal, undecided string) {
+	present := literal{condition: condition{name: h.Name, kind: maps.PredicatePresent}}
+	absent := literal{condition: present.condition, negated: true}
+	switch {
+	case strings.HasPrefix(h.Name, ":"):
+		return nil, fmt.Sprintf("header %q", h.Name)
+	case h.Kind == model.HeaderPresent:
+		return literalsOfPresence(h, present, absent), ""
+	case !isPlain(h) || h.MissingAsEmpty && !h.Invert && h.String.Matches(""):
+		// The last of these holds for a header that is missing, or empty: two conditions of which one is enough.
+		if h.MissingAsEmpty {
+			return nil, fmt.Sprintf("header %q", h.Name)
+		}
+		return []literal{present}, fmt.Sprintf("header %q", h.Name)
+	}
+	value := literal{condition: condition{name: h.Name, kind: maps.PredicateExact, value: h.String.Value}, negated: h.Invert}
+	if h.String.Kind == model.StringPrefix {
+		value.kind = maps.PredicatePrefix
+	}
+	// An inverted match needs the header all the same, unless a missing one counts as empty and that is no match.
+	if !h.Invert || h.MissingAsEmpty && !h.String.Matches("") {
+		return []literal{value}, ""
+	}
+	return []literal{present, value}, ""
+}
+
+// literalsOfPresence: a missing header that counts as empty is always present.
+func literalsOfPresence(h *model.HeaderMatch, present, absent literal) []literal {
+	switch {
+	case h.MissingAsEmpty && h.Invert:
+		return []literal{present, absent}
+	case h.MissingAsEmpty:
+		return nil
+	case h.Invert:
+		return []literal{absent}
+	default:
+		return []literal{present}
+	}
+}
+
+// isPlain reports whether the kernel can compare the value.
+func isPlain(h *model.HeaderMatch) bool {
+	if h.Kind != model.HeaderString || h.String.IgnoreCase && hasLetters(h.String.Value) {
+		return false
+	}
+	return h.String.Kind == model.StringExact || h.String.Kind == model.StringPrefix
 }
 
 // implies reports whether all of b holds whenever all of a does, as far as sets of
@@ -91,40 +169,49 @@ type conditionSet struct {
 	bits map[condition]uint8
 }
 
-// masks returns the literals as bits that must and must not be set.
-func (s *conditionSet) masks(literals []literal) (need, forbid uint64, err error) {
+// known returns those of the literals that have a bit, which it gives them while
+// there are some, and why it left others out.
+func (s *conditionSet) known(literals []literal) (known []literal, leftOut string) {
 	for _, l := range literals {
-		bit, err := s.bit(l.condition)
-		if err != nil {
-			return 0, 0, err
+		if reason := s.give(l.condition); reason != "" {
+			leftOut = reason
+			continue
 		}
-		if l.negated {
-			forbid |= 1 << bit
-		} else {
-			need |= 1 << bit
-		}
+		known = append(known, l)
 	}
-	return need, forbid, nil
+	return known, leftOut
 }
 
-func (s *conditionSet) bit(c condition) (uint8, error) {
-	if bit, known := s.bits[c]; known {
-		return bit, nil
+// masks returns literals that have bits as those that must and must not be set.
+func (s *conditionSet) masks(known []literal) (need, forbid uint64) {
+	for _, l := range known {
+		if l.negated {
+			forbid |= 1 << s.bits[l.condition]
+		} else {
+			need |= 1 << s.bits[l.condition]
+		}
+	}
+	return need, forbid
+}
+
+// give gives a condition a bit, or says why it has none.
+func (s *conditionSet) give(c condition) (reason string) {
+	if _, known := s.bits[c]; known {
+		return ""
 	}
 	switch {
 	case len(c.name) > int(maps.MaxFieldName):
-		return 0, tooHardf("header name of %d bytes, more than %d", len(c.name), maps.MaxFieldName)
+		return fmt.Sprintf("header name of %d bytes, more than %d", len(c.name), maps.MaxFieldName)
 	case len(c.value) > int(maps.MaxFieldValue):
-		return 0, tooHardf("header %q: value of %d bytes, more than %d", c.name, len(c.value), maps.MaxFieldValue)
+		return fmt.Sprintf("header %q: value of %d bytes, more than %d", c.name, len(c.value), maps.MaxFieldValue)
 	case len(s.bits) == int(maps.MaxPredicates):
-		return 0, tooHardf("header %q: more than %d different header conditions in one route table", c.name, maps.MaxPredicates)
+		return fmt.Sprintf("more than %d different header conditions in one route table", maps.MaxPredicates)
 	}
 	if s.bits == nil {
 		s.bits = map[condition]uint8{}
 	}
-	bit := uint8(len(s.bits))
-	s.bits[c] = bit
-	return bit, nil
+	s.bits[c] = uint8(len(s.bits))
+	return ""
 }
 
 // layout lists the conditions by header.

@@ -23,6 +23,7 @@ var policyNames = map[maps.Policy]string{
 
 var routeFlagNames = map[maps.RouteFlags]string{
 	maps.RouteWebsocket: " websocket",
+	maps.RouteSlow:      " slow",
 }
 
 var flagNames = []struct {

@@ -32,9 +32,13 @@ func (t *Table) Route(r *model.Request) (*Route, maps.Verdict) {
 	}
 	for i := range candidates {
 		c := &candidates[i]
-		if bits&c.Need == c.Need && bits&c.Forbid == 0 {
-			return c, maps.VerdictOk
+		if bits&c.Need != c.Need || bits&c.Forbid != 0 {
+			continue
 		}
+		if c.Flags&maps.RouteSlow != 0 {
+			return nil, maps.HandoverRouteSlow
+		}
+		return c, maps.VerdictOk
 	}
 	return nil, maps.HandoverNoRoute
 }

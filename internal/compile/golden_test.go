@@ -47,7 +47,7 @@ var goldenConfigs = map[string]*model.Config{
 	"canary": {
 		Listeners: []*model.Listener{listenerOn("shop", "[fd00::80]:8080", timed(oneHost(
 			prefixRoute("/cart", "canary", exactHeader("x-canary", "yes")),
-			prefixRoute("/cart", "debug", model.HeaderMatch{Name: "x-debug", Kind: model.HeaderPresent}, model.HeaderMatch{Name: "x-canary", Kind: model.HeaderPrefix, Value: "no", Invert: true}),
+			prefixRoute("/cart", "debug", model.HeaderMatch{Name: "x-debug", Kind: model.HeaderPresent}, model.HeaderMatch{Name: "x-canary", Kind: model.HeaderString, String: model.Prefix("no"), Invert: true}),
 			exactRoute("/health", "health"),
 			&model.Route{
 				Path: model.PathMatch{Value: "/live"}, Upgrades: []string{"websocket"},

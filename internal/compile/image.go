@@ -66,7 +66,8 @@ type Path struct {
 	First, Count uint32
 }
 
-// Route is a candidate: taken when all bits of Need are set and none of Forbid.
+// Route is a candidate: taken when all bits of Need are set and none of Forbid. With
+// RouteSlow the request is handed over then: the route may match, or may not.
 type Route struct {
 	Need, Forbid uint64
 	// Timeout from the end of the request to the end of the response; 0 for none.

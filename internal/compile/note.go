@@ -2,7 +2,13 @@
 
 package compile
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // Note says what the compiled form could not express, and hence what the slow
 // path serves, or what it approximates. It is never a fault of the configuration.
@@ -15,13 +21,44 @@ type Note struct {
 // String joins the two.
 func (n Note) String() string { return n.Where + ": " + n.Reason }
 
-// tooHard ends the compilation of a table: only the slow path can evaluate it.
-type tooHard struct {
-	reason string
+// slowRoutes collects the routes of a virtual host that the kernel cannot always
+// decide, by reason.
+type slowRoutes map[string][]int
+
+// add notes a route by its position, which may be noted already.
+func (s slowRoutes) add(reason string, position int) {
+	if !slices.Contains(s[reason], position) {
+		s[reason] = append(s[reason], position)
+	}
 }
 
-func (e *tooHard) Error() string { return e.reason }
+// notes are one for each reason, however many routes there are.
+func (s slowRoutes) notes(where string) []Note {
+	var list []Note
+	for _, reason := range slices.Sorted(maps.Keys(s)) {
+		positions := s[reason]
+		slices.Sort(positions)
+		list = append(list, Note{
+			Where:  fmt.Sprintf("%s: %s", where, routeNumbers(positions)),
+			Reason: reason + "; the slow path serves the requests that may match",
+		})
+	}
+	slices.SortStableFunc(list, func(a, b Note) int { return strings.Compare(a.Where, b.Where) })
+	return list
+}
 
-func tooHardf(format string, args ...any) error {
-	return &tooHard{reason: fmt.Sprintf(format, args...)}
+// maxNumbers bounds how many routes a note names.
+const maxNumbers = 8
+
+// routeNumbers counts from 1: "route 3", "route 3, 7".
+func routeNumbers(positions []int) string {
+	var numbers []string
+	for _, p := range positions[:min(len(positions), maxNumbers)] {
+		numbers = append(numbers, strconv.Itoa(p+1))
+	}
+	text := "route " + strings.Join(numbers, ", ")
+	if more := len(positions) - maxNumbers; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }

@@ -3,6 +3,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,71 +24,78 @@ const (
 	maxExactPath  = int(maps.MaxPath) - 1
 )
 
-// pathIndex finds the routes of a virtual host by path value, as positions in order.
+// pathIndex finds the routes of a virtual host by path, as positions in order.
 type pathIndex struct {
+	// exact and prefix hold the routes that a key alone decides. A key without
+	// routes of its own is there for what loose says.
 	exact, prefix map[string][]int
+	loose         []loosePath
 }
 
-// addRoutes fills the path trie for one virtual host. Each prefix and each exact
-// path that some route names becomes an entry. A path finds the longest entry that
-// begins it; the routes that accept it are then known: those whose prefix begins
-// that entry, and for an exact entry those that name it.
-func (b *tableBuilder) addRoutes(vhost uint32, routes []*model.Route) error {
-	where := b.where
+// candidate is a route that a path may take; sure when its path match accepts every
+// path that finds the key.
+type candidate struct {
+	position int
+	sure     bool
+}
+
+// addRoutes fills the path trie for one virtual host. Each text that decides about
+// some route becomes an entry. A path finds the longest entry that begins it; the
+// routes that accept it, or may, are then known.
+func (b *tableBuilder) addRoutes(vhost uint32, routes []*model.Route) {
 	index := pathIndex{exact: map[string][]int{}, prefix: map[string][]int{}}
-	literals := make([][]literal, len(routes))
+	list := candidateList{tableBuilder: b, routes: routes, asked: make([]asked, len(routes)), slow: slowRoutes{}}
 	for i, r := range routes {
 		if r.Path.Kind == model.PathConnect {
 			continue // the kernel hands every CONNECT over
 		}
-		b.where = fmt.Sprintf("%s: route %d", where, i+1)
-		if err := checkPath(r.Path); err != nil {
-			return err
-		}
-		var possible bool
-		if literals[i], possible = literalsOf(r.Headers); possible {
+		if list.asked[i] = askedBy(r); !list.asked[i].impossible {
 			index.add(i, r.Path)
 		}
 	}
 	for _, key := range index.keys() {
-		list, err := b.candidates(where, index.positions(key), routes, literals)
-		if err != nil {
-			return err
-		}
+		candidates := list.at(index.candidates(key))
 		b.table.Paths = append(b.table.Paths, Path{
 			VHost: vhost,
 			Key:   key,
-			First: b.addList(list),
-			Count: uint32(len(list)),
+			First: b.addList(candidates),
+			Count: uint32(len(candidates)),
 		})
 	}
-	b.where = where
-	return nil
-}
-
-func checkPath(m model.PathMatch) error {
-	what, limit := "path prefix", maxPrefixPath
-	if m.Kind == model.PathExact {
-		what, limit = "exact path", maxExactPath
-	}
-	if len(m.Value) > limit {
-		return tooHardf("%s of %d bytes, more than %d", what, len(m.Value), limit)
-	}
-	return nil
+	b.notes = append(b.notes, list.slow.notes(b.where)...)
 }
 
 // add notes a route. One that names a 0 byte matches no path the kernel accepts,
 // and would be taken for an exact path.
 func (x *pathIndex) add(position int, m model.PathMatch) {
-	if strings.Contains(m.Value, terminator) {
+	if strings.Contains(stemOf(m), terminator) {
 		return
 	}
-	if m.Kind == model.PathExact {
-		x.exact[m.Value] = append(x.exact[m.Value], position)
+	own := []int{position}
+	if isLoose(m) {
+		own = nobody
+		stem := stemOf(m)
+		x.loose = append(x.loose, loosePath{position: position, match: m, stem: stem})
+		x.prefix[stem] = append(x.prefix[stem], nobody...)
+	}
+	if m.Kind == model.PathRegex {
 		return
 	}
-	x.prefix[m.Value] = append(x.prefix[m.Value], position)
+	exact, prefix := m.Kind != model.PathPrefix, m.Kind != model.PathExact
+	text := m.Value
+	if exact && len(text) <= maxExactPath {
+		x.exact[text] = append(x.exact[text], own...)
+	}
+	if m.Kind == model.PathSeparatedPrefix {
+		text += "/"
+	}
+	if prefix && len(text) <= maxPrefixPath {
+		x.prefix[text] = append(x.prefix[text], own...)
+	}
 }
+
+// nobody makes a key without routes of its own.
+var nobody = []int{}
 
 // keys are those of the trie, sorted.
 func (x *pathIndex) keys() []string {
@@ -102,44 +110,78 @@ func (x *pathIndex) keys() []string {
 	return keys
 }
 
-// positions are the routes that accept every path whose longest entry is the key,
-// in order.
-func (x *pathIndex) positions(key string) []int {
+// candidates are the routes that accept paths whose longest entry is the key, in order.
+func (x *pathIndex) candidates(key string) []candidate {
 	value, whole := strings.CutSuffix(key, terminator)
-	var found []int
+	var found []candidate
+	add := func(positions []int) {
+		for _, p := range positions {
+			found = append(found, candidate{p, true})
+		}
+	}
 	if whole {
-		found = append(found, x.exact[value]...)
+		add(x.exact[value])
 	}
 	for n := range len(value) + 1 {
-		found = append(found, x.prefix[value[:n]]...)
+		add(x.prefix[value[:n]])
 	}
-	slices.Sort(found)
+	for i := range x.loose {
+		if r := x.loose[i].reach(value, whole); r != misses {
+			found = append(found, candidate{x.loose[i].position, r == accepts})
+		}
+	}
+	slices.SortFunc(found, func(a, b candidate) int { return cmp.Compare(a.position, b.position) })
 	return found
 }
 
-// candidates compiles the routes at the positions, leaving out those that cannot
-// win: behind a route whose conditions hold whenever theirs do. In particular
-// nothing stands behind a route without conditions.
-func (b *tableBuilder) candidates(where string, positions []int, routes []*model.Route, literals [][]literal) ([]Route, error) {
-	var kept []int
+// candidateList compiles the candidates of one virtual host.
+type candidateList struct {
+	*tableBuilder
+	routes []*model.Route
+	asked  []asked
+	slow   slowRoutes
+}
+
+// at compiles the candidates of one key, leaving out those that are never reached:
+// behind a route whose conditions hold whenever theirs do. That route wins, or it is
+// a slow one and has the request handed over. In particular nothing stands behind a
+// route without conditions.
+func (l *candidateList) at(candidates []candidate) []Route {
+	var kept [][]literal
 	var list []Route
-	for _, p := range positions {
-		if slices.ContainsFunc(kept, func(k int) bool { return implies(literals[p], literals[k]) }) {
+	for _, c := range candidates {
+		literals := l.asked[c.position].literals
+		if slices.ContainsFunc(kept, func(k []literal) bool { return implies(literals, k) }) {
 			continue
 		}
-		b.where = fmt.Sprintf("%s: route %d", where, p+1)
-		if len(kept) == int(maps.MaxCandidates) {
-			return nil, tooHardf("more than %d routes with header conditions for one path", maps.MaxCandidates)
-		}
-		r, err := b.compileRoute(routes[p], literals[p])
-		if err != nil {
-			return nil, err
-		}
-		kept = append(kept, p)
-		list = append(list, r)
-		if len(literals[p]) == 0 {
+		if len(list) == int(maps.MaxCandidates) {
+			l.slow.add(fmt.Sprintf("more than %d routes with header conditions for one path", maps.MaxCandidates), c.position)
+			list[len(list)-1] = slowRoute(l.routes[c.position])
 			break
 		}
+		known, route := l.compile(c)
+		kept = append(kept, known)
+		list = append(list, route)
 	}
-	return list, nil
+	return list
+}
+
+// compile returns one candidate and those of its conditions that it has bits for.
+func (l *candidateList) compile(c candidate) (known []literal, route Route) {
+	r, asked := l.routes[c.position], &l.asked[c.position]
+	known, leftOut := l.conditions.known(asked.literals)
+	reasons := []string{asked.undecided, leftOut}
+	if !c.sure {
+		reasons = append(reasons, reasonOf(r.Path))
+	}
+	reason := cmp.Or(reasons...)
+	if reason == "" {
+		route, reason = l.compileRoute(r)
+	}
+	if reason != "" {
+		l.slow.add(reason, c.position)
+		route = slowRoute(r)
+	}
+	route.Need, route.Forbid = l.conditions.masks(known)
+	return known, route
 }

@@ -71,24 +71,83 @@ func (w world) headerValue() string {
 }
 
 func (w world) header() model.HeaderMatch {
-	return model.HeaderMatch{
-		Name:   w.headerName(),
-		Kind:   pick(w, model.HeaderPresent, model.HeaderExact, model.HeaderPrefix),
-		Value:  w.headerValue(),
-		Invert: w.oneIn(3),
+	h := model.HeaderMatch{
+		Name:           w.headerName(),
+		Kind:           pick(w, model.HeaderPresent, model.HeaderString, model.HeaderString),
+		String:         model.StringMatch{Kind: pick(w, model.StringExact, model.StringPrefix), Value: w.headerValue()},
+		Invert:         w.oneIn(3),
+		MissingAsEmpty: w.oneIn(8),
+	}
+	switch w.IntN(24) {
+	case 0:
+		h.Kind, h.Range = model.HeaderRange, model.Range{Start: 0, End: 5}
+	case 1:
+		h.String = w.text()
+	case 2:
+		h.Name = pick(w, ":path", ":method", ":scheme")
+	}
+	return h
+}
+
+// text is a comparison of any kind.
+func (w world) text() model.StringMatch {
+	m := model.StringMatch{
+		Kind:       pick(w, model.StringExact, model.StringPrefix, model.StringSuffix, model.StringContains, model.StringRegex),
+		Value:      w.headerValue(),
+		IgnoreCase: w.oneIn(2),
+	}
+	if m.Kind == model.StringRegex {
+		m.Value, m.IgnoreCase = pick(w, "a*", "a|b", ".+b"), false
+		m.Regex = regex(m.Value)
+	}
+	return m
+}
+
+func regex(source string) *model.Regex {
+	re, err := model.NewRegex(source)
+	if err != nil {
+		panic(err)
+	}
+	return re
+}
+
+func (w world) pathMatch() model.PathMatch {
+	m := model.PathMatch{Kind: pick(w, model.PathPrefix, model.PathPrefix, model.PathExact, model.PathSeparatedPrefix), Value: w.path()}
+	switch w.IntN(20) {
+	case 0:
+		return model.PathMatch{}
+	case 1:
+		return model.PathMatch{Kind: model.PathConnect}
+	case 2, 3:
+		m.IgnoreCase = true
+	case 4:
+		m.Kind, m.Value = model.PathRegex, pick(w, "/a.*", "/[ab]", "/ab?/.*", "/b", ".*b", "(?i)/a", "/"+w.long(251)+".*", "/a\x00?")
+		m.Regex = regex(m.Value)
+	}
+	return m
+}
+
+// more gives a route conditions that are no headers.
+func (w world) more(r *model.Route) {
+	switch w.IntN(5) {
+	case 0:
+		value := w.text()
+		r.Query = []model.QueryMatch{{Name: "a", String: &value}}
+	case 1:
+		r.Query = []model.QueryMatch{{Name: "a", Absent: w.oneIn(2)}}
+	case 2:
+		r.Cookies = []model.CookieMatch{{Name: "a", String: w.text(), Invert: w.oneIn(3)}}
+	case 3:
+		r.GRPC = true
+	case 4:
+		r.Fraction = model.Fraction{Numerator: pick(w, uint32(0), 50, 100), Denominator: 100}
 	}
 }
 
 func (w world) route() *model.Route {
-	r := &model.Route{
-		Path:    model.PathMatch{Kind: pick(w, model.PathPrefix, model.PathExact), Value: w.path()},
-		Timeout: time.Duration(w.IntN(50)) * time.Second,
-	}
-	if w.oneIn(15) {
-		r.Path.Value = ""
-	}
+	r := &model.Route{Path: w.pathMatch(), Timeout: time.Duration(w.IntN(50)) * time.Second}
 	if w.oneIn(10) {
-		r.Path = model.PathMatch{Kind: model.PathConnect}
+		w.more(r)
 	}
 	if w.oneIn(3) {
 		r.Upgrades = []string{pick(w, "other", model.UpgradeWebSocket)}
@@ -106,7 +165,7 @@ func (w world) route() *model.Route {
 }
 
 func (w world) table() *model.RouteTable {
-	t := &model.RouteTable{}
+	t := &model.RouteTable{IgnorePort: w.oneIn(60), IgnorePathParameters: w.oneIn(60)}
 	taken := map[string]bool{}
 	for i := range 1 + w.IntN(5) {
 		vh := &model.VirtualHost{Name: fmt.Sprintf("vh%d", i)}
@@ -134,8 +193,20 @@ func (w world) request() *model.Request {
 			headers[name] = []string{w.headerValue()}
 		}
 	}
+	if w.oneIn(12) {
+		headers["content-type"] = []string{pick(w, "application/grpc", "application/grpc+proto", "application/grpc-web", "text/html")}
+	}
+	if w.oneIn(12) {
+		headers["cookie"] = []string{"a=" + w.headerValue()}
+	}
 	path := w.path()
+	if w.oneIn(8) {
+		path = strings.ToUpper(path)
+	}
 	if w.oneIn(4) {
+		path += pick(w, "?a", "?a=", "?a=ab")
+	}
+	if w.oneIn(8) {
 		path += "?" + w.word("ab/?", 0, 3)
 	}
 	host := w.host()
@@ -145,6 +216,9 @@ func (w world) request() *model.Request {
 	return &model.Request{
 		Authority: host,
 		Path:      path,
+		Method:    pick(w, "GET", "POST"),
+		Scheme:    "http",
+		Draw:      w.Uint64(),
 		Values:    func(name string) []string { return headers[name] },
 	}
 }

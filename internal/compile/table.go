@@ -32,18 +32,14 @@ func newTableBuilder(where string) *tableBuilder {
 	}
 }
 
-// add compiles a route table; on error b.where is the place that was too hard.
-func (b *tableBuilder) add(rt *model.RouteTable) error {
+func (b *tableBuilder) add(rt *model.RouteTable) {
 	table := b.where
 	b.addHosts(rt)
 	for i, vh := range rt.VirtualHosts {
 		b.where = fmt.Sprintf("%s: virtual host %q", table, vh.Name)
-		if err := b.addRoutes(uint32(i)+1, vh.Routes); err != nil {
-			return err
-		}
+		b.addRoutes(uint32(i)+1, vh.Routes)
 	}
 	b.where = table
-	return nil
 }
 
 func (b *tableBuilder) finish() Table {
@@ -74,13 +70,9 @@ func (b *tableBuilder) addList(list []Route) uint32 {
 	return first
 }
 
-// compileRoute gives a kept route its condition bits and its action.
-func (b *tableBuilder) compileRoute(r *model.Route, literals []literal) (Route, error) {
-	need, forbid, err := b.conditions.masks(literals)
-	if err != nil {
-		return Route{}, err
-	}
-	out := Route{Need: need, Forbid: forbid, Timeout: r.Timeout, Flags: flagsOf(r)}
+// compileRoute gives a route its action; reason says why it cannot have one.
+func (b *tableBuilder) compileRoute(r *model.Route) (out Route, reason string) {
+	out = Route{Timeout: r.Timeout, Flags: flagsOf(r)}
 	shares := make([]model.WeightedCluster, 0, len(r.Clusters))
 	for _, c := range r.Clusters {
 		if c.Weight > 0 {
@@ -95,12 +87,18 @@ func (b *tableBuilder) compileRoute(r *model.Route, literals []literal) (Route, 
 	case len(shares) == 1:
 		out.Cluster = shares[0].Name
 	case len(shares) > int(maps.MaxSplit):
-		return Route{}, tooHardf("%d weighted clusters, more than %d", len(shares), maps.MaxSplit)
+		return Route{}, fmt.Sprintf("%d weighted clusters, more than %d", len(shares), maps.MaxSplit)
 	default:
 		out.First, out.Total = b.addSplits(shares)
 		out.Count = uint32(len(shares))
 	}
-	return out, nil
+	return out, ""
+}
+
+// slowRoute stands for a route that only the slow path can choose. Its cluster is
+// never read, but has to be one.
+func slowRoute(r *model.Route) Route {
+	return Route{Flags: maps.RouteSlow, Cluster: r.Clusters[0].Name}
 }
 
 func flagsOf(r *model.Route) maps.RouteFlags {

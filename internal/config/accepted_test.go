@@ -45,6 +45,14 @@ func base() *model.Config {
 	}
 }
 
+func regexMatch(source string) model.StringMatch {
+	re, err := model.NewRegex(source)
+	if err != nil {
+		panic(err)
+	}
+	return model.StringMatch{Kind: model.StringRegex, Value: source, Regex: re}
+}
+
 func firstHost(c *model.Config) *model.VirtualHost { return c.Listeners[0].Routes.VirtualHosts[0] }
 func firstRoute(c *model.Config) *model.Route      { return firstHost(c).Routes[0] }
 
@@ -106,17 +114,76 @@ var acceptances = []struct {
 		{name: x-old-prefix, prefix_match: v}]}`},
 		func(c *model.Config) {
 			firstRoute(c).Headers = []model.HeaderMatch{
-				{Name: "x-exact", Kind: model.HeaderExact, Value: "v"},
-				{Name: "x-empty", Kind: model.HeaderExact},
-				{Name: "x-prefix", Kind: model.HeaderPrefix, Value: "v", Invert: true},
+				{Name: "x-exact", Kind: model.HeaderString, String: model.Exact("v")},
+				{Name: "x-empty", Kind: model.HeaderString},
+				{Name: "x-prefix", Kind: model.HeaderString, String: model.Prefix("v"), Invert: true},
 				{Name: "x-there"},
 				{Name: "x-there-too"},
 				{Name: "x-absent", Invert: true},
 				{Name: "x-absent-too", Invert: true},
 				{Name: "x-twice-inverted"},
-				{Name: "x-old-exact", Kind: model.HeaderExact, Value: "v"},
-				{Name: "x-old-prefix", Kind: model.HeaderPrefix, Value: "v"},
+				{Name: "x-old-exact", Kind: model.HeaderString, String: model.Exact("v")},
+				{Name: "x-old-prefix", Kind: model.HeaderString, String: model.Prefix("v")},
 			}
+		}},
+	{change{"every kind of header match", "$route.match", `{headers: [
+		{name: x, string_match: {suffix: v, ignore_case: true}},
+		{name: x, string_match: {contains: v}},
+		{name: x, string_match: {safe_regex: {regex: 'v+'}}, treat_missing_header_as_empty: true},
+		{name: x, suffix_match: v},
+		{name: x, contains_match: v},
+		{name: x, safe_regex_match: {google_re2: {}, regex: 'v*'}},
+		{name: x, range_match: {start: -1, end: 5}, invert_match: true},
+		{name: x, range_match: {start: 5, end: 1}},
+		{name: ':method', string_match: {exact: GET}},
+		{name: ':Authority', string_match: {exact: a}},
+		{name: Host, present_match: true}]}`},
+		func(c *model.Config) {
+			firstRoute(c).Headers = []model.HeaderMatch{
+				{Name: "x", Kind: model.HeaderString, String: model.StringMatch{Kind: model.StringSuffix, Value: "v", IgnoreCase: true}},
+				{Name: "x", Kind: model.HeaderString, String: model.StringMatch{Kind: model.StringContains, Value: "v"}},
+				{Name: "x", Kind: model.HeaderString, String: regexMatch("v+"), MissingAsEmpty: true},
+				{Name: "x", Kind: model.HeaderString, String: model.StringMatch{Kind: model.StringSuffix, Value: "v"}},
+				{Name: "x", Kind: model.HeaderString, String: model.StringMatch{Kind: model.StringContains, Value: "v"}},
+				{Name: "x", Kind: model.HeaderString, String: regexMatch("v*")},
+				{Name: "x", Kind: model.HeaderRange, Range: model.Range{Start: -1, End: 5}, Invert: true},
+				{Name: "x", Kind: model.HeaderRange, Range: model.Range{Start: 5, End: 1}},
+				{Name: ":method", Kind: model.HeaderString, String: model.Exact("GET")},
+				{Name: "host", Kind: model.HeaderString, String: model.Exact("a")},
+				{Name: "host"},
+			}
+		}},
+	{change{"path without case", "$route", "{match: {path: /X, case_sensitive: false}}"},
+		func(c *model.Config) {
+			firstRoute(c).Path = model.PathMatch{Kind: model.PathExact, Value: "/X", IgnoreCase: true}
+		}},
+	{change{"path separated prefix", "$route", "{match: {path_separated_prefix: /x}}"},
+		func(c *model.Config) {
+			firstRoute(c).Path = model.PathMatch{Kind: model.PathSeparatedPrefix, Value: "/x"}
+		}},
+	{change{"path regex", "$route", "{match: {safe_regex: {regex: '/x|/y'}, case_sensitive: false}}"},
+		func(c *model.Config) {
+			firstRoute(c).Path = model.PathMatch{Kind: model.PathRegex, Value: "/x|/y", Regex: regexMatch("/x|/y").Regex}
+		}},
+	{change{"query parameters", "$route.match", `{query_parameters: [
+		{name: a, string_match: {exact: b}}, {name: b, present_match: true}, {name: c}, {name: D, present_match: false}]}`},
+		func(c *model.Config) {
+			value := model.Exact("b")
+			firstRoute(c).Query = []model.QueryMatch{{Name: "a", String: &value}, {Name: "b"}, {Name: "c"}, {Name: "D", Absent: true}}
+		}},
+	{change{"cookies", "$route.match", "{cookies: [{name: a, string_match: {prefix: b}, invert_match: true}]}"},
+		func(c *model.Config) {
+			firstRoute(c).Cookies = []model.CookieMatch{{Name: "a", String: model.Prefix("b"), Invert: true}}
+		}},
+	{change{"gRPC", "$route.match", "{grpc: {}}"},
+		func(c *model.Config) { firstRoute(c).GRPC = true }},
+	{change{"fraction", "$route.match", "{runtime_fraction: {runtime_key: x, default_value: {numerator: 7, denominator: TEN_THOUSAND}}}"},
+		func(c *model.Config) { firstRoute(c).Fraction = model.Fraction{Numerator: 7, Denominator: 10_000} }},
+	{change{"fraction of the default denominator", "$route.match", "{runtime_fraction: {default_value: {}}}"},
+		func(c *model.Config) { firstRoute(c).Fraction = model.Fraction{Denominator: 100} }},
+	{change{"ignored port and path parameters", "$routes", "{ignore_port_in_host_matching: true, ignore_path_parameters_in_path_matching: true}"},
+		func(c *model.Config) {
+			c.Listeners[0].Routes.IgnorePort, c.Listeners[0].Routes.IgnorePathParameters = true, true
 		}},
 	{change{"route timeout", "$route.route", "{timeout: 0.2509s, idle_timeout: 0s}"},
 		func(c *model.Config) { firstRoute(c).Timeout = 250 * time.Millisecond }},

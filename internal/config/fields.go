@@ -111,8 +111,6 @@ const (
 	noIdle        = "XLB has no such timeout; remove the field or set 0s"
 	noRetryBuffer = "XLB does not buffer requests; remove the field"
 	noDelta       = "the configuration has to be in this file; list it under static_resources"
-	onlyStrings   = "use string_match with exact or prefix, or present_match"
-	onlyPaths     = "use prefix or path"
 	onlyClusters  = "use cluster or weighted_clusters"
 	onlyLoad      = "list the endpoints in lb_endpoints"
 	noHealth      = "XLB does not take endpoints out by health; remove the field"
@@ -252,7 +250,9 @@ var supported = map[protoreflect.FullName]fields{
 		"response_headers_to_remove":   refuse(headerChange),
 		"request_mirror_policies":      refuse(noMirror),
 		"typed_per_filter_config":      refuse(noFilterHooks),
-		"ignore_port_in_host_matching": refuse("list the domains with and without the port; remove the field"),
+		"ignore_port_in_host_matching": translateIt,
+
+		"ignore_path_parameters_in_path_matching": translateIt,
 	},
 	"envoy.config.route.v3.VirtualHost": {
 		"name":                           translateIt,
@@ -300,38 +300,71 @@ var supported = map[protoreflect.FullName]fields{
 		"path":                  translateIt,
 		"connect_matcher":       translateIt,
 		"headers":               translateIt,
-		"case_sensitive":        limit("XLB compares paths with case, as Envoy does by default; remove the field", boolean(true)),
-		"safe_regex":            refuse(onlyPaths),
-		"path_separated_prefix": refuse("use path for the prefix itself and prefix with a slash at its end"),
-		"path_match_policy":     refuse(onlyPaths),
-		"query_parameters":      refuse("XLB matches the path and headers; remove the field"),
-		"cookies":               refuse("XLB matches the path and headers; remove the field"),
-		"grpc":                  refuse(plaintext),
+		"case_sensitive":        translateIt,
+		"safe_regex":            translateIt,
+		"path_separated_prefix": translateIt,
+		"query_parameters":      translateIt,
+		"cookies":               translateIt,
+		"grpc":                  translateIt,
+		"runtime_fraction":      translateIt,
+		"path_match_policy":     refuse("use prefix, path, path_separated_prefix or safe_regex"),
 		"tls_context":           refuse(plaintext),
-		"runtime_fraction":      refuse("use weighted_clusters to split traffic"),
+		"dynamic_metadata":      refuse(noFilterHooks),
+		"filter_state":          refuse(noFilterHooks),
 	},
-	"envoy.config.route.v3.RouteMatch.ConnectMatcher": {},
+	"envoy.config.route.v3.RouteMatch.ConnectMatcher":        {},
+	"envoy.config.route.v3.RouteMatch.GrpcRouteMatchOptions": {},
 	"envoy.config.route.v3.HeaderMatcher": {
 		"name":                          translateIt,
 		"string_match":                  translateIt,
 		"present_match":                 translateIt,
+		"range_match":                   translateIt,
 		"exact_match":                   translateIt,
 		"prefix_match":                  translateIt,
+		"suffix_match":                  translateIt,
+		"contains_match":                translateIt,
+		"safe_regex_match":              translateIt,
 		"invert_match":                  translateIt,
-		"suffix_match":                  refuse(onlyStrings),
-		"contains_match":                refuse(onlyStrings),
-		"safe_regex_match":              refuse(onlyStrings),
-		"range_match":                   refuse(onlyStrings),
-		"treat_missing_header_as_empty": refuse("add a route with present_match: false instead"),
+		"treat_missing_header_as_empty": translateIt,
+	},
+	"envoy.config.route.v3.QueryParameterMatcher": {
+		"name":          translateIt,
+		"string_match":  translateIt,
+		"present_match": translateIt,
+	},
+	"envoy.config.route.v3.CookieMatcher": {
+		"name":         translateIt,
+		"string_match": translateIt,
+		"invert_match": translateIt,
+	},
+	"envoy.config.core.v3.RuntimeFractionalPercent": {
+		"default_value": translateIt,
+		"runtime_key":   ignore("without a runtime, which is refused (layered_runtime), the default value always applies"),
+	},
+	"envoy.type.v3.FractionalPercent": {
+		"numerator":   translateIt,
+		"denominator": translateIt,
+	},
+	"envoy.type.v3.Int64Range": {
+		"start": translateIt,
+		"end":   translateIt,
 	},
 	"envoy.type.matcher.v3.StringMatcher": {
 		"exact":       translateIt,
 		"prefix":      translateIt,
-		"suffix":      refuse("use exact or prefix"),
-		"contains":    refuse("use exact or prefix"),
-		"safe_regex":  refuse("use exact or prefix"),
-		"custom":      refuse("use exact or prefix"),
-		"ignore_case": refuse("XLB compares header values with case; remove the field"),
+		"suffix":      translateIt,
+		"contains":    translateIt,
+		"safe_regex":  translateIt,
+		"ignore_case": translateIt,
+		"custom":      refuse("use exact, prefix, suffix, contains or safe_regex"),
+	},
+	"envoy.type.matcher.v3.RegexMatcher": {
+		"regex":      translateIt,
+		"google_re2": translateIt,
+	},
+	// RE2 is the only engine, and its bound on the size of a program is a matter of RE2's own compiler.
+	"envoy.type.matcher.v3.RegexMatcher.GoogleRE2": {
+		"max_program_size": refuse("XLB compiles with bounds of its own; remove the field"),
 	},
 	"envoy.config.route.v3.RouteAction": {
 		"cluster":                         translateIt,

@@ -28,20 +28,21 @@ func (t *translator) headerMatches(in []*routev3.HeaderMatcher, path string) []m
 }
 
 func (t *translator) headerMatch(h *routev3.HeaderMatcher, path string) model.HeaderMatch {
-	out := model.HeaderMatch{Name: asciiLower(h.GetName()), Invert: h.GetInvertMatch()}
-	t.headerName(out.Name, path+".name")
+	out := model.HeaderMatch{
+		Name:           t.headerName(h.GetName(), path+".name"),
+		Invert:         h.GetInvertMatch(),
+		MissingAsEmpty: h.GetTreatMissingHeaderAsEmpty(),
+	}
 	switch s := h.GetHeaderMatchSpecifier().(type) {
 	case nil: // Envoy: present
 	case *routev3.HeaderMatcher_PresentMatch:
 		out.Invert = out.Invert == s.PresentMatch
+	case *routev3.HeaderMatcher_RangeMatch:
+		out.Kind, out.Range = model.HeaderRange, model.Range{Start: s.RangeMatch.GetStart(), End: s.RangeMatch.GetEnd()}
 	case *routev3.HeaderMatcher_StringMatch:
-		if s.StringMatch.GetPrefix() != "" {
-			out.Kind, out.Value = model.HeaderPrefix, s.StringMatch.GetPrefix()
-			break
-		}
-		out.Kind, out.Value = model.HeaderExact, s.StringMatch.GetExact()
+		out.Kind, out.String = model.HeaderString, t.stringMatch(s.StringMatch, path+".string_match")
 	default:
-		t.legacyMatch(h, &out, path)
+		out.Kind, out.String = model.HeaderString, t.legacyMatch(h, path)
 	}
 	return out
 }
@@ -50,26 +51,35 @@ func (t *translator) headerMatch(h *routev3.HeaderMatcher, path string) model.He
 // them.
 //
 //nolint:staticcheck // deprecated by Envoy's API, but part of it
-func (t *translator) legacyMatch(h *routev3.HeaderMatcher, out *model.HeaderMatch, path string) {
+func (t *translator) legacyMatch(h *routev3.HeaderMatcher, path string) model.StringMatch {
 	switch s := h.GetHeaderMatchSpecifier().(type) {
-	case *routev3.HeaderMatcher_ExactMatch:
-		if s.ExactMatch == "" {
-			t.p.add(path+".exact_match", "empty, which to Envoy means any value; use present_match, or string_match with exact")
-		}
-		out.Kind, out.Value = model.HeaderExact, s.ExactMatch
 	case *routev3.HeaderMatcher_PrefixMatch:
-		out.Kind, out.Value = model.HeaderPrefix, s.PrefixMatch
+		return model.StringMatch{Kind: model.StringPrefix, Value: s.PrefixMatch}
+	case *routev3.HeaderMatcher_SuffixMatch:
+		return model.StringMatch{Kind: model.StringSuffix, Value: s.SuffixMatch}
+	case *routev3.HeaderMatcher_ContainsMatch:
+		return model.StringMatch{Kind: model.StringContains, Value: s.ContainsMatch}
+	case *routev3.HeaderMatcher_SafeRegexMatch:
+		return t.regexMatch(s.SafeRegexMatch, path+".safe_regex_match")
 	}
+	if h.GetExactMatch() == "" {
+		t.p.add(path+".exact_match", "empty, which to Envoy means any value; use present_match, or string_match with exact")
+	}
+	return model.Exact(h.GetExactMatch())
 }
 
-// headerName refuses the names whose value is not what the client sent.
-func (t *translator) headerName(name, path string) {
+// headerName returns the name as the model has it. It refuses the names whose
+// value is not what the client sent.
+func (t *translator) headerName(name, path string) string {
+	name = asciiLower(name)
 	switch {
+	case name == ":authority":
+		return "host"
+	case name == ":method", name == ":path", name == ":scheme":
 	case strings.HasPrefix(name, ":"):
-		t.p.add(path, "%q is no header of an HTTP/1.1 request; use the virtual host's domains or the path match", name)
-	case name == "host":
-		t.p.add(path, "the host chooses the virtual host; use its domains")
+		t.p.add(path, "%q: an HTTP/1.1 request has no such pseudo header; use :method, :authority, :path or :scheme", name)
 	case rewritten[name] || strings.HasPrefix(name, "x-envoy-"):
 		t.p.add(path, "Envoy rewrites %q before it routes, XLB does not; match another header", name)
 	}
+	return name
 }

@@ -13,7 +13,11 @@ import (
 
 // routeTable translates a route table for a connection manager with these upgrades.
 func (t *translator) routeTable(rc *routev3.RouteConfiguration, manager upgrades, path string) *model.RouteTable {
-	out := &model.RouteTable{Name: rc.GetName()}
+	out := &model.RouteTable{
+		Name:                 rc.GetName(),
+		IgnorePort:           rc.GetIgnorePortInHostMatching(),
+		IgnorePathParameters: rc.GetIgnorePathParametersInPathMatching(),
+	}
 	domains := map[string]string{}
 	for i, vh := range rc.GetVirtualHosts() {
 		vhPath := at(path+".virtual_hosts", i)
@@ -51,11 +55,8 @@ func (t *translator) domains(in []string, path string, seen map[string]string) [
 }
 
 func (t *translator) route(r *routev3.Route, manager upgrades, path string) *model.Route {
-	out := &model.Route{
-		Name:    r.GetName(),
-		Path:    t.pathMatch(r.GetMatch(), path+".match"),
-		Headers: t.headerMatches(r.GetMatch().GetHeaders(), path+".match.headers"),
-	}
+	out := &model.Route{Name: r.GetName()}
+	t.match(r.GetMatch(), out, path+".match")
 	action := r.GetRoute()
 	if action == nil {
 		t.p.add(path+".route", "missing: name the cluster to send to")
@@ -74,20 +75,6 @@ func (t *translator) route(r *routev3.Route, manager upgrades, path string) *mod
 		t.p.add(path, "needs cluster or weighted_clusters")
 	}
 	return out
-}
-
-func (t *translator) pathMatch(m *routev3.RouteMatch, path string) model.PathMatch {
-	switch s := m.GetPathSpecifier().(type) {
-	case *routev3.RouteMatch_Prefix:
-		return model.PathMatch{Kind: model.PathPrefix, Value: s.Prefix}
-	case *routev3.RouteMatch_Path:
-		return model.PathMatch{Kind: model.PathExact, Value: s.Path}
-	case *routev3.RouteMatch_ConnectMatcher_:
-		return model.PathMatch{Kind: model.PathConnect}
-	default:
-		t.p.add(path, "needs prefix, path or connect_matcher")
-		return model.PathMatch{}
-	}
 }
 
 func (t *translator) weightedClusters(w *routev3.WeightedCluster, path string) []model.WeightedCluster {

@@ -267,6 +267,7 @@ type abiRouteFlags uint32
 
 const (
 	abiRouteFlagsROUTE_WEBSOCKET abiRouteFlags = 1
+	abiRouteFlagsROUTE_SLOW      abiRouteFlags = 2
 )
 
 type abiRouteTable struct {
@@ -424,31 +425,32 @@ const (
 	abiVerdictHANDOVER_TOO_MANY_FIELDS        abiVerdict = 29
 	abiVerdictHANDOVER_LISTENER_GONE          abiVerdict = 30
 	abiVerdictHANDOVER_TABLE_SLOW             abiVerdict = 31
-	abiVerdictHANDOVER_NO_VHOST               abiVerdict = 32
-	abiVerdictHANDOVER_NO_ROUTE               abiVerdict = 33
-	abiVerdictHANDOVER_NO_CLUSTER             abiVerdict = 34
-	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 35
-	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 36
-	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 37
-	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 38
-	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 39
-	abiVerdictHANDOVER_NO_STATE               abiVerdict = 40
-	abiVerdictHANDOVER_LAST                   abiVerdict = 40
-	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 41
-	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 42
-	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 43
-	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 44
-	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 45
-	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 46
-	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 47
-	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 48
-	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 49
-	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 50
-	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 51
-	abiVerdictVERDICT_SPILLED                 abiVerdict = 52
-	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 53
-	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 54
-	abiVerdictVERDICT_COUNT                   abiVerdict = 55
+	abiVerdictHANDOVER_ROUTE_SLOW             abiVerdict = 32
+	abiVerdictHANDOVER_NO_VHOST               abiVerdict = 33
+	abiVerdictHANDOVER_NO_ROUTE               abiVerdict = 34
+	abiVerdictHANDOVER_NO_CLUSTER             abiVerdict = 35
+	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 36
+	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 37
+	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 38
+	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 39
+	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 40
+	abiVerdictHANDOVER_NO_STATE               abiVerdict = 41
+	abiVerdictHANDOVER_LAST                   abiVerdict = 41
+	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 42
+	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 43
+	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 44
+	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 45
+	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 46
+	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 47
+	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 48
+	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 49
+	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 50
+	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 51
+	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 52
+	abiVerdictVERDICT_SPILLED                 abiVerdict = 53
+	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 54
+	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 55
+	abiVerdictVERDICT_COUNT                   abiVerdict = 56
 )
 
 // Names of all BPF objects in the ELF.

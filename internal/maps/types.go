@@ -172,6 +172,7 @@ const (
 // Values of RouteFlags.
 const (
 	RouteWebsocket = abiRouteFlagsROUTE_WEBSOCKET
+	RouteSlow      = abiRouteFlagsROUTE_SLOW
 )
 
 // Values of SlotFlags.
@@ -240,6 +241,7 @@ const (
 	HandoverTooManyFields        = abiVerdictHANDOVER_TOO_MANY_FIELDS
 	HandoverListenerGone         = abiVerdictHANDOVER_LISTENER_GONE
 	HandoverTableSlow            = abiVerdictHANDOVER_TABLE_SLOW
+	HandoverRouteSlow            = abiVerdictHANDOVER_ROUTE_SLOW
 	HandoverNoVHost              = abiVerdictHANDOVER_NO_VHOST
 	HandoverNoRoute              = abiVerdictHANDOVER_NO_ROUTE
 	HandoverNoCluster            = abiVerdictHANDOVER_NO_CLUSTER

@@ -36,6 +36,7 @@ var verdictNames = [VerdictCount]string{
 	HandoverTooManyFields:        "too_many_fields",
 	HandoverListenerGone:         "listener_gone",
 	HandoverTableSlow:            "table_slow",
+	HandoverRouteSlow:            "route_slow",
 	HandoverNoVHost:              "no_vhost",
 	HandoverNoRoute:              "no_route",
 	HandoverNoCluster:            "no_cluster",

@@ -2,10 +2,7 @@
 
 package model
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // Request is what routing looks at.
 type Request struct {
@@ -14,11 +11,17 @@ type Request struct {
 	Authority string
 	// Path is the request target in origin form, query string included.
 	Path string
+	// Method as sent.
+	Method string
+	// Scheme is "http" or "https"; see SchemeOf.
+	Scheme string
 	// Connect is a CONNECT request, whose target is an authority: no path.
 	Connect bool
 	// Values returns all values of a header by its lower-case name, in the
-	// order of the request; none if it does not occur.
+	// order of the request; none if it does not occur. "host" is the authority.
 	Values func(name string) []string
+	// Draw is the request's random number: fractions and weighted clusters share it.
+	Draw uint64
 }
 
 // Match returns the route that serves the request, or nil: no virtual host or
@@ -28,8 +31,9 @@ func (t *RouteTable) Match(r *Request) *Route {
 	if vh == nil {
 		return nil
 	}
+	path := t.path(r)
 	for _, route := range vh.Routes {
-		if route.matches(r) {
+		if route.matches(r, path) {
 			return route
 		}
 	}
@@ -39,7 +43,10 @@ func (t *RouteTable) Match(r *Request) *Route {
 // VirtualHost chooses by Envoy's precedence: an exact domain, then the longest
 // suffix wildcard, then the longest prefix wildcard, then "*".
 func (t *RouteTable) VirtualHost(authority string) *VirtualHost {
-	host := asciiLower(authority)
+	if t.IgnorePort {
+		authority = withoutPort(authority)
+	}
+	host := LowerASCII(authority)
 	var best *VirtualHost
 	bestRank := 0
 	for _, vh := range t.VirtualHosts {
@@ -73,8 +80,39 @@ func domainRank(domain, host string) int {
 	return 0
 }
 
-func (r *Route) matches(req *Request) bool {
-	if !r.Path.matches(req) {
+// path is what routes compare: no query, and no parameters where they are ignored.
+func (t *RouteTable) path(r *Request) string {
+	path, _, _ := strings.Cut(r.Path, "?")
+	if t.IgnorePathParameters {
+		path = withoutParameters(path)
+	}
+	return path
+}
+
+// withoutParameters cuts each segment of a path at its first ";".
+func withoutParameters(path string) string {
+	if !strings.Contains(path, ";") {
+		return path
+	}
+	segments := strings.Split(path, "/")
+	for i, s := range segments {
+		segments[i], _, _ = strings.Cut(s, ";")
+	}
+	return strings.Join(segments, "/")
+}
+
+// withoutPort cuts an authority at its last ":", unless that is part of an IPv6
+// address. As in Envoy what follows it need not be a number.
+func withoutPort(authority string) string {
+	colon := strings.LastIndexByte(authority, ':')
+	if colon < 0 || strings.LastIndexByte(authority, ']') > colon {
+		return authority
+	}
+	return authority[:colon]
+}
+
+func (r *Route) matches(req *Request, path string) bool {
+	if !r.pathMatches(req, path) || !r.Fraction.holds(req.Draw) || r.GRPC && !req.isGRPC() {
 		return false
 	}
 	for i := range r.Headers {
@@ -82,80 +120,23 @@ func (r *Route) matches(req *Request) bool {
 			return false
 		}
 	}
+	for i := range r.Query {
+		if !r.Query[i].matches(req) {
+			return false
+		}
+	}
+	for i := range r.Cookies {
+		if !r.Cookies[i].matches(req) {
+			return false
+		}
+	}
 	return true
 }
 
-// matches follows Envoy: a request without a path matches nothing but PathConnect.
-func (m PathMatch) matches(req *Request) bool {
-	if req.Connect || m.Kind == PathConnect {
-		return req.Connect && m.Kind == PathConnect
+// pathMatches follows Envoy: a request without a path matches nothing but PathConnect.
+func (r *Route) pathMatches(req *Request, path string) bool {
+	if req.Connect || r.Path.Kind == PathConnect {
+		return req.Connect && r.Path.Kind == PathConnect
 	}
-	path, _, _ := strings.Cut(req.Path, "?")
-	if m.Kind == PathExact {
-		return path == m.Value
-	}
-	return strings.HasPrefix(path, m.Value)
-}
-
-// matches follows Envoy: each value of a repeated header is compared on its
-// own, one that matches is enough, and Invert turns the outcome round. Only a
-// header that does not occur fails an inverted comparison as well.
-func (h *HeaderMatch) matches(req *Request) bool {
-	values := req.values(h.Name)
-	if h.Kind == HeaderPresent {
-		return (len(values) > 0) != h.Invert
-	}
-	if len(values) == 0 {
-		return false
-	}
-	return slices.ContainsFunc(values, h.accepts) != h.Invert
-}
-
-func (h *HeaderMatch) accepts(value string) bool {
-	if h.Kind == HeaderExact {
-		return value == h.Value
-	}
-	return strings.HasPrefix(value, h.Value)
-}
-
-// values returns what a header match compares.
-func (r *Request) values(name string) []string {
-	values := r.Values(name)
-	if len(values) > 1 && joined[name] {
-		nonEmpty := slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })
-		return []string{strings.Join(nonEmpty, ",")}
-	}
-	return values
-}
-
-// joined are the headers whose repeated fields Envoy joins with "," as it
-// reads them, without the empty ones: those it keeps in fields of their own
-// ("inline headers"). The list was measured with Envoy 1.40 as released.
-var joined = map[string]bool{
-	"accept": true, "accept-encoding": true, "access-control-request-headers": true,
-	"access-control-request-method": true, "access-control-request-private-network": true,
-	"authorization": true, "cache-control": true, "cdn-loop": true, "content-encoding": true, "content-type": true,
-	"grpc-accept-encoding": true, "grpc-timeout": true, "if-match": true, "if-modified-since": true,
-	"if-none-match": true, "if-range": true, "if-unmodified-since": true, "origin": true, "pragma": true,
-	"proxy-status": true, "referer": true, "user-agent": true, "via": true, "x-client-trace-id": true,
-	"x-forwarded-host": true, "x-forwarded-port": true,
-}
-
-// asciiLower leaves bytes outside ASCII alone, as Envoy does; a host is bytes,
-// not text.
-func asciiLower(s string) string {
-	if strings.IndexFunc(s, isUpper) < 0 {
-		return s
-	}
-	lower := []byte(s)
-	for i, c := range lower {
-		if isUpper(rune(c)) {
-			lower[i] = c + ('a' - 'A')
-		}
-	}
-	return string(lower)
-}
-
-func isUpper(r rune) bool {
-	return 'A' <= r && r <= 'Z'
+	return r.Path.Matches(path)
 }

@@ -130,9 +130,9 @@ func TestUpgradeIsComparedWholeAndWithoutCase(t *testing.T) {
 }
 
 func TestHeaderMatch(t *testing.T) {
-	present, exact, prefix := HeaderMatch{}, HeaderMatch{Kind: HeaderExact, Value: "one"}, HeaderMatch{Kind: HeaderPrefix, Value: "on"}
-	empty := HeaderMatch{Kind: HeaderExact}
-	joinedExact := HeaderMatch{Kind: HeaderExact, Value: "one,two"}
+	present, exact, prefix := HeaderMatch{}, HeaderMatch{Kind: HeaderString, String: Exact("one")}, HeaderMatch{Kind: HeaderString, String: Prefix("on")}
+	empty := HeaderMatch{Kind: HeaderString}
+	joinedExact := HeaderMatch{Kind: HeaderString, String: Exact("one,two")}
 	tests := []struct {
 		name           string
 		match          HeaderMatch

@@ -51,6 +51,12 @@ type Listener struct {
 type RouteTable struct {
 	Name         string
 	VirtualHosts []*VirtualHost
+	// IgnorePort leaves the port out where a request's host is compared with the
+	// domains (ignore_port_in_host_matching).
+	IgnorePort bool
+	// IgnorePathParameters cuts each segment of the path at its first ";" where
+	// routes compare it (ignore_path_parameters_in_path_matching).
+	IgnorePathParameters bool
 }
 
 // VirtualHost groups routes by the domains they serve. Domains are lower case
@@ -62,58 +68,18 @@ type VirtualHost struct {
 	Routes []*Route
 }
 
-// PathKind says how PathMatch compares.
-type PathKind uint8
-
-const (
-	// PathPrefix matches when the path begins with the value.
-	PathPrefix PathKind = iota
-	// PathExact matches when the path equals the value.
-	PathExact
-	// PathConnect matches CONNECT requests, which have no path, and nothing
-	// else does (RouteMatch.connect_matcher).
-	PathConnect
-)
-
-// PathMatch compares the request path without its query string.
-type PathMatch struct {
-	Kind  PathKind
-	Value string
-}
-
-// HeaderKind says how HeaderMatch compares.
-type HeaderKind uint8
-
-const (
-	// HeaderPresent matches when the header occurs, whatever its value.
-	HeaderPresent HeaderKind = iota
-	// HeaderExact matches when the value equals.
-	HeaderExact
-	// HeaderPrefix matches when the value begins with a string that is not empty.
-	HeaderPrefix
-)
-
-// HeaderMatch is a condition on one request header. Of a header that occurs
-// several times each value is compared on its own, and one that matches is
-// enough; only those that Envoy joins as it reads them (see Request.Values and
-// joined) are compared as one value.
-type HeaderMatch struct {
-	// Name is lower case; never a pseudo header.
-	Name  string
-	Kind  HeaderKind
-	Value string
-	// Invert turns the result round (HeaderMatcher.invert_match, or
-	// present_match: false). As in Envoy an inverted exact or prefix match
-	// does not match a request without the header; it matches a repeated one
-	// when no value of it does.
-	Invert bool
-}
-
 // Route is one entry of a virtual host.
 type Route struct {
-	Name    string
-	Path    PathMatch
+	Name string
+	Path PathMatch
+	// Headers, Query and Cookies must all match, whatever the kind.
 	Headers []HeaderMatch
+	Query   []QueryMatch
+	Cookies []CookieMatch
+	// GRPC leaves the route to gRPC requests, known by their content type.
+	GRPC bool
+	// Fraction of the requests that match otherwise.
+	Fraction Fraction
 	// Clusters to send to; one entry for a plain cluster, several for
 	// weighted_clusters. Every name exists in the Config.
 	Clusters []WeightedCluster
@@ -140,7 +106,7 @@ const (
 // the Upgrade field is compared whole and without case: no list of protocols
 // is ever enabled.
 func (r *Route) Allows(upgrade string) bool {
-	return slices.Contains(r.Upgrades, asciiLower(upgrade))
+	return slices.Contains(r.Upgrades, LowerASCII(upgrade))
 }
 
 // TotalWeight is the sum of the weights of the route's clusters.

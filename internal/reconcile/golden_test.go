@@ -36,7 +36,7 @@ func shopBefore() *model.Config {
 		Routes: []*model.Route{
 			{
 				Path: model.PathMatch{Value: "/"}, Timeout: 15 * time.Second, Clusters: []model.WeightedCluster{all("canary")},
-				Headers: []model.HeaderMatch{{Name: "x-canary", Kind: model.HeaderExact, Value: "yes"}},
+				Headers: []model.HeaderMatch{{Name: "x-canary", Kind: model.HeaderString, String: model.Exact("yes")}},
 			},
 			route(model.PathMatch{Value: "/"}, model.WeightedCluster{Name: "stable", Weight: 95}, model.WeightedCluster{Name: "canary", Weight: 5}),
 		},

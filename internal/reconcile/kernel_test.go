@@ -56,6 +56,9 @@ func (k kernel) routeIn(index uint32, r *model.Request, draw uint32) routing {
 	for i := range candidates.Count {
 		route := at(k.cfg.Routes, candidates.First+i)
 		if bits&route.Need == route.Need && bits&route.Forbid == 0 {
+			if route.Flags&uint32(maps.RouteSlow) != 0 {
+				return routing{verdict: maps.HandoverRouteSlow}
+			}
 			return k.choose(route, draw)
 		}
 	}

@@ -78,7 +78,8 @@ func (w world) route(clusters []*model.Cluster) *model.Route {
 	}
 	for range w.IntN(2) {
 		r.Headers = append(r.Headers, model.HeaderMatch{
-			Name: w.word("xy", 1, 1), Kind: model.HeaderKind(w.IntN(3)), Value: w.word("a", 1, 2), Invert: w.IntN(2) == 0,
+			Name: w.word("xy", 1, 1), Kind: model.HeaderKind(w.IntN(2)), Invert: w.IntN(2) == 0,
+			String: model.StringMatch{Kind: model.StringKind(w.IntN(2)), Value: w.word("a", 1, 2)},
 		})
 	}
 	for range 1 + w.IntN(2) {

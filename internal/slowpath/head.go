@@ -29,7 +29,9 @@ type head struct {
 	// authority is the target's, else the Host field's; empty only on HTTP/1.0.
 	authority string
 	// path is the target in origin form with its query, "*", or empty for CONNECT.
-	path   string
+	path string
+	// scheme of a target in absolute form, as written; empty for the other forms.
+	scheme string
 	http10 bool
 	fields []field
 	// length is the Content-Length, or noLength.
@@ -188,7 +190,7 @@ func (h *head) parseAbsolute() LocalReply {
 	if i < 0 {
 		i = len(rest)
 	}
-	h.authority, h.path = rest[:i], rest[i:]
+	h.scheme, h.authority, h.path = scheme, rest[:i], rest[i:]
 	if !strings.HasPrefix(h.path, "/") {
 		h.path = "/" + h.path
 	}

@@ -851,3 +851,67 @@ func TestServeStreamsHeadsBeforeBodies(t *testing.T) {
 		t.Errorf("body %q, %d informational responses", body, hints)
 	}
 }
+
+func TestRoutesSeeMethodSchemeAndOneDraw(t *testing.T) {
+	name := func(text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }
+	}
+	is := func(header, value string) []model.HeaderMatch {
+		return []model.HeaderMatch{{Name: header, Kind: model.HeaderString, String: model.Exact(value)}}
+	}
+	to := func(clusters ...string) (list []model.WeightedCluster) {
+		for _, c := range clusters {
+			list = append(list, model.WeightedCluster{Name: c, Weight: 1})
+		}
+		return list
+	}
+	// Both take the same half of the draws: the second cluster gets none.
+	half := &model.Route{Path: model.PathMatch{Value: "/half"}, Fraction: model.Fraction{Numerator: 50, Denominator: 100}, Clusters: to("half", "never")}
+	half.Clusters[0].Weight, half.Clusters[1].Weight = 50, 50
+	table := &model.RouteTable{VirtualHosts: []*model.VirtualHost{{Domains: []string{"*"}, Routes: []*model.Route{
+		half,
+		{Headers: is(":method", "PUT"), Clusters: to("put")},
+		{Headers: is(":scheme", "https"), Clusters: to("https")},
+		{Clusters: to("rest")},
+	}}}}
+	f := newFront(t, nil, func(c *Config, _ *model.Route) {
+		c.Table = func(string) (*model.RouteTable, bool) { return table, true }
+	})
+	for _, cluster := range []string{"half", "never", "put", "https", "rest"} {
+		f.balancer.endpoints[cluster] = list(httpEndpoint(t, name(cluster)))
+	}
+	ask := func(line, more string) string {
+		t.Helper()
+		c := f.dial()
+		if _, err := io.WriteString(c, line+" HTTP/1.1\r\nHost: a\r\n"+more+"\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+	for _, tt := range []struct{ line, more, want string }{
+		{"GET /", "", "rest"},
+		{"PUT /", "Content-Length: 0\r\n", "put"},
+		{"GET /", "X-Forwarded-Proto: https\r\n", "https"},
+		{"GET https://a/", "", "https"},
+		{"GET http://a/", "X-Forwarded-Proto: https\r\n", "rest"},
+	} {
+		if got := ask(tt.line, tt.more); got != tt.want {
+			t.Errorf("%s %s: got %s, want %s", tt.line, tt.more, got, tt.want)
+		}
+	}
+	found := map[string]int{}
+	for range 100 {
+		found[ask("GET /half", "")]++
+	}
+	if found["half"] < 20 || found["rest"] < 20 || found["half"]+found["rest"] != 100 {
+		t.Errorf("half of the requests: %v", found)
+	}
+}

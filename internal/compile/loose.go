@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"fmt"
+	"regexp/syntax"
+	"strings"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// loosePath is a path match that no single key decides: an expression, one that
+// ignores case, or one longer than the kernel compares.
+type loosePath struct {
+	position int
+	match    model.PathMatch
+	// stem begins every path that matches.
+	stem string
+}
+
+// reach says how a path match stands to the paths that find a key.
+type reach uint8
+
+const (
+	// misses: it accepts none of them.
+	misses reach = iota
+	// may: it may accept some.
+	may
+	// accepts: it accepts all.
+	accepts
+)
+
+// reach decides over a key: a prefix, or a whole path. Paths that begin with the
+// stem find it or a longer key, so a shorter one is missed.
+func (p *loosePath) reach(value string, whole bool) reach {
+	switch {
+	case !strings.HasPrefix(value, p.stem):
+		return misses
+	case whole && p.match.Matches(value):
+		return accepts
+	case whole:
+		return misses
+	case p.match.Kind == model.PathRegex:
+		return may
+	}
+	want := p.match.Value
+	if p.match.IgnoreCase {
+		value, want = model.LowerASCII(value), model.LowerASCII(want)
+	}
+	if p.match.Kind == model.PathSeparatedPrefix {
+		want += "/"
+	}
+	switch {
+	case p.match.Kind != model.PathExact && strings.HasPrefix(value, want):
+		return accepts
+	case strings.HasPrefix(want, value):
+		return may
+	default:
+		return misses
+	}
+}
+
+// isLoose reports whether no single key decides about a match.
+func isLoose(m model.PathMatch) bool {
+	return m.Kind == model.PathRegex || m.IgnoreCase && hasLetters(m.Value) || len(m.Value) > longestPath(m.Kind)
+}
+
+// longestPath is how long a value can be for keys to decide about it. A separated
+// prefix needs room for its "/".
+func longestPath(kind model.PathKind) int {
+	if kind == model.PathPrefix {
+		return maxPrefixPath
+	}
+	return maxExactPath
+}
+
+// stemOf returns what begins every path that matches, as far as the kernel compares it.
+func stemOf(m model.PathMatch) string {
+	stem := m.Value
+	if m.Kind == model.PathRegex {
+		stem = literalPrefix(m.Value)
+	}
+	if m.IgnoreCase {
+		stem = stem[:lettersAt(stem)]
+	}
+	return stem[:min(len(stem), maxPrefixPath)]
+}
+
+// lettersAt is where the first ASCII letter stands, or the length.
+func lettersAt(s string) int {
+	isLetter := func(c rune) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+	if i := strings.IndexFunc(s, isLetter); i >= 0 {
+		return i
+	}
+	return len(s)
+}
+
+func hasLetters(s string) bool { return lettersAt(s) < len(s) }
+
+// literalPrefix returns what begins every text that an expression matches as a whole.
+func literalPrefix(source string) string {
+	re, err := syntax.Parse(source, syntax.Perl)
+	if err != nil {
+		return ""
+	}
+	prefix, _ := literalBeginning(re)
+	return prefix
+}
+
+// literalBeginning also says whether the expression is nothing but that literal.
+func literalBeginning(re *syntax.Regexp) (prefix string, all bool) {
+	switch re.Op {
+	case syntax.OpEmptyMatch, syntax.OpBeginText:
+		return "", true
+	case syntax.OpLiteral:
+		if re.Flags&syntax.FoldCase == 0 {
+			return string(re.Rune), true
+		}
+	case syntax.OpCapture:
+		return literalBeginning(re.Sub[0])
+	case syntax.OpConcat:
+		for _, sub := range re.Sub {
+			more, all := literalBeginning(sub)
+			prefix += more
+			if !all {
+				return prefix, false
+			}
+		}
+		return prefix, true
+	}
+	return "", false
+}
+
+// reasonOf says, for a note, why a key does not decide about a path match.
+func reasonOf(m model.PathMatch) string {
+	switch {
+	case m.Kind == model.PathRegex:
+		return "a regular expression"
+	case m.IgnoreCase && hasLetters(m.Value):
+		return "a path of which the case is ignored, where it differs"
+	}
+	what := "path prefix"
+	if m.Kind == model.PathExact {
+		what = "exact path"
+	}
+	return fmt.Sprintf("%s of %d bytes, more than %d", what, len(m.Value), longestPath(m.Kind))
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+func pathRoute(cluster string, m model.PathMatch) *model.Route {
+	if m.Kind == model.PathRegex {
+		m.Regex = regex(m.Value)
+	}
+	return &model.Route{Path: m, Clusters: to(cluster)}
+}
+
+func regexRoute(cluster, source string) *model.Route {
+	return pathRoute(cluster, model.PathMatch{Kind: model.PathRegex, Value: source})
+}
+
+// fates asks a table about paths: a cluster, or the reason for a hand-over.
+func fates(t *testing.T, table *Table, want map[string]string) {
+	t.Helper()
+	for path, fate := range want {
+		if got := clusterFor(table, get("h", path)); got != fate {
+			t.Errorf("%s: got %s, want %s", path, got, fate)
+		}
+	}
+}
+
+func TestOneRegexAmongPrefixesLeavesTheOthersFast(t *testing.T) {
+	var routes []*model.Route
+	for i := range 500 {
+		routes = append(routes, prefixRoute(fmt.Sprintf("/before/%03d/", i), "before"))
+	}
+	routes = append(routes, regexRoute("regex", "/(api|app)/.*"))
+	for i := range 500 {
+		routes = append(routes, prefixRoute(fmt.Sprintf("/b/%03d/", i), "b"), prefixRoute(fmt.Sprintf("/a/%03d/", i), "a"))
+	}
+	table, notes := compileTable("table", oneHost(routes...))
+	if len(notes) != 1 || table.Flags != 0 {
+		t.Errorf("flags %d, notes %v", table.Flags, notes)
+	}
+	fates(t, &table, map[string]string{
+		"/before/007/x": "before", // an earlier route
+		"/b/007/x":      "b",      // "/ap" begins all that the regex matches
+		"/a/007/x":      "a",
+		"/c":            "no_route",
+		"/api/x":        "route_slow",
+		"/apple":        "route_slow",
+	})
+}
+
+func TestPathKindsAreFastWhereAKeyDecides(t *testing.T) {
+	table, _ := compileTable("table", oneHost(
+		pathRoute("separated", model.PathMatch{Kind: model.PathSeparatedPrefix, Value: "/sep"}),
+		pathRoute("any case", model.PathMatch{Value: "/0/Shop", IgnoreCase: true}),
+		pathRoute("any case, whole", model.PathMatch{Kind: model.PathExact, Value: "/1/Cart", IgnoreCase: true}),
+		pathRoute("no letters", model.PathMatch{Value: "/2/", IgnoreCase: true}),
+		exactRoute("/0/shop/x", "hidden"),
+		regexRoute("regex", "/r/[0-9]+"),
+		exactRoute("/r/7", "hidden"),
+		exactRoute("/r/x", "exact"),
+		prefixRoute("/", "rest"),
+	))
+	fates(t, &table, map[string]string{
+		"/sep": "separated", "/sep/x": "separated", "/sepx": "rest", "/Sep": "rest",
+		"/0/Shop/x": "any case", "/0/shop/x": "any case", "/0/SHOP": "route_slow", "/0/x": "route_slow", "/0": "rest",
+		"/1/Cart": "any case, whole", "/1/cart": "route_slow", "/1/Cart/": "route_slow",
+		"/2/x": "no letters",
+		"/r/x": "exact", "/r/7": "regex", "/r/y": "route_slow", "/r": "rest",
+	})
+}
+
+func TestConditionsTheKernelCannotTellAreNeededAsFarAsItCan(t *testing.T) {
+	value := model.Exact("v")
+	suffix := prefixRoute("/suffix", "slow", exactHeader("y", "1"), model.HeaderMatch{
+		Name: "x", Kind: model.HeaderString, String: model.StringMatch{Kind: model.StringSuffix, Value: "v"},
+	})
+	grpc := prefixRoute("/grpc", "slow")
+	grpc.GRPC = true
+	cookie := prefixRoute("/cookie", "slow")
+	cookie.Cookies = []model.CookieMatch{{Name: "a", String: value}}
+	query := prefixRoute("/query", "slow", exactHeader("y", "1"))
+	query.Query = []model.QueryMatch{{Name: "a", String: &value}}
+	never, always := prefixRoute("/never", "slow"), prefixRoute("/always", "always")
+	never.Fraction, always.Fraction = model.Fraction{Denominator: 100}, model.Fraction{Numerator: 100, Denominator: 100}
+	some := prefixRoute("/some", "slow")
+	some.Fraction = model.Fraction{Numerator: 1, Denominator: 100}
+	table, _ := compileTable("table", oneHost(suffix, grpc, cookie, query, never, always, some, prefixRoute("/", "rest")))
+	tests := []struct {
+		path    string
+		headers []string
+		want    string
+	}{
+		{"/suffix", []string{"y", "1", "x", "v"}, "route_slow"},
+		{"/suffix", []string{"y", "1", "x", "w"}, "route_slow"},
+		{"/suffix", []string{"y", "1"}, "rest"},
+		{"/suffix", []string{"y", "2", "x", "v"}, "rest"},
+		{"/grpc", []string{"content-type", "application/grpc"}, "route_slow"},
+		{"/grpc", []string{"content-type", "application/json"}, "rest"},
+		{"/cookie", nil, "rest"},
+		{"/cookie", []string{"cookie", "x"}, "route_slow"},
+		{"/query?a=v", nil, "rest"},
+		{"/query?a=v", []string{"y", "1"}, "route_slow"},
+		{"/never", nil, "rest"},
+		{"/always", nil, "always"},
+		{"/some", nil, "route_slow"},
+	}
+	for _, tt := range tests {
+		if got := clusterFor(&table, get("h", tt.path, tt.headers...)); got != tt.want {
+			t.Errorf("%s %q: got %s, want %s", tt.path, tt.headers, got, tt.want)
+		}
+	}
+}
+
+func TestMissingHeaderThatCountsAsEmptyIsFastWhereLiteralsSayIt(t *testing.T) {
+	match := func(m model.StringMatch, invert bool) *model.Route {
+		h := model.HeaderMatch{Name: "x", Kind: model.HeaderString, String: m, Invert: invert, MissingAsEmpty: true}
+		return prefixRoute("/", "match", h)
+	}
+	tests := []struct {
+		name            string
+		route           *model.Route
+		missing, a, bee string
+	}{
+		{"exact", match(model.Exact("a"), false), "rest", "match", "rest"},
+		{"exact, inverted", match(model.Exact("a"), true), "match", "rest", "match"},
+		{"empty", match(model.Exact(""), false), "route_slow", "route_slow", "route_slow"},
+		{"empty, inverted", match(model.Exact(""), true), "rest", "match", "match"},
+		{"prefix, inverted", match(model.Prefix("a"), true), "match", "rest", "match"},
+	}
+	for _, tt := range tests {
+		table, _ := compileTable("table", oneHost(tt.route, prefixRoute("/", "rest")))
+		got := []string{
+			clusterFor(&table, get("h", "/")), clusterFor(&table, get("h", "/", "x", "a")), clusterFor(&table, get("h", "/", "x", "b")),
+		}
+		if diff := cmp.Diff([]string{tt.missing, tt.a, tt.bee}, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+func TestSlowRouteHidesNothingAndIsHiddenByASureWinner(t *testing.T) {
+	slow := regexRoute("regex", "/.*")
+	slow.Headers = []model.HeaderMatch{exactHeader("x", "1")}
+	table, _ := compileTable("table", oneHost(
+		prefixRoute("/a", "first"), slow, prefixRoute("/b", "second", exactHeader("x", "1"), exactHeader("y", "1")), prefixRoute("/", "rest"),
+	))
+	for _, tt := range []struct {
+		path    string
+		headers []string
+		want    string
+	}{
+		{"/a", []string{"x", "1"}, "first"},
+		{"/b", []string{"x", "1", "y", "1"}, "route_slow"},
+		{"/b", []string{"y", "1"}, "rest"},
+	} {
+		if got := clusterFor(&table, get("h", tt.path, tt.headers...)); got != tt.want {
+			t.Errorf("%s %q: got %s, want %s", tt.path, tt.headers, got, tt.want)
+		}
+	}
+}
+
+func TestNotesNameSlowRoutesByReason(t *testing.T) {
+	var routes []*model.Route
+	for i := range 10 {
+		routes = append(routes, regexRoute("c", fmt.Sprintf("/%d/.*", i)))
+	}
+	query := prefixRoute("/q", "c")
+	query.Query = []model.QueryMatch{{Name: "a"}}
+	_, notes := compileTable("table", oneHost(append(routes, query)...))
+	want := []Note{
+		{`table: virtual host "vh": route 1, 2, 3, 4, 5, 6, 7, 8 and 2 more`, "a regular expression; the slow path serves the requests that may match"},
+		{`table: virtual host "vh": route 11`, "query parameters; the slow path serves the requests that may match"},
+	}
+	if diff := cmp.Diff(want, notes); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestTableThatComparesOtherTextIsSlow(t *testing.T) {
+	port := oneHost(prefixRoute("/", "c"))
+	port.IgnorePort = true
+	if table, notes := compileTable("table", port); table.Flags != 0 || len(notes) != 0 {
+		t.Errorf(`only "*", port ignored: flags %d, notes %v`, table.Flags, notes)
+	}
+	port.VirtualHosts[0].Domains = []string{"a"}
+	parameters := oneHost(prefixRoute("/", "c"))
+	parameters.IgnorePathParameters = true
+	for _, rt := range []*model.RouteTable{port, parameters} {
+		table, notes := compileTable("table", rt)
+		if diff := cmp.Diff(table, Table{Flags: maps.TableSlow}); diff != "" || len(notes) != 1 {
+			t.Errorf("notes %v, table (-got +want):\n%s", notes, diff)
+		}
+	}
+}
+
+func TestStems(t *testing.T) {
+	for source, want := range map[string]string{
+		"/a.*": "/a", "^/a$": "/a", "/a|/b": "/", "(/a)b": "/ab", "(?i)/a": "", "(?:/a)+": "", ".*": "", "/a?": "/", "/ab?c": "/a",
+		`/a\.b`: "/a.b", "": "",
+	} {
+		if got := stemOf(model.PathMatch{Kind: model.PathRegex, Value: source}); got != want {
+			t.Errorf("%q: got %q, want %q", source, got, want)
+		}
+	}
+}

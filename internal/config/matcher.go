@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+func (t *translator) stringMatch(m *matcherv3.StringMatcher, path string) model.StringMatch {
+	out := model.StringMatch{IgnoreCase: m.GetIgnoreCase()}
+	switch p := m.GetMatchPattern().(type) {
+	case *matcherv3.StringMatcher_Exact:
+		out.Value = p.Exact
+	case *matcherv3.StringMatcher_Prefix:
+		out.Kind, out.Value = model.StringPrefix, p.Prefix
+	case *matcherv3.StringMatcher_Suffix:
+		out.Kind, out.Value = model.StringSuffix, p.Suffix
+	case *matcherv3.StringMatcher_Contains:
+		out.Kind, out.Value = model.StringContains, p.Contains
+	case *matcherv3.StringMatcher_SafeRegex:
+		if m.GetIgnoreCase() {
+			t.p.add(path+".ignore_case", "Envoy refuses it with safe_regex; begin the expression with (?i) instead")
+		}
+		out = t.regexMatch(p.SafeRegex, path+".safe_regex")
+	}
+	return out
+}
+
+func (t *translator) regexMatch(m *matcherv3.RegexMatcher, path string) model.StringMatch {
+	return model.StringMatch{Kind: model.StringRegex, Value: m.GetRegex(), Regex: t.regex(m, path)}
+}
+
+// regex compiles an expression. Envoy's is RE2, and Go's package takes its syntax,
+// but for \C and the few names of classes that one of the two does not know.
+func (t *translator) regex(m *matcherv3.RegexMatcher, path string) *model.Regex {
+	re, err := model.NewRegex(m.GetRegex())
+	if err != nil {
+		t.p.add(path+".regex", "%v; write an expression of RE2's syntax, without \\C", err)
+	}
+	return re
+}

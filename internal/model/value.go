@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// StringKind says how StringMatch compares.
+type StringKind uint8
+
+const (
+	// StringExact matches a value that equals.
+	StringExact StringKind = iota
+	// StringPrefix matches a value that begins with a string that is not empty.
+	StringPrefix
+	// StringSuffix matches a value that ends with a string that is not empty.
+	StringSuffix
+	// StringContains matches a value that has a string, not empty, in it.
+	StringContains
+	// StringRegex matches a value of which all matches a regular expression.
+	StringRegex
+)
+
+// StringMatch is envoy.type.matcher.v3.StringMatcher.
+type StringMatch struct {
+	Kind StringKind
+	// Value to compare with; for StringRegex the source of Regex.
+	Value string
+	// IgnoreCase compares ASCII letters without case. As in Envoy a regular
+	// expression does not know it.
+	IgnoreCase bool
+	// Regex of StringRegex, nil otherwise.
+	Regex *Regex
+}
+
+// Exact matches the value and nothing else.
+func Exact(value string) StringMatch { return StringMatch{Kind: StringExact, Value: value} }
+
+// Prefix matches what begins with the value.
+func Prefix(value string) StringMatch { return StringMatch{Kind: StringPrefix, Value: value} }
+
+// Matches reports whether the value satisfies the match.
+func (m *StringMatch) Matches(value string) bool {
+	if m.Kind == StringRegex {
+		return m.Regex.Matches(value)
+	}
+	want := m.Value
+	if m.IgnoreCase {
+		value, want = LowerASCII(value), LowerASCII(want)
+	}
+	switch m.Kind {
+	case StringPrefix:
+		return strings.HasPrefix(value, want)
+	case StringSuffix:
+		return strings.HasSuffix(value, want)
+	case StringContains:
+		return strings.Contains(value, want)
+	default:
+		return value == want
+	}
+}
+
+// Regex is a regular expression in RE2's syntax that has to match all of a value
+// (envoy.type.matcher.v3.RegexMatcher).
+//
+// Envoy reads expression and value alike as Latin-1: a character is a byte, and
+// what was written as one of UTF-8 is several. Go's package knows UTF-8 only, so
+// both are given to it with each byte as the character of that number.
+type Regex struct {
+	source string
+	whole  *regexp.Regexp
+}
+
+// NewRegex compiles an expression. The error is that of regexp/syntax.
+func NewRegex(source string) (*Regex, error) {
+	text := latin1(source)
+	// On its own first: inside of the group a ")" too many could make another expression of it.
+	if _, err := regexp.Compile(text); err != nil {
+		return nil, err
+	}
+	whole, err := regexp.Compile(`\A(?:` + text + `)\z`)
+	if err != nil {
+		return nil, err
+	}
+	return &Regex{source: source, whole: whole}, nil
+}
+
+// String is the expression as it was written.
+func (r *Regex) String() string { return r.source }
+
+// Equal compares the expressions as they were written.
+func (r *Regex) Equal(other *Regex) bool {
+	if r == nil || other == nil {
+		return r == other
+	}
+	return r.source == other.source
+}
+
+// Matches reports whether the expression matches all of the value.
+func (r *Regex) Matches(value string) bool {
+	return r.whole.MatchString(latin1(value))
+}
+
+// latin1 writes each byte as the character of that number.
+func latin1(s string) string {
+	isForeign := func(r rune) bool { return r >= utf8.RuneSelf }
+	if !strings.ContainsFunc(s, isForeign) {
+		return s
+	}
+	var b strings.Builder
+	for i := range len(s) {
+		b.WriteRune(rune(s[i]))
+	}
+	return b.String()
+}
+
+// LowerASCII writes ASCII letters in lower case and leaves other bytes alone, as
+// Envoy does wherever it compares without case; what is compared is bytes, not text.
+func LowerASCII(s string) string {
+	if strings.IndexFunc(s, isUpper) < 0 {
+		return s
+	}
+	lower := []byte(s)
+	for i, c := range lower {
+		if isUpper(rune(c)) {
+			lower[i] = c + ('a' - 'A')
+		}
+	}
+	return string(lower)
+}
+
+func isUpper(r rune) bool {
+	return 'A' <= r && r <= 'Z'
+}
