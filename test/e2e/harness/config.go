@@ -21,6 +21,8 @@ type Config struct {
 type Listener struct {
 	Address netip.AddrPort
 	Hosts   []VirtualHost
+	// Table is a whole RouteConfiguration in place of Hosts.
+	Table map[string]any
 	// Upgrades of all routes that do not say otherwise.
 	Upgrades []Upgrade
 }
@@ -114,6 +116,9 @@ func (c Config) listeners(forEnvoy bool) []any {
 				"name":         "envoy.filters.http.router",
 				"typed_config": object{"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
 			}},
+		}
+		if l.Table != nil {
+			manager["route_config"] = l.Table
 		}
 		if l.Upgrades != nil {
 			manager["upgrade_configs"] = upgradeConfigs(l.Upgrades)
