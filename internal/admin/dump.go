@@ -65,6 +65,7 @@ func listenerObject(l *model.Listener) object {
 			"typed_config": object{"@type": typeURL + "envoy.extensions.filters.http.router.v3.Router"},
 		}},
 	}
+	addHostRule(manager, l.Routes.Host)
 	return object{
 		"@type":   typeURL + "envoy.config.listener.v3.Listener",
 		"name":    l.Name,
@@ -72,6 +73,19 @@ func listenerObject(l *model.Listener) object {
 		"filter_chains": []object{{"filters": []object{{
 			"name": "envoy.filters.network.http_connection_manager", "typed_config": manager,
 		}}}},
+	}
+}
+
+// addHostRule adds the connection manager's fields that change the host.
+func addHostRule(manager object, rule model.HostRule) {
+	if rule.AnyPort {
+		manager["strip_any_host_port"] = true
+	}
+	if rule.Port != 0 {
+		manager["strip_matching_host_port"] = true
+	}
+	if rule.TrailingDot {
+		manager["strip_trailing_host_dot"] = true
 	}
 }
 

@@ -48,6 +48,9 @@ func tooHard(rt *model.RouteTable) string {
 			return "ignore_port_in_host_matching"
 		}
 	}
+	if rt.Host != (model.HostRule{}) {
+		return "strip_any_host_port, strip_matching_host_port or strip_trailing_host_dot"
+	}
 	if rt.IgnorePathParameters {
 		return "ignore_path_parameters_in_path_matching"
 	}

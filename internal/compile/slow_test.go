@@ -193,7 +193,9 @@ func TestTableThatComparesOtherTextIsSlow(t *testing.T) {
 	port.VirtualHosts[0].Domains = []string{"a"}
 	parameters := oneHost(prefixRoute("/", "c"))
 	parameters.IgnorePathParameters = true
-	for _, rt := range []*model.RouteTable{port, parameters} {
+	stripped := oneHost(prefixRoute("/", "c"))
+	stripped.Host.TrailingDot = true
+	for _, rt := range []*model.RouteTable{port, parameters, stripped} {
 		table, notes := compileTable("table", rt)
 		if diff := cmp.Diff(table, Table{Flags: maps.TableSlow}); diff != "" || len(notes) != 1 {
 			t.Errorf("notes %v, table (-got +want):\n%s", notes, diff)

@@ -181,6 +181,11 @@ var acceptances = []struct {
 		func(c *model.Config) { firstRoute(c).Fraction = model.Fraction{Numerator: 7, Denominator: 10_000} }},
 	{change{"fraction of the default denominator", "$route.match", "{runtime_fraction: {default_value: {}}}"},
 		func(c *model.Config) { firstRoute(c).Fraction = model.Fraction{Denominator: 100} }},
+	{change{"host without port", "$hcm", "{strip_any_host_port: true, strip_trailing_host_dot: true}"},
+		func(c *model.Config) { c.Listeners[0].Routes.Host = model.HostRule{AnyPort: true, TrailingDot: true} }},
+	{change{"host without the listener's port", "$hcm", "{strip_matching_host_port: true}"},
+		func(c *model.Config) { c.Listeners[0].Routes.Host = model.HostRule{Port: 80} }},
+	{change{"host with its port", "$hcm", "{strip_matching_host_port: false, strip_trailing_host_dot: false}"}, nil},
 	{change{"ignored port and path parameters", "$routes", "{ignore_port_in_host_matching: true, ignore_path_parameters_in_path_matching: true}"},
 		func(c *model.Config) {
 			c.Listeners[0].Routes.IgnorePort, c.Listeners[0].Routes.IgnorePathParameters = true, true

@@ -82,7 +82,6 @@ var refusals = []change{
 	{"request ids", "$hcm", "{generate_request_id: true}"},
 	{"server header", "$hcm", "{server_header_transformation: APPEND_IF_ABSENT, server_name: x}"},
 	{"path normalization", "$hcm", "{normalize_path: true, merge_slashes: true}"},
-	{"port stripping", "$hcm", "{strip_any_host_port: true}"},
 	{"stream idle timeout", "$hcm", "{stream_idle_timeout: 10s}"},
 	{"upgrade filters", "$hcm", "{upgrade_configs: [{upgrade_type: websocket, filters: [" + router + "]}]}"},
 	{"upgrade without a type", "$hcm", "{upgrade_configs: [{}]}"},
@@ -102,6 +101,7 @@ var refusals = []change{
 	{"clusters not validated", "$routes", "{validate_clusters: false}"},
 
 	{"no path match", "$route", "{match: {}}"},
+	{"two rules for the port of the host", "$hcm", "{strip_any_host_port: true, strip_matching_host_port: true}"},
 	{"broken regex path", "$route", "{match: {safe_regex: {regex: '/(a'}}}"},
 	{"bytes in a regex", "$route", "{match: {safe_regex: {regex: '/\\C'}}}"},
 	{"regex that closes what it has not opened", "$route", "{match: {safe_regex: {regex: '/a)|(?:b'}}}"},

@@ -87,6 +87,7 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 		}
 		manager := upgradesOf(t, hcm.GetUpgradeConfigs(), hcmPath+".upgrade_configs")
 		out.Routes = t.routeTable(hcm.GetRouteConfig(), manager, hcmPath+".route_config")
+		out.Routes.Host = t.hostRule(hcm, out.Address.Port(), hcmPath)
 	}
 	return out
 }
@@ -137,4 +138,16 @@ func (t *translator) unpack(content *anypb.Any, m proto.Message, path, want stri
 		return false
 	}
 	return true
+}
+
+// hostRule is for a listener at that port.
+func (t *translator) hostRule(hcm *hcmv3.HttpConnectionManager, port uint16, path string) model.HostRule {
+	if hcm.GetStripAnyHostPort() && hcm.GetStripMatchingHostPort() {
+		t.p.add(path+".strip_matching_host_port", "set together with strip_any_host_port, which Envoy refuses; keep one")
+	}
+	rule := model.HostRule{AnyPort: hcm.GetStripAnyHostPort(), TrailingDot: hcm.GetStripTrailingHostDot()}
+	if hcm.GetStripMatchingHostPort() {
+		rule.Port = port
+	}
+	return rule
 }

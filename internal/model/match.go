@@ -101,16 +101,6 @@ func withoutParameters(path string) string {
 	return strings.Join(segments, "/")
 }
 
-// withoutPort cuts an authority at its last ":", unless that is part of an IPv6
-// address. As in Envoy what follows it need not be a number.
-func withoutPort(authority string) string {
-	colon := strings.LastIndexByte(authority, ':')
-	if colon < 0 || strings.LastIndexByte(authority, ']') > colon {
-		return authority
-	}
-	return authority[:colon]
-}
-
 func (r *Route) matches(req *Request, path string) bool {
 	if !r.pathMatches(req, path) || !r.Fraction.holds(req.Draw) || r.GRPC && !req.isGRPC() {
 		return false

@@ -51,6 +51,8 @@ type Listener struct {
 type RouteTable struct {
 	Name         string
 	VirtualHosts []*VirtualHost
+	// Host changes the host of requests. Match expects it to have been applied.
+	Host HostRule
 	// IgnorePort leaves the port out where a request's host is compared with the
 	// domains (ignore_port_in_host_matching).
 	IgnorePort bool

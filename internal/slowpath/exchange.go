@@ -120,12 +120,14 @@ func (x *exchange) match() LocalReply {
 	if !ok || x.head.path == "*" {
 		return ReplyNoRoute
 	}
+	onward := x.changeHost(table.Host)
 	x.draw = rand.Uint64()
 	x.route = table.Match(&model.Request{
 		Authority: x.head.authority, Path: x.head.path, Method: x.head.method, Connect: x.head.connect(),
 		Scheme: model.SchemeOf(x.head.scheme, x.head.values("x-forwarded-proto")),
 		Values: x.head.values, Draw: x.draw,
 	})
+	x.head.authority = onward
 	switch {
 	case x.route == nil:
 		return ReplyNoRoute
@@ -133,6 +135,17 @@ func (x *exchange) match() LocalReply {
 		return ReplyUpgradeRefused
 	}
 	return noReply
+}
+
+// changeHost gives the request the host that routes see, and returns the one that
+// endpoints get: as in Envoy the target of CONNECT keeps its port.
+func (x *exchange) changeHost(rule model.HostRule) (onward string) {
+	given := x.head.authority
+	x.head.authority = rule.Apply(given)
+	if x.head.connect() {
+		return model.HostRule{TrailingDot: rule.TrailingDot}.Apply(given)
+	}
+	return x.head.authority
 }
 
 // chooseCluster draws among the route's clusters in proportion to their weights,

@@ -915,3 +915,43 @@ func TestRoutesSeeMethodSchemeAndOneDraw(t *testing.T) {
 		t.Errorf("half of the requests: %v", found)
 	}
 }
+
+func TestHostIsSentOnAsTheTableStripsIt(t *testing.T) {
+	rule := model.HostRule{AnyPort: true, TrailingDot: true}
+	table := &model.RouteTable{Host: rule, VirtualHosts: []*model.VirtualHost{{Domains: []string{"a.b"}, Routes: []*model.Route{
+		{Path: model.PathMatch{Kind: model.PathConnect}, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}, Upgrades: []string{model.UpgradeConnect}},
+		{
+			Headers:  []model.HeaderMatch{{Name: "host", Kind: model.HeaderString, String: model.Exact("a.b")}},
+			Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}},
+		},
+	}}}}
+	heads := make(chan string, 1)
+	endpoint := httpEndpoint(t, func(w http.ResponseWriter, r *http.Request) {
+		heads <- r.Method + " " + r.RequestURI + " " + r.Host
+		w.WriteHeader(http.StatusNoContent)
+	})
+	f := newFront(t, list(endpoint), func(c *Config, _ *model.Route) {
+		c.Table = func(string) (*model.RouteTable, bool) { return table, true }
+	})
+	for request, want := range map[string]string{
+		"GET / HTTP/1.1\r\nHost: a.b.:80\r\n\r\n":           "GET / a.b",
+		"GET http://a.b:80/x HTTP/1.1\r\nHost: c\r\n\r\n":   "GET /x a.b",
+		"CONNECT a.b.:80 HTTP/1.1\r\nHost: a.b.:80\r\n\r\n": "CONNECT a.b:80 a.b:80",
+	} {
+		c := f.dial()
+		if _, err := io.WriteString(c, request); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != http.StatusNoContent && resp.StatusCode != http.StatusOK {
+			t.Errorf("%q: status %d", request, resp.StatusCode)
+			continue
+		}
+		if got := <-heads; got != want {
+			t.Errorf("%q: the endpoint got %q, want %q", request, got, want)
+		}
+	}
+}

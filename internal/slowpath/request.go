@@ -20,7 +20,7 @@ func (x *exchange) appendRequestHead(b []byte) []byte {
 	b = append(b, h.method...)
 	b = append(b, ' ')
 	if h.connect() {
-		b = append(b, h.target...)
+		b = append(b, h.authority...)
 	} else {
 		b = append(b, h.path...)
 	}

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
@@ -29,7 +30,7 @@ func TestRandomRoutesAreThoseOfTheModel(t *testing.T) {
 		for range tables {
 			table := w.Table()
 			all = append(all, table)
-			config.Listeners = append(config.Listeners, harness.Listener{Address: harness.Service(), Table: table.WithActions(toCluster)})
+			config.Listeners = append(config.Listeners, harness.Listener{Address: harness.Service(), Table: table.WithActions(toCluster), Manager: table.Manager})
 			for i := len(config.Clusters); i < table.Routes(); i++ {
 				config.Clusters = append(config.Clusters, harness.Cluster{Name: routes.ClusterOf(i)})
 			}
@@ -76,7 +77,7 @@ func requireRoutes(t *testing.T, place *harness.Place, service netip.AddrPort, w
 	}
 	for i, r := range sent {
 		want := "404"
-		if route := rt.Match(r.Model()); route != nil {
+		if route := rt.Match(r.Model(rt)); route != nil {
 			want = names[clusterNumber(t, route)%len(names)]
 		}
 		got := report.Replies[i].Identity
@@ -92,7 +93,7 @@ func requireRoutes(t *testing.T, place *harness.Place, service netip.AddrPort, w
 // isPlain leaves out what is refused before it is routed, what a program's
 // description cannot hold, and answers without a body.
 func isPlain(r *routes.Request) bool {
-	return r.Method != "HEAD" && utf8.Valid(r.Bytes()) && !strings.Contains(r.Target, "%") && !strings.HasPrefix(r.Target, "//")
+	return r.Method != http.MethodHead && utf8.Valid(r.Bytes()) && !strings.Contains(r.Target, "%") && !strings.HasPrefix(r.Target, "//")
 }
 
 func clusterNumber(t *testing.T, route *model.Route) int {

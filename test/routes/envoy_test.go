@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
@@ -69,7 +70,7 @@ func startEnvoy(t testing.TB, tables []*Table) *envoy {
 	for i, address := range freeAddresses(t, len(tables)) {
 		table := tables[i]
 		e.addresses = append(e.addresses, address.String())
-		listeners = append(listeners, Listener(fmt.Sprintf("table-%d", i), address, table.WithActions(directResponse)))
+		listeners = append(listeners, table.Listener(fmt.Sprintf("table-%d", i), address, directResponse))
 	}
 	bootstrap, err := json.Marshal(Object{"static_resources": Object{"listeners": listeners}})
 	if err != nil {
@@ -105,17 +106,22 @@ func directResponse(route int) Object {
 	}
 }
 
-// freeAddresses returns different addresses that nobody listens at.
+// freeAddresses returns different addresses, all with Port, that nobody listens at.
 func freeAddresses(t testing.TB, n int) []netip.AddrPort {
 	t.Helper()
-	addresses := make([]netip.AddrPort, n)
-	for i := range addresses {
-		l, err := net.Listen("tcp", "127.80.0.1:0")
+	var addresses []netip.AddrPort
+	for tries := 0; len(addresses) < n; tries++ {
+		if tries > 20*n {
+			t.Fatalf("no %d addresses of 127.0.0.0/8 with a free port %d", n, Port)
+		}
+		host := netip.AddrFrom4([4]byte{127, byte(100 + rand.IntN(100)), byte(rand.IntN(256)), byte(1 + rand.IntN(254))})
+		address := netip.AddrPortFrom(host, Port)
+		l, err := net.Listen("tcp", address.String())
 		if err != nil {
-			t.Fatal(err)
+			continue
 		}
 		defer l.Close() // all at the end: no address is given twice
-		addresses[i] = netip.MustParseAddrPort(l.Addr().String())
+		addresses = append(addresses, address)
 	}
 	return addresses
 }

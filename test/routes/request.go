@@ -34,18 +34,22 @@ func (r *Request) Bytes() []byte {
 	return b.Bytes()
 }
 
-// Model is what routing sees of it.
-func (r *Request) Model() *model.Request {
+// Model is what routing with a table sees of it.
+func (r *Request) Model(table *model.RouteTable) *model.Request {
+	authority := table.Host.Apply(r.Host)
 	return &model.Request{
-		Authority: r.Host, Path: r.Target, Method: r.Method, Values: r.values,
+		Authority: authority, Path: r.Target, Method: r.Method,
 		Scheme: model.SchemeOf(r.Scheme, r.values("x-forwarded-proto")),
+		Values: func(name string) []string {
+			if name == "host" {
+				return []string{authority}
+			}
+			return r.values(name)
+		},
 	}
 }
 
 func (r *Request) values(name string) []string {
-	if name == "host" {
-		return []string{r.Host}
-	}
 	var values []string
 	for _, h := range r.Headers {
 		if strings.EqualFold(h[0], name) {
@@ -115,7 +119,7 @@ func (w World) host(t *Table) string {
 		host = strings.ReplaceAll(pick(w, t.domains), "*", pick(w, []string{"", "a", "b.", "x"}))
 	}
 	if w.oneIn(4) {
-		host += pick(w, []string{":80", ":8080", ":1", "."})
+		host += pick(w, []string{":80", ":8080", ":8080", ":1", ".", ".:8080", ":08080", ":"})
 	}
 	if w.oneIn(3) {
 		host = w.otherCase(host)

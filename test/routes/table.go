@@ -11,6 +11,8 @@ type Object = map[string]any
 type Table struct {
 	// Config is a RouteConfiguration whose routes have a match and nothing else.
 	Config Object
+	// Manager is what the table asks of the connection manager.
+	Manager Object
 	// matches are those of its routes, in order of all virtual hosts; domains likewise.
 	matches []Object
 	domains []string
@@ -92,6 +94,13 @@ func (w World) Table() *Table {
 		hosts = append(hosts, Object{"name": fmt.Sprintf("vh%d", i), "domains": domains, "routes": routes})
 	}
 	t.Config = Object{"name": "table", "virtual_hosts": hosts}
+	if w.oneIn(8) {
+		t.Manager = pick(w, []Object{
+			{"strip_any_host_port": true}, {"strip_matching_host_port": true}, {"strip_trailing_host_dot": true},
+			{"strip_any_host_port": true, "strip_trailing_host_dot": true},
+			{"strip_matching_host_port": true, "strip_trailing_host_dot": true},
+		})
+	}
 	if w.oneIn(10) {
 		t.Config["ignore_port_in_host_matching"] = true
 	}

@@ -4,6 +4,7 @@ package harness
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"testing"
 	"time"
@@ -23,6 +24,8 @@ type Listener struct {
 	Hosts   []VirtualHost
 	// Table is a whole RouteConfiguration in place of Hosts.
 	Table map[string]any
+	// Manager is added to the connection manager's configuration.
+	Manager map[string]any
 	// Upgrades of all routes that do not say otherwise.
 	Upgrades []Upgrade
 }
@@ -120,6 +123,7 @@ func (c Config) listeners(forEnvoy bool) []any {
 		if l.Table != nil {
 			manager["route_config"] = l.Table
 		}
+		maps.Copy(manager, l.Manager)
 		if l.Upgrades != nil {
 			manager["upgrade_configs"] = upgradeConfigs(l.Upgrades)
 		}
