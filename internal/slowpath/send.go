@@ -4,10 +4,8 @@ package slowpath
 
 import (
 	"bufio"
-	"errors"
 	"net/http"
 	"net/netip"
-	"syscall"
 	"time"
 )
 
@@ -39,9 +37,6 @@ func (x *exchange) send(endpoint netip.AddrPort) (*response, error) {
 	if err != nil {
 		x.endUpstream(false)
 		return nil, err
-	}
-	if resp.body == x.upstream.responses.reader {
-		resp.body = &closeBody{Reader: resp.body, resetSeen: x.resetSeen}
 	}
 	return resp, nil
 }
@@ -187,19 +182,6 @@ func (x *exchange) endOfSending() error {
 	_ = x.upstream.SetWriteDeadline(time.Now().Add(sendGrace))
 	<-x.sending.done
 	return x.sending.err
-}
-
-// resetSeen returns the reset that the sending has met. TCP tells of it once, and the reading finds an end then. A reset behind an
-// end is another error, EPIPE.
-func (x *exchange) resetSeen() error {
-	if x.sending != nil && !x.body.ended.Load() {
-		// It may wait for the client, who has more to send; that changes nothing of the answer.
-		_ = x.stopBody()
-	}
-	if err := x.endOfSending(); errors.Is(err, syscall.ECONNRESET) {
-		return err
-	}
-	return nil
 }
 
 // endUpstream ends the use of the endpoint's connection, if there is one. keep: its response is complete, and it says that it

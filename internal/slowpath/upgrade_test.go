@@ -12,11 +12,13 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/upstream"
 )
 
 func allow(upgrades ...string) frontOption {
@@ -165,3 +167,36 @@ func TestTunnelEndsWithItsClient(t *testing.T) {
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+// TCP tells of a reset once: where the client's direction hears of it first, the endpoint's must not end cleanly.
+func TestTunnelTakesNoResetForItsEnd(t *testing.T) {
+	for range 50 {
+		seen := make(chan struct{})
+		endpoint := rawEndpoint(t, func(conn net.Conn, r *bufio.Reader) {
+			readHeadOf(r)
+			_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello")
+			var reading sync.WaitGroup
+			reading.Go(func() { _, _ = io.Copy(io.Discard, r) })
+			<-seen
+			abort(conn)
+			reading.Wait()
+		})
+		f := newFront(t, list(endpoint), allow(model.UpgradeWebSocket))
+		// The client sends and receives as well.
+		conn := upstream.New(f.dial().(*net.TCPConn))
+		_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		r := bufio.NewReader(conn)
+		readHeadOf(r)
+		if _, err := io.ReadFull(r, make([]byte, 5)); err != nil {
+			t.Fatal(err)
+		}
+		var upload sync.WaitGroup
+		upload.Go(func() { _, _ = io.Copy(conn, zeros{}) })
+		close(seen)
+		if rest, err := io.ReadAll(r); err == nil {
+			t.Errorf("the tunnel ended cleanly behind %q", rest)
+		}
+		_ = conn.Close()
+		upload.Wait()
+	}
+}

@@ -9,11 +9,10 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"syscall"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
-	"github.com/xlb-project/xlb/internal/poller"
+	"github.com/xlb-project/xlb/internal/upstream"
 )
 
 // dialError marks a failure before anything was sent.
@@ -55,7 +54,6 @@ func dialTCP(ctx context.Context, endpoint netip.AddrPort) (net.Conn, error) {
 type upstreamConn struct {
 	net.Conn
 	endpoint netip.AddrPort
-	raw      syscall.RawConn // nil: the connection cannot be looked at, so it serves one request
 	reused   bool
 	// idleSince is when the last request ended.
 	idleSince time.Time
@@ -65,21 +63,16 @@ type upstreamConn struct {
 }
 
 func newUpstreamConn(conn net.Conn, endpoint netip.AddrPort) *upstreamConn {
-	c := &upstreamConn{Conn: conn, endpoint: endpoint}
-	if s, ok := conn.(syscall.Conn); ok {
-		c.raw, _ = s.SyscallConn() // nil on a closed connection, which shows at its first use
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		conn = upstream.New(tcp)
 	}
-	return c
+	return &upstreamConn{Conn: conn, endpoint: endpoint}
 }
 
-// quiet reports whether the connection is open and the endpoint has said nothing.
+// quiet reports whether the connection is open and the endpoint has said nothing. One that cannot be looked at serves one request.
 func (c *upstreamConn) quiet() bool {
-	if c.raw == nil {
-		return false
-	}
-	sight := poller.Failed
-	err := c.raw.Control(func(fd uintptr) { sight = poller.Look(int(fd)) })
-	return err == nil && sight == poller.Quiet
+	q, ok := c.Conn.(interface{ Quiet() bool })
+	return ok && q.Quiet()
 }
 
 // begin starts the use by a request. The end of its context closes the connection, and so ends reads and writes that are blocked.

@@ -88,10 +88,10 @@ func (c *Conn) end() error {
 	return io.EOF
 }
 
-// over reports whether both directions have ended.
+// over reports whether both directions have ended. Whoever sends may have closed the connection since.
 func (c *Conn) over() bool {
 	const closed = 7 // TCP_CLOSE of the kernel's net/tcp_states.h
-	over := false
+	over := true
 	c.control(func(fd int) {
 		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 		over = err == nil && info.State == closed

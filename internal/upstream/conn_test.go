@@ -56,6 +56,21 @@ func TestResetThatASendHasFoundIsNoCleanEnd(t *testing.T) {
 	}
 }
 
+// The sender closes what is of no more use, between the end that a receive has found and its question for the reason.
+func TestResetIsNoCleanEndOnceTheConnectionIsClosed(t *testing.T) {
+	t.Parallel()
+	receives, sends, endpoint := pair(t)
+	must(t, endpoint.SetLinger(0))
+	must(t, endpoint.Close())
+	if err := sendUntilRefused(t, sends); !errors.Is(err, unix.ECONNRESET) {
+		t.Fatalf("send to an endpoint that has reset: got %v, want %v", err, unix.ECONNRESET)
+	}
+	must(t, receives.Close())
+	if err := receives.end(); !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("reason of an end: got %v, want %v", err, unix.ECONNRESET)
+	}
+}
+
 // An endpoint that closes answers what still comes with a reset. Its own side has ended well all the same.
 func TestCleanEndStaysCleanWhenASendIsRefused(t *testing.T) {
 	t.Parallel()

@@ -31,7 +31,7 @@ var layers = map[string][]string{
 	"anchor":    {"maps", "poller"},
 	"pool":      {"maps", "poller", "upstream"},
 	"health":    {"model", "maps", "poller"},
-	"slowpath":  {"model", "chunked", "poller"},
+	"slowpath":  {"model", "chunked", "upstream"},
 	"metrics":   {"maps"},
 	"admin":     {"maps", "model", "metrics"},
 	"heels":     {"maps", "model"},
