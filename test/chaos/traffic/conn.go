@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/upstream"
 )
 
 // HangBound is the longest time without a byte that is not planned: what takes
@@ -15,9 +17,9 @@ import (
 const HangBound = 30 * time.Second
 
 // wire is a connection whose every call is bounded, and that remembers how its
-// last bytes looked.
+// last bytes looked. A send that hears of a reset does not keep it from the receive.
 type wire struct {
-	*net.TCPConn
+	*upstream.Conn
 	bound time.Duration
 	last  []byte
 	// ended is what ended the reading.
@@ -25,14 +27,14 @@ type wire struct {
 }
 
 func newWire(conn net.Conn, bound time.Duration) *wire {
-	return &wire{TCPConn: conn.(*net.TCPConn), bound: bound}
+	return &wire{Conn: upstream.New(conn.(*net.TCPConn)), bound: bound}
 }
 
 func (w *wire) Read(p []byte) (int, error) {
 	if err := w.SetReadDeadline(time.Now().Add(w.bound)); err != nil {
 		return 0, err
 	}
-	n, err := w.TCPConn.Read(p)
+	n, err := w.Conn.Read(p)
 	if err != nil {
 		w.ended = err
 		return n, err
@@ -45,7 +47,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	if err := w.SetWriteDeadline(time.Now().Add(w.bound)); err != nil {
 		return 0, err
 	}
-	return w.TCPConn.Write(p)
+	return w.Conn.Write(p)
 }
 
 // reset closes the connection so that the other side sees a reset.
