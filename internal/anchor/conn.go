@@ -290,7 +290,7 @@ func (c *Conn) awaitSender() bool {
 // halfClosed lets the response to a client that has closed its sending side arrive, then closes. In a tunnel the endpoint is told.
 func (c *Conn) halfClosed() {
 	l, ok := c.set.cfg.Leases.LeaseOf(c.cookie)
-	if ok && c.set.cfg.Shared.Slots[l.Slot].Tunnel() {
+	if ok && c.awaitTunnel(l) {
 		c.reading.Lock()
 		defer c.reading.Unlock()
 		c.upload(l)
@@ -310,16 +310,23 @@ func (c *Conn) halfClosed() {
 	c.close()
 }
 
-// awaitAnswer waits for the end of the lease of a client that sends nothing more, and reports whether the client may take what it has got
-// for whole. A request of which the end is missing will never be one.
-func (c *Conn) awaitAnswer(l maps.Lease) bool {
+// awaitTunnel waits for the end of the lease of a client that sends nothing more, and reports whether it has become a tunnel instead, to
+// which the client's end belongs. A request of which the end is missing will never be one.
+func (c *Conn) awaitTunnel(l maps.Lease) bool {
 	shared := c.set.cfg.Shared
 	slot := &shared.Slots[l.Slot]
 	c.awaitUntil(0, func() bool { return !shared.Holds(l) || slot.RequestOpen() })
+	return shared.Holds(l) && slot.Tunnel()
+}
+
+// awaitAnswer reports whether a client that sends nothing more may take what it has got for whole. Its lease has ended, or waits for the
+// rest of the request.
+func (c *Conn) awaitAnswer(l maps.Lease) bool {
+	shared := c.set.cfg.Shared
 	if !shared.Holds(l) {
 		return c.awaitTold(l)
 	}
-	whole := !slot.ResponseOpen()
+	whole := !shared.Slots[l.Slot].ResponseOpen()
 	shared.Break(l.Slot)
 	if !whole {
 		c.endNow()

@@ -107,3 +107,25 @@ func TestLeaseThatBreaksAroundTheClientsEndIsNoCleanEnd(t *testing.T) {
 		})
 	}
 }
+
+// The client has the head of the 101 before the daemon has made a tunnel of the lease, and may end its side at once.
+func TestEndOfAClientBelongsToTheTunnelThatItsRequestBecomes(t *testing.T) {
+	t.Parallel()
+	uploads := make(chan struct{}, 1)
+	var lease maps.Lease
+	r := newRig(t, setup{
+		upload: func(context.Context, Client, maps.Lease) Uploaded {
+			uploads <- struct{}{}
+			return Uploaded{End: UploadAborted}
+		},
+		leaseOf: func(uint64) (maps.Lease, bool) { return lease, true },
+	})
+	c := r.dial()
+	lease = r.openLease(c, 2, 7)
+	slot := &r.shared.Slots[2]
+	slot.State, slot.Pending, slot.Request = uint32(maps.SlotLeased), uint32(maps.PendingResponse), uint32(maps.RequestUpgrade)
+	must(t, c.CloseWrite())
+	time.Sleep(tooEarly)
+	r.shared.Switch(2)
+	next(t, uploads, "the tunnel's end")
+}

@@ -150,9 +150,10 @@ func (s *Shared) Switch(slot uint32) {
 	sl := &s.Slots[slot]
 	atomic.StoreUint64(&sl.DeadlineNs, 0)
 	atomic.OrUint32(&sl.Flags, uint32(SlotRetire))
-	atomic.OrUint32(&sl.Pending, uint32(PendingRequest))
 	atomic.StoreUint32(&sl.Response.Phase, uint32(PhaseTunnel))
 	atomic.StoreUint32(&sl.Status, statusSwitching)
+	// Last: a request that is open again is that of a tunnel.
+	atomic.OrUint32(&sl.Pending, uint32(PendingRequest))
 }
 
 // Broke reports whether a lease that has ended did so without a whole response.
