@@ -667,6 +667,9 @@ static __always_inline enum verdict response_framing(struct slot *s)
 		return VERDICT_SPILL_CONNECTION_OPTION;
 	if (flags & SCAN_CHUNKED && flags & SCAN_HAS_LENGTH)
 		return VERDICT_SPILL_FRAMING;
+	/* RFC 9110, section 8.6, and 9112, section 6.1: who declares a body that cannot be may also send one. */
+	if (status == 204 && (flags & SCAN_CHUNKED || s->response.remaining))
+		return VERDICT_SPILL_FRAMING;
 	if (s->request & REQUEST_HEAD || status == 204 || status == 304) {
 		s->response.remaining = 0;
 		s->response.phase = PHASE_DONE;

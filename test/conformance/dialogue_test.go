@@ -72,12 +72,8 @@ type step func(d *dialogue)
 
 func (d *dialogue) look() {
 	const turn = time.Millisecond
-	for _, n := range d.front.Pull(d.t, programs.Pull{Do: programs.PuppetLook, Patience: turn}).News {
-		d.heard(n)
-	}
-	for _, n := range d.back.Pull(d.t, programs.Pull{Do: programs.PuppetLook, Patience: turn}).News {
-		d.asked(n)
-	}
+	d.pull(d.front, programs.Pull{Do: programs.PuppetLook, Patience: turn})
+	d.pull(d.back, programs.Pull{Do: programs.PuppetLook, Patience: turn})
 }
 
 // heard notes what the client received; what comes on connections of earlier cases is theirs.
@@ -87,21 +83,21 @@ func (d *dialogue) heard(n programs.News) {
 	}
 }
 
-// asked notes what the endpoint received. The end of an idle connection is no request.
-func (d *dialogue) asked(n programs.News) {
+// asked notes what the endpoint received. The end of an idle connection is no request: it is to be closed, which asked reports.
+func (d *dialogue) asked(n programs.News) (idle bool) {
 	if d.retired[n.Conn] {
-		return
+		return false
 	}
 	s := d.upstream[n.Conn]
 	if s == nil && len(n.Bytes) == 0 {
-		d.pull(d.back, programs.Pull{Do: programs.PuppetClose, Conn: n.Conn})
-		return
+		return true
 	}
 	if s == nil {
 		s = &side{id: n.Conn}
 		d.upstream[n.Conn] = s
 	}
 	s.add(n)
+	return false
 }
 
 func (s *side) add(n programs.News) {
@@ -113,13 +109,18 @@ func (s *side) add(n programs.News) {
 
 // pull makes a puppet do something, and notes what it tells.
 func (d *dialogue) pull(p *harness.Puppet, pull programs.Pull) {
-	done := p.Pull(d.t, pull)
-	for _, n := range done.News {
-		if p == d.back {
-			d.asked(n)
-		} else {
+	var ended []int
+	for _, n := range p.Pull(d.t, pull).News {
+		switch {
+		case p != d.back:
 			d.heard(n)
+		case d.asked(n):
+			ended = append(ended, n.Conn)
 		}
+	}
+	// Behind all of the news: a pull brings newer ones.
+	for _, conn := range ended {
+		d.pull(d.back, programs.Pull{Do: programs.PuppetClose, Conn: conn})
 	}
 }
 

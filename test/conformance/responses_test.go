@@ -76,6 +76,9 @@ func bodilessCases() []exchange {
 	return []exchange{
 		{name: "204", rfc: "9110, 15.3.5", steps: answer("204 No Content"), fast: true, rule: served(204)},
 		{name: "204 with length 0", rfc: "9110, 8.6", steps: answer("204 No Content\r\nContent-Length: 0"), rule: served(204)},
+		{name: "204 with length 5, and no body", rfc: "9110, 8.6", steps: answer("204 No Content\r\nContent-Length: 5"), rule: failed(502)},
+		{name: "204 chunked", rfc: "6.1", steps: answered("HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), rule: failed(502)},
+		{name: "103 with a length, and 200", rfc: "9110, 8.6", steps: answered("HTTP/1.1 103 Early Hints\r\nContent-Length: 5\r\n\r\n" + hello), rule: failed(502)},
 		{name: "304", rfc: "9110, 15.4.5", steps: answer("304 Not Modified"), fast: true, rule: served(304)},
 		{name: "304 with length 5", rfc: "9110, 8.6", steps: answer("304 Not Modified\r\nContent-Length: 5"), fast: true, rule: served(304)},
 		{name: "205 with length 0", rfc: "9110, 15.3.6", steps: answer("205 Reset Content\r\nContent-Length: 0"), download: none, rule: served(205)},
