@@ -284,6 +284,8 @@ static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 i
 	__u32 whole = !ps->body;
 
 	s->cookie = ps->cookie;
+	/* The daemon looks for a client's lease: where nothing is pending, the cookie is the one of the lease before. */
+	asm volatile("" ::: "memory");
 	s->pending = whole ? PENDING_RESPONSE : PENDING_REQUEST | PENDING_RESPONSE;
 	s->spill = SPILL_NONE;
 	s->passed = 0;

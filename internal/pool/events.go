@@ -262,26 +262,30 @@ func (p *Pool) Broken(slot uint32) {
 
 // LeaseOf returns the lease that a client holds, or that has broken and of which the client will be told. It looks at every i-sock: for
 // rare occasions.
-func (p *Pool) LeaseOf(cookie uint64) (maps.Lease, bool) {
+func (p *Pool) LeaseOf(cookie uint64) (l maps.Lease, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for slot, s := range p.isocks {
 		sl := &p.cfg.Shared.Slots[slot]
+		// The number before the cookie: it is that of the lease which the client's cookie is found with, or an earlier one.
+		lease := atomic.LoadUint64(&sl.Lease)
 		if atomic.LoadUint64(&sl.Cookie) != cookie {
 			continue
 		}
-		lease := atomic.LoadUint64(&sl.Lease)
 		switch p.cfg.Shared.State(slot) {
 		case maps.SlotLeased:
-			return maps.Lease{Slot: slot, Number: lease}, true
+			// A slot that has just been leased may still have the cookie of the lease before, of which nothing is pending.
+			if atomic.LoadUint32(&sl.Pending) != 0 {
+				return maps.Lease{Slot: slot, Number: lease}, true
+			}
 		case maps.SlotBroken:
 			// The slots that a request has tried in vain are broken as well.
 			if s.busy != nil || atomic.LoadUint32(&sl.Untold) != 0 {
-				return maps.Lease{Slot: slot, Number: atomic.LoadUint64(&sl.BrokenLease)}, true
+				l, ok = maps.Lease{Slot: slot, Number: atomic.LoadUint64(&sl.BrokenLease)}, true
 			}
 		}
 	}
-	return maps.Lease{}, false
+	return l, ok
 }
 
 // sweepLoop ends overdue leases and frees slots whose events were lost.

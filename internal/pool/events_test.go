@@ -537,6 +537,22 @@ func TestLeaseOfFindsTheClientsLease(t *testing.T) {
 	}
 }
 
+// A program takes a slot first, and writes whose it is then: the slot may have been the client's before, and be another's for long.
+func TestLeaseOfIsNotDeceivedByTheCookieOfTheLeaseBefore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	r.start(1)
+	slot := r.lease(request{cookie: 7})
+	r.shared.ResponseDone(slot)
+	if !r.shared.Exchange(slot, maps.SlotReady, maps.SlotLeased) {
+		t.Fatal("the slot is not idle")
+	}
+	if got, ok := r.p.LeaseOf(7); ok {
+		t.Errorf("lease of client 7, whose slot another one is taking: got %+v, want none", got)
+	}
+	r.shared.Break(slot)
+}
+
 // Until the client of a broken lease has been told, its connection must not be closed as if all were well.
 func TestLeaseOfFindsABrokenLeaseUntilItsClientIsTold(t *testing.T) {
 	tests := []struct {
