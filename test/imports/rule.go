@@ -20,6 +20,7 @@ var layers = map[string][]string{
 	"upstream":  {"poller"},
 	"chunked":   nil,
 	"maps":      nil,
+	"dfa":       nil,
 	"check":     nil, // it must run where nothing else can
 	"config":    {"model"},
 	"xds":       {"model"},

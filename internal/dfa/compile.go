@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dfa
+
+import "errors"
+
+// rawFactor is how many times more states a DFA may have before it is minimal.
+const rawFactor = 4
+
+// Compile returns one set of all patterns, each under its place in the slice. The
+// error is a *PatternError for the first pattern that is malformed or beyond a limit
+// of its own, or a *LimitError if the patterns together are.
+func Compile(patterns []string, limits Limits) (*Set, error) {
+	w := newWork(limits)
+	sets := make([]*Set, len(patterns))
+	for i, pattern := range patterns {
+		var refused *PatternError
+		if sets[i], refused = w.compile(uint32(i), pattern); refused != nil {
+			return nil, refused
+		}
+	}
+	if len(sets) == 0 {
+		return nothing(), nil
+	}
+	return w.merge(sets)
+}
+
+// nothing returns the set of no pattern.
+func nothing() *Set {
+	return &Set{ClassCount: 1, Next: []uint16{Dead}, Accept: []uint16{0}, Lists: [][]uint32{nil}}
+}
+
+// work is one compilation: its limits, and what is left of the steps. Patterns and
+// sets have half of the steps each, so that a hostile pattern takes nothing from the
+// sets of the others.
+type work struct {
+	limits    Limits
+	compiling budget
+	joining   budget
+}
+
+func newWork(limits Limits) *work {
+	limits.SetStates = min(limits.SetStates, maxStates)
+	limits.PatternStates = min(limits.PatternStates, limits.SetStates, maxStates/rawFactor)
+	half := budget{left: limits.Steps / 2}
+	return &work{limits: limits, compiling: half, joining: half}
+}
+
+// merge returns the union of sets, halves first: so every state is copied as often as the
+// logarithm of their number says.
+func (w *work) merge(sets []*Set) (*Set, error) {
+	if len(sets) == 1 {
+		return sets[0], nil
+	}
+	a, err := w.merge(sets[:len(sets)/2])
+	if err != nil {
+		return nil, err
+	}
+	b, err := w.merge(sets[len(sets)/2:])
+	if err != nil {
+		return nil, err
+	}
+	return union(a, b, &w.limits, &w.joining)
+}
+
+// compile returns the set of one pattern.
+func (w *work) compile(index uint32, pattern string) (*Set, *PatternError) {
+	set, err := w.minimal(index, pattern)
+	if err != nil {
+		return nil, &PatternError{Index: int(index), Pattern: pattern, Err: err}
+	}
+	return set, nil
+}
+
+func (w *work) minimal(index uint32, pattern string) (*Set, error) {
+	if len(pattern) > w.limits.PatternLength {
+		return nil, &LimitError{PatternLength, w.limits.PatternLength}
+	}
+	granted := max(min(w.limits.PatternSteps, w.compiling.left), 0)
+	own := budget{left: granted}
+	raw, err := w.raw(index, pattern, &own)
+	w.compiling.spend(granted - own.left)
+	switch {
+	case errors.Is(err, errWork) && granted < w.limits.PatternSteps:
+		return nil, &LimitError{Steps, w.limits.Steps}
+	case errors.Is(err, errWork):
+		return nil, &LimitError{PatternSteps, w.limits.PatternSteps}
+	case errors.Is(err, errStates):
+		return nil, &LimitError{RawStates, rawFactor * w.limits.PatternStates}
+	case err != nil:
+		return nil, err
+	}
+	set := minimise(raw)
+	if set.States() > w.limits.PatternStates {
+		return nil, &LimitError{PatternStates, w.limits.PatternStates}
+	}
+	if set.Bytes() > w.limits.SetBytes {
+		return nil, &LimitError{SetBytes, w.limits.SetBytes}
+	}
+	return set, nil
+}
+
+func (w *work) raw(index uint32, pattern string, own *budget) (*Set, error) {
+	n, err := parse(pattern, own)
+	if err != nil {
+		return nil, err
+	}
+	return determinise(n, index, rawFactor*w.limits.PatternStates)
+}
