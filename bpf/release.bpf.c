@@ -27,15 +27,27 @@ static __always_inline int release_is_silent(const struct psock *ps)
 	return ps->flags & PSOCK_JOINED && !(ps->flags & (PSOCK_SLOW | PSOCK_ANNOUNCED)) && !slow_conn_of(ps->cookie);
 }
 
+static __always_inline void release_server(struct bpf_sock *sk)
+{
+	__u64 cookie;
+
+	if (!bpf_sk_storage_get(&ssock_states, sk, 0, 0))
+		return;
+	cookie = bpf_get_socket_cookie(sk);
+	bpf_map_delete_elem(&receive_sequences, &cookie);
+}
+
 SEC("cgroup/sock_release")
 int xlb_release(struct bpf_sock *sk)
 {
 	struct psock *ps = psock_of(sk);
 
-	if (!ps)
+	if (!ps) {
+		release_server(sk);
 		return 1;
+	}
 	release_lease(ps);
-	bpf_map_delete_elem(&client_sequences, &ps->cookie);
+	bpf_map_delete_elem(&receive_sequences, &ps->cookie);
 	/* The daemon has closed its end, and forgets nothing more of this connection. */
 	if (sk->state == TCP_CLOSE || sk->state == TCP_CLOSE_WAIT)
 		bpf_map_delete_elem(&slow_conns, &ps->cookie);

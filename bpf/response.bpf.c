@@ -416,22 +416,23 @@ int xlb_verdict_dispatch(struct __sk_buff *skb)
 	return SK_PASS;
 }
 
-/* What p-socks receive over TCP stays theirs. With a verdict program, bytes of both paths lie in one queue in the order of
- * their arrival, FIONREAD counts them all, and edge-triggered readers are woken. */
+/* What p-socks and s-socks receive over TCP stays theirs. With a verdict program, bytes of both paths lie in one queue in the order of
+ * their arrival, FIONREAD counts them all, and edge-triggered readers are woken: without one, nginx, which asks FIONREAD whether there is
+ * more, stops in the midst of a body. */
 SEC("sk_skb/stream_verdict")
-int xlb_client_verdict(struct __sk_buff *skb)
+int xlb_receive_verdict(struct __sk_buff *skb)
 {
 	__u64 cookie = bpf_get_socket_cookie(skb);
 	__u64 *next, first = 0;
 
 	if (!skb->len)
 		return SK_PASS;
-	next = bpf_map_lookup_elem(&client_sequences, &cookie);
+	next = bpf_map_lookup_elem(&receive_sequences, &cookie);
 	if (next) {
 		segment_trim(skb, next);
 		return SK_PASS;
 	}
 	segment_trim(skb, &first);
-	bpf_map_update_elem(&client_sequences, &cookie, &first, BPF_ANY);
+	bpf_map_update_elem(&receive_sequences, &cookie, &first, BPF_ANY);
 	return SK_PASS;
 }

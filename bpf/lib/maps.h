@@ -123,15 +123,15 @@ struct {
 	__uint(max_entries, 1048576);
 } slow_conns SEC(".maps");
 
-/* Where the next segment begins that a p-sock gets from the daemon, by the p-sock's cookie: see lib/segment.h. Writers: client verdict; the
- * release program takes entries out. */
+/* Where the next segment begins that a p-sock or s-sock gets from the daemon, by the socket's cookie: see lib/segment.h. Writers: receive
+ * verdict; the release program takes entries out. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u64);
 	__type(value, __u64);
 	__uint(max_entries, 1048576);
-} client_sequences SEC(".maps");
+} receive_sequences SEC(".maps");
 
 /* Endpoints' sides of i-socks that are being connected, to their slots. Writer: daemon, before it connects and
  * until the i-sock closes. Reader: sock_ops. */

@@ -66,8 +66,9 @@ func (d *Datapath) attachSockets() error {
 		attachment
 	}{
 		{m.Psocks, attachment{f.RequestDispatch, ebpf.AttachSkMsgVerdict, "request program to map psocks"}},
-		{m.Psocks, attachment{f.ClientVerdict, ebpf.AttachSkSKBStreamVerdict, "client verdict to map psocks"}},
+		{m.Psocks, attachment{f.ReceiveVerdict, ebpf.AttachSkSKBStreamVerdict, "verdict to map psocks"}},
 		{m.Ssocks, attachment{f.ResponseDispatch, ebpf.AttachSkMsgVerdict, "response program to map ssocks"}},
+		{m.Ssocks, attachment{f.ReceiveVerdict, ebpf.AttachSkSKBStreamVerdict, "verdict to map ssocks"}},
 		{m.Isocks, attachment{f.VerdictDispatch, ebpf.AttachSkSKBStreamVerdict, "verdict to map isocks"}},
 	}
 	for _, a := range list {

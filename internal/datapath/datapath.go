@@ -59,7 +59,7 @@ type fastPrograms struct {
 	RequestDispatch  *ebpf.Program `ebpf:"xlb_request_dispatch"`
 	ResponseDispatch *ebpf.Program `ebpf:"xlb_response_dispatch"`
 	VerdictDispatch  *ebpf.Program `ebpf:"xlb_verdict_dispatch"`
-	ClientVerdict    *ebpf.Program `ebpf:"xlb_client_verdict"`
+	ReceiveVerdict   *ebpf.Program `ebpf:"xlb_receive_verdict"`
 	Request          *ebpf.Program `ebpf:"xlb_request"`
 	Response         *ebpf.Program `ebpf:"xlb_response"`
 	Verdict          *ebpf.Program `ebpf:"xlb_verdict"`
@@ -122,7 +122,7 @@ func configure(spec *ebpf.CollectionSpec, o Options) error {
 
 var fastNames = []string{
 	"xlb_release", "xlb_setsockopt", "xlb_request", "xlb_request_dispatch", "xlb_response", "xlb_response_dispatch",
-	"xlb_verdict", "xlb_verdict_dispatch", "xlb_client_verdict",
+	"xlb_verdict", "xlb_verdict_dispatch", "xlb_receive_verdict",
 	"xlb_selftest_request", "xlb_selftest_response", "xlb_queued",
 }
 
@@ -211,7 +211,7 @@ func (d *Datapath) allPrograms() []*ebpf.Program {
 	p := d.programs
 	list := []*ebpf.Program{p.Connect4, p.Connect6, p.Getpeername4, p.Getpeername6, p.Sockops, p.Whoami}
 	if f := d.fast; f != nil {
-		list = append(list, f.Release, f.Setsockopt, f.RequestDispatch, f.ResponseDispatch, f.VerdictDispatch, f.ClientVerdict,
+		list = append(list, f.Release, f.Setsockopt, f.RequestDispatch, f.ResponseDispatch, f.VerdictDispatch, f.ReceiveVerdict,
 			f.Request, f.Response, f.Verdict, f.SelftestRequest, f.SelftestResponse, f.Queued)
 	}
 	return list

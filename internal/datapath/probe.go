@@ -28,7 +28,7 @@ type Kernel struct {
 // probe is the part of the kernel object that Probe loads.
 type probe struct {
 	Program *ebpf.Program `ebpf:"xlb_probe"`
-	Verdict *ebpf.Program `ebpf:"xlb_client_verdict"`
+	Verdict *ebpf.Program `ebpf:"xlb_receive_verdict"`
 	Clocks  *ebpf.Map     `ebpf:"probe_clocks"`
 	Socks   *ebpf.Map     `ebpf:"probe_socks"`
 }

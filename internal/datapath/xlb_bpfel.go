@@ -17,7 +17,6 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	xlbMapAnchors              = "anchors"
-	xlbMapClientSequences      = "client_sequences"
 	xlbMapClusters             = "clusters"
 	xlbMapConns                = "conns"
 	xlbMapControls             = "controls"
@@ -36,6 +35,7 @@ const (
 	xlbMapProbeSocks           = "probe_socks"
 	xlbMapPsockStates          = "psock_states"
 	xlbMapPsocks               = "psocks"
+	xlbMapReceiveSequences     = "receive_sequences"
 	xlbMapRouteTables          = "route_tables"
 	xlbMapRoutes               = "routes"
 	xlbMapSchedules            = "schedules"
@@ -48,13 +48,13 @@ const (
 	xlbMapSsocks               = "ssocks"
 	xlbMapVerdicts             = "verdicts"
 	xlbMapVips                 = "vips"
-	xlbProgXlbClientVerdict    = "xlb_client_verdict"
 	xlbProgXlbConnect4         = "xlb_connect4"
 	xlbProgXlbConnect6         = "xlb_connect6"
 	xlbProgXlbGetpeername4     = "xlb_getpeername4"
 	xlbProgXlbGetpeername6     = "xlb_getpeername6"
 	xlbProgXlbProbe            = "xlb_probe"
 	xlbProgXlbQueued           = "xlb_queued"
+	xlbProgXlbReceiveVerdict   = "xlb_receive_verdict"
 	xlbProgXlbRelease          = "xlb_release"
 	xlbProgXlbRequest          = "xlb_request"
 	xlbProgXlbRequestDispatch  = "xlb_request_dispatch"
@@ -119,13 +119,13 @@ type xlbSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type xlbProgramSpecs struct {
-	XlbClientVerdict    *ebpf.ProgramSpec `ebpf:"xlb_client_verdict"`
 	XlbConnect4         *ebpf.ProgramSpec `ebpf:"xlb_connect4"`
 	XlbConnect6         *ebpf.ProgramSpec `ebpf:"xlb_connect6"`
 	XlbGetpeername4     *ebpf.ProgramSpec `ebpf:"xlb_getpeername4"`
 	XlbGetpeername6     *ebpf.ProgramSpec `ebpf:"xlb_getpeername6"`
 	XlbProbe            *ebpf.ProgramSpec `ebpf:"xlb_probe"`
 	XlbQueued           *ebpf.ProgramSpec `ebpf:"xlb_queued"`
+	XlbReceiveVerdict   *ebpf.ProgramSpec `ebpf:"xlb_receive_verdict"`
 	XlbRelease          *ebpf.ProgramSpec `ebpf:"xlb_release"`
 	XlbRequest          *ebpf.ProgramSpec `ebpf:"xlb_request"`
 	XlbRequestDispatch  *ebpf.ProgramSpec `ebpf:"xlb_request_dispatch"`
@@ -144,38 +144,38 @@ type xlbProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type xlbMapSpecs struct {
-	Anchors         *ebpf.MapSpec `ebpf:"anchors"`
-	ClientSequences *ebpf.MapSpec `ebpf:"client_sequences"`
-	Clusters        *ebpf.MapSpec `ebpf:"clusters"`
-	Conns           *ebpf.MapSpec `ebpf:"conns"`
-	Controls        *ebpf.MapSpec `ebpf:"controls"`
-	Endpoints       *ebpf.MapSpec `ebpf:"endpoints"`
-	Events          *ebpf.MapSpec `ebpf:"events"`
-	Fields          *ebpf.MapSpec `ebpf:"fields"`
-	Hosts           *ebpf.MapSpec `ebpf:"hosts"`
-	IsockSlots      *ebpf.MapSpec `ebpf:"isock_slots"`
-	Isocks          *ebpf.MapSpec `ebpf:"isocks"`
-	Listeners       *ebpf.MapSpec `ebpf:"listeners"`
-	MsgLogic        *ebpf.MapSpec `ebpf:"msg_logic"`
-	Paths           *ebpf.MapSpec `ebpf:"paths"`
-	Peers           *ebpf.MapSpec `ebpf:"peers"`
-	Predicates      *ebpf.MapSpec `ebpf:"predicates"`
-	ProbeClocks     *ebpf.MapSpec `ebpf:"probe_clocks"`
-	ProbeSocks      *ebpf.MapSpec `ebpf:"probe_socks"`
-	PsockStates     *ebpf.MapSpec `ebpf:"psock_states"`
-	Psocks          *ebpf.MapSpec `ebpf:"psocks"`
-	RouteTables     *ebpf.MapSpec `ebpf:"route_tables"`
-	Routes          *ebpf.MapSpec `ebpf:"routes"`
-	Schedules       *ebpf.MapSpec `ebpf:"schedules"`
-	Selftests       *ebpf.MapSpec `ebpf:"selftests"`
-	SkbLogic        *ebpf.MapSpec `ebpf:"skb_logic"`
-	Slots           *ebpf.MapSpec `ebpf:"slots"`
-	SlowConns       *ebpf.MapSpec `ebpf:"slow_conns"`
-	Splits          *ebpf.MapSpec `ebpf:"splits"`
-	SsockStates     *ebpf.MapSpec `ebpf:"ssock_states"`
-	Ssocks          *ebpf.MapSpec `ebpf:"ssocks"`
-	Verdicts        *ebpf.MapSpec `ebpf:"verdicts"`
-	Vips            *ebpf.MapSpec `ebpf:"vips"`
+	Anchors          *ebpf.MapSpec `ebpf:"anchors"`
+	Clusters         *ebpf.MapSpec `ebpf:"clusters"`
+	Conns            *ebpf.MapSpec `ebpf:"conns"`
+	Controls         *ebpf.MapSpec `ebpf:"controls"`
+	Endpoints        *ebpf.MapSpec `ebpf:"endpoints"`
+	Events           *ebpf.MapSpec `ebpf:"events"`
+	Fields           *ebpf.MapSpec `ebpf:"fields"`
+	Hosts            *ebpf.MapSpec `ebpf:"hosts"`
+	IsockSlots       *ebpf.MapSpec `ebpf:"isock_slots"`
+	Isocks           *ebpf.MapSpec `ebpf:"isocks"`
+	Listeners        *ebpf.MapSpec `ebpf:"listeners"`
+	MsgLogic         *ebpf.MapSpec `ebpf:"msg_logic"`
+	Paths            *ebpf.MapSpec `ebpf:"paths"`
+	Peers            *ebpf.MapSpec `ebpf:"peers"`
+	Predicates       *ebpf.MapSpec `ebpf:"predicates"`
+	ProbeClocks      *ebpf.MapSpec `ebpf:"probe_clocks"`
+	ProbeSocks       *ebpf.MapSpec `ebpf:"probe_socks"`
+	PsockStates      *ebpf.MapSpec `ebpf:"psock_states"`
+	Psocks           *ebpf.MapSpec `ebpf:"psocks"`
+	ReceiveSequences *ebpf.MapSpec `ebpf:"receive_sequences"`
+	RouteTables      *ebpf.MapSpec `ebpf:"route_tables"`
+	Routes           *ebpf.MapSpec `ebpf:"routes"`
+	Schedules        *ebpf.MapSpec `ebpf:"schedules"`
+	Selftests        *ebpf.MapSpec `ebpf:"selftests"`
+	SkbLogic         *ebpf.MapSpec `ebpf:"skb_logic"`
+	Slots            *ebpf.MapSpec `ebpf:"slots"`
+	SlowConns        *ebpf.MapSpec `ebpf:"slow_conns"`
+	Splits           *ebpf.MapSpec `ebpf:"splits"`
+	SsockStates      *ebpf.MapSpec `ebpf:"ssock_states"`
+	Ssocks           *ebpf.MapSpec `ebpf:"ssocks"`
+	Verdicts         *ebpf.MapSpec `ebpf:"verdicts"`
+	Vips             *ebpf.MapSpec `ebpf:"vips"`
 }
 
 // xlbVariableSpecs contains global variables before they are loaded into the kernel.
@@ -212,44 +212,43 @@ func (o *xlbObjects) Close() error {
 //
 // It can be passed to loadXlbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type xlbMaps struct {
-	Anchors         *ebpf.Map `ebpf:"anchors"`
-	ClientSequences *ebpf.Map `ebpf:"client_sequences"`
-	Clusters        *ebpf.Map `ebpf:"clusters"`
-	Conns           *ebpf.Map `ebpf:"conns"`
-	Controls        *ebpf.Map `ebpf:"controls"`
-	Endpoints       *ebpf.Map `ebpf:"endpoints"`
-	Events          *ebpf.Map `ebpf:"events"`
-	Fields          *ebpf.Map `ebpf:"fields"`
-	Hosts           *ebpf.Map `ebpf:"hosts"`
-	IsockSlots      *ebpf.Map `ebpf:"isock_slots"`
-	Isocks          *ebpf.Map `ebpf:"isocks"`
-	Listeners       *ebpf.Map `ebpf:"listeners"`
-	MsgLogic        *ebpf.Map `ebpf:"msg_logic"`
-	Paths           *ebpf.Map `ebpf:"paths"`
-	Peers           *ebpf.Map `ebpf:"peers"`
-	Predicates      *ebpf.Map `ebpf:"predicates"`
-	ProbeClocks     *ebpf.Map `ebpf:"probe_clocks"`
-	ProbeSocks      *ebpf.Map `ebpf:"probe_socks"`
-	PsockStates     *ebpf.Map `ebpf:"psock_states"`
-	Psocks          *ebpf.Map `ebpf:"psocks"`
-	RouteTables     *ebpf.Map `ebpf:"route_tables"`
-	Routes          *ebpf.Map `ebpf:"routes"`
-	Schedules       *ebpf.Map `ebpf:"schedules"`
-	Selftests       *ebpf.Map `ebpf:"selftests"`
-	SkbLogic        *ebpf.Map `ebpf:"skb_logic"`
-	Slots           *ebpf.Map `ebpf:"slots"`
-	SlowConns       *ebpf.Map `ebpf:"slow_conns"`
-	Splits          *ebpf.Map `ebpf:"splits"`
-	SsockStates     *ebpf.Map `ebpf:"ssock_states"`
-	Ssocks          *ebpf.Map `ebpf:"ssocks"`
-	Verdicts        *ebpf.Map `ebpf:"verdicts"`
-	Vips            *ebpf.Map `ebpf:"vips"`
+	Anchors          *ebpf.Map `ebpf:"anchors"`
+	Clusters         *ebpf.Map `ebpf:"clusters"`
+	Conns            *ebpf.Map `ebpf:"conns"`
+	Controls         *ebpf.Map `ebpf:"controls"`
+	Endpoints        *ebpf.Map `ebpf:"endpoints"`
+	Events           *ebpf.Map `ebpf:"events"`
+	Fields           *ebpf.Map `ebpf:"fields"`
+	Hosts            *ebpf.Map `ebpf:"hosts"`
+	IsockSlots       *ebpf.Map `ebpf:"isock_slots"`
+	Isocks           *ebpf.Map `ebpf:"isocks"`
+	Listeners        *ebpf.Map `ebpf:"listeners"`
+	MsgLogic         *ebpf.Map `ebpf:"msg_logic"`
+	Paths            *ebpf.Map `ebpf:"paths"`
+	Peers            *ebpf.Map `ebpf:"peers"`
+	Predicates       *ebpf.Map `ebpf:"predicates"`
+	ProbeClocks      *ebpf.Map `ebpf:"probe_clocks"`
+	ProbeSocks       *ebpf.Map `ebpf:"probe_socks"`
+	PsockStates      *ebpf.Map `ebpf:"psock_states"`
+	Psocks           *ebpf.Map `ebpf:"psocks"`
+	ReceiveSequences *ebpf.Map `ebpf:"receive_sequences"`
+	RouteTables      *ebpf.Map `ebpf:"route_tables"`
+	Routes           *ebpf.Map `ebpf:"routes"`
+	Schedules        *ebpf.Map `ebpf:"schedules"`
+	Selftests        *ebpf.Map `ebpf:"selftests"`
+	SkbLogic         *ebpf.Map `ebpf:"skb_logic"`
+	Slots            *ebpf.Map `ebpf:"slots"`
+	SlowConns        *ebpf.Map `ebpf:"slow_conns"`
+	Splits           *ebpf.Map `ebpf:"splits"`
+	SsockStates      *ebpf.Map `ebpf:"ssock_states"`
+	Ssocks           *ebpf.Map `ebpf:"ssocks"`
+	Verdicts         *ebpf.Map `ebpf:"verdicts"`
+	Vips             *ebpf.Map `ebpf:"vips"`
 }
 
 func (m *xlbMaps) Close() error {
 	return _XlbClose(
 		m.Anchors,
-		m.ClientSequences,
 		m.Clusters,
 		m.Conns,
 		m.Controls,
@@ -268,6 +267,7 @@ func (m *xlbMaps) Close() error {
 		m.ProbeSocks,
 		m.PsockStates,
 		m.Psocks,
+		m.ReceiveSequences,
 		m.RouteTables,
 		m.Routes,
 		m.Schedules,
@@ -301,13 +301,13 @@ type xlbVariables struct {
 //
 // It can be passed to loadXlbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type xlbPrograms struct {
-	XlbClientVerdict    *ebpf.Program `ebpf:"xlb_client_verdict"`
 	XlbConnect4         *ebpf.Program `ebpf:"xlb_connect4"`
 	XlbConnect6         *ebpf.Program `ebpf:"xlb_connect6"`
 	XlbGetpeername4     *ebpf.Program `ebpf:"xlb_getpeername4"`
 	XlbGetpeername6     *ebpf.Program `ebpf:"xlb_getpeername6"`
 	XlbProbe            *ebpf.Program `ebpf:"xlb_probe"`
 	XlbQueued           *ebpf.Program `ebpf:"xlb_queued"`
+	XlbReceiveVerdict   *ebpf.Program `ebpf:"xlb_receive_verdict"`
 	XlbRelease          *ebpf.Program `ebpf:"xlb_release"`
 	XlbRequest          *ebpf.Program `ebpf:"xlb_request"`
 	XlbRequestDispatch  *ebpf.Program `ebpf:"xlb_request_dispatch"`
@@ -324,13 +324,13 @@ type xlbPrograms struct {
 
 func (p *xlbPrograms) Close() error {
 	return _XlbClose(
-		p.XlbClientVerdict,
 		p.XlbConnect4,
 		p.XlbConnect6,
 		p.XlbGetpeername4,
 		p.XlbGetpeername6,
 		p.XlbProbe,
 		p.XlbQueued,
+		p.XlbReceiveVerdict,
 		p.XlbRelease,
 		p.XlbRequest,
 		p.XlbRequestDispatch,
