@@ -131,6 +131,48 @@ func TestNextRequestDoesNotOvertakeABodyThatTheServerHasNotRead(t *testing.T) {
 	})
 }
 
+// nginx asks FIONREAD whether there is more, and waits for another event if there is not.
+func TestServerIsToldOfWhatTheDaemonSendsOn(t *testing.T) {
+	const chunk, chunks = 50_000, 20
+	for _, read := range []string{programs.ReadFIONREAD, programs.ReadPlain} {
+		t.Run(read, func(t *testing.T) {
+			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+				place, service := harness.SameHost(t), harness.Service()
+				server := place.Manners(t, programs.MannersSpec{Identity: "server", Read: read})
+				balancer := harness.Start(t, mode, harness.OneCluster(service, server.Address), place)
+				client := place.Puppet(t)
+				conn := client.Pull(t, programs.Pull{Do: programs.PuppetDial, Address: service.String()}).Conn
+				got := ""
+				pull := func(pull programs.Pull) {
+					pull.Conn = conn
+					for _, n := range client.Pull(t, pull).News {
+						got += string(n.Bytes)
+					}
+				}
+				send := func(text string) { pull(programs.Pull{Do: programs.PuppetSend, Bytes: []byte(text)}) }
+				send("POST /" + programs.WritePlain + "?size=0&seed=1 HTTP/1.1\r\nHost: e2e.test\r\nTransfer-Encoding: chunked\r\n\r\n")
+				for range chunks {
+					send(fmt.Sprintf("%x\r\n%s\r\n", chunk, strings.Repeat("x", chunk)))
+				}
+				send("0\r\n\r\n")
+				harness.Eventually(t, 10*time.Second, "the server has answered", func() bool {
+					pull(programs.Pull{Do: programs.PuppetLook, Patience: 10 * time.Millisecond})
+					return strings.HasSuffix(got, "\r\n\r\n")
+				})
+				if want := fmt.Sprintf("%s: %d ", programs.UploadDigest, chunk*chunks); !strings.Contains(got, want) {
+					t.Errorf("answer %q has no %q", got, want)
+				}
+				if !strings.Contains(got, programs.ReadOddly+": \r\n") {
+					t.Errorf("the server read oddly: %q", got)
+				}
+				if mode.Fast && balancer.Metric(t, "xlb_handovers_total", `reason="body_spilled"`) == 0 {
+					t.Error("no body went on through the daemon: the test does not test what it says")
+				}
+			})
+		})
+	}
+}
+
 func TestResponseIsLargerThanFourGigabytes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: half a minute, and minutes in an emulator")

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httputil"
 	"net/netip"
 	"net/url"
 	"os"
@@ -206,6 +207,10 @@ func (c *mannersConn) upload(request *http.Request, oddities *[]string) (digest 
 	if request.URL.Path == "/"+WriteNothing {
 		return "", 0, nil
 	}
+	if request.ContentLength < 0 {
+		size, err := io.Copy(sum, httputil.NewChunkedReader(&mannersBody{c, oddities}))
+		return body.Sum(sum), size, err
+	}
 	for size < request.ContentLength {
 		if len(c.ahead) == 0 {
 			rest := int(request.ContentLength - size)
@@ -221,6 +226,26 @@ func (c *mannersConn) upload(request *http.Request, oddities *[]string) (digest 
 		c.ahead, size = c.ahead[n:], size+n
 	}
 	return body.Sum(sum), size, nil
+}
+
+// mannersBody reads on behind the head, in the server's manner.
+type mannersBody struct {
+	conn     *mannersConn
+	oddities *[]string
+}
+
+func (b *mannersBody) Read(p []byte) (int, error) {
+	if len(b.conn.ahead) == 0 {
+		piece, saw, err := b.conn.server.read(b.conn.fd, len(p), 0)
+		if err != nil {
+			return 0, err
+		}
+		*b.oddities = addNew(*b.oddities, saw)
+		b.conn.ahead = piece
+	}
+	n := copy(p, b.conn.ahead)
+	b.conn.ahead = b.conn.ahead[n:]
+	return n, nil
 }
 
 // addNew adds what a call saw, once.
