@@ -111,7 +111,15 @@ func tableObject(t *model.RouteTable) object {
 
 // routeObject is envoy.config.route.v3.Route.
 func routeObject(r *model.Route) object {
-	o := object{"match": matchObject(r), "route": actionObject(r)}
+	o := object{"match": matchObject(r)}
+	switch {
+	case r.Direct != nil:
+		o["direct_response"] = object{"status": r.Direct.Status, "body": object{"inline_string": r.Direct.Body}}
+	case r.Redirect != nil:
+		o["redirect"] = redirectObject(r.Redirect)
+	default:
+		o["route"] = actionObject(r)
+	}
 	if r.Name != "" {
 		o["name"] = r.Name
 	}

@@ -31,7 +31,7 @@ type Route struct {
 	Match       string   `json:"match"`
 	// Headers are the conditions besides the path: on headers, query parameters, cookies and the like.
 	Headers []string `json:"headers"`
-	// Clusters with their weights when there are several.
+	// Clusters with their weights when there are several, or what the route answers itself.
 	Clusters []string `json:"clusters"`
 	// Timeout in Go's notation, "0s" for none.
 	Timeout string `json:"timeout"`
@@ -86,7 +86,7 @@ func (a *api) routeRows() ([]Route, error) {
 			for _, r := range vh.Routes {
 				list = append(list, Route{
 					Listener: l.Name, VirtualHost: vh.Name, Domains: vh.Domains, Match: matchText(r.Path),
-					Headers: conditionTexts(r), Clusters: clusterTexts(r), Timeout: r.Timeout.String(),
+					Headers: conditionTexts(r), Clusters: actionTexts(r), Timeout: r.Timeout.String(),
 				})
 			}
 		}

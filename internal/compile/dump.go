@@ -3,6 +3,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -82,7 +83,7 @@ func (t *Table) dumpRoute(w *strings.Builder, i int) {
 	r := &t.Routes[i]
 	fmt.Fprintf(w, "  route %d need=%#x forbid=%#x timeout=%s%s ->", i, r.Need, r.Forbid, r.Timeout, routeFlagNames[r.Flags])
 	if r.Count == 0 {
-		fmt.Fprintf(w, " %s\n", r.Cluster)
+		fmt.Fprintf(w, " %s\n", cmp.Or(r.Cluster, "-"))
 		return
 	}
 	for _, s := range t.Splits[r.First : r.First+r.Count] {

@@ -73,7 +73,7 @@ type Route struct {
 	// Timeout from the end of the request to the end of the response; 0 for none.
 	Timeout time.Duration
 	Flags   maps.RouteFlags
-	// Cluster when it is one; then First, Count and Total are 0.
+	// Cluster when it is one; then First, Count and Total are 0. With RouteSlow there is none.
 	Cluster string
 	// Otherwise the shares are Splits[First : First+Count], up to Total.
 	First, Count, Total uint32

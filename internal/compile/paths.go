@@ -156,7 +156,7 @@ func (l *candidateList) at(candidates []candidate) []Route {
 		}
 		if len(list) == int(maps.MaxCandidates) {
 			l.slow.add(fmt.Sprintf("more than %d routes with header conditions for one path", maps.MaxCandidates), c.position)
-			list[len(list)-1] = slowRoute(l.routes[c.position])
+			list[len(list)-1] = slowRoute()
 			break
 		}
 		known, route := l.compile(c)
@@ -180,7 +180,7 @@ func (l *candidateList) compile(c candidate) (known []literal, route Route) {
 	}
 	if reason != "" {
 		l.slow.add(reason, c.position)
-		route = slowRoute(r)
+		route = slowRoute()
 	}
 	route.Need, route.Forbid = l.conditions.masks(known)
 	return known, route

@@ -72,6 +72,9 @@ func (b *tableBuilder) addList(list []Route) uint32 {
 
 // compileRoute gives a route its action; reason says why it cannot have one.
 func (b *tableBuilder) compileRoute(r *model.Route) (out Route, reason string) {
+	if what := r.Beyond(); what != "" {
+		return Route{}, what
+	}
 	out = Route{Timeout: r.Timeout, Flags: flagsOf(r)}
 	shares := make([]model.WeightedCluster, 0, len(r.Clusters))
 	for _, c := range r.Clusters {
@@ -95,11 +98,8 @@ func (b *tableBuilder) compileRoute(r *model.Route) (out Route, reason string) {
 	return out, ""
 }
 
-// slowRoute stands for a route that only the slow path can choose. Its cluster is
-// never read, but has to be one.
-func slowRoute(r *model.Route) Route {
-	return Route{Flags: maps.RouteSlow, Cluster: r.Clusters[0].Name}
-}
+// slowRoute stands for a route that only the slow path can choose or act on.
+func slowRoute() Route { return Route{Flags: maps.RouteSlow} }
 
 func flagsOf(r *model.Route) maps.RouteFlags {
 	if r.Allows(model.UpgradeWebSocket) {

@@ -53,6 +53,20 @@ func regexMatch(source string) model.StringMatch {
 	return model.StringMatch{Kind: model.StringRegex, Value: source, Regex: re}
 }
 
+func substitution(regex, with string) *model.Substitution {
+	s, err := model.NewSubstitution(regex, with)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// local is a route for all paths that asks no endpoint.
+func local(r model.Route) model.Route {
+	r.Path.Value = "/"
+	return r
+}
+
 func firstHost(c *model.Config) *model.VirtualHost { return c.Listeners[0].Routes.VirtualHosts[0] }
 func firstRoute(c *model.Config) *model.Route      { return firstHost(c).Routes[0] }
 
@@ -194,6 +208,26 @@ var acceptances = []struct {
 		func(c *model.Config) { firstRoute(c).Timeout = 250 * time.Millisecond }},
 	{change{"route timeout off", "$route.route", "{timeout: 0s}"},
 		func(c *model.Config) { firstRoute(c).Timeout = 0 }},
+	{change{"direct response", "$route", "{route: null, direct_response: {status: 404, body: {inline_string: gone}}}"},
+		func(c *model.Config) {
+			*firstRoute(c) = local(model.Route{Direct: &model.DirectResponse{Status: 404, Body: "gone"}})
+		}},
+	{change{"direct response from a file", "$route", "{route: null, direct_response: {status: 200, body: {filename: testdata/body.txt}}}"},
+		func(c *model.Config) {
+			*firstRoute(c) = local(model.Route{Direct: &model.DirectResponse{Status: 200, Body: "a body\n"}})
+		}},
+	{change{"redirect", "$route", "{route: null, redirect: {https_redirect: true, host_redirect: h, port_redirect: 8443, path_redirect: /p, strip_query: true}}"},
+		func(c *model.Config) {
+			*firstRoute(c) = local(model.Route{Redirect: &model.Redirect{Status: 301, Scheme: "https", Host: "h", Port: 8443, Path: "/p", StripQuery: true}})
+		}},
+	{change{"redirect that rewrites", "$route", "{route: null, redirect: {scheme_redirect: x, regex_rewrite: {pattern: {regex: 'a'}, substitution: 'b'}, response_code: SEE_OTHER}}"},
+		func(c *model.Config) {
+			*firstRoute(c) = local(model.Route{Redirect: &model.Redirect{Status: 303, Scheme: "x", Rewrite: model.PathRewrite{Regex: substitution("a", "b")}}})
+		}},
+	{change{"redirect of a prefix", "$route", "{route: null, redirect: {prefix_rewrite: /x, response_code: PERMANENT_REDIRECT}}"},
+		func(c *model.Config) {
+			*firstRoute(c) = local(model.Route{Redirect: &model.Redirect{Status: 308, Rewrite: model.PathRewrite{Prefix: "/x"}}})
+		}},
 	{change{"weighted clusters", "$route", "{route: {weighted_clusters: {clusters: [{name: a, weight: 90}, {name: b, weight: 10}, {name: a, weight: 0}]}}}"},
 		func(c *model.Config) {
 			firstRoute(c).Clusters = []model.WeightedCluster{{Name: "a", Weight: 90}, {Name: "b", Weight: 10}, {Name: "a"}}

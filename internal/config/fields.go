@@ -253,6 +253,7 @@ var supported = map[protoreflect.FullName]fields{
 		"ignore_port_in_host_matching": translateIt,
 
 		"ignore_path_parameters_in_path_matching": translateIt,
+		"max_direct_response_body_size_bytes":     translateIt,
 	},
 	"envoy.config.route.v3.VirtualHost": {
 		"name":                           translateIt,
@@ -282,8 +283,8 @@ var supported = map[protoreflect.FullName]fields{
 		"route":                          translateIt,
 		"metadata":                       ignore(labelOnly),
 		"decorator":                      ignore("names trace spans; tracing is refused"),
-		"redirect":                       refuse("XLB does not answer requests itself; route to a cluster"),
-		"direct_response":                refuse("XLB does not answer requests itself; route to a cluster"),
+		"redirect":                       translateIt,
+		"direct_response":                translateIt,
 		"filter_action":                  refuse(noFilterHooks),
 		"non_forwarding_action":          refuse("route to a cluster"),
 		"request_headers_to_add":         refuse(headerChange),
@@ -294,6 +295,33 @@ var supported = map[protoreflect.FullName]fields{
 		"per_request_buffer_limit_bytes": refuse(noRetryBuffer),
 		"request_body_buffer_limit":      refuse(noRetryBuffer),
 		"typed_per_filter_config":        refuse(noFilterHooks),
+	},
+	"envoy.config.route.v3.DirectResponseAction": {
+		"status":      translateIt,
+		"body":        translateIt,
+		"body_format": refuse("write the text in body"),
+	},
+	"envoy.config.core.v3.DataSource": {
+		"inline_string":        translateIt,
+		"inline_bytes":         translateIt,
+		"filename":             translateIt,
+		"environment_variable": translateIt,
+		"watched_directory":    refuse("XLB reads the file when it reads the configuration; remove the field, and send SIGHUP"),
+	},
+	"envoy.config.route.v3.RedirectAction": {
+		"https_redirect":  translateIt,
+		"scheme_redirect": translateIt,
+		"host_redirect":   translateIt,
+		"port_redirect":   translateIt,
+		"path_redirect":   translateIt,
+		"prefix_rewrite":  translateIt,
+		"regex_rewrite":   translateIt,
+		"response_code":   translateIt,
+		"strip_query":     translateIt,
+	},
+	"envoy.type.matcher.v3.RegexMatchAndSubstitute": {
+		"pattern":      translateIt,
+		"substitution": translateIt,
 	},
 	"envoy.config.route.v3.RouteMatch": {
 		"prefix":                translateIt,

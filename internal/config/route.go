@@ -19,6 +19,7 @@ func (t *translator) routeTable(rc *routev3.RouteConfiguration, manager upgrades
 		IgnorePathParameters: rc.GetIgnorePathParametersInPathMatching(),
 	}
 	domains := map[string]string{}
+	owner := routeOwner{upgrades: manager, directBody: directBodyLimit(rc)}
 	for i, vh := range rc.GetVirtualHosts() {
 		vhPath := at(path+".virtual_hosts", i)
 		host := &model.VirtualHost{
@@ -26,11 +27,19 @@ func (t *translator) routeTable(rc *routev3.RouteConfiguration, manager upgrades
 			Domains: t.domains(vh.GetDomains(), vhPath+".domains", domains),
 		}
 		for j, r := range vh.GetRoutes() {
-			host.Routes = append(host.Routes, t.route(r, manager, at(vhPath+".routes", j)))
+			host.Routes = append(host.Routes, t.route(r, owner, at(vhPath+".routes", j)))
 		}
 		out.VirtualHosts = append(out.VirtualHosts, host)
 	}
 	return out
+}
+
+// routeOwner is what a route takes from what it is part of.
+type routeOwner struct {
+	// upgrades of the connection manager.
+	upgrades upgrades
+	// directBody bounds bodies of direct_response, in bytes.
+	directBody uint32
 }
 
 // domains checks one virtual host's domains against all of the table, which
@@ -54,17 +63,28 @@ func (t *translator) domains(in []string, path string, seen map[string]string) [
 	return out
 }
 
-func (t *translator) route(r *routev3.Route, manager upgrades, path string) *model.Route {
+func (t *translator) route(r *routev3.Route, owner routeOwner, path string) *model.Route {
 	out := &model.Route{Name: r.GetName()}
 	t.match(r.GetMatch(), out, path+".match")
-	action := r.GetRoute()
-	if action == nil {
-		t.p.add(path+".route", "missing: name the cluster to send to")
-		return out
+	switch a := r.GetAction().(type) {
+	case *routev3.Route_Route:
+		t.forward(out, a.Route, owner, path+".route")
+	case *routev3.Route_DirectResponse:
+		out.Direct = t.directResponse(a.DirectResponse, owner.directBody, path+".direct_response")
+		t.routeUpgrades(out, nil, owner.upgrades, path)
+	case *routev3.Route_Redirect:
+		out.Redirect = t.redirect(a.Redirect, path+".redirect")
+		t.routeUpgrades(out, nil, owner.upgrades, path)
+	default:
+		t.p.add(path+".route", "missing: name the cluster to send to, or answer with redirect or direct_response")
 	}
-	path += ".route"
+	return out
+}
+
+// forward translates the action that sends requests to clusters.
+func (t *translator) forward(out *model.Route, action *routev3.RouteAction, owner routeOwner, path string) {
 	out.Timeout = t.duration(action.GetTimeout(), model.DefaultRouteTimeout, path+".timeout")
-	t.routeUpgrades(out, action, manager, path+".upgrade_configs")
+	t.routeUpgrades(out, action, owner.upgrades, path+".upgrade_configs")
 	switch c := action.GetClusterSpecifier().(type) {
 	case *routev3.RouteAction_Cluster:
 		t.clusterExists(c.Cluster, path+".cluster")
@@ -74,7 +94,6 @@ func (t *translator) route(r *routev3.Route, manager upgrades, path string) *mod
 	default:
 		t.p.add(path, "needs cluster or weighted_clusters")
 	}
-	return out
 }
 
 func (t *translator) weightedClusters(w *routev3.WeightedCluster, path string) []model.WeightedCluster {

@@ -82,6 +82,10 @@ type Route struct {
 	GRPC bool
 	// Fraction of the requests that match otherwise.
 	Fraction Fraction
+	// Direct and Redirect answer here; at most one of them is set, and then there
+	// are no Clusters.
+	Direct   *DirectResponse
+	Redirect *Redirect
 	// Clusters to send to; one entry for a plain cluster, several for
 	// weighted_clusters. Every name exists in the Config.
 	Clusters []WeightedCluster

@@ -67,7 +67,7 @@ func checkClusters(im *compile.Image) error {
 func clusterNames(t *compile.Table) []string {
 	var names []string
 	for i := range t.Routes {
-		if t.Routes[i].Count == 0 {
+		if t.Routes[i].Count == 0 && t.Routes[i].Flags&maps.RouteSlow == 0 {
 			names = append(names, t.Routes[i].Cluster)
 		}
 	}
@@ -147,6 +147,9 @@ func (r *Reconciler) writeRoutes(v *version) error {
 func (r *Reconciler) routeOf(v *version, i int) maps.Route {
 	from := &v.table.Routes[i]
 	to := maps.Route{Need: from.Need, Forbid: from.Forbid, TimeoutNs: uint64(max(from.Timeout, 0)), Flags: uint32(from.Flags)}
+	if from.Flags&maps.RouteSlow != 0 {
+		return to // its cluster is never read
+	}
 	if from.Count == 0 {
 		to.First = r.clusters[from.Cluster].index
 		return to

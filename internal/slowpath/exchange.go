@@ -66,6 +66,10 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 		claim.unused()
 		return x.answer(reply)
 	}
+	if x.route.IsLocal() {
+		claim.unused()
+		return x.respond(x.routeAnswer())
+	}
 	if !claim.fits(x.route) {
 		claim.unused()
 		claim = nil
@@ -356,9 +360,15 @@ func (x *exchange) fail(failure LocalReply) (bool, error) {
 
 // answer writes a local reply and keeps the connection if it can.
 func (x *exchange) answer(reply LocalReply) (bool, error) {
-	x.view.keepAlive = x.mayKeep() && reply != ReplyBadRequest
-	x.finish(reply.Status(), reply.Flag())
-	if err := x.out.reply(reply, x.view); err != nil {
+	x.view.keepAlive = x.view.keepAlive && reply != ReplyBadRequest
+	return x.respond(reply.localAnswer())
+}
+
+// respond writes an answer of our own and keeps the connection if it can.
+func (x *exchange) respond(a localAnswer) (bool, error) {
+	x.view.keepAlive = x.mayKeep()
+	x.finish(a.status, a.flag)
+	if err := x.out.local(a, x.view); err != nil {
 		_ = x.conn.Close()
 		return false, nil // the client went away
 	}

@@ -5,7 +5,6 @@ package slowpath
 import (
 	"net"
 	"net/http"
-	"strconv"
 	"time"
 )
 
@@ -102,32 +101,7 @@ func (p *Proxy) Reply(conn net.Conn, kind LocalReply, to ReplyTo) (n uint64, err
 	return w.sent, err
 }
 
-// reply writes and flushes a local reply. With HEAD the body is left out.
+// reply writes and flushes a local reply.
 func (w *clientWriter) reply(kind LocalReply, view clientView) error {
-	if err := w.conn.SetWriteDeadline(time.Now().Add(replyTimeout)); err != nil {
-		return err
-	}
-	body := replies[kind].body
-	b := make([]byte, 0, 512)
-	b = append(b, view.version()...)
-	b = strconv.AppendInt(b, int64(kind.Status()), 10)
-	b = append(b, ' ')
-	b = append(b, http.StatusText(kind.Status())...)
-	b = append(b, "\r\nContent-Length: "...)
-	b = strconv.AppendInt(b, int64(len(body)), 10)
-	if body != "" {
-		b = append(b, "\r\nContent-Type: text/plain"...)
-	}
-	b = append(b, "\r\nDate: "...)
-	b = time.Now().UTC().AppendFormat(b, http.TimeFormat)
-	b = append(b, "\r\n"...)
-	b = append(b, view.persistence()...)
-	b = append(b, "\r\n"...)
-	if view.method != http.MethodHead {
-		b = append(b, body...)
-	}
-	if err := w.writeThrough(b); err != nil {
-		return err
-	}
-	return w.conn.SetWriteDeadline(time.Time{})
+	return w.local(kind.localAnswer(), view)
 }

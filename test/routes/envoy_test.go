@@ -64,17 +64,25 @@ func envoyBinary(t testing.TB) string {
 // with its number.
 func startEnvoy(t testing.TB, tables []*Table) *envoy {
 	t.Helper()
-	binary := envoyBinary(t)
-	e := &envoy{conns: make([]*conn, len(tables)), ended: make(chan struct{})}
+	addresses := freeAddresses(t, len(tables))
 	var listeners []any
-	for i, address := range freeAddresses(t, len(tables)) {
-		table := tables[i]
-		e.addresses = append(e.addresses, address.String())
-		listeners = append(listeners, table.Listener(fmt.Sprintf("table-%d", i), address, directResponse))
+	for i, address := range addresses {
+		listeners = append(listeners, tables[i].Listener(fmt.Sprintf("table-%d", i), address, directResponse))
 	}
 	bootstrap, err := json.Marshal(Object{"static_resources": Object{"listeners": listeners}})
 	if err != nil {
 		t.Fatal(err)
+	}
+	return launchEnvoy(t, bootstrap, addresses)
+}
+
+// launchEnvoy runs Envoy with that configuration, which listens at these addresses.
+func launchEnvoy(t testing.TB, bootstrap []byte, addresses []netip.AddrPort) *envoy {
+	t.Helper()
+	binary := envoyBinary(t)
+	e := &envoy{conns: make([]*conn, len(addresses)), ended: make(chan struct{})}
+	for _, a := range addresses {
+		e.addresses = append(e.addresses, a.String())
 	}
 	path := filepath.Join(t.TempDir(), "envoy.json")
 	if err := os.WriteFile(path, bootstrap, 0o600); err != nil {

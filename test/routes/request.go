@@ -10,13 +10,15 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// Request is one request without a body.
+// Request is one request.
 type Request struct {
 	// Scheme of a target in absolute form; empty for one in origin form.
 	Scheme string
 	// Target in origin form.
 	Method, Target, Host string
 	Headers              [][2]string
+	// Body, of which Headers tell the length.
+	Body string
 }
 
 // Bytes is the request as it is sent.
@@ -30,7 +32,7 @@ func (r *Request) Bytes() []byte {
 	for _, h := range r.Headers {
 		fmt.Fprintf(&b, "%s: %s\r\n", h[0], h[1])
 	}
-	b.WriteString("\r\n")
+	b.WriteString("\r\n" + r.Body)
 	return b.Bytes()
 }
 

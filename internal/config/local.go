@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"math"
+	"net/http"
+	"os"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// defaultDirectBody is Envoy's bound on bodies of direct_response, in bytes
+// (RouteConfiguration.max_direct_response_body_size_bytes).
+const defaultDirectBody = 4096
+
+// directBodyLimit is the bound of one route table.
+func directBodyLimit(rc *routev3.RouteConfiguration) uint32 {
+	if limit := rc.GetMaxDirectResponseBodySizeBytes(); limit != nil {
+		return limit.GetValue()
+	}
+	return defaultDirectBody
+}
+
+func (t *translator) directResponse(in *routev3.DirectResponseAction, limit uint32, path string) *model.DirectResponse {
+	out := &model.DirectResponse{Status: int(in.GetStatus()), Body: t.dataSource(in.GetBody(), path+".body")}
+	switch {
+	case uint64(len(out.Body)) > uint64(limit):
+		t.p.add(path+".body", "%d bytes, more than %d; shorten it, or raise max_direct_response_body_size_bytes", len(out.Body), limit)
+	case out.Body != "" && (out.Status == http.StatusNoContent || out.Status == http.StatusNotModified):
+		t.p.add(path+".body", "a response of status %d has no body; remove one of the two", out.Status)
+	}
+	return out
+}
+
+// dataSource reads a text, once, as Envoy does.
+func (t *translator) dataSource(in *corev3.DataSource, path string) string {
+	switch s := in.GetSpecifier().(type) {
+	case *corev3.DataSource_InlineString:
+		return s.InlineString
+	case *corev3.DataSource_InlineBytes:
+		return string(s.InlineBytes)
+	case *corev3.DataSource_Filename:
+		text, err := os.ReadFile(s.Filename)
+		if err != nil {
+			t.p.add(path+".filename", "%v; name a readable file", err)
+		}
+		return string(text)
+	case *corev3.DataSource_EnvironmentVariable:
+		text, ok := os.LookupEnv(s.EnvironmentVariable)
+		if !ok {
+			t.p.add(path+".environment_variable", "%q is not set; set it, or use inline_string", s.EnvironmentVariable)
+		}
+		return text
+	}
+	return ""
+}
+
+var redirectStatus = map[routev3.RedirectAction_RedirectResponseCode]int{
+	routev3.RedirectAction_MOVED_PERMANENTLY:  http.StatusMovedPermanently,
+	routev3.RedirectAction_FOUND:              http.StatusFound,
+	routev3.RedirectAction_SEE_OTHER:          http.StatusSeeOther,
+	routev3.RedirectAction_TEMPORARY_REDIRECT: http.StatusTemporaryRedirect,
+	routev3.RedirectAction_PERMANENT_REDIRECT: http.StatusPermanentRedirect,
+}
+
+func (t *translator) redirect(in *routev3.RedirectAction, path string) *model.Redirect {
+	out := &model.Redirect{
+		Status: redirectStatus[in.GetResponseCode()], Scheme: in.GetSchemeRedirect(), Host: in.GetHostRedirect(),
+		Path: in.GetPathRedirect(), StripQuery: in.GetStripQuery(),
+		Rewrite: model.PathRewrite{
+			Prefix: in.GetPrefixRewrite(),
+			Regex:  t.substitution(in.GetRegexRewrite(), path+".regex_rewrite"),
+		},
+	}
+	if in.GetHttpsRedirect() {
+		out.Scheme = "https"
+	}
+	if in.GetPortRedirect() > math.MaxUint16 {
+		t.p.add(path+".port_redirect", "%d is no port; write 1 to %d", in.GetPortRedirect(), math.MaxUint16)
+	}
+	out.Port = uint16(in.GetPortRedirect())
+	return out
+}
+
+func (t *translator) substitution(in *matcherv3.RegexMatchAndSubstitute, path string) *model.Substitution {
+	if in == nil || t.regex(in.GetPattern(), path+".pattern") == nil {
+		return nil
+	}
+	out, err := model.NewSubstitution(in.GetPattern().GetRegex(), in.GetSubstitution())
+	if err != nil {
+		t.p.add(path+".substitution", "%s", strings.TrimPrefix(err.Error(), "substitution "))
+	}
+	return out
+}

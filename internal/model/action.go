@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+// DirectResponse is the answer of a route that asks no endpoint
+// (envoy.config.route.v3.DirectResponseAction).
+type DirectResponse struct {
+	// Status is 200 to 599.
+	Status int
+	Body   string
+}
+
+// Redirect is the answer of a route that sends the client elsewhere
+// (envoy.config.route.v3.RedirectAction). What is empty or 0 stays as it is in the request.
+type Redirect struct {
+	// Status is 301, 302, 303, 307 or 308.
+	Status int
+	// Scheme is that of scheme_redirect, or "https" for https_redirect.
+	Scheme string
+	Host   string
+	Port   uint16
+	// Path stands for all of the path, and for the query if it has one.
+	Path    string
+	Rewrite PathRewrite
+	// StripQuery leaves the request's query out, and never that of Path.
+	StripQuery bool
+}
+
+// IsLocal reports a route that answers by itself: it has no clusters.
+func (r *Route) IsLocal() bool { return r.Direct != nil || r.Redirect != nil }
+
+// Beyond names, in Envoy's words, what a route does besides sending requests on as
+// they are; empty is nothing.
+func (r *Route) Beyond() string {
+	switch {
+	case r.Direct != nil:
+		return "direct_response"
+	case r.Redirect != nil:
+		return "redirect"
+	}
+	return ""
+}

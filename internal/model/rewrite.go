@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// PathRewrite replaces a part of a request's path. The zero value changes nothing.
+type PathRewrite struct {
+	// Prefix stands in place of what the route matched (prefix_rewrite); empty is none.
+	Prefix string
+	// Regex is applied to all of the path but the query (regex_rewrite); nil is none.
+	Regex *Substitution
+}
+
+// Target rewrites a request target in origin form, of a request that the route matches.
+func (r *Route) Target(target string, w PathRewrite) string {
+	path, _, _ := strings.Cut(target, "?")
+	switch {
+	case w.Prefix != "":
+		// Envoy counts the bytes of the match, and cuts off as many, even if path
+		// parameters were ignored in the comparison.
+		return w.Prefix + target[min(r.matched(path), len(target)):]
+	case w.Regex != nil:
+		return w.Regex.Replace(path) + target[len(path):]
+	}
+	return target
+}
+
+// matched is how many bytes of a path prefix_rewrite replaces.
+func (r *Route) matched(path string) int {
+	if r.Path.Kind == PathRegex || r.Path.Kind == PathConnect {
+		return len(path)
+	}
+	return len(r.Path.Value)
+}
+
+// Substitution replaces whatever a regular expression finds
+// (envoy.type.matcher.v3.RegexMatchAndSubstitute).
+type Substitution struct {
+	pattern      *regexp.Regexp
+	source, with string
+	// pieces are the literals of the substitution and between them the groups.
+	pieces []piece
+}
+
+// piece is a literal, and behind it a group of the expression unless it is negative.
+type piece struct {
+	literal string
+	group   int
+}
+
+// NewSubstitution compiles an expression and what stands in place of its matches:
+// there \0 to \9 are what the groups found, and \\ is a backslash.
+func NewSubstitution(regex, with string) (*Substitution, error) {
+	pattern, err := regexp.Compile(latin1(regex))
+	if err != nil {
+		return nil, err
+	}
+	s := &Substitution{pattern: pattern, source: regex, with: with}
+	for rest := with; ; {
+		literal, escape, found := strings.Cut(rest, `\`)
+		if !found {
+			s.pieces = append(s.pieces, piece{literal, -1})
+			return s, nil
+		}
+		if escape == "" || escape[0] != '\\' && (escape[0] < '0' || escape[0] > '9') {
+			return nil, fmt.Errorf(`substitution %q: behind a backslash stands a digit or another backslash`, with)
+		}
+		next := piece{literal: literal + `\`, group: -1}
+		if escape[0] != '\\' {
+			next = piece{literal, int(escape[0] - '0')}
+		}
+		if next.group > pattern.NumSubexp() {
+			return nil, fmt.Errorf(`substitution %q: \%d, and the expression has %d groups`, with, next.group, pattern.NumSubexp())
+		}
+		s.pieces = append(s.pieces, next)
+		rest = escape[1:]
+	}
+}
+
+// Replace replaces every match in a value of ASCII.
+func (s *Substitution) Replace(value string) string {
+	var out strings.Builder
+	end := 0
+	for _, match := range s.pattern.FindAllStringSubmatchIndex(value, -1) {
+		out.WriteString(value[end:match[0]])
+		for _, p := range s.pieces {
+			out.WriteString(p.literal)
+			if p.group >= 0 && match[2*p.group] >= 0 {
+				out.WriteString(value[match[2*p.group]:match[2*p.group+1]])
+			}
+		}
+		end = match[1]
+	}
+	out.WriteString(value[end:])
+	return out.String()
+}
+
+// Regex is the expression as it was written.
+func (s *Substitution) Regex() string { return s.source }
+
+// With is the substitution as it was written.
+func (s *Substitution) With() string { return s.with }
+
+// Equal compares what was written.
+func (s *Substitution) Equal(other *Substitution) bool {
+	if s == nil || other == nil {
+		return s == other
+	}
+	return s.source == other.source && s.with == other.with
+}

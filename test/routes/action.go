@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package routes
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// ActionTable is a table of routes that do all that routes can do. Each is found
+// by its own path, so that none hides another.
+type ActionTable struct {
+	// Config is a RouteConfiguration.
+	Config Object
+	// paths lead to the routes, or to none.
+	paths []string
+}
+
+// Clusters that the tables name. The last has no endpoints that listen.
+var ActionClusters = []string{"a", "b", "dead"}
+
+// ActionTable draws a table.
+func (w World) ActionTable() *ActionTable {
+	t := &ActionTable{paths: []string{"/none"}}
+	var hosts []any
+	for i, domain := range []string{"a.test", "*"} {
+		routes := []any{}
+		for j := range 12 {
+			routes = append(routes, w.actionRoute(t, fmt.Sprintf("/%c%d", 'A'+i, j)))
+		}
+		host := Object{"name": fmt.Sprintf("vh-%d", i), "domains": []any{domain}, "routes": routes}
+		hosts = append(hosts, host)
+	}
+	t.Config = Object{"name": "table", "virtual_hosts": hosts}
+	return t
+}
+
+// actionRoute draws a route that is found below a path.
+func (w World) actionRoute(t *ActionTable, at string) Object {
+	route := Object{"match": w.matchAt(t, at)}
+	if w.oneIn(2) {
+		route["name"] = "route" + at[1:]
+	}
+	switch w.IntN(5) {
+	case 0:
+		route["direct_response"] = w.directResponse()
+	case 1, 2:
+		route["redirect"] = w.redirect()
+	default:
+		route["route"] = w.forward()
+	}
+	return route
+}
+
+// matchAt draws a match that is found at a path, and notes paths that do.
+func (w World) matchAt(t *ActionTable, at string) Object {
+	switch w.IntN(6) {
+	case 0:
+		t.paths = append(t.paths, at)
+		return Object{"path": at}
+	case 1:
+		t.paths = append(t.paths, at, at+"/x", at+"//x/y")
+		return Object{"path_separated_prefix": at}
+	case 2:
+		t.paths = append(t.paths, at+"/1", at+"/22/b", at+"/a-b/a")
+		return Object{"safe_regex": Object{"regex": at + "/.*"}}
+	case 3:
+		t.paths = append(t.paths, strings.ToLower(at)+"/x", at+"y")
+		return Object{"prefix": at, "case_sensitive": false}
+	default:
+		t.paths = append(t.paths, at+"/", at+"/a/b", at+"x")
+		return Object{"prefix": at + pick(w, []string{"", "/"})}
+	}
+}
+
+func (w World) directResponse() Object {
+	direct := Object{"status": pick(w, []int{200, 200, 201, 204, 301, 304, 403, 404, 429, 500, 503, 599})}
+	if status := direct["status"]; w.oneIn(2) && status != 204 && status != 304 {
+		direct["body"] = Object{"inline_string": pick(w, []string{"a body", "{}", "é", strings.Repeat("long ", 500)})}
+	}
+	return direct
+}
+
+func (w World) redirect() Object {
+	r := Object{}
+	switch w.IntN(5) {
+	case 0:
+		r["https_redirect"] = true
+	case 1:
+		r["scheme_redirect"] = pick(w, []string{"https", "http", "HTTP", "x"})
+	}
+	if w.oneIn(4) {
+		r["host_redirect"] = pick(w, []string{"other.test", "other.test:81", "[::2]"})
+	}
+	if w.oneIn(4) {
+		r["port_redirect"] = pick(w, []int{80, 443, 8443})
+	}
+	switch w.IntN(5) {
+	case 0:
+		r["path_redirect"] = pick(w, []string{"/there", "/there?a=b", "there", "/there?", "/#f"})
+	case 1:
+		r["prefix_rewrite"] = w.prefixRewrite()
+	case 2:
+		r["regex_rewrite"] = w.regexRewrite()
+	}
+	if w.oneIn(3) {
+		r["strip_query"] = true
+	}
+	if w.oneIn(2) {
+		r["response_code"] = pick(w, []string{"MOVED_PERMANENTLY", "FOUND", "SEE_OTHER", "TEMPORARY_REDIRECT", "PERMANENT_REDIRECT"})
+	}
+	return r
+}
+
+func (w World) prefixRewrite() string {
+	return pick(w, []string{"/", "/new", "/new/", "/longer/than/it/was", "//"})
+}
+
+func (w World) regexRewrite() Object {
+	r := pick(w, [][2]string{
+		{"^/([A-Z])([0-9]+)", `/\2/\1`}, {"/", "//"}, {"x*", "-"}, {"[a-b]", `[\0]`}, {"(a)|(b)", `\1\\\2`}, {"$", "/end"}, {"^", "/begin"}, {"none", "never"},
+	})
+	return Object{"pattern": Object{"regex": r[0]}, "substitution": r[1]}
+}
+
+// forward draws an action that sends to a cluster.
+func (w World) forward() Object {
+	return Object{"cluster": pick(w, ActionClusters)}
+}
+
+// ActionListener is an Envoy listener with the table. What Envoy adds unasked, and
+// can be told not to, is switched off.
+func ActionListener(t *ActionTable, name string, address netip.AddrPort) Object {
+	router := Object{"@type": typeURL + "http.router.v3.Router", "suppress_envoy_headers": true}
+	manager := Object{
+		"@type": typeURL + "network.http_connection_manager.v3.HttpConnectionManager", "stat_prefix": name, "route_config": t.Config,
+		"generate_request_id": false, "server_header_transformation": "PASS_THROUGH", "skip_xff_append": true,
+		"http_filters": []any{Object{"name": "envoy.filters.http.router", "typed_config": router}},
+	}
+	return Object{
+		"name": name, "address": socketAddress(address),
+		"filter_chains": []any{Object{"filters": []any{Object{
+			"name": "envoy.filters.network.http_connection_manager", "typed_config": manager,
+		}}}},
+	}
+}
+
+// ActionRequest draws a request for one of the table's routes.
+func (w World) ActionRequest(t *ActionTable) *Request {
+	r := &Request{
+		Method: pick(w, []string{"GET", "GET", "GET", "HEAD", "POST", "DELETE", "OPTIONS"}),
+		Host:   pick(w, []string{"a.test", "A.test", "b.test", "b.test:80", "b.test:443", "b.test:8080", "[::1]", "[::1]:80"}),
+		Target: pick(w, t.paths) + pick(w, []string{"", "", "?", "?a=b", "?a=b?c", "?/x"}),
+	}
+	if !w.oneIn(8) { // where the route is
+		r.Host = pick(w, []string{"a.test", "A.test"})
+		if strings.HasPrefix(strings.ToLower(r.Target), "/b") {
+			r.Host = pick(w, []string{"b.test", "b.test:80", "b.test:443", "b.test:8080", "[::1]", "[::1]:80"})
+		}
+	}
+	if w.oneIn(6) {
+		w.header(r, "X-Forwarded-Proto", pick(w, schemes))
+	}
+	if r.Method == "POST" {
+		r.Body = strings.Repeat("b", pick(w, []int{0, 1, 100, 5000}))
+		w.header(r, "Content-Length", fmt.Sprint(len(r.Body)))
+	}
+	if w.oneIn(12) {
+		r.Scheme = pick(w, schemes[:4])
+	}
+	return r
+}
