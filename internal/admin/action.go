@@ -39,6 +39,21 @@ func addRewrite(o object, w model.PathRewrite) {
 	}
 }
 
+// addHostRewrite adds the fields of envoy.config.route.v3.RouteAction that rewrite a host.
+func addHostRewrite(o object, h *model.HostRewrite) {
+	switch {
+	case h.Literal != "":
+		o["host_rewrite_literal"] = h.Literal
+	case h.Header != "":
+		o["host_rewrite_header"] = h.Header
+	case h.Path != nil:
+		o["host_rewrite_path_regex"] = substitutionObject(h.Path)
+	}
+	if h.AppendForwarded {
+		o["append_x_forwarded_host"] = true
+	}
+}
+
 // substitutionObject is envoy.type.matcher.v3.RegexMatchAndSubstitute.
 func substitutionObject(s *model.Substitution) object {
 	return object{"pattern": object{"regex": s.Regex()}, "substitution": s.With()}

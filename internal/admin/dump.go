@@ -132,6 +132,8 @@ func actionObject(r *model.Route) object {
 	if len(r.Upgrades) > 0 {
 		action["upgrade_configs"] = upgradeObjects(r)
 	}
+	addRewrite(action, r.Rewrite)
+	addHostRewrite(action, &r.Host)
 	if len(r.Clusters) == 1 {
 		action["cluster"] = r.Clusters[0].Name
 		return action

@@ -219,14 +219,16 @@ func TestRoutesThatDoMoreThanForwardLeaveTheOthersFast(t *testing.T) {
 	direct.Clusters, direct.Direct = nil, &model.DirectResponse{Status: 200}
 	redirect := prefixRoute("/redirect", "a")
 	redirect.Clusters, redirect.Redirect = nil, &model.Redirect{Status: 301}
-	table, notes := compileTable("table", oneHost(direct, redirect, prefixRoute("/", "rest")))
+	path, host := prefixRoute("/path", "a"), prefixRoute("/host", "a")
+	path.Rewrite.Prefix, host.Host.Literal = "/x", "h"
+	table, notes := compileTable("table", oneHost(direct, redirect, path, host, prefixRoute("/", "rest")))
 	var reasons []string
 	for _, n := range notes {
 		reasons = append(reasons, n.Reason)
 	}
 	const behind = "; the slow path serves the requests that may match"
-	if diff := cmp.Diff([]string{"direct_response" + behind, "redirect" + behind}, reasons); diff != "" {
+	if diff := cmp.Diff([]string{"direct_response" + behind, "redirect" + behind, "a rewritten path" + behind, "a rewritten host" + behind}, reasons); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
-	fates(t, &table, map[string]string{"/direct/x": "route_slow", "/redirect": "route_slow", "/": "rest", "/x": "rest"})
+	fates(t, &table, map[string]string{"/direct/x": "route_slow", "/redirect": "route_slow", "/path": "route_slow", "/host": "route_slow", "/": "rest", "/x": "rest"})
 }

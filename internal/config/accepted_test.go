@@ -228,6 +228,16 @@ var acceptances = []struct {
 		func(c *model.Config) {
 			*firstRoute(c) = local(model.Route{Redirect: &model.Redirect{Status: 308, Rewrite: model.PathRewrite{Prefix: "/x"}}})
 		}},
+	{change{"prefix rewrite and literal host", "$route.route", "{prefix_rewrite: /x, host_rewrite_literal: 'h:81', append_x_forwarded_host: true}"},
+		func(c *model.Config) {
+			firstRoute(c).Rewrite.Prefix, firstRoute(c).Host = "/x", model.HostRewrite{Literal: "h:81", AppendForwarded: true}
+		}},
+	{change{"regex rewrite and host of a header", "$route.route", "{regex_rewrite: {pattern: {regex: a}, substitution: b}, host_rewrite_header: X-Host}"},
+		func(c *model.Config) {
+			firstRoute(c).Rewrite.Regex, firstRoute(c).Host.Header = substitution("a", "b"), "x-host"
+		}},
+	{change{"host of the path", "$route.route", "{host_rewrite_path_regex: {pattern: {regex: '/(.)'}, substitution: '\\1'}, auto_host_rewrite: null}"},
+		func(c *model.Config) { firstRoute(c).Host.Path = substitution("/(.)", `\1`) }},
 	{change{"weighted clusters", "$route", "{route: {weighted_clusters: {clusters: [{name: a, weight: 90}, {name: b, weight: 10}, {name: a, weight: 0}]}}}"},
 		func(c *model.Config) {
 			firstRoute(c).Clusters = []model.WeightedCluster{{Name: "a", Weight: 90}, {Name: "b", Weight: 10}, {Name: "a"}}

@@ -85,6 +85,8 @@ func (t *translator) route(r *routev3.Route, owner routeOwner, path string) *mod
 func (t *translator) forward(out *model.Route, action *routev3.RouteAction, owner routeOwner, path string) {
 	out.Timeout = t.duration(action.GetTimeout(), model.DefaultRouteTimeout, path+".timeout")
 	t.routeUpgrades(out, action, owner.upgrades, path+".upgrade_configs")
+	out.Rewrite = t.pathRewrite(action, path)
+	out.Host = t.hostRewrite(action, path)
 	switch c := action.GetClusterSpecifier().(type) {
 	case *routev3.RouteAction_Cluster:
 		t.clusterExists(c.Cluster, path+".cluster")

@@ -29,7 +29,7 @@ type Redirect struct {
 // IsLocal reports a route that answers by itself: it has no clusters.
 func (r *Route) IsLocal() bool { return r.Direct != nil || r.Redirect != nil }
 
-// Beyond names, in Envoy's words, what a route does besides sending requests on as
+// Beyond names, for a note, what a route does besides sending requests on as
 // they are; empty is nothing.
 func (r *Route) Beyond() string {
 	switch {
@@ -37,6 +37,10 @@ func (r *Route) Beyond() string {
 		return "direct_response"
 	case r.Redirect != nil:
 		return "redirect"
+	case r.Rewrite != (PathRewrite{}):
+		return "a rewritten path"
+	case r.Host.Literal != "" || r.Host.Header != "" || r.Host.Path != nil:
+		return "a rewritten host"
 	}
 	return ""
 }

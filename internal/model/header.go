@@ -84,7 +84,12 @@ func (r *Request) values(name string) []string {
 	case ":scheme":
 		return present(r.Scheme)
 	}
-	values := r.Values(name)
+	return Joined(name, r.Values(name))
+}
+
+// Joined are the values of a header, by its lower-case name, as Envoy has them: of some
+// headers they become one.
+func Joined(name string, values []string) []string {
 	if len(values) > 1 && joined[name] {
 		nonEmpty := slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })
 		return []string{strings.Join(nonEmpty, ",")}

@@ -89,6 +89,9 @@ type Route struct {
 	// Clusters to send to; one entry for a plain cluster, several for
 	// weighted_clusters. Every name exists in the Config.
 	Clusters []WeightedCluster
+	// Rewrite and Host change what the endpoint is asked.
+	Rewrite PathRewrite
+	Host    HostRewrite
 	// Timeout from the end of the request to the end of the response; zero
 	// disables it.
 	Timeout time.Duration

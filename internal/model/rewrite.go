@@ -113,3 +113,16 @@ func (s *Substitution) Equal(other *Substitution) bool {
 	}
 	return s.source == other.source && s.with == other.with
 }
+
+// HostRewrite replaces a request's host. At most one of Literal, Header and Path is
+// set; the zero value changes nothing.
+type HostRewrite struct {
+	// Literal is the host (host_rewrite_literal).
+	Literal string
+	// Header names, in lower case, the header that holds it (host_rewrite_header).
+	Header string
+	// Path makes it of the path without query (host_rewrite_path_regex).
+	Path *Substitution
+	// AppendForwarded adds the replaced host to X-Forwarded-Host (append_x_forwarded_host).
+	AppendForwarded bool
+}

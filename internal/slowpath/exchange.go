@@ -83,6 +83,10 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 		claim.unused()
 		return x.answer(ReplyNoCluster)
 	}
+	if !x.rewrite() {
+		claim.unused()
+		return x.answer(ReplyBadRequest)
+	}
 	x.connectTimeout = cluster.ConnectTimeout
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

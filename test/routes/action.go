@@ -119,14 +119,32 @@ func (w World) prefixRewrite() string {
 
 func (w World) regexRewrite() Object {
 	r := pick(w, [][2]string{
-		{"^/([A-Z])([0-9]+)", `/\2/\1`}, {"/", "//"}, {"x*", "-"}, {"[a-b]", `[\0]`}, {"(a)|(b)", `\1\\\2`}, {"$", "/end"}, {"^", "/begin"}, {"none", "never"},
+		{"^/([A-Z])([0-9]+)", `/\2/\1`}, {"/", "//"}, {"x*", "/"}, {"[a-b]", `[\0]`}, {"(a)|(b)", `\1\\\2`}, {"$", "/end"}, {"^", "/begin"}, {"none", "never"},
 	})
 	return Object{"pattern": Object{"regex": r[0]}, "substitution": r[1]}
 }
 
 // forward draws an action that sends to a cluster.
 func (w World) forward() Object {
-	return Object{"cluster": pick(w, ActionClusters)}
+	action := Object{"cluster": pick(w, ActionClusters)}
+	switch w.IntN(4) {
+	case 0:
+		action["prefix_rewrite"] = w.prefixRewrite()
+	case 1:
+		action["regex_rewrite"] = w.regexRewrite()
+	}
+	switch w.IntN(6) {
+	case 0:
+		action["host_rewrite_literal"] = pick(w, []string{"other.test", "other.test:81"})
+	case 1:
+		action["host_rewrite_header"] = pick(w, []string{"x-host", "X-Other", "accept"})
+	case 2:
+		action["host_rewrite_path_regex"] = Object{"pattern": Object{"regex": "^/([a-zA-Z0-9]*).*"}, "substitution": pick(w, []string{`\1.test`, "there"})}
+	}
+	if w.oneIn(3) {
+		action["append_x_forwarded_host"] = true
+	}
+	return action
 }
 
 // ActionListener is an Envoy listener with the table. What Envoy adds unasked, and
@@ -158,6 +176,9 @@ func (w World) ActionRequest(t *ActionTable) *Request {
 		if strings.HasPrefix(strings.ToLower(r.Target), "/b") {
 			r.Host = pick(w, []string{"b.test", "b.test:80", "b.test:443", "b.test:8080", "[::1]", "[::1]:80"})
 		}
+	}
+	for range w.IntN(3) {
+		w.header(r, pick(w, []string{"X-Host", "x-other", "Accept", "X-Forwarded-Host", "X-Mine"}), pick(w, []string{"a.test", "x.test", "", "a.test,b.test"}))
 	}
 	if w.oneIn(6) {
 		w.header(r, "X-Forwarded-Proto", pick(w, schemes))

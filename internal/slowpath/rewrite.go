@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"strings"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// rewrite gives the request the host and the path that its route asks for. ok is
+// false where one of them would be none: Envoy sends such a request on.
+func (x *exchange) rewrite() (ok bool) {
+	given, target := x.head.authority, x.head.path
+	host := x.newHost(&x.route.Host, target)
+	if host != "" {
+		if !validAuthority([]byte(host)) {
+			return false
+		}
+		if x.route.Host.AppendForwarded && given != "" {
+			x.head.fields = appendForwardedHost(x.head.fields, given)
+		}
+		x.head.authority = host
+	}
+	if !x.head.connect() {
+		x.head.path = x.route.Target(target, x.route.Rewrite)
+	}
+	return x.head.connect() || strings.HasPrefix(x.head.path, "/")
+}
+
+// newHost is the host that replaces the request's, or empty: an empty header replaces none.
+func (x *exchange) newHost(rule *model.HostRewrite, target string) string {
+	switch {
+	case rule.Literal != "":
+		return rule.Literal
+	case rule.Header != "":
+		return first(model.Joined(rule.Header, x.head.values(rule.Header)))
+	case rule.Path != nil:
+		path, _, _ := strings.Cut(target, "?")
+		return rule.Path.Replace(path)
+	}
+	return ""
+}
+
+// appendForwardedHost appends a host to X-Forwarded-Host, unless it is the last there.
+func appendForwardedHost(fields []field, host string) []field {
+	hosts := valuesOf(fields, "x-forwarded-host")
+	if list := strings.Split(strings.Join(hosts, ","), ","); list[len(list)-1] == host {
+		return fields
+	}
+	return append(fields, field{[]byte("X-Forwarded-Host"), []byte(host)})
+}
+
+// first is the first of several values, or empty.
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
