@@ -5,45 +5,43 @@
 // makes one [Set] of several patterns, [Partition] as few sets as their size
 // allows. [Set.Match] walks the tables as the kernel does.
 //
-// The language is that of Envoy's safe_regex: RE2's default syntax, UTF-8, and the
-// whole input must match. Which of several ways matches, and what a group
-// captures, does not matter then, so greediness and groups have no effect.
+// The language is that of Envoy's safe_regex: RE2's default syntax in Latin-1, and the
+// whole input must match. Each byte of a pattern, and each byte of the input, is
+// the character U+0000 to U+00FF of that number: what was written as one character of
+// UTF-8 is several, é+ repeats the last of its bytes, and no input is malformed. Which of
+// several ways matches, and what a group captures, does not matter when the whole
+// input must match, so greediness and groups have no effect.
 //
 // Patterns are read by regexp/syntax with its Perl flags, which are RE2's default:
 // letters keep their case unless (?i); a dot matches no newline unless (?s); ^ and $
 // are the ends of the input alone unless (?m); \w, \d, \s, \b and \B know ASCII only.
-//
-// # Bytes that are not UTF-8
-//
-// Go's regexp package reads an invalid byte as U+FFFD, which a dot and many classes
-// match. RE2 works on bytes, and so does this package; measured with RE2 2025-11-05:
-//
-//   - No pattern matches FF, nor C0, C1, F5 to FE, nor a stray or a missing
-//     continuation byte.
-//   - A class matches the three bytes that encode a surrogate, if it holds the
-//     surrogate: ED A0 80 matches [^a] and \p{Cs}.
-//   - A dot, and any class with all of U+0080 to U+10FFFF such as [^/], looks at the
-//     lead byte's length alone: it also matches overlong forms of three and four
-//     bytes (E0 80 80) and numbers beyond U+10FFFF (F4 BF BF BF). It is RE2's way to
-//     smaller tables, and ours.
+// Of \pN and other classes of Unicode counts what is in Latin-1.
 //
 // # Where RE2 and regexp/syntax differ
 //
-// What regexp/syntax refuses is refused here, as a [*PatternError]:
+// Measured with RE2 2025-11-05 in Latin-1 and, for case and numbers, with Envoy 1.40. Two
+// differences are in what matches:
 //
-//   - \C (any byte) is valid in RE2 only.
-//   - Names of groups beyond ASCII, such as (?P<é>a), are valid in RE2 only.
+//   - (?i) takes é (E9) and É (C9) for equal here, and so all letters of Latin-1 that
+//     have both cases; RE2 folds ASCII only. So a pattern that combines (?i) with such bytes matches
+//     more here than in Envoy, and less if they are in a negated class. UTF-8 has
+//     such bytes: (?i)é matches also E3 A9.
+//   - Numbers beyond FF, such as \x{100} or \777, are characters that no input has;
+//     RE2 refuses them.
 //
-// Both refuse the same otherwise: repetitions above 1000, also as the product of
-// nested ones; possessive a*+ and doubled a** operators; \Z, backward references, look-around, and
-// patterns that are not UTF-8. Both accept (?P<name>a), (?<name>a), \Q...\E and \pN.
+// What regexp/syntax refuses is refused here, as a [*PatternError]. RE2 accepts of it:
 //
-// RE2 also refuses what needs more than its memory budget, such as \pL{1000}; here
-// [Limits] does, and the two need not agree: whoever loads Envoy's configuration has
-// to expect patterns that one of them refuses.
+//   - \C, any byte.
+//   - Names of groups with letters beyond ASCII.
+//   - Groups nested more than 1000 deep.
 //
-// Names of Unicode classes follow Go's version of Unicode, RE2's its own: a character that is newer
-// than one of them belongs to its classes for the other only.
+// Both refuse repetitions above 1000, also as the product of nested ones; possessive a*+
+// and doubled a** operators; \Z, backward references and look-around. Both accept
+// (?P<name>a), (?<name>a), \Q...\E and \pN.
+//
+// [Limits] refuse what is too large. RE2 has a memory budget instead, and Envoy refuses
+// programs of more than 100 of RE2's instructions unless its runtime key re2.max_program_size.error_level
+// allows more: whoever loads Envoy's configuration has to expect patterns that one of them refuses.
 //
 // # Method
 //

@@ -37,9 +37,9 @@ type Limits struct {
 const maxStates = 1 << 16
 
 // Default returns the limits that the benchmarks of this package justify. 1,000
-// usual path patterns need 6,000 states and 300 KB, 10,000 of them 60,000 and 3 MB; of
-// the form .*word.*, eleven need some 32,000 states. On a busy core of 2026 the
-// hardest pattern takes a second, all patterns together some five, with less than
+// usual path patterns need 3,000 states and 120 KB, 10,000 of them 30,000 and 1.2 MB; of
+// the form .*word.*, thirteen need some 50,000 states. On a busy core of 2026 the
+// hardest pattern takes a second, all patterns together some six, with less than
 // 200 MB of memory on the way.
 func Default() Limits {
 	return Limits{

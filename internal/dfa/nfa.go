@@ -44,9 +44,9 @@ var errWork = errors.New("no steps left")
 
 // parse reads a pattern and builds its NFA. The error is a *syntax.Error or errWork.
 func parse(pattern string, work *budget) (*nfa, error) {
-	re, err := syntax.Parse(pattern, syntax.Perl)
+	re, err := syntax.Parse(decode(pattern), syntax.Perl)
 	if err != nil {
-		return nil, err
+		return nil, inBytes(err)
 	}
 	n := &nfa{work: work}
 	end, err := n.emit(instruction{op: opMatch})
@@ -55,6 +55,15 @@ func parse(pattern string, work *budget) (*nfa, error) {
 	}
 	n.start, err = n.build(re, end)
 	return n, err
+}
+
+// inBytes returns an error of regexp/syntax with its part of the pattern as it was written.
+func inBytes(err error) error {
+	var bad *syntax.Error
+	if !errors.As(err, &bad) {
+		return err
+	}
+	return &syntax.Error{Code: bad.Code, Expr: encode(bad.Expr)}
 }
 
 func (n *nfa) emit(i instruction) (int32, error) {
@@ -83,9 +92,9 @@ func (n *nfa) build(re *syntax.Regexp, next int32) (int32, error) {
 	case syntax.OpCharClass:
 		return n.class(re.Rune, next)
 	case syntax.OpAnyChar:
-		return n.class([]rune{0, unicode.MaxRune}, next)
+		return n.class([]rune{0, unicode.MaxLatin1}, next)
 	case syntax.OpAnyCharNotNL:
-		return n.class([]rune{0, '\n' - 1, '\n' + 1, unicode.MaxRune}, next)
+		return n.class([]rune{0, '\n' - 1, '\n' + 1, unicode.MaxLatin1}, next)
 	case syntax.OpCapture:
 		return n.build(re.Sub[0], next)
 	case syntax.OpConcat:
@@ -182,7 +191,7 @@ func (n *nfa) literal(re *syntax.Regexp, next int32) (int32, error) {
 }
 
 // spelt returns, as pairs of first and last, the characters that stand for r: itself
-// and, if case does not matter, its other cases, such as k, K and the Kelvin sign.
+// and, if case does not matter, its other cases, some beyond Latin-1.
 func spelt(r rune, anyCase bool) []rune {
 	pairs := []rune{r, r}
 	if !anyCase {
@@ -194,31 +203,14 @@ func spelt(r rune, anyCase bool) []rune {
 	return pairs
 }
 
-// class adds the characters of pairs. Sequences are built from their last byte, and
-// those that end alike share their ends.
+// class adds the characters of pairs. One instruction for each span, since most classes have one or two.
 func (n *nfa) class(pairs []rune, next int32) (int32, error) {
-	type ending struct {
-		span
-		next int32
-	}
-	known := map[ending]int32{}
-	var starts []int32
-	for i := 0; i < len(pairs); i += 2 {
-		for _, sequence := range appendUTF8(nil, pairs[i], pairs[i+1]) {
-			at := next
-			for j := len(sequence) - 1; j >= 0; j-- {
-				key := ending{sequence[j], at}
-				shared, ok := known[key]
-				if !ok {
-					var err error
-					if shared, err = n.emit(instruction{op: opBytes, span: sequence[j], to: []int32{at}}); err != nil {
-						return 0, err
-					}
-					known[key] = shared
-				}
-				at = shared
-			}
-			starts = append(starts, at)
+	spans := clip(pairs)
+	starts := make([]int32, len(spans))
+	for i, span := range spans {
+		var err error
+		if starts[i], err = n.emit(instruction{op: opBytes, span: span, to: []int32{next}}); err != nil {
+			return 0, err
 		}
 	}
 	if len(starts) == 1 {
