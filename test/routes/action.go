@@ -4,6 +4,7 @@ package routes
 
 import (
 	"fmt"
+	"net/http"
 	"net/netip"
 	"strings"
 )
@@ -17,7 +18,7 @@ type ActionTable struct {
 	paths []string
 }
 
-// Clusters that the tables name. The last has no endpoints that listen.
+// ActionClusters are those that the tables name. The last has no endpoints that listen.
 var ActionClusters = []string{"a", "b", "dead"}
 
 // ActionTable draws a table.
@@ -183,7 +184,7 @@ func (w World) ActionRequest(t *ActionTable) *Request {
 	if w.oneIn(6) {
 		w.header(r, "X-Forwarded-Proto", pick(w, schemes))
 	}
-	if r.Method == "POST" {
+	if r.Method == http.MethodPost {
 		r.Body = strings.Repeat("b", pick(w, []int{0, 1, 100, 5000}))
 		w.header(r, "Content-Length", fmt.Sprint(len(r.Body)))
 	}
