@@ -82,19 +82,28 @@ int xlb_queued(struct __sk_buff *skb)
 	client = bpf_map_lookup_elem(&psocks, &cookie);
 	if (!client)
 		return -1;
+	queued = sock_redirected_segments(client);
 	/* One reference is this look's. */
-	queued = sock_redirected_segments(client) + sock_foreign_references(client) - 1;
+	if (socket_references)
+		queued += sock_foreign_references(client) - 1;
 	bpf_sk_release(client);
 	return queued;
 }
 
-/* What a socket's tcp_clock_cache was at each of its sends. Writer: the probe program. */
+/* What was seen of a socket at its last send. */
+struct probe_sight {
+	/* Its tcp_clock_cache. */
+	__u64 clock;
+	__u64 references;
+};
+
+/* Writer: the probe program. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__type(key, __u32);
-	__type(value, __u64);
+	__type(value, struct probe_sight);
 	__uint(max_entries, 1);
-} probe_clocks SEC(".maps");
+} probe_sights SEC(".maps");
 
 /* The probe's one socket. Writer: loader. */
 struct {
@@ -111,9 +120,11 @@ int xlb_probe(struct sk_msg_md *msg)
 {
 	struct bpf_sock *sk = msg->sk;
 	__u32 key = 0;
-	__u64 *clock = bpf_map_lookup_elem(&probe_clocks, &key);
+	struct probe_sight *seen = bpf_map_lookup_elem(&probe_sights, &key);
 
-	if (sk && clock)
-		*clock = sock_tcp(sk)->tcp_clock_cache;
+	if (sk && seen) {
+		seen->clock = sock_tcp(sk)->tcp_clock_cache;
+		seen->references = sock_references(sk);
+	}
 	return bpf_msg_redirect_map(msg, &probe_socks, key, BPF_F_INGRESS);
 }

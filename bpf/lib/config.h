@@ -19,6 +19,10 @@ const volatile __u8 ingress_charged = 1;
 /* A socket's tcp_clock_cache changes with every receive call: found by a probe. */
 const volatile __u8 reads_stamped = 1;
 
+/* References to an established socket in a socket map that its descriptor and its state hold, 0 when that is not known: found by a
+ * probe. */
+const volatile __u32 socket_references = 0;
+
 /* Largest request, head and body, in bytes, that the fast path moves: it has no flow control, so this
  * bounds what lies in a server that does not read. */
 const volatile __u32 request_limit = 256 << 10;

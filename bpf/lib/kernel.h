@@ -11,6 +11,8 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
+#include "config.h"
+
 #define AF_INET 2
 #define AF_INET6 10
 #define SOL_SOCKET 1
@@ -156,21 +158,27 @@ static __always_inline __u64 sock_unread_bytes(struct bpf_sock *sk)
 	return (__u32)kern->sk_backlog.rmem_alloc.counter;
 }
 
-/* The references to an open TCP socket in a socket map that neither its descriptor, nor its state as such, nor a timer holds. Whoever redirects bytes to it holds one from the
- * end of the program until they are in its queue; a packet that arrives, for a moment. */
-static __always_inline int sock_foreign_references(struct bpf_sock *sk)
+/* The references to an open TCP socket that no timer holds. */
+static __always_inline int sock_references(struct bpf_sock *sk)
 {
 	struct tcp_sock *tp = sock_tcp(sk);
 	struct inet_connection_sock *icsk = &tp->inet_conn;
-	int own = 2;
+	int timers = 0;
 
 	/* A timer's reference lasts as long as it is armed. */
-	own += !!icsk->icsk_retransmit_timer.entry.pprev;
-	own += !!icsk->icsk_delack_timer.entry.pprev;
-	own += !!icsk->icsk_inet.sk.sk_timer.entry.pprev;
-	own += tp->pacing_timer.state & 1;
-	own += tp->compressed_ack_timer.state & 1;
-	return icsk->icsk_inet.sk.__sk_common.skc_refcnt.refs.counter - own;
+	timers += !!icsk->icsk_retransmit_timer.entry.pprev;
+	timers += !!icsk->icsk_delack_timer.entry.pprev;
+	timers += !!icsk->icsk_inet.sk.sk_timer.entry.pprev;
+	timers += tp->pacing_timer.state & 1;
+	timers += tp->compressed_ack_timer.state & 1;
+	return icsk->icsk_inet.sk.__sk_common.skc_refcnt.refs.counter - timers;
+}
+
+/* Those beyond what the socket always has. Whoever redirects bytes to it holds one from the end of the program until they are in its queue;
+ * a packet that arrives, for a moment. */
+static __always_inline int sock_foreign_references(struct bpf_sock *sk)
+{
+	return socket_references ? sock_references(sk) - (int)socket_references : 0;
 }
 
 /* How many segments that were redirected to this socket its worker has not yet made readable. The socket must be in a socket

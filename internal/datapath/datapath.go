@@ -103,10 +103,11 @@ func configure(spec *ebpf.CollectionSpec, o Options) error {
 		spec.Maps["skb_logic"].Contents = nil
 	}
 	values := map[string]any{
-		"fast_path":       boolByte(o.FastPath),
-		"ingress_charged": boolByte(o.Kernel.IngressCharged),
-		"reads_stamped":   boolByte(o.Kernel.ReadsStamped),
-		"psock_rcvbuf":    o.ReceiveBuffer,
+		"fast_path":         boolByte(o.FastPath),
+		"ingress_charged":   boolByte(o.Kernel.IngressCharged),
+		"reads_stamped":     boolByte(o.Kernel.ReadsStamped),
+		"psock_rcvbuf":      o.ReceiveBuffer,
+		"socket_references": o.Kernel.SocketReferences,
 	}
 	for name, value := range values {
 		v, ok := spec.Variables[name]

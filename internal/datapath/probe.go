@@ -23,13 +23,15 @@ type Kernel struct {
 	// ReadsStamped: a receive call that finds them leaves its time in the socket. Where it does not, nothing tells a client that
 	// pipelines from one that has read its answer.
 	ReadsStamped bool
+	// SocketReferences are those that an established socket in a socket map always has; whoever moves bytes to it holds one more.
+	SocketReferences uint32
 }
 
 // probe is the part of the kernel object that Probe loads.
 type probe struct {
 	Program *ebpf.Program `ebpf:"xlb_probe"`
 	Verdict *ebpf.Program `ebpf:"xlb_receive_verdict"`
-	Clocks  *ebpf.Map     `ebpf:"probe_clocks"`
+	Sights  *ebpf.Map     `ebpf:"probe_sights"`
 	Socks   *ebpf.Map     `ebpf:"probe_socks"`
 }
 
@@ -55,7 +57,7 @@ func Probe() (Kernel, error) {
 func (p *probe) close() {
 	p.Program.Close()
 	p.Verdict.Close()
-	p.Clocks.Close()
+	p.Sights.Close()
 	p.Socks.Close()
 }
 
@@ -79,7 +81,7 @@ func (p *probe) run() (Kernel, error) {
 	return p.redirect(conn)
 }
 
-// redirect looks at the socket's memory and its clock, before and after the bytes are read.
+// redirect looks at the socket's memory, its clock and its references, before and after the bytes are read.
 func (p *probe) redirect(conn *net.TCPConn) (Kernel, error) {
 	const size = 4096
 	before, err := p.send(conn, size)
@@ -94,18 +96,25 @@ func (p *probe) redirect(conn *net.TCPConn) (Kernel, error) {
 		return Kernel{}, fmt.Errorf("receive: %w", err)
 	}
 	after, err := p.send(conn, 1)
-	return Kernel{IngressCharged: memory > 0, ReadsStamped: after > before}, err
+	return Kernel{
+		IngressCharged: memory > 0, ReadsStamped: after.Clock > before.Clock,
+		// A packet that arrives holds one for a moment.
+		SocketReferences: uint32(min(before.References, after.References)),
+	}, err
 }
 
-// send returns what the socket's clock was at the send.
-func (p *probe) send(conn *net.TCPConn, size int) (clock uint64, err error) {
+// sight is struct probe_sight of bpf/selftest.bpf.c.
+type sight struct{ Clock, References uint64 }
+
+// send returns what was seen of the socket at the send.
+func (p *probe) send(conn *net.TCPConn, size int) (seen sight, err error) {
 	if _, err := conn.Write(make([]byte, size)); err != nil {
-		return 0, fmt.Errorf("send: %w", err)
+		return seen, fmt.Errorf("send: %w", err)
 	}
-	if err := p.Clocks.Lookup(uint32(0), &clock); err != nil {
-		return 0, fmt.Errorf("read the socket's clock: %w", err)
+	if err := p.Sights.Lookup(uint32(0), &seen); err != nil {
+		return seen, fmt.Errorf("read what was seen of the socket: %w", err)
 	}
-	return clock, nil
+	return seen, nil
 }
 
 // connection returns one end of an established connection over loopback.

@@ -14,4 +14,7 @@ func TestProbeReachesAVerdict(t *testing.T) {
 	if !k.ReadsStamped {
 		t.Error("a receive call leaves no time in the socket: see lib/kernel.h")
 	}
+	if k.SocketReferences == 0 || k.SocketReferences > 8 {
+		t.Errorf("references to an idle socket: got %d, want a few", k.SocketReferences)
+	}
 }

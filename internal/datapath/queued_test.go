@@ -20,7 +20,11 @@ import (
 
 // A sender whose program has run, and who waits for the client's lock, must be seen: what the daemon sends would overtake its bytes.
 func TestSenderThatWaitsForTheClientIsSeen(t *testing.T) {
-	d := loaded(t)
+	kernel, err := Probe()
+	must(t, err)
+	d, err := Load(Options{FastPath: true, Kernel: kernel})
+	must(t, err)
+	t.Cleanup(func() { must(t, d.Close()) })
 	client, server := tcpSocket(t), tcpSocket(t)
 	cookie, err := unix.GetsockoptUint64(client, unix.SOL_SOCKET, unix.SO_COOKIE)
 	must(t, err)

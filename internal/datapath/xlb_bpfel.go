@@ -31,7 +31,7 @@ const (
 	xlbMapPaths                = "paths"
 	xlbMapPeers                = "peers"
 	xlbMapPredicates           = "predicates"
-	xlbMapProbeClocks          = "probe_clocks"
+	xlbMapProbeSights          = "probe_sights"
 	xlbMapProbeSocks           = "probe_socks"
 	xlbMapPsockStates          = "psock_states"
 	xlbMapPsocks               = "psocks"
@@ -75,6 +75,7 @@ const (
 	xlbVarRemoteLimit          = "remote_limit"
 	xlbVarRequestLimit         = "request_limit"
 	xlbVarResponseWindow       = "response_window"
+	xlbVarSocketReferences     = "socket_references"
 )
 
 // loadXlb returns the embedded CollectionSpec for xlb.
@@ -159,7 +160,7 @@ type xlbMapSpecs struct {
 	Paths            *ebpf.MapSpec `ebpf:"paths"`
 	Peers            *ebpf.MapSpec `ebpf:"peers"`
 	Predicates       *ebpf.MapSpec `ebpf:"predicates"`
-	ProbeClocks      *ebpf.MapSpec `ebpf:"probe_clocks"`
+	ProbeSights      *ebpf.MapSpec `ebpf:"probe_sights"`
 	ProbeSocks       *ebpf.MapSpec `ebpf:"probe_socks"`
 	PsockStates      *ebpf.MapSpec `ebpf:"psock_states"`
 	Psocks           *ebpf.MapSpec `ebpf:"psocks"`
@@ -190,6 +191,7 @@ type xlbVariableSpecs struct {
 	RemoteLimit      *ebpf.VariableSpec `ebpf:"remote_limit"`
 	RequestLimit     *ebpf.VariableSpec `ebpf:"request_limit"`
 	ResponseWindow   *ebpf.VariableSpec `ebpf:"response_window"`
+	SocketReferences *ebpf.VariableSpec `ebpf:"socket_references"`
 }
 
 // xlbObjects contains all objects after they have been loaded into the kernel.
@@ -227,7 +229,7 @@ type xlbMaps struct {
 	Paths            *ebpf.Map `ebpf:"paths"`
 	Peers            *ebpf.Map `ebpf:"peers"`
 	Predicates       *ebpf.Map `ebpf:"predicates"`
-	ProbeClocks      *ebpf.Map `ebpf:"probe_clocks"`
+	ProbeSights      *ebpf.Map `ebpf:"probe_sights"`
 	ProbeSocks       *ebpf.Map `ebpf:"probe_socks"`
 	PsockStates      *ebpf.Map `ebpf:"psock_states"`
 	Psocks           *ebpf.Map `ebpf:"psocks"`
@@ -263,7 +265,7 @@ func (m *xlbMaps) Close() error {
 		m.Paths,
 		m.Peers,
 		m.Predicates,
-		m.ProbeClocks,
+		m.ProbeSights,
 		m.ProbeSocks,
 		m.PsockStates,
 		m.Psocks,
@@ -295,6 +297,7 @@ type xlbVariables struct {
 	RemoteLimit      *ebpf.Variable `ebpf:"remote_limit"`
 	RequestLimit     *ebpf.Variable `ebpf:"request_limit"`
 	ResponseWindow   *ebpf.Variable `ebpf:"response_window"`
+	SocketReferences *ebpf.Variable `ebpf:"socket_references"`
 }
 
 // xlbPrograms contains all programs after they have been loaded into the kernel.
