@@ -47,6 +47,15 @@ func connectionOptions(fields []field) (options []string) {
 	return options
 }
 
+// endToEnd leaves out what Connection lists, and Connection itself: otherwise a peer could name there a field that is added for the next
+// recipient. TE has a rule of its own.
+func endToEnd(fields []field) []field {
+	listed := connectionOptions(fields)
+	return slices.DeleteFunc(slices.Clone(fields), func(f field) bool {
+		return f.is("connection") || f.isAny(listed) && !f.is("te")
+	})
+}
+
 // appendTrailerNames announces the trailers that the sender has announced.
 func appendTrailerNames(b []byte, fields []field) []byte {
 	for _, f := range fields {

@@ -18,7 +18,7 @@ func (x *exchange) rewrite() (ok bool) {
 			return false
 		}
 		if x.route.Host.AppendForwarded && given != "" {
-			x.head.fields = appendForwardedHost(x.head.fields, given)
+			x.head.fields = appendForwardedHost(endToEnd(x.head.fields), given)
 		}
 		x.head.authority = host
 	}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// A client that lists a field in Connection removes what it has sent of it, not what its route adds.
+func TestForwardedHostIsAddedWhateverConnectionLists(t *testing.T) {
+	heads := make(chan string, 1)
+	endpoint := rawEndpoint(t, func(conn net.Conn, r *bufio.Reader) {
+		heads <- readHeadOf(r)
+		_, _ = io.WriteString(conn, okLine+"Content-Length: 0\r\n\r\n")
+	})
+	f := newFront(t, list(endpoint), func(_ *Config, r *model.Route) {
+		r.Host = model.HostRewrite{Literal: "new.test", AppendForwarded: true}
+	})
+	conn := f.dial()
+	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: old.test\r\nConnection: X-Forwarded-Host\r\nX-Forwarded-Host: forged.test\r\n\r\n")
+	if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
+		t.Fatal(err)
+	}
+	head := <-heads
+	if !strings.Contains(head, "Host: new.test\r\n") || !strings.Contains(head, "X-Forwarded-Host: old.test\r\n") || strings.Contains(head, "forged") {
+		t.Errorf("the endpoint got %q", head)
+	}
+}
