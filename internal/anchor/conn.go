@@ -274,6 +274,9 @@ const senderPatience = 5 * time.Second
 // queue. The process that sends them may have been interrupted on the way, or they wait for a worker. Clients that pipeline, and those
 // that half-close, wait here. It reports false when the bytes do not come: what is sent then would be taken for them.
 func (c *Conn) awaitSender() bool {
+	if !c.set.cfg.FastPath {
+		return true // nobody moves bytes
+	}
 	// From here on whoever moves bytes to the client is seen to.
 	if err := maps.Settle(); err != nil {
 		c.set.cfg.Logger.Warn("order of answers", "err", err)

@@ -247,6 +247,15 @@ func (c *client) mustEnd(want error) {
 	}
 }
 
+// mustStayOpen demands that nothing comes yet, and no end.
+func (c *client) mustStayOpen() {
+	c.t.Helper()
+	must(c.t, c.SetReadDeadline(time.Now().Add(2*tooEarly)))
+	if n, err := c.Read(make([]byte, 1)); n != 0 || !os.IsTimeout(err) {
+		c.t.Errorf("the client got %d bytes, %v, before it was told", n, err)
+	}
+}
+
 // exchange sends a message that echo answers.
 func (c *client) exchange(message string) {
 	c.t.Helper()

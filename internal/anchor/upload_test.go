@@ -96,11 +96,10 @@ func TestLeaseThatBreaksAroundTheClientsEndIsNoCleanEnd(t *testing.T) {
 				r.shared.Break(2)
 			}
 			must(t, c.CloseWrite())
-			// The pool waits for programs that may be moving bytes, and longer than it takes to close.
-			time.Sleep(2 * tooEarly)
+			c.mustStayOpen()
 			if !tt.broken {
 				r.shared.Break(2)
-				time.Sleep(2 * tooEarly)
+				c.mustStayOpen()
 			}
 			r.s.Use(c.cookie, lease, maps.VerdictRequestOnSlowPath, func(net.Conn) (uint64, Outcome) { return 0, Abort })
 			c.mustEnd(unix.ECONNRESET)
@@ -125,7 +124,11 @@ func TestEndOfAClientBelongsToTheTunnelThatItsRequestBecomes(t *testing.T) {
 	slot := &r.shared.Slots[2]
 	slot.State, slot.Pending, slot.Request = uint32(maps.SlotLeased), uint32(maps.PendingResponse), uint32(maps.RequestUpgrade)
 	must(t, c.CloseWrite())
-	time.Sleep(tooEarly)
+	select {
+	case <-uploads:
+		t.Error("the client's end was passed on before there was a tunnel")
+	case <-time.After(tooEarly):
+	}
 	r.shared.Switch(2)
 	next(t, uploads, "the tunnel's end")
 }

@@ -132,7 +132,7 @@ func (x *exchange) match() LocalReply {
 	x.draw = rand.Uint64()
 	x.route = table.Match(&model.Request{
 		Authority: x.head.authority, Path: x.head.path, Method: x.head.method, Connect: x.head.connect(),
-		Scheme: model.SchemeOf(x.head.scheme, x.head.values("x-forwarded-proto")),
+		Scheme: x.scheme(),
 		Values: x.head.values, Draw: x.draw,
 	})
 	x.head.authority = onward
