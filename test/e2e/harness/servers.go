@@ -32,11 +32,18 @@ func (p *Place) Origin(t testing.TB, identity string) *Origin {
 // OriginAt starts an origin server at an address.
 func (p *Place) OriginAt(t testing.TB, identity string, address netip.AddrPort) *Origin {
 	t.Helper()
-	o := &Origin{Process: p.Program(t, programs.OriginProgram, programs.OriginSpec{Address: address.String(), Identity: identity})}
-	var ready programs.OriginReady
-	o.Next(t, &ready)
-	o.Address = netip.MustParseAddrPort(ready.Address)
+	o := &Origin{}
+	o.Process, o.Address = p.listening(t, programs.OriginProgram, programs.OriginSpec{Address: address.String(), Identity: identity})
 	return o
+}
+
+// listening starts a program whose first answer is the address that it listens on.
+func (p *Place) listening(t testing.TB, name string, spec any) (*Process, netip.AddrPort) {
+	t.Helper()
+	process := p.Program(t, name, spec)
+	var ready struct{ Address string }
+	process.Next(t, &ready)
+	return process, netip.MustParseAddrPort(ready.Address)
 }
 
 // State asks the server for its counters.
@@ -64,10 +71,8 @@ type Recorder struct {
 func (p *Place) Recorder(t testing.TB) *Recorder {
 	t.Helper()
 	spec := programs.RecorderSpec{Address: netip.AddrPortFrom(p.Address, 0).String()}
-	r := &Recorder{Process: p.Program(t, programs.RecorderProgram, spec)}
-	var ready programs.RecorderReady
-	r.Next(t, &ready)
-	r.Address = netip.MustParseAddrPort(ready.Address)
+	r := &Recorder{}
+	r.Process, r.Address = p.listening(t, programs.RecorderProgram, spec)
 	return r
 }
 
@@ -89,10 +94,8 @@ type Puppet struct {
 func (p *Place) Puppet(t testing.TB) *Puppet {
 	t.Helper()
 	spec := programs.PuppetSpec{Address: netip.AddrPortFrom(p.Address, 0).String()}
-	puppet := &Puppet{Process: p.Program(t, programs.PuppetProgram, spec)}
-	var ready programs.PuppetReady
-	puppet.Next(t, &ready)
-	puppet.Address = netip.MustParseAddrPort(ready.Address)
+	puppet := &Puppet{}
+	puppet.Process, puppet.Address = p.listening(t, programs.PuppetProgram, spec)
 	return puppet
 }
 
@@ -121,10 +124,8 @@ type Manners struct {
 func (p *Place) Manners(t testing.TB, spec programs.MannersSpec) *Manners {
 	t.Helper()
 	spec.Address = netip.AddrPortFrom(p.Address, 0).String()
-	m := &Manners{Process: p.Program(t, programs.MannersProgram, spec)}
-	var ready programs.MannersReady
-	m.Next(t, &ready)
-	m.Address = netip.MustParseAddrPort(ready.Address)
+	m := &Manners{}
+	m.Process, m.Address = p.listening(t, programs.MannersProgram, spec)
 	return m
 }
 
@@ -140,9 +141,8 @@ func (m *Manners) State(t testing.TB) programs.MannersState {
 func (p *Place) Impostor(t testing.TB, spec programs.ImpostorSpec) netip.AddrPort {
 	t.Helper()
 	spec.Address = netip.AddrPortFrom(p.Address, 0).String()
-	var ready programs.ImpostorReady
-	p.Program(t, programs.ImpostorProgram, spec).Next(t, &ready)
-	return netip.MustParseAddrPort(ready.Address)
+	_, address := p.listening(t, programs.ImpostorProgram, spec)
+	return address
 }
 
 // Nginx describes an nginx server that answers with its identity, and serves

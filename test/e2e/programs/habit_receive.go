@@ -191,28 +191,20 @@ func receiveTimeout(h *habit) error {
 }
 
 func receiveLowWater(h *habit) error {
-	fd, err := h.dial()
-	if err != nil {
-		return err
-	}
-	if err := setInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, lowWater); err != nil {
-		return err
-	}
-	if err := sendAll(fd, getOf(partsQuestion), 0); err != nil {
-		return err
-	}
-	got, err := receive(fd, 2*partsSize, 0)
-	if err != nil {
-		return err
-	}
-	h.note("it waits for so much: %v", len(got) >= lowWater)
-	if err := setInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, 1); err != nil {
-		return err
-	}
-	return h.noteAnswerAfter(fd, got)
+	return h.lowWater("it waits for so much", func(fd int) ([]byte, error) { return receive(fd, 2*partsSize, 0) })
 }
 
 func pollLowWater(h *habit) error {
+	return h.lowWater("poll waits for so much", func(fd int) ([]byte, error) {
+		if _, err := readable(fd, -1); err != nil {
+			return nil, err
+		}
+		return receive(fd, 2*partsSize, unix.MSG_DONTWAIT)
+	})
+}
+
+// lowWater asks for an answer in parts, with SO_RCVLOWAT above the first.
+func (h *habit) lowWater(what string, wait func(fd int) ([]byte, error)) error {
 	fd, err := h.dial()
 	if err != nil {
 		return err
@@ -223,14 +215,11 @@ func pollLowWater(h *habit) error {
 	if err := sendAll(fd, getOf(partsQuestion), 0); err != nil {
 		return err
 	}
-	if _, err := readable(fd, -1); err != nil {
-		return err
-	}
-	got, err := receive(fd, 2*partsSize, unix.MSG_DONTWAIT)
+	got, err := wait(fd)
 	if err != nil {
 		return err
 	}
-	h.note("poll waits for so much: %v", len(got) >= lowWater)
+	h.note("%s: %v", what, len(got) >= lowWater)
 	if err := setInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, 1); err != nil {
 		return err
 	}
