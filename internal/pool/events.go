@@ -288,7 +288,7 @@ func (p *Pool) LeaseOf(cookie uint64) (l maps.Lease, ok bool) {
 	return l, ok
 }
 
-// sweepLoop ends overdue leases and frees slots whose events were lost.
+// sweepLoop ends overdue leases, frees slots whose events were lost, and closes i-socks that nobody needs.
 func (p *Pool) sweepLoop() {
 	defer p.wg.Done()
 	tick := time.NewTicker(sweepInterval)
@@ -310,13 +310,20 @@ func (p *Pool) sweep(now uint64) {
 	if p.ctx.Err() != nil {
 		return
 	}
+	for _, e := range p.endpoints {
+		e.demand.leased = 0
+	}
 	for slot, s := range p.isocks {
 		switch p.cfg.Shared.State(slot) {
 		case maps.SlotLeased:
+			p.endpoints[s.endpoint].demand.leased++
 			p.sweepLeaseLocked(s, now)
 		case maps.SlotBroken:
 			p.endLocked(s)
 		}
+	}
+	for _, e := range p.endpoints {
+		p.shrinkLocked(e, now)
 	}
 }
 

@@ -77,6 +77,8 @@ type Config struct {
 	// StreamIdle is how long a leased i-sock may carry nothing, 0 means 5 minutes, as Envoy's
 	// HttpConnectionManager.stream_idle_timeout.
 	StreamIdle time.Duration
+	// ShrinkAfter is how long an endpoint keeps i-socks that it does not need, 0 means 10 s.
+	ShrinkAfter time.Duration
 	// Released is told when the last i-sock of a removed endpoint has closed.
 	Released func(endpoint uint32)
 }
@@ -115,6 +117,7 @@ type endpoint struct {
 	dead int
 	// target is how many i-socks it should have.
 	target int
+	demand demand
 	gone   bool
 	// backoff is the wait before the next connect after a failure, 0 after a success.
 	backoff time.Duration
@@ -138,6 +141,9 @@ func New(cfg Config) (*Pool, error) {
 	}
 	if cfg.StreamIdle == 0 {
 		cfg.StreamIdle = 5 * time.Minute
+	}
+	if cfg.ShrinkAfter == 0 {
+		cfg.ShrinkAfter = 10 * time.Second
 	}
 	po, err := poller.New()
 	if err != nil {
@@ -227,6 +233,7 @@ func (p *Pool) Grow(index uint32) {
 	if e == nil || e.gone {
 		return
 	}
+	e.demand.peak = max(e.demand.peak, e.open)
 	e.target = min(max(e.target, 2*e.open), p.cfg.Max)
 	p.fillLocked(e)
 	if e.dialing == 0 {
@@ -477,6 +484,9 @@ func (p *Pool) closeLocked(s *isock) {
 	}
 	e.open--
 	e.dead++
+	if e.open >= e.target {
+		return
+	}
 	if s.unused() {
 		// Without a pause this endpoint would be connected to as fast as it closes.
 		p.failedLocked(e, errUnused)

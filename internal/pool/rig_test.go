@@ -39,6 +39,8 @@ type setup struct {
 	initial, max int
 	// streamIdle is how long a lease may stand still, 0 the pool's default.
 	streamIdle time.Duration
+	// shrinkAfter is how long i-socks are kept that nobody needs, 0 the pool's default.
+	shrinkAfter time.Duration
 	// local makes the endpoints this host's.
 	local bool
 	// connecting, when set, is called before each connect, and stops it with an error.
@@ -87,7 +89,8 @@ func newRig(t *testing.T, o setup) *rig {
 	sockets.Peers, sockets.ISockSlots = announced{r.peers, r.shared, o}, registered{r.cookies, o}
 	p, err := New(Config{
 		Shared: r.shared, Sockets: sockets, Clients: r.clients, Logger: slog.New(slog.DiscardHandler), Netns: testNetns,
-		Initial: o.initial, Max: o.max, StreamIdle: o.streamIdle, Released: r.noteReleased,
+		Initial: o.initial, Max: o.max, StreamIdle: o.streamIdle, ShrinkAfter: o.shrinkAfter,
+		Released: r.noteReleased,
 	})
 	must(t, err)
 	r.p = p

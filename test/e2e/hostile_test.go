@@ -45,7 +45,8 @@ func requireQuiet(t *testing.T, place *harness.Place, balancer *harness.Balancer
 	})
 	// The slow path keeps so many unused connections to an endpoint; some i-socks may have come, too.
 	const more = 256 + 64
-	harness.Eventually(t, patience, "descriptors return", func() bool { return balancer.Descriptors(t) <= descriptors+more })
+	// An endpoint's i-socks are closed when two windows of 10 s have passed without need.
+	harness.Eventually(t, 2*patience, "descriptors return", func() bool { return balancer.Descriptors(t) <= descriptors+more })
 	requireClean(t, runLoad(t, place, programs.LoadSpec{Address: service, Connections: 8, Requests: 50}))
 }
 

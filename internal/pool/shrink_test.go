@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pool
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// endWindow ends the time that a pool looks at, and waits for the next.
+func (r *rig) endWindow() {
+	r.t.Helper()
+	until := func(set uint64) uint64 {
+		r.p.mu.Lock()
+		defer r.p.mu.Unlock()
+		d := &r.p.endpoints[ours].demand
+		if set != 0 {
+			d.until = set
+		}
+		return d.until
+	}
+	until(1)
+	eventually(r.t, func() string {
+		if until(0) < uint64(maps.Now()) {
+			return "no sweep has looked"
+		}
+		return ""
+	})
+}
+
+func TestPoolShrinksToWhatIsNeeded(t *testing.T) {
+	tests := []struct {
+		leased, want int
+	}{
+		{leased: 0, want: 2},
+		{leased: 1, want: 2},
+		{leased: 3, want: 6},
+		{leased: 9, want: 16},
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprintf("%d leased", tt.leased), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, setup{initial: 2, shrinkAfter: time.Hour})
+			s := r.start(2)
+			for size := 4; size <= 16; size *= 2 {
+				r.p.Grow(ours)
+				r.awaitIdle(ours, size)
+			}
+			r.endWindow()
+			// An endpoint that ran out of i-socks needed all it had, even if no sweep has seen that.
+			r.awaitIdle(ours, 16)
+			for range tt.leased {
+				r.lease(request{cookie: 1})
+			}
+			for range 3 {
+				r.endWindow()
+			}
+			r.awaitIdle(ours, tt.want-tt.leased)
+			r.awaitNoneClosed()
+			if got := len(stack(r)); got != tt.want-tt.leased {
+				t.Errorf("slots in the stack: got %d, want %d", got, tt.want-tt.leased)
+			}
+			if got := len(s.conns()); got != 16 {
+				t.Errorf("connections ever made: got %d, want 16", got)
+			}
+			if r.down(ours) {
+				t.Error("endpoint is out of service")
+			}
+		})
+	}
+}
