@@ -199,8 +199,29 @@ func (o *origin) writeBody(w http.ResponseWriter, r *http.Request, fraction int6
 	default:
 		w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
 	}
+	out, content := &countingWriter{w: w, n: &o.sent}, body.New(seed, size/fraction)
 	// An error here is a client that left, which some tests do on purpose.
-	_ = copyInPieces(&countingWriter{w: w, n: &o.sent}, body.New(seed, size/fraction), rand.New(rand.NewPCG(seed, 0)))
+	if r.FormValue("crumbs") == "true" {
+		_ = copyInCrumbs(out, http.NewResponseController(w), content)
+		return
+	}
+	_ = copyInPieces(out, content, rand.New(rand.NewPCG(seed, 0)))
+}
+
+// crumb is small enough for TCP to join several of them when it has to send them again.
+const crumb = 100
+
+// copyInCrumbs sends r in segments of their own.
+func copyInCrumbs(w io.Writer, c *http.ResponseController, r io.Reader) error {
+	for {
+		n, err := io.CopyN(w, r, crumb)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if err := c.Flush(); err != nil || n < crumb {
+			return err
+		}
+	}
 }
 
 func bodyQuery(r *http.Request) (size int64, seed uint64, err error) {

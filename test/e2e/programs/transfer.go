@@ -27,6 +27,8 @@ type Transfer struct {
 	UploadFraming string
 	// DownloadFraming is any of the three.
 	DownloadFraming string
+	// Crumbs has the origin send the download in writes of crumb bytes.
+	Crumbs bool
 }
 
 // TransferSpec describes clients that check bodies in both directions against
@@ -197,8 +199,8 @@ func (w Transfer) send(c io.Writer) error {
 	case w.UploadFraming == FramingChunked:
 		framing = "Transfer-Encoding: chunked\r\n"
 	}
-	fmt.Fprintf(out, "%s /body?seed=%d&size=%d&framing=%s HTTP/1.1\r\nHost: e2e.test\r\n%s\r\n",
-		method, w.Seed, w.Download, w.DownloadFraming, framing)
+	fmt.Fprintf(out, "%s /body?seed=%d&size=%d&framing=%s&crumbs=%t HTTP/1.1\r\nHost: e2e.test\r\n%s\r\n",
+		method, w.Seed, w.Download, w.DownloadFraming, w.Crumbs, framing)
 	if random.IntN(2) == 0 {
 		// As most clients do: the head in a write of its own.
 		if err := out.Flush(); err != nil {
