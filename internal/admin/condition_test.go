@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -30,25 +29,6 @@ var everything = &model.Route{
 	Cookies:  []model.CookieMatch{{Name: "c", String: model.Exact("v"), Invert: true}},
 	GRPC:     true,
 	Fraction: model.Fraction{Numerator: 5, Denominator: 10_000},
-}
-
-func TestConditionsAreReadable(t *testing.T) {
-	want := []string{
-		"there", "!absent", `exact?="v"`, `suffix!$="v"i`, `contains*="v"`, `regex~="v+"`, "range=[-1,5)",
-		`query q^="v"`, "query r", "query !s", `cookie c!="v"`, "grpc", "fraction 5/10000",
-	}
-	if diff := cmp.Diff(want, conditionTexts(everything)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	for want, m := range map[string]model.PathMatch{
-		"path_separated_prefix /a (any case)": everything.Path,
-		"regex /.*":                           {Kind: model.PathRegex, Value: "/.*"},
-		"prefix /":                            {Value: "/"},
-	} {
-		if got := matchText(m); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
 }
 
 func TestMatchIsShownInEnvoysForm(t *testing.T) {

@@ -85,8 +85,8 @@ func (a *api) routeRows() ([]Route, error) {
 		for _, vh := range l.Routes.VirtualHosts {
 			for _, r := range vh.Routes {
 				list = append(list, Route{
-					Listener: l.Name, VirtualHost: vh.Name, Domains: vh.Domains, Match: matchText(r.Path),
-					Headers: conditionTexts(r), Clusters: actionTexts(r), Timeout: r.Timeout.String(),
+					Listener: l.Name, VirtualHost: vh.Name, Domains: vh.Domains, Match: r.Path.Text(),
+					Headers: r.Conditions(), Clusters: actionTexts(r), Timeout: r.Timeout.String(),
 				})
 			}
 		}

@@ -27,14 +27,26 @@ type Request struct {
 // Match returns the route that serves the request, or nil: no virtual host or
 // no route matches, which Envoy answers with 404.
 func (t *RouteTable) Match(r *Request) *Route {
-	vh := t.VirtualHost(r.Authority)
+	return t.match(r, nil)
+}
+
+// match tells the trace, unless that is nil, how it came to its answer.
+func (t *RouteTable) match(r *Request, trace *Trace) *Route {
+	vh, domain := t.virtualHost(r.Authority)
+	if trace != nil {
+		trace.VirtualHost, trace.Domain = vh, domain
+	}
 	if vh == nil {
 		return nil
 	}
 	path := t.path(r)
 	for _, route := range vh.Routes {
-		if route.matches(r, path) {
+		unmet := route.unmet(r, path)
+		if unmet == (Unmet{}) {
 			return route
+		}
+		if trace != nil {
+			trace.Lost = append(trace.Lost, unmet)
 		}
 	}
 	return nil
@@ -43,20 +55,25 @@ func (t *RouteTable) Match(r *Request) *Route {
 // VirtualHost chooses by Envoy's precedence: an exact domain, then the longest
 // suffix wildcard, then the longest prefix wildcard, then "*".
 func (t *RouteTable) VirtualHost(authority string) *VirtualHost {
+	vh, _ := t.virtualHost(authority)
+	return vh
+}
+
+// virtualHost also returns the domain that decided.
+func (t *RouteTable) virtualHost(authority string) (best *VirtualHost, domain string) {
 	if t.IgnorePort {
 		authority = withoutPort(authority)
 	}
 	host := LowerASCII(authority)
-	var best *VirtualHost
 	bestRank := 0
 	for _, vh := range t.VirtualHosts {
 		for _, d := range vh.Domains {
 			if rank := domainRank(d, host); rank > bestRank {
-				best, bestRank = vh, rank
+				best, domain, bestRank = vh, d, rank
 			}
 		}
 	}
-	return best
+	return best, domain
 }
 
 // domainRank orders the domains that match a host: 0 is no match, more is a
@@ -101,26 +118,32 @@ func withoutParameters(path string) string {
 	return strings.Join(segments, "/")
 }
 
-func (r *Route) matches(req *Request, path string) bool {
-	if !r.pathMatches(req, path) || !r.Fraction.holds(req.Draw) || r.GRPC && !req.isGRPC() {
-		return false
+// unmet returns the first condition that does not hold; none when the route matches.
+func (r *Route) unmet(req *Request, path string) Unmet {
+	switch {
+	case !r.pathMatches(req, path):
+		return Unmet{Kind: UnmetPath}
+	case !r.Fraction.holds(req.Draw):
+		return Unmet{Kind: UnmetFraction}
+	case r.GRPC && !req.isGRPC():
+		return Unmet{Kind: UnmetGRPC}
 	}
 	for i := range r.Headers {
 		if !r.Headers[i].matches(req) {
-			return false
+			return Unmet{UnmetHeader, i}
 		}
 	}
 	for i := range r.Query {
 		if !r.Query[i].matches(req) {
-			return false
+			return Unmet{UnmetQuery, i}
 		}
 	}
 	for i := range r.Cookies {
 		if !r.Cookies[i].matches(req) {
-			return false
+			return Unmet{UnmetCookie, i}
 		}
 	}
-	return true
+	return Unmet{}
 }
 
 // pathMatches follows Envoy: a request without a path matches nothing but PathConnect.
