@@ -28,6 +28,7 @@ SHARED(endpoint);
 SHARED(slot);
 SHARED(peer_key);
 SHARED(event);
+SHARED(explanation);
 SHARED_ENUM(limits);
 SHARED_ENUM(verdict);
 SHARED_ENUM(table_flags);

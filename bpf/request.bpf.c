@@ -351,8 +351,8 @@ static __always_inline int request_begin(struct sk_msg_md *msg, struct psock *ps
 		v = request_fits(ps, msg->size, &room);
 	if (!v)
 		v = route_request(&ps->scan, t, message_span(msg), &to);
-	if (!v && ps->scan.flags & SCAN_UPGRADE && !(to.flags & ROUTE_WEBSOCKET))
-		v = HANDOVER_UPGRADE;
+	if (!v)
+		v = route_upgrade(&ps->scan, &to);
 	/* Last: it moves the message's span. */
 	if (!v && ps->scan.flags & SCAN_CHUNKED)
 		v = request_chunks_begin(msg, ps);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* All hooks in one object, so that they share their maps. Each hook family has its own file. */
 #include "connect.bpf.c"
+#include "explain.bpf.c"
 #include "release.bpf.c"
 #include "request.bpf.c"
 #include "response.bpf.c"

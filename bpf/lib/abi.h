@@ -558,4 +558,17 @@ struct event {
 	__u64 lease;
 };
 
+/* What the daemon asks the explain program about a request head, and what that answers. */
+struct explanation {
+	/* The route's, 0 for none. */
+	__u64 timeout_ns;
+	/* The question: the listener's number. The rest is the answer. */
+	__u32 listener;
+	/* enum verdict: why the request would be handed over, 0 when it would not. */
+	__u32 verdict;
+	__u32 cluster;
+	/* enum route_flags */
+	__u32 flags;
+};
+
 #endif

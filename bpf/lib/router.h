@@ -307,4 +307,10 @@ static __always_inline enum verdict route_request(struct request_scan *r, const 
 	return route_choose_cluster(won, out);
 }
 
+/* A request that asks for another protocol needs a route that allows it. */
+static __always_inline enum verdict route_upgrade(const struct request_scan *r, const struct routing *to)
+{
+	return r->flags & SCAN_UPGRADE && !(to->flags & ROUTE_WEBSOCKET) ? HANDOVER_UPGRADE : 0;
+}
+
 #endif

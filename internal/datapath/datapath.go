@@ -5,6 +5,7 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -36,6 +37,8 @@ type Datapath struct {
 	fast    *fastPrograms
 	objects *objects
 	links   []link.Link
+	// explaining is held while xlb_explain runs: it has one place for its scan.
+	explaining sync.Mutex
 }
 
 // objects are the maps, and programs the programs, that the daemon needs by name.
@@ -66,6 +69,7 @@ type fastPrograms struct {
 	SelftestRequest  *ebpf.Program `ebpf:"xlb_selftest_request"`
 	SelftestResponse *ebpf.Program `ebpf:"xlb_selftest_response"`
 	Queued           *ebpf.Program `ebpf:"xlb_queued"`
+	Explain          *ebpf.Program `ebpf:"xlb_explain"`
 }
 
 // Load creates maps and programs. Nothing is attached yet. A program that the verifier refuses is reported as
@@ -124,7 +128,7 @@ func configure(spec *ebpf.CollectionSpec, o Options) error {
 var fastNames = []string{
 	"xlb_release", "xlb_setsockopt", "xlb_request", "xlb_request_dispatch", "xlb_response", "xlb_response_dispatch",
 	"xlb_verdict", "xlb_verdict_dispatch", "xlb_receive_verdict",
-	"xlb_selftest_request", "xlb_selftest_response", "xlb_queued",
+	"xlb_selftest_request", "xlb_selftest_response", "xlb_queued", "xlb_explain",
 }
 
 func boolByte(b bool) uint8 {
@@ -213,7 +217,7 @@ func (d *Datapath) allPrograms() []*ebpf.Program {
 	list := []*ebpf.Program{p.Connect4, p.Connect6, p.Getpeername4, p.Getpeername6, p.Sockops, p.Whoami}
 	if f := d.fast; f != nil {
 		list = append(list, f.Release, f.Setsockopt, f.RequestDispatch, f.ResponseDispatch, f.VerdictDispatch, f.ReceiveVerdict,
-			f.Request, f.Response, f.Verdict, f.SelftestRequest, f.SelftestResponse, f.Queued)
+			f.Request, f.Response, f.Verdict, f.SelftestRequest, f.SelftestResponse, f.Queued, f.Explain)
 	}
 	return list
 }

@@ -22,6 +22,7 @@ const (
 	xlbMapControls             = "controls"
 	xlbMapEndpoints            = "endpoints"
 	xlbMapEvents               = "events"
+	xlbMapExplainScans         = "explain_scans"
 	xlbMapFields               = "fields"
 	xlbMapHosts                = "hosts"
 	xlbMapIsockSlots           = "isock_slots"
@@ -50,6 +51,7 @@ const (
 	xlbMapVips                 = "vips"
 	xlbProgXlbConnect4         = "xlb_connect4"
 	xlbProgXlbConnect6         = "xlb_connect6"
+	xlbProgXlbExplain          = "xlb_explain"
 	xlbProgXlbGetpeername4     = "xlb_getpeername4"
 	xlbProgXlbGetpeername6     = "xlb_getpeername6"
 	xlbProgXlbProbe            = "xlb_probe"
@@ -122,6 +124,7 @@ type xlbSpecs struct {
 type xlbProgramSpecs struct {
 	XlbConnect4         *ebpf.ProgramSpec `ebpf:"xlb_connect4"`
 	XlbConnect6         *ebpf.ProgramSpec `ebpf:"xlb_connect6"`
+	XlbExplain          *ebpf.ProgramSpec `ebpf:"xlb_explain"`
 	XlbGetpeername4     *ebpf.ProgramSpec `ebpf:"xlb_getpeername4"`
 	XlbGetpeername6     *ebpf.ProgramSpec `ebpf:"xlb_getpeername6"`
 	XlbProbe            *ebpf.ProgramSpec `ebpf:"xlb_probe"`
@@ -151,6 +154,7 @@ type xlbMapSpecs struct {
 	Controls         *ebpf.MapSpec `ebpf:"controls"`
 	Endpoints        *ebpf.MapSpec `ebpf:"endpoints"`
 	Events           *ebpf.MapSpec `ebpf:"events"`
+	ExplainScans     *ebpf.MapSpec `ebpf:"explain_scans"`
 	Fields           *ebpf.MapSpec `ebpf:"fields"`
 	Hosts            *ebpf.MapSpec `ebpf:"hosts"`
 	IsockSlots       *ebpf.MapSpec `ebpf:"isock_slots"`
@@ -220,6 +224,7 @@ type xlbMaps struct {
 	Controls         *ebpf.Map `ebpf:"controls"`
 	Endpoints        *ebpf.Map `ebpf:"endpoints"`
 	Events           *ebpf.Map `ebpf:"events"`
+	ExplainScans     *ebpf.Map `ebpf:"explain_scans"`
 	Fields           *ebpf.Map `ebpf:"fields"`
 	Hosts            *ebpf.Map `ebpf:"hosts"`
 	IsockSlots       *ebpf.Map `ebpf:"isock_slots"`
@@ -256,6 +261,7 @@ func (m *xlbMaps) Close() error {
 		m.Controls,
 		m.Endpoints,
 		m.Events,
+		m.ExplainScans,
 		m.Fields,
 		m.Hosts,
 		m.IsockSlots,
@@ -306,6 +312,7 @@ type xlbVariables struct {
 type xlbPrograms struct {
 	XlbConnect4         *ebpf.Program `ebpf:"xlb_connect4"`
 	XlbConnect6         *ebpf.Program `ebpf:"xlb_connect6"`
+	XlbExplain          *ebpf.Program `ebpf:"xlb_explain"`
 	XlbGetpeername4     *ebpf.Program `ebpf:"xlb_getpeername4"`
 	XlbGetpeername6     *ebpf.Program `ebpf:"xlb_getpeername6"`
 	XlbProbe            *ebpf.Program `ebpf:"xlb_probe"`
@@ -329,6 +336,7 @@ func (p *xlbPrograms) Close() error {
 	return _XlbClose(
 		p.XlbConnect4,
 		p.XlbConnect6,
+		p.XlbExplain,
 		p.XlbGetpeername4,
 		p.XlbGetpeername6,
 		p.XlbProbe,

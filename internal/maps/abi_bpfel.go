@@ -113,6 +113,15 @@ const (
 	abiEventKindEVENT_SPILLED     abiEventKind = 4
 )
 
+type abiExplanation struct {
+	_         structs.HostLayout
+	TimeoutNs uint64
+	Listener  uint32
+	Verdict   uint32
+	Cluster   uint32
+	Flags     uint32
+}
+
 type abiFieldKey struct {
 	_     structs.HostLayout
 	Table uint32
@@ -468,6 +477,7 @@ const (
 	abiVarSharedEndpointFlags = "shared_endpoint_flags"
 	abiVarSharedEvent         = "shared_event"
 	abiVarSharedEventKind     = "shared_event_kind"
+	abiVarSharedExplanation   = "shared_explanation"
 	abiVarSharedFieldKey      = "shared_field_key"
 	abiVarSharedFieldValue    = "shared_field_value"
 	abiVarSharedHostDirection = "shared_host_direction"
@@ -562,6 +572,7 @@ type abiVariableSpecs struct {
 	SharedEndpointFlags *ebpf.VariableSpec `ebpf:"shared_endpoint_flags"`
 	SharedEvent         *ebpf.VariableSpec `ebpf:"shared_event"`
 	SharedEventKind     *ebpf.VariableSpec `ebpf:"shared_event_kind"`
+	SharedExplanation   *ebpf.VariableSpec `ebpf:"shared_explanation"`
 	SharedFieldKey      *ebpf.VariableSpec `ebpf:"shared_field_key"`
 	SharedFieldValue    *ebpf.VariableSpec `ebpf:"shared_field_value"`
 	SharedHostDirection *ebpf.VariableSpec `ebpf:"shared_host_direction"`
@@ -632,6 +643,7 @@ type abiVariables struct {
 	SharedEndpointFlags *ebpf.Variable `ebpf:"shared_endpoint_flags"`
 	SharedEvent         *ebpf.Variable `ebpf:"shared_event"`
 	SharedEventKind     *ebpf.Variable `ebpf:"shared_event_kind"`
+	SharedExplanation   *ebpf.Variable `ebpf:"shared_explanation"`
 	SharedFieldKey      *ebpf.Variable `ebpf:"shared_field_key"`
 	SharedFieldValue    *ebpf.Variable `ebpf:"shared_field_value"`
 	SharedHostDirection *ebpf.Variable `ebpf:"shared_host_direction"`

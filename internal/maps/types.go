@@ -23,6 +23,8 @@ type (
 	Endpoint = abiEndpoint
 	// Event is what wakes the daemon.
 	Event = abiEvent
+	// Explanation is a question about a request, and the kernel's answer.
+	Explanation = abiExplanation
 	// FieldKey is a header name that routes ask about.
 	FieldKey = abiFieldKey
 	// FieldValue is where its conditions lie.

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// MaxExplained is the longest head, in bytes, that Explain takes: the kernel runs a program on a packet of less than a page.
+const MaxExplained = 3072
+
+// Explain asks what the request program would decide about a head that comes to a listener, given by its number, by the maps as
+// they are. It needs the fast path. Weighted clusters are drawn anew each time.
+func (d *Datapath) Explain(listener uint32, head []byte) (maps.Explanation, error) {
+	e := maps.Explanation{Listener: listener}
+	if len(head) > MaxExplained {
+		return e, fmt.Errorf("explain a request: its head has %d bytes, more than %d; leave out headers that no route asks about", len(head), MaxExplained)
+	}
+	packet, err := binary.Append(maps.Packet(nil), binary.NativeEndian, e)
+	if err != nil {
+		return e, fmt.Errorf("explain a request: %w", err)
+	}
+	packet = append(packet, head...)
+	answer := make([]byte, len(packet))
+	run := ebpf.RunOptions{Data: packet, DataOut: answer}
+	d.explaining.Lock()
+	failure, err := d.fast.Explain.Run(&run)
+	d.explaining.Unlock()
+	if err != nil {
+		return e, fmt.Errorf("explain a request: %w", err)
+	}
+	if failure != 0 {
+		return e, fmt.Errorf("explain a request: the kernel program could not write its answer: %d", int32(failure))
+	}
+	if _, err := binary.Decode(run.DataOut[len(maps.Packet(nil)):], binary.NativeEndian, &e); err != nil {
+		return e, fmt.Errorf("explain a request: read the answer: %w", err)
+	}
+	return e, nil
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+func TestExplainRoutesAHeadByTheLoadedMaps(t *testing.T) {
+	d := loaded(t)
+	const number, table, slowTable, vhost = 3, 5, 6, 7
+	path := maps.PathKey{PrefixLen: 32 + 8*2, Vhost: vhost}
+	copy(path.Path[:], "/a")
+	for _, err := range []error{
+		d.Config.Routes.Put(11, maps.Route{First: 9, TimeoutNs: 1500}),
+		d.Config.Paths.Put(path, maps.Candidates{First: 11, Count: 1}),
+		d.Config.RouteTables.Put(table, maps.RouteTable{DefaultVhost: vhost}),
+		d.Config.RouteTables.Put(slowTable, maps.RouteTable{Flags: uint32(maps.TableSlow)}),
+		d.Config.Listeners.Put(number, maps.Listener{Table: table}),
+		d.Config.Listeners.Put(number+1, maps.Listener{Table: slowTable}),
+	} {
+		must(t, err)
+	}
+	before, err := d.Verdicts()
+	must(t, err)
+	upgrade := "Connection: upgrade\r\nUpgrade: websocket\r\n"
+	long := "X: " + strings.Repeat("x", MaxExplained-len("GET /a HTTP/1.1\r\nHost: a\r\nX: \r\n\r\n")) + "\r\n"
+	tests := []struct {
+		name     string
+		listener uint32
+		head     string
+		want     maps.Explanation
+	}{
+		{"fast", number, "GET /a HTTP/1.1\r\nHost: a\r\n\r\n", maps.Explanation{TimeoutNs: 1500, Cluster: 9}},
+		{"longest head", number, "GET /a HTTP/1.1\r\nHost: a\r\n" + long + "\r\n", maps.Explanation{TimeoutNs: 1500, Cluster: 9}},
+		{"no route", number, "GET /b HTTP/1.1\r\nHost: a\r\n\r\n", maps.Explanation{Verdict: uint32(maps.HandoverNoRoute)}},
+		{"head", number, "BREW /a HTTP/1.1\r\nHost: a\r\n\r\n", maps.Explanation{Verdict: uint32(maps.HandoverMethod)}},
+		{"upgrade", number, "GET /a HTTP/1.1\r\nHost: a\r\n" + upgrade + "\r\n",
+			maps.Explanation{TimeoutNs: 1500, Cluster: 9, Verdict: uint32(maps.HandoverUpgrade)}},
+		{"slow table", number + 1, "GET /a HTTP/1.1\r\nHost: a\r\n\r\n", maps.Explanation{Verdict: uint32(maps.HandoverTableSlow)}},
+		{"no listener", number + 2, "GET /a HTTP/1.1\r\nHost: a\r\n\r\n", maps.Explanation{Verdict: uint32(maps.HandoverListenerGone)}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := d.Explain(tt.listener, []byte(tt.head))
+			must(t, err)
+			if tt.want.Listener = tt.listener; got != tt.want {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+	after, err := d.Verdicts()
+	must(t, err)
+	for v := range after {
+		if after[v] != before[v] {
+			t.Errorf("%s was counted", maps.VerdictName(maps.Verdict(v)))
+		}
+	}
+	if _, err := d.Explain(number, make([]byte, MaxExplained+1)); err == nil || !strings.Contains(err.Error(), "3073 bytes, more than 3072") {
+		t.Errorf("head too long: %v", err)
+	}
+}
