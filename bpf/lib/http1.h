@@ -335,8 +335,9 @@ static __always_inline __u32 request_field_run(struct request_scan *r, __u64 w)
 	__u32 at = f->name_len >> 3, n;
 	__u64 word, *name;
 
+	/* Of a value that routes ask about each byte is noted. */
 	if (f->id == FIELD_HOST)
-		return f->state == FIELD_SPACE || f->state == FIELD_VALUE ? request_host_run(r, w) : 0;
+		return !r->asked && (f->state == FIELD_SPACE || f->state == FIELD_VALUE) ? request_host_run(r, w) : 0;
 	n = field_run(f, w, !r->asked, &word);
 	if (f->state == FIELD_END)
 		r->state = SCAN_LINE;

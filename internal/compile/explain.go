@@ -18,6 +18,9 @@ func (t *Table) Route(r *model.Request) (*Route, maps.Verdict) {
 	if !isHost(r.Authority) {
 		return nil, maps.HandoverHost
 	}
+	if failure := t.scanFields(r); failure != maps.VerdictOk {
+		return nil, failure
+	}
 	vhost := t.vhost(strings.ToLower(r.Authority))
 	if vhost == 0 {
 		return nil, maps.HandoverNoVHost
@@ -112,20 +115,30 @@ func (t *Table) candidates(vhost uint32, path string) []Route {
 	return t.Routes[p.First : p.First+p.Count]
 }
 
-// predicates returns the bits of the conditions that hold. A header that occurs twice, a
-// value with whitespace behind it, and more of the asked headers than MaxFields are handed over.
-func (t *Table) predicates(r *model.Request) (bits uint64, failure maps.Verdict) {
+// scanFields hands over a header that occurs twice, and more of the asked headers than MaxFields.
+func (t *Table) scanFields(r *model.Request) maps.Verdict {
 	var seen int
+	for _, f := range t.Fields {
+		switch n := len(r.Values(f.Name)); {
+		case n > 1:
+			return maps.HandoverRepeatedField
+		case n == 1:
+			seen++
+		}
+	}
+	if seen > int(maps.MaxFields) {
+		return maps.HandoverTooManyFields
+	}
+	return maps.VerdictOk
+}
+
+// predicates returns the bits of the conditions that hold. A value with whitespace behind it is
+// handed over.
+func (t *Table) predicates(r *model.Request) (bits uint64, failure maps.Verdict) {
 	for _, f := range t.Fields {
 		values := r.Values(f.Name)
 		if len(values) == 0 {
 			continue
-		}
-		if len(values) > 1 {
-			return 0, maps.HandoverRepeatedField
-		}
-		if seen++; seen > int(maps.MaxFields) {
-			return 0, maps.HandoverTooManyFields
 		}
 		value := values[0]
 		if strings.TrimRight(value, " \t") != value {

@@ -3,8 +3,10 @@
 package datapath
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -70,4 +72,21 @@ func (t *selftest) check(p *ebpf.Program, found int) error {
 func runSelftest(p *ebpf.Program, head string) (verdict maps.Verdict, rest int, err error) {
 	result, err := p.Run(&ebpf.RunOptions{Data: maps.Packet([]byte(head))})
 	return maps.Verdict(result >> 24), int(result & 0xffffff), err
+}
+
+// RouteHead routes a request head by a route table of the loaded maps, and returns the cluster if the
+// verdict is VerdictOk. It is for tests that compare the kernel's decisions with others.
+func (d *Datapath) RouteHead(table uint32, head string) (verdict maps.Verdict, cluster uint32, err error) {
+	verdict, rest, err := runSelftest(d.fast.SelftestRoute, routePacket(table, head))
+	return verdict, uint32(rest), err
+}
+
+// TimeRouteHead returns how long the kernel takes for that, on average of so many runs.
+func (d *Datapath) TimeRouteHead(table uint32, head string, runs int) (time.Duration, error) {
+	_, took, err := d.fast.SelftestRoute.Benchmark(maps.Packet([]byte(routePacket(table, head))), runs, nil)
+	return took, err
+}
+
+func routePacket(table uint32, head string) string {
+	return string(binary.LittleEndian.AppendUint32(nil, table)) + head
 }

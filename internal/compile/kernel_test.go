@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile_test
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/datapath"
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/reconcile"
+)
+
+// kernel is the fast path, loaded and attached to nothing, with one listener.
+type kernel struct {
+	t          testing.TB
+	datapath   *datapath.Datapath
+	reconciler *reconcile.Reconciler
+	image      *compile.Image
+}
+
+var address = netip.MustParseAddrPort("127.80.0.1:80")
+
+func newKernel(t testing.TB) *kernel {
+	d, err := datapath.Load(datapath.Options{FastPath: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &kernel{t: t, datapath: d, reconciler: reconcile.New(d.Config, d.Shared, slog.New(slog.DiscardHandler))}
+}
+
+// load makes a table the listener's, and returns the table's index.
+func (k *kernel) load(rt *model.RouteTable) uint32 {
+	k.t.Helper()
+	cfg := &model.Config{Listeners: []*model.Listener{{Name: "l", Address: address, Routes: rt}}}
+	known := map[string]bool{}
+	for _, vh := range rt.VirtualHosts {
+		for _, r := range vh.Routes {
+			for _, c := range r.Clusters {
+				if !known[c.Name] {
+					known[c.Name] = true
+					cfg.Clusters = append(cfg.Clusters, &model.Cluster{Name: c.Name})
+				}
+			}
+		}
+	}
+	k.image, _ = compile.Compile(cfg)
+	if _, err := k.reconciler.Apply(k.image); err != nil {
+		k.t.Fatal(err)
+	}
+	number, _, err := k.datapath.Config.VIPs.Lookup(maps.KeyOf(address))
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	l, _, err := k.datapath.Config.Listeners.Lookup(number)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return l.Table
+}
+
+// clusters maps the indices of clusters to their names.
+func (k *kernel) clusters() map[uint32]string {
+	names := map[uint32]string{}
+	for _, c := range k.reconciler.Clusters() {
+		names[c.Index] = c.Name
+	}
+	return names
+}
+
+// headOf writes a request down, with those of the headers that a request may have whatever their value.
+func headOf(r *model.Request, names ...string) string {
+	var w strings.Builder
+	fmt.Fprintf(&w, "%s %s HTTP/1.1\r\nHost: %s\r\n", r.Method, r.Path, r.Authority)
+	for _, name := range names {
+		for _, v := range r.Values(name) {
+			fmt.Fprintf(&w, "%s: %s\r\n", name, v)
+		}
+	}
+	return w.String() + "\r\n"
+}
+
+// plain changes a random request so that headOf says all of it.
+func plain(r *model.Request) *model.Request {
+	values := r.Values
+	r.Values = func(name string) []string {
+		switch name {
+		case "host":
+			return []string{r.Authority}
+		case "content-length":
+			return nil
+		}
+		return values(name)
+	}
+	return r
+}
+
+func TestKernelRoutesAsTheCompiledTable(t *testing.T) {
+	const tables, requests = 200, 30
+	seed := compile.Seed()
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("seed %d: repeat with -seed=%d", seed, seed)
+	k, w := newKernel(t), compile.NewWorld(seed)
+	found := map[maps.Verdict]int{}
+	for range tables {
+		index := k.load(w.Table())
+		names := k.clusters()
+		for range requests {
+			r := plain(w.Request())
+			head := headOf(r, "x", "y", "content-type", "cookie")
+			got, cluster, err := k.datapath.RouteHead(index, head)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if why := disagree(&k.image.Listeners[0].Table, r, got, names[cluster]); why != "" {
+				t.Fatalf("%q: %s\n%s", head, why, k.image)
+			}
+			found[got]++
+		}
+	}
+	for _, v := range []maps.Verdict{maps.VerdictOk, maps.HandoverNoRoute, maps.HandoverNoVHost, maps.HandoverRouteSlow, maps.HandoverRepeatedField} {
+		t.Logf("%s: %d", maps.VerdictName(v), found[v])
+		if found[v] < 20 {
+			t.Errorf("%s occurred %d times, want at least 20", maps.VerdictName(v), found[v])
+		}
+	}
+}
+
+// disagree says how the kernel's decision differs from the compiled table's. Slow tables are not for the kernel's
+// routing, and a weighted route may give any of its clusters.
+func disagree(t *compile.Table, r *model.Request, got maps.Verdict, cluster string) string {
+	want, verdict := t.Route(r)
+	switch {
+	case verdict == maps.HandoverTableSlow:
+		return ""
+	case got != verdict:
+		return fmt.Sprintf("the kernel says %s, the table %s", maps.VerdictName(got), maps.VerdictName(verdict))
+	case got != maps.VerdictOk:
+		return ""
+	}
+	allowed := []string{want.Cluster}
+	if want.Count > 0 {
+		allowed = nil
+		for _, s := range t.Splits[want.First : want.First+want.Count] {
+			allowed = append(allowed, s.Cluster)
+		}
+	}
+	if !slices.Contains(allowed, cluster) {
+		return fmt.Sprintf("the kernel takes cluster %q, the table one of %q", cluster, allowed)
+	}
+	return ""
+}
