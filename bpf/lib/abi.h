@@ -31,7 +31,7 @@ enum limits {
 	/* Routes tried for one request, clusters of one weighted route. */
 	MAX_CANDIDATES = 128,
 	MAX_SPLIT = 64,
-	/* Conditions on headers in one route table. */
+	/* Conditions on headers in one route table that a request is told apart by, one bit each. */
 	MAX_PREDICATES = 64,
 	/* Endpoints and i-socks tried before the request is handed over. */
 	MAX_PICK_TRIES = 8,
@@ -201,6 +201,8 @@ struct route_table {
 	__u32 flags;
 	/* Virtual host of "*", 0 is none. */
 	__u32 default_vhost;
+	/* Conditions that hold for a request without any of the headers that routes ask about. */
+	__u64 missing;
 };
 
 enum host_direction {
@@ -238,25 +240,38 @@ struct field_key {
 	__u8 name[MAX_FIELD_NAME];
 };
 
-/* The conditions on that header: predicates[first .. first + count). */
-struct field_value {
-	__u32 first;
-	__u32 count;
+enum asked_flags {
+	/* Some values of the header have records of their own. */
+	ASKED_VALUES = 1,
+	/* Some beginnings of its values have. */
+	ASKED_PREFIXES = 2,
 };
 
-enum predicate_kind {
-	PREDICATE_PRESENT = 0,
-	PREDICATE_EXACT = 1,
-	PREDICATE_PREFIX = 2,
+/* What routes ask about that header. */
+struct asked_field {
+	/* Conditions that hold for a value without a record. */
+	__u64 bits;
+	/* Conditions that hold for a request without the header. */
+	__u64 missing;
+	/* Stands for the header in keys of values. Of one header of one table. */
+	__u32 number;
+	/* enum asked_flags */
+	__u32 flags;
 };
 
-/* A condition on a header's value; true sets its bit. */
-struct predicate {
-	__u8 kind;
-	__u8 bit;
-	__u16 len;
-	__u32 reserved;
+/* A value of a header, or the beginning of one; what lies behind it is 0. Key of a hash and of a trie: prefix_len counts
+ * bits of what follows it. */
+struct value_key {
+	__u32 prefix_len;
+	/* asked_field.number */
+	__u32 field;
 	__u8 value[MAX_FIELD_VALUE];
+};
+
+/* What is known of such a value. */
+struct value {
+	/* All conditions on the header that hold for it. */
+	__u64 bits;
 };
 
 enum route_flags {
@@ -266,7 +281,7 @@ enum route_flags {
 	ROUTE_SLOW = 2,
 };
 
-/* A route that a path leads to. It is taken when all bits of `need` are set and none of `forbid`. */
+/* A route that a path leads to. It is taken when of the request's conditions all of `need` hold and none of `forbid`. */
 struct route {
 	__u64 need;
 	__u64 forbid;

@@ -13,8 +13,8 @@ struct request_scan {
 	/* Method packed with its first byte highest. */
 	__u64 method;
 	__u64 content_length;
-	/* Bits of the route table's predicates that hold. */
-	__u64 predicates;
+	/* Those of the route table's conditions that hold. */
+	__u64 conditions;
 	__u32 state;
 	__u32 off;
 	/* enum verdict: why the scan gave up, 0 while it has not. */
@@ -31,12 +31,12 @@ struct request_scan {
 	/* Set while the current field is one that routes ask about. */
 	__u32 asked;
 	struct {
-		__u32 first;
-		__u32 count;
+		struct asked_field asked;
 		__u32 at;
 		__u32 len;
 	} fields[MAX_FIELDS];
 	struct field_key name;
+	struct value_key value;
 	struct path_key path;
 	struct host_key host;
 	__u8 authority[MAX_HOST + 1];

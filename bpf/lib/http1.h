@@ -410,7 +410,7 @@ static __always_inline void request_scan_begin(struct request_scan *r, __u32 tab
 {
 	r->method = 0;
 	r->content_length = 0;
-	r->predicates = 0;
+	r->conditions = 0;
 	r->state = SCAN_METHOD;
 	r->off = 0;
 	r->failure = 0;

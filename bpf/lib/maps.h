@@ -49,7 +49,6 @@ PLAIN_ARRAY(listeners, listener, 4096)
 PLAIN_ARRAY(route_tables, route_table, 8192)
 PLAIN_ARRAY(routes, route, 65536)
 PLAIN_ARRAY(splits, split, 65536)
-PLAIN_ARRAY(predicates, predicate, 8192)
 
 /* An entry of the schedules that clusters point into: an endpoint's index. Mapped by the daemon, whose slow path takes
  * turns too. Writer: reconcile. */
@@ -100,9 +99,26 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct field_key);
-	__type(value, struct field_value);
+	__type(value, struct asked_field);
 	__uint(max_entries, 65536);
 } fields SEC(".maps");
+
+/* Values of those headers, and beginnings of values. Writer: reconcile. Reader: request program. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct value_key);
+	__type(value, struct value);
+	__uint(max_entries, 262144);
+} values SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct value_key);
+	__type(value, struct value);
+	__uint(max_entries, 262144);
+} value_prefixes SEC(".maps");
 
 /* Connections between handshake and accept. Writers: sock_ops puts them in; the daemon takes them out, or the release program
  * when the client closes before. */

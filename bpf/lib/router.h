@@ -6,6 +6,7 @@
 #ifndef XLB_ROUTER_H
 #define XLB_ROUTER_H
 
+#include "fields.h"
 #include "http1.h"
 #include "maps.h"
 
@@ -16,128 +17,6 @@ struct routing {
 	/* enum route_flags */
 	__u32 flags;
 };
-
-/* ---- header fields that routes ask about ---- */
-
-static __always_inline long request_field_named(struct request_scan *r)
-{
-	struct field_value *v;
-	__u32 n = r->field_count;
-
-	r->name.table = r->table;
-	r->name.len = r->field.name_len;
-	v = bpf_map_lookup_elem(&fields, &r->name);
-	if (!v)
-		return 0;
-	for (__u32 i = 0; i < MAX_FIELDS; i++)
-		if (i < n && r->fields[i].first == v->first)
-			return request_fail(r, HANDOVER_REPEATED_FIELD);
-	if (n >= MAX_FIELDS)
-		return request_fail(r, HANDOVER_TOO_MANY_FIELDS);
-	r->fields[n].first = v->first;
-	r->fields[n].count = v->count;
-	r->fields[n].at = 0;
-	r->fields[n].len = 0;
-	r->field_count = n + 1;
-	r->asked = n + 1;
-	return 0;
-}
-
-static __always_inline long request_note_field(struct request_scan *r, __u32 off, __u8 c)
-{
-	const struct field_scan *f = &r->field;
-	__u32 n = r->asked - 1;
-
-	if (f->state == FIELD_SPACE && c == ':')
-		return request_field_named(r);
-	if (n >= MAX_FIELDS)
-		return 0;
-	if (f->state == FIELD_VALUE && f->value_len == 1)
-		r->fields[n].at = off;
-	if (f->state == FIELD_LF && c == '\r' && f->value_len)
-		r->fields[n].len = off - r->fields[n].at;
-	return 0;
-}
-
-struct compare {
-	struct span span;
-	const struct predicate *p;
-	__u32 at;
-	__u32 equal;
-};
-
-static long compare_step(__u32 i, void *ctx)
-{
-	struct compare *cmp = ctx;
-	__u8 c;
-
-	if (i >= MAX_FIELD_VALUE || !span_byte(&cmp->span, cmp->at + i, &c) || c != cmp->p->value[i]) {
-		cmp->equal = 0;
-		return 1;
-	}
-	return 0;
-}
-
-struct predicate_walk {
-	struct span span;
-	struct request_scan *scan;
-	__u32 first;
-	__u32 at;
-	__u32 len;
-	__u32 reserved;
-};
-
-static __always_inline __u32 predicate_holds(const struct predicate_walk *w, const struct predicate *p)
-{
-	struct compare cmp = { .span = w->span, .p = p, .at = w->at, .equal = 1 };
-
-	if (p->kind == PREDICATE_PRESENT)
-		return 1;
-	if (p->kind == PREDICATE_EXACT ? w->len != p->len : w->len < p->len)
-		return 0;
-	bpf_loop(p->len, compare_step, &cmp, 0);
-	return cmp.equal;
-}
-
-static long predicate_step(__u32 i, void *ctx)
-{
-	struct predicate_walk *w = ctx;
-	struct predicate *p = predicate_at(w->first + i);
-
-	if (!p)
-		return 1;
-	if (predicate_holds(w, p))
-		w->scan->predicates |= 1ULL << (p->bit & 63);
-	return 0;
-}
-
-static long asked_field_step(__u32 i, void *ctx)
-{
-	struct predicate_walk *w = ctx;
-	struct request_scan *r = w->scan;
-	__u32 count;
-	__u8 last;
-
-	if (i >= MAX_FIELDS)
-		return 1;
-	w->first = r->fields[i].first;
-	w->at = r->fields[i].at;
-	w->len = r->fields[i].len;
-	count = r->fields[i].count;
-	/* Whitespace behind a value does not belong to it; too rare to be worth cutting here. */
-	if (w->len && span_byte(&w->span, w->at + w->len - 1, &last) && (last == ' ' || last == '\t'))
-		return request_fail(r, HANDOVER_MALFORMED);
-	bpf_loop(count < MAX_PREDICATES ? count : MAX_PREDICATES, predicate_step, w, 0);
-	return 0;
-}
-
-static __always_inline void route_evaluate_fields(struct request_scan *r, struct span span)
-{
-	struct predicate_walk w = { .span = span, .scan = r };
-
-	if (r->field_count)
-		bpf_loop(r->field_count, asked_field_step, &w, 0);
-}
 
 /* ---- virtual host ---- */
 
@@ -213,7 +92,7 @@ static __always_inline struct candidates *route_find_path(struct request_scan *r
 }
 
 struct route_walk {
-	__u64 predicates;
+	__u64 conditions;
 	struct route *won;
 	__u32 first;
 	__u32 reserved;
@@ -226,15 +105,15 @@ static long route_step(__u32 i, void *ctx)
 
 	if (!r)
 		return 1;
-	if ((w->predicates & r->need) != r->need || w->predicates & r->forbid)
+	if ((w->conditions & r->need) != r->need || w->conditions & r->forbid)
 		return 0;
 	w->won = r;
 	return 1;
 }
 
-static __always_inline struct route *route_first(const struct candidates *c, __u64 predicates)
+static __always_inline struct route *route_first(const struct candidates *c, __u64 conditions)
 {
-	struct route_walk w = { .predicates = predicates, .first = c->first };
+	struct route_walk w = { .conditions = conditions, .first = c->first };
 
 	/* The first candidate wins nearly always: no loop for it. */
 	route_step(0, &w);
@@ -296,10 +175,10 @@ static __always_inline enum verdict route_request(struct request_scan *r, const 
 	c = route_find_path(r, vhost);
 	if (!c)
 		return HANDOVER_NO_ROUTE;
-	route_evaluate_fields(r, span);
+	fields_evaluate(r, t, span);
 	if (r->failure)
 		return r->failure;
-	won = route_first(c, r->predicates);
+	won = route_first(c, r->conditions);
 	if (!won)
 		return HANDOVER_NO_ROUTE;
 	if (won->flags & ROUTE_SLOW)

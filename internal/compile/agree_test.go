@@ -5,6 +5,7 @@ package compile
 import (
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -121,13 +122,13 @@ func withinLimits(t *Table) error {
 		}
 	}
 	for _, f := range t.Fields {
-		if len(f.Name) > int(maps.MaxFieldName) || f.Count == 0 || f.Count > uint32(maps.MaxPredicates) {
+		if len(f.Name) > int(maps.MaxFieldName) {
 			return fmt.Errorf("field out of bounds: %+v", f)
 		}
 	}
-	for _, p := range t.Predicates {
-		if len(p.Value) > int(maps.MaxFieldValue) || p.Bit >= uint8(maps.MaxPredicates) {
-			return fmt.Errorf("predicate out of bounds: %+v", p)
+	for _, v := range slices.Concat(t.Values, t.Prefixes) {
+		if len(v.Text) > int(maps.MaxFieldValue) || v.Field >= uint32(len(t.Fields)) {
+			return fmt.Errorf("value out of bounds: %+v", v)
 		}
 	}
 	return nil

@@ -12,11 +12,34 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
+// conditionKind says what a condition asks of a header.
+type conditionKind uint8
+
+const (
+	isPresent conditionKind = iota
+	equals
+	beginsWith
+)
+
 // condition is a question about one header, which the kernel answers with a bit.
 type condition struct {
 	name  string
-	kind  maps.PredicateKind
+	kind  conditionKind
 	value string
+	// orMissing holds for a request without the header as well.
+	orMissing bool
+}
+
+// holds for a value of the header.
+func (c *condition) holds(value string) bool {
+	switch c.kind {
+	case isPresent:
+		return true
+	case equals:
+		return value == c.value
+	default:
+		return strings.HasPrefix(value, c.value)
+	}
 }
 
 // literal is a condition that must hold, or must not.
@@ -30,17 +53,23 @@ func compareConditions(a, b condition) int {
 		strings.Compare(a.name, b.name),
 		cmp.Compare(a.kind, b.kind),
 		strings.Compare(a.value, b.value),
+		compareBools(a.orMissing, b.orMissing),
 	)
 }
 
 func compareLiterals(a, b literal) int {
-	if c := compareConditions(a.condition, b.condition); c != 0 || a.negated == b.negated {
-		return c
-	}
-	if b.negated {
+	return cmp.Or(compareConditions(a.condition, b.condition), compareBools(a.negated, b.negated))
+}
+
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
 		return -1
+	default:
+		return 1
 	}
-	return 1
 }
 
 // asked is what a route asks of a request besides its path, as far as the kernel
@@ -64,13 +93,13 @@ func askedBy(r *model.Route) asked {
 	}
 	if r.GRPC {
 		// The end of the content type decides.
-		contentType := condition{name: "content-type", kind: maps.PredicatePrefix, value: model.GRPCContentType}
+		contentType := condition{name: "content-type", kind: beginsWith, value: model.GRPCContentType}
 		out.ask("gRPC", literal{condition: contentType})
 	}
 	for i := range r.Cookies {
 		var literals []literal
 		if !r.Cookies[i].Invert {
-			literals = append(literals, literal{condition: condition{name: "cookie", kind: maps.PredicatePresent}})
+			literals = append(literals, literal{condition: condition{name: "cookie", kind: isPresent}})
 		}
 		out.ask("cookies", literals...)
 	}
@@ -106,29 +135,28 @@ func hasContradiction(literals []literal) bool {
 // literalsOf returns the literals that a match implies. They are all of it unless
 // undecided says what else there is.
 func literalsOf(h *model.HeaderMatch) (literals []literal, undecided string) {
-	present := literal{condition: condition{name: h.Name, kind: maps.PredicatePresent}}
+	present := literal{condition: condition{name: h.Name, kind: isPresent}}
 	absent := literal{condition: present.condition, negated: true}
 	switch {
 	case strings.HasPrefix(h.Name, ":"):
 		return nil, fmt.Sprintf("header %q", h.Name)
 	case h.Kind == model.HeaderPresent:
 		return literalsOfPresence(h, present, absent), ""
-	case !isPlain(h) || h.MissingAsEmpty && !h.Invert && h.String.Matches(""):
-		// The last of these holds for a header that is missing, or empty: two conditions of which one is enough.
-		if h.MissingAsEmpty {
-			return nil, fmt.Sprintf("header %q", h.Name)
-		}
+	case !isPlain(h) && h.MissingAsEmpty:
+		return nil, fmt.Sprintf("header %q", h.Name)
+	case !isPlain(h):
 		return []literal{present}, fmt.Sprintf("header %q", h.Name)
 	}
-	value := literal{condition: condition{name: h.Name, kind: maps.PredicateExact, value: h.String.Value}, negated: h.Invert}
+	value := literal{condition: condition{name: h.Name, kind: equals, value: h.String.Value}, negated: h.Invert}
 	if h.String.Kind == model.StringPrefix {
-		value.kind = maps.PredicatePrefix
+		value.kind = beginsWith
 	}
-	// An inverted match needs the header all the same, unless a missing one counts as empty and that is no match.
-	if !h.Invert || h.MissingAsEmpty && !h.String.Matches("") {
-		return []literal{value}, ""
+	value.orMissing = h.MissingAsEmpty && h.String.Matches("")
+	// An inverted match needs the header all the same, unless a missing one counts as empty.
+	if h.Invert && !h.MissingAsEmpty {
+		return []literal{present, value}, ""
 	}
-	return []literal{present, value}, ""
+	return []literal{value}, ""
 }
 
 // literalsOfPresence: a missing header that counts as empty is always present.
@@ -212,23 +240,4 @@ func (s *conditionSet) give(c condition) (reason string) {
 	}
 	s.bits[c] = uint8(len(s.bits))
 	return ""
-}
-
-// layout lists the conditions by header.
-func (s *conditionSet) layout() ([]Field, []Predicate) {
-	sorted := make([]condition, 0, len(s.bits))
-	for c := range s.bits {
-		sorted = append(sorted, c)
-	}
-	slices.SortFunc(sorted, compareConditions)
-	var fields []Field
-	var predicates []Predicate
-	for i, c := range sorted {
-		if len(fields) == 0 || fields[len(fields)-1].Name != c.name {
-			fields = append(fields, Field{Name: c.name, First: uint32(i)})
-		}
-		fields[len(fields)-1].Count++
-		predicates = append(predicates, Predicate{Kind: c.kind, Bit: s.bits[c], Value: c.value})
-	}
-	return fields, predicates
 }

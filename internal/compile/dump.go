@@ -10,12 +10,6 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
-var kindNames = map[maps.PredicateKind]string{
-	maps.PredicatePresent: "present",
-	maps.PredicateExact:   "exact",
-	maps.PredicatePrefix:  "prefix",
-}
-
 var policyNames = map[maps.Policy]string{
 	maps.PolicyRoundRobin:   "ROUND_ROBIN",
 	maps.PolicyLeastRequest: "LEAST_REQUEST",
@@ -67,9 +61,13 @@ func (t *Table) dump(w *strings.Builder) {
 		fmt.Fprintf(w, "  host %s %q -> vhost %d\n", direction, h.Key, h.VHost)
 	}
 	for _, f := range t.Fields {
-		for _, p := range t.Predicates[f.First : f.First+f.Count] {
-			fmt.Fprintf(w, "  bit %d: header %q %s %q\n", p.Bit, f.Name, kindNames[p.Kind], p.Value)
-		}
+		fmt.Fprintf(w, "  header %q missing=%#x present=%#x\n", f.Name, f.Missing, f.Present)
+	}
+	for _, v := range t.Values {
+		fmt.Fprintf(w, "  header %q equals %q: %#x\n", t.Fields[v.Field].Name, v.Text, v.Bits)
+	}
+	for _, v := range t.Prefixes {
+		fmt.Fprintf(w, "  header %q begins with %q: %#x\n", t.Fields[v.Field].Name, v.Text, v.Bits)
 	}
 	for _, p := range t.Paths {
 		fmt.Fprintf(w, "  path vhost %d %q -> routes %d+%d\n", p.VHost, p.Key, p.First, p.Count)

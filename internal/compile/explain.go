@@ -29,7 +29,7 @@ func (t *Table) Route(r *model.Request) (*Route, maps.Verdict) {
 	if candidates == nil {
 		return nil, maps.HandoverNoRoute
 	}
-	bits, failure := t.predicates(r)
+	bits, failure := t.conditions(r)
 	if failure != maps.VerdictOk {
 		return nil, failure
 	}
@@ -132,10 +132,10 @@ func (t *Table) scanFields(r *model.Request) maps.Verdict {
 	return maps.VerdictOk
 }
 
-// predicates returns the bits of the conditions that hold. A value with whitespace behind it is
-// handed over.
-func (t *Table) predicates(r *model.Request) (bits uint64, failure maps.Verdict) {
-	for _, f := range t.Fields {
+// conditions returns the conditions that hold. A value with whitespace behind it is handed over.
+func (t *Table) conditions(r *model.Request) (bits uint64, failure maps.Verdict) {
+	bits = t.Missing
+	for i, f := range t.Fields {
 		values := r.Values(f.Name)
 		if len(values) == 0 {
 			continue
@@ -144,22 +144,7 @@ func (t *Table) predicates(r *model.Request) (bits uint64, failure maps.Verdict)
 		if strings.TrimRight(value, " \t") != value {
 			return 0, maps.HandoverMalformed
 		}
-		for _, p := range t.Predicates[f.First : f.First+f.Count] {
-			if p.holds(value) {
-				bits |= 1 << p.Bit
-			}
-		}
+		bits = bits&^f.Missing | t.valueOf(i, value)
 	}
 	return bits, maps.VerdictOk
-}
-
-func (p *Predicate) holds(value string) bool {
-	switch p.Kind {
-	case maps.PredicatePresent:
-		return true
-	case maps.PredicateExact:
-		return value == p.Value
-	default:
-		return strings.HasPrefix(value, p.Value)
-	}
 }

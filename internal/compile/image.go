@@ -43,9 +43,10 @@ type Table struct {
 	Splits []Split
 	// Fields is sorted by name.
 	Fields []Field
-	// Predicates holds the lists that Fields point into. No two fields share an
-	// entry: the kernel recognises a repeated header by where its list begins.
-	Predicates []Predicate
+	// Values and Prefixes are sorted by field and text.
+	Values, Prefixes []Value
+	// Missing are the conditions that hold for a request without any of the Fields.
+	Missing uint64
 }
 
 // Host is an entry of the host trie.
@@ -90,15 +91,22 @@ type Split struct {
 type Field struct {
 	// Name in lower case.
 	Name string
-	// The conditions on it are Predicates[First : First+Count].
-	First, Count uint32
+	// Present are the conditions that hold for a value that is not in the table's Values and
+	// begins with none of its Prefixes.
+	Present uint64
+	// Missing are the conditions that hold for a request without the header.
+	Missing uint64
+	// Flags say whether it has Values, and Prefixes.
+	Flags maps.AskedFlags
 }
 
-// Predicate is a condition on a header's value; it sets its bit where it holds.
-type Predicate struct {
-	Kind  maps.PredicateKind
-	Bit   uint8
-	Value string
+// Value is a header's value, or the beginning of one.
+type Value struct {
+	// Field is the header's place in the table's Fields.
+	Field uint32
+	Text  string
+	// Bits are all conditions on the header that hold.
+	Bits uint64
 }
 
 // Cluster is a set of endpoints and the order in which they take turns.

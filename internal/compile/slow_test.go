@@ -119,7 +119,7 @@ func TestConditionsTheKernelCannotTellAreNeededAsFarAsItCan(t *testing.T) {
 	}
 }
 
-func TestMissingHeaderThatCountsAsEmptyIsFastWhereLiteralsSayIt(t *testing.T) {
+func TestMissingHeaderCountsAsEmpty(t *testing.T) {
 	match := func(m model.StringMatch, invert bool) *model.Route {
 		h := model.HeaderMatch{Name: "x", Kind: model.HeaderString, String: m, Invert: invert, MissingAsEmpty: true}
 		return prefixRoute("/", "match", h)
@@ -131,7 +131,7 @@ func TestMissingHeaderThatCountsAsEmptyIsFastWhereLiteralsSayIt(t *testing.T) {
 	}{
 		{"exact", match(model.Exact("a"), false), "rest", "match", "rest"},
 		{"exact, inverted", match(model.Exact("a"), true), "match", "rest", "match"},
-		{"empty", match(model.Exact(""), false), "route_slow", "route_slow", "route_slow"},
+		{"empty", match(model.Exact(""), false), "match", "rest", "rest"},
 		{"empty, inverted", match(model.Exact(""), true), "rest", "match", "match"},
 		{"prefix, inverted", match(model.Prefix("a"), true), "match", "rest", "match"},
 	}

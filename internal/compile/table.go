@@ -43,7 +43,7 @@ func (b *tableBuilder) add(rt *model.RouteTable) {
 }
 
 func (b *tableBuilder) finish() Table {
-	b.table.Fields, b.table.Predicates = b.conditions.layout()
+	b.conditions.layout(&b.table)
 	if len(b.table.Fields) > 0 {
 		b.table.Flags |= maps.TableFields
 	}

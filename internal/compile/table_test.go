@@ -234,8 +234,8 @@ func TestRoutesThatCannotWinAreLeftOut(t *testing.T) {
 	if diff := cmp.Diff(got, []string{"a", "b", "all"}); diff != "" {
 		t.Errorf("candidates (-got +want):\n%s", diff)
 	}
-	if len(table.Predicates) != 2 {
-		t.Errorf("predicates %v, want those of the candidates only", table.Predicates)
+	if len(table.Values) != 2 {
+		t.Errorf("values %v, want those of the candidates only", table.Values)
 	}
 }
 

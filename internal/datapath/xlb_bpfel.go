@@ -31,7 +31,6 @@ const (
 	xlbMapMsgLogic             = "msg_logic"
 	xlbMapPaths                = "paths"
 	xlbMapPeers                = "peers"
-	xlbMapPredicates           = "predicates"
 	xlbMapProbeSights          = "probe_sights"
 	xlbMapProbeSocks           = "probe_socks"
 	xlbMapPsockStates          = "psock_states"
@@ -47,6 +46,8 @@ const (
 	xlbMapSplits               = "splits"
 	xlbMapSsockStates          = "ssock_states"
 	xlbMapSsocks               = "ssocks"
+	xlbMapValuePrefixes        = "value_prefixes"
+	xlbMapValues               = "values"
 	xlbMapVerdicts             = "verdicts"
 	xlbMapVips                 = "vips"
 	xlbProgXlbConnect4         = "xlb_connect4"
@@ -165,7 +166,6 @@ type xlbMapSpecs struct {
 	MsgLogic         *ebpf.MapSpec `ebpf:"msg_logic"`
 	Paths            *ebpf.MapSpec `ebpf:"paths"`
 	Peers            *ebpf.MapSpec `ebpf:"peers"`
-	Predicates       *ebpf.MapSpec `ebpf:"predicates"`
 	ProbeSights      *ebpf.MapSpec `ebpf:"probe_sights"`
 	ProbeSocks       *ebpf.MapSpec `ebpf:"probe_socks"`
 	PsockStates      *ebpf.MapSpec `ebpf:"psock_states"`
@@ -181,6 +181,8 @@ type xlbMapSpecs struct {
 	Splits           *ebpf.MapSpec `ebpf:"splits"`
 	SsockStates      *ebpf.MapSpec `ebpf:"ssock_states"`
 	Ssocks           *ebpf.MapSpec `ebpf:"ssocks"`
+	ValuePrefixes    *ebpf.MapSpec `ebpf:"value_prefixes"`
+	Values           *ebpf.MapSpec `ebpf:"values"`
 	Verdicts         *ebpf.MapSpec `ebpf:"verdicts"`
 	Vips             *ebpf.MapSpec `ebpf:"vips"`
 }
@@ -235,7 +237,6 @@ type xlbMaps struct {
 	MsgLogic         *ebpf.Map `ebpf:"msg_logic"`
 	Paths            *ebpf.Map `ebpf:"paths"`
 	Peers            *ebpf.Map `ebpf:"peers"`
-	Predicates       *ebpf.Map `ebpf:"predicates"`
 	ProbeSights      *ebpf.Map `ebpf:"probe_sights"`
 	ProbeSocks       *ebpf.Map `ebpf:"probe_socks"`
 	PsockStates      *ebpf.Map `ebpf:"psock_states"`
@@ -251,6 +252,8 @@ type xlbMaps struct {
 	Splits           *ebpf.Map `ebpf:"splits"`
 	SsockStates      *ebpf.Map `ebpf:"ssock_states"`
 	Ssocks           *ebpf.Map `ebpf:"ssocks"`
+	ValuePrefixes    *ebpf.Map `ebpf:"value_prefixes"`
+	Values           *ebpf.Map `ebpf:"values"`
 	Verdicts         *ebpf.Map `ebpf:"verdicts"`
 	Vips             *ebpf.Map `ebpf:"vips"`
 }
@@ -272,7 +275,6 @@ func (m *xlbMaps) Close() error {
 		m.MsgLogic,
 		m.Paths,
 		m.Peers,
-		m.Predicates,
 		m.ProbeSights,
 		m.ProbeSocks,
 		m.PsockStates,
@@ -288,6 +290,8 @@ func (m *xlbMaps) Close() error {
 		m.Splits,
 		m.SsockStates,
 		m.Ssocks,
+		m.ValuePrefixes,
+		m.Values,
 		m.Verdicts,
 		m.Vips,
 	)

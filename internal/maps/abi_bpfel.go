@@ -19,6 +19,21 @@ type abiAnchorPorts struct {
 	Port6 [8]uint16
 }
 
+type abiAskedField struct {
+	_       structs.HostLayout
+	Bits    uint64
+	Missing uint64
+	Number  uint32
+	Flags   uint32
+}
+
+type abiAskedFlags uint32
+
+const (
+	abiAskedFlagsASKED_VALUES   abiAskedFlags = 1
+	abiAskedFlagsASKED_PREFIXES abiAskedFlags = 2
+)
+
 type abiBodyScan struct {
 	_         structs.HostLayout
 	Phase     uint32
@@ -129,12 +144,6 @@ type abiFieldKey struct {
 	Name  [56]uint8
 }
 
-type abiFieldValue struct {
-	_     structs.HostLayout
-	First uint32
-	Count uint32
-}
-
 type abiHostDirection uint32
 
 const (
@@ -237,23 +246,6 @@ const (
 	abiPolicyPOLICY_RANDOM        abiPolicy = 2
 )
 
-type abiPredicate struct {
-	_        structs.HostLayout
-	Kind     uint8
-	Bit      uint8
-	Len      uint16
-	Reserved uint32
-	Value    [120]uint8
-}
-
-type abiPredicateKind uint32
-
-const (
-	abiPredicateKindPREDICATE_PRESENT abiPredicateKind = 0
-	abiPredicateKindPREDICATE_EXACT   abiPredicateKind = 1
-	abiPredicateKindPREDICATE_PREFIX  abiPredicateKind = 2
-)
-
 type abiRequestFlags uint32
 
 const (
@@ -283,6 +275,7 @@ type abiRouteTable struct {
 	_            structs.HostLayout
 	Flags        uint32
 	DefaultVhost uint32
+	Missing      uint64
 }
 
 type abiSlot struct {
@@ -398,6 +391,18 @@ type abiTraffic struct {
 	BytesReceived uint64
 }
 
+type abiValue struct {
+	_    structs.HostLayout
+	Bits uint64
+}
+
+type abiValueKey struct {
+	_         structs.HostLayout
+	PrefixLen uint32
+	Field     uint32
+	Value     [120]uint8
+}
+
 type abiVerdict uint32
 
 const (
@@ -467,6 +472,8 @@ const (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	abiVarSharedAnchorPorts   = "shared_anchor_ports"
+	abiVarSharedAskedField    = "shared_asked_field"
+	abiVarSharedAskedFlags    = "shared_asked_flags"
 	abiVarSharedBodyScan      = "shared_body_scan"
 	abiVarSharedCandidates    = "shared_candidates"
 	abiVarSharedCluster       = "shared_cluster"
@@ -479,7 +486,6 @@ const (
 	abiVarSharedEventKind     = "shared_event_kind"
 	abiVarSharedExplanation   = "shared_explanation"
 	abiVarSharedFieldKey      = "shared_field_key"
-	abiVarSharedFieldValue    = "shared_field_value"
 	abiVarSharedHostDirection = "shared_host_direction"
 	abiVarSharedHostKey       = "shared_host_key"
 	abiVarSharedLimits        = "shared_limits"
@@ -490,8 +496,6 @@ const (
 	abiVarSharedPending       = "shared_pending"
 	abiVarSharedPhase         = "shared_phase"
 	abiVarSharedPolicy        = "shared_policy"
-	abiVarSharedPredicate     = "shared_predicate"
-	abiVarSharedPredicateKind = "shared_predicate_kind"
 	abiVarSharedRequestFlags  = "shared_request_flags"
 	abiVarSharedRoute         = "shared_route"
 	abiVarSharedRouteFlags    = "shared_route_flags"
@@ -504,6 +508,8 @@ const (
 	abiVarSharedSplit         = "shared_split"
 	abiVarSharedTableFlags    = "shared_table_flags"
 	abiVarSharedTraffic       = "shared_traffic"
+	abiVarSharedValue         = "shared_value"
+	abiVarSharedValueKey      = "shared_value_key"
 	abiVarSharedVerdict       = "shared_verdict"
 )
 
@@ -562,6 +568,8 @@ type abiMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type abiVariableSpecs struct {
 	SharedAnchorPorts   *ebpf.VariableSpec `ebpf:"shared_anchor_ports"`
+	SharedAskedField    *ebpf.VariableSpec `ebpf:"shared_asked_field"`
+	SharedAskedFlags    *ebpf.VariableSpec `ebpf:"shared_asked_flags"`
 	SharedBodyScan      *ebpf.VariableSpec `ebpf:"shared_body_scan"`
 	SharedCandidates    *ebpf.VariableSpec `ebpf:"shared_candidates"`
 	SharedCluster       *ebpf.VariableSpec `ebpf:"shared_cluster"`
@@ -574,7 +582,6 @@ type abiVariableSpecs struct {
 	SharedEventKind     *ebpf.VariableSpec `ebpf:"shared_event_kind"`
 	SharedExplanation   *ebpf.VariableSpec `ebpf:"shared_explanation"`
 	SharedFieldKey      *ebpf.VariableSpec `ebpf:"shared_field_key"`
-	SharedFieldValue    *ebpf.VariableSpec `ebpf:"shared_field_value"`
 	SharedHostDirection *ebpf.VariableSpec `ebpf:"shared_host_direction"`
 	SharedHostKey       *ebpf.VariableSpec `ebpf:"shared_host_key"`
 	SharedLimits        *ebpf.VariableSpec `ebpf:"shared_limits"`
@@ -585,8 +592,6 @@ type abiVariableSpecs struct {
 	SharedPending       *ebpf.VariableSpec `ebpf:"shared_pending"`
 	SharedPhase         *ebpf.VariableSpec `ebpf:"shared_phase"`
 	SharedPolicy        *ebpf.VariableSpec `ebpf:"shared_policy"`
-	SharedPredicate     *ebpf.VariableSpec `ebpf:"shared_predicate"`
-	SharedPredicateKind *ebpf.VariableSpec `ebpf:"shared_predicate_kind"`
 	SharedRequestFlags  *ebpf.VariableSpec `ebpf:"shared_request_flags"`
 	SharedRoute         *ebpf.VariableSpec `ebpf:"shared_route"`
 	SharedRouteFlags    *ebpf.VariableSpec `ebpf:"shared_route_flags"`
@@ -599,6 +604,8 @@ type abiVariableSpecs struct {
 	SharedSplit         *ebpf.VariableSpec `ebpf:"shared_split"`
 	SharedTableFlags    *ebpf.VariableSpec `ebpf:"shared_table_flags"`
 	SharedTraffic       *ebpf.VariableSpec `ebpf:"shared_traffic"`
+	SharedValue         *ebpf.VariableSpec `ebpf:"shared_value"`
+	SharedValueKey      *ebpf.VariableSpec `ebpf:"shared_value_key"`
 	SharedVerdict       *ebpf.VariableSpec `ebpf:"shared_verdict"`
 }
 
@@ -633,6 +640,8 @@ func (m *abiMaps) Close() error {
 // It can be passed to loadAbiObjects or ebpf.CollectionSpec.LoadAndAssign.
 type abiVariables struct {
 	SharedAnchorPorts   *ebpf.Variable `ebpf:"shared_anchor_ports"`
+	SharedAskedField    *ebpf.Variable `ebpf:"shared_asked_field"`
+	SharedAskedFlags    *ebpf.Variable `ebpf:"shared_asked_flags"`
 	SharedBodyScan      *ebpf.Variable `ebpf:"shared_body_scan"`
 	SharedCandidates    *ebpf.Variable `ebpf:"shared_candidates"`
 	SharedCluster       *ebpf.Variable `ebpf:"shared_cluster"`
@@ -645,7 +654,6 @@ type abiVariables struct {
 	SharedEventKind     *ebpf.Variable `ebpf:"shared_event_kind"`
 	SharedExplanation   *ebpf.Variable `ebpf:"shared_explanation"`
 	SharedFieldKey      *ebpf.Variable `ebpf:"shared_field_key"`
-	SharedFieldValue    *ebpf.Variable `ebpf:"shared_field_value"`
 	SharedHostDirection *ebpf.Variable `ebpf:"shared_host_direction"`
 	SharedHostKey       *ebpf.Variable `ebpf:"shared_host_key"`
 	SharedLimits        *ebpf.Variable `ebpf:"shared_limits"`
@@ -656,8 +664,6 @@ type abiVariables struct {
 	SharedPending       *ebpf.Variable `ebpf:"shared_pending"`
 	SharedPhase         *ebpf.Variable `ebpf:"shared_phase"`
 	SharedPolicy        *ebpf.Variable `ebpf:"shared_policy"`
-	SharedPredicate     *ebpf.Variable `ebpf:"shared_predicate"`
-	SharedPredicateKind *ebpf.Variable `ebpf:"shared_predicate_kind"`
 	SharedRequestFlags  *ebpf.Variable `ebpf:"shared_request_flags"`
 	SharedRoute         *ebpf.Variable `ebpf:"shared_route"`
 	SharedRouteFlags    *ebpf.Variable `ebpf:"shared_route_flags"`
@@ -670,6 +676,8 @@ type abiVariables struct {
 	SharedSplit         *ebpf.Variable `ebpf:"shared_split"`
 	SharedTableFlags    *ebpf.Variable `ebpf:"shared_table_flags"`
 	SharedTraffic       *ebpf.Variable `ebpf:"shared_traffic"`
+	SharedValue         *ebpf.Variable `ebpf:"shared_value"`
+	SharedValueKey      *ebpf.Variable `ebpf:"shared_value_key"`
 	SharedVerdict       *ebpf.Variable `ebpf:"shared_verdict"`
 }
 

@@ -29,11 +29,12 @@ type Config struct {
 	RouteTables Table[uint32, RouteTable]
 	Routes      Table[uint32, Route]
 	Splits      Table[uint32, Split]
-	Predicates  Table[uint32, Predicate]
 	Schedules   Table[uint32, Turn]
 	Hosts       Table[HostKey, uint32]
 	Paths       Table[PathKey, Candidates]
-	Fields      Table[FieldKey, FieldValue]
+	Fields      Table[FieldKey, AskedField]
+	Values      Table[ValueKey, Value]
+	Prefixes    Table[ValueKey, Value]
 	// Sizes of the arrays above, in entries.
 	Sizes Sizes
 	// Settle returns when no program still uses what was unlinked before the call.
@@ -42,8 +43,8 @@ type Config struct {
 
 // Sizes are the numbers of entries that maps hold.
 type Sizes struct {
-	Listeners, RouteTables, Routes, Splits, Predicates, Schedules uint32
-	Clusters, Endpoints, Slots                                    uint32
+	Listeners, RouteTables, Routes, Splits, Schedules uint32
+	Clusters, Endpoints, Slots                        uint32
 }
 
 // kernelTable is a Table in the kernel.

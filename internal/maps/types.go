@@ -7,6 +7,8 @@ package maps
 type (
 	// AnchorPorts are where the connections of a network namespace really go.
 	AnchorPorts = abiAnchorPorts
+	// AskedField is what routes ask about a header.
+	AskedField = abiAskedField
 	// BodyScan is how far a body has been followed.
 	BodyScan = abiBodyScan
 	// Candidates are the routes a path may take.
@@ -27,8 +29,6 @@ type (
 	Explanation = abiExplanation
 	// FieldKey is a header name that routes ask about.
 	FieldKey = abiFieldKey
-	// FieldValue is where its conditions lie.
-	FieldValue = abiFieldValue
 	// HostKey is a key of the host trie.
 	HostKey = abiHostKey
 	// Listener is a listener's current route table.
@@ -39,8 +39,6 @@ type (
 	PathKey = abiPathKey
 	// PeerKey names an i-sock by its far end.
 	PeerKey = abiPeerKey
-	// Predicate is a condition on a header.
-	Predicate = abiPredicate
 	// Route is a compiled route.
 	Route = abiRoute
 	// RouteTable is one version of a route table.
@@ -51,6 +49,12 @@ type (
 	SlowConn = abiSlowConn
 	// Split is a share of a weighted route.
 	Split = abiSplit
+	// Value is what is known of a header's value.
+	Value = abiValue
+	// ValueKey names a value of a header, or the beginning of one.
+	ValueKey = abiValueKey
+	// AskedFlags say which values of a header have records.
+	AskedFlags = abiAskedFlags
 	// EndpointFlags say why an endpoint is out of service.
 	EndpointFlags = abiEndpointFlags
 	// EventKind says what happened.
@@ -65,8 +69,6 @@ type (
 	Phase = abiPhase
 	// Policy is a load balancing policy.
 	Policy = abiPolicy
-	// PredicateKind says how a header condition compares.
-	PredicateKind = abiPredicateKind
 	// RequestFlags describe a leased request.
 	RequestFlags = abiRequestFlags
 	// RouteFlags describe a route.
@@ -83,6 +85,12 @@ type (
 	Traffic = abiTraffic
 	// Verdict is why a kernel program ended as it did.
 	Verdict = abiVerdict
+)
+
+// Values of AskedFlags.
+const (
+	AskedValues   = abiAskedFlagsASKED_VALUES
+	AskedPrefixes = abiAskedFlagsASKED_PREFIXES
 )
 
 // Values of EndpointFlags.
@@ -156,13 +164,6 @@ const (
 	PolicyRoundRobin   = abiPolicyPOLICY_ROUND_ROBIN
 	PolicyLeastRequest = abiPolicyPOLICY_LEAST_REQUEST
 	PolicyRandom       = abiPolicyPOLICY_RANDOM
-)
-
-// Values of PredicateKind.
-const (
-	PredicatePresent = abiPredicateKindPREDICATE_PRESENT
-	PredicateExact   = abiPredicateKindPREDICATE_EXACT
-	PredicatePrefix  = abiPredicateKindPREDICATE_PREFIX
 )
 
 // Values of RequestFlags.

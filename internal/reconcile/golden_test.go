@@ -101,7 +101,8 @@ func (g *rig) dump() string {
 	lines := slices.Concat(
 		dumpTable("vips", cfg.VIPs), dumpTable("listeners", cfg.Listeners), dumpTable("route_tables", cfg.RouteTables),
 		dumpTable("hosts", cfg.Hosts), dumpTable("paths", cfg.Paths), dumpTable("fields", cfg.Fields),
-		dumpTable("routes", cfg.Routes), dumpTable("splits", cfg.Splits), dumpTable("predicates", cfg.Predicates),
+		dumpTable("values", cfg.Values), dumpTable("value_prefixes", cfg.Prefixes),
+		dumpTable("routes", cfg.Routes), dumpTable("splits", cfg.Splits),
 		g.sharedLines(),
 	)
 	return strings.Join(lines, "\n") + "\n"

@@ -52,7 +52,7 @@ func (k kernel) routeIn(index uint32, r *model.Request, draw uint32) routing {
 	if !found {
 		return routing{verdict: maps.HandoverNoRoute}
 	}
-	bits := k.predicates(index, table, r)
+	bits := k.conditions(index, table, r)
 	for i := range candidates.Count {
 		route := at(k.cfg.Routes, candidates.First+i)
 		if bits&route.Need == route.Need && bits&route.Forbid == 0 {
@@ -109,36 +109,35 @@ func (k kernel) candidates(vhost uint32, path string) (found maps.Candidates, ok
 	return found, ok
 }
 
-func (k kernel) predicates(index uint32, table maps.RouteTable, r *model.Request) (bits uint64) {
+func (k kernel) conditions(index uint32, table maps.RouteTable, r *model.Request) uint64 {
+	bits := table.Missing
 	if table.Flags&uint32(maps.TableFields) == 0 {
-		return 0
+		return bits
 	}
-	k.cfg.Fields.Each(func(key maps.FieldKey, v maps.FieldValue) bool {
-		if key.Table != index {
-			return true
-		}
-		values := r.Values(string(key.Name[:key.Len]))
-		for i := range v.Count {
-			p := at(k.cfg.Predicates, v.First+i)
-			if len(values) > 0 && holds(p, values[0]) {
-				bits |= 1 << p.Bit
-			}
+	k.cfg.Fields.Each(func(key maps.FieldKey, v maps.AskedField) bool {
+		if values := r.Values(string(key.Name[:key.Len])); key.Table == index && len(values) > 0 {
+			bits = bits&^v.Missing | k.value(v, values[0])
 		}
 		return true
 	})
 	return bits
 }
 
-func holds(p maps.Predicate, value string) bool {
-	want := string(p.Value[:p.Len])
-	switch maps.PredicateKind(p.Kind) {
-	case maps.PredicateExact:
-		return value == want
-	case maps.PredicatePrefix:
-		return strings.HasPrefix(value, want)
-	default:
-		return true
+func (k kernel) value(asked maps.AskedField, value string) uint64 {
+	key := maps.ValueKey{PrefixLen: 32 + 8*uint32(len(value)), Field: asked.Number}
+	copy(key.Value[:], value)
+	if v, found, _ := k.cfg.Values.Lookup(key); found && asked.Flags&uint32(maps.AskedValues) != 0 {
+		return v.Bits
 	}
+	bits, best := asked.Bits, uint32(0)
+	k.cfg.Prefixes.Each(func(key maps.ValueKey, v maps.Value) bool {
+		text := string(key.Value[:(key.PrefixLen-32)/8])
+		if asked.Flags&uint32(maps.AskedPrefixes) != 0 && key.Field == asked.Number && strings.HasPrefix(value, text) && key.PrefixLen > best {
+			bits, best = v.Bits, key.PrefixLen
+		}
+		return true
+	})
+	return bits
 }
 
 func (k kernel) choose(r maps.Route, draw uint32) routing {

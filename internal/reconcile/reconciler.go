@@ -33,8 +33,8 @@ type Reconciler struct {
 // numbers are the indices of all maps that are not in use.
 type numbers struct {
 	listeners, tables, vhosts   *ranges
-	routes, splits, predicates  *ranges
-	schedules                   *ranges
+	routes, splits, schedules   *ranges
+	fields                      *ranges
 	clusterIndex, endpointIndex *ranges
 }
 
@@ -60,7 +60,7 @@ func newNumbers(sizes maps.Sizes, sh *maps.Shared) numbers {
 		vhosts:        newRanges("virtual hosts", "paths", 1, math.MaxUint32),
 		routes:        newRanges("routes", "routes", 0, sizes.Routes),
 		splits:        newRanges("shares", "splits", 0, sizes.Splits),
-		predicates:    newRanges("header conditions", "predicates", 0, sizes.Predicates),
+		fields:        newRanges("headers", "fields", 1, math.MaxUint32),
 		schedules:     newRanges("turns", "schedules", 0, uint32(len(sh.Schedules))),
 		clusterIndex:  newRanges("clusters", "clusters", 0, uint32(len(sh.Clusters))),
 		endpointIndex: newRanges("endpoints", "endpoints", 0, uint32(len(sh.Endpoints))),

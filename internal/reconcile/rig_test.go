@@ -16,7 +16,7 @@ import (
 )
 
 var testSizes = maps.Sizes{
-	Listeners: 64, RouteTables: 64, Routes: 4096, Splits: 1024, Predicates: 1024, Schedules: 4096,
+	Listeners: 64, RouteTables: 64, Routes: 4096, Splits: 1024, Schedules: 4096,
 	Clusters: 64, Endpoints: 256,
 }
 
@@ -77,10 +77,11 @@ func newRigOf(t *testing.T, sizes maps.Sizes) *rig {
 	watch(g, "route_tables", &cfg.RouteTables)
 	watch(g, "routes", &cfg.Routes)
 	watch(g, "splits", &cfg.Splits)
-	watch(g, "predicates", &cfg.Predicates)
 	watch(g, "hosts", &cfg.Hosts)
 	watch(g, "paths", &cfg.Paths)
 	watch(g, "fields", &cfg.Fields)
+	watch(g, "values", &cfg.Values)
+	watch(g, "value_prefixes", &cfg.Prefixes)
 	cfg.Settle = func() error {
 		if failing() {
 			return maps.ErrFault
@@ -112,7 +113,7 @@ func show(v any) string {
 	case maps.Listener:
 		return fmt.Sprintf("table %d", v.Table)
 	case maps.RouteTable:
-		return fmt.Sprintf("flags %d default %d", v.Flags, v.DefaultVhost)
+		return fmt.Sprintf("flags %d default %d missing %#x", v.Flags, v.DefaultVhost, v.Missing)
 	case maps.HostKey:
 		return fmt.Sprintf("%d/%d %q", v.Scope/2, v.Scope%2, v.Host[:(v.PrefixLen-32)/8])
 	case maps.PathKey:
@@ -121,10 +122,12 @@ func show(v any) string {
 		return fmt.Sprintf("routes %d+%d", v.First, v.Count)
 	case maps.FieldKey:
 		return fmt.Sprintf("%d %q", v.Table, v.Name[:v.Len])
-	case maps.FieldValue:
-		return fmt.Sprintf("predicates %d+%d", v.First, v.Count)
-	case maps.Predicate:
-		return fmt.Sprintf("bit %d kind %d %q", v.Bit, v.Kind, v.Value[:v.Len])
+	case maps.AskedField:
+		return fmt.Sprintf("number %d flags %d bits %#x missing %#x", v.Number, v.Flags, v.Bits, v.Missing)
+	case maps.ValueKey:
+		return fmt.Sprintf("%d %q", v.Field, v.Value[:(v.PrefixLen-32)/8])
+	case maps.Value:
+		return fmt.Sprintf("bits %#x", v.Bits)
 	case maps.Route:
 		return fmt.Sprintf("need %#x forbid %#x timeout %d flags %#x to %d+%d of %d", v.Need, v.Forbid, v.TimeoutNs, v.Flags, v.First, v.Count, v.Total)
 	case maps.Split:
@@ -269,17 +272,18 @@ func (g *rig) checkClean(cfg *model.Config, requests []*model.Request) {
 		g.t.Fatalf("unlinked after a clean apply: %+v", g.r.unlinked)
 	}
 	im, _ := compile.Compile(cfg)
-	var want struct{ tables, vhosts, routes, splits, predicates, hosts, paths, fields, turns int }
+	var want struct{ tables, vhosts, routes, splits, hosts, paths, fields, values, prefixes, turns int }
 	for i := range im.Listeners {
 		t := &im.Listeners[i].Table
 		want.tables++
 		want.vhosts += int(t.VHosts)
 		want.routes += len(t.Routes)
 		want.splits += len(t.Splits)
-		want.predicates += len(t.Predicates)
 		want.hosts += len(t.Hosts)
 		want.paths += len(t.Paths)
 		want.fields += len(t.Fields)
+		want.values += len(t.Values)
+		want.prefixes += len(t.Prefixes)
 	}
 	for i := range im.Clusters {
 		want.turns += len(im.Clusters[i].Schedule)
@@ -293,12 +297,14 @@ func (g *rig) checkClean(cfg *model.Config, requests []*model.Request) {
 		{"hosts", entries(g.kernel.cfg.Hosts), want.hosts},
 		{"paths", entries(g.kernel.cfg.Paths), want.paths},
 		{"fields", entries(g.kernel.cfg.Fields), want.fields},
+		{"values", entries(g.kernel.cfg.Values), want.values},
+		{"prefixes", entries(g.kernel.cfg.Prefixes), want.prefixes},
 		{"listener numbers", used(n.listeners, full.listeners), len(g.r.listeners)},
 		{"table numbers", used(n.tables, full.tables), want.tables},
 		{"virtual host numbers", used(n.vhosts, full.vhosts), want.vhosts},
 		{"route numbers", used(n.routes, full.routes), want.routes},
 		{"split numbers", used(n.splits, full.splits), want.splits},
-		{"predicate numbers", used(n.predicates, full.predicates), want.predicates},
+		{"field numbers", used(n.fields, full.fields), want.fields},
 		{"turns", used(n.schedules, full.schedules), want.turns},
 		{"cluster indices", used(n.clusterIndex, full.clusterIndex), len(im.Clusters)},
 		{"endpoint indices", used(n.endpointIndex, full.endpointIndex), len(g.r.endpoints)},

@@ -11,14 +11,15 @@ import "github.com/xlb-project/xlb/internal/maps"
 type Stats struct {
 	VIPs, Listeners, RouteTables   int
 	Hosts, Paths, Fields           int
-	Routes, Splits, Predicates     int
+	Values, Prefixes               int
+	Routes, Splits                 int
 	Schedules, Clusters, Endpoints int
 }
 
 // Total is the number of writes.
 func (s *Stats) Total() int {
 	return s.VIPs + s.Listeners + s.RouteTables + s.Hosts + s.Paths + s.Fields +
-		s.Routes + s.Splits + s.Predicates + s.Schedules + s.Clusters + s.Endpoints
+		s.Values + s.Prefixes + s.Routes + s.Splits + s.Schedules + s.Clusters + s.Endpoints
 }
 
 // put writes an entry and counts it.

@@ -15,11 +15,11 @@ import (
 type version struct {
 	table *compile.Table
 
-	index, vhosts              span
-	routes, splits, predicates span
-	// hosts, paths and fields are how many of the table's entries may be in the maps: the
-	// first ones.
-	hosts, paths, fields int
+	index, vhosts, fieldNumbers span
+	routes, splits              span
+	// hosts, paths, fields, values and prefixes are how many of the table's entries may be in
+	// the maps: the first ones.
+	hosts, paths, fields, values, prefixes int
 }
 
 // newVersion takes the numbers for a version and writes all of it, children first. It
@@ -31,7 +31,7 @@ func (r *Reconciler) newVersion(t *compile.Table) (*version, error) {
 		return nil, err
 	}
 	for _, write := range []func(*version) error{
-		r.writeSplits, r.writePredicates, r.writeRoutes, r.writeFields, r.writePaths, r.writeHosts, r.writeTable,
+		r.writeSplits, r.writeRoutes, r.writeValues, r.writePrefixes, r.writeFields, r.writePaths, r.writeHosts, r.writeTable,
 	} {
 		if err := write(v); err != nil {
 			return nil, err
@@ -87,7 +87,7 @@ func (r *Reconciler) takeNumbers(v *version) error {
 		{&v.vhosts, r.numbers.vhosts, int(v.table.VHosts)},
 		{&v.routes, r.numbers.routes, len(v.table.Routes)},
 		{&v.splits, r.numbers.splits, len(v.table.Splits)},
-		{&v.predicates, r.numbers.predicates, len(v.table.Predicates)},
+		{&v.fieldNumbers, r.numbers.fields, len(v.table.Fields)},
 	} {
 		s, err := t.from.take(uint32(t.n))
 		if err != nil {
@@ -103,7 +103,7 @@ func (r *Reconciler) giveNumbers(v *version) {
 	r.numbers.vhosts.give(v.vhosts)
 	r.numbers.routes.give(v.routes)
 	r.numbers.splits.give(v.splits)
-	r.numbers.predicates.give(v.predicates)
+	r.numbers.fields.give(v.fieldNumbers)
 }
 
 // vhost is the number of the table's virtual host n; 0 stays none.
@@ -118,17 +118,6 @@ func (r *Reconciler) writeSplits(v *version) error {
 	for i, s := range v.table.Splits {
 		split := maps.Split{Below: s.Below, Cluster: r.clusters[s.Cluster].index}
 		if err := put(&r.stats.Splits, r.cfg.Splits, v.splits.first+uint32(i), split); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *Reconciler) writePredicates(v *version) error {
-	for i, p := range v.table.Predicates {
-		predicate := maps.Predicate{Kind: uint8(p.Kind), Bit: p.Bit, Len: uint16(len(p.Value))}
-		copy(predicate.Value[:], p.Value)
-		if err := put(&r.stats.Predicates, r.cfg.Predicates, v.predicates.first+uint32(i), predicate); err != nil {
 			return err
 		}
 	}
@@ -156,23 +145,6 @@ func (r *Reconciler) routeOf(v *version, i int) maps.Route {
 	}
 	to.First, to.Count, to.Total = v.splits.first+from.First, from.Count, from.Total
 	return to
-}
-
-func (r *Reconciler) writeFields(v *version) error {
-	for _, f := range v.table.Fields {
-		v.fields++
-		value := maps.FieldValue{First: v.predicates.first + f.First, Count: f.Count}
-		if err := put(&r.stats.Fields, r.cfg.Fields, v.fieldKey(f.Name), value); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (v *version) fieldKey(name string) maps.FieldKey {
-	key := maps.FieldKey{Table: v.index.first, Len: uint32(len(name))}
-	copy(key.Name[:], name)
-	return key
 }
 
 func (r *Reconciler) writePaths(v *version) error {
@@ -212,7 +184,7 @@ func (v *version) hostKey(h compile.Host) maps.HostKey {
 }
 
 func (r *Reconciler) writeTable(v *version) error {
-	table := maps.RouteTable{Flags: uint32(v.table.Flags), DefaultVhost: v.vhost(v.table.Default)}
+	table := maps.RouteTable{Flags: uint32(v.table.Flags), DefaultVhost: v.vhost(v.table.Default), Missing: v.table.Missing}
 	return put(&r.stats.RouteTables, r.cfg.RouteTables, v.index.first, table)
 }
 
@@ -229,10 +201,5 @@ func (r *Reconciler) erase(v *version) error {
 			return err
 		}
 	}
-	for ; v.fields > 0; v.fields-- {
-		if err := remove(&r.stats.Fields, r.cfg.Fields, v.fieldKey(v.table.Fields[v.fields-1].Name)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.eraseFields(v)
 }

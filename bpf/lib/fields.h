@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The header fields that routes ask about. While a head is scanned they are recognised by name; behind it one look-up of each value tells all
+ * that the table asks about it: the compiler has worked out beforehand which conditions a value satisfies.
+ */
+#ifndef XLB_FIELDS_H
+#define XLB_FIELDS_H
+
+#include "http1.h"
+#include "maps.h"
+
+static __always_inline long request_field_named(struct request_scan *r)
+{
+	struct asked_field *asked;
+	__u32 n = r->field_count;
+
+	r->name.table = r->table;
+	r->name.len = r->field.name_len;
+	asked = bpf_map_lookup_elem(&fields, &r->name);
+	if (!asked)
+		return 0;
+	for (__u32 i = 0; i < MAX_FIELDS; i++)
+		if (i < n && r->fields[i].asked.number == asked->number)
+			return request_fail(r, HANDOVER_REPEATED_FIELD);
+	if (n >= MAX_FIELDS)
+		return request_fail(r, HANDOVER_TOO_MANY_FIELDS);
+	r->fields[n].asked = *asked;
+	r->fields[n].at = 0;
+	r->fields[n].len = 0;
+	r->field_count = n + 1;
+	r->asked = n + 1;
+	return 0;
+}
+
+static __always_inline long request_note_field(struct request_scan *r, __u32 off, __u8 c)
+{
+	const struct field_scan *f = &r->field;
+	__u32 n = r->asked - 1;
+
+	if (f->state == FIELD_SPACE && c == ':')
+		return request_field_named(r);
+	if (n >= MAX_FIELDS)
+		return 0;
+	if (f->state == FIELD_VALUE && f->value_len == 1)
+		r->fields[n].at = off;
+	if (f->state == FIELD_LF && c == '\r' && f->value_len)
+		r->fields[n].len = off - r->fields[n].at;
+	return 0;
+}
+
+/* Makes the value at `at` a key, or as much of it as keys hold. */
+static __always_inline void value_key_set(struct value_key *key, const struct span *span, __u32 at, __u32 len)
+{
+	__u64 *to = (__u64 *)key->value, w;
+
+	for (__u32 i = 0; i < MAX_FIELD_VALUE / sizeof(w); i++) {
+		w = 0;
+		if ((i + 1) * sizeof(w) <= len)
+			span_word(span, at + i * sizeof(w), &w);
+		to[i] = w;
+	}
+	/* The last bytes are read together with those before them: of these a head has always enough, of what comes behind it perhaps
+	 * none. */
+	if (len & 7 && len < MAX_FIELD_VALUE && span_word(span, at + len - sizeof(w), &w))
+		to[bounded(len >> 3, 15)] = w >> (64 - (len & 7) * 8);
+}
+
+/* The record of a value of a field, or of the longest beginning of it that has one. The key is set but for its length. */
+static __always_inline struct value *value_find(struct value_key *key, __u32 flags, __u32 len)
+{
+	__u32 kept = len < MAX_FIELD_VALUE ? len : MAX_FIELD_VALUE;
+	struct value *v = 0;
+
+	key->prefix_len = (sizeof(key->field) + kept) * 8;
+	if (flags & ASKED_VALUES && len == kept)
+		v = bpf_map_lookup_elem(&values, key);
+	if (!v && flags & ASKED_PREFIXES)
+		v = bpf_map_lookup_elem(&value_prefixes, key);
+	return v;
+}
+
+struct fields_walk {
+	struct span span;
+	struct request_scan *scan;
+};
+
+static long fields_step(__u32 i, void *ctx)
+{
+	struct fields_walk *w = ctx;
+	struct request_scan *r = w->scan;
+	__u32 at, len, flags;
+	struct value *v = 0;
+	__u8 last;
+
+	if (i >= MAX_FIELDS)
+		return 1;
+	at = r->fields[i].at;
+	len = r->fields[i].len;
+	flags = r->fields[i].asked.flags;
+	/* Whitespace behind a value does not belong to it; too rare to be worth cutting here. */
+	if (len && span_byte(&w->span, at + len - 1, &last) && (last == ' ' || last == '\t'))
+		return request_fail(r, HANDOVER_MALFORMED);
+	if (flags) {
+		r->value.field = r->fields[i].asked.number;
+		value_key_set(&r->value, &w->span, at, len);
+		v = value_find(&r->value, flags, len);
+	}
+	r->conditions &= ~r->fields[i].asked.missing;
+	r->conditions |= v ? v->bits : r->fields[i].asked.bits;
+	return 0;
+}
+
+/* Finds out which of the table's conditions hold. */
+static __always_inline void fields_evaluate(struct request_scan *r, const struct route_table *t, struct span span)
+{
+	struct fields_walk w = { .span = span, .scan = r };
+
+	r->conditions = t->missing;
+	if (r->field_count)
+		bpf_loop(r->field_count, fields_step, &w, 0);
+}
+
+#endif

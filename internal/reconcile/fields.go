@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+func (r *Reconciler) writeFields(v *version) error {
+	for i, f := range v.table.Fields {
+		v.fields++
+		value := maps.AskedField{Bits: f.Present, Missing: f.Missing, Number: v.fieldNumbers.first + uint32(i), Flags: uint32(f.Flags)}
+		if err := put(&r.stats.Fields, r.cfg.Fields, v.fieldKey(f.Name), value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *version) fieldKey(name string) maps.FieldKey {
+	key := maps.FieldKey{Table: v.index.first, Len: uint32(len(name))}
+	copy(key.Name[:], name)
+	return key
+}
+
+func (r *Reconciler) writeValues(v *version) error {
+	return v.writeValues(&r.stats.Values, r.cfg.Values, v.table.Values, &v.values)
+}
+
+func (r *Reconciler) writePrefixes(v *version) error {
+	return v.writeValues(&r.stats.Prefixes, r.cfg.Prefixes, v.table.Prefixes, &v.prefixes)
+}
+
+func (v *version) writeValues(count *int, into maps.Table[maps.ValueKey, maps.Value], list []compile.Value, written *int) error {
+	for _, value := range list {
+		*written++
+		if err := put(count, into, v.valueKey(value), maps.Value{Bits: value.Bits}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *version) valueKey(value compile.Value) maps.ValueKey {
+	key := maps.ValueKey{PrefixLen: scopeBits + 8*uint32(len(value.Text)), Field: v.fieldNumbers.first + value.Field}
+	copy(key.Value[:], value.Text)
+	return key
+}
+
+// eraseFields deletes what is known of an unlinked version's headers.
+func (r *Reconciler) eraseFields(v *version) error {
+	for ; v.fields > 0; v.fields-- {
+		if err := remove(&r.stats.Fields, r.cfg.Fields, v.fieldKey(v.table.Fields[v.fields-1].Name)); err != nil {
+			return err
+		}
+	}
+	for ; v.values > 0; v.values-- {
+		if err := remove(&r.stats.Values, r.cfg.Values, v.valueKey(v.table.Values[v.values-1])); err != nil {
+			return err
+		}
+	}
+	for ; v.prefixes > 0; v.prefixes-- {
+		if err := remove(&r.stats.Prefixes, r.cfg.Prefixes, v.valueKey(v.table.Prefixes[v.prefixes-1])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
