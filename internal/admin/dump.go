@@ -97,9 +97,15 @@ func tableObject(t *model.RouteTable) object {
 		for _, r := range vh.Routes {
 			routes = append(routes, routeObject(r))
 		}
-		hosts = append(hosts, object{"name": vh.Name, "domains": vh.Domains, "routes": routes})
+		host := object{"name": vh.Name, "domains": vh.Domains, "routes": routes}
+		addChanges(host, &vh.Changes)
+		hosts = append(hosts, host)
 	}
 	o := object{"name": t.Name, "virtual_hosts": hosts}
+	addChanges(o, &t.Changes)
+	if t.MostSpecificWins {
+		o["most_specific_header_mutations_wins"] = true
+	}
 	if t.IgnorePort {
 		o["ignore_port_in_host_matching"] = true
 	}
@@ -123,6 +129,7 @@ func routeObject(r *model.Route) object {
 	if r.Name != "" {
 		o["name"] = r.Name
 	}
+	addChanges(o, &r.Changes)
 	return o
 }
 
@@ -140,7 +147,9 @@ func actionObject(r *model.Route) object {
 	}
 	shares := make([]object, 0, len(r.Clusters))
 	for _, c := range r.Clusters {
-		shares = append(shares, object{"name": c.Name, "weight": c.Weight})
+		share := object{"name": c.Name, "weight": c.Weight}
+		addChanges(share, &c.Changes)
+		shares = append(shares, share)
 	}
 	action["weighted_clusters"] = object{"clusters": shares}
 	return action

@@ -221,14 +221,21 @@ func TestRoutesThatDoMoreThanForwardLeaveTheOthersFast(t *testing.T) {
 	redirect.Clusters, redirect.Redirect = nil, &model.Redirect{Status: 301}
 	path, host := prefixRoute("/path", "a"), prefixRoute("/host", "a")
 	path.Rewrite.Prefix, host.Host.Literal = "/x", "h"
-	table, notes := compileTable("table", oneHost(direct, redirect, path, host, prefixRoute("/", "rest")))
+	changed := model.HeaderLevel{Request: model.HeaderChanges{Remove: []string{"a"}}}
+	headers, share := prefixRoute("/headers", "a"), prefixRoute("/share", "a")
+	headers.Levels, share.Clusters[0].Changes = []*model.HeaderLevel{&changed}, changed
+	table, notes := compileTable("table", oneHost(direct, redirect, path, host, headers, share, prefixRoute("/", "rest")))
 	var reasons []string
 	for _, n := range notes {
 		reasons = append(reasons, n.Reason)
 	}
 	const behind = "; the slow path serves the requests that may match"
-	if diff := cmp.Diff([]string{"direct_response" + behind, "redirect" + behind, "a rewritten path" + behind, "a rewritten host" + behind}, reasons); diff != "" {
+	want := []string{"direct_response" + behind, "redirect" + behind, "a rewritten path" + behind, "a rewritten host" + behind, "changed headers" + behind}
+	if diff := cmp.Diff(want, reasons); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
-	fates(t, &table, map[string]string{"/direct/x": "route_slow", "/redirect": "route_slow", "/path": "route_slow", "/host": "route_slow", "/": "rest", "/x": "rest"})
+	fates(t, &table, map[string]string{
+		"/direct/x": "route_slow", "/redirect": "route_slow", "/path": "route_slow", "/host": "route_slow", "/headers": "route_slow",
+		"/share": "route_slow", "/": "rest", "/x": "rest",
+	})
 }

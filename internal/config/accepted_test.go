@@ -238,6 +238,32 @@ var acceptances = []struct {
 		}},
 	{change{"host of the path", "$route.route", "{host_rewrite_path_regex: {pattern: {regex: '/(.)'}, substitution: '\\1'}, auto_host_rewrite: null}"},
 		func(c *model.Config) { firstRoute(c).Host.Path = substitution("/(.)", `\1`) }},
+	{change{"header changes on every level", "$routes", `{most_specific_header_mutations_wins: true, request_headers_to_remove: [X-A],
+		virtual_hosts: [{name: all, domains: ['*'], response_headers_to_add: [{header: {key: X-B, value: ''}, append: false, keep_empty_value: true}], routes: [{match: {prefix: /},
+		response_headers_to_remove: [x-c], route: {weighted_clusters: {clusters: [{name: a, weight: 1, request_headers_to_add: [{header: {key: x-d, value: d}, append_action: OVERWRITE_IF_EXISTS}]}]}}}]}]}`},
+		func(c *model.Config) {
+			table, host, route := c.Listeners[0].Routes, firstHost(c), firstRoute(c)
+			table.MostSpecificWins, table.Changes.Request.Remove = true, []string{"x-a"}
+			host.Changes.Response.Set = []model.HeaderSetting{{Name: "x-b", How: model.OverwriteOrAdd, KeepEmpty: true}}
+			route.Changes.Response.Remove = []string{"x-c"}
+			route.Levels = []*model.HeaderLevel{&table.Changes, &host.Changes, &route.Changes}
+			route.Clusters[0].Changes.Request.Set = []model.HeaderSetting{{
+				Name: "x-d", How: model.OverwriteIfExists, Value: model.Format{Source: "d", Parts: []model.FormatPart{{Text: "d"}}},
+			}}
+		}},
+	{change{"operators in a header", "$route", `{request_headers_to_add: [{header: {key: a, value:
+		'<%REQ(:Path?X-A):5%>%%%DOWNSTREAM_LOCAL_ADDRESS%,%ENVIRONMENT(XLB_NEVER_SET)%%UPSTREAM_HOST%%START_TIME(%s.%3f %Y)%'}}]}`},
+		func(c *model.Config) {
+			set := model.HeaderSetting{Name: "a", Value: model.Format{
+				Source: "<%REQ(:Path?X-A):5%>%%%DOWNSTREAM_LOCAL_ADDRESS%,%ENVIRONMENT(XLB_NEVER_SET)%%UPSTREAM_HOST%%START_TIME(%s.%3f %Y)%",
+				Parts: []model.FormatPart{
+					{Text: "<"}, {Kind: model.FormatRequest, Text: ":path", Other: "x-a", Max: 5}, {Text: ">%127.80.0.1:80,-"}, {Kind: model.FormatUpstreamHost},
+					{Kind: model.FormatSeconds}, {Text: "."}, {Kind: model.FormatFraction, Max: 3}, {Text: " "}, {Kind: model.FormatTime, Text: "2006"},
+				},
+			}}
+			firstRoute(c).Changes.Request.Set = []model.HeaderSetting{set}
+			firstRoute(c).Levels = []*model.HeaderLevel{&firstRoute(c).Changes}
+		}},
 	{change{"weighted clusters", "$route", "{route: {weighted_clusters: {clusters: [{name: a, weight: 90}, {name: b, weight: 10}, {name: a, weight: 0}]}}}"},
 		func(c *model.Config) {
 			firstRoute(c).Clusters = []model.WeightedCluster{{Name: "a", Weight: 90}, {Name: "b", Weight: 10}, {Name: "a"}}

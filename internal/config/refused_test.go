@@ -97,7 +97,12 @@ var refusals = []change{
 	{"no domains", "$vh", "{domains: []}"},
 	{"require TLS", "$vh", "{require_tls: ALL}"},
 	{"virtual host retry policy", "$vh", "{retry_policy: {retry_on: 5xx}}"},
-	{"header changes", "$routes", "{request_headers_to_add: [{header: {key: a, value: b}}], response_headers_to_remove: [x]}"},
+	{"headers that cannot be changed", "$routes", "{request_headers_to_add: [{header: {key: ':path', value: b}}, {header: {key: x-envoy-a, value: b}}, {header: {key: 'a b', value: b}}], response_headers_to_remove: [Host, connection]}"},
+	{"operators that are none", "$vh", "{response_headers_to_add: [{header: {key: a, value: '%NONE%'}}, {header: {key: a, value: '5%'}}, {header: {key: a, value: '%REQ(x-request-id)%'}}, {header: {key: a, value: '%PROTOCOL:3%'}}, {header: {key: a, value: '%START_TIME(%Q)%'}}]}"},
+	{"control characters in a header", "$route", "{request_headers_to_add: [{header: {key: a, value: \"a\\x01\"}}]}"},
+	{"append said twice", "$route", "{request_headers_to_add: [{header: {key: a, value: b}, append: true, append_action: ADD_IF_ABSENT}]}"},
+	{"header that Envoy has set before", "$route", "{request_headers_to_add: [{header: {key: X-Request-Id, value: b}}]}"},
+	{"raw value", "$route", "{request_headers_to_add: [{header: {key: a, raw_value: YQ==}}]}"},
 	{"clusters not validated", "$routes", "{validate_clusters: false}"},
 
 	{"no path match", "$route", "{match: {}}"},

@@ -17,6 +17,8 @@ func (t *translator) routeTable(rc *routev3.RouteConfiguration, manager upgrades
 		Name:                 rc.GetName(),
 		IgnorePort:           rc.GetIgnorePortInHostMatching(),
 		IgnorePathParameters: rc.GetIgnorePathParametersInPathMatching(),
+		Changes:              t.headerLevel(rc, path),
+		MostSpecificWins:     rc.GetMostSpecificHeaderMutationsWins(),
 	}
 	domains := map[string]string{}
 	owner := routeOwner{upgrades: manager, directBody: directBodyLimit(rc)}
@@ -25,12 +27,14 @@ func (t *translator) routeTable(rc *routev3.RouteConfiguration, manager upgrades
 		host := &model.VirtualHost{
 			Name:    vh.GetName(),
 			Domains: t.domains(vh.GetDomains(), vhPath+".domains", domains),
+			Changes: t.headerLevel(vh, vhPath),
 		}
 		for j, r := range vh.GetRoutes() {
 			host.Routes = append(host.Routes, t.route(r, owner, at(vhPath+".routes", j)))
 		}
 		out.VirtualHosts = append(out.VirtualHosts, host)
 	}
+	out.OrderChanges()
 	return out
 }
 
@@ -64,7 +68,7 @@ func (t *translator) domains(in []string, path string, seen map[string]string) [
 }
 
 func (t *translator) route(r *routev3.Route, owner routeOwner, path string) *model.Route {
-	out := &model.Route{Name: r.GetName()}
+	out := &model.Route{Name: r.GetName(), Changes: t.headerLevel(r, path)}
 	t.match(r.GetMatch(), out, path+".match")
 	switch a := r.GetAction().(type) {
 	case *routev3.Route_Route:
@@ -109,7 +113,7 @@ func (t *translator) weightedClusters(w *routev3.WeightedCluster, path string) [
 		weight := c.GetWeight().GetValue()
 		sum += uint64(weight)
 		t.clusterExists(c.GetName(), entry+".name")
-		out = append(out, model.WeightedCluster{Name: c.GetName(), Weight: weight})
+		out = append(out, model.WeightedCluster{Name: c.GetName(), Weight: weight, Changes: t.headerLevel(c, entry)})
 	}
 	if sum == 0 || sum > math.MaxUint32 {
 		t.p.add(path, "the weights sum to %d; they need a sum of 1 to %d", sum, uint32(math.MaxUint32))

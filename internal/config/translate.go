@@ -21,6 +21,8 @@ import (
 type translator struct {
 	p        *problems
 	clusters map[string]bool
+	// service is the address of the listener that is being translated.
+	service netip.AddrPort
 }
 
 func translate(p *problems, bootstrap *bootstrapv3.Bootstrap) *model.Config {
@@ -79,6 +81,7 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 	if out.Name == "" {
 		out.Name = out.Address.String()
 	}
+	t.service = out.Address
 	if hcm, hcmPath := t.connectionManager(l, path); hcm != nil {
 		t.httpFilters(hcm, hcmPath)
 		out.StatPrefix = hcm.GetStatPrefix()

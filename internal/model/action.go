@@ -2,6 +2,8 @@
 
 package model
 
+import "slices"
+
 // DirectResponse is the answer of a route that asks no endpoint
 // (envoy.config.route.v3.DirectResponseAction).
 type DirectResponse struct {
@@ -41,6 +43,8 @@ func (r *Route) Beyond() string {
 		return "a rewritten path"
 	case r.Host.Literal != "" || r.Host.Header != "" || r.Host.Path != nil:
 		return "a rewritten host"
+	case len(r.Levels) > 0 || slices.ContainsFunc(r.Clusters, func(c WeightedCluster) bool { return !c.Changes.IsZero() }):
+		return "changed headers"
 	}
 	return ""
 }

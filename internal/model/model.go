@@ -59,6 +59,10 @@ type RouteTable struct {
 	// IgnorePathParameters cuts each segment of the path at its first ";" where
 	// routes compare it (ignore_path_parameters_in_path_matching).
 	IgnorePathParameters bool
+	// Changes to headers of all requests and responses that have a route.
+	Changes HeaderLevel
+	// MostSpecificWins turns the order of the levels round (most_specific_header_mutations_wins).
+	MostSpecificWins bool
 }
 
 // VirtualHost groups routes by the domains they serve. Domains are lower case
@@ -67,7 +71,8 @@ type VirtualHost struct {
 	Name    string
 	Domains []string
 	// Routes in order: the first that matches wins.
-	Routes []*Route
+	Routes  []*Route
+	Changes HeaderLevel
 }
 
 // Route is one entry of a virtual host.
@@ -89,7 +94,12 @@ type Route struct {
 	// Clusters to send to; one entry for a plain cluster, several for
 	// weighted_clusters. Every name exists in the Config.
 	Clusters []WeightedCluster
-	// Rewrite and Host change what the endpoint is asked.
+	// Changes of the route itself.
+	Changes HeaderLevel
+	// Levels are all that change headers of the route's requests and responses, local answers
+	// included, in the order in which they apply; see OrderChanges.
+	Levels []*HeaderLevel
+	// Rewrite and Host change what the endpoint is asked, after Levels.
 	Rewrite PathRewrite
 	Host    HostRewrite
 	// Timeout from the end of the request to the end of the response; zero
@@ -132,6 +142,8 @@ func (r *Route) TotalWeight() uint32 {
 type WeightedCluster struct {
 	Name   string
 	Weight uint32
+	// Changes to headers of its requests and responses apply before the route's levels.
+	Changes HeaderLevel
 }
 
 // Policy is envoy.config.cluster.v3.Cluster.LbPolicy.

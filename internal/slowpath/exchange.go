@@ -29,6 +29,7 @@ type exchange struct {
 	route          *model.Route
 	draw           uint64 // decides by chance where match and weights ask for it
 	cluster        string
+	share          *model.WeightedCluster // of the route; nil where there is none
 	connectTimeout time.Duration
 	endpoint       Picked         // in use
 	address        netip.AddrPort // of the last endpoint used
@@ -70,19 +71,19 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 		claim.unused()
 		return x.respond(x.routeAnswer())
 	}
-	if !claim.fits(x.route) {
+	if share := claim.share(x.route); share != nil {
+		x.share = share
+	} else {
 		claim.unused()
 		claim = nil
 	}
-	x.cluster = x.chooseCluster()
-	if claim != nil {
-		x.cluster = claim.Cluster
-	}
+	x.cluster = x.share.Name
 	cluster := x.proxy.config.Cluster(x.cluster)
 	if cluster == nil {
 		claim.unused()
 		return x.answer(ReplyNoCluster)
 	}
+	x.changeRequest()
 	if !x.rewrite() {
 		claim.unused()
 		return x.answer(ReplyBadRequest)
@@ -99,6 +100,7 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 	if resp == nil {
 		return x.fail(failure)
 	}
+	resp.fields = x.changeResponse(&formatResponse{status: resp.status, fields: resp.fields})
 	switch {
 	case resp.status == http.StatusSwitchingProtocols:
 		return x.switchProtocols(resp)
@@ -115,10 +117,16 @@ func (c *Claim) unused() {
 	}
 }
 
-func (c *Claim) fits(route *model.Route) bool {
-	return c != nil && slices.ContainsFunc(route.Clusters, func(w model.WeightedCluster) bool {
-		return w.Name == c.Cluster
-	})
+// share is the route's share with the claim's cluster, or nil.
+func (c *Claim) share(route *model.Route) *model.WeightedCluster {
+	if c == nil {
+		return nil
+	}
+	i := slices.IndexFunc(route.Clusters, func(w model.WeightedCluster) bool { return w.Name == c.Cluster })
+	if i < 0 {
+		return nil
+	}
+	return &route.Clusters[i]
 }
 
 // match finds the request's route, and asks whether it allows what the request
@@ -136,9 +144,13 @@ func (x *exchange) match() LocalReply {
 		Values: x.head.values, Draw: x.draw,
 	})
 	x.head.authority = onward
-	switch {
-	case x.route == nil:
+	if x.route == nil {
 		return ReplyNoRoute
+	}
+	if !x.route.IsLocal() {
+		x.share = x.chooseCluster()
+	}
+	switch {
 	case x.head.upgrade && !x.route.Allows(x.head.protocol), x.head.connect() && !x.route.Allows(model.UpgradeConnect):
 		return ReplyUpgradeRefused
 	}
@@ -159,19 +171,19 @@ func (x *exchange) changeHost(rule model.HostRule) (onward string) {
 // chooseCluster draws among the route's clusters in proportion to their weights,
 // with the number that has decided over fractions before: as in Envoy a route to 50 of
 // 100 requests and to two clusters of equal weight sends all of them to the first.
-func (x *exchange) chooseCluster() string {
+func (x *exchange) chooseCluster() *model.WeightedCluster {
 	clusters := x.route.Clusters
 	if len(clusters) == 1 {
-		return clusters[0].Name
+		return &clusters[0]
 	}
 	n := uint32(x.draw % uint64(max(x.route.TotalWeight(), 1)))
-	for _, c := range clusters {
-		if n < c.Weight {
-			return c.Name
+	for i := range clusters {
+		if n < clusters[i].Weight {
+			return &clusters[i]
 		}
-		n -= c.Weight
+		n -= clusters[i].Weight
 	}
-	return clusters[0].Name
+	return &clusters[0]
 }
 
 // beginBody tells the client to send its body, as Envoy does, without asking
@@ -371,6 +383,7 @@ func (x *exchange) answer(reply LocalReply) (bool, error) {
 // respond writes an answer of our own and keeps the connection if it can.
 func (x *exchange) respond(a localAnswer) (bool, error) {
 	x.view.keepAlive = x.mayKeep()
+	a.fields = x.changeResponse(&formatResponse{a.status, true, a.fields})
 	x.finish(a.status, a.flag)
 	if err := x.out.local(a, x.view); err != nil {
 		_ = x.conn.Close()

@@ -48,11 +48,11 @@ func connectionOptions(fields []field) (options []string) {
 }
 
 // endToEnd leaves out what Connection lists, and Connection itself: otherwise a peer could name there a field that is added for the next
-// recipient. TE has a rule of its own.
+// recipient. TE and Upgrade have rules of their own.
 func endToEnd(fields []field) []field {
 	listed := connectionOptions(fields)
 	return slices.DeleteFunc(slices.Clone(fields), func(f field) bool {
-		return f.is("connection") || f.isAny(listed) && !f.is("te")
+		return f.is("connection") || f.isAny(listed) && !f.is("te") && !f.is("upgrade")
 	})
 }
 

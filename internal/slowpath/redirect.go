@@ -13,6 +13,7 @@ import (
 // redirect is the answer of a route with that action.
 func (x *exchange) redirect(r *model.Redirect) localAnswer {
 	location := x.location(r)
+	x.head.path = x.route.Target(x.head.path, r.Rewrite) // which response headers may name
 	return localAnswer{status: r.Status, fields: []field{{[]byte("Location"), []byte(location)}}}
 }
 

@@ -31,9 +31,14 @@ func (w World) ActionTable() *ActionTable {
 			routes = append(routes, w.actionRoute(t, fmt.Sprintf("/%c%d", 'A'+i, j)))
 		}
 		host := Object{"name": fmt.Sprintf("vh-%d", i), "domains": []any{domain}, "routes": routes}
+		w.headerChanges(host)
 		hosts = append(hosts, host)
 	}
 	t.Config = Object{"name": "table", "virtual_hosts": hosts}
+	w.headerChanges(t.Config)
+	if w.oneIn(2) {
+		t.Config["most_specific_header_mutations_wins"] = true
+	}
 	return t
 }
 
@@ -51,6 +56,7 @@ func (w World) actionRoute(t *ActionTable, at string) Object {
 	default:
 		route["route"] = w.forward()
 	}
+	w.headerChanges(route)
 	return route
 }
 
@@ -128,6 +134,12 @@ func (w World) regexRewrite() Object {
 // forward draws an action that sends to a cluster.
 func (w World) forward() Object {
 	action := Object{"cluster": pick(w, ActionClusters)}
+	if w.oneIn(4) {
+		// One alone has weight: chance must not decide.
+		share, other := Object{"name": pick(w, ActionClusters), "weight": 5}, Object{"name": "a", "weight": 0}
+		w.headerChanges(share)
+		action = Object{"weighted_clusters": Object{"clusters": []any{other, share}}}
+	}
 	switch w.IntN(4) {
 	case 0:
 		action["prefix_rewrite"] = w.prefixRewrite()
@@ -138,7 +150,7 @@ func (w World) forward() Object {
 	case 0:
 		action["host_rewrite_literal"] = pick(w, []string{"other.test", "other.test:81"})
 	case 1:
-		action["host_rewrite_header"] = pick(w, []string{"x-host", "X-Other", "accept"})
+		action["host_rewrite_header"] = pick(w, []string{"x-rewrite", "X-Other"})
 	case 2:
 		action["host_rewrite_path_regex"] = Object{"pattern": Object{"regex": "^/([a-zA-Z0-9]*).*"}, "substitution": pick(w, []string{`\1.test`, "there"})}
 	}
@@ -146,6 +158,57 @@ func (w World) forward() Object {
 		action["append_x_forwarded_host"] = true
 	}
 	return action
+}
+
+// headerChanges adds changes of headers to a level of the configuration.
+func (w World) headerChanges(level Object) {
+	for _, direction := range []string{"request", "response"} {
+		var add, remove []any
+		for range max(0, w.IntN(6)-3) {
+			add = append(add, w.headerSetting())
+		}
+		for range max(0, w.IntN(4)-2) {
+			remove = append(remove, pick(w, changedHeaders))
+		}
+		if add != nil {
+			level[direction+"_headers_to_add"] = add
+		}
+		if remove != nil {
+			level[direction+"_headers_to_remove"] = remove
+		}
+	}
+}
+
+// changedHeaders are some that requests or responses have, and some that are made.
+var changedHeaders = []string{"x-mine", "X-Host", "x-up", "x-list", "cache-control", "accept", "x-new", "X-New-Too", "x-forwarded-host"}
+
+// headerValues have every operator whose value two proxies share.
+var headerValues = []string{
+	"", "value", "a,b", "%PROTOCOL%", "<%REQ(X-Mine)%>", "%REQ(x-none)%", "[%REQ(x-none?X-Host)%]", "%REQ(:path)%", "%REQ(:authority):3%",
+	"%REQ(:METHOD)% %REQ(:scheme)%", "%REQ(host)%", "%RESP(X-Up)%", "%RESP(x-none?x-list)%", "%RESP(:status)%", "%RESP(:status?x-up):2%",
+	"%UPSTREAM_CLUSTER%", "%UPSTREAM_CLUSTER_RAW%", "%ROUTE_NAME%", "%UPSTREAM_HOST%", "%RESPONSE_CODE%", "%HOSTNAME%", "100%%",
+	"%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%", "%DOWNSTREAM_DIRECT_REMOTE_ADDRESS_WITHOUT_PORT%", "%DOWNSTREAM_LOCAL_ADDRESS%",
+	"%DOWNSTREAM_LOCAL_ADDRESS_WITHOUT_PORT%", "%DOWNSTREAM_LOCAL_PORT%", "%ENVIRONMENT(HOME)%", "%ENVIRONMENT(XLB_NEVER_SET)%",
+	"%REQ(accept)%", "é", "%START_TIME(%Y)%%REQ(x-mine):2%",
+}
+
+func (w World) headerSetting() Object {
+	header := Object{"key": pick(w, changedHeaders), "value": pick(w, headerValues)}
+	if w.oneIn(10) { // which host_rewrite_header may name
+		header = Object{"key": "x-other", "value": pick(w, []string{"", "set.test", "%UPSTREAM_CLUSTER%.test", "%REQ(x-rewrite)%"})}
+	}
+	o := Object{"header": header}
+	switch w.IntN(8) {
+	case 0:
+		o["append"] = w.oneIn(2)
+	case 1, 2:
+	default:
+		o["append_action"] = pick(w, []string{"APPEND_IF_EXISTS_OR_ADD", "ADD_IF_ABSENT", "OVERWRITE_IF_EXISTS_OR_ADD", "OVERWRITE_IF_EXISTS"})
+	}
+	if w.oneIn(3) {
+		o["keep_empty_value"] = true
+	}
+	return o
 }
 
 // ActionListener is an Envoy listener with the table. What Envoy adds unasked, and
@@ -179,7 +242,7 @@ func (w World) ActionRequest(t *ActionTable) *Request {
 		}
 	}
 	for range w.IntN(3) {
-		w.header(r, pick(w, []string{"X-Host", "x-other", "Accept", "X-Forwarded-Host", "X-Mine"}), pick(w, []string{"a.test", "x.test", "", "a.test,b.test"}))
+		w.header(r, pick(w, []string{"X-Host", "x-other", "X-Rewrite", "Accept", "X-Forwarded-Host", "X-Mine"}), pick(w, []string{"a.test", "x.test", "", "a.test,b.test"}))
 	}
 	if w.oneIn(6) {
 		w.header(r, "X-Forwarded-Proto", pick(w, schemes))
@@ -187,6 +250,9 @@ func (w World) ActionRequest(t *ActionTable) *Request {
 	if r.Method == http.MethodPost {
 		r.Body = strings.Repeat("b", pick(w, []int{0, 1, 100, 5000}))
 		w.header(r, "Content-Length", fmt.Sprint(len(r.Body)))
+	}
+	if w.oneIn(6) {
+		w.header(r, "X-Forwarded-For", pick(w, []string{"10.0.0.1", "10.0.0.1, 10.0.0.2", "fd00::1", "unknown", "10.0.0.1,"}))
 	}
 	if w.oneIn(12) {
 		r.Scheme = pick(w, schemes[:4])

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// operatorForm is what Envoy writes: %NAME%, %NAME(arguments)% or %NAME(arguments):length%.
+var operatorForm = regexp.MustCompile(`^%([A-Z0-9_]+)(?:\(([^)]*)\))?(?::([0-9]+))?%`)
+
+// plainOperators take no arguments, and their values depend on the request.
+var plainOperators = map[string]model.FormatKind{
+	"ROUTE_NAME": model.FormatRouteName, "PROTOCOL": model.FormatProtocol, "RESPONSE_CODE": model.FormatResponseCode,
+	"UPSTREAM_CLUSTER": model.FormatUpstreamCluster, "UPSTREAM_CLUSTER_RAW": model.FormatUpstreamCluster,
+	"UPSTREAM_HOST":             model.FormatUpstreamHost,
+	"DOWNSTREAM_REMOTE_ADDRESS": model.FormatRemoteAddress, "DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT": model.FormatRemoteIP,
+	"DOWNSTREAM_REMOTE_PORT": model.FormatRemotePort, "DOWNSTREAM_DIRECT_REMOTE_ADDRESS": model.FormatDirectAddress,
+	"DOWNSTREAM_DIRECT_REMOTE_ADDRESS_WITHOUT_PORT": model.FormatDirectIP, "DOWNSTREAM_DIRECT_REMOTE_PORT": model.FormatDirectPort,
+}
+
+// format reads a text with operators.
+func (t *translator) format(text, path string) model.Format {
+	out := model.Format{Source: text}
+	for text != "" {
+		literal, _, found := strings.Cut(text, "%")
+		out.Parts = appendPart(out.Parts, model.FormatPart{Text: literal})
+		text = text[len(literal):]
+		if !found {
+			break
+		}
+		if rest, escaped := strings.CutPrefix(text, "%%"); escaped {
+			out.Parts = appendPart(out.Parts, model.FormatPart{Text: "%"})
+			text = rest
+			continue
+		}
+		match := operatorForm.FindStringSubmatch(text)
+		if match == nil {
+			t.p.add(path, "%q begins no operator: write %%NAME%%, %%NAME(arguments)%%, or %%%% for a percent sign", text)
+			break
+		}
+		parts, ok := t.operator(match[1], match[2], match[3])
+		if !ok {
+			t.p.add(path, "%s is no operator that XLB has; docs/limits.md lists them", match[0])
+			break
+		}
+		for _, p := range parts {
+			out.Parts = appendPart(out.Parts, p)
+		}
+		text = text[len(match[0]):]
+	}
+	t.inField(out, path)
+	return out
+}
+
+// inField refuses what would end a header field, or that no field may hold (RFC 9110 section 5.5).
+func (t *translator) inField(f model.Format, path string) {
+	for _, p := range f.Parts {
+		if p.Kind == model.FormatLiteral && !httpguts.ValidHeaderFieldValue(p.Text) {
+			t.p.add(path, "%q: a header holds no control characters; remove them", p.Text)
+		}
+	}
+}
+
+// appendPart makes one literal of several that follow one another.
+func appendPart(parts []model.FormatPart, p model.FormatPart) []model.FormatPart {
+	last := len(parts) - 1
+	switch {
+	case p.Kind != model.FormatLiteral:
+		return append(parts, p)
+	case p.Text == "":
+		return parts
+	case last >= 0 && parts[last].Kind == model.FormatLiteral:
+		parts[last].Text += p.Text
+		return parts
+	}
+	return append(parts, p)
+}
+
+// operator reads one operator. Only values of headers may be cut to a length.
+func (t *translator) operator(name, arguments, length string) ([]model.FormatPart, bool) {
+	if name == "REQ" || name == "RESP" {
+		part, ok := headerOperator(name, arguments)
+		part.Max, _ = strconv.Atoi(length)
+		return []model.FormatPart{part}, ok && (length == "" || part.Max > 0)
+	}
+	switch {
+	case length != "":
+		return nil, false
+	case name == "START_TIME":
+		return timeOperator(arguments)
+	case name == "ENVIRONMENT" && arguments != "":
+		return literal(environment(arguments)), true
+	case arguments != "":
+		return nil, false
+	}
+	if kind, ok := plainOperators[name]; ok {
+		return []model.FormatPart{{Kind: kind}}, true
+	}
+	switch name {
+	case "DOWNSTREAM_LOCAL_ADDRESS":
+		return literal(t.service.String()), true
+	case "DOWNSTREAM_LOCAL_ADDRESS_WITHOUT_PORT":
+		return literal(t.service.Addr().String()), true
+	case "DOWNSTREAM_LOCAL_PORT":
+		return literal(strconv.Itoa(int(t.service.Port()))), true
+	case "HOSTNAME":
+		host, err := os.Hostname()
+		return literal(host), err == nil
+	}
+	return nil, false
+}
+
+func literal(text string) []model.FormatPart { return []model.FormatPart{{Text: text}} }
+
+// environment is a variable's value, and "-" as in Envoy where it is not set.
+func environment(name string) string {
+	if value, ok := os.LookupEnv(name); ok {
+		return value
+	}
+	return "-"
+}
+
+// headerOperator reads "X" or "X?Y".
+func headerOperator(name, arguments string) (model.FormatPart, bool) {
+	out := model.FormatPart{Kind: model.FormatRequest}
+	if name == "RESP" {
+		out.Kind = model.FormatResponse
+	}
+	header, other, both := strings.Cut(asciiLower(arguments), "?")
+	out.Text, out.Other = header, other
+	ok := isHeaderOrPseudo(header, out.Kind) && (!both || isHeaderOrPseudo(other, out.Kind))
+	return out, ok
+}
+
+// isHeaderOrPseudo leaves out those that Envoy sets or removes and XLB does not.
+func isHeaderOrPseudo(name string, kind model.FormatKind) bool {
+	switch name {
+	case ":path", ":method", ":authority", ":scheme":
+		return kind == model.FormatRequest
+	case ":status":
+		return kind == model.FormatResponse
+	}
+	return httpguts.ValidHeaderFieldName(name) && !rewritten[name] && !strings.HasPrefix(name, "x-envoy-")
+}
+
+// startTime is %START_TIME% without arguments.
+const startTime = "%Y-%m-%dT%H:%M:%S.%3fZ"
+
+// timeDirectives are the commonest of strftime's and of Envoy's own.
+var timeDirectives = map[string]model.FormatPart{
+	"Y": {Kind: model.FormatTime, Text: "2006"}, "m": {Kind: model.FormatTime, Text: "01"}, "d": {Kind: model.FormatTime, Text: "02"},
+	"H": {Kind: model.FormatTime, Text: "15"}, "M": {Kind: model.FormatTime, Text: "04"}, "S": {Kind: model.FormatTime, Text: "05"},
+	"F": {Kind: model.FormatTime, Text: "2006-01-02"}, "T": {Kind: model.FormatTime, Text: "15:04:05"}, "s": {Kind: model.FormatSeconds},
+	"3f": {Kind: model.FormatFraction, Max: 3}, "6f": {Kind: model.FormatFraction, Max: 6}, "9f": {Kind: model.FormatFraction, Max: 9},
+}
+
+var timeDirective = regexp.MustCompile(`^%([0-9]?[a-zA-Z])`)
+
+// timeOperator reads the argument of %START_TIME%.
+func timeOperator(text string) (parts []model.FormatPart, ok bool) {
+	if text == "" {
+		text = startTime
+	}
+	for {
+		before, _, found := strings.Cut(text, "%")
+		parts = append(parts, model.FormatPart{Text: before})
+		if !found {
+			return parts, true
+		}
+		text = text[len(before):]
+		match := timeDirective.FindStringSubmatch(text)
+		if match == nil {
+			return nil, false
+		}
+		part, known := timeDirectives[match[1]]
+		if !known {
+			return nil, false
+		}
+		parts = append(parts, part)
+		text = text[len(match[0]):]
+	}
+}

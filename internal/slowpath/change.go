@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"slices"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// changeRequest applies what the route, and all that it is part of, asks of request headers.
+func (x *exchange) changeRequest() {
+	for l := range x.levels {
+		x.head.fields = changed(x.head.fields, &l.Request, func(f model.Format) string { return x.format(f, nil) })
+	}
+}
+
+// changeResponse returns a response's fields with what the route asks of them.
+func (x *exchange) changeResponse(resp *formatResponse) []field {
+	for l := range x.levels {
+		resp.fields = changed(resp.fields, &l.Response, func(f model.Format) string { return x.format(f, resp) })
+	}
+	return resp.fields
+}
+
+// levels yields those of the cluster and of the route. A request without a route has none.
+func (x *exchange) levels(yield func(*model.HeaderLevel) bool) {
+	if x.route == nil || x.share != nil && !yield(&x.share.Changes) {
+		return
+	}
+	for _, l := range x.route.Levels {
+		if !yield(l) {
+			return
+		}
+	}
+}
+
+// changed returns fields with one level's changes, in Envoy's order: what is removed,
+// what is overwritten, what is added. All values are evaluated before any is set.
+func changed(fields []field, c *model.HeaderChanges, value func(model.Format) string) []field {
+	if c.IsZero() {
+		return fields
+	}
+	fields = endToEnd(fields)
+	for _, name := range c.Remove {
+		fields = without(fields, name)
+	}
+	var overwrite, add []field
+	for i := range c.Set {
+		s := &c.Set[i]
+		v := value(s.Value)
+		if v == "" && !s.KeepEmpty {
+			continue
+		}
+		exists := slices.ContainsFunc(fields, func(f field) bool { return f.is(s.Name) })
+		switch one := (field{[]byte(s.Name), []byte(v)}); {
+		case s.How == model.AppendOrAdd, s.How == model.AddIfAbsent && !exists:
+			add = append(add, one)
+		case s.How == model.OverwriteOrAdd, s.How == model.OverwriteIfExists && exists:
+			overwrite = append(overwrite, one)
+		}
+	}
+	for _, f := range overwrite {
+		fields = append(without(fields, string(f.name)), f)
+	}
+	return append(fields, add...)
+}
+
+func without(fields []field, name string) []field {
+	return slices.DeleteFunc(fields, func(f field) bool { return f.is(name) })
+}

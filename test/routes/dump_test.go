@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package routes
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/xlb-project/xlb/internal/admin"
+	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/metrics"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// shown is an admin.Source of nothing but a configuration.
+type shown struct{ cfg *model.Config }
+
+func (s shown) Config() admin.Config                           { return admin.Config{Model: s.cfg} }
+func (shown) Ready() error                                     { return nil }
+func (shown) Snapshot() (*metrics.Snapshot, error)             { return &metrics.Snapshot{}, nil }
+func (shown) Intercepted(netip.AddrPort) (bool, error)         { return true, nil }
+func (shown) Connections(int) ([]admin.Connection, error)      { return nil, nil }
+func (shown) ServeHTTP(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }
+
+// TestConfigDumpMeansWhatWasRead reads what /config_dump shows as a configuration: it has to be the one in force.
+func TestConfigDumpMeansWhatWasRead(t *testing.T) {
+	w := NewWorld(*seed)
+	address := netip.AddrPortFrom(netip.MustParseAddr("127.80.0.1"), Port)
+	for range 100 {
+		table := w.ActionTable()
+		var clusters []any
+		for _, name := range ActionClusters {
+			clusters = append(clusters, clusterAt(name, address))
+		}
+		read := parse(t, Object{"listeners": []any{ActionListener(table, "table", address)}, "clusters": clusters})
+		again := parse(t, resources(t, read))
+		equal := cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
+		if diff := cmp.Diff(read, again, equal, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("(-read +shown):\n%s", diff)
+		}
+	}
+}
+
+func parse(t *testing.T, static Object) *model.Config {
+	t.Helper()
+	text, err := json.Marshal(Object{"static_resources": static})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Parse("f.json", text)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return cfg
+}
+
+// resources are what /config_dump shows, as static_resources.
+func resources(t *testing.T, cfg *model.Config) Object {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	admin.NewHandler(shown{cfg}, shown{}).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/config_dump", nil))
+	var dump struct {
+		Configs []struct {
+			Clusters  []Object `json:"static_clusters"`
+			Listeners []Object `json:"static_listeners"`
+		}
+	}
+	if err := json.Unmarshal(answer.Body.Bytes(), &dump); err != nil {
+		t.Fatal(err)
+	}
+	var clusters, listeners []any
+	for _, c := range dump.Configs {
+		clusters = append(clusters, contents(c.Clusters, "cluster")...)
+		listeners = append(listeners, contents(c.Listeners, "listener")...)
+	}
+	return Object{"clusters": clusters, "listeners": listeners}
+}
+
+// contents takes what each element has below a name, without the type, which is known.
+func contents(list []Object, name string) (found []any) {
+	for _, element := range list {
+		o := element[name].(Object)
+		delete(o, "@type")
+		found = append(found, o)
+	}
+	return found
+}
