@@ -141,17 +141,7 @@ func actionObject(r *model.Route) object {
 	}
 	addRewrite(action, r.Rewrite)
 	addHostRewrite(action, &r.Host)
-	if len(r.Clusters) == 1 {
-		action["cluster"] = r.Clusters[0].Name
-		return action
-	}
-	shares := make([]object, 0, len(r.Clusters))
-	for _, c := range r.Clusters {
-		share := object{"name": c.Name, "weight": c.Weight}
-		addChanges(share, &c.Changes)
-		shares = append(shares, share)
-	}
-	action["weighted_clusters"] = object{"clusters": shares}
+	addClusters(action, r)
 	return action
 }
 

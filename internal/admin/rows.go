@@ -97,10 +97,14 @@ func (a *api) routeRows() ([]Route, error) {
 func clusterTexts(r *model.Route) []string {
 	texts := make([]string, 0, len(r.Clusters))
 	for _, c := range r.Clusters {
-		if len(r.Clusters) == 1 {
-			return []string{c.Name}
+		name := c.Name
+		if c.Header != "" {
+			name = "header " + c.Header
 		}
-		texts = append(texts, fmt.Sprintf("%s:%d", c.Name, c.Weight))
+		if len(r.Clusters) == 1 {
+			return []string{name}
+		}
+		texts = append(texts, fmt.Sprintf("%s:%d", name, c.Weight))
 	}
 	return texts
 }

@@ -264,6 +264,16 @@ var acceptances = []struct {
 			firstRoute(c).Changes.Request.Set = []model.HeaderSetting{set}
 			firstRoute(c).Levels = []*model.HeaderLevel{&firstRoute(c).Changes}
 		}},
+	{change{"cluster of a header", "$route", "{route: {cluster_header: X-Cluster, cluster_not_found_response_code: NOT_FOUND}}"},
+		func(c *model.Config) {
+			firstRoute(c).Clusters, firstRoute(c).NotFound = []model.WeightedCluster{{Header: "x-cluster", Weight: 1}}, 404
+		}},
+	{change{"weights by a header, shares with hosts and headers", "$route", `{route: {weighted_clusters: {header_name: X-Draw, runtime_key_prefix: x, clusters: [
+		{cluster_header: ':authority', weight: 1}, {name: b, weight: 2, host_rewrite_literal: h}]}}}`},
+		func(c *model.Config) {
+			firstRoute(c).DrawHeader = "x-draw"
+			firstRoute(c).Clusters = []model.WeightedCluster{{Header: "host", Weight: 1}, {Name: "b", Weight: 2, Host: "h"}}
+		}},
 	{change{"weighted clusters", "$route", "{route: {weighted_clusters: {clusters: [{name: a, weight: 90}, {name: b, weight: 10}, {name: a, weight: 0}]}}}"},
 		func(c *model.Config) {
 			firstRoute(c).Clusters = []model.WeightedCluster{{Name: "a", Weight: 90}, {Name: "b", Weight: 10}, {Name: "a"}}

@@ -111,7 +111,7 @@ const (
 	noIdle        = "XLB has no such timeout; remove the field or set 0s"
 	noRetryBuffer = "XLB does not buffer requests; remove the field"
 	noDelta       = "the configuration has to be in this file; list it under static_resources"
-	onlyClusters  = "use cluster or weighted_clusters"
+	onlyClusters  = "use cluster, cluster_header or weighted_clusters"
 	onlyLoad      = "list the endpoints in lb_endpoints"
 	noHealth      = "XLB does not take endpoints out by health; remove the field"
 	labelOnly     = "read by nothing but filters and load balancers that are refused"
@@ -413,7 +413,8 @@ var supported = map[protoreflect.FullName]fields{
 		"upgrade_configs":                 translateIt,
 		"idle_timeout":                    limit(noIdle, zero),
 		"auto_host_rewrite":               limit("write the host in host_rewrite_literal", boolean(false)),
-		"cluster_header":                  refuse(onlyClusters),
+		"cluster_header":                  translateIt,
+		"cluster_not_found_response_code": translateIt,
 		"cluster_specifier_plugin":        refuse(onlyClusters),
 		"inline_cluster_specifier_plugin": refuse(onlyClusters),
 		"prefix_rewrite":                  translateIt,
@@ -452,16 +453,16 @@ var supported = map[protoreflect.FullName]fields{
 	"envoy.config.route.v3.WeightedCluster": {
 		"clusters":           translateIt,
 		"total_weight":       ignore("Envoy no longer reads it: the sum of the weights counts"),
-		"runtime_key_prefix": refuse("XLB has no runtime keys; remove the field"),
-		"header_name":        refuse("XLB chooses by chance; remove the field"),
-		"use_hash_policy":    refuse("XLB chooses by chance; remove the field"),
+		"runtime_key_prefix": ignore("without a runtime, which is refused (layered_runtime), the weights written here always apply"),
+		"header_name":        translateIt,
+		"use_hash_policy":    limit("XLB chooses by chance or by header_name; remove the field or set false", boolean(false)),
 	},
 	"envoy.config.route.v3.WeightedCluster.ClusterWeight": {
 		"name":                       translateIt,
 		"weight":                     translateIt,
-		"cluster_header":             refuse("use name"),
+		"cluster_header":             translateIt,
 		"metadata_match":             refuse("XLB does not choose endpoints by metadata; make a cluster of each subset"),
-		"host_rewrite_literal":       refuse(noRewrite),
+		"host_rewrite_literal":       translateIt,
 		"request_headers_to_add":     translateIt,
 		"request_headers_to_remove":  translateIt,
 		"response_headers_to_add":    translateIt,

@@ -3,7 +3,6 @@
 package config
 
 import (
-	"math"
 	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -91,34 +90,7 @@ func (t *translator) forward(out *model.Route, action *routev3.RouteAction, owne
 	t.routeUpgrades(out, action, owner.upgrades, path+".upgrade_configs")
 	out.Rewrite = t.pathRewrite(action, path)
 	out.Host = t.hostRewrite(action, path)
-	switch c := action.GetClusterSpecifier().(type) {
-	case *routev3.RouteAction_Cluster:
-		t.clusterExists(c.Cluster, path+".cluster")
-		out.Clusters = []model.WeightedCluster{{Name: c.Cluster, Weight: 1}}
-	case *routev3.RouteAction_WeightedClusters:
-		out.Clusters = t.weightedClusters(c.WeightedClusters, path+".weighted_clusters")
-	default:
-		t.p.add(path, "needs cluster or weighted_clusters")
-	}
-}
-
-func (t *translator) weightedClusters(w *routev3.WeightedCluster, path string) []model.WeightedCluster {
-	var out []model.WeightedCluster
-	var sum uint64
-	for i, c := range w.GetClusters() {
-		entry := at(path+".clusters", i)
-		if c.GetWeight() == nil {
-			t.p.add(entry+".weight", "missing: write the share, or 0 for none")
-		}
-		weight := c.GetWeight().GetValue()
-		sum += uint64(weight)
-		t.clusterExists(c.GetName(), entry+".name")
-		out = append(out, model.WeightedCluster{Name: c.GetName(), Weight: weight, Changes: t.headerLevel(c, entry)})
-	}
-	if sum == 0 || sum > math.MaxUint32 {
-		t.p.add(path, "the weights sum to %d; they need a sum of 1 to %d", sum, uint32(math.MaxUint32))
-	}
-	return out
+	t.clusterChoice(out, action, path)
 }
 
 func (t *translator) clusterExists(name, path string) {

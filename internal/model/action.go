@@ -41,10 +41,16 @@ func (r *Route) Beyond() string {
 		return "redirect"
 	case r.Rewrite != (PathRewrite{}):
 		return "a rewritten path"
-	case r.Host.Literal != "" || r.Host.Header != "" || r.Host.Path != nil:
+	case r.Host.Literal != "" || r.Host.Header != "" || r.Host.Path != nil || r.anyShare(func(c *WeightedCluster) bool { return c.Host != "" }):
 		return "a rewritten host"
-	case len(r.Levels) > 0 || slices.ContainsFunc(r.Clusters, func(c WeightedCluster) bool { return !c.Changes.IsZero() }):
+	case len(r.Levels) > 0 || r.anyShare(func(c *WeightedCluster) bool { return !c.Changes.IsZero() }):
 		return "changed headers"
+	case r.DrawHeader != "" || r.anyShare(func(c *WeightedCluster) bool { return c.Header != "" }):
+		return "a cluster chosen by a header"
 	}
 	return ""
+}
+
+func (r *Route) anyShare(has func(*WeightedCluster) bool) bool {
+	return slices.ContainsFunc(r.Clusters, func(c WeightedCluster) bool { return has(&c) })
 }

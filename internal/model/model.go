@@ -94,6 +94,12 @@ type Route struct {
 	// Clusters to send to; one entry for a plain cluster, several for
 	// weighted_clusters. Every name exists in the Config.
 	Clusters []WeightedCluster
+	// DrawHeader names, in lower case, a header whose number decides among Clusters in place
+	// of chance (WeightedCluster.header_name); empty is none.
+	DrawHeader string
+	// NotFound is the status where a cluster's Header names none that exists
+	// (cluster_not_found_response_code); 0 stands for 503.
+	NotFound int
 	// Changes of the route itself.
 	Changes HeaderLevel
 	// Levels are all that change headers of the route's requests and responses, local answers
@@ -140,8 +146,11 @@ func (r *Route) TotalWeight() uint32 {
 // WeightedCluster is a share of a route's requests. A route's weights sum to
 // at least 1 and fit 32 bits.
 type WeightedCluster struct {
-	Name   string
-	Weight uint32
+	// Name, or the header that holds it, in lower case (cluster_header).
+	Name, Header string
+	Weight       uint32
+	// Host replaces that of the request (host_rewrite_literal of a share); empty does not.
+	Host string
 	// Changes to headers of its requests and responses apply before the route's levels.
 	Changes HeaderLevel
 }

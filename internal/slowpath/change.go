@@ -9,16 +9,20 @@ import (
 )
 
 // changeRequest applies what the route, and all that it is part of, asks of request headers.
+// As in Envoy the cluster's host is there when the route's own levels are evaluated.
 func (x *exchange) changeRequest() {
 	for l := range x.levels {
-		x.head.fields = changed(x.head.fields, &l.Request, func(f model.Format) string { return x.format(f, nil) })
+		change(&x.head.fields, &l.Request, func(f model.Format) string { return x.format(f, nil) })
+		if l == &x.share.Changes && x.share.Host != "" {
+			x.head.authority = x.share.Host
+		}
 	}
 }
 
 // changeResponse returns a response's fields with what the route asks of them.
 func (x *exchange) changeResponse(resp *formatResponse) []field {
 	for l := range x.levels {
-		resp.fields = changed(resp.fields, &l.Response, func(f model.Format) string { return x.format(f, resp) })
+		change(&resp.fields, &l.Response, func(f model.Format) string { return x.format(f, resp) })
 	}
 	return resp.fields
 }
@@ -35,15 +39,15 @@ func (x *exchange) levels(yield func(*model.HeaderLevel) bool) {
 	}
 }
 
-// changed returns fields with one level's changes, in Envoy's order: what is removed,
-// what is overwritten, what is added. All values are evaluated before any is set.
-func changed(fields []field, c *model.HeaderChanges, value func(model.Format) string) []field {
+// change makes one level's changes, in Envoy's order: what is removed, what is
+// overwritten, what is added. All values are evaluated between the first two.
+func change(fields *[]field, c *model.HeaderChanges, value func(model.Format) string) {
 	if c.IsZero() {
-		return fields
+		return
 	}
-	fields = endToEnd(fields)
+	*fields = endToEnd(*fields)
 	for _, name := range c.Remove {
-		fields = without(fields, name)
+		*fields = without(*fields, name)
 	}
 	var overwrite, add []field
 	for i := range c.Set {
@@ -52,7 +56,7 @@ func changed(fields []field, c *model.HeaderChanges, value func(model.Format) st
 		if v == "" && !s.KeepEmpty {
 			continue
 		}
-		exists := slices.ContainsFunc(fields, func(f field) bool { return f.is(s.Name) })
+		exists := slices.ContainsFunc(*fields, func(f field) bool { return f.is(s.Name) })
 		switch one := (field{[]byte(s.Name), []byte(v)}); {
 		case s.How == model.AppendOrAdd, s.How == model.AddIfAbsent && !exists:
 			add = append(add, one)
@@ -61,9 +65,9 @@ func changed(fields []field, c *model.HeaderChanges, value func(model.Format) st
 		}
 	}
 	for _, f := range overwrite {
-		fields = append(without(fields, string(f.name)), f)
+		*fields = append(without(*fields, string(f.name)), f)
 	}
-	return append(fields, add...)
+	*fields = append(*fields, add...)
 }
 
 func without(fields []field, name string) []field {

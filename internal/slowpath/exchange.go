@@ -27,9 +27,10 @@ type exchange struct {
 	watchdog *watchdog
 
 	route          *model.Route
-	draw           uint64 // decides by chance where match and weights ask for it
-	cluster        string
+	draw           uint64                 // decides by chance where match and weights ask for it
 	share          *model.WeightedCluster // of the route; nil where there is none
+	target         string                 // the cluster that share means; empty where a header names none
+	cluster        string                 // that the request is counted for
 	connectTimeout time.Duration
 	endpoint       Picked         // in use
 	address        netip.AddrPort // of the last endpoint used
@@ -72,16 +73,16 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 		return x.respond(x.routeAnswer())
 	}
 	if share := claim.share(x.route); share != nil {
-		x.share = share
+		x.share, x.target = share, claim.Cluster
 	} else {
 		claim.unused()
 		claim = nil
 	}
-	x.cluster = x.share.Name
+	x.cluster = x.target
 	cluster := x.proxy.config.Cluster(x.cluster)
 	if cluster == nil {
 		claim.unused()
-		return x.answer(ReplyNoCluster)
+		return x.respond(x.noCluster())
 	}
 	x.changeRequest()
 	if !x.rewrite() {
@@ -148,7 +149,7 @@ func (x *exchange) match() LocalReply {
 		return ReplyNoRoute
 	}
 	if !x.route.IsLocal() {
-		x.share = x.chooseCluster()
+		x.chooseCluster()
 	}
 	switch {
 	case x.head.upgrade && !x.route.Allows(x.head.protocol), x.head.connect() && !x.route.Allows(model.UpgradeConnect):
@@ -166,24 +167,6 @@ func (x *exchange) changeHost(rule model.HostRule) (onward string) {
 		return model.HostRule{TrailingDot: rule.TrailingDot}.Apply(given)
 	}
 	return x.head.authority
-}
-
-// chooseCluster draws among the route's clusters in proportion to their weights,
-// with the number that has decided over fractions before: as in Envoy a route to 50 of
-// 100 requests and to two clusters of equal weight sends all of them to the first.
-func (x *exchange) chooseCluster() *model.WeightedCluster {
-	clusters := x.route.Clusters
-	if len(clusters) == 1 {
-		return &clusters[0]
-	}
-	n := uint32(x.draw % uint64(max(x.route.TotalWeight(), 1)))
-	for i := range clusters {
-		if n < clusters[i].Weight {
-			return &clusters[i]
-		}
-		n -= clusters[i].Weight
-	}
-	return &clusters[0]
 }
 
 // beginBody tells the client to send its body, as Envoy does, without asking

@@ -49,7 +49,7 @@ func (x *exchange) formatPart(p *model.FormatPart, resp *formatResponse) string 
 	case model.FormatResponseCode:
 		return strconv.Itoa(resp.code())
 	case model.FormatUpstreamCluster:
-		return x.clusterName()
+		return x.target
 	case model.FormatUpstreamHost:
 		return textOf(x.address)
 	case model.FormatRemoteAddress, model.FormatRemoteIP, model.FormatRemotePort:
@@ -107,14 +107,6 @@ func (x *exchange) requestValues(name string) []string {
 		return []string{x.head.authority}
 	}
 	return model.Joined(name, x.head.values(name))
-}
-
-// clusterName is that of the request, also where it is refused before it is sent there.
-func (x *exchange) clusterName() string {
-	if x.share == nil {
-		return ""
-	}
-	return x.share.Name
 }
 
 // addressPart is all of an address, its IP, or its port.

@@ -134,11 +134,14 @@ func (w World) regexRewrite() Object {
 // forward draws an action that sends to a cluster.
 func (w World) forward() Object {
 	action := Object{"cluster": pick(w, ActionClusters)}
+	switch w.IntN(6) {
+	case 0:
+		action = Object{"weighted_clusters": w.weightedClusters()}
+	case 1:
+		action = Object{"cluster_header": pick(w, []string{"x-cluster", "X-Cluster", ":authority", "host", "user-agent"})}
+	}
 	if w.oneIn(4) {
-		// One alone has weight: chance must not decide.
-		share, other := Object{"name": pick(w, ActionClusters), "weight": 5}, Object{"name": "a", "weight": 0}
-		w.headerChanges(share)
-		action = Object{"weighted_clusters": Object{"clusters": []any{other, share}}}
+		action["cluster_not_found_response_code"] = pick(w, []string{"SERVICE_UNAVAILABLE", "NOT_FOUND", "INTERNAL_SERVER_ERROR"})
 	}
 	switch w.IntN(4) {
 	case 0:
@@ -158,6 +161,29 @@ func (w World) forward() Object {
 		action["append_x_forwarded_host"] = true
 	}
 	return action
+}
+
+// weightedClusters draws shares among which chance does not decide.
+func (w World) weightedClusters() Object {
+	first, second := w.share(), w.share()
+	if w.oneIn(2) {
+		first["weight"] = 0
+		return Object{"clusters": []any{first, second}}
+	}
+	return Object{"header_name": pick(w, []string{"x-draw", "X-Draw"}), "clusters": []any{first, second}}
+}
+
+func (w World) share() Object {
+	share := Object{"name": pick(w, ActionClusters), "weight": 1 + w.IntN(9)}
+	if w.oneIn(4) {
+		delete(share, "name")
+		share["cluster_header"] = "x-cluster"
+	}
+	if w.oneIn(3) {
+		share["host_rewrite_literal"] = "share.test"
+	}
+	w.headerChanges(share)
+	return share
 }
 
 // headerChanges adds changes of headers to a level of the configuration.
@@ -180,7 +206,7 @@ func (w World) headerChanges(level Object) {
 }
 
 // changedHeaders are some that requests or responses have, and some that are made.
-var changedHeaders = []string{"x-mine", "X-Host", "x-up", "x-list", "cache-control", "accept", "x-new", "X-New-Too", "x-forwarded-host"}
+var changedHeaders = []string{"x-mine", "X-Host", "x-up", "x-list", "cache-control", "accept", "x-new", "X-New-Too", "x-forwarded-host", "x-cluster"}
 
 // headerValues have every operator whose value two proxies share.
 var headerValues = []string{
@@ -250,6 +276,10 @@ func (w World) ActionRequest(t *ActionTable) *Request {
 	if r.Method == http.MethodPost {
 		r.Body = strings.Repeat("b", pick(w, []int{0, 1, 100, 5000}))
 		w.header(r, "Content-Length", fmt.Sprint(len(r.Body)))
+	}
+	w.header(r, "X-Draw", fmt.Sprint(w.IntN(100)))
+	for range w.IntN(3) {
+		w.header(r, pick(w, []string{"X-Cluster", "X-Cluster", "User-Agent"}), pick(w, []string{"a", "b", "dead", "none", ""}))
 	}
 	if w.oneIn(6) {
 		w.header(r, "X-Forwarded-For", pick(w, []string{"10.0.0.1", "10.0.0.1, 10.0.0.2", "fd00::1", "unknown", "10.0.0.1,"}))

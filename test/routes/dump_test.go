@@ -32,7 +32,7 @@ func (shown) ServeHTTP(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(h
 func TestConfigDumpMeansWhatWasRead(t *testing.T) {
 	w := NewWorld(*seed)
 	address := netip.AddrPortFrom(netip.MustParseAddr("127.80.0.1"), Port)
-	for range 100 {
+	for range 25 {
 		table := w.ActionTable()
 		var clusters []any
 		for _, name := range ActionClusters {

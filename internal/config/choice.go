@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"math"
+	"net/http"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+var notFoundStatus = map[routev3.RouteAction_ClusterNotFoundResponseCode]int{
+	routev3.RouteAction_NOT_FOUND:             http.StatusNotFound,
+	routev3.RouteAction_INTERNAL_SERVER_ERROR: http.StatusInternalServerError,
+}
+
+// clusterChoice translates what an action says of clusters.
+func (t *translator) clusterChoice(out *model.Route, action *routev3.RouteAction, path string) {
+	out.NotFound = notFoundStatus[action.GetClusterNotFoundResponseCode()]
+	switch c := action.GetClusterSpecifier().(type) {
+	case *routev3.RouteAction_Cluster:
+		t.clusterExists(c.Cluster, path+".cluster")
+		out.Clusters = []model.WeightedCluster{{Name: c.Cluster, Weight: 1}}
+	case *routev3.RouteAction_ClusterHeader:
+		out.Clusters = []model.WeightedCluster{{Header: t.headerName(c.ClusterHeader, path+".cluster_header"), Weight: 1}}
+	case *routev3.RouteAction_WeightedClusters:
+		path += ".weighted_clusters"
+		out.Clusters = t.weightedClusters(c.WeightedClusters, path)
+		if name := c.WeightedClusters.GetHeaderName(); name != "" {
+			out.DrawHeader = t.headerName(name, path+".header_name")
+		}
+	default:
+		t.p.add(path, "needs cluster, cluster_header or weighted_clusters")
+	}
+}
+
+func (t *translator) weightedClusters(w *routev3.WeightedCluster, path string) []model.WeightedCluster {
+	var out []model.WeightedCluster
+	var sum uint64
+	for i, c := range w.GetClusters() {
+		share := t.share(c, at(path+".clusters", i))
+		sum += uint64(share.Weight)
+		out = append(out, share)
+	}
+	if sum == 0 || sum > math.MaxUint32 {
+		t.p.add(path, "the weights sum to %d; they need a sum of 1 to %d", sum, uint32(math.MaxUint32))
+	}
+	return out
+}
+
+func (t *translator) share(c *routev3.WeightedCluster_ClusterWeight, path string) model.WeightedCluster {
+	out := model.WeightedCluster{
+		Name: c.GetName(), Weight: c.GetWeight().GetValue(), Changes: t.headerLevel(c, path),
+		Host: t.host(c.GetHostRewriteLiteral(), path+".host_rewrite_literal"),
+	}
+	if c.GetWeight() == nil {
+		t.p.add(path+".weight", "missing: write the share, or 0 for none")
+	}
+	switch {
+	case c.GetClusterHeader() == "":
+		t.clusterExists(c.GetName(), path+".name")
+	case c.GetName() != "":
+		t.p.add(path+".cluster_header", "set together with name, which Envoy refuses; keep one")
+	default:
+		out.Header = t.headerName(c.GetClusterHeader(), path+".cluster_header")
+	}
+	return out
+}
