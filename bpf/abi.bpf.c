@@ -16,6 +16,8 @@ SHARED(route_table);
 SHARED(host_key);
 SHARED(path_key);
 SHARED(candidates);
+SHARED(tuple);
+SHARED(bucket_key);
 SHARED(field_key);
 SHARED(asked_field);
 SHARED(value_key);

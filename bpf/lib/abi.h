@@ -33,6 +33,11 @@ enum limits {
 	MAX_SPLIT = 64,
 	/* Conditions on headers in one route table that a request is told apart by, one bit each. */
 	MAX_PREDICATES = 64,
+	/* Look-ups in the index of one path, headers that one look-up is about, and values that it tells apart of headers in one
+	 * table: class 0 of header 0 stands for none. */
+	MAX_TUPLES = 16,
+	MAX_TUPLE_FIELDS = 4,
+	MAX_CLASSES = 16,
 	/* Endpoints and i-socks tried before the request is handed over. */
 	MAX_PICK_TRIES = 8,
 	MAX_LEASE_TRIES = 4,
@@ -227,10 +232,32 @@ struct path_key {
 	__u8 path[MAX_PATH + 1];
 };
 
-/* The routes that a path may take, in order: routes[first .. first + count). */
+/* The routes that a path may take: routes[first .. first + count), in order, and those that an index leads to, by
+ * tuples[tuple .. tuple + tuple_count), in the order of their first routes. The first of all that match is taken. */
 struct candidates {
 	__u32 first;
 	__u32 count;
+	__u32 tuple;
+	__u32 tuple_count;
+};
+
+/* Routes that ask for values of the same headers: a look-up by the classes of these values leaves the few that can match. */
+struct tuple {
+	/* Position of the first of them in its virtual host. */
+	__u32 order;
+	/* In keys of buckets. 0: they ask for no values, and are routes[first .. first + count). */
+	__u32 number;
+	__u32 first;
+	__u32 count;
+	/* The headers, by asked_field.slot; 0 is none. */
+	__u8 slots[MAX_TUPLE_FIELDS];
+};
+
+struct bucket_key {
+	/* tuple.number */
+	__u32 tuple;
+	/* Of the values of the tuple's headers; 0 where there is none. */
+	__u32 classes[MAX_TUPLE_FIELDS];
 };
 
 /* A header name, in lower case, that some route of a table asks about. */
@@ -257,6 +284,10 @@ struct asked_field {
 	__u32 number;
 	/* enum asked_flags */
 	__u32 flags;
+	/* Where a request keeps the class of the value; 0: no index asks for it. */
+	__u32 slot;
+	/* Class of a value without a record; 0 is that of a missing header. */
+	__u32 class;
 };
 
 /* A value of a header, or the beginning of one; what lies behind it is 0. Key of a hash and of a trie: prefix_len counts
@@ -272,6 +303,9 @@ struct value_key {
 struct value {
 	/* All conditions on the header that hold for it. */
 	__u64 bits;
+	/* Tells it from values with other records. */
+	__u32 class;
+	__u32 reserved;
 };
 
 enum route_flags {
@@ -294,6 +328,9 @@ struct route {
 	__u32 total;
 	/* enum route_flags */
 	__u32 flags;
+	/* Position in its virtual host: of several that match, the lowest is taken. */
+	__u32 order;
+	__u32 reserved;
 };
 
 /* A share of a weighted route. */

@@ -35,6 +35,8 @@ struct request_scan {
 		__u32 at;
 		__u32 len;
 	} fields[MAX_FIELDS];
+	/* Classes of their values, by asked_field.slot. */
+	__u32 classes[MAX_CLASSES];
 	struct field_key name;
 	struct value_key value;
 	struct path_key path;

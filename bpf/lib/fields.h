@@ -87,7 +87,7 @@ static long fields_step(__u32 i, void *ctx)
 {
 	struct fields_walk *w = ctx;
 	struct request_scan *r = w->scan;
-	__u32 at, len, flags;
+	__u32 at, len, flags, slot;
 	struct value *v = 0;
 	__u8 last;
 
@@ -106,15 +106,21 @@ static long fields_step(__u32 i, void *ctx)
 	}
 	r->conditions &= ~r->fields[i].asked.missing;
 	r->conditions |= v ? v->bits : r->fields[i].asked.bits;
+	slot = r->fields[i].asked.slot;
+	if (slot)
+		r->classes[bounded(slot, MAX_CLASSES - 1)] = v ? v->class : r->fields[i].asked.class;
 	return 0;
 }
 
-/* Finds out which of the table's conditions hold. */
+/* Finds out which of the table's conditions hold, and the classes of values. */
 static __always_inline void fields_evaluate(struct request_scan *r, const struct route_table *t, struct span span)
 {
 	struct fields_walk w = { .span = span, .scan = r };
 
 	r->conditions = t->missing;
+	if (t->flags & TABLE_FIELDS)
+		for (int i = 0; i < MAX_CLASSES; i++)
+			r->classes[i] = 0;
 	if (r->field_count)
 		bpf_loop(r->field_count, fields_step, &w, 0);
 }

@@ -47,7 +47,8 @@ SHARED_ARRAY(slots, slot, 16384)
  * are never changed in place: a new version gets new indices, then its listener is switched to it. */
 PLAIN_ARRAY(listeners, listener, 4096)
 PLAIN_ARRAY(route_tables, route_table, 8192)
-PLAIN_ARRAY(routes, route, 65536)
+PLAIN_ARRAY(routes, route, 262144)
+PLAIN_ARRAY(tuples, tuple, 65536)
 PLAIN_ARRAY(splits, split, 65536)
 
 /* An entry of the schedules that clusters point into: an endpoint's index. Mapped by the daemon, whose slow path takes
@@ -93,6 +94,15 @@ struct {
 	__type(value, struct candidates);
 	__uint(max_entries, 262144);
 } paths SEC(".maps");
+
+/* Indexes: classes of values of headers to candidate routes. Writer: reconcile. Reader: request program. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct bucket_key);
+	__type(value, struct candidates);
+	__uint(max_entries, 262144);
+} buckets SEC(".maps");
 
 /* Header names that routes ask about. Writer: reconcile. Reader: request program. */
 struct {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* From a request head to a cluster: virtual host, path, headers, weighted choice. The order of routes was resolved by
- * the compiler (internal/compile): one look-up gives the candidates in Envoy's order, and the first whose conditions hold wins,
- * or has the request handed over when it asks more than the kernel can tell.
+ * the compiler (internal/compile): one look-up gives the candidates in Envoy's order, or an index of them, and the first whose conditions
+ * hold wins, or has the request handed over when it asks more than the kernel can tell.
  */
 #ifndef XLB_ROUTER_H
 #define XLB_ROUTER_H
 
 #include "fields.h"
 #include "http1.h"
+#include "index.h"
 #include "maps.h"
 
 /* What routing found. */
@@ -91,37 +92,6 @@ static __always_inline struct candidates *route_find_path(struct request_scan *r
 	return bpf_map_lookup_elem(&paths, &r->path);
 }
 
-struct route_walk {
-	__u64 conditions;
-	struct route *won;
-	__u32 first;
-	__u32 reserved;
-};
-
-static long route_step(__u32 i, void *ctx)
-{
-	struct route_walk *w = ctx;
-	struct route *r = route_at(w->first + i);
-
-	if (!r)
-		return 1;
-	if ((w->conditions & r->need) != r->need || w->conditions & r->forbid)
-		return 0;
-	w->won = r;
-	return 1;
-}
-
-static __always_inline struct route *route_first(const struct candidates *c, __u64 conditions)
-{
-	struct route_walk w = { .conditions = conditions, .first = c->first };
-
-	/* The first candidate wins nearly always: no loop for it. */
-	route_step(0, &w);
-	if (!w.won && c->count > 1)
-		bpf_loop(c->count < MAX_CANDIDATES ? c->count : MAX_CANDIDATES, route_step, &w, 0);
-	return w.won;
-}
-
 struct split_walk {
 	__u32 first;
 	__u32 draw;
@@ -178,7 +148,7 @@ static __always_inline enum verdict route_request(struct request_scan *r, const 
 	fields_evaluate(r, t, span);
 	if (r->failure)
 		return r->failure;
-	won = route_first(c, r->conditions);
+	won = route_first(r, c);
 	if (!won)
 		return HANDOVER_NO_ROUTE;
 	if (won->flags & ROUTE_SLOW)

@@ -31,11 +31,15 @@ func TestCompiledTableRoutesAsTheModel(t *testing.T) {
 	t.Logf("seed %d: repeat with -seed=%d", seed, seed)
 	w := newWorld(seed)
 	found := map[maps.Verdict]int{}
+	indexed := 0
 	for range randomTables {
 		rt := w.table()
 		compiled, _ := compileTable("table", rt)
 		if err := withinLimits(&compiled); err != nil {
 			t.Fatal(err)
+		}
+		if len(compiled.Tuples) > 0 {
+			indexed++
 		}
 		for range requestsPerTable {
 			r := w.request()
@@ -54,6 +58,9 @@ func TestCompiledTableRoutesAsTheModel(t *testing.T) {
 		if found[v] < leastOften {
 			t.Errorf("%s occurred %d times, want at least %d", maps.VerdictName(v), found[v], leastOften)
 		}
+	}
+	if t.Logf("%d tables with an index", indexed); indexed < leastOften {
+		t.Errorf("%d tables with an index, want at least %d", indexed, leastOften)
 	}
 	// Handing everything over would agree as well.
 	if slow, all := found[maps.HandoverRouteSlow], randomTables*requestsPerTable; slow*5 > all {
@@ -117,7 +124,7 @@ func withinLimits(t *Table) error {
 		}
 	}
 	for _, p := range t.Paths {
-		if len(p.Key) > int(maps.MaxPath)+1 || p.Count == 0 || p.Count > uint32(maps.MaxCandidates) {
+		if len(p.Key) > int(maps.MaxPath)+1 || p.Count+p.TupleCount == 0 || p.Count > uint32(maps.MaxCandidates) || p.TupleCount > uint32(maps.MaxTuples) {
 			return fmt.Errorf("path entry out of bounds: %+v", p)
 		}
 	}
@@ -149,7 +156,7 @@ func drawn(r *model.Route, draw uint32) string {
 func describe(rt *model.RouteTable, compiled *Table, r *model.Request) string {
 	var w strings.Builder
 	fmt.Fprintf(&w, "request %q %q", r.Authority, r.Path)
-	for _, name := range []string{"x", "y", "host", "content-length"} {
+	for _, name := range []string{"x", "y", "z", "v", "host", "content-length"} {
 		for _, v := range r.Values(name) {
 			fmt.Fprintf(&w, " %s=%q", name, v)
 		}

@@ -84,6 +84,15 @@ type asked struct {
 	impossible bool
 }
 
+// askedByAll sorts the conditions of each route of a virtual host.
+func askedByAll(routes []*model.Route) []asked {
+	all := make([]asked, len(routes))
+	for i, r := range routes {
+		all[i] = askedBy(r)
+	}
+	return all
+}
+
 // askedBy sorts a route's conditions into those that the kernel evaluates and the rest.
 func askedBy(r *model.Route) asked {
 	var out asked
@@ -195,6 +204,12 @@ func implies(a, b []literal) bool {
 // conditionSet numbers the conditions of a table. Equal ones share a bit.
 type conditionSet struct {
 	bits map[condition]uint8
+	// classes of the values of headers, by name.
+	classes map[string]*valueClasses
+	// scarce says that there are not bits for all.
+	scarce bool
+	// slots is how many have been given.
+	slots int
 }
 
 // known returns those of the literals that have a bit, which it gives them while
@@ -227,12 +242,10 @@ func (s *conditionSet) give(c condition) (reason string) {
 	if _, known := s.bits[c]; known {
 		return ""
 	}
-	switch {
-	case len(c.name) > int(maps.MaxFieldName):
-		return fmt.Sprintf("header name of %d bytes, more than %d", len(c.name), maps.MaxFieldName)
-	case len(c.value) > int(maps.MaxFieldValue):
-		return fmt.Sprintf("header %q: value of %d bytes, more than %d", c.name, len(c.value), maps.MaxFieldValue)
-	case len(s.bits) == int(maps.MaxPredicates):
+	if reason := beyondLimits(c); reason != "" {
+		return reason
+	}
+	if len(s.bits) == int(maps.MaxPredicates) {
 		return fmt.Sprintf("more than %d different header conditions in one route table", maps.MaxPredicates)
 	}
 	if s.bits == nil {
@@ -240,4 +253,16 @@ func (s *conditionSet) give(c condition) (reason string) {
 	}
 	s.bits[c] = uint8(len(s.bits))
 	return ""
+}
+
+// beyondLimits says why the kernel cannot look up what a condition names.
+func beyondLimits(c condition) string {
+	switch {
+	case len(c.name) > int(maps.MaxFieldName):
+		return fmt.Sprintf("header name of %d bytes, more than %d", len(c.name), maps.MaxFieldName)
+	case len(c.value) > int(maps.MaxFieldValue):
+		return fmt.Sprintf("header %q: value of %d bytes, more than %d", c.name, len(c.value), maps.MaxFieldValue)
+	default:
+		return ""
+	}
 }

@@ -61,25 +61,46 @@ func (t *Table) dump(w *strings.Builder) {
 		fmt.Fprintf(w, "  host %s %q -> vhost %d\n", direction, h.Key, h.VHost)
 	}
 	for _, f := range t.Fields {
-		fmt.Fprintf(w, "  header %q missing=%#x present=%#x\n", f.Name, f.Missing, f.Present)
+		fmt.Fprintf(w, "  header %q missing=%#x present=%#x", f.Name, f.Missing, f.Present)
+		if f.Slot != 0 {
+			fmt.Fprintf(w, " slot=%d class=%d", f.Slot, f.Class)
+		}
+		fmt.Fprintln(w)
 	}
 	for _, v := range t.Values {
-		fmt.Fprintf(w, "  header %q equals %q: %#x\n", t.Fields[v.Field].Name, v.Text, v.Bits)
+		fmt.Fprintf(w, "  header %q equals %q: %#x%s\n", t.Fields[v.Field].Name, v.Text, v.Bits, classText(v.Class))
 	}
 	for _, v := range t.Prefixes {
-		fmt.Fprintf(w, "  header %q begins with %q: %#x\n", t.Fields[v.Field].Name, v.Text, v.Bits)
+		fmt.Fprintf(w, "  header %q begins with %q: %#x%s\n", t.Fields[v.Field].Name, v.Text, v.Bits, classText(v.Class))
 	}
 	for _, p := range t.Paths {
-		fmt.Fprintf(w, "  path vhost %d %q -> routes %d+%d\n", p.VHost, p.Key, p.First, p.Count)
+		fmt.Fprintf(w, "  path vhost %d %q -> routes %d+%d", p.VHost, p.Key, p.First, p.Count)
+		if p.TupleCount > 0 {
+			fmt.Fprintf(w, " tuples %d+%d", p.Tuple, p.TupleCount)
+		}
+		fmt.Fprintln(w)
+	}
+	for i, tuple := range t.Tuples {
+		fmt.Fprintf(w, "  tuple %d order=%d number=%d slots=%v routes %d+%d\n", i, tuple.Order, tuple.Number, tuple.Slots, tuple.First, tuple.Count)
+	}
+	for _, b := range t.Buckets {
+		fmt.Fprintf(w, "  bucket %d %v -> routes %d+%d\n", b.Tuple, b.Classes, b.First, b.Count)
 	}
 	for i := range t.Routes {
 		t.dumpRoute(w, i)
 	}
 }
 
+func classText(class uint32) string {
+	if class == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" class=%d", class)
+}
+
 func (t *Table) dumpRoute(w *strings.Builder, i int) {
 	r := &t.Routes[i]
-	fmt.Fprintf(w, "  route %d need=%#x forbid=%#x timeout=%s%s ->", i, r.Need, r.Forbid, r.Timeout, routeFlagNames[r.Flags])
+	fmt.Fprintf(w, "  route %d order=%d need=%#x forbid=%#x timeout=%s%s ->", i, r.Order, r.Need, r.Forbid, r.Timeout, routeFlagNames[r.Flags])
 	if r.Count == 0 {
 		fmt.Fprintf(w, " %s\n", cmp.Or(r.Cluster, "-"))
 		return

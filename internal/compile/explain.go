@@ -3,6 +3,8 @@
 package compile
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/maps"
@@ -25,25 +27,70 @@ func (t *Table) Route(r *model.Request) (*Route, maps.Verdict) {
 	if vhost == 0 {
 		return nil, maps.HandoverNoVHost
 	}
-	candidates := t.candidates(vhost, r.Path)
-	if candidates == nil {
+	path := t.path(vhost, r.Path)
+	if path == nil {
 		return nil, maps.HandoverNoRoute
 	}
-	bits, failure := t.conditions(r)
+	held, failure := t.conditions(r)
 	if failure != maps.VerdictOk {
 		return nil, failure
 	}
-	for i := range candidates {
-		c := &candidates[i]
-		if bits&c.Need != c.Need || bits&c.Forbid != 0 {
+	switch route := t.first(path, held); {
+	case route == nil:
+		return nil, maps.HandoverNoRoute
+	case route.Flags&maps.RouteSlow != 0:
+		return nil, maps.HandoverRouteSlow
+	default:
+		return route, maps.VerdictOk
+	}
+}
+
+// held is what is known of a request's headers.
+type held struct {
+	// bits are the conditions that hold.
+	bits uint64
+	// classes of values, by slot.
+	classes [maps.MaxClasses]uint32
+}
+
+// first returns the first route for a path whose conditions hold, as bpf/lib/index.h does.
+func (t *Table) first(p *Path, h *held) *Route {
+	best := t.firstOf(p.First, p.Count, h, nil)
+	for _, tuple := range t.Tuples[p.Tuple : p.Tuple+p.TupleCount] {
+		if best != nil && tuple.Order >= best.Order {
+			break
+		}
+		if tuple.Number == 0 {
+			best = t.firstOf(tuple.First, tuple.Count, h, best)
 			continue
 		}
-		if c.Flags&maps.RouteSlow != 0 {
-			return nil, maps.HandoverRouteSlow
+		key := Bucket{Tuple: tuple.Number}
+		for i, slot := range tuple.Slots {
+			key.Classes[i] = h.classes[slot]
 		}
-		return c, maps.VerdictOk
+		if i, found := slices.BinarySearchFunc(t.Buckets, key, compareBuckets); found {
+			best = t.firstOf(t.Buckets[i].First, t.Buckets[i].Count, h, best)
+		}
 	}
-	return nil, maps.HandoverNoRoute
+	return best
+}
+
+// firstOf returns the first of a list whose conditions hold, if it comes before the best so far.
+func (t *Table) firstOf(first, count uint32, h *held, best *Route) *Route {
+	for i := first; i < first+count; i++ {
+		c := &t.Routes[i]
+		if best != nil && c.Order >= best.Order {
+			break
+		}
+		if h.bits&c.Need == c.Need && h.bits&c.Forbid == 0 {
+			return c
+		}
+	}
+	return best
+}
+
+func compareBuckets(a, b Bucket) int {
+	return cmp.Or(cmp.Compare(a.Tuple, b.Tuple), slices.Compare(a.Classes[:], b.Classes[:]))
 }
 
 // ClusterOf returns the cluster that a route's draw, any number, falls on.
@@ -95,8 +142,8 @@ func (t *Table) longestHost(d maps.HostDirection, host string) uint32 {
 	return t.Hosts[best].VHost
 }
 
-// candidates looks up the path without its query, cut to what the kernel compares.
-func (t *Table) candidates(vhost uint32, path string) []Route {
+// path looks up the path without its query, cut to what the kernel compares.
+func (t *Table) path(vhost uint32, path string) *Path {
 	path, _, _ = strings.Cut(path, "?")
 	if len(path) > int(maps.MaxPath) {
 		path = path[:maps.MaxPath]
@@ -111,8 +158,7 @@ func (t *Table) candidates(vhost uint32, path string) []Route {
 	if best < 0 {
 		return nil
 	}
-	p := t.Paths[best]
-	return t.Routes[p.First : p.First+p.Count]
+	return &t.Paths[best]
 }
 
 // scanFields hands over a header that occurs twice, and more of the asked headers than MaxFields.
@@ -132,9 +178,9 @@ func (t *Table) scanFields(r *model.Request) maps.Verdict {
 	return maps.VerdictOk
 }
 
-// conditions returns the conditions that hold. A value with whitespace behind it is handed over.
-func (t *Table) conditions(r *model.Request) (bits uint64, failure maps.Verdict) {
-	bits = t.Missing
+// conditions returns what is known of the headers. A value with whitespace behind it is handed over.
+func (t *Table) conditions(r *model.Request) (*held, maps.Verdict) {
+	h := held{bits: t.Missing}
 	for i, f := range t.Fields {
 		values := r.Values(f.Name)
 		if len(values) == 0 {
@@ -142,9 +188,13 @@ func (t *Table) conditions(r *model.Request) (bits uint64, failure maps.Verdict)
 		}
 		value := values[0]
 		if strings.TrimRight(value, " \t") != value {
-			return 0, maps.HandoverMalformed
+			return nil, maps.HandoverMalformed
 		}
-		bits = bits&^f.Missing | t.valueOf(i, value)
+		bits, class := t.valueOf(i, value)
+		h.bits = h.bits&^f.Missing | bits
+		if f.Slot != 0 {
+			h.classes[f.Slot] = class
+		}
 	}
-	return bits, maps.VerdictOk
+	return &h, maps.VerdictOk
 }

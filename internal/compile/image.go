@@ -37,7 +37,13 @@ type Table struct {
 	Hosts []Host
 	// Paths is sorted by virtual host and key.
 	Paths []Path
-	// Routes holds the lists that Paths point into, one behind the other.
+	// Tuples holds the lists that Paths point into, one behind the other.
+	Tuples []Tuple
+	// TupleNumbers is how many numbers Tuples have: they are 1 to TupleNumbers.
+	TupleNumbers uint32
+	// Buckets is sorted by tuple and classes.
+	Buckets []Bucket
+	// Routes holds the lists that Paths, Tuples and Buckets point into, one behind the other.
 	Routes []Route
 	// Splits holds the lists that Routes point into.
 	Splits []Split
@@ -63,6 +69,30 @@ type Path struct {
 	VHost uint32
 	// Key as the trie holds it: with a 0 byte behind it when the whole path must match.
 	Key string
+	// The candidates are Routes[First : First+Count], in order, and those of
+	// Tuples[Tuple : Tuple+TupleCount], of which there may be none.
+	First, Count      uint32
+	Tuple, TupleCount uint32
+}
+
+// Tuple is a part of an index: routes that ask for values of the same headers.
+type Tuple struct {
+	// Number in Buckets. Paths share it. 0: the routes ask for no values.
+	Number uint32
+	// Order of the first of its routes.
+	Order uint32
+	// Slots of the headers, ascending; 0, behind them, is none.
+	Slots [maps.MaxTupleFields]uint8
+	// With Number 0 the routes are Routes[First : First+Count], in order.
+	First, Count uint32
+}
+
+// Bucket is an entry of an index.
+type Bucket struct {
+	// Tuple is its number.
+	Tuple uint32
+	// Classes of the values, as the Tuple has its Slots; 0 is that of a missing header.
+	Classes [maps.MaxTupleFields]uint32
 	// The candidates are Routes[First : First+Count], in order.
 	First, Count uint32
 }
@@ -71,6 +101,9 @@ type Path struct {
 // RouteSlow the request is handed over then: the route may match, or may not.
 type Route struct {
 	Need, Forbid uint64
+	// Order is the route's position in its virtual host, from 0: of several that are taken, the
+	// lowest is.
+	Order uint32
 	// Timeout from the end of the request to the end of the response; 0 for none.
 	Timeout time.Duration
 	Flags   maps.RouteFlags
@@ -98,6 +131,11 @@ type Field struct {
 	Missing uint64
 	// Flags say whether it has Values, and Prefixes.
 	Flags maps.AskedFlags
+	// Slot names the header in Tuples; 0: none asks for its value.
+	Slot uint32
+	// Class of a value that is not in the table's Values and begins with none of its Prefixes;
+	// 0 without a Slot.
+	Class uint32
 }
 
 // Value is a header's value, or the beginning of one.
@@ -107,6 +145,8 @@ type Value struct {
 	Text  string
 	// Bits are all conditions on the header that hold.
 	Bits uint64
+	// Class tells it from the header's other values in Buckets; 0 without a Slot.
+	Class uint32
 }
 
 // Cluster is a set of endpoints and the order in which they take turns.

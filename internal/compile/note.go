@@ -21,25 +21,24 @@ type Note struct {
 // String joins the two.
 func (n Note) String() string { return n.Where + ": " + n.Reason }
 
-// slowRoutes collects the routes of a virtual host that the kernel cannot always
+// slowRoutes collects the positions of the routes of a virtual host that the kernel cannot always
 // decide, by reason.
-type slowRoutes map[string][]int
+type slowRoutes map[string]map[int]bool
 
-// add notes a route by its position, which may be noted already.
+// add notes a route, which may be noted already.
 func (s slowRoutes) add(reason string, position int) {
-	if !slices.Contains(s[reason], position) {
-		s[reason] = append(s[reason], position)
+	if s[reason] == nil {
+		s[reason] = map[int]bool{}
 	}
+	s[reason][position] = true
 }
 
 // notes are one for each reason, however many routes there are.
 func (s slowRoutes) notes(where string) []Note {
 	var list []Note
 	for _, reason := range slices.Sorted(maps.Keys(s)) {
-		positions := s[reason]
-		slices.Sort(positions)
 		list = append(list, Note{
-			Where:  fmt.Sprintf("%s: %s", where, routeNumbers(positions)),
+			Where:  fmt.Sprintf("%s: %s", where, routeNumbers(slices.Sorted(maps.Keys(s[reason])))),
 			Reason: reason + "; the slow path serves the requests that may match",
 		})
 	}

@@ -37,30 +37,30 @@ type pathIndex struct {
 type candidate struct {
 	position int
 	sure     bool
+	// literals are what is to be tried yet.
+	literals []literal
+	// slow, if it is not empty, says why whoever gets here is handed over.
+	slow string
 }
+
+func byPosition(a, b candidate) int { return cmp.Compare(a.position, b.position) }
 
 // addRoutes fills the path trie for one virtual host. Each text that decides about
 // some route becomes an entry. A path finds the longest entry that begins it; the
 // routes that accept it, or may, are then known.
-func (b *tableBuilder) addRoutes(vhost uint32, routes []*model.Route) {
-	index := pathIndex{exact: map[string][]int{}, prefix: map[string][]int{}}
-	list := candidateList{tableBuilder: b, routes: routes, asked: make([]asked, len(routes)), slow: slowRoutes{}}
+func (b *tableBuilder) addRoutes(vhost uint32, routes []*model.Route, all []asked) {
+	paths := pathIndex{exact: map[string][]int{}, prefix: map[string][]int{}}
+	list := candidateList{tableBuilder: b, routes: routes, asked: all, byPrefix: map[string]index{}, slow: slowRoutes{}}
 	for i, r := range routes {
 		if r.Path.Kind == model.PathConnect {
 			continue // the kernel hands every CONNECT over
 		}
-		if list.asked[i] = askedBy(r); !list.asked[i].impossible {
-			index.add(i, r.Path)
+		if !all[i].impossible {
+			paths.add(i, r.Path)
 		}
 	}
-	for _, key := range index.keys() {
-		candidates := list.at(index.candidates(key))
-		b.table.Paths = append(b.table.Paths, Path{
-			VHost: vhost,
-			Key:   key,
-			First: b.addList(candidates),
-			Count: uint32(len(candidates)),
-		})
+	for _, key := range paths.keys() {
+		b.table.Paths = append(b.table.Paths, list.path(vhost, key, &paths))
 	}
 	b.notes = append(b.notes, list.slow.notes(b.where)...)
 }
@@ -110,28 +110,40 @@ func (x *pathIndex) keys() []string {
 	return keys
 }
 
-// candidates are the routes that accept paths whose longest entry is the key, in order.
-func (x *pathIndex) candidates(key string) []candidate {
+// found is what a key finds.
+type found struct {
+	// candidates are in order.
+	candidates []candidate
+	// crowded are the prefixes that so many routes have that these get an index of their own.
+	crowded []string
+}
+
+// find returns the routes that accept paths whose longest entry is the key.
+func (l *candidateList) find(key string, x *pathIndex) found {
 	value, whole := strings.CutSuffix(key, terminator)
-	var found []candidate
+	var f found
 	add := func(positions []int) {
 		for _, p := range positions {
-			found = append(found, candidate{p, true})
+			f.candidates = append(f.candidates, l.candidate(p, true))
 		}
 	}
 	if whole {
 		add(x.exact[value])
 	}
 	for n := range len(value) + 1 {
-		add(x.prefix[value[:n]])
+		if positions := x.prefix[value[:n]]; len(positions) > longestPlain {
+			f.crowded = append(f.crowded, value[:n])
+		} else {
+			add(positions)
+		}
 	}
 	for i := range x.loose {
 		if r := x.loose[i].reach(value, whole); r != misses {
-			found = append(found, candidate{x.loose[i].position, r == accepts})
+			f.candidates = append(f.candidates, l.candidate(x.loose[i].position, r == accepts))
 		}
 	}
-	slices.SortFunc(found, func(a, b candidate) int { return cmp.Compare(a.position, b.position) })
-	return found
+	slices.SortFunc(f.candidates, byPosition)
+	return f
 }
 
 // candidateList compiles the candidates of one virtual host.
@@ -139,10 +151,73 @@ type candidateList struct {
 	*tableBuilder
 	routes []*model.Route
 	asked  []asked
-	slow   slowRoutes
+	// byPrefix holds the indexes of prefixes that many routes have.
+	byPrefix map[string]index
+	slow     slowRoutes
 }
 
-// at compiles the candidates of one key, leaving out those that are never reached:
+func (l *candidateList) candidate(position int, sure bool) candidate {
+	return candidate{position: position, sure: sure, literals: l.asked[position].literals}
+}
+
+// path compiles what one key leads to.
+func (l *candidateList) path(vhost uint32, key string, x *pathIndex) Path {
+	f := l.find(key, x)
+	candidates := upToTheLast(f.candidates)
+	var tuples []Tuple
+	if l.isBetterIndexed(candidates) {
+		own := l.makeIndex(candidates)
+		candidates, tuples = own.plain, own.tuples
+	}
+	for _, prefix := range f.crowded {
+		tuples = append(tuples, l.shared(prefix, x.prefix[prefix]).tuples...)
+	}
+	slices.SortStableFunc(tuples, func(a, b Tuple) int { return cmp.Compare(a.Order, b.Order) })
+	if n := len(candidates); n > 0 && len(candidates[n-1].literals) == 0 {
+		last := uint32(candidates[n-1].position)
+		tuples = slices.DeleteFunc(tuples, func(t Tuple) bool { return t.Order > last })
+	}
+	tuples, position, isCut := cut(tuples)
+	if isCut {
+		candidates = slices.DeleteFunc(candidates, func(c candidate) bool { return c.position >= position })
+		candidates = append(candidates, candidate{
+			position: position, slow: fmt.Sprintf("conditions on more than %d sets of headers for one path", maps.MaxTuples),
+		})
+	}
+	out := Path{VHost: vhost, Key: key}
+	out.First, out.Count = l.addCandidates(candidates)
+	if len(tuples) > 0 {
+		out.Tuple, out.TupleCount = l.addTuples(tuples), uint32(len(tuples))
+	}
+	return out
+}
+
+// upToTheLast leaves out what stands behind a route without conditions: that route wins, or it is
+// a slow one and has the request handed over.
+func upToTheLast(candidates []candidate) []candidate {
+	if i := slices.IndexFunc(candidates, func(c candidate) bool { return len(c.literals) == 0 }); i >= 0 {
+		return candidates[:i+1]
+	}
+	return candidates
+}
+
+// addCandidates compiles candidates and adds them to the table's routes. A table that is full
+// hands over whoever could take one of them.
+func (l *candidateList) addCandidates(candidates []candidate) (first, count uint32) {
+	if len(candidates) == 0 {
+		return 0, 0
+	}
+	if !l.hasRoom(min(len(candidates), int(maps.MaxCandidates))) {
+		for _, c := range candidates {
+			l.slow.add(fmt.Sprintf("more than %d routes for the paths of one route table", maxRoutes), c.position)
+		}
+		return l.addList([]Route{slowRoute(candidates[0].position)}), 1
+	}
+	list := l.at(candidates)
+	return l.addList(list), uint32(len(list))
+}
+
+// at compiles a list of candidates, leaving out those that are never reached:
 // behind a route whose conditions hold whenever theirs do. That route wins, or it is
 // a slow one and has the request handed over. In particular nothing stands behind a
 // route without conditions.
@@ -150,13 +225,12 @@ func (l *candidateList) at(candidates []candidate) []Route {
 	var kept [][]literal
 	var list []Route
 	for _, c := range candidates {
-		literals := l.asked[c.position].literals
-		if slices.ContainsFunc(kept, func(k []literal) bool { return implies(literals, k) }) {
+		if slices.ContainsFunc(kept, func(k []literal) bool { return implies(c.literals, k) }) {
 			continue
 		}
 		if len(list) == int(maps.MaxCandidates) {
 			l.slow.add(fmt.Sprintf("more than %d routes with header conditions for one path", maps.MaxCandidates), c.position)
-			list[len(list)-1] = slowRoute()
+			list[len(list)-1] = slowRoute(int(list[len(list)-1].Order))
 			break
 		}
 		known, route := l.compile(c)
@@ -169,8 +243,8 @@ func (l *candidateList) at(candidates []candidate) []Route {
 // compile returns one candidate and those of its conditions that it has bits for.
 func (l *candidateList) compile(c candidate) (known []literal, route Route) {
 	r, asked := l.routes[c.position], &l.asked[c.position]
-	known, leftOut := l.conditions.known(asked.literals)
-	reasons := []string{asked.undecided, leftOut}
+	known, leftOut := l.conditions.known(c.literals)
+	reasons := []string{c.slow, asked.undecided, leftOut}
 	if !c.sure {
 		reasons = append(reasons, reasonOf(r.Path))
 	}
@@ -180,8 +254,9 @@ func (l *candidateList) compile(c candidate) (known []literal, route Route) {
 	}
 	if reason != "" {
 		l.slow.add(reason, c.position)
-		route = slowRoute()
+		route = slowRoute(c.position)
 	}
+	route.Order = uint32(c.position)
 	route.Need, route.Forbid = l.conditions.masks(known)
 	return known, route
 }

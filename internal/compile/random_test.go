@@ -61,7 +61,9 @@ func (w world) domain() string {
 	}
 }
 
-func (w world) headerName() string { return pick(w, "x", "y", "host", "content-length") }
+func (w world) headerName() string {
+	return pick(w, "x", "x", "y", "y", "z", "v", "host", "content-length")
+}
 
 func (w world) headerValue() string {
 	if w.oneIn(60) {
@@ -164,6 +166,32 @@ func (w world) route() *model.Route {
 	return r
 }
 
+// crowd draws so many routes for a few paths that they need an index.
+func (w world) crowd() []*model.Route {
+	routes := make([]*model.Route, 17+w.IntN(60))
+	for i := range routes {
+		r := &model.Route{Path: model.PathMatch{Value: pick(w, "/", "/", "/a", "/ab")}, Timeout: time.Duration(i) * time.Second}
+		r.Clusters = []model.WeightedCluster{{Name: fmt.Sprintf("c%d", w.IntN(4)), Weight: 1}}
+		for range 1 + w.IntN(3) {
+			h := model.HeaderMatch{
+				Name: pick(w, "x", "y", "z", "v"), Kind: model.HeaderString, String: model.Exact(w.headerValue()), MissingAsEmpty: w.oneIn(20),
+			}
+			if w.oneIn(8) {
+				h.String.Kind = model.StringPrefix
+			}
+			if w.oneIn(10) {
+				h = w.header()
+			}
+			r.Headers = append(r.Headers, h)
+		}
+		routes[i] = r
+	}
+	if w.oneIn(3) {
+		routes[w.IntN(len(routes))] = w.route()
+	}
+	return routes
+}
+
 func (w world) table() *model.RouteTable {
 	t := &model.RouteTable{IgnorePort: w.oneIn(60), IgnorePathParameters: w.oneIn(60)}
 	taken := map[string]bool{}
@@ -177,6 +205,9 @@ func (w world) table() *model.RouteTable {
 		}
 		for range w.IntN(9) {
 			vh.Routes = append(vh.Routes, w.route())
+		}
+		if w.oneIn(12) {
+			vh.Routes = append(vh.Routes, w.crowd()...)
 		}
 		t.VirtualHosts = append(t.VirtualHosts, vh)
 	}

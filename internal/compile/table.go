@@ -20,6 +20,7 @@ type tableBuilder struct {
 	// routes and lists number what is already in table.Routes; splits likewise.
 	routes map[Route]uint32
 	lists  map[string]uint32
+	tuples map[string]uint32
 	splits map[string]uint32
 }
 
@@ -28,6 +29,7 @@ func newTableBuilder(where string) *tableBuilder {
 		where:  where,
 		routes: map[Route]uint32{},
 		lists:  map[string]uint32{},
+		tuples: map[string]uint32{},
 		splits: map[string]uint32{},
 	}
 }
@@ -35,9 +37,14 @@ func newTableBuilder(where string) *tableBuilder {
 func (b *tableBuilder) add(rt *model.RouteTable) {
 	table := b.where
 	b.addHosts(rt)
+	hosts := make([][]asked, len(rt.VirtualHosts))
+	for i, vh := range rt.VirtualHosts {
+		hosts[i] = askedByAll(vh.Routes)
+	}
+	b.conditions.survey(hosts)
 	for i, vh := range rt.VirtualHosts {
 		b.where = fmt.Sprintf("%s: virtual host %q", table, vh.Name)
-		b.addRoutes(uint32(i)+1, vh.Routes)
+		b.addRoutes(uint32(i)+1, vh.Routes, hosts[i])
 	}
 	b.where = table
 }
@@ -49,6 +56,9 @@ func (b *tableBuilder) finish() Table {
 	}
 	return b.table
 }
+
+// hasRoom says whether the table may hold so many more routes.
+func (b *tableBuilder) hasRoom(routes int) bool { return len(b.table.Routes)+routes <= maxRoutes }
 
 // addList returns where a list of candidates lies; equal lists lie in one place.
 func (b *tableBuilder) addList(list []Route) uint32 {
@@ -99,7 +109,7 @@ func (b *tableBuilder) compileRoute(r *model.Route) (out Route, reason string) {
 }
 
 // slowRoute stands for a route that only the slow path can choose or act on.
-func slowRoute() Route { return Route{Flags: maps.RouteSlow} }
+func slowRoute(position int) Route { return Route{Flags: maps.RouteSlow, Order: uint32(position)} }
 
 func flagsOf(r *model.Route) maps.RouteFlags {
 	if r.Allows(model.UpgradeWebSocket) {

@@ -4,6 +4,7 @@ package compile
 
 import (
 	"cmp"
+	gomaps "maps"
 	"slices"
 	"strings"
 
@@ -13,61 +14,70 @@ import (
 // layout writes down what the kernel looks up: for each header, and for each value or
 // beginning of a value that some condition names, all the conditions that then hold.
 func (s *conditionSet) layout(t *Table) {
-	for _, all := range s.byField() {
-		field := Field{Name: all[0].name}
+	byName := map[string][]condition{}
+	for c := range s.bits {
+		byName[c.name] = append(byName[c.name], c)
+	}
+	for _, name := range slices.Sorted(gomaps.Keys(s.classes)) {
+		of, all := s.classes[name], byName[name]
+		if len(all) == 0 && len(of.asked) == 0 {
+			continue
+		}
+		slices.SortFunc(all, compareConditions)
 		number := uint32(len(t.Fields))
-		for _, c := range all {
-			if c.orMissing {
-				field.Missing |= s.bit(c)
-			}
-			if c.kind == isPresent || c.kind == beginsWith && c.value == "" {
-				field.Present |= s.bit(c)
-			}
-		}
-		values, prefixes := s.texts(number, all, equals), s.texts(number, all, beginsWith)
-		if len(values) > 0 {
-			field.Flags |= maps.AskedValues
-		}
-		if len(prefixes) > 0 {
-			field.Flags |= maps.AskedPrefixes
-		}
-		t.Fields = append(t.Fields, field)
+		values, prefixes := s.texts(number, of, all, equals), s.texts(number, of, all, beginsWith)
+		t.Fields = append(t.Fields, s.field(name, of, all, len(values) > 0, len(prefixes) > 0))
 		t.Values = append(t.Values, values...)
 		t.Prefixes = append(t.Prefixes, prefixes...)
-		t.Missing |= field.Missing
+		t.Missing |= t.Fields[number].Missing
 	}
 }
 
-// byField returns the conditions in order, one list for each header.
-func (s *conditionSet) byField() [][]condition {
-	sorted := make([]condition, 0, len(s.bits))
-	for c := range s.bits {
-		sorted = append(sorted, c)
+func (s *conditionSet) field(name string, of *valueClasses, all []condition, hasValues, hasPrefixes bool) Field {
+	field := Field{Name: name, Slot: of.slot}
+	if of.slot != 0 {
+		field.Class = otherClass
 	}
-	slices.SortFunc(sorted, compareConditions)
-	var lists [][]condition
-	for i, c := range sorted {
-		if i == 0 || sorted[i-1].name != c.name {
-			lists = append(lists, nil)
+	for _, c := range all {
+		if c.orMissing {
+			field.Missing |= s.bit(c)
 		}
-		last := &lists[len(lists)-1]
-		*last = append(*last, c)
+		if c.kind == isPresent || c.kind == beginsWith && c.value == "" {
+			field.Present |= s.bit(c)
+		}
 	}
-	return lists
+	if hasValues {
+		field.Flags |= maps.AskedValues
+	}
+	if hasPrefixes {
+		field.Flags |= maps.AskedPrefixes
+	}
+	return field
 }
 
 func (s *conditionSet) bit(c condition) uint64 { return 1 << s.bits[c] }
 
-// texts returns the records of the values, or of their beginnings, that conditions on one header
-// name. Every value begins with "", so that has none.
-func (s *conditionSet) texts(field uint32, all []condition, kind conditionKind) []Value {
-	var list []Value
+// texts returns the records of the values, or of their beginnings, that conditions with a bit name, or
+// an index asks for.
+func (s *conditionSet) texts(field uint32, of *valueClasses, all []condition, kind conditionKind) []Value {
+	named := map[string]bool{}
 	for _, c := range all {
-		known := len(list) > 0 && list[len(list)-1].Text == c.value
-		if c.kind != kind || known || kind == beginsWith && c.value == "" {
+		named[c.value] = named[c.value] || c.kind == kind
+	}
+	texts := of.values
+	if kind == beginsWith {
+		texts = of.prefixes
+	}
+	var list []Value
+	for _, text := range texts {
+		class := of.of(text, kind)
+		if !named[text] && !of.asked[class] {
 			continue
 		}
-		list = append(list, Value{Field: field, Text: c.value, Bits: s.heldBy(c.value, all, kind)})
+		if of.slot == 0 {
+			class = 0
+		}
+		list = append(list, Value{Field: field, Text: text, Bits: s.heldBy(text, all, kind), Class: class})
 	}
 	return list
 }
@@ -83,19 +93,20 @@ func (s *conditionSet) heldBy(text string, all []condition, kind conditionKind) 
 	return bits
 }
 
-// valueOf returns the conditions that a value of a field satisfies, as value_find() in bpf/lib/fields.h finds them.
-func (t *Table) valueOf(field int, value string) uint64 {
+// valueOf returns the conditions that a value of a field satisfies, and its class, as value_find()
+// in bpf/lib/fields.h finds them.
+func (t *Table) valueOf(field int, value string) (bits uint64, class uint32) {
 	if len(value) <= int(maps.MaxFieldValue) {
 		if i, found := findValue(t.Values, field, value); found {
-			return t.Values[i].Bits
+			return t.Values[i].Bits, t.Values[i].Class
 		}
 	}
 	for n := min(len(value), int(maps.MaxFieldValue)); n > 0; n-- {
 		if i, found := findValue(t.Prefixes, field, value[:n]); found {
-			return t.Prefixes[i].Bits
+			return t.Prefixes[i].Bits, t.Prefixes[i].Class
 		}
 	}
-	return t.Fields[field].Present
+	return t.Fields[field].Present, t.Fields[field].Class
 }
 
 func findValue(list []Value, field int, text string) (int, bool) {

@@ -17,6 +17,7 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	xlbMapAnchors              = "anchors"
+	xlbMapBuckets              = "buckets"
 	xlbMapClusters             = "clusters"
 	xlbMapConns                = "conns"
 	xlbMapControls             = "controls"
@@ -46,6 +47,7 @@ const (
 	xlbMapSplits               = "splits"
 	xlbMapSsockStates          = "ssock_states"
 	xlbMapSsocks               = "ssocks"
+	xlbMapTuples               = "tuples"
 	xlbMapValuePrefixes        = "value_prefixes"
 	xlbMapValues               = "values"
 	xlbMapVerdicts             = "verdicts"
@@ -152,6 +154,7 @@ type xlbProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type xlbMapSpecs struct {
 	Anchors          *ebpf.MapSpec `ebpf:"anchors"`
+	Buckets          *ebpf.MapSpec `ebpf:"buckets"`
 	Clusters         *ebpf.MapSpec `ebpf:"clusters"`
 	Conns            *ebpf.MapSpec `ebpf:"conns"`
 	Controls         *ebpf.MapSpec `ebpf:"controls"`
@@ -181,6 +184,7 @@ type xlbMapSpecs struct {
 	Splits           *ebpf.MapSpec `ebpf:"splits"`
 	SsockStates      *ebpf.MapSpec `ebpf:"ssock_states"`
 	Ssocks           *ebpf.MapSpec `ebpf:"ssocks"`
+	Tuples           *ebpf.MapSpec `ebpf:"tuples"`
 	ValuePrefixes    *ebpf.MapSpec `ebpf:"value_prefixes"`
 	Values           *ebpf.MapSpec `ebpf:"values"`
 	Verdicts         *ebpf.MapSpec `ebpf:"verdicts"`
@@ -223,6 +227,7 @@ func (o *xlbObjects) Close() error {
 // It can be passed to loadXlbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type xlbMaps struct {
 	Anchors          *ebpf.Map `ebpf:"anchors"`
+	Buckets          *ebpf.Map `ebpf:"buckets"`
 	Clusters         *ebpf.Map `ebpf:"clusters"`
 	Conns            *ebpf.Map `ebpf:"conns"`
 	Controls         *ebpf.Map `ebpf:"controls"`
@@ -252,6 +257,7 @@ type xlbMaps struct {
 	Splits           *ebpf.Map `ebpf:"splits"`
 	SsockStates      *ebpf.Map `ebpf:"ssock_states"`
 	Ssocks           *ebpf.Map `ebpf:"ssocks"`
+	Tuples           *ebpf.Map `ebpf:"tuples"`
 	ValuePrefixes    *ebpf.Map `ebpf:"value_prefixes"`
 	Values           *ebpf.Map `ebpf:"values"`
 	Verdicts         *ebpf.Map `ebpf:"verdicts"`
@@ -261,6 +267,7 @@ type xlbMaps struct {
 func (m *xlbMaps) Close() error {
 	return _XlbClose(
 		m.Anchors,
+		m.Buckets,
 		m.Clusters,
 		m.Conns,
 		m.Controls,
@@ -290,6 +297,7 @@ func (m *xlbMaps) Close() error {
 		m.Splits,
 		m.SsockStates,
 		m.Ssocks,
+		m.Tuples,
 		m.ValuePrefixes,
 		m.Values,
 		m.Verdicts,

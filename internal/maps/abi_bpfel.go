@@ -25,6 +25,8 @@ type abiAskedField struct {
 	Missing uint64
 	Number  uint32
 	Flags   uint32
+	Slot    uint32
+	Class   uint32
 }
 
 type abiAskedFlags uint32
@@ -51,10 +53,18 @@ type abiBodyScan struct {
 	}
 }
 
+type abiBucketKey struct {
+	_       structs.HostLayout
+	Tuple   uint32
+	Classes [4]uint32
+}
+
 type abiCandidates struct {
-	_     structs.HostLayout
-	First uint32
-	Count uint32
+	_          structs.HostLayout
+	First      uint32
+	Count      uint32
+	Tuple      uint32
+	TupleCount uint32
 }
 
 type abiCluster struct {
@@ -161,19 +171,22 @@ type abiHostKey struct {
 type abiLimits uint32
 
 const (
-	abiLimitsMAX_HEAD        abiLimits = 8192
-	abiLimitsMAX_PATH        abiLimits = 251
-	abiLimitsMAX_HOST        abiLimits = 251
-	abiLimitsMAX_FIELD_NAME  abiLimits = 56
-	abiLimitsMAX_FIELD_VALUE abiLimits = 120
-	abiLimitsMAX_LINES       abiLimits = 100
-	abiLimitsMAX_FIELDS      abiLimits = 8
-	abiLimitsMAX_CANDIDATES  abiLimits = 128
-	abiLimitsMAX_SPLIT       abiLimits = 64
-	abiLimitsMAX_PREDICATES  abiLimits = 64
-	abiLimitsMAX_PICK_TRIES  abiLimits = 8
-	abiLimitsMAX_LEASE_TRIES abiLimits = 4
-	abiLimitsANCHOR_PORTS    abiLimits = 8
+	abiLimitsMAX_HEAD         abiLimits = 8192
+	abiLimitsMAX_PATH         abiLimits = 251
+	abiLimitsMAX_HOST         abiLimits = 251
+	abiLimitsMAX_FIELD_NAME   abiLimits = 56
+	abiLimitsMAX_FIELD_VALUE  abiLimits = 120
+	abiLimitsMAX_LINES        abiLimits = 100
+	abiLimitsMAX_FIELDS       abiLimits = 8
+	abiLimitsMAX_CANDIDATES   abiLimits = 128
+	abiLimitsMAX_SPLIT        abiLimits = 64
+	abiLimitsMAX_PREDICATES   abiLimits = 64
+	abiLimitsMAX_TUPLES       abiLimits = 16
+	abiLimitsMAX_TUPLE_FIELDS abiLimits = 4
+	abiLimitsMAX_CLASSES      abiLimits = 16
+	abiLimitsMAX_PICK_TRIES   abiLimits = 8
+	abiLimitsMAX_LEASE_TRIES  abiLimits = 4
+	abiLimitsANCHOR_PORTS     abiLimits = 8
 )
 
 type abiListener struct {
@@ -262,6 +275,8 @@ type abiRoute struct {
 	Count     uint32
 	Total     uint32
 	Flags     uint32
+	Order     uint32
+	Reserved  uint32
 }
 
 type abiRouteFlags uint32
@@ -391,9 +406,20 @@ type abiTraffic struct {
 	BytesReceived uint64
 }
 
+type abiTuple struct {
+	_      structs.HostLayout
+	Order  uint32
+	Number uint32
+	First  uint32
+	Count  uint32
+	Slots  [4]uint8
+}
+
 type abiValue struct {
-	_    structs.HostLayout
-	Bits uint64
+	_        structs.HostLayout
+	Bits     uint64
+	Class    uint32
+	Reserved uint32
 }
 
 type abiValueKey struct {
@@ -475,6 +501,7 @@ const (
 	abiVarSharedAskedField    = "shared_asked_field"
 	abiVarSharedAskedFlags    = "shared_asked_flags"
 	abiVarSharedBodyScan      = "shared_body_scan"
+	abiVarSharedBucketKey     = "shared_bucket_key"
 	abiVarSharedCandidates    = "shared_candidates"
 	abiVarSharedCluster       = "shared_cluster"
 	abiVarSharedConnKey       = "shared_conn_key"
@@ -508,6 +535,7 @@ const (
 	abiVarSharedSplit         = "shared_split"
 	abiVarSharedTableFlags    = "shared_table_flags"
 	abiVarSharedTraffic       = "shared_traffic"
+	abiVarSharedTuple         = "shared_tuple"
 	abiVarSharedValue         = "shared_value"
 	abiVarSharedValueKey      = "shared_value_key"
 	abiVarSharedVerdict       = "shared_verdict"
@@ -571,6 +599,7 @@ type abiVariableSpecs struct {
 	SharedAskedField    *ebpf.VariableSpec `ebpf:"shared_asked_field"`
 	SharedAskedFlags    *ebpf.VariableSpec `ebpf:"shared_asked_flags"`
 	SharedBodyScan      *ebpf.VariableSpec `ebpf:"shared_body_scan"`
+	SharedBucketKey     *ebpf.VariableSpec `ebpf:"shared_bucket_key"`
 	SharedCandidates    *ebpf.VariableSpec `ebpf:"shared_candidates"`
 	SharedCluster       *ebpf.VariableSpec `ebpf:"shared_cluster"`
 	SharedConnKey       *ebpf.VariableSpec `ebpf:"shared_conn_key"`
@@ -604,6 +633,7 @@ type abiVariableSpecs struct {
 	SharedSplit         *ebpf.VariableSpec `ebpf:"shared_split"`
 	SharedTableFlags    *ebpf.VariableSpec `ebpf:"shared_table_flags"`
 	SharedTraffic       *ebpf.VariableSpec `ebpf:"shared_traffic"`
+	SharedTuple         *ebpf.VariableSpec `ebpf:"shared_tuple"`
 	SharedValue         *ebpf.VariableSpec `ebpf:"shared_value"`
 	SharedValueKey      *ebpf.VariableSpec `ebpf:"shared_value_key"`
 	SharedVerdict       *ebpf.VariableSpec `ebpf:"shared_verdict"`
@@ -643,6 +673,7 @@ type abiVariables struct {
 	SharedAskedField    *ebpf.Variable `ebpf:"shared_asked_field"`
 	SharedAskedFlags    *ebpf.Variable `ebpf:"shared_asked_flags"`
 	SharedBodyScan      *ebpf.Variable `ebpf:"shared_body_scan"`
+	SharedBucketKey     *ebpf.Variable `ebpf:"shared_bucket_key"`
 	SharedCandidates    *ebpf.Variable `ebpf:"shared_candidates"`
 	SharedCluster       *ebpf.Variable `ebpf:"shared_cluster"`
 	SharedConnKey       *ebpf.Variable `ebpf:"shared_conn_key"`
@@ -676,6 +707,7 @@ type abiVariables struct {
 	SharedSplit         *ebpf.Variable `ebpf:"shared_split"`
 	SharedTableFlags    *ebpf.Variable `ebpf:"shared_table_flags"`
 	SharedTraffic       *ebpf.Variable `ebpf:"shared_traffic"`
+	SharedTuple         *ebpf.Variable `ebpf:"shared_tuple"`
 	SharedValue         *ebpf.Variable `ebpf:"shared_value"`
 	SharedValueKey      *ebpf.Variable `ebpf:"shared_value_key"`
 	SharedVerdict       *ebpf.Variable `ebpf:"shared_verdict"`

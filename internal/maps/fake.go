@@ -77,6 +77,8 @@ func NewFakeConfig(sizes Sizes, fail func() bool) *Config {
 		Schedules:   NewFakeTable[uint32, Turn](fail),
 		Hosts:       NewFakeTable[HostKey, uint32](fail),
 		Paths:       NewFakeTable[PathKey, Candidates](fail),
+		Tuples:      NewFakeTable[uint32, Tuple](fail),
+		Buckets:     NewFakeTable[BucketKey, Candidates](fail),
 		Fields:      NewFakeTable[FieldKey, AskedField](fail),
 		Values:      NewFakeTable[ValueKey, Value](fail),
 		Prefixes:    NewFakeTable[ValueKey, Value](fail),

@@ -32,6 +32,8 @@ type Config struct {
 	Schedules   Table[uint32, Turn]
 	Hosts       Table[HostKey, uint32]
 	Paths       Table[PathKey, Candidates]
+	Tuples      Table[uint32, Tuple]
+	Buckets     Table[BucketKey, Candidates]
 	Fields      Table[FieldKey, AskedField]
 	Values      Table[ValueKey, Value]
 	Prefixes    Table[ValueKey, Value]
@@ -43,8 +45,8 @@ type Config struct {
 
 // Sizes are the numbers of entries that maps hold.
 type Sizes struct {
-	Listeners, RouteTables, Routes, Splits, Schedules uint32
-	Clusters, Endpoints, Slots                        uint32
+	Listeners, RouteTables, Routes, Splits, Tuples, Schedules uint32
+	Clusters, Endpoints, Slots                                uint32
 }
 
 // kernelTable is a Table in the kernel.

@@ -11,6 +11,8 @@ type (
 	AskedField = abiAskedField
 	// BodyScan is how far a body has been followed.
 	BodyScan = abiBodyScan
+	// BucketKey is a key of an index.
+	BucketKey = abiBucketKey
 	// Candidates are the routes a path may take.
 	Candidates = abiCandidates
 	// Cluster is a cluster's balancing state.
@@ -49,6 +51,8 @@ type (
 	SlowConn = abiSlowConn
 	// Split is a share of a weighted route.
 	Split = abiSplit
+	// Tuple is a part of an index.
+	Tuple = abiTuple
 	// Value is what is known of a header's value.
 	Value = abiValue
 	// ValueKey names a value of a header, or the beginning of one.
@@ -124,6 +128,9 @@ const (
 	MaxCandidates   = abiLimitsMAX_CANDIDATES
 	MaxSplit        = abiLimitsMAX_SPLIT
 	MaxPredicates   = abiLimitsMAX_PREDICATES
+	MaxTuples       = abiLimitsMAX_TUPLES
+	MaxTupleFields  = abiLimitsMAX_TUPLE_FIELDS
+	MaxClasses      = abiLimitsMAX_CLASSES
 	MaxPickTries    = abiLimitsMAX_PICK_TRIES
 	MaxLeaseTries   = abiLimitsMAX_LEASE_TRIES
 	AnchorPortCount = abiLimitsANCHOR_PORTS

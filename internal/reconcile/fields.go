@@ -10,7 +10,10 @@ import (
 func (r *Reconciler) writeFields(v *version) error {
 	for i, f := range v.table.Fields {
 		v.fields++
-		value := maps.AskedField{Bits: f.Present, Missing: f.Missing, Number: v.fieldNumbers.first + uint32(i), Flags: uint32(f.Flags)}
+		value := maps.AskedField{
+			Bits: f.Present, Missing: f.Missing, Number: v.fieldNumbers.first + uint32(i), Flags: uint32(f.Flags),
+			Slot: f.Slot, Class: f.Class,
+		}
 		if err := put(&r.stats.Fields, r.cfg.Fields, v.fieldKey(f.Name), value); err != nil {
 			return err
 		}
@@ -35,7 +38,7 @@ func (r *Reconciler) writePrefixes(v *version) error {
 func (v *version) writeValues(count *int, into maps.Table[maps.ValueKey, maps.Value], list []compile.Value, written *int) error {
 	for _, value := range list {
 		*written++
-		if err := put(count, into, v.valueKey(value), maps.Value{Bits: value.Bits}); err != nil {
+		if err := put(count, into, v.valueKey(value), maps.Value{Bits: value.Bits, Class: value.Class}); err != nil {
 			return err
 		}
 	}

@@ -52,17 +52,46 @@ func (k kernel) routeIn(index uint32, r *model.Request, draw uint32) routing {
 	if !found {
 		return routing{verdict: maps.HandoverNoRoute}
 	}
-	bits := k.conditions(index, table, r)
-	for i := range candidates.Count {
-		route := at(k.cfg.Routes, candidates.First+i)
+	held := k.conditions(index, table, r)
+	best := k.first(nil, candidates.First, candidates.Count, held.bits)
+	for i := range candidates.TupleCount {
+		tuple := at(k.cfg.Tuples, candidates.Tuple+i)
+		if best != nil && best.Order <= tuple.Order {
+			break
+		}
+		if tuple.Number == 0 {
+			best = k.first(best, tuple.First, tuple.Count, held.bits)
+			continue
+		}
+		key := maps.BucketKey{Tuple: tuple.Number}
+		for j, slot := range tuple.Slots {
+			key.Classes[j] = held.classes[slot]
+		}
+		bucket, _, _ := k.cfg.Buckets.Lookup(key)
+		best = k.first(best, bucket.First, bucket.Count, held.bits)
+	}
+	switch {
+	case best == nil:
+		return routing{verdict: maps.HandoverNoRoute}
+	case best.Flags&uint32(maps.RouteSlow) != 0:
+		return routing{verdict: maps.HandoverRouteSlow}
+	default:
+		return k.choose(*best, draw)
+	}
+}
+
+// first is the first of a list that holds, or what was found before if that comes before it.
+func (k kernel) first(best *maps.Route, first, count uint32, bits uint64) *maps.Route {
+	for i := range count {
+		route := at(k.cfg.Routes, first+i)
+		if best != nil && best.Order <= route.Order {
+			break
+		}
 		if bits&route.Need == route.Need && bits&route.Forbid == 0 {
-			if route.Flags&uint32(maps.RouteSlow) != 0 {
-				return routing{verdict: maps.HandoverRouteSlow}
-			}
-			return k.choose(route, draw)
+			return &route
 		}
 	}
-	return routing{verdict: maps.HandoverNoRoute}
+	return best
 }
 
 func (k kernel) vhost(index uint32, table maps.RouteTable, host string) uint32 {
@@ -109,35 +138,45 @@ func (k kernel) candidates(vhost uint32, path string) (found maps.Candidates, ok
 	return found, ok
 }
 
-func (k kernel) conditions(index uint32, table maps.RouteTable, r *model.Request) uint64 {
-	bits := table.Missing
+// held is what the kernel knows of a request's headers.
+type held struct {
+	bits    uint64
+	classes [maps.MaxClasses]uint32
+}
+
+func (k kernel) conditions(index uint32, table maps.RouteTable, r *model.Request) held {
+	h := held{bits: table.Missing}
 	if table.Flags&uint32(maps.TableFields) == 0 {
-		return bits
+		return h
 	}
 	k.cfg.Fields.Each(func(key maps.FieldKey, v maps.AskedField) bool {
 		if values := r.Values(string(key.Name[:key.Len])); key.Table == index && len(values) > 0 {
-			bits = bits&^v.Missing | k.value(v, values[0])
+			value := k.value(v, values[0])
+			h.bits = h.bits&^v.Missing | value.Bits
+			if v.Slot != 0 {
+				h.classes[v.Slot] = value.Class
+			}
 		}
 		return true
 	})
-	return bits
+	return h
 }
 
-func (k kernel) value(asked maps.AskedField, value string) uint64 {
+func (k kernel) value(asked maps.AskedField, value string) maps.Value {
 	key := maps.ValueKey{PrefixLen: 32 + 8*uint32(len(value)), Field: asked.Number}
 	copy(key.Value[:], value)
 	if v, found, _ := k.cfg.Values.Lookup(key); found && asked.Flags&uint32(maps.AskedValues) != 0 {
-		return v.Bits
+		return v
 	}
-	bits, best := asked.Bits, uint32(0)
+	out, best := maps.Value{Bits: asked.Bits, Class: asked.Class}, uint32(0)
 	k.cfg.Prefixes.Each(func(key maps.ValueKey, v maps.Value) bool {
 		text := string(key.Value[:(key.PrefixLen-32)/8])
 		if asked.Flags&uint32(maps.AskedPrefixes) != 0 && key.Field == asked.Number && strings.HasPrefix(value, text) && key.PrefixLen > best {
-			bits, best = v.Bits, key.PrefixLen
+			out, best = v, key.PrefixLen
 		}
 		return true
 	})
-	return bits
+	return out
 }
 
 func (k kernel) choose(r maps.Route, draw uint32) routing {

@@ -35,6 +35,7 @@ type numbers struct {
 	listeners, tables, vhosts   *ranges
 	routes, splits, schedules   *ranges
 	fields                      *ranges
+	tuples, tupleNumbers        *ranges
 	clusterIndex, endpointIndex *ranges
 }
 
@@ -61,6 +62,8 @@ func newNumbers(sizes maps.Sizes, sh *maps.Shared) numbers {
 		routes:        newRanges("routes", "routes", 0, sizes.Routes),
 		splits:        newRanges("shares", "splits", 0, sizes.Splits),
 		fields:        newRanges("headers", "fields", 1, math.MaxUint32),
+		tuples:        newRanges("parts of indexes", "tuples", 0, sizes.Tuples),
+		tupleNumbers:  newRanges("indexes", "buckets", 1, math.MaxUint32),
 		schedules:     newRanges("turns", "schedules", 0, uint32(len(sh.Schedules))),
 		clusterIndex:  newRanges("clusters", "clusters", 0, uint32(len(sh.Clusters))),
 		endpointIndex: newRanges("endpoints", "endpoints", 0, uint32(len(sh.Endpoints))),

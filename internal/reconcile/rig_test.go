@@ -16,7 +16,7 @@ import (
 )
 
 var testSizes = maps.Sizes{
-	Listeners: 64, RouteTables: 64, Routes: 4096, Splits: 1024, Schedules: 4096,
+	Listeners: 64, RouteTables: 64, Routes: 4096, Splits: 1024, Tuples: 256, Schedules: 4096,
 	Clusters: 64, Endpoints: 256,
 }
 
@@ -79,6 +79,8 @@ func newRigOf(t *testing.T, sizes maps.Sizes) *rig {
 	watch(g, "splits", &cfg.Splits)
 	watch(g, "hosts", &cfg.Hosts)
 	watch(g, "paths", &cfg.Paths)
+	watch(g, "tuples", &cfg.Tuples)
+	watch(g, "buckets", &cfg.Buckets)
 	watch(g, "fields", &cfg.Fields)
 	watch(g, "values", &cfg.Values)
 	watch(g, "value_prefixes", &cfg.Prefixes)
@@ -119,17 +121,21 @@ func show(v any) string {
 	case maps.PathKey:
 		return fmt.Sprintf("%d %q", v.Vhost, v.Path[:(v.PrefixLen-32)/8])
 	case maps.Candidates:
-		return fmt.Sprintf("routes %d+%d", v.First, v.Count)
+		return fmt.Sprintf("routes %d+%d tuples %d+%d", v.First, v.Count, v.Tuple, v.TupleCount)
+	case maps.Tuple:
+		return fmt.Sprintf("order %d number %d slots %v routes %d+%d", v.Order, v.Number, v.Slots, v.First, v.Count)
+	case maps.BucketKey:
+		return fmt.Sprintf("%d %v", v.Tuple, v.Classes)
 	case maps.FieldKey:
 		return fmt.Sprintf("%d %q", v.Table, v.Name[:v.Len])
 	case maps.AskedField:
-		return fmt.Sprintf("number %d flags %d bits %#x missing %#x", v.Number, v.Flags, v.Bits, v.Missing)
+		return fmt.Sprintf("number %d flags %d bits %#x missing %#x slot %d class %d", v.Number, v.Flags, v.Bits, v.Missing, v.Slot, v.Class)
 	case maps.ValueKey:
 		return fmt.Sprintf("%d %q", v.Field, v.Value[:(v.PrefixLen-32)/8])
 	case maps.Value:
-		return fmt.Sprintf("bits %#x", v.Bits)
+		return fmt.Sprintf("bits %#x class %d", v.Bits, v.Class)
 	case maps.Route:
-		return fmt.Sprintf("need %#x forbid %#x timeout %d flags %#x to %d+%d of %d", v.Need, v.Forbid, v.TimeoutNs, v.Flags, v.First, v.Count, v.Total)
+		return fmt.Sprintf("order %d need %#x forbid %#x timeout %d flags %#x to %d+%d of %d", v.Order, v.Need, v.Forbid, v.TimeoutNs, v.Flags, v.First, v.Count, v.Total)
 	case maps.Split:
 		return fmt.Sprintf("cluster %d below %d", v.Cluster, v.Below)
 	default:
@@ -272,7 +278,7 @@ func (g *rig) checkClean(cfg *model.Config, requests []*model.Request) {
 		g.t.Fatalf("unlinked after a clean apply: %+v", g.r.unlinked)
 	}
 	im, _ := compile.Compile(cfg)
-	var want struct{ tables, vhosts, routes, splits, hosts, paths, fields, values, prefixes, turns int }
+	var want struct{ tables, vhosts, routes, splits, hosts, paths, fields, values, prefixes, tuples, numbers, buckets, turns int }
 	for i := range im.Listeners {
 		t := &im.Listeners[i].Table
 		want.tables++
@@ -283,6 +289,9 @@ func (g *rig) checkClean(cfg *model.Config, requests []*model.Request) {
 		want.paths += len(t.Paths)
 		want.fields += len(t.Fields)
 		want.values += len(t.Values)
+		want.tuples += len(t.Tuples)
+		want.numbers += int(t.TupleNumbers)
+		want.buckets += len(t.Buckets)
 		want.prefixes += len(t.Prefixes)
 	}
 	for i := range im.Clusters {
@@ -304,6 +313,9 @@ func (g *rig) checkClean(cfg *model.Config, requests []*model.Request) {
 		{"virtual host numbers", used(n.vhosts, full.vhosts), want.vhosts},
 		{"route numbers", used(n.routes, full.routes), want.routes},
 		{"split numbers", used(n.splits, full.splits), want.splits},
+		{"buckets", entries(g.kernel.cfg.Buckets), want.buckets},
+		{"tuples", used(n.tuples, full.tuples), want.tuples},
+		{"tuple numbers", used(n.tupleNumbers, full.tupleNumbers), want.numbers},
 		{"field numbers", used(n.fields, full.fields), want.fields},
 		{"turns", used(n.schedules, full.schedules), want.turns},
 		{"cluster indices", used(n.clusterIndex, full.clusterIndex), len(im.Clusters)},

@@ -12,6 +12,7 @@ type Stats struct {
 	VIPs, Listeners, RouteTables   int
 	Hosts, Paths, Fields           int
 	Values, Prefixes               int
+	Tuples, Buckets                int
 	Routes, Splits                 int
 	Schedules, Clusters, Endpoints int
 }
@@ -19,7 +20,7 @@ type Stats struct {
 // Total is the number of writes.
 func (s *Stats) Total() int {
 	return s.VIPs + s.Listeners + s.RouteTables + s.Hosts + s.Paths + s.Fields +
-		s.Values + s.Prefixes + s.Routes + s.Splits + s.Schedules + s.Clusters + s.Endpoints
+		s.Values + s.Prefixes + s.Tuples + s.Buckets + s.Routes + s.Splits + s.Schedules + s.Clusters + s.Endpoints
 }
 
 // put writes an entry and counts it.

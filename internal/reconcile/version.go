@@ -17,9 +17,10 @@ type version struct {
 
 	index, vhosts, fieldNumbers span
 	routes, splits              span
-	// hosts, paths, fields, values and prefixes are how many of the table's entries may be in
-	// the maps: the first ones.
-	hosts, paths, fields, values, prefixes int
+	tuples, tupleNumbers        span
+	// hosts, paths, fields, values, prefixes and buckets are how many of the table's entries
+	// may be in the maps: the first ones.
+	hosts, paths, fields, values, prefixes, buckets int
 }
 
 // newVersion takes the numbers for a version and writes all of it, children first. It
@@ -31,7 +32,7 @@ func (r *Reconciler) newVersion(t *compile.Table) (*version, error) {
 		return nil, err
 	}
 	for _, write := range []func(*version) error{
-		r.writeSplits, r.writeRoutes, r.writeValues, r.writePrefixes, r.writeFields, r.writePaths, r.writeHosts, r.writeTable,
+		r.writeSplits, r.writeRoutes, r.writeBuckets, r.writeTuples, r.writeValues, r.writePrefixes, r.writeFields, r.writePaths, r.writeHosts, r.writeTable,
 	} {
 		if err := write(v); err != nil {
 			return nil, err
@@ -87,6 +88,8 @@ func (r *Reconciler) takeNumbers(v *version) error {
 		{&v.vhosts, r.numbers.vhosts, int(v.table.VHosts)},
 		{&v.routes, r.numbers.routes, len(v.table.Routes)},
 		{&v.splits, r.numbers.splits, len(v.table.Splits)},
+		{&v.tuples, r.numbers.tuples, len(v.table.Tuples)},
+		{&v.tupleNumbers, r.numbers.tupleNumbers, int(v.table.TupleNumbers)},
 		{&v.fieldNumbers, r.numbers.fields, len(v.table.Fields)},
 	} {
 		s, err := t.from.take(uint32(t.n))
@@ -103,6 +106,8 @@ func (r *Reconciler) giveNumbers(v *version) {
 	r.numbers.vhosts.give(v.vhosts)
 	r.numbers.routes.give(v.routes)
 	r.numbers.splits.give(v.splits)
+	r.numbers.tuples.give(v.tuples)
+	r.numbers.tupleNumbers.give(v.tupleNumbers)
 	r.numbers.fields.give(v.fieldNumbers)
 }
 
@@ -135,7 +140,9 @@ func (r *Reconciler) writeRoutes(v *version) error {
 
 func (r *Reconciler) routeOf(v *version, i int) maps.Route {
 	from := &v.table.Routes[i]
-	to := maps.Route{Need: from.Need, Forbid: from.Forbid, TimeoutNs: uint64(max(from.Timeout, 0)), Flags: uint32(from.Flags)}
+	to := maps.Route{
+		Need: from.Need, Forbid: from.Forbid, TimeoutNs: uint64(max(from.Timeout, 0)), Flags: uint32(from.Flags), Order: from.Order,
+	}
 	if from.Flags&maps.RouteSlow != 0 {
 		return to // its cluster is never read
 	}
@@ -150,7 +157,7 @@ func (r *Reconciler) routeOf(v *version, i int) maps.Route {
 func (r *Reconciler) writePaths(v *version) error {
 	for _, p := range v.table.Paths {
 		v.paths++
-		value := maps.Candidates{First: v.routes.first + p.First, Count: p.Count}
+		value := maps.Candidates{First: v.routes.first + p.First, Count: p.Count, Tuple: v.tuples.first + p.Tuple, TupleCount: p.TupleCount}
 		if err := put(&r.stats.Paths, r.cfg.Paths, v.pathKey(p), value); err != nil {
 			return err
 		}
@@ -200,6 +207,9 @@ func (r *Reconciler) erase(v *version) error {
 		if err := remove(&r.stats.Paths, r.cfg.Paths, v.pathKey(v.table.Paths[v.paths-1])); err != nil {
 			return err
 		}
+	}
+	if err := r.eraseBuckets(v); err != nil {
+		return err
 	}
 	return r.eraseFields(v)
 }

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* From the candidates for a path to the first that matches. A short list is tried from its beginning. Long ones lie in an index: the compiler has
+ * sorted their routes by the headers of which they ask for values (a tuple), and those of one tuple by the classes of these values; so a look-up for
+ * each tuple finds the few routes that can match, however many there are.
+ */
+#ifndef XLB_INDEX_H
+#define XLB_INDEX_H
+
+#include "http1.h"
+#include "maps.h"
+
+#define NO_ORDER (~0U)
+
+struct route_walk {
+	struct request_scan *scan;
+	__u64 conditions;
+	/* Of the list that is being tried. */
+	__u32 first;
+	/* Index and position of the best route so far; NO_ORDER: there is none. */
+	__u32 won;
+	__u32 order;
+	/* Of the index. */
+	__u32 tuple;
+};
+
+static long route_step(__u32 i, void *ctx)
+{
+	struct route_walk *w = ctx;
+	struct route *r = route_at(w->first + i);
+
+	if (!r || r->order >= w->order)
+		return 1;
+	if ((w->conditions & r->need) != r->need || w->conditions & r->forbid)
+		return 0;
+	w->won = w->first + i;
+	w->order = r->order;
+	return 1;
+}
+
+static __always_inline void routes_try(struct route_walk *w, __u32 first, __u32 count)
+{
+	w->first = first;
+	/* The first candidate wins nearly always: no loop for it. */
+	if (count && !route_step(0, w) && count > 1)
+		bpf_loop(count < MAX_CANDIDATES ? count : MAX_CANDIDATES, route_step, w, 0);
+}
+
+static long tuple_step(__u32 i, void *ctx)
+{
+	struct route_walk *w = ctx;
+	struct tuple *t = tuple_at(w->tuple + i);
+	struct bucket_key key = {};
+	struct candidates *c;
+
+	if (!t || t->order >= w->order)
+		return 1;
+	if (!t->number) {
+		routes_try(w, t->first, t->count);
+		return 0;
+	}
+	key.tuple = t->number;
+	for (int j = 0; j < MAX_TUPLE_FIELDS; j++)
+		key.classes[j] = w->scan->classes[bounded(t->slots[j], MAX_CLASSES - 1)];
+	c = bpf_map_lookup_elem(&buckets, &key);
+	if (c)
+		routes_try(w, c->first, c->count);
+	return 0;
+}
+
+/* The first of the candidates whose conditions hold. */
+static __always_inline struct route *route_first(struct request_scan *r, const struct candidates *c)
+{
+	struct route_walk w = { .scan = r, .conditions = r->conditions, .order = NO_ORDER, .tuple = c->tuple };
+	__u32 tuples = c->tuple_count;
+
+	routes_try(&w, c->first, c->count);
+	if (tuples)
+		bpf_loop(tuples < MAX_TUPLES ? tuples : MAX_TUPLES, tuple_step, &w, 0);
+	return w.order == NO_ORDER ? 0 : route_at(w.won);
+}
+
+#endif

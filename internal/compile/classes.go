@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// Classes of values. A header that is missing has the first; one with a value that no condition names, the
+// second; then come the values that conditions name, and then the beginnings of values.
+const (
+	missingClass = iota
+	otherClass
+	firstClass
+)
+
+// valueClasses numbers the values of one header that some condition of the table names.
+type valueClasses struct {
+	// values and prefixes are sorted, and none is twice.
+	values, prefixes []string
+	// slot is 0 until an index asks for the header.
+	slot uint32
+	// asked are the classes that some index asks for.
+	asked map[uint32]bool
+}
+
+// survey numbers the values of all routes of a table, whether they will be reached or not.
+func (s *conditionSet) survey(hosts [][]asked) {
+	s.classes = map[string]*valueClasses{}
+	seen := map[condition]bool{}
+	for _, routes := range hosts {
+		for i := range routes {
+			for _, l := range routes[i].literals {
+				if !seen[l.condition] && beyondLimits(l.condition) == "" {
+					seen[l.condition] = true
+					s.number(l.condition)
+				}
+			}
+		}
+	}
+	s.scarce = len(seen) > int(maps.MaxPredicates)
+	for _, c := range s.classes {
+		slices.Sort(c.values)
+		c.values = slices.Compact(c.values)
+		slices.Sort(c.prefixes)
+		c.prefixes = slices.Compact(c.prefixes)
+	}
+}
+
+func (s *conditionSet) number(c condition) {
+	of := s.classes[c.name]
+	if of == nil {
+		of = &valueClasses{asked: map[uint32]bool{}}
+		s.classes[c.name] = of
+	}
+	switch {
+	case c.kind == equals:
+		of.values = append(of.values, c.value)
+	case c.kind == beginsWith && c.value != "": // every value begins with ""
+		of.prefixes = append(of.prefixes, c.value)
+	}
+}
+
+// of returns the class of a value that conditions name, or of a beginning.
+func (v *valueClasses) of(text string, kind conditionKind) uint32 {
+	if kind == equals {
+		i, _ := slices.BinarySearch(v.values, text)
+		return firstClass + uint32(i)
+	}
+	i, _ := slices.BinarySearch(v.prefixes, text)
+	return firstClass + uint32(len(v.values)+i)
+}
+
+// maxClassesAsked is how many classes may satisfy a condition that an index is about.
+const maxClassesAsked = 4
+
+// satisfying returns the classes of values that a condition holds for; nil if there are too many
+// for an index.
+func (v *valueClasses) satisfying(c condition) []uint32 {
+	var classes []uint32
+	if c.orMissing {
+		classes = append(classes, missingClass)
+	}
+	switch {
+	case c.kind == equals:
+		classes = append(classes, v.of(c.value, equals))
+	case c.kind == beginsWith && c.value != "":
+		first := firstClass
+		for _, texts := range [][]string{v.values, v.prefixes} {
+			i, _ := slices.BinarySearch(texts, c.value)
+			for ; i < len(texts) && strings.HasPrefix(texts[i], c.value) && len(classes) <= maxClassesAsked; i++ {
+				classes = append(classes, uint32(first+i))
+			}
+			first += len(texts)
+		}
+	default:
+		return nil
+	}
+	if len(classes) > maxClassesAsked {
+		return nil
+	}
+	return classes
+}
+
+// slotOf gives a header a slot while there are some; 0: there are none.
+func (s *conditionSet) slotOf(v *valueClasses) uint32 {
+	if v.slot == 0 && s.slots < int(maps.MaxClasses)-1 {
+		s.slots++
+		v.slot = uint32(s.slots)
+	}
+	return v.slot
+}
+
+// choice is a condition that an index is asked by.
+type choice struct {
+	literal
+	of      *valueClasses
+	classes []uint32
+}
+
+// maxKeys is how many entries of an index a route may take.
+const maxKeys = 16
+
+// choose picks the conditions by which an index finds a route: those that few values satisfy, one for
+// each header.
+func (s *conditionSet) choose(literals []literal) []choice {
+	var choices []choice
+	for _, l := range literals {
+		of := s.classes[l.name]
+		if l.negated || of == nil || beyondLimits(l.condition) != "" {
+			continue
+		}
+		c := choice{literal: l, of: of, classes: of.satisfying(l.condition)}
+		last := len(choices) - 1
+		switch {
+		case c.classes == nil:
+		case last < 0 || choices[last].name != l.name:
+			choices = append(choices, c)
+		case len(c.classes) < len(choices[last].classes):
+			choices[last] = c
+		}
+	}
+	slices.SortStableFunc(choices, func(a, b choice) int { return len(a.classes) - len(b.classes) })
+	keys := 1
+	fitting := choices[:0]
+	for _, c := range choices {
+		if len(fitting) < int(maps.MaxTupleFields) && keys*len(c.classes) <= maxKeys && s.slotOf(c.of) != 0 {
+			keys *= len(c.classes)
+			fitting = append(fitting, c)
+		}
+	}
+	slices.SortFunc(fitting, func(a, b choice) int { return int(a.of.slot) - int(b.of.slot) })
+	return fitting
+}
