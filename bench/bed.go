@@ -71,9 +71,11 @@ func scratchDir(body int) (string, error) {
 		return "", err
 	}
 	script, err := templateFiles.ReadFile("templates/" + wrkScript)
-	err = errors.Join(err,
+	asking, routesErr := templateFiles.ReadFile("templates/" + routesScript)
+	err = errors.Join(err, routesErr,
 		os.Chmod(dir, 0o755),
 		os.WriteFile(filepath.Join(dir, wrkScript), script, 0o644),
+		os.WriteFile(filepath.Join(dir, routesScript), slices.Concat(script, asking), 0o644),
 		os.Mkdir(filepath.Join(dir, "bodies"), 0o755),
 		os.WriteFile(filepath.Join(dir, "bodies", strconv.Itoa(body)), bytes.Repeat([]byte("x"), body), 0o644))
 	if err != nil {

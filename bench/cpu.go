@@ -72,6 +72,9 @@ type perRequest struct {
 	Balancer  float64 `json:"balancer"`
 }
 
+// lab is clients, endpoints and balancer together.
+func (c perRequest) lab() float64 { return c.Clients + c.Endpoints + c.Balancer }
+
 // per divides the time since before by the number of requests.
 func (t cpuTime) per(before cpuTime, requests int64) perRequest {
 	if requests == 0 {

@@ -34,6 +34,14 @@ func (b *bed) generate(ctx context.Context, l load, targets []netip.AddrPort, pa
 	return b.generateKeepalive(ctx, l, targets, path, d)
 }
 
+// script is what wrk runs.
+func (l load) script() string {
+	if l.Case == caseRoutes {
+		return routesScript
+	}
+	return wrkScript
+}
+
 // generateKeepalive spreads the connections over the wrk processes and those
 // over the targets.
 func (b *bed) generateKeepalive(ctx context.Context, l load, targets []netip.AddrPort, path string, d time.Duration) (loadgen.Report, error) {
@@ -49,7 +57,7 @@ func (b *bed) generateKeepalive(ctx context.Context, l load, targets []netip.Add
 			"--threads", "1",
 			"--connections", strconv.Itoa(connections),
 			"--duration", fmt.Sprintf("%ds", int(d.Seconds())),
-			"--script", filepath.Join(b.site.dir, wrkScript),
+			"--script", filepath.Join(b.site.dir, l.script()),
 			"http://" + targets[i%len(targets)].String() + path,
 		}})
 		if err != nil {

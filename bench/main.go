@@ -60,9 +60,12 @@ func newCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Topology, "topology", all, "where the endpoints are: same (host), cross (host) or all")
-	flags.StringVar(&o.Case, "case", all, "what is measured: keepalive, short (one connection per request), websocket (messages) or all")
+	flags.StringVar(&o.Case, "case", all, "what is measured: keepalive, short (one connection per request), routes (tables of many), websocket (messages) or all")
 	flags.IntSliceVar(&o.Connections, "connections", []int{1, 8, 32, 128}, "numbers of kept-alive connections")
 	flags.IntSliceVar(&o.ShortConnections, "short-connections", []int{1, 32}, "numbers of clients that connect for each request")
+	flags.StringSliceVar(&o.RouteKinds, "route-kinds", routeKinds, "kinds of routes")
+	flags.IntSliceVar(&o.Routes, "routes", []int{1, 10, 100, 1000, 10000}, "numbers of routes in a table")
+	flags.IntVar(&o.RouteConnections, "route-connections", 8, "number of kept-alive connections that ask for routes")
 	flags.IntSliceVar(&o.WebSocketConnections, "websocket-connections", []int{1, 100}, "numbers of WebSocket connections")
 	flags.IntSliceVar(&o.Messages, "messages", []int{16, 1024}, "sizes of WebSocket messages in bytes")
 	flags.IntVar(&o.Rounds, "rounds", 5, "turns of each peer under each load")

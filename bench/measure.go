@@ -38,6 +38,10 @@ type measurement struct {
 // result: one peer's crash must not cost the figures of the others.
 func (b *bed) turn(ctx context.Context, p peer, l load, o options) measurement {
 	m := measurement{load: l, Peer: p.name}
+	if err := b.lay(l); err != nil {
+		m.Failure = err.Error()
+		return m
+	}
 	running, err := b.up(ctx, p)
 	if err == nil {
 		err = b.measure(ctx, p, o, &m)

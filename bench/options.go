@@ -19,6 +19,8 @@ const (
 	caseKeepalive = "keepalive"
 	// caseShort makes a connection per request (package load).
 	caseShort = "short"
+	// caseRoutes keeps its connections, too, and has its requests find their way through tables of many routes.
+	caseRoutes = "routes"
 	// caseWebSocket sends messages on connections that stay open (package websocket).
 	caseWebSocket = "websocket"
 )
@@ -43,10 +45,15 @@ type options struct {
 	ShortConnections []int `json:"short_connections"`
 	// WebSocketConnections is the same for the websocket case, each with
 	// messages of each size in bytes.
-	WebSocketConnections []int    `json:"websocket_connections"`
-	Messages             []int    `json:"message_bytes"`
-	Rounds               int      `json:"rounds"`
-	Peers                []string `json:"peers"`
+	WebSocketConnections []int `json:"websocket_connections"`
+	Messages             []int `json:"message_bytes"`
+	// RouteKinds are the ways in which routes tell requests apart, each in tables of Routes routes, with RouteConnections
+	// open connections.
+	RouteKinds       []string `json:"route_kinds"`
+	Routes           []int    `json:"routes"`
+	RouteConnections int      `json:"route_connections"`
+	Rounds           int      `json:"rounds"`
+	Peers            []string `json:"peers"`
 	// Body is the size of a response body in bytes.
 	Body int `json:"body_bytes"`
 	// Duration of a measurement and Warmup before it, in whole seconds: wrk
@@ -69,16 +76,21 @@ func (o options) validate() error {
 		}
 	}
 	oneOf("topology", o.Topology, string(lab.SameHost), string(lab.CrossHost), all)
-	oneOf("case", o.Case, caseKeepalive, caseShort, caseWebSocket, all)
+	oneOf("case", o.Case, caseKeepalive, caseShort, caseRoutes, caseWebSocket, all)
 	oneOf("output", o.Output, outputText, outputJSON)
 	for _, name := range o.Peers {
 		oneOf("peers", name, append([]string{all}, peerNames()...)...)
+	}
+	for _, kind := range o.RouteKinds {
+		oneOf("route-kinds", kind, routeKinds...)
 	}
 	errs = append(errs,
 		positive("connections", o.Connections...),
 		positive("short-connections", o.ShortConnections...),
 		positive("websocket-connections", o.WebSocketConnections...),
 		messageSizes(o.Messages),
+		positive("routes", o.Routes...),
+		positive("route-connections", o.RouteConnections),
 		positive("rounds", o.Rounds),
 		wholeSeconds("duration", o.Duration, 1),
 		wholeSeconds("warmup", o.Warmup, 0))
@@ -122,6 +134,9 @@ type load struct {
 	Connections int    `json:"connections"`
 	// Message is the size of a message in bytes; WebSocket only.
 	Message int `json:"message_bytes,omitempty"`
+	// RouteKind and Routes are of the routes case only.
+	RouteKind string `json:"route_kind,omitempty"`
+	Routes    int    `json:"routes,omitempty"`
 }
 
 func keepalive(connections int) load { return load{Case: caseKeepalive, Connections: connections} }
@@ -132,9 +147,16 @@ func webSocket(connections, message int) load {
 	return load{Case: caseWebSocket, Connections: connections, Message: message}
 }
 
+func throughRoutes(connections int, kind string, n int) load {
+	return load{Case: caseRoutes, Connections: connections, RouteKind: kind, Routes: n}
+}
+
 func (l load) String() string {
-	if l.Case == caseWebSocket {
+	switch l.Case {
+	case caseWebSocket:
 		return fmt.Sprintf("%s, messages of %d bytes, %d connections", l.Case, l.Message, l.Connections)
+	case caseRoutes:
+		return fmt.Sprintf("%s, %s, %d in the table, %d connections", l.Case, l.RouteKind, l.Routes, l.Connections)
 	}
 	return fmt.Sprintf("%s, %d connections", l.Case, l.Connections)
 }
@@ -150,6 +172,13 @@ func (o options) loads() []load {
 	if o.asksFor(caseShort) {
 		for _, n := range o.ShortConnections {
 			loads = append(loads, short(n))
+		}
+	}
+	if o.asksFor(caseRoutes) {
+		for _, kind := range o.RouteKinds {
+			for _, n := range o.Routes {
+				loads = append(loads, throughRoutes(o.RouteConnections, kind, n))
+			}
 		}
 	}
 	if o.asksFor(caseWebSocket) {

@@ -16,6 +16,7 @@ func validOptions() options {
 	return options{
 		Topology: all, Case: all, Connections: []int{1, 32}, ShortConnections: []int{8}, Rounds: 1,
 		WebSocketConnections: []int{1, 100}, Messages: []int{16, 1024},
+		Routes: []int{1, 10}, RouteKinds: []string{routesByPath, routesByRegex}, RouteConnections: 8,
 		Peers: []string{all}, Duration: time.Second, Output: outputText,
 	}
 }
@@ -26,14 +27,14 @@ func TestOptionsNameEveryBadFlag(t *testing.T) {
 	}
 	bad := options{
 		Topology: "near", Case: "long", Output: "xml", Peers: []string{"squid"}, Connections: []int{0},
-		Messages: []int{1 << 20}, Rounds: -1, Duration: 1500 * time.Millisecond, Warmup: -time.Second, Body: -1,
+		Messages: []int{1 << 20}, Routes: []int{0}, RouteKinds: []string{"colour"}, Rounds: -1, Duration: 1500 * time.Millisecond, Warmup: -time.Second, Body: -1,
 	}
 	err := bad.validate()
 	if err == nil {
 		t.Fatal("validate() accepts everything")
 	}
 	for _, flag := range []string{
-		"topology", "case", "output", "peers", "connections", "short-connections", "websocket-connections", "messages", "rounds", "duration", "warmup", "body",
+		"topology", "case", "output", "peers", "connections", "short-connections", "websocket-connections", "messages", "routes", "route-kinds", "route-connections", "rounds", "duration", "warmup", "body",
 	} {
 		if !strings.Contains(err.Error(), "--"+flag+" ") {
 			t.Errorf("validate() does not mention --%s: %v", flag, err)
@@ -44,9 +45,12 @@ func TestOptionsNameEveryBadFlag(t *testing.T) {
 func TestLoadsFollowTheCase(t *testing.T) {
 	kept := []load{keepalive(1), keepalive(32)}
 	once := []load{short(8)}
+	routes := []load{
+		throughRoutes(8, routesByPath, 1), throughRoutes(8, routesByPath, 10), throughRoutes(8, routesByRegex, 1), throughRoutes(8, routesByRegex, 10),
+	}
 	messages := []load{webSocket(1, 16), webSocket(100, 16), webSocket(1, 1024), webSocket(100, 1024)}
 	for name, want := range map[string][]load{
-		caseKeepalive: kept, caseShort: once, caseWebSocket: messages, all: slices.Concat(kept, once, messages),
+		caseKeepalive: kept, caseShort: once, caseRoutes: routes, caseWebSocket: messages, all: slices.Concat(kept, once, routes, messages),
 	} {
 		o := validOptions()
 		o.Case = name

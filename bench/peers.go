@@ -65,6 +65,8 @@ type site struct {
 	// webSocket: the endpoints return messages, and balancers have to let
 	// clients switch to it.
 	webSocket bool
+	// routes of the service; none stands for one that takes everything.
+	routes []route
 }
 
 // settings of a configuration template.
@@ -76,6 +78,8 @@ type settings struct {
 	Listeners []listener
 	// WebSocket allows clients to switch to it.
 	WebSocket bool
+	// Routes stand before the one that takes everything.
+	Routes []route
 }
 
 // listener is an address and the endpoints its requests are balanced over.
@@ -157,6 +161,7 @@ func service(s site) settings {
 	return settings{
 		Admin:     adminAddress,
 		WebSocket: s.webSocket,
+		Routes:    s.routes,
 		Listeners: []listener{{Name: "service", Address: serviceAddress, Endpoints: s.endpoints}},
 	}
 }

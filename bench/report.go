@@ -125,6 +125,7 @@ func (r report) writeMarkdown(w io.Writer) error {
 			markdownRow(&b, cells(row))
 		}
 	}
+	r.writeRoutes(&b)
 	b.WriteString("\n## Targets\n\n")
 	for _, v := range r.Targets {
 		fmt.Fprintf(&b, "- %s\n", v)
@@ -162,8 +163,8 @@ func (r report) writeJSON(w io.Writer) error {
 	return encoder.Encode(r)
 }
 
-// save writes results.json, results.md and a plot of each topology's kept-alive
-// load into dir.
+// save writes results.json, results.md and plots of each topology's kept-alive
+// load and of its tables of routes into dir.
 func (r report) save(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -176,6 +177,10 @@ func (r report) save(dir string) error {
 		p := plotOf(r.Summary, topology)
 		if len(p.groups) > 0 {
 			errs = append(errs, writeFile(filepath.Join(dir, plotName(topology)), p.write))
+		}
+		if curves := curvesOf(r.Summary, topology); len(curves) > 0 {
+			name := fmt.Sprintf("routes-%s.svg", topology)
+			errs = append(errs, writeFile(filepath.Join(dir, name), func(w io.Writer) error { return plotCurves(w, topology, curves) }))
 		}
 	}
 	return errors.Join(errs...)

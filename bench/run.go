@@ -82,26 +82,53 @@ func (b *bench) loads(ctx context.Context, topology lab.Topology, loads []load, 
 	}
 	defer func() { err = errors.Join(err, bed.close()) }()
 	b.report.Machine = describeMachine(bed.lab, b.tools)
-	for _, l := range loads {
-		if err := b.rounds(ctx, bed, topology, l); err != nil {
+	for _, group := range comparable(loads) {
+		if err := b.rounds(ctx, bed, topology, group); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// rounds lets the peers take turns under one load.
-func (b *bench) rounds(ctx context.Context, bed *bed, topology lab.Topology, l load) error {
-	for round := range b.options.Rounds {
-		for _, p := range b.peers {
-			m := bed.turn(ctx, p, l, b.options)
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			m.Topology, m.Round = topology, round+1
-			b.report.Measurements = append(b.report.Measurements, m)
-			b.tell(m)
+// comparable puts loads together whose figures are compared with each other.
+func comparable(loads []load) [][]load {
+	var groups [][]load
+	for _, l := range loads {
+		n := len(groups)
+		if n > 0 && l.Case == caseRoutes && groups[n-1][0].RouteKind == l.RouteKind {
+			groups[n-1] = append(groups[n-1], l)
+			continue
 		}
+		groups = append(groups, []load{l})
+	}
+	return groups
+}
+
+// rounds lets the peers take turns under loads that are compared with each other.
+func (b *bench) rounds(ctx context.Context, bed *bed, topology lab.Topology, loads []load) error {
+	for round := range b.options.Rounds {
+		for _, l := range loads {
+			if err := b.round(ctx, bed, topology, l, round+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// round gives each peer its turn.
+func (b *bench) round(ctx context.Context, bed *bed, topology lab.Topology, l load, round int) error {
+	for _, p := range b.peers {
+		if l.Case == caseRoutes && !p.knowsRoutes() {
+			continue
+		}
+		m := bed.turn(ctx, p, l, b.options)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		m.Topology, m.Round = topology, round
+		b.report.Measurements = append(b.report.Measurements, m)
+		b.tell(m)
 	}
 	return nil
 }

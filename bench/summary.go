@@ -45,8 +45,11 @@ type row struct {
 	P50ToDirect  *spread `json:"p50_to_direct"`
 	P99ToDirect  *spread `json:"p99_to_direct"`
 	RateToEnvoy  *spread `json:"rate_to_envoy"`
-	Errors       int64   `json:"errors"`
-	Failures     int     `json:"failures"`
+	// Of the routes case: the peer's own figures to those with its smallest table.
+	P50ToFewest *spread `json:"p50_to_fewest_routes,omitempty"`
+	CPUToFewest *spread `json:"cpu_to_fewest_routes,omitempty"`
+	Errors      int64   `json:"errors"`
+	Failures    int     `json:"failures"`
 }
 
 // cpuRow holds processor time in microseconds per request.
@@ -97,7 +100,26 @@ func rowOf(measurements []measurement, like measurement) row {
 	r.P50ToDirect = spreadOf(ratios(own, direct, p50))
 	r.P99ToDirect = spreadOf(ratios(own, direct, p99))
 	r.RateToEnvoy = spreadOf(ratios(own, envoy, rate))
+	if like.Case == caseRoutes {
+		like.load = fewestRoutes(measurements, like)
+		fewest := selectPeer(measurements, like, like.Peer)
+		r.P50ToFewest = spreadOf(ratios(own, fewest, p50))
+		r.CPUToFewest = spreadOf(ratios(own, fewest, func(m measurement) float64 { return m.CPU.lab() }))
+	}
 	return r
+}
+
+// fewestRoutes is the load of the same kind with the smallest table.
+func fewestRoutes(measurements []measurement, like measurement) load {
+	fewest := like.load
+	for _, m := range measurements {
+		same := m.load
+		same.Routes = fewest.Routes
+		if same == fewest && m.Routes < fewest.Routes {
+			fewest = m.load
+		}
+	}
+	return fewest
 }
 
 func cpuRowOf(own []measurement) cpuRow {
@@ -106,7 +128,7 @@ func cpuRowOf(own []measurement) cpuRow {
 	}
 	return cpuRow{
 		Machine:   of(func(c perRequest) float64 { return c.Machine }),
-		Lab:       of(func(c perRequest) float64 { return c.Clients + c.Endpoints + c.Balancer }),
+		Lab:       of(perRequest.lab),
 		Clients:   of(func(c perRequest) float64 { return c.Clients }),
 		Endpoints: of(func(c perRequest) float64 { return c.Endpoints }),
 		Balancer:  of(func(c perRequest) float64 { return c.Balancer }),
