@@ -335,9 +335,11 @@ static __always_inline __u32 request_field_run(struct request_scan *r, __u64 w)
 	__u32 at = f->name_len >> 3, n;
 	__u64 word, *name;
 
-	/* Of a value that routes ask about each byte is noted. */
+	/* Where a value begins that routes ask about is noted with its first byte: no run may take that. */
+	if (r->asked && f->state == FIELD_SPACE)
+		return 0;
 	if (f->id == FIELD_HOST)
-		return !r->asked && (f->state == FIELD_SPACE || f->state == FIELD_VALUE) ? request_host_run(r, w) : 0;
+		return f->state == FIELD_SPACE || f->state == FIELD_VALUE ? request_host_run(r, w) : 0;
 	n = field_run(f, w, !r->asked, &word);
 	if (f->state == FIELD_END)
 		r->state = SCAN_LINE;
