@@ -19,3 +19,9 @@ func (w World) Request() *model.Request { return w.request() }
 
 // Seed is that of the flag, or 0.
 func Seed() uint64 { return *seedFlag }
+
+// Describe writes what a difference is to be understood by.
+func Describe(rt *model.RouteTable, r *model.Request) string {
+	t, _ := compileTable("table", rt)
+	return describe(rt, &t, r)
+}

@@ -30,11 +30,11 @@ func TestValuesOfFieldsThatFrameAreCompared(t *testing.T) {
 		// A table of its own, with one route that asks for the value.
 		number, field := uint32(i+1), maps.FieldKey{Table: uint32(i + 1), Len: uint32(len(tt.name))}
 		copy(field.Name[:], tt.name)
-		predicate := maps.Predicate{Kind: uint8(maps.PredicateExact), Len: uint16(len(tt.value))}
-		copy(predicate.Value[:], tt.value)
+		value := maps.ValueKey{PrefixLen: 32 + 8*uint32(len(tt.value)), Field: number}
+		copy(value.Value[:], tt.value)
 		for _, err := range []error{
-			d.Config.Predicates.Put(number, predicate),
-			d.Config.Fields.Put(field, maps.FieldValue{First: number, Count: 1}),
+			d.Config.Values.Put(value, maps.Value{Bits: 1}),
+			d.Config.Fields.Put(field, maps.AskedField{Number: number, Flags: uint32(maps.AskedValues)}),
 			d.Config.Routes.Put(number, maps.Route{Need: 1, First: 9, Flags: uint32(maps.RouteWebsocket)}),
 			d.Config.Paths.Put(maps.PathKey{PrefixLen: 32, Vhost: number}, maps.Candidates{First: number, Count: 1}),
 			d.Config.RouteTables.Put(number, maps.RouteTable{Flags: uint32(maps.TableFields), DefaultVhost: number}),

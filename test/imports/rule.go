@@ -32,9 +32,10 @@ var layers = map[string][]string{
 	"anchor":    {"maps", "poller"},
 	"pool":      {"maps", "poller", "upstream"},
 	"health":    {"model", "maps", "poller"},
+	"explain":   {"model", "maps", "compile"},
 	"slowpath":  {"model", "chunked", "upstream"},
 	"metrics":   {"maps"},
-	"admin":     {"maps", "model", "metrics"},
+	"admin":     {"maps", "model", "metrics", "explain"},
 	"heels":     {"maps", "model"},
 	"node":      {anything}, // the composition root
 }

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"strings"
+
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// Undecided says why the kernel hands a request over that comes as far as a route: what
+// the route asks, or does, is more than the kernel can tell or do. It is empty when the
+// kernel decides, or knows that the route does not match. What only the whole table
+// shows, such as too many conditions, stands in the notes of Compile.
+func Undecided(route *model.Route, r *model.Request) string {
+	t, notes := compileTable("", &model.RouteTable{VirtualHosts: []*model.VirtualHost{
+		{Domains: []string{"*"}, Routes: []*model.Route{route}},
+	}})
+	if _, verdict := t.Route(r); verdict != maps.HandoverRouteSlow || len(notes) == 0 {
+		return ""
+	}
+	reason, _, _ := strings.Cut(notes[0].Reason, ";")
+	return reason
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"testing"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+func TestUndecidedSaysWhyARouteHandsARequestOver(t *testing.T) {
+	query := prefixRoute("/", "c", exactHeader("x", "1"))
+	query.Query = []model.QueryMatch{{Name: "a"}}
+	direct := prefixRoute("/", "c")
+	direct.Clusters, direct.Direct = nil, &model.DirectResponse{Status: 200}
+	tests := []struct {
+		name  string
+		route *model.Route
+		want  string
+	}{
+		{"decided", prefixRoute("/", "c"), ""},
+		{"decided by a header", prefixRoute("/", "c", exactHeader("x", "2")), ""},
+		{"a query parameter", query, "query parameters"},
+		{"an action", direct, "direct_response"},
+		{"an action of another path", func() *model.Route { r := *direct; r.Path.Value = "/other"; return &r }(), ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := Undecided(tt.route, get("h", "/", "x", "1")); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}

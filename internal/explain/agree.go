@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// disagreement says how the fast path's decision contradicts the routes that the request
+// may take, or returns "". The kernel draws for itself: where a fraction or weights
+// decide, it may choose otherwise than the model has, but only among those. A hand-over
+// for any reason but a missing route contradicts nothing.
+func disagreement(d *Decision, possible []*model.Route, orNone bool) string {
+	if d.By == ByNobody {
+		return ""
+	}
+	switch d.Verdict {
+	case maps.VerdictOk:
+		if slices.ContainsFunc(possible, d.serves) {
+			return ""
+		}
+		return fmt.Sprintf("the %s sends the request to cluster %q with timeout %s, the routes %s", d.By, d.Cluster, d.Timeout, outcomes(possible, orNone))
+	case maps.HandoverNoVHost, maps.HandoverNoRoute:
+		if orNone {
+			return ""
+		}
+		return fmt.Sprintf("the %s finds no route, the routes %s", d.By, outcomes(possible, orNone))
+	}
+	return ""
+}
+
+// serves reports whether the decision is what a route asks for.
+func (d *Decision) serves(r *model.Route) bool {
+	isIt := func(c model.WeightedCluster) bool { return c.Name == d.Cluster }
+	return !r.IsLocal() && d.Timeout == max(r.Timeout, 0) && slices.ContainsFunc(sharesOf(r), isIt)
+}
+
+// outcomes says what the routes do with a request.
+func outcomes(possible []*model.Route, orNone bool) string {
+	var list []string
+	for _, r := range possible {
+		names := make([]string, 0, len(r.Clusters))
+		for _, c := range sharesOf(r) {
+			names = append(names, fmt.Sprintf("%q", c.Name))
+		}
+		if r.IsLocal() {
+			list = append(list, "answer it")
+			continue
+		}
+		list = append(list, fmt.Sprintf("to %s with timeout %s", strings.Join(names, " or "), r.Timeout))
+	}
+	if orNone {
+		list = append(list, "to nobody")
+	}
+	return strings.Join(list, ", or ")
+}

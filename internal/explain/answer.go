@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import "net/netip"
+
+// Answer is the account of one request. Its field names in JSON are stable.
+type Answer struct {
+	Request  Request  `json:"request"`
+	Listener Listener `json:"listener"`
+	// VirtualHost is null when no domain matches.
+	VirtualHost *VirtualHost `json:"virtual_host"`
+	// Routes of the virtual host in order, up to the one that won.
+	Routes []Route `json:"routes"`
+	// Winner is the position of the route that won, 0 when none did: 404.
+	Winner int `json:"winner"`
+	// Action of the winner; null without one.
+	Action *Action `json:"action"`
+	// Endpoints that the action may send to.
+	Endpoints []Endpoint `json:"endpoints"`
+	Kernel    Kernel     `json:"kernel"`
+	// Notes say what another request of the same kind may meet.
+	Notes []string `json:"notes"`
+	// Disagreement says how the kernel's decision contradicts the routes; empty, unless XLB is broken.
+	Disagreement string `json:"disagreement,omitempty"`
+}
+
+// Request is what routing looked at.
+type Request struct {
+	Method string `json:"method"`
+	// Authority after what the connection manager cuts off.
+	Authority string `json:"authority"`
+	Path      string `json:"path"`
+	Scheme    string `json:"scheme"`
+	Draw      uint32 `json:"draw"`
+}
+
+// Listener is where the request comes in.
+type Listener struct {
+	Name    string         `json:"name"`
+	Address netip.AddrPort `json:"address"`
+}
+
+// VirtualHost is the one that serves the authority, and the domain that says so.
+type VirtualHost struct {
+	Name   string `json:"name"`
+	Domain string `json:"domain"`
+}
+
+// Route is a route that was considered.
+type Route struct {
+	// Position among the routes of the virtual host, from 1.
+	Position int    `json:"position"`
+	Name     string `json:"name,omitempty"`
+	Match    string `json:"match"`
+	// Conditions besides the path.
+	Conditions []string `json:"conditions"`
+	// Lost is the kind of the first condition that does not hold: path, fraction, grpc, header, query or cookie; empty
+	// for the winner.
+	Lost string `json:"lost,omitempty"`
+	// Because says which condition it is, and what the request has instead.
+	Because string `json:"because,omitempty"`
+	// Undecided says why the kernel hands over what comes as far as this route.
+	Undecided string `json:"undecided,omitempty"`
+}
+
+// Kinds of actions.
+const (
+	Forward        = "forward"
+	Redirect       = "redirect"
+	DirectResponse = "direct_response"
+)
+
+// Action is what the winner does.
+type Action struct {
+	// Kind is "forward", "redirect" or "direct_response".
+	Kind string `json:"kind"`
+	// Status of a redirect or direct response.
+	Status int `json:"status,omitempty"`
+	// Clusters to forward to.
+	Clusters []Cluster `json:"clusters,omitempty"`
+	// Timeout in Go's notation, "0s" for none.
+	Timeout string `json:"timeout,omitempty"`
+	// Changes that are made to the request, or that a redirect makes to the URL, each in Envoy's words.
+	Changes []string `json:"changes,omitempty"`
+	// Upgrades that the route allows.
+	Upgrades []string `json:"upgrades,omitempty"`
+}
+
+// Cluster is one that the winner sends to.
+type Cluster struct {
+	Name   string `json:"name"`
+	Weight uint32 `json:"weight"`
+	Policy string `json:"policy"`
+}
+
+// States of endpoints.
+const (
+	Healthy = "healthy"
+	Down    = "down"
+)
+
+// Endpoint is one of a cluster.
+type Endpoint struct {
+	Cluster string `json:"cluster"`
+	// Address is that of the configuration, host:port, when no daemon was asked.
+	Address string `json:"address"`
+	Weight  uint32 `json:"weight"`
+	// State is "healthy" or "down"; empty when no daemon was asked.
+	State string `json:"state,omitempty"`
+	// Idle i-socks; null when no daemon was asked, or its fast path is off.
+	Idle *uint64 `json:"idle,omitempty"`
+}
+
+// Who decided for the kernel.
+const (
+	// ByKernel: the loaded program over the loaded maps.
+	ByKernel = "kernel"
+	// ByCompiler: the compiled table, without a kernel; it does not look at how the request is framed.
+	ByCompiler = "compiler"
+	// ByNobody: the fast path is off.
+	ByNobody = "nobody"
+)
+
+// Kernel is what the fast path decides.
+type Kernel struct {
+	By string `json:"by"`
+	// Fast: the kernel takes the request; otherwise the slow path serves it.
+	Fast bool `json:"fast"`
+	// Verdict by name, "ok" for the fast path; empty when the fast path is off. Meaning is that of docs/verdicts.md.
+	Verdict string `json:"verdict,omitempty"`
+	Meaning string `json:"meaning,omitempty"`
+	// Cluster that was drawn, and Timeout, of a request that is taken.
+	Cluster string `json:"cluster,omitempty"`
+	Timeout string `json:"timeout,omitempty"`
+	// Reasons for a hand-over by the routes or the whole table, as the compiler gives them.
+	Reasons []string `json:"reasons,omitempty"`
+}

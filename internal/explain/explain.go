@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// State is a configuration, and how it is served.
+type State struct {
+	Config *model.Config
+	// Notes of the compiler about it.
+	Notes []compile.Note
+	// Decide says what the fast path does with a request, of which the head is given as a client sends it too.
+	Decide func(l *model.Listener, r *model.Request, head []byte) (Decision, error)
+	// Endpoints of a cluster.
+	Endpoints func(cluster string) ([]Endpoint, error)
+}
+
+// Decision is the fast path's.
+type Decision struct {
+	// By is ByKernel, ByCompiler or ByNobody; of the last nothing else is set.
+	By string
+	// Verdict is VerdictOk for a request that is taken, to Cluster and with Timeout, 0 for none.
+	Verdict maps.Verdict
+	Cluster string
+	Timeout time.Duration
+}
+
+// Explain answers a query. What is wrong with that is a *QueryError.
+func Explain(s *State, q *Query) (*Answer, error) {
+	parsed, err := q.parse()
+	if err != nil {
+		return nil, err
+	}
+	l, err := listenerFor(s.Config, q, parsed.service)
+	if err != nil {
+		return nil, err
+	}
+	r := parsed.forTable(l.Routes)
+	d, err := s.Decide(l, r, parsed.head())
+	if err != nil {
+		return nil, fmt.Errorf("listener %q: %w", l.Name, err)
+	}
+	trace := l.Routes.Trace(r)
+	a := &Answer{
+		Request:   Request{Method: r.Method, Authority: r.Authority, Path: r.Path, Scheme: r.Scheme, Draw: q.Draw},
+		Listener:  Listener{Name: l.Name, Address: l.Address},
+		Routes:    []Route{},
+		Endpoints: []Endpoint{},
+		Notes:     []string{},
+	}
+	a.addRoutes(&trace, r)
+	if trace.Route != nil {
+		if err := a.addAction(s, trace.Route); err != nil {
+			return nil, err
+		}
+	}
+	possible, orNone := l.Routes.Possible(r)
+	a.Kernel = kernelOf(d)
+	a.addReasons(s.Notes, d.Verdict)
+	a.Disagreement = disagreement(&d, possible, orNone)
+	a.addNotes(&d, trace.Route, possible)
+	return a, nil
+}
+
+// considered are the routes that a trace tells of.
+func considered(trace *model.Trace) []*model.Route {
+	if trace.VirtualHost == nil {
+		return nil
+	}
+	n := len(trace.Lost)
+	if trace.Route != nil {
+		n++
+	}
+	return trace.VirtualHost.Routes[:n]
+}
+
+func (a *Answer) addRoutes(trace *model.Trace, r *model.Request) {
+	if trace.VirtualHost != nil {
+		a.VirtualHost = &VirtualHost{Name: trace.VirtualHost.Name, Domain: trace.Domain}
+	}
+	for i, route := range considered(trace) {
+		row := Route{
+			Position: i + 1, Name: route.Name, Match: route.Path.Text(), Conditions: route.Conditions(),
+			Undecided: compile.Undecided(route, r),
+		}
+		if i < len(trace.Lost) {
+			unmet := trace.Lost[i]
+			row.Lost, row.Because = kinds[unmet.Kind], because(unmet, route, r)
+		} else {
+			a.Winner = row.Position
+		}
+		a.Routes = append(a.Routes, row)
+	}
+}
+
+func (a *Answer) addAction(s *State, r *model.Route) error {
+	a.Action = actionOf(s.Config, r)
+	for _, c := range sharesOf(r) {
+		endpoints, err := s.Endpoints(c.Name)
+		if err != nil {
+			return fmt.Errorf("cluster %q: %w", c.Name, err)
+		}
+		a.Endpoints = append(a.Endpoints, endpoints...)
+	}
+	return nil
+}
+
+var kinds = map[model.UnmetKind]string{
+	model.UnmetPath:     "path",
+	model.UnmetFraction: "fraction",
+	model.UnmetGRPC:     "grpc",
+	model.UnmetHeader:   "header",
+	model.UnmetQuery:    "query",
+	model.UnmetCookie:   "cookie",
+}
+
+// because says what a route asks, and what the request has.
+func because(u model.Unmet, route *model.Route, r *model.Request) string {
+	switch u.Kind {
+	case model.UnmetPath:
+		return route.Path.Text()
+	case model.UnmetFraction:
+		return fmt.Sprintf("%s, and the draw is %d", route.Fraction.Text(), r.Draw%uint64(route.Fraction.Denominator))
+	case model.UnmetGRPC:
+		return "grpc, and " + seen("content-type", u.Seen(route, r))
+	case model.UnmetHeader:
+		h := &route.Headers[u.Index]
+		return h.Text() + ", and " + seen(h.Name, u.Seen(route, r))
+	case model.UnmetQuery:
+		q := &route.Query[u.Index]
+		return q.Text() + ", and " + seen(q.Name, u.Seen(route, r))
+	default:
+		c := &route.Cookies[u.Index]
+		return c.Text() + ", and " + seen(c.Name, u.Seen(route, r))
+	}
+}
+
+// seen says which values a request has.
+func seen(name string, values []string) string {
+	if len(values) == 0 {
+		return "there is no " + name
+	}
+	quoted := make([]string, len(values))
+	for i, v := range values {
+		quoted[i] = fmt.Sprintf("%q", v)
+	}
+	return name + " is " + strings.Join(quoted, " and ")
+}
+
+func kernelOf(d Decision) Kernel {
+	if d.By == ByNobody {
+		return Kernel{By: d.By}
+	}
+	k := Kernel{By: d.By, Verdict: maps.VerdictName(d.Verdict), Meaning: maps.HandoverMeaning(d.Verdict)}
+	if d.Verdict == maps.VerdictOk {
+		k.Fast, k.Cluster, k.Timeout = true, d.Cluster, d.Timeout.String()
+	}
+	return k
+}
+
+// addReasons says what the compiler knows of a hand-over: the first route that the kernel cannot decide, and where
+// that does not tell, what was noted about the whole table.
+func (a *Answer) addReasons(notes []compile.Note, v maps.Verdict) {
+	if v != maps.HandoverRouteSlow && v != maps.HandoverTableSlow {
+		return
+	}
+	isUndecided := func(r Route) bool { return r.Undecided != "" }
+	if i := slices.IndexFunc(a.Routes, isUndecided); i >= 0 && v == maps.HandoverRouteSlow {
+		a.Kernel.Reasons = []string{fmt.Sprintf("route %d: %s", a.Routes[i].Position, a.Routes[i].Undecided)}
+		return
+	}
+	prefix := fmt.Sprintf("listener %q", a.Listener.Name)
+	for _, n := range notes {
+		if n.Where == prefix || strings.HasPrefix(n.Where, prefix+":") {
+			a.Kernel.Reasons = append(a.Kernel.Reasons, n.String())
+		}
+	}
+}
+
+// addNotes says what chance decides, and what the endpoints may change.
+func (a *Answer) addNotes(d *Decision, winner *model.Route, possible []*model.Route) {
+	if d.By == ByCompiler {
+		a.Notes = append(a.Notes, "no daemon was asked: the compiled table decides, and how the request is framed is not looked at")
+	}
+	if len(possible) > 1 || len(possible) == 1 && !possible[0].Fraction.Always() {
+		a.Notes = append(a.Notes, "a fraction of the requests takes part: another draw may take another route")
+	}
+	if winner != nil && len(sharesOf(winner)) > 1 {
+		a.Notes = append(a.Notes, "the cluster is drawn by weight, for each request anew")
+	}
+	if note := a.shortage(d); note != "" {
+		a.Notes = append(a.Notes, note)
+	}
+}
+
+// shortage says that a request which the kernel takes finds no endpoint, or no i-sock, now.
+func (a *Answer) shortage(d *Decision) string {
+	if d.By != ByKernel || d.Verdict != maps.VerdictOk {
+		return ""
+	}
+	var inService, idle uint64
+	for _, e := range a.Endpoints {
+		if e.Cluster == d.Cluster && e.State == Healthy {
+			inService++
+			idle += *e.Idle
+		}
+	}
+	switch {
+	case inService == 0:
+		return fmt.Sprintf("no endpoint of %s is in service now: the kernel hands over (%s)", d.Cluster, maps.VerdictName(maps.HandoverNoEndpoint))
+	case idle == 0:
+		return fmt.Sprintf("no i-sock of %s is idle now: the kernel hands over (%s)", d.Cluster, maps.VerdictName(maps.HandoverPoolEmpty))
+	}
+	return ""
+}

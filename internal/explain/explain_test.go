@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// served is a configuration that a kernel, of a test, serves.
+func served(d Decision, endpoints ...Endpoint) *State {
+	return &State{
+		Config: &model.Config{Listeners: []*model.Listener{{
+			Name: "web", Address: netip.MustParseAddrPort("127.80.0.1:80"),
+			Routes: &model.RouteTable{VirtualHosts: []*model.VirtualHost{{Domains: []string{"*"}, Routes: []*model.Route{{
+				Clusters: []model.WeightedCluster{{Name: "a", Weight: 1}},
+			}}}}},
+		}}},
+		Notes: []compile.Note{
+			{Where: `listener "web": virtual host "all": route 1`, Reason: "too many"},
+			{Where: `listener "webs"`, Reason: "of another"},
+		},
+		Decide:    func(*model.Listener, *model.Request, []byte) (Decision, error) { return d, nil },
+		Endpoints: func(string) ([]Endpoint, error) { return endpoints, nil },
+	}
+}
+
+func ask(t *testing.T, s *State) *Answer {
+	t.Helper()
+	a, err := Explain(s, &Query{Method: "GET", URL: "http://127.80.0.1/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestShortageIsTold(t *testing.T) {
+	some, none := uint64(2), uint64(0)
+	taken := Decision{By: ByKernel, Cluster: "a"}
+	tests := []struct {
+		name      string
+		d         Decision
+		endpoints []Endpoint
+		want      []string
+	}{
+		{"idle", taken, []Endpoint{{Cluster: "a", State: Down, Idle: &none}, {Cluster: "a", State: Healthy, Idle: &some}}, []string{}},
+		{"none idle", taken, []Endpoint{{Cluster: "a", State: Healthy, Idle: &none}, {Cluster: "b", State: Healthy, Idle: &some}},
+			[]string{"no i-sock of a is idle now: the kernel hands over (pool_empty)"}},
+		{"down", taken, []Endpoint{{Cluster: "a", State: Down, Idle: &some}},
+			[]string{"no endpoint of a is in service now: the kernel hands over (no_endpoint)"}},
+		{"handed over anyway", Decision{By: ByKernel, Verdict: maps.HandoverMethod}, nil, []string{}},
+		{"fast path off", Decision{By: ByNobody}, nil, []string{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, ask(t, served(tt.d, tt.endpoints...)).Notes); diff != "" {
+				t.Errorf("notes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWholeTablesNotesStandInForARoutes(t *testing.T) {
+	for _, v := range []maps.Verdict{maps.HandoverRouteSlow, maps.HandoverTableSlow} {
+		a := ask(t, served(Decision{By: ByKernel, Verdict: v}))
+		if want := []string{`listener "web": virtual host "all": route 1: too many`}; !slices.Equal(a.Kernel.Reasons, want) {
+			t.Errorf("%s: got %q, want %q", maps.VerdictName(v), a.Kernel.Reasons, want)
+		}
+	}
+	if a := ask(t, served(Decision{By: ByKernel, Verdict: maps.HandoverMethod})); a.Kernel.Reasons != nil {
+		t.Errorf("a head's fault is put down to %q", a.Kernel.Reasons)
+	}
+}
+
+func TestKernelThatFailsIsAnError(t *testing.T) {
+	s := served(Decision{})
+	s.Decide = func(*model.Listener, *model.Request, []byte) (Decision, error) {
+		return Decision{}, errors.New("map is gone")
+	}
+	if _, err := Explain(s, &Query{Method: "GET", URL: "http://a/"}); err == nil || err.Error() != `listener "web": map is gone` {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestRequestIsTheOneThatAClientSends(t *testing.T) {
+	tests := []struct {
+		q    Query
+		head string
+	}{
+		{Query{Method: "POST", URL: "http://a:81//b%2F?c=d#e", Headers: []string{"X-Y:  z ", "HOST: b"}}, "POST //b%2F?c=d HTTP/1.1\r\nhost: b\r\nx-y: z\r\n\r\n"},
+		{Query{Method: "GET", URL: "http://a"}, "GET / HTTP/1.1\r\nhost: a\r\n\r\n"},
+		{Query{Method: "GET", URL: "http://a?b"}, "GET /?b HTTP/1.1\r\nhost: a\r\n\r\n"},
+		{Query{Method: "GET", URL: `http://[::1]/|"%zz/../`}, "GET /|\"%zz/../ HTTP/1.1\r\nhost: [::1]\r\n\r\n"},
+		{Query{Method: "CONNECT", URL: "http://a:443", Headers: []string{"host: b"}}, "CONNECT a:443 HTTP/1.1\r\nhost: a:443\r\n\r\n"},
+	}
+	for _, tt := range tests {
+		r, err := tt.q.parse()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(r.head()) != tt.head {
+			t.Errorf("got %q, want %q", r.head(), tt.head)
+		}
+	}
+}
+
+func TestListenerIsFoundByItsAddressInAnyForm(t *testing.T) {
+	listener := func(name, address string) *model.Listener {
+		return &model.Listener{Name: name, Address: netip.MustParseAddrPort(address)}
+	}
+	cfg := &model.Config{Listeners: []*model.Listener{
+		listener("four", "127.80.0.1:80"), listener("other port", "127.80.0.1:81"), listener("six", "[2001:db8::1]:80"),
+	}}
+	for _, tt := range []struct{ url, listener, want string }{
+		{"http://127.80.0.1", "", "four"},
+		{"http://127.80.0.1:81/", "", "other port"},
+		{"http://[::ffff:127.80.0.1]:80/", "", "four"},
+		{"http://[2001:db8:0::1]/", "", "six"},
+		{"http://127.80.0.1", "six", "six"},
+		{"http://name", "127.80.0.1:81", "other port"},
+	} {
+		q := &Query{Method: "GET", URL: tt.url, Listener: tt.listener}
+		r, err := q.parse()
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := listenerFor(cfg, q, r.service)
+		if err != nil || l.Name != tt.want {
+			t.Errorf("%s, %q: got %v, %v, want %s", tt.url, tt.listener, l, err, tt.want)
+		}
+	}
+}
+
+func TestQuerySurvivesItsURL(t *testing.T) {
+	q := &Query{Method: "PUT", URL: "http://a/?b=c&d", Headers: []string{"x: &=", "x: %"}, Listener: "web", Draw: 1<<32 - 1}
+	got, err := QueryOf(q.Values())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(q, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	got, err = QueryOf(map[string][]string{"url": {"http://a/"}})
+	if err != nil || got.Method != http.MethodGet {
+		t.Errorf("without a method: %+v, %v", got, err)
+	}
+	var wrong *QueryError
+	for _, bad := range []map[string][]string{{"draw": {"-1"}}, {"header ": {"x: y"}}} {
+		if _, err := QueryOf(bad); !errors.As(err, &wrong) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}

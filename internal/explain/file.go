@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"net"
+	"slices"
+	"strconv"
+
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// Compiled is a configuration that nobody serves: the compiled tables stand for the kernel.
+func Compiled(cfg *model.Config) *State {
+	image, notes := compile.Compile(cfg)
+	return &State{
+		Config: cfg,
+		Notes:  notes,
+		Decide: func(l *model.Listener, r *model.Request, _ []byte) (Decision, error) {
+			i := slices.IndexFunc(image.Listeners, func(c compile.Listener) bool { return c.Name == l.Name })
+			return decideByTable(&image.Listeners[i].Table, r), nil
+		},
+		Endpoints: func(cluster string) ([]Endpoint, error) { return targets(cfg.Cluster(cluster)), nil },
+	}
+}
+
+// decideByTable does what bpf/lib/router.h does. Of the rest of the head it looks at the method only.
+func decideByTable(t *compile.Table, r *model.Request) Decision {
+	d := Decision{By: ByCompiler}
+	if !slices.Contains(plainMethods, r.Method) {
+		d.Verdict = maps.HandoverMethod
+		if t.Flags&maps.TableSlow != 0 {
+			d.Verdict = maps.HandoverTableSlow
+		}
+		return d
+	}
+	route, verdict := t.Route(r)
+	if d.Verdict = verdict; verdict == maps.VerdictOk {
+		d.Cluster, d.Timeout = t.ClusterOf(route, uint32(r.Draw)), max(route.Timeout, 0)
+	}
+	return d
+}
+
+// plainMethods are those of method_is_plain() in bpf/lib/http1.h.
+var plainMethods = []string{"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"}
+
+// targets are the endpoints as they are configured, names not resolved.
+func targets(c *model.Cluster) []Endpoint {
+	if c == nil {
+		return nil
+	}
+	list := make([]Endpoint, 0, len(c.Targets))
+	for _, t := range c.Targets {
+		list = append(list, Endpoint{Cluster: c.Name, Address: net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port))), Weight: t.Weight})
+	}
+	return list
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package maps
+
+// handoverMeanings are those of docs/verdicts.md.
+var handoverMeanings = map[Verdict]string{
+	HandoverPartialHead:      "the head did not arrive in one send",
+	HandoverHeadTooLong:      "longer than 8 KiB",
+	HandoverMalformed:        "not plainly well formed, or ambiguous; the slow path answers 400 where it is",
+	HandoverNotHTTP11:        "another version",
+	HandoverMethod:           "a method whose framing is special or unknown; also what is not HTTP at all",
+	HandoverTargetForm:       "absolute or asterisk form",
+	HandoverHost:             "none, several, or one that routes cannot name",
+	HandoverTransferCoding:   "a request with another Transfer-Encoding than chunked, or with hundreds of tiny chunks in one send",
+	HandoverConnectionOption: "a Connection header other than keep-alive and upgrade, another hop-by-hop header, or a Trailer that names several fields or a forbidden one",
+	HandoverUpgrade:          "an upgrade to anything but websocket, one that the route does not allow, or half of one",
+	HandoverExpect:           "an expectation other than 100-continue",
+	HandoverBodyTooLong:      "longer than 256 KiB with its head",
+	HandoverPipelined:        "sent before the response to the one before was complete, or two in one send",
+	HandoverUnread:           "sent before the client has called receive for the response to the one before",
+	HandoverRepeatedField:    "a header that routes ask about occurs twice",
+	HandoverTooManyFields:    "more than 8 headers that routes ask about",
+	HandoverListenerGone:     "the listener was removed, or the daemon drains",
+	HandoverTableSlow:        "the route table needs the slow path; the log says why",
+	HandoverRouteSlow:        "the first route that the request could take asks more than the kernel can tell (the log names the routes)",
+	HandoverNoVHost:          "no virtual host serves this host: 404",
+	HandoverNoRoute:          "no route matches: 404",
+	HandoverNoCluster:        "the route's cluster does not exist (any more)",
+	HandoverNoEndpoint:       "no endpoint in service in a few tries; the slow path looks at all",
+	HandoverPoolEmpty:        "the chosen endpoint had no idle i-sock; the slow path uses the same endpoint, and the pool grows",
+	HandoverLeaseBroken:      "the i-sock was lost while the request was being sent: 503",
+	HandoverBodyMalformed:    "a chunked body went wrong after its head had been sent on: 400, or a reset when the response had begun",
+	HandoverBodySpilled:      "a chunked body reached 256 KiB, or a tunnel's endpoint reads slowly: the rest goes through the daemon to the same endpoint",
+	HandoverNoState:          "the connection's state could not be kept: slow path for good",
+}
+
+// HandoverMeaning says in one line what a reason for a hand-over means; it is empty for
+// other verdicts.
+func HandoverMeaning(v Verdict) string { return handoverMeanings[v] }
