@@ -135,6 +135,9 @@ func askAdmin(ctx context.Context, address, path string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the admin API's answer: %w", err)
 	}
+	if response.StatusCode == http.StatusBadRequest {
+		return nil, refused(errors.New(strings.TrimSpace(string(body))))
+	}
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("admin address %s: %s: %s: %s", address, path, response.Status, strings.TrimSpace(string(body)))
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/xlb-project/xlb/internal/admin"
+	"github.com/xlb-project/xlb/internal/explain"
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -59,6 +60,10 @@ func (daemon) Snapshot() (*metrics.Snapshot, error) {
 }
 
 func (daemon) Intercepted(netip.AddrPort) (bool, error) { return true, nil }
+
+func (d daemon) Explain(q *explain.Query) (*explain.Answer, error) {
+	return explain.Explain(explain.Compiled(d.Config().Model), q)
+}
 
 func (daemon) Connections(int) ([]admin.Connection, error) {
 	opened := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -61,7 +61,7 @@ func golden(t *testing.T, name, got string) {
 }
 
 func TestHelp(t *testing.T) {
-	tests := [][]string{{}, {"run"}, {"check"}, {"get"}, {"version"}, {"demo"}}
+	tests := [][]string{{}, {"run"}, {"check"}, {"get"}, {"explain"}, {"version"}, {"demo"}}
 	for _, args := range tests {
 		name := strings.Join(append([]string{"xlb"}, args...), "-")
 		t.Run(name, func(t *testing.T) {
@@ -104,6 +104,7 @@ func TestWrongCommandLinesGetOneLineAndCodeTwo(t *testing.T) {
 		{[]string{"version", "--output", "xml"}, `xlb: invalid argument "xml" for "-o, --output" flag: must be text or json` + "\n"},
 		{[]string{"run"}, "xlb: --config: required: give an Envoy v3 bootstrap, as in: xlb run --config envoy.yaml\n"},
 		{[]string{"get"}, "xlb: get: 0 resources named; name one of listeners, routes, clusters, endpoints, pools, connections, stats\n"},
+		{[]string{"explain", "GET"}, "xlb: explain: want a method and a URL, as in: xlb explain GET http://127.80.0.1:8080/cart\n"},
 		{[]string{"get", "nosuch"}, `xlb: get: unknown resource "nosuch"; name one of listeners, routes, clusters, endpoints, pools, connections, stats` + "\n"},
 	}
 	for _, tt := range tests {

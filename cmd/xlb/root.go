@@ -20,6 +20,7 @@ func verbs(e *env) []*cobra.Command {
 		runCommand(e),
 		checkCommand(e),
 		getCommand(e),
+		explainCommand(e),
 		versionCommand(e),
 		demoCommand(e),
 		demoClientCommand(e),

@@ -27,6 +27,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/xlb-project/xlb/internal/explain"
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -99,6 +100,13 @@ func (s *state) Connections(limit int) ([]Connection, error) {
 	return s.connections[:min(limit, len(s.connections))], s.broken
 }
 
+func (s *state) Explain(q *explain.Query) (*explain.Answer, error) {
+	if s.broken != nil {
+		return nil, s.broken
+	}
+	return explain.Explain(explain.Compiled(s.Config().Model), q)
+}
+
 func handlerOf(s *state) http.Handler {
 	return NewHandler(s, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "metrics\n")
@@ -138,6 +146,10 @@ func TestStatusAndTextOfPages(t *testing.T) {
 		{"no connection is an empty list", &state{}, "GET", "/xlb/connections", 200, "[]\n"},
 		{"unreadable statistics", broken, "GET", "/stats", 500, "map is gone\n"},
 		{"unreadable map", broken, "GET", "/xlb/listeners", 500, "listener \"shop\": map is gone\n"},
+		{"explain without a URL", &state{}, "GET", "/xlb/explain", 400, "url \"\": want http://host[:port]/path; listeners take plain HTTP\n"},
+		{"explain with a parameter too many", &state{}, "GET", "/xlb/explain?path=/", 400,
+			"parameter \"path\": unknown; there are method, url, header, listener and draw\n"},
+		{"explain fails", broken, "GET", "/xlb/explain?url=http://a/", 500, "map is gone\n"},
 		{"unknown path", &state{}, "GET", "/nosuch", 404, "404 page not found\n"},
 		{"writing is refused", &state{}, "POST", "/ready", 405, "Method Not Allowed\n"},
 		{"HEAD is allowed", &state{}, "HEAD", "/ready", 200, "LIVE\n"},
@@ -160,6 +172,9 @@ func TestIndexNamesEveryPathThatAnswers(t *testing.T) {
 	}
 	for _, line := range lines {
 		path := strings.Fields(line)[0]
+		if path == explain.Path {
+			path += "?url=http://127.80.0.1:8080/"
+		}
 		if status, body := ask(t, &state{}, "GET", path); status != 200 {
 			t.Errorf("%s: %d %s", path, status, body)
 		}

@@ -5,5 +5,6 @@
 //
 // Paths and shapes are Envoy's where Envoy has them (/ready, /config_dump, /clusters,
 // /listeners, /stats, /stats/prometheus), so that tools made for Envoy can read them;
-// /xlb/ holds the rows that "xlb get" prints. Nothing can be changed through it.
+// /xlb/ holds the rows that "xlb get" prints, and the account of a request that "xlb
+// explain" does (/xlb/explain, see explain.QueryOf and explain.Answer). Nothing can be changed through it.
 package admin

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/xlb-project/xlb/internal/explain"
 	"github.com/xlb-project/xlb/internal/metrics"
 )
 
@@ -59,6 +60,7 @@ func (a *api) pages() []page {
 		{"/xlb/pools", "rows of \"xlb get pools\" (JSON)", rows(a.poolRows)},
 		{"/xlb/connections", "rows of \"xlb get connections\" (JSON)", rows(a.connectionRows)},
 		{"/xlb/stats", "everything that is counted (JSON)", rows(a.source.Snapshot)},
+		{explain.Path, "\"xlb explain\": ?url=http://host/path, &method=, &header=name: value, &listener=, &draw= (JSON)", a.explain},
 	}
 }
 

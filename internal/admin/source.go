@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/explain"
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -25,6 +26,8 @@ type Source interface {
 	Intercepted(service netip.AddrPort) (bool, error)
 	// Connections returns open client connections, at most limit of them.
 	Connections(limit int) ([]Connection, error)
+	// Explain gives an account of one request, made up by the query. What is wrong with that is an *explain.QueryError.
+	Explain(q *explain.Query) (*explain.Answer, error)
 }
 
 // Config is a configuration and where it comes from.

@@ -48,7 +48,7 @@ func (n *Node) install(cfg *model.Config) error {
 		n.log.Warn("served by the slow path", "where", note.Where, "reason", note.Reason)
 	}
 	n.metrics.Observe()
-	if err := n.switchTo(cfg, image); err != nil {
+	if err := n.switchTo(cfg, image, notes); err != nil {
 		return err
 	}
 	n.connect(cfg)
@@ -57,19 +57,19 @@ func (n *Node) install(cfg *model.Config) error {
 
 // switchTo changes kernel and slow path together: requests that come to the slow path meanwhile wait, so that none sees
 // routes of one configuration and endpoints of another.
-func (n *Node) switchTo(cfg *model.Config, image *compile.Image) error {
+func (n *Node) switchTo(cfg *model.Config, image *compile.Image, notes []compile.Note) error {
 	n.inForce.Lock()
 	defer n.inForce.Unlock()
 	if _, err := n.reconcil.Apply(image); err != nil {
 		return fmt.Errorf("write configuration to the kernel: %w", err)
 	}
 	n.directory.Store(n.newDirectory())
-	n.publish(cfg)
+	n.publish(cfg, notes)
 	return nil
 }
 
-func (n *Node) publish(cfg *model.Config) {
-	l := &loaded{config: cfg, tables: map[string]*model.RouteTable{}, version: versionOf(cfg), at: time.Now()}
+func (n *Node) publish(cfg *model.Config, notes []compile.Note) {
+	l := &loaded{config: cfg, notes: notes, tables: map[string]*model.RouteTable{}, version: versionOf(cfg), at: time.Now()}
 	for _, lis := range cfg.Listeners {
 		l.tables[lis.Name] = lis.Routes
 	}

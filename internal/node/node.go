@@ -19,6 +19,7 @@ import (
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/balance"
+	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/datapath"
 	"github.com/xlb-project/xlb/internal/maps"
@@ -85,6 +86,7 @@ type Node struct {
 type loaded struct {
 	config  *model.Config
 	tables  map[string]*model.RouteTable
+	notes   []compile.Note
 	version string
 	at      time.Time
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/explain"
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -26,6 +27,7 @@ func (shown) Ready() error                                     { return nil }
 func (shown) Snapshot() (*metrics.Snapshot, error)             { return &metrics.Snapshot{}, nil }
 func (shown) Intercepted(netip.AddrPort) (bool, error)         { return true, nil }
 func (shown) Connections(int) ([]admin.Connection, error)      { return nil, nil }
+func (shown) Explain(*explain.Query) (*explain.Answer, error)  { return nil, nil }
 func (shown) ServeHTTP(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }
 
 // TestConfigDumpMeansWhatWasRead reads what /config_dump shows as a configuration: it has to be the one in force.

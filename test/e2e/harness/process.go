@@ -168,18 +168,24 @@ func (p *Process) Finish(t testing.TB, into any) {
 // with another code than 0 fails the test.
 func (p *Process) Output(t testing.TB, patience time.Duration) string {
 	t.Helper()
+	output, code := p.Printed(t, patience)
+	if code != 0 {
+		t.Fatalf("%s: exit code %d\n%s\n%s", p.name, code, output, p.errors)
+	}
+	return output
+}
+
+// Printed waits for the end of the process and returns what it wrote, and its exit code.
+func (p *Process) Printed(t testing.TB, patience time.Duration) (output string, code int) {
+	t.Helper()
 	p.in.Close()
 	read := make(chan []byte, 1)
 	go func() {
 		b, _ := io.ReadAll(p.out)
 		read <- b
 	}()
-	code := p.Wait(t, patience)
-	output := <-read
-	if code != 0 {
-		t.Fatalf("%s: exit code %d\n%s\n%s", p.name, code, output, p.errors)
-	}
-	return string(output)
+	code = p.Wait(t, patience)
+	return string(<-read), code
 }
 
 // Wait returns the exit code; -1 means that a signal ended the process.

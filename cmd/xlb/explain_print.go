@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/xlb-project/xlb/internal/explain"
+)
+
+func printAnswer(e *env, output format, a *explain.Answer) error {
+	if output == formatJSON {
+		return writeJSON(e.stdout, a)
+	}
+	if err := printSummary(e, a); err != nil {
+		return err
+	}
+	if len(a.Routes) > 0 {
+		fmt.Fprintln(e.stdout)
+		if err := writeTable(e.stdout, []string{"ROUTE", "NAME", "MATCH", "RESULT"}, routeRows(a.Routes)); err != nil {
+			return err
+		}
+	}
+	if len(a.Endpoints) == 0 {
+		return nil
+	}
+	fmt.Fprintln(e.stdout)
+	header, rows := candidateRows(a)
+	return writeTable(e.stdout, header, rows)
+}
+
+func printSummary(e *env, a *explain.Answer) error {
+	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("request", "%s %s %s, draw %d", a.Request.Method, a.Request.Authority, a.Request.Path, a.Request.Draw)
+	line("listener", "%s (%s)", a.Listener.Name, a.Listener.Address)
+	if a.VirtualHost == nil {
+		line("virtual host", "none: 404")
+	} else {
+		line("virtual host", "%s, by domain %s", a.VirtualHost.Name, a.VirtualHost.Domain)
+	}
+	if a.Winner > 0 {
+		r := &a.Routes[a.Winner-1]
+		line("route", "%s", strings.Join(append([]string{routeName(r), r.Match}, r.Conditions...), ", "))
+		line("action", "%s", actionText(a.Action))
+	} else if a.VirtualHost != nil {
+		line("route", "none: 404")
+	}
+	line("fast path", "%s", kernelText(&a.Kernel))
+	for _, reason := range a.Kernel.Reasons {
+		line("", "%s", reason)
+	}
+	for _, note := range a.Notes {
+		line("note", "%s", note)
+	}
+	if a.Disagreement != "" {
+		line("DISAGREEMENT", "%s", a.Disagreement)
+	}
+	return t.Flush()
+}
+
+func routeName(r *explain.Route) string {
+	if r.Name == "" {
+		return strconv.Itoa(r.Position)
+	}
+	return fmt.Sprintf("%d %q", r.Position, r.Name)
+}
+
+func actionText(a *explain.Action) string {
+	words := []string{fmt.Sprintf("%s %d", a.Kind, a.Status)}
+	if a.Kind == explain.Forward {
+		words = []string{"forward to " + clusterText(a.Clusters), "timeout " + a.Timeout}
+	}
+	words = append(words, a.Changes...)
+	if len(a.Upgrades) > 0 {
+		words = append(words, "upgrades "+strings.Join(a.Upgrades, " "))
+	}
+	return strings.Join(words, ", ")
+}
+
+// clusterText gives the weights where there are several.
+func clusterText(clusters []explain.Cluster) string {
+	if len(clusters) == 1 {
+		return clusters[0].Name
+	}
+	texts := make([]string, 0, len(clusters))
+	for _, c := range clusters {
+		texts = append(texts, fmt.Sprintf("%s:%d", c.Name, c.Weight))
+	}
+	return strings.Join(texts, " or ")
+}
+
+func kernelText(k *explain.Kernel) string {
+	switch {
+	case k.By == explain.ByNobody:
+		return "no: the daemon runs with --fast-path=off, and the slow path serves everything"
+	case k.Fast:
+		return fmt.Sprintf("yes: to %s, timeout %s", k.Cluster, k.Timeout)
+	default:
+		return fmt.Sprintf("no: %s: %s", k.Verdict, k.Meaning)
+	}
+}
+
+// mostRoutes are listed; of more, those that lose by their path are counted.
+const mostRoutes = 20
+
+func routeRows(routes []explain.Route) [][]string {
+	var rows [][]string
+	left := 0
+	leave := func() {
+		if left > 0 {
+			rows = append(rows, []string{"...", "", "", fmt.Sprintf("%d more lack the path", left)})
+		}
+		left = 0
+	}
+	for i := range routes {
+		r := &routes[i]
+		if r.Lost == "path" && len(rows) >= mostRoutes {
+			left++
+			continue
+		}
+		leave()
+		result := "won"
+		switch {
+		case r.Lost == "path":
+			result = "lacks the path"
+		case r.Lost != "":
+			result = "lacks " + r.Because
+		}
+		if r.Undecided != "" {
+			result += "; not for the kernel: " + r.Undecided
+		}
+		rows = append(rows, []string{strconv.Itoa(r.Position), orDash(r.Name), r.Match, result})
+	}
+	leave()
+	return rows
+}
+
+// candidateRows lists endpoints, with what a daemon knows of them if one was asked.
+func candidateRows(a *explain.Answer) (header []string, rows [][]string) {
+	header = []string{"CLUSTER", "WEIGHT", "POLICY", "ENDPOINT", "WEIGHT"}
+	live := a.Kernel.By != explain.ByCompiler
+	if live {
+		header = append(header, "STATE", "IDLE")
+	}
+	clusters := map[string]explain.Cluster{}
+	for _, c := range a.Action.Clusters {
+		clusters[c.Name] = c
+	}
+	for _, p := range a.Endpoints {
+		c := clusters[p.Cluster]
+		row := []string{p.Cluster, number(uint64(c.Weight)), orDash(c.Policy), p.Address, number(uint64(p.Weight))}
+		if live {
+			row = append(row, orDash(p.State), idleText(p.Idle))
+		}
+		rows = append(rows, row)
+	}
+	return header, rows
+}
+
+func idleText(idle *uint64) string {
+	if idle == nil {
+		return "-"
+	}
+	return number(*idle)
+}

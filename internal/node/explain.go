@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/datapath"
+	"github.com/xlb-project/xlb/internal/explain"
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/metrics"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// The kernel takes whatever a query may have.
+const _ = uint(datapath.MaxExplained - explain.MaxHead)
+
+// Explain implements admin.Source. Configuration and maps are those of one moment.
+func (n *Node) Explain(q *explain.Query) (*explain.Answer, error) {
+	snapshot, err := n.metrics.Snapshot()
+	if err != nil {
+		return nil, err
+	}
+	n.inForce.RLock()
+	defer n.inForce.RUnlock()
+	l := n.current.Load()
+	return explain.Explain(&explain.State{
+		Config:    l.config,
+		Notes:     l.notes,
+		Decide:    n.decide,
+		Endpoints: func(cluster string) ([]explain.Endpoint, error) { return n.endpointsOf(snapshot, cluster), nil },
+	}, q)
+}
+
+// decide asks the kernel. Needs n.inForce.
+func (n *Node) decide(l *model.Listener, _ *model.Request, head []byte) (explain.Decision, error) {
+	if !n.o.FastPath {
+		return explain.Decision{By: explain.ByNobody}, nil
+	}
+	d := explain.Decision{By: explain.ByKernel}
+	number, known, err := n.datapath.Config.VIPs.Lookup(maps.KeyOf(l.Address))
+	if err != nil {
+		return d, err
+	}
+	if !known {
+		d.Verdict = maps.HandoverListenerGone
+		return d, nil
+	}
+	e, err := n.datapath.Explain(number, head)
+	if err != nil {
+		return d, err
+	}
+	if d.Verdict = maps.Verdict(e.Verdict); d.Verdict == maps.VerdictOk {
+		d.Cluster, d.Timeout = n.clusterName(e.Cluster), time.Duration(e.TimeoutNs)
+	}
+	return d, nil
+}
+
+// clusterName names a cluster of the maps, one that should not be there too.
+func (n *Node) clusterName(index uint32) string {
+	for name, i := range n.directory.Load().clusters {
+		if i == index {
+			return name
+		}
+	}
+	return fmt.Sprintf("number %d", index)
+}
+
+// endpointsOf are the candidates: those that have left the configuration get no request.
+func (n *Node) endpointsOf(s *metrics.Snapshot, cluster string) []explain.Endpoint {
+	var list []explain.Endpoint
+	for i := range s.Clusters {
+		if s.Clusters[i].Name != cluster {
+			continue
+		}
+		for j := range s.Clusters[i].Endpoints {
+			e := &s.Clusters[i].Endpoints[j]
+			if e.Gone {
+				continue
+			}
+			row := explain.Endpoint{Cluster: cluster, Address: e.Address.String(), Weight: e.Weight, State: explain.Healthy}
+			if !e.Healthy {
+				row.State = explain.Down
+			}
+			if n.o.FastPath {
+				row.Idle = &e.Pool.Idle
+			}
+			list = append(list, row)
+		}
+	}
+	return list
+}
