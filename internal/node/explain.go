@@ -3,6 +3,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,25 +17,44 @@ import (
 // The kernel takes whatever a query may have.
 const _ = uint(datapath.MaxExplained - explain.MaxHead)
 
+// errReplaced says that the configuration of an account is no longer in force.
+var errReplaced = errors.New("the configuration was replaced")
+
 // Explain implements admin.Source. Configuration and maps are those of one moment.
 func (n *Node) Explain(q *explain.Query) (*explain.Answer, error) {
-	snapshot, err := n.metrics.Snapshot()
-	if err != nil {
-		return nil, err
+	for {
+		snapshot, err := n.metrics.Snapshot()
+		if err != nil {
+			return nil, err
+		}
+		l := n.current.Load()
+		answer, err := explain.Explain(&explain.State{
+			Config: l.config,
+			Notes:  l.notes,
+			Decide: func(listener *model.Listener, _ *model.Request, head []byte) (explain.Decision, error) {
+				return n.decideIn(l, listener, head)
+			},
+			Endpoints: func(cluster string) ([]explain.Endpoint, error) { return n.endpointsOf(snapshot, cluster), nil },
+		}, q)
+		if !errors.Is(err, errReplaced) {
+			return answer, err
+		}
 	}
+}
+
+// decideIn asks the kernel while a configuration is in force. Only that keeps the configuration from being replaced,
+// for which the slow path's requests would wait: an account of ten thousand routes takes its time.
+func (n *Node) decideIn(l *loaded, listener *model.Listener, head []byte) (explain.Decision, error) {
 	n.inForce.RLock()
 	defer n.inForce.RUnlock()
-	l := n.current.Load()
-	return explain.Explain(&explain.State{
-		Config:    l.config,
-		Notes:     l.notes,
-		Decide:    n.decide,
-		Endpoints: func(cluster string) ([]explain.Endpoint, error) { return n.endpointsOf(snapshot, cluster), nil },
-	}, q)
+	if n.current.Load() != l {
+		return explain.Decision{}, errReplaced
+	}
+	return n.decide(listener, head)
 }
 
 // decide asks the kernel. Needs n.inForce.
-func (n *Node) decide(l *model.Listener, _ *model.Request, head []byte) (explain.Decision, error) {
+func (n *Node) decide(l *model.Listener, head []byte) (explain.Decision, error) {
 	if !n.o.FastPath {
 		return explain.Decision{By: explain.ByNobody}, nil
 	}
