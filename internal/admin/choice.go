@@ -11,7 +11,7 @@ func addClusters(action object, r *model.Route) {
 	if code := notFoundCodes[r.NotFound]; code != "" {
 		action["cluster_not_found_response_code"] = code
 	}
-	if only := &r.Clusters[0]; len(r.Clusters) == 1 && only.Host == "" && only.Changes.IsZero() {
+	if only := &r.Clusters[0]; len(r.Clusters) == 1 && only.Host == "" && only.Changes.IsZero() && only.Filters == nil {
 		if only.Header != "" {
 			action["cluster_header"] = only.Header
 		} else {
@@ -21,7 +21,7 @@ func addClusters(action object, r *model.Route) {
 	}
 	shares := make([]object, 0, len(r.Clusters))
 	for i := range r.Clusters {
-		shares = append(shares, shareObject(&r.Clusters[i]))
+		shares = append(shares, shareObject(&r.Clusters[i], r.Filters))
 	}
 	weighted := object{"clusters": shares}
 	if r.DrawHeader != "" {
@@ -31,7 +31,7 @@ func addClusters(action object, r *model.Route) {
 }
 
 // shareObject is envoy.config.route.v3.WeightedCluster.ClusterWeight.
-func shareObject(c *model.WeightedCluster) object {
+func shareObject(c *model.WeightedCluster, route model.RouteFilters) object {
 	share := object{"weight": c.Weight}
 	if c.Header != "" {
 		share["cluster_header"] = c.Header
@@ -42,5 +42,8 @@ func shareObject(c *model.WeightedCluster) object {
 		share["host_rewrite_literal"] = c.Host
 	}
 	addChanges(share, &c.Changes)
+	if c.Filters != nil {
+		addFilters(share, *c.Filters, route)
+	}
 	return share
 }

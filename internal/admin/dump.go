@@ -60,10 +60,7 @@ func listenerObject(l *model.Listener) object {
 		"@type":        typeURL + "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
 		"stat_prefix":  l.StatPrefix,
 		"route_config": tableObject(l.Routes),
-		"http_filters": []object{{
-			"name":         "envoy.filters.http.router",
-			"typed_config": object{"@type": typeURL + "envoy.extensions.filters.http.router.v3.Router"},
-		}},
+		"http_filters": filterObjects(l.Routes),
 	}
 	addHostRule(manager, l.Routes.Host)
 	return object{
@@ -95,7 +92,9 @@ func tableObject(t *model.RouteTable) object {
 	for _, vh := range t.VirtualHosts {
 		routes := make([]object, 0, len(vh.Routes))
 		for _, r := range vh.Routes {
-			routes = append(routes, routeObject(r))
+			route := routeObject(r)
+			addFilters(route, r.Filters, model.RouteFilters{Fault: t.Fault})
+			routes = append(routes, route)
 		}
 		host := object{"name": vh.Name, "domains": vh.Domains, "routes": routes}
 		addChanges(host, &vh.Changes)

@@ -226,21 +226,23 @@ func TestRoutesThatDoMoreThanForwardLeaveTheOthersFast(t *testing.T) {
 	headers.Levels, share.Clusters[0].Changes = []*model.HeaderLevel{&changed}, changed
 	named, drawn := prefixRoute("/named", "a"), prefixRoute("/drawn", "a")
 	named.Clusters, drawn.DrawHeader = []model.WeightedCluster{{Header: "x", Weight: 1}}, "x"
-	table, notes := compileTable("table", oneHost(direct, redirect, path, host, headers, share, named, drawn, prefixRoute("/", "rest")))
+	cors, fault := prefixRoute("/cors", "a"), prefixRoute("/fault", "a")
+	cors.Filters.CORS, fault.Clusters[0].Filters = &model.CORS{}, &model.RouteFilters{Fault: &model.Fault{Status: 503}}
+	table, notes := compileTable("table", oneHost(direct, redirect, path, host, headers, share, named, drawn, cors, fault, prefixRoute("/", "rest")))
 	var reasons []string
 	for _, n := range notes {
 		reasons = append(reasons, n.Reason)
 	}
 	const behind = "; the slow path serves the requests that may match"
 	want := []string{
-		"direct_response" + behind, "redirect" + behind, "a rewritten path" + behind, "a rewritten host" + behind, "changed headers" + behind,
-		"a cluster chosen by a header" + behind,
+		"direct_response" + behind, "an injected fault" + behind, "redirect" + behind, "a rewritten path" + behind, "a rewritten host" + behind, "changed headers" + behind,
+		"a cluster chosen by a header" + behind, "a CORS policy" + behind,
 	}
 	if diff := cmp.Diff(want, reasons); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
 	fates(t, &table, map[string]string{
 		"/direct/x": "route_slow", "/redirect": "route_slow", "/path": "route_slow", "/host": "route_slow", "/headers": "route_slow",
-		"/share": "route_slow", "/named": "route_slow", "/drawn": "route_slow", "/": "rest", "/x": "rest",
+		"/share": "route_slow", "/named": "route_slow", "/drawn": "route_slow", "/cors": "route_slow", "/fault": "route_slow", "/": "rest", "/x": "rest",
 	})
 }

@@ -70,6 +70,12 @@ func local(r model.Route) model.Route {
 func firstHost(c *model.Config) *model.VirtualHost { return c.Listeners[0].Routes.VirtualHosts[0] }
 func firstRoute(c *model.Config) *model.Route      { return firstHost(c).Routes[0] }
 
+const (
+	faultFilter = `{name: f, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault}}`
+	// corsPolicy begins one.
+	corsPolicy = `{"@type": type.googleapis.com/envoy.extensions.filters.http.cors.v3.CorsPolicy`
+)
+
 // acceptances are changes and what they do to the model; nil means nothing.
 var acceptances = []struct {
 	change
@@ -97,6 +103,35 @@ var acceptances = []struct {
 	{change{"router fields that change nothing", "$hcm.http_filters[0].typed_config",
 		"{dynamic_stats: false, suppress_envoy_headers: true}"}, nil},
 	{change{"clusters validated", "$routes", "{validate_clusters: true}"}, nil},
+
+	{change{"filters that do nothing", "$hcm", "{http_filters: [" + faultFilter + ", " + corsFilter + ", " + router + "]}"},
+		func(c *model.Config) {
+			c.Listeners[0].Routes.Filters = []model.Filter{model.FilterFault, model.FilterCORS}
+		}},
+	{change{"CORS policies of every level", "$hcm", `{http_filters: [` + corsFilter + `, ` + router + `], route_config: {name: web, typed_per_filter_config: {c: ` + corsPolicy + `, max_age: '7', allow_methods: T}},
+		virtual_hosts: [{name: all, domains: ['*'], typed_per_filter_config: {c: ` + corsPolicy + `, allow_origin_string_match: [{exact: v}], allow_methods: V, allow_credentials: true, filter_enabled: {default_value: {}}}},
+		routes: [{match: {prefix: /}, typed_per_filter_config: {c: ` + corsPolicy + `, allow_origin_string_match: [{prefix: r}], expose_headers: R, shadow_enabled: {default_value: {}}}},
+		route: {weighted_clusters: {clusters: [{name: a, weight: 1}, {name: b, weight: 1, typed_per_filter_config: {c: ` + corsPolicy + `, allow_credentials: false, forward_not_matching_preflights: false}}}]}}}]}]}}`},
+		func(c *model.Config) {
+			c.Listeners[0].Routes.Filters = []model.Filter{model.FilterCORS}
+			route := model.CORS{Origins: []model.StringMatch{model.Prefix("r")}, Methods: "V", ExposeHeaders: "R", MaxAge: "7", Credentials: true}
+			share := route
+			share.Credentials, share.AnswerAll = false, true
+			firstRoute(c).Filters.CORS = &route
+			firstRoute(c).Clusters = []model.WeightedCluster{{Name: "a", Weight: 1}, {Name: "b", Weight: 1, Filters: &model.RouteFilters{CORS: &share}}}
+		}},
+	{change{"faults of the listener, and of a route in their place", "$hcm", `{http_filters: [{name: f, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault,
+		delay: {fixed_delay: 1.5s, percentage: {numerator: 1, denominator: MILLION}}}}, ` + router + `], route_config: {name: web, virtual_hosts: [{name: all, domains: ['*'], routes: [
+		{match: {prefix: /}, route: {cluster: a}, typed_per_filter_config: {f: {'@type': type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault,
+		abort: {http_status: 503, percentage: {numerator: 5}}, upstream_cluster: a, headers: [{name: X-A}], abort_percent_runtime: x}}}]}]}}`},
+		func(c *model.Config) {
+			c.Listeners[0].Routes.Filters = []model.Filter{model.FilterFault}
+			c.Listeners[0].Routes.Fault = &model.Fault{Delay: 1500 * time.Millisecond, DelayShare: model.Fraction{Numerator: 1, Denominator: 1_000_000}}
+			firstRoute(c).Filters.Fault = &model.Fault{
+				Status: 503, Body: "fault filter abort", AbortShare: model.Fraction{Numerator: 5, Denominator: 100}, Cluster: "a",
+				Headers: []model.HeaderMatch{{Name: "x-a"}},
+			}
+		}},
 
 	{change{"domains of every kind in lower case", "$vh", "{domains: [Foo.Example, 'foo.example:8080', '*.Foo.example', '*-bar.example', 'foo.*', '*']}"},
 		func(c *model.Config) {

@@ -17,7 +17,7 @@ var notFoundStatus = map[routev3.RouteAction_ClusterNotFoundResponseCode]int{
 }
 
 // clusterChoice translates what an action says of clusters.
-func (t *translator) clusterChoice(out *model.Route, action *routev3.RouteAction, path string) {
+func (t *translator) clusterChoice(out *model.Route, action *routev3.RouteAction, owner routeOwner, path string) {
 	out.NotFound = notFoundStatus[action.GetClusterNotFoundResponseCode()]
 	switch c := action.GetClusterSpecifier().(type) {
 	case *routev3.RouteAction_Cluster:
@@ -27,7 +27,7 @@ func (t *translator) clusterChoice(out *model.Route, action *routev3.RouteAction
 		out.Clusters = []model.WeightedCluster{{Header: t.headerName(c.ClusterHeader, path+".cluster_header"), Weight: 1}}
 	case *routev3.RouteAction_WeightedClusters:
 		path += ".weighted_clusters"
-		out.Clusters = t.weightedClusters(c.WeightedClusters, path)
+		out.Clusters = t.weightedClusters(c.WeightedClusters, owner, path)
 		if name := c.WeightedClusters.GetHeaderName(); name != "" {
 			out.DrawHeader = t.headerName(name, path+".header_name")
 		}
@@ -36,11 +36,11 @@ func (t *translator) clusterChoice(out *model.Route, action *routev3.RouteAction
 	}
 }
 
-func (t *translator) weightedClusters(w *routev3.WeightedCluster, path string) []model.WeightedCluster {
+func (t *translator) weightedClusters(w *routev3.WeightedCluster, owner routeOwner, path string) []model.WeightedCluster {
 	var out []model.WeightedCluster
 	var sum uint64
 	for i, c := range w.GetClusters() {
-		share := t.share(c, at(path+".clusters", i))
+		share := t.share(c, owner, at(path+".clusters", i))
 		sum += uint64(share.Weight)
 		out = append(out, share)
 	}
@@ -50,10 +50,16 @@ func (t *translator) weightedClusters(w *routev3.WeightedCluster, path string) [
 	return out
 }
 
-func (t *translator) share(c *routev3.WeightedCluster_ClusterWeight, path string) model.WeightedCluster {
+func (t *translator) share(c *routev3.WeightedCluster_ClusterWeight, owner routeOwner, path string) model.WeightedCluster {
 	out := model.WeightedCluster{
 		Name: c.GetName(), Weight: c.GetWeight().GetValue(), Changes: t.headerLevel(c, path),
 		Host: t.host(c.GetHostRewriteLiteral(), path+".host_rewrite_literal"),
+	}
+	if own := t.filterLevel(c.GetTypedPerFilterConfig(), path); own != (filterLevel{}) {
+		route, filters := t.routeFilters(owner.filters), t.routeFilters(append([]filterLevel{own}, owner.filters...))
+		if !route.IsZero() || !filters.IsZero() {
+			out.Filters = &filters
+		}
 	}
 	if c.GetWeight() == nil {
 		t.p.add(path+".weight", "missing: write the share, or 0 for none")

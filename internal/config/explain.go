@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/dynamicpb"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // explainer finds what protojson cannot decode in a JSON tree. It reports each
@@ -55,6 +56,9 @@ func (e *explainer) message(desc protoreflect.MessageDescriptor, object map[stri
 
 // field checks one value and says whether it can be kept.
 func (e *explainer) field(fd protoreflect.FieldDescriptor, key string, value any, path string, free bool) bool {
+	if fd.IsMap() && fd.MapValue().Message() != nil && isAny(fd.MapValue().Message()) {
+		return e.configurations(value, path, free)
+	}
 	if fd.IsMap() || fd.Message() == nil || (isWellKnown(fd.Message()) && !isAny(fd.Message())) {
 		return e.leaf(fd, key, value, path)
 	}
@@ -69,6 +73,20 @@ func (e *explainer) field(fd protoreflect.FieldDescriptor, key string, value any
 	keep := true
 	for i, v := range list {
 		keep = e.element(fd.Message(), v, at(path, i), free) && keep
+	}
+	return keep
+}
+
+// configurations checks a map of google.protobuf.Any by name.
+func (e *explainer) configurations(value any, path string, free bool) bool {
+	object, ok := value.(map[string]any)
+	if !ok {
+		e.p.addLeftOut(path, "expected a mapping from names of filters to their configurations")
+		return false
+	}
+	keep := true
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		keep = e.element((&anypb.Any{}).ProtoReflect().Descriptor(), object[name], key(path, name), free) && keep
 	}
 	return keep
 }

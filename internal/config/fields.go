@@ -94,8 +94,8 @@ func zero(_ protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 	return ok && d.AsDuration() == time.Duration(0)
 }
 
-const supportedFilters = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager and " +
-	"envoy.extensions.filters.http.router.v3.Router"
+const supportedFilters = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager and, of " +
+	"envoy.extensions.filters.http, cors.v3.Cors, fault.v3.HTTPFault and router.v3.Router"
 
 // Reasons and remedies that several fields share.
 const (
@@ -104,7 +104,7 @@ const (
 	noRetry       = "XLB sends a request once; remove the field"
 	noMirror      = "XLB does not copy requests; remove the field"
 	noRewrite     = "XLB passes the request target and the host as they are; remove the field"
-	noFilterHooks = "XLB has no HTTP filters besides the router; remove the field"
+	noFilterHooks = "XLB has no HTTP filter that uses it; remove the field"
 	noRateLimit   = "XLB does not limit rates; remove the field"
 	noTracing     = "XLB makes no trace spans; remove the field"
 	noAccessLog   = "XLB writes no access log; remove the field and read /metrics instead"
@@ -114,6 +114,7 @@ const (
 	onlyClusters  = "use cluster, cluster_header or weighted_clusters"
 	onlyLoad      = "list the endpoints in lb_endpoints"
 	noHealth      = "XLB does not take endpoints out by health; remove the field"
+	noRuntime     = "without a runtime, which is refused (layered_runtime), what is written here always applies"
 	labelOnly     = "read by nothing but filters and load balancers that are refused"
 )
 
@@ -238,6 +239,50 @@ var supported = map[protoreflect.FullName]fields{
 		"upstream_log":                             refuse(noAccessLog),
 	},
 
+	"envoy.extensions.filters.http.cors.v3.Cors": {},
+	"envoy.extensions.filters.http.cors.v3.CorsPolicy": {
+		"allow_origin_string_match":       translateIt,
+		"allow_methods":                   translateIt,
+		"allow_headers":                   translateIt,
+		"expose_headers":                  translateIt,
+		"max_age":                         translateIt,
+		"allow_credentials":               translateIt,
+		"filter_enabled":                  translateIt,
+		"shadow_enabled":                  ignore("only counts what it would do"),
+		"allow_private_network_access":    translateIt,
+		"forward_not_matching_preflights": translateIt,
+	},
+	"envoy.extensions.filters.http.fault.v3.HTTPFault": {
+		"delay":                               translateIt,
+		"abort":                               translateIt,
+		"upstream_cluster":                    translateIt,
+		"headers":                             translateIt,
+		"downstream_nodes":                    refuse("use headers"),
+		"max_active_faults":                   refuse("XLB does not count faults under way; remove the field"),
+		"response_rate_limit":                 refuse(noRateLimit),
+		"delay_percent_runtime":               ignore(noRuntime),
+		"abort_percent_runtime":               ignore(noRuntime),
+		"delay_duration_runtime":              ignore(noRuntime),
+		"abort_http_status_runtime":           ignore(noRuntime),
+		"max_active_faults_runtime":           ignore(noRuntime),
+		"response_rate_limit_percent_runtime": ignore(noRuntime),
+		"abort_grpc_status_runtime":           ignore(noRuntime),
+		"disable_downstream_cluster_stats":    ignore("switches counters of the filter"),
+		"filter_metadata":                     ignore("read by access logs, which are refused"),
+	},
+	"envoy.extensions.filters.common.fault.v3.FaultDelay": {
+		"fixed_delay":  translateIt,
+		"percentage":   translateIt,
+		"header_delay": refuse("use fixed_delay"),
+	},
+	"envoy.extensions.filters.http.fault.v3.FaultAbort": {
+		"http_status":   translateIt,
+		"percentage":    translateIt,
+		"response_body": translateIt,
+		"grpc_status":   refuse("use http_status"),
+		"header_abort":  refuse("use http_status"),
+	},
+
 	"envoy.config.route.v3.RouteConfiguration": {
 		"name":                         translateIt,
 		"virtual_hosts":                translateIt,
@@ -249,7 +294,7 @@ var supported = map[protoreflect.FullName]fields{
 		"response_headers_to_add":      translateIt,
 		"response_headers_to_remove":   translateIt,
 		"request_mirror_policies":      refuse(noMirror),
-		"typed_per_filter_config":      refuse(noFilterHooks),
+		"typed_per_filter_config":      translateIt,
 		"ignore_port_in_host_matching": translateIt,
 
 		"ignore_path_parameters_in_path_matching": translateIt,
@@ -275,7 +320,7 @@ var supported = map[protoreflect.FullName]fields{
 		"request_mirror_policies":        refuse(noMirror),
 		"per_request_buffer_limit_bytes": refuse(noRetryBuffer),
 		"request_body_buffer_limit":      refuse(noRetryBuffer),
-		"typed_per_filter_config":        refuse(noFilterHooks),
+		"typed_per_filter_config":        translateIt,
 		"cors":                           refuse(noFilterHooks),
 	},
 	"envoy.config.route.v3.Route": {
@@ -295,7 +340,7 @@ var supported = map[protoreflect.FullName]fields{
 		"tracing":                        refuse(noTracing),
 		"per_request_buffer_limit_bytes": refuse(noRetryBuffer),
 		"request_body_buffer_limit":      refuse(noRetryBuffer),
-		"typed_per_filter_config":        refuse(noFilterHooks),
+		"typed_per_filter_config":        translateIt,
 	},
 	"envoy.config.core.v3.HeaderValueOption": {
 		"header":           translateIt,
@@ -379,7 +424,7 @@ var supported = map[protoreflect.FullName]fields{
 	},
 	"envoy.config.core.v3.RuntimeFractionalPercent": {
 		"default_value": translateIt,
-		"runtime_key":   ignore("without a runtime, which is refused (layered_runtime), the default value always applies"),
+		"runtime_key":   ignore(noRuntime),
 	},
 	"envoy.type.v3.FractionalPercent": {
 		"numerator":   translateIt,
@@ -453,7 +498,7 @@ var supported = map[protoreflect.FullName]fields{
 	"envoy.config.route.v3.WeightedCluster": {
 		"clusters":           translateIt,
 		"total_weight":       ignore("Envoy no longer reads it: the sum of the weights counts"),
-		"runtime_key_prefix": ignore("without a runtime, which is refused (layered_runtime), the weights written here always apply"),
+		"runtime_key_prefix": ignore(noRuntime),
 		"header_name":        translateIt,
 		"use_hash_policy":    limit("XLB chooses by chance or by header_name; remove the field or set false", boolean(false)),
 	},
@@ -467,7 +512,7 @@ var supported = map[protoreflect.FullName]fields{
 		"request_headers_to_remove":  translateIt,
 		"response_headers_to_add":    translateIt,
 		"response_headers_to_remove": translateIt,
-		"typed_per_filter_config":    refuse(noFilterHooks),
+		"typed_per_filter_config":    translateIt,
 	},
 
 	"envoy.config.cluster.v3.Cluster": {

@@ -23,6 +23,10 @@ func TestTableOfFieldsFitsEnvoysTypes(t *testing.T) {
 				t.Errorf("%s has no field %s", message, name)
 			case rule.reason == "" && rule.use != translated:
 				t.Errorf("%s.%s has no reason", message, name)
+			case rule.use == translated && fd.IsMap():
+				if v := fd.MapValue().Message(); v == nil || !isAny(v) {
+					t.Errorf("%s.%s is translated and maps to something else than google.protobuf.Any", message, name)
+				}
 			case rule.use == translated && fd.Message() != nil && !isWellKnown(fd.Message()) && !isSupported(fd.Message()):
 				t.Errorf("%s.%s is translated but the table has no %s", message, name, fd.Message().FullName())
 			}

@@ -56,17 +56,12 @@ func (t *translator) format(text, path string) model.Format {
 		}
 		text = text[len(match[0]):]
 	}
-	t.inField(out, path)
-	return out
-}
-
-// inField refuses what would end a header field, or that no field may hold (RFC 9110 section 5.5).
-func (t *translator) inField(f model.Format, path string) {
-	for _, p := range f.Parts {
-		if p.Kind == model.FormatLiteral && !httpguts.ValidHeaderFieldValue(p.Text) {
-			t.p.add(path, "%q: a header holds no control characters; remove them", p.Text)
+	for _, p := range out.Parts {
+		if p.Kind == model.FormatLiteral {
+			t.fieldValue(p.Text, path)
 		}
 	}
+	return out
 }
 
 // appendPart makes one literal of several that follow one another.

@@ -110,6 +110,11 @@ func at(path string, i int) string {
 	return path + "[" + strconv.Itoa(i) + "]"
 }
 
+// key appends a name to the path of a map.
+func key(path, name string) string {
+	return path + "[" + strconv.Quote(name) + "]"
+}
+
 // parent cuts the last name or index off a path.
 func parent(path string) (string, bool) {
 	i := strings.LastIndexAny(path, ".[")

@@ -16,6 +16,8 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 const router = `{name: r, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}`
 
+const corsFilter = `{name: c, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.cors.v3.Cors}}`
+
 // refusals has at least one change for each class of what XLB does not accept.
 // The messages are in testdata/refused.golden.
 var refusals = []change{
@@ -74,7 +76,15 @@ var refusals = []change{
 	{"no route_config", "$hcm", "{route_config: null}"},
 	{"no HTTP filter", "$hcm", "{http_filters: []}"},
 	{"two routers", "$hcm.http_filters", "+ " + router},
-	{"other HTTP filter", "$hcm.http_filters[0]", "{typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault}}"},
+	{"no router behind another filter", "$hcm.http_filters[0]", "{typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault}}"},
+	{"filter that XLB does not have", "$hcm.http_filters", "+ {name: grpc_stats, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.grpc_stats.v3.FilterConfig}}"},
+	{"filter twice", "$hcm", "{http_filters: [" + corsFilter + "," + corsFilter + "," + router + "]}"},
+	{"configuration of no filter", "$vh", "{typed_per_filter_config: {envoy.filters.http.cors: {'@type': type.googleapis.com/envoy.extensions.filters.http.cors.v3.CorsPolicy}}}"},
+	{"configuration of another filter", "$hcm", "{http_filters: [" + corsFilter + "," + router + "], route_config: {name: x, virtual_hosts: [{name: v, domains: ['*'], routes: [{match: {prefix: /}, route: {cluster: a}, typed_per_filter_config: {c: {'@type': type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault}}}]}]}}"},
+	{"unknown field in a filter's configuration", "$hcm", "{http_filters: [" + corsFilter + "," + router + "], route_config: {name: x, virtual_hosts: [{name: v, domains: ['*'], routes: [{match: {prefix: /}, route: {cluster: a}, typed_per_filter_config: {c: {'@type': type.googleapis.com/envoy.extensions.filters.http.cors.v3.CorsPolicy, allow_method: GET}}}]}]}}"},
+	{"CORS policy that is no header", "$hcm", "{http_filters: [" + corsFilter + "," + router + "], route_config: {name: x, typed_per_filter_config: {c: {'@type': type.googleapis.com/envoy.extensions.filters.http.cors.v3.CorsPolicy, allow_methods: \"a\\nb\", allow_origin_string_match: [{safe_regex: {regex: '('}}]}}}}"},
+	{"faults by header", "$hcm", "{http_filters: [{name: f, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault, delay: {header_delay: {}, percentage: {}}, abort: {grpc_status: 3, percentage: {}}, max_active_faults: 3, downstream_nodes: [x]}}, " + router + "]}"},
+	{"faults of nothing", "$hcm", "{http_filters: [{name: f, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault, delay: {percentage: {}}, abort: {percentage: {}}}}, " + router + "]}"},
 	{"disabled router", "$hcm.http_filters[0]", "{disabled: true}"},
 	{"router upstream log", "$hcm.http_filters[0].typed_config", "{upstream_log: [{name: x}]}"},
 	{"connection manager access log", "$hcm", "{access_log: [{name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog, path: /dev/stdout}}]}"},

@@ -17,12 +17,16 @@ func (t *translator) routeTable(rc *routev3.RouteConfiguration, manager upgrades
 		IgnorePort:           rc.GetIgnorePortInHostMatching(),
 		IgnorePathParameters: rc.GetIgnorePathParametersInPathMatching(),
 		Changes:              t.headerLevel(rc, path),
+		Filters:              t.filters.order,
+		Fault:                t.filters.fault,
 		MostSpecificWins:     rc.GetMostSpecificHeaderMutationsWins(),
 	}
 	domains := map[string]string{}
 	owner := routeOwner{upgrades: manager, directBody: directBodyLimit(rc)}
+	tableFilters := t.filterLevel(rc.GetTypedPerFilterConfig(), path)
 	for i, vh := range rc.GetVirtualHosts() {
 		vhPath := at(path+".virtual_hosts", i)
+		owner.filters = []filterLevel{t.filterLevel(vh.GetTypedPerFilterConfig(), vhPath), tableFilters}
 		host := &model.VirtualHost{
 			Name:    vh.GetName(),
 			Domains: t.domains(vh.GetDomains(), vhPath+".domains", domains),
@@ -43,6 +47,8 @@ type routeOwner struct {
 	upgrades upgrades
 	// directBody bounds bodies of direct_response, in bytes.
 	directBody uint32
+	// filters of what the route is part of, the most specific first.
+	filters []filterLevel
 }
 
 // domains checks one virtual host's domains against all of the table, which
@@ -69,6 +75,8 @@ func (t *translator) domains(in []string, path string, seen map[string]string) [
 func (t *translator) route(r *routev3.Route, owner routeOwner, path string) *model.Route {
 	out := &model.Route{Name: r.GetName(), Changes: t.headerLevel(r, path)}
 	t.match(r.GetMatch(), out, path+".match")
+	owner.filters = append([]filterLevel{t.filterLevel(r.GetTypedPerFilterConfig(), path)}, owner.filters...)
+	out.Filters = t.routeFilters(owner.filters)
 	switch a := r.GetAction().(type) {
 	case *routev3.Route_Route:
 		t.forward(out, a.Route, owner, path+".route")
@@ -81,6 +89,9 @@ func (t *translator) route(r *routev3.Route, owner routeOwner, path string) *mod
 	default:
 		t.p.add(path+".route", "missing: name the cluster to send to, or answer with redirect or direct_response")
 	}
+	if out.IsLocal() {
+		out.Filters.CORS = nil // as in Envoy, whose filter looks at routes to clusters only
+	}
 	return out
 }
 
@@ -90,7 +101,7 @@ func (t *translator) forward(out *model.Route, action *routev3.RouteAction, owne
 	t.routeUpgrades(out, action, owner.upgrades, path+".upgrade_configs")
 	out.Rewrite = t.pathRewrite(action, path)
 	out.Host = t.hostRewrite(action, path)
-	t.clusterChoice(out, action, path)
+	t.clusterChoice(out, action, owner, path)
 }
 
 func (t *translator) clusterExists(name, path string) {

@@ -57,8 +57,10 @@ func (w *walker) field(fd protoreflect.FieldDescriptor, value protoreflect.Value
 		w.p.refuse(fd, path, rule.reason)
 	case rule.use == limited && !rule.allows(fd, value):
 		w.p.add(path, "%s", rule.reason)
-	case rule.use != translated || fd.Message() == nil || fd.IsMap():
+	case rule.use != translated || fd.Message() == nil:
 		return
+	case fd.IsMap():
+		w.configurations(value.Map(), path)
 	case fd.IsList():
 		for i := range value.List().Len() {
 			w.element(value.List().Get(i).Message(), at(path, i))
@@ -66,6 +68,14 @@ func (w *walker) field(fd protoreflect.FieldDescriptor, value protoreflect.Value
 	default:
 		w.element(value.Message(), path)
 	}
+}
+
+// configurations visits a typed_per_filter_config, the only map that is translated.
+func (w *walker) configurations(m protoreflect.Map, path string) {
+	m.Range(func(name protoreflect.MapKey, value protoreflect.Value) bool {
+		w.element(value.Message(), key(path, name.String()))
+		return true
+	})
 }
 
 func (w *walker) element(m protoreflect.Message, path string) {

@@ -7,7 +7,6 @@ import (
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -23,6 +22,8 @@ type translator struct {
 	clusters map[string]bool
 	// service is the address of the listener that is being translated.
 	service netip.AddrPort
+	// filters are those of its connection manager.
+	filters httpFilters
 }
 
 func translate(p *problems, bootstrap *bootstrapv3.Bootstrap) *model.Config {
@@ -83,7 +84,7 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 	}
 	t.service = out.Address
 	if hcm, hcmPath := t.connectionManager(l, path); hcm != nil {
-		t.httpFilters(hcm, hcmPath)
+		t.filters = t.httpFilters(hcm, hcmPath)
 		out.StatPrefix = hcm.GetStatPrefix()
 		if hcm.GetRouteConfig() == nil {
 			t.p.add(hcmPath+".route_config", "missing: write the routes here")
@@ -114,16 +115,6 @@ func (t *translator) connectionManager(l *listenerv3.Listener, path string) (*hc
 		return nil, ""
 	}
 	return hcm, path
-}
-
-func (t *translator) httpFilters(hcm *hcmv3.HttpConnectionManager, path string) {
-	path += ".http_filters"
-	filters := hcm.GetHttpFilters()
-	if len(filters) != 1 {
-		t.p.add(path, "has %d filters; XLB needs exactly one, the router", len(filters))
-		return
-	}
-	t.unpack(filters[0].GetTypedConfig(), &routerv3.Router{}, path+"[0].typed_config", "Router")
 }
 
 // unpack decodes a filter's configuration, which has to be of the type of m.

@@ -17,8 +17,8 @@ func (f Fraction) Always() bool { return f.Numerator >= f.Denominator }
 // Never reports whether the fraction holds for no request.
 func (f Fraction) Never() bool { return f.Numerator == 0 && f.Denominator > 0 }
 
-// holds for a request's draw. As in Envoy one draw serves all routes: where two
+// Holds for a request's draw. As in Envoy one draw serves all routes: where two
 // with 10 and 30 of 100 follow one another, the second gets 20.
-func (f Fraction) holds(draw uint64) bool {
+func (f Fraction) Holds(draw uint64) bool {
 	return f.Always() || draw%uint64(f.Denominator) < uint64(f.Numerator)
 }

@@ -123,7 +123,7 @@ func (r *Route) unmet(req *Request, path string) Unmet {
 	switch {
 	case !r.pathMatches(req, path):
 		return Unmet{Kind: UnmetPath}
-	case !r.Fraction.holds(req.Draw):
+	case !r.Fraction.Holds(req.Draw):
 		return Unmet{Kind: UnmetFraction}
 	case r.GRPC && !req.isGRPC():
 		return Unmet{Kind: UnmetGRPC}

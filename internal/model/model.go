@@ -61,6 +61,11 @@ type RouteTable struct {
 	IgnorePathParameters bool
 	// Changes to headers of all requests and responses that have a route.
 	Changes HeaderLevel
+	// Filters before the router, in their order, each at most once. Without an effect of
+	// theirs in a route they cost nothing.
+	Filters []Filter
+	// Fault of requests without a route.
+	Fault *Fault
 	// MostSpecificWins turns the order of the levels round (most_specific_header_mutations_wins).
 	MostSpecificWins bool
 }
@@ -105,6 +110,8 @@ type Route struct {
 	// Levels are all that change headers of the route's requests and responses, local answers
 	// included, in the order in which they apply; see OrderChanges.
 	Levels []*HeaderLevel
+	// Filters is what the table's filters do to the route's requests.
+	Filters RouteFilters
 	// Rewrite and Host change what the endpoint is asked, after Levels.
 	Rewrite PathRewrite
 	Host    HostRewrite
@@ -153,6 +160,8 @@ type WeightedCluster struct {
 	Host string
 	// Changes to headers of its requests and responses apply before the route's levels.
 	Changes HeaderLevel
+	// Filters in place of the route's; nil leaves those.
+	Filters *RouteFilters
 }
 
 // Policy is envoy.config.cluster.v3.Cluster.LbPolicy.

@@ -35,6 +35,8 @@ const (
 	FlagDownstreamTermination
 	// FlagStreamIdle (SI): neither side made progress for too long.
 	FlagStreamIdle
+	// FlagFaultInjected (FI): the configuration asks for this answer.
+	FlagFaultInjected
 	flagCount
 )
 
@@ -42,7 +44,7 @@ var flagNames = [flagCount]string{
 	FlagNone: "-", FlagNoRoute: "NR", FlagNoCluster: "NC", FlagNoHealthyUpstream: "UH",
 	FlagUpstreamConnectFailure: "UF", FlagUpstreamTermination: "UC", FlagUpstreamTimeout: "UT",
 	FlagUpstreamProtocolError: "UPE", FlagDownstreamProtocolError: "DPE",
-	FlagDownstreamTermination: "DC", FlagStreamIdle: "SI",
+	FlagDownstreamTermination: "DC", FlagStreamIdle: "SI", FlagFaultInjected: "FI",
 }
 
 // String returns Envoy's short name of the flag.

@@ -26,11 +26,14 @@ type exchange struct {
 	ctx      context.Context
 	watchdog *watchdog
 
+	table          *model.RouteTable // nil where no route is looked for
 	route          *model.Route
 	draw           uint64                 // decides by chance where match and weights ask for it
 	share          *model.WeightedCluster // of the route; nil where there is none
 	target         string                 // the cluster that share means; empty where a header names none
 	cluster        string                 // that the request is counted for
+	cors           *model.CORS            // allows origin to read the response; nil: there is nothing to allow
+	origin         string
 	connectTimeout time.Duration
 	endpoint       Picked         // in use
 	address        netip.AddrPort // of the last endpoint used
@@ -64,7 +67,14 @@ func (d *downstream) serveOne(ctx context.Context, end int) (keep bool, err erro
 func (x *exchange) run(ctx context.Context) (bool, error) {
 	claim := x.session.Claim
 	x.session.Claim = nil
-	if reply := x.match(); reply != noReply {
+	reply := x.match()
+	if reply == noReply || reply == ReplyNoRoute {
+		if done, keep, err := x.filter(ctx); done {
+			claim.unused()
+			return keep, err
+		}
+	}
+	if reply != noReply {
 		claim.unused()
 		return x.answer(reply)
 	}
@@ -101,7 +111,7 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 	if resp == nil {
 		return x.fail(failure)
 	}
-	resp.fields = x.changeResponse(&formatResponse{status: resp.status, fields: resp.fields})
+	resp.fields = x.allowOrigin(x.changeResponse(&formatResponse{status: resp.status, fields: resp.fields}))
 	switch {
 	case resp.status == http.StatusSwitchingProtocols:
 		return x.switchProtocols(resp)
@@ -137,13 +147,10 @@ func (x *exchange) match() LocalReply {
 	if !ok || x.head.path == "*" {
 		return ReplyNoRoute
 	}
+	x.table = table
 	onward := x.changeHost(table.Host)
 	x.draw = rand.Uint64()
-	x.route = table.Match(&model.Request{
-		Authority: x.head.authority, Path: x.head.path, Method: x.head.method, Connect: x.head.connect(),
-		Scheme: x.scheme(),
-		Values: x.head.values, Draw: x.draw,
-	})
+	x.route = table.Match(x.asked())
 	x.head.authority = onward
 	if x.route == nil {
 		return ReplyNoRoute
@@ -156,6 +163,15 @@ func (x *exchange) match() LocalReply {
 		return ReplyUpgradeRefused
 	}
 	return noReply
+}
+
+// asked is the request as routes see it.
+func (x *exchange) asked() *model.Request {
+	return &model.Request{
+		Authority: x.head.authority, Path: x.head.path, Method: x.head.method, Connect: x.head.connect(),
+		Scheme: x.scheme(),
+		Values: x.head.values, Draw: x.draw,
+	}
 }
 
 // changeHost gives the request the host that routes see, and returns the one that
@@ -360,13 +376,21 @@ func (x *exchange) fail(failure LocalReply) (bool, error) {
 // answer writes a local reply and keeps the connection if it can.
 func (x *exchange) answer(reply LocalReply) (bool, error) {
 	x.view.keepAlive = x.view.keepAlive && reply != ReplyBadRequest
-	return x.respond(reply.localAnswer())
+	a := reply.localAnswer()
+	a.asIs = x.isLocal()
+	return x.respond(a)
 }
+
+// isLocal reports a route that answers by itself. As in Envoy it changes that answer only.
+func (x *exchange) isLocal() bool { return x.route != nil && x.route.IsLocal() }
 
 // respond writes an answer of our own and keeps the connection if it can.
 func (x *exchange) respond(a localAnswer) (bool, error) {
 	x.view.keepAlive = x.mayKeep()
-	a.fields = x.changeResponse(&formatResponse{a.status, true, a.fields})
+	if !a.asIs {
+		a.fields = x.changeResponse(&formatResponse{a.status, true, a.fields})
+	}
+	a.fields = x.allowOrigin(a.fields)
 	x.finish(a.status, a.flag)
 	if err := x.out.local(a, x.view); err != nil {
 		_ = x.conn.Close()

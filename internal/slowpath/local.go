@@ -18,6 +18,8 @@ type localAnswer struct {
 	// fields besides those of the framing, of the connection and the date. A
 	// content type of their own goes before the usual one.
 	fields []field
+	// asIs: what the route changes in responses is not for this one.
+	asIs bool
 }
 
 // localAnswer is the reply in full.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -14,6 +15,8 @@ import (
 type ActionTable struct {
 	// Config is a RouteConfiguration.
 	Config Object
+	// Filters before the router.
+	Filters []any
 	// paths lead to the routes, or to none.
 	paths []string
 }
@@ -23,7 +26,7 @@ var ActionClusters = []string{"a", "b", "dead"}
 
 // ActionTable draws a table.
 func (w World) ActionTable() *ActionTable {
-	t := &ActionTable{paths: []string{"/none"}}
+	t := &ActionTable{paths: []string{"/none"}, Filters: w.httpFilters()}
 	var hosts []any
 	for i, domain := range []string{"a.test", "*"} {
 		routes := []any{}
@@ -32,10 +35,12 @@ func (w World) ActionTable() *ActionTable {
 		}
 		host := Object{"name": fmt.Sprintf("vh-%d", i), "domains": []any{domain}, "routes": routes}
 		w.headerChanges(host)
+		w.filterConfigs(t, host)
 		hosts = append(hosts, host)
 	}
 	t.Config = Object{"name": "table", "virtual_hosts": hosts}
 	w.headerChanges(t.Config)
+	w.filterConfigs(t, t.Config)
 	if w.oneIn(2) {
 		t.Config["most_specific_header_mutations_wins"] = true
 	}
@@ -54,9 +59,10 @@ func (w World) actionRoute(t *ActionTable, at string) Object {
 	case 1, 2:
 		route["redirect"] = w.redirect()
 	default:
-		route["route"] = w.forward()
+		route["route"] = w.forward(t)
 	}
 	w.headerChanges(route)
+	w.filterConfigs(t, route)
 	return route
 }
 
@@ -132,11 +138,11 @@ func (w World) regexRewrite() Object {
 }
 
 // forward draws an action that sends to a cluster.
-func (w World) forward() Object {
+func (w World) forward(t *ActionTable) Object {
 	action := Object{"cluster": pick(w, ActionClusters)}
 	switch w.IntN(6) {
 	case 0:
-		action = Object{"weighted_clusters": w.weightedClusters()}
+		action = Object{"weighted_clusters": w.weightedClusters(t)}
 	case 1:
 		action = Object{"cluster_header": pick(w, []string{"x-cluster", "X-Cluster", ":authority", "host", "user-agent"})}
 	}
@@ -164,8 +170,8 @@ func (w World) forward() Object {
 }
 
 // weightedClusters draws shares among which chance does not decide.
-func (w World) weightedClusters() Object {
-	first, second := w.share(), w.share()
+func (w World) weightedClusters(t *ActionTable) Object {
+	first, second := w.share(t), w.share(t)
 	if w.oneIn(2) {
 		first["weight"] = 0
 		return Object{"clusters": []any{first, second}}
@@ -173,7 +179,7 @@ func (w World) weightedClusters() Object {
 	return Object{"header_name": pick(w, []string{"x-draw", "X-Draw"}), "clusters": []any{first, second}}
 }
 
-func (w World) share() Object {
+func (w World) share(t *ActionTable) Object {
 	share := Object{"name": pick(w, ActionClusters), "weight": 1 + w.IntN(9)}
 	if w.oneIn(4) {
 		delete(share, "name")
@@ -183,6 +189,7 @@ func (w World) share() Object {
 		share["host_rewrite_literal"] = "share.test"
 	}
 	w.headerChanges(share)
+	w.filterConfigs(t, share)
 	return share
 }
 
@@ -244,7 +251,7 @@ func ActionListener(t *ActionTable, name string, address netip.AddrPort) Object 
 	manager := Object{
 		"@type": typeURL + "network.http_connection_manager.v3.HttpConnectionManager", "stat_prefix": name, "route_config": t.Config,
 		"generate_request_id": false, "server_header_transformation": "PASS_THROUGH", "skip_xff_append": true,
-		"http_filters": []any{Object{"name": "envoy.filters.http.router", "typed_config": router}},
+		"http_filters": append(slices.Clone(t.Filters), Object{"name": "envoy.filters.http.router", "typed_config": router}),
 	}
 	return Object{
 		"name": name, "address": socketAddress(address),
@@ -281,6 +288,7 @@ func (w World) ActionRequest(t *ActionTable) *Request {
 	for range w.IntN(3) {
 		w.header(r, pick(w, []string{"X-Cluster", "X-Cluster", "User-Agent"}), pick(w, []string{"a", "b", "dead", "none", ""}))
 	}
+	w.filterHeaders(r)
 	if w.oneIn(6) {
 		w.header(r, "X-Forwarded-For", pick(w, []string{"10.0.0.1", "10.0.0.1, 10.0.0.2", "fd00::1", "unknown", "10.0.0.1,"}))
 	}

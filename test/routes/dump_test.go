@@ -19,6 +19,8 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
+var testAddress = netip.AddrPortFrom(netip.MustParseAddr("127.80.0.1"), Port)
+
 // shown is an admin.Source of nothing but a configuration.
 type shown struct{ cfg *model.Config }
 
@@ -33,14 +35,13 @@ func (shown) ServeHTTP(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(h
 // TestConfigDumpMeansWhatWasRead reads what /config_dump shows as a configuration: it has to be the one in force.
 func TestConfigDumpMeansWhatWasRead(t *testing.T) {
 	w := NewWorld(*seed)
-	address := netip.AddrPortFrom(netip.MustParseAddr("127.80.0.1"), Port)
 	for range 25 {
 		table := w.ActionTable()
 		var clusters []any
 		for _, name := range ActionClusters {
-			clusters = append(clusters, clusterAt(name, address))
+			clusters = append(clusters, clusterAt(name, testAddress))
 		}
-		read := parse(t, Object{"listeners": []any{ActionListener(table, "table", address)}, "clusters": clusters})
+		read := parse(t, Object{"listeners": []any{ActionListener(table, "table", testAddress)}, "clusters": clusters})
 		again := parse(t, resources(t, read))
 		equal := cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
 		if diff := cmp.Diff(read, again, equal, cmpopts.EquateEmpty()); diff != "" {

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"cmp"
+
+	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
+	"golang.org/x/net/http/httpguts"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// corsLevel is a policy as it was written, and its origins translated.
+type corsLevel struct {
+	*corsv3.CorsPolicy
+	origins []model.StringMatch
+}
+
+func (t *translator) corsLevel(in *corsv3.CorsPolicy, path string) *corsLevel {
+	out := &corsLevel{CorsPolicy: in}
+	for i, m := range in.GetAllowOriginStringMatch() {
+		out.origins = append(out.origins, t.stringMatch(m, at(path+".allow_origin_string_match", i)))
+	}
+	t.fieldValue(in.GetAllowMethods(), path+".allow_methods")
+	t.fieldValue(in.GetAllowHeaders(), path+".allow_headers")
+	t.fieldValue(in.GetExposeHeaders(), path+".expose_headers")
+	t.fieldValue(in.GetMaxAge(), path+".max_age")
+	return out
+}
+
+// fieldValue refuses what would end a header field, or that no field may hold (RFC 9110 section 5.5).
+func (t *translator) fieldValue(value, path string) {
+	if !httpguts.ValidHeaderFieldValue(value) {
+		t.p.add(path, "%q: a header holds no control characters; remove them", value)
+	}
+}
+
+// mergedCORS takes each field from the first level that sets it, as Envoy does, but for
+// filter_enabled, of which the first policy decides. nil is a policy that never has an effect.
+func mergedCORS(levels []filterLevel) *model.CORS {
+	var out *model.CORS
+	var credentials, network, forward *bool
+	for _, l := range levels {
+		if l.cors == nil {
+			continue
+		}
+		if out == nil {
+			out = &model.CORS{}
+			if enabled := l.cors.GetFilterEnabled(); enabled != nil {
+				out.Enabled = fraction(enabled.GetDefaultValue())
+			}
+		}
+		if len(out.Origins) == 0 {
+			out.Origins = l.cors.origins
+		}
+		out.Methods = cmp.Or(out.Methods, l.cors.GetAllowMethods())
+		out.Headers = cmp.Or(out.Headers, l.cors.GetAllowHeaders())
+		out.ExposeHeaders = cmp.Or(out.ExposeHeaders, l.cors.GetExposeHeaders())
+		out.MaxAge = cmp.Or(out.MaxAge, l.cors.GetMaxAge())
+		credentials = cmp.Or(credentials, boolOf(l.cors.GetAllowCredentials()))
+		network = cmp.Or(network, boolOf(l.cors.GetAllowPrivateNetworkAccess()))
+		forward = cmp.Or(forward, boolOf(l.cors.GetForwardNotMatchingPreflights()))
+	}
+	if out == nil {
+		return nil
+	}
+	out.Credentials, out.PrivateNetwork = credentials != nil && *credentials, network != nil && *network
+	out.AnswerAll = forward != nil && !*forward
+	if out.Enabled.Never() || len(out.Origins) == 0 && !out.AnswerAll {
+		return nil
+	}
+	return out
+}
+
+// boolOf is nil for what is not set.
+func boolOf(in *wrapperspb.BoolValue) *bool {
+	if in == nil {
+		return nil
+	}
+	return &in.Value
+}

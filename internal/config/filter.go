@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"maps"
+	"slices"
+
+	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
+	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// httpFilters are those of one connection manager before its router.
+type httpFilters struct {
+	// order in which they see a request.
+	order []model.Filter
+	// named are the filters by the names that typed_per_filter_config uses.
+	named map[string]model.Filter
+	// fault is for requests whose route says nothing else.
+	fault *model.Fault
+}
+
+// httpFilters translates the filters: cors and fault at most once each, then the router.
+func (t *translator) httpFilters(hcm *hcmv3.HttpConnectionManager, path string) httpFilters {
+	path += ".http_filters"
+	out := httpFilters{named: map[string]model.Filter{}}
+	all := hcm.GetHttpFilters()
+	if len(all) == 0 {
+		t.p.add(path, "empty; XLB needs the router")
+		return out
+	}
+	last := len(all) - 1
+	for i, f := range all[:last] {
+		t.httpFilter(f, &out, at(path, i))
+	}
+	t.unpack(all[last].GetTypedConfig(), &routerv3.Router{}, at(path, last)+".typed_config", "Router at the end")
+	return out
+}
+
+func (t *translator) httpFilter(f *hcmv3.HttpFilter, out *httpFilters, path string) {
+	content := f.GetTypedConfig()
+	kind := model.FilterCORS
+	if fault := (&faultv3.HTTPFault{}); content.MessageIs(fault) {
+		kind = model.FilterFault
+		if t.unpack(content, fault, path+".typed_config", "HTTPFault") {
+			out.fault = t.fault(fault, path+".typed_config")
+		}
+	} else if !t.unpack(content, &corsv3.Cors{}, path+".typed_config", "Cors or HTTPFault before the router") {
+		return
+	}
+	if slices.Contains(out.order, kind) {
+		t.p.add(path, "a second filter of one type; keep one")
+	}
+	if _, twice := out.named[f.GetName()]; twice {
+		t.p.add(path+".name", "%q is the name of another filter; rename one", f.GetName())
+	}
+	out.order = append(out.order, kind)
+	out.named[f.GetName()] = kind
+}
+
+// filterLevel is what one part of the configuration says to filters.
+type filterLevel struct {
+	cors  *corsLevel
+	fault *model.Fault
+	// ownFault: it says what faults there are, or that there are none.
+	ownFault bool
+}
+
+// filterLevel translates a typed_per_filter_config.
+func (t *translator) filterLevel(in map[string]*anypb.Any, path string) filterLevel {
+	var out filterLevel
+	path += ".typed_per_filter_config"
+	for _, name := range slices.Sorted(maps.Keys(in)) {
+		place := key(path, name)
+		kind, known := t.filters.named[name]
+		switch {
+		case !known:
+			t.p.add(place, "no such filter in http_filters; add it there, or correct the name")
+		case kind == model.FilterCORS:
+			policy := &corsv3.CorsPolicy{}
+			if t.unpack(in[name], policy, place, "CorsPolicy") {
+				out.cors = t.corsLevel(policy, place)
+			}
+		default:
+			fault := &faultv3.HTTPFault{}
+			if t.unpack(in[name], fault, place, "HTTPFault") {
+				out.fault, out.ownFault = t.fault(fault, place), true
+			}
+		}
+	}
+	return out
+}
+
+// routeFilters is what levels, the most specific first, mean together: of policies each
+// field, of faults the whole.
+func (t *translator) routeFilters(levels []filterLevel) model.RouteFilters {
+	out := model.RouteFilters{CORS: mergedCORS(levels), Fault: t.filters.fault}
+	if i := slices.IndexFunc(levels, func(l filterLevel) bool { return l.ownFault }); i >= 0 {
+		out.Fault = levels[i].fault
+	}
+	return out
+}

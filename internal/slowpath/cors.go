@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"math/rand/v2"
+	"net/http"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// preflight looks at where a request comes from (Fetch standard, CORS protocol), and answers one that only asks
+// what would be allowed.
+func (x *exchange) preflight() (answer localAnswer, ok bool) {
+	policy := x.filters().CORS
+	if policy == nil || !policy.Enabled.Holds(rand.Uint64()) {
+		return localAnswer{}, false
+	}
+	origin := first(x.requestValues("origin"))
+	if origin == "" {
+		return localAnswer{}, false
+	}
+	allowed := policy.Allows(origin)
+	if allowed {
+		x.cors, x.origin = policy, origin
+	}
+	asks := x.head.method == http.MethodOptions && first(x.requestValues("access-control-request-method")) != ""
+	if !asks || !allowed && !policy.AnswerAll {
+		return localAnswer{}, false
+	}
+	return localAnswer{status: http.StatusOK, fields: x.allowances(policy), asIs: true}, true
+}
+
+// allowances are what only a preflight is told. As in Envoy "*" alone allows what it asks for, with credentials or without.
+func (x *exchange) allowances(p *model.CORS) (fields []field) {
+	add := func(name, value string) { fields = append(fields, field{[]byte(name), []byte(value)}) }
+	list := func(name, value, asked string) {
+		switch value {
+		case "":
+		case "*":
+			add(name, first(x.requestValues(asked)))
+		default:
+			add(name, value)
+		}
+	}
+	if p.Credentials {
+		add("access-control-allow-credentials", "true")
+	}
+	list("access-control-allow-methods", p.Methods, "access-control-request-method")
+	list("access-control-allow-headers", p.Headers, "access-control-request-headers")
+	if p.MaxAge != "" {
+		add("access-control-max-age", p.MaxAge)
+	}
+	if p.PrivateNetwork && first(x.requestValues("access-control-request-private-network")) == "true" {
+		add("access-control-allow-private-network", "true")
+	}
+	return fields
+}
+
+// allowOrigin says in a response of any kind that its origin may read it, in place of what the endpoint says.
+func (x *exchange) allowOrigin(fields []field) []field {
+	if x.cors == nil {
+		return fields
+	}
+	set := func(name, value string) {
+		fields = append(without(endToEnd(fields), name), field{[]byte(name), []byte(value)})
+	}
+	set("access-control-allow-origin", x.origin)
+	if x.cors.Credentials {
+		set("access-control-allow-credentials", "true")
+	}
+	if x.cors.ExposeHeaders != "" {
+		set("access-control-expose-headers", x.cors.ExposeHeaders)
+	}
+	return fields
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// injectFault delays and aborts the requests that the configuration says. As in Envoy each of the two is left to
+// chance of its own, and the route's timeout counts from behind the delay.
+func (x *exchange) injectFault(ctx context.Context) (done, keep bool, err error) {
+	fault := x.filters().Fault
+	if fault == nil || !fault.Concerns(x.asked(), x.target) {
+		return false, false, nil
+	}
+	aborts := fault.Status != 0 && fault.AbortShare.Holds(rand.Uint64())
+	if fault.Delay > 0 && fault.DelayShare.Holds(rand.Uint64()) {
+		if !x.hold(ctx, fault.Delay) {
+			keep, err = x.fail(x.classify(context.Cause(x.ctx)))
+			return true, keep, err
+		}
+	}
+	if !aborts {
+		return false, false, nil
+	}
+	keep, err = x.respond(localAnswer{status: fault.Status, flag: FlagFaultInjected, body: fault.Body, asIs: x.isLocal()})
+	return true, keep, err
+}
+
+// hold waits, and reports whether there still is somebody to answer then. A client that has a body to send is not watched:
+// its bytes are not read before they are wanted.
+func (x *exchange) hold(ctx context.Context, d time.Duration) bool {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	x.ctx = ctx
+	x.watchdog = startWatchdog(x.conn, x.reader, x.proxy.config.Limits.StreamIdle, cancel)
+	x.watchdog.gone = x.session.Gone
+	if x.body == nil {
+		x.watchdog.requestRead(0)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		x.watchdog.stop()
+		x.watchdog = nil
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

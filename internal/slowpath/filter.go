@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"context"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// filter passes a request through what stands before the router. done: it has been answered.
+func (x *exchange) filter(ctx context.Context) (done, keep bool, err error) {
+	if x.table == nil {
+		return false, false, nil
+	}
+	for _, f := range x.table.Filters {
+		switch f {
+		case model.FilterCORS:
+			if answer, ok := x.preflight(); ok {
+				keep, err = x.respond(answer)
+				return true, keep, err
+			}
+		case model.FilterFault:
+			if done, keep, err = x.injectFault(ctx); done {
+				return true, keep, err
+			}
+		}
+	}
+	return false, false, nil
+}
+
+// filters are those of the request's cluster, or of its route, or for requests that have none.
+func (x *exchange) filters() model.RouteFilters {
+	switch {
+	case x.route == nil:
+		return model.RouteFilters{Fault: x.table.Fault}
+	case x.share != nil && x.share.Filters != nil:
+		return *x.share.Filters
+	}
+	return x.route.Filters
+}
