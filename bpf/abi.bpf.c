@@ -38,6 +38,7 @@ SHARED_ENUM(table_flags);
 SHARED_ENUM(route_flags);
 SHARED_ENUM(host_direction);
 SHARED_ENUM(asked_flags);
+SHARED_ENUM(pseudo_header);
 SHARED_ENUM(policy);
 SHARED_ENUM(endpoint_flags);
 SHARED_ENUM(slot_state);

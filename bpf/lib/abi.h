@@ -201,6 +201,37 @@ enum table_flags {
 	TABLE_FIELDS = 8,
 };
 
+enum asked_flags {
+	/* Some values of the header have records of their own. */
+	ASKED_VALUES = 1,
+	/* Some beginnings of its values have. */
+	ASKED_PREFIXES = 2,
+};
+
+/* What routes ask about a header. */
+struct asked_field {
+	/* Conditions that hold for a value without a record. */
+	__u64 bits;
+	/* Conditions that hold for a request without the header. */
+	__u64 missing;
+	/* Stands for the header in keys of values. Of one header of one table. */
+	__u32 number;
+	/* enum asked_flags */
+	__u32 flags;
+	/* Where a request keeps the class of the value; 0: no index asks for it. */
+	__u32 slot;
+	/* Class of a value without a record; 0 is that of a missing header. */
+	__u32 class;
+};
+
+/* What of a request is compared like a header's value. */
+enum pseudo_header {
+	PSEUDO_METHOD = 0,
+	/* The target, with its query. */
+	PSEUDO_PATH,
+	PSEUDO_COUNT,
+};
+
 /* One version of one listener's route table. Never changed once a listener points to it. */
 struct route_table {
 	__u32 flags;
@@ -208,6 +239,8 @@ struct route_table {
 	__u32 default_vhost;
 	/* Conditions that hold for a request without any of the headers that routes ask about. */
 	__u64 missing;
+	/* By enum pseudo_header; with number 0 no route asks. */
+	struct asked_field pseudo[PSEUDO_COUNT];
 };
 
 enum host_direction {
@@ -260,34 +293,11 @@ struct bucket_key {
 	__u32 classes[MAX_TUPLE_FIELDS];
 };
 
-/* A header name, in lower case, that some route of a table asks about. */
+/* A header name, in lower case, that some route of a table asks about: key of a struct asked_field. */
 struct field_key {
 	__u32 table;
 	__u32 len;
 	__u8 name[MAX_FIELD_NAME];
-};
-
-enum asked_flags {
-	/* Some values of the header have records of their own. */
-	ASKED_VALUES = 1,
-	/* Some beginnings of its values have. */
-	ASKED_PREFIXES = 2,
-};
-
-/* What routes ask about that header. */
-struct asked_field {
-	/* Conditions that hold for a value without a record. */
-	__u64 bits;
-	/* Conditions that hold for a request without the header. */
-	__u64 missing;
-	/* Stands for the header in keys of values. Of one header of one table. */
-	__u32 number;
-	/* enum asked_flags */
-	__u32 flags;
-	/* Where a request keeps the class of the value; 0: no index asks for it. */
-	__u32 slot;
-	/* Class of a value without a record; 0 is that of a missing header. */
-	__u32 class;
 };
 
 /* A value of a header, or the beginning of one; what lies behind it is 0. Key of a hash and of a trie: prefix_len counts

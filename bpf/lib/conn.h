@@ -23,7 +23,9 @@ struct request_scan {
 	__u32 host_len;
 	__u32 path_len;
 	__u32 version_len;
-	__u32 value_at;
+	/* Of the request target, with its query. */
+	__u32 target_at;
+	__u32 target_len;
 	__u32 table;
 	__u32 table_flags;
 	/* Of those that routes ask about. */

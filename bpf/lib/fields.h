@@ -58,10 +58,14 @@ static __always_inline void value_key_set(struct value_key *key, const struct sp
 			span_word(span, at + i * sizeof(w), &w);
 		to[i] = w;
 	}
-	/* The last bytes are read together with those before them: of these a head has always enough, of what comes behind it perhaps
-	 * none. */
-	if (len & 7 && len < MAX_FIELD_VALUE && span_word(span, at + len - sizeof(w), &w))
-		to[bounded(len >> 3, 15)] = w >> (64 - (len & 7) * 8);
+	if (!(len & 7) || len > MAX_FIELD_VALUE)
+		return;
+	/* Of bytes behind a value there are enough but at the end of a head; there of bytes before it. */
+	if (span_word(span, at + (len & ~7U), &w))
+		w = first_bytes(w, len & 7);
+	else if (span_word(span, at + len - sizeof(w), &w))
+		w >>= 64 - (len & 7) * 8;
+	to[bounded(len >> 3, 15)] = w;
 }
 
 /* The record of a value of a field, or of the longest beginning of it that has one. The key is set but for its length. */
@@ -78,6 +82,29 @@ static __always_inline struct value *value_find(struct value_key *key, __u32 fla
 	return v;
 }
 
+/* Takes the conditions that a value satisfies, and its class. */
+static __always_inline void value_evaluate(struct request_scan *r, const struct asked_field *asked,
+					   const struct span *span, __u32 at, __u32 len)
+{
+	__u32 class = asked->class, slot = asked->slot;
+	__u64 bits = asked->bits;
+	struct value *v;
+
+	if (asked->flags) {
+		r->value.field = asked->number;
+		value_key_set(&r->value, span, at, len);
+		v = value_find(&r->value, asked->flags, len);
+		if (v) {
+			bits = v->bits;
+			class = v->class;
+		}
+	}
+	r->conditions &= ~asked->missing;
+	r->conditions |= bits;
+	if (slot)
+		r->classes[bounded(slot, MAX_CLASSES - 1)] = class;
+}
+
 struct fields_walk {
 	struct span span;
 	struct request_scan *scan;
@@ -87,28 +114,17 @@ static long fields_step(__u32 i, void *ctx)
 {
 	struct fields_walk *w = ctx;
 	struct request_scan *r = w->scan;
-	__u32 at, len, flags, slot;
-	struct value *v = 0;
+	__u32 at, len;
 	__u8 last;
 
 	if (i >= MAX_FIELDS)
 		return 1;
 	at = r->fields[i].at;
 	len = r->fields[i].len;
-	flags = r->fields[i].asked.flags;
 	/* Whitespace behind a value does not belong to it; too rare to be worth cutting here. */
 	if (len && span_byte(&w->span, at + len - 1, &last) && (last == ' ' || last == '\t'))
 		return request_fail(r, HANDOVER_MALFORMED);
-	if (flags) {
-		r->value.field = r->fields[i].asked.number;
-		value_key_set(&r->value, &w->span, at, len);
-		v = value_find(&r->value, flags, len);
-	}
-	r->conditions &= ~r->fields[i].asked.missing;
-	r->conditions |= v ? v->bits : r->fields[i].asked.bits;
-	slot = r->fields[i].asked.slot;
-	if (slot)
-		r->classes[bounded(slot, MAX_CLASSES - 1)] = v ? v->class : r->fields[i].asked.class;
+	value_evaluate(r, &r->fields[i].asked, &w->span, at, len);
 	return 0;
 }
 
@@ -118,9 +134,14 @@ static __always_inline void fields_evaluate(struct request_scan *r, const struct
 	struct fields_walk w = { .span = span, .scan = r };
 
 	r->conditions = t->missing;
-	if (t->flags & TABLE_FIELDS)
-		for (int i = 0; i < MAX_CLASSES; i++)
-			r->classes[i] = 0;
+	if (!(t->flags & TABLE_FIELDS))
+		return;
+	for (int i = 0; i < MAX_CLASSES; i++)
+		r->classes[i] = 0;
+	if (t->pseudo[PSEUDO_METHOD].number)
+		value_evaluate(r, &t->pseudo[PSEUDO_METHOD], &span, 0, r->target_at - 1);
+	if (t->pseudo[PSEUDO_PATH].number)
+		value_evaluate(r, &t->pseudo[PSEUDO_PATH], &span, r->target_at, r->target_len);
 	if (r->field_count)
 		bpf_loop(r->field_count, fields_step, &w, 0);
 }

@@ -96,6 +96,7 @@ static __always_inline long request_method_byte(struct request_scan *r, __u8 c)
 		return request_fail(r, HANDOVER_METHOD);
 	if (r->method == METHOD4('H', 'E', 'A', 'D'))
 		r->flags |= SCAN_HEAD;
+	r->target_at = r->off;
 	r->state = SCAN_PATH;
 	return 0;
 }
@@ -113,6 +114,7 @@ static __always_inline long request_target_byte(struct request_scan *r, __u8 c)
 	if (c == ' ') {
 		if (!n)
 			return request_fail(r, HANDOVER_TARGET_FORM);
+		r->target_len = r->off - 1 - r->target_at;
 		r->state = SCAN_VERSION;
 		return 0;
 	}
@@ -298,6 +300,7 @@ static __always_inline __u32 request_method_run(struct request_scan *r, __u64 w)
 	if (r->method || first_bytes(w, 4) != GET_AND_SPACE)
 		return 0;
 	r->method = METHOD3('G', 'E', 'T');
+	r->target_at = 4;
 	r->state = SCAN_PATH;
 	return 4;
 }
@@ -420,6 +423,8 @@ static __always_inline void request_scan_begin(struct request_scan *r, __u32 tab
 	r->host_len = 0;
 	r->path_len = 0;
 	r->version_len = 0;
+	r->target_at = 0;
+	r->target_len = 0;
 	r->escape = 0;
 	r->table = table;
 	r->table_flags = table_flags;

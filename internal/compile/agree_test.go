@@ -90,7 +90,7 @@ func agree(rt *model.RouteTable, compiled *Table, r *model.Request, draw uint32)
 	want := rt.Match(r)
 	got, verdict := compiled.Route(r)
 	switch verdict {
-	case maps.HandoverTableSlow, maps.HandoverRouteSlow, maps.HandoverHost, maps.HandoverRepeatedField:
+	case maps.HandoverTableSlow, maps.HandoverRouteSlow, maps.HandoverHost, maps.HandoverRepeatedField, maps.HandoverMalformed:
 		return verdict, nil
 	case maps.HandoverNoRoute, maps.HandoverNoVHost:
 		if want != nil {
@@ -155,8 +155,8 @@ func drawn(r *model.Route, draw uint32) string {
 
 func describe(rt *model.RouteTable, compiled *Table, r *model.Request) string {
 	var w strings.Builder
-	fmt.Fprintf(&w, "request %q %q", r.Authority, r.Path)
-	for _, name := range []string{"x", "y", "z", "v", "host", "content-length"} {
+	fmt.Fprintf(&w, "request %q %q %q", r.Method, r.Authority, r.Path)
+	for _, name := range []string{"x", "y", "z", "v", "host", "content-length", "x-forwarded-proto"} {
 		for _, v := range r.Values(name) {
 			fmt.Fprintf(&w, " %s=%q", name, v)
 		}

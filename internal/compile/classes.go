@@ -57,8 +57,8 @@ func (s *conditionSet) number(c condition) {
 		s.classes[c.name] = of
 	}
 	switch {
-	case c.kind == equals:
-		of.values = append(of.values, c.value)
+	case c.kind == equals || c.kind == isOneOf:
+		of.values = append(of.values, c.texts()...)
 	case c.kind == beginsWith && c.value != "": // every value begins with ""
 		of.prefixes = append(of.prefixes, c.value)
 	}
@@ -85,8 +85,10 @@ func (v *valueClasses) satisfying(c condition) []uint32 {
 		classes = append(classes, missingClass)
 	}
 	switch {
-	case c.kind == equals:
-		classes = append(classes, v.of(c.value, equals))
+	case c.kind == equals || c.kind == isOneOf:
+		for _, text := range c.texts() {
+			classes = append(classes, v.of(text, equals))
+		}
 	case c.kind == beginsWith && c.value != "":
 		first := firstClass
 		for _, texts := range [][]string{v.values, v.prefixes} {

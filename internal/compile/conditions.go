@@ -18,6 +18,8 @@ type conditionKind uint8
 const (
 	isPresent conditionKind = iota
 	equals
+	// isOneOf holds for several values: the condition's, with a 0 byte between them.
+	isOneOf
 	beginsWith
 )
 
@@ -37,9 +39,27 @@ func (c *condition) holds(value string) bool {
 		return true
 	case equals:
 		return value == c.value
+	case isOneOf:
+		return slices.Contains(c.texts(), value)
 	default:
 		return strings.HasPrefix(value, c.value)
 	}
+}
+
+// texts are the values that the condition names, or the beginning of values.
+func (c *condition) texts() []string {
+	if c.kind == isOneOf {
+		return strings.Split(c.value, "\x00")
+	}
+	return []string{c.value}
+}
+
+// oneOf returns the condition that a header has one of these values.
+func oneOf(name string, values []string) condition {
+	if len(values) == 1 {
+		return condition{name: name, kind: equals, value: values[0]}
+	}
+	return condition{name: name, kind: isOneOf, value: strings.Join(values, "\x00")}
 }
 
 // literal is a condition that must hold, or must not.
@@ -146,26 +166,25 @@ func hasContradiction(literals []literal) bool {
 func literalsOf(h *model.HeaderMatch) (literals []literal, undecided string) {
 	present := literal{condition: condition{name: h.Name, kind: isPresent}}
 	absent := literal{condition: present.condition, negated: true}
-	switch {
-	case strings.HasPrefix(h.Name, ":"):
-		return nil, fmt.Sprintf("header %q", h.Name)
-	case h.Kind == model.HeaderPresent:
-		return literalsOfPresence(h, present, absent), ""
-	case !isPlain(h) && h.MissingAsEmpty:
-		return nil, fmt.Sprintf("header %q", h.Name)
-	case !isPlain(h):
-		return []literal{present}, fmt.Sprintf("header %q", h.Name)
+	if strings.HasPrefix(h.Name, ":") {
+		return literalsOfPseudo(h)
 	}
-	value := literal{condition: condition{name: h.Name, kind: equals, value: h.String.Value}, negated: h.Invert}
-	if h.String.Kind == model.StringPrefix {
-		value.kind = beginsWith
+	if h.Kind == model.HeaderPresent {
+		return literalsOfPresence(h, present, absent), ""
+	}
+	value, isKnown := valueCondition(h)
+	switch {
+	case !isKnown && h.MissingAsEmpty:
+		return nil, fmt.Sprintf("header %q", h.Name)
+	case !isKnown:
+		return []literal{present}, fmt.Sprintf("header %q", h.Name)
 	}
 	value.orMissing = h.MissingAsEmpty && h.String.Matches("")
 	// An inverted match needs the header all the same, unless a missing one counts as empty.
 	if h.Invert && !h.MissingAsEmpty {
-		return []literal{present, value}, ""
+		return []literal{present, {condition: value, negated: true}}, ""
 	}
-	return []literal{value}, ""
+	return []literal{{condition: value, negated: h.Invert}}, ""
 }
 
 // literalsOfPresence: a missing header that counts as empty is always present.
@@ -182,12 +201,28 @@ func literalsOfPresence(h *model.HeaderMatch, present, absent literal) []literal
 	}
 }
 
-// isPlain reports whether the kernel can compare the value.
-func isPlain(h *model.HeaderMatch) bool {
-	if h.Kind != model.HeaderString || h.String.IgnoreCase && hasLetters(h.String.Value) {
-		return false
+// maxSpelled is how many letters a value may have of which the case is ignored: each of its spellings has a
+// record.
+const maxSpelled = 5
+
+// valueCondition returns what a comparison asks of a value, if the kernel can look that up.
+func valueCondition(h *model.HeaderMatch) (condition, bool) {
+	if h.Kind != model.HeaderString {
+		return condition{}, false
 	}
-	return h.String.Kind == model.StringExact || h.String.Kind == model.StringPrefix
+	isSpelled := h.String.IgnoreCase && hasLetters(h.String.Value)
+	switch {
+	case h.String.Kind == model.StringExact && isSpelled && countLetters(h.String.Value) <= maxSpelled:
+		return oneOf(h.Name, spellings(h.String.Value)), true
+	case isSpelled:
+		return condition{}, false
+	case h.String.Kind == model.StringExact:
+		return condition{name: h.Name, kind: equals, value: h.String.Value}, true
+	case h.String.Kind == model.StringPrefix:
+		return condition{name: h.Name, kind: beginsWith, value: h.String.Value}, true
+	default:
+		return condition{}, false
+	}
 }
 
 // implies reports whether all of b holds whenever all of a does, as far as sets of
@@ -257,12 +292,11 @@ func (s *conditionSet) give(c condition) (reason string) {
 
 // beyondLimits says why the kernel cannot look up what a condition names.
 func beyondLimits(c condition) string {
-	switch {
-	case len(c.name) > int(maps.MaxFieldName):
+	if len(c.name) > int(maps.MaxFieldName) {
 		return fmt.Sprintf("header name of %d bytes, more than %d", len(c.name), maps.MaxFieldName)
-	case len(c.value) > int(maps.MaxFieldValue):
-		return fmt.Sprintf("header %q: value of %d bytes, more than %d", c.name, len(c.value), maps.MaxFieldValue)
-	default:
-		return ""
 	}
+	if n := len(c.texts()[0]); n > int(maps.MaxFieldValue) {
+		return fmt.Sprintf("header %q: value of %d bytes, more than %d", c.name, n, maps.MaxFieldValue)
+	}
+	return ""
 }

@@ -20,6 +20,9 @@ func (t *Table) Route(r *model.Request) (*Route, maps.Verdict) {
 	if !isHost(r.Authority) {
 		return nil, maps.HandoverHost
 	}
+	if r.Scheme != "" && r.Scheme != model.SchemeOf("", r.Values("x-forwarded-proto")) {
+		return nil, maps.HandoverTargetForm // only a target in absolute form says such a thing
+	}
 	if failure := t.scanFields(r); failure != maps.VerdictOk {
 		return nil, failure
 	}
@@ -165,6 +168,9 @@ func (t *Table) path(vhost uint32, path string) *Path {
 func (t *Table) scanFields(r *model.Request) maps.Verdict {
 	var seen int
 	for _, f := range t.Fields {
+		if strings.HasPrefix(f.Name, ":") {
+			continue
+		}
 		switch n := len(r.Values(f.Name)); {
 		case n > 1:
 			return maps.HandoverRepeatedField
@@ -182,7 +188,7 @@ func (t *Table) scanFields(r *model.Request) maps.Verdict {
 func (t *Table) conditions(r *model.Request) (*held, maps.Verdict) {
 	h := held{bits: t.Missing}
 	for i, f := range t.Fields {
-		values := r.Values(f.Name)
+		values := valuesOf(r, f.Name)
 		if len(values) == 0 {
 			continue
 		}

@@ -122,7 +122,7 @@ type Split struct {
 
 // Field is a header that routes ask about.
 type Field struct {
-	// Name in lower case.
+	// Name in lower case; ":method" and ":path" are names as well.
 	Name string
 	// Present are the conditions that hold for a value that is not in the table's Values and
 	// begins with none of its Prefixes.

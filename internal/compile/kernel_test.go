@@ -121,7 +121,7 @@ func TestKernelRoutesAsTheCompiledTable(t *testing.T) {
 		names := k.clusters()
 		for range requests {
 			r := plain(w.Request())
-			head := headOf(r, "x", "y", "z", "v", "content-type", "cookie")
+			head := headOf(r, "x", "y", "z", "v", "content-type", "cookie", "x-forwarded-proto")
 			got, cluster, err := k.datapath.RouteHead(index, head)
 			if err != nil {
 				t.Fatal(err)

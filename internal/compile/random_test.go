@@ -85,10 +85,26 @@ func (w world) header() model.HeaderMatch {
 		h.Kind, h.Range = model.HeaderRange, model.Range{Start: 0, End: 5}
 	case 1:
 		h.String = w.text()
-	case 2:
-		h.Name = pick(w, ":path", ":method", ":scheme")
+	case 2, 3:
+		w.pseudo(&h)
 	}
 	return h
+}
+
+// pseudo asks the same of what is not a header, with values that requests have.
+func (w world) pseudo(h *model.HeaderMatch) {
+	switch w.IntN(3) {
+	case 0:
+		h.Name, h.String.Value = ":path", w.path()+pick(w, "", "", "?a")
+	case 1:
+		h.Name, h.String.Value = ":method", pick(w, "GET", "POST", "POS", "get")
+	default:
+		h.Name, h.String.Value = ":scheme", pick(w, "http", "https", "HTTP")
+	}
+	h.String.IgnoreCase = w.oneIn(4)
+	if w.oneIn(4) {
+		h.String = w.text()
+	}
 }
 
 // text is a comparison of any kind.
@@ -227,6 +243,9 @@ func (w world) request() *model.Request {
 	if w.oneIn(12) {
 		headers["content-type"] = []string{pick(w, "application/grpc", "application/grpc+proto", "application/grpc-web", "text/html")}
 	}
+	if w.oneIn(6) {
+		headers["x-forwarded-proto"] = []string{pick(w, "https", "http", "HttpS", "https ", "ftp")}
+	}
 	if w.oneIn(12) {
 		headers["cookie"] = []string{"a=" + w.headerValue()}
 	}
@@ -248,7 +267,7 @@ func (w world) request() *model.Request {
 		Authority: host,
 		Path:      path,
 		Method:    pick(w, "GET", "POST"),
-		Scheme:    "http",
+		Scheme:    model.SchemeOf("", headers["x-forwarded-proto"]),
 		Draw:      w.Uint64(),
 		Values:    func(name string) []string { return headers[name] },
 	}

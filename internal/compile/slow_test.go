@@ -246,3 +246,87 @@ func TestRoutesThatDoMoreThanForwardLeaveTheOthersFast(t *testing.T) {
 		"/share": "route_slow", "/named": "route_slow", "/drawn": "route_slow", "/cors": "route_slow", "/fault": "route_slow", "/": "rest", "/x": "rest",
 	})
 }
+
+func TestPseudoHeadersAreFast(t *testing.T) {
+	text := func(name string, kind model.StringKind, value string) model.HeaderMatch {
+		m := model.StringMatch{Kind: kind, Value: value}
+		if kind == model.StringRegex {
+			m.Regex = regex(value)
+		}
+		return model.HeaderMatch{Name: name, Kind: model.HeaderString, String: m}
+	}
+	inverted := func(h model.HeaderMatch) model.HeaderMatch {
+		h.Invert = true
+		return h
+	}
+	anyCase := text(":scheme", model.StringExact, "HTTPS")
+	anyCase.String.IgnoreCase = true
+	get, post := request("GET", "http", "/a?q"), request("POST", "https", "/b")
+	tests := []struct {
+		name      string
+		match     model.HeaderMatch
+		get, post string
+	}{
+		{"method", text(":method", model.StringExact, "GET"), "match", "rest"},
+		{"method, inverted", inverted(text(":method", model.StringExact, "GET")), "rest", "match"},
+		{"method by expression", text(":method", model.StringRegex, "P.*"), "rest", "match"},
+		{"any method", model.HeaderMatch{Name: ":method", Kind: model.HeaderPresent}, "match", "match"},
+		{"no such method", text(":method", model.StringExact, "get"), "rest", "rest"},
+		{"scheme", text(":scheme", model.StringExact, "http"), "match", "rest"},
+		{"scheme by its end", text(":scheme", model.StringSuffix, "s"), "rest", "match"},
+		{"scheme in any case", anyCase, "rest", "match"},
+		{"any scheme", text(":scheme", model.StringPrefix, "http"), "match", "match"},
+		{"no such scheme", text(":scheme", model.StringExact, "HTTP"), "rest", "rest"},
+		{"path with query", text(":path", model.StringExact, "/a?q"), "match", "rest"},
+		{"path without query", text(":path", model.StringExact, "/a"), "rest", "rest"},
+		{"path by its beginning", text(":path", model.StringPrefix, "/a?"), "match", "rest"},
+		{"path, inverted", inverted(text(":path", model.StringPrefix, "/a")), "rest", "match"},
+		{"no path", inverted(model.HeaderMatch{Name: ":path", Kind: model.HeaderPresent}), "rest", "rest"},
+		{"path by its end", text(":path", model.StringSuffix, "q"), "route_slow", "route_slow"},
+	}
+	for _, tt := range tests {
+		table, _ := compileTable("table", oneHost(prefixRoute("/", "match", tt.match), prefixRoute("/", "rest")))
+		got := []string{clusterFor(&table, get), clusterFor(&table, post)}
+		if diff := cmp.Diff([]string{tt.get, tt.post}, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+	absolute := request("GET", "http", "/")
+	absolute.Scheme = "https"
+	table, _ := compileTable("table", oneHost(prefixRoute("/", "rest")))
+	if got := clusterFor(&table, absolute); got != "target_form" {
+		t.Errorf("scheme of the target: got %s, want target_form", got)
+	}
+}
+
+// request is one whose scheme its X-Forwarded-Proto says.
+func request(method, scheme, path string) *model.Request {
+	r := get("h", path, "x-forwarded-proto", scheme)
+	r.Method, r.Scheme = method, scheme
+	return r
+}
+
+func TestShortValuesAreFastInAnyCase(t *testing.T) {
+	match := func(value string) model.HeaderMatch {
+		return model.HeaderMatch{Name: "x", Kind: model.HeaderString, String: model.StringMatch{Value: value, IgnoreCase: true}}
+	}
+	table, notes := compileTable("table", oneHost(
+		prefixRoute("/", "short", match("Yes-1")), prefixRoute("/", "longest", match("false")), prefixRoute("/", "none", match("12345678")),
+		prefixRoute("/long", "long", match("normal")),
+	))
+	if len(notes) != 1 {
+		t.Errorf("notes %v, want one of the long value", notes)
+	}
+	for _, tt := range []struct{ path, value, want string }{
+		{"/", "yes-1", "short"},
+		{"/", "yEs-1", "short"},
+		{"/", "yes-2", "no_route"},
+		{"/", "FALSE", "longest"},
+		{"/", "12345678", "none"},
+		{"/long", "normal", "route_slow"},
+	} {
+		if got := clusterFor(&table, get("h", tt.path, "x", tt.value)); got != tt.want {
+			t.Errorf("%s x=%s: got %s, want %s", tt.path, tt.value, got, tt.want)
+		}
+	}
+}

@@ -62,7 +62,11 @@ func (s *conditionSet) bit(c condition) uint64 { return 1 << s.bits[c] }
 func (s *conditionSet) texts(field uint32, of *valueClasses, all []condition, kind conditionKind) []Value {
 	named := map[string]bool{}
 	for _, c := range all {
-		named[c.value] = named[c.value] || c.kind == kind
+		if c.kind == kind || c.kind == isOneOf && kind == equals {
+			for _, text := range c.texts() {
+				named[text] = true
+			}
+		}
 	}
 	texts := of.values
 	if kind == beginsWith {
@@ -86,7 +90,8 @@ func (s *conditionSet) texts(field uint32, of *valueClasses, all []condition, ki
 // no record of their own: none of these is what a condition wants to equal.
 func (s *conditionSet) heldBy(text string, all []condition, kind conditionKind) (bits uint64) {
 	for i := range all {
-		if (all[i].kind != equals || kind == equals) && all[i].holds(text) {
+		isWhole := all[i].kind == equals || all[i].kind == isOneOf
+		if (!isWhole || kind == equals) && all[i].holds(text) {
 			bits |= s.bit(all[i])
 		}
 	}

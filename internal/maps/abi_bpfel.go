@@ -259,6 +259,14 @@ const (
 	abiPolicyPOLICY_RANDOM        abiPolicy = 2
 )
 
+type abiPseudoHeader uint32
+
+const (
+	abiPseudoHeaderPSEUDO_METHOD abiPseudoHeader = 0
+	abiPseudoHeaderPSEUDO_PATH   abiPseudoHeader = 1
+	abiPseudoHeaderPSEUDO_COUNT  abiPseudoHeader = 2
+)
+
 type abiRequestFlags uint32
 
 const (
@@ -291,6 +299,7 @@ type abiRouteTable struct {
 	Flags        uint32
 	DefaultVhost uint32
 	Missing      uint64
+	Pseudo       [2]abiAskedField
 }
 
 type abiSlot struct {
@@ -523,6 +532,7 @@ const (
 	abiVarSharedPending       = "shared_pending"
 	abiVarSharedPhase         = "shared_phase"
 	abiVarSharedPolicy        = "shared_policy"
+	abiVarSharedPseudoHeader  = "shared_pseudo_header"
 	abiVarSharedRequestFlags  = "shared_request_flags"
 	abiVarSharedRoute         = "shared_route"
 	abiVarSharedRouteFlags    = "shared_route_flags"
@@ -621,6 +631,7 @@ type abiVariableSpecs struct {
 	SharedPending       *ebpf.VariableSpec `ebpf:"shared_pending"`
 	SharedPhase         *ebpf.VariableSpec `ebpf:"shared_phase"`
 	SharedPolicy        *ebpf.VariableSpec `ebpf:"shared_policy"`
+	SharedPseudoHeader  *ebpf.VariableSpec `ebpf:"shared_pseudo_header"`
 	SharedRequestFlags  *ebpf.VariableSpec `ebpf:"shared_request_flags"`
 	SharedRoute         *ebpf.VariableSpec `ebpf:"shared_route"`
 	SharedRouteFlags    *ebpf.VariableSpec `ebpf:"shared_route_flags"`
@@ -695,6 +706,7 @@ type abiVariables struct {
 	SharedPending       *ebpf.Variable `ebpf:"shared_pending"`
 	SharedPhase         *ebpf.Variable `ebpf:"shared_phase"`
 	SharedPolicy        *ebpf.Variable `ebpf:"shared_policy"`
+	SharedPseudoHeader  *ebpf.Variable `ebpf:"shared_pseudo_header"`
 	SharedRequestFlags  *ebpf.Variable `ebpf:"shared_request_flags"`
 	SharedRoute         *ebpf.Variable `ebpf:"shared_route"`
 	SharedRouteFlags    *ebpf.Variable `ebpf:"shared_route_flags"`

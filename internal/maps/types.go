@@ -39,6 +39,8 @@ type (
 	ListenerKey = abiListenerKey
 	// PathKey is a key of the path trie.
 	PathKey = abiPathKey
+	// PseudoHeader is what is compared like a header.
+	PseudoHeader = abiPseudoHeader
 	// PeerKey names an i-sock by its far end.
 	PeerKey = abiPeerKey
 	// Route is a compiled route.
@@ -171,6 +173,12 @@ const (
 	PolicyRoundRobin   = abiPolicyPOLICY_ROUND_ROBIN
 	PolicyLeastRequest = abiPolicyPOLICY_LEAST_REQUEST
 	PolicyRandom       = abiPolicyPOLICY_RANDOM
+)
+
+// Places in RouteTable.Pseudo.
+const (
+	PseudoMethod = abiPseudoHeaderPSEUDO_METHOD
+	PseudoPath   = abiPseudoHeaderPSEUDO_PATH
 )
 
 // Values of RequestFlags.

@@ -67,6 +67,11 @@ func (h *HeaderMatch) matches(req *Request) bool {
 	return slices.ContainsFunc(values, h.accepts) != h.Invert
 }
 
+// MatchesValue reports whether a header that occurs once, with this value, satisfies the match.
+func (h *HeaderMatch) MatchesValue(value string) bool {
+	return (h.Kind == HeaderPresent || h.accepts(value)) != h.Invert
+}
+
 func (h *HeaderMatch) accepts(value string) bool {
 	if h.Kind == HeaderRange {
 		return h.Range.Contains(value)

@@ -7,18 +7,37 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
+// pseudo are the fields that lie in the table itself, by their names in compile.Table.
+var pseudo = map[string]maps.PseudoHeader{":method": maps.PseudoMethod, ":path": maps.PseudoPath}
+
 func (r *Reconciler) writeFields(v *version) error {
 	for i, f := range v.table.Fields {
 		v.fields++
-		value := maps.AskedField{
-			Bits: f.Present, Missing: f.Missing, Number: v.fieldNumbers.first + uint32(i), Flags: uint32(f.Flags),
-			Slot: f.Slot, Class: f.Class,
+		if _, is := pseudo[f.Name]; is {
+			continue
 		}
-		if err := put(&r.stats.Fields, r.cfg.Fields, v.fieldKey(f.Name), value); err != nil {
+		if err := put(&r.stats.Fields, r.cfg.Fields, v.fieldKey(f.Name), v.askedField(i)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (v *version) askedField(i int) maps.AskedField {
+	f := &v.table.Fields[i]
+	return maps.AskedField{
+		Bits: f.Present, Missing: f.Missing, Number: v.fieldNumbers.first + uint32(i), Flags: uint32(f.Flags),
+		Slot: f.Slot, Class: f.Class,
+	}
+}
+
+// setPseudo fills in what the table itself says of the fields.
+func (v *version) setPseudo(t *maps.RouteTable) {
+	for i, f := range v.table.Fields {
+		if at, is := pseudo[f.Name]; is {
+			t.Pseudo[at] = v.askedField(i)
+		}
+	}
 }
 
 func (v *version) fieldKey(name string) maps.FieldKey {
@@ -54,7 +73,11 @@ func (v *version) valueKey(value compile.Value) maps.ValueKey {
 // eraseFields deletes what is known of an unlinked version's headers.
 func (r *Reconciler) eraseFields(v *version) error {
 	for ; v.fields > 0; v.fields-- {
-		if err := remove(&r.stats.Fields, r.cfg.Fields, v.fieldKey(v.table.Fields[v.fields-1].Name)); err != nil {
+		name := v.table.Fields[v.fields-1].Name
+		if _, is := pseudo[name]; is {
+			continue
+		}
+		if err := remove(&r.stats.Fields, r.cfg.Fields, v.fieldKey(name)); err != nil {
 			return err
 		}
 	}

@@ -151,15 +151,23 @@ func (k kernel) conditions(index uint32, table maps.RouteTable, r *model.Request
 	}
 	k.cfg.Fields.Each(func(key maps.FieldKey, v maps.AskedField) bool {
 		if values := r.Values(string(key.Name[:key.Len])); key.Table == index && len(values) > 0 {
-			value := k.value(v, values[0])
-			h.bits = h.bits&^v.Missing | value.Bits
-			if v.Slot != 0 {
-				h.classes[v.Slot] = value.Class
-			}
+			h.take(v, k.value(v, values[0]))
 		}
 		return true
 	})
+	for at, value := range map[maps.PseudoHeader]string{maps.PseudoMethod: r.Method, maps.PseudoPath: r.Path} {
+		if asked := table.Pseudo[at]; asked.Number != 0 {
+			h.take(asked, k.value(asked, value))
+		}
+	}
 	return h
+}
+
+func (h *held) take(asked maps.AskedField, v maps.Value) {
+	h.bits = h.bits&^asked.Missing | v.Bits
+	if asked.Slot != 0 {
+		h.classes[asked.Slot] = v.Class
+	}
 }
 
 func (k kernel) value(asked maps.AskedField, value string) maps.Value {

@@ -78,7 +78,7 @@ func (w world) route(clusters []*model.Cluster) *model.Route {
 	}
 	for range w.IntN(2) {
 		r.Headers = append(r.Headers, model.HeaderMatch{
-			Name: w.word("xy", 1, 1), Kind: model.HeaderKind(w.IntN(2)), Invert: w.IntN(2) == 0,
+			Name: []string{"x", "y", ":method", ":path"}[w.IntN(4)], Kind: model.HeaderKind(w.IntN(2)), Invert: w.IntN(2) == 0,
 			String: model.StringMatch{Kind: model.StringKind(w.IntN(2)), Value: w.word("a", 1, 2)},
 		})
 	}
@@ -100,6 +100,7 @@ func (w world) requests(n int) []*model.Request {
 		list[i] = &model.Request{
 			Authority: hosts[w.IntN(len(hosts))],
 			Path:      "/" + w.word("a", 0, 3),
+			Method:    "GET",
 			Values:    func(name string) []string { return headers[name] },
 		}
 	}

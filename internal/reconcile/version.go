@@ -192,6 +192,7 @@ func (v *version) hostKey(h compile.Host) maps.HostKey {
 
 func (r *Reconciler) writeTable(v *version) error {
 	table := maps.RouteTable{Flags: uint32(v.table.Flags), DefaultVhost: v.vhost(v.table.Default), Missing: v.table.Missing}
+	v.setPseudo(&table)
 	return put(&r.stats.RouteTables, r.cfg.RouteTables, v.index.first, table)
 }
 
