@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/re2"
 )
 
 // loosePath is a path match that no single key decides: an expression, one that
@@ -100,12 +101,12 @@ func hasLetters(s string) bool { return lettersAt(s) < len(s) }
 
 // literalPrefix returns what begins every text that an expression matches as a whole.
 func literalPrefix(source string) string {
-	re, err := syntax.Parse(source, syntax.Perl)
+	re, err := re2.Parse(source)
 	if err != nil {
 		return ""
 	}
 	prefix, _ := literalBeginning(re)
-	return prefix
+	return re2.Bytes(prefix)
 }
 
 // literalBeginning also says whether the expression is nothing but that literal.

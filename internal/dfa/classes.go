@@ -31,8 +31,8 @@ func (n *nfa) classes() classes {
 	var begins [257]int
 	for _, i := range n.code {
 		if i.op == opBytes {
-			begins[i.span.lo] = 1
-			begins[int(i.span.hi)+1] = 1
+			begins[i.span.Lo] = 1
+			begins[int(i.span.Hi)+1] = 1
 		}
 	}
 	type key struct {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"regexp/syntax"
 	"unicode"
+
+	"github.com/xlb-project/xlb/internal/re2"
 )
 
 // operation is what an instruction of the NFA does.
@@ -22,7 +24,7 @@ const (
 type instruction struct {
 	op   operation
 	look syntax.EmptyOp
-	span span
+	span re2.Span
 	to   []int32
 }
 
@@ -44,9 +46,9 @@ var errWork = errors.New("no steps left")
 
 // parse reads a pattern and builds its NFA. The error is a *syntax.Error or errWork.
 func parse(pattern string, work *budget) (*nfa, error) {
-	re, err := syntax.Parse(decode(pattern), syntax.Perl)
+	re, err := re2.Parse(pattern)
 	if err != nil {
-		return nil, inBytes(err)
+		return nil, err
 	}
 	n := &nfa{work: work}
 	end, err := n.emit(instruction{op: opMatch})
@@ -55,15 +57,6 @@ func parse(pattern string, work *budget) (*nfa, error) {
 	}
 	n.start, err = n.build(re, end)
 	return n, err
-}
-
-// inBytes returns an error of regexp/syntax with its part of the pattern as it was written.
-func inBytes(err error) error {
-	var bad *syntax.Error
-	if !errors.As(err, &bad) {
-		return err
-	}
-	return &syntax.Error{Code: bad.Code, Expr: encode(bad.Expr)}
 }
 
 func (n *nfa) emit(i instruction) (int32, error) {
@@ -92,9 +85,9 @@ func (n *nfa) build(re *syntax.Regexp, next int32) (int32, error) {
 	case syntax.OpCharClass:
 		return n.class(re.Rune, next)
 	case syntax.OpAnyChar:
-		return n.class([]rune{0, unicode.MaxLatin1}, next)
+		return n.class([]rune{0, unicode.MaxRune}, next)
 	case syntax.OpAnyCharNotNL:
-		return n.class([]rune{0, '\n' - 1, '\n' + 1, unicode.MaxLatin1}, next)
+		return n.class([]rune{0, '\n' - 1, '\n' + 1, unicode.MaxRune}, next)
 	case syntax.OpCapture:
 		return n.build(re.Sub[0], next)
 	case syntax.OpConcat:
@@ -191,7 +184,7 @@ func (n *nfa) literal(re *syntax.Regexp, next int32) (int32, error) {
 }
 
 // spelt returns, as pairs of first and last, the characters that stand for r: itself
-// and, if case does not matter, its other cases, some beyond Latin-1.
+// and, if case does not matter, its other cases, some of which no byte is.
 func spelt(r rune, anyCase bool) []rune {
 	pairs := []rune{r, r}
 	if !anyCase {
@@ -217,4 +210,15 @@ func (n *nfa) class(pairs []rune, next int32) (int32, error) {
 		return starts[0], nil
 	}
 	return n.fork(starts...)
+}
+
+// clip returns the bytes that characters stand for, which are given as pairs of first and last.
+func clip(pairs []rune) []re2.Span {
+	var spans []re2.Span
+	for i := 0; i < len(pairs); i += 2 {
+		if span, ok := re2.Clip(pairs[i], pairs[i+1]); ok {
+			spans = append(spans, span)
+		}
+	}
+	return spans
 }

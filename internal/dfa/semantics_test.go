@@ -70,35 +70,19 @@ func TestSemantics(t *testing.T) {
 		{"long s", `(?i)S`, []string{"s", "S"}, []string{"x", "ſ"}},
 		{"case of a class", `(?i)[j-l]`, []string{"J", "K", "L"}, []string{"m", "\u212a"}},
 		{"case beyond Latin-1", `(?i)[\xff\xb5]`, []string{"\xff", "\xb5"}, []string{"\x78", "\x9c", "\xbc"}},
+		{"no case beyond ASCII", `(?i)\xe9a`, []string{"\xe9A"}, []string{"\xc9a"}},
+		{"no case of a negated letter beyond ASCII", `(?i)[^\xe9]`, []string{"\xc9"}, []string{"\xe9"}},
+		{"no case of a letter in UTF-8", `(?i)é`, []string{"é"}, []string{"É", "\xe3\xa9"}},
+		{"no case of a range that crosses", `(?i)[{-\xff]`, []string{"{", "\xff"}, []string{"s", "K"}},
+		{"case of a Unicode class", `(?i)\p{Lu}`, []string{"e", "E", "\xc9"}, []string{"\xe9", "1"}},
+		{"case of a negated Unicode class", `(?i)\P{Lu}`, []string{"1", "\xe9"}, []string{"a", "A", "\xc9"}},
+		{"case of a Unicode class negated twice", `(?i)[^\P{^Lu}]`, []string{"1", "\xe9"}, []string{"a", "A", "\xc9"}},
 		{"case without the flag", `k`, []string{"k"}, []string{"K"}},
 		{"class of nothing", `[^\x00-\xff]`, nil, []string{"", "a", "\xff"}},
 		{"class of nothing, optional", `a[^\x00-\xff]?`, []string{"a"}, []string{"", "ab"}},
 		{"zero byte", `a\x00b`, []string{"a\x00b"}, []string{"ab"}},
 		{"any bytes", `(?s).*`, []string{"", "é", "\xff", "a\xfe", "\x80", "\xc3", "\xc0\x80", "\xed\xa0\x80"}, nil},
 		{"any byte", `[^x]`, []string{"\xff", "\xc3", "\xbf"}, []string{"x", "é", "\xe2\x82"}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			requireMatches(t, tt.pattern, tt.match, tt.differ)
-		})
-	}
-}
-
-// TestDiffersFromRE2 holds what the documentation of the package admits. Of RE2 and Envoy 1.40 was measured: both
-// refuse the patterns with a number above FF, and know no case beyond ASCII.
-func TestDiffersFromRE2(t *testing.T) {
-	tests := []struct {
-		name    string
-		pattern string
-		match   []string
-		differ  []string
-	}{
-		{"number beyond Latin-1", `a\x{100}?`, []string{"a"}, []string{"a\x00", "aĀ"}},
-		{"range to beyond Latin-1", `[\xfe-\x{100}]`, []string{"\xfe", "\xff"}, []string{"\x00", "\xfd"}},
-		{"octal number beyond Latin-1", `[^\000-\777]`, nil, []string{"", "a", "\xff"}},
-		{"case of a letter beyond ASCII", `(?i)\xe9`, []string{"\xe9", "\xc9"}, []string{"e", "é"}},
-		{"case of a negated letter beyond ASCII", `(?i)[^\xe9]`, []string{"e"}, []string{"\xe9", "\xc9"}},
-		{"case of a letter in UTF-8", `(?i)é`, []string{"é", "\xe3\xa9"}, []string{"É", "\xe9"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -147,6 +131,11 @@ func TestRefusedSyntax(t *testing.T) {
 		{"unknown class", `\p{Klingon}`, `invalid character class range`},
 		{"shown as written", `é(`, `missing closing ) at "é("`},
 		{"not UTF-8, shown as written", "\xff(", `missing closing ) at "\xff("`},
+		{"number beyond Latin-1", `a\x{100}`, `invalid escape sequence at "\\x{100}"`},
+		{"range to beyond Latin-1", `[a-\x{100}]`, `invalid escape sequence at "\\x{100}"`},
+		{"octal number beyond Latin-1", `\400`, `invalid escape sequence at "\\400"`},
+		{"quotation in brackets", `[\Qa]`, `invalid escape sequence`},
+		{"negated class with case in brackets", `[\P{Lu}]`, `invalid character class range at "\\P{Lu}"`},
 		{"deep nesting", strings.Repeat("(", 1500) + strings.Repeat(")", 1500), `nests too deeply`},
 	}
 	for _, tt := range tests {

@@ -102,7 +102,7 @@ func (c *construction) step(targets, at []int32, b byte) []int32 {
 	c.work.spend(len(at))
 	for _, i := range at {
 		in := &c.code[i]
-		if in.op == opBytes && in.span.lo <= b && b <= in.span.hi {
+		if in.op == opBytes && in.span.Lo <= b && b <= in.span.Hi {
 			targets = append(targets, in.to[0])
 		}
 	}

@@ -9,5 +9,5 @@
 // functions are the reference for what a request is routed to; the compiled
 // form must agree with them on every request.
 //
-// The package imports nothing of ours.
+// The package imports nothing of ours but internal/re2, for the meaning of regular expressions.
 package model

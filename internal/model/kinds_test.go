@@ -100,6 +100,9 @@ func TestRegexComparesBytes(t *testing.T) {
 		{`\x{e9}`, "\xe9", true},
 		{`\x{e9}`, "é", false},
 		{"(?i)k", "\u212a", false},
+		{`(?i)[\xe9]`, "\xc9", false},
+		{`\Qa.b`, "a.b", true},
+		{`\Qa)(\E+`, "a)((", true},
 		{"[^a]*", "\xffb\xed\xa0\x80", true},
 		{"a|b", "ab", false},
 		{"^a$", "a", true},
@@ -110,7 +113,7 @@ func TestRegexComparesBytes(t *testing.T) {
 			t.Errorf("%q of %q: got %t", tt.source, tt.value, got)
 		}
 	}
-	for _, source := range []string{"(a", "a)|(?:b", `\C`, "*"} {
+	for _, source := range []string{"(a", "a)|(?:b", `\C`, "*", `\x{100}`} {
 		if _, err := NewRegex(source); err == nil {
 			t.Errorf("%q: accepted", source)
 		}

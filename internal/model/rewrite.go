@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/xlb-project/xlb/internal/re2"
 )
 
 // PathRewrite replaces a part of a request's path. The zero value changes nothing.
@@ -56,7 +58,7 @@ type piece struct {
 // NewSubstitution compiles an expression and what stands in place of its matches:
 // there \0 to \9 are what the groups found, and \\ is a backslash.
 func NewSubstitution(regex, with string) (*Substitution, error) {
-	pattern, err := regexp.Compile(latin1(regex))
+	pattern, err := re2.Compile(regex)
 	if err != nil {
 		return nil, err
 	}

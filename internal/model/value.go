@@ -5,7 +5,8 @@ package model
 import (
 	"regexp"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/xlb-project/xlb/internal/re2"
 )
 
 // StringKind says how StringMatch compares.
@@ -66,9 +67,7 @@ func (m *StringMatch) Matches(value string) bool {
 // Regex is a regular expression in RE2's syntax that has to match all of a value
 // (envoy.type.matcher.v3.RegexMatcher).
 //
-// Envoy reads expression and value alike as Latin-1: a character is a byte, and
-// what was written as one of UTF-8 is several. Go's package knows UTF-8 only, so
-// both are given to it with each byte as the character of that number.
+// Expression and value are bytes, not text: see internal/re2.
 type Regex struct {
 	source string
 	whole  *regexp.Regexp
@@ -76,12 +75,7 @@ type Regex struct {
 
 // NewRegex compiles an expression. The error is that of regexp/syntax.
 func NewRegex(source string) (*Regex, error) {
-	text := latin1(source)
-	// On its own first: inside of the group a ")" too many could make another expression of it.
-	if _, err := regexp.Compile(text); err != nil {
-		return nil, err
-	}
-	whole, err := regexp.Compile(`\A(?:` + text + `)\z`)
+	whole, err := re2.CompileWhole(source)
 	if err != nil {
 		return nil, err
 	}
@@ -101,20 +95,7 @@ func (r *Regex) Equal(other *Regex) bool {
 
 // Matches reports whether the expression matches all of the value.
 func (r *Regex) Matches(value string) bool {
-	return r.whole.MatchString(latin1(value))
-}
-
-// latin1 writes each byte as the character of that number.
-func latin1(s string) string {
-	isForeign := func(r rune) bool { return r >= utf8.RuneSelf }
-	if !strings.ContainsFunc(s, isForeign) {
-		return s
-	}
-	var b strings.Builder
-	for i := range len(s) {
-		b.WriteRune(rune(s[i]))
-	}
-	return b.String()
+	return r.whole.MatchString(re2.Text(value))
 }
 
 // LowerASCII writes ASCII letters in lower case and leaves other bytes alone, as

@@ -15,17 +15,18 @@ const module = "github.com/xlb-project/xlb/"
 // internal/ that it may import. Folders below one follow its row, and may import
 // each other. A folder without a row is an error: decide where it stands first.
 var layers = map[string][]string{
-	"model":     nil,
+	"re2":       nil,
+	"model":     {"re2"},
 	"poller":    nil,
 	"upstream":  {"poller"},
 	"chunked":   nil,
 	"maps":      nil,
-	"dfa":       nil,
+	"dfa":       {"re2"},
 	"check":     nil, // it must run where nothing else can
 	"config":    {"model"},
 	"xds":       {"model"},
 	"dns":       {"model"},
-	"compile":   {"model", "maps"},
+	"compile":   {"model", "maps", "dfa", "re2"},
 	"reconcile": {"compile", "maps"},
 	"datapath":  {"maps"},
 	"balance":   {"maps"},
