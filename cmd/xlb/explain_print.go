@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -76,6 +77,9 @@ func actionText(a *explain.Action) string {
 	if a.Kind == explain.Forward {
 		words = []string{"forward to " + clusterText(a.Clusters), "timeout " + a.Timeout}
 	}
+	if a.NotFound != 0 {
+		words = append(words, fmt.Sprintf("%d without a cluster", a.NotFound))
+	}
 	words = append(words, a.Changes...)
 	if len(a.Upgrades) > 0 {
 		words = append(words, "upgrades "+strings.Join(a.Upgrades, " "))
@@ -85,12 +89,16 @@ func actionText(a *explain.Action) string {
 
 // clusterText gives the weights where there are several.
 func clusterText(clusters []explain.Cluster) string {
-	if len(clusters) == 1 {
-		return clusters[0].Name
-	}
 	texts := make([]string, 0, len(clusters))
 	for _, c := range clusters {
-		texts = append(texts, fmt.Sprintf("%s:%d", c.Name, c.Weight))
+		text := c.Name
+		if c.Header != "" {
+			text = fmt.Sprintf("%s by header %s", cmp.Or(c.Name, "no cluster"), c.Header)
+		}
+		if len(clusters) > 1 {
+			text += fmt.Sprintf(":%d", c.Weight)
+		}
+		texts = append(texts, text)
 	}
 	return strings.Join(texts, " or ")
 }

@@ -24,6 +24,8 @@ func TestExplainPrintsAnAccount(t *testing.T) {
 		{"regex", []string{"GET", "http://shop.test/item/7", "--listener", "127.80.0.1:8080", "--draw", "57"}, exitOK},
 		{"redirect", []string{"GET", "http://127.80.0.1:8080/old/x", "-H", "host: shop.test", "--draw", "57"}, exitOK},
 		{"direct-response", []string{"GET", "http://shop.test/items", "--listener", "web", "--draw", "57"}, exitOK},
+		{"cluster-header", []string{"GET", "http://shop.test/any", "-H", "x-cluster: web", "--listener", "web", "--draw", "57"}, exitOK},
+		{"no-cluster", []string{"GET", "http://shop.test/any", "-H", "x-cluster: other", "--listener", "web", "--draw", "57"}, exitOK},
 		{"connect", []string{"CONNECT", "http://shop.test", "--listener", "web", "--draw", "57"}, exitOK},
 		{"method", []string{"PURGE", "http://a.test/only/x", "--listener", "web", "--draw", "57"}, exitOK},
 		{"rewrite", []string{"GET", "http://a.test/only/x", "--listener", "web", "--draw", "57"}, exitOK},

@@ -43,7 +43,7 @@ func (k *kernel) decide(l *model.Listener, _ *model.Request, head []byte) (expla
 }
 
 // sentHeaders are those of the generator that a head may have: its "host" is not the authority, its lengths are no numbers.
-var sentHeaders = []string{"x", "y", "content-type", "cookie"}
+var sentHeaders = []string{"x", "y", "z", "v", "content-type", "cookie"}
 
 // queryOf asks about a request of the generator.
 func queryOf(r *model.Request) *explain.Query {

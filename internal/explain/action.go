@@ -3,34 +3,76 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
+	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-func actionOf(cfg *model.Config, r *model.Route) *Action {
+func actionOf(cfg *model.Config, r *model.Route, req *model.Request) *Action {
+	a := &Action{Kind: Forward}
 	switch {
 	case r.Direct != nil:
-		return &Action{Kind: DirectResponse, Status: r.Direct.Status}
+		a.Kind, a.Status = DirectResponse, r.Direct.Status
 	case r.Redirect != nil:
-		return &Action{Kind: Redirect, Status: r.Redirect.Status, Changes: redirectChanges(r.Redirect)}
+		a.Kind, a.Status, a.Changes = Redirect, r.Redirect.Status, redirectChanges(r.Redirect)
+	default:
+		a.forward(cfg, r, req)
 	}
-	a := &Action{
-		Kind: Forward, Timeout: r.Timeout.String(), Upgrades: slices.Clone(r.Upgrades),
-		Changes: append(pathChanges(r.Rewrite), hostChanges(&r.Host)...),
+	for _, l := range r.Levels {
+		a.Changes = append(a.Changes, headerChanges(l)...)
 	}
+	return a
+}
+
+func (a *Action) forward(cfg *model.Config, r *model.Route, req *model.Request) {
+	a.Timeout, a.Upgrades = r.Timeout.String(), slices.Clone(r.Upgrades)
+	a.Changes = append(pathChanges(r.Rewrite), hostChanges(&r.Host)...)
 	for _, c := range sharesOf(r) {
-		policy := ""
-		if m := cfg.Cluster(c.Name); m != nil {
-			policy = m.Policy.String()
+		share := Cluster{Name: c.Name, Header: c.Header, Weight: c.Weight}
+		if c.Header != "" {
+			share.Name = first(req.Header(c.Header))
 		}
-		a.Clusters = append(a.Clusters, Cluster{Name: c.Name, Weight: c.Weight, Policy: policy})
+		if m := cfg.Cluster(share.Name); m != nil {
+			share.Policy = m.Policy.String()
+		} else if c.Header != "" {
+			share.Name, a.NotFound = "", cmp.Or(r.NotFound, http.StatusServiceUnavailable)
+		}
+		a.Clusters = append(a.Clusters, share)
+		if c.Host != "" {
+			a.Changes = append(a.Changes, "host_rewrite_literal "+c.Host)
+		}
+		a.Changes = append(a.Changes, headerChanges(&c.Changes)...)
 	}
 	if r.TerminateConnect {
 		a.Changes = append(a.Changes, "connect_config")
 	}
-	return a
+}
+
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
+
+// headerChanges name the headers that one level of the configuration changes.
+func headerChanges(l *model.HeaderLevel) []string {
+	var list []string
+	add := func(what string, c *model.HeaderChanges) {
+		if len(c.Remove) > 0 {
+			list = append(list, what+"_headers_to_remove "+strings.Join(c.Remove, " "))
+		}
+		for _, s := range c.Set {
+			list = append(list, fmt.Sprintf("%s_headers_to_add %s: %s", what, s.Name, s.Value.Source))
+		}
+	}
+	add("request", &l.Request)
+	add("response", &l.Response)
+	return list
 }
 
 // sharesOf are the clusters that get requests. The weight of a single one is of no consequence.

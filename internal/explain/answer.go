@@ -79,6 +79,8 @@ type Action struct {
 	Status int `json:"status,omitempty"`
 	// Clusters to forward to.
 	Clusters []Cluster `json:"clusters,omitempty"`
+	// NotFound is the status of the answer where a header names no cluster.
+	NotFound int `json:"cluster_not_found_response_code,omitempty"`
 	// Timeout in Go's notation, "0s" for none.
 	Timeout string `json:"timeout,omitempty"`
 	// Changes that are made to the request, or that a redirect makes to the URL, each in Envoy's words.
@@ -89,7 +91,10 @@ type Action struct {
 
 // Cluster is one that the winner sends to.
 type Cluster struct {
-	Name   string `json:"name"`
+	// Name is empty where Header does not hold that of a cluster.
+	Name string `json:"name"`
+	// Header chooses the cluster (cluster_header).
+	Header string `json:"header,omitempty"`
 	Weight uint32 `json:"weight"`
 	Policy string `json:"policy"`
 }

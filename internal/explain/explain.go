@@ -59,7 +59,7 @@ func Explain(s *State, q *Query) (*Answer, error) {
 	}
 	a.addRoutes(&trace, r)
 	if trace.Route != nil {
-		if err := a.addAction(s, trace.Route); err != nil {
+		if err := a.addAction(s, trace.Route, r); err != nil {
 			return nil, err
 		}
 	}
@@ -102,9 +102,12 @@ func (a *Answer) addRoutes(trace *model.Trace, r *model.Request) {
 	}
 }
 
-func (a *Answer) addAction(s *State, r *model.Route) error {
-	a.Action = actionOf(s.Config, r)
-	for _, c := range sharesOf(r) {
+func (a *Answer) addAction(s *State, route *model.Route, r *model.Request) error {
+	a.Action = actionOf(s.Config, route, r)
+	for _, c := range a.Action.Clusters {
+		if c.Name == "" {
+			continue
+		}
 		endpoints, err := s.Endpoints(c.Name)
 		if err != nil {
 			return fmt.Errorf("cluster %q: %w", c.Name, err)
@@ -195,11 +198,18 @@ func (a *Answer) addNotes(d *Decision, winner *model.Route, possible []*model.Ro
 		a.Notes = append(a.Notes, "a fraction of the requests takes part: another draw may take another route")
 	}
 	if winner != nil && len(sharesOf(winner)) > 1 {
-		a.Notes = append(a.Notes, "the cluster is drawn by weight, for each request anew")
+		a.Notes = append(a.Notes, drawNote(winner))
 	}
 	if note := a.shortage(d); note != "" {
 		a.Notes = append(a.Notes, note)
 	}
+}
+
+func drawNote(r *model.Route) string {
+	if r.DrawHeader != "" {
+		return fmt.Sprintf("the cluster is drawn by weight, with the number in header %s, or without one for each request anew", r.DrawHeader)
+	}
+	return "the cluster is drawn by weight, for each request anew"
 }
 
 // shortage says that a request which the kernel takes finds no endpoint, or no i-sock, now.

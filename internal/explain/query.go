@@ -172,7 +172,7 @@ func (r *request) forTable(t *model.RouteTable) *model.Request {
 		Scheme:    model.SchemeOf("", r.values("x-forwarded-proto")),
 		Connect:   r.method == http.MethodConnect,
 		Values: func(name string) []string {
-			if name == "host" {
+			if name == "host" || name == ":authority" {
 				return []string{authority}
 			}
 			return r.values(name)

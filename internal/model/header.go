@@ -79,6 +79,9 @@ func (h *HeaderMatch) accepts(value string) bool {
 	return h.String.Matches(value)
 }
 
+// Header returns the values of a header or pseudo header as a header match compares them.
+func (r *Request) Header(name string) []string { return r.values(name) }
+
 // values returns what a header match compares.
 func (r *Request) values(name string) []string {
 	switch name {

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+func TestSharesAreNamedAsTheRequestHasThem(t *testing.T) {
+	cfg := &model.Config{Clusters: []*model.Cluster{{Name: "shop.test"}, {Name: "a"}}}
+	q := &Query{Method: "GET", URL: "http://shop.test/", Headers: []string{"x-unknown: b"}}
+	r, err := q.parse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes := model.HeaderLevel{Request: model.HeaderChanges{Remove: []string{"x-a", "x-b"}}}
+	route := &model.Route{
+		DrawHeader: "x-draw",
+		Clusters: []model.WeightedCluster{
+			{Name: "a", Weight: 1, Host: "h", Changes: changes},
+			{Header: ":authority", Weight: 2},
+			{Header: "x-unknown", Weight: 3},
+			{Header: "x-missing", Weight: 4},
+			{Name: "idle"},
+		},
+	}
+	want := &Action{
+		Kind: Forward, Timeout: "0s", NotFound: 503,
+		Clusters: []Cluster{
+			{Name: "a", Weight: 1, Policy: "ROUND_ROBIN"},
+			{Name: "shop.test", Header: ":authority", Weight: 2, Policy: "ROUND_ROBIN"},
+			{Header: "x-unknown", Weight: 3},
+			{Header: "x-missing", Weight: 4},
+		},
+		Changes: []string{"host_rewrite_literal h", "request_headers_to_remove x-a x-b"},
+	}
+	if diff := cmp.Diff(want, actionOf(cfg, route, r.forTable(&model.RouteTable{}))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if note := drawNote(route); note != "the cluster is drawn by weight, with the number in header x-draw, or without one for each request anew" {
+		t.Errorf("note: %s", note)
+	}
+}
