@@ -42,6 +42,12 @@ func (f *front) idleConns() (n int) {
 	return n
 }
 
+// awaitIdle waits until the pool holds so many connections: a client has its answer a moment before.
+func (f *front) awaitIdle(n int) {
+	f.t.Helper()
+	eventually(f.t, fmt.Sprintf("%d connections are idle", n), func() bool { return f.idleConns() == n })
+}
+
 // ask sends a GET for a path and returns the body of the answer, whose status must be 200.
 func ask(t testing.TB, conn net.Conn, r *bufio.Reader, path string) string {
 	t.Helper()
@@ -121,9 +127,7 @@ func TestServeUsesNoIdleConnectionThatHasEndedOrSpoken(t *testing.T) {
 			conn := f.dial()
 			r := bufio.NewReader(conn)
 			ask(t, conn, r, "/")
-			if n := f.idleConns(); n != 1 {
-				t.Fatalf("%d idle connections behind the first answer, want 1", n)
-			}
+			f.awaitIdle(1)
 			close(idle)
 			waitFor(t, "the endpoint has ended it", ended)
 			ask(t, conn, r, "/")
@@ -440,7 +444,5 @@ func TestServeSpreadsNoConnectionOverEndpoints(t *testing.T) {
 			t.Fatalf("request %d was answered by %q, want %q", i, got, want)
 		}
 	}
-	if n := f.idleConns(); n != 2 {
-		t.Errorf("%d idle connections, want 2", n)
-	}
+	f.awaitIdle(2)
 }
