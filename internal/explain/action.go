@@ -13,7 +13,7 @@ import (
 )
 
 func actionOf(cfg *model.Config, r *model.Route, req *model.Request) *Action {
-	a := &Action{Kind: Forward}
+	a := &Action{Kind: Forward, Filters: filtersOf(r)}
 	switch {
 	case r.Direct != nil:
 		a.Kind, a.Status = DirectResponse, r.Direct.Status

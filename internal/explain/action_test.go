@@ -4,6 +4,7 @@ package explain
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,13 +19,15 @@ func TestSharesAreNamedAsTheRequestHasThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	changes := model.HeaderLevel{Request: model.HeaderChanges{Remove: []string{"x-a", "x-b"}}}
+	half := model.Fraction{Numerator: 50, Denominator: 100}
 	route := &model.Route{
 		DrawHeader: "x-draw",
+		Filters:    model.RouteFilters{CORS: &model.CORS{}, Fault: &model.Fault{Delay: time.Second, DelayShare: half, Status: 503}},
 		Clusters: []model.WeightedCluster{
 			{Name: "a", Weight: 1, Host: "h", Changes: changes},
 			{Header: ":authority", Weight: 2},
 			{Header: "x-unknown", Weight: 3},
-			{Header: "x-missing", Weight: 4},
+			{Header: "x-missing", Weight: 4, Filters: &model.RouteFilters{CORS: &model.CORS{}}},
 			{Name: "idle"},
 		},
 	}
@@ -37,6 +40,7 @@ func TestSharesAreNamedAsTheRequestHasThem(t *testing.T) {
 			{Header: "x-missing", Weight: 4},
 		},
 		Changes: []string{"host_rewrite_literal h", "request_headers_to_remove x-a x-b"},
+		Filters: []string{"cors", "fault: delay 1s, fraction 50/100", "fault: abort 503, all requests", "cors of share x-missing"},
 	}
 	if diff := cmp.Diff(want, actionOf(cfg, route, r.forTable(&model.RouteTable{}))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
