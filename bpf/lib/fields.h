@@ -108,7 +108,21 @@ static __always_inline void value_evaluate(struct request_scan *r, const struct 
 struct fields_walk {
 	struct span span;
 	struct request_scan *scan;
+	const struct route_table *table;
 };
+
+/* A loop although there are but two: written out, the ways through both multiply with those behind them, and the verifier follows each. */
+static long pseudo_step(__u32 i, void *ctx)
+{
+	struct fields_walk *w = ctx;
+	struct request_scan *r = w->scan;
+	const struct asked_field *asked = &w->table->pseudo[bounded(i, PSEUDO_COUNT - 1)];
+
+	if (asked->number)
+		value_evaluate(r, asked, &w->span, i == PSEUDO_PATH ? r->target_at : 0,
+			       i == PSEUDO_PATH ? r->target_len : r->target_at - 1);
+	return 0;
+}
 
 static long fields_step(__u32 i, void *ctx)
 {
@@ -131,17 +145,15 @@ static long fields_step(__u32 i, void *ctx)
 /* Finds out which of the table's conditions hold, and the classes of values. */
 static __always_inline void fields_evaluate(struct request_scan *r, const struct route_table *t, struct span span)
 {
-	struct fields_walk w = { .span = span, .scan = r };
+	struct fields_walk w = { .span = span, .scan = r, .table = t };
 
 	r->conditions = t->missing;
 	if (!(t->flags & TABLE_FIELDS))
 		return;
 	for (int i = 0; i < MAX_CLASSES; i++)
 		r->classes[i] = 0;
-	if (t->pseudo[PSEUDO_METHOD].number)
-		value_evaluate(r, &t->pseudo[PSEUDO_METHOD], &span, 0, r->target_at - 1);
-	if (t->pseudo[PSEUDO_PATH].number)
-		value_evaluate(r, &t->pseudo[PSEUDO_PATH], &span, r->target_at, r->target_len);
+	if (t->pseudo[PSEUDO_METHOD].number || t->pseudo[PSEUDO_PATH].number)
+		bpf_loop(PSEUDO_COUNT, pseudo_step, &w, 0);
 	if (r->field_count)
 		bpf_loop(r->field_count, fields_step, &w, 0);
 }
