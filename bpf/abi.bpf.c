@@ -18,6 +18,8 @@ SHARED(path_key);
 SHARED(candidates);
 SHARED(tuple);
 SHARED(bucket_key);
+SHARED(automaton);
+SHARED(cells);
 SHARED(field_key);
 SHARED(asked_field);
 SHARED(value_key);

@@ -38,6 +38,10 @@ enum limits {
 	MAX_TUPLES = 16,
 	MAX_TUPLE_FIELDS = 4,
 	MAX_CLASSES = 16,
+	/* Automata that one path is given to. */
+	MAX_AUTOMATA = 8,
+	/* Transitions in one entry of the map of them; a power of two. */
+	CELLS = 32,
 	/* Endpoints and i-socks tried before the request is handed over. */
 	MAX_PICK_TRIES = 8,
 	MAX_LEASE_TRIES = 4,
@@ -266,12 +270,15 @@ struct path_key {
 };
 
 /* The routes that a path may take: routes[first .. first + count), in order, and those that an index leads to, by
- * tuples[tuple .. tuple + tuple_count), in the order of their first routes. The first of all that match is taken. */
+ * tuples[tuple .. tuple + tuple_count), in the order of their first routes; for a path also those of the candidates that
+ * automata[automaton .. automaton + automata) lead to. The first of all that match is taken. */
 struct candidates {
 	__u32 first;
 	__u32 count;
 	__u32 tuple;
 	__u32 tuple_count;
+	__u32 automaton;
+	__u32 automata;
 };
 
 /* Routes that ask for values of the same headers: a look-up by the classes of these values leaves the few that can match. */
@@ -291,6 +298,23 @@ struct bucket_key {
 	__u32 tuple;
 	/* Of the values of the tuple's headers; 0 where there is none. */
 	__u32 classes[MAX_TUPLE_FIELDS];
+};
+
+/* Expressions as a table of transitions: the state behind state s and byte b is cell s * class_count + classes[b] of those that
+ * begin at cells[next]. The cells that begin at cells[accept] hold for each state the number of a list. For paths, that is an index into
+ * accepts, counted from `lists`. */
+struct automaton {
+	__u32 next;
+	__u32 accept;
+	__u32 lists;
+	__u32 class_count;
+	__u32 start;
+	__u32 reserved;
+	__u8 classes[256];
+};
+
+struct cells {
+	__u16 of[CELLS];
 };
 
 /* A header name, in lower case, that some route of a table asks about: key of a struct asked_field. */

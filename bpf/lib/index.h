@@ -67,16 +67,28 @@ static long tuple_step(__u32 i, void *ctx)
 	return 0;
 }
 
-/* The first of the candidates whose conditions hold. */
-static __always_inline struct route *route_first(struct request_scan *r, const struct candidates *c)
+static __always_inline struct route_walk route_walk_begin(struct request_scan *r)
 {
-	struct route_walk w = { .scan = r, .conditions = r->conditions, .order = NO_ORDER, .tuple = c->tuple };
+	struct route_walk w = { .scan = r, .conditions = r->conditions, .order = NO_ORDER };
+
+	return w;
+}
+
+/* Notes the first of the candidates whose conditions hold, if it comes before the best so far. */
+static __always_inline void candidates_try(struct route_walk *w, const struct candidates *c)
+{
 	__u32 tuples = c->tuple_count;
 
-	routes_try(&w, c->first, c->count);
+	routes_try(w, c->first, c->count);
+	w->tuple = c->tuple;
 	if (tuples)
-		bpf_loop(tuples < MAX_TUPLES ? tuples : MAX_TUPLES, tuple_step, &w, 0);
-	return w.order == NO_ORDER ? 0 : route_at(w.won);
+		bpf_loop(tuples < MAX_TUPLES ? tuples : MAX_TUPLES, tuple_step, w, 0);
+}
+
+/* The best route, or 0. */
+static __always_inline struct route *route_won(const struct route_walk *w)
+{
+	return w->order == NO_ORDER ? 0 : route_at(w->won);
 }
 
 #endif

@@ -50,6 +50,10 @@ PLAIN_ARRAY(route_tables, route_table, 8192)
 PLAIN_ARRAY(routes, route, 262144)
 PLAIN_ARRAY(tuples, tuple, 65536)
 PLAIN_ARRAY(splits, split, 65536)
+PLAIN_ARRAY(automata, automaton, 1024)
+/* Twice what a configuration may have, so that the next version has room beside it. */
+PLAIN_ARRAY(cell_blocks, cells, 65536)
+PLAIN_ARRAY(accepts, candidates, 65536)
 
 /* An entry of the schedules that clusters point into: an endpoint's index. Mapped by the daemon, whose slow path takes
  * turns too. Writer: reconcile. */

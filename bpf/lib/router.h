@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* From a request head to a cluster: virtual host, path, headers, weighted choice. The order of routes was resolved by
  * the compiler (internal/compile): one look-up gives the candidates in Envoy's order, or an index of them, and the first whose conditions
- * hold wins, or has the request handed over when it asks more than the kernel can tell.
+ * hold wins, or has the request handed over when it asks more than the kernel can tell. Automata may lead to further candidates, and the
+ * earliest of all winners wins.
  */
 #ifndef XLB_ROUTER_H
 #define XLB_ROUTER_H
 
+#include "automaton.h"
 #include "fields.h"
 #include "http1.h"
 #include "index.h"
@@ -92,6 +94,67 @@ static __always_inline struct candidates *route_find_path(struct request_scan *r
 	return bpf_map_lookup_elem(&paths, &r->path);
 }
 
+struct path_walk {
+	struct request_scan *scan;
+	struct automaton *automaton;
+	__u32 state;
+	__u32 reserved;
+};
+
+static long path_step(__u32 i, void *ctx)
+{
+	struct path_walk *w = ctx;
+
+	if (i > MAX_PATH)
+		return 1;
+	w->state = automaton_next(w->automaton, w->state, w->scan->path.path[bounded(i, 255)]);
+	return w->state == AUTOMATON_DEAD;
+}
+
+struct automata_walk {
+	struct route_walk routes;
+	__u32 first;
+	/* enum verdict */
+	__u32 failure;
+};
+
+static long automata_step(__u32 i, void *ctx)
+{
+	struct automata_walk *w = ctx;
+	struct path_walk path = { .scan = w->routes.scan, .automaton = automaton_at(w->first + i) };
+	struct candidates *c;
+	__u32 number;
+
+	if (!path.automaton)
+		return 1;
+	path.state = path.automaton->start;
+	bpf_loop(path.scan->path_len, path_step, &path, 0);
+	if (path.state == AUTOMATON_DEAD)
+		return 0;
+	/* What follows the bytes that are known may decide. */
+	if (path.scan->path_len >= MAX_PATH) {
+		w->failure = HANDOVER_ROUTE_SLOW;
+		return 1;
+	}
+	number = automaton_accepts(path.automaton, path.state);
+	c = number ? candidates_at(path.automaton->lists + number) : 0;
+	if (c)
+		candidates_try(&w->routes, c);
+	return 0;
+}
+
+/* The route that the path's candidates and automata lead to. 0: *why says why there is none. */
+static __always_inline struct route *route_choose(struct request_scan *r, const struct candidates *c, enum verdict *why)
+{
+	struct automata_walk w = { .routes = route_walk_begin(r), .first = c->automaton };
+
+	candidates_try(&w.routes, c);
+	if (c->automata)
+		bpf_loop(c->automata < MAX_AUTOMATA ? c->automata : MAX_AUTOMATA, automata_step, &w, 0);
+	*why = w.failure ? w.failure : HANDOVER_NO_ROUTE;
+	return w.failure ? 0 : route_won(&w.routes);
+}
+
 struct split_walk {
 	__u32 first;
 	__u32 draw;
@@ -136,6 +199,7 @@ static __always_inline enum verdict route_request(struct request_scan *r, const 
 						  struct routing *out)
 {
 	struct candidates *c;
+	enum verdict why;
 	struct route *won;
 	__u32 vhost;
 
@@ -148,9 +212,9 @@ static __always_inline enum verdict route_request(struct request_scan *r, const 
 	fields_evaluate(r, t, span);
 	if (r->failure)
 		return r->failure;
-	won = route_first(r, c);
+	won = route_choose(r, c, &why);
 	if (!won)
-		return HANDOVER_NO_ROUTE;
+		return why;
 	if (won->flags & ROUTE_SLOW)
 		return HANDOVER_ROUTE_SLOW;
 	return route_choose_cluster(won, out);

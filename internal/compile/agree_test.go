@@ -124,7 +124,8 @@ func withinLimits(t *Table) error {
 		}
 	}
 	for _, p := range t.Paths {
-		if len(p.Key) > int(maps.MaxPath)+1 || p.Count+p.TupleCount == 0 || p.Count > uint32(maps.MaxCandidates) || p.TupleCount > uint32(maps.MaxTuples) {
+		if len(p.Key) > int(maps.MaxPath)+1 || p.Count+p.TupleCount+p.Automata == 0 || p.Count > uint32(maps.MaxCandidates) ||
+			p.TupleCount > uint32(maps.MaxTuples) || p.Automata > uint32(maps.MaxAutomata) || int(p.Automaton+p.Automata) > len(t.Automata) {
 			return fmt.Errorf("path entry out of bounds: %+v", p)
 		}
 	}

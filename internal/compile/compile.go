@@ -16,9 +16,10 @@ import (
 func Compile(cfg *model.Config) (*Image, []Note) {
 	im := &Image{}
 	var notes []Note
+	left := newSpace()
 	for _, l := range cfg.Listeners {
 		where := fmt.Sprintf("listener %q", l.Name)
-		t, more := compileTable(where, l.Routes)
+		t, more := compileTableWithin(left, where, l.Routes)
 		notes = append(notes, more...)
 		im.Listeners = append(im.Listeners, Listener{Name: l.Name, Address: unmapped(l.Address), Table: t})
 	}
@@ -30,13 +31,18 @@ func Compile(cfg *model.Config) (*Image, []Note) {
 	return im, notes
 }
 
-// compileTable falls back to a slow table, which holds nothing but its flag, where
-// the kernel would look up another host or path than the one that routes compare.
+// compileTable compiles the only table of a configuration.
 func compileTable(where string, rt *model.RouteTable) (Table, []Note) {
+	return compileTableWithin(newSpace(), where, rt)
+}
+
+// compileTableWithin falls back to a slow table, which holds nothing but its flag, where
+// the kernel would look up another host or path than the one that routes compare.
+func compileTableWithin(left *space, where string, rt *model.RouteTable) (Table, []Note) {
 	if reason := tooHard(rt); reason != "" {
 		return Table{Flags: maps.TableSlow}, []Note{{Where: where, Reason: reason + "; the slow path serves the listener"}}
 	}
-	b := newTableBuilder(where)
+	b := newTableBuilder(where, left)
 	b.add(rt)
 	return b.finish(), b.notes
 }

@@ -78,6 +78,9 @@ func (t *Table) dump(w *strings.Builder) {
 		if p.TupleCount > 0 {
 			fmt.Fprintf(w, " tuples %d+%d", p.Tuple, p.TupleCount)
 		}
+		if p.Automata > 0 {
+			fmt.Fprintf(w, " automata %d+%d", p.Automaton, p.Automata)
+		}
 		fmt.Fprintln(w)
 	}
 	for i, tuple := range t.Tuples {
@@ -85,6 +88,10 @@ func (t *Table) dump(w *strings.Builder) {
 	}
 	for _, b := range t.Buckets {
 		fmt.Fprintf(w, "  bucket %d %v -> routes %d+%d\n", b.Tuple, b.Classes, b.First, b.Count)
+	}
+	for i := range t.Automata {
+		a := &t.Automata[i]
+		fmt.Fprintf(w, "  automaton %d: %d states, %d classes, start %d, lists %v\n", i, len(a.Accept), a.ClassCount, a.Start, a.Lists[1:])
 	}
 	for i := range t.Routes {
 		t.dumpRoute(w, i)

@@ -30,22 +30,31 @@ func (t *Table) Route(r *model.Request) (*Route, maps.Verdict) {
 	if vhost == 0 {
 		return nil, maps.HandoverNoVHost
 	}
-	path := t.path(vhost, r.Path)
-	if path == nil {
+	path, _, _ := strings.Cut(r.Path, "?")
+	path = path[:min(len(path), int(maps.MaxPath))]
+	entry := t.path(vhost, path)
+	if entry == nil {
 		return nil, maps.HandoverNoRoute
 	}
 	held, failure := t.conditions(r)
 	if failure != maps.VerdictOk {
 		return nil, failure
 	}
-	switch route := t.first(path, held); {
-	case route == nil:
-		return nil, maps.HandoverNoRoute
-	case route.Flags&maps.RouteSlow != 0:
-		return nil, maps.HandoverRouteSlow
-	default:
-		return route, maps.VerdictOk
+	won := t.first(&entry.List, held, nil)
+	for i := range entry.Automata {
+		list, isCut := t.Automata[entry.Automaton+i].accepts(path)
+		if isCut {
+			return nil, maps.HandoverRouteSlow
+		}
+		won = t.first(&list, held, won)
 	}
+	switch {
+	case won == nil:
+		return nil, maps.HandoverNoRoute
+	case won.Flags&maps.RouteSlow != 0:
+		return nil, maps.HandoverRouteSlow
+	}
+	return won, maps.VerdictOk
 }
 
 // held is what is known of a request's headers.
@@ -56,10 +65,11 @@ type held struct {
 	classes [maps.MaxClasses]uint32
 }
 
-// first returns the first route for a path whose conditions hold, as bpf/lib/index.h does.
-func (t *Table) first(p *Path, h *held) *Route {
-	best := t.firstOf(p.First, p.Count, h, nil)
-	for _, tuple := range t.Tuples[p.Tuple : p.Tuple+p.TupleCount] {
+// first returns the first route of a list whose conditions hold, if it comes before the best so far, as
+// bpf/lib/index.h does.
+func (t *Table) first(l *List, h *held, best *Route) *Route {
+	best = t.firstOf(l.First, l.Count, h, best)
+	for _, tuple := range t.Tuples[l.Tuple : l.Tuple+l.TupleCount] {
 		if best != nil && tuple.Order >= best.Order {
 			break
 		}
@@ -145,12 +155,8 @@ func (t *Table) longestHost(d maps.HostDirection, host string) uint32 {
 	return t.Hosts[best].VHost
 }
 
-// path looks up the path without its query, cut to what the kernel compares.
+// path looks up a path without its query, cut to what the kernel compares.
 func (t *Table) path(vhost uint32, path string) *Path {
-	path, _, _ = strings.Cut(path, "?")
-	if len(path) > int(maps.MaxPath) {
-		path = path[:maps.MaxPath]
-	}
 	path += terminator
 	best := -1
 	for i, p := range t.Paths {

@@ -43,7 +43,9 @@ type Table struct {
 	TupleNumbers uint32
 	// Buckets is sorted by tuple and classes.
 	Buckets []Bucket
-	// Routes holds the lists that Paths, Tuples and Buckets point into, one behind the other.
+	// Automata find further lists of routes; those of one virtual host lie together.
+	Automata []Automaton
+	// Routes holds the lists that Paths, Tuples, Buckets and Automata point into, one behind the other.
 	Routes []Route
 	// Splits holds the lists that Routes point into.
 	Splits []Split
@@ -69,8 +71,14 @@ type Path struct {
 	VHost uint32
 	// Key as the trie holds it: with a 0 byte behind it when the whole path must match.
 	Key string
-	// The candidates are Routes[First : First+Count], in order, and those of
-	// Tuples[Tuple : Tuple+TupleCount], of which there may be none.
+	List
+	// Automata[Automaton : Automaton+Automata] may lead to earlier routes.
+	Automaton, Automata uint32
+}
+
+// List are candidates: Routes[First : First+Count], in order, and those of
+// Tuples[Tuple : Tuple+TupleCount], of which there may be none.
+type List struct {
 	First, Count      uint32
 	Tuple, TupleCount uint32
 }
@@ -95,6 +103,17 @@ type Bucket struct {
 	Classes [maps.MaxTupleFields]uint32
 	// The candidates are Routes[First : First+Count], in order.
 	First, Count uint32
+}
+
+// Automaton is a dfa.Set of path expressions, with the routes instead of the expressions.
+type Automaton struct {
+	Classes    [256]uint8
+	ClassCount uint32
+	Start      uint16
+	// Next and Accept are those of dfa.Set; Accept points into Lists.
+	Next, Accept []uint16
+	// Lists are the candidates of paths that are accepted; the first is empty.
+	Lists []List
 }
 
 // Route is a candidate: taken when all bits of Need are set and none of Forbid. With

@@ -12,12 +12,14 @@ import (
 )
 
 // loosePath is a path match that no single key decides: an expression, one that
-// ignores case, or one longer than the kernel compares.
+// ignores case, or one longer than the kernel compares. All paths that match begin with its
+// stem, which is a key: so they find it or a longer key. What no automaton takes may match.
 type loosePath struct {
 	position int
 	match    model.PathMatch
-	// stem begins every path that matches.
-	stem string
+	// automaton finds the paths that match: its index in the table. If it is negative, none does, and why says why.
+	automaton int
+	why       string
 }
 
 // reach says how a path match stands to the paths that find a key.
@@ -32,12 +34,9 @@ const (
 	accepts
 )
 
-// reach decides over a key: a prefix, or a whole path. Paths that begin with the
-// stem find it or a longer key, so a shorter one is missed.
+// reach decides over a key that begins with the stem: a prefix, or a whole path.
 func (p *loosePath) reach(value string, whole bool) reach {
 	switch {
-	case !strings.HasPrefix(value, p.stem):
-		return misses
 	case whole && p.match.Matches(value):
 		return accepts
 	case whole:

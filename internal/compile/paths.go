@@ -27,9 +27,19 @@ const (
 // pathIndex finds the routes of a virtual host by path, as positions in order.
 type pathIndex struct {
 	// exact and prefix hold the routes that a key alone decides. A key without
-	// routes of its own is there for what loose says.
+	// routes of its own is there for what loose and automata say.
 	exact, prefix map[string][]int
-	loose         []loosePath
+	// loose holds those that nothing decides, and automata what else there is, by stem.
+	loose    map[string][]*loosePath
+	automata map[string][]stemAutomaton
+	// accepts are the positions of what automata find for a path.
+	accepts func(path string) []int
+}
+
+// stemAutomaton is an automaton with expressions of a stem, the first of them at a position.
+type stemAutomaton struct {
+	automaton uint32
+	position  int
 }
 
 // candidate is a route that a path may take; sure when its path match accepts every
@@ -37,6 +47,8 @@ type pathIndex struct {
 type candidate struct {
 	position int
 	sure     bool
+	// why, if it is not sure, says why no automaton decides it.
+	why string
 	// literals are what is to be tried yet.
 	literals []literal
 	// slow, if it is not empty, says why whoever gets here is handed over.
@@ -47,16 +59,22 @@ func byPosition(a, b candidate) int { return cmp.Compare(a.position, b.position)
 
 // addRoutes fills the path trie for one virtual host. Each text that decides about
 // some route becomes an entry. A path finds the longest entry that begins it; the
-// routes that accept it, or may, are then known.
+// routes that accept it, or may, are then known, and the automata that can tell more.
 func (b *tableBuilder) addRoutes(vhost uint32, routes []*model.Route, all []asked) {
-	paths := pathIndex{exact: map[string][]int{}, prefix: map[string][]int{}}
 	list := candidateList{tableBuilder: b, routes: routes, asked: all, byPrefix: map[string]index{}, slow: slowRoutes{}}
+	loose := map[int]*loosePath{}
 	for i, r := range routes {
-		if r.Path.Kind == model.PathConnect {
-			continue // the kernel hands every CONNECT over
+		if list.isPossible(i) && isLoose(r.Path) {
+			loose[i] = &loosePath{position: i, match: r.Path, automaton: -1}
 		}
-		if !all[i].impossible {
-			paths.add(i, r.Path)
+	}
+	paths := pathIndex{
+		exact: map[string][]int{}, prefix: map[string][]int{}, loose: map[string][]*loosePath{}, automata: map[string][]stemAutomaton{},
+		accepts: list.addAutomata(expressions(loose)),
+	}
+	for i, r := range routes {
+		if list.isPossible(i) {
+			paths.add(i, r.Path, loose[i])
 		}
 	}
 	for _, key := range paths.keys() {
@@ -65,18 +83,48 @@ func (b *tableBuilder) addRoutes(vhost uint32, routes []*model.Route, all []aske
 	b.notes = append(b.notes, list.slow.notes(b.where)...)
 }
 
-// add notes a route. One that names a 0 byte matches no path the kernel accepts,
-// and would be taken for an exact path.
-func (x *pathIndex) add(position int, m model.PathMatch) {
-	if strings.Contains(stemOf(m), terminator) {
+// isPossible reports whether some request the kernel reads may take a route: it hands every CONNECT over. A
+// path match that names a 0 byte accepts no path that it reads, and would be taken for an exact path.
+func (l *candidateList) isPossible(position int) bool {
+	m := l.routes[position].Path
+	return m.Kind != model.PathConnect && !l.asked[position].impossible && !strings.Contains(stemOf(m), terminator)
+}
+
+// expressions are the matches that automata can decide, in order.
+func expressions(loose map[int]*loosePath) []*loosePath {
+	var found []*loosePath
+	for _, p := range loose {
+		if p.match.Kind == model.PathRegex || p.match.IgnoreCase && hasLetters(p.match.Value) {
+			found = append(found, p)
+		}
+	}
+	slices.SortFunc(found, func(a, b *loosePath) int { return cmp.Compare(a.position, b.position) })
+	return found
+}
+
+// include extends the range of automata.
+func (p *Path) include(automaton uint32) {
+	if p.Automata == 0 {
+		p.Automaton, p.Automata = automaton, 1
 		return
 	}
+	end := max(p.Automaton+p.Automata, automaton+1)
+	p.Automaton = min(p.Automaton, automaton)
+	p.Automata = end - p.Automaton
+}
+
+// add notes a route; loose is its path match if that is one.
+func (x *pathIndex) add(position int, m model.PathMatch, loose *loosePath) {
 	own := []int{position}
-	if isLoose(m) {
+	if loose != nil {
 		own = nobody
 		stem := stemOf(m)
-		x.loose = append(x.loose, loosePath{position: position, match: m, stem: stem})
 		x.prefix[stem] = append(x.prefix[stem], nobody...)
+		if loose.automaton >= 0 {
+			x.addAutomaton(stem, stemAutomaton{uint32(loose.automaton), position})
+			return
+		}
+		x.loose[stem] = append(x.loose[stem], loose)
 	}
 	if m.Kind == model.PathRegex {
 		return
@@ -91,6 +139,14 @@ func (x *pathIndex) add(position int, m model.PathMatch) {
 	}
 	if prefix && len(text) <= maxPrefixPath {
 		x.prefix[text] = append(x.prefix[text], own...)
+	}
+}
+
+// addAutomaton notes the first expression of a stem and an automaton.
+func (x *pathIndex) addAutomaton(stem string, s stemAutomaton) {
+	isKnown := func(known stemAutomaton) bool { return known.automaton == s.automaton }
+	if !slices.ContainsFunc(x.automata[stem], isKnown) {
+		x.automata[stem] = append(x.automata[stem], s)
 	}
 }
 
@@ -129,6 +185,7 @@ func (l *candidateList) find(key string, x *pathIndex) found {
 	}
 	if whole {
 		add(x.exact[value])
+		add(x.accepts(value))
 	}
 	for n := range len(value) + 1 {
 		if positions := x.prefix[value[:n]]; len(positions) > longestPlain {
@@ -136,10 +193,12 @@ func (l *candidateList) find(key string, x *pathIndex) found {
 		} else {
 			add(positions)
 		}
-	}
-	for i := range x.loose {
-		if r := x.loose[i].reach(value, whole); r != misses {
-			f.candidates = append(f.candidates, l.candidate(x.loose[i].position, r == accepts))
+		for _, p := range x.loose[value[:n]] {
+			if r := p.reach(value, whole); r != misses {
+				c := l.candidate(p.position, r == accepts)
+				c.why = p.why
+				f.candidates = append(f.candidates, c)
+			}
 		}
 	}
 	slices.SortFunc(f.candidates, byPosition)
@@ -163,6 +222,40 @@ func (l *candidateList) candidate(position int, sure bool) candidate {
 // path compiles what one key leads to.
 func (l *candidateList) path(vhost uint32, key string, x *pathIndex) Path {
 	f := l.find(key, x)
+	p := Path{VHost: vhost, Key: key, List: l.list(f, x)}
+	value, whole := strings.CutSuffix(key, terminator)
+	if whole {
+		return p // what automata find for this path is among the candidates
+	}
+	winner := l.winner(f, x)
+	for n := range len(value) + 1 {
+		for _, s := range x.automata[value[:n]] {
+			if s.position < winner {
+				p.include(s.automaton)
+			}
+		}
+	}
+	return p
+}
+
+// winner is the position of the first route that takes every request that comes to it, or one behind all.
+func (l *candidateList) winner(f found, x *pathIndex) int {
+	first := len(l.routes)
+	for _, c := range f.candidates {
+		if l.wins(c.position) {
+			first = min(first, c.position)
+		}
+	}
+	for _, prefix := range f.crowded {
+		if i := slices.IndexFunc(x.prefix[prefix], l.wins); i >= 0 {
+			first = min(first, x.prefix[prefix][i])
+		}
+	}
+	return first
+}
+
+// list compiles candidates.
+func (l *candidateList) list(f found, x *pathIndex) (out List) {
 	candidates := upToTheLast(f.candidates)
 	var tuples []Tuple
 	if l.isBetterIndexed(candidates) {
@@ -184,7 +277,6 @@ func (l *candidateList) path(vhost uint32, key string, x *pathIndex) Path {
 			position: position, slow: fmt.Sprintf("conditions on more than %d sets of headers for one path", maps.MaxTuples),
 		})
 	}
-	out := Path{VHost: vhost, Key: key}
 	out.First, out.Count = l.addCandidates(candidates)
 	if len(tuples) > 0 {
 		out.Tuple, out.TupleCount = l.addTuples(tuples), uint32(len(tuples))
@@ -240,13 +332,16 @@ func (l *candidateList) at(candidates []candidate) []Route {
 	return list
 }
 
+// wins reports whether a route takes every request that no earlier one has taken, if its path does match.
+func (l *candidateList) wins(position int) bool { return len(l.asked[position].literals) == 0 }
+
 // compile returns one candidate and those of its conditions that it has bits for.
 func (l *candidateList) compile(c candidate) (known []literal, route Route) {
 	r, asked := l.routes[c.position], &l.asked[c.position]
 	known, leftOut := l.conditions.known(c.literals)
 	reasons := []string{c.slow, asked.undecided, leftOut}
 	if !c.sure {
-		reasons = append(reasons, reasonOf(r.Path))
+		reasons = append(reasons, cmp.Or(c.why, reasonOf(r.Path)))
 	}
 	reason := cmp.Or(reasons...)
 	if reason == "" {

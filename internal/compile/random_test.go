@@ -136,14 +136,25 @@ func (w world) pathMatch() model.PathMatch {
 		return model.PathMatch{}
 	case 1:
 		return model.PathMatch{Kind: model.PathConnect}
-	case 2, 3:
+	case 2, 3, 4:
 		m.IgnoreCase = true
-	case 4:
-		m.Kind, m.Value = model.PathRegex, pick(w, "/a.*", "/[ab]", "/ab?/.*", "/b", ".*b", "(?i)/a", "/"+w.long(251)+".*", "/a\x00?")
+	case 5, 6, 7, 8:
+		m.Kind, m.Value = model.PathRegex, w.expression()
 		m.Regex = regex(m.Value)
 	}
 	return m
 }
+
+func (w world) expression() string {
+	if w.oneIn(40) {
+		return unfit
+	}
+	return pick(w, "/a.*", "/[ab]", "/ab?/.*", "/b", ".*b", ".*a/", "(?i)/a", "/"+w.long(248)+".*", "/"+w.long(248), "/a\x00?", "/b+/a*", "/(a|b)*a(a|b)",
+		"/.", "/a|/bb", "[^b]*", "/ab.+|/b", "/(?i:ab)/?")
+}
+
+// unfit is an expression that no automaton takes: it is too long.
+var unfit = "/a" + strings.Repeat("(?:)", 1100)
 
 // more gives a route conditions that are no headers.
 func (w world) more(r *model.Route) {

@@ -15,6 +15,7 @@ type tableBuilder struct {
 	table      Table
 	conditions conditionSet
 	notes      []Note
+	space      *space
 	// where is the place that is being compiled, for notes.
 	where string
 	// routes and lists number what is already in table.Routes; splits likewise.
@@ -24,8 +25,9 @@ type tableBuilder struct {
 	splits map[string]uint32
 }
 
-func newTableBuilder(where string) *tableBuilder {
+func newTableBuilder(where string, left *space) *tableBuilder {
 	return &tableBuilder{
+		space:  left,
 		where:  where,
 		routes: map[Route]uint32{},
 		lists:  map[string]uint32{},

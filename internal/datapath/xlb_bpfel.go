@@ -16,8 +16,11 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	xlbMapAccepts              = "accepts"
 	xlbMapAnchors              = "anchors"
+	xlbMapAutomata             = "automata"
 	xlbMapBuckets              = "buckets"
+	xlbMapCellBlocks           = "cell_blocks"
 	xlbMapClusters             = "clusters"
 	xlbMapConns                = "conns"
 	xlbMapControls             = "controls"
@@ -153,8 +156,11 @@ type xlbProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type xlbMapSpecs struct {
+	Accepts          *ebpf.MapSpec `ebpf:"accepts"`
 	Anchors          *ebpf.MapSpec `ebpf:"anchors"`
+	Automata         *ebpf.MapSpec `ebpf:"automata"`
 	Buckets          *ebpf.MapSpec `ebpf:"buckets"`
+	CellBlocks       *ebpf.MapSpec `ebpf:"cell_blocks"`
 	Clusters         *ebpf.MapSpec `ebpf:"clusters"`
 	Conns            *ebpf.MapSpec `ebpf:"conns"`
 	Controls         *ebpf.MapSpec `ebpf:"controls"`
@@ -226,8 +232,11 @@ func (o *xlbObjects) Close() error {
 //
 // It can be passed to loadXlbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type xlbMaps struct {
+	Accepts          *ebpf.Map `ebpf:"accepts"`
 	Anchors          *ebpf.Map `ebpf:"anchors"`
+	Automata         *ebpf.Map `ebpf:"automata"`
 	Buckets          *ebpf.Map `ebpf:"buckets"`
+	CellBlocks       *ebpf.Map `ebpf:"cell_blocks"`
 	Clusters         *ebpf.Map `ebpf:"clusters"`
 	Conns            *ebpf.Map `ebpf:"conns"`
 	Controls         *ebpf.Map `ebpf:"controls"`
@@ -266,8 +275,11 @@ type xlbMaps struct {
 
 func (m *xlbMaps) Close() error {
 	return _XlbClose(
+		m.Accepts,
 		m.Anchors,
+		m.Automata,
 		m.Buckets,
+		m.CellBlocks,
 		m.Clusters,
 		m.Conns,
 		m.Controls,

@@ -15,7 +15,18 @@ import (
 // a set. Such as .*word.* multiply, and a set holds some ten. So those come last, by
 // themselves; within either kind, the order is that of the slice.
 func Partition(patterns []string, limits Limits) ([]*Set, []*PatternError) {
-	p := &packer{work: newWork(limits), patterns: patterns}
+	return NewCompiler(limits).Partition(patterns)
+}
+
+// Compiler divides several slices of patterns, which share the limit of steps.
+type Compiler struct{ work *work }
+
+// NewCompiler returns a compiler with all the steps that the limits allow.
+func NewCompiler(limits Limits) *Compiler { return &Compiler{newWork(limits)} }
+
+// Partition is the function of that name, with the steps that are left.
+func (c *Compiler) Partition(patterns []string) ([]*Set, []*PatternError) {
+	p := &packer{work: c.work, patterns: patterns}
 	var leaves, roaming []*Set
 	for i, pattern := range patterns {
 		set, refused := p.compile(uint32(i), pattern)

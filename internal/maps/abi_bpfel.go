@@ -36,6 +36,17 @@ const (
 	abiAskedFlagsASKED_PREFIXES abiAskedFlags = 2
 )
 
+type abiAutomaton struct {
+	_          structs.HostLayout
+	Next       uint32
+	Accept     uint32
+	Lists      uint32
+	ClassCount uint32
+	Start      uint32
+	Reserved   uint32
+	Classes    [256]uint8
+}
+
 type abiBodyScan struct {
 	_         structs.HostLayout
 	Phase     uint32
@@ -65,6 +76,13 @@ type abiCandidates struct {
 	Count      uint32
 	Tuple      uint32
 	TupleCount uint32
+	Automaton  uint32
+	Automata   uint32
+}
+
+type abiCells struct {
+	_  structs.HostLayout
+	Of [32]uint16
 }
 
 type abiCluster struct {
@@ -184,6 +202,8 @@ const (
 	abiLimitsMAX_TUPLES       abiLimits = 16
 	abiLimitsMAX_TUPLE_FIELDS abiLimits = 4
 	abiLimitsMAX_CLASSES      abiLimits = 16
+	abiLimitsMAX_AUTOMATA     abiLimits = 8
+	abiLimitsCELLS            abiLimits = 32
 	abiLimitsMAX_PICK_TRIES   abiLimits = 8
 	abiLimitsMAX_LEASE_TRIES  abiLimits = 4
 	abiLimitsANCHOR_PORTS     abiLimits = 8
@@ -509,9 +529,11 @@ const (
 	abiVarSharedAnchorPorts   = "shared_anchor_ports"
 	abiVarSharedAskedField    = "shared_asked_field"
 	abiVarSharedAskedFlags    = "shared_asked_flags"
+	abiVarSharedAutomaton     = "shared_automaton"
 	abiVarSharedBodyScan      = "shared_body_scan"
 	abiVarSharedBucketKey     = "shared_bucket_key"
 	abiVarSharedCandidates    = "shared_candidates"
+	abiVarSharedCells         = "shared_cells"
 	abiVarSharedCluster       = "shared_cluster"
 	abiVarSharedConnKey       = "shared_conn_key"
 	abiVarSharedConnRecord    = "shared_conn_record"
@@ -608,9 +630,11 @@ type abiVariableSpecs struct {
 	SharedAnchorPorts   *ebpf.VariableSpec `ebpf:"shared_anchor_ports"`
 	SharedAskedField    *ebpf.VariableSpec `ebpf:"shared_asked_field"`
 	SharedAskedFlags    *ebpf.VariableSpec `ebpf:"shared_asked_flags"`
+	SharedAutomaton     *ebpf.VariableSpec `ebpf:"shared_automaton"`
 	SharedBodyScan      *ebpf.VariableSpec `ebpf:"shared_body_scan"`
 	SharedBucketKey     *ebpf.VariableSpec `ebpf:"shared_bucket_key"`
 	SharedCandidates    *ebpf.VariableSpec `ebpf:"shared_candidates"`
+	SharedCells         *ebpf.VariableSpec `ebpf:"shared_cells"`
 	SharedCluster       *ebpf.VariableSpec `ebpf:"shared_cluster"`
 	SharedConnKey       *ebpf.VariableSpec `ebpf:"shared_conn_key"`
 	SharedConnRecord    *ebpf.VariableSpec `ebpf:"shared_conn_record"`
@@ -683,9 +707,11 @@ type abiVariables struct {
 	SharedAnchorPorts   *ebpf.Variable `ebpf:"shared_anchor_ports"`
 	SharedAskedField    *ebpf.Variable `ebpf:"shared_asked_field"`
 	SharedAskedFlags    *ebpf.Variable `ebpf:"shared_asked_flags"`
+	SharedAutomaton     *ebpf.Variable `ebpf:"shared_automaton"`
 	SharedBodyScan      *ebpf.Variable `ebpf:"shared_body_scan"`
 	SharedBucketKey     *ebpf.Variable `ebpf:"shared_bucket_key"`
 	SharedCandidates    *ebpf.Variable `ebpf:"shared_candidates"`
+	SharedCells         *ebpf.Variable `ebpf:"shared_cells"`
 	SharedCluster       *ebpf.Variable `ebpf:"shared_cluster"`
 	SharedConnKey       *ebpf.Variable `ebpf:"shared_conn_key"`
 	SharedConnRecord    *ebpf.Variable `ebpf:"shared_conn_record"`

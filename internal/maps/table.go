@@ -29,6 +29,9 @@ type Config struct {
 	RouteTables Table[uint32, RouteTable]
 	Routes      Table[uint32, Route]
 	Splits      Table[uint32, Split]
+	Automata    Table[uint32, Automaton]
+	Cells       Table[uint32, Cells]
+	Accepts     Table[uint32, Candidates]
 	Schedules   Table[uint32, Turn]
 	Hosts       Table[HostKey, uint32]
 	Paths       Table[PathKey, Candidates]
@@ -46,6 +49,7 @@ type Config struct {
 // Sizes are the numbers of entries that maps hold.
 type Sizes struct {
 	Listeners, RouteTables, Routes, Splits, Tuples, Schedules uint32
+	Automata, Cells, Accepts                                  uint32
 	Clusters, Endpoints, Slots                                uint32
 }
 

@@ -5,6 +5,8 @@ package maps
 // Exported names of the generated types and constants. bpf/lib/abi.h documents each.
 
 type (
+	// Automaton is a table of transitions.
+	Automaton = abiAutomaton
 	// AnchorPorts are where the connections of a network namespace really go.
 	AnchorPorts = abiAnchorPorts
 	// AskedField is what routes ask about a header.
@@ -15,6 +17,8 @@ type (
 	BucketKey = abiBucketKey
 	// Candidates are the routes a path may take.
 	Candidates = abiCandidates
+	// Cells are some of an automaton's transitions.
+	Cells = abiCells
 	// Cluster is a cluster's balancing state.
 	Cluster = abiCluster
 	// ConnKey names a client connection as its anchor sees it.
@@ -133,6 +137,8 @@ const (
 	MaxTuples       = abiLimitsMAX_TUPLES
 	MaxTupleFields  = abiLimitsMAX_TUPLE_FIELDS
 	MaxClasses      = abiLimitsMAX_CLASSES
+	MaxAutomata     = abiLimitsMAX_AUTOMATA
+	CellsPerBlock   = abiLimitsCELLS
 	MaxPickTries    = abiLimitsMAX_PICK_TRIES
 	MaxLeaseTries   = abiLimitsMAX_LEASE_TRIES
 	AnchorPortCount = abiLimitsANCHOR_PORTS

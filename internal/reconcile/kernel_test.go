@@ -53,7 +53,23 @@ func (k kernel) routeIn(index uint32, r *model.Request, draw uint32) routing {
 		return routing{verdict: maps.HandoverNoRoute}
 	}
 	held := k.conditions(index, table, r)
-	best := k.first(nil, candidates.First, candidates.Count, held.bits)
+	best := k.best(nil, candidates, held)
+	for i := range candidates.Automata {
+		best = k.best(best, k.accepted(at(k.cfg.Automata, candidates.Automaton+i), r.Path), held)
+	}
+	switch {
+	case best == nil:
+		return routing{verdict: maps.HandoverNoRoute}
+	case best.Flags&uint32(maps.RouteSlow) != 0:
+		return routing{verdict: maps.HandoverRouteSlow}
+	default:
+		return k.choose(*best, draw)
+	}
+}
+
+// best is the first of the candidates that hold, or what was found before if that comes before it.
+func (k kernel) best(best *maps.Route, candidates maps.Candidates, held held) *maps.Route {
+	best = k.first(best, candidates.First, candidates.Count, held.bits)
 	for i := range candidates.TupleCount {
 		tuple := at(k.cfg.Tuples, candidates.Tuple+i)
 		if best != nil && best.Order <= tuple.Order {
@@ -70,14 +86,7 @@ func (k kernel) routeIn(index uint32, r *model.Request, draw uint32) routing {
 		bucket, _, _ := k.cfg.Buckets.Lookup(key)
 		best = k.first(best, bucket.First, bucket.Count, held.bits)
 	}
-	switch {
-	case best == nil:
-		return routing{verdict: maps.HandoverNoRoute}
-	case best.Flags&uint32(maps.RouteSlow) != 0:
-		return routing{verdict: maps.HandoverRouteSlow}
-	default:
-		return k.choose(*best, draw)
-	}
+	return best
 }
 
 // first is the first of a list that holds, or what was found before if that comes before it.
@@ -92,6 +101,21 @@ func (k kernel) first(best *maps.Route, first, count uint32, bits uint64) *maps.
 		}
 	}
 	return best
+}
+
+// accepted walks an automaton with a path of fewer than MaxPath bytes.
+func (k kernel) accepted(a maps.Automaton, path string) maps.Candidates {
+	path, _, _ = strings.Cut(path, "?")
+	state := a.Start
+	for _, c := range []byte(path) {
+		state = k.cell(a.Next, state*a.ClassCount+uint32(a.Classes[c]))
+	}
+	return at(k.cfg.Accepts, a.Lists+k.cell(a.Accept, state))
+}
+
+func (k kernel) cell(first, index uint32) uint32 {
+	block := at(k.cfg.Cells, first+index/uint32(maps.CellsPerBlock))
+	return uint32(block.Of[index%uint32(maps.CellsPerBlock)])
 }
 
 func (k kernel) vhost(index uint32, table maps.RouteTable, host string) uint32 {

@@ -76,6 +76,14 @@ func (w world) route(clusters []*model.Cluster) *model.Route {
 		Path:    model.PathMatch{Kind: model.PathKind(w.IntN(2)), Value: "/" + w.word("a", 0, 2)},
 		Timeout: time.Duration(w.IntN(30)) * time.Second,
 	}
+	if w.IntN(3) == 0 {
+		r.Path.Kind, r.Path.Value = model.PathRegex, []string{"/a+", "/.?", "/(aa)*", ".*a"}[w.IntN(4)]
+		re, err := model.NewRegex(r.Path.Value)
+		if err != nil {
+			panic(err)
+		}
+		r.Path.Regex = re
+	}
 	for range w.IntN(2) {
 		r.Headers = append(r.Headers, model.HeaderMatch{
 			Name: []string{"x", "y", ":method", ":path"}[w.IntN(4)], Kind: model.HeaderKind(w.IntN(2)), Invert: w.IntN(2) == 0,

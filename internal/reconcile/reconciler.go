@@ -36,6 +36,7 @@ type numbers struct {
 	routes, splits, schedules   *ranges
 	fields                      *ranges
 	tuples, tupleNumbers        *ranges
+	automata, cells, accepts    *ranges
 	clusterIndex, endpointIndex *ranges
 }
 
@@ -64,6 +65,9 @@ func newNumbers(sizes maps.Sizes, sh *maps.Shared) numbers {
 		fields:        newRanges("headers", "fields", 1, math.MaxUint32),
 		tuples:        newRanges("parts of indexes", "tuples", 0, sizes.Tuples),
 		tupleNumbers:  newRanges("indexes", "buckets", 1, math.MaxUint32),
+		automata:      newRanges("automata", "automata", 0, sizes.Automata),
+		cells:         newRanges("blocks of transitions", "cell_blocks", 0, sizes.Cells),
+		accepts:       newRanges("combinations of expressions", "accepts", 0, sizes.Accepts),
 		schedules:     newRanges("turns", "schedules", 0, uint32(len(sh.Schedules))),
 		clusterIndex:  newRanges("clusters", "clusters", 0, uint32(len(sh.Clusters))),
 		endpointIndex: newRanges("endpoints", "endpoints", 0, uint32(len(sh.Endpoints))),

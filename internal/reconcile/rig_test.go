@@ -17,6 +17,7 @@ import (
 
 var testSizes = maps.Sizes{
 	Listeners: 64, RouteTables: 64, Routes: 4096, Splits: 1024, Tuples: 256, Schedules: 4096,
+	Automata: 64, Cells: 4096, Accepts: 1024,
 	Clusters: 64, Endpoints: 256,
 }
 
@@ -77,6 +78,9 @@ func newRigOf(t *testing.T, sizes maps.Sizes) *rig {
 	watch(g, "route_tables", &cfg.RouteTables)
 	watch(g, "routes", &cfg.Routes)
 	watch(g, "splits", &cfg.Splits)
+	watch(g, "automata", &cfg.Automata)
+	watch(g, "cells", &cfg.Cells)
+	watch(g, "accepts", &cfg.Accepts)
 	watch(g, "hosts", &cfg.Hosts)
 	watch(g, "paths", &cfg.Paths)
 	watch(g, "tuples", &cfg.Tuples)
@@ -121,7 +125,12 @@ func show(v any) string {
 	case maps.PathKey:
 		return fmt.Sprintf("%d %q", v.Vhost, v.Path[:(v.PrefixLen-32)/8])
 	case maps.Candidates:
+		if v.Automata > 0 {
+			return fmt.Sprintf("routes %d+%d tuples %d+%d automata %d+%d", v.First, v.Count, v.Tuple, v.TupleCount, v.Automaton, v.Automata)
+		}
 		return fmt.Sprintf("routes %d+%d tuples %d+%d", v.First, v.Count, v.Tuple, v.TupleCount)
+	case maps.Automaton:
+		return fmt.Sprintf("cells %d and %d, lists %d, %d classes, start %d", v.Next, v.Accept, v.Lists, v.ClassCount, v.Start)
 	case maps.Tuple:
 		return fmt.Sprintf("order %d number %d slots %v routes %d+%d", v.Order, v.Number, v.Slots, v.First, v.Count)
 	case maps.BucketKey:
@@ -278,13 +287,17 @@ func (g *rig) checkClean(cfg *model.Config, requests []*model.Request) {
 		g.t.Fatalf("unlinked after a clean apply: %+v", g.r.unlinked)
 	}
 	im, _ := compile.Compile(cfg)
-	var want struct{ tables, vhosts, routes, splits, hosts, paths, fields, values, prefixes, tuples, numbers, buckets, fieldNumbers, turns int }
+	var want struct{ tables, vhosts, routes, splits, hosts, paths, fields, values, prefixes, tuples, numbers, buckets, fieldNumbers, turns, automata, blocks, accepts int }
 	for i := range im.Listeners {
 		t := &im.Listeners[i].Table
 		want.tables++
 		want.vhosts += int(t.VHosts)
 		want.routes += len(t.Routes)
 		want.splits += len(t.Splits)
+		blocks, accepts := automataNumbers(t)
+		want.automata += len(t.Automata)
+		want.blocks += blocks
+		want.accepts += accepts
 		want.hosts += len(t.Hosts)
 		want.paths += len(t.Paths)
 		for _, f := range t.Fields {
@@ -322,6 +335,9 @@ func (g *rig) checkClean(cfg *model.Config, requests []*model.Request) {
 		{"tuples", used(n.tuples, full.tuples), want.tuples},
 		{"tuple numbers", used(n.tupleNumbers, full.tupleNumbers), want.numbers},
 		{"field numbers", used(n.fields, full.fields), want.fieldNumbers},
+		{"automata numbers", used(n.automata, full.automata), want.automata},
+		{"blocks of cells", used(n.cells, full.cells), want.blocks},
+		{"lists of automata", used(n.accepts, full.accepts), want.accepts},
 		{"turns", used(n.schedules, full.schedules), want.turns},
 		{"cluster indices", used(n.clusterIndex, full.clusterIndex), len(im.Clusters)},
 		{"endpoint indices", used(n.endpointIndex, full.endpointIndex), len(g.r.endpoints)},

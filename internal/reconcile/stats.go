@@ -14,13 +14,15 @@ type Stats struct {
 	Values, Prefixes               int
 	Tuples, Buckets                int
 	Routes, Splits                 int
+	Automata, Cells, Accepts       int
 	Schedules, Clusters, Endpoints int
 }
 
 // Total is the number of writes.
 func (s *Stats) Total() int {
 	return s.VIPs + s.Listeners + s.RouteTables + s.Hosts + s.Paths + s.Fields +
-		s.Values + s.Prefixes + s.Tuples + s.Buckets + s.Routes + s.Splits + s.Schedules + s.Clusters + s.Endpoints
+		s.Values + s.Prefixes + s.Tuples + s.Buckets + s.Routes + s.Splits +
+		s.Automata + s.Cells + s.Accepts + s.Schedules + s.Clusters + s.Endpoints
 }
 
 // put writes an entry and counts it.

@@ -18,6 +18,7 @@ type version struct {
 	index, vhosts, fieldNumbers span
 	routes, splits              span
 	tuples, tupleNumbers        span
+	automata, cells, accepts    span
 	// hosts, paths, fields, values, prefixes and buckets are how many of the table's entries
 	// may be in the maps: the first ones.
 	hosts, paths, fields, values, prefixes, buckets int
@@ -32,7 +33,8 @@ func (r *Reconciler) newVersion(t *compile.Table) (*version, error) {
 		return nil, err
 	}
 	for _, write := range []func(*version) error{
-		r.writeSplits, r.writeRoutes, r.writeBuckets, r.writeTuples, r.writeValues, r.writePrefixes, r.writeFields, r.writePaths, r.writeHosts, r.writeTable,
+		r.writeSplits, r.writeRoutes, r.writeBuckets, r.writeTuples, r.writeAutomata, r.writeValues, r.writePrefixes, r.writeFields,
+		r.writePaths, r.writeHosts, r.writeTable,
 	} {
 		if err := write(v); err != nil {
 			return nil, err
@@ -79,6 +81,7 @@ func clusterNames(t *compile.Table) []string {
 }
 
 func (r *Reconciler) takeNumbers(v *version) error {
+	blocks, accepts := automataNumbers(v.table)
 	for _, t := range []struct {
 		into *span
 		from *ranges
@@ -91,6 +94,9 @@ func (r *Reconciler) takeNumbers(v *version) error {
 		{&v.tuples, r.numbers.tuples, len(v.table.Tuples)},
 		{&v.tupleNumbers, r.numbers.tupleNumbers, int(v.table.TupleNumbers)},
 		{&v.fieldNumbers, r.numbers.fields, len(v.table.Fields)},
+		{&v.automata, r.numbers.automata, len(v.table.Automata)},
+		{&v.cells, r.numbers.cells, blocks},
+		{&v.accepts, r.numbers.accepts, accepts},
 	} {
 		s, err := t.from.take(uint32(t.n))
 		if err != nil {
@@ -109,6 +115,9 @@ func (r *Reconciler) giveNumbers(v *version) {
 	r.numbers.tuples.give(v.tuples)
 	r.numbers.tupleNumbers.give(v.tupleNumbers)
 	r.numbers.fields.give(v.fieldNumbers)
+	r.numbers.automata.give(v.automata)
+	r.numbers.cells.give(v.cells)
+	r.numbers.accepts.give(v.accepts)
 }
 
 // vhost is the number of the table's virtual host n; 0 stays none.
@@ -157,12 +166,18 @@ func (r *Reconciler) routeOf(v *version, i int) maps.Route {
 func (r *Reconciler) writePaths(v *version) error {
 	for _, p := range v.table.Paths {
 		v.paths++
-		value := maps.Candidates{First: v.routes.first + p.First, Count: p.Count, Tuple: v.tuples.first + p.Tuple, TupleCount: p.TupleCount}
+		value := v.candidates(p.List)
+		value.Automaton, value.Automata = v.automata.first+p.Automaton, p.Automata
 		if err := put(&r.stats.Paths, r.cfg.Paths, v.pathKey(p), value); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// candidates is a list with the indices that the version has in the maps.
+func (v *version) candidates(l compile.List) maps.Candidates {
+	return maps.Candidates{First: v.routes.first + l.First, Count: l.Count, Tuple: v.tuples.first + l.Tuple, TupleCount: l.TupleCount}
 }
 
 // scopeBits are the bits of a trie key before its text: a number of 32 bits.

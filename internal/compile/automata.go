@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/xlb-project/xlb/internal/dfa"
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// What the automata of one configuration may take, in all tables. The maps hold twice as much, so
+// that a new version fits beside the old one.
+const (
+	maxAutomata = 512
+	maxBlocks   = 32768 // of maps.Cells: a million transitions, 2 MB
+	maxAccepts  = 32768
+	// maxAcceptedRoutes bounds the entries of lists of routes, a quarter of what the map holds.
+	maxAcceptedRoutes = 65536
+)
+
+// space is what is left of that, and of the steps that compiling may take.
+type space struct {
+	automata, blocks, accepts, routes int
+	compiler                          *dfa.Compiler
+}
+
+func newSpace() *space {
+	limits := dfa.Default()
+	limits.Sets = int(maps.MaxAutomata)
+	// So that one virtual host finds room for all its sets; where expressions multiply, several small sets hold more of them than a
+	// large one.
+	limits.SetBytes = maxBlocks * int(maps.CellsPerBlock) * 2 / limits.Sets
+	return &space{
+		automata: maxAutomata, blocks: maxBlocks, accepts: maxAccepts, routes: maxAcceptedRoutes,
+		compiler: dfa.NewCompiler(limits),
+	}
+}
+
+// take takes what an automaton needs, or says of what there is not enough.
+func (s *space) take(blocks, accepts, routes int) error {
+	for _, n := range []struct {
+		what             string
+		needed, left, of int
+	}{
+		{"automata", 1, s.automata, maxAutomata},
+		{"transitions", blocks * int(maps.CellsPerBlock), s.blocks * int(maps.CellsPerBlock), maxBlocks * int(maps.CellsPerBlock)},
+		{"combinations of expressions", accepts, s.accepts, maxAccepts},
+		{"routes of combined expressions", routes, s.routes, maxAcceptedRoutes},
+	} {
+		if n.needed > n.left {
+			return fmt.Errorf("needs %d %s, and %d of %d are left; use fewer expressions, or begin them with distinct literal text",
+				n.needed, n.what, n.left, n.of)
+		}
+	}
+	s.automata--
+	s.blocks -= blocks
+	s.accepts -= accepts
+	s.routes -= routes
+	return nil
+}
+
+// Blocks is how many entries of cells n transitions, or states, take.
+func Blocks(n int) int { return (n + int(maps.CellsPerBlock) - 1) / int(maps.CellsPerBlock) }
+
+// addAutomata compiles path matches, which are in order, and says in each which automaton decides it. The
+// result finds the positions of those that accept a path.
+func (l *candidateList) addAutomata(matches []*loosePath) (accepts func(path string) []int) {
+	patterns := make([]string, len(matches))
+	for i, m := range matches {
+		patterns[i] = expressionOf(m.match)
+	}
+	sets, refused := l.space.compiler.Partition(patterns)
+	for _, r := range refused {
+		matches[r.Index].why = reasonFor(matches[r.Index].match, r)
+	}
+	var taken []*dfa.Set
+	for _, set := range sets {
+		automaton, err := l.automaton(set, matches)
+		for _, p := range set.Patterns {
+			if err != nil {
+				matches[p].why = reasonFor(matches[p].match, err)
+				continue
+			}
+			matches[p].automaton = len(l.table.Automata)
+		}
+		if err == nil {
+			l.table.Automata = append(l.table.Automata, automaton)
+			taken = append(taken, set)
+		}
+	}
+	return func(path string) (positions []int) {
+		for _, set := range taken {
+			for _, p := range set.Match([]byte(path)) {
+				positions = append(positions, matches[p].position)
+			}
+		}
+		return positions
+	}
+}
+
+// reasonFor says, for a note, why no automaton decides a path match.
+func reasonFor(m model.PathMatch, err error) string {
+	var refused *dfa.PatternError
+	if errors.As(err, &refused) {
+		err = refused.Err
+	}
+	return fmt.Sprintf("%s that %v", reasonOf(m), err)
+}
+
+// expressionOf writes a path match as an expression.
+func expressionOf(m model.PathMatch) string {
+	literal := `(?i)` + regexp.QuoteMeta(m.Value)
+	switch m.Kind {
+	case model.PathRegex:
+		return m.Value
+	case model.PathPrefix:
+		return literal + `(?s:.*)`
+	case model.PathSeparatedPrefix:
+		return literal + `(?s:/.*)?`
+	default:
+		return literal
+	}
+}
+
+// automaton compiles a set: what it accepts becomes lists of routes.
+func (l *candidateList) automaton(set *dfa.Set, matches []*loosePath) (Automaton, error) {
+	lists := make([][]candidate, len(set.Lists))
+	routes := map[string]int{}
+	for i, patterns := range set.Lists {
+		var key []byte
+		for _, p := range patterns {
+			position := matches[p].position
+			lists[i] = append(lists[i], l.candidate(position, true))
+			key = binary.LittleEndian.AppendUint32(key, uint32(position))
+			if l.wins(position) {
+				break
+			}
+		}
+		routes[string(key)] = len(lists[i])
+	}
+	total := 0
+	for _, n := range routes {
+		total += n
+	}
+	if err := l.space.take(Blocks(len(set.Next))+Blocks(len(set.Accept)), len(lists), total); err != nil {
+		return Automaton{}, err
+	}
+	a := Automaton{
+		Classes: set.Classes, ClassCount: uint32(set.ClassCount), Start: set.Start,
+		Next: slices.Clip(set.Next), Accept: slices.Clip(set.Accept), Lists: make([]List, len(lists)),
+	}
+	for i := range lists[1:] {
+		a.Lists[i+1] = l.list(found{candidates: lists[i+1]}, nil)
+	}
+	return a, nil
+}
+
+// accepts walks the automaton as the kernel does: to a list, or, at the end of what it sees of a path, to
+// where it cannot tell.
+func (a *Automaton) accepts(path string) (list List, isCut bool) {
+	state := a.Start
+	for i := range len(path) {
+		if state == dfa.Dead {
+			return List{}, false
+		}
+		state = a.Next[uint32(state)*a.ClassCount+uint32(a.Classes[path[i]])]
+	}
+	if len(path) >= int(maps.MaxPath) {
+		return List{}, state != dfa.Dead
+	}
+	return a.Lists[a.Accept[state]], false
+}
