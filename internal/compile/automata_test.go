@@ -48,6 +48,30 @@ func TestAutomataAreAskedWhereTheyCanWin(t *testing.T) {
 	}
 }
 
+// More sets of headers than there are tuples cut the list behind the automaton's route, not before it.
+func TestAutomataAreAskedBesideAFullIndex(t *testing.T) {
+	routes := []*model.Route{pathRoute("first", model.PathMatch{Value: "/a", IgnoreCase: true})}
+	for _, prefix := range []string{"/", "/a", "/ab"} {
+		for set := 1; set < 1<<5; set++ {
+			r := prefixRoute(prefix, "other")
+			for i := range 5 {
+				if set>>i&1 != 0 {
+					r.Headers = append(r.Headers, exactHeader(fmt.Sprintf("x-%d", i), prefix))
+				}
+			}
+			routes = append(routes, r)
+		}
+	}
+	for i := range 4 {
+		routes = append(routes, prefixRoute("/abc", "other", exactHeader(fmt.Sprintf("x-%d", i), "c")))
+	}
+	table, notes := compileTable("table", oneHost(routes...))
+	if len(notes) == 0 {
+		t.Errorf("%d tuples: no note, so none was cut", len(table.Tuples))
+	}
+	fates(t, &table, map[string]string{"/ab": "first", "/abc": "first", "/AB": "first"})
+}
+
 // TestHostileExpressionsEnd holds that a configuration never fails for its expressions: what is too much is
 // handed over, with a note.
 func TestHostileExpressionsEnd(t *testing.T) {

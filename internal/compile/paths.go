@@ -272,8 +272,9 @@ func (l *candidateList) list(f found, x *pathIndex) (out List) {
 	}
 	tuples, position, isCut := cut(tuples)
 	if isCut {
-		candidates = slices.DeleteFunc(candidates, func(c candidate) bool { return c.position >= position })
-		candidates = append(candidates, candidate{
+		i, _ := slices.BinarySearchFunc(candidates, candidate{position: position}, byPosition)
+		// The caller's list stays as it is.
+		candidates = append(slices.Clip(candidates[:i]), candidate{
 			position: position, slow: fmt.Sprintf("conditions on more than %d sets of headers for one path", maps.MaxTuples),
 		})
 	}
