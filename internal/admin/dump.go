@@ -140,6 +140,7 @@ func actionObject(r *model.Route) object {
 	}
 	addRewrite(action, r.Rewrite)
 	addHostRewrite(action, &r.Host)
+	addMirrors(action, r.Mirrors)
 	addClusters(action, r)
 	return action
 }

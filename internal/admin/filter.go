@@ -50,6 +50,8 @@ func corsObject(c *model.CORS) object {
 		o["filter_enabled"] = object{"default_value": fractionObject(model.Fraction{Denominator: 100})}
 		return o
 	}
+	// What is false may be so in place of true above.
+	o["allow_credentials"], o["allow_private_network_access"], o["forward_not_matching_preflights"] = c.Credentials, c.PrivateNetwork, !c.AnswerAll
 	if len(c.Origins) > 0 {
 		o["allow_origin_string_match"] = objects(c.Origins, stringObject)
 	}
@@ -59,14 +61,6 @@ func corsObject(c *model.CORS) object {
 		if value != "" {
 			o[name] = value
 		}
-	}
-	for name, isSet := range map[string]bool{"allow_credentials": c.Credentials, "allow_private_network_access": c.PrivateNetwork} {
-		if isSet {
-			o[name] = true
-		}
-	}
-	if c.AnswerAll {
-		o["forward_not_matching_preflights"] = false
 	}
 	if c.Enabled.Denominator > 0 {
 		o["filter_enabled"] = object{"default_value": fractionObject(c.Enabled)}

@@ -234,14 +234,16 @@ func TestRoutesThatDoMoreThanForwardLeaveTheOthersFast(t *testing.T) {
 	named.Clusters, drawn.DrawHeader = []model.WeightedCluster{{Header: "x", Weight: 1}}, "x"
 	cors, fault := prefixRoute("/cors", "a"), prefixRoute("/fault", "a")
 	cors.Filters.CORS, fault.Clusters[0].Filters = &model.CORS{}, &model.RouteFilters{Fault: &model.Fault{Status: 503}}
-	table, notes := compileTable("table", oneHost(direct, redirect, path, host, headers, share, named, drawn, cors, fault, prefixRoute("/", "rest")))
+	mirrored := prefixRoute("/mirrored", "a")
+	mirrored.Mirrors = []model.Mirror{{Cluster: "b"}}
+	table, notes := compileTable("table", oneHost(direct, redirect, path, host, headers, share, named, drawn, cors, fault, mirrored, prefixRoute("/", "rest")))
 	var reasons []string
 	for _, n := range notes {
 		reasons = append(reasons, n.Reason)
 	}
 	const behind = "; the slow path serves the requests that may match"
 	want := []string{
-		"direct_response" + behind, "an injected fault" + behind, "redirect" + behind, "a rewritten path" + behind, "a rewritten host" + behind, "changed headers" + behind,
+		"direct_response" + behind, "an injected fault" + behind, "mirrored requests" + behind, "redirect" + behind, "a rewritten path" + behind, "a rewritten host" + behind, "changed headers" + behind,
 		"a cluster chosen by a header" + behind, "a CORS policy" + behind,
 	}
 	if diff := cmp.Diff(want, reasons); diff != "" {
@@ -249,7 +251,8 @@ func TestRoutesThatDoMoreThanForwardLeaveTheOthersFast(t *testing.T) {
 	}
 	fates(t, &table, map[string]string{
 		"/direct/x": "route_slow", "/redirect": "route_slow", "/path": "route_slow", "/host": "route_slow", "/headers": "route_slow",
-		"/share": "route_slow", "/named": "route_slow", "/drawn": "route_slow", "/cors": "route_slow", "/fault": "route_slow", "/": "rest", "/x": "rest",
+		"/share": "route_slow", "/named": "route_slow", "/drawn": "route_slow", "/cors": "route_slow", "/fault": "route_slow", "/mirrored": "route_slow",
+		"/": "rest", "/x": "rest",
 	})
 }
 

@@ -133,6 +133,14 @@ var acceptances = []struct {
 			}
 		}},
 
+	{change{"mirrors of the table, and a host's in their place", "$routes", `{request_mirror_policies: [{cluster: a}], virtual_hosts: [{name: all, domains: ['*'], routes: [{match: {prefix: /}, route: {cluster: a}}],
+		request_mirror_policies: [{cluster: b, runtime_fraction: {default_value: {numerator: 5}}, trace_sampled: false}, {cluster_header: X-M, disable_shadow_host_suffix_append: true}, {cluster: a, host_rewrite_literal: h},
+		{cluster: b, runtime_fraction: {default_value: {}}}]}]}`},
+		func(c *model.Config) {
+			firstRoute(c).Mirrors = []model.Mirror{
+				{Cluster: "b", Share: model.Fraction{Numerator: 5, Denominator: 100}}, {Header: "x-m", KeepHost: true}, {Cluster: "a", Host: "h"},
+			}
+		}},
 	{change{"domains of every kind in lower case", "$vh", "{domains: [Foo.Example, 'foo.example:8080', '*.Foo.example', '*-bar.example', 'foo.*', '*']}"},
 		func(c *model.Config) {
 			firstHost(c).Domains = []string{"foo.example", "foo.example:8080", "*.foo.example", "*-bar.example", "foo.*", "*"}

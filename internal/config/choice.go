@@ -57,7 +57,7 @@ func (t *translator) share(c *routev3.WeightedCluster_ClusterWeight, owner route
 	}
 	if own := t.filterLevel(c.GetTypedPerFilterConfig(), path); own != (filterLevel{}) {
 		route, filters := t.routeFilters(owner.filters), t.routeFilters(append([]filterLevel{own}, owner.filters...))
-		if !route.IsZero() || !filters.IsZero() {
+		if filters != route {
 			out.Filters = &filters
 		}
 	}

@@ -102,7 +102,6 @@ const (
 	headerChange  = "XLB passes headers as they are; remove the field, or add the header in the application"
 	plaintext     = "XLB balances plaintext HTTP/1.1; remove the field"
 	noRetry       = "XLB sends a request once; remove the field"
-	noMirror      = "XLB does not copy requests; remove the field"
 	noRewrite     = "XLB passes the request target and the host as they are; remove the field"
 	noFilterHooks = "XLB has no HTTP filter that uses it; remove the field"
 	noRateLimit   = "XLB does not limit rates; remove the field"
@@ -293,7 +292,7 @@ var supported = map[protoreflect.FullName]fields{
 		"request_headers_to_remove":    translateIt,
 		"response_headers_to_add":      translateIt,
 		"response_headers_to_remove":   translateIt,
-		"request_mirror_policies":      refuse(noMirror),
+		"request_mirror_policies":      translateIt,
 		"typed_per_filter_config":      translateIt,
 		"ignore_port_in_host_matching": translateIt,
 
@@ -317,7 +316,7 @@ var supported = map[protoreflect.FullName]fields{
 		"retry_policy":                   refuse(noRetry),
 		"retry_policy_typed_config":      refuse(noRetry),
 		"hedge_policy":                   refuse(noRetry),
-		"request_mirror_policies":        refuse(noMirror),
+		"request_mirror_policies":        translateIt,
 		"per_request_buffer_limit_bytes": refuse(noRetryBuffer),
 		"request_body_buffer_limit":      refuse(noRetryBuffer),
 		"typed_per_filter_config":        translateIt,
@@ -474,7 +473,7 @@ var supported = map[protoreflect.FullName]fields{
 		"retry_policy":                    refuse(noRetry),
 		"retry_policy_typed_config":       refuse(noRetry),
 		"hedge_policy":                    refuse(noRetry),
-		"request_mirror_policies":         refuse(noMirror),
+		"request_mirror_policies":         translateIt,
 		"rate_limits":                     refuse(noRateLimit),
 		"hash_policy":                     refuse("no supported lb_policy uses a hash; remove the field"),
 		"metadata_match":                  refuse("XLB does not choose endpoints by metadata; make a cluster of each subset"),
@@ -485,6 +484,15 @@ var supported = map[protoreflect.FullName]fields{
 		"internal_redirect_action":        refuse("XLB hands redirects to the client; remove the field"),
 		"priority":                        refuse("XLB has no circuit breakers with priorities; remove the field"),
 		"cors":                            refuse(noFilterHooks),
+	},
+	"envoy.config.route.v3.RouteAction.RequestMirrorPolicy": {
+		"cluster":                           translateIt,
+		"cluster_header":                    translateIt,
+		"runtime_fraction":                  translateIt,
+		"disable_shadow_host_suffix_append": translateIt,
+		"host_rewrite_literal":              translateIt,
+		"trace_sampled":                     ignore("decides about trace spans; tracing is refused"),
+		"request_headers_mutations":         refuse("copies have the headers of the request; remove the field"),
 	},
 	"envoy.config.route.v3.RouteAction.UpgradeConfig": {
 		"upgrade_type":   translateIt,

@@ -23,6 +23,7 @@ func (t *translator) routeTable(rc *routev3.RouteConfiguration, manager upgrades
 	}
 	domains := map[string]string{}
 	owner := routeOwner{upgrades: manager, directBody: directBodyLimit(rc)}
+	tableMirrors := t.mirrors(rc.GetRequestMirrorPolicies(), path)
 	tableFilters := t.filterLevel(rc.GetTypedPerFilterConfig(), path)
 	for i, vh := range rc.GetVirtualHosts() {
 		vhPath := at(path+".virtual_hosts", i)
@@ -31,6 +32,10 @@ func (t *translator) routeTable(rc *routev3.RouteConfiguration, manager upgrades
 			Name:    vh.GetName(),
 			Domains: t.domains(vh.GetDomains(), vhPath+".domains", domains),
 			Changes: t.headerLevel(vh, vhPath),
+		}
+		owner.mirrors = tableMirrors
+		if own := vh.GetRequestMirrorPolicies(); len(own) > 0 {
+			owner.mirrors = t.mirrors(own, vhPath)
 		}
 		for j, r := range vh.GetRoutes() {
 			host.Routes = append(host.Routes, t.route(r, owner, at(vhPath+".routes", j)))
@@ -49,6 +54,8 @@ type routeOwner struct {
 	directBody uint32
 	// filters of what the route is part of, the most specific first.
 	filters []filterLevel
+	// mirrors of routes that name none.
+	mirrors []model.Mirror
 }
 
 // domains checks one virtual host's domains against all of the table, which
@@ -101,6 +108,10 @@ func (t *translator) forward(out *model.Route, action *routev3.RouteAction, owne
 	t.routeUpgrades(out, action, owner.upgrades, path+".upgrade_configs")
 	out.Rewrite = t.pathRewrite(action, path)
 	out.Host = t.hostRewrite(action, path)
+	out.Mirrors = owner.mirrors
+	if own := action.GetRequestMirrorPolicies(); len(own) > 0 {
+		out.Mirrors = t.mirrors(own, path)
+	}
 	t.clusterChoice(out, action, owner, path)
 }
 

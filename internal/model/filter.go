@@ -21,9 +21,6 @@ type RouteFilters struct {
 	Fault *Fault
 }
 
-// IsZero reports filters that do nothing.
-func (f *RouteFilters) IsZero() bool { return f == nil || *f == (RouteFilters{}) }
-
 // CORS is envoy.extensions.filters.http.cors.v3.CorsPolicy: what is not set in a route's
 // comes from its virtual host's and from the table's.
 type CORS struct {

@@ -112,6 +112,8 @@ type Route struct {
 	Levels []*HeaderLevel
 	// Filters is what the table's filters do to the route's requests.
 	Filters RouteFilters
+	// Mirrors are sent copies of the route's requests.
+	Mirrors []Mirror
 	// Rewrite and Host change what the endpoint is asked, after Levels.
 	Rewrite PathRewrite
 	Host    HostRewrite

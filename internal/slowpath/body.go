@@ -21,6 +21,8 @@ type requestBody struct {
 	from io.Reader
 	// onProgress and onEnd are called on the reading goroutine.
 	onProgress, onEnd func()
+	// onBytes likewise, with what has been read; may be nil.
+	onBytes func([]byte)
 
 	started atomic.Bool
 	ended   atomic.Bool
@@ -43,6 +45,9 @@ func (b *requestBody) Read(p []byte) (int, error) {
 		b.left -= int64(n)
 	}
 	b.onProgress()
+	if b.onBytes != nil && n > 0 {
+		b.onBytes(p[:n])
+	}
 	switch err {
 	case nil:
 	case io.EOF: // only when bare: a wrapped one is a truncated body

@@ -41,6 +41,8 @@ type exchange struct {
 	// sending is the body on its way, if it is not sent with the head; sendError is what became of that which is.
 	sending   *sending
 	sendError error
+	// copies that are to be sent when the request has been read.
+	copies []*requestCopy
 }
 
 // serveOne answers the request whose head ends at that offset. keep is false
@@ -107,6 +109,8 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 	x.watchdog = startWatchdog(x.conn, x.reader, x.proxy.config.Limits.StreamIdle, cancel)
 	x.watchdog.gone = x.session.Gone
 	x.beginBody()
+	x.mirror()
+	defer x.dropCopies()
 	resp, failure := x.roundTrip(claim)
 	if resp == nil {
 		return x.fail(failure)

@@ -107,6 +107,7 @@ type Proxy struct {
 	config   Config
 	idle     *idlePool
 	counters Counters
+	mirrors  atomic.Int64 // copies of requests under way
 
 	// base ends dials when the proxy is closed.
 	base   context.Context

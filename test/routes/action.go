@@ -24,6 +24,9 @@ type ActionTable struct {
 // ActionClusters are those that the tables name. The last has no endpoints that listen.
 var ActionClusters = []string{"a", "b", "dead"}
 
+// MirrorClusters are those that get copies of requests.
+var MirrorClusters = []string{"mirror-a", "mirror-b"}
+
 // ActionTable draws a table.
 func (w World) ActionTable() *ActionTable {
 	t := &ActionTable{paths: []string{"/none"}, Filters: w.httpFilters()}
@@ -36,11 +39,13 @@ func (w World) ActionTable() *ActionTable {
 		host := Object{"name": fmt.Sprintf("vh-%d", i), "domains": []any{domain}, "routes": routes}
 		w.headerChanges(host)
 		w.filterConfigs(t, host)
+		w.mirrors(host)
 		hosts = append(hosts, host)
 	}
 	t.Config = Object{"name": "table", "virtual_hosts": hosts}
 	w.headerChanges(t.Config)
 	w.filterConfigs(t, t.Config)
+	w.mirrors(t.Config)
 	if w.oneIn(2) {
 		t.Config["most_specific_header_mutations_wins"] = true
 	}
@@ -166,6 +171,7 @@ func (w World) forward(t *ActionTable) Object {
 	if w.oneIn(3) {
 		action["append_x_forwarded_host"] = true
 	}
+	w.mirrors(action)
 	return action
 }
 

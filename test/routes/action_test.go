@@ -37,14 +37,18 @@ func TestActionsAreThoseOfEnvoy(t *testing.T) {
 	for i := range tables {
 		tables[i] = w.ActionTable()
 	}
-	e, p := startBoth(t, tables)
+	seen := newCopies()
+	e, p := startBoth(t, tables, seen)
 	statuses := map[int]int{}
 	differences := 0
 	for i, table := range tables {
-		for range *actionRequests {
+		excepted := map[string]bool{}
+		for n := range *actionRequests {
 			r := w.ActionRequest(table)
+			w.header(r, "X-Id", fmt.Sprint(n))
 			want, got := e.send(t, i, r), p.send(t, i, r)
 			statuses[want.Status]++
+			excepted[fmt.Sprint(n)] = isExcepted(r, want.Status)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("table %d, route %s\n%q\n(-Envoy +XLB):\n%s", i, table.routeAt(r.Target), r.Bytes(), diff)
 				if differences++; differences > 10 {
@@ -52,8 +56,12 @@ func TestActionsAreThoseOfEnvoy(t *testing.T) {
 				}
 			}
 		}
+		seen.requireEqual(t, excepted)
 	}
-	t.Logf("%d tables, %d requests each, seed %d: %v", *actionTables, *actionRequests, *seed, statuses)
+	t.Logf("%d tables, %d requests each, seed %d: %v, %d copies", *actionTables, *actionRequests, *seed, statuses, seen.total)
+	if seen.total == 0 {
+		t.Error("no copies: another seed, or more tables")
+	}
 	for _, status := range []int{200, 301, 302, 303, 307, 308, 403, 404, 503} {
 		if statuses[status] == 0 {
 			t.Errorf("no answer %d: another seed, or more tables", status)
@@ -62,7 +70,7 @@ func TestActionsAreThoseOfEnvoy(t *testing.T) {
 }
 
 // startBoth runs Envoy and the slow path on the same tables and endpoints.
-func startBoth(t testing.TB, tables []*ActionTable) (envoy, xlb *peer) {
+func startBoth(t testing.TB, tables []*ActionTable, seen *copies) (envoy, xlb *peer) {
 	t.Helper()
 	addresses := freeAddresses(t, len(tables))
 	var listeners, clusters []any
@@ -71,6 +79,9 @@ func startBoth(t testing.TB, tables []*ActionTable) (envoy, xlb *peer) {
 	}
 	for _, name := range ActionClusters {
 		clusters = append(clusters, clusterAt(name, endpoint(t, name)))
+	}
+	for _, name := range MirrorClusters {
+		clusters = append(clusters, clusterAt(name, seen.endpoint(t, name)))
 	}
 	bootstrap, err := json.Marshal(Object{"static_resources": Object{"listeners": listeners, "clusters": clusters}})
 	if err != nil {

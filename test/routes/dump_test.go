@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -38,7 +39,7 @@ func TestConfigDumpMeansWhatWasRead(t *testing.T) {
 	for range 25 {
 		table := w.ActionTable()
 		var clusters []any
-		for _, name := range ActionClusters {
+		for _, name := range slices.Concat(ActionClusters, MirrorClusters) {
 			clusters = append(clusters, clusterAt(name, testAddress))
 		}
 		read := parse(t, Object{"listeners": []any{ActionListener(table, "table", testAddress)}, "clusters": clusters})

@@ -108,6 +108,9 @@ func (w World) filterHeaders(r *Request) {
 		}
 	}
 	if w.oneIn(3) {
+		w.header(r, "X-Mirror", pick(w, []string{"mirror-a", "mirror-b", "none", ""}))
+	}
+	if w.oneIn(3) {
 		w.header(r, "X-Fault", pick(w, []string{"1", "0"}))
 	}
 }

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// Bounds of what copies hold.
+const (
+	// maxMirrors is the number of copies of one proxy that are made or sent at a time. Others are left out.
+	maxMirrors = 128
+	// maxMirrorBody is the longest body of a request that is copied, in bytes.
+	maxMirrorBody = 64 << 10
+)
+
+// requestCopy is a request for a cluster whose answer nobody reads.
+type requestCopy struct {
+	proxy    *Proxy
+	endpoint Picked
+	head     []byte
+	method   string
+	chunked  bool
+	// connectTimeout, and timeout of the whole exchange.
+	connectTimeout, timeout time.Duration
+}
+
+// mirror begins the copies that the route asks for. They are sent when the request has been read whole; one that
+// never is has none.
+func (x *exchange) mirror() {
+	if x.head.connect() || x.head.upgrade {
+		return // what follows is no body
+	}
+	for i := range x.route.Mirrors {
+		m := &x.route.Mirrors[i]
+		if !m.Share.Holds(rand.Uint64()) {
+			continue
+		}
+		if c := x.copyFor(m); c != nil {
+			x.copies = append(x.copies, c)
+		}
+	}
+	switch {
+	case len(x.copies) == 0:
+	case x.body == nil:
+		x.sendCopies(nil, nil)
+	default:
+		x.copyBody()
+	}
+}
+
+// copyFor is nil where the policy's cluster cannot be had, or too many copies are under way.
+func (x *exchange) copyFor(m *model.Mirror) *requestCopy {
+	name := m.Cluster
+	if m.Header != "" {
+		name = first(x.requestValues(m.Header))
+	}
+	cluster := x.proxy.config.Cluster(name)
+	if cluster == nil {
+		return nil
+	}
+	if x.proxy.mirrors.Add(1) > maxMirrors {
+		x.proxy.mirrors.Add(-1)
+		return nil
+	}
+	endpoint, ok := x.proxy.config.Balancer.Pick(name, func(netip.AddrPort) bool { return false })
+	if !ok {
+		x.proxy.mirrors.Add(-1)
+		return nil
+	}
+	copied := exchange{head: x.head, address: endpoint.Address()}
+	copied.head.authority = m.HostOf(x.head.authority)
+	timeout := x.route.Timeout
+	if timeout == 0 {
+		timeout = x.proxy.config.Limits.StreamIdle
+	}
+	return &requestCopy{
+		proxy: x.proxy, endpoint: endpoint, head: copied.appendRequestHead(nil), method: x.head.method, chunked: x.head.chunked,
+		connectTimeout: cluster.ConnectTimeout, timeout: timeout,
+	}
+}
+
+// copyBody keeps what is read of the request's body until its end, unless it is too long.
+func (x *exchange) copyBody() {
+	var body []byte
+	x.body.onBytes = func(b []byte) {
+		if len(body)+len(b) > maxMirrorBody {
+			x.body.onBytes, body = nil, nil
+			x.dropCopies()
+			return
+		}
+		body = append(body, b...)
+	}
+	end := x.body.onEnd
+	x.body.onEnd = func() {
+		end()
+		var trailer []byte
+		if b, ok := x.body.from.(*chunkedBody); ok {
+			trailer = bytes.Clone(b.trailer)
+		}
+		x.sendCopies(body, trailer)
+	}
+}
+
+// sendCopies sends them in the background: neither their answers nor their failures matter to the client.
+func (x *exchange) sendCopies(body, trailer []byte) {
+	for _, c := range x.copies {
+		go c.run(body, trailer)
+	}
+	x.copies = nil
+}
+
+// dropCopies gives up what has not been sent. Nobody may read the request's body meanwhile.
+func (x *exchange) dropCopies() {
+	for _, c := range x.copies {
+		c.done(Outcome{})
+	}
+	x.copies = nil
+}
+
+func (c *requestCopy) done(o Outcome) {
+	c.endpoint.Done(o)
+	c.proxy.mirrors.Add(-1)
+}
+
+// run sends a copy and reads its answer.
+func (c *requestCopy) run(body, trailer []byte) {
+	ctx, cancel := context.WithTimeout(c.proxy.base, c.timeout)
+	defer cancel()
+	conn := c.proxy.idle.take(c.endpoint.Address())
+	if conn == nil {
+		var err error
+		if conn, err = c.proxy.connect(ctx, c.endpoint.Address(), c.connectTimeout); err != nil {
+			c.done(Outcome{Err: err, ConnectFailed: true})
+			return
+		}
+	}
+	conn.begin(ctx, &c.proxy.config.Limits)
+	status, keep, err := c.exchange(conn, body, trailer)
+	conn.end(keep, c.proxy.idle)
+	c.done(Outcome{Status: status, Err: err})
+}
+
+// exchange reports the status of the answer, and whether the endpoint takes another request on the connection.
+func (c *requestCopy) exchange(conn *upstreamConn, body, trailer []byte) (status int, keep bool, err error) {
+	if err := c.write(conn, body, trailer); err != nil {
+		return 0, false, err
+	}
+	resp, err := conn.responses.final(c.method, func(*response) error { return nil })
+	if err != nil {
+		return 0, false, err
+	}
+	if resp.body != nil {
+		_, err = io.Copy(io.Discard, resp.body)
+	}
+	return resp.status, resp.keepAlive && err == nil && resp.status != http.StatusSwitchingProtocols, err
+}
+
+func (c *requestCopy) write(conn *upstreamConn, body, trailer []byte) error {
+	w := writers.Get().(*bufio.Writer)
+	w.Reset(conn.Conn)
+	defer func() { w.Reset(nil); writers.Put(w) }()
+	if _, err := w.Write(c.head); err != nil {
+		return err
+	}
+	if !c.chunked {
+		if _, err := w.Write(body); err != nil {
+			return err
+		}
+		return w.Flush()
+	}
+	if len(body) > 0 {
+		if err := writeChunk(w, body); err != nil {
+			return err
+		}
+	}
+	if err := writeLastChunk(w, trailer); err != nil {
+		return err
+	}
+	return w.Flush()
+}
