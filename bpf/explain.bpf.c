@@ -19,12 +19,12 @@ struct {
 	__uint(max_entries, 1);
 } explain_scans SEC(".maps");
 
-static __always_inline enum verdict explain_head(struct __sk_buff *skb, struct request_scan *scan, __u32 listener,
-						 struct routing *to)
+static __always_inline enum verdict explain_head(struct __sk_buff *skb, struct request_scan *scan,
+						 const struct explanation *e, struct routing *to)
 {
 	struct span span = { .end = (void *)(long)skb->data_end };
 	__u8 *data = (void *)(long)skb->data;
-	struct listener *l = listener_at(listener);
+	struct listener *l = listener_at(e->listener);
 	struct route_table *t;
 	enum verdict v;
 
@@ -35,6 +35,8 @@ static __always_inline enum verdict explain_head(struct __sk_buff *skb, struct r
 	if (!t || t->flags & TABLE_SLOW)
 		return HANDOVER_TABLE_SLOW;
 	request_scan_begin(scan, l->table, t->flags);
+	scan->flags = SCAN_DRAWN;
+	scan->draw = e->draw;
 	v = request_scan(scan, span);
 	if (!v)
 		v = route_request(scan, t, span, to);
@@ -54,7 +56,7 @@ int xlb_explain(struct __sk_buff *skb)
 
 	if (!scan || bpf_skb_load_bytes(skb, EXPLAIN_AT, &e, sizeof(e)))
 		return -1;
-	e.verdict = explain_head(skb, scan, e.listener, &to);
+	e.verdict = explain_head(skb, scan, &e, &to);
 	e.timeout_ns = to.timeout_ns;
 	e.cluster = to.cluster;
 	e.flags = to.flags;

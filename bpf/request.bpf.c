@@ -26,8 +26,10 @@ static __always_inline int request_pass(struct sk_msg_md *msg, struct psock *ps)
 static __always_inline int request_decline(struct sk_msg_md *msg, struct psock *ps, enum verdict why, __u32 endpoint)
 {
 	struct slow_conn *known = slow_conn_of(ps->cookie);
-	struct slow_conn fresh = { .reason = why, .endpoint = endpoint + 1 };
+	struct slow_conn fresh = { .reason = why, .endpoint = endpoint + 1, .draw = ps->scan.draw };
 	struct slot *s = slot_at(ps->slot);
+
+	ps->scan.draw = 0;
 
 	if (s && (lease_holds(s, ps->lease) || lease_was_broken(s, ps->lease))) {
 		fresh.slot = ps->slot;
@@ -49,6 +51,7 @@ static __always_inline int request_decline(struct sk_msg_md *msg, struct psock *
 		known->lease = fresh.lease;
 		known->has_lease = fresh.has_lease;
 		known->begun = fresh.begun;
+		known->draw = fresh.draw;
 	} else if (bpf_map_update_elem(&slow_conns, &ps->cookie, &fresh, BPF_ANY)) {
 		ps->flags |= PSOCK_SLOW;
 		count(HANDOVER_NO_STATE);
@@ -307,6 +310,7 @@ static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 i
 		ps->flags |= PSOCK_REMOTE;
 	ps->slot = index;
 	ps->lease = s->lease;
+	ps->scan.draw = 0;
 }
 
 /* Takes an i-sock of the endpoint and moves the message there. */

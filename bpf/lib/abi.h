@@ -192,6 +192,8 @@ struct slow_conn {
 	__u32 offered;
 	/* Non-zero: the client has some of the response to the request of which these bytes are. Writer: p-sock. */
 	__u32 begun;
+	/* The random number that has decided about the request, 0 if none has: drawn again, it would be decided twice. Writer: p-sock. */
+	__u64 draw;
 };
 
 enum table_flags {
@@ -203,6 +205,8 @@ enum table_flags {
 	TABLE_HOST_PREFIXES = 4,
 	/* Some route asks about headers. */
 	TABLE_FIELDS = 8,
+	/* Some route is left to chance, or its cluster is. */
+	TABLE_DRAW = 16,
 };
 
 enum asked_flags {
@@ -364,6 +368,9 @@ struct route {
 	__u32 flags;
 	/* Position in its virtual host: of several that match, the lowest is taken. */
 	__u32 order;
+	/* The share of the requests: those of which the draw, modulo the denominator, is less. Denominator 0: all of them. */
+	__u32 numerator;
+	__u32 denominator;
 	__u32 reserved;
 };
 
@@ -648,7 +655,8 @@ struct event {
 struct explanation {
 	/* The route's, 0 for none. */
 	__u64 timeout_ns;
-	/* The question: the listener's number. The rest is the answer. */
+	/* The question: the random number, and the listener's. The rest is the answer. */
+	__u64 draw;
 	__u32 listener;
 	/* enum verdict: why the request would be handed over, 0 when it would not. */
 	__u32 verdict;

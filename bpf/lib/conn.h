@@ -15,6 +15,8 @@ struct request_scan {
 	__u64 content_length;
 	/* Those of the route table's conditions that hold. */
 	__u64 conditions;
+	/* The random number that decides about the request, from routing until it is leased or declined; otherwise 0. */
+	__u64 draw;
 	__u32 state;
 	__u32 off;
 	/* enum verdict: why the scan gave up, 0 while it has not. */

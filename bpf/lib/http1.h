@@ -40,6 +40,8 @@ enum scan_flags {
 	SCAN_UPGRADE = 16,
 	/* The Connection field, in a request with "upgrade", in a response with anything but "keep-alive". */
 	SCAN_CONNECTION = 32,
+	/* The random number is given. */
+	SCAN_DRAWN = 64,
 };
 
 struct request_cursor {
@@ -416,6 +418,7 @@ static __always_inline void request_scan_begin(struct request_scan *r, __u32 tab
 	r->method = 0;
 	r->content_length = 0;
 	r->conditions = 0;
+	r->draw = 0;
 	r->state = SCAN_METHOD;
 	r->off = 0;
 	r->failure = 0;

@@ -14,6 +14,7 @@
 struct route_walk {
 	struct request_scan *scan;
 	__u64 conditions;
+	__u64 draw;
 	/* Of the list that is being tried. */
 	__u32 first;
 	/* Index and position of the best route so far; NO_ORDER: there is none. */
@@ -31,6 +32,8 @@ static long route_step(__u32 i, void *ctx)
 	if (!r || r->order >= w->order)
 		return 1;
 	if ((w->conditions & r->need) != r->need || w->conditions & r->forbid)
+		return 0;
+	if (r->denominator && w->draw % r->denominator >= r->numerator)
 		return 0;
 	w->won = w->first + i;
 	w->order = r->order;
@@ -69,7 +72,7 @@ static long tuple_step(__u32 i, void *ctx)
 
 static __always_inline struct route_walk route_walk_begin(struct request_scan *r)
 {
-	struct route_walk w = { .scan = r, .conditions = r->conditions, .order = NO_ORDER };
+	struct route_walk w = { .scan = r, .conditions = r->conditions, .draw = r->draw, .order = NO_ORDER };
 
 	return w;
 }

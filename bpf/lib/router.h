@@ -176,7 +176,7 @@ static long split_step(__u32 i, void *ctx)
 	return 1;
 }
 
-static __always_inline enum verdict route_choose_cluster(const struct route *r, struct routing *out)
+static __always_inline enum verdict route_choose_cluster(const struct route *r, __u64 draw, struct routing *out)
 {
 	struct split_walk w = { .first = r->first };
 
@@ -188,10 +188,16 @@ static __always_inline enum verdict route_choose_cluster(const struct route *r, 
 	}
 	if (!r->total)
 		return HANDOVER_NO_CLUSTER;
-	w.draw = bpf_get_prandom_u32() % r->total;
+	w.draw = draw % r->total;
 	bpf_loop(r->count < MAX_SPLIT ? r->count : MAX_SPLIT, split_step, &w, 0);
 	out->cluster = w.cluster;
 	return w.found ? 0 : HANDOVER_NO_CLUSTER;
+}
+
+/* A random number other than 0. */
+static __always_inline __u64 route_draw(void)
+{
+	return 1ULL << 63 | (__u64)bpf_get_prandom_u32() << 32 | bpf_get_prandom_u32();
 }
 
 /* Routes a scanned request. The span is the one that was scanned. */
@@ -212,12 +218,15 @@ static __always_inline enum verdict route_request(struct request_scan *r, const 
 	fields_evaluate(r, t, span);
 	if (r->failure)
 		return r->failure;
+	/* As in Envoy one number decides over all fractions and weights of a request. */
+	if (t->flags & TABLE_DRAW && !(r->flags & SCAN_DRAWN))
+		r->draw = route_draw();
 	won = route_choose(r, c, &why);
 	if (!won)
 		return why;
 	if (won->flags & ROUTE_SLOW)
 		return HANDOVER_ROUTE_SLOW;
-	return route_choose_cluster(won, out);
+	return route_choose_cluster(won, r->draw, out);
 }
 
 /* A request that asks for another protocol needs a route that allows it. */

@@ -182,7 +182,9 @@ func TestConnOfASessionHasTheAddressesOfItsEnds(t *testing.T) {
 
 func TestKeptConnectionIsOfferedToTheFastPath(t *testing.T) {
 	t.Parallel()
+	draws := make(chan uint64, 3)
 	r := newRig(t, setup{serve: func(ctx context.Context, conn net.Conn, s Session) Result {
+		draws <- s.Draw
 		result := echo(ctx, conn, s)
 		more, _ := conn.Write([]byte("!"))
 		result.Written += uint64(more)
@@ -190,7 +192,9 @@ func TestKeptConnectionIsOfferedToTheFastPath(t *testing.T) {
 	}})
 	c := r.dial()
 	declined := maps.SlowConn{Reason: uint32(maps.HandoverUpgrade), Endpoint: 3}
-	r.decline(c, declined)
+	drawn := declined
+	drawn.Draw = 7
+	r.decline(c, drawn)
 	// What is offered is the sum over all sessions.
 	var read, written uint64
 	for _, message := range []string{"one", "three", "seven"} {
@@ -204,6 +208,9 @@ func TestKeptConnectionIsOfferedToTheFastPath(t *testing.T) {
 	}
 	if got := r.s.Stats(); got != (Stats{Open: 1, Accepted: 1}) {
 		t.Errorf("counts: got %+v, want one connection, open", got)
+	}
+	if got := [3]uint64{<-draws, <-draws, <-draws}; got != [3]uint64{7, 0, 0} {
+		t.Errorf("draws %v, want the kernel's for the first request alone", got)
 	}
 }
 

@@ -115,6 +115,7 @@ func (c *Conn) session(slow maps.SlowConn) Session {
 		Client:   c.client,
 		Reason:   maps.Verdict(slow.Reason),
 		Endpoint: slow.Endpoint - 1,
+		Draw:     slow.Draw,
 		Gone:     func() bool { return c.set.gone(c.cookie) },
 	}
 }

@@ -28,6 +28,8 @@ type Session struct {
 	Reason maps.Verdict
 	// Endpoint is the index of the endpoint that the kernel had chosen, NoEndpoint for none.
 	Endpoint uint32
+	// Draw is the random number by which the kernel has routed the first request, 0 for none.
+	Draw uint64
 	// Gone tells whether a client that has closed its sending side has closed altogether.
 	Gone func() bool
 }

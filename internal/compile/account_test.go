@@ -27,12 +27,12 @@ func (k *kernel) serve(t *testing.T, cfg *model.Config) *explain.State {
 	}
 }
 
-func (k *kernel) decide(l *model.Listener, _ *model.Request, head []byte) (explain.Decision, error) {
+func (k *kernel) decide(l *model.Listener, r *model.Request, head []byte) (explain.Decision, error) {
 	number, known, err := k.datapath.Config.VIPs.Lookup(maps.KeyOf(l.Address))
 	if err != nil || !known {
 		return explain.Decision{}, fmt.Errorf("address of %s: known: %t, %w", l.Name, known, err)
 	}
-	e, err := k.datapath.Explain(number, head)
+	e, err := k.datapath.Explain(number, r.Draw, head)
 	d := explain.Decision{By: explain.ByKernel, Verdict: maps.Verdict(e.Verdict), Timeout: time.Duration(e.TimeoutNs)}
 	for _, c := range k.reconciler.Clusters() {
 		if c.Index == e.Cluster {

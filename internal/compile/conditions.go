@@ -100,6 +100,8 @@ type asked struct {
 	// undecided says what the kernel cannot tell, for a note; empty: nothing. Then
 	// the literals are not enough to choose the route, but still needed.
 	undecided string
+	// fraction of the requests, if it is not all of them.
+	fraction model.Fraction
 	// impossible: no request satisfies it.
 	impossible bool
 }
@@ -136,7 +138,7 @@ func askedBy(r *model.Route) asked {
 		out.ask("query parameters")
 	}
 	if !r.Fraction.Always() {
-		out.ask("a fraction of the requests")
+		out.fraction = r.Fraction
 	}
 	slices.SortFunc(out.literals, compareLiterals)
 	out.literals = slices.Compact(out.literals)

@@ -29,6 +29,7 @@ var flagNames = []struct {
 	{maps.TableHosts, "hosts"},
 	{maps.TableHostPrefixes, "host_prefixes"},
 	{maps.TableFields, "fields"},
+	{maps.TableDraw, "draw"},
 }
 
 // String is the whole image as text, for people and for golden files.
@@ -107,7 +108,11 @@ func classText(class uint32) string {
 
 func (t *Table) dumpRoute(w *strings.Builder, i int) {
 	r := &t.Routes[i]
-	fmt.Fprintf(w, "  route %d order=%d need=%#x forbid=%#x timeout=%s%s ->", i, r.Order, r.Need, r.Forbid, r.Timeout, routeFlagNames[r.Flags])
+	fmt.Fprintf(w, "  route %d order=%d need=%#x forbid=%#x timeout=%s%s", i, r.Order, r.Need, r.Forbid, r.Timeout, routeFlagNames[r.Flags])
+	if r.Denominator > 0 {
+		fmt.Fprintf(w, " %d of %d", r.Numerator, r.Denominator)
+	}
+	w.WriteString(" ->")
 	if r.Count == 0 {
 		fmt.Fprintf(w, " %s\n", cmp.Or(r.Cluster, "-"))
 		return

@@ -40,6 +40,7 @@ func (t *Table) Route(r *model.Request) (*Route, maps.Verdict) {
 	if failure != maps.VerdictOk {
 		return nil, failure
 	}
+	held.draw = r.Draw
 	won := t.first(&entry.List, held, nil)
 	for i := range entry.Automata {
 		list, isCut := t.Automata[entry.Automaton+i].accepts(path)
@@ -57,8 +58,10 @@ func (t *Table) Route(r *model.Request) (*Route, maps.Verdict) {
 	return won, maps.VerdictOk
 }
 
-// held is what is known of a request's headers.
+// held is what is known of a request besides its path.
 type held struct {
+	// draw is its random number.
+	draw uint64
 	// bits are the conditions that hold.
 	bits uint64
 	// classes of values, by slot.
@@ -95,7 +98,7 @@ func (t *Table) firstOf(first, count uint32, h *held, best *Route) *Route {
 		if best != nil && c.Order >= best.Order {
 			break
 		}
-		if h.bits&c.Need == c.Need && h.bits&c.Forbid == 0 {
+		if h.bits&c.Need == c.Need && h.bits&c.Forbid == 0 && c.takes(h.draw) {
 			return c
 		}
 	}
@@ -106,14 +109,19 @@ func compareBuckets(a, b Bucket) int {
 	return cmp.Or(cmp.Compare(a.Tuple, b.Tuple), slices.Compare(a.Classes[:], b.Classes[:]))
 }
 
-// ClusterOf returns the cluster that a route's draw, any number, falls on.
-func (t *Table) ClusterOf(r *Route, draw uint32) string {
+// takes reports whether the draw falls into the route's share of the requests.
+func (r *Route) takes(draw uint64) bool {
+	return r.Denominator == 0 || draw%uint64(r.Denominator) < uint64(r.Numerator)
+}
+
+// ClusterOf returns the cluster that a request's draw, any number, falls on.
+func (t *Table) ClusterOf(r *Route, draw uint64) string {
 	if r.Count == 0 {
 		return r.Cluster
 	}
-	draw %= r.Total
+	draw %= uint64(r.Total)
 	for _, s := range t.Splits[r.First : r.First+r.Count] {
-		if draw < s.Below {
+		if draw < uint64(s.Below) {
 			return s.Cluster
 		}
 	}

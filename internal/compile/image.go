@@ -123,6 +123,9 @@ type Route struct {
 	// Order is the route's position in its virtual host, from 0: of several that are taken, the
 	// lowest is.
 	Order uint32
+	// Numerator and Denominator are a share of the requests: those of which the draw, modulo Denominator, is less than
+	// Numerator. Both are 0 for all requests.
+	Numerator, Denominator uint32
 	// Timeout from the end of the request to the end of the response; 0 for none.
 	Timeout time.Duration
 	Flags   maps.RouteFlags

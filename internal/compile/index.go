@@ -182,7 +182,7 @@ func (l *candidateList) shared(prefix string, positions []int) index {
 	candidates := make([]candidate, 0, len(positions))
 	for _, p := range positions {
 		candidates = append(candidates, l.candidate(p, true))
-		if len(l.asked[p].literals) == 0 {
+		if l.wins(p) {
 			break // nothing behind it is reached
 		}
 	}

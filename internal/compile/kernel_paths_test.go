@@ -11,6 +11,36 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
+// TestKernelDrawsOneNumberForAllFractions holds the shares that Envoy gives: see test/routes.
+func TestKernelDrawsOneNumberForAllFractions(t *testing.T) {
+	route := func(cluster string, percent uint32) *model.Route {
+		return &model.Route{
+			Path: model.PathMatch{Value: "/"}, Fraction: model.Fraction{Numerator: percent, Denominator: 100},
+			Clusters: []model.WeightedCluster{{Name: cluster, Weight: 1}},
+		}
+	}
+	k := newKernel(t)
+	table := k.load(&model.RouteTable{VirtualHosts: []*model.VirtualHost{{
+		Name: "vh", Domains: []string{"*"}, Routes: []*model.Route{route("a", 30), route("b", 50), route("c", 100)},
+	}}})
+	const rounds = 4000
+	names, taken := k.clusters(), map[string]int{}
+	for range rounds {
+		v, cluster, err := k.datapath.RouteHead(table, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if err != nil || v != maps.VerdictOk {
+			t.Fatal(maps.VerdictName(v), err)
+		}
+		taken[names[cluster]]++
+	}
+	for name, percent := range map[string]int{"a": 30, "b": 20, "c": 50} {
+		// Six standard deviations of the widest share.
+		const slack = 190
+		if n := taken[name]; n < rounds*percent/100-slack || n > rounds*percent/100+slack {
+			t.Errorf("%s: %d of %d, want %d of 100", name, n, rounds, percent)
+		}
+	}
+}
+
 // BenchmarkKernelPaths measures one decision in the kernel, the reading of the head included, by the number of routes. Prefixes need no
 // automaton: what they take is the price of all the rest.
 func BenchmarkKernelPaths(b *testing.B) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -122,7 +121,7 @@ func TestKernelRoutesAsTheCompiledTable(t *testing.T) {
 		for range requests {
 			r := plain(w.Request())
 			head := headOf(r, "x", "y", "z", "v", "content-type", "cookie", "x-forwarded-proto")
-			got, cluster, err := k.datapath.RouteHead(index, head)
+			got, cluster, err := k.datapath.RouteHeadBy(r.Draw, index, head)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -141,7 +140,7 @@ func TestKernelRoutesAsTheCompiledTable(t *testing.T) {
 }
 
 // disagree says how the kernel's decision differs from the compiled table's. Slow tables are not for the kernel's
-// routing, and a weighted route may give any of its clusters.
+// routing.
 func disagree(t *compile.Table, r *model.Request, got maps.Verdict, cluster string) string {
 	want, verdict := t.Route(r)
 	switch {
@@ -152,15 +151,8 @@ func disagree(t *compile.Table, r *model.Request, got maps.Verdict, cluster stri
 	case got != maps.VerdictOk:
 		return ""
 	}
-	allowed := []string{want.Cluster}
-	if want.Count > 0 {
-		allowed = nil
-		for _, s := range t.Splits[want.First : want.First+want.Count] {
-			allowed = append(allowed, s.Cluster)
-		}
-	}
-	if !slices.Contains(allowed, cluster) {
-		return fmt.Sprintf("the kernel takes cluster %q, the table one of %q", cluster, allowed)
+	if name := t.ClusterOf(want, r.Draw); name != cluster {
+		return fmt.Sprintf("the kernel takes cluster %q, the table %q", cluster, name)
 	}
 	return ""
 }

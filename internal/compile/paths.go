@@ -256,7 +256,7 @@ func (l *candidateList) winner(f found, x *pathIndex) int {
 
 // list compiles candidates.
 func (l *candidateList) list(f found, x *pathIndex) (out List) {
-	candidates := upToTheLast(f.candidates)
+	candidates := l.upToTheLast(f.candidates)
 	var tuples []Tuple
 	if l.isBetterIndexed(candidates) {
 		own := l.makeIndex(candidates)
@@ -266,7 +266,7 @@ func (l *candidateList) list(f found, x *pathIndex) (out List) {
 		tuples = append(tuples, l.shared(prefix, x.prefix[prefix]).tuples...)
 	}
 	slices.SortStableFunc(tuples, func(a, b Tuple) int { return cmp.Compare(a.Order, b.Order) })
-	if n := len(candidates); n > 0 && len(candidates[n-1].literals) == 0 {
+	if n := len(candidates); n > 0 && l.isLast(candidates[n-1]) {
 		last := uint32(candidates[n-1].position)
 		tuples = slices.DeleteFunc(tuples, func(t Tuple) bool { return t.Order > last })
 	}
@@ -285,10 +285,15 @@ func (l *candidateList) list(f found, x *pathIndex) (out List) {
 	return out
 }
 
+// isLast reports whether a candidate takes whatever gets to it.
+func (l *candidateList) isLast(c candidate) bool {
+	return len(c.literals) == 0 && (c.slow != "" || l.asked[c.position].fraction.Always())
+}
+
 // upToTheLast leaves out what stands behind a route without conditions: that route wins, or it is
 // a slow one and has the request handed over.
-func upToTheLast(candidates []candidate) []candidate {
-	if i := slices.IndexFunc(candidates, func(c candidate) bool { return len(c.literals) == 0 }); i >= 0 {
+func (l *candidateList) upToTheLast(candidates []candidate) []candidate {
+	if i := slices.IndexFunc(candidates, l.isLast); i >= 0 {
 		return candidates[:i+1]
 	}
 	return candidates
@@ -327,14 +332,19 @@ func (l *candidateList) at(candidates []candidate) []Route {
 			break
 		}
 		known, route := l.compile(c)
-		kept = append(kept, known)
+		if route.Denominator == 0 {
+			kept = append(kept, known)
+		}
 		list = append(list, route)
 	}
 	return list
 }
 
 // wins reports whether a route takes every request that no earlier one has taken, if its path does match.
-func (l *candidateList) wins(position int) bool { return len(l.asked[position].literals) == 0 }
+func (l *candidateList) wins(position int) bool {
+	asked := &l.asked[position]
+	return len(asked.literals) == 0 && asked.fraction.Always()
+}
 
 // compile returns one candidate and those of its conditions that it has bits for.
 func (l *candidateList) compile(c candidate) (known []literal, route Route) {
@@ -354,5 +364,9 @@ func (l *candidateList) compile(c candidate) (known []literal, route Route) {
 	}
 	route.Order = uint32(c.position)
 	route.Need, route.Forbid = l.conditions.masks(known)
+	if asked.fraction.Denominator > 0 && c.slow == "" {
+		route.Numerator, route.Denominator = asked.fraction.Numerator, asked.fraction.Denominator
+		l.table.Flags |= maps.TableDraw
+	}
 	return known, route
 }

@@ -178,6 +178,10 @@ func (w world) route() *model.Route {
 	if w.oneIn(10) {
 		w.more(r)
 	}
+	if w.oneIn(8) {
+		r.Fraction = pick(w, model.Fraction{Numerator: 30, Denominator: 100}, model.Fraction{Numerator: 5000, Denominator: 10000},
+			model.Fraction{Numerator: 700000, Denominator: 1000000})
+	}
 	if w.oneIn(3) {
 		r.Upgrades = []string{pick(w, "other", model.UpgradeWebSocket)}
 	}

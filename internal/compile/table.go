@@ -106,6 +106,7 @@ func (b *tableBuilder) compileRoute(r *model.Route) (out Route, reason string) {
 	default:
 		out.First, out.Total = b.addSplits(shares)
 		out.Count = uint32(len(shares))
+		b.table.Flags |= maps.TableDraw
 	}
 	return out, ""
 }

@@ -15,9 +15,9 @@ import (
 const MaxExplained = 3072
 
 // Explain asks what the request program would decide about a head that comes to a listener, given by its number, by the maps as
-// they are. It needs the fast path. Weighted clusters are drawn anew each time.
-func (d *Datapath) Explain(listener uint32, head []byte) (maps.Explanation, error) {
-	e := maps.Explanation{Listener: listener}
+// they are. It needs the fast path. The draw decides over fractions and weighted clusters.
+func (d *Datapath) Explain(listener uint32, draw uint64, head []byte) (maps.Explanation, error) {
+	e := maps.Explanation{Listener: listener, Draw: draw}
 	if len(head) > MaxExplained {
 		return e, fmt.Errorf("explain a request: its head has %d bytes, more than %d; leave out headers that no route asks about", len(head), MaxExplained)
 	}

@@ -45,7 +45,7 @@ func TestExplainRoutesAHeadByTheLoadedMaps(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := d.Explain(tt.listener, []byte(tt.head))
+			got, err := d.Explain(tt.listener, 0, []byte(tt.head))
 			must(t, err)
 			if tt.want.Listener = tt.listener; got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
@@ -59,7 +59,7 @@ func TestExplainRoutesAHeadByTheLoadedMaps(t *testing.T) {
 			t.Errorf("%s was counted", maps.VerdictName(maps.Verdict(v)))
 		}
 	}
-	if _, err := d.Explain(number, make([]byte, MaxExplained+1)); err == nil || !strings.Contains(err.Error(), "3073 bytes, more than 3072") {
+	if _, err := d.Explain(number, 0, make([]byte, MaxExplained+1)); err == nil || !strings.Contains(err.Error(), "3073 bytes, more than 3072") {
 		t.Errorf("head too long: %v", err)
 	}
 }

@@ -42,7 +42,7 @@ func TestValuesOfFieldsThatFrameAreCompared(t *testing.T) {
 		} {
 			must(t, err)
 		}
-		e, err := d.Explain(number, []byte(tt.head))
+		e, err := d.Explain(number, 0, []byte(tt.head))
 		must(t, err)
 		if e.Verdict != uint32(maps.VerdictOk) || e.Cluster != 9 {
 			t.Errorf("%q: %s, cluster %d: its %s is not compared", tt.head, maps.VerdictName(maps.Verdict(e.Verdict)), e.Cluster, tt.name)

@@ -77,8 +77,15 @@ func runSelftest(p *ebpf.Program, head string) (verdict maps.Verdict, rest int, 
 // RouteHead routes a request head by a route table of the loaded maps, and returns the cluster if the
 // verdict is VerdictOk. It is for tests that compare the kernel's decisions with others.
 func (d *Datapath) RouteHead(table uint32, head string) (verdict maps.Verdict, cluster uint32, err error) {
-	verdict, rest, err := runSelftest(d.fast.SelftestRoute, routePacket(table, head))
-	return verdict, uint32(rest), err
+	return d.RouteHeadBy(0, table, head)
+}
+
+// RouteHeadBy does so by a given random number; 0 leaves it to the kernel.
+func (d *Datapath) RouteHeadBy(draw uint64, table uint32, head string) (verdict maps.Verdict, cluster uint32, err error) {
+	packet := maps.Packet([]byte(routePacket(table, head)))
+	binary.LittleEndian.PutUint64(packet, draw)
+	result, err := d.fast.SelftestRoute.Run(&ebpf.RunOptions{Data: packet})
+	return maps.Verdict(result >> 24), result & 0xffffff, err
 }
 
 // TimeRouteHead returns how long the kernel takes for that, on average of so many runs.

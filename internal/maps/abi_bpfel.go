@@ -159,6 +159,7 @@ const (
 type abiExplanation struct {
 	_         structs.HostLayout
 	TimeoutNs uint64
+	Draw      uint64
 	Listener  uint32
 	Verdict   uint32
 	Cluster   uint32
@@ -295,16 +296,18 @@ const (
 )
 
 type abiRoute struct {
-	_         structs.HostLayout
-	Need      uint64
-	Forbid    uint64
-	TimeoutNs uint64
-	First     uint32
-	Count     uint32
-	Total     uint32
-	Flags     uint32
-	Order     uint32
-	Reserved  uint32
+	_           structs.HostLayout
+	Need        uint64
+	Forbid      uint64
+	TimeoutNs   uint64
+	First       uint32
+	Count       uint32
+	Total       uint32
+	Flags       uint32
+	Order       uint32
+	Numerator   uint32
+	Denominator uint32
+	Reserved    uint32
 }
 
 type abiRouteFlags uint32
@@ -402,6 +405,7 @@ type abiSlowConn struct {
 	Offer    uint64
 	Offered  uint32
 	Begun    uint32
+	Draw     uint64
 }
 
 type abiSpill uint32
@@ -425,6 +429,7 @@ const (
 	abiTableFlagsTABLE_HOSTS         abiTableFlags = 2
 	abiTableFlagsTABLE_HOST_PREFIXES abiTableFlags = 4
 	abiTableFlagsTABLE_FIELDS        abiTableFlags = 8
+	abiTableFlagsTABLE_DRAW          abiTableFlags = 16
 )
 
 type abiTraffic struct {

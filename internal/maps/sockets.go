@@ -62,6 +62,8 @@ func (s *Sockets) Offer(cookie uint64, read, written uint32) error {
 	}
 	c.Offer = uint64(written)<<32 | uint64(read)
 	c.Offered = 1
+	// It was for a request that has been answered.
+	c.Draw = 0
 	err = s.slowConns.Update(cookie, c, ebpf.UpdateExist)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("offer connection to the fast path: %w", err)

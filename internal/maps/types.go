@@ -228,6 +228,7 @@ const (
 	TableHosts        = abiTableFlagsTABLE_HOSTS
 	TableHostPrefixes = abiTableFlagsTABLE_HOST_PREFIXES
 	TableFields       = abiTableFlagsTABLE_FIELDS
+	TableDraw         = abiTableFlagsTABLE_DRAW
 )
 
 // Values of Verdict.

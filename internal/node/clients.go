@@ -180,7 +180,7 @@ func (h handler) Serve(ctx context.Context, conn net.Conn, s anchor.Session) anc
 		return h.malformed(conn)
 	}
 	name, _, _ := h.n.reconcil.Listener(s.Listener)
-	r, err := h.n.proxy.Serve(ctx, conn, slowpath.Session{Listener: name, Claim: h.n.claim(s.Endpoint), Gone: s.Gone})
+	r, err := h.n.proxy.Serve(ctx, conn, slowpath.Session{Listener: name, Claim: h.n.claim(s.Endpoint), Draw: s.Draw, Gone: s.Gone})
 	if err != nil {
 		h.n.log.Debug("connection has ended", "client", s.Client, "err", err)
 	}

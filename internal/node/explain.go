@@ -31,8 +31,8 @@ func (n *Node) Explain(q *explain.Query) (*explain.Answer, error) {
 		answer, err := explain.Explain(&explain.State{
 			Config: l.config,
 			Notes:  l.notes,
-			Decide: func(listener *model.Listener, _ *model.Request, head []byte) (explain.Decision, error) {
-				return n.decideIn(l, listener, head)
+			Decide: func(listener *model.Listener, r *model.Request, head []byte) (explain.Decision, error) {
+				return n.decideIn(l, listener, r.Draw, head)
 			},
 			Endpoints: func(cluster string) ([]explain.Endpoint, error) { return n.endpointsOf(snapshot, cluster), nil },
 		}, q)
@@ -44,17 +44,17 @@ func (n *Node) Explain(q *explain.Query) (*explain.Answer, error) {
 
 // decideIn asks the kernel while a configuration is in force. Only that keeps the configuration from being replaced,
 // for which the slow path's requests would wait: an account of ten thousand routes takes its time.
-func (n *Node) decideIn(l *loaded, listener *model.Listener, head []byte) (explain.Decision, error) {
+func (n *Node) decideIn(l *loaded, listener *model.Listener, draw uint64, head []byte) (explain.Decision, error) {
 	n.inForce.RLock()
 	defer n.inForce.RUnlock()
 	if n.current.Load() != l {
 		return explain.Decision{}, errReplaced
 	}
-	return n.decide(listener, head)
+	return n.decide(listener, draw, head)
 }
 
 // decide asks the kernel. Needs n.inForce.
-func (n *Node) decide(l *model.Listener, head []byte) (explain.Decision, error) {
+func (n *Node) decide(l *model.Listener, draw uint64, head []byte) (explain.Decision, error) {
 	if !n.o.FastPath {
 		return explain.Decision{By: explain.ByNobody}, nil
 	}
@@ -67,7 +67,7 @@ func (n *Node) decide(l *model.Listener, head []byte) (explain.Decision, error) 
 		d.Verdict = maps.HandoverListenerGone
 		return d, nil
 	}
-	e, err := n.datapath.Explain(number, head)
+	e, err := n.datapath.Explain(number, draw, head)
 	if err != nil {
 		return d, err
 	}

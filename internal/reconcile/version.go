@@ -152,6 +152,7 @@ func (r *Reconciler) routeOf(v *version, i int) maps.Route {
 	to := maps.Route{
 		Need: from.Need, Forbid: from.Forbid, TimeoutNs: uint64(max(from.Timeout, 0)), Flags: uint32(from.Flags), Order: from.Order,
 	}
+	to.Numerator, to.Denominator = from.Numerator, from.Denominator
 	if from.Flags&maps.RouteSlow != 0 {
 		return to // its cluster is never read
 	}

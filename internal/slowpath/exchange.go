@@ -153,7 +153,8 @@ func (x *exchange) match() LocalReply {
 	}
 	x.table = table
 	onward := x.changeHost(table.Host)
-	x.draw = rand.Uint64()
+	x.draw = cmp.Or(x.session.Draw, rand.Uint64())
+	x.session.Draw = 0
 	x.route = table.Match(x.asked())
 	x.head.authority = onward
 	if x.route == nil {

@@ -184,6 +184,9 @@ type Session struct {
 	// Claim for the first request. It is used if the request's route has that
 	// cluster; in any case Endpoint.Done is called.
 	Claim *Claim
+	// Draw is the random number by which the first request was routed before, 0 for none. Another one would
+	// give routes with a fraction more than their share.
+	Draw uint64
 }
 
 // Result tells what became of a connection.

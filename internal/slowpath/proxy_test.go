@@ -657,6 +657,33 @@ func TestServeUsesOrReturnsTheClaim(t *testing.T) {
 	}
 }
 
+// The first request keeps the kernel's number, the others have their own.
+func TestServeRoutesTheFirstRequestByTheDrawItHas(t *testing.T) {
+	endpoint := httpEndpoint(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	one := &model.Route{Fraction: model.Fraction{Numerator: 1, Denominator: 1000000}, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}}
+	table := &model.RouteTable{VirtualHosts: []*model.VirtualHost{{Domains: []string{"*"}, Routes: []*model.Route{one}}}}
+	f := newFront(t, list(endpoint), func(c *Config, _ *model.Route) {
+		c.Table = func(string) (*model.RouteTable, bool) { return table, true }
+	})
+	client, anchor := tcpPair(t)
+	_, _ = io.WriteString(client, get+get)
+	_ = closeWrite(client)
+	if _, err := f.proxy.Serve(context.Background(), anchor, Session{Draw: 1000000}); err != nil {
+		t.Error(err)
+	}
+	answers := bufio.NewReader(client)
+	for i, want := range []int{http.StatusOK, http.StatusNotFound} {
+		resp, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		if resp.StatusCode != want {
+			t.Errorf("request %d: status %d, want %d", i, resp.StatusCode, want)
+		}
+	}
+}
+
 func TestServeAnswersHalfClosedClientsThatStay(t *testing.T) {
 	// Silent until the watching of the client has seen its FIN.
 	endpoint := rawEndpoint(t, func(_ net.Conn, r *bufio.Reader) { _, _ = io.Copy(io.Discard, r) })
