@@ -22,7 +22,7 @@ var handoverMeanings = map[Verdict]string{
 	HandoverTooManyFields:    "more than 8 headers that routes ask about",
 	HandoverListenerGone:     "the listener was removed, or the daemon drains",
 	HandoverTableSlow:        "the route table needs the slow path; the log says why",
-	HandoverRouteSlow:        "the first route that the request could take asks more than the kernel can tell (the log names the routes)",
+	HandoverRouteSlow:        "the first route that the request could take asks more than the kernel can tell (the log names the routes), or its path is longer than an expression is followed",
 	HandoverNoVHost:          "no virtual host serves this host: 404",
 	HandoverNoRoute:          "no route matches: 404",
 	HandoverNoCluster:        "the route's cluster does not exist (any more)",
