@@ -155,7 +155,8 @@ func (x *exchange) match() LocalReply {
 	onward := x.changeHost(table.Host)
 	x.draw = cmp.Or(x.session.Draw, rand.Uint64())
 	x.session.Draw = 0
-	x.route = table.Match(x.asked())
+	asked := x.asked()
+	x.route = table.Match(&asked)
 	x.head.authority = onward
 	if x.route == nil {
 		return ReplyNoRoute
@@ -171,8 +172,8 @@ func (x *exchange) match() LocalReply {
 }
 
 // asked is the request as routes see it.
-func (x *exchange) asked() *model.Request {
-	return &model.Request{
+func (x *exchange) asked() model.Request {
+	return model.Request{
 		Authority: x.head.authority, Path: x.head.path, Method: x.head.method, Connect: x.head.connect(),
 		Scheme: x.scheme(),
 		Values: x.head.values, Draw: x.draw,

@@ -12,7 +12,10 @@ import (
 // chance of its own, and the route's timeout counts from behind the delay.
 func (x *exchange) injectFault(ctx context.Context) (done, keep bool, err error) {
 	fault := x.filters().Fault
-	if fault == nil || !fault.Concerns(x.asked(), x.target) {
+	if fault == nil {
+		return false, false, nil
+	}
+	if asked := x.asked(); !fault.Concerns(&asked, x.target) {
 		return false, false, nil
 	}
 	aborts := fault.Status != 0 && fault.AbortShare.Holds(rand.Uint64())
