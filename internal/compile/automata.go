@@ -22,11 +22,15 @@ const (
 	maxAccepts  = 32768
 	// maxAcceptedRoutes bounds the entries of lists of routes, a quarter of what the map holds.
 	maxAcceptedRoutes = 65536
+	// maxComparisons is how often a path match without an automaton is compared with a key: where there are thousands of
+	// both, that takes longer than all the rest.
+	maxComparisons = 1 << 20
 )
 
 // space is what is left of that, and of the steps that compiling may take.
 type space struct {
 	automata, blocks, accepts, routes int
+	comparisons                       int
 	compiler                          *dfa.Compiler
 }
 
@@ -38,7 +42,8 @@ func newSpace() *space {
 	limits.SetBytes = maxBlocks * int(maps.CellsPerBlock) * 2 / limits.Sets
 	return &space{
 		automata: maxAutomata, blocks: maxBlocks, accepts: maxAccepts, routes: maxAcceptedRoutes,
-		compiler: dfa.NewCompiler(limits),
+		comparisons: maxComparisons,
+		compiler:    dfa.NewCompiler(limits),
 	}
 }
 

@@ -86,6 +86,10 @@ func TestHostileExpressionsEnd(t *testing.T) {
 	for _, r := range conditional {
 		r.Headers = []model.HeaderMatch{header}
 	}
+	var whole []*model.Route
+	for i := range 10000 {
+		whole = append(whole, exactRoute(fmt.Sprintf("/path/to/number/%d", i), "c"))
+	}
 	values := numbered(300, "/a/[0-9]+|%d")
 	for i, r := range values {
 		r.Headers = []model.HeaderMatch{exactHeader("x", fmt.Sprint(i))}
@@ -99,6 +103,7 @@ func TestHostileExpressionsEnd(t *testing.T) {
 		{"words anywhere", numbered(300, ".*word%d.*"), "found no room in 8 sets"},
 		{"words anywhere, with conditions", conditional, ""},
 		{"one path, many values", values, ""},
+		{"words anywhere, and whole paths", append(numbered(10000, ".*word%d.*"), whole...), "found no room in 8 sets"},
 		{"distinct", numbered(10000, "/api/v[0-9]+/service%d/[^/]+"), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -193,16 +193,34 @@ func (l *candidateList) find(key string, x *pathIndex) found {
 		} else {
 			add(positions)
 		}
-		for _, p := range x.loose[value[:n]] {
-			if r := p.reach(value, whole); r != misses {
-				c := l.candidate(p.position, r == accepts)
-				c.why = p.why
-				f.candidates = append(f.candidates, c)
-			}
-		}
+		f.candidates = append(f.candidates, l.loose(x.loose[value[:n]], value, whole)...)
 	}
 	slices.SortFunc(f.candidates, byPosition)
 	return f
+}
+
+// loose returns those of a stem's loose paths, in order, that a key may lead to. Those behind one that takes all
+// there is are left out, and so are those for which comparing has cost too much: whoever could come to them is handed over.
+func (l *candidateList) loose(paths []*loosePath, value string, whole bool) (found []candidate) {
+	for _, p := range paths {
+		if l.space.comparisons == 0 {
+			reason := fmt.Sprintf("more than %d comparisons of expressions that no table holds with other routes' paths; use fewer expressions",
+				maxComparisons)
+			return append(found, candidate{position: p.position, slow: reason})
+		}
+		l.space.comparisons--
+		r := p.reach(value, whole)
+		if r == misses {
+			continue
+		}
+		c := l.candidate(p.position, r == accepts)
+		c.why = p.why
+		found = append(found, c)
+		if l.wins(p.position) {
+			break
+		}
+	}
+	return found
 }
 
 // candidateList compiles the candidates of one virtual host.
