@@ -49,7 +49,7 @@ func TestRequestsAreSpreadOverTheTable(t *testing.T) {
 func TestRoutesAreComparedWithinARound(t *testing.T) {
 	loads := []load{keepalive(1), keepalive(8), throughRoutes(8, "path", 1), throughRoutes(8, "path", 10), throughRoutes(8, "regex", 1), short(1)}
 	want := [][]load{{loads[0]}, {loads[1]}, {loads[2], loads[3]}, {loads[4]}, {loads[5]}}
-	if diff := cmp.Diff(want, comparable(loads)); diff != "" {
+	if diff := cmp.Diff(want, compared(loads)); diff != "" {
 		t.Errorf("groups (-want +got):\n%s", diff)
 	}
 }

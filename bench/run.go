@@ -82,7 +82,7 @@ func (b *bench) loads(ctx context.Context, topology lab.Topology, loads []load, 
 	}
 	defer func() { err = errors.Join(err, bed.close()) }()
 	b.report.Machine = describeMachine(bed.lab, b.tools)
-	for _, group := range comparable(loads) {
+	for _, group := range compared(loads) {
 		if err := b.rounds(ctx, bed, topology, group); err != nil {
 			return err
 		}
@@ -90,8 +90,8 @@ func (b *bench) loads(ctx context.Context, topology lab.Topology, loads []load, 
 	return nil
 }
 
-// comparable puts loads together whose figures are compared with each other.
-func comparable(loads []load) [][]load {
+// compared puts loads together whose figures are compared with each other.
+func compared(loads []load) [][]load {
 	var groups [][]load
 	for _, l := range loads {
 		n := len(groups)

@@ -1,4 +1,4 @@
-
+-- SPDX-License-Identifier: Apache-2.0
 -- Requests for the routes of routes.txt, which lies beside this file, in turns.
 local asked, at = {}, 0
 
