@@ -5,6 +5,7 @@ package compile_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,7 +44,7 @@ func (k *kernel) decide(l *model.Listener, r *model.Request, head []byte) (expla
 }
 
 // sentHeaders are those of the generator that a head may have: its "host" is not the authority, its lengths are no numbers.
-var sentHeaders = []string{"x", "y", "z", "v", "content-type", "cookie"}
+var sentHeaders = []string{"x", "y", "z", "v", "content-type", "cookie", "x-forwarded-proto"}
 
 // queryOf asks about a request of the generator.
 func queryOf(r *model.Request) *explain.Query {
@@ -65,10 +66,15 @@ func asSent(r *model.Request) *model.Request {
 		case name == "host":
 			return []string{r.Authority}
 		case slices.Contains(sentHeaders, name):
-			return r.Values(name)
+			values := slices.Clone(r.Values(name))
+			for i, v := range values {
+				values[i] = strings.TrimSpace(v)
+			}
+			return values
 		}
 		return nil
 	}
+	sent.Scheme = model.SchemeOf("", sent.Values("x-forwarded-proto"))
 	return &sent
 }
 
