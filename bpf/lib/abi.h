@@ -230,6 +230,9 @@ struct asked_field {
 	__u32 slot;
 	/* Class of a value without a record; 0 is that of a missing header. */
 	__u32 class;
+	/* automata[automaton .. automaton + automata) tell what else holds for a value without a record. */
+	__u32 automaton;
+	__u32 automata;
 };
 
 /* What of a request is compared like a header's value. */
@@ -306,7 +309,7 @@ struct bucket_key {
 
 /* Expressions as a table of transitions: the state behind state s and byte b is cell s * class_count + classes[b] of those that
  * begin at cells[next]. The cells that begin at cells[accept] hold for each state the number of a list. For paths, that is an index into
- * accepts, counted from `lists`. */
+ * accepts, counted from `lists`; for values of a header, into accepted_values. */
 struct automaton {
 	__u32 next;
 	__u32 accept;

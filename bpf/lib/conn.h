@@ -7,6 +7,9 @@
 
 #include "abi.h"
 
+/* Fields and pseudo headers. */
+#define MAX_COMPARED (MAX_FIELDS + PSEUDO_COUNT)
+
 /* What the request scan found, and where it stands. */
 struct request_scan {
 	struct field_scan field;
@@ -38,7 +41,13 @@ struct request_scan {
 		struct asked_field asked;
 		__u32 at;
 		__u32 len;
-	} fields[MAX_FIELDS];
+		/* How many automata are to be asked yet. */
+		__u32 automata;
+		__u32 reserved;
+	} fields[MAX_COMPARED];
+	/* Automata of the field that was looked up last, and whether any field has some. */
+	__u32 unmatched;
+	__u32 matching;
 	/* Classes of their values, by asked_field.slot. */
 	__u32 classes[MAX_CLASSES];
 	struct field_key name;

@@ -5,6 +5,7 @@
 #ifndef XLB_FIELDS_H
 #define XLB_FIELDS_H
 
+#include "automaton.h"
 #include "http1.h"
 #include "maps.h"
 
@@ -68,36 +69,29 @@ static __always_inline void value_key_set(struct value_key *key, const struct sp
 	to[bounded(len >> 3, 15)] = w;
 }
 
-/* The record of a value of a field, or of the longest beginning of it that has one. The key is set but for its length. */
-static __always_inline struct value *value_find(struct value_key *key, __u32 flags, __u32 len)
+/* Takes the conditions that a value satisfies, and its class, but for what automata find. */
+static __always_inline void value_look_up(struct request_scan *r, const struct asked_field *asked,
+					  const struct span *span, __u32 at, __u32 len)
 {
-	__u32 kept = len < MAX_FIELD_VALUE ? len : MAX_FIELD_VALUE;
+	__u32 class = asked->class, slot = asked->slot, flags = asked->flags,
+	      kept = len < MAX_FIELD_VALUE ? len : MAX_FIELD_VALUE;
+	__u64 bits = asked->bits;
 	struct value *v = 0;
 
-	key->prefix_len = (sizeof(key->field) + kept) * 8;
-	if (flags & ASKED_VALUES && len == kept)
-		v = bpf_map_lookup_elem(&values, key);
-	if (!v && flags & ASKED_PREFIXES)
-		v = bpf_map_lookup_elem(&value_prefixes, key);
-	return v;
-}
-
-/* Takes the conditions that a value satisfies, and its class. */
-static __always_inline void value_evaluate(struct request_scan *r, const struct asked_field *asked,
-					   const struct span *span, __u32 at, __u32 len)
-{
-	__u32 class = asked->class, slot = asked->slot;
-	__u64 bits = asked->bits;
-	struct value *v;
-
-	if (asked->flags) {
+	if (flags) {
 		r->value.field = asked->number;
+		r->value.prefix_len = (sizeof(r->value.field) + kept) * 8;
 		value_key_set(&r->value, span, at, len);
-		v = value_find(&r->value, asked->flags, len);
-		if (v) {
-			bits = v->bits;
-			class = v->class;
-		}
+	}
+	if (flags & ASKED_VALUES && len == kept)
+		v = bpf_map_lookup_elem(&values, &r->value);
+	/* The record of a whole value says all; that of its beginning, what follows from it. */
+	r->unmatched = v ? 0 : asked->automata;
+	if (!v && flags & ASKED_PREFIXES)
+		v = bpf_map_lookup_elem(&value_prefixes, &r->value);
+	if (v) {
+		bits = v->bits;
+		class = v->class;
 	}
 	r->conditions &= ~asked->missing;
 	r->conditions |= bits;
@@ -108,54 +102,118 @@ static __always_inline void value_evaluate(struct request_scan *r, const struct 
 struct fields_walk {
 	struct span span;
 	struct request_scan *scan;
-	const struct route_table *table;
 };
 
-/* A loop although there are but two: written out, the ways through both multiply with those behind them, and the verifier follows each. */
-static long pseudo_step(__u32 i, void *ctx)
-{
-	struct fields_walk *w = ctx;
-	struct request_scan *r = w->scan;
-	const struct asked_field *asked = &w->table->pseudo[bounded(i, PSEUDO_COUNT - 1)];
-
-	if (asked->number)
-		value_evaluate(r, asked, &w->span, i == PSEUDO_PATH ? r->target_at : 0,
-			       i == PSEUDO_PATH ? r->target_len : r->target_at - 1);
-	return 0;
-}
-
-static long fields_step(__u32 i, void *ctx)
+static long fields_look_up_step(__u32 i, void *ctx)
 {
 	struct fields_walk *w = ctx;
 	struct request_scan *r = w->scan;
 	__u32 at, len;
 	__u8 last;
 
-	if (i >= MAX_FIELDS)
+	if (i >= MAX_COMPARED)
 		return 1;
 	at = r->fields[i].at;
 	len = r->fields[i].len;
 	/* Whitespace behind a value does not belong to it; too rare to be worth cutting here. */
 	if (len && span_byte(&w->span, at + len - 1, &last) && (last == ' ' || last == '\t'))
 		return request_fail(r, HANDOVER_MALFORMED);
-	value_evaluate(r, &r->fields[i].asked, &w->span, at, len);
+	value_look_up(r, &r->fields[i].asked, &w->span, at, len);
+	r->fields[i].automata = r->unmatched;
+	r->matching |= r->unmatched;
 	return 0;
+}
+
+struct value_walk {
+	struct span span;
+	struct request_scan *scan;
+	struct automaton *automaton;
+	__u32 at;
+	__u32 len;
+	__u32 state;
+	/* The first automaton. */
+	__u32 first;
+};
+
+static long value_byte_step(__u32 i, void *ctx)
+{
+	struct value_walk *w = ctx;
+	__u8 c;
+
+	if (!span_byte(&w->span, w->at + i, &c))
+		return 1;
+	w->state = automaton_next(w->automaton, w->state, c);
+	return w->state == AUTOMATON_DEAD;
+}
+
+static long value_automaton_step(__u32 i, void *ctx)
+{
+	struct value_walk *w = ctx;
+	struct automaton *a = automaton_at(w->first + i);
+	struct value *v;
+	__u32 number;
+
+	if (!a)
+		return 1;
+	w->automaton = a;
+	w->state = a->start;
+	bpf_loop(w->len, value_byte_step, w, 0);
+	number = automaton_accepts(a, w->state);
+	v = number ? value_at(a->lists + number) : 0;
+	if (v)
+		w->scan->conditions |= v->bits;
+	return 0;
+}
+
+/* A pass of its own: together with the look-ups it is more than the verifier follows. */
+static long fields_match_step(__u32 i, void *ctx)
+{
+	struct fields_walk *w = ctx;
+	struct request_scan *r = w->scan;
+	struct value_walk value = { .span = w->span, .scan = r };
+	__u32 automata;
+
+	if (i >= MAX_COMPARED)
+		return 1;
+	automata = r->fields[i].automata;
+	value.first = r->fields[i].asked.automaton;
+	value.at = r->fields[i].at;
+	value.len = r->fields[i].len;
+	if (automata)
+		bpf_loop(automata < MAX_AUTOMATA ? automata : MAX_AUTOMATA, value_automaton_step, &value, 0);
+	return 0;
+}
+
+/* Has a pseudo header compared like a field, behind those. */
+static __always_inline void fields_add(struct request_scan *r, const struct asked_field *asked, __u32 at, __u32 len)
+{
+	__u32 n = r->field_count;
+
+	if (!asked->number || n >= MAX_COMPARED)
+		return;
+	r->fields[n].asked = *asked;
+	r->fields[n].at = at;
+	r->fields[n].len = len;
+	r->field_count = n + 1;
 }
 
 /* Finds out which of the table's conditions hold, and the classes of values. */
 static __always_inline void fields_evaluate(struct request_scan *r, const struct route_table *t, struct span span)
 {
-	struct fields_walk w = { .span = span, .scan = r, .table = t };
+	struct fields_walk w = { .span = span, .scan = r };
 
 	r->conditions = t->missing;
 	if (!(t->flags & TABLE_FIELDS))
 		return;
 	for (int i = 0; i < MAX_CLASSES; i++)
 		r->classes[i] = 0;
-	if (t->pseudo[PSEUDO_METHOD].number || t->pseudo[PSEUDO_PATH].number)
-		bpf_loop(PSEUDO_COUNT, pseudo_step, &w, 0);
+	r->matching = 0;
+	fields_add(r, &t->pseudo[PSEUDO_METHOD], 0, r->target_at - 1);
+	fields_add(r, &t->pseudo[PSEUDO_PATH], r->target_at, r->target_len);
 	if (r->field_count)
-		bpf_loop(r->field_count, fields_step, &w, 0);
+		bpf_loop(r->field_count, fields_look_up_step, &w, 0);
+	if (r->matching)
+		bpf_loop(r->field_count, fields_match_step, &w, 0);
 }
 
 #endif

@@ -54,6 +54,7 @@ PLAIN_ARRAY(automata, automaton, 1024)
 /* Twice what a configuration may have, so that the next version has room beside it. */
 PLAIN_ARRAY(cell_blocks, cells, 65536)
 PLAIN_ARRAY(accepts, candidates, 65536)
+PLAIN_ARRAY(accepted_values, value, 65536)
 
 /* An entry of the schedules that clusters point into: an endpoint's index. Mapped by the daemon, whose slow path takes
  * turns too. Writer: reconcile. */

@@ -61,6 +61,7 @@ func queryOf(r *model.Request) *explain.Query {
 func asSent(r *model.Request) *model.Request {
 	sent := *r
 	sent.Draw = uint64(uint32(r.Draw))
+	sent.Scheme = "http" // without X-Forwarded-Proto
 	sent.Values = func(name string) []string {
 		switch {
 		case name == "host":

@@ -68,6 +68,17 @@ var routedKinds = []routed{
 		func(n int) string { return head("/00000/", n-1, n-1) },
 	},
 	{
+		"expressions", // 60 at most: each needs a bit
+		func(n int) []*model.Route {
+			return repeat(min(n, 60), func(i int) *model.Route {
+				h := value("x-tenant", i)
+				h.String = model.StringMatch{Kind: model.StringSuffix, Value: fmt.Sprintf("-%05d", i)}
+				return routeTo("/", h)
+			})
+		},
+		func(n int) string { return head("/00000/", min(n, 60)-1, 0) },
+	},
+	{
 		"paths-by-values",
 		func(n int) []*model.Route {
 			return repeat(n, func(i int) *model.Route { return routeTo(fmt.Sprintf("/%05d/", i/100), value("x-tenant", i%100)) })

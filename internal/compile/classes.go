@@ -3,10 +3,12 @@
 package compile
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
-	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/dfa"
+	xlbmaps "github.com/xlb-project/xlb/internal/maps"
 )
 
 // Classes of values. A header that is missing has the first; one with a value that no condition names, the
@@ -25,11 +27,16 @@ type valueClasses struct {
 	slot uint32
 	// asked are the classes that some index asks for.
 	asked map[uint32]bool
+	// expressions are the conditions that automata decide, and sets these automata: numbers of
+	// patterns in them are places in expressions.
+	expressions []condition
+	sets        []*dfa.Set
 }
 
 // survey numbers the values of all routes of a table, whether they will be reached or not.
-func (s *conditionSet) survey(hosts [][]asked) {
+func (s *conditionSet) survey(hosts [][]asked, left *space) {
 	s.classes = map[string]*valueClasses{}
+	s.refused = map[condition]string{}
 	seen := map[condition]bool{}
 	for _, routes := range hosts {
 		for i := range routes {
@@ -41,7 +48,10 @@ func (s *conditionSet) survey(hosts [][]asked) {
 			}
 		}
 	}
-	s.scarce = len(seen) > int(maps.MaxPredicates)
+	s.scarce = len(seen) > int(xlbmaps.MaxPredicates)
+	for _, name := range slices.Sorted(maps.Keys(s.classes)) {
+		s.compileExpressions(name, left)
+	}
 	for _, c := range s.classes {
 		slices.Sort(c.values)
 		c.values = slices.Compact(c.values)
@@ -59,6 +69,8 @@ func (s *conditionSet) number(c condition) {
 	switch {
 	case c.kind == equals || c.kind == isOneOf:
 		of.values = append(of.values, c.texts()...)
+	case c.kind == matches:
+		of.expressions = append(of.expressions, c)
 	case c.kind == beginsWith && c.value != "": // every value begins with ""
 		of.prefixes = append(of.prefixes, c.value)
 	}
@@ -109,7 +121,7 @@ func (v *valueClasses) satisfying(c condition) []uint32 {
 
 // slotOf gives a header a slot while there are some; 0: there are none.
 func (s *conditionSet) slotOf(v *valueClasses) uint32 {
-	if v.slot == 0 && s.slots < int(maps.MaxClasses)-1 {
+	if v.slot == 0 && s.slots < int(xlbmaps.MaxClasses)-1 {
 		s.slots++
 		v.slot = uint32(s.slots)
 	}
@@ -149,7 +161,7 @@ func (s *conditionSet) choose(literals []literal) []choice {
 	keys := 1
 	fitting := choices[:0]
 	for _, c := range choices {
-		if len(fitting) < int(maps.MaxTupleFields) && keys*len(c.classes) <= maxKeys && s.slotOf(c.of) != 0 {
+		if len(fitting) < int(xlbmaps.MaxTupleFields) && keys*len(c.classes) <= maxKeys && s.slotOf(c.of) != 0 {
 			keys *= len(c.classes)
 			fitting = append(fitting, c)
 		}

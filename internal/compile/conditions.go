@@ -21,6 +21,8 @@ const (
 	// isOneOf holds for several values: the condition's, with a 0 byte between them.
 	isOneOf
 	beginsWith
+	// matches an expression, which is the condition's value.
+	matches
 )
 
 // condition is a question about one header, which the kernel answers with a bit.
@@ -32,7 +34,7 @@ type condition struct {
 	orMissing bool
 }
 
-// holds for a value of the header.
+// holds for a value of the header; for one that matches an expression automata tell.
 func (c *condition) holds(value string) bool {
 	switch c.kind {
 	case isPresent:
@@ -41,6 +43,8 @@ func (c *condition) holds(value string) bool {
 		return value == c.value
 	case isOneOf:
 		return slices.Contains(c.texts(), value)
+	case matches:
+		return false
 	default:
 		return strings.HasPrefix(value, c.value)
 	}
@@ -123,9 +127,9 @@ func askedBy(r *model.Route) asked {
 		out.ask(undecided, literals...)
 	}
 	if r.GRPC {
-		// The end of the content type decides.
-		contentType := condition{name: "content-type", kind: beginsWith, value: model.GRPCContentType}
-		out.ask("gRPC", literal{condition: contentType})
+		present := condition{name: "content-type", kind: isPresent}
+		isGRPC := condition{name: "content-type", kind: matches, value: model.GRPCContentType + `(?s:\+.*)?`}
+		out.ask("", literal{condition: present}, literal{condition: isGRPC})
 	}
 	for i := range r.Cookies {
 		var literals []literal
@@ -174,19 +178,15 @@ func literalsOf(h *model.HeaderMatch) (literals []literal, undecided string) {
 	if h.Kind == model.HeaderPresent {
 		return literalsOfPresence(h, present, absent), ""
 	}
-	value, isKnown := valueCondition(h)
-	switch {
-	case !isKnown && h.MissingAsEmpty:
-		return nil, fmt.Sprintf("header %q", h.Name)
-	case !isKnown:
-		return []literal{present}, fmt.Sprintf("header %q", h.Name)
+	value := valueCondition(h)
+	value.orMissing = h.MissingAsEmpty && h.MatchesValue("") != h.Invert
+	literals = []literal{{condition: value, negated: h.Invert}}
+	// An inverted match needs the header all the same, unless a missing one counts as empty. Expressions may be
+	// beyond what the kernel takes; requests without the header are decided then, too.
+	if (h.Invert || value.kind == matches) && !h.MissingAsEmpty {
+		literals = append(literals, present)
 	}
-	value.orMissing = h.MissingAsEmpty && h.String.Matches("")
-	// An inverted match needs the header all the same, unless a missing one counts as empty.
-	if h.Invert && !h.MissingAsEmpty {
-		return []literal{present, {condition: value, negated: true}}, ""
-	}
-	return []literal{{condition: value, negated: h.Invert}}, ""
+	return literals, ""
 }
 
 // literalsOfPresence: a missing header that counts as empty is always present.
@@ -207,23 +207,20 @@ func literalsOfPresence(h *model.HeaderMatch, present, absent literal) []literal
 // record.
 const maxSpelled = 5
 
-// valueCondition returns what a comparison asks of a value, if the kernel can look that up.
-func valueCondition(h *model.HeaderMatch) (condition, bool) {
-	if h.Kind != model.HeaderString {
-		return condition{}, false
-	}
+// valueCondition returns what a comparison asks of a value.
+func valueCondition(h *model.HeaderMatch) condition {
 	isSpelled := h.String.IgnoreCase && hasLetters(h.String.Value)
 	switch {
-	case h.String.Kind == model.StringExact && isSpelled && countLetters(h.String.Value) <= maxSpelled:
-		return oneOf(h.Name, spellings(h.String.Value)), true
-	case isSpelled:
-		return condition{}, false
-	case h.String.Kind == model.StringExact:
-		return condition{name: h.Name, kind: equals, value: h.String.Value}, true
-	case h.String.Kind == model.StringPrefix:
-		return condition{name: h.Name, kind: beginsWith, value: h.String.Value}, true
+	case h.Kind == model.HeaderRange:
+		return condition{name: h.Name, kind: matches, value: rangeExpression(h.Range)}
+	case h.String.Kind == model.StringExact && !isSpelled:
+		return condition{name: h.Name, kind: equals, value: h.String.Value}
+	case h.String.Kind == model.StringPrefix && !isSpelled:
+		return condition{name: h.Name, kind: beginsWith, value: h.String.Value}
+	case h.String.Kind == model.StringExact && countLetters(h.String.Value) <= maxSpelled:
+		return oneOf(h.Name, spellings(h.String.Value))
 	default:
-		return condition{}, false
+		return condition{name: h.Name, kind: matches, value: textExpression(&h.String)}
 	}
 }
 
@@ -247,6 +244,8 @@ type conditionSet struct {
 	scarce bool
 	// slots is how many have been given.
 	slots int
+	// refused says of expressions why the kernel does not take them.
+	refused map[condition]string
 }
 
 // known returns those of the literals that have a bit, which it gives them while
@@ -279,7 +278,7 @@ func (s *conditionSet) give(c condition) (reason string) {
 	if _, known := s.bits[c]; known {
 		return ""
 	}
-	if reason := beyondLimits(c); reason != "" {
+	if reason := cmp.Or(beyondLimits(c), s.refused[c]); reason != "" {
 		return reason
 	}
 	if len(s.bits) == int(maps.MaxPredicates) {
@@ -297,7 +296,7 @@ func beyondLimits(c condition) string {
 	if len(c.name) > int(maps.MaxFieldName) {
 		return fmt.Sprintf("header name of %d bytes, more than %d", len(c.name), maps.MaxFieldName)
 	}
-	if n := len(c.texts()[0]); n > int(maps.MaxFieldValue) {
+	if n := len(c.texts()[0]); c.kind != matches && n > int(maps.MaxFieldValue) {
 		return fmt.Sprintf("header %q: value of %d bytes, more than %d", c.name, n, maps.MaxFieldValue)
 	}
 	return ""

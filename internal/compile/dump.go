@@ -66,6 +66,9 @@ func (t *Table) dump(w *strings.Builder) {
 		if f.Slot != 0 {
 			fmt.Fprintf(w, " slot=%d class=%d", f.Slot, f.Class)
 		}
+		if f.Automata > 0 {
+			fmt.Fprintf(w, " automata %d+%d", f.Automaton, f.Automata)
+		}
 		fmt.Fprintln(w)
 	}
 	for _, v := range t.Values {
@@ -92,7 +95,7 @@ func (t *Table) dump(w *strings.Builder) {
 	}
 	for i := range t.Automata {
 		a := &t.Automata[i]
-		fmt.Fprintf(w, "  automaton %d: %d states, %d classes, start %d, lists %v\n", i, len(a.Accept), a.ClassCount, a.Start, a.Lists[1:])
+		fmt.Fprintf(w, "  automaton %d: %d states, %d classes, start %d, lists %v values %#x\n", i, len(a.Accept), a.ClassCount, a.Start, a.Lists[min(1, len(a.Lists)):], a.Values[min(1, len(a.Values)):])
 	}
 	for i := range t.Routes {
 		t.dumpRoute(w, i)

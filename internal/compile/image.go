@@ -105,7 +105,8 @@ type Bucket struct {
 	First, Count uint32
 }
 
-// Automaton is a dfa.Set of path expressions, with the routes instead of the expressions.
+// Automaton is a dfa.Set of path expressions, with the routes instead of the expressions, or of
+// expressions for the value of a header, with conditions instead.
 type Automaton struct {
 	Classes    [256]uint8
 	ClassCount uint32
@@ -114,6 +115,8 @@ type Automaton struct {
 	Next, Accept []uint16
 	// Lists are the candidates of paths that are accepted; the first is empty.
 	Lists []List
+	// Values are the conditions that hold for values that are accepted; the first is 0.
+	Values []uint64
 }
 
 // Route is a candidate: taken when all bits of Need are set and none of Forbid. With
@@ -158,6 +161,9 @@ type Field struct {
 	// Class of a value that is not in the table's Values and begins with none of its Prefixes;
 	// 0 without a Slot.
 	Class uint32
+	// Automata[Automaton : Automaton+Automata] tell what else holds for a value that is not in
+	// the table's Values.
+	Automaton, Automata uint32
 }
 
 // Value is a header's value, or the beginning of one.

@@ -3,7 +3,6 @@
 package compile
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -29,11 +28,7 @@ func literalsOfPseudo(h *model.HeaderMatch) (literals []literal, undecided strin
 	case h.Kind == model.HeaderPresent:
 		return constant(h.Name, !h.Invert), ""
 	}
-	value, isKnown := valueCondition(h)
-	if !isKnown {
-		return nil, fmt.Sprintf("header %q", h.Name)
-	}
-	return []literal{{condition: value, negated: h.Invert}}, ""
+	return []literal{{condition: valueCondition(h), negated: h.Invert}}, ""
 }
 
 // literalsOfSet says of a header with one of a few values, whatever the match is, which of them satisfy it.

@@ -69,6 +69,9 @@ func (w world) headerValue() string {
 	if w.oneIn(60) {
 		return w.long(119)
 	}
+	if w.oneIn(12) {
+		return pick(w, "", "", "+", "-") + w.word("0012345", 0, 3)
+	}
 	return w.word("ab", 0, 3)
 }
 
@@ -80,9 +83,9 @@ func (w world) header() model.HeaderMatch {
 		Invert:         w.oneIn(3),
 		MissingAsEmpty: w.oneIn(8),
 	}
-	switch w.IntN(24) {
+	switch w.IntN(12) {
 	case 0:
-		h.Kind, h.Range = model.HeaderRange, model.Range{Start: 0, End: 5}
+		h.Kind, h.Range = model.HeaderRange, pick(w, model.Range{Start: 0, End: 5}, model.Range{Start: -20, End: 7}, model.Range{Start: 3, End: 120})
 	case 1:
 		h.String = w.text()
 	case 2, 3:

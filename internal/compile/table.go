@@ -43,7 +43,7 @@ func (b *tableBuilder) add(rt *model.RouteTable) {
 	for i, vh := range rt.VirtualHosts {
 		hosts[i] = askedByAll(vh.Routes)
 	}
-	b.conditions.survey(hosts)
+	b.conditions.survey(hosts, b.space)
 	for i, vh := range rt.VirtualHosts {
 		b.where = fmt.Sprintf("%s: virtual host %q", table, vh.Name)
 		b.addRoutes(uint32(i)+1, vh.Routes, hosts[i])

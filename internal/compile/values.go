@@ -26,7 +26,11 @@ func (s *conditionSet) layout(t *Table) {
 		slices.SortFunc(all, compareConditions)
 		number := uint32(len(t.Fields))
 		values, prefixes := s.texts(number, of, all, equals), s.texts(number, of, all, beginsWith)
-		t.Fields = append(t.Fields, s.field(name, of, all, len(values) > 0, len(prefixes) > 0))
+		field := s.field(name, of, all, len(values) > 0, len(prefixes) > 0)
+		if first, count := s.automata(of, t); count > 0 {
+			field.Automaton, field.Automata = first, count
+		}
+		t.Fields = append(t.Fields, field)
 		t.Values = append(t.Values, values...)
 		t.Prefixes = append(t.Prefixes, prefixes...)
 		t.Missing |= t.Fields[number].Missing
@@ -81,7 +85,11 @@ func (s *conditionSet) texts(field uint32, of *valueClasses, all []condition, ki
 		if of.slot == 0 {
 			class = 0
 		}
-		list = append(list, Value{Field: field, Text: text, Bits: s.heldBy(text, all, kind), Class: class})
+		bits := s.heldBy(text, all, kind)
+		if kind == equals {
+			bits |= s.matching(of, text)
+		}
+		list = append(list, Value{Field: field, Text: text, Bits: bits, Class: class})
 	}
 	return list
 }
@@ -106,12 +114,17 @@ func (t *Table) valueOf(field int, value string) (bits uint64, class uint32) {
 			return t.Values[i].Bits, t.Values[i].Class
 		}
 	}
+	f := &t.Fields[field]
+	bits = f.Present
+	for i := range t.Automata[f.Automaton : f.Automaton+f.Automata] {
+		bits |= t.Automata[int(f.Automaton)+i].matches(value)
+	}
 	for n := min(len(value), int(maps.MaxFieldValue)); n > 0; n-- {
 		if i, found := findValue(t.Prefixes, field, value[:n]); found {
-			return t.Prefixes[i].Bits, t.Prefixes[i].Class
+			return bits | t.Prefixes[i].Bits, t.Prefixes[i].Class
 		}
 	}
-	return t.Fields[field].Present, t.Fields[field].Class
+	return bits, f.Class
 }
 
 func findValue(list []Value, field int, text string) (int, bool) {

@@ -16,6 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	xlbMapAcceptedValues       = "accepted_values"
 	xlbMapAccepts              = "accepts"
 	xlbMapAnchors              = "anchors"
 	xlbMapAutomata             = "automata"
@@ -156,6 +157,7 @@ type xlbProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type xlbMapSpecs struct {
+	AcceptedValues   *ebpf.MapSpec `ebpf:"accepted_values"`
 	Accepts          *ebpf.MapSpec `ebpf:"accepts"`
 	Anchors          *ebpf.MapSpec `ebpf:"anchors"`
 	Automata         *ebpf.MapSpec `ebpf:"automata"`
@@ -232,6 +234,7 @@ func (o *xlbObjects) Close() error {
 //
 // It can be passed to loadXlbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type xlbMaps struct {
+	AcceptedValues   *ebpf.Map `ebpf:"accepted_values"`
 	Accepts          *ebpf.Map `ebpf:"accepts"`
 	Anchors          *ebpf.Map `ebpf:"anchors"`
 	Automata         *ebpf.Map `ebpf:"automata"`
@@ -275,6 +278,7 @@ type xlbMaps struct {
 
 func (m *xlbMaps) Close() error {
 	return _XlbClose(
+		m.AcceptedValues,
 		m.Accepts,
 		m.Anchors,
 		m.Automata,

@@ -20,13 +20,15 @@ type abiAnchorPorts struct {
 }
 
 type abiAskedField struct {
-	_       structs.HostLayout
-	Bits    uint64
-	Missing uint64
-	Number  uint32
-	Flags   uint32
-	Slot    uint32
-	Class   uint32
+	_         structs.HostLayout
+	Bits      uint64
+	Missing   uint64
+	Number    uint32
+	Flags     uint32
+	Slot      uint32
+	Class     uint32
+	Automaton uint32
+	Automata  uint32
 }
 
 type abiAskedFlags uint32

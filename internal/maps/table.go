@@ -32,14 +32,16 @@ type Config struct {
 	Automata    Table[uint32, Automaton]
 	Cells       Table[uint32, Cells]
 	Accepts     Table[uint32, Candidates]
-	Schedules   Table[uint32, Turn]
-	Hosts       Table[HostKey, uint32]
-	Paths       Table[PathKey, Candidates]
-	Tuples      Table[uint32, Tuple]
-	Buckets     Table[BucketKey, Candidates]
-	Fields      Table[FieldKey, AskedField]
-	Values      Table[ValueKey, Value]
-	Prefixes    Table[ValueKey, Value]
+	// AcceptedValues are for automata over the values of headers.
+	AcceptedValues Table[uint32, Value]
+	Schedules      Table[uint32, Turn]
+	Hosts          Table[HostKey, uint32]
+	Paths          Table[PathKey, Candidates]
+	Tuples         Table[uint32, Tuple]
+	Buckets        Table[BucketKey, Candidates]
+	Fields         Table[FieldKey, AskedField]
+	Values         Table[ValueKey, Value]
+	Prefixes       Table[ValueKey, Value]
 	// Sizes of the arrays above, in entries.
 	Sizes Sizes
 	// Settle returns when no program still uses what was unlinked before the call.
@@ -49,7 +51,7 @@ type Config struct {
 // Sizes are the numbers of entries that maps hold.
 type Sizes struct {
 	Listeners, RouteTables, Routes, Splits, Tuples, Schedules uint32
-	Automata, Cells, Accepts                                  uint32
+	Automata, Cells, Accepts, AcceptedValues                  uint32
 	Clusters, Endpoints, Slots                                uint32
 }
 

@@ -27,7 +27,7 @@ func (v *version) askedField(i int) maps.AskedField {
 	f := &v.table.Fields[i]
 	return maps.AskedField{
 		Bits: f.Present, Missing: f.Missing, Number: v.fieldNumbers.first + uint32(i), Flags: uint32(f.Flags),
-		Slot: f.Slot, Class: f.Class,
+		Slot: f.Slot, Class: f.Class, Automaton: v.automata.first + f.Automaton, Automata: f.Automata,
 	}
 }
 

@@ -104,7 +104,7 @@ func (g *rig) dump() string {
 		dumpTable("tuples", cfg.Tuples), dumpTable("buckets", cfg.Buckets),
 		dumpTable("values", cfg.Values), dumpTable("value_prefixes", cfg.Prefixes),
 		dumpTable("routes", cfg.Routes), dumpTable("splits", cfg.Splits),
-		dumpTable("automata", cfg.Automata), dumpTable("cells", cfg.Cells), dumpTable("accepts", cfg.Accepts),
+		dumpTable("automata", cfg.Automata), dumpTable("cells", cfg.Cells), dumpTable("accepts", cfg.Accepts), dumpTable("accepted_values", cfg.AcceptedValues),
 		g.sharedLines(),
 	)
 	return strings.Join(lines, "\n") + "\n"

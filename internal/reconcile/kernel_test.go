@@ -201,6 +201,15 @@ func (k kernel) value(asked maps.AskedField, value string) maps.Value {
 		return v
 	}
 	out, best := maps.Value{Bits: asked.Bits, Class: asked.Class}, uint32(0)
+	matching := uint64(0)
+	for i := range asked.Automata {
+		a := at(k.cfg.Automata, asked.Automaton+i)
+		state := a.Start
+		for _, c := range []byte(value) {
+			state = k.cell(a.Next, state*a.ClassCount+uint32(a.Classes[c]))
+		}
+		matching |= at(k.cfg.AcceptedValues, a.Lists+k.cell(a.Accept, state)).Bits
+	}
 	k.cfg.Prefixes.Each(func(key maps.ValueKey, v maps.Value) bool {
 		text := string(key.Value[:(key.PrefixLen-32)/8])
 		if asked.Flags&uint32(maps.AskedPrefixes) != 0 && key.Field == asked.Number && strings.HasPrefix(value, text) && key.PrefixLen > best {
@@ -208,6 +217,7 @@ func (k kernel) value(asked maps.AskedField, value string) maps.Value {
 		}
 		return true
 	})
+	out.Bits |= matching
 	return out
 }
 

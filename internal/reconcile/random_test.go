@@ -87,7 +87,7 @@ func (w world) route(clusters []*model.Cluster) *model.Route {
 	for range w.IntN(2) {
 		r.Headers = append(r.Headers, model.HeaderMatch{
 			Name: []string{"x", "y", ":method", ":path"}[w.IntN(4)], Kind: model.HeaderKind(w.IntN(2)), Invert: w.IntN(2) == 0,
-			String: model.StringMatch{Kind: model.StringKind(w.IntN(2)), Value: w.word("a", 1, 2)},
+			String: model.StringMatch{Kind: model.StringKind(w.IntN(4)), Value: w.word("a", 1, 2)},
 		})
 	}
 	for range 1 + w.IntN(2) {

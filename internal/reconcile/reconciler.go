@@ -37,6 +37,7 @@ type numbers struct {
 	fields                      *ranges
 	tuples, tupleNumbers        *ranges
 	automata, cells, accepts    *ranges
+	acceptedValues              *ranges
 	clusterIndex, endpointIndex *ranges
 }
 
@@ -57,20 +58,21 @@ func New(cfg *maps.Config, sh *maps.Shared, log *slog.Logger) *Reconciler {
 // maps' definition, of listeners so that a connection without one finds none.
 func newNumbers(sizes maps.Sizes, sh *maps.Shared) numbers {
 	return numbers{
-		listeners:     newRanges("addresses", "listeners", 1, sizes.Listeners),
-		tables:        newRanges("tables", "route_tables", 1, sizes.RouteTables),
-		vhosts:        newRanges("virtual hosts", "paths", 1, math.MaxUint32),
-		routes:        newRanges("routes", "routes", 0, sizes.Routes),
-		splits:        newRanges("shares", "splits", 0, sizes.Splits),
-		fields:        newRanges("headers", "fields", 1, math.MaxUint32),
-		tuples:        newRanges("parts of indexes", "tuples", 0, sizes.Tuples),
-		tupleNumbers:  newRanges("indexes", "buckets", 1, math.MaxUint32),
-		automata:      newRanges("automata", "automata", 0, sizes.Automata),
-		cells:         newRanges("blocks of transitions", "cell_blocks", 0, sizes.Cells),
-		accepts:       newRanges("combinations of expressions", "accepts", 0, sizes.Accepts),
-		schedules:     newRanges("turns", "schedules", 0, uint32(len(sh.Schedules))),
-		clusterIndex:  newRanges("clusters", "clusters", 0, uint32(len(sh.Clusters))),
-		endpointIndex: newRanges("endpoints", "endpoints", 0, uint32(len(sh.Endpoints))),
+		listeners:      newRanges("addresses", "listeners", 1, sizes.Listeners),
+		tables:         newRanges("tables", "route_tables", 1, sizes.RouteTables),
+		vhosts:         newRanges("virtual hosts", "paths", 1, math.MaxUint32),
+		routes:         newRanges("routes", "routes", 0, sizes.Routes),
+		splits:         newRanges("shares", "splits", 0, sizes.Splits),
+		fields:         newRanges("headers", "fields", 1, math.MaxUint32),
+		tuples:         newRanges("parts of indexes", "tuples", 0, sizes.Tuples),
+		tupleNumbers:   newRanges("indexes", "buckets", 1, math.MaxUint32),
+		automata:       newRanges("automata", "automata", 0, sizes.Automata),
+		cells:          newRanges("blocks of transitions", "cell_blocks", 0, sizes.Cells),
+		accepts:        newRanges("combinations of expressions", "accepts", 0, sizes.Accepts),
+		acceptedValues: newRanges("combinations of header conditions", "accepted_values", 0, sizes.AcceptedValues),
+		schedules:      newRanges("turns", "schedules", 0, uint32(len(sh.Schedules))),
+		clusterIndex:   newRanges("clusters", "clusters", 0, uint32(len(sh.Clusters))),
+		endpointIndex:  newRanges("endpoints", "endpoints", 0, uint32(len(sh.Endpoints))),
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 
 var testSizes = maps.Sizes{
 	Listeners: 64, RouteTables: 64, Routes: 4096, Splits: 1024, Tuples: 256, Schedules: 4096,
-	Automata: 64, Cells: 4096, Accepts: 1024,
+	Automata: 64, Cells: 4096, Accepts: 1024, AcceptedValues: 1024,
 	Clusters: 64, Endpoints: 256,
 }
 
@@ -81,6 +81,7 @@ func newRigOf(t *testing.T, sizes maps.Sizes) *rig {
 	watch(g, "automata", &cfg.Automata)
 	watch(g, "cells", &cfg.Cells)
 	watch(g, "accepts", &cfg.Accepts)
+	watch(g, "accepted_values", &cfg.AcceptedValues)
 	watch(g, "hosts", &cfg.Hosts)
 	watch(g, "paths", &cfg.Paths)
 	watch(g, "tuples", &cfg.Tuples)
@@ -287,17 +288,18 @@ func (g *rig) checkClean(cfg *model.Config, requests []*model.Request) {
 		g.t.Fatalf("unlinked after a clean apply: %+v", g.r.unlinked)
 	}
 	im, _ := compile.Compile(cfg)
-	var want struct{ tables, vhosts, routes, splits, hosts, paths, fields, values, prefixes, tuples, numbers, buckets, fieldNumbers, turns, automata, blocks, accepts int }
+	var want struct{ tables, vhosts, routes, splits, hosts, paths, fields, values, prefixes, tuples, numbers, buckets, fieldNumbers, turns, automata, blocks, accepts, accepted int }
 	for i := range im.Listeners {
 		t := &im.Listeners[i].Table
 		want.tables++
 		want.vhosts += int(t.VHosts)
 		want.routes += len(t.Routes)
 		want.splits += len(t.Splits)
-		blocks, accepts := automataNumbers(t)
+		blocks, accepts, accepted := automataNumbers(t)
 		want.automata += len(t.Automata)
 		want.blocks += blocks
 		want.accepts += accepts
+		want.accepted += accepted
 		want.hosts += len(t.Hosts)
 		want.paths += len(t.Paths)
 		for _, f := range t.Fields {
@@ -338,6 +340,7 @@ func (g *rig) checkClean(cfg *model.Config, requests []*model.Request) {
 		{"automata numbers", used(n.automata, full.automata), want.automata},
 		{"blocks of cells", used(n.cells, full.cells), want.blocks},
 		{"lists of automata", used(n.accepts, full.accepts), want.accepts},
+		{"values of automata", used(n.acceptedValues, full.acceptedValues), want.accepted},
 		{"turns", used(n.schedules, full.schedules), want.turns},
 		{"cluster indices", used(n.clusterIndex, full.clusterIndex), len(im.Clusters)},
 		{"endpoint indices", used(n.endpointIndex, full.endpointIndex), len(g.r.endpoints)},

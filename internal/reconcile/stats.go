@@ -15,6 +15,7 @@ type Stats struct {
 	Tuples, Buckets                int
 	Routes, Splits                 int
 	Automata, Cells, Accepts       int
+	AcceptedValues                 int
 	Schedules, Clusters, Endpoints int
 }
 
@@ -22,7 +23,7 @@ type Stats struct {
 func (s *Stats) Total() int {
 	return s.VIPs + s.Listeners + s.RouteTables + s.Hosts + s.Paths + s.Fields +
 		s.Values + s.Prefixes + s.Tuples + s.Buckets + s.Routes + s.Splits +
-		s.Automata + s.Cells + s.Accepts + s.Schedules + s.Clusters + s.Endpoints
+		s.Automata + s.Cells + s.Accepts + s.AcceptedValues + s.Schedules + s.Clusters + s.Endpoints
 }
 
 // put writes an entry and counts it.

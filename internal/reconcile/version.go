@@ -19,6 +19,7 @@ type version struct {
 	routes, splits              span
 	tuples, tupleNumbers        span
 	automata, cells, accepts    span
+	acceptedValues              span
 	// hosts, paths, fields, values, prefixes and buckets are how many of the table's entries
 	// may be in the maps: the first ones.
 	hosts, paths, fields, values, prefixes, buckets int
@@ -81,7 +82,7 @@ func clusterNames(t *compile.Table) []string {
 }
 
 func (r *Reconciler) takeNumbers(v *version) error {
-	blocks, accepts := automataNumbers(v.table)
+	blocks, accepts, values := automataNumbers(v.table)
 	for _, t := range []struct {
 		into *span
 		from *ranges
@@ -97,6 +98,7 @@ func (r *Reconciler) takeNumbers(v *version) error {
 		{&v.automata, r.numbers.automata, len(v.table.Automata)},
 		{&v.cells, r.numbers.cells, blocks},
 		{&v.accepts, r.numbers.accepts, accepts},
+		{&v.acceptedValues, r.numbers.acceptedValues, values},
 	} {
 		s, err := t.from.take(uint32(t.n))
 		if err != nil {
@@ -118,6 +120,7 @@ func (r *Reconciler) giveNumbers(v *version) {
 	r.numbers.automata.give(v.automata)
 	r.numbers.cells.give(v.cells)
 	r.numbers.accepts.give(v.accepts)
+	r.numbers.acceptedValues.give(v.acceptedValues)
 }
 
 // vhost is the number of the table's virtual host n; 0 stays none.
