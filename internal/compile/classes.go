@@ -3,12 +3,12 @@
 package compile
 
 import (
-	"maps"
+	gomaps "maps"
 	"slices"
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/dfa"
-	xlbmaps "github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/maps"
 )
 
 // Classes of values. A header that is missing has the first; one with a value that no condition names, the
@@ -48,8 +48,8 @@ func (s *conditionSet) survey(hosts [][]asked, left *space) {
 			}
 		}
 	}
-	s.scarce = len(seen) > int(xlbmaps.MaxPredicates)
-	for _, name := range slices.Sorted(maps.Keys(s.classes)) {
+	s.scarce = len(seen) > int(maps.MaxPredicates)
+	for _, name := range slices.Sorted(gomaps.Keys(s.classes)) {
 		s.compileExpressions(name, left)
 	}
 	for _, c := range s.classes {
@@ -121,7 +121,7 @@ func (v *valueClasses) satisfying(c condition) []uint32 {
 
 // slotOf gives a header a slot while there are some; 0: there are none.
 func (s *conditionSet) slotOf(v *valueClasses) uint32 {
-	if v.slot == 0 && s.slots < int(xlbmaps.MaxClasses)-1 {
+	if v.slot == 0 && s.slots < int(maps.MaxClasses)-1 {
 		s.slots++
 		v.slot = uint32(s.slots)
 	}
@@ -161,7 +161,7 @@ func (s *conditionSet) choose(literals []literal) []choice {
 	keys := 1
 	fitting := choices[:0]
 	for _, c := range choices {
-		if len(fitting) < int(xlbmaps.MaxTupleFields) && keys*len(c.classes) <= maxKeys && s.slotOf(c.of) != 0 {
+		if len(fitting) < int(maps.MaxTupleFields) && keys*len(c.classes) <= maxKeys && s.slotOf(c.of) != 0 {
 			keys *= len(c.classes)
 			fitting = append(fitting, c)
 		}
