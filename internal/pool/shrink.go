@@ -13,7 +13,7 @@ const closedPerSweep = 8
 type demand struct {
 	// leased is of this sweep, peak the most in this window.
 	leased, peak int
-	// until is the window's end, CLOCK_MONOTONIC.
+	// until is the window's end, CLOCK_MONOTONIC; 0 before the first sweep.
 	until uint64
 }
 
@@ -26,10 +26,11 @@ func (p *Pool) shrinkLocked(e *endpoint, now uint64) {
 	}
 	d := &e.demand
 	d.peak = max(d.peak, d.leased)
-	if now >= d.until {
-		if d.until != 0 {
-			e.target = max(min(e.target, 2*d.peak), p.cfg.Initial)
-		}
+	switch {
+	case d.until == 0:
+		d.until = now + uint64(p.cfg.ShrinkAfter)
+	case now >= d.until:
+		e.target = max(min(e.target, 2*d.peak), p.cfg.Initial)
 		d.peak, d.until = d.leased, now+uint64(p.cfg.ShrinkAfter)
 	}
 	for range min(e.open-e.target, closedPerSweep) {

@@ -72,3 +72,24 @@ func TestPoolShrinksToWhatIsNeeded(t *testing.T) {
 		})
 	}
 }
+
+// An endpoint that is busy from its first moment has a window of its own before anything is closed.
+func TestDemandBeforeTheFirstSweepCounts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{initial: 2, shrinkAfter: time.Hour})
+	r.start(2)
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	e := r.p.endpoints[ours]
+	e.demand, e.target = demand{peak: 8}, 16
+	now := uint64(maps.Now())
+	r.p.shrinkLocked(e, now)
+	r.p.shrinkLocked(e, now+uint64(r.p.cfg.ShrinkAfter))
+	if e.target != 16 {
+		t.Errorf("i-socks wanted after the first window: got %d, want 16", e.target)
+	}
+	r.p.shrinkLocked(e, now+2*uint64(r.p.cfg.ShrinkAfter))
+	if e.target != 2 {
+		t.Errorf("i-socks wanted after the second window: got %d, want 2", e.target)
+	}
+}
