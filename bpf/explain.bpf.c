@@ -35,8 +35,10 @@ static __always_inline enum verdict explain_head(struct __sk_buff *skb, struct r
 	if (!t || t->flags & TABLE_SLOW)
 		return HANDOVER_TABLE_SLOW;
 	request_scan_begin(scan, l->table, t->flags);
-	scan->flags = SCAN_DRAWN;
-	scan->draw = e->draw;
+	if (e->draw) {
+		scan->flags = SCAN_DRAWN;
+		scan->draw = e->draw;
+	}
 	v = request_scan(scan, span);
 	if (!v)
 		v = route_request(scan, t, span, to);

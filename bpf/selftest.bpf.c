@@ -51,39 +51,6 @@ int xlb_selftest_request(struct __sk_buff *skb)
 	return SELFTEST_RESULT(v, 0, v ? 0 : t->request.off);
 }
 
-/* Routes a head, behind the index of a route table, on the maps as they are: the cluster behind the verdict. The Ethernet header begins
- * with the draw, or 0. */
-SEC("tc")
-int xlb_selftest_route(struct __sk_buff *skb)
-{
-	struct span span = selftest_span(skb);
-	struct routing to = {};
-	__u64 draw = 0;
-	struct route_table *table;
-	struct selftest *t;
-	__u32 key = 0;
-	enum verdict v;
-
-	t = bpf_map_lookup_elem(&selftests, &key);
-	if (bpf_skb_load_bytes(skb, 0, &draw, sizeof(draw)))
-		return -1;
-	if (!t || span.data + sizeof(key) > span.end)
-		return -1;
-	__builtin_memcpy(&key, span.data, sizeof(key));
-	span.data += sizeof(key);
-	table = route_table_at(key);
-	if (!table)
-		return -1;
-	request_scan_begin(&t->request, key, table->flags);
-	t->request.draw = draw;
-	if (draw)
-		t->request.flags = SCAN_DRAWN;
-	v = request_scan(&t->request, span);
-	if (!v)
-		v = route_request(&t->request, table, span, &to);
-	return SELFTEST_RESULT(v, 0, to.cluster);
-}
-
 SEC("tc")
 int xlb_selftest_response(struct __sk_buff *skb)
 {

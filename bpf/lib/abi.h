@@ -658,7 +658,7 @@ struct event {
 struct explanation {
 	/* The route's, 0 for none. */
 	__u64 timeout_ns;
-	/* The question: the random number, and the listener's. The rest is the answer. */
+	/* The question: the random number, 0 to have the kernel draw it, and the number of the listener. The rest is the answer. */
 	__u64 draw;
 	__u32 listener;
 	/* enum verdict: why the request would be handed over, 0 when it would not. */

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -105,12 +106,11 @@ func BenchmarkKernelRoutes(b *testing.B) {
 				began := time.Now()
 				compile.Compile(&model.Config{Listeners: []*model.Listener{{Name: "l", Address: address, Routes: rt}}})
 				compiling := time.Since(began)
-				index := k.load(rt)
-				verdict, _, err := k.datapath.RouteHead(index, kind.head(n))
-				if err != nil || verdict != 0 {
-					b.Fatalf("verdict %d, %v", verdict, err)
+				listener := k.load(rt)
+				if verdict, _ := k.route(listener, 0, kind.head(n)); verdict != maps.VerdictOk {
+					b.Fatalf("verdict %s", maps.VerdictName(verdict))
 				}
-				took, err := k.datapath.TimeRouteHead(index, kind.head(n), max(b.N, 20))
+				took, err := k.datapath.TimeExplain(listener, []byte(kind.head(n)), max(b.N, 20))
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -20,15 +20,15 @@ func TestKernelDrawsOneNumberForAllFractions(t *testing.T) {
 		}
 	}
 	k := newKernel(t)
-	table := k.load(&model.RouteTable{VirtualHosts: []*model.VirtualHost{{
+	listener := k.load(&model.RouteTable{VirtualHosts: []*model.VirtualHost{{
 		Name: "vh", Domains: []string{"*"}, Routes: []*model.Route{route("a", 30), route("b", 50), route("c", 100)},
 	}}})
 	const rounds = 4000
 	names, taken := k.clusters(), map[string]int{}
 	for range rounds {
-		v, cluster, err := k.datapath.RouteHead(table, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		if err != nil || v != maps.VerdictOk {
-			t.Fatal(maps.VerdictName(v), err)
+		v, cluster := k.route(listener, 0, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if v != maps.VerdictOk {
+			t.Fatal(maps.VerdictName(v))
 		}
 		taken[names[cluster]]++
 	}
@@ -61,14 +61,14 @@ func BenchmarkKernelPaths(b *testing.B) {
 				vh.Routes = append(vh.Routes, &model.Route{Path: kind.match(i), Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}})
 			}
 			start := time.Now()
-			table := k.load(&model.RouteTable{VirtualHosts: []*model.VirtualHost{vh}})
+			listener := k.load(&model.RouteTable{VirtualHosts: []*model.VirtualHost{vh}})
 			loading := time.Since(start)
 			head := fmt.Sprintf("GET /api/v1/service%d/users HTTP/1.1\r\nHost: example.com\r\nUser-Agent: benchmark\r\nAccept: */*\r\n\r\n", n-1)
-			if v, _, err := k.datapath.RouteHead(table, head); err != nil || v != maps.VerdictOk {
-				b.Fatalf("%s %d: %s, %v", kind.name, n, maps.VerdictName(v), err)
+			if v, _ := k.route(listener, 0, head); v != maps.VerdictOk {
+				b.Fatalf("%s %d: %s", kind.name, n, maps.VerdictName(v))
 			}
 			b.Run(fmt.Sprintf("%s/%d", kind.name, n), func(b *testing.B) {
-				took, err := k.datapath.TimeRouteHead(table, head, b.N)
+				took, err := k.datapath.TimeExplain(listener, []byte(head), b.N)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -67,7 +67,6 @@ type fastPrograms struct {
 	Response         *ebpf.Program `ebpf:"xlb_response"`
 	Verdict          *ebpf.Program `ebpf:"xlb_verdict"`
 	SelftestRequest  *ebpf.Program `ebpf:"xlb_selftest_request"`
-	SelftestRoute    *ebpf.Program `ebpf:"xlb_selftest_route"`
 	SelftestResponse *ebpf.Program `ebpf:"xlb_selftest_response"`
 	Queued           *ebpf.Program `ebpf:"xlb_queued"`
 	Explain          *ebpf.Program `ebpf:"xlb_explain"`
@@ -129,7 +128,7 @@ func configure(spec *ebpf.CollectionSpec, o Options) error {
 var fastNames = []string{
 	"xlb_release", "xlb_setsockopt", "xlb_request", "xlb_request_dispatch", "xlb_response", "xlb_response_dispatch",
 	"xlb_verdict", "xlb_verdict_dispatch", "xlb_receive_verdict",
-	"xlb_selftest_request", "xlb_selftest_route", "xlb_selftest_response", "xlb_queued", "xlb_explain",
+	"xlb_selftest_request", "xlb_selftest_response", "xlb_queued", "xlb_explain",
 }
 
 func boolByte(b bool) uint8 {
@@ -229,7 +228,7 @@ func (d *Datapath) allPrograms() []*ebpf.Program {
 	list := []*ebpf.Program{p.Connect4, p.Connect6, p.Getpeername4, p.Getpeername6, p.Sockops, p.Whoami}
 	if f := d.fast; f != nil {
 		list = append(list, f.Release, f.Setsockopt, f.RequestDispatch, f.ResponseDispatch, f.VerdictDispatch, f.ReceiveVerdict,
-			f.Request, f.Response, f.Verdict, f.SelftestRequest, f.SelftestRoute, f.SelftestResponse, f.Queued, f.Explain)
+			f.Request, f.Response, f.Verdict, f.SelftestRequest, f.SelftestResponse, f.Queued, f.Explain)
 	}
 	return list
 }

@@ -5,6 +5,7 @@ package datapath
 import (
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -15,17 +16,13 @@ import (
 const MaxExplained = 3072
 
 // Explain asks what the request program would decide about a head that comes to a listener, given by its number, by the maps as
-// they are. It needs the fast path. The draw decides over fractions and weighted clusters.
+// they are. It needs the fast path. The draw decides over fractions and weighted clusters; 0 leaves it to the kernel.
 func (d *Datapath) Explain(listener uint32, draw uint64, head []byte) (maps.Explanation, error) {
 	e := maps.Explanation{Listener: listener, Draw: draw}
-	if len(head) > MaxExplained {
-		return e, fmt.Errorf("explain a request: its head has %d bytes, more than %d; leave out headers that no route asks about", len(head), MaxExplained)
-	}
-	packet, err := binary.Append(maps.Packet(nil), binary.NativeEndian, e)
+	packet, err := explainPacket(e, head)
 	if err != nil {
-		return e, fmt.Errorf("explain a request: %w", err)
+		return e, err
 	}
-	packet = append(packet, head...)
 	answer := make([]byte, len(packet))
 	run := ebpf.RunOptions{Data: packet, DataOut: answer}
 	d.explaining.Lock()
@@ -41,4 +38,27 @@ func (d *Datapath) Explain(listener uint32, draw uint64, head []byte) (maps.Expl
 		return e, fmt.Errorf("explain a request: read the answer: %w", err)
 	}
 	return e, nil
+}
+
+// TimeExplain returns how long the kernel takes for such a decision, on average of so many runs.
+func (d *Datapath) TimeExplain(listener uint32, head []byte, runs int) (time.Duration, error) {
+	packet, err := explainPacket(maps.Explanation{Listener: listener}, head)
+	if err != nil {
+		return 0, err
+	}
+	d.explaining.Lock()
+	defer d.explaining.Unlock()
+	_, took, err := d.fast.Explain.Benchmark(packet, runs, nil)
+	return took, err
+}
+
+func explainPacket(e maps.Explanation, head []byte) ([]byte, error) {
+	if len(head) > MaxExplained {
+		return nil, fmt.Errorf("explain a request: its head has %d bytes, more than %d; leave out headers that no route asks about", len(head), MaxExplained)
+	}
+	packet, err := binary.Append(maps.Packet(nil), binary.NativeEndian, e)
+	if err != nil {
+		return nil, fmt.Errorf("explain a request: %w", err)
+	}
+	return append(packet, head...), nil
 }

@@ -3,10 +3,8 @@
 package datapath
 
 import (
-	"encoding/binary"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -72,28 +70,4 @@ func (t *selftest) check(p *ebpf.Program, found int) error {
 func runSelftest(p *ebpf.Program, head string) (verdict maps.Verdict, rest int, err error) {
 	result, err := p.Run(&ebpf.RunOptions{Data: maps.Packet([]byte(head))})
 	return maps.Verdict(result >> 24), int(result & 0xffffff), err
-}
-
-// RouteHead routes a request head by a route table of the loaded maps, and returns the cluster if the
-// verdict is VerdictOk. It is for tests that compare the kernel's decisions with others.
-func (d *Datapath) RouteHead(table uint32, head string) (verdict maps.Verdict, cluster uint32, err error) {
-	return d.RouteHeadBy(0, table, head)
-}
-
-// RouteHeadBy does so by a given random number; 0 leaves it to the kernel.
-func (d *Datapath) RouteHeadBy(draw uint64, table uint32, head string) (verdict maps.Verdict, cluster uint32, err error) {
-	packet := maps.Packet([]byte(routePacket(table, head)))
-	binary.LittleEndian.PutUint64(packet, draw)
-	result, err := d.fast.SelftestRoute.Run(&ebpf.RunOptions{Data: packet})
-	return maps.Verdict(result >> 24), result & 0xffffff, err
-}
-
-// TimeRouteHead returns how long the kernel takes for that, on average of so many runs.
-func (d *Datapath) TimeRouteHead(table uint32, head string, runs int) (time.Duration, error) {
-	_, took, err := d.fast.SelftestRoute.Benchmark(maps.Packet([]byte(routePacket(table, head))), runs, nil)
-	return took, err
-}
-
-func routePacket(table uint32, head string) string {
-	return string(binary.LittleEndian.AppendUint32(nil, table)) + head
 }

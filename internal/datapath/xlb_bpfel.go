@@ -71,7 +71,6 @@ const (
 	xlbProgXlbResponseDispatch = "xlb_response_dispatch"
 	xlbProgXlbSelftestRequest  = "xlb_selftest_request"
 	xlbProgXlbSelftestResponse = "xlb_selftest_response"
-	xlbProgXlbSelftestRoute    = "xlb_selftest_route"
 	xlbProgXlbSetsockopt       = "xlb_setsockopt"
 	xlbProgXlbSockops          = "xlb_sockops"
 	xlbProgXlbVerdict          = "xlb_verdict"
@@ -145,7 +144,6 @@ type xlbProgramSpecs struct {
 	XlbResponseDispatch *ebpf.ProgramSpec `ebpf:"xlb_response_dispatch"`
 	XlbSelftestRequest  *ebpf.ProgramSpec `ebpf:"xlb_selftest_request"`
 	XlbSelftestResponse *ebpf.ProgramSpec `ebpf:"xlb_selftest_response"`
-	XlbSelftestRoute    *ebpf.ProgramSpec `ebpf:"xlb_selftest_route"`
 	XlbSetsockopt       *ebpf.ProgramSpec `ebpf:"xlb_setsockopt"`
 	XlbSockops          *ebpf.ProgramSpec `ebpf:"xlb_sockops"`
 	XlbVerdict          *ebpf.ProgramSpec `ebpf:"xlb_verdict"`
@@ -355,7 +353,6 @@ type xlbPrograms struct {
 	XlbResponseDispatch *ebpf.Program `ebpf:"xlb_response_dispatch"`
 	XlbSelftestRequest  *ebpf.Program `ebpf:"xlb_selftest_request"`
 	XlbSelftestResponse *ebpf.Program `ebpf:"xlb_selftest_response"`
-	XlbSelftestRoute    *ebpf.Program `ebpf:"xlb_selftest_route"`
 	XlbSetsockopt       *ebpf.Program `ebpf:"xlb_setsockopt"`
 	XlbSockops          *ebpf.Program `ebpf:"xlb_sockops"`
 	XlbVerdict          *ebpf.Program `ebpf:"xlb_verdict"`
@@ -380,7 +377,6 @@ func (p *xlbPrograms) Close() error {
 		p.XlbResponseDispatch,
 		p.XlbSelftestRequest,
 		p.XlbSelftestResponse,
-		p.XlbSelftestRoute,
 		p.XlbSetsockopt,
 		p.XlbSockops,
 		p.XlbVerdict,
