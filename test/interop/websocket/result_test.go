@@ -13,9 +13,10 @@ import (
 )
 
 // leastFastShare is the share of connections that must be upgraded on the fast
-// path, as a fraction of 1. The fast path hands every upgrade over today: with 0
-// the share is printed and not judged.
-const leastFastShare = 0.0
+// path, as a fraction of 1. Each keeps an i-sock for as long as it lives: of a
+// thousand that come at once, those that overtake the growing pool are upgraded
+// in user space. Measured: 0.86 to 0.97.
+const leastFastShare = 0.75
 
 // result is the line of a pair in the table.
 type result struct {
