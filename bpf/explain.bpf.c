@@ -35,7 +35,7 @@ static __always_inline enum verdict explain_head(struct __sk_buff *skb, struct r
 	if (!t || t->flags & TABLE_SLOW)
 		return HANDOVER_TABLE_SLOW;
 	request_scan_begin(scan, l->table, t->flags);
-	if (e->draw) {
+	if (e->drawn) {
 		scan->flags = SCAN_DRAWN;
 		scan->draw = e->draw;
 	}

@@ -658,14 +658,17 @@ struct event {
 struct explanation {
 	/* The route's, 0 for none. */
 	__u64 timeout_ns;
-	/* The question: the random number, 0 to have the kernel draw it, and the number of the listener. The rest is the answer. */
+	/* The question: the number of the listener, and the random number, unless the kernel is to draw it (drawn is 0). The rest is the
+	 * answer. */
 	__u64 draw;
+	__u32 drawn;
 	__u32 listener;
 	/* enum verdict: why the request would be handed over, 0 when it would not. */
 	__u32 verdict;
 	__u32 cluster;
 	/* enum route_flags */
 	__u32 flags;
+	__u32 reserved;
 };
 
 #endif

@@ -147,3 +147,26 @@ func positionOf(rt *model.RouteTable, r *model.Request) int {
 	}
 	return slices.Index(rt.VirtualHost(r.Authority).Routes, route) + 1
 }
+
+// A draw of 0 is a draw: the kernel takes no other instead, which could choose another route than the account tells of.
+func TestDrawOfNothingDecides(t *testing.T) {
+	rare := &model.Route{
+		Path: model.PathMatch{Value: "/"}, Fraction: model.Fraction{Numerator: 1, Denominator: 100},
+		Clusters: []model.WeightedCluster{{Name: "rare", Weight: 1}},
+	}
+	rest := &model.Route{Path: model.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: "rest", Weight: 1}}}
+	table := &model.RouteTable{VirtualHosts: []*model.VirtualHost{{Name: "vh", Domains: []string{"*"}, Routes: []*model.Route{rare, rest}}}}
+	state := newKernel(t).serve(t, &model.Config{
+		Listeners: []*model.Listener{{Name: "web", Address: address, Routes: table}},
+		Clusters:  []*model.Cluster{{Name: "rare"}, {Name: "rest"}},
+	})
+	for range 20 {
+		got, err := explain.Explain(state, &explain.Query{Method: "GET", URL: "http://a/"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Winner != 1 || got.Kernel.Cluster != "rare" || got.Disagreement != "" {
+			t.Fatalf("route %d wins, the kernel draws %q: %s", got.Winner, got.Kernel.Cluster, got.Disagreement)
+		}
+	}
+}

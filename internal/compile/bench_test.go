@@ -107,7 +107,7 @@ func BenchmarkKernelRoutes(b *testing.B) {
 				compile.Compile(&model.Config{Listeners: []*model.Listener{{Name: "l", Address: address, Routes: rt}}})
 				compiling := time.Since(began)
 				listener := k.load(rt)
-				if verdict, _ := k.route(listener, 0, kind.head(n)); verdict != maps.VerdictOk {
+				if verdict, _ := k.route(listener, kind.head(n)); verdict != maps.VerdictOk {
 					b.Fatalf("verdict %s", maps.VerdictName(verdict))
 				}
 				took, err := k.datapath.TimeExplain(listener, []byte(kind.head(n)), max(b.N, 20))

@@ -26,7 +26,7 @@ func TestKernelDrawsOneNumberForAllFractions(t *testing.T) {
 	const rounds = 4000
 	names, taken := k.clusters(), map[string]int{}
 	for range rounds {
-		v, cluster := k.route(listener, 0, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		v, cluster := k.route(listener, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		if v != maps.VerdictOk {
 			t.Fatal(maps.VerdictName(v))
 		}
@@ -64,7 +64,7 @@ func BenchmarkKernelPaths(b *testing.B) {
 			listener := k.load(&model.RouteTable{VirtualHosts: []*model.VirtualHost{vh}})
 			loading := time.Since(start)
 			head := fmt.Sprintf("GET /api/v1/service%d/users HTTP/1.1\r\nHost: example.com\r\nUser-Agent: benchmark\r\nAccept: */*\r\n\r\n", n-1)
-			if v, _ := k.route(listener, 0, head); v != maps.VerdictOk {
+			if v, _ := k.route(listener, head); v != maps.VerdictOk {
 				b.Fatalf("%s %d: %s", kind.name, n, maps.VerdictName(v))
 			}
 			b.Run(fmt.Sprintf("%s/%d", kind.name, n), func(b *testing.B) {

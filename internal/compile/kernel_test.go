@@ -66,10 +66,10 @@ func (k *kernel) load(rt *model.RouteTable) uint32 {
 	return number
 }
 
-// route asks the kernel about a request head; a draw of 0 leaves that to the kernel.
-func (k *kernel) route(listener uint32, draw uint64, head string) (verdict maps.Verdict, cluster uint32) {
+// route asks the kernel about a request head, with a draw of its own.
+func (k *kernel) route(listener uint32, head string) (verdict maps.Verdict, cluster uint32) {
 	k.t.Helper()
-	e, err := k.datapath.Explain(listener, draw, []byte(head))
+	e, err := k.datapath.ExplainDrawn(listener, []byte(head))
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -127,7 +127,11 @@ func TestKernelRoutesAsTheCompiledTable(t *testing.T) {
 		for range requests {
 			r := plain(w.Request())
 			head := headOf(r, "x", "y", "z", "v", "content-type", "cookie", "x-forwarded-proto")
-			got, cluster := k.route(listener, r.Draw, head)
+			e, err := k.datapath.Explain(listener, r.Draw, []byte(head))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, cluster := maps.Verdict(e.Verdict), e.Cluster
 			if why := disagree(&k.image.Listeners[0].Table, r, got, names[cluster]); why != "" {
 				t.Fatalf("%q: %s\n%s", head, why, k.image)
 			}

@@ -16,9 +16,17 @@ import (
 const MaxExplained = 3072
 
 // Explain asks what the request program would decide about a head that comes to a listener, given by its number, by the maps as
-// they are. It needs the fast path. The draw decides over fractions and weighted clusters; 0 leaves it to the kernel.
+// they are. It needs the fast path. The draw decides over fractions and weighted clusters.
 func (d *Datapath) Explain(listener uint32, draw uint64, head []byte) (maps.Explanation, error) {
-	e := maps.Explanation{Listener: listener, Draw: draw}
+	return d.explain(maps.Explanation{Listener: listener, Draw: draw, Drawn: 1}, head)
+}
+
+// ExplainDrawn does so by a random number that the kernel draws, as it does for requests.
+func (d *Datapath) ExplainDrawn(listener uint32, head []byte) (maps.Explanation, error) {
+	return d.explain(maps.Explanation{Listener: listener}, head)
+}
+
+func (d *Datapath) explain(e maps.Explanation, head []byte) (maps.Explanation, error) {
 	packet, err := explainPacket(e, head)
 	if err != nil {
 		return e, err

@@ -162,10 +162,12 @@ type abiExplanation struct {
 	_         structs.HostLayout
 	TimeoutNs uint64
 	Draw      uint64
+	Drawn     uint32
 	Listener  uint32
 	Verdict   uint32
 	Cluster   uint32
 	Flags     uint32
+	Reserved  uint32
 }
 
 type abiFieldKey struct {
