@@ -19,21 +19,13 @@ func (r *Reconciler) writeBuckets(v *version) error {
 }
 
 func (v *version) bucketKey(b compile.Bucket) maps.BucketKey {
-	return maps.BucketKey{Tuple: v.tupleNumber(b.Tuple), Classes: b.Classes}
-}
-
-// tupleNumber is the number of the table's tuple n; 0 stays none.
-func (v *version) tupleNumber(n uint32) uint32 {
-	if n == 0 {
-		return 0
-	}
-	return v.tupleNumbers.first + n - 1
+	return maps.BucketKey{Tuple: v.tupleNumbers.nth(b.Tuple), Classes: b.Classes}
 }
 
 func (r *Reconciler) writeTuples(v *version) error {
 	for i, t := range v.table.Tuples {
 		tuple := maps.Tuple{
-			Order: t.Order, Number: v.tupleNumber(t.Number), First: v.routes.first + t.First, Count: t.Count, Slots: t.Slots,
+			Order: t.Order, Number: v.tupleNumbers.nth(t.Number), First: v.routes.first + t.First, Count: t.Count, Slots: t.Slots,
 		}
 		if err := put(&r.stats.Tuples, r.cfg.Tuples, v.tuples.first+uint32(i), tuple); err != nil {
 			return err

@@ -123,14 +123,6 @@ func (r *Reconciler) giveNumbers(v *version) {
 	r.numbers.acceptedValues.give(v.acceptedValues)
 }
 
-// vhost is the number of the table's virtual host n; 0 stays none.
-func (v *version) vhost(n uint32) uint32 {
-	if n == 0 {
-		return 0
-	}
-	return v.vhosts.first + n - 1
-}
-
 func (r *Reconciler) writeSplits(v *version) error {
 	for i, s := range v.table.Splits {
 		split := maps.Split{Below: s.Below, Cluster: r.clusters[s.Cluster].index}
@@ -188,7 +180,7 @@ func (v *version) candidates(l compile.List) maps.Candidates {
 const scopeBits = 32
 
 func (v *version) pathKey(p compile.Path) maps.PathKey {
-	key := maps.PathKey{PrefixLen: scopeBits + 8*uint32(len(p.Key)), Vhost: v.vhost(p.VHost)}
+	key := maps.PathKey{PrefixLen: scopeBits + 8*uint32(len(p.Key)), Vhost: v.vhosts.nth(p.VHost)}
 	copy(key.Path[:], p.Key)
 	return key
 }
@@ -196,7 +188,7 @@ func (v *version) pathKey(p compile.Path) maps.PathKey {
 func (r *Reconciler) writeHosts(v *version) error {
 	for _, h := range v.table.Hosts {
 		v.hosts++
-		if err := put(&r.stats.Hosts, r.cfg.Hosts, v.hostKey(h), v.vhost(h.VHost)); err != nil {
+		if err := put(&r.stats.Hosts, r.cfg.Hosts, v.hostKey(h), v.vhosts.nth(h.VHost)); err != nil {
 			return err
 		}
 	}
@@ -210,7 +202,7 @@ func (v *version) hostKey(h compile.Host) maps.HostKey {
 }
 
 func (r *Reconciler) writeTable(v *version) error {
-	table := maps.RouteTable{Flags: uint32(v.table.Flags), DefaultVhost: v.vhost(v.table.Default), Missing: v.table.Missing}
+	table := maps.RouteTable{Flags: uint32(v.table.Flags), DefaultVhost: v.vhosts.nth(v.table.Default), Missing: v.table.Missing}
 	v.setPseudo(&table)
 	return put(&r.stats.RouteTables, r.cfg.RouteTables, v.index.first, table)
 }
