@@ -113,13 +113,12 @@ func TestActionsOfRoutesThroughTheDaemon(t *testing.T) {
 // awaitRecorded waits for the next request: a copy may come behind the answer.
 func awaitRecorded(t *testing.T, r *harness.Recorder) string {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if got := bytes.Join(r.Take(t), nil); len(got) > 0 {
-			return string(got)
-		}
-	}
-	t.Fatal("no request within 20 s")
-	return ""
+	var got []byte
+	harness.Eventually(t, patience, "a request comes", func() bool {
+		got = bytes.Join(r.Take(t), nil)
+		return len(got) > 0
+	})
+	return string(got)
 }
 
 // requireAll compares without case: names of headers are spelt in several ways.

@@ -25,16 +25,7 @@ func TestRandomRoutesAreThoseOfTheModel(t *testing.T) {
 		harness.OnlyXLB(t, "test/routes compares Envoy with the model")
 		place := harness.SameHost(t)
 		w := routes.NewWorld(11)
-		var config harness.Config
-		var all []*routes.Table
-		for range tables {
-			table := w.Table()
-			all = append(all, table)
-			config.Listeners = append(config.Listeners, harness.Listener{Address: harness.Service(), Table: table.WithActions(toCluster), Manager: table.Manager})
-			for i := len(config.Clusters); i < table.Routes(); i++ {
-				config.Clusters = append(config.Clusters, harness.Cluster{Name: routes.ClusterOf(i)})
-			}
-		}
+		config, all := randomTables(w, tables)
 		names := harness.Identities(servers)
 		_, addresses := origins(t, place, names...)
 		for i := range config.Clusters {
@@ -50,6 +41,19 @@ func TestRandomRoutesAreThoseOfTheModel(t *testing.T) {
 			t.Error("no request on the fast path")
 		}
 	})
+}
+
+// randomTables draws tables, each behind a listener, and names a cluster for each route's position: their endpoints are the caller's.
+func randomTables(w routes.World, n int) (config harness.Config, all []*routes.Table) {
+	for range n {
+		table := w.Table()
+		all = append(all, table)
+		config.Listeners = append(config.Listeners, harness.Listener{Address: harness.Service(), Table: table.WithActions(toCluster), Manager: table.Manager})
+		for i := len(config.Clusters); i < table.Routes(); i++ {
+			config.Clusters = append(config.Clusters, harness.Cluster{Name: routes.ClusterOf(i)})
+		}
+	}
+	return config, all
 }
 
 func toCluster(route int) routes.Object {
