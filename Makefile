@@ -115,12 +115,12 @@ interop: build ## Real clients with real servers, each pair through XLB (root): 
 FUZZ_SECONDS ?= 30
 
 .PHONY: fuzz
-fuzz: ## Fuzz the kernel's HTTP parser, compiled natively, beside three others: FUZZ_SECONDS=30.
+fuzz: ## Fuzz the kernel's HTTP parser and routing, compiled natively: FUZZ_SECONDS=30.
 	@scripts/install-deps fuzz
 	scripts/fuzz $(FUZZ_SECONDS)
 
 .PHONY: fuzz-check
-fuzz-check: ## The committed fuzz corpus, and a fixed run from it.
+fuzz-check: ## The committed fuzz corpus, and fixed runs.
 	@scripts/install-deps fuzz
 	scripts/fuzz --check
 

@@ -86,8 +86,7 @@ static void ask(const struct oracle *o, enum oracle_kind kind, const uint8_t *da
 		die(o->name);
 	if (answer == 1)
 		return;
-	fprintf(stderr, "fuzz: wrong: %s finds no message of %u and %llu bytes\n", o->name, head,
-		(unsigned long long)body);
+	fprintf(stderr, "fuzz: wrong: %s does not agree with %u and %#llx\n", o->name, head, (unsigned long long)body);
 	abort();
 }
 

@@ -16,6 +16,8 @@
 enum oracle_kind {
 	ORACLE_REQUEST = 1,
 	ORACLE_RESPONSE = 2,
+	/* The body stands for a decision, and the input is that of fuzz_route.c: the answer says whether it is right. */
+	ORACLE_ROUTE = 3,
 };
 
 /* Ends the fuzzer when an oracle disagrees. */

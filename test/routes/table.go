@@ -91,6 +91,12 @@ func (w World) Table() *Table {
 			t.matches = append(t.matches, match)
 			routes = append(routes, Object{"match": match})
 		}
+		if w.oneIn(12) {
+			for _, match := range w.crowd() {
+				t.matches = append(t.matches, match)
+				routes = append(routes, Object{"match": match})
+			}
+		}
 		hosts = append(hosts, Object{"name": fmt.Sprintf("vh%d", i), "domains": domains, "routes": routes})
 	}
 	t.Config = Object{"name": "table", "virtual_hosts": hosts}
@@ -153,6 +159,22 @@ func (w World) match() Object {
 		m["runtime_fraction"] = Object{"runtime_key": "unknown", "default_value": w.certainFraction()}
 	}
 	return m
+}
+
+// crowd draws so many routes for one path, told apart by headers, that they need an index.
+func (w World) crowd() []Object {
+	var matches []Object
+	path := pick(w, []string{"/", "/", "/a"})
+	for range 20 + w.IntN(30) {
+		headers := []any{Object{"name": pick(w, headerNames[:2]), "string_match": Object{
+			pick(w, []string{"exact", "exact", "prefix"}): w.word("abA", 1, 3),
+		}}}
+		for range w.IntN(3) {
+			headers = append(headers, w.headerMatch())
+		}
+		matches = append(matches, Object{"prefix": path, "headers": headers})
+	}
+	return matches
 }
 
 // certainFraction is one that chance does not decide.
