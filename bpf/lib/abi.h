@@ -207,6 +207,12 @@ enum table_flags {
 	TABLE_FIELDS = 8,
 	/* Some route is left to chance, or its cluster is. */
 	TABLE_DRAW = 16,
+	/* Virtual hosts are looked up without the host's port. */
+	TABLE_IGNORES_PORTS = 32,
+	/* The slow path serves hosts with a port, or with a dot at the end of the name: it cuts those off. */
+	TABLE_CUTS_PORTS = 64,
+	TABLE_CUTS_DOTS = 128,
+	TABLE_KNOWS_PORTS = TABLE_IGNORES_PORTS | TABLE_CUTS_PORTS | TABLE_CUTS_DOTS,
 };
 
 enum asked_flags {

@@ -26,6 +26,8 @@ struct request_scan {
 	__u32 failure;
 	__u32 flags;
 	__u32 host_len;
+	/* Behind the colon before the host's port, 0 if it has none. */
+	__u32 port_at;
 	__u32 path_len;
 	__u32 version_len;
 	/* Of the request target, with its query. */

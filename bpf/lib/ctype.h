@@ -107,13 +107,14 @@ static __always_inline __u32 run_of_names(__u64 w)
 		TOPS);
 }
 
-/* Length of the run of letters, digits, '-', '.' and ':', which is what host names and their ports are made of. */
-static __always_inline __u32 run_of_hosts(__u64 w)
+/* Length of the run of letters, digits, '-' and '.', which host names are made of, and, when `last` is ':' and not '9', of the colons
+ * before ports. */
+static __always_inline __u32 run_of_hosts(__u64 w, __u8 last)
 {
 	if (w & TOPS)
 		return 0;
 	return bytes_before(
-		~(marks_between(w | EACH(0x20), 'a', 'z') | marks_between(w, '0', ':') | marks_between(w, '-', '.')) &
+		~(marks_between(w | EACH(0x20), 'a', 'z') | marks_between(w, '0', last) | marks_between(w, '-', '.')) &
 		TOPS);
 }
 

@@ -42,6 +42,8 @@ enum scan_flags {
 	SCAN_CONNECTION = 32,
 	/* The random number is given. */
 	SCAN_DRAWN = 64,
+	/* A dot stands before a colon of the host, which matters to the table. */
+	SCAN_DOT = 128,
 };
 
 struct request_cursor {
@@ -139,12 +141,27 @@ static __always_inline long request_target_byte(struct request_scan *r, __u8 c)
 	return 0;
 }
 
+static __always_inline __u32 request_host_has_dot(const struct request_scan *r)
+{
+	__u32 n = r->host_len;
+
+	return n && r->authority[bounded(n - 1, 255)] == '.';
+}
+
 static __always_inline long request_host_byte(struct request_scan *r, __u8 c)
 {
 	__u32 n = r->host_len;
 
 	if (!is_host(c) || n >= MAX_HOST)
 		return request_fail(r, HANDOVER_HOST);
+	if (c == ':') {
+		if (r->table_flags & TABLE_CUTS_DOTS && request_host_has_dot(r))
+			r->flags |= SCAN_DOT;
+		r->port_at = n + 1;
+	}
+	/* What a bracket closes is an address, whose colons separate no port. */
+	if (c == ']')
+		r->port_at = 0;
 	r->authority[bounded(n, 255)] = lower(c);
 	r->host_len = n + 1;
 	return 0;
@@ -321,7 +338,7 @@ static __always_inline __u32 request_path_run(struct request_scan *r, __u64 w)
 
 static __always_inline __u32 request_host_run(struct request_scan *r, __u64 w)
 {
-	__u32 n = run_of_hosts(w), at = r->host_len;
+	__u32 at = r->host_len, n = run_of_hosts(w, r->table_flags & TABLE_KNOWS_PORTS ? '9' : ':');
 	__u64 word = lower_word(w);
 
 	if (!n || at > MAX_HOST - sizeof(w))
@@ -424,6 +441,7 @@ static __always_inline void request_scan_begin(struct request_scan *r, __u32 tab
 	r->failure = 0;
 	r->flags = 0;
 	r->host_len = 0;
+	r->port_at = 0;
 	r->path_len = 0;
 	r->version_len = 0;
 	r->target_at = 0;
@@ -444,6 +462,10 @@ static __always_inline enum verdict request_judge(const struct request_scan *r)
 	if (r->lines > MAX_LINES)
 		return HANDOVER_HEAD_TOO_LONG;
 	if (!(r->flags & SCAN_HAS_HOST) || !r->host_len)
+		return HANDOVER_HOST;
+	if (r->table_flags & TABLE_CUTS_PORTS && r->port_at)
+		return HANDOVER_HOST;
+	if (r->table_flags & TABLE_CUTS_DOTS && (r->flags & SCAN_DOT || request_host_has_dot(r)))
 		return HANDOVER_HOST;
 	if (r->flags & SCAN_CHUNKED && r->flags & SCAN_HAS_LENGTH)
 		return HANDOVER_MALFORMED;

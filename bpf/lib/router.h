@@ -26,13 +26,15 @@ struct routing {
 /* bpf_loop() takes a context on the stack only. */
 struct host_copy {
 	struct request_scan *scan;
+	__u32 len;
+	__u32 reserved;
 };
 
 static long reverse_step(__u32 i, void *ctx)
 {
 	struct host_copy *copy = ctx;
 	struct request_scan *r = copy->scan;
-	__u32 from = r->host_len - 1 - i;
+	__u32 from = copy->len - 1 - i;
 
 	if (from > MAX_HOST || i > MAX_HOST)
 		return 1;
@@ -67,6 +69,9 @@ static __always_inline __u32 route_find_vhost(struct request_scan *r, const stru
 	struct host_copy copy = { .scan = r };
 	__u32 len = r->host_len, vhost = 0;
 
+	if (t->flags & TABLE_IGNORES_PORTS && r->port_at)
+		len = r->port_at - 1;
+	copy.len = len;
 	if (t->flags & TABLE_HOSTS) {
 		bpf_loop(len, reverse_step, &copy, 0);
 		if (len <= MAX_HOST)

@@ -29,7 +29,7 @@ func TestExplainPrintsAnAccount(t *testing.T) {
 		{"connect", []string{"CONNECT", "http://shop.test", "--listener", "web", "--draw", "57"}, exitOK},
 		{"method", []string{"PURGE", "http://a.test/only/x", "--listener", "web", "--draw", "57"}, exitOK},
 		{"rewrite", []string{"GET", "http://a.test/only/x", "--listener", "web", "--draw", "57"}, exitOK},
-		{"slow-table", []string{"GET", "http://shop.test:8080/", "--listener", "stripped", "--draw", "57"}, exitOK},
+		{"stripped-host", []string{"GET", "http://shop.test:8080/", "--listener", "stripped", "--draw", "57"}, exitOK},
 		{"no-route", []string{"GET", "http://a.test/", "--listener", "web", "--draw", "57"}, exitFailure},
 		{"no-virtual-host", []string{"GET", "http://127.80.0.1:8080/", "--draw", "57"}, exitFailure},
 		{"json", []string{"GET", "http://www.shop.test/buy?x=1", "-H", "Cookie: lane=slow", "--listener", "web", "--draw", "57", "-o", "json"}, exitOK},

@@ -48,7 +48,9 @@ var sentHeaders = []string{"x", "y", "z", "v", "content-type", "cookie", "x-forw
 
 // queryOf asks about a request of the generator.
 func queryOf(r *model.Request) *explain.Query {
-	q := &explain.Query{Method: r.Method, URL: "http://" + r.Authority + r.Path, Listener: "web", Draw: uint32(r.Draw)}
+	q := &explain.Query{Method: r.Method, URL: "http://host" + r.Path, Listener: "web", Draw: uint32(r.Draw)}
+	// Not every host that the kernel reads is one of a URL.
+	q.Headers = append(q.Headers, "host: "+r.Authority)
 	for _, name := range sentHeaders {
 		for _, v := range r.Values(name) {
 			q.Headers = append(q.Headers, name+": "+v)
@@ -141,11 +143,13 @@ func compare(t *testing.T, rt *model.RouteTable, r *model.Request, inKernel, com
 
 // positionOf is the position of the route that the model matches, from 1; 0 for none.
 func positionOf(rt *model.RouteTable, r *model.Request) int {
-	route := rt.Match(r)
+	applied := *r
+	applied.Authority = rt.Host.Apply(r.Authority)
+	route := rt.Match(&applied)
 	if route == nil {
 		return 0
 	}
-	return slices.Index(rt.VirtualHost(r.Authority).Routes, route) + 1
+	return slices.Index(rt.VirtualHost(applied.Authority).Routes, route) + 1
 }
 
 // A draw of 0 is a draw: the kernel takes no other instead, which could choose another route than the account tells of.

@@ -5,7 +5,6 @@ package compile
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
@@ -48,15 +47,6 @@ func compileTableWithin(left *space, where string, rt *model.RouteTable) (Table,
 }
 
 func tooHard(rt *model.RouteTable) string {
-	comparesHosts := func(domain string) bool { return domain != "*" }
-	for _, vh := range rt.VirtualHosts {
-		if rt.IgnorePort && slices.ContainsFunc(vh.Domains, comparesHosts) {
-			return "ignore_port_in_host_matching"
-		}
-	}
-	if rt.Host != (model.HostRule{}) {
-		return "strip_any_host_port, strip_matching_host_port or strip_trailing_host_dot"
-	}
 	if rt.IgnorePathParameters {
 		return "ignore_path_parameters_in_path_matching"
 	}

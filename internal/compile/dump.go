@@ -30,6 +30,9 @@ var flagNames = []struct {
 	{maps.TableHostPrefixes, "host_prefixes"},
 	{maps.TableFields, "fields"},
 	{maps.TableDraw, "draw"},
+	{maps.TableIgnoresPorts, "ignores_ports"},
+	{maps.TableCutsPorts, "cuts_ports"},
+	{maps.TableCutsDots, "cuts_dots"},
 }
 
 // String is the whole image as text, for people and for golden files.

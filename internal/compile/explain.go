@@ -12,7 +12,8 @@ import (
 )
 
 // Route evaluates the table as bpf/lib/router.h does. The verdict is VerdictOk with
-// a route, and otherwise the reason why the kernel hands the request over.
+// a route, and otherwise the reason why the kernel hands the request over. The authority is that of the request, before anything
+// is cut off (model.HostRule).
 func (t *Table) Route(r *model.Request) (*Route, maps.Verdict) {
 	if t.Flags&maps.TableSlow != 0 {
 		return nil, maps.HandoverTableSlow
@@ -26,7 +27,14 @@ func (t *Table) Route(r *model.Request) (*Route, maps.Verdict) {
 	if failure := t.scanFields(r); failure != maps.VerdictOk {
 		return nil, failure
 	}
-	vhost := t.vhost(strings.ToLower(r.Authority))
+	if t.cuts(r.Authority) {
+		return nil, maps.HandoverHost
+	}
+	host := strings.ToLower(r.Authority)
+	if t.Flags&maps.TableIgnoresPorts != 0 {
+		host = model.WithoutPort(host)
+	}
+	vhost := t.vhost(host)
 	if vhost == 0 {
 		return nil, maps.HandoverNoVHost
 	}
@@ -134,6 +142,14 @@ func isHost(host string) bool {
 		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-.:[]_~", c)
 	}
 	return host != "" && len(host) <= int(maps.MaxHost) && !strings.ContainsFunc(host, foreign)
+}
+
+// cuts reports whether the slow path might change a host, which the kernel judges more strictly than that.
+func (t *Table) cuts(host string) bool {
+	if t.Flags&maps.TableCutsPorts != 0 && model.WithoutPort(host) != host {
+		return true
+	}
+	return t.Flags&maps.TableCutsDots != 0 && (strings.HasSuffix(host, ".") || strings.Contains(host, ".:"))
 }
 
 func (t *Table) vhost(host string) uint32 {

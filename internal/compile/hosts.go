@@ -40,6 +40,7 @@ func (b *tableBuilder) addHosts(rt *model.RouteTable) {
 		b.addHost(maps.HostForward, text, vhost)
 	}
 	b.addBareTexts(index)
+	b.table.Flags |= hostFlags(rt)
 	slices.SortFunc(b.table.Hosts, func(x, y Host) int {
 		return cmp.Or(cmp.Compare(x.Direction, y.Direction), strings.Compare(x.Key, y.Key))
 	})
@@ -49,6 +50,21 @@ func (b *tableBuilder) addHosts(rt *model.RouteTable) {
 	if len(index.prefix) > 0 {
 		b.table.Flags |= maps.TableHostPrefixes
 	}
+}
+
+// hostFlags say how hosts are looked up, and which the slow path must have because it changes them: whatever port a host has, for
+// the kernel does not compare it with the one to cut off.
+func hostFlags(rt *model.RouteTable) (flags maps.TableFlags) {
+	if rt.IgnorePort {
+		flags |= maps.TableIgnoresPorts
+	}
+	if rt.Host.AnyPort || rt.Host.Port != 0 {
+		flags |= maps.TableCutsPorts
+	}
+	if rt.Host.TrailingDot {
+		flags |= maps.TableCutsDots
+	}
+	return flags
 }
 
 // addBareTexts adds the hosts that equal a wildcard's text.

@@ -45,6 +45,9 @@ func (w world) host() string {
 	if w.oneIn(12) {
 		return w.long(248)
 	}
+	if w.oneIn(8) {
+		return w.word("ab.[]", 0, 3) + ":" + w.word("1a.]", 0, 2)
+	}
 	return w.word("ab.", 1, 4)
 }
 
@@ -227,7 +230,10 @@ func (w world) crowd() []*model.Route {
 }
 
 func (w world) table() *model.RouteTable {
-	t := &model.RouteTable{IgnorePort: w.oneIn(60), IgnorePathParameters: w.oneIn(60)}
+	t := &model.RouteTable{IgnorePort: w.oneIn(8), IgnorePathParameters: w.oneIn(60)}
+	if w.oneIn(12) {
+		t.Host = pick(w, model.HostRule{AnyPort: true}, model.HostRule{Port: 1}, model.HostRule{TrailingDot: true})
+	}
 	taken := map[string]bool{}
 	for i := range 1 + w.IntN(5) {
 		vh := &model.VirtualHost{Name: fmt.Sprintf("vh%d", i)}

@@ -4,6 +4,7 @@ package compile
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -193,21 +194,45 @@ func TestNotesNameSlowRoutesByReason(t *testing.T) {
 }
 
 func TestTableThatComparesOtherTextIsSlow(t *testing.T) {
-	port := oneHost(prefixRoute("/", "c"))
-	port.IgnorePort = true
-	if table, notes := compileTable("table", port); table.Flags != 0 || len(notes) != 0 {
-		t.Errorf(`only "*", port ignored: flags %d, notes %v`, table.Flags, notes)
-	}
-	port.VirtualHosts[0].Domains = []string{"a"}
 	parameters := oneHost(prefixRoute("/", "c"))
 	parameters.IgnorePathParameters = true
-	stripped := oneHost(prefixRoute("/", "c"))
-	stripped.Host.TrailingDot = true
-	for _, rt := range []*model.RouteTable{port, parameters, stripped} {
-		table, notes := compileTable("table", rt)
-		if diff := cmp.Diff(table, Table{Flags: maps.TableSlow}); diff != "" || len(notes) != 1 {
-			t.Errorf("notes %v, table (-got +want):\n%s", notes, diff)
-		}
+	table, notes := compileTable("table", parameters)
+	if diff := cmp.Diff(table, Table{Flags: maps.TableSlow}); diff != "" || len(notes) != 1 {
+		t.Errorf("notes %v, table (-got +want):\n%s", notes, diff)
+	}
+}
+
+func TestHostsThatAreChangedAreHandedOver(t *testing.T) {
+	hosts := []string{"a", "A.b", "a:80", "a:", "a.", "a.:80", "[::1]", "[::1]:80", "[a.:b]"}
+	for _, tt := range []struct {
+		name       string
+		ignorePort bool
+		rule       model.HostRule
+		over       []string
+	}{
+		{"ignore_port_in_host_matching", true, model.HostRule{}, nil},
+		{"strip_any_host_port", false, model.HostRule{AnyPort: true}, []string{"a:80", "a:", "a.:80", "[::1]:80"}},
+		{"strip_matching_host_port", false, model.HostRule{Port: 8080}, []string{"a:80", "a:", "a.:80", "[::1]:80"}},
+		{"strip_trailing_host_dot", false, model.HostRule{TrailingDot: true}, []string{"a.", "a.:80", "[a.:b]"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rt := oneHost(prefixRoute("/", "c"))
+			rt.IgnorePort, rt.Host = tt.ignorePort, tt.rule
+			table, notes := compileTable("table", rt)
+			if len(notes) != 0 {
+				t.Errorf("notes %v", notes)
+			}
+			for _, host := range hosts {
+				want := maps.VerdictOk
+				if slices.Contains(tt.over, host) {
+					want = maps.HandoverHost
+				}
+				r := &model.Request{Authority: host, Path: "/", Method: "GET", Values: func(string) []string { return nil }}
+				if _, got := table.Route(r); got != want {
+					t.Errorf("%s: %s, want %s", host, maps.VerdictName(got), maps.VerdictName(want))
+				}
+			}
+		})
 	}
 }
 

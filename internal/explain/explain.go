@@ -18,7 +18,7 @@ type State struct {
 	Config *model.Config
 	// Notes of the compiler about it.
 	Notes []compile.Note
-	// Decide says what the fast path does with a request, of which the head is given as a client sends it too.
+	// Decide says what the fast path does with a request as it is received, of which the head is given as a client sends it too.
 	Decide func(l *model.Listener, r *model.Request, head []byte) (Decision, error)
 	// Endpoints of a cluster.
 	Endpoints func(cluster string) ([]Endpoint, error)
@@ -45,7 +45,7 @@ func Explain(s *State, q *Query) (*Answer, error) {
 		return nil, err
 	}
 	r := parsed.forTable(l.Routes)
-	d, err := s.Decide(l, r, parsed.head())
+	d, err := s.Decide(l, parsed.forTable(&model.RouteTable{}), parsed.head())
 	if err != nil {
 		return nil, fmt.Errorf("listener %q: %w", l.Name, err)
 	}

@@ -434,6 +434,10 @@ const (
 	abiTableFlagsTABLE_HOST_PREFIXES abiTableFlags = 4
 	abiTableFlagsTABLE_FIELDS        abiTableFlags = 8
 	abiTableFlagsTABLE_DRAW          abiTableFlags = 16
+	abiTableFlagsTABLE_IGNORES_PORTS abiTableFlags = 32
+	abiTableFlagsTABLE_CUTS_PORTS    abiTableFlags = 64
+	abiTableFlagsTABLE_CUTS_DOTS     abiTableFlags = 128
+	abiTableFlagsTABLE_KNOWS_PORTS   abiTableFlags = 224
 )
 
 type abiTraffic struct {

@@ -10,7 +10,7 @@ var handoverMeanings = map[Verdict]string{
 	HandoverNotHTTP11:        "another version",
 	HandoverMethod:           "a method whose framing is special or unknown; also what is not HTTP at all",
 	HandoverTargetForm:       "absolute or asterisk form",
-	HandoverHost:             "none, several, or one that routes cannot name",
+	HandoverHost:             "none, several, one that routes cannot name, or one whose port or last dot the configuration has cut off",
 	HandoverTransferCoding:   "a request with another Transfer-Encoding than chunked, or with hundreds of tiny chunks in one send",
 	HandoverConnectionOption: "a Connection header other than keep-alive and upgrade, another hop-by-hop header, or a Trailer that names several fields or a forbidden one",
 	HandoverUpgrade:          "an upgrade to anything but websocket, one that the route does not allow, or half of one",

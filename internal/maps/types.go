@@ -225,6 +225,9 @@ const (
 // Values of TableFlags.
 const (
 	TableSlow         = abiTableFlagsTABLE_SLOW
+	TableIgnoresPorts = abiTableFlagsTABLE_IGNORES_PORTS
+	TableCutsPorts    = abiTableFlagsTABLE_CUTS_PORTS
+	TableCutsDots     = abiTableFlagsTABLE_CUTS_DOTS
 	TableHosts        = abiTableFlagsTABLE_HOSTS
 	TableHostPrefixes = abiTableFlagsTABLE_HOST_PREFIXES
 	TableFields       = abiTableFlagsTABLE_FIELDS

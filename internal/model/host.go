@@ -24,7 +24,7 @@ func (h HostRule) Apply(authority string) string {
 	if h.TrailingDot {
 		authority = withoutTrailingDot(authority)
 	}
-	name := withoutPort(authority)
+	name := WithoutPort(authority)
 	if name == authority || !h.AnyPort && h.Port == 0 {
 		return authority
 	}
@@ -48,9 +48,9 @@ func withoutTrailingDot(authority string) string {
 	return authority
 }
 
-// withoutPort cuts an authority at its last ":", unless that is part of an IPv6
+// WithoutPort cuts an authority at its last ":", unless that is part of an IPv6
 // address. As in Envoy what follows it need not be a number.
-func withoutPort(authority string) string {
+func WithoutPort(authority string) string {
 	colon := strings.LastIndexByte(authority, ':')
 	if colon < 0 || strings.LastIndexByte(authority, ']') > colon {
 		return authority

@@ -62,7 +62,7 @@ func (t *RouteTable) VirtualHost(authority string) *VirtualHost {
 // virtualHost also returns the domain that decided.
 func (t *RouteTable) virtualHost(authority string) (best *VirtualHost, domain string) {
 	if t.IgnorePort {
-		authority = withoutPort(authority)
+		authority = WithoutPort(authority)
 	}
 	host := LowerASCII(authority)
 	bestRank := 0

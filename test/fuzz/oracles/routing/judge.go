@@ -49,6 +49,8 @@ const preamble = 1 + 8
 func (w *world) judge(input []byte, verdict maps.Verdict, cluster uint32) error {
 	table := w.models[input[0]]
 	r := parse(input[preamble:])
+	given := r.Authority
+	r.Authority = table.Host.Apply(given)
 	r.Draw = binary.NativeEndian.Uint64(input[1:])
 	route := table.Match(r)
 	switch verdict {
@@ -57,6 +59,9 @@ func (w *world) judge(input []byte, verdict maps.Verdict, cluster uint32) error 
 			return fmt.Errorf("table %d, draw %d: %s, but the model takes %s", input[0], r.Draw, maps.VerdictName(verdict), clusterOf(route, r.Draw))
 		}
 	case maps.VerdictOk:
+		if r.Authority != given {
+			return fmt.Errorf("table %d: host %q is to become %q, and was not handed over", input[0], given, r.Authority)
+		}
 		if route == nil {
 			return fmt.Errorf("table %d, draw %d: cluster %s, but the model takes no route", input[0], r.Draw, w.clusters[cluster])
 		}
