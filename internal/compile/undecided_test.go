@@ -22,6 +22,7 @@ func TestUndecidedSaysWhyARouteHandsARequestOver(t *testing.T) {
 		{"decided by a header", prefixRoute("/", "c", exactHeader("x", "2")), ""},
 		{"a query parameter", query, "query parameters"},
 		{"an action", direct, "direct_response"},
+		{"an expression", pathRoute("c", model.PathMatch{Kind: model.PathRegex, Value: "/a.*"}), ""},
 		{"an action of another path", func() *model.Route { r := *direct; r.Path.Value = "/other"; return &r }(), ""},
 	}
 	for _, tt := range tests {

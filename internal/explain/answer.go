@@ -60,7 +60,8 @@ type Route struct {
 	Lost string `json:"lost,omitempty"`
 	// Because says which condition it is, and what the request has instead.
 	Because string `json:"because,omitempty"`
-	// Undecided says why the kernel hands over what comes as far as this route.
+	// Undecided says why the kernel hands over what comes as far as this route. It is known of the first hundred routes
+	// that the path may reach.
 	Undecided string `json:"undecided,omitempty"`
 }
 

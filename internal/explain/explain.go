@@ -83,14 +83,20 @@ func considered(trace *model.Trace) []*model.Route {
 	return trace.VirtualHost.Routes[:n]
 }
 
+// mostJudged bounds the routes of one answer of which it is found out whether the kernel can decide them: each is compiled on
+// its own, and a table may have thousands of expressions that take long.
+const mostJudged = 100
+
 func (a *Answer) addRoutes(trace *model.Trace, r *model.Request) {
 	if trace.VirtualHost != nil {
 		a.VirtualHost = &VirtualHost{Name: trace.VirtualHost.Name, Domain: trace.Domain}
 	}
+	judged := 0
 	for i, route := range considered(trace) {
-		row := Route{
-			Position: i + 1, Name: route.Name, Match: route.Path.Text(), Conditions: route.Conditions(),
-			Undecided: compile.Undecided(route, r),
+		row := Route{Position: i + 1, Name: route.Name, Match: route.Path.Text(), Conditions: route.Conditions()}
+		if judged < mostJudged && compile.MayReach(route, r) {
+			judged++
+			row.Undecided = compile.Undecided(route, r)
 		}
 		if i < len(trace.Lost) {
 			unmet := trace.Lost[i]

@@ -81,6 +81,33 @@ func TestWholeTablesNotesStandInForARoutes(t *testing.T) {
 	}
 }
 
+// Thousands of expressions would take minutes.
+func TestFewRoutesAreCompiledForOneAnswer(t *testing.T) {
+	s := served(Decision{By: ByKernel, Verdict: maps.HandoverRouteSlow})
+	vh := s.Config.Listeners[0].Routes.VirtualHosts[0]
+	for i := range 3 * mostJudged {
+		r := &model.Route{Cookies: []model.CookieMatch{{Name: "a"}}, Clusters: []model.WeightedCluster{{Name: "a", Weight: 1}}}
+		if i%3 == 0 {
+			r.Path = model.PathMatch{Kind: model.PathExact, Value: "/elsewhere"}
+		}
+		vh.Routes = append(vh.Routes, r)
+	}
+	vh.Routes = vh.Routes[1:] // it takes everything
+	a, err := Explain(s, &Query{Method: "GET", URL: "http://127.80.0.1/", Headers: []string{"cookie: b=1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	judged := 0
+	for _, r := range a.Routes {
+		if r.Undecided != "" {
+			judged++
+		}
+	}
+	if judged != mostJudged {
+		t.Errorf("%d routes were compiled, want %d", judged, mostJudged)
+	}
+}
+
 func TestKernelThatFailsIsAnError(t *testing.T) {
 	s := served(Decision{})
 	s.Decide = func(*model.Listener, *model.Request, []byte) (Decision, error) {
