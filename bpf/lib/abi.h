@@ -26,8 +26,10 @@ enum limits {
 	MAX_FIELD_VALUE = 120,
 	/* Header fields of one request, as Envoy's HttpProtocolOptions.max_headers_count. */
 	MAX_LINES = 100,
-	/* Header fields of one request that routes ask about. */
+	/* Header fields of one request that routes ask about, and parameters of its query. */
 	MAX_FIELDS = 8,
+	/* Parameters of one query that are read when routes ask about some. */
+	MAX_PARAMETERS = 100,
 	/* Routes tried for one request, clusters of one weighted route. */
 	MAX_CANDIDATES = 128,
 	MAX_SPLIT = 64,
@@ -88,6 +90,7 @@ enum verdict {
 	HANDOVER_UNREAD,
 	HANDOVER_REPEATED_FIELD,
 	HANDOVER_TOO_MANY_FIELDS,
+	HANDOVER_TOO_MANY_PARAMETERS,
 	HANDOVER_LISTENER_GONE,
 	HANDOVER_TABLE_SLOW,
 	HANDOVER_ROUTE_SLOW,
@@ -213,6 +216,10 @@ enum table_flags {
 	TABLE_CUTS_PORTS = 64,
 	TABLE_CUTS_DOTS = 128,
 	TABLE_KNOWS_PORTS = TABLE_IGNORES_PORTS | TABLE_CUTS_PORTS | TABLE_CUTS_DOTS,
+	/* Some route asks about a pseudo header. */
+	TABLE_PSEUDO = 256,
+	/* Some route asks about a parameter of the query. */
+	TABLE_QUERY = 512,
 };
 
 enum asked_flags {
@@ -222,7 +229,7 @@ enum asked_flags {
 	ASKED_PREFIXES = 2,
 };
 
-/* What routes ask about a header. */
+/* What routes ask about a header, or about a parameter of the query. */
 struct asked_field {
 	/* Conditions that hold for a value without a record. */
 	__u64 bits;
@@ -330,7 +337,8 @@ struct cells {
 	__u16 of[CELLS];
 };
 
-/* A header name, in lower case, that some route of a table asks about: key of a struct asked_field. */
+/* A name that some route of a table asks about: a header's in lower case, or '?' and that of a parameter of the query. Key of a struct
+ * asked_field. */
 struct field_key {
 	__u32 table;
 	__u32 len;

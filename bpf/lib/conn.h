@@ -7,8 +7,21 @@
 
 #include "abi.h"
 
-/* Fields and pseudo headers. */
-#define MAX_COMPARED (MAX_FIELDS + PSEUDO_COUNT)
+/* Fields, parameters of the query and pseudo headers. */
+#define MAX_COMPARED (2 * MAX_FIELDS + PSEUDO_COUNT)
+
+/* Progress through the parameters of a query (lib/query.h). Not on the stack, for the reason that struct field_scan gives. */
+struct query_scan {
+	/* Next byte to look at, and where the query ends. */
+	__u32 at;
+	__u32 end;
+	/* The current parameter, and the end of its name, 0 before its '='. */
+	__u32 begin;
+	__u32 name_end;
+	/* Parameters so far, and those of them that routes ask about. */
+	__u32 count;
+	__u32 asked;
+};
 
 /* What the request scan found, and where it stands. */
 struct request_scan {
@@ -61,6 +74,9 @@ struct request_scan {
 	__u32 escape;
 	/* Header fields so far. */
 	__u32 lines;
+	/* Where the query begins, behind its '?'; 0 when there is none. */
+	__u32 query_at;
+	struct query_scan query;
 };
 
 enum psock_flags {

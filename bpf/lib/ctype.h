@@ -88,6 +88,14 @@ static __always_inline __u64 marks_between(__u64 w, __u8 low, __u8 high)
 	return (w + EACH(0x80 - low)) & ~(w + EACH(0x7f - high)) & TOPS;
 }
 
+/* Marks the bytes that are c. What lies behind the first of them may be marked wrongly, by the borrow; the first never is. */
+static __always_inline __u64 marks_of(__u64 w, __u8 c)
+{
+	__u64 others = w ^ EACH(c);
+
+	return (others - EACH(1)) & ~others & TOPS;
+}
+
 /* Length of the run of value bytes at the start of w, tabs not counted among them. What lies behind the first other byte
  * may be marked wrongly, by the borrow; the first never is. */
 static __always_inline __u32 run_of_values(__u64 w)

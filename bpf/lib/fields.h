@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The header fields that routes ask about. While a head is scanned they are recognised by name; behind it one look-up of each value tells all
- * that the table asks about it: the compiler has worked out beforehand which conditions a value satisfies.
+ * that the table asks about it: the compiler has worked out beforehand which conditions a value satisfies. Parameters of the query
+ * (lib/query.h) and pseudo headers are looked up with them.
  */
 #ifndef XLB_FIELDS_H
 #define XLB_FIELDS_H
@@ -48,25 +49,26 @@ static __always_inline long request_note_field(struct request_scan *r, __u32 off
 	return 0;
 }
 
-/* Makes the value at `at` a key, or as much of it as keys hold. */
-static __always_inline void value_key_set(struct value_key *key, const struct span *span, __u32 at, __u32 len)
+/* Makes the text at `at` part of a key that has so many words for it, or as much of it as they hold. Their number is one less than a power
+ * of two. */
+static __always_inline void key_set(__u64 *to, __u32 words, const struct span *span, __u32 at, __u32 len)
 {
-	__u64 *to = (__u64 *)key->value, w;
+	__u64 w;
 
-	for (__u32 i = 0; i < MAX_FIELD_VALUE / sizeof(w); i++) {
+	for (__u32 i = 0; i < words; i++) {
 		w = 0;
 		if ((i + 1) * sizeof(w) <= len)
 			span_word(span, at + i * sizeof(w), &w);
 		to[i] = w;
 	}
-	if (!(len & 7) || len > MAX_FIELD_VALUE)
+	if (!(len & 7) || len > words * sizeof(w))
 		return;
 	/* Of bytes behind a value there are enough but at the end of a head; there of bytes before it. */
 	if (span_word(span, at + (len & ~7U), &w))
 		w = first_bytes(w, len & 7);
 	else if (span_word(span, at + len - sizeof(w), &w))
 		w >>= 64 - (len & 7) * 8;
-	to[bounded(len >> 3, 15)] = w;
+	to[bounded(len >> 3, words)] = w;
 }
 
 /* Takes the conditions that a value satisfies, and its class, but for what automata find. */
@@ -81,7 +83,7 @@ static __always_inline void value_look_up(struct request_scan *r, const struct a
 	if (flags) {
 		r->value.field = asked->number;
 		r->value.prefix_len = (sizeof(r->value.field) + kept) * 8;
-		value_key_set(&r->value, span, at, len);
+		key_set((__u64 *)r->value.value, MAX_FIELD_VALUE / sizeof(__u64), span, at, len);
 	}
 	if (flags & ASKED_VALUES && len == kept)
 		v = bpf_map_lookup_elem(&values, &r->value);
@@ -184,7 +186,7 @@ static long fields_match_step(__u32 i, void *ctx)
 	return 0;
 }
 
-/* Has a pseudo header compared like a field, behind those. */
+/* Has a pseudo header, or a parameter of the query, compared like a field, behind those. */
 static __always_inline void fields_add(struct request_scan *r, const struct asked_field *asked, __u32 at, __u32 len)
 {
 	__u32 n = r->field_count;
@@ -203,7 +205,7 @@ static __always_inline void fields_evaluate(struct request_scan *r, const struct
 	struct fields_walk w = { .span = span, .scan = r };
 
 	r->conditions = t->missing;
-	if (!(t->flags & TABLE_FIELDS))
+	if (!(t->flags & (TABLE_FIELDS | TABLE_PSEUDO | TABLE_QUERY)))
 		return;
 	for (int i = 0; i < MAX_CLASSES; i++)
 		r->classes[i] = 0;

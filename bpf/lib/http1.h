@@ -129,6 +129,7 @@ static __always_inline long request_target_byte(struct request_scan *r, __u8 c)
 	if (!n && c != '/')
 		return request_fail(r, HANDOVER_TARGET_FORM);
 	if (c == '?') {
+		r->query_at = r->off;
 		r->state = SCAN_QUERY;
 		return 0;
 	}
@@ -446,6 +447,7 @@ static __always_inline void request_scan_begin(struct request_scan *r, __u32 tab
 	r->version_len = 0;
 	r->target_at = 0;
 	r->target_len = 0;
+	r->query_at = 0;
 	r->escape = 0;
 	r->table = table;
 	r->table_flags = table_flags;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* From a request head to a cluster: virtual host, path, headers, weighted choice. The order of routes was resolved by
+/* From a request head to a cluster: virtual host, path, headers, query, weighted choice. The order of routes was resolved by
  * the compiler (internal/compile): one look-up gives the candidates in Envoy's order, or an index of them, and the first whose conditions
  * hold wins, or has the request handed over when it asks more than the kernel can tell. Automata may lead to further candidates, and the
  * earliest of all winners wins.
@@ -12,6 +12,7 @@
 #include "http1.h"
 #include "index.h"
 #include "maps.h"
+#include "query.h"
 
 /* What routing found. */
 struct routing {
@@ -220,7 +221,10 @@ static __always_inline enum verdict route_request(struct request_scan *r, const 
 	c = route_find_path(r, vhost);
 	if (!c)
 		return HANDOVER_NO_ROUTE;
-	fields_evaluate(r, t, span);
+	if (t->flags & TABLE_QUERY)
+		query_read(r, span);
+	if (!r->failure)
+		fields_evaluate(r, t, span);
 	if (r->failure)
 		return r->failure;
 	/* As in Envoy one number decides over all fractions and weights of a request. */

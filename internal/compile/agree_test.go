@@ -52,7 +52,7 @@ func TestCompiledTableRoutesAsTheModel(t *testing.T) {
 	}
 	for _, v := range []maps.Verdict{
 		maps.VerdictOk, maps.HandoverNoRoute, maps.HandoverNoVHost, maps.HandoverHost, maps.HandoverTableSlow, maps.HandoverRouteSlow,
-		maps.HandoverRepeatedField,
+		maps.HandoverRepeatedField, maps.HandoverTooManyParameters,
 	} {
 		t.Logf("%s: %d", maps.VerdictName(v), found[v])
 		if found[v] < leastOften {
@@ -93,7 +93,8 @@ func agree(rt *model.RouteTable, compiled *Table, r *model.Request) (maps.Verdic
 	want := rt.Match(&applied)
 	got, verdict := compiled.Route(r)
 	switch verdict {
-	case maps.HandoverTableSlow, maps.HandoverRouteSlow, maps.HandoverHost, maps.HandoverRepeatedField, maps.HandoverMalformed:
+	case maps.HandoverTableSlow, maps.HandoverRouteSlow, maps.HandoverHost, maps.HandoverRepeatedField, maps.HandoverMalformed,
+		maps.HandoverTooManyParameters:
 		return verdict, nil
 	case maps.HandoverNoRoute, maps.HandoverNoVHost:
 		if want != nil {

@@ -36,6 +36,9 @@ func head(path string, x, y int) string {
 	return fmt.Sprintf("GET %s HTTP/1.1\r\nHost: shop.example.com\r\n%sX-Tenant: value-%05d\r\nX-Region: value-%05d\r\n\r\n", path, userAgent, x, y)
 }
 
+// query is a usual query.
+func query(i int) string { return fmt.Sprintf("?page=2&tenant=value-%05d&sort=name", i) }
+
 var routedKinds = []routed{
 	{
 		"paths", // asks about no header: what the scan and the path cost
@@ -78,6 +81,17 @@ var routedKinds = []routed{
 			})
 		},
 		func(n int) string { return head("/00000/", min(n, 60)-1, 0) },
+	},
+	{
+		"parameter",
+		func(n int) []*model.Route {
+			return repeat(n, func(i int) *model.Route {
+				r, tenant := routeTo("/"), model.Exact(fmt.Sprintf("value-%05d", i))
+				r.Query = []model.QueryMatch{{Name: "tenant", String: &tenant}}
+				return r
+			})
+		},
+		func(n int) string { return head("/00000/"+query(n-1), n-1, n-1) },
 	},
 	{
 		"paths-by-values",

@@ -138,8 +138,8 @@ func askedBy(r *model.Route) asked {
 		}
 		out.ask("cookies", literals...)
 	}
-	if len(r.Query) > 0 {
-		out.ask("query parameters")
+	for i := range r.Query {
+		out.ask("", literalsOfParameter(&r.Query[i])...)
 	}
 	if !r.Fraction.Always() {
 		out.fraction = r.Fraction
@@ -282,7 +282,7 @@ func (s *conditionSet) give(c condition) (reason string) {
 		return reason
 	}
 	if len(s.bits) == int(maps.MaxPredicates) {
-		return fmt.Sprintf("more than %d different header conditions in one route table", maps.MaxPredicates)
+		return fmt.Sprintf("more than %d different conditions on headers and query parameters in one route table", maps.MaxPredicates)
 	}
 	if s.bits == nil {
 		s.bits = map[condition]uint8{}
@@ -293,11 +293,12 @@ func (s *conditionSet) give(c condition) (reason string) {
 
 // beyondLimits says why the kernel cannot look up what a condition names.
 func beyondLimits(c condition) string {
-	if len(c.name) > int(maps.MaxFieldName) {
-		return fmt.Sprintf("header name of %d bytes, more than %d", len(c.name), maps.MaxFieldName)
+	kind, name := subject(c.name)
+	if longest := int(maps.MaxFieldName) - len(c.name) + len(name); len(name) > longest {
+		return fmt.Sprintf("%s name of %d bytes, more than %d", kind, len(name), longest)
 	}
 	if n := len(c.texts()[0]); c.kind != matches && n > int(maps.MaxFieldValue) {
-		return fmt.Sprintf("header %q: value of %d bytes, more than %d", c.name, n, maps.MaxFieldValue)
+		return fmt.Sprintf("%s %q: value of %d bytes, more than %d", kind, name, n, maps.MaxFieldValue)
 	}
 	return ""
 }

@@ -33,6 +33,8 @@ var flagNames = []struct {
 	{maps.TableIgnoresPorts, "ignores_ports"},
 	{maps.TableCutsPorts, "cuts_ports"},
 	{maps.TableCutsDots, "cuts_dots"},
+	{maps.TablePseudo, "pseudo"},
+	{maps.TableQuery, "query"},
 }
 
 // String is the whole image as text, for people and for golden files.

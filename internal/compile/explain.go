@@ -198,7 +198,7 @@ func (t *Table) path(vhost uint32, path string) *Path {
 func (t *Table) scanFields(r *model.Request) maps.Verdict {
 	var seen int
 	for _, f := range t.Fields {
-		if strings.HasPrefix(f.Name, ":") {
+		if kindOf(f.Name) != maps.TableFields {
 			continue
 		}
 		switch n := len(r.Values(f.Name)); {
@@ -214,8 +214,23 @@ func (t *Table) scanFields(r *model.Request) maps.Verdict {
 	return maps.VerdictOk
 }
 
+// hasTooManyParameters reports whether the kernel gives up on a query of which routes ask about parameters.
+func (t *Table) hasTooManyParameters(r *model.Request) bool {
+	var seen int
+	for _, f := range t.Fields {
+		if kindOf(f.Name) == maps.TableQuery {
+			seen += len(valuesOf(r, f.Name))
+		}
+	}
+	_, query, _ := strings.Cut(r.Path, "?")
+	return t.Flags&maps.TableQuery != 0 && (seen > int(maps.MaxFields) || strings.Count(query, "&")+1 > int(maps.MaxParameters))
+}
+
 // conditions returns what is known of the headers. A value with whitespace behind it is handed over.
 func (t *Table) conditions(r *model.Request) (*held, maps.Verdict) {
+	if t.hasTooManyParameters(r) {
+		return nil, maps.HandoverTooManyParameters
+	}
 	h := held{bits: t.Missing}
 	for i, f := range t.Fields {
 		values := valuesOf(r, f.Name)

@@ -102,7 +102,7 @@ func (s *conditionSet) compileExpressions(name string, left *space) {
 	of := s.classes[name]
 	if n := int(maps.MaxPredicates); len(of.expressions) > n {
 		for _, c := range of.expressions[n:] {
-			s.refused[c] = fmt.Sprintf("more than %d different header conditions in one route table", n)
+			s.refused[c] = fmt.Sprintf("more than %d different conditions on headers and query parameters in one route table", n)
 		}
 		of.expressions = of.expressions[:n]
 	}
@@ -111,13 +111,14 @@ func (s *conditionSet) compileExpressions(name string, left *space) {
 		patterns[i] = c.value
 	}
 	sets, refused := left.compiler.Partition(patterns)
+	kind, text := subject(name)
 	for _, r := range refused {
-		s.refused[of.expressions[r.Index]] = fmt.Sprintf("header %q: an expression that %v", name, r.Err)
+		s.refused[of.expressions[r.Index]] = fmt.Sprintf("%s %q: an expression that %v", kind, text, r.Err)
 	}
 	for _, set := range sets {
 		if err := left.take(Blocks(len(set.Next))+Blocks(len(set.Accept)), len(set.Lists), 0); err != nil {
 			for _, p := range set.Patterns {
-				s.refused[of.expressions[p]] = fmt.Sprintf("header %q: an expression that %v", name, err)
+				s.refused[of.expressions[p]] = fmt.Sprintf("%s %q: an expression that %v", kind, text, err)
 			}
 			continue
 		}

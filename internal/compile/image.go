@@ -145,9 +145,9 @@ type Split struct {
 	Cluster string
 }
 
-// Field is a header that routes ask about.
+// Field is a header that routes ask about, or what is compared like one.
 type Field struct {
-	// Name in lower case; ":method" and ":path" are names as well.
+	// Name in lower case; ":method" and ":path" are names as well, and "?" followed by the name of a query parameter.
 	Name string
 	// Present are the conditions that hold for a value that is not in the table's Values and
 	// begins with none of its Prefixes.

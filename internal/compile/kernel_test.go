@@ -138,7 +138,8 @@ func TestKernelRoutesAsTheCompiledTable(t *testing.T) {
 			found[got]++
 		}
 	}
-	for _, v := range []maps.Verdict{maps.VerdictOk, maps.HandoverNoRoute, maps.HandoverNoVHost, maps.HandoverRouteSlow, maps.HandoverRepeatedField} {
+	for _, v := range []maps.Verdict{maps.VerdictOk, maps.HandoverNoRoute, maps.HandoverNoVHost, maps.HandoverRouteSlow, maps.HandoverRepeatedField,
+		maps.HandoverTooManyParameters} {
 		t.Logf("%s: %d", maps.VerdictName(v), found[v])
 		if found[v] < 20 {
 			t.Errorf("%s occurred %d times, want at least 20", maps.VerdictName(v), found[v])

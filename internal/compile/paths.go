@@ -345,7 +345,8 @@ func (l *candidateList) at(candidates []candidate) []Route {
 			continue
 		}
 		if len(list) == int(maps.MaxCandidates) {
-			l.slow.add(fmt.Sprintf("more than %d routes with header conditions for one path", maps.MaxCandidates), c.position)
+			reason := fmt.Sprintf("more than %d routes with conditions on headers or query parameters for one path", maps.MaxCandidates)
+			l.slow.add(reason, c.position)
 			list[len(list)-1] = slowRoute(int(list[len(list)-1].Order))
 			break
 		}

@@ -97,14 +97,19 @@ func countLetters(text string) (n int) {
 	return n
 }
 
-// valuesOf are those of a header, or of what is compared like one.
+// valuesOf are those of a header, or of what is compared like one; of a query parameter, the first.
 func valuesOf(r *model.Request, name string) []string {
 	switch name {
 	case methodField:
 		return []string{r.Method}
 	case pathField:
 		return []string{r.Path}
-	default:
-		return r.Values(name)
 	}
+	if parameter, is := parameterOf(name); is {
+		if value, found := r.QueryValue(parameter); found {
+			return []string{value}
+		}
+		return nil
+	}
+	return r.Values(name)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -152,7 +153,7 @@ func (w world) pathMatch() model.PathMatch {
 }
 
 func (w world) expression() string {
-	if w.oneIn(40) {
+	if w.oneIn(16) {
 		return unfit
 	}
 	return pick(w, "/a.*", "/[ab]", "/ab?/.*", "/b", ".*b", ".*a/", "(?i)/a", "/"+w.long(248)+".*", "/"+w.long(248), "/a\x00?", "/b+/a*", "/(a|b)*a(a|b)",
@@ -165,12 +166,7 @@ var unfit = "/a" + strings.Repeat("(?:)", 1100)
 // more gives a route conditions that are no headers.
 func (w world) more(r *model.Route) {
 	switch w.IntN(5) {
-	case 0:
-		value := w.text()
-		r.Query = []model.QueryMatch{{Name: "a", String: &value}}
-	case 1:
-		r.Query = []model.QueryMatch{{Name: "a", Absent: w.oneIn(2)}}
-	case 2:
+	case 0, 1, 2:
 		r.Cookies = []model.CookieMatch{{Name: "a", String: w.text(), Invert: w.oneIn(3)}}
 	case 3:
 		r.GRPC = true
@@ -179,9 +175,42 @@ func (w world) more(r *model.Route) {
 	}
 }
 
+func (w world) parameter() string {
+	if w.oneIn(30) {
+		return w.long(54)
+	}
+	return pick(w, "a", "a", "b", "ab", "A", "a%20")
+}
+
+func (w world) parameterMatch() model.QueryMatch {
+	value := w.text()
+	if w.oneIn(2) {
+		value = model.StringMatch{Kind: pick(w, model.StringExact, model.StringPrefix), Value: w.headerValue()}
+	}
+	return model.QueryMatch{Name: w.parameter(), String: pick(w, &value, &value, &value, nil), Absent: w.oneIn(2)}
+}
+
+// query is what follows a path.
+func (w world) query() string {
+	if w.oneIn(6) {
+		return "?" + strings.Repeat("c&", int(maps.MaxParameters)-3+w.IntN(4)) + "a=a"
+	}
+	parts := make([]string, 1+w.IntN(4))
+	for i := range parts {
+		switch parts[i] = w.parameter(); w.IntN(8) {
+		case 0:
+		case 1:
+			parts[i] = w.word("ab/?=", 0, 3)
+		default:
+			parts[i] += "=" + w.headerValue()
+		}
+	}
+	return "?" + strings.Join(parts, "&")
+}
+
 func (w world) route() *model.Route {
 	r := &model.Route{Path: w.pathMatch(), Timeout: time.Duration(w.IntN(50)) * time.Second}
-	if w.oneIn(10) {
+	if w.oneIn(4) {
 		w.more(r)
 	}
 	if w.oneIn(8) {
@@ -194,6 +223,11 @@ func (w world) route() *model.Route {
 	if w.oneIn(2) {
 		for range w.IntN(4) {
 			r.Headers = append(r.Headers, w.header())
+		}
+	}
+	if w.oneIn(4) {
+		for range 1 + w.IntN(2) {
+			r.Query = append(r.Query, w.parameterMatch())
 		}
 	}
 	for range 1 + w.IntN(3) {
@@ -220,6 +254,10 @@ func (w world) crowd() []*model.Route {
 				h = w.header()
 			}
 			r.Headers = append(r.Headers, h)
+		}
+		if w.oneIn(4) {
+			value := model.Exact(w.headerValue())
+			r.Query = []model.QueryMatch{{Name: pick(w, "a", "b"), String: &value}}
 		}
 		routes[i] = r
 	}
@@ -270,18 +308,15 @@ func (w world) request() *model.Request {
 	if w.oneIn(6) {
 		headers["x-forwarded-proto"] = []string{pick(w, "https", "http", "HttpS", "https ", "ftp")}
 	}
-	if w.oneIn(12) {
+	if w.oneIn(6) {
 		headers["cookie"] = []string{"a=" + w.headerValue()}
 	}
 	path := w.path()
 	if w.oneIn(8) {
 		path = strings.ToUpper(path)
 	}
-	if w.oneIn(4) {
-		path += pick(w, "?a", "?a=", "?a=ab")
-	}
-	if w.oneIn(8) {
-		path += "?" + w.word("ab/?", 0, 3)
+	if w.oneIn(2) {
+		path += w.query()
 	}
 	host := w.host()
 	if w.oneIn(5) {

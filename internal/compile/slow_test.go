@@ -93,7 +93,7 @@ func TestConditionsTheKernelCannotTellAreNeededAsFarAsItCan(t *testing.T) {
 	grpc.GRPC = true
 	cookie := prefixRoute("/cookie", "slow")
 	cookie.Cookies = []model.CookieMatch{{Name: "a", String: value}}
-	query := prefixRoute("/query", "slow", exactHeader("y", "1"))
+	query := prefixRoute("/query", "query", exactHeader("y", "1"))
 	query.Query = []model.QueryMatch{{Name: "a", String: &value}}
 	never, always := prefixRoute("/never", "slow"), prefixRoute("/always", "always")
 	never.Fraction, always.Fraction = model.Fraction{Denominator: 100}, model.Fraction{Numerator: 100, Denominator: 100}
@@ -116,7 +116,8 @@ func TestConditionsTheKernelCannotTellAreNeededAsFarAsItCan(t *testing.T) {
 		{"/cookie", nil, "rest"},
 		{"/cookie", []string{"cookie", "x"}, "route_slow"},
 		{"/query?a=v", nil, "rest"},
-		{"/query?a=v", []string{"y", "1"}, "route_slow"},
+		{"/query?a=v", []string{"y", "1"}, "query"},
+		{"/query?a=w", []string{"y", "1"}, "rest"},
 		{"/never", nil, "rest"},
 		{"/always", nil, "always"},
 		{"/some", nil, "slow"}, // the draw is 0
@@ -181,12 +182,12 @@ func TestNotesNameSlowRoutesByReason(t *testing.T) {
 	for i := range 10 {
 		routes = append(routes, regexRoute("c", fmt.Sprintf("/%d/%s", i, unfit)))
 	}
-	query := prefixRoute("/q", "c")
-	query.Query = []model.QueryMatch{{Name: "a"}}
-	_, notes := compileTable("table", oneHost(append(routes, query)...))
+	cookie := prefixRoute("/c", "c")
+	cookie.Cookies = []model.CookieMatch{{Name: "a", String: model.Exact("v")}}
+	_, notes := compileTable("table", oneHost(append(routes, cookie)...))
 	want := []Note{
 		{`table: virtual host "vh": route 1, 2, 3, 4, 5, 6, 7, 8 and 2 more`, "a regular expression that is longer than 4096 bytes; the slow path serves the requests that may match"},
-		{`table: virtual host "vh": route 11`, "query parameters; the slow path serves the requests that may match"},
+		{`table: virtual host "vh": route 11`, "cookies; the slow path serves the requests that may match"},
 	}
 	if diff := cmp.Diff(want, notes); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -53,8 +53,8 @@ func (b *tableBuilder) add(rt *model.RouteTable) {
 
 func (b *tableBuilder) finish() Table {
 	b.conditions.layout(&b.table)
-	if len(b.table.Fields) > 0 {
-		b.table.Flags |= maps.TableFields
+	for i := range b.table.Fields {
+		b.table.Flags |= kindOf(b.table.Fields[i].Name)
 	}
 	return b.table
 }

@@ -25,6 +25,13 @@ func exactRoute(value, cluster string) *model.Route {
 	return &model.Route{Path: model.PathMatch{Kind: model.PathExact, Value: value}, Clusters: to(cluster)}
 }
 
+// parameterRoute asks for the value of a query parameter.
+func parameterRoute(name, value string) *model.Route {
+	r, exactly := prefixRoute("/", "parameter"), model.Exact(value)
+	r.Query = []model.QueryMatch{{Name: name, String: &exactly}}
+	return r
+}
+
 func oneHost(routes ...*model.Route) *model.RouteTable {
 	return &model.RouteTable{VirtualHosts: []*model.VirtualHost{{Name: "vh", Domains: []string{"*"}, Routes: routes}}}
 }
@@ -93,10 +100,13 @@ func TestRouteTooHardForTheKernelIsSlowWithANote(t *testing.T) {
 		{"longer header name", []*model.Route{prefixRoute("/", "c", exactHeader(long(57), "v"))}, "header name of 57 bytes, more than 56"},
 		{"longest header value", []*model.Route{prefixRoute("/", "c", exactHeader("x", long(120)))}, ""},
 		{"longer header value", []*model.Route{prefixRoute("/", "c", exactHeader("x", long(121)))}, "value of 121 bytes, more than 120"},
+		{"longest parameter", []*model.Route{parameterRoute(long(55), long(120))}, ""},
+		{"longer parameter name", []*model.Route{parameterRoute(long(56), "v")}, "query parameter name of 56 bytes, more than 55"},
+		{"longer parameter value", []*model.Route{parameterRoute("a", long(121))}, `query parameter "a": value of 121 bytes, more than 120`},
 		{"most conditions", manyConditions[1:], ""},
-		{"more conditions", manyConditions, "more than 64 different header conditions"},
+		{"more conditions", manyConditions, "more than 64 different conditions on headers and query parameters"},
 		{"most candidates", manyCandidates[1:], ""},
-		{"more candidates", manyCandidates, "more than 128 routes with header conditions for one path"},
+		{"more candidates", manyCandidates, "more than 128 routes with conditions on headers or query parameters for one path"},
 		{"more shares", []*model.Route{manyShares}, "65 weighted clusters, more than 64"},
 		{"shares without weight do not count", []*model.Route{unweighted}, ""},
 		{"unreachable conditions do not count", append([]*model.Route{prefixRoute("/", "c")}, manyConditions...), ""},

@@ -9,8 +9,9 @@ import (
 )
 
 func TestUndecidedSaysWhyARouteHandsARequestOver(t *testing.T) {
-	query := prefixRoute("/", "c", exactHeader("x", "1"))
-	query.Query = []model.QueryMatch{{Name: "a"}}
+	cookie, query := prefixRoute("/", "c", exactHeader("x", "1")), prefixRoute("/", "c")
+	cookie.Cookies = []model.CookieMatch{{Name: "a", String: model.Exact("v"), Invert: true}}
+	query.Query = []model.QueryMatch{{Name: "a", Absent: true}}
 	direct := prefixRoute("/", "c")
 	direct.Clusters, direct.Direct = nil, &model.DirectResponse{Status: 200}
 	tests := []struct {
@@ -20,7 +21,8 @@ func TestUndecidedSaysWhyARouteHandsARequestOver(t *testing.T) {
 	}{
 		{"decided", prefixRoute("/", "c"), ""},
 		{"decided by a header", prefixRoute("/", "c", exactHeader("x", "2")), ""},
-		{"a query parameter", query, "query parameters"},
+		{"decided by a query parameter", query, ""},
+		{"a cookie", cookie, "cookies"},
 		{"an action", direct, "direct_response"},
 		{"an expression", pathRoute("c", model.PathMatch{Kind: model.PathRegex, Value: "/a.*"}), ""},
 		{"an action of another path", func() *model.Route { r := *direct; r.Path.Value = "/other"; return &r }(), ""},

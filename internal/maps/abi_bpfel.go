@@ -201,6 +201,7 @@ const (
 	abiLimitsMAX_FIELD_VALUE  abiLimits = 120
 	abiLimitsMAX_LINES        abiLimits = 100
 	abiLimitsMAX_FIELDS       abiLimits = 8
+	abiLimitsMAX_PARAMETERS   abiLimits = 100
 	abiLimitsMAX_CANDIDATES   abiLimits = 128
 	abiLimitsMAX_SPLIT        abiLimits = 64
 	abiLimitsMAX_PREDICATES   abiLimits = 64
@@ -438,6 +439,8 @@ const (
 	abiTableFlagsTABLE_CUTS_PORTS    abiTableFlags = 64
 	abiTableFlagsTABLE_CUTS_DOTS     abiTableFlags = 128
 	abiTableFlagsTABLE_KNOWS_PORTS   abiTableFlags = 224
+	abiTableFlagsTABLE_PSEUDO        abiTableFlags = 256
+	abiTableFlagsTABLE_QUERY         abiTableFlags = 512
 )
 
 type abiTraffic struct {
@@ -505,34 +508,35 @@ const (
 	abiVerdictHANDOVER_UNREAD                 abiVerdict = 27
 	abiVerdictHANDOVER_REPEATED_FIELD         abiVerdict = 28
 	abiVerdictHANDOVER_TOO_MANY_FIELDS        abiVerdict = 29
-	abiVerdictHANDOVER_LISTENER_GONE          abiVerdict = 30
-	abiVerdictHANDOVER_TABLE_SLOW             abiVerdict = 31
-	abiVerdictHANDOVER_ROUTE_SLOW             abiVerdict = 32
-	abiVerdictHANDOVER_NO_VHOST               abiVerdict = 33
-	abiVerdictHANDOVER_NO_ROUTE               abiVerdict = 34
-	abiVerdictHANDOVER_NO_CLUSTER             abiVerdict = 35
-	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 36
-	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 37
-	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 38
-	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 39
-	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 40
-	abiVerdictHANDOVER_NO_STATE               abiVerdict = 41
-	abiVerdictHANDOVER_LAST                   abiVerdict = 41
-	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 42
-	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 43
-	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 44
-	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 45
-	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 46
-	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 47
-	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 48
-	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 49
-	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 50
-	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 51
-	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 52
-	abiVerdictVERDICT_SPILLED                 abiVerdict = 53
-	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 54
-	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 55
-	abiVerdictVERDICT_COUNT                   abiVerdict = 56
+	abiVerdictHANDOVER_TOO_MANY_PARAMETERS    abiVerdict = 30
+	abiVerdictHANDOVER_LISTENER_GONE          abiVerdict = 31
+	abiVerdictHANDOVER_TABLE_SLOW             abiVerdict = 32
+	abiVerdictHANDOVER_ROUTE_SLOW             abiVerdict = 33
+	abiVerdictHANDOVER_NO_VHOST               abiVerdict = 34
+	abiVerdictHANDOVER_NO_ROUTE               abiVerdict = 35
+	abiVerdictHANDOVER_NO_CLUSTER             abiVerdict = 36
+	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 37
+	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 38
+	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 39
+	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 40
+	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 41
+	abiVerdictHANDOVER_NO_STATE               abiVerdict = 42
+	abiVerdictHANDOVER_LAST                   abiVerdict = 42
+	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 43
+	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 44
+	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 45
+	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 46
+	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 47
+	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 48
+	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 49
+	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 50
+	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 51
+	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 52
+	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 53
+	abiVerdictVERDICT_SPILLED                 abiVerdict = 54
+	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 55
+	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 56
+	abiVerdictVERDICT_COUNT                   abiVerdict = 57
 )
 
 // Names of all BPF objects in the ELF.

@@ -131,6 +131,7 @@ const (
 	MaxFieldName    = abiLimitsMAX_FIELD_NAME
 	MaxFieldValue   = abiLimitsMAX_FIELD_VALUE
 	MaxFields       = abiLimitsMAX_FIELDS
+	MaxParameters   = abiLimitsMAX_PARAMETERS
 	MaxCandidates   = abiLimitsMAX_CANDIDATES
 	MaxSplit        = abiLimitsMAX_SPLIT
 	MaxPredicates   = abiLimitsMAX_PREDICATES
@@ -232,6 +233,8 @@ const (
 	TableHostPrefixes = abiTableFlagsTABLE_HOST_PREFIXES
 	TableFields       = abiTableFlagsTABLE_FIELDS
 	TableDraw         = abiTableFlagsTABLE_DRAW
+	TablePseudo       = abiTableFlagsTABLE_PSEUDO
+	TableQuery        = abiTableFlagsTABLE_QUERY
 )
 
 // Values of Verdict.
@@ -267,6 +270,7 @@ const (
 	HandoverUnread               = abiVerdictHANDOVER_UNREAD
 	HandoverRepeatedField        = abiVerdictHANDOVER_REPEATED_FIELD
 	HandoverTooManyFields        = abiVerdictHANDOVER_TOO_MANY_FIELDS
+	HandoverTooManyParameters    = abiVerdictHANDOVER_TOO_MANY_PARAMETERS
 	HandoverListenerGone         = abiVerdictHANDOVER_LISTENER_GONE
 	HandoverTableSlow            = abiVerdictHANDOVER_TABLE_SLOW
 	HandoverRouteSlow            = abiVerdictHANDOVER_ROUTE_SLOW

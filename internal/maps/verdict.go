@@ -34,6 +34,7 @@ var verdictNames = [VerdictCount]string{
 	HandoverUnread:               "unread",
 	HandoverRepeatedField:        "repeated_field",
 	HandoverTooManyFields:        "too_many_fields",
+	HandoverTooManyParameters:    "too_many_parameters",
 	HandoverListenerGone:         "listener_gone",
 	HandoverTableSlow:            "table_slow",
 	HandoverRouteSlow:            "route_slow",

@@ -16,17 +16,17 @@ type QueryMatch struct {
 }
 
 func (m *QueryMatch) matches(req *Request) bool {
-	value, found := req.queryValue(m.Name)
+	value, found := req.QueryValue(m.Name)
 	if m.String == nil {
 		return found != m.Absent
 	}
 	return found && m.String.Matches(value)
 }
 
-// queryValue returns the value of the first parameter of that name. A parameter
+// QueryValue returns the value of the first parameter of that name. A parameter
 // without "=" has an empty value. Envoy splits at "&" alone, and the first "?" of
 // the path begins the query.
-func (r *Request) queryValue(name string) (value string, found bool) {
+func (r *Request) QueryValue(name string) (value string, found bool) {
 	_, rest, _ := strings.Cut(r.Path, "?")
 	for rest != "" {
 		var parameter string

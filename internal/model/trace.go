@@ -59,7 +59,7 @@ func (u Unmet) Seen(route *Route, r *Request) []string {
 	case UnmetHeader:
 		return r.values(route.Headers[u.Index].Name)
 	case UnmetQuery:
-		return found(r.queryValue(route.Query[u.Index].Name))
+		return found(r.QueryValue(route.Query[u.Index].Name))
 	case UnmetCookie:
 		return found(r.cookie(route.Cookies[u.Index].Name))
 	default:

@@ -170,12 +170,12 @@ type held struct {
 
 func (k kernel) conditions(index uint32, table maps.RouteTable, r *model.Request) held {
 	h := held{bits: table.Missing}
-	if table.Flags&uint32(maps.TableFields) == 0 {
+	if table.Flags&uint32(maps.TableFields|maps.TablePseudo|maps.TableQuery) == 0 {
 		return h
 	}
 	k.cfg.Fields.Each(func(key maps.FieldKey, v maps.AskedField) bool {
-		if values := r.Values(string(key.Name[:key.Len])); key.Table == index && len(values) > 0 {
-			h.take(v, k.value(v, values[0]))
+		if value, found := valueOf(r, string(key.Name[:key.Len])); key.Table == index && found && table.Flags&flagOf(key) != 0 {
+			h.take(v, k.value(v, value))
 		}
 		return true
 	})
@@ -185,6 +185,23 @@ func (k kernel) conditions(index uint32, table maps.RouteTable, r *model.Request
 		}
 	}
 	return h
+}
+
+// flagOf is without what the program does not read the names that a key is one of.
+func flagOf(key maps.FieldKey) uint32 {
+	if key.Name[0] == '?' {
+		return uint32(maps.TableQuery)
+	}
+	return uint32(maps.TableFields)
+}
+
+// valueOf is the first value of a header, or of a parameter of the query.
+func valueOf(r *model.Request, name string) (value string, found bool) {
+	if parameter, is := strings.CutPrefix(name, "?"); is {
+		return r.QueryValue(parameter)
+	}
+	values := r.Values(name)
+	return strings.Join(values, ""), len(values) == 1
 }
 
 func (h *held) take(asked maps.AskedField, v maps.Value) {

@@ -90,6 +90,10 @@ func (w world) route(clusters []*model.Cluster) *model.Route {
 			String: model.StringMatch{Kind: model.StringKind(w.IntN(4)), Value: w.word("a", 1, 2)},
 		})
 	}
+	if w.IntN(4) == 0 {
+		value := model.StringMatch{Kind: model.StringKind(w.IntN(4)), Value: w.word("a", 1, 2)}
+		r.Query = []model.QueryMatch{{Name: w.word("qr", 1, 1), String: &value}}
+	}
 	for range 1 + w.IntN(2) {
 		c := clusters[w.IntN(len(clusters))]
 		r.Clusters = append(r.Clusters, model.WeightedCluster{Name: c.Name, Weight: 1 + w.Uint32N(2)})
@@ -105,9 +109,10 @@ func (w world) requests(n int) []*model.Request {
 		for range w.IntN(3) {
 			headers[w.word("xy", 1, 1)] = []string{w.word("ab", 0, 2)}
 		}
+		query := []string{"", "", "?q=" + w.word("ab", 0, 2), "?r&q=" + w.word("a", 0, 2)}
 		list[i] = &model.Request{
 			Authority: hosts[w.IntN(len(hosts))],
-			Path:      "/" + w.word("a", 0, 3),
+			Path:      "/" + w.word("a", 0, 3) + query[w.IntN(len(query))],
 			Method:    "GET",
 			Values:    func(name string) []string { return headers[name] },
 		}
