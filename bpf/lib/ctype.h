@@ -136,6 +136,16 @@ static __always_inline __u32 run_of_paths(__u64 w)
 		TOPS);
 }
 
+/* Length of the run of these, ':', '%', '&' and '=' at the start of w, which are nearly all that queries are made of. */
+static __always_inline __u32 run_of_queries(__u64 w)
+{
+	if (w & TOPS)
+		return 0;
+	return bytes_before(~(marks_between(w | EACH(0x20), 'a', 'z') | marks_between(w, '-', ':') |
+			      marks_between(w, '_', '_') | marks_between(w, '%', '&') | marks_between(w, '=', '=')) &
+			    TOPS);
+}
+
 /* The first n bytes, the rest 0. n is 1 to 8. */
 static __always_inline __u64 first_bytes(__u64 w, __u32 n)
 {

@@ -384,6 +384,8 @@ static __always_inline __u32 request_run(struct request_scan *r, const struct sp
 		return request_method_run(r, w);
 	case SCAN_PATH:
 		return request_path_run(r, w);
+	case SCAN_QUERY:
+		return run_of_queries(w);
 	case SCAN_VERSION:
 		if (r->version_len || w != HTTP_VERSION)
 			return 0;

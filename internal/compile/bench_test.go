@@ -83,6 +83,13 @@ var routedKinds = []routed{
 		func(n int) string { return head("/00000/", min(n, 60)-1, 0) },
 	},
 	{
+		"paths-before-a-query", // asks about none of its parameters
+		func(n int) []*model.Route {
+			return repeat(n, func(i int) *model.Route { return routeTo(fmt.Sprintf("/%05d/", i)) })
+		},
+		func(n int) string { return head(fmt.Sprintf("/%05d/", n-1)+query(n-1), n-1, n-1) },
+	},
+	{
 		"parameter",
 		func(n int) []*model.Route {
 			return repeat(n, func(i int) *model.Route {
