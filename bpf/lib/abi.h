@@ -94,6 +94,7 @@ enum verdict {
 	HANDOVER_LISTENER_GONE,
 	HANDOVER_TABLE_SLOW,
 	HANDOVER_ROUTE_SLOW,
+	HANDOVER_NORMALIZE,
 	HANDOVER_NO_VHOST,
 	HANDOVER_NO_ROUTE,
 	HANDOVER_NO_CLUSTER,
@@ -220,6 +221,10 @@ enum table_flags {
 	TABLE_PSEUDO = 256,
 	/* Some route asks about a parameter of the query. */
 	TABLE_QUERY = 512,
+	/* The path is to be changed before it is looked up, if it has a "%", a segment that begins with a ".", or an empty one. */
+	TABLE_ESCAPES = 1024,
+	TABLE_DOTS = 2048,
+	TABLE_SLASHES = 4096,
 };
 
 enum asked_flags {

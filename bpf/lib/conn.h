@@ -72,6 +72,9 @@ struct request_scan {
 	__u8 authority[MAX_HOST + 1];
 	/* Hexadecimal digits that must follow in the path. */
 	__u32 escape;
+	/* The path's last byte so far, and those of enum table_flags that say what it has. */
+	__u32 path_last;
+	__u32 path_marks;
 	/* Header fields so far. */
 	__u32 lines;
 	/* Where the query begins, behind its '?'; 0 when there is none. */

@@ -105,6 +105,18 @@ static __always_inline long request_method_byte(struct request_scan *r, __u8 c)
 	return 0;
 }
 
+/* Tables that change paths before they look them up: what they would change is not the kernel's to look up. */
+#define TABLE_MARKS (TABLE_ESCAPES | TABLE_DOTS | TABLE_SLASHES)
+
+static __always_inline void request_path_mark(struct request_scan *r, __u8 c)
+{
+	if (c == '%')
+		r->path_marks |= TABLE_ESCAPES;
+	if (r->path_last == '/' && (c == '.' || c == '/'))
+		r->path_marks |= c == '.' ? TABLE_DOTS : TABLE_SLASHES;
+	r->path_last = c;
+}
+
 static __always_inline long request_target_byte(struct request_scan *r, __u8 c)
 {
 	__u32 n = r->path_len;
@@ -135,6 +147,8 @@ static __always_inline long request_target_byte(struct request_scan *r, __u8 c)
 	}
 	if (c == '%')
 		r->escape = 2;
+	if (r->table_flags & TABLE_MARKS)
+		request_path_mark(r, c);
 	if (n < MAX_PATH) {
 		r->path.path[bounded(n, 255)] = c;
 		r->path_len = n + 1;
@@ -325,12 +339,26 @@ static __always_inline __u32 request_method_run(struct request_scan *r, __u64 w)
 	return 4;
 }
 
+/* As request_path_mark() for the first n bytes of w, none of which is a "%". n is 1 to 8. */
+static __always_inline void request_path_mark_run(struct request_scan *r, __u64 w, __u32 n)
+{
+	__u64 run = first_bytes(w, n), behind_slash = marks_between(run << 8 | (__u8)r->path_last, '/', '/');
+
+	if (behind_slash & marks_between(run, '.', '.'))
+		r->path_marks |= TABLE_DOTS;
+	if (behind_slash & marks_between(run, '/', '/'))
+		r->path_marks |= TABLE_SLASHES;
+	r->path_last = run >> ((n - 1) * 8 & 63);
+}
+
 static __always_inline __u32 request_path_run(struct request_scan *r, __u64 w)
 {
 	__u32 n = run_of_paths(w), at = r->path_len;
 
-	if (r->escape || (!at && (w & 0xff) != '/') || at > MAX_PATH - sizeof(w))
+	if (!n || r->escape || (!at && (w & 0xff) != '/') || at > MAX_PATH - sizeof(w))
 		return 0;
+	if (r->table_flags & TABLE_MARKS)
+		request_path_mark_run(r, w, n);
 	/* What is written behind the run is overwritten by what follows it. */
 	__builtin_memcpy(&r->path.path[bounded(at, 255)], &w, sizeof(w));
 	r->path_len = at + n;
@@ -451,6 +479,8 @@ static __always_inline void request_scan_begin(struct request_scan *r, __u32 tab
 	r->target_len = 0;
 	r->query_at = 0;
 	r->escape = 0;
+	r->path_last = 0;
+	r->path_marks = 0;
 	r->table = table;
 	r->table_flags = table_flags;
 	r->field_count = 0;
@@ -473,13 +503,11 @@ static __always_inline enum verdict request_judge(const struct request_scan *r)
 		return HANDOVER_HOST;
 	if (r->flags & SCAN_CHUNKED && r->flags & SCAN_HAS_LENGTH)
 		return HANDOVER_MALFORMED;
-	if (!upgrade)
-		return 0;
 	/* RFC 6455, section 4.1. Anything behind such a head would be of one protocol or of the other. */
-	if (upgrade != (SCAN_UPGRADE | SCAN_CONNECTION) || r->method != METHOD3('G', 'E', 'T') ||
-	    r->flags & SCAN_CHUNKED || r->content_length)
+	if (upgrade && (upgrade != (SCAN_UPGRADE | SCAN_CONNECTION) || r->method != METHOD3('G', 'E', 'T') ||
+			r->flags & SCAN_CHUNKED || r->content_length))
 		return HANDOVER_UPGRADE;
-	return 0;
+	return r->path_marks & r->table_flags ? HANDOVER_NORMALIZE : 0;
 }
 
 /* Reads a request head. On 0: r->off is the length of the head. */

@@ -29,6 +29,19 @@ static void check_message(const struct input *in, const struct found *f)
 		oracle_agrees(ORACLE_REQUEST, in->data, in->size, f->head, body.bytes);
 }
 
+/* The marks tell what the path has; of one that does not fit, its end may have more. */
+static void check_marks(const struct found *f)
+{
+	const char *path = (const char *)f->path;
+	uint32_t marks = 0;
+
+	marks |= strchr(path, '%') ? TABLE_ESCAPES : 0;
+	marks |= strstr(path, "/.") ? TABLE_DOTS : 0;
+	marks |= strstr(path, "//") ? TABLE_SLASHES : 0;
+	CHECK((f->path_marks & marks) == marks, "a mark is missing");
+	CHECK(f->path_len == MAX_PATH || f->path_marks == marks, "a mark too many");
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct found words, bytes;
@@ -45,6 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		CHECK(!memchr(in.data, 0, words.head), "NUL in the head");
 		CHECK(words.host_len && words.host_len <= MAX_HOST, "host");
 		CHECK(words.path_len && words.path_len <= MAX_PATH && words.path[0] == '/', "path");
+		check_marks(&words);
 		CHECK(words.flags & HAS_LENGTH || !words.length, "a length that was not given");
 		check_message(&in, &words);
 	}

@@ -31,10 +31,14 @@ void NAME(parse_request)(const __u8 *data, size_t size, struct found *f)
 	/* What an earlier request has left must not matter. */
 	memset(&r, 0xa5, sizeof(r));
 	memset(f, 0, sizeof(*f));
-	request_scan_begin(&r, 0, 0);
+	request_scan_begin(&r, 0, TABLE_MARKS);
 	f->verdict = request_scan(&r, span);
+	/* Judged last: it is a whole head. */
+	if (f->verdict == HANDOVER_NORMALIZE)
+		f->verdict = 0;
 	if (f->verdict)
 		return;
+	f->path_marks = r.path_marks;
 	f->head = r.off;
 	f->length = r.content_length;
 	f->flags = r.flags;

@@ -105,6 +105,8 @@ func verdictOn(a *explain.Answer) error {
 	case a.Disagreement != "":
 		return fmt.Errorf("explain: %s; this is a defect of XLB: report it with the configuration, and use --fast-path=off until it is mended",
 			a.Disagreement)
+	case a.IsAnswered():
+		return nil
 	case a.VirtualHost == nil:
 		return fmt.Errorf("explain: no virtual host of listener %q has a domain for %q: the answer is 404", a.Listener.Name, a.Request.Authority)
 	case a.Winner == 0:

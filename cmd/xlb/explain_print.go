@@ -38,11 +38,14 @@ func printSummary(e *env, a *explain.Answer) error {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...))
 	}
-	line("request", "%s %s %s, draw %d", a.Request.Method, a.Request.Authority, a.Request.Path, a.Request.Draw)
+	line("request", "%s %s %s, draw %d", a.Request.Method, a.Request.Authority, pathText(&a.Request), a.Request.Draw)
 	line("listener", "%s (%s)", a.Listener.Name, a.Listener.Address)
-	if a.VirtualHost == nil {
+	switch {
+	case a.IsAnswered():
+		line("action", "%s", actionText(a.Action))
+	case a.VirtualHost == nil:
 		line("virtual host", "none: 404")
-	} else {
+	default:
 		line("virtual host", "%s, by domain %s", a.VirtualHost.Name, a.VirtualHost.Domain)
 	}
 	if a.Winner > 0 {
@@ -63,6 +66,14 @@ func printSummary(e *env, a *explain.Answer) error {
 		line("DISAGREEMENT", "%s", a.Disagreement)
 	}
 	return t.Flush()
+}
+
+// pathText is the path that routes compare, and the one that was sent if it is another.
+func pathText(r *explain.Request) string {
+	if r.Sent == "" {
+		return r.Path
+	}
+	return fmt.Sprintf("%s (sent as %s)", r.Path, r.Sent)
 }
 
 func routeName(r *explain.Route) string {

@@ -63,6 +63,7 @@ func listenerObject(l *model.Listener) object {
 		"http_filters": filterObjects(l.Routes),
 	}
 	addHostRule(manager, l.Routes.Host)
+	addPathRule(manager, l.Routes.Path)
 	return object{
 		"@type":   typeURL + "envoy.config.listener.v3.Listener",
 		"name":    l.Name,
@@ -83,6 +84,24 @@ func addHostRule(manager object, rule model.HostRule) {
 	}
 	if rule.TrailingDot {
 		manager["strip_trailing_host_dot"] = true
+	}
+}
+
+// escapedSlashes are the values of path_with_escaped_slashes_action but for the one without effect.
+var escapedSlashes = map[model.EscapedSlashes]string{
+	model.RejectSlashes: "REJECT_REQUEST", model.RedirectSlashes: "UNESCAPE_AND_REDIRECT", model.ForwardSlashes: "UNESCAPE_AND_FORWARD",
+}
+
+// addPathRule adds the connection manager's fields that change the path.
+func addPathRule(manager object, rule model.PathRule) {
+	if rule.Normalize {
+		manager["normalize_path"] = true
+	}
+	if rule.MergeSlashes {
+		manager["merge_slashes"] = true
+	}
+	if action, ok := escapedSlashes[rule.EscapedSlashes]; ok {
+		manager["path_with_escaped_slashes_action"] = action
 	}
 }
 

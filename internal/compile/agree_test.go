@@ -52,7 +52,7 @@ func TestCompiledTableRoutesAsTheModel(t *testing.T) {
 	}
 	for _, v := range []maps.Verdict{
 		maps.VerdictOk, maps.HandoverNoRoute, maps.HandoverNoVHost, maps.HandoverHost, maps.HandoverTableSlow, maps.HandoverRouteSlow,
-		maps.HandoverRepeatedField, maps.HandoverTooManyParameters,
+		maps.HandoverRepeatedField, maps.HandoverTooManyParameters, maps.HandoverNormalize,
 	} {
 		t.Logf("%s: %d", maps.VerdictName(v), found[v])
 		if found[v] < leastOften {
@@ -92,10 +92,16 @@ func agree(rt *model.RouteTable, compiled *Table, r *model.Request) (maps.Verdic
 	applied.Authority = rt.Host.Apply(r.Authority)
 	want := rt.Match(&applied)
 	got, verdict := compiled.Route(r)
+	path, outcome := rt.Path.Apply(r.Path)
 	switch verdict {
 	case maps.HandoverTableSlow, maps.HandoverRouteSlow, maps.HandoverHost, maps.HandoverRepeatedField, maps.HandoverMalformed,
-		maps.HandoverTooManyParameters:
+		maps.HandoverTooManyParameters, maps.HandoverNormalize:
 		return verdict, nil
+	}
+	if path != r.Path || outcome != model.PathTaken {
+		return verdict, fmt.Errorf("compiled: %s, model: path %q, outcome %d", maps.VerdictName(verdict), path, outcome)
+	}
+	switch verdict {
 	case maps.HandoverNoRoute, maps.HandoverNoVHost:
 		if want != nil {
 			return verdict, fmt.Errorf("compiled: %s, model: route with timeout %s", maps.VerdictName(verdict), want.Timeout)

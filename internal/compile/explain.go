@@ -12,8 +12,8 @@ import (
 )
 
 // Route evaluates the table as bpf/lib/router.h does. The verdict is VerdictOk with
-// a route, and otherwise the reason why the kernel hands the request over. The authority is that of the request, before anything
-// is cut off (model.HostRule).
+// a route, and otherwise the reason why the kernel hands the request over. Authority and path are those of the request, before
+// anything is cut off or changed (model.HostRule, model.PathRule).
 func (t *Table) Route(r *model.Request) (*Route, maps.Verdict) {
 	if t.Flags&maps.TableSlow != 0 {
 		return nil, maps.HandoverTableSlow
@@ -29,6 +29,9 @@ func (t *Table) Route(r *model.Request) (*Route, maps.Verdict) {
 	}
 	if t.cuts(r.Authority) {
 		return nil, maps.HandoverHost
+	}
+	if t.Flags&pathMarks(r.Path) != 0 {
+		return nil, maps.HandoverNormalize
 	}
 	host := strings.ToLower(r.Authority)
 	if t.Flags&maps.TableIgnoresPorts != 0 {

@@ -139,7 +139,7 @@ func TestKernelRoutesAsTheCompiledTable(t *testing.T) {
 		}
 	}
 	for _, v := range []maps.Verdict{maps.VerdictOk, maps.HandoverNoRoute, maps.HandoverNoVHost, maps.HandoverRouteSlow, maps.HandoverRepeatedField,
-		maps.HandoverTooManyParameters} {
+		maps.HandoverTooManyParameters, maps.HandoverNormalize} {
 		t.Logf("%s: %d", maps.VerdictName(v), found[v])
 		if found[v] < 20 {
 			t.Errorf("%s occurred %d times, want at least 20", maps.VerdictName(v), found[v])

@@ -272,6 +272,10 @@ func (w world) table() *model.RouteTable {
 	if w.oneIn(12) {
 		t.Host = pick(w, model.HostRule{AnyPort: true}, model.HostRule{Port: 1}, model.HostRule{TrailingDot: true})
 	}
+	if w.oneIn(6) {
+		t.Path = pick(w, model.PathRule{Normalize: true}, model.PathRule{MergeSlashes: true}, model.PathRule{EscapedSlashes: model.ForwardSlashes},
+			model.PathRule{Normalize: true, MergeSlashes: true, EscapedSlashes: model.RejectSlashes})
+	}
 	taken := map[string]bool{}
 	for i := range 1 + w.IntN(5) {
 		vh := &model.VirtualHost{Name: fmt.Sprintf("vh%d", i)}
@@ -314,6 +318,9 @@ func (w world) request() *model.Request {
 	path := w.path()
 	if w.oneIn(8) {
 		path = strings.ToUpper(path)
+	}
+	if w.oneIn(8) {
+		path += w.word("a/", 0, 9) + pick(w, "/..", "/.a", "//", "%61", "%2f", "/a.")
 	}
 	if w.oneIn(2) {
 		path += w.query()

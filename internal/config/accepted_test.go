@@ -99,7 +99,7 @@ var acceptances = []struct {
 		"{stat_prefix: x, traffic_direction: OUTBOUND, enable_reuse_port: false, freebind: true, tcp_backlog_size: 1024, bind_to_port: true, metadata: {filter_metadata: {x: {y: z}}}, connection_balance_config: {exact_balance: {}}}"}, nil},
 	{change{"empty filter chain match", "$chain", "{name: only, filter_chain_match: {}}"}, nil},
 	{change{"connection manager fields that ask for what is done", "$hcm",
-		"{codec_type: AUTO, generate_request_id: false, preserve_external_request_id: true, server_header_transformation: PASS_THROUGH, skip_xff_append: true, use_remote_address: false, add_user_agent: false, normalize_path: false, stream_idle_timeout: 0s, request_timeout: 0s, request_headers_timeout: 0s}"}, nil},
+		"{codec_type: AUTO, generate_request_id: false, preserve_external_request_id: true, server_header_transformation: PASS_THROUGH, skip_xff_append: true, use_remote_address: false, add_user_agent: false, normalize_path: false, merge_slashes: false, path_with_escaped_slashes_action: KEEP_UNCHANGED, stream_idle_timeout: 0s, request_timeout: 0s, request_headers_timeout: 0s}"}, nil},
 	{change{"router fields that change nothing", "$hcm.http_filters[0].typed_config",
 		"{dynamic_stats: false, suppress_envoy_headers: true}"}, nil},
 	{change{"clusters validated", "$routes", "{validate_clusters: true}"}, nil},
@@ -242,6 +242,15 @@ var acceptances = []struct {
 		func(c *model.Config) { c.Listeners[0].Routes.Host = model.HostRule{AnyPort: true, TrailingDot: true} }},
 	{change{"host without the listener's port", "$hcm", "{strip_matching_host_port: true}"},
 		func(c *model.Config) { c.Listeners[0].Routes.Host = model.HostRule{Port: 80} }},
+	{change{"paths that are changed", "$hcm", "{normalize_path: true, merge_slashes: true, path_with_escaped_slashes_action: UNESCAPE_AND_REDIRECT}"},
+		func(c *model.Config) {
+			c.Listeners[0].Routes.Path = model.PathRule{Normalize: true, MergeSlashes: true, EscapedSlashes: model.RedirectSlashes}
+		}},
+	{change{"escaped slashes refused", "$hcm", "{path_with_escaped_slashes_action: REJECT_REQUEST}"},
+		func(c *model.Config) { c.Listeners[0].Routes.Path.EscapedSlashes = model.RejectSlashes }},
+	{change{"escaped slashes decoded", "$hcm", "{path_with_escaped_slashes_action: UNESCAPE_AND_FORWARD}"},
+		func(c *model.Config) { c.Listeners[0].Routes.Path.EscapedSlashes = model.ForwardSlashes }},
+	{change{"escaped slashes by default", "$hcm", "{path_with_escaped_slashes_action: IMPLEMENTATION_SPECIFIC_DEFAULT}"}, nil},
 	{change{"host with its port", "$hcm", "{strip_matching_host_port: false, strip_trailing_host_dot: false}"}, nil},
 	{change{"ignored port and path parameters", "$routes", "{ignore_port_in_host_matching: true, ignore_path_parameters_in_path_matching: true}"},
 		func(c *model.Config) {

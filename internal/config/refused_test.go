@@ -93,7 +93,7 @@ var refusals = []change{
 	{"remote address", "$hcm", "{use_remote_address: true}"},
 	{"request ids", "$hcm", "{generate_request_id: true}"},
 	{"server header", "$hcm", "{server_header_transformation: APPEND_IF_ABSENT, server_name: x}"},
-	{"path normalization", "$hcm", "{normalize_path: true, merge_slashes: true}"},
+	{"path normalization", "$hcm", "{path_normalization_options: {forwarding_transformation: {}}}"},
 	{"stream idle timeout", "$hcm", "{stream_idle_timeout: 10s}"},
 	{"upgrade filters", "$hcm", "{upgrade_configs: [{upgrade_type: websocket, filters: [" + router + "]}]}"},
 	{"upgrade without a type", "$hcm", "{upgrade_configs: [{}]}"},

@@ -92,6 +92,7 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 		manager := upgradesOf(t, hcm.GetUpgradeConfigs(), hcmPath+".upgrade_configs")
 		out.Routes = t.routeTable(hcm.GetRouteConfig(), manager, hcmPath+".route_config")
 		out.Routes.Host = t.hostRule(hcm, out.Address.Port(), hcmPath)
+		out.Routes.Path = pathRule(hcm)
 	}
 	return out
 }
@@ -144,4 +145,19 @@ func (t *translator) hostRule(hcm *hcmv3.HttpConnectionManager, port uint16, pat
 		rule.Port = port
 	}
 	return rule
+}
+
+// escapedSlashes leaves out what keeps them: KEEP_UNCHANGED, and IMPLEMENTATION_SPECIFIC_DEFAULT, which is the same without a runtime.
+var escapedSlashes = map[hcmv3.HttpConnectionManager_PathWithEscapedSlashesAction]model.EscapedSlashes{
+	hcmv3.HttpConnectionManager_REJECT_REQUEST:        model.RejectSlashes,
+	hcmv3.HttpConnectionManager_UNESCAPE_AND_REDIRECT: model.RedirectSlashes,
+	hcmv3.HttpConnectionManager_UNESCAPE_AND_FORWARD:  model.ForwardSlashes,
+}
+
+func pathRule(hcm *hcmv3.HttpConnectionManager) model.PathRule {
+	return model.PathRule{
+		EscapedSlashes: escapedSlashes[hcm.GetPathWithEscapedSlashesAction()],
+		Normalize:      hcm.GetNormalizePath().GetValue(),
+		MergeSlashes:   hcm.GetMergeSlashes(),
+	}
 }

@@ -28,6 +28,14 @@ func actionOf(cfg *model.Config, r *model.Route, req *model.Request) *Action {
 	return a
 }
 
+// pathAction is the answer to a request whose path must not go on.
+func pathAction(outcome model.PathOutcome, path string) *Action {
+	if outcome == model.PathRedirected {
+		return &Action{Kind: Redirect, Status: http.StatusTemporaryRedirect, Changes: []string{"path_with_escaped_slashes_action to " + path}}
+	}
+	return &Action{Kind: DirectResponse, Status: http.StatusBadRequest, Changes: []string{"the path is refused"}}
+}
+
 func (a *Action) forward(cfg *model.Config, r *model.Route, req *model.Request) {
 	a.Timeout, a.Upgrades = r.Timeout.String(), slices.Clone(r.Upgrades)
 	a.Changes = append(pathChanges(r.Rewrite), hostChanges(&r.Host)...)

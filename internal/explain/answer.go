@@ -14,7 +14,7 @@ type Answer struct {
 	Routes []Route `json:"routes"`
 	// Winner is the position of the route that won, 0 when none did: 404.
 	Winner int `json:"winner"`
-	// Action of the winner; null without one.
+	// Action of the winner, or what a path is answered without a route (merge_slashes and its kin); null otherwise.
 	Action *Action `json:"action"`
 	// Endpoints that the action may send to.
 	Endpoints []Endpoint `json:"endpoints"`
@@ -25,14 +25,20 @@ type Answer struct {
 	Disagreement string `json:"disagreement,omitempty"`
 }
 
+// IsAnswered reports whether the request is answered before a route is looked for.
+func (a *Answer) IsAnswered() bool { return a.Winner == 0 && a.Action != nil }
+
 // Request is what routing looked at.
 type Request struct {
 	Method string `json:"method"`
 	// Authority after what the connection manager cuts off.
 	Authority string `json:"authority"`
-	Path      string `json:"path"`
-	Scheme    string `json:"scheme"`
-	Draw      uint32 `json:"draw"`
+	// Path after what the connection manager changes.
+	Path string `json:"path"`
+	// Sent is the path of the client; empty where that is Path.
+	Sent   string `json:"sent_path,omitempty"`
+	Scheme string `json:"scheme"`
+	Draw   uint32 `json:"draw"`
 }
 
 // Listener is where the request comes in.

@@ -49,14 +49,26 @@ func Explain(s *State, q *Query) (*Answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listener %q: %w", l.Name, err)
 	}
-	trace := l.Routes.Trace(r)
+	var outcome model.PathOutcome
+	r.Path, outcome = l.Routes.Path.Apply(r.Path)
 	a := &Answer{
 		Request:   Request{Method: r.Method, Authority: r.Authority, Path: r.Path, Scheme: r.Scheme, Draw: q.Draw},
 		Listener:  Listener{Name: l.Name, Address: l.Address},
 		Routes:    []Route{},
 		Endpoints: []Endpoint{},
 		Notes:     []string{},
+		Kernel:    kernelOf(d),
 	}
+	if r.Path != parsed.path {
+		a.Request.Sent = parsed.path
+	}
+	if outcome != model.PathTaken {
+		a.Action = pathAction(outcome, r.Path)
+		a.Disagreement = disagreement(&d, nil, true)
+		a.addNotes(&d, nil, nil)
+		return a, nil
+	}
+	trace := l.Routes.Trace(r)
 	a.addRoutes(&trace, r)
 	if trace.Route != nil {
 		if err := a.addAction(s, trace.Route, r); err != nil {
@@ -64,7 +76,6 @@ func Explain(s *State, q *Query) (*Answer, error) {
 		}
 	}
 	possible, orNone := l.Routes.Possible(r)
-	a.Kernel = kernelOf(d)
 	a.addReasons(s.Notes, d.Verdict)
 	a.Disagreement = disagreement(&d, possible, orNone)
 	a.addNotes(&d, trace.Route, possible)

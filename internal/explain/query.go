@@ -162,7 +162,7 @@ func (r *request) head() []byte {
 	return []byte(b.String())
 }
 
-// forTable is what routing with a table looks at.
+// forTable is what routing with a table looks at, with the path as it was sent.
 func (r *request) forTable(t *model.RouteTable) *model.Request {
 	authority := t.Host.Apply(r.authority)
 	return &model.Request{

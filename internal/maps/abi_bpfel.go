@@ -441,6 +441,9 @@ const (
 	abiTableFlagsTABLE_KNOWS_PORTS   abiTableFlags = 224
 	abiTableFlagsTABLE_PSEUDO        abiTableFlags = 256
 	abiTableFlagsTABLE_QUERY         abiTableFlags = 512
+	abiTableFlagsTABLE_ESCAPES       abiTableFlags = 1024
+	abiTableFlagsTABLE_DOTS          abiTableFlags = 2048
+	abiTableFlagsTABLE_SLASHES       abiTableFlags = 4096
 )
 
 type abiTraffic struct {
@@ -512,31 +515,32 @@ const (
 	abiVerdictHANDOVER_LISTENER_GONE          abiVerdict = 31
 	abiVerdictHANDOVER_TABLE_SLOW             abiVerdict = 32
 	abiVerdictHANDOVER_ROUTE_SLOW             abiVerdict = 33
-	abiVerdictHANDOVER_NO_VHOST               abiVerdict = 34
-	abiVerdictHANDOVER_NO_ROUTE               abiVerdict = 35
-	abiVerdictHANDOVER_NO_CLUSTER             abiVerdict = 36
-	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 37
-	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 38
-	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 39
-	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 40
-	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 41
-	abiVerdictHANDOVER_NO_STATE               abiVerdict = 42
-	abiVerdictHANDOVER_LAST                   abiVerdict = 42
-	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 43
-	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 44
-	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 45
-	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 46
-	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 47
-	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 48
-	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 49
-	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 50
-	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 51
-	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 52
-	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 53
-	abiVerdictVERDICT_SPILLED                 abiVerdict = 54
-	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 55
-	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 56
-	abiVerdictVERDICT_COUNT                   abiVerdict = 57
+	abiVerdictHANDOVER_NORMALIZE              abiVerdict = 34
+	abiVerdictHANDOVER_NO_VHOST               abiVerdict = 35
+	abiVerdictHANDOVER_NO_ROUTE               abiVerdict = 36
+	abiVerdictHANDOVER_NO_CLUSTER             abiVerdict = 37
+	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 38
+	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 39
+	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 40
+	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 41
+	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 42
+	abiVerdictHANDOVER_NO_STATE               abiVerdict = 43
+	abiVerdictHANDOVER_LAST                   abiVerdict = 43
+	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 44
+	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 45
+	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 46
+	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 47
+	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 48
+	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 49
+	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 50
+	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 51
+	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 52
+	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 53
+	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 54
+	abiVerdictVERDICT_SPILLED                 abiVerdict = 55
+	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 56
+	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 57
+	abiVerdictVERDICT_COUNT                   abiVerdict = 58
 )
 
 // Names of all BPF objects in the ELF.

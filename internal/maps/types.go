@@ -235,6 +235,9 @@ const (
 	TableDraw         = abiTableFlagsTABLE_DRAW
 	TablePseudo       = abiTableFlagsTABLE_PSEUDO
 	TableQuery        = abiTableFlagsTABLE_QUERY
+	TableEscapes      = abiTableFlagsTABLE_ESCAPES
+	TableDots         = abiTableFlagsTABLE_DOTS
+	TableSlashes      = abiTableFlagsTABLE_SLASHES
 )
 
 // Values of Verdict.
@@ -274,6 +277,7 @@ const (
 	HandoverListenerGone         = abiVerdictHANDOVER_LISTENER_GONE
 	HandoverTableSlow            = abiVerdictHANDOVER_TABLE_SLOW
 	HandoverRouteSlow            = abiVerdictHANDOVER_ROUTE_SLOW
+	HandoverNormalize            = abiVerdictHANDOVER_NORMALIZE
 	HandoverNoVHost              = abiVerdictHANDOVER_NO_VHOST
 	HandoverNoRoute              = abiVerdictHANDOVER_NO_ROUTE
 	HandoverNoCluster            = abiVerdictHANDOVER_NO_CLUSTER

@@ -38,6 +38,7 @@ var verdictNames = [VerdictCount]string{
 	HandoverListenerGone:         "listener_gone",
 	HandoverTableSlow:            "table_slow",
 	HandoverRouteSlow:            "route_slow",
+	HandoverNormalize:            "normalize",
 	HandoverNoVHost:              "no_vhost",
 	HandoverNoRoute:              "no_route",
 	HandoverNoCluster:            "no_cluster",

@@ -53,6 +53,8 @@ type RouteTable struct {
 	VirtualHosts []*VirtualHost
 	// Host changes the host of requests. Match expects it to have been applied.
 	Host HostRule
+	// Path changes the path of requests, likewise.
+	Path PathRule
 	// IgnorePort leaves the port out where a request's host is compared with the
 	// domains (ignore_port_in_host_matching).
 	IgnorePort bool

@@ -69,6 +69,11 @@ func (d *downstream) serveOne(ctx context.Context, end int) (keep bool, err erro
 func (x *exchange) run(ctx context.Context) (bool, error) {
 	claim := x.session.Claim
 	x.session.Claim = nil
+	x.table = x.routeTable()
+	if refusal, ok := x.normalizePath(); !ok {
+		claim.unused()
+		return x.respond(refusal)
+	}
 	reply := x.match()
 	if reply == noReply || reply == ReplyNoRoute {
 		if done, keep, err := x.filter(ctx); done {
@@ -144,19 +149,26 @@ func (c *Claim) share(route *model.Route) *model.WeightedCluster {
 	return &route.Clusters[i]
 }
 
-// match finds the request's route, and asks whether it allows what the request
-// wants to switch to. Envoy has no route for "OPTIONS *".
-func (x *exchange) match() LocalReply {
+// routeTable returns the listener's routes, or nil. Envoy has no route for "OPTIONS *".
+func (x *exchange) routeTable() *model.RouteTable {
 	table, ok := x.proxy.config.Table(x.session.Listener)
 	if !ok || x.head.path == "*" {
+		return nil
+	}
+	return table
+}
+
+// match finds the request's route, and asks whether it allows what the request
+// wants to switch to.
+func (x *exchange) match() LocalReply {
+	if x.table == nil {
 		return ReplyNoRoute
 	}
-	x.table = table
-	onward := x.changeHost(table.Host)
+	onward := x.changeHost(x.table.Host)
 	x.draw = cmp.Or(x.session.Draw, rand.Uint64())
 	x.session.Draw = 0
 	asked := x.asked()
-	x.route = table.Match(&asked)
+	x.route = x.table.Match(&asked)
 	x.head.authority = onward
 	if x.route == nil {
 		return ReplyNoRoute

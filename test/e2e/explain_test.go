@@ -187,8 +187,8 @@ func requireExplained(t *testing.T, b *harness.Balancer, service netip.AddrPort,
 		q.Headers = append(q.Headers, h[0]+": "+h[1])
 	}
 	a := explained(t, b, q)
-	if a.Request.Path != r.Target {
-		t.Fatalf("%+v: explained for %s", q, a.Request.Path)
+	if path := r.Model(rt).Path; a.Request.Path != path {
+		t.Fatalf("%+v: explained for %s, want %s", q, a.Request.Path, path)
 	}
 	won, want := "none", "none"
 	if a.Action != nil {

@@ -22,11 +22,14 @@ import (
 )
 
 // noRoute is what Envoy answers where no route matches, refused where it does
-// not take the request at all.
+// not take the request at all, redirected where it wants another path.
 const (
-	noRoute = -1
-	refused = -2
+	noRoute    = -1
+	refused    = -2
+	redirected = -3
 )
+
+const grpcUnimplemented = "12"
 
 // envoy is a running Envoy with one listener for each table.
 type envoy struct {
@@ -164,8 +167,12 @@ func (e *envoy) ask(t testing.TB, table int, r *Request) int {
 	switch {
 	case response.StatusCode == http.StatusBadRequest:
 		return refused
+	case response.StatusCode == http.StatusTemporaryRedirect && !isNumbered:
+		return redirected
 	case response.StatusCode == http.StatusNotFound:
-	case !isNumbered && response.Header.Get("Grpc-Status") != "": // how Envoy tells a gRPC client of 404
+	case !isNumbered && response.Header.Get("Grpc-Status") == grpcUnimplemented: // how Envoy tells a gRPC client of 404
+	case !isNumbered && response.Header.Get("Grpc-Status") != "": // of 400, and of 307
+		return refused
 	case response.StatusCode != http.StatusOK:
 		t.Fatalf("%q: status %d", r.Bytes(), response.StatusCode)
 	default:

@@ -36,11 +36,12 @@ func (r *Request) Bytes() []byte {
 	return b.Bytes()
 }
 
-// Model is what routing with a table sees of it.
+// Model is what routing with a table sees of it, if it is one that is routed (see Outcome).
 func (r *Request) Model(table *model.RouteTable) *model.Request {
 	authority := table.Host.Apply(r.Host)
+	path, _ := table.Path.Apply(r.Target)
 	return &model.Request{
-		Authority: authority, Path: r.Target, Method: r.Method,
+		Authority: authority, Path: path, Method: r.Method,
 		Scheme: model.SchemeOf(r.Scheme, r.values("x-forwarded-proto")),
 		Values: func(name string) []string {
 			if name == "host" {
@@ -49,6 +50,12 @@ func (r *Request) Model(table *model.RouteTable) *model.Request {
 			return r.values(name)
 		},
 	}
+}
+
+// Outcome says whether a table has it answered for its path in place of routing it.
+func (r *Request) Outcome(table *model.RouteTable) model.PathOutcome {
+	_, outcome := table.Path.Apply(r.Target)
+	return outcome
 }
 
 func (r *Request) values(name string) []string {
@@ -82,6 +89,9 @@ func (w World) Request(t *Table) *Request {
 	if w.oneIn(8) {
 		path += pick(w, []string{";x", "/", "//", "%2f", ".", "a", "A"})
 	}
+	if w.oneIn(12) {
+		path = w.detour(path)
+	}
 	r.Target = path + query
 	for range w.IntN(3) {
 		w.header(r, pick(w, headerNames), pick(w, headerWords))
@@ -96,6 +106,38 @@ func (w World) Request(t *Table) *Request {
 		r.Scheme = pick(w, schemes[:4])
 	}
 	return r
+}
+
+// detour writes a path differently, so that it means the same once it is normalised, or nearly.
+func (w World) detour(path string) string {
+	switch at := w.IntN(len(path)); w.IntN(4) {
+	case 0:
+		return path[:max(1, at)] + fmt.Sprintf("%%%02x", path[at]) + path[at:]
+	case 1:
+		return strings.ReplaceAll(path, "/", pick(w, []string{"/./", "/%2e/", "/b/../", "/..;x/", "//", `/\`, "/%5C", "/%2F"}))
+	case 2:
+		return "/" + w.PathOf() + "/.." + path
+	default:
+		return "/" + w.PathOf()
+	}
+}
+
+// pathPieces are what paths are changed by, and what only looks like it.
+var pathPieces = []string{
+	"/", "/", "/", "a", "b", ".", ".", "..", "%2e", "%2E", "%2f", "%2F", "%5c", "%5C", `\`, "%", "%%", "4", "1", "%41", "%61", "%34", ";", "%3b", "|", "{",
+	"%7e", "%zz", "%c3", "//", "/./", "/../", "..;", "~", "[", "%2", "%25", "e", "f",
+}
+
+// PathOf draws a path without the slash at its beginning.
+func (w World) PathOf() string {
+	var path strings.Builder
+	for range 1 + w.IntN(8) {
+		path.WriteString(pick(w, pathPieces))
+	}
+	if w.oneIn(60) {
+		path.WriteString("%00")
+	}
+	return path.String()
 }
 
 var schemes = []string{"http", "https", "HTTP", "Https", "ftp", "https,http"}

@@ -15,7 +15,7 @@ import (
 
 var (
 	seed     = flag.Uint64("seed", 10, "seed of the tables and requests")
-	tables   = flag.Int("tables", 60, "number of tables")
+	tables   = flag.Int("tables", 120, "number of tables")
 	requests = flag.Int("requests", 100, "requests for each table")
 )
 
@@ -51,11 +51,11 @@ func TestRoutesAreThoseOfEnvoy(t *testing.T) {
 // counts says what became of the requests.
 type counts struct {
 	// Of Envoy: requests with a route, without one, and refused.
-	Routed, NoRoute, Refused int
+	Routed, NoRoute, Refused, Redirected int
 	// Fast and RouteSlow are what the compiled tables decide and hand over; TableSlow is a
 	// table that they do not hold.
-	Fast, RouteSlow, TableSlow, OtherHandover int
-	Differences                               int
+	Fast, RouteSlow, TableSlow, Normalize, OtherHandover int
+	Differences                                          int
 	// kinds counts the routes taken by what they ask.
 	kinds map[string]int
 }
@@ -83,6 +83,19 @@ func (c *counts) won(match Object) {
 	}
 }
 
+// isAnswerTo compares what Envoy does with what the model makes of the path. Envoy refuses other requests as well, and
+// redirects no gRPC client.
+func isAnswerTo(outcome model.PathOutcome, want int) bool {
+	switch outcome {
+	case model.PathRefused:
+		return want == refused
+	case model.PathRedirected:
+		return want == redirected || want == refused
+	default:
+		return want != redirected
+	}
+}
+
 func compareTable(t *testing.T, w World, e *envoy, i int, table *Table, found *counts) {
 	rt, err := table.Model()
 	if err != nil {
@@ -92,9 +105,17 @@ func compareTable(t *testing.T, w World, e *envoy, i int, table *Table, found *c
 	for range *requests {
 		r := w.Request(table)
 		want := e.ask(t, i, r)
+		if outcome := r.Outcome(rt); !isAnswerTo(outcome, want) {
+			found.Differences++
+			t.Errorf("%q\nEnvoy: %d\nmodel: %d\n%v", r.Bytes(), want, outcome, table.Manager)
+		}
 		switch want {
 		case refused:
 			found.Refused++
+			continue
+		case redirected:
+			found.Redirected++
+			found.compiled(t, &compiled.Listeners[0].Table, r, r.Model(rt), want)
 			continue
 		case noRoute:
 			found.NoRoute++
@@ -118,6 +139,7 @@ func compareTable(t *testing.T, w World, e *envoy, i int, table *Table, found *c
 // compiled compares what the kernel would do: it may hand any request over, but not
 // take another route.
 func (c *counts) compiled(t *testing.T, table *compile.Table, r *Request, m *model.Request, want int) {
+	m.Path = r.Target // which the kernel looks at
 	route, verdict := table.Route(m)
 	got := noRoute
 	switch verdict {
@@ -131,6 +153,9 @@ func (c *counts) compiled(t *testing.T, table *compile.Table, r *Request, m *mod
 		return
 	case maps.HandoverTableSlow:
 		c.TableSlow++
+		return
+	case maps.HandoverNormalize:
+		c.Normalize++
 		return
 	default:
 		c.OtherHandover++

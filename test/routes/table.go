@@ -2,7 +2,10 @@
 
 package routes
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+)
 
 // Object is a mapping of Envoy's configuration.
 type Object = map[string]any
@@ -107,6 +110,12 @@ func (w World) Table() *Table {
 			{"strip_matching_host_port": true, "strip_trailing_host_dot": true},
 		})
 	}
+	if w.oneIn(3) {
+		if t.Manager == nil {
+			t.Manager = Object{}
+		}
+		maps.Copy(t.Manager, w.pathRule())
+	}
 	if w.oneIn(10) {
 		t.Config["ignore_port_in_host_matching"] = true
 	}
@@ -114,6 +123,19 @@ func (w World) Table() *Table {
 		t.Config["ignore_path_parameters_in_path_matching"] = true
 	}
 	return t
+}
+
+// pathRule draws what changes paths. What istiod writes is drawn most.
+func (w World) pathRule() Object {
+	if w.oneIn(2) {
+		return Object{"normalize_path": true}
+	}
+	return Object{
+		"normalize_path": w.oneIn(2), "merge_slashes": w.oneIn(2),
+		"path_with_escaped_slashes_action": pick(w, []string{
+			"IMPLEMENTATION_SPECIFIC_DEFAULT", "KEEP_UNCHANGED", "REJECT_REQUEST", "UNESCAPE_AND_REDIRECT", "UNESCAPE_AND_FORWARD",
+		}),
+	}
 }
 
 func lowered(s string) string {

@@ -59,6 +59,9 @@ func (w *world) judge(input []byte, verdict maps.Verdict, cluster uint32) error 
 			return fmt.Errorf("table %d, draw %d: %s, but the model takes %s", input[0], r.Draw, maps.VerdictName(verdict), clusterOf(route, r.Draw))
 		}
 	case maps.VerdictOk:
+		if path, outcome := table.Path.Apply(r.Path); path != r.Path || outcome != model.PathTaken {
+			return fmt.Errorf("table %d: path %q is to become %q (%d), and was not handed over", input[0], r.Path, path, outcome)
+		}
 		if r.Authority != given {
 			return fmt.Errorf("table %d: host %q is to become %q, and was not handed over", input[0], given, r.Authority)
 		}

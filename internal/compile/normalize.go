@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"strings"
+
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// pathFlags say of which paths the kernel cannot know what the rule makes of them, so that it hands them over. All
+// others stay as they are: the kernel reads nothing in a path but RFC 3986's characters, and normalize_path changes
+// only "%" and dots among these.
+func pathFlags(rule model.PathRule) (flags maps.TableFlags) {
+	if rule.Normalize {
+		flags |= maps.TableEscapes | maps.TableDots
+	}
+	if rule.MergeSlashes {
+		flags |= maps.TableSlashes
+	}
+	if rule.EscapedSlashes != model.KeepSlashes {
+		flags |= maps.TableEscapes
+	}
+	return flags
+}
+
+// pathMarks are the flags that hand a request with this target over: request_path_mark() in bpf/lib/http1.h.
+func pathMarks(target string) (flags maps.TableFlags) {
+	path, _, _ := strings.Cut(target, "?")
+	if strings.Contains(path, "%") {
+		flags |= maps.TableEscapes
+	}
+	if strings.Contains(path, "/.") {
+		flags |= maps.TableDots
+	}
+	if strings.Contains(path, "//") {
+		flags |= maps.TableSlashes
+	}
+	return flags
+}

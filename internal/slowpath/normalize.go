@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"net/http"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// normalizePath gives the request the path that routes and endpoints see. ok is false for a request that is answered in
+// place of being routed, as in Envoy without any filter.
+func (x *exchange) normalizePath() (answer localAnswer, ok bool) {
+	if x.table == nil {
+		return localAnswer{}, true
+	}
+	path, outcome := x.table.Path.Apply(x.head.path)
+	switch outcome {
+	case model.PathRefused:
+		x.view.keepAlive = false // as Envoy, of whom it is malformed
+		return localAnswer{status: http.StatusBadRequest}, false
+	case model.PathRedirected:
+		return localAnswer{status: http.StatusTemporaryRedirect, fields: []field{{[]byte("location"), []byte(path)}}}, false
+	default:
+		x.head.path = path
+		return localAnswer{}, true
+	}
+}
