@@ -15,6 +15,7 @@ import (
 
 func checkCommand(e *env) *cobra.Command {
 	var file string
+	var envoyHeaders bool
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Say what this machine can do, and whether a configuration is valid",
@@ -29,11 +30,12 @@ configuration is not valid.`,
 		Args:    cobra.NoArgs,
 	}
 	c.Flags().StringVarP(&file, "config", "c", "", "Envoy v3 bootstrap `file`, YAML or JSON, to check too")
+	c.Flags().BoolVar(&envoyHeaders, "envoy-headers", false, "with --config: as \"xlb run --envoy-headers\" would read it")
 	output := outputFlag(c)
 	c.RunE = func(*cobra.Command, []string) error {
 		report := checkReport{Report: check.Run()}
 		if file != "" {
-			report.Config = checkConfig(file)
+			report.Config = checkConfig(file, config.EnvoyHeaders(envoyHeaders))
 		}
 		if err := report.print(e, *output); err != nil {
 			return err
@@ -59,9 +61,9 @@ type configReport struct {
 	Clusters  int      `json:"clusters"`
 }
 
-func checkConfig(file string) *configReport {
+func checkConfig(file string, change config.Option) *configReport {
 	r := &configReport{File: file, Problems: []string{}}
-	cfg, err := config.Load(file)
+	cfg, err := config.Load(file, change)
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {
 			r.Problems = append(r.Problems, strings.TrimSpace(line))

@@ -20,6 +20,8 @@ type explainOptions struct {
 	query explain.Query
 	// file to explain from; "" asks the daemon at the admin address.
 	file, admin string
+	// envoyHeaders is how the file is to be read.
+	envoyHeaders bool
 }
 
 func explainCommand(e *env) *cobra.Command {
@@ -56,6 +58,7 @@ routes disagree, which is a defect of XLB; 2 that the question cannot be answere
 	c.Flags().StringVar(&o.admin, "admin", defaultAdmin, "`address` of the daemon's admin API")
 	c.Flags().StringArrayVarP(&o.query.Headers, "header", "H", nil, "header of the request, as `'name: value'`; may be repeated")
 	c.Flags().StringVar(&o.query.Listener, "listener", "", "`name` or address of the listener, whatever the URL says")
+	c.Flags().BoolVar(&o.envoyHeaders, "envoy-headers", false, "with --config: as \"xlb run --envoy-headers\" would serve it")
 	draw := c.Flags().Uint32("draw", 0, "the request's random `number`, which decides over fractions (default random)")
 	output := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -91,7 +94,7 @@ func (o *explainOptions) ask(ctx context.Context) (*explain.Answer, error) {
 }
 
 func (o *explainOptions) askFile() (*explain.Answer, error) {
-	cfg, err := config.Load(o.file)
+	cfg, err := config.Load(o.file, config.EnvoyHeaders(o.envoyHeaders))
 	if err != nil {
 		return nil, refused(err)
 	}

@@ -27,7 +27,11 @@ type runFlags struct {
 	fastPath string
 	drain    time.Duration
 	logLevel string
+	// envoyHeaders makes the daemon a hop.
+	envoyHeaders bool
 }
+
+const envoyHeadersUsage = "add the headers that Envoy adds unasked, as x-request-id; serves every request in this process"
 
 func runCommand(e *env) *cobra.Command {
 	var f runFlags
@@ -54,6 +58,7 @@ neither there is none.`,
 	flags.StringArrayVar(&f.cgroups, "cgroup", nil, "cgroup v2 `directory` whose processes are balanced; may be repeated (default: all processes)")
 	flags.StringVar(&f.admin, "admin", "", "`address` of the admin API, host:port (default: the configuration's, and none without one)")
 	flags.StringVar(&f.fastPath, "fast-path", "on", "on, or off to serve every request in this process")
+	flags.BoolVar(&f.envoyHeaders, "envoy-headers", false, envoyHeadersUsage)
 	flags.DurationVar(&f.drain, "drain-time", 30*time.Second, "how long requests in flight may take at the end")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -87,7 +92,7 @@ func logDetail(log *slog.Logger, err error) {
 }
 
 func (f *runFlags) options(e *env) (node.Options, error) {
-	o := node.Options{ConfigPath: f.config, Admin: f.admin, DrainTime: f.drain}
+	o := node.Options{ConfigPath: f.config, Admin: f.admin, DrainTime: f.drain, EnvoyHeaders: f.envoyHeaders}
 	if f.config == "" {
 		return o, errors.New("--config: required: give an Envoy v3 bootstrap, as in: xlb run --config envoy.yaml")
 	}

@@ -64,6 +64,7 @@ func listenerObject(l *model.Listener) object {
 	}
 	addHostRule(manager, l.Routes.Host)
 	addPathRule(manager, l.Routes.Path)
+	addHop(manager, l.Routes.Hop)
 	return object{
 		"@type":   typeURL + "envoy.config.listener.v3.Listener",
 		"name":    l.Name,

@@ -22,10 +22,11 @@ func filterObjects(t *model.RouteTable) []object {
 			list = append(list, object{"name": faultName, "typed_config": faultObject(t.Fault)})
 		}
 	}
-	return append(list, object{
-		"name":         "envoy.filters.http.router",
-		"typed_config": object{"@type": typeURL + "envoy.extensions.filters.http.router.v3.Router"},
-	})
+	router := object{"@type": typeURL + "envoy.extensions.filters.http.router.v3.Router"}
+	if t.Hop != nil && t.Hop.SuppressEnvoyHeaders {
+		router["suppress_envoy_headers"] = true
+	}
+	return append(list, object{"name": "envoy.filters.http.router", "typed_config": router})
 }
 
 // addFilters adds typed_per_filter_config: what a route, or a share of one, does otherwise than what it is

@@ -36,7 +36,7 @@ func compileTable(where string, rt *model.RouteTable) (Table, []Note) {
 }
 
 // compileTableWithin falls back to a slow table, which holds nothing but its flag, where
-// the kernel would look up another host or path than the one that routes compare.
+// the kernel would look up another path than the one that routes compare, or send on other headers.
 func compileTableWithin(left *space, where string, rt *model.RouteTable) (Table, []Note) {
 	if reason := tooHard(rt); reason != "" {
 		return Table{Flags: maps.TableSlow}, []Note{{Where: where, Reason: reason + "; the slow path serves the listener"}}
@@ -47,6 +47,9 @@ func compileTableWithin(left *space, where string, rt *model.RouteTable) (Table,
 }
 
 func tooHard(rt *model.RouteTable) string {
+	if rt.Hop != nil {
+		return "--envoy-headers"
+	}
 	if rt.IgnorePathParameters {
 		return "ignore_path_parameters_in_path_matching"
 	}

@@ -34,6 +34,8 @@ type rule struct {
 	reason string
 	// allows decides over the value of a limited field.
 	allows func(protoreflect.FieldDescriptor, protoreflect.Value) bool
+	// hop: with EnvoyHeaders the field is translated, whatever use says.
+	hop bool
 }
 
 type fields map[protoreflect.Name]rule
@@ -63,6 +65,12 @@ func ignore(why string) rule {
 
 func limit(remedy string, allows func(protoreflect.FieldDescriptor, protoreflect.Value) bool) rule {
 	return rule{use: limited, reason: "not supported: " + remedy, allows: allows}
+}
+
+// ofHop is for a field about headers that are added unasked.
+func ofHop(otherwise rule) rule {
+	otherwise.hop = true
+	return otherwise
 }
 
 // oneOf allows these values of an enum.
@@ -100,6 +108,7 @@ const supportedFilters = "envoy.extensions.filters.network.http_connection_manag
 // Reasons and remedies that several fields share.
 const (
 	headerChange  = "XLB passes headers as they are; remove the field, or add the header in the application"
+	hopChange     = "XLB passes headers as they are; remove the field, or run with --envoy-headers, which serves all requests in user space"
 	plaintext     = "XLB balances plaintext HTTP/1.1; remove the field"
 	noRetry       = "XLB sends a request once; remove the field"
 	noRewrite     = "XLB passes the request target and the host as they are; remove the field"
@@ -190,15 +199,16 @@ var supported = map[protoreflect.FullName]fields{
 		"http_filters":    translateIt,
 		"upgrade_configs": translateIt,
 
-		// XLB adds and changes no header. These may only say so.
-		"generate_request_id":               limit(headerChange, boolean(false)),
-		"preserve_external_request_id":      limit(headerChange, boolean(true)),
-		"server_header_transformation":      limit("XLB passes the endpoint's server header; use PASS_THROUGH or remove the field", oneOf("PASS_THROUGH")),
-		"skip_xff_append":                   limit(headerChange, boolean(true)),
-		"use_remote_address":                limit("XLB passes x-forwarded-for as it is; remove the field or set false", boolean(false)),
+		// XLB adds no header unless it is told to (EnvoyHeaders). Until then these may only say so.
+		"generate_request_id":               ofHop(limit(hopChange, boolean(false))),
+		"preserve_external_request_id":      ofHop(limit(hopChange, boolean(true))),
+		"server_header_transformation":      ofHop(limit(hopChange, oneOf("PASS_THROUGH"))),
+		"skip_xff_append":                   ofHop(limit(hopChange, boolean(true))),
+		"use_remote_address":                ofHop(limit(hopChange, boolean(false))),
+		"xff_num_trusted_hops":              ofHop(refuse(hopChange)),
 		"add_user_agent":                    limit(headerChange, boolean(false)),
-		"server_name":                       refuse(headerChange),
-		"via":                               refuse(headerChange),
+		"server_name":                       ofHop(refuse(hopChange)),
+		"via":                               ofHop(refuse(hopChange)),
 		"normalize_path":                    translateIt,
 		"stream_idle_timeout":               limit(noIdle, zero),
 		"request_timeout":                   limit(noIdle, zero),
@@ -218,7 +228,7 @@ var supported = map[protoreflect.FullName]fields{
 		"rds":                               refuse("write the routes in route_config"),
 		"scoped_routes":                     refuse("write the routes in route_config"),
 		"local_reply_config":                refuse("XLB's own answers cannot be changed; remove the field"),
-		"always_set_request_id_in_response": refuse(headerChange),
+		"always_set_request_id_in_response": ofHop(refuse(hopChange)),
 	},
 	"envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager.UpgradeConfig": {
 		"upgrade_type": translateIt,
@@ -234,7 +244,7 @@ var supported = map[protoreflect.FullName]fields{
 	},
 	"envoy.extensions.filters.http.router.v3.Router": {
 		"dynamic_stats":                            ignore("switches counters of the router"),
-		"suppress_envoy_headers":                   ignore("XLB adds no x-envoy headers"),
+		"suppress_envoy_headers":                   ofHop(ignore("XLB adds no x-envoy headers unless it is told to")),
 		"suppress_grpc_request_failure_code_stats": ignore("switches counters of the router"),
 		"upstream_log":                             refuse(noAccessLog),
 	},

@@ -23,6 +23,8 @@ type httpFilters struct {
 	named map[string]model.Filter
 	// fault is for requests whose route says nothing else.
 	fault *model.Fault
+	// suppressEnvoyHeaders is the router's.
+	suppressEnvoyHeaders bool
 }
 
 // httpFilters translates the filters: cors and fault at most once each, then the router.
@@ -38,7 +40,9 @@ func (t *translator) httpFilters(hcm *hcmv3.HttpConnectionManager, path string) 
 	for i, f := range all[:last] {
 		t.httpFilter(f, &out, at(path, i))
 	}
-	t.unpack(all[last].GetTypedConfig(), &routerv3.Router{}, at(path, last)+".typed_config", "Router at the end")
+	router := &routerv3.Router{}
+	t.unpack(all[last].GetTypedConfig(), router, at(path, last)+".typed_config", "Router at the end")
+	out.suppressEnvoyHeaders = router.GetSuppressEnvoyHeaders()
 	return out
 }
 

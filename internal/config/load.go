@@ -14,9 +14,18 @@ import (
 // some hundred thousand routes; more than that is not a configuration.
 const maxSize = 16 << 20
 
+// Option changes how a file is read.
+type Option func(*options)
+
+type options struct{ envoyHeaders bool }
+
+// EnvoyHeaders returns the option that, if it is on, makes listeners hops that add headers unasked, and accepts the fields that say which
+// (model.Hop). Without it the fields may only ask for none.
+func EnvoyHeaders(on bool) Option { return func(o *options) { o.envoyHeaders = on } }
+
 // Load reads the Envoy v3 bootstrap at path and translates it. See Parse for
 // the errors of its content.
-func Load(path string) (*model.Config, error) {
+func Load(path string, change ...Option) (*model.Config, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w; name a readable Envoy v3 bootstrap", err)
@@ -27,7 +36,7 @@ func Load(path string) (*model.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w; name a readable Envoy v3 bootstrap", err)
 	}
-	return Parse(path, data)
+	return Parse(path, data, change...)
 }
 
 // Parse translates an Envoy v3 bootstrap. Data is JSON if name ends in
@@ -35,18 +44,22 @@ func Load(path string) (*model.Config, error) {
 //
 // The error joins all problems of the file in a stable order, one line each
 // and each with name in front; errors.As finds a *FieldError in it.
-func Parse(name string, data []byte) (*model.Config, error) {
+func Parse(name string, data []byte, change ...Option) (*model.Config, error) {
 	if len(data) > maxSize {
 		return nil, fmt.Errorf("%s: larger than %d MiB, the limit of a configuration; split it or remove what is unused",
 			name, maxSize>>20)
+	}
+	var o options
+	for _, c := range change {
+		c(&o)
 	}
 	p := newProblems()
 	bootstrap := decode(p, name, data)
 	if bootstrap == nil {
 		return nil, p.err(name)
 	}
-	checkSupport(p, bootstrap)
-	cfg := translate(p, bootstrap)
+	checkSupport(p, bootstrap, o)
+	cfg := translate(p, bootstrap, o)
 	if err := p.err(name); err != nil {
 		return nil, err
 	}

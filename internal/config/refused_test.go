@@ -93,6 +93,7 @@ var refusals = []change{
 	{"remote address", "$hcm", "{use_remote_address: true}"},
 	{"request ids", "$hcm", "{generate_request_id: true}"},
 	{"server header", "$hcm", "{server_header_transformation: APPEND_IF_ABSENT, server_name: x}"},
+	{"via, and hops", "$hcm", "{via: a, xff_num_trusted_hops: 1, always_set_request_id_in_response: true}"},
 	{"path normalization", "$hcm", "{path_normalization_options: {forwarding_transformation: {}}}"},
 	{"stream idle timeout", "$hcm", "{stream_idle_timeout: 10s}"},
 	{"upgrade filters", "$hcm", "{upgrade_configs: [{upgrade_type: websocket, filters: [" + router + "]}]}"},

@@ -14,8 +14,8 @@ import (
 
 // checkSupport reports every populated field that XLB does not act on, and
 // every value that breaks one of Envoy's own constraints.
-func checkSupport(p *problems, bootstrap *bootstrapv3.Bootstrap) {
-	w := &walker{p: p}
+func checkSupport(p *problems, bootstrap *bootstrapv3.Bootstrap, o options) {
+	w := &walker{p: p, options: o}
 	w.typed(bootstrap, "")
 	// Constraints come second: in a refused field they no longer matter.
 	for _, m := range w.messages {
@@ -25,7 +25,8 @@ func checkSupport(p *problems, bootstrap *bootstrapv3.Bootstrap) {
 
 // walker visits the populated fields of a message tree.
 type walker struct {
-	p *problems
+	p       *problems
+	options options
 	// messages are the bootstrap and the content of every Any in it: the
 	// generated validation does not look into an Any.
 	messages []located
@@ -52,6 +53,9 @@ func (w *walker) message(m protoreflect.Message, path string) {
 
 func (w *walker) field(fd protoreflect.FieldDescriptor, value protoreflect.Value, path string) {
 	rule := ruleOf(fd)
+	if rule.hop && w.options.envoyHeaders {
+		rule = translateIt
+	}
 	switch {
 	case rule.use == refused:
 		w.p.refuse(fd, path, rule.reason)

@@ -24,10 +24,11 @@ type translator struct {
 	service netip.AddrPort
 	// filters are those of its connection manager.
 	filters httpFilters
+	options options
 }
 
-func translate(p *problems, bootstrap *bootstrapv3.Bootstrap) *model.Config {
-	t := &translator{p: p, clusters: map[string]bool{}}
+func translate(p *problems, bootstrap *bootstrapv3.Bootstrap, o options) *model.Config {
+	t := &translator{p: p, clusters: map[string]bool{}, options: o}
 	cfg := &model.Config{}
 	resources := bootstrap.GetStaticResources()
 	for i, c := range resources.GetClusters() {
@@ -93,6 +94,7 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 		out.Routes = t.routeTable(hcm.GetRouteConfig(), manager, hcmPath+".route_config")
 		out.Routes.Host = t.hostRule(hcm, out.Address.Port(), hcmPath)
 		out.Routes.Path = pathRule(hcm)
+		out.Routes.Hop = t.hop(hcm, hcmPath)
 	}
 	return out
 }

@@ -55,6 +55,8 @@ type RouteTable struct {
 	Host HostRule
 	// Path changes the path of requests, likewise.
 	Path PathRule
+	// Hop adds headers unasked; nil leaves them as they are.
+	Hop *Hop
 	// IgnorePort leaves the port out where a request's host is compared with the
 	// domains (ignore_port_in_host_matching).
 	IgnorePort bool

@@ -18,7 +18,7 @@ import (
 
 // reload reads the file again. What cannot be used changes nothing.
 func (n *Node) reload() {
-	cfg, err := config.Load(n.o.ConfigPath)
+	cfg, err := config.Load(n.o.ConfigPath, config.EnvoyHeaders(n.o.EnvoyHeaders))
 	if err == nil {
 		n.updates.Lock()
 		err = n.apply(cfg)

@@ -40,6 +40,8 @@ type Options struct {
 	Admin string
 	// FastPath off serves every request in user space.
 	FastPath bool
+	// EnvoyHeaders makes all listeners hops (config.EnvoyHeaders).
+	EnvoyHeaders bool
 	// DrainTime bounds how long requests in flight may take at the end.
 	DrainTime time.Duration
 	Logger    *slog.Logger
@@ -99,7 +101,7 @@ func (e *UsageError) Unwrap() error { return e.Err }
 
 // Run runs the daemon until ctx ends, then drains it. reload makes it read its file again.
 func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
-	cfg, err := config.Load(o.ConfigPath)
+	cfg, err := config.Load(o.ConfigPath, config.EnvoyHeaders(o.EnvoyHeaders))
 	if err != nil {
 		return &UsageError{err}
 	}

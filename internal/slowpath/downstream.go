@@ -218,7 +218,11 @@ func (d *downstream) buffered() int { return d.reader.Buffered() + len(d.in.pend
 func (d *downstream) reject(reply LocalReply, view clientView) {
 	view.keepAlive = false
 	d.proxy.finish(Report{Listener: d.session.Listener, Status: reply.Status(), Flag: reply.Flag()})
-	if d.out.reply(reply, view) != nil {
+	a := reply.localAnswer()
+	if table, ok := d.proxy.config.Table(d.session.Listener); ok && table.Hop != nil {
+		a.fields = dressed(table.Hop, a.fields)
+	}
+	if d.out.local(a, view) != nil {
 		_ = d.conn.Close()
 		return
 	}

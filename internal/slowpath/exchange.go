@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
@@ -28,6 +29,10 @@ type exchange struct {
 
 	table          *model.RouteTable // nil where no route is looked for
 	route          *model.Route
+	hop            *model.Hop             // of the table; nil adds no headers
+	entered        bool                   // the hop has changed the request
+	client         netip.AddrPort         // that it is said to come from; the zero value where there is no hop
+	readAfter      atomic.Int64           // since began, in nanoseconds, when the request had been read whole; 0: it has not
 	draw           uint64                 // decides by chance where match and weights ask for it
 	share          *model.WeightedCluster // of the route; nil where there is none
 	target         string                 // the cluster that share means; empty where a header names none
@@ -74,6 +79,10 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 		claim.unused()
 		return x.respond(refusal)
 	}
+	if refusal, ok := x.enterHop(); !ok {
+		claim.unused()
+		return x.respond(refusal)
+	}
 	reply := x.match()
 	if reply == noReply || reply == ReplyNoRoute {
 		if done, keep, err := x.filter(ctx); done {
@@ -101,6 +110,7 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 		claim.unused()
 		return x.respond(x.noCluster())
 	}
+	x.announceTimeout()
 	x.changeRequest()
 	if !x.rewrite() {
 		claim.unused()
@@ -120,7 +130,8 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 	if resp == nil {
 		return x.fail(failure)
 	}
-	resp.fields = x.allowOrigin(x.changeResponse(&formatResponse{status: resp.status, fields: resp.fields}))
+	resp.fields = x.addServiceTime(resp.fields)
+	resp.fields = x.leaveHop(x.allowOrigin(x.changeResponse(&formatResponse{status: resp.status, fields: resp.fields})))
 	switch {
 	case resp.status == http.StatusSwitchingProtocols:
 		return x.switchProtocols(resp)
@@ -212,10 +223,14 @@ func (x *exchange) beginBody() {
 		timeout = 0
 	}
 	if x.body == nil {
+		x.noteRead()
 		x.watchdog.requestRead(timeout)
 		return
 	}
-	x.body.onEnd = func() { x.watchdog.requestRead(timeout) }
+	x.body.onEnd = func() {
+		x.noteRead()
+		x.watchdog.requestRead(timeout)
+	}
 	if x.head.expectContinue {
 		_ = x.out.informational(http.StatusContinue, nil)
 	}
@@ -408,7 +423,7 @@ func (x *exchange) respond(a localAnswer) (bool, error) {
 	if !a.asIs {
 		a.fields = x.changeResponse(&formatResponse{a.status, true, a.fields})
 	}
-	a.fields = x.allowOrigin(a.fields)
+	a.fields = x.leaveHop(x.allowOrigin(a.fields))
 	x.finish(a.status, a.flag)
 	if err := x.out.local(a, x.view); err != nil {
 		_ = x.conn.Close()

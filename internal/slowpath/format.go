@@ -127,6 +127,9 @@ func textOf(a netip.AddrPort) string { return addressPart(a, 0) }
 // remote is the client's address: as in Envoy the last of X-Forwarded-For where there
 // is one, without a port, else that of the connection.
 func (x *exchange) remote() netip.AddrPort {
+	if x.client.IsValid() {
+		return x.client
+	}
 	if forwarded := strings.Join(x.head.values("x-forwarded-for"), ","); forwarded != "" {
 		last := forwarded[strings.LastIndexByte(forwarded, ',')+1:]
 		if a, err := netip.ParseAddr(strings.Trim(last, " ")); err == nil {

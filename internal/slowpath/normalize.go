@@ -14,6 +14,7 @@ func (x *exchange) normalizePath() (answer localAnswer, ok bool) {
 	if x.table == nil {
 		return localAnswer{}, true
 	}
+	x.hop = x.table.Hop
 	path, outcome := x.table.Path.Apply(x.head.path)
 	switch outcome {
 	case model.PathRefused:

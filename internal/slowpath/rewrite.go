@@ -21,9 +21,11 @@ func (x *exchange) rewrite() (ok bool) {
 			x.head.fields = appendForwardedHost(endToEnd(x.head.fields), given)
 		}
 		x.head.authority = host
+		x.announce("x-envoy-original-host", given)
 	}
-	if !x.head.connect() {
+	if x.route.Rewrite != (model.PathRewrite{}) && !x.head.connect() {
 		x.head.path = x.route.Target(target, x.route.Rewrite)
+		x.announce("x-envoy-original-path", target)
 	}
 	return x.head.connect() || strings.HasPrefix(x.head.path, "/")
 }

@@ -108,6 +108,8 @@ func clusterAt(name string, address netip.AddrPort) Object {
 type peer struct {
 	addresses []string
 	conns     []*conn
+	// lines are what is compared of an answer's fields; nil stands for normal.
+	lines func(http.Header) []string
 }
 
 // answer is what is compared: a response, and in its body the request that the endpoint saw.
@@ -159,10 +161,14 @@ func (p *peer) try(table int, r *Request) (answer, error) {
 		_ = c.Close()
 		p.conns[table] = nil
 	}
-	return answer{response.StatusCode, normal(response.Header), string(body)}, nil
+	lines := p.lines
+	if lines == nil {
+		lines = normal
+	}
+	return answer{response.StatusCode, lines(response.Header), string(body)}, nil
 }
 
-// unasked are fields that Envoy sets on its own and XLB, which is no hop, does not,
+// unasked are fields that Envoy sets on its own and XLB, unless it is a hop, does not,
 // and those that two answers to one request need not share.
 var unasked = []string{"date", "x-forwarded-proto", "connection", "transfer-encoding"}
 

@@ -51,13 +51,26 @@ func TestConfigDumpMeansWhatWasRead(t *testing.T) {
 	}
 }
 
-func parse(t *testing.T, static Object) *model.Config {
+// TestConfigDumpMeansTheHop likewise, for listeners that add headers unasked.
+func TestConfigDumpMeansTheHop(t *testing.T) {
+	w := NewWorld(*seed)
+	for range 25 {
+		listener := w.HopListener(&ActionTable{Config: Object{"name": "table"}}, "table", testAddress)
+		read := parse(t, Object{"listeners": []any{listener}}, config.EnvoyHeaders(true))
+		again := parse(t, resources(t, read), config.EnvoyHeaders(true))
+		if diff := cmp.Diff(read.Listeners[0].Routes, again.Listeners[0].Routes, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("(-read +shown):\n%s", diff)
+		}
+	}
+}
+
+func parse(t *testing.T, static Object, change ...config.Option) *model.Config {
 	t.Helper()
 	text, err := json.Marshal(Object{"static_resources": static})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := config.Parse("f.json", text)
+	cfg, err := config.Parse("f.json", text, change...)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

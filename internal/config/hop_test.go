@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+func TestHopIsWhatTheConnectionManagerAsksFor(t *testing.T) {
+	usual := model.Hop{GenerateRequestID: true, ServerName: "envoy"}
+	tests := []struct {
+		change
+		want func(*model.Hop)
+	}{
+		{change{"defaults", "", "{}"}, func(*model.Hop) {}},
+		{change{"client", "$hcm", "{use_remote_address: true, xff_num_trusted_hops: 2, skip_xff_append: true}"},
+			func(h *model.Hop) { h.UseRemoteAddress, h.TrustedHops, h.SkipForwardedFor = true, 2, true }},
+		{change{"request id", "$hcm", "{generate_request_id: false, preserve_external_request_id: true, always_set_request_id_in_response: true}"},
+			func(h *model.Hop) {
+				h.GenerateRequestID, h.PreserveRequestID, h.RequestIDInResponse = false, true, true
+			}},
+		{change{"names", "$hcm", "{server_name: me, server_header_transformation: APPEND_IF_ABSENT, via: 1.1 me}"},
+			func(h *model.Hop) { h.ServerName, h.Server, h.Via = "me", model.ServerAppendIfAbsent, "1.1 me" }},
+		{change{"server passed on", "$hcm", "{server_header_transformation: PASS_THROUGH}"}, func(h *model.Hop) { h.Server = model.ServerPassThrough }},
+		{change{"router", "$hcm.http_filters[0].typed_config", "{suppress_envoy_headers: true}"},
+			func(h *model.Hop) { h.SuppressEnvoyHeaders = true }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg, err := Parse("f.yaml", tt.apply(t), EnvoyHeaders(true))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := usual
+			tt.want(&want)
+			if diff := cmp.Diff(&want, cfg.Listeners[0].Routes.Hop); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestHopRefusesWhatNoHeaderMayHold(t *testing.T) {
+	text := `{"static_resources": {"listeners": [{"address": {"socket_address": {"address": "127.80.0.1", "port_value": 80}}, "filter_chains": [{"filters": [{"name": "h",
+		"typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager", "stat_prefix": "a", "route_config": {},
+		"server_name": "a\u0001b", "via": "a\u007fb", "add_user_agent": true}}]}]}]}}`
+	_, err := Parse("f.json", []byte(text), EnvoyHeaders(true))
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, want := range []string{
+		"add_user_agent: not supported: XLB passes headers as they are; remove the field, or add the header in the application",
+		`server_name: "a\x01b": a header holds no control characters; remove them`,
+		`via: "a\x7fb": a header holds no control characters; remove them`,
+	} {
+		if !strings.Contains(err.Error(), "f.json: static_resources.listeners[0].filter_chains[0].filters[0].typed_config."+want) {
+			t.Errorf("%q is not in it:\n%v", want, err)
+		}
+	}
+}
