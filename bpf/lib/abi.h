@@ -221,10 +221,11 @@ enum table_flags {
 	TABLE_PSEUDO = 256,
 	/* Some route asks about a parameter of the query. */
 	TABLE_QUERY = 512,
-	/* The path is to be changed before it is looked up, if it has a "%", a segment that begins with a ".", or an empty one. */
+	/* The path is to be changed before it is looked up, if it has a "%", a segment that begins with a ".", an empty one, or a ";". */
 	TABLE_ESCAPES = 1024,
 	TABLE_DOTS = 2048,
 	TABLE_SLASHES = 4096,
+	TABLE_PARAMETERS = 8192,
 };
 
 enum asked_flags {

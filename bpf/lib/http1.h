@@ -106,12 +106,14 @@ static __always_inline long request_method_byte(struct request_scan *r, __u8 c)
 }
 
 /* Tables that change paths before they look them up: what they would change is not the kernel's to look up. */
-#define TABLE_MARKS (TABLE_ESCAPES | TABLE_DOTS | TABLE_SLASHES)
+#define TABLE_MARKS (TABLE_ESCAPES | TABLE_DOTS | TABLE_SLASHES | TABLE_PARAMETERS)
 
 static __always_inline void request_path_mark(struct request_scan *r, __u8 c)
 {
 	if (c == '%')
 		r->path_marks |= TABLE_ESCAPES;
+	if (c == ';')
+		r->path_marks |= TABLE_PARAMETERS;
 	if (r->path_last == '/' && (c == '.' || c == '/'))
 		r->path_marks |= c == '.' ? TABLE_DOTS : TABLE_SLASHES;
 	r->path_last = c;
@@ -339,7 +341,7 @@ static __always_inline __u32 request_method_run(struct request_scan *r, __u64 w)
 	return 4;
 }
 
-/* As request_path_mark() for the first n bytes of w, none of which is a "%". n is 1 to 8. */
+/* As request_path_mark() for the first n bytes of w, none of which is a "%" or a ";". n is 1 to 8. */
 static __always_inline void request_path_mark_run(struct request_scan *r, __u64 w, __u32 n)
 {
 	__u64 run = first_bytes(w, n), behind_slash = marks_between(run << 8 | (__u8)r->path_last, '/', '/');

@@ -36,6 +36,7 @@ static void check_marks(const struct found *f)
 	uint32_t marks = 0;
 
 	marks |= strchr(path, '%') ? TABLE_ESCAPES : 0;
+	marks |= strchr(path, ';') ? TABLE_PARAMETERS : 0;
 	marks |= strstr(path, "/.") ? TABLE_DOTS : 0;
 	marks |= strstr(path, "//") ? TABLE_SLASHES : 0;
 	CHECK((f->path_marks & marks) == marks, "a mark is missing");

@@ -36,24 +36,14 @@ func compileTable(where string, rt *model.RouteTable) (Table, []Note) {
 }
 
 // compileTableWithin falls back to a slow table, which holds nothing but its flag, where
-// the kernel would look up another path than the one that routes compare, or send on other headers.
+// the kernel would send on other headers than the slow path.
 func compileTableWithin(left *space, where string, rt *model.RouteTable) (Table, []Note) {
-	if reason := tooHard(rt); reason != "" {
-		return Table{Flags: maps.TableSlow}, []Note{{Where: where, Reason: reason + "; the slow path serves the listener"}}
+	if rt.Hop != nil {
+		return Table{Flags: maps.TableSlow}, []Note{{Where: where, Reason: "--envoy-headers; the slow path serves the listener"}}
 	}
 	b := newTableBuilder(where, left)
 	b.add(rt)
 	return b.finish(), b.notes
-}
-
-func tooHard(rt *model.RouteTable) string {
-	if rt.Hop != nil {
-		return "--envoy-headers"
-	}
-	if rt.IgnorePathParameters {
-		return "ignore_path_parameters_in_path_matching"
-	}
-	return ""
 }
 
 // unmapped gives an address the one form in which it is compared.

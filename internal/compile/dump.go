@@ -35,6 +35,10 @@ var flagNames = []struct {
 	{maps.TableCutsDots, "cuts_dots"},
 	{maps.TablePseudo, "pseudo"},
 	{maps.TableQuery, "query"},
+	{maps.TableEscapes, "escapes"},
+	{maps.TableDots, "dots"},
+	{maps.TableSlashes, "slashes"},
+	{maps.TableParameters, "parameters"},
 }
 
 // String is the whole image as text, for people and for golden files.

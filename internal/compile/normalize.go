@@ -9,10 +9,11 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// pathFlags say of which paths the kernel cannot know what the rule makes of them, so that it hands them over. All
+// pathFlags say of which paths the kernel cannot know what a table makes of them, so that it hands them over. All
 // others stay as they are: the kernel reads nothing in a path but RFC 3986's characters, and normalize_path changes
 // only "%" and dots among these.
-func pathFlags(rule model.PathRule) (flags maps.TableFlags) {
+func pathFlags(rt *model.RouteTable) (flags maps.TableFlags) {
+	rule := rt.Path
 	if rule.Normalize {
 		flags |= maps.TableEscapes | maps.TableDots
 	}
@@ -22,6 +23,9 @@ func pathFlags(rule model.PathRule) (flags maps.TableFlags) {
 	if rule.EscapedSlashes != model.KeepSlashes {
 		flags |= maps.TableEscapes
 	}
+	if rt.IgnorePathParameters {
+		flags |= maps.TableParameters
+	}
 	return flags
 }
 
@@ -30,6 +34,9 @@ func pathMarks(target string) (flags maps.TableFlags) {
 	path, _, _ := strings.Cut(target, "?")
 	if strings.Contains(path, "%") {
 		flags |= maps.TableEscapes
+	}
+	if strings.Contains(path, ";") {
+		flags |= maps.TableParameters
 	}
 	if strings.Contains(path, "/.") {
 		flags |= maps.TableDots

@@ -268,7 +268,10 @@ func (w world) crowd() []*model.Route {
 }
 
 func (w world) table() *model.RouteTable {
-	t := &model.RouteTable{IgnorePort: w.oneIn(8), IgnorePathParameters: w.oneIn(60)}
+	t := &model.RouteTable{IgnorePort: w.oneIn(8), IgnorePathParameters: w.oneIn(12)}
+	if w.oneIn(60) {
+		t.Hop = &model.Hop{}
+	}
 	if w.oneIn(12) {
 		t.Host = pick(w, model.HostRule{AnyPort: true}, model.HostRule{Port: 1}, model.HostRule{TrailingDot: true})
 	}

@@ -195,15 +195,11 @@ func TestNotesNameSlowRoutesByReason(t *testing.T) {
 }
 
 func TestTableThatTheKernelCannotServeIsSlow(t *testing.T) {
-	parameters := oneHost(prefixRoute("/", "c"))
-	parameters.IgnorePathParameters = true
 	hop := oneHost(prefixRoute("/", "c"))
 	hop.Hop = &model.Hop{}
-	for _, rt := range []*model.RouteTable{parameters, hop} {
-		table, notes := compileTable("table", rt)
-		if diff := cmp.Diff(table, Table{Flags: maps.TableSlow}); diff != "" || len(notes) != 1 {
-			t.Errorf("notes %v, table (-got +want):\n%s", notes, diff)
-		}
+	table, notes := compileTable("table", hop)
+	if diff := cmp.Diff(table, Table{Flags: maps.TableSlow}); diff != "" || len(notes) != 1 {
+		t.Errorf("notes %v, table (-got +want):\n%s", notes, diff)
 	}
 }
 

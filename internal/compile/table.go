@@ -38,7 +38,7 @@ func newTableBuilder(where string, left *space) *tableBuilder {
 
 func (b *tableBuilder) add(rt *model.RouteTable) {
 	table := b.where
-	b.table.Flags |= pathFlags(rt.Path)
+	b.table.Flags |= pathFlags(rt)
 	b.addHosts(rt)
 	hosts := make([][]asked, len(rt.VirtualHosts))
 	for i, vh := range rt.VirtualHosts {

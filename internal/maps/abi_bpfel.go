@@ -444,6 +444,7 @@ const (
 	abiTableFlagsTABLE_ESCAPES       abiTableFlags = 1024
 	abiTableFlagsTABLE_DOTS          abiTableFlags = 2048
 	abiTableFlagsTABLE_SLASHES       abiTableFlags = 4096
+	abiTableFlagsTABLE_PARAMETERS    abiTableFlags = 8192
 )
 
 type abiTraffic struct {

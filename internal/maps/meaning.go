@@ -24,7 +24,7 @@ var handoverMeanings = map[Verdict]string{
 	HandoverListenerGone:      "the listener was removed, or the daemon drains",
 	HandoverTableSlow:         "the route table needs the slow path; the log says why",
 	HandoverRouteSlow:         "the first route that the request could take asks more than the kernel can tell (the log names the routes), or its path is longer than an expression is followed",
-	HandoverNormalize:         "the path may be one that normalize_path, merge_slashes or path_with_escaped_slashes_action changes",
+	HandoverNormalize:         "the configuration may change the path before it routes (normalize_path, merge_slashes and their kin)",
 	HandoverNoVHost:           "no virtual host serves this host: 404",
 	HandoverNoRoute:           "no route matches: 404",
 	HandoverNoCluster:         "the route's cluster does not exist (any more)",

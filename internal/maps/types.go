@@ -238,6 +238,7 @@ const (
 	TableEscapes      = abiTableFlagsTABLE_ESCAPES
 	TableDots         = abiTableFlagsTABLE_DOTS
 	TableSlashes      = abiTableFlagsTABLE_SLASHES
+	TableParameters   = abiTableFlagsTABLE_PARAMETERS
 )
 
 // Values of Verdict.
