@@ -43,8 +43,8 @@ SHARED_ARRAY(endpoints, endpoint, 16384)
 /* i-socks. See struct slot for who writes what. */
 SHARED_ARRAY(slots, slot, 16384)
 
-/* Written by reconcile only, read by the request program. Entries that a live table reaches
- * are never changed in place: a new version gets new indices, then its listener is switched to it. */
+/* Written by reconcile only, read by the request program. Entries that a live table reaches are never changed in place: what
+ * is new gets new indices, then an entry of `paths` or `hosts`, or the listener, is switched to it. */
 PLAIN_ARRAY(listeners, listener, 4096)
 PLAIN_ARRAY(route_tables, route_table, 8192)
 PLAIN_ARRAY(routes, route, 262144)

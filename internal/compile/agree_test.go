@@ -129,7 +129,7 @@ func agree(rt *model.RouteTable, compiled *Table, r *model.Request) (maps.Verdic
 // withinLimits checks what the kernel's structures can hold.
 func withinLimits(t *Table) error {
 	for _, h := range t.Hosts {
-		if len(h.Key) > int(maps.MaxHost)+1 || h.VHost == 0 || h.VHost > t.VHosts {
+		if len(h.Key) > int(maps.MaxHost)+1 || h.VHost == 0 || h.VHost > uint32(len(t.VHosts)) {
 			return fmt.Errorf("host entry out of bounds: %+v", h)
 		}
 	}

@@ -62,7 +62,7 @@ func (t *Table) dump(w *strings.Builder) {
 			flags = append(flags, f.name)
 		}
 	}
-	fmt.Fprintf(w, "  table flags=[%s] vhosts=%d default=%d\n", strings.Join(flags, " "), t.VHosts, t.Default)
+	fmt.Fprintf(w, "  table flags=[%s] vhosts=%d default=%d\n", strings.Join(flags, " "), len(t.VHosts), t.Default)
 	for _, h := range t.Hosts {
 		direction := "backward"
 		if h.Direction == maps.HostForward {

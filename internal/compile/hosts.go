@@ -27,7 +27,9 @@ type hostIndex struct {
 // the entry names a virtual host without routes: 0 would mean "look forward", where
 // a prefix wildcard of the same text would be found.
 func (b *tableBuilder) addHosts(rt *model.RouteTable) {
-	b.table.VHosts = uint32(len(rt.VirtualHosts))
+	for _, vh := range rt.VirtualHosts {
+		b.table.VHosts = append(b.table.VHosts, vh.Name)
+	}
 	index := b.indexHosts(rt)
 	b.table.Default = index.any
 	for domain, vhost := range index.exact {
@@ -83,8 +85,8 @@ func (b *tableBuilder) addBareTexts(index *hostIndex) {
 		}
 		vhost := index.find(text)
 		if vhost == 0 && nobody == 0 {
-			b.table.VHosts++
-			nobody = b.table.VHosts
+			b.table.VHosts = append(b.table.VHosts, "")
+			nobody = uint32(len(b.table.VHosts))
 		}
 		if vhost == 0 {
 			vhost = nobody

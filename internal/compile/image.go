@@ -4,6 +4,7 @@ package compile
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/maps"
@@ -25,12 +26,11 @@ type Listener struct {
 	Table   Table
 }
 
-// Table is a compiled route table. Two tables that route alike compare equal
-// under reflect.DeepEqual.
+// Table is a compiled route table.
 type Table struct {
 	Flags maps.TableFlags
-	// VHosts is the number of virtual hosts: they are 1 to VHosts.
-	VHosts uint32
+	// VHosts are the names of the virtual hosts, which are 1 to len(VHosts). One without a name stands for none.
+	VHosts []string
 	// Default is the virtual host of "*", or 0.
 	Default uint32
 	// Hosts is sorted by direction and key.
@@ -55,6 +55,16 @@ type Table struct {
 	Values, Prefixes []Value
 	// Missing are the conditions that hold for a request without any of the Fields.
 	Missing uint64
+}
+
+// Equal reports whether two tables hold the same.
+func (t *Table) Equal(other *Table) bool {
+	return t.Flags == other.Flags && t.Default == other.Default && t.Missing == other.Missing && t.TupleNumbers == other.TupleNumbers &&
+		slices.Equal(t.VHosts, other.VHosts) && slices.Equal(t.Hosts, other.Hosts) && slices.Equal(t.Paths, other.Paths) &&
+		slices.Equal(t.Tuples, other.Tuples) && slices.Equal(t.Buckets, other.Buckets) &&
+		slices.Equal(t.Routes, other.Routes) && slices.Equal(t.Splits, other.Splits) &&
+		slices.Equal(t.Fields, other.Fields) && slices.Equal(t.Values, other.Values) && slices.Equal(t.Prefixes, other.Prefixes) &&
+		slices.EqualFunc(t.Automata, other.Automata, equalAutomata)
 }
 
 // Host is an entry of the host trie.
@@ -117,6 +127,11 @@ type Automaton struct {
 	Lists []List
 	// Values are the conditions that hold for values that are accepted; the first is 0.
 	Values []uint64
+}
+
+func equalAutomata(a, b Automaton) bool {
+	return a.Classes == b.Classes && a.ClassCount == b.ClassCount && a.Start == b.Start && slices.Equal(a.Next, b.Next) &&
+		slices.Equal(a.Accept, b.Accept) && slices.Equal(a.Lists, b.Lists) && slices.Equal(a.Values, b.Values)
 }
 
 // Route is a candidate: taken when all bits of Need are set and none of Forbid. With

@@ -41,6 +41,16 @@ func (t *FakeTable[K, V]) Put(k K, v V) error {
 	return t.change(func() { t.m[k] = v })
 }
 
+// PutAll implements Table.
+func (t *FakeTable[K, V]) PutAll(keys []K, values []V) (int, error) {
+	for i := range keys {
+		if err := t.Put(keys[i], values[i]); err != nil {
+			return i, err
+		}
+	}
+	return len(keys), nil
+}
+
 // Delete implements Table.
 func (t *FakeTable[K, V]) Delete(k K) error {
 	return t.change(func() { delete(t.m, k) })

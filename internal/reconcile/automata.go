@@ -7,62 +7,81 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
-// automataNumbers are what a table's automata take of their maps.
-func automataNumbers(t *compile.Table) (blocks, accepts, values int) {
-	for i := range t.Automata {
-		a := &t.Automata[i]
-		blocks += compile.Blocks(len(a.Next)) + compile.Blocks(len(a.Accept))
-		accepts += len(a.Lists)
-		values += len(a.Values)
+// automataFrom returns the piece with the compiled automata first to first+count, which lie in a row as one path, or one
+// header, is given to them.
+func (s *source) automataFrom(first, count uint32) (*piece[maps.Automaton], error) {
+	content := make([]maps.Automaton, 0, count)
+	var children []holdable
+	for i := first; i < first+count; i++ {
+		a, more, err := s.automaton(&s.table.Automata[i])
+		children = append(children, more...)
+		if err != nil {
+			dropAll(children)
+			return nil, err
+		}
+		content = append(content, a)
 	}
-	return blocks, accepts, values
+	return s.r.library.automata.get(content, children...)
 }
 
-// writeAutomata lays the automata's tables one behind the other.
-func (r *Reconciler) writeAutomata(v *version) error {
-	block, list, value := v.cells.first, v.accepts.first, v.acceptedValues.first
-	for i := range v.table.Automata {
-		from := &v.table.Automata[i]
-		to := maps.Automaton{ClassCount: from.ClassCount, Start: uint32(from.Start), Classes: from.Classes, Next: block, Lists: list}
-		to.Accept = to.Next + uint32(compile.Blocks(len(from.Next)))
-		block = to.Accept + uint32(compile.Blocks(len(from.Accept)))
-		list += uint32(len(from.Lists))
-		if len(from.Values) > 0 {
-			to.Lists = value
-			value += uint32(len(from.Values))
-		}
-		if err := r.writeCells(to.Next, from.Next); err != nil {
-			return err
-		}
-		if err := r.writeCells(to.Accept, from.Accept); err != nil {
-			return err
-		}
-		for n, l := range from.Lists {
-			if err := put(&r.stats.Accepts, r.cfg.Accepts, to.Lists+uint32(n), v.candidates(l)); err != nil {
-				return err
-			}
-		}
-		for n, bits := range from.Values {
-			if err := put(&r.stats.AcceptedValues, r.cfg.AcceptedValues, to.Lists+uint32(n), maps.Value{Bits: bits}); err != nil {
-				return err
-			}
-		}
-		if err := put(&r.stats.Automata, r.cfg.Automata, v.automata.first+uint32(i), to); err != nil {
-			return err
-		}
+// automaton returns an entry and what it points to, which after an error is what was held until then.
+func (s *source) automaton(from *compile.Automaton) (to maps.Automaton, children []holdable, err error) {
+	to = maps.Automaton{ClassCount: from.ClassCount, Start: uint32(from.Start), Classes: from.Classes}
+	next, err := s.r.library.cells.get(cellsOf(from.Next))
+	if err != nil {
+		return to, nil, err
 	}
-	return nil
+	children = append(children, next)
+	accept, err := s.r.library.cells.get(cellsOf(from.Accept))
+	if err != nil {
+		return to, children, err
+	}
+	children = append(children, accept)
+	to.Next, _ = next.place()
+	to.Accept, _ = accept.place()
+	if len(from.Values) > 0 {
+		values, err := s.r.library.acceptedValues.get(acceptedValues(from.Values))
+		if err != nil {
+			return to, children, err
+		}
+		to.Lists, _ = values.place()
+		return to, append(children, values), nil
+	}
+	lists, err := s.accepts(from.Lists)
+	if err != nil {
+		return to, children, err
+	}
+	to.Lists, _ = lists.place()
+	return to, append(children, lists), nil
 }
 
-func (r *Reconciler) writeCells(block uint32, cells []uint16) error {
-	for len(cells) > 0 {
-		var b maps.Cells
-		n := copy(b.Of[:], cells)
-		if err := put(&r.stats.Cells, r.cfg.Cells, block, b); err != nil {
-			return err
+func (s *source) accepts(lists []compile.List) (*piece[maps.Candidates], error) {
+	content := make([]maps.Candidates, len(lists))
+	var children []holdable
+	for i, l := range lists {
+		e, err := s.entry(compile.Path{List: l}, nil, 0)
+		if err != nil {
+			dropAll(children)
+			return nil, err
 		}
-		block++
-		cells = cells[n:]
+		content[i] = e.value
+		children = append(children, e.routes, e.tuples)
 	}
-	return nil
+	return s.r.library.accepts.get(content, children...)
+}
+
+func cellsOf(list []uint16) []maps.Cells {
+	blocks := make([]maps.Cells, compile.Blocks(len(list)))
+	for i := range blocks {
+		list = list[copy(blocks[i].Of[:], list):]
+	}
+	return blocks
+}
+
+func acceptedValues(bits []uint64) []maps.Value {
+	values := make([]maps.Value, len(bits))
+	for i := range bits {
+		values[i].Bits = bits[i]
+	}
+	return values
 }

@@ -3,14 +3,19 @@
 // Package reconcile brings the kernel's maps from the configuration they hold to
 // the one that is wanted, while programs read them.
 //
-// Nothing that a program can reach is changed in place. A changed route table is
-// written as a new version under new numbers, children first, and its listener then
-// switched to it by one store; a cluster's schedule likewise. What was switched away
+// Each request is decided by the old route table or by the new one, never by a mix; requests may
+// switch at slightly different moments.
+//
+// Lists of routes, shares, indexes and automata are pieces: found by what they hold, shared by all that
+// need them, never changed. What differs between two tables are then hosts and paths, which lead to
+// pieces. If nothing else does, their entries are changed in place, one by one, in an order that
+// makes each of them the switch of the requests that find it (trie.go). If the table asks other
+// things about headers, it is written as a new version under new numbers, children first, and its listener
+// then switched to it by one store; a cluster's schedule likewise. What was switched away
 // from is unlinked: it is erased, and its numbers are used again, only after every
-// program that may still read it has ended. A request thus sees one version of its
-// route table and one of its cluster, whole.
+// program that may still read it has ended.
 //
 // Clusters and endpoints keep their index for as long as they exist, because counters
-// and pools belong to it. A failing write leaves every listener with a whole version,
-// old or new; the next Apply starts from what was really done.
+// and pools belong to it. After a failing write each request is decided by the old table or by the new one;
+// the next Apply starts from what was really done.
 package reconcile

@@ -25,9 +25,10 @@ func (r *Reconciler) writeFields(v *version) error {
 
 func (v *version) askedField(i int) maps.AskedField {
 	f := &v.table.Fields[i]
+	automaton, automata := v.automata[i].place()
 	return maps.AskedField{
 		Bits: f.Present, Missing: f.Missing, Number: v.fieldNumbers.first + uint32(i), Flags: uint32(f.Flags),
-		Slot: f.Slot, Class: f.Class, Automaton: v.automata.first + f.Automaton, Automata: f.Automata,
+		Slot: f.Slot, Class: f.Class, Automaton: automaton, Automata: automata,
 	}
 }
 
@@ -55,13 +56,12 @@ func (r *Reconciler) writePrefixes(v *version) error {
 }
 
 func (v *version) writeValues(count *int, into maps.Table[maps.ValueKey, maps.Value], list []compile.Value, written *int) error {
+	var w batch[maps.ValueKey, maps.Value]
 	for _, value := range list {
-		*written++
-		if err := put(count, into, v.valueKey(value), maps.Value{Bits: value.Bits, Class: value.Class}); err != nil {
-			return err
-		}
+		w.add(v.valueKey(value), maps.Value{Bits: value.Bits, Class: value.Class})
 	}
-	return nil
+	*written = len(list)
+	return w.put(count, into)
 }
 
 func (v *version) valueKey(value compile.Value) maps.ValueKey {

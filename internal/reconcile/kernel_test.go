@@ -37,25 +37,45 @@ func (k kernel) route(number uint32, r *model.Request, draw uint32) routing {
 
 // routeIn is what a program does that has read the listener.
 func (k kernel) routeIn(index uint32, r *model.Request, draw uint32) routing {
+	found := k.find(index, r)
+	return k.decide(found, r, draw)
+}
+
+// found is what a program knows when it has looked host, path and headers up.
+type found struct {
+	// verdict, if there is one already.
+	verdict    maps.Verdict
+	candidates maps.Candidates
+	held       held
+}
+
+func (k kernel) find(index uint32, r *model.Request) found {
 	if index == 0 {
-		return routing{verdict: maps.HandoverListenerGone}
+		return found{verdict: maps.HandoverListenerGone}
 	}
 	table := at(k.cfg.RouteTables, index)
 	if table.Flags&uint32(maps.TableSlow) != 0 {
-		return routing{verdict: maps.HandoverTableSlow}
+		return found{verdict: maps.HandoverTableSlow}
 	}
 	vhost := k.vhost(index, table, strings.ToLower(r.Authority))
 	if vhost == 0 {
-		return routing{verdict: maps.HandoverNoVHost}
+		return found{verdict: maps.HandoverNoVHost}
 	}
-	candidates, found := k.candidates(vhost, r.Path)
-	if !found {
-		return routing{verdict: maps.HandoverNoRoute}
+	candidates, ok := k.candidates(vhost, r.Path)
+	if !ok {
+		return found{verdict: maps.HandoverNoRoute}
 	}
-	held := k.conditions(index, table, r)
-	best := k.best(nil, candidates, held)
-	for i := range candidates.Automata {
-		best = k.best(best, k.accepted(at(k.cfg.Automata, candidates.Automaton+i), r.Path), held)
+	return found{candidates: candidates, held: k.conditions(index, table, r)}
+}
+
+// decide does the rest.
+func (k kernel) decide(f found, r *model.Request, draw uint32) routing {
+	if f.verdict != maps.VerdictOk {
+		return routing{verdict: f.verdict}
+	}
+	best := k.best(nil, f.candidates, f.held)
+	for i := range f.candidates.Automata {
+		best = k.best(best, k.accepted(at(k.cfg.Automata, f.candidates.Automaton+i), r.Path), f.held)
 	}
 	switch {
 	case best == nil:

@@ -24,42 +24,61 @@ type listener struct {
 	intercepted bool
 }
 
-// linkListeners writes all versions that are new and then switches to them, so that
+// linkListeners writes all that is new and then switches to it, so that
 // what can fail for want of room fails before anything is switched.
 func (r *Reconciler) linkListeners(wanted []compile.Listener) error {
-	next := make([]*version, len(wanted))
+	drafts := make([]*draft, len(wanted))
+	defer func() {
+		for _, d := range drafts {
+			if d != nil {
+				d.close()
+			}
+		}
+	}()
 	for i := range wanted {
 		l := &wanted[i]
-		if known := r.listeners[maps.KeyOf(l.Address)]; known != nil && known.live.holds(&l.Table) {
-			next[i] = known.live
+		known := r.listeners[maps.KeyOf(l.Address)]
+		if known != nil && known.live.holds(&l.Table) {
 			continue
 		}
-		v, err := r.newVersion(&l.Table)
+		var live *version
+		if known != nil {
+			live = known.live
+		}
+		d, err := r.newDraft(live, &l.Table)
+		if err == nil {
+			drafts[i], err = d, d.prepare()
+		}
 		if err != nil {
 			return fmt.Errorf("listener %q: %w", l.Name, err)
 		}
-		next[i] = v
 	}
 	for i := range wanted {
-		if err := r.link(&wanted[i], next[i]); err != nil {
+		if err := r.link(&wanted[i], drafts[i]); err != nil {
 			return fmt.Errorf("listener %q: %w", wanted[i].Name, err)
 		}
 	}
 	return nil
 }
 
-// link points a listener to a version and sees that its address is intercepted.
-func (r *Reconciler) link(l *compile.Listener, v *version) error {
+// link puts a draft in force, if there is one, and sees that the listener's address is intercepted.
+func (r *Reconciler) link(l *compile.Listener, d *draft) error {
 	known, err := r.listenerFor(l)
 	if err != nil {
 		return err
 	}
-	if known.live != v {
-		if err := put(&r.stats.Listeners, r.cfg.Listeners, known.number, maps.Listener{Table: v.index.first}); err != nil {
+	switch {
+	case d == nil:
+	case d.next == known.live:
+		if err := d.change(); err != nil {
 			return err
 		}
-		r.unlinked.exchange(v, known.live)
-		known.live = v
+	default:
+		if err := put(&r.stats.Listeners, r.cfg.Listeners, known.number, maps.Listener{Table: d.next.index.first}); err != nil {
+			return err
+		}
+		r.unlinked.exchange(d.next, known.live)
+		known.live = d.next
 	}
 	if known.intercepted {
 		return nil

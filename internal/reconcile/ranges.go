@@ -13,14 +13,6 @@ type span struct {
 	first, count uint32
 }
 
-// nth is the index of the nth, from 1; 0 stays none.
-func (s span) nth(n uint32) uint32 {
-	if n == 0 {
-		return 0
-	}
-	return s.first + n - 1
-}
-
 // ranges hands out the indices of one map.
 type ranges struct {
 	// what the indices count, and the map that limits them.

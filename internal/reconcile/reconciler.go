@@ -26,6 +26,7 @@ type Reconciler struct {
 	endpoints map[endpointKey]*endpoint
 	unlinked  unlinked
 	numbers   numbers
+	library   library
 	// stats of the Apply that is under way.
 	stats Stats
 }
@@ -43,7 +44,7 @@ type numbers struct {
 
 // New returns a reconciler for maps that are empty.
 func New(cfg *maps.Config, sh *maps.Shared, log *slog.Logger) *Reconciler {
-	return &Reconciler{
+	r := &Reconciler{
 		cfg:       cfg,
 		sh:        sh,
 		log:       log,
@@ -52,6 +53,8 @@ func New(cfg *maps.Config, sh *maps.Shared, log *slog.Logger) *Reconciler {
 		endpoints: map[endpointKey]*endpoint{},
 		numbers:   newNumbers(cfg.Sizes, sh),
 	}
+	r.library = newLibrary(cfg, &r.numbers, &r.stats)
+	return r
 }
 
 // newNumbers leaves out 0 where it means none: of tables and virtual hosts by the
@@ -76,8 +79,8 @@ func newNumbers(sizes maps.Sizes, sh *maps.Shared) numbers {
 	}
 }
 
-// Apply makes the maps hold the image, writing only what differs. After an error every
-// listener has its old route table or its new one, clusters have their old endpoints or
+// Apply makes the maps hold the image, writing only what differs. After an error each
+// request is routed by its listener's old table or by its new one, clusters have their old endpoints or
 // their new ones, and the next Apply, of this image or another, does the rest.
 func (r *Reconciler) Apply(im *compile.Image) (Stats, error) {
 	r.mu.Lock()

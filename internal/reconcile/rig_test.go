@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	gocmp "github.com/google/go-cmp/cmp"
+
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
@@ -47,6 +49,15 @@ func (w watched[K, V]) Put(k K, v V) error {
 	}
 	w.g.note(func() string { return fmt.Sprintf("put %s %s = %s", w.name, show(k), show(v)) })
 	return nil
+}
+
+func (w watched[K, V]) PutAll(keys []K, values []V) (int, error) {
+	for i := range keys {
+		if err := w.Put(keys[i], values[i]); err != nil {
+			return i, err
+		}
+	}
+	return len(keys), nil
 }
 
 func (w watched[K, V]) Delete(k K) error {
@@ -153,13 +164,13 @@ func show(v any) string {
 	}
 }
 
-// servesAs reports why the listener of an address does not route the requests as cfg says,
-// or "". A nil error for all requests means one whole version.
-func (g *rig) servesAs(cfg *model.Config, address netip.AddrPort, requests []*model.Request) string {
+// servesAs reports why the listener of an address routes one of the requests as none of the configurations says,
+// or "". Which of them it follows may differ from request to request.
+func (g *rig) servesAs(configs []*model.Config, address netip.AddrPort, requests []*model.Request) string {
 	known := g.r.listeners[maps.KeyOf(address)]
-	i := slices.IndexFunc(cfg.Listeners, func(l *model.Listener) bool { return l.Address == address })
 	if known == nil {
-		if i >= 0 {
+		isServed := func(cfg *model.Config) bool { return listenerOn(cfg, address) != nil }
+		if !slices.ContainsFunc(configs, func(cfg *model.Config) bool { return !isServed(cfg) }) {
 			return "no number was given"
 		}
 		return ""
@@ -167,20 +178,42 @@ func (g *rig) servesAs(cfg *model.Config, address netip.AddrPort, requests []*mo
 	for n, r := range requests {
 		draw := uint32(n)
 		got := g.kernel.route(known.number, r, draw)
-		if i < 0 {
-			if got.verdict != maps.HandoverListenerGone {
-				return fmt.Sprintf("%+v, want a listener that has gone", got)
+		var whys []string
+		for _, cfg := range configs {
+			why := g.agree(listenerOn(cfg, address), r, got, draw)
+			if why == "" {
+				whys = nil
+				break
 			}
-			continue
+			whys = append(whys, fmt.Sprintf("%q %q: %s", r.Authority, r.Path, why))
 		}
-		if why := g.agree(cfg.Listeners[i].Routes.Match(r), got, draw); why != "" {
-			return fmt.Sprintf("%q %q: %s", r.Authority, r.Path, why)
+		if whys != nil {
+			return strings.Join(whys, "\n")
 		}
 	}
 	return ""
 }
 
-func (g *rig) agree(want *model.Route, got routing, draw uint32) string {
+func listenerOn(cfg *model.Config, address netip.AddrPort) *model.Listener {
+	i := slices.IndexFunc(cfg.Listeners, func(l *model.Listener) bool { return l.Address == address })
+	if i < 0 {
+		return nil
+	}
+	return cfg.Listeners[i]
+}
+
+// agree says how a decision differs from the listener's routes; nil is one that has gone.
+func (g *rig) agree(l *model.Listener, r *model.Request, got routing, draw uint32) string {
+	if l == nil {
+		if got.verdict != maps.HandoverListenerGone {
+			return fmt.Sprintf("%+v, want a listener that has gone", got)
+		}
+		return ""
+	}
+	return g.agreeWith(l.Routes.Match(r), got, draw)
+}
+
+func (g *rig) agreeWith(want *model.Route, got routing, draw uint32) string {
 	if want == nil {
 		if got.verdict == maps.HandoverNoRoute || got.verdict == maps.HandoverNoVHost {
 			return ""
@@ -209,7 +242,7 @@ func drawn(r *model.Route, draw uint32) string {
 	return ""
 }
 
-// checkState demands that every listener serves as one of the configurations does, whole,
+// checkState demands that every listener serves each request as one of the configurations does,
 // and that every cluster has the endpoints of one of them.
 func (g *rig) checkState(when string, requests []*model.Request, configs ...*model.Config) {
 	g.t.Helper()
@@ -220,17 +253,8 @@ func (g *rig) checkState(when string, requests []*model.Request, configs ...*mod
 		}
 	}
 	for a := range addresses {
-		var whys []string
-		for _, cfg := range configs {
-			why := g.servesAs(cfg, a, requests)
-			if why == "" {
-				whys = nil
-				break
-			}
-			whys = append(whys, why)
-		}
-		if whys != nil {
-			g.t.Fatalf("%s: listener %s serves as none of the configurations:\n%s", when, a, strings.Join(whys, "\n"))
+		if why := g.servesAs(configs, a, requests); why != "" {
+			g.t.Fatalf("%s: listener %s serves as none of the configurations:\n%s", when, a, why)
 		}
 	}
 	for name, c := range g.r.clusters {
@@ -288,68 +312,46 @@ func (g *rig) checkClean(cfg *model.Config, requests []*model.Request) {
 		g.t.Fatalf("unlinked after a clean apply: %+v", g.r.unlinked)
 	}
 	im, _ := compile.Compile(cfg)
-	var want struct{ tables, vhosts, routes, splits, hosts, paths, fields, values, prefixes, tuples, numbers, buckets, fieldNumbers, turns, automata, blocks, accepts, accepted int }
-	for i := range im.Listeners {
-		t := &im.Listeners[i].Table
-		want.tables++
-		want.vhosts += int(t.VHosts)
-		want.routes += len(t.Routes)
-		want.splits += len(t.Splits)
-		blocks, accepts, accepted := automataNumbers(t)
-		want.automata += len(t.Automata)
-		want.blocks += blocks
-		want.accepts += accepts
-		want.accepted += accepted
-		want.hosts += len(t.Hosts)
-		want.paths += len(t.Paths)
-		for _, f := range t.Fields {
-			want.fieldNumbers++
-			if f.Name[0] != ':' {
-				want.fields++
-			}
-		}
-		want.values += len(t.Values)
-		want.tuples += len(t.Tuples)
-		want.numbers += int(t.TupleNumbers)
-		want.buckets += len(t.Buckets)
-		want.prefixes += len(t.Prefixes)
+	fresh := newRigOf(g.t, g.kernel.cfg.Sizes)
+	fresh.mustApply(cfg)
+	if diff := gocmp.Diff(g.contents(), fresh.contents()); diff != "" {
+		g.t.Errorf("the maps hold something else than after a fresh start (-got +want):\n%s", diff)
 	}
-	for i := range im.Clusters {
-		want.turns += len(im.Clusters[i].Schedule)
-	}
-	n, full := &g.r.numbers, newNumbers(g.kernel.cfg.Sizes, g.kernel.sh)
-	for _, c := range []struct {
-		what      string
-		got, want int
-	}{
-		{"addresses", entries(g.kernel.cfg.VIPs), len(im.Listeners)},
-		{"hosts", entries(g.kernel.cfg.Hosts), want.hosts},
-		{"paths", entries(g.kernel.cfg.Paths), want.paths},
-		{"fields", entries(g.kernel.cfg.Fields), want.fields},
-		{"values", entries(g.kernel.cfg.Values), want.values},
-		{"prefixes", entries(g.kernel.cfg.Prefixes), want.prefixes},
-		{"listener numbers", used(n.listeners, full.listeners), len(g.r.listeners)},
-		{"table numbers", used(n.tables, full.tables), want.tables},
-		{"virtual host numbers", used(n.vhosts, full.vhosts), want.vhosts},
-		{"route numbers", used(n.routes, full.routes), want.routes},
-		{"split numbers", used(n.splits, full.splits), want.splits},
-		{"buckets", entries(g.kernel.cfg.Buckets), want.buckets},
-		{"tuples", used(n.tuples, full.tuples), want.tuples},
-		{"tuple numbers", used(n.tupleNumbers, full.tupleNumbers), want.numbers},
-		{"field numbers", used(n.fields, full.fields), want.fieldNumbers},
-		{"automata numbers", used(n.automata, full.automata), want.automata},
-		{"blocks of cells", used(n.cells, full.cells), want.blocks},
-		{"lists of automata", used(n.accepts, full.accepts), want.accepts},
-		{"values of automata", used(n.acceptedValues, full.acceptedValues), want.accepted},
-		{"turns", used(n.schedules, full.schedules), want.turns},
-		{"cluster indices", used(n.clusterIndex, full.clusterIndex), len(im.Clusters)},
-		{"endpoint indices", used(n.endpointIndex, full.endpointIndex), len(g.r.endpoints)},
-	} {
-		if c.got != c.want {
-			g.t.Errorf("%s: %d in use, want %d", c.what, c.got, c.want)
-		}
+	got, want := g.inUse(), fresh.inUse()
+	want["listener numbers"], want["endpoint indices"] = len(g.r.listeners), len(g.r.endpoints)
+	if diff := gocmp.Diff(got, want); diff != "" {
+		g.t.Errorf("in use (-got +want):\n%s", diff)
 	}
 	g.checkFlags(im)
+}
+
+// inUse counts what is in the maps and in their numbers.
+func (g *rig) inUse() map[string]int {
+	n, full, cfg := &g.r.numbers, newNumbers(g.kernel.cfg.Sizes, g.kernel.sh), g.kernel.cfg
+	return map[string]int{
+		"addresses":            entries(cfg.VIPs),
+		"hosts":                entries(cfg.Hosts),
+		"paths":                entries(cfg.Paths),
+		"fields":               entries(cfg.Fields),
+		"values":               entries(cfg.Values),
+		"prefixes":             entries(cfg.Prefixes),
+		"buckets":              entries(cfg.Buckets),
+		"listener numbers":     used(n.listeners, full.listeners),
+		"table numbers":        used(n.tables, full.tables),
+		"virtual host numbers": used(n.vhosts, full.vhosts),
+		"route numbers":        used(n.routes, full.routes),
+		"split numbers":        used(n.splits, full.splits),
+		"tuples":               used(n.tuples, full.tuples),
+		"tuple numbers":        used(n.tupleNumbers, full.tupleNumbers),
+		"field numbers":        used(n.fields, full.fields),
+		"automata numbers":     used(n.automata, full.automata),
+		"blocks of cells":      used(n.cells, full.cells),
+		"lists of automata":    used(n.accepts, full.accepts),
+		"values of automata":   used(n.acceptedValues, full.acceptedValues),
+		"turns":                used(n.schedules, full.schedules),
+		"cluster indices":      used(n.clusterIndex, full.clusterIndex),
+		"endpoint indices":     used(n.endpointIndex, full.endpointIndex),
+	}
 }
 
 func (g *rig) checkFlags(im *compile.Image) {

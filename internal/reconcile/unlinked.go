@@ -8,14 +8,20 @@ import (
 )
 
 // unlinked is what nothing points to: numbers that programs which began earlier may still
-// use, and versions that were never switched to.
+// use, and versions and virtual hosts that were never switched to.
 type unlinked struct {
 	versions                       []*version
 	schedules, clusters, endpoints []span
+	// vhosts are those that may have no holder.
+	vhosts []*vhost
+	// entries have left a virtual host that goes on, but what they point to may be read.
+	entries []pathEntry
+	// unsettled says that a program may have begun before the last change in place.
+	unsettled bool
 }
 
 func (u *unlinked) empty() bool {
-	return len(u.versions)+len(u.schedules)+len(u.clusters)+len(u.endpoints) == 0
+	return len(u.versions)+len(u.schedules)+len(u.clusters)+len(u.endpoints)+len(u.vhosts)+len(u.entries) == 0 && !u.unsettled
 }
 
 // exchange notes that one version has been linked in the other's place; either may be nil.
@@ -26,26 +32,59 @@ func (u *unlinked) exchange(linked, old *version) {
 	}
 }
 
+func (u *unlinked) addVHost(v *vhost) {
+	if !v.unlinked {
+		v.unlinked = true
+		u.vhosts = append(u.vhosts, v)
+	}
+}
+
 // sweep waits until no program uses what is unlinked, erases it and frees its numbers.
 func (r *Reconciler) sweep() error {
 	u := &r.unlinked
-	if u.empty() {
+	if u.empty() && len(r.library.indexes.unused) == 0 {
 		return nil
 	}
-	if err := r.cfg.Settle(); err != nil {
-		return fmt.Errorf("wait for programs that read the old configuration: %w", err)
+	if err := r.settle(); err != nil {
+		return err
 	}
 	giveAll(r.numbers.schedules, &u.schedules)
 	giveAll(r.numbers.clusterIndex, &u.clusters)
 	giveAll(r.numbers.endpointIndex, &u.endpoints)
-	for len(u.versions) > 0 {
-		if err := r.erase(u.versions[0]); err != nil {
-			return fmt.Errorf("erase an old route table: %w", err)
-		}
-		r.giveNumbers(u.versions[0])
-		u.versions = u.versions[1:]
+	dropEntries(u.entries)
+	u.entries = nil
+	if err := r.eraseUnlinked(); err != nil {
+		return fmt.Errorf("erase an old route table: %w", err)
 	}
 	return nil
+}
+
+func (r *Reconciler) settle() error {
+	if err := r.cfg.Settle(); err != nil {
+		return fmt.Errorf("wait for programs that read the old configuration: %w", err)
+	}
+	r.unlinked.unsettled = false
+	return nil
+}
+
+// eraseUnlinked deletes what no program reads any more, parents before children.
+func (r *Reconciler) eraseUnlinked() error {
+	u := &r.unlinked
+	for ; len(u.versions) > 0; u.versions = u.versions[1:] {
+		if err := r.erase(u.versions[0]); err != nil {
+			return err
+		}
+	}
+	for ; len(u.vhosts) > 0; u.vhosts = u.vhosts[1:] {
+		v := u.vhosts[0]
+		if v.holders == 0 {
+			if err := r.eraseVHost(v); err != nil {
+				return err
+			}
+		}
+		v.unlinked = false
+	}
+	return r.library.indexes.erase()
 }
 
 func giveAll(to *ranges, spans *[]span) {

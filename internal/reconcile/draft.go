@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"slices"
+
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// draft is a compiled table whose pieces are in the maps, compared with the version in force.
+type draft struct {
+	r     *Reconciler
+	table *compile.Table
+	// live is the version in force; nil: there is none.
+	live   *version
+	vhosts []draftVHost
+	// automata of the table's headers.
+	automata []*piece[maps.Automaton]
+	// written are the virtual hosts that are new.
+	written []*vhost
+	// next is the version to come, or the live one, if that is to be changed in place.
+	next *version
+}
+
+// draftVHost is a virtual host of a draft.
+type draftVHost struct {
+	name string
+	// entries, held until something becomes their holder.
+	entries []pathEntry
+	// live is the one with the same name; nil: there is none. Then changed says that its entries differ.
+	live    *vhost
+	changed bool
+}
+
+// newDraft finds, or takes numbers for, the pieces of a table; they are written by flush. The caller closes the draft.
+func (r *Reconciler) newDraft(live *version, t *compile.Table) (*draft, error) {
+	d := &draft{r: r, table: t, live: live}
+	s := r.newSource(t)
+	defer s.close()
+	paths := t.Paths
+	for i, name := range t.VHosts {
+		n := slices.IndexFunc(paths, func(p compile.Path) bool { return p.VHost != uint32(i)+1 })
+		if n < 0 {
+			n = len(paths)
+		}
+		entries, err := s.entries(paths[:n])
+		if err != nil {
+			d.close()
+			return nil, err
+		}
+		d.vhosts = append(d.vhosts, draftVHost{name: name, entries: entries})
+		paths = paths[n:]
+	}
+	for _, f := range t.Fields {
+		a, err := s.automataFrom(f.Automaton, f.Automata)
+		if err != nil {
+			d.close()
+			return nil, err
+		}
+		d.automata = append(d.automata, a)
+	}
+	d.compare()
+	return d, nil
+}
+
+// compare finds the live virtual hosts by name. Several of one name are taken in their order.
+func (d *draft) compare() {
+	if d.live == nil {
+		return
+	}
+	byName := map[string][]*vhost{}
+	for _, v := range withoutRepetitions(d.live.vhosts) {
+		byName[v.name] = append(byName[v.name], v)
+	}
+	for i := range d.vhosts {
+		v := &d.vhosts[i]
+		if same := byName[v.name]; len(same) > 0 {
+			v.live, byName[v.name] = same[0], same[1:]
+			v.changed = !slices.EqualFunc(v.live.entries, v.entries, func(a, b pathEntry) bool { return a.key == b.key && a.value == b.value })
+		}
+	}
+}
+
+// close drops what nothing became the holder of.
+func (d *draft) close() {
+	for i := range d.vhosts {
+		dropEntries(d.vhosts[i].take())
+	}
+	for _, a := range d.takeAutomata() {
+		a.drop()
+	}
+}
+
+func (v *draftVHost) take() []pathEntry {
+	entries := v.entries
+	v.entries = nil
+	return entries
+}
+
+func (d *draft) takeAutomata() []*piece[maps.Automaton] {
+	automata := d.automata
+	d.automata = nil
+	return automata
+}
+
+// asksAlike reports whether the live version finds out the same about each request, but for host and path: then bits, classes and
+// slots mean the same in both.
+func (d *draft) asksAlike() bool {
+	if d.live == nil || d.live.table.Flags != d.table.Flags || d.live.table.Missing != d.table.Missing {
+		return false
+	}
+	live := d.live.table
+	isSame := func(a, b compile.Field) bool {
+		a.Automaton, b.Automaton = 0, 0
+		return a == b
+	}
+	return slices.EqualFunc(live.Fields, d.table.Fields, isSame) && slices.Equal(d.live.automata, d.automata) &&
+		slices.Equal(live.Values, d.table.Values) && slices.Equal(live.Prefixes, d.table.Prefixes)
+}
+
+// hasDefault reports whether the virtual host of "*" is that of the live version, whose record stays.
+func (d *draft) hasDefault() bool {
+	if d.table.Default == 0 || d.live.fallback == nil {
+		return d.table.Default == 0 && d.live.fallback == nil
+	}
+	return d.vhosts[d.table.Default-1].live == d.live.fallback
+}
+
+// prepare writes what no program sees before the draft is put in force.
+func (d *draft) prepare() error {
+	if err := d.r.library.flush(); err != nil {
+		return err
+	}
+	if d.live != nil && d.isChangeable() {
+		return d.prepareChange()
+	}
+	v, err := d.r.newVersion(d)
+	d.next = v
+	return err
+}
+
+// isChangeable reports whether the live version can be made the draft so that each request is decided by the one or the
+// other. A decision is that of one entry of the host tries and of one of the path trie. If entries of both change, the changed
+// virtual hosts get new numbers, so that the host decides alone; that of "*" has its number in the table's record.
+func (d *draft) isChangeable() bool {
+	if !d.asksAlike() || !d.hasDefault() {
+		return false
+	}
+	if d.table.Default == 0 || !d.vhosts[d.table.Default-1].changed {
+		return true
+	}
+	return !d.moves()
+}
+
+// moves reports whether some host leads to another virtual host than before.
+func (d *draft) moves() bool {
+	var now hostEntries
+	for _, h := range d.table.Hosts {
+		e := hostEntry{key: h.Key}
+		if v := d.vhosts[h.VHost-1].live; v != nil {
+			e.vhost = v.number.first
+		}
+		now[h.Direction] = append(now[h.Direction], e)
+	}
+	return !slices.Equal(now[maps.HostBackward], d.live.hosts[maps.HostBackward]) ||
+		!slices.Equal(now[maps.HostForward], d.live.hosts[maps.HostForward])
+}
+
+// prepareChange writes the virtual hosts that the live version does not have.
+func (d *draft) prepareChange() error {
+	moves := d.moves()
+	for i := range d.vhosts {
+		v := &d.vhosts[i]
+		if v.live == nil || v.changed && moves {
+			host, err := d.r.newVHost(v.name, v.take())
+			if err != nil {
+				return err
+			}
+			d.written = append(d.written, host)
+			v.live, v.changed = host, false
+		}
+	}
+	d.next = d.live
+	return d.r.writeVHosts(d.written)
+}
+
+// change makes the live version the draft, in place.
+func (d *draft) change() error {
+	v := d.live
+	v.torn = true
+	vhosts := make([]*vhost, len(d.vhosts))
+	for i := range d.vhosts {
+		vhosts[i] = d.vhosts[i].live
+		if d.vhosts[i].changed {
+			if err := d.r.patchVHost(vhosts[i], d.vhosts[i].take()); err != nil {
+				return err
+			}
+		}
+	}
+	// Until all hosts lead to the new virtual hosts the version holds the old ones, too.
+	before := v.vhosts
+	v.vhosts = append(slices.Clone(before), vhosts...)
+	holdVHosts(vhosts)
+	if err := d.r.patchHosts(v, hostsOf(d.table, vhosts)); err != nil {
+		return err
+	}
+	d.r.releaseVHosts(before)
+	v.table, v.vhosts, v.torn = d.table, vhosts, false
+	return nil
+}

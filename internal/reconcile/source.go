@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// source is a compiled table whose lists become pieces.
+type source struct {
+	r     *Reconciler
+	table *compile.Table
+	// lists are those that begin at a route, and tuples at a tuple; held until close.
+	lists  []*piece[maps.Route]
+	tuples []*piece[maps.Tuple]
+	// indexes by number, from 1, and buckets where those of a number begin in the table.
+	indexes []*index
+	buckets []int
+	scratch []maps.Route
+}
+
+func (r *Reconciler) newSource(t *compile.Table) *source {
+	s := &source{
+		r: r, table: t,
+		lists: make([]*piece[maps.Route], len(t.Routes)), tuples: make([]*piece[maps.Tuple], len(t.Tuples)),
+		indexes: make([]*index, t.TupleNumbers+1), buckets: make([]int, t.TupleNumbers+2),
+	}
+	for i := len(t.Buckets) - 1; i >= 0; i-- {
+		s.buckets[t.Buckets[i].Tuple] = i
+	}
+	s.buckets[t.TupleNumbers+1] = len(t.Buckets)
+	return s
+}
+
+func (s *source) close() {
+	for _, l := range s.lists {
+		l.drop()
+	}
+	for _, t := range s.tuples {
+		t.drop()
+	}
+	for _, x := range s.indexes {
+		if x != nil {
+			x.drop()
+		}
+	}
+}
+
+// list returns the piece of a list of routes, held for the caller.
+func (s *source) list(first, count uint32) (*piece[maps.Route], error) {
+	if count == 0 {
+		return nil, nil
+	}
+	if p := s.lists[first]; p != nil {
+		p.hold()
+		return p, nil
+	}
+	s.scratch = s.scratch[:0]
+	var children []holdable
+	for i := first; i < first+count; i++ {
+		route, splits, err := s.route(&s.table.Routes[i])
+		if err != nil {
+			dropAll(children)
+			return nil, err
+		}
+		s.scratch = append(s.scratch, route)
+		if splits != nil {
+			children = append(children, splits)
+		}
+	}
+	p, err := s.r.library.routes.get(s.scratch, children...)
+	if err == nil {
+		s.lists[first] = p
+		p.hold()
+	}
+	return p, err
+}
+
+func (s *source) route(from *compile.Route) (to maps.Route, splits *piece[maps.Split], err error) {
+	to = maps.Route{
+		Need: from.Need, Forbid: from.Forbid, TimeoutNs: uint64(max(from.Timeout, 0)), Flags: uint32(from.Flags), Order: from.Order,
+		Numerator: from.Numerator, Denominator: from.Denominator,
+	}
+	if from.Flags&maps.RouteSlow != 0 {
+		return to, nil, nil // its cluster is never read
+	}
+	if from.Count == 0 {
+		to.First = s.r.clusters[from.Cluster].index
+		return to, nil, nil
+	}
+	shares := make([]maps.Split, from.Count)
+	for i, share := range s.table.Splits[from.First : from.First+from.Count] {
+		shares[i] = maps.Split{Below: share.Below, Cluster: s.r.clusters[share.Cluster].index}
+	}
+	splits, err = s.r.library.splits.get(shares)
+	to.First, to.Count = splits.place()
+	to.Total = from.Total
+	return to, splits, err
+}
+
+// tupleList returns the piece of a list of tuples, held for the caller.
+func (s *source) tupleList(first, count uint32) (*piece[maps.Tuple], error) {
+	if count == 0 {
+		return nil, nil
+	}
+	if p := s.tuples[first]; p != nil {
+		p.hold()
+		return p, nil
+	}
+	content := make([]maps.Tuple, count)
+	var children []holdable
+	for i := range content {
+		from := &s.table.Tuples[first+uint32(i)]
+		content[i] = maps.Tuple{Order: from.Order, Slots: from.Slots}
+		child, err := s.tuple(from, &content[i])
+		if err != nil {
+			dropAll(children)
+			return nil, err
+		}
+		children = append(children, child)
+	}
+	p, err := s.r.library.tuples.get(content, children...)
+	if err == nil {
+		s.tuples[first] = p
+		p.hold()
+	}
+	return p, err
+}
+
+// tuple fills in what a tuple points to, and returns it, held for the caller.
+func (s *source) tuple(from *compile.Tuple, to *maps.Tuple) (holdable, error) {
+	if from.Number == 0 {
+		list, err := s.list(from.First, from.Count)
+		to.First, to.Count = list.place()
+		return list, err
+	}
+	x, err := s.index(from.Number)
+	if err != nil {
+		return nil, err
+	}
+	to.Number = x.first
+	return x, nil
+}
+
+// index returns the index of a number, held for the caller.
+func (s *source) index(number uint32) (*index, error) {
+	if x := s.indexes[number]; x != nil {
+		x.hold()
+		return x, nil
+	}
+	from := s.table.Buckets[s.buckets[number]:s.buckets[number+1]]
+	buckets := make([]bucket, len(from))
+	lists := make([]*piece[maps.Route], len(from))
+	for i, b := range from {
+		var err error
+		if lists[i], err = s.list(b.First, b.Count); err != nil {
+			dropLists(lists[:i])
+			return nil, err
+		}
+		buckets[i].classes = b.Classes
+		buckets[i].value.First, buckets[i].value.Count = lists[i].place()
+	}
+	x, err := s.r.library.indexes.get(buckets, lists)
+	if err == nil {
+		s.indexes[number] = x
+		x.hold()
+	}
+	return x, err
+}
+
+// entry returns what a path leads to, held for the caller. The automata are a piece that begins with the compiled automaton
+// of number `first`.
+func (s *source) entry(p compile.Path, automata *piece[maps.Automaton], first uint32) (e pathEntry, err error) {
+	e.key = p.Key
+	if e.routes, err = s.list(p.First, p.Count); err != nil {
+		return e, err
+	}
+	if e.tuples, err = s.tupleList(p.Tuple, p.TupleCount); err != nil {
+		e.routes.drop()
+		return e, err
+	}
+	e.value.First, e.value.Count = e.routes.place()
+	e.value.Tuple, e.value.TupleCount = e.tuples.place()
+	if p.Automata > 0 {
+		automata.hold()
+		e.automata = automata
+		e.value.Automaton, e.value.Automata = automata.first+p.Automaton-first, p.Automata
+	}
+	return e, nil
+}
+
+// entries returns those of a virtual host, of which these are the compiled ones.
+func (s *source) entries(paths []compile.Path) ([]pathEntry, error) {
+	first, end := automataOf(paths)
+	automata, err := s.automataFrom(first, end-first)
+	if err != nil {
+		return nil, err
+	}
+	defer automata.drop()
+	list := make([]pathEntry, 0, len(paths))
+	for _, p := range paths {
+		e, err := s.entry(p, automata, first)
+		if err != nil {
+			dropEntries(list)
+			return nil, err
+		}
+		list = append(list, e)
+	}
+	return list, nil
+}
+
+// automataOf is the range of the automata that some of the paths are given to.
+func automataOf(paths []compile.Path) (first, end uint32) {
+	for _, p := range paths {
+		switch {
+		case p.Automata == 0:
+		case end == 0:
+			first, end = p.Automaton, p.Automaton+p.Automata
+		default:
+			first, end = min(first, p.Automaton), max(end, p.Automaton+p.Automata)
+		}
+	}
+	return first, end
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Changing a trie in place.
+//
+// A program finds the longest key that begins its text, and what it reads there it reads in that one entry; all that an
+// entry points to stays as it is. So a text has an old entry and a new one, and its look-ups are to find the one or the other,
+// never a third, while the entries change one after another:
+//
+//  1. Keys that are new are added, the longest first. A text that will find one of them finds its old entry until then,
+//     because shorter new ones come later.
+//  2. Keys that stay get their new values. The longest key of a text that has one is now known: each such write moves the
+//     texts that find it from their old entry to their new one.
+//  3. Keys that go are deleted, the shortest first. A text whose old entry is deleted finds the next longest key: shorter
+//     old ones have gone, so that is its new entry.
+//
+// A look-up takes time: it passes the shorter keys of a text first, and may miss what is written there behind it. In 1 and 2
+// that is its old entry still. In 3 it would find a third entry if it passed before a shorter key was written, and arrived after its
+// long key was deleted. So before a key is deleted we wait for the programs that may have passed a shorter one before it was
+// written.
+
+// trieEntry is an entry of a trie.
+type trieEntry[E any] interface {
+	text() string
+	// leadsTo reports whether both hold the same.
+	leadsTo(E) bool
+}
+
+// edit is a change of one key: from nil it is added, to nil deleted.
+type edit[E any] struct {
+	key      string
+	from, to *E
+}
+
+// edits are what makes a trie with the entries `have` one with `want`, both sorted.
+type edits[E any] struct {
+	added, replaced, deleted []edit[E]
+}
+
+func (e *edits[E]) empty() bool { return len(e.added)+len(e.replaced)+len(e.deleted) == 0 }
+
+func editsOf[E trieEntry[E]](have, want []E) (e edits[E]) {
+	for len(have) > 0 || len(want) > 0 {
+		order := cmp.Compare(len(have), 0) - cmp.Compare(len(want), 0)
+		if order == 0 {
+			order = strings.Compare(want[0].text(), have[0].text())
+		}
+		switch {
+		case order < 0:
+			e.added = append(e.added, edit[E]{key: want[0].text(), to: &want[0]})
+			want = want[1:]
+		case order > 0:
+			e.deleted = append(e.deleted, edit[E]{key: have[0].text(), from: &have[0]})
+			have = have[1:]
+		default:
+			if !have[0].leadsTo(want[0]) {
+				e.replaced = append(e.replaced, edit[E]{key: have[0].text(), from: &have[0], to: &want[0]})
+			}
+			have, want = have[1:], want[1:]
+		}
+	}
+	byLength := func(a, b edit[E]) int { return cmp.Compare(len(a.key), len(b.key)) }
+	slices.SortStableFunc(e.added, func(a, b edit[E]) int { return byLength(b, a) })
+	slices.SortStableFunc(e.deleted, byLength)
+	return e
+}
+
+// trieWriter changes one trie.
+type trieWriter[E trieEntry[E]] struct {
+	r     *Reconciler
+	write func(edit[E]) error
+	// done are the changes that were made, and touched the keys since programs were waited for.
+	done    []edit[E]
+	touched map[string]struct{}
+}
+
+// run makes some changes in order.
+func (w *trieWriter[E]) run(list []edit[E]) error {
+	for _, e := range list {
+		if e.to == nil && w.hasTouchedBeginning(e.key) {
+			if err := w.r.settle(); err != nil {
+				return err
+			}
+			clear(w.touched)
+		}
+		if err := w.write(e); err != nil {
+			return err
+		}
+		w.r.unlinked.unsettled = true
+		w.done = append(w.done, e)
+		if w.touched == nil {
+			w.touched = map[string]struct{}{}
+		}
+		w.touched[e.key] = struct{}{}
+	}
+	return nil
+}
+
+func (w *trieWriter[E]) hasTouchedBeginning(key string) bool {
+	for n := range len(key) {
+		if _, is := w.touched[key[:n]]; is {
+			return true
+		}
+	}
+	return false
+}
+
+// outcome returns the entries that a trie has after the changes that were made, and of both lists those that it has not: the old ones
+// programs may still read, the new ones none has seen.
+func (w *trieWriter[E]) outcome(have, want []E) (now, old, unused []E) {
+	done := make(map[string]edit[E], len(w.done))
+	for _, e := range w.done {
+		done[e.key] = e
+	}
+	for _, e := range have {
+		if _, is := done[e.text()]; is {
+			old = append(old, e)
+		} else {
+			now = append(now, e)
+		}
+	}
+	for _, e := range want {
+		if _, is := done[e.text()]; is {
+			now = append(now, e)
+		} else {
+			unused = append(unused, e)
+		}
+	}
+	slices.SortFunc(now, func(a, b E) int { return strings.Compare(a.text(), b.text()) })
+	return now, old, unused
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// vhost is a virtual host in the maps: the entries of the path trie with its number. Versions of a table share those that
+// they have in common.
+type vhost struct {
+	number span
+	name   string
+	// entries are those in the trie, or before they are written and after an error those that may be there. Sorted.
+	entries []pathEntry
+	holders int
+	// unlinked says that it is in the list of those that may have no holder.
+	unlinked bool
+}
+
+// pathEntry is an entry of the path trie and what it points to.
+type pathEntry struct {
+	key      string
+	value    maps.Candidates
+	routes   *piece[maps.Route]
+	tuples   *piece[maps.Tuple]
+	automata *piece[maps.Automaton]
+}
+
+func (e pathEntry) text() string { return e.key }
+
+func (e pathEntry) leadsTo(other pathEntry) bool { return e.value == other.value }
+
+func dropEntries(list []pathEntry) {
+	for _, e := range list {
+		e.routes.drop()
+		e.tuples.drop()
+		e.automata.drop()
+	}
+}
+
+// scopeBits are the bits of a trie key before its text: a number of 32 bits.
+const scopeBits = 32
+
+func (v *vhost) key(text string) maps.PathKey {
+	key := maps.PathKey{PrefixLen: scopeBits + 8*uint32(len(text)), Vhost: v.number.first}
+	copy(key.Path[:], text)
+	return key
+}
+
+// newVHost takes a number for entries, of which it becomes the holder. They are written by writeVHosts. It starts, and
+// after an error stays, without a holder.
+func (r *Reconciler) newVHost(name string, entries []pathEntry) (*vhost, error) {
+	number, err := r.numbers.vhosts.take(1)
+	if err != nil {
+		dropEntries(entries)
+		return nil, err
+	}
+	v := &vhost{number: number, name: name, entries: entries}
+	r.unlinked.addVHost(v)
+	return v, nil
+}
+
+func holdVHosts(list []*vhost) {
+	for _, v := range list {
+		v.holders++
+	}
+}
+
+func (r *Reconciler) releaseVHosts(list []*vhost) {
+	for _, v := range list {
+		if v.holders--; v.holders == 0 {
+			r.unlinked.addVHost(v)
+		}
+	}
+}
+
+// withoutRepetitions returns the virtual hosts in their order, each once.
+func withoutRepetitions(list []*vhost) []*vhost {
+	seen := map[*vhost]bool{}
+	var once []*vhost
+	for _, v := range list {
+		if !seen[v] {
+			seen[v] = true
+			once = append(once, v)
+		}
+	}
+	return once
+}
+
+// writeVHosts writes virtual hosts that nothing leads to yet.
+func (r *Reconciler) writeVHosts(list []*vhost) error {
+	var w batch[maps.PathKey, maps.Candidates]
+	for _, v := range list {
+		for i := range v.entries {
+			w.add(v.key(v.entries[i].key), v.entries[i].value)
+		}
+	}
+	return w.put(&r.stats.Paths, r.cfg.Paths)
+}
+
+// patchVHost changes the entries of a virtual host in place, and becomes the holder of the new ones.
+func (r *Reconciler) patchVHost(v *vhost, want []pathEntry) error {
+	changes := editsOf(v.entries, want)
+	w := trieWriter[pathEntry]{r: r, write: func(e edit[pathEntry]) error {
+		if e.to == nil {
+			return remove(&r.stats.Paths, r.cfg.Paths, v.key(e.key))
+		}
+		return put(&r.stats.Paths, r.cfg.Paths, v.key(e.key), e.to.value)
+	}}
+	err := inOrder(
+		func() error { return w.run(changes.added) },
+		func() error { return w.run(changes.replaced) },
+		func() error { return w.run(changes.deleted) },
+	)
+	now, old, unused := w.outcome(v.entries, want)
+	v.entries = now
+	r.unlinked.entries = append(r.unlinked.entries, old...)
+	dropEntries(unused)
+	return err
+}
+
+// inOrder does one thing after another, up to the first error.
+func inOrder(steps ...func() error) error {
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eraseVHost deletes the entries of a virtual host without holders.
+func (r *Reconciler) eraseVHost(v *vhost) error {
+	for n := len(v.entries); n > 0; n-- {
+		if err := remove(&r.stats.Paths, r.cfg.Paths, v.key(v.entries[n-1].key)); err != nil {
+			return err
+		}
+		dropEntries(v.entries[n-1:])
+		v.entries = v.entries[:n-1]
+	}
+	r.numbers.vhosts.give(v.number)
+	return nil
+}
