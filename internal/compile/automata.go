@@ -161,7 +161,7 @@ func (l *candidateList) automaton(set *dfa.Set, matches []*loosePath) (Automaton
 		Next: slices.Clip(set.Next), Accept: slices.Clip(set.Accept), Lists: make([]List, len(lists)),
 	}
 	for i := range lists[1:] {
-		a.Lists[i+1] = l.list(found{candidates: lists[i+1]}, nil)
+		a.Lists[i+1] = l.list(found{candidates: lists[i+1], isMerged: true})
 	}
 	return a, nil
 }

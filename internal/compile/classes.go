@@ -141,6 +141,21 @@ const maxKeys = 16
 // choose picks the conditions by which an index finds a route: those that few values satisfy, one for
 // each header.
 func (s *conditionSet) choose(literals []literal) []choice {
+	choices := s.narrow(literals)
+	keys := 1
+	fitting := choices[:0]
+	for _, c := range choices {
+		if len(fitting) < int(maps.MaxTupleFields) && keys*len(c.classes) <= maxKeys && s.slotOf(c.of) != 0 {
+			keys *= len(c.classes)
+			fitting = append(fitting, c)
+		}
+	}
+	slices.SortFunc(fitting, func(a, b choice) int { return int(a.of.slot) - int(b.of.slot) })
+	return fitting
+}
+
+// narrow returns the conditions that could be chosen, those that the fewest values satisfy first.
+func (s *conditionSet) narrow(literals []literal) []choice {
 	var choices []choice
 	for _, l := range literals {
 		of := s.classes[l.name]
@@ -158,14 +173,5 @@ func (s *conditionSet) choose(literals []literal) []choice {
 		}
 	}
 	slices.SortStableFunc(choices, func(a, b choice) int { return len(a.classes) - len(b.classes) })
-	keys := 1
-	fitting := choices[:0]
-	for _, c := range choices {
-		if len(fitting) < int(maps.MaxTupleFields) && keys*len(c.classes) <= maxKeys && s.slotOf(c.of) != 0 {
-			keys *= len(c.classes)
-			fitting = append(fitting, c)
-		}
-	}
-	slices.SortFunc(fitting, func(a, b choice) int { return int(a.of.slot) - int(b.of.slot) })
-	return fitting
+	return choices
 }

@@ -138,8 +138,8 @@ func equalAutomata(a, b Automaton) bool {
 // RouteSlow the request is handed over then: the route may match, or may not.
 type Route struct {
 	Need, Forbid uint64
-	// Order is the route's position in its virtual host, from 0: of several that are taken, the
-	// lowest is.
+	// Order is what decides between routes of several lists: the lowest is taken. It grows with the position in the virtual
+	// host, but is the same for neighbours that never stand in two lists of one request, and 0 in a list that is the only one.
 	Order uint32
 	// Numerator and Denominator are a share of the requests: those of which the draw, modulo Denominator, is less than
 	// Numerator. Both are 0 for all requests.

@@ -124,7 +124,7 @@ func (l *candidateList) makeTuple(s shape, members []indexed) (Tuple, bool) {
 	}
 	slices.SortFunc(keys, func(a, b classKey) int { return slices.Compare(a[:], b[:]) })
 	for _, key := range keys {
-		first, count := l.addCandidates(lists[key])
+		first, count := l.addCandidates(lists[key], true)
 		l.table.Buckets = append(l.table.Buckets, Bucket{Tuple: t.Number, Classes: key, First: first, Count: count})
 	}
 	return t, true
@@ -174,13 +174,13 @@ func (l *candidateList) isBetterIndexed(candidates []candidate) bool {
 	return l.conditions.scarce && slices.ContainsFunc(candidates, func(c candidate) bool { return len(l.conditions.choose(c.literals)) > 0 })
 }
 
-// shared returns the index of the routes that have one prefix. All keys that begin with it share it.
-func (l *candidateList) shared(prefix string, positions []int) index {
-	if x, known := l.byPrefix[prefix]; known {
+// shared returns the index of the routes that have one stem. All keys that begin with it share it.
+func (l *candidateList) shared(s *stem) index {
+	if x, known := l.byStem[s]; known {
 		return x
 	}
-	candidates := make([]candidate, 0, len(positions))
-	for _, p := range positions {
+	candidates := make([]candidate, 0, len(s.own))
+	for _, p := range s.own {
 		candidates = append(candidates, l.candidate(p, true))
 		if l.wins(p) {
 			break // nothing behind it is reached
@@ -188,17 +188,25 @@ func (l *candidateList) shared(prefix string, positions []int) index {
 	}
 	x := l.makeIndex(candidates)
 	if len(x.plain) > 0 {
-		first, count := l.addCandidates(x.plain)
-		x.tuples = append(x.tuples, Tuple{Order: l.table.Routes[first].Order, First: first, Count: count})
+		first, count := l.addCandidates(x.plain, true)
+		x.tuples = append(x.tuples, Tuple{Order: uint32(x.plain[0].position), First: first, Count: count})
 		x.plain = nil
 		slices.SortStableFunc(x.tuples, func(a, b Tuple) int { return cmp.Compare(a.Order, b.Order) })
 	}
-	l.byPrefix[prefix] = x
+	l.byStem[s] = x
 	return x
 }
 
-// addTuples returns where a list of tuples lies; equal lists lie in one place.
-func (b *tableBuilder) addTuples(list []Tuple) uint32 {
+// addTuples returns where a list of tuples lies, which have positions for their orders; equal lists lie in one place.
+func (l *candidateList) addTuples(list []Tuple) uint32 {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].Order = l.ranks[list[i].Order]
+	}
+	return l.addRanked(list)
+}
+
+func (b *tableBuilder) addRanked(list []Tuple) uint32 {
 	key := fmt.Sprint(list)
 	if first, known := b.tuples[key]; known {
 		return first

@@ -26,14 +26,30 @@ const (
 
 // pathIndex finds the routes of a virtual host by path, as positions in order.
 type pathIndex struct {
-	// exact and prefix hold the routes that a key alone decides. A key without
-	// routes of its own is there for what loose and automata say.
-	exact, prefix map[string][]int
-	// loose holds those that nothing decides, and automata what else there is, by stem.
-	loose    map[string][]*loosePath
-	automata map[string][]stemAutomaton
+	// exact holds the routes that a whole path alone decides.
+	exact map[string][]int
+	stems map[string]*stem
 	// accepts are the positions of what automata find for a path.
 	accepts func(path string) []int
+}
+
+// stem is the beginning of paths.
+type stem struct {
+	text string
+	// own are the positions of the routes that it alone decides. There may be none: then the stem is there for the rest.
+	own []int
+	// loose holds those that nothing decides, and automata what else there is.
+	loose    []*loosePath
+	automata []stemAutomaton
+}
+
+// pathKey is a key of the trie.
+type pathKey struct {
+	// text ends in the terminator if the key is a whole path.
+	text string
+	// exact are a whole path's positions, and stem the key itself, if it is the beginning of paths.
+	exact []int
+	stem  *stem
 }
 
 // stemAutomaton is an automaton with expressions of a stem, the first of them at a position.
@@ -61,7 +77,8 @@ func byPosition(a, b candidate) int { return cmp.Compare(a.position, b.position)
 // some route becomes an entry. A path finds the longest entry that begins it; the
 // routes that accept it, or may, are then known, and the automata that can tell more.
 func (b *tableBuilder) addRoutes(vhost uint32, routes []*model.Route, all []asked) {
-	list := candidateList{tableBuilder: b, routes: routes, asked: all, byPrefix: map[string]index{}, slow: slowRoutes{}}
+	list := candidateList{tableBuilder: b, routes: routes, asked: all, byStem: map[*stem]index{}, slow: slowRoutes{}}
+	list.rank()
 	loose := map[int]*loosePath{}
 	for i, r := range routes {
 		if list.isPossible(i) && isLoose(r.Path) {
@@ -69,16 +86,23 @@ func (b *tableBuilder) addRoutes(vhost uint32, routes []*model.Route, all []aske
 		}
 	}
 	paths := pathIndex{
-		exact: map[string][]int{}, prefix: map[string][]int{}, loose: map[string][]*loosePath{}, automata: map[string][]stemAutomaton{},
-		accepts: list.addAutomata(expressions(loose)),
+		exact: make(map[string][]int, len(routes)), stems: make(map[string]*stem, len(routes)), accepts: list.addAutomata(expressions(loose)),
 	}
 	for i, r := range routes {
 		if list.isPossible(i) {
 			paths.add(i, r.Path, loose[i])
 		}
 	}
+	// The stems that begin a key lie before it.
+	var stems []*stem
 	for _, key := range paths.keys() {
-		b.table.Paths = append(b.table.Paths, list.path(vhost, key, &paths))
+		for len(stems) > 0 && !strings.HasPrefix(key.text, stems[len(stems)-1].text) {
+			stems = stems[:len(stems)-1]
+		}
+		if key.stem != nil {
+			stems = append(stems, key.stem)
+		}
+		b.table.Paths = append(b.table.Paths, list.path(vhost, &key, stems, &paths))
 	}
 	b.notes = append(b.notes, list.slow.notes(b.where)...)
 }
@@ -115,16 +139,13 @@ func (p *Path) include(automaton uint32) {
 
 // add notes a route; loose is its path match if that is one.
 func (x *pathIndex) add(position int, m model.PathMatch, loose *loosePath) {
-	own := []int{position}
 	if loose != nil {
-		own = nobody
-		stem := stemOf(m)
-		x.prefix[stem] = append(x.prefix[stem], nobody...)
+		s := x.stemOf(stemOf(m))
 		if loose.automaton >= 0 {
-			x.addAutomaton(stem, stemAutomaton{uint32(loose.automaton), position})
+			s.addAutomaton(stemAutomaton{uint32(loose.automaton), position})
 			return
 		}
-		x.loose[stem] = append(x.loose[stem], loose)
+		s.loose = append(s.loose, loose)
 	}
 	if m.Kind == model.PathRegex {
 		return
@@ -132,37 +153,62 @@ func (x *pathIndex) add(position int, m model.PathMatch, loose *loosePath) {
 	exact, prefix := m.Kind != model.PathPrefix, m.Kind != model.PathExact
 	text := m.Value
 	if exact && len(text) <= maxExactPath {
-		x.exact[text] = append(x.exact[text], own...)
+		x.exact[text] = appendUnless(loose != nil, x.exact[text], position)
 	}
 	if m.Kind == model.PathSeparatedPrefix {
 		text += "/"
 	}
 	if prefix && len(text) <= maxPrefixPath {
-		x.prefix[text] = append(x.prefix[text], own...)
+		s := x.stemOf(text)
+		s.own = appendUnless(loose != nil, s.own, position)
 	}
+}
+
+// appendUnless appends a position that a key alone decides.
+func appendUnless(isLoose bool, positions []int, position int) []int {
+	if isLoose {
+		return positions
+	}
+	return append(positions, position)
+}
+
+// stemOf returns the stem with a text, a new one if there is none.
+func (x *pathIndex) stemOf(text string) *stem {
+	s := x.stems[text]
+	if s == nil {
+		s = &stem{text: text}
+		x.stems[text] = s
+	}
+	return s
 }
 
 // addAutomaton notes the first expression of a stem and an automaton.
-func (x *pathIndex) addAutomaton(stem string, s stemAutomaton) {
-	isKnown := func(known stemAutomaton) bool { return known.automaton == s.automaton }
-	if !slices.ContainsFunc(x.automata[stem], isKnown) {
-		x.automata[stem] = append(x.automata[stem], s)
+func (s *stem) addAutomaton(a stemAutomaton) {
+	isKnown := func(known stemAutomaton) bool { return known.automaton == a.automaton }
+	if !slices.ContainsFunc(s.automata, isKnown) {
+		s.automata = append(s.automata, a)
 	}
 }
 
-// nobody makes a key without routes of its own.
-var nobody = []int{}
-
 // keys are those of the trie, sorted.
-func (x *pathIndex) keys() []string {
-	keys := make([]string, 0, len(x.prefix)+len(x.exact))
-	for value := range x.prefix {
-		keys = append(keys, value)
+func (x *pathIndex) keys() []pathKey {
+	texts := make([]string, 0, len(x.stems)+len(x.exact))
+	for text := range x.stems {
+		texts = append(texts, text)
 	}
 	for value := range x.exact {
-		keys = append(keys, value+terminator)
+		texts = append(texts, value+terminator)
 	}
-	slices.Sort(keys)
+	slices.Sort(texts)
+	keys := make([]pathKey, len(texts))
+	for i, text := range texts {
+		keys[i].text = text
+		if value, whole := strings.CutSuffix(text, terminator); whole {
+			keys[i].exact = x.exact[value]
+		} else {
+			keys[i].stem = x.stems[text]
+		}
+	}
 	return keys
 }
 
@@ -170,32 +216,37 @@ func (x *pathIndex) keys() []string {
 type found struct {
 	// candidates are in order.
 	candidates []candidate
-	// crowded are the prefixes that so many routes have that these get an index of their own.
-	crowded []string
+	// crowded are the stems that so many routes have that these get an index of their own.
+	crowded []*stem
+	// isMerged says that further lists are compared with this one.
+	isMerged bool
 }
 
-// find returns the routes that accept paths whose longest entry is the key.
-func (l *candidateList) find(key string, x *pathIndex) found {
-	value, whole := strings.CutSuffix(key, terminator)
-	var f found
+// find returns the routes that accept paths whose longest entry is the key. These stems begin it.
+func (l *candidateList) find(key *pathKey, stems []*stem, x *pathIndex) found {
+	value, whole := strings.CutSuffix(key.text, terminator)
+	f := found{candidates: l.buffer[:0]}
 	add := func(positions []int) {
 		for _, p := range positions {
 			f.candidates = append(f.candidates, l.candidate(p, true))
 		}
 	}
 	if whole {
-		add(x.exact[value])
+		add(key.exact)
 		add(x.accepts(value))
 	}
-	for n := range len(value) + 1 {
-		if positions := x.prefix[value[:n]]; len(positions) > longestPlain {
-			f.crowded = append(f.crowded, value[:n])
+	for _, s := range stems {
+		if len(s.own) > longestPlain {
+			f.crowded = append(f.crowded, s)
 		} else {
-			add(positions)
+			add(s.own)
 		}
-		f.candidates = append(f.candidates, l.loose(x.loose[value[:n]], value, whole)...)
+		f.candidates = append(f.candidates, l.loose(s.loose, value, whole)...)
 	}
-	slices.SortFunc(f.candidates, byPosition)
+	if len(f.candidates) > 1 {
+		slices.SortFunc(f.candidates, byPosition)
+	}
+	l.buffer = f.candidates
 	return f
 }
 
@@ -228,9 +279,14 @@ type candidateList struct {
 	*tableBuilder
 	routes []*model.Route
 	asked  []asked
-	// byPrefix holds the indexes of prefixes that many routes have.
-	byPrefix map[string]index
-	slow     slowRoutes
+	// ranks take the place of positions where routes of several lists are compared.
+	ranks []uint32
+	// byStem holds the indexes of stems that many routes have.
+	byStem map[*stem]index
+	slow   slowRoutes
+	// buffer is for the candidates of one key, and routeBuffer for a list of routes.
+	buffer      []candidate
+	routeBuffer []Route
 }
 
 func (l *candidateList) candidate(position int, sure bool) candidate {
@@ -238,52 +294,54 @@ func (l *candidateList) candidate(position int, sure bool) candidate {
 }
 
 // path compiles what one key leads to.
-func (l *candidateList) path(vhost uint32, key string, x *pathIndex) Path {
-	f := l.find(key, x)
-	p := Path{VHost: vhost, Key: key, List: l.list(f, x)}
-	value, whole := strings.CutSuffix(key, terminator)
-	if whole {
-		return p // what automata find for this path is among the candidates
-	}
-	winner := l.winner(f, x)
-	for n := range len(value) + 1 {
-		for _, s := range x.automata[value[:n]] {
-			if s.position < winner {
-				p.include(s.automaton)
+func (l *candidateList) path(vhost uint32, key *pathKey, stems []*stem, x *pathIndex) Path {
+	f := l.find(key, stems, x)
+	p := Path{VHost: vhost, Key: key.text}
+	if key.stem != nil { // what automata find for a whole path is among the candidates
+		winner := l.winner(&f)
+		for _, s := range stems {
+			for _, a := range s.automata {
+				if a.position < winner {
+					p.include(a.automaton)
+				}
 			}
 		}
 	}
+	f.isMerged = p.Automata > 0
+	p.List = l.list(f)
 	return p
 }
 
 // winner is the position of the first route that takes every request that comes to it, or one behind all.
-func (l *candidateList) winner(f found, x *pathIndex) int {
+func (l *candidateList) winner(f *found) int {
 	first := len(l.routes)
 	for _, c := range f.candidates {
 		if l.wins(c.position) {
 			first = min(first, c.position)
 		}
 	}
-	for _, prefix := range f.crowded {
-		if i := slices.IndexFunc(x.prefix[prefix], l.wins); i >= 0 {
-			first = min(first, x.prefix[prefix][i])
+	for _, s := range f.crowded {
+		if i := slices.IndexFunc(s.own, l.wins); i >= 0 {
+			first = min(first, s.own[i])
 		}
 	}
 	return first
 }
 
 // list compiles candidates.
-func (l *candidateList) list(f found, x *pathIndex) (out List) {
+func (l *candidateList) list(f found) (out List) {
 	candidates := l.upToTheLast(f.candidates)
 	var tuples []Tuple
 	if l.isBetterIndexed(candidates) {
 		own := l.makeIndex(candidates)
 		candidates, tuples = own.plain, own.tuples
 	}
-	for _, prefix := range f.crowded {
-		tuples = append(tuples, l.shared(prefix, x.prefix[prefix]).tuples...)
+	for _, s := range f.crowded {
+		tuples = append(tuples, l.shared(s).tuples...)
 	}
-	slices.SortStableFunc(tuples, func(a, b Tuple) int { return cmp.Compare(a.Order, b.Order) })
+	if len(tuples) > 1 {
+		slices.SortStableFunc(tuples, func(a, b Tuple) int { return cmp.Compare(a.Order, b.Order) })
+	}
 	if n := len(candidates); n > 0 && l.isLast(candidates[n-1]) {
 		last := uint32(candidates[n-1].position)
 		tuples = slices.DeleteFunc(tuples, func(t Tuple) bool { return t.Order > last })
@@ -296,7 +354,8 @@ func (l *candidateList) list(f found, x *pathIndex) (out List) {
 			position: position, slow: fmt.Sprintf("conditions on more than %d sets of headers for one path", maps.MaxTuples),
 		})
 	}
-	out.First, out.Count = l.addCandidates(candidates)
+	isCompared := f.isMerged || len(tuples) > 0
+	out.First, out.Count = l.addCandidates(candidates, isCompared)
 	if len(tuples) > 0 {
 		out.Tuple, out.TupleCount = l.addTuples(tuples), uint32(len(tuples))
 	}
@@ -318,18 +377,29 @@ func (l *candidateList) upToTheLast(candidates []candidate) []candidate {
 }
 
 // addCandidates compiles candidates and adds them to the table's routes. A table that is full
-// hands over whoever could take one of them.
-func (l *candidateList) addCandidates(candidates []candidate) (first, count uint32) {
+// hands over whoever could take one of them. What they come before or after is of consequence if they are compared with
+// routes of other lists.
+func (l *candidateList) addCandidates(candidates []candidate, isCompared bool) (first, count uint32) {
 	if len(candidates) == 0 {
 		return 0, 0
 	}
-	if !l.hasRoom(min(len(candidates), int(maps.MaxCandidates))) {
+	list := l.routeBuffer[:0]
+	if l.hasRoom(min(len(candidates), int(maps.MaxCandidates))) {
+		list = l.at(candidates, list)
+	} else {
 		for _, c := range candidates {
 			l.slow.add(fmt.Sprintf("more than %d routes for the paths of one route table", maxRoutes), c.position)
 		}
-		return l.addList([]Route{slowRoute(candidates[0].position)}), 1
+		list = append(list, slowRoute(candidates[0].position))
 	}
-	list := l.at(candidates)
+	l.routeBuffer = list
+	for i := range list {
+		if isCompared {
+			list[i].Order = l.ranks[list[i].Order]
+		} else {
+			list[i].Order = 0
+		}
+	}
 	return l.addList(list), uint32(len(list))
 }
 
@@ -337,9 +407,8 @@ func (l *candidateList) addCandidates(candidates []candidate) (first, count uint
 // behind a route whose conditions hold whenever theirs do. That route wins, or it is
 // a slow one and has the request handed over. In particular nothing stands behind a
 // route without conditions.
-func (l *candidateList) at(candidates []candidate) []Route {
+func (l *candidateList) at(candidates []candidate, list []Route) []Route {
 	var kept [][]literal
-	var list []Route
 	for _, c := range candidates {
 		if slices.ContainsFunc(kept, func(k []literal) bool { return implies(c.literals, k) }) {
 			continue
@@ -369,11 +438,10 @@ func (l *candidateList) wins(position int) bool {
 func (l *candidateList) compile(c candidate) (known []literal, route Route) {
 	r, asked := l.routes[c.position], &l.asked[c.position]
 	known, leftOut := l.conditions.known(c.literals)
-	reasons := []string{c.slow, asked.undecided, leftOut}
-	if !c.sure {
-		reasons = append(reasons, cmp.Or(c.why, reasonOf(r.Path)))
+	reason := cmp.Or(c.slow, asked.undecided, leftOut)
+	if reason == "" && !c.sure {
+		reason = cmp.Or(c.why, reasonOf(r.Path))
 	}
-	reason := cmp.Or(reasons...)
 	if reason == "" {
 		route, reason = l.compileRoute(r)
 	}

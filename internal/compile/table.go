@@ -5,6 +5,7 @@ package compile
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
@@ -21,6 +22,7 @@ type tableBuilder struct {
 	// routes and lists number what is already in table.Routes; splits likewise.
 	routes map[Route]uint32
 	lists  map[string]uint32
+	key    []byte // of a list; kept for the next one
 	tuples map[string]uint32
 	splits map[string]uint32
 }
@@ -65,21 +67,21 @@ func (b *tableBuilder) hasRoom(routes int) bool { return len(b.table.Routes)+rou
 
 // addList returns where a list of candidates lies; equal lists lie in one place.
 func (b *tableBuilder) addList(list []Route) uint32 {
-	var key []byte
+	b.key = b.key[:0]
 	for _, r := range list {
 		id, known := b.routes[r]
 		if !known {
 			id = uint32(len(b.routes))
 			b.routes[r] = id
 		}
-		key = binary.LittleEndian.AppendUint32(key, id)
+		b.key = binary.LittleEndian.AppendUint32(b.key, id)
 	}
-	if first, known := b.lists[string(key)]; known {
+	if first, known := b.lists[string(b.key)]; known {
 		return first
 	}
 	first := uint32(len(b.table.Routes))
 	b.table.Routes = append(b.table.Routes, list...)
-	b.lists[string(key)] = first
+	b.lists[string(b.key)] = first
 	return first
 }
 
@@ -89,15 +91,10 @@ func (b *tableBuilder) compileRoute(r *model.Route) (out Route, reason string) {
 		return Route{}, what
 	}
 	out = Route{Timeout: r.Timeout, Flags: flagsOf(r)}
-	shares := make([]model.WeightedCluster, 0, len(r.Clusters))
-	for _, c := range r.Clusters {
-		if c.Weight > 0 {
-			shares = append(shares, c)
-		}
-	}
-	if len(shares) == 0 && len(r.Clusters) == 1 {
-		// The weight of a plain cluster is of no consequence.
-		shares = r.Clusters
+	shares := r.Clusters
+	// The weight of a plain cluster is of no consequence.
+	if len(shares) > 1 {
+		shares = slices.DeleteFunc(slices.Clone(shares), func(c model.WeightedCluster) bool { return c.Weight == 0 })
 	}
 	switch {
 	case len(shares) == 1:

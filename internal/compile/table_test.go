@@ -259,8 +259,9 @@ func TestEqualListsAndSharesLieInOnePlace(t *testing.T) {
 		return r
 	}
 	table, _ := compileTable("table", oneHost(weighted("/a"), weighted("/b"), weighted("/c")))
-	if len(table.Paths) != 3 || len(table.Routes) != 3 || len(table.Splits) != 2 {
-		t.Errorf("%d paths, %d routes, %d splits, want 3, 3, 2", len(table.Paths), len(table.Routes), len(table.Splits))
+	// Which comes first is of no consequence where no other list is compared.
+	if len(table.Paths) != 3 || len(table.Routes) != 1 || len(table.Splits) != 2 {
+		t.Errorf("%d paths, %d routes, %d splits, want 3, 1, 2", len(table.Paths), len(table.Routes), len(table.Splits))
 	}
 	separated := weighted("/a")
 	separated.Path.Kind = model.PathSeparatedPrefix
