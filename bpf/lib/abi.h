@@ -326,6 +326,11 @@ struct bucket_key {
 	__u32 classes[MAX_TUPLE_FIELDS];
 };
 
+/* Of routes the first, in the low half, and how many, in the high one: one store exchanges both. */
+struct bucket_list {
+	__u64 place;
+};
+
 /* Expressions as a table of transitions: the state behind state s and byte b is cell s * class_count + classes[b] of those that
  * begin at cells[next]. The cells that begin at cells[accept] hold for each state the number of a list. For paths, that is an index into
  * accepts, counted from `lists`; for values of a header, into accepted_values. */

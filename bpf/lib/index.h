@@ -53,7 +53,9 @@ static long tuple_step(__u32 i, void *ctx)
 	struct route_walk *w = ctx;
 	struct tuple *t = tuple_at(w->tuple + i);
 	struct bucket_key key = {};
-	struct candidates *c;
+	struct bucket_list *list;
+	__u32 *bucket;
+	__u64 place;
 
 	if (!t || t->order >= w->order)
 		return 1;
@@ -64,9 +66,12 @@ static long tuple_step(__u32 i, void *ctx)
 	key.tuple = t->number;
 	for (int j = 0; j < MAX_TUPLE_FIELDS; j++)
 		key.classes[j] = w->scan->classes[bounded(t->slots[j], MAX_CLASSES - 1)];
-	c = bpf_map_lookup_elem(&buckets, &key);
-	if (c)
-		routes_try(w, c->first, c->count);
+	bucket = bpf_map_lookup_elem(&buckets, &key);
+	list = bucket ? bucket_list_at(*bucket) : 0;
+	if (!list)
+		return 0;
+	place = *(volatile __u64 *)&list->place;
+	routes_try(w, place, place >> 32);
 	return 0;
 }
 

@@ -56,6 +56,9 @@ PLAIN_ARRAY(cell_blocks, cells, 65536)
 PLAIN_ARRAY(accepts, candidates, 65536)
 PLAIN_ARRAY(accepted_values, value, 65536)
 
+/* What buckets lead to. Mapped by the daemon: a live entry is changed by one store. Writer: reconcile. Reader: request program. */
+SHARED_ARRAY(bucket_lists, bucket_list, 262144)
+
 /* An entry of the schedules that clusters point into: an endpoint's index. Mapped by the daemon, whose slow path takes
  * turns too. Writer: reconcile. */
 struct turn {
@@ -100,12 +103,13 @@ struct {
 	__uint(max_entries, 262144);
 } paths SEC(".maps");
 
-/* Indexes: classes of values of headers to candidate routes. Writer: reconcile. Reader: request program. */
+/* Indexes: classes of values of headers to bucket_lists. Writer: reconcile. Reader: request program. An entry is added or deleted, never
+ * replaced: a look-up could miss both the old one and the new one. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct bucket_key);
-	__type(value, struct candidates);
+	__type(value, __u32);
 	__uint(max_entries, 262144);
 } buckets SEC(".maps");
 

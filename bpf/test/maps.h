@@ -24,6 +24,7 @@ enum map_number {
 	MAP_HOSTS,
 	MAP_PATHS,
 	MAP_BUCKETS,
+	MAP_BUCKET_LISTS,
 	MAP_FIELDS,
 	MAP_VALUES,
 	MAP_VALUE_PREFIXES,
@@ -55,6 +56,7 @@ ARRAY(MAP_AUTOMATA, automaton)
 ARRAY(MAP_CELL_BLOCKS, cells)
 ARRAY(MAP_ACCEPTS, candidates)
 ARRAY(MAP_ACCEPTED_VALUES, value)
+ARRAY(MAP_BUCKET_LISTS, bucket_list)
 
 /* The number is always in the input: see fuzz_route.c. */
 static inline __u32 bpf_get_prandom_u32(void)

@@ -115,6 +115,10 @@ type Bucket struct {
 	First, Count uint32
 }
 
+// FirstClass is the lowest class that values in Values and Prefixes have; those below stand for a missing header and for all other
+// values.
+const FirstClass = firstClass
+
 // Automaton is a dfa.Set of path expressions, with the routes instead of the expressions, or of
 // expressions for the value of a header, with conditions instead.
 type Automaton struct {

@@ -162,7 +162,7 @@ func (d *Datapath) load(spec *ebpf.CollectionSpec, o Options) error {
 
 func (d *Datapath) wrapMaps() error {
 	m := &d.objects.xlbMaps
-	shared, err := maps.MapShared(m.Controls, m.Clusters, m.Endpoints, m.Slots, m.Schedules)
+	shared, err := maps.MapShared(m.Controls, m.Clusters, m.Endpoints, m.Slots, m.Schedules, m.BucketLists)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,8 @@ func (d *Datapath) wrapMaps() error {
 		Hosts:          maps.NewTable[maps.HostKey, uint32]("hosts", m.Hosts),
 		Paths:          maps.NewTable[maps.PathKey, maps.Candidates]("paths", m.Paths),
 		Tuples:         maps.NewTable[uint32, maps.Tuple]("tuples", m.Tuples),
-		Buckets:        maps.NewTable[maps.BucketKey, maps.Candidates]("buckets", m.Buckets),
+		Buckets:        maps.NewTable[maps.BucketKey, uint32]("buckets", m.Buckets),
+		BucketLists:    shared.BucketLists(),
 		Fields:         maps.NewTable[maps.FieldKey, maps.AskedField]("fields", m.Fields),
 		Values:         maps.NewTable[maps.ValueKey, maps.Value]("values", m.Values),
 		Prefixes:       maps.NewTable[maps.ValueKey, maps.Value]("value_prefixes", m.ValuePrefixes),
@@ -200,6 +201,7 @@ func (d *Datapath) wrapMaps() error {
 			Accepts:        m.Accepts.MaxEntries(),
 			AcceptedValues: m.AcceptedValues.MaxEntries(),
 			Schedules:      m.Schedules.MaxEntries(),
+			BucketLists:    m.BucketLists.MaxEntries(),
 			Clusters:       m.Clusters.MaxEntries(),
 			Endpoints:      m.Endpoints.MaxEntries(),
 			Slots:          m.Slots.MaxEntries(),

@@ -20,6 +20,7 @@ const (
 	xlbMapAccepts              = "accepts"
 	xlbMapAnchors              = "anchors"
 	xlbMapAutomata             = "automata"
+	xlbMapBucketLists          = "bucket_lists"
 	xlbMapBuckets              = "buckets"
 	xlbMapCellBlocks           = "cell_blocks"
 	xlbMapClusters             = "clusters"
@@ -159,6 +160,7 @@ type xlbMapSpecs struct {
 	Accepts          *ebpf.MapSpec `ebpf:"accepts"`
 	Anchors          *ebpf.MapSpec `ebpf:"anchors"`
 	Automata         *ebpf.MapSpec `ebpf:"automata"`
+	BucketLists      *ebpf.MapSpec `ebpf:"bucket_lists"`
 	Buckets          *ebpf.MapSpec `ebpf:"buckets"`
 	CellBlocks       *ebpf.MapSpec `ebpf:"cell_blocks"`
 	Clusters         *ebpf.MapSpec `ebpf:"clusters"`
@@ -236,6 +238,7 @@ type xlbMaps struct {
 	Accepts          *ebpf.Map `ebpf:"accepts"`
 	Anchors          *ebpf.Map `ebpf:"anchors"`
 	Automata         *ebpf.Map `ebpf:"automata"`
+	BucketLists      *ebpf.Map `ebpf:"bucket_lists"`
 	Buckets          *ebpf.Map `ebpf:"buckets"`
 	CellBlocks       *ebpf.Map `ebpf:"cell_blocks"`
 	Clusters         *ebpf.Map `ebpf:"clusters"`
@@ -280,6 +283,7 @@ func (m *xlbMaps) Close() error {
 		m.Accepts,
 		m.Anchors,
 		m.Automata,
+		m.BucketLists,
 		m.Buckets,
 		m.CellBlocks,
 		m.Clusters,

@@ -20,6 +20,8 @@ type Shared struct {
 	Slots     []Slot
 	// Schedules holds the turns that Cluster.Schedule points into.
 	Schedules []Turn
+	// bucketLists are Config.BucketLists.
+	bucketLists []uint64
 
 	mappings [][]byte
 	// folding is held while counters move from a slot to its endpoint, so that nobody counts them twice, or not at all.
@@ -38,7 +40,7 @@ func NewHeapShared(sizes Sizes) *Shared {
 }
 
 // MapShared maps the kernel's arrays into memory. Close unmaps them.
-func MapShared(control, clusters, endpoints, slots, schedules *ebpf.Map) (*Shared, error) {
+func MapShared(control, clusters, endpoints, slots, schedules, bucketLists *ebpf.Map) (*Shared, error) {
 	s := &Shared{}
 	c, err := mapArray[Control](s, control)
 	if err != nil {
@@ -61,8 +63,15 @@ func MapShared(control, clusters, endpoints, slots, schedules *ebpf.Map) (*Share
 		s.Close()
 		return nil, err
 	}
+	if s.bucketLists, err = mapArray[uint64](s, bucketLists); err != nil {
+		s.Close()
+		return nil, err
+	}
 	return s, nil
 }
+
+// BucketLists are those of Config, in mapped memory.
+func (s *Shared) BucketLists() Table[uint32, uint64] { return words(s.bucketLists) }
 
 // Close unmaps the arrays; they must not be used afterwards.
 func (s *Shared) Close() {

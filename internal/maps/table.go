@@ -40,10 +40,13 @@ type Config struct {
 	Hosts          Table[HostKey, uint32]
 	Paths          Table[PathKey, Candidates]
 	Tuples         Table[uint32, Tuple]
-	Buckets        Table[BucketKey, Candidates]
-	Fields         Table[FieldKey, AskedField]
-	Values         Table[ValueKey, Value]
-	Prefixes       Table[ValueKey, Value]
+	// Buckets leads to BucketLists, each of which is two 32-bit numbers in one word: the first route is the lower half, and the number of
+	// routes the upper one. A list is exchanged by one store.
+	Buckets     Table[BucketKey, uint32]
+	BucketLists Table[uint32, uint64]
+	Fields      Table[FieldKey, AskedField]
+	Values      Table[ValueKey, Value]
+	Prefixes    Table[ValueKey, Value]
 	// Sizes of the arrays above, in entries.
 	Sizes Sizes
 	// Settle returns when no program still uses what was unlinked before the call.
@@ -53,7 +56,7 @@ type Config struct {
 // Sizes are the numbers of entries that maps hold.
 type Sizes struct {
 	Listeners, RouteTables, Routes, Splits, Tuples, Schedules uint32
-	Automata, Cells, Accepts, AcceptedValues                  uint32
+	Automata, Cells, Accepts, AcceptedValues, BucketLists     uint32
 	Clusters, Endpoints, Slots                                uint32
 }
 

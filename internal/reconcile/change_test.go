@@ -116,32 +116,59 @@ func (w world) begin() *model.Config {
 	return cfg
 }
 
+// kind is a kind of configurations, and of changes to them.
+type kind struct {
+	name   string
+	begin  func(world) *model.Config
+	change func(world, *model.Config) *model.Config
+	// inPlace are the writes of changes that are to be seen without a new version.
+	inPlace map[string]func(*Stats) bool
+}
+
+var kinds = []kind{
+	{"routes and hosts", world.begin, world.changed, map[string]func(*Stats) bool{
+		"paths": func(s *Stats) bool { return s.Paths > 0 },
+		"hosts": func(s *Stats) bool { return s.Hosts > 0 },
+	}},
+	{"indexes", world.beginIndexed, world.changedIndex, map[string]func(*Stats) bool{
+		"routes of a bucket":     func(s *Stats) bool { return s.BucketLists > 0 && s.Buckets == 0 },
+		"values and buckets":     func(s *Stats) bool { return s.Values > 0 && s.Buckets > 0 },
+		"buckets without values": func(s *Stats) bool { return s.Values == 0 && s.Buckets > 0 },
+	}},
+}
+
 func TestSmallChangesAreMadeInPlace(t *testing.T) {
-	w := randomWorld(t)
-	all, paths, hosts := 0, 0, 0
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) { k.changeInPlace(t, randomWorld(t)) })
+	}
+}
+
+func (k *kind) changeInPlace(t *testing.T, w world) {
+	all, seen := 0, map[string]int{}
 	for range 60 {
-		g, old := newRig(t), w.begin()
+		g, old := newRig(t), k.begin(w)
 		g.mustApply(old)
 		for range 12 {
-			next, requests := w.changed(old), w.requests(12)
+			next, requests := k.change(w, old), w.requests(12)
 			g.wrote = func(what string) { g.checkState("after "+what, requests, old, next) }
 			stats := g.mustApply(next)
 			g.wrote = nil
 			g.checkClean(next, requests)
 			old = next
 			all++
-			if stats.RouteTables == 0 && stats.Paths > 0 && stats.Hosts == 0 {
-				paths++
-			}
-			if stats.RouteTables == 0 && stats.Hosts > 0 {
-				hosts++
+			for name, is := range k.inPlace {
+				if stats.RouteTables == 0 && is(&stats) {
+					seen[name]++
+				}
 			}
 		}
 		g.checkEmpties()
 	}
-	t.Logf("of %d changes %d were changes of paths in place, %d of hosts", all, paths, hosts)
-	if paths < all/4 || hosts < all/50 {
-		t.Errorf("of %d changes %d were changes of paths in place, %d of hosts; want a fourth and a fiftieth", all, paths, hosts)
+	t.Logf("of %d changes in place: %v", all, seen)
+	for name := range k.inPlace {
+		if seen[name] < all/50 {
+			t.Errorf("%s: %d of %d changes were made in place, want one in fifty", name, seen[name], all)
+		}
 	}
 }
 
@@ -159,15 +186,20 @@ func (g *rig) checkEmpties() {
 }
 
 func TestFailuresOfSmallChangesLeakNothing(t *testing.T) {
-	w := randomWorld(t)
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) { k.failIn(t, randomWorld(t)) })
+	}
+}
+
+func (k *kind) failIn(t *testing.T, w world) {
 	failures := 0
 	for range 60 {
-		g, last := newRig(t), w.begin()
+		g, last := newRig(t), k.begin(w)
 		g.mustApply(last)
 		possible := []*model.Config{last}
 		for range 10 {
 			// Sometimes back to what was before the failure.
-			next, requests := w.changed(last), w.requests(8)
+			next, requests := k.change(w, last), w.requests(8)
 			if w.IntN(4) == 0 {
 				next = possible[0]
 			}
@@ -188,4 +220,64 @@ func TestFailuresOfSmallChangesLeakNothing(t *testing.T) {
 	if failures < 60 {
 		t.Errorf("%d failures, want at least 60", failures)
 	}
+}
+
+// indexedRoute is one that an index finds.
+func (w world) indexedRoute(clusters []*model.Cluster) *model.Route {
+	r := &model.Route{Path: model.PathMatch{Value: "/"}, Timeout: time.Duration(w.IntN(30)) * time.Second}
+	for _, name := range []string{"x", "y"} {
+		if w.IntN(2) == 0 || name == "x" {
+			r.Headers = append(r.Headers, model.HeaderMatch{
+				Name: name, Kind: model.HeaderString,
+				String: model.StringMatch{Kind: model.StringKind(w.IntN(8) / 7), Value: w.word("abc", 1, 3)},
+			})
+		}
+	}
+	r.Clusters = []model.WeightedCluster{{Name: clusters[w.IntN(len(clusters))].Name, Weight: 1}}
+	return r
+}
+
+// beginIndexed draws a configuration with indexes.
+func (w world) beginIndexed() *model.Config {
+	cfg := w.begin()
+	cfg.Listeners = cfg.Listeners[:1]
+	for _, l := range cfg.Listeners {
+		for _, vh := range l.Routes.VirtualHosts {
+			vh.Routes = nil
+			for range 20 + w.IntN(10) {
+				vh.Routes = append(vh.Routes, w.indexedRoute(cfg.Clusters))
+			}
+			vh.Routes = append(vh.Routes, &model.Route{
+				Path: model.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: cfg.Clusters[0].Name, Weight: 1}},
+			})
+		}
+	}
+	return cfg
+}
+
+// changedIndex returns the configuration with a small change to one route of a listener.
+func (w world) changedIndex(cfg *model.Config) *model.Config {
+	out := copyOf(cfg)
+	hosts := out.Listeners[w.IntN(len(out.Listeners))].Routes.VirtualHosts
+	vh := hosts[w.IntN(len(hosts))]
+	i := w.IntN(len(vh.Routes))
+	r := *vh.Routes[i]
+	switch w.IntN(5) {
+	case 0:
+		r.Timeout += time.Second
+		vh.Routes[i] = &r
+	case 1:
+		r.Clusters = w.indexedRoute(out.Clusters).Clusters
+		vh.Routes[i] = &r
+	case 2:
+		r.Headers = w.indexedRoute(out.Clusters).Headers
+		vh.Routes[i] = &r
+	case 3:
+		vh.Routes = slices.Insert(vh.Routes, i, w.indexedRoute(out.Clusters))
+	default:
+		if len(vh.Routes) > 1 {
+			vh.Routes = slices.Delete(vh.Routes, i, i+1)
+		}
+	}
+	return out
 }

@@ -13,7 +13,8 @@ import (
 // contents are what programs can reach from the service addresses, each thing written down in the place of its number: equal for maps that hold
 // the same under other numbers.
 func (g *rig) contents() []string {
-	c := contents{cfg: g.kernel.cfg, clusters: map[uint32]string{}}
+	c := contents{cfg: g.kernel.cfg, clusters: map[uint32]string{}, texts: map[uint32]string{0: "-", 1: "?"}}
+	c.nameClasses()
 	for name, cluster := range g.r.clusters {
 		c.clusters[cluster.index] = name
 	}
@@ -28,7 +29,28 @@ func (g *rig) contents() []string {
 type contents struct {
 	cfg      *maps.Config
 	clusters map[uint32]string
-	lines    []string
+	// texts of classes.
+	texts map[uint32]string
+	lines []string
+}
+
+// nameClasses notes which values have which classes.
+func (c *contents) nameClasses() {
+	for kind, t := range map[string]maps.Table[maps.ValueKey, maps.Value]{"": c.cfg.Values, "...": c.cfg.Prefixes} {
+		t.Each(func(key maps.ValueKey, v maps.Value) bool {
+			if v.Class != 0 {
+				c.texts[v.Class] = fmt.Sprintf("%q%s", key.Value[:(key.PrefixLen-32)/8], kind)
+			}
+			return true
+		})
+	}
+}
+
+func (c *contents) values(classes [maps.MaxTupleFields]uint32) (texts []string) {
+	for _, class := range classes {
+		texts = append(texts, c.texts[class])
+	}
+	return texts
 }
 
 func (c *contents) add(format string, args ...any) {
@@ -63,7 +85,7 @@ func (c *contents) field(what string, asked maps.AskedField) {
 	}{{"value", c.cfg.Values}, {"prefix", c.cfg.Prefixes}} {
 		of.table.Each(func(key maps.ValueKey, v maps.Value) bool {
 			if key.Field == asked.Number {
-				c.add("%s %s %q: %+v", what, of.name, key.Value[:(key.PrefixLen-32)/8], v)
+				c.add("%s %s %q: %#x %s", what, of.name, key.Value[:(key.PrefixLen-32)/8], v.Bits, c.texts[v.Class])
 			}
 			return true
 		})
@@ -93,9 +115,10 @@ func (c *contents) candidates(v maps.Candidates) string {
 		tuple := at(c.cfg.Tuples, v.Tuple+i)
 		fmt.Fprintf(&w, " tuple %d %v (%s", tuple.Order, tuple.Slots, c.routes(tuple.First, tuple.Count))
 		var buckets []string
-		c.cfg.Buckets.Each(func(key maps.BucketKey, v maps.Candidates) bool {
+		c.cfg.Buckets.Each(func(key maps.BucketKey, list uint32) bool {
 			if key.Tuple == tuple.Number && tuple.Number != 0 {
-				buckets = append(buckets, fmt.Sprintf(" %v:%s", key.Classes, c.routes(v.First, v.Count)))
+				word := at(c.cfg.BucketLists, list)
+				buckets = append(buckets, fmt.Sprintf(" %v:%s", c.values(key.Classes), c.routes(uint32(word), uint32(word>>32))))
 			}
 			return true
 		})

@@ -6,11 +6,12 @@
 // Each request is decided by the old route table or by the new one, never by a mix; requests may
 // switch at slightly different moments.
 //
-// Lists of routes, shares, indexes and automata are pieces: found by what they hold, shared by all that
-// need them, never changed. What differs between two tables are then hosts and paths, which lead to
-// pieces. If nothing else does, their entries are changed in place, one by one, in an order that
-// makes each of them the switch of the requests that find it (trie.go). If the table asks other
-// things about headers, it is written as a new version under new numbers, children first, and its listener
+// Lists of routes, shares and automata are pieces: found by what they hold, shared by all that
+// need them, never changed. What differs between two tables are then the entries that lead to
+// them: hosts, paths, values of headers, buckets of indexes. If only hosts or only paths do, these are changed in
+// place, one by one, in an order that makes each of them the switch of the requests that find it (trie.go); so are
+// values of one header, or the buckets of one index (values.go). If more differs, or what a table asks about headers, it is
+// written as a new version under new numbers, children first, and its listener
 // then switched to it by one store; a cluster's schedule likewise. What was switched away
 // from is unlinked: it is erased, and its numbers are used again, only after every
 // program that may still read it has ended.

@@ -18,6 +18,13 @@ type draft struct {
 	vhosts []draftVHost
 	// automata of the table's headers.
 	automata []*piece[maps.Automaton]
+	// values and prefixes of headers with their classes in the maps, and what of the values differs.
+	values, prefixes []valueEntry
+	classes          map[valueName]uint32
+	edits            valueEdits
+	// changes make live indexes those of the table; isShared says that some would be for other lists, too.
+	changes  []*indexChange
+	isShared bool
 	// written are the virtual hosts that are new.
 	written []*vhost
 	// next is the version to come, or the live one, if that is to be changed in place.
@@ -26,7 +33,8 @@ type draft struct {
 
 // draftVHost is a virtual host of a draft.
 type draftVHost struct {
-	name string
+	name  string
+	paths []compile.Path
 	// entries, held until something becomes their holder.
 	entries []pathEntry
 	// live is the one with the same name; nil: there is none. Then changed says that its entries differ.
@@ -34,50 +42,94 @@ type draftVHost struct {
 	changed bool
 }
 
-// newDraft finds, or takes numbers for, the pieces of a table; they are written by flush. The caller closes the draft.
-func (r *Reconciler) newDraft(live *version, t *compile.Table) (*draft, error) {
+// newDraft finds, or takes numbers for, the pieces of a listener's table; they are written by flush. The caller closes the draft.
+func (r *Reconciler) newDraft(owner maps.ListenerKey, live *version, t *compile.Table) (*draft, error) {
+	d, err := r.draftWith(owner, live, t, live != nil)
+	if err != nil || len(d.changes) == 0 || d.isChangeable() {
+		return d, err
+	}
+	d.close()
+	return r.draftWith(owner, live, t, false)
+}
+
+// draftWith may keep the numbers of indexes that are to be changed.
+func (r *Reconciler) draftWith(owner maps.ListenerKey, live *version, t *compile.Table, keepsIndexes bool) (*draft, error) {
 	d := &draft{r: r, table: t, live: live}
-	s := r.newSource(t)
+	s := r.newSource(owner, t)
 	defer s.close()
-	paths := t.Paths
-	for i, name := range t.VHosts {
-		n := slices.IndexFunc(paths, func(p compile.Path) bool { return p.VHost != uint32(i)+1 })
-		if n < 0 {
-			n = len(paths)
-		}
-		entries, err := s.entries(paths[:n])
-		if err != nil {
-			d.close()
-			return nil, err
-		}
-		d.vhosts = append(d.vhosts, draftVHost{name: name, entries: entries})
-		paths = paths[n:]
+	d.numberValues(s)
+	d.match()
+	if keepsIndexes {
+		d.pair(s)
 	}
-	for _, f := range t.Fields {
-		a, err := s.automataFrom(f.Automaton, f.Automata)
-		if err != nil {
-			d.close()
-			return nil, err
-		}
-		d.automata = append(d.automata, a)
+	err := d.resolve(s)
+	d.changes = s.changes
+	if err != nil {
+		d.close()
+		return nil, err
 	}
+	d.isShared = slices.ContainsFunc(d.changes, func(c *indexChange) bool { return s.users[c.of] > 1 })
 	d.compare()
 	return d, nil
 }
 
-// compare finds the live virtual hosts by name. Several of one name are taken in their order.
+// match splits the table by virtual hosts, and finds the live ones by name. Several of one name are taken in their order.
+func (d *draft) match() {
+	byName := map[string][]*vhost{}
+	if d.live != nil {
+		for _, v := range withoutRepetitions(d.live.vhosts) {
+			byName[v.name] = append(byName[v.name], v)
+		}
+	}
+	paths := d.table.Paths
+	for i, name := range d.table.VHosts {
+		n := slices.IndexFunc(paths, func(p compile.Path) bool { return p.VHost != uint32(i)+1 })
+		if n < 0 {
+			n = len(paths)
+		}
+		v := draftVHost{name: name, paths: paths[:n]}
+		if same := byName[name]; len(same) > 0 {
+			v.live, byName[name] = same[0], same[1:]
+		}
+		d.vhosts = append(d.vhosts, v)
+		paths = paths[n:]
+	}
+}
+
+func (d *draft) pair(s *source) {
+	s.counterparts = map[uint32]*index{}
+	partners := map[*index]uint32{}
+	for i := range d.vhosts {
+		if v := &d.vhosts[i]; v.live != nil {
+			s.pair(v.live.entries, v.paths, partners)
+		}
+	}
+}
+
+func (d *draft) resolve(s *source) (err error) {
+	for i := range d.vhosts {
+		if d.vhosts[i].entries, err = s.entries(d.vhosts[i].paths); err != nil {
+			return err
+		}
+	}
+	for _, f := range d.table.Fields {
+		a, err := s.automataFrom(f.Automaton, f.Automata)
+		if err != nil {
+			return err
+		}
+		d.automata = append(d.automata, a)
+	}
+	return nil
+}
+
+// compare notes what differs from the live version.
 func (d *draft) compare() {
 	if d.live == nil {
 		return
 	}
-	byName := map[string][]*vhost{}
-	for _, v := range withoutRepetitions(d.live.vhosts) {
-		byName[v.name] = append(byName[v.name], v)
-	}
+	d.edits = valueEditsOf(d.live.values, d.values)
 	for i := range d.vhosts {
-		v := &d.vhosts[i]
-		if same := byName[v.name]; len(same) > 0 {
-			v.live, byName[v.name] = same[0], same[1:]
+		if v := &d.vhosts[i]; v.live != nil {
 			v.changed = !slices.EqualFunc(v.live.entries, v.entries, func(a, b pathEntry) bool { return a.key == b.key && a.value == b.value })
 		}
 	}
@@ -91,6 +143,10 @@ func (d *draft) close() {
 	for _, a := range d.takeAutomata() {
 		a.drop()
 	}
+	for _, c := range d.changes {
+		c.drop()
+	}
+	d.changes = nil
 }
 
 func (v *draftVHost) take() []pathEntry {
@@ -105,7 +161,7 @@ func (d *draft) takeAutomata() []*piece[maps.Automaton] {
 	return automata
 }
 
-// asksAlike reports whether the live version finds out the same about each request, but for host and path: then bits, classes and
+// asksAlike reports whether the live version finds out the same about each request, but for host, path and values: then bits, classes and
 // slots mean the same in both.
 func (d *draft) asksAlike() bool {
 	if d.live == nil || d.live.table.Flags != d.table.Flags || d.live.table.Missing != d.table.Missing {
@@ -117,7 +173,7 @@ func (d *draft) asksAlike() bool {
 		return a == b
 	}
 	return slices.EqualFunc(live.Fields, d.table.Fields, isSame) && slices.Equal(d.live.automata, d.automata) &&
-		slices.Equal(live.Values, d.table.Values) && slices.Equal(live.Prefixes, d.table.Prefixes)
+		slices.Equal(d.live.prefixes, d.prefixes)
 }
 
 // hasDefault reports whether the virtual host of "*" is that of the live version, whose record stays.
@@ -133,7 +189,7 @@ func (d *draft) prepare() error {
 	if err := d.r.library.flush(); err != nil {
 		return err
 	}
-	if d.live != nil && d.isChangeable() {
+	if d.isChangeable() {
 		return d.prepareChange()
 	}
 	v, err := d.r.newVersion(d)
@@ -145,13 +201,28 @@ func (d *draft) prepare() error {
 // other. A decision is that of one entry of the host tries and of one of the path trie. If entries of both change, the changed
 // virtual hosts get new numbers, so that the host decides alone; that of "*" has its number in the table's record.
 func (d *draft) isChangeable() bool {
-	if !d.asksAlike() || !d.hasDefault() {
+	if d.live == nil || !d.asksAlike() || !d.hasDefault() {
 		return false
+	}
+	if !d.edits.empty() || len(d.changes) > 0 {
+		return d.switchesByIndex()
 	}
 	if d.table.Default == 0 || !d.vhosts[d.table.Default-1].changed {
 		return true
 	}
 	return !d.moves()
+}
+
+// switchesByIndex reports whether one look-up of values or indexes decides over the switch of each request, and all else is as it was.
+func (d *draft) switchesByIndex() bool {
+	isOther := func(v draftVHost) bool { return v.live == nil || v.changed }
+	switch {
+	case d.isShared || slices.ContainsFunc(d.vhosts, isOther) || d.moves():
+		return false
+	case d.edits.empty():
+		return len(d.changes) == 1
+	}
+	return d.edits.switchOneLookUp(d.changes)
 }
 
 // moves reports whether some host leads to another virtual host than before.
@@ -199,6 +270,9 @@ func (d *draft) change() error {
 			}
 		}
 	}
+	if err := d.changeIndexes(); err != nil {
+		return err
+	}
 	// Until all hosts lead to the new virtual hosts the version holds the old ones, too.
 	before := v.vhosts
 	v.vhosts = append(slices.Clone(before), vhosts...)
@@ -207,6 +281,6 @@ func (d *draft) change() error {
 		return err
 	}
 	d.r.releaseVHosts(before)
-	v.table, v.vhosts, v.torn = d.table, vhosts, false
+	v.table, v.vhosts, v.classes, v.torn = d.table, vhosts, d.classes, false
 	return nil
 }

@@ -3,7 +3,6 @@
 package reconcile
 
 import (
-	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
@@ -48,26 +47,36 @@ func (v *version) fieldKey(name string) maps.FieldKey {
 }
 
 func (r *Reconciler) writeValues(v *version) error {
-	return v.writeValues(&r.stats.Values, r.cfg.Values, v.table.Values, &v.values)
+	return v.writeValues(&r.stats.Values, r.cfg.Values, v.values)
 }
 
 func (r *Reconciler) writePrefixes(v *version) error {
-	return v.writeValues(&r.stats.Prefixes, r.cfg.Prefixes, v.table.Prefixes, &v.prefixes)
+	return v.writeValues(&r.stats.Prefixes, r.cfg.Prefixes, v.prefixes)
 }
 
-func (v *version) writeValues(count *int, into maps.Table[maps.ValueKey, maps.Value], list []compile.Value, written *int) error {
+func (v *version) writeValues(count *int, into maps.Table[maps.ValueKey, maps.Value], list []valueEntry) error {
 	var w batch[maps.ValueKey, maps.Value]
-	for _, value := range list {
-		w.add(v.valueKey(value), maps.Value{Bits: value.Bits, Class: value.Class})
+	for _, e := range list {
+		w.add(v.valueKey(e), e.value)
 	}
-	*written = len(list)
 	return w.put(count, into)
 }
 
-func (v *version) valueKey(value compile.Value) maps.ValueKey {
-	key := maps.ValueKey{PrefixLen: scopeBits + 8*uint32(len(value.Text)), Field: v.fieldNumbers.first + value.Field}
-	copy(key.Value[:], value.Text)
+func (v *version) valueKey(e valueEntry) maps.ValueKey {
+	key := maps.ValueKey{PrefixLen: scopeBits + 8*uint32(len(e.text)), Field: v.fieldNumbers.first + e.field}
+	copy(key.Value[:], e.text)
 	return key
+}
+
+// eraseValues deletes values of an unlinked version.
+func (v *version) eraseValues(count *int, from maps.Table[maps.ValueKey, maps.Value], list *[]valueEntry) error {
+	for n := len(*list); n > 0; n-- {
+		if err := remove(count, from, v.valueKey((*list)[n-1])); err != nil {
+			return err
+		}
+		*list = (*list)[:n-1]
+	}
+	return nil
 }
 
 // eraseFields deletes what is known of an unlinked version's headers.
@@ -81,15 +90,8 @@ func (r *Reconciler) eraseFields(v *version) error {
 			return err
 		}
 	}
-	for ; v.values > 0; v.values-- {
-		if err := remove(&r.stats.Values, r.cfg.Values, v.valueKey(v.table.Values[v.values-1])); err != nil {
-			return err
-		}
+	if err := v.eraseValues(&r.stats.Values, r.cfg.Values, &v.values); err != nil {
+		return err
 	}
-	for ; v.prefixes > 0; v.prefixes-- {
-		if err := remove(&r.stats.Prefixes, r.cfg.Prefixes, v.valueKey(v.table.Prefixes[v.prefixes-1])); err != nil {
-			return err
-		}
-	}
-	return nil
+	return v.eraseValues(&r.stats.Prefixes, r.cfg.Prefixes, &v.prefixes)
 }

@@ -9,85 +9,158 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
-// bucket is an entry of an index.
+// bucket is an entry of an index: what a request with these classes may take.
 type bucket struct {
 	classes [maps.MaxTupleFields]uint32
-	value   maps.Candidates
+	routes  *piece[maps.Route]
 }
 
-// index are the buckets that have one number. It is found by what it holds, like a piece.
+func compareBuckets(a, b bucket) int { return slices.Compare(a.classes[:], b.classes[:]) }
+
+// word is where the routes lie, as programs read it.
+func (b *bucket) word() uint64 {
+	first, count := b.routes.place()
+	return uint64(count)<<32 | uint64(first)
+}
+
+func dropBuckets(list []bucket) {
+	for _, b := range list {
+		b.routes.drop()
+	}
+}
+
+// storedBucket is one that has a place in the map of lists.
+type storedBucket struct {
+	bucket
+	list span
+}
+
+// index are the buckets that have one number. It is found by what it holds, like a piece, but by its owner only, who may
+// change it in place.
 type index struct {
 	span
-	of      *indexes
-	hash    uint64
-	buckets []bucket
-	// lists are what the buckets point to.
-	lists   []*piece[maps.Route]
+	of    *indexes
+	owner maps.ListenerKey
+	hash  uint64
+	// buckets are sorted by classes. The index is a holder of their routes.
+	buckets []storedBucket
 	holders int
 }
 
 // indexes are all that is in the map of buckets.
 type indexes struct {
-	into    maps.Table[maps.BucketKey, maps.Candidates]
+	into    maps.Table[maps.BucketKey, uint32]
+	lists   maps.Table[uint32, uint64]
 	numbers *ranges
-	count   *int
-	seed    maphash.Seed
-	found   map[uint64][]*index
-	queue   []*index
+	places  *ranges
+	// count and changed count what is written into the map of buckets and into the lists.
+	count, changed *int
+	seed           maphash.Seed
+	found          map[uint64][]*index
+	queue          []*index
 	// unused are those that have no holder any more, and entries.
 	unused []*index
 }
 
-func newIndexes(into maps.Table[maps.BucketKey, maps.Candidates], numbers *ranges, count *int) *indexes {
-	return &indexes{into: into, numbers: numbers, count: count, seed: maphash.MakeSeed(), found: map[uint64][]*index{}}
+func newIndexes(cfg *maps.Config, n *numbers, stats *Stats) *indexes {
+	return &indexes{
+		into: cfg.Buckets, lists: cfg.BucketLists, numbers: n.tupleNumbers, places: n.bucketLists,
+		count: &stats.Buckets, changed: &stats.BucketLists, seed: maphash.MakeSeed(), found: map[uint64][]*index{},
+	}
 }
 
-// get returns the index with these buckets, held for the caller, who hands over what it holds of the lists.
-func (s *indexes) get(buckets []bucket, lists []*piece[maps.Route]) (*index, error) {
-	hash := hashOf(s.seed, buckets)
+func (s *indexes) hashOf(owner maps.ListenerKey, buckets []bucket) uint64 {
+	return hashOf(s.seed, buckets) ^ maphash.Comparable(s.seed, owner)
+}
+
+// holds reports whether an index has these buckets, which are sorted.
+func (x *index) holds(buckets []bucket) bool {
+	return slices.EqualFunc(x.buckets, buckets, func(a storedBucket, b bucket) bool { return a.bucket == b })
+}
+
+// get returns the owner's index with these buckets, held for the caller, who hands over what it holds of the routes.
+func (s *indexes) get(owner maps.ListenerKey, buckets []bucket) (*index, error) {
+	hash := s.hashOf(owner, buckets)
 	for _, x := range s.found[hash] {
-		if slices.Equal(x.buckets, buckets) {
+		if x.owner == owner && x.holds(buckets) {
 			x.hold()
-			dropLists(lists)
+			dropBuckets(buckets)
 			return x, nil
 		}
 	}
 	number, err := s.numbers.take(1)
 	if err != nil {
-		dropLists(lists)
+		dropBuckets(buckets)
 		return nil, err
 	}
-	x := &index{span: number, of: s, hash: hash, buckets: buckets, lists: lists, holders: 1}
-	s.found[hash] = append(s.found[hash], x)
+	x := &index{span: number, of: s, owner: owner, holders: 1}
+	for i, b := range buckets {
+		list, err := s.places.take(1)
+		if err != nil {
+			dropBuckets(buckets[i:])
+			s.unused = append(s.unused, x)
+			return nil, err
+		}
+		x.buckets = append(x.buckets, storedBucket{b, list})
+	}
+	s.file(x, hash)
 	s.queue = append(s.queue, x)
 	return x, nil
 }
 
-func dropLists(lists []*piece[maps.Route]) {
-	for _, l := range lists {
-		l.drop()
+// file makes an index one that can be found.
+func (s *indexes) file(x *index, hash uint64) {
+	x.hash = hash
+	s.found[hash] = append(s.found[hash], x)
+}
+
+func (s *indexes) forget(x *index) {
+	s.found[x.hash] = slices.DeleteFunc(s.found[x.hash], func(other *index) bool { return other == x })
+	if len(s.found[x.hash]) == 0 {
+		delete(s.found, x.hash)
 	}
 }
 
 // flush writes what is new. After an error it stays queued.
 func (s *indexes) flush() error {
-	var w batch[maps.BucketKey, maps.Candidates]
+	var w bucketBatch
 	for _, x := range s.queue {
-		for i := range x.buckets {
+		for _, b := range x.buckets {
 			if x.holders > 0 {
-				w.add(x.key(i), x.buckets[i].value)
+				w.add(x, b)
 			}
 		}
 	}
-	if err := w.put(s.count, s.into); err != nil {
+	if _, err := s.put(&w); err != nil {
 		return err
 	}
 	s.queue = nil
 	return nil
 }
 
-func (x *index) key(i int) maps.BucketKey {
-	return maps.BucketKey{Tuple: x.first, Classes: x.buckets[i].classes}
+// bucketBatch are buckets that are written together.
+type bucketBatch struct {
+	keys  batch[maps.BucketKey, uint32]
+	words batch[uint32, uint64]
+}
+
+func (w *bucketBatch) add(x *index, b storedBucket) {
+	w.keys.add(x.key(b), b.list.first)
+	w.words.add(b.list.first, b.word())
+}
+
+// put writes the buckets, in order, and returns how many can be found then: after an error fewer than all.
+func (s *indexes) put(w *bucketBatch) (int, error) {
+	if err := w.words.put(s.changed, s.lists); err != nil {
+		return 0, err
+	}
+	n, err := s.into.PutAll(w.keys.keys, w.keys.values)
+	*s.count += n
+	return n, err
+}
+
+func (x *index) key(b storedBucket) maps.BucketKey {
+	return maps.BucketKey{Tuple: x.first, Classes: b.classes}
 }
 
 func (x *index) hold() { x.holders++ }
@@ -97,12 +170,8 @@ func (x *index) drop() {
 	if x.holders--; x.holders > 0 {
 		return
 	}
-	s := x.of
-	s.found[x.hash] = slices.DeleteFunc(s.found[x.hash], func(other *index) bool { return other == x })
-	if len(s.found[x.hash]) == 0 {
-		delete(s.found, x.hash)
-	}
-	s.unused = append(s.unused, x)
+	x.of.forget(x)
+	x.of.unused = append(x.of.unused, x)
 }
 
 // erase deletes the buckets of unused indexes, which no program reads any more.
@@ -110,14 +179,21 @@ func (s *indexes) erase() error {
 	for len(s.unused) > 0 {
 		x := s.unused[0]
 		for n := len(x.buckets); n > 0; n-- {
-			if err := remove(s.count, s.into, x.key(n-1)); err != nil {
+			b := x.buckets[n-1]
+			if err := remove(s.count, s.into, x.key(b)); err != nil {
 				return err
 			}
+			s.release(b)
 			x.buckets = x.buckets[:n-1]
 		}
-		dropLists(x.lists)
 		s.numbers.give(x.span)
 		s.unused = s.unused[1:]
 	}
 	return nil
+}
+
+// release gives up what a bucket that no program reads has pointed to.
+func (s *indexes) release(b storedBucket) {
+	b.routes.drop()
+	s.places.give(b.list)
 }

@@ -103,8 +103,10 @@ func (k kernel) best(best *maps.Route, candidates maps.Candidates, held held) *m
 		for j, slot := range tuple.Slots {
 			key.Classes[j] = held.classes[slot]
 		}
-		bucket, _, _ := k.cfg.Buckets.Lookup(key)
-		best = k.first(best, bucket.First, bucket.Count, held.bits)
+		if bucket, found, _ := k.cfg.Buckets.Lookup(key); found {
+			word := at(k.cfg.BucketLists, bucket)
+			best = k.first(best, uint32(word), uint32(word>>32), held.bits)
+		}
 	}
 	return best
 }

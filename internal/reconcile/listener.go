@@ -45,7 +45,7 @@ func (r *Reconciler) linkListeners(wanted []compile.Listener) error {
 		if known != nil {
 			live = known.live
 		}
-		d, err := r.newDraft(live, &l.Table)
+		d, err := r.newDraft(maps.KeyOf(l.Address), live, &l.Table)
 		if err == nil {
 			drafts[i], err = d, d.prepare()
 		}

@@ -162,7 +162,7 @@ func newLibrary(cfg *maps.Config, n *numbers, stats *Stats) library {
 		cells:          newPieces(cfg.Cells, n.cells, &stats.Cells),
 		accepts:        newPieces(cfg.Accepts, n.accepts, &stats.Accepts),
 		acceptedValues: newPieces(cfg.AcceptedValues, n.acceptedValues, &stats.AcceptedValues),
-		indexes:        newIndexes(cfg.Buckets, n.tupleNumbers, &stats.Buckets),
+		indexes:        newIndexes(cfg, n, stats),
 	}
 }
 

@@ -107,7 +107,7 @@ func (w world) requests(n int) []*model.Request {
 	for i := range list {
 		headers := map[string][]string{}
 		for range w.IntN(3) {
-			headers[w.word("xy", 1, 1)] = []string{w.word("ab", 0, 2)}
+			headers[w.word("xy", 1, 1)] = []string{w.word("abc", 0, 3)}
 		}
 		query := []string{"", "", "?q=" + w.word("ab", 0, 2), "?r&q=" + w.word("a", 0, 2)}
 		list[i] = &model.Request{

@@ -27,6 +27,8 @@ type Reconciler struct {
 	unlinked  unlinked
 	numbers   numbers
 	library   library
+	// nextClass is a class that no value has been given.
+	nextClass uint32
 	// stats of the Apply that is under way.
 	stats Stats
 }
@@ -37,6 +39,7 @@ type numbers struct {
 	routes, splits, schedules   *ranges
 	fields                      *ranges
 	tuples, tupleNumbers        *ranges
+	bucketLists                 *ranges
 	automata, cells, accepts    *ranges
 	acceptedValues              *ranges
 	clusterIndex, endpointIndex *ranges
@@ -52,6 +55,7 @@ func New(cfg *maps.Config, sh *maps.Shared, log *slog.Logger) *Reconciler {
 		clusters:  map[string]*cluster{},
 		endpoints: map[endpointKey]*endpoint{},
 		numbers:   newNumbers(cfg.Sizes, sh),
+		nextClass: compile.FirstClass,
 	}
 	r.library = newLibrary(cfg, &r.numbers, &r.stats)
 	return r
@@ -68,6 +72,7 @@ func newNumbers(sizes maps.Sizes, sh *maps.Shared) numbers {
 		splits:         newRanges("shares", "splits", 0, sizes.Splits),
 		fields:         newRanges("headers", "fields", 1, math.MaxUint32),
 		tuples:         newRanges("parts of indexes", "tuples", 0, sizes.Tuples),
+		bucketLists:    newRanges("entries of indexes", "bucket_lists", 0, sizes.BucketLists),
 		tupleNumbers:   newRanges("indexes", "buckets", 1, math.MaxUint32),
 		automata:       newRanges("automata", "automata", 0, sizes.Automata),
 		cells:          newRanges("blocks of transitions", "cell_blocks", 0, sizes.Cells),

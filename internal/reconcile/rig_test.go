@@ -19,7 +19,7 @@ import (
 
 var testSizes = maps.Sizes{
 	Listeners: 64, RouteTables: 64, Routes: 4096, Splits: 1024, Tuples: 256, Schedules: 4096,
-	Automata: 64, Cells: 4096, Accepts: 1024, AcceptedValues: 1024,
+	BucketLists: 1024, Automata: 64, Cells: 4096, Accepts: 1024, AcceptedValues: 1024,
 	Clusters: 64, Endpoints: 256,
 }
 
@@ -97,6 +97,7 @@ func newRigOf(t *testing.T, sizes maps.Sizes) *rig {
 	watch(g, "paths", &cfg.Paths)
 	watch(g, "tuples", &cfg.Tuples)
 	watch(g, "buckets", &cfg.Buckets)
+	watch(g, "bucket_lists", &cfg.BucketLists)
 	watch(g, "fields", &cfg.Fields)
 	watch(g, "values", &cfg.Values)
 	watch(g, "value_prefixes", &cfg.Prefixes)
@@ -343,6 +344,7 @@ func (g *rig) inUse() map[string]int {
 		"split numbers":        used(n.splits, full.splits),
 		"tuples":               used(n.tuples, full.tuples),
 		"tuple numbers":        used(n.tupleNumbers, full.tupleNumbers),
+		"lists of buckets":     used(n.bucketLists, full.bucketLists),
 		"field numbers":        used(n.fields, full.fields),
 		"automata numbers":     used(n.automata, full.automata),
 		"blocks of cells":      used(n.cells, full.cells),

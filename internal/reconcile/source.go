@@ -3,6 +3,8 @@
 package reconcile
 
 import (
+	"slices"
+
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
 )
@@ -18,11 +20,20 @@ type source struct {
 	indexes []*index
 	buckets []int
 	scratch []maps.Route
+	// owner of the indexes.
+	owner maps.ListenerKey
+	// classes in the maps by slot and class in the table.
+	classes [maps.MaxClasses][]uint32
+	// counterparts are the live indexes that may be changed to become those of a number; changes says how, and users how many numbers
+	// an index is for.
+	counterparts map[uint32]*index
+	changes      []*indexChange
+	users        map[*index]int
 }
 
-func (r *Reconciler) newSource(t *compile.Table) *source {
+func (r *Reconciler) newSource(owner maps.ListenerKey, t *compile.Table) *source {
 	s := &source{
-		r: r, table: t,
+		r: r, table: t, owner: owner, users: map[*index]int{},
 		lists: make([]*piece[maps.Route], len(t.Routes)), tuples: make([]*piece[maps.Tuple], len(t.Tuples)),
 		indexes: make([]*index, t.TupleNumbers+1), buckets: make([]int, t.TupleNumbers+2),
 	}
@@ -135,7 +146,7 @@ func (s *source) tuple(from *compile.Tuple, to *maps.Tuple) (holdable, error) {
 		to.First, to.Count = list.place()
 		return list, err
 	}
-	x, err := s.index(from.Number)
+	x, err := s.index(from.Number, from.Slots)
 	if err != nil {
 		return nil, err
 	}
@@ -144,29 +155,86 @@ func (s *source) tuple(from *compile.Tuple, to *maps.Tuple) (holdable, error) {
 }
 
 // index returns the index of a number, held for the caller.
-func (s *source) index(number uint32) (*index, error) {
+func (s *source) index(number uint32, slots [maps.MaxTupleFields]uint8) (*index, error) {
 	if x := s.indexes[number]; x != nil {
 		x.hold()
 		return x, nil
 	}
-	from := s.table.Buckets[s.buckets[number]:s.buckets[number+1]]
-	buckets := make([]bucket, len(from))
-	lists := make([]*piece[maps.Route], len(from))
-	for i, b := range from {
-		var err error
-		if lists[i], err = s.list(b.First, b.Count); err != nil {
-			dropLists(lists[:i])
-			return nil, err
-		}
-		buckets[i].classes = b.Classes
-		buckets[i].value.First, buckets[i].value.Count = lists[i].place()
+	buckets, err := s.bucketsOf(number, slots)
+	if err != nil {
+		return nil, err
 	}
-	x, err := s.r.library.indexes.get(buckets, lists)
+	x, err := s.indexOf(number, buckets)
 	if err == nil {
 		s.indexes[number] = x
+		s.users[x]++
 		x.hold()
 	}
 	return x, err
+}
+
+// indexOf returns an index with these buckets, or one that is to be changed so that it has them.
+func (s *source) indexOf(number uint32, buckets []bucket) (*index, error) {
+	x := s.counterparts[number]
+	if x == nil || x.holds(buckets) {
+		return s.r.library.indexes.get(s.owner, buckets)
+	}
+	s.changes = append(s.changes, changeOf(x, buckets))
+	x.hold()
+	return x, nil
+}
+
+func (s *source) bucketsOf(number uint32, slots [maps.MaxTupleFields]uint8) ([]bucket, error) {
+	from := s.table.Buckets[s.buckets[number]:s.buckets[number+1]]
+	buckets := make([]bucket, len(from))
+	for i, b := range from {
+		var err error
+		if buckets[i].routes, err = s.list(b.First, b.Count); err != nil {
+			dropBuckets(buckets[:i])
+			return nil, err
+		}
+		for j, slot := range slots {
+			buckets[i].classes[j] = s.classOf(slot, b.Classes[j])
+		}
+	}
+	slices.SortFunc(buckets, compareBuckets)
+	return buckets, nil
+}
+
+// pair finds for each index of the table the live one that has its place in the lists of a virtual host. Only pairs of which
+// neither has another partner count.
+func (s *source) pair(live []pathEntry, paths []compile.Path, partners map[*index]uint32) {
+	for len(live) > 0 && len(paths) > 0 {
+		switch e, p := &live[0], &paths[0]; {
+		case e.key < p.Key:
+			live = live[1:]
+			continue
+		case e.key > p.Key:
+			paths = paths[1:]
+			continue
+		case e.tuples != nil && e.tuples.count == p.TupleCount:
+			s.pairTuples(e.tuples, s.table.Tuples[p.Tuple:p.Tuple+p.TupleCount], partners)
+		}
+		live, paths = live[1:], paths[1:]
+	}
+}
+
+func (s *source) pairTuples(live *piece[maps.Tuple], list []compile.Tuple, partners map[*index]uint32) {
+	for i, t := range list {
+		x, is := live.children[i].(*index)
+		if !is || t.Number == 0 || live.content[i].Slots != t.Slots {
+			continue
+		}
+		old, isPaired := s.counterparts[t.Number]
+		number, isPartner := partners[x]
+		switch {
+		case !isPaired && !isPartner:
+			s.counterparts[t.Number], partners[x] = x, t.Number
+		case isPaired && old != x || isPartner && number != t.Number:
+			s.counterparts[t.Number] = nil
+			s.counterparts[number] = nil
+		}
+	}
 }
 
 // entry returns what a path leads to, held for the caller. The automata are a piece that begins with the compiled automaton

@@ -12,7 +12,7 @@ type Stats struct {
 	VIPs, Listeners, RouteTables   int
 	Hosts, Paths, Fields           int
 	Values, Prefixes               int
-	Tuples, Buckets                int
+	Tuples, Buckets, BucketLists   int
 	Routes, Splits                 int
 	Automata, Cells, Accepts       int
 	AcceptedValues                 int
@@ -22,7 +22,7 @@ type Stats struct {
 // Total is the number of writes.
 func (s *Stats) Total() int {
 	return s.VIPs + s.Listeners + s.RouteTables + s.Hosts + s.Paths + s.Fields +
-		s.Values + s.Prefixes + s.Tuples + s.Buckets + s.Routes + s.Splits +
+		s.Values + s.Prefixes + s.Tuples + s.Buckets + s.BucketLists + s.Routes + s.Splits +
 		s.Automata + s.Cells + s.Accepts + s.AcceptedValues + s.Schedules + s.Clusters + s.Endpoints
 }
 

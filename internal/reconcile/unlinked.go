@@ -16,12 +16,14 @@ type unlinked struct {
 	vhosts []*vhost
 	// entries have left a virtual host that goes on, but what they point to may be read.
 	entries []pathEntry
+	// buckets have left an index that goes on, likewise.
+	buckets []storedBucket
 	// unsettled says that a program may have begun before the last change in place.
 	unsettled bool
 }
 
 func (u *unlinked) empty() bool {
-	return len(u.versions)+len(u.schedules)+len(u.clusters)+len(u.endpoints)+len(u.vhosts)+len(u.entries) == 0 && !u.unsettled
+	return len(u.versions)+len(u.schedules)+len(u.clusters)+len(u.endpoints)+len(u.vhosts)+len(u.entries)+len(u.buckets) == 0 && !u.unsettled
 }
 
 // exchange notes that one version has been linked in the other's place; either may be nil.
@@ -53,6 +55,10 @@ func (r *Reconciler) sweep() error {
 	giveAll(r.numbers.endpointIndex, &u.endpoints)
 	dropEntries(u.entries)
 	u.entries = nil
+	for _, b := range u.buckets {
+		r.library.indexes.release(b)
+	}
+	u.buckets = nil
 	if err := r.eraseUnlinked(); err != nil {
 		return fmt.Errorf("erase an old route table: %w", err)
 	}

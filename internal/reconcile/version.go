@@ -26,14 +26,17 @@ type version struct {
 	hosts hostEntries
 	// automata of the headers.
 	automata []*piece[maps.Automaton]
-	// fields, values and prefixes are how many of the table's entries may be in the maps: the first ones.
-	fields, values, prefixes int
+	// fields is how many of the table's fields may be in the maps: the first ones.
+	fields int
+	// values and prefixes may be in the maps; sorted. classes are those that they were given.
+	values, prefixes []valueEntry
+	classes          map[valueName]uint32
 }
 
 // newVersion takes the numbers for a version and writes all of it that the maps do not hold yet, children first. It
 // starts, and after an error stays, unlinked.
 func (r *Reconciler) newVersion(d *draft) (*version, error) {
-	v := &version{table: d.table, automata: d.takeAutomata()}
+	v := &version{table: d.table, automata: d.takeAutomata(), classes: d.classes}
 	r.unlinked.versions = append(r.unlinked.versions, v)
 	var err error
 	if v.index, err = r.numbers.tables.take(1); err != nil {
@@ -42,6 +45,7 @@ func (r *Reconciler) newVersion(d *draft) (*version, error) {
 	if v.fieldNumbers, err = r.numbers.fields.take(uint32(len(v.table.Fields))); err != nil {
 		return nil, err
 	}
+	v.values, v.prefixes = d.values, d.prefixes
 	if err := d.takeVHosts(v); err != nil {
 		return nil, err
 	}

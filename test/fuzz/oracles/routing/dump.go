@@ -32,6 +32,7 @@ func (w *world) writeMaps(name string) error {
 	writeTable(&out, w.cfg.Hosts)
 	writeTable(&out, w.cfg.Paths)
 	writeTable(&out, w.cfg.Buckets)
+	writeTable(&out, w.cfg.BucketLists)
 	writeTable(&out, w.cfg.Fields)
 	writeTable(&out, w.cfg.Values)
 	writeTable(&out, w.cfg.Prefixes)

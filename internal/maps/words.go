@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package maps
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+// words is an array of words in mapped memory. Each is written by one store, so a program reads the old one or the new one.
+type words []uint64
+
+func (w words) Put(index uint32, word uint64) error {
+	if int(index) >= len(w) {
+		return fmt.Errorf("write word %d of an array of %d", index, len(w))
+	}
+	atomic.StoreUint64(&w[index], word)
+	return nil
+}
+
+func (w words) PutAll(indices []uint32, list []uint64) (int, error) {
+	for i, index := range indices {
+		if err := w.Put(index, list[i]); err != nil {
+			return i, err
+		}
+	}
+	return len(indices), nil
+}
+
+// Delete makes the word 0: an array has all its entries.
+func (w words) Delete(index uint32) error { return w.Put(index, 0) }
+
+func (w words) Lookup(index uint32) (uint64, bool, error) {
+	if int(index) >= len(w) {
+		return 0, false, nil
+	}
+	return atomic.LoadUint64(&w[index]), true, nil
+}
+
+func (w words) Each(f func(uint32, uint64) bool) error {
+	for i := range w {
+		if !f(uint32(i), atomic.LoadUint64(&w[i])) {
+			return nil
+		}
+	}
+	return nil
+}

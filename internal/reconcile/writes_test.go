@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile_test
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/reconcile"
+)
+
+var largeSizes = maps.Sizes{
+	Listeners: 8, RouteTables: 8, Routes: 40000, Splits: 8, Tuples: 8, Schedules: 8, BucketLists: 40000, Clusters: 8, Endpoints: 8,
+}
+
+// TestAChangedRouteWritesOnlyWhatItMust counts the writes for one route of 10,000. A route that leads where others lead needs no list of its own.
+func TestAChangedRouteWritesOnlyWhatItMust(t *testing.T) {
+	onePath := map[string]reconcile.Stats{
+		"cluster": {Routes: 1, Paths: 1},
+		"timeout": {Routes: 1, Paths: 1},
+		"match":   {Paths: 2},
+		"insert":  {Paths: 1},
+		"remove":  {Paths: 1},
+	}
+	want := map[string]map[string]reconcile.Stats{
+		"exact": onePath, "prefix": onePath, "hosts": onePath,
+		"header": {
+			"cluster": {Routes: 1, BucketLists: 1},
+			"timeout": {Routes: 1, BucketLists: 1},
+			"match":   {Values: 2, Buckets: 2, BucketLists: 1},
+			"insert":  {Values: 1, Buckets: 1, BucketLists: 1},
+			"remove":  {Values: 1, Buckets: 1},
+		},
+	}
+	for _, k := range kindsOfTables {
+		if want[k.name] == nil {
+			continue // expressions: an automaton is written whole
+		}
+		r := reconcile.New(maps.NewFakeConfig(largeSizes, nil), maps.NewHeapShared(largeSizes), slog.New(slog.DiscardHandler))
+		before := k.table()
+		for _, c := range changesOfOne {
+			t.Run(k.name+"/"+c.name, func(t *testing.T) {
+				apply(t, r, configOf(before))
+				got := apply(t, r, configOf(changedTable(k, before, c.change)))
+				if diff := cmp.Diff(got, want[k.name][c.name]); diff != "" {
+					t.Errorf("writes (-got +want):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+func apply(t *testing.T, r *reconcile.Reconciler, cfg *model.Config) reconcile.Stats {
+	t.Helper()
+	image, _ := compile.Compile(cfg)
+	stats, err := r.Apply(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stats
+}
