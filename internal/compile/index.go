@@ -100,7 +100,7 @@ func sortedShapes[V any](of map[shape]V) []shape {
 
 // makeTuple writes the buckets of routes of one shape, unless the table has too many.
 func (l *candidateList) makeTuple(s shape, members []indexed) (Tuple, bool) {
-	lists := map[classKey][]candidate{}
+	lists := make(map[classKey][]candidate, len(members))
 	routes := 0
 	for _, e := range members {
 		c := e.candidate

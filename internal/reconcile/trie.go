@@ -119,6 +119,7 @@ func (w *trieWriter[E]) outcome(have, want []E) (now, old, unused []E) {
 	for _, e := range w.done {
 		done[e.key] = e
 	}
+	now = make([]E, 0, max(len(have), len(want)))
 	for _, e := range have {
 		if _, is := done[e.text()]; is {
 			old = append(old, e)
@@ -126,6 +127,7 @@ func (w *trieWriter[E]) outcome(have, want []E) (now, old, unused []E) {
 			now = append(now, e)
 		}
 	}
+	unused = make([]E, 0, len(want))
 	for _, e := range want {
 		if _, is := done[e.text()]; is {
 			now = append(now, e)

@@ -38,8 +38,9 @@ func (d *draft) numberValues(s *source) {
 	if d.live != nil {
 		known = d.live.classes
 	}
-	d.classes = map[valueName]uint32{}
-	number := func(list []compile.Value, isPrefix bool) (entries []valueEntry) {
+	d.classes = make(map[valueName]uint32, len(d.table.Values)+len(d.table.Prefixes))
+	number := func(list []compile.Value, isPrefix bool) []valueEntry {
+		entries := make([]valueEntry, 0, len(list))
 		for _, v := range list {
 			e := valueEntry{field: v.Field, text: v.Text, value: maps.Value{Bits: v.Bits}}
 			if v.Class != 0 {
