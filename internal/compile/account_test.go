@@ -44,7 +44,7 @@ func (k *kernel) decide(l *model.Listener, r *model.Request, head []byte) (expla
 }
 
 // sentHeaders are those of the generator that a head may have: its "host" is not the authority, its lengths are no numbers.
-var sentHeaders = []string{"x", "y", "z", "v", "content-type", "cookie", "x-forwarded-proto"}
+var sentHeaders = []string{"x", "y", "z", "v", "content-type", "cookie", "origin", "x-forwarded-proto"}
 
 // queryOf asks about a request of the generator.
 func queryOf(r *model.Request) *explain.Query {

@@ -114,6 +114,9 @@ func agree(rt *model.RouteTable, compiled *Table, r *model.Request) (maps.Verdic
 	if want == nil {
 		return verdict, fmt.Errorf("compiled: route %+v, model: none", *got)
 	}
+	if want.Filters.CORS != nil && len(r.Values("origin")) > 0 {
+		return verdict, fmt.Errorf("compiled: route %+v, model: with a CORS policy for this origin", *got)
+	}
 	if got.Timeout != want.Timeout {
 		return verdict, fmt.Errorf("compiled: timeout %s, model: %s", got.Timeout, want.Timeout)
 	}
@@ -167,7 +170,7 @@ func drawn(r *model.Route, draw uint64) string {
 func describe(rt *model.RouteTable, compiled *Table, r *model.Request) string {
 	var w strings.Builder
 	fmt.Fprintf(&w, "request %q %q %q", r.Method, r.Authority, r.Path)
-	for _, name := range []string{"x", "y", "z", "v", "host", "content-length", "x-forwarded-proto"} {
+	for _, name := range []string{"x", "y", "z", "v", "host", "origin", "content-length", "x-forwarded-proto"} {
 		for _, v := range r.Values(name) {
 			fmt.Fprintf(&w, " %s=%q", name, v)
 		}

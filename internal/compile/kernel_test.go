@@ -126,7 +126,7 @@ func TestKernelRoutesAsTheCompiledTable(t *testing.T) {
 		names := k.clusters()
 		for range requests {
 			r := plain(w.Request())
-			head := headOf(r, "x", "y", "z", "v", "content-type", "cookie", "x-forwarded-proto")
+			head := headOf(r, "x", "y", "z", "v", "content-type", "cookie", "origin", "x-forwarded-proto")
 			e, err := k.datapath.Explain(listener, r.Draw, []byte(head))
 			if err != nil {
 				t.Fatal(err)

@@ -33,12 +33,17 @@ func (s slowRoutes) add(reason string, position int) {
 	s[reason][position] = true
 }
 
-// notes are one for each reason, however many routes there are.
-func (s slowRoutes) notes(where string) []Note {
+// notes are one for each reason, however many routes there are. What was noted is counted as position says.
+func (s slowRoutes) notes(where string, position func(int) int) []Note {
 	var list []Note
 	for _, reason := range slices.Sorted(maps.Keys(s)) {
+		var positions []int
+		for p := range s[reason] {
+			positions = append(positions, position(p))
+		}
+		slices.Sort(positions)
 		list = append(list, Note{
-			Where:  fmt.Sprintf("%s: %s", where, routeNumbers(slices.Sorted(maps.Keys(s[reason])))),
+			Where:  fmt.Sprintf("%s: %s", where, routeNumbers(slices.Compact(positions))),
 			Reason: reason + "; the slow path serves the requests that may match",
 		})
 	}

@@ -76,7 +76,8 @@ func byPosition(a, b candidate) int { return cmp.Compare(a.position, b.position)
 // addRoutes fills the path trie for one virtual host. Each text that decides about
 // some route becomes an entry. A path finds the longest entry that begins it; the
 // routes that accept it, or may, are then known, and the automata that can tell more.
-func (b *tableBuilder) addRoutes(vhost uint32, routes []*model.Route, all []asked) {
+func (b *tableBuilder) addRoutes(vhost uint32, d *division, all []asked) {
+	routes := d.routes
 	list := candidateList{tableBuilder: b, routes: routes, asked: all, byStem: map[*stem]index{}, slow: slowRoutes{}}
 	list.rank()
 	loose := map[int]*loosePath{}
@@ -104,7 +105,7 @@ func (b *tableBuilder) addRoutes(vhost uint32, routes []*model.Route, all []aske
 		}
 		b.table.Paths = append(b.table.Paths, list.path(vhost, &key, stems, &paths))
 	}
-	b.notes = append(b.notes, list.slow.notes(b.where)...)
+	b.notes = append(b.notes, list.slow.notes(b.where, d.position)...)
 }
 
 // isPossible reports whether some request the kernel reads may take a route: it hands every CONNECT over. A

@@ -217,6 +217,9 @@ func (w world) route() *model.Route {
 		r.Fraction = pick(w, model.Fraction{Numerator: 30, Denominator: 100}, model.Fraction{Numerator: 5000, Denominator: 10000},
 			model.Fraction{Numerator: 700000, Denominator: 1000000})
 	}
+	if w.oneIn(8) {
+		r.Filters.CORS = &model.CORS{}
+	}
 	if w.oneIn(3) {
 		r.Upgrades = []string{pick(w, "other", model.UpgradeWebSocket)}
 	}
@@ -311,6 +314,9 @@ func (w world) request() *model.Request {
 	}
 	if w.oneIn(12) {
 		headers["content-type"] = []string{pick(w, "application/grpc", "application/grpc+proto", "application/grpc-web", "text/html")}
+	}
+	if w.oneIn(4) {
+		headers["origin"] = []string{pick(w, "http://a", "")}
 	}
 	if w.oneIn(6) {
 		headers["x-forwarded-proto"] = []string{pick(w, "https", "http", "HttpS", "https ", "ftp")}

@@ -272,16 +272,51 @@ func TestRoutesThatDoMoreThanForwardLeaveTheOthersFast(t *testing.T) {
 	const behind = "; the slow path serves the requests that may match"
 	want := []string{
 		"direct_response" + behind, "an injected fault" + behind, "mirrored requests" + behind, "redirect" + behind, "a rewritten path" + behind, "a rewritten host" + behind, "changed headers" + behind,
-		"a cluster chosen by a header" + behind, "a CORS policy" + behind,
+		"a cluster chosen by a header" + behind, "a CORS policy, and an Origin header" + behind,
 	}
 	if diff := cmp.Diff(want, reasons); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
 	fates(t, &table, map[string]string{
 		"/direct/x": "route_slow", "/redirect": "route_slow", "/path": "route_slow", "/host": "route_slow", "/headers": "route_slow",
-		"/share": "route_slow", "/named": "route_slow", "/drawn": "route_slow", "/cors": "route_slow", "/fault": "route_slow", "/mirrored": "route_slow",
+		"/share": "route_slow", "/named": "route_slow", "/drawn": "route_slow", "/cors": "a", "/fault": "route_slow", "/mirrored": "route_slow",
 		"/": "rest", "/x": "rest",
 	})
+}
+
+func TestPolicyLeavesRequestsWithoutOriginFast(t *testing.T) {
+	cors := &model.CORS{Origins: []model.StringMatch{model.Exact("*")}}
+	policy, share, inner := prefixRoute("/policy", "a"), prefixRoute("/share", "b"), prefixRoute("/inner", "c", model.HeaderMatch{Name: "x"})
+	policy.Filters.CORS, share.Clusters[0].Filters, inner.Filters.CORS = cors, &model.RouteFilters{CORS: cors}, cors
+	other := prefixRoute("/other", "d")
+	other.Filters.CORS, other.Rewrite.Prefix = cors, "/"
+	table, notes := compileTable("table", oneHost(prefixRoute("/first", "e"), policy, share, inner, other, prefixRoute("/", "rest")))
+	var places []string
+	for _, n := range notes {
+		places = append(places, n.String())
+	}
+	want := []string{
+		`table: virtual host "vh": route 2, 3, 4: a CORS policy, and an Origin header; the slow path serves the requests that may match`,
+		`table: virtual host "vh": route 5: a rewritten path; the slow path serves the requests that may match`,
+	}
+	if diff := cmp.Diff(want, places); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
+	}
+	const slow = "route_slow"
+	for _, tt := range []struct{ path, without, with string }{
+		{"/first", "e", "e"}, {"/policy", "a", slow}, {"/share", "b", slow}, {"/inner", "rest", "rest"}, {"/other", slow, slow}, {"/x", "rest", "rest"},
+	} {
+		got := []string{clusterFor(&table, get("h", tt.path)), clusterFor(&table, get("h", tt.path, "origin", "http://a"))}
+		if diff := cmp.Diff([]string{tt.without, tt.with}, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.path, diff)
+		}
+	}
+	if got := clusterFor(&table, get("h", "/inner", "x", "1")); got != "c" {
+		t.Errorf("/inner with x: got %s, want c", got)
+	}
+	if got := clusterFor(&table, get("h", "/inner", "x", "1", "origin", "")); got != slow {
+		t.Errorf("/inner with x and an empty origin: got %s, want %s", got, slow)
+	}
 }
 
 func TestPseudoHeadersAreFast(t *testing.T) {

@@ -42,14 +42,15 @@ func (b *tableBuilder) add(rt *model.RouteTable) {
 	table := b.where
 	b.table.Flags |= pathFlags(rt)
 	b.addHosts(rt)
-	hosts := make([][]asked, len(rt.VirtualHosts))
+	hosts, divided := make([][]asked, len(rt.VirtualHosts)), make([]division, len(rt.VirtualHosts))
 	for i, vh := range rt.VirtualHosts {
-		hosts[i] = askedByAll(vh.Routes)
+		divided[i] = divide(vh.Routes)
+		hosts[i] = askedByAll(divided[i].routes)
 	}
 	b.conditions.survey(hosts, b.space)
 	for i, vh := range rt.VirtualHosts {
 		b.where = fmt.Sprintf("%s: virtual host %q", table, vh.Name)
-		b.addRoutes(uint32(i)+1, vh.Routes, hosts[i])
+		b.addRoutes(uint32(i)+1, &divided[i], hosts[i])
 	}
 	b.where = table
 }

@@ -49,10 +49,10 @@ func (r *Route) Beyond() string {
 		return "a cluster chosen by a header"
 	case len(r.Mirrors) > 0:
 		return "mirrored requests"
-	case r.Filters.CORS != nil || r.anyShare(func(c *WeightedCluster) bool { return c.Filters != nil && c.Filters.CORS != nil }):
-		return "a CORS policy"
 	case r.Filters.Fault != nil || r.anyShare(func(c *WeightedCluster) bool { return c.Filters != nil && c.Filters.Fault != nil }):
 		return "an injected fault"
+	case r.Filters.CORS != nil || r.anyShare(func(c *WeightedCluster) bool { return c.Filters != nil && c.Filters.CORS != nil }):
+		return "a CORS policy, and an Origin header"
 	}
 	return ""
 }

@@ -17,7 +17,7 @@ import (
 
 const filterTypes = "type.googleapis.com/envoy.extensions.filters.http."
 
-// actionTable is a table whose routes do all kinds of things; "/" alone is plain.
+// actionTable is a table whose routes do all kinds of things; "/" alone is plain, and "/home" for requests without an origin.
 func actionTable() (table, manager routes.Object) {
 	header := func(key, value string) routes.Object {
 		return routes.Object{"header": routes.Object{"key": key, "value": value}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
@@ -28,10 +28,13 @@ func actionTable() (table, manager routes.Object) {
 	headers := route("/headers", "route", routes.Object{"cluster": "recorder"})
 	headers["request_headers_to_add"] = []any{header("x-to", "%DOWNSTREAM_LOCAL_ADDRESS% %REQ(:path)%")}
 	headers["response_headers_to_add"] = []any{header("x-back", "%RESPONSE_CODE% %UPSTREAM_CLUSTER%")}
-	cors := route("/cors", "route", routes.Object{"cluster": "recorder"})
-	cors["typed_per_filter_config"] = routes.Object{"cors": routes.Object{
+	policy := routes.Object{"cors": routes.Object{
 		"@type": filterTypes + "cors.v3.CorsPolicy", "allow_origin_string_match": []any{routes.Object{"exact": "http://friend.test"}},
 	}}
+	cors := route("/cors", "route", routes.Object{"cluster": "recorder"})
+	cors["typed_per_filter_config"] = policy
+	home := route("/home", "route", routes.Object{"cluster": "origins"})
+	home["typed_per_filter_config"] = policy
 	fault := route("/fault", "route", routes.Object{"cluster": "recorder"})
 	fault["typed_per_filter_config"] = routes.Object{"fault": routes.Object{
 		"@type": filterTypes + "fault.v3.HTTPFault", "abort": routes.Object{"http_status": 418, "percentage": routes.Object{"numerator": 100}},
@@ -41,7 +44,7 @@ func actionTable() (table, manager routes.Object) {
 		route("/redirect", "redirect", routes.Object{"prefix_rewrite": "/there", "https_redirect": true, "response_code": "FOUND"}),
 		route("/direct", "direct_response", routes.Object{"status": 299, "body": routes.Object{"inline_string": "said here"}}),
 		route("/rewrite", "route", routes.Object{"cluster": "recorder", "prefix_rewrite": "/new", "host_rewrite_literal": "other.test"}),
-		headers, cors, fault,
+		headers, cors, home, fault,
 		route("/header", "route", routes.Object{"cluster_header": "x-cluster"}),
 		route("/mirror", "route", mirror),
 		route("/", "route", routes.Object{"cluster": "origins"}),
@@ -101,11 +104,13 @@ func TestActionsOfRoutesThroughTheDaemon(t *testing.T) {
 		if harness.Envoy() {
 			return
 		}
-		fastBefore, _ := b.Served(t)
-		report := runExchange(t, place, service, 30*time.Second, slices.Repeat(getAndReceive("/plain"), plain)...)
-		requireStatus(t, report, slices.Repeat([]int{200}, plain)...)
-		if fast, _ := b.Served(t); mode.Fast && fast-fastBefore < plain-1 { // the first may find no connection
-			t.Errorf("%.0f of %d requests for the plain route on the fast path", fast-fastBefore, plain)
+		for _, path := range []string{"/plain", "/home"} {
+			fastBefore, _ := b.Served(t)
+			report := runExchange(t, place, service, 30*time.Second, slices.Repeat(getAndReceive(path), plain)...)
+			requireStatus(t, report, slices.Repeat([]int{200}, plain)...)
+			if fast, _ := b.Served(t); mode.Fast && fast-fastBefore < plain-1 { // the first may find no connection
+				t.Errorf("%.0f of %d requests for %s on the fast path", fast-fastBefore, plain, path)
+			}
 		}
 	})
 }
