@@ -82,7 +82,7 @@ func asSent(r *model.Request) *model.Request {
 }
 
 func TestKernelRoutesAsTheModelAndTheCompiledTable(t *testing.T) {
-	const tables, requests, leastOften = 150, 40, 50
+	const tables, requests, leastOften = 150, 40, 20
 	seed := compile.Seed()
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
