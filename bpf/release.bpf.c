@@ -8,14 +8,14 @@
 #include "lib/lease.h"
 #include "lib/maps.h"
 
-static __always_inline void release_lease(const struct psock *ps)
+static __always_inline void release_lease(const struct bpf_sock *sk, const struct psock *ps)
 {
 	struct slot *s = slot_at(ps->slot);
 
 	if (!lease_holds(s, ps->lease))
 		return;
-	/* The daemon has the last bytes of such a tunnel, and ends it behind them. */
-	if (lease_is_tunnel(s) && ps->flags & PSOCK_SLOW)
+	/* The daemon has the last bytes of such a tunnel, and ends it behind them; but not one of which it has reset its end. */
+	if (lease_is_tunnel(s) && ps->flags & PSOCK_SLOW && sk->state != TCP_CLOSE)
 		return;
 	lease_break(s, ps->slot);
 	count(VERDICT_CLIENT_LEFT);
@@ -46,7 +46,7 @@ int xlb_release(struct bpf_sock *sk)
 		release_server(sk);
 		return 1;
 	}
-	release_lease(ps);
+	release_lease(sk, ps);
 	bpf_map_delete_elem(&receive_sequences, &ps->cookie);
 	/* The daemon has closed its end, and forgets nothing more of this connection. */
 	if (sk->state == TCP_CLOSE || sk->state == TCP_CLOSE_WAIT)

@@ -407,6 +407,7 @@ func (c *Conn) closeLocked() {
 		return
 	}
 	c.set.remove(c)
+	c.endLease()
 	if conn != nil {
 		// What is wrong with the socket was found while it was used.
 		_ = conn.release()
@@ -415,5 +416,18 @@ func (c *Conn) closeLocked() {
 	}
 	if err := c.set.cfg.Sockets.SlowConns.Delete(c.cookie); err != nil {
 		c.set.cfg.Logger.Warn("forget connection", "err", err)
+	}
+}
+
+// endLease breaks the lease of which the daemon had the client's bytes, if it runs still: no program ends a tunnel that has been
+// handed over, so that it would last until it is overdue.
+func (c *Conn) endLease() {
+	slow, found, err := c.set.cfg.Sockets.SlowConns.Lookup(c.cookie)
+	if err != nil {
+		c.set.cfg.Logger.Warn("read hand-over", "err", err)
+	}
+	l := maps.Lease{Slot: slow.Slot, Number: slow.Lease}
+	if found && slow.HasLease != 0 && c.set.cfg.Shared.Holds(l) {
+		c.set.cfg.Shared.Break(l.Slot)
 	}
 }

@@ -58,6 +58,23 @@ func TestBytesOfARequestThatHasBegunAreUploaded(t *testing.T) {
 	}
 }
 
+// No program ends a tunnel of which the daemon has the client's bytes.
+func TestLeaseEndsWithTheConnectionThatTheDaemonCloses(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{
+		upload: func(context.Context, Client, maps.Lease) Uploaded { return Uploaded{End: UploadAborted} },
+	})
+	c := r.dial()
+	lease := r.openLease(c, 2, 7)
+	r.shared.Slots[2].State = uint32(maps.SlotLeased)
+	_, err := io.WriteString(c, "rest")
+	must(t, err)
+	c.mustEnd(unix.ECONNRESET)
+	if r.shared.Holds(lease) || r.shared.State(2) != maps.SlotBroken {
+		t.Errorf("the lease is held: %t, its slot's state %d", r.shared.Holds(lease), r.shared.State(2))
+	}
+}
+
 // The daemon sees that a lease has broken before it has told the client. Meanwhile the connection must not end cleanly, which is what a
 // client that has ended its side gets otherwise.
 func TestLeaseThatBreaksAroundTheClientsEndIsNoCleanEnd(t *testing.T) {

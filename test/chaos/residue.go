@@ -88,8 +88,8 @@ func (r *run) lookAtSlots(now *Residue) {
 			}
 			fallthrough
 		default:
-			now.Held = append(now.Held, fmt.Sprintf("slot %d: state %d, in a stack %d, pending %d, flags %d, endpoint %d",
-				i, slot.State, slot.Stacked, slot.Pending, slot.Flags, slot.Endpoint))
+			now.Held = append(now.Held, fmt.Sprintf("slot %d: state %d, in a stack %d, pending %d, flags %d, endpoint %d, request %d, status %d, spill %d, sent %d, moved %d",
+				i, slot.State, slot.Stacked, slot.Pending, slot.Flags, slot.Endpoint, slot.Request, slot.Status, slot.Spill, slot.Sent, slot.Moved))
 		}
 	}
 	for _, n := range dead {
