@@ -45,8 +45,11 @@ type verdict struct {
 
 func (v verdict) String() string {
 	word, measured := "missed", "not measured"
-	if v.Met {
+	switch {
+	case v.Met:
 		word = "met"
+	case v.Measured == nil:
+		word = "open"
 	}
 	if v.Measured != nil {
 		measured = fmt.Sprintf("%.2f", *v.Measured)
