@@ -123,7 +123,7 @@ func agree(rt *model.RouteTable, compiled *Table, r *model.Request) (maps.Verdic
 	if got.Flags&maps.RouteWebsocket != 0 != want.Allows(model.UpgradeWebSocket) {
 		return verdict, fmt.Errorf("compiled: flags %#x, model: upgrades %q", got.Flags, want.Upgrades)
 	}
-	if cluster := drawn(want, draw); compiled.ClusterOf(got, draw) != cluster {
+	if cluster := want.Share(draw).Name; compiled.ClusterOf(got, draw) != cluster {
 		return verdict, fmt.Errorf("compiled: cluster %q for draw %d, model: %q", compiled.ClusterOf(got, draw), draw, cluster)
 	}
 	return verdict, nil
@@ -153,18 +153,6 @@ func withinLimits(t *Table) error {
 		}
 	}
 	return nil
-}
-
-// drawn is the cluster that a draw falls on by the model's weights.
-func drawn(r *model.Route, draw uint64) string {
-	draw %= uint64(r.TotalWeight())
-	for _, c := range r.Clusters {
-		if draw < uint64(c.Weight) {
-			return c.Name
-		}
-		draw -= uint64(c.Weight)
-	}
-	return ""
 }
 
 func describe(rt *model.RouteTable, compiled *Table, r *model.Request) string {

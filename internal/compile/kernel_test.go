@@ -12,6 +12,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/datapath"
+	"github.com/xlb-project/xlb/internal/datapath/datapathtest"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
@@ -28,15 +29,7 @@ type kernel struct {
 var address = netip.MustParseAddrPort("127.80.0.1:80")
 
 func newKernel(t testing.TB) *kernel {
-	d, err := datapath.Load(datapath.Options{FastPath: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	d := datapathtest.Load(t)
 	return &kernel{t: t, datapath: d, reconciler: reconcile.New(d.Config, d.Shared, slog.New(slog.DiscardHandler))}
 }
 

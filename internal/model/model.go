@@ -147,6 +147,18 @@ func (r *Route) Allows(upgrade string) bool {
 	return slices.Contains(r.Upgrades, LowerASCII(upgrade))
 }
 
+// Share returns the cluster that a random number, any, falls on: each as often as its weight says. Without weights it is the first.
+func (r *Route) Share(draw uint64) *WeightedCluster {
+	n := uint32(draw % uint64(max(r.TotalWeight(), 1)))
+	for i := range r.Clusters {
+		if n < r.Clusters[i].Weight {
+			return &r.Clusters[i]
+		}
+		n -= r.Clusters[i].Weight
+	}
+	return &r.Clusters[0]
+}
+
 // TotalWeight is the sum of the weights of the route's clusters.
 func (r *Route) TotalWeight() uint32 {
 	var sum uint32

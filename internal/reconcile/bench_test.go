@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/compile"
-	"github.com/xlb-project/xlb/internal/datapath"
+	"github.com/xlb-project/xlb/internal/datapath/datapathtest"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
 )
@@ -116,15 +116,7 @@ func configOf(t *model.RouteTable) *model.Config {
 
 // BenchmarkReload measures, in the kernel's maps, the reload of one changed route in a table of 10,000, and its writes.
 func BenchmarkReload(b *testing.B) {
-	d, err := datapath.Load(datapath.Options{FastPath: true})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			b.Error(err)
-		}
-	})
+	d := datapathtest.Load(b)
 	r := reconcile.New(d.Config, d.Shared, slog.New(slog.DiscardHandler))
 	for _, k := range kindsOfTables {
 		before := k.table()

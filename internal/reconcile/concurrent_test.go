@@ -10,6 +10,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/datapath"
+	"github.com/xlb-project/xlb/internal/datapath/datapathtest"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -28,15 +29,7 @@ type loaded struct {
 }
 
 func load(t *testing.T) *loaded {
-	d, err := datapath.Load(datapath.Options{FastPath: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	d := datapathtest.Load(t)
 	return &loaded{t: t, d: d, r: New(d.Config, d.Shared, slog.New(slog.DiscardHandler))}
 }
 

@@ -221,24 +221,13 @@ func (g *rig) agreeWith(want *model.Route, got routing, draw uint32) string {
 		}
 		return fmt.Sprintf("%+v, want no route", got)
 	}
-	name := drawn(want, draw)
+	name := want.Share(uint64(draw)).Name
 	c := g.r.clusters[name]
 	if got.verdict != maps.VerdictOk || got.timeout != want.Timeout || c == nil || c.index != got.cluster {
 		return fmt.Sprintf("%+v (%s), want %s after at most %s", got, maps.VerdictName(got.verdict), name, want.Timeout)
 	}
 	if websocket := got.flags&maps.RouteWebsocket != 0; websocket != want.Allows(model.UpgradeWebSocket) {
 		return fmt.Sprintf("%+v, want upgrades %q", got, want.Upgrades)
-	}
-	return ""
-}
-
-func drawn(r *model.Route, draw uint32) string {
-	draw %= r.TotalWeight()
-	for _, c := range r.Clusters {
-		if draw < c.Weight {
-			return c.Name
-		}
-		draw -= c.Weight
 	}
 	return ""
 }

@@ -27,22 +27,11 @@ func (x *exchange) chooseCluster() {
 // with the number that has decided over fractions before: as in Envoy a route to 50 of
 // 100 requests and to two clusters of equal weight sends all of them to the first.
 func (x *exchange) chooseShare() *model.WeightedCluster {
-	clusters := x.route.Clusters
-	if len(clusters) == 1 {
-		return &clusters[0]
-	}
 	draw := x.draw
 	if x.route.DrawHeader != "" {
 		draw = drawOf(x.requestValues(x.route.DrawHeader), draw)
 	}
-	n := uint32(draw % uint64(max(x.route.TotalWeight(), 1)))
-	for i := range clusters {
-		if n < clusters[i].Weight {
-			return &clusters[i]
-		}
-		n -= clusters[i].Weight
-	}
-	return &clusters[0]
+	return x.route.Share(draw)
 }
 
 // drawOf is the number that a header holds once. As in Envoy anything else leaves it to chance.

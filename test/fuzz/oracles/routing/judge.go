@@ -5,45 +5,20 @@ package main
 import (
 	"encoding/binary"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/fuzz/oracles/question"
 )
-
-// record is a question: is this decision about the request in the input right? The answer is 1 or 0.
-type record struct {
-	Kind, Size, Head uint32
-	// Decision holds the verdict in its upper half, and below it the cluster.
-	Decision uint64
-}
-
-// serve answers until the questions end, which is io.EOF.
-func (w *world) serve(questions io.Reader, answers io.Writer) error {
-	for {
-		var r record
-		if err := binary.Read(questions, binary.NativeEndian, &r); err != nil {
-			return err
-		}
-		input := make([]byte, r.Size)
-		if _, err := io.ReadFull(questions, input); err != nil {
-			return err
-		}
-		answer := []byte{1}
-		if err := w.judge(input, maps.Verdict(r.Decision>>32), uint32(r.Decision)); err != nil {
-			fmt.Fprintln(os.Stderr, "routing:", err)
-			answer[0] = 0
-		}
-		if _, err := answers.Write(answer); err != nil {
-			return err
-		}
-	}
-}
 
 // preamble is what an input has before the head: the table, and the draw.
 const preamble = 1 + 8
+
+// check judges the decision in a question: the verdict is the upper half of its body, the cluster the lower.
+func (w *world) check(h *question.Head, input []byte) error {
+	return w.judge(input, maps.Verdict(h.Body>>32), uint32(h.Body))
+}
 
 // judge compares with the model. Any request may be handed over, but not as one that no route takes if one does.
 func (w *world) judge(input []byte, verdict maps.Verdict, cluster uint32) error {
@@ -56,7 +31,7 @@ func (w *world) judge(input []byte, verdict maps.Verdict, cluster uint32) error 
 	switch verdict {
 	case maps.HandoverNoVHost, maps.HandoverNoRoute:
 		if route != nil {
-			return fmt.Errorf("table %d, draw %d: %s, but the model takes %s", input[0], r.Draw, maps.VerdictName(verdict), clusterOf(route, r.Draw))
+			return fmt.Errorf("table %d, draw %d: %s, but the model takes %s", input[0], r.Draw, maps.VerdictName(verdict), route.Share(r.Draw).Name)
 		}
 	case maps.VerdictOk:
 		if path, outcome := table.Path.Apply(r.Path); path != r.Path || outcome != model.PathTaken {
@@ -68,22 +43,11 @@ func (w *world) judge(input []byte, verdict maps.Verdict, cluster uint32) error 
 		if route == nil {
 			return fmt.Errorf("table %d, draw %d: cluster %s, but the model takes no route", input[0], r.Draw, w.clusters[cluster])
 		}
-		if want := clusterOf(route, r.Draw); w.clusters[cluster] != want {
+		if want := route.Share(r.Draw).Name; w.clusters[cluster] != want {
 			return fmt.Errorf("table %d, draw %d: cluster %s, but the model takes %s", input[0], r.Draw, w.clusters[cluster], want)
 		}
 	}
 	return nil
-}
-
-func clusterOf(r *model.Route, draw uint64) string {
-	n := draw % uint64(max(r.TotalWeight(), 1))
-	for _, c := range r.Clusters {
-		if n < uint64(c.Weight) {
-			return c.Name
-		}
-		n -= uint64(c.Weight)
-	}
-	return r.Clusters[0].Name
 }
 
 // parse reads a head in the plainest way: the parser has accepted it.

@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/xlb-project/xlb/test/fuzz/oracles/question"
 )
 
 func main() {
@@ -30,7 +32,7 @@ func run(args []string) error {
 	}
 	switch {
 	case len(args) == 0:
-		if err := w.serve(bufio.NewReader(os.Stdin), os.Stdout); !errors.Is(err, io.EOF) {
+		if err := question.Serve(bufio.NewReader(os.Stdin), os.Stdout, w.check); !errors.Is(err, io.EOF) {
 			return err
 		}
 		return nil
