@@ -17,33 +17,16 @@ type indexChange struct {
 // changeOf compares an index with the buckets it is to have, both sorted. It takes over what the caller holds of the routes.
 func changeOf(x *index, want []bucket) *indexChange {
 	c := &indexChange{of: x}
-	have := x.buckets
-	for len(have) > 0 || len(want) > 0 {
-		var order int
-		switch {
-		case len(have) == 0:
-			order = -1
-		case len(want) == 0:
-			order = 1
-		default:
-			order = compareBuckets(want[0], have[0].bucket)
-		}
-		switch {
-		case order < 0:
-			c.added = append(c.added, want[0])
-			want = want[1:]
-		case order > 0:
-			c.deleted = append(c.deleted, have[0].bucket)
-			have = have[1:]
-		default:
-			if want[0] == have[0].bucket {
-				want[0].routes.drop()
-			} else {
-				c.replaced = append(c.replaced, [2]bucket{have[0].bucket, want[0]})
+	merge(x.buckets, want, func(b bucket, a storedBucket) int { return compareBuckets(b, a.bucket) },
+		func(gone *storedBucket) { c.deleted = append(c.deleted, gone.bucket) },
+		func(added *bucket) { c.added = append(c.added, *added) },
+		func(from *storedBucket, to *bucket) {
+			if *to == from.bucket {
+				to.routes.drop()
+				return
 			}
-			have, want = have[1:], want[1:]
-		}
-	}
+			c.replaced = append(c.replaced, [2]bucket{from.bucket, *to})
+		})
 	return c
 }
 

@@ -47,25 +47,14 @@ type edits[E any] struct {
 func (e *edits[E]) empty() bool { return len(e.added)+len(e.replaced)+len(e.deleted) == 0 }
 
 func editsOf[E trieEntry[E]](have, want []E) (e edits[E]) {
-	for len(have) > 0 || len(want) > 0 {
-		order := cmp.Compare(len(have), 0) - cmp.Compare(len(want), 0)
-		if order == 0 {
-			order = strings.Compare(want[0].text(), have[0].text())
-		}
-		switch {
-		case order < 0:
-			e.added = append(e.added, edit[E]{key: want[0].text(), to: &want[0]})
-			want = want[1:]
-		case order > 0:
-			e.deleted = append(e.deleted, edit[E]{key: have[0].text(), from: &have[0]})
-			have = have[1:]
-		default:
-			if !have[0].leadsTo(want[0]) {
-				e.replaced = append(e.replaced, edit[E]{key: have[0].text(), from: &have[0], to: &want[0]})
+	merge(have, want, func(b, a E) int { return strings.Compare(b.text(), a.text()) },
+		func(gone *E) { e.deleted = append(e.deleted, edit[E]{key: (*gone).text(), from: gone}) },
+		func(added *E) { e.added = append(e.added, edit[E]{key: (*added).text(), to: added}) },
+		func(from, to *E) {
+			if !(*from).leadsTo(*to) {
+				e.replaced = append(e.replaced, edit[E]{key: (*from).text(), from: from, to: to})
 			}
-			have, want = have[1:], want[1:]
-		}
-	}
+		})
 	byLength := func(a, b edit[E]) int { return cmp.Compare(len(a.key), len(b.key)) }
 	slices.SortStableFunc(e.added, func(a, b edit[E]) int { return byLength(b, a) })
 	slices.SortStableFunc(e.deleted, byLength)

@@ -85,19 +85,10 @@ type valueEdits struct {
 }
 
 func valueEditsOf(have, want []valueEntry) (e valueEdits) {
-	for len(have) > 0 || len(want) > 0 {
-		switch {
-		case len(have) == 0 || len(want) > 0 && compareValues(want[0], have[0]) < 0:
-			e.added = append(e.added, want[0])
-			want = want[1:]
-		case len(want) == 0 || compareValues(have[0], want[0]) < 0:
-			e.deleted = append(e.deleted, have[0])
-			have = have[1:]
-		default:
-			e.isReplaced = e.isReplaced || have[0] != want[0]
-			have, want = have[1:], want[1:]
-		}
-	}
+	merge(have, want, compareValues,
+		func(gone *valueEntry) { e.deleted = append(e.deleted, *gone) },
+		func(added *valueEntry) { e.added = append(e.added, *added) },
+		func(from, to *valueEntry) { e.isReplaced = e.isReplaced || *from != *to })
 	return e
 }
 
