@@ -101,19 +101,21 @@ func domainRank(domain, host string) int {
 func (t *RouteTable) path(r *Request) string {
 	path, _, _ := strings.Cut(r.Path, "?")
 	if t.IgnorePathParameters {
-		path = withoutParameters(path)
+		path = withoutParameters(path, func(string) bool { return true })
 	}
 	return path
 }
 
-// withoutParameters cuts each segment of a path at its first ";".
-func withoutParameters(path string) string {
+// withoutParameters cuts those segments of a path at their first ";" of which what stands before it says so.
+func withoutParameters(path string, isCut func(name string) bool) string {
 	if !strings.Contains(path, ";") {
 		return path
 	}
 	segments := strings.Split(path, "/")
 	for i, s := range segments {
-		segments[i], _, _ = strings.Cut(s, ";")
+		if name, _, _ := strings.Cut(s, ";"); isCut(name) {
+			segments[i] = name
+		}
 	}
 	return strings.Join(segments, "/")
 }

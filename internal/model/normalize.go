@@ -101,7 +101,7 @@ func canonicalPath(path string) (canonical string, ok bool) {
 		return path, true
 	}
 	c := canonicalizer{out: make([]byte, 0, len(path)), percent: -1}
-	for rest := withoutDotParameters(path); rest != ""; {
+	for rest := withoutParameters(path, isDots); rest != ""; {
 		n := c.next(rest)
 		if n == 0 {
 			return "", false
@@ -117,19 +117,7 @@ const escaped = "\"<>^`{|}"
 // uncanonical are the characters that canonicalPath may change, besides dots.
 const uncanonical = escaped + `\%`
 
-// withoutDotParameters cuts segments at the first ";" that are "." or ".." before it.
-func withoutDotParameters(path string) string {
-	if !strings.Contains(path, ".;") {
-		return path
-	}
-	segments := strings.Split(path, "/")
-	for i, s := range segments {
-		if name, _, _ := strings.Cut(s, ";"); name == "." || name == ".." {
-			segments[i] = name
-		}
-	}
-	return strings.Join(segments, "/")
-}
+func isDots(segment string) bool { return segment == "." || segment == ".." }
 
 // canonicalizer is a path in the making.
 type canonicalizer struct {

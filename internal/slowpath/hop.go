@@ -200,13 +200,7 @@ func appendToList(fields []field, name, separator, element string) []field {
 	return setField(fields, name, element)
 }
 
-// setField replaces all lines of a field by one, which stands where the first did.
+// setField makes one field of all lines with its name, or adds it.
 func setField(fields []field, name, value string) []field {
-	i := slices.IndexFunc(fields, func(f field) bool { return f.is(name) })
-	if i < 0 {
-		return append(fields, field{[]byte(name), []byte(value)})
-	}
-	fields[i].value = []byte(value)
-	rest := slices.DeleteFunc(fields[i+1:], func(f field) bool { return f.is(name) })
-	return fields[:i+1+len(rest)]
+	return append(without(fields, name), field{[]byte(name), []byte(value)})
 }
