@@ -331,7 +331,7 @@ func (c *Conn) awaitAnswer(l maps.Lease) bool {
 		return c.awaitTold(l)
 	}
 	whole := !shared.Slots[l.Slot].ResponseOpen()
-	shared.Break(l.Slot)
+	shared.BreakLease(l)
 	if !whole {
 		c.endNow()
 	}
@@ -347,7 +347,7 @@ func (c *Conn) finish(l maps.Lease) {
 	over := func() bool { return !shared.Holds(l) }
 	c.awaitUntil(0, func() bool { return over() || c.set.gone(c.cookie) })
 	if !c.awaitUntil(endPatience, over) {
-		shared.Break(l.Slot)
+		shared.BreakLease(l)
 		c.close()
 		return
 	}
@@ -426,8 +426,7 @@ func (c *Conn) endLease() {
 	if err != nil {
 		c.set.cfg.Logger.Warn("read hand-over", "err", err)
 	}
-	l := maps.Lease{Slot: slow.Slot, Number: slow.Lease}
-	if found && slow.HasLease != 0 && c.set.cfg.Shared.Holds(l) {
-		c.set.cfg.Shared.Break(l.Slot)
+	if found && slow.HasLease != 0 {
+		c.set.cfg.Shared.BreakLease(maps.Lease{Slot: slow.Slot, Number: slow.Lease})
 	}
 }

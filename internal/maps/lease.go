@@ -83,6 +83,14 @@ func (s *Shared) Break(slot uint32) (was SlotState, ok bool) {
 	return SlotLeased, true
 }
 
+// BreakLease is Break for whoever holds a side of a lease open. It leaves alone what has become of the slot since another has broken the
+// lease: the i-sock may be closed, and the slot another's.
+func (s *Shared) BreakLease(l Lease) {
+	if s.Holds(l) {
+		s.Break(l.Slot)
+	}
+}
+
 // SpillDone ends the spill of a response that the daemon has read to its end. It reports whether nothing can have come behind that end:
 // what verdict programs have left to read is what was received. What comes from here on is unasked for.
 func (s *Shared) SpillDone(slot uint32, received uint64) (clean bool) {

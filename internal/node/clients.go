@@ -67,7 +67,7 @@ func (c clients) Spill(ctx context.Context, s pool.Spilled) {
 		return c.rest(ctx, s, client)
 	})
 	if !served {
-		c.n.datapath.Shared.Break(s.Lease.Slot)
+		c.n.datapath.Shared.BreakLease(s.Lease)
 	}
 }
 
@@ -119,7 +119,7 @@ func (c clients) rest(ctx context.Context, s pool.Spilled, client net.Conn) (uin
 		return forwarded, anchor.EndWrite
 	case err != nil:
 		c.n.log.Debug("spilled response ended early", "err", err)
-		shared.Break(s.Lease.Slot)
+		shared.BreakLease(s.Lease)
 		return forwarded, anchor.Abort
 	}
 	_ = client.SetWriteDeadline(time.Time{})
@@ -134,7 +134,7 @@ func (c clients) release(s pool.Spilled, received uint64, reusable bool) {
 		shared.ResponseDone(s.Lease.Slot)
 		return
 	}
-	shared.Break(s.Lease.Slot)
+	shared.BreakLease(s.Lease)
 }
 
 // interrupt ends reads and writes that wait; the connections are given up anyway.

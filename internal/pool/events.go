@@ -178,27 +178,37 @@ func (p *Pool) spillLocked(s *isock) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		s.busy = nil
-		p.afterSpillLocked(s)
+		p.afterSpillLocked(s, spilled.Lease)
 	}()
 }
 
-func (p *Pool) afterSpillLocked(s *isock) {
+// afterSpillLocked goes on with an i-sock of which the response of a lease has been forwarded. Where it was whole, the slot may be leased
+// again already, and what the slot says may be another lease's: a tunnel's, a broken one's, a spilled one's.
+func (p *Pool) afterSpillLocked(s *isock, l maps.Lease) {
+	sl := &p.cfg.Shared.Slots[s.slot]
 	if p.cfg.Shared.State(s.slot) == maps.SlotBroken {
-		// Whoever forwarded the response has told the client.
-		atomic.StoreUint32(&p.cfg.Shared.Slots[s.slot].Untold, 0)
-		p.closeLocked(s)
+		if p.cfg.Shared.Broke(l) {
+			// Whoever forwarded the response has told the client.
+			atomic.StoreUint32(&sl.Untold, 0)
+		}
+		p.endLocked(s)
 		return
 	}
 	if s.refused {
 		p.lostLocked(s, Reset)
 		return
 	}
-	if p.cfg.Shared.Slots[s.slot].Tunnel() {
+	held := p.cfg.Shared.Holds(l)
+	if held && sl.Tunnel() {
 		// Its end would be news for ever. What is left ends with the client's side.
 		s.finished = true
 		return
 	}
 	p.rearmLocked(s)
+	if !held && s.remote && spilled(sl) && p.cfg.Shared.State(s.slot) == maps.SlotLeased {
+		// The event came while this goroutine was at work, and was ignored.
+		p.spillLocked(s)
+	}
 }
 
 // Lend lets a goroutine send the rest of a lease's request. The context ends with the i-sock. ok is false when the lease has ended.

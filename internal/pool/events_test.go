@@ -499,6 +499,69 @@ func TestISockThatASpillBreaksIsClosed(t *testing.T) {
 	r.mustHaveNoFailure("a spill that told its client itself")
 }
 
+// The slot is in service again before the goroutine that forwarded its response has put everything away: what the slot says then is the
+// next client's.
+func TestNextLeaseIsNotTakenForTheOneThatHasSpilled(t *testing.T) {
+	tests := []struct {
+		name  string
+		next  request
+		begin func(r *rig, slot uint32)
+		check func(r *rig, conn net.Conn, spills <-chan Spilled, lease maps.Lease)
+	}{
+		{
+			"the next is a tunnel, of which the endpoint ends its side", request{cookie: 8, flags: maps.RequestUpgrade},
+			func(r *rig, slot uint32) { r.shared.Switch(slot) },
+			func(r *rig, conn net.Conn, spills <-chan Spilled, lease maps.Lease) {
+				must(r.t, conn.Close())
+				if got := next(r.t, spills, "end of the tunnel"); got.Lease != lease || got.Cookie != 8 {
+					r.t.Errorf("spill: got lease %v of client %d, want %v of 8", got.Lease, got.Cookie, lease)
+				}
+			},
+		},
+		{
+			"the next has broken", request{cookie: 8},
+			func(r *rig, slot uint32) { r.breakSlot(slot, true) },
+			func(r *rig, _ net.Conn, _ <-chan Spilled, lease maps.Lease) {
+				r.mustFail(Lost{Lease: lease, Cookie: 8, Why: Reset})
+			},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			spills := make(chan Spilled, 16)
+			var r *rig
+			r = newRig(t, setup{local: true, spill: func(_ context.Context, s Spilled) {
+				if s.Cookie != 7 {
+					spills <- s
+					r.shared.Break(s.Lease.Slot)
+					return
+				}
+				if _, err := s.Upstream.Read(make([]byte, 64)); err != nil {
+					t.Error(err)
+				}
+				r.shared.ResponseDone(s.Lease.Slot)
+				tt.begin(r, r.lease(tt.next))
+			}})
+			s := r.start(1)
+			slot := r.lease(request{cookie: 7})
+			first := r.slot(slot).Lease
+			conn := r.connOf(s, slot)
+			r.spillRest(slot)
+			_, err := conn.Write([]byte("rest"))
+			must(t, err)
+			eventually(t, func() string {
+				if r.clients.spills.Load() == 0 {
+					return "the response is not forwarded"
+				}
+				return ""
+			})
+			r.awaitQuiet(slot)
+			tt.check(r, conn, spills, maps.Lease{Slot: slot, Number: first + 2})
+		})
+	}
+}
+
 // The client has left: a program breaks the lease while the daemon forwards.
 func TestSpillEndsWithItsLease(t *testing.T) {
 	t.Parallel()

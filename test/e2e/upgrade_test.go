@@ -7,8 +7,10 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
+	"github.com/xlb-project/xlb/test/e2e/programs"
 )
 
 // switching is a configuration in which some routes allow upgrades and CONNECT.
@@ -86,4 +88,28 @@ func TestProtocolsAreSwitchedAsConfigured(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A tunnel lasts until both sides have ended it, and not a moment longer.
+func TestTunnelsEndWhenBothSidesHave(t *testing.T) {
+	const clients, tunnels = 16, 30
+	for _, topology := range topologies {
+		t.Run(topology.name, func(t *testing.T) {
+			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+				clientPlace, serverPlace := topology.places(t)
+				service := harness.Service()
+				_, addresses := origins(t, serverPlace, "one", "two")
+				config := harness.OneCluster(service, addresses...)
+				config.Listeners[0].Upgrades = []harness.Upgrade{{Type: "websocket"}}
+				harness.Start(t, mode, config, clientPlace)
+				var report programs.TunnelReport
+				clientPlace.Program(t, programs.TunnelProgram, programs.TunnelSpec{
+					Address: service.String(), Clients: clients, Tunnels: tunnels, Timeout: 30 * time.Second,
+				}).Next(t, &report)
+				if report.Whole != clients*tunnels {
+					t.Errorf("%d of %d tunnels echoed everything and ended; the others: %q", report.Whole, clients*tunnels, report.Failures)
+				}
+			})
+		})
+	}
 }

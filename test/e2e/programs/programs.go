@@ -40,6 +40,7 @@ const (
 	AbuserProgram   = "abuser"
 	ChurnProgram    = "churn"
 	ImpostorProgram = "impostor"
+	TunnelProgram   = "tunnel"
 
 	// heirProgram is a child of the program habit.
 	heirProgram = "heir"
@@ -65,6 +66,7 @@ var registry = map[string]func(*stdio) error{
 	AbuserProgram:   runAbuser,
 	ChurnProgram:    runChurn,
 	ImpostorProgram: runImpostor,
+	TunnelProgram:   runTunnel,
 	heirProgram:     runHeir,
 
 	ChaosClientProgram: runChaosClient,
