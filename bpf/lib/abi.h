@@ -46,6 +46,8 @@ enum limits {
 	CELLS = 32,
 	/* Endpoints and i-socks tried before the request is handed over. */
 	MAX_PICK_TRIES = 8,
+	/* Groups from a cluster to an endpoint: a priority, a locality, its endpoints. */
+	MAX_GROUP_DEPTH = 3,
 	MAX_LEASE_TRIES = 4,
 	/* Anchor listeners of each address family in a network namespace; a power of two. */
 	ANCHOR_PORTS = 8,
@@ -414,24 +416,52 @@ enum policy {
 	POLICY_RANDOM = 2,
 };
 
-/* A cluster, SHARED. */
-struct cluster {
-	/* schedule[low half .. + high half): endpoints, each as often as its weight asks. One word, so that a
-	 * reader sees one version. 0 length: no endpoint. Writer: daemon. */
+enum group_flags {
+	/* Its schedule holds groups, not endpoints. */
+	GROUP_OF_GROUPS = 1,
+};
+
+/* What a choice is made among, SHARED: endpoints of one priority, state of health and locality, or such groups. Nothing of it but
+ * the turn changes while a cluster leads to it. */
+struct group {
+	/* schedule[low half .. + high half): endpoints or groups, each as often as its share asks. 0 length: nothing to choose.
+	 * Writer: daemon. */
 	__u64 schedule;
 	/* Turn of round robin. Writers: everybody who picks. */
 	__u64 turn;
-	/* enum policy, and choice_count of LEAST_REQUEST. Writer: daemon. */
+	/* enum policy, choice_count of LEAST_REQUEST, enum group_flags. Writer: daemon. */
 	__u32 policy;
 	__u32 choices;
-	__u64 reserved;
+	__u32 flags;
+	__u32 unused;
+	/* A cache line of its own: processors take turns on one group without slowing those of another. */
+	__u64 reserved[4];
+};
+
+/* A cluster, SHARED. */
+struct cluster {
+	/* Low half: the group that a choice begins with, 0 for none. High half: another number after each change, so that who has
+	 * chosen can tell that nothing has changed meanwhile. One word: a reader sees one version. Writer: daemon. */
+	__u64 root;
+	__u64 reserved[3];
 };
 
 enum endpoint_flags {
-	/* Not in service: its connections were refused or all lost. */
+	/* Its connections were refused or all lost: passed over while another of the group can be had. */
 	ENDPOINT_DOWN = 1,
 	/* Removed from the configuration. */
 	ENDPOINT_GONE = 2,
+	/* Neither takes requests. What follows is health: the daemon makes groups of it, and the kernel does not look at it, because in
+	 * panic a group holds unhealthy endpoints too. */
+	ENDPOINT_OUT_OF_SERVICE = ENDPOINT_DOWN | ENDPOINT_GONE,
+	/* Health checks fail. */
+	ENDPOINT_UNHEALTHY = 4,
+	/* Outlier detection has ejected it. */
+	ENDPOINT_EJECTED = 8,
+	/* Health checks say that it is degraded. */
+	ENDPOINT_DEGRADED = 16,
+	/* Left out where the share of healthy endpoints is computed, beside being unhealthy: not checked yet. */
+	ENDPOINT_EXCLUDED = 32,
 };
 
 /* What was carried on the fast path. */

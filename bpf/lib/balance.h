@@ -10,7 +10,7 @@
 #define NO_ENDPOINT 0xffffffffu
 
 struct pick {
-	struct cluster *cluster;
+	struct group *group;
 	/* First entry and length of the schedule. */
 	__u32 first;
 	__u32 len;
@@ -28,16 +28,16 @@ static __always_inline struct endpoint *pick_at(struct pick *p, __u32 place, __u
 
 	if (!t)
 		return 0;
-	*index = t->endpoint;
-	e = endpoint_at(t->endpoint);
-	return e && !e->flags ? e : 0;
+	*index = t->of;
+	e = endpoint_at(t->of);
+	return e && !(e->flags & ENDPOINT_OUT_OF_SERVICE) ? e : 0;
 }
 
 /* Takes turns; skips those out of service, so that their turns fall to their successors. */
 static long pick_turn(__u32 i, void *ctx)
 {
 	struct pick *p = ctx;
-	__u64 turn = __sync_fetch_and_add(&p->cluster->turn, 1);
+	__u64 turn = __sync_fetch_and_add(&p->group->turn, 1);
 	__u32 index;
 
 	(void)i;
@@ -82,16 +82,48 @@ static long pick_less(__u32 i, void *ctx)
 	return 0;
 }
 
-/* Chooses by the cluster's policy. NO_ENDPOINT: none found in a few tries; the slow path looks at all. */
+/* The group that a group of groups leads to. Priorities are drawn, localities take turns, as in Envoy. */
+static __always_inline struct group *group_below(struct group *g)
+{
+	__u64 schedule = g->schedule;
+	__u32 first = schedule, len = schedule >> 32;
+	struct turn *t;
+
+	if (!len)
+		return 0;
+	t = turn_at(first +
+		    (g->policy == POLICY_RANDOM ? bpf_get_prandom_u32() : __sync_fetch_and_add(&g->turn, 1)) % len);
+	return t ? group_at(t->of) : 0;
+}
+
+/* The endpoints that are chosen among this time. */
+static __always_inline struct group *group_of(const struct cluster *c)
+{
+	struct group *g = group_at((__u32)c->root);
+
+	for (int i = 1; i < MAX_GROUP_DEPTH; i++) {
+		if (!g || !(g->flags & GROUP_OF_GROUPS))
+			return g;
+		g = group_below(g);
+	}
+	return g;
+}
+
+/* Chooses by the group's policy. NO_ENDPOINT: none found in a few tries; the slow path looks at all. */
 static __always_inline __u32 balance_pick(struct cluster *c)
 {
-	__u64 schedule = c->schedule;
-	struct pick p = { .cluster = c, .first = schedule, .len = schedule >> 32, .endpoint = NO_ENDPOINT };
-	__u32 choices = c->choices;
+	struct group *g = group_of(c);
+	struct pick p = { .group = g, .endpoint = NO_ENDPOINT };
+	__u32 choices;
 
+	if (!g)
+		return NO_ENDPOINT;
+	p.first = g->schedule;
+	p.len = g->schedule >> 32;
 	if (!p.len)
 		return NO_ENDPOINT;
-	switch (c->policy) {
+	choices = g->choices;
+	switch (g->policy) {
 	case POLICY_LEAST_REQUEST:
 		bpf_loop(choices < MAX_PICK_TRIES ? choices : MAX_PICK_TRIES, pick_less, &p, 0);
 		if (p.endpoint != NO_ENDPOINT)

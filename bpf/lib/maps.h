@@ -38,6 +38,7 @@ SHARED_ARRAY(controls, control, 1)
 
 /* Balancing state. Writers: daemon and every program that picks, by atomic operations. */
 SHARED_ARRAY(clusters, cluster, 4096)
+SHARED_ARRAY(groups, group, 16384)
 SHARED_ARRAY(endpoints, endpoint, 16384)
 
 /* i-socks. See struct slot for who writes what. */
@@ -59,10 +60,10 @@ PLAIN_ARRAY(accepted_values, value, 65536)
 /* What buckets lead to. Mapped by the daemon: a live entry is changed by one store. Writer: reconcile. Reader: request program. */
 SHARED_ARRAY(bucket_lists, bucket_list, 262144)
 
-/* An entry of the schedules that clusters point into: an endpoint's index. Mapped by the daemon, whose slow path takes
+/* An entry of the schedules that groups point into: an endpoint's index, or a group's. Mapped by the daemon, whose slow path takes
  * turns too. Writer: reconcile. */
 struct turn {
-	__u32 endpoint;
+	__u32 of;
 	__u32 reserved;
 };
 SHARED_ARRAY(schedules, turn, 262144)

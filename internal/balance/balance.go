@@ -24,16 +24,17 @@ func New(shared *maps.Shared) *Picker {
 // Pick chooses an endpoint of a cluster by its policy, never one that is out of service or that skip (which may be nil)
 // reports true for, and counts a request to it. False: there is none. Done must be called once for each that was picked.
 func (p *Picker) Pick(cluster uint32, skip func(endpoint uint32) bool) (endpoint uint32, ok bool) {
+	usable := func(e uint32) bool { return p.Serving(e) && (skip == nil || !skip(e)) }
 	c := &p.shared.Clusters[cluster]
 	for {
-		word := atomic.LoadUint64(&c.Schedule)
-		endpoint, ok = p.choose(c, p.turns(word), skip)
+		word := atomic.LoadUint64(&c.Root)
+		endpoint, ok = p.choose(uint32(word), int(maps.MaxGroupDepth), usable)
 		if ok {
 			p.Claim(endpoint)
 		}
-		// A goroutine can stall for longer than anybody waits before a schedule's place is used again, by another cluster.
+		// A goroutine can stall for longer than anybody waits before a group's place is used again, by another cluster.
 		// Claimed first: an endpoint with a request outstanding keeps its index.
-		if atomic.LoadUint64(&c.Schedule) == word {
+		if atomic.LoadUint64(&c.Root) == word {
 			return endpoint, ok
 		}
 		if ok {
@@ -54,13 +55,13 @@ func (p *Picker) Done(endpoint uint32) {
 
 // Serving reports whether an endpoint is in service.
 func (p *Picker) Serving(endpoint uint32) bool {
-	return atomic.LoadUint32(&p.shared.Endpoints[endpoint].Flags) == 0
+	return atomic.LoadUint32(&p.shared.Endpoints[endpoint].Flags)&uint32(maps.EndpointOutOfService) == 0
 }
 
-// schedule is the order of a cluster's turns, in memory that may get another meaning at any time.
+// schedule is the order of a group's turns, in memory that may get another meaning at any time.
 type schedule []maps.Turn
 
-// turns returns what a cluster's schedule word refers to.
+// turns returns what a group's schedule word refers to.
 func (p *Picker) turns(word uint64) schedule {
 	first, n := uint64(uint32(word)), word>>32
 	if first+n > uint64(len(p.shared.Schedules)) {
@@ -84,25 +85,66 @@ func (s schedule) firstFrom(turn uint64, usable func(uint32) bool) (uint32, bool
 	return 0, false
 }
 
-func (p *Picker) choose(c *maps.Cluster, turns schedule, skip func(uint32) bool) (uint32, bool) {
+// choose finds an endpoint in the group of that index, which may lead to others, depth deep with itself.
+func (p *Picker) choose(group uint32, depth int, usable func(uint32) bool) (uint32, bool) {
+	if depth == 0 || group == 0 || int(group) >= len(p.shared.Groups) {
+		return 0, false
+	}
+	g := &p.shared.Groups[group]
+	turns := p.turns(atomic.LoadUint64(&g.Schedule))
 	if len(turns) == 0 {
 		return 0, false
 	}
-	usable := func(e uint32) bool { return p.Serving(e) && (skip == nil || !skip(e)) }
-	switch maps.Policy(atomic.LoadUint32(&c.Policy)) {
+	if maps.GroupFlags(atomic.LoadUint32(&g.Flags))&maps.GroupOfGroups != 0 {
+		return p.below(g, turns, depth-1, usable)
+	}
+	switch maps.Policy(atomic.LoadUint32(&g.Policy)) {
 	case maps.PolicyLeastRequest:
-		return p.leastRequest(turns, max(2, atomic.LoadUint32(&c.Choices)), usable)
+		return p.leastRequest(turns, max(2, atomic.LoadUint32(&g.Choices)), usable)
 	case maps.PolicyRandom:
 		return random(turns, usable)
 	default:
-		return roundRobin(c, turns, usable)
+		return roundRobin(g, turns, usable)
 	}
 }
 
-func roundRobin(c *maps.Cluster, turns schedule, usable func(uint32) bool) (uint32, bool) {
+// below goes on in the group whose turn it is. When none of its endpoints can be had, those of the other groups are better than none;
+// but a group without any, which stands for requests that are to fail, is the end.
+func (p *Picker) below(g *maps.Group, turns schedule, depth int, usable func(uint32) bool) (uint32, bool) {
+	first := turns.at(placeIn(g))
+	if e, ok := p.choose(first, depth, usable); ok || p.isEmpty(first) {
+		return e, ok
+	}
+	tried := map[uint32]bool{first: true}
+	for i := range turns {
+		group := turns.at(uint64(i))
+		if tried[group] {
+			continue
+		}
+		tried[group] = true
+		if e, ok := p.choose(group, depth, usable); ok {
+			return e, true
+		}
+	}
+	return 0, false
+}
+
+// placeIn draws priorities and lets localities take turns, as the kernel does.
+func placeIn(g *maps.Group) uint64 {
+	if maps.Policy(atomic.LoadUint32(&g.Policy)) == maps.PolicyRandom {
+		return rand.Uint64()
+	}
+	return atomic.AddUint64(&g.Turn, 1) - 1
+}
+
+func (p *Picker) isEmpty(group uint32) bool {
+	return int(group) >= len(p.shared.Groups) || atomic.LoadUint64(&p.shared.Groups[group].Schedule)>>32 == 0
+}
+
+func roundRobin(g *maps.Group, turns schedule, usable func(uint32) bool) (uint32, bool) {
 	var turn uint64
 	for range turns {
-		turn = atomic.AddUint64(&c.Turn, 1) - 1
+		turn = atomic.AddUint64(&g.Turn, 1) - 1
 		if e := turns.at(turn); usable(e) {
 			return e, true
 		}

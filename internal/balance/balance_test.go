@@ -14,14 +14,15 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
-// picker returns a picker whose cluster 0 has a policy and a schedule of turns.
+// picker returns a picker whose cluster 0 leads to group 1, which has a policy and a schedule of turns.
 func picker(policy maps.Policy, turns ...uint32) (*Picker, *maps.Shared) {
-	shared := maps.NewHeapShared(maps.Sizes{Clusters: 2, Endpoints: 8, Schedules: 16})
+	shared := maps.NewHeapShared(maps.Sizes{Clusters: 2, Groups: 8, Endpoints: 8, Schedules: 32})
 	for i := range shared.Endpoints {
 		shared.Endpoints[i].Weight = 1
 	}
-	shared.Clusters[0].Policy = uint32(policy)
-	shared.Clusters[0].Schedule = write(shared, 4, turns...)
+	shared.Clusters[0].Root = 1
+	shared.Groups[1].Policy = uint32(policy)
+	shared.Groups[1].Schedule = write(shared, 4, turns...)
 	return New(shared), shared
 }
 
@@ -64,12 +65,12 @@ func TestRoundRobinFollowsTheSchedule(t *testing.T) {
 
 func TestTurnsAreSharedWithTheKernel(t *testing.T) {
 	p, shared := picker(maps.PolicyRoundRobin, 0, 1, 2)
-	shared.Clusters[0].Turn = math.MaxUint64 // The kernel has taken all turns before.
+	shared.Groups[1].Turn = math.MaxUint64 // The kernel has taken all turns before.
 	// 2^64 is 1 modulo 3: the counter's wrap costs one turn of the cycle.
 	if e, _ := p.Pick(0, nil); e != 0 {
 		t.Errorf("pick: got %d, want 0", e)
 	}
-	if turn := shared.Clusters[0].Turn; turn != 0 {
+	if turn := shared.Groups[1].Turn; turn != 0 {
 		t.Errorf("turn: got %d, want 0", turn)
 	}
 }
@@ -104,7 +105,7 @@ func TestLeastRequestComparesLoadByWeight(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p, shared := picker(maps.PolicyLeastRequest, 0, 1)
 			// So many that both are among them.
-			shared.Clusters[0].Choices = 200
+			shared.Groups[1].Choices = 200
 			for i := range tt.outstanding {
 				shared.Endpoints[i].Outstanding, shared.Endpoints[i].Weight = tt.outstanding[i], tt.weight[i]
 			}
@@ -153,6 +154,70 @@ func TestShareOfOneOutOfServiceFallsToTheOthersAlike(t *testing.T) {
 	}
 }
 
+// lead makes group 1 one of groups, each of which has the policy and turns of its own.
+func lead(shared *maps.Shared, policy maps.Policy, order []uint32, groups ...[]uint32) {
+	for i, turns := range groups {
+		shared.Groups[i+2] = maps.Group{Policy: uint32(maps.PolicyRoundRobin), Schedule: write(shared, uint32(10+4*i), turns...)}
+	}
+	shared.Groups[1] = maps.Group{Policy: uint32(policy), Flags: uint32(maps.GroupOfGroups), Schedule: write(shared, 4, order...)}
+}
+
+func TestLocalitiesTakeTurnsAndSoDoTheirEndpoints(t *testing.T) {
+	p, shared := picker(maps.PolicyRoundRobin)
+	lead(shared, maps.PolicyRoundRobin, []uint32{2, 2, 3}, []uint32{0, 1}, []uint32{5, 6})
+	var got []uint32
+	for range 6 {
+		e, _ := p.Pick(0, nil)
+		got = append(got, e)
+	}
+	if diff := cmp.Diff([]uint32{0, 1, 5, 0, 1, 6}, got); diff != "" {
+		t.Errorf("picks (-want +got):\n%s", diff)
+	}
+}
+
+func TestPrioritiesAreDrawnByShare(t *testing.T) {
+	const picks = 40_000
+	p, shared := picker(maps.PolicyRoundRobin)
+	lead(shared, maps.PolicyRandom, []uint32{2, 2, 2, 3}, []uint32{0}, []uint32{1})
+	// Ten standard deviations.
+	if got := float64(count(t, p, picks, nil)[1]) / picks; math.Abs(got-0.25) > 0.022 {
+		t.Errorf("share of one turn of four: got %.3f", got)
+	}
+}
+
+func TestOtherGroupsServeForOneWhoseEndpointsAreDown(t *testing.T) {
+	p, shared := picker(maps.PolicyRoundRobin)
+	lead(shared, maps.PolicyRandom, []uint32{2, 3}, []uint32{0, 1}, []uint32{2})
+	shared.Endpoints[0].Flags, shared.Endpoints[1].Flags = uint32(maps.EndpointDown), uint32(maps.EndpointDown)
+	if diff := cmp.Diff(map[uint32]int{2: 100}, count(t, p, 100, nil)); diff != "" {
+		t.Errorf("picks (-want +got):\n%s", diff)
+	}
+}
+
+func TestRequestsOfAnEmptyGroupFail(t *testing.T) {
+	p, shared := picker(maps.PolicyRoundRobin)
+	lead(shared, maps.PolicyRoundRobin, []uint32{2, 3}, []uint32{0}, nil)
+	for i := range 10 {
+		if e, ok := p.Pick(0, nil); ok != (i%2 == 0) {
+			t.Fatalf("pick %d: got %d (%v), want every second one to fail", i, e, ok)
+		}
+	}
+}
+
+func TestHealthIsForGroupsToSay(t *testing.T) {
+	for _, policy := range policies {
+		t.Run(fmt.Sprint(policy), func(t *testing.T) {
+			p, shared := picker(policy, 0, 1)
+			// In panic a group holds endpoints whose health checks fail.
+			shared.Endpoints[0].Flags = uint32(maps.EndpointUnhealthy | maps.EndpointEjected)
+			shared.Endpoints[1].Flags = uint32(maps.EndpointDown)
+			if diff := cmp.Diff(map[uint32]int{0: 100}, count(t, p, 100, nil)); diff != "" {
+				t.Errorf("picks (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestNoEndpointIsFoundWhereThereIsNone(t *testing.T) {
 	for _, policy := range policies {
 		t.Run(fmt.Sprint(policy), func(t *testing.T) {
@@ -168,7 +233,7 @@ func TestNoEndpointIsFoundWhereThereIsNone(t *testing.T) {
 			if e, ok := p.Pick(0, nil); ok {
 				t.Errorf("all down: picked %d", e)
 			}
-			shared.Clusters[0].Schedule = 100<<32 | 4
+			shared.Groups[1].Schedule = 100<<32 | 4
 			if e, ok := p.Pick(0, nil); ok {
 				t.Errorf("a schedule beyond the array: picked %d", e)
 			}
@@ -200,7 +265,8 @@ func TestPickBegunBeforeAChangeOfScheduleIsMadeAnew(t *testing.T) {
 			// The change comes while the pick looks at endpoint 0: the place gets another cluster's turns.
 			got, ok := p.Pick(0, func(e uint32) bool {
 				if e == 0 {
-					atomic.StoreUint64(&shared.Clusters[0].Schedule, write(shared, 10, 1))
+					shared.Groups[2] = maps.Group{Policy: uint32(policy), Schedule: write(shared, 10, 1)}
+					atomic.StoreUint64(&shared.Clusters[0].Root, 1<<32|2)
 					write(shared, 4, 7)
 				}
 				return false
@@ -223,7 +289,10 @@ func TestConcurrentPicksStayInTheirClusterWhileSchedulesMove(t *testing.T) {
 		t.Run(fmt.Sprint(policy), func(t *testing.T) {
 			p, shared := picker(policy, 0, 1)
 			shared.Schedules = make([]maps.Turn, 2*changes)
-			shared.Clusters[0].Schedule = write(shared, 0, 0, 1)
+			shared.Groups = make([]maps.Group, changes+1)
+			for i := range uint32(changes) {
+				shared.Groups[i+1] = maps.Group{Policy: uint32(policy), Schedule: write(shared, 2*i, 0, 1)}
+			}
 			var stop atomic.Bool
 			var foreign atomic.Uint64
 			var picking sync.WaitGroup
@@ -241,7 +310,7 @@ func TestConcurrentPicksStayInTheirClusterWhileSchedulesMove(t *testing.T) {
 				})
 			}
 			for i := range uint32(changes - 1) {
-				atomic.StoreUint64(&shared.Clusters[0].Schedule, write(shared, 2*(i+1), 0, 1))
+				atomic.StoreUint64(&shared.Clusters[0].Root, uint64(i+1)<<32|uint64(i+2))
 				// Another cluster gets the old place at once.
 				write(shared, 2*i, 6, 7)
 			}

@@ -15,12 +15,8 @@ import (
 const defaultChoices = 2
 
 func compileCluster(c *model.Cluster) (Cluster, []Note) {
-	out := Cluster{Name: c.Name, Policy: policyOf(c.Policy), Endpoints: mergedEndpoints(c)}
-	weights := make([]uint32, len(out.Endpoints))
-	for i := range out.Endpoints {
-		weights[i] = out.Endpoints[i].Weight
-	}
-	out.Schedule = Schedule(weights)
+	out := Cluster{Name: c.Name, Policy: policyOf(c.Policy), Balancing: c.Balancing}
+	out.addMembers(c)
 	if out.Policy != maps.PolicyLeastRequest {
 		return out, nil
 	}
@@ -48,25 +44,25 @@ func policyOf(p model.Policy) maps.Policy {
 	}
 }
 
-// mergedEndpoints lists each address once: one that is configured twice has one
-// pool, and takes the turns of both.
-func mergedEndpoints(c *model.Cluster) []Endpoint {
-	var out []Endpoint
+// addMembers lists each address once: one that is configured twice, or in two places, is one
+// endpoint with one pool, and several members.
+func (c *Cluster) addMembers(source *model.Cluster) {
 	at := map[netip.AddrPort]int{}
-	for _, e := range c.Endpoints {
+	for _, e := range source.Endpoints {
 		address := unmapped(e.Address)
 		i, known := at[address]
 		if !known {
-			i = len(out)
+			i = len(c.Endpoints)
 			at[address] = i
-			out = append(out, Endpoint{Address: address})
+			c.Endpoints = append(c.Endpoints, Endpoint{Address: address})
 		}
-		out[i].Weight = saturatingSum(out[i].Weight, turnWeight(c.Policy, e.Weight))
+		weight := turnWeight(source.Policy, e.Weight)
+		c.Endpoints[i].Weight = saturatingSum(c.Endpoints[i].Weight, weight)
+		c.Members = append(c.Members, Member{Endpoint: uint32(i), Weight: weight, Place: e.Place, Health: e.Health})
 	}
-	for i := range out {
-		out[i].LoadWeight = loadWeight(c.Policy, out[i].Weight)
+	for i := range c.Endpoints {
+		c.Endpoints[i].LoadWeight = loadWeight(source.Policy, c.Endpoints[i].Weight)
 	}
-	return out
 }
 
 // turnWeight is what an entry adds to its endpoint's share of the turns. RANDOM draws

@@ -140,5 +140,18 @@ func (c *Cluster) dump(w *strings.Builder) {
 	for i, e := range c.Endpoints {
 		fmt.Fprintf(w, "  endpoint %d %s weight=%d load_weight=%d\n", i, e.Address, e.Weight, e.LoadWeight)
 	}
-	fmt.Fprintf(w, "  schedule %v\n", c.Schedule)
+	root := c.Root(nil)
+	root.dump(w, "  ")
+}
+
+// dump writes the group's turns; those of groups in it are indented.
+func (g *Group) dump(w *strings.Builder, indent string) {
+	if len(g.Groups) == 0 {
+		fmt.Fprintf(w, "%sschedule %v\n", indent, g.Turns)
+		return
+	}
+	fmt.Fprintf(w, "%s%s of groups %v\n", indent, policyNames[g.Policy], g.Turns)
+	for i := range g.Groups {
+		g.Groups[i].dump(w, indent+"  ")
+	}
 }

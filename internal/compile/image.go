@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
 )
 
 // Image is a compiled configuration. Its numbers mean something inside one table
@@ -196,22 +197,34 @@ type Value struct {
 	Class uint32
 }
 
-// Cluster is a set of endpoints and the order in which they take turns.
+// Cluster is a set of endpoints and how to choose among them; Root says it in the kernel's terms.
 type Cluster struct {
 	Name   string
 	Policy maps.Policy
 	// Choices of LEAST_REQUEST; 0 for the other policies.
-	Choices uint32
+	Choices   uint32
+	Balancing model.Balancing
 	// Endpoints in the order of the configuration, each address once.
 	Endpoints []Endpoint
-	// Schedule holds indices into Endpoints, each as often as its Weight asks.
-	Schedule []uint32
+	// Members in the order of the configuration.
+	Members []Member
+}
+
+// Member is an endpoint at one place of its cluster: what Envoy calls a host.
+type Member struct {
+	// Endpoint is an index into the cluster's Endpoints.
+	Endpoint uint32
+	// Weight is the member's share of the turns, at least 1; see turnWeight.
+	Weight uint32
+	model.Place
+	// Health as configured.
+	Health model.HealthStatus
 }
 
 // Endpoint is an address that serves a cluster.
 type Endpoint struct {
 	Address netip.AddrPort
-	// Weight is the endpoint's share of the turns, at least 1; see turnWeight.
+	// Weight is the sum of its members'.
 	Weight uint32
 	// LoadWeight divides the endpoint's load where LEAST_REQUEST compares; see
 	// loadWeight.

@@ -33,6 +33,15 @@ type turn struct {
 // the weights. An endpoint whose share is below 1/T gets one turn all the same, and
 // the others make room in proportion.
 func Schedule(weights []uint32) []uint32 {
+	wide := make([]uint64, len(weights))
+	for i, w := range weights {
+		wide[i] = uint64(w)
+	}
+	return scheduleOf(wide)
+}
+
+// scheduleOf is Schedule for weights up to 2^43.
+func scheduleOf(weights []uint64) []uint32 {
 	var order []turn
 	for i, of := range turnsOf(weights) {
 		for n := range of {
@@ -54,11 +63,11 @@ func Schedule(weights []uint32) []uint32 {
 }
 
 // turnsOf reduces weights to numbers of turns, at least 1 each.
-func turnsOf(weights []uint32) []uint64 {
+func turnsOf(weights []uint64) []uint64 {
 	turns := make([]uint64, len(weights))
 	var divisor, sum uint64
 	for i, w := range weights {
-		turns[i] = uint64(max(w, 1))
+		turns[i] = max(w, 1)
 		divisor = gcd(divisor, turns[i])
 		sum += turns[i]
 	}

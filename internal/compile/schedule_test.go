@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/big"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -173,10 +174,12 @@ func TestClusterCompilation(t *testing.T) {
 	a, b := netip.MustParseAddrPort("127.0.0.1:80"), netip.MustParseAddrPort("[::ffff:127.0.0.2]:80")
 	endpoints := []model.Endpoint{{Address: a, Weight: 1}, {Address: b, Weight: 1}, {Address: a, Weight: 1}}
 	b = netip.MustParseAddrPort("127.0.0.2:80")
+	members := []Member{{Endpoint: 0, Weight: 1}, {Endpoint: 1, Weight: 1}, {Endpoint: 0, Weight: 1}}
 	tests := []struct {
 		name  string
 		in    model.Cluster
 		want  Cluster
+		turns []uint32
 		notes int
 	}{
 		{
@@ -184,16 +187,18 @@ func TestClusterCompilation(t *testing.T) {
 			in:   model.Cluster{Name: "c", Endpoints: endpoints},
 			want: Cluster{
 				Name: "c", Policy: maps.PolicyRoundRobin,
-				Endpoints: []Endpoint{{a, 2, 2}, {b, 1, 1}}, Schedule: []uint32{0, 1, 0},
+				Endpoints: []Endpoint{{a, 2, 2}, {b, 1, 1}}, Members: members,
 			},
+			turns: []uint32{0, 1, 0},
 		},
 		{
 			name: "least request weighs by sampling, not by comparing",
 			in:   model.Cluster{Name: "c", Policy: model.LeastRequest, ChoiceCount: 3, Endpoints: endpoints},
 			want: Cluster{
 				Name: "c", Policy: maps.PolicyLeastRequest, Choices: 3,
-				Endpoints: []Endpoint{{a, 2, 1}, {b, 1, 1}}, Schedule: []uint32{0, 1, 0},
+				Endpoints: []Endpoint{{a, 2, 1}, {b, 1, 1}}, Members: members,
 			},
+			turns: []uint32{0, 1, 0},
 		},
 		{
 			name: "random draws from the entries, whatever their weights",
@@ -202,19 +207,20 @@ func TestClusterCompilation(t *testing.T) {
 			}},
 			want: Cluster{
 				Name: "c", Policy: maps.PolicyRandom,
-				Endpoints: []Endpoint{{a, 2, 2}, {b, 1, 1}}, Schedule: []uint32{0, 1, 0},
+				Endpoints: []Endpoint{{a, 2, 2}, {b, 1, 1}}, Members: members,
 			},
+			turns: []uint32{0, 1, 0},
 		},
 		{
 			name:  "more choices than the kernel takes are noted",
 			in:    model.Cluster{Name: "c", Policy: model.LeastRequest, ChoiceCount: 9},
-			want:  Cluster{Name: "c", Policy: maps.PolicyLeastRequest, Choices: 9, Schedule: []uint32{}},
+			want:  Cluster{Name: "c", Policy: maps.PolicyLeastRequest, Choices: 9},
 			notes: 1,
 		},
 		{
 			name: "no endpoints yet",
 			in:   model.Cluster{Name: "c", Policy: model.Random},
-			want: Cluster{Name: "c", Policy: maps.PolicyRandom, Schedule: []uint32{}},
+			want: Cluster{Name: "c", Policy: maps.PolicyRandom},
 		},
 	}
 	for _, tt := range tests {
@@ -222,6 +228,9 @@ func TestClusterCompilation(t *testing.T) {
 			got, notes := compileCluster(&tt.in)
 			if diff := cmp.Diff(got, tt.want, cmp.Comparer(func(x, y netip.AddrPort) bool { return x == y })); diff != "" {
 				t.Errorf("cluster (-got +want):\n%s", diff)
+			}
+			if turns := got.Root(nil).Turns; !slices.Equal(turns, tt.turns) {
+				t.Errorf("turns %v, want %v", turns, tt.turns)
 			}
 			if len(notes) != tt.notes {
 				t.Errorf("notes %v, want %d", notes, tt.notes)

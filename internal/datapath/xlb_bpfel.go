@@ -30,6 +30,7 @@ const (
 	xlbMapEvents               = "events"
 	xlbMapExplainScans         = "explain_scans"
 	xlbMapFields               = "fields"
+	xlbMapGroups               = "groups"
 	xlbMapHosts                = "hosts"
 	xlbMapIsockSlots           = "isock_slots"
 	xlbMapIsocks               = "isocks"
@@ -170,6 +171,7 @@ type xlbMapSpecs struct {
 	Events           *ebpf.MapSpec `ebpf:"events"`
 	ExplainScans     *ebpf.MapSpec `ebpf:"explain_scans"`
 	Fields           *ebpf.MapSpec `ebpf:"fields"`
+	Groups           *ebpf.MapSpec `ebpf:"groups"`
 	Hosts            *ebpf.MapSpec `ebpf:"hosts"`
 	IsockSlots       *ebpf.MapSpec `ebpf:"isock_slots"`
 	Isocks           *ebpf.MapSpec `ebpf:"isocks"`
@@ -248,6 +250,7 @@ type xlbMaps struct {
 	Events           *ebpf.Map `ebpf:"events"`
 	ExplainScans     *ebpf.Map `ebpf:"explain_scans"`
 	Fields           *ebpf.Map `ebpf:"fields"`
+	Groups           *ebpf.Map `ebpf:"groups"`
 	Hosts            *ebpf.Map `ebpf:"hosts"`
 	IsockSlots       *ebpf.Map `ebpf:"isock_slots"`
 	Isocks           *ebpf.Map `ebpf:"isocks"`
@@ -293,6 +296,7 @@ func (m *xlbMaps) Close() error {
 		m.Events,
 		m.ExplainScans,
 		m.Fields,
+		m.Groups,
 		m.Hosts,
 		m.IsockSlots,
 		m.Isocks,

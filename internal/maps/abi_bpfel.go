@@ -89,11 +89,8 @@ type abiCells struct {
 
 type abiCluster struct {
 	_        structs.HostLayout
-	Schedule uint64
-	Turn     uint64
-	Policy   uint32
-	Choices  uint32
-	Reserved uint64
+	Root     uint64
+	Reserved [3]uint64
 }
 
 type abiConnKey struct {
@@ -136,8 +133,13 @@ type abiEndpoint struct {
 type abiEndpointFlags uint32
 
 const (
-	abiEndpointFlagsENDPOINT_DOWN abiEndpointFlags = 1
-	abiEndpointFlagsENDPOINT_GONE abiEndpointFlags = 2
+	abiEndpointFlagsENDPOINT_DOWN           abiEndpointFlags = 1
+	abiEndpointFlagsENDPOINT_GONE           abiEndpointFlags = 2
+	abiEndpointFlagsENDPOINT_OUT_OF_SERVICE abiEndpointFlags = 3
+	abiEndpointFlagsENDPOINT_UNHEALTHY      abiEndpointFlags = 4
+	abiEndpointFlagsENDPOINT_EJECTED        abiEndpointFlags = 8
+	abiEndpointFlagsENDPOINT_DEGRADED       abiEndpointFlags = 16
+	abiEndpointFlagsENDPOINT_EXCLUDED       abiEndpointFlags = 32
 )
 
 type abiEvent struct {
@@ -177,6 +179,23 @@ type abiFieldKey struct {
 	Name  [56]uint8
 }
 
+type abiGroup struct {
+	_        structs.HostLayout
+	Schedule uint64
+	Turn     uint64
+	Policy   uint32
+	Choices  uint32
+	Flags    uint32
+	Unused   uint32
+	Reserved [4]uint64
+}
+
+type abiGroupFlags uint32
+
+const (
+	abiGroupFlagsGROUP_OF_GROUPS abiGroupFlags = 1
+)
+
 type abiHostDirection uint32
 
 const (
@@ -211,6 +230,7 @@ const (
 	abiLimitsMAX_AUTOMATA     abiLimits = 8
 	abiLimitsCELLS            abiLimits = 32
 	abiLimitsMAX_PICK_TRIES   abiLimits = 8
+	abiLimitsMAX_GROUP_DEPTH  abiLimits = 3
 	abiLimitsMAX_LEASE_TRIES  abiLimits = 4
 	abiLimitsANCHOR_PORTS     abiLimits = 8
 )
@@ -566,6 +586,8 @@ const (
 	abiVarSharedEventKind     = "shared_event_kind"
 	abiVarSharedExplanation   = "shared_explanation"
 	abiVarSharedFieldKey      = "shared_field_key"
+	abiVarSharedGroup         = "shared_group"
+	abiVarSharedGroupFlags    = "shared_group_flags"
 	abiVarSharedHostDirection = "shared_host_direction"
 	abiVarSharedHostKey       = "shared_host_key"
 	abiVarSharedLimits        = "shared_limits"
@@ -667,6 +689,8 @@ type abiVariableSpecs struct {
 	SharedEventKind     *ebpf.VariableSpec `ebpf:"shared_event_kind"`
 	SharedExplanation   *ebpf.VariableSpec `ebpf:"shared_explanation"`
 	SharedFieldKey      *ebpf.VariableSpec `ebpf:"shared_field_key"`
+	SharedGroup         *ebpf.VariableSpec `ebpf:"shared_group"`
+	SharedGroupFlags    *ebpf.VariableSpec `ebpf:"shared_group_flags"`
 	SharedHostDirection *ebpf.VariableSpec `ebpf:"shared_host_direction"`
 	SharedHostKey       *ebpf.VariableSpec `ebpf:"shared_host_key"`
 	SharedLimits        *ebpf.VariableSpec `ebpf:"shared_limits"`
@@ -744,6 +768,8 @@ type abiVariables struct {
 	SharedEventKind     *ebpf.Variable `ebpf:"shared_event_kind"`
 	SharedExplanation   *ebpf.Variable `ebpf:"shared_explanation"`
 	SharedFieldKey      *ebpf.Variable `ebpf:"shared_field_key"`
+	SharedGroup         *ebpf.Variable `ebpf:"shared_group"`
+	SharedGroupFlags    *ebpf.Variable `ebpf:"shared_group_flags"`
 	SharedHostDirection *ebpf.Variable `ebpf:"shared_host_direction"`
 	SharedHostKey       *ebpf.Variable `ebpf:"shared_host_key"`
 	SharedLimits        *ebpf.Variable `ebpf:"shared_limits"`

@@ -14,11 +14,13 @@ import (
 // Shared is the state that kernel programs and daemon change together: arrays in memory that both see.
 // Every access to a field that bpf/lib/abi.h gives several writers goes through sync/atomic.
 type Shared struct {
-	Control   *Control
-	Clusters  []Cluster
+	Control  *Control
+	Clusters []Cluster
+	// Groups are those that Cluster.Root and schedules of other groups lead to; 0 is none.
+	Groups    []Group
 	Endpoints []Endpoint
 	Slots     []Slot
-	// Schedules holds the turns that Cluster.Schedule points into.
+	// Schedules holds the turns that Group.Schedule points into.
 	Schedules []Turn
 	// bucketLists are Config.BucketLists.
 	bucketLists []uint64
@@ -33,6 +35,7 @@ func NewHeapShared(sizes Sizes) *Shared {
 	return &Shared{
 		Control:   &Control{},
 		Clusters:  make([]Cluster, sizes.Clusters),
+		Groups:    make([]Group, sizes.Groups),
 		Endpoints: make([]Endpoint, sizes.Endpoints),
 		Slots:     make([]Slot, sizes.Slots),
 		Schedules: make([]Turn, sizes.Schedules),
@@ -40,7 +43,7 @@ func NewHeapShared(sizes Sizes) *Shared {
 }
 
 // MapShared maps the kernel's arrays into memory. Close unmaps them.
-func MapShared(control, clusters, endpoints, slots, schedules, bucketLists *ebpf.Map) (*Shared, error) {
+func MapShared(control, clusters, groups, endpoints, slots, schedules, bucketLists *ebpf.Map) (*Shared, error) {
 	s := &Shared{}
 	c, err := mapArray[Control](s, control)
 	if err != nil {
@@ -48,6 +51,10 @@ func MapShared(control, clusters, endpoints, slots, schedules, bucketLists *ebpf
 	}
 	s.Control = &c[0]
 	if s.Clusters, err = mapArray[Cluster](s, clusters); err != nil {
+		s.Close()
+		return nil, err
+	}
+	if s.Groups, err = mapArray[Group](s, groups); err != nil {
 		s.Close()
 		return nil, err
 	}

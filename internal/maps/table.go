@@ -21,7 +21,7 @@ type Table[K comparable, V any] interface {
 	Each(f func(K, V) bool) error
 }
 
-// Turn is an entry of a schedule: the index of an endpoint, in 8 bytes because the array is mapped into memory.
+// Turn is an entry of a schedule: the index of an endpoint or of a group, in 8 bytes because the array is mapped into memory.
 type Turn = uint64
 
 // Config are the maps that hold the compiled configuration. Reconcile writes them, the kernel programs read them.
@@ -57,7 +57,7 @@ type Config struct {
 type Sizes struct {
 	Listeners, RouteTables, Routes, Splits, Tuples, Schedules uint32
 	Automata, Cells, Accepts, AcceptedValues, BucketLists     uint32
-	Clusters, Endpoints, Slots                                uint32
+	Clusters, Groups, Endpoints, Slots                        uint32
 }
 
 // kernelTable is a Table in the kernel.

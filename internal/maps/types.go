@@ -35,6 +35,10 @@ type (
 	Explanation = abiExplanation
 	// FieldKey is a header name that routes ask about.
 	FieldKey = abiFieldKey
+	// Group is what a choice is made among.
+	Group = abiGroup
+	// GroupFlags say what a group's schedule holds.
+	GroupFlags = abiGroupFlags
 	// HostKey is a key of the host trie.
 	HostKey = abiHostKey
 	// Listener is a listener's current route table.
@@ -105,8 +109,13 @@ const (
 
 // Values of EndpointFlags.
 const (
-	EndpointDown = abiEndpointFlagsENDPOINT_DOWN
-	EndpointGone = abiEndpointFlagsENDPOINT_GONE
+	EndpointDown         = abiEndpointFlagsENDPOINT_DOWN
+	EndpointGone         = abiEndpointFlagsENDPOINT_GONE
+	EndpointOutOfService = abiEndpointFlagsENDPOINT_OUT_OF_SERVICE
+	EndpointUnhealthy    = abiEndpointFlagsENDPOINT_UNHEALTHY
+	EndpointEjected      = abiEndpointFlagsENDPOINT_EJECTED
+	EndpointDegraded     = abiEndpointFlagsENDPOINT_DEGRADED
+	EndpointExcluded     = abiEndpointFlagsENDPOINT_EXCLUDED
 )
 
 // Values of EventKind.
@@ -141,6 +150,7 @@ const (
 	MaxAutomata     = abiLimitsMAX_AUTOMATA
 	CellsPerBlock   = abiLimitsCELLS
 	MaxPickTries    = abiLimitsMAX_PICK_TRIES
+	MaxGroupDepth   = abiLimitsMAX_GROUP_DEPTH
 	MaxLeaseTries   = abiLimitsMAX_LEASE_TRIES
 	AnchorPortCount = abiLimitsANCHOR_PORTS
 )
@@ -173,6 +183,11 @@ const (
 	PhaseLastLF           = abiPhasePHASE_LAST_LF
 	PhaseDone             = abiPhasePHASE_DONE
 	PhaseTunnel           = abiPhasePHASE_TUNNEL
+)
+
+// Values of GroupFlags.
+const (
+	GroupOfGroups = abiGroupFlagsGROUP_OF_GROUPS
 )
 
 // Values of Policy.

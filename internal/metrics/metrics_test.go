@@ -51,8 +51,7 @@ func busy() *state {
 	return &state{
 		verdicts: verdicts, connections: 3, received: 500, sent: 7000,
 		clusters: []Cluster{{
-			Name:  "web",
-			State: maps.Cluster{Schedule: 2 << 32, Turn: 151},
+			Name: "web",
 			Endpoints: []Endpoint{
 				{Index: 0, Address: first, Pool: Pool{Idle: 3, Leased: 1}, SlowConnections: 1, State: maps.Endpoint{
 					Weight: 1, Outstanding: 1, Broken: 1,
@@ -320,9 +319,5 @@ func TestLoadCopiesEveryCounter(t *testing.T) {
 	}
 	if got := LoadEndpoint(&e, &e.Traffic); got != e {
 		t.Errorf("endpoint: got %+v, want %+v", got, e)
-	}
-	c := maps.Cluster{Schedule: 1, Turn: 2, Policy: 3, Choices: 4}
-	if got := LoadCluster(&c); got != c {
-		t.Errorf("cluster: got %+v, want %+v", got, c)
 	}
 }

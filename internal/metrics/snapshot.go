@@ -55,10 +55,7 @@ type ClusterSnapshot struct {
 	// Responses to clients by class, 1xx to 5xx, local replies included.
 	Responses [statusClasses]uint64 `json:"responses"`
 	// Broken are requests that the kernel sent and that ended without a whole response.
-	Broken uint64 `json:"broken"`
-	// Turn is the round robin's turn, Schedule the length of its schedule.
-	Turn      uint64             `json:"turn"`
-	Schedule  uint32             `json:"schedule"`
+	Broken    uint64             `json:"broken"`
 	Endpoints []EndpointSnapshot `json:"endpoints"`
 }
 
@@ -149,8 +146,6 @@ func snapshotCluster(c *Cluster, a *account, slow slowCluster) ClusterSnapshot {
 		Name:     c.Name,
 		Requests: kernel.requests + slow.requests,
 		Broken:   kernel.broken,
-		Turn:     c.State.Turn,
-		Schedule: uint32(c.State.Schedule >> 32),
 		// Never null in JSON.
 		Endpoints: make([]EndpointSnapshot, 0, len(c.Endpoints)),
 	}

@@ -28,8 +28,6 @@ type Source interface {
 // Cluster is a cluster and its live state.
 type Cluster struct {
 	Name string
-	// State is a copy made by LoadCluster.
-	State maps.Cluster
 	// Endpoints of the configuration in its order, followed by those that have left
 	// it but still hold a lease. An address that left and came back may be in both.
 	Endpoints []Endpoint
@@ -49,7 +47,9 @@ type Endpoint struct {
 }
 
 // IsHealthy reports whether the endpoint takes requests.
-func (e *Endpoint) IsHealthy() bool { return e.State.Flags == 0 }
+func (e *Endpoint) IsHealthy() bool {
+	return e.State.Flags&uint32(maps.EndpointOutOfService|maps.EndpointUnhealthy|maps.EndpointEjected) == 0
+}
 
 // IsGone reports whether the endpoint has left the configuration.
 func (e *Endpoint) IsGone() bool { return e.State.Flags&uint32(maps.EndpointGone) != 0 }
@@ -98,15 +98,5 @@ func LoadEndpoint(e *maps.Endpoint, traffic *maps.Traffic) maps.Endpoint {
 		Want:        atomic.LoadUint32(&e.Want),
 		Broken:      atomic.LoadUint64(&e.Broken),
 		Traffic:     *traffic,
-	}
-}
-
-// LoadCluster copies a cluster that others change.
-func LoadCluster(c *maps.Cluster) maps.Cluster {
-	return maps.Cluster{
-		Schedule: atomic.LoadUint64(&c.Schedule),
-		Turn:     atomic.LoadUint64(&c.Turn),
-		Policy:   atomic.LoadUint32(&c.Policy),
-		Choices:  atomic.LoadUint32(&c.Choices),
 	}
 }

@@ -231,7 +231,9 @@ type Cluster struct {
 	Policy    Policy
 	Discovery Discovery
 	// ChoiceCount for LeastRequest, at least 2 (LeastRequestLbConfig.choice_count).
-	ChoiceCount    uint32
+	ChoiceCount uint32
+	// Balancing among priorities and localities.
+	Balancing      Balancing
 	ConnectTimeout time.Duration
 	// DNSRefresh is the time between look-ups (Cluster.dns_refresh_rate).
 	DNSRefresh time.Duration
@@ -248,10 +250,14 @@ type Target struct {
 	Host   string
 	Port   uint16
 	Weight uint32
+	Place
+	Health HealthStatus
 }
 
-// Endpoint is an address that serves a cluster. Weight is at least 1.
+// Endpoint is an address that serves a cluster. Weight is at least 1. An address may stand in several places.
 type Endpoint struct {
 	Address netip.AddrPort
 	Weight  uint32
+	Place
+	Health HealthStatus
 }

@@ -95,15 +95,9 @@ func (m measured) Clusters() []metrics.Cluster {
 	}
 	var list []metrics.Cluster
 	for _, c := range m.n.current.Load().config.Clusters {
-		index, ok := d.clusters[c.Name]
-		if !ok {
-			continue
+		if _, ok := d.clusters[c.Name]; ok {
+			list = append(list, metrics.Cluster{Name: c.Name, Endpoints: byCluster[c.Name]})
 		}
-		list = append(list, metrics.Cluster{
-			Name:      c.Name,
-			State:     metrics.LoadCluster(&shared.Clusters[index]),
-			Endpoints: byCluster[c.Name],
-		})
 	}
 	return list
 }

@@ -171,7 +171,7 @@ func TestChangedEndpointsLeaveRouteTablesAlone(t *testing.T) {
 	g.mustApply(single(endpointOn(9000, 1), endpointOn(9001, 1)))
 	got := g.mustApply(single(endpointOn(9001, 2), endpointOn(9002, 1)))
 	// Turns 1 2 1; one schedule stored; 9000 gone, 9001 heavier, 9002 new.
-	want := Stats{Schedules: 3, Clusters: 1, Endpoints: 3}
+	want := Stats{Schedules: 3, Groups: 1, Clusters: 1, Endpoints: 3}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("writes (-got +want):\n%s", diff)
 	}
@@ -183,7 +183,7 @@ func TestIndicesSurviveReloads(t *testing.T) {
 	before := g.r.Endpoints()
 	clusterIndex, _ := g.r.ClusterIndex("web")
 	g.kernel.sh.Endpoints[before[1].Index].Traffic.Requests = 7
-	g.kernel.sh.Clusters[clusterIndex].Turn = 5
+	g.rootOf(clusterIndex).Turn = 5
 
 	cfg := single(endpointOn(9002, 1), endpointOn(9001, 1))
 	cfg.Clusters = slices.Insert(cfg.Clusters, 0, &model.Cluster{Name: "another"})
@@ -192,13 +192,17 @@ func TestIndicesSurviveReloads(t *testing.T) {
 	if after[1] != before[1] || g.kernel.sh.Endpoints[after[1].Index].Traffic.Requests != 7 {
 		t.Errorf("endpoint %+v is now %+v with %d requests, want it unchanged with 7", before[1], after[1], g.kernel.sh.Endpoints[after[1].Index].Traffic.Requests)
 	}
-	if got, ok := g.r.ClusterIndex("web"); !ok || got != clusterIndex || g.kernel.sh.Clusters[got].Turn != 5 {
-		t.Errorf("cluster index %d at turn %d, want %d at 5", got, g.kernel.sh.Clusters[got].Turn, clusterIndex)
+	if got, ok := g.r.ClusterIndex("web"); !ok || got != clusterIndex || g.rootOf(got).Turn != 5 {
+		t.Errorf("cluster index %d at turn %d, want %d at 5", got, g.rootOf(got).Turn, clusterIndex)
 	}
 	want := []ClusterEntry{{clusterIndex, "web"}, {clusterIndex + 1, "another"}}
 	if diff := cmp.Diff(g.r.Clusters(), want); diff != "" {
 		t.Errorf("clusters (-got +want):\n%s", diff)
 	}
+}
+
+func (g *rig) rootOf(cluster uint32) *maps.Group {
+	return &g.kernel.sh.Groups[uint32(g.kernel.sh.Clusters[cluster].Root)]
 }
 
 func TestEndpointIndexIsReusedOnlyAfterRelease(t *testing.T) {
@@ -338,7 +342,7 @@ type running struct {
 	// routed are its decisions, and found what it knew of the requests when it made them.
 	routed  []routing
 	found   []found
-	words   []uint64
+	roots   []uint32
 	entries [][]uint32
 }
 
@@ -352,9 +356,9 @@ func (g *rig) begin(requests []*model.Request) []running {
 			p.routed = append(p.routed, g.kernel.decide(f, r, uint32(i)))
 		}
 		for _, c := range g.r.clusters {
-			word := g.kernel.sh.Clusters[c.index].Schedule
-			p.words = append(p.words, word)
-			p.entries = append(p.entries, g.kernel.turnsAt(word))
+			root := uint32(g.kernel.sh.Clusters[c.index].Root)
+			p.roots = append(p.roots, root)
+			p.entries = append(p.entries, g.kernel.turnsBelow(root))
 		}
 		programs = append(programs, p)
 	}
@@ -380,9 +384,9 @@ func (g *rig) undisturbed(when string, p running, requests []*model.Request, nex
 			}
 		}
 	}
-	for i, word := range p.words {
-		if got := g.kernel.turnsAt(word); !slices.Equal(got, p.entries[i]) {
-			g.t.Fatalf("%s: schedule %#x holds %v, before %v", when, word, got, p.entries[i])
+	for i, root := range p.roots {
+		if got := g.kernel.turnsBelow(root); !slices.Equal(got, p.entries[i]) {
+			g.t.Fatalf("%s: group %d holds %v, before %v", when, root, got, p.entries[i])
 		}
 	}
 }

@@ -4,7 +4,6 @@ package reconcile
 
 import (
 	"net/netip"
-	"slices"
 	"sync/atomic"
 
 	"github.com/xlb-project/xlb/internal/compile"
@@ -13,10 +12,15 @@ import (
 
 // cluster is a cluster in the maps.
 type cluster struct {
-	index uint32
-	// turns is what schedule holds: indices of endpoints.
-	turns    []uint32
-	schedule span
+	index    uint32
+	compiled *compile.Cluster
+	// endpoints are the indices of the compiled ones.
+	endpoints []uint32
+	// groups are those that root leads to, and root itself.
+	groups []*group
+	root   uint32
+	// version tells the cluster's words apart, those of clusters before it at the index too.
+	version uint32
 }
 
 // endpointKey names an endpoint across reloads, that of a removed cluster too.
@@ -34,7 +38,7 @@ type endpoint struct {
 	gone       bool
 }
 
-// applyCluster makes a cluster's endpoints, policy and schedule what the image says.
+// applyCluster makes a cluster's endpoints and groups what the image says.
 func (r *Reconciler) applyCluster(c *compile.Cluster) error {
 	known, err := r.clusterFor(c.Name)
 	if err != nil {
@@ -46,15 +50,8 @@ func (r *Reconciler) applyCluster(c *compile.Cluster) error {
 			return err
 		}
 	}
-	turns := make([]uint32, len(c.Schedule))
-	for i, e := range c.Schedule {
-		turns[i] = indices[e]
-	}
-	r.setPolicy(known.index, c)
-	if slices.Equal(turns, known.turns) {
-		return nil
-	}
-	return r.publish(known, turns)
+	known.compiled, known.endpoints = c, indices
+	return r.regroup(known)
 }
 
 // clusterFor returns the cluster of that name, a new one if there is none.
@@ -66,42 +63,11 @@ func (r *Reconciler) clusterFor(name string) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{index: s.first}
+	word := &r.sh.Clusters[s.first].Root
+	c := &cluster{index: s.first, version: uint32(atomic.LoadUint64(word) >> 32)}
 	r.clusters[name] = c
-	shared := &r.sh.Clusters[c.index]
-	atomic.StoreUint64(&shared.Schedule, 0)
-	atomic.StoreUint64(&shared.Turn, 0)
 	r.stats.Clusters++
 	return c, nil
-}
-
-func (r *Reconciler) setPolicy(index uint32, c *compile.Cluster) {
-	shared := &r.sh.Clusters[index]
-	if shared.Policy == uint32(c.Policy) && shared.Choices == c.Choices {
-		return
-	}
-	atomic.StoreUint32(&shared.Choices, c.Choices)
-	atomic.StoreUint32(&shared.Policy, uint32(c.Policy))
-	r.stats.Clusters++
-}
-
-// publish writes the turns where nobody reads and then points the cluster to them. First
-// and length are one word, so a program sees the old schedule or the new one. All of it is
-// shared memory: without a kernel the slow path reads the same.
-func (r *Reconciler) publish(c *cluster, turns []uint32) error {
-	s, err := r.numbers.schedules.take(uint32(len(turns)))
-	if err != nil {
-		return err
-	}
-	for i, turn := range turns {
-		atomic.StoreUint64(&r.sh.Schedules[s.first+uint32(i)], maps.Turn(turn))
-		r.stats.Schedules++
-	}
-	atomic.StoreUint64(&r.sh.Clusters[c.index].Schedule, uint64(s.count)<<32|uint64(s.first))
-	r.stats.Clusters++
-	r.unlinked.schedules = append(r.unlinked.schedules, c.schedule)
-	c.turns, c.schedule = turns, s
-	return nil
 }
 
 // applyEndpoint returns the index of an endpoint that is in service again, or for the
@@ -152,10 +118,10 @@ func (r *Reconciler) unlinkClusters(wanted []compile.Cluster) {
 		if keep[name] {
 			continue
 		}
-		atomic.StoreUint64(&r.sh.Clusters[c.index].Schedule, 0)
+		atomic.StoreUint64(&r.sh.Clusters[c.index].Root, uint64(c.version+1)<<32)
 		r.stats.Clusters++
 		r.unlinked.clusters = append(r.unlinked.clusters, span{c.index, 1})
-		r.unlinked.schedules = append(r.unlinked.schedules, c.schedule)
+		r.unlinked.groups = append(r.unlinked.groups, c.groups...)
 		delete(r.clusters, name)
 	}
 }

@@ -128,10 +128,11 @@ func (g *rig) sharedLines() []string {
 		names[c.index] = name
 	}
 	for i := range g.kernel.sh.Clusters {
-		c := &g.kernel.sh.Clusters[i]
 		if name, used := names[uint32(i)]; used {
-			lines = append(lines, fmt.Sprintf("cluster %d %q: policy %d choices %d turns at %d %v",
-				i, name, c.Policy, c.Choices, uint32(c.Schedule), g.kernel.turns(uint32(i))))
+			root := uint32(g.kernel.sh.Clusters[i].Root)
+			group := &g.kernel.sh.Groups[root]
+			lines = append(lines, fmt.Sprintf("cluster %d %q: group %d policy %d choices %d turns at %d %v",
+				i, name, root, group.Policy, group.Choices, uint32(group.Schedule), g.kernel.turns(uint32(i))))
 		}
 	}
 	for i := range g.kernel.sh.Endpoints {

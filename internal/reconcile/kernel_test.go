@@ -276,7 +276,20 @@ func (k kernel) choose(r maps.Route, draw uint32) routing {
 
 // turns are the endpoints that a cluster's schedule lists.
 func (k kernel) turns(cluster uint32) []uint32 {
-	return k.turnsAt(k.sh.Clusters[cluster].Schedule)
+	return k.turnsBelow(uint32(k.sh.Clusters[cluster].Root))
+}
+
+// turnsBelow lists the endpoints of a group, those of each group in it as often as that has a turn.
+func (k kernel) turnsBelow(group uint32) (endpoints []uint32) {
+	g := &k.sh.Groups[group]
+	turns := k.turnsAt(g.Schedule)
+	if g.Flags&uint32(maps.GroupOfGroups) == 0 {
+		return turns
+	}
+	for _, below := range turns {
+		endpoints = append(endpoints, k.turnsBelow(below)...)
+	}
+	return endpoints
 }
 
 func (k kernel) turnsAt(word uint64) []uint32 {

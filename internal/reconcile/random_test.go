@@ -49,12 +49,26 @@ func (w world) config() *model.Config {
 
 func (w world) cluster(name string) *model.Cluster {
 	c := &model.Cluster{Name: name, Policy: model.Policy(w.IntN(3)), ChoiceCount: 2}
+	c.Balancing.LocalityWeighted = w.IntN(2) == 0
 	for port := 9000; port < 9004; port++ {
 		if w.IntN(2) == 0 {
-			c.Endpoints = append(c.Endpoints, model.Endpoint{Address: address(port), Weight: 1 + w.Uint32N(3)})
+			c.Endpoints = append(c.Endpoints, model.Endpoint{Address: address(port), Weight: 1 + w.Uint32N(3), Place: w.place(), Health: w.health()})
 		}
 	}
 	return c
+}
+
+// place is the first priority more often than another.
+func (w world) place() model.Place {
+	return model.Place{
+		Priority:       uint32(max(0, w.IntN(5)-2)),
+		Locality:       model.Locality{Zone: string(rune('a' + w.IntN(2)))},
+		LocalityWeight: 1 + w.Uint32N(3),
+	}
+}
+
+func (w world) health() model.HealthStatus {
+	return []model.HealthStatus{model.HealthUnknown, model.Healthy, model.HealthUnknown, model.Unhealthy, model.Degraded}[w.IntN(5)]
 }
 
 func (w world) table(clusters []*model.Cluster) *model.RouteTable {

@@ -43,6 +43,7 @@ type numbers struct {
 	automata, cells, accepts    *ranges
 	acceptedValues              *ranges
 	clusterIndex, endpointIndex *ranges
+	groupIndex                  *ranges
 }
 
 // New returns a reconciler for maps that are empty.
@@ -80,6 +81,7 @@ func newNumbers(sizes maps.Sizes, sh *maps.Shared) numbers {
 		acceptedValues: newRanges("combinations of header conditions", "accepted_values", 0, sizes.AcceptedValues),
 		schedules:      newRanges("turns", "schedules", 0, uint32(len(sh.Schedules))),
 		clusterIndex:   newRanges("clusters", "clusters", 0, uint32(len(sh.Clusters))),
+		groupIndex:     newRanges("groups of endpoints", "groups", 1, uint32(len(sh.Groups))),
 		endpointIndex:  newRanges("endpoints", "endpoints", 0, uint32(len(sh.Endpoints))),
 	}
 }

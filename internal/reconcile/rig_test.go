@@ -20,7 +20,7 @@ import (
 var testSizes = maps.Sizes{
 	Listeners: 64, RouteTables: 64, Routes: 4096, Splits: 1024, Tuples: 256, Schedules: 4096,
 	BucketLists: 1024, Automata: 64, Cells: 4096, Accepts: 1024, AcceptedValues: 1024,
-	Clusters: 64, Endpoints: 256,
+	Clusters: 64, Groups: 256, Endpoints: 256,
 }
 
 // rig is a reconciler over maps in memory, whose every write can be watched and made to fail.
@@ -285,12 +285,24 @@ func (g *rig) wantedTurns(cfg *model.Config) map[string][]string {
 	im, _ := compile.Compile(cfg)
 	turns := map[string][]string{}
 	for _, c := range im.Clusters {
-		for _, turn := range c.Schedule {
-			turns[c.Name] = append(turns[c.Name], c.Endpoints[turn].Address.String())
+		root := c.Root(nil)
+		for _, e := range endpointsBelow(&root) {
+			turns[c.Name] = append(turns[c.Name], c.Endpoints[e].Address.String())
 		}
 	}
 	g.turns[cfg] = turns
 	return turns
+}
+
+// endpointsBelow is what kernel.turnsBelow finds.
+func endpointsBelow(g *compile.Group) (endpoints []uint32) {
+	if len(g.Groups) == 0 {
+		return g.Turns
+	}
+	for _, turn := range g.Turns {
+		endpoints = append(endpoints, endpointsBelow(&g.Groups[turn])...)
+	}
+	return endpoints
 }
 
 // checkClean demands that the maps hold exactly the configuration, and that every number
@@ -340,6 +352,7 @@ func (g *rig) inUse() map[string]int {
 		"lists of automata":    used(n.accepts, full.accepts),
 		"values of automata":   used(n.acceptedValues, full.acceptedValues),
 		"turns":                used(n.schedules, full.schedules),
+		"groups":               used(n.groupIndex, full.groupIndex),
 		"cluster indices":      used(n.clusterIndex, full.clusterIndex),
 		"endpoint indices":     used(n.endpointIndex, full.endpointIndex),
 	}

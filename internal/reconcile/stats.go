@@ -5,25 +5,25 @@ package reconcile
 import "github.com/xlb-project/xlb/internal/maps"
 
 // Stats counts the writes of one Apply, deletions included, per map. Those that
-// failed do not count. Schedules, Clusters and Endpoints are shared memory: there it counts
-// turns, changes of a cluster's policy or schedule, and endpoints that were begun, changed
+// failed do not count. Schedules, Groups, Clusters and Endpoints are shared memory: there it counts
+// turns, groups, clusters that were pointed to another group, and endpoints that were begun, changed
 // or marked.
 type Stats struct {
-	VIPs, Listeners, RouteTables   int
-	Hosts, Paths, Fields           int
-	Values, Prefixes               int
-	Tuples, Buckets, BucketLists   int
-	Routes, Splits                 int
-	Automata, Cells, Accepts       int
-	AcceptedValues                 int
-	Schedules, Clusters, Endpoints int
+	VIPs, Listeners, RouteTables           int
+	Hosts, Paths, Fields                   int
+	Values, Prefixes                       int
+	Tuples, Buckets, BucketLists           int
+	Routes, Splits                         int
+	Automata, Cells, Accepts               int
+	AcceptedValues                         int
+	Schedules, Groups, Clusters, Endpoints int
 }
 
 // Total is the number of writes.
 func (s *Stats) Total() int {
 	return s.VIPs + s.Listeners + s.RouteTables + s.Hosts + s.Paths + s.Fields +
 		s.Values + s.Prefixes + s.Tuples + s.Buckets + s.BucketLists + s.Routes + s.Splits +
-		s.Automata + s.Cells + s.Accepts + s.AcceptedValues + s.Schedules + s.Clusters + s.Endpoints
+		s.Automata + s.Cells + s.Accepts + s.AcceptedValues + s.Schedules + s.Groups + s.Clusters + s.Endpoints
 }
 
 // put writes an entry and counts it.

@@ -10,8 +10,9 @@ import (
 // unlinked is what nothing points to: numbers that programs which began earlier may still
 // use, and versions and virtual hosts that were never switched to.
 type unlinked struct {
-	versions                       []*version
-	schedules, clusters, endpoints []span
+	versions            []*version
+	groups              []*group
+	clusters, endpoints []span
 	// vhosts are those that may have no holder.
 	vhosts []*vhost
 	// entries have left a virtual host that goes on, but what they point to may be read.
@@ -23,7 +24,7 @@ type unlinked struct {
 }
 
 func (u *unlinked) empty() bool {
-	return len(u.versions)+len(u.schedules)+len(u.clusters)+len(u.endpoints)+len(u.vhosts)+len(u.entries)+len(u.buckets) == 0 && !u.unsettled
+	return len(u.versions)+len(u.groups)+len(u.clusters)+len(u.endpoints)+len(u.vhosts)+len(u.entries)+len(u.buckets) == 0 && !u.unsettled
 }
 
 // exchange notes that one version has been linked in the other's place; either may be nil.
@@ -50,7 +51,7 @@ func (r *Reconciler) sweep() error {
 	if err := r.settle(); err != nil {
 		return err
 	}
-	giveAll(r.numbers.schedules, &u.schedules)
+	r.giveGroups()
 	giveAll(r.numbers.clusterIndex, &u.clusters)
 	giveAll(r.numbers.endpointIndex, &u.endpoints)
 	dropEntries(u.entries)

@@ -15,7 +15,7 @@ import (
 )
 
 var largeSizes = maps.Sizes{
-	Listeners: 8, RouteTables: 8, Routes: 40000, Splits: 8, Tuples: 8, Schedules: 8, BucketLists: 40000, Clusters: 8, Endpoints: 8,
+	Listeners: 8, RouteTables: 8, Routes: 40000, Splits: 8, Tuples: 8, Schedules: 8, BucketLists: 40000, Clusters: 8, Groups: 16, Endpoints: 8,
 }
 
 // TestAChangedRouteWritesOnlyWhatItMust counts the writes for one route of 10,000. A route that leads where others lead needs no list of its own.

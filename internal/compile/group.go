@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// Group is what a choice is made among: endpoints, or other groups.
+type Group struct {
+	Policy maps.Policy
+	// Choices of LEAST_REQUEST; 0 for the other policies.
+	Choices uint32
+	// Turns are indices into Groups if there are some, else into the cluster's Endpoints, each as often as its share asks.
+	// Without any the choice ends here, without an endpoint.
+	Turns []uint32
+	// Groups, none of which is empty of turns unless its requests are to fail.
+	Groups []Group
+}
+
+// EndpointState is what has been learned of an endpoint since the configuration was written.
+type EndpointState struct {
+	// Flags of health; others do not matter.
+	Flags maps.EndpointFlags
+}
+
+// Root returns the group that a choice in the cluster begins with, while its endpoints are in these states; nil stands for
+// nothing learned of any. It is pure: the same states give the same groups.
+//
+// As in Envoy a priority, and in it the healthy or the degraded hosts, are drawn at random by load, and a locality then takes
+// its turn; steps that have one way to go are left out.
+func (c *Cluster) Root(states func(endpoint uint32) EndpointState) Group {
+	priorities := c.priorities(states)
+	load := loadsOf(priorities, &c.Balancing)
+	root := Group{Policy: maps.PolicyRandom}
+	var shares []uint64
+	for i := range priorities {
+		p := &priorities[i]
+		if n := load.healthy[i]; n > 0 {
+			shares = append(shares, n)
+			root.Groups = append(root.Groups, c.source(p, p.healthy, load.panic[i]))
+		}
+		if n := load.degraded[i]; n > 0 {
+			shares = append(shares, n)
+			root.Groups = append(root.Groups, c.source(p, p.degraded, load.panic[i]))
+		}
+	}
+	switch len(root.Groups) {
+	case 0:
+		return Group{Policy: c.Policy, Choices: c.Choices}
+	case 1:
+		return root.Groups[0]
+	}
+	root.Turns = scheduleOf(shares)
+	return root
+}
+
+// source is the group of a priority's healthy or degraded hosts. Panic takes all hosts, and forgets the localities.
+func (c *Cluster) source(p *priority, eligible []Member, panicking bool) Group {
+	switch {
+	case panicking && c.Balancing.FailOnPanic:
+		return c.group(nil)
+	case panicking:
+		return c.group(p.all)
+	case c.Balancing.LocalityWeighted:
+		return c.localities(p, eligible)
+	}
+	return c.group(eligible)
+}
+
+// group is that of hosts which are chosen among by the cluster's policy.
+func (c *Cluster) group(hosts []Member) Group {
+	weights := make([]uint64, len(hosts))
+	for i := range hosts {
+		weights[i] = uint64(hosts[i].Weight)
+	}
+	turns := scheduleOf(weights)
+	for i, host := range turns {
+		turns[i] = hosts[host].Endpoint
+	}
+	return Group{Policy: c.Policy, Choices: c.Choices, Turns: turns}
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+// HealthStatus is what the configuration says of an endpoint's health (envoy.config.core.v3.HealthStatus).
+type HealthStatus uint8
+
+// Draining and HealthTimeout count as Unhealthy, HealthUnknown as Healthy, as in Envoy.
+const (
+	HealthUnknown HealthStatus = iota
+	Healthy
+	Unhealthy
+	Draining
+	HealthTimeout
+	// Degraded endpoints take what the healthy ones of all priorities are too few for.
+	Degraded
+)
+
+// String returns Envoy's name of the status.
+func (s HealthStatus) String() string {
+	return [...]string{"UNKNOWN", "HEALTHY", "UNHEALTHY", "DRAINING", "TIMEOUT", "DEGRADED"}[s]
+}
+
+// Locality is where an endpoint stands (envoy.config.core.v3.Locality). The zero value is a locality too.
+type Locality struct {
+	Region, Zone, SubZone string
+}
+
+// Place is where an endpoint stands in its cluster (envoy.config.endpoint.v3.LocalityLbEndpoints).
+type Place struct {
+	// Priority: 0 is the first, at most 128.
+	Priority uint32
+	Locality Locality
+	// LocalityWeight is the locality's in its priority; 0 gets no requests where localities are weighted.
+	LocalityWeight uint32
+}
+
+// Balancing is how a cluster's requests are shared among priorities and localities. The zero value holds Envoy's defaults.
+type Balancing struct {
+	// PanicThreshold in percent: where less of the hosts are healthy or degraded, all are used. 0 never does that; nil is
+	// DefaultPanicThreshold (CommonLbConfig.healthy_panic_threshold).
+	PanicThreshold *uint32
+	// Overprovisioning in percent: a priority takes all of its requests as long as that many times its healthy hosts make
+	// all of them. 0 is DefaultOverprovisioning (ClusterLoadAssignment.Policy.overprovisioning_factor).
+	Overprovisioning uint32
+	// WeightedHealth counts hosts by weight where the health of a priority is computed
+	// (ClusterLoadAssignment.Policy.weighted_priority_health).
+	WeightedHealth bool
+	// LocalityWeighted shares the requests of a priority among its localities by weight
+	// (CommonLbConfig.locality_weighted_lb_config).
+	LocalityWeighted bool
+	// FailOnPanic answers 503 in place of using unhealthy hosts (CommonLbConfig.ZoneAwareLbConfig.fail_traffic_on_panic).
+	FailOnPanic bool
+}
+
+// Envoy's defaults, in percent.
+const (
+	DefaultPanicThreshold   = 50
+	DefaultOverprovisioning = 140
+)

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// group is a group in the maps.
+type group struct {
+	index    span
+	schedule span
+	groupContent
+}
+
+// groupContent is what a group says, in indices of the maps.
+type groupContent struct {
+	policy  maps.Policy
+	choices uint32
+	flags   maps.GroupFlags
+	// turns are indices of endpoints, or of groups.
+	turns []uint32
+}
+
+func (g groupContent) equal(other groupContent) bool {
+	return g.policy == other.policy && g.choices == other.choices && g.flags == other.flags && slices.Equal(g.turns, other.turns)
+}
+
+// grouping writes the groups of one cluster. Those that are as before stay, with their turn.
+type grouping struct {
+	r *Reconciler
+	// before are the cluster's groups that have not been found again.
+	before []*group
+	// now are those that it has, each behind the groups that it leads to; added are the new ones of them.
+	now, added []*group
+	// endpoints are the indices of the cluster's endpoints.
+	endpoints []uint32
+	// turn is where new groups begin: where the cluster's last root stood, so that a change of endpoints does not favour the first.
+	turn uint64
+}
+
+// regroup makes a cluster's groups what its members' state of health asks for, and then points the cluster to them. First the groups, then
+// the cluster's word: a program sees the old groups or the new ones. All of it is shared memory: without a kernel the slow path
+// reads the same.
+func (r *Reconciler) regroup(c *cluster) error {
+	w := &grouping{r: r, before: slices.Clone(c.groups), endpoints: c.endpoints, turn: atomic.LoadUint64(&r.sh.Groups[c.root].Turn)}
+	root := c.compiled.Root(func(endpoint uint32) compile.EndpointState {
+		flags := atomic.LoadUint32(&r.sh.Endpoints[c.endpoints[endpoint]].Flags)
+		return compile.EndpointState{Flags: maps.EndpointFlags(flags)}
+	})
+	top, err := w.write(&root)
+	if err != nil {
+		r.unlinked.groups = append(r.unlinked.groups, w.added...)
+		return err
+	}
+	c.groups = w.now
+	r.unlinked.groups = append(r.unlinked.groups, w.before...)
+	if top.index.first == c.root {
+		return nil
+	}
+	c.root = top.index.first
+	c.version++
+	atomic.StoreUint64(&r.sh.Clusters[c.index].Root, uint64(c.version)<<32|uint64(c.root))
+	r.stats.Clusters++
+	return nil
+}
+
+// write returns the group of the maps that says the same, and has those below it written first.
+func (w *grouping) write(g *compile.Group) (*group, error) {
+	content := groupContent{policy: g.Policy, choices: g.Choices}
+	indices := w.endpoints
+	if len(g.Groups) > 0 {
+		content.flags = maps.GroupOfGroups
+		indices = nil
+		for i := range g.Groups {
+			below, err := w.write(&g.Groups[i])
+			if err != nil {
+				return nil, err
+			}
+			indices = append(indices, below.index.first)
+		}
+	}
+	for _, turn := range g.Turns {
+		content.turns = append(content.turns, indices[turn])
+	}
+	if i := slices.IndexFunc(w.before, func(old *group) bool { return old.equal(content) }); i >= 0 {
+		old := w.before[i]
+		w.before = slices.Delete(w.before, i, i+1)
+		w.now = append(w.now, old)
+		return old, nil
+	}
+	return w.create(content)
+}
+
+func (w *grouping) create(content groupContent) (*group, error) {
+	g := &group{groupContent: content}
+	var err error
+	if g.index, err = w.r.numbers.groupIndex.take(1); err != nil {
+		return nil, err
+	}
+	// Noted before the next step, which may fail.
+	w.added = append(w.added, g)
+	if g.schedule, err = w.r.numbers.schedules.take(uint32(len(content.turns))); err != nil {
+		return nil, err
+	}
+	for i, turn := range content.turns {
+		atomic.StoreUint64(&w.r.sh.Schedules[g.schedule.first+uint32(i)], maps.Turn(turn))
+		w.r.stats.Schedules++
+	}
+	shared := &w.r.sh.Groups[g.index.first]
+	atomic.StoreUint32(&shared.Policy, uint32(content.policy))
+	atomic.StoreUint32(&shared.Choices, content.choices)
+	atomic.StoreUint32(&shared.Flags, uint32(content.flags))
+	atomic.StoreUint64(&shared.Turn, w.turn)
+	atomic.StoreUint64(&shared.Schedule, uint64(g.schedule.count)<<32|uint64(g.schedule.first))
+	w.r.stats.Groups++
+	w.now = append(w.now, g)
+	return g, nil
+}
+
+// giveGroups gives up groups that no program can reach.
+func (r *Reconciler) giveGroups() {
+	for _, g := range r.unlinked.groups {
+		r.numbers.schedules.give(g.schedule)
+		r.numbers.groupIndex.give(g.index)
+	}
+	r.unlinked.groups = nil
+}

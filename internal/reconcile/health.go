@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// HealthChange is what has been learned of one endpoint.
+type HealthChange struct {
+	// Endpoint is an index into the shared endpoints.
+	Endpoint uint32
+	// Set and Clear are flags of health: EndpointUnhealthy, EndpointEjected, EndpointDegraded, EndpointExcluded. Others are
+	// left alone.
+	Set, Clear maps.EndpointFlags
+}
+
+const healthFlags = maps.EndpointUnhealthy | maps.EndpointEjected | maps.EndpointDegraded | maps.EndpointExcluded
+
+// SetHealth notes the changes in the endpoints' flags, and groups the clusters of those that really change anew: each once, whatever the
+// number of changes. Requests see a cluster's old groups or its new ones. An index that is no endpoint's is passed over: it has been
+// released meanwhile. After an error a cluster has its old groups, and the flags stand: the next change or Apply groups it.
+func (r *Reconciler) SetHealth(changes ...HealthChange) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	byIndex := map[uint32][]HealthChange{}
+	for _, change := range changes {
+		byIndex[change.Endpoint] = append(byIndex[change.Endpoint], change)
+	}
+	changed := map[string]bool{}
+	for key, e := range r.endpoints {
+		for _, change := range byIndex[e.index] {
+			if r.setFlags(change) {
+				changed[key.cluster] = true
+			}
+		}
+	}
+	for name := range changed {
+		// One that has gone keeps its endpoints for a while.
+		c := r.clusters[name]
+		if c == nil {
+			continue
+		}
+		if err := r.regroup(c); err != nil {
+			return fmt.Errorf("cluster %q: %w", name, err)
+		}
+	}
+	return r.sweep()
+}
+
+// setFlags reports whether that changes anything. Other flags of the word have other writers.
+func (r *Reconciler) setFlags(change HealthChange) bool {
+	flags := &r.sh.Endpoints[change.Endpoint].Flags
+	set, gone := uint32(change.Set&healthFlags), uint32(change.Clear&healthFlags&^change.Set)
+	was := atomic.OrUint32(flags, set)
+	atomic.AndUint32(flags, ^gone)
+	return was&set != set || was&gone != 0
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// behind is an endpoint of priority 1.
+func behind(port int) model.Endpoint {
+	e := endpointOn(port, 1)
+	e.Priority = 1
+	return e
+}
+
+// served are the ports of the endpoints that the cluster's root leads to, each once.
+func (g *rig) served() string {
+	index, _ := g.r.ClusterIndex("web")
+	var ports []string
+	for _, e := range g.kernel.turns(index) {
+		ports = append(ports, g.addressOf(e)[len("127.80.0.1:"):])
+	}
+	slices.Sort(ports)
+	return strings.Join(slices.Compact(ports), " ")
+}
+
+// mustSetHealth changes the endpoint at a port.
+func (g *rig) mustSetHealth(port uint16, set, gone maps.EndpointFlags) {
+	g.t.Helper()
+	for _, e := range g.r.Endpoints() {
+		if e.Address.Port() == port {
+			if err := g.r.SetHealth(HealthChange{Endpoint: e.Index, Set: set, Clear: gone}); err != nil {
+				g.t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestHealthDecidesWhomAClusterLeadsTo(t *testing.T) {
+	g := newRig(t)
+	cfg := single(endpointOn(9000, 1), endpointOn(9001, 1), behind(9002))
+	g.mustApply(cfg)
+	for _, step := range []struct {
+		port       uint16
+		set, clear maps.EndpointFlags
+		want       string
+	}{
+		{9000, maps.EndpointUnhealthy, 0, "9001 9002"},
+		{9001, maps.EndpointEjected, 0, "9002"},
+		{9002, maps.EndpointUnhealthy, 0, "9000 9001 9002"},
+		{9001, maps.EndpointUnhealthy, maps.EndpointEjected, "9000 9001 9002"},
+		{9001, 0, maps.EndpointUnhealthy, "9001"},
+		{9002, 0, maps.EndpointUnhealthy, "9001 9002"},
+		{9000, 0, maps.EndpointUnhealthy, "9000 9001"},
+	} {
+		g.mustSetHealth(step.port, step.set, step.clear)
+		if got := g.served(); got != step.want {
+			t.Errorf("%d set %d clear %d: led to %s, want %s", step.port, step.set, step.clear, got, step.want)
+		}
+	}
+	g.checkClean(cfg, nil)
+}
+
+func TestHealthOutlivesAReload(t *testing.T) {
+	g := newRig(t)
+	g.mustApply(single(endpointOn(9000, 1), endpointOn(9001, 1)))
+	g.mustSetHealth(9000, maps.EndpointUnhealthy, 0)
+	g.mustApply(single(endpointOn(9000, 1), endpointOn(9001, 1), endpointOn(9002, 1)))
+	if got := g.served(); got != "9001 9002" {
+		t.Errorf("led to %s, want 9001 9002", got)
+	}
+}
+
+func TestHealthThatChangesNothingWritesNothing(t *testing.T) {
+	g := newRig(t)
+	g.mustApply(single(endpointOn(9000, 1), endpointOn(9001, 1)))
+	index, _ := g.r.ClusterIndex("web")
+	word := g.kernel.sh.Clusters[index].Root
+	// That it is down is the pool's to say, and no index is that of endpoint 200.
+	if err := g.r.SetHealth(HealthChange{Endpoint: 0, Set: maps.EndpointDown}, HealthChange{Endpoint: 0, Clear: maps.EndpointUnhealthy},
+		HealthChange{Endpoint: 200, Set: maps.EndpointUnhealthy}); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.kernel.sh.Clusters[index].Root; got != word || g.kernel.sh.Endpoints[0].Flags != 0 {
+		t.Errorf("word %#x, flags %d; want %#x and none", got, g.kernel.sh.Endpoints[0].Flags, word)
+	}
+}
+
+func TestGroupsThatStayKeepTheirTurn(t *testing.T) {
+	g := newRig(t)
+	weighted := func(port int, zone string) model.Endpoint {
+		e := endpointOn(port, 1)
+		e.Locality.Zone, e.LocalityWeight = zone, 1
+		return e
+	}
+	cfg := single(weighted(9000, "a"), weighted(9001, "a"), weighted(9002, "b"), weighted(9003, "b"))
+	cfg.Clusters[0].Balancing.LocalityWeighted = true
+	g.mustApply(cfg)
+	before := slices.Clone(g.r.clusters["web"].groups)
+	g.kernel.sh.Groups[before[1].index.first].Turn = 7
+	g.mustSetHealth(9000, maps.EndpointUnhealthy, 0)
+	after := g.r.clusters["web"].groups
+	if after[1] != before[1] || g.kernel.sh.Groups[after[1].index.first].Turn != 7 {
+		t.Error("the other locality's group has changed")
+	}
+	if after[0] == before[0] || after[2] == before[2] {
+		t.Error("the locality's group or the cluster's is as before")
+	}
+	if diff := cmp.Diff(len(after), 3); diff != "" {
+		t.Errorf("groups (-got +want):\n%s", diff)
+	}
+}
+
+func TestAClusterKeepsItsGroupsWhenThereIsNoRoomForOthers(t *testing.T) {
+	g := newRigOf(t, maps.Sizes{Clusters: 1, Endpoints: 3, Groups: 3, Schedules: 8})
+	cfg := &model.Config{Clusters: []*model.Cluster{{Name: "web", Endpoints: []model.Endpoint{
+		endpointOn(9000, 1), endpointOn(9001, 1), behind(9002),
+	}}}}
+	g.mustApply(cfg)
+	err := g.r.SetHealth(HealthChange{Endpoint: 0, Set: maps.EndpointUnhealthy})
+	if err == nil || !strings.Contains(err.Error(), `cluster "web": map groups is full`) {
+		t.Fatalf("error %v, want the map and the cluster", err)
+	}
+	if got := g.served(); got != "9000 9001" {
+		t.Errorf("led to %s, want 9000 9001", got)
+	}
+	g.mustSetHealth(9000, 0, maps.EndpointUnhealthy)
+	im, _ := compile.Compile(cfg)
+	if stats, err := g.r.Apply(im); err != nil || stats.Total() != 0 {
+		t.Errorf("apply wrote %+v (%v), want nothing", stats, err)
+	}
+	if used := used(g.r.numbers.groupIndex, newNumbers(g.kernel.cfg.Sizes, g.kernel.sh).groupIndex); used != 1 {
+		t.Errorf("%d groups in use, want 1", used)
+	}
+}
