@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* cgroup/connect4 and connect6: run at connect(). A connection to a service address goes to the anchor listener of its
- * network namespace instead, and remembers where it meant to go. cgroup/getpeername: gives that address back.
+ * network namespace instead, or, without HTTP, to an endpoint, and remembers where it meant to go. cgroup/getpeername: gives
+ * that address back.
  * Nothing is ever refused here: what is not ours passes unchanged.
  */
 #include "lib/addr.h"
 #include "lib/config.h"
 #include "lib/lease.h"
 #include "lib/maps.h"
+#include "lib/plain.h"
 
 #define SOCK_STREAM 1
 #define IPPROTO_TCP 6
@@ -43,6 +45,7 @@ static __always_inline void connect_forget(struct bpf_sock *sk)
 	struct psock *ps = psock_of(sk);
 	struct slot *s = ps ? slot_at(ps->slot) : 0;
 
+	plain_forget(sk);
 	if (!ps || !ps->vip_port)
 		return;
 	ps->vip_port = 0;
@@ -52,12 +55,29 @@ static __always_inline void connect_forget(struct bpf_sock *sk)
 	ps->lease = 0;
 }
 
-/* Decides whether this connection is ours; if so the socket's state is ready and `ports` says where to send it. */
+/* The table of a listener without HTTP. */
+static __always_inline struct route_table *connect_plain_table(__u32 listener)
+{
+	struct listener *l = listener_at(listener);
+	struct route_table *t = l && l->table ? route_table_at(l->table) : 0;
+
+	return t && t->flags & TABLE_PLAIN ? t : 0;
+}
+
+/* Where a connection of ours goes. */
+struct connect_target {
+	struct anchor_ports *ports;
+	/* Instead of those, unless it is NULL. */
+	struct endpoint_address *endpoint;
+};
+
+/* Decides whether this connection is ours; if so the socket's state is ready and the target says where to send it. */
 static __always_inline enum verdict connect_decide(struct bpf_sock_addr *ctx, const struct listener_key *key,
-						   struct anchor_ports **ports)
+						   struct connect_target *to)
 {
 	__u32 *listener = bpf_map_lookup_elem(&vips, key);
 	struct bpf_sock *sk = ctx->sk;
+	struct route_table *plain;
 	struct psock *ps;
 	enum verdict v;
 
@@ -68,33 +88,51 @@ static __always_inline enum verdict connect_decide(struct bpf_sock_addr *ctx, co
 	v = connect_allowed();
 	if (v != VERDICT_CONNECT_INTERCEPTED)
 		return v;
-	*ports = connect_anchor(ctx);
-	if (!*ports || !(addr_is_v4(key->addr) ? (*ports)->port4[0] : (*ports)->port6[0]))
+	to->ports = connect_anchor(ctx);
+	if (!to->ports || !(addr_is_v4(key->addr) ? to->ports->port4[0] : to->ports->port6[0]))
 		return VERDICT_CONNECT_NO_ANCHOR;
+	plain = connect_plain_table(*listener);
+	if (plain && !(plain->flags & TABLE_SLOW) && fast_path)
+		to->endpoint = plain_begin(sk, plain, key);
+	if (to->endpoint)
+		return VERDICT_CONNECT_PLAIN;
 	ps = bpf_sk_storage_get(&psock_states, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!ps)
 		return VERDICT_CONNECT_NO_MEMORY;
 	__builtin_memcpy(ps->vip, key->addr, sizeof(ps->vip));
 	ps->vip_port = key->port;
 	ps->listener = *listener;
-	ps->flags = 0;
+	ps->flags = plain ? PSOCK_PLAIN : 0;
 	return VERDICT_CONNECT_INTERCEPTED;
+}
+
+/* The port to connect to, network order. */
+static __always_inline __u16 target_port(const struct connect_target *to, int v4)
+{
+	if (to->endpoint)
+		return bpf_htons(to->endpoint->port);
+	return bpf_htons(v4 ? to->ports->port4[any_anchor()] : to->ports->port6[any_anchor()]);
+}
+
+static __always_inline __u32 target_addr4(const struct connect_target *to)
+{
+	return to->endpoint ? ((__u32 *)to->endpoint->addr)[3] : LOOPBACK4;
 }
 
 SEC("cgroup/connect4")
 int xlb_connect4(struct bpf_sock_addr *ctx)
 {
 	struct listener_key key = { .port = bpf_ntohs(ctx->user_port) };
-	struct anchor_ports *ports = 0;
+	struct connect_target to = {};
 	enum verdict v;
 
 	addr_set4(key.addr, ctx->user_ip4);
-	v = connect_decide(ctx, &key, &ports);
+	v = connect_decide(ctx, &key, &to);
 	if (v == VERDICT_CONNECT_OTHER)
 		return PROCEED;
-	if (v == VERDICT_CONNECT_INTERCEPTED && ports) {
-		ctx->user_ip4 = LOOPBACK4;
-		ctx->user_port = bpf_htons(ports->port4[any_anchor()]);
+	if ((v == VERDICT_CONNECT_INTERCEPTED || v == VERDICT_CONNECT_PLAIN) && to.ports) {
+		ctx->user_ip4 = target_addr4(&to);
+		ctx->user_port = target_port(&to, 1);
 	}
 	count(v);
 	return PROCEED;
@@ -104,63 +142,83 @@ SEC("cgroup/connect6")
 int xlb_connect6(struct bpf_sock_addr *ctx)
 {
 	struct listener_key key = { .port = bpf_ntohs(ctx->user_port) };
-	struct anchor_ports *ports = 0;
+	struct connect_target to = {};
 	enum verdict v;
+	__u32 *w;
 	int v4;
 
 	addr_set6(key.addr, ctx->user_ip6[0], ctx->user_ip6[1], ctx->user_ip6[2], ctx->user_ip6[3]);
 	v4 = addr_is_v4(key.addr);
-	v = connect_decide(ctx, &key, &ports);
+	v = connect_decide(ctx, &key, &to);
 	if (v == VERDICT_CONNECT_OTHER)
 		return PROCEED;
-	if (v == VERDICT_CONNECT_INTERCEPTED && ports && v4) {
+	count(v);
+	if ((v != VERDICT_CONNECT_INTERCEPTED && v != VERDICT_CONNECT_PLAIN) || !to.ports)
+		return PROCEED;
+	ctx->user_port = target_port(&to, v4);
+	if (to.endpoint) {
+		w = (__u32 *)to.endpoint->addr;
+		ctx->user_ip6[0] = w[0];
+		ctx->user_ip6[1] = w[1];
+		ctx->user_ip6[2] = w[2];
+		ctx->user_ip6[3] = w[3];
+	} else if (v4) {
 		ctx->user_ip6[3] = LOOPBACK4;
-		ctx->user_port = bpf_htons(ports->port4[any_anchor()]);
-	}
-	if (v == VERDICT_CONNECT_INTERCEPTED && ports && !v4) {
+	} else {
 		ctx->user_ip6[0] = 0;
 		ctx->user_ip6[1] = 0;
 		ctx->user_ip6[2] = 0;
 		ctx->user_ip6[3] = LOOPBACK6;
-		ctx->user_port = bpf_htons(ports->port6[any_anchor()]);
 	}
-	count(v);
 	return PROCEED;
 }
 
-static __always_inline struct psock *peername_psock(struct bpf_sock_addr *ctx)
+/* What the application connected to, and its port; NULL where that is what the kernel says. */
+static __always_inline const __u8 *peername_of(struct bpf_sock_addr *ctx, __u16 *port)
 {
 	struct bpf_sock *sk = ctx->sk;
-	struct psock *ps = sk ? psock_of(sk) : 0;
+	struct plain_conn *plain;
+	struct psock *ps;
 
-	return ps && ps->vip_port ? ps : 0;
+	if (!sk)
+		return 0;
+	ps = psock_of(sk);
+	if (ps && ps->vip_port) {
+		*port = ps->vip_port;
+		return ps->vip;
+	}
+	plain = plain_conn_of(sk);
+	if (!plain || !plain->vip_port)
+		return 0;
+	*port = plain->vip_port;
+	return plain->vip;
 }
 
 SEC("cgroup/getpeername4")
 int xlb_getpeername4(struct bpf_sock_addr *ctx)
 {
-	struct psock *ps = peername_psock(ctx);
+	__u16 port = 0;
+	const __u32 *w = (const __u32 *)peername_of(ctx, &port);
 
-	if (!ps)
+	if (!w)
 		return PROCEED;
-	ctx->user_ip4 = ((__u32 *)ps->vip)[3];
-	ctx->user_port = bpf_htons(ps->vip_port);
+	ctx->user_ip4 = w[3];
+	ctx->user_port = bpf_htons(port);
 	return PROCEED;
 }
 
 SEC("cgroup/getpeername6")
 int xlb_getpeername6(struct bpf_sock_addr *ctx)
 {
-	struct psock *ps = peername_psock(ctx);
-	__u32 *w;
+	__u16 port = 0;
+	const __u32 *w = (const __u32 *)peername_of(ctx, &port);
 
-	if (!ps)
+	if (!w)
 		return PROCEED;
-	w = (__u32 *)ps->vip;
 	ctx->user_ip6[0] = w[0];
 	ctx->user_ip6[1] = w[1];
 	ctx->user_ip6[2] = w[2];
 	ctx->user_ip6[3] = w[3];
-	ctx->user_port = bpf_htons(ps->vip_port);
+	ctx->user_port = bpf_htons(port);
 	return PROCEED;
 }

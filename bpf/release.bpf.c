@@ -7,6 +7,7 @@
  */
 #include "lib/lease.h"
 #include "lib/maps.h"
+#include "lib/plain.h"
 
 static __always_inline void release_lease(const struct bpf_sock *sk, const struct psock *ps)
 {
@@ -42,6 +43,7 @@ int xlb_release(struct bpf_sock *sk)
 {
 	struct psock *ps = psock_of(sk);
 
+	plain_forget(sk);
 	if (!ps) {
 		release_server(sk);
 		return 1;

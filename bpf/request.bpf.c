@@ -348,7 +348,7 @@ static __always_inline int request_begin(struct sk_msg_md *msg, struct psock *ps
 	if (!l || !l->table)
 		return request_decline(msg, ps, HANDOVER_LISTENER_GONE, NO_ENDPOINT);
 	t = route_table_at(l->table);
-	if (!t || t->flags & TABLE_SLOW)
+	if (!t || t->flags & (TABLE_SLOW | TABLE_PLAIN))
 		return request_decline(msg, ps, HANDOVER_TABLE_SLOW, NO_ENDPOINT);
 	v = request_read(msg, ps, l->table, t->flags);
 	if (!v)

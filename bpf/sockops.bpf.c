@@ -42,6 +42,11 @@ static __always_inline void join_psock(struct bpf_sock_ops *ops, struct bpf_sock
 
 	if (!fast_path)
 		return;
+	if (ps->flags & PSOCK_PLAIN) {
+		/* The daemon waits for no bytes of it. */
+		raise_event(EVENT_HANDOVER, 0, 0, 0);
+		return;
+	}
 	/* Its bytes go over TCP, to the slow path. */
 	if (sock_wants_completions(sk)) {
 		count(VERDICT_PSOCK_NOT_JOINED);
@@ -80,6 +85,8 @@ static __always_inline void active_established(struct bpf_sock_ops *ops)
 	__builtin_memcpy(rec.vip, ps->vip, sizeof(rec.vip));
 	rec.vip_port = ps->vip_port;
 	rec.listener = ps->listener;
+	if (ps->flags & PSOCK_PLAIN)
+		rec.flags = CONN_PLAIN;
 	/* Before the socket may send: the daemon must know it when its first bytes arrive. */
 	bpf_map_update_elem(&conns, key, &rec, BPF_ANY);
 	join_psock(ops, sk, ps);

@@ -65,6 +65,7 @@ enum verdict {
 	VERDICT_CONNECT_STALE_DAEMON,
 	VERDICT_CONNECT_NO_ANCHOR,
 	VERDICT_CONNECT_NO_MEMORY,
+	VERDICT_CONNECT_PLAIN,
 	/* sock_ops */
 	VERDICT_PSOCK_JOINED,
 	VERDICT_PSOCK_NOT_JOINED,
@@ -169,13 +170,19 @@ struct conn_key {
 	__u16 reserved[2];
 };
 
+enum conn_flags {
+	/* Of a listener without HTTP: served from its beginning, not from its first bytes. */
+	CONN_PLAIN = 1,
+};
+
 /* What the daemon must know of a connection it accepts. Written at the client's handshake,
  * taken out by the daemon at accept. */
 struct conn_record {
 	__u64 cookie;
 	__u8 vip[16];
 	__u16 vip_port;
-	__u16 reserved;
+	/* enum conn_flags */
+	__u16 flags;
 	__u32 listener;
 };
 
@@ -228,6 +235,8 @@ enum table_flags {
 	TABLE_DOTS = 2048,
 	TABLE_SLASHES = 4096,
 	TABLE_PARAMETERS = 8192,
+	/* Of a listener without HTTP: its one route, that of the path "/", says where connections go. */
+	TABLE_PLAIN = 16384,
 };
 
 enum asked_flags {
@@ -491,6 +500,14 @@ struct endpoint {
 	/* Of i-socks that have closed; what the open ones carry is counted in their slots. Writer: daemon. */
 	struct traffic traffic;
 	__u64 reserved[4];
+};
+
+/* Where an endpoint listens, SHARED; by the endpoint's number. IPv4 mapped into IPv6. Writer: daemon, before a group leads to the
+ * endpoint. */
+struct endpoint_address {
+	__u8 addr[16];
+	__u16 port;
+	__u16 reserved[3];
 };
 
 enum slot_state {

@@ -91,6 +91,8 @@ enum psock_flags {
 	PSOCK_ANNOUNCED = 4,
 	/* The last lease's endpoint was on another host. */
 	PSOCK_REMOTE = 8,
+	/* Of a listener without HTTP: no program looks at its bytes. */
+	PSOCK_PLAIN = 16,
 };
 
 /* A body of which the length is not known. */
@@ -122,6 +124,16 @@ struct ssock {
 	__u32 slot;
 	/* slot.generation when it joined: a slot is used again before the server has closed its end. */
 	__u32 generation;
+};
+
+/* A connection of a listener without HTTP, straight to an endpoint. */
+struct plain_conn {
+	/* What the application connected to; port 0: it was disconnected. */
+	__u8 vip[16];
+	__u16 vip_port;
+	__u16 reserved;
+	/* It counts as one of this endpoint's outstanding requests. */
+	__u32 endpoint;
 };
 
 #endif

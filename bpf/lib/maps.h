@@ -40,6 +40,7 @@ SHARED_ARRAY(controls, control, 1)
 SHARED_ARRAY(clusters, cluster, 4096)
 SHARED_ARRAY(groups, group, 16384)
 SHARED_ARRAY(endpoints, endpoint, 16384)
+SHARED_ARRAY(endpoint_addresses, endpoint_address, 16384)
 
 /* i-socks. See struct slot for who writes what. */
 SHARED_ARRAY(slots, slot, 16384)
@@ -203,6 +204,14 @@ struct {
 	__type(value, struct ssock);
 } ssock_states SEC(".maps");
 
+/* Connections that go to an endpoint by themselves; lives as long as the socket. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct plain_conn);
+} plain_conns SEC(".maps");
+
 /* p-socks by cookie: their sends run the request program, what they receive over TCP the client verdict.
  * Writer: sock_ops. Entries leave when the socket closes. */
 struct {
@@ -263,6 +272,11 @@ static __always_inline void raise_event(enum event_kind kind, __u32 slot, __u32 
 static __always_inline struct psock *psock_of(struct bpf_sock *sk)
 {
 	return bpf_sk_storage_get(&psock_states, sk, 0, 0);
+}
+
+static __always_inline struct plain_conn *plain_conn_of(struct bpf_sock *sk)
+{
+	return bpf_sk_storage_get(&plain_conns, sk, 0, 0);
 }
 
 static __always_inline struct slow_conn *slow_conn_of(__u64 cookie)

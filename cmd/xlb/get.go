@@ -38,7 +38,7 @@ type resource struct {
 }
 
 var resources = []resource{
-	{"listeners", []string{"NAME", "ADDRESS", "INTERCEPTED", "ROUTE TABLE", "ROUTES"}, each(listenerCells)},
+	{"listeners", []string{"NAME", "ADDRESS", "PROTOCOL", "INTERCEPTED", "ROUTE TABLE", "ROUTES"}, each(listenerCells)},
 	{"routes", []string{"LISTENER", "VIRTUAL HOST", "DOMAINS", "MATCH", "HEADERS", "CLUSTERS", "TIMEOUT"}, each(routeCells)},
 	{"clusters", []string{"NAME", "TYPE", "POLICY", "ENDPOINTS", "HEALTHY", "CONNECTIONS", "OUTSTANDING", "REQUESTS"}, each(clusterCells)},
 	{"endpoints", []string{"CLUSTER", "ADDRESS", "STATE", "WEIGHT", "OUTSTANDING", "REQUESTS", "FAST", "ERRORS"}, each(endpointCells)},
@@ -160,7 +160,7 @@ func each[T any](cells func(*T) []string) func([]byte) ([][]string, error) {
 }
 
 func listenerCells(l *admin.Listener) []string {
-	return []string{l.Name, l.Address.String(), yesNo(l.Intercepted), orDash(l.RouteTable), strconv.Itoa(l.Routes)}
+	return []string{l.Name, l.Address.String(), l.Protocol, yesNo(l.Intercepted), orDash(l.RouteTable), strconv.Itoa(l.Routes)}
 }
 
 func routeCells(r *admin.Route) []string {

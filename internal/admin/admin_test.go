@@ -295,7 +295,7 @@ func TestRowsOfGet(t *testing.T) {
 			}
 		})
 	}
-	check("/xlb/listeners", &[]Listener{}, &[]Listener{{Name: "shop", Address: service, Intercepted: true, RouteTable: "shop", Routes: 2}})
+	check("/xlb/listeners", &[]Listener{}, &[]Listener{{Name: "shop", Address: service, Protocol: "HTTP", Intercepted: true, RouteTable: "shop", Routes: 2}})
 	check("/xlb/routes", &[]Route{}, &[]Route{
 		{
 			Listener: "shop", VirtualHost: "all", Domains: []string{"*"}, Match: "path /buy",

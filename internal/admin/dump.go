@@ -19,6 +19,9 @@ func dump(c Config) object {
 	}
 	for _, l := range c.Model.Listeners {
 		listeners = append(listeners, object{"listener": listenerObject(l), "last_updated": updated})
+		if l.TCP != nil {
+			continue
+		}
 		table := tableObject(l.Routes)
 		table["@type"] = typeURL + "envoy.config.route.v3.RouteConfiguration"
 		tables = append(tables, object{"route_config": table, "last_updated": updated})
@@ -56,6 +59,20 @@ func clusterObject(c *model.Cluster) object {
 
 // listenerObject is envoy.config.listener.v3.Listener.
 func listenerObject(l *model.Listener) object {
+	name, filter := "envoy.filters.network.http_connection_manager", managerObject(l)
+	if l.TCP != nil {
+		name, filter = "envoy.filters.network.tcp_proxy", proxyObject(l)
+	}
+	return object{
+		"@type":         typeURL + "envoy.config.listener.v3.Listener",
+		"name":          l.Name,
+		"address":       socketAddress(l.Address),
+		"filter_chains": []object{{"filters": []object{{"name": name, "typed_config": filter}}}},
+	}
+}
+
+// managerObject is envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager.
+func managerObject(l *model.Listener) object {
 	manager := object{
 		"@type":        typeURL + "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
 		"stat_prefix":  l.StatPrefix,
@@ -65,14 +82,28 @@ func listenerObject(l *model.Listener) object {
 	addHostRule(manager, l.Routes.Host)
 	addPathRule(manager, l.Routes.Path)
 	addHop(manager, l.Routes.Hop)
-	return object{
-		"@type":   typeURL + "envoy.config.listener.v3.Listener",
-		"name":    l.Name,
-		"address": socketAddress(l.Address),
-		"filter_chains": []object{{"filters": []object{{
-			"name": "envoy.filters.network.http_connection_manager", "typed_config": manager,
-		}}}},
+	return manager
+}
+
+// proxyObject is envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy.
+func proxyObject(l *model.Listener) object {
+	o := object{
+		"@type":       typeURL + "envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy",
+		"stat_prefix": l.StatPrefix, "max_connect_attempts": l.TCP.ConnectAttempts,
 	}
+	if l.TCP.IdleTimeout > 0 {
+		o["idle_timeout"] = seconds(l.TCP.IdleTimeout)
+	}
+	if len(l.TCP.Clusters) == 1 {
+		o["cluster"] = l.TCP.Clusters[0].Name
+		return o
+	}
+	var shares []object
+	for _, c := range l.TCP.Clusters {
+		shares = append(shares, object{"name": c.Name, "weight": c.Weight})
+	}
+	o["weighted_clusters"] = object{"clusters": shares}
+	return o
 }
 
 // addHostRule adds the connection manager's fields that change the host.

@@ -16,6 +16,8 @@ import (
 type Listener struct {
 	Name    string         `json:"name"`
 	Address netip.AddrPort `json:"address"`
+	// Protocol is "HTTP", or "TCP" where connections are balanced, whatever their bytes mean.
+	Protocol string `json:"protocol"`
 	// Intercepted: the kernel sends new connections to this address to us.
 	Intercepted bool   `json:"intercepted"`
 	RouteTable  string `json:"route_table"`
@@ -62,6 +64,13 @@ type Pool struct {
 	metrics.Pool
 }
 
+func protocolOf(l *model.Listener) string {
+	if l.TCP != nil {
+		return "TCP"
+	}
+	return "HTTP"
+}
+
 func (a *api) listenerRows() ([]Listener, error) {
 	listeners := a.source.Config().Model.Listeners
 	list := make([]Listener, 0, len(listeners))
@@ -70,7 +79,7 @@ func (a *api) listenerRows() ([]Listener, error) {
 		if err != nil {
 			return nil, fmt.Errorf("listener %q: %w", l.Name, err)
 		}
-		row := Listener{Name: l.Name, Address: l.Address, Intercepted: intercepted, RouteTable: l.Routes.Name}
+		row := Listener{Name: l.Name, Address: l.Address, Protocol: protocolOf(l), Intercepted: intercepted, RouteTable: l.Routes.Name}
 		for _, vh := range l.Routes.VirtualHosts {
 			row.Routes += len(vh.Routes)
 		}

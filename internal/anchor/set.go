@@ -171,6 +171,11 @@ func (s *Set) accepted(fd int, peer netip.AddrPort, port uint16) {
 	s.conns[c.cookie] = c
 	s.accepts++
 	s.mu.Unlock()
+	if r.Flags&uint16(maps.ConnPlain) != 0 {
+		// The endpoint may speak first.
+		s.spawn(c.serve)
+		return
+	}
 	if err := s.poller.Watch(fd, c); err != nil {
 		s.cfg.Logger.Warn("watch connection", "err", err)
 		s.spawnClose(c)

@@ -18,7 +18,7 @@ func Compile(cfg *model.Config) (*Image, []Note) {
 	left := newSpace()
 	for _, l := range cfg.Listeners {
 		where := fmt.Sprintf("listener %q", l.Name)
-		t, more := compileTableWithin(left, where, l.Routes)
+		t, more := compileListener(left, where, l)
 		notes = append(notes, more...)
 		im.Listeners = append(im.Listeners, Listener{Name: l.Name, Address: unmapped(l.Address), Table: t})
 	}
@@ -28,6 +28,13 @@ func Compile(cfg *model.Config) (*Image, []Note) {
 		im.Clusters = append(im.Clusters, cl)
 	}
 	return im, notes
+}
+
+func compileListener(left *space, where string, l *model.Listener) (Table, []Note) {
+	if l.TCP == nil {
+		return compileTableWithin(left, where, l.Routes)
+	}
+	return compilePlain(left, where, l.TCP)
 }
 
 // compileTable compiles the only table of a configuration.

@@ -39,6 +39,7 @@ var flagNames = []struct {
 	{maps.TableDots, "dots"},
 	{maps.TableSlashes, "slashes"},
 	{maps.TableParameters, "parameters"},
+	{maps.TablePlain, "plain"},
 }
 
 // String is the whole image as text, for people and for golden files.

@@ -45,6 +45,11 @@ func base() *model.Config {
 	}
 }
 
+func withoutHTTP(c *model.Config, p *model.TCPProxy) {
+	l := c.Listeners[0]
+	l.TCP, l.StatPrefix, l.Routes = p, "t", &model.RouteTable{}
+}
+
 func regexMatch(source string) model.StringMatch {
 	re, err := model.NewRegex(source)
 	if err != nil {
@@ -103,6 +108,16 @@ var acceptances = []struct {
 	{change{"router fields that change nothing", "$hcm.http_filters[0].typed_config",
 		"{dynamic_stats: false, suppress_envoy_headers: true}"}, nil},
 	{change{"clusters validated", "$routes", "{validate_clusters: true}"}, nil},
+
+	{change{"TCP proxy", "$chain.filters[0]", tcpProxy + ", cluster: a}}"}, func(c *model.Config) {
+		withoutHTTP(c, &model.TCPProxy{Clusters: []model.WeightedCluster{{Name: "a", Weight: 1}}, ConnectAttempts: 1})
+	}},
+	{change{"TCP proxy with shares and limits", "$chain.filters[0]",
+		tcpProxy + ", weighted_clusters: {clusters: [{name: a, weight: 9}, {name: b, weight: 1}]}, idle_timeout: 90s, max_connect_attempts: 3}}"}, func(c *model.Config) {
+		withoutHTTP(c, &model.TCPProxy{
+			Clusters: []model.WeightedCluster{{Name: "a", Weight: 9}, {Name: "b", Weight: 1}}, IdleTimeout: 90 * time.Second, ConnectAttempts: 3,
+		})
+	}},
 
 	{change{"filters that do nothing", "$hcm", "{http_filters: [" + faultFilter + ", " + corsFilter + ", " + router + "]}"},
 		func(c *model.Config) {

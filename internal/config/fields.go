@@ -102,7 +102,8 @@ func zero(_ protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 	return ok && d.AsDuration() == time.Duration(0)
 }
 
-const supportedFilters = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager and, of " +
+const supportedFilters = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager, " +
+	"envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy and, of " +
 	"envoy.extensions.filters.http, cors.v3.Cors, fault.v3.HTTPFault and router.v3.Router"
 
 // Reasons and remedies that several fields share.
@@ -192,6 +193,22 @@ var supported = map[protoreflect.FullName]fields{
 		"config_discovery": refuse(noDelta),
 	},
 
+	"envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy": {
+		"stat_prefix":          translateIt,
+		"cluster":              translateIt,
+		"weighted_clusters":    translateIt,
+		"idle_timeout":         translateIt,
+		"max_connect_attempts": translateIt,
+		"access_log":           refuse(noAccessLog),
+		"access_log_options":   refuse(noAccessLog),
+	},
+	"envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy.WeightedCluster": {
+		"clusters": translateIt,
+	},
+	"envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy.WeightedCluster.ClusterWeight": {
+		"name":   translateIt,
+		"weight": translateIt,
+	},
 	"envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager": {
 		"codec_type":      limit("XLB balances HTTP/1.1; use AUTO or HTTP1", oneOf("AUTO", "HTTP1")),
 		"stat_prefix":     translateIt,

@@ -18,6 +18,9 @@ const router = `{name: r, typed_config: {"@type": type.googleapis.com/envoy.exte
 
 const corsFilter = `{name: c, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.cors.v3.Cors}}`
 
+// tcpProxy begins a network filter.
+const tcpProxy = "{typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, stat_prefix: t"
+
 // refusals has at least one change for each class of what XLB does not accept.
 // The messages are in testdata/refused.golden.
 var refusals = []change{
@@ -66,7 +69,20 @@ var refusals = []change{
 	{"TLS listener", "$chain", "{transport_socket: {name: tls, typed_config: {'@type': type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext}}}"},
 	{"no network filter", "$chain", "{filters: []}"},
 	{"two network filters", "$chain.filters", "+ {name: x}"},
-	{"other network filter", "$chain.filters[0]", "{typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, stat_prefix: x, cluster: a}}"},
+	{"other network filter", "$chain.filters[0]", "{typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.network.redis_proxy.v3.RedisProxy, stat_prefix: x}}"},
+	{"TCP proxy without a cluster", "$chain.filters[0]", tcpProxy + "}}"},
+	{"TCP proxy to an unknown cluster", "$chain.filters[0]", tcpProxy + ", cluster: z}}"},
+	{"TCP proxy with a share of an unknown cluster", "$chain.filters[0]", tcpProxy + ", weighted_clusters: {clusters: [{name: z, weight: 1}]}}}"},
+	{"TCP proxy with too much weight", "$chain.filters[0]",
+		tcpProxy + ", weighted_clusters: {clusters: [{name: a, weight: 4294967295}, {name: b, weight: 1}]}}}"},
+	{"TCP proxy with a share without weight", "$chain.filters[0]", tcpProxy + ", weighted_clusters: {clusters: [{name: a}]}}}"},
+	{"TCP proxy with metadata of a share", "$chain.filters[0]",
+		tcpProxy + ", weighted_clusters: {clusters: [{name: a, weight: 1, metadata_match: {filter_metadata: {envoy.lb: {v: x}}}}]}}}"},
+	{"TCP proxy without an attempt", "$chain.filters[0]", tcpProxy + ", cluster: a, max_connect_attempts: 0}}"},
+	{"TCP proxy with a negative idle timeout", "$chain.filters[0]", tcpProxy + ", cluster: a, idle_timeout: -1s}}"},
+	{"TCP proxy with a hash policy", "$chain.filters[0]", tcpProxy + ", cluster: a, hash_policy: [{source_ip: {}}]}}"},
+	{"TCP proxy with an access log", "$chain.filters[0]",
+		tcpProxy + ", cluster: a, access_log: [{name: f, typed_config: {'@type': type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog, path: /dev/null}}]}}"},
 	{"router as network filter", "$chain", "{filters: [" + router + "]}"},
 	{"network filter without configuration", "$chain.filters[0]", "{typed_config: null}"},
 

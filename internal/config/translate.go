@@ -84,6 +84,11 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 		out.Name = out.Address.String()
 	}
 	t.service = out.Address
+	if proxy, proxyPath := t.tcpProxyOf(l, path); proxy != nil {
+		out.StatPrefix = proxy.GetStatPrefix()
+		out.TCP = t.tcpProxy(proxy, proxyPath)
+		return out
+	}
 	if hcm, hcmPath := t.connectionManager(l, path); hcm != nil {
 		t.filters = t.httpFilters(hcm, hcmPath)
 		out.StatPrefix = hcm.GetStatPrefix()
@@ -109,7 +114,7 @@ func (t *translator) connectionManager(l *listenerv3.Listener, path string) (*hc
 	path += ".filter_chains[0].filters"
 	filters := chains[0].GetFilters()
 	if len(filters) != 1 {
-		t.p.add(path, "has %d filters; XLB needs exactly one, the HTTP connection manager", len(filters))
+		t.p.add(path, "has %d filters; XLB needs exactly one, the HTTP connection manager or the TCP proxy", len(filters))
 		return nil, ""
 	}
 	path += "[0].typed_config"

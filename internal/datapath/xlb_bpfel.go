@@ -26,6 +26,7 @@ const (
 	xlbMapClusters             = "clusters"
 	xlbMapConns                = "conns"
 	xlbMapControls             = "controls"
+	xlbMapEndpointAddresses    = "endpoint_addresses"
 	xlbMapEndpoints            = "endpoints"
 	xlbMapEvents               = "events"
 	xlbMapExplainScans         = "explain_scans"
@@ -38,6 +39,7 @@ const (
 	xlbMapMsgLogic             = "msg_logic"
 	xlbMapPaths                = "paths"
 	xlbMapPeers                = "peers"
+	xlbMapPlainConns           = "plain_conns"
 	xlbMapProbeSights          = "probe_sights"
 	xlbMapProbeSocks           = "probe_socks"
 	xlbMapPsockStates          = "psock_states"
@@ -157,48 +159,50 @@ type xlbProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type xlbMapSpecs struct {
-	AcceptedValues   *ebpf.MapSpec `ebpf:"accepted_values"`
-	Accepts          *ebpf.MapSpec `ebpf:"accepts"`
-	Anchors          *ebpf.MapSpec `ebpf:"anchors"`
-	Automata         *ebpf.MapSpec `ebpf:"automata"`
-	BucketLists      *ebpf.MapSpec `ebpf:"bucket_lists"`
-	Buckets          *ebpf.MapSpec `ebpf:"buckets"`
-	CellBlocks       *ebpf.MapSpec `ebpf:"cell_blocks"`
-	Clusters         *ebpf.MapSpec `ebpf:"clusters"`
-	Conns            *ebpf.MapSpec `ebpf:"conns"`
-	Controls         *ebpf.MapSpec `ebpf:"controls"`
-	Endpoints        *ebpf.MapSpec `ebpf:"endpoints"`
-	Events           *ebpf.MapSpec `ebpf:"events"`
-	ExplainScans     *ebpf.MapSpec `ebpf:"explain_scans"`
-	Fields           *ebpf.MapSpec `ebpf:"fields"`
-	Groups           *ebpf.MapSpec `ebpf:"groups"`
-	Hosts            *ebpf.MapSpec `ebpf:"hosts"`
-	IsockSlots       *ebpf.MapSpec `ebpf:"isock_slots"`
-	Isocks           *ebpf.MapSpec `ebpf:"isocks"`
-	Listeners        *ebpf.MapSpec `ebpf:"listeners"`
-	MsgLogic         *ebpf.MapSpec `ebpf:"msg_logic"`
-	Paths            *ebpf.MapSpec `ebpf:"paths"`
-	Peers            *ebpf.MapSpec `ebpf:"peers"`
-	ProbeSights      *ebpf.MapSpec `ebpf:"probe_sights"`
-	ProbeSocks       *ebpf.MapSpec `ebpf:"probe_socks"`
-	PsockStates      *ebpf.MapSpec `ebpf:"psock_states"`
-	Psocks           *ebpf.MapSpec `ebpf:"psocks"`
-	ReceiveSequences *ebpf.MapSpec `ebpf:"receive_sequences"`
-	RouteTables      *ebpf.MapSpec `ebpf:"route_tables"`
-	Routes           *ebpf.MapSpec `ebpf:"routes"`
-	Schedules        *ebpf.MapSpec `ebpf:"schedules"`
-	Selftests        *ebpf.MapSpec `ebpf:"selftests"`
-	SkbLogic         *ebpf.MapSpec `ebpf:"skb_logic"`
-	Slots            *ebpf.MapSpec `ebpf:"slots"`
-	SlowConns        *ebpf.MapSpec `ebpf:"slow_conns"`
-	Splits           *ebpf.MapSpec `ebpf:"splits"`
-	SsockStates      *ebpf.MapSpec `ebpf:"ssock_states"`
-	Ssocks           *ebpf.MapSpec `ebpf:"ssocks"`
-	Tuples           *ebpf.MapSpec `ebpf:"tuples"`
-	ValuePrefixes    *ebpf.MapSpec `ebpf:"value_prefixes"`
-	Values           *ebpf.MapSpec `ebpf:"values"`
-	Verdicts         *ebpf.MapSpec `ebpf:"verdicts"`
-	Vips             *ebpf.MapSpec `ebpf:"vips"`
+	AcceptedValues    *ebpf.MapSpec `ebpf:"accepted_values"`
+	Accepts           *ebpf.MapSpec `ebpf:"accepts"`
+	Anchors           *ebpf.MapSpec `ebpf:"anchors"`
+	Automata          *ebpf.MapSpec `ebpf:"automata"`
+	BucketLists       *ebpf.MapSpec `ebpf:"bucket_lists"`
+	Buckets           *ebpf.MapSpec `ebpf:"buckets"`
+	CellBlocks        *ebpf.MapSpec `ebpf:"cell_blocks"`
+	Clusters          *ebpf.MapSpec `ebpf:"clusters"`
+	Conns             *ebpf.MapSpec `ebpf:"conns"`
+	Controls          *ebpf.MapSpec `ebpf:"controls"`
+	EndpointAddresses *ebpf.MapSpec `ebpf:"endpoint_addresses"`
+	Endpoints         *ebpf.MapSpec `ebpf:"endpoints"`
+	Events            *ebpf.MapSpec `ebpf:"events"`
+	ExplainScans      *ebpf.MapSpec `ebpf:"explain_scans"`
+	Fields            *ebpf.MapSpec `ebpf:"fields"`
+	Groups            *ebpf.MapSpec `ebpf:"groups"`
+	Hosts             *ebpf.MapSpec `ebpf:"hosts"`
+	IsockSlots        *ebpf.MapSpec `ebpf:"isock_slots"`
+	Isocks            *ebpf.MapSpec `ebpf:"isocks"`
+	Listeners         *ebpf.MapSpec `ebpf:"listeners"`
+	MsgLogic          *ebpf.MapSpec `ebpf:"msg_logic"`
+	Paths             *ebpf.MapSpec `ebpf:"paths"`
+	Peers             *ebpf.MapSpec `ebpf:"peers"`
+	PlainConns        *ebpf.MapSpec `ebpf:"plain_conns"`
+	ProbeSights       *ebpf.MapSpec `ebpf:"probe_sights"`
+	ProbeSocks        *ebpf.MapSpec `ebpf:"probe_socks"`
+	PsockStates       *ebpf.MapSpec `ebpf:"psock_states"`
+	Psocks            *ebpf.MapSpec `ebpf:"psocks"`
+	ReceiveSequences  *ebpf.MapSpec `ebpf:"receive_sequences"`
+	RouteTables       *ebpf.MapSpec `ebpf:"route_tables"`
+	Routes            *ebpf.MapSpec `ebpf:"routes"`
+	Schedules         *ebpf.MapSpec `ebpf:"schedules"`
+	Selftests         *ebpf.MapSpec `ebpf:"selftests"`
+	SkbLogic          *ebpf.MapSpec `ebpf:"skb_logic"`
+	Slots             *ebpf.MapSpec `ebpf:"slots"`
+	SlowConns         *ebpf.MapSpec `ebpf:"slow_conns"`
+	Splits            *ebpf.MapSpec `ebpf:"splits"`
+	SsockStates       *ebpf.MapSpec `ebpf:"ssock_states"`
+	Ssocks            *ebpf.MapSpec `ebpf:"ssocks"`
+	Tuples            *ebpf.MapSpec `ebpf:"tuples"`
+	ValuePrefixes     *ebpf.MapSpec `ebpf:"value_prefixes"`
+	Values            *ebpf.MapSpec `ebpf:"values"`
+	Verdicts          *ebpf.MapSpec `ebpf:"verdicts"`
+	Vips              *ebpf.MapSpec `ebpf:"vips"`
 }
 
 // xlbVariableSpecs contains global variables before they are loaded into the kernel.
@@ -236,48 +240,50 @@ func (o *xlbObjects) Close() error {
 //
 // It can be passed to loadXlbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type xlbMaps struct {
-	AcceptedValues   *ebpf.Map `ebpf:"accepted_values"`
-	Accepts          *ebpf.Map `ebpf:"accepts"`
-	Anchors          *ebpf.Map `ebpf:"anchors"`
-	Automata         *ebpf.Map `ebpf:"automata"`
-	BucketLists      *ebpf.Map `ebpf:"bucket_lists"`
-	Buckets          *ebpf.Map `ebpf:"buckets"`
-	CellBlocks       *ebpf.Map `ebpf:"cell_blocks"`
-	Clusters         *ebpf.Map `ebpf:"clusters"`
-	Conns            *ebpf.Map `ebpf:"conns"`
-	Controls         *ebpf.Map `ebpf:"controls"`
-	Endpoints        *ebpf.Map `ebpf:"endpoints"`
-	Events           *ebpf.Map `ebpf:"events"`
-	ExplainScans     *ebpf.Map `ebpf:"explain_scans"`
-	Fields           *ebpf.Map `ebpf:"fields"`
-	Groups           *ebpf.Map `ebpf:"groups"`
-	Hosts            *ebpf.Map `ebpf:"hosts"`
-	IsockSlots       *ebpf.Map `ebpf:"isock_slots"`
-	Isocks           *ebpf.Map `ebpf:"isocks"`
-	Listeners        *ebpf.Map `ebpf:"listeners"`
-	MsgLogic         *ebpf.Map `ebpf:"msg_logic"`
-	Paths            *ebpf.Map `ebpf:"paths"`
-	Peers            *ebpf.Map `ebpf:"peers"`
-	ProbeSights      *ebpf.Map `ebpf:"probe_sights"`
-	ProbeSocks       *ebpf.Map `ebpf:"probe_socks"`
-	PsockStates      *ebpf.Map `ebpf:"psock_states"`
-	Psocks           *ebpf.Map `ebpf:"psocks"`
-	ReceiveSequences *ebpf.Map `ebpf:"receive_sequences"`
-	RouteTables      *ebpf.Map `ebpf:"route_tables"`
-	Routes           *ebpf.Map `ebpf:"routes"`
-	Schedules        *ebpf.Map `ebpf:"schedules"`
-	Selftests        *ebpf.Map `ebpf:"selftests"`
-	SkbLogic         *ebpf.Map `ebpf:"skb_logic"`
-	Slots            *ebpf.Map `ebpf:"slots"`
-	SlowConns        *ebpf.Map `ebpf:"slow_conns"`
-	Splits           *ebpf.Map `ebpf:"splits"`
-	SsockStates      *ebpf.Map `ebpf:"ssock_states"`
-	Ssocks           *ebpf.Map `ebpf:"ssocks"`
-	Tuples           *ebpf.Map `ebpf:"tuples"`
-	ValuePrefixes    *ebpf.Map `ebpf:"value_prefixes"`
-	Values           *ebpf.Map `ebpf:"values"`
-	Verdicts         *ebpf.Map `ebpf:"verdicts"`
-	Vips             *ebpf.Map `ebpf:"vips"`
+	AcceptedValues    *ebpf.Map `ebpf:"accepted_values"`
+	Accepts           *ebpf.Map `ebpf:"accepts"`
+	Anchors           *ebpf.Map `ebpf:"anchors"`
+	Automata          *ebpf.Map `ebpf:"automata"`
+	BucketLists       *ebpf.Map `ebpf:"bucket_lists"`
+	Buckets           *ebpf.Map `ebpf:"buckets"`
+	CellBlocks        *ebpf.Map `ebpf:"cell_blocks"`
+	Clusters          *ebpf.Map `ebpf:"clusters"`
+	Conns             *ebpf.Map `ebpf:"conns"`
+	Controls          *ebpf.Map `ebpf:"controls"`
+	EndpointAddresses *ebpf.Map `ebpf:"endpoint_addresses"`
+	Endpoints         *ebpf.Map `ebpf:"endpoints"`
+	Events            *ebpf.Map `ebpf:"events"`
+	ExplainScans      *ebpf.Map `ebpf:"explain_scans"`
+	Fields            *ebpf.Map `ebpf:"fields"`
+	Groups            *ebpf.Map `ebpf:"groups"`
+	Hosts             *ebpf.Map `ebpf:"hosts"`
+	IsockSlots        *ebpf.Map `ebpf:"isock_slots"`
+	Isocks            *ebpf.Map `ebpf:"isocks"`
+	Listeners         *ebpf.Map `ebpf:"listeners"`
+	MsgLogic          *ebpf.Map `ebpf:"msg_logic"`
+	Paths             *ebpf.Map `ebpf:"paths"`
+	Peers             *ebpf.Map `ebpf:"peers"`
+	PlainConns        *ebpf.Map `ebpf:"plain_conns"`
+	ProbeSights       *ebpf.Map `ebpf:"probe_sights"`
+	ProbeSocks        *ebpf.Map `ebpf:"probe_socks"`
+	PsockStates       *ebpf.Map `ebpf:"psock_states"`
+	Psocks            *ebpf.Map `ebpf:"psocks"`
+	ReceiveSequences  *ebpf.Map `ebpf:"receive_sequences"`
+	RouteTables       *ebpf.Map `ebpf:"route_tables"`
+	Routes            *ebpf.Map `ebpf:"routes"`
+	Schedules         *ebpf.Map `ebpf:"schedules"`
+	Selftests         *ebpf.Map `ebpf:"selftests"`
+	SkbLogic          *ebpf.Map `ebpf:"skb_logic"`
+	Slots             *ebpf.Map `ebpf:"slots"`
+	SlowConns         *ebpf.Map `ebpf:"slow_conns"`
+	Splits            *ebpf.Map `ebpf:"splits"`
+	SsockStates       *ebpf.Map `ebpf:"ssock_states"`
+	Ssocks            *ebpf.Map `ebpf:"ssocks"`
+	Tuples            *ebpf.Map `ebpf:"tuples"`
+	ValuePrefixes     *ebpf.Map `ebpf:"value_prefixes"`
+	Values            *ebpf.Map `ebpf:"values"`
+	Verdicts          *ebpf.Map `ebpf:"verdicts"`
+	Vips              *ebpf.Map `ebpf:"vips"`
 }
 
 func (m *xlbMaps) Close() error {
@@ -292,6 +298,7 @@ func (m *xlbMaps) Close() error {
 		m.Clusters,
 		m.Conns,
 		m.Controls,
+		m.EndpointAddresses,
 		m.Endpoints,
 		m.Events,
 		m.ExplainScans,
@@ -304,6 +311,7 @@ func (m *xlbMaps) Close() error {
 		m.MsgLogic,
 		m.Paths,
 		m.Peers,
+		m.PlainConns,
 		m.ProbeSights,
 		m.ProbeSocks,
 		m.PsockStates,

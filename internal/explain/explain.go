@@ -44,6 +44,9 @@ func Explain(s *State, q *Query) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if l.TCP != nil {
+		return nil, queryError("listener %q: it has the filter tcp_proxy, which balances connections and reads no requests", l.Name)
+	}
 	r := parsed.forTable(l.Routes)
 	d, err := s.Decide(l, parsed.forTable(&model.RouteTable{}), parsed.head())
 	if err != nil {

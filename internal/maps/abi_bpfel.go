@@ -93,6 +93,12 @@ type abiCluster struct {
 	Reserved [3]uint64
 }
 
+type abiConnFlags uint32
+
+const (
+	abiConnFlagsCONN_PLAIN abiConnFlags = 1
+)
+
 type abiConnKey struct {
 	_          structs.HostLayout
 	Addr       [16]uint8
@@ -107,7 +113,7 @@ type abiConnRecord struct {
 	Cookie   uint64
 	Vip      [16]uint8
 	VipPort  uint16
-	Reserved uint16
+	Flags    uint16
 	Listener uint32
 }
 
@@ -128,6 +134,13 @@ type abiEndpoint struct {
 	Broken      uint64
 	Traffic     abiTraffic
 	Reserved    [4]uint64
+}
+
+type abiEndpointAddress struct {
+	_        structs.HostLayout
+	Addr     [16]uint8
+	Port     uint16
+	Reserved [3]uint16
 }
 
 type abiEndpointFlags uint32
@@ -465,6 +478,7 @@ const (
 	abiTableFlagsTABLE_DOTS          abiTableFlags = 2048
 	abiTableFlagsTABLE_SLASHES       abiTableFlags = 4096
 	abiTableFlagsTABLE_PARAMETERS    abiTableFlags = 8192
+	abiTableFlagsTABLE_PLAIN         abiTableFlags = 16384
 )
 
 type abiTraffic struct {
@@ -507,114 +521,117 @@ const (
 	abiVerdictVERDICT_CONNECT_STALE_DAEMON    abiVerdict = 3
 	abiVerdictVERDICT_CONNECT_NO_ANCHOR       abiVerdict = 4
 	abiVerdictVERDICT_CONNECT_NO_MEMORY       abiVerdict = 5
-	abiVerdictVERDICT_PSOCK_JOINED            abiVerdict = 6
-	abiVerdictVERDICT_PSOCK_NOT_JOINED        abiVerdict = 7
-	abiVerdictVERDICT_SSOCK_JOINED            abiVerdict = 8
-	abiVerdictVERDICT_SSOCK_NOT_JOINED        abiVerdict = 9
-	abiVerdictVERDICT_REQUEST_LEASED          abiVerdict = 10
-	abiVerdictVERDICT_REQUEST_BODY            abiVerdict = 11
-	abiVerdictVERDICT_REQUEST_ON_SLOW_PATH    abiVerdict = 12
-	abiVerdictVERDICT_REQUEST_RETURNED        abiVerdict = 13
-	abiVerdictHANDOVER_FIRST                  abiVerdict = 14
-	abiVerdictHANDOVER_PARTIAL_HEAD           abiVerdict = 14
-	abiVerdictHANDOVER_HEAD_TOO_LONG          abiVerdict = 15
-	abiVerdictHANDOVER_MALFORMED              abiVerdict = 16
-	abiVerdictHANDOVER_NOT_HTTP11             abiVerdict = 17
-	abiVerdictHANDOVER_METHOD                 abiVerdict = 18
-	abiVerdictHANDOVER_TARGET_FORM            abiVerdict = 19
-	abiVerdictHANDOVER_HOST                   abiVerdict = 20
-	abiVerdictHANDOVER_TRANSFER_CODING        abiVerdict = 21
-	abiVerdictHANDOVER_CONNECTION_OPTION      abiVerdict = 22
-	abiVerdictHANDOVER_UPGRADE                abiVerdict = 23
-	abiVerdictHANDOVER_EXPECT                 abiVerdict = 24
-	abiVerdictHANDOVER_BODY_TOO_LONG          abiVerdict = 25
-	abiVerdictHANDOVER_PIPELINED              abiVerdict = 26
-	abiVerdictHANDOVER_UNREAD                 abiVerdict = 27
-	abiVerdictHANDOVER_REPEATED_FIELD         abiVerdict = 28
-	abiVerdictHANDOVER_TOO_MANY_FIELDS        abiVerdict = 29
-	abiVerdictHANDOVER_TOO_MANY_PARAMETERS    abiVerdict = 30
-	abiVerdictHANDOVER_LISTENER_GONE          abiVerdict = 31
-	abiVerdictHANDOVER_TABLE_SLOW             abiVerdict = 32
-	abiVerdictHANDOVER_ROUTE_SLOW             abiVerdict = 33
-	abiVerdictHANDOVER_NORMALIZE              abiVerdict = 34
-	abiVerdictHANDOVER_NO_VHOST               abiVerdict = 35
-	abiVerdictHANDOVER_NO_ROUTE               abiVerdict = 36
-	abiVerdictHANDOVER_NO_CLUSTER             abiVerdict = 37
-	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 38
-	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 39
-	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 40
-	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 41
-	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 42
-	abiVerdictHANDOVER_NO_STATE               abiVerdict = 43
-	abiVerdictHANDOVER_LAST                   abiVerdict = 43
-	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 44
-	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 45
-	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 46
-	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 47
-	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 48
-	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 49
-	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 50
-	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 51
-	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 52
-	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 53
-	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 54
-	abiVerdictVERDICT_SPILLED                 abiVerdict = 55
-	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 56
-	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 57
-	abiVerdictVERDICT_COUNT                   abiVerdict = 58
+	abiVerdictVERDICT_CONNECT_PLAIN           abiVerdict = 6
+	abiVerdictVERDICT_PSOCK_JOINED            abiVerdict = 7
+	abiVerdictVERDICT_PSOCK_NOT_JOINED        abiVerdict = 8
+	abiVerdictVERDICT_SSOCK_JOINED            abiVerdict = 9
+	abiVerdictVERDICT_SSOCK_NOT_JOINED        abiVerdict = 10
+	abiVerdictVERDICT_REQUEST_LEASED          abiVerdict = 11
+	abiVerdictVERDICT_REQUEST_BODY            abiVerdict = 12
+	abiVerdictVERDICT_REQUEST_ON_SLOW_PATH    abiVerdict = 13
+	abiVerdictVERDICT_REQUEST_RETURNED        abiVerdict = 14
+	abiVerdictHANDOVER_FIRST                  abiVerdict = 15
+	abiVerdictHANDOVER_PARTIAL_HEAD           abiVerdict = 15
+	abiVerdictHANDOVER_HEAD_TOO_LONG          abiVerdict = 16
+	abiVerdictHANDOVER_MALFORMED              abiVerdict = 17
+	abiVerdictHANDOVER_NOT_HTTP11             abiVerdict = 18
+	abiVerdictHANDOVER_METHOD                 abiVerdict = 19
+	abiVerdictHANDOVER_TARGET_FORM            abiVerdict = 20
+	abiVerdictHANDOVER_HOST                   abiVerdict = 21
+	abiVerdictHANDOVER_TRANSFER_CODING        abiVerdict = 22
+	abiVerdictHANDOVER_CONNECTION_OPTION      abiVerdict = 23
+	abiVerdictHANDOVER_UPGRADE                abiVerdict = 24
+	abiVerdictHANDOVER_EXPECT                 abiVerdict = 25
+	abiVerdictHANDOVER_BODY_TOO_LONG          abiVerdict = 26
+	abiVerdictHANDOVER_PIPELINED              abiVerdict = 27
+	abiVerdictHANDOVER_UNREAD                 abiVerdict = 28
+	abiVerdictHANDOVER_REPEATED_FIELD         abiVerdict = 29
+	abiVerdictHANDOVER_TOO_MANY_FIELDS        abiVerdict = 30
+	abiVerdictHANDOVER_TOO_MANY_PARAMETERS    abiVerdict = 31
+	abiVerdictHANDOVER_LISTENER_GONE          abiVerdict = 32
+	abiVerdictHANDOVER_TABLE_SLOW             abiVerdict = 33
+	abiVerdictHANDOVER_ROUTE_SLOW             abiVerdict = 34
+	abiVerdictHANDOVER_NORMALIZE              abiVerdict = 35
+	abiVerdictHANDOVER_NO_VHOST               abiVerdict = 36
+	abiVerdictHANDOVER_NO_ROUTE               abiVerdict = 37
+	abiVerdictHANDOVER_NO_CLUSTER             abiVerdict = 38
+	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 39
+	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 40
+	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 41
+	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 42
+	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 43
+	abiVerdictHANDOVER_NO_STATE               abiVerdict = 44
+	abiVerdictHANDOVER_LAST                   abiVerdict = 44
+	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 45
+	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 46
+	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 47
+	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 48
+	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 49
+	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 50
+	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 51
+	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 52
+	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 53
+	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 54
+	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 55
+	abiVerdictVERDICT_SPILLED                 abiVerdict = 56
+	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 57
+	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 58
+	abiVerdictVERDICT_COUNT                   abiVerdict = 59
 )
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	abiVarSharedAnchorPorts   = "shared_anchor_ports"
-	abiVarSharedAskedField    = "shared_asked_field"
-	abiVarSharedAskedFlags    = "shared_asked_flags"
-	abiVarSharedAutomaton     = "shared_automaton"
-	abiVarSharedBodyScan      = "shared_body_scan"
-	abiVarSharedBucketKey     = "shared_bucket_key"
-	abiVarSharedCandidates    = "shared_candidates"
-	abiVarSharedCells         = "shared_cells"
-	abiVarSharedCluster       = "shared_cluster"
-	abiVarSharedConnKey       = "shared_conn_key"
-	abiVarSharedConnRecord    = "shared_conn_record"
-	abiVarSharedControl       = "shared_control"
-	abiVarSharedEndpoint      = "shared_endpoint"
-	abiVarSharedEndpointFlags = "shared_endpoint_flags"
-	abiVarSharedEvent         = "shared_event"
-	abiVarSharedEventKind     = "shared_event_kind"
-	abiVarSharedExplanation   = "shared_explanation"
-	abiVarSharedFieldKey      = "shared_field_key"
-	abiVarSharedGroup         = "shared_group"
-	abiVarSharedGroupFlags    = "shared_group_flags"
-	abiVarSharedHostDirection = "shared_host_direction"
-	abiVarSharedHostKey       = "shared_host_key"
-	abiVarSharedLimits        = "shared_limits"
-	abiVarSharedListener      = "shared_listener"
-	abiVarSharedListenerKey   = "shared_listener_key"
-	abiVarSharedPathKey       = "shared_path_key"
-	abiVarSharedPeerKey       = "shared_peer_key"
-	abiVarSharedPending       = "shared_pending"
-	abiVarSharedPhase         = "shared_phase"
-	abiVarSharedPolicy        = "shared_policy"
-	abiVarSharedPseudoHeader  = "shared_pseudo_header"
-	abiVarSharedRequestFlags  = "shared_request_flags"
-	abiVarSharedRoute         = "shared_route"
-	abiVarSharedRouteFlags    = "shared_route_flags"
-	abiVarSharedRouteTable    = "shared_route_table"
-	abiVarSharedSlot          = "shared_slot"
-	abiVarSharedSlotFlags     = "shared_slot_flags"
-	abiVarSharedSlotState     = "shared_slot_state"
-	abiVarSharedSlowConn      = "shared_slow_conn"
-	abiVarSharedSpill         = "shared_spill"
-	abiVarSharedSplit         = "shared_split"
-	abiVarSharedTableFlags    = "shared_table_flags"
-	abiVarSharedTraffic       = "shared_traffic"
-	abiVarSharedTuple         = "shared_tuple"
-	abiVarSharedValue         = "shared_value"
-	abiVarSharedValueKey      = "shared_value_key"
-	abiVarSharedVerdict       = "shared_verdict"
+	abiVarSharedAnchorPorts     = "shared_anchor_ports"
+	abiVarSharedAskedField      = "shared_asked_field"
+	abiVarSharedAskedFlags      = "shared_asked_flags"
+	abiVarSharedAutomaton       = "shared_automaton"
+	abiVarSharedBodyScan        = "shared_body_scan"
+	abiVarSharedBucketKey       = "shared_bucket_key"
+	abiVarSharedCandidates      = "shared_candidates"
+	abiVarSharedCells           = "shared_cells"
+	abiVarSharedCluster         = "shared_cluster"
+	abiVarSharedConnFlags       = "shared_conn_flags"
+	abiVarSharedConnKey         = "shared_conn_key"
+	abiVarSharedConnRecord      = "shared_conn_record"
+	abiVarSharedControl         = "shared_control"
+	abiVarSharedEndpoint        = "shared_endpoint"
+	abiVarSharedEndpointAddress = "shared_endpoint_address"
+	abiVarSharedEndpointFlags   = "shared_endpoint_flags"
+	abiVarSharedEvent           = "shared_event"
+	abiVarSharedEventKind       = "shared_event_kind"
+	abiVarSharedExplanation     = "shared_explanation"
+	abiVarSharedFieldKey        = "shared_field_key"
+	abiVarSharedGroup           = "shared_group"
+	abiVarSharedGroupFlags      = "shared_group_flags"
+	abiVarSharedHostDirection   = "shared_host_direction"
+	abiVarSharedHostKey         = "shared_host_key"
+	abiVarSharedLimits          = "shared_limits"
+	abiVarSharedListener        = "shared_listener"
+	abiVarSharedListenerKey     = "shared_listener_key"
+	abiVarSharedPathKey         = "shared_path_key"
+	abiVarSharedPeerKey         = "shared_peer_key"
+	abiVarSharedPending         = "shared_pending"
+	abiVarSharedPhase           = "shared_phase"
+	abiVarSharedPolicy          = "shared_policy"
+	abiVarSharedPseudoHeader    = "shared_pseudo_header"
+	abiVarSharedRequestFlags    = "shared_request_flags"
+	abiVarSharedRoute           = "shared_route"
+	abiVarSharedRouteFlags      = "shared_route_flags"
+	abiVarSharedRouteTable      = "shared_route_table"
+	abiVarSharedSlot            = "shared_slot"
+	abiVarSharedSlotFlags       = "shared_slot_flags"
+	abiVarSharedSlotState       = "shared_slot_state"
+	abiVarSharedSlowConn        = "shared_slow_conn"
+	abiVarSharedSpill           = "shared_spill"
+	abiVarSharedSplit           = "shared_split"
+	abiVarSharedTableFlags      = "shared_table_flags"
+	abiVarSharedTraffic         = "shared_traffic"
+	abiVarSharedTuple           = "shared_tuple"
+	abiVarSharedValue           = "shared_value"
+	abiVarSharedValueKey        = "shared_value_key"
+	abiVarSharedVerdict         = "shared_verdict"
 )
 
 // loadAbi returns the embedded CollectionSpec for abi.
@@ -671,53 +688,55 @@ type abiMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type abiVariableSpecs struct {
-	SharedAnchorPorts   *ebpf.VariableSpec `ebpf:"shared_anchor_ports"`
-	SharedAskedField    *ebpf.VariableSpec `ebpf:"shared_asked_field"`
-	SharedAskedFlags    *ebpf.VariableSpec `ebpf:"shared_asked_flags"`
-	SharedAutomaton     *ebpf.VariableSpec `ebpf:"shared_automaton"`
-	SharedBodyScan      *ebpf.VariableSpec `ebpf:"shared_body_scan"`
-	SharedBucketKey     *ebpf.VariableSpec `ebpf:"shared_bucket_key"`
-	SharedCandidates    *ebpf.VariableSpec `ebpf:"shared_candidates"`
-	SharedCells         *ebpf.VariableSpec `ebpf:"shared_cells"`
-	SharedCluster       *ebpf.VariableSpec `ebpf:"shared_cluster"`
-	SharedConnKey       *ebpf.VariableSpec `ebpf:"shared_conn_key"`
-	SharedConnRecord    *ebpf.VariableSpec `ebpf:"shared_conn_record"`
-	SharedControl       *ebpf.VariableSpec `ebpf:"shared_control"`
-	SharedEndpoint      *ebpf.VariableSpec `ebpf:"shared_endpoint"`
-	SharedEndpointFlags *ebpf.VariableSpec `ebpf:"shared_endpoint_flags"`
-	SharedEvent         *ebpf.VariableSpec `ebpf:"shared_event"`
-	SharedEventKind     *ebpf.VariableSpec `ebpf:"shared_event_kind"`
-	SharedExplanation   *ebpf.VariableSpec `ebpf:"shared_explanation"`
-	SharedFieldKey      *ebpf.VariableSpec `ebpf:"shared_field_key"`
-	SharedGroup         *ebpf.VariableSpec `ebpf:"shared_group"`
-	SharedGroupFlags    *ebpf.VariableSpec `ebpf:"shared_group_flags"`
-	SharedHostDirection *ebpf.VariableSpec `ebpf:"shared_host_direction"`
-	SharedHostKey       *ebpf.VariableSpec `ebpf:"shared_host_key"`
-	SharedLimits        *ebpf.VariableSpec `ebpf:"shared_limits"`
-	SharedListener      *ebpf.VariableSpec `ebpf:"shared_listener"`
-	SharedListenerKey   *ebpf.VariableSpec `ebpf:"shared_listener_key"`
-	SharedPathKey       *ebpf.VariableSpec `ebpf:"shared_path_key"`
-	SharedPeerKey       *ebpf.VariableSpec `ebpf:"shared_peer_key"`
-	SharedPending       *ebpf.VariableSpec `ebpf:"shared_pending"`
-	SharedPhase         *ebpf.VariableSpec `ebpf:"shared_phase"`
-	SharedPolicy        *ebpf.VariableSpec `ebpf:"shared_policy"`
-	SharedPseudoHeader  *ebpf.VariableSpec `ebpf:"shared_pseudo_header"`
-	SharedRequestFlags  *ebpf.VariableSpec `ebpf:"shared_request_flags"`
-	SharedRoute         *ebpf.VariableSpec `ebpf:"shared_route"`
-	SharedRouteFlags    *ebpf.VariableSpec `ebpf:"shared_route_flags"`
-	SharedRouteTable    *ebpf.VariableSpec `ebpf:"shared_route_table"`
-	SharedSlot          *ebpf.VariableSpec `ebpf:"shared_slot"`
-	SharedSlotFlags     *ebpf.VariableSpec `ebpf:"shared_slot_flags"`
-	SharedSlotState     *ebpf.VariableSpec `ebpf:"shared_slot_state"`
-	SharedSlowConn      *ebpf.VariableSpec `ebpf:"shared_slow_conn"`
-	SharedSpill         *ebpf.VariableSpec `ebpf:"shared_spill"`
-	SharedSplit         *ebpf.VariableSpec `ebpf:"shared_split"`
-	SharedTableFlags    *ebpf.VariableSpec `ebpf:"shared_table_flags"`
-	SharedTraffic       *ebpf.VariableSpec `ebpf:"shared_traffic"`
-	SharedTuple         *ebpf.VariableSpec `ebpf:"shared_tuple"`
-	SharedValue         *ebpf.VariableSpec `ebpf:"shared_value"`
-	SharedValueKey      *ebpf.VariableSpec `ebpf:"shared_value_key"`
-	SharedVerdict       *ebpf.VariableSpec `ebpf:"shared_verdict"`
+	SharedAnchorPorts     *ebpf.VariableSpec `ebpf:"shared_anchor_ports"`
+	SharedAskedField      *ebpf.VariableSpec `ebpf:"shared_asked_field"`
+	SharedAskedFlags      *ebpf.VariableSpec `ebpf:"shared_asked_flags"`
+	SharedAutomaton       *ebpf.VariableSpec `ebpf:"shared_automaton"`
+	SharedBodyScan        *ebpf.VariableSpec `ebpf:"shared_body_scan"`
+	SharedBucketKey       *ebpf.VariableSpec `ebpf:"shared_bucket_key"`
+	SharedCandidates      *ebpf.VariableSpec `ebpf:"shared_candidates"`
+	SharedCells           *ebpf.VariableSpec `ebpf:"shared_cells"`
+	SharedCluster         *ebpf.VariableSpec `ebpf:"shared_cluster"`
+	SharedConnFlags       *ebpf.VariableSpec `ebpf:"shared_conn_flags"`
+	SharedConnKey         *ebpf.VariableSpec `ebpf:"shared_conn_key"`
+	SharedConnRecord      *ebpf.VariableSpec `ebpf:"shared_conn_record"`
+	SharedControl         *ebpf.VariableSpec `ebpf:"shared_control"`
+	SharedEndpoint        *ebpf.VariableSpec `ebpf:"shared_endpoint"`
+	SharedEndpointAddress *ebpf.VariableSpec `ebpf:"shared_endpoint_address"`
+	SharedEndpointFlags   *ebpf.VariableSpec `ebpf:"shared_endpoint_flags"`
+	SharedEvent           *ebpf.VariableSpec `ebpf:"shared_event"`
+	SharedEventKind       *ebpf.VariableSpec `ebpf:"shared_event_kind"`
+	SharedExplanation     *ebpf.VariableSpec `ebpf:"shared_explanation"`
+	SharedFieldKey        *ebpf.VariableSpec `ebpf:"shared_field_key"`
+	SharedGroup           *ebpf.VariableSpec `ebpf:"shared_group"`
+	SharedGroupFlags      *ebpf.VariableSpec `ebpf:"shared_group_flags"`
+	SharedHostDirection   *ebpf.VariableSpec `ebpf:"shared_host_direction"`
+	SharedHostKey         *ebpf.VariableSpec `ebpf:"shared_host_key"`
+	SharedLimits          *ebpf.VariableSpec `ebpf:"shared_limits"`
+	SharedListener        *ebpf.VariableSpec `ebpf:"shared_listener"`
+	SharedListenerKey     *ebpf.VariableSpec `ebpf:"shared_listener_key"`
+	SharedPathKey         *ebpf.VariableSpec `ebpf:"shared_path_key"`
+	SharedPeerKey         *ebpf.VariableSpec `ebpf:"shared_peer_key"`
+	SharedPending         *ebpf.VariableSpec `ebpf:"shared_pending"`
+	SharedPhase           *ebpf.VariableSpec `ebpf:"shared_phase"`
+	SharedPolicy          *ebpf.VariableSpec `ebpf:"shared_policy"`
+	SharedPseudoHeader    *ebpf.VariableSpec `ebpf:"shared_pseudo_header"`
+	SharedRequestFlags    *ebpf.VariableSpec `ebpf:"shared_request_flags"`
+	SharedRoute           *ebpf.VariableSpec `ebpf:"shared_route"`
+	SharedRouteFlags      *ebpf.VariableSpec `ebpf:"shared_route_flags"`
+	SharedRouteTable      *ebpf.VariableSpec `ebpf:"shared_route_table"`
+	SharedSlot            *ebpf.VariableSpec `ebpf:"shared_slot"`
+	SharedSlotFlags       *ebpf.VariableSpec `ebpf:"shared_slot_flags"`
+	SharedSlotState       *ebpf.VariableSpec `ebpf:"shared_slot_state"`
+	SharedSlowConn        *ebpf.VariableSpec `ebpf:"shared_slow_conn"`
+	SharedSpill           *ebpf.VariableSpec `ebpf:"shared_spill"`
+	SharedSplit           *ebpf.VariableSpec `ebpf:"shared_split"`
+	SharedTableFlags      *ebpf.VariableSpec `ebpf:"shared_table_flags"`
+	SharedTraffic         *ebpf.VariableSpec `ebpf:"shared_traffic"`
+	SharedTuple           *ebpf.VariableSpec `ebpf:"shared_tuple"`
+	SharedValue           *ebpf.VariableSpec `ebpf:"shared_value"`
+	SharedValueKey        *ebpf.VariableSpec `ebpf:"shared_value_key"`
+	SharedVerdict         *ebpf.VariableSpec `ebpf:"shared_verdict"`
 }
 
 // abiObjects contains all objects after they have been loaded into the kernel.
@@ -750,53 +769,55 @@ func (m *abiMaps) Close() error {
 //
 // It can be passed to loadAbiObjects or ebpf.CollectionSpec.LoadAndAssign.
 type abiVariables struct {
-	SharedAnchorPorts   *ebpf.Variable `ebpf:"shared_anchor_ports"`
-	SharedAskedField    *ebpf.Variable `ebpf:"shared_asked_field"`
-	SharedAskedFlags    *ebpf.Variable `ebpf:"shared_asked_flags"`
-	SharedAutomaton     *ebpf.Variable `ebpf:"shared_automaton"`
-	SharedBodyScan      *ebpf.Variable `ebpf:"shared_body_scan"`
-	SharedBucketKey     *ebpf.Variable `ebpf:"shared_bucket_key"`
-	SharedCandidates    *ebpf.Variable `ebpf:"shared_candidates"`
-	SharedCells         *ebpf.Variable `ebpf:"shared_cells"`
-	SharedCluster       *ebpf.Variable `ebpf:"shared_cluster"`
-	SharedConnKey       *ebpf.Variable `ebpf:"shared_conn_key"`
-	SharedConnRecord    *ebpf.Variable `ebpf:"shared_conn_record"`
-	SharedControl       *ebpf.Variable `ebpf:"shared_control"`
-	SharedEndpoint      *ebpf.Variable `ebpf:"shared_endpoint"`
-	SharedEndpointFlags *ebpf.Variable `ebpf:"shared_endpoint_flags"`
-	SharedEvent         *ebpf.Variable `ebpf:"shared_event"`
-	SharedEventKind     *ebpf.Variable `ebpf:"shared_event_kind"`
-	SharedExplanation   *ebpf.Variable `ebpf:"shared_explanation"`
-	SharedFieldKey      *ebpf.Variable `ebpf:"shared_field_key"`
-	SharedGroup         *ebpf.Variable `ebpf:"shared_group"`
-	SharedGroupFlags    *ebpf.Variable `ebpf:"shared_group_flags"`
-	SharedHostDirection *ebpf.Variable `ebpf:"shared_host_direction"`
-	SharedHostKey       *ebpf.Variable `ebpf:"shared_host_key"`
-	SharedLimits        *ebpf.Variable `ebpf:"shared_limits"`
-	SharedListener      *ebpf.Variable `ebpf:"shared_listener"`
-	SharedListenerKey   *ebpf.Variable `ebpf:"shared_listener_key"`
-	SharedPathKey       *ebpf.Variable `ebpf:"shared_path_key"`
-	SharedPeerKey       *ebpf.Variable `ebpf:"shared_peer_key"`
-	SharedPending       *ebpf.Variable `ebpf:"shared_pending"`
-	SharedPhase         *ebpf.Variable `ebpf:"shared_phase"`
-	SharedPolicy        *ebpf.Variable `ebpf:"shared_policy"`
-	SharedPseudoHeader  *ebpf.Variable `ebpf:"shared_pseudo_header"`
-	SharedRequestFlags  *ebpf.Variable `ebpf:"shared_request_flags"`
-	SharedRoute         *ebpf.Variable `ebpf:"shared_route"`
-	SharedRouteFlags    *ebpf.Variable `ebpf:"shared_route_flags"`
-	SharedRouteTable    *ebpf.Variable `ebpf:"shared_route_table"`
-	SharedSlot          *ebpf.Variable `ebpf:"shared_slot"`
-	SharedSlotFlags     *ebpf.Variable `ebpf:"shared_slot_flags"`
-	SharedSlotState     *ebpf.Variable `ebpf:"shared_slot_state"`
-	SharedSlowConn      *ebpf.Variable `ebpf:"shared_slow_conn"`
-	SharedSpill         *ebpf.Variable `ebpf:"shared_spill"`
-	SharedSplit         *ebpf.Variable `ebpf:"shared_split"`
-	SharedTableFlags    *ebpf.Variable `ebpf:"shared_table_flags"`
-	SharedTraffic       *ebpf.Variable `ebpf:"shared_traffic"`
-	SharedTuple         *ebpf.Variable `ebpf:"shared_tuple"`
-	SharedValue         *ebpf.Variable `ebpf:"shared_value"`
-	SharedValueKey      *ebpf.Variable `ebpf:"shared_value_key"`
-	SharedVerdict       *ebpf.Variable `ebpf:"shared_verdict"`
+	SharedAnchorPorts     *ebpf.Variable `ebpf:"shared_anchor_ports"`
+	SharedAskedField      *ebpf.Variable `ebpf:"shared_asked_field"`
+	SharedAskedFlags      *ebpf.Variable `ebpf:"shared_asked_flags"`
+	SharedAutomaton       *ebpf.Variable `ebpf:"shared_automaton"`
+	SharedBodyScan        *ebpf.Variable `ebpf:"shared_body_scan"`
+	SharedBucketKey       *ebpf.Variable `ebpf:"shared_bucket_key"`
+	SharedCandidates      *ebpf.Variable `ebpf:"shared_candidates"`
+	SharedCells           *ebpf.Variable `ebpf:"shared_cells"`
+	SharedCluster         *ebpf.Variable `ebpf:"shared_cluster"`
+	SharedConnFlags       *ebpf.Variable `ebpf:"shared_conn_flags"`
+	SharedConnKey         *ebpf.Variable `ebpf:"shared_conn_key"`
+	SharedConnRecord      *ebpf.Variable `ebpf:"shared_conn_record"`
+	SharedControl         *ebpf.Variable `ebpf:"shared_control"`
+	SharedEndpoint        *ebpf.Variable `ebpf:"shared_endpoint"`
+	SharedEndpointAddress *ebpf.Variable `ebpf:"shared_endpoint_address"`
+	SharedEndpointFlags   *ebpf.Variable `ebpf:"shared_endpoint_flags"`
+	SharedEvent           *ebpf.Variable `ebpf:"shared_event"`
+	SharedEventKind       *ebpf.Variable `ebpf:"shared_event_kind"`
+	SharedExplanation     *ebpf.Variable `ebpf:"shared_explanation"`
+	SharedFieldKey        *ebpf.Variable `ebpf:"shared_field_key"`
+	SharedGroup           *ebpf.Variable `ebpf:"shared_group"`
+	SharedGroupFlags      *ebpf.Variable `ebpf:"shared_group_flags"`
+	SharedHostDirection   *ebpf.Variable `ebpf:"shared_host_direction"`
+	SharedHostKey         *ebpf.Variable `ebpf:"shared_host_key"`
+	SharedLimits          *ebpf.Variable `ebpf:"shared_limits"`
+	SharedListener        *ebpf.Variable `ebpf:"shared_listener"`
+	SharedListenerKey     *ebpf.Variable `ebpf:"shared_listener_key"`
+	SharedPathKey         *ebpf.Variable `ebpf:"shared_path_key"`
+	SharedPeerKey         *ebpf.Variable `ebpf:"shared_peer_key"`
+	SharedPending         *ebpf.Variable `ebpf:"shared_pending"`
+	SharedPhase           *ebpf.Variable `ebpf:"shared_phase"`
+	SharedPolicy          *ebpf.Variable `ebpf:"shared_policy"`
+	SharedPseudoHeader    *ebpf.Variable `ebpf:"shared_pseudo_header"`
+	SharedRequestFlags    *ebpf.Variable `ebpf:"shared_request_flags"`
+	SharedRoute           *ebpf.Variable `ebpf:"shared_route"`
+	SharedRouteFlags      *ebpf.Variable `ebpf:"shared_route_flags"`
+	SharedRouteTable      *ebpf.Variable `ebpf:"shared_route_table"`
+	SharedSlot            *ebpf.Variable `ebpf:"shared_slot"`
+	SharedSlotFlags       *ebpf.Variable `ebpf:"shared_slot_flags"`
+	SharedSlotState       *ebpf.Variable `ebpf:"shared_slot_state"`
+	SharedSlowConn        *ebpf.Variable `ebpf:"shared_slow_conn"`
+	SharedSpill           *ebpf.Variable `ebpf:"shared_spill"`
+	SharedSplit           *ebpf.Variable `ebpf:"shared_split"`
+	SharedTableFlags      *ebpf.Variable `ebpf:"shared_table_flags"`
+	SharedTraffic         *ebpf.Variable `ebpf:"shared_traffic"`
+	SharedTuple           *ebpf.Variable `ebpf:"shared_tuple"`
+	SharedValue           *ebpf.Variable `ebpf:"shared_value"`
+	SharedValueKey        *ebpf.Variable `ebpf:"shared_value_key"`
+	SharedVerdict         *ebpf.Variable `ebpf:"shared_verdict"`
 }
 
 // abiPrograms contains all programs after they have been loaded into the kernel.

@@ -19,6 +19,8 @@ type Shared struct {
 	// Groups are those that Cluster.Root and schedules of other groups lead to; 0 is none.
 	Groups    []Group
 	Endpoints []Endpoint
+	// Addresses are those of Endpoints.
+	Addresses []EndpointAddress
 	Slots     []Slot
 	// Schedules holds the turns that Group.Schedule points into.
 	Schedules []Turn
@@ -37,13 +39,14 @@ func NewHeapShared(sizes Sizes) *Shared {
 		Clusters:  make([]Cluster, sizes.Clusters),
 		Groups:    make([]Group, sizes.Groups),
 		Endpoints: make([]Endpoint, sizes.Endpoints),
+		Addresses: make([]EndpointAddress, sizes.Endpoints),
 		Slots:     make([]Slot, sizes.Slots),
 		Schedules: make([]Turn, sizes.Schedules),
 	}
 }
 
 // MapShared maps the kernel's arrays into memory. Close unmaps them.
-func MapShared(control, clusters, groups, endpoints, slots, schedules, bucketLists *ebpf.Map) (*Shared, error) {
+func MapShared(control, clusters, groups, endpoints, addresses, slots, schedules, bucketLists *ebpf.Map) (*Shared, error) {
 	s := &Shared{}
 	c, err := mapArray[Control](s, control)
 	if err != nil {
@@ -59,6 +62,10 @@ func MapShared(control, clusters, groups, endpoints, slots, schedules, bucketLis
 		return nil, err
 	}
 	if s.Endpoints, err = mapArray[Endpoint](s, endpoints); err != nil {
+		s.Close()
+		return nil, err
+	}
+	if s.Addresses, err = mapArray[EndpointAddress](s, addresses); err != nil {
 		s.Close()
 		return nil, err
 	}

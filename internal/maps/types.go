@@ -29,6 +29,8 @@ type (
 	Control = abiControl
 	// Endpoint is an endpoint's balancing state.
 	Endpoint = abiEndpoint
+	// EndpointAddress is where an endpoint listens.
+	EndpointAddress = abiEndpointAddress
 	// Event is what wakes the daemon.
 	Event = abiEvent
 	// Explanation is a question about a request, and the kernel's answer.
@@ -81,6 +83,8 @@ type (
 	Pending = abiPending
 	// Phase is where a response stands.
 	Phase = abiPhase
+	// ConnFlags say what a connection is.
+	ConnFlags = abiConnFlags
 	// Policy is a load balancing policy.
 	Policy = abiPolicy
 	// RequestFlags describe a leased request.
@@ -190,6 +194,9 @@ const (
 	GroupOfGroups = abiGroupFlagsGROUP_OF_GROUPS
 )
 
+// ConnPlain is the only one of ConnFlags.
+const ConnPlain = abiConnFlagsCONN_PLAIN
+
 // Values of Policy.
 const (
 	PolicyRoundRobin   = abiPolicyPOLICY_ROUND_ROBIN
@@ -254,6 +261,7 @@ const (
 	TableDots         = abiTableFlagsTABLE_DOTS
 	TableSlashes      = abiTableFlagsTABLE_SLASHES
 	TableParameters   = abiTableFlagsTABLE_PARAMETERS
+	TablePlain        = abiTableFlagsTABLE_PLAIN
 )
 
 // Values of Verdict.
@@ -264,6 +272,7 @@ const (
 	VerdictConnectStaleDaemon    = abiVerdictVERDICT_CONNECT_STALE_DAEMON
 	VerdictConnectNoAnchor       = abiVerdictVERDICT_CONNECT_NO_ANCHOR
 	VerdictConnectNoMemory       = abiVerdictVERDICT_CONNECT_NO_MEMORY
+	VerdictConnectPlain          = abiVerdictVERDICT_CONNECT_PLAIN
 	VerdictPSockJoined           = abiVerdictVERDICT_PSOCK_JOINED
 	VerdictPSockNotJoined        = abiVerdictVERDICT_PSOCK_NOT_JOINED
 	VerdictSSockJoined           = abiVerdictVERDICT_SSOCK_JOINED

@@ -10,6 +10,7 @@ var verdictNames = [VerdictCount]string{
 	VerdictConnectStaleDaemon:    "connect_stale_daemon",
 	VerdictConnectNoAnchor:       "connect_no_anchor",
 	VerdictConnectNoMemory:       "connect_no_memory",
+	VerdictConnectPlain:          "connect_plain",
 	VerdictPSockJoined:           "psock_joined",
 	VerdictPSockNotJoined:        "psock_not_joined",
 	VerdictSSockJoined:           "ssock_joined",

@@ -45,6 +45,8 @@ type Listener struct {
 	// StatPrefix labels downstream metrics (HttpConnectionManager.stat_prefix).
 	StatPrefix string
 	Routes     *RouteTable
+	// TCP is what a listener without HTTP does; nil: it has HTTP. Routes is empty then.
+	TCP *TCPProxy
 }
 
 // RouteTable is envoy.config.route.v3.RouteConfiguration.

@@ -69,9 +69,12 @@ func (n *Node) switchTo(cfg *model.Config, image *compile.Image, notes []compile
 }
 
 func (n *Node) publish(cfg *model.Config, notes []compile.Note) {
-	l := &loaded{config: cfg, notes: notes, tables: map[string]*model.RouteTable{}, version: versionOf(cfg), at: time.Now()}
+	l := &loaded{config: cfg, notes: notes, tables: map[string]*model.RouteTable{}, tcp: map[string]*model.TCPProxy{}, version: versionOf(cfg), at: time.Now()}
 	for _, lis := range cfg.Listeners {
 		l.tables[lis.Name] = lis.Routes
+		if lis.TCP != nil {
+			l.tcp[lis.Name] = lis.TCP
+		}
 	}
 	n.current.Store(l)
 }
@@ -90,23 +93,22 @@ func versionOf(cfg *model.Config) string {
 // connect makes the pools follow the endpoints in force.
 func (n *Node) connect(cfg *model.Config) {
 	var list []pool.Endpoint
+	plain := cfg.PlainClusters()
 	for _, e := range n.reconcil.Endpoints() {
 		c := cfg.Cluster(e.Cluster)
-		if e.Gone || c == nil || !n.o.FastPath {
+		if e.Gone || c == nil || !n.o.FastPath || plain[e.Cluster] {
 			continue
 		}
 		list = append(list, pool.Endpoint{Index: e.Index, Address: e.Address, ConnectTimeout: c.ConnectTimeout})
 	}
 	n.pool.SetEndpoints(list)
-	if !n.o.FastPath {
-		n.releaseGone()
-	}
+	n.releaseGone()
 }
 
-// releaseGone gives up removed endpoints that have no pool.
+// releaseGone gives up removed endpoints that have no pool: of all when there is no fast path, and those of listeners without HTTP.
 func (n *Node) releaseGone() {
 	for _, e := range n.reconcil.Endpoints() {
-		if e.Gone {
+		if e.Gone && !n.pool.Knows(e.Index) {
 			n.released(e.Index)
 		}
 	}

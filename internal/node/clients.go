@@ -278,6 +278,7 @@ func (n *Node) newProxy() *slowpath.Proxy {
 			t, ok := n.current.Load().tables[listener]
 			return t, ok
 		},
+		TCP:      func(listener string) *model.TCPProxy { return n.current.Load().tcp[listener] },
 		Cluster:  func(name string) *model.Cluster { return n.current.Load().config.Cluster(name) },
 		Balancer: balancer{n},
 		Dial:     n.dialer.dial,

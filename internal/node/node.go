@@ -88,6 +88,7 @@ type Node struct {
 type loaded struct {
 	config  *model.Config
 	tables  map[string]*model.RouteTable
+	tcp     map[string]*model.TCPProxy
 	notes   []compile.Note
 	version string
 	at      time.Time

@@ -213,6 +213,13 @@ func (p *Pool) SetEndpoints(list []Endpoint) {
 	}
 }
 
+// Knows reports whether an endpoint is connected to, or has i-socks yet to be closed.
+func (p *Pool) Knows(index uint32) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.endpoints[index] != nil
+}
+
 // Ready reports whether every endpoint has been tried: its i-socks are open, or could not be opened.
 func (p *Pool) Ready() bool {
 	p.mu.Lock()

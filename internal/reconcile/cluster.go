@@ -83,6 +83,7 @@ func (r *Reconciler) applyEndpoint(name string, e *compile.Endpoint) (uint32, er
 		known = &endpoint{index: s.first}
 		r.endpoints[key] = known
 		resetEndpoint(&r.sh.Endpoints[known.index])
+		r.sh.Addresses[known.index] = maps.EndpointAddress{Addr: e.Address.Addr().As16(), Port: e.Address.Port()}
 	}
 	shared := &r.sh.Endpoints[known.index]
 	changed := known.gone || known.weight != e.Weight || known.loadWeight != e.LoadWeight

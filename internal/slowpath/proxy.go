@@ -88,6 +88,8 @@ func setDefault[T int | time.Duration](v *T, value T) {
 type Config struct {
 	// Table returns the current routes of a listener, by name.
 	Table func(listener string) (*model.RouteTable, bool)
+	// TCP returns what a listener without HTTP does, nil for others. May be nil: there are none.
+	TCP func(listener string) *model.TCPProxy
 	// Cluster returns the current cluster of that name, or nil.
 	Cluster  func(name string) *model.Cluster
 	Balancer Balancer
@@ -100,6 +102,13 @@ type Config struct {
 	// Observer is told of every request; may be nil.
 	Observer Observer
 	Limits   Limits
+}
+
+func (c *Config) tcp(listener string) *model.TCPProxy {
+	if c.TCP == nil {
+		return nil
+	}
+	return c.TCP(listener)
 }
 
 // Proxy serves all listeners. It is safe for concurrent use.
@@ -212,6 +221,14 @@ func (p *Proxy) Serve(ctx context.Context, conn net.Conn, s Session) (Result, er
 	}
 	defer p.leave()
 	release := context.AfterFunc(ctx, func() { abort(conn) })
+	if proxy := p.config.tcp(s.Listener); proxy != nil {
+		defer release()
+		s.Claim.unused()
+		r, err := p.servePlain(ctx, conn, s, proxy)
+		p.counters.received.Add(r.Consumed)
+		p.counters.sent.Add(r.Answered)
+		return r, err
+	}
 	quiet, err := d.run(ctx)
 	quiet = release() && quiet
 	r := Result{Quiet: quiet, Consumed: d.in.consumed, Answered: d.out.bytesSent()}

@@ -24,6 +24,8 @@ type Listener struct {
 	Hosts   []VirtualHost
 	// Table is a whole RouteConfiguration in place of Hosts.
 	Table map[string]any
+	// TCP is a TcpProxy in place of the connection manager.
+	TCP map[string]any
 	// Manager is added to the connection manager's configuration.
 	Manager map[string]any
 	// Upgrades of all routes that do not say otherwise.
@@ -131,16 +133,23 @@ func (c Config) listeners(forEnvoy bool) []any {
 			// ab speaks HTTP/1.0, which Envoy refuses unless it is told.
 			manager["http_protocol_options"] = object{"accept_http_10": true}
 		}
+		filter := object{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
+		if l.TCP != nil {
+			filter = object{"name": "envoy.filters.network.tcp_proxy", "typed_config": l.tcpProxy(name)}
+		}
 		all = append(all, object{
-			"name":    name,
-			"address": socketAddress(l.Address),
-			"filter_chains": []any{object{"filters": []any{object{
-				"name":         "envoy.filters.network.http_connection_manager",
-				"typed_config": manager,
-			}}}},
+			"name":          name,
+			"address":       socketAddress(l.Address),
+			"filter_chains": []any{object{"filters": []any{filter}}},
 		})
 	}
 	return all
+}
+
+func (l Listener) tcpProxy(name string) object {
+	proxy := object{"@type": "type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy", "stat_prefix": name}
+	maps.Copy(proxy, l.TCP)
+	return proxy
 }
 
 func (l Listener) hosts(forEnvoy bool) []any {

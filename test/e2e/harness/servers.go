@@ -46,6 +46,18 @@ func (p *Place) listening(t testing.TB, name string, spec any) (*Process, netip.
 	return process, netip.MustParseAddrPort(ready.Address)
 }
 
+// Greeter starts a greeter on a free port of the place.
+func (p *Place) Greeter(t testing.TB, identity string) (*Process, netip.AddrPort) {
+	t.Helper()
+	return p.GreeterAt(t, identity, netip.AddrPortFrom(p.Address, 0))
+}
+
+// GreeterAt starts a greeter at an address.
+func (p *Place) GreeterAt(t testing.TB, identity string, address netip.AddrPort) (*Process, netip.AddrPort) {
+	t.Helper()
+	return p.listening(t, programs.GreeterProgram, programs.GreeterSpec{Address: address.String(), Identity: identity})
+}
+
 // State asks the server for its counters.
 func (o *Origin) State(t testing.TB) programs.OriginState {
 	t.Helper()

@@ -41,6 +41,8 @@ const (
 	ChurnProgram    = "churn"
 	ImpostorProgram = "impostor"
 	TunnelProgram   = "tunnel"
+	GreeterProgram  = "greeter"
+	CallerProgram   = "caller"
 
 	// heirProgram is a child of the program habit.
 	heirProgram = "heir"
@@ -67,6 +69,8 @@ var registry = map[string]func(*stdio) error{
 	ChurnProgram:    runChurn,
 	ImpostorProgram: runImpostor,
 	TunnelProgram:   runTunnel,
+	GreeterProgram:  runGreeter,
+	CallerProgram:   runCaller,
 	heirProgram:     runHeir,
 
 	ChaosClientProgram: runChaosClient,

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"math"
+
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// tcpProxyOf finds the one filter of the one filter chain, where it is the TCP proxy.
+func (t *translator) tcpProxyOf(l *listenerv3.Listener, path string) (*tcpv3.TcpProxy, string) {
+	chains := l.GetFilterChains()
+	if len(chains) != 1 || len(chains[0].GetFilters()) != 1 {
+		return nil, ""
+	}
+	proxy, content := &tcpv3.TcpProxy{}, chains[0].GetFilters()[0].GetTypedConfig()
+	path += ".filter_chains[0].filters[0].typed_config"
+	if !content.MessageIs(proxy) || !t.unpack(content, proxy, path, "TcpProxy") {
+		return nil, ""
+	}
+	return proxy, path
+}
+
+func (t *translator) tcpProxy(p *tcpv3.TcpProxy, path string) *model.TCPProxy {
+	out := &model.TCPProxy{ConnectAttempts: 1, IdleTimeout: t.duration(p.GetIdleTimeout(), 0, path+".idle_timeout")}
+	if n := p.GetMaxConnectAttempts(); n != nil {
+		out.ConnectAttempts = n.GetValue()
+	}
+	switch c := p.GetClusterSpecifier().(type) {
+	case *tcpv3.TcpProxy_Cluster:
+		t.clusterExists(c.Cluster, path+".cluster")
+		out.Clusters = []model.WeightedCluster{{Name: c.Cluster, Weight: 1}}
+	case *tcpv3.TcpProxy_WeightedClusters:
+		out.Clusters = t.tcpShares(c.WeightedClusters, path+".weighted_clusters")
+	default:
+		t.p.add(path, "needs cluster or weighted_clusters")
+	}
+	return out
+}
+
+func (t *translator) tcpShares(w *tcpv3.TcpProxy_WeightedCluster, path string) []model.WeightedCluster {
+	var out []model.WeightedCluster
+	var sum uint64
+	for i, c := range w.GetClusters() {
+		t.clusterExists(c.GetName(), at(path+".clusters", i)+".name")
+		out = append(out, model.WeightedCluster{Name: c.GetName(), Weight: c.GetWeight()})
+		sum += uint64(c.GetWeight())
+	}
+	if sum > math.MaxUint32 {
+		t.p.add(path, "the weights sum to %d; they need a sum of 1 to %d", sum, uint32(math.MaxUint32))
+	}
+	return out
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+var errNoEndpoint = errors.New("no endpoint could be connected to")
+
+// plain is a connection of a listener without HTTP.
+type plain struct {
+	proxy  *Proxy
+	client net.Conn
+	// idle interrupts both sides when nothing has moved; nil: never.
+	idle    *time.Timer
+	timeout time.Duration
+}
+
+// servePlain connects a client to an endpoint, and moves bytes both ways until both directions have ended, or one has failed. It
+// closes the client's connection: in the manner of the endpoint's, or, where none can be had, as Envoy does.
+func (p *Proxy) servePlain(ctx context.Context, client net.Conn, s Session, proxy *model.TCPProxy) (Result, error) {
+	upstream, endpoint, err := p.connectPlain(ctx, proxy, s)
+	if err != nil {
+		_ = client.Close()
+		return Result{}, err
+	}
+	defer endpoint.Done(Outcome{})
+	defer context.AfterFunc(ctx, func() { abort(upstream) })()
+	c := &plain{proxy: p, client: client, timeout: proxy.IdleTimeout}
+	if c.timeout > 0 {
+		c.idle = time.AfterFunc(c.timeout, func() { abort(client); abort(upstream) })
+		defer c.idle.Stop()
+	}
+	return c.run(upstream)
+}
+
+// connectPlain tries as many endpoints as the listener says, each once.
+func (p *Proxy) connectPlain(ctx context.Context, proxy *model.TCPProxy, s Session) (net.Conn, Picked, error) {
+	name := proxy.Share(cmp.Or(s.Draw, rand.Uint64())).Name
+	cluster := p.config.Cluster(name)
+	if cluster == nil {
+		return nil, nil, errNoEndpoint
+	}
+	var tried []netip.AddrPort
+	failure := errNoEndpoint
+	for range max(proxy.ConnectAttempts, 1) {
+		endpoint, ok := p.config.Balancer.Pick(name, func(a netip.AddrPort) bool { return slices.Contains(tried, a) })
+		if !ok {
+			return nil, nil, failure
+		}
+		conn, err := p.connect(ctx, endpoint.Address(), cluster.ConnectTimeout)
+		if err == nil {
+			return conn.Conn, endpoint, nil
+		}
+		failure = err
+		endpoint.Done(Outcome{Err: err, ConnectFailed: true})
+		tried = append(tried, endpoint.Address())
+	}
+	return nil, nil, failure
+}
+
+func (c *plain) run(upstream net.Conn) (Result, error) {
+	type direction struct {
+		bytes uint64
+		err   error
+	}
+	up := make(chan direction, 1)
+	go func() {
+		n, err := c.pump(upstream, c.client)
+		up <- direction{n, err}
+	}()
+	answered, err := c.pump(c.client, upstream)
+	request := <-up
+	_ = upstream.Close()
+	_ = c.client.Close()
+	return Result{Consumed: request.bytes, Answered: answered}, errors.Join(request.err, err)
+}
+
+// pump moves bytes until their end, which it passes on. A failure resets both connections: it must not look like an end.
+func (c *plain) pump(to, from net.Conn) (uint64, error) {
+	n, err := c.copy(to, from)
+	if err == nil {
+		err = closeWrite(to)
+	}
+	if err != nil {
+		abort(to)
+		abort(from)
+	}
+	return n, err
+}
+
+func (c *plain) copy(to io.Writer, from io.Reader) (moved uint64, err error) {
+	buffer := copyBuffers.Get().(*[]byte)
+	defer copyBuffers.Put(buffer)
+	for {
+		n, err := from.Read(*buffer)
+		if n > 0 && c.idle != nil {
+			c.idle.Reset(c.timeout)
+		}
+		written, failed := to.Write((*buffer)[:n])
+		moved += uint64(written)
+		switch {
+		case failed != nil:
+			return moved, failed
+		case errors.Is(err, io.EOF):
+			return moved, nil
+		case err != nil:
+			return moved, err
+		}
+	}
+}

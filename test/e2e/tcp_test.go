@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/xlb-project/xlb/test/e2e/harness"
+	"github.com/xlb-project/xlb/test/e2e/programs"
+)
+
+// greeters starts one per identity.
+func greeters(t *testing.T, place *harness.Place, identities ...string) (servers []*harness.Process, addresses []netip.AddrPort) {
+	t.Helper()
+	for _, identity := range identities {
+		server, address := place.Greeter(t, identity)
+		servers, addresses = append(servers, server), append(addresses, address)
+	}
+	return servers, addresses
+}
+
+// withoutHTTP sends connections to the service address to the endpoints in turn.
+func withoutHTTP(service netip.AddrPort, endpoints ...netip.AddrPort) harness.Config {
+	return harness.Config{
+		Listeners: []harness.Listener{{Address: service, TCP: map[string]any{"cluster": "origins"}}},
+		Clusters:  []harness.Cluster{{Name: "origins", Endpoints: endpoints}},
+	}
+}
+
+func call(t *testing.T, place *harness.Place, service netip.AddrPort, connections int) programs.CallerReport {
+	t.Helper()
+	var report programs.CallerReport
+	place.Program(t, programs.CallerProgram, programs.CallerSpec{
+		Address: service.String(), Clients: 8, Connections: connections, Bytes: 64 << 10, Timeout: 20 * time.Second,
+	}).Next(t, &report)
+	return report
+}
+
+// forPlacesAndModes runs a test on one host and on two, with and without the fast path.
+func forPlacesAndModes(t *testing.T, test func(t *testing.T, mode harness.Mode, clients, servers *harness.Place)) {
+	for _, topology := range topologies {
+		t.Run(topology.name, func(t *testing.T) {
+			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+				clients, servers := topology.places(t)
+				test(t, mode, clients, servers)
+			})
+		})
+	}
+}
+
+func TestConnectionsWithoutHTTPTakeTurns(t *testing.T) {
+	const connections = 90
+	harness.OnlyXLB(t, "each of Envoy's workers takes turns of its own")
+	forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
+		service := harness.Service()
+		_, addresses := greeters(t, servers, "one", "two", "three")
+		balancer := harness.Start(t, mode, withoutHTTP(service, addresses...), clients)
+		report := call(t, clients, service, connections)
+		if diff := cmp.Diff(map[string]int{"one": 30, "two": 30, "three": 30}, report.ServedBy); diff != "" {
+			t.Errorf("served by (-want +got):\n%s%q", diff, report.Failures)
+		}
+		if diff := cmp.Diff(map[string]int{service.String(): connections}, report.Peers); diff != "" {
+			t.Errorf("peers (-want +got):\n%s", diff)
+		}
+		want := 0.0
+		if mode.Fast {
+			want = connections
+		}
+		if got := balancer.Metric(t, "xlb_verdicts_total", `verdict="connect_plain"`); got != want {
+			t.Errorf("connections straight to an endpoint: got %g, want %g", got, want)
+		}
+		requireNothingOutstanding(t, balancer)
+	})
+}
+
+func requireNothingOutstanding(t *testing.T, balancer *harness.Balancer) {
+	t.Helper()
+	harness.Eventually(t, 10*time.Second, "no connection is counted any more", func() bool {
+		return balancer.Metric(t, "envoy_cluster_upstream_rq_active") == 0
+	})
+}
+
+func TestConnectionsWithoutHTTPGoByWeight(t *testing.T) {
+	const connections = 2000
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place, service := harness.SameHost(t), harness.Service()
+		_, addresses := greeters(t, place, "nine", "one")
+		config := withoutHTTP(service)
+		config.Listeners[0].TCP = map[string]any{"weighted_clusters": map[string]any{"clusters": []any{
+			map[string]any{"name": "nine", "weight": 9}, map[string]any{"name": "one", "weight": 1},
+		}}}
+		config.Clusters = []harness.Cluster{{Name: "nine", Endpoints: addresses[:1]}, {Name: "one", Endpoints: addresses[1:]}}
+		harness.Start(t, mode, config, place)
+		report := call(t, place, service, connections)
+		// Five standard deviations.
+		if got := report.ServedBy["one"]; got < 133 || got > 267 || report.Failed > 0 {
+			t.Errorf("of %d connections %d went to the cluster of weight 1 in 10, %d failed: %q", connections, got, report.Failed, report.Failures)
+		}
+	})
+}
+
+// A listener whose connections a proxy has to see is served in user space, with the fast path on.
+func TestIdleTimeoutEndsAConnectionWithoutHTTP(t *testing.T) {
+	const timeout = time.Second
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place, service := harness.SameHost(t), harness.Service()
+		_, addresses := greeters(t, place, "one")
+		config := withoutHTTP(service, addresses...)
+		config.Listeners[0].TCP["idle_timeout"] = "1s"
+		harness.Start(t, mode, config, place)
+		client := place.Puppet(t)
+		began := time.Now()
+		conn := client.Pull(t, programs.Pull{Do: programs.PuppetDial, Address: service.String()}).Conn
+		requireEnd(t, client, conn)
+		if after := time.Since(began); after < timeout {
+			t.Errorf("the connection ended after %v, want %v without a byte", after, timeout)
+		}
+		if report := call(t, place, service, 20); report.ServedBy["one"] != 20 {
+			t.Errorf("connections that are not idle: %+v", report)
+		}
+	})
+}
+
+// requireEnd waits for the end of a puppet's connection.
+func requireEnd(t *testing.T, puppet *harness.Puppet, conn int) {
+	t.Helper()
+	harness.Eventually(t, 10*time.Second, "the connection ends", func() bool {
+		for _, news := range puppet.Pull(t, programs.Pull{Do: programs.PuppetLook, Patience: time.Second}).News {
+			if news.Conn == conn && news.Ended != "" {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func TestFurtherConnectAttemptsFindAnotherEndpoint(t *testing.T) {
+	harness.OnlyXLB(t, "Envoy may try one endpoint twice")
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place, service := harness.SameHost(t), harness.Service()
+		_, addresses := greeters(t, place, "one")
+		config := withoutHTTP(service, addresses[0], netip.AddrPortFrom(place.Address, place.FreePort(t)))
+		config.Listeners[0].TCP["max_connect_attempts"] = 2
+		harness.Start(t, mode, config, place)
+		if report := call(t, place, service, 20); report.ServedBy["one"] != 20 {
+			t.Errorf("connections: %+v", report)
+		}
+	})
+}
+
+// The endpoint's refusal, or Envoy's close, reaches the client.
+func TestConnectionToARefusingEndpointFails(t *testing.T) {
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place, service := harness.SameHost(t), harness.Service()
+		balancer := harness.Start(t, mode, withoutHTTP(service, netip.AddrPortFrom(place.Address, place.FreePort(t))), place)
+		report := call(t, place, service, 20)
+		if report.Failed != 20 {
+			t.Errorf("connections: %+v, want 20 that fail", report)
+		}
+		t.Logf("%q", report.Failures[0])
+		if !harness.Envoy() {
+			requireNothingOutstanding(t, balancer)
+		}
+	})
+}
+
+// Connections outlive the configuration that made them; new ones follow the new one.
+func TestReloadMovesNewConnectionsWithoutHTTP(t *testing.T) {
+	harness.OnlyXLB(t, "Envoy drains connections of listeners that change")
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place, service := harness.SameHost(t), harness.Service()
+		_, addresses := greeters(t, place, "old", "new")
+		balancer := harness.Start(t, mode, withoutHTTP(service, addresses[0]), place)
+		client := place.Puppet(t)
+		conn := client.Pull(t, programs.Pull{Do: programs.PuppetDial, Address: service.String()}).Conn
+		balancer.Reload(t, withoutHTTP(service, addresses[1]))
+		if report := call(t, place, service, 20); report.ServedBy["new"] != 20 {
+			t.Errorf("connections after the reload: %+v", report)
+		}
+		var got []byte
+		pull := func(p programs.Pull) bool {
+			for _, news := range client.Pull(t, p).News {
+				got = append(got, news.Bytes...)
+			}
+			return string(got) == "old\nstill here"
+		}
+		pull(programs.Pull{Do: programs.PuppetSend, Conn: conn, Bytes: []byte("still here")})
+		harness.Eventually(t, 10*time.Second, "the old connection's answer", func() bool {
+			return pull(programs.Pull{Do: programs.PuppetLook, Patience: time.Second})
+		})
+		client.Pull(t, programs.Pull{Do: programs.PuppetClose, Conn: conn})
+		requireNothingOutstanding(t, balancer)
+	})
+}
