@@ -320,7 +320,7 @@ func (p *Pool) sweep(now uint64) {
 	if p.ctx.Err() != nil {
 		return
 	}
-	for _, e := range p.endpoints {
+	for _, e := range p.live {
 		e.demand.leased = 0
 	}
 	for slot, s := range p.isocks {
@@ -332,7 +332,7 @@ func (p *Pool) sweep(now uint64) {
 			p.endLocked(s)
 		}
 	}
-	for _, e := range p.endpoints {
+	for _, e := range p.live {
 		p.shrinkLocked(e, now)
 	}
 }

@@ -74,6 +74,9 @@ type Config struct {
 	Netns uint64
 	// Initial and Max bound the i-socks of one endpoint; 0 means 4 and 2048.
 	Initial, Max int
+	// Eager is up to how many endpoints there may be for each to have its Initial i-socks; 0 means 256. Where there are more, an
+	// endpoint is connected to when a request finds no i-sock of it.
+	Eager int
 	// StreamIdle is how long a leased i-sock may carry nothing, 0 means 5 minutes, as Envoy's
 	// HttpConnectionManager.stream_idle_timeout.
 	StreamIdle time.Duration
@@ -100,10 +103,16 @@ type Pool struct {
 	// dials bounds connects in progress.
 	dials chan struct{}
 
-	mu        sync.Mutex
+	mu sync.Mutex
+	// floor is how many i-socks an endpoint that is not asked keeps.
+	floor     int
 	endpoints map[uint32]*endpoint
-	isocks    map[uint32]*isock
-	free      []uint32
+	// live are the endpoints that have i-socks, leaving those that are gone: of thousands few, and sweeps look at them alone.
+	live, leaving map[uint32]*endpoint
+	isocks        map[uint32]*isock
+	free          []uint32
+	// complain is when the last complaint about slots was made.
+	complain time.Time
 	// zombies are the slots of closed i-socks that programs may still be at work on, or that still lie in a stack.
 	zombies map[uint32]struct{}
 }
@@ -139,6 +148,9 @@ func New(cfg Config) (*Pool, error) {
 	if cfg.Max == 0 {
 		cfg.Max = 2048
 	}
+	if cfg.Eager == 0 {
+		cfg.Eager = 256
+	}
 	if cfg.StreamIdle == 0 {
 		cfg.StreamIdle = 5 * time.Minute
 	}
@@ -157,6 +169,8 @@ func New(cfg Config) (*Pool, error) {
 		cancel:    cancel,
 		dials:     make(chan struct{}, maxDials),
 		endpoints: map[uint32]*endpoint{},
+		live:      map[uint32]*endpoint{},
+		leaving:   map[uint32]*endpoint{},
 		isocks:    map[uint32]*isock{},
 		zombies:   map[uint32]struct{}{},
 	}
@@ -194,16 +208,23 @@ func (p *Pool) Close() error {
 func (p *Pool) SetEndpoints(list []Endpoint) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.floor = p.cfg.Initial
+	if len(list) > p.cfg.Eager {
+		// Thousands of connections at once would be a storm, and most of them for nothing.
+		p.floor = 0
+	}
 	keep := map[uint32]bool{}
 	for _, want := range list {
 		keep[want.Index] = true
 		e := p.endpoints[want.Index]
 		if e == nil {
-			e = &endpoint{target: p.cfg.Initial}
+			e = &endpoint{}
 			p.endpoints[want.Index] = e
 		}
+		e.target = max(e.target, p.floor)
 		e.Endpoint = want
 		e.gone = false
+		delete(p.leaving, want.Index)
 		p.fillLocked(e)
 	}
 	for index, e := range p.endpoints {
@@ -220,12 +241,12 @@ func (p *Pool) Knows(index uint32) bool {
 	return p.endpoints[index] != nil
 }
 
-// Ready reports whether every endpoint has been tried: its i-socks are open, or could not be opened.
+// Ready reports whether every endpoint that is to have i-socks has been tried: they are open, or could not be opened.
 func (p *Pool) Ready() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range p.endpoints {
-		if e.open == 0 && e.backoff == 0 && !e.gone {
+		if e.open == 0 && e.target > 0 && e.backoff == 0 && !e.gone {
 			return false
 		}
 	}
@@ -241,7 +262,7 @@ func (p *Pool) Grow(index uint32) {
 		return
 	}
 	e.demand.peak = max(e.demand.peak, e.open)
-	e.target = min(max(e.target, 2*e.open), p.cfg.Max)
+	e.target = min(max(e.target, 2*e.open, 1), p.cfg.Max)
 	p.fillLocked(e)
 	if e.dialing == 0 {
 		// At its bound, or waiting to retry: asking again would change nothing until an i-sock opens.
@@ -256,7 +277,7 @@ func (p *Pool) fillLocked(e *endpoint) {
 	}
 	for e.open+e.dialing < e.target {
 		if len(p.free) == 0 {
-			p.cfg.Logger.Warn("no free slot for an i-sock", "endpoint", e.Address, "slots", len(p.cfg.Shared.Slots))
+			p.complainLocked(e)
 			return
 		}
 		slot := p.free[len(p.free)-1]
@@ -265,6 +286,16 @@ func (p *Pool) fillLocked(e *endpoint) {
 		p.wg.Add(1)
 		go p.open(e, e.Endpoint, slot)
 	}
+}
+
+// complainLocked reports, at most once a second, that there is no room for an i-sock: each request to the endpoint asks again.
+func (p *Pool) complainLocked(e *endpoint) {
+	if time.Since(p.complain) < time.Second {
+		return
+	}
+	p.complain = time.Now()
+	p.cfg.Logger.Warn("no free slot for an i-sock; requests that find none are served in user space",
+		"endpoint", e.Address, "slots", len(p.cfg.Shared.Slots))
 }
 
 // open connects one i-sock and puts it in service.
@@ -283,6 +314,7 @@ func (p *Pool) open(e *endpoint, to Endpoint, slot uint32) {
 		return
 	}
 	e.open++
+	p.live[e.Index] = e
 	e.backoff = 0
 	s.opened = time.Now()
 	p.isocks[slot] = s
@@ -432,6 +464,7 @@ func (p *Pool) retry(e *endpoint) {
 
 func (p *Pool) drainLocked(e *endpoint) {
 	e.gone = true
+	p.leaving[e.Index] = e
 	e.backoff = 0
 	if e.retry != nil {
 		e.retry.Stop()
@@ -455,6 +488,7 @@ func (p *Pool) releaseLocked(e *endpoint) {
 		return
 	}
 	delete(p.endpoints, e.Index)
+	delete(p.leaving, e.Index)
 	if p.cfg.Released != nil {
 		p.cfg.Released(e.Index)
 	}
@@ -491,6 +525,9 @@ func (p *Pool) closeLocked(s *isock) {
 	}
 	e.open--
 	e.dead++
+	if e.open == 0 {
+		delete(p.live, e.Index)
+	}
 	if e.open >= e.target {
 		return
 	}
@@ -538,7 +575,7 @@ func (p *Pool) bury() {
 		p.buryLocked(slot)
 	}
 	p.purgeCrowdedLocked()
-	for _, e := range p.endpoints {
+	for _, e := range p.leaving {
 		p.releaseLocked(e)
 	}
 }
@@ -568,7 +605,7 @@ func (p *Pool) buryLocked(slot uint32) {
 	p.free = append(p.free, slot)
 }
 
-// purgeCrowdedLocked cleans the stacks that hold many dead slots, and those from which nobody takes any more.
+// purgeCrowdedLocked cleans the stacks that hold many dead slots, or nothing else, and those from which nobody takes any more.
 func (p *Pool) purgeCrowdedLocked() {
 	stacked := map[uint32]int{}
 	for slot := range p.zombies {
@@ -578,7 +615,7 @@ func (p *Pool) purgeCrowdedLocked() {
 	}
 	for index, n := range stacked {
 		e := p.endpoints[index]
-		if n >= crowdedStack || e == nil || e.gone {
+		if n >= crowdedStack || e == nil || e.gone || e.open == 0 {
 			p.purgeLocked(index)
 		}
 	}

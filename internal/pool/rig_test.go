@@ -37,6 +37,8 @@ const (
 type setup struct {
 	slots        uint32
 	initial, max int
+	// eager is Config.Eager.
+	eager int
 	// streamIdle is how long a lease may stand still, 0 the pool's default.
 	streamIdle time.Duration
 	// shrinkAfter is how long i-socks are kept that nobody needs, 0 the pool's default.
@@ -89,7 +91,7 @@ func newRig(t *testing.T, o setup) *rig {
 	sockets.Peers, sockets.ISockSlots = announced{r.peers, r.shared, o}, registered{r.cookies, o}
 	p, err := New(Config{
 		Shared: r.shared, Sockets: sockets, Clients: r.clients, Logger: slog.New(slog.DiscardHandler), Netns: testNetns,
-		Initial: o.initial, Max: o.max, StreamIdle: o.streamIdle, ShrinkAfter: o.shrinkAfter,
+		Initial: o.initial, Max: o.max, Eager: o.eager, StreamIdle: o.streamIdle, ShrinkAfter: o.shrinkAfter,
 		Released: r.noteReleased,
 	})
 	must(t, err)
