@@ -31,19 +31,16 @@ const (
 type space struct {
 	automata, blocks, accepts, routes int
 	comparisons                       int
+	known                             *known
 	compiler                          *dfa.Compiler
 }
 
-func newSpace() *space {
-	limits := dfa.Default()
-	limits.Sets = int(maps.MaxAutomata)
-	// So that one virtual host finds room for all its sets; where expressions multiply, several small sets hold more of them than a
-	// large one.
-	limits.SetBytes = maxBlocks * int(maps.CellsPerBlock) * 2 / limits.Sets
+func newSpace(k *known) *space {
 	return &space{
 		automata: maxAutomata, blocks: maxBlocks, accepts: maxAccepts, routes: maxAcceptedRoutes,
 		comparisons: maxComparisons,
-		compiler:    dfa.NewCompiler(limits),
+		known:       k,
+		compiler:    k.automata.Compiler(),
 	}
 }
 
@@ -73,9 +70,8 @@ func (s *space) take(blocks, accepts, routes int) error {
 // Blocks is how many entries of cells n transitions, or states, take.
 func Blocks(n int) int { return (n + int(maps.CellsPerBlock) - 1) / int(maps.CellsPerBlock) }
 
-// addAutomata compiles path matches, which are in order, and says in each which automaton decides it. The
-// result finds the positions of those that accept a path.
-func (l *candidateList) addAutomata(matches []*loosePath) (accepts func(path string) []int) {
+// divide puts path matches, which are in order, into sets that become automata.
+func (l *candidateList) divide(matches []*loosePath) []*dfa.Set {
 	patterns := make([]string, len(matches))
 	for i, m := range matches {
 		patterns[i] = expressionOf(m.match)
@@ -84,6 +80,17 @@ func (l *candidateList) addAutomata(matches []*loosePath) (accepts func(path str
 	for _, r := range refused {
 		matches[r.Index].why = reasonFor(matches[r.Index].match, r)
 	}
+	for i, set := range sets {
+		for _, p := range set.Patterns {
+			matches[p].set = i + 1
+		}
+	}
+	return sets
+}
+
+// addAutomata makes automata of sets, and says in each path match which automaton decides it. The
+// result finds the positions of those that accept a path.
+func (l *candidateList) addAutomata(matches []*loosePath, sets []*dfa.Set) (accepts func(path string) []int) {
 	var taken []*dfa.Set
 	for _, set := range sets {
 		automaton, err := l.automaton(set, matches)
@@ -120,10 +127,11 @@ func reasonFor(m model.PathMatch, err error) string {
 
 // expressionOf writes a path match as an expression.
 func expressionOf(m model.PathMatch) string {
+	if m.Kind == model.PathRegex {
+		return m.Value
+	}
 	literal := `(?i)` + regexp.QuoteMeta(m.Value)
 	switch m.Kind {
-	case model.PathRegex:
-		return m.Value
 	case model.PathPrefix:
 		return literal + `(?s:.*)`
 	case model.PathSeparatedPrefix:
@@ -135,25 +143,8 @@ func expressionOf(m model.PathMatch) string {
 
 // automaton compiles a set: what it accepts becomes lists of routes.
 func (l *candidateList) automaton(set *dfa.Set, matches []*loosePath) (Automaton, error) {
-	lists := make([][]candidate, len(set.Lists))
-	routes := map[string]int{}
-	for i, patterns := range set.Lists {
-		var key []byte
-		for _, p := range patterns {
-			position := matches[p].position
-			lists[i] = append(lists[i], l.candidate(position, true))
-			key = binary.LittleEndian.AppendUint32(key, uint32(position))
-			if l.wins(position) {
-				break
-			}
-		}
-		routes[string(key)] = len(lists[i])
-	}
-	total := 0
-	for _, n := range routes {
-		total += n
-	}
-	if err := l.space.take(Blocks(len(set.Next))+Blocks(len(set.Accept)), len(lists), total); err != nil {
+	lists := l.listsOf(set, matches)
+	if err := l.space.take(Blocks(len(set.Next))+Blocks(len(set.Accept)), len(lists), countDistinct(lists)); err != nil {
 		return Automaton{}, err
 	}
 	a := Automaton{
@@ -164,6 +155,42 @@ func (l *candidateList) automaton(set *dfa.Set, matches []*loosePath) (Automaton
 		a.Lists[i+1] = l.list(found{candidates: lists[i+1], isMerged: true})
 	}
 	return a, nil
+}
+
+// listsOf are the candidates of what the set accepts, in order.
+func (l *candidateList) listsOf(set *dfa.Set, matches []*loosePath) [][]candidate {
+	lists := make([][]candidate, len(set.Lists))
+	for i, patterns := range set.Lists {
+		lists[i] = make([]candidate, 0, len(patterns))
+		for _, p := range patterns {
+			position := matches[p].position
+			lists[i] = append(lists[i], l.candidate(position, true))
+			if l.wins(position) {
+				break
+			}
+		}
+	}
+	return lists
+}
+
+// countDistinct counts the candidates of lists, of equal ones once.
+func countDistinct(lists [][]candidate) (total int) {
+	single, longer := map[int]bool{}, map[string]bool{}
+	for _, list := range lists {
+		if len(list) == 1 {
+			single[list[0].position] = true
+			continue
+		}
+		var key []byte
+		for _, c := range list {
+			key = binary.LittleEndian.AppendUint32(key, uint32(c.position))
+		}
+		if !longer[string(key)] {
+			longer[string(key)] = true
+			total += len(list)
+		}
+	}
+	return total + len(single)
 }
 
 // accepts walks the automaton as the kernel does: to a list, or, at the end of what it sees of a path, to

@@ -138,12 +138,11 @@ type choice struct {
 // maxKeys is how many entries of an index a route may take.
 const maxKeys = 16
 
-// choose picks the conditions by which an index finds a route: those that few values satisfy, one for
+// choose picks, of those that could be, the conditions by which an index finds a route: those that few values satisfy, one for
 // each header.
-func (s *conditionSet) choose(literals []literal) []choice {
-	choices := s.narrow(literals)
+func (s *conditionSet) choose(choices []choice) []choice {
 	keys := 1
-	fitting := choices[:0]
+	fitting := make([]choice, 0, min(len(choices), int(maps.MaxTupleFields)))
 	for _, c := range choices {
 		if len(fitting) < int(maps.MaxTupleFields) && keys*len(c.classes) <= maxKeys && s.slotOf(c.of) != 0 {
 			keys *= len(c.classes)

@@ -10,12 +10,23 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
+// Compiler compiles configurations, one after another. It keeps what is made of expressions for the next one; what comes out
+// depends on nothing but the configuration.
+type Compiler struct{ known *known }
+
+// NewCompiler returns a compiler.
+func NewCompiler() *Compiler { return &Compiler{newKnown()} }
+
+// Compile compiles the only configuration.
+func Compile(cfg *model.Config) (*Image, []Note) { return NewCompiler().Compile(cfg) }
+
 // Compile compiles a validated configuration. It always succeeds; the notes say
 // what will be slower than it could be, in the order of the configuration.
-func Compile(cfg *model.Config) (*Image, []Note) {
+func (c *Compiler) Compile(cfg *model.Config) (*Image, []Note) {
+	defer c.known.endRound()
 	im := &Image{}
 	var notes []Note
-	left := newSpace()
+	left := newSpace(c.known)
 	for _, l := range cfg.Listeners {
 		where := fmt.Sprintf("listener %q", l.Name)
 		t, more := compileListener(left, where, l)
@@ -39,7 +50,7 @@ func compileListener(left *space, where string, l *model.Listener) (Table, []Not
 
 // compileTable compiles the only table of a configuration.
 func compileTable(where string, rt *model.RouteTable) (Table, []Note) {
-	return compileTableWithin(newSpace(), where, rt)
+	return compileTableWithin(newSpace(newKnown()), where, rt)
 }
 
 // compileTableWithin falls back to a slow table, which holds nothing but its flag, where

@@ -46,7 +46,7 @@ func (l *candidateList) makeIndex(candidates []candidate) index {
 	all := make([]indexed, 0, len(candidates))
 	count := map[shape]int{}
 	for _, c := range candidates {
-		e := indexed{candidate: c, choices: l.conditions.choose(c.literals)}
+		e := indexed{candidate: c, choices: l.conditions.choose(l.choices[c.position])}
 		for i := range e.choices {
 			e.shape[i] = uint8(e.choices[i].of.slot)
 		}
@@ -171,7 +171,7 @@ func (l *candidateList) isBetterIndexed(candidates []candidate) bool {
 	if len(candidates) > longestPlain {
 		return true
 	}
-	return l.conditions.scarce && slices.ContainsFunc(candidates, func(c candidate) bool { return len(l.conditions.choose(c.literals)) > 0 })
+	return l.conditions.scarce && slices.ContainsFunc(candidates, func(c candidate) bool { return len(l.conditions.choose(l.choices[c.position])) > 0 })
 }
 
 // shared returns the index of the routes that have one stem. All keys that begin with it share it.

@@ -17,6 +17,8 @@ import (
 type loosePath struct {
 	position int
 	match    model.PathMatch
+	// set is the number of the set of expressions that it is in; 0: none.
+	set int
 	// automaton finds the paths that match: its index in the table. If it is negative, none does, and why says why.
 	automaton int
 	why       string
@@ -75,11 +77,12 @@ func longestPath(kind model.PathKind) int {
 	return maxExactPath
 }
 
-// stemOf returns what begins every path that matches, as far as the kernel compares it.
-func stemOf(m model.PathMatch) string {
+// stemOf returns what begins every path that matches, as far as the kernel compares it. What begins the texts of an expression is asked
+// of prefixOf.
+func stemOf(m model.PathMatch, prefixOf func(expression string) string) string {
 	stem := m.Value
 	if m.Kind == model.PathRegex {
-		stem = literalPrefix(m.Value)
+		stem = prefixOf(m.Value)
 	}
 	if m.IgnoreCase {
 		stem = stem[:lettersAt(stem)]

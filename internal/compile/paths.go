@@ -78,20 +78,16 @@ func byPosition(a, b candidate) int { return cmp.Compare(a.position, b.position)
 // routes that accept it, or may, are then known, and the automata that can tell more.
 func (b *tableBuilder) addRoutes(vhost uint32, d *division, all []asked) {
 	routes := d.routes
-	list := candidateList{tableBuilder: b, routes: routes, asked: all, byStem: map[*stem]index{}, slow: slowRoutes{}}
+	list := b.newCandidateList(routes, all)
+	matches := expressions(list.loosePaths)
+	sets := list.divide(matches)
 	list.rank()
-	loose := map[int]*loosePath{}
-	for i, r := range routes {
-		if list.isPossible(i) && isLoose(r.Path) {
-			loose[i] = &loosePath{position: i, match: r.Path, automaton: -1}
-		}
-	}
 	paths := pathIndex{
-		exact: make(map[string][]int, len(routes)), stems: make(map[string]*stem, len(routes)), accepts: list.addAutomata(expressions(loose)),
+		exact: make(map[string][]int, len(routes)), stems: make(map[string]*stem, len(routes)), accepts: list.addAutomata(matches, sets),
 	}
 	for i, r := range routes {
-		if list.isPossible(i) {
-			paths.add(i, r.Path, loose[i])
+		if list.isPossible[i] {
+			paths.add(i, r.Path, list.stems[i], list.loosePaths[i])
 		}
 	}
 	// The stems that begin a key lie before it.
@@ -108,22 +104,21 @@ func (b *tableBuilder) addRoutes(vhost uint32, d *division, all []asked) {
 	b.notes = append(b.notes, list.slow.notes(b.where, d.position)...)
 }
 
-// isPossible reports whether some request the kernel reads may take a route: it hands every CONNECT over. A
+// mayMatch reports whether some request the kernel reads may take a route: it hands every CONNECT over. A
 // path match that names a 0 byte accepts no path that it reads, and would be taken for an exact path.
-func (l *candidateList) isPossible(position int) bool {
+func (l *candidateList) mayMatch(position int) bool {
 	m := l.routes[position].Path
-	return m.Kind != model.PathConnect && !l.asked[position].impossible && !strings.Contains(stemOf(m), terminator)
+	return m.Kind != model.PathConnect && !l.asked[position].impossible && !strings.Contains(l.stems[position], terminator)
 }
 
 // expressions are the matches that automata can decide, in order.
-func expressions(loose map[int]*loosePath) []*loosePath {
+func expressions(loose []*loosePath) []*loosePath {
 	var found []*loosePath
 	for _, p := range loose {
-		if p.match.Kind == model.PathRegex || p.match.IgnoreCase && hasLetters(p.match.Value) {
+		if p != nil && (p.match.Kind == model.PathRegex || p.match.IgnoreCase && hasLetters(p.match.Value)) {
 			found = append(found, p)
 		}
 	}
-	slices.SortFunc(found, func(a, b *loosePath) int { return cmp.Compare(a.position, b.position) })
 	return found
 }
 
@@ -139,9 +134,9 @@ func (p *Path) include(automaton uint32) {
 }
 
 // add notes a route; loose is its path match if that is one.
-func (x *pathIndex) add(position int, m model.PathMatch, loose *loosePath) {
+func (x *pathIndex) add(position int, m model.PathMatch, stem string, loose *loosePath) {
 	if loose != nil {
-		s := x.stemOf(stemOf(m))
+		s := x.stemOf(stem)
 		if loose.automaton >= 0 {
 			s.addAutomaton(stemAutomaton{uint32(loose.automaton), position})
 			return
@@ -280,6 +275,13 @@ type candidateList struct {
 	*tableBuilder
 	routes []*model.Route
 	asked  []asked
+	// stems of the routes' path matches, and those that no key decides, by position.
+	stems      []string
+	loosePaths []*loosePath
+	// isPossible says, by position, whether some request the kernel reads may take a route.
+	isPossible []bool
+	// choices are the conditions that could be chosen for an index, by position.
+	choices [][]choice
 	// ranks take the place of positions where routes of several lists are compared.
 	ranks []uint32
 	// byStem holds the indexes of stems that many routes have.
@@ -288,6 +290,25 @@ type candidateList struct {
 	// buffer is for the candidates of one key, and routeBuffer for a list of routes.
 	buffer      []candidate
 	routeBuffer []Route
+}
+
+func (b *tableBuilder) newCandidateList(routes []*model.Route, all []asked) *candidateList {
+	l := &candidateList{
+		tableBuilder: b, routes: routes, asked: all, stems: make([]string, len(routes)), loosePaths: make([]*loosePath, len(routes)),
+		isPossible: make([]bool, len(routes)), choices: make([][]choice, len(routes)), byStem: map[*stem]index{}, slow: slowRoutes{},
+	}
+	for i, r := range routes {
+		l.stems[i] = stemOf(r.Path, b.space.known.literalPrefix)
+		if !l.mayMatch(i) {
+			continue
+		}
+		l.isPossible[i] = true
+		l.choices[i] = b.conditions.narrow(all[i].literals)
+		if isLoose(r.Path) {
+			l.loosePaths[i] = &loosePath{position: i, match: r.Path, automaton: -1}
+		}
+	}
+	return l
 }
 
 func (l *candidateList) candidate(position int, sure bool) candidate {

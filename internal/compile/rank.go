@@ -10,24 +10,26 @@ func (l *candidateList) rank() {
 	l.ranks = make([]uint32, len(l.routes))
 	var rank uint32
 	last := -1
-	var choices []choice // of the last one
 	for i := range l.routes {
-		if l.isPossible(i) {
-			own := l.conditions.narrow(l.asked[i].literals)
-			if last >= 0 && (!l.acceptSamePaths(last, i) || !slices.EqualFunc(choices, own, areLike)) {
+		if l.isPossible[i] {
+			if last >= 0 && (!l.acceptSamePaths(last, i) || !slices.EqualFunc(l.choices[last], l.choices[i], areLike)) {
 				rank++
 			}
-			last, choices = i, own
+			last = i
 		}
 		l.ranks[i] = rank
 	}
 }
 
-// acceptSamePaths reports whether two routes are candidates for the same keys, and of one list or one index there. Expressions may be
-// in different automata.
+// acceptSamePaths reports whether two routes are candidates for the same keys, and of one list or one index there; or whether one automaton
+// leads to both, by lists that have an index each, if any: a request gets one of these lists.
 func (l *candidateList) acceptSamePaths(a, b int) bool {
+	x, y := l.loosePaths[a], l.loosePaths[b]
+	if x != nil || y != nil {
+		return x != nil && y != nil && x.set != 0 && x.set == y.set
+	}
 	p, q := l.routes[a].Path, l.routes[b].Path
-	return p.Kind == q.Kind && p.Value == q.Value && p.IgnoreCase == q.IgnoreCase && !isLoose(p)
+	return p.Kind == q.Kind && p.Value == q.Value && p.IgnoreCase == q.IgnoreCase
 }
 
 // areLike reports whether two choices lead to the same part of an index.

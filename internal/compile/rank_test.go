@@ -27,6 +27,7 @@ func TestARouteThatComesLeavesTheOthersAsTheyAre(t *testing.T) {
 		{"value of a header", func(i int) *model.Route {
 			return prefixRoute("/", fmt.Sprintf("c%d", i), exactHeader("x", fmt.Sprintf("%03d", i)))
 		}},
+		{"expression", func(i int) *model.Route { return regexRoute(fmt.Sprintf("c%d", i), fmt.Sprintf("/[a-z]/%d", i)) }},
 	} {
 		t.Run(kind.name, func(t *testing.T) {
 			var routes []*model.Route

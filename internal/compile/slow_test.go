@@ -242,7 +242,7 @@ func TestStems(t *testing.T) {
 		"/a.*": "/a", "^/a$": "/a", "/a|/b": "/", "(/a)b": "/ab", "(?i)/a": "", "(?:/a)+": "", ".*": "", "/a?": "/", "/ab?c": "/a",
 		`/a\.b`: "/a.b", "": "",
 	} {
-		if got := stemOf(model.PathMatch{Kind: model.PathRegex, Value: source}); got != want {
+		if got := stemOf(model.PathMatch{Kind: model.PathRegex, Value: source}, literalPrefix); got != want {
 			t.Errorf("%q: got %q, want %q", source, got, want)
 		}
 	}

@@ -28,5 +28,5 @@ func Undecided(route *model.Route, r *model.Request) string {
 // MayReach reports whether the beginning of a request's path allows a route, as far as that is a matter of bytes. What it
 // excludes the kernel excludes too.
 func MayReach(route *model.Route, r *model.Request) bool {
-	return strings.HasPrefix(r.Path, stemOf(route.Path))
+	return strings.HasPrefix(r.Path, stemOf(route.Path, literalPrefix))
 }

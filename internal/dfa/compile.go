@@ -11,13 +11,14 @@ const rawFactor = 4
 // error is a *PatternError for the first pattern that is malformed or beyond a limit
 // of its own, or a *LimitError if the patterns together are.
 func Compile(patterns []string, limits Limits) (*Set, error) {
-	w := newWork(limits)
+	w := newWork(NewMemo(limits))
 	sets := make([]*Set, len(patterns))
 	for i, pattern := range patterns {
-		var refused *PatternError
-		if sets[i], refused = w.compile(uint32(i), pattern); refused != nil {
+		leaf, refused := w.compile(i, pattern)
+		if refused != nil {
 			return nil, refused
 		}
+		sets[i] = leaf.set
 	}
 	if len(sets) == 0 {
 		return nothing(), nil
@@ -34,20 +35,23 @@ func nothing() *Set {
 // sets have half of the steps each, so that a hostile pattern takes nothing from the
 // sets of the others.
 type work struct {
+	memo      *Memo
 	limits    Limits
 	compiling budget
 	joining   budget
 }
 
-func newWork(limits Limits) *work {
+func newWork(m *Memo) *work {
+	limits := m.limits
 	limits.SetStates = min(limits.SetStates, maxStates)
 	limits.PatternStates = min(limits.PatternStates, limits.SetStates, maxStates/rawFactor)
+	limits.RoamingBytes = min(limits.RoamingBytes, limits.SetBytes)
 	half := budget{left: limits.Steps / 2}
-	return &work{limits: limits, compiling: half, joining: half}
+	return &work{memo: m, limits: limits, compiling: half, joining: half}
 }
 
 // merge returns the union of sets, halves first: so every state is copied as often as the
-// logarithm of their number says.
+// logarithm of their number says. Patterns have the numbers of their places.
 func (w *work) merge(sets []*Set) (*Set, error) {
 	if len(sets) == 1 {
 		return sets[0], nil
@@ -60,25 +64,31 @@ func (w *work) merge(sets []*Set) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	return union(a, b, &w.limits, &w.joining)
+	return w.join(a, b, w.limits.SetBytes)
 }
 
-// compile returns the set of one pattern.
-func (w *work) compile(index uint32, pattern string) (*Set, *PatternError) {
-	set, err := w.minimal(index, pattern)
-	if err != nil {
-		return nil, &PatternError{Index: int(index), Pattern: pattern, Err: err}
+// leaf is a pattern of a slice, by its place in it.
+type leaf struct {
+	index int
+	*single
+}
+
+// compile returns the set of one pattern, in which it has number 0.
+func (w *work) compile(index int, pattern string) (leaf, *PatternError) {
+	s := w.single(pattern)
+	if s.err != nil {
+		return leaf{}, &PatternError{Index: index, Pattern: pattern, Err: s.err}
 	}
-	return set, nil
+	return leaf{index, s}, nil
 }
 
-func (w *work) minimal(index uint32, pattern string) (*Set, error) {
+// minimal compiles a pattern with the steps that it is granted.
+func (w *work) minimal(pattern string, granted int) (*Set, error) {
 	if len(pattern) > w.limits.PatternLength {
 		return nil, &LimitError{PatternLength, w.limits.PatternLength}
 	}
-	granted := max(min(w.limits.PatternSteps, w.compiling.left), 0)
 	own := budget{left: granted}
-	raw, err := w.raw(index, pattern, &own)
+	raw, err := w.raw(pattern, &own)
 	w.compiling.spend(granted - own.left)
 	switch {
 	case errors.Is(err, errWork) && granted < w.limits.PatternSteps:
@@ -100,10 +110,10 @@ func (w *work) minimal(index uint32, pattern string) (*Set, error) {
 	return set, nil
 }
 
-func (w *work) raw(index uint32, pattern string, own *budget) (*Set, error) {
+func (w *work) raw(pattern string, own *budget) (*Set, error) {
 	n, err := parse(pattern, own)
 	if err != nil {
 		return nil, err
 	}
-	return determinise(n, index, rawFactor*w.limits.PatternStates)
+	return determinise(n, rawFactor*w.limits.PatternStates)
 }

@@ -25,6 +25,9 @@ type Limits struct {
 	SetStates int
 	// SetBytes is the size of one set's tables, see [Set.Bytes].
 	SetBytes int
+	// RoamingBytes is the same for sets with several patterns of which one roams, see [Partition]; at most SetBytes. Several small
+	// sets hold more of those than a large one.
+	RoamingBytes int
 	// Sets is how many sets Partition makes.
 	Sets int
 	// Steps is the work for all patterns together: half of it for their PatternSteps, half for
@@ -48,6 +51,7 @@ func Default() Limits {
 		PatternSteps:  4 << 20,
 		SetStates:     maxStates,
 		SetBytes:      4 << 20,
+		RoamingBytes:  4 << 20,
 		Sets:          16,
 		Steps:         128 << 20,
 	}

@@ -53,8 +53,8 @@ func TestHostilePatterns(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			begin := time.Now()
-			w := newWork(Default())
-			set, refused := w.compile(0, tt.pattern)
+			w := newWork(NewMemo(Default()))
+			leaf, refused := w.compile(0, tt.pattern)
 			used := w.limits.Steps/2 - w.compiling.left
 			t.Logf("%d steps, %v", used, time.Since(begin).Round(time.Millisecond))
 			if slack := len(tt.pattern) + maxInstructions; used > w.limits.PatternSteps+slack {
@@ -64,7 +64,7 @@ func TestHostilePatterns(t *testing.T) {
 				t.Errorf("took %v", time.Since(begin))
 			}
 			if refused == nil {
-				t.Logf("%d states, %d classes", set.States(), set.ClassCount)
+				t.Logf("%d states, %d classes", leaf.set.States(), leaf.set.ClassCount)
 			}
 			if got := limitOf(refused); got != tt.want {
 				t.Errorf("limit %d (%v), want %d", got, refused, tt.want)

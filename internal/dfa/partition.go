@@ -12,97 +12,85 @@ import (
 // with the reason. The result depends on nothing but the arguments.
 //
 // Patterns that begin with different literal text add up: a thousand of them share
-// a set. Such as .*word.* multiply, and a set holds some ten. So those come last, by
+// a set. Such as .*word.* multiply, and a set holds some ten. So those that roam come last, by
 // themselves; within either kind, the order is that of the slice.
+//
+// Where patterns that do not roam need several sets, a pattern that comes, goes or changes alters one of them, or two, but seldom: the
+// borders between sets depend on the patterns there and not on how many come before.
 func Partition(patterns []string, limits Limits) ([]*Set, []*PatternError) {
-	return NewCompiler(limits).Partition(patterns)
+	return NewMemo(limits).Compiler().Partition(patterns)
 }
 
 // Compiler divides several slices of patterns, which share the limit of steps.
 type Compiler struct{ work *work }
 
-// NewCompiler returns a compiler with all the steps that the limits allow.
-func NewCompiler(limits Limits) *Compiler { return &Compiler{newWork(limits)} }
-
 // Partition is the function of that name, with the steps that are left.
 func (c *Compiler) Partition(patterns []string) ([]*Set, []*PatternError) {
 	p := &packer{work: c.work, patterns: patterns}
-	var leaves, roaming []*Set
+	var adding, roaming []leaf
 	for i, pattern := range patterns {
-		set, refused := p.compile(uint32(i), pattern)
+		l, refused := p.compile(i, pattern)
 		switch {
 		case refused != nil:
 			p.refused = append(p.refused, refused)
-		case set.roams():
-			roaming = append(roaming, set)
+		case l.roams:
+			roaming = append(roaming, l)
 		default:
-			leaves = append(leaves, set)
+			adding = append(adding, l)
 		}
 	}
-	leaves = append(leaves, roaming...)
-	if len(leaves) > 0 {
-		p.pack(&branch{leaves: leaves})
-	}
+	p.divide(adding)
+	p.fill(roaming, p.limits.RoamingBytes)
 	p.close()
 	slices.SortFunc(p.refused, func(a, b *PatternError) int { return cmp.Compare(a.Index, b.Index) })
 	return p.closed, p.refused
 }
 
-// packer fills sets one after another.
+// packer makes sets one after another.
 type packer struct {
 	*work
 	patterns []string
 	closed   []*Set
-	open     *Set // nil if nothing is in it yet
-	refused  []*PatternError
+	// open is the set that is being filled, of these leaves; nil if nothing is in it yet.
+	open    *Set
+	inOpen  []leaf
+	refused []*PatternError
 }
 
-// branch is a stretch of the patterns, and the two that it consists of.
-type branch struct {
-	leaves      []*Set
-	left, right *branch
-	tried       bool
-	whole       *Set // the union of the leaves, if they fit into one set
+// divide puts leaves into the largest branches that fit into a set each. The last one stays open. If these were too many, sets are filled.
+func (p *packer) divide(leaves []leaf) {
+	if len(leaves) == 0 {
+		return
+	}
+	whole := branch{leaves: leaves, maxBytes: p.limits.SetBytes}
+	fitting := p.fitting(&whole, nil)
+	if len(fitting) > p.limits.Sets || p.exhausted() != nil {
+		p.pack(&whole)
+		return
+	}
+	for _, b := range fitting {
+		p.close()
+		p.open, p.inOpen = p.union(b), b.leaves
+	}
 }
 
-// halves divides a branch.
-func (b *branch) halves() (*branch, *branch) {
-	if b.left == nil {
-		middle := len(b.leaves) / 2
-		b.left, b.right = &branch{leaves: b.leaves[:middle]}, &branch{leaves: b.leaves[middle:]}
+// fitting appends the largest branches of b that fit into a set, until there are more than sets.
+func (p *packer) fitting(b *branch, found []*branch) []*branch {
+	if len(found) > p.limits.Sets || p.exhausted() != nil {
+		return found
 	}
-	return b.left, b.right
-}
-
-// union returns the union of all leaves of b, nil if it is beyond a limit.
-func (p *packer) union(b *branch) *Set {
-	if len(b.leaves) == 1 {
-		return b.leaves[0]
+	if p.union(b) != nil {
+		return append(found, b)
 	}
-	if b.tried {
-		return b.whole
-	}
-	b.tried = true
 	left, right := b.halves()
-	x := p.union(left)
-	if x == nil {
-		return nil
-	}
-	y := p.union(right)
-	if y == nil {
-		return nil
-	}
-	b.whole = p.join(x, y)
-	return b.whole
+	return p.fitting(right, p.fitting(left, found))
 }
 
-// join returns the union of two sets, nil if it is beyond a limit.
-func (p *packer) join(x, y *Set) *Set {
-	set, err := union(x, y, &p.limits, &p.joining)
-	if err != nil {
-		return nil
+// fill packs leaves.
+func (p *packer) fill(leaves []leaf, maxBytes int) {
+	if len(leaves) > 0 {
+		p.pack(&branch{leaves: leaves, maxBytes: maxBytes})
 	}
-	return set
 }
 
 // pack puts a branch into the open set: whole if it fits, otherwise half by half. A
@@ -115,7 +103,7 @@ func (p *packer) pack(b *branch) {
 	if p.fits(b) {
 		return
 	}
-	if p.open != nil && (len(b.leaves) == 1 || p.isNearlyFull()) {
+	if p.open != nil && (len(b.leaves) == 1 || p.isNearlyFull(b.maxBytes)) {
 		p.close()
 		p.pack(b)
 		return
@@ -129,26 +117,44 @@ func (p *packer) pack(b *branch) {
 func (p *packer) fits(b *branch) bool {
 	set := p.union(b)
 	if set != nil && p.open != nil {
-		set = p.join(p.open, set)
+		set, _ = p.join(p.open, set, b.maxBytes)
 	}
 	if set == nil {
 		return false
 	}
-	p.open = set
+	p.open, p.inOpen = set, slices.Concat(p.inOpen, b.leaves)
 	return true
 }
 
 // isNearlyFull says that it is not worth to search for the few patterns that the open set could still take.
-func (p *packer) isNearlyFull() bool {
-	return p.open.States() > p.limits.SetStates/4*3 || p.open.Bytes() > p.limits.SetBytes/4*3
+func (p *packer) isNearlyFull(maxBytes int) bool {
+	return p.open.States() > p.limits.SetStates/4*3 || p.open.Bytes() > maxBytes/4*3
 }
 
 // close ends the open set, if there is one.
 func (p *packer) close() {
-	if p.open != nil {
-		p.closed = append(p.closed, p.open)
-		p.open = nil
+	if p.open == nil {
+		return
 	}
+	p.closed = append(p.closed, p.open.renumbered(p.inOpen))
+	p.open, p.inOpen = nil, nil
+}
+
+// renumbered returns a set with other numbers for its patterns, which are those of the leaves: their places in the slice.
+func (s *Set) renumbered(leaves []leaf) *Set {
+	out := *s
+	out.Patterns, out.Lists = make([]uint32, len(leaves)), make([][]uint32, len(s.Lists))
+	for i, l := range leaves {
+		out.Patterns[i] = uint32(l.index)
+	}
+	for i, list := range s.Lists {
+		for _, number := range list {
+			out.Lists[i] = append(out.Lists[i], out.Patterns[number])
+		}
+		slices.Sort(out.Lists[i])
+	}
+	slices.Sort(out.Patterns)
+	return &out
 }
 
 // exhausted says which limit, if any, forbids to go on.
@@ -163,9 +169,8 @@ func (p *packer) exhausted() *LimitError {
 	}
 }
 
-func (p *packer) refuse(leaves []*Set, reason *LimitError) {
-	for _, leaf := range leaves {
-		index := int(leaf.Patterns[0])
-		p.refused = append(p.refused, &PatternError{Index: index, Pattern: p.patterns[index], Err: reason})
+func (p *packer) refuse(leaves []leaf, reason *LimitError) {
+	for _, l := range leaves {
+		p.refused = append(p.refused, &PatternError{Index: l.index, Pattern: p.patterns[l.index], Err: reason})
 	}
 }

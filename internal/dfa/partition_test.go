@@ -128,20 +128,21 @@ func TestTablesDependOnTheLanguageAlone(t *testing.T) {
 		t.Errorf("tables differ:\n%+v\n%+v", first, second)
 	}
 
-	w := newWork(Default())
-	var leaves []*Set
-	for i, pattern := range same[0] {
-		leaf, refused := w.compile(uint32(i), pattern)
+	w := newWork(NewMemo(Default()))
+	var leaves []leaf
+	var sets []*Set
+	for i, pattern := range slices.Backward(same[0]) {
+		leaf, refused := w.compile(i, pattern)
 		if refused != nil {
 			t.Fatal(refused)
 		}
-		leaves = append(leaves, leaf)
+		leaves, sets = append(leaves, leaf), append(sets, leaf.set)
 	}
-	slices.Reverse(leaves)
-	reversed, err := w.merge(leaves)
+	reversed, err := w.merge(sets)
 	if err != nil {
 		t.Fatal(err)
 	}
+	reversed = reversed.renumbered(leaves)
 	if !reflect.DeepEqual(first, reversed) {
 		t.Errorf("tables differ by the order of joining:\n%+v\n%+v", first, reversed)
 	}

@@ -31,8 +31,8 @@ type construction struct {
 	reached   []int32 // its result
 }
 
-// determinise returns the DFA of n, as the set of the pattern with this number. It is not minimal.
-func determinise(n *nfa, pattern uint32, maxStates int) (*Set, error) {
+// determinise returns the DFA of n, as the set of pattern 0. It is not minimal.
+func determinise(n *nfa, maxStates int) (*Set, error) {
 	c := &construction{
 		nfa:       n,
 		bytes:     n.classes(),
@@ -42,10 +42,10 @@ func determinise(n *nfa, pattern uint32, maxStates int) (*Set, error) {
 		visited:   make([]int, len(n.code)),
 	}
 	set := &Set{
-		Patterns:   []uint32{pattern},
+		Patterns:   []uint32{0},
 		Classes:    c.bytes.of,
 		ClassCount: len(c.bytes.first),
-		Lists:      [][]uint32{nil, {pattern}},
+		Lists:      [][]uint32{nil, {0}},
 	}
 	if _, err := c.follow(nil, other); err != nil { // Dead
 		return nil, err

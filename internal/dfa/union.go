@@ -15,6 +15,8 @@ type product struct {
 	limits *Limits
 	out    *Set
 	pairs  []pair // of each state
+	// classesA and classesB are for each class of the product those of a and b.
+	classesA, classesB []uint8
 	// Numbers of the pairs, zero where there is none yet. Where one side is dead, and
 	// that is nearly everywhere, an array does.
 	onlyA, onlyB []uint16
@@ -24,21 +26,28 @@ type product struct {
 	isFull       bool // there were more states than may be numbered
 }
 
-// union returns the set of the patterns of a and b, or a *LimitError. No pattern may be in both.
+// union returns the set of the patterns of a and b, or a *LimitError. The patterns of b have the numbers behind those of a.
 func union(a, b *Set, limits *Limits, work *budget) (*Set, error) {
-	bytes := classify(func(at byte) pair { return pair{uint16(a.Classes[at]), uint16(b.Classes[at])} })
+	bytes := common(a, b)
+	states := min(a.States()+b.States(), limits.SetStates)
 	p := &product{
 		a: a, b: b, limits: limits,
 		out: &Set{
-			Patterns:   slices.Sorted(slices.Values(slices.Concat(a.Patterns, b.Patterns))),
+			Patterns:   numbered(len(a.Patterns) + len(b.Patterns)),
 			Classes:    bytes.of,
 			ClassCount: len(bytes.first),
-			Lists:      [][]uint32{nil},
+			Next:       make([]uint16, 0, states*len(bytes.first)),
+			Accept:     make([]uint16, 0, states),
+			Lists:      append(make([][]uint32, 0, len(a.Lists)+len(b.Lists)), nil),
 		},
+		pairs: make([]pair, 0, states),
 		onlyA: make([]uint16, a.States()),
 		onlyB: make([]uint16, b.States()),
 		both:  map[pair]uint16{},
 		lists: map[pair]uint16{{}: 0},
+	}
+	for _, first := range bytes.first {
+		p.classesA, p.classesB = append(p.classesA, a.Classes[first]), append(p.classesB, b.Classes[first])
 	}
 	p.add(pair{Dead, Dead})
 	p.out.Start = p.number(pair{a.Start, b.Start})
@@ -46,12 +55,36 @@ func union(a, b *Set, limits *Limits, work *budget) (*Set, error) {
 		if !work.spend(p.out.ClassCount) {
 			return nil, &LimitError{Steps, limits.Steps}
 		}
-		p.expand(p.pairs[i], bytes.first)
+		p.expand(p.pairs[i])
 		if err := p.exceeded(); err != nil {
 			return nil, err
 		}
 	}
 	return p.out, nil
+}
+
+// numbered returns the numbers of n patterns.
+func numbered(n int) []uint32 {
+	numbers := make([]uint32, n)
+	for i := range numbers {
+		numbers[i] = uint32(i)
+	}
+	return numbers
+}
+
+// common divides the bytes into those that are alike for both sets.
+func common(a, b *Set) (c classes) {
+	known := make([]bool, a.ClassCount*b.ClassCount)
+	numbers := make([]uint8, len(known))
+	for i := range c.of {
+		k := int(a.Classes[i])*b.ClassCount + int(b.Classes[i])
+		if !known[k] {
+			known[k], numbers[k] = true, uint8(len(c.first))
+			c.first = append(c.first, byte(i))
+		}
+		c.of[i] = numbers[k]
+	}
+	return c
 }
 
 // exceeded returns the limit that the product is beyond, if any.
@@ -67,11 +100,32 @@ func (p *product) exceeded() error {
 }
 
 // expand appends the row of a state.
-func (p *product) expand(from pair, firsts []byte) {
-	rowA, rowB := p.a.row(from.a), p.b.row(from.b)
-	for _, b := range firsts {
-		p.out.Next = append(p.out.Next, p.number(pair{rowA[p.a.Classes[b]], rowB[p.b.Classes[b]]}))
+func (p *product) expand(from pair) {
+	switch {
+	case from.b == Dead:
+		p.expandOne(p.a.row(from.a), p.classesA, p.onlyA, func(next uint16) pair { return pair{next, Dead} })
+	case from.a == Dead:
+		p.expandOne(p.b.row(from.b), p.classesB, p.onlyB, func(next uint16) pair { return pair{Dead, next} })
+	default:
+		rowA, rowB := p.a.row(from.a), p.b.row(from.b)
+		for i, class := range p.classesA {
+			p.out.Next = append(p.out.Next, p.number(pair{rowA[class], rowB[p.classesB[i]]}))
+		}
 	}
+}
+
+// expandOne appends the row of a state of one side alone, whose states have these numbers. It does what number does, for nearly all states of large
+// sets.
+func (p *product) expandOne(row []uint16, classes []uint8, numbers []uint16, at func(next uint16) pair) {
+	out := p.out.Next
+	for _, class := range classes {
+		next := row[class]
+		if next != Dead && numbers[next] == 0 {
+			numbers[next] = p.add(at(next))
+		}
+		out = append(out, numbers[next]) // that of Dead is Dead
+	}
+	p.out.Next = out
 }
 
 // number returns the number of a pair, and adds it if it is new.
@@ -117,8 +171,13 @@ func (p *product) list(of pair) uint16 {
 	}
 	known = uint16(len(p.out.Lists))
 	p.lists[of] = known
-	merged := slices.Concat(p.a.Lists[of.a], p.b.Lists[of.b])
-	slices.Sort(merged)
+	merged := p.a.Lists[of.a]
+	if of.b != 0 {
+		merged = slices.Clone(merged)
+		for _, number := range p.b.Lists[of.b] {
+			merged = append(merged, uint32(len(p.a.Patterns))+number)
+		}
+	}
 	p.out.Lists = append(p.out.Lists, merged)
 	p.listBytes += 4 * len(merged)
 	return known

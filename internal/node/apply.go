@@ -43,7 +43,7 @@ func (n *Node) apply(source *model.Config) error {
 
 // install puts a configuration in force whose names are resolved. Needs n.updates.
 func (n *Node) install(cfg *model.Config) error {
-	image, notes := compile.Compile(cfg)
+	image, notes := n.compiler.Compile(cfg)
 	for _, note := range notes {
 		n.log.Warn("served by the slow path", "where", note.Where, "reason", note.Reason)
 	}

@@ -58,6 +58,7 @@ type Node struct {
 
 	datapath *datapath.Datapath
 	events   *datapath.Events
+	compiler *compile.Compiler // needs updates
 	reconcil *reconcile.Reconciler
 	picker   *balance.Picker
 	pool     *pool.Pool
@@ -184,6 +185,7 @@ func (n *Node) build() error {
 	atomic.StoreUint32(&d.Shared.Control.DaemonTgid, tgid)
 	atomic.StoreUint32(&d.Shared.Control.Draining, 1)
 	n.beat()
+	n.compiler = compile.NewCompiler()
 	n.reconcil = reconcile.New(d.Config, d.Shared, n.log)
 	n.picker = balance.New(d.Shared)
 	n.metrics = metrics.NewCollector(measured{n}, n.recorder)

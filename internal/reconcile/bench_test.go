@@ -132,15 +132,16 @@ func BenchmarkReload(b *testing.B) {
 // reload measures the way from one configuration to another: on average, and the shortest one, which other work has disturbed least.
 func reload(b *testing.B, r *reconcile.Reconciler, from, into *model.Config) {
 	b.Helper()
+	compiler := compile.NewCompiler()
 	var compiling, applying []time.Duration
 	var stats reconcile.Stats
 	for range b.N {
-		image, _ := compile.Compile(from)
+		image, _ := compiler.Compile(from)
 		if _, err := r.Apply(image); err != nil {
 			b.Fatal(err)
 		}
 		began := time.Now()
-		image, _ = compile.Compile(into)
+		image, _ = compiler.Compile(into)
 		compiled := time.Now()
 		var err error
 		if stats, err = r.Apply(image); err != nil {

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// TestWhatIsKnownChangesNothing compiles random configurations, each made of the one before, with what is known of those and without.
+func TestWhatIsKnownChangesNothing(t *testing.T) {
+	w := newWorld(uint64(max(*seedFlag, 1)))
+	c := NewCompiler()
+	rt := oneHost()
+	automata := 0
+	for round := range 300 {
+		rt = w.changed(rt)
+		cfg := &model.Config{Listeners: []*model.Listener{{Name: "a", Routes: rt}, {Name: "b", Routes: w.table()}}}
+		image, notes := c.Compile(cfg)
+		want, wantNotes := Compile(cfg)
+		if !reflect.DeepEqual(image, want) || !slices.Equal(notes, wantNotes) {
+			t.Fatalf("round %d: images or notes differ:\n%+v\n%+v", round, notes, wantNotes)
+		}
+		automata += len(image.Listeners[0].Table.Automata)
+	}
+	if automata < 300 {
+		t.Errorf("%d automata in all, want at least one each time", automata)
+	}
+}
+
+// changed returns a table with some routes more, fewer or others.
+func (w world) changed(rt *model.RouteTable) *model.RouteTable {
+	routes := slices.Clone(rt.VirtualHosts[0].Routes)
+	for range 1 + w.IntN(3) {
+		drawn := w.table().VirtualHosts
+		r := regexRoute("c", fmt.Sprintf("/[ab]+/%d", w.IntN(20)))
+		if from := drawn[w.IntN(len(drawn))].Routes; len(from) > 0 && w.oneIn(2) {
+			r = from[w.IntN(len(from))]
+		}
+		switch at := w.IntN(len(routes) + 1); {
+		case at == len(routes) || len(routes) < 10 || w.oneIn(3):
+			routes = slices.Insert(routes, at, r)
+		case w.oneIn(2):
+			routes[at] = r
+		default:
+			routes = slices.Delete(routes, at, at+1)
+		}
+	}
+	return oneHost(routes...)
+}
