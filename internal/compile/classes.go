@@ -21,12 +21,13 @@ const (
 
 // valueClasses numbers the values of one header that some condition of the table names.
 type valueClasses struct {
-	// values and prefixes are sorted, and none is twice.
+	// values and prefixes are sorted, and none is twice. places are those of the values.
 	values, prefixes []string
+	places           map[string]uint32
 	// slot is 0 until an index asks for the header.
 	slot uint32
-	// asked are the classes that some index asks for.
-	asked map[uint32]bool
+	// asked says which classes some index asks for.
+	asked []bool
 	// expressions are the conditions that automata decide, and sets these automata: numbers of
 	// patterns in them are places in expressions.
 	expressions []condition
@@ -41,10 +42,14 @@ func (s *conditionSet) survey(hosts [][]asked, left *space) {
 	for _, routes := range hosts {
 		for i := range routes {
 			for _, l := range routes[i].literals {
-				if !seen[l.condition] && beyondLimits(l.condition) == "" {
-					seen[l.condition] = true
-					s.number(l.condition)
+				if seen[l.condition] || beyondLimits(l.condition) != "" {
+					continue
 				}
+				// Of thousands of values it is enough that they are too many. They are sorted, and then those that occur twice go.
+				if l.kind == matches || len(seen) <= int(maps.MaxPredicates) {
+					seen[l.condition] = true
+				}
+				s.number(l.condition)
 			}
 		}
 	}
@@ -57,17 +62,24 @@ func (s *conditionSet) survey(hosts [][]asked, left *space) {
 		c.values = slices.Compact(c.values)
 		slices.Sort(c.prefixes)
 		c.prefixes = slices.Compact(c.prefixes)
+		c.places = make(map[string]uint32, len(c.values))
+		for i, value := range c.values {
+			c.places[value] = uint32(i)
+		}
+		c.asked = make([]bool, firstClass+len(c.values)+len(c.prefixes))
 	}
 }
 
 func (s *conditionSet) number(c condition) {
 	of := s.classes[c.name]
 	if of == nil {
-		of = &valueClasses{asked: map[uint32]bool{}}
+		of = &valueClasses{}
 		s.classes[c.name] = of
 	}
 	switch {
-	case c.kind == equals || c.kind == isOneOf:
+	case c.kind == equals:
+		of.values = append(of.values, c.value)
+	case c.kind == isOneOf:
 		of.values = append(of.values, c.texts()...)
 	case c.kind == matches:
 		of.expressions = append(of.expressions, c)
@@ -76,15 +88,8 @@ func (s *conditionSet) number(c condition) {
 	}
 }
 
-// of returns the class of a value that conditions name, or of a beginning.
-func (v *valueClasses) of(text string, kind conditionKind) uint32 {
-	if kind == equals {
-		i, _ := slices.BinarySearch(v.values, text)
-		return firstClass + uint32(i)
-	}
-	i, _ := slices.BinarySearch(v.prefixes, text)
-	return firstClass + uint32(len(v.values)+i)
-}
+// of returns the class of a value that conditions name.
+func (v *valueClasses) of(text string) uint32 { return firstClass + v.places[text] }
 
 // maxClassesAsked is how many classes may satisfy a condition that an index is about.
 const maxClassesAsked = 4
@@ -97,9 +102,11 @@ func (v *valueClasses) satisfying(c condition) []uint32 {
 		classes = append(classes, missingClass)
 	}
 	switch {
-	case c.kind == equals || c.kind == isOneOf:
+	case c.kind == equals:
+		classes = append(classes, v.of(c.value))
+	case c.kind == isOneOf:
 		for _, text := range c.texts() {
-			classes = append(classes, v.of(text, equals))
+			classes = append(classes, v.of(text))
 		}
 	case c.kind == beginsWith && c.value != "":
 		first := firstClass
@@ -141,6 +148,9 @@ const maxKeys = 16
 // choose picks, of those that could be, the conditions by which an index finds a route: those that few values satisfy, one for
 // each header.
 func (s *conditionSet) choose(choices []choice) []choice {
+	if len(choices) == 1 && len(choices[0].classes) <= maxKeys && s.slotOf(choices[0].of) != 0 {
+		return choices
+	}
 	keys := 1
 	fitting := make([]choice, 0, min(len(choices), int(maps.MaxTupleFields)))
 	for _, c := range choices {

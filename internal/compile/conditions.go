@@ -50,6 +50,15 @@ func (c *condition) holds(value string) bool {
 	}
 }
 
+// firstText is the first of the texts.
+func (c *condition) firstText() string {
+	if c.kind != isOneOf {
+		return c.value
+	}
+	text, _, _ := strings.Cut(c.value, "\x00")
+	return text
+}
+
 // texts are the values that the condition names, or the beginning of values.
 func (c *condition) texts() []string {
 	if c.kind == isOneOf {
@@ -297,7 +306,7 @@ func beyondLimits(c condition) string {
 	if longest := int(maps.MaxFieldName) - len(c.name) + len(name); len(name) > longest {
 		return fmt.Sprintf("%s name of %d bytes, more than %d", kind, len(name), longest)
 	}
-	if n := len(c.texts()[0]); c.kind != matches && n > int(maps.MaxFieldValue) {
+	if n := len(c.firstText()); c.kind != matches && n > int(maps.MaxFieldValue) {
 		return fmt.Sprintf("%s %q: value of %d bytes, more than %d", kind, name, n, maps.MaxFieldValue)
 	}
 	return ""

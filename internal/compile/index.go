@@ -5,6 +5,7 @@ package compile
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/xlb-project/xlb/internal/maps"
@@ -56,9 +57,12 @@ func (l *candidateList) makeIndex(candidates []candidate) index {
 	delete(count, shape{})
 	kept := commonest(count)
 	var x index
-	members := map[shape][]indexed{}
-	for _, e := range all {
-		if kept[e.shape] {
+	members := make(map[shape][]*indexed, len(kept))
+	for s := range kept {
+		members[s] = make([]*indexed, 0, count[s])
+	}
+	for i := range all {
+		if e := &all[i]; kept[e.shape] {
 			members[e.shape] = append(members[e.shape], e)
 		} else {
 			x.plain = append(x.plain, e.candidate)
@@ -98,19 +102,28 @@ func sortedShapes[V any](of map[shape]V) []shape {
 	return shapes
 }
 
+// keyed is a candidate in one of the buckets where it belongs.
+type keyed struct {
+	key classKey
+	*indexed
+}
+
 // makeTuple writes the buckets of routes of one shape, unless the table has too many.
-func (l *candidateList) makeTuple(s shape, members []indexed) (Tuple, bool) {
-	lists := make(map[classKey][]candidate, len(members))
-	routes := 0
+func (l *candidateList) makeTuple(s shape, members []*indexed) (Tuple, bool) {
+	entries := make([]keyed, 0, len(members))
+	var keys []classKey
 	for _, e := range members {
-		c := e.candidate
-		c.literals = without(c.literals, e.choices)
-		for _, key := range keysOf(e.choices) {
-			lists[key] = append(lists[key], c)
-			routes++
+		keys = keysOf(e.choices, keys[:0])
+		for _, key := range keys {
+			entries = append(entries, keyed{key, e})
 		}
 	}
-	if len(l.table.Buckets)+len(lists) > maxBuckets || !l.hasRoom(routes) {
+	slices.SortStableFunc(entries, func(a, b keyed) int { return compareKeys(&a.key, &b.key) })
+	buckets := 0
+	for range runs(entries) {
+		buckets++
+	}
+	if len(l.table.Buckets)+buckets > maxBuckets || !l.hasRoom(len(entries)) {
 		return Tuple{}, false
 	}
 	for _, e := range members {
@@ -118,16 +131,44 @@ func (l *candidateList) makeTuple(s shape, members []indexed) (Tuple, bool) {
 	}
 	l.table.TupleNumbers++
 	t := Tuple{Number: l.table.TupleNumbers, Order: uint32(members[0].position), Slots: s}
-	keys := make([]classKey, 0, len(lists))
-	for key := range lists {
-		keys = append(keys, key)
-	}
-	slices.SortFunc(keys, func(a, b classKey) int { return slices.Compare(a[:], b[:]) })
-	for _, key := range keys {
-		first, count := l.addCandidates(lists[key], true)
-		l.table.Buckets = append(l.table.Buckets, Bucket{Tuple: t.Number, Classes: key, First: first, Count: count})
+	l.table.Buckets = slices.Grow(l.table.Buckets, buckets)
+	var list []candidate
+	for run := range runs(entries) {
+		list = list[:0]
+		for i := range run {
+			c := run[i].candidate
+			c.literals = without(c.literals, run[i].choices)
+			list = append(list, c)
+		}
+		first, count := l.addCandidates(list, true)
+		l.table.Buckets = append(l.table.Buckets, Bucket{Tuple: t.Number, Classes: run[0].key, First: first, Count: count})
 	}
 	return t, true
+}
+
+func compareKeys(a, b *classKey) int {
+	for i := range a {
+		if a[i] != b[i] {
+			return cmp.Compare(a[i], b[i])
+		}
+	}
+	return 0
+}
+
+// runs are the stretches of sorted entries with one key.
+func runs(entries []keyed) iter.Seq[[]keyed] {
+	return func(yield func([]keyed) bool) {
+		for len(entries) > 0 {
+			n := 1
+			for n < len(entries) && entries[n].key == entries[0].key {
+				n++
+			}
+			if !yield(entries[:n]) {
+				return
+			}
+			entries = entries[n:]
+		}
+	}
 }
 
 // ask sees that the classes that the route is found by get records.
@@ -139,18 +180,20 @@ func (e *indexed) ask() {
 	}
 }
 
-// keysOf combines the classes of all choices.
-func keysOf(choices []choice) []classKey {
-	keys := []classKey{{}}
+// keysOf appends the combinations of the classes of all choices to an empty list.
+func keysOf(choices []choice, keys []classKey) []classKey {
+	keys = append(keys, classKey{})
 	for i, c := range choices {
-		var longer []classKey
-		for _, key := range keys {
-			for _, class := range c.classes {
+		shorter := len(keys)
+		for _, class := range c.classes[1:] {
+			for _, key := range keys[:shorter] {
 				key[i] = class
-				longer = append(longer, key)
+				keys = append(keys, key)
 			}
 		}
-		keys = longer
+		for k := range keys[:shorter] {
+			keys[k][i] = c.classes[0]
+		}
 	}
 	return keys
 }

@@ -72,14 +72,14 @@ func (s *conditionSet) texts(field uint32, of *valueClasses, all []condition, ki
 			}
 		}
 	}
-	texts := of.values
+	texts, first := of.values, uint32(firstClass)
 	if kind == beginsWith {
-		texts = of.prefixes
+		texts, first = of.prefixes, uint32(firstClass+len(of.values))
 	}
 	var list []Value
-	for _, text := range texts {
-		class := of.of(text, kind)
-		if !named[text] && !of.asked[class] {
+	for i, text := range texts {
+		class := first + uint32(i)
+		if !of.asked[class] && !named[text] {
 			continue
 		}
 		if of.slot == 0 {

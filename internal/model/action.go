@@ -2,8 +2,6 @@
 
 package model
 
-import "slices"
-
 // DirectResponse is the answer of a route that asks no endpoint
 // (envoy.config.route.v3.DirectResponseAction).
 type DirectResponse struct {
@@ -58,5 +56,10 @@ func (r *Route) Beyond() string {
 }
 
 func (r *Route) anyShare(has func(*WeightedCluster) bool) bool {
-	return slices.ContainsFunc(r.Clusters, func(c WeightedCluster) bool { return has(&c) })
+	for i := range r.Clusters {
+		if has(&r.Clusters[i]) {
+			return true
+		}
+	}
+	return false
 }

@@ -20,7 +20,6 @@ type draft struct {
 	automata []*piece[maps.Automaton]
 	// values and prefixes of headers with their classes in the maps, and what of the values differs.
 	values, prefixes []valueEntry
-	classes          map[valueName]uint32
 	edits            valueEdits
 	// changes make live indexes those of the table; isShared says that some would be for other lists, too.
 	changes  []*indexChange
@@ -281,6 +280,6 @@ func (d *draft) change() error {
 		return err
 	}
 	d.r.releaseVHosts(before)
-	v.table, v.vhosts, v.classes, v.torn = d.table, vhosts, d.classes, false
+	v.table, v.vhosts, v.torn = d.table, vhosts, false
 	return nil
 }

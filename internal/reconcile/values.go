@@ -4,20 +4,12 @@ package reconcile
 
 import (
 	"cmp"
-	gomaps "maps"
 	"slices"
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
 )
-
-// valueName is a value of a header, or the beginning of one, across reloads.
-type valueName struct {
-	field    string
-	isPrefix bool
-	text     string
-}
 
 // valueEntry is what the maps know of a value.
 type valueEntry struct {
@@ -34,32 +26,57 @@ func compareValues(a, b valueEntry) int {
 // numberValues gives the values of a table's headers the classes they have in the live version, or new ones: so that what is in an index
 // stays when a value comes or goes. A class that was given is never given to another value.
 func (d *draft) numberValues(s *source) {
-	var known map[valueName]uint32
+	var values, prefixes []valueEntry
 	if d.live != nil {
-		known = d.live.classes
+		values, prefixes = d.live.values, d.live.prefixes
 	}
-	d.classes = make(map[valueName]uint32, len(d.table.Values)+len(d.table.Prefixes))
-	number := func(list []compile.Value, isPrefix bool) []valueEntry {
-		entries := make([]valueEntry, 0, len(list))
-		for _, v := range list {
-			e := valueEntry{field: v.Field, text: v.Text, value: maps.Value{Bits: v.Bits}}
-			if v.Class != 0 {
-				f := &d.table.Fields[v.Field]
-				name := valueName{f.Name, isPrefix, v.Text}
-				class, is := known[name]
-				if !is {
-					class = d.r.nextClass
-					d.r.nextClass++
-				}
-				d.classes[name] = class
-				s.setClass(f.Slot, v.Class, class)
-				e.value.Class = class
-			}
-			entries = append(entries, e)
+	d.values, d.prefixes = d.numbered(s, d.table.Values, values), d.numbered(s, d.table.Prefixes, prefixes)
+}
+
+// numbered are the entries for a list of values, beside those of the live version; both are sorted by field and text.
+func (d *draft) numbered(s *source, list []compile.Value, live []valueEntry) []valueEntry {
+	entries := make([]valueEntry, 0, len(list))
+	var before []valueEntry // of the field
+	for i, v := range list {
+		e := valueEntry{field: v.Field, text: v.Text, value: maps.Value{Bits: v.Bits}}
+		f := &d.table.Fields[v.Field]
+		if i == 0 || list[i-1].Field != v.Field {
+			before = d.live.entriesOf(f.Name, live)
 		}
-		return entries
+		for len(before) > 0 && before[0].text < v.Text {
+			before = before[1:]
+		}
+		if v.Class != 0 {
+			e.value.Class = d.r.classFor(v.Text, before)
+			s.setClass(f.Slot, v.Class, e.value.Class)
+		}
+		entries = append(entries, e)
 	}
-	d.values, d.prefixes = number(d.table.Values, false), number(d.table.Prefixes, true)
+	return entries
+}
+
+// entriesOf are those of a version's entries that belong to a field; nil: there is no version.
+func (v *version) entriesOf(name string, entries []valueEntry) []valueEntry {
+	if v == nil {
+		return nil
+	}
+	number := slices.IndexFunc(v.table.Fields, func(f compile.Field) bool { return f.Name == name })
+	if number < 0 {
+		return nil
+	}
+	compareField := func(e valueEntry, field uint32) int { return cmp.Compare(e.field, field) }
+	first, _ := slices.BinarySearchFunc(entries, uint32(number), compareField)
+	end, _ := slices.BinarySearchFunc(entries, uint32(number)+1, compareField)
+	return entries[first:end]
+}
+
+// classFor returns the class of a text if the first of these entries is about it and has one, and a new class otherwise.
+func (r *Reconciler) classFor(text string, live []valueEntry) uint32 {
+	if len(live) > 0 && live[0].text == text && live[0].value.Class != 0 {
+		return live[0].value.Class
+	}
+	r.nextClass++
+	return r.nextClass - 1
 }
 
 func (s *source) setClass(slot, from, to uint32) {
@@ -139,15 +156,13 @@ func (d *draft) changeIndexes() error {
 	if d.edits.empty() && len(d.changes) == 0 {
 		return nil
 	}
-	r, v := d.r, d.live
+	r := d.r
 	// The memory of deleted entries of a hash may be used again at once, while programs read it.
 	if r.unlinked.unsettled {
 		if err := r.settle(); err != nil {
 			return err
 		}
 	}
-	v.classes = gomaps.Clone(v.classes)
-	gomaps.Copy(v.classes, d.classes)
 	return inOrder(
 		func() error { return d.eachChange((*indexChange).add) },
 		func() error { return d.addValues() },

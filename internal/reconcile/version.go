@@ -28,15 +28,14 @@ type version struct {
 	automata []*piece[maps.Automaton]
 	// fields is how many of the table's fields may be in the maps: the first ones.
 	fields int
-	// values and prefixes may be in the maps; sorted. classes are those that they were given.
+	// values and prefixes may be in the maps; sorted.
 	values, prefixes []valueEntry
-	classes          map[valueName]uint32
 }
 
 // newVersion takes the numbers for a version and writes all of it that the maps do not hold yet, children first. It
 // starts, and after an error stays, unlinked.
 func (r *Reconciler) newVersion(d *draft) (*version, error) {
-	v := &version{table: d.table, automata: d.takeAutomata(), classes: d.classes}
+	v := &version{table: d.table, automata: d.takeAutomata()}
 	r.unlinked.versions = append(r.unlinked.versions, v)
 	var err error
 	if v.index, err = r.numbers.tables.take(1); err != nil {
