@@ -91,7 +91,7 @@ type loaded struct {
 	tables  map[string]*model.RouteTable
 	tcp     map[string]*model.TCPProxy
 	notes   []compile.Note
-	version string
+	version func() string
 	at      time.Time
 }
 

@@ -22,7 +22,7 @@ func (n *Node) Ready() error { return *n.ready.Load() }
 // Config implements admin.Source.
 func (n *Node) Config() admin.Config {
 	l := n.current.Load()
-	return admin.Config{Model: l.config, Version: l.version, Updated: l.at}
+	return admin.Config{Model: l.config, Version: l.version(), Updated: l.at}
 }
 
 // Snapshot implements admin.Source.
