@@ -44,6 +44,8 @@ enum limits {
 	MAX_AUTOMATA = 8,
 	/* Transitions in one entry of the map of them; a power of two. */
 	CELLS = 32,
+	/* Lists in one page of what automata lead to. */
+	ACCEPTS = 8,
 	/* Endpoints and i-socks tried before the request is handed over. */
 	MAX_PICK_TRIES = 8,
 	/* Groups from a cluster to an endpoint: a priority, a locality, its endpoints. */
@@ -343,8 +345,9 @@ struct bucket_list {
 };
 
 /* Expressions as a table of transitions: the state behind state s and byte b is cell s * class_count + classes[b] of those that
- * begin at cells[next]. The cells that begin at cells[accept] hold for each state the number of a list. For paths, that is an index into
- * accepts, counted from `lists`; for values of a header, into accepted_values. */
+ * begin at cells[next]. The cells that begin at cells[accept] hold for each state the number of a list. For values of a header, that is an
+ * index into accepted_values, counted from `lists`. For paths, lists lie in pages of ACCEPTS, of which the cells that begin at cells[lists] hold
+ * the numbers: page p is accepts[p * ACCEPTS .. p * ACCEPTS + ACCEPTS). So a route that changes is a page that does. */
 struct automaton {
 	__u32 next;
 	__u32 accept;

@@ -129,7 +129,7 @@ static long automata_step(__u32 i, void *ctx)
 	struct automata_walk *w = ctx;
 	struct path_walk path = { .scan = w->routes.scan, .automaton = automaton_at(w->first + i) };
 	struct candidates *c;
-	__u32 number;
+	__u32 number, page;
 
 	if (!path.automaton)
 		return 1;
@@ -143,7 +143,10 @@ static long automata_step(__u32 i, void *ctx)
 		return 1;
 	}
 	number = automaton_accepts(path.automaton, path.state);
-	c = number ? candidates_at(path.automaton->lists + number) : 0;
+	if (!number)
+		return 0;
+	page = automaton_cell(path.automaton->lists, number / ACCEPTS);
+	c = candidates_at(page * ACCEPTS + number % ACCEPTS);
 	if (c)
 		candidates_try(&w->routes, c);
 	return 0;

@@ -70,6 +70,9 @@ func (s *space) take(blocks, accepts, routes int) error {
 // Blocks is how many entries of cells n transitions, or states, take.
 func Blocks(n int) int { return (n + int(maps.CellsPerBlock) - 1) / int(maps.CellsPerBlock) }
 
+// Pages is how many pages n lists take.
+func Pages(n int) int { return (n + int(maps.ListsPerPage) - 1) / int(maps.ListsPerPage) }
+
 // divide puts path matches, which are in order, into sets that become automata.
 func (l *candidateList) divide(matches []*loosePath) []*dfa.Set {
 	patterns := make([]string, len(matches))
@@ -144,7 +147,9 @@ func expressionOf(m model.PathMatch) string {
 // automaton compiles a set: what it accepts becomes lists of routes.
 func (l *candidateList) automaton(set *dfa.Set, matches []*loosePath) (Automaton, error) {
 	lists := l.listsOf(set, matches)
-	if err := l.space.take(Blocks(len(set.Next))+Blocks(len(set.Accept)), len(lists), countDistinct(lists)); err != nil {
+	pages := Pages(len(lists))
+	blocks := Blocks(len(set.Next)) + Blocks(len(set.Accept)) + Blocks(pages)
+	if err := l.space.take(blocks, pages*int(maps.ListsPerPage), countDistinct(lists)); err != nil {
 		return Automaton{}, err
 	}
 	a := Automaton{

@@ -242,6 +242,7 @@ const (
 	abiLimitsMAX_CLASSES      abiLimits = 16
 	abiLimitsMAX_AUTOMATA     abiLimits = 8
 	abiLimitsCELLS            abiLimits = 32
+	abiLimitsACCEPTS          abiLimits = 8
 	abiLimitsMAX_PICK_TRIES   abiLimits = 8
 	abiLimitsMAX_GROUP_DEPTH  abiLimits = 3
 	abiLimitsMAX_LEASE_TRIES  abiLimits = 4

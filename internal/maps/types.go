@@ -153,6 +153,7 @@ const (
 	MaxClasses      = abiLimitsMAX_CLASSES
 	MaxAutomata     = abiLimitsMAX_AUTOMATA
 	CellsPerBlock   = abiLimitsCELLS
+	ListsPerPage    = abiLimitsACCEPTS
 	MaxPickTries    = abiLimitsMAX_PICK_TRIES
 	MaxGroupDepth   = abiLimitsMAX_GROUP_DEPTH
 	MaxLeaseTries   = abiLimitsMAX_LEASE_TRIES

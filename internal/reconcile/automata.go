@@ -3,6 +3,8 @@
 package reconcile
 
 import (
+	"slices"
+
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
 )
@@ -55,8 +57,26 @@ func (s *source) automaton(from *compile.Automaton) (to maps.Automaton, children
 	return to, append(children, lists), nil
 }
 
-func (s *source) accepts(lists []compile.List) (*piece[maps.Candidates], error) {
-	content := make([]maps.Candidates, len(lists))
+// accepts returns the numbers of the pages that hold the lists.
+func (s *source) accepts(lists []compile.List) (*piece[maps.Cells], error) {
+	numbers := make([]uint16, 0, compile.Pages(len(lists)))
+	children := make([]holdable, 0, cap(numbers))
+	for list := range slices.Chunk(lists, int(maps.ListsPerPage)) {
+		page, err := s.page(list)
+		if err != nil {
+			dropAll(children)
+			return nil, err
+		}
+		// All that is ever taken of the map are pages, so each begins at a multiple of their length.
+		numbers = append(numbers, uint16(page.first/uint32(maps.ListsPerPage)))
+		children = append(children, page)
+	}
+	return s.r.library.pages.get(cellsOf(numbers), children...)
+}
+
+// page is as long with fewer lists.
+func (s *source) page(lists []compile.List) (*piece[maps.Candidates], error) {
+	content := make([]maps.Candidates, maps.ListsPerPage)
 	var children []holdable
 	for i, l := range lists {
 		e, err := s.entry(compile.Path{List: l}, nil, 0)

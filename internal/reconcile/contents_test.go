@@ -91,8 +91,8 @@ func (c *contents) field(what string, asked maps.AskedField) {
 		})
 	}
 	for i := range asked.Automata {
-		c.add("%s automaton %d: %s", what, i, c.automaton(at(c.cfg.Automata, asked.Automaton+i), func(n uint32) string {
-			return fmt.Sprintf("%#x", at(c.cfg.AcceptedValues, n).Bits)
+		c.add("%s automaton %d: %s", what, i, c.automaton(at(c.cfg.Automata, asked.Automaton+i), func(a maps.Automaton, n uint32) string {
+			return fmt.Sprintf("%#x", at(c.cfg.AcceptedValues, a.Lists+n).Bits)
 		}))
 	}
 	asked.Number, asked.Automaton = 0, 0
@@ -126,15 +126,15 @@ func (c *contents) candidates(v maps.Candidates) string {
 		fmt.Fprintf(&w, "%s)", strings.Join(buckets, ""))
 	}
 	for i := range v.Automata {
-		fmt.Fprintf(&w, " automaton %s", c.automaton(at(c.cfg.Automata, v.Automaton+i), func(n uint32) string {
-			return c.candidates(at(c.cfg.Accepts, n))
+		fmt.Fprintf(&w, " automaton %s", c.automaton(at(c.cfg.Automata, v.Automaton+i), func(a maps.Automaton, n uint32) string {
+			return c.candidates(kernel{cfg: c.cfg}.listOf(a, n))
 		}))
 	}
 	return w.String()
 }
 
 // automaton is told by what it makes of some texts.
-func (c *contents) automaton(a maps.Automaton, accepted func(number uint32) string) string {
+func (c *contents) automaton(a maps.Automaton, accepted func(a maps.Automaton, list uint32) string) string {
 	k := kernel{cfg: c.cfg}
 	var w strings.Builder
 	fmt.Fprintf(&w, "{%d", a.ClassCount)
@@ -144,7 +144,7 @@ func (c *contents) automaton(a maps.Automaton, accepted func(number uint32) stri
 			state = k.cell(a.Next, state*a.ClassCount+uint32(a.Classes[b]))
 		}
 		if list := k.cell(a.Accept, state); list != 0 {
-			fmt.Fprintf(&w, " %q:%s", text, accepted(a.Lists+list))
+			fmt.Fprintf(&w, " %q:%s", text, accepted(a, list))
 		}
 	}
 	return w.String() + "}"

@@ -132,7 +132,13 @@ func (k kernel) accepted(a maps.Automaton, path string) maps.Candidates {
 	for _, c := range []byte(path) {
 		state = k.cell(a.Next, state*a.ClassCount+uint32(a.Classes[c]))
 	}
-	return at(k.cfg.Accepts, a.Lists+k.cell(a.Accept, state))
+	return k.listOf(a, k.cell(a.Accept, state))
+}
+
+// listOf is a list of an automaton for paths.
+func (k kernel) listOf(a maps.Automaton, number uint32) maps.Candidates {
+	const perPage = uint32(maps.ListsPerPage)
+	return at(k.cfg.Accepts, k.cell(a.Lists, number/perPage)*perPage+number%perPage)
 }
 
 func (k kernel) cell(first, index uint32) uint32 {

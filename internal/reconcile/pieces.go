@@ -143,12 +143,14 @@ func (p *piece[V]) place() (first, count uint32) {
 
 // library are the pieces of all maps.
 type library struct {
-	routes         *pieces[maps.Route]
-	splits         *pieces[maps.Split]
-	tuples         *pieces[maps.Tuple]
-	automata       *pieces[maps.Automaton]
-	cells          *pieces[maps.Cells]
-	accepts        *pieces[maps.Candidates]
+	routes   *pieces[maps.Route]
+	splits   *pieces[maps.Split]
+	tuples   *pieces[maps.Tuple]
+	automata *pieces[maps.Automaton]
+	cells    *pieces[maps.Cells]
+	accepts  *pieces[maps.Candidates]
+	// pages are in the map of cells, but what they say are pages of accepts, which they hold.
+	pages          *pieces[maps.Cells]
 	acceptedValues *pieces[maps.Value]
 	indexes        *indexes
 }
@@ -161,6 +163,7 @@ func newLibrary(cfg *maps.Config, n *numbers, stats *Stats) library {
 		automata:       newPieces(cfg.Automata, n.automata, &stats.Automata),
 		cells:          newPieces(cfg.Cells, n.cells, &stats.Cells),
 		accepts:        newPieces(cfg.Accepts, n.accepts, &stats.Accepts),
+		pages:          newPieces(cfg.Cells, n.cells, &stats.Cells),
 		acceptedValues: newPieces(cfg.AcceptedValues, n.acceptedValues, &stats.AcceptedValues),
 		indexes:        newIndexes(cfg, n, stats),
 	}
@@ -169,7 +172,7 @@ func newLibrary(cfg *maps.Config, n *numbers, stats *Stats) library {
 // flush writes what is new, children first.
 func (l *library) flush() error {
 	for _, flush := range []func() error{
-		l.splits.flush, l.routes.flush, l.indexes.flush, l.tuples.flush, l.cells.flush, l.accepts.flush, l.acceptedValues.flush, l.automata.flush,
+		l.splits.flush, l.routes.flush, l.indexes.flush, l.tuples.flush, l.cells.flush, l.accepts.flush, l.pages.flush, l.acceptedValues.flush, l.automata.flush,
 	} {
 		if err := flush(); err != nil {
 			return err
