@@ -166,7 +166,7 @@ func candidateRows(a *explain.Answer) (header []string, rows [][]string) {
 	header = []string{"CLUSTER", "WEIGHT", "POLICY", "ENDPOINT", "WEIGHT"}
 	live := a.Kernel.By != explain.ByCompiler
 	if live {
-		header = append(header, "STATE", "IDLE")
+		header = append(header, "STATE", "SHARE", "IDLE")
 	}
 	clusters := map[string]explain.Cluster{}
 	for _, c := range a.Action.Clusters {
@@ -176,7 +176,7 @@ func candidateRows(a *explain.Answer) (header []string, rows [][]string) {
 		c := clusters[p.Cluster]
 		row := []string{p.Cluster, number(uint64(c.Weight)), orDash(c.Policy), p.Address, number(uint64(p.Weight))}
 		if live {
-			row = append(row, orDash(p.State), idleText(p.Idle))
+			row = append(row, orDash(p.State), percent(p.Share), idleText(p.Idle))
 		}
 		rows = append(rows, row)
 	}

@@ -41,7 +41,7 @@ var resources = []resource{
 	{"listeners", []string{"NAME", "ADDRESS", "PROTOCOL", "INTERCEPTED", "ROUTE TABLE", "ROUTES"}, each(listenerCells)},
 	{"routes", []string{"LISTENER", "VIRTUAL HOST", "DOMAINS", "MATCH", "HEADERS", "CLUSTERS", "TIMEOUT"}, each(routeCells)},
 	{"clusters", []string{"NAME", "TYPE", "POLICY", "ENDPOINTS", "HEALTHY", "CONNECTIONS", "OUTSTANDING", "REQUESTS"}, each(clusterCells)},
-	{"endpoints", []string{"CLUSTER", "ADDRESS", "STATE", "WEIGHT", "OUTSTANDING", "REQUESTS", "FAST", "ERRORS"}, each(endpointCells)},
+	{"endpoints", []string{"CLUSTER", "ADDRESS", "STATE", "PRIORITY", "LOCALITY", "WEIGHT", "SHARE", "OUTSTANDING", "REQUESTS", "FAST", "ERRORS"}, each(endpointCells)},
 	{"pools", []string{"CLUSTER", "ENDPOINT", "IDLE", "LEASED", "CONNECTING"}, each(poolCells)},
 	{"connections", []string{"CLIENT", "SERVICE", "LISTENER", "PATH", "REASON", "OPENED"}, each(connectionCells)},
 	{"stats", []string{"NAME", "VALUE"}, statRows},
@@ -178,15 +178,9 @@ func clusterCells(c *admin.Cluster) []string {
 }
 
 func endpointCells(p *admin.Endpoint) []string {
-	state := "healthy"
-	switch {
-	case p.Gone:
-		state = "gone"
-	case !p.Healthy:
-		state = "down"
-	}
 	return []string{
-		p.Cluster, p.Address.String(), state, number(uint64(p.Weight)), number(uint64(p.Outstanding)),
+		p.Cluster, p.Address.String(), orDash(p.State), number(uint64(p.Priority)), orDash(p.Locality()), number(uint64(p.Weight)),
+		percent(p.Share), number(uint64(p.Outstanding)),
 		number(p.Requests), number(p.Fast), number(p.Errors),
 	}
 }
@@ -217,6 +211,9 @@ func statRows(answer []byte) ([][]string, error) {
 }
 
 func number(n uint64) string { return strconv.FormatUint(n, 10) }
+
+// percent shows a share.
+func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 1, 64) + "%" }
 
 func yesNo(b bool) string {
 	if b {

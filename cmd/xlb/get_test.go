@@ -52,9 +52,9 @@ func (daemon) Snapshot() (*metrics.Snapshot, error) {
 	return &metrics.Snapshot{
 		Requests: metrics.Paths{Fast: 99, Slow: 1}, Handovers: map[string]uint64{"pool_empty": 1, "method": 0},
 		Clusters: []metrics.ClusterSnapshot{{Name: "web", Requests: 100, Endpoints: []metrics.EndpointSnapshot{
-			{Address: one, Weight: 2, Healthy: true, Outstanding: 1, Requests: 60, Fast: 59, Errors: 2, Pool: metrics.Pool{Idle: 3, Leased: 1}, Connections: 4},
-			{Address: two, Weight: 1, Requests: 40, Fast: 40, Pool: metrics.Pool{Connecting: 1}},
-			{Address: one, Gone: true},
+			{Address: one, Weight: 2, State: metrics.StateHealthy, Place: metrics.Place{Region: "eu", Zone: "a", Share: 2. / 3}, Healthy: true, Outstanding: 1, Requests: 60, Fast: 59, Errors: 2, Pool: metrics.Pool{Idle: 3, Leased: 1}, Connections: 4},
+			{Address: two, Weight: 1, State: metrics.StateDown, Place: metrics.Place{Priority: 1, Share: 1. / 3}, Requests: 40, Fast: 40, Pool: metrics.Pool{Connecting: 1}},
+			{Address: one, State: metrics.StateGone, Gone: true},
 		}}},
 	}, nil
 }

@@ -87,8 +87,9 @@ func (s *state) Snapshot() (*metrics.Snapshot, error) {
 		Clusters: []metrics.ClusterSnapshot{{
 			Name: "web", Requests: 100, Responses: [5]uint64{0, 98, 0, 0, 2},
 			Endpoints: []metrics.EndpointSnapshot{
-				{Address: first, Weight: 2, Healthy: true, Outstanding: 1, Requests: 60, Fast: 59, Successes: 57, Errors: 2, Pool: metrics.Pool{Idle: 3, Leased: 1}, Connections: 4},
-				{Address: second, Weight: 1, Requests: 40, Fast: 40, Successes: 40, Pool: metrics.Pool{Connecting: 1}},
+				{Address: first, Weight: 2, State: metrics.StateHealthy, HealthFlags: "healthy", Healthy: true, Outstanding: 1, Requests: 60, Fast: 59, Successes: 57, Errors: 2, Pool: metrics.Pool{Idle: 3, Leased: 1}, Connections: 4},
+				{Address: second, Weight: 1, State: metrics.StateDown, HealthFlags: "/failed_active_hc", Place: metrics.Place{Priority: 1, Zone: "z"},
+					Requests: 40, Fast: 40, Successes: 40, Pool: metrics.Pool{Connecting: 1}},
 			},
 		}},
 	}, s.broken
@@ -216,6 +217,7 @@ func TestClustersHaveEnvoysShape(t *testing.T) {
 	for _, line := range []string{
 		"web::10.0.0.1:80::rq_total::60\n", "web::10.0.0.1:80::health_flags::healthy\n",
 		"web::[2001:db8::2]:8080::rq_total::40\n", "web::[2001:db8::2]:8080::health_flags::/failed_active_hc\n",
+		"web::[2001:db8::2]:8080::zone::z\n", "web::[2001:db8::2]:8080::priority::1\n",
 	} {
 		if !strings.Contains(text, line) {
 			t.Errorf("text lacks %q:\n%s", line, text)

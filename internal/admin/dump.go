@@ -35,18 +35,14 @@ func dump(c Config) object {
 
 // clusterObject is envoy.config.cluster.v3.Cluster.
 func clusterObject(c *model.Cluster) object {
-	endpoints := make([]object, 0, len(c.Targets))
-	for _, t := range c.Targets {
-		endpoints = append(endpoints, object{
-			"endpoint":              object{"address": hostAddress(t.Host, t.Port)},
-			"load_balancing_weight": t.Weight,
-		})
-	}
 	o := object{
 		"@type": typeURL + "envoy.config.cluster.v3.Cluster",
 		"name":  c.Name, "type": c.Discovery.String(), "lb_policy": c.Policy.String(),
 		"connect_timeout": seconds(c.ConnectTimeout),
-		"load_assignment": object{"cluster_name": c.Name, "endpoints": []object{{"lb_endpoints": endpoints}}},
+		"load_assignment": assignmentObject(c),
+	}
+	if common := commonObject(&c.Balancing); len(common) > 0 {
+		o["common_lb_config"] = common
 	}
 	if c.Policy == model.LeastRequest {
 		o["least_request_lb_config"] = object{"choice_count": c.ChoiceCount}

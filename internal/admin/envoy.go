@@ -44,22 +44,12 @@ func clusterText(s *metrics.Snapshot) string {
 			for _, stat := range hostStats(e) {
 				fmt.Fprintf(&b, "%s%s::%d\n", prefix, stat.name, stat.value)
 			}
-			fmt.Fprintf(&b, "%shealth_flags::%s\n%sweight::%d\n", prefix, healthFlags(e), prefix, e.Weight)
+			fmt.Fprintf(&b, "%shealth_flags::%s\n%sweight::%d\n", prefix, e.HealthFlags, prefix, e.Weight)
+			fmt.Fprintf(&b, "%sregion::%s\n%szone::%s\n%ssub_zone::%s\n%spriority::%d\n",
+				prefix, e.Region, prefix, e.Zone, prefix, e.SubZone, prefix, e.Priority)
 		}
 	}
 	return b.String()
-}
-
-// healthFlags names what keeps an endpoint out of service, in Envoy's words.
-func healthFlags(e *metrics.EndpointSnapshot) string {
-	switch {
-	case e.Gone:
-		return "/pending_dynamic_removal"
-	case !e.Healthy:
-		return "/failed_active_hc"
-	default:
-		return "healthy"
-	}
 }
 
 // clusterStatuses is envoy.admin.v3.Clusters.
@@ -87,14 +77,30 @@ func hostStatus(e *metrics.EndpointSnapshot) object {
 		}
 		stats = append(stats, stat)
 	}
-	health := object{"eds_health_status": "HEALTHY"}
-	switch {
-	case e.Gone:
-		health["pending_dynamic_removal"] = true
-	case !e.Healthy:
-		health["failed_active_health_check"] = true
+	return object{
+		"address": socketAddress(e.Address), "stats": stats, "health_status": healthStatus(e), "weight": e.Weight, "priority": e.Priority,
+		"locality": object{"region": e.Region, "zone": e.Zone, "sub_zone": e.SubZone},
 	}
-	return object{"address": socketAddress(e.Address), "stats": stats, "health_status": health, "weight": e.Weight}
+}
+
+// healthStatus is envoy.admin.v3.HostHealthStatus.
+func healthStatus(e *metrics.EndpointSnapshot) object {
+	status := e.Health
+	if status == "" || status == "UNKNOWN" {
+		// What Envoy shows of both.
+		status = "HEALTHY"
+	}
+	health := object{"eds_health_status": status}
+	for flag, name := range map[string]string{
+		"/failed_active_hc": "failed_active_health_check", "/failed_outlier_check": "failed_outlier_check",
+		"/degraded_active_hc": "failed_active_degraded_check", "/pending_dynamic_removal": "pending_dynamic_removal",
+		"/pending_active_hc": "pending_active_hc",
+	} {
+		if strings.Contains(e.HealthFlags, flag) {
+			health[name] = true
+		}
+	}
+	return health
 }
 
 // listenerStatuses is envoy.admin.v3.Listeners.

@@ -34,10 +34,10 @@ func (c *Cluster) priorities(states func(endpoint uint32) EndpointState) []prior
 
 const unhealthyFlags = maps.EndpointUnhealthy | maps.EndpointEjected | maps.EndpointExcluded
 
-// add sorts a host by the worst that is said of it.
+// add sorts a host by the worst that is said of it. Envoy counts a draining one as excluded: nobody expects it to be back.
 func (p *priority) add(h Member, s EndpointState) {
 	p.all = append(p.all, h)
-	if s.Flags&maps.EndpointExcluded != 0 {
+	if s.Flags&maps.EndpointExcluded != 0 || h.Health == model.Draining {
 		p.excluded = append(p.excluded, h)
 	}
 	switch {

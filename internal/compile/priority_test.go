@@ -158,6 +158,7 @@ func TestRootGroups(t *testing.T) {
 		{"half of the first", inPlaces(model.Balancing{}, at(0), at(0), at(1)), []maps.EndpointFlags{0, bad, 0}, "RANDOM{7/10 [0];3/10 [2];}"},
 		{"ejected is unhealthy", inPlaces(model.Balancing{}, at(0), at(0), at(0)), []maps.EndpointFlags{0, ejected, 0}, "[0 2]"},
 		{"down is not a matter of health", inPlaces(model.Balancing{}, at(0), at(0)), []maps.EndpointFlags{maps.EndpointDown, 0}, "[0 1]"},
+		{"draining is not missed", inPlaces(model.Balancing{}, at(0), at(0).is(model.Draining), at(0).is(model.Draining), at(1)), nil, "[0]"},
 		{"draining", inPlaces(model.Balancing{}, at(0), at(0).is(model.Draining), at(0)), nil, "[0 2]"},
 		{"timeout", inPlaces(model.Balancing{}, at(0), at(0).is(model.HealthTimeout), at(0)), nil, "[0 2]"},
 		{"healthy as told, but it fails", inPlaces(model.Balancing{}, at(0).is(model.Healthy), at(0), at(0)), []maps.EndpointFlags{bad, 0, 0}, "[1 2]"},

@@ -380,12 +380,36 @@ var acceptances = []struct {
 	{change{"cluster without endpoints", "$cluster", "{load_assignment: null}"},
 		func(c *model.Config) { c.Clusters[0].Targets, c.Clusters[0].Endpoints = nil, nil }},
 	{change{"endpoint fields", "$endpoint", "{load_balancing_weight: 5, health_status: HEALTHY, metadata: {filter_metadata: {x: {y: z}}}}"},
-		func(c *model.Config) { c.Clusters[0].Targets[0].Weight, c.Clusters[0].Endpoints[0].Weight = 5, 5 }},
-	{change{"localities become one set", "$cluster.load_assignment.endpoints", "+ {locality: {zone: z}, lb_endpoints: [{endpoint: {hostname: h, address: {socket_address: {address: '::1', port_value: 1}}}}]}"},
 		func(c *model.Config) {
-			c.Clusters[0].Targets = append(c.Clusters[0].Targets, model.Target{Host: "::1", Port: 1, Weight: 1})
+			c.Clusters[0].Targets[0].Weight, c.Clusters[0].Endpoints[0].Weight = 5, 5
+			c.Clusters[0].Targets[0].Health, c.Clusters[0].Endpoints[0].Health = model.Healthy, model.Healthy
+		}},
+	{change{"a draining endpoint", "$endpoint", "{health_status: DRAINING}"},
+		func(c *model.Config) {
+			c.Clusters[0].Targets[0].Health, c.Clusters[0].Endpoints[0].Health = model.Draining, model.Draining
+		}},
+	{change{"priority and locality", "$locality", "{priority: 2, locality: {region: r, zone: z, sub_zone: s}, load_balancing_weight: 7}"},
+		func(c *model.Config) {
+			place := model.Place{Priority: 2, Locality: model.Locality{Region: "r", Zone: "z", SubZone: "s"}, LocalityWeight: 7}
+			c.Clusters[0].Targets[0].Place, c.Clusters[0].Endpoints[0].Place = place, place
+		}},
+	{change{"panic threshold and localities", "$cluster", "{common_lb_config: {healthy_panic_threshold: {value: 33.5}, locality_weighted_lb_config: {}}}"},
+		func(c *model.Config) {
+			threshold := uint32(34)
+			c.Clusters[0].Balancing = model.Balancing{PanicThreshold: &threshold, LocalityWeighted: true}
+		}},
+	{change{"failing in panic", "$cluster", "{common_lb_config: {zone_aware_lb_config: {fail_traffic_on_panic: true, min_cluster_size: 3}}}"},
+		func(c *model.Config) { c.Clusters[0].Balancing.FailOnPanic = true }},
+	{change{"overprovisioning", "$cluster.load_assignment", "{policy: {overprovisioning_factor: 200, weighted_priority_health: true}}"},
+		func(c *model.Config) {
+			c.Clusters[0].Balancing = model.Balancing{Overprovisioning: 200, WeightedHealth: true}
+		}},
+	{change{"another locality", "$cluster.load_assignment.endpoints", "+ {locality: {zone: z}, lb_endpoints: [{endpoint: {hostname: h, address: {socket_address: {address: '::1', port_value: 1}}}}]}"},
+		func(c *model.Config) {
+			place := model.Place{Locality: model.Locality{Zone: "z"}}
+			c.Clusters[0].Targets = append(c.Clusters[0].Targets, model.Target{Host: "::1", Port: 1, Weight: 1, Place: place})
 			c.Clusters[0].Endpoints = append(c.Clusters[0].Endpoints,
-				model.Endpoint{Address: netip.MustParseAddrPort("[::1]:1"), Weight: 1})
+				model.Endpoint{Address: netip.MustParseAddrPort("[::1]:1"), Weight: 1, Place: place})
 		}},
 }
 

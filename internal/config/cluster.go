@@ -34,6 +34,7 @@ func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 		Name:           c.GetName(),
 		Policy:         policyOf(c.GetLbPolicy()),
 		ChoiceCount:    defaultChoiceCount,
+		Balancing:      balancing(c),
 		ConnectTimeout: t.positive(c.GetConnectTimeout(), model.DefaultConnectTimeout, path+".connect_timeout"),
 		DNSRefresh:     t.positive(refresh, defaultDNSRefresh, path+".dns_refresh_rate"),
 	}
@@ -74,6 +75,7 @@ func (t *translator) endpoints(c *model.Cluster, a *endpointv3.ClusterLoadAssign
 			if !ok {
 				continue
 			}
+			target.Place = placeOf(locality)
 			key := model.Target{Host: target.Host, Port: target.Port}
 			if first, twice := seen[key]; twice {
 				t.p.add(targetPath+".endpoint.address", "the same as %s; raise load_balancing_weight there instead", first)
@@ -84,6 +86,7 @@ func (t *translator) endpoints(c *model.Cluster, a *endpointv3.ClusterLoadAssign
 			c.Targets = append(c.Targets, target)
 		}
 	}
+	t.localityWeights(a, path)
 	if weights > math.MaxUint32 {
 		t.p.add(path, "the endpoints' load_balancing_weight sum to more than %d; scale them down", uint32(math.MaxUint32))
 	}
@@ -116,14 +119,14 @@ func (t *translator) target(c *model.Cluster, lb *endpointv3.LbEndpoint, path st
 	if w := lb.GetLoadBalancingWeight(); w != nil {
 		weight = w.GetValue()
 	}
-	return model.Target{Host: host, Port: port, Weight: weight}, true
+	return model.Target{Host: host, Port: port, Weight: weight, Health: healthStatuses[lb.GetHealthStatus()]}, true
 }
 
 func staticEndpoints(targets []model.Target) []model.Endpoint {
 	endpoints := make([]model.Endpoint, 0, len(targets))
 	for _, target := range targets {
 		if ip, err := netip.ParseAddr(target.Host); err == nil {
-			endpoints = append(endpoints, model.Endpoint{Address: netip.AddrPortFrom(ip, target.Port), Weight: target.Weight})
+			endpoints = append(endpoints, target.At(ip))
 		}
 	}
 	return endpoints

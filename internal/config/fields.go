@@ -124,6 +124,7 @@ const (
 	onlyLoad      = "list the endpoints in lb_endpoints"
 	noHealth      = "XLB does not take endpoints out by health; remove the field"
 	noRuntime     = "without a runtime, which is refused (layered_runtime), what is written here always applies"
+	noZones       = "zone-aware routing needs cluster_manager.local_cluster_name, which is refused"
 	labelOnly     = "read by nothing but filters and load balancers that are refused"
 )
 
@@ -575,7 +576,7 @@ var supported = map[protoreflect.FullName]fields{
 		"ring_hash_lb_config":               refuse("use lb_policy: ROUND_ROBIN, LEAST_REQUEST or RANDOM"),
 		"maglev_lb_config":                  refuse("use lb_policy: ROUND_ROBIN, LEAST_REQUEST or RANDOM"),
 		"lb_subset_config":                  refuse("make a cluster of each subset"),
-		"common_lb_config":                  refuse("XLB balances over all endpoints of the cluster; remove the field"),
+		"common_lb_config":                  translateIt,
 		"health_checks":                     refuse(noHealth),
 		"outlier_detection":                 refuse(noHealth),
 		"circuit_breakers":                  refuse("XLB does not limit connections or requests by cluster; remove the field"),
@@ -587,6 +588,26 @@ var supported = map[protoreflect.FullName]fields{
 		"upstream_bind_config":              refuse("the kernel chooses the source address; remove the field"),
 		"per_connection_buffer_limit_bytes": refuse("XLB bounds its buffers by itself; remove the field"),
 	},
+	"envoy.config.cluster.v3.Cluster.CommonLbConfig": {
+		"healthy_panic_threshold":              translateIt,
+		"locality_weighted_lb_config":          translateIt,
+		"zone_aware_lb_config":                 translateIt,
+		"update_merge_window":                  refuse("XLB puts every change in force at once; remove the field"),
+		"ignore_new_hosts_until_first_hc":      refuse(noHealth),
+		"close_connections_on_host_set_change": refuse("XLB keeps the connections to endpoints that stay; remove the field"),
+		"consistent_hashing_lb_config":         refuse("use lb_policy: ROUND_ROBIN, LEAST_REQUEST or RANDOM"),
+		"override_host_status":                 refuse("no filter of XLB names the endpoint; remove the field"),
+	},
+	"envoy.config.cluster.v3.Cluster.CommonLbConfig.LocalityWeightedLbConfig": {},
+	// Envoy routes by zone only if it is told its own cluster.
+	"envoy.config.cluster.v3.Cluster.CommonLbConfig.ZoneAwareLbConfig": {
+		"fail_traffic_on_panic": translateIt,
+		"routing_enabled":       ignore(noZones),
+		"min_cluster_size":      ignore(noZones),
+	},
+	"envoy.type.v3.Percent": {
+		"value": translateIt,
+	},
 	"envoy.config.cluster.v3.Cluster.LeastRequestLbConfig": {
 		"choice_count":        translateIt,
 		"active_request_bias": refuse("XLB compares requests with a bias of 1, Envoy's default; remove the field"),
@@ -596,17 +617,21 @@ var supported = map[protoreflect.FullName]fields{
 	"envoy.config.endpoint.v3.ClusterLoadAssignment": {
 		"cluster_name":    ignore("a label here; Envoy uses it to ask a control plane"),
 		"endpoints":       translateIt,
-		"policy":          refuse("XLB balances over all endpoints of the cluster; remove the field"),
+		"policy":          translateIt,
 		"named_endpoints": refuse(onlyLoad),
 	},
-	// Without zone-aware or locality-weighted balancing, both refused, Envoy
-	// balances over all endpoints of a priority alike, whatever their locality.
+	"envoy.config.endpoint.v3.ClusterLoadAssignment.Policy": {
+		"overprovisioning_factor":  translateIt,
+		"weighted_priority_health": translateIt,
+		"drop_overloads":           refuse("XLB drops no requests; remove the field"),
+		"endpoint_stale_after":     refuse("these endpoints are of no control plane; remove the field"),
+	},
 	"envoy.config.endpoint.v3.LocalityLbEndpoints": {
 		"lb_endpoints":                 translateIt,
-		"locality":                     ignore("used only by locality-aware balancing, which is refused"),
+		"locality":                     translateIt,
 		"metadata":                     ignore(labelOnly),
-		"load_balancing_weight":        refuse("localities are not weighted; weight the endpoints"),
-		"priority":                     refuse("XLB has one priority; keep the endpoints of priority 0"),
+		"load_balancing_weight":        translateIt,
+		"priority":                     translateIt,
 		"proximity":                    refuse("XLB does not weigh localities; remove the field"),
 		"load_balancer_endpoints":      refuse(onlyLoad),
 		"leds_cluster_locality_config": refuse(onlyLoad),
@@ -615,7 +640,7 @@ var supported = map[protoreflect.FullName]fields{
 		"endpoint":              translateIt,
 		"load_balancing_weight": translateIt,
 		"metadata":              ignore(labelOnly),
-		"health_status":         limit("XLB does not take endpoints out by health; remove the endpoint, or set HEALTHY", oneOf("UNKNOWN", "HEALTHY")),
+		"health_status":         translateIt,
 		"endpoint_name":         refuse(onlyLoad),
 	},
 	"envoy.config.endpoint.v3.Endpoint": {
@@ -626,6 +651,11 @@ var supported = map[protoreflect.FullName]fields{
 		"additional_addresses": refuse("write one endpoint for each address"),
 	},
 
+	"envoy.config.core.v3.Locality": {
+		"region":   translateIt,
+		"zone":     translateIt,
+		"sub_zone": translateIt,
+	},
 	"envoy.config.core.v3.Address": {
 		"socket_address":         translateIt,
 		"pipe":                   refuse("XLB balances TCP; use socket_address"),

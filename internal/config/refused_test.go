@@ -224,11 +224,13 @@ var refusals = []change{
 	{"TLS upstream", "$cluster", "{transport_socket: {name: tls, typed_config: {'@type': type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext}}}"},
 	{"HTTP/2 upstream", "$cluster", "{http2_protocol_options: {}}"},
 	{"subsets", "$cluster", "{lb_subset_config: {fallback_policy: ANY_ENDPOINT}}"},
-	{"locality weighted balancing", "$cluster", "{common_lb_config: {locality_weighted_lb_config: {}}}"},
+	{"close connections on change", "$cluster", "{common_lb_config: {close_connections_on_host_set_change: true, update_merge_window: 1s}}"},
+	{"panic threshold out of range", "$cluster", "{common_lb_config: {healthy_panic_threshold: {value: 101}}}"},
+	{"drop overload", "$cluster.load_assignment", "{policy: {drop_overloads: [{category: c, drop_percentage: {numerator: 1}}]}}"},
 
-	{"locality weight", "$locality", "{load_balancing_weight: 2}"},
-	{"priority", "$locality", "{priority: 1}"},
-	{"overprovisioning", "$cluster.load_assignment", "{policy: {overprovisioning_factor: 200}}"},
+	{"two weights of a locality", "$cluster.load_assignment.endpoints", "+ {load_balancing_weight: 2, lb_endpoints: []}"},
+	{"priority out of range", "$locality", "{priority: 129}"},
+	{"overprovisioning 0", "$cluster.load_assignment", "{policy: {overprovisioning_factor: 0}}"},
 	{"endpoint by name", "$endpoint.endpoint.address.socket_address", "{address: localhost}"},
 	{"unspecified endpoint", "$endpoint.endpoint.address.socket_address", "{address: 0.0.0.0}"},
 	{"endpoint port 0", "$endpoint.endpoint.address.socket_address", "{port_value: 0}"},
@@ -236,7 +238,6 @@ var refusals = []change{
 	{"endpoint twice", "$locality.lb_endpoints", "+ {endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 18081}}}}"},
 	{"endpoint weight 0", "$endpoint", "{load_balancing_weight: 0}"},
 	{"endpoint weights overflow", "$locality.lb_endpoints", "+ {load_balancing_weight: 4294967295, endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 1}}}}"},
-	{"unhealthy endpoint", "$endpoint", "{health_status: DRAINING}"},
 	{"endpoint health check", "$endpoint.endpoint", "{health_check_config: {port_value: 1}}"},
 	{"several problems at once", "static_resources", `
 listeners:

@@ -3,6 +3,7 @@
 package dns
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math"
@@ -130,33 +131,56 @@ func (s *state) learn(host string, addrs []netip.Addr, err error) {
 }
 
 // merge makes the list of endpoints, ordered by address so that an answer in
-// another order is no change. An address that several targets lead to has the
-// sum of their weights, hence the same share of requests as in Envoy, which
-// keeps them apart.
+// another order is no change. An address that several targets of one place and
+// health lead to has the sum of their weights, hence the same share of requests
+// as in Envoy, which keeps them apart.
 func (s *state) merge() []model.Endpoint {
-	weights := map[netip.AddrPort]uint64{}
+	// By what the endpoint is but for its weight.
+	weights := map[model.Endpoint]uint64{}
+	known := map[netip.AddrPort]bool{}
 	complete := true
-	for _, t := range s.targets {
-		addrs, ok := s.found[t.Host]
+	for i := range s.targets {
+		addrs, ok := s.found[s.targets[i].Host]
 		complete = complete && ok
 		for _, a := range unique(addrs) {
-			weights[netip.AddrPortFrom(a, t.Port)] += uint64(t.Weight)
+			e := s.targets[i].At(a)
+			known[e.Address] = true
+			weights[weightless(e)] += uint64(e.Weight)
 		}
 	}
 	if complete {
 		s.before = nil
 	}
 	for _, e := range s.before {
-		if _, ok := weights[e.Address]; !ok {
-			weights[e.Address] = uint64(e.Weight)
+		if !known[e.Address] {
+			weights[weightless(e)] += uint64(e.Weight)
 		}
 	}
 	endpoints := make([]model.Endpoint, 0, len(weights))
-	for a, w := range weights {
-		endpoints = append(endpoints, model.Endpoint{Address: a, Weight: uint32(min(w, math.MaxUint32))})
+	for e, w := range weights {
+		e.Weight = uint32(min(w, math.MaxUint32))
+		endpoints = append(endpoints, e)
 	}
-	slices.SortFunc(endpoints, func(a, b model.Endpoint) int { return a.Address.Compare(b.Address) })
+	slices.SortFunc(endpoints, compareEndpoints)
 	return endpoints
+}
+
+func weightless(e model.Endpoint) model.Endpoint {
+	e.Weight = 0
+	return e
+}
+
+// compareEndpoints orders by address, and by place and health where several have one.
+func compareEndpoints(a, b model.Endpoint) int {
+	return cmp.Or(
+		a.Address.Compare(b.Address),
+		cmp.Compare(a.Priority, b.Priority),
+		cmp.Compare(a.Locality.Region, b.Locality.Region),
+		cmp.Compare(a.Locality.Zone, b.Locality.Zone),
+		cmp.Compare(a.Locality.SubZone, b.Locality.SubZone),
+		cmp.Compare(a.LocalityWeight, b.LocalityWeight),
+		cmp.Compare(a.Health, b.Health),
+	)
 }
 
 // unique returns the addresses in order, without those that an answer repeats.

@@ -120,8 +120,10 @@ type Endpoint struct {
 	// Address is that of the configuration, host:port, when no daemon was asked.
 	Address string `json:"address"`
 	Weight  uint32 `json:"weight"`
-	// State is "healthy" or "down"; empty when no daemon was asked.
+	// State is "healthy", "down" or another state that metrics.EndpointSnapshot shows; empty when no daemon was asked.
 	State string `json:"state,omitempty"`
+	// Share is the part of the cluster's requests, 0 to 1, that is its own; 0 too when no daemon was asked.
+	Share float64 `json:"share,omitempty"`
 	// Idle i-socks; null when no daemon was asked, or its fast path is off.
 	Idle *uint64 `json:"idle,omitempty"`
 }

@@ -239,7 +239,7 @@ func (a *Answer) shortage(d *Decision) string {
 	}
 	var inService, idle uint64
 	for _, e := range a.Endpoints {
-		if e.Cluster == d.Cluster && e.State == Healthy {
+		if e.Cluster == d.Cluster && e.State != Down && e.Share > 0 {
 			inService++
 			idle += *e.Idle
 		}

@@ -52,10 +52,10 @@ func TestShortageIsTold(t *testing.T) {
 		endpoints []Endpoint
 		want      []string
 	}{
-		{"idle", taken, []Endpoint{{Cluster: "a", State: Down, Idle: &none}, {Cluster: "a", State: Healthy, Idle: &some}}, []string{}},
-		{"none idle", taken, []Endpoint{{Cluster: "a", State: Healthy, Idle: &none}, {Cluster: "b", State: Healthy, Idle: &some}},
+		{"idle", taken, []Endpoint{{Cluster: "a", State: Down, Share: 1, Idle: &none}, {Cluster: "a", State: Healthy, Share: 1, Idle: &some}}, []string{}},
+		{"none idle", taken, []Endpoint{{Cluster: "a", State: Healthy, Share: 1, Idle: &none}, {Cluster: "b", State: Healthy, Share: 1, Idle: &some}},
 			[]string{"no i-sock of a is idle now: the kernel hands over (pool_empty)"}},
-		{"down", taken, []Endpoint{{Cluster: "a", State: Down, Idle: &some}},
+		{"down", taken, []Endpoint{{Cluster: "a", State: Down, Share: 1, Idle: &some}},
 			[]string{"no endpoint of a is in service now: the kernel hands over (no_endpoint)"}},
 		{"handed over anyway", Decision{By: ByKernel, Verdict: maps.HandoverMethod}, nil, []string{}},
 		{"fast path off", Decision{By: ByNobody}, nil, []string{}},

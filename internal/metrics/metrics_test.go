@@ -53,7 +53,7 @@ func busy() *state {
 		clusters: []Cluster{{
 			Name: "web",
 			Endpoints: []Endpoint{
-				{Index: 0, Address: first, Pool: Pool{Idle: 3, Leased: 1}, SlowConnections: 1, State: maps.Endpoint{
+				{Index: 0, Address: first, Weight: 1, Pool: Pool{Idle: 3, Leased: 1}, SlowConnections: 1, State: maps.Endpoint{
 					Weight: 1, Outstanding: 1, Broken: 1,
 					Traffic: maps.Traffic{Requests: 100, Responses: [5]uint64{0, 90, 5, 2, 1}, BytesSent: 1000, BytesReceived: 20000},
 				}},
@@ -171,7 +171,7 @@ func TestEndpointSuccessesAndErrorsFollowEnvoysMeaning(t *testing.T) {
 	}
 	got := s.Clusters[0].Endpoints[0]
 	want := EndpointSnapshot{
-		Address: first, Weight: 1, Healthy: true, Outstanding: 1, Requests: 102, Fast: 100,
+		Address: first, Weight: 1, State: StateHealthy, HealthFlags: "healthy", Healthy: true, Outstanding: 1, Requests: 102, Fast: 100,
 		Successes: 90 + 5 + 2 + 1, Errors: 1 + 1 + 1, FastBytes: Bytes{Request: 1000, Response: 20000},
 		Pool: Pool{Idle: 3, Leased: 1}, Connections: 5,
 	}
@@ -234,7 +234,7 @@ func TestCountersSurviveReloads(t *testing.T) {
 
 func TestAddressThatCameBackIsOneEndpoint(t *testing.T) {
 	source := &state{clusters: []Cluster{{Name: "web", Endpoints: []Endpoint{
-		{Index: 2, Address: first, Pool: Pool{Idle: 1}, State: maps.Endpoint{Weight: 3, Traffic: maps.Traffic{Requests: 5}}},
+		{Index: 2, Address: first, Pool: Pool{Idle: 1}, Weight: 3, State: maps.Endpoint{Traffic: maps.Traffic{Requests: 5}}},
 		{Index: 0, Address: first, Pool: Pool{Leased: 1}, State: maps.Endpoint{Outstanding: 1, Flags: uint32(maps.EndpointGone), Traffic: maps.Traffic{Requests: 100}}},
 	}}}}
 	s, err := NewCollector(source, NewRecorder()).Snapshot()

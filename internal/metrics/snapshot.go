@@ -63,7 +63,11 @@ type ClusterSnapshot struct {
 type EndpointSnapshot struct {
 	Address netip.AddrPort `json:"address"`
 	Weight  uint32         `json:"weight"`
-	Healthy bool           `json:"healthy"`
+	Place
+	// State is the worst that is known of the endpoint, one of the States; HealthFlags say all of it in Envoy's words.
+	State       string `json:"state"`
+	HealthFlags string `json:"health_flags"`
+	Healthy     bool   `json:"healthy"`
 	// Gone: it has left the configuration and finishes its requests.
 	Gone bool `json:"gone"`
 	// Outstanding requests, Requests sent, Successes (any status but 5xx), Errors
@@ -184,7 +188,10 @@ func (e *EndpointSnapshot) add(gone EndpointSnapshot) {
 func snapshotEndpoint(e *Endpoint, kernel fast, slow slowEndpoint) EndpointSnapshot {
 	s := EndpointSnapshot{
 		Address:     e.Address,
-		Weight:      e.State.Weight,
+		Weight:      e.Weight,
+		Place:       e.Place,
+		State:       e.StateOf(),
+		HealthFlags: e.HealthFlags(),
 		Healthy:     e.IsHealthy(),
 		Gone:        e.IsGone(),
 		Outstanding: e.State.Outstanding,

@@ -38,6 +38,9 @@ type Endpoint struct {
 	// Index into the kernel's endpoints. It may be another endpoint's after this one has gone.
 	Index   uint32
 	Address netip.AddrPort
+	// Weight as configured.
+	Weight uint32
+	Place  Place
 	// State is a copy made by LoadEndpoint.
 	State maps.Endpoint
 	// Pool is its entry of CountPools.
@@ -46,10 +49,8 @@ type Endpoint struct {
 	SlowConnections uint64
 }
 
-// IsHealthy reports whether the endpoint takes requests.
-func (e *Endpoint) IsHealthy() bool {
-	return e.State.Flags&uint32(maps.EndpointOutOfService|maps.EndpointUnhealthy|maps.EndpointEjected) == 0
-}
+// IsHealthy reports whether nothing is wrong with the endpoint.
+func (e *Endpoint) IsHealthy() bool { return e.StateOf() == StateHealthy }
 
 // IsGone reports whether the endpoint has left the configuration.
 func (e *Endpoint) IsGone() bool { return e.State.Flags&uint32(maps.EndpointGone) != 0 }

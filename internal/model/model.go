@@ -256,6 +256,11 @@ type Target struct {
 	Health HealthStatus
 }
 
+// At returns the endpoint that the target is at one of its addresses.
+func (t *Target) At(ip netip.Addr) Endpoint {
+	return Endpoint{Address: netip.AddrPortFrom(ip, t.Port), Weight: t.Weight, Place: t.Place, Health: t.Health}
+}
+
 // Endpoint is an address that serves a cluster. Weight is at least 1. An address may stand in several places.
 type Endpoint struct {
 	Address netip.AddrPort

@@ -5,7 +5,8 @@ package model
 // HealthStatus is what the configuration says of an endpoint's health (envoy.config.core.v3.HealthStatus).
 type HealthStatus uint8
 
-// Draining and HealthTimeout count as Unhealthy, HealthUnknown as Healthy, as in Envoy.
+// Draining and HealthTimeout get no requests, like Unhealthy, and HealthUnknown is as good as Healthy, as in Envoy. Draining endpoints
+// are moreover left out where the share of healthy ones is computed.
 const (
 	HealthUnknown HealthStatus = iota
 	Healthy

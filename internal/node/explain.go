@@ -99,10 +99,7 @@ func (n *Node) endpointsOf(s *metrics.Snapshot, cluster string) []explain.Endpoi
 			if e.Gone {
 				continue
 			}
-			row := explain.Endpoint{Cluster: cluster, Address: e.Address.String(), Weight: e.Weight, State: explain.Healthy}
-			if !e.Healthy {
-				row.State = explain.Down
-			}
+			row := explain.Endpoint{Cluster: cluster, Address: e.Address.String(), Weight: e.Weight, State: e.State, Share: e.Share}
 			if n.o.FastPath {
 				row.Idle = &e.Pool.Idle
 			}

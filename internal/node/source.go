@@ -9,6 +9,7 @@ import (
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/metrics"
+	"github.com/xlb-project/xlb/internal/reconcile"
 )
 
 var (
@@ -62,6 +63,13 @@ func (n *Node) Connections(limit int) ([]admin.Connection, error) {
 	return out, nil
 }
 
+func placeOf(e *reconcile.EndpointEntry) metrics.Place {
+	at := e.Place.Locality
+	return metrics.Place{
+		Priority: e.Place.Priority, Region: at.Region, Zone: at.Zone, SubZone: at.SubZone, Health: e.Health.String(), Share: e.Share,
+	}
+}
+
 // measured implements metrics.Source.
 type measured struct{ n *Node }
 
@@ -88,6 +96,8 @@ func (m measured) Clusters() []metrics.Cluster {
 		byCluster[e.Cluster] = append(byCluster[e.Cluster], metrics.Endpoint{
 			Index:           e.Index,
 			Address:         e.Address,
+			Weight:          e.Weight,
+			Place:           placeOf(&e),
 			State:           metrics.LoadEndpoint(&shared.Endpoints[e.Index], &traffic[e.Index]),
 			Pool:            pools[e.Index],
 			SlowConnections: m.n.dialer.open(e.Address),

@@ -4,10 +4,12 @@ package reconcile
 
 import (
 	"net/netip"
+	"slices"
 	"sync/atomic"
 
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
 )
 
 // cluster is a cluster in the maps.
@@ -35,6 +37,9 @@ type endpoint struct {
 	index      uint32
 	weight     uint32
 	loadWeight uint32
+	place      model.Place
+	health     model.HealthStatus
+	share      float64
 	gone       bool
 }
 
@@ -49,6 +54,10 @@ func (r *Reconciler) applyCluster(c *compile.Cluster) error {
 		if indices[i], err = r.applyEndpoint(c.Name, &c.Endpoints[i]); err != nil {
 			return err
 		}
+	}
+	for _, m := range slices.Backward(c.Members) {
+		e := r.endpoints[endpointKey{c.Name, c.Endpoints[m.Endpoint].Address}]
+		e.place, e.health = m.Place, m.Health
 	}
 	known.compiled, known.endpoints = c, indices
 	return r.regroup(known)
@@ -140,7 +149,7 @@ func (r *Reconciler) retireEndpoints(wanted []compile.Cluster) {
 			continue
 		}
 		atomic.OrUint32(&r.sh.Endpoints[e.index].Flags, uint32(maps.EndpointGone))
-		e.gone = true
+		e.gone, e.share = true, 0
 		r.stats.Endpoints++
 	}
 }

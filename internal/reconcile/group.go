@@ -58,6 +58,9 @@ func (r *Reconciler) regroup(c *cluster) error {
 		return err
 	}
 	c.groups = w.now
+	for i, share := range root.Shares(len(c.endpoints)) {
+		r.endpoints[endpointKey{c.compiled.Name, c.compiled.Endpoints[i].Address}].share = share
+	}
 	r.unlinked.groups = append(r.unlinked.groups, w.before...)
 	if top.index.first == c.root {
 		return nil

@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+
+	"github.com/xlb-project/xlb/internal/model"
 )
 
 // EndpointEntry is an endpoint in the maps.
@@ -14,8 +16,12 @@ type EndpointEntry struct {
 	Index   uint32
 	Cluster string
 	Address netip.AddrPort
-	// Weight as configured.
+	// Weight as configured, the sum where it stands in several places; Place and Health are those of the first.
 	Weight uint32
+	Place  model.Place
+	Health model.HealthStatus
+	// Share is the part of the cluster's requests that is the endpoint's; see compile.Group.Shares.
+	Share float64
 	// Gone says that it has left the configuration and waits for ReleaseEndpoint.
 	Gone bool
 }
@@ -34,7 +40,7 @@ func (r *Reconciler) Endpoints() []EndpointEntry {
 	list := make([]EndpointEntry, 0, len(r.endpoints))
 	for key, e := range r.endpoints {
 		list = append(list, EndpointEntry{
-			Index: e.index, Cluster: key.cluster, Address: key.address, Weight: e.weight, Gone: e.gone,
+			Index: e.index, Cluster: key.cluster, Address: key.address, Weight: e.weight, Place: e.place, Health: e.health, Share: e.share, Gone: e.gone,
 		})
 	}
 	slices.SortFunc(list, func(a, b EndpointEntry) int { return cmp.Compare(a.Index, b.Index) })

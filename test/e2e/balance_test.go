@@ -72,6 +72,48 @@ func TestEveryPolicyUsesEveryEndpoint(t *testing.T) {
 	}
 }
 
+func TestPrioritiesLocalitiesAndHealthDecideTheShares(t *testing.T) {
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place, service := harness.SameHost(t), harness.Service()
+		names := harness.Identities(4)
+		_, addresses := nginxes(t, place, names...)
+		config := harness.OneCluster(service, addresses...)
+		// Two of three are healthy: 93 % for the first priority, 7 % for the second. Zone a, of which half is healthy, counts 0.7, zone b 3.
+		config.Clusters[0].Fields = map[string]any{
+			"common_lb_config": map[string]any{"locality_weighted_lb_config": map[string]any{}},
+			"load_assignment": map[string]any{"cluster_name": "origins", "endpoints": []any{
+				locality("a", 0, 1, lbEndpoint(addresses[0], "HEALTHY"), lbEndpoint(addresses[3], "UNHEALTHY")),
+				locality("b", 0, 3, lbEndpoint(addresses[1], "HEALTHY")),
+				locality("a", 1, 1, lbEndpoint(addresses[2], "UNKNOWN")),
+			}},
+		}
+		balancer := harness.Start(t, mode, config, place)
+
+		report := runLoad(t, place, programs.LoadSpec{Address: service.String(), Connections: 4, Requests: 1000})
+
+		requireClean(t, report)
+		for i, share := range []float64{0.93 * 0.7 / 3.7, 0.93 * 3 / 3.7, 0.07, 0} {
+			want := 4000 * share
+			bound := 6 * math.Sqrt(want*(1-share))
+			if got := float64(report.Served[0][names[i]]); math.Abs(got-want) > bound {
+				t.Errorf("requests to server %d: got %.0f, want %.0f +- %.0f", i, got, want, bound)
+			}
+		}
+		balancer.RequireFast(t, mode, 0.95)
+	})
+}
+
+func locality(zone string, priority, weight int, endpoints ...any) any {
+	return map[string]any{
+		"locality": map[string]any{"zone": zone}, "priority": priority, "load_balancing_weight": weight, "lb_endpoints": endpoints,
+	}
+}
+
+func lbEndpoint(a netip.AddrPort, health string) any {
+	address := map[string]any{"socket_address": map[string]any{"address": a.Addr().String(), "port_value": a.Port()}}
+	return map[string]any{"endpoint": map[string]any{"address": address}, "health_status": health}
+}
+
 func TestWeightedClustersShareByWeight(t *testing.T) {
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service := harness.SameHost(t), harness.Service()

@@ -28,7 +28,7 @@ var layers = map[string][]string{
 	"xds":       {"model"},
 	"dns":       {"model"},
 	"compile":   {"model", "maps", "dfa", "memo", "re2"},
-	"reconcile": {"compile", "maps"},
+	"reconcile": {"compile", "maps", "model"},
 	"datapath":  {"maps"},
 	"balance":   {"maps"},
 	"anchor":    {"maps", "poller"},

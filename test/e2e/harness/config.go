@@ -79,6 +79,8 @@ type Cluster struct {
 	// Policy is an Envoy lb_policy, default ROUND_ROBIN.
 	Policy    string
 	Endpoints []netip.AddrPort
+	// Fields are added to the cluster's configuration, or take the place of what is there.
+	Fields map[string]any
 }
 
 // OneCluster sends everything at the service address to the endpoints in turn.
@@ -249,6 +251,7 @@ func (c Config) clusters(forEnvoy bool) []any {
 				"endpoints":    []any{object{"lb_endpoints": endpoints}},
 			},
 		}
+		maps.Copy(rendered, cl.Fields)
 		if forEnvoy {
 			// Room for RetriedByEnvoy: the default is 3 retries at a time.
 			rendered["circuit_breakers"] = object{"thresholds": []any{object{"max_retries": 1024}}}

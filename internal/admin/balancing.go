@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admin
+
+import "github.com/xlb-project/xlb/internal/model"
+
+// assignmentObject is envoy.config.endpoint.v3.ClusterLoadAssignment.
+func assignmentObject(c *model.Cluster) object {
+	o := object{"cluster_name": c.Name, "endpoints": localityObjects(c.Targets)}
+	policy := object{}
+	if factor := c.Balancing.Overprovisioning; factor != 0 {
+		policy["overprovisioning_factor"] = factor
+	}
+	if c.Balancing.WeightedHealth {
+		policy["weighted_priority_health"] = true
+	}
+	if len(policy) > 0 {
+		o["policy"] = policy
+	}
+	return o
+}
+
+// localityObjects are envoy.config.endpoint.v3.LocalityLbEndpoints, one for each place, in the order of their first targets.
+func localityObjects(targets []model.Target) []object {
+	at := map[model.Place]int{}
+	list := []object{}
+	for i := range targets {
+		place := targets[i].Place
+		n, known := at[place]
+		if !known {
+			n = len(list)
+			at[place] = n
+			list = append(list, placeObject(place))
+		}
+		endpoints, _ := list[n]["lb_endpoints"].([]object)
+		list[n]["lb_endpoints"] = append(endpoints, targetObject(&targets[i]))
+	}
+	return list
+}
+
+func placeObject(p model.Place) object {
+	o := object{"lb_endpoints": []object{}}
+	if p.Priority != 0 {
+		o["priority"] = p.Priority
+	}
+	if p.Locality != (model.Locality{}) {
+		o["locality"] = object{"region": p.Locality.Region, "zone": p.Locality.Zone, "sub_zone": p.Locality.SubZone}
+	}
+	if p.LocalityWeight != 0 {
+		o["load_balancing_weight"] = p.LocalityWeight
+	}
+	return o
+}
+
+// targetObject is envoy.config.endpoint.v3.LbEndpoint.
+func targetObject(t *model.Target) object {
+	o := object{"endpoint": object{"address": hostAddress(t.Host, t.Port)}, "load_balancing_weight": t.Weight}
+	if t.Health != model.HealthUnknown {
+		o["health_status"] = t.Health.String()
+	}
+	return o
+}
+
+// commonObject is envoy.config.cluster.v3.Cluster.CommonLbConfig.
+func commonObject(b *model.Balancing) object {
+	o := object{}
+	if b.PanicThreshold != nil {
+		o["healthy_panic_threshold"] = object{"value": *b.PanicThreshold}
+	}
+	if b.LocalityWeighted {
+		o["locality_weighted_lb_config"] = object{}
+	}
+	if b.FailOnPanic {
+		o["zone_aware_lb_config"] = object{"fail_traffic_on_panic": true}
+	}
+	return o
+}

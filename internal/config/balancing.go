@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"math"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// balancing translates what a cluster says of priorities and localities.
+func balancing(c *clusterv3.Cluster) model.Balancing {
+	common, policy := c.GetCommonLbConfig(), c.GetLoadAssignment().GetPolicy()
+	out := model.Balancing{
+		Overprovisioning: policy.GetOverprovisioningFactor().GetValue(),
+		WeightedHealth:   policy.GetWeightedPriorityHealth(),
+		LocalityWeighted: common.GetLocalityWeightedLbConfig() != nil,
+		FailOnPanic:      common.GetZoneAwareLbConfig().GetFailTrafficOnPanic(),
+	}
+	if p := common.GetHealthyPanicThreshold(); p != nil {
+		// Envoy rounds to whole percents.
+		threshold := uint32(math.Round(p.GetValue()))
+		out.PanicThreshold = &threshold
+	}
+	return out
+}
+
+// placeOf is that of a locality's endpoints.
+func placeOf(l *endpointv3.LocalityLbEndpoints) model.Place {
+	at := l.GetLocality()
+	return model.Place{
+		Priority:       l.GetPriority(),
+		Locality:       model.Locality{Region: at.GetRegion(), Zone: at.GetZone(), SubZone: at.GetSubZone()},
+		LocalityWeight: l.GetLoadBalancingWeight().GetValue(),
+	}
+}
+
+// localityWeights refuses a second weight for a locality of one priority: Envoy takes whichever it reads last.
+func (t *translator) localityWeights(a *endpointv3.ClusterLoadAssignment, path string) {
+	type key struct {
+		priority uint32
+		locality model.Locality
+	}
+	first := map[key]int{}
+	for i, l := range a.GetEndpoints() {
+		place := placeOf(l)
+		k := key{place.Priority, place.Locality}
+		before, twice := first[k]
+		if !twice {
+			first[k] = i
+			continue
+		}
+		if placeOf(a.GetEndpoints()[before]) != place {
+			t.p.add(at(path+".endpoints", i)+".load_balancing_weight",
+				"differs from that of endpoints[%d], which is the same locality and priority; merge the two", before)
+		}
+	}
+}
+
+var healthStatuses = map[corev3.HealthStatus]model.HealthStatus{
+	corev3.HealthStatus_UNKNOWN:   model.HealthUnknown,
+	corev3.HealthStatus_HEALTHY:   model.Healthy,
+	corev3.HealthStatus_UNHEALTHY: model.Unhealthy,
+	corev3.HealthStatus_DRAINING:  model.Draining,
+	corev3.HealthStatus_TIMEOUT:   model.HealthTimeout,
+	corev3.HealthStatus_DEGRADED:  model.Degraded,
+}

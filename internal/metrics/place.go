@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"strings"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// Place is where an endpoint stands in its cluster. One that stands in several places shows the first.
+type Place struct {
+	Priority uint32 `json:"priority"`
+	Region   string `json:"region,omitempty"`
+	Zone     string `json:"zone,omitempty"`
+	SubZone  string `json:"sub_zone,omitempty"`
+	// Health as configured, in Envoy's words: UNKNOWN, HEALTHY, UNHEALTHY, DRAINING, TIMEOUT, DEGRADED.
+	Health string `json:"configured_health"`
+	// Share is the part of the cluster's requests, 0 to 1, that is the endpoint's while none is down and none is busier than the others.
+	Share float64 `json:"share"`
+}
+
+// Locality is region, zone and sub zone, as far as they are given.
+func (p *Place) Locality() string {
+	return strings.TrimRight(p.Region+"/"+p.Zone+"/"+p.SubZone, "/")
+}
+
+// States of an endpoint, the worst first: out of service, out by health, less good, good.
+const (
+	StateGone      = "gone"
+	StateDown      = "down"
+	StateEjected   = "ejected"
+	StateUnhealthy = "unhealthy"
+	StateDraining  = "draining"
+	StateDegraded  = "degraded"
+	StateHealthy   = "healthy"
+)
+
+// StateOf is the worst that is known of the endpoint.
+func (e *Endpoint) StateOf() string {
+	flags := maps.EndpointFlags(e.State.Flags)
+	switch {
+	case flags&maps.EndpointGone != 0:
+		return StateGone
+	case flags&maps.EndpointDown != 0:
+		return StateDown
+	case flags&maps.EndpointEjected != 0:
+		return StateEjected
+	case flags&(maps.EndpointUnhealthy|maps.EndpointExcluded) != 0, e.Place.Health == "UNHEALTHY", e.Place.Health == "TIMEOUT":
+		return StateUnhealthy
+	case e.Place.Health == "DRAINING":
+		return StateDraining
+	case flags&maps.EndpointDegraded != 0, e.Place.Health == "DEGRADED":
+		return StateDegraded
+	}
+	return StateHealthy
+}
+
+// HealthFlags are Envoy's names of what is wrong with the endpoint, "healthy" when nothing is.
+func (e *Endpoint) HealthFlags() string {
+	var names string
+	for _, f := range []struct {
+		flag maps.EndpointFlags
+		name string
+	}{
+		{maps.EndpointDown | maps.EndpointUnhealthy, "/failed_active_hc"},
+		{maps.EndpointEjected, "/failed_outlier_check"},
+		{maps.EndpointDegraded, "/degraded_active_hc"},
+		{maps.EndpointGone, "/pending_dynamic_removal"},
+		{maps.EndpointExcluded, "/pending_active_hc"},
+	} {
+		if maps.EndpointFlags(e.State.Flags)&f.flag != 0 {
+			names += f.name
+		}
+	}
+	switch e.Place.Health {
+	case "UNHEALTHY", "TIMEOUT", "DRAINING":
+		names += "/failed_eds_health"
+	case "DEGRADED":
+		names += "/degraded_eds_health"
+	}
+	if names == "" {
+		return "healthy"
+	}
+	return names
+}

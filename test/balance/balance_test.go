@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package balance
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/balance"
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/reconcile"
+)
+
+var (
+	clusters = flag.Int("clusters", 12, "how many random clusters Envoy and XLB balance")
+	requests = flag.Int("requests", 600, "requests to each")
+	seed     = flag.Uint64("seed", 0, "of the clusters; 0 draws one")
+)
+
+func TestSharesAreEnvoys(t *testing.T) {
+	if *seed == 0 {
+		*seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("seed %d: repeat with -seed=%d", *seed, *seed)
+	r := random{rand.New(rand.NewPCG(*seed, 1))}
+	addresses, listener := servers(t, 24), freeAddress(t)
+	var list []object
+	for i := range *clusters {
+		list = append(list, r.cluster(fmt.Sprintf("c%d", i), addresses))
+	}
+	b := bootstrap(listener, list)
+	startEnvoy(t, b)
+	await(t, listener)
+	x := newBalancer(t, b)
+	client := &http.Client{Timeout: time.Minute}
+	partial := 0
+	for i := range x.image.Clusters {
+		c := &x.image.Clusters[i]
+		want := sharesOf(c)
+		if len(want) > 1 {
+			partial++
+		}
+		if why := differ(ask(t, client, listener, c.Name, *requests), want); why != "" {
+			text, _ := json.Marshal(list[i])
+			t.Errorf("Envoy does not share %s as XLB does: %s\n%s", c.Name, why, text)
+		}
+		if why := differ(x.pick(c, 10**requests), want); why != "" {
+			text, _ := json.Marshal(list[i])
+			t.Errorf("the picker does not share %s as the groups ask: %s\n%s", c.Name, why, text)
+		}
+	}
+	if partial < *clusters/2 {
+		t.Errorf("%d clusters have several endpoints to choose from, want at least %d", partial, *clusters/2)
+	}
+}
+
+// sharesOf are what a compiled cluster's endpoints are due, those that fail included.
+func sharesOf(c *compile.Cluster) map[netip.AddrPort]float64 {
+	root := c.Root(nil)
+	shares, left := map[netip.AddrPort]float64{}, 1.0
+	for i, share := range root.Shares(len(c.Endpoints)) {
+		if share > 0 {
+			shares[c.Endpoints[i].Address] = share
+			left -= share
+		}
+	}
+	if left > 1e-9 {
+		shares[failed] = left
+	}
+	return shares
+}
+
+// differ says how counts differ from shares, by Pearson's chi-square. The bound is six standard deviations above its mean: one run
+// of millions fails by chance.
+func differ(counts map[netip.AddrPort]int, shares map[netip.AddrPort]float64) string {
+	var n int
+	for _, count := range counts {
+		n += count
+	}
+	for a, count := range counts {
+		if shares[a] == 0 {
+			return fmt.Sprintf("%s got %d requests, want none", a, count)
+		}
+	}
+	var sum float64
+	for a, share := range shares {
+		expected := share * float64(n)
+		difference := float64(counts[a]) - expected
+		sum += difference * difference / expected
+	}
+	freedom := float64(len(shares) - 1)
+	if bound := freedom + 6*math.Sqrt(2*freedom) + 12; sum > bound {
+		return fmt.Sprintf("chi-square %.1f, at most %.1f was expected: got %v, shares %v", sum, bound, counts, shares)
+	}
+	return ""
+}
+
+// balancer is XLB's state without a kernel.
+type balancer struct {
+	t      *testing.T
+	image  *compile.Image
+	r      *reconcile.Reconciler
+	picker *balance.Picker
+}
+
+func newBalancer(t *testing.T, bootstrap object) *balancer {
+	t.Helper()
+	text, err := json.Marshal(bootstrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Parse("bootstrap.json", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sizes := maps.Sizes{
+		Listeners: 4, RouteTables: 4, Routes: 1 << 12, Splits: 1, Tuples: 1, BucketLists: 1, Automata: 1, Cells: 1, Accepts: 1, AcceptedValues: 1,
+		Schedules: 1 << 18, Clusters: 1 << 10, Groups: 1 << 14, Endpoints: 1 << 14,
+	}
+	shared := maps.NewHeapShared(sizes)
+	b := &balancer{t: t, r: reconcile.New(maps.NewFakeConfig(sizes, nil), shared, slog.New(slog.DiscardHandler)), picker: balance.New(shared)}
+	b.image, _ = compile.Compile(cfg)
+	if _, err := b.r.Apply(b.image); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// pick chooses without load, and counts.
+func (b *balancer) pick(c *compile.Cluster, n int) map[netip.AddrPort]int {
+	addresses := map[uint32]netip.AddrPort{}
+	for _, e := range b.r.Endpoints() {
+		addresses[e.Index] = e.Address
+	}
+	index, _ := b.r.ClusterIndex(c.Name)
+	counts := map[netip.AddrPort]int{}
+	for range n {
+		e, ok := b.picker.Pick(index, nil)
+		if !ok {
+			counts[failed]++
+			continue
+		}
+		counts[addresses[e]]++
+		b.picker.Done(e)
+	}
+	return counts
+}
