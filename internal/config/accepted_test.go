@@ -50,6 +50,11 @@ func withoutHTTP(c *model.Config, p *model.TCPProxy) {
 	l.TCP, l.StatPrefix, l.Routes = p, "t", &model.RouteTable{}
 }
 
+// policyOfType is an entry of load_balancing_policy.policies: the type, and fields behind it.
+func policyOfType(content string) string {
+	return "{typed_extension_config: {name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.load_balancing_policies." + content + "}}}"
+}
+
 func regexMatch(source string) model.StringMatch {
 	re, err := model.NewRegex(source)
 	if err != nil {
@@ -399,6 +404,20 @@ var acceptances = []struct {
 			c.Clusters[0].Balancing = model.Balancing{PanicThreshold: &threshold, LocalityWeighted: true}
 		}},
 	{change{"failing in panic", "$cluster", "{common_lb_config: {zone_aware_lb_config: {fail_traffic_on_panic: true, min_cluster_size: 3}}}"},
+		func(c *model.Config) { c.Clusters[0].Balancing.FailOnPanic = true }},
+	{change{"a policy by type, in place of lb_policy", "$cluster", "{lb_policy: RANDOM, load_balancing_policy: {policies: [" +
+		policyOfType("least_request.v3.LeastRequest, choice_count: 5, locality_lb_config: {locality_weighted_lb_config: {}}") + "]}}"},
+		func(c *model.Config) {
+			c.Clusters[0].Policy, c.Clusters[0].ChoiceCount = model.LeastRequest, 5
+			c.Clusters[0].Balancing.LocalityWeighted = true
+		}},
+	{change{"the first policy counts", "$cluster", "{lb_policy: LOAD_BALANCING_POLICY_CONFIG, common_lb_config: {healthy_panic_threshold: {value: 0}}, load_balancing_policy: {policies: [" +
+		policyOfType("random.v3.Random") + ", " + policyOfType("round_robin.v3.RoundRobin, slow_start_config: {slow_start_window: 1s}") + "]}}"},
+		func(c *model.Config) {
+			c.Clusters[0].Policy, c.Clusters[0].Balancing.PanicThreshold = model.Random, new(uint32)
+		}},
+	{change{"failing in panic, by type", "$cluster", "{load_balancing_policy: {policies: [" +
+		policyOfType("round_robin.v3.RoundRobin, locality_lb_config: {zone_aware_lb_config: {fail_traffic_on_panic: true}}") + "]}}"},
 		func(c *model.Config) { c.Clusters[0].Balancing.FailOnPanic = true }},
 	{change{"overprovisioning", "$cluster.load_assignment", "{policy: {overprovisioning_factor: 200, weighted_priority_health: true}}"},
 		func(c *model.Config) {

@@ -42,12 +42,18 @@ func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 		out.Discovery = model.StrictDNS
 	}
 	if lr := c.GetLeastRequestLbConfig(); lr != nil {
-		if out.Policy != model.LeastRequest {
+		if out.Policy != model.LeastRequest && c.GetLoadBalancingPolicy() == nil {
 			t.p.add(path+".least_request_lb_config", "has no effect with lb_policy %s; remove it or use LEAST_REQUEST", out.Policy)
 		}
 		if n := lr.GetChoiceCount(); n != nil {
 			out.ChoiceCount = n.GetValue()
 		}
+	}
+	switch {
+	case c.GetLoadBalancingPolicy() != nil:
+		t.extension(out, c, path)
+	case c.GetLbPolicy() == clusterv3.Cluster_LOAD_BALANCING_POLICY_CONFIG:
+		t.p.add(path+".lb_policy", "needs load_balancing_policy; write it, or use another lb_policy")
 	}
 	t.endpoints(out, c.GetLoadAssignment(), path+".load_assignment")
 	return out

@@ -204,5 +204,8 @@ func isAny(desc protoreflect.MessageDescriptor) bool {
 }
 
 func unsupportedType(url string) string {
+	if strings.Contains(url, policyTypes) {
+		return fmt.Sprintf("not supported: %s; XLB has, of %s, %s", url, policyTypes, supportedPolicies)
+	}
 	return fmt.Sprintf("not supported: %s; XLB has the filters %s", url, supportedFilters)
 }

@@ -34,6 +34,8 @@ type rule struct {
 	reason string
 	// allows decides over the value of a limited field.
 	allows func(protoreflect.FieldDescriptor, protoreflect.Value) bool
+	// first: of a list only the first element is looked at.
+	first bool
 	// hop: with EnvoyHeaders the field is translated, whatever use says.
 	hop bool
 }
@@ -106,6 +108,12 @@ const supportedFilters = "envoy.extensions.filters.network.http_connection_manag
 	"envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy and, of " +
 	"envoy.extensions.filters.http, cors.v3.Cors, fault.v3.HTTPFault and router.v3.Router"
 
+// policyTypes begins the names of balancing policies by type, supportedPolicies are those that XLB has.
+const (
+	policyTypes       = "envoy.extensions.load_balancing_policies"
+	supportedPolicies = "round_robin.v3.RoundRobin, least_request.v3.LeastRequest and random.v3.Random"
+)
+
 // Reasons and remedies that several fields share.
 const (
 	headerChange  = "XLB passes headers as they are; remove the field, or add the header in the application"
@@ -124,6 +132,7 @@ const (
 	onlyLoad      = "list the endpoints in lb_endpoints"
 	noHealth      = "XLB does not take endpoints out by health; remove the field"
 	noRuntime     = "without a runtime, which is refused (layered_runtime), what is written here always applies"
+	noSlowStart   = "XLB has no slow start; remove the field"
 	noZones       = "zone-aware routing needs cluster_manager.local_cluster_name, which is refused"
 	labelOnly     = "read by nothing but filters and load balancers that are refused"
 )
@@ -555,7 +564,7 @@ var supported = map[protoreflect.FullName]fields{
 	"envoy.config.cluster.v3.Cluster": {
 		"name":                              translateIt,
 		"type":                              limit("use STATIC or STRICT_DNS", oneOf("STATIC", "STRICT_DNS")),
-		"lb_policy":                         limit("use ROUND_ROBIN, LEAST_REQUEST or RANDOM", oneOf("ROUND_ROBIN", "LEAST_REQUEST", "RANDOM")),
+		"lb_policy":                         limit("use ROUND_ROBIN, LEAST_REQUEST or RANDOM", oneOf("ROUND_ROBIN", "LEAST_REQUEST", "RANDOM", "LOAD_BALANCING_POLICY_CONFIG")),
 		"connect_timeout":                   translateIt,
 		"load_assignment":                   translateIt,
 		"least_request_lb_config":           translateIt,
@@ -571,8 +580,8 @@ var supported = map[protoreflect.FullName]fields{
 		"use_tcp_for_dns_lookups":           refuse("XLB uses the host's resolver; remove the field"),
 		"cluster_type":                      refuse("use type: STATIC or STRICT_DNS"),
 		"eds_cluster_config":                refuse(noDelta),
-		"load_balancing_policy":             refuse("use lb_policy"),
-		"round_robin_lb_config":             refuse("XLB has no slow start; remove the field"),
+		"load_balancing_policy":             translateIt,
+		"round_robin_lb_config":             refuse(noSlowStart),
 		"ring_hash_lb_config":               refuse("use lb_policy: ROUND_ROBIN, LEAST_REQUEST or RANDOM"),
 		"maglev_lb_config":                  refuse("use lb_policy: ROUND_ROBIN, LEAST_REQUEST or RANDOM"),
 		"lb_subset_config":                  refuse("make a cluster of each subset"),
@@ -587,6 +596,44 @@ var supported = map[protoreflect.FullName]fields{
 		"max_requests_per_connection":       refuse("XLB keeps its connections; remove the field"),
 		"upstream_bind_config":              refuse("the kernel chooses the source address; remove the field"),
 		"per_connection_buffer_limit_bytes": refuse("XLB bounds its buffers by itself; remove the field"),
+	},
+	"envoy.config.cluster.v3.LoadBalancingPolicy": {
+		"policies": {use: translated, first: true},
+	},
+	"envoy.config.cluster.v3.LoadBalancingPolicy.Policy": {
+		"typed_extension_config": translateIt,
+	},
+	"envoy.config.core.v3.TypedExtensionConfig": {
+		"name":         ignore("a label: the type decides"),
+		"typed_config": translateIt,
+	},
+	"envoy.extensions.load_balancing_policies.round_robin.v3.RoundRobin": {
+		"locality_lb_config": translateIt,
+		"slow_start_config":  refuse(noSlowStart),
+	},
+	"envoy.extensions.load_balancing_policies.random.v3.Random": {
+		"locality_lb_config": translateIt,
+	},
+	"envoy.extensions.load_balancing_policies.least_request.v3.LeastRequest": {
+		"choice_count":        translateIt,
+		"locality_lb_config":  translateIt,
+		"active_request_bias": refuse("XLB compares requests with a bias of 1, Envoy's default; remove the field"),
+		"slow_start_config":   refuse(noSlowStart),
+		"enable_full_scan":    limit("XLB compares choice_count endpoints; remove the field", boolean(false)),
+		"selection_method":    limit("XLB compares choice_count endpoints; use N_CHOICES", oneOf("N_CHOICES")),
+	},
+	"envoy.extensions.load_balancing_policies.common.v3.LocalityLbConfig": {
+		"locality_weighted_lb_config": translateIt,
+		"zone_aware_lb_config":        translateIt,
+	},
+	"envoy.extensions.load_balancing_policies.common.v3.LocalityLbConfig.LocalityWeightedLbConfig": {},
+	"envoy.extensions.load_balancing_policies.common.v3.LocalityLbConfig.ZoneAwareLbConfig": {
+		"fail_traffic_on_panic":         translateIt,
+		"routing_enabled":               ignore(noZones),
+		"min_cluster_size":              ignore(noZones),
+		"force_locality_direct_routing": ignore(noZones),
+		"force_local_zone":              ignore(noZones),
+		"locality_basis":                ignore(noZones),
 	},
 	"envoy.config.cluster.v3.Cluster.CommonLbConfig": {
 		"healthy_panic_threshold":              translateIt,
@@ -611,7 +658,7 @@ var supported = map[protoreflect.FullName]fields{
 	"envoy.config.cluster.v3.Cluster.LeastRequestLbConfig": {
 		"choice_count":        translateIt,
 		"active_request_bias": refuse("XLB compares requests with a bias of 1, Envoy's default; remove the field"),
-		"slow_start_config":   refuse("XLB has no slow start; remove the field"),
+		"slow_start_config":   refuse(noSlowStart),
 	},
 
 	"envoy.config.endpoint.v3.ClusterLoadAssignment": {

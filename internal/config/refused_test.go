@@ -209,7 +209,6 @@ var refusals = []change{
 	{"logical DNS", "$cluster", "{type: LOGICAL_DNS}"},
 	{"custom cluster type", "$cluster", "{cluster_type: {name: x}}"},
 	{"ring hash", "$cluster", "{lb_policy: RING_HASH}"},
-	{"balancing extension", "$cluster", "{load_balancing_policy: {policies: [{typed_extension_config: {name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.load_balancing_policies.round_robin.v3.RoundRobin}}}]}}"},
 	{"choice count below 2", "$cluster", "{lb_policy: LEAST_REQUEST, least_request_lb_config: {choice_count: 1}}"},
 	{"choice count without least request", "$cluster", "{least_request_lb_config: {choice_count: 3}}"},
 	{"slow start", "$cluster", "{lb_policy: LEAST_REQUEST, least_request_lb_config: {slow_start_config: {slow_start_window: 1s}}}"},
@@ -225,6 +224,12 @@ var refusals = []change{
 	{"HTTP/2 upstream", "$cluster", "{http2_protocol_options: {}}"},
 	{"subsets", "$cluster", "{lb_subset_config: {fallback_policy: ANY_ENDPOINT}}"},
 	{"close connections on change", "$cluster", "{common_lb_config: {close_connections_on_host_set_change: true, update_merge_window: 1s}}"},
+	{"no policy", "$cluster", "{load_balancing_policy: {policies: []}}"},
+	{"policy by type, without one", "$cluster", "{lb_policy: LOAD_BALANCING_POLICY_CONFIG}"},
+	{"policy that XLB does not have", "$cluster", "{load_balancing_policy: {policies: [" + policyOfType("pick_first.v3.PickFirst") + "]}}"},
+	{"full scan", "$cluster", "{load_balancing_policy: {policies: [" + policyOfType("least_request.v3.LeastRequest, selection_method: FULL_SCAN") + "]}}"},
+	{"policy beside localities and the configuration of another", "$cluster", "{least_request_lb_config: {choice_count: 3}, " +
+		"common_lb_config: {locality_weighted_lb_config: {}}, load_balancing_policy: {policies: [" + policyOfType("random.v3.Random") + "]}}"},
 	{"panic threshold out of range", "$cluster", "{common_lb_config: {healthy_panic_threshold: {value: 101}}}"},
 	{"drop overload", "$cluster.load_assignment", "{policy: {drop_overloads: [{category: c, drop_percentage: {numerator: 1}}]}}"},
 

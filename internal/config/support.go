@@ -66,7 +66,11 @@ func (w *walker) field(fd protoreflect.FieldDescriptor, value protoreflect.Value
 	case fd.IsMap():
 		w.configurations(value.Map(), path)
 	case fd.IsList():
-		for i := range value.List().Len() {
+		n := value.List().Len()
+		if rule.first {
+			n = min(n, 1)
+		}
+		for i := range n {
 			w.element(value.List().Get(i).Message(), at(path, i))
 		}
 	default:

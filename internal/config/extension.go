@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/common/v3"
+	leastv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/least_request/v3"
+	randomv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/random/v3"
+	roundv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/round_robin/v3"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// extension translates a load_balancing_policy, which Envoy takes in place of lb_policy and what belongs to that. Of its policies
+// Envoy takes the first that it knows; one that can be decoded here it knows.
+func (t *translator) extension(out *model.Cluster, c *clusterv3.Cluster, path string) {
+	policies := c.GetLoadBalancingPolicy().GetPolicies()
+	if len(policies) == 0 {
+		t.p.add(path+".load_balancing_policy.policies", "empty, which Envoy refuses; list a policy, or use lb_policy")
+		return
+	}
+	t.besideExtension(c, path)
+	m, err := policies[0].GetTypedExtensionConfig().GetTypedConfig().UnmarshalNew()
+	if err != nil {
+		// checkSupport has reported it.
+		return
+	}
+	switch p := m.(type) {
+	case *roundv3.RoundRobin:
+		out.Policy = model.RoundRobin
+		addLocalities(&out.Balancing, p.GetLocalityLbConfig())
+	case *randomv3.Random:
+		out.Policy = model.Random
+		addLocalities(&out.Balancing, p.GetLocalityLbConfig())
+	case *leastv3.LeastRequest:
+		out.Policy, out.ChoiceCount = model.LeastRequest, defaultChoiceCount
+		if n := p.GetChoiceCount(); n != nil {
+			out.ChoiceCount = n.GetValue()
+		}
+		addLocalities(&out.Balancing, p.GetLocalityLbConfig())
+	}
+}
+
+// besideExtension refuses what Envoy refuses beside a load_balancing_policy, or does not look at.
+func (t *translator) besideExtension(c *clusterv3.Cluster, path string) {
+	if c.GetCommonLbConfig().GetLocalityConfigSpecifier() != nil {
+		t.p.add(path+".common_lb_config", "says how localities are used, which Envoy refuses beside load_balancing_policy; write it in locality_lb_config there")
+	}
+	if c.GetLbConfig() != nil {
+		t.p.add(path+".load_balancing_policy", "set beside the configuration of an lb_policy, which Envoy does not look at then; write it in the policy's typed_config")
+	}
+}
+
+func addLocalities(b *model.Balancing, l *commonv3.LocalityLbConfig) {
+	b.LocalityWeighted = l.GetLocalityWeightedLbConfig() != nil
+	b.FailOnPanic = l.GetZoneAwareLbConfig().GetFailTrafficOnPanic()
+}
