@@ -75,3 +75,18 @@ func commonObject(b *model.Balancing) object {
 	}
 	return o
 }
+
+// policyObject is envoy.config.cluster.v3.Cluster.LeastRequestLbConfig or RoundRobinLbConfig.
+func policyObject(c *model.Cluster) object {
+	o := object{}
+	if c.Policy == model.LeastRequest {
+		o["choice_count"] = c.ChoiceCount
+	}
+	if s := c.SlowStart; s.Window > 0 {
+		o["slow_start_config"] = object{
+			"slow_start_window": seconds(s.Window), "min_weight_percent": object{"value": 100 * s.MinWeight},
+			"aggression": object{"default_value": s.Aggression, "runtime_key": "upstream.slow_start.aggression"},
+		}
+	}
+	return o
+}

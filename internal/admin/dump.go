@@ -3,6 +3,7 @@
 package admin
 
 import (
+	"strings"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
@@ -44,8 +45,8 @@ func clusterObject(c *model.Cluster) object {
 	if common := commonObject(&c.Balancing); len(common) > 0 {
 		o["common_lb_config"] = common
 	}
-	if c.Policy == model.LeastRequest {
-		o["least_request_lb_config"] = object{"choice_count": c.ChoiceCount}
+	if config := policyObject(c); len(config) > 0 {
+		o[strings.ToLower(c.Policy.String())+"_lb_config"] = config
 	}
 	if c.Discovery == model.StrictDNS {
 		o["dns_refresh_rate"] = seconds(c.DNSRefresh)

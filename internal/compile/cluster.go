@@ -15,7 +15,7 @@ import (
 const defaultChoices = 2
 
 func compileCluster(c *model.Cluster) (Cluster, []Note) {
-	out := Cluster{Name: c.Name, Policy: policyOf(c.Policy), Balancing: c.Balancing}
+	out := Cluster{Name: c.Name, Policy: policyOf(c.Policy), Balancing: c.Balancing, SlowStart: c.SlowStart}
 	out.addMembers(c)
 	if out.Policy != maps.PolicyLeastRequest {
 		return out, nil

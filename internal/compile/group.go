@@ -3,6 +3,8 @@
 package compile
 
 import (
+	"cmp"
+
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
@@ -22,6 +24,8 @@ type Group struct {
 type EndpointState struct {
 	// Flags of health; others do not matter.
 	Flags maps.EndpointFlags
+	// Factor of its weight while it is healthy, above 0 and below 1 in a slow start; 0 stands for 1.
+	Factor float64
 }
 
 // Root returns the group that a choice in the cluster begins with, while its endpoints are in these states; nil stands for
@@ -70,13 +74,24 @@ func (c *Cluster) source(p *priority, eligible []Member, panicking bool) Group {
 
 // group is that of hosts which are chosen among by the cluster's policy.
 func (c *Cluster) group(hosts []Member) Group {
-	weights := make([]uint64, len(hosts))
-	for i := range hosts {
-		weights[i] = uint64(hosts[i].Weight)
-	}
-	turns := scheduleOf(weights)
+	turns := scheduleOf(weightsOf(hosts))
 	for i, host := range turns {
 		turns[i] = hosts[host].Endpoint
 	}
 	return Group{Policy: c.Policy, Choices: c.Choices, Turns: turns}
+}
+
+// weightsOf are the weights in force, in whole numbers. Those that start slowly at one pace keep their proportion.
+func weightsOf(hosts []Member) []uint64 {
+	weights, scaled := make([]uint64, len(hosts)), make([]float64, len(hosts))
+	paces := map[float64]bool{}
+	for i := range hosts {
+		pace := cmp.Or(hosts[i].Factor, 1)
+		paces[pace] = true
+		weights[i], scaled[i] = uint64(hosts[i].Weight), float64(hosts[i].Weight)*pace
+	}
+	if len(paces) > 1 {
+		return whole(scaled)
+	}
+	return weights
 }

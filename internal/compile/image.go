@@ -204,6 +204,7 @@ type Cluster struct {
 	// Choices of LEAST_REQUEST; 0 for the other policies.
 	Choices   uint32
 	Balancing model.Balancing
+	SlowStart model.SlowStart
 	// Endpoints in the order of the configuration, each address once.
 	Endpoints []Endpoint
 	// Members in the order of the configuration.
@@ -219,6 +220,8 @@ type Member struct {
 	model.Place
 	// Health as configured.
 	Health model.HealthStatus
+	// Factor of the weight, above 0 and below 1 in a slow start; 0 stands for 1. Set by Root.
+	Factor float64
 }
 
 // Endpoint is an address that serves a cluster.

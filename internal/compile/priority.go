@@ -36,7 +36,6 @@ const unhealthyFlags = maps.EndpointUnhealthy | maps.EndpointEjected | maps.Endp
 
 // add sorts a host by the worst that is said of it. Envoy counts a draining one as excluded: nobody expects it to be back.
 func (p *priority) add(h Member, s EndpointState) {
-	p.all = append(p.all, h)
 	if s.Flags&maps.EndpointExcluded != 0 || h.Health == model.Draining {
 		p.excluded = append(p.excluded, h)
 	}
@@ -45,8 +44,10 @@ func (p *priority) add(h Member, s EndpointState) {
 	case s.Flags&maps.EndpointDegraded != 0 || h.Health == model.Degraded:
 		p.degraded = append(p.degraded, h)
 	default:
+		h.Factor = s.Factor
 		p.healthy = append(p.healthy, h)
 	}
+	p.all = append(p.all, h)
 }
 
 // loads are shares of the requests by priority, in percent; all together are 100, unless there is no host.

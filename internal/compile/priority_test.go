@@ -4,6 +4,7 @@ package compile
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -214,6 +215,43 @@ func TestWholeKeepsProportions(t *testing.T) {
 	} {
 		if got := whole(tt.in); !cmp.Equal(got, tt.want) {
 			t.Errorf("%v: got %d, want %d", tt.in, got, tt.want)
+		}
+	}
+}
+
+func TestWeightsOfASlowStart(t *testing.T) {
+	factors := func(of ...float64) func(uint32) EndpointState {
+		return func(e uint32) EndpointState { return EndpointState{Factor: of[e]} }
+	}
+	c := inPlaces(model.Balancing{}, Member{Weight: 1}, Member{Weight: 3})
+	for _, tt := range []struct {
+		factors []float64
+		want    []float64
+	}{
+		{[]float64{0, 0}, []float64{0.25, 0.75}},
+		{[]float64{1, 1}, []float64{0.25, 0.75}},
+		{[]float64{0.337, 0.337}, []float64{0.25, 0.75}},
+		{[]float64{1, 0.1}, []float64{1 / 1.3, 0.3 / 1.3}},
+		{[]float64{0.5, 0}, []float64{0.5 / 3.5, 3 / 3.5}},
+	} {
+		root := c.Root(factors(tt.factors...))
+		for i, share := range root.Shares(2) {
+			if math.Abs(share-tt.want[i]) > 1./4096 {
+				t.Errorf("factors %v: share %d is %.4f, want %.4f", tt.factors, i, share, tt.want[i])
+			}
+		}
+	}
+}
+
+func TestOnlyHealthyEndpointsStartSlowly(t *testing.T) {
+	c := inPlaces(model.Balancing{}, Member{Weight: 1}, Member{Weight: 1}, Member{Weight: 1})
+	root := c.Root(func(e uint32) EndpointState {
+		// Panic: one of three is healthy.
+		return EndpointState{Flags: []maps.EndpointFlags{0, maps.EndpointUnhealthy, maps.EndpointUnhealthy}[e], Factor: 0.5}
+	})
+	for i, want := range []float64{0.2, 0.4, 0.4} {
+		if got := root.Shares(3)[i]; math.Abs(got-want) > 1e-9 {
+			t.Errorf("share %d is %.4f, want %.1f", i, got, want)
 		}
 	}
 }

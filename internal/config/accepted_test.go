@@ -416,6 +416,16 @@ var acceptances = []struct {
 		func(c *model.Config) {
 			c.Clusters[0].Policy, c.Clusters[0].Balancing.PanicThreshold = model.Random, new(uint32)
 		}},
+	{change{"slow start", "$cluster", "{round_robin_lb_config: {slow_start_config: {slow_start_window: 30s}}}"},
+		func(c *model.Config) {
+			c.Clusters[0].SlowStart = model.SlowStart{Window: 30 * time.Second, Aggression: 1, MinWeight: 0.1}
+		}},
+	{change{"slow start by type", "$cluster", "{load_balancing_policy: {policies: [" +
+		policyOfType("least_request.v3.LeastRequest, slow_start_config: {slow_start_window: 30s, aggression: {default_value: 2, runtime_key: x}, min_weight_percent: {value: 5}}") + "]}}"},
+		func(c *model.Config) {
+			c.Clusters[0].Policy = model.LeastRequest
+			c.Clusters[0].SlowStart = model.SlowStart{Window: 30 * time.Second, Aggression: 2, MinWeight: 0.05}
+		}},
 	{change{"failing in panic, by type", "$cluster", "{load_balancing_policy: {policies: [" +
 		policyOfType("round_robin.v3.RoundRobin, locality_lb_config: {zone_aware_lb_config: {fail_traffic_on_panic: true}}") + "]}}"},
 		func(c *model.Config) { c.Clusters[0].Balancing.FailOnPanic = true }},

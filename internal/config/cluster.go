@@ -41,14 +41,7 @@ func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 	if c.GetType() == clusterv3.Cluster_STRICT_DNS {
 		out.Discovery = model.StrictDNS
 	}
-	if lr := c.GetLeastRequestLbConfig(); lr != nil {
-		if out.Policy != model.LeastRequest && c.GetLoadBalancingPolicy() == nil {
-			t.p.add(path+".least_request_lb_config", "has no effect with lb_policy %s; remove it or use LEAST_REQUEST", out.Policy)
-		}
-		if n := lr.GetChoiceCount(); n != nil {
-			out.ChoiceCount = n.GetValue()
-		}
-	}
+	t.policyConfig(out, c, path)
 	switch {
 	case c.GetLoadBalancingPolicy() != nil:
 		t.extension(out, c, path)
@@ -57,6 +50,26 @@ func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 	}
 	t.endpoints(out, c.GetLoadAssignment(), path+".load_assignment")
 	return out
+}
+
+// policyConfig translates what belongs to one lb_policy.
+func (t *translator) policyConfig(out *model.Cluster, c *clusterv3.Cluster, path string) {
+	idle := func(field string, wanted model.Policy) {
+		if out.Policy != wanted && c.GetLoadBalancingPolicy() == nil {
+			t.p.add(path+"."+field, "has no effect with lb_policy %s; remove it or use %s", out.Policy, wanted)
+		}
+	}
+	if rr := c.GetRoundRobinLbConfig(); rr != nil {
+		idle("round_robin_lb_config", model.RoundRobin)
+		out.SlowStart = t.slowStart(rr.GetSlowStartConfig(), path+".round_robin_lb_config.slow_start_config")
+	}
+	if lr := c.GetLeastRequestLbConfig(); lr != nil {
+		idle("least_request_lb_config", model.LeastRequest)
+		out.SlowStart = t.slowStart(lr.GetSlowStartConfig(), path+".least_request_lb_config.slow_start_config")
+		if n := lr.GetChoiceCount(); n != nil {
+			out.ChoiceCount = n.GetValue()
+		}
+	}
 }
 
 func policyOf(p clusterv3.Cluster_LbPolicy) model.Policy {

@@ -26,9 +26,11 @@ func (t *translator) extension(out *model.Cluster, c *clusterv3.Cluster, path st
 		// checkSupport has reported it.
 		return
 	}
+	typed := path + ".load_balancing_policy.policies[0].typed_extension_config.typed_config"
 	switch p := m.(type) {
 	case *roundv3.RoundRobin:
 		out.Policy = model.RoundRobin
+		out.SlowStart = t.slowStart(p.GetSlowStartConfig(), typed+".slow_start_config")
 		addLocalities(&out.Balancing, p.GetLocalityLbConfig())
 	case *randomv3.Random:
 		out.Policy = model.Random
@@ -38,6 +40,7 @@ func (t *translator) extension(out *model.Cluster, c *clusterv3.Cluster, path st
 		if n := p.GetChoiceCount(); n != nil {
 			out.ChoiceCount = n.GetValue()
 		}
+		out.SlowStart = t.slowStart(p.GetSlowStartConfig(), typed+".slow_start_config")
 		addLocalities(&out.Balancing, p.GetLocalityLbConfig())
 	}
 }

@@ -132,10 +132,15 @@ const (
 	onlyLoad      = "list the endpoints in lb_endpoints"
 	noHealth      = "XLB does not take endpoints out by health; remove the field"
 	noRuntime     = "without a runtime, which is refused (layered_runtime), what is written here always applies"
-	noSlowStart   = "XLB has no slow start; remove the field"
 	noZones       = "zone-aware routing needs cluster_manager.local_cluster_name, which is refused"
 	labelOnly     = "read by nothing but filters and load balancers that are refused"
 )
+
+var slowStartFields = fields{
+	"slow_start_window":  translateIt,
+	"aggression":         translateIt,
+	"min_weight_percent": translateIt,
+}
 
 // supported is the whole of what a file may contain, by message type and
 // field. A field that is missing here is refused.
@@ -581,7 +586,7 @@ var supported = map[protoreflect.FullName]fields{
 		"cluster_type":                      refuse("use type: STATIC or STRICT_DNS"),
 		"eds_cluster_config":                refuse(noDelta),
 		"load_balancing_policy":             translateIt,
-		"round_robin_lb_config":             refuse(noSlowStart),
+		"round_robin_lb_config":             translateIt,
 		"ring_hash_lb_config":               refuse("use lb_policy: ROUND_ROBIN, LEAST_REQUEST or RANDOM"),
 		"maglev_lb_config":                  refuse("use lb_policy: ROUND_ROBIN, LEAST_REQUEST or RANDOM"),
 		"lb_subset_config":                  refuse("make a cluster of each subset"),
@@ -609,7 +614,7 @@ var supported = map[protoreflect.FullName]fields{
 	},
 	"envoy.extensions.load_balancing_policies.round_robin.v3.RoundRobin": {
 		"locality_lb_config": translateIt,
-		"slow_start_config":  refuse(noSlowStart),
+		"slow_start_config":  translateIt,
 	},
 	"envoy.extensions.load_balancing_policies.random.v3.Random": {
 		"locality_lb_config": translateIt,
@@ -618,9 +623,18 @@ var supported = map[protoreflect.FullName]fields{
 		"choice_count":        translateIt,
 		"locality_lb_config":  translateIt,
 		"active_request_bias": refuse("XLB compares requests with a bias of 1, Envoy's default; remove the field"),
-		"slow_start_config":   refuse(noSlowStart),
+		"slow_start_config":   translateIt,
 		"enable_full_scan":    limit("XLB compares choice_count endpoints; remove the field", boolean(false)),
 		"selection_method":    limit("XLB compares choice_count endpoints; use N_CHOICES", oneOf("N_CHOICES")),
+	},
+	"envoy.config.cluster.v3.Cluster.RoundRobinLbConfig": {
+		"slow_start_config": translateIt,
+	},
+	"envoy.config.cluster.v3.Cluster.SlowStartConfig":                    slowStartFields,
+	"envoy.extensions.load_balancing_policies.common.v3.SlowStartConfig": slowStartFields,
+	"envoy.config.core.v3.RuntimeDouble": {
+		"default_value": translateIt,
+		"runtime_key":   ignore(noRuntime),
 	},
 	"envoy.extensions.load_balancing_policies.common.v3.LocalityLbConfig": {
 		"locality_weighted_lb_config": translateIt,
@@ -658,7 +672,7 @@ var supported = map[protoreflect.FullName]fields{
 	"envoy.config.cluster.v3.Cluster.LeastRequestLbConfig": {
 		"choice_count":        translateIt,
 		"active_request_bias": refuse("XLB compares requests with a bias of 1, Envoy's default; remove the field"),
-		"slow_start_config":   refuse(noSlowStart),
+		"slow_start_config":   translateIt,
 	},
 
 	"envoy.config.endpoint.v3.ClusterLoadAssignment": {

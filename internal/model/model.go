@@ -235,7 +235,9 @@ type Cluster struct {
 	// ChoiceCount for LeastRequest, at least 2 (LeastRequestLbConfig.choice_count).
 	ChoiceCount uint32
 	// Balancing among priorities and localities.
-	Balancing      Balancing
+	Balancing Balancing
+	// SlowStart of endpoints, for RoundRobin and LeastRequest.
+	SlowStart      SlowStart
 	ConnectTimeout time.Duration
 	// DNSRefresh is the time between look-ups (Cluster.dns_refresh_rate).
 	DNSRefresh time.Duration

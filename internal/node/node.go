@@ -246,6 +246,7 @@ func (n *Node) close() error {
 // background starts what runs beside everything else.
 func (n *Node) background(ctx context.Context, listener net.Listener) {
 	n.goes(func() { n.heartbeat(ctx) })
+	n.goes(func() { n.slowStart(ctx) })
 	go n.followEvents()
 	if listener == nil {
 		return
@@ -282,6 +283,22 @@ func (n *Node) heartbeat(ctx context.Context) {
 		case <-tick.C:
 			n.beat()
 			n.releaseWaiting()
+		}
+	}
+}
+
+// slowStart lets the weights of endpoints that have just become healthy grow, once a second.
+func (n *Node) slowStart(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := n.reconcil.GrowWeights(); err != nil {
+				n.log.Warn("weights of endpoints in their slow start stay as they are for now", "err", err)
+			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
@@ -21,6 +22,8 @@ type cluster struct {
 	// groups are those that root leads to, and root itself.
 	groups []*group
 	root   uint32
+	// starting says that some endpoint is in its slow start.
+	starting bool
 	// version tells the cluster's words apart, those of clusters before it at the index too.
 	version uint32
 }
@@ -40,7 +43,9 @@ type endpoint struct {
 	place      model.Place
 	health     model.HealthStatus
 	share      float64
-	gone       bool
+	// since is when it became healthy, or was added.
+	since time.Time
+	gone  bool
 }
 
 // applyCluster makes a cluster's endpoints and groups what the image says.
@@ -57,6 +62,9 @@ func (r *Reconciler) applyCluster(c *compile.Cluster) error {
 	}
 	for _, m := range slices.Backward(c.Members) {
 		e := r.endpoints[endpointKey{c.Name, c.Endpoints[m.Endpoint].Address}]
+		if isOut(e.health) && !isOut(m.Health) {
+			e.since = r.now()
+		}
 		e.place, e.health = m.Place, m.Health
 	}
 	known.compiled, known.endpoints = c, indices
@@ -89,7 +97,7 @@ func (r *Reconciler) applyEndpoint(name string, e *compile.Endpoint) (uint32, er
 		if err != nil {
 			return 0, err
 		}
-		known = &endpoint{index: s.first}
+		known = &endpoint{index: s.first, since: r.now()}
 		r.endpoints[key] = known
 		resetEndpoint(&r.sh.Endpoints[known.index])
 		r.sh.Addresses[known.index] = maps.EndpointAddress{Addr: e.Address.Addr().As16(), Port: e.Address.Port()}
@@ -100,7 +108,7 @@ func (r *Reconciler) applyEndpoint(name string, e *compile.Endpoint) (uint32, er
 	atomic.StoreUint32(&shared.Weight, e.LoadWeight)
 	if known.gone {
 		atomic.AndUint32(&shared.Flags, ^uint32(maps.EndpointGone))
-		known.gone = false
+		known.gone, known.since = false, r.now()
 	}
 	if changed {
 		r.stats.Endpoints++

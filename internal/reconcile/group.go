@@ -48,10 +48,8 @@ type grouping struct {
 // reads the same.
 func (r *Reconciler) regroup(c *cluster) error {
 	w := &grouping{r: r, before: slices.Clone(c.groups), endpoints: c.endpoints, turn: atomic.LoadUint64(&r.sh.Groups[c.root].Turn)}
-	root := c.compiled.Root(func(endpoint uint32) compile.EndpointState {
-		flags := atomic.LoadUint32(&r.sh.Endpoints[c.endpoints[endpoint]].Flags)
-		return compile.EndpointState{Flags: maps.EndpointFlags(flags)}
-	})
+	c.starting = false
+	root := c.compiled.Root(func(endpoint uint32) compile.EndpointState { return r.stateOf(c, endpoint) })
 	top, err := w.write(&root)
 	if err != nil {
 		r.unlinked.groups = append(r.unlinked.groups, w.added...)

@@ -34,6 +34,9 @@ func (r *Reconciler) SetHealth(changes ...HealthChange) error {
 	for key, e := range r.endpoints {
 		for _, change := range byIndex[e.index] {
 			if r.setFlags(change) {
+				if change.Clear&maps.EndpointUnhealthy != 0 {
+					e.since = r.now()
+				}
 				changed[key.cluster] = true
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"sync"
+	"time"
 
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
@@ -18,6 +19,8 @@ type Reconciler struct {
 	cfg *maps.Config
 	sh  *maps.Shared
 	log *slog.Logger
+	// now tells the time.
+	now func() time.Time
 
 	// mu guards everything below.
 	mu        sync.Mutex
@@ -52,6 +55,7 @@ func New(cfg *maps.Config, sh *maps.Shared, log *slog.Logger) *Reconciler {
 		cfg:       cfg,
 		sh:        sh,
 		log:       log,
+		now:       time.Now,
 		listeners: map[maps.ListenerKey]*listener{},
 		clusters:  map[string]*cluster{},
 		endpoints: map[endpointKey]*endpoint{},
