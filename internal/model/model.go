@@ -241,6 +241,9 @@ type Cluster struct {
 	ConnectTimeout time.Duration
 	// DNSRefresh is the time between look-ups (Cluster.dns_refresh_rate).
 	DNSRefresh time.Duration
+	// Outlier ejects endpoints whose requests fail, HealthCheck asks them; nil does not.
+	Outlier     *OutlierDetection
+	HealthCheck *HealthCheck
 	// Targets as configured. For StrictDNS they may be names.
 	Targets []Target
 	// Endpoints to balance over: for Static the targets, for StrictDNS the
@@ -256,6 +259,7 @@ type Target struct {
 	Weight uint32
 	Place
 	Health HealthStatus
+	Check  EndpointCheck
 }
 
 // At returns the endpoint that the target is at one of its addresses.
@@ -269,4 +273,6 @@ type Endpoint struct {
 	Weight  uint32
 	Place
 	Health HealthStatus
+	// Check says how health checks ask it.
+	Check EndpointCheck
 }
