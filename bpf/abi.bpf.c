@@ -54,3 +54,4 @@ SHARED_ENUM(phase);
 SHARED_ENUM(spill);
 SHARED_ENUM(request_flags);
 SHARED_ENUM(event_kind);
+SHARED_ENUM(outlier);

@@ -8,6 +8,7 @@
 #include "lib/http1.h"
 #include "lib/lease.h"
 #include "lib/maps.h"
+#include "lib/outlier.h"
 #include "lib/segment.h"
 #include "lib/walk.h"
 
@@ -44,6 +45,9 @@ static __always_inline void response_account(struct slot *s)
 
 	if (class < 5)
 		s->traffic.responses[bounded(class, 7)]++;
+	/* Interim responses say nothing about how the request went. */
+	if (s->response.phase != PHASE_HEAD)
+		outlier_account(s->endpoint, s->status);
 	if (s->response.phase == PHASE_TUNNEL)
 		lease_tunnel(s);
 }

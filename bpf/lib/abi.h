@@ -466,7 +466,7 @@ enum endpoint_flags {
 	/* Neither takes requests. What follows is health: the daemon makes groups of it, and the kernel does not look at it, because in
 	 * panic a group holds unhealthy endpoints too. */
 	ENDPOINT_OUT_OF_SERVICE = ENDPOINT_DOWN | ENDPOINT_GONE,
-	/* Health checks fail. */
+	/* Active health checks fail, or none has passed yet. */
 	ENDPOINT_UNHEALTHY = 4,
 	/* Outlier detection has ejected it. */
 	ENDPOINT_EJECTED = 8,
@@ -502,7 +502,13 @@ struct endpoint {
 	__u64 broken;
 	/* Of i-socks that have closed; what the open ones carry is counted in their slots. Writer: daemon. */
 	struct traffic traffic;
-	__u64 reserved[4];
+	/* Responses in a row that were errors, 5xx, and that were a gateway's, 502 to 504, on both paths. Writers: everybody. */
+	__u32 errors;
+	__u32 gateway_errors;
+	/* So many of them in a row wake the daemon; 0: nothing does. Writer: daemon. */
+	__u32 error_limit;
+	__u32 gateway_error_limit;
+	__u64 reserved[2];
 };
 
 /* Where an endpoint listens, SHARED; by the endpoint's number. IPv4 mapped into IPv6. Writer: daemon, before a group leads to the
@@ -718,6 +724,14 @@ enum event_kind {
 	EVENT_HANDOVER = 3,
 	/* A response that the daemon has to go on with. */
 	EVENT_SPILLED = 4,
+	/* An endpoint has reached a limit of errors in a row. */
+	EVENT_OUTLIER = 5,
+};
+
+/* Which limits of an endpoint EVENT_OUTLIER is about. */
+enum outlier {
+	OUTLIER_ERRORS = 1,
+	OUTLIER_GATEWAY_ERRORS = 2,
 };
 
 /* What the daemon is woken for. */
@@ -725,7 +739,8 @@ struct event {
 	__u32 kind;
 	__u32 slot;
 	__u32 endpoint;
-	__u32 reserved;
+	/* enum outlier */
+	__u32 outlier;
 	__u64 lease;
 };
 

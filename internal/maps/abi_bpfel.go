@@ -125,15 +125,19 @@ type abiControl struct {
 }
 
 type abiEndpoint struct {
-	_           structs.HostLayout
-	Idle        uint64
-	Outstanding uint32
-	Flags       uint32
-	Weight      uint32
-	Want        uint32
-	Broken      uint64
-	Traffic     abiTraffic
-	Reserved    [4]uint64
+	_                 structs.HostLayout
+	Idle              uint64
+	Outstanding       uint32
+	Flags             uint32
+	Weight            uint32
+	Want              uint32
+	Broken            uint64
+	Traffic           abiTraffic
+	Errors            uint32
+	GatewayErrors     uint32
+	ErrorLimit        uint32
+	GatewayErrorLimit uint32
+	Reserved          [2]uint64
 }
 
 type abiEndpointAddress struct {
@@ -160,7 +164,7 @@ type abiEvent struct {
 	Kind     uint32
 	Slot     uint32
 	Endpoint uint32
-	Reserved uint32
+	Outlier  uint32
 	Lease    uint64
 }
 
@@ -171,6 +175,7 @@ const (
 	abiEventKindEVENT_SLOT_BROKEN abiEventKind = 2
 	abiEventKindEVENT_HANDOVER    abiEventKind = 3
 	abiEventKindEVENT_SPILLED     abiEventKind = 4
+	abiEventKindEVENT_OUTLIER     abiEventKind = 5
 )
 
 type abiExplanation struct {
@@ -261,6 +266,13 @@ type abiListenerKey struct {
 	Port     uint16
 	Reserved [3]uint16
 }
+
+type abiOutlier uint32
+
+const (
+	abiOutlierOUTLIER_ERRORS         abiOutlier = 1
+	abiOutlierOUTLIER_GATEWAY_ERRORS abiOutlier = 2
+)
 
 type abiPathKey struct {
 	_         structs.HostLayout
@@ -611,6 +623,7 @@ const (
 	abiVarSharedLimits          = "shared_limits"
 	abiVarSharedListener        = "shared_listener"
 	abiVarSharedListenerKey     = "shared_listener_key"
+	abiVarSharedOutlier         = "shared_outlier"
 	abiVarSharedPathKey         = "shared_path_key"
 	abiVarSharedPeerKey         = "shared_peer_key"
 	abiVarSharedPending         = "shared_pending"
@@ -716,6 +729,7 @@ type abiVariableSpecs struct {
 	SharedLimits          *ebpf.VariableSpec `ebpf:"shared_limits"`
 	SharedListener        *ebpf.VariableSpec `ebpf:"shared_listener"`
 	SharedListenerKey     *ebpf.VariableSpec `ebpf:"shared_listener_key"`
+	SharedOutlier         *ebpf.VariableSpec `ebpf:"shared_outlier"`
 	SharedPathKey         *ebpf.VariableSpec `ebpf:"shared_path_key"`
 	SharedPeerKey         *ebpf.VariableSpec `ebpf:"shared_peer_key"`
 	SharedPending         *ebpf.VariableSpec `ebpf:"shared_pending"`
@@ -797,6 +811,7 @@ type abiVariables struct {
 	SharedLimits          *ebpf.Variable `ebpf:"shared_limits"`
 	SharedListener        *ebpf.Variable `ebpf:"shared_listener"`
 	SharedListenerKey     *ebpf.Variable `ebpf:"shared_listener_key"`
+	SharedOutlier         *ebpf.Variable `ebpf:"shared_outlier"`
 	SharedPathKey         *ebpf.Variable `ebpf:"shared_path_key"`
 	SharedPeerKey         *ebpf.Variable `ebpf:"shared_peer_key"`
 	SharedPending         *ebpf.Variable `ebpf:"shared_pending"`

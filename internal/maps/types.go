@@ -79,6 +79,8 @@ type (
 	HostDirection = abiHostDirection
 	// Limits bound what the kernel programs read.
 	Limits = abiLimits
+	// Outlier says which errors in a row an event is about.
+	Outlier = abiOutlier
 	// Pending says what of a lease has not ended.
 	Pending = abiPending
 	// Phase is where a response stands.
@@ -128,6 +130,13 @@ const (
 	EventHandover   = abiEventKindEVENT_HANDOVER
 	EventSlotBroken = abiEventKindEVENT_SLOT_BROKEN
 	EventSpilled    = abiEventKindEVENT_SPILLED
+	EventOutlier    = abiEventKindEVENT_OUTLIER
+)
+
+// Values of Outlier.
+const (
+	OutlierErrors        = abiOutlierOUTLIER_ERRORS
+	OutlierGatewayErrors = abiOutlierOUTLIER_GATEWAY_ERRORS
 )
 
 // Values of HostDirection.
