@@ -115,6 +115,7 @@ func (p *Pool) lostOf(slot uint32, why Failure) Lost {
 	sl := &p.cfg.Shared.Slots[slot]
 	return Lost{
 		Lease:       maps.Lease{Slot: slot, Number: atomic.LoadUint64(&sl.BrokenLease)},
+		Endpoint:    atomic.LoadUint32(&sl.Endpoint),
 		Cookie:      atomic.LoadUint64(&sl.Cookie),
 		Why:         why,
 		Head:        atomic.LoadUint32(&sl.Request)&uint32(maps.RequestHead) != 0,

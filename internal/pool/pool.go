@@ -33,9 +33,11 @@ const (
 
 // Lost is a lease that ended without its response.
 type Lost struct {
-	Lease  maps.Lease
-	Cookie uint64
-	Why    Failure
+	Lease maps.Lease
+	// Endpoint is its index.
+	Endpoint uint32
+	Cookie   uint64
+	Why      Failure
 	// Head reports that the request was a HEAD.
 	Head bool
 	// Begun: the client has some of the response. Whole: all of it.
@@ -84,6 +86,9 @@ type Config struct {
 	ShrinkAfter time.Duration
 	// Released is told when the last i-sock of a removed endpoint has closed.
 	Released func(endpoint uint32)
+	// Refused is told when an endpoint could not be connected to, or has closed a connection that it had just accepted; open is how
+	// many others there are. It must not block.
+	Refused func(endpoint uint32, open int)
 }
 
 // Endpoint is where i-socks lead.
@@ -424,6 +429,9 @@ func (p *Pool) failedLocked(e *endpoint, err error) {
 	if e.gone {
 		p.releaseLocked(e)
 		return
+	}
+	if p.cfg.Refused != nil {
+		p.cfg.Refused(e.Index, e.open)
 	}
 	if e.backoff == 0 {
 		e.backoff = firstBackoff

@@ -305,10 +305,19 @@ func TestRefusedEndpointIsOutOfServiceUntilItListens(t *testing.T) {
 	t.Parallel()
 	const initial = 2
 	var d dials
-	r := newRig(t, setup{initial: initial, connecting: d.note})
+	var refusals atomic.Int32
+	r := newRig(t, setup{initial: initial, connecting: d.note, refused: func(endpoint uint32, open int) {
+		if endpoint == ours && open == 0 {
+			refusals.Add(1)
+		}
+	}})
 	address, fd := bound(t)
 	r.set(Endpoint{Index: ours, Address: address, ConnectTimeout: timeout})
 	at := d.await(t, initial+3)
+	// The last of them may not be over yet.
+	if got := refusals.Load(); got < initial+2 {
+		t.Errorf("told of %d refused connects, of %d", got, len(at))
+	}
 	if !r.down(ours) {
 		t.Error("an endpoint that refuses connections is in service")
 	}

@@ -47,6 +47,8 @@ type setup struct {
 	local bool
 	// connecting, when set, is called before each connect, and stops it with an error.
 	connecting func() error
+	// refused, when set, is told of connects that have failed.
+	refused func(endpoint uint32, open int)
 	// joining, when set, is called when an i-sock has connected, before it is in service.
 	joining func()
 	// fail and spill, when set, are the clients' part.
@@ -92,7 +94,7 @@ func newRig(t *testing.T, o setup) *rig {
 	p, err := New(Config{
 		Shared: r.shared, Sockets: sockets, Clients: r.clients, Logger: slog.New(slog.DiscardHandler), Netns: testNetns,
 		Initial: o.initial, Max: o.max, Eager: o.eager, StreamIdle: o.streamIdle, ShrinkAfter: o.shrinkAfter,
-		Released: r.noteReleased,
+		Released: r.noteReleased, Refused: o.refused,
 	})
 	must(t, err)
 	r.p = p

@@ -27,6 +27,7 @@ type requestBody struct {
 	started atomic.Bool
 	ended   atomic.Bool
 	stopped atomic.Bool
+	broken  atomic.Bool // reading it has failed, other than at its end
 
 	mu   sync.Mutex // held while reading
 	left int64      // guarded by mu; bytes of a body of known length, else negative
@@ -54,6 +55,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 		b.end()
 	default:
 		b.err = err
+		b.broken.Store(true)
 	}
 	return n, err
 }

@@ -269,6 +269,7 @@ func (x *exchange) roundTrip(claim *Claim) (*response, LocalReply) {
 // done ends the use of the endpoint.
 func (x *exchange) done(o Outcome) {
 	if x.endpoint != nil {
+		o.BadBody = x.body != nil && x.body.broken.Load()
 		x.endpoint.Done(o)
 		x.endpoint = nil
 	}

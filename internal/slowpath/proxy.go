@@ -15,16 +15,6 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// Outcome is how the use of an endpoint ended.
-type Outcome struct {
-	// Status of the endpoint's response; 0: none arrived.
-	Status int
-	// Err is nil when the response was relayed whole.
-	Err error
-	// ConnectFailed: no connection was made, so nothing was sent.
-	ConnectFailed bool
-}
-
 // Picked is an endpoint chosen for one request and counted as busy with it.
 type Picked interface {
 	Address() netip.AddrPort

@@ -31,7 +31,8 @@ func (x *exchange) switchTo(resp *response) (bool, error) {
 	x.endUpstream(false)
 	x.watchdog.stop()
 	x.finish(resp.status, FlagNone)
-	x.done(Outcome{Status: resp.status, Err: err})
+	// How a tunnel ends says nothing about the endpoint: either side may have left.
+	x.done(Outcome{Status: resp.status})
 	_ = x.conn.Close()
 	return false, err
 }

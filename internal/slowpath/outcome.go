@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"context"
+	"errors"
+	"slices"
+)
+
+// Outcome is how the use of an endpoint ended.
+type Outcome struct {
+	// Status of the endpoint's response; 0: none arrived.
+	Status int
+	// Err is nil when the response was relayed whole.
+	Err error
+	// ConnectFailed: no connection was made, so nothing was sent.
+	ConnectFailed bool
+	// BadBody: the client's side of the request broke, and what followed is not the endpoint's doing.
+	BadBody bool
+}
+
+// Fault is what an endpoint, or the way to it, has done wrong.
+type Fault uint8
+
+const (
+	// NoFault: the endpoint has answered, or was not given the time to.
+	NoFault Fault = iota
+	// FaultConnect: it could not be connected to.
+	FaultConnect
+	// FaultReset: it ended the connection, or did not speak HTTP.
+	FaultReset
+	// FaultTimeout: the route's time was up.
+	FaultTimeout
+)
+
+// interruptions end a request for reasons that say nothing about the endpoint. A stream that stands still is among them, as in Envoy.
+var interruptions = []error{ErrStreamIdle, ErrClientGone, ErrClosed, context.Canceled}
+
+// Fault says what the endpoint is to be blamed for.
+func (o Outcome) Fault() Fault {
+	_, byClient := errors.AsType[*clientError](o.Err)
+	switch {
+	case o.Err == nil, byClient, o.BadBody:
+		return NoFault
+	case o.ConnectFailed:
+		return FaultConnect
+	case errors.Is(o.Err, ErrRouteTimeout):
+		return FaultTimeout
+	case slices.ContainsFunc(interruptions, func(err error) bool { return errors.Is(o.Err, err) }):
+		return NoFault
+	}
+	return FaultReset
+}
+
+// Fault says the same of a response that was relayed.
+func (r RelayResult) Fault() Fault {
+	switch r.Flag {
+	case FlagUpstreamTermination, FlagUpstreamProtocolError:
+		return FaultReset
+	case FlagUpstreamTimeout:
+		return FaultTimeout
+	}
+	return NoFault
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+	"testing"
+)
+
+func TestOnlyWhatTheEndpointDidIsItsFault(t *testing.T) {
+	refused := &dialError{netip.MustParseAddrPort("127.0.0.1:1"), false, io.EOF}
+	tests := []struct {
+		name    string
+		outcome Outcome
+		want    Fault
+	}{
+		{"answered", Outcome{Status: 200}, NoFault},
+		{"answered with an error", Outcome{Status: 503}, NoFault},
+		{"not used", Outcome{}, NoFault},
+		{"not connected", Outcome{Err: refused, ConnectFailed: true}, FaultConnect},
+		{"closed", Outcome{Err: io.ErrUnexpectedEOF}, FaultReset},
+		{"not HTTP", Outcome{Err: errMalformed}, FaultReset},
+		{"closed within the response", Outcome{Status: 200, Err: io.ErrUnexpectedEOF}, FaultReset},
+		{"too late", Outcome{Err: fmt.Errorf("read: %w", ErrRouteTimeout)}, FaultTimeout},
+		{"stands still", Outcome{Err: ErrStreamIdle}, NoFault},
+		{"the client has gone", Outcome{Err: ErrClientGone}, NoFault},
+		{"the client does not take the response", Outcome{Status: 200, Err: &clientError{io.ErrClosedPipe}}, NoFault},
+		{"the client's body is malformed", Outcome{Err: io.EOF, BadBody: true}, NoFault},
+		{"the daemon ends", Outcome{Err: context.Canceled}, NoFault},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if got := test.outcome.Fault(); got != test.want {
+				t.Errorf("got %d, want %d", got, test.want)
+			}
+		})
+	}
+}
