@@ -278,6 +278,33 @@ var acceptances = []struct {
 		}},
 	{change{"route timeout", "$route.route", "{timeout: 0.2509s, idle_timeout: 0s}"},
 		func(c *model.Config) { firstRoute(c).Timeout = 250 * time.Millisecond }},
+	{change{"retry policy", "$route.route", "{retry_policy: {retry_on: ' 5xx, reset,unavailable,'}}"},
+		func(c *model.Config) {
+			firstRoute(c).Retry = &model.Retry{
+				On: model.RetryOn5xx | model.RetryOnReset, Retries: 1, Base: 25 * time.Millisecond, Max: 250 * time.Millisecond, ResetMax: 5 * time.Minute,
+			}
+		}},
+	{change{"retry policy in full", "$vh", "{retry_policy: {retry_on: 'retriable-status-codes,retriable-headers,envoy-ratelimited', num_retries: 0, " +
+		"per_try_timeout: 2s, per_try_idle_timeout: 1s, host_selection_retry_max_attempts: 5, retry_host_predicate: [{name: x, typed_config: " +
+		"{'@type': type.googleapis.com/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate}}], retriable_status_codes: [503], " +
+		"retriable_headers: [{name: X-A, present_match: true}], retriable_request_headers: [{name: x-b, present_match: true}], " +
+		"retry_back_off: {base_interval: 0.01s, max_interval: 0.02s}, rate_limited_retry_back_off: {max_interval: 3s, " +
+		"reset_headers: [{name: Retry-After, format: SECONDS}, {name: x-reset, format: UNIX_TIMESTAMP}]}}}"},
+		func(c *model.Config) {
+			present := func(name string) []model.HeaderMatch { return []model.HeaderMatch{{Name: name}} }
+			firstRoute(c).Retry = &model.Retry{
+				On: model.RetryOnStatusCodes | model.RetryOnHeaders | model.RetryOnRateLimited, PerTry: 2 * time.Second, PerTryIdle: time.Second,
+				AvoidPrevious: true, StatusCodes: []int{503}, Headers: present("x-a"), RequestHeaders: present("x-b"),
+				Base: 10 * time.Millisecond, Max: 20 * time.Millisecond,
+				Resets: []model.RetryReset{{Name: "retry-after"}, {Name: "x-reset", UnixTime: true}}, ResetMax: 3 * time.Second,
+			}
+		}},
+	{change{"a route's retry policy stands for its virtual host's", "$vh", "{retry_policy: {retry_on: 5xx, num_retries: 9}, routes: [{match: {prefix: /}, route: {cluster: a, retry_policy: {retry_on: connect-failure}}}]}"},
+		func(c *model.Config) {
+			firstRoute(c).Retry = &model.Retry{
+				On: model.RetryOnConnectFailure, Retries: 1, Base: 25 * time.Millisecond, Max: 250 * time.Millisecond, ResetMax: 5 * time.Minute,
+			}
+		}},
 	{change{"route timeout off", "$route.route", "{timeout: 0s}"},
 		func(c *model.Config) { firstRoute(c).Timeout = 0 }},
 	{change{"direct response", "$route", "{route: null, direct_response: {status: 404, body: {inline_string: gone}}}"},

@@ -119,7 +119,8 @@ const (
 	headerChange  = "XLB passes headers as they are; remove the field, or add the header in the application"
 	hopChange     = "XLB passes headers as they are; remove the field, or run with --envoy-headers, which serves all requests in user space"
 	plaintext     = "XLB balances plaintext HTTP/1.1; remove the field"
-	noRetry       = "XLB sends a request once; remove the field"
+	noRetry       = "use retry_policy"
+	noHedge       = "XLB sends a request again only when the attempt before has ended; remove the field"
 	noRewrite     = "XLB passes the request target and the host as they are; remove the field"
 	noFilterHooks = "XLB has no HTTP filter that uses it; remove the field"
 	noRateLimit   = "XLB does not limit rates; remove the field"
@@ -355,10 +356,10 @@ var supported = map[protoreflect.FullName]fields{
 		"request_headers_to_remove":      translateIt,
 		"response_headers_to_add":        translateIt,
 		"response_headers_to_remove":     translateIt,
-		"include_request_attempt_count":  refuse(headerChange),
-		"retry_policy":                   refuse(noRetry),
+		"include_request_attempt_count":  ofHop(refuse(hopChange)),
+		"retry_policy":                   translateIt,
 		"retry_policy_typed_config":      refuse(noRetry),
-		"hedge_policy":                   refuse(noRetry),
+		"hedge_policy":                   refuse(noHedge),
 		"request_mirror_policies":        translateIt,
 		"per_request_buffer_limit_bytes": refuse(noRetryBuffer),
 		"request_body_buffer_limit":      refuse(noRetryBuffer),
@@ -513,9 +514,9 @@ var supported = map[protoreflect.FullName]fields{
 		"host_rewrite_path_regex":         translateIt,
 		"host_rewrite":                    refuse("use host_rewrite_literal, host_rewrite_header or host_rewrite_path_regex"),
 		"append_x_forwarded_host":         translateIt,
-		"retry_policy":                    refuse(noRetry),
+		"retry_policy":                    translateIt,
 		"retry_policy_typed_config":       refuse(noRetry),
-		"hedge_policy":                    refuse(noRetry),
+		"hedge_policy":                    refuse(noHedge),
 		"request_mirror_policies":         translateIt,
 		"rate_limits":                     refuse(noRateLimit),
 		"hash_policy":                     refuse("no supported lb_policy uses a hash; remove the field"),
@@ -527,6 +528,38 @@ var supported = map[protoreflect.FullName]fields{
 		"internal_redirect_action":        refuse("XLB hands redirects to the client; remove the field"),
 		"priority":                        refuse("XLB has no circuit breakers with priorities; remove the field"),
 		"cors":                            refuse(noFilterHooks),
+	},
+	"envoy.config.route.v3.RetryPolicy": {
+		"retry_on":                          translateIt,
+		"num_retries":                       translateIt,
+		"per_try_timeout":                   translateIt,
+		"per_try_idle_timeout":              translateIt,
+		"retry_host_predicate":              translateIt,
+		"host_selection_retry_max_attempts": ignore("XLB looks for an endpoint that has not been tried until it has found one or there is none"),
+		"retriable_status_codes":            translateIt,
+		"retriable_headers":                 translateIt,
+		"retriable_request_headers":         translateIt,
+		"retry_back_off":                    translateIt,
+		"rate_limited_retry_back_off":       translateIt,
+		"retry_priority":                    refuse("XLB has one priority; remove the field"),
+		"retry_options_predicates":          refuse("XLB sends a retry as it sent the request; remove the field"),
+	},
+	"envoy.config.route.v3.RetryPolicy.RetryHostPredicate": {
+		"name":         ignore("the type of typed_config decides"),
+		"typed_config": translateIt,
+	},
+	"envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate": {},
+	"envoy.config.route.v3.RetryPolicy.RetryBackOff": {
+		"base_interval": translateIt,
+		"max_interval":  translateIt,
+	},
+	"envoy.config.route.v3.RetryPolicy.RateLimitedRetryBackOff": {
+		"reset_headers": translateIt,
+		"max_interval":  translateIt,
+	},
+	"envoy.config.route.v3.RetryPolicy.ResetHeader": {
+		"name":   translateIt,
+		"format": translateIt,
 	},
 	"envoy.config.route.v3.RouteAction.RequestMirrorPolicy": {
 		"cluster":                           translateIt,

@@ -33,6 +33,7 @@ func (t *translator) routeTable(rc *routev3.RouteConfiguration, manager upgrades
 			Domains: t.domains(vh.GetDomains(), vhPath+".domains", domains),
 			Changes: t.headerLevel(vh, vhPath),
 		}
+		owner.retry, owner.countAttempts = t.retry(vh.GetRetryPolicy(), vhPath), vh.GetIncludeRequestAttemptCount()
 		owner.mirrors = tableMirrors
 		if own := vh.GetRequestMirrorPolicies(); len(own) > 0 {
 			owner.mirrors = t.mirrors(own, vhPath)
@@ -56,6 +57,10 @@ type routeOwner struct {
 	filters []filterLevel
 	// mirrors of routes that name none.
 	mirrors []model.Mirror
+	// retry is the policy of routes that have none; nil is none.
+	retry *model.Retry
+	// countAttempts is the virtual host's include_request_attempt_count.
+	countAttempts bool
 }
 
 // domains checks one virtual host's domains against all of the table, which
@@ -108,6 +113,10 @@ func (t *translator) forward(out *model.Route, action *routev3.RouteAction, owne
 	t.routeUpgrades(out, action, owner.upgrades, path+".upgrade_configs")
 	out.Rewrite = t.pathRewrite(action, path)
 	out.Host = t.hostRewrite(action, path)
+	out.Retry, out.CountAttempts = owner.retry, owner.countAttempts
+	if own := action.GetRetryPolicy(); own != nil {
+		out.Retry = t.retry(own, path)
+	}
 	out.Mirrors = owner.mirrors
 	if own := action.GetRequestMirrorPolicies(); len(own) > 0 {
 		out.Mirrors = t.mirrors(own, path)

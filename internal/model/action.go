@@ -29,6 +29,9 @@ type Redirect struct {
 // IsLocal reports a route that answers by itself: it has no clusters.
 func (r *Route) IsLocal() bool { return r.Direct != nil || r.Redirect != nil }
 
+// RetriedRequests is what Beyond says of a route whose retry policy needs the daemon.
+const RetriedRequests = "a retry policy that may want a request again"
+
 // Beyond names, for a note, what a route does besides sending requests on as
 // they are; empty is nothing.
 func (r *Route) Beyond() string {
@@ -47,6 +50,8 @@ func (r *Route) Beyond() string {
 		return "a cluster chosen by a header"
 	case len(r.Mirrors) > 0:
 		return "mirrored requests"
+	case r.Retry != nil && r.Retry.NeedsDaemon():
+		return RetriedRequests
 	case r.Filters.Fault != nil || r.anyShare(func(c *WeightedCluster) bool { return c.Filters != nil && c.Filters.Fault != nil }):
 		return "an injected fault"
 	case r.Filters.CORS != nil || r.anyShare(func(c *WeightedCluster) bool { return c.Filters != nil && c.Filters.CORS != nil }):

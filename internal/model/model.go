@@ -126,6 +126,11 @@ type Route struct {
 	// Timeout from the end of the request to the end of the response; zero
 	// disables it.
 	Timeout time.Duration
+	// Retry is the policy by which requests are sent again; nil: none (see internal/slowpath for what is done without one).
+	Retry *Retry
+	// CountAttempts tells the endpoint how often the request has been sent, this time included (include_request_attempt_count). Only
+	// tables with a Hop have it.
+	CountAttempts bool
 	// Upgrades are the upgrade types that requests of this route may ask for,
 	// in lower case and sorted; UpgradeConnect among them lets CONNECT pass.
 	// They join what the connection manager and the route say (upgrade_configs).

@@ -27,7 +27,8 @@ type requestBody struct {
 	started atomic.Bool
 	ended   atomic.Bool
 	stopped atomic.Bool
-	broken  atomic.Bool // reading it has failed, other than at its end
+	// broken: the client has not sent it whole, or not well formed.
+	broken atomic.Bool
 
 	mu   sync.Mutex // held while reading
 	left int64      // guarded by mu; bytes of a body of known length, else negative
@@ -59,6 +60,9 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// whole implements bodySource.
+func (b *requestBody) whole() bool { return b.ended.Load() }
 
 func (b *requestBody) end() {
 	if b.ended.Load() {

@@ -37,6 +37,10 @@ const (
 	FlagStreamIdle
 	// FlagFaultInjected (FI): the configuration asks for this answer.
 	FlagFaultInjected
+	// FlagRetryLimit (URX): an endpoint answered, and the last retry that the policy allows had been made.
+	FlagRetryLimit
+	// FlagUpstreamOverflow (UO): a circuit breaker of the cluster was open.
+	FlagUpstreamOverflow
 	flagCount
 )
 
@@ -45,6 +49,7 @@ var flagNames = [flagCount]string{
 	FlagUpstreamConnectFailure: "UF", FlagUpstreamTermination: "UC", FlagUpstreamTimeout: "UT",
 	FlagUpstreamProtocolError: "UPE", FlagDownstreamProtocolError: "DPE",
 	FlagDownstreamTermination: "DC", FlagStreamIdle: "SI", FlagFaultInjected: "FI",
+	FlagRetryLimit: "URX", FlagUpstreamOverflow: "UO",
 }
 
 // String returns Envoy's short name of the flag.

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,9 +45,28 @@ type exchange struct {
 	endpoint       Picked         // in use
 	address        netip.AddrPort // of the last endpoint used
 	upstream       *upstreamConn  // in use
-	// sending is the body on its way, if it is not sent with the head; sendError is what became of that which is.
+	// sending is the body on its way, if it is not sent with the head; sendError is what became of that which is. Of the attempt
+	// before, a goroutine of senders may still wait for the client.
 	sending   *sending
 	sendError error
+	senders   sync.WaitGroup
+	// sentSome: the endpoint's connection has taken some of the request.
+	sentSome bool
+	// retries is the route's policy at work, nil without one, and replay the body that it keeps.
+	retries *retries
+	replay  *replay
+	// bodySource is where the last attempt has the body from.
+	bodySource bodySource
+	// attempts so far. tryCtx is that of the last one, which cancelTry ends, and headArrived says that it is answered; nil where
+	// nothing limits a single one.
+	attempts    int
+	tryCtx      context.Context
+	cancelTry   context.CancelCauseFunc
+	headArrived func()
+	// whole is closed when the request has been read.
+	whole chan struct{}
+	// flag of a response that is the endpoint's.
+	flag Flag
 	// copies that are to be sent when the request has been read.
 	copies []*requestCopy
 }
@@ -119,14 +140,15 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 	x.connectTimeout = cluster.ConnectTimeout
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	x.ctx = ctx
+	x.ctx, x.tryCtx = ctx, ctx
+	x.whole = make(chan struct{})
 	x.out.begin()
 	x.watchdog = startWatchdog(x.conn, x.reader, x.proxy.config.Limits.StreamIdle, cancel)
 	x.watchdog.gone = x.session.Gone
 	x.beginBody()
 	x.mirror()
 	defer x.dropCopies()
-	resp, failure := x.roundTrip(claim)
+	resp, failure := x.exchange(claim)
 	if resp == nil {
 		return x.fail(failure)
 	}
@@ -236,8 +258,16 @@ func (x *exchange) beginBody() {
 	}
 }
 
+// exchange has the request answered by an endpoint.
+func (x *exchange) exchange(claim *Claim) (*response, LocalReply) {
+	if x.route.Retry != nil {
+		return x.retrying(claim)
+	}
+	return x.roundTrip(claim)
+}
+
 // roundTrip sends the request to an endpoint, and to another when a connection
-// cannot be made: nothing has been sent then. Each is tried once.
+// cannot be made: nothing has been sent then. Each is tried once. It is for routes without a retry policy.
 func (x *exchange) roundTrip(claim *Claim) (*response, LocalReply) {
 	var tried []netip.AddrPort
 	failure := ReplyNoHealthyUpstream
@@ -251,13 +281,13 @@ func (x *exchange) roundTrip(claim *Claim) (*response, LocalReply) {
 			return nil, failure
 		}
 		x.address = x.endpoint.Address()
+		x.attempts++
 		resp, err := x.send(x.address)
 		if err == nil {
 			return resp, noReply
 		}
 		failure = x.classify(err)
-		_, connectFailed := errors.AsType[*dialError](err)
-		connectFailed = connectFailed && x.ctx.Err() == nil
+		connectFailed := isDialError(err) && x.ctx.Err() == nil
 		x.done(Outcome{Err: cmp.Or(context.Cause(x.ctx), err), ConnectFailed: connectFailed})
 		if !connectFailed || x.body != nil && x.body.started.Load() {
 			return nil, failure
@@ -275,11 +305,19 @@ func (x *exchange) done(o Outcome) {
 	}
 }
 
+// cause is why the request, or its last attempt, was interrupted; nil: it was not.
+func (x *exchange) cause() error {
+	if x.tryCtx != nil {
+		return context.Cause(x.tryCtx)
+	}
+	return context.Cause(x.ctx)
+}
+
 // classify names the local reply for a failed round trip.
 func (x *exchange) classify(err error) LocalReply {
 	dial, isDial := errors.AsType[*dialError](err)
-	switch cause := context.Cause(x.ctx); {
-	case errors.Is(cause, ErrRouteTimeout):
+	switch cause := x.cause(); {
+	case errors.Is(cause, ErrRouteTimeout), errors.Is(cause, ErrPerTryTimeout):
 		return ReplyUpstreamTimeout
 	case errors.Is(cause, ErrStreamIdle):
 		if x.head.connect() || x.body != nil && !x.body.ended.Load() {
@@ -312,7 +350,7 @@ func (x *exchange) relay(resp *response) (bool, error) {
 		return x.breakOff(resp.status, f, err)
 	}
 	x.endUpstream(keep)
-	x.finish(resp.status, FlagNone)
+	x.finish(resp.status, x.flag)
 	x.done(Outcome{Status: resp.status})
 	return x.closeOrKeep()
 }
@@ -342,9 +380,7 @@ func (x *exchange) closeOrKeep() (bool, error) {
 func (x *exchange) reclaim() (bodyErr error) {
 	x.endUpstream(false) // frees a write that is blocked
 	bodyErr = x.stopBody()
-	if x.sending != nil {
-		<-x.sending.done
-	}
+	x.senders.Wait()
 	if x.watchdog != nil {
 		x.watchdog.stop()
 	}
@@ -364,7 +400,7 @@ func (x *exchange) stopBody() error {
 func (x *exchange) breakOff(status int, f framing, err error) (bool, error) {
 	failure := x.classify(err)
 	_ = x.reclaim() // what broke the response off is err
-	cause := context.Cause(x.ctx)
+	cause := x.cause()
 	x.done(Outcome{Status: status, Err: cmp.Or(cause, err)})
 	flag := failure.Flag()
 	// A write that an interrupt made fail is not the client's doing.
@@ -397,7 +433,7 @@ func (x *exchange) fail(failure LocalReply) (bool, error) {
 	case bodyErr != nil && x.in.failed, failure == noReply:
 		x.finish(0, FlagDownstreamTermination)
 		abort(x.conn)
-		if cause := context.Cause(x.ctx); !errors.Is(cause, ErrClientGone) {
+		if cause := x.cause(); !errors.Is(cause, ErrClientGone) {
 			return false, cause
 		}
 		return false, nil
@@ -412,6 +448,9 @@ func (x *exchange) answer(reply LocalReply) (bool, error) {
 	x.view.keepAlive = x.view.keepAlive && reply != ReplyBadRequest
 	a := reply.localAnswer()
 	a.asIs = x.isLocal()
+	if x.retries != nil && x.attempts > 1 {
+		a.body = strings.Replace(a.body, resetReason, "retried and the latest "+resetReason, 1) // as Envoy
+	}
 	return x.respond(a)
 }
 

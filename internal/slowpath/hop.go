@@ -135,6 +135,13 @@ func (x *exchange) announceTimeout() {
 	}
 }
 
+// announceAttempt tells the endpoint how often the request has been sent.
+func (x *exchange) announceAttempt() {
+	if x.route.CountAttempts {
+		x.head.fields = setField(x.head.fields, "x-envoy-attempt-count", strconv.Itoa(x.attempts))
+	}
+}
+
 // announce tells the endpoint what was asked for, in place of which the route asks for something else.
 func (x *exchange) announce(name, given string) {
 	if x.addsEnvoyHeaders() {
@@ -158,7 +165,10 @@ func (x *exchange) addServiceTime(fields []field) []field {
 }
 
 // noteRead notes when the request has been read whole.
-func (x *exchange) noteRead() { x.readAfter.Store(max(int64(time.Since(x.began)), 1)) }
+func (x *exchange) noteRead() {
+	x.readAfter.Store(max(int64(time.Since(x.began)), 1))
+	close(x.whole)
+}
 
 // leaveHop gives a response, of whomever, what Envoy's connection manager does behind all filters.
 func (x *exchange) leaveHop(fields []field) []field {

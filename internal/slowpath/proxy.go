@@ -107,6 +107,7 @@ type Proxy struct {
 	idle     *idlePool
 	counters Counters
 	mirrors  atomic.Int64 // copies of requests under way
+	retrying *tally       // retries under way, by cluster
 
 	// base ends dials when the proxy is closed.
 	base   context.Context
@@ -128,7 +129,7 @@ func New(config Config) *Proxy {
 	if config.Dial == nil {
 		config.Dial = dialTCP
 	}
-	p := &Proxy{config: config}
+	p := &Proxy{config: config, retrying: newTally(model.DefaultMaxRetries)}
 	p.base, p.stop = context.WithCancel(context.Background())
 	p.idle = newIdlePool(config.Limits)
 	return p

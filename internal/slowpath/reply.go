@@ -45,7 +45,10 @@ const (
 	ReplyResponseStalled
 )
 
-const resetBeforeHeaders = "upstream connect error or disconnect/reset before headers. reset reason: "
+const (
+	resetBeforeHeaders = "upstream connect error or disconnect/reset before headers. " + resetReason
+	resetReason        = "reset reason: "
+)
 
 var replies = [...]struct {
 	status int

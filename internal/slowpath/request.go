@@ -7,8 +7,19 @@ import "net/http"
 // appendRequest appends what is sent before the answer is awaited: the head, and a small body that has come with it.
 func (x *exchange) appendRequest(b []byte) []byte {
 	b = x.appendRequestHead(b)
-	if x.body != nil && x.body.small(x.buffered) {
-		b = x.body.appendTo(b)
+	switch {
+	case x.body == nil:
+	case x.replay != nil:
+		source := x.replay.begin()
+		x.bodySource = source
+		if !x.head.chunked {
+			b = source.appendSmall(b, x.buffered)
+		}
+	default:
+		x.bodySource = x.body
+		if x.body.small(x.buffered) {
+			b = x.body.appendTo(b)
+		}
 	}
 	return b
 }

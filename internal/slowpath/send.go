@@ -51,9 +51,11 @@ func (x *exchange) sendRequest(endpoint netip.AddrPort) error {
 			return err
 		}
 		if stale == 0 {
+			x.announceAttempt()
 			*message = x.appendRequest((*message)[:0])
 		}
 		n, err := x.upstream.Write(*message)
+		x.sentSome = x.sentSome || n > 0
 		if err == nil {
 			break
 		}
@@ -64,10 +66,19 @@ func (x *exchange) sendRequest(endpoint netip.AddrPort) error {
 		}
 		x.endUpstream(false)
 	}
-	if x.body != nil && !x.body.ended.Load() {
+	x.headArrived = x.watchTry()
+	if x.body != nil && !x.sentBody() {
 		x.startSending()
 	}
 	return nil
+}
+
+// sentBody reports whether the body has gone with the head.
+func (x *exchange) sentBody() bool {
+	if x.replay == nil {
+		return x.body.ended.Load()
+	}
+	return !x.head.chunked && x.bodySource.whole()
 }
 
 // reuseOrConnect never reuses for CONNECT, whose payload may be no HTTP.
@@ -82,7 +93,7 @@ func (x *exchange) reuseOrConnect(endpoint netip.AddrPort, reuse bool) error {
 }
 
 func (x *exchange) connect(endpoint netip.AddrPort) error {
-	c, err := x.proxy.connect(x.ctx, endpoint, x.connectTimeout)
+	c, err := x.proxy.connect(x.tryCtx, endpoint, x.connectTimeout)
 	if err != nil {
 		return err
 	}
@@ -92,12 +103,15 @@ func (x *exchange) connect(endpoint netip.AddrPort) error {
 
 func (x *exchange) use(c *upstreamConn) {
 	x.upstream = c
-	c.begin(x.ctx, &x.proxy.config.Limits)
+	c.begin(x.tryCtx, &x.proxy.config.Limits)
 }
 
 // passInterim forwards an interim response. The client's 100 has been sent by us; HTTP/1.0 knows none.
 func (x *exchange) passInterim(resp *response) error {
 	x.watchdog.progress()
+	if x.retries != nil {
+		x.retries.over = true
+	}
 	if x.view.http10 || resp.status == http.StatusContinue && x.head.expectContinue {
 		return nil
 	}
@@ -107,36 +121,36 @@ func (x *exchange) passInterim(resp *response) error {
 }
 
 func (x *exchange) startSending() {
-	s, c := &sending{done: make(chan struct{})}, x.upstream
+	s, c, body := &sending{done: make(chan struct{})}, x.upstream, x.bodySource
 	x.sending = s
-	go func() {
+	x.senders.Go(func() {
 		defer close(s.done)
-		s.err = x.sendBody(c)
-	}()
+		s.err = x.sendBody(c, body)
+	})
 }
 
 // sendBody writes the rest of the request. It leaves the connection open when that cannot be written: the answer may
 // lie behind it.
-func (x *exchange) sendBody(c *upstreamConn) error {
+func (x *exchange) sendBody(c *upstreamConn, body bodySource) error {
 	w := writers.Get().(*bufio.Writer)
 	w.Reset(c.Conn)
 	defer func() { w.Reset(nil); writers.Put(w) }()
 	buf := copyBuffers.Get().(*[]byte)
 	defer copyBuffers.Put(buf)
 	for {
-		n, err := x.body.Read(*buf)
+		n, err := body.Read(*buf)
 		if n > 0 {
 			if err := x.writePiece(w, (*buf)[:n]); err != nil {
 				return err
 			}
 		}
 		switch {
-		case x.body.ended.Load():
+		case body.whole():
 			return x.writeEnd(w)
 		case err != nil:
 			_ = c.Close() // what is not whole must not look whole
 			return err
-		case x.reader.Buffered() == 0: // the next piece may take a while; otherwise it is here
+		case x.replay != nil || x.reader.Buffered() == 0: // the next piece may take a while; otherwise it is here
 			if err := w.Flush(); err != nil {
 				return err
 			}

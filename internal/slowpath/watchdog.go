@@ -58,6 +58,8 @@ func startWatchdog(conn net.Conn, r *bufio.Reader, idle time.Duration, cancel co
 // progress postpones the idle timeout.
 func (w *watchdog) progress() { w.last.Store(time.Now().UnixNano()) }
 
+func (w *watchdog) lastProgress() time.Time { return time.Unix(0, w.last.Load()) }
+
 // requestRead starts the route's timeout (Envoy counts from the end of the
 // request) and the watching of the client. Zero disables the timeout.
 func (w *watchdog) requestRead(timeout time.Duration) {

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"strings"
+	"time"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	previousv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// retryConditions are the values of retry_on. Those about gRPC, HTTP/2 and HTTP/3 speak of what does not occur here.
+var retryConditions = map[string]model.RetryOn{
+	"5xx":                    model.RetryOn5xx,
+	"gateway-error":          model.RetryOnGatewayError,
+	"reset":                  model.RetryOnReset,
+	"reset-before-request":   model.RetryOnResetBeforeRequest,
+	"connect-failure":        model.RetryOnConnectFailure,
+	"retriable-4xx":          model.RetryOnRetriable4xx,
+	"retriable-status-codes": model.RetryOnStatusCodes,
+	"retriable-headers":      model.RetryOnHeaders,
+	"envoy-ratelimited":      model.RetryOnRateLimited,
+
+	"refused-stream": 0, "http3-post-connect-failure": 0,
+	"cancelled": 0, "deadline-exceeded": 0, "internal": 0, "resource-exhausted": 0, "unavailable": 0,
+}
+
+// retry translates a policy; nil where there is none.
+func (t *translator) retry(in *routev3.RetryPolicy, path string) *model.Retry {
+	if in == nil {
+		return nil
+	}
+	path += ".retry_policy"
+	out := &model.Retry{
+		On: t.retryOn(in.GetRetryOn(), path+".retry_on"), Retries: model.DefaultRetries,
+		PerTry:         t.duration(in.GetPerTryTimeout(), 0, path+".per_try_timeout"),
+		PerTryIdle:     t.duration(in.GetPerTryIdleTimeout(), 0, path+".per_try_idle_timeout"),
+		Headers:        t.headerMatches(in.GetRetriableHeaders(), path+".retriable_headers"),
+		RequestHeaders: t.headerMatches(in.GetRetriableRequestHeaders(), path+".retriable_request_headers"),
+	}
+	if n := in.GetNumRetries(); n != nil {
+		out.Retries = n.GetValue()
+	}
+	for _, code := range in.GetRetriableStatusCodes() {
+		out.StatusCodes = append(out.StatusCodes, int(code))
+	}
+	for i, p := range in.GetRetryHostPredicate() {
+		if t.unpack(p.GetTypedConfig(), &previousv3.PreviousHostsPredicate{}, at(path+".retry_host_predicate", i)+".typed_config", "PreviousHostsPredicate") {
+			out.AvoidPrevious = true
+		}
+	}
+	t.backOff(in, out, path)
+	return out
+}
+
+// retryOn reads a list of conditions, separated by commas. Envoy passes over what it does not know; a misspelt one would go unnoticed.
+func (t *translator) retryOn(list, path string) model.RetryOn {
+	var on model.RetryOn
+	for name := range strings.SplitSeq(list, ",") {
+		name = strings.Trim(name, " ")
+		condition, known := retryConditions[name]
+		if name != "" && !known {
+			t.p.add(path, "unknown condition %q; remove it, or write status codes in retriable_status_codes", name)
+		}
+		on |= condition
+	}
+	return on
+}
+
+// backOff translates how long to wait before a retry.
+func (t *translator) backOff(in *routev3.RetryPolicy, out *model.Retry, path string) {
+	exponential := path + ".retry_back_off"
+	out.Base = interval(in.GetRetryBackOff().GetBaseInterval().AsDuration(), model.DefaultRetryBase)
+	out.Max = interval(in.GetRetryBackOff().GetMaxInterval().AsDuration(), 10*out.Base)
+	if out.Max < out.Base {
+		t.p.add(exponential+".max_interval", "shorter than base_interval, which Envoy refuses; use as much or more")
+	}
+	limited := in.GetRateLimitedRetryBackOff()
+	for _, h := range limited.GetResetHeaders() {
+		out.Resets = append(out.Resets, model.RetryReset{
+			Name: asciiLower(h.GetName()), UnixTime: h.GetFormat() == routev3.RetryPolicy_UNIX_TIMESTAMP,
+		})
+	}
+	out.ResetMax = interval(limited.GetMaxInterval().AsDuration(), model.DefaultRetryResetMax)
+}
+
+// interval is at least Envoy's smallest, 1 ms; 0 stands for one that is not set, since none may be.
+func interval(d, absent time.Duration) time.Duration {
+	if d == 0 {
+		return absent
+	}
+	return max(d.Truncate(time.Millisecond), time.Millisecond)
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// ErrPerTryTimeout is a cause in Outcome.Err: an attempt took longer than its policy allows.
+var ErrPerTryTimeout = errors.New("time for one attempt expired")
+
+// retries is what a retry policy has left for one request. As in Envoy nothing is sent again once the client has any part of a
+// response, an interim one included.
+type retries struct {
+	x      *exchange
+	policy *model.Retry
+	// over: the request is not sent again, whatever happens.
+	over bool
+	left uint32
+	// interval is what the next wait is drawn from.
+	interval time.Duration
+	tried    []netip.AddrPort
+	// counted: the cluster counts a retry of this request.
+	counted bool
+}
+
+// retrying sends the request, and again as the policy says.
+func (x *exchange) retrying(claim *Claim) (*response, LocalReply) {
+	asked := x.asked()
+	x.retries = &retries{
+		x: x, policy: x.route.Retry, over: !x.route.Retry.Concerns(&asked),
+		left: x.route.Retry.Retries, interval: x.route.Retry.Base,
+	}
+	if x.body != nil && !x.retries.over {
+		x.replay = newReplay(x.body)
+	}
+	defer x.retries.uncount()
+	for {
+		if !x.pick(claim) {
+			return nil, ReplyNoHealthyUpstream
+		}
+		claim = nil
+		resp, err := x.try()
+		wait, again := x.retries.decide(resp, err)
+		switch {
+		case again:
+		case err != nil:
+			failure := x.classify(err)
+			x.done(Outcome{Err: cmp.Or(x.cause(), err), ConnectFailed: isDialError(err)})
+			return nil, failure
+		default:
+			return resp, noReply
+		}
+		x.abandon(resp, err)
+		if !x.pause(wait) {
+			return nil, x.classify(context.Cause(x.ctx))
+		}
+	}
+}
+
+// pick takes the endpoint that has been chosen already, or chooses one.
+func (x *exchange) pick(claim *Claim) bool {
+	if claim != nil {
+		x.endpoint = claim.Endpoint
+	} else {
+		e, ok := x.proxy.config.Balancer.Pick(x.cluster, x.retries.avoids)
+		if !ok && len(x.retries.tried) > 0 {
+			// All have been tried: as in Envoy another try of one is better than none.
+			e, ok = x.proxy.config.Balancer.Pick(x.cluster, func(netip.AddrPort) bool { return false })
+		}
+		if !ok {
+			return false
+		}
+		x.endpoint = e
+	}
+	x.address = x.endpoint.Address()
+	x.attempts++
+	return true
+}
+
+// avoids reports an endpoint that a retry should not go to.
+func (r *retries) avoids(a netip.AddrPort) bool {
+	return r.policy.AvoidPrevious && slices.Contains(r.tried, a)
+}
+
+// try makes one attempt within the time that the policy gives it.
+func (x *exchange) try() (*response, error) {
+	ctx, cancel := context.WithCancelCause(x.ctx)
+	x.tryCtx, x.cancelTry = ctx, cancel
+	x.sending, x.sendError, x.sentSome, x.bodySource = nil, nil, false, nil
+	resp, err := x.send(x.address)
+	if x.headArrived != nil {
+		x.headArrived()
+		x.headArrived = nil
+	}
+	return resp, err
+}
+
+// decide says whether the request is to be sent again, and after what time.
+func (r *retries) decide(resp *response, err error) (wait time.Duration, again bool) {
+	r.uncount()
+	if r.over || r.x.ctx.Err() != nil || r.x.body != nil && (r.x.body.broken.Load() || r.x.replay.spoiled()) || !r.wants(resp, err) {
+		return 0, false
+	}
+	if r.left == 0 {
+		r.x.flag = FlagRetryLimit
+		return 0, false
+	}
+	r.left--
+	if !r.count() {
+		r.x.flag = FlagUpstreamOverflow
+		return 0, false
+	}
+	r.tried = append(r.tried, r.x.address)
+	return r.wait(resp), true
+}
+
+func (r *retries) wants(resp *response, err error) bool {
+	if err == nil {
+		return r.policy.RetriesResponse(resp.status, func(name string) []string { return valuesOf(resp.fields, name) })
+	}
+	return r.policy.RetriesLost(r.x.lost(err))
+}
+
+// lost says how far the request had come.
+func (x *exchange) lost(err error) model.Lost {
+	switch {
+	case isDialError(err):
+		return model.LostConnect
+	case x.sentSome:
+		return model.LostSent
+	}
+	return model.LostUnsent
+}
+
+func isDialError(err error) bool {
+	_, ok := errors.AsType[*dialError](err)
+	return ok
+}
+
+// count asks the cluster for one more retry at a time.
+func (r *retries) count() bool {
+	r.counted = r.x.proxy.retrying.begin(r.x.cluster)
+	return r.counted
+}
+
+// uncount ends what count began: as in Envoy a retry counts until its outcome is known.
+func (r *retries) uncount() {
+	if r.counted {
+		r.x.proxy.retrying.end(r.x.cluster)
+		r.counted = false
+	}
+}
+
+// wait is how long the endpoint says, and half as much again at most, or a random part of an interval that doubles from retry to retry.
+func (r *retries) wait(resp *response) time.Duration {
+	if resp != nil {
+		if d := r.asked(resp); d > time.Millisecond {
+			return d + rand.N(d/2+1)
+		}
+	}
+	d := rand.N(r.interval)
+	r.interval = min(2*r.interval, r.policy.Max)
+	return d
+}
+
+// asked is what the first header with a valid value asks for; 0 for none.
+func (r *retries) asked(resp *response) time.Duration {
+	for _, reset := range r.policy.Resets {
+		seconds, err := strconv.ParseUint(strings.Trim(first(valuesOf(resp.fields, reset.Name)), " "), 10, 32)
+		if err != nil {
+			continue
+		}
+		d := time.Duration(seconds) * time.Second
+		if reset.UnixTime {
+			d = time.Until(time.Unix(int64(seconds), 0))
+		}
+		if 0 < d && d <= r.policy.ResetMax {
+			return d
+		}
+	}
+	return 0
+}
+
+// abandon ends an attempt that another one follows. A response that is withheld is not read to its end: as in Envoy its connection goes.
+func (x *exchange) abandon(resp *response, err error) {
+	outcome := Outcome{Err: err, ConnectFailed: isDialError(err)}
+	keep := false
+	if resp != nil {
+		outcome = Outcome{Status: resp.status}
+		keep = resp.keepAlive && resp.body == nil
+	}
+	x.endUpstream(keep)
+	x.done(outcome)
+	x.cancelTry(nil)
+	x.tryCtx = x.ctx
+}
+
+// pause waits before a retry, unless the request ends first.
+func (x *exchange) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return x.ctx.Err() == nil
+	case <-x.ctx.Done():
+		return false
+	}
+}
+
+// watchTry ends an attempt that takes too long: to the head of its response, from the end of the request, and without progress. The
+// connection has been made. The function is to be called when the head is there.
+func (x *exchange) watchTry() (headArrived func()) {
+	p := x.route.Retry
+	if p == nil || p.PerTry == 0 && p.PerTryIdle == 0 {
+		return nil
+	}
+	head := make(chan struct{})
+	go x.limitTry(x.tryCtx, x.cancelTry, head)
+	return func() { close(head) }
+}
+
+func (x *exchange) limitTry(ctx context.Context, cancel context.CancelCauseFunc, head <-chan struct{}) {
+	select {
+	case <-x.whole:
+	case <-ctx.Done():
+		return
+	}
+	began := time.Now()
+	var total, idle <-chan time.Time
+	if d := x.route.Retry.PerTry; d > 0 {
+		total = time.After(d)
+	}
+	limit := x.route.Retry.PerTryIdle
+	if limit > 0 {
+		idle = time.After(limit)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-head:
+			head, total = nil, nil
+		case <-total:
+			cancel(ErrPerTryTimeout)
+			return
+		case <-idle:
+			left := limit - time.Since(latest(began, x.watchdog.lastProgress()))
+			if left <= 0 {
+				cancel(ErrPerTryTimeout)
+				return
+			}
+			idle = time.After(left)
+		}
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

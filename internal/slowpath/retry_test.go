@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// What a policy does to whole requests is compared with Envoy in test/e2e; here is what takes a hand on the clock or on the client.
+
+func retried(p model.Retry) frontOption {
+	p.Base, p.Max = max(p.Base, time.Millisecond), max(p.Max, 10*time.Millisecond)
+	return func(_ *Config, r *model.Route) { r.Retry = &p }
+}
+
+// failingFirst answers 503 as soon as a request's head is there, and serves the others.
+func failingFirst(heads *atomic.Int32) func(net.Conn, *bufio.Reader) {
+	return func(conn net.Conn, r *bufio.Reader) {
+		for {
+			request, err := http.ReadRequest(r)
+			if err != nil {
+				return
+			}
+			if heads.Add(1) == 1 {
+				_, _ = io.WriteString(conn, "HTTP/1.1 503 X\r\nContent-Length: 0\r\n\r\n")
+				return
+			}
+			body, err := io.ReadAll(request.Body)
+			if err != nil {
+				return
+			}
+			_, _ = fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		}
+	}
+}
+
+func TestRetryGoesOnWithABodyThatIsStillComing(t *testing.T) {
+	for _, chunked := range []bool{false, true} {
+		t.Run(fmt.Sprintf("chunked %t", chunked), func(t *testing.T) {
+			var heads atomic.Int32
+			f := newFront(t, list(rawEndpoint(t, failingFirst(&heads))), retried(model.Retry{On: model.RetryOn5xx, Retries: 1}))
+			pieces := []string{strings.Repeat("a", 5000), strings.Repeat("b", 5000), "c"}
+			reader, writer := io.Pipe()
+			request, _ := http.NewRequest(http.MethodPost, "http://a/", reader)
+			if !chunked {
+				request.ContentLength = 10001
+			}
+			go func() {
+				_, _ = io.WriteString(writer, pieces[0])
+				// The first attempt has failed, and its sender waits for more, before the rest comes.
+				for end := time.Now().Add(patience); heads.Load() < 2 && time.Now().Before(end); {
+					time.Sleep(time.Millisecond)
+				}
+				_, _ = io.WriteString(writer, pieces[1])
+				_, _ = io.WriteString(writer, pieces[2])
+				_ = writer.Close()
+			}()
+			resp, err := f.client().Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = resp.Body.Close() }()
+			body, err := io.ReadAll(resp.Body)
+			if err != nil || resp.StatusCode != http.StatusOK || string(body) != strings.Join(pieces, "") {
+				t.Errorf("got %d with %d bytes, %v", resp.StatusCode, len(body), err)
+			}
+		})
+	}
+}
+
+func TestRetryKeepsAwayFromEndpointsThatWereTried(t *testing.T) {
+	bad, good := saying(t, "HTTP/1.1 503 X\r\nContent-Length: 0\r\n\r\n"), saying(t, ok2)
+	policy := model.Retry{On: model.RetryOn5xx, Retries: 1, AvoidPrevious: true}
+	// The one after the last bad one in the balancer's turn is bad again.
+	f := newFront(t, list(bad, bad, good), retried(policy))
+	for i := range 6 {
+		if got := f.exchange(strings.Replace(get, "\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1)); !strings.HasPrefix(got, "HTTP/1.1 200") {
+			t.Fatalf("request %d: %q", i, got)
+		}
+	}
+	alone := newFront(t, list(bad), retried(policy))
+	alone.exchange(strings.Replace(get, "\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1))
+	if picked, _ := alone.balancer.seen(); picked != 2 {
+		t.Errorf("attempts where there is no other endpoint: got %d, want 2", picked)
+	}
+}
+
+func TestRetriesAtATimeAreBounded(t *testing.T) {
+	const requests = 5
+	firstCome, held := make(chan struct{}), make(chan struct{})
+	var seen atomic.Int32
+	endpoint := rawEndpoint(t, func(conn net.Conn, r *bufio.Reader) {
+		if readHeadOf(r) == "" {
+			return
+		}
+		wait := firstCome
+		switch n := seen.Add(1); {
+		case n == requests:
+			close(firstCome)
+		case n > requests:
+			wait = held // a retry, which counts until it is answered
+		}
+		select {
+		case <-wait:
+		case <-time.After(patience):
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 503 X\r\nContent-Length: 0\r\n\r\n")
+	})
+	f := newFront(t, list(endpoint), retried(model.Retry{On: model.RetryOn5xx, Retries: 1}))
+	answers := make(chan string, requests)
+	for range requests {
+		go func() { answers <- f.exchange(strings.Replace(get, "\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1)) }()
+	}
+	for range requests - model.DefaultMaxRetries {
+		<-answers
+	}
+	eventually(t, "as many retries as there may be are under way", func() bool { return seen.Load() == requests+model.DefaultMaxRetries })
+	close(held)
+	for range model.DefaultMaxRetries {
+		<-answers
+	}
+	if got, want := f.proxy.Counters().Flag(FlagUpstreamOverflow), uint64(requests-model.DefaultMaxRetries); got != want {
+		t.Errorf("requests that were not sent again for that: got %d, want %d", got, want)
+	}
+	if got, want := f.proxy.Counters().Flag(FlagRetryLimit), uint64(model.DefaultMaxRetries); got != want {
+		t.Errorf("requests whose retries were exhausted: got %d, want %d", got, want)
+	}
+}
+
+func TestWaitBeforeARetry(t *testing.T) {
+	with := func(fields ...field) *response { return &response{fields: fields} }
+	header := func(name, value string) field { return field{[]byte(name), []byte(value)} }
+	policy := model.Retry{
+		Base: 25 * time.Millisecond, Max: 60 * time.Millisecond, ResetMax: 10 * time.Second,
+		Resets: []model.RetryReset{{Name: "x-at", UnixTime: true}, {Name: "retry-after"}},
+	}
+	soon := fmt.Sprint(time.Now().Add(5 * time.Second).Unix())
+	for _, tt := range []struct {
+		name     string
+		response *response
+		// from and to bound the waits of the first, second, third and fourth retry.
+		from, to [4]time.Duration
+	}{
+		{"exponential", nil, [4]time.Duration{}, [4]time.Duration{25 * time.Millisecond, 50 * time.Millisecond, 60 * time.Millisecond, 60 * time.Millisecond}},
+		{"seconds", with(header("Retry-After", "2")), same(2 * time.Second), same(3*time.Second + 1)},
+		{"point in time", with(header("X-At", soon), header("Retry-After", "2")), same(3 * time.Second), same(7500*time.Millisecond + 1)},
+		{"too long", with(header("Retry-After", "11")), [4]time.Duration{}, same(60 * time.Millisecond)},
+		{"no number", with(header("Retry-After", "soon")), [4]time.Duration{}, same(60 * time.Millisecond)},
+		{"in the past", with(header("X-At", "1")), [4]time.Duration{}, same(60 * time.Millisecond)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for range 200 {
+				r := retries{policy: &policy, interval: policy.Base}
+				for i := range 4 {
+					if got := r.wait(tt.response); got < tt.from[i] || got >= tt.to[i] {
+						t.Fatalf("retry %d: %v, want %v to %v", i+1, got, tt.from[i], tt.to[i])
+					}
+				}
+			}
+		})
+	}
+}
+
+func same(d time.Duration) [4]time.Duration { return [4]time.Duration{d, d, d, d} }
+
+func TestClientThatLeavesDuringAWaitEndsTheRequest(t *testing.T) {
+	var heads atomic.Int32
+	f := newFront(t, list(rawEndpoint(t, failingFirst(&heads))),
+		retried(model.Retry{On: model.RetryOn5xx, Retries: 1, Base: time.Hour, Max: time.Hour}))
+	conn := f.dial()
+	_, _ = io.WriteString(conn, get)
+	eventually(t, "the first attempt", func() bool { return heads.Load() == 1 })
+	_ = conn.Close()
+	eventually(t, "the request has ended", func() bool { return f.proxy.Counters().Flag(FlagDownstreamTermination) == 1 })
+	if heads.Load() != 1 {
+		t.Error("sent again")
+	}
+}
