@@ -37,6 +37,7 @@ SHARED(peer_key);
 SHARED(event);
 SHARED(explanation);
 SHARED_ENUM(limits);
+SHARED_ENUM(no_limit);
 SHARED_ENUM(verdict);
 SHARED_ENUM(table_flags);
 SHARED_ENUM(route_flags);

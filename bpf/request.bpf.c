@@ -4,6 +4,7 @@
  * the socket for good.
  */
 #include "lib/balance.h"
+#include "lib/breaker.h"
 #include "lib/config.h"
 #include "lib/dispatch.h"
 #include "lib/http1.h"
@@ -282,7 +283,8 @@ static __always_inline __u32 request_flags(const struct request_scan *r)
 	return r->flags & SCAN_UPGRADE ? flags | REQUEST_UPGRADE : flags;
 }
 
-static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 index, const struct routing *to)
+static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 index, const struct routing *to,
+				       __u32 counted)
 {
 	__u32 whole = !ps->body;
 
@@ -297,6 +299,7 @@ static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 i
 	s->moved = 0;
 	s->head.interims = 0;
 	s->untold = 0;
+	s->counted = counted;
 	s->request = request_flags(&ps->scan);
 	s->timeout_ns = to->timeout_ns;
 	s->deadline_ns = to->timeout_ns && whole ? bpf_ktime_get_coarse_ns() + to->timeout_ns : 0;
@@ -314,24 +317,43 @@ static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 i
 }
 
 /* Takes an i-sock of the endpoint and moves the message there. */
-static __always_inline int request_move(struct sk_msg_md *msg, struct psock *ps, const struct routing *to, __u32 chosen,
-					__u64 room)
+static __always_inline enum verdict request_move(struct sk_msg_md *msg, struct psock *ps, const struct routing *to,
+						 __u32 chosen, __u64 room, __u32 counted)
 {
 	struct endpoint *e = endpoint_at(chosen);
 	struct lease_try t = { .msg = msg, .endpoint = e, .room = room };
 
 	if (!e)
-		return request_decline(msg, ps, HANDOVER_NO_ENDPOINT, NO_ENDPOINT);
+		return HANDOVER_NO_ENDPOINT;
 	bpf_loop(MAX_LEASE_TRIES, lease_try_step, &t, 0);
 	if (!(__u32)e->idle)
 		endpoint_want(e, chosen);
 	if (!t.done || !t.slot)
-		return request_decline(msg, ps, HANDOVER_POOL_EMPTY, chosen);
-	lease_fill(t.slot, ps, t.index, to);
+		return HANDOVER_POOL_EMPTY;
+	lease_fill(t.slot, ps, t.index, to, counted);
 	t.slot->traffic.requests++;
 	request_sent(t.slot, msg->size);
 	count(VERDICT_REQUEST_LEASED);
-	return SK_PASS;
+	return 0;
+}
+
+/* Chooses an endpoint, and moves the message there, if the cluster's circuit breaker allows one more request. */
+static __always_inline int request_send(struct sk_msg_md *msg, struct psock *ps, const struct routing *to, __u64 room)
+{
+	struct cluster *c = cluster_at(to->cluster);
+	__u32 chosen, counted;
+	enum verdict v;
+
+	if (!c)
+		return request_decline(msg, ps, HANDOVER_NO_CLUSTER, NO_ENDPOINT);
+	if (!cluster_enter(c, &counted))
+		return request_decline(msg, ps, HANDOVER_OVERFLOW, NO_ENDPOINT);
+	chosen = balance_pick(c);
+	v = chosen == NO_ENDPOINT ? HANDOVER_NO_ENDPOINT : request_move(msg, ps, to, chosen, room, counted);
+	if (!v)
+		return SK_PASS;
+	cluster_leave(c, counted);
+	return request_decline(msg, ps, v, v == HANDOVER_POOL_EMPTY ? chosen : NO_ENDPOINT);
 }
 
 /* The first bytes of a request. */
@@ -340,8 +362,6 @@ static __always_inline int request_begin(struct sk_msg_md *msg, struct psock *ps
 	struct listener *l = listener_at(ps->listener);
 	struct routing to = {};
 	struct route_table *t;
-	struct cluster *c;
-	__u32 chosen;
 	enum verdict v;
 	__u64 room;
 
@@ -362,13 +382,7 @@ static __always_inline int request_begin(struct sk_msg_md *msg, struct psock *ps
 		v = request_chunks_begin(msg, ps);
 	if (v)
 		return request_decline(msg, ps, v, NO_ENDPOINT);
-	c = cluster_at(to.cluster);
-	if (!c)
-		return request_decline(msg, ps, HANDOVER_NO_CLUSTER, NO_ENDPOINT);
-	chosen = balance_pick(c);
-	if (chosen == NO_ENDPOINT)
-		return request_decline(msg, ps, HANDOVER_NO_ENDPOINT, NO_ENDPOINT);
-	return request_move(msg, ps, &to, chosen, room);
+	return request_send(msg, ps, &to, room);
 }
 
 /* Whether a response that has ended is still on its way to the application: from another host it passes a worker's queue, which

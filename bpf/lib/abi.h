@@ -103,6 +103,7 @@ enum verdict {
 	HANDOVER_NO_VHOST,
 	HANDOVER_NO_ROUTE,
 	HANDOVER_NO_CLUSTER,
+	HANDOVER_OVERFLOW,
 	HANDOVER_NO_ENDPOINT,
 	HANDOVER_POOL_EMPTY,
 	HANDOVER_LEASE_BROKEN,
@@ -455,7 +456,19 @@ struct cluster {
 	/* Low half: the group that a choice begins with, 0 for none. High half: another number after each change, so that who has
 	 * chosen can tell that nothing has changed meanwhile. One word: a reader sees one version. Writer: daemon. */
 	__u64 root;
-	__u64 reserved[3];
+	/* Requests in flight on both paths, as far as they were counted. Writers: everybody. */
+	__u32 active;
+	/* The kernel begins none while so many are; NO_LIMIT: it counts none. Writer: daemon. */
+	__u32 limit;
+	/* Changes when the index gets another cluster, and is never 0: a request in flight knows whose count it is in. Writer: daemon. */
+	__u32 number;
+	/* Non-zero: requests wait in the daemon for others to end, and come before the kernel's. Writer: daemon. */
+	__u32 waiting;
+	__u64 reserved[1];
+};
+
+enum no_limit {
+	NO_LIMIT = 0xffffffff,
 };
 
 enum endpoint_flags {
@@ -508,7 +521,10 @@ struct endpoint {
 	/* So many of them in a row wake the daemon; 0: nothing does. Writer: daemon. */
 	__u32 error_limit;
 	__u32 gateway_error_limit;
-	__u64 reserved[2];
+	/* Its cluster. Writer: daemon. */
+	__u32 cluster;
+	__u32 unused;
+	__u64 reserved[1];
 };
 
 /* Where an endpoint listens, SHARED; by the endpoint's number. IPv4 mapped into IPv6. Writer: daemon, before a group leads to the
@@ -669,7 +685,9 @@ struct slot {
 	__u64 moved;
 	/* Status of the response, 0 before its head. */
 	__u32 status;
-	__u32 unused;
+	/* cluster.number, if the cluster counts this lease, else 0. Who clears it takes the lease from the count. Writers: the request's
+	 * program, who ends the lease. */
+	__u32 counted;
 	/* The response's head as it is read, and its body. Writer: the response's program. */
 	struct response_head head;
 	struct body_scan response;

@@ -12,6 +12,7 @@
 #ifndef XLB_LEASE_H
 #define XLB_LEASE_H
 
+#include "breaker.h"
 #include "maps.h"
 
 #define NO_SLOT 0xffffffffu
@@ -104,6 +105,7 @@ static __always_inline void lease_break(struct slot *s, __u32 index)
 	s->broken_lease = lease;
 	s->lease++;
 	e = endpoint_at(s->endpoint);
+	cluster_leave_slot(s, e);
 	if (e) {
 		__sync_fetch_and_add(&e->outstanding, -1);
 		__sync_fetch_and_add(&e->broken, 1);
@@ -133,6 +135,8 @@ static __always_inline void lease_release(struct slot *s, __u32 index)
 
 	/* The next lease is LEASED before it is filled: the daemon must not find this one's deadline in it. */
 	s->deadline_ns = 0;
+	/* Nor its place in the count: who breaks the lease at this moment finds that it is gone. */
+	cluster_leave_slot(s, e);
 	if (!slot_exchange(s, SLOT_LEASED, SLOT_READY))
 		return;
 	s->lease++;

@@ -15,7 +15,9 @@ import (
 const defaultChoices = 2
 
 func compileCluster(c *model.Cluster) (Cluster, []Note) {
-	out := Cluster{Name: c.Name, Policy: policyOf(c.Policy), Balancing: c.Balancing, SlowStart: c.SlowStart}
+	out := Cluster{
+		Name: c.Name, Policy: policyOf(c.Policy), Limit: limitOf(c), Balancing: c.Balancing, SlowStart: c.SlowStart,
+	}
 	out.addMembers(c)
 	if out.Policy != maps.PolicyLeastRequest {
 		return out, nil
@@ -31,6 +33,15 @@ func compileCluster(c *model.Cluster) (Cluster, []Note) {
 		Where:  fmt.Sprintf("cluster %q", c.Name),
 		Reason: fmt.Sprintf("choice_count is %d; the fast path compares %d endpoints", c.ChoiceCount, maps.MaxPickTries),
 	}}
+}
+
+// limitOf is what the kernel may have in flight. Where a retry budget needs the count of all requests it is never none.
+func limitOf(c *model.Cluster) uint32 {
+	b := c.BreakersOf(model.PriorityDefault)
+	if b.Budget != nil {
+		return min(b.InUse(), maps.NoLimit-1)
+	}
+	return b.InUse()
 }
 
 func policyOf(p model.Policy) maps.Policy {

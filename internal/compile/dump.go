@@ -137,7 +137,7 @@ func (t *Table) dumpRoute(w *strings.Builder, i int) {
 }
 
 func (c *Cluster) dump(w *strings.Builder) {
-	fmt.Fprintf(w, "cluster %q %s choices=%d\n", c.Name, policyNames[c.Policy], c.Choices)
+	fmt.Fprintf(w, "cluster %q %s choices=%d limit=%d\n", c.Name, policyNames[c.Policy], c.Choices, c.Limit)
 	for i, e := range c.Endpoints {
 		fmt.Fprintf(w, "  endpoint %d %s weight=%d load_weight=%d\n", i, e.Address, e.Weight, e.LoadWeight)
 	}

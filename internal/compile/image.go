@@ -202,7 +202,9 @@ type Cluster struct {
 	Name   string
 	Policy maps.Policy
 	// Choices of LEAST_REQUEST; 0 for the other policies.
-	Choices   uint32
+	Choices uint32
+	// Limit of requests in flight, on both paths; 0xffffffff is none, and nobody counts.
+	Limit     uint32
 	Balancing model.Balancing
 	SlowStart model.SlowStart
 	// Endpoints in the order of the configuration, each address once.

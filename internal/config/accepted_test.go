@@ -278,6 +278,17 @@ var acceptances = []struct {
 		}},
 	{change{"route timeout", "$route.route", "{timeout: 0.2509s, idle_timeout: 0s}"},
 		func(c *model.Config) { firstRoute(c).Timeout = 250 * time.Millisecond }},
+	{change{"circuit breakers", "$cluster", "{circuit_breakers: {thresholds: [{max_connections: 4294967295, max_pending_requests: 4294967295, max_requests: 4294967295, " +
+		"max_retries: 4294967295, track_remaining: true}, {priority: HIGH, max_requests: 0, retry_budget: {min_retry_concurrency: 1}}]}}"},
+		func(c *model.Config) {
+			most := uint32(4294967295)
+			c.Clusters[0].Breakers = [2]*model.Breakers{
+				{MaxConnections: most, MaxPending: most, MaxRequests: most, MaxRetries: most},
+				{MaxConnections: 1024, MaxPending: 1024, MaxRetries: 3, Budget: &model.RetryBudget{Percent: 20, Min: 1}},
+			}
+		}},
+	{change{"priority", "$route.route", "{priority: HIGH}"},
+		func(c *model.Config) { firstRoute(c).Priority = model.PriorityHigh }},
 	{change{"retry policy", "$route.route", "{retry_policy: {retry_on: ' 5xx, reset,unavailable,'}}"},
 		func(c *model.Config) {
 			firstRoute(c).Retry = &model.Retry{

@@ -38,6 +38,7 @@ func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 		ConnectTimeout: t.positive(c.GetConnectTimeout(), model.DefaultConnectTimeout, path+".connect_timeout"),
 		DNSRefresh:     t.positive(refresh, defaultDNSRefresh, path+".dns_refresh_rate"),
 	}
+	t.breakers(c.GetCircuitBreakers(), out, path+".circuit_breakers")
 	if c.GetType() == clusterv3.Cluster_STRICT_DNS {
 		out.Discovery = model.StrictDNS
 	}

@@ -526,7 +526,7 @@ var supported = map[protoreflect.FullName]fields{
 		"grpc_timeout_offset":             refuse("use timeout"),
 		"internal_redirect_policy":        refuse("XLB hands redirects to the client; remove the field"),
 		"internal_redirect_action":        refuse("XLB hands redirects to the client; remove the field"),
-		"priority":                        refuse("XLB has no circuit breakers with priorities; remove the field"),
+		"priority":                        translateIt,
 		"cors":                            refuse(noFilterHooks),
 	},
 	"envoy.config.route.v3.RetryPolicy": {
@@ -626,7 +626,7 @@ var supported = map[protoreflect.FullName]fields{
 		"common_lb_config":                  translateIt,
 		"health_checks":                     refuse(noHealth),
 		"outlier_detection":                 refuse(noHealth),
-		"circuit_breakers":                  refuse("XLB does not limit connections or requests by cluster; remove the field"),
+		"circuit_breakers":                  translateIt,
 		"transport_socket":                  refuse("XLB does not originate TLS; remove the field"),
 		"transport_socket_matches":          refuse("XLB does not originate TLS; remove the field"),
 		"http2_protocol_options":            refuse(plaintext),
@@ -698,6 +698,25 @@ var supported = map[protoreflect.FullName]fields{
 		"fail_traffic_on_panic": translateIt,
 		"routing_enabled":       ignore(noZones),
 		"min_cluster_size":      ignore(noZones),
+	},
+	"envoy.config.cluster.v3.CircuitBreakers": {
+		"thresholds":          translateIt,
+		"per_host_thresholds": refuse("use thresholds, which are about the cluster"),
+	},
+	"envoy.config.cluster.v3.CircuitBreakers.Thresholds": {
+		"priority":             translateIt,
+		"max_connections":      translateIt,
+		"max_pending_requests": translateIt,
+		"max_requests":         translateIt,
+		"max_retries":          translateIt,
+		"retry_budget":         translateIt,
+		"track_remaining":      ignore("adds figures to Envoy's own"),
+		"max_connection_pools": ignore("Envoy has one pool of connections for each endpoint and thread; XLB has one for each endpoint"),
+	},
+	"envoy.config.cluster.v3.CircuitBreakers.Thresholds.RetryBudget": {
+		"budget_percent":        translateIt,
+		"min_retry_concurrency": translateIt,
+		"budget_interval":       refuse("XLB compares with the requests in flight at the moment; remove the field"),
 	},
 	"envoy.type.v3.Percent": {
 		"value": translateIt,

@@ -113,6 +113,7 @@ func (t *translator) forward(out *model.Route, action *routev3.RouteAction, owne
 	t.routeUpgrades(out, action, owner.upgrades, path+".upgrade_configs")
 	out.Rewrite = t.pathRewrite(action, path)
 	out.Host = t.hostRewrite(action, path)
+	out.Priority = priorities[action.GetPriority()]
 	out.Retry, out.CountAttempts = owner.retry, owner.countAttempts
 	if own := action.GetRetryPolicy(); own != nil {
 		out.Retry = t.retry(own, path)

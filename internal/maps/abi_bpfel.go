@@ -90,7 +90,11 @@ type abiCells struct {
 type abiCluster struct {
 	_        structs.HostLayout
 	Root     uint64
-	Reserved [3]uint64
+	Active   uint32
+	Limit    uint32
+	Number   uint32
+	Waiting  uint32
+	Reserved [1]uint64
 }
 
 type abiConnFlags uint32
@@ -137,7 +141,9 @@ type abiEndpoint struct {
 	GatewayErrors     uint32
 	ErrorLimit        uint32
 	GatewayErrorLimit uint32
-	Reserved          [2]uint64
+	Cluster           uint32
+	Unused            uint32
+	Reserved          [1]uint64
 }
 
 type abiEndpointAddress struct {
@@ -267,6 +273,12 @@ type abiListenerKey struct {
 	Reserved [3]uint16
 }
 
+type abiNoLimit uint32
+
+const (
+	abiNoLimitNO_LIMIT abiNoLimit = 4294967295
+)
+
 type abiOutlier uint32
 
 const (
@@ -393,7 +405,7 @@ type abiSlot struct {
 	Sent       uint64
 	Moved      uint64
 	Status     uint32
-	Unused     uint32
+	Counted    uint32
 	Head       struct {
 		_        structs.HostLayout
 		State    uint32
@@ -568,28 +580,29 @@ const (
 	abiVerdictHANDOVER_NO_VHOST               abiVerdict = 36
 	abiVerdictHANDOVER_NO_ROUTE               abiVerdict = 37
 	abiVerdictHANDOVER_NO_CLUSTER             abiVerdict = 38
-	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 39
-	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 40
-	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 41
-	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 42
-	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 43
-	abiVerdictHANDOVER_NO_STATE               abiVerdict = 44
-	abiVerdictHANDOVER_LAST                   abiVerdict = 44
-	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 45
-	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 46
-	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 47
-	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 48
-	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 49
-	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 50
-	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 51
-	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 52
-	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 53
-	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 54
-	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 55
-	abiVerdictVERDICT_SPILLED                 abiVerdict = 56
-	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 57
-	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 58
-	abiVerdictVERDICT_COUNT                   abiVerdict = 59
+	abiVerdictHANDOVER_OVERFLOW               abiVerdict = 39
+	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 40
+	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 41
+	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 42
+	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 43
+	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 44
+	abiVerdictHANDOVER_NO_STATE               abiVerdict = 45
+	abiVerdictHANDOVER_LAST                   abiVerdict = 45
+	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 46
+	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 47
+	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 48
+	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 49
+	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 50
+	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 51
+	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 52
+	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 53
+	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 54
+	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 55
+	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 56
+	abiVerdictVERDICT_SPILLED                 abiVerdict = 57
+	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 58
+	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 59
+	abiVerdictVERDICT_COUNT                   abiVerdict = 60
 )
 
 // Names of all BPF objects in the ELF.
@@ -623,6 +636,7 @@ const (
 	abiVarSharedLimits          = "shared_limits"
 	abiVarSharedListener        = "shared_listener"
 	abiVarSharedListenerKey     = "shared_listener_key"
+	abiVarSharedNoLimit         = "shared_no_limit"
 	abiVarSharedOutlier         = "shared_outlier"
 	abiVarSharedPathKey         = "shared_path_key"
 	abiVarSharedPeerKey         = "shared_peer_key"
@@ -729,6 +743,7 @@ type abiVariableSpecs struct {
 	SharedLimits          *ebpf.VariableSpec `ebpf:"shared_limits"`
 	SharedListener        *ebpf.VariableSpec `ebpf:"shared_listener"`
 	SharedListenerKey     *ebpf.VariableSpec `ebpf:"shared_listener_key"`
+	SharedNoLimit         *ebpf.VariableSpec `ebpf:"shared_no_limit"`
 	SharedOutlier         *ebpf.VariableSpec `ebpf:"shared_outlier"`
 	SharedPathKey         *ebpf.VariableSpec `ebpf:"shared_path_key"`
 	SharedPeerKey         *ebpf.VariableSpec `ebpf:"shared_peer_key"`
@@ -811,6 +826,7 @@ type abiVariables struct {
 	SharedLimits          *ebpf.Variable `ebpf:"shared_limits"`
 	SharedListener        *ebpf.Variable `ebpf:"shared_listener"`
 	SharedListenerKey     *ebpf.Variable `ebpf:"shared_listener_key"`
+	SharedNoLimit         *ebpf.Variable `ebpf:"shared_no_limit"`
 	SharedOutlier         *ebpf.Variable `ebpf:"shared_outlier"`
 	SharedPathKey         *ebpf.Variable `ebpf:"shared_path_key"`
 	SharedPeerKey         *ebpf.Variable `ebpf:"shared_peer_key"`

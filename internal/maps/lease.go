@@ -77,6 +77,7 @@ func (s *Shared) Break(slot uint32) (was SlotState, ok bool) {
 	// Before the lease is seen to have ended.
 	atomic.StoreUint64(&sl.BrokenLease, atomic.LoadUint64(&sl.Lease))
 	atomic.AddUint64(&sl.Lease, 1)
+	s.uncount(sl)
 	e := &s.Endpoints[sl.Endpoint]
 	atomic.AddUint32(&e.Outstanding, ^uint32(0))
 	atomic.AddUint64(&e.Broken, 1)
@@ -128,6 +129,7 @@ func (s *Shared) sideDone(slot uint32, side Pending) SlotState {
 	}
 	// The next lease must not find it.
 	atomic.StoreUint64(&sl.DeadlineNs, 0)
+	s.uncount(sl)
 	if !s.Exchange(slot, SlotLeased, SlotReady) {
 		return s.State(slot)
 	}

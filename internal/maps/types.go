@@ -316,6 +316,7 @@ const (
 	HandoverNoVHost              = abiVerdictHANDOVER_NO_VHOST
 	HandoverNoRoute              = abiVerdictHANDOVER_NO_ROUTE
 	HandoverNoCluster            = abiVerdictHANDOVER_NO_CLUSTER
+	HandoverOverflow             = abiVerdictHANDOVER_OVERFLOW
 	HandoverNoEndpoint           = abiVerdictHANDOVER_NO_ENDPOINT
 	HandoverPoolEmpty            = abiVerdictHANDOVER_POOL_EMPTY
 	HandoverLeaseBroken          = abiVerdictHANDOVER_LEASE_BROKEN

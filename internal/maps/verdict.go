@@ -43,6 +43,7 @@ var verdictNames = [VerdictCount]string{
 	HandoverNoVHost:              "no_vhost",
 	HandoverNoRoute:              "no_route",
 	HandoverNoCluster:            "no_cluster",
+	HandoverOverflow:             "overflow",
 	HandoverNoEndpoint:           "no_endpoint",
 	HandoverPoolEmpty:            "pool_empty",
 	HandoverLeaseBroken:          "lease_broken",

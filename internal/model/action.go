@@ -50,6 +50,8 @@ func (r *Route) Beyond() string {
 		return "a cluster chosen by a header"
 	case len(r.Mirrors) > 0:
 		return "mirrored requests"
+	case r.Priority != PriorityDefault:
+		return "circuit breakers of priority HIGH"
 	case r.Retry != nil && r.Retry.NeedsDaemon():
 		return RetriedRequests
 	case r.Filters.Fault != nil || r.anyShare(func(c *WeightedCluster) bool { return c.Filters != nil && c.Filters.Fault != nil }):

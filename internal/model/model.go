@@ -126,6 +126,8 @@ type Route struct {
 	// Timeout from the end of the request to the end of the response; zero
 	// disables it.
 	Timeout time.Duration
+	// Priority chooses among the circuit breakers of the cluster.
+	Priority Priority
 	// Retry is the policy by which requests are sent again; nil: none (see internal/slowpath for what is done without one).
 	Retry *Retry
 	// CountAttempts tells the endpoint how often the request has been sent, this time included (include_request_attempt_count). Only
@@ -244,6 +246,8 @@ type Cluster struct {
 	// SlowStart of endpoints, for RoundRobin and LeastRequest.
 	SlowStart      SlowStart
 	ConnectTimeout time.Duration
+	// Breakers by priority; nil stands for Envoy's defaults, see BreakersOf.
+	Breakers [priorities]*Breakers
 	// DNSRefresh is the time between look-ups (Cluster.dns_refresh_rate).
 	DNSRefresh time.Duration
 	// Outlier ejects endpoints whose requests fail, HealthCheck asks them; nil does not.

@@ -39,8 +39,6 @@ const (
 const (
 	// DefaultRetries is that of RetryPolicy.num_retries.
 	DefaultRetries = 1
-	// DefaultMaxRetries is that of CircuitBreakers.Thresholds.max_retries: retries to a cluster at a time.
-	DefaultMaxRetries = 3
 	// DefaultRetryBase is that of RetryPolicy.RetryBackOff.base_interval; the longest interval is ten times the base.
 	DefaultRetryBase = 25 * time.Millisecond
 	// DefaultRetryResetMax is that of RetryPolicy.RateLimitedRetryBackOff.max_interval.

@@ -101,7 +101,10 @@ func (n *Node) connect(cfg *model.Config) {
 		if e.Gone || c == nil || !n.o.FastPath || plain[e.Cluster] {
 			continue
 		}
-		list = append(list, pool.Endpoint{Index: e.Index, Address: e.Address, ConnectTimeout: c.ConnectTimeout})
+		list = append(list, pool.Endpoint{
+			Index: e.Index, Address: e.Address, ConnectTimeout: c.ConnectTimeout,
+			Cluster: e.Cluster, MaxConnections: max(c.BreakersOf(model.PriorityDefault).MaxConnections, 1),
+		})
 	}
 	n.pool.SetEndpoints(list)
 	n.releaseGone()

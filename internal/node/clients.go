@@ -241,6 +241,36 @@ func (b balancer) Pick(cluster string, skip func(netip.AddrPort) bool) (slowpath
 	return picked{b.n, endpoint, d.endpoints[endpoint].Address}, true
 }
 
+// load implements slowpath.Load for a cluster.
+type load struct {
+	shared *maps.Shared
+	index  uint32
+}
+
+// Enter implements slowpath.Load.
+func (l load) Enter(limit uint32) (leave func(), ok bool) {
+	number, ok := l.shared.EnterCluster(l.index, limit)
+	if !ok {
+		return nil, false
+	}
+	return func() { l.shared.LeaveCluster(l.index, number) }, true
+}
+
+// Active implements slowpath.Load.
+func (l load) Active() uint32 { return atomic.LoadUint32(&l.shared.Clusters[l.index].Active) }
+
+// Hold implements slowpath.Load.
+func (l load) Hold(hold bool) { l.shared.HoldCluster(l.index, hold) }
+
+// load is the count of a cluster's requests; nil for one that no route names any more.
+func (n *Node) load(cluster string) slowpath.Load {
+	index, ok := n.directory.Load().clusters[cluster]
+	if !ok {
+		return nil
+	}
+	return load{n.datapath.Shared, index}
+}
+
 // directory finds what the kernel's indices mean. It is made anew with every configuration, and never changed.
 type directory struct {
 	clusters  map[string]uint32
@@ -281,6 +311,7 @@ func (n *Node) newProxy() *slowpath.Proxy {
 		TCP:      func(listener string) *model.TCPProxy { return n.current.Load().tcp[listener] },
 		Cluster:  func(name string) *model.Cluster { return n.current.Load().config.Cluster(name) },
 		Balancer: balancer{n},
+		Load:     n.load,
 		Dial:     n.dialer.dial,
 		Observer: observer{n.recorder},
 		Logger:   n.log,

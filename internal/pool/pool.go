@@ -96,6 +96,10 @@ type Endpoint struct {
 	Index          uint32
 	Address        netip.AddrPort
 	ConnectTimeout time.Duration
+	// Cluster that the endpoint is of, and how many i-socks there may be to all of its endpoints, 0 for any number. As in Envoy each
+	// endpoint has one in any case.
+	Cluster        string
+	MaxConnections uint32
 }
 
 // Pool owns all i-socks.
@@ -115,7 +119,9 @@ type Pool struct {
 	// live are the endpoints that have i-socks, leaving those that are gone: of thousands few, and sweeps look at them alone.
 	live, leaving map[uint32]*endpoint
 	isocks        map[uint32]*isock
-	free          []uint32
+	// ofCluster counts the i-socks of each, those that are being opened too.
+	ofCluster map[string]uint32
+	free      []uint32
 	// complain is when the last complaint about slots was made.
 	complain time.Time
 	// zombies are the slots of closed i-socks that programs may still be at work on, or that still lie in a stack.
@@ -177,6 +183,7 @@ func New(cfg Config) (*Pool, error) {
 		live:      map[uint32]*endpoint{},
 		leaving:   map[uint32]*endpoint{},
 		isocks:    map[uint32]*isock{},
+		ofCluster: map[string]uint32{},
 		zombies:   map[uint32]struct{}{},
 	}
 	for i := len(cfg.Shared.Slots); i > 0; i-- {
@@ -285,11 +292,32 @@ func (p *Pool) fillLocked(e *endpoint) {
 			p.complainLocked(e)
 			return
 		}
-		slot := p.free[len(p.free)-1]
-		p.free = p.free[:len(p.free)-1]
-		e.dialing++
-		p.wg.Add(1)
-		go p.open(e, e.Endpoint, slot)
+		if !p.mayOpenLocked(e) {
+			return
+		}
+		p.openLocked(e)
+	}
+}
+
+// mayOpenLocked reports whether the endpoint's cluster may have another i-sock.
+func (p *Pool) mayOpenLocked(e *endpoint) bool {
+	return e.open+e.dialing == 0 || e.MaxConnections == 0 || p.ofCluster[e.Cluster] < e.MaxConnections
+}
+
+// openLocked takes a free slot, of which there must be one, for another i-sock.
+func (p *Pool) openLocked(e *endpoint) {
+	slot := p.free[len(p.free)-1]
+	p.free = p.free[:len(p.free)-1]
+	e.dialing++
+	p.ofCluster[e.Cluster]++
+	p.wg.Add(1)
+	go p.open(e, e.Endpoint, slot)
+}
+
+// uncountLocked takes an i-sock from its cluster's count.
+func (p *Pool) uncountLocked(e *endpoint) {
+	if p.ofCluster[e.Cluster]--; p.ofCluster[e.Cluster] == 0 {
+		delete(p.ofCluster, e.Cluster)
 	}
 }
 
@@ -315,6 +343,7 @@ func (p *Pool) open(e *endpoint, to Endpoint, slot uint32) {
 	e.dialing--
 	if err != nil {
 		p.free = append(p.free, slot)
+		p.uncountLocked(e)
 		p.failedLocked(e, err)
 		return
 	}
@@ -463,11 +492,7 @@ func (p *Pool) retry(e *endpoint) {
 		return
 	}
 	e.backoff = min(2*e.backoff, longestWait)
-	slot := p.free[len(p.free)-1]
-	p.free = p.free[:len(p.free)-1]
-	e.dialing++
-	p.wg.Add(1)
-	go p.open(e, e.Endpoint, slot)
+	p.openLocked(e)
 }
 
 func (p *Pool) drainLocked(e *endpoint) {
@@ -532,6 +557,7 @@ func (p *Pool) closeLocked(s *isock) {
 		return
 	}
 	e.open--
+	p.uncountLocked(e)
 	e.dead++
 	if e.open == 0 {
 		delete(p.live, e.Index)

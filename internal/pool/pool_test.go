@@ -691,3 +691,40 @@ func descriptors(t *testing.T) int {
 	must(t, err)
 	return len(entries)
 }
+
+func TestEndpointsOfAClusterShareItsConnections(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{initial: 3})
+	var list []Endpoint
+	for i := range 3 {
+		e := newServer(t).endpoint(uint32(i))
+		e.Cluster, e.MaxConnections = "shared", 5
+		list = append(list, e)
+	}
+	open := func() (n int) {
+		for _, e := range list {
+			n += r.count(e.Index, maps.SlotReady)
+		}
+		return n
+	}
+	opened := func(want int) func() string {
+		return func() string {
+			if got := open(); got != want {
+				return fmt.Sprintf("%d i-socks are open, want %d", got, want)
+			}
+			return ""
+		}
+	}
+	r.set(list[:2]...)
+	eventually(t, opened(5))
+	// The limit has been reached, and yet the third has one.
+	r.set(list...)
+	eventually(t, opened(6))
+	// A burst asks for more than there may be.
+	for _, e := range list {
+		r.p.Grow(e.Index)
+		if got := open(); got != 6 {
+			t.Errorf("%d i-socks are open, want 6", got)
+		}
+	}
+}

@@ -68,6 +68,7 @@ func (r *Reconciler) applyCluster(c *compile.Cluster) error {
 		e.place, e.health = m.Place, m.Health
 	}
 	known.compiled, known.endpoints = c, indices
+	r.sh.SetLimit(known.index, c.Limit)
 	return r.regroup(known)
 }
 
@@ -81,6 +82,7 @@ func (r *Reconciler) clusterFor(name string) (*cluster, error) {
 		return nil, err
 	}
 	word := &r.sh.Clusters[s.first].Root
+	r.sh.NewCluster(s.first)
 	c := &cluster{index: s.first, version: uint32(atomic.LoadUint64(word) >> 32)}
 	r.clusters[name] = c
 	r.stats.Clusters++
@@ -106,6 +108,7 @@ func (r *Reconciler) applyEndpoint(name string, e *compile.Endpoint) (uint32, er
 	changed := known.gone || known.weight != e.Weight || known.loadWeight != e.LoadWeight
 	known.weight, known.loadWeight = e.Weight, e.LoadWeight
 	atomic.StoreUint32(&shared.Weight, e.LoadWeight)
+	atomic.StoreUint32(&shared.Cluster, r.clusters[name].index)
 	if known.gone {
 		atomic.AndUint32(&shared.Flags, ^uint32(maps.EndpointGone))
 		known.gone, known.since = false, r.now()

@@ -65,6 +65,9 @@ type exchange struct {
 	headArrived func()
 	// whole is closed when the request has been read.
 	whole chan struct{}
+	// admitted is the request's way through the cluster's circuit breakers, which leaveCluster ends.
+	admitted     *admission
+	leaveCluster func()
 	// flag of a response that is the endpoint's.
 	flag Flag
 	// copies that are to be sent when the request has been read.
@@ -148,7 +151,8 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 	x.beginBody()
 	x.mirror()
 	defer x.dropCopies()
-	resp, failure := x.exchange(claim)
+	resp, failure := x.exchange(claim, cluster)
+	defer x.leave()
 	if resp == nil {
 		return x.fail(failure)
 	}
@@ -258,12 +262,30 @@ func (x *exchange) beginBody() {
 	}
 }
 
-// exchange has the request answered by an endpoint.
-func (x *exchange) exchange(claim *Claim) (*response, LocalReply) {
+// exchange has the request answered by an endpoint, when the cluster's circuit breakers let it pass. It counts until leave is called,
+// between attempts as well.
+func (x *exchange) exchange(claim *Claim, cluster *model.Cluster) (*response, LocalReply) {
+	x.admitted = x.admission(cluster)
+	leave, err := x.admitted.gate.enter(x.ctx, x.admitted.load, &x.admitted.breakers)
+	if err != nil {
+		claim.unused()
+		if errors.Is(err, errOverflow) {
+			return nil, ReplyOverflow
+		}
+		return nil, x.classify(err)
+	}
+	x.leaveCluster = leave
 	if x.route.Retry != nil {
 		return x.retrying(claim)
 	}
 	return x.roundTrip(claim)
+}
+
+// leave takes the request from its cluster's count.
+func (x *exchange) leave() {
+	if x.leaveCluster != nil {
+		x.leaveCluster()
+	}
 }
 
 // roundTrip sends the request to an endpoint, and to another when a connection
@@ -448,6 +470,9 @@ func (x *exchange) answer(reply LocalReply) (bool, error) {
 	x.view.keepAlive = x.view.keepAlive && reply != ReplyBadRequest
 	a := reply.localAnswer()
 	a.asIs = x.isLocal()
+	if reply == ReplyOverflow && (x.hop == nil || !x.hop.SuppressEnvoyHeaders) {
+		a.fields = append(a.fields, field{[]byte("x-envoy-overloaded"), []byte("true")})
+	}
 	if x.retries != nil && x.attempts > 1 {
 		a.body = strings.Replace(a.body, resetReason, "retried and the latest "+resetReason, 1) // as Envoy
 	}

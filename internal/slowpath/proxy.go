@@ -83,6 +83,8 @@ type Config struct {
 	// Cluster returns the current cluster of that name, or nil.
 	Cluster  func(name string) *model.Cluster
 	Balancer Balancer
+	// Load returns the count of a cluster's requests that the fast path shares, or nil; the field may be nil as well.
+	Load func(cluster string) Load
 	// Dial connects to an endpoint; nil means from this process's network
 	// namespace. Connections are pooled by address alone, so workloads with
 	// different networks need a Proxy each.
@@ -107,7 +109,7 @@ type Proxy struct {
 	idle     *idlePool
 	counters Counters
 	mirrors  atomic.Int64 // copies of requests under way
-	retrying *tally       // retries under way, by cluster
+	gates    *gates
 
 	// base ends dials when the proxy is closed.
 	base   context.Context
@@ -129,7 +131,7 @@ func New(config Config) *Proxy {
 	if config.Dial == nil {
 		config.Dial = dialTCP
 	}
-	p := &Proxy{config: config, retrying: newTally(model.DefaultMaxRetries)}
+	p := &Proxy{config: config, gates: newGates(config.Load)}
 	p.base, p.stop = context.WithCancel(context.Background())
 	p.idle = newIdlePool(config.Limits)
 	return p

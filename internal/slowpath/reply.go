@@ -39,6 +39,8 @@ const (
 	ReplyUpstreamProtocolError
 	// ReplyUpstreamTimeout (504): the route's timeout expired.
 	ReplyUpstreamTimeout
+	// ReplyOverflow (503): a circuit breaker of the cluster is open.
+	ReplyOverflow
 	// ReplyRequestStalled (408): the request's body stalled.
 	ReplyRequestStalled
 	// ReplyResponseStalled (504): the response stalled.
@@ -69,6 +71,7 @@ var replies = [...]struct {
 	ReplyUpstreamTermination:   {503, FlagUpstreamTermination, resetBeforeHeaders + "connection termination"},
 	ReplyUpstreamProtocolError: {502, FlagUpstreamProtocolError, resetBeforeHeaders + "protocol error"},
 	ReplyUpstreamTimeout:       {504, FlagUpstreamTimeout, "upstream request timeout"},
+	ReplyOverflow:              {503, FlagUpstreamOverflow, resetBeforeHeaders + "overflow"},
 	ReplyRequestStalled:        {408, FlagStreamIdle, "stream timeout"},
 	ReplyResponseStalled:       {504, FlagStreamIdle, "stream timeout"},
 }

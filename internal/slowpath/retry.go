@@ -150,14 +150,15 @@ func isDialError(err error) bool {
 
 // count asks the cluster for one more retry at a time.
 func (r *retries) count() bool {
-	r.counted = r.x.proxy.retrying.begin(r.x.cluster)
+	a := r.x.admitted
+	r.counted = a.gate.retry(a.load, &a.breakers)
 	return r.counted
 }
 
 // uncount ends what count began: as in Envoy a retry counts until its outcome is known.
 func (r *retries) uncount() {
 	if r.counted {
-		r.x.proxy.retrying.end(r.x.cluster)
+		r.x.admitted.gate.retryEnded()
 		r.counted = false
 	}
 }

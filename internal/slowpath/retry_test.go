@@ -96,7 +96,7 @@ func TestRetryKeepsAwayFromEndpointsThatWereTried(t *testing.T) {
 }
 
 func TestRetriesAtATimeAreBounded(t *testing.T) {
-	const requests = 5
+	const requests, maxRetries = 5, 3
 	firstCome, held := make(chan struct{}), make(chan struct{})
 	var seen atomic.Int32
 	endpoint := rawEndpoint(t, func(conn net.Conn, r *bufio.Reader) {
@@ -121,18 +121,18 @@ func TestRetriesAtATimeAreBounded(t *testing.T) {
 	for range requests {
 		go func() { answers <- f.exchange(strings.Replace(get, "\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1)) }()
 	}
-	for range requests - model.DefaultMaxRetries {
+	for range requests - maxRetries {
 		<-answers
 	}
-	eventually(t, "as many retries as there may be are under way", func() bool { return seen.Load() == requests+model.DefaultMaxRetries })
+	eventually(t, "as many retries as there may be are under way", func() bool { return seen.Load() == requests+maxRetries })
 	close(held)
-	for range model.DefaultMaxRetries {
+	for range maxRetries {
 		<-answers
 	}
-	if got, want := f.proxy.Counters().Flag(FlagUpstreamOverflow), uint64(requests-model.DefaultMaxRetries); got != want {
+	if got, want := f.proxy.Counters().Flag(FlagUpstreamOverflow), uint64(requests-maxRetries); got != want {
 		t.Errorf("requests that were not sent again for that: got %d, want %d", got, want)
 	}
-	if got, want := f.proxy.Counters().Flag(FlagRetryLimit), uint64(model.DefaultMaxRetries); got != want {
+	if got, want := f.proxy.Counters().Flag(FlagRetryLimit), uint64(maxRetries); got != want {
 		t.Errorf("requests whose retries were exhausted: got %d, want %d", got, want)
 	}
 }

@@ -28,6 +28,12 @@ type script struct {
 	// attempts of each path, and the bodies that came whole. Guarded by mu.
 	attempts map[string]int
 	bodies   map[string][]int
+	// released ends steps that are held.
+	released chan struct{}
+}
+
+func newScript() *script {
+	return &script{attempts: map[string]int{}, bodies: map[string][]int{}, released: make(chan struct{})}
 }
 
 // serve starts an endpoint of the script.
@@ -67,6 +73,10 @@ func (s *script) converse(conn net.Conn) {
 		s.mu.Lock()
 		s.bodies[key] = append(s.bodies[key], int(n))
 		s.mu.Unlock()
+		if step == "hold" {
+			<-s.released
+			step = "200"
+		}
 		if !perform(conn, step) {
 			return
 		}
@@ -307,15 +317,12 @@ func playRetries(t *testing.T, place *harness.Place, s *script, service netip.Ad
 func TestRetriesAreThoseOfEnvoy(t *testing.T) {
 	place, service := harness.SameHost(t), harness.Service()
 	harness.OnlyXLB(t, "it is what XLB is compared with")
-	fresh := func() *script {
-		return &script{attempts: map[string]int{}, bodies: map[string][]int{}}
-	}
-	s := fresh()
+	s := newScript()
 	harness.StartEnvoy(t, retryConfig(t, s, service), place)
 	want := playRetries(t, place, s, service, false)
 	for _, mode := range harness.Modes(t) {
 		t.Run(mode.Name, func(t *testing.T) {
-			s, service := fresh(), harness.Service()
+			s, service := newScript(), harness.Service()
 			harness.Start(t, mode, retryConfig(t, s, service), place)
 			got := playRetries(t, place, s, service, true)
 			for i, c := range retryCases {

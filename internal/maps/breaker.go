@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package maps
+
+import "sync/atomic"
+
+// The daemon's side of bpf/lib/breaker.h: the same count.
+
+// NoLimit stands for no limit of a cluster's requests in flight: the kernel counts none.
+const NoLimit = uint32(abiNoLimitNO_LIMIT)
+
+// NewCluster begins the count of a cluster at an index that may have been another's, requests of which may be in flight.
+func (s *Shared) NewCluster(index uint32) {
+	c := &s.Clusters[index]
+	atomic.StoreUint32(&c.Limit, NoLimit)
+	atomic.StoreUint32(&c.Number, max(atomic.LoadUint32(&c.Number)+1, 1))
+	atomic.StoreUint32(&c.Active, 0)
+	atomic.StoreUint32(&c.Waiting, 0)
+}
+
+// SetLimit bounds the requests that the kernel may have in flight to a cluster.
+func (s *Shared) SetLimit(index, limit uint32) { atomic.StoreUint32(&s.Clusters[index].Limit, limit) }
+
+// EnterCluster counts a request of the slow path, unless limit are in flight. LeaveCluster is to be given the number that it returns.
+func (s *Shared) EnterCluster(index, limit uint32) (number uint32, ok bool) {
+	c := &s.Clusters[index]
+	number = atomic.LoadUint32(&c.Number)
+	for {
+		active := atomic.LoadUint32(&c.Active)
+		if active >= limit {
+			return 0, false
+		}
+		if atomic.CompareAndSwapUint32(&c.Active, active, active+1) {
+			return number, true
+		}
+	}
+}
+
+// LeaveCluster takes back what was counted, unless the index is another cluster's by now.
+func (s *Shared) LeaveCluster(index, number uint32) {
+	if number == 0 {
+		return
+	}
+	if c := &s.Clusters[index]; atomic.LoadUint32(&c.Number) == number {
+		atomic.AddUint32(&c.Active, ^uint32(0))
+	}
+}
+
+// HoldCluster makes the kernel hand over the requests to a cluster of which some wait, if it counts them.
+func (s *Shared) HoldCluster(index uint32, hold bool) {
+	var word uint32
+	if hold {
+		word = 1
+	}
+	atomic.StoreUint32(&s.Clusters[index].Waiting, word)
+}
+
+// uncount takes a lease that ends from its cluster's count.
+func (s *Shared) uncount(sl *Slot) {
+	s.LeaveCluster(atomic.LoadUint32(&s.Endpoints[sl.Endpoint].Cluster), atomic.SwapUint32(&sl.Counted, 0))
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package maps
+
+import "testing"
+
+func TestALeaseLeavesItsClustersCountOnce(t *testing.T) {
+	ends := map[string]func(*Shared){
+		"whole":              func(s *Shared) { s.ResponseDone(0) },
+		"broken":             func(s *Shared) { s.Break(0) },
+		"both":               func(s *Shared) { s.ResponseDone(0); s.Break(0) },
+		"broken, then whole": func(s *Shared) { s.Break(0); s.ResponseDone(0) },
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			s := NewHeapShared(Sizes{Clusters: 2, Endpoints: 1, Slots: 1})
+			s.NewCluster(1)
+			number, ok := s.EnterCluster(1, 2)
+			if _, second := s.EnterCluster(1, 2); !ok || !second {
+				t.Fatal("not counted")
+			}
+			if _, ok := s.EnterCluster(1, 2); ok {
+				t.Error("one more than the limit")
+			}
+			s.Endpoints[0].Cluster = 1
+			s.Slots[0] = Slot{State: uint32(SlotLeased), Lease: 1, Pending: uint32(PendingResponse), Counted: number}
+			end(s)
+			if got := s.Clusters[1].Active; got != 1 {
+				t.Errorf("in flight: got %d, want 1", got)
+			}
+		})
+	}
+}
+
+func TestALateLeaseIsNotTakenFromTheNextClustersCount(t *testing.T) {
+	s := NewHeapShared(Sizes{Clusters: 1})
+	s.NewCluster(0)
+	old, _ := s.EnterCluster(0, 9)
+	s.NewCluster(0)
+	if _, ok := s.EnterCluster(0, 9); !ok {
+		t.Fatal("not counted")
+	}
+	s.LeaveCluster(0, old)
+	if got := s.Clusters[0].Active; got != 1 {
+		t.Errorf("in flight: got %d, want 1", got)
+	}
+}

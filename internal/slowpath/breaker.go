@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// errOverflow says that a circuit breaker is open.
+var errOverflow = errors.New("a circuit breaker of the cluster is open")
+
+// Load is the count of a cluster's requests in flight, which the fast path shares.
+type Load interface {
+	// Enter counts one more, unless limit are in flight. leave takes it back, once.
+	Enter(limit uint32) (leave func(), ok bool)
+	// Active is the count.
+	Active() uint32
+	// Hold keeps the fast path from taking the places of requests that wait.
+	Hold(bool)
+}
+
+// gateKey names a gate: each priority of a cluster has its own.
+type gateKey struct {
+	cluster  string
+	priority model.Priority
+}
+
+// gates are the circuit breakers of all clusters.
+type gates struct {
+	load func(cluster string) Load
+
+	mu  sync.Mutex
+	all map[gateKey]*gate // guarded by mu; of clusters that have been asked for
+}
+
+func newGates(load func(cluster string) Load) *gates {
+	return &gates{load: load, all: map[gateKey]*gate{}}
+}
+
+func (g *gates) of(cluster string, p model.Priority) *gate {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	key := gateKey{cluster, p}
+	if g.all[key] == nil {
+		g.all[key] = &gate{own: &ownLoad{}}
+	}
+	return g.all[key]
+}
+
+// loadOf is shared with the kernel, which serves the default priority alone.
+func (g *gates) loadOf(cluster string, p model.Priority, own Load) Load {
+	if p != model.PriorityDefault || g.load == nil {
+		return own
+	}
+	if l := g.load(cluster); l != nil {
+		return l
+	}
+	return own
+}
+
+// gate lets requests to a cluster pass, in the order of their coming.
+type gate struct {
+	own *ownLoad
+
+	mu      sync.Mutex
+	waiting []*waiter // guarded by mu
+	retries uint64    // guarded by mu
+	polling bool      // guarded by mu
+}
+
+// waiter is a request for which there is no connection.
+type waiter struct {
+	limit  uint32
+	passed chan func()
+}
+
+// pollInterval is how soon the end of a request on the fast path is noticed, which nobody tells of.
+const pollInterval = time.Millisecond
+
+// enter counts a request, or waits until it can; errOverflow, or why ctx has ended, says that it must not be sent.
+func (g *gate) enter(ctx context.Context, load Load, b *model.Breakers) (leave func(), err error) {
+	w, leave, err := g.passOrWait(load, b)
+	if w == nil {
+		return leave, err
+	}
+	select {
+	case leave := <-w.passed:
+		return leave, nil
+	case <-ctx.Done():
+	}
+	g.forget(w)
+	select {
+	case leave := <-w.passed: // at this moment
+		leave()
+	default:
+	}
+	return nil, context.Cause(ctx)
+}
+
+func (g *gate) forget(w *waiter) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting = slices.DeleteFunc(g.waiting, func(other *waiter) bool { return other == w })
+}
+
+// passOrWait returns a waiter where the request has to wait.
+func (g *gate) passOrWait(load Load, b *model.Breakers) (w *waiter, leave func(), err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.waiting) == 0 {
+		if leave, ok := load.Enter(b.InUse()); ok {
+			return nil, g.leaver(load, leave), nil
+		}
+	}
+	if !b.Waits() || uint64(len(g.waiting)) >= uint64(b.MaxPending) {
+		return nil, nil, errOverflow
+	}
+	w = &waiter{b.InUse(), make(chan func(), 1)}
+	g.waiting = append(g.waiting, w)
+	if !g.polling {
+		g.polling = true
+		load.Hold(true)
+		go g.poll(load)
+	}
+	return w, nil, nil
+}
+
+// leaver takes a request from the count, and lets the next one pass.
+func (g *gate) leaver(load Load, leave func()) func() {
+	return func() {
+		leave()
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.passLocked(load)
+	}
+}
+
+// passLocked lets pass whoever can.
+func (g *gate) passLocked(load Load) {
+	for len(g.waiting) > 0 {
+		leave, ok := load.Enter(g.waiting[0].limit)
+		if !ok {
+			return
+		}
+		g.waiting[0].passed <- g.leaver(load, leave)
+		g.waiting = g.waiting[1:]
+	}
+}
+
+// poll runs while requests wait.
+func (g *gate) poll(load Load) {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for range tick.C {
+		if g.pollOnce(load) {
+			return
+		}
+	}
+}
+
+func (g *gate) pollOnce(load Load) (done bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.passLocked(load)
+	if len(g.waiting) > 0 {
+		return false
+	}
+	g.polling = false
+	load.Hold(false)
+	return true
+}
+
+// retry counts a retry, unless there are as many as there may be.
+func (g *gate) retry(load Load, b *model.Breakers) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.retries >= b.RetriesAt(uint64(load.Active())+uint64(len(g.waiting))) {
+		return false
+	}
+	g.retries++
+	return true
+}
+
+func (g *gate) retryEnded() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.retries--
+}
+
+// admission is a request's way through its gate.
+type admission struct {
+	gate     *gate
+	load     Load
+	breakers model.Breakers
+}
+
+func (x *exchange) admission(cluster *model.Cluster) *admission {
+	g := x.proxy.gates.of(x.cluster, x.route.Priority)
+	return &admission{g, x.proxy.gates.loadOf(x.cluster, x.route.Priority, g.own), cluster.BreakersOf(x.route.Priority)}
+}
+
+// ownLoad is a count that nobody shares.
+type ownLoad struct{ active atomic.Uint32 }
+
+// Enter implements Load.
+func (l *ownLoad) Enter(limit uint32) (leave func(), ok bool) {
+	for {
+		active := l.active.Load()
+		if active >= limit {
+			return nil, false
+		}
+		if l.active.CompareAndSwap(active, active+1) {
+			return func() { l.active.Add(math.MaxUint32) }, true
+		}
+	}
+}
+
+// Active implements Load.
+func (l *ownLoad) Active() uint32 { return l.active.Load() }
+
+// Hold implements Load.
+func (l *ownLoad) Hold(bool) {}
