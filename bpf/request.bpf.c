@@ -302,6 +302,7 @@ static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 i
 	s->counted = counted;
 	s->request = request_flags(&ps->scan);
 	s->timeout_ns = to->timeout_ns;
+	s->idle_ms = to->idle_ms;
 	s->deadline_ns = to->timeout_ns && whole ? bpf_ktime_get_coarse_ns() + to->timeout_ns : 0;
 	if (ps->body == CHUNKED_BODY)
 		s->upload = ps->upload;

@@ -414,7 +414,8 @@ struct route {
 	/* The share of the requests: those of which the draw, modulo the denominator, is less. Denominator 0: all of them. */
 	__u32 numerator;
 	__u32 denominator;
-	__u32 reserved;
+	/* Longest time without progress in milliseconds, 0 for the daemon's default, NO_LIMIT for none. */
+	__u32 idle_ms;
 };
 
 /* A share of a weighted route. */
@@ -695,7 +696,8 @@ struct slot {
 	struct body_scan upload;
 	/* Number of the i-sock among those that have used the slot, never 0. Writer: daemon, while CONNECTING. */
 	__u32 generation;
-	__u32 padding;
+	/* The route's. */
+	__u32 idle_ms;
 	/* Since the slot was FREE. Counted here, where a lease makes every field its holder's alone: at the endpoint all
 	 * processors would wait for one cache line. Writers: the request's program, the response's program. */
 	struct traffic traffic;

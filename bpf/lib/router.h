@@ -20,6 +20,9 @@ struct routing {
 	__u32 cluster;
 	/* enum route_flags */
 	__u32 flags;
+	/* As in struct route. */
+	__u32 idle_ms;
+	__u32 reserved;
 };
 
 /* ---- virtual host ---- */
@@ -190,6 +193,7 @@ static __always_inline enum verdict route_choose_cluster(const struct route *r, 
 	struct split_walk w = { .first = r->first };
 
 	out->timeout_ns = r->timeout_ns;
+	out->idle_ms = r->idle_ms;
 	out->flags = r->flags;
 	if (!r->count) {
 		out->cluster = r->first;

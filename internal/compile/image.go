@@ -151,7 +151,9 @@ type Route struct {
 	Numerator, Denominator uint32
 	// Timeout from the end of the request to the end of the response; 0 for none.
 	Timeout time.Duration
-	Flags   maps.RouteFlags
+	// Idle as in model.Route.
+	Idle  time.Duration
+	Flags maps.RouteFlags
 	// Cluster when it is one; then First, Count and Total are 0. With RouteSlow there is none.
 	Cluster string
 	// Otherwise the shares are Splits[First : First+Count], up to Total.

@@ -91,7 +91,7 @@ func (b *tableBuilder) compileRoute(r *model.Route) (out Route, reason string) {
 	if what := r.Beyond(); what != "" {
 		return Route{}, what
 	}
-	out = Route{Timeout: r.Timeout, Flags: flagsOf(r)}
+	out = Route{Timeout: r.Timeout, Idle: r.Idle, Flags: flagsOf(r)}
 	shares := r.Clusters
 	// The weight of a plain cluster is of no consequence.
 	if len(shares) > 1 {

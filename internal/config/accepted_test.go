@@ -109,7 +109,14 @@ var acceptances = []struct {
 		"{stat_prefix: x, traffic_direction: OUTBOUND, enable_reuse_port: false, freebind: true, tcp_backlog_size: 1024, bind_to_port: true, metadata: {filter_metadata: {x: {y: z}}}, connection_balance_config: {exact_balance: {}}}"}, nil},
 	{change{"empty filter chain match", "$chain", "{name: only, filter_chain_match: {}}"}, nil},
 	{change{"connection manager fields that ask for what is done", "$hcm",
-		"{codec_type: AUTO, generate_request_id: false, preserve_external_request_id: true, server_header_transformation: PASS_THROUGH, skip_xff_append: true, use_remote_address: false, add_user_agent: false, normalize_path: false, merge_slashes: false, path_with_escaped_slashes_action: KEEP_UNCHANGED, stream_idle_timeout: 0s, request_timeout: 0s, request_headers_timeout: 0s}"}, nil},
+		"{codec_type: AUTO, generate_request_id: false, preserve_external_request_id: true, server_header_transformation: PASS_THROUGH, skip_xff_append: true, use_remote_address: false, add_user_agent: false, normalize_path: false, merge_slashes: false, path_with_escaped_slashes_action: KEEP_UNCHANGED, request_timeout: 0s, request_headers_timeout: 0s}"}, nil},
+	{change{"stream idle timeout", "$hcm", "{stream_idle_timeout: 10s, request_headers_timeout: 3s}"},
+		func(c *model.Config) {
+			firstRoute(c).Idle, c.Listeners[0].Routes.HeadTimeout = 10*time.Second, 3*time.Second
+		}},
+	{change{"stream idle timeout off", "$hcm", "{stream_idle_timeout: 0s}"},
+		func(c *model.Config) { firstRoute(c).Idle = model.NoIdle }},
+	{change{"what speaks of gRPC, and a duration without limit", "$route.route", "{max_grpc_timeout: 0s, grpc_timeout_offset: 1s, max_stream_duration: {max_stream_duration: 0s, grpc_timeout_header_max: 0s}}"}, nil},
 	{change{"router fields that change nothing", "$hcm.http_filters[0].typed_config",
 		"{dynamic_stats: false, suppress_envoy_headers: true}"}, nil},
 	{change{"clusters validated", "$routes", "{validate_clusters: true}"}, nil},
@@ -277,7 +284,9 @@ var acceptances = []struct {
 			c.Listeners[0].Routes.IgnorePort, c.Listeners[0].Routes.IgnorePathParameters = true, true
 		}},
 	{change{"route timeout", "$route.route", "{timeout: 0.2509s, idle_timeout: 0s}"},
-		func(c *model.Config) { firstRoute(c).Timeout = 250 * time.Millisecond }},
+		func(c *model.Config) { firstRoute(c).Timeout, firstRoute(c).Idle = 250*time.Millisecond, model.NoIdle }},
+	{change{"idle timeout", "$route.route", "{idle_timeout: 1.5s}"},
+		func(c *model.Config) { firstRoute(c).Idle = 1500 * time.Millisecond }},
 	{change{"circuit breakers", "$cluster", "{circuit_breakers: {thresholds: [{max_connections: 4294967295, max_pending_requests: 4294967295, max_requests: 4294967295, " +
 		"max_retries: 4294967295, track_remaining: true}, {priority: HIGH, max_requests: 0, retry_budget: {min_retry_concurrency: 1}}]}}"},
 		func(c *model.Config) {

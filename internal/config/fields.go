@@ -120,6 +120,7 @@ const (
 	hopChange     = "XLB passes headers as they are; remove the field, or run with --envoy-headers, which serves all requests in user space"
 	plaintext     = "XLB balances plaintext HTTP/1.1; remove the field"
 	noRetry       = "use retry_policy"
+	noGRPC        = "speaks of gRPC, which HTTP/1.1 does not carry"
 	noHedge       = "XLB sends a request again only when the attempt before has ended; remove the field"
 	noRewrite     = "XLB passes the request target and the host as they are; remove the field"
 	noFilterHooks = "XLB has no HTTP filter that uses it; remove the field"
@@ -243,9 +244,9 @@ var supported = map[protoreflect.FullName]fields{
 		"server_name":                       ofHop(refuse(hopChange)),
 		"via":                               ofHop(refuse(hopChange)),
 		"normalize_path":                    translateIt,
-		"stream_idle_timeout":               limit(noIdle, zero),
+		"stream_idle_timeout":               translateIt,
 		"request_timeout":                   limit(noIdle, zero),
-		"request_headers_timeout":           limit(noIdle, zero),
+		"request_headers_timeout":           translateIt,
 		"merge_slashes":                     translateIt,
 		"path_with_escaped_slashes_action":  translateIt,
 		"strip_matching_host_port":          translateIt,
@@ -499,7 +500,7 @@ var supported = map[protoreflect.FullName]fields{
 		"weighted_clusters":               translateIt,
 		"timeout":                         translateIt,
 		"upgrade_configs":                 translateIt,
-		"idle_timeout":                    limit(noIdle, zero),
+		"idle_timeout":                    translateIt,
 		"auto_host_rewrite":               limit("write the host in host_rewrite_literal", boolean(false)),
 		"cluster_header":                  translateIt,
 		"cluster_not_found_response_code": translateIt,
@@ -521,13 +522,18 @@ var supported = map[protoreflect.FullName]fields{
 		"rate_limits":                     refuse(noRateLimit),
 		"hash_policy":                     refuse("no supported lb_policy uses a hash; remove the field"),
 		"metadata_match":                  refuse("XLB does not choose endpoints by metadata; make a cluster of each subset"),
-		"max_stream_duration":             refuse("use timeout"),
-		"max_grpc_timeout":                refuse("use timeout"),
-		"grpc_timeout_offset":             refuse("use timeout"),
+		"max_stream_duration":             translateIt,
+		"max_grpc_timeout":                ignore(noGRPC),
+		"grpc_timeout_offset":             ignore(noGRPC),
 		"internal_redirect_policy":        refuse("XLB hands redirects to the client; remove the field"),
 		"internal_redirect_action":        refuse("XLB hands redirects to the client; remove the field"),
 		"priority":                        translateIt,
 		"cors":                            refuse(noFilterHooks),
+	},
+	"envoy.config.route.v3.RouteAction.MaxStreamDuration": {
+		"max_stream_duration":        limit("use timeout, or set 0s", zero),
+		"grpc_timeout_header_max":    ignore(noGRPC),
+		"grpc_timeout_header_offset": ignore(noGRPC),
 	},
 	"envoy.config.route.v3.RetryPolicy": {
 		"retry_on":                          translateIt,

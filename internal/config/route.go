@@ -4,14 +4,16 @@ package config
 
 import (
 	"strings"
+	"time"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// routeTable translates a route table for a connection manager with these upgrades.
-func (t *translator) routeTable(rc *routev3.RouteConfiguration, manager upgrades, path string) *model.RouteTable {
+// routeTable translates a route table; owner is what its routes take from the connection manager.
+func (t *translator) routeTable(rc *routev3.RouteConfiguration, owner routeOwner, path string) *model.RouteTable {
 	out := &model.RouteTable{
 		Name:                 rc.GetName(),
 		IgnorePort:           rc.GetIgnorePortInHostMatching(),
@@ -22,7 +24,7 @@ func (t *translator) routeTable(rc *routev3.RouteConfiguration, manager upgrades
 		MostSpecificWins:     rc.GetMostSpecificHeaderMutationsWins(),
 	}
 	domains := map[string]string{}
-	owner := routeOwner{upgrades: manager, directBody: directBodyLimit(rc)}
+	owner.directBody = directBodyLimit(rc)
 	tableMirrors := t.mirrors(rc.GetRequestMirrorPolicies(), path)
 	tableFilters := t.filterLevel(rc.GetTypedPerFilterConfig(), path)
 	for i, vh := range rc.GetVirtualHosts() {
@@ -59,6 +61,8 @@ type routeOwner struct {
 	mirrors []model.Mirror
 	// retry is the policy of routes that have none; nil is none.
 	retry *model.Retry
+	// idle is the connection manager's, as in model.Route.
+	idle time.Duration
 	// countAttempts is the virtual host's include_request_attempt_count.
 	countAttempts bool
 }
@@ -113,6 +117,7 @@ func (t *translator) forward(out *model.Route, action *routev3.RouteAction, owne
 	t.routeUpgrades(out, action, owner.upgrades, path+".upgrade_configs")
 	out.Rewrite = t.pathRewrite(action, path)
 	out.Host = t.hostRewrite(action, path)
+	out.Idle = t.idle(action.GetIdleTimeout(), owner.idle, path+".idle_timeout")
 	out.Priority = priorities[action.GetPriority()]
 	out.Retry, out.CountAttempts = owner.retry, owner.countAttempts
 	if own := action.GetRetryPolicy(); own != nil {
@@ -123,6 +128,18 @@ func (t *translator) forward(out *model.Route, action *routev3.RouteAction, owne
 		out.Mirrors = t.mirrors(own, path)
 	}
 	t.clusterChoice(out, action, owner, path)
+}
+
+// idle translates an idle timeout, of which 0 is none.
+func (t *translator) idle(d *durationpb.Duration, absent time.Duration, path string) time.Duration {
+	out := t.duration(d, absent, path)
+	switch {
+	case d == nil:
+		return absent
+	case out == 0:
+		return model.NoIdle
+	}
+	return out
 }
 
 func (t *translator) clusterExists(name, path string) {

@@ -96,7 +96,9 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 			t.p.add(hcmPath+".route_config", "missing: write the routes here")
 		}
 		manager := upgradesOf(t, hcm.GetUpgradeConfigs(), hcmPath+".upgrade_configs")
-		out.Routes = t.routeTable(hcm.GetRouteConfig(), manager, hcmPath+".route_config")
+		idle := t.idle(hcm.GetStreamIdleTimeout(), 0, hcmPath+".stream_idle_timeout")
+		out.Routes = t.routeTable(hcm.GetRouteConfig(), routeOwner{upgrades: manager, idle: idle}, hcmPath+".route_config")
+		out.Routes.HeadTimeout = t.duration(hcm.GetRequestHeadersTimeout(), 0, hcmPath+".request_headers_timeout")
 		out.Routes.Host = t.hostRule(hcm, out.Address.Port(), hcmPath)
 		out.Routes.Path = pathRule(hcm)
 		out.Routes.Hop = t.hop(hcm, hcmPath)

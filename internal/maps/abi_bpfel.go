@@ -370,7 +370,7 @@ type abiRoute struct {
 	Order       uint32
 	Numerator   uint32
 	Denominator uint32
-	Reserved    uint32
+	IdleMs      uint32
 }
 
 type abiRouteFlags uint32
@@ -428,7 +428,7 @@ type abiSlot struct {
 	Response     abiBodyScan
 	Upload       abiBodyScan
 	Generation   uint32
-	Padding      uint32
+	IdleMs       uint32
 	Traffic      abiTraffic
 	EndedNs      uint64
 	EndedCookie  uint64

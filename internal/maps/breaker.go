@@ -6,7 +6,7 @@ import "sync/atomic"
 
 // The daemon's side of bpf/lib/breaker.h: the same count.
 
-// NoLimit stands for no limit of a cluster's requests in flight: the kernel counts none.
+// NoLimit stands for no limit of a cluster's requests in flight, of which the kernel then counts none, and of the time without progress.
 const NoLimit = uint32(abiNoLimitNO_LIMIT)
 
 // NewCluster begins the count of a cluster at an index that may have been another's, requests of which may be in flight.

@@ -59,6 +59,9 @@ type RouteTable struct {
 	Path PathRule
 	// Hop adds headers unasked; nil leaves them as they are.
 	Hop *Hop
+	// HeadTimeout is how long the head of a request may take from its first byte to its last
+	// (HttpConnectionManager.request_headers_timeout); zero is no limit but Envoy's default of Route.Idle.
+	HeadTimeout time.Duration
 	// IgnorePort leaves the port out where a request's host is compared with the
 	// domains (ignore_port_in_host_matching).
 	IgnorePort bool
@@ -126,6 +129,9 @@ type Route struct {
 	// Timeout from the end of the request to the end of the response; zero
 	// disables it.
 	Timeout time.Duration
+	// Idle is the longest time without progress in either direction, tunnels included: RouteAction.idle_timeout, or
+	// HttpConnectionManager.stream_idle_timeout. Zero stands for Envoy's default of 5 minutes, NoIdle for none.
+	Idle time.Duration
 	// Priority chooses among the circuit breakers of the cluster.
 	Priority Priority
 	// Retry is the policy by which requests are sent again; nil: none (see internal/slowpath for what is done without one).
@@ -142,6 +148,9 @@ type Route struct {
 	// (RouteAction.UpgradeConfig.connect_config).
 	TerminateConnect bool
 }
+
+// NoIdle is a Route.Idle that never ends a request.
+const NoIdle = time.Duration(-1)
 
 // Upgrade types with a meaning of their own.
 const (

@@ -81,7 +81,7 @@ func (c clients) whole(ctx context.Context, s pool.Spilled, client net.Conn) (ui
 	requestOpen := shared.Slots[s.Lease.Slot].RequestOpen()
 	r, err := c.n.proxy.Relay(ctx, client, s.Upstream, slowpath.RelayRequest{
 		// A client that has its answer may leave out what it has not sent of its request, if it is told to close.
-		Method: method, KeepAlive: !requestOpen, Upgrade: s.Upgrade, Deadline: s.Deadline,
+		Method: method, KeepAlive: !requestOpen, Upgrade: s.Upgrade, Deadline: s.Deadline, Idle: s.Idle,
 	})
 	if class := r.Status/100 - 1; class >= 0 && class < len(maps.Traffic{}.Responses) {
 		atomic.AddUint64(&shared.Slots[s.Lease.Slot].Traffic.Responses[class], 1)

@@ -166,6 +166,12 @@ func (p *Pool) spillLocked(s *isock) {
 		Head:     atomic.LoadUint32(&sl.Request)&uint32(maps.RequestHead) != 0,
 		Upgrade:  atomic.LoadUint32(&sl.Request)&uint32(maps.RequestUpgrade) != 0,
 	}
+	switch ms := atomic.LoadUint32(&sl.IdleMs); ms {
+	case maps.NoLimit:
+		spilled.Idle = -1
+	default:
+		spilled.Idle = time.Duration(ms) * time.Millisecond
+	}
 	if d := atomic.LoadUint64(&sl.DeadlineNs); d != 0 {
 		spilled.Deadline = time.Now().Add(time.Duration(int64(d) - maps.Now()))
 	}
@@ -366,8 +372,15 @@ type progress struct {
 	since uint64
 }
 
-// stalled reports whether a lease has carried nothing for that long. A response that the slow path relays has its own watch.
+// stalled reports whether a lease has carried nothing for as long as its route says, or for that long where it says nothing. A response that the slow path relays has its own watch.
 func (p *progress) stalled(sl *maps.Slot, now uint64, limit time.Duration) bool {
+	switch ms := atomic.LoadUint32(&sl.IdleMs); ms {
+	case 0:
+	case maps.NoLimit:
+		return false
+	default:
+		limit = time.Duration(ms) * time.Millisecond
+	}
 	seen := progress{
 		lease: atomic.LoadUint64(&sl.Lease),
 		bytes: atomic.LoadUint64(&sl.Traffic.BytesSent) + atomic.LoadUint64(&sl.Traffic.BytesReceived),

@@ -657,3 +657,31 @@ func TestLeaseOfFindsABrokenLeaseUntilItsClientIsTold(t *testing.T) {
 		})
 	}
 }
+
+func TestLeaseStandsStillForAsLongAsItsRouteAllows(t *testing.T) {
+	t.Parallel()
+	const usual = 10 * time.Second
+	for _, tt := range []struct {
+		name   string
+		idleMs uint32
+		// after this time it does not stand still yet; behind it, it does. 0: it never does.
+		after time.Duration
+	}{
+		{"the usual time", 0, usual},
+		{"the route's", 1500, 1500 * time.Millisecond},
+		{"longer than usual", 60_000, time.Minute},
+		{"none", maps.NoLimit, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var p progress
+			sl := &maps.Slot{Lease: 1, IdleMs: tt.idleMs}
+			const began = uint64(time.Hour)
+			if p.stalled(sl, began, usual) || p.stalled(sl, began+uint64(tt.after), usual) {
+				t.Error("before its time")
+			}
+			if got, want := p.stalled(sl, began+uint64(tt.after)+1, usual), tt.after > 0; got != want {
+				t.Errorf("behind its time: got %t, want %t", got, want)
+			}
+		})
+	}
+}

@@ -64,6 +64,8 @@ type Spilled struct {
 	// Head reports that the request was a HEAD, Upgrade that it asked for another protocol.
 	Head, Upgrade bool
 	Deadline      time.Time
+	// Idle is the longest time without progress, zero for the usual one, negative for none.
+	Idle time.Duration
 }
 
 // Config is what a pool needs. All fields are required but the limits.

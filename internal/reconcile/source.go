@@ -4,6 +4,7 @@ package reconcile
 
 import (
 	"slices"
+	"time"
 
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
@@ -88,10 +89,18 @@ func (s *source) list(first, count uint32) (*piece[maps.Route], error) {
 	return p, err
 }
 
+// idleOf is the time in the kernel's terms: one that is too long for them is none.
+func idleOf(d time.Duration) uint32 {
+	if d < 0 || d.Milliseconds() >= int64(maps.NoLimit) {
+		return maps.NoLimit
+	}
+	return uint32(d.Milliseconds())
+}
+
 func (s *source) route(from *compile.Route) (to maps.Route, splits *piece[maps.Split], err error) {
 	to = maps.Route{
 		Need: from.Need, Forbid: from.Forbid, TimeoutNs: uint64(max(from.Timeout, 0)), Flags: uint32(from.Flags), Order: from.Order,
-		Numerator: from.Numerator, Denominator: from.Denominator,
+		Numerator: from.Numerator, Denominator: from.Denominator, IdleMs: idleOf(from.Idle),
 	}
 	if from.Flags&maps.RouteSlow != 0 {
 		return to, nil, nil // its cluster is never read

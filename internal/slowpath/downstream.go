@@ -140,7 +140,7 @@ func (d *downstream) readHead() (end int, state headState, reply LocalReply) {
 		}
 		if !timed {
 			timed = true
-			if d.conn.SetReadDeadline(time.Now().Add(d.proxy.config.Limits.HeadTimeout)) != nil {
+			if d.conn.SetReadDeadline(time.Now().Add(d.headTimeout())) != nil {
 				return 0, headEnded, noReply
 			}
 			defer func() { _ = d.conn.SetReadDeadline(time.Time{}) }()
@@ -149,6 +149,15 @@ func (d *downstream) readHead() (end int, state headState, reply LocalReply) {
 			return 0, d.endOfHead(err), ReplyHeaderTimeout
 		}
 	}
+}
+
+// headTimeout is how long a head may take.
+func (d *downstream) headTimeout() time.Duration {
+	limit := d.proxy.config.Limits.HeadTimeout
+	if table, ok := d.proxy.config.Table(d.session.Listener); ok && table.HeadTimeout > 0 {
+		return min(limit, table.HeadTimeout)
+	}
+	return limit
 }
 
 // endOfHead tells what a failed read means in the midst of a head.

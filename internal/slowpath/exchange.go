@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
@@ -146,7 +147,7 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 	x.ctx, x.tryCtx = ctx, ctx
 	x.whole = make(chan struct{})
 	x.out.begin()
-	x.watchdog = startWatchdog(x.conn, x.reader, x.proxy.config.Limits.StreamIdle, cancel)
+	x.watchdog = startWatchdog(x.conn, x.reader, x.idleLimit(), cancel)
 	x.watchdog.gone = x.session.Gone
 	x.beginBody()
 	x.mirror()
@@ -165,6 +166,17 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 		return x.switchTo(resp)
 	}
 	return x.relay(resp)
+}
+
+// idleLimit is the longest time without progress.
+func (x *exchange) idleLimit() time.Duration {
+	switch {
+	case x.route == nil || x.route.Idle == 0:
+		return x.proxy.config.Limits.StreamIdle
+	case x.route.Idle < 0:
+		return math.MaxInt64
+	}
+	return x.route.Idle
 }
 
 // unused gives a claim back.

@@ -38,7 +38,7 @@ func (x *exchange) hold(ctx context.Context, d time.Duration) bool {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	x.ctx = ctx
-	x.watchdog = startWatchdog(x.conn, x.reader, x.proxy.config.Limits.StreamIdle, cancel)
+	x.watchdog = startWatchdog(x.conn, x.reader, x.idleLimit(), cancel)
 	x.watchdog.gone = x.session.Gone
 	if x.body == nil {
 		x.watchdog.requestRead(0)

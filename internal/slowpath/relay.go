@@ -3,6 +3,7 @@
 package slowpath
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -21,6 +22,8 @@ type RelayRequest struct {
 	Upgrade bool
 	// Deadline of the whole response; zero: none.
 	Deadline time.Time
+	// Idle is the longest time without progress: zero stands for Limits.StreamIdle, a negative one for none.
+	Idle time.Duration
 	// Report to the observer; Relay sets Status, Flag and Duration.
 	Report Report
 }
@@ -73,6 +76,7 @@ type relay struct {
 	upstream net.Conn
 	view     clientView
 	deadline time.Time
+	idle     time.Duration
 	upgrade  bool
 	in       *source // over upstream
 	answers  *responseReader
@@ -85,6 +89,7 @@ func newRelay(p *Proxy, client, upstream net.Conn, req RelayRequest) *relay {
 		proxy: p, client: client, upstream: upstream,
 		view:     clientView{method: req.Method, http10: req.HTTP10, keepAlive: req.KeepAlive && !p.draining.Load() && !p.closed.Load()},
 		deadline: req.Deadline,
+		idle:     cmp.Or(req.Idle, p.config.Limits.StreamIdle),
 		upgrade:  req.Upgrade,
 		in:       &source{conn: upstream},
 		out:      newClientWriter(client),
@@ -100,7 +105,7 @@ func (r *relay) release() {
 }
 
 func (r *relay) run(ctx context.Context) error {
-	if err := r.setDeadline(r.deadline); err != nil {
+	if err := r.setDeadline(); err != nil {
 		abort(r.client)
 		return err
 	}
@@ -115,7 +120,6 @@ func (r *relay) run(ctx context.Context) error {
 	if resp.status == http.StatusSwitchingProtocols {
 		return r.switchProtocols(resp)
 	}
-	// Progress lengthens the idle limit where the route sets no deadline.
 	f, err := r.out.relay(resp, &r.view, r.progress, func() {})
 	if err != nil {
 		r.breakOff(f, err)
@@ -153,17 +157,15 @@ func (r *relay) switchProtocols(resp *response) error {
 
 // progress extends the idle limit.
 func (r *relay) progress() {
-	if r.deadline.IsZero() {
-		// A failure shows at the next read or write.
-		_ = r.setDeadline(time.Time{})
-	}
+	// A failure shows at the next read or write.
+	_ = r.setDeadline()
 }
 
-// setDeadline bounds both connections: by the route's deadline, else by the
-// stream idle limit.
-func (r *relay) setDeadline(t time.Time) error {
-	if t.IsZero() {
-		t = time.Now().Add(r.proxy.config.Limits.StreamIdle)
+// setDeadline bounds both connections: by the route's deadline, or by the idle limit if that is sooner.
+func (r *relay) setDeadline() error {
+	t := r.deadline
+	if idle := time.Now().Add(r.idle); r.idle > 0 && (t.IsZero() || idle.Before(t)) {
+		t = idle
 	}
 	return errors.Join(r.upstream.SetReadDeadline(t), r.client.SetWriteDeadline(t))
 }
@@ -197,7 +199,7 @@ func (r *relay) refuse(ctx context.Context, err error) error {
 
 func (r *relay) classify(err error) LocalReply {
 	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded) && r.deadline.IsZero():
+	case errors.Is(err, os.ErrDeadlineExceeded) && (r.deadline.IsZero() || time.Now().Before(r.deadline)):
 		return ReplyResponseStalled
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return ReplyUpstreamTimeout

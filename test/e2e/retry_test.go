@@ -142,10 +142,16 @@ type retryCase struct {
 	chunked bool
 	fields  string
 	timeout string
+	// idle is the route's idle_timeout.
+	idle string
 }
 
 var retryCases = []retryCase{
 	{name: "none", do: "503"},
+	{name: "idle timeout", do: "hang", idle: "0.3s"},
+	{name: "idle timeout sooner than the timeout", do: "hang", idle: "0.3s", timeout: "5s"},
+	{name: "timeout sooner than the idle timeout", do: "hang", idle: "5s", timeout: "0.3s"},
+	{name: "idle timeout of a policy", policy: retryOn("5xx", 2), do: "503,hang,200", idle: "0.3s"},
 	{name: "5xx", policy: retryOn("5xx", 2), do: "503,500,200"},
 	{name: "one by default", policy: map[string]any{"retry_on": "5xx"}, do: "503,503,200"},
 	{name: "5xx is exhausted", policy: retryOn("5xx", 2), do: "503"},
@@ -245,6 +251,9 @@ func retryConfig(t *testing.T, s *script, service netip.AddrPort) harness.Config
 		}
 		if c.policy != nil {
 			action["retry_policy"] = c.policy
+		}
+		if c.idle != "" {
+			action["idle_timeout"] = c.idle
 		}
 		if c.timeout != "" {
 			action["timeout"] = c.timeout
