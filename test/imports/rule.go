@@ -16,7 +16,8 @@ const module = "github.com/xlb-project/xlb/"
 // each other. A folder without a row is an error: decide where it stands first.
 var layers = map[string][]string{
 	"re2":       nil,
-	"model":     {"re2"},
+	"hashing":   nil,
+	"model":     {"re2", "hashing"},
 	"poller":    nil,
 	"upstream":  {"poller"},
 	"chunked":   nil,
@@ -27,10 +28,10 @@ var layers = map[string][]string{
 	"config":    {"model"},
 	"xds":       {"model"},
 	"dns":       {"model"},
-	"compile":   {"model", "maps", "dfa", "memo", "re2"},
+	"compile":   {"model", "maps", "dfa", "memo", "re2", "hashing"},
 	"reconcile": {"compile", "maps", "model"},
 	"datapath":  {"maps"},
-	"balance":   {"maps"},
+	"balance":   {"maps", "hashing"},
 	"anchor":    {"maps", "poller"},
 	"pool":      {"maps", "poller", "upstream"},
 	"health":    {"model", "maps", "poller"},
