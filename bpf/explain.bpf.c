@@ -5,6 +5,7 @@
  * The packet is an Ethernet header, of which only the length matters, a struct explanation, and the head; the answer is written
  * into it.
  */
+#include "lib/balance.h"
 #include "lib/http1.h"
 #include "lib/maps.h"
 #include "lib/router.h"
@@ -18,6 +19,13 @@ struct {
 	__type(value, struct request_scan);
 	__uint(max_entries, 1);
 } explain_scans SEC(".maps");
+
+static __always_inline enum verdict explain_cluster(__u32 cluster)
+{
+	struct cluster *c = cluster_at(cluster);
+
+	return c && cluster_is_slow(c) ? HANDOVER_CLUSTER_SLOW : 0;
+}
 
 static __always_inline enum verdict explain_head(struct __sk_buff *skb, struct request_scan *scan,
 						 const struct explanation *e, struct routing *to)
@@ -44,6 +52,8 @@ static __always_inline enum verdict explain_head(struct __sk_buff *skb, struct r
 		v = route_request(scan, t, span, to);
 	if (!v)
 		v = route_upgrade(scan, to);
+	if (!v)
+		v = explain_cluster(to->cluster);
 	return v;
 }
 

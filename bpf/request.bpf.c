@@ -347,6 +347,8 @@ static __always_inline int request_send(struct sk_msg_md *msg, struct psock *ps,
 
 	if (!c)
 		return request_decline(msg, ps, HANDOVER_NO_CLUSTER, NO_ENDPOINT);
+	if (cluster_is_slow(c))
+		return request_decline(msg, ps, HANDOVER_CLUSTER_SLOW, NO_ENDPOINT);
 	if (!cluster_enter(c, &counted))
 		return request_decline(msg, ps, HANDOVER_OVERFLOW, NO_ENDPOINT);
 	chosen = balance_pick(c);

@@ -109,6 +109,14 @@ static __always_inline struct group *group_of(const struct cluster *c)
 	return g;
 }
 
+/* Only the daemon can choose: by the request's hash. */
+static __always_inline int cluster_is_slow(const struct cluster *c)
+{
+	struct group *g = group_at((__u32)c->root);
+
+	return g && (g->policy == POLICY_RING_HASH || g->policy == POLICY_MAGLEV);
+}
+
 /* Chooses by the group's policy. NO_ENDPOINT: none found in a few tries; the slow path looks at all. */
 static __always_inline __u32 balance_pick(struct cluster *c)
 {

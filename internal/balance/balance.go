@@ -21,14 +21,15 @@ func New(shared *maps.Shared) *Picker {
 	return &Picker{shared: shared}
 }
 
-// Pick chooses an endpoint of a cluster by its policy, never one that is out of service or that skip (which may be nil)
-// reports true for, and counts a request to it. False: there is none. Done must be called once for each that was picked.
-func (p *Picker) Pick(cluster uint32, skip func(endpoint uint32) bool) (endpoint uint32, ok bool) {
-	usable := func(e uint32) bool { return p.Serving(e) && (skip == nil || !skip(e)) }
+// Pick chooses an endpoint of a cluster by its policy, and by the request's hash where the policy asks for one; never one that is out of
+// service or that skip (which may be nil) reports true for. It counts a request to it. False: there is none. Done must be called once for
+// each that was picked.
+func (p *Picker) Pick(cluster uint32, hash uint64, skip func(endpoint uint32) bool) (endpoint uint32, ok bool) {
+	asked := question{hash: hash, usable: func(e uint32) bool { return p.Serving(e) && (skip == nil || !skip(e)) }}
 	c := &p.shared.Clusters[cluster]
 	for {
 		word := atomic.LoadUint64(&c.Root)
-		endpoint, ok = p.choose(uint32(word), int(maps.MaxGroupDepth), usable)
+		endpoint, ok = p.choose(uint32(word), int(maps.MaxGroupDepth), &asked)
 		if ok {
 			p.Claim(endpoint)
 		}
@@ -85,8 +86,14 @@ func (s schedule) firstFrom(turn uint64, usable func(uint32) bool) (uint32, bool
 	return 0, false
 }
 
+// question is what is asked of a choice.
+type question struct {
+	hash   uint64
+	usable func(endpoint uint32) bool
+}
+
 // choose finds an endpoint in the group of that index, which may lead to others, depth deep with itself.
-func (p *Picker) choose(group uint32, depth int, usable func(uint32) bool) (uint32, bool) {
+func (p *Picker) choose(group uint32, depth int, asked *question) (uint32, bool) {
 	if depth == 0 || group == 0 || int(group) >= len(p.shared.Groups) {
 		return 0, false
 	}
@@ -96,23 +103,25 @@ func (p *Picker) choose(group uint32, depth int, usable func(uint32) bool) (uint
 		return 0, false
 	}
 	if maps.GroupFlags(atomic.LoadUint32(&g.Flags))&maps.GroupOfGroups != 0 {
-		return p.below(g, turns, depth-1, usable)
+		return p.below(g, turns, depth-1, asked)
 	}
 	switch maps.Policy(atomic.LoadUint32(&g.Policy)) {
 	case maps.PolicyLeastRequest:
-		return p.leastRequest(turns, max(2, atomic.LoadUint32(&g.Choices)), usable)
+		return p.leastRequest(turns, max(2, atomic.LoadUint32(&g.Choices)), asked.usable)
 	case maps.PolicyRandom:
-		return random(turns, usable)
+		return random(turns, asked.usable)
+	case maps.PolicyRingHash, maps.PolicyMaglev:
+		return p.hashed(p.shared.HashTables[group].Load(), asked)
 	default:
-		return roundRobin(g, turns, usable)
+		return roundRobin(g, turns, asked.usable)
 	}
 }
 
 // below goes on in the group whose turn it is. When none of its endpoints can be had, those of the other groups are better than none;
 // but a group without any, which stands for requests that are to fail, is the end.
-func (p *Picker) below(g *maps.Group, turns schedule, depth int, usable func(uint32) bool) (uint32, bool) {
-	first := turns.at(placeIn(g))
-	if e, ok := p.choose(first, depth, usable); ok || p.isEmpty(first) {
+func (p *Picker) below(g *maps.Group, turns schedule, depth int, asked *question) (uint32, bool) {
+	first := turns.at(placeIn(g, asked.hash))
+	if e, ok := p.choose(first, depth, asked); ok || p.isEmpty(first) {
 		return e, ok
 	}
 	tried := map[uint32]bool{first: true}
@@ -122,19 +131,23 @@ func (p *Picker) below(g *maps.Group, turns schedule, depth int, usable func(uin
 			continue
 		}
 		tried[group] = true
-		if e, ok := p.choose(group, depth, usable); ok {
+		if e, ok := p.choose(group, depth, asked); ok {
 			return e, true
 		}
 	}
 	return 0, false
 }
 
-// placeIn draws priorities and lets localities take turns, as the kernel does.
-func placeIn(g *maps.Group) uint64 {
-	if maps.Policy(atomic.LoadUint32(&g.Policy)) == maps.PolicyRandom {
+// placeIn draws priorities, or takes that of the hash, and lets localities take turns, as the kernel does.
+func placeIn(g *maps.Group, hash uint64) uint64 {
+	switch maps.Policy(atomic.LoadUint32(&g.Policy)) {
+	case maps.PolicyRandom:
 		return rand.Uint64()
+	case maps.PolicyRingHash, maps.PolicyMaglev:
+		return hash
+	default:
+		return atomic.AddUint64(&g.Turn, 1) - 1
 	}
-	return atomic.AddUint64(&g.Turn, 1) - 1
 }
 
 func (p *Picker) isEmpty(group uint32) bool {

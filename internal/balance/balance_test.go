@@ -39,7 +39,7 @@ func count(t *testing.T, p *Picker, n int, skip func(uint32) bool) map[uint32]in
 	t.Helper()
 	counts := map[uint32]int{}
 	for range n {
-		e, ok := p.Pick(0, skip)
+		e, ok := p.Pick(0, 0, skip)
 		if !ok {
 			t.Fatalf("no endpoint after %v", counts)
 		}
@@ -55,7 +55,7 @@ func TestRoundRobinFollowsTheSchedule(t *testing.T) {
 	p, _ := picker(maps.PolicyRoundRobin, 2, 1, 2, 3)
 	var got []uint32
 	for range 8 {
-		e, _ := p.Pick(0, nil)
+		e, _ := p.Pick(0, 0, nil)
 		got = append(got, e)
 	}
 	if diff := cmp.Diff([]uint32{2, 1, 2, 3, 2, 1, 2, 3}, got); diff != "" {
@@ -67,7 +67,7 @@ func TestTurnsAreSharedWithTheKernel(t *testing.T) {
 	p, shared := picker(maps.PolicyRoundRobin, 0, 1, 2)
 	shared.Groups[1].Turn = math.MaxUint64 // The kernel has taken all turns before.
 	// 2^64 is 1 modulo 3: the counter's wrap costs one turn of the cycle.
-	if e, _ := p.Pick(0, nil); e != 0 {
+	if e, _ := p.Pick(0, 0, nil); e != 0 {
 		t.Errorf("pick: got %d, want 0", e)
 	}
 	if turn := shared.Groups[1].Turn; turn != 0 {
@@ -109,7 +109,7 @@ func TestLeastRequestComparesLoadByWeight(t *testing.T) {
 			for i := range tt.outstanding {
 				shared.Endpoints[i].Outstanding, shared.Endpoints[i].Weight = tt.outstanding[i], tt.weight[i]
 			}
-			if got, _ := p.Pick(0, nil); got != tt.want {
+			if got, _ := p.Pick(0, 0, nil); got != tt.want {
 				t.Errorf("got %d, want %d", got, tt.want)
 			}
 		})
@@ -167,7 +167,7 @@ func TestLocalitiesTakeTurnsAndSoDoTheirEndpoints(t *testing.T) {
 	lead(shared, maps.PolicyRoundRobin, []uint32{2, 2, 3}, []uint32{0, 1}, []uint32{5, 6})
 	var got []uint32
 	for range 6 {
-		e, _ := p.Pick(0, nil)
+		e, _ := p.Pick(0, 0, nil)
 		got = append(got, e)
 	}
 	if diff := cmp.Diff([]uint32{0, 1, 5, 0, 1, 6}, got); diff != "" {
@@ -198,7 +198,7 @@ func TestRequestsOfAnEmptyGroupFail(t *testing.T) {
 	p, shared := picker(maps.PolicyRoundRobin)
 	lead(shared, maps.PolicyRoundRobin, []uint32{2, 3}, []uint32{0}, nil)
 	for i := range 10 {
-		if e, ok := p.Pick(0, nil); ok != (i%2 == 0) {
+		if e, ok := p.Pick(0, 0, nil); ok != (i%2 == 0) {
 			t.Fatalf("pick %d: got %d (%v), want every second one to fail", i, e, ok)
 		}
 	}
@@ -222,19 +222,19 @@ func TestNoEndpointIsFoundWhereThereIsNone(t *testing.T) {
 	for _, policy := range policies {
 		t.Run(fmt.Sprint(policy), func(t *testing.T) {
 			p, shared := picker(policy, 0, 1)
-			if e, ok := p.Pick(1, nil); ok {
+			if e, ok := p.Pick(1, 0, nil); ok {
 				t.Errorf("a cluster without a schedule: picked %d", e)
 			}
-			if e, ok := p.Pick(0, func(uint32) bool { return true }); ok {
+			if e, ok := p.Pick(0, 0, func(uint32) bool { return true }); ok {
 				t.Errorf("all skipped: picked %d", e)
 			}
 			shared.Endpoints[0].Flags = uint32(maps.EndpointDown)
 			shared.Endpoints[1].Flags = uint32(maps.EndpointDown)
-			if e, ok := p.Pick(0, nil); ok {
+			if e, ok := p.Pick(0, 0, nil); ok {
 				t.Errorf("all down: picked %d", e)
 			}
 			shared.Groups[1].Schedule = 100<<32 | 4
-			if e, ok := p.Pick(0, nil); ok {
+			if e, ok := p.Pick(0, 0, nil); ok {
 				t.Errorf("a schedule beyond the array: picked %d", e)
 			}
 			for i := range shared.Endpoints {
@@ -249,7 +249,7 @@ func TestNoEndpointIsFoundWhereThereIsNone(t *testing.T) {
 func TestRequestsAreCountedUntilDone(t *testing.T) {
 	p, shared := picker(maps.PolicyRoundRobin, 5)
 	for range 3 {
-		p.Pick(0, nil)
+		p.Pick(0, 0, nil)
 	}
 	p.Claim(5)
 	p.Done(5)
@@ -263,7 +263,7 @@ func TestPickBegunBeforeAChangeOfScheduleIsMadeAnew(t *testing.T) {
 		t.Run(fmt.Sprint(policy), func(t *testing.T) {
 			p, shared := picker(policy, 0)
 			// The change comes while the pick looks at endpoint 0: the place gets another cluster's turns.
-			got, ok := p.Pick(0, func(e uint32) bool {
+			got, ok := p.Pick(0, 0, func(e uint32) bool {
 				if e == 0 {
 					shared.Groups[2] = maps.Group{Policy: uint32(policy), Schedule: write(shared, 10, 1)}
 					atomic.StoreUint64(&shared.Clusters[0].Root, 1<<32|2)
@@ -299,7 +299,7 @@ func TestConcurrentPicksStayInTheirClusterWhileSchedulesMove(t *testing.T) {
 			for range pickers {
 				picking.Go(func() {
 					for !stop.Load() {
-						e, ok := p.Pick(0, nil)
+						e, ok := p.Pick(0, 0, nil)
 						if !ok || e > 1 {
 							foreign.Add(1)
 						}

@@ -19,6 +19,10 @@ func compileCluster(c *model.Cluster) (Cluster, []Note) {
 		Name: c.Name, Policy: policyOf(c.Policy), Limit: limitOf(c), Balancing: c.Balancing, SlowStart: c.SlowStart,
 	}
 	out.addMembers(c)
+	if c.Policy.Hashes() {
+		out.Hashing = c.Hashing
+		return out, []Note{{Where: fmt.Sprintf("cluster %q", c.Name), Reason: "lb_policy " + c.Policy.String()}}
+	}
 	if out.Policy != maps.PolicyLeastRequest {
 		return out, nil
 	}
@@ -50,6 +54,10 @@ func policyOf(p model.Policy) maps.Policy {
 		return maps.PolicyLeastRequest
 	case model.Random:
 		return maps.PolicyRandom
+	case model.RingHash:
+		return maps.PolicyRingHash
+	case model.Maglev:
+		return maps.PolicyMaglev
 	default:
 		return maps.PolicyRoundRobin
 	}
@@ -69,7 +77,7 @@ func (c *Cluster) addMembers(source *model.Cluster) {
 		}
 		weight := turnWeight(source.Policy, e.Weight)
 		c.Endpoints[i].Weight = saturatingSum(c.Endpoints[i].Weight, weight)
-		c.Members = append(c.Members, Member{Endpoint: uint32(i), Weight: weight, Place: e.Place, Health: e.Health})
+		c.Members = append(c.Members, Member{Endpoint: uint32(i), Weight: weight, Place: e.Place, Health: e.Health, HashKey: hashKey(source, &e)})
 	}
 	for i := range c.Endpoints {
 		c.Endpoints[i].LoadWeight = loadWeight(source.Policy, c.Endpoints[i].Weight)

@@ -14,6 +14,8 @@ var policyNames = map[maps.Policy]string{
 	maps.PolicyRoundRobin:   "ROUND_ROBIN",
 	maps.PolicyLeastRequest: "LEAST_REQUEST",
 	maps.PolicyRandom:       "RANDOM",
+	maps.PolicyRingHash:     "RING_HASH",
+	maps.PolicyMaglev:       "MAGLEV",
 }
 
 var routeFlagNames = map[maps.RouteFlags]string{

@@ -16,6 +16,8 @@ type Group struct {
 	// Turns are indices into Groups if there are some, else into the cluster's Endpoints, each as often as its share asks.
 	// Without any the choice ends here, without an endpoint.
 	Turns []uint32
+	// Hashing finds endpoints by hash; nil where the policy does not, and where there are Groups.
+	Hashing *Hashing
 	// Groups, none of which is empty of turns unless its requests are to fail.
 	Groups []Group
 }
@@ -34,6 +36,9 @@ type EndpointState struct {
 // As in Envoy a priority, and in it the healthy or the degraded hosts, are drawn at random by load, and a locality then takes
 // its turn; steps that have one way to go are left out.
 func (c *Cluster) Root(states func(endpoint uint32) EndpointState) Group {
+	if c.hashes() {
+		return c.hashRoot(c.priorities(states))
+	}
 	priorities := c.priorities(states)
 	load := loadsOf(priorities, &c.Balancing)
 	root := Group{Policy: maps.PolicyRandom}

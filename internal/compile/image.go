@@ -206,7 +206,9 @@ type Cluster struct {
 	// Choices of LEAST_REQUEST; 0 for the other policies.
 	Choices uint32
 	// Limit of requests in flight, on both paths; 0xffffffff is none, and nobody counts.
-	Limit     uint32
+	Limit uint32
+	// Hashing of policies that hash.
+	Hashing   model.Hashing
 	Balancing model.Balancing
 	SlowStart model.SlowStart
 	// Endpoints in the order of the configuration, each address once.
@@ -224,6 +226,8 @@ type Member struct {
 	model.Place
 	// Health as configured.
 	Health model.HealthStatus
+	// HashKey is what is hashed of it.
+	HashKey string
 	// Factor of the weight, above 0 and below 1 in a slow start; 0 stands for 1. Set by Root.
 	Factor float64
 }

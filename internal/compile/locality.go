@@ -12,6 +12,7 @@ import (
 
 // locality is what a priority has in one locality.
 type locality struct {
+	name   model.Locality
 	weight uint32
 	// hosts are those that are not excluded; eligible are the healthy ones, or the degraded ones.
 	hosts    int
@@ -49,7 +50,7 @@ func localitiesOf(p *priority, eligible []Member) []*locality {
 	for _, h := range p.all {
 		l := at[h.Locality]
 		if l == nil {
-			l = &locality{weight: h.LocalityWeight}
+			l = &locality{name: h.Locality, weight: h.LocalityWeight}
 			at[h.Locality] = l
 			list = append(list, l)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/xlb-project/xlb/internal/hashing"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -393,6 +394,33 @@ var acceptances = []struct {
 			firstRoute(c).DrawHeader = "x-draw"
 			firstRoute(c).Clusters = []model.WeightedCluster{{Header: "host", Weight: 1}, {Name: "b", Weight: 2, Host: "h"}}
 		}},
+	{change{"weights by hash", "$route", "{route: {hash_policy: [{query_parameter: {name: q}}], weighted_clusters: {use_hash_policy: true, clusters: [{name: a, weight: 90}, {name: b, weight: 10}]}}}"},
+		func(c *model.Config) {
+			firstRoute(c).Clusters = []model.WeightedCluster{{Name: "a", Weight: 90}, {Name: "b", Weight: 10}}
+			firstRoute(c).Hash, firstRoute(c).DrawByHash = model.HashPolicies{{Kind: model.HashQuery, Name: "q"}}, true
+		}},
+	{change{"weights by a hash that nothing makes", "$route", "{route: {weighted_clusters: {use_hash_policy: true, clusters: [{name: a, weight: 1}]}}}"},
+		func(*model.Config) {}},
+	{change{"hash policies", "$route.route", `{hash_policy: [
+		{header: {header_name: ':Authority'}, terminal: true},
+		{header: {header_name: X-A, regex_rewrite: {pattern: {regex: a}, substitution: b}}},
+		{cookie: {name: k}},
+		{cookie: {name: k, ttl: 90.5s, path: /p, attributes: [{name: SameSite, value: Lax}, {name: Secure}]}},
+		{connection_properties: {source_ip: true}},
+		{connection_properties: {source_ip: false}},
+		{query_parameter: {name: q}}]}`},
+		func(c *model.Config) {
+			firstRoute(c).Hash = model.HashPolicies{
+				{Name: "host", Terminal: true},
+				{Name: "x-a", Rewrite: substitution("a", "b")},
+				{Kind: model.HashCookie, Name: "k"},
+				{Kind: model.HashCookie, Name: "k", New: &model.NewCookie{
+					TTL: 90 * time.Second, Path: "/p", Attributes: []model.CookieAttribute{{Name: "SameSite", Value: "Lax"}, {Name: "Secure"}},
+				}},
+				{Kind: model.HashSourceIP},
+				{Kind: model.HashQuery, Name: "q"},
+			}
+		}},
 	{change{"weighted clusters", "$route", "{route: {weighted_clusters: {clusters: [{name: a, weight: 90}, {name: b, weight: 10}, {name: a, weight: 0}]}}}"},
 		func(c *model.Config) {
 			firstRoute(c).Clusters = []model.WeightedCluster{{Name: "a", Weight: 90}, {Name: "b", Weight: 10}, {Name: "a"}}
@@ -422,6 +450,40 @@ var acceptances = []struct {
 	{change{"random", "$cluster", "{lb_policy: RANDOM, connect_timeout: 0.25s}"},
 		func(c *model.Config) {
 			c.Clusters[0].Policy, c.Clusters[0].ConnectTimeout = model.Random, 250*time.Millisecond
+		}},
+	{change{"ring hash", "$cluster", "{lb_policy: RING_HASH, ring_hash_lb_config: {minimum_ring_size: 9, maximum_ring_size: 99, hash_function: MURMUR_HASH_2}, common_lb_config: {consistent_hashing_lb_config: {hash_balance_factor: 150}}}"},
+		func(c *model.Config) {
+			c.Clusters[0].Policy, c.Clusters[0].Hashing = model.RingHash, model.DefaultHashing()
+			c.Clusters[0].Hashing.Ring, c.Clusters[0].Hashing.Murmur = hashing.RingSize{Min: 9, Max: 99}, true
+			c.Clusters[0].Hashing.BalanceFactor = 150
+		}},
+	{change{"Maglev", "$cluster", "{lb_policy: MAGLEV, maglev_lb_config: {table_size: 11}}"},
+		func(c *model.Config) {
+			c.Clusters[0].Policy, c.Clusters[0].Hashing = model.Maglev, model.DefaultHashing()
+			c.Clusters[0].Hashing.TableSize = 11
+		}},
+	{change{"Maglev with its defaults", "$cluster", "{lb_policy: MAGLEV, common_lb_config: {}}"},
+		func(c *model.Config) {
+			c.Clusters[0].Policy, c.Clusters[0].Hashing = model.Maglev, model.DefaultHashing()
+		}},
+	{change{"hash keys of endpoints", "$cluster", `{lb_policy: RING_HASH, common_lb_config: {consistent_hashing_lb_config: {use_hostname_for_hashing: true}}, load_assignment: {cluster_name: a, endpoints: [{lb_endpoints: [
+		{endpoint: {hostname: h, address: {socket_address: {address: 127.0.0.1, port_value: 1}}}},
+		{metadata: {filter_metadata: {envoy.lb: {hash_key: k}}}, endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 2}}}}]}]}}`},
+		func(c *model.Config) {
+			c.Clusters[0].Policy, c.Clusters[0].Hashing = model.RingHash, model.DefaultHashing()
+			c.Clusters[0].Targets = []model.Target{
+				{Host: "127.0.0.1", Port: 1, Weight: 1, HashKey: "h"}, {Host: "127.0.0.1", Port: 2, Weight: 1, HashKey: "k"},
+			}
+			c.Clusters[0].Endpoints = []model.Endpoint{
+				{Address: netip.MustParseAddrPort("127.0.0.1:1"), Weight: 1, HashKey: "h"},
+				{Address: netip.MustParseAddrPort("127.0.0.1:2"), Weight: 1, HashKey: "k"},
+			}
+		}},
+	{change{"names for hashing", "$cluster", "{lb_policy: MAGLEV, type: STRICT_DNS, common_lb_config: {consistent_hashing_lb_config: {use_hostname_for_hashing: true}}, load_assignment: {cluster_name: a, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: web.example, port_value: 80}}}}]}]}}"},
+		func(c *model.Config) {
+			c.Clusters[0].Policy, c.Clusters[0].Hashing, c.Clusters[0].Discovery = model.Maglev, model.DefaultHashing(), model.StrictDNS
+			c.Clusters[0].Targets = []model.Target{{Host: "web.example", Port: 80, Weight: 1, HashKey: "web.example"}}
+			c.Clusters[0].Endpoints = nil
 		}},
 	{change{"strict DNS", "$cluster", "{type: STRICT_DNS, dns_refresh_rate: 60s, load_assignment: {cluster_name: a, endpoints: [{lb_endpoints: [{load_balancing_weight: 3, endpoint: {address: {socket_address: {address: web.example, port_value: 8080}}}}]}]}}"},
 		func(c *model.Config) {

@@ -31,6 +31,7 @@ func (t *translator) clusterChoice(out *model.Route, action *routev3.RouteAction
 		if name := c.WeightedClusters.GetHeaderName(); name != "" {
 			out.DrawHeader = t.headerName(name, path+".header_name")
 		}
+		out.DrawByHash = c.WeightedClusters.GetUseHashPolicy().GetValue() && len(out.Hash) > 0
 	default:
 		t.p.add(path, "needs cluster, cluster_header or weighted_clusters")
 	}

@@ -49,7 +49,8 @@ func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 	case c.GetLbPolicy() == clusterv3.Cluster_LOAD_BALANCING_POLICY_CONFIG:
 		t.p.add(path+".lb_policy", "needs load_balancing_policy; write it, or use another lb_policy")
 	}
-	t.endpoints(out, c.GetLoadAssignment(), path+".load_assignment")
+	out.Hashing = t.hashing(c, out.Policy, path)
+	t.endpoints(out, c, path+".load_assignment")
 	return out
 }
 
@@ -79,13 +80,18 @@ func policyOf(p clusterv3.Cluster_LbPolicy) model.Policy {
 		return model.LeastRequest
 	case clusterv3.Cluster_RANDOM:
 		return model.Random
+	case clusterv3.Cluster_RING_HASH:
+		return model.RingHash
+	case clusterv3.Cluster_MAGLEV:
+		return model.Maglev
 	default:
 		return model.RoundRobin
 	}
 }
 
 // endpoints fills in the targets and, where they are addresses, the endpoints.
-func (t *translator) endpoints(c *model.Cluster, a *endpointv3.ClusterLoadAssignment, path string) {
+func (t *translator) endpoints(c *model.Cluster, in *clusterv3.Cluster, path string) {
+	a := in.GetLoadAssignment()
 	seen := map[model.Target]string{}
 	var weights uint64
 	for i, locality := range a.GetEndpoints() {
@@ -102,6 +108,9 @@ func (t *translator) endpoints(c *model.Cluster, a *endpointv3.ClusterLoadAssign
 				continue
 			}
 			seen[key] = targetPath
+			if c.Policy.Hashes() {
+				target.HashKey = t.hashKey(in, lb, targetPath)
+			}
 			weights += uint64(target.Weight)
 			c.Targets = append(c.Targets, target)
 		}

@@ -520,7 +520,7 @@ var supported = map[protoreflect.FullName]fields{
 		"hedge_policy":                    refuse(noHedge),
 		"request_mirror_policies":         translateIt,
 		"rate_limits":                     refuse(noRateLimit),
-		"hash_policy":                     refuse("no supported lb_policy uses a hash; remove the field"),
+		"hash_policy":                     translateIt,
 		"metadata_match":                  refuse("XLB does not choose endpoints by metadata; make a cluster of each subset"),
 		"max_stream_duration":             translateIt,
 		"max_grpc_timeout":                ignore(noGRPC),
@@ -576,6 +576,34 @@ var supported = map[protoreflect.FullName]fields{
 		"trace_sampled":                     ignore("decides about trace spans; tracing is refused"),
 		"request_headers_mutations":         refuse("copies have the headers of the request; remove the field"),
 	},
+	"envoy.config.route.v3.RouteAction.HashPolicy": {
+		"header":                translateIt,
+		"cookie":                translateIt,
+		"connection_properties": translateIt,
+		"query_parameter":       translateIt,
+		"filter_state":          refuse(noFilterHooks),
+		"terminal":              translateIt,
+	},
+	"envoy.config.route.v3.RouteAction.HashPolicy.Header": {
+		"header_name":   translateIt,
+		"regex_rewrite": translateIt,
+	},
+	"envoy.config.route.v3.RouteAction.HashPolicy.Cookie": {
+		"name":       translateIt,
+		"ttl":        translateIt,
+		"path":       translateIt,
+		"attributes": translateIt,
+	},
+	"envoy.config.route.v3.RouteAction.HashPolicy.CookieAttribute": {
+		"name":  translateIt,
+		"value": translateIt,
+	},
+	"envoy.config.route.v3.RouteAction.HashPolicy.ConnectionProperties": {
+		"source_ip": translateIt,
+	},
+	"envoy.config.route.v3.RouteAction.HashPolicy.QueryParameter": {
+		"name": translateIt,
+	},
 	"envoy.config.route.v3.RouteAction.UpgradeConfig": {
 		"upgrade_type":   translateIt,
 		"enabled":        translateIt,
@@ -590,7 +618,7 @@ var supported = map[protoreflect.FullName]fields{
 		"total_weight":       ignore("Envoy no longer reads it: the sum of the weights counts"),
 		"runtime_key_prefix": ignore(noRuntime),
 		"header_name":        translateIt,
-		"use_hash_policy":    limit("XLB chooses by chance or by header_name; remove the field or set false", boolean(false)),
+		"use_hash_policy":    translateIt,
 	},
 	"envoy.config.route.v3.WeightedCluster.ClusterWeight": {
 		"name":                       translateIt,
@@ -608,7 +636,7 @@ var supported = map[protoreflect.FullName]fields{
 	"envoy.config.cluster.v3.Cluster": {
 		"name":                              translateIt,
 		"type":                              limit("use STATIC or STRICT_DNS", oneOf("STATIC", "STRICT_DNS")),
-		"lb_policy":                         limit("use ROUND_ROBIN, LEAST_REQUEST or RANDOM", oneOf("ROUND_ROBIN", "LEAST_REQUEST", "RANDOM", "LOAD_BALANCING_POLICY_CONFIG")),
+		"lb_policy":                         limit("use another policy", oneOf("ROUND_ROBIN", "LEAST_REQUEST", "RANDOM", "RING_HASH", "MAGLEV", "LOAD_BALANCING_POLICY_CONFIG")),
 		"connect_timeout":                   translateIt,
 		"load_assignment":                   translateIt,
 		"least_request_lb_config":           translateIt,
@@ -626,8 +654,8 @@ var supported = map[protoreflect.FullName]fields{
 		"eds_cluster_config":                refuse(noDelta),
 		"load_balancing_policy":             translateIt,
 		"round_robin_lb_config":             translateIt,
-		"ring_hash_lb_config":               refuse("use lb_policy: ROUND_ROBIN, LEAST_REQUEST or RANDOM"),
-		"maglev_lb_config":                  refuse("use lb_policy: ROUND_ROBIN, LEAST_REQUEST or RANDOM"),
+		"ring_hash_lb_config":               translateIt,
+		"maglev_lb_config":                  translateIt,
 		"lb_subset_config":                  refuse("make a cluster of each subset"),
 		"common_lb_config":                  translateIt,
 		"health_checks":                     refuse(noHealth),
@@ -695,7 +723,7 @@ var supported = map[protoreflect.FullName]fields{
 		"update_merge_window":                  refuse("XLB puts every change in force at once; remove the field"),
 		"ignore_new_hosts_until_first_hc":      refuse(noHealth),
 		"close_connections_on_host_set_change": refuse("XLB keeps the connections to endpoints that stay; remove the field"),
-		"consistent_hashing_lb_config":         refuse("use lb_policy: ROUND_ROBIN, LEAST_REQUEST or RANDOM"),
+		"consistent_hashing_lb_config":         translateIt,
 		"override_host_status":                 refuse("no filter of XLB names the endpoint; remove the field"),
 	},
 	"envoy.config.cluster.v3.Cluster.CommonLbConfig.LocalityWeightedLbConfig": {},
@@ -732,6 +760,18 @@ var supported = map[protoreflect.FullName]fields{
 		"active_request_bias": refuse("XLB compares requests with a bias of 1, Envoy's default; remove the field"),
 		"slow_start_config":   translateIt,
 	},
+	"envoy.config.cluster.v3.Cluster.RingHashLbConfig": {
+		"minimum_ring_size": translateIt,
+		"maximum_ring_size": translateIt,
+		"hash_function":     translateIt,
+	},
+	"envoy.config.cluster.v3.Cluster.MaglevLbConfig": {
+		"table_size": translateIt,
+	},
+	"envoy.config.cluster.v3.Cluster.CommonLbConfig.ConsistentHashingLbConfig": {
+		"use_hostname_for_hashing": translateIt,
+		"hash_balance_factor":      translateIt,
+	},
 
 	"envoy.config.endpoint.v3.ClusterLoadAssignment": {
 		"cluster_name":    ignore("a label here; Envoy uses it to ask a control plane"),
@@ -758,13 +798,13 @@ var supported = map[protoreflect.FullName]fields{
 	"envoy.config.endpoint.v3.LbEndpoint": {
 		"endpoint":              translateIt,
 		"load_balancing_weight": translateIt,
-		"metadata":              ignore(labelOnly),
+		"metadata":              ignore(labelOnly + ", but for hash_key of envoy.lb"),
 		"health_status":         translateIt,
 		"endpoint_name":         refuse(onlyLoad),
 	},
 	"envoy.config.endpoint.v3.Endpoint": {
 		"address":              translateIt,
-		"hostname":             ignore("used by health checks and auto_host_rewrite, which are refused"),
+		"hostname":             ignore("used by health checks and auto_host_rewrite, which are refused, and by use_hostname_for_hashing"),
 		"observability_name":   ignore("a label"),
 		"health_check_config":  refuse(noHealth),
 		"additional_addresses": refuse("write one endpoint for each address"),

@@ -193,7 +193,6 @@ var refusals = []change{
 	{"host of the endpoint", "$route.route", "{auto_host_rewrite: true}"},
 	{"mirrors that cannot be", "$route.route", "{request_mirror_policies: [{cluster: none}, {cluster: b, cluster_header: x}, {cluster: b, host_rewrite_literal: a/b}, {}]}"},
 	{"mirrors with other headers", "$route.route", "{request_mirror_policies: [{cluster: b, request_headers_mutations: [{remove: x}]}]}"},
-	{"hash policy", "$route.route", "{hash_policy: [{header: {header_name: x}}]}"},
 	{"route upgrade twice", "$route.route", "{upgrade_configs: [{upgrade_type: a}, {upgrade_type: a, enabled: false}]}"},
 	{"CONNECT with the PROXY protocol", "$route.route", "{upgrade_configs: [{upgrade_type: CONNECT, connect_config: {proxy_protocol_config: {}}}]}"},
 	{"POST as CONNECT", "$route.route", "{upgrade_configs: [{upgrade_type: CONNECT, connect_config: {allow_post: true}}]}"},
@@ -205,7 +204,10 @@ var refusals = []change{
 	{"weight missing", "$route", "{route: {weighted_clusters: {clusters: [{name: a, weight: 1}, {name: b}]}}}"},
 	{"weights overflow", "$route", "{route: {weighted_clusters: {clusters: [{name: a, weight: 4294967295}, {name: b, weight: 1}]}}}"},
 	{"weight of an unknown cluster", "$route", "{route: {weighted_clusters: {clusters: [{name: a, weight: 1}, {name: c, weight: 1}, {weight: 1}]}}}"},
-	{"weights by hash", "$route", "{route: {weighted_clusters: {clusters: [{name: a, weight: 1}], use_hash_policy: true}}}"},
+	{"hash of filter state", "$route.route", "{hash_policy: [{filter_state: {key: k}}]}"},
+	{"hash of nothing", "$route.route", "{hash_policy: [{terminal: true}]}"},
+	{"hash of a header that Envoy changes", "$route.route", "{hash_policy: [{header: {header_name: x-request-id}}]}"},
+	{"cookies that cannot be set", "$route.route", "{hash_policy: [{cookie: {name: 'a b', ttl: 1s, path: '/;', attributes: [{name: b, value: ä}]}}]}"},
 	{"no weighted cluster", "$route", "{route: {weighted_clusters: {}}}"},
 
 	{"cluster name twice", "static_resources.clusters", "+ {name: a}"},
@@ -213,7 +215,16 @@ var refusals = []change{
 	{"EDS", "$cluster", "{type: EDS, eds_cluster_config: {eds_config: {ads: {}}}}"},
 	{"logical DNS", "$cluster", "{type: LOGICAL_DNS}"},
 	{"custom cluster type", "$cluster", "{cluster_type: {name: x}}"},
-	{"ring hash", "$cluster", "{lb_policy: RING_HASH}"},
+	{"ring for another policy", "$cluster", "{lb_policy: MAGLEV, ring_hash_lb_config: {}}"},
+	{"Maglev table for another policy", "$cluster", "{lb_policy: RING_HASH, maglev_lb_config: {}}"},
+	{"hashing for another policy", "$cluster", "{common_lb_config: {consistent_hashing_lb_config: {hash_balance_factor: 150}}}"},
+	{"ring of less than its minimum", "$cluster", "{lb_policy: RING_HASH, ring_hash_lb_config: {minimum_ring_size: 9, maximum_ring_size: 8}}"},
+	{"ring without points", "$cluster", "{lb_policy: RING_HASH, ring_hash_lb_config: {minimum_ring_size: 0}}"},
+	{"ring that is too large", "$cluster", "{lb_policy: RING_HASH, ring_hash_lb_config: {minimum_ring_size: 8388609}}"},
+	{"Maglev table of a size that is not prime", "$cluster", "{lb_policy: MAGLEV, maglev_lb_config: {table_size: 65536}}"},
+	{"Maglev table that is too large", "$cluster", "{lb_policy: MAGLEV, maglev_lb_config: {table_size: 5000077}}"},
+	{"load bound below the average", "$cluster", "{lb_policy: MAGLEV, common_lb_config: {consistent_hashing_lb_config: {hash_balance_factor: 99}}}"},
+	{"host names for hashing that are missing", "$cluster", "{lb_policy: MAGLEV, common_lb_config: {consistent_hashing_lb_config: {use_hostname_for_hashing: true}}}"},
 	{"choice count below 2", "$cluster", "{lb_policy: LEAST_REQUEST, least_request_lb_config: {choice_count: 1}}"},
 	{"choice count without least request", "$cluster", "{least_request_lb_config: {choice_count: 3}}"},
 	{"slow start without aggression", "$cluster", "{round_robin_lb_config: {slow_start_config: {slow_start_window: 1s, aggression: {default_value: 0, runtime_key: x}}}}"},
@@ -256,7 +267,7 @@ var refusals = []change{
 listeners:
 - {address: {socket_address: {address: 127.80.0.1, port_value: none}}, filter_chains: [{filters: []}], nonsense: 1}
 clusters:
-- {name: a, health_checks: [], lb_policy: MAGLEV}
+- {name: a, health_checks: [], lb_policy: CLUSTER_PROVIDED}
 - {name: a, lb_policy: RANDOMLY, outlier_detection: {}, type: EDS}
 `},
 }

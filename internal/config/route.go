@@ -127,6 +127,7 @@ func (t *translator) forward(out *model.Route, action *routev3.RouteAction, owne
 	if own := action.GetRequestMirrorPolicies(); len(own) > 0 {
 		out.Mirrors = t.mirrors(own, path)
 	}
+	out.Hash = t.hashPolicies(action.GetHashPolicy(), path+".hash_policy")
 	t.clusterChoice(out, action, owner, path)
 }
 

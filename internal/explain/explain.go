@@ -193,6 +193,10 @@ func kernelOf(d Decision) Kernel {
 // addReasons says what the compiler knows of a hand-over: the first route that the kernel cannot decide, and where
 // that does not tell, what was noted about the whole table.
 func (a *Answer) addReasons(notes []compile.Note, v maps.Verdict) {
+	if v == maps.HandoverClusterSlow {
+		a.addClusterReasons(notes)
+		return
+	}
 	if v != maps.HandoverRouteSlow && v != maps.HandoverTableSlow {
 		return
 	}
@@ -204,6 +208,18 @@ func (a *Answer) addReasons(notes []compile.Note, v maps.Verdict) {
 	prefix := fmt.Sprintf("listener %q", a.Listener.Name)
 	for _, n := range notes {
 		if n.Where == prefix || strings.HasPrefix(n.Where, prefix+":") {
+			a.Kernel.Reasons = append(a.Kernel.Reasons, n.String())
+		}
+	}
+}
+
+func (a *Answer) addClusterReasons(notes []compile.Note) {
+	if a.Action == nil {
+		return
+	}
+	for _, n := range notes {
+		isOf := func(c Cluster) bool { return n.Where == fmt.Sprintf("cluster %q", c.Name) }
+		if slices.ContainsFunc(a.Action.Clusters, isOf) {
 			a.Kernel.Reasons = append(a.Kernel.Reasons, n.String())
 		}
 	}
@@ -226,6 +242,9 @@ func (a *Answer) addNotes(d *Decision, winner *model.Route, possible []*model.Ro
 }
 
 func drawNote(r *model.Route) string {
+	if r.DrawByHash {
+		return "the cluster is drawn by weight, with the request's hash, or without one for each request anew"
+	}
 	if r.DrawHeader != "" {
 		return fmt.Sprintf("the cluster is drawn by weight, with the number in header %s, or without one for each request anew", r.DrawHeader)
 	}

@@ -341,6 +341,8 @@ const (
 	abiPolicyPOLICY_ROUND_ROBIN   abiPolicy = 0
 	abiPolicyPOLICY_LEAST_REQUEST abiPolicy = 1
 	abiPolicyPOLICY_RANDOM        abiPolicy = 2
+	abiPolicyPOLICY_RING_HASH     abiPolicy = 3
+	abiPolicyPOLICY_MAGLEV        abiPolicy = 4
 )
 
 type abiPseudoHeader uint32
@@ -581,28 +583,29 @@ const (
 	abiVerdictHANDOVER_NO_ROUTE               abiVerdict = 37
 	abiVerdictHANDOVER_NO_CLUSTER             abiVerdict = 38
 	abiVerdictHANDOVER_OVERFLOW               abiVerdict = 39
-	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 40
-	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 41
-	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 42
-	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 43
-	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 44
-	abiVerdictHANDOVER_NO_STATE               abiVerdict = 45
-	abiVerdictHANDOVER_LAST                   abiVerdict = 45
-	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 46
-	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 47
-	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 48
-	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 49
-	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 50
-	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 51
-	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 52
-	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 53
-	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 54
-	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 55
-	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 56
-	abiVerdictVERDICT_SPILLED                 abiVerdict = 57
-	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 58
-	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 59
-	abiVerdictVERDICT_COUNT                   abiVerdict = 60
+	abiVerdictHANDOVER_CLUSTER_SLOW           abiVerdict = 40
+	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 41
+	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 42
+	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 43
+	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 44
+	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 45
+	abiVerdictHANDOVER_NO_STATE               abiVerdict = 46
+	abiVerdictHANDOVER_LAST                   abiVerdict = 46
+	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 47
+	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 48
+	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 49
+	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 50
+	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 51
+	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 52
+	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 53
+	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 54
+	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 55
+	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 56
+	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 57
+	abiVerdictVERDICT_SPILLED                 abiVerdict = 58
+	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 59
+	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 60
+	abiVerdictVERDICT_COUNT                   abiVerdict = 61
 )
 
 // Names of all BPF objects in the ELF.

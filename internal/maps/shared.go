@@ -5,6 +5,7 @@ package maps
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -24,6 +25,8 @@ type Shared struct {
 	Slots     []Slot
 	// Schedules holds the turns that Group.Schedule points into.
 	Schedules []Turn
+	// HashTables of Groups, nil where the policy does not hash. The kernel does not see them. Writer: reconcile.
+	HashTables []atomic.Pointer[HashTable]
 	// bucketLists are Config.BucketLists.
 	bucketLists []uint64
 
@@ -42,6 +45,8 @@ func NewHeapShared(sizes Sizes) *Shared {
 		Addresses: make([]EndpointAddress, sizes.Endpoints),
 		Slots:     make([]Slot, sizes.Slots),
 		Schedules: make([]Turn, sizes.Schedules),
+
+		HashTables: make([]atomic.Pointer[HashTable], sizes.Groups),
 	}
 }
 
@@ -61,6 +66,7 @@ func MapShared(control, clusters, groups, endpoints, addresses, slots, schedules
 		s.Close()
 		return nil, err
 	}
+	s.HashTables = make([]atomic.Pointer[HashTable], len(s.Groups))
 	if s.Endpoints, err = mapArray[Endpoint](s, endpoints); err != nil {
 		s.Close()
 		return nil, err

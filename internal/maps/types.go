@@ -212,6 +212,8 @@ const (
 	PolicyRoundRobin   = abiPolicyPOLICY_ROUND_ROBIN
 	PolicyLeastRequest = abiPolicyPOLICY_LEAST_REQUEST
 	PolicyRandom       = abiPolicyPOLICY_RANDOM
+	PolicyRingHash     = abiPolicyPOLICY_RING_HASH
+	PolicyMaglev       = abiPolicyPOLICY_MAGLEV
 )
 
 // Places in RouteTable.Pseudo.
@@ -317,6 +319,7 @@ const (
 	HandoverNoRoute              = abiVerdictHANDOVER_NO_ROUTE
 	HandoverNoCluster            = abiVerdictHANDOVER_NO_CLUSTER
 	HandoverOverflow             = abiVerdictHANDOVER_OVERFLOW
+	HandoverClusterSlow          = abiVerdictHANDOVER_CLUSTER_SLOW
 	HandoverNoEndpoint           = abiVerdictHANDOVER_NO_ENDPOINT
 	HandoverPoolEmpty            = abiVerdictHANDOVER_POOL_EMPTY
 	HandoverLeaseBroken          = abiVerdictHANDOVER_LEASE_BROKEN

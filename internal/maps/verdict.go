@@ -44,6 +44,7 @@ var verdictNames = [VerdictCount]string{
 	HandoverNoRoute:              "no_route",
 	HandoverNoCluster:            "no_cluster",
 	HandoverOverflow:             "overflow",
+	HandoverClusterSlow:          "cluster_slow",
 	HandoverNoEndpoint:           "no_endpoint",
 	HandoverPoolEmpty:            "pool_empty",
 	HandoverLeaseBroken:          "lease_broken",

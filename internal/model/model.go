@@ -111,6 +111,10 @@ type Route struct {
 	// DrawHeader names, in lower case, a header whose number decides among Clusters in place
 	// of chance (WeightedCluster.header_name); empty is none.
 	DrawHeader string
+	// Hash decides among the endpoints of clusters with a policy that hashes, and with DrawByHash among Clusters too, in place of
+	// chance where there is a hash (WeightedCluster.use_hash_policy).
+	Hash       HashPolicies
+	DrawByHash bool
 	// NotFound is the status where a cluster's Header names none that exists
 	// (cluster_not_found_response_code); 0 stands for 503.
 	NotFound int
@@ -211,6 +215,10 @@ const (
 	// Random takes any endpoint, each as likely as the others: as in Envoy,
 	// it does not look at the weights.
 	Random
+	// RingHash takes the endpoint of the request's hash on a ring.
+	RingHash
+	// Maglev takes the endpoint of the request's hash in a table.
+	Maglev
 )
 
 // String returns Envoy's name of the policy.
@@ -220,10 +228,17 @@ func (p Policy) String() string {
 		return "LEAST_REQUEST"
 	case Random:
 		return "RANDOM"
+	case RingHash:
+		return "RING_HASH"
+	case Maglev:
+		return "MAGLEV"
 	default:
 		return "ROUND_ROBIN"
 	}
 }
+
+// Hashes reports whether the request's hash decides.
+func (p Policy) Hashes() bool { return p == RingHash || p == Maglev }
 
 // Discovery says where a cluster's endpoints come from.
 type Discovery uint8
@@ -250,6 +265,8 @@ type Cluster struct {
 	Discovery Discovery
 	// ChoiceCount for LeastRequest, at least 2 (LeastRequestLbConfig.choice_count).
 	ChoiceCount uint32
+	// Hashing of RingHash and Maglev.
+	Hashing Hashing
 	// Balancing among priorities and localities.
 	Balancing Balancing
 	// SlowStart of endpoints, for RoundRobin and LeastRequest.
@@ -278,11 +295,13 @@ type Target struct {
 	Place
 	Health HealthStatus
 	Check  EndpointCheck
+	// HashKey is hashed in place of the address; empty: the address is.
+	HashKey string
 }
 
 // At returns the endpoint that the target is at one of its addresses.
 func (t *Target) At(ip netip.Addr) Endpoint {
-	return Endpoint{Address: netip.AddrPortFrom(ip, t.Port), Weight: t.Weight, Place: t.Place, Health: t.Health}
+	return Endpoint{Address: netip.AddrPortFrom(ip, t.Port), Weight: t.Weight, Place: t.Place, Health: t.Health, HashKey: t.HashKey}
 }
 
 // Endpoint is an address that serves a cluster. Weight is at least 1. An address may stand in several places.
@@ -293,4 +312,6 @@ type Endpoint struct {
 	Health HealthStatus
 	// Check says how health checks ask it.
 	Check EndpointCheck
+	// HashKey is that of the target.
+	HashKey string
 }

@@ -223,7 +223,7 @@ func (p picked) Done(slowpath.Outcome) { p.n.picker.Done(p.index) }
 type balancer struct{ n *Node }
 
 // Pick implements slowpath.Balancer.
-func (b balancer) Pick(cluster string, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
+func (b balancer) Pick(cluster string, hash uint64, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
 	b.n.inForce.RLock()
 	defer b.n.inForce.RUnlock()
 	d := b.n.directory.Load()
@@ -231,7 +231,7 @@ func (b balancer) Pick(cluster string, skip func(netip.AddrPort) bool) (slowpath
 	if !ok {
 		return nil, false
 	}
-	endpoint, ok := b.n.picker.Pick(index, func(e uint32) bool {
+	endpoint, ok := b.n.picker.Pick(index, hash, func(e uint32) bool {
 		entry, known := d.endpoints[e]
 		return !known || (skip != nil && skip(entry.Address))
 	})

@@ -24,10 +24,12 @@ type groupContent struct {
 	flags   maps.GroupFlags
 	// turns are indices of endpoints, or of groups.
 	turns []uint32
+	// hashing finds endpoints by hash; its indices are those of the maps.
+	hashing *compile.Hashing
 }
 
 func (g groupContent) equal(other groupContent) bool {
-	return g.policy == other.policy && g.choices == other.choices && g.flags == other.flags && slices.Equal(g.turns, other.turns)
+	return g.policy == other.policy && g.choices == other.choices && g.flags == other.flags && slices.Equal(g.turns, other.turns) && g.hashing.Equal(other.hashing)
 }
 
 // grouping writes the groups of one cluster. Those that are as before stay, with their turn.
@@ -88,6 +90,7 @@ func (w *grouping) write(g *compile.Group) (*group, error) {
 	for _, turn := range g.Turns {
 		content.turns = append(content.turns, indices[turn])
 	}
+	content.hashing = w.hashing(g.Hashing)
 	if i := slices.IndexFunc(w.before, func(old *group) bool { return old.equal(content) }); i >= 0 {
 		old := w.before[i]
 		w.before = slices.Delete(w.before, i, i+1)
@@ -95,6 +98,19 @@ func (w *grouping) write(g *compile.Group) (*group, error) {
 		return old, nil
 	}
 	return w.create(content)
+}
+
+// hashing is compiled hashing over the endpoints of the maps.
+func (w *grouping) hashing(of *compile.Hashing) *compile.Hashing {
+	if of == nil {
+		return nil
+	}
+	out := *of
+	out.Endpoints = make([]uint32, len(of.Endpoints))
+	for i, e := range of.Endpoints {
+		out.Endpoints[i] = w.endpoints[e]
+	}
+	return &out
 }
 
 func (w *grouping) create(content groupContent) (*group, error) {
@@ -112,6 +128,7 @@ func (w *grouping) create(content groupContent) (*group, error) {
 		atomic.StoreUint64(&w.r.sh.Schedules[g.schedule.first+uint32(i)], maps.Turn(turn))
 		w.r.stats.Schedules++
 	}
+	w.r.sh.HashTables[g.index.first].Store(hashTable(content.hashing))
 	shared := &w.r.sh.Groups[g.index.first]
 	atomic.StoreUint32(&shared.Policy, uint32(content.policy))
 	atomic.StoreUint32(&shared.Choices, content.choices)
@@ -123,9 +140,17 @@ func (w *grouping) create(content groupContent) (*group, error) {
 	return g, nil
 }
 
+func hashTable(of *compile.Hashing) *maps.HashTable {
+	if of == nil {
+		return nil
+	}
+	return &maps.HashTable{Table: of.Table(), Endpoints: of.Endpoints, BalanceFactor: of.BalanceFactor}
+}
+
 // giveGroups gives up groups that no program can reach.
 func (r *Reconciler) giveGroups() {
 	for _, g := range r.unlinked.groups {
+		r.sh.HashTables[g.index.first].Store(nil)
 		r.numbers.schedules.give(g.schedule)
 		r.numbers.groupIndex.give(g.index)
 	}

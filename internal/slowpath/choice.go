@@ -28,6 +28,12 @@ func (x *exchange) chooseCluster() {
 // 100 requests and to two clusters of equal weight sends all of them to the first.
 func (x *exchange) chooseShare() *model.WeightedCluster {
 	draw := x.draw
+	if x.route.DrawByHash {
+		asked := x.asked()
+		if hash, ok := x.route.Hash.Hash(&asked, model.HashSource{IP: x.sourceIP()}); ok {
+			draw = hash
+		}
+	}
 	if x.route.DrawHeader != "" {
 		draw = drawOf(x.requestValues(x.route.DrawHeader), draw)
 	}

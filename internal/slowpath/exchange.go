@@ -73,6 +73,9 @@ type exchange struct {
 	flag Flag
 	// copies that are to be sent when the request has been read.
 	copies []*requestCopy
+	// hash decides among endpoints where the cluster's policy asks for one, and cookies are for a client that had none to be hashed.
+	hash    uint64
+	cookies []string
 }
 
 // serveOne answers the request whose head ends at that offset. keep is false
@@ -141,6 +144,7 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 		claim.unused()
 		return x.answer(ReplyBadRequest)
 	}
+	x.hashRequest(cluster)
 	x.connectTimeout = cluster.ConnectTimeout
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -157,7 +161,7 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 	if resp == nil {
 		return x.fail(failure)
 	}
-	resp.fields = x.addServiceTime(resp.fields)
+	resp.fields = x.setCookies(x.addServiceTime(resp.fields))
 	resp.fields = x.leaveHop(x.allowOrigin(x.changeResponse(&formatResponse{status: resp.status, fields: resp.fields})))
 	switch {
 	case resp.status == http.StatusSwitchingProtocols:
@@ -309,7 +313,7 @@ func (x *exchange) roundTrip(claim *Claim) (*response, LocalReply) {
 	for {
 		if claim != nil {
 			x.endpoint, claim = claim.Endpoint, nil
-		} else if e, ok := x.proxy.config.Balancer.Pick(x.cluster, skip); ok {
+		} else if e, ok := x.proxy.config.Balancer.Pick(x.cluster, x.hash, skip); ok {
 			x.endpoint = e
 		} else {
 			return nil, failure

@@ -145,7 +145,7 @@ func (b *balancer) pick(c *compile.Cluster, n int) map[netip.AddrPort]int {
 	index, _ := b.r.ClusterIndex(c.Name)
 	counts := map[netip.AddrPort]int{}
 	for range n {
-		e, ok := b.picker.Pick(index, nil)
+		e, ok := b.picker.Pick(index, rand.Uint64(), nil)
 		if !ok {
 			counts[failed]++
 			continue

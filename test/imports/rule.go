@@ -21,7 +21,7 @@ var layers = map[string][]string{
 	"poller":    nil,
 	"upstream":  {"poller"},
 	"chunked":   nil,
-	"maps":      nil,
+	"maps":      {"hashing"},
 	"memo":      nil,
 	"dfa":       {"re2", "memo"},
 	"check":     nil, // it must run where nothing else can
@@ -36,7 +36,7 @@ var layers = map[string][]string{
 	"pool":      {"maps", "poller", "upstream"},
 	"health":    {"model", "maps", "poller"},
 	"explain":   {"model", "maps", "compile"},
-	"slowpath":  {"model", "chunked", "upstream"},
+	"slowpath":  {"model", "chunked", "upstream", "hashing"},
 	"metrics":   {"maps"},
 	"admin":     {"maps", "model", "metrics", "explain"},
 	"heels":     {"maps", "model"},

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hashing
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+
+	"github.com/xlb-project/xlb/internal/balance"
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/reconcile"
+	"github.com/xlb-project/xlb/internal/slowpath"
+)
+
+// parse reads a configuration as XLB does.
+func parse(t testing.TB, bootstrap object) *model.Config {
+	t.Helper()
+	cfg, err := config.Parse("bootstrap.json", marshal(t, bootstrap))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// startXLB serves the listeners of a configuration with the slow path, at addresses of its own. Endpoints are picked as the daemon picks
+// them, from the state that it shares with the kernel, but without a kernel.
+func startXLB(t testing.TB, cfg *model.Config) *peer {
+	t.Helper()
+	b := newPicker(t, cfg)
+	tables := map[string]*model.RouteTable{}
+	for _, l := range cfg.Listeners {
+		tables[l.Name] = l.Routes
+	}
+	proxy := slowpath.New(slowpath.Config{
+		Table:    func(name string) (*model.RouteTable, bool) { table, ok := tables[name]; return table, ok },
+		Cluster:  cfg.Cluster,
+		Balancer: b,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var calls sync.WaitGroup
+	p := &peer{t: t, ended: make(chan struct{}), conns: map[int]*conn{}}
+	for _, l := range cfg.Listeners {
+		listening := listen(t)
+		t.Cleanup(func() { _ = listening.Close() })
+		p.addresses = append(p.addresses, netip.MustParseAddrPort(listening.Addr().String()))
+		calls.Go(func() {
+			for {
+				c, err := listening.Accept()
+				if err != nil {
+					return
+				}
+				calls.Go(func() { serve(ctx, proxy, c, l.Name) })
+			}
+		})
+	}
+	t.Cleanup(func() { // before the listeners close: the last registered runs first
+		cancel()
+		proxy.Close()
+	})
+	return p
+}
+
+// serve answers until the connection has ended.
+func serve(ctx context.Context, proxy *slowpath.Proxy, c net.Conn, listener string) {
+	for {
+		r, _ := proxy.Serve(ctx, c, slowpath.Session{Listener: listener}) // the client sees what went wrong
+		if !r.Quiet {
+			return
+		}
+	}
+}
+
+// picker implements slowpath.Balancer over maps in memory.
+type picker struct {
+	*balance.Picker
+	clusters  map[string]uint32
+	endpoints map[uint32]netip.AddrPort
+}
+
+func newPicker(t testing.TB, cfg *model.Config) picker {
+	t.Helper()
+	sizes := maps.Sizes{
+		Clusters: 256, Groups: 1024, Endpoints: 4096, Schedules: 1 << 18, Listeners: 8, RouteTables: 8, Routes: 1 << 12, Splits: 1 << 12, Automata: 64,
+		Cells: 1 << 12, Accepts: 64, AcceptedValues: 64, Tuples: 64, BucketLists: 64,
+	}
+	shared := maps.NewHeapShared(sizes)
+	reconciler := reconcile.New(maps.NewFakeConfig(sizes, nil), shared, slog.New(slog.DiscardHandler))
+	image, _ := compile.Compile(cfg)
+	if _, err := reconciler.Apply(image); err != nil {
+		t.Fatal(err)
+	}
+	p := picker{balance.New(shared), map[string]uint32{}, map[uint32]netip.AddrPort{}}
+	for _, c := range reconciler.Clusters() {
+		p.clusters[c.Name] = c.Index
+	}
+	for _, e := range reconciler.Endpoints() {
+		p.endpoints[e.Index] = e.Address
+	}
+	return p
+}
+
+// Pick implements slowpath.Balancer.
+func (p picker) Pick(cluster string, hash uint64, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
+	index, ok := p.Picker.Pick(p.clusters[cluster], hash, func(e uint32) bool { return skip(p.endpoints[e]) })
+	return picked{p, index}, ok
+}
+
+type picked struct {
+	picker
+	index uint32
+}
+
+func (p picked) Address() netip.AddrPort { return p.endpoints[p.index] }
+
+func (p picked) Done(slowpath.Outcome) { p.Picker.Done(p.index) }
