@@ -20,11 +20,11 @@ struct {
 	__uint(max_entries, 1);
 } explain_scans SEC(".maps");
 
-static __always_inline enum verdict explain_cluster(__u32 cluster)
+static __always_inline enum verdict explain_cluster(const struct routing *to)
 {
-	struct cluster *c = cluster_at(cluster);
+	struct cluster *c = cluster_at(to->cluster);
 
-	return c && cluster_is_slow(c) ? HANDOVER_CLUSTER_SLOW : 0;
+	return c && cluster_is_slow(c, to->hash) ? HANDOVER_CLUSTER_SLOW : 0;
 }
 
 static __always_inline enum verdict explain_head(struct __sk_buff *skb, struct request_scan *scan,
@@ -53,7 +53,7 @@ static __always_inline enum verdict explain_head(struct __sk_buff *skb, struct r
 	if (!v)
 		v = route_upgrade(scan, to);
 	if (!v)
-		v = explain_cluster(to->cluster);
+		v = explain_cluster(to);
 	return v;
 }
 
@@ -68,9 +68,12 @@ int xlb_explain(struct __sk_buff *skb)
 
 	if (!scan || bpf_skb_load_bytes(skb, EXPLAIN_AT, &e, sizeof(e)))
 		return -1;
+	to.source = e.source;
 	e.verdict = explain_head(skb, scan, &e, &to);
 	e.timeout_ns = to.timeout_ns;
 	e.cluster = to.cluster;
 	e.flags = to.flags;
+	e.hashed = to.hashed;
+	e.hash = to.hash;
 	return bpf_skb_store_bytes(skb, EXPLAIN_AT, &e, sizeof(e), 0);
 }

@@ -347,11 +347,11 @@ static __always_inline int request_send(struct sk_msg_md *msg, struct psock *ps,
 
 	if (!c)
 		return request_decline(msg, ps, HANDOVER_NO_CLUSTER, NO_ENDPOINT);
-	if (cluster_is_slow(c))
+	if (cluster_is_slow(c, to->hash))
 		return request_decline(msg, ps, HANDOVER_CLUSTER_SLOW, NO_ENDPOINT);
 	if (!cluster_enter(c, &counted))
 		return request_decline(msg, ps, HANDOVER_OVERFLOW, NO_ENDPOINT);
-	chosen = balance_pick(c);
+	chosen = balance_pick(c, to->hash);
 	v = chosen == NO_ENDPOINT ? HANDOVER_NO_ENDPOINT : request_move(msg, ps, to, chosen, room, counted);
 	if (!v)
 		return SK_PASS;
@@ -376,6 +376,8 @@ static __always_inline int request_begin(struct sk_msg_md *msg, struct psock *ps
 	v = request_read(msg, ps, l->table, t->flags);
 	if (!v)
 		v = request_fits(ps, msg->size, &room);
+	if (msg->family == AF_INET)
+		to.source = msg->local_ip4;
 	if (!v)
 		v = route_request(&ps->scan, t, message_span(msg), &to);
 	if (!v)
@@ -385,6 +387,8 @@ static __always_inline int request_begin(struct sk_msg_md *msg, struct psock *ps
 		v = request_chunks_begin(msg, ps);
 	if (v)
 		return request_decline(msg, ps, v, NO_ENDPOINT);
+	if (!to.hashed)
+		to.hash = route_draw();
 	return request_send(msg, ps, &to, room);
 }
 

@@ -40,6 +40,9 @@ enum limits {
 	MAX_TUPLES = 16,
 	MAX_TUPLE_FIELDS = 4,
 	MAX_CLASSES = 16,
+	/* Hash policies of one route, and headers and parameters of the query that those of one table hash. */
+	MAX_HASH_POLICIES = 4,
+	MAX_HASHED = 15,
 	/* Automata that one path is given to. */
 	MAX_AUTOMATA = 8,
 	/* Transitions in one entry of the map of them; a power of two. */
@@ -248,6 +251,8 @@ enum asked_flags {
 	ASKED_VALUES = 1,
 	/* Some beginnings of its values have. */
 	ASKED_PREFIXES = 2,
+	/* The highest byte is the number by which hash policies know it, 0 for none. */
+	ASKED_HASH_SHIFT = 24,
 };
 
 /* What routes ask about a header, or about a parameter of the query. */
@@ -417,6 +422,18 @@ struct route {
 	__u32 denominator;
 	/* Longest time without progress in milliseconds, 0 for the daemon's default, NO_LIMIT for none. */
 	__u32 idle_ms;
+	/* Hash policies, the first in the lowest byte: enum hash_policy. 0: there are none. */
+	__u32 hash;
+	__u32 reserved;
+};
+
+/* What one policy hashes: the field of that number. */
+enum hash_policy {
+	HASH_FIELD = 15,
+	/* The client's address instead, unless the request has the field. */
+	HASH_SOURCE_IP = 64,
+	/* Once there is a hash, the policies behind it are left out. */
+	HASH_TERMINAL = 128,
 };
 
 /* A share of a weighted route. */
@@ -451,8 +468,18 @@ struct group {
 	__u32 choices;
 	__u32 flags;
 	__u32 unused;
+	/* Of a policy that hashes: hash_places[low half .. + high half), a ring sorted by hash, or a Maglev table. 0: only the daemon has it.
+	 * Writer: daemon. */
+	__u64 table;
 	/* A cache line of its own: processors take turns on one group without slowing those of another. */
-	__u64 reserved[4];
+	__u64 reserved[3];
+};
+
+/* A place of a table that finds endpoints by hash; in a Maglev table `hash` is 0. */
+struct hash_place {
+	__u64 hash;
+	__u32 endpoint;
+	__u32 reserved;
 };
 
 /* A cluster, SHARED. */
@@ -781,6 +808,11 @@ struct explanation {
 	__u32 cluster;
 	/* enum route_flags */
 	__u32 flags;
+	/* Whether the route's policies found something to hash, and its hash. */
+	__u32 hashed;
+	__u64 hash;
+	/* The client's IPv4 address in network order, 0 for none: a part of the question. */
+	__u32 source;
 	__u32 reserved;
 };
 

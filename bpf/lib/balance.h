@@ -5,6 +5,7 @@
 #ifndef XLB_BALANCE_H
 #define XLB_BALANCE_H
 
+#include "consistent.h"
 #include "maps.h"
 
 #define NO_ENDPOINT 0xffffffffu
@@ -82,8 +83,21 @@ static long pick_less(__u32 i, void *ctx)
 	return 0;
 }
 
-/* The group that a group of groups leads to. Priorities are drawn, localities take turns, as in Envoy. */
-static __always_inline struct group *group_below(struct group *g)
+static __always_inline int policy_hashes(__u32 policy)
+{
+	return policy == POLICY_RING_HASH || policy == POLICY_MAGLEV;
+}
+
+/* Which turn of a group of groups it is: priorities are drawn, or the hash draws them, and localities take turns, as in Envoy. */
+static __always_inline __u64 group_turn(struct group *g, __u64 hash)
+{
+	if (policy_hashes(g->policy))
+		return hash;
+	return g->policy == POLICY_RANDOM ? bpf_get_prandom_u32() : __sync_fetch_and_add(&g->turn, 1);
+}
+
+/* The group that a group of groups leads to. */
+static __always_inline struct group *group_below(struct group *g, __u64 hash)
 {
 	__u64 schedule = g->schedule;
 	__u32 first = schedule, len = schedule >> 32;
@@ -91,46 +105,60 @@ static __always_inline struct group *group_below(struct group *g)
 
 	if (!len)
 		return 0;
-	t = turn_at(first +
-		    (g->policy == POLICY_RANDOM ? bpf_get_prandom_u32() : __sync_fetch_and_add(&g->turn, 1)) % len);
+	t = turn_at(first + group_turn(g, hash) % len);
 	return t ? group_at(t->of) : 0;
 }
 
 /* The endpoints that are chosen among this time. */
-static __always_inline struct group *group_of(const struct cluster *c)
+static __always_inline struct group *group_of(const struct cluster *c, __u64 hash)
 {
 	struct group *g = group_at((__u32)c->root);
 
 	for (int i = 1; i < MAX_GROUP_DEPTH; i++) {
 		if (!g || !(g->flags & GROUP_OF_GROUPS))
 			return g;
-		g = group_below(g);
+		g = group_below(g, hash);
 	}
 	return g;
 }
 
-/* Only the daemon can choose: by the request's hash. */
-static __always_inline int cluster_is_slow(const struct cluster *c)
+/* Whether a choice by a hash would find the daemon's table only. */
+static __always_inline int cluster_is_slow(const struct cluster *c, __u64 hash)
 {
 	struct group *g = group_at((__u32)c->root);
 
-	return g && (g->policy == POLICY_RING_HASH || g->policy == POLICY_MAGLEV);
+	if (!g || !policy_hashes(g->policy))
+		return 0;
+	g = group_of(c, hash);
+	return g && !g->table && g->schedule >> 32;
 }
 
-/* Chooses by the group's policy. NO_ENDPOINT: none found in a few tries; the slow path looks at all. */
-static __always_inline __u32 balance_pick(struct cluster *c)
+/* The endpoint of a hash. */
+static __always_inline __u32 pick_hashed(const struct group *g, __u64 hash)
 {
-	struct group *g = group_of(c);
-	struct pick p = { .group = g, .endpoint = NO_ENDPOINT };
-	__u32 choices;
+	__u32 first = g->table, len = g->table >> 32;
+	struct hash_place *place;
+	struct endpoint *e;
 
-	if (!g)
+	if (!len)
 		return NO_ENDPOINT;
+	place = hash_place_at(first + hash_find_place(g, first, len, hash));
+	if (!place)
+		return NO_ENDPOINT;
+	e = endpoint_at(place->endpoint);
+	return e && !(e->flags & ENDPOINT_OUT_OF_SERVICE) ? place->endpoint : NO_ENDPOINT;
+}
+
+/* Takes turns, or draws. */
+static __always_inline __u32 pick_scheduled(struct group *g)
+{
+	struct pick p = { .group = g, .endpoint = NO_ENDPOINT };
+	__u32 choices = g->choices;
+
 	p.first = g->schedule;
 	p.len = g->schedule >> 32;
 	if (!p.len)
 		return NO_ENDPOINT;
-	choices = g->choices;
 	switch (g->policy) {
 	case POLICY_LEAST_REQUEST:
 		bpf_loop(choices < MAX_PICK_TRIES ? choices : MAX_PICK_TRIES, pick_less, &p, 0);
@@ -144,6 +172,16 @@ static __always_inline __u32 balance_pick(struct cluster *c)
 		bpf_loop(MAX_PICK_TRIES, pick_turn, &p, 0);
 	}
 	return p.endpoint;
+}
+
+/* Chooses by the group's policy. NO_ENDPOINT: none found in a few tries; the slow path looks at all. */
+static __always_inline __u32 balance_pick(struct cluster *c, __u64 hash)
+{
+	struct group *g = group_of(c, hash);
+
+	if (!g)
+		return NO_ENDPOINT;
+	return policy_hashes(g->policy) ? pick_hashed(g, hash) : pick_scheduled(g);
 }
 
 #endif

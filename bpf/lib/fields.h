@@ -80,7 +80,7 @@ static __always_inline void value_look_up(struct request_scan *r, const struct a
 	__u64 bits = asked->bits;
 	struct value *v = 0;
 
-	if (flags) {
+	if (flags & (ASKED_VALUES | ASKED_PREFIXES)) {
 		r->value.field = asked->number;
 		r->value.prefix_len = (sizeof(r->value.field) + kept) * 8;
 		key_set((__u64 *)r->value.value, MAX_FIELD_VALUE / sizeof(__u64), span, at, len);

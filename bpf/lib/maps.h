@@ -69,6 +69,9 @@ struct turn {
 };
 SHARED_ARRAY(schedules, turn, 262144)
 
+/* What group.table points into. Mapped by the daemon. Writer: reconcile. Reader: request program. */
+SHARED_ARRAY(hash_places, hash_place, 524288)
+
 /* Service addresses. Writer: reconcile. Readers: connect programs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -41,7 +41,7 @@ static __always_inline __u32 plain_pick(const struct route_table *t)
 	if (!r || route_choose_cluster(r, route_draw(), &to))
 		return NO_ENDPOINT;
 	c = cluster_at(to.cluster);
-	return c ? balance_pick(c) : NO_ENDPOINT;
+	return c ? balance_pick(c, route_draw()) : NO_ENDPOINT;
 }
 
 /* Sends the connection to an endpoint, if one can be had: its address, else NULL. */

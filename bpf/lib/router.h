@@ -9,6 +9,7 @@
 
 #include "automaton.h"
 #include "fields.h"
+#include "hash.h"
 #include "http1.h"
 #include "index.h"
 #include "maps.h"
@@ -20,6 +21,11 @@ struct routing {
 	__u32 cluster;
 	/* enum route_flags */
 	__u32 flags;
+	/* Of the request: what the route's policies hash, or chance. */
+	__u64 hash;
+	__u32 hashed;
+	/* The client's IPv4 address in network order, 0 for none; given. */
+	__u32 source;
 	/* As in struct route. */
 	__u32 idle_ms;
 	__u32 reserved;
@@ -213,7 +219,22 @@ static __always_inline __u64 route_draw(void)
 	return 1ULL << 63 | (__u64)bpf_get_prandom_u32() << 32 | bpf_get_prandom_u32();
 }
 
-/* Routes a scanned request. The span is the one that was scanned. */
+/* The request's hash; without policies, or without anything that they hash, it is left to chance. */
+static __always_inline enum verdict route_hash(struct request_scan *r, const struct route *won, struct span span,
+					       struct routing *out)
+{
+	struct hash_walk w = { .span = span, .scan = r, .policies = won->hash, .source = out->source };
+	enum verdict v;
+
+	if (!won->hash)
+		return 0;
+	v = request_hash(&w);
+	out->hash = w.hash;
+	out->hashed = w.hashed;
+	return v;
+}
+
+/* Routes a scanned request. The span is the one that was scanned; out->source is given. */
 static __always_inline enum verdict route_request(struct request_scan *r, const struct route_table *t, struct span span,
 						  struct routing *out)
 {
@@ -242,6 +263,9 @@ static __always_inline enum verdict route_request(struct request_scan *r, const 
 		return why;
 	if (won->flags & ROUTE_SLOW)
 		return HANDOVER_ROUTE_SLOW;
+	why = route_hash(r, won, span, out);
+	if (why)
+		return why;
 	return route_choose_cluster(won, r->draw, out);
 }
 

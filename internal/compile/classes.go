@@ -28,6 +28,8 @@ type valueClasses struct {
 	slot uint32
 	// asked says which classes some index asks for.
 	asked []bool
+	// hash is the number by which hash policies know the header; 0: none does.
+	hash uint32
 	// expressions are the conditions that automata decide, and sets these automata: numbers of
 	// patterns in them are places in expressions.
 	expressions []condition

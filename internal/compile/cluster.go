@@ -21,7 +21,7 @@ func compileCluster(c *model.Cluster) (Cluster, []Note) {
 	out.addMembers(c)
 	if c.Policy.Hashes() {
 		out.Hashing = c.Hashing
-		return out, []Note{{Where: fmt.Sprintf("cluster %q", c.Name), Reason: "lb_policy " + c.Policy.String()}}
+		return out, hashNotes(c)
 	}
 	if out.Policy != maps.PolicyLeastRequest {
 		return out, nil

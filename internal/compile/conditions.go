@@ -253,6 +253,8 @@ type conditionSet struct {
 	scarce bool
 	// slots is how many have been given.
 	slots int
+	// hashNumbers is how many headers hash policies know.
+	hashNumbers int
 	// refused says of expressions why the kernel does not take them.
 	refused map[condition]string
 }

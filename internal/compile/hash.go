@@ -4,6 +4,7 @@ package compile
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/xlb-project/xlb/internal/hashing"
@@ -47,6 +48,26 @@ func hashKey(c *model.Cluster, e *model.Endpoint) string {
 		return ""
 	}
 	return cmp.Or(e.HashKey, unmapped(e.Address).String())
+}
+
+// InKernel reports whether the kernel may have the table, which has so many places: it knows no bounds, and its memory is limited.
+func (h *Hashing) InKernel(places int) bool { return h.BalanceFactor == 0 && places <= maxHashPlaces }
+
+// maxHashPlaces is the largest table that the kernel gets: twice the default of Maglev, 2 MiB.
+const maxHashPlaces = 1 << 17
+
+// hashNotes say what is certain to be beyond the kernel.
+func hashNotes(c *model.Cluster) []Note {
+	where := fmt.Sprintf("cluster %q", c.Name)
+	switch size := c.Hashing.TableSize; {
+	case c.Hashing.BalanceFactor != 0:
+		return []Note{{Where: where, Reason: "hash_balance_factor"}}
+	case c.Policy == model.Maglev && size > maxHashPlaces:
+		return []Note{{Where: where, Reason: fmt.Sprintf("table_size is %d, more than %d", size, maxHashPlaces)}}
+	case c.Policy == model.RingHash && min(c.Hashing.Ring.Min, c.Hashing.Ring.Max) > maxHashPlaces:
+		return []Note{{Where: where, Reason: fmt.Sprintf("minimum_ring_size is %d, more than %d", c.Hashing.Ring.Min, maxHashPlaces)}}
+	}
+	return nil
 }
 
 func (c *Cluster) hashes() bool {

@@ -154,6 +154,8 @@ type Route struct {
 	// Idle as in model.Route.
 	Idle  time.Duration
 	Flags maps.RouteFlags
+	// Hash is what is hashed of a request, as maps.Route has it; 0 is nothing.
+	Hash uint32
 	// Cluster when it is one; then First, Count and Total are 0. With RouteSlow there is none.
 	Cluster string
 	// Otherwise the shares are Splits[First : First+Count], up to Total.
@@ -176,7 +178,7 @@ type Field struct {
 	Present uint64
 	// Missing are the conditions that hold for a request without the header.
 	Missing uint64
-	// Flags say whether it has Values, and Prefixes.
+	// Flags say whether it has Values, and Prefixes; the highest byte is the number by which Route.Hash knows it.
 	Flags maps.AskedFlags
 	// Slot names the header in Tuples; 0: none asks for its value.
 	Slot uint32

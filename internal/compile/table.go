@@ -92,6 +92,9 @@ func (b *tableBuilder) compileRoute(r *model.Route) (out Route, reason string) {
 		return Route{}, what
 	}
 	out = Route{Timeout: r.Timeout, Idle: r.Idle, Flags: flagsOf(r)}
+	if out.Hash, reason = b.conditions.hashProgram(r.Hash); reason != "" {
+		return Route{}, reason
+	}
 	shares := r.Clusters
 	// The weight of a plain cluster is of no consequence.
 	if len(shares) > 1 {

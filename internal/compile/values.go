@@ -20,7 +20,7 @@ func (s *conditionSet) layout(t *Table) {
 	}
 	for _, name := range slices.Sorted(gomaps.Keys(s.classes)) {
 		of, all := s.classes[name], byName[name]
-		if len(all) == 0 && len(of.asked) == 0 {
+		if len(all) == 0 && len(of.asked) == 0 && of.hash == 0 {
 			continue
 		}
 		slices.SortFunc(all, compareConditions)
@@ -38,7 +38,7 @@ func (s *conditionSet) layout(t *Table) {
 }
 
 func (s *conditionSet) field(name string, of *valueClasses, all []condition, hasValues, hasPrefixes bool) Field {
-	field := Field{Name: name, Slot: of.slot}
+	field := Field{Name: name, Slot: of.slot, Flags: maps.AskedFlags(of.hash << maps.AskedHashShift)}
 	if of.slot != 0 {
 		field.Class = otherClass
 	}

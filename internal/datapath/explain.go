@@ -5,6 +5,7 @@ package datapath
 import (
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -24,6 +25,16 @@ func (d *Datapath) Explain(listener uint32, draw uint64, head []byte) (maps.Expl
 // ExplainDrawn does so by a random number that the kernel draws, as it does for requests.
 func (d *Datapath) ExplainDrawn(listener uint32, head []byte) (maps.Explanation, error) {
 	return d.explain(maps.Explanation{Listener: listener}, head)
+}
+
+// ExplainFrom does so for a client at an IPv4 address; the zero value is one that the kernel does not know.
+func (d *Datapath) ExplainFrom(listener uint32, client netip.Addr, head []byte) (maps.Explanation, error) {
+	e := maps.Explanation{Listener: listener}
+	if client.Is4() {
+		ip := client.As4()
+		e.Source = binary.NativeEndian.Uint32(ip[:])
+	}
+	return d.explain(e, head)
 }
 
 func (d *Datapath) explain(e maps.Explanation, head []byte) (maps.Explanation, error) {

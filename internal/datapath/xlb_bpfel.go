@@ -32,6 +32,7 @@ const (
 	xlbMapExplainScans         = "explain_scans"
 	xlbMapFields               = "fields"
 	xlbMapGroups               = "groups"
+	xlbMapHashPlaces           = "hash_places"
 	xlbMapHosts                = "hosts"
 	xlbMapIsockSlots           = "isock_slots"
 	xlbMapIsocks               = "isocks"
@@ -175,6 +176,7 @@ type xlbMapSpecs struct {
 	ExplainScans      *ebpf.MapSpec `ebpf:"explain_scans"`
 	Fields            *ebpf.MapSpec `ebpf:"fields"`
 	Groups            *ebpf.MapSpec `ebpf:"groups"`
+	HashPlaces        *ebpf.MapSpec `ebpf:"hash_places"`
 	Hosts             *ebpf.MapSpec `ebpf:"hosts"`
 	IsockSlots        *ebpf.MapSpec `ebpf:"isock_slots"`
 	Isocks            *ebpf.MapSpec `ebpf:"isocks"`
@@ -256,6 +258,7 @@ type xlbMaps struct {
 	ExplainScans      *ebpf.Map `ebpf:"explain_scans"`
 	Fields            *ebpf.Map `ebpf:"fields"`
 	Groups            *ebpf.Map `ebpf:"groups"`
+	HashPlaces        *ebpf.Map `ebpf:"hash_places"`
 	Hosts             *ebpf.Map `ebpf:"hosts"`
 	IsockSlots        *ebpf.Map `ebpf:"isock_slots"`
 	Isocks            *ebpf.Map `ebpf:"isocks"`
@@ -304,6 +307,7 @@ func (m *xlbMaps) Close() error {
 		m.ExplainScans,
 		m.Fields,
 		m.Groups,
+		m.HashPlaces,
 		m.Hosts,
 		m.IsockSlots,
 		m.Isocks,

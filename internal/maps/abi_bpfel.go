@@ -34,8 +34,9 @@ type abiAskedField struct {
 type abiAskedFlags uint32
 
 const (
-	abiAskedFlagsASKED_VALUES   abiAskedFlags = 1
-	abiAskedFlagsASKED_PREFIXES abiAskedFlags = 2
+	abiAskedFlagsASKED_VALUES     abiAskedFlags = 1
+	abiAskedFlagsASKED_PREFIXES   abiAskedFlags = 2
+	abiAskedFlagsASKED_HASH_SHIFT abiAskedFlags = 24
 )
 
 type abiAutomaton struct {
@@ -193,6 +194,9 @@ type abiExplanation struct {
 	Verdict   uint32
 	Cluster   uint32
 	Flags     uint32
+	Hashed    uint32
+	Hash      uint64
+	Source    uint32
 	Reserved  uint32
 }
 
@@ -211,13 +215,29 @@ type abiGroup struct {
 	Choices  uint32
 	Flags    uint32
 	Unused   uint32
-	Reserved [4]uint64
+	Table    uint64
+	Reserved [3]uint64
 }
 
 type abiGroupFlags uint32
 
 const (
 	abiGroupFlagsGROUP_OF_GROUPS abiGroupFlags = 1
+)
+
+type abiHashPlace struct {
+	_        structs.HostLayout
+	Hash     uint64
+	Endpoint uint32
+	Reserved uint32
+}
+
+type abiHashPolicy uint32
+
+const (
+	abiHashPolicyHASH_FIELD     abiHashPolicy = 15
+	abiHashPolicyHASH_SOURCE_IP abiHashPolicy = 64
+	abiHashPolicyHASH_TERMINAL  abiHashPolicy = 128
 )
 
 type abiHostDirection uint32
@@ -237,27 +257,29 @@ type abiHostKey struct {
 type abiLimits uint32
 
 const (
-	abiLimitsMAX_HEAD         abiLimits = 8192
-	abiLimitsMAX_PATH         abiLimits = 251
-	abiLimitsMAX_HOST         abiLimits = 251
-	abiLimitsMAX_FIELD_NAME   abiLimits = 56
-	abiLimitsMAX_FIELD_VALUE  abiLimits = 120
-	abiLimitsMAX_LINES        abiLimits = 100
-	abiLimitsMAX_FIELDS       abiLimits = 8
-	abiLimitsMAX_PARAMETERS   abiLimits = 100
-	abiLimitsMAX_CANDIDATES   abiLimits = 128
-	abiLimitsMAX_SPLIT        abiLimits = 64
-	abiLimitsMAX_PREDICATES   abiLimits = 64
-	abiLimitsMAX_TUPLES       abiLimits = 16
-	abiLimitsMAX_TUPLE_FIELDS abiLimits = 4
-	abiLimitsMAX_CLASSES      abiLimits = 16
-	abiLimitsMAX_AUTOMATA     abiLimits = 8
-	abiLimitsCELLS            abiLimits = 32
-	abiLimitsACCEPTS          abiLimits = 8
-	abiLimitsMAX_PICK_TRIES   abiLimits = 8
-	abiLimitsMAX_GROUP_DEPTH  abiLimits = 3
-	abiLimitsMAX_LEASE_TRIES  abiLimits = 4
-	abiLimitsANCHOR_PORTS     abiLimits = 8
+	abiLimitsMAX_HEAD          abiLimits = 8192
+	abiLimitsMAX_PATH          abiLimits = 251
+	abiLimitsMAX_HOST          abiLimits = 251
+	abiLimitsMAX_FIELD_NAME    abiLimits = 56
+	abiLimitsMAX_FIELD_VALUE   abiLimits = 120
+	abiLimitsMAX_LINES         abiLimits = 100
+	abiLimitsMAX_FIELDS        abiLimits = 8
+	abiLimitsMAX_PARAMETERS    abiLimits = 100
+	abiLimitsMAX_CANDIDATES    abiLimits = 128
+	abiLimitsMAX_SPLIT         abiLimits = 64
+	abiLimitsMAX_PREDICATES    abiLimits = 64
+	abiLimitsMAX_TUPLES        abiLimits = 16
+	abiLimitsMAX_TUPLE_FIELDS  abiLimits = 4
+	abiLimitsMAX_CLASSES       abiLimits = 16
+	abiLimitsMAX_HASH_POLICIES abiLimits = 4
+	abiLimitsMAX_HASHED        abiLimits = 15
+	abiLimitsMAX_AUTOMATA      abiLimits = 8
+	abiLimitsCELLS             abiLimits = 32
+	abiLimitsACCEPTS           abiLimits = 8
+	abiLimitsMAX_PICK_TRIES    abiLimits = 8
+	abiLimitsMAX_GROUP_DEPTH   abiLimits = 3
+	abiLimitsMAX_LEASE_TRIES   abiLimits = 4
+	abiLimitsANCHOR_PORTS      abiLimits = 8
 )
 
 type abiListener struct {
@@ -373,6 +395,8 @@ type abiRoute struct {
 	Numerator   uint32
 	Denominator uint32
 	IdleMs      uint32
+	Hash        uint32
+	Reserved    uint32
 }
 
 type abiRouteFlags uint32
@@ -634,6 +658,8 @@ const (
 	abiVarSharedFieldKey        = "shared_field_key"
 	abiVarSharedGroup           = "shared_group"
 	abiVarSharedGroupFlags      = "shared_group_flags"
+	abiVarSharedHashPlace       = "shared_hash_place"
+	abiVarSharedHashPolicy      = "shared_hash_policy"
 	abiVarSharedHostDirection   = "shared_host_direction"
 	abiVarSharedHostKey         = "shared_host_key"
 	abiVarSharedLimits          = "shared_limits"
@@ -741,6 +767,8 @@ type abiVariableSpecs struct {
 	SharedFieldKey        *ebpf.VariableSpec `ebpf:"shared_field_key"`
 	SharedGroup           *ebpf.VariableSpec `ebpf:"shared_group"`
 	SharedGroupFlags      *ebpf.VariableSpec `ebpf:"shared_group_flags"`
+	SharedHashPlace       *ebpf.VariableSpec `ebpf:"shared_hash_place"`
+	SharedHashPolicy      *ebpf.VariableSpec `ebpf:"shared_hash_policy"`
 	SharedHostDirection   *ebpf.VariableSpec `ebpf:"shared_host_direction"`
 	SharedHostKey         *ebpf.VariableSpec `ebpf:"shared_host_key"`
 	SharedLimits          *ebpf.VariableSpec `ebpf:"shared_limits"`
@@ -824,6 +852,8 @@ type abiVariables struct {
 	SharedFieldKey        *ebpf.Variable `ebpf:"shared_field_key"`
 	SharedGroup           *ebpf.Variable `ebpf:"shared_group"`
 	SharedGroupFlags      *ebpf.Variable `ebpf:"shared_group_flags"`
+	SharedHashPlace       *ebpf.Variable `ebpf:"shared_hash_place"`
+	SharedHashPolicy      *ebpf.Variable `ebpf:"shared_hash_policy"`
 	SharedHostDirection   *ebpf.Variable `ebpf:"shared_host_direction"`
 	SharedHostKey         *ebpf.Variable `ebpf:"shared_host_key"`
 	SharedLimits          *ebpf.Variable `ebpf:"shared_limits"`

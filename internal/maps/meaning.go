@@ -29,7 +29,7 @@ var handoverMeanings = map[Verdict]string{
 	HandoverNoRoute:           "no route matches: 404",
 	HandoverNoCluster:         "the route's cluster does not exist (any more)",
 	HandoverOverflow:          "the cluster has as many requests in flight as its circuit breakers allow, or others wait: the request waits as well, or is answered 503",
-	HandoverClusterSlow:       "the cluster's lb_policy is the slow path's to follow; the log says why",
+	HandoverClusterSlow:       "the cluster is balanced by hash with a bound on loads, or with a table that the kernel has no room for",
 	HandoverNoEndpoint:        "no endpoint in service in a few tries; the slow path looks at all",
 	HandoverPoolEmpty:         "the chosen endpoint had no idle i-sock; the slow path uses the same endpoint, and the pool grows",
 	HandoverLeaseBroken:       "the i-sock was lost while the request was being sent: 503",

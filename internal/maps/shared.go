@@ -25,7 +25,9 @@ type Shared struct {
 	Slots     []Slot
 	// Schedules holds the turns that Group.Schedule points into.
 	Schedules []Turn
-	// HashTables of Groups, nil where the policy does not hash. The kernel does not see them. Writer: reconcile.
+	// HashPlaces holds the tables that Group.Table points into.
+	HashPlaces []HashPlace
+	// HashTables of Groups, nil where the policy does not hash: all of them, also those that HashPlaces have no room for. The kernel does not see them. Writer: reconcile.
 	HashTables []atomic.Pointer[HashTable]
 	// bucketLists are Config.BucketLists.
 	bucketLists []uint64
@@ -46,12 +48,13 @@ func NewHeapShared(sizes Sizes) *Shared {
 		Slots:     make([]Slot, sizes.Slots),
 		Schedules: make([]Turn, sizes.Schedules),
 
+		HashPlaces: make([]HashPlace, sizes.HashPlaces),
 		HashTables: make([]atomic.Pointer[HashTable], sizes.Groups),
 	}
 }
 
 // MapShared maps the kernel's arrays into memory. Close unmaps them.
-func MapShared(control, clusters, groups, endpoints, addresses, slots, schedules, bucketLists *ebpf.Map) (*Shared, error) {
+func MapShared(control, clusters, groups, endpoints, addresses, slots, schedules, hashPlaces, bucketLists *ebpf.Map) (*Shared, error) {
 	s := &Shared{}
 	c, err := mapArray[Control](s, control)
 	if err != nil {
@@ -80,6 +83,10 @@ func MapShared(control, clusters, groups, endpoints, addresses, slots, schedules
 		return nil, err
 	}
 	if s.Schedules, err = mapArray[Turn](s, schedules); err != nil {
+		s.Close()
+		return nil, err
+	}
+	if s.HashPlaces, err = mapArray[HashPlace](s, hashPlaces); err != nil {
 		s.Close()
 		return nil, err
 	}

@@ -57,7 +57,7 @@ type Config struct {
 type Sizes struct {
 	Listeners, RouteTables, Routes, Splits, Tuples, Schedules uint32
 	Automata, Cells, Accepts, AcceptedValues, BucketLists     uint32
-	Clusters, Groups, Endpoints, Slots                        uint32
+	Clusters, Groups, Endpoints, Slots, HashPlaces            uint32
 }
 
 // kernelTable is a Table in the kernel.

@@ -75,6 +75,10 @@ type (
 	EndpointFlags = abiEndpointFlags
 	// EventKind says what happened.
 	EventKind = abiEventKind
+	// HashPlace is a place of a table that finds endpoints by hash.
+	HashPlace = abiHashPlace
+	// HashPolicy says what is hashed of a request.
+	HashPolicy = abiHashPolicy
 	// HostDirection says how a host trie key reads.
 	HostDirection = abiHostDirection
 	// Limits bound what the kernel programs read.
@@ -109,8 +113,9 @@ type (
 
 // Values of AskedFlags.
 const (
-	AskedValues   = abiAskedFlagsASKED_VALUES
-	AskedPrefixes = abiAskedFlagsASKED_PREFIXES
+	AskedValues    = abiAskedFlagsASKED_VALUES
+	AskedPrefixes  = abiAskedFlagsASKED_PREFIXES
+	AskedHashShift = abiAskedFlagsASKED_HASH_SHIFT
 )
 
 // Values of EndpointFlags.
@@ -161,6 +166,8 @@ const (
 	MaxTupleFields  = abiLimitsMAX_TUPLE_FIELDS
 	MaxClasses      = abiLimitsMAX_CLASSES
 	MaxAutomata     = abiLimitsMAX_AUTOMATA
+	MaxHashPolicies = abiLimitsMAX_HASH_POLICIES
+	MaxHashed       = abiLimitsMAX_HASHED
 	CellsPerBlock   = abiLimitsCELLS
 	ListsPerPage    = abiLimitsACCEPTS
 	MaxPickTries    = abiLimitsMAX_PICK_TRIES
@@ -212,6 +219,9 @@ const (
 	PolicyRoundRobin   = abiPolicyPOLICY_ROUND_ROBIN
 	PolicyLeastRequest = abiPolicyPOLICY_LEAST_REQUEST
 	PolicyRandom       = abiPolicyPOLICY_RANDOM
+	HashField          = abiHashPolicyHASH_FIELD
+	HashSourceIP       = abiHashPolicyHASH_SOURCE_IP
+	HashTerminal       = abiHashPolicyHASH_TERMINAL
 	PolicyRingHash     = abiPolicyPOLICY_RING_HASH
 	PolicyMaglev       = abiPolicyPOLICY_MAGLEV
 )

@@ -14,6 +14,8 @@ import (
 type group struct {
 	index    span
 	schedule span
+	// places of a table that finds endpoints by hash.
+	places span
 	groupContent
 }
 
@@ -128,8 +130,9 @@ func (w *grouping) create(content groupContent) (*group, error) {
 		atomic.StoreUint64(&w.r.sh.Schedules[g.schedule.first+uint32(i)], maps.Turn(turn))
 		w.r.stats.Schedules++
 	}
-	w.r.sh.HashTables[g.index.first].Store(hashTable(content.hashing))
 	shared := &w.r.sh.Groups[g.index.first]
+	g.places = w.r.publishTable(g.index.first, content.hashing)
+	atomic.StoreUint64(&shared.Table, uint64(g.places.count)<<32|uint64(g.places.first))
 	atomic.StoreUint32(&shared.Policy, uint32(content.policy))
 	atomic.StoreUint32(&shared.Choices, content.choices)
 	atomic.StoreUint32(&shared.Flags, uint32(content.flags))
@@ -140,18 +143,12 @@ func (w *grouping) create(content groupContent) (*group, error) {
 	return g, nil
 }
 
-func hashTable(of *compile.Hashing) *maps.HashTable {
-	if of == nil {
-		return nil
-	}
-	return &maps.HashTable{Table: of.Table(), Endpoints: of.Endpoints, BalanceFactor: of.BalanceFactor}
-}
-
 // giveGroups gives up groups that no program can reach.
 func (r *Reconciler) giveGroups() {
 	for _, g := range r.unlinked.groups {
 		r.sh.HashTables[g.index.first].Store(nil)
 		r.numbers.schedules.give(g.schedule)
+		r.numbers.hashPlaces.give(g.places)
 		r.numbers.groupIndex.give(g.index)
 	}
 	r.unlinked.groups = nil

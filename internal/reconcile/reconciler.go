@@ -45,6 +45,7 @@ type numbers struct {
 	bucketLists                 *ranges
 	automata, cells, accepts    *ranges
 	acceptedValues              *ranges
+	hashPlaces                  *ranges
 	clusterIndex, endpointIndex *ranges
 	groupIndex                  *ranges
 }
@@ -84,6 +85,7 @@ func newNumbers(sizes maps.Sizes, sh *maps.Shared) numbers {
 		accepts:        newRanges("combinations of expressions", "accepts", 0, sizes.Accepts),
 		acceptedValues: newRanges("combinations of header conditions", "accepted_values", 0, sizes.AcceptedValues),
 		schedules:      newRanges("turns", "schedules", 0, uint32(len(sh.Schedules))),
+		hashPlaces:     newRanges("places of hash tables", "hash_places", 0, uint32(len(sh.HashPlaces))),
 		clusterIndex:   newRanges("clusters", "clusters", 0, uint32(len(sh.Clusters))),
 		groupIndex:     newRanges("groups of endpoints", "groups", 1, uint32(len(sh.Groups))),
 		endpointIndex:  newRanges("endpoints", "endpoints", 0, uint32(len(sh.Endpoints))),

@@ -100,7 +100,7 @@ func idleOf(d time.Duration) uint32 {
 func (s *source) route(from *compile.Route) (to maps.Route, splits *piece[maps.Split], err error) {
 	to = maps.Route{
 		Need: from.Need, Forbid: from.Forbid, TimeoutNs: uint64(max(from.Timeout, 0)), Flags: uint32(from.Flags), Order: from.Order,
-		Numerator: from.Numerator, Denominator: from.Denominator, IdleMs: idleOf(from.Idle),
+		Numerator: from.Numerator, Denominator: from.Denominator, IdleMs: idleOf(from.Idle), Hash: from.Hash,
 	}
 	if from.Flags&maps.RouteSlow != 0 {
 		return to, nil, nil // its cluster is never read

@@ -29,7 +29,7 @@ var layers = map[string][]string{
 	"xds":       {"model"},
 	"dns":       {"model"},
 	"compile":   {"model", "maps", "dfa", "memo", "re2", "hashing"},
-	"reconcile": {"compile", "maps", "model"},
+	"reconcile": {"compile", "maps", "model", "hashing"},
 	"datapath":  {"maps"},
 	"balance":   {"maps", "hashing"},
 	"anchor":    {"maps", "poller"},
