@@ -13,7 +13,7 @@ import (
 
 // TestWhatIsKnownChangesNothing compiles random configurations, each made of the one before, with what is known of those and without.
 func TestWhatIsKnownChangesNothing(t *testing.T) {
-	w := newWorld(uint64(max(*seedFlag, 1)))
+	w := newWorld(max(*seedFlag, 1))
 	c := NewCompiler()
 	rt := oneHost()
 	automata := 0
