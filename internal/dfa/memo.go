@@ -9,10 +9,10 @@ import (
 	"github.com/xlb-project/xlb/internal/memo"
 )
 
-// What a memo keeps at most, in bytes. 10,000 usual path patterns take 20 MB of the one and 20 MB of the other.
+// What a memo keeps at most, in bytes: some twice of what 10,000 usual path patterns take, so that there is room for what a change makes anew.
 const (
 	maxSingles = 32 << 20
-	maxJoints  = 32 << 20
+	maxJoints  = 64 << 20
 )
 
 // Memo keeps sets of single patterns and unions of sets, for compilers with the same limits: one after another, not at the same time. They give

@@ -12,6 +12,8 @@ import (
 
 // TestAMemoChangesNothing takes lists of patterns through random changes, under limits that some of them meet.
 func TestAMemoChangesNothing(t *testing.T) {
+	large := Default()
+	large.SetBytes, large.RoamingBytes = 1<<17, 1<<16
 	tight := Default()
 	tight.SetStates, tight.SetBytes, tight.RoamingBytes, tight.Sets = 2000, 1<<15, 1<<14, 4
 	poor := tight
@@ -19,7 +21,7 @@ func TestAMemoChangesNothing(t *testing.T) {
 	tests := []struct {
 		name   string
 		limits Limits
-	}{{"default limits", Default()}, {"sets that are soon full", tight}, {"few steps", poor}}
+	}{{"large sets", large}, {"sets that are soon full", tight}, {"few steps", poor}}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, 2))
