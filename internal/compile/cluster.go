@@ -73,7 +73,8 @@ func (c *Cluster) addMembers(source *model.Cluster) {
 		if !known {
 			i = len(c.Endpoints)
 			at[address] = i
-			c.Endpoints = append(c.Endpoints, Endpoint{Address: address})
+			checked := source.HealthCheck != nil && !e.Check.Disabled
+			c.Endpoints = append(c.Endpoints, Endpoint{Address: address, Checked: checked})
 		}
 		weight := turnWeight(source.Policy, e.Weight)
 		c.Endpoints[i].Weight = saturatingSum(c.Endpoints[i].Weight, weight)

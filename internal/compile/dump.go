@@ -138,10 +138,12 @@ func (t *Table) dumpRoute(w *strings.Builder, i int) {
 	fmt.Fprintf(w, " of %d\n", r.Total)
 }
 
+var checkedText = map[bool]string{true: " checked"}
+
 func (c *Cluster) dump(w *strings.Builder) {
 	fmt.Fprintf(w, "cluster %q %s choices=%d limit=%d\n", c.Name, policyNames[c.Policy], c.Choices, c.Limit)
 	for i, e := range c.Endpoints {
-		fmt.Fprintf(w, "  endpoint %d %s weight=%d load_weight=%d\n", i, e.Address, e.Weight, e.LoadWeight)
+		fmt.Fprintf(w, "  endpoint %d %s weight=%d load_weight=%d%s\n", i, e.Address, e.Weight, e.LoadWeight, checkedText[e.Checked])
 	}
 	root := c.Root(nil)
 	root.dump(w, "  ")

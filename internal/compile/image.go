@@ -242,4 +242,6 @@ type Endpoint struct {
 	// LoadWeight divides the endpoint's load where LEAST_REQUEST compares; see
 	// loadWeight.
 	LoadWeight uint32
+	// Checked by active health checks: a new one is unhealthy until it has passed the first.
+	Checked bool
 }

@@ -187,7 +187,7 @@ func TestClusterCompilation(t *testing.T) {
 			in:   model.Cluster{Name: "c", Endpoints: endpoints},
 			want: Cluster{
 				Name: "c", Policy: maps.PolicyRoundRobin,
-				Endpoints: []Endpoint{{a, 2, 2}, {b, 1, 1}}, Members: members,
+				Endpoints: []Endpoint{{Address: a, Weight: 2, LoadWeight: 2}, {Address: b, Weight: 1, LoadWeight: 1}}, Members: members,
 			},
 			turns: []uint32{0, 1, 0},
 		},
@@ -196,7 +196,7 @@ func TestClusterCompilation(t *testing.T) {
 			in:   model.Cluster{Name: "c", Policy: model.LeastRequest, ChoiceCount: 3, Endpoints: endpoints},
 			want: Cluster{
 				Name: "c", Policy: maps.PolicyLeastRequest, Choices: 3,
-				Endpoints: []Endpoint{{a, 2, 1}, {b, 1, 1}}, Members: members,
+				Endpoints: []Endpoint{{Address: a, Weight: 2, LoadWeight: 1}, {Address: b, Weight: 1, LoadWeight: 1}}, Members: members,
 			},
 			turns: []uint32{0, 1, 0},
 		},
@@ -207,7 +207,7 @@ func TestClusterCompilation(t *testing.T) {
 			}},
 			want: Cluster{
 				Name: "c", Policy: maps.PolicyRandom,
-				Endpoints: []Endpoint{{a, 2, 2}, {b, 1, 1}}, Members: members,
+				Endpoints: []Endpoint{{Address: a, Weight: 2, LoadWeight: 2}, {Address: b, Weight: 1, LoadWeight: 1}}, Members: members,
 			},
 			turns: []uint32{0, 1, 0},
 		},

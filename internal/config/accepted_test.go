@@ -81,6 +81,27 @@ func local(r model.Route) model.Route {
 func firstHost(c *model.Config) *model.VirtualHost { return c.Listeners[0].Routes.VirtualHosts[0] }
 func firstRoute(c *model.Config) *model.Route      { return firstHost(c).Routes[0] }
 
+// outlierDefaults are Envoy's.
+func outlierDefaults() *model.OutlierDetection {
+	return &model.OutlierDetection{
+		Interval: 10 * time.Second, BaseEjectionTime: 30 * time.Second, MaxEjectionTime: 300 * time.Second, MaxEjectionPercent: 10,
+		Consecutive5xx: model.ConsecutiveRule{Count: 5, Enforcing: 100}, ConsecutiveGateway: model.ConsecutiveRule{Count: 5},
+		ConsecutiveLocalOrigin: model.ConsecutiveRule{Count: 5, Enforcing: 100},
+		SuccessRate:            model.SuccessRateRule{MinimumHosts: 5, RequestVolume: 100, StdevFactor: 1900, Enforcing: 100, EnforcingLocalOrigin: 100},
+		FailurePercentage:      model.FailurePercentageRule{MinimumHosts: 5, RequestVolume: 50, Threshold: 85},
+		UnejectOnCheck:         true,
+	}
+}
+
+// checkDefaults are Envoy's for a check that says everySecond.
+func checkDefaults() *model.HealthCheck {
+	const s = time.Second
+	return &model.HealthCheck{
+		Timeout: s, UnhealthyThreshold: 1, HealthyThreshold: 1, ReuseConnection: true,
+		Intervals: model.CheckIntervals{Healthy: s, Unhealthy: s, HealthyEdge: s, UnhealthyEdge: s, NoTraffic: 60 * s, NoTrafficHealthy: 60 * s},
+	}
+}
+
 const (
 	faultFilter = `{name: f, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault}}`
 	// corsPolicy begins one.
@@ -443,6 +464,65 @@ var acceptances = []struct {
 		func(c *model.Config) {
 			firstRoute(c).Path, firstRoute(c).Upgrades = model.PathMatch{Kind: model.PathConnect}, []string{"connect"}
 			firstRoute(c).TerminateConnect = true
+		}},
+
+	{change{"outlier detection of Envoy's defaults", "$cluster", "{outlier_detection: {}}"},
+		func(c *model.Config) { c.Clusters[0].Outlier = outlierDefaults() }},
+	{change{"outlier detection as istiod writes it", "$cluster", `{outlier_detection: {consecutive_5xx: 7, consecutive_gateway_failure: 6, enforcing_consecutive_gateway_failure: 100, interval: 1s,
+		base_ejection_time: 400s, max_ejection_percent: 50, split_external_local_origin_errors: true, consecutive_local_origin_failure: 3, enforcing_success_rate: 0}}`},
+		func(c *model.Config) {
+			o := outlierDefaults()
+			o.Consecutive5xx.Count, o.ConsecutiveGateway, o.ConsecutiveLocalOrigin.Count = 7, model.ConsecutiveRule{Count: 6, Enforcing: 100}, 3
+			o.Interval, o.BaseEjectionTime, o.MaxEjectionTime, o.MaxEjectionPercent = time.Second, 400*time.Second, 400*time.Second, 50
+			o.SplitLocalOrigin, o.SuccessRate.Enforcing = true, 0
+			c.Clusters[0].Outlier = o
+		}},
+	{change{"every field of outlier detection", "$cluster", `{outlier_detection: {enforcing_consecutive_5xx: 1, success_rate_minimum_hosts: 2, success_rate_request_volume: 3, success_rate_stdev_factor: 4,
+		enforcing_consecutive_local_origin_failure: 5, enforcing_local_origin_success_rate: 6, failure_percentage_threshold: 7, enforcing_failure_percentage: 8, enforcing_failure_percentage_local_origin: 9,
+		failure_percentage_minimum_hosts: 10, failure_percentage_request_volume: 11, max_ejection_time: 99s, max_ejection_time_jitter: 2s, successful_active_health_check_uneject_host: false, always_eject_one_host: true,
+		detect_degraded_hosts: false}}`},
+		func(c *model.Config) {
+			o := outlierDefaults()
+			o.Consecutive5xx.Enforcing, o.ConsecutiveLocalOrigin.Enforcing = 1, 5
+			o.SuccessRate = model.SuccessRateRule{MinimumHosts: 2, RequestVolume: 3, StdevFactor: 4, Enforcing: 100, EnforcingLocalOrigin: 6}
+			o.FailurePercentage = model.FailurePercentageRule{MinimumHosts: 10, RequestVolume: 11, Threshold: 7, Enforcing: 8, EnforcingLocalOrigin: 9}
+			o.MaxEjectionTime, o.MaxEjectionTimeJitter, o.UnejectOnCheck, o.AlwaysEjectOne = 99*time.Second, 2*time.Second, false, true
+			c.Clusters[0].Outlier = o
+		}},
+	{change{"HTTP health check", "$cluster", "{health_checks: [{" + everySecond + ", http_health_check: {path: '/h?a=b'}}]}"},
+		func(c *model.Config) {
+			h := checkDefaults()
+			h.HTTP = &model.HTTPCheck{Path: "/h?a=b", Method: "GET", Expected: []model.StatusRange{{First: 200, Behind: 201}}}
+			c.Clusters[0].HealthCheck = h
+		}},
+	{change{"every field of a health check", "$cluster", `{ignore_health_on_host_removal: true, health_checks: [{timeout: 2s, interval: 3s, unhealthy_threshold: 4, healthy_threshold: 5, initial_jitter: 6s, interval_jitter: 7s,
+		interval_jitter_percent: 8, reuse_connection: false, no_traffic_interval: 9s, no_traffic_healthy_interval: 10s, unhealthy_interval: 11s, unhealthy_edge_interval: 12s, healthy_edge_interval: 13s,
+		always_log_health_check_failures: true, always_log_health_check_success: true, http_health_check: {host: h, path: /, method: HEAD, expected_statuses: [{start: 200, end: 300}], retriable_statuses: [{start: 500, end: 600}],
+		request_headers_to_add: [{header: {key: X-A, value: b}}], request_headers_to_remove: [User-Agent], codec_client_type: HTTP1}}]}`},
+		func(c *model.Config) {
+			const s = time.Second
+			c.Clusters[0].HealthCheck = &model.HealthCheck{
+				Timeout: 2 * s, UnhealthyThreshold: 4, HealthyThreshold: 5, InitialJitter: 6 * s, IntervalJitter: 7 * s, IntervalJitterPercent: 8,
+				Intervals:   model.CheckIntervals{Healthy: 3 * s, Unhealthy: 11 * s, HealthyEdge: 13 * s, UnhealthyEdge: 12 * s, NoTraffic: 9 * s, NoTrafficHealthy: 10 * s},
+				LogFailures: true, LogSuccesses: true,
+				HTTP: &model.HTTPCheck{
+					Host: "h", Path: "/", Method: "HEAD", Expected: []model.StatusRange{{First: 200, Behind: 300}}, Retriable: []model.StatusRange{{First: 500, Behind: 600}},
+					Changes: model.HeaderChanges{Remove: []string{"user-agent"}, Set: []model.HeaderSetting{
+						{Name: "x-a", Value: model.Format{Source: "b", Parts: []model.FormatPart{{Text: "b"}}}},
+					}},
+				},
+			}
+		}},
+	{change{"TCP health check of names", "$cluster", "{type: STRICT_DNS, ignore_health_on_host_removal: true, health_checks: [{" + everySecond + ", tcp_health_check: {send: {text: '50494E47'}, receive: [{text: '504F'}, {text: '4e47'}]}}]}"},
+		func(c *model.Config) {
+			h := checkDefaults()
+			h.TCP = &model.TCPCheck{Send: []byte("PING"), Receive: [][]byte{[]byte("PO"), []byte("NG")}}
+			c.Clusters[0].HealthCheck, c.Clusters[0].Discovery, c.Clusters[0].Endpoints = h, model.StrictDNS, nil
+		}},
+	{change{"health check of one endpoint", "$endpoint.endpoint", "{hostname: x, health_check_config: {port_value: 81, hostname: h, disable_active_health_check: true, address: {socket_address: {address: 127.0.0.9, port_value: 0}}}}"},
+		func(c *model.Config) {
+			check := model.EndpointCheck{Address: netip.MustParseAddrPort("127.0.0.9:81"), Hostname: "h", Disabled: true}
+			c.Clusters[0].Targets[0].Check, c.Clusters[0].Endpoints[0].Check = check, check
 		}},
 
 	{change{"least request", "$cluster", "{type: STATIC, lb_policy: LEAST_REQUEST, least_request_lb_config: {choice_count: 3}}"},

@@ -37,10 +37,15 @@ func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 		Balancing:      balancing(c),
 		ConnectTimeout: t.positive(c.GetConnectTimeout(), model.DefaultConnectTimeout, path+".connect_timeout"),
 		DNSRefresh:     t.positive(refresh, defaultDNSRefresh, path+".dns_refresh_rate"),
+		Outlier:        t.outlier(c.GetOutlierDetection(), path+".outlier_detection"),
+		HealthCheck:    t.healthCheck(c.GetHealthChecks(), path+".health_checks"),
 	}
 	t.breakers(c.GetCircuitBreakers(), out, path+".circuit_breakers")
 	if c.GetType() == clusterv3.Cluster_STRICT_DNS {
 		out.Discovery = model.StrictDNS
+	}
+	if out.Discovery == model.StrictDNS && out.HealthCheck != nil && !c.GetIgnoreHealthOnHostRemoval() {
+		t.p.add(path+".ignore_health_on_host_removal", "has to be true: XLB drops the addresses that a name has lost, though they pass their health checks")
 	}
 	t.policyConfig(out, c, path)
 	switch {
@@ -127,6 +132,7 @@ func (t *translator) endpoints(c *model.Cluster, in *clusterv3.Cluster, path str
 // target translates one endpoint. The host of a Static target is an IP address
 // in its canonical form.
 func (t *translator) target(c *model.Cluster, lb *endpointv3.LbEndpoint, path string) (model.Target, bool) {
+	check := t.endpointCheck(lb.GetEndpoint().GetHealthCheckConfig(), path+".endpoint.health_check_config")
 	path += ".endpoint.address"
 	host, port, ok := t.hostPort(lb.GetEndpoint().GetAddress(), path)
 	if !ok {
@@ -148,7 +154,7 @@ func (t *translator) target(c *model.Cluster, lb *endpointv3.LbEndpoint, path st
 	if w := lb.GetLoadBalancingWeight(); w != nil {
 		weight = w.GetValue()
 	}
-	return model.Target{Host: host, Port: port, Weight: weight, Health: healthStatuses[lb.GetHealthStatus()]}, true
+	return model.Target{Host: host, Port: port, Weight: weight, Health: healthStatuses[lb.GetHealthStatus()], Check: check}, true
 }
 
 func staticEndpoints(targets []model.Target) []model.Endpoint {

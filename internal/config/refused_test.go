@@ -21,6 +21,9 @@ const corsFilter = `{name: c, typed_config: {"@type": type.googleapis.com/envoy.
 // tcpProxy begins a network filter.
 const tcpProxy = "{typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, stat_prefix: t"
 
+// everySecond begins a health check.
+const everySecond = "timeout: 1s, interval: 1s, unhealthy_threshold: 1, healthy_threshold: 1"
+
 // refusals has at least one change for each class of what XLB does not accept.
 // The messages are in testdata/refused.golden.
 var refusals = []change{
@@ -234,8 +237,15 @@ var refusals = []change{
 	{"connect timeout below Envoy's unit", "$cluster", "{connect_timeout: 0.0001s}"},
 	{"DNS family", "$cluster", "{type: STRICT_DNS, dns_lookup_family: V4_ONLY}"},
 	{"DNS time to live", "$cluster", "{type: STRICT_DNS, respect_dns_ttl: true}"},
-	{"health checks", "$cluster", "{health_checks: [{timeout: 1s, interval: 1s, unhealthy_threshold: 1, healthy_threshold: 1, tcp_health_check: {}}]}"},
-	{"outlier detection", "$cluster", "{outlier_detection: {}}"},
+	{"health check of gRPC, with fields that XLB has no use for", "$cluster", "{health_checks: [{" + everySecond + ", grpc_health_check: {}, event_log_path: /x, alt_port: 1, tls_options: {}}]}"},
+	{"several health checks", "$cluster", "{health_checks: [{" + everySecond + ", tcp_health_check: {}}, {" + everySecond + ", tcp_health_check: {}}]}"},
+	{"health check without a way to check", "$cluster", "{health_checks: [{" + everySecond + "}]}"},
+	{"health check without times", "$cluster", "{health_checks: [{tcp_health_check: {}}]}"},
+	{"HTTP health check that cannot be", "$cluster", "{health_checks: [{" + everySecond + ", http_health_check: {path: 'a b', expected_statuses: [{start: 200, end: 200}], retriable_statuses: [{start: 99, end: 601}], request_headers_to_add: [{header: {key: a, value: '%PROTOCOL%'}}, {header: {key: host, value: x}}]}}]}"},
+	{"HTTP health check with more", "$cluster", "{health_checks: [{" + everySecond + ", http_health_check: {path: /, codec_client_type: HTTP2, receive: [{text: '00'}], service_name_matcher: {exact: a}}}]}"},
+	{"TCP health check that cannot be", "$cluster", "{health_checks: [{" + everySecond + ", tcp_health_check: {send: {text: ping}, receive: [{text: '0'}, {binary: AA==}], proxy_protocol_config: {}}}]}"},
+	{"health check of names whose lost addresses Envoy keeps", "$cluster", "{type: STRICT_DNS, health_checks: [{" + everySecond + ", tcp_health_check: {}}]}"},
+	{"outlier detection that cannot be", "$cluster", "{outlier_detection: {base_ejection_time: 10s, max_ejection_time: 9s, interval: 0s, max_ejection_percent: 101, monitors: [{name: x}], detect_degraded_hosts: true}}"},
 	{"two circuit breakers of a priority", "$cluster", "{circuit_breakers: {thresholds: [{max_connections: 1}, {priority: HIGH}, {priority: DEFAULT}]}}"},
 	{"circuit breaker by host", "$cluster", "{circuit_breakers: {per_host_thresholds: [{max_connections: 1}]}}"},
 	{"interval of a retry budget", "$cluster", "{circuit_breakers: {thresholds: [{retry_budget: {budget_interval: 1s}}]}}"},
@@ -262,13 +272,13 @@ var refusals = []change{
 	{"endpoint twice", "$locality.lb_endpoints", "+ {endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 18081}}}}"},
 	{"endpoint weight 0", "$endpoint", "{load_balancing_weight: 0}"},
 	{"endpoint weights overflow", "$locality.lb_endpoints", "+ {load_balancing_weight: 4294967295, endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 1}}}}"},
-	{"endpoint health check", "$endpoint.endpoint", "{health_check_config: {port_value: 1}}"},
+	{"endpoint health check", "$endpoint.endpoint", "{health_check_config: {port_value: 65536, address: {socket_address: {address: localhost, port_value: 80}}}}"},
 	{"several problems at once", "static_resources", `
 listeners:
 - {address: {socket_address: {address: 127.80.0.1, port_value: none}}, filter_chains: [{filters: []}], nonsense: 1}
 clusters:
-- {name: a, health_checks: [], lb_policy: CLUSTER_PROVIDED}
-- {name: a, lb_policy: RANDOMLY, outlier_detection: {}, type: EDS}
+- {name: a, upstream_bind_config: {}, lb_policy: CLUSTER_PROVIDED}
+- {name: a, lb_policy: RANDOMLY, lb_subset_config: {}, type: EDS}
 `},
 }
 

@@ -170,7 +170,7 @@ func weightless(e model.Endpoint) model.Endpoint {
 	return e
 }
 
-// compareEndpoints orders by address, and by place and health where several have one.
+// compareEndpoints orders by address, and by place, health and health check where several have one.
 func compareEndpoints(a, b model.Endpoint) int {
 	return cmp.Or(
 		a.Address.Compare(b.Address),
@@ -180,6 +180,8 @@ func compareEndpoints(a, b model.Endpoint) int {
 		cmp.Compare(a.Locality.SubZone, b.Locality.SubZone),
 		cmp.Compare(a.LocalityWeight, b.LocalityWeight),
 		cmp.Compare(a.Health, b.Health),
+		cmp.Compare(a.Check.Hostname, b.Check.Hostname),
+		a.Check.Address.Compare(b.Check.Address),
 	)
 }
 

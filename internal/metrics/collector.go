@@ -202,6 +202,7 @@ func (out emitter) cluster(c *ClusterSnapshot) {
 	total, healthy := c.Members()
 	out.gauge(clusterMembers, total, c.Name)
 	out.gauge(clusterMembersHealthy, healthy, c.Name)
+	out.health(c)
 	for i := range c.Endpoints {
 		e := &c.Endpoints[i]
 		out.gauge(poolISocks, e.Pool.Idle, c.Name, e.Address.String(), "idle")

@@ -51,7 +51,7 @@ func busy() *state {
 	return &state{
 		verdicts: verdicts, connections: 3, received: 500, sent: 7000,
 		clusters: []Cluster{{
-			Name: "web",
+			Name: "web", Health: map[string]uint64{"outlier_detection.ejections_active": 1, "health_check.attempt": 7},
 			Endpoints: []Endpoint{
 				{Index: 0, Address: first, Weight: 1, Pool: Pool{Idle: 3, Leased: 1}, SlowConnections: 1, State: maps.Endpoint{
 					Weight: 1, Outstanding: 1, Broken: 1,

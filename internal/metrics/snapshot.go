@@ -55,7 +55,9 @@ type ClusterSnapshot struct {
 	// Responses to clients by class, 1xx to 5xx, local replies included.
 	Responses [statusClasses]uint64 `json:"responses"`
 	// Broken are requests that the kernel sent and that ended without a whole response.
-	Broken    uint64             `json:"broken"`
+	Broken uint64 `json:"broken"`
+	// Health are Envoy's statistics of outlier detection and health checks; empty without either.
+	Health    map[string]uint64  `json:"health,omitempty"`
 	Endpoints []EndpointSnapshot `json:"endpoints"`
 }
 
@@ -150,6 +152,7 @@ func snapshotCluster(c *Cluster, a *account, slow slowCluster) ClusterSnapshot {
 		Name:     c.Name,
 		Requests: kernel.requests + slow.requests,
 		Broken:   kernel.broken,
+		Health:   c.Health,
 		// Never null in JSON.
 		Endpoints: make([]EndpointSnapshot, 0, len(c.Endpoints)),
 	}

@@ -61,4 +61,5 @@ func (l *list) addCluster(c *ClusterSnapshot) {
 	total, healthy := c.Members()
 	l.add(prefix+"membership_total", total)
 	l.add(prefix+"membership_healthy", healthy)
+	l.addAll(prefix, c.Health)
 }

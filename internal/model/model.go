@@ -301,7 +301,7 @@ type Target struct {
 
 // At returns the endpoint that the target is at one of its addresses.
 func (t *Target) At(ip netip.Addr) Endpoint {
-	return Endpoint{Address: netip.AddrPortFrom(ip, t.Port), Weight: t.Weight, Place: t.Place, Health: t.Health, HashKey: t.HashKey}
+	return Endpoint{Address: netip.AddrPortFrom(ip, t.Port), Weight: t.Weight, Place: t.Place, Health: t.Health, HashKey: t.HashKey, Check: t.Check}
 }
 
 // Endpoint is an address that serves a cluster. Weight is at least 1. An address may stand in several places.

@@ -53,6 +53,7 @@ func (n *Node) install(cfg *model.Config) error {
 		return err
 	}
 	n.connect(cfg)
+	n.keeper.follow(cfg)
 	return nil
 }
 

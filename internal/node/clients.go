@@ -27,6 +27,7 @@ type clients struct{ n *Node }
 
 // Fail implements pool.Clients.
 func (c clients) Fail(l pool.Lost) {
+	c.n.keeper.lost(l)
 	c.n.log.Debug("request has lost its endpoint", "why", l.Why, "begun", l.Begun, "whole", l.Whole, "request_open", l.RequestOpen)
 	// Not HandoverLeaseBroken: the client's next request may come before the connection is offered back, and is whole.
 	c.n.anchors.Use(l.Cookie, l.Lease, maps.VerdictRequestOnSlowPath, func(conn net.Conn) (uint64, anchor.Outcome) {
@@ -83,6 +84,7 @@ func (c clients) whole(ctx context.Context, s pool.Spilled, client net.Conn) (ui
 		// A client that has its answer may leave out what it has not sent of its request, if it is told to close.
 		Method: method, KeepAlive: !requestOpen, Upgrade: s.Upgrade, Deadline: s.Deadline, Idle: s.Idle,
 	})
+	c.n.keeper.relayed(shared.Slots[s.Lease.Slot].Endpoint, r)
 	if class := r.Status/100 - 1; class >= 0 && class < len(maps.Traffic{}.Responses) {
 		atomic.AddUint64(&shared.Slots[s.Lease.Slot].Traffic.Responses[class], 1)
 	}
@@ -217,7 +219,10 @@ type picked struct {
 func (p picked) Address() netip.AddrPort { return p.address }
 
 // Done implements slowpath.Picked.
-func (p picked) Done(slowpath.Outcome) { p.n.picker.Done(p.index) }
+func (p picked) Done(o slowpath.Outcome) {
+	p.n.picker.Done(p.index)
+	p.n.keeper.done(p.index, o)
+}
 
 // balancer implements slowpath.Balancer over the state shared with the kernel.
 type balancer struct{ n *Node }

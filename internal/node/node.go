@@ -66,6 +66,7 @@ type Node struct {
 	proxy    *slowpath.Proxy
 	recorder *metrics.Recorder
 	dialer   *dialer
+	keeper   *keeper
 	metrics  *metrics.Collector
 
 	// current is what is in force; source is what stands in the file, names not resolved.
@@ -125,6 +126,7 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	n.follow(ctx, reload)
 	n.resolver.stop()
 	n.drain()
+	n.keeper.stop()
 	stop()
 	n.wg.Wait()
 	return n.close()
@@ -190,8 +192,10 @@ func (n *Node) build() error {
 	n.picker = balance.New(d.Shared)
 	n.metrics = metrics.NewCollector(measured{n}, n.recorder)
 	n.proxy = n.newProxy()
+	n.keeper = newKeeper(n)
 	n.pool, err = pool.New(pool.Config{
 		Shared: d.Shared, Sockets: d.Sockets, Clients: clients{n}, Logger: n.log, Netns: netns, Released: n.released,
+		Refused: n.keeper.refused,
 	})
 	if err != nil {
 		return err
@@ -221,6 +225,10 @@ func (n *Node) close() error {
 	if n.resolver != nil {
 		n.resolver.stop()
 	}
+	if n.keeper != nil {
+		n.keeper.stop()
+		n.wg.Wait()
+	}
 	if n.datapath != nil {
 		err = n.datapath.Detach()
 	}
@@ -247,6 +255,7 @@ func (n *Node) close() error {
 func (n *Node) background(ctx context.Context, listener net.Listener) {
 	n.goes(func() { n.heartbeat(ctx) })
 	n.goes(func() { n.slowStart(ctx) })
+	n.goes(n.keeper.run)
 	go n.followEvents()
 	if listener == nil {
 		return
@@ -330,15 +339,17 @@ func (n *Node) followEvents() {
 			n.pool.Broken(e.Slot)
 		case maps.EventSpilled:
 			n.pool.Spilled(e.Slot)
+		case maps.EventOutlier:
+			n.keeper.outlier(e.Endpoint, maps.Outlier(e.Outlier))
 		}
 	}
 }
 
-// open begins to intercept, once the pools are open or have had their chance.
+// open begins to intercept, once the pools are open, and every endpoint has been asked for its health, or they have had their chance.
 func (n *Node) open(ctx context.Context) {
 	const patience = 5 * time.Second
-	deadline := time.Now().Add(patience)
-	for (!n.resolver.settled() || !n.pool.Ready()) && time.Now().Before(deadline) && ctx.Err() == nil {
+	deadline := time.Now().Add(patience + n.keeper.warmth())
+	for (!n.resolver.settled() || !n.pool.Ready() || !n.keeper.warm()) && time.Now().Before(deadline) && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
 	atomic.StoreUint32(&n.datapath.Shared.Control.Draining, 0)

@@ -106,7 +106,7 @@ func (m measured) Clusters() []metrics.Cluster {
 	var list []metrics.Cluster
 	for _, c := range m.n.current.Load().config.Clusters {
 		if _, ok := d.clusters[c.Name]; ok {
-			list = append(list, metrics.Cluster{Name: c.Name, Endpoints: byCluster[c.Name]})
+			list = append(list, metrics.Cluster{Name: c.Name, Health: m.n.keeper.stats(c.Name), Endpoints: byCluster[c.Name]})
 		}
 	}
 	return list

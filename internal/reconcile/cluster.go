@@ -103,6 +103,7 @@ func (r *Reconciler) applyEndpoint(name string, e *compile.Endpoint) (uint32, er
 		r.endpoints[key] = known
 		resetEndpoint(&r.sh.Endpoints[known.index])
 		r.sh.Addresses[known.index] = maps.EndpointAddress{Addr: e.Address.Addr().As16(), Port: e.Address.Port()}
+		r.beginHealth(known.index, e.Checked)
 	}
 	shared := &r.sh.Endpoints[known.index]
 	changed := known.gone || known.weight != e.Weight || known.loadWeight != e.LoadWeight
@@ -110,6 +111,7 @@ func (r *Reconciler) applyEndpoint(name string, e *compile.Endpoint) (uint32, er
 	atomic.StoreUint32(&shared.Weight, e.LoadWeight)
 	atomic.StoreUint32(&shared.Cluster, r.clusters[name].index)
 	if known.gone {
+		r.beginHealth(known.index, e.Checked)
 		atomic.AndUint32(&shared.Flags, ^uint32(maps.EndpointGone))
 		known.gone, known.since = false, r.now()
 	}
@@ -122,7 +124,7 @@ func (r *Reconciler) applyEndpoint(name string, e *compile.Endpoint) (uint32, er
 // resetEndpoint begins the counters of an endpoint whose index had another before. The
 // stack of i-socks stays: it is empty, and its tag must not repeat.
 func resetEndpoint(e *maps.Endpoint) {
-	for _, word := range []*uint32{&e.Outstanding, &e.Flags, &e.Want} {
+	for _, word := range []*uint32{&e.Outstanding, &e.Flags, &e.Want, &e.Errors, &e.GatewayErrors, &e.ErrorLimit, &e.GatewayErrorLimit} {
 		atomic.StoreUint32(word, 0)
 	}
 	atomic.StoreUint64(&e.Broken, 0)

@@ -62,3 +62,15 @@ func (r *Reconciler) setFlags(change HealthChange) bool {
 	atomic.AndUint32(flags, ^gone)
 	return was&set != set || was&gone != 0
 }
+
+// beginHealth is for an endpoint that is new to the configuration, or has come back: one that is checked is unhealthy until it has
+// passed, all others are healthy.
+func (r *Reconciler) beginHealth(endpoint uint32, checked bool) {
+	flags := &r.sh.Endpoints[endpoint].Flags
+	if checked {
+		atomic.OrUint32(flags, uint32(maps.EndpointUnhealthy))
+	} else {
+		atomic.AndUint32(flags, ^uint32(maps.EndpointUnhealthy))
+	}
+	atomic.AndUint32(flags, ^uint32(healthFlags&^maps.EndpointUnhealthy))
+}

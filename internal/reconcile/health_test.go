@@ -141,3 +141,25 @@ func TestAClusterKeepsItsGroupsWhenThereIsNoRoomForOthers(t *testing.T) {
 		t.Errorf("%d groups in use, want 1", used)
 	}
 }
+
+func TestCheckedEndpointBeginsUnhealthy(t *testing.T) {
+	g := newRig(t)
+	cfg := single(endpointOn(9000, 1))
+	g.mustApply(cfg)
+	cfg = single(endpointOn(9000, 1), endpointOn(9001, 1), endpointOn(9002, 1))
+	cfg.Clusters[0].HealthCheck = &model.HealthCheck{}
+	cfg.Clusters[0].Endpoints[2].Check.Disabled = true
+	g.mustApply(cfg)
+	if got, want := g.served(), "9000 9002"; got != want {
+		t.Errorf("serving: %s; want %s: the one that was there, and the one that is not checked", got, want)
+	}
+	g.mustSetHealth(9001, 0, maps.EndpointUnhealthy)
+	if got, want := g.served(), "9000 9001 9002"; got != want {
+		t.Errorf("behind a passed check: %s, want %s", got, want)
+	}
+	g.mustApply(single(endpointOn(9000, 1)))
+	g.mustApply(cfg)
+	if got, want := g.served(), "9000 9002"; got != want {
+		t.Errorf("behind a removal and a return: %s, want %s", got, want)
+	}
+}

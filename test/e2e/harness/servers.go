@@ -276,3 +276,35 @@ func Identities(n int) []string {
 	}
 	return names
 }
+
+// Moody is a server whose behaviour a test changes as it runs.
+type Moody struct {
+	*Process
+	Address  netip.AddrPort
+	Identity string
+}
+
+// Moody starts such a server, in a good mood.
+func (p *Place) Moody(t testing.TB, identity string) *Moody {
+	t.Helper()
+	m := &Moody{Identity: identity}
+	m.Process, m.Address = p.listening(t, programs.MoodyProgram, programs.MoodySpec{
+		Address: netip.AddrPortFrom(p.Address, 0).String(), Identity: identity, Mood: "200",
+	})
+	return m
+}
+
+// Become changes its mood.
+func (m *Moody) Become(t testing.TB, mood programs.Mood) {
+	t.Helper()
+	var r programs.MoodyReport
+	m.Ask(t, string(mood), &r)
+}
+
+// Report tells what it has been asked.
+func (m *Moody) Report(t testing.TB) programs.MoodyReport {
+	t.Helper()
+	var r programs.MoodyReport
+	m.Ask(t, "report", &r)
+	return r
+}

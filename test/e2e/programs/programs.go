@@ -43,6 +43,7 @@ const (
 	TunnelProgram   = "tunnel"
 	GreeterProgram  = "greeter"
 	CallerProgram   = "caller"
+	MoodyProgram    = "moody"
 
 	// heirProgram is a child of the program habit.
 	heirProgram = "heir"
@@ -71,6 +72,7 @@ var registry = map[string]func(*stdio) error{
 	TunnelProgram:   runTunnel,
 	GreeterProgram:  runGreeter,
 	CallerProgram:   runCaller,
+	MoodyProgram:    runMoody,
 	heirProgram:     runHeir,
 
 	ChaosClientProgram: runChaosClient,

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/test/e2e/harness"
+	"github.com/xlb-project/xlb/test/e2e/programs"
+)
+
+// moodies starts three servers that can be told to fail.
+func moodies(t *testing.T, place *harness.Place) (servers []*harness.Moody, addresses []netip.AddrPort) {
+	t.Helper()
+	for _, identity := range harness.Identities(3) {
+		m := place.Moody(t, identity)
+		servers, addresses = append(servers, m), append(addresses, m.Address)
+	}
+	return servers, addresses
+}
+
+// flagsOf are the health flags of each endpoint in /clusters, which XLB and Envoy print alike.
+func flagsOf(t *testing.T, b *harness.Balancer) map[string]string {
+	t.Helper()
+	flags := map[string]string{}
+	for line := range strings.Lines(b.Get(t, "/clusters")) {
+		parts := strings.Split(strings.TrimSpace(line), "::")
+		if len(parts) == 4 && parts[2] == "health_flags" {
+			flags[parts[1]] = parts[3]
+		}
+	}
+	return flags
+}
+
+// awaitFlags waits until an endpoint has these health flags, and returns how long that took.
+func awaitFlags(t *testing.T, b *harness.Balancer, endpoint netip.AddrPort, want string) time.Duration {
+	t.Helper()
+	began := time.Now()
+	harness.Eventually(t, 20*time.Second, endpoint.String()+" is "+want, func() bool { return flagsOf(t, b)[endpoint.String()] == want })
+	return time.Since(began)
+}
+
+const ejected = "/failed_outlier_check"
+
+// outlierDetection ejects after five failures, soon, for a second.
+func outlierDetection(more map[string]any) map[string]any {
+	o := map[string]any{"interval": "0.2s", "base_ejection_time": "1s", "max_ejection_percent": 50}
+	for k, v := range more {
+		o[k] = v
+	}
+	return map[string]any{"outlier_detection": o}
+}
+
+func TestFailingEndpointIsEjectedAndReturns(t *testing.T) {
+	tests := []struct {
+		mood programs.Mood
+		rule string
+	}{
+		{"503", "consecutive_5xx"},
+		{"500", "consecutive_5xx"},
+		{programs.MoodReset, "consecutive_5xx"},
+		{programs.MoodStall, "consecutive_5xx"},
+	}
+	for _, test := range tests {
+		t.Run(string(test.mood), func(t *testing.T) {
+			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+				place, service := harness.SameHost(t), harness.Service()
+				servers, addresses := moodies(t, place)
+				config := harness.OneCluster(service, addresses...)
+				config.Listeners[0].Hosts[0].Routes[0].Timeout = 200 * time.Millisecond
+				config.Clusters[0].Fields = outlierDetection(nil)
+				balancer := harness.Start(t, mode, config, place)
+				load := place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: service.String(), Connections: 4})
+				awaitRequests(t, load, 100)
+
+				servers[0].Become(t, test.mood)
+				gone := awaitFlags(t, balancer, addresses[0], ejected)
+				failed := requireAway(t, load)
+				servers[0].Become(t, "200")
+				back := awaitFlags(t, balancer, addresses[0], "healthy")
+				awaitServed(t, load, servers[0].Identity)
+
+				prefix := "envoy_cluster_outlier_detection_ejections_"
+				label := `envoy_cluster_name="origins"`
+				if got := balancer.Metric(t, prefix+"enforced_"+test.rule, label); got < 1 {
+					t.Errorf("%s: %v, want 1 or more", prefix+"enforced_"+test.rule, got)
+				}
+				if got := balancer.Metric(t, prefix+"active", label); got != 0 {
+					t.Errorf("%s: %v after the return", prefix+"active", got)
+				}
+				t.Logf("ejected after %v, back after %v, %d of %d requests failed", gone, back, failed, report(t, load).Total)
+				balancer.RequireFast(t, mode, 0.5)
+			})
+		})
+	}
+}
+
+// requireAway fails when requests go on to fail after an endpoint has been taken out, those in flight aside. It returns how many have failed.
+func requireAway(t *testing.T, load *harness.Process) int {
+	t.Helper()
+	// Flags are shown a moment before they take effect.
+	awaitRequests(t, load, 50)
+	failed := report(t, load).Failed
+	awaitRequests(t, load, 100)
+	// The load's four connections may have had a request on their way.
+	if late := report(t, load).Failed - failed; late > 4 {
+		t.Errorf("%d requests failed although the endpoint is out of service", late)
+	}
+	return failed
+}
+
+// awaitServed waits until a running load is served by that server once more.
+func awaitServed(t *testing.T, load *harness.Process, identity string) {
+	t.Helper()
+	before := report(t, load).Served[0][identity]
+	harness.Eventually(t, 10*time.Second, identity+" serves again", func() bool { return report(t, load).Served[0][identity] > before })
+}
+
+func TestEjectionsKeepTheirPercentage(t *testing.T) {
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place, service := harness.SameHost(t), harness.Service()
+		servers, addresses := moodies(t, place)
+		config := harness.OneCluster(service, addresses...)
+		config.Clusters[0].Fields = outlierDetection(map[string]any{"max_ejection_percent": 34, "base_ejection_time": "30s"})
+		balancer := harness.Start(t, mode, config, place)
+		load := place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: service.String(), Connections: 4})
+
+		servers[0].Become(t, "503")
+		servers[1].Become(t, "503")
+		label := `envoy_cluster_name="origins"`
+		harness.Eventually(t, 10*time.Second, "a second ejection is forbidden", func() bool {
+			return balancer.Metric(t, "envoy_cluster_outlier_detection_ejections_overflow", label) > 0
+		})
+		if got := balancer.Metric(t, "envoy_cluster_outlier_detection_ejections_active", label); got != 1 {
+			t.Errorf("ejected: %v of three, with max_ejection_percent 34", got)
+		}
+		awaitRequests(t, load, 10)
+	})
+}
+
+func healthCheck(more map[string]any) map[string]any {
+	h := map[string]any{
+		"timeout": "0.2s", "interval": "0.1s", "no_traffic_interval": "0.1s", "unhealthy_threshold": 2, "healthy_threshold": 2,
+		"http_health_check": map[string]any{"path": "/healthz"},
+	}
+	for k, v := range more {
+		h[k] = v
+	}
+	return map[string]any{"health_checks": []any{h}}
+}
+
+const unhealthy = "/failed_active_hc"
+
+func TestUnhealthyEndpointGetsNoRequests(t *testing.T) {
+	for _, mood := range []programs.Mood{"503", programs.MoodReset, programs.MoodStall, programs.MoodRefuse} {
+		t.Run(string(mood), func(t *testing.T) {
+			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+				place, service := harness.SameHost(t), harness.Service()
+				servers, addresses := moodies(t, place)
+				config := harness.OneCluster(service, addresses...)
+				config.Listeners[0].Hosts[0].Routes[0].Timeout = 200 * time.Millisecond
+				config.Clusters[0].Fields = healthCheck(nil)
+				balancer := harness.Start(t, mode, config, place)
+				load := place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: service.String(), Connections: 4})
+				awaitRequests(t, load, 100)
+
+				servers[0].Become(t, mood)
+				harness.Eventually(t, 10*time.Second, "the endpoint is unhealthy", func() bool {
+					return strings.HasPrefix(flagsOf(t, balancer)[addresses[0].String()], unhealthy)
+				})
+				requireAway(t, load)
+				servers[0].Become(t, "200")
+				awaitFlags(t, balancer, addresses[0], "healthy")
+				awaitServed(t, load, servers[0].Identity)
+				balancer.RequireFast(t, mode, 0.5)
+			})
+		})
+	}
+}
+
+func TestUncheckedEndpointServesNothing(t *testing.T) {
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place, service := harness.SameHost(t), harness.Service()
+		servers, addresses := moodies(t, place)
+		servers[0].Become(t, "503")
+		config := harness.OneCluster(service, addresses...)
+		config.Clusters[0].Fields = healthCheck(nil)
+		harness.Start(t, mode, config, place)
+
+		r := runLoad(t, place, programs.LoadSpec{Address: service.String(), Connections: 4, Requests: 100})
+		requireClean(t, r)
+		if state := servers[0].Report(t); state.Requests != state.Checks {
+			t.Errorf("the endpoint that never passed a check got %d requests", state.Requests-state.Checks)
+		}
+	})
+}
+
+func TestPassedCheckEndsAnEjection(t *testing.T) {
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place, service := harness.SameHost(t), harness.Service()
+		servers, addresses := moodies(t, place)
+		config := harness.OneCluster(service, addresses...)
+		config.Clusters[0].Fields = outlierDetection(map[string]any{"base_ejection_time": "300s"})
+		for k, v := range healthCheck(map[string]any{"interval": "1s", "unhealthy_threshold": 100, "tcp_health_check": map[string]any{}}) {
+			config.Clusters[0].Fields[k] = v
+		}
+		check := config.Clusters[0].Fields["health_checks"].([]any)[0].(map[string]any)
+		delete(check, "http_health_check")
+		balancer := harness.Start(t, mode, config, place)
+		load := place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: service.String(), Connections: 4})
+
+		label := `envoy_cluster_name="origins"`
+		servers[0].Become(t, "503")
+		harness.Eventually(t, 10*time.Second, "an ejection", func() bool {
+			return balancer.Metric(t, "envoy_cluster_outlier_detection_ejections_enforced_total", label) > 0
+		})
+		servers[0].Become(t, "200")
+		awaitFlags(t, balancer, addresses[0], "healthy")
+		awaitServed(t, load, servers[0].Identity)
+	})
+}
