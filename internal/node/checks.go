@@ -108,6 +108,7 @@ func (k *keeper) asked(m *member, a *asking, config *model.HealthCheck, r health
 	v := a.check.Attempted(r)
 	if v.Changed {
 		k.tellLocked(healthOf(m.index, a.check))
+		k.n.pool.Again(m.index)
 	}
 	k.logCheck(m, a.check, config, r, err, first, v)
 	w := m.cluster

@@ -18,6 +18,8 @@ import (
 const (
 	statusOfReset   = http.StatusServiceUnavailable
 	statusOfTimeout = http.StatusGatewayTimeout
+	// statusOfConnection is for one without HTTP that was made.
+	statusOfConnection = http.StatusOK
 )
 
 // ---- results, as they come ----
@@ -29,6 +31,9 @@ func (k *keeper) done(index uint32, o slowpath.Outcome) {
 		return
 	}
 	m.slow.Add(1)
+	if o.Plain {
+		o.Status = statusOfConnection
+	}
 	if !o.ConnectFailed {
 		k.connected(m)
 	}
@@ -260,6 +265,7 @@ func (k *keeper) changeLocked(w *watched, ejections []health.Ejection) {
 		} else {
 			// A few errors more would be enough otherwise.
 			k.n.datapath.Shared.ForgetErrors(e.Endpoint, shared.OutlierErrors|shared.OutlierGatewayErrors)
+			k.n.pool.Again(e.Endpoint)
 		}
 		changes = append(changes, change)
 		k.logLocked(w, e)

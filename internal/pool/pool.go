@@ -284,6 +284,16 @@ func (p *Pool) Grow(index uint32) {
 	}
 }
 
+// Again connects at once to an endpoint that the pool avoids for a while, because somebody has seen that it is well.
+func (p *Pool) Again(index uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	// A timer that cannot be stopped has fired: it connects anyway.
+	if e := p.endpoints[index]; e != nil && e.retry != nil && e.retry.Stop() {
+		e.retry = time.AfterFunc(0, func() { p.retry(e) })
+	}
+}
+
 // fillLocked starts as many connects as the endpoint is short of.
 func (p *Pool) fillLocked(e *endpoint) {
 	if e.backoff > 0 || e.gone || p.ctx.Err() != nil {

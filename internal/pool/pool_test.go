@@ -336,6 +336,24 @@ func TestRefusedEndpointIsOutOfServiceUntilItListens(t *testing.T) {
 	}
 }
 
+func TestAvoidedEndpointIsConnectedToWhenItIsSaidToBeWell(t *testing.T) {
+	t.Parallel()
+	var d dials
+	r := newRig(t, setup{initial: 1, connecting: d.note})
+	address, fd := bound(t)
+	r.set(Endpoint{Index: ours, Address: address, ConnectTimeout: timeout})
+	// The pauses grow to 320 ms at the fifth of them.
+	d.await(t, 5)
+	must(t, unix.Listen(fd, 16))
+	began := time.Now()
+	r.p.Again(ours)
+	r.p.Again(ours + 1) // nobody's
+	r.awaitIdle(ours, 1)
+	if took := time.Since(began); took > 150*time.Millisecond {
+		t.Errorf("in service after %s, want at once", took)
+	}
+}
+
 func TestNothingIsLeftOfARefusedConnect(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{initial: 3})

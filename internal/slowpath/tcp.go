@@ -35,7 +35,7 @@ func (p *Proxy) servePlain(ctx context.Context, client net.Conn, s Session, prox
 		_ = client.Close()
 		return Result{}, err
 	}
-	defer endpoint.Done(Outcome{})
+	defer endpoint.Done(Outcome{Plain: true})
 	defer context.AfterFunc(ctx, func() { abort(upstream) })()
 	c := &plain{proxy: p, client: client, timeout: proxy.IdleTimeout}
 	if c.timeout > 0 {
