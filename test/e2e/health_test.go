@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"maps"
 	"net/netip"
 	"strings"
 	"testing"
@@ -117,6 +118,44 @@ func awaitServed(t *testing.T, load *harness.Process, identity string) {
 	t.Helper()
 	before := report(t, load).Served[0][identity]
 	harness.Eventually(t, 10*time.Second, identity+" serves again", func() bool { return report(t, load).Served[0][identity] > before })
+}
+
+func TestEveryRuleEjects(t *testing.T) {
+	// Others' rules are off.
+	base := map[string]any{"consecutive_5xx": 0, "interval": "0.5s", "enforcing_success_rate": 0, "success_rate_minimum_hosts": 3, "success_rate_request_volume": 5, "failure_percentage_minimum_hosts": 3, "failure_percentage_request_volume": 5}
+	tests := []struct {
+		rule string
+		mood programs.Mood
+		more map[string]any
+	}{
+		{"consecutive_gateway_failure", "502", map[string]any{"enforcing_consecutive_gateway_failure": 100}},
+		{"success_rate", "500", map[string]any{"enforcing_success_rate": 100, "success_rate_stdev_factor": 1000}},
+		{"failure_percentage", "404,500", map[string]any{"enforcing_failure_percentage": 100, "failure_percentage_threshold": 30}},
+		{"consecutive_local_origin_failure", programs.MoodRefuse, map[string]any{"split_external_local_origin_errors": true, "enforcing_local_origin_success_rate": 0}},
+	}
+	for _, test := range tests {
+		t.Run(test.rule, func(t *testing.T) {
+			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+				place, service := harness.SameHost(t), harness.Service()
+				servers, addresses := moodies(t, place)
+				config := harness.OneCluster(service, addresses...)
+				more := maps.Clone(base)
+				maps.Copy(more, test.more)
+				config.Clusters[0].Fields = outlierDetection(more)
+				balancer := harness.Start(t, mode, config, place)
+				load := place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: service.String(), Connections: 4})
+				awaitRequests(t, load, 50)
+
+				servers[0].Become(t, test.mood)
+				harness.Eventually(t, 20*time.Second, "an ejection by "+test.rule, func() bool {
+					return balancer.Metric(t, "envoy_cluster_outlier_detection_ejections_enforced_"+test.rule, `envoy_cluster_name="origins"`) > 0
+				})
+				if got := balancer.Metric(t, "envoy_cluster_outlier_detection_ejections_enforced_consecutive_5xx", `envoy_cluster_name="origins"`); got > 0 {
+					t.Errorf("%v ejections by a rule that is off", got)
+				}
+			})
+		})
+	}
 }
 
 func TestEjectionsKeepTheirPercentage(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,7 +28,7 @@ type MoodySpec struct {
 // Mood is how a moody server behaves.
 type Mood string
 
-// Moods. A number is the status of all answers.
+// Moods. A number is the status of all answers, several, with commas between them, are those of answers in turn.
 const (
 	// MoodReset resets the connection of each request.
 	MoodReset Mood = "reset"
@@ -137,7 +138,7 @@ func (m *moody) note(c net.Conn, state http.ConnState) {
 }
 
 func (m *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	m.requests.Add(1)
+	n := m.requests.Add(1)
 	if r.URL.Path == "/healthz" {
 		m.checks.Add(1)
 	}
@@ -153,9 +154,10 @@ func (m *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Envoy-Degraded", "yes")
 		_, _ = io.WriteString(w, m.spec.Identity)
 	default:
-		status, err := strconv.Atoi(string(mood))
+		statuses := strings.Split(string(mood), ",")
+		status, err := strconv.Atoi(statuses[int(n)%len(statuses)])
 		if err != nil {
-			status = http.StatusOK
+			status = http.StatusNotImplemented
 		}
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, m.spec.Identity)
