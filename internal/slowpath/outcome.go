@@ -32,7 +32,7 @@ const (
 	FaultConnect
 	// FaultReset: it ended the connection, or did not speak HTTP.
 	FaultReset
-	// FaultTimeout: the route's time was up.
+	// FaultTimeout: the time of the route, or of one attempt, was up.
 	FaultTimeout
 )
 
@@ -47,7 +47,7 @@ func (o Outcome) Fault() Fault {
 		return NoFault
 	case o.ConnectFailed:
 		return FaultConnect
-	case errors.Is(o.Err, ErrRouteTimeout):
+	case errors.Is(o.Err, ErrRouteTimeout), errors.Is(o.Err, ErrPerTryTimeout):
 		return FaultTimeout
 	case slices.ContainsFunc(interruptions, func(err error) bool { return errors.Is(o.Err, err) }):
 		return NoFault
