@@ -51,6 +51,8 @@ enum limits {
 	ACCEPTS = 8,
 	/* Endpoints and i-socks tried before the request is handed over. */
 	MAX_PICK_TRIES = 8,
+	/* Endpoints that a full scan looks at; of larger groups the daemon chooses. */
+	MAX_SCAN = 256,
 	/* Groups from a cluster to an endpoint: a priority, a locality, its endpoints. */
 	MAX_GROUP_DEPTH = 3,
 	MAX_LEASE_TRIES = 4,
@@ -448,6 +450,10 @@ enum policy {
 	POLICY_RANDOM = 2,
 	POLICY_RING_HASH = 3,
 	POLICY_MAGLEV = 4,
+	/* LEAST_REQUEST of endpoints with different weights: each as likely as its weight, divided by its requests, says. */
+	POLICY_LEAST_WEIGHTED = 5,
+	/* LEAST_REQUEST that looks at every endpoint. */
+	POLICY_LEAST_SCAN = 6,
 };
 
 enum group_flags {

@@ -10,6 +10,9 @@
 
 #define NO_ENDPOINT 0xffffffffu
 
+/* What is due to an idle endpoint in pick_weighted: so many requests still make a difference. */
+#define WEIGHTED_UNIT (1u << 20)
+
 struct pick {
 	struct group *group;
 	/* First entry and length of the schedule. */
@@ -18,7 +21,8 @@ struct pick {
 	__u32 endpoint;
 	__u32 outstanding;
 	__u32 weight;
-	__u32 reserved;
+	/* What the draw among those called for is out of. */
+	__u32 sum;
 };
 
 /* The endpoint at a place of the schedule; NULL when it is out of service. */
@@ -80,6 +84,47 @@ static long pick_less(__u32 i, void *ctx)
 	p->endpoint = index;
 	p->outstanding = outstanding;
 	p->weight = weight;
+	return 0;
+}
+
+/* Takes the place of those before with the probability that is its due among them: its share of the schedule is its weight, so what is left
+ * is to divide by its requests. Of several it ends with one of them, each as likely as weight / (outstanding + 1) says. */
+static long pick_weighted(__u32 i, void *ctx)
+{
+	struct pick *p = ctx;
+	struct endpoint *e;
+	__u32 index, due;
+
+	(void)i;
+	if (!p->len)
+		return 1;
+	e = pick_at(p, bpf_get_prandom_u32() % p->len, &index);
+	if (!e)
+		return 0;
+	due = WEIGHTED_UNIT / (e->outstanding + 1) + 1;
+	p->sum += due;
+	if (bpf_get_prandom_u32() % p->sum < due)
+		p->endpoint = index;
+	return 0;
+}
+
+/* Keeps the least busy of all, and of several such any. */
+static long pick_scan(__u32 i, void *ctx)
+{
+	struct pick *p = ctx;
+	struct endpoint *e;
+	__u32 index;
+
+	e = pick_at(p, i, &index);
+	if (!e || (p->endpoint != NO_ENDPOINT && e->outstanding > p->outstanding))
+		return 0;
+	if (p->endpoint == NO_ENDPOINT || e->outstanding < p->outstanding)
+		p->sum = 0;
+	p->sum++;
+	if (p->sum > 1 && bpf_get_prandom_u32() % p->sum)
+		return 0;
+	p->endpoint = index;
+	p->outstanding = e->outstanding;
 	return 0;
 }
 
@@ -164,7 +209,15 @@ static __always_inline __u32 pick_scheduled(struct group *g)
 		bpf_loop(choices < MAX_PICK_TRIES ? choices : MAX_PICK_TRIES, pick_less, &p, 0);
 		if (p.endpoint != NO_ENDPOINT)
 			return p.endpoint;
-		/* fallthrough */
+		bpf_loop(MAX_PICK_TRIES, pick_random, &p, 0);
+		break;
+	case POLICY_LEAST_WEIGHTED:
+		bpf_loop(MAX_PICK_TRIES, pick_weighted, &p, 0);
+		break;
+	case POLICY_LEAST_SCAN:
+		if (p.len <= MAX_SCAN)
+			bpf_loop(p.len, pick_scan, &p, 0);
+		break;
 	case POLICY_RANDOM:
 		bpf_loop(MAX_PICK_TRIES, pick_random, &p, 0);
 		break;

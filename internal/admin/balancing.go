@@ -82,6 +82,9 @@ func policyObject(c *model.Cluster) object {
 	if c.Policy == model.LeastRequest {
 		o["choice_count"] = c.ChoiceCount
 	}
+	if c.Unbiased {
+		o["active_request_bias"] = object{"default_value": 0, "runtime_key": "upstream.active_request_bias"}
+	}
 	if s := c.SlowStart; s.Window > 0 {
 		o["slow_start_config"] = object{
 			"slow_start_window": seconds(s.Window), "min_weight_percent": object{"value": 100 * s.MinWeight},

@@ -108,6 +108,10 @@ func (p *Picker) choose(group uint32, depth int, asked *question) (uint32, bool)
 	switch maps.Policy(atomic.LoadUint32(&g.Policy)) {
 	case maps.PolicyLeastRequest:
 		return p.leastRequest(turns, max(2, atomic.LoadUint32(&g.Choices)), asked.usable)
+	case maps.PolicyLeastWeighted:
+		return p.leastWeighted(turns, asked.usable)
+	case maps.PolicyLeastScan:
+		return p.leastOfAll(turns, asked.usable)
 	case maps.PolicyRandom:
 		return random(turns, asked.usable)
 	case maps.PolicyRingHash, maps.PolicyMaglev:

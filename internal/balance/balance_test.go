@@ -49,7 +49,9 @@ func count(t *testing.T, p *Picker, n int, skip func(uint32) bool) map[uint32]in
 	return counts
 }
 
-var policies = []maps.Policy{maps.PolicyRoundRobin, maps.PolicyLeastRequest, maps.PolicyRandom}
+var policies = []maps.Policy{
+	maps.PolicyRoundRobin, maps.PolicyLeastRequest, maps.PolicyLeastWeighted, maps.PolicyLeastScan, maps.PolicyRandom,
+}
 
 func TestRoundRobinFollowsTheSchedule(t *testing.T) {
 	p, _ := picker(maps.PolicyRoundRobin, 2, 1, 2, 3)
@@ -325,5 +327,50 @@ func TestConcurrentPicksStayInTheirClusterWhileSchedulesMove(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestWeightedLeastRequestSharesAsWeightByRequests holds loads fixed. Eight draws come near to the shares, but favour what is rare.
+func TestWeightedLeastRequestSharesAsWeightByRequests(t *testing.T) {
+	const picks = 40_000
+	tests := []struct {
+		name        string
+		turns       []uint32
+		outstanding [3]uint32
+		want        [3]float64
+	}{
+		{"idle, by weight", []uint32{0, 0, 0, 1}, [3]uint32{0, 0}, [3]float64{0.75, 0.25}},
+		{"equally busy, by weight", []uint32{0, 0, 0, 1}, [3]uint32{9, 9}, [3]float64{0.75, 0.25}},
+		{"the heavier is busier", []uint32{0, 0, 0, 1}, [3]uint32{2, 0}, [3]float64{0.5, 0.5}},
+		{"three", []uint32{0, 0, 1, 2}, [3]uint32{1, 0, 3}, [3]float64{4. / 9, 4. / 9, 1. / 9}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p, shared := picker(maps.PolicyLeastWeighted, tt.turns...)
+			for e, n := range tt.outstanding {
+				shared.Endpoints[e].Outstanding = n
+			}
+			got := count(t, p, picks, nil)
+			for e, want := range tt.want {
+				if share := float64(got[uint32(e)]) / picks; math.Abs(share-want) > 0.06 {
+					t.Errorf("share of endpoint %d: got %.3f, want %.3f", e, share, want)
+				}
+			}
+		})
+	}
+}
+
+func TestFullScanFindsTheLeastBusyAndDrawsAmongEquals(t *testing.T) {
+	const picks = 30_000
+	p, shared := picker(maps.PolicyLeastScan, 0, 1, 2, 3, 4)
+	for e, n := range []uint32{4, 1, 1, 0, 1} {
+		shared.Endpoints[e].Outstanding = n
+	}
+	shared.Endpoints[3].Flags = uint32(maps.EndpointDown)
+	got := count(t, p, picks, nil)
+	for e, want := range []float64{0, 1. / 3, 1. / 3, 0, 1. / 3} {
+		if share := float64(got[uint32(e)]) / picks; math.Abs(share-want) > 0.03 {
+			t.Errorf("share of endpoint %d: got %.3f, want %.3f", e, share, want)
+		}
 	}
 }

@@ -17,6 +17,7 @@ const defaultChoices = 2
 func compileCluster(c *model.Cluster) (Cluster, []Note) {
 	out := Cluster{
 		Name: c.Name, Policy: policyOf(c.Policy), Limit: limitOf(c), Balancing: c.Balancing, SlowStart: c.SlowStart,
+		FullScan: c.FullScan, Unbiased: c.Unbiased,
 	}
 	out.addMembers(c)
 	if c.Policy.Hashes() {
@@ -98,15 +99,8 @@ func saturatingSum(a, b uint32) uint32 {
 	return uint32(min(uint64(a)+uint64(b), math.MaxUint32))
 }
 
-// loadWeight is what the kernel divides an endpoint's outstanding requests by.
-//
-// LEAST_REQUEST samples from the schedule, hence in proportion to the weights
-// already. Dividing by the weight as well would count it twice: with weights 2 and
-// 1 and no load, the heavier would get 8 of 9 requests. Envoy, with unequal
-// weights, picks in proportion to weight / (active + 1): exactly by weight while
-// idle, and less and less so under load. Weighted sampling with plain comparison does
-// the same. A schedule of one turn each with a weighted comparison does not: while
-// idle the heavier of any two would always win, however close the weights.
+// loadWeight is what the kernel divides an endpoint's outstanding requests by where LEAST_REQUEST compares: it does so among endpoints of
+// one weight only (see Cluster.leastRequest), whatever that is.
 func loadWeight(p model.Policy, weight uint32) uint32 {
 	if p == model.LeastRequest {
 		return 1

@@ -11,11 +11,13 @@ import (
 )
 
 var policyNames = map[maps.Policy]string{
-	maps.PolicyRoundRobin:   "ROUND_ROBIN",
-	maps.PolicyLeastRequest: "LEAST_REQUEST",
-	maps.PolicyRandom:       "RANDOM",
-	maps.PolicyRingHash:     "RING_HASH",
-	maps.PolicyMaglev:       "MAGLEV",
+	maps.PolicyRoundRobin:    "ROUND_ROBIN",
+	maps.PolicyLeastRequest:  "LEAST_REQUEST",
+	maps.PolicyRandom:        "RANDOM",
+	maps.PolicyRingHash:      "RING_HASH",
+	maps.PolicyMaglev:        "MAGLEV",
+	maps.PolicyLeastWeighted: "LEAST_REQUEST, weighted",
+	maps.PolicyLeastScan:     "LEAST_REQUEST, full scan",
 }
 
 var routeFlagNames = map[maps.RouteFlags]string{

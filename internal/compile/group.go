@@ -4,6 +4,7 @@ package compile
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/xlb-project/xlb/internal/maps"
 )
@@ -79,11 +80,30 @@ func (c *Cluster) source(p *priority, eligible []Member, panicking bool) Group {
 
 // group is that of hosts which are chosen among by the cluster's policy.
 func (c *Cluster) group(hosts []Member) Group {
-	turns := scheduleOf(weightsOf(hosts))
+	weights := weightsOf(hosts)
+	turns := scheduleOf(weights)
 	for i, host := range turns {
 		turns[i] = hosts[host].Endpoint
 	}
-	return Group{Policy: c.Policy, Choices: c.Choices, Turns: turns}
+	g := Group{Policy: c.Policy, Choices: c.Choices, Turns: turns}
+	if c.Policy == maps.PolicyLeastRequest {
+		g.Policy = c.leastRequest(slices.ContainsFunc(weights, func(w uint64) bool { return w != weights[0] }))
+	}
+	return g
+}
+
+// leastRequest is how LEAST_REQUEST chooses. As in Envoy different weights leave nothing to compare: an endpoint's share is then its
+// weight / (requests + 1), or with a bias of 0 its weight.
+func (c *Cluster) leastRequest(weighted bool) maps.Policy {
+	switch {
+	case weighted && c.Unbiased:
+		return maps.PolicyRoundRobin
+	case weighted:
+		return maps.PolicyLeastWeighted
+	case c.FullScan:
+		return maps.PolicyLeastScan
+	}
+	return maps.PolicyLeastRequest
 }
 
 // weightsOf are the weights in force, in whole numbers. Those that start slowly at one pace keep their proportion.

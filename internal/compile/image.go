@@ -213,6 +213,8 @@ type Cluster struct {
 	Hashing   model.Hashing
 	Balancing model.Balancing
 	SlowStart model.SlowStart
+	// FullScan and Unbiased are those of model.Cluster.
+	FullScan, Unbiased bool
 	// Endpoints in the order of the configuration, each address once.
 	Endpoints []Endpoint
 	// Members in the order of the configuration.

@@ -615,6 +615,10 @@ var acceptances = []struct {
 			c.Clusters[0].Policy = model.LeastRequest
 			c.Clusters[0].SlowStart = model.SlowStart{Window: 30 * time.Second, Aggression: 2, MinWeight: 0.05}
 		}},
+	{change{"full scan", "$cluster", "{load_balancing_policy: {policies: [" + policyOfType("least_request.v3.LeastRequest, selection_method: FULL_SCAN") + "]}}"},
+		func(c *model.Config) { c.Clusters[0].Policy, c.Clusters[0].FullScan = model.LeastRequest, true }},
+	{change{"no bias", "$cluster", "{lb_policy: LEAST_REQUEST, least_request_lb_config: {active_request_bias: {default_value: 0, runtime_key: x}}}"},
+		func(c *model.Config) { c.Clusters[0].Policy, c.Clusters[0].Unbiased = model.LeastRequest, true }},
 	{change{"failing in panic, by type", "$cluster", "{load_balancing_policy: {policies: [" +
 		policyOfType("round_robin.v3.RoundRobin, locality_lb_config: {zone_aware_lb_config: {fail_traffic_on_panic: true}}") + "]}}"},
 		func(c *model.Config) { c.Clusters[0].Balancing.FailOnPanic = true }},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -76,7 +77,19 @@ func (t *translator) policyConfig(out *model.Cluster, c *clusterv3.Cluster, path
 		if n := lr.GetChoiceCount(); n != nil {
 			out.ChoiceCount = n.GetValue()
 		}
+		out.Unbiased = t.unbiased(lr.GetActiveRequestBias(), path+".least_request_lb_config.active_request_bias")
 	}
+}
+
+// unbiased translates an active_request_bias.
+func (t *translator) unbiased(bias *corev3.RuntimeDouble, path string) bool {
+	if bias == nil || bias.GetDefaultValue() == 1 {
+		return false
+	}
+	if bias.GetDefaultValue() != 0 {
+		t.p.add(path+".default_value", "%v; XLB has 1, Envoy's default, and 0, which weighs without a look at requests: write one of them", bias.GetDefaultValue())
+	}
+	return true
 }
 
 func policyOf(p clusterv3.Cluster_LbPolicy) model.Policy {

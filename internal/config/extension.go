@@ -41,6 +41,10 @@ func (t *translator) extension(out *model.Cluster, c *clusterv3.Cluster, path st
 			out.ChoiceCount = n.GetValue()
 		}
 		out.SlowStart = t.slowStart(p.GetSlowStartConfig(), typed+".slow_start_config")
+		out.Unbiased = t.unbiased(p.GetActiveRequestBias(), typed+".active_request_bias")
+		//nolint:staticcheck // deprecated in favour of selection_method, which older files do not have
+		all := p.GetEnableFullScan().GetValue()
+		out.FullScan = all || p.GetSelectionMethod() == leastv3.LeastRequest_FULL_SCAN
 		addLocalities(&out.Balancing, p.GetLocalityLbConfig())
 	}
 }

@@ -690,10 +690,10 @@ var supported = map[protoreflect.FullName]fields{
 	"envoy.extensions.load_balancing_policies.least_request.v3.LeastRequest": {
 		"choice_count":        translateIt,
 		"locality_lb_config":  translateIt,
-		"active_request_bias": refuse("XLB compares requests with a bias of 1, Envoy's default; remove the field"),
+		"active_request_bias": translateIt,
 		"slow_start_config":   translateIt,
-		"enable_full_scan":    limit("XLB compares choice_count endpoints; remove the field", boolean(false)),
-		"selection_method":    limit("XLB compares choice_count endpoints; use N_CHOICES", oneOf("N_CHOICES")),
+		"enable_full_scan":    translateIt,
+		"selection_method":    translateIt,
 	},
 	"envoy.config.cluster.v3.Cluster.RoundRobinLbConfig": {
 		"slow_start_config": translateIt,
@@ -758,7 +758,7 @@ var supported = map[protoreflect.FullName]fields{
 	},
 	"envoy.config.cluster.v3.Cluster.LeastRequestLbConfig": {
 		"choice_count":        translateIt,
-		"active_request_bias": refuse("XLB compares requests with a bias of 1, Envoy's default; remove the field"),
+		"active_request_bias": translateIt,
 		"slow_start_config":   translateIt,
 	},
 	"envoy.config.cluster.v3.Cluster.RingHashLbConfig": {

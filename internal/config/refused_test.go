@@ -256,7 +256,6 @@ var refusals = []change{
 	{"no policy", "$cluster", "{load_balancing_policy: {policies: []}}"},
 	{"policy by type, without one", "$cluster", "{lb_policy: LOAD_BALANCING_POLICY_CONFIG}"},
 	{"policy that XLB does not have", "$cluster", "{load_balancing_policy: {policies: [" + policyOfType("pick_first.v3.PickFirst") + "]}}"},
-	{"full scan", "$cluster", "{load_balancing_policy: {policies: [" + policyOfType("least_request.v3.LeastRequest, selection_method: FULL_SCAN") + "]}}"},
 	{"policy beside localities and the configuration of another", "$cluster", "{least_request_lb_config: {choice_count: 3}, " +
 		"common_lb_config: {locality_weighted_lb_config: {}}, load_balancing_policy: {policies: [" + policyOfType("random.v3.Random") + "]}}"},
 	{"panic threshold out of range", "$cluster", "{common_lb_config: {healthy_panic_threshold: {value: 101}}}"},

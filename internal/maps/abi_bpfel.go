@@ -277,6 +277,7 @@ const (
 	abiLimitsCELLS             abiLimits = 32
 	abiLimitsACCEPTS           abiLimits = 8
 	abiLimitsMAX_PICK_TRIES    abiLimits = 8
+	abiLimitsMAX_SCAN          abiLimits = 256
 	abiLimitsMAX_GROUP_DEPTH   abiLimits = 3
 	abiLimitsMAX_LEASE_TRIES   abiLimits = 4
 	abiLimitsANCHOR_PORTS      abiLimits = 8
@@ -360,11 +361,13 @@ const (
 type abiPolicy uint32
 
 const (
-	abiPolicyPOLICY_ROUND_ROBIN   abiPolicy = 0
-	abiPolicyPOLICY_LEAST_REQUEST abiPolicy = 1
-	abiPolicyPOLICY_RANDOM        abiPolicy = 2
-	abiPolicyPOLICY_RING_HASH     abiPolicy = 3
-	abiPolicyPOLICY_MAGLEV        abiPolicy = 4
+	abiPolicyPOLICY_ROUND_ROBIN    abiPolicy = 0
+	abiPolicyPOLICY_LEAST_REQUEST  abiPolicy = 1
+	abiPolicyPOLICY_RANDOM         abiPolicy = 2
+	abiPolicyPOLICY_RING_HASH      abiPolicy = 3
+	abiPolicyPOLICY_MAGLEV         abiPolicy = 4
+	abiPolicyPOLICY_LEAST_WEIGHTED abiPolicy = 5
+	abiPolicyPOLICY_LEAST_SCAN     abiPolicy = 6
 )
 
 type abiPseudoHeader uint32

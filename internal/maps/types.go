@@ -172,6 +172,7 @@ const (
 	ListsPerPage    = abiLimitsACCEPTS
 	MaxPickTries    = abiLimitsMAX_PICK_TRIES
 	MaxGroupDepth   = abiLimitsMAX_GROUP_DEPTH
+	MaxScan         = abiLimitsMAX_SCAN
 	MaxLeaseTries   = abiLimitsMAX_LEASE_TRIES
 	AnchorPortCount = abiLimitsANCHOR_PORTS
 )
@@ -216,14 +217,16 @@ const ConnPlain = abiConnFlagsCONN_PLAIN
 
 // Values of Policy.
 const (
-	PolicyRoundRobin   = abiPolicyPOLICY_ROUND_ROBIN
-	PolicyLeastRequest = abiPolicyPOLICY_LEAST_REQUEST
-	PolicyRandom       = abiPolicyPOLICY_RANDOM
-	HashField          = abiHashPolicyHASH_FIELD
-	HashSourceIP       = abiHashPolicyHASH_SOURCE_IP
-	HashTerminal       = abiHashPolicyHASH_TERMINAL
-	PolicyRingHash     = abiPolicyPOLICY_RING_HASH
-	PolicyMaglev       = abiPolicyPOLICY_MAGLEV
+	PolicyRoundRobin    = abiPolicyPOLICY_ROUND_ROBIN
+	PolicyLeastRequest  = abiPolicyPOLICY_LEAST_REQUEST
+	PolicyRandom        = abiPolicyPOLICY_RANDOM
+	HashField           = abiHashPolicyHASH_FIELD
+	HashSourceIP        = abiHashPolicyHASH_SOURCE_IP
+	HashTerminal        = abiHashPolicyHASH_TERMINAL
+	PolicyRingHash      = abiPolicyPOLICY_RING_HASH
+	PolicyMaglev        = abiPolicyPOLICY_MAGLEV
+	PolicyLeastWeighted = abiPolicyPOLICY_LEAST_WEIGHTED
+	PolicyLeastScan     = abiPolicyPOLICY_LEAST_SCAN
 )
 
 // Places in RouteTable.Pseudo.

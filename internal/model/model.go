@@ -267,6 +267,10 @@ type Cluster struct {
 	ChoiceCount uint32
 	// Hashing of RingHash and Maglev.
 	Hashing Hashing
+	// FullScan makes LeastRequest compare all endpoints in place of ChoiceCount, where all weights are equal (LeastRequest.selection_method).
+	FullScan bool
+	// Unbiased makes LeastRequest forget the requests where weights differ (LeastRequestLbConfig.active_request_bias 0; otherwise it is 1).
+	Unbiased bool
 	// Balancing among priorities and localities.
 	Balancing Balancing
 	// SlowStart of endpoints, for RoundRobin and LeastRequest.

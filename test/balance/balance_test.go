@@ -33,7 +33,7 @@ func TestSharesAreEnvoys(t *testing.T) {
 	}
 	t.Logf("seed %d: repeat with -seed=%d", *seed, *seed)
 	r := random{rand.New(rand.NewPCG(*seed, 1))}
-	addresses, listener := servers(t, 24), freeAddress(t)
+	addresses, listener := servers(t, 24, 0), freeAddress(t)
 	var list []object
 	for i := range *clusters {
 		list = append(list, r.cluster(fmt.Sprintf("c%d", i), addresses))

@@ -35,7 +35,7 @@ func TestNoPickFailsWhileHealthChanges(t *testing.T) {
 	for range clients {
 		running.Go(func() {
 			for !stop.Load() {
-				e, ok := b.picker.Pick(index, nil)
+				e, ok := b.picker.Pick(index, 0, nil)
 				if !ok {
 					failures.Add(1)
 					continue

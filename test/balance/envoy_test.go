@@ -60,12 +60,13 @@ func startEnvoy(t *testing.T, config object) {
 	})
 }
 
-// servers answers at so many addresses with the address.
-func servers(t *testing.T, n int) []netip.AddrPort {
+// servers answers at so many addresses with the address, after a delay.
+func servers(t *testing.T, n int, delay time.Duration) []netip.AddrPort {
 	t.Helper()
 	server := &http.Server{
 		ReadHeaderTimeout: time.Minute,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(delay)
 			local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 			_, _ = io.WriteString(w, local.String())
 		}),

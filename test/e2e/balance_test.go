@@ -72,6 +72,53 @@ func TestEveryPolicyUsesEveryEndpoint(t *testing.T) {
 	}
 }
 
+func TestLeastRequestByWeightAndByFullScan(t *testing.T) {
+	const least = "type.googleapis.com/envoy.extensions.load_balancing_policies.least_request.v3.LeastRequest"
+	for _, tt := range []struct {
+		name    string
+		method  string
+		weights []int
+		// One client at a time: no endpoint is busy when a request is balanced.
+		want []float64
+	}{
+		{"weights", "N_CHOICES", []int{3, 1}, []float64{0.75, 0.25}},
+		{"full scan", "FULL_SCAN", []int{1, 1}, []float64{0.5, 0.5}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+				place, service := harness.SameHost(t), harness.Service()
+				names := harness.Identities(len(tt.weights))
+				_, addresses := nginxes(t, place, names...)
+				config := harness.OneCluster(service, addresses...)
+				var endpoints []any
+				for i, a := range addresses {
+					endpoint := lbEndpoint(a, "HEALTHY")
+					endpoint["load_balancing_weight"] = tt.weights[i]
+					endpoints = append(endpoints, endpoint)
+				}
+				config.Clusters[0].Fields = map[string]any{
+					"load_assignment": map[string]any{"cluster_name": "origins", "endpoints": []any{locality("a", 0, 1, endpoints...)}},
+					"load_balancing_policy": map[string]any{"policies": []any{map[string]any{"typed_extension_config": map[string]any{
+						"name": "least", "typed_config": map[string]any{"@type": least, "selection_method": tt.method},
+					}}}},
+				}
+				balancer := harness.Start(t, mode, config, place)
+
+				report := runLoad(t, place, programs.LoadSpec{Address: service.String(), Requests: 2000})
+
+				requireClean(t, report)
+				for i, share := range tt.want {
+					want := 2000 * share
+					if got, bound := float64(report.Served[0][names[i]]), 6*math.Sqrt(want*(1-share)); math.Abs(got-want) > bound {
+						t.Errorf("requests to server %d: got %.0f, want %.0f +- %.0f", i, got, want, bound)
+					}
+				}
+				balancer.RequireFast(t, mode, 0.95)
+			})
+		})
+	}
+}
+
 func TestPrioritiesLocalitiesAndHealthDecideTheShares(t *testing.T) {
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service := harness.SameHost(t), harness.Service()
@@ -109,7 +156,7 @@ func locality(zone string, priority, weight int, endpoints ...any) any {
 	}
 }
 
-func lbEndpoint(a netip.AddrPort, health string) any {
+func lbEndpoint(a netip.AddrPort, health string) map[string]any {
 	address := map[string]any{"socket_address": map[string]any{"address": a.Addr().String(), "port_value": a.Port()}}
 	return map[string]any{"endpoint": map[string]any{"address": address}, "health_status": health}
 }
