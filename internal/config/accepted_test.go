@@ -546,16 +546,16 @@ var acceptances = []struct {
 		func(c *model.Config) {
 			c.Clusters[0].Policy, c.Clusters[0].Hashing = model.Maglev, model.DefaultHashing()
 		}},
-	{change{"hash keys of endpoints", "$cluster", `{lb_policy: RING_HASH, common_lb_config: {consistent_hashing_lb_config: {use_hostname_for_hashing: true}}, load_assignment: {cluster_name: a, endpoints: [{lb_endpoints: [
+	{change{"hash keys of endpoints", "$cluster", `{lb_policy: RING_HASH, load_assignment: {cluster_name: a, endpoints: [{lb_endpoints: [
 		{endpoint: {hostname: h, address: {socket_address: {address: 127.0.0.1, port_value: 1}}}},
 		{metadata: {filter_metadata: {envoy.lb: {hash_key: k}}}, endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 2}}}}]}]}}`},
 		func(c *model.Config) {
 			c.Clusters[0].Policy, c.Clusters[0].Hashing = model.RingHash, model.DefaultHashing()
 			c.Clusters[0].Targets = []model.Target{
-				{Host: "127.0.0.1", Port: 1, Weight: 1, HashKey: "h"}, {Host: "127.0.0.1", Port: 2, Weight: 1, HashKey: "k"},
+				{Host: "127.0.0.1", Port: 1, Weight: 1}, {Host: "127.0.0.1", Port: 2, Weight: 1, HashKey: "k"},
 			}
 			c.Clusters[0].Endpoints = []model.Endpoint{
-				{Address: netip.MustParseAddrPort("127.0.0.1:1"), Weight: 1, HashKey: "h"},
+				{Address: netip.MustParseAddrPort("127.0.0.1:1"), Weight: 1},
 				{Address: netip.MustParseAddrPort("127.0.0.1:2"), Weight: 1, HashKey: "k"},
 			}
 		}},

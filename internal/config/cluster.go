@@ -127,7 +127,7 @@ func (t *translator) endpoints(c *model.Cluster, in *clusterv3.Cluster, path str
 			}
 			seen[key] = targetPath
 			if c.Policy.Hashes() {
-				target.HashKey = t.hashKey(in, lb, targetPath)
+				target.HashKey = hashKey(in, lb)
 			}
 			weights += uint64(target.Weight)
 			c.Targets = append(c.Targets, target)

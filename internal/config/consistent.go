@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"math/big"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -26,6 +27,10 @@ func (t *translator) hashing(c *clusterv3.Cluster, policy model.Policy, path str
 				"has no effect with lb_policy %s; remove it or use RING_HASH or MAGLEV", policy)
 		}
 		return model.Hashing{}
+	}
+	if common.GetUseHostnameForHashing() && c.GetType() != clusterv3.Cluster_STRICT_DNS {
+		t.p.add(path+".common_lb_config.consistent_hashing_lb_config.use_hostname_for_hashing",
+			"set for a cluster of type %s, which Envoy refuses; remove it, or write hash_key in the endpoints' envoy.lb metadata", c.GetType())
 	}
 	out := model.DefaultHashing()
 	out.BalanceFactor = common.GetHashBalanceFactor().GetValue()
@@ -61,19 +66,12 @@ func (t *translator) prime(size uint64, path string) uint64 {
 }
 
 // hashKey is what stands for an endpoint where a cluster's policy hashes; empty stands for its address.
-func (t *translator) hashKey(c *clusterv3.Cluster, lb *endpointv3.LbEndpoint, path string) string {
+func hashKey(c *clusterv3.Cluster, lb *endpointv3.LbEndpoint) string {
 	if key := lb.GetMetadata().GetFilterMetadata()["envoy.lb"].GetFields()["hash_key"].GetStringValue(); key != "" {
 		return key
 	}
 	if !c.GetCommonLbConfig().GetConsistentHashingLbConfig().GetUseHostnameForHashing() {
 		return ""
 	}
-	name := lb.GetEndpoint().GetHostname()
-	if name == "" && c.GetType() == clusterv3.Cluster_STRICT_DNS {
-		name = lb.GetEndpoint().GetAddress().GetSocketAddress().GetAddress()
-	}
-	if name == "" {
-		t.p.add(path+".endpoint.hostname", "missing, and use_hostname_for_hashing needs it; write a name of its own for each endpoint")
-	}
-	return name
+	return cmp.Or(lb.GetEndpoint().GetHostname(), lb.GetEndpoint().GetAddress().GetSocketAddress().GetAddress())
 }

@@ -227,7 +227,7 @@ var refusals = []change{
 	{"Maglev table of a size that is not prime", "$cluster", "{lb_policy: MAGLEV, maglev_lb_config: {table_size: 65536}}"},
 	{"Maglev table that is too large", "$cluster", "{lb_policy: MAGLEV, maglev_lb_config: {table_size: 5000077}}"},
 	{"load bound below the average", "$cluster", "{lb_policy: MAGLEV, common_lb_config: {consistent_hashing_lb_config: {hash_balance_factor: 99}}}"},
-	{"host names for hashing that are missing", "$cluster", "{lb_policy: MAGLEV, common_lb_config: {consistent_hashing_lb_config: {use_hostname_for_hashing: true}}}"},
+	{"host names for hashing of addresses", "$cluster", "{lb_policy: MAGLEV, common_lb_config: {consistent_hashing_lb_config: {use_hostname_for_hashing: true}}}"},
 	{"choice count below 2", "$cluster", "{lb_policy: LEAST_REQUEST, least_request_lb_config: {choice_count: 1}}"},
 	{"choice count without least request", "$cluster", "{least_request_lb_config: {choice_count: 3}}"},
 	{"slow start without aggression", "$cluster", "{round_robin_lb_config: {slow_start_config: {slow_start_window: 1s, aggression: {default_value: 0, runtime_key: x}}}}"},
