@@ -186,7 +186,7 @@ func TestClusterCompilation(t *testing.T) {
 			name: "an address given twice takes the turns of both",
 			in:   model.Cluster{Name: "c", Endpoints: endpoints},
 			want: Cluster{
-				Name: "c", Policy: maps.PolicyRoundRobin,
+				Name: "c", Policy: maps.PolicyRoundRobin, Limit: 1024,
 				Endpoints: []Endpoint{{Address: a, Weight: 2, LoadWeight: 2}, {Address: b, Weight: 1, LoadWeight: 1}}, Members: members,
 			},
 			turns: []uint32{0, 1, 0},
@@ -195,7 +195,7 @@ func TestClusterCompilation(t *testing.T) {
 			name: "least request weighs by sampling, not by comparing",
 			in:   model.Cluster{Name: "c", Policy: model.LeastRequest, ChoiceCount: 3, Endpoints: endpoints},
 			want: Cluster{
-				Name: "c", Policy: maps.PolicyLeastRequest, Choices: 3,
+				Name: "c", Policy: maps.PolicyLeastRequest, Choices: 3, Limit: 1024,
 				Endpoints: []Endpoint{{Address: a, Weight: 2, LoadWeight: 1}, {Address: b, Weight: 1, LoadWeight: 1}}, Members: members,
 			},
 			turns: []uint32{0, 1, 0},
@@ -206,7 +206,7 @@ func TestClusterCompilation(t *testing.T) {
 				{Address: a, Weight: 5}, {Address: b, Weight: 3}, {Address: a, Weight: 9},
 			}},
 			want: Cluster{
-				Name: "c", Policy: maps.PolicyRandom,
+				Name: "c", Policy: maps.PolicyRandom, Limit: 1024,
 				Endpoints: []Endpoint{{Address: a, Weight: 2, LoadWeight: 2}, {Address: b, Weight: 1, LoadWeight: 1}}, Members: members,
 			},
 			turns: []uint32{0, 1, 0},
@@ -214,13 +214,13 @@ func TestClusterCompilation(t *testing.T) {
 		{
 			name:  "more choices than the kernel takes are noted",
 			in:    model.Cluster{Name: "c", Policy: model.LeastRequest, ChoiceCount: 9},
-			want:  Cluster{Name: "c", Policy: maps.PolicyLeastRequest, Choices: 9},
+			want:  Cluster{Name: "c", Policy: maps.PolicyLeastRequest, Choices: 9, Limit: 1024},
 			notes: 1,
 		},
 		{
 			name: "no endpoints yet",
 			in:   model.Cluster{Name: "c", Policy: model.Random},
-			want: Cluster{Name: "c", Policy: maps.PolicyRandom},
+			want: Cluster{Name: "c", Policy: maps.PolicyRandom, Limit: 1024},
 		},
 	}
 	for _, tt := range tests {
@@ -234,6 +234,29 @@ func TestClusterCompilation(t *testing.T) {
 			}
 			if len(notes) != tt.notes {
 				t.Errorf("notes %v, want %d", notes, tt.notes)
+			}
+		})
+	}
+}
+
+func TestKernelsLimitIsThatOfConnectionsOrRequests(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		breakers *model.Breakers
+		want     uint32
+	}{
+		{"Envoy's defaults", nil, 1024},
+		{"connections", &model.Breakers{MaxConnections: 3, MaxRequests: 5}, 3},
+		{"requests", &model.Breakers{MaxConnections: 5, MaxRequests: 3}, 3},
+		{"none", &model.Breakers{MaxConnections: maps.NoLimit, MaxRequests: maps.NoLimit}, maps.NoLimit},
+		{"none, but all are counted for a budget",
+			&model.Breakers{MaxConnections: maps.NoLimit, MaxRequests: maps.NoLimit, Budget: &model.RetryBudget{}}, maps.NoLimit - 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := model.Cluster{}
+			c.Breakers[model.PriorityDefault] = tt.breakers
+			if got := limitOf(&c); got != tt.want {
+				t.Errorf("got %d, want %d", got, tt.want)
 			}
 		})
 	}

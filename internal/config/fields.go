@@ -547,7 +547,7 @@ var supported = map[protoreflect.FullName]fields{
 		"retriable_request_headers":         translateIt,
 		"retry_back_off":                    translateIt,
 		"rate_limited_retry_back_off":       translateIt,
-		"retry_priority":                    refuse("XLB has one priority; remove the field"),
+		"retry_priority":                    refuse("a retry goes to the priority that the load balancer chooses; remove the field"),
 		"retry_options_predicates":          refuse("XLB sends a retry as it sent the request; remove the field"),
 	},
 	"envoy.config.route.v3.RetryPolicy.RetryHostPredicate": {

@@ -38,7 +38,7 @@ func TestCircuitBreakersBoundWhatIsInFlight(t *testing.T) {
 		t.Helper()
 		s, service := newScript(), harness.Service()
 		config := harness.OneCluster(service, s.serve(t))
-		config.Clusters[0].Settings = map[string]any{"circuit_breakers": map[string]any{"thresholds": []any{thresholds}}}
+		config.Clusters[0].Fields = map[string]any{"circuit_breakers": map[string]any{"thresholds": []any{thresholds}}}
 		route := map[string]any{"match": map[string]any{"prefix": "/"}, "route": map[string]any{"cluster": "origins", "priority": priority}}
 		config.Listeners[0].Table = map[string]any{"name": "all", "virtual_hosts": []any{
 			map[string]any{"name": "all", "domains": []any{"*"}, "routes": []any{route}},

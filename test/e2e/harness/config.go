@@ -81,8 +81,6 @@ type Cluster struct {
 	Endpoints []netip.AddrPort
 	// Fields are added to the cluster's configuration, or take the place of what is there.
 	Fields map[string]any
-	// Settings are added to the cluster's configuration.
-	Settings map[string]any
 }
 
 // OneCluster sends everything at the service address to the endpoints in turn.
@@ -253,12 +251,11 @@ func (c Config) clusters(forEnvoy bool) []any {
 				"endpoints":    []any{object{"lb_endpoints": endpoints}},
 			},
 		}
-		maps.Copy(rendered, cl.Fields)
 		if forEnvoy {
 			// Room for RetriedByEnvoy: the default is 3 retries at a time.
 			rendered["circuit_breakers"] = object{"thresholds": []any{object{"max_retries": 1024}}}
 		}
-		maps.Copy(rendered, cl.Settings)
+		maps.Copy(rendered, cl.Fields)
 		all = append(all, rendered)
 	}
 	return all
