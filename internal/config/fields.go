@@ -636,7 +636,7 @@ var supported = map[protoreflect.FullName]fields{
 	"envoy.config.cluster.v3.Cluster": {
 		"name":                              translateIt,
 		"type":                              limit("use STATIC or STRICT_DNS", oneOf("STATIC", "STRICT_DNS")),
-		"lb_policy":                         limit("use another policy", oneOf("ROUND_ROBIN", "LEAST_REQUEST", "RANDOM", "RING_HASH", "MAGLEV", "LOAD_BALANCING_POLICY_CONFIG")),
+		"lb_policy":                         limit("use ROUND_ROBIN, LEAST_REQUEST, RANDOM, RING_HASH or MAGLEV", oneOf("ROUND_ROBIN", "LEAST_REQUEST", "RANDOM", "RING_HASH", "MAGLEV", "LOAD_BALANCING_POLICY_CONFIG")),
 		"connect_timeout":                   translateIt,
 		"load_assignment":                   translateIt,
 		"least_request_lb_config":           translateIt,

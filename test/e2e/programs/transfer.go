@@ -62,6 +62,9 @@ type transfers struct {
 }
 
 func runTransfer(s *stdio) error {
+	if err := quiet(); err != nil {
+		return err
+	}
 	t := &transfers{}
 	if err := s.spec(&t.spec); err != nil {
 		return err
