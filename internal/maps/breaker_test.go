@@ -45,3 +45,18 @@ func TestALateLeaseIsNotTakenFromTheNextClustersCount(t *testing.T) {
 		t.Errorf("in flight: got %d, want 1", got)
 	}
 }
+
+// A lease that breaks before the request program has filled it is counted by the program, and ended by nobody.
+func TestALeaseThatIsFilledTooLateLeavesItsClustersCountWithItsSlot(t *testing.T) {
+	s := NewHeapShared(Sizes{Clusters: 2, Endpoints: 1, Slots: 1})
+	s.NewCluster(1)
+	number, _ := s.EnterCluster(1, 2)
+	s.Endpoints[0].Cluster = 1
+	s.Slots[0] = Slot{State: uint32(SlotLeased), Lease: 1}
+	s.Break(0)
+	s.Slots[0].Counted = number
+	s.Free(0)
+	if got := s.Clusters[1].Active; got != 0 {
+		t.Errorf("in flight: got %d, want 0", got)
+	}
+}

@@ -51,5 +51,7 @@ func (s *Shared) Free(slot uint32) {
 	sl := &s.Slots[slot]
 	s.Endpoints[sl.Endpoint].Traffic.add(&sl.Traffic)
 	sl.Traffic.Clear()
+	// A program that found the lease already broken has filled it all the same.
+	s.uncount(sl)
 	atomic.StoreUint32(&sl.State, uint32(SlotFree))
 }
