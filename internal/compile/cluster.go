@@ -79,7 +79,9 @@ func (c *Cluster) addMembers(source *model.Cluster) {
 		}
 		weight := turnWeight(source.Policy, e.Weight)
 		c.Endpoints[i].Weight = saturatingSum(c.Endpoints[i].Weight, weight)
-		c.Members = append(c.Members, Member{Endpoint: uint32(i), Weight: weight, Place: e.Place, Health: e.Health, HashKey: hashKey(source, &e)})
+		c.Members = append(c.Members, Member{
+			Endpoint: uint32(i), Weight: weight, HealthWeight: max(e.Weight, 1), Place: e.Place, Health: e.Health, HashKey: hashKey(source, &e),
+		})
 	}
 	for i := range c.Endpoints {
 		c.Endpoints[i].LoadWeight = loadWeight(source.Policy, c.Endpoints[i].Weight)

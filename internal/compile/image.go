@@ -227,6 +227,8 @@ type Member struct {
 	Endpoint uint32
 	// Weight is the member's share of the turns, at least 1; see turnWeight.
 	Weight uint32
+	// HealthWeight is its share of a priority's health where that is weighted: as configured, whatever the policy.
+	HealthWeight uint32
 	model.Place
 	// Health as configured.
 	Health model.HealthStatus

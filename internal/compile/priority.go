@@ -97,7 +97,7 @@ func (p *priority) availability(some []Member, b *model.Balancing) uint64 {
 		}
 		var sum uint64
 		for _, h := range hosts {
-			sum += uint64(h.Weight)
+			sum += uint64(h.HealthWeight)
 		}
 		return sum
 	}

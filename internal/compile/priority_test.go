@@ -89,7 +89,7 @@ func TestRoundingGoesToTheFirstThatCanTakeAnything(t *testing.T) {
 }
 
 func TestWeightedHealthCountsWeights(t *testing.T) {
-	p := priority{all: []Member{{Weight: 1}, {Weight: 9}}}
+	p := priority{all: []Member{{Weight: 1, HealthWeight: 1}, {Weight: 1, HealthWeight: 9}}}
 	p.healthy = p.all[:1]
 	for weighted, want := range map[bool]uint64{false: 70, true: 14} {
 		if got := p.availability(p.healthy, &model.Balancing{WeightedHealth: weighted}); got != want {

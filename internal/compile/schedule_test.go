@@ -174,7 +174,7 @@ func TestClusterCompilation(t *testing.T) {
 	a, b := netip.MustParseAddrPort("127.0.0.1:80"), netip.MustParseAddrPort("[::ffff:127.0.0.2]:80")
 	endpoints := []model.Endpoint{{Address: a, Weight: 1}, {Address: b, Weight: 1}, {Address: a, Weight: 1}}
 	b = netip.MustParseAddrPort("127.0.0.2:80")
-	members := []Member{{Endpoint: 0, Weight: 1}, {Endpoint: 1, Weight: 1}, {Endpoint: 0, Weight: 1}}
+	members := []Member{{Endpoint: 0, Weight: 1, HealthWeight: 1}, {Endpoint: 1, Weight: 1, HealthWeight: 1}, {Endpoint: 0, Weight: 1, HealthWeight: 1}}
 	tests := []struct {
 		name  string
 		in    model.Cluster
@@ -207,7 +207,9 @@ func TestClusterCompilation(t *testing.T) {
 			}},
 			want: Cluster{
 				Name: "c", Policy: maps.PolicyRandom, Limit: 1024,
-				Endpoints: []Endpoint{{Address: a, Weight: 2, LoadWeight: 2}, {Address: b, Weight: 1, LoadWeight: 1}}, Members: members,
+				Endpoints: []Endpoint{{Address: a, Weight: 2, LoadWeight: 2}, {Address: b, Weight: 1, LoadWeight: 1}}, Members: []Member{
+					{Endpoint: 0, Weight: 1, HealthWeight: 5}, {Endpoint: 1, Weight: 1, HealthWeight: 3}, {Endpoint: 0, Weight: 1, HealthWeight: 9},
+				},
 			},
 			turns: []uint32{0, 1, 0},
 		},

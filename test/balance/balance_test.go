@@ -24,7 +24,7 @@ import (
 var (
 	clusters = flag.Int("clusters", 12, "how many random clusters Envoy and XLB balance")
 	requests = flag.Int("requests", 600, "requests to each")
-	seed     = flag.Uint64("seed", 0, "of the clusters; 0 draws one")
+	seed     = flag.Uint64("seed", 1, "of the clusters, fixed: a test that fails fails again; 0 draws one")
 )
 
 func TestSharesAreEnvoys(t *testing.T) {
