@@ -7,26 +7,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-)
 
-// envoy finds the real Envoy: $XLB_ENVOY, or envoy on PATH. Without one the
-// test is skipped, unless $XLB_REQUIRE_ENVOY is set.
-func envoy(t *testing.T) string {
-	t.Helper()
-	name := os.Getenv("XLB_ENVOY")
-	if name == "" {
-		name = "envoy"
-	}
-	path, err := exec.LookPath(name)
-	if err == nil {
-		return path
-	}
-	if os.Getenv("XLB_REQUIRE_ENVOY") != "" {
-		t.Fatalf("XLB_REQUIRE_ENVOY is set: %v", err)
-	}
-	t.Skipf("needs a real Envoy (XLB_ENVOY or PATH): %v", err)
-	return ""
-}
+	"github.com/xlb-project/xlb/test/envoytest"
+)
 
 // validate runs Envoy's own check of a file.
 func validate(t *testing.T, envoy, path string) {
@@ -38,14 +21,14 @@ func validate(t *testing.T, envoy, path string) {
 }
 
 func TestEnvoyRunsTheExamples(t *testing.T) {
-	binary := envoy(t)
+	binary := envoytest.Binary(t)
 	for _, path := range examples(t) {
 		validate(t, binary, path)
 	}
 }
 
 func TestEnvoyRunsWhatIsAccepted(t *testing.T) {
-	binary := envoy(t)
+	binary := envoytest.Binary(t)
 	for _, c := range acceptances {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "envoy.yaml")

@@ -3,15 +3,13 @@
 package config
 
 import (
-	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/envoytest"
 )
 
 // matchers are the routes of one virtual host, in order; request fields below
@@ -74,10 +73,9 @@ var (
 // the route it takes with the one that model.RouteTable.Match chooses for the
 // same file.
 func TestMatchAgreesWithEnvoy(t *testing.T) {
-	binary := envoy(t)
 	for _, catchAll := range []bool{true, false} {
 		t.Run(fmt.Sprintf("catch-all=%t", catchAll), func(t *testing.T) {
-			address := freeAddress(t)
+			address := envoytest.FreeAddress(t)
 			path := filepath.Join(t.TempDir(), "envoy.yaml")
 			if err := os.WriteFile(path, matchConfig(t, address, catchAll), 0o600); err != nil {
 				t.Fatal(err)
@@ -86,8 +84,7 @@ func TestMatchAgreesWithEnvoy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			startEnvoy(t, binary, path)
-			client := dial(t, address.String())
+			client := keptAlive{envoytest.StartFile(t, path).Dial(t, address)}
 			for _, r := range requests() {
 				want := "404"
 				if route := cfg.Listeners[0].Routes.Match(r.model()); route != nil {
@@ -151,7 +148,7 @@ func (r request) String() string {
 
 // matchConfig makes one virtual host per domain, one with all matchers, and
 // one cluster per route with a server that answers the cluster's name.
-func matchConfig(t *testing.T, address net.Addr, catchAll bool) []byte {
+func matchConfig(t *testing.T, address netip.AddrPort, catchAll bool) []byte {
 	t.Helper()
 	var hosts []string
 	var clusters []any
@@ -207,71 +204,20 @@ func answering(t *testing.T, name string) any {
 	return map[string]any{"name": name, "load_assignment": map[string]any{
 		"cluster_name": name,
 		"endpoints": []any{map[string]any{"lb_endpoints": []any{
-			map[string]any{"endpoint": map[string]any{"address": socketAddress(l.Addr())}},
+			map[string]any{"endpoint": map[string]any{"address": socketAddress(netip.MustParseAddrPort(l.Addr().String()))}},
 		}}},
 	}}
 }
 
-func socketAddress(a net.Addr) any {
-	tcp := a.(*net.TCPAddr)
-	return map[string]any{"socket_address": map[string]any{"address": tcp.IP.String(), "port_value": tcp.Port}}
-}
-
-// freeAddress returns an address that nobody listens at.
-func freeAddress(t *testing.T) net.Addr {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.80.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr()
-}
-
-// startEnvoy runs Envoy until the test ends.
-func startEnvoy(t *testing.T, binary, path string) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, binary, "-c", path, "--disable-hot-restart", "--concurrency", "1", "-l", "error")
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cancel()
-		_ = cmd.Wait() // killed: its status says nothing
-	})
+func socketAddress(a netip.AddrPort) any {
+	return map[string]any{"socket_address": map[string]any{"address": a.Addr().String(), "port_value": a.Port()}}
 }
 
 // keptAlive is one connection to Envoy.
-type keptAlive struct {
-	net.Conn
-	reader *bufio.Reader
-}
-
-// dial retries until Envoy listens.
-func dial(t *testing.T, address string) *keptAlive {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	retry := time.NewTicker(20 * time.Millisecond)
-	defer retry.Stop()
-	for {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-		if err == nil {
-			t.Cleanup(func() { conn.Close() })
-			return &keptAlive{conn, bufio.NewReader(conn)}
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("Envoy does not listen at %s: %v", address, err)
-		case <-retry.C:
-		}
-	}
-}
+type keptAlive struct{ *envoytest.Conn }
 
 // ask returns the body of a 200, which names the cluster, or the status.
-func (c *keptAlive) ask(t *testing.T, r request) string {
+func (c keptAlive) ask(t *testing.T, r request) string {
 	t.Helper()
 	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		t.Fatal(err)
@@ -279,7 +225,7 @@ func (c *keptAlive) ask(t *testing.T, r request) string {
 	if _, err := io.WriteString(c, r.String()); err != nil {
 		t.Fatalf("%+v: %v", r, err)
 	}
-	response, err := http.ReadResponse(c.reader, nil)
+	response, err := http.ReadResponse(c.Reader, nil)
 	if err != nil {
 		t.Fatalf("%+v: %v", r, err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/reconcile"
+	"github.com/xlb-project/xlb/test/envoytest"
 )
 
 var (
@@ -33,14 +34,14 @@ func TestSharesAreEnvoys(t *testing.T) {
 	}
 	t.Logf("seed %d: repeat with -seed=%d", *seed, *seed)
 	r := random{rand.New(rand.NewPCG(*seed, 1))}
-	addresses, listener := servers(t, 24, 0), freeAddress(t)
+	addresses, listener := servers(t, 24, 0), envoytest.FreeAddress(t)
 	var list []object
 	for i := range *clusters {
 		list = append(list, r.cluster(fmt.Sprintf("c%d", i), addresses))
 	}
 	b := bootstrap(listener, list)
-	startEnvoy(t, b)
-	await(t, listener)
+	// It listens when that connection is there.
+	_ = envoytest.Start(t, marshal(t, b)).Dial(t, listener)
 	x := newBalancer(t, b)
 	client := &http.Client{Timeout: time.Minute}
 	partial := 0

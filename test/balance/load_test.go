@@ -9,13 +9,15 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/xlb-project/xlb/test/envoytest"
 )
 
 // TestWeightedLeastRequestUnderLoadIsNearEnvoys keeps so many requests under way that weights and requests pull in different directions: by weight alone
 // the heavier of two would get 90 %, by requests alone a half.
 func TestWeightedLeastRequestUnderLoadIsNearEnvoys(t *testing.T) {
 	const clients, each, delay, tolerance = 24, 60, 20 * time.Millisecond, 0.06
-	addresses, listener := servers(t, 2, delay), freeAddress(t)
+	addresses, listener := servers(t, 2, delay), envoytest.FreeAddress(t)
 	host := func(i, weight int) object {
 		return object{"endpoint": object{"address": socketAddress(addresses[i])}, "load_balancing_weight": weight}
 	}
@@ -23,8 +25,8 @@ func TestWeightedLeastRequestUnderLoadIsNearEnvoys(t *testing.T) {
 		"name": "c0", "type": "STATIC", "lb_policy": "LEAST_REQUEST",
 		"load_assignment": object{"cluster_name": "c0", "endpoints": []object{{"lb_endpoints": []object{host(0, 9), host(1, 1)}}}},
 	}})
-	startEnvoy(t, b)
-	await(t, listener)
+	// It listens when that connection is there.
+	_ = envoytest.Start(t, marshal(t, b)).Dial(t, listener)
 	x := newBalancer(t, b)
 	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
 	envoy := together(clients, func() map[netip.AddrPort]int { return ask(t, client, listener, "c0", each) })

@@ -42,14 +42,14 @@ func startHolders(t testing.TB, n int) []netip.AddrPort {
 // begin sends a request over a connection of its own, which the test's end closes, and returns the endpoint that has begun to answer.
 func (p *peer) begin(request string) string {
 	p.t.Helper()
-	c := p.dial(p.addresses[0].String())
+	c := p.process.Dial(p.t, p.addresses[0])
 	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		p.t.Fatal(err)
 	}
 	if _, err := io.WriteString(c, request+"\r\n"); err != nil {
 		p.t.Fatal(err)
 	}
-	answer, err := http.ReadResponse(c.reader, nil)
+	answer, err := http.ReadResponse(c.Reader, nil)
 	if err != nil {
 		p.t.Fatalf("%q: %v", request, err)
 	}

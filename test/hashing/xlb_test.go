@@ -3,11 +3,8 @@
 package hashing
 
 import (
-	"context"
 	"log/slog"
-	"net"
 	"net/netip"
-	"sync"
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/balance"
@@ -17,6 +14,8 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
 	"github.com/xlb-project/xlb/internal/slowpath"
+	"github.com/xlb-project/xlb/test/envoytest"
+	"github.com/xlb-project/xlb/test/proxytest"
 )
 
 // parse reads a configuration as XLB does.
@@ -33,48 +32,7 @@ func parse(t testing.TB, bootstrap object) *model.Config {
 // them, from the state that it shares with the kernel, but without a kernel.
 func startXLB(t testing.TB, cfg *model.Config) *peer {
 	t.Helper()
-	b := newPicker(t, cfg)
-	tables := map[string]*model.RouteTable{}
-	for _, l := range cfg.Listeners {
-		tables[l.Name] = l.Routes
-	}
-	proxy := slowpath.New(slowpath.Config{
-		Table:    func(name string) (*model.RouteTable, bool) { table, ok := tables[name]; return table, ok },
-		Cluster:  cfg.Cluster,
-		Balancer: b,
-	})
-	ctx, cancel := context.WithCancel(context.Background())
-	var calls sync.WaitGroup
-	p := &peer{t: t, ended: make(chan struct{}), conns: map[int]*conn{}}
-	for _, l := range cfg.Listeners {
-		listening := listen(t)
-		t.Cleanup(func() { _ = listening.Close() })
-		p.addresses = append(p.addresses, netip.MustParseAddrPort(listening.Addr().String()))
-		calls.Go(func() {
-			for {
-				c, err := listening.Accept()
-				if err != nil {
-					return
-				}
-				calls.Go(func() { serve(ctx, proxy, c, l.Name) })
-			}
-		})
-	}
-	t.Cleanup(func() { // before the listeners close: the last registered runs first
-		cancel()
-		proxy.Close()
-	})
-	return p
-}
-
-// serve answers until the connection has ended.
-func serve(ctx context.Context, proxy *slowpath.Proxy, c net.Conn, listener string) {
-	for {
-		r, _ := proxy.Serve(ctx, c, slowpath.Session{Listener: listener}) // the client sees what went wrong
-		if !r.Quiet {
-			return
-		}
-	}
+	return &peer{t: t, addresses: proxytest.Start(t, cfg, newPicker(t, cfg)), conns: map[int]*envoytest.Conn{}}
 }
 
 // picker implements slowpath.Balancer over maps in memory.

@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/test/envoytest"
 )
 
 var (
@@ -31,7 +32,7 @@ var (
 // TestActionsAreThoseOfEnvoy sends the same requests through Envoy and through the
 // slow path, with one configuration, and compares answers and what an endpoint saw.
 func TestActionsAreThoseOfEnvoy(t *testing.T) {
-	envoyBinary(t)
+	envoytest.Binary(t)
 	w := NewWorld(*seed)
 	tables := make([]*ActionTable, *actionTables)
 	for i := range tables {
@@ -93,7 +94,7 @@ func startBoth(t testing.TB, tables []*ActionTable, seen *copies) (envoy, xlb *p
 	}
 	e := launchEnvoy(t, bootstrap, addresses)
 	for i := range tables {
-		e.conns[i] = e.dial(t, e.addresses[i]) // waits until it listens
+		e.conns[i] = e.process.Dial(t, e.addresses[i]) // waits until it listens
 	}
 	return &peer{addresses: e.addresses, conns: e.conns}, startProxy(t, cfg)
 }
@@ -106,8 +107,8 @@ func clusterAt(name string, address netip.AddrPort) Object {
 
 // peer is what requests are sent to, over one connection for each table.
 type peer struct {
-	addresses []string
-	conns     []*conn
+	addresses []netip.AddrPort
+	conns     []*envoytest.Conn
 	// lines are what is compared of an answer's fields; nil stands for normal.
 	lines func(http.Header) []string
 }
@@ -136,11 +137,11 @@ func (p *peer) send(t testing.TB, table int, r *Request) answer {
 func (p *peer) try(table int, r *Request) (answer, error) {
 	c := p.conns[table]
 	if c == nil {
-		opened, err := net.Dial("tcp", p.addresses[table])
+		opened, err := net.Dial("tcp", p.addresses[table].String())
 		if err != nil {
 			return answer{}, err
 		}
-		c = &conn{opened, bufio.NewReader(opened)}
+		c = &envoytest.Conn{Conn: opened, Reader: bufio.NewReader(opened)}
 		p.conns[table] = c
 	}
 	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
@@ -149,7 +150,7 @@ func (p *peer) try(table int, r *Request) (answer, error) {
 	if _, err := c.Write(r.Bytes()); err != nil {
 		return answer{}, err
 	}
-	response, err := http.ReadResponse(c.reader, &http.Request{Method: r.Method})
+	response, err := http.ReadResponse(c.Reader, &http.Request{Method: r.Method})
 	if err != nil {
 		return answer{}, err
 	}

@@ -3,22 +3,17 @@
 package routes
 
 import (
-	"bufio"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/xlb-project/xlb/test/envoytest"
 )
 
 // noRoute is what Envoy answers where no route matches, refused where it does
@@ -33,34 +28,9 @@ const grpcUnimplemented = "12"
 
 // envoy is a running Envoy with one listener for each table.
 type envoy struct {
-	addresses []string
-	conns     []*conn
-	ended     chan struct{}
-}
-
-type conn struct {
-	net.Conn
-	reader *bufio.Reader
-}
-
-// envoyBinary finds the real Envoy: $XLB_ENVOY, or envoy on PATH. Without one the
-// test is skipped, unless $XLB_REQUIRE_ENVOY is set.
-func envoyBinary(t testing.TB) string {
-	t.Helper()
-	name := os.Getenv("XLB_ENVOY")
-	if name == "" {
-		name = "envoy"
-	}
-	path, err := exec.LookPath(name)
-	switch {
-	case err == nil:
-		return path
-	case os.Getenv("XLB_REQUIRE_ENVOY") != "":
-		t.Fatalf("XLB_REQUIRE_ENVOY is set: %v", err)
-	default:
-		t.Skipf("needs a real Envoy (XLB_ENVOY or PATH): %v", err)
-	}
-	return ""
+	process   *envoytest.Process
+	addresses []netip.AddrPort
+	conns     []*envoytest.Conn
 }
 
 // startEnvoy runs Envoy with the tables until the test ends. Each route answers
@@ -82,30 +52,7 @@ func startEnvoy(t testing.TB, tables []*Table) *envoy {
 // launchEnvoy runs Envoy with that configuration, which listens at these addresses.
 func launchEnvoy(t testing.TB, bootstrap []byte, addresses []netip.AddrPort) *envoy {
 	t.Helper()
-	binary := envoyBinary(t)
-	e := &envoy{conns: make([]*conn, len(addresses)), ended: make(chan struct{})}
-	for _, a := range addresses {
-		e.addresses = append(e.addresses, a.String())
-	}
-	path := filepath.Join(t.TempDir(), "envoy.json")
-	if err := os.WriteFile(path, bootstrap, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, binary, "-c", path, "--disable-hot-restart", "--use-dynamic-base-id", "--concurrency", "1", "-l", "error")
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		_ = cmd.Wait() // killed: its status says nothing
-		close(e.ended)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-e.ended
-	})
-	return e
+	return &envoy{process: envoytest.Start(t, bootstrap), addresses: addresses, conns: make([]*envoytest.Conn, len(addresses))}
 }
 
 func directResponse(route int) Object {
@@ -142,7 +89,7 @@ func (e *envoy) ask(t testing.TB, table int, r *Request) int {
 	t.Helper()
 	c := e.conns[table]
 	if c == nil {
-		c = e.dial(t, e.addresses[table])
+		c = e.process.Dial(t, e.addresses[table])
 		e.conns[table] = c
 	}
 	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
@@ -151,7 +98,7 @@ func (e *envoy) ask(t testing.TB, table int, r *Request) int {
 	if _, err := c.Write(r.Bytes()); err != nil {
 		t.Fatalf("%q: %v", r.Bytes(), err)
 	}
-	response, err := http.ReadResponse(c.reader, &http.Request{Method: r.Method})
+	response, err := http.ReadResponse(c.Reader, &http.Request{Method: r.Method})
 	if err != nil {
 		t.Fatalf("%q: %v", r.Bytes(), err)
 	}
@@ -181,31 +128,4 @@ func (e *envoy) ask(t testing.TB, table int, r *Request) int {
 		}
 	}
 	return route
-}
-
-// dial retries until Envoy listens.
-func (e *envoy) dial(t testing.TB, address string) *conn {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
-	defer cancel()
-	retry := time.NewTicker(20 * time.Millisecond)
-	defer retry.Stop()
-	for {
-		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-		if err == nil {
-			t.Cleanup(func() {
-				if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) && !strings.Contains(err.Error(), "reset") {
-					t.Error(err)
-				}
-			})
-			return &conn{c, bufio.NewReader(c)}
-		}
-		select {
-		case <-e.ended:
-			t.Fatal("Envoy has ended: its own message says why")
-		case <-ctx.Done():
-			t.Fatalf("Envoy does not listen at %s: %v", address, err)
-		case <-retry.C:
-		}
-	}
 }

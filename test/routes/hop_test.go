@@ -17,12 +17,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/test/envoytest"
 )
 
 // TestHopAddsWhatEnvoyAdds sends the same requests through Envoy and through the slow path as a hop, and compares the headers that
 // client and endpoint get; what is random, or a time, by its shape.
 func TestHopAddsWhatEnvoyAdds(t *testing.T) {
-	envoyBinary(t)
+	envoytest.Binary(t)
 	w := NewWorld(*seed)
 	tables := make([]*ActionTable, *actionTables)
 	for i := range tables {
@@ -83,7 +84,7 @@ func startHops(t testing.TB, w World, tables []*ActionTable) (envoy, xlb *peer) 
 	}
 	e := launchEnvoy(t, bootstrap, addresses)
 	for i := range tables {
-		e.conns[i] = e.dial(t, e.addresses[i])
+		e.conns[i] = e.process.Dial(t, e.addresses[i])
 	}
 	p := startProxy(t, cfg)
 	p.lines = shaped

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/envoytest"
 )
 
 var paths = flag.Int("paths", 300, "paths for each way to change them")
@@ -20,7 +21,7 @@ var paths = flag.Int("paths", 300, "paths for each way to change them")
 // TestPathsAreChangedAsByEnvoy sends random paths to Envoy, which tells what it has made of them, for each combination of
 // the fields that change them.
 func TestPathsAreChangedAsByEnvoy(t *testing.T) {
-	envoyBinary(t)
+	envoytest.Binary(t)
 	var managers []Object
 	for _, normalize := range []bool{false, true} {
 		for _, merge := range []bool{false, true} {
@@ -83,7 +84,7 @@ func startMirrors(t *testing.T, managers []Object) (*peer, []model.PathRule) {
 	}
 	e := launchEnvoy(t, bootstrap, addresses)
 	for i := range managers {
-		e.conns[i] = e.dial(t, e.addresses[i])
+		e.conns[i] = e.process.Dial(t, e.addresses[i])
 	}
 	var rules []model.PathRule
 	for _, l := range parse(t, static).Listeners {
@@ -97,12 +98,12 @@ func (p *peer) path(t *testing.T, listener int, target string) changed {
 	t.Helper()
 	c := p.conns[listener]
 	if c == nil {
-		opened, err := net.Dial("tcp", p.addresses[listener])
+		opened, err := net.Dial("tcp", p.addresses[listener].String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = opened.Close() })
-		c = &conn{opened, bufio.NewReader(opened)}
+		c = &envoytest.Conn{Conn: opened, Reader: bufio.NewReader(opened)}
 		p.conns[listener] = c
 	}
 	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
@@ -112,7 +113,7 @@ func (p *peer) path(t *testing.T, listener int, target string) changed {
 	if _, err := c.Write(r.Bytes()); err != nil {
 		t.Fatalf("%q: %v", target, err)
 	}
-	response, err := http.ReadResponse(c.reader, nil)
+	response, err := http.ReadResponse(c.Reader, nil)
 	if err != nil {
 		t.Fatalf("%q: %v", target, err)
 	}

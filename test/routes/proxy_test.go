@@ -3,63 +3,20 @@
 package routes
 
 import (
-	"context"
-	"net"
 	"net/netip"
-	"sync"
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath"
+	"github.com/xlb-project/xlb/test/envoytest"
+	"github.com/xlb-project/xlb/test/proxytest"
 )
 
 // startProxy serves each listener of the configuration with the slow path, at an address of its own.
 func startProxy(t testing.TB, cfg *model.Config) *peer {
 	t.Helper()
-	tables := map[string]*model.RouteTable{}
-	for _, l := range cfg.Listeners {
-		tables[l.Name] = l.Routes
-	}
-	proxy := slowpath.New(slowpath.Config{
-		Table:    func(name string) (*model.RouteTable, bool) { table, ok := tables[name]; return table, ok },
-		Cluster:  cfg.Cluster,
-		Balancer: balancer{cfg},
-	})
-	ctx, cancel := context.WithCancel(context.Background())
-	var calls sync.WaitGroup
-	p := &peer{conns: make([]*conn, len(cfg.Listeners))}
-	for _, l := range cfg.Listeners {
-		listening, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = listening.Close() })
-		p.addresses = append(p.addresses, listening.Addr().String())
-		calls.Go(func() {
-			for {
-				c, err := listening.Accept()
-				if err != nil {
-					return
-				}
-				calls.Go(func() { serve(ctx, proxy, c, l.Name) })
-			}
-		})
-	}
-	t.Cleanup(func() { // before the listeners close: the last registered runs first
-		cancel()
-		proxy.Close()
-	})
-	return p
-}
-
-// serve answers until the connection has ended.
-func serve(ctx context.Context, proxy *slowpath.Proxy, c net.Conn, listener string) {
-	for {
-		r, _ := proxy.Serve(ctx, c, slowpath.Session{Listener: listener}) // the client sees what went wrong
-		if !r.Quiet {
-			return
-		}
-	}
+	addresses := proxytest.Start(t, cfg, balancer{cfg})
+	return &peer{addresses: addresses, conns: make([]*envoytest.Conn, len(addresses))}
 }
 
 // balancer takes the first endpoint of a cluster.

@@ -10,6 +10,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/envoytest"
 )
 
 // longName and longValue are as long as the kernel compares.
@@ -64,7 +65,7 @@ func parameterTargets() []string {
 }
 
 func TestQueryParametersAreThoseOfEnvoy(t *testing.T) {
-	envoyBinary(t)
+	envoytest.Binary(t)
 	tables := make([]*Table, len(parameterMatches))
 	for i, m := range parameterMatches {
 		tables[i] = tableOf(Object{"prefix": "/", "query_parameters": []any{m}}, Object{"prefix": "/"})

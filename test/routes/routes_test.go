@@ -11,6 +11,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/envoytest"
 )
 
 var (
@@ -23,7 +24,7 @@ var (
 const tablesPerEnvoy = 50
 
 func TestRoutesAreThoseOfEnvoy(t *testing.T) {
-	envoyBinary(t)
+	envoytest.Binary(t)
 	w := NewWorld(*seed)
 	var found counts
 	for left := *tables; left > 0; left -= tablesPerEnvoy {
