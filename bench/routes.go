@@ -69,7 +69,9 @@ func routeOf(kind, name string) route {
 }
 
 // knowsRoutes reports whether the benchmark can give the peer a table of routes.
-func (p peer) knowsRoutes() bool { return p.name == peerXLB || p.name == peerEnvoy || p.name == peerDirect }
+func (p peer) knowsRoutes() bool {
+	return p.name == peerXLB || p.name == peerEnvoy || p.name == peerDirect
+}
 
 // lay gives the service the routes of a load, and the clients their requests.
 func (b *bed) lay(l load) error {

@@ -52,13 +52,19 @@ static long pick_turn(__u32 i, void *ctx)
 	return 1;
 }
 
+/* The endpoint of a turn that is drawn; NULL when it is out of service. */
+static __always_inline struct endpoint *pick_drawn(struct pick *p, __u32 *index)
+{
+	return p->len ? pick_at(p, bpf_get_prandom_u32() % p->len, index) : 0;
+}
+
 static long pick_random(__u32 i, void *ctx)
 {
 	struct pick *p = ctx;
 	__u32 index;
 
 	(void)i;
-	if (!p->len || !pick_at(p, bpf_get_prandom_u32() % p->len, &index))
+	if (!pick_drawn(p, &index))
 		return 0;
 	p->endpoint = index;
 	return 1;
@@ -72,9 +78,7 @@ static long pick_less(__u32 i, void *ctx)
 	__u32 index, outstanding, weight;
 
 	(void)i;
-	if (!p->len)
-		return 1;
-	e = pick_at(p, bpf_get_prandom_u32() % p->len, &index);
+	e = pick_drawn(p, &index);
 	if (!e)
 		return 0;
 	outstanding = e->outstanding + 1;
@@ -96,9 +100,7 @@ static long pick_weighted(__u32 i, void *ctx)
 	__u32 index, due;
 
 	(void)i;
-	if (!p->len)
-		return 1;
-	e = pick_at(p, bpf_get_prandom_u32() % p->len, &index);
+	e = pick_drawn(p, &index);
 	if (!e)
 		return 0;
 	due = WEIGHTED_UNIT / (e->outstanding + 1) + 1;

@@ -220,13 +220,17 @@ const (
 	PolicyRoundRobin    = abiPolicyPOLICY_ROUND_ROBIN
 	PolicyLeastRequest  = abiPolicyPOLICY_LEAST_REQUEST
 	PolicyRandom        = abiPolicyPOLICY_RANDOM
-	HashField           = abiHashPolicyHASH_FIELD
-	HashSourceIP        = abiHashPolicyHASH_SOURCE_IP
-	HashTerminal        = abiHashPolicyHASH_TERMINAL
 	PolicyRingHash      = abiPolicyPOLICY_RING_HASH
 	PolicyMaglev        = abiPolicyPOLICY_MAGLEV
 	PolicyLeastWeighted = abiPolicyPOLICY_LEAST_WEIGHTED
 	PolicyLeastScan     = abiPolicyPOLICY_LEAST_SCAN
+)
+
+// Values of enum hash_policy, a byte of Route.Hash.
+const (
+	HashField    = abiHashPolicyHASH_FIELD
+	HashSourceIP = abiHashPolicyHASH_SOURCE_IP
+	HashTerminal = abiHashPolicyHASH_TERMINAL
 )
 
 // Places in RouteTable.Pseudo.

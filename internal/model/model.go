@@ -171,23 +171,22 @@ func (r *Route) Allows(upgrade string) bool {
 
 // Share returns the cluster that a random number, any, falls on: each as often as its weight says. Without weights it is the first.
 func (r *Route) Share(draw uint64) *WeightedCluster {
-	n := uint32(draw % uint64(max(r.TotalWeight(), 1)))
-	for i := range r.Clusters {
-		if n < r.Clusters[i].Weight {
-			return &r.Clusters[i]
-		}
-		n -= r.Clusters[i].Weight
-	}
-	return &r.Clusters[0]
+	return shareOf(r.Clusters, draw)
 }
 
-// TotalWeight is the sum of the weights of the route's clusters.
-func (r *Route) TotalWeight() uint32 {
-	var sum uint32
-	for _, c := range r.Clusters {
-		sum += c.Weight
+func shareOf(clusters []WeightedCluster, draw uint64) *WeightedCluster {
+	var total uint32
+	for i := range clusters {
+		total += clusters[i].Weight
 	}
-	return sum
+	n := uint32(draw % uint64(max(total, 1)))
+	for i := range clusters {
+		if n < clusters[i].Weight {
+			return &clusters[i]
+		}
+		n -= clusters[i].Weight
+	}
+	return &clusters[0]
 }
 
 // WeightedCluster is a share of a route's requests. A route's weights sum to

@@ -16,8 +16,7 @@ type TCPProxy struct {
 
 // Share returns the cluster that a random number falls on, as Route.Share does.
 func (p *TCPProxy) Share(draw uint64) *WeightedCluster {
-	r := Route{Clusters: p.Clusters}
-	return r.Share(draw)
+	return shareOf(p.Clusters, draw)
 }
 
 // PlainClusters are those that listeners without HTTP name, and no route.

@@ -306,7 +306,7 @@ func (n *Node) slowStart(ctx context.Context) {
 			return
 		case <-tick.C:
 			if err := n.reconcil.GrowWeights(); err != nil {
-				n.log.Warn("weights of endpoints in their slow start stay as they are for now", "err", err)
+				n.log.Warn("weights of endpoints in their slow start were not changed; the next second tries again", "err", err)
 			}
 		}
 	}

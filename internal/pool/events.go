@@ -372,7 +372,8 @@ type progress struct {
 	since uint64
 }
 
-// stalled reports whether a lease has carried nothing for as long as its route says, or for that long where it says nothing. A response that the slow path relays has its own watch.
+// stalled reports whether a lease has carried nothing for as long as its route says, or for that long where it says nothing. A response that
+// the slow path relays has its own watch.
 func (p *progress) stalled(sl *maps.Slot, now uint64, limit time.Duration) bool {
 	switch ms := atomic.LoadUint32(&sl.IdleMs); ms {
 	case 0:

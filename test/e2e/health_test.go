@@ -55,6 +55,20 @@ func outlierDetection(more map[string]any) map[string]any {
 	return map[string]any{"outlier_detection": o}
 }
 
+// underLoad serves three moody servers by a cluster with more fields. Four clients make requests, which have 200 ms each.
+func underLoad(t *testing.T, mode harness.Mode, fields map[string]any) (servers []*harness.Moody, addresses []netip.AddrPort, b *harness.Balancer, load *harness.Process) {
+	t.Helper()
+	place, service := harness.SameHost(t), harness.Service()
+	servers, addresses = moodies(t, place)
+	config := harness.OneCluster(service, addresses...)
+	config.Listeners[0].Hosts[0].Routes[0].Timeout = 200 * time.Millisecond
+	config.Clusters[0].Fields = fields
+	b = harness.Start(t, mode, config, place)
+	load = place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: service.String(), Connections: 4})
+	awaitRequests(t, load, 100)
+	return servers, addresses, b, load
+}
+
 func TestFailingEndpointIsEjectedAndReturns(t *testing.T) {
 	tests := []struct {
 		mood programs.Mood
@@ -68,14 +82,7 @@ func TestFailingEndpointIsEjectedAndReturns(t *testing.T) {
 	for _, test := range tests {
 		t.Run(string(test.mood), func(t *testing.T) {
 			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
-				place, service := harness.SameHost(t), harness.Service()
-				servers, addresses := moodies(t, place)
-				config := harness.OneCluster(service, addresses...)
-				config.Listeners[0].Hosts[0].Routes[0].Timeout = 200 * time.Millisecond
-				config.Clusters[0].Fields = outlierDetection(nil)
-				balancer := harness.Start(t, mode, config, place)
-				load := place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: service.String(), Connections: 4})
-				awaitRequests(t, load, 100)
+				servers, addresses, balancer, load := underLoad(t, mode, outlierDetection(nil))
 
 				servers[0].Become(t, test.mood)
 				gone := awaitFlags(t, balancer, addresses[0], ejected)
@@ -197,14 +204,7 @@ func TestUnhealthyEndpointGetsNoRequests(t *testing.T) {
 	for _, mood := range []programs.Mood{"503", programs.MoodReset, programs.MoodStall, programs.MoodRefuse} {
 		t.Run(string(mood), func(t *testing.T) {
 			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
-				place, service := harness.SameHost(t), harness.Service()
-				servers, addresses := moodies(t, place)
-				config := harness.OneCluster(service, addresses...)
-				config.Listeners[0].Hosts[0].Routes[0].Timeout = 200 * time.Millisecond
-				config.Clusters[0].Fields = healthCheck(nil)
-				balancer := harness.Start(t, mode, config, place)
-				load := place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: service.String(), Connections: 4})
-				awaitRequests(t, load, 100)
+				servers, addresses, balancer, load := underLoad(t, mode, healthCheck(nil))
 
 				servers[0].Become(t, mood)
 				harness.Eventually(t, 10*time.Second, "the endpoint is unhealthy", func() bool {

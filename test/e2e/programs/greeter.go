@@ -3,7 +3,6 @@
 package programs
 
 import (
-	"fmt"
 	"io"
 	"net"
 )
@@ -24,28 +23,13 @@ func runGreeter(s *stdio) error {
 	if err := s.spec(&spec); err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", spec.Address)
+	listener, err := s.listen(spec.Address, func(a string) any { return GreeterReady{Address: a} }, func(c net.Conn) { go spec.serve(c) })
 	if err != nil {
-		return fmt.Errorf("listen on %s: %w", spec.Address, err)
-	}
-	defer listener.Close()
-	go spec.accept(listener)
-	if err := s.answer(GreeterReady{Address: listener.Addr().String()}); err != nil {
 		return err
 	}
+	defer listener.Close()
 	s.waitForEnd()
 	return nil
-}
-
-// accept ends when the listener closes.
-func (s *GreeterSpec) accept(l net.Listener) {
-	for {
-		conn, err := l.Accept()
-		if err != nil {
-			return
-		}
-		go s.serve(conn)
-	}
 }
 
 func (s *GreeterSpec) serve(conn net.Conn) {

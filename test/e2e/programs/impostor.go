@@ -4,7 +4,6 @@ package programs
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"net"
 )
@@ -27,28 +26,13 @@ func runImpostor(s *stdio) error {
 	if err := s.spec(&spec); err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", spec.Address)
+	listener, err := s.listen(spec.Address, func(a string) any { return ImpostorReady{Address: a} }, func(c net.Conn) { go spec.serve(c) })
 	if err != nil {
-		return fmt.Errorf("listen on %s: %w", spec.Address, err)
-	}
-	defer listener.Close()
-	go spec.accept(listener)
-	if err := s.answer(ImpostorReady{Address: listener.Addr().String()}); err != nil {
 		return err
 	}
+	defer listener.Close()
 	s.waitForEnd()
 	return nil
-}
-
-// accept ends when the listener closes.
-func (s *ImpostorSpec) accept(l net.Listener) {
-	for {
-		conn, err := l.Accept()
-		if err != nil {
-			return
-		}
-		go s.serve(conn)
-	}
 }
 
 func (s *ImpostorSpec) serve(conn net.Conn) {

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 )
 
@@ -38,23 +37,15 @@ func runPipeline(s *stdio) error {
 	if err := s.spec(&spec); err != nil {
 		return err
 	}
-	var (
-		report PipelineReport
-		mu     sync.Mutex
-		wg     sync.WaitGroup
-	)
-	for range spec.Connections {
-		wg.Go(func() {
-			rounds, err := spec.connection()
-			mu.Lock()
-			defer mu.Unlock()
-			report.Rounds += rounds
-			if err != nil && len(report.Failures) < maxFailures {
-				report.Failures = append(report.Failures, err.Error())
-			}
-		})
+	rounds := func() (good int, failures []string) {
+		good, err := spec.connection()
+		if err != nil {
+			failures = []string{err.Error()}
+		}
+		return good, failures
 	}
-	wg.Wait()
+	var report PipelineReport
+	report.Rounds, report.Failures = atOnce(spec.Connections, rounds)
 	return s.answer(&report)
 }
 

@@ -80,17 +80,13 @@ func runPuppet(s *stdio) error {
 	if err := s.spec(&spec); err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", spec.Address)
-	if err != nil {
-		return fmt.Errorf("listen on %s: %w", spec.Address, err)
-	}
-	defer listener.Close()
 	p := &puppet{news: map[int]*News{}, stir: make(chan struct{}, 1)}
 	defer p.closeAll()
-	go p.accept(listener)
-	if err := s.answer(PuppetReady{Address: listener.Addr().String()}); err != nil {
+	listener, err := s.listen(spec.Address, func(a string) any { return PuppetReady{Address: a} }, func(c net.Conn) { p.adopt(c.(*net.TCPConn)) })
+	if err != nil {
 		return err
 	}
+	defer listener.Close()
 	for {
 		line, err := s.command()
 		if errors.Is(err, io.EOF) {
@@ -106,17 +102,6 @@ func runPuppet(s *stdio) error {
 		if err := s.answer(p.do(pull)); err != nil {
 			return err
 		}
-	}
-}
-
-// accept ends when the listener closes.
-func (p *puppet) accept(l net.Listener) {
-	for {
-		conn, err := l.Accept()
-		if err != nil {
-			return
-		}
-		p.adopt(conn.(*net.TCPConn))
 	}
 }
 

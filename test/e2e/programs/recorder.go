@@ -37,16 +37,12 @@ func runRecorder(s *stdio) error {
 	if err := s.spec(&spec); err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", spec.Address)
-	if err != nil {
-		return fmt.Errorf("listen on %s: %w", spec.Address, err)
-	}
-	defer listener.Close()
 	r := &recorder{bytes: map[net.Conn][]byte{}}
-	go r.accept(listener)
-	if err := s.answer(RecorderReady{Address: listener.Addr().String()}); err != nil {
+	listener, err := s.listen(spec.Address, func(a string) any { return RecorderReady{Address: a} }, func(c net.Conn) { go r.serve(c) })
+	if err != nil {
 		return err
 	}
+	defer listener.Close()
 	for {
 		if _, err := s.command(); err != nil {
 			if errors.Is(err, io.EOF) {
@@ -57,17 +53,6 @@ func runRecorder(s *stdio) error {
 		if err := s.answer(r.take()); err != nil {
 			return err
 		}
-	}
-}
-
-// accept ends when the listener closes.
-func (r *recorder) accept(l net.Listener) {
-	for {
-		conn, err := l.Accept()
-		if err != nil {
-			return
-		}
-		go r.serve(conn)
 	}
 }
 

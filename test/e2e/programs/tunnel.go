@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 )
 
@@ -40,26 +39,18 @@ func runTunnel(s *stdio) error {
 	if err := s.spec(&spec); err != nil {
 		return err
 	}
-	var (
-		report TunnelReport
-		mu     sync.Mutex
-		wg     sync.WaitGroup
-	)
-	for range spec.Clients {
-		wg.Go(func() {
-			for range spec.Tunnels {
-				err := spec.tunnel()
-				mu.Lock()
-				if err == nil {
-					report.Whole++
-				} else if len(report.Failures) < maxFailures {
-					report.Failures = append(report.Failures, err.Error())
-				}
-				mu.Unlock()
+	tunnels := func() (whole int, failures []string) {
+		for range spec.Tunnels {
+			if err := spec.tunnel(); err != nil {
+				failures = append(failures, err.Error())
+			} else {
+				whole++
 			}
-		})
+		}
+		return whole, failures
 	}
-	wg.Wait()
+	var report TunnelReport
+	report.Whole, report.Failures = atOnce(spec.Clients, tunnels)
 	return s.answer(&report)
 }
 
