@@ -29,7 +29,7 @@ func (c *Compiler) Compile(cfg *model.Config) (*Image, []Note) {
 	left := newSpace(c.known)
 	for _, l := range cfg.Listeners {
 		where := fmt.Sprintf("listener %q", l.Name)
-		t, more := compileListener(left, where, l)
+		t, more := compileListener(left, where, cfg, l)
 		notes = append(notes, more...)
 		im.Listeners = append(im.Listeners, Listener{Name: l.Name, Address: unmapped(l.Address), Table: t})
 	}
@@ -41,11 +41,11 @@ func (c *Compiler) Compile(cfg *model.Config) (*Image, []Note) {
 	return im, notes
 }
 
-func compileListener(left *space, where string, l *model.Listener) (Table, []Note) {
+func compileListener(left *space, where string, cfg *model.Config, l *model.Listener) (Table, []Note) {
 	if l.TCP == nil {
 		return compileTableWithin(left, where, l.Routes)
 	}
-	return compilePlain(left, where, l.TCP)
+	return compilePlain(left, where, cfg, l)
 }
 
 // compileTable compiles the only table of a configuration.

@@ -3,20 +3,41 @@
 package compile
 
 import (
+	"cmp"
+	"fmt"
+
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
 // compilePlain makes a table with one route for everything, which the connect programs look up (bpf/lib/plain.h).
-func compilePlain(left *space, where string, p *model.TCPProxy) (Table, []Note) {
+func compilePlain(left *space, where string, cfg *model.Config, l *model.Listener) (Table, []Note) {
+	p := l.TCP
 	table, notes := compileTableWithin(left, where, &model.RouteTable{VirtualHosts: []*model.VirtualHost{{
 		Domains: []string{"*"},
 		Routes:  []*model.Route{{Path: model.PathMatch{Kind: model.PathPrefix, Value: "/"}, Clusters: p.Clusters}},
 	}}})
 	table.Flags |= maps.TablePlain
-	if why := p.InUserSpace(); why != "" {
+	if why := cmp.Or(p.InUserSpace(), otherFamily(cfg, l)); why != "" {
 		table.Flags |= maps.TableSlow
 		notes = append(notes, Note{Where: where, Reason: why + "; the slow path serves the listener's connections"})
 	}
 	return table, notes
+}
+
+// otherFamily names an endpoint whose address a socket of the listener's family cannot connect to, if there is one. If only the connections to it
+// were the daemon's, it would choose anew for each, and the others got more than their share.
+func otherFamily(cfg *model.Config, l *model.Listener) string {
+	for _, share := range l.TCP.Clusters {
+		cluster := cfg.Cluster(share.Name)
+		if cluster == nil {
+			continue
+		}
+		for _, e := range cluster.Endpoints {
+			if e.Address.Addr().Unmap().Is4() != l.Address.Addr().Unmap().Is4() {
+				return fmt.Sprintf("endpoint %s of cluster %s has another address family", e.Address, cluster.Name)
+			}
+		}
+	}
+	return ""
 }

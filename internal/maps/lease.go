@@ -84,6 +84,16 @@ func (s *Shared) Break(slot uint32) (was SlotState, ok bool) {
 	return SlotLeased, true
 }
 
+// AnyLeased reports whether a request is on the fast path, or an i-sock lent to the slow path.
+func (s *Shared) AnyLeased() bool {
+	for i := range s.Slots {
+		if s.State(uint32(i)) == SlotLeased {
+			return true
+		}
+	}
+	return false
+}
+
 // BreakLease is Break for whoever holds a side of a lease open. It leaves alone what has become of the slot since another has broken the
 // lease: the i-sock may be closed, and the slot another's.
 func (s *Shared) BreakLease(l Lease) {

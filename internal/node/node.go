@@ -412,14 +412,9 @@ func (n *Node) drain() {
 	}
 }
 
-// busy reports whether any request is in flight, on either path.
+// busy reports whether any request is in flight, on either path. Connections that went straight to their endpoint are not ours to wait for.
 func (n *Node) busy() bool {
-	for i := range n.datapath.Shared.Endpoints {
-		if atomic.LoadUint32(&n.datapath.Shared.Endpoints[i].Outstanding) > 0 {
-			return true
-		}
-	}
-	return n.anchors.Active() > 0
+	return n.datapath.Shared.AnyLeased() || n.anchors.Active() > 0
 }
 
 func (n *Node) setReady(err error) { n.ready.Store(&err) }

@@ -3,7 +3,9 @@
 package e2e
 
 import (
+	"fmt"
 	"net/netip"
+	"os"
 	"testing"
 	"time"
 
@@ -177,22 +179,69 @@ func TestReloadMovesNewConnectionsWithoutHTTP(t *testing.T) {
 		balancer := harness.Start(t, mode, withoutHTTP(service, addresses[0]), place)
 		client := place.Puppet(t)
 		conn := client.Pull(t, programs.Pull{Do: programs.PuppetDial, Address: service.String()}).Conn
+		requireHeard(t, client, conn, "old\n")
 		balancer.Reload(t, withoutHTTP(service, addresses[1]))
-		if report := call(t, place, service, 20); report.ServedBy["new"] != 20 {
-			t.Errorf("connections after the reload: %+v", report)
-		}
-		var got []byte
-		pull := func(p programs.Pull) bool {
-			for _, news := range client.Pull(t, p).News {
-				got = append(got, news.Bytes...)
-			}
-			return string(got) == "old\nstill here"
-		}
-		pull(programs.Pull{Do: programs.PuppetSend, Conn: conn, Bytes: []byte("still here")})
-		harness.Eventually(t, 10*time.Second, "the old connection's answer", func() bool {
-			return pull(programs.Pull{Do: programs.PuppetLook, Patience: time.Second})
+		harness.Eventually(t, 10*time.Second, "new connections go to the new endpoint", func() bool {
+			return call(t, place, service, 20).ServedBy["new"] == 20
 		})
+		client.Pull(t, programs.Pull{Do: programs.PuppetSend, Conn: conn, Bytes: []byte("still here")})
+		requireHeard(t, client, conn, "still here")
 		client.Pull(t, programs.Pull{Do: programs.PuppetClose, Conn: conn})
 		requireNothingOutstanding(t, balancer)
+	})
+}
+
+// A socket of one address family cannot go to an address of the other: the daemon goes, and to the others, too, so that all take their turns.
+func TestConnectionsWithoutHTTPToEndpointsOfBothFamilies(t *testing.T) {
+	if _, err := os.Stat("/proc/net/if_inet6"); err != nil {
+		t.Skip("needs a kernel with IPv6")
+	}
+	const connections = 60
+	service := netip.MustParseAddrPort("[fd00::80]:80")
+	harness.OnlyXLB(t, "each of Envoy's workers takes turns of its own")
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place := harness.Isolated(t)
+		_, six := place.GreeterAt(t, "six", netip.MustParseAddrPort("[::1]:0"))
+		_, four := place.Greeter(t, "four")
+		balancer := harness.Start(t, mode, withoutHTTP(service, six, four), place)
+		report := call(t, place, service, connections)
+		if diff := cmp.Diff(map[string]int{"six": connections / 2, "four": connections / 2}, report.ServedBy); diff != "" {
+			t.Errorf("served by (-want +got):\n%s%q", diff, report.Failures)
+		}
+		if got := report.Peers[service.String()]; got != connections {
+			t.Errorf("getpeername: %v, want %d of %s", report.Peers, connections, service)
+		}
+		requireNothingOutstanding(t, balancer)
+	})
+}
+
+// Nothing of ours stands between the two ends.
+func TestConnectionWithoutHTTPOutlivesTheDaemon(t *testing.T) {
+	harness.OnlyXLB(t, "Envoy's connections end with it")
+	place, service := harness.SameHost(t), harness.Service()
+	_, addresses := greeters(t, place, "one")
+	balancer := harness.Start(t, harness.Mode{Fast: true}, withoutHTTP(service, addresses...), place)
+	client := place.Puppet(t)
+	conn := client.Pull(t, programs.Pull{Do: programs.PuppetDial, Address: service.String()}).Conn
+	requireHeard(t, client, conn, "one\n")
+	balancer.Terminate(t)
+	if code := balancer.Wait(t, 20*time.Second); code != 0 {
+		t.Errorf("exit code: got %d, want 0", code)
+	}
+	client.Pull(t, programs.Pull{Do: programs.PuppetSend, Conn: conn, Bytes: []byte("still here")})
+	requireHeard(t, client, conn, "still here")
+}
+
+// requireHeard waits until a puppet's connection has received that and nothing else since the last command.
+func requireHeard(t *testing.T, puppet *harness.Puppet, conn int, want string) {
+	t.Helper()
+	var got []byte
+	harness.Eventually(t, 10*time.Second, fmt.Sprintf("%q arrives", want), func() bool {
+		for _, news := range puppet.Pull(t, programs.Pull{Do: programs.PuppetLook, Patience: time.Second}).News {
+			if news.Conn == conn {
+				got = append(got, news.Bytes...)
+			}
+		}
+		return string(got) == want
 	})
 }
