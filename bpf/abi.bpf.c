@@ -34,6 +34,7 @@ SHARED(body_scan);
 SHARED(endpoint);
 SHARED(endpoint_address);
 SHARED(slot);
+SHARED(request_copy);
 SHARED(peer_key);
 SHARED(event);
 SHARED(explanation);

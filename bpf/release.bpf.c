@@ -5,6 +5,7 @@
  * without a look.
  * The socket's lock is not held: the lease number tells a lease that ended meanwhile.
  */
+#include "lib/config.h"
 #include "lib/lease.h"
 #include "lib/maps.h"
 #include "lib/plain.h"
@@ -28,12 +29,30 @@ static __always_inline int release_is_silent(const struct psock *ps)
 	return ps->flags & PSOCK_JOINED && !(ps->flags & (PSOCK_SLOW | PSOCK_ANNOUNCED)) && !slow_conn_of(ps->cookie);
 }
 
+/* The server reads nothing more. What was moved to it behind its last receive call it has not seen; nor does it see a request of which the
+ * lease begins from here on. */
+static __always_inline void server_closes(struct bpf_sock *sk, const struct ssock *ss)
+{
+	struct slot *s = slot_at(ss->slot);
+	__u64 lease;
+
+	if (!s || !ss->generation || s->generation != ss->generation)
+		return;
+	lease = *(volatile __u64 *)&s->lease;
+	/* A lease that is not filled yet has the time of the one before: then its request passes for read. */
+	s->read_lease = !reads_stamped || sock_tcp(sk)->tcp_clock_cache >= s->begun_ns ? lease : 0;
+	asm volatile("" ::: "memory");
+	s->closed = ss->generation;
+}
+
 static __always_inline void release_server(struct bpf_sock *sk)
 {
+	struct ssock *ss = bpf_sk_storage_get(&ssock_states, sk, 0, 0);
 	__u64 cookie;
 
-	if (!bpf_sk_storage_get(&ssock_states, sk, 0, 0))
+	if (!ss)
 		return;
+	server_closes(sk, ss);
 	cookie = bpf_get_socket_cookie(sk);
 	bpf_map_delete_elem(&receive_sequences, &cookie);
 }

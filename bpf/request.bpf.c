@@ -236,6 +236,13 @@ static __always_inline enum verdict request_chunks_begin(struct sk_msg_md *msg, 
 	return 0;
 }
 
+static __always_inline __u64 request_owed(struct sk_msg_md *msg)
+{
+	struct sock *t = msg_target(msg);
+
+	return t ? sock_owed(t) : 0;
+}
+
 struct lease_try {
 	struct sk_msg_md *msg;
 	struct endpoint *endpoint;
@@ -283,6 +290,19 @@ static __always_inline __u32 request_flags(const struct request_scan *r)
 	return r->flags & SCAN_UPGRADE ? flags | REQUEST_UPGRADE : flags;
 }
 
+/* Keeps a request that is whole in this message and lies in one piece. */
+static __always_inline __u32 request_keep(struct sk_msg_md *msg, const struct psock *ps, __u32 index)
+{
+	struct request_copy *copy = request_copy_at(index);
+	void *data = msg->data, *end = msg->data_end;
+	__u64 size = msg->size;
+
+	if (!copy || ps->body || !size || size > MAX_COPY || end - data < size)
+		return 0;
+	/* A kernel that is locked down refuses: then nothing is sent again. */
+	return bpf_probe_read_kernel(copy->bytes, size, data) ? 0 : size;
+}
+
 static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 index, const struct routing *to,
 				       __u32 counted)
 {
@@ -303,6 +323,7 @@ static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 i
 	s->request = request_flags(&ps->scan);
 	s->timeout_ns = to->timeout_ns;
 	s->idle_ms = to->idle_ms;
+	s->begun_ns = bpf_ktime_get_ns();
 	s->deadline_ns = to->timeout_ns && whole ? bpf_ktime_get_coarse_ns() + to->timeout_ns : 0;
 	if (ps->body == CHUNKED_BODY)
 		s->upload = ps->upload;
@@ -331,6 +352,9 @@ static __always_inline enum verdict request_move(struct sk_msg_md *msg, struct p
 		endpoint_want(e, chosen);
 	if (!t.done || !t.slot)
 		return HANDOVER_POOL_EMPTY;
+	t.slot->kept = request_keep(msg, ps, t.index);
+	if (!(t.slot->flags & SLOT_LOCAL))
+		t.slot->owed = request_owed(msg);
 	lease_fill(t.slot, ps, t.index, to, counted);
 	t.slot->traffic.requests++;
 	request_sent(t.slot, msg->size);

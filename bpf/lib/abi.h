@@ -17,6 +17,8 @@
 enum limits {
 	/* Largest head, in bytes, that the fast path reads. */
 	MAX_HEAD = 8192,
+	/* Longest request that is kept while its lease lasts. */
+	MAX_COPY = 1024,
 	/* Longest path and host, in bytes, that take part in look-ups. A longer path is
 	 * compared by its beginning, a longer host is handed over. */
 	MAX_PATH = 251,
@@ -751,7 +753,23 @@ struct slot {
 	__u64 passed;
 	/* Where the next segment from another host begins: see lib/segment.h. Writer: verdict. */
 	__u64 next_sequence;
-	__u64 reserved[1];
+	/* Bytes of request_copies that hold the lease's request, 0 where it was not kept. Writer: the request's program. */
+	__u32 kept;
+	/* slot.generation once the server has closed the s-sock: nothing is read from it any more. Writer: the release program. */
+	__u32 closed;
+	/* CLOCK_MONOTONIC when the lease was filled, before its request was moved. Writer: the request's program. */
+	__u64 begun_ns;
+	/* Of an i-sock to another host: the bytes that its peer has to acknowledge before any of this request. Writer: the request's
+	 * program. */
+	__u64 owed;
+	/* The lease whose request the server may have read when it closed the s-sock, 0: none. Writer: the release program. */
+	__u64 read_lease;
+};
+
+/* The request of a slot's lease as the client sent it, if it was whole in one send. The daemon sends it again when it is certain that no
+ * server has seen it. */
+struct request_copy {
+	__u8 bytes[MAX_COPY];
 };
 
 enum request_flags {

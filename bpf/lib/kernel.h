@@ -97,6 +97,8 @@ struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u32 copied_seq;
 	__u32 write_seq;
+	__u32 snd_una;
+	__u64 bytes_acked;
 	__u64 tcp_clock_cache;
 	struct hrtimer pacing_timer;
 	struct hrtimer compressed_ack_timer;
@@ -126,6 +128,14 @@ static __always_inline struct sock *msg_target(struct sk_msg_md *msg)
 static __always_inline struct tcp_sock *sock_tcp(struct bpf_sock *sk)
 {
 	return bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_sock));
+}
+
+/* How many bytes of the connection its peer has acknowledged or still has to. */
+static __always_inline __u64 sock_owed(const struct sock *sk)
+{
+	struct tcp_sock *tp = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_sock));
+
+	return tp->bytes_acked + (tp->write_seq - tp->snd_una);
 }
 
 /* Whether the application wants to hear of each send when its memory is free again (SO_ZEROCOPY). Kernels without the functions of the

@@ -45,6 +45,10 @@ SHARED_ARRAY(endpoint_addresses, endpoint_address, 16384)
 /* i-socks. See struct slot for who writes what. */
 SHARED_ARRAY(slots, slot, 16384)
 
+/* By slot. Mapped by the daemon, which reads an entry when the slot's lease has broken. Writer: the request program that holds the
+ * lease. */
+SHARED_ARRAY(request_copies, request_copy, 16384)
+
 /* Written by reconcile only, read by the request program. Entries that a live table reaches are never changed in place: what
  * is new gets new indices, then an entry of `paths` or `hosts`, or the listener, is switched to it. */
 PLAIN_ARRAY(listeners, listener, 4096)

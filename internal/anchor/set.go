@@ -32,6 +32,8 @@ type Session struct {
 	Draw uint64
 	// Gone tells whether a client that has closed its sending side has closed altogether.
 	Gone func() bool
+	// Ahead is a request that the client has sent, and no longer waits on the connection.
+	Ahead string
 }
 
 // NoEndpoint is a Session without a choice of endpoint.
@@ -282,6 +284,30 @@ func (s *Set) Use(cookie uint64, l maps.Lease, reason maps.Verdict, f func(conn 
 	}
 	c.offer()
 	return true
+}
+
+// Resend serves the request of a broken lease anew, in place of its endpoint. It reports false, and does nothing, when the client has gone or
+// has sent more already: then its bytes wait for this answer.
+func (s *Set) Resend(cookie uint64, l maps.Lease, request string) bool {
+	c := s.find(cookie)
+	if c == nil || !c.reading.TryLock() {
+		return false
+	}
+	defer c.reading.Unlock()
+	return s.Use(cookie, l, maps.VerdictRequestOnSlowPath, func(conn net.Conn) (uint64, Outcome) {
+		s.active.Add(1)
+		defer s.active.Add(-1)
+		// Whoever waits for the client to be told may go on to wait for the connection.
+		c.tell(l)
+		session := c.session(maps.SlowConn{})
+		session.Ahead = request
+		r := s.cfg.Handler.Serve(s.ctx, conn, session)
+		c.read += r.Read
+		if !r.Keep {
+			return r.Written, Close
+		}
+		return r.Written, Keep
+	})
 }
 
 // find returns a client's connection, accepting it if need be; nil when the client has gone.

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
@@ -273,4 +274,51 @@ func (h *holder) begin() {
 	h.t.Helper()
 	h.send()
 	next(h.t, h.busy, "poller")
+}
+
+func TestResendServesTheRequestAgain(t *testing.T) {
+	t.Parallel()
+	var ahead []string
+	r := newRig(t, setup{serve: func(ctx context.Context, conn net.Conn, s Session) Result {
+		if s.Ahead == "" {
+			return echo(ctx, conn, s)
+		}
+		ahead = append(ahead, s.Ahead)
+		n, err := conn.Write([]byte("answer"))
+		return Result{Written: uint64(n), Keep: err == nil}
+	}})
+	c := r.dial()
+	r.awaitOpen(1)
+	lease := maps.Lease{Slot: 1, Number: 5}
+	if !r.s.Resend(c.cookie, lease, "request") {
+		t.Fatal("resend for an open connection: got false, want true")
+	}
+	c.mustReceive("answer")
+	if diff := cmp.Diff([]string{"request"}, ahead); diff != "" {
+		t.Errorf("served (-want +got):\n%s", diff)
+	}
+	if !r.s.find(c.cookie).hasTold(lease) {
+		t.Error("the client counts as not told")
+	}
+	r.mustBeSlow(c, maps.SlowConn{Reason: uint32(maps.VerdictRequestOnSlowPath), Offer: uint64(len("answer")) << 32, Offered: 1})
+}
+
+// The bytes of a client that has sent on wait for the answer that is due: somebody reads already.
+func TestResendLeavesAClientThatIsBeingRead(t *testing.T) {
+	t.Parallel()
+	reading, end := make(chan struct{}), make(chan struct{})
+	r := newRig(t, setup{serve: func(context.Context, net.Conn, Session) Result {
+		close(reading)
+		<-end
+		return Result{}
+	}})
+	defer close(end)
+	c := r.dial()
+	r.awaitOpen(1)
+	_, err := c.Write([]byte("next"))
+	must(t, err)
+	next(t, reading, "serving")
+	if r.s.Resend(c.cookie, maps.Lease{Slot: 1, Number: 5}, "request") {
+		t.Error("resend beside somebody who reads: got true, want false")
+	}
 }

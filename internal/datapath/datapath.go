@@ -162,7 +162,7 @@ func (d *Datapath) load(spec *ebpf.CollectionSpec, o Options) error {
 
 func (d *Datapath) wrapMaps() error {
 	m := &d.objects.xlbMaps
-	shared, err := maps.MapShared(m.Controls, m.Clusters, m.Groups, m.Endpoints, m.EndpointAddresses, m.Slots, m.Schedules, m.HashPlaces,
+	shared, err := maps.MapShared(m.Controls, m.Clusters, m.Groups, m.Endpoints, m.EndpointAddresses, m.Slots, m.RequestCopies, m.Schedules, m.HashPlaces,
 		m.BucketLists)
 	if err != nil {
 		return err

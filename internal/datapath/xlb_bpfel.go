@@ -46,6 +46,7 @@ const (
 	xlbMapPsockStates          = "psock_states"
 	xlbMapPsocks               = "psocks"
 	xlbMapReceiveSequences     = "receive_sequences"
+	xlbMapRequestCopies        = "request_copies"
 	xlbMapRouteTables          = "route_tables"
 	xlbMapRoutes               = "routes"
 	xlbMapSchedules            = "schedules"
@@ -190,6 +191,7 @@ type xlbMapSpecs struct {
 	PsockStates       *ebpf.MapSpec `ebpf:"psock_states"`
 	Psocks            *ebpf.MapSpec `ebpf:"psocks"`
 	ReceiveSequences  *ebpf.MapSpec `ebpf:"receive_sequences"`
+	RequestCopies     *ebpf.MapSpec `ebpf:"request_copies"`
 	RouteTables       *ebpf.MapSpec `ebpf:"route_tables"`
 	Routes            *ebpf.MapSpec `ebpf:"routes"`
 	Schedules         *ebpf.MapSpec `ebpf:"schedules"`
@@ -272,6 +274,7 @@ type xlbMaps struct {
 	PsockStates       *ebpf.Map `ebpf:"psock_states"`
 	Psocks            *ebpf.Map `ebpf:"psocks"`
 	ReceiveSequences  *ebpf.Map `ebpf:"receive_sequences"`
+	RequestCopies     *ebpf.Map `ebpf:"request_copies"`
 	RouteTables       *ebpf.Map `ebpf:"route_tables"`
 	Routes            *ebpf.Map `ebpf:"routes"`
 	Schedules         *ebpf.Map `ebpf:"schedules"`
@@ -321,6 +324,7 @@ func (m *xlbMaps) Close() error {
 		m.PsockStates,
 		m.Psocks,
 		m.ReceiveSequences,
+		m.RequestCopies,
 		m.RouteTables,
 		m.Routes,
 		m.Schedules,

@@ -258,6 +258,7 @@ type abiLimits uint32
 
 const (
 	abiLimitsMAX_HEAD          abiLimits = 8192
+	abiLimitsMAX_COPY          abiLimits = 1024
 	abiLimitsMAX_PATH          abiLimits = 251
 	abiLimitsMAX_HOST          abiLimits = 251
 	abiLimitsMAX_FIELD_NAME    abiLimits = 56
@@ -378,6 +379,11 @@ const (
 	abiPseudoHeaderPSEUDO_COUNT  abiPseudoHeader = 2
 )
 
+type abiRequestCopy struct {
+	_     structs.HostLayout
+	Bytes [1024]uint8
+}
+
 type abiRequestFlags uint32
 
 const (
@@ -466,7 +472,11 @@ type abiSlot struct {
 	Tail         uint32
 	Passed       uint64
 	NextSequence uint64
-	Reserved     [1]uint64
+	Kept         uint32
+	Closed       uint32
+	BegunNs      uint64
+	Owed         uint64
+	ReadLease    uint64
 }
 
 type abiSlotFlags uint32
@@ -676,6 +686,7 @@ const (
 	abiVarSharedPhase           = "shared_phase"
 	abiVarSharedPolicy          = "shared_policy"
 	abiVarSharedPseudoHeader    = "shared_pseudo_header"
+	abiVarSharedRequestCopy     = "shared_request_copy"
 	abiVarSharedRequestFlags    = "shared_request_flags"
 	abiVarSharedRoute           = "shared_route"
 	abiVarSharedRouteFlags      = "shared_route_flags"
@@ -785,6 +796,7 @@ type abiVariableSpecs struct {
 	SharedPhase           *ebpf.VariableSpec `ebpf:"shared_phase"`
 	SharedPolicy          *ebpf.VariableSpec `ebpf:"shared_policy"`
 	SharedPseudoHeader    *ebpf.VariableSpec `ebpf:"shared_pseudo_header"`
+	SharedRequestCopy     *ebpf.VariableSpec `ebpf:"shared_request_copy"`
 	SharedRequestFlags    *ebpf.VariableSpec `ebpf:"shared_request_flags"`
 	SharedRoute           *ebpf.VariableSpec `ebpf:"shared_route"`
 	SharedRouteFlags      *ebpf.VariableSpec `ebpf:"shared_route_flags"`
@@ -870,6 +882,7 @@ type abiVariables struct {
 	SharedPhase           *ebpf.Variable `ebpf:"shared_phase"`
 	SharedPolicy          *ebpf.Variable `ebpf:"shared_policy"`
 	SharedPseudoHeader    *ebpf.Variable `ebpf:"shared_pseudo_header"`
+	SharedRequestCopy     *ebpf.Variable `ebpf:"shared_request_copy"`
 	SharedRequestFlags    *ebpf.Variable `ebpf:"shared_request_flags"`
 	SharedRoute           *ebpf.Variable `ebpf:"shared_route"`
 	SharedRouteFlags      *ebpf.Variable `ebpf:"shared_route_flags"`

@@ -2,7 +2,10 @@
 
 package maps
 
-import "sync/atomic"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 // The daemon's side of bpf/lib/lease.h: the same stack and the same state machine, on the same memory. A
 // slot is named by its index.
@@ -100,6 +103,20 @@ func (s *Shared) BreakLease(l Lease) {
 	if s.Holds(l) {
 		s.Break(l.Slot)
 	}
+}
+
+// Kept returns the request of a lease that has broken, as the client sent it, or nil where the kernel has not kept it. The slot must not be
+// another's yet.
+func (s *Shared) Kept(slot uint32) []byte {
+	n := atomic.LoadUint32(&s.Slots[slot].Kept)
+	return slices.Clone(s.Copies[slot].Bytes[:min(n, uint32(MaxCopy))])
+}
+
+// ClosedUnread reports whether the server, on this host, has closed its end of a lease's i-sock without having called receive since the lease
+// began: then it has seen nothing of the request.
+func (s *Shared) ClosedUnread(l Lease) bool {
+	sl := &s.Slots[l.Slot]
+	return atomic.LoadUint32(&sl.Closed) == atomic.LoadUint32(&sl.Generation) && atomic.LoadUint64(&sl.ReadLease) != l.Number
 }
 
 // SpillDone ends the spill of a response that the daemon has read to its end. It reports whether nothing can have come behind that end:

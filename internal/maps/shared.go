@@ -23,6 +23,8 @@ type Shared struct {
 	// Addresses are those of Endpoints.
 	Addresses []EndpointAddress
 	Slots     []Slot
+	// Copies of requests, by slot.
+	Copies []RequestCopy
 	// Schedules holds the turns that Group.Schedule points into.
 	Schedules []Turn
 	// HashPlaces holds the tables that Group.Table points into.
@@ -46,6 +48,7 @@ func NewHeapShared(sizes Sizes) *Shared {
 		Endpoints: make([]Endpoint, sizes.Endpoints),
 		Addresses: make([]EndpointAddress, sizes.Endpoints),
 		Slots:     make([]Slot, sizes.Slots),
+		Copies:    make([]RequestCopy, sizes.Slots),
 		Schedules: make([]Turn, sizes.Schedules),
 
 		HashPlaces: make([]HashPlace, sizes.HashPlaces),
@@ -54,7 +57,7 @@ func NewHeapShared(sizes Sizes) *Shared {
 }
 
 // MapShared maps the kernel's arrays into memory. Close unmaps them.
-func MapShared(control, clusters, groups, endpoints, addresses, slots, schedules, hashPlaces, bucketLists *ebpf.Map) (*Shared, error) {
+func MapShared(control, clusters, groups, endpoints, addresses, slots, copies, schedules, hashPlaces, bucketLists *ebpf.Map) (*Shared, error) {
 	s := &Shared{}
 	c, err := mapArray[Control](s, control)
 	if err != nil {
@@ -79,6 +82,10 @@ func MapShared(control, clusters, groups, endpoints, addresses, slots, schedules
 		return nil, err
 	}
 	if s.Slots, err = mapArray[Slot](s, slots); err != nil {
+		s.Close()
+		return nil, err
+	}
+	if s.Copies, err = mapArray[RequestCopy](s, copies); err != nil {
 		s.Close()
 		return nil, err
 	}

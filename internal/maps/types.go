@@ -59,6 +59,8 @@ type (
 	RouteTable = abiRouteTable
 	// Slot is an i-sock and its lease.
 	Slot = abiSlot
+	// RequestCopy is the request of a slot's lease.
+	RequestCopy = abiRequestCopy
 	// SlowConn is a connection on the slow path.
 	SlowConn = abiSlowConn
 	// Split is a share of a weighted route.
@@ -153,6 +155,7 @@ const (
 // Values of Limits.
 const (
 	MaxHead         = abiLimitsMAX_HEAD
+	MaxCopy         = abiLimitsMAX_COPY
 	MaxPath         = abiLimitsMAX_PATH
 	MaxHost         = abiLimitsMAX_HOST
 	MaxFieldName    = abiLimitsMAX_FIELD_NAME

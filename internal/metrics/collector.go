@@ -28,6 +28,8 @@ var (
 		"Requests that the kernel declined to the slow path, by reason.", reasonLabel)
 	spillsTotal = describe("xlb_spills_total",
 		"Responses that continued, or went altogether, through the daemon, by reason.", reasonLabel)
+	resentTotal = describe("xlb_resent_total",
+		"Requests that were sent again because their endpoint had closed the connection before it saw them.")
 	slowRequestsTotal = describe("xlb_slow_requests_total",
 		"Requests that ended on the slow path, by Envoy's response flag; - when an endpoint answered.", "flag")
 	verdictsTotal = describe("xlb_verdicts_total",
@@ -115,6 +117,7 @@ func (c *Collector) Snapshot() (*Snapshot, error) {
 	s.countVerdicts(c.ledger)
 	s.Connections.Active = c.source.Connections()
 	s.SlowBytes.Request, s.SlowBytes.Response = c.source.SlowBytes()
+	s.Resent = c.source.Resent()
 	s.Requests.Slow, s.SlowFlags = c.recorder.totals()
 	kernel := c.ledger.total()
 	s.Requests.Fast = kernel.requests
@@ -181,6 +184,7 @@ func (out emitter) whole(s *Snapshot) {
 	out.counter(requestsTotal, s.Requests.Slow, "slow")
 	out.counters(handoversTotal, s.Handovers)
 	out.counters(spillsTotal, s.Spills)
+	out.counter(resentTotal, s.Resent)
 	out.counters(slowRequestsTotal, s.SlowFlags)
 	out.counters(verdictsTotal, s.Verdicts)
 	out.counter(bytesTotal, s.FastBytes.Request, "request", "fast")

@@ -41,6 +41,7 @@ func (s *state) Verdicts() ([]uint64, error) { return s.verdicts, s.err }
 func (s *state) Clusters() []Cluster         { return s.clusters }
 func (s *state) Connections() uint64         { return s.connections }
 func (s *state) SlowBytes() (uint64, uint64) { return s.received, s.sent }
+func (s *state) Resent() uint64              { return 3 }
 
 func busy() *state {
 	verdicts := make([]uint64, maps.VerdictCount)

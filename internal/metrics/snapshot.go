@@ -15,6 +15,8 @@ type Snapshot struct {
 	Connections Connections `json:"connections"`
 	// Leases in force.
 	Leases uint64 `json:"leases"`
+	// Resent counts requests that were sent again because no server had seen them.
+	Resent uint64 `json:"resent"`
 	// FastBytes and SlowBytes are HTTP heads and bodies as they were sent.
 	FastBytes Bytes `json:"fast_bytes"`
 	SlowBytes Bytes `json:"slow_bytes"`

@@ -20,6 +20,8 @@ type Source interface {
 	Clusters() []Cluster
 	// Connections returns the number of intercepted client connections now open.
 	Connections() uint64
+	// Resent returns how many requests were sent to a second endpoint because the first had closed the connection before it saw them.
+	Resent() uint64
 	// SlowBytes returns the bytes that the slow path has read from clients and
 	// written to them since the daemon started.
 	SlowBytes() (received, sent uint64)

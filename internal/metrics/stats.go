@@ -25,6 +25,7 @@ func (s *Snapshot) Stats() []Stat {
 	l.add("xlb.leases.active", s.Leases)
 	l.add("xlb.bytes.fast.request", s.FastBytes.Request)
 	l.add("xlb.bytes.fast.response", s.FastBytes.Response)
+	l.add("xlb.resent", s.Resent)
 	l.add("xlb.bytes.slow.request", s.SlowBytes.Request)
 	l.add("xlb.bytes.slow.response", s.SlowBytes.Response)
 	l.addAll("xlb.handovers.", s.Handovers)

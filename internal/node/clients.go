@@ -29,6 +29,10 @@ type clients struct{ n *Node }
 func (c clients) Fail(l pool.Lost) {
 	c.n.keeper.lost(l)
 	c.n.log.Debug("request has lost its endpoint", "why", l.Why, "begun", l.Begun, "whole", l.Whole, "request_open", l.RequestOpen)
+	if l.Unseen != "" && c.n.anchors.Resend(l.Cookie, l.Lease, l.Unseen) {
+		c.n.resent.Add(1)
+		return
+	}
 	// Not HandoverLeaseBroken: the client's next request may come before the connection is offered back, and is whole.
 	c.n.anchors.Use(l.Cookie, l.Lease, maps.VerdictRequestOnSlowPath, func(conn net.Conn) (uint64, anchor.Outcome) {
 		switch {
@@ -182,7 +186,7 @@ func (h handler) Serve(ctx context.Context, conn net.Conn, s anchor.Session) anc
 		return h.malformed(conn)
 	}
 	name, _, _ := h.n.reconcil.Listener(s.Listener)
-	r, err := h.n.proxy.Serve(ctx, conn, slowpath.Session{Listener: name, Claim: h.n.claim(s.Endpoint), Draw: s.Draw, Gone: s.Gone})
+	r, err := h.n.proxy.Serve(ctx, conn, slowpath.Session{Listener: name, Claim: h.n.claim(s.Endpoint), Draw: s.Draw, Gone: s.Gone, Ahead: s.Ahead})
 	if err != nil {
 		h.n.log.Debug("connection has ended", "client", s.Client, "err", err)
 	}

@@ -78,6 +78,7 @@ type Node struct {
 	source   *model.Config
 	resolver *resolving
 	ready    atomic.Pointer[error]
+	resent   atomic.Uint64 // requests that no server had seen
 
 	mu      sync.Mutex
 	waiting map[uint32]struct{} // removed endpoints with slow requests outstanding

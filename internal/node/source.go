@@ -79,6 +79,9 @@ func (m measured) Verdicts() ([]uint64, error) { return m.n.datapath.Verdicts() 
 // Connections implements metrics.Source.
 func (m measured) Connections() uint64 { return uint64(m.n.anchors.Stats().Open) }
 
+// Resent implements metrics.Source.
+func (m measured) Resent() uint64 { return m.n.resent.Load() }
+
 // SlowBytes implements metrics.Source.
 func (m measured) SlowBytes() (received, sent uint64) {
 	c := m.n.proxy.Counters()

@@ -101,7 +101,11 @@ func (p *Pool) tellLocked(s *isock, why Failure) {
 		if err := maps.Settle(); err != nil {
 			p.cfg.Logger.Warn("end of a lease may race with its last bytes", "err", err)
 		}
-		p.cfg.Clients.Fail(p.lostOf(s.slot, why))
+		lost := p.lostOf(s.slot, why)
+		if why == Reset && !lost.Begun && !lost.Whole && !lost.RequestOpen && p.unseen(s, lost.Lease) {
+			lost.Unseen = string(p.cfg.Shared.Kept(s.slot))
+		}
+		p.cfg.Clients.Fail(lost)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		atomic.StoreUint32(&p.cfg.Shared.Slots[s.slot].Untold, 0)

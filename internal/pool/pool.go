@@ -44,6 +44,9 @@ type Lost struct {
 	Begun, Whole bool
 	// RequestOpen: the client has not sent all of its request; of a tunnel, that it has not ended its side.
 	RequestOpen bool
+	// Unseen is the whole request if it is certain that no server has seen it, and the kernel has kept it: it may be sent again, whatever
+	// its method. Empty otherwise.
+	Unseen string
 }
 
 // Clients answers, over TCP, clients whose lease the pool had to end or whose response spills.

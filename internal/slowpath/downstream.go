@@ -70,7 +70,7 @@ func newDownstream(p *Proxy, conn net.Conn, s Session) *downstream {
 		out:    newClientWriter(conn),
 		head:   headBuffers.Get().(*[]byte),
 	}
-	*d.head = (*d.head)[:0]
+	*d.head = append((*d.head)[:0], s.Ahead...)
 	d.reader.Reset(d.in)
 	return d
 }
@@ -135,7 +135,7 @@ func (d *downstream) readHead() (end int, state headState, reply LocalReply) {
 			return 0, headRejected, ReplyHeadTooLarge
 		case end > 0:
 			return end, headComplete, noReply
-		case scanned == 0 && (!first || d.in.consumed > 0):
+		case scanned == 0 && (!first || d.in.consumed > 0 || d.session.Ahead != ""):
 			return 0, headNone, noReply
 		}
 		if !timed {

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/netip"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/upstream"
 )
 
 // maxStale bounds how many connections that had ended while they were idle one request may find.
@@ -30,29 +32,42 @@ func (x *exchange) send(endpoint netip.AddrPort) (*response, error) {
 		}
 		return established(), nil
 	}
-	if err := x.sendRequest(endpoint); err != nil {
-		return nil, err
-	}
-	resp, err := x.upstream.responses.final(x.head.method, x.passInterim)
-	if err != nil {
-		x.endUpstream(false)
-		return nil, err
-	}
-	return resp, nil
-}
-
-// sendRequest sends the head, or begins to send the whole request. It tries another connection when one that was
-// idle has ended and taken nothing: only then is it certain that no endpoint has seen the request.
-func (x *exchange) sendRequest(endpoint netip.AddrPort) error {
 	message := headBuffers.Get().(*[]byte)
 	defer putHeadBuffer(message)
+	*message = (*message)[:0]
+	for refused := 0; ; refused++ {
+		if err := x.sendRequest(endpoint, message, refused == 0); err != nil {
+			return nil, err
+		}
+		resp, err := x.upstream.responses.final(x.head.method, x.passInterim)
+		if err == nil {
+			return resp, nil
+		}
+		again := refused < maxStale && x.isUnseen()
+		x.endUpstream(false)
+		if !again {
+			return nil, err
+		}
+	}
+}
+
+// isUnseen reports whether the whole request was sent in one piece, and nobody has seen any of it: the endpoint had closed the connection.
+func (x *exchange) isUnseen() bool {
+	c, ok := x.upstream.Conn.(*upstream.Conn)
+	return ok && x.sending == nil && x.tryCtx.Err() == nil && c.Unseen()
+}
+
+// sendRequest sends the head, or begins to send the whole request; the message is made at the first attempt. It tries another connection when
+// one that was idle has ended and taken nothing.
+func (x *exchange) sendRequest(endpoint netip.AddrPort, message *[]byte, mayReuse bool) error {
+	x.sendError = nil
 	for stale := 0; ; stale++ {
-		if err := x.reuseOrConnect(endpoint, stale < maxStale); err != nil {
+		if err := x.reuseOrConnect(endpoint, mayReuse && stale < maxStale); err != nil {
 			return err
 		}
-		if stale == 0 {
+		if len(*message) == 0 {
 			x.announceAttempt()
-			*message = x.appendRequest((*message)[:0])
+			*message = x.appendRequest(*message)
 		}
 		n, err := x.upstream.Write(*message)
 		x.sentSome = x.sentSome || n > 0
@@ -66,7 +81,9 @@ func (x *exchange) sendRequest(endpoint netip.AddrPort) error {
 		}
 		x.endUpstream(false)
 	}
-	x.headArrived = x.watchTry()
+	if mayReuse {
+		x.headArrived = x.watchTry()
+	}
 	if x.body != nil && !x.sentBody() {
 		x.startSending()
 	}

@@ -63,7 +63,7 @@ type upstreamConn struct {
 }
 
 func newUpstreamConn(conn net.Conn, endpoint netip.AddrPort) *upstreamConn {
-	if tcp, ok := conn.(*net.TCPConn); ok {
+	if tcp, ok := conn.(upstream.TCP); ok {
 		conn = upstream.New(tcp)
 	}
 	return &upstreamConn{Conn: conn, endpoint: endpoint}
@@ -78,6 +78,9 @@ func (c *upstreamConn) quiet() bool {
 // begin starts the use by a request. The end of its context closes the connection, and so ends reads and writes that are blocked.
 func (c *upstreamConn) begin(ctx context.Context, limits *Limits) {
 	c.responses = newResponseReader(c.Conn, limits)
+	if conn, ok := c.Conn.(*upstream.Conn); ok {
+		conn.Begin()
+	}
 	c.detach = context.AfterFunc(ctx, func() { _ = c.Close() })
 }
 

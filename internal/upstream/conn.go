@@ -28,12 +28,22 @@ type Ending struct {
 // Conn is a connection to an endpoint, or a second descriptor of one. One goroutine may receive while another sends.
 type Conn struct {
 	net.Conn // never more than its methods: splicing would pass Read and Write by
-	tcp      *net.TCPConn
+	tcp      TCP
 	ending   *Ending
+	// owed is what the peer will have acknowledged before it acknowledges any of the request under way, and sent what was written in all.
+	owed, sent uint64
+}
+
+// TCP is what a Conn needs of a *net.TCPConn, or of what wraps one.
+type TCP interface {
+	net.Conn
+	CloseWrite() error
+	SetLinger(sec int) error
+	SyscallConn() (syscall.RawConn, error)
 }
 
 // New makes a Conn of a connection that nobody else uses.
-func New(tcp *net.TCPConn) *Conn { return &Conn{Conn: tcp, tcp: tcp, ending: &Ending{}} }
+func New(tcp TCP) *Conn { return &Conn{Conn: tcp, tcp: tcp, ending: &Ending{}} }
 
 // Dup makes a Conn of a copy of a descriptor that somebody else owns.
 func Dup(fd int, e *Ending) (*Conn, error) {
@@ -58,6 +68,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 	c.ending.sending.Lock()
 	defer c.ending.sending.Unlock()
 	n, err := c.Conn.Write(b)
+	c.sent += uint64(n)
 	// EPIPE says that the endpoint had ended its side cleanly before it refused ours.
 	if errno, ok := errors.AsType[syscall.Errno](err); ok && errno != unix.EPIPE {
 		c.ending.err = err

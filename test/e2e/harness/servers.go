@@ -308,3 +308,9 @@ func (m *Moody) Report(t testing.TB) programs.MoodyReport {
 	m.Ask(t, "report", &r)
 	return r
 }
+
+// Hasty starts a server that closes connections which are idle for a random time.
+func (p *Place) Hasty(t testing.TB, idle time.Duration, looks bool) (*Process, netip.AddrPort) {
+	t.Helper()
+	return p.listening(t, programs.HastyProgram, programs.HastySpec{Address: netip.AddrPortFrom(p.Address, 0).String(), Idle: idle, Looks: looks})
+}

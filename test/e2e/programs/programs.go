@@ -44,6 +44,8 @@ const (
 	GreeterProgram  = "greeter"
 	CallerProgram   = "caller"
 	MoodyProgram    = "moody"
+	HastyProgram    = "hasty"
+	PauserProgram   = "pauser"
 
 	// heirProgram is a child of the program habit.
 	heirProgram = "heir"
@@ -73,6 +75,8 @@ var registry = map[string]func(*stdio) error{
 	GreeterProgram:  runGreeter,
 	CallerProgram:   runCaller,
 	MoodyProgram:    runMoody,
+	HastyProgram:    runHasty,
+	PauserProgram:   runPauser,
 	heirProgram:     runHeir,
 
 	ChaosClientProgram: runChaosClient,

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package programs
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// firstIdle is how long a hasty server waits for a connection's first request.
+const firstIdle = 10 * time.Second
+
+// HastySpec describes a server that closes each connection once it has been idle for a random time up to Idle behind a request.
+type HastySpec struct {
+	// Address to listen on; port 0 takes a free one.
+	Address string
+	Idle    time.Duration
+	// Looks: it looks for bytes at the last moment, as servers with an event loop do. Otherwise it may close behind bytes that have come.
+	Looks bool
+}
+
+// HastyReport answers the specification and each command.
+type HastyReport struct {
+	Address string
+	// Connections so far, requests that were answered, and connections that were closed while idle.
+	Connections, Requests, Closed int
+	// Twice counts requests whose number had come before.
+	Twice int
+}
+
+// requestNumber is the header that tells requests apart.
+const requestNumber = "X-Number"
+
+type hasty struct {
+	spec HastySpec
+
+	mu     sync.Mutex // guards what follows
+	report HastyReport
+	seen   map[string]struct{}
+}
+
+func runHasty(s *stdio) error {
+	h := &hasty{seen: map[string]struct{}{}}
+	if err := s.spec(&h.spec); err != nil {
+		return err
+	}
+	ready := func(address string) any {
+		h.report.Address = address
+		return h.snapshot()
+	}
+	listener, err := s.listen(h.spec.Address, ready, func(c net.Conn) { go h.serve(c) })
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	for {
+		if _, err := s.command(); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return fmt.Errorf("read a command: %w", err)
+		}
+		if err := s.answer(h.snapshot()); err != nil {
+			return err
+		}
+	}
+}
+
+func (h *hasty) snapshot() HastyReport {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.report
+}
+
+func (h *hasty) serve(conn net.Conn) {
+	defer conn.Close()
+	h.mu.Lock()
+	h.report.Connections++
+	h.mu.Unlock()
+	r := bufio.NewReader(conn)
+	for idle := firstIdle; ; idle = rand.N(h.spec.Idle) {
+		if err := conn.SetReadDeadline(time.Now().Add(idle)); err != nil {
+			return
+		}
+		if _, err := r.Peek(1); err != nil && !(h.spec.Looks && hasBytes(conn)) {
+			h.mu.Lock()
+			h.report.Closed++
+			h.mu.Unlock()
+			return
+		}
+		if h.answer(conn, r) != nil {
+			return
+		}
+	}
+}
+
+func hasBytes(conn net.Conn) (has bool) {
+	raw, err := conn.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return false
+	}
+	// It fails when the connection is closed.
+	_ = raw.Control(func(fd uintptr) {
+		n, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		has = n > 0 && err == nil
+	})
+	return has
+}
+
+func (h *hasty) answer(conn net.Conn, r *bufio.Reader) error {
+	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return err
+	}
+	request, err := http.ReadRequest(r)
+	if err != nil {
+		return err
+	}
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		return err
+	}
+	h.note(request.Header.Get(requestNumber))
+	_, err = fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	return err
+}
+
+func (h *hasty) note(number string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.report.Requests++
+	if _, twice := h.seen[number]; twice {
+		h.report.Twice++
+	}
+	h.seen[number] = struct{}{}
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"flag"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/test/e2e/harness"
+	"github.com/xlb-project/xlb/test/e2e/programs"
+)
+
+var raceRequests = flag.Int("race.requests", 10_000, "how many requests race with servers that close, in each kind of run")
+
+// Servers close idle connections while requests, every other a POST, are on their way to them. What no server has seen is sent to another, and
+// nothing is sent twice. Envoy, without a retry policy, answers 7 to 8 of a hundred requests of this test with 503.
+func TestRequestsRaceWithServersThatClose(t *testing.T) {
+	const clients = 64
+	kinds := []struct {
+		name  string
+		looks bool
+	}{{"servers look before they close", true}, {"servers close blindly", false}}
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) {
+			forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, from, to *harness.Place) {
+				service := harness.Service()
+				var servers []*harness.Process
+				var addresses []netip.AddrPort
+				for range 3 {
+					server, address := to.Hasty(t, 20*time.Millisecond, kind.looks)
+					servers, addresses = append(servers, server), append(addresses, address)
+				}
+				balancer := harness.Start(t, mode, harness.OneCluster(service, addresses...), from)
+				var report programs.PauserReport
+				from.Program(t, programs.PauserProgram, programs.PauserSpec{
+					Address: service.String(), Clients: clients, Requests: *raceRequests / clients, Pause: 10 * time.Millisecond,
+				}).Next(t, &report)
+
+				seen := hastyReport(t, servers)
+				failed := report.Failed["GET"] + report.Failed["POST"]
+				t.Logf("%d answered, %d GET and %d POST failed; servers have closed %d idle connections",
+					report.Whole, report.Failed["GET"], report.Failed["POST"], seen.Closed)
+				if seen.Twice > 0 {
+					t.Errorf("%d requests reached a server twice", seen.Twice)
+				}
+				if harness.Envoy() {
+					return
+				}
+				// Where TCP is all that is known, a server that closes behind bytes that it has not read looks like one that has read them.
+				t.Logf("sent again: %g", balancer.Metric(t, "xlb_resent_total"))
+				if failed > report.Whole/50 {
+					t.Errorf("%d of %d requests failed: %q", failed, failed+report.Whole, report.Failures[:min(len(report.Failures), 5)])
+				}
+				onSlowPath := int(balancer.Samples(t, "xlb_slow_requests_total", "flag")["UC"])
+				if mode.Fast && from == to && failed > onSlowPath {
+					t.Errorf("%d requests failed on the fast path: %q", failed-onSlowPath, report.Failures[:min(len(report.Failures), 5)])
+				}
+			})
+		})
+	}
+}
+
+func hastyReport(t *testing.T, servers []*harness.Process) (sum programs.HastyReport) {
+	t.Helper()
+	for _, s := range servers {
+		var one programs.HastyReport
+		s.Ask(t, "report", &one)
+		sum.Connections += one.Connections
+		sum.Requests += one.Requests
+		sum.Closed += one.Closed
+		sum.Twice += one.Twice
+	}
+	return sum
+}
+
+func TestConnectionsToEndpointsServeManyRequests(t *testing.T) {
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place, service := harness.SameHost(t), harness.Service()
+		server, address := place.Hasty(t, time.Hour, true)
+		harness.Start(t, mode, harness.OneCluster(service, address), place)
+		requireClean(t, runLoad(t, place, programs.LoadSpec{Address: service.String(), Connections: 4, Requests: 100}))
+		if got := hastyReport(t, []*harness.Process{server}).Connections; got > 40 {
+			t.Errorf("400 requests of 4 clients took %d connections to the endpoint", got)
+		}
+	})
+}
