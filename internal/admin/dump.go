@@ -48,10 +48,39 @@ func clusterObject(c *model.Cluster) object {
 	if config := policyObject(c); len(config) > 0 {
 		o[strings.ToLower(c.Policy.String())+"_lb_config"] = config
 	}
-	if c.Discovery == model.StrictDNS {
-		o["dns_refresh_rate"] = seconds(c.DNSRefresh)
+	if c.Discovery.Named() {
+		addDNS(o, c)
 	}
 	return o
+}
+
+func addDNS(o object, c *model.Cluster) {
+	o["dns_refresh_rate"] = seconds(c.DNSRefresh)
+	d := &c.DNS
+	if d.RespectTTL {
+		o["respect_dns_ttl"] = true
+	}
+	if d.Jitter > 0 {
+		o["dns_jitter"] = seconds(d.Jitter)
+	}
+	if d.FailureBase > 0 {
+		o["dns_failure_refresh_rate"] = object{"base_interval": seconds(d.FailureBase), "max_interval": seconds(d.FailureMax)}
+	}
+	if d.Family != model.FamilyAuto {
+		o["dns_lookup_family"] = d.Family.String()
+	}
+	if len(d.Servers) == 0 && !d.TCP && !d.NoSearch {
+		return
+	}
+	var servers []object
+	for _, s := range d.Servers {
+		servers = append(servers, socketAddress(s))
+	}
+	o["typed_dns_resolver_config"] = object{"name": "envoy.network.dns_resolver.cares", "typed_config": object{
+		"@type":                typeURL + "envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig",
+		"resolvers":            servers,
+		"dns_resolver_options": object{"use_tcp_for_dns_lookups": d.TCP, "no_default_search_domain": d.NoSearch},
+	}}
 }
 
 // listenerObject is envoy.config.listener.v3.Listener.

@@ -571,6 +571,29 @@ var acceptances = []struct {
 			c.Clusters[0].Targets = []model.Target{{Host: "web.example", Port: 8080, Weight: 3}}
 			c.Clusters[0].Endpoints = nil
 		}},
+	{change{"logical DNS, with all that DNS can be told", "$cluster", "{type: LOGICAL_DNS, respect_dns_ttl: true, dns_jitter: 2s, dns_lookup_family: V4_PREFERRED, dns_failure_refresh_rate: {base_interval: 1s}, " +
+		"typed_dns_resolver_config: {name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig, resolvers: [{socket_address: {address: 127.0.0.53, port_value: 53}}], dns_resolver_options: {use_tcp_for_dns_lookups: true, no_default_search_domain: true}}}, " +
+		"load_assignment: {cluster_name: a, endpoints: [{lb_endpoints: [" + named("web.example") + "]}]}}"},
+		func(c *model.Config) {
+			c.Clusters[0].Discovery = model.LogicalDNS
+			c.Clusters[0].DNS = model.DNS{
+				RespectTTL: true, Jitter: 2 * time.Second, Family: model.FamilyV4Preferred, FailureBase: time.Second, FailureMax: 10 * time.Second,
+				Servers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.53:53")}, TCP: true, NoSearch: true,
+			}
+			c.Clusters[0].Targets = []model.Target{{Host: "web.example", Port: 80, Weight: 1}}
+			c.Clusters[0].Endpoints = nil
+		}},
+	{change{"DNS by extension", "$cluster", "{cluster_type: {name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.clusters.dns.v3.DnsCluster, all_addresses_in_single_endpoint: true, " +
+		"dns_refresh_rate: 3s, dns_min_refresh_rate: 2s, dns_jitter: 1s, respect_dns_ttl: true, dns_lookup_family: V6_ONLY, dns_failure_refresh_rate: {base_interval: 1s, max_interval: 4s}}}, " +
+		"load_assignment: {cluster_name: a, endpoints: [{lb_endpoints: [" + named("web.example") + "]}]}}"},
+		func(c *model.Config) {
+			c.Clusters[0].Discovery, c.Clusters[0].DNSRefresh = model.LogicalDNS, 3*time.Second
+			c.Clusters[0].DNS = model.DNS{
+				RespectTTL: true, MinRefresh: 2 * time.Second, Jitter: time.Second, Family: model.FamilyV6, FailureBase: time.Second, FailureMax: 4 * time.Second,
+			}
+			c.Clusters[0].Targets = []model.Target{{Host: "web.example", Port: 80, Weight: 1}}
+			c.Clusters[0].Endpoints = nil
+		}},
 	{change{"cluster without endpoints", "$cluster", "{load_assignment: null}"},
 		func(c *model.Config) { c.Clusters[0].Targets, c.Clusters[0].Endpoints = nil, nil }},
 	{change{"endpoint fields", "$endpoint", "{load_balancing_weight: 5, health_status: HEALTHY, metadata: {filter_metadata: {x: {y: z}}}}"},

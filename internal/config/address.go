@@ -47,7 +47,7 @@ func (t *translator) ip(host, path string) netip.Addr {
 	ip, err := netip.ParseAddr(host)
 	switch {
 	case err != nil:
-		t.p.add(path, "%q is no IP address; names need a cluster of type STRICT_DNS", host)
+		t.p.add(path, "%q is no IP address; names need a cluster of type STRICT_DNS or LOGICAL_DNS", host)
 	case ip.Zone() != "":
 		t.p.add(path, "%q: addresses with a zone are not supported; use one of a wider scope", host)
 	case ip.Is4In6():

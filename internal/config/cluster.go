@@ -29,22 +29,17 @@ func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 	}
 	t.clusters[c.GetName()] = true
 
-	//nolint:staticcheck // deprecated in favour of an extension, but what STRICT_DNS clusters use
-	refresh := c.GetDnsRefreshRate()
 	out := &model.Cluster{
 		Name:           c.GetName(),
 		Policy:         policyOf(c.GetLbPolicy()),
 		ChoiceCount:    defaultChoiceCount,
 		Balancing:      balancing(c),
 		ConnectTimeout: t.positive(c.GetConnectTimeout(), model.DefaultConnectTimeout, path+".connect_timeout"),
-		DNSRefresh:     t.positive(refresh, defaultDNSRefresh, path+".dns_refresh_rate"),
 		Outlier:        t.outlier(c.GetOutlierDetection(), path+".outlier_detection"),
 		HealthCheck:    t.healthCheck(c.GetHealthChecks(), path+".health_checks"),
 	}
 	t.breakers(c.GetCircuitBreakers(), out, path+".circuit_breakers")
-	if c.GetType() == clusterv3.Cluster_STRICT_DNS {
-		out.Discovery = model.StrictDNS
-	}
+	t.discovery(out, c, path)
 	if out.Discovery == model.StrictDNS && out.HealthCheck != nil && !c.GetIgnoreHealthOnHostRemoval() {
 		t.p.add(path+".ignore_health_on_host_removal", "has to be true: XLB drops the addresses that a name has lost, though they pass their health checks")
 	}
@@ -57,6 +52,7 @@ func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 	}
 	out.Hashing = t.hashing(c, out.Policy, path)
 	t.endpoints(out, c, path+".load_assignment")
+	t.logical(out, c, path+".load_assignment")
 	return out
 }
 

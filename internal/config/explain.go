@@ -207,5 +207,11 @@ func unsupportedType(url string) string {
 	if strings.Contains(url, policyTypes) {
 		return fmt.Sprintf("not supported: %s; XLB has, of %s, %s", url, policyTypes, supportedPolicies)
 	}
+	switch {
+	case strings.Contains(url, clusterTypes):
+		return fmt.Sprintf("not supported: %s; XLB has, of %s, dns.v3.DnsCluster", url, clusterTypes)
+	case strings.Contains(url, resolverTypes):
+		return fmt.Sprintf("not supported: %s; XLB has, of %s, cares.v3.CaresDnsResolverConfig", url, resolverTypes)
+	}
 	return fmt.Sprintf("not supported: %s; XLB has the filters %s", url, supportedFilters)
 }

@@ -114,6 +114,12 @@ const (
 	supportedPolicies = "round_robin.v3.RoundRobin, least_request.v3.LeastRequest and random.v3.Random"
 )
 
+// clusterTypes and resolverTypes begin the names of two more kinds of extensions.
+const (
+	clusterTypes  = "envoy.extensions.clusters"
+	resolverTypes = "envoy.extensions.network.dns_resolver"
+)
+
 // Reasons and remedies that several fields share.
 const (
 	headerChange  = "XLB passes headers as they are; remove the field, or add the header in the application"
@@ -142,6 +148,11 @@ var slowStartFields = fields{
 	"slow_start_window":  translateIt,
 	"aggression":         translateIt,
 	"min_weight_percent": translateIt,
+}
+
+var refreshFields = fields{
+	"base_interval": translateIt,
+	"max_interval":  translateIt,
 }
 
 // supported is the whole of what a file may contain, by message type and
@@ -635,22 +646,22 @@ var supported = map[protoreflect.FullName]fields{
 
 	"envoy.config.cluster.v3.Cluster": {
 		"name":                              translateIt,
-		"type":                              limit("use STATIC or STRICT_DNS", oneOf("STATIC", "STRICT_DNS")),
+		"type":                              limit("use STATIC, STRICT_DNS or LOGICAL_DNS", oneOf("STATIC", "STRICT_DNS", "LOGICAL_DNS")),
 		"lb_policy":                         limit("use ROUND_ROBIN, LEAST_REQUEST, RANDOM, RING_HASH or MAGLEV", oneOf("ROUND_ROBIN", "LEAST_REQUEST", "RANDOM", "RING_HASH", "MAGLEV", "LOAD_BALANCING_POLICY_CONFIG")),
 		"connect_timeout":                   translateIt,
 		"load_assignment":                   translateIt,
 		"least_request_lb_config":           translateIt,
 		"dns_refresh_rate":                  translateIt,
 		"metadata":                          ignore(labelOnly),
-		"dns_lookup_family":                 refuse("XLB looks up as AUTO does, IPv6 before IPv4; remove the field"),
-		"respect_dns_ttl":                   refuse("XLB looks up every dns_refresh_rate; remove the field"),
-		"dns_failure_refresh_rate":          refuse("XLB looks up every dns_refresh_rate; remove the field"),
-		"dns_jitter":                        refuse("XLB looks up every dns_refresh_rate; remove the field"),
-		"dns_resolvers":                     refuse("XLB uses the host's resolver; remove the field"),
-		"dns_resolution_config":             refuse("XLB uses the host's resolver; remove the field"),
-		"typed_dns_resolver_config":         refuse("XLB uses the host's resolver; remove the field"),
-		"use_tcp_for_dns_lookups":           refuse("XLB uses the host's resolver; remove the field"),
-		"cluster_type":                      refuse("use type: STATIC or STRICT_DNS"),
+		"dns_lookup_family":                 translateIt,
+		"respect_dns_ttl":                   translateIt,
+		"dns_failure_refresh_rate":          translateIt,
+		"dns_jitter":                        translateIt,
+		"dns_resolvers":                     refuse("use typed_dns_resolver_config"),
+		"dns_resolution_config":             refuse("use typed_dns_resolver_config"),
+		"typed_dns_resolver_config":         translateIt,
+		"use_tcp_for_dns_lookups":           refuse("use dns_resolver_options of typed_dns_resolver_config"),
+		"cluster_type":                      translateIt,
 		"eds_cluster_config":                refuse(noDelta),
 		"load_balancing_policy":             translateIt,
 		"round_robin_lb_config":             translateIt,
@@ -669,6 +680,40 @@ var supported = map[protoreflect.FullName]fields{
 		"max_requests_per_connection":       refuse("XLB keeps its connections; remove the field"),
 		"upstream_bind_config":              refuse("the kernel chooses the source address; remove the field"),
 		"per_connection_buffer_limit_bytes": refuse("XLB bounds its buffers by itself; remove the field"),
+	},
+	"envoy.config.cluster.v3.Cluster.CustomClusterType": {
+		"name":         ignore("a label: the type decides"),
+		"typed_config": translateIt,
+	},
+	"envoy.extensions.clusters.dns.v3.DnsCluster": {
+		"dns_refresh_rate":                 translateIt,
+		"dns_failure_refresh_rate":         translateIt,
+		"respect_dns_ttl":                  translateIt,
+		"dns_min_refresh_rate":             translateIt,
+		"dns_jitter":                       translateIt,
+		"dns_lookup_family":                translateIt,
+		"all_addresses_in_single_endpoint": translateIt,
+		"typed_dns_resolver_config":        translateIt,
+	},
+	"envoy.config.cluster.v3.Cluster.RefreshRate":             refreshFields,
+	"envoy.extensions.clusters.dns.v3.DnsCluster.RefreshRate": refreshFields,
+	"envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig": {
+		"resolvers":                  translateIt,
+		"dns_resolver_options":       translateIt,
+		"use_resolvers_as_fallback":  limit("XLB asks the resolvers of the file in place of the host's; remove the field", boolean(false)),
+		"filter_unroutable_families": limit("use dns_lookup_family", boolean(false)),
+		"udp_max_queries":            ignore("XLB opens a socket for each query"),
+		"max_udp_channel_duration":   ignore("XLB opens a socket for each query"),
+		"reinit_channel_on_timeout":  ignore("XLB opens a socket for each query"),
+		"query_timeout_seconds":      refuse("XLB waits ten seconds in all; remove the field"),
+		"query_tries":                refuse("XLB asks a server as often as /etc/resolv.conf says; remove the field"),
+		"rotate_nameservers":         limit("XLB asks the servers in their order; remove the field", boolean(false)),
+		"edns0_max_payload_size":     ignore("a longer answer is asked for over TCP"),
+		"qcache_max_ttl":             refuse("XLB keeps no answer beyond the next look-up; use dns_refresh_rate"),
+	},
+	"envoy.config.core.v3.DnsResolverOptions": {
+		"use_tcp_for_dns_lookups":  translateIt,
+		"no_default_search_domain": translateIt,
 	},
 	"envoy.config.cluster.v3.LoadBalancingPolicy": {
 		"policies": {use: translated, first: true},

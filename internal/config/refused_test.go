@@ -216,7 +216,6 @@ var refusals = []change{
 	{"cluster name twice", "static_resources.clusters", "+ {name: a}"},
 	{"cluster without name", "static_resources.clusters", "+ {}"},
 	{"EDS", "$cluster", "{type: EDS, eds_cluster_config: {eds_config: {ads: {}}}}"},
-	{"logical DNS", "$cluster", "{type: LOGICAL_DNS}"},
 	{"custom cluster type", "$cluster", "{cluster_type: {name: x}}"},
 	{"ring for another policy", "$cluster", "{lb_policy: MAGLEV, ring_hash_lb_config: {}}"},
 	{"Maglev table for another policy", "$cluster", "{lb_policy: RING_HASH, maglev_lb_config: {}}"},
@@ -235,8 +234,13 @@ var refusals = []change{
 	{"request bias", "$cluster", "{lb_policy: LEAST_REQUEST, least_request_lb_config: {active_request_bias: {default_value: 2, runtime_key: x}}}"},
 	{"connect timeout 0", "$cluster", "{connect_timeout: 0s}"},
 	{"connect timeout below Envoy's unit", "$cluster", "{connect_timeout: 0.0001s}"},
-	{"DNS family", "$cluster", "{type: STRICT_DNS, dns_lookup_family: V4_ONLY}"},
-	{"DNS time to live", "$cluster", "{type: STRICT_DNS, respect_dns_ttl: true}"},
+	{"DNS times that cannot be", "$cluster", "{type: STRICT_DNS, dns_refresh_rate: 0s, dns_jitter: -1s, dns_failure_refresh_rate: {base_interval: 2s, max_interval: 1s}}"},
+	{"DNS servers of old fields", "$cluster", "{type: STRICT_DNS, use_tcp_for_dns_lookups: true, dns_resolution_config: {resolvers: [{socket_address: {address: 127.0.0.1, port_value: 53}}]}}"},
+	{"DNS servers that cannot be", "$cluster", "{type: STRICT_DNS, typed_dns_resolver_config: {name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig, resolvers: [{socket_address: {address: dns.example, port_value: 53}}], use_resolvers_as_fallback: true, query_tries: 2, qcache_max_ttl: 5}}}"},
+	{"DNS by getaddrinfo", "$cluster", "{type: STRICT_DNS, typed_dns_resolver_config: {name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.network.dns_resolver.getaddrinfo.v3.GetAddrInfoDnsResolverConfig}}}"},
+	{"logical host of two endpoints, with all addresses", "$cluster", "{type: LOGICAL_DNS, dns_lookup_family: ALL, load_assignment: {cluster_name: a, endpoints: [{lb_endpoints: [" + named("a.example") + ", " + named("b.example") + "]}]}}"},
+	{"cluster of another extension", "$cluster", "{cluster_type: {name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.clusters.aggregate.v3.ClusterConfig, clusters: [a]}}}"},
+	{"endpoints from a control plane", "$cluster", "{type: EDS}"},
 	{"health check of gRPC, with fields that XLB has no use for", "$cluster", "{health_checks: [{" + everySecond + ", grpc_health_check: {}, event_log_path: /x, alt_port: 1, tls_options: {}}]}"},
 	{"several health checks", "$cluster", "{health_checks: [{" + everySecond + ", tcp_health_check: {}}, {" + everySecond + ", tcp_health_check: {}}]}"},
 	{"health check without a way to check", "$cluster", "{health_checks: [{" + everySecond + "}]}"},
@@ -308,4 +312,9 @@ func TestRefusalsNameThePathTheRuleAndTheRemedy(t *testing.T) {
 	if diff := cmp.Diff(string(want), got.String()); diff != "" {
 		t.Errorf("messages differ from %s; -update rewrites it (-want +got):\n%s", golden, diff)
 	}
+}
+
+// named is an endpoint of that name.
+func named(host string) string {
+	return "{endpoint: {address: {socket_address: {address: " + host + ", port_value: 80}}}}"
 }

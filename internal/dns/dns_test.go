@@ -22,10 +22,10 @@ import (
 // zone is a fake resolver: hosts and their addresses, separated by blanks. A
 // host that is missing fails, "hang" as an address does not answer.
 type zone struct {
-	mu      sync.Mutex // guards hosts and asked
-	hosts   map[string]string
-	asked   int
-	network string
+	mu    sync.Mutex // guards the rest
+	hosts map[string]string
+	ttl   time.Duration
+	asked int
 }
 
 func (z *zone) set(host, addrs string) {
@@ -40,24 +40,27 @@ func (z *zone) remove(host string) {
 	delete(z.hosts, host)
 }
 
-func (z *zone) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
+func (z *zone) Lookup(ctx context.Context, network, host string) (Answer, error) {
 	z.mu.Lock()
-	z.asked++
-	z.network = network
+	if network == "ip4" { // every family that is not V6_ONLY asks for these
+		z.asked++
+	}
+	answer := Answer{TTL: z.ttl}
 	text, ok := z.hosts[host]
 	z.mu.Unlock()
 	if !ok {
-		return nil, errors.New("no such host")
+		return Answer{}, errors.New("no such host")
 	}
 	if text == "hang" {
 		<-ctx.Done()
-		return nil, ctx.Err()
+		return Answer{}, ctx.Err()
 	}
-	var addrs []netip.Addr
 	for _, f := range strings.Fields(text) {
-		addrs = append(addrs, netip.MustParseAddr(f))
+		if a := netip.MustParseAddr(f); a.Is4() == (network == "ip4") {
+			answer.Addrs = append(answer.Addrs, a)
+		}
 	}
-	return addrs, nil
+	return answer, nil
 }
 
 // run starts a Resolver for one cluster inside a synctest bubble. The function
@@ -134,8 +137,8 @@ func TestResolverReportsTheFirstAnswerAndChangesOnly(t *testing.T) {
 		}
 		z.set("a", "10.0.0.1 10.0.0.2 10.0.0.1")
 		expect(t, "other order", pass(2*time.Second))
-		if z.asked != 2 || z.network != "ip" {
-			t.Errorf("asked %d times for %q", z.asked, z.network)
+		if z.asked != 2 {
+			t.Errorf("asked %d times", z.asked)
 		}
 		z.set("a", "10.0.0.3")
 		expect(t, "another address", pass(5*time.Second), endpoints("10.0.0.3:80"))
@@ -194,13 +197,81 @@ func TestResolverKeepsEarlierEndpointsUntilAllNamesAreFound(t *testing.T) {
 	})
 }
 
-func TestResolverPrefersIPv6AndUnmapsIPv4(t *testing.T) {
+func TestResolverTakesTheAddressesOfTheFamily(t *testing.T) {
+	tests := map[model.Family][]model.Endpoint{
+		model.FamilyAuto:        endpoints("10.0.0.2:2", "[fd00::1]:1"),
+		model.FamilyV4:          endpoints("10.0.0.1:1", "10.0.0.2:2"),
+		model.FamilyV6:          endpoints("[fd00::1]:1"),
+		model.FamilyV4Preferred: endpoints("10.0.0.1:1", "10.0.0.2:2"),
+		model.FamilyAll:         endpoints("10.0.0.1:1", "10.0.0.2:2", "[fd00::1]:1"),
+	}
+	for family, want := range tests {
+		t.Run(family.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				z := &zone{hosts: map[string]string{"both": "10.0.0.1 fd00::1", "four": "10.0.0.2"}}
+				c := cluster(model.Target{Host: "both", Port: 1, Weight: 1}, model.Target{Host: "four", Port: 2, Weight: 1})
+				c.DNS.Family = family
+				expect(t, "first", run(t, z, c, nil)(0), want)
+			})
+		})
+	}
+}
+
+func TestResolverTakesTheFirstAddressOfALogicalHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		z := &zone{hosts: map[string]string{"both": "10.0.0.1 fd00::1", "mapped": "::ffff:10.0.0.2"}}
-		pass := run(t, z, cluster(
-			model.Target{Host: "both", Port: 1, Weight: 1}, model.Target{Host: "mapped", Port: 2, Weight: 1},
-		), nil)
-		expect(t, "first", pass(0), endpoints("10.0.0.2:2", "[fd00::1]:1"))
+		z := &zone{hosts: map[string]string{"a": "10.0.0.2 10.0.0.1"}}
+		c := cluster(model.Target{Host: "a", Port: 80, Weight: 1})
+		c.Discovery = model.LogicalDNS
+		pass := run(t, z, c, nil)
+		expect(t, "first", pass(0), endpoints("10.0.0.2:80"))
+		z.set("a", "10.0.0.1 10.0.0.2")
+		expect(t, "other order", pass(5*time.Second), endpoints("10.0.0.1:80"))
+		z.set("a", "")
+		expect(t, "no address left", pass(5*time.Second))
+	})
+}
+
+func TestResolverWaitsForTheTimeToLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		z := &zone{hosts: map[string]string{"a": "10.0.0.1"}, ttl: 30 * time.Second}
+		c := cluster(model.Target{Host: "a", Port: 80, Weight: 1})
+		c.DNS.RespectTTL, c.DNS.MinRefresh = true, 2*time.Second
+		pass := run(t, z, c, nil)
+		expect(t, "first", pass(29*time.Second), endpoints("10.0.0.1:80"))
+		z.ttl = time.Second
+		pass(2 * time.Second)
+		if z.asked != 2 {
+			t.Errorf("asked %d times in 31 s, for a name that lives 30 s", z.asked)
+		}
+		z.ttl = 0
+		pass(time.Second) // the shortest wait is 2 s
+		if z.asked != 3 {
+			t.Errorf("asked %d times in 32 s", z.asked)
+		}
+		pass(6 * time.Second)
+		if z.asked != 4 {
+			t.Errorf("asked %d times in 38 s: without a time to live it is every 5 s", z.asked)
+		}
+	})
+}
+
+func TestResolverAsksSoonerAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		z := &zone{hosts: map[string]string{}}
+		c := cluster(model.Target{Host: "a", Port: 80, Weight: 1})
+		c.DNSRefresh, c.DNS.FailureBase, c.DNS.FailureMax = time.Hour, 100*time.Millisecond, time.Second
+		pass := run(t, z, c, nil)
+		pass(20 * time.Second)
+		if z.asked < 20 || z.asked > 200 {
+			t.Errorf("asked %d times in 20 s, with waits of up to 1 s", z.asked)
+		}
+		z.set("a", "10.0.0.1")
+		expect(t, "found", pass(time.Second), endpoints("10.0.0.1:80"))
+		asked := z.asked
+		pass(59 * time.Minute)
+		if z.asked != asked {
+			t.Errorf("asked again before its time")
+		}
 	})
 }
 

@@ -5,8 +5,6 @@ package dns
 import (
 	"context"
 	"log/slog"
-	"net"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -22,15 +20,10 @@ const (
 	lookupTimeout = 10 * time.Second
 )
 
-// Lookup is the part of *net.Resolver that is used.
-type Lookup interface {
-	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
-}
-
-// Resolver keeps the endpoints of StrictDNS clusters up to date. Set the
+// Resolver keeps the endpoints of StrictDNS and LogicalDNS clusters up to date. Set the
 // fields, then call Run once.
 type Resolver struct {
-	// Clusters to look after; those that are not StrictDNS are passed over.
+	// Clusters to look after; those without names are passed over.
 	// The endpoints they hold, if any, stand until all names have been found.
 	Clusters []*model.Cluster
 	// Changed is told the endpoints of a cluster after the first look-up of all
@@ -38,7 +31,7 @@ type Resolver struct {
 	// do not overlap and end before Run returns. The slice belongs to the
 	// callee.
 	Changed func(cluster string, endpoints []model.Endpoint)
-	// Lookup resolves names; nil means net.DefaultResolver.
+	// Lookup resolves names; nil means a Client of each cluster's DNS.
 	Lookup Lookup
 	// Log is told when a name begins or ceases to fail; nil means no log.
 	Log *slog.Logger
@@ -48,32 +41,27 @@ type Resolver struct {
 
 // Run resolves until ctx ends.
 func (r *Resolver) Run(ctx context.Context) {
-	lookup, log := r.Lookup, r.Log
-	if lookup == nil {
-		lookup = net.DefaultResolver
-	}
+	log := r.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
 	for _, c := range r.Clusters {
-		if c.Discovery != model.StrictDNS {
+		if !c.Discovery.Named() {
 			continue
+		}
+		lookup := r.Lookup
+		if lookup == nil {
+			lookup = &Client{Config: c.DNS}
 		}
 		s := newState(c, lookup, log.With("cluster", c.Name))
 		running.Go(func() { r.keep(ctx, c, s) })
 	}
 }
 
-// keep looks one cluster's names up every DNSRefresh.
+// keep looks one cluster's names up, each when its time has come.
 func (r *Resolver) keep(ctx context.Context, c *model.Cluster, s *state) {
-	interval := c.DNSRefresh
-	if interval <= 0 {
-		interval = defaultRefresh
-	}
-	timer := time.NewTimer(interval)
-	defer timer.Stop()
 	for {
 		changed := s.refresh(ctx)
 		if ctx.Err() != nil {
@@ -82,9 +70,10 @@ func (r *Resolver) keep(ctx context.Context, c *model.Cluster, s *state) {
 		if changed {
 			r.report(c.Name, s.endpoints)
 		}
-		timer.Reset(interval)
+		timer := time.NewTimer(s.next(time.Now()))
 		select {
 		case <-ctx.Done():
+			timer.Stop()
 			return
 		case <-timer.C:
 		}

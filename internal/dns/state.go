@@ -7,23 +7,21 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
-	"sync"
+	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
 )
 
 // state is what is known about one cluster. It belongs to one goroutine.
 type state struct {
-	targets []model.Target
+	cluster *model.Cluster
 	lookup  Lookup
 	log     *slog.Logger
 
-	// found holds the last answer of each host; an IP address is its own.
-	found map[string][]netip.Addr
-	// failing holds the hosts whose last look-up failed.
-	failing map[string]bool
+	hosts map[string]*host
 	// before are endpoints from before this state, in force until every host
 	// has been found once.
 	before    []model.Endpoint
@@ -31,49 +29,54 @@ type state struct {
 	refreshed bool
 }
 
+// host is a name, or an IP address, which is never due.
+type host struct {
+	name  string
+	addrs []netip.Addr
+	// found: there was an answer.
+	found bool
+	// failures of the last look-ups, in a row.
+	failures int
+	// due is the time of the next look-up.
+	due time.Time
+}
+
 func newState(c *model.Cluster, lookup Lookup, log *slog.Logger) *state {
-	s := &state{
-		targets: c.Targets,
-		lookup:  lookup,
-		log:     log,
-		found:   map[string][]netip.Addr{},
-		failing: map[string]bool{},
-		before:  c.Endpoints,
-	}
+	s := &state{cluster: c, lookup: lookup, log: log, hosts: map[string]*host{}, before: c.Endpoints}
 	for _, t := range c.Targets {
+		h := &host{name: t.Host}
 		if ip, err := netip.ParseAddr(t.Host); err == nil {
-			s.found[t.Host] = []netip.Addr{ip}
+			h.addrs, h.found = []netip.Addr{ip}, true
 		}
+		s.hosts[t.Host] = h
 	}
 	return s
 }
 
-// refresh looks all names up at once and says whether there is something to
+// refresh looks all names up at once that are due, and says whether there is something to
 // report.
 func (s *state) refresh(ctx context.Context) bool {
-	type answer struct {
-		addrs []netip.Addr
-		err   error
+	type result struct {
+		host   *host
+		answer Answer
+		err    error
 	}
-	var (
-		mu      sync.Mutex // guards answers
-		answers = map[string]answer{}
-		running sync.WaitGroup
-	)
-	for _, host := range s.names() {
-		running.Go(func() {
-			addrs, err := s.resolve(ctx, host)
-			mu.Lock()
-			defer mu.Unlock()
-			answers[host] = answer{addrs, err}
-		})
+	due := s.due(time.Now())
+	results := make(chan result, len(due))
+	for _, h := range due {
+		go func() {
+			ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+			defer cancel()
+			answer, err := ofFamily(ctx, s.lookup, s.cluster.DNS.Family, h.name)
+			results <- result{h, answer, err}
+		}()
 	}
-	running.Wait()
+	for range due {
+		r := <-results
+		s.learn(r.host, r.answer, r.err)
+	}
 	if ctx.Err() != nil {
 		return false
-	}
-	for host, a := range answers {
-		s.learn(host, a.addrs, a.err)
 	}
 	endpoints := s.merge()
 	changed := !s.refreshed || !slices.Equal(endpoints, s.endpoints)
@@ -81,53 +84,71 @@ func (s *state) refresh(ctx context.Context) bool {
 	return changed
 }
 
-// names are the hosts to look up, each once.
-func (s *state) names() []string {
-	var names []string
-	for _, t := range s.targets {
-		if _, err := netip.ParseAddr(t.Host); err != nil {
-			names = append(names, t.Host)
+// due are the names to look up now.
+func (s *state) due(now time.Time) []*host {
+	var due []*host
+	for _, h := range s.hosts {
+		if _, err := netip.ParseAddr(h.name); err != nil && !h.due.After(now) {
+			due = append(due, h)
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return due
 }
 
-// resolve returns the IPv6 addresses of a host or, if it has none, the IPv4
-// addresses: Envoy's default, Cluster.dns_lookup_family AUTO.
-func (s *state) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
-	defer cancel()
-	addrs, err := s.lookup.LookupNetIP(ctx, "ip", host)
-	if err != nil {
-		return nil, err
-	}
-	var v4, v6 []netip.Addr
-	for _, a := range addrs {
-		if a = a.Unmap(); a.Is4() {
-			v4 = append(v4, a)
-		} else {
-			v6 = append(v6, a)
+// next is how long no name is due; the longest time if there is none.
+func (s *state) next(now time.Time) time.Duration {
+	wait := time.Duration(math.MaxInt64)
+	for _, h := range s.hosts {
+		if !h.due.IsZero() {
+			wait = min(wait, max(h.due.Sub(now), 0))
 		}
 	}
-	if len(v6) > 0 {
-		return v6, nil
-	}
-	return v4, nil
+	return wait
 }
 
 // learn keeps an answer. After a failure the answer before it stands.
-func (s *state) learn(host string, addrs []netip.Addr, err error) {
+func (s *state) learn(h *host, answer Answer, err error) {
 	switch {
-	case err != nil && !s.failing[host]:
-		s.log.Warn("name not found; keeping its last addresses", "host", host, "addresses", len(s.found[host]), "err", err)
-	case err == nil && s.failing[host]:
-		s.log.Info("name found again", "host", host, "addresses", len(addrs))
+	case err != nil && h.failures == 0:
+		s.log.Warn("name not found; keeping its last addresses", "host", h.name, "addresses", len(h.addrs), "err", err)
+	case err == nil && h.failures > 0:
+		s.log.Info("name found again", "host", h.name, "addresses", len(answer.Addrs))
 	}
-	s.failing[host] = err != nil
-	if err == nil {
-		s.found[host] = addrs
+	h.due = time.Now().Add(s.wait(h, answer, err))
+	if err != nil {
+		h.failures++
+		return
 	}
+	h.failures = 0
+	if len(answer.Addrs) > 0 || s.cluster.Discovery != model.LogicalDNS {
+		h.addrs, h.found = answer.Addrs, true
+	}
+}
+
+// wait is the time to the next look-up of a host.
+func (s *state) wait(h *host, answer Answer, err error) time.Duration {
+	c := &s.cluster.DNS
+	wait := s.cluster.DNSRefresh
+	if wait <= 0 {
+		wait = defaultRefresh
+	}
+	switch {
+	case err != nil && c.FailureBase > 0:
+		longest := c.FailureBase
+		for range h.failures {
+			if longest *= 2; longest >= c.FailureMax {
+				longest = max(c.FailureMax, c.FailureBase)
+				break
+			}
+		}
+		wait = max(rand.N(longest), time.Millisecond)
+	case err == nil && c.RespectTTL && answer.TTL > 0:
+		wait = max(answer.TTL, c.MinRefresh)
+	}
+	if c.Jitter > 0 {
+		wait += rand.N(c.Jitter)
+	}
+	return wait
 }
 
 // merge makes the list of endpoints, ordered by address so that an answer in
@@ -139,11 +160,12 @@ func (s *state) merge() []model.Endpoint {
 	weights := map[model.Endpoint]uint64{}
 	known := map[netip.AddrPort]bool{}
 	complete := true
-	for i := range s.targets {
-		addrs, ok := s.found[s.targets[i].Host]
-		complete = complete && ok
-		for _, a := range unique(addrs) {
-			e := s.targets[i].At(a)
+	for i := range s.cluster.Targets {
+		t := &s.cluster.Targets[i]
+		h := s.hosts[t.Host]
+		complete = complete && h.found
+		for _, a := range s.used(h.addrs) {
+			e := t.At(a)
 			known[e.Address] = true
 			weights[weightless(e)] += uint64(e.Weight)
 		}
@@ -183,6 +205,14 @@ func compareEndpoints(a, b model.Endpoint) int {
 		cmp.Compare(a.Check.Hostname, b.Check.Hostname),
 		a.Check.Address.Compare(b.Check.Address),
 	)
+}
+
+// used are the addresses of an answer that become endpoints.
+func (s *state) used(addrs []netip.Addr) []netip.Addr {
+	if s.cluster.Discovery == model.LogicalDNS {
+		return addrs[:min(len(addrs), 1)]
+	}
+	return unique(addrs)
 }
 
 // unique returns the addresses in order, without those that an answer repeats.

@@ -247,15 +247,24 @@ const (
 	Static Discovery = iota
 	// StrictDNS endpoints are names; each address of the answer is an endpoint.
 	StrictDNS
+	// LogicalDNS is one endpoint: the first address of the answer.
+	LogicalDNS
 )
 
 // String returns Envoy's name of the discovery type.
 func (d Discovery) String() string {
-	if d == StrictDNS {
+	switch d {
+	case StrictDNS:
 		return "STRICT_DNS"
+	case LogicalDNS:
+		return "LOGICAL_DNS"
+	default:
+		return "STATIC"
 	}
-	return "STATIC"
 }
+
+// Named reports whether endpoints are names, which have to be looked up.
+func (d Discovery) Named() bool { return d != Static }
 
 // Cluster is a set of endpoints that serve the same thing.
 type Cluster struct {
@@ -279,19 +288,20 @@ type Cluster struct {
 	Breakers [priorities]*Breakers
 	// DNSRefresh is the time between look-ups (Cluster.dns_refresh_rate).
 	DNSRefresh time.Duration
+	DNS        DNS
 	// Outlier ejects endpoints whose requests fail, HealthCheck asks them; nil does not.
 	Outlier     *OutlierDetection
 	HealthCheck *HealthCheck
-	// Targets as configured. For StrictDNS they may be names.
+	// Targets as configured. For StrictDNS they may be names; LogicalDNS has one.
 	Targets []Target
-	// Endpoints to balance over: for Static the targets, for StrictDNS the
+	// Endpoints to balance over: for Static the targets, otherwise the
 	// addresses the targets resolve to (empty until then).
 	Endpoints []Endpoint
 }
 
 // Target is an endpoint as it stands in the configuration.
 type Target struct {
-	// Host is an IP address or, for StrictDNS, a DNS name.
+	// Host is an IP address or, where Discovery.Named, a DNS name.
 	Host   string
 	Port   uint16
 	Weight uint32

@@ -9,7 +9,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// resolving keeps the names of STRICT_DNS clusters resolved. Node.updates guards it.
+// resolving keeps the names of STRICT_DNS and LOGICAL_DNS clusters resolved. Node.updates guards it.
 type resolving struct {
 	n *Node
 	// answers are the last ones, by cluster; they outlive a reload.
@@ -33,7 +33,7 @@ func (r *resolving) follow(source *model.Config) *model.Config {
 	merged := dns.Merge(source, r.answers)
 	var named []*model.Cluster
 	for _, c := range merged.Clusters {
-		if c.Discovery == model.StrictDNS {
+		if c.Discovery.Named() {
 			named = append(named, c)
 			r.missing[c.Name] = true
 		}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/xlb-project/xlb/test/e2e/harness"
+	"github.com/xlb-project/xlb/test/e2e/programs"
+)
+
+// nameServer knows one name, "origin.test", which is all addresses at a time, or fails.
+type nameServer struct {
+	address netip.AddrPort
+
+	mu    sync.Mutex // guards the rest
+	addrs []netip.Addr
+	ttl   uint32
+	code  dnsmessage.RCode
+	// silent does not answer.
+	silent bool
+	// asked for IPv4 addresses.
+	asked int
+}
+
+const originName = "origin.test"
+
+func startNameServer(t *testing.T) *nameServer {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	s := &nameServer{address: netip.MustParseAddrPort(conn.LocalAddr().String())}
+	go func() {
+		buffer := make([]byte, 4096)
+		for {
+			n, from, err := conn.ReadFrom(buffer)
+			if err != nil {
+				return
+			}
+			if answer := s.reply(buffer[:n]); answer != nil {
+				_, _ = conn.WriteTo(answer, from)
+			}
+		}
+	}()
+	return s
+}
+
+func (s *nameServer) reply(question []byte) []byte {
+	var m dnsmessage.Message
+	if m.Unpack(question) != nil || len(m.Questions) != 1 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := m.Questions[0]
+	if q.Type == dnsmessage.TypeA {
+		s.asked++
+	}
+	if s.silent {
+		return nil
+	}
+	m.Response, m.RecursionAvailable, m.Additionals, m.RCode = true, true, nil, s.code
+	if q.Name.String() != originName+"." {
+		m.RCode = dnsmessage.RCodeNameError
+	}
+	for _, a := range s.addrs {
+		if m.RCode == dnsmessage.RCodeSuccess && q.Type == dnsmessage.TypeA {
+			m.Answers = append(m.Answers, dnsmessage.Resource{
+				Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: s.ttl},
+				Body:   &dnsmessage.AResource{A: a.As4()},
+			})
+		}
+	}
+	answer, _ := m.Pack()
+	return answer
+}
+
+func (s *nameServer) set(code dnsmessage.RCode, ttl uint32, addrs ...netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.code, s.ttl, s.addrs, s.silent = code, ttl, addrs, false
+}
+
+func (s *nameServer) questions() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
+}
+
+// namedOrigins are servers at one port of several addresses. Each tells its address, ends the connection behind a response, so that
+// connections of before do not matter, and holds requests for /hold until it is released.
+func namedOrigins(t *testing.T, released <-chan struct{}, addrs ...netip.Addr) uint16 {
+	t.Helper()
+	port := uint16(0)
+	for _, a := range addrs {
+		l, err := net.Listen("tcp", netip.AddrPortFrom(a, port).String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		port = netip.MustParseAddrPort(l.Addr().String()).Port()
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/hold" {
+				<-released
+			}
+			w.Header().Set("Connection", "close")
+			_, _ = io.WriteString(w, a.String())
+		})}
+		go func() { _ = server.Serve(l) }()
+		t.Cleanup(func() { server.Close() })
+	}
+	return port
+}
+
+func namedConfig(service netip.AddrPort, servers *nameServer, kind string, port uint16, fields map[string]any) harness.Config {
+	config := harness.OneCluster(service)
+	f := map[string]any{
+		"type": kind, "dns_refresh_rate": "0.2s", "dns_lookup_family": "V4_ONLY",
+		"load_assignment": map[string]any{"cluster_name": "origins", "endpoints": []any{map[string]any{"lb_endpoints": []any{
+			map[string]any{"endpoint": map[string]any{"address": map[string]any{"socket_address": map[string]any{"address": originName, "port_value": port}}}},
+		}}}},
+		"typed_dns_resolver_config": map[string]any{"name": "envoy.network.dns_resolver.cares", "typed_config": map[string]any{
+			"@type":                "type.googleapis.com/envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig",
+			"resolvers":            []any{map[string]any{"socket_address": map[string]any{"address": servers.address.Addr().String(), "port_value": servers.address.Port()}}},
+			"dns_resolver_options": map[string]any{"no_default_search_domain": true},
+		}},
+	}
+	for k, v := range fields {
+		f[k] = v
+	}
+	config.Clusters[0].Fields = f
+	return config
+}
+
+// answers asks n times, on connections of their own, and counts bodies of 200 and statuses of others.
+func answers(t *testing.T, place *harness.Place, service netip.AddrPort, n int) map[string]int {
+	t.Helper()
+	got := map[string]int{}
+	for range n {
+		report := runExchange(t, place, service, 10*time.Second, getAndReceive("/")...)
+		switch {
+		case len(report.Replies) != 1:
+			got["none: "+report.Error]++
+		case report.Replies[0].Status == 200:
+			got[report.Replies[0].Body]++
+		default:
+			got[http.StatusText(report.Replies[0].Status)]++
+		}
+	}
+	return got
+}
+
+// only waits until all requests are answered by these, each at least once.
+func only(t *testing.T, place *harness.Place, service netip.AddrPort, what string, want ...string) {
+	t.Helper()
+	var got map[string]int
+	defer func() {
+		if t.Failed() {
+			t.Logf("%s: answers of %v, want %v", what, got, want)
+		}
+	}()
+	harness.Eventually(t, 10*time.Second, what, func() bool {
+		got = answers(t, place, service, 4)
+		if len(got) != len(want) {
+			return false
+		}
+		for _, w := range want {
+			if got[w] == 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// forAll runs a test in every mode and beside Envoy.
+func forAll(t *testing.T, test func(t *testing.T, start func(harness.Config) *harness.Balancer, place *harness.Place)) {
+	t.Helper()
+	place := harness.SameHost(t)
+	for _, mode := range harness.Modes(t) {
+		t.Run(mode.Name, func(t *testing.T) {
+			test(t, func(c harness.Config) *harness.Balancer { return harness.Start(t, mode, c, place) }, place)
+		})
+	}
+	if !harness.Envoy() {
+		t.Run("Envoy", func(t *testing.T) {
+			test(t, func(c harness.Config) *harness.Balancer { return harness.StartEnvoy(t, c, place) }, place)
+		})
+	}
+}
+
+var (
+	firstAddr  = netip.MustParseAddr("127.96.0.1")
+	secondAddr = netip.MustParseAddr("127.96.0.2")
+)
+
+// TestALogicalHostIsTheFirstAddressOfTheLastAnswer moves a name from address to address, and breaks it.
+func TestALogicalHostIsTheFirstAddressOfTheLastAnswer(t *testing.T) {
+	forAll(t, func(t *testing.T, start func(harness.Config) *harness.Balancer, place *harness.Place) {
+		names, service, released := startNameServer(t), harness.Service(), make(chan struct{})
+		names.set(dnsmessage.RCodeSuccess, 60, secondAddr, firstAddr)
+		port := namedOrigins(t, released, firstAddr, secondAddr)
+		start(namedConfig(service, names, "LOGICAL_DNS", port, nil))
+
+		only(t, place, service, "the first address", secondAddr.String())
+		held := place.Program(t, programs.ExchangeProgram, programs.ExchangeSpec{
+			Address: service.String(), Timeout: 30 * time.Second, Steps: getAndReceive("/hold")})
+		names.set(dnsmessage.RCodeSuccess, 60, firstAddr, secondAddr)
+		only(t, place, service, "the addresses in another order", firstAddr.String())
+		close(released)
+		var report programs.ExchangeReport
+		if held.Next(t, &report); len(report.Replies) != 1 || report.Replies[0].Body != secondAddr.String() {
+			t.Errorf("the request that was under way when the address changed: %+v", report)
+		}
+		for _, code := range []dnsmessage.RCode{dnsmessage.RCodeServerFailure, dnsmessage.RCodeNameError, dnsmessage.RCodeSuccess} {
+			names.set(code, 60)
+			asked := names.questions()
+			harness.Eventually(t, 10*time.Second, "two more questions", func() bool { return names.questions() >= asked+2 })
+			only(t, place, service, "no address, with "+code.String(), firstAddr.String())
+		}
+		names.set(dnsmessage.RCodeSuccess, 60, secondAddr)
+		only(t, place, service, "found again", secondAddr.String())
+	})
+}
+
+// TestNamesOfAStrictClusterFollowTheirAnswers adds and takes addresses, and breaks the name.
+func TestNamesOfAStrictClusterFollowTheirAnswers(t *testing.T) {
+	forAll(t, func(t *testing.T, start func(harness.Config) *harness.Balancer, place *harness.Place) {
+		names, service := startNameServer(t), harness.Service()
+		names.set(dnsmessage.RCodeSuccess, 60, firstAddr)
+		port := namedOrigins(t, nil, firstAddr, secondAddr)
+		start(namedConfig(service, names, "STRICT_DNS", port, nil))
+
+		only(t, place, service, "one address", firstAddr.String())
+		names.set(dnsmessage.RCodeSuccess, 60, firstAddr, secondAddr)
+		only(t, place, service, "two addresses", firstAddr.String(), secondAddr.String())
+		names.set(dnsmessage.RCodeServerFailure, 60)
+		asked := names.questions()
+		harness.Eventually(t, 10*time.Second, "two more questions", func() bool { return names.questions() >= asked+2 })
+		only(t, place, service, "the server fails", firstAddr.String(), secondAddr.String())
+		names.set(dnsmessage.RCodeNameError, 60)
+		only(t, place, service, "no such name", http.StatusText(http.StatusServiceUnavailable))
+		names.set(dnsmessage.RCodeSuccess, 60, secondAddr)
+		only(t, place, service, "found again", secondAddr.String())
+	})
+}
+
+// TestNamesAreLookedUpWhenTheirAnswersExpire counts questions.
+func TestNamesAreLookedUpWhenTheirAnswersExpire(t *testing.T) {
+	tests := []struct {
+		name   string
+		fields map[string]any
+		code   dnsmessage.RCode
+		// least and most questions in three seconds behind the first one.
+		least, most int
+	}{
+		{"every refresh", map[string]any{"dns_refresh_rate": "0.5s"}, dnsmessage.RCodeSuccess, 4, 7},
+		{"time to live of one second", map[string]any{"dns_refresh_rate": "60s", "respect_dns_ttl": true}, dnsmessage.RCodeSuccess, 2, 4},
+		{"long refresh", map[string]any{"dns_refresh_rate": "60s"}, dnsmessage.RCodeSuccess, 0, 0},
+		{"jitter", map[string]any{"dns_refresh_rate": "0.1s", "dns_jitter": "0.9s"}, dnsmessage.RCodeSuccess, 2, 15},
+		{"failures", map[string]any{"dns_refresh_rate": "60s", "dns_failure_refresh_rate": map[string]any{"base_interval": "0.1s", "max_interval": "0.5s"}}, dnsmessage.RCodeServerFailure, 6, 200},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			forAll(t, func(t *testing.T, start func(harness.Config) *harness.Balancer, _ *harness.Place) {
+				names := startNameServer(t)
+				names.set(tt.code, 1, firstAddr)
+				start(namedConfig(harness.Service(), names, "STRICT_DNS", 1, tt.fields))
+				before := names.questions()
+				began := time.Now()
+				for time.Since(began) < 3*time.Second {
+					time.Sleep(50 * time.Millisecond)
+				}
+				if n := names.questions() - before; n < tt.least || n > tt.most {
+					t.Errorf("%d questions in 3 s, want %d to %d", n, tt.least, tt.most)
+				}
+			})
+		})
+	}
+}
