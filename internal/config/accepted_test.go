@@ -314,7 +314,7 @@ var acceptances = []struct {
 		func(c *model.Config) {
 			most := uint32(4294967295)
 			c.Clusters[0].Breakers = [2]*model.Breakers{
-				{MaxConnections: most, MaxPending: most, MaxRequests: most, MaxRetries: most},
+				{MaxConnections: most, MaxPending: most, MaxRequests: most, MaxRetries: most, TrackRemaining: true},
 				{MaxConnections: 1024, MaxPending: 1024, MaxRetries: 3, Budget: &model.RetryBudget{Percent: 20, Min: 1}},
 			}
 		}},

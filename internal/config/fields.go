@@ -790,7 +790,7 @@ var supported = map[protoreflect.FullName]fields{
 		"max_requests":         translateIt,
 		"max_retries":          translateIt,
 		"retry_budget":         translateIt,
-		"track_remaining":      ignore("adds figures to Envoy's own"),
+		"track_remaining":      translateIt,
 		"max_connection_pools": ignore("Envoy has one pool of connections for each endpoint and thread; XLB has one for each endpoint"),
 	},
 	"envoy.config.cluster.v3.CircuitBreakers.Thresholds.RetryBudget": {

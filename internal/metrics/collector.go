@@ -206,7 +206,8 @@ func (out emitter) cluster(c *ClusterSnapshot) {
 	total, healthy := c.Members()
 	out.gauge(clusterMembers, total, c.Name)
 	out.gauge(clusterMembersHealthy, healthy, c.Name)
-	out.health(c)
+	out.named(healthStats, c.Health, c.Name)
+	out.named(limitStats, c.Limits, c.Name)
 	for i := range c.Endpoints {
 		e := &c.Endpoints[i]
 		out.gauge(poolISocks, e.Pool.Idle, c.Name, e.Address.String(), "idle")

@@ -8,24 +8,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// healthStat is one of Envoy's statistics of outlier detection or health checks.
-type healthStat struct {
+// namedStat is one of Envoy's statistics of a cluster that comes by its name.
+type namedStat struct {
 	// name is Envoy's, below cluster.<name>.
 	name  string
 	gauge bool
 	desc  *prometheus.Desc
 }
 
-func counterOf(name, help string) healthStat { return healthStatOf(name, help, false) }
+func counterOf(name, help string) namedStat { return namedStatOf(name, help, false) }
 
-func healthStatOf(name, help string, gauge bool) healthStat {
+func namedStatOf(name, help string, gauge bool) namedStat {
 	full := "envoy_cluster_" + strings.ReplaceAll(name, ".", "_")
-	return healthStat{name, gauge, describe(full, help, clusterLabel)}
+	return namedStat{name, gauge, describe(full, help, clusterLabel)}
 }
 
 // healthStats are all there are, in the order in which a reader asks for them.
-var healthStats = []healthStat{
-	healthStatOf("outlier_detection.ejections_active", "Endpoints of a cluster that are ejected now.", true),
+var healthStats = []namedStat{
+	namedStatOf("outlier_detection.ejections_active", "Endpoints of a cluster that are ejected now.", true),
 	counterOf("outlier_detection.ejections_enforced_total", "Ejections of endpoints, for whatever reason."),
 	counterOf("outlier_detection.ejections_overflow", "Ejections that max_ejection_percent forbade."),
 	counterOf("outlier_detection.ejections_enforced_consecutive_5xx", "Ejections by 5xx in a row."),
@@ -46,19 +46,20 @@ var healthStats = []healthStat{
 	counterOf("health_check.success", "Active health checks that have passed."),
 	counterOf("health_check.failure", "Active health checks that have failed, in whatever way."),
 	counterOf("health_check.network_failure", "Active health checks that found no connection, or no answer in time."),
-	healthStatOf("health_check.healthy", "Endpoints of a cluster that pass their health checks.", true),
-	healthStatOf("health_check.degraded", "Endpoints of a cluster that call themselves degraded.", true),
+	namedStatOf("health_check.healthy", "Endpoints of a cluster that pass their health checks.", true),
+	namedStatOf("health_check.degraded", "Endpoints of a cluster that call themselves degraded.", true),
 }
 
-func (out emitter) health(c *ClusterSnapshot) {
-	for _, s := range healthStats {
-		value, ok := c.Health[s.name]
+// named writes those statistics that there are.
+func (out emitter) named(all []namedStat, values map[string]uint64, cluster string) {
+	for _, s := range all {
+		value, ok := values[s.name]
 		switch {
 		case !ok:
 		case s.gauge:
-			out.gauge(s.desc, value, c.Name)
+			out.gauge(s.desc, value, cluster)
 		default:
-			out.counter(s.desc, value, c.Name)
+			out.counter(s.desc, value, cluster)
 		}
 	}
 }

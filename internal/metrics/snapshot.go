@@ -59,7 +59,9 @@ type ClusterSnapshot struct {
 	// Broken are requests that the kernel sent and that ended without a whole response.
 	Broken uint64 `json:"broken"`
 	// Health are Envoy's statistics of outlier detection and health checks; empty without either.
-	Health    map[string]uint64  `json:"health,omitempty"`
+	Health map[string]uint64 `json:"health,omitempty"`
+	// Limits are those of circuit breakers, retries and timeouts.
+	Limits    map[string]uint64  `json:"limits,omitempty"`
 	Endpoints []EndpointSnapshot `json:"endpoints"`
 }
 
@@ -155,6 +157,7 @@ func snapshotCluster(c *Cluster, a *account, slow slowCluster) ClusterSnapshot {
 		Requests: kernel.requests + slow.requests,
 		Broken:   kernel.broken,
 		Health:   c.Health,
+		Limits:   c.Limits,
 		// Never null in JSON.
 		Endpoints: make([]EndpointSnapshot, 0, len(c.Endpoints)),
 	}

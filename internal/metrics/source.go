@@ -32,6 +32,8 @@ type Cluster struct {
 	Name string
 	// Health are Envoy's statistics of outlier detection and health checks, by their names below cluster.<name>.
 	Health map[string]uint64
+	// Limits are those of circuit breakers, retries and timeouts, likewise.
+	Limits map[string]uint64
 	// Endpoints of the configuration in its order, followed by those that have left
 	// it but still hold a lease. An address that left and came back may be in both.
 	Endpoints []Endpoint

@@ -63,4 +63,5 @@ func (l *list) addCluster(c *ClusterSnapshot) {
 	l.add(prefix+"membership_total", total)
 	l.add(prefix+"membership_healthy", healthy)
 	l.addAll(prefix, c.Health)
+	l.addAll(prefix, c.Limits)
 }

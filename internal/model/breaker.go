@@ -19,6 +19,8 @@ type Breakers struct {
 	MaxConnections, MaxPending, MaxRequests, MaxRetries uint32
 	// Budget stands in place of MaxRetries; nil does not.
 	Budget *RetryBudget
+	// TrackRemaining shows how much of each is left.
+	TrackRemaining bool
 }
 
 // RetryBudget bounds retries by what is under way.

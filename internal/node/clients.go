@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,9 @@ type clients struct{ n *Node }
 // Fail implements pool.Clients.
 func (c clients) Fail(l pool.Lost) {
 	c.n.keeper.lost(l)
+	if l.Why == pool.Timeout {
+		c.timedOut(l.Endpoint)
+	}
 	c.n.log.Debug("request has lost its endpoint", "why", l.Why, "begun", l.Begun, "whole", l.Whole, "request_open", l.RequestOpen)
 	if l.Unseen != "" && c.n.anchors.Resend(l.Cookie, l.Lease, l.Unseen) {
 		c.n.resent.Add(1)
@@ -88,7 +92,11 @@ func (c clients) whole(ctx context.Context, s pool.Spilled, client net.Conn) (ui
 		// A client that has its answer may leave out what it has not sent of its request, if it is told to close.
 		Method: method, KeepAlive: !requestOpen, Upgrade: s.Upgrade, Deadline: s.Deadline, Idle: s.Idle,
 	})
-	c.n.keeper.relayed(shared.Slots[s.Lease.Slot].Endpoint, r)
+	endpoint := shared.Slots[s.Lease.Slot].Endpoint
+	c.n.keeper.relayed(endpoint, r)
+	if r.Flag == slowpath.FlagUpstreamTimeout {
+		c.timedOut(endpoint)
+	}
 	if class := r.Status/100 - 1; class >= 0 && class < len(maps.Traffic{}.Responses) {
 		atomic.AddUint64(&shared.Slots[s.Lease.Slot].Traffic.Responses[class], 1)
 	}
@@ -124,6 +132,9 @@ func (c clients) rest(ctx context.Context, s pool.Spilled, client net.Conn) (uin
 		shared.ResponseDone(s.Lease.Slot)
 		return forwarded, anchor.EndWrite
 	case err != nil:
+		if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil {
+			c.timedOut(slot.Endpoint)
+		}
 		c.n.log.Debug("spilled response ended early", "err", err)
 		shared.BreakLease(s.Lease)
 		return forwarded, anchor.Abort
@@ -131,6 +142,13 @@ func (c clients) rest(ctx context.Context, s pool.Spilled, client net.Conn) (uin
 	_ = client.SetWriteDeadline(time.Time{})
 	c.release(s, received, received == forwarded)
 	return forwarded, anchor.Keep
+}
+
+// timedOut counts a request that the time of its route has ended.
+func (c clients) timedOut(endpoint uint32) {
+	if e, ok := c.n.directory.Load().endpoints[endpoint]; ok {
+		c.n.proxy.CountTimeout(e.Cluster)
+	}
 }
 
 // release gives up an i-sock whose response has been forwarded to its end. It serves on only if nothing came behind that.

@@ -37,12 +37,22 @@ type gateKey struct {
 type gates struct {
 	load func(cluster string) Load
 
-	mu  sync.Mutex
-	all map[gateKey]*gate // guarded by mu; of clusters that have been asked for
+	mu      sync.Mutex        // guards the rest
+	all     map[gateKey]*gate // of clusters that have been asked for
+	tallies map[string]*tally
 }
 
 func newGates(load func(cluster string) Load) *gates {
-	return &gates{load: load, all: map[gateKey]*gate{}}
+	return &gates{load: load, all: map[gateKey]*gate{}, tallies: map[string]*tally{}}
+}
+
+func (g *gates) tally(cluster string) *tally {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.tallies[cluster] == nil {
+		g.tallies[cluster] = &tally{}
+	}
+	return g.tallies[cluster]
 }
 
 func (g *gates) of(cluster string, p model.Priority) *gate {
@@ -197,6 +207,7 @@ func (g *gate) retryEnded() {
 
 // admission is a request's way through its gate.
 type admission struct {
+	tally    *tally
 	gate     *gate
 	load     Load
 	breakers model.Breakers
@@ -204,7 +215,7 @@ type admission struct {
 
 func (x *exchange) admission(cluster *model.Cluster) *admission {
 	g := x.proxy.gates.of(x.cluster, x.route.Priority)
-	return &admission{g, x.proxy.gates.loadOf(x.cluster, x.route.Priority, g.own), cluster.BreakersOf(x.route.Priority)}
+	return &admission{x.proxy.gates.tally(x.cluster), g, x.proxy.gates.loadOf(x.cluster, x.route.Priority, g.own), cluster.BreakersOf(x.route.Priority)}
 }
 
 // ownLoad is a count that nobody shares.

@@ -286,6 +286,7 @@ func (x *exchange) exchange(claim *Claim, cluster *model.Cluster) (*response, Lo
 	if err != nil {
 		claim.unused()
 		if errors.Is(err, errOverflow) {
+			x.admitted.overflowed()
 			return nil, ReplyOverflow
 		}
 		return nil, x.classify(err)
@@ -338,6 +339,7 @@ func (x *exchange) roundTrip(claim *Claim) (*response, LocalReply) {
 func (x *exchange) done(o Outcome) {
 	if x.endpoint != nil {
 		o.BadBody = x.body != nil && x.body.broken.Load()
+		x.admitted.tally.timedOut(o.Err)
 		x.endpoint.Done(o)
 		x.endpoint = nil
 	}

@@ -108,19 +108,29 @@ func (x *exchange) try() (*response, error) {
 
 // decide says whether the request is to be sent again, and after what time.
 func (r *retries) decide(resp *response, err error) (wait time.Duration, again bool) {
+	retried, tally := r.counted, r.x.admitted.tally
 	r.uncount()
-	if r.over || r.x.ctx.Err() != nil || r.x.body != nil && (r.x.body.broken.Load() || r.x.replay.spoiled()) || !r.wants(resp, err) {
+	if r.over || r.x.ctx.Err() != nil || r.x.body != nil && (r.x.body.broken.Load() || r.x.replay.spoiled()) {
+		return 0, false
+	}
+	if !r.wants(resp, err) {
+		if retried {
+			tally.recovered.Add(1)
+		}
 		return 0, false
 	}
 	if r.left == 0 {
+		tally.exhausted.Add(1)
 		r.x.flag = FlagRetryLimit
 		return 0, false
 	}
 	r.left--
 	if !r.count() {
+		tally.denied.Add(1)
 		r.x.flag = FlagUpstreamOverflow
 		return 0, false
 	}
+	tally.retries.Add(1)
 	r.tried = append(r.tried, r.x.address)
 	return r.wait(resp), true
 }
@@ -253,11 +263,13 @@ func (x *exchange) limitTry(ctx context.Context, cancel context.CancelCauseFunc,
 		case <-head:
 			head, total = nil, nil
 		case <-total:
+			x.admitted.tally.tryTimeouts.Add(1)
 			cancel(ErrPerTryTimeout)
 			return
 		case <-idle:
 			left := limit - time.Since(latest(began, x.watchdog.lastProgress()))
 			if left <= 0 {
+				x.admitted.tally.tryIdle.Add(1)
 				cancel(ErrPerTryTimeout)
 				return
 			}
