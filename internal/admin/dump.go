@@ -170,7 +170,7 @@ func tableObject(t *model.RouteTable) object {
 		routes := make([]object, 0, len(vh.Routes))
 		for _, r := range vh.Routes {
 			route := routeObject(r)
-			addFilters(route, r.Filters, model.RouteFilters{Fault: t.Fault})
+			addFilters(route, r.Filters, model.RouteFilters{Fault: t.Fault, Session: t.Session})
 			routes = append(routes, route)
 		}
 		host := object{"name": vh.Name, "domains": vh.Domains, "routes": routes}

@@ -10,15 +10,23 @@ const (
 	faultName  = "envoy.filters.http.fault"
 	corsTypes  = typeURL + "envoy.extensions.filters.http.cors.v3."
 	faultTypes = typeURL + "envoy.extensions.filters.http.fault.v3."
+
+	sessionName  = "envoy.filters.http.stateful_session"
+	sessionTypes = typeURL + "envoy.extensions.filters.http.stateful_session.v3."
+	stateName    = "envoy.http.stateful_session."
+	stateTypes   = typeURL + "envoy.extensions.http.stateful_session."
 )
 
 // filterObjects are the filters of a connection manager: envoy.extensions.filters.network.http_connection_manager.v3.HttpFilter.
 func filterObjects(t *model.RouteTable) []object {
 	list := make([]object, 0, len(t.Filters)+1)
 	for _, f := range t.Filters {
-		if f == model.FilterCORS {
+		switch f {
+		case model.FilterCORS:
 			list = append(list, object{"name": corsName, "typed_config": object{"@type": corsTypes + "Cors"}})
-		} else {
+		case model.FilterSession:
+			list = append(list, object{"name": sessionName, "typed_config": sessionObject(t.Session)})
+		case model.FilterFault:
 			list = append(list, object{"name": faultName, "typed_config": faultObject(t.Fault)})
 		}
 	}
@@ -38,6 +46,12 @@ func addFilters(o object, own, above model.RouteFilters) {
 	}
 	if own.Fault != above.Fault {
 		configs[faultName] = faultObject(own.Fault)
+	}
+	if own.Session != above.Session {
+		configs[sessionName] = object{"@type": sessionTypes + "StatefulSessionPerRoute", "disabled": true}
+		if own.Session != nil {
+			configs[sessionName] = object{"@type": sessionTypes + "StatefulSessionPerRoute", "stateful_session": sessionObject(own.Session)}
+		}
 	}
 	if len(configs) > 0 {
 		o["typed_per_filter_config"] = configs
@@ -86,6 +100,36 @@ func faultObject(f *model.Fault) object {
 	}
 	if len(f.Headers) > 0 {
 		o["headers"] = objects(f.Headers, headerObject)
+	}
+	return o
+}
+
+// sessionObject is envoy.extensions.filters.http.stateful_session.v3.StatefulSession.
+func sessionObject(s *model.Session) object {
+	o := object{"@type": sessionTypes + "StatefulSession"}
+	if s == nil {
+		return o
+	}
+	state, kind := object{"@type": stateTypes + "header.v3.HeaderBasedSessionState", "name": s.Header}, "header"
+	if s.Header == "" {
+		cookie := object{"name": s.Cookie}
+		if s.New.TTL > 0 {
+			cookie["ttl"] = seconds(s.New.TTL)
+		}
+		if s.New.Path != "" {
+			cookie["path"] = s.New.Path
+		}
+		if len(s.New.Attributes) > 0 {
+			cookie["attributes"] = objects(s.New.Attributes, func(a *model.CookieAttribute) object { return object{"name": a.Name, "value": a.Value} })
+		}
+		state, kind = object{"@type": stateTypes + "cookie.v3.CookieBasedSessionState", "cookie": cookie}, "cookie"
+	}
+	o["session_state"] = object{"name": stateName + kind, "typed_config": state}
+	if s.Strict {
+		o["strict"] = true
+	}
+	if s.NotFound != 0 {
+		o["status_on_strict_destination_not_found"] = s.NotFound
 	}
 	return o
 }

@@ -61,7 +61,7 @@ func withoutPolicy(r *model.Route) *model.Route {
 	out.Clusters = slices.Clone(r.Clusters)
 	for i := range out.Clusters {
 		if own := out.Clusters[i].Filters; own != nil {
-			out.Clusters[i].Filters = &model.RouteFilters{Fault: own.Fault}
+			out.Clusters[i].Filters = &model.RouteFilters{Fault: own.Fault, Session: own.Session}
 		}
 	}
 	return &out

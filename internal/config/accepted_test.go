@@ -51,6 +51,13 @@ func withoutHTTP(c *model.Config, p *model.TCPProxy) {
 	l.TCP, l.StatPrefix, l.Routes = p, "t", &model.RouteTable{}
 }
 
+const sessionType = "type.googleapis.com/envoy.extensions.filters.http.stateful_session.v3.StatefulSession"
+
+// cookieSession is the session_state of that cookie.
+func cookieSession(cookie string) string {
+	return "session_state: {name: envoy.http.stateful_session.cookie, typed_config: {'@type': type.googleapis.com/envoy.extensions.http.stateful_session.cookie.v3.CookieBasedSessionState, cookie: " + cookie + "}}"
+}
+
 // policyOfType is an entry of load_balancing_policy.policies: the type, and fields behind it.
 func policyOfType(content string) string {
 	return "{typed_extension_config: {name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.load_balancing_policies." + content + "}}}"
@@ -593,6 +600,29 @@ var acceptances = []struct {
 			}
 			c.Clusters[0].Targets = []model.Target{{Host: "web.example", Port: 80, Weight: 1}}
 			c.Clusters[0].Endpoints = nil
+		}},
+	{change{"states in which an endpoint may be named", "$cluster", "{common_lb_config: {override_host_status: {statuses: [HEALTHY, DRAINING]}}}"},
+		func(c *model.Config) {
+			c.Clusters[0].OverrideStatus = []model.HealthStatus{model.Healthy, model.Draining}
+		}},
+	{change{"no states in which an endpoint may be named", "$cluster", "{common_lb_config: {override_host_status: {}}}"},
+		func(c *model.Config) { c.Clusters[0].OverrideStatus = []model.HealthStatus{} }},
+	{change{"sessions", "$hcm", "{http_filters: [{name: f, typed_config: {'@type': " + sessionType + ", strict: true, status_on_strict_destination_not_found: 404, " + cookieSession("{name: s, ttl: 61.5s, path: /x, attributes: [{name: SameSite, value: Lax}, {name: Secure}]}") + "}}, " + router + "], " +
+		"route_config: {name: web, virtual_hosts: [{name: all, domains: ['*'], routes: [{match: {prefix: /off}, route: {cluster: a}, typed_per_filter_config: {f: {'@type': " + sessionType + "PerRoute, disabled: true}}}, " +
+		"{match: {prefix: /header}, route: {cluster: a}, typed_per_filter_config: {f: {'@type': " + sessionType + "PerRoute, stateful_session: {session_state: {name: envoy.http.stateful_session.header, typed_config: {'@type': type.googleapis.com/envoy.extensions.http.stateful_session.header.v3.HeaderBasedSessionState, name: X-Host}}}}}}, " +
+		"{match: {prefix: /}, route: {cluster: a}}]}]}}"},
+		func(c *model.Config) {
+			s := &model.Session{Cookie: "s", Strict: true, NotFound: 404, New: model.NewCookie{TTL: 61 * time.Second, Path: "/x", Attributes: []model.CookieAttribute{
+				{Name: "SameSite", Value: "Lax"}, {Name: "Secure"},
+			}}}
+			table := c.Listeners[0].Routes
+			table.Filters, table.Session = []model.Filter{model.FilterSession}, s
+			to := func(prefix string, s *model.Session) *model.Route {
+				r := *firstRoute(c)
+				r.Path.Value, r.Filters.Session = prefix, s
+				return &r
+			}
+			table.VirtualHosts[0].Routes = []*model.Route{to("/off", nil), to("/header", &model.Session{Header: "x-host"}), to("/", s)}
 		}},
 	{change{"cluster without endpoints", "$cluster", "{load_assignment: null}"},
 		func(c *model.Config) { c.Clusters[0].Targets, c.Clusters[0].Endpoints = nil, nil }},

@@ -34,6 +34,7 @@ func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 		Policy:         policyOf(c.GetLbPolicy()),
 		ChoiceCount:    defaultChoiceCount,
 		Balancing:      balancing(c),
+		OverrideStatus: overrideStatus(c),
 		ConnectTimeout: t.positive(c.GetConnectTimeout(), model.DefaultConnectTimeout, path+".connect_timeout"),
 		Outlier:        t.outlier(c.GetOutlierDetection(), path+".outlier_detection"),
 		HealthCheck:    t.healthCheck(c.GetHealthChecks(), path+".health_checks"),

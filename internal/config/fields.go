@@ -106,7 +106,7 @@ func zero(_ protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 
 const supportedFilters = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager, " +
 	"envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy and, of " +
-	"envoy.extensions.filters.http, cors.v3.Cors, fault.v3.HTTPFault and router.v3.Router"
+	"envoy.extensions.filters.http, cors.v3.Cors, fault.v3.HTTPFault, stateful_session.v3.StatefulSession and router.v3.Router"
 
 // policyTypes begins the names of balancing policies by type, supportedPolicies are those that XLB has.
 const (
@@ -114,10 +114,11 @@ const (
 	supportedPolicies = "round_robin.v3.RoundRobin, least_request.v3.LeastRequest and random.v3.Random"
 )
 
-// clusterTypes and resolverTypes begin the names of two more kinds of extensions.
+// These begin the names of more kinds of extensions.
 const (
 	clusterTypes  = "envoy.extensions.clusters"
 	resolverTypes = "envoy.extensions.network.dns_resolver"
+	sessionTypes  = "envoy.extensions.http.stateful_session"
 )
 
 // Reasons and remedies that several fields share.
@@ -306,6 +307,32 @@ var supported = map[protoreflect.FullName]fields{
 		"shadow_enabled":                  ignore("only counts what it would do"),
 		"allow_private_network_access":    translateIt,
 		"forward_not_matching_preflights": translateIt,
+	},
+	"envoy.extensions.filters.http.stateful_session.v3.StatefulSession": {
+		"session_state":                          translateIt,
+		"strict":                                 translateIt,
+		"status_on_strict_destination_not_found": translateIt,
+		"stat_prefix":                            refuse("XLB does not count sessions; remove the field"),
+	},
+	"envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute": {
+		"disabled":         translateIt,
+		"stateful_session": translateIt,
+	},
+	"envoy.extensions.http.stateful_session.header.v3.HeaderBasedSessionState": {
+		"name": translateIt,
+	},
+	"envoy.extensions.http.stateful_session.cookie.v3.CookieBasedSessionState": {
+		"cookie": translateIt,
+	},
+	"envoy.type.http.v3.Cookie": {
+		"name":       translateIt,
+		"ttl":        translateIt,
+		"path":       translateIt,
+		"attributes": translateIt,
+	},
+	"envoy.type.http.v3.CookieAttribute": {
+		"name":  translateIt,
+		"value": translateIt,
 	},
 	"envoy.extensions.filters.http.fault.v3.HTTPFault": {
 		"delay":                               translateIt,
@@ -770,7 +797,10 @@ var supported = map[protoreflect.FullName]fields{
 		"ignore_new_hosts_until_first_hc":      refuse(noHealth),
 		"close_connections_on_host_set_change": refuse("XLB keeps the connections to endpoints that stay; remove the field"),
 		"consistent_hashing_lb_config":         translateIt,
-		"override_host_status":                 refuse("no filter of XLB names the endpoint; remove the field"),
+		"override_host_status":                 translateIt,
+	},
+	"envoy.config.core.v3.HealthStatusSet": {
+		"statuses": translateIt,
 	},
 	"envoy.config.cluster.v3.Cluster.CommonLbConfig.LocalityWeightedLbConfig": {},
 	// Envoy routes by zone only if it is told its own cluster.

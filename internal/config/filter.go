@@ -9,6 +9,7 @@ import (
 	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
 	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	sessionv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/stateful_session/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -23,11 +24,13 @@ type httpFilters struct {
 	named map[string]model.Filter
 	// fault is for requests whose route says nothing else.
 	fault *model.Fault
+	// session is for routes that say nothing else.
+	session *model.Session
 	// suppressEnvoyHeaders is the router's.
 	suppressEnvoyHeaders bool
 }
 
-// httpFilters translates the filters: cors and fault at most once each, then the router.
+// httpFilters translates the filters: cors, fault and stateful_session at most once each, then the router.
 func (t *translator) httpFilters(hcm *hcmv3.HttpConnectionManager, path string) httpFilters {
 	path += ".http_filters"
 	out := httpFilters{named: map[string]model.Filter{}}
@@ -49,12 +52,19 @@ func (t *translator) httpFilters(hcm *hcmv3.HttpConnectionManager, path string) 
 func (t *translator) httpFilter(f *hcmv3.HttpFilter, out *httpFilters, path string) {
 	content := f.GetTypedConfig()
 	kind := model.FilterCORS
-	if fault := (&faultv3.HTTPFault{}); content.MessageIs(fault) {
+	fault, session := &faultv3.HTTPFault{}, &sessionv3.StatefulSession{}
+	switch {
+	case content.MessageIs(fault):
 		kind = model.FilterFault
 		if t.unpack(content, fault, path+".typed_config", "HTTPFault") {
 			out.fault = t.fault(fault, path+".typed_config")
 		}
-	} else if !t.unpack(content, &corsv3.Cors{}, path+".typed_config", "Cors or HTTPFault before the router") {
+	case content.MessageIs(session):
+		kind = model.FilterSession
+		if t.unpack(content, session, path+".typed_config", "StatefulSession") {
+			out.session = t.session(session, path+".typed_config")
+		}
+	case !t.unpack(content, &corsv3.Cors{}, path+".typed_config", "Cors, HTTPFault or StatefulSession before the router"):
 		return
 	}
 	if slices.Contains(out.order, kind) {
@@ -73,6 +83,9 @@ type filterLevel struct {
 	fault *model.Fault
 	// ownFault: it says what faults there are, or that there are none.
 	ownFault bool
+	// session, likewise.
+	session    *model.Session
+	ownSession bool
 }
 
 // filterLevel translates a typed_per_filter_config.
@@ -90,6 +103,11 @@ func (t *translator) filterLevel(in map[string]*anypb.Any, path string) filterLe
 			if t.unpack(in[name], policy, place, "CorsPolicy") {
 				out.cors = t.corsLevel(policy, place)
 			}
+		case kind == model.FilterSession:
+			own := &sessionv3.StatefulSessionPerRoute{}
+			if t.unpack(in[name], own, place, "StatefulSessionPerRoute") {
+				out.session, out.ownSession = t.routeSession(own, place), true
+			}
 		default:
 			fault := &faultv3.HTTPFault{}
 			if t.unpack(in[name], fault, place, "HTTPFault") {
@@ -103,9 +121,12 @@ func (t *translator) filterLevel(in map[string]*anypb.Any, path string) filterLe
 // routeFilters is what levels, the most specific first, mean together: of policies each
 // field, of faults the whole.
 func (t *translator) routeFilters(levels []filterLevel) model.RouteFilters {
-	out := model.RouteFilters{CORS: mergedCORS(levels), Fault: t.filters.fault}
+	out := model.RouteFilters{CORS: mergedCORS(levels), Fault: t.filters.fault, Session: t.filters.session}
 	if i := slices.IndexFunc(levels, func(l filterLevel) bool { return l.ownFault }); i >= 0 {
 		out.Fault = levels[i].fault
+	}
+	if i := slices.IndexFunc(levels, func(l filterLevel) bool { return l.ownSession }); i >= 0 {
+		out.Session = levels[i].session
 	}
 	return out
 }

@@ -21,6 +21,7 @@ func (t *translator) routeTable(rc *routev3.RouteConfiguration, owner routeOwner
 		Changes:              t.headerLevel(rc, path),
 		Filters:              t.filters.order,
 		Fault:                t.filters.fault,
+		Session:              t.filters.session,
 		MostSpecificWins:     rc.GetMostSpecificHeaderMutationsWins(),
 	}
 	domains := map[string]string{}
@@ -106,7 +107,8 @@ func (t *translator) route(r *routev3.Route, owner routeOwner, path string) *mod
 		t.p.add(path+".route", "missing: name the cluster to send to, or answer with redirect or direct_response")
 	}
 	if out.IsLocal() {
-		out.Filters.CORS = nil // as in Envoy, whose filter looks at routes to clusters only
+		out.Filters.CORS = nil    // as in Envoy, whose filter looks at routes to clusters only
+		out.Filters.Session = nil // there is no endpoint to stay with
 	}
 	return out
 }

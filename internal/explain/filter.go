@@ -33,6 +33,16 @@ func filterTexts(f *model.RouteFilters, of string) []string {
 			list = append(list, fmt.Sprintf("fault%s: abort %d, %s", of, fault.Status, shareText(fault.AbortShare)))
 		}
 	}
+	if s := f.Session; s != nil {
+		text := "stateful_session" + of + ": cookie " + s.Cookie
+		if s.Header != "" {
+			text = "stateful_session" + of + ": header " + s.Header
+		}
+		if s.Strict {
+			text += ", strict"
+		}
+		list = append(list, text)
+	}
 	return list
 }
 

@@ -58,6 +58,8 @@ func (r *Route) Beyond() string {
 		return RetriedRequests
 	case r.Filters.Fault != nil || r.anyShare(func(c *WeightedCluster) bool { return c.Filters != nil && c.Filters.Fault != nil }):
 		return "an injected fault"
+	case r.Filters.Session != nil || r.anyShare(func(c *WeightedCluster) bool { return c.Filters != nil && c.Filters.Session != nil }):
+		return "a session that stays with its endpoint"
 	case r.Filters.CORS != nil || r.anyShare(func(c *WeightedCluster) bool { return c.Filters != nil && c.Filters.CORS != nil }):
 		return "a CORS policy, and an Origin header"
 	}

@@ -12,13 +12,16 @@ const (
 	FilterCORS Filter = iota
 	// FilterFault is envoy.extensions.filters.http.fault.v3.HTTPFault.
 	FilterFault
+	// FilterSession is envoy.extensions.filters.http.stateful_session.v3.StatefulSession.
+	FilterSession
 )
 
 // RouteFilters is what filters do to the requests of a route, whatever part of the
 // configuration says so (typed_per_filter_config). The zero value does nothing.
 type RouteFilters struct {
-	CORS  *CORS
-	Fault *Fault
+	CORS    *CORS
+	Fault   *Fault
+	Session *Session
 }
 
 // CORS is envoy.extensions.filters.http.cors.v3.CorsPolicy: what is not set in a route's

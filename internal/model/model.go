@@ -75,6 +75,8 @@ type RouteTable struct {
 	Filters []Filter
 	// Fault of requests without a route.
 	Fault *Fault
+	// Session of the filter itself; routes have it in their Filters, unless they say otherwise.
+	Session *Session
 	// MostSpecificWins turns the order of the levels round (most_specific_header_mutations_wins).
 	MostSpecificWins bool
 }
@@ -284,6 +286,9 @@ type Cluster struct {
 	// SlowStart of endpoints, for RoundRobin and LeastRequest.
 	SlowStart      SlowStart
 	ConnectTimeout time.Duration
+	// OverrideStatus are the states of health in which an endpoint may be named by a Session (CommonLbConfig.override_host_status); see
+	// MayOverride.
+	OverrideStatus []HealthStatus
 	// Breakers by priority; nil stands for Envoy's defaults, see BreakersOf.
 	Breakers [priorities]*Breakers
 	// DNSRefresh is the time between look-ups (Cluster.dns_refresh_rate).

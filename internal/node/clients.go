@@ -268,6 +268,40 @@ func (b balancer) Pick(cluster string, hash uint64, skip func(netip.AddrPort) bo
 	return picked{b.n, endpoint, d.endpoints[endpoint].Address}, true
 }
 
+// named finds the endpoint of a session, in service or not: whether that will do is for the slow path to say.
+func (n *Node) named(cluster, address string) (slowpath.Picked, model.HealthStatus, bool) {
+	n.inForce.RLock()
+	defer n.inForce.RUnlock()
+	name := endpointName{cluster, address}
+	index, ok := n.directory.Load().named[name]
+	if !ok {
+		return nil, 0, false
+	}
+	// Claimed first: an endpoint with a request outstanding keeps its index.
+	n.picker.Claim(index)
+	d := n.directory.Load()
+	e := picked{n, index, d.endpoints[index].Address}
+	if now, ok := d.named[name]; !ok || now != index {
+		e.Done(slowpath.Outcome{})
+		return nil, 0, false
+	}
+	flags := maps.EndpointFlags(atomic.LoadUint32(&n.datapath.Shared.Endpoints[index].Flags))
+	return e, namedHealth(flags, d.endpoints[index].Health), true
+}
+
+// namedHealth joins what is known of an endpoint with what the configuration says, as Envoy does.
+func namedHealth(flags maps.EndpointFlags, configured model.HealthStatus) model.HealthStatus {
+	switch {
+	case flags&(maps.EndpointUnhealthy|maps.EndpointEjected|maps.EndpointExcluded) != 0:
+		return model.Unhealthy
+	case configured == model.Unhealthy, configured == model.Draining, configured == model.HealthTimeout:
+		return configured
+	case flags&maps.EndpointDegraded != 0:
+		return model.Degraded
+	}
+	return configured
+}
+
 // load implements slowpath.Load for a cluster.
 type load struct {
 	shared *maps.Shared
@@ -302,15 +336,23 @@ func (n *Node) load(cluster string) slowpath.Load {
 type directory struct {
 	clusters  map[string]uint32
 	endpoints map[uint32]reconcile.EndpointEntry
+	// named holds the indices of the endpoints that are in the configuration.
+	named map[endpointName]uint32
 }
 
+// endpointName is the cluster and the address, in Envoy's form.
+type endpointName struct{ cluster, address string }
+
 func (n *Node) newDirectory() *directory {
-	d := &directory{clusters: map[string]uint32{}, endpoints: map[uint32]reconcile.EndpointEntry{}}
+	d := &directory{clusters: map[string]uint32{}, endpoints: map[uint32]reconcile.EndpointEntry{}, named: map[endpointName]uint32{}}
 	for _, c := range n.reconcil.Clusters() {
 		d.clusters[c.Name] = c.Index
 	}
 	for _, e := range n.reconcil.Endpoints() {
 		d.endpoints[e.Index] = e
+		if !e.Gone {
+			d.named[endpointName{e.Cluster, e.Address.String()}] = e.Index
+		}
 	}
 	return d
 }
@@ -338,6 +380,7 @@ func (n *Node) newProxy() *slowpath.Proxy {
 		TCP:      func(listener string) *model.TCPProxy { return n.current.Load().tcp[listener] },
 		Cluster:  func(name string) *model.Cluster { return n.current.Load().config.Cluster(name) },
 		Balancer: balancer{n},
+		Named:    n.named,
 		Load:     n.load,
 		Dial:     n.dialer.dial,
 		Observer: observer{n.recorder},

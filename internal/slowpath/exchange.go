@@ -69,6 +69,8 @@ type exchange struct {
 	// admitted is the request's way through the cluster's circuit breakers, which leaveCluster ends.
 	admitted     *admission
 	leaveCluster func()
+	// sticky is the request's session, nil without one.
+	sticky *stickiness
 	// flag of a response that is the endpoint's.
 	flag Flag
 	// copies that are to be sent when the request has been read.
@@ -162,7 +164,7 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 		return x.fail(failure)
 	}
 	resp.fields = x.setCookies(x.addServiceTime(resp.fields))
-	resp.fields = x.leaveHop(x.allowOrigin(x.changeResponse(&formatResponse{status: resp.status, fields: resp.fields})))
+	resp.fields = x.leaveHop(x.keepSession(x.allowOrigin(x.changeResponse(&formatResponse{status: resp.status, fields: resp.fields}))))
 	switch {
 	case resp.status == http.StatusSwitchingProtocols:
 		return x.switchProtocols(resp)
@@ -292,6 +294,10 @@ func (x *exchange) exchange(claim *Claim, cluster *model.Cluster) (*response, Lo
 		return nil, x.classify(err)
 	}
 	x.leaveCluster = leave
+	claim, refused := x.follow(claim, cluster)
+	if refused != noReply {
+		return nil, refused
+	}
 	if x.route.Retry != nil {
 		return x.retrying(claim)
 	}
@@ -328,7 +334,7 @@ func (x *exchange) roundTrip(claim *Claim) (*response, LocalReply) {
 		failure = x.classify(err)
 		connectFailed := isDialError(err) && x.ctx.Err() == nil
 		x.done(Outcome{Err: cmp.Or(context.Cause(x.ctx), err), ConnectFailed: connectFailed})
-		if !connectFailed || x.body != nil && x.body.started.Load() {
+		if !connectFailed || x.sticky.insists() || x.body != nil && x.body.started.Load() {
 			return nil, failure
 		}
 		tried = append(tried, x.address)
@@ -488,6 +494,7 @@ func (x *exchange) answer(reply LocalReply) (bool, error) {
 	x.view.keepAlive = x.view.keepAlive && reply != ReplyBadRequest
 	a := reply.localAnswer()
 	a.asIs = x.isLocal()
+	a.status = x.sticky.status(reply, a.status)
 	if reply == ReplyOverflow && (x.hop == nil || !x.hop.SuppressEnvoyHeaders) {
 		a.fields = append(a.fields, field{[]byte("x-envoy-overloaded"), []byte("true")})
 	}
@@ -506,7 +513,7 @@ func (x *exchange) respond(a localAnswer) (bool, error) {
 	if !a.asIs {
 		a.fields = x.changeResponse(&formatResponse{a.status, true, a.fields})
 	}
-	a.fields = x.leaveHop(x.allowOrigin(a.fields))
+	a.fields = x.leaveHop(x.keepSession(x.allowOrigin(a.fields)))
 	x.finish(a.status, a.flag)
 	if err := x.out.local(a, x.view); err != nil {
 		_ = x.conn.Close()

@@ -24,6 +24,8 @@ func (x *exchange) filter(ctx context.Context) (done, keep bool, err error) {
 			if done, keep, err = x.injectFault(ctx); done {
 				return true, keep, err
 			}
+		case model.FilterSession:
+			x.beginSession()
 		}
 	}
 	return false, false, nil

@@ -83,6 +83,9 @@ type Config struct {
 	// Cluster returns the current cluster of that name, or nil.
 	Cluster  func(name string) *model.Cluster
 	Balancer Balancer
+	// Named returns the endpoint of a cluster at an address, counted as busy, and its health as the configuration and what is known of it say.
+	// May be nil: none has a name.
+	Named func(cluster, address string) (e Picked, health model.HealthStatus, ok bool)
 	// Load returns the count of a cluster's requests that the fast path shares, or nil; the field may be nil as well.
 	Load func(cluster string) Load
 	// Dial connects to an endpoint; nil means from this process's network

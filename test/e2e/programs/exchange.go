@@ -39,6 +39,8 @@ type ExchangeSpec struct {
 	Steps   []Step
 	// Timeout of the whole exchange; a step that it ends fails with Timeout.
 	Timeout time.Duration
+	// Fields of responses that are reported.
+	Fields []string `json:",omitempty"`
 }
 
 // Reply is a response as the client saw it.
@@ -52,6 +54,8 @@ type Reply struct {
 	BodyError string
 	// At is the time from the start of the exchange to the reply's end.
 	At time.Duration
+	// Fields are the values of those that were asked for, each as "name: value".
+	Fields []string `json:",omitempty"`
 }
 
 // Queue compares FIONREAD with what a read then gave.
@@ -76,6 +80,7 @@ type exchange struct {
 	conn   goConn
 	r      *bufio.Reader
 	report ExchangeReport
+	fields []string
 }
 
 func runExchange(s *stdio) error {
@@ -83,7 +88,7 @@ func runExchange(s *stdio) error {
 	if err := s.spec(&spec); err != nil {
 		return err
 	}
-	e := &exchange{began: time.Now()}
+	e := &exchange{began: time.Now(), fields: spec.Fields}
 	if err := e.run(spec); err != nil {
 		e.report.Error = err.Error()
 		e.report.Timeout = errors.Is(err, os.ErrDeadlineExceeded)
@@ -141,6 +146,11 @@ func (e *exchange) receive() error {
 	}
 	content, err := io.ReadAll(response.Body)
 	reply := Reply{Status: response.StatusCode, Identity: response.Header.Get(Identity), Size: len(content)}
+	for _, name := range e.fields {
+		for _, value := range response.Header.Values(name) {
+			reply.Fields = append(reply.Fields, name+": "+value)
+		}
+	}
 	reply.Body = string(content[:min(len(content), maxAnswer)])
 	if err != nil {
 		reply.BodyError = err.Error()
