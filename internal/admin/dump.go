@@ -51,6 +51,10 @@ func clusterObject(c *model.Cluster) object {
 	if c.Discovery.Named() {
 		addDNS(o, c)
 	}
+	if c.Discovery == model.OriginalDst {
+		o["lb_policy"] = "CLUSTER_PROVIDED"
+		delete(o, "load_assignment")
+	}
 	return o
 }
 

@@ -607,6 +607,7 @@ var acceptances = []struct {
 		}},
 	{change{"no states in which an endpoint may be named", "$cluster", "{common_lb_config: {override_host_status: {}}}"},
 		func(c *model.Config) { c.Clusters[0].OverrideStatus = []model.HealthStatus{} }},
+	{change{"where the client meant to go", "$listener", "{listener_filters: [{name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.listener.original_dst.v3.OriginalDst}}]}"}, nil},
 	{change{"sessions", "$hcm", "{http_filters: [{name: f, typed_config: {'@type': " + sessionType + ", strict: true, status_on_strict_destination_not_found: 404, " + cookieSession("{name: s, ttl: 61.5s, path: /x, attributes: [{name: SameSite, value: Lax}, {name: Secure}]}") + "}}, " + router + "], " +
 		"route_config: {name: web, virtual_hosts: [{name: all, domains: ['*'], routes: [{match: {prefix: /off}, route: {cluster: a}, typed_per_filter_config: {f: {'@type': " + sessionType + "PerRoute, disabled: true}}}, " +
 		"{match: {prefix: /header}, route: {cluster: a}, typed_per_filter_config: {f: {'@type': " + sessionType + "PerRoute, stateful_session: {session_state: {name: envoy.http.stateful_session.header, typed_config: {'@type': type.googleapis.com/envoy.extensions.http.stateful_session.header.v3.HeaderBasedSessionState, name: X-Host}}}}}}, " +

@@ -54,6 +54,7 @@ func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 	out.Hashing = t.hashing(c, out.Policy, path)
 	t.endpoints(out, c, path+".load_assignment")
 	t.logical(out, c, path+".load_assignment")
+	t.originalCluster(out, c, path)
 	return out
 }
 

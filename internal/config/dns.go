@@ -38,6 +38,8 @@ func (t *translator) discovery(out *model.Cluster, c *clusterv3.Cluster, path st
 		out.Discovery = model.StrictDNS
 	case c.GetType() == clusterv3.Cluster_LOGICAL_DNS:
 		out.Discovery = model.LogicalDNS
+	case c.GetType() == clusterv3.Cluster_ORIGINAL_DST:
+		out.Discovery = model.OriginalDst
 	}
 	if c.GetClusterType() == nil {
 		t.dnsFields(out, c, path)

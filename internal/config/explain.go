@@ -213,6 +213,9 @@ func unsupportedType(url string) string {
 	case strings.Contains(url, resolverTypes):
 		return fmt.Sprintf("not supported: %s; XLB has, of %s, cares.v3.CaresDnsResolverConfig", url, resolverTypes)
 	}
+	if strings.Contains(url, listenerTypes) {
+		return fmt.Sprintf("not supported: %s; XLB has, of %s, original_dst.v3.OriginalDst", url, listenerTypes)
+	}
 	if strings.Contains(url, sessionTypes) {
 		return fmt.Sprintf("not supported: %s; XLB has, of %s, cookie.v3.CookieBasedSessionState and header.v3.HeaderBasedSessionState", url, sessionTypes)
 	}

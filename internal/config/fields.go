@@ -119,6 +119,7 @@ const (
 	clusterTypes  = "envoy.extensions.clusters"
 	resolverTypes = "envoy.extensions.network.dns_resolver"
 	sessionTypes  = "envoy.extensions.http.stateful_session"
+	listenerTypes = "envoy.extensions.filters.listener"
 )
 
 // Reasons and remedies that several fields share.
@@ -199,7 +200,7 @@ var supported = map[protoreflect.FullName]fields{
 		"additional_addresses":              refuse("write one listener for each address"),
 		"filter_chain_matcher":              refuse("keep one filter chain without a match"),
 		"default_filter_chain":              refuse("move it to filter_chains"),
-		"listener_filters":                  refuse("XLB reads nothing before the HTTP request; remove the field"),
+		"listener_filters":                  translateIt,
 		"per_connection_buffer_limit_bytes": refuse("XLB bounds its buffers by itself; remove the field"),
 		"access_log":                        refuse(noAccessLog),
 		"use_original_dst":                  refuse("a listener is found by the address that the client connects to; remove the field"),
@@ -673,8 +674,8 @@ var supported = map[protoreflect.FullName]fields{
 
 	"envoy.config.cluster.v3.Cluster": {
 		"name":                              translateIt,
-		"type":                              limit("use STATIC, STRICT_DNS or LOGICAL_DNS", oneOf("STATIC", "STRICT_DNS", "LOGICAL_DNS")),
-		"lb_policy":                         limit("use ROUND_ROBIN, LEAST_REQUEST, RANDOM, RING_HASH or MAGLEV", oneOf("ROUND_ROBIN", "LEAST_REQUEST", "RANDOM", "RING_HASH", "MAGLEV", "LOAD_BALANCING_POLICY_CONFIG")),
+		"type":                              limit("use STATIC, STRICT_DNS, LOGICAL_DNS or ORIGINAL_DST", oneOf("STATIC", "STRICT_DNS", "LOGICAL_DNS", "ORIGINAL_DST")),
+		"lb_policy":                         limit("use ROUND_ROBIN, LEAST_REQUEST, RANDOM, RING_HASH or MAGLEV", oneOf("ROUND_ROBIN", "LEAST_REQUEST", "RANDOM", "RING_HASH", "MAGLEV", "LOAD_BALANCING_POLICY_CONFIG", "CLUSTER_PROVIDED")),
 		"connect_timeout":                   translateIt,
 		"load_assignment":                   translateIt,
 		"least_request_lb_config":           translateIt,
@@ -689,6 +690,8 @@ var supported = map[protoreflect.FullName]fields{
 		"typed_dns_resolver_config":         translateIt,
 		"use_tcp_for_dns_lookups":           refuse("use dns_resolver_options of typed_dns_resolver_config"),
 		"cluster_type":                      translateIt,
+		"cleanup_interval":                  ignore("the one endpoint of an ORIGINAL_DST cluster stays as long as its listener"),
+		"original_dst_lb_config":            translateIt,
 		"eds_cluster_config":                refuse(noDelta),
 		"load_balancing_policy":             translateIt,
 		"round_robin_lb_config":             translateIt,
@@ -708,6 +711,18 @@ var supported = map[protoreflect.FullName]fields{
 		"upstream_bind_config":              refuse("the kernel chooses the source address; remove the field"),
 		"per_connection_buffer_limit_bytes": refuse("XLB bounds its buffers by itself; remove the field"),
 	},
+	"envoy.config.cluster.v3.Cluster.OriginalDstLbConfig": {
+		"use_http_header":        limit("the address is the listener's; remove the field", boolean(false)),
+		"http_header_name":       refuse("the address is the listener's; remove the field"),
+		"upstream_port_override": translateIt,
+		"metadata_key":           refuse("the address is the listener's; remove the field"),
+	},
+	"envoy.config.listener.v3.ListenerFilter": {
+		"name":            ignore("the type of typed_config decides"),
+		"typed_config":    translateIt,
+		"filter_disabled": refuse("remove the listener filter"),
+	},
+	"envoy.extensions.filters.listener.original_dst.v3.OriginalDst": {},
 	"envoy.config.cluster.v3.Cluster.CustomClusterType": {
 		"name":         ignore("a label: the type decides"),
 		"typed_config": translateIt,

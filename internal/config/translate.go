@@ -25,10 +25,13 @@ type translator struct {
 	// filters are those of its connection manager.
 	filters httpFilters
 	options options
+	// originals are clusters that have the address of a listener, telling the listeners that tell it.
+	originals []original
+	telling   map[*model.Listener]bool
 }
 
 func translate(p *problems, bootstrap *bootstrapv3.Bootstrap, o options) *model.Config {
-	t := &translator{p: p, clusters: map[string]bool{}, options: o}
+	t := &translator{p: p, clusters: map[string]bool{}, options: o, telling: map[*model.Listener]bool{}}
 	cfg := &model.Config{}
 	resources := bootstrap.GetStaticResources()
 	for i, c := range resources.GetClusters() {
@@ -44,6 +47,7 @@ func translate(p *problems, bootstrap *bootstrapv3.Bootstrap, o options) *model.
 		cfg.Admin = t.address(admin.GetAddress(), "admin.address")
 	}
 	t.distinct(cfg)
+	t.resolveOriginals(cfg)
 	return cfg
 }
 
@@ -84,6 +88,7 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 		out.Name = out.Address.String()
 	}
 	t.service = out.Address
+	t.telling[out] = t.tellsOriginal(l, path)
 	if proxy, proxyPath := t.tcpProxyOf(l, path); proxy != nil {
 		out.StatPrefix = proxy.GetStatPrefix()
 		out.TCP = t.tcpProxy(proxy, proxyPath)

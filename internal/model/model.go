@@ -251,6 +251,8 @@ const (
 	StrictDNS
 	// LogicalDNS is one endpoint: the first address of the answer.
 	LogicalDNS
+	// OriginalDst is one endpoint, where the client meant to go: the address of the one listener that leads to the cluster.
+	OriginalDst
 )
 
 // String returns Envoy's name of the discovery type.
@@ -260,13 +262,15 @@ func (d Discovery) String() string {
 		return "STRICT_DNS"
 	case LogicalDNS:
 		return "LOGICAL_DNS"
+	case OriginalDst:
+		return "ORIGINAL_DST"
 	default:
 		return "STATIC"
 	}
 }
 
 // Named reports whether endpoints are names, which have to be looked up.
-func (d Discovery) Named() bool { return d != Static }
+func (d Discovery) Named() bool { return d == StrictDNS || d == LogicalDNS }
 
 // Cluster is a set of endpoints that serve the same thing.
 type Cluster struct {
@@ -299,8 +303,8 @@ type Cluster struct {
 	HealthCheck *HealthCheck
 	// Targets as configured. For StrictDNS they may be names; LogicalDNS has one.
 	Targets []Target
-	// Endpoints to balance over: for Static the targets, otherwise the
-	// addresses the targets resolve to (empty until then).
+	// Endpoints to balance over: for Static the targets, for names the
+	// addresses the targets resolve to (empty until then), for OriginalDst the listener's address.
 	Endpoints []Endpoint
 }
 

@@ -28,6 +28,8 @@ type Listener struct {
 	TCP map[string]any
 	// Manager is added to the connection manager's configuration.
 	Manager map[string]any
+	// Fields are added to the listener's configuration.
+	Fields map[string]any
 	// Upgrades of all routes that do not say otherwise.
 	Upgrades []Upgrade
 }
@@ -139,11 +141,13 @@ func (c Config) listeners(forEnvoy bool) []any {
 		if l.TCP != nil {
 			filter = object{"name": "envoy.filters.network.tcp_proxy", "typed_config": l.tcpProxy(name)}
 		}
-		all = append(all, object{
+		rendered := object{
 			"name":          name,
 			"address":       socketAddress(l.Address),
 			"filter_chains": []any{object{"filters": []any{filter}}},
-		})
+		}
+		maps.Copy(rendered, l.Fields)
+		all = append(all, rendered)
 	}
 	return all
 }
