@@ -663,6 +663,27 @@ var acceptances = []struct {
 		func(c *model.Config) {
 			c.Clusters[0].SlowStart = model.SlowStart{Window: 30 * time.Second, Aggression: 1, MinWeight: 0.1}
 		}},
+	{change{"a ring by type", "$cluster", "{load_balancing_policy: {policies: [" +
+		policyOfType("ring_hash.v3.RingHash, minimum_ring_size: 9, maximum_ring_size: 99, hash_function: MURMUR_HASH_2, hash_balance_factor: 120, locality_weighted_lb_config: {}") + "]}}"},
+		func(c *model.Config) {
+			c.Clusters[0].Policy, c.Clusters[0].Hashing = model.RingHash, model.DefaultHashing()
+			c.Clusters[0].Hashing.Ring, c.Clusters[0].Hashing.Murmur, c.Clusters[0].Hashing.BalanceFactor = hashing.RingSize{Min: 9, Max: 99}, true, 120
+			c.Clusters[0].Balancing.LocalityWeighted = true
+		}},
+	{change{"what replaces fields of a ring by type", "$cluster", "{load_balancing_policy: {policies: [" +
+		policyOfType("ring_hash.v3.RingHash, hash_balance_factor: 120, use_hostname_for_hashing: true, consistent_hashing_lb_config: {}") + "]}}"},
+		func(c *model.Config) {
+			c.Clusters[0].Policy, c.Clusters[0].Hashing = model.RingHash, model.DefaultHashing()
+		}},
+	{change{"Maglev by type", "$cluster", "{type: STRICT_DNS, load_balancing_policy: {policies: [" +
+		policyOfType("maglev.v3.Maglev, table_size: 11, consistent_hashing_lb_config: {hash_balance_factor: 150, use_hostname_for_hashing: true}") + "]}, " +
+		"load_assignment: {cluster_name: a, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: web.example, port_value: 80}}}}]}]}}"},
+		func(c *model.Config) {
+			c.Clusters[0].Policy, c.Clusters[0].Hashing, c.Clusters[0].Discovery = model.Maglev, model.DefaultHashing(), model.StrictDNS
+			c.Clusters[0].Hashing.TableSize, c.Clusters[0].Hashing.BalanceFactor = 11, 150
+			c.Clusters[0].Targets = []model.Target{{Host: "web.example", Port: 80, Weight: 1, HashKey: "web.example"}}
+			c.Clusters[0].Endpoints = nil
+		}},
 	{change{"slow start by type", "$cluster", "{load_balancing_policy: {policies: [" +
 		policyOfType("least_request.v3.LeastRequest, slow_start_config: {slow_start_window: 30s, aggression: {default_value: 2, runtime_key: x}, min_weight_percent: {value: 5}}") + "]}}"},
 		func(c *model.Config) {

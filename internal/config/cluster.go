@@ -45,14 +45,16 @@ func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 		t.p.add(path+".ignore_health_on_host_removal", "has to be true: XLB drops the addresses that a name has lost, though they pass their health checks")
 	}
 	t.policyConfig(out, c, path)
+	var byName bool
 	switch {
 	case c.GetLoadBalancingPolicy() != nil:
-		t.extension(out, c, path)
+		byName = t.extension(out, c, path)
 	case c.GetLbPolicy() == clusterv3.Cluster_LOAD_BALANCING_POLICY_CONFIG:
 		t.p.add(path+".lb_policy", "needs load_balancing_policy; write it, or use another lb_policy")
+	default:
+		out.Hashing, byName = t.hashing(c, out.Policy, path)
 	}
-	out.Hashing = t.hashing(c, out.Policy, path)
-	t.endpoints(out, c, path+".load_assignment")
+	t.endpoints(out, c, byName, path+".load_assignment")
 	t.logical(out, c, path+".load_assignment")
 	t.originalCluster(out, c, path)
 	return out
@@ -105,8 +107,8 @@ func policyOf(p clusterv3.Cluster_LbPolicy) model.Policy {
 	}
 }
 
-// endpoints fills in the targets and, where they are addresses, the endpoints.
-func (t *translator) endpoints(c *model.Cluster, in *clusterv3.Cluster, path string) {
+// endpoints fills in the targets and, where they are addresses, the endpoints. byName: they are hashed by their names.
+func (t *translator) endpoints(c *model.Cluster, in *clusterv3.Cluster, byName bool, path string) {
 	a := in.GetLoadAssignment()
 	seen := map[model.Target]string{}
 	var weights uint64
@@ -125,7 +127,7 @@ func (t *translator) endpoints(c *model.Cluster, in *clusterv3.Cluster, path str
 			}
 			seen[key] = targetPath
 			if c.Policy.Hashes() {
-				target.HashKey = hashKey(in, lb)
+				target.HashKey = hashKey(lb, byName)
 			}
 			weights += uint64(target.Weight)
 			c.Targets = append(c.Targets, target)

@@ -111,7 +111,7 @@ const supportedFilters = "envoy.extensions.filters.network.http_connection_manag
 // policyTypes begins the names of balancing policies by type, supportedPolicies are those that XLB has.
 const (
 	policyTypes       = "envoy.extensions.load_balancing_policies"
-	supportedPolicies = "round_robin.v3.RoundRobin, least_request.v3.LeastRequest and random.v3.Random"
+	supportedPolicies = "round_robin.v3.RoundRobin, least_request.v3.LeastRequest, random.v3.Random, ring_hash.v3.RingHash and maglev.v3.Maglev"
 )
 
 // These begin the names of more kinds of extensions.
@@ -781,6 +781,25 @@ var supported = map[protoreflect.FullName]fields{
 		"slow_start_config":   translateIt,
 		"enable_full_scan":    translateIt,
 		"selection_method":    translateIt,
+	},
+	"envoy.extensions.load_balancing_policies.ring_hash.v3.RingHash": {
+		"hash_function":                translateIt,
+		"minimum_ring_size":            translateIt,
+		"maximum_ring_size":            translateIt,
+		"use_hostname_for_hashing":     translateIt,
+		"hash_balance_factor":          translateIt,
+		"consistent_hashing_lb_config": translateIt,
+		"locality_weighted_lb_config":  translateIt,
+	},
+	"envoy.extensions.load_balancing_policies.maglev.v3.Maglev": {
+		"table_size":                   translateIt,
+		"consistent_hashing_lb_config": translateIt,
+		"locality_weighted_lb_config":  translateIt,
+	},
+	"envoy.extensions.load_balancing_policies.common.v3.ConsistentHashingLbConfig": {
+		"use_hostname_for_hashing": translateIt,
+		"hash_balance_factor":      translateIt,
+		"hash_policy":              refuse("write hash_policy in the routes that lead to the cluster"),
 	},
 	"envoy.config.cluster.v3.Cluster.RoundRobinLbConfig": {
 		"slow_start_config": translateIt,

@@ -266,6 +266,10 @@ var refusals = []change{
 	{"policy that XLB does not have", "$cluster", "{load_balancing_policy: {policies: [" + policyOfType("pick_first.v3.PickFirst") + "]}}"},
 	{"policy beside localities and the configuration of another", "$cluster", "{least_request_lb_config: {choice_count: 3}, " +
 		"common_lb_config: {locality_weighted_lb_config: {}}, load_balancing_policy: {policies: [" + policyOfType("random.v3.Random") + "]}}"},
+	{"ring by type that cannot be", "$cluster", "{common_lb_config: {consistent_hashing_lb_config: {hash_balance_factor: 150}}, load_balancing_policy: {policies: [" +
+		policyOfType("ring_hash.v3.RingHash, minimum_ring_size: 9, maximum_ring_size: 8, consistent_hashing_lb_config: {hash_balance_factor: 99, use_hostname_for_hashing: true, "+
+			"hash_policy: [{header: {header_name: a}}]}") + "]}}"},
+	{"Maglev by type that cannot be", "$cluster", "{load_balancing_policy: {policies: [" + policyOfType("maglev.v3.Maglev, table_size: 12") + "]}}"},
 	{"panic threshold out of range", "$cluster", "{common_lb_config: {healthy_panic_threshold: {value: 101}}}"},
 	{"drop overload", "$cluster.load_assignment", "{policy: {drop_overloads: [{category: c, drop_percentage: {numerator: 1}}]}}"},
 

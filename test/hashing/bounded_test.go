@@ -60,7 +60,7 @@ func (p *peer) begin(request string) string {
 	return endpoint
 }
 
-// boundedCases are clusters whose endpoints have bounds.
+// boundedCases are clusters whose endpoints have bounds: by common_lb_config, or without a factor here by what the policy says.
 var boundedCases = []struct {
 	name    string
 	weights []int
@@ -71,6 +71,9 @@ var boundedCases = []struct {
 	{"a ring of weights", []int{1, 5, 2, 9}, 150, ringHash(object{})},
 	{"maglev", []int{1, 1, 1}, 100, maglevOf(object{"table_size": 503})},
 	{"maglev of weights", []int{3, 1, 1, 6}, 130, maglevOf(object{"table_size": 503})},
+	{"a ring by type", []int{1, 5, 2, 9}, 0, ofType("ring_hash.v3.RingHash", object{"consistent_hashing_lb_config": object{"hash_balance_factor": 140}})},
+	{"a ring by type, of the older field", []int{1, 1, 2, 1}, 0, ofType("ring_hash.v3.RingHash", object{"hash_balance_factor": 120})},
+	{"maglev by type", []int{1, 2, 1}, 0, ofType("maglev.v3.Maglev", object{"table_size": 503, "consistent_hashing_lb_config": object{"hash_balance_factor": 110}})},
 }
 
 // Requests that do not end, one behind the other: where a host has its share, the next in Envoy's order takes over.
@@ -86,7 +89,9 @@ func TestBoundedLoadsGoWhereEnvoysGo(t *testing.T) {
 		}
 		name := number("c", i)
 		one := cluster(name, hosts, c.with)
-		one["common_lb_config"] = object{"consistent_hashing_lb_config": object{"hash_balance_factor": c.factor}}
+		if c.factor > 0 {
+			one["common_lb_config"] = object{"consistent_hashing_lb_config": object{"hash_balance_factor": c.factor}}
+		}
 		clusters = append(clusters, one)
 		routes = append(routes, routeTo(name, byHeader("x-key")))
 	}

@@ -36,6 +36,15 @@ func maglevOf(config object) object {
 	return object{"lb_policy": "MAGLEV", "maglev_lb_config": config}
 }
 
+// ofType is the policy of that type in load_balancing_policy.
+func ofType(name string, config object) object {
+	content := object{"@type": "type.googleapis.com/envoy.extensions.load_balancing_policies." + name}
+	for k, v := range config {
+		content[k] = v
+	}
+	return object{"load_balancing_policy": object{"policies": []any{object{"typed_extension_config": object{"name": "p", "typed_config": content}}}}}
+}
+
 var tableCases = []tableCase{
 	{"a ring", []int{1, 1, 1, 1, 1}, ringHash(object{}), ring(hashing.DefaultRingSize, false)},
 	{"a ring of weights", []int{1, 2, 3, 7}, ringHash(object{}), ring(hashing.DefaultRingSize, false)},
@@ -44,6 +53,9 @@ var tableCases = []tableCase{
 	{"a bounded ring of weights", []int{100, 1, 17, 3}, ringHash(object{"minimum_ring_size": 50, "maximum_ring_size": 70}),
 		ring(hashing.RingSize{Min: 50, Max: 70}, false)},
 	{"murmur", []int{1, 2, 1}, ringHash(object{"hash_function": "MURMUR_HASH_2"}), ring(hashing.DefaultRingSize, true)},
+	{"a ring by type", []int{100, 1, 17, 3}, ofType("ring_hash.v3.RingHash", object{"minimum_ring_size": 50, "maximum_ring_size": 70, "hash_function": "MURMUR_HASH_2"}),
+		ring(hashing.RingSize{Min: 50, Max: 70}, true)},
+	{"maglev by type", []int{3, 1, 2}, ofType("maglev.v3.Maglev", object{"table_size": 503}), maglev(503)},
 	{"one host", []int{4}, ringHash(object{}), ring(hashing.DefaultRingSize, false)},
 	{"maglev", []int{1, 1, 1, 1, 1}, maglevOf(object{}), maglev(hashing.DefaultMaglevSize)},
 	{"maglev of weights", []int{1, 2, 3, 7, 1000}, maglevOf(object{}), maglev(hashing.DefaultMaglevSize)},
