@@ -365,21 +365,21 @@ static __always_inline enum verdict request_move(struct sk_msg_md *msg, struct p
 /* Chooses an endpoint, and moves the message there, if the cluster's circuit breaker allows one more request. */
 static __always_inline int request_send(struct sk_msg_md *msg, struct psock *ps, const struct routing *to, __u64 room)
 {
-	struct cluster *c = cluster_at(to->cluster);
+	struct cluster *c = cluster_at(to->cluster), *whole = c ? cluster_whole(c) : 0;
 	__u32 chosen, counted;
 	enum verdict v;
 
-	if (!c)
+	if (!c || !whole)
 		return request_decline(msg, ps, HANDOVER_NO_CLUSTER, NO_ENDPOINT);
 	if (cluster_is_slow(c, to->hash))
 		return request_decline(msg, ps, HANDOVER_CLUSTER_SLOW, NO_ENDPOINT);
-	if (!cluster_enter(c, &counted))
+	if (!cluster_enter(whole, &counted))
 		return request_decline(msg, ps, HANDOVER_OVERFLOW, NO_ENDPOINT);
 	chosen = balance_pick(c, to->hash);
 	v = chosen == NO_ENDPOINT ? HANDOVER_NO_ENDPOINT : request_move(msg, ps, to, chosen, room, counted);
 	if (!v)
 		return SK_PASS;
-	cluster_leave(c, counted);
+	cluster_leave(whole, counted);
 	return request_decline(msg, ps, v, v == HANDOVER_POOL_EMPTY ? chosen : NO_ENDPOINT);
 }
 

@@ -413,7 +413,7 @@ struct route {
 	/* 0 for none. From the end of the request to the end of the response. */
 	__u64 timeout_ns;
 	/* splits[first .. first + count) with cumulative weights up to `total`; for one cluster, count is 0 and
-	 * `first` is the cluster. */
+	 * `first` is the cluster, or the subset of one. */
 	__u32 first;
 	__u32 count;
 	__u32 total;
@@ -490,7 +490,7 @@ struct hash_place {
 	__u32 reserved;
 };
 
-/* A cluster, SHARED. */
+/* A cluster, SHARED, or one of its subsets: that has a root of its own, and all counts are the cluster's. */
 struct cluster {
 	/* Low half: the group that a choice begins with, 0 for none. High half: another number after each change, so that who has
 	 * chosen can tell that nothing has changed meanwhile. One word: a reader sees one version. Writer: daemon. */
@@ -503,7 +503,9 @@ struct cluster {
 	__u32 number;
 	/* Non-zero: requests wait in the daemon for others to end, and come before the kernel's. Writer: daemon. */
 	__u32 waiting;
-	__u64 reserved[1];
+	/* Of a subset the cluster's index, plus 1; 0: it is a cluster. Writer: daemon, before a route leads here. */
+	__u32 whole;
+	__u32 reserved;
 };
 
 enum no_limit {
@@ -829,6 +831,7 @@ struct explanation {
 	__u32 listener;
 	/* enum verdict: why the request would be handed over, 0 when it would not. */
 	__u32 verdict;
+	/* The cluster, or its subset. */
 	__u32 cluster;
 	/* enum route_flags */
 	__u32 flags;

@@ -7,6 +7,14 @@
 
 #include "maps.h"
 
+/* The cluster that an entry is, or is a subset of. */
+static __always_inline struct cluster *cluster_whole(struct cluster *c)
+{
+	__u32 whole = c->whole;
+
+	return whole ? cluster_at(whole - 1) : c;
+}
+
 /* Counts a request, unless there are as many as there may be. *counted is for slot.counted. */
 static __always_inline int cluster_enter(struct cluster *c, __u32 *counted)
 {

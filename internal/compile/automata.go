@@ -33,6 +33,8 @@ type space struct {
 	comparisons                       int
 	known                             *known
 	compiler                          *dfa.Compiler
+	// subsetted are the clusters with subsets.
+	subsetted map[string]bool
 }
 
 func newSpace(k *known) *space {

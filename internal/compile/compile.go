@@ -27,6 +27,8 @@ func (c *Compiler) Compile(cfg *model.Config) (*Image, []Note) {
 	im := &Image{}
 	var notes []Note
 	left := newSpace(c.known)
+	left.noteSubsets(cfg)
+	criteria := criteriaOf(cfg)
 	for _, l := range cfg.Listeners {
 		where := fmt.Sprintf("listener %q", l.Name)
 		t, more := compileListener(left, where, cfg, l)
@@ -35,6 +37,7 @@ func (c *Compiler) Compile(cfg *model.Config) (*Image, []Note) {
 	}
 	for _, c := range cfg.Clusters {
 		cl, more := compileCluster(c)
+		cl.addSubsets(c, criteria.of(c.Name))
 		notes = append(notes, more...)
 		im.Clusters = append(im.Clusters, cl)
 	}

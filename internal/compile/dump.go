@@ -131,11 +131,11 @@ func (t *Table) dumpRoute(w *strings.Builder, i int) {
 	}
 	w.WriteString(" ->")
 	if r.Count == 0 {
-		fmt.Fprintf(w, " %s\n", cmp.Or(r.Cluster, "-"))
+		fmt.Fprintf(w, " %s%s\n", cmp.Or(r.Cluster, "-"), r.Criteria)
 		return
 	}
 	for _, s := range t.Splits[r.First : r.First+r.Count] {
-		fmt.Fprintf(w, " %s<%d", s.Cluster, s.Below)
+		fmt.Fprintf(w, " %s%s<%d", s.Cluster, s.Criteria, s.Below)
 	}
 	fmt.Fprintf(w, " of %d\n", r.Total)
 }
@@ -149,6 +149,11 @@ func (c *Cluster) dump(w *strings.Builder) {
 	}
 	root := c.Root(nil)
 	root.dump(w, "  ")
+	for _, s := range c.Subsets {
+		fmt.Fprintf(w, "  subset %s part=%d\n", s.Criteria, s.Part)
+		root := c.RootOf(s.Part, nil)
+		root.dump(w, "    ")
+	}
 }
 
 // dump writes the group's turns; those of groups in it are indented.

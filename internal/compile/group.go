@@ -36,7 +36,13 @@ type EndpointState struct {
 //
 // As in Envoy a priority, and in it the healthy or the degraded hosts, are drawn at random by load, and a locality then takes
 // its turn; steps that have one way to go are left out.
+//
+// Of a cluster with subsets it is that of the part for requests without criteria.
 func (c *Cluster) Root(states func(endpoint uint32) EndpointState) Group {
+	return c.RootOf(0, states)
+}
+
+func (c *Cluster) root(states func(endpoint uint32) EndpointState) Group {
 	if c.hashes() {
 		return c.hashRoot(c.priorities(states))
 	}

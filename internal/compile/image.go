@@ -158,6 +158,8 @@ type Route struct {
 	Hash uint32
 	// Cluster when it is one; then First, Count and Total are 0. With RouteSlow there is none.
 	Cluster string
+	// Criteria name one of the cluster's Subsets; without any it is the cluster itself.
+	Criteria model.Metadata
 	// Otherwise the shares are Splits[First : First+Count], up to Total.
 	First, Count, Total uint32
 }
@@ -165,8 +167,9 @@ type Route struct {
 // Split is a share of a weighted route: of the draws below Below that no earlier
 // share took.
 type Split struct {
-	Below   uint32
-	Cluster string
+	Below    uint32
+	Cluster  string
+	Criteria model.Metadata
 }
 
 // Field is a header that routes ask about, or what is compared like one.
@@ -219,6 +222,9 @@ type Cluster struct {
 	Endpoints []Endpoint
 	// Members in the order of the configuration.
 	Members []Member
+	// Subsets by the criteria of routes, and the Parts that they lead to; without subsets there are none.
+	Subsets []Subset
+	Parts   []Part
 }
 
 // Member is an endpoint at one place of its cluster: what Envoy calls a host.

@@ -102,7 +102,7 @@ func (b *tableBuilder) compileRoute(r *model.Route) (out Route, reason string) {
 	}
 	switch {
 	case len(shares) == 1:
-		out.Cluster = shares[0].Name
+		out.Cluster, out.Criteria = shares[0].Name, b.space.criteria(&shares[0])
 	case len(shares) > int(maps.MaxSplit):
 		return Route{}, fmt.Sprintf("%d weighted clusters, more than %d", len(shares), maps.MaxSplit)
 	default:
@@ -127,12 +127,16 @@ func flagsOf(r *model.Route) maps.RouteFlags {
 func (b *tableBuilder) addSplits(shares []model.WeightedCluster) (first, total uint32) {
 	splits := make([]Split, 0, len(shares))
 	var key []byte
-	for _, s := range shares {
+	for i := range shares {
+		s := &shares[i]
+		asked := b.space.criteria(s)
 		total += s.Weight
-		splits = append(splits, Split{Below: total, Cluster: s.Name})
+		splits = append(splits, Split{Below: total, Cluster: s.Name, Criteria: asked})
 		key = binary.LittleEndian.AppendUint32(key, s.Weight)
 		key = binary.LittleEndian.AppendUint32(key, uint32(len(s.Name)))
 		key = append(key, s.Name...)
+		key = binary.LittleEndian.AppendUint32(key, uint32(len(asked)))
+		key = append(key, asked...)
 	}
 	if first, known := b.splits[string(key)]; known {
 		return first, total

@@ -572,6 +572,34 @@ var acceptances = []struct {
 			c.Clusters[0].Targets = []model.Target{{Host: "web.example", Port: 80, Weight: 1, HashKey: "web.example"}}
 			c.Clusters[0].Endpoints = nil
 		}},
+	{change{"subsets", "$cluster", `{lb_subset_config: {fallback_policy: DEFAULT_SUBSET, default_subset: {stage: prod}, panic_mode_any: true, list_as_any: true, scale_locality_weight: true,
+		subset_selectors: [{keys: [version, stage, version], fallback_policy: KEYS_SUBSET, fallback_keys_subset: [stage]}, {keys: []}, {keys: [stage]}]},
+		load_assignment: {cluster_name: a, endpoints: [{lb_endpoints: [{metadata: {filter_metadata: {x: {y: z}, envoy.lb: {version: 1.50, stage: [prod, canary], live: true}}},
+		endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 1}}}}]}]}}`},
+		func(c *model.Config) {
+			const metadata = `{"live":true,"stage":["prod","canary"],"version":1.5}`
+			c.Clusters[0].Subsets = &model.Subsets{
+				Fallback: model.DefaultSubset, Default: `{"stage":"prod"}`, PanicAny: true, ListAsAny: true, ScaleLocality: true,
+				Selectors: []model.SubsetSelector{
+					{Keys: []string{"stage", "version"}, Fallback: model.KeysSubset, FallbackKeys: []string{"stage"}},
+					{Keys: []string{"stage"}, Fallback: model.ClusterFallback},
+				},
+			}
+			c.Clusters[0].Targets = []model.Target{{Host: "127.0.0.1", Port: 1, Weight: 1, Metadata: metadata}}
+			c.Clusters[0].Endpoints = []model.Endpoint{{Address: netip.MustParseAddrPort("127.0.0.1:1"), Weight: 1, Metadata: metadata}}
+		}},
+	{change{"subsets without a selector", "$cluster", "{lb_subset_config: {fallback_policy: NO_FALLBACK}}"}, nil},
+	{change{"metadata that a route asks for", "$route.route", "{metadata_match: {filter_metadata: {other: {a: b}, envoy.lb: {version: 2, stage: prod}}}}"},
+		func(c *model.Config) {
+			c.Listeners[0].Routes.VirtualHosts[0].Routes[0].Clusters[0].Criteria = `{"stage":"prod","version":2}`
+		}},
+	{change{"metadata that shares ask for", "$route.route", `{cluster: null, metadata_match: {filter_metadata: {envoy.lb: {version: 2, stage: prod}}}, weighted_clusters: {clusters: [
+		{name: a, weight: 1, metadata_match: {filter_metadata: {envoy.lb: {stage: canary, x: null}}}}, {name: b, weight: 2, metadata_match: {filter_metadata: {other: {a: b}}}}]}}`},
+		func(c *model.Config) {
+			c.Listeners[0].Routes.VirtualHosts[0].Routes[0].Clusters = []model.WeightedCluster{
+				{Name: "a", Weight: 1, Criteria: `{"stage":"canary","version":2,"x":null}`}, {Name: "b", Weight: 2, Criteria: `{"stage":"prod","version":2}`},
+			}
+		}},
 	{change{"strict DNS", "$cluster", "{type: STRICT_DNS, dns_refresh_rate: 60s, load_assignment: {cluster_name: a, endpoints: [{lb_endpoints: [{load_balancing_weight: 3, endpoint: {address: {socket_address: {address: web.example, port_value: 8080}}}}]}]}}"},
 		func(c *model.Config) {
 			c.Clusters[0].Discovery, c.Clusters[0].DNSRefresh = model.StrictDNS, time.Minute

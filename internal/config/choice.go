@@ -19,15 +19,16 @@ var notFoundStatus = map[routev3.RouteAction_ClusterNotFoundResponseCode]int{
 // clusterChoice translates what an action says of clusters.
 func (t *translator) clusterChoice(out *model.Route, action *routev3.RouteAction, owner routeOwner, path string) {
 	out.NotFound = notFoundStatus[action.GetClusterNotFoundResponseCode()]
+	asked := criteria(action.GetMetadataMatch(), "")
 	switch c := action.GetClusterSpecifier().(type) {
 	case *routev3.RouteAction_Cluster:
 		t.clusterExists(c.Cluster, path+".cluster")
-		out.Clusters = []model.WeightedCluster{{Name: c.Cluster, Weight: 1}}
+		out.Clusters = []model.WeightedCluster{{Name: c.Cluster, Weight: 1, Criteria: asked}}
 	case *routev3.RouteAction_ClusterHeader:
-		out.Clusters = []model.WeightedCluster{{Header: t.headerName(c.ClusterHeader, path+".cluster_header"), Weight: 1}}
+		out.Clusters = []model.WeightedCluster{{Header: t.headerName(c.ClusterHeader, path+".cluster_header"), Weight: 1, Criteria: asked}}
 	case *routev3.RouteAction_WeightedClusters:
 		path += ".weighted_clusters"
-		out.Clusters = t.weightedClusters(c.WeightedClusters, owner, path)
+		out.Clusters = t.weightedClusters(c.WeightedClusters, asked, owner, path)
 		if name := c.WeightedClusters.GetHeaderName(); name != "" {
 			out.DrawHeader = t.headerName(name, path+".header_name")
 		}
@@ -37,11 +38,12 @@ func (t *translator) clusterChoice(out *model.Route, action *routev3.RouteAction
 	}
 }
 
-func (t *translator) weightedClusters(w *routev3.WeightedCluster, owner routeOwner, path string) []model.WeightedCluster {
+func (t *translator) weightedClusters(w *routev3.WeightedCluster, asked model.Metadata, owner routeOwner, path string) []model.WeightedCluster {
 	var out []model.WeightedCluster
 	var sum uint64
 	for i, c := range w.GetClusters() {
 		share := t.share(c, owner, at(path+".clusters", i))
+		share.Criteria = criteria(c.GetMetadataMatch(), asked)
 		sum += uint64(share.Weight)
 		out = append(out, share)
 	}

@@ -54,6 +54,7 @@ func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 	default:
 		out.Hashing, byName = t.hashing(c, out.Policy, path)
 	}
+	out.Subsets = t.subsets(c, path+".lb_subset_config")
 	t.endpoints(out, c, byName, path+".load_assignment")
 	t.logical(out, c, path+".load_assignment")
 	t.originalCluster(out, c, path)
@@ -129,6 +130,7 @@ func (t *translator) endpoints(c *model.Cluster, in *clusterv3.Cluster, byName b
 			if c.Policy.Hashes() {
 				target.HashKey = hashKey(lb, byName)
 			}
+			target.Metadata = t.endpointMetadata(c.Subsets, lb.GetMetadata(), targetPath+".metadata")
 			weights += uint64(target.Weight)
 			c.Targets = append(c.Targets, target)
 		}

@@ -97,7 +97,7 @@ func (t *translator) maglevSize(in *wrapperspb.UInt64Value, out *model.Hashing, 
 
 // hashKey is what stands for an endpoint where a cluster's policy hashes; empty stands for its address.
 func hashKey(lb *endpointv3.LbEndpoint, byName bool) string {
-	if key := lb.GetMetadata().GetFilterMetadata()["envoy.lb"].GetFields()["hash_key"].GetStringValue(); key != "" {
+	if key := lb.GetMetadata().GetFilterMetadata()[lbFilter].GetFields()["hash_key"].GetStringValue(); key != "" {
 		return key
 	}
 	if !byName {

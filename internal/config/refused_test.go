@@ -259,7 +259,12 @@ var refusals = []change{
 	{"interval of a retry budget", "$cluster", "{circuit_breakers: {thresholds: [{retry_budget: {budget_interval: 1s}}]}}"},
 	{"TLS upstream", "$cluster", "{transport_socket: {name: tls, typed_config: {'@type': type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext}}}"},
 	{"HTTP/2 upstream", "$cluster", "{http2_protocol_options: {}}"},
-	{"subsets", "$cluster", "{lb_subset_config: {fallback_policy: ANY_ENDPOINT}}"},
+	{"subsets that cannot be", "$cluster", `{common_lb_config: {zone_aware_lb_config: {fail_traffic_on_panic: true}}, lb_subset_config: {panic_mode_any: true, locality_weight_aware: true,
+		metadata_fallback_policy: FALLBACK_LIST, subset_selectors: [{keys: [a], single_host_per_subset: true}, {keys: [a], fallback_keys_subset: [a]}, {keys: [a, b], fallback_policy: KEYS_SUBSET},
+		{keys: [a, b], fallback_policy: KEYS_SUBSET, fallback_keys_subset: [b, a]}, {keys: [a, b], fallback_policy: KEYS_SUBSET, fallback_keys_subset: [c]}]}}`},
+	{"subsets beside a policy by type", "$cluster", "{lb_subset_config: {subset_selectors: [{keys: [a]}]}, load_balancing_policy: {policies: [" + policyOfType("random.v3.Random") + "]}}"},
+	{"subsets of an empty list", "$cluster", `{lb_subset_config: {list_as_any: true, subset_selectors: [{keys: [a]}]}, load_assignment: {cluster_name: a, endpoints: [{lb_endpoints: [
+		{metadata: {filter_metadata: {envoy.lb: {a: []}}}, endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 2}}}}]}]}}`},
 	{"close connections on change", "$cluster", "{common_lb_config: {close_connections_on_host_set_change: true, update_merge_window: 1s}}"},
 	{"no policy", "$cluster", "{load_balancing_policy: {policies: []}}"},
 	{"policy by type, without one", "$cluster", "{lb_policy: LOAD_BALANCING_POLICY_CONFIG}"},

@@ -31,7 +31,9 @@ type Decision struct {
 	// Verdict is VerdictOk for a request that is taken, to Cluster and with Timeout, 0 for none.
 	Verdict maps.Verdict
 	Cluster string
-	Timeout time.Duration
+	// Criteria name a subset of the cluster; empty is the cluster itself.
+	Criteria model.Metadata
+	Timeout  time.Duration
 }
 
 // Explain answers a query. What is wrong with that is a *QueryError.

@@ -95,7 +95,8 @@ type abiCluster struct {
 	Limit    uint32
 	Number   uint32
 	Waiting  uint32
-	Reserved [1]uint64
+	Whole    uint32
+	Reserved uint32
 }
 
 type abiConnFlags uint32

@@ -16,6 +16,7 @@ func (s *Shared) NewCluster(index uint32) {
 	atomic.StoreUint32(&c.Number, max(atomic.LoadUint32(&c.Number)+1, 1))
 	atomic.StoreUint32(&c.Active, 0)
 	atomic.StoreUint32(&c.Waiting, 0)
+	atomic.StoreUint32(&c.Whole, 0)
 }
 
 // SetLimit bounds the requests that the kernel may have in flight to a cluster.

@@ -197,6 +197,8 @@ type WeightedCluster struct {
 	// Name, or the header that holds it, in lower case (cluster_header).
 	Name, Header string
 	Weight       uint32
+	// Criteria are the metadata that endpoints of a cluster with Subsets need (metadata_match, the route's and its own).
+	Criteria Metadata
 	// Host replaces that of the request (host_rewrite_literal of a share); empty does not.
 	Host string
 	// Changes to headers of its requests and responses apply before the route's levels.
@@ -287,6 +289,8 @@ type Cluster struct {
 	Unbiased bool
 	// Balancing among priorities and localities.
 	Balancing Balancing
+	// Subsets of its endpoints; nil: it has none.
+	Subsets *Subsets
 	// SlowStart of endpoints, for RoundRobin and LeastRequest.
 	SlowStart      SlowStart
 	ConnectTimeout time.Duration
@@ -319,11 +323,13 @@ type Target struct {
 	Check  EndpointCheck
 	// HashKey is hashed in place of the address; empty: the address is.
 	HashKey string
+	// Metadata of a cluster with Subsets; of others there is none.
+	Metadata Metadata
 }
 
 // At returns the endpoint that the target is at one of its addresses.
 func (t *Target) At(ip netip.Addr) Endpoint {
-	return Endpoint{Address: netip.AddrPortFrom(ip, t.Port), Weight: t.Weight, Place: t.Place, Health: t.Health, HashKey: t.HashKey, Check: t.Check}
+	return Endpoint{Address: netip.AddrPortFrom(ip, t.Port), Weight: t.Weight, Place: t.Place, Health: t.Health, HashKey: t.HashKey, Check: t.Check, Metadata: t.Metadata}
 }
 
 // Endpoint is an address that serves a cluster. Weight is at least 1. An address may stand in several places.
@@ -334,6 +340,7 @@ type Endpoint struct {
 	Health HealthStatus
 	// Check says how health checks ask it.
 	Check EndpointCheck
-	// HashKey is that of the target.
-	HashKey string
+	// HashKey and Metadata are those of the target.
+	HashKey  string
+	Metadata Metadata
 }

@@ -250,18 +250,23 @@ func (p picked) Done(o slowpath.Outcome) {
 type balancer struct{ n *Node }
 
 // Pick implements slowpath.Balancer.
-func (b balancer) Pick(cluster string, hash uint64, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
+func (b balancer) Pick(cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
 	b.n.inForce.RLock()
 	defer b.n.inForce.RUnlock()
 	d := b.n.directory.Load()
-	index, ok := d.clusters[cluster]
+	c, ok := d.clusters[cluster]
 	if !ok {
 		return nil, false
 	}
-	endpoint, ok := b.n.picker.Pick(index, hash, func(e uint32) bool {
+	skips := func(e uint32) bool {
 		entry, known := d.endpoints[e]
 		return !known || (skip != nil && skip(entry.Address))
-	})
+	}
+	index, ok := c.entry(criteria)
+	if !ok && b.n.hasSubsets(cluster) {
+		return b.strayed(d, cluster, criteria, skips)
+	}
+	endpoint, ok := b.n.picker.Pick(index, hash, skips)
 	if !ok {
 		return nil, false
 	}
@@ -302,6 +307,37 @@ func namedHealth(flags maps.EndpointFlags, configured model.HealthStatus) model.
 	return configured
 }
 
+// strayed chooses for a route of a configuration that has been replaced meanwhile, and with it the groups of the route's subset: any
+// endpoint that the criteria ask for now, if it is in service.
+func (b balancer) strayed(d *directory, cluster string, criteria model.Metadata, skips func(uint32) bool) (slowpath.Picked, bool) {
+	c := b.n.current.Load().config.Cluster(cluster)
+	labels := make([]model.Labels, len(c.Endpoints))
+	for i := range c.Endpoints {
+		labels[i] = c.Subsets.LabelsOf(c.Endpoints[i].Metadata)
+	}
+	part := c.Subsets.Of(criteria, labels)
+	isIn := map[netip.AddrPort]bool{}
+	for i := range c.Endpoints {
+		if c.Subsets.Has(part, labels[i]) {
+			a := c.Endpoints[i].Address
+			isIn[netip.AddrPortFrom(a.Addr().Unmap(), a.Port())] = true
+		}
+	}
+	for index, e := range d.endpoints {
+		if e.Cluster == cluster && isIn[e.Address] && !skips(index) && b.n.picker.Serving(index) {
+			b.n.picker.Claim(index)
+			return picked{b.n, index, e.Address}, true
+		}
+	}
+	return nil, false
+}
+
+// hasSubsets reports whether the configuration in force divides a cluster.
+func (n *Node) hasSubsets(cluster string) bool {
+	c := n.current.Load().config.Cluster(cluster)
+	return c != nil && c.Subsets != nil
+}
+
 // load implements slowpath.Load for a cluster.
 type load struct {
 	shared *maps.Shared
@@ -325,16 +361,16 @@ func (l load) Hold(hold bool) { l.shared.HoldCluster(l.index, hold) }
 
 // load is the count of a cluster's requests; nil for one that no route names any more.
 func (n *Node) load(cluster string) slowpath.Load {
-	index, ok := n.directory.Load().clusters[cluster]
+	c, ok := n.directory.Load().clusters[cluster]
 	if !ok {
 		return nil
 	}
-	return load{n.datapath.Shared, index}
+	return load{n.datapath.Shared, c.index}
 }
 
 // directory finds what the kernel's indices mean. It is made anew with every configuration, and never changed.
 type directory struct {
-	clusters  map[string]uint32
+	clusters  map[string]place
 	endpoints map[uint32]reconcile.EndpointEntry
 	// named holds the indices of the endpoints that are in the configuration.
 	named map[endpointName]uint32
@@ -343,10 +379,27 @@ type directory struct {
 // endpointName is the cluster and the address, in Envoy's form.
 type endpointName struct{ cluster, address string }
 
+// place is where a cluster lies, and its subsets by the criteria of routes.
+type place struct {
+	index   uint32
+	subsets map[model.Metadata]uint32
+}
+
+// entry is where the requests of routes with these criteria go; false: no route in force has them.
+func (p place) entry(criteria model.Metadata) (index uint32, ok bool) {
+	if criteria == "" {
+		return p.index, true
+	}
+	if index, ok = p.subsets[criteria]; ok {
+		return index, true
+	}
+	return p.index, false
+}
+
 func (n *Node) newDirectory() *directory {
-	d := &directory{clusters: map[string]uint32{}, endpoints: map[uint32]reconcile.EndpointEntry{}, named: map[endpointName]uint32{}}
+	d := &directory{clusters: map[string]place{}, endpoints: map[uint32]reconcile.EndpointEntry{}, named: map[endpointName]uint32{}}
 	for _, c := range n.reconcil.Clusters() {
-		d.clusters[c.Name] = c.Index
+		d.clusters[c.Name] = place{c.Index, c.Subsets}
 	}
 	for _, e := range n.reconcil.Endpoints() {
 		d.endpoints[e.Index] = e

@@ -72,19 +72,25 @@ func (n *Node) decide(l *model.Listener, draw uint64, head []byte) (explain.Deci
 		return d, err
 	}
 	if d.Verdict = maps.Verdict(e.Verdict); d.Verdict == maps.VerdictOk {
-		d.Cluster, d.Timeout = n.clusterName(e.Cluster), time.Duration(e.TimeoutNs)
+		d.Cluster, d.Criteria = n.clusterName(e.Cluster)
+		d.Timeout = time.Duration(e.TimeoutNs)
 	}
 	return d, nil
 }
 
-// clusterName names a cluster of the maps, one that should not be there too.
-func (n *Node) clusterName(index uint32) string {
-	for name, i := range n.directory.Load().clusters {
-		if i == index {
-			return name
+// clusterName names a cluster of the maps, one that should not be there too, or says whose subset it is.
+func (n *Node) clusterName(index uint32) (name string, criteria model.Metadata) {
+	for name, c := range n.directory.Load().clusters {
+		if c.index == index {
+			return name, ""
+		}
+		for criteria, subset := range c.subsets {
+			if subset == index {
+				return name, criteria
+			}
 		}
 	}
-	return fmt.Sprintf("number %d", index)
+	return fmt.Sprintf("number %d", index), ""
 }
 
 // endpointsOf are the candidates: those that have left the configuration get no request.

@@ -195,7 +195,7 @@ func TestIndicesSurviveReloads(t *testing.T) {
 	if got, ok := g.r.ClusterIndex("web"); !ok || got != clusterIndex || g.rootOf(got).Turn != 5 {
 		t.Errorf("cluster index %d at turn %d, want %d at 5", got, g.rootOf(got).Turn, clusterIndex)
 	}
-	want := []ClusterEntry{{clusterIndex, "web"}, {clusterIndex + 1, "another"}}
+	want := []ClusterEntry{{clusterIndex, "web", nil}, {clusterIndex + 1, "another", nil}}
 	if diff := cmp.Diff(g.r.Clusters(), want); diff != "" {
 		t.Errorf("clusters (-got +want):\n%s", diff)
 	}

@@ -13,19 +13,39 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
+// entry is where routes lead to: a cluster or a subset.
+type entry struct {
+	index uint32
+	// root is the group of its word.
+	root uint32
+	// version tells the entry's words apart, those of others before it at the index too.
+	version uint32
+}
+
 // cluster is a cluster in the maps.
 type cluster struct {
-	index    uint32
+	entry
 	compiled *compile.Cluster
 	// endpoints are the indices of the compiled ones.
 	endpoints []uint32
-	// groups are those that root leads to, and root itself.
-	groups []*group
-	root   uint32
+	// trees of groups by what they choose among, and those of before that subsets may lead to.
+	trees map[model.Part]*tree
+	// subsets by the criteria of routes, and those of before that routes may lead to.
+	subsets map[model.Metadata]*subset
 	// starting says that some endpoint is in its slow start.
 	starting bool
-	// version tells the cluster's words apart, those of clusters before it at the index too.
-	version uint32
+}
+
+// tree is a group and all that it leads to.
+type tree struct {
+	groups []*group
+	top    uint32
+}
+
+// subset is a subset of a cluster's endpoints in the maps.
+type subset struct {
+	entry
+	part model.Part
 }
 
 // endpointKey names an endpoint across reloads, that of a removed cluster too.
@@ -68,6 +88,9 @@ func (r *Reconciler) applyCluster(c *compile.Cluster) error {
 		e.place, e.health = m.Place, m.Health
 	}
 	known.compiled, known.endpoints = c, indices
+	if err := r.applySubsets(known); err != nil {
+		return err
+	}
 	r.sh.SetLimit(known.index, c.Limit)
 	return r.regroup(known)
 }
@@ -77,16 +100,24 @@ func (r *Reconciler) clusterFor(name string) (*cluster, error) {
 	if c := r.clusters[name]; c != nil {
 		return c, nil
 	}
-	s, err := r.numbers.clusterIndex.take(1)
+	e, err := r.newEntry()
 	if err != nil {
 		return nil, err
 	}
-	word := &r.sh.Clusters[s.first].Root
-	r.sh.NewCluster(s.first)
-	c := &cluster{index: s.first, version: uint32(atomic.LoadUint64(word) >> 32)}
+	c := &cluster{entry: e, trees: map[model.Part]*tree{}, subsets: map[model.Metadata]*subset{}}
 	r.clusters[name] = c
-	r.stats.Clusters++
 	return c, nil
+}
+
+// newEntry returns one that leads nowhere yet.
+func (r *Reconciler) newEntry() (entry, error) {
+	s, err := r.numbers.clusterIndex.take(1)
+	if err != nil {
+		return entry{}, err
+	}
+	r.sh.NewCluster(s.first)
+	r.stats.Clusters++
+	return entry{index: s.first, version: uint32(atomic.LoadUint64(&r.sh.Clusters[s.first].Root) >> 32)}, nil
 }
 
 // applyEndpoint returns the index of an endpoint that is in service again, or for the
@@ -131,7 +162,7 @@ func resetEndpoint(e *maps.Endpoint) {
 	e.Traffic.Clear()
 }
 
-// unlinkClusters takes away the clusters that no listener's table names any more.
+// unlinkClusters takes away the clusters and subsets that no listener's table names any more.
 func (r *Reconciler) unlinkClusters(wanted []compile.Cluster) {
 	keep := map[string]bool{}
 	for i := range wanted {
@@ -139,14 +170,19 @@ func (r *Reconciler) unlinkClusters(wanted []compile.Cluster) {
 	}
 	for name, c := range r.clusters {
 		if keep[name] {
+			r.unlinkSubsets(c, c.compiled)
 			continue
 		}
-		atomic.StoreUint64(&r.sh.Clusters[c.index].Root, uint64(c.version+1)<<32)
-		r.stats.Clusters++
-		r.unlinked.clusters = append(r.unlinked.clusters, span{c.index, 1})
-		r.unlinked.groups = append(r.unlinked.groups, c.groups...)
+		r.unlinkEntry(c.entry)
+		r.unlinkSubsets(c, nil)
 		delete(r.clusters, name)
 	}
+}
+
+func (r *Reconciler) unlinkEntry(e entry) {
+	atomic.StoreUint64(&r.sh.Clusters[e.index].Root, uint64(e.version+1)<<32)
+	r.stats.Clusters++
+	r.unlinked.clusters = append(r.unlinked.clusters, span{e.index, 1})
 }
 
 // retireEndpoints marks the endpoints that have left every schedule.

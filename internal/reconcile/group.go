@@ -8,6 +8,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
 )
 
 // group is a group in the maps.
@@ -34,43 +35,82 @@ func (g groupContent) equal(other groupContent) bool {
 	return g.policy == other.policy && g.choices == other.choices && g.flags == other.flags && slices.Equal(g.turns, other.turns) && g.hashing.Equal(other.hashing)
 }
 
-// grouping writes the groups of one cluster. Those that are as before stay, with their turn.
+// grouping writes a tree of one cluster's groups. Those that are as before stay, with their turn.
 type grouping struct {
 	r *Reconciler
-	// before are the cluster's groups that have not been found again.
+	// before are the tree's groups that have not been found again.
 	before []*group
 	// now are those that it has, each behind the groups that it leads to; added are the new ones of them.
 	now, added []*group
 	// endpoints are the indices of the cluster's endpoints.
 	endpoints []uint32
-	// turn is where new groups begin: where the cluster's last root stood, so that a change of endpoints does not favour the first.
+	// turn is where new groups begin: where the tree's last root stood, so that a change of endpoints does not favour the first.
 	turn uint64
+	// top is the tree's root, in which endpoints have these shares.
+	top    uint32
+	shares []float64
 }
 
-// regroup makes a cluster's groups what its members' state of health asks for, and then points the cluster to them. First the groups, then
-// the cluster's word: a program sees the old groups or the new ones. All of it is shared memory: without a kernel the slow path
+// regroup makes a cluster's groups what its members' state of health asks for, and then points the cluster and its subsets to them. First the
+// groups, then the words: a program sees the old groups or the new ones. All of it is shared memory: without a kernel the slow path
 // reads the same.
 func (r *Reconciler) regroup(c *cluster) error {
-	w := &grouping{r: r, before: slices.Clone(c.groups), endpoints: c.endpoints, turn: atomic.LoadUint64(&r.sh.Groups[c.root].Turn)}
 	c.starting = false
-	root := c.compiled.Root(func(endpoint uint32) compile.EndpointState { return r.stateOf(c, endpoint) })
-	top, err := w.write(&root)
-	if err != nil {
-		r.unlinked.groups = append(r.unlinked.groups, w.added...)
-		return err
+	parts := c.compiled.PartsOf()
+	written := make([]*grouping, 0, len(parts))
+	for i, part := range parts {
+		root := c.compiled.RootOf(i, func(endpoint uint32) compile.EndpointState { return r.stateOf(c, endpoint) })
+		w := r.groupingOf(c, part)
+		written = append(written, w)
+		if err := w.writeTop(&root); err != nil {
+			for _, w := range written {
+				r.unlinked.groups = append(r.unlinked.groups, w.added...)
+			}
+			return err
+		}
 	}
-	c.groups = w.now
-	for i, share := range root.Shares(len(c.endpoints)) {
+	for i, w := range written {
+		c.trees[parts[i]] = &tree{groups: w.now, top: w.top}
+		r.unlinked.groups = append(r.unlinked.groups, w.before...)
+	}
+	for i, share := range written[0].shares {
 		r.endpoints[endpointKey{c.compiled.Name, c.compiled.Endpoints[i].Address}].share = share
 	}
-	r.unlinked.groups = append(r.unlinked.groups, w.before...)
-	if top.index.first == c.root {
-		return nil
+	r.point(&c.entry, written[0].top)
+	for _, s := range c.subsets {
+		if t := c.trees[s.part]; t != nil { // otherwise it is one of an image that failed
+			r.point(&s.entry, t.top)
+		}
 	}
-	c.root = top.index.first
-	c.version++
-	atomic.StoreUint64(&r.sh.Clusters[c.index].Root, uint64(c.version)<<32|uint64(c.root))
+	return nil
+}
+
+func (r *Reconciler) groupingOf(c *cluster, part model.Part) *grouping {
+	w := &grouping{r: r, endpoints: c.endpoints, turn: atomic.LoadUint64(&r.sh.Groups[c.root].Turn)}
+	if t := c.trees[part]; t != nil {
+		w.before, w.turn = slices.Clone(t.groups), atomic.LoadUint64(&r.sh.Groups[t.top].Turn)
+	}
+	return w
+}
+
+// point makes an entry lead to a group, if it does not already.
+func (r *Reconciler) point(e *entry, root uint32) {
+	if root == e.root {
+		return
+	}
+	e.root = root
+	e.version++
+	atomic.StoreUint64(&r.sh.Clusters[e.index].Root, uint64(e.version)<<32|uint64(root))
 	r.stats.Clusters++
+}
+
+// writeTop writes a tree, and notes what share of the requests is whose.
+func (w *grouping) writeTop(root *compile.Group) error {
+	top, err := w.write(root)
+	if err != nil {
+		return err
+	}
+	w.top, w.shares = top.index.first, root.Shares(len(w.endpoints))
 	return nil
 }
 

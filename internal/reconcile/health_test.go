@@ -104,10 +104,10 @@ func TestGroupsThatStayKeepTheirTurn(t *testing.T) {
 	cfg := single(weighted(9000, "a"), weighted(9001, "a"), weighted(9002, "b"), weighted(9003, "b"))
 	cfg.Clusters[0].Balancing.LocalityWeighted = true
 	g.mustApply(cfg)
-	before := slices.Clone(g.r.clusters["web"].groups)
+	before := slices.Clone(g.r.clusters["web"].trees[model.Part{}].groups)
 	g.kernel.sh.Groups[before[1].index.first].Turn = 7
 	g.mustSetHealth(9000, maps.EndpointUnhealthy, 0)
-	after := g.r.clusters["web"].groups
+	after := g.r.clusters["web"].trees[model.Part{}].groups
 	if after[1] != before[1] || g.kernel.sh.Groups[after[1].index.first].Turn != 7 {
 		t.Error("the other locality's group has changed")
 	}

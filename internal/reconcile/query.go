@@ -31,6 +31,8 @@ type ClusterEntry struct {
 	// Index into the shared clusters.
 	Index uint32
 	Name  string
+	// Subsets are the indices of the cluster's subsets, by the criteria of routes; nil without any.
+	Subsets map[model.Metadata]uint32
 }
 
 // Endpoints lists the endpoints in the maps by index, those that are gone included.
@@ -53,7 +55,14 @@ func (r *Reconciler) Clusters() []ClusterEntry {
 	defer r.mu.Unlock()
 	list := make([]ClusterEntry, 0, len(r.clusters))
 	for name, c := range r.clusters {
-		list = append(list, ClusterEntry{Index: c.index, Name: name})
+		entry := ClusterEntry{Index: c.index, Name: name}
+		if len(c.subsets) > 0 {
+			entry.Subsets = make(map[model.Metadata]uint32, len(c.subsets))
+		}
+		for criteria, s := range c.subsets {
+			entry.Subsets[criteria] = s.index
+		}
+		list = append(list, entry)
 	}
 	slices.SortFunc(list, func(a, b ClusterEntry) int { return cmp.Compare(a.Index, b.Index) })
 	return list
@@ -68,6 +77,16 @@ func (r *Reconciler) ClusterIndex(name string) (uint32, bool) {
 		return 0, false
 	}
 	return c.index, true
+}
+
+// SubsetIndex returns the index of what requests with these criteria are balanced among: the cluster's own without a subset for them.
+func (r *Reconciler) SubsetIndex(name string, criteria model.Metadata) (uint32, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.clusters[name] == nil {
+		return 0, false
+	}
+	return r.entryOf(name, criteria), true
 }
 
 // Listener returns the listener of that number, one that has gone too: its connections may

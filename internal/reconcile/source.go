@@ -106,12 +106,12 @@ func (s *source) route(from *compile.Route) (to maps.Route, splits *piece[maps.S
 		return to, nil, nil // its cluster is never read
 	}
 	if from.Count == 0 {
-		to.First = s.r.clusters[from.Cluster].index
+		to.First = s.r.entryOf(from.Cluster, from.Criteria)
 		return to, nil, nil
 	}
 	shares := make([]maps.Split, from.Count)
 	for i, share := range s.table.Splits[from.First : from.First+from.Count] {
-		shares[i] = maps.Split{Below: share.Below, Cluster: s.r.clusters[share.Cluster].index}
+		shares[i] = maps.Split{Below: share.Below, Cluster: s.r.entryOf(share.Cluster, share.Criteria)}
 	}
 	splits, err = s.r.library.splits.get(shares)
 	to.First, to.Count = splits.place()

@@ -128,7 +128,7 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 		claim.unused()
 		return x.respond(x.routeAnswer())
 	}
-	if share := claim.share(x.route); share != nil {
+	if share := claim.share(x.route, x.share); share != nil {
 		x.share, x.target = share, claim.Cluster
 	} else {
 		claim.unused()
@@ -192,10 +192,13 @@ func (c *Claim) unused() {
 	}
 }
 
-// share is the route's share with the claim's cluster, or nil.
-func (c *Claim) share(route *model.Route) *model.WeightedCluster {
-	if c == nil {
+// share is the route's share with the claim's cluster, or nil. Of several, with subsets of one cluster, it is that which the draw has chosen.
+func (c *Claim) share(route *model.Route, drawn *model.WeightedCluster) *model.WeightedCluster {
+	switch {
+	case c == nil:
 		return nil
+	case drawn != nil && drawn.Name == c.Cluster:
+		return drawn
 	}
 	i := slices.IndexFunc(route.Clusters, func(w model.WeightedCluster) bool { return w.Name == c.Cluster })
 	if i < 0 {
@@ -320,7 +323,7 @@ func (x *exchange) roundTrip(claim *Claim) (*response, LocalReply) {
 	for {
 		if claim != nil {
 			x.endpoint, claim = claim.Endpoint, nil
-		} else if e, ok := x.proxy.config.Balancer.Pick(x.cluster, x.hash, skip); ok {
+		} else if e, ok := x.proxy.config.Balancer.Pick(x.cluster, x.share.Criteria, x.hash, skip); ok {
 			x.endpoint = e
 		} else {
 			return nil, failure

@@ -41,7 +41,7 @@ type fakePick struct {
 	done     bool
 }
 
-func (b *fakeBalancer) Pick(cluster string, _ uint64, skip func(netip.AddrPort) bool) (Picked, bool) {
+func (b *fakeBalancer) Pick(cluster string, _ model.Metadata, _ uint64, skip func(netip.AddrPort) bool) (Picked, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := b.endpoints[cluster]

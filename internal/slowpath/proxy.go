@@ -25,9 +25,9 @@ type Picked interface {
 
 // Balancer chooses endpoints and counts outstanding requests.
 type Balancer interface {
-	// Pick chooses an endpoint of the cluster, by the request's hash if the cluster's
+	// Pick chooses an endpoint of the cluster, of the subset that a route with these criteria asks for, by the request's hash if the cluster's
 	// policy asks for one, never one for which skip reports true. ok is false when none is healthy.
-	Pick(cluster string, hash uint64, skip func(netip.AddrPort) bool) (e Picked, ok bool)
+	Pick(cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (e Picked, ok bool)
 }
 
 // Claim is an endpoint that the kernel had picked for a connection's first

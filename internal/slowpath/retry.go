@@ -73,10 +73,10 @@ func (x *exchange) pick(claim *Claim) bool {
 	if claim != nil {
 		x.endpoint = claim.Endpoint
 	} else {
-		e, ok := x.proxy.config.Balancer.Pick(x.cluster, x.hash, x.retries.avoids)
+		e, ok := x.proxy.config.Balancer.Pick(x.cluster, x.share.Criteria, x.hash, x.retries.avoids)
 		if !ok && len(x.retries.tried) > 0 {
 			// All have been tried: as in Envoy another try of one is better than none.
-			e, ok = x.proxy.config.Balancer.Pick(x.cluster, x.hash, func(netip.AddrPort) bool { return false })
+			e, ok = x.proxy.config.Balancer.Pick(x.cluster, x.share.Criteria, x.hash, func(netip.AddrPort) bool { return false })
 		}
 		if !ok {
 			return false

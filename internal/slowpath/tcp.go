@@ -55,7 +55,7 @@ func (p *Proxy) connectPlain(ctx context.Context, proxy *model.TCPProxy, s Sessi
 	var tried []netip.AddrPort
 	failure := errNoEndpoint
 	for range max(proxy.ConnectAttempts, 1) {
-		endpoint, ok := p.config.Balancer.Pick(name, rand.Uint64(), func(a netip.AddrPort) bool { return slices.Contains(tried, a) })
+		endpoint, ok := p.config.Balancer.Pick(name, "", rand.Uint64(), func(a netip.AddrPort) bool { return slices.Contains(tried, a) })
 		if !ok {
 			return nil, nil, failure
 		}

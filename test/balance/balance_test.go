@@ -18,6 +18,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
 	"github.com/xlb-project/xlb/test/envoytest"
 )
@@ -109,6 +110,7 @@ func differ(counts map[netip.AddrPort]int, shares map[netip.AddrPort]float64) st
 // balancer is XLB's state without a kernel.
 type balancer struct {
 	t      *testing.T
+	config *model.Config
 	image  *compile.Image
 	r      *reconcile.Reconciler
 	picker *balance.Picker
@@ -125,11 +127,11 @@ func newBalancer(t *testing.T, bootstrap object) *balancer {
 		t.Fatal(err)
 	}
 	sizes := maps.Sizes{
-		Listeners: 4, RouteTables: 4, Routes: 1 << 12, Splits: 1, Tuples: 1, BucketLists: 1, Automata: 1, Cells: 1, Accepts: 1, AcceptedValues: 1,
+		Listeners: 4, RouteTables: 4, Routes: 1 << 12, Splits: 1 << 10, Tuples: 1, BucketLists: 1, Automata: 1, Cells: 1, Accepts: 1, AcceptedValues: 1,
 		Schedules: 1 << 18, Clusters: 1 << 10, Groups: 1 << 14, Endpoints: 1 << 14,
 	}
 	shared := maps.NewHeapShared(sizes)
-	b := &balancer{t: t, r: reconcile.New(maps.NewFakeConfig(sizes, nil), shared, slog.New(slog.DiscardHandler)), picker: balance.New(shared)}
+	b := &balancer{t: t, config: cfg, r: reconcile.New(maps.NewFakeConfig(sizes, nil), shared, slog.New(slog.DiscardHandler)), picker: balance.New(shared)}
 	b.image, _ = compile.Compile(cfg)
 	if _, err := b.r.Apply(b.image); err != nil {
 		t.Fatal(err)

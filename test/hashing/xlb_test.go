@@ -38,8 +38,8 @@ func startXLB(t testing.TB, cfg *model.Config) *peer {
 // picker implements slowpath.Balancer over maps in memory.
 type picker struct {
 	*balance.Picker
-	clusters  map[string]uint32
-	endpoints map[uint32]netip.AddrPort
+	reconciler *reconcile.Reconciler
+	endpoints  map[uint32]netip.AddrPort
 }
 
 func newPicker(t testing.TB, cfg *model.Config) picker {
@@ -54,10 +54,7 @@ func newPicker(t testing.TB, cfg *model.Config) picker {
 	if _, err := reconciler.Apply(image); err != nil {
 		t.Fatal(err)
 	}
-	p := picker{balance.New(shared), map[string]uint32{}, map[uint32]netip.AddrPort{}}
-	for _, c := range reconciler.Clusters() {
-		p.clusters[c.Name] = c.Index
-	}
+	p := picker{balance.New(shared), reconciler, map[uint32]netip.AddrPort{}}
 	for _, e := range reconciler.Endpoints() {
 		p.endpoints[e.Index] = e.Address
 	}
@@ -65,8 +62,12 @@ func newPicker(t testing.TB, cfg *model.Config) picker {
 }
 
 // Pick implements slowpath.Balancer.
-func (p picker) Pick(cluster string, hash uint64, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
-	index, ok := p.Picker.Pick(p.clusters[cluster], hash, func(e uint32) bool { return skip(p.endpoints[e]) })
+func (p picker) Pick(cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
+	entry, ok := p.reconciler.SubsetIndex(cluster, criteria)
+	if !ok {
+		return nil, false
+	}
+	index, ok := p.Picker.Pick(entry, hash, func(e uint32) bool { return skip(p.endpoints[e]) })
 	return picked{p, index}, ok
 }
 

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// applySubsets gives a cluster entries for its compiled subsets. Those of before stay until no route leads to them.
+func (r *Reconciler) applySubsets(c *cluster) error {
+	parts := c.compiled.PartsOf()
+	for _, s := range c.compiled.Subsets {
+		known := c.subsets[s.Criteria]
+		if known == nil {
+			e, err := r.newEntry()
+			if err != nil {
+				return err
+			}
+			known = &subset{entry: e}
+			atomic.StoreUint32(&r.sh.Clusters[e.index].Whole, c.index+1)
+			c.subsets[s.Criteria] = known
+		}
+		known.part = parts[s.Part]
+	}
+	return nil
+}
+
+// unlinkSubsets takes away what a compiled cluster does not have; nil has nothing.
+func (r *Reconciler) unlinkSubsets(c *cluster, wanted *compile.Cluster) {
+	var parts []model.Part
+	var subsets []compile.Subset
+	if wanted != nil {
+		parts, subsets = wanted.PartsOf(), wanted.Subsets
+	}
+	for criteria, s := range c.subsets {
+		if !slices.ContainsFunc(subsets, func(w compile.Subset) bool { return w.Criteria == criteria }) {
+			r.unlinkEntry(s.entry)
+			delete(c.subsets, criteria)
+		}
+	}
+	for part, t := range c.trees {
+		if !slices.Contains(parts, part) {
+			r.unlinked.groups = append(r.unlinked.groups, t.groups...)
+			delete(c.trees, part)
+		}
+	}
+}
+
+// entryOf is where the requests of a route to a cluster go.
+func (r *Reconciler) entryOf(name string, criteria model.Metadata) uint32 {
+	c := r.clusters[name]
+	if s := c.subsets[criteria]; s != nil {
+		return s.index
+	}
+	return c.index
+}
