@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/xlb-project/xlb/internal/explain"
+	"github.com/xlb-project/xlb/internal/model"
 )
 
 func printAnswer(e *env, output format, a *explain.Answer) error {
@@ -107,6 +108,9 @@ func clusterText(clusters []explain.Cluster) string {
 		if c.Header != "" {
 			text = fmt.Sprintf("%s by header %s", cmp.Or(c.Name, "no cluster"), c.Header)
 		}
+		if c.Subset != nil {
+			text += " (" + c.Subset.Text() + ")"
+		}
 		if len(clusters) > 1 {
 			text += fmt.Sprintf(":%d", c.Weight)
 		}
@@ -120,7 +124,7 @@ func kernelText(k *explain.Kernel) string {
 	case k.By == explain.ByNobody:
 		return "no: the daemon runs with --fast-path=off, and the slow path serves everything"
 	case k.Fast:
-		return fmt.Sprintf("yes: to %s, timeout %s", k.Cluster, k.Timeout)
+		return fmt.Sprintf("yes: to %s, timeout %s", strings.TrimSpace(k.Cluster+" "+string(k.Criteria)), k.Timeout)
 	default:
 		return fmt.Sprintf("no: %s: %s", k.Verdict, k.Meaning)
 	}
@@ -168,15 +172,27 @@ func candidateRows(a *explain.Answer) (header []string, rows [][]string) {
 	if live {
 		header = append(header, "STATE", "SHARE", "IDLE")
 	}
-	clusters := map[string]explain.Cluster{}
+	type choice struct {
+		cluster  string
+		criteria model.Metadata
+	}
+	clusters := map[choice]explain.Cluster{}
 	for _, c := range a.Action.Clusters {
-		clusters[c.Name] = c
+		of := choice{cluster: c.Name}
+		if c.Subset != nil {
+			of.criteria = c.Subset.Criteria
+		}
+		clusters[of] = c
 	}
 	for _, p := range a.Endpoints {
-		c := clusters[p.Cluster]
-		row := []string{p.Cluster, number(uint64(c.Weight)), orDash(c.Policy), p.Address, number(uint64(p.Weight))}
+		c := clusters[choice{p.Cluster, p.Criteria}]
+		row := []string{strings.TrimSpace(p.Cluster + " " + string(p.Criteria)), number(uint64(c.Weight)), orDash(c.Policy), p.Address, number(uint64(p.Weight))}
 		if live {
-			row = append(row, orDash(p.State), percent(p.Share), idleText(p.Idle))
+			share := percent(p.Share)
+			if p.Criteria != "" {
+				share = "-" // of all requests to the cluster, which tells nothing here
+			}
+			row = append(row, orDash(p.State), share, idleText(p.Idle))
 		}
 		rows = append(rows, row)
 	}

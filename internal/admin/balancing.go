@@ -58,6 +58,9 @@ func targetObject(t *model.Target) object {
 	if t.Health != model.HealthUnknown {
 		o["health_status"] = t.Health.String()
 	}
+	if t.Metadata != "" {
+		o["metadata"] = metadataObject(t.Metadata)
+	}
 	return o
 }
 

@@ -48,6 +48,9 @@ func clusterObject(c *model.Cluster) object {
 	if config := policyObject(c); len(config) > 0 {
 		o[strings.ToLower(c.Policy.String())+"_lb_config"] = config
 	}
+	if c.Subsets != nil {
+		o["lb_subset_config"] = subsetsObject(c.Subsets)
+	}
 	if c.Discovery.Named() {
 		addDNS(o, c)
 	}

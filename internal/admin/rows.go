@@ -110,6 +110,9 @@ func clusterTexts(r *model.Route) []string {
 		if c.Header != "" {
 			name = "header " + c.Header
 		}
+		if c.Criteria != "" {
+			name += " " + string(c.Criteria)
+		}
 		if len(r.Clusters) == 1 {
 			return []string{name}
 		}

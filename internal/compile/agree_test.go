@@ -123,8 +123,8 @@ func agree(rt *model.RouteTable, compiled *Table, r *model.Request) (maps.Verdic
 	if got.Flags&maps.RouteWebsocket != 0 != want.Allows(model.UpgradeWebSocket) {
 		return verdict, fmt.Errorf("compiled: flags %#x, model: upgrades %q", got.Flags, want.Upgrades)
 	}
-	if cluster := want.Share(draw).Name; compiled.ClusterOf(got, draw) != cluster {
-		return verdict, fmt.Errorf("compiled: cluster %q for draw %d, model: %q", compiled.ClusterOf(got, draw), draw, cluster)
+	if name, _ := compiled.ClusterOf(got, draw); name != want.Share(draw).Name {
+		return verdict, fmt.Errorf("compiled: cluster %q for draw %d, model: %q", name, draw, want.Share(draw).Name)
 	}
 	return verdict, nil
 }

@@ -125,18 +125,18 @@ func (r *Route) takes(draw uint64) bool {
 	return r.Denominator == 0 || draw%uint64(r.Denominator) < uint64(r.Numerator)
 }
 
-// ClusterOf returns the cluster that a request's draw, any number, falls on.
-func (t *Table) ClusterOf(r *Route, draw uint64) string {
+// ClusterOf returns the cluster that a request's draw, any number, falls on, and the criteria that name its subset.
+func (t *Table) ClusterOf(r *Route, draw uint64) (name string, criteria model.Metadata) {
 	if r.Count == 0 {
-		return r.Cluster
+		return r.Cluster, r.Criteria
 	}
 	draw %= uint64(r.Total)
 	for _, s := range t.Splits[r.First : r.First+r.Count] {
 		if draw < uint64(s.Below) {
-			return s.Cluster
+			return s.Cluster, s.Criteria
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // isHost reports whether the kernel looks a host up at all: is_host() in bpf/lib/ctype.h.

@@ -152,7 +152,7 @@ func disagree(t *compile.Table, r *model.Request, got maps.Verdict, cluster stri
 	case got != maps.VerdictOk:
 		return ""
 	}
-	if name := t.ClusterOf(want, r.Draw); name != cluster {
+	if name, _ := t.ClusterOf(want, r.Draw); name != cluster {
 		return fmt.Sprintf("the kernel takes cluster %q, the table %q", cluster, name)
 	}
 	return ""

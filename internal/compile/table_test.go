@@ -58,7 +58,8 @@ func clusterFor(t *Table, r *model.Request) string {
 	if verdict != maps.VerdictOk {
 		return maps.VerdictName(verdict)
 	}
-	return t.ClusterOf(route, 0)
+	name, _ := t.ClusterOf(route, 0)
+	return name
 }
 
 func TestRouteTooHardForTheKernelIsSlowWithANote(t *testing.T) {

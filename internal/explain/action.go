@@ -46,6 +46,7 @@ func (a *Action) forward(cfg *model.Config, r *model.Route, req *model.Request) 
 		}
 		if m := cfg.Cluster(share.Name); m != nil {
 			share.Policy = m.Policy.String()
+			share.Subset, _ = subsetOf(m, c.Criteria)
 		} else if c.Header != "" {
 			share.Name, a.NotFound = "", cmp.Or(r.NotFound, http.StatusServiceUnavailable)
 		}

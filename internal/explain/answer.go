@@ -2,7 +2,11 @@
 
 package explain
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
 
 // Answer is the account of one request. Its field names in JSON are stable.
 type Answer struct {
@@ -106,6 +110,8 @@ type Cluster struct {
 	Header string `json:"header,omitempty"`
 	Weight uint32 `json:"weight"`
 	Policy string `json:"policy"`
+	// Subset of it; null where it has none.
+	Subset *Subset `json:"subset,omitempty"`
 }
 
 // States of endpoints.
@@ -117,12 +123,14 @@ const (
 // Endpoint is one of a cluster.
 type Endpoint struct {
 	Cluster string `json:"cluster"`
+	// Criteria of the route, where they choose among the cluster's endpoints.
+	Criteria model.Metadata `json:"criteria,omitempty"`
 	// Address is that of the configuration, host:port, when no daemon was asked.
 	Address string `json:"address"`
 	Weight  uint32 `json:"weight"`
 	// State is "healthy", "down" or another state that metrics.EndpointSnapshot shows; empty when no daemon was asked.
 	State string `json:"state,omitempty"`
-	// Share is the part of the cluster's requests, 0 to 1, that is its own; 0 too when no daemon was asked.
+	// Share is the part of the cluster's requests, 0 to 1, that is its own; 0 too when no daemon was asked, or with Criteria.
 	Share float64 `json:"share,omitempty"`
 	// Idle i-socks; null when no daemon was asked, or its fast path is off.
 	Idle *uint64 `json:"idle,omitempty"`
@@ -148,7 +156,9 @@ type Kernel struct {
 	Meaning string `json:"meaning,omitempty"`
 	// Cluster that was drawn, and Timeout, of a request that is taken.
 	Cluster string `json:"cluster,omitempty"`
-	Timeout string `json:"timeout,omitempty"`
+	// Criteria name the subset of the cluster.
+	Criteria model.Metadata `json:"criteria,omitempty"`
+	Timeout  string         `json:"timeout,omitempty"`
 	// Reasons for a hand-over by the routes or the whole table, as the compiler gives them.
 	Reasons []string `json:"reasons,omitempty"`
 }

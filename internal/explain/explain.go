@@ -69,7 +69,7 @@ func Explain(s *State, q *Query) (*Answer, error) {
 	}
 	if outcome != model.PathTaken {
 		a.Action = pathAction(outcome, r.Path)
-		a.Disagreement = disagreement(&d, nil, true)
+		a.Disagreement = disagreement(s.Config, &d, nil, true)
 		a.addNotes(&d, nil, nil)
 		return a, nil
 	}
@@ -82,7 +82,7 @@ func Explain(s *State, q *Query) (*Answer, error) {
 	}
 	possible, orNone := l.Routes.Possible(r)
 	a.addReasons(s.Notes, d.Verdict)
-	a.Disagreement = disagreement(&d, possible, orNone)
+	a.Disagreement = disagreement(s.Config, &d, possible, orNone)
 	a.addNotes(&d, trace.Route, possible)
 	return a, nil
 }
@@ -134,9 +134,27 @@ func (a *Answer) addAction(s *State, route *model.Route, r *model.Request) error
 		if err != nil {
 			return fmt.Errorf("cluster %q: %w", c.Name, err)
 		}
-		a.Endpoints = append(a.Endpoints, endpoints...)
+		a.addEndpoints(s.Config.Cluster(c.Name), c.Subset, endpoints)
 	}
 	return nil
+}
+
+// addEndpoints adds those of a cluster that are in a subset; nil has all.
+func (a *Answer) addEndpoints(c *model.Cluster, of *Subset, endpoints []Endpoint) {
+	if c == nil || of == nil {
+		a.Endpoints = append(a.Endpoints, endpoints...)
+		return
+	}
+	_, isIn := subsetOf(c, of.Criteria)
+	for _, e := range endpoints {
+		if !isIn(e.Address) {
+			continue
+		}
+		if e.Criteria = of.Criteria; e.Criteria != "" {
+			e.Share = 0
+		}
+		a.Endpoints = append(a.Endpoints, e)
+	}
 }
 
 var kinds = map[model.UnmetKind]string{
@@ -187,7 +205,7 @@ func kernelOf(d Decision) Kernel {
 	}
 	k := Kernel{By: d.By, Verdict: maps.VerdictName(d.Verdict), Meaning: maps.HandoverMeaning(d.Verdict)}
 	if d.Verdict == maps.VerdictOk {
-		k.Fast, k.Cluster, k.Timeout = true, d.Cluster, d.Timeout.String()
+		k.Fast, k.Cluster, k.Criteria, k.Timeout = true, d.Cluster, d.Criteria, d.Timeout.String()
 	}
 	return k
 }
@@ -260,7 +278,7 @@ func (a *Answer) shortage(d *Decision) string {
 	}
 	var inService, idle uint64
 	for _, e := range a.Endpoints {
-		if e.Cluster == d.Cluster && e.State != Down && e.Share > 0 {
+		if e.Cluster == d.Cluster && e.Criteria == d.Criteria && e.State != Down && (e.Share > 0 || e.Criteria != "") {
 			inService++
 			idle += *e.Idle
 		}

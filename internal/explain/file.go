@@ -38,7 +38,8 @@ func decideByTable(t *compile.Table, r *model.Request) Decision {
 	}
 	route, verdict := t.Route(r)
 	if d.Verdict = verdict; verdict == maps.VerdictOk {
-		d.Cluster, d.Timeout = t.ClusterOf(route, r.Draw), max(route.Timeout, 0)
+		d.Cluster, d.Criteria = t.ClusterOf(route, r.Draw)
+		d.Timeout = max(route.Timeout, 0)
 	}
 	return d
 }

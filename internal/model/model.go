@@ -177,11 +177,7 @@ func (r *Route) Share(draw uint64) *WeightedCluster {
 }
 
 func shareOf(clusters []WeightedCluster, draw uint64) *WeightedCluster {
-	var total uint32
-	for i := range clusters {
-		total += clusters[i].Weight
-	}
-	n := uint32(draw % uint64(max(total, 1)))
+	n := uint32(draw % uint64(max(TotalWeight(clusters), 1)))
 	for i := range clusters {
 		if n < clusters[i].Weight {
 			return &clusters[i]
@@ -189,6 +185,15 @@ func shareOf(clusters []WeightedCluster, draw uint64) *WeightedCluster {
 		n -= clusters[i].Weight
 	}
 	return &clusters[0]
+}
+
+// TotalWeight is the sum of the weights.
+func TotalWeight(clusters []WeightedCluster) uint32 {
+	var sum uint32
+	for i := range clusters {
+		sum += clusters[i].Weight
+	}
+	return sum
 }
 
 // WeightedCluster is a share of a route's requests. A route's weights sum to

@@ -30,8 +30,10 @@ type cluster struct {
 	endpoints []uint32
 	// trees of groups by what they choose among, and those of before that subsets may lead to.
 	trees map[model.Part]*tree
-	// subsets by the criteria of routes, and those of before that routes may lead to.
+	// subsets by the criteria of routes, and those of before that routes may lead to: these stay as they were.
 	subsets map[model.Metadata]*subset
+	// held are groups that subsets of before may lead to.
+	held []*group
 	// starting says that some endpoint is in its slow start.
 	starting bool
 }
@@ -87,10 +89,10 @@ func (r *Reconciler) applyCluster(c *compile.Cluster) error {
 		}
 		e.place, e.health = m.Place, m.Health
 	}
-	known.compiled, known.endpoints = c, indices
-	if err := r.applySubsets(known); err != nil {
+	if err := r.applySubsets(known, c); err != nil {
 		return err
 	}
+	known.compiled, known.endpoints = c, indices
 	r.sh.SetLimit(known.index, c.Limit)
 	return r.regroup(known)
 }

@@ -17,6 +17,9 @@ func (g *rig) contents() []string {
 	c.nameClasses()
 	for name, cluster := range g.r.clusters {
 		c.clusters[cluster.index] = name
+		for criteria, s := range cluster.subsets {
+			c.clusters[s.index] = fmt.Sprintf("%s%s of %d", name, criteria, g.kernel.sh.Clusters[s.index].Whole-1-cluster.index)
+		}
 	}
 	g.kernel.cfg.VIPs.Each(func(key maps.ListenerKey, number uint32) bool {
 		c.table(show(key), at(g.kernel.cfg.Listeners, number).Table)

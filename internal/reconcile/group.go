@@ -71,16 +71,18 @@ func (r *Reconciler) regroup(c *cluster) error {
 	}
 	for i, w := range written {
 		c.trees[parts[i]] = &tree{groups: w.now, top: w.top}
-		r.unlinked.groups = append(r.unlinked.groups, w.before...)
+		c.held = append(c.held, w.before...)
 	}
 	for i, share := range written[0].shares {
 		r.endpoints[endpointKey{c.compiled.Name, c.compiled.Endpoints[i].Address}].share = share
 	}
 	r.point(&c.entry, written[0].top)
-	for _, s := range c.subsets {
-		if t := c.trees[s.part]; t != nil { // otherwise it is one of an image that failed
-			r.point(&s.entry, t.top)
-		}
+	for _, s := range c.compiled.Subsets {
+		known := c.subsets[s.Criteria]
+		r.point(&known.entry, c.trees[known.part].top)
+	}
+	if len(c.subsets) == len(c.compiled.Subsets) {
+		r.unlinkHeld(c)
 	}
 	return nil
 }

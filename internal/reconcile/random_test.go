@@ -55,7 +55,26 @@ func (w world) cluster(name string) *model.Cluster {
 			c.Endpoints = append(c.Endpoints, model.Endpoint{Address: address(port), Weight: 1 + w.Uint32N(3), Place: w.place(), Health: w.health()})
 		}
 	}
+	if w.IntN(3) == 0 {
+		w.divide(c)
+	}
 	return c
+}
+
+// divide gives a cluster subsets.
+func (w world) divide(c *model.Cluster) {
+	c.Subsets = &model.Subsets{
+		Selectors: []model.SubsetSelector{{Keys: []string{"v"}, Fallback: model.SubsetFallback(w.IntN(4))}},
+		Fallback:  model.SubsetFallback(w.IntN(3)), Default: w.metadata(), PanicAny: w.IntN(2) == 0,
+	}
+	for i := range c.Endpoints {
+		c.Endpoints[i].Metadata = w.metadata()
+	}
+}
+
+// metadata is an endpoint's, or what a route asks for.
+func (w world) metadata() model.Metadata {
+	return []model.Metadata{"", `{"v":1}`, `{"v":2}`, `{"v":2,"w":1}`}[w.IntN(4)]
 }
 
 // place is the first priority more often than another.
@@ -110,7 +129,7 @@ func (w world) route(clusters []*model.Cluster) *model.Route {
 	}
 	for range 1 + w.IntN(2) {
 		c := clusters[w.IntN(len(clusters))]
-		r.Clusters = append(r.Clusters, model.WeightedCluster{Name: c.Name, Weight: 1 + w.Uint32N(2)})
+		r.Clusters = append(r.Clusters, model.WeightedCluster{Name: c.Name, Weight: 1 + w.Uint32N(2), Criteria: w.metadata()})
 	}
 	return r
 }

@@ -221,15 +221,21 @@ func (g *rig) agreeWith(want *model.Route, got routing, draw uint32) string {
 		}
 		return fmt.Sprintf("%+v, want no route", got)
 	}
-	name := want.Share(uint64(draw)).Name
-	c := g.r.clusters[name]
-	if got.verdict != maps.VerdictOk || got.timeout != want.Timeout || c == nil || c.index != got.cluster {
+	share := want.Share(uint64(draw))
+	name, c := share.Name, g.r.clusters[share.Name]
+	if got.verdict != maps.VerdictOk || got.timeout != want.Timeout || c == nil || !c.leads(share.Criteria, got.cluster) {
 		return fmt.Sprintf("%+v (%s), want %s after at most %s", got, maps.VerdictName(got.verdict), name, want.Timeout)
 	}
 	if websocket := got.flags&maps.RouteWebsocket != 0; websocket != want.Allows(model.UpgradeWebSocket) {
 		return fmt.Sprintf("%+v, want upgrades %q", got, want.Upgrades)
 	}
 	return ""
+}
+
+// leads reports whether requests with these criteria may go to an entry: to the cluster itself as long as it is not divided.
+func (c *cluster) leads(criteria model.Metadata, entry uint32) bool {
+	s := c.subsets[criteria]
+	return s != nil && s.index == entry || c.index == entry
 }
 
 // checkState demands that every listener serves each request as one of the configurations does,
@@ -248,18 +254,21 @@ func (g *rig) checkState(when string, requests []*model.Request, configs ...*mod
 		}
 	}
 	for name, c := range g.r.clusters {
-		g.checkTurns(when, name, c, configs)
+		g.checkTurns(when, name, c.index, configs)
+		for criteria, s := range c.subsets {
+			g.checkTurns(when, name+string(criteria), s.index, configs)
+		}
 	}
 }
 
-func (g *rig) checkTurns(when, name string, c *cluster, configs []*model.Config) {
+func (g *rig) checkTurns(when, name string, entry uint32, configs []*model.Config) {
 	g.t.Helper()
 	var got []string
-	for _, turn := range g.kernel.turns(c.index) {
+	for _, turn := range g.kernel.turns(entry) {
 		got = append(got, g.addressOf(turn))
 	}
 	// A cluster that is new, or to be removed, may be empty.
-	ok := len(got) == 0 && slices.ContainsFunc(configs, func(cfg *model.Config) bool { return cfg.Cluster(name) == nil })
+	ok := len(got) == 0 && slices.ContainsFunc(configs, func(cfg *model.Config) bool { return !g.wants(cfg, name) })
 	for _, cfg := range configs {
 		ok = ok || slices.Equal(got, g.wantedTurns(cfg)[name])
 	}
@@ -277,7 +286,13 @@ func (g *rig) addressOf(index uint32) string {
 	return "nobody"
 }
 
-// wantedTurns are the addresses that a configuration's schedules list, by cluster.
+// wants reports whether a configuration has a cluster or subset of that name.
+func (g *rig) wants(cfg *model.Config, name string) bool {
+	_, has := g.wantedTurns(cfg)[name]
+	return has
+}
+
+// wantedTurns are the addresses that a configuration's schedules list, by cluster, and for a subset by cluster and criteria.
 func (g *rig) wantedTurns(cfg *model.Config) map[string][]string {
 	if turns := g.turns[cfg]; turns != nil {
 		return turns
@@ -285,9 +300,16 @@ func (g *rig) wantedTurns(cfg *model.Config) map[string][]string {
 	im, _ := compile.Compile(cfg)
 	turns := map[string][]string{}
 	for _, c := range im.Clusters {
-		root := c.Root(nil)
-		for _, e := range endpointsBelow(&root) {
-			turns[c.Name] = append(turns[c.Name], c.Endpoints[e].Address.String())
+		list := func(name string, part int) {
+			root := c.RootOf(part, nil)
+			turns[name] = nil
+			for _, e := range endpointsBelow(&root) {
+				turns[name] = append(turns[name], c.Endpoints[e].Address.String())
+			}
+		}
+		list(c.Name, 0)
+		for _, s := range c.Subsets {
+			list(c.Name+string(s.Criteria), s.Part)
 		}
 	}
 	g.turns[cfg] = turns

@@ -10,21 +10,23 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// applySubsets gives a cluster entries for its compiled subsets. Those of before stay until no route leads to them.
-func (r *Reconciler) applySubsets(c *cluster) error {
-	parts := c.compiled.PartsOf()
-	for _, s := range c.compiled.Subsets {
-		known := c.subsets[s.Criteria]
-		if known == nil {
-			e, err := r.newEntry()
-			if err != nil {
-				return err
-			}
-			known = &subset{entry: e}
-			atomic.StoreUint32(&r.sh.Clusters[e.index].Whole, c.index+1)
-			c.subsets[s.Criteria] = known
+// applySubsets gives a cluster entries for compiled subsets. Those of before stay until no route leads to them.
+func (r *Reconciler) applySubsets(c *cluster, wanted *compile.Cluster) error {
+	for _, s := range wanted.Subsets {
+		if c.subsets[s.Criteria] != nil {
+			continue
 		}
-		known.part = parts[s.Part]
+		e, err := r.newEntry()
+		if err != nil {
+			return err
+		}
+		atomic.StoreUint32(&r.sh.Clusters[e.index].Whole, c.index+1)
+		c.subsets[s.Criteria] = &subset{entry: e}
+	}
+	// Behind all that may fail: regroup expects a part of every compiled subset.
+	parts := wanted.PartsOf()
+	for _, s := range wanted.Subsets {
+		c.subsets[s.Criteria].part = parts[s.Part]
 	}
 	return nil
 }
@@ -48,6 +50,12 @@ func (r *Reconciler) unlinkSubsets(c *cluster, wanted *compile.Cluster) {
 			delete(c.trees, part)
 		}
 	}
+	r.unlinkHeld(c)
+}
+
+func (r *Reconciler) unlinkHeld(c *cluster) {
+	r.unlinked.groups = append(r.unlinked.groups, c.held...)
+	c.held = nil
 }
 
 // entryOf is where the requests of a route to a cluster go.

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
@@ -52,11 +51,11 @@ func TestSharesAreEnvoys(t *testing.T) {
 		if len(want) > 1 {
 			partial++
 		}
-		if why := differ(ask(t, client, listener, c.Name, *requests), want); why != "" {
+		if why := Differ(ask(t, client, listener, c.Name, *requests), want); why != "" {
 			text, _ := json.Marshal(list[i])
 			t.Errorf("Envoy does not share %s as XLB does: %s\n%s", c.Name, why, text)
 		}
-		if why := differ(x.pick(c, 10**requests), want); why != "" {
+		if why := Differ(x.pick(c, 10**requests), want); why != "" {
 			text, _ := json.Marshal(list[i])
 			t.Errorf("the picker does not share %s as the groups ask: %s\n%s", c.Name, why, text)
 		}
@@ -77,34 +76,9 @@ func sharesOf(c *compile.Cluster) map[netip.AddrPort]float64 {
 		}
 	}
 	if left > 1e-9 {
-		shares[failed] = left
+		shares[Failed] = left
 	}
 	return shares
-}
-
-// differ says how counts differ from shares, by Pearson's chi-square. The bound is six standard deviations above its mean: one run
-// of millions fails by chance.
-func differ(counts map[netip.AddrPort]int, shares map[netip.AddrPort]float64) string {
-	var n int
-	for _, count := range counts {
-		n += count
-	}
-	for a, count := range counts {
-		if shares[a] == 0 {
-			return fmt.Sprintf("%s got %d requests, want none", a, count)
-		}
-	}
-	var sum float64
-	for a, share := range shares {
-		expected := share * float64(n)
-		difference := float64(counts[a]) - expected
-		sum += difference * difference / expected
-	}
-	freedom := float64(len(shares) - 1)
-	if bound := freedom + 6*math.Sqrt(2*freedom) + 12; sum > bound {
-		return fmt.Sprintf("chi-square %.1f, at most %.1f was expected: got %v, shares %v", sum, bound, counts, shares)
-	}
-	return ""
 }
 
 // balancer is XLB's state without a kernel.
@@ -150,7 +124,7 @@ func (b *balancer) pick(c *compile.Cluster, n int) map[netip.AddrPort]int {
 	for range n {
 		e, ok := b.picker.Pick(index, rand.Uint64(), nil)
 		if !ok {
-			counts[failed]++
+			counts[Failed]++
 			continue
 		}
 		counts[addresses[e]]++

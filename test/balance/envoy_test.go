@@ -46,9 +46,6 @@ func servers(t *testing.T, n int, delay time.Duration) []netip.AddrPort {
 	return addresses
 }
 
-// failed stands for a request that got no endpoint.
-var failed netip.AddrPort
-
 // ask sends requests one after the other and counts who answers.
 func ask(t *testing.T, client *http.Client, listener netip.AddrPort, cluster string, requests int) map[netip.AddrPort]int {
 	t.Helper()
@@ -67,7 +64,7 @@ func ask(t *testing.T, client *http.Client, listener netip.AddrPort, cluster str
 		case http.StatusOK:
 			counts[netip.MustParseAddrPort(string(body))]++
 		case http.StatusServiceUnavailable:
-			counts[failed]++
+			counts[Failed]++
 		default:
 			t.Fatalf("%s: %s: %s", cluster, response.Status, body)
 		}

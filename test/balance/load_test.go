@@ -40,7 +40,7 @@ func TestWeightedLeastRequestUnderLoadIsNearEnvoys(t *testing.T) {
 		for range each {
 			e, ok := x.picker.Pick(index, 0, nil)
 			if !ok {
-				counts[failed]++
+				counts[Failed]++
 				continue
 			}
 			counts[byIndex[e]]++

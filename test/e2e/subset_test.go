@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/explain"
+	"github.com/xlb-project/xlb/test/balance"
+	"github.com/xlb-project/xlb/test/e2e/harness"
+)
+
+// labelled are endpoints with these objects under envoy.lb, nil for none.
+func labelled(addresses []netip.AddrPort, labels ...map[string]any) map[string]any {
+	var endpoints []any
+	for i, a := range addresses {
+		endpoint := lbEndpoint(a, "HEALTHY")
+		if labels[i] != nil {
+			endpoint["metadata"] = asking(labels[i])
+		}
+		endpoints = append(endpoints, endpoint)
+	}
+	return map[string]any{"cluster_name": "origins", "endpoints": []any{map[string]any{"lb_endpoints": endpoints}}}
+}
+
+func asking(fields map[string]any) map[string]any {
+	return map[string]any{"filter_metadata": map[string]any{"envoy.lb": fields}}
+}
+
+// routesAsking is a table of routes by path to one cluster, with what they ask for.
+func routesAsking(cluster string, paths map[string]map[string]any, more ...any) map[string]any {
+	list := more
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		action := map[string]any{"cluster": cluster}
+		if paths[path] != nil {
+			action["metadata_match"] = asking(paths[path])
+		}
+		list = append(list, map[string]any{"match": map[string]any{"path": path}, "route": action})
+	}
+	return map[string]any{"name": "subsets", "virtual_hosts": []any{map[string]any{"name": "all", "domains": []any{"*"}, "routes": list}}}
+}
+
+// served counts who answers so many requests for a path, over one connection; "503" stands for nobody.
+func served(t *testing.T, place *harness.Place, service netip.AddrPort, path string, requests int) map[string]int {
+	t.Helper()
+	report := runExchange(t, place, service, 30*time.Second, slices.Repeat(getAndReceive(path), requests)...)
+	if report.Error != "" || len(report.Replies) != requests {
+		t.Fatalf("%s: %d of %d replies: %s", path, len(report.Replies), requests, report.Error)
+	}
+	counts := map[string]int{}
+	for _, r := range report.Replies {
+		switch r.Status {
+		case 200:
+			counts[r.Identity]++
+		case 503:
+			counts["503"]++
+		default:
+			t.Fatalf("%s: status %d", path, r.Status)
+		}
+	}
+	return counts
+}
+
+func TestRoutesChooseAmongEndpointsByMetadata(t *testing.T) {
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		const each = 40
+		place, service := harness.SameHost(t), harness.Service()
+		names := harness.Identities(4)
+		_, addresses := origins(t, place, names...)
+		config := harness.OneCluster(service)
+		labels := []map[string]any{{"stage": "prod", "version": 1}, {"stage": "prod", "version": 2}, {"stage": "canary", "version": 2}, nil}
+		subsets := map[string]any{"fallback_policy": "DEFAULT_SUBSET", "default_subset": map[string]any{"stage": "prod"}, "subset_selectors": []any{
+			map[string]any{"keys": []any{"stage"}},
+			map[string]any{"keys": []any{"stage", "version"}, "fallback_policy": "KEYS_SUBSET", "fallback_keys_subset": []any{"stage"}},
+			map[string]any{"keys": []any{"version"}, "fallback_policy": "NO_FALLBACK"},
+		}}
+		fields := func(n int) map[string]any {
+			return map[string]any{"lb_subset_config": subsets, "load_assignment": labelled(addresses[:n], labels[:n]...)}
+		}
+		config.Clusters[0].Fields = fields(4)
+		split := map[string]any{"match": map[string]any{"path": "/split"}, "route": map[string]any{
+			"metadata_match": asking(map[string]any{"stage": "prod"}),
+			"weighted_clusters": map[string]any{"clusters": []any{
+				map[string]any{"name": "origins", "weight": 1},
+				map[string]any{"name": "origins", "weight": 1, "metadata_match": asking(map[string]any{"stage": "canary"})},
+			}},
+		}}
+		config.Listeners[0].Table = routesAsking("origins", map[string]map[string]any{
+			"/prod": {"stage": "prod"}, "/canary": {"stage": "canary"}, "/exact": {"stage": "prod", "version": 2}, "/keys": {"stage": "canary", "version": 1},
+			"/lost": {"stage": "dev"}, "/none": nil, "/refused": {"version": 3},
+		}, split)
+		b := harness.Start(t, mode, config, place)
+
+		require := func(path string, want ...string) {
+			t.Helper()
+			counts := served(t, place, service, path, each)
+			if got := slices.Sorted(maps.Keys(counts)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+				t.Errorf("%s: answered by %v, want %v", path, counts, want)
+			}
+		}
+		require("/prod", names[0], names[1])
+		require("/canary", names[2])
+		require("/exact", names[1])
+		require("/keys", names[2])
+		require("/lost", names[0], names[1])
+		require("/none", names[0], names[1])
+		require("/split", names[0], names[1], names[2])
+		b.RequireFast(t, mode, 0.97)
+		require("/refused", "503")
+		if !harness.Envoy() {
+			requireSubset(t, b, mode, service, "/canary", `{"stage":"canary"}`, "subset", addresses[2])
+			requireSubset(t, b, mode, service, "/lost", `{"stage":"dev"}`, "default", addresses[0], addresses[1])
+		}
+
+		// The subset of canaries loses its last endpoint, and gets it back, while requests ask for it.
+		for _, step := range []struct {
+			endpoints int
+			want      []string
+		}{{2, names[:2]}, {4, names[2:3]}} {
+			config.Clusters[0].Fields = fields(step.endpoints)
+			b.Reload(t, config)
+			harness.Eventually(t, patience, "requests for canaries go elsewhere", func() bool {
+				return slices.Equal(slices.Sorted(maps.Keys(served(t, place, service, "/canary", 10))), slices.Sorted(slices.Values(step.want)))
+			})
+			require("/canary", step.want...)
+			require("/prod", names[:2]...)
+		}
+	})
+}
+
+// requireSubset asks for an account of a path.
+func requireSubset(t *testing.T, b *harness.Balancer, mode harness.Mode, service netip.AddrPort, path, criteria, kind string, endpoints ...netip.AddrPort) {
+	t.Helper()
+	a := explained(t, b, explain.Query{Method: "GET", URL: "http://" + service.String() + path})
+	if s := a.Action.Clusters[0].Subset; s == nil || string(s.Criteria) != criteria || s.Kind != kind {
+		t.Errorf("%s: subset %+v, want %s of %s", path, s, kind, criteria)
+	}
+	var got []string
+	for _, e := range a.Endpoints {
+		got = append(got, e.Address)
+	}
+	var want []string
+	for _, e := range endpoints {
+		want = append(want, e.String())
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: endpoints %v, want %v", path, got, want)
+	}
+	if mode.Fast && string(a.Kernel.Criteria) != criteria {
+		t.Errorf("%s: the kernel's criteria are %q, want %q: %+v", path, a.Kernel.Criteria, criteria, a.Kernel)
+	}
+}
+
+// In a subset of a cluster that hashes the table is that of the subset's endpoints.
+func TestKeysComeToServersOfTheirSubset(t *testing.T) {
+	for _, p := range hashPolicies {
+		t.Run(p.policy, func(t *testing.T) {
+			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+				place, service := harness.SameHost(t), harness.Service()
+				names := harness.Identities(5)
+				_, addresses := origins(t, place, names...)
+				config := harness.OneCluster(service)
+				config.Clusters[0].Policy = p.policy
+				blue, green := map[string]any{"color": "blue"}, map[string]any{"color": "green"}
+				config.Clusters[0].Fields = map[string]any{
+					"load_assignment":  labelled(addresses, blue, green, blue, green, blue),
+					"lb_subset_config": map[string]any{"subset_selectors": []any{map[string]any{"keys": []any{"color"}}}},
+				}
+				table := byKey("origins")
+				host := table["virtual_hosts"].([]any)[0].(map[string]any)
+				host["routes"].([]any)[0].(map[string]any)["route"].(map[string]any)["metadata_match"] = asking(blue)
+				config.Listeners[0].Table = table
+				b := harness.Start(t, mode, config, place)
+				subset := []netip.AddrPort{addresses[0], addresses[2], addresses[4]}
+				requireKeys(t, place, service, p.table(hosts(subset)), []string{names[0], names[2], names[4]})
+				b.RequireFast(t, mode, 0.99)
+			})
+		})
+	}
+}
+
+// The clusters and routes that test/balance draws, here with a kernel, and beside Envoy again.
+func TestRandomSubsetsAreEnvoys(t *testing.T) {
+	harness.OnlyXLB(t, "Envoy runs beside it")
+	const clusters, requests, seed = 40, 24, 7
+	place := harness.SameHost(t)
+	names := harness.Identities(12)
+	_, addresses := origins(t, place, names...)
+	drawn, routes := balance.Subsetted(seed, clusters, addresses)
+	configAt := func(service netip.AddrPort) harness.Config {
+		c := harness.Config{Listeners: []harness.Listener{{Address: service, Table: map[string]any{
+			"name": "subsets", "virtual_hosts": []any{map[string]any{"name": "all", "domains": []any{"*"}, "routes": routes}},
+		}}}}
+		for _, fields := range drawn {
+			c.Clusters = append(c.Clusters, harness.Cluster{Name: fields["name"].(string), Fields: fields})
+		}
+		return c
+	}
+	byName := map[string]netip.AddrPort{"503": balance.Failed}
+	for i, name := range names {
+		byName[name] = addresses[i]
+	}
+	// countAll compares what each route gets with what it is due.
+	countAll := func(t *testing.T, who string, service netip.AddrPort) {
+		parsed, err := config.Parse("xlb.yaml", harness.YAML(t, configAt(service)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		image, _ := compile.Compile(parsed)
+		for i, route := range parsed.Listeners[0].Routes.VirtualHosts[0].Routes {
+			counts := map[netip.AddrPort]int{}
+			for name, n := range served(t, place, service, route.Path.Value, requests) {
+				counts[byName[name]] += n
+			}
+			if why := balance.Differ(counts, balance.SubsetShares(image, route)); why != "" {
+				t.Errorf("%s: %s: %s\n%v", who, route.Path.Value, why, routes[i])
+			}
+		}
+	}
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		service := harness.Service()
+		b := harness.Start(t, mode, configAt(service), place)
+		countAll(t, "XLB", service)
+		fast, slow := b.Served(t)
+		t.Logf("%.0f requests on the fast path, %.0f on the slow one: %s", fast, slow, strings.TrimSpace(fmt.Sprint(b.Samples(t, "xlb_handovers_total", "reason"))))
+	})
+	service := harness.Service()
+	harness.StartEnvoy(t, configAt(service), place)
+	countAll(t, "Envoy", service)
+}
