@@ -12,6 +12,7 @@ SHARED(listener);
 SHARED(conn_key);
 SHARED(conn_record);
 SHARED(slow_conn);
+SHARED(client_look);
 SHARED(route_table);
 SHARED(host_key);
 SHARED(path_key);

@@ -102,6 +102,8 @@ static __always_inline enum verdict connect_decide(struct bpf_sock_addr *ctx, co
 	__builtin_memcpy(ps->vip, key->addr, sizeof(ps->vip));
 	ps->vip_port = key->port;
 	ps->listener = *listener;
+	ps->requests = 0;
+	ps->held = 0;
 	ps->flags = plain ? PSOCK_PLAIN : 0;
 	return VERDICT_CONNECT_INTERCEPTED;
 }

@@ -27,7 +27,9 @@ static __always_inline int request_pass(struct sk_msg_md *msg, struct psock *ps)
 static __always_inline int request_decline(struct sk_msg_md *msg, struct psock *ps, enum verdict why, __u32 endpoint)
 {
 	struct slow_conn *known = slow_conn_of(ps->cookie);
-	struct slow_conn fresh = { .reason = why, .endpoint = endpoint + 1, .draw = ps->scan.draw };
+	struct slow_conn fresh = {
+		.reason = why, .endpoint = endpoint + 1, .draw = ps->scan.draw, .requests = ps->requests
+	};
 	struct slot *s = slot_at(ps->slot);
 
 	ps->scan.draw = 0;
@@ -53,6 +55,7 @@ static __always_inline int request_decline(struct sk_msg_md *msg, struct psock *
 		known->has_lease = fresh.has_lease;
 		known->begun = fresh.begun;
 		known->draw = fresh.draw;
+		known->requests = fresh.requests;
 	} else if (bpf_map_update_elem(&slow_conns, &ps->cookie, &fresh, BPF_ANY)) {
 		ps->flags |= PSOCK_SLOW;
 		count(HANDOVER_NO_STATE);
@@ -99,11 +102,10 @@ static __always_inline void request_sent(struct slot *s, __u32 bytes)
 	s->traffic.bytes_sent += bytes;
 }
 
-/* The request is complete. Its timeout, if there is one, begins now. */
+/* The request is complete. Its timeout, if there is one, begins now, in place of the time that the request itself had. */
 static __always_inline void request_ended(struct slot *s, __u32 index)
 {
-	if (s->timeout_ns)
-		s->deadline_ns = bpf_ktime_get_coarse_ns() + s->timeout_ns;
+	s->deadline_ns = s->timeout_ns ? bpf_ktime_get_coarse_ns() + s->timeout_ns : 0;
 	lease_side_done(s, index, PENDING_REQUEST);
 }
 
@@ -303,6 +305,14 @@ static __always_inline __u32 request_keep(struct sk_msg_md *msg, const struct ps
 	return bpf_probe_read_kernel(copy->bytes, size, data) ? 0 : size;
 }
 
+/* When the response is overdue, or a request that is not whole. */
+static __always_inline __u64 lease_deadline(const struct routing *to, __u32 whole)
+{
+	__u64 within = whole ? to->timeout_ns : (__u64)to->request_ms * 1000000;
+
+	return within ? bpf_ktime_get_coarse_ns() + within : 0;
+}
+
 static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 index, const struct routing *to,
 				       __u32 counted)
 {
@@ -324,7 +334,7 @@ static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 i
 	s->timeout_ns = to->timeout_ns;
 	s->idle_ms = to->idle_ms;
 	s->begun_ns = bpf_ktime_get_ns();
-	s->deadline_ns = to->timeout_ns && whole ? bpf_ktime_get_coarse_ns() + to->timeout_ns : 0;
+	s->deadline_ns = lease_deadline(to, whole);
 	if (ps->body == CHUNKED_BODY)
 		s->upload = ps->upload;
 	/* Last: what comes before it is nobody's. */
@@ -335,7 +345,15 @@ static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 i
 		ps->flags |= PSOCK_REMOTE;
 	ps->slot = index;
 	ps->lease = s->lease;
+	ps->requests++;
 	ps->scan.draw = 0;
+}
+
+/* The last request that the i-sock may serve: it closes when the lease ends. */
+static __always_inline void lease_wear(struct slot *s)
+{
+	if (s->max_requests && s->traffic.requests >= s->max_requests)
+		__sync_fetch_and_or(&s->flags, SLOT_RETIRE);
 }
 
 /* Takes an i-sock of the endpoint and moves the message there. */
@@ -357,6 +375,7 @@ static __always_inline enum verdict request_move(struct sk_msg_md *msg, struct p
 		t.slot->owed = request_owed(msg);
 	lease_fill(t.slot, ps, t.index, to, counted);
 	t.slot->traffic.requests++;
+	lease_wear(t.slot);
 	request_sent(t.slot, msg->size);
 	count(VERDICT_REQUEST_LEASED);
 	return 0;
@@ -383,6 +402,12 @@ static __always_inline int request_send(struct sk_msg_md *msg, struct psock *ps,
 	return request_decline(msg, ps, v, v == HANDOVER_POOL_EMPTY ? chosen : NO_ENDPOINT);
 }
 
+/* Whether the answer to the request is to close the connection: a matter of the daemon's. */
+static __always_inline int request_is_last(const struct psock *ps, const struct route_table *t)
+{
+	return ps->held || (t->max_requests && ps->requests + 1 >= t->max_requests);
+}
+
 /* The first bytes of a request. */
 static __always_inline int request_begin(struct sk_msg_md *msg, struct psock *ps)
 {
@@ -397,6 +422,9 @@ static __always_inline int request_begin(struct sk_msg_md *msg, struct psock *ps
 	t = route_table_at(l->table);
 	if (!t || t->flags & (TABLE_SLOW | TABLE_PLAIN))
 		return request_decline(msg, ps, HANDOVER_TABLE_SLOW, NO_ENDPOINT);
+	if (request_is_last(ps, t))
+		return request_decline(msg, ps, HANDOVER_CONNECTION_LIMIT, NO_ENDPOINT);
+	to.request_ms = t->request_ms;
 	v = request_read(msg, ps, l->table, t->flags);
 	if (!v)
 		v = request_fits(ps, msg->size, &room);
@@ -473,6 +501,8 @@ static __always_inline int request_idle(struct sk_msg_md *msg, struct psock *ps)
 			count(VERDICT_REQUEST_ON_SLOW_PATH);
 			return request_pass(msg, ps);
 		}
+		if (c->requests > ps->requests)
+			ps->requests = c->requests;
 		bpf_map_delete_elem(&slow_conns, &ps->cookie);
 		/* However the last lease ended, its client has been answered. */
 		ps->lease = 0;

@@ -6,6 +6,7 @@
  * The packet is an Ethernet header, of which only the length matters, and the head.
  */
 #include "lib/http1.h"
+#include "lib/lease.h"
 #include "lib/maps.h"
 #include "lib/router.h"
 
@@ -88,6 +89,49 @@ int xlb_queued(struct __sk_buff *skb)
 		queued += sock_foreign_references(client) - 1;
 	bpf_sk_release(client);
 	return queued;
+}
+
+/* Whether the client waits for an answer: its lease runs, or broke and nobody has told it yet. */
+static __always_inline int client_waits(const struct psock *ps)
+{
+	struct slot *s = slot_at(ps->slot);
+
+	return lease_holds(s, ps->lease) || (lease_was_broken(s, ps->lease) && s->untold);
+}
+
+static __always_inline void client_answer(struct client_look *l, struct bpf_sock *client, struct psock *ps)
+{
+	struct slot *s = slot_at(ps->slot);
+
+	if (l->hold)
+		ps->held = 1;
+	l->known = 1;
+	l->requests = ps->requests;
+	l->busy = client_waits(ps) || ps->body || sock_redirected_segments(client);
+	if (s && s->ended_cookie == l->cookie)
+		l->ended_ns = s->ended_ns;
+}
+
+/* Not a test: how a client's connection stands. The daemon asks before it closes one for lack of use. A p-sock that is held begins no
+ * request on the fast path; one that began before is sure to be seen once an RCU grace period is over.
+ */
+SEC("tc")
+int xlb_client(struct __sk_buff *skb)
+{
+	struct client_look l;
+	struct bpf_sock *client;
+	struct psock *ps;
+
+	if (bpf_skb_load_bytes(skb, ETHERNET_HEADER, &l, sizeof(l)))
+		return -1;
+	client = bpf_map_lookup_elem(&psocks, &l.cookie);
+	if (!client)
+		return 0;
+	ps = psock_of(client);
+	if (ps)
+		client_answer(&l, client, ps);
+	bpf_sk_release(client);
+	return bpf_skb_store_bytes(skb, ETHERNET_HEADER, &l, sizeof(l), 0);
 }
 
 /* What was seen of a socket at its last send. */

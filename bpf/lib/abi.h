@@ -104,6 +104,7 @@ enum verdict {
 	HANDOVER_TOO_MANY_FIELDS,
 	HANDOVER_TOO_MANY_PARAMETERS,
 	HANDOVER_LISTENER_GONE,
+	HANDOVER_CONNECTION_LIMIT,
 	HANDOVER_TABLE_SLOW,
 	HANDOVER_ROUTE_SLOW,
 	HANDOVER_NORMALIZE,
@@ -218,6 +219,24 @@ struct slow_conn {
 	__u32 begun;
 	/* The random number that has decided about the request, 0 if none has: drawn again, it would be decided twice. Writer: p-sock. */
 	__u64 draw;
+	/* Requests that the connection has carried, on both paths. Writers: p-sock, and the daemon with its offer. */
+	__u32 requests;
+	__u32 reserved;
+};
+
+/* What the daemon asks about a client's connection, and the answer. */
+struct client_look {
+	/* The question: the p-sock, and whether it is to be held from now on: its next request is handed over. */
+	__u64 cookie;
+	__u32 hold;
+	/* Non-zero: there is such a p-sock. The rest is the answer. */
+	__u32 known;
+	/* Non-zero: a lease runs, its client has yet to be told how it ended, or bytes are on their way to the client. */
+	__u32 busy;
+	/* Requests that the connection has carried, as far as the kernel knows. */
+	__u32 requests;
+	/* CLOCK_MONOTONIC of the end of its last response, 0: the slot has served another client since, or the daemon ended it. */
+	__u64 ended_ns;
 };
 
 enum table_flags {
@@ -295,6 +314,9 @@ struct route_table {
 	__u64 missing;
 	/* By enum pseudo_header; with number 0 no route asks. */
 	struct asked_field pseudo[PSEUDO_COUNT];
+	/* How long a request may take to its last byte, in milliseconds, and how many one connection may carry; 0: no limit. */
+	__u32 request_ms;
+	__u32 max_requests;
 };
 
 enum host_direction {
@@ -713,7 +735,7 @@ struct slot {
 	__u64 lease;
 	/* The p-sock that holds the lease. */
 	__u64 cookie;
-	/* CLOCK_MONOTONIC when the response is overdue, 0 for never, and the route's timeout. */
+	/* CLOCK_MONOTONIC when the response is overdue, or the request while that is coming; 0 for never; and the route's timeout. */
 	__u64 deadline_ns;
 	__u64 timeout_ns;
 	/* enum spill. Writer: the response's program. */
@@ -750,7 +772,8 @@ struct slot {
 	__u64 broken_lease;
 	/* Non-zero: its client has not been told yet. Writers: the program that breaks it, the daemon. */
 	__u32 untold;
-	__u32 tail;
+	/* Requests that the i-sock may serve, 0 for any number. Writer: daemon, while CONNECTING. */
+	__u32 max_requests;
 	/* Bytes of a spilled response from another host that were left for the daemon to read. Writer: verdict. */
 	__u64 passed;
 	/* Where the next segment from another host begins: see lib/segment.h. Writer: verdict. */

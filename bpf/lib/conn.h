@@ -107,6 +107,10 @@ struct psock {
 	/* The current or last lease. */
 	__u64 lease;
 	__u32 slot;
+	/* Requests that the connection has carried, on both paths. */
+	__u32 requests;
+	/* Non-zero: the next request is handed over, because the connection's time is up. Writer: the daemon, by xlb_client. */
+	__u32 held;
 	__u32 reserved;
 	/* Sequence numbers of the first bytes over TCP, in both directions. */
 	__u32 read_base;

@@ -28,7 +28,8 @@ struct routing {
 	__u32 source;
 	/* As in struct route. */
 	__u32 idle_ms;
-	__u32 reserved;
+	/* As in struct route_table; given. */
+	__u32 request_ms;
 };
 
 /* ---- virtual host ---- */

@@ -154,7 +154,10 @@ func TestBytesAreServedWithWhatIsKnownOfThem(t *testing.T) {
 			if got.Gone == nil || got.Gone() {
 				t.Error("an open client has gone")
 			}
-			got.Gone = nil
+			if got.Closing == nil || got.Closing() {
+				t.Error("a connection without limits closes")
+			}
+			got.Gone, got.Closing = nil, nil
 			want := fmt.Sprintf("%+v", Session{
 				Listener: testListener, VIP: testVIP, Client: c.address, Reason: tt.reason, Endpoint: tt.endpoint,
 			})

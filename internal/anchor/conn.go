@@ -5,6 +5,7 @@ package anchor
 import (
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +23,12 @@ type Conn struct {
 	vip      netip.AddrPort
 	client   netip.AddrPort
 	opened   time.Time
+	clock    clock
+	// requests counts those of both paths, as far as the daemon knows; served is when it served the last one, Unix time in ns.
+	requests atomic.Uint32
+	served   atomic.Int64
+	// closing: the connection's time is up, and the answer to its next request closes it.
+	closing atomic.Bool
 
 	// reading is held by whoever reads the connection, use by whoever writes it: the rest of a request and the beginning of its
 	// response may pass at the same time. Who needs both takes reading first.
@@ -102,7 +109,10 @@ func (c *Conn) serve() {
 		c.abort()
 		return
 	}
+	c.requests.Store(max(c.requests.Load(), slow.Requests))
 	r := c.set.cfg.Handler.Serve(c.set.ctx, conn, c.session(slow))
+	c.requests.Add(r.Requests)
+	c.served.Store(time.Now().UnixNano())
 	c.read += r.Read
 	c.written += r.Written
 	c.settle(r.Keep)
@@ -116,6 +126,8 @@ func (c *Conn) session(slow maps.SlowConn) Session {
 		Reason:   maps.Verdict(slow.Reason),
 		Endpoint: slow.Endpoint - 1,
 		Draw:     slow.Draw,
+		Requests: c.requests.Load(),
+		Closing:  c.closing.Load,
 		Gone:     func() bool { return c.set.gone(c.cookie) },
 	}
 }
@@ -208,7 +220,7 @@ func (c *Conn) settle(keep bool) {
 
 // offer gives the connection back to the kernel, as far as the daemon is concerned.
 func (c *Conn) offer() {
-	if err := c.set.cfg.Sockets.Offer(c.cookie, uint32(c.read), uint32(c.written)); err != nil {
+	if err := c.set.cfg.Sockets.Offer(c.cookie, uint32(c.read), uint32(c.written), c.requests.Load()); err != nil {
 		c.set.cfg.Logger.Warn("connection stays on the slow path", "err", err)
 	}
 }

@@ -30,6 +30,10 @@ type Session struct {
 	Endpoint uint32
 	// Draw is the random number by which the kernel has routed the first request, 0 for none.
 	Draw uint64
+	// Requests is how many the connection has carried before.
+	Requests uint32
+	// Closing tells whether the answer to the current request is to close the connection.
+	Closing func() bool
 	// Gone tells whether a client that has closed its sending side has closed altogether.
 	Gone func() bool
 	// Ahead is a request that the client has sent, and no longer waits on the connection.
@@ -43,6 +47,8 @@ const NoEndpoint = ^uint32(0)
 type Result struct {
 	// Read and Written are the bytes that passed during the session.
 	Read, Written uint64
+	// Requests is how many were read.
+	Requests uint32
 	// Keep says that the connection is quiet: all that was read was answered, and it may stay open.
 	Keep bool
 }
@@ -95,7 +101,7 @@ type Leases interface {
 	LeaseOf(cookie uint64) (maps.Lease, bool)
 }
 
-// Config is what a Set needs; all fields are required.
+// Config is what a Set needs; all fields but Limits are required.
 type Config struct {
 	Shared  *maps.Shared
 	Sockets *maps.Sockets
@@ -106,6 +112,8 @@ type Config struct {
 	Netns uint64
 	// FastPath says that clients' sockets are in the kernel's maps, which tell whether they are open.
 	FastPath bool
+	// Limits returns those of a listener, by its number. nil: there are none. It must not call the set.
+	Limits func(listener uint32) Limits
 }
 
 // Set owns all anchors.
@@ -119,8 +127,13 @@ type Set struct {
 	listeners []*listener
 	active    atomic.Int64
 
-	mu       sync.Mutex
-	conns    map[uint64]*Conn
+	mu    sync.Mutex
+	conns map[uint64]*Conn
+	// limited are those whose listener has limits. They are looked at as often as pace says, 0 while there are none; paced tells of a
+	// quicker one.
+	limited  map[*Conn]struct{}
+	pace     time.Duration
+	paced    chan struct{}
 	closing  bool
 	accepts  uint64
 	complain time.Time
@@ -137,13 +150,17 @@ func New(cfg Config) (*Set, error) {
 		return nil, errors.Join(err, po.Close())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Set{cfg: cfg, poller: po, acceptor: acceptor, ctx: ctx, cancel: cancel, conns: map[uint64]*Conn{}}
+	s := &Set{cfg: cfg, poller: po, acceptor: acceptor, ctx: ctx, cancel: cancel, conns: map[uint64]*Conn{}, limited: map[*Conn]struct{}{}, paced: make(chan struct{}, 1)}
 	ports, err := s.listen()
 	if err == nil {
 		err = cfg.Sockets.Anchors.Put(cfg.Netns, ports)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
+	}
+	if cfg.Limits != nil {
+		s.wg.Add(1)
+		go s.watchLimits()
 	}
 	return s, nil
 }
@@ -171,6 +188,7 @@ func (s *Set) accepted(fd int, peer netip.AddrPort, port uint16) {
 	}
 	s.mu.Lock()
 	s.conns[c.cookie] = c
+	s.limitLocked(c)
 	s.accepts++
 	s.mu.Unlock()
 	if r.Flags&uint16(maps.ConnPlain) != 0 {
@@ -224,6 +242,7 @@ func (s *Set) remove(c *Conn) {
 	s.poller.Forget(c.fd)
 	s.mu.Lock()
 	delete(s.conns, c.cookie)
+	delete(s.limited, c)
 	s.mu.Unlock()
 }
 

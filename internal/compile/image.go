@@ -56,16 +56,24 @@ type Table struct {
 	Values, Prefixes []Value
 	// Missing are the conditions that hold for a request without any of the Fields.
 	Missing uint64
+	// RequestTimeout and MaxRequests are those of the listener's requests and connections; 0 for no limit.
+	RequestTimeout time.Duration
+	MaxRequests    uint32
 }
 
 // Equal reports whether two tables hold the same.
 func (t *Table) Equal(other *Table) bool {
-	return t.Flags == other.Flags && t.Default == other.Default && t.Missing == other.Missing && t.TupleNumbers == other.TupleNumbers &&
+	return t.SameLimits(other) && t.Flags == other.Flags && t.Default == other.Default && t.Missing == other.Missing && t.TupleNumbers == other.TupleNumbers &&
 		slices.Equal(t.VHosts, other.VHosts) && slices.Equal(t.Hosts, other.Hosts) && slices.Equal(t.Paths, other.Paths) &&
 		slices.Equal(t.Tuples, other.Tuples) && slices.Equal(t.Buckets, other.Buckets) &&
 		slices.Equal(t.Routes, other.Routes) && slices.Equal(t.Splits, other.Splits) &&
 		slices.Equal(t.Fields, other.Fields) && slices.Equal(t.Values, other.Values) && slices.Equal(t.Prefixes, other.Prefixes) &&
 		slices.EqualFunc(t.Automata, other.Automata, equalAutomata)
+}
+
+// SameLimits reports whether two tables have the same limits of requests and connections.
+func (t *Table) SameLimits(other *Table) bool {
+	return t.RequestTimeout == other.RequestTimeout && t.MaxRequests == other.MaxRequests
 }
 
 // Host is an entry of the host trie.

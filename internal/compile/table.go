@@ -41,6 +41,7 @@ func newTableBuilder(where string, left *space) *tableBuilder {
 func (b *tableBuilder) add(rt *model.RouteTable) {
 	table := b.where
 	b.table.Flags |= pathFlags(rt)
+	b.table.RequestTimeout, b.table.MaxRequests = rt.RequestTimeout, rt.Connections.Requests
 	b.addHosts(rt)
 	hosts, divided := make([][]asked, len(rt.VirtualHosts)), make([]division, len(rt.VirtualHosts))
 	for i, vh := range rt.VirtualHosts {

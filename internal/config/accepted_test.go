@@ -143,9 +143,37 @@ var acceptances = []struct {
 		func(c *model.Config) {
 			firstRoute(c).Idle, c.Listeners[0].Routes.HeadTimeout = 10*time.Second, 3*time.Second
 		}},
+	{change{"limits of connections", "$hcm", "{request_timeout: 7s, drain_timeout: 2s, common_http_protocol_options: {idle_timeout: 60s, max_connection_duration: 3600s, " +
+		"max_requests_per_connection: 100, headers_with_underscores_action: ALLOW}}"},
+		func(c *model.Config) {
+			c.Listeners[0].Routes.RequestTimeout = 7 * time.Second
+			c.Listeners[0].Routes.Connections = model.ConnectionLimits{Idle: time.Minute, Age: time.Hour, Requests: 100, Drain: 2 * time.Second}
+		}},
+	{change{"stream duration of a listener", "$hcm", "{common_http_protocol_options: {max_stream_duration: 9s}}"},
+		func(c *model.Config) {
+			c.Listeners[0].Routes.MaxDuration = 9 * time.Second
+			for _, r := range firstHost(c).Routes {
+				if !r.IsLocal() {
+					r.MaxDuration = 9 * time.Second
+				}
+			}
+		}},
+	{change{"limits of connections to endpoints", "$cluster", "{typed_extension_protocol_options: {envoy.extensions.upstreams.http.v3.HttpProtocolOptions: " +
+		"{'@type': type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions, explicit_http_config: {http_protocol_options: {}}, " +
+		"common_http_protocol_options: {idle_timeout: 60s, max_connection_duration: 3600s, max_requests_per_connection: 100}}}}"},
+		func(c *model.Config) {
+			c.Clusters[0].Connections = model.UpstreamLimits{Idle: time.Minute, Age: time.Hour, Requests: 100}
+		}},
+	{change{"the same in older words", "$cluster", "{common_http_protocol_options: {idle_timeout: 60s}, max_requests_per_connection: 100}"},
+		func(c *model.Config) {
+			c.Clusters[0].Connections = model.UpstreamLimits{Idle: time.Minute, Requests: 100}
+		}},
 	{change{"stream idle timeout off", "$hcm", "{stream_idle_timeout: 0s}"},
 		func(c *model.Config) { firstRoute(c).Idle = model.NoIdle }},
-	{change{"what speaks of gRPC, and a duration without limit", "$route.route", "{max_grpc_timeout: 0s, grpc_timeout_offset: 1s, max_stream_duration: {max_stream_duration: 0s, grpc_timeout_header_max: 0s}}"}, nil},
+	{change{"what speaks of gRPC, and a duration without limit", "$route.route", "{max_grpc_timeout: 0s, grpc_timeout_offset: 1s, max_stream_duration: {max_stream_duration: 0s, grpc_timeout_header_max: 0s}}"},
+		func(c *model.Config) { firstRoute(c).Timeout = 0 }},
+	{change{"stream duration of a route, which has no other timeout then", "$route.route", "{timeout: 1s, max_stream_duration: {max_stream_duration: 3s}}"},
+		func(c *model.Config) { firstRoute(c).Timeout, firstRoute(c).MaxDuration = 0, 3*time.Second }},
 	{change{"router fields that change nothing", "$hcm.http_filters[0].typed_config",
 		"{dynamic_stats: false, suppress_envoy_headers: true}"}, nil},
 	{change{"clusters validated", "$routes", "{validate_clusters: true}"}, nil},

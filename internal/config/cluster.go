@@ -39,6 +39,7 @@ func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 		Outlier:        t.outlier(c.GetOutlierDetection(), path+".outlier_detection"),
 		HealthCheck:    t.healthCheck(c.GetHealthChecks(), path+".health_checks"),
 	}
+	t.protocolOptions(out, c, path)
 	t.breakers(c.GetCircuitBreakers(), out, path+".circuit_breakers")
 	t.discovery(out, c, path)
 	if out.Discovery == model.StrictDNS && out.HealthCheck != nil && !c.GetIgnoreHealthOnHostRemoval() {

@@ -135,8 +135,8 @@ const (
 	noRateLimit   = "XLB does not limit rates; remove the field"
 	noTracing     = "XLB makes no trace spans; remove the field"
 	noAccessLog   = "XLB writes no access log; remove the field and read /metrics instead"
-	noIdle        = "XLB has no such timeout; remove the field or set 0s"
 	noRetryBuffer = "XLB does not buffer requests; remove the field"
+	ownParser     = "XLB takes the limits of its own HTTP/1.1 parser; remove the field"
 	noDelta       = "the configuration has to be in this file; list it under static_resources"
 	onlyClusters  = "use cluster, cluster_header or weighted_clusters"
 	onlyLoad      = "list the endpoints in lb_endpoints"
@@ -258,7 +258,8 @@ var supported = map[protoreflect.FullName]fields{
 		"via":                               ofHop(refuse(hopChange)),
 		"normalize_path":                    translateIt,
 		"stream_idle_timeout":               translateIt,
-		"request_timeout":                   limit(noIdle, zero),
+		"request_timeout":                   translateIt,
+		"drain_timeout":                     translateIt,
 		"request_headers_timeout":           translateIt,
 		"merge_slashes":                     translateIt,
 		"path_with_escaped_slashes_action":  translateIt,
@@ -266,8 +267,8 @@ var supported = map[protoreflect.FullName]fields{
 		"strip_any_host_port":               translateIt,
 		"strip_trailing_host_dot":           translateIt,
 		"path_normalization_options":        refuse("use normalize_path"),
-		"common_http_protocol_options":      refuse("XLB takes the limits of its own HTTP/1.1 parser; remove the field"),
-		"http_protocol_options":             refuse("XLB takes the limits of its own HTTP/1.1 parser; remove the field"),
+		"common_http_protocol_options":      translateIt,
+		"http_protocol_options":             refuse(ownParser),
 		"http2_protocol_options":            refuse(plaintext),
 		"http3_protocol_options":            refuse(plaintext),
 		"access_log":                        refuse(noAccessLog),
@@ -570,8 +571,8 @@ var supported = map[protoreflect.FullName]fields{
 		"cors":                            refuse(noFilterHooks),
 	},
 	"envoy.config.route.v3.RouteAction.MaxStreamDuration": {
-		"max_stream_duration":        limit("use timeout, or set 0s", zero),
-		"grpc_timeout_header_max":    ignore(noGRPC),
+		"max_stream_duration":        translateIt,
+		"grpc_timeout_header_max":    limit("XLB does not read the header grpc-timeout; remove the field, or set 0s", zero),
 		"grpc_timeout_header_offset": ignore(noGRPC),
 	},
 	"envoy.config.route.v3.RetryPolicy": {
@@ -706,8 +707,9 @@ var supported = map[protoreflect.FullName]fields{
 		"transport_socket":                  refuse("XLB does not originate TLS; remove the field"),
 		"transport_socket_matches":          refuse("XLB does not originate TLS; remove the field"),
 		"http2_protocol_options":            refuse(plaintext),
-		"typed_extension_protocol_options":  refuse(plaintext),
-		"max_requests_per_connection":       refuse("XLB keeps its connections; remove the field"),
+		"typed_extension_protocol_options":  translateIt,
+		"common_http_protocol_options":      translateIt,
+		"max_requests_per_connection":       translateIt,
 		"upstream_bind_config":              refuse("the kernel chooses the source address; remove the field"),
 		"per_connection_buffer_limit_bytes": refuse("XLB bounds its buffers by itself; remove the field"),
 	},
@@ -756,6 +758,36 @@ var supported = map[protoreflect.FullName]fields{
 	"envoy.config.core.v3.DnsResolverOptions": {
 		"use_tcp_for_dns_lookups":  translateIt,
 		"no_default_search_domain": translateIt,
+	},
+	// Of the connection manager and of clusters.
+	"envoy.config.core.v3.HttpProtocolOptions": {
+		"idle_timeout":                    translateIt,
+		"max_connection_duration":         translateIt,
+		"max_requests_per_connection":     translateIt,
+		"max_stream_duration":             translateIt,
+		"max_headers_count":               refuse(ownParser),
+		"max_response_headers_kb":         refuse(ownParser),
+		"headers_with_underscores_action": limit("XLB passes such headers on; remove the field or use ALLOW", oneOf("ALLOW")),
+	},
+	// Present but empty it says that endpoints speak HTTP/1.1.
+	"envoy.config.core.v3.Http1ProtocolOptions": {},
+	"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+		"common_http_protocol_options":   translateIt,
+		"explicit_http_config":           translateIt,
+		"use_downstream_protocol_config": translateIt,
+		"upstream_http_protocol_options": refuse(plaintext),
+		"auto_config":                    refuse(plaintext),
+		"http_filters":                   refuse(noFilterHooks),
+	},
+	"envoy.extensions.upstreams.http.v3.HttpProtocolOptions.ExplicitHttpConfig": {
+		"http_protocol_options":  translateIt,
+		"http2_protocol_options": refuse(plaintext),
+		"http3_protocol_options": refuse(plaintext),
+	},
+	"envoy.extensions.upstreams.http.v3.HttpProtocolOptions.UseDownstreamHttpConfig": {
+		"http_protocol_options":  translateIt,
+		"http2_protocol_options": ignore("clients speak HTTP/1.1, and so does XLB to endpoints"),
+		"http3_protocol_options": ignore("clients speak HTTP/1.1, and so does XLB to endpoints"),
 	},
 	"envoy.config.cluster.v3.LoadBalancingPolicy": {
 		"policies": {use: translated, first: true},

@@ -116,7 +116,9 @@ var refusals = []change{
 	{"server header", "$hcm", "{server_header_transformation: APPEND_IF_ABSENT, server_name: x}"},
 	{"via, and hops", "$hcm", "{via: a, xff_num_trusted_hops: 1, always_set_request_id_in_response: true}"},
 	{"path normalization", "$hcm", "{path_normalization_options: {forwarding_transformation: {}}}"},
-	{"request timeout", "$hcm", "{request_timeout: 10s}"},
+	{"negative request timeout", "$hcm", "{request_timeout: -1s, drain_timeout: -1s}"},
+	{"limits of heads", "$hcm", "{common_http_protocol_options: {max_headers_count: 50, max_response_headers_kb: 90, headers_with_underscores_action: REJECT_REQUEST}}"},
+	{"negative limits of connections", "$hcm", "{common_http_protocol_options: {idle_timeout: -1s, max_connection_duration: -1s, max_stream_duration: -1s}}"},
 	{"upgrade filters", "$hcm", "{upgrade_configs: [{upgrade_type: websocket, filters: [" + router + "]}]}"},
 	{"upgrade without a type", "$hcm", "{upgrade_configs: [{}]}"},
 	{"several protocols in one upgrade type", "$hcm", "{upgrade_configs: [{upgrade_type: 'a, b'}]}"},
@@ -202,7 +204,11 @@ var refusals = []change{
 	{"CONNECT with the PROXY protocol", "$route.route", "{upgrade_configs: [{upgrade_type: CONNECT, connect_config: {proxy_protocol_config: {}}}]}"},
 	{"POST as CONNECT", "$route.route", "{upgrade_configs: [{upgrade_type: CONNECT, connect_config: {allow_post: true}}]}"},
 	{"CONNECT's settings for another protocol", "$route.route", "{upgrade_configs: [{upgrade_type: websocket, connect_config: {}}]}"},
-	{"stream duration", "$route.route", "{max_stream_duration: {max_stream_duration: 1s}}"},
+	{"options of another extension, and of another protocol", "$cluster", "{typed_extension_protocol_options: {a: {'@type': type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions, " +
+		"explicit_http_config: {http2_protocol_options: {}}}}}"},
+	{"limits of connections to endpoints, twice", "$cluster", "{max_requests_per_connection: 3, typed_extension_protocol_options: {envoy.extensions.upstreams.http.v3.HttpProtocolOptions: " +
+		"{'@type': type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions, explicit_http_config: {http_protocol_options: {}}, common_http_protocol_options: {idle_timeout: -1s}}}}"},
+	{"stream duration of gRPC", "$route.route", "{max_stream_duration: {max_stream_duration: -1s, grpc_timeout_header_max: 1s}}"},
 	{"negative idle timeout", "$route.route", "{idle_timeout: -1s}"},
 	{"negative timeout", "$route.route", "{timeout: -1s}"},
 	{"weights sum to 0", "$route", "{route: {weighted_clusters: {clusters: [{name: a, weight: 0}, {name: b, weight: 0}]}}}"},

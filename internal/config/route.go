@@ -64,6 +64,8 @@ type routeOwner struct {
 	retry *model.Retry
 	// idle is the connection manager's, as in model.Route.
 	idle time.Duration
+	// longest is max_stream_duration of the connection manager.
+	longest time.Duration
 	// countAttempts is the virtual host's include_request_attempt_count.
 	countAttempts bool
 }
@@ -120,6 +122,7 @@ func (t *translator) forward(out *model.Route, action *routev3.RouteAction, owne
 	out.Rewrite = t.pathRewrite(action, path)
 	out.Host = t.hostRewrite(action, path)
 	out.Idle = t.idle(action.GetIdleTimeout(), owner.idle, path+".idle_timeout")
+	t.longest(out, action.GetMaxStreamDuration(), owner.longest, path+".max_stream_duration")
 	out.Priority = priorities[action.GetPriority()]
 	out.Retry, out.CountAttempts = owner.retry, owner.countAttempts
 	if own := action.GetRetryPolicy(); own != nil {

@@ -48,6 +48,7 @@ func translate(p *problems, bootstrap *bootstrapv3.Bootstrap, o options) *model.
 	}
 	t.distinct(cfg)
 	t.resolveOriginals(cfg)
+	markTimed(cfg)
 	return cfg
 }
 
@@ -102,7 +103,12 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 		}
 		manager := upgradesOf(t, hcm.GetUpgradeConfigs(), hcmPath+".upgrade_configs")
 		idle := t.idle(hcm.GetStreamIdleTimeout(), 0, hcmPath+".stream_idle_timeout")
-		out.Routes = t.routeTable(hcm.GetRouteConfig(), routeOwner{upgrades: manager, idle: idle}, hcmPath+".route_config")
+		common := hcmPath + ".common_http_protocol_options"
+		longest := t.duration(hcm.GetCommonHttpProtocolOptions().GetMaxStreamDuration(), 0, common+".max_stream_duration")
+		out.Routes = t.routeTable(hcm.GetRouteConfig(), routeOwner{upgrades: manager, idle: idle, longest: longest}, hcmPath+".route_config")
+		out.Routes.MaxDuration = longest
+		out.Routes.RequestTimeout = t.duration(hcm.GetRequestTimeout(), 0, hcmPath+".request_timeout")
+		out.Routes.Connections = t.connectionLimits(hcm, hcmPath)
 		out.Routes.HeadTimeout = t.duration(hcm.GetRequestHeadersTimeout(), 0, hcmPath+".request_headers_timeout")
 		out.Routes.Host = t.hostRule(hcm, out.Address.Port(), hcmPath)
 		out.Routes.Path = pathRule(hcm)

@@ -69,6 +69,7 @@ type fastPrograms struct {
 	SelftestRequest  *ebpf.Program `ebpf:"xlb_selftest_request"`
 	SelftestResponse *ebpf.Program `ebpf:"xlb_selftest_response"`
 	Queued           *ebpf.Program `ebpf:"xlb_queued"`
+	Client           *ebpf.Program `ebpf:"xlb_client"`
 	Explain          *ebpf.Program `ebpf:"xlb_explain"`
 }
 
@@ -128,7 +129,7 @@ func configure(spec *ebpf.CollectionSpec, o Options) error {
 var fastNames = []string{
 	"xlb_release", "xlb_setsockopt", "xlb_request", "xlb_request_dispatch", "xlb_response", "xlb_response_dispatch",
 	"xlb_verdict", "xlb_verdict_dispatch", "xlb_receive_verdict",
-	"xlb_selftest_request", "xlb_selftest_response", "xlb_queued", "xlb_explain",
+	"xlb_selftest_request", "xlb_selftest_response", "xlb_queued", "xlb_client", "xlb_explain",
 }
 
 func boolByte(b bool) uint8 {
@@ -171,6 +172,7 @@ func (d *Datapath) wrapMaps() error {
 	d.Sockets = maps.NewSockets(m.Anchors, m.Conns, m.SlowConns, m.Peers, m.IsockSlots, m.Psocks, m.Isocks)
 	if d.fast != nil {
 		d.Sockets.SetQueued(d.fast.Queued)
+		d.Sockets.SetClient(d.fast.Client)
 	}
 	d.Config = &maps.Config{
 		VIPs:           maps.NewTable[maps.ListenerKey, uint32]("vips", m.Vips),
@@ -232,7 +234,7 @@ func (d *Datapath) allPrograms() []*ebpf.Program {
 	list := []*ebpf.Program{p.Connect4, p.Connect6, p.Getpeername4, p.Getpeername6, p.Sockops, p.Whoami}
 	if f := d.fast; f != nil {
 		list = append(list, f.Release, f.Setsockopt, f.RequestDispatch, f.ResponseDispatch, f.VerdictDispatch, f.ReceiveVerdict,
-			f.Request, f.Response, f.Verdict, f.SelftestRequest, f.SelftestResponse, f.Queued, f.Explain)
+			f.Request, f.Response, f.Verdict, f.SelftestRequest, f.SelftestResponse, f.Queued, f.Client, f.Explain)
 	}
 	return list
 }

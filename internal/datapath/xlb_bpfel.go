@@ -62,6 +62,7 @@ const (
 	xlbMapValues               = "values"
 	xlbMapVerdicts             = "verdicts"
 	xlbMapVips                 = "vips"
+	xlbProgXlbClient           = "xlb_client"
 	xlbProgXlbConnect4         = "xlb_connect4"
 	xlbProgXlbConnect6         = "xlb_connect6"
 	xlbProgXlbExplain          = "xlb_explain"
@@ -135,6 +136,7 @@ type xlbSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type xlbProgramSpecs struct {
+	XlbClient           *ebpf.ProgramSpec `ebpf:"xlb_client"`
 	XlbConnect4         *ebpf.ProgramSpec `ebpf:"xlb_connect4"`
 	XlbConnect6         *ebpf.ProgramSpec `ebpf:"xlb_connect6"`
 	XlbExplain          *ebpf.ProgramSpec `ebpf:"xlb_explain"`
@@ -362,6 +364,7 @@ type xlbVariables struct {
 //
 // It can be passed to loadXlbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type xlbPrograms struct {
+	XlbClient           *ebpf.Program `ebpf:"xlb_client"`
 	XlbConnect4         *ebpf.Program `ebpf:"xlb_connect4"`
 	XlbConnect6         *ebpf.Program `ebpf:"xlb_connect6"`
 	XlbExplain          *ebpf.Program `ebpf:"xlb_explain"`
@@ -386,6 +389,7 @@ type xlbPrograms struct {
 
 func (p *xlbPrograms) Close() error {
 	return _XlbClose(
+		p.XlbClient,
 		p.XlbConnect4,
 		p.XlbConnect6,
 		p.XlbExplain,

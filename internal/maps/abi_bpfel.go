@@ -88,6 +88,16 @@ type abiCells struct {
 	Of [32]uint16
 }
 
+type abiClientLook struct {
+	_        structs.HostLayout
+	Cookie   uint64
+	Hold     uint32
+	Known    uint32
+	Busy     uint32
+	Requests uint32
+	EndedNs  uint64
+}
+
 type abiCluster struct {
 	_        structs.HostLayout
 	Root     uint64
@@ -422,6 +432,8 @@ type abiRouteTable struct {
 	DefaultVhost uint32
 	Missing      uint64
 	Pseudo       [2]abiAskedField
+	RequestMs    uint32
+	MaxRequests  uint32
 }
 
 type abiSlot struct {
@@ -470,7 +482,7 @@ type abiSlot struct {
 	EndedCookie  uint64
 	BrokenLease  uint64
 	Untold       uint32
-	Tail         uint32
+	MaxRequests  uint32
 	Passed       uint64
 	NextSequence uint64
 	Kept         uint32
@@ -509,6 +521,8 @@ type abiSlowConn struct {
 	Offered  uint32
 	Begun    uint32
 	Draw     uint64
+	Requests uint32
+	Reserved uint32
 }
 
 type abiSpill uint32
@@ -614,36 +628,37 @@ const (
 	abiVerdictHANDOVER_TOO_MANY_FIELDS        abiVerdict = 30
 	abiVerdictHANDOVER_TOO_MANY_PARAMETERS    abiVerdict = 31
 	abiVerdictHANDOVER_LISTENER_GONE          abiVerdict = 32
-	abiVerdictHANDOVER_TABLE_SLOW             abiVerdict = 33
-	abiVerdictHANDOVER_ROUTE_SLOW             abiVerdict = 34
-	abiVerdictHANDOVER_NORMALIZE              abiVerdict = 35
-	abiVerdictHANDOVER_NO_VHOST               abiVerdict = 36
-	abiVerdictHANDOVER_NO_ROUTE               abiVerdict = 37
-	abiVerdictHANDOVER_NO_CLUSTER             abiVerdict = 38
-	abiVerdictHANDOVER_OVERFLOW               abiVerdict = 39
-	abiVerdictHANDOVER_CLUSTER_SLOW           abiVerdict = 40
-	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 41
-	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 42
-	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 43
-	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 44
-	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 45
-	abiVerdictHANDOVER_NO_STATE               abiVerdict = 46
-	abiVerdictHANDOVER_LAST                   abiVerdict = 46
-	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 47
-	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 48
-	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 49
-	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 50
-	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 51
-	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 52
-	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 53
-	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 54
-	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 55
-	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 56
-	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 57
-	abiVerdictVERDICT_SPILLED                 abiVerdict = 58
-	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 59
-	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 60
-	abiVerdictVERDICT_COUNT                   abiVerdict = 61
+	abiVerdictHANDOVER_CONNECTION_LIMIT       abiVerdict = 33
+	abiVerdictHANDOVER_TABLE_SLOW             abiVerdict = 34
+	abiVerdictHANDOVER_ROUTE_SLOW             abiVerdict = 35
+	abiVerdictHANDOVER_NORMALIZE              abiVerdict = 36
+	abiVerdictHANDOVER_NO_VHOST               abiVerdict = 37
+	abiVerdictHANDOVER_NO_ROUTE               abiVerdict = 38
+	abiVerdictHANDOVER_NO_CLUSTER             abiVerdict = 39
+	abiVerdictHANDOVER_OVERFLOW               abiVerdict = 40
+	abiVerdictHANDOVER_CLUSTER_SLOW           abiVerdict = 41
+	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 42
+	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 43
+	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 44
+	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 45
+	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 46
+	abiVerdictHANDOVER_NO_STATE               abiVerdict = 47
+	abiVerdictHANDOVER_LAST                   abiVerdict = 47
+	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 48
+	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 49
+	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 50
+	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 51
+	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 52
+	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 53
+	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 54
+	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 55
+	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 56
+	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 57
+	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 58
+	abiVerdictVERDICT_SPILLED                 abiVerdict = 59
+	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 60
+	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 61
+	abiVerdictVERDICT_COUNT                   abiVerdict = 62
 )
 
 // Names of all BPF objects in the ELF.
@@ -658,6 +673,7 @@ const (
 	abiVarSharedBucketKey       = "shared_bucket_key"
 	abiVarSharedCandidates      = "shared_candidates"
 	abiVarSharedCells           = "shared_cells"
+	abiVarSharedClientLook      = "shared_client_look"
 	abiVarSharedCluster         = "shared_cluster"
 	abiVarSharedConnFlags       = "shared_conn_flags"
 	abiVarSharedConnKey         = "shared_conn_key"
@@ -768,6 +784,7 @@ type abiVariableSpecs struct {
 	SharedBucketKey       *ebpf.VariableSpec `ebpf:"shared_bucket_key"`
 	SharedCandidates      *ebpf.VariableSpec `ebpf:"shared_candidates"`
 	SharedCells           *ebpf.VariableSpec `ebpf:"shared_cells"`
+	SharedClientLook      *ebpf.VariableSpec `ebpf:"shared_client_look"`
 	SharedCluster         *ebpf.VariableSpec `ebpf:"shared_cluster"`
 	SharedConnFlags       *ebpf.VariableSpec `ebpf:"shared_conn_flags"`
 	SharedConnKey         *ebpf.VariableSpec `ebpf:"shared_conn_key"`
@@ -854,6 +871,7 @@ type abiVariables struct {
 	SharedBucketKey       *ebpf.Variable `ebpf:"shared_bucket_key"`
 	SharedCandidates      *ebpf.Variable `ebpf:"shared_candidates"`
 	SharedCells           *ebpf.Variable `ebpf:"shared_cells"`
+	SharedClientLook      *ebpf.Variable `ebpf:"shared_client_look"`
 	SharedCluster         *ebpf.Variable `ebpf:"shared_cluster"`
 	SharedConnFlags       *ebpf.Variable `ebpf:"shared_conn_flags"`
 	SharedConnKey         *ebpf.Variable `ebpf:"shared_conn_key"`

@@ -139,12 +139,14 @@ func (s *Shared) ResponseDone(slot uint32) SlotState {
 	return s.sideDone(slot, PendingResponse)
 }
 
-// RequestDone is ResponseDone for the request. The route's time for the response begins.
+// RequestDone is ResponseDone for the request. The route's time for the response begins, in place of the request's.
 func (s *Shared) RequestDone(slot uint32) SlotState {
 	sl := &s.Slots[slot]
+	deadline := uint64(0)
 	if timeout := atomic.LoadUint64(&sl.TimeoutNs); timeout != 0 {
-		atomic.StoreUint64(&sl.DeadlineNs, uint64(Now())+timeout)
+		deadline = uint64(Now()) + timeout
 	}
+	atomic.StoreUint64(&sl.DeadlineNs, deadline)
 	return s.sideDone(slot, PendingRequest)
 }
 

@@ -21,6 +21,8 @@ type Sockets struct {
 	conns, slowConns, psocks, isocks *ebpf.Map
 	// queued is xlb_queued, nil without the fast path.
 	queued *ebpf.Program
+	// client is xlb_client, likewise.
+	client *ebpf.Program
 }
 
 // NewSockets wraps the kernel's maps.
@@ -53,9 +55,9 @@ func (s *Sockets) MarkSlow(cookie uint64, reason Verdict) error {
 	return nil
 }
 
-// Offer gives a connection back to the fast path: so many bytes were read from its anchor, and written there. A
-// connection that is not marked slow needs no offer.
-func (s *Sockets) Offer(cookie uint64, read, written uint32) error {
+// Offer gives a connection back to the fast path: so many bytes were read from its anchor, and written there, and so many requests has it
+// carried. A connection that is not marked slow needs no offer.
+func (s *Sockets) Offer(cookie uint64, read, written, requests uint32) error {
 	c, ok, err := s.SlowConns.Lookup(cookie)
 	if err != nil || !ok {
 		return err
@@ -64,6 +66,7 @@ func (s *Sockets) Offer(cookie uint64, read, written uint32) error {
 	c.Offered = 1
 	// It was for a request that has been answered.
 	c.Draw = 0
+	c.Requests = max(c.Requests, requests)
 	err = s.slowConns.Update(cookie, c, ebpf.UpdateExist)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("offer connection to the fast path: %w", err)
@@ -79,6 +82,37 @@ func (s *Sockets) ClientOpen(cookie uint64) bool {
 
 // SetQueued gives the program that tells of bytes on their way.
 func (s *Sockets) SetQueued(p *ebpf.Program) { s.queued = p }
+
+// SetClient gives the program that tells how a client's connection stands.
+func (s *Sockets) SetClient(p *ebpf.Program) { s.client = p }
+
+// LookAt tells how a client's connection stands, and with hold has its next request handed over. Known is 0 where no program sees the
+// client's bytes.
+func (s *Sockets) LookAt(cookie uint64, hold bool) (ClientLook, error) {
+	look := ClientLook{Cookie: cookie}
+	if hold {
+		look.Hold = 1
+	}
+	if s.client == nil {
+		return look, nil
+	}
+	packet, err := binary.Append(Packet(nil), binary.NativeEndian, look)
+	if err != nil {
+		return look, fmt.Errorf("look at a client's connection: %w", err)
+	}
+	run := ebpf.RunOptions{Data: packet, DataOut: make([]byte, len(packet))}
+	failure, err := s.client.Run(&run)
+	if err == nil && failure != 0 {
+		err = fmt.Errorf("the kernel program has failed: %d", int32(failure))
+	}
+	if err == nil {
+		_, err = binary.Decode(run.DataOut[len(Packet(nil)):], binary.NativeEndian, &look)
+	}
+	if err != nil {
+		return look, fmt.Errorf("look at a client's connection: %w", err)
+	}
+	return look, nil
+}
 
 // Packet is what a tc program is given to read those bytes: an Ethernet header comes first.
 func Packet(payload []byte) []byte {

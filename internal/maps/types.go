@@ -19,6 +19,8 @@ type (
 	Candidates = abiCandidates
 	// Cells are some of an automaton's transitions.
 	Cells = abiCells
+	// ClientLook is a question about a client's connection, and the kernel's answer.
+	ClientLook = abiClientLook
 	// Cluster is a cluster's balancing state.
 	Cluster = abiCluster
 	// ConnKey names a client connection as its anchor sees it.
@@ -332,6 +334,7 @@ const (
 	HandoverTooManyFields        = abiVerdictHANDOVER_TOO_MANY_FIELDS
 	HandoverTooManyParameters    = abiVerdictHANDOVER_TOO_MANY_PARAMETERS
 	HandoverListenerGone         = abiVerdictHANDOVER_LISTENER_GONE
+	HandoverConnectionLimit      = abiVerdictHANDOVER_CONNECTION_LIMIT
 	HandoverTableSlow            = abiVerdictHANDOVER_TABLE_SLOW
 	HandoverRouteSlow            = abiVerdictHANDOVER_ROUTE_SLOW
 	HandoverNormalize            = abiVerdictHANDOVER_NORMALIZE

@@ -37,6 +37,7 @@ var verdictNames = [VerdictCount]string{
 	HandoverTooManyFields:        "too_many_fields",
 	HandoverTooManyParameters:    "too_many_parameters",
 	HandoverListenerGone:         "listener_gone",
+	HandoverConnectionLimit:      "connection_limit",
 	HandoverTableSlow:            "table_slow",
 	HandoverRouteSlow:            "route_slow",
 	HandoverNormalize:            "normalize",

@@ -56,6 +56,8 @@ func (r *Route) Beyond() string {
 		return "circuit breakers of priority HIGH"
 	case r.Retry != nil && r.Retry.NeedsDaemon():
 		return RetriedRequests
+	case r.MaxDuration > 0 || r.TimedByCluster:
+		return "max_stream_duration"
 	case r.Filters.Fault != nil || r.anyShare(func(c *WeightedCluster) bool { return c.Filters != nil && c.Filters.Fault != nil }):
 		return "an injected fault"
 	case r.Filters.Session != nil || r.anyShare(func(c *WeightedCluster) bool { return c.Filters != nil && c.Filters.Session != nil }):

@@ -62,6 +62,13 @@ type RouteTable struct {
 	// HeadTimeout is how long the head of a request may take from its first byte to its last
 	// (HttpConnectionManager.request_headers_timeout); zero is no limit but Envoy's default of Route.Idle.
 	HeadTimeout time.Duration
+	// RequestTimeout is how long a request may take from its first byte to its last (HttpConnectionManager.request_timeout); zero is
+	// no limit.
+	RequestTimeout time.Duration
+	// MaxDuration is that of requests that have no route yet, see Route.MaxDuration.
+	MaxDuration time.Duration
+	// Connections bounds those of the listener's clients.
+	Connections ConnectionLimits
 	// IgnorePort leaves the port out where a request's host is compared with the
 	// domains (ignore_port_in_host_matching).
 	IgnorePort bool
@@ -138,6 +145,11 @@ type Route struct {
 	// Idle is the longest time without progress in either direction, tunnels included: RouteAction.idle_timeout, or
 	// HttpConnectionManager.stream_idle_timeout. Zero stands for Envoy's default of 5 minutes, NoIdle for none.
 	Idle time.Duration
+	// MaxDuration is from the first byte of the request to the last of the response, tunnels included: max_stream_duration of the
+	// route, or of HttpConnectionManager.common_http_protocol_options. Zero is no limit.
+	MaxDuration time.Duration
+	// TimedByCluster says that some cluster of the route has a MaxDuration.
+	TimedByCluster bool
 	// Priority chooses among the circuit breakers of the cluster.
 	Priority Priority
 	// Retry is the policy by which requests are sent again; nil: none (see internal/slowpath for what is done without one).
@@ -304,6 +316,11 @@ type Cluster struct {
 	OverrideStatus []HealthStatus
 	// Breakers by priority; nil stands for Envoy's defaults, see BreakersOf.
 	Breakers [priorities]*Breakers
+	// Connections bounds those to the endpoints.
+	Connections UpstreamLimits
+	// MaxDuration of one attempt, from its beginning to the end of its response, tunnels included
+	// (common_http_protocol_options.max_stream_duration); zero is no limit.
+	MaxDuration time.Duration
 	// DNSRefresh is the time between look-ups (Cluster.dns_refresh_rate).
 	DNSRefresh time.Duration
 	DNS        DNS

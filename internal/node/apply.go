@@ -53,6 +53,7 @@ func (n *Node) install(cfg *model.Config) error {
 		return err
 	}
 	n.connect(cfg)
+	n.anchors.LimitsChanged()
 	n.keeper.follow(cfg)
 	return nil
 }
@@ -65,7 +66,7 @@ func (n *Node) switchTo(cfg *model.Config, image *compile.Image, notes []compile
 	if _, err := n.reconcil.Apply(image); err != nil {
 		return fmt.Errorf("write configuration to the kernel: %w", err)
 	}
-	n.directory.Store(n.newDirectory())
+	n.directory.Store(n.newDirectory(cfg))
 	n.publish(cfg, notes)
 	return nil
 }
@@ -105,6 +106,7 @@ func (n *Node) connect(cfg *model.Config) {
 		list = append(list, pool.Endpoint{
 			Index: e.Index, Address: e.Address, ConnectTimeout: c.ConnectTimeout,
 			Cluster: e.Cluster, MaxConnections: max(c.BreakersOf(model.PriorityDefault).MaxConnections, 1),
+			Limits: pool.Limits(c.Connections),
 		})
 	}
 	n.pool.SetEndpoints(list)

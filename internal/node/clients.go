@@ -57,6 +57,8 @@ func (c clients) Fail(l pool.Lost) {
 // replyTo is what Envoy answers to such a failure.
 func replyTo(l pool.Lost) slowpath.LocalReply {
 	switch {
+	case l.Why == pool.RequestTimeout:
+		return slowpath.ReplyRequestTimeout
 	case l.Why == pool.Timeout:
 		return slowpath.ReplyUpstreamTimeout
 	case l.Why == pool.Stalled && l.RequestOpen:
@@ -204,11 +206,13 @@ func (h handler) Serve(ctx context.Context, conn net.Conn, s anchor.Session) anc
 		return h.malformed(conn)
 	}
 	name, _, _ := h.n.reconcil.Listener(s.Listener)
-	r, err := h.n.proxy.Serve(ctx, conn, slowpath.Session{Listener: name, Claim: h.n.claim(s.Endpoint), Draw: s.Draw, Gone: s.Gone, Ahead: s.Ahead})
+	r, err := h.n.proxy.Serve(ctx, conn, slowpath.Session{
+		Listener: name, Claim: h.n.claim(s.Endpoint), Draw: s.Draw, Gone: s.Gone, Requests: s.Requests, Closing: s.Closing, Ahead: s.Ahead,
+	})
 	if err != nil {
 		h.n.log.Debug("connection has ended", "client", s.Client, "err", err)
 	}
-	return anchor.Result{Read: r.Consumed, Written: r.Answered, Keep: r.Quiet}
+	return anchor.Result{Read: r.Consumed, Written: r.Answered, Requests: r.Requests, Keep: r.Quiet}
 }
 
 // malformed answers a request whose body cannot be framed.
@@ -374,6 +378,8 @@ type directory struct {
 	endpoints map[uint32]reconcile.EndpointEntry
 	// named holds the indices of the endpoints that are in the configuration.
 	named map[endpointName]uint32
+	// limits of connections to listeners, by number.
+	limits map[uint32]anchor.Limits
 }
 
 // endpointName is the cluster and the address, in Envoy's form.
@@ -396,8 +402,17 @@ func (p place) entry(criteria model.Metadata) (index uint32, ok bool) {
 	return p.index, false
 }
 
-func (n *Node) newDirectory() *directory {
-	d := &directory{clusters: map[string]place{}, endpoints: map[uint32]reconcile.EndpointEntry{}, named: map[endpointName]uint32{}}
+func (n *Node) newDirectory(cfg *model.Config) *directory {
+	d := &directory{
+		clusters: map[string]place{}, endpoints: map[uint32]reconcile.EndpointEntry{}, named: map[endpointName]uint32{},
+		limits: map[uint32]anchor.Limits{},
+	}
+	numbers := n.reconcil.ListenerNumbers()
+	for _, l := range cfg.Listeners {
+		if number, ok := numbers[l.Name]; ok {
+			d.limits[number] = limitsOf(l.Routes)
+		}
+	}
 	for _, c := range n.reconcil.Clusters() {
 		d.clusters[c.Name] = place{c.Index, c.Subsets}
 	}

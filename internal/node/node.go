@@ -203,7 +203,7 @@ func (n *Node) build() error {
 	}
 	n.anchors, err = anchor.New(anchor.Config{
 		Shared: d.Shared, Sockets: d.Sockets, Handler: handler{n}, Leases: n.pool, Logger: n.log, Netns: netns,
-		FastPath: n.o.FastPath,
+		FastPath: n.o.FastPath, Limits: n.limits,
 	})
 	if err != nil {
 		return err

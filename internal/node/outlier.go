@@ -55,7 +55,7 @@ func (k *keeper) lost(l pool.Lost) {
 		k.fault(m, slowpath.FaultReset)
 	case pool.Timeout:
 		k.fault(m, slowpath.FaultTimeout)
-	case pool.Stalled: // Envoy does not blame the endpoint
+	case pool.Stalled, pool.RequestTimeout: // Envoy does not blame the endpoint
 	}
 }
 

@@ -176,7 +176,8 @@ func (p *Pool) spillLocked(s *isock) {
 	default:
 		spilled.Idle = time.Duration(ms) * time.Millisecond
 	}
-	if d := atomic.LoadUint64(&sl.DeadlineNs); d != 0 {
+	// While the request is coming it is that of the request.
+	if d := atomic.LoadUint64(&sl.DeadlineNs); d != 0 && !sl.RequestOpen() {
 		spilled.Deadline = time.Now().Add(time.Duration(int64(d) - maps.Now()))
 	}
 	p.wg.Add(1)
@@ -332,10 +333,15 @@ func (p *Pool) sweep(now uint64) {
 		return
 	}
 	for _, e := range p.live {
-		e.demand.leased = 0
+		e.demand.leased, e.worn = 0, 0
 	}
+	at := time.Now()
 	for slot, s := range p.isocks {
-		switch p.cfg.Shared.State(slot) {
+		state := p.cfg.Shared.State(slot)
+		if e := p.endpoints[s.endpoint]; e != nil && state != maps.SlotBroken && p.limitLocked(e, s, state == maps.SlotLeased, at) {
+			continue
+		}
+		switch state {
 		case maps.SlotLeased:
 			p.endpoints[s.endpoint].demand.leased++
 			p.sweepLeaseLocked(s, now)
@@ -363,10 +369,18 @@ func (p *Pool) sweepLeaseLocked(s *isock, now uint64) {
 		return
 	}
 	if deadline := atomic.LoadUint64(&sl.DeadlineNs); deadline != 0 && now > deadline {
-		p.lostLocked(s, Timeout)
+		p.lostLocked(s, overdue(sl))
 	} else if s.remote && spilled(sl) && !s.finished && !s.failed {
 		p.spillLocked(s)
 	}
+}
+
+// overdue says what has not come in time.
+func overdue(sl *maps.Slot) Failure {
+	if sl.RequestOpen() {
+		return RequestTimeout
+	}
+	return Timeout
 }
 
 // progress tells a lease that moves bytes from one that stands still.

@@ -34,7 +34,7 @@ func TestOverdueLeaseFails(t *testing.T) {
 	}{
 		{"nothing has come", request{cookie: 7}, Lost{Cookie: 7, Why: Timeout}},
 		{"a part has come", request{cookie: 8, moved: 100}, Lost{Cookie: 8, Why: Timeout, Begun: true}},
-		{"the request is not complete", request{cookie: 9, open: true}, Lost{Cookie: 9, Why: Timeout, RequestOpen: true}},
+		{"the request is not complete", request{cookie: 9, open: true}, Lost{Cookie: 9, Why: RequestTimeout, RequestOpen: true}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

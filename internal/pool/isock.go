@@ -48,6 +48,7 @@ type isock struct {
 	finished bool
 	// progress is what the sweep last saw of the lease and its bytes, and since when. Guarded by Pool.mu.
 	progress progress
+	wear     wear
 }
 
 // connect opens a connection from a known source port: the kernel must be able to recognise its far end before the

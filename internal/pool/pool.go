@@ -29,6 +29,8 @@ const (
 	Timeout
 	// Stalled: nothing moved, in either direction, for as long as a request may stand still.
 	Stalled
+	// RequestTimeout: the client's time to send the request was up.
+	RequestTimeout
 )
 
 // Lost is a lease that ended without its response.
@@ -105,6 +107,7 @@ type Endpoint struct {
 	// endpoint has one in any case.
 	Cluster        string
 	MaxConnections uint32
+	Limits         Limits
 }
 
 // Pool owns all i-socks.
@@ -140,6 +143,8 @@ type endpoint struct {
 	dialing int
 	// dead counts its zombies.
 	dead int
+	// worn counts those that this sweep has closed for their age.
+	worn int
 	// target is how many i-socks it should have.
 	target int
 	demand demand
@@ -415,6 +420,7 @@ var (
 func (p *Pool) connect(to Endpoint, slot uint32) (*isock, error) {
 	s := &isock{pool: p, slot: slot, endpoint: to.Index}
 	p.prepare(slot, to.Index)
+	p.cfg.Shared.Slots[slot].MaxRequests = to.Limits.Requests
 	announced := false
 	fd, err := connect(p.ctx, to.Address, to.ConnectTimeout, func(local netip.AddrPort) error {
 		s.peer = peerKey(local, to.Address, p.cfg.Netns)

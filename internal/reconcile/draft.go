@@ -163,7 +163,7 @@ func (d *draft) takeAutomata() []*piece[maps.Automaton] {
 // asksAlike reports whether the live version finds out the same about each request, but for host, path and values: then bits, classes and
 // slots mean the same in both.
 func (d *draft) asksAlike() bool {
-	if d.live == nil || d.live.table.Flags != d.table.Flags || d.live.table.Missing != d.table.Missing {
+	if d.live == nil || !d.live.table.SameLimits(d.table) || d.live.table.Flags != d.table.Flags || d.live.table.Missing != d.table.Missing {
 		return false
 	}
 	live := d.live.table

@@ -68,6 +68,19 @@ func (r *Reconciler) Clusters() []ClusterEntry {
 	return list
 }
 
+// ListenerNumbers are those of the listeners in force, by name.
+func (r *Reconciler) ListenerNumbers() map[string]uint32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	numbers := map[string]uint32{}
+	for _, l := range r.listeners {
+		if l.live != nil {
+			numbers[l.name] = l.number
+		}
+	}
+	return numbers
+}
+
 // ClusterIndex returns the index of the cluster of that name.
 func (r *Reconciler) ClusterIndex(name string) (uint32, bool) {
 	r.mu.Lock()

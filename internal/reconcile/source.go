@@ -97,6 +97,14 @@ func idleOf(d time.Duration) uint32 {
 	return uint32(d.Milliseconds())
 }
 
+// requestTime is a limit of requests in the kernel's terms, likewise; 0 is none.
+func requestTime(d time.Duration) uint32 {
+	if ms := idleOf(d); ms != maps.NoLimit {
+		return ms
+	}
+	return 0
+}
+
 func (s *source) route(from *compile.Route) (to maps.Route, splits *piece[maps.Split], err error) {
 	to = maps.Route{
 		Need: from.Need, Forbid: from.Forbid, TimeoutNs: uint64(max(from.Timeout, 0)), Flags: uint32(from.Flags), Order: from.Order,

@@ -87,7 +87,10 @@ func (d *draft) takeVHosts(to *version) error {
 }
 
 func (r *Reconciler) writeTable(v *version) error {
-	table := maps.RouteTable{Flags: uint32(v.table.Flags), Missing: v.table.Missing}
+	table := maps.RouteTable{
+		Flags: uint32(v.table.Flags), Missing: v.table.Missing,
+		RequestMs: requestTime(v.table.RequestTimeout), MaxRequests: v.table.MaxRequests,
+	}
 	if v.fallback != nil {
 		table.DefaultVhost = v.fallback.number.first
 	}

@@ -41,6 +41,8 @@ const (
 	FlagRetryLimit
 	// FlagUpstreamOverflow (UO): a circuit breaker of the cluster was open.
 	FlagUpstreamOverflow
+	// FlagUpstreamMaxDuration (UMSDR): the cluster's time for an attempt was over.
+	FlagUpstreamMaxDuration
 	flagCount
 )
 
@@ -49,7 +51,7 @@ var flagNames = [flagCount]string{
 	FlagUpstreamConnectFailure: "UF", FlagUpstreamTermination: "UC", FlagUpstreamTimeout: "UT",
 	FlagUpstreamProtocolError: "UPE", FlagDownstreamProtocolError: "DPE",
 	FlagDownstreamTermination: "DC", FlagStreamIdle: "SI", FlagFaultInjected: "FI",
-	FlagRetryLimit: "URX", FlagUpstreamOverflow: "UO",
+	FlagRetryLimit: "URX", FlagUpstreamOverflow: "UO", FlagUpstreamMaxDuration: "UMSDR",
 }
 
 // String returns Envoy's short name of the flag.

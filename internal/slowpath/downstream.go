@@ -49,6 +49,10 @@ type downstream struct {
 	reader  *bufio.Reader // over in, for bodies
 	out     *clientWriter
 	head    *[]byte // pooled; the bytes of the current head
+	// requests that have been read.
+	requests uint32
+	// headBegan is when the first byte of the current head was read.
+	headBegan time.Time
 }
 
 // headBuffers hold heads; ones that grew beyond headBufferMax are not kept.
@@ -122,6 +126,8 @@ func (d *downstream) run(ctx context.Context) (quiet bool, err error) {
 func (d *downstream) readHead() (end int, state headState, reply LocalReply) {
 	limit := d.proxy.config.Limits.HeadBytes
 	scanned, timed := 0, false
+	d.headBegan = time.Now()
+	reply = ReplyHeaderTimeout
 	for first := true; ; first = false {
 		if d.skipEmptyLines() {
 			scanned = 0
@@ -140,24 +146,17 @@ func (d *downstream) readHead() (end int, state headState, reply LocalReply) {
 		}
 		if !timed {
 			timed = true
-			if d.conn.SetReadDeadline(time.Now().Add(d.headTimeout())) != nil {
+			var within time.Duration
+			within, reply = d.headTimeout()
+			if d.conn.SetReadDeadline(d.headBegan.Add(within)) != nil {
 				return 0, headEnded, noReply
 			}
 			defer func() { _ = d.conn.SetReadDeadline(time.Time{}) }()
 		}
 		if err := d.fill(); err != nil {
-			return 0, d.endOfHead(err), ReplyHeaderTimeout
+			return 0, d.endOfHead(err), reply
 		}
 	}
-}
-
-// headTimeout is how long a head may take.
-func (d *downstream) headTimeout() time.Duration {
-	limit := d.proxy.config.Limits.HeadTimeout
-	if table, ok := d.proxy.config.Table(d.session.Listener); ok && table.HeadTimeout > 0 {
-		return min(limit, table.HeadTimeout)
-	}
-	return limit
 }
 
 // endOfHead tells what a failed read means in the midst of a head.

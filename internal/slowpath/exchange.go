@@ -43,9 +43,11 @@ type exchange struct {
 	cors           *model.CORS            // allows origin to read the response; nil: there is nothing to allow
 	origin         string
 	connectTimeout time.Duration
-	endpoint       Picked         // in use
-	address        netip.AddrPort // of the last endpoint used
-	upstream       *upstreamConn  // in use
+	connections    model.UpstreamLimits // of the cluster
+	maxAttempt     time.Duration        // likewise; 0: none
+	endpoint       Picked               // in use
+	address        netip.AddrPort       // of the last endpoint used
+	upstream       *upstreamConn        // in use
 	// sending is the body on its way, if it is not sent with the head; sendError is what became of that which is. Of the attempt
 	// before, a goroutine of senders may still wait for the client.
 	sending   *sending
@@ -94,6 +96,7 @@ func (d *downstream) serveOne(ctx context.Context, end int) (keep bool, err erro
 		d.reject(reply, view)
 		return false, nil
 	}
+	d.requests++
 	x := &exchange{downstream: d, head: h, body: d.bodyOf(&h, end), view: view, began: time.Now()}
 	if x.body != nil {
 		x.body.onProgress = func() { x.watchdog.progress() }
@@ -148,13 +151,15 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 	}
 	x.hashRequest(cluster)
 	x.connectTimeout = cluster.ConnectTimeout
+	x.connections, x.maxAttempt = cluster.Connections, cluster.MaxDuration
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	x.ctx, x.tryCtx = ctx, ctx
+	x.ctx, x.tryCtx, x.cancelTry = ctx, ctx, cancel
 	x.whole = make(chan struct{})
 	x.out.begin()
 	x.watchdog = startWatchdog(x.conn, x.reader, x.idleLimit(), cancel)
 	x.watchdog.gone = x.session.Gone
+	x.watchdog.limit(x.times())
 	x.beginBody()
 	x.mirror()
 	defer x.dropCopies()
@@ -368,11 +373,14 @@ func (x *exchange) classify(err error) LocalReply {
 	switch cause := x.cause(); {
 	case errors.Is(cause, ErrRouteTimeout), errors.Is(cause, ErrPerTryTimeout):
 		return ReplyUpstreamTimeout
+	case errors.Is(cause, ErrRequestTimeout):
+		return ReplyRequestTimeout
 	case errors.Is(cause, ErrStreamIdle):
-		if x.head.connect() || x.body != nil && !x.body.ended.Load() {
-			return ReplyRequestStalled
-		}
-		return ReplyResponseStalled
+		return x.byRequest(ReplyRequestStalled, ReplyResponseStalled)
+	case errors.Is(cause, ErrMaxDuration):
+		return x.byRequest(ReplyRequestTooLong, ReplyResponseTooLong)
+	case errors.Is(cause, ErrMaxAttempt):
+		return x.byRequest(ReplyAttemptRequestTooLong, ReplyAttemptResponseTooLong)
 	case cause != nil:
 		return noReply
 	case isDial && dial.timeout:
@@ -383,6 +391,14 @@ func (x *exchange) classify(err error) LocalReply {
 		return ReplyUpstreamProtocolError
 	}
 	return ReplyUpstreamTermination
+}
+
+// byRequest chooses a reply: whether the request was still coming.
+func (x *exchange) byRequest(coming, read LocalReply) LocalReply {
+	if x.head.connect() || x.body != nil && !x.body.ended.Load() {
+		return coming
+	}
+	return read
 }
 
 // relay writes an endpoint's response to the client.
@@ -407,7 +423,7 @@ func (x *exchange) relay(resp *response) (bool, error) {
 // mayKeep decides, before a response head is written, whether the connection
 // can serve another request. One whose body is still to come cannot.
 func (x *exchange) mayKeep() bool {
-	return x.view.keepAlive && !x.proxy.draining.Load() && !x.proxy.closed.Load() && (x.body == nil || x.body.reached(x.buffered))
+	return x.view.keepAlive && !x.isLast() && !x.proxy.draining.Load() && !x.proxy.closed.Load() && (x.body == nil || x.body.reached(x.buffered))
 }
 
 // closeOrKeep ends the reading of the request after its whole answer.
@@ -486,7 +502,7 @@ func (x *exchange) fail(failure LocalReply) (bool, error) {
 			return false, cause
 		}
 		return false, nil
-	case bodyErr != nil && failure != ReplyRequestStalled:
+	case bodyErr != nil && failure.Status() != http.StatusRequestTimeout:
 		failure = ReplyBadRequest // malformed chunks
 	}
 	return x.answer(failure)

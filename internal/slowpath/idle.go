@@ -24,10 +24,12 @@ type idlePool struct {
 	timer   *time.Timer
 	running bool // guarded by mu
 	closed  bool // guarded by mu
+	// interval is between two sweeps. Guarded by mu.
+	interval time.Duration
 }
 
 func newIdlePool(l Limits) *idlePool {
-	return &idlePool{perEndpoint: l.IdlePerEndpoint, keep: l.UpstreamIdle, conns: map[netip.AddrPort][]*upstreamConn{}}
+	return &idlePool{perEndpoint: l.IdlePerEndpoint, keep: l.UpstreamIdle, interval: min(l.UpstreamIdle, sweepInterval), conns: map[netip.AddrPort][]*upstreamConn{}}
 }
 
 // take returns a connection that is open and quiet, or nil. The one used last comes first: it is the likeliest to be open.
@@ -57,7 +59,26 @@ func (p *idlePool) pop(endpoint netip.AddrPort) *upstreamConn {
 
 // usable reports whether another request may be sent. What has been said meanwhile answers nothing, and could be taken for the
 // answer to that request.
-func (p *idlePool) usable(c *upstreamConn) bool { return time.Since(c.idleSince) < p.keep && c.quiet() }
+func (p *idlePool) usable(c *upstreamConn) bool {
+	now := time.Now()
+	keep := p.keep
+	if c.limits.Idle > 0 {
+		keep = c.limits.Idle
+	}
+	return now.Sub(c.idleSince) < keep && !c.worn(now) && c.quiet()
+}
+
+// finestSweep bounds how often a sweep looks at the connections, however short the limits of a cluster are.
+const finestSweep = 20 * time.Millisecond
+
+// hasten makes sweeps as frequent as a connection's limits ask for. It needs mu.
+func (p *idlePool) hasten(c *upstreamConn) {
+	for _, limit := range []time.Duration{c.limits.Idle, c.limits.Age} {
+		if limit > 0 {
+			p.interval = min(p.interval, max(limit/8, finestSweep))
+		}
+	}
+}
 
 // put takes a connection over, and closes it when there is no place.
 func (p *idlePool) put(c *upstreamConn) {
@@ -69,18 +90,18 @@ func (p *idlePool) put(c *upstreamConn) {
 		return
 	}
 	p.conns[c.endpoint] = append(p.conns[c.endpoint], c)
+	p.hasten(c)
 	p.start()
 }
 
 // start needs mu.
 func (p *idlePool) start() {
-	interval := min(p.keep, sweepInterval)
 	switch {
 	case p.running:
 	case p.timer == nil:
-		p.timer = time.AfterFunc(interval, p.sweep)
+		p.timer = time.AfterFunc(p.interval, p.sweep)
 	default:
-		p.timer.Reset(interval)
+		p.timer.Reset(p.interval)
 	}
 	p.running = true
 }

@@ -37,7 +37,7 @@ const (
 )
 
 // interruptions end a request for reasons that say nothing about the endpoint. A stream that stands still is among them, as in Envoy.
-var interruptions = []error{ErrStreamIdle, ErrClientGone, ErrClosed, context.Canceled}
+var interruptions = []error{ErrStreamIdle, ErrRequestTimeout, ErrMaxDuration, ErrMaxAttempt, ErrClientGone, ErrClosed, context.Canceled}
 
 // Fault says what the endpoint is to be blamed for.
 func (o Outcome) Fault() Fault {

@@ -189,6 +189,10 @@ type Session struct {
 	// Claim for the first request. It is used if the request's route has that
 	// cluster; in any case Endpoint.Done is called.
 	Claim *Claim
+	// Requests is how many the connection has carried before, on either path.
+	Requests uint32
+	// Closing tells whether the answer to the current request is to be the last. May be nil: it is not.
+	Closing func() bool
 	// Draw is the random number by which the first request was routed before, 0 for none. Another one would
 	// give routes with a fraction more than their share.
 	Draw uint64
@@ -204,6 +208,8 @@ type Result struct {
 	// Consumed and Answered are the bytes read from and written to the
 	// connection during the call.
 	Consumed, Answered uint64
+	// Requests is how many were read.
+	Requests uint32
 }
 
 // Serve answers requests on conn until it is quiet or finished; in the latter
@@ -229,7 +235,7 @@ func (p *Proxy) Serve(ctx context.Context, conn net.Conn, s Session) (Result, er
 	}
 	quiet, err := d.run(ctx)
 	quiet = release() && quiet
-	r := Result{Quiet: quiet, Consumed: d.in.consumed, Answered: d.out.bytesSent()}
+	r := Result{Quiet: quiet, Consumed: d.in.consumed, Answered: d.out.bytesSent(), Requests: d.requests}
 	p.counters.received.Add(r.Consumed)
 	p.counters.sent.Add(r.Answered)
 	return r, err

@@ -21,6 +21,16 @@ const (
 	ReplyNotImplemented
 	// ReplyHeaderTimeout (408): the head did not arrive in time.
 	ReplyHeaderTimeout
+	// ReplyRequestTimeout (408): the request did not arrive in time.
+	ReplyRequestTimeout
+	// ReplyRequestTooLong (408): the time for request and response is over, and the request has not arrived.
+	ReplyRequestTooLong
+	// ReplyResponseTooLong (504): the same when the request has.
+	ReplyResponseTooLong
+	// ReplyAttemptRequestTooLong (408): the cluster's time for an attempt is over, and the request has not arrived.
+	ReplyAttemptRequestTooLong
+	// ReplyAttemptResponseTooLong (504): the same when the request has.
+	ReplyAttemptResponseTooLong
 	// ReplyNoRoute (404, empty): nothing matches.
 	ReplyNoRoute
 	// ReplyUpgradeRefused (403, empty): the route does not allow the upgrade, or CONNECT.
@@ -57,23 +67,28 @@ var replies = [...]struct {
 	flag   Flag
 	body   string
 }{
-	noReply:                    {},
-	ReplyBadRequest:            {400, FlagDownstreamProtocolError, "Bad Request"},
-	ReplyHeadTooLarge:          {431, FlagDownstreamProtocolError, "Request Header Fields Too Large"},
-	ReplyNotImplemented:        {501, FlagDownstreamProtocolError, "Not Implemented"},
-	ReplyHeaderTimeout:         {408, FlagStreamIdle, "request header timeout"},
-	ReplyNoRoute:               {404, FlagNoRoute, ""},
-	ReplyUpgradeRefused:        {403, FlagNone, ""},
-	ReplyNoCluster:             {503, FlagNoCluster, ""},
-	ReplyNoHealthyUpstream:     {503, FlagNoHealthyUpstream, "no healthy upstream"},
-	ReplyConnectFailure:        {503, FlagUpstreamConnectFailure, resetBeforeHeaders + "remote connection failure"},
-	ReplyConnectTimeout:        {503, FlagUpstreamConnectFailure, resetBeforeHeaders + "connection timeout"},
-	ReplyUpstreamTermination:   {503, FlagUpstreamTermination, resetBeforeHeaders + "connection termination"},
-	ReplyUpstreamProtocolError: {502, FlagUpstreamProtocolError, resetBeforeHeaders + "protocol error"},
-	ReplyUpstreamTimeout:       {504, FlagUpstreamTimeout, "upstream request timeout"},
-	ReplyOverflow:              {503, FlagUpstreamOverflow, resetBeforeHeaders + "overflow"},
-	ReplyRequestStalled:        {408, FlagStreamIdle, "stream timeout"},
-	ReplyResponseStalled:       {504, FlagStreamIdle, "stream timeout"},
+	noReply:                     {},
+	ReplyBadRequest:             {400, FlagDownstreamProtocolError, "Bad Request"},
+	ReplyHeadTooLarge:           {431, FlagDownstreamProtocolError, "Request Header Fields Too Large"},
+	ReplyNotImplemented:         {501, FlagDownstreamProtocolError, "Not Implemented"},
+	ReplyHeaderTimeout:          {408, FlagStreamIdle, "request header timeout"},
+	ReplyRequestTimeout:         {408, FlagNone, "request timeout"},
+	ReplyRequestTooLong:         {408, FlagNone, "downstream duration timeout"},
+	ReplyResponseTooLong:        {504, FlagNone, "downstream duration timeout"},
+	ReplyAttemptRequestTooLong:  {408, FlagUpstreamMaxDuration, "upstream max stream duration reached"},
+	ReplyAttemptResponseTooLong: {504, FlagUpstreamMaxDuration, "upstream max stream duration reached"},
+	ReplyNoRoute:                {404, FlagNoRoute, ""},
+	ReplyUpgradeRefused:         {403, FlagNone, ""},
+	ReplyNoCluster:              {503, FlagNoCluster, ""},
+	ReplyNoHealthyUpstream:      {503, FlagNoHealthyUpstream, "no healthy upstream"},
+	ReplyConnectFailure:         {503, FlagUpstreamConnectFailure, resetBeforeHeaders + "remote connection failure"},
+	ReplyConnectTimeout:         {503, FlagUpstreamConnectFailure, resetBeforeHeaders + "connection timeout"},
+	ReplyUpstreamTermination:    {503, FlagUpstreamTermination, resetBeforeHeaders + "connection termination"},
+	ReplyUpstreamProtocolError:  {502, FlagUpstreamProtocolError, resetBeforeHeaders + "protocol error"},
+	ReplyUpstreamTimeout:        {504, FlagUpstreamTimeout, "upstream request timeout"},
+	ReplyOverflow:               {503, FlagUpstreamOverflow, resetBeforeHeaders + "overflow"},
+	ReplyRequestStalled:         {408, FlagStreamIdle, "stream timeout"},
+	ReplyResponseStalled:        {504, FlagStreamIdle, "stream timeout"},
 }
 
 // Status is the reply's status code.

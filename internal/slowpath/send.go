@@ -120,7 +120,13 @@ func (x *exchange) connect(endpoint netip.AddrPort) error {
 
 func (x *exchange) use(c *upstreamConn) {
 	x.upstream = c
+	c.requests++
+	c.limits = x.connections
 	c.begin(x.tryCtx, &x.proxy.config.Limits)
+	if x.maxAttempt > 0 {
+		cancel := x.cancelTry
+		c.timer = time.AfterFunc(x.maxAttempt, func() { cancel(ErrMaxAttempt) })
+	}
 }
 
 // passInterim forwards an interim response. The client's 100 has been sent by us; HTTP/1.0 knows none.

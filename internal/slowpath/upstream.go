@@ -55,8 +55,13 @@ type upstreamConn struct {
 	net.Conn
 	endpoint netip.AddrPort
 	reused   bool
-	// idleSince is when the last request ended.
-	idleSince time.Time
+	// opened is when it was, idleSince when the last request ended.
+	opened, idleSince time.Time
+	// requests it has been used for, and the limits of the cluster that used it last.
+	requests uint32
+	limits   model.UpstreamLimits
+	// timer ends the attempt that uses it; nil: nothing does.
+	timer *time.Timer
 
 	responses *responseReader // of the request that uses it
 	detach    func() bool
@@ -66,7 +71,13 @@ func newUpstreamConn(conn net.Conn, endpoint netip.AddrPort) *upstreamConn {
 	if tcp, ok := conn.(upstream.TCP); ok {
 		conn = upstream.New(tcp)
 	}
-	return &upstreamConn{Conn: conn, endpoint: endpoint}
+	return &upstreamConn{Conn: conn, endpoint: endpoint, opened: time.Now()}
+}
+
+// worn reports whether the cluster lets the connection serve no further request.
+func (c *upstreamConn) worn(now time.Time) bool {
+	l := &c.limits
+	return l.Requests > 0 && c.requests >= l.Requests || l.Age > 0 && now.Sub(c.opened) >= l.Age
 }
 
 // quiet reports whether the connection is open and the endpoint has said nothing. One that cannot be looked at serves one request.
@@ -87,7 +98,11 @@ func (c *upstreamConn) begin(ctx context.Context, limits *Limits) {
 // end ends the use; nobody may read or write any more. A connection to be kept goes to the pool, unless bytes lie behind the response.
 func (c *upstreamConn) end(keep bool, pool *idlePool) {
 	open := c.detach()
-	keep = keep && open && c.responses.buffered() == 0
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
+	}
+	keep = keep && open && c.responses.buffered() == 0 && !c.worn(time.Now())
 	c.responses.release()
 	c.responses, c.detach = nil, nil
 	if !keep {

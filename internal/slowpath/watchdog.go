@@ -19,14 +19,18 @@ var (
 	ErrRouteTimeout = errors.New("route timeout expired")
 	ErrStreamIdle   = errors.New("no progress within the stream idle timeout")
 	ErrClientGone   = errors.New("client closed the connection")
+	// ErrRequestTimeout is about the request alone, ErrMaxDuration about request and response, ErrMaxAttempt about one attempt.
+	ErrRequestTimeout = errors.New("request did not arrive in time")
+	ErrMaxDuration    = errors.New("time for request and response expired")
+	ErrMaxAttempt     = errors.New("time of the cluster for one attempt expired")
 )
 
 // watchDelay is how long a request waits before the client is watched. Most
 // are answered sooner and pay for no watching.
 const watchDelay = 20 * time.Millisecond
 
-// watchdog interrupts one request: when the route's timeout expires, when
-// nothing moves, or when the client goes away. One timer serves all three.
+// watchdog interrupts one request: when one of its times is over, when
+// nothing moves, or when the client goes away. One timer serves all.
 type watchdog struct {
 	conn   net.Conn
 	reader *bufio.Reader
@@ -39,7 +43,9 @@ type watchdog struct {
 
 	mu       sync.Mutex
 	timer    *time.Timer   // guarded by mu
-	deadline time.Time     // guarded by mu; zero: none
+	deadline time.Time     // guarded by mu; the route's timeout; zero: none
+	readBy   time.Time     // guarded by mu; until when the request has to be read; zero: none, or it is read
+	endBy    time.Time     // guarded by mu; until when all has to be over; zero: none
 	readable bool          // guarded by mu; the request is read and the reader is free
 	watching chan struct{} // guarded by mu; closed when the watching has ended
 	fired    bool          // guarded by mu
@@ -55,6 +61,32 @@ func startWatchdog(conn net.Conn, r *bufio.Reader, idle time.Duration, cancel co
 	return w
 }
 
+// limit sets until when the request has to be read, and until when its response has to be written; zero times set nothing.
+func (w *watchdog) limit(readBy, endBy time.Time) {
+	if readBy.IsZero() && endBy.IsZero() {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.readBy, w.endBy = readBy, endBy
+	left, _ := w.left(time.Now())
+	w.timer.Reset(max(left, 0))
+}
+
+// left is the time to the next end, and why that is one. It needs mu.
+func (w *watchdog) left(now time.Time) (time.Duration, error) {
+	left, why := w.idle-now.Sub(time.Unix(0, w.last.Load())), ErrStreamIdle
+	for _, end := range []struct {
+		at  time.Time
+		why error
+	}{{w.deadline, ErrRouteTimeout}, {w.readBy, ErrRequestTimeout}, {w.endBy, ErrMaxDuration}} {
+		if d := end.at.Sub(now); !end.at.IsZero() && d < left {
+			left, why = d, end.why
+		}
+	}
+	return left, why
+}
+
 // progress postpones the idle timeout.
 func (w *watchdog) progress() { w.last.Store(time.Now().UnixNano()) }
 
@@ -68,13 +100,13 @@ func (w *watchdog) requestRead(timeout time.Duration) {
 	if w.over {
 		return
 	}
-	w.readable = true
-	next := min(watchDelay, w.idle)
+	w.readable, w.readBy = true, time.Time{}
+	now := time.Now()
 	if timeout > 0 {
-		w.deadline = time.Now().Add(timeout)
-		next = min(next, timeout)
+		w.deadline = now.Add(timeout)
 	}
-	w.timer.Reset(next)
+	left, _ := w.left(now)
+	w.timer.Reset(max(min(watchDelay, w.idle, left), 0))
 }
 
 // check runs when the timer fires.
@@ -84,19 +116,10 @@ func (w *watchdog) check() {
 		w.mu.Unlock()
 		return
 	}
-	now := time.Now()
-	next := w.idle - now.Sub(time.Unix(0, w.last.Load()))
-	timeLeft := next
-	if !w.deadline.IsZero() {
-		timeLeft = w.deadline.Sub(now)
-	}
-	switch {
-	case timeLeft <= 0 && !w.deadline.IsZero():
-		w.interrupt(ErrRouteTimeout)
-	case next <= 0:
-		w.interrupt(ErrStreamIdle)
-	default:
-		w.timer.Reset(min(next, timeLeft))
+	if left, why := w.left(time.Now()); left <= 0 {
+		w.interrupt(why)
+	} else {
+		w.timer.Reset(left)
 	}
 	watch := !w.fired && w.readable && w.watching == nil && w.reader.Buffered() == 0
 	if watch {
@@ -131,12 +154,13 @@ func (w *watchdog) watch() {
 	}
 }
 
-// tunnel leaves only the idle timeout, and the reader to the caller.
+// tunnel leaves the idle timeout and the time for all, and the reader to the caller.
 func (w *watchdog) tunnel() {
 	w.mu.Lock()
-	w.deadline, w.readable = time.Time{}, false
+	w.deadline, w.readBy, w.readable = time.Time{}, time.Time{}, false
 	watching := w.watching
-	w.timer.Reset(w.idle)
+	left, _ := w.left(time.Now())
+	w.timer.Reset(max(left, 0))
 	w.mu.Unlock()
 	if watching != nil {
 		_ = w.conn.SetReadDeadline(time.Unix(1, 0))

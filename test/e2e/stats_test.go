@@ -104,13 +104,13 @@ func TestStatisticsOfLimitsAreEnvoys(t *testing.T) {
 				if tt.unlike && strings.HasSuffix(t.Name(), "Envoy") {
 					t.Skip("each thread of Envoy has a connection")
 				}
-				playLimits(t, &tt, start, place)
+				playBreakers(t, &tt, start, place)
 			})
 		})
 	}
 }
 
-func playLimits(t *testing.T, tt *limitScenario, start func(harness.Config) *harness.Balancer, place *harness.Place) {
+func playBreakers(t *testing.T, tt *limitScenario, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 	t.Helper()
 	s, service := newScript(), harness.Service()
 	config := harness.OneCluster(service, s.serve(t))

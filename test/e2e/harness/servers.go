@@ -314,3 +314,25 @@ func (p *Place) Hasty(t testing.TB, idle time.Duration, looks bool) (*Process, n
 	t.Helper()
 	return p.listening(t, programs.HastyProgram, programs.HastySpec{Address: netip.AddrPortFrom(p.Address, 0).String(), Idle: idle, Looks: looks})
 }
+
+// Pacer is a server that takes its time.
+type Pacer struct {
+	*Process
+	Address netip.AddrPort
+}
+
+// Pacer starts such a server on a free port of the place.
+func (p *Place) Pacer(t testing.TB) *Pacer {
+	t.Helper()
+	pacer := &Pacer{}
+	pacer.Process, pacer.Address = p.listening(t, programs.PacerProgram, programs.PacerSpec{Address: netip.AddrPortFrom(p.Address, 0).String()})
+	return pacer
+}
+
+// Conns tells of the connections that it has had.
+func (p *Pacer) Conns(t testing.TB) []programs.PacerConn {
+	t.Helper()
+	var r programs.PacerReport
+	p.Ask(t, "report", &r)
+	return r.Conns
+}

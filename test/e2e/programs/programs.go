@@ -46,6 +46,8 @@ const (
 	MoodyProgram    = "moody"
 	HastyProgram    = "hasty"
 	PauserProgram   = "pauser"
+	PacerProgram    = "pacer"
+	TimelineProgram = "timeline"
 
 	// heirProgram is a child of the program habit.
 	heirProgram = "heir"
@@ -77,6 +79,8 @@ var registry = map[string]func(*stdio) error{
 	MoodyProgram:    runMoody,
 	HastyProgram:    runHasty,
 	PauserProgram:   runPauser,
+	PacerProgram:    runPacer,
+	TimelineProgram: runTimeline,
 	heirProgram:     runHeir,
 
 	ChaosClientProgram: runChaosClient,

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package anchor
+
+import (
+	"time"
+
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/poller"
+)
+
+// Limits bound the connections of a listener's clients; zero is no limit. They are those of
+// HttpConnectionManager.common_http_protocol_options, and drain_timeout.
+type Limits struct {
+	// Idle is how long a connection may be without a request, Age how long it may last.
+	Idle, Age time.Duration
+	// Drain is how long one whose time is up waits for another request, the answer to which closes it. One that has carried none
+	// closes at once.
+	Drain time.Duration
+}
+
+func (l Limits) none() bool { return l.Idle == 0 && l.Age == 0 }
+
+// step is how often a connection is looked at that has such limits: often enough to be late by an eighth of them at most.
+func (l Limits) step() time.Duration {
+	step := coarsestLook
+	for _, d := range []time.Duration{l.Idle, l.Age, l.Drain} {
+		if d > 0 {
+			step = min(step, max(d/8, finestLook))
+		}
+	}
+	return step
+}
+
+const (
+	finestLook   = 10 * time.Millisecond
+	coarsestLook = time.Second
+)
+
+// clock is what the limits of a connection are measured by. Only the goroutine that looks at limits uses it.
+type clock struct {
+	// due is when the connection is to be looked at, idleSince when it was last known to be in use.
+	due, idleSince time.Time
+	// requests that it had carried then, as far as the kernel and the daemon knew.
+	kernel, daemon uint32
+	// closeAt is when it closes, if it is not in use; zero while its time is not up.
+	closeAt time.Time
+}
+
+// LimitsChanged looks at all connections anew: their listeners may have other limits.
+func (s *Set) LimitsChanged() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limited = map[*Conn]struct{}{}
+	s.pace = 0
+	for _, c := range s.conns {
+		s.limitLocked(c)
+	}
+}
+
+// limitLocked has a connection watched if its listener has limits.
+func (s *Set) limitLocked(c *Conn) {
+	if s.cfg.Limits == nil {
+		return
+	}
+	l := s.cfg.Limits(c.listener)
+	if l.none() {
+		return
+	}
+	s.limited[c] = struct{}{}
+	if step := l.step(); s.pace == 0 || step < s.pace {
+		s.pace = step
+		select {
+		case s.paced <- struct{}{}:
+		default: // it has yet to be heard
+		}
+	}
+}
+
+// watchLimits ends connections whose time is up, until the set closes.
+func (s *Set) watchLimits() {
+	defer s.wg.Done()
+	ticker := time.NewTicker(time.Hour)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.paced:
+		case <-ticker.C:
+		}
+		ticker.Reset(s.sweepLimits(time.Now()))
+	}
+}
+
+// sweepLimits looks at the connections that are due, and returns how soon to look again.
+func (s *Set) sweepLimits(now time.Time) time.Duration {
+	var due, over []*Conn
+	s.mu.Lock()
+	if len(s.limited) == 0 {
+		s.pace = 0
+	}
+	pace := s.pace
+	for c := range s.limited {
+		if !now.Before(c.clock.due) {
+			due = append(due, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range due {
+		if c.look(now) {
+			over = append(over, c)
+		}
+	}
+	s.endUnused(over)
+	if pace == 0 {
+		return time.Hour
+	}
+	return pace
+}
+
+// endUnused closes connections whose time is up. They are held: once all programs that were running have ended, no request can begin
+// that the kernel would serve. One that has begun is seen, and one that comes from here on reaches the daemon.
+func (s *Set) endUnused(conns []*Conn) {
+	if len(conns) == 0 {
+		return
+	}
+	if s.cfg.FastPath {
+		if err := maps.Settle(); err != nil {
+			s.cfg.Logger.Warn("connections whose time is up stay open for now", "err", err)
+			return
+		}
+	}
+	for _, c := range conns {
+		if _, busy := c.inUse(false); !busy && c.arrived() {
+			c.closeQuiet()
+		}
+	}
+}
+
+// arrived reports whether all that was sent to the client lies in its queue.
+func (c *Conn) arrived() bool {
+	if !c.set.cfg.FastPath {
+		return true
+	}
+	queued, err := c.set.cfg.Sockets.Queued(c.cookie)
+	return err == nil && !queued
+}
+
+// inUse looks at a connection, and reports whether a request is in progress. With hold the kernel begins none from now on.
+func (c *Conn) inUse(hold bool) (look maps.ClientLook, busy bool) {
+	look, err := c.set.cfg.Sockets.LookAt(c.cookie, hold)
+	if err != nil {
+		c.set.cfg.Logger.Warn("limits of connections", "err", err)
+		return look, true
+	}
+	if look.Busy != 0 || !c.reading.TryLock() {
+		return look, true
+	}
+	defer c.reading.Unlock()
+	if !c.use.TryLock() {
+		return look, true
+	}
+	defer c.use.Unlock()
+	return look, poller.Look(c.fd) == poller.Readable
+}
+
+// look measures the connection by its listener's limits, and reports whether it is to be closed now unless it is in use.
+func (c *Conn) look(now time.Time) (over bool) {
+	l := c.set.cfg.Limits(c.listener)
+	look, busy := c.inUse(false)
+	c.noteUse(look, busy, now)
+	c.clock.due = now.Add(l.step())
+	if c.clock.closeAt.IsZero() {
+		if l.Idle > 0 && !busy && now.Sub(c.clock.idleSince) >= l.Idle || l.Age > 0 && now.Sub(c.opened) >= l.Age {
+			c.drain(now, l)
+		} else {
+			c.clock.due = c.nextLook(l, busy, now)
+		}
+	}
+	return !c.clock.closeAt.IsZero() && !busy && !now.Before(c.clock.closeAt)
+}
+
+// nextLook is when the time of a connection may be up, or sooner: the end of a request is known exactly only until its slot has served
+// another client.
+func (c *Conn) nextLook(l Limits, busy bool, now time.Time) time.Time {
+	next := now.Add(max(l.Idle/4, finestLook))
+	if l.Idle == 0 {
+		next = c.opened.Add(l.Age)
+	}
+	if end := c.clock.idleSince.Add(l.Idle); l.Idle > 0 && !busy && end.Before(next) {
+		next = end
+	}
+	if end := c.opened.Add(l.Age); l.Age > 0 && end.Before(next) {
+		next = end
+	}
+	if l.Idle > 0 && busy {
+		next = now.Add(l.step())
+	}
+	return next
+}
+
+// noteUse takes in what a look has found.
+func (c *Conn) noteUse(look maps.ClientLook, busy bool, now time.Time) {
+	k := &c.clock
+	daemon := c.requests.Load()
+	changed := look.Known != 0 && look.Requests != k.kernel || daemon != k.daemon
+	k.kernel, k.daemon = look.Requests, daemon
+	switch {
+	case k.idleSince.IsZero() && !changed && !busy:
+		k.idleSince = c.opened
+	case busy:
+		k.idleSince = now
+	case changed:
+		k.idleSince = c.lastUse(look, now)
+	}
+}
+
+// lastUse is when the last request ended, or now where that is not known.
+func (c *Conn) lastUse(look maps.ClientLook, now time.Time) time.Time {
+	var last time.Time
+	if at := c.served.Load(); at != 0 {
+		last = time.Unix(0, at)
+	}
+	if look.Known == 0 {
+		return last
+	}
+	if look.EndedNs == 0 {
+		return now
+	}
+	if ended := now.Add(time.Duration(int64(look.EndedNs) - maps.Now())); ended.After(last) {
+		return ended
+	}
+	return last
+}
+
+// drain has the answer to the next request close the connection, and the connection close without one after a while.
+func (c *Conn) drain(now time.Time, l Limits) {
+	c.closing.Store(true)
+	look, _ := c.inUse(true)
+	c.clock.closeAt = now
+	if look.Requests > 0 || c.requests.Load() > 0 {
+		c.clock.closeAt = now.Add(l.Drain)
+	}
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/test/e2e/harness"
+	"github.com/xlb-project/xlb/test/e2e/programs"
+)
+
+// limitCase is one client of a listener with limits. What it sees is Envoy's doing, and has to be XLB's.
+type limitCase struct {
+	name string
+	// manager and action are added to the connection manager and to the route, cluster to the cluster.
+	manager, action, cluster map[string]any
+	beats                    []programs.Beat
+	// sooner is how much sooner than Envoy XLB may end a connection: of an end that Envoy delays.
+	sooner time.Duration
+	// reset says that XLB resets what Envoy closes.
+	reset bool
+}
+
+type fields = map[string]any
+
+func common(name string, value any) fields {
+	return fields{"common_http_protocol_options": fields{name: value}, "drain_timeout": "1s"}
+}
+
+const upstreamOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+
+func ofCluster(name string, value any) fields {
+	return fields{"typed_extension_protocol_options": fields{upstreamOptions: fields{
+		"@type":                        "type.googleapis.com/" + upstreamOptions,
+		"common_http_protocol_options": fields{name: value},
+		"explicit_http_config":         fields{"http_protocol_options": fields{}},
+	}}}
+}
+
+func send(text string) programs.Beat              { return programs.Beat{Send: text} }
+func wait(d time.Duration) programs.Beat          { return programs.Beat{Wait: d} }
+func ask(path string) programs.Beat               { return send(get(path)) }
+func beats(list ...programs.Beat) []programs.Beat { return list }
+
+var (
+	receive = programs.Beat{Receive: true}
+	atEnd   = programs.Beat{End: true}
+	// partialBody is a request of which a part never comes, partialHead likewise.
+	partialBody    = send("POST /read HTTP/1.1\r\nHost: e2e.test\r\nContent-Length: 10\r\n\r\nab")
+	partialChunked = send("POST /read HTTP/1.1\r\nHost: e2e.test\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n")
+	partialHead    = send("GET / HTTP/1.1\r\nHos")
+	upgrade        = send("GET /switch HTTP/1.1\r\nHost: e2e.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+)
+
+// delayedClose is how long Envoy waits for a client to close first.
+const delayedClose = time.Second
+
+func limitCases() []limitCase {
+	const ms = time.Millisecond
+	idle, age := common("idle_timeout", "0.5s"), common("max_connection_duration", "0.5s")
+	three := common("max_requests_per_connection", 3)
+	request := fields{"request_timeout": "0.5s"}
+	longest := common("max_stream_duration", "0.5s")
+	noTimeout := fields{"timeout": "0s"}
+	both := fields{"timeout": "0.2s", "max_stream_duration": fields{"max_stream_duration": "0.5s"}}
+	attempt := ofCluster("max_stream_duration", "0.5s")
+	websocket := fields{"upgrade_configs": []any{fields{"upgrade_type": "websocket"}}, "timeout": "0s"}
+	return []limitCase{
+		{name: "idle, no request", manager: idle, beats: beats(atEnd)},
+		{name: "idle behind a request", manager: idle, beats: beats(ask("/"), receive, atEnd), sooner: delayedClose},
+		{name: "idle behind a slow request", manager: idle, beats: beats(ask("/slow?ms=800"), receive, atEnd), sooner: delayedClose},
+		{name: "idle between requests", manager: idle, beats: beats(ask("/"), receive, wait(300*ms), ask("/"), receive, wait(300*ms), ask("/"), receive, atEnd), sooner: delayedClose},
+		{name: "a request while the idle connection drains", manager: idle, beats: beats(ask("/"), receive, wait(900*ms), ask("/"), receive, atEnd), sooner: 2 * time.Second},
+		{name: "idle, in a request", manager: idle, beats: beats(ask("/drip?n=20&ms=100"), receive, atEnd), sooner: delayedClose},
+		{name: "idle, in a tunnel", manager: idle, action: websocket, beats: beats(upgrade, receive, wait(2*time.Second), send("hello"), programs.Beat{Sip: 5})},
+		{name: "age, no request", manager: age, beats: beats(atEnd)},
+		{name: "age behind a request", manager: age, beats: beats(ask("/"), receive, atEnd), sooner: delayedClose},
+		{name: "a request while the old connection drains", manager: age, beats: beats(ask("/"), receive, wait(800*ms), ask("/"), receive, atEnd), sooner: 2 * time.Second},
+		{name: "requests", manager: three, beats: beats(ask("/"), receive, ask("/"), receive, ask("/"), receive, atEnd)},
+		{name: "requests, pipelined", manager: three, beats: beats(send(get("/")+get("/")+get("/")), receive, receive, receive, atEnd)},
+		{name: "one request", manager: common("max_requests_per_connection", 1), beats: beats(ask("/"), receive, atEnd)},
+		{name: "requests, the last one long", manager: three, beats: beats(ask("/"), receive, ask("/"), receive, ask("/drip?n=5&ms=20"), receive, atEnd)},
+		{name: "request timeout in the head", manager: request, beats: beats(partialHead, receive, atEnd), sooner: delayedClose},
+		{name: "request timeout in the body", manager: request, action: noTimeout, beats: beats(partialBody, receive, atEnd), sooner: delayedClose},
+		{name: "request timeout in chunks", manager: request, action: noTimeout, beats: beats(partialChunked, receive, atEnd), sooner: delayedClose},
+		{name: "request timeout behind a request", manager: request, action: noTimeout, beats: beats(ask("/"), receive, partialBody, receive, atEnd), sooner: delayedClose},
+		{name: "request timeout, slow response", manager: request, beats: beats(ask("/slow?ms=900"), receive, ask("/"), receive)},
+		{name: "request in time, with a body", manager: request, beats: beats(partialBody, wait(200*ms), send("12345678"), receive, ask("/slow?ms=700"), receive)},
+		{name: "request timeout and a tunnel", manager: request, action: websocket, beats: beats(upgrade, receive, wait(time.Second), send("hello"), programs.Beat{Sip: 5})},
+		{name: "request headers timeout", manager: fields{"request_headers_timeout": "0.5s"}, beats: beats(partialHead, receive, atEnd), sooner: delayedClose},
+		{name: "stream duration, no answer", manager: longest, action: noTimeout, beats: beats(ask("/hang"), receive, ask("/"), receive)},
+		{name: "stream duration, half an answer", manager: longest, action: noTimeout, beats: beats(ask("/drip?n=30&ms=50"), receive, atEnd), sooner: delayedClose},
+		{name: "stream duration, half a request", manager: longest, action: noTimeout, beats: beats(partialBody, receive, atEnd), sooner: delayedClose},
+		{name: "stream duration in the head", manager: longest, beats: beats(partialHead, receive, atEnd), sooner: delayedClose},
+		{name: "stream duration of a tunnel", manager: longest, action: websocket, beats: beats(upgrade, receive, atEnd), sooner: delayedClose, reset: true},
+		{name: "stream duration of the route, and timeout", action: both, beats: beats(ask("/hang"), receive)},
+		{name: "no stream duration of the route", manager: longest, action: fields{"max_stream_duration": fields{"max_stream_duration": "0s"}, "timeout": "0.2s"}, beats: beats(ask("/slow?ms=900"), receive)},
+		{name: "stream duration of neither", manager: longest, action: fields{"max_stream_duration": fields{}, "timeout": "0.2s"}, beats: beats(ask("/hang"), receive)},
+		{name: "stream duration and retries", action: with(fields{"max_stream_duration": fields{"max_stream_duration": "0.5s"}}, "retry_policy", retryOn("5xx,reset", 2)), beats: beats(ask("/hang"), receive)},
+		{name: "stream duration of the cluster", cluster: attempt, action: noTimeout, beats: beats(ask("/hang"), receive, ask("/"), receive)},
+		{name: "stream duration of the cluster, half an answer", cluster: attempt, action: noTimeout, beats: beats(ask("/drip?n=30&ms=50"), receive, atEnd), sooner: delayedClose},
+		{name: "stream duration of the cluster, half a request", cluster: attempt, action: noTimeout, beats: beats(partialBody, receive, atEnd), sooner: delayedClose},
+		{name: "stream duration of the cluster, and retries", cluster: attempt, action: with(fields{"timeout": "0s"}, "retry_policy", retryOn("reset", 2)), beats: beats(ask("/hang"), receive)},
+		{name: "stream duration of the cluster, in time", cluster: attempt, beats: beats(ask("/slow?ms=200"), receive, ask("/"), receive)},
+	}
+}
+
+// playLimits plays all cases side by side, each with a listener and a cluster of its own.
+func playLimits(t *testing.T, place *harness.Place, endpoint netip.AddrPort, start func(harness.Config) *harness.Balancer) ([][]programs.Happening, *harness.Balancer) {
+	t.Helper()
+	var config harness.Config
+	spec := programs.TimelineSpec{Patience: 12 * time.Second}
+	for i, c := range limitCases() {
+		name := fmt.Sprintf("case-%d", i)
+		action := fields{"cluster": name}
+		for k, v := range c.action {
+			action[k] = v
+		}
+		route := fields{"match": fields{"prefix": "/"}, "route": action}
+		table := fields{"name": name, "virtual_hosts": []any{fields{"name": "all", "domains": []any{"*"}, "routes": []any{route}}}}
+		service := harness.Service()
+		config.Listeners = append(config.Listeners, harness.Listener{Address: service, Table: table, Manager: c.manager})
+		config.Clusters = append(config.Clusters, harness.Cluster{Name: name, Endpoints: []netip.AddrPort{endpoint}, Fields: c.cluster})
+		spec.Clients = append(spec.Clients, programs.TimelineClient{Address: service.String(), Beats: c.beats})
+	}
+	balancer := start(config)
+	var report programs.TimelineReport
+	place.Program(t, programs.TimelineProgram, spec).Next(t, &report)
+	return report.Clients, balancer
+}
+
+// TestTimeLimitsAreThoseOfEnvoy compares what clients see when a limit ends their request or connection, and when, in every mode.
+func TestTimeLimitsAreThoseOfEnvoy(t *testing.T) {
+	place := harness.SameHost(t)
+	harness.OnlyXLB(t, "it is what XLB is compared with")
+	endpoint := place.Pacer(t).Address
+	want, _ := playLimits(t, place, endpoint, func(c harness.Config) *harness.Balancer { return harness.StartEnvoy(t, c, place) })
+	for _, mode := range harness.Modes(t) {
+		t.Run(mode.Name, func(t *testing.T) {
+			got, balancer := playLimits(t, place, endpoint, func(c harness.Config) *harness.Balancer { return harness.Start(t, mode, c, place) })
+			for i, c := range limitCases() {
+				t.Run(c.name, func(t *testing.T) { requireSameTimes(t, &c, want[i], got[i]) })
+			}
+			if !mode.Fast {
+				return
+			}
+			// Five connections have carried all that they may, or as long as they may; what came before was the kernel's.
+			if n := balancer.Metric(t, "xlb_handovers_total", `reason="connection_limit"`); n < 5 {
+				t.Errorf("hand-overs of last requests: got %.0f, want at least 5", n)
+			}
+			if fast, _ := balancer.Served(t); fast < 15 {
+				t.Errorf("served fast: got %.0f, want at least 15", fast)
+			}
+		})
+	}
+}
+
+// slack is how much later or sooner than Envoy XLB may do the same: the machine has other work.
+const slack = 400 * time.Millisecond
+
+func requireSameTimes(t *testing.T, c *limitCase, want, got []programs.Happening) {
+	t.Helper()
+	if len(want) != len(got) {
+		t.Fatalf("Envoy: %v, XLB: %v", want, got)
+	}
+	for i := range want {
+		sooner, what := slack, want[i].What
+		if what == "eof" || strings.HasSuffix(what, "broken off") {
+			sooner += c.sooner
+		}
+		if c.reset && what == "eof" {
+			what = "reset"
+		}
+		late := got[i].At - want[i].At
+		if what != got[i].What || late > slack || late < -sooner {
+			t.Errorf("Envoy: %v, XLB: %v", want, got)
+			return
+		}
+	}
+}
