@@ -182,3 +182,125 @@ func requireSameTimes(t *testing.T, c *limitCase, want, got []programs.Happening
 		}
 	}
 }
+
+// upstreamService is a service with one endpoint, of which the cluster has an option.
+func upstreamService(endpoint netip.AddrPort, option string, value any) (harness.Config, string) {
+	service := harness.Service()
+	config := harness.OneCluster(service, endpoint)
+	config.Clusters[0].Fields = ofCluster(option, value)
+	return config, service.String()
+}
+
+// forPlaces runs a test with servers that XLB knows, and with servers elsewhere.
+func forPlaces(t *testing.T, test func(t *testing.T, mode harness.Mode, clients, servers *harness.Place)) {
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		t.Run("same host", func(t *testing.T) { p := harness.SameHost(t); test(t, mode, p, p) })
+		t.Run("two hosts", func(t *testing.T) {
+			clients, servers := harness.TwoHosts(t)
+			test(t, mode, clients, servers)
+		})
+	})
+}
+
+func TestIdleConnectionsToEndpointsClose(t *testing.T) {
+	forPlaces(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
+		pacer := servers.Pacer(t)
+		config, address := upstreamService(pacer.Address, "idle_timeout", "0.5s")
+		balancer := harness.Start(t, mode, config, clients)
+		requireClean(t, runLoad(t, clients, programs.LoadSpec{Address: address, Requests: 50}))
+		asked := time.Now()
+		awaitPacer(t, "the end of idle connections", pacer, func(conns []programs.PacerConn) bool {
+			for _, c := range conns {
+				if c.Ended == 0 {
+					return false
+				}
+			}
+			return true
+		})
+		if took := time.Since(asked); took < 300*time.Millisecond || took > 2*time.Second {
+			t.Errorf("the last connection has closed %v after the last request, want half a second", took)
+		}
+		requireClean(t, runLoad(t, clients, programs.LoadSpec{Address: address, Requests: 200}))
+		balancer.RequireFast(t, mode, 0.9)
+	})
+}
+
+func TestConnectionsToEndpointsCarrySoManyRequests(t *testing.T) {
+	forPlaces(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
+		pacer := servers.Pacer(t)
+		config, address := upstreamService(pacer.Address, "max_requests_per_connection", 5)
+		balancer := harness.Start(t, mode, config, clients)
+		requireClean(t, runLoad(t, clients, programs.LoadSpec{Address: address, Requests: 100, Connections: 2}))
+		conns := pacer.Conns(t)
+		for _, c := range conns {
+			if c.Requests > 5 {
+				t.Errorf("a connection has carried %d requests, want at most 5", c.Requests)
+			}
+		}
+		if got := requestsOf(conns); got != 200 {
+			t.Errorf("the endpoint has got %d requests of 200", got)
+		}
+		if fast, _ := balancer.Served(t); mode.Fast && fast < 50 {
+			t.Errorf("served fast: got %.0f of 200, want at least 50", fast)
+		}
+	})
+}
+
+func TestConnectionsToEndpointsLastSoLong(t *testing.T) {
+	forPlaces(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
+		pacer := servers.Pacer(t)
+		config, address := upstreamService(pacer.Address, "max_connection_duration", "0.4s")
+		balancer := harness.Start(t, mode, config, clients)
+		spec := programs.LoadSpec{Address: address, Requests: 60, Connections: 2, Asks: []programs.Ask{{Path: "/slow?ms=30"}}}
+		requireClean(t, runLoad(t, clients, spec))
+		ended := 0
+		for _, c := range pacer.Conns(t) {
+			lasted := c.Ended - c.Opened
+			switch {
+			case c.Ended == 0:
+			case lasted < 300*time.Millisecond || lasted > 1200*time.Millisecond:
+				t.Errorf("a connection has lasted %v, want 0.4 s", lasted)
+			default:
+				ended++
+			}
+		}
+		if ended < 4 {
+			t.Errorf("%d connections have ended, want at least 4", ended)
+		}
+		balancer.RequireFast(t, mode, 0.8)
+	})
+}
+
+// TestUserSpaceUsesConnectionsAgain has no limit: a connection to an endpoint serves as many requests as come.
+func TestUserSpaceUsesConnectionsAgain(t *testing.T) {
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		if mode.Fast {
+			t.Skip("the kernel serves")
+		}
+		place, service := harness.SameHost(t), harness.Service()
+		pacer := place.Pacer(t)
+		harness.Start(t, mode, harness.OneCluster(service, pacer.Address), place)
+		requireClean(t, runLoad(t, place, programs.LoadSpec{Address: service.String(), Requests: 200}))
+		if n := len(pacer.Conns(t)); n != 1 {
+			t.Errorf("200 requests, one after the other, took %d connections to the endpoint", n)
+		}
+	})
+}
+
+func requestsOf(conns []programs.PacerConn) (n int) {
+	for _, c := range conns {
+		n += c.Requests
+	}
+	return n
+}
+
+// awaitPacer polls until a server's connections are as wanted.
+func awaitPacer(t *testing.T, what string, p *harness.Pacer, wanted func([]programs.PacerConn) bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if wanted(p.Conns(t)) {
+			return
+		}
+	}
+	t.Fatalf("%s: not within 10 s: %+v", what, p.Conns(t))
+}
