@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -98,18 +99,23 @@ func versionOf(cfg *model.Config) string {
 func (n *Node) connect(cfg *model.Config) {
 	var list []pool.Endpoint
 	plain := cfg.PlainClusters()
+	kept := map[netip.AddrPort]struct{}{}
 	for _, e := range n.reconcil.Endpoints() {
 		c := cfg.Cluster(e.Cluster)
+		if !e.Gone && e.Health != model.Draining {
+			kept[e.Address] = struct{}{}
+		}
 		if e.Gone || c == nil || !n.o.FastPath || plain[e.Cluster] {
 			continue
 		}
 		list = append(list, pool.Endpoint{
 			Index: e.Index, Address: e.Address, ConnectTimeout: c.ConnectTimeout,
 			Cluster: e.Cluster, MaxConnections: max(c.BreakersOf(model.PriorityDefault).MaxConnections, 1),
-			Limits: pool.Limits(c.Connections),
+			Limits: pool.Limits(c.Connections), Draining: e.Health == model.Draining,
 		})
 	}
 	n.pool.SetEndpoints(list)
+	n.proxy.KeepConnections(kept)
 	n.releaseGone()
 }
 

@@ -108,6 +108,9 @@ type Endpoint struct {
 	Cluster        string
 	MaxConnections uint32
 	Limits         Limits
+	// Draining: it gets no new requests, and its connections are to close when they are idle. One that a request takes all the same,
+	// since there is no other, is connected to again.
+	Draining bool
 }
 
 // Pool owns all i-socks.
@@ -243,10 +246,14 @@ func (p *Pool) SetEndpoints(list []Endpoint) {
 			e = &endpoint{}
 			p.endpoints[want.Index] = e
 		}
-		e.target = max(e.target, p.floor)
 		e.Endpoint = want
+		e.target = max(e.target, p.floorOf(e))
 		e.gone = false
 		delete(p.leaving, want.Index)
+		if e.Draining {
+			e.target = 0
+			p.retireLocked(e)
+		}
 		p.fillLocked(e)
 	}
 	for index, e := range p.endpoints {
@@ -524,16 +531,26 @@ func (p *Pool) drainLocked(e *endpoint) {
 		e.retry.Stop()
 		e.retry = nil
 	}
+	p.retireLocked(e)
+	p.releaseLocked(e)
+}
+
+// retireLocked closes an endpoint's idle i-socks, and the others when their lease ends.
+func (p *Pool) retireLocked(e *endpoint) {
 	for _, s := range p.isocks {
-		if s.endpoint != e.Index {
-			continue
-		}
-		p.cfg.Shared.Retire(s.slot)
-		if p.cfg.Shared.Exchange(s.slot, maps.SlotReady, maps.SlotBroken) {
-			p.closeLocked(s)
+		if s.endpoint == e.Index {
+			p.cfg.Shared.Retire(s.slot)
+			p.discardLocked(s)
 		}
 	}
-	p.releaseLocked(e)
+}
+
+// floorOf is how many i-socks an endpoint keeps that is not asked.
+func (p *Pool) floorOf(e *endpoint) int {
+	if e.Draining {
+		return 0
+	}
+	return p.floor
 }
 
 // releaseLocked forgets a removed endpoint that has no i-sock left.

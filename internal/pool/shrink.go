@@ -30,7 +30,7 @@ func (p *Pool) shrinkLocked(e *endpoint, now uint64) {
 	case d.until == 0:
 		d.until = now + uint64(p.cfg.ShrinkAfter)
 	case now >= d.until:
-		e.target = max(min(e.target, 2*d.peak), p.floor)
+		e.target = max(min(e.target, 2*d.peak), p.floorOf(e))
 		d.peak, d.until = d.leased, now+uint64(p.cfg.ShrinkAfter)
 	}
 	for range min(e.open-e.target, closedPerSweep) {

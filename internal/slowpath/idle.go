@@ -24,6 +24,8 @@ type idlePool struct {
 	timer   *time.Timer
 	running bool // guarded by mu
 	closed  bool // guarded by mu
+	// kept are the endpoints of which connections are kept; nil: of all. Guarded by mu.
+	kept map[netip.AddrPort]struct{}
 	// interval is between two sweeps. Guarded by mu.
 	interval time.Duration
 }
@@ -85,13 +87,35 @@ func (p *idlePool) put(c *upstreamConn) {
 	c.idleSince = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || len(p.conns[c.endpoint]) >= p.perEndpoint {
+	if p.closed || !p.keeps(c.endpoint) || len(p.conns[c.endpoint]) >= p.perEndpoint {
 		_ = c.Close()
 		return
 	}
 	p.conns[c.endpoint] = append(p.conns[c.endpoint], c)
 	p.hasten(c)
 	p.start()
+}
+
+// keeps needs mu.
+func (p *idlePool) keeps(endpoint netip.AddrPort) bool {
+	_, ok := p.kept[endpoint]
+	return ok || p.kept == nil
+}
+
+// keepOnly closes the connections to other endpoints, and later those that are still in use as they are put.
+func (p *idlePool) keepOnly(endpoints map[netip.AddrPort]struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kept = endpoints
+	for endpoint, conns := range p.conns {
+		if p.keeps(endpoint) {
+			continue
+		}
+		for _, c := range conns {
+			_ = c.Close()
+		}
+		delete(p.conns, endpoint)
+	}
 }
 
 // start needs mu.

@@ -173,6 +173,9 @@ func (p *Proxy) Close() {
 	p.idle.close()
 }
 
+// KeepConnections closes connections to endpoints other than these when no request uses them. Without it those of all are kept.
+func (p *Proxy) KeepConnections(endpoints map[netip.AddrPort]struct{}) { p.idle.keepOnly(endpoints) }
+
 func (p *Proxy) refuse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
