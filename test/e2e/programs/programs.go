@@ -48,6 +48,7 @@ const (
 	PauserProgram   = "pauser"
 	PacerProgram    = "pacer"
 	TimelineProgram = "timeline"
+	BrinkProgram    = "brink"
 
 	// heirProgram is a child of the program habit.
 	heirProgram = "heir"
@@ -81,6 +82,7 @@ var registry = map[string]func(*stdio) error{
 	PauserProgram:   runPauser,
 	PacerProgram:    runPacer,
 	TimelineProgram: runTimeline,
+	BrinkProgram:    runBrink,
 	heirProgram:     runHeir,
 
 	ChaosClientProgram: runChaosClient,

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/test/e2e/harness"
+	"github.com/xlb-project/xlb/test/e2e/programs"
+)
+
+// TestIdleCloseLosesNoRequestThatWasTaken sends requests at the very moment at which their connection is closed for being idle. Each is
+// answered, or no endpoint has got it.
+func TestIdleCloseLosesNoRequestThatWasTaken(t *testing.T) {
+	cases := []struct {
+		name  string
+		first bool
+		pause time.Duration
+	}{
+		{"no request before", false, 60 * time.Millisecond},
+		{"behind a request", true, 80 * time.Millisecond},
+	}
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		for _, c := range cases {
+			t.Run(c.name, func(t *testing.T) {
+				clients, servers := harness.SameHost(t), harness.SameHost(t)
+				pacer := clients.Pacer(t)
+				playBrink(t, mode, c.first, c.pause, clients, pacer)
+				if mode.Fast && c.first {
+					playBrink(t, mode, c.first, c.pause, clients, servers.Pacer(t)) // not known to XLB: as on another host
+				}
+			})
+		}
+	})
+}
+
+func playBrink(t *testing.T, mode harness.Mode, first bool, pause time.Duration, place *harness.Place, pacer *harness.Pacer) {
+	t.Helper()
+	service := harness.Service()
+	config := harness.OneCluster(service, pacer.Address)
+	config.Listeners[0].Manager = fields{"common_http_protocol_options": fields{"idle_timeout": "0.06s"}, "drain_timeout": "0.02s"}
+	harness.Start(t, mode, config, place)
+	spec := programs.BrinkSpec{Address: service.String(), Clients: 64, Connections: 10_000, First: first, Pause: pause, Step: 2 * time.Millisecond}
+	var r programs.BrinkReport
+	place.Program(t, programs.BrinkProgram, spec).Next(t, &r)
+	var served int
+	for _, conn := range pacer.Conns(t) {
+		served += conn.Requests
+	}
+	t.Logf("answered %d, ended %d, %d of them while they waited for a processor, served %d", r.Answered, r.Ended, r.Early, served)
+	if r.Failure != "" || r.Broken > 0 {
+		t.Errorf("%d broken answers, failure %q", r.Broken, r.Failure)
+	}
+	if served != r.Answered {
+		t.Errorf("%d requests came to the endpoint, %d were answered", served, r.Answered)
+	}
+	if tries := spec.Connections - spec.Connections%spec.Clients; r.Ended < tries/10 || r.Answered < tries/10 {
+		t.Errorf("of %d tries %d were answered and %d met the end: few were at the moment", tries, r.Answered, r.Ended)
+	}
+}
