@@ -99,8 +99,8 @@ func (s *nameServer) questions() int {
 }
 
 // namedOrigins are servers at one port of several addresses. Each tells its address, ends the connection behind a response, so that
-// connections of before do not matter, and holds requests for /hold until it is released.
-func namedOrigins(t *testing.T, released <-chan struct{}, addrs ...netip.Addr) uint16 {
+// connections of before do not matter, and holds requests for /hold until it may write to the channel: to say that it has one, and to answer.
+func namedOrigins(t *testing.T, held chan<- struct{}, addrs ...netip.Addr) uint16 {
 	t.Helper()
 	port := uint16(0)
 	for _, a := range addrs {
@@ -111,7 +111,8 @@ func namedOrigins(t *testing.T, released <-chan struct{}, addrs ...netip.Addr) u
 		port = netip.MustParseAddrPort(l.Addr().String()).Port()
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/hold" {
-				<-released
+				held <- struct{}{}
+				held <- struct{}{}
 			}
 			w.Header().Set("Connection", "close")
 			_, _ = io.WriteString(w, a.String())
@@ -207,17 +208,18 @@ var (
 // TestALogicalHostIsTheFirstAddressOfTheLastAnswer moves a name from address to address, and breaks it.
 func TestALogicalHostIsTheFirstAddressOfTheLastAnswer(t *testing.T) {
 	forAll(t, func(t *testing.T, start func(harness.Config) *harness.Balancer, place *harness.Place) {
-		names, service, released := startNameServer(t), harness.Service(), make(chan struct{})
+		names, service, hold := startNameServer(t), harness.Service(), make(chan struct{})
 		names.set(dnsmessage.RCodeSuccess, 60, secondAddr, firstAddr)
-		port := namedOrigins(t, released, firstAddr, secondAddr)
+		port := namedOrigins(t, hold, firstAddr, secondAddr)
 		start(namedConfig(service, names, "LOGICAL_DNS", port, nil))
 
 		only(t, place, service, "the first address", secondAddr.String())
 		held := place.Program(t, programs.ExchangeProgram, programs.ExchangeSpec{
 			Address: service.String(), Timeout: 30 * time.Second, Steps: getAndReceive("/hold")})
+		<-hold
 		names.set(dnsmessage.RCodeSuccess, 60, firstAddr, secondAddr)
 		only(t, place, service, "the addresses in another order", firstAddr.String())
-		close(released)
+		<-hold
 		var report programs.ExchangeReport
 		if held.Next(t, &report); len(report.Replies) != 1 || report.Replies[0].Body != secondAddr.String() {
 			t.Errorf("the request that was under way when the address changed: %+v", report)
@@ -287,4 +289,60 @@ func TestNamesAreLookedUpWhenTheirAnswersExpire(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestNoRequestFailsWhileALogicalHostMoves has a client ask without a pause on one connection, while the answer changes its order ten times.
+func TestNoRequestFailsWhileALogicalHostMoves(t *testing.T) {
+	forAll(t, func(t *testing.T, start func(harness.Config) *harness.Balancer, place *harness.Place) {
+		const requests = 20000
+		names, service := startNameServer(t), harness.Service()
+		names.set(dnsmessage.RCodeSuccess, 60, firstAddr)
+		port := lastingOrigins(t, firstAddr, secondAddr)
+		start(namedConfig(service, names, "LOGICAL_DNS", port, map[string]any{"dns_refresh_rate": "0.01s"}))
+		var steps []programs.Step
+		for range requests {
+			steps = append(steps, getAndReceive("/")...)
+		}
+		client := place.Program(t, programs.ExchangeProgram, programs.ExchangeSpec{Address: service.String(), Timeout: 60 * time.Second, Steps: steps})
+		for i := range 10 {
+			asked := names.questions()
+			names.set(dnsmessage.RCodeSuccess, 60, []netip.Addr{firstAddr, secondAddr}[i%2])
+			harness.Eventually(t, 10*time.Second, "two more questions", func() bool { return names.questions() >= asked+2 })
+		}
+		var report programs.ExchangeReport
+		client.Next(t, &report)
+		if len(report.Replies) != requests {
+			t.Fatalf("%d replies: %s", len(report.Replies), report.Error)
+		}
+		moves := 0
+		for i, r := range report.Replies {
+			if r.Status != 200 {
+				t.Fatalf("reply %d: %d %s", i, r.Status, r.Body)
+			}
+			if i > 0 && r.Body != report.Replies[i-1].Body {
+				moves++
+			}
+		}
+		t.Logf("%d moves in %v", moves, report.Elapsed)
+		if moves == 0 {
+			t.Error("no answer came from the other address")
+		}
+	})
+}
+
+// lastingOrigins are servers at one port of several addresses, which keep their connections.
+func lastingOrigins(t *testing.T, addrs ...netip.Addr) uint16 {
+	t.Helper()
+	port := uint16(0)
+	for _, a := range addrs {
+		l, err := net.Listen("tcp", netip.AddrPortFrom(a, port).String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		port = netip.MustParseAddrPort(l.Addr().String()).Port()
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, a.String()) })}
+		go func() { _ = server.Serve(l) }()
+		t.Cleanup(func() { server.Close() })
+	}
+	return port
 }
