@@ -18,6 +18,9 @@ func (t *Table) Route(r *model.Request) (*Route, maps.Verdict) {
 	if t.Flags&maps.TableSlow != 0 {
 		return nil, maps.HandoverTableSlow
 	}
+	if !isTarget(r.Path) {
+		return nil, maps.HandoverMalformed
+	}
 	if !isHost(r.Authority) {
 		return nil, maps.HandoverHost
 	}
@@ -145,6 +148,14 @@ func isHost(host string) bool {
 		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-.:[]_~", c)
 	}
 	return host != "" && len(host) <= int(maps.MaxHost) && !strings.ContainsFunc(host, foreign)
+}
+
+// isTarget reports whether the kernel reads a path with its query: is_target() in bpf/lib/ctype.h.
+func isTarget(path string) bool {
+	foreign := func(c rune) bool {
+		return c <= ' ' || c >= 0x7f || strings.ContainsRune("\"#<>[\\]^`{|}", c)
+	}
+	return !strings.ContainsFunc(path, foreign)
 }
 
 // cuts reports whether the slow path might change a host, which the kernel judges more strictly than that.
