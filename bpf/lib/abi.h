@@ -12,6 +12,7 @@
 #ifndef XLB_ABI_H
 #define XLB_ABI_H
 
+#include <linux/bpf.h>
 #include <linux/types.h>
 
 enum limits {
@@ -23,6 +24,12 @@ enum limits {
 	 * compared by its beginning, a longer host is handed over. */
 	MAX_PATH = 251,
 	MAX_HOST = 251,
+	/* Virtual hosts whose paths are all this short, with their terminators, and whose prefixes have so many lengths at most, whole
+	 * paths counting as one, are looked up by hash. A whole number of words. */
+	MAX_PATH_TEXT = 88,
+	PATH_LENGTHS = 8,
+	/* Stands for the length of whole paths. */
+	WHOLE_PATH = 255,
 	/* Longest header name and value that a route may ask about. */
 	MAX_FIELD_NAME = 56,
 	MAX_FIELD_VALUE = 120,
@@ -341,6 +348,21 @@ struct path_key {
 	__u8 path[MAX_PATH + 1];
 };
 
+/* How the paths of a virtual host are looked up, SHARED; by its number. */
+struct vhost {
+	/* 0: in the path trie. Otherwise by hash: a byte for each length that keys may have, the longest lowest, 0 behind them: one more
+	 * than the length of a prefix, or WHOLE_PATH. One word: a reader sees one version. Writer: daemon. */
+	__u64 lengths;
+};
+
+/* Key of the paths that are looked up by hash: what lies behind `len` bytes is 0. A path that must match whole has its terminator in
+ * `len`. */
+struct path_text {
+	__u32 vhost;
+	__u32 len;
+	__u8 text[MAX_PATH_TEXT];
+};
+
 /* The routes that a path may take: routes[first .. first + count), in order, and those that an index leads to, by
  * tuples[tuple .. tuple + tuple_count), in the order of their first routes; for a path also those of the candidates that
  * automata[automaton .. automaton + automata) lead to. The first of all that match is taken. */
@@ -351,6 +373,15 @@ struct candidates {
 	__u32 tuple_count;
 	__u32 automaton;
 	__u32 automata;
+};
+
+/* What a path_text leads to: of[current]. A hash exchanges an entry by another one, and a look-up can miss both. So the daemon writes
+ * into the entry: first what is not current, and then, in a write of its own, which is. That is one byte that changes. The lock is
+ * the daemon's alone: with it the kernel writes in place. */
+struct path_routes {
+	struct bpf_spin_lock lock;
+	__u32 current;
+	struct candidates of[2];
 };
 
 /* Routes that ask for values of the same headers: a look-up by the classes of these values leaves the few that can match. */

@@ -66,7 +66,11 @@ struct request_scan {
 	/* Classes of their values, by asked_field.slot. */
 	__u32 classes[MAX_CLASSES];
 	struct field_key name;
-	struct value_key value;
+	/* One after the other. */
+	union {
+		struct path_text text;
+		struct value_key value;
+	};
 	struct path_key path;
 	struct host_key host;
 	__u8 authority[MAX_HOST + 1];

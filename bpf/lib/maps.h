@@ -50,7 +50,7 @@ SHARED_ARRAY(slots, slot, 16384)
 SHARED_ARRAY(request_copies, request_copy, 16384)
 
 /* Written by reconcile only, read by the request program. Entries that a live table reaches are never changed in place: what
- * is new gets new indices, then an entry of `paths` or `hosts`, or the listener, is switched to it. */
+ * is new gets new indices, then an entry of `paths`, `path_texts` or `hosts`, or the listener, is switched to it. */
 PLAIN_ARRAY(listeners, listener, 4096)
 PLAIN_ARRAY(route_tables, route_table, 8192)
 PLAIN_ARRAY(routes, route, 262144)
@@ -103,7 +103,20 @@ struct {
 	__uint(max_entries, 65536);
 } hosts SEC(".maps");
 
-/* Paths to candidate routes. Writer: reconcile. Reader: request program. */
+/* How paths are looked up. Mapped by the daemon: a live entry is changed by one store. Writer: reconcile. Reader: request program. */
+SHARED_ARRAY(vhosts, vhost, 131072)
+
+/* Paths of virtual hosts to candidate routes, where few lengths of keys are to be tried. A live entry is written in place: see struct
+ * path_routes. Writer: reconcile. Readers: request program, connect programs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct path_text);
+	__type(value, struct path_routes);
+	__uint(max_entries, 262144);
+} path_texts SEC(".maps");
+
+/* Those of all other virtual hosts. Writer: reconcile. Reader: request program. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

@@ -24,8 +24,8 @@ static __always_inline void plain_forget(struct bpf_sock *sk)
 /* The route of a plain table. */
 static __always_inline struct route *plain_route(const struct route_table *t)
 {
-	struct path_key key = { .prefix_len = (sizeof(key.vhost) + 1) * 8, .vhost = t->default_vhost, .path = "/" };
-	struct candidates *c = bpf_map_lookup_elem(&paths, &key);
+	struct path_text key = { .vhost = t->default_vhost, .len = 1, .text = "/" };
+	struct candidates *c = path_look_up(&key);
 	struct route *r = c && c->count ? route_at(c->first) : 0;
 
 	return r && !(r->flags & ROUTE_SLOW) ? r : 0;

@@ -98,7 +98,51 @@ static __always_inline __u32 route_find_vhost(struct request_scan *r, const stru
 
 /* ---- routes ---- */
 
-static __always_inline struct candidates *route_find_path(struct request_scan *r, __u32 vhost)
+#define PATH_WORDS (MAX_PATH_TEXT / sizeof(__u64))
+
+static __always_inline struct candidates *path_look_up(const struct path_text *key)
+{
+	struct path_routes *found = bpf_map_lookup_elem(&path_texts, key);
+
+	return found ? &found->of[bounded(*(volatile __u32 *)&found->current, 1)] : 0;
+}
+
+/* Makes all bytes but the first `len` 0. Without branches: the verifier follows each. */
+static __always_inline void text_cut(__u64 *words, __u32 len)
+{
+	__s64 last = len / sizeof(*words);
+	__u64 kept = (1ULL << len % sizeof(*words) * 8) - 1;
+
+#pragma clang loop unroll(full)
+	for (__s64 i = 0; i < (__s64)PATH_WORDS; i++)
+		words[i] &= (__u64)((i - last) >> 63) | (kept & (__u64)(((i ^ last) - 1) >> 63));
+}
+
+/* Tries the lengths from the longest: what is cut off is not needed again. */
+static __always_inline struct candidates *route_find_text(struct request_scan *r, __u32 vhost, __u64 lengths)
+{
+	__u64 *words = (__u64 *)r->text.text;
+	struct candidates *found;
+
+	r->text.vhost = vhost;
+	__builtin_memcpy(words, r->path.path, MAX_PATH_TEXT);
+	for (int i = 0; i < PATH_LENGTHS; i++, lengths >>= 8) {
+		__u32 wanted = lengths & 0xff, len = wanted == WHOLE_PATH ? r->path_len : wanted - 1;
+
+		if (!wanted)
+			return 0;
+		if (len > r->path_len || len > MAX_PATH_TEXT)
+			continue;
+		text_cut(words, len);
+		r->text.len = len + (wanted == WHOLE_PATH);
+		found = path_look_up(&r->text);
+		if (found)
+			return found;
+	}
+	return 0;
+}
+
+static __always_inline struct candidates *route_find_in_trie(struct request_scan *r, __u32 vhost)
 {
 	__u32 len = r->path_len;
 
@@ -108,6 +152,18 @@ static __always_inline struct candidates *route_find_path(struct request_scan *r
 	r->path.path[bounded(len, 255)] = 0;
 	r->path.prefix_len = (sizeof(r->path.vhost) + len + 1) * 8;
 	return bpf_map_lookup_elem(&paths, &r->path);
+}
+
+/* Returns whether there are candidates. They are copied: the verifier would follow pointers into two maps apart. */
+static __always_inline int route_find_path(struct request_scan *r, __u32 vhost, struct candidates *to)
+{
+	struct vhost *v = vhost_at(vhost);
+	__u64 lengths = v ? *(volatile __u64 *)&v->lengths : 0;
+	struct candidates *found = lengths ? route_find_text(r, vhost, lengths) : route_find_in_trie(r, vhost);
+
+	if (found)
+		*to = *found;
+	return !!found;
 }
 
 struct path_walk {
@@ -239,7 +295,7 @@ static __always_inline enum verdict route_hash(struct request_scan *r, const str
 static __always_inline enum verdict route_request(struct request_scan *r, const struct route_table *t, struct span span,
 						  struct routing *out)
 {
-	struct candidates *c;
+	struct candidates c = {};
 	enum verdict why;
 	struct route *won;
 	__u32 vhost;
@@ -247,8 +303,7 @@ static __always_inline enum verdict route_request(struct request_scan *r, const 
 	vhost = route_find_vhost(r, t);
 	if (!vhost)
 		return HANDOVER_NO_VHOST;
-	c = route_find_path(r, vhost);
-	if (!c)
+	if (!route_find_path(r, vhost, &c))
 		return HANDOVER_NO_ROUTE;
 	if (t->flags & TABLE_QUERY)
 		query_read(r, span);
@@ -259,7 +314,7 @@ static __always_inline enum verdict route_request(struct request_scan *r, const 
 	/* As in Envoy one number decides over all fractions and weights of a request. */
 	if (t->flags & TABLE_DRAW && !(r->flags & SCAN_DRAWN))
 		r->draw = route_draw();
-	won = route_choose(r, c, &why);
+	won = route_choose(r, &c, &why);
 	if (!won)
 		return why;
 	if (won->flags & ROUTE_SLOW)

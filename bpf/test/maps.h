@@ -22,6 +22,8 @@ enum map_number {
 	MAP_ACCEPTS,
 	MAP_ACCEPTED_VALUES,
 	MAP_HOSTS,
+	MAP_VHOSTS,
+	MAP_PATH_TEXTS,
 	MAP_PATHS,
 	MAP_BUCKETS,
 	MAP_BUCKET_LISTS,
@@ -37,8 +39,8 @@ void maps_read(void);
 /* The value of a key, or 0. In a trie the longest entry that begins the key has it: a key there begins with its length in bits. */
 void *map_lookup(enum map_number map, const void *key);
 
-static const enum map_number hosts = MAP_HOSTS, paths = MAP_PATHS, buckets = MAP_BUCKETS, fields = MAP_FIELDS,
-			     values = MAP_VALUES, value_prefixes = MAP_VALUE_PREFIXES;
+static const enum map_number hosts = MAP_HOSTS, path_texts = MAP_PATH_TEXTS, paths = MAP_PATHS, buckets = MAP_BUCKETS,
+			     fields = MAP_FIELDS, values = MAP_VALUES, value_prefixes = MAP_VALUE_PREFIXES;
 
 #define bpf_map_lookup_elem(map, key) map_lookup(*(map), key)
 
@@ -49,6 +51,7 @@ static const enum map_number hosts = MAP_HOSTS, paths = MAP_PATHS, buckets = MAP
 	}
 
 ARRAY(MAP_ROUTE_TABLES, route_table)
+ARRAY(MAP_VHOSTS, vhost)
 ARRAY(MAP_ROUTES, route)
 ARRAY(MAP_TUPLES, tuple)
 ARRAY(MAP_SPLITS, split)

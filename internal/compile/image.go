@@ -85,10 +85,10 @@ type Host struct {
 	VHost uint32
 }
 
-// Path is an entry of the path trie.
+// Path is an entry of the path trie, or of the hash of paths.
 type Path struct {
 	VHost uint32
-	// Key as the trie holds it: with a 0 byte behind it when the whole path must match.
+	// Key as the maps hold it: with a 0 byte behind it when the whole path must match.
 	Key string
 	List
 	// Automata[Automaton : Automaton+Automata] may lead to earlier routes.

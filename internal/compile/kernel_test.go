@@ -114,8 +114,11 @@ func TestKernelRoutesAsTheCompiledTable(t *testing.T) {
 	t.Logf("seed %d: repeat with -seed=%d", seed, seed)
 	k, w := newKernel(t), compile.NewWorld(seed)
 	found := map[maps.Verdict]int{}
+	inHash, inTrie := 0, 0
 	for range tables {
 		listener := k.load(w.Table())
+		inHash += entries(t, k.datapath.Config.PathTexts)
+		inTrie += entries(t, k.datapath.Config.Paths)
 		names := k.clusters()
 		for range requests {
 			r := plain(w.Request())
@@ -131,6 +134,9 @@ func TestKernelRoutesAsTheCompiledTable(t *testing.T) {
 			found[got]++
 		}
 	}
+	if t.Logf("%d paths in the hash, %d in the trie", inHash, inTrie); inHash < 500 || inTrie < 500 {
+		t.Errorf("%d paths in the hash, %d in the trie, want at least 500 in each", inHash, inTrie)
+	}
 	for _, v := range []maps.Verdict{maps.VerdictOk, maps.HandoverNoRoute, maps.HandoverNoVHost, maps.HandoverRouteSlow, maps.HandoverRepeatedField,
 		maps.HandoverTooManyParameters, maps.HandoverNormalize} {
 		t.Logf("%s: %d", maps.VerdictName(v), found[v])
@@ -138,6 +144,14 @@ func TestKernelRoutesAsTheCompiledTable(t *testing.T) {
 			t.Errorf("%s occurred %d times, want at least 20", maps.VerdictName(v), found[v])
 		}
 	}
+}
+
+func entries[K comparable, V any](t *testing.T, table maps.Table[K, V]) (n int) {
+	t.Helper()
+	if err := table.Each(func(K, V) bool { n++; return true }); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // disagree says how the kernel's decision differs from the compiled table's. Slow tables are not for the kernel's

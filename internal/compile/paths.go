@@ -43,7 +43,7 @@ type stem struct {
 	automata []stemAutomaton
 }
 
-// pathKey is a key of the trie.
+// pathKey is a key of the paths.
 type pathKey struct {
 	// text ends in the terminator if the key is a whole path.
 	text string
@@ -73,7 +73,7 @@ type candidate struct {
 
 func byPosition(a, b candidate) int { return cmp.Compare(a.position, b.position) }
 
-// addRoutes fills the path trie for one virtual host. Each text that decides about
+// addRoutes fills the paths for one virtual host. Each text that decides about
 // some route becomes an entry. A path finds the longest entry that begins it; the
 // routes that accept it, or may, are then known, and the automata that can tell more.
 func (b *tableBuilder) addRoutes(vhost uint32, d *division, all []asked) {
@@ -186,7 +186,7 @@ func (s *stem) addAutomaton(a stemAutomaton) {
 	}
 }
 
-// keys are those of the trie, sorted.
+// keys are those of the paths, sorted.
 func (x *pathIndex) keys() []pathKey {
 	texts := make([]string, 0, len(x.stems)+len(x.exact))
 	for text := range x.stems {

@@ -36,8 +36,13 @@ func (w world) long(limit int) string {
 }
 
 func (w world) path() string {
-	if w.oneIn(60) {
+	switch w.IntN(60) {
+	case 0:
 		return "/" + w.long(248)
+	case 1, 2:
+		return "/" + w.long(int(maps.MaxPathText)-2)
+	case 3, 4, 5, 6, 7:
+		return "/" + w.word("a", 4, 16)
 	}
 	return "/" + w.word("ab/", 0, 4)
 }
@@ -240,6 +245,20 @@ func (w world) route() *model.Route {
 	return r
 }
 
+// ladder draws a few prefixes of more lengths than the kernel tries by hash, or nearly; or many of few lengths.
+func (w world) ladder() []*model.Route {
+	n, letters, longest := 4+w.IntN(8), "a", 16
+	if w.oneIn(12) {
+		n, letters, longest = 110, "ab/", 5
+	}
+	routes := make([]*model.Route, n)
+	for i := range routes {
+		routes[i] = w.route()
+		routes[i].Path = model.PathMatch{Kind: pick(w, model.PathPrefix, model.PathPrefix, model.PathExact), Value: "/" + w.word(letters, 0, longest)}
+	}
+	return routes
+}
+
 // crowd draws so many routes for a few paths that they need an index.
 func (w world) crowd() []*model.Route {
 	routes := make([]*model.Route, 17+w.IntN(60))
@@ -296,6 +315,9 @@ func (w world) table() *model.RouteTable {
 		}
 		if w.oneIn(12) {
 			vh.Routes = append(vh.Routes, w.crowd()...)
+		}
+		if w.oneIn(6) {
+			vh.Routes = append(vh.Routes, w.ladder()...)
 		}
 		t.VirtualHosts = append(t.VirtualHosts, vh)
 	}

@@ -164,7 +164,7 @@ func (d *Datapath) load(spec *ebpf.CollectionSpec, o Options) error {
 func (d *Datapath) wrapMaps() error {
 	m := &d.objects.xlbMaps
 	shared, err := maps.MapShared(m.Controls, m.Clusters, m.Groups, m.Endpoints, m.EndpointAddresses, m.Slots, m.RequestCopies, m.Schedules, m.HashPlaces,
-		m.BucketLists)
+		m.BucketLists, m.Vhosts)
 	if err != nil {
 		return err
 	}
@@ -186,6 +186,8 @@ func (d *Datapath) wrapMaps() error {
 		AcceptedValues: maps.NewTable[uint32, maps.Value]("accepted_values", m.AcceptedValues),
 		Schedules:      maps.NewTable[uint32, maps.Turn]("schedules", m.Schedules),
 		Hosts:          maps.NewTable[maps.HostKey, uint32]("hosts", m.Hosts),
+		VHosts:         shared.VHosts(),
+		PathTexts:      maps.NewPathTexts("path_texts", m.PathTexts),
 		Paths:          maps.NewTable[maps.PathKey, maps.Candidates]("paths", m.Paths),
 		Tuples:         maps.NewTable[uint32, maps.Tuple]("tuples", m.Tuples),
 		Buckets:        maps.NewTable[maps.BucketKey, uint32]("buckets", m.Buckets),
@@ -196,6 +198,7 @@ func (d *Datapath) wrapMaps() error {
 		Sizes: maps.Sizes{
 			Listeners:      m.Listeners.MaxEntries(),
 			RouteTables:    m.RouteTables.MaxEntries(),
+			VHosts:         m.Vhosts.MaxEntries(),
 			Routes:         m.Routes.MaxEntries(),
 			Splits:         m.Splits.MaxEntries(),
 			Tuples:         m.Tuples.MaxEntries(),

@@ -38,6 +38,7 @@ const (
 	xlbMapIsocks               = "isocks"
 	xlbMapListeners            = "listeners"
 	xlbMapMsgLogic             = "msg_logic"
+	xlbMapPathTexts            = "path_texts"
 	xlbMapPaths                = "paths"
 	xlbMapPeers                = "peers"
 	xlbMapPlainConns           = "plain_conns"
@@ -61,6 +62,7 @@ const (
 	xlbMapValuePrefixes        = "value_prefixes"
 	xlbMapValues               = "values"
 	xlbMapVerdicts             = "verdicts"
+	xlbMapVhosts               = "vhosts"
 	xlbMapVips                 = "vips"
 	xlbProgXlbClient           = "xlb_client"
 	xlbProgXlbConnect4         = "xlb_connect4"
@@ -185,6 +187,7 @@ type xlbMapSpecs struct {
 	Isocks            *ebpf.MapSpec `ebpf:"isocks"`
 	Listeners         *ebpf.MapSpec `ebpf:"listeners"`
 	MsgLogic          *ebpf.MapSpec `ebpf:"msg_logic"`
+	PathTexts         *ebpf.MapSpec `ebpf:"path_texts"`
 	Paths             *ebpf.MapSpec `ebpf:"paths"`
 	Peers             *ebpf.MapSpec `ebpf:"peers"`
 	PlainConns        *ebpf.MapSpec `ebpf:"plain_conns"`
@@ -208,6 +211,7 @@ type xlbMapSpecs struct {
 	ValuePrefixes     *ebpf.MapSpec `ebpf:"value_prefixes"`
 	Values            *ebpf.MapSpec `ebpf:"values"`
 	Verdicts          *ebpf.MapSpec `ebpf:"verdicts"`
+	Vhosts            *ebpf.MapSpec `ebpf:"vhosts"`
 	Vips              *ebpf.MapSpec `ebpf:"vips"`
 }
 
@@ -268,6 +272,7 @@ type xlbMaps struct {
 	Isocks            *ebpf.Map `ebpf:"isocks"`
 	Listeners         *ebpf.Map `ebpf:"listeners"`
 	MsgLogic          *ebpf.Map `ebpf:"msg_logic"`
+	PathTexts         *ebpf.Map `ebpf:"path_texts"`
 	Paths             *ebpf.Map `ebpf:"paths"`
 	Peers             *ebpf.Map `ebpf:"peers"`
 	PlainConns        *ebpf.Map `ebpf:"plain_conns"`
@@ -291,6 +296,7 @@ type xlbMaps struct {
 	ValuePrefixes     *ebpf.Map `ebpf:"value_prefixes"`
 	Values            *ebpf.Map `ebpf:"values"`
 	Verdicts          *ebpf.Map `ebpf:"verdicts"`
+	Vhosts            *ebpf.Map `ebpf:"vhosts"`
 	Vips              *ebpf.Map `ebpf:"vips"`
 }
 
@@ -318,6 +324,7 @@ func (m *xlbMaps) Close() error {
 		m.Isocks,
 		m.Listeners,
 		m.MsgLogic,
+		m.PathTexts,
 		m.Paths,
 		m.Peers,
 		m.PlainConns,
@@ -341,6 +348,7 @@ func (m *xlbMaps) Close() error {
 		m.ValuePrefixes,
 		m.Values,
 		m.Verdicts,
+		m.Vhosts,
 		m.Vips,
 	)
 }

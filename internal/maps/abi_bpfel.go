@@ -272,6 +272,9 @@ const (
 	abiLimitsMAX_COPY          abiLimits = 1024
 	abiLimitsMAX_PATH          abiLimits = 251
 	abiLimitsMAX_HOST          abiLimits = 251
+	abiLimitsMAX_PATH_TEXT     abiLimits = 88
+	abiLimitsPATH_LENGTHS      abiLimits = 8
+	abiLimitsWHOLE_PATH        abiLimits = 255
 	abiLimitsMAX_FIELD_NAME    abiLimits = 56
 	abiLimitsMAX_FIELD_VALUE   abiLimits = 120
 	abiLimitsMAX_LINES         abiLimits = 100
@@ -326,6 +329,23 @@ type abiPathKey struct {
 	PrefixLen uint32
 	Vhost     uint32
 	Path      [252]uint8
+}
+
+type abiPathRoutes struct {
+	_    structs.HostLayout
+	Lock struct {
+		_   structs.HostLayout
+		Val uint32
+	}
+	Current uint32
+	Of      [2]abiCandidates
+}
+
+type abiPathText struct {
+	_     structs.HostLayout
+	Vhost uint32
+	Len   uint32
+	Text  [88]uint8
 }
 
 type abiPeerKey struct {
@@ -661,6 +681,11 @@ const (
 	abiVerdictVERDICT_COUNT                   abiVerdict = 62
 )
 
+type abiVhost struct {
+	_       structs.HostLayout
+	Lengths uint64
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -698,6 +723,8 @@ const (
 	abiVarSharedNoLimit         = "shared_no_limit"
 	abiVarSharedOutlier         = "shared_outlier"
 	abiVarSharedPathKey         = "shared_path_key"
+	abiVarSharedPathRoutes      = "shared_path_routes"
+	abiVarSharedPathText        = "shared_path_text"
 	abiVarSharedPeerKey         = "shared_peer_key"
 	abiVarSharedPending         = "shared_pending"
 	abiVarSharedPhase           = "shared_phase"
@@ -720,6 +747,7 @@ const (
 	abiVarSharedValue           = "shared_value"
 	abiVarSharedValueKey        = "shared_value_key"
 	abiVarSharedVerdict         = "shared_verdict"
+	abiVarSharedVhost           = "shared_vhost"
 )
 
 // loadAbi returns the embedded CollectionSpec for abi.
@@ -809,6 +837,8 @@ type abiVariableSpecs struct {
 	SharedNoLimit         *ebpf.VariableSpec `ebpf:"shared_no_limit"`
 	SharedOutlier         *ebpf.VariableSpec `ebpf:"shared_outlier"`
 	SharedPathKey         *ebpf.VariableSpec `ebpf:"shared_path_key"`
+	SharedPathRoutes      *ebpf.VariableSpec `ebpf:"shared_path_routes"`
+	SharedPathText        *ebpf.VariableSpec `ebpf:"shared_path_text"`
 	SharedPeerKey         *ebpf.VariableSpec `ebpf:"shared_peer_key"`
 	SharedPending         *ebpf.VariableSpec `ebpf:"shared_pending"`
 	SharedPhase           *ebpf.VariableSpec `ebpf:"shared_phase"`
@@ -831,6 +861,7 @@ type abiVariableSpecs struct {
 	SharedValue           *ebpf.VariableSpec `ebpf:"shared_value"`
 	SharedValueKey        *ebpf.VariableSpec `ebpf:"shared_value_key"`
 	SharedVerdict         *ebpf.VariableSpec `ebpf:"shared_verdict"`
+	SharedVhost           *ebpf.VariableSpec `ebpf:"shared_vhost"`
 }
 
 // abiObjects contains all objects after they have been loaded into the kernel.
@@ -896,6 +927,8 @@ type abiVariables struct {
 	SharedNoLimit         *ebpf.Variable `ebpf:"shared_no_limit"`
 	SharedOutlier         *ebpf.Variable `ebpf:"shared_outlier"`
 	SharedPathKey         *ebpf.Variable `ebpf:"shared_path_key"`
+	SharedPathRoutes      *ebpf.Variable `ebpf:"shared_path_routes"`
+	SharedPathText        *ebpf.Variable `ebpf:"shared_path_text"`
 	SharedPeerKey         *ebpf.Variable `ebpf:"shared_peer_key"`
 	SharedPending         *ebpf.Variable `ebpf:"shared_pending"`
 	SharedPhase           *ebpf.Variable `ebpf:"shared_phase"`
@@ -918,6 +951,7 @@ type abiVariables struct {
 	SharedValue           *ebpf.Variable `ebpf:"shared_value"`
 	SharedValueKey        *ebpf.Variable `ebpf:"shared_value_key"`
 	SharedVerdict         *ebpf.Variable `ebpf:"shared_verdict"`
+	SharedVhost           *ebpf.Variable `ebpf:"shared_vhost"`
 }
 
 // abiPrograms contains all programs after they have been loaded into the kernel.

@@ -90,6 +90,8 @@ func NewFakeConfig(sizes Sizes, fail func() bool) *Config {
 		AcceptedValues: NewFakeTable[uint32, Value](fail),
 		Schedules:      NewFakeTable[uint32, Turn](fail),
 		Hosts:          NewFakeTable[HostKey, uint32](fail),
+		VHosts:         NewFakeTable[uint32, uint64](fail),
+		PathTexts:      NewFakeTable[PathText, Candidates](fail),
 		Paths:          NewFakeTable[PathKey, Candidates](fail),
 		Tuples:         NewFakeTable[uint32, Tuple](fail),
 		Buckets:        NewFakeTable[BucketKey, uint32](fail),

@@ -31,8 +31,8 @@ type Shared struct {
 	HashPlaces []HashPlace
 	// HashTables of Groups, nil where the policy does not hash: all of them, also those that HashPlaces have no room for. The kernel does not see them. Writer: reconcile.
 	HashTables []atomic.Pointer[HashTable]
-	// bucketLists are Config.BucketLists.
-	bucketLists []uint64
+	// bucketLists and vhosts are those of Config.
+	bucketLists, vhosts []uint64
 
 	mappings [][]byte
 	// folding is held while counters move from a slot to its endpoint, so that nobody counts them twice, or not at all.
@@ -57,7 +57,7 @@ func NewHeapShared(sizes Sizes) *Shared {
 }
 
 // MapShared maps the kernel's arrays into memory. Close unmaps them.
-func MapShared(control, clusters, groups, endpoints, addresses, slots, copies, schedules, hashPlaces, bucketLists *ebpf.Map) (*Shared, error) {
+func MapShared(control, clusters, groups, endpoints, addresses, slots, copies, schedules, hashPlaces, bucketLists, vhosts *ebpf.Map) (*Shared, error) {
 	s := &Shared{}
 	c, err := mapArray[Control](s, control)
 	if err != nil {
@@ -101,8 +101,15 @@ func MapShared(control, clusters, groups, endpoints, addresses, slots, copies, s
 		s.Close()
 		return nil, err
 	}
+	if s.vhosts, err = mapArray[uint64](s, vhosts); err != nil {
+		s.Close()
+		return nil, err
+	}
 	return s, nil
 }
+
+// VHosts are those of Config, in mapped memory.
+func (s *Shared) VHosts() Table[uint32, uint64] { return words(s.vhosts) }
 
 // BucketLists are those of Config, in mapped memory.
 func (s *Shared) BucketLists() Table[uint32, uint64] { return words(s.bucketLists) }

@@ -38,8 +38,13 @@ type Config struct {
 	AcceptedValues Table[uint32, Value]
 	Schedules      Table[uint32, Turn]
 	Hosts          Table[HostKey, uint32]
-	Paths          Table[PathKey, Candidates]
-	Tuples         Table[uint32, Tuple]
+	// VHosts are the words of struct vhost. A word is exchanged by one store.
+	VHosts Table[uint32, uint64]
+	// PathTexts exchanges what a key has without a moment in which a program finds neither; what was exchanged before, or deleted,
+	// must not be read by any program any more.
+	PathTexts Table[PathText, Candidates]
+	Paths     Table[PathKey, Candidates]
+	Tuples    Table[uint32, Tuple]
 	// Buckets leads to BucketLists, each of which is two 32-bit numbers in one word: the first route is the lower half, and the number of
 	// routes the upper one. A list is exchanged by one store.
 	Buckets     Table[BucketKey, uint32]
@@ -56,6 +61,7 @@ type Config struct {
 // Sizes are the numbers of entries that maps hold.
 type Sizes struct {
 	Listeners, RouteTables, Routes, Splits, Tuples, Schedules uint32
+	VHosts                                                    uint32
 	Automata, Cells, Accepts, AcceptedValues, BucketLists     uint32
 	Clusters, Groups, Endpoints, Slots, HashPlaces            uint32
 }

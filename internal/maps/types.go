@@ -51,6 +51,10 @@ type (
 	ListenerKey = abiListenerKey
 	// PathKey is a key of the path trie.
 	PathKey = abiPathKey
+	// PathRoutes are what a path leads to, in the hash.
+	PathRoutes = abiPathRoutes
+	// PathText is a key of the paths in the hash.
+	PathText = abiPathText
 	// PseudoHeader is what is compared like a header.
 	PseudoHeader = abiPseudoHeader
 	// PeerKey names an i-sock by its far end.
@@ -73,6 +77,8 @@ type (
 	Value = abiValue
 	// ValueKey names a value of a header, or the beginning of one.
 	ValueKey = abiValueKey
+	// VHost is how a virtual host's paths are looked up.
+	VHost = abiVhost
 	// AskedFlags say which values of a header have records.
 	AskedFlags = abiAskedFlags
 	// EndpointFlags say why an endpoint is out of service.
@@ -160,6 +166,9 @@ const (
 	MaxCopy         = abiLimitsMAX_COPY
 	MaxPath         = abiLimitsMAX_PATH
 	MaxHost         = abiLimitsMAX_HOST
+	MaxPathText     = abiLimitsMAX_PATH_TEXT
+	MaxPathLengths  = abiLimitsPATH_LENGTHS
+	WholePath       = abiLimitsWHOLE_PATH
 	MaxFieldName    = abiLimitsMAX_FIELD_NAME
 	MaxFieldValue   = abiLimitsMAX_FIELD_VALUE
 	MaxFields       = abiLimitsMAX_FIELDS

@@ -4,9 +4,11 @@ package reconcile
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -121,16 +123,22 @@ type kind struct {
 	name   string
 	begin  func(world) *model.Config
 	change func(world, *model.Config) *model.Config
+	// turns says that virtual hosts turn from one form to the other.
+	turns bool
 	// inPlace are the writes of changes that are to be seen without a new version.
 	inPlace map[string]func(*Stats) bool
 }
 
 var kinds = []kind{
-	{"routes and hosts", world.begin, world.changed, map[string]func(*Stats) bool{
+	{"routes and hosts", world.begin, world.changed, false, map[string]func(*Stats) bool{
 		"paths": func(s *Stats) bool { return s.Paths > 0 },
 		"hosts": func(s *Stats) bool { return s.Hosts > 0 },
 	}},
-	{"indexes", world.beginIndexed, world.changedIndex, map[string]func(*Stats) bool{
+	{"paths", world.begin, world.changedPaths, true, map[string]func(*Stats) bool{
+		"paths": func(s *Stats) bool { return s.Paths > 0 && s.Hosts == 0 },
+		"hosts": func(s *Stats) bool { return s.Hosts > 0 },
+	}},
+	{"indexes", world.beginIndexed, world.changedIndex, false, map[string]func(*Stats) bool{
 		"routes of a bucket":     func(s *Stats) bool { return s.BucketLists > 0 && s.Buckets == 0 },
 		"values and buckets":     func(s *Stats) bool { return s.Values > 0 && s.Buckets > 0 },
 		"buckets without values": func(s *Stats) bool { return s.Values == 0 && s.Buckets > 0 },
@@ -220,6 +228,38 @@ func (k *kind) failIn(t *testing.T, w world) {
 	if failures < 60 {
 		t.Errorf("%d failures, want at least 60", failures)
 	}
+}
+
+// changedPaths returns the configuration with a few routes of one virtual host more, fewer or others. Sometimes one comes, or all go, with which
+// it cannot be looked up by hash.
+func (w world) changedPaths(cfg *model.Config) *model.Config {
+	out := copyOf(cfg)
+	hosts := out.Listeners[w.IntN(len(out.Listeners))].Routes.VirtualHosts
+	vh := hosts[w.IntN(len(hosts))]
+	isLong := func(r *model.Route) bool { return len(r.Path.Value) > 80 }
+	switch {
+	case slices.ContainsFunc(vh.Routes, isLong):
+		if w.IntN(3) == 0 {
+			vh.Routes = slices.DeleteFunc(vh.Routes, isLong)
+		}
+	case w.IntN(4) == 0:
+		r := w.route(out.Clusters)
+		r.Path = model.PathMatch{Value: "/" + strings.Repeat("a", int(maps.MaxPathText)+w.IntN(2))}
+		vh.Routes = append(vh.Routes, r)
+	}
+	for range w.IntN(5) {
+		i := w.IntN(len(vh.Routes) + 1)
+		if n := len(vh.Routes); i < n && w.IntN(n+4) > 4 {
+			vh.Routes = slices.Delete(vh.Routes, i, i+1)
+			continue
+		}
+		r := w.route(out.Clusters)
+		if r.Path.Kind != model.PathRegex {
+			r.Path.Value = "/" + w.word("a", 0, 6)
+		}
+		vh.Routes = slices.Insert(vh.Routes, i, r)
+	}
+	return out
 }
 
 // indexedRoute is one that an index finds.

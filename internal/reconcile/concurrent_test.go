@@ -30,7 +30,9 @@ type loaded struct {
 
 func load(t *testing.T) *loaded {
 	d := datapathtest.Load(t)
-	return &loaded{t: t, d: d, r: New(d.Config, d.Shared, slog.New(slog.DiscardHandler))}
+	r := New(d.Config, d.Shared, slog.New(slog.DiscardHandler))
+	r.manyPaths = fewPaths
+	return &loaded{t: t, d: d, r: r}
 }
 
 func (l *loaded) mustApply(cfg *model.Config) {
@@ -86,7 +88,7 @@ func TestKernelDecidesByTheOldRoutesOrTheNewWhileTheyChange(t *testing.T) {
 }
 
 func (l *loaded) askWhileItChanges(t *testing.T, k *kind, w world) {
-	changed, during := 0, 0
+	changed, during, seen := 0, 0, forms{}
 	for range 15 {
 		last := k.begin(w)
 		l.mustApply(last)
@@ -96,7 +98,9 @@ func (l *loaded) askWhileItChanges(t *testing.T, k *kind, w world) {
 			before := l.askAll(questions)
 			stop, stopped := make(chan struct{}), make(chan []routing)
 			go func() { stopped <- l.askUntil(stop, questions) }()
+			old := l.r.forms()
 			l.mustApply(next)
+			seen.note(old, l.r.forms())
 			close(stop)
 			answers, after := <-stopped, l.askAll(questions)
 			during += len(answers)
@@ -113,7 +117,8 @@ func (l *loaded) askWhileItChanges(t *testing.T, k *kind, w world) {
 		}
 		l.mustApply(&model.Config{})
 	}
-	t.Logf("%d decisions during changes, %d of requests that change", during, changed)
+	t.Logf("%d decisions during changes, %d of requests that change; changes of virtual hosts: %v", during, changed, seen)
+	seen.check(t, k)
 	if changed < 100 {
 		t.Errorf("%d decisions were of requests that change, want at least 100", changed)
 	}

@@ -109,6 +109,12 @@ func (c *contents) vhost(what string, number uint32) {
 		}
 		return true
 	})
+	c.cfg.PathTexts.Each(func(key maps.PathText, v maps.Candidates) bool {
+		if key.Vhost == number {
+			c.add("%s path %q in the hash: %s", what, key.Text[:key.Len], c.candidates(v))
+		}
+		return true
+	})
 }
 
 func (c *contents) candidates(v maps.Candidates) string {

@@ -9,7 +9,7 @@
 // Lists of routes, shares and automata are pieces: found by what they hold, shared by all that
 // need them, never changed. What differs between two tables are then the entries that lead to
 // them: hosts, paths, values of headers, buckets of indexes. If only hosts or only paths do, these are changed in
-// place, one by one, in an order that makes each of them the switch of the requests that find it (trie.go); so are
+// place, one by one, in an order that makes each of them the switch of the requests that find it (trie.go, pathhash.go); so are
 // values of one header, or the buckets of one index (values.go). If more differs, or what a table asks about headers, it is
 // written as a new version under new numbers, children first, and its listener
 // then switched to it by one store; a cluster's schedule likewise. What was switched away

@@ -36,7 +36,8 @@ type draftVHost struct {
 	paths []compile.Path
 	// entries, held until something becomes their holder.
 	entries []pathEntry
-	// live is the one with the same name; nil: there is none. Then changed says that its entries differ.
+	// live is the one with the same name; nil: there is none, or none that could hold the entries. Otherwise changed says that its
+	// entries differ.
 	live    *vhost
 	changed bool
 }
@@ -128,9 +129,18 @@ func (d *draft) compare() {
 	}
 	d.edits = valueEditsOf(d.live.values, d.values)
 	for i := range d.vhosts {
-		if v := &d.vhosts[i]; v.live != nil {
-			v.changed = !slices.EqualFunc(v.live.entries, v.entries, func(a, b pathEntry) bool { return a.key == b.key && a.value == b.value })
-		}
+		d.r.compare(&d.vhosts[i])
+	}
+}
+
+// compare notes whether the entries of a virtual host differ from those of the live one, if that could hold them.
+func (r *Reconciler) compare(v *draftVHost) {
+	if v.live == nil {
+		return
+	}
+	v.changed = !slices.EqualFunc(v.live.entries, v.entries, func(a, b pathEntry) bool { return a.key == b.key && a.value == b.value })
+	if v.changed && !r.canHold(v.live, v.entries) {
+		v.live, v.changed = nil, false
 	}
 }
 
@@ -197,7 +207,7 @@ func (d *draft) prepare() error {
 }
 
 // isChangeable reports whether the live version can be made the draft so that each request is decided by the one or the
-// other. A decision is that of one entry of the host tries and of one of the path trie. If entries of both change, the changed
+// other. A decision is that of one entry of the host tries and of one of the path trie, or of the hash of paths. If entries of both change, the changed
 // virtual hosts get new numbers, so that the host decides alone; that of "*" has its number in the table's record.
 func (d *draft) isChangeable() bool {
 	if d.live == nil || !d.asksAlike() || !d.hasDefault() {

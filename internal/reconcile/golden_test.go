@@ -100,7 +100,7 @@ func (g *rig) dump() string {
 	cfg := g.kernel.cfg
 	lines := slices.Concat(
 		dumpTable("vips", cfg.VIPs), dumpTable("listeners", cfg.Listeners), dumpTable("route_tables", cfg.RouteTables),
-		dumpTable("hosts", cfg.Hosts), dumpTable("paths", cfg.Paths), dumpTable("fields", cfg.Fields),
+		dumpTable("hosts", cfg.Hosts), dumpTable("vhosts", cfg.VHosts), dumpTable("path_texts", cfg.PathTexts), dumpTable("paths", cfg.Paths), dumpTable("fields", cfg.Fields),
 		dumpTable("tuples", cfg.Tuples), dumpTable("buckets", cfg.Buckets), dumpTable("bucket_lists", cfg.BucketLists),
 		dumpTable("values", cfg.Values), dumpTable("value_prefixes", cfg.Prefixes),
 		dumpTable("routes", cfg.Routes), dumpTable("splits", cfg.Splits),

@@ -57,7 +57,7 @@ func (r *Reconciler) patchHosts(v *version, want hostEntries) error {
 	var writers [2]trieWriter[hostEntry]
 	for _, d := range directions {
 		changes[d] = editsOf(v.hosts[d], want[d])
-		writers[d] = trieWriter[hostEntry]{r: r, write: func(e edit[hostEntry]) error {
+		writers[d] = trieWriter[hostEntry]{r: r, order: &trieOrder{}, write: func(e edit[hostEntry]) error {
 			if e.to == nil {
 				return remove(&r.stats.Hosts, r.cfg.Hosts, v.hostKey(d, e.key))
 			}
@@ -71,8 +71,7 @@ func (r *Reconciler) patchHosts(v *version, want hostEntries) error {
 			if len(backward.done) == 0 || changes[maps.HostForward].empty() {
 				return nil
 			}
-			clear(backward.touched)
-			return r.settle()
+			return backward.wait()
 		},
 		func() error { return forward.run(changes[maps.HostForward].added) },
 		func() error { return backward.run(changes[maps.HostBackward].replaced) },

@@ -179,6 +179,9 @@ func (k kernel) longestHost(scope uint32, host string) uint32 {
 func (k kernel) candidates(vhost uint32, path string) (found maps.Candidates, ok bool) {
 	path, _, _ = strings.Cut(path, "?")
 	path = path[:min(len(path), int(maps.MaxPath))] + "\x00"
+	if lengths := at(k.cfg.VHosts, vhost); lengths != 0 {
+		return k.firstOf(vhost, path, lengths)
+	}
 	var best uint32
 	k.cfg.Paths.Each(func(key maps.PathKey, v maps.Candidates) bool {
 		text := string(key.Path[:(key.PrefixLen-32)/8])
@@ -188,6 +191,25 @@ func (k kernel) candidates(vhost uint32, path string) (found maps.Candidates, ok
 		return true
 	})
 	return found, ok
+}
+
+// firstOf tries the lengths in their order.
+func (k kernel) firstOf(vhost uint32, path string, lengths uint64) (found maps.Candidates, ok bool) {
+	for ; lengths != 0; lengths >>= 8 {
+		n := int(lengths&0xff) - 1
+		if lengths&0xff == uint64(maps.WholePath) {
+			n = len(path)
+		}
+		if n > len(path) || n > int(maps.MaxPathText) {
+			continue
+		}
+		key := maps.PathText{Vhost: vhost, Len: uint32(n)}
+		copy(key.Text[:], path[:n])
+		if found, ok, _ = k.cfg.PathTexts.Lookup(key); ok {
+			return found, true
+		}
+	}
+	return maps.Candidates{}, false
 }
 
 // held is what the kernel knows of a request's headers.

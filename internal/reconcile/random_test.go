@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -104,9 +106,20 @@ func (w world) table(clusters []*model.Cluster) *model.RouteTable {
 	return t
 }
 
+// path is mostly short. With one of the long ones a virtual host is not looked up by hash, nor with many of the others.
+func (w world) path() string {
+	switch w.IntN(24) {
+	case 0:
+		return "/" + strings.Repeat("a", int(maps.MaxPathText)-3+w.IntN(4))
+	case 1, 2:
+		return "/" + w.word("a", 3, 9)
+	}
+	return "/" + w.word("a", 0, 2)
+}
+
 func (w world) route(clusters []*model.Cluster) *model.Route {
 	r := &model.Route{
-		Path:    model.PathMatch{Kind: model.PathKind(w.IntN(2)), Value: "/" + w.word("a", 0, 2)},
+		Path:    model.PathMatch{Kind: model.PathKind(w.IntN(2)), Value: w.path()},
 		Timeout: time.Duration(w.IntN(30)) * time.Second,
 	}
 	if w.IntN(3) == 0 {
@@ -145,7 +158,7 @@ func (w world) requests(n int) []*model.Request {
 		query := []string{"", "", "?q=" + w.word("ab", 0, 2), "?r&q=" + w.word("a", 0, 2)}
 		list[i] = &model.Request{
 			Authority: hosts[w.IntN(len(hosts))],
-			Path:      "/" + w.word("a", 0, 3) + query[w.IntN(len(query))],
+			Path:      w.path() + w.word("a", 0, 1) + query[w.IntN(len(query))],
 			Method:    "GET",
 			Values:    func(name string) []string { return headers[name] },
 		}

@@ -30,6 +30,8 @@ type Reconciler struct {
 	unlinked  unlinked
 	numbers   numbers
 	library   library
+	// manyPaths is as the constant says; tests have another one.
+	manyPaths int
 	// nextClass is a class that no value has been given.
 	nextClass uint32
 	// stats of the Apply that is under way.
@@ -61,6 +63,7 @@ func New(cfg *maps.Config, sh *maps.Shared, log *slog.Logger) *Reconciler {
 		clusters:  map[string]*cluster{},
 		endpoints: map[endpointKey]*endpoint{},
 		numbers:   newNumbers(cfg.Sizes, sh),
+		manyPaths: manyPaths,
 		nextClass: compile.FirstClass,
 	}
 	r.library = newLibrary(cfg, &r.numbers, &r.stats)
@@ -73,7 +76,7 @@ func newNumbers(sizes maps.Sizes, sh *maps.Shared) numbers {
 	return numbers{
 		listeners:      newRanges("addresses", "listeners", 1, sizes.Listeners),
 		tables:         newRanges("tables", "route_tables", 1, sizes.RouteTables),
-		vhosts:         newRanges("virtual hosts", "paths", 1, math.MaxUint32),
+		vhosts:         newRanges("virtual hosts", "vhosts", 1, sizes.VHosts),
 		routes:         newRanges("routes", "routes", 0, sizes.Routes),
 		splits:         newRanges("shares", "splits", 0, sizes.Splits),
 		fields:         newRanges("headers", "fields", 1, math.MaxUint32),

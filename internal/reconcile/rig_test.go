@@ -18,10 +18,13 @@ import (
 )
 
 var testSizes = maps.Sizes{
-	Listeners: 64, RouteTables: 64, Routes: 4096, Splits: 1024, Tuples: 256, Schedules: 4096,
+	Listeners: 64, RouteTables: 64, VHosts: 256, Routes: 4096, Splits: 1024, Tuples: 256, Schedules: 4096,
 	BucketLists: 1024, Automata: 64, Cells: 4096, Accepts: 1024, AcceptedValues: 1024,
 	Clusters: 64, Groups: 256, Endpoints: 256,
 }
+
+// fewPaths are enough in tests for many lengths in the hash.
+const fewPaths = 5
 
 // rig is a reconciler over maps in memory, whose every write can be watched and made to fail.
 type rig struct {
@@ -94,6 +97,8 @@ func newRigOf(t *testing.T, sizes maps.Sizes) *rig {
 	watch(g, "accepts", &cfg.Accepts)
 	watch(g, "accepted_values", &cfg.AcceptedValues)
 	watch(g, "hosts", &cfg.Hosts)
+	watch(g, "vhosts", &cfg.VHosts)
+	watch(g, "path_texts", &cfg.PathTexts)
 	watch(g, "paths", &cfg.Paths)
 	watch(g, "tuples", &cfg.Tuples)
 	watch(g, "buckets", &cfg.Buckets)
@@ -110,6 +115,7 @@ func newRigOf(t *testing.T, sizes maps.Sizes) *rig {
 	}
 	sh := maps.NewHeapShared(sizes)
 	g.r = New(cfg, sh, slog.New(slog.DiscardHandler))
+	g.r.manyPaths = fewPaths
 	g.kernel = kernel{cfg: cfg, sh: sh}
 	return g
 }
@@ -137,6 +143,8 @@ func show(v any) string {
 		return fmt.Sprintf("%d/%d %q", v.Scope/2, v.Scope%2, v.Host[:(v.PrefixLen-32)/8])
 	case maps.PathKey:
 		return fmt.Sprintf("%d %q", v.Vhost, v.Path[:(v.PrefixLen-32)/8])
+	case maps.PathText:
+		return fmt.Sprintf("%d %q", v.Vhost, v.Text[:v.Len])
 	case maps.Candidates:
 		if v.Automata > 0 {
 			return fmt.Sprintf("routes %d+%d tuples %d+%d automata %d+%d", v.First, v.Count, v.Tuple, v.TupleCount, v.Automaton, v.Automata)
@@ -355,7 +363,8 @@ func (g *rig) inUse() map[string]int {
 	return map[string]int{
 		"addresses":            entries(cfg.VIPs),
 		"hosts":                entries(cfg.Hosts),
-		"paths":                entries(cfg.Paths),
+		"paths in the trie":    entries(cfg.Paths),
+		"paths in the hash":    entries(cfg.PathTexts),
 		"fields":               entries(cfg.Fields),
 		"values":               entries(cfg.Values),
 		"prefixes":             entries(cfg.Prefixes),

@@ -7,10 +7,10 @@ import "github.com/xlb-project/xlb/internal/maps"
 // Stats counts the writes of one Apply, deletions included, per map. Those that
 // failed do not count. Schedules, Groups, Clusters and Endpoints are shared memory: there it counts
 // turns, groups, clusters that were pointed to another group, and endpoints that were begun, changed
-// or marked.
+// or marked. Paths are those in the trie and in the hash, VHosts the words that say where.
 type Stats struct {
 	VIPs, Listeners, RouteTables           int
-	Hosts, Paths, Fields                   int
+	Hosts, VHosts, Paths, Fields           int
 	Values, Prefixes                       int
 	Tuples, Buckets, BucketLists           int
 	Routes, Splits                         int
@@ -21,7 +21,7 @@ type Stats struct {
 
 // Total is the number of writes.
 func (s *Stats) Total() int {
-	return s.VIPs + s.Listeners + s.RouteTables + s.Hosts + s.Paths + s.Fields +
+	return s.VIPs + s.Listeners + s.RouteTables + s.Hosts + s.VHosts + s.Paths + s.Fields +
 		s.Values + s.Prefixes + s.Tuples + s.Buckets + s.BucketLists + s.Routes + s.Splits +
 		s.Automata + s.Cells + s.Accepts + s.AcceptedValues + s.Schedules + s.Groups + s.Clusters + s.Endpoints
 }

@@ -94,7 +94,7 @@ func TestASubsetWithoutEndpointsFallsBack(t *testing.T) {
 
 func TestNoRoomForASubsetLeavesTheClusterAsItWas(t *testing.T) {
 	g := newRigOf(t, maps.Sizes{
-		Listeners: 2, RouteTables: 4, Routes: 16, Splits: 1, Tuples: 1, BucketLists: 1, Automata: 1, Cells: 1, Accepts: 1, AcceptedValues: 1,
+		Listeners: 2, RouteTables: 4, VHosts: 8, Routes: 16, Splits: 1, Tuples: 1, BucketLists: 1, Automata: 1, Cells: 1, Accepts: 1, AcceptedValues: 1,
 		Clusters: 2, Endpoints: 8, Groups: 16, Schedules: 64,
 	})
 	plain := divided(3)

@@ -61,44 +61,102 @@ func editsOf[E trieEntry[E]](have, want []E) (e edits[E]) {
 	return e
 }
 
-// trieWriter changes one trie.
+// order says when the changes of a map in place have to wait for running programs.
+type order interface {
+	// mustWait reports whether they must be waited for before a change.
+	mustWait(key string, to change) bool
+	// made notes a change, and waited that programs have been waited for.
+	made(key string, to change)
+	waited()
+}
+
+// change is what becomes of a key.
+type change int
+
+const (
+	added change = iota
+	replaced
+	deleted
+)
+
+func (e *edit[E]) kind() change {
+	switch {
+	case e.from == nil:
+		return added
+	case e.to == nil:
+		return deleted
+	}
+	return replaced
+}
+
+// keySet are texts.
+type keySet map[string]struct{}
+
+func (s *keySet) add(key string) {
+	if *s == nil {
+		*s = keySet{}
+	}
+	(*s)[key] = struct{}{}
+}
+
+func (s keySet) has(key string) bool {
+	_, is := s[key]
+	return is
+}
+
+// trieOrder is that of a trie: touched are the keys that were written since programs were waited for.
+type trieOrder struct{ touched keySet }
+
+func (o *trieOrder) mustWait(key string, to change) bool {
+	if to != deleted {
+		return false
+	}
+	for n := range len(key) {
+		if o.touched.has(key[:n]) {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *trieOrder) made(key string, _ change) { o.touched.add(key) }
+
+func (o *trieOrder) waited() { clear(o.touched) }
+
+// trieWriter changes one trie, or the entries of one virtual host in the hash.
 type trieWriter[E trieEntry[E]] struct {
 	r     *Reconciler
+	order order
 	write func(edit[E]) error
-	// done are the changes that were made, and touched the keys since programs were waited for.
-	done    []edit[E]
-	touched map[string]struct{}
+	// done are the changes that were made.
+	done []edit[E]
 }
 
 // run makes some changes in order.
 func (w *trieWriter[E]) run(list []edit[E]) error {
 	for _, e := range list {
-		if e.to == nil && w.hasTouchedBeginning(e.key) {
-			if err := w.r.settle(); err != nil {
+		if w.order.mustWait(e.key, e.kind()) {
+			if err := w.wait(); err != nil {
 				return err
 			}
-			clear(w.touched)
 		}
 		if err := w.write(e); err != nil {
 			return err
 		}
 		w.r.unlinked.unsettled = true
 		w.done = append(w.done, e)
-		if w.touched == nil {
-			w.touched = map[string]struct{}{}
-		}
-		w.touched[e.key] = struct{}{}
+		w.order.made(e.key, e.kind())
 	}
 	return nil
 }
 
-func (w *trieWriter[E]) hasTouchedBeginning(key string) bool {
-	for n := range len(key) {
-		if _, is := w.touched[key[:n]]; is {
-			return true
-		}
+// wait returns when the programs that are running have ended.
+func (w *trieWriter[E]) wait() error {
+	if err := w.r.settle(); err != nil {
+		return err
 	}
-	return false
+	w.order.waited()
+	return nil
 }
 
 // outcome returns the entries that a trie has after the changes that were made, and of both lists those that it has not: the old ones

@@ -21,6 +21,8 @@ type unlinked struct {
 	buckets []storedBucket
 	// unsettled says that a program may have begun before the last change in place.
 	unsettled bool
+	// freed says that one may read what has been deleted from the hash of paths since.
+	freed bool
 }
 
 func (u *unlinked) empty() bool {
@@ -70,7 +72,7 @@ func (r *Reconciler) settle() error {
 	if err := r.cfg.Settle(); err != nil {
 		return fmt.Errorf("wait for programs that read the old configuration: %w", err)
 	}
-	r.unlinked.unsettled = false
+	r.unlinked.unsettled, r.unlinked.freed = false, false
 	return nil
 }
 

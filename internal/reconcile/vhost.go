@@ -6,19 +6,23 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
-// vhost is a virtual host in the maps: the entries of the path trie with its number. Versions of a table share those that
-// they have in common.
+// vhost is a virtual host in the maps: the entries of the path trie, or of the hash of paths, with its number. Versions of a table
+// share those that they have in common.
 type vhost struct {
 	number span
 	name   string
-	// entries are those in the trie, or before they are written and after an error those that may be there. Sorted.
+	// isHashed says that its entries are in the hash: then lengths are those that are tried. After an error there may be more than
+	// the entries have.
+	isHashed bool
+	lengths  pathLengths
+	// entries are those in the map, or before they are written and after an error those that may be there. Sorted.
 	entries []pathEntry
 	holders int
 	// unlinked says that it is in the list of those that may have no holder.
 	unlinked bool
 }
 
-// pathEntry is an entry of the path trie and what it points to.
+// pathEntry is an entry of the path trie, or of the hash of paths, and what it points to.
 type pathEntry struct {
 	key      string
 	value    maps.Candidates
@@ -48,6 +52,22 @@ func (v *vhost) key(text string) maps.PathKey {
 	return key
 }
 
+func (v *vhost) hashKey(text string) maps.PathText {
+	key := maps.PathText{Vhost: v.number.first, Len: uint32(len(text))}
+	copy(key.Text[:], text)
+	return key
+}
+
+// canHold reports whether the entries can take the place of those of a virtual host: they belong into the same map, and while both are there
+// they do not have too many lengths.
+func (r *Reconciler) canHold(v *vhost, entries []pathEntry) bool {
+	if _, inHash := r.inHash(entries); inHash != v.isHashed {
+		return false
+	}
+	_, fits := v.lengths.with(entries)
+	return fits || !v.isHashed
+}
+
 // newVHost takes a number for entries, of which it becomes the holder. They are written by writeVHosts. It starts, and
 // after an error stays, without a holder.
 func (r *Reconciler) newVHost(name string, entries []pathEntry) (*vhost, error) {
@@ -57,6 +77,7 @@ func (r *Reconciler) newVHost(name string, entries []pathEntry) (*vhost, error) 
 		return nil, err
 	}
 	v := &vhost{number: number, name: name, entries: entries}
+	v.lengths, v.isHashed = r.inHash(entries)
 	r.unlinked.addVHost(v)
 	return v, nil
 }
@@ -90,34 +111,69 @@ func withoutRepetitions(list []*vhost) []*vhost {
 
 // writeVHosts writes virtual hosts that nothing leads to yet.
 func (r *Reconciler) writeVHosts(list []*vhost) error {
-	var w batch[maps.PathKey, maps.Candidates]
+	var words batch[uint32, uint64]
+	var trie batch[maps.PathKey, maps.Candidates]
+	var hash batch[maps.PathText, maps.Candidates]
 	for _, v := range list {
+		// Whoever had the number before may have left a word.
+		words.add(v.number.first, uint64(v.lengths))
 		for i := range v.entries {
-			w.add(v.key(v.entries[i].key), v.entries[i].value)
+			if e := &v.entries[i]; v.isHashed {
+				hash.add(v.hashKey(e.key), e.value)
+			} else {
+				trie.add(v.key(e.key), e.value)
+			}
 		}
 	}
-	return w.put(&r.stats.Paths, r.cfg.Paths)
+	return inOrder(
+		func() error { return words.put(&r.stats.VHosts, r.cfg.VHosts) },
+		func() error { return hash.put(&r.stats.Paths, r.cfg.PathTexts) },
+		func() error { return trie.put(&r.stats.Paths, r.cfg.Paths) },
+	)
 }
 
-// patchVHost changes the entries of a virtual host in place, and becomes the holder of the new ones.
+// patchVHost changes the entries of a virtual host that can hold them in place, and becomes the holder of the new ones.
 func (r *Reconciler) patchVHost(v *vhost, want []pathEntry) error {
 	changes := editsOf(v.entries, want)
-	w := trieWriter[pathEntry]{r: r, write: func(e edit[pathEntry]) error {
+	w := trieWriter[pathEntry]{r: r, order: r.orderOf(v), write: func(e edit[pathEntry]) error {
 		if e.to == nil {
-			return remove(&r.stats.Paths, r.cfg.Paths, v.key(e.key))
+			return r.removePath(v, e.key)
 		}
-		return put(&r.stats.Paths, r.cfg.Paths, v.key(e.key), e.to.value)
+		return r.putPath(v, *e.to)
 	}}
 	err := inOrder(
+		func() error { return r.addLengths(v, want) },
 		func() error { return w.run(changes.added) },
 		func() error { return w.run(changes.replaced) },
 		func() error { return w.run(changes.deleted) },
+		func() error { return r.dropLengths(v, want) },
 	)
 	now, old, unused := w.outcome(v.entries, want)
 	v.entries = now
 	r.unlinked.entries = append(r.unlinked.entries, old...)
 	dropEntries(unused)
 	return err
+}
+
+func (r *Reconciler) orderOf(v *vhost) order {
+	if v.isHashed {
+		return &hashOrder{vhost: v, unlinked: &r.unlinked}
+	}
+	return &trieOrder{}
+}
+
+func (r *Reconciler) putPath(v *vhost, e pathEntry) error {
+	if v.isHashed {
+		return put(&r.stats.Paths, r.cfg.PathTexts, v.hashKey(e.key), e.value)
+	}
+	return put(&r.stats.Paths, r.cfg.Paths, v.key(e.key), e.value)
+}
+
+func (r *Reconciler) removePath(v *vhost, key string) error {
+	if v.isHashed {
+		return remove(&r.stats.Paths, r.cfg.PathTexts, v.hashKey(key))
+	}
+	return remove(&r.stats.Paths, r.cfg.Paths, v.key(key))
 }
 
 // inOrder does one thing after another, up to the first error.
@@ -133,7 +189,7 @@ func inOrder(steps ...func() error) error {
 // eraseVHost deletes the entries of a virtual host without holders.
 func (r *Reconciler) eraseVHost(v *vhost) error {
 	for n := len(v.entries); n > 0; n-- {
-		if err := remove(&r.stats.Paths, r.cfg.Paths, v.key(v.entries[n-1].key)); err != nil {
+		if err := r.removePath(v, v.entries[n-1].key); err != nil {
 			return err
 		}
 		dropEntries(v.entries[n-1:])

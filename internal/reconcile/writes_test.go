@@ -15,7 +15,7 @@ import (
 )
 
 var largeSizes = maps.Sizes{
-	Listeners: 8, RouteTables: 8, Routes: 40000, Splits: 8, Tuples: 8, Schedules: 8, BucketLists: 40000, Clusters: 8, Groups: 16, Endpoints: 8,
+	Listeners: 8, RouteTables: 8, VHosts: 1 << 12, Routes: 40000, Splits: 8, Tuples: 8, Schedules: 8, BucketLists: 40000, Clusters: 8, Groups: 16, Endpoints: 8,
 	Automata: 64, Cells: 65536, Accepts: 65536,
 }
 

@@ -100,6 +100,12 @@ func (w World) Table() *Table {
 				routes = append(routes, Object{"match": match})
 			}
 		}
+		if w.oneIn(6) {
+			for _, match := range w.ladder() {
+				t.matches = append(t.matches, match)
+				routes = append(routes, Object{"match": match})
+			}
+		}
 		hosts = append(hosts, Object{"name": fmt.Sprintf("vh%d", i), "domains": domains, "routes": routes})
 	}
 	t.Config = Object{"name": "table", "virtual_hosts": hosts}
@@ -149,8 +155,13 @@ func lowered(s string) string {
 }
 
 func (w World) path() string {
-	if w.oneIn(40) {
+	switch w.IntN(40) {
+	case 0:
 		return "/" + w.long(250)
+	case 1:
+		return "/" + w.long(87)
+	case 2, 3, 4:
+		return "/" + w.word("a", 4, 16)
 	}
 	return "/" + w.word("abA/;%.", 0, 4)
 }
@@ -181,6 +192,19 @@ func (w World) match() Object {
 		m["runtime_fraction"] = Object{"runtime_key": "unknown", "default_value": w.certainFraction()}
 	}
 	return m
+}
+
+// ladder draws prefixes, and paths, that begin each other: a few of many lengths, or many of few.
+func (w World) ladder() []Object {
+	var matches []Object
+	n, letters, longest := 4+w.IntN(8), "a", 16
+	if w.oneIn(4) {
+		n, letters, longest = 110, "abA", 5
+	}
+	for range n {
+		matches = append(matches, Object{pick(w, []string{"prefix", "prefix", "path"}): "/" + w.word(letters, 0, longest)})
+	}
+	return matches
 }
 
 // crowd draws so many routes for one path, told apart by headers, that they need an index.

@@ -30,6 +30,8 @@ func (w *world) writeMaps(name string) error {
 	writeTable(&out, w.cfg.Accepts)
 	writeTable(&out, w.cfg.AcceptedValues)
 	writeTable(&out, w.cfg.Hosts)
+	writeTable(&out, w.cfg.VHosts)
+	writeAs(&out, w.cfg.PathTexts, maps.FirstPathRoutes)
 	writeTable(&out, w.cfg.Paths)
 	writeTable(&out, w.cfg.Buckets)
 	writeTable(&out, w.cfg.BucketLists)
@@ -85,9 +87,14 @@ func (d *dump) add(entries []entry) {
 
 // writeTable writes a map. One that is empty would be a kind of match that no table has: it is an error.
 func writeTable[K comparable, V any](d *dump, t maps.Table[K, V]) {
+	writeAs(d, t, func(v V) V { return v })
+}
+
+// writeAs writes a map in which programs see the values in another form.
+func writeAs[K comparable, V, W any](d *dump, t maps.Table[K, V], form func(V) W) {
 	var entries []entry
 	err := t.Each(func(k K, v V) bool {
-		entries = append(entries, entry{d.encode(k), d.encode(v)})
+		entries = append(entries, entry{d.encode(k), d.encode(form(v))})
 		return true
 	})
 	switch {
