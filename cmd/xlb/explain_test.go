@@ -33,6 +33,8 @@ func TestExplainPrintsAnAccount(t *testing.T) {
 		{"normalized", []string{"GET", "http://shop.test/item/../buy", "--listener", "web", "--draw", "57"}, exitOK},
 		{"path-redirected", []string{"GET", "http://shop.test/item%2F7?x=%2f", "--listener", "web", "--draw", "57"}, exitOK},
 		{"path-refused", []string{"GET", "http://shop.test/item/%00", "--listener", "web", "--draw", "57"}, exitOK},
+		{"subsets", []string{"GET", "http://stages.example/", "--listener", "web", "--draw", "95"}, exitOK},
+		{"subset-fallback", []string{"GET", "http://stages.example/lost", "--listener", "web", "--draw", "57"}, exitOK},
 		{"no-route", []string{"GET", "http://a.test/", "--listener", "web", "--draw", "57"}, exitFailure},
 		{"no-virtual-host", []string{"GET", "http://127.80.0.1:8080/", "--draw", "57"}, exitFailure},
 		{"json", []string{"GET", "http://www.shop.test/buy?x=1", "-H", "Cookie: lane=slow", "--listener", "web", "--draw", "57", "-o", "json"}, exitOK},

@@ -35,7 +35,11 @@ func criteriaOf(cfg *model.Config) criteriaSet {
 		for _, vh := range l.Routes.VirtualHosts {
 			for _, r := range vh.Routes {
 				for i := range r.Clusters {
-					set.add(&r.Clusters[i])
+					c := &r.Clusters[i]
+					set.add(c.Name, c.Criteria)
+					for j := range r.Mirrors { // copies ask for what their requests do
+						set.add(r.Mirrors[j].Cluster, c.Criteria)
+					}
 				}
 			}
 		}
@@ -43,10 +47,10 @@ func criteriaOf(cfg *model.Config) criteriaSet {
 	return set
 }
 
-// add notes a share. A name that a header holds may be any cluster's.
-func (s criteriaSet) add(c *model.WeightedCluster) {
-	if c.Criteria != "" && !slices.Contains(s[c.Name], c.Criteria) {
-		s[c.Name] = append(s[c.Name], c.Criteria)
+// add notes what is asked of a cluster. Without a name a header holds that, and it may be any cluster's.
+func (s criteriaSet) add(cluster string, criteria model.Metadata) {
+	if criteria != "" && !slices.Contains(s[cluster], criteria) {
+		s[cluster] = append(s[cluster], criteria)
 	}
 }
 

@@ -269,6 +269,7 @@ var refusals = []change{
 		metadata_fallback_policy: FALLBACK_LIST, subset_selectors: [{keys: [a], single_host_per_subset: true}, {keys: [a], fallback_keys_subset: [a]}, {keys: [a, b], fallback_policy: KEYS_SUBSET},
 		{keys: [a, b], fallback_policy: KEYS_SUBSET, fallback_keys_subset: [b, a]}, {keys: [a, b], fallback_policy: KEYS_SUBSET, fallback_keys_subset: [c]}]}}`},
 	{"subsets beside a policy by type", "$cluster", "{lb_subset_config: {subset_selectors: [{keys: [a]}]}, load_balancing_policy: {policies: [" + policyOfType("random.v3.Random") + "]}}"},
+	{"subsets of the client's own address", "$cluster", "{type: ORIGINAL_DST, lb_policy: CLUSTER_PROVIDED, load_assignment: null, lb_subset_config: {subset_selectors: [{keys: [a]}]}}"},
 	{"subsets of an empty list", "$cluster", `{lb_subset_config: {list_as_any: true, subset_selectors: [{keys: [a]}]}, load_assignment: {cluster_name: a, endpoints: [{lb_endpoints: [
 		{metadata: {filter_metadata: {envoy.lb: {a: []}}}, endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 2}}}}]}]}}`},
 	{"close connections on change", "$cluster", "{common_lb_config: {close_connections_on_host_set_change: true, update_merge_window: 1s}}"},

@@ -38,6 +38,9 @@ func (t *translator) subsets(c *clusterv3.Cluster, path string) *model.Subsets {
 	if c.GetLoadBalancingPolicy() != nil {
 		t.p.add(path, "set beside load_balancing_policy, which Envoy refuses; use lb_policy")
 	}
+	if c.GetType() == clusterv3.Cluster_ORIGINAL_DST {
+		t.p.add(path, "set for a cluster of type ORIGINAL_DST, which has one endpoint for a client; remove it")
+	}
 	if len(in.GetSubsetSelectors()) == 0 {
 		return nil
 	}

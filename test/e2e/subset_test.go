@@ -16,6 +16,7 @@ import (
 	"github.com/xlb-project/xlb/internal/explain"
 	"github.com/xlb-project/xlb/test/balance"
 	"github.com/xlb-project/xlb/test/e2e/harness"
+	"github.com/xlb-project/xlb/test/e2e/programs"
 )
 
 // labelled are endpoints with these objects under envoy.lb, nil for none.
@@ -235,4 +236,93 @@ func TestRandomSubsetsAreEnvoys(t *testing.T) {
 	service := harness.Service()
 	harness.StartEnvoy(t, configAt(service), place)
 	countAll(t, "Envoy", service)
+}
+
+// A copy asks for what its request asks for: the criteria of the share that was drawn, if there are shares.
+func TestCopiesGoToTheSubsetOfTheirRequests(t *testing.T) {
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		const requests = 20
+		place, service := harness.SameHost(t), harness.Service()
+		servers, addresses := origins(t, place, harness.Identities(4)...)
+		prod, canary, other := map[string]any{"stage": "prod"}, map[string]any{"stage": "canary"}, map[string]any{"stage": "other"}
+		config := harness.OneCluster(service)
+		config.Clusters[0].Fields = map[string]any{
+			"load_assignment": labelled(addresses[:3], prod, canary, other),
+			"lb_subset_config": map[string]any{
+				"fallback_policy": "DEFAULT_SUBSET", "default_subset": other, "subset_selectors": []any{map[string]any{"keys": []any{"stage"}}},
+			},
+		}
+		config.Clusters = append(config.Clusters, harness.Cluster{Name: "plain", Endpoints: addresses[3:]})
+		to := func(path string, action map[string]any) map[string]any {
+			action["request_mirror_policies"] = []any{map[string]any{"cluster": "origins"}}
+			return map[string]any{"match": map[string]any{"path": path}, "route": action}
+		}
+		config.Listeners[0].Table = routesAsking("plain", nil,
+			to("/route", map[string]any{"cluster": "plain", "metadata_match": asking(canary)}),
+			to("/none", map[string]any{"cluster": "plain"}),
+			to("/share", map[string]any{"metadata_match": asking(canary), "weighted_clusters": map[string]any{"clusters": []any{
+				map[string]any{"name": "plain", "weight": 1, "metadata_match": asking(prod)},
+			}}}))
+		harness.Start(t, mode, config, place)
+		for i, path := range []string{"/share", "/route", "/none"} {
+			served(t, place, service, path, requests)
+			var got [3]int64
+			harness.Eventually(t, patience, "all copies have been sent", func() bool {
+				var sum int64
+				for j := range got {
+					got[j] = servers[j].State(t).Requests
+					sum += got[j]
+				}
+				return sum == int64((i+1)*requests)
+			})
+			if got[i] != requests {
+				t.Errorf("%s: copies went to %v, want %d to number %d", path, got, requests, i)
+			}
+		}
+	})
+}
+
+// Criteria, and the endpoints that meet them, come and go while clients ask for them.
+func TestChangesOfSubsetsUnderLoadLoseNoRequest(t *testing.T) {
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place, service := harness.SameHost(t), harness.Service()
+		names := harness.Identities(3)
+		_, addresses := nginxes(t, place, names...)
+		labels := []map[string]any{{"stage": "prod", "version": 1}, {"stage": "prod", "version": 2}, {"stage": "canary", "version": 2}}
+		configWith := func(endpoints int, asked map[string]any) harness.Config {
+			config := harness.OneCluster(service)
+			config.Clusters[0].Fields = map[string]any{
+				"load_assignment": labelled(addresses[:endpoints], labels[:endpoints]...),
+				"lb_subset_config": map[string]any{
+					"fallback_policy": "DEFAULT_SUBSET", "default_subset": map[string]any{"version": 1},
+					"subset_selectors": []any{map[string]any{"keys": []any{"stage"}}, map[string]any{"keys": []any{"stage", "version"}}},
+				},
+			}
+			config.Listeners[0].Table = routesAsking("origins", map[string]map[string]any{"/": asked})
+			return config
+		}
+		canary, exact := map[string]any{"stage": "canary"}, map[string]any{"stage": "prod", "version": 2}
+		steps := []struct {
+			config harness.Config
+			server string
+		}{
+			{configWith(3, canary), names[2]}, {configWith(2, canary), names[0]}, {configWith(3, exact), names[1]},
+			{configWith(3, nil), names[0]}, {configWith(3, canary), names[2]}, {configWith(2, exact), names[1]}, {configWith(1, exact), names[0]},
+		}
+		b := harness.Start(t, mode, steps[0].config, place)
+		load := place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: service.String(), Connections: 8})
+		for i, step := range steps {
+			before := report(t, load).Served[0][step.server]
+			if i > 0 {
+				b.Reload(t, step.config)
+			}
+			harness.Eventually(t, patience, "requests follow the configuration", func() bool {
+				return report(t, load).Served[0][step.server] > before+200
+			})
+		}
+		var final programs.LoadReport
+		load.Finish(t, &final)
+		requireClean(t, final)
+		t.Logf("%d requests over %d reloads", final.Total, len(steps)-1)
+	})
 }
