@@ -41,7 +41,7 @@ func playBrink(t *testing.T, mode harness.Mode, first bool, pause time.Duration,
 	config := harness.OneCluster(service, pacer.Address)
 	config.Listeners[0].Manager = fields{"common_http_protocol_options": fields{"idle_timeout": "0.06s"}, "drain_timeout": "0.02s"}
 	harness.Start(t, mode, config, place)
-	spec := programs.BrinkSpec{Address: service.String(), Clients: 64, Connections: 10_000, First: first, Pause: pause, Step: 2 * time.Millisecond}
+	spec := programs.BrinkSpec{Address: service.String(), Clients: 64, Connections: 2560, First: first, Pause: pause, Step: 2 * time.Millisecond}
 	var r programs.BrinkReport
 	place.Program(t, programs.BrinkProgram, spec).Next(t, &r)
 	var served int

@@ -74,7 +74,7 @@ func playLeaving(t *testing.T, mode harness.Mode, clients, servers *harness.Plac
 
 	leave(&config, old.Address, next.Address)
 	balancer.Reload(t, config)
-	awaitPacer(t, "a request at the other endpoint", next, func(conns []programs.PacerConn) bool {
+	awaitPacer(t, "a request at the other endpoint", next, func([]programs.PacerConn) bool {
 		requireClean(t, runLoad(t, clients, programs.LoadSpec{Address: service.String(), Requests: 1}))
 		return requestsOf(next.Conns(t)) > 0
 	})

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package anchor
+
+import (
+	"context"
+	"io"
+	"net"
+	"testing"
+	"time"
+)
+
+// limitedRig is one whose listener has limits. There are no programs: what the kernel knows of clients is nothing.
+func limitedRig(t *testing.T, l Limits) *rig {
+	t.Helper()
+	r := prepare(t, setup{slowPathOnly: true, serve: func(ctx context.Context, conn net.Conn, s Session) Result {
+		result := echo(ctx, conn, s)
+		result.Requests = 1
+		return result
+	}})
+	r.cfg.Limits = func(uint32) Limits { return l }
+	s, err := New(r.cfg)
+	must(t, err)
+	r.s = s
+	t.Cleanup(func() { must(t, s.Close()) })
+	return r
+}
+
+func TestIdleConnectionsClose(t *testing.T) {
+	const idle, drain = 80 * time.Millisecond, 60 * time.Millisecond
+	r := limitedRig(t, Limits{Idle: idle, Drain: drain})
+	silent := r.dial()
+	began := time.Now()
+	silent.mustEnd(io.EOF)
+	if took := time.Since(began); took < idle/2 {
+		t.Errorf("a connection without a request has closed after %v, want %v", took, idle)
+	}
+	user := r.dial()
+	user.exchange("hello")
+	began = time.Now()
+	user.mustEnd(io.EOF)
+	if took := time.Since(began); took < idle {
+		t.Errorf("a connection that was used has closed after %v, want %v", took, idle+drain)
+	}
+}
+
+func TestConnectionsInUseStay(t *testing.T) {
+	const idle = 400 * time.Millisecond
+	r := limitedRig(t, Limits{Idle: idle, Drain: time.Hour})
+	c := r.dial()
+	for end := time.Now().Add(2 * idle); time.Now().Before(end); {
+		c.exchange("hello")
+		time.Sleep(idle / 8)
+	}
+}
+
+func TestOldConnectionsAreToldToClose(t *testing.T) {
+	r := limitedRig(t, Limits{Age: 50 * time.Millisecond, Drain: time.Hour})
+	c := r.dial()
+	c.exchange("hello")
+	if !r.eventually(func() bool {
+		r.s.mu.Lock()
+		defer r.s.mu.Unlock()
+		for conn := range r.s.limited {
+			return conn.closing.Load()
+		}
+		return false
+	}) {
+		t.Error("the answer to the next request would not close the connection")
+	}
+	c.exchange("hello") // it is open for one more
+}
+
+func TestListenersWithoutLimitsCostNothing(t *testing.T) {
+	r := limitedRig(t, Limits{})
+	r.dial().exchange("hello")
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	if len(r.s.limited) > 0 || r.s.pace != 0 {
+		t.Errorf("%d connections are watched, every %v", len(r.s.limited), r.s.pace)
+	}
+}
+
+// eventually polls for a condition.
+func (r *rig) eventually(holds func() bool) bool {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if holds() {
+			return true
+		}
+	}
+	return false
+}
