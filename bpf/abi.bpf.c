@@ -29,6 +29,7 @@ SHARED(asked_field);
 SHARED(value_key);
 SHARED(value);
 SHARED(route);
+SHARED(rewrite);
 SHARED(split);
 SHARED(group);
 SHARED(hash_place);

@@ -75,5 +75,6 @@ int xlb_explain(struct __sk_buff *skb)
 	e.flags = to.flags;
 	e.hashed = to.hashed;
 	e.hash = to.hash;
+	e.rewrite = to.rewrite;
 	return bpf_skb_store_bytes(skb, EXPLAIN_AT, &e, sizeof(e), 0);
 }

@@ -7,6 +7,7 @@
 #include "lib/breaker.h"
 #include "lib/config.h"
 #include "lib/dispatch.h"
+#include "lib/edit.h"
 #include "lib/http1.h"
 #include "lib/lease.h"
 #include "lib/maps.h"
@@ -356,9 +357,9 @@ static __always_inline void lease_wear(struct slot *s)
 		__sync_fetch_and_or(&s->flags, SLOT_RETIRE);
 }
 
-/* Takes an i-sock of the endpoint and moves the message there. */
+/* Takes an i-sock of the endpoint and moves the message there, with another path if the route says so. */
 static __always_inline enum verdict request_move(struct sk_msg_md *msg, struct psock *ps, const struct routing *to,
-						 __u32 chosen, __u64 room, __u32 counted)
+						 const struct edit *edit, __u32 chosen, __u64 room, __u32 counted)
 {
 	struct endpoint *e = endpoint_at(chosen);
 	struct lease_try t = { .msg = msg, .endpoint = e, .room = room };
@@ -370,9 +371,15 @@ static __always_inline enum verdict request_move(struct sk_msg_md *msg, struct p
 		endpoint_want(e, chosen);
 	if (!t.done || !t.slot)
 		return HANDOVER_POOL_EMPTY;
+	/* As the client has sent it: the daemon, should it send it again, edits it itself. */
 	t.slot->kept = request_keep(msg, ps, t.index);
 	if (!(t.slot->flags & SLOT_LOCAL))
 		t.slot->owed = request_owed(msg);
+	if (edit->before && !edit_message(msg, &ps->scan, edit, !(t.slot->flags & SLOT_LOCAL))) {
+		t.slot->kept = 0;
+		lease_break(t.slot, t.index);
+		return HANDOVER_REWRITE;
+	}
 	lease_fill(t.slot, ps, t.index, to, counted);
 	t.slot->traffic.requests++;
 	lease_wear(t.slot);
@@ -382,7 +389,8 @@ static __always_inline enum verdict request_move(struct sk_msg_md *msg, struct p
 }
 
 /* Chooses an endpoint, and moves the message there, if the cluster's circuit breaker allows one more request. */
-static __always_inline int request_send(struct sk_msg_md *msg, struct psock *ps, const struct routing *to, __u64 room)
+static __always_inline int request_send(struct sk_msg_md *msg, struct psock *ps, const struct routing *to,
+					const struct edit *edit, __u64 room)
 {
 	struct cluster *c = cluster_at(to->cluster), *whole = c ? cluster_whole(c) : 0;
 	__u32 chosen, counted;
@@ -395,7 +403,7 @@ static __always_inline int request_send(struct sk_msg_md *msg, struct psock *ps,
 	if (!cluster_enter(whole, &counted))
 		return request_decline(msg, ps, HANDOVER_OVERFLOW, NO_ENDPOINT);
 	chosen = balance_pick(c, to->hash);
-	v = chosen == NO_ENDPOINT ? HANDOVER_NO_ENDPOINT : request_move(msg, ps, to, chosen, room, counted);
+	v = chosen == NO_ENDPOINT ? HANDOVER_NO_ENDPOINT : request_move(msg, ps, to, edit, chosen, room, counted);
 	if (!v)
 		return SK_PASS;
 	cluster_leave(whole, counted);
@@ -408,12 +416,28 @@ static __always_inline int request_is_last(const struct psock *ps, const struct 
 	return ps->held || (t->max_requests && ps->requests + 1 >= t->max_requests);
 }
 
+/* Whether the path is to be changed, and how. Only in a request that is whole: should the redirect fail behind this program, because the
+ * i-sock closes in that moment or memory is out, then send() takes as many bytes for unsent as the message has now, and if it became shorter, the
+ * application sends the last of its own once more. They must meet a request that has ended, behind which they are not the endpoint's
+ * but the daemon's. If it became longer, send() fails. */
+static __always_inline enum verdict request_plan_edit(const struct psock *ps, __u32 rewrite, struct edit *edit,
+						      __u64 *room)
+{
+	if (!rewrite)
+		return 0;
+	if (ps->body || !edit_plan(&ps->scan, rewrite, edit))
+		return HANDOVER_REWRITE;
+	*room += edit_growth(edit);
+	return 0;
+}
+
 /* The first bytes of a request. */
 static __always_inline int request_begin(struct sk_msg_md *msg, struct psock *ps)
 {
 	struct listener *l = listener_at(ps->listener);
 	struct routing to = {};
 	struct route_table *t;
+	struct edit edit = {};
 	enum verdict v;
 	__u64 room;
 
@@ -437,11 +461,13 @@ static __always_inline int request_begin(struct sk_msg_md *msg, struct psock *ps
 	/* Last: it moves the message's span. */
 	if (!v && ps->scan.flags & SCAN_CHUNKED)
 		v = request_chunks_begin(msg, ps);
+	if (!v)
+		v = request_plan_edit(ps, to.rewrite, &edit, &room);
 	if (v)
 		return request_decline(msg, ps, v, NO_ENDPOINT);
 	if (!to.hashed)
 		to.hash = route_draw();
-	return request_send(msg, ps, &to, room);
+	return request_send(msg, ps, &to, &edit, room);
 }
 
 /* Whether a response that has ended is still on its way to the application: from another host it passes a worker's queue, which

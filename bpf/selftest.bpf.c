@@ -172,3 +172,52 @@ int xlb_probe(struct sk_msg_md *msg)
 	}
 	return bpf_msg_redirect_map(msg, &probe_socks, key, BPF_F_INGRESS);
 }
+
+/* What tests of edits share with their program. */
+struct edit_test {
+	/* The request's scan, and what is still to come of it. */
+	struct psock psock;
+	/* Given: messages go out by TCP, not into the socket's own queue. */
+	__u32 remote;
+	/* enum verdict of the last message. */
+	__u32 verdict;
+	/* Messages that were edited. */
+	__u64 edited;
+};
+
+/* Writers: the tests and their program. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct edit_test);
+	__uint(max_entries, 1);
+} edit_tests SEC(".maps");
+
+/* Only for tests: sends a socket's requests to itself, or on to its peer, with the path that the first rewrite makes of theirs, by way of the
+ * request program's own functions. What is not edited goes the same way, as it is. */
+SEC("sk_msg")
+int xlb_selftest_edit(struct sk_msg_md *msg)
+{
+	__u32 key = 0;
+	struct edit_test *t = bpf_map_lookup_elem(&edit_tests, &key);
+	struct edit edit = {};
+	enum verdict v;
+	__u64 room;
+
+	if (!t)
+		return SK_DROP;
+	bpf_msg_apply_bytes(msg, 0);
+	bpf_msg_cork_bytes(msg, 0);
+	v = request_read(msg, &t->psock, 0, 0);
+	if (!v)
+		v = request_fits(&t->psock, msg->size, &room);
+	if (!v && t->psock.scan.flags & SCAN_CHUNKED)
+		v = request_chunks_begin(msg, &t->psock);
+	if (!v)
+		v = request_plan_edit(&t->psock, 1, &edit, &room);
+	if (!v && !edit_message(msg, &t->psock.scan, &edit, t->remote))
+		v = HANDOVER_REWRITE;
+	t->edited += !v;
+	t->verdict = v;
+	return bpf_msg_redirect_map(msg, &probe_socks, key, t->remote ? 0 : BPF_F_INGRESS);
+}

@@ -33,6 +33,8 @@ enum limits {
 	/* Longest header name and value that a route may ask about. */
 	MAX_FIELD_NAME = 56,
 	MAX_FIELD_VALUE = 120,
+	/* Longest text that a route puts in place of a path or of its beginning; a multiple of 8. */
+	MAX_REWRITE = 120,
 	/* Header fields of one request, as Envoy's HttpProtocolOptions.max_headers_count. */
 	MAX_LINES = 100,
 	/* Header fields of one request that routes ask about, and parameters of its query. */
@@ -115,6 +117,7 @@ enum verdict {
 	HANDOVER_TABLE_SLOW,
 	HANDOVER_ROUTE_SLOW,
 	HANDOVER_NORMALIZE,
+	HANDOVER_REWRITE,
 	HANDOVER_NO_VHOST,
 	HANDOVER_NO_ROUTE,
 	HANDOVER_NO_CLUSTER,
@@ -481,7 +484,17 @@ struct route {
 	__u32 idle_ms;
 	/* Hash policies, the first in the lowest byte: enum hash_policy. 0: there are none. */
 	__u32 hash;
-	__u32 reserved;
+	/* Index into rewrites, 0: the endpoint gets the path as it is. */
+	__u32 rewrite;
+};
+
+/* A text that the endpoint gets in place of the beginning of a path. */
+struct rewrite {
+	/* Bytes of the path that it replaces, NO_LIMIT: all of them. */
+	__u32 cut;
+	/* Of the text, at least 1: it begins with a slash. What lies behind it is 0. */
+	__u32 len;
+	__u8 text[MAX_REWRITE];
 };
 
 /* What one policy hashes: the field of that number. */
@@ -894,7 +907,8 @@ struct explanation {
 	__u64 hash;
 	/* The client's IPv4 address in network order, 0 for none: a part of the question. */
 	__u32 source;
-	__u32 reserved;
+	/* As in struct route. */
+	__u32 rewrite;
 };
 
 #endif

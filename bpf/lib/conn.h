@@ -23,6 +23,15 @@ struct query_scan {
 	__u32 asked;
 };
 
+/* Progress through the new beginning of a message (lib/edit.h). Not on the stack, for the same reason. */
+struct edit_scan {
+	/* Next byte to write, the first that can be reached, and where the writing ends. */
+	__u32 at;
+	__u32 base;
+	__u32 end;
+	__u32 reserved;
+};
+
 /* What the request scan found, and where it stands. */
 struct request_scan {
 	struct field_scan field;
@@ -84,6 +93,7 @@ struct request_scan {
 	/* Where the query begins, behind its '?'; 0 when there is none. */
 	__u32 query_at;
 	struct query_scan query;
+	struct edit_scan edit;
 };
 
 enum psock_flags {

@@ -56,6 +56,8 @@ PLAIN_ARRAY(route_tables, route_table, 8192)
 PLAIN_ARRAY(routes, route, 262144)
 PLAIN_ARRAY(tuples, tuple, 65536)
 PLAIN_ARRAY(splits, split, 65536)
+/* Twice what a configuration may have, as of what follows. */
+PLAIN_ARRAY(rewrites, rewrite, 32768)
 PLAIN_ARRAY(automata, automaton, 1024)
 /* Twice what a configuration may have, so that the next version has room beside it. */
 PLAIN_ARRAY(cell_blocks, cells, 65536)

@@ -30,6 +30,9 @@ struct routing {
 	__u32 idle_ms;
 	/* As in struct route_table; given. */
 	__u32 request_ms;
+	/* As in struct route. */
+	__u32 rewrite;
+	__u32 reserved;
 };
 
 /* ---- virtual host ---- */
@@ -258,6 +261,7 @@ static __always_inline enum verdict route_choose_cluster(const struct route *r, 
 	out->timeout_ns = r->timeout_ns;
 	out->idle_ms = r->idle_ms;
 	out->flags = r->flags;
+	out->rewrite = r->rewrite;
 	if (!r->count) {
 		out->cluster = r->first;
 		return 0;

@@ -93,6 +93,9 @@ func actionText(a *explain.Action) string {
 		words = append(words, fmt.Sprintf("%d without a cluster", a.NotFound))
 	}
 	words = append(words, a.Changes...)
+	if a.Path != "" {
+		words = append(words, "path "+a.Path)
+	}
 	words = append(words, a.Filters...)
 	if len(a.Upgrades) > 0 {
 		words = append(words, "upgrades "+strings.Join(a.Upgrades, " "))

@@ -35,12 +35,15 @@ type space struct {
 	compiler                          *dfa.Compiler
 	// subsetted are the clusters with subsets.
 	subsetted map[string]bool
+	// rewrites are those that have been taken.
+	rewrites map[Rewrite]bool
 }
 
 func newSpace(k *known) *space {
 	return &space{
 		automata: maxAutomata, blocks: maxBlocks, accepts: maxAccepts, routes: maxAcceptedRoutes,
 		comparisons: maxComparisons,
+		rewrites:    map[Rewrite]bool{},
 		known:       k,
 		compiler:    k.automata.Compiler(),
 	}

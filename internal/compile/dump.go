@@ -129,6 +129,7 @@ func (t *Table) dumpRoute(w *strings.Builder, i int) {
 	if r.Denominator > 0 {
 		fmt.Fprintf(w, " %d of %d", r.Numerator, r.Denominator)
 	}
+	w.WriteString(rewriteText(r.Rewrite))
 	w.WriteString(" ->")
 	if r.Count == 0 {
 		fmt.Fprintf(w, " %s%s\n", cmp.Or(r.Cluster, "-"), r.Criteria)
@@ -138,6 +139,16 @@ func (t *Table) dumpRoute(w *strings.Builder, i int) {
 		fmt.Fprintf(w, " %s%s<%d", s.Cluster, s.Criteria, s.Below)
 	}
 	fmt.Fprintf(w, " of %d\n", r.Total)
+}
+
+func rewriteText(r Rewrite) string {
+	switch {
+	case r.Text == "":
+		return ""
+	case r.Cut == WholePath:
+		return fmt.Sprintf(" path=%q", r.Text)
+	}
+	return fmt.Sprintf(" first %d=%q", r.Cut, r.Text)
 }
 
 var checkedText = map[bool]string{true: " checked"}

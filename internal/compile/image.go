@@ -164,6 +164,8 @@ type Route struct {
 	Flags maps.RouteFlags
 	// Hash is what is hashed of a request, as maps.Route has it; 0 is nothing.
 	Hash uint32
+	// Rewrite is what the endpoint gets in place of the first bytes of the path.
+	Rewrite Rewrite
 	// Cluster when it is one; then First, Count and Total are 0. With RouteSlow there is none.
 	Cluster string
 	// Criteria name one of the cluster's Subsets; without any it is the cluster itself.
@@ -171,6 +173,17 @@ type Route struct {
 	// Otherwise the shares are Splits[First : First+Count], up to Total.
 	First, Count, Total uint32
 }
+
+// Rewrite is a text that stands in place of the first Cut bytes of a path, or of all of it. The zero value changes nothing.
+type Rewrite struct {
+	// Text begins with a slash and is at most maps.MaxRewrite bytes long.
+	Text string
+	// Cut is at most the length of the path; WholePath stands for that.
+	Cut uint32
+}
+
+// WholePath is a Rewrite.Cut that leaves nothing of a path.
+const WholePath uint32 = maps.NoLimit
 
 // Split is a share of a weighted route: of the draws below Below that no earlier
 // share took.

@@ -69,6 +69,16 @@ func (k *kernel) route(listener uint32, head string) (verdict maps.Verdict, clus
 	return maps.Verdict(e.Verdict), e.Cluster
 }
 
+// rewrite is what a route's number stands for in the map.
+func (k *kernel) rewrite(number uint32) compile.Rewrite {
+	k.t.Helper()
+	r, _, err := k.datapath.Config.Rewrites.Lookup(number)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return compile.Rewrite{Text: string(r.Text[:r.Len]), Cut: r.Cut}
+}
+
 // clusters maps the indices of clusters to their names.
 func (k *kernel) clusters() map[uint32]string {
 	names := map[uint32]string{}
@@ -130,6 +140,9 @@ func TestKernelRoutesAsTheCompiledTable(t *testing.T) {
 			got, cluster := maps.Verdict(e.Verdict), e.Cluster
 			if why := disagree(&k.image.Listeners[0].Table, r, got, names[cluster]); why != "" {
 				t.Fatalf("%q: %s\n%s", head, why, k.image)
+			}
+			if won, _ := k.image.Listeners[0].Table.Route(r); got == maps.VerdictOk && k.rewrite(e.Rewrite) != won.Rewrite {
+				t.Fatalf("%q: the kernel has the rewrite %v, want %v", head, k.rewrite(e.Rewrite), won.Rewrite)
 			}
 			found[got]++
 		}

@@ -226,6 +226,9 @@ func (w world) route() *model.Route {
 		r.Filters.CORS = &model.CORS{}
 	}
 	if w.oneIn(3) {
+		r.Rewrite.Prefix = pick(w, "/", "/new", "/a/b?c", "/"+w.long(int(maps.MaxRewrite)-1))
+	}
+	if w.oneIn(3) {
 		r.Upgrades = []string{pick(w, "other", model.UpgradeWebSocket)}
 	}
 	if w.oneIn(2) {

@@ -254,7 +254,7 @@ func TestRoutesThatDoMoreThanForwardLeaveTheOthersFast(t *testing.T) {
 	redirect := prefixRoute("/redirect", "a")
 	redirect.Clusters, redirect.Redirect = nil, &model.Redirect{Status: 301}
 	path, host := prefixRoute("/path", "a"), prefixRoute("/host", "a")
-	path.Rewrite.Prefix, host.Host.Literal = "/x", "h"
+	path.Rewrite.Regex, host.Host.Literal = substitution(t, "x", "y"), "h"
 	changed := model.HeaderLevel{Request: model.HeaderChanges{Remove: []string{"a"}}}
 	headers, share := prefixRoute("/headers", "a"), prefixRoute("/share", "a")
 	headers.Levels, share.Clusters[0].Changes = []*model.HeaderLevel{&changed}, changed
@@ -271,7 +271,7 @@ func TestRoutesThatDoMoreThanForwardLeaveTheOthersFast(t *testing.T) {
 	}
 	const behind = "; the slow path serves the requests that may match"
 	want := []string{
-		"direct_response" + behind, "an injected fault" + behind, "mirrored requests" + behind, "redirect" + behind, "a rewritten path" + behind, "a rewritten host" + behind, "changed headers" + behind,
+		"direct_response" + behind, "an injected fault" + behind, "mirrored requests" + behind, "redirect" + behind, "a path rewritten by an expression" + behind, "a rewritten host" + behind, "changed headers" + behind,
 		"a cluster chosen by a header" + behind, "a CORS policy, and an Origin header" + behind,
 	}
 	if diff := cmp.Diff(want, reasons); diff != "" {
@@ -289,7 +289,7 @@ func TestPolicyLeavesRequestsWithoutOriginFast(t *testing.T) {
 	policy, share, inner := prefixRoute("/policy", "a"), prefixRoute("/share", "b"), prefixRoute("/inner", "c", model.HeaderMatch{Name: "x"})
 	policy.Filters.CORS, share.Clusters[0].Filters, inner.Filters.CORS = cors, &model.RouteFilters{CORS: cors}, cors
 	other := prefixRoute("/other", "d")
-	other.Filters.CORS, other.Rewrite.Prefix = cors, "/"
+	other.Filters.CORS, other.Rewrite.Regex = cors, substitution(t, "x", "y")
 	table, notes := compileTable("table", oneHost(prefixRoute("/first", "e"), policy, share, inner, other, prefixRoute("/", "rest")))
 	var places []string
 	for _, n := range notes {
@@ -297,7 +297,7 @@ func TestPolicyLeavesRequestsWithoutOriginFast(t *testing.T) {
 	}
 	want := []string{
 		`table: virtual host "vh": route 2, 3, 4: a CORS policy, and an Origin header; the slow path serves the requests that may match`,
-		`table: virtual host "vh": route 5: a rewritten path; the slow path serves the requests that may match`,
+		`table: virtual host "vh": route 5: a path rewritten by an expression; the slow path serves the requests that may match`,
 	}
 	if diff := cmp.Diff(want, places); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)

@@ -93,6 +93,9 @@ func (b *tableBuilder) compileRoute(r *model.Route) (out Route, reason string) {
 		return Route{}, what
 	}
 	out = Route{Timeout: r.Timeout, Idle: r.Idle, Flags: flagsOf(r)}
+	if out.Rewrite, reason = b.rewriteOf(r); reason != "" {
+		return Route{}, reason
+	}
 	if out.Hash, reason = b.conditions.hashProgram(r.Hash); reason != "" {
 		return Route{}, reason
 	}

@@ -100,6 +100,7 @@ func Load(o Options) (*Datapath, error) {
 
 func configure(spec *ebpf.CollectionSpec, o Options) error {
 	delete(spec.Programs, "xlb_probe")
+	delete(spec.Programs, "xlb_selftest_edit")
 	if !o.FastPath {
 		for _, name := range fastNames {
 			delete(spec.Programs, name)
@@ -180,6 +181,7 @@ func (d *Datapath) wrapMaps() error {
 		RouteTables:    maps.NewTable[uint32, maps.RouteTable]("route_tables", m.RouteTables),
 		Routes:         maps.NewTable[uint32, maps.Route]("routes", m.Routes),
 		Splits:         maps.NewTable[uint32, maps.Split]("splits", m.Splits),
+		Rewrites:       maps.NewTable[uint32, maps.Rewrite]("rewrites", m.Rewrites),
 		Automata:       maps.NewTable[uint32, maps.Automaton]("automata", m.Automata),
 		Cells:          maps.NewTable[uint32, maps.Cells]("cell_blocks", m.CellBlocks),
 		Accepts:        maps.NewTable[uint32, maps.Candidates]("accepts", m.Accepts),
@@ -201,6 +203,7 @@ func (d *Datapath) wrapMaps() error {
 			VHosts:         m.Vhosts.MaxEntries(),
 			Routes:         m.Routes.MaxEntries(),
 			Splits:         m.Splits.MaxEntries(),
+			Rewrites:       m.Rewrites.MaxEntries(),
 			Tuples:         m.Tuples.MaxEntries(),
 			Automata:       m.Automata.MaxEntries(),
 			Cells:          m.CellBlocks.MaxEntries(),

@@ -26,6 +26,7 @@ const (
 	xlbMapClusters             = "clusters"
 	xlbMapConns                = "conns"
 	xlbMapControls             = "controls"
+	xlbMapEditTests            = "edit_tests"
 	xlbMapEndpointAddresses    = "endpoint_addresses"
 	xlbMapEndpoints            = "endpoints"
 	xlbMapEvents               = "events"
@@ -48,6 +49,7 @@ const (
 	xlbMapPsocks               = "psocks"
 	xlbMapReceiveSequences     = "receive_sequences"
 	xlbMapRequestCopies        = "request_copies"
+	xlbMapRewrites             = "rewrites"
 	xlbMapRouteTables          = "route_tables"
 	xlbMapRoutes               = "routes"
 	xlbMapSchedules            = "schedules"
@@ -78,6 +80,7 @@ const (
 	xlbProgXlbRequestDispatch  = "xlb_request_dispatch"
 	xlbProgXlbResponse         = "xlb_response"
 	xlbProgXlbResponseDispatch = "xlb_response_dispatch"
+	xlbProgXlbSelftestEdit     = "xlb_selftest_edit"
 	xlbProgXlbSelftestRequest  = "xlb_selftest_request"
 	xlbProgXlbSelftestResponse = "xlb_selftest_response"
 	xlbProgXlbSetsockopt       = "xlb_setsockopt"
@@ -152,6 +155,7 @@ type xlbProgramSpecs struct {
 	XlbRequestDispatch  *ebpf.ProgramSpec `ebpf:"xlb_request_dispatch"`
 	XlbResponse         *ebpf.ProgramSpec `ebpf:"xlb_response"`
 	XlbResponseDispatch *ebpf.ProgramSpec `ebpf:"xlb_response_dispatch"`
+	XlbSelftestEdit     *ebpf.ProgramSpec `ebpf:"xlb_selftest_edit"`
 	XlbSelftestRequest  *ebpf.ProgramSpec `ebpf:"xlb_selftest_request"`
 	XlbSelftestResponse *ebpf.ProgramSpec `ebpf:"xlb_selftest_response"`
 	XlbSetsockopt       *ebpf.ProgramSpec `ebpf:"xlb_setsockopt"`
@@ -175,6 +179,7 @@ type xlbMapSpecs struct {
 	Clusters          *ebpf.MapSpec `ebpf:"clusters"`
 	Conns             *ebpf.MapSpec `ebpf:"conns"`
 	Controls          *ebpf.MapSpec `ebpf:"controls"`
+	EditTests         *ebpf.MapSpec `ebpf:"edit_tests"`
 	EndpointAddresses *ebpf.MapSpec `ebpf:"endpoint_addresses"`
 	Endpoints         *ebpf.MapSpec `ebpf:"endpoints"`
 	Events            *ebpf.MapSpec `ebpf:"events"`
@@ -197,6 +202,7 @@ type xlbMapSpecs struct {
 	Psocks            *ebpf.MapSpec `ebpf:"psocks"`
 	ReceiveSequences  *ebpf.MapSpec `ebpf:"receive_sequences"`
 	RequestCopies     *ebpf.MapSpec `ebpf:"request_copies"`
+	Rewrites          *ebpf.MapSpec `ebpf:"rewrites"`
 	RouteTables       *ebpf.MapSpec `ebpf:"route_tables"`
 	Routes            *ebpf.MapSpec `ebpf:"routes"`
 	Schedules         *ebpf.MapSpec `ebpf:"schedules"`
@@ -260,6 +266,7 @@ type xlbMaps struct {
 	Clusters          *ebpf.Map `ebpf:"clusters"`
 	Conns             *ebpf.Map `ebpf:"conns"`
 	Controls          *ebpf.Map `ebpf:"controls"`
+	EditTests         *ebpf.Map `ebpf:"edit_tests"`
 	EndpointAddresses *ebpf.Map `ebpf:"endpoint_addresses"`
 	Endpoints         *ebpf.Map `ebpf:"endpoints"`
 	Events            *ebpf.Map `ebpf:"events"`
@@ -282,6 +289,7 @@ type xlbMaps struct {
 	Psocks            *ebpf.Map `ebpf:"psocks"`
 	ReceiveSequences  *ebpf.Map `ebpf:"receive_sequences"`
 	RequestCopies     *ebpf.Map `ebpf:"request_copies"`
+	Rewrites          *ebpf.Map `ebpf:"rewrites"`
 	RouteTables       *ebpf.Map `ebpf:"route_tables"`
 	Routes            *ebpf.Map `ebpf:"routes"`
 	Schedules         *ebpf.Map `ebpf:"schedules"`
@@ -312,6 +320,7 @@ func (m *xlbMaps) Close() error {
 		m.Clusters,
 		m.Conns,
 		m.Controls,
+		m.EditTests,
 		m.EndpointAddresses,
 		m.Endpoints,
 		m.Events,
@@ -334,6 +343,7 @@ func (m *xlbMaps) Close() error {
 		m.Psocks,
 		m.ReceiveSequences,
 		m.RequestCopies,
+		m.Rewrites,
 		m.RouteTables,
 		m.Routes,
 		m.Schedules,
@@ -386,6 +396,7 @@ type xlbPrograms struct {
 	XlbRequestDispatch  *ebpf.Program `ebpf:"xlb_request_dispatch"`
 	XlbResponse         *ebpf.Program `ebpf:"xlb_response"`
 	XlbResponseDispatch *ebpf.Program `ebpf:"xlb_response_dispatch"`
+	XlbSelftestEdit     *ebpf.Program `ebpf:"xlb_selftest_edit"`
 	XlbSelftestRequest  *ebpf.Program `ebpf:"xlb_selftest_request"`
 	XlbSelftestResponse *ebpf.Program `ebpf:"xlb_selftest_response"`
 	XlbSetsockopt       *ebpf.Program `ebpf:"xlb_setsockopt"`
@@ -411,6 +422,7 @@ func (p *xlbPrograms) Close() error {
 		p.XlbRequestDispatch,
 		p.XlbResponse,
 		p.XlbResponseDispatch,
+		p.XlbSelftestEdit,
 		p.XlbSelftestRequest,
 		p.XlbSelftestResponse,
 		p.XlbSetsockopt,

@@ -39,6 +39,9 @@ func pathAction(outcome model.PathOutcome, path string) *Action {
 func (a *Action) forward(cfg *model.Config, r *model.Route, req *model.Request) {
 	a.Timeout, a.Upgrades = r.Timeout.String(), slices.Clone(r.Upgrades)
 	a.Changes = append(pathChanges(r.Rewrite), hostChanges(&r.Host)...)
+	if r.Rewrite != (model.PathRewrite{}) && !req.Connect {
+		a.Path = r.Target(req.Path, r.Rewrite)
+	}
 	for _, c := range sharesOf(r) {
 		share := Cluster{Name: c.Name, Header: c.Header, Weight: c.Weight}
 		if c.Header != "" {

@@ -96,6 +96,8 @@ type Action struct {
 	Timeout string `json:"timeout,omitempty"`
 	// Changes that are made to the request, or that a redirect makes to the URL, each in Envoy's words.
 	Changes []string `json:"changes,omitempty"`
+	// Path, with its query, that the endpoint gets; empty where that is the request's.
+	Path string `json:"rewritten_path,omitempty"`
 	// Filters that may answer the request, or hold it up, before.
 	Filters []string `json:"filters,omitempty"`
 	// Upgrades that the route allows.

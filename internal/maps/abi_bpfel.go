@@ -208,7 +208,7 @@ type abiExplanation struct {
 	Hashed    uint32
 	Hash      uint64
 	Source    uint32
-	Reserved  uint32
+	Rewrite   uint32
 }
 
 type abiFieldKey struct {
@@ -277,6 +277,7 @@ const (
 	abiLimitsWHOLE_PATH        abiLimits = 255
 	abiLimitsMAX_FIELD_NAME    abiLimits = 56
 	abiLimitsMAX_FIELD_VALUE   abiLimits = 120
+	abiLimitsMAX_REWRITE       abiLimits = 120
 	abiLimitsMAX_LINES         abiLimits = 100
 	abiLimitsMAX_FIELDS        abiLimits = 8
 	abiLimitsMAX_PARAMETERS    abiLimits = 100
@@ -422,6 +423,13 @@ const (
 	abiRequestFlagsREQUEST_UPGRADE abiRequestFlags = 2
 )
 
+type abiRewrite struct {
+	_    structs.HostLayout
+	Cut  uint32
+	Len  uint32
+	Text [120]uint8
+}
+
 type abiRoute struct {
 	_           structs.HostLayout
 	Need        uint64
@@ -436,7 +444,7 @@ type abiRoute struct {
 	Denominator uint32
 	IdleMs      uint32
 	Hash        uint32
-	Reserved    uint32
+	Rewrite     uint32
 }
 
 type abiRouteFlags uint32
@@ -652,33 +660,34 @@ const (
 	abiVerdictHANDOVER_TABLE_SLOW             abiVerdict = 34
 	abiVerdictHANDOVER_ROUTE_SLOW             abiVerdict = 35
 	abiVerdictHANDOVER_NORMALIZE              abiVerdict = 36
-	abiVerdictHANDOVER_NO_VHOST               abiVerdict = 37
-	abiVerdictHANDOVER_NO_ROUTE               abiVerdict = 38
-	abiVerdictHANDOVER_NO_CLUSTER             abiVerdict = 39
-	abiVerdictHANDOVER_OVERFLOW               abiVerdict = 40
-	abiVerdictHANDOVER_CLUSTER_SLOW           abiVerdict = 41
-	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 42
-	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 43
-	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 44
-	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 45
-	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 46
-	abiVerdictHANDOVER_NO_STATE               abiVerdict = 47
-	abiVerdictHANDOVER_LAST                   abiVerdict = 47
-	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 48
-	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 49
-	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 50
-	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 51
-	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 52
-	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 53
-	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 54
-	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 55
-	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 56
-	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 57
-	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 58
-	abiVerdictVERDICT_SPILLED                 abiVerdict = 59
-	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 60
-	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 61
-	abiVerdictVERDICT_COUNT                   abiVerdict = 62
+	abiVerdictHANDOVER_REWRITE                abiVerdict = 37
+	abiVerdictHANDOVER_NO_VHOST               abiVerdict = 38
+	abiVerdictHANDOVER_NO_ROUTE               abiVerdict = 39
+	abiVerdictHANDOVER_NO_CLUSTER             abiVerdict = 40
+	abiVerdictHANDOVER_OVERFLOW               abiVerdict = 41
+	abiVerdictHANDOVER_CLUSTER_SLOW           abiVerdict = 42
+	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 43
+	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 44
+	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 45
+	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 46
+	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 47
+	abiVerdictHANDOVER_NO_STATE               abiVerdict = 48
+	abiVerdictHANDOVER_LAST                   abiVerdict = 48
+	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 49
+	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 50
+	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 51
+	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 52
+	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 53
+	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 54
+	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 55
+	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 56
+	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 57
+	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 58
+	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 59
+	abiVerdictVERDICT_SPILLED                 abiVerdict = 60
+	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 61
+	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 62
+	abiVerdictVERDICT_COUNT                   abiVerdict = 63
 )
 
 type abiVhost struct {
@@ -732,6 +741,7 @@ const (
 	abiVarSharedPseudoHeader    = "shared_pseudo_header"
 	abiVarSharedRequestCopy     = "shared_request_copy"
 	abiVarSharedRequestFlags    = "shared_request_flags"
+	abiVarSharedRewrite         = "shared_rewrite"
 	abiVarSharedRoute           = "shared_route"
 	abiVarSharedRouteFlags      = "shared_route_flags"
 	abiVarSharedRouteTable      = "shared_route_table"
@@ -846,6 +856,7 @@ type abiVariableSpecs struct {
 	SharedPseudoHeader    *ebpf.VariableSpec `ebpf:"shared_pseudo_header"`
 	SharedRequestCopy     *ebpf.VariableSpec `ebpf:"shared_request_copy"`
 	SharedRequestFlags    *ebpf.VariableSpec `ebpf:"shared_request_flags"`
+	SharedRewrite         *ebpf.VariableSpec `ebpf:"shared_rewrite"`
 	SharedRoute           *ebpf.VariableSpec `ebpf:"shared_route"`
 	SharedRouteFlags      *ebpf.VariableSpec `ebpf:"shared_route_flags"`
 	SharedRouteTable      *ebpf.VariableSpec `ebpf:"shared_route_table"`
@@ -936,6 +947,7 @@ type abiVariables struct {
 	SharedPseudoHeader    *ebpf.Variable `ebpf:"shared_pseudo_header"`
 	SharedRequestCopy     *ebpf.Variable `ebpf:"shared_request_copy"`
 	SharedRequestFlags    *ebpf.Variable `ebpf:"shared_request_flags"`
+	SharedRewrite         *ebpf.Variable `ebpf:"shared_rewrite"`
 	SharedRoute           *ebpf.Variable `ebpf:"shared_route"`
 	SharedRouteFlags      *ebpf.Variable `ebpf:"shared_route_flags"`
 	SharedRouteTable      *ebpf.Variable `ebpf:"shared_route_table"`

@@ -31,6 +31,7 @@ type Config struct {
 	RouteTables Table[uint32, RouteTable]
 	Routes      Table[uint32, Route]
 	Splits      Table[uint32, Split]
+	Rewrites    Table[uint32, Rewrite]
 	Automata    Table[uint32, Automaton]
 	Cells       Table[uint32, Cells]
 	Accepts     Table[uint32, Candidates]
@@ -61,7 +62,7 @@ type Config struct {
 // Sizes are the numbers of entries that maps hold.
 type Sizes struct {
 	Listeners, RouteTables, Routes, Splits, Tuples, Schedules uint32
-	VHosts                                                    uint32
+	VHosts, Rewrites                                          uint32
 	Automata, Cells, Accepts, AcceptedValues, BucketLists     uint32
 	Clusters, Groups, Endpoints, Slots, HashPlaces            uint32
 }

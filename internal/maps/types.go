@@ -59,6 +59,8 @@ type (
 	PseudoHeader = abiPseudoHeader
 	// PeerKey names an i-sock by its far end.
 	PeerKey = abiPeerKey
+	// Rewrite is a text in place of the beginning of a path.
+	Rewrite = abiRewrite
 	// Route is a compiled route.
 	Route = abiRoute
 	// RouteTable is one version of a route table.
@@ -171,6 +173,7 @@ const (
 	WholePath       = abiLimitsWHOLE_PATH
 	MaxFieldName    = abiLimitsMAX_FIELD_NAME
 	MaxFieldValue   = abiLimitsMAX_FIELD_VALUE
+	MaxRewrite      = abiLimitsMAX_REWRITE
 	MaxFields       = abiLimitsMAX_FIELDS
 	MaxParameters   = abiLimitsMAX_PARAMETERS
 	MaxCandidates   = abiLimitsMAX_CANDIDATES
@@ -347,6 +350,7 @@ const (
 	HandoverTableSlow            = abiVerdictHANDOVER_TABLE_SLOW
 	HandoverRouteSlow            = abiVerdictHANDOVER_ROUTE_SLOW
 	HandoverNormalize            = abiVerdictHANDOVER_NORMALIZE
+	HandoverRewrite              = abiVerdictHANDOVER_REWRITE
 	HandoverNoVHost              = abiVerdictHANDOVER_NO_VHOST
 	HandoverNoRoute              = abiVerdictHANDOVER_NO_ROUTE
 	HandoverNoCluster            = abiVerdictHANDOVER_NO_CLUSTER

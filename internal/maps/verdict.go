@@ -41,6 +41,7 @@ var verdictNames = [VerdictCount]string{
 	HandoverTableSlow:            "table_slow",
 	HandoverRouteSlow:            "route_slow",
 	HandoverNormalize:            "normalize",
+	HandoverRewrite:              "rewrite",
 	HandoverNoVHost:              "no_vhost",
 	HandoverNoRoute:              "no_route",
 	HandoverNoCluster:            "no_cluster",

@@ -33,15 +33,15 @@ func (r *Route) IsLocal() bool { return r.Direct != nil || r.Redirect != nil }
 const RetriedRequests = "a retry policy that may want a request again"
 
 // Beyond names, for a note, what a route does besides sending requests on as
-// they are; empty is nothing.
+// they are, or with another beginning of their path; empty is nothing.
 func (r *Route) Beyond() string {
 	switch {
 	case r.Direct != nil:
 		return "direct_response"
 	case r.Redirect != nil:
 		return "redirect"
-	case r.Rewrite != (PathRewrite{}):
-		return "a rewritten path"
+	case r.Rewrite.Regex != nil:
+		return "a path rewritten by an expression"
 	case r.Host.Literal != "" || r.Host.Header != "" || r.Host.Path != nil || r.anyShare(func(c *WeightedCluster) bool { return c.Host != "" }):
 		return "a rewritten host"
 	case len(r.Levels) > 0 || r.anyShare(func(c *WeightedCluster) bool { return !c.Changes.IsZero() }):

@@ -34,11 +34,14 @@ func (r *Route) Target(target string, w PathRewrite) string {
 
 // matched is how many bytes of a path prefix_rewrite replaces.
 func (r *Route) matched(path string) int {
-	if r.Path.Kind == PathRegex || r.Path.Kind == PathConnect {
+	if r.ReplacesAll() {
 		return len(path)
 	}
 	return len(r.Path.Value)
 }
+
+// ReplacesAll reports whether prefix_rewrite replaces all of a path, and not as many bytes as the match has.
+func (r *Route) ReplacesAll() bool { return r.Path.Kind == PathRegex || r.Path.Kind == PathConnect }
 
 // Substitution replaces whatever a regular expression finds
 // (envoy.type.matcher.v3.RegexMatchAndSubstitute).

@@ -164,6 +164,10 @@ func (c *contents) routes(first, count uint32) string {
 	for i := range count {
 		r := at(c.cfg.Routes, first+i)
 		fmt.Fprintf(&w, "[%d %#x %#x %d %d %d/%d", r.Order, r.Need, r.Forbid, r.TimeoutNs, r.Flags, r.Numerator, r.Denominator)
+		if r.Rewrite != 0 {
+			rewrite := at(c.cfg.Rewrites, r.Rewrite)
+			fmt.Fprintf(&w, " %d:%q", rewrite.Cut, rewrite.Text[:rewrite.Len])
+		}
 		if r.Count == 0 && r.Flags&uint32(maps.RouteSlow) == 0 {
 			fmt.Fprintf(&w, " %s", c.clusters[r.First])
 		}

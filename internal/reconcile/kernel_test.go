@@ -23,6 +23,7 @@ type routing struct {
 	timeout time.Duration
 	flags   maps.RouteFlags
 	verdict maps.Verdict
+	rewrite maps.Rewrite
 }
 
 func at[V any](t maps.Table[uint32, V], index uint32) V {
@@ -290,6 +291,9 @@ func (k kernel) value(asked maps.AskedField, value string) maps.Value {
 
 func (k kernel) choose(r maps.Route, draw uint32) routing {
 	out := routing{cluster: r.First, timeout: time.Duration(r.TimeoutNs), flags: maps.RouteFlags(r.Flags)}
+	if r.Rewrite != 0 {
+		out.rewrite = at(k.cfg.Rewrites, r.Rewrite)
+	}
 	if r.Count == 0 {
 		return out
 	}
@@ -300,6 +304,15 @@ func (k kernel) choose(r maps.Route, draw uint32) routing {
 		}
 	}
 	return routing{verdict: maps.HandoverNoCluster}
+}
+
+// target is what a routed request's becomes, as in bpf/lib/edit.h.
+func (r routing) target(target string) string {
+	path, _, _ := strings.Cut(target, "?")
+	if r.rewrite.Len == 0 {
+		return target
+	}
+	return string(r.rewrite.Text[:r.rewrite.Len]) + target[min(int(r.rewrite.Cut), len(path)):]
 }
 
 // turns are the endpoints that a cluster's schedule lists.

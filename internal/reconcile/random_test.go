@@ -140,6 +140,9 @@ func (w world) route(clusters []*model.Cluster) *model.Route {
 		value := model.StringMatch{Kind: model.StringKind(w.IntN(4)), Value: w.word("a", 1, 2)}
 		r.Query = []model.QueryMatch{{Name: w.word("qr", 1, 1), String: &value}}
 	}
+	if w.IntN(3) == 0 {
+		r.Rewrite.Prefix = "/" + w.word("ab", 0, 2)
+	}
 	for range 1 + w.IntN(2) {
 		c := clusters[w.IntN(len(clusters))]
 		r.Clusters = append(r.Clusters, model.WeightedCluster{Name: c.Name, Weight: 1 + w.Uint32N(2), Criteria: w.metadata()})

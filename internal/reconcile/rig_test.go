@@ -18,7 +18,7 @@ import (
 )
 
 var testSizes = maps.Sizes{
-	Listeners: 64, RouteTables: 64, VHosts: 256, Routes: 4096, Splits: 1024, Tuples: 256, Schedules: 4096,
+	Listeners: 64, RouteTables: 64, VHosts: 256, Routes: 4096, Splits: 1024, Rewrites: 1024, Tuples: 256, Schedules: 4096,
 	BucketLists: 1024, Automata: 64, Cells: 4096, Accepts: 1024, AcceptedValues: 1024,
 	Clusters: 64, Groups: 256, Endpoints: 256,
 }
@@ -92,6 +92,7 @@ func newRigOf(t *testing.T, sizes maps.Sizes) *rig {
 	watch(g, "route_tables", &cfg.RouteTables)
 	watch(g, "routes", &cfg.Routes)
 	watch(g, "splits", &cfg.Splits)
+	watch(g, "rewrites", &cfg.Rewrites)
 	watch(g, "automata", &cfg.Automata)
 	watch(g, "cells", &cfg.Cells)
 	watch(g, "accepts", &cfg.Accepts)
@@ -219,7 +220,14 @@ func (g *rig) agree(l *model.Listener, r *model.Request, got routing, draw uint3
 		}
 		return ""
 	}
-	return g.agreeWith(l.Routes.Match(r), got, draw)
+	want := l.Routes.Match(r)
+	if why := g.agreeWith(want, got, draw); why != "" || want == nil {
+		return why
+	}
+	if asked, target := want.Target(r.Path, want.Rewrite), got.target(r.Path); asked != target {
+		return fmt.Sprintf("asks for %s, want %s", target, asked)
+	}
+	return ""
 }
 
 func (g *rig) agreeWith(want *model.Route, got routing, draw uint32) string {

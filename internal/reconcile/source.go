@@ -71,15 +71,13 @@ func (s *source) list(first, count uint32) (*piece[maps.Route], error) {
 	s.scratch = s.scratch[:0]
 	var children []holdable
 	for i := first; i < first+count; i++ {
-		route, splits, err := s.route(&s.table.Routes[i])
+		route, needs, err := s.route(&s.table.Routes[i])
+		children = append(children, needs...)
 		if err != nil {
 			dropAll(children)
 			return nil, err
 		}
 		s.scratch = append(s.scratch, route)
-		if splits != nil {
-			children = append(children, splits)
-		}
 	}
 	p, err := s.r.library.routes.get(s.scratch, children...)
 	if err == nil {
@@ -105,7 +103,8 @@ func requestTime(d time.Duration) uint32 {
 	return 0
 }
 
-func (s *source) route(from *compile.Route) (to maps.Route, splits *piece[maps.Split], err error) {
+// route returns a route and what it points to, held for the caller.
+func (s *source) route(from *compile.Route) (to maps.Route, children []holdable, err error) {
 	to = maps.Route{
 		Need: from.Need, Forbid: from.Forbid, TimeoutNs: uint64(max(from.Timeout, 0)), Flags: uint32(from.Flags), Order: from.Order,
 		Numerator: from.Numerator, Denominator: from.Denominator, IdleMs: idleOf(from.Idle), Hash: from.Hash,
@@ -113,18 +112,40 @@ func (s *source) route(from *compile.Route) (to maps.Route, splits *piece[maps.S
 	if from.Flags&maps.RouteSlow != 0 {
 		return to, nil, nil // its cluster is never read
 	}
+	if from.Rewrite.Text != "" {
+		rewrite, err := s.r.library.rewrites.get([]maps.Rewrite{rewriteOf(from.Rewrite)})
+		if err != nil {
+			return to, nil, err
+		}
+		to.Rewrite = rewrite.first
+		children = append(children, rewrite)
+	}
 	if from.Count == 0 {
 		to.First = s.r.entryOf(from.Cluster, from.Criteria)
-		return to, nil, nil
+		return to, children, nil
 	}
+	splits, err := s.shares(from)
+	if err != nil {
+		return to, children, err
+	}
+	to.First, to.Count = splits.place()
+	to.Total = from.Total
+	return to, append(children, splits), nil
+}
+
+func rewriteOf(from compile.Rewrite) (to maps.Rewrite) {
+	to = maps.Rewrite{Cut: from.Cut, Len: uint32(len(from.Text))}
+	copy(to.Text[:], from.Text)
+	return to
+}
+
+// shares returns the piece of a weighted route's shares, held for the caller.
+func (s *source) shares(from *compile.Route) (*piece[maps.Split], error) {
 	shares := make([]maps.Split, from.Count)
 	for i, share := range s.table.Splits[from.First : from.First+from.Count] {
 		shares[i] = maps.Split{Below: share.Below, Cluster: s.r.entryOf(share.Cluster, share.Criteria)}
 	}
-	splits, err = s.r.library.splits.get(shares)
-	to.First, to.Count = splits.place()
-	to.Total = from.Total
-	return to, splits, err
+	return s.r.library.splits.get(shares)
 }
 
 // tupleList returns the piece of a list of tuples, held for the caller.

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// maxRewrites is how many different rewrites one configuration may have, in all tables. The map holds twice as many.
+const maxRewrites = 16383
+
+// rewriteOf returns what a route's prefix_rewrite does to paths, or says why the kernel cannot do it.
+func (b *tableBuilder) rewriteOf(r *model.Route) (out Rewrite, reason string) {
+	text := r.Rewrite.Prefix
+	switch {
+	case text == "":
+		return Rewrite{}, ""
+	case len(text) > int(maps.MaxRewrite):
+		return Rewrite{}, fmt.Sprintf("a path rewritten to %d bytes, more than %d", len(text), maps.MaxRewrite)
+	case text[0] != '/':
+		return Rewrite{}, "a path rewritten to one that does not begin with /"
+	case strings.Contains(text, "?") && len(r.Hash) > 0:
+		// What is hashed is the query that the endpoint gets.
+		return Rewrite{}, "a query written into the path, and a hash policy"
+	}
+	out = Rewrite{Text: text, Cut: uint32(len(r.Path.Value))}
+	if r.ReplacesAll() {
+		out.Cut = WholePath
+	}
+	if !b.space.takeRewrite(out) {
+		return Rewrite{}, fmt.Sprintf("more than %d different rewrites of paths", maxRewrites)
+	}
+	return out, ""
+}
+
+// takeRewrite reports whether there is room for a rewrite; equal ones need it once.
+func (s *space) takeRewrite(r Rewrite) bool {
+	if s.rewrites[r] {
+		return true
+	}
+	if len(s.rewrites) == maxRewrites {
+		return false
+	}
+	s.rewrites[r] = true
+	return true
+}
