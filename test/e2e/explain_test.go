@@ -37,6 +37,7 @@ func TestExplainSaysWhatTheKernelWouldDo(t *testing.T) {
 			Listeners: []harness.Listener{{Address: service, Hosts: []harness.VirtualHost{{Domains: []string{"shop.test"}, Routes: []harness.Route{
 				{Prefix: "/buy", Headers: map[string]string{"x-canary": "yes"}, Clusters: harness.To("new"), Timeout: 3 * time.Second},
 				{Prefix: "/buy", Clusters: []harness.Share{{Cluster: "web", Weight: 1}, {Cluster: "new", Weight: 1}}},
+				{Prefix: "/old/", Rewrite: "/new/", Clusters: harness.To("new")},
 			}}}}},
 			Clusters: []harness.Cluster{{Name: "web", Endpoints: addresses[:1]}, {Name: "new", Endpoints: addresses[1:]}},
 		}
@@ -61,6 +62,12 @@ func TestExplainSaysWhatTheKernelWouldDo(t *testing.T) {
 		requireKernel(t, mode, plain, "ok")
 		requireKernel(t, mode, ask("PURGE", "/buy"), "method")
 		requireKernel(t, mode, ask("GET", "/buy", "connection: close"), "connection_option")
+		rewritten := ask("GET", "/old/x?q")
+		requireWinner(t, rewritten, 3, "new")
+		requireKernel(t, mode, rewritten, "ok")
+		if got := rewritten.Action.Path; got != "/new/x?q" {
+			t.Errorf("the endpoint gets %q", got)
+		}
 		none := ask("GET", "/")
 		requireWinner(t, none, 0)
 		requireKernel(t, mode, none, "no_route")

@@ -61,6 +61,8 @@ type Route struct {
 	// one disables it.
 	Timeout  time.Duration
 	Upgrades []Upgrade
+	// Rewrite is the prefix_rewrite; empty is none.
+	Rewrite string
 	// RetriedByEnvoy gives the route a retry policy when Envoy is tested: what
 	// XLB does by itself when an endpoint goes away, Envoy does only with it.
 	RetriedByEnvoy bool
@@ -204,6 +206,9 @@ func (r Route) action(forEnvoy bool) object {
 			shares = append(shares, object{"name": s.Cluster, "weight": s.Weight})
 		}
 		action["weighted_clusters"] = object{"clusters": shares}
+	}
+	if r.Rewrite != "" {
+		action["prefix_rewrite"] = r.Rewrite
 	}
 	if r.Timeout != 0 {
 		action["timeout"] = fmt.Sprintf("%gs", max(r.Timeout, 0).Seconds())

@@ -96,6 +96,14 @@ func (r *Recorder) Take(t testing.TB) [][]byte {
 	return taken.Connections
 }
 
+// Witness starts a server that says what it was asked, on a free port of the place, and returns its address.
+func (p *Place) Witness(t testing.TB) netip.AddrPort {
+	t.Helper()
+	spec := programs.WitnessSpec{Address: netip.AddrPortFrom(p.Address, 0).String()}
+	_, address := p.listening(t, programs.WitnessProgram, spec)
+	return address
+}
+
 // Puppet is a running puppet of package programs.
 type Puppet struct {
 	*Process

@@ -49,6 +49,7 @@ const (
 	PacerProgram    = "pacer"
 	TimelineProgram = "timeline"
 	BrinkProgram    = "brink"
+	WitnessProgram  = "witness"
 
 	// heirProgram is a child of the program habit.
 	heirProgram = "heir"
@@ -83,6 +84,7 @@ var registry = map[string]func(*stdio) error{
 	PacerProgram:    runPacer,
 	TimelineProgram: runTimeline,
 	BrinkProgram:    runBrink,
+	WitnessProgram:  runWitness,
 	heirProgram:     runHeir,
 
 	ChaosClientProgram: runChaosClient,
