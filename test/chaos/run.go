@@ -148,20 +148,26 @@ func (r *run) startClients() *harness.Process {
 	})
 }
 
-// config routes by the first element of the path; all clusters balance by policy.
+// config routes by the first element of the path, which endpoints get as the route's own name; all clusters balance by policy.
 func (r *run) config(policy string) harness.Config {
 	same, cross := r.addresses(r.near), r.addresses(r.far)
 	both := slices.Concat(same, cross)
-	route := func(name, cluster string, timeout time.Duration) harness.Route {
-		return harness.Route{Prefix: "/" + name + "/", Clusters: harness.To(cluster), Timeout: timeout}
+	var routes []harness.Route
+	for _, route := range []struct {
+		name, cluster string
+		timeout       time.Duration
+	}{
+		{traffic.RouteSame, "same", -1}, {traffic.RouteCross, "cross", -1}, {traffic.RouteBoth, "both", -1}, {traffic.RouteTimed, "both", routeTimeout},
+	} {
+		for i, name := range traffic.Names(route.name) {
+			routes = append(routes, harness.Route{Prefix: "/" + name + "/", Clusters: harness.To(route.cluster), Timeout: route.timeout})
+			if i > 0 {
+				routes[len(routes)-1].Rewrite = "/" + route.name + "/"
+			}
+		}
 	}
 	return harness.Config{
-		Listeners: []harness.Listener{{Address: r.service, Upgrades: []harness.Upgrade{{Type: traffic.UpgradeProtocol}}, Hosts: []harness.VirtualHost{{Routes: []harness.Route{
-			route(traffic.RouteSame, "same", -1),
-			route(traffic.RouteCross, "cross", -1),
-			route(traffic.RouteBoth, "both", -1),
-			route(traffic.RouteTimed, "both", routeTimeout),
-		}}}}},
+		Listeners: []harness.Listener{{Address: r.service, Upgrades: []harness.Upgrade{{Type: traffic.UpgradeProtocol}}, Hosts: []harness.VirtualHost{{Routes: routes}}}},
 		Clusters: []harness.Cluster{
 			{Name: "same", Endpoints: same, Policy: policy},
 			{Name: "cross", Endpoints: cross, Policy: policy},

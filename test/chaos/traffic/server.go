@@ -26,6 +26,8 @@ type ServerSpec struct {
 	Name string
 	// SameHost tells that one write reaches a client as one.
 	SameHost bool
+	// Direct tells that clients come without a balancer, so that paths are as they ask for them.
+	Direct bool
 }
 
 // Server answers as the plans of its requests say.
@@ -145,10 +147,14 @@ func (e *serverExchange) identify() bool {
 
 // checkHead compares the head with the one that the client sent.
 func (e *serverExchange) checkHead() bool {
+	target := e.plan.path()
+	if e.server.spec.Direct {
+		target = e.plan.asked()
+	}
 	length := map[string]int64{framingNone: 0, framingLength: int64(e.plan.RequestSize), framingChunked: -1}[e.plan.RequestFraming]
 	checks := []struct{ what, got, want string }{
 		{"method", e.request.Method, e.plan.Method},
-		{"target", e.request.RequestURI, e.plan.path()},
+		{"target", e.request.RequestURI, target},
 		{idField, e.request.Header.Get(idField), e.plan.ID.String()},
 		{paddingField, e.request.Header.Get(paddingField), paddingText(e.server.spec.Seed, e.plan.ID, requestBody, e.plan.RequestPadding)},
 		{"length", fmt.Sprint(e.request.ContentLength), fmt.Sprint(length)},

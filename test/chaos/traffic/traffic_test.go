@@ -201,7 +201,7 @@ func openLedger(t *testing.T, dir string) *Ledger {
 // A client beside its server, with nothing between: whatever fails here is this package's own fault.
 func TestClientsAndServerAgree(t *testing.T) {
 	dir := t.TempDir()
-	server, err := Listen(ServerSpec{Ledger: dir, Seed: testSeed, Address: "127.0.0.1:0", Name: "server.0"})
+	server, err := Listen(ServerSpec{Direct: true, Ledger: dir, Seed: testSeed, Address: "127.0.0.1:0", Name: "server.0"})
 	if err != nil {
 		t.Fatal(err)
 	}

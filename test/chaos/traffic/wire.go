@@ -36,12 +36,24 @@ func paddingText(seed uint64, id ID, direction byte, size int) string {
 	return hex.EncodeToString(b)
 }
 
+// path is what the endpoint is asked for.
 func (p *Plan) path() string { return "/" + p.Route + "/" + p.ID.String() }
+
+// asked is what the client asks for: by each of the route's names in turn.
+func (p *Plan) asked() string {
+	names := Names(p.Route)
+	return "/" + names[(p.ID.Conn+p.ID.Request)%uint32(len(names))] + "/" + p.ID.String()
+}
+
+// Names are the first elements of paths that lead to a route. The first is its own, and what endpoints get in place of the others.
+func Names(route string) []string {
+	return []string{route, route[:1], route + "-by-a-name-that-is-longer-than-its-own"}
+}
 
 // request renders the request; the bytes of a tunnel are not part of it.
 func (p *Plan) request(seed uint64) message {
 	b := fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: chaos.test\r\n%s: %s\r\n%s: %s\r\n",
-		p.Method, p.path(), idField, p.ID, paddingField, paddingText(seed, p.ID, requestBody, p.RequestPadding))
+		p.Method, p.asked(), idField, p.ID, paddingField, paddingText(seed, p.ID, requestBody, p.RequestPadding))
 	if p.Expect {
 		b = append(b, "Expect: 100-continue\r\n"...)
 	}
