@@ -62,6 +62,38 @@ func TestRequestsRaceWithServersThatClose(t *testing.T) {
 	}
 }
 
+// The kernel keeps a request as the client has sent it, and not as the server was to get it.
+func TestRequestsThatAreSentAgainAreRewrittenOnce(t *testing.T) {
+	const clients, text = 64, "/rewritten/"
+	if !harness.FastPath(t) {
+		t.Skip("without the fast path the daemon keeps requests")
+	}
+	place, service := harness.SameHost(t), harness.Service()
+	var servers []*harness.Process
+	var addresses []netip.AddrPort
+	for range 3 {
+		server, address := place.Hasty(t, 20*time.Millisecond, false)
+		servers, addresses = append(servers, server), append(addresses, address)
+	}
+	config := harness.OneCluster(service, addresses...)
+	config.Listeners[0].Hosts[0].Routes[0].Rewrite = text
+	balancer := harness.Start(t, harness.Mode{Fast: true}, config, place)
+	var report programs.PauserReport
+	place.Program(t, programs.PauserProgram, programs.PauserSpec{
+		Address: service.String(), Clients: clients, Requests: *raceRequests / clients, Pause: 10 * time.Millisecond,
+	}).Next(t, &report)
+	for _, s := range servers {
+		if seen := hastyReport(t, []*harness.Process{s}); seen.Twice > 0 || seen.Elsewhere > 0 || seen.Target != text {
+			t.Errorf("of %d requests %d came twice, %d for another target than %s", seen.Requests, seen.Twice, seen.Elsewhere, seen.Target)
+		}
+	}
+	t.Logf("%d answered, %v failed, sent again: %g", report.Whole, report.Failed, balancer.Metric(t, "xlb_resent_total"))
+	if failed := report.Failed["GET"] + report.Failed["POST"]; failed > report.Whole/50 {
+		t.Errorf("%d of %d requests failed: %q", failed, failed+report.Whole, report.Failures[:min(len(report.Failures), 5)])
+	}
+	balancer.RequireFast(t, harness.Mode{Fast: true}, 0.5)
+}
+
 func hastyReport(t *testing.T, servers []*harness.Process) (sum programs.HastyReport) {
 	t.Helper()
 	for _, s := range servers {
@@ -71,6 +103,8 @@ func hastyReport(t *testing.T, servers []*harness.Process) (sum programs.HastyRe
 		sum.Requests += one.Requests
 		sum.Closed += one.Closed
 		sum.Twice += one.Twice
+		sum.Elsewhere += one.Elsewhere
+		sum.Target = one.Target
 	}
 	return sum
 }

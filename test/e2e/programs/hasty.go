@@ -36,6 +36,9 @@ type HastyReport struct {
 	Connections, Requests, Closed int
 	// Twice counts requests whose number had come before.
 	Twice int
+	// Elsewhere counts requests for another target than that of the first, which is Target.
+	Elsewhere int
+	Target    string
 }
 
 // requestNumber is the header that tells requests apart.
@@ -129,15 +132,20 @@ func (h *hasty) answer(conn net.Conn, r *bufio.Reader) error {
 	if err != nil {
 		return err
 	}
-	h.note(request.Header.Get(requestNumber))
+	h.note(request.Header.Get(requestNumber), request.RequestURI)
 	_, err = fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	return err
 }
 
-func (h *hasty) note(number string) {
+func (h *hasty) note(number, target string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.report.Requests++
+	if h.report.Requests++; h.report.Requests == 1 {
+		h.report.Target = target
+	}
+	if target != h.report.Target {
+		h.report.Elsewhere++
+	}
 	if _, twice := h.seen[number]; twice {
 		h.report.Twice++
 	}
