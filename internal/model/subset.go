@@ -62,9 +62,9 @@ const (
 	AnyEndpoint
 	// DefaultSubset takes those with the metadata of Subsets.Default.
 	DefaultSubset
-	// ClusterFallback, of a selector, leaves it to the cluster's.
+	// ClusterFallback of a selector leaves it to the cluster's.
 	ClusterFallback
-	// KeysSubset, of a selector, asks again by some of the keys.
+	// KeysSubset of a selector asks again by some of the keys.
 	KeysSubset
 )
 

@@ -95,16 +95,24 @@ func (h *hasty) serve(conn net.Conn) {
 		if err := conn.SetReadDeadline(time.Now().Add(idle)); err != nil {
 			return
 		}
-		if _, err := r.Peek(1); err != nil && !(h.spec.Looks && hasBytes(conn)) {
-			h.mu.Lock()
-			h.report.Closed++
-			h.mu.Unlock()
+		if !h.awaitRequest(conn, r) {
 			return
 		}
 		if h.answer(conn, r) != nil {
 			return
 		}
 	}
+}
+
+// awaitRequest reports false when the connection has been idle for too long, or has ended.
+func (h *hasty) awaitRequest(conn net.Conn, r *bufio.Reader) bool {
+	if _, err := r.Peek(1); err == nil || h.spec.Looks && hasBytes(conn) {
+		return true
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.report.Closed++
+	return false
 }
 
 func hasBytes(conn net.Conn) (has bool) {
