@@ -32,8 +32,8 @@ type HastySpec struct {
 // HastyReport answers the specification and each command.
 type HastyReport struct {
 	Address string
-	// Connections so far, requests that were answered, and connections that were closed while idle.
-	Connections, Requests, Closed int
+	// Requests that were answered, and connections that were closed while idle.
+	Requests, Closed int
 	// Twice counts requests whose number had come before.
 	Twice int
 	// Elsewhere counts requests for another target than that of the first, which is Target.
@@ -87,9 +87,6 @@ func (h *hasty) snapshot() HastyReport {
 
 func (h *hasty) serve(conn net.Conn) {
 	defer conn.Close()
-	h.mu.Lock()
-	h.report.Connections++
-	h.mu.Unlock()
 	r := bufio.NewReader(conn)
 	for idle := firstIdle; ; idle = rand.N(h.spec.Idle) {
 		if err := conn.SetReadDeadline(time.Now().Add(idle)); err != nil {
