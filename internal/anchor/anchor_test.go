@@ -185,19 +185,23 @@ func TestConnOfASessionHasTheAddressesOfItsEnds(t *testing.T) {
 
 func TestKeptConnectionIsOfferedToTheFastPath(t *testing.T) {
 	t.Parallel()
-	draws := make(chan uint64, 3)
+	type choice struct {
+		draw     uint64
+		endpoint uint32
+	}
+	choices := make(chan choice, 3)
 	r := newRig(t, setup{serve: func(ctx context.Context, conn net.Conn, s Session) Result {
-		draws <- s.Draw
+		choices <- choice{s.Draw, s.Endpoint}
 		result := echo(ctx, conn, s)
 		more, _ := conn.Write([]byte("!"))
 		result.Written += uint64(more)
 		return result
 	}})
 	c := r.dial()
-	declined := maps.SlowConn{Reason: uint32(maps.HandoverUpgrade), Endpoint: 3}
-	drawn := declined
-	drawn.Draw = 7
-	r.decline(c, drawn)
+	declined := maps.SlowConn{Reason: uint32(maps.HandoverUpgrade)}
+	chosen := declined
+	chosen.Draw, chosen.Endpoint = 7, 3
+	r.decline(c, chosen)
 	// What is offered is the sum over all sessions.
 	var read, written uint64
 	for _, message := range []string{"one", "three", "seven"} {
@@ -212,8 +216,8 @@ func TestKeptConnectionIsOfferedToTheFastPath(t *testing.T) {
 	if got := r.s.Stats(); got != (Stats{Open: 1, Accepted: 1}) {
 		t.Errorf("counts: got %+v, want one connection, open", got)
 	}
-	if got := [3]uint64{<-draws, <-draws, <-draws}; got != [3]uint64{7, 0, 0} {
-		t.Errorf("draws %v, want the kernel's for the first request alone", got)
+	if got, want := [3]choice{<-choices, <-choices, <-choices}, [3]choice{{7, 2}, {0, NoEndpoint}, {0, NoEndpoint}}; got != want {
+		t.Errorf("choices %v, want the kernel's for the first request alone: %v", got, want)
 	}
 }
 

@@ -59,7 +59,7 @@ func TestUseLeavesTheKernelsEntryAsItIs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
 	c := r.dial()
-	declined := maps.SlowConn{Reason: uint32(maps.HandoverPipelined), Endpoint: 3, Slot: 2, HasLease: 1, Lease: 9}
+	declined := maps.SlowConn{Reason: uint32(maps.HandoverPipelined), Slot: 2, HasLease: 1, Lease: 9}
 	r.decline(c, declined)
 	r.awaitOpen(1)
 	r.s.Use(c.cookie, maps.Lease{}, maps.VerdictSpilled, func(net.Conn) (uint64, Outcome) {

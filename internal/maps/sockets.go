@@ -64,8 +64,8 @@ func (s *Sockets) Offer(cookie uint64, read, written, requests uint32) error {
 	}
 	c.Offer = uint64(written)<<32 | uint64(read)
 	c.Offered = 1
-	// It was for a request that has been answered.
-	c.Draw = 0
+	// They were for a request that has been answered. If the next one comes before the offer is made, the daemon balances it.
+	c.Draw, c.Endpoint = 0, 0
 	c.Requests = max(c.Requests, requests)
 	err = s.slowConns.Update(cookie, c, ebpf.UpdateExist)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
