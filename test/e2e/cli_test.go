@@ -77,7 +77,7 @@ func TestRefusedStartSaysWhyAndExitsWith2(t *testing.T) {
 		{name: "unknown field", config: edited("lb_policy:", "lb_polcy:"), says: []string{"lb_polcy"}},
 		{name: "wrong type of a value", config: edited("connect_timeout: 1s", "connect_timeout: soon"), says: []string{"connect_timeout"}},
 		{name: "cluster that does not exist", config: edited("cluster: origins", "cluster: elsewhere"), says: []string{"elsewhere"}},
-		{name: "option that is not supported", config: edited("lb_policy: ROUND_ROBIN", "lb_policy: CLUSTER_PROVIDED"), says: []string{"static_resources.clusters[0].lb_policy", "ROUND_ROBIN"}},
+		{name: "policy that does not fit the cluster", config: edited("lb_policy: ROUND_ROBIN", "lb_policy: CLUSTER_PROVIDED"), says: []string{"static_resources.clusters[0].lb_policy", "ORIGINAL_DST"}},
 		{name: "filter that is not supported", config: edited("envoy.extensions.filters.http.router.v3.Router", "envoy.extensions.filters.http.buffer.v3.Buffer"), says: []string{"http_filters"}},
 		{name: "several mistakes are told together", config: strings.Replace(edited("lb_policy: ROUND_ROBIN", "lb_policy: CLUSTER_PROVIDED"), "cluster: origins", "cluster: elsewhere", 1), says: []string{"lb_policy", "elsewhere"}, mistakes: 2},
 		{name: "admin port in use", config: good, admin: occupied.Addr().String(), says: []string{occupied.Addr().String(), "in use"}},
