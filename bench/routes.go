@@ -68,7 +68,7 @@ func routeOf(kind, name string) route {
 	}
 }
 
-// knowsRoutes reports whether the benchmark can give the peer a table of routes.
+// knowsRoutes reports whether the benchmark can give the peer a table of routes, or the peer needs none.
 func (p peer) knowsRoutes() bool {
 	return p.name == peerXLB || p.name == peerEnvoy || p.name == peerDirect
 }
