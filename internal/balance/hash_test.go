@@ -107,34 +107,39 @@ func TestLoadOfAnEndpointIsBoundedByTheSharedCounts(t *testing.T) {
 	}
 }
 
+// As the reconciler does it: a place that is given up has no table, and is another group's before the root leads to it.
 func TestConcurrentPicksFollowChangesOfTheTable(t *testing.T) {
-	const changes, pickers = 5_000, 4
+	const picksMeanwhile, pickers = 20_000, 4
 	p, shared := hashed(0, 1, 2)
+	shared.Groups[2].Policy, shared.Groups[2].Schedule = shared.Groups[1].Policy, shared.Groups[1].Schedule
 	var stop atomic.Bool
-	var foreign atomic.Uint64
+	var picked, foreign atomic.Uint64
 	var picking sync.WaitGroup
 	for range pickers {
 		picking.Go(func() {
 			for key := uint64(0); !stop.Load(); key++ {
 				e, ok := p.Pick(0, key<<40, nil)
-				if !ok || e > 4 {
+				if !ok || e == 0 || e > 4 {
 					foreign.Add(1)
 				}
 				if ok {
 					p.Done(e)
 				}
+				picked.Add(1)
 			}
 		})
 	}
-	small, large := tableOf(0, 1), tableOf(0, 3, 4)
-	for i := range changes {
-		// Turns, a table, another one.
-		shared.HashTables[1].Store([]*maps.HashTable{nil, small, large}[i%3])
+	tables := []*maps.HashTable{tableOf(0, 1), tableOf(0, 3, 4), tableOf(0, 1, 2)}
+	for version := uint64(1); picked.Load() < picksMeanwhile; version++ {
+		now, before := 1+version%2, 2-version%2
+		shared.HashTables[now].Store(tables[version%3])
+		atomic.StoreUint64(&shared.Clusters[0].Root, version<<32|now)
+		shared.HashTables[before].Store(nil)
 	}
 	stop.Store(true)
 	picking.Wait()
 	if n := foreign.Load(); n > 0 {
-		t.Errorf("%d picks found no endpoint, or one of another cluster", n)
+		t.Errorf("%d of %d picks found no endpoint, or one of another cluster", n, picked.Load())
 	}
 	for i := range shared.Endpoints {
 		if n := shared.Endpoints[i].Outstanding; n != 0 {

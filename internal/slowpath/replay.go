@@ -124,10 +124,12 @@ func (s *replayReader) keep(b []byte) {
 	s.at += len(b)
 }
 
-// appendSmall appends a body that is short and at hand, to be sent with the head.
+// appendSmall appends a body that is short and at hand, to be sent with the head. One that an attempt before waits for is not at hand.
 func (s *replayReader) appendSmall(b []byte, buffered func() int) []byte {
 	r := s.replay
-	r.reading.Lock()
+	if !r.reading.TryLock() {
+		return b
+	}
 	defer r.reading.Unlock()
 	if !r.body.ended.Load() && r.body.small(buffered) {
 		s.keep(r.body.appendTo(nil))
