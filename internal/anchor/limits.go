@@ -127,7 +127,7 @@ func (s *Set) endUnused(conns []*Conn) {
 	}
 	if s.cfg.FastPath {
 		if err := maps.Settle(); err != nil {
-			s.cfg.Logger.Warn("connections whose time is up stay open for now", "err", err)
+			s.cfg.Logger.Warn("connections whose time is up were not closed; the next look tries again", "err", err)
 			return
 		}
 	}

@@ -321,6 +321,7 @@ func (s *Set) Resend(cookie uint64, l maps.Lease, request string) bool {
 		session := c.session(maps.SlowConn{})
 		session.Ahead = request
 		r := s.cfg.Handler.Serve(s.ctx, conn, session)
+		c.served.Store(time.Now().UnixNano())
 		c.read += r.Read
 		if !r.Keep {
 			return r.Written, Close

@@ -105,6 +105,8 @@ func configure(spec *ebpf.CollectionSpec, o Options) error {
 		for _, name := range fastNames {
 			delete(spec.Programs, name)
 		}
+		// Nobody leases: the copies are the largest map that only leases need.
+		spec.Maps["request_copies"].MaxEntries = 1
 		spec.Maps["msg_logic"].Contents = nil
 		spec.Maps["skb_logic"].Contents = nil
 	}

@@ -27,19 +27,31 @@ type server struct {
 	udp, tcp atomic.Int32
 }
 
+// listenBoth listens over UDP and TCP at one port, which another process may have over TCP: then at another.
+func listenBoth(t *testing.T) (net.PacketConn, net.Listener) {
+	t.Helper()
+	var failed error
+	for range 20 {
+		packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { packets.Close() })
+		streams, err := net.Listen("tcp", packets.LocalAddr().String())
+		if err == nil {
+			t.Cleanup(func() { streams.Close() })
+			return packets, streams
+		}
+		failed = err
+	}
+	t.Fatal(failed)
+	return nil, nil
+}
+
 func startServer(t *testing.T, s *server) *server {
 	t.Helper()
-	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { packets.Close() })
+	packets, streams := listenBoth(t)
 	s.address = netip.MustParseAddrPort(packets.LocalAddr().String())
-	streams, err := net.Listen("tcp", s.address.String())
-	if err != nil {
-		t.Skip("the port is in use over TCP")
-	}
-	t.Cleanup(func() { streams.Close() })
 	go func() {
 		buffer := make([]byte, 4096)
 		for {

@@ -73,13 +73,19 @@ func (n *Node) switchTo(cfg *model.Config, image *compile.Image, notes []compile
 }
 
 func (n *Node) publish(cfg *model.Config, notes []compile.Note) {
-	l := &loaded{config: cfg, notes: notes, tables: map[string]*model.RouteTable{}, tcp: map[string]*model.TCPProxy{}, at: time.Now()}
+	l := &loaded{
+		config: cfg, notes: notes, at: time.Now(),
+		tables: map[string]*model.RouteTable{}, tcp: map[string]*model.TCPProxy{}, clusters: map[string]*model.Cluster{},
+	}
 	l.version = sync.OnceValue(func() string { return versionOf(cfg) })
 	for _, lis := range cfg.Listeners {
 		l.tables[lis.Name] = lis.Routes
 		if lis.TCP != nil {
 			l.tcp[lis.Name] = lis.TCP
 		}
+	}
+	for _, c := range cfg.Clusters {
+		l.clusters[c.Name] = c
 	}
 	n.current.Store(l)
 }

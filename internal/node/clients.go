@@ -312,9 +312,9 @@ func namedHealth(flags maps.EndpointFlags, configured model.HealthStatus) model.
 }
 
 // strayed chooses for a route of a configuration that has been replaced meanwhile, and with it the groups of the route's subset: any
-// endpoint that the criteria ask for now, if it is in service.
+// endpoint in service that the criteria select in the configuration in force.
 func (b balancer) strayed(d *directory, cluster string, criteria model.Metadata, skips func(uint32) bool) (slowpath.Picked, bool) {
-	c := b.n.current.Load().config.Cluster(cluster)
+	c := b.n.current.Load().clusters[cluster]
 	labels := make([]model.Labels, len(c.Endpoints))
 	for i := range c.Endpoints {
 		labels[i] = c.Subsets.LabelsOf(c.Endpoints[i].Metadata)
@@ -338,7 +338,7 @@ func (b balancer) strayed(d *directory, cluster string, criteria model.Metadata,
 
 // hasSubsets reports whether the configuration in force divides a cluster.
 func (n *Node) hasSubsets(cluster string) bool {
-	c := n.current.Load().config.Cluster(cluster)
+	c := n.current.Load().clusters[cluster]
 	return c != nil && c.Subsets != nil
 }
 
@@ -446,7 +446,7 @@ func (n *Node) newProxy() *slowpath.Proxy {
 			return t, ok
 		},
 		TCP:      func(listener string) *model.TCPProxy { return n.current.Load().tcp[listener] },
-		Cluster:  func(name string) *model.Cluster { return n.current.Load().config.Cluster(name) },
+		Cluster:  func(name string) *model.Cluster { return n.current.Load().clusters[name] },
 		Balancer: balancer{n},
 		Named:    n.named,
 		Load:     n.load,

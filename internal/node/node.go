@@ -89,12 +89,14 @@ type Node struct {
 
 // loaded is a configuration in force.
 type loaded struct {
-	config  *model.Config
-	tables  map[string]*model.RouteTable
-	tcp     map[string]*model.TCPProxy
-	notes   []compile.Note
-	version func() string
-	at      time.Time
+	config *model.Config
+	tables map[string]*model.RouteTable
+	tcp    map[string]*model.TCPProxy
+	// clusters by name: each request of the slow path asks for one.
+	clusters map[string]*model.Cluster
+	notes    []compile.Note
+	version  func() string
+	at       time.Time
 }
 
 // UsageError says that the environment or the configuration does not allow what was asked for: nothing was started.

@@ -101,26 +101,16 @@ func (s *nameServer) questions() int {
 // namedOrigins are servers at one port of several addresses. Each tells its address, ends the connection behind a response, so that
 // connections of before do not matter, and holds requests for /hold until it may write to the channel: to say that it has one, and to answer.
 func namedOrigins(t *testing.T, held chan<- struct{}, addrs ...netip.Addr) uint16 {
-	t.Helper()
-	port := uint16(0)
-	for _, a := range addrs {
-		l, err := net.Listen("tcp", netip.AddrPortFrom(a, port).String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		port = netip.MustParseAddrPort(l.Addr().String()).Port()
-		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return atOnePort(t, addrs, func(a netip.Addr) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/hold" {
 				held <- struct{}{}
 				held <- struct{}{}
 			}
 			w.Header().Set("Connection", "close")
 			_, _ = io.WriteString(w, a.String())
-		})}
-		go func() { _ = server.Serve(l) }()
-		t.Cleanup(func() { server.Close() })
-	}
-	return port
+		}
+	})
 }
 
 func namedConfig(service netip.AddrPort, servers *nameServer, kind string, port uint16, fields map[string]any) harness.Config {
@@ -332,15 +322,21 @@ func TestNoRequestFailsWhileALogicalHostMoves(t *testing.T) {
 
 // lastingOrigins are servers at one port of several addresses, which keep their connections.
 func lastingOrigins(t *testing.T, addrs ...netip.Addr) uint16 {
+	return atOnePort(t, addrs, func(a netip.Addr) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, a.String()) }
+	})
+}
+
+// atOnePort starts a server at each address, all at one port, which it returns.
+func atOnePort(t *testing.T, addrs []netip.Addr, handler func(netip.Addr) http.HandlerFunc) (port uint16) {
 	t.Helper()
-	port := uint16(0)
 	for _, a := range addrs {
 		l, err := net.Listen("tcp", netip.AddrPortFrom(a, port).String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		port = netip.MustParseAddrPort(l.Addr().String()).Port()
-		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, a.String()) })}
+		server := &http.Server{Handler: handler(a)}
 		go func() { _ = server.Serve(l) }()
 		t.Cleanup(func() { server.Close() })
 	}

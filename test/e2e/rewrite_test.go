@@ -269,11 +269,11 @@ func TestRewritesLeaveNoMemoryBehind(t *testing.T) {
 			}})
 			requireClean(t, report)
 			balancer.RequireFast(t, harness.Mode{Fast: true}, 0.95)
+			t.Logf("%d requests, TCP memory before %d kB, at once %d kB", report.Total, memory>>10, harness.TCPMemory(t)>>10)
 			harness.Eventually(t, 10*time.Second, "TCP memory returns", func() bool {
 				now := harness.TCPMemory(t)
 				return now < memory+1<<20 && now > memory-1<<20
 			})
-			t.Logf("%d requests, TCP memory before %d kB, after %d kB", report.Total, memory>>10, harness.TCPMemory(t)>>10)
 			// It may have for another reason, of this machine or of its own.
 			if !warned && kernelWarned(t) {
 				t.Log("the kernel has warned since the test began: see dmesg")

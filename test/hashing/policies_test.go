@@ -111,6 +111,15 @@ func cookiesOf(answer *http.Response) []string {
 	return list
 }
 
+// startBoth serves the routes by Envoy and by XLB.
+func startBoth(t *testing.T, routes, clusters []any) (cfg *model.Config, envoy, xlb *peer) {
+	t.Helper()
+	listener := freeAddress(t)
+	bootstrap := bootstrapOf([]any{listenerAt(listener, routes...)}, clusters)
+	cfg = parse(t, bootstrap)
+	return cfg, startEnvoy(t, bootstrap, listener), startXLB(t, cfg)
+}
+
 func TestRequestsComeToTheEndpointsOfEnvoy(t *testing.T) {
 	w := newWorld(t)
 	endpoints := startEndpoints(t, 24)
@@ -124,10 +133,7 @@ func TestRequestsComeToTheEndpointsOfEnvoy(t *testing.T) {
 		clusters = append(clusters, cluster(name, hosts, of(w, ringHash(object{}), maglevOf(object{"table_size": 4999}))))
 		routes = append(routes, w.change(routeTo(name, w.policies()...)))
 	}
-	listener := freeAddress(t)
-	bootstrap := bootstrapOf([]any{listenerAt(listener, routes...)}, clusters)
-	cfg := parse(t, bootstrap)
-	envoy, xlb := startEnvoy(t, bootstrap, listener), startXLB(t, cfg)
+	cfg, envoy, xlb := startBoth(t, routes, clusters)
 	found := map[string]int{}
 	for i := range *tries {
 		for range *perPolicy {
@@ -214,10 +220,7 @@ func TestWeightedClustersAreChosenByTheHashOfEnvoy(t *testing.T) {
 		action["weighted_clusters"] = object{"clusters": shares, "use_hash_policy": true}
 		routes = append(routes, w.change(route))
 	}
-	listener := freeAddress(t)
-	bootstrap := bootstrapOf([]any{listenerAt(listener, routes...)}, clusters)
-	cfg := parse(t, bootstrap)
-	envoy, xlb := startEnvoy(t, bootstrap, listener), startXLB(t, cfg)
+	cfg, envoy, xlb := startBoth(t, routes, clusters)
 	found := map[string]int{}
 	for i := range *tries {
 		for range *perPolicy {

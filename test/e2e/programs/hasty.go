@@ -4,7 +4,6 @@ package programs
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -66,17 +65,7 @@ func runHasty(s *stdio) error {
 		return err
 	}
 	defer listener.Close()
-	for {
-		if _, err := s.command(); err != nil {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return fmt.Errorf("read a command: %w", err)
-		}
-		if err := s.answer(h.snapshot()); err != nil {
-			return err
-		}
-	}
+	return s.report(func() any { return h.snapshot() })
 }
 
 func (h *hasty) snapshot() HastyReport {

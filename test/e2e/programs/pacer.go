@@ -4,7 +4,6 @@ package programs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -68,18 +67,11 @@ func runPacer(s *stdio) error {
 		return context.WithValue(ctx, pacedConn{}, c)
 	}}
 	go func() { _ = server.Serve(l) }() // ends with the process
-	for {
-		if err := s.answer(p.report(l.Addr().String())); err != nil {
-			return err
-		}
-		_, err := s.command()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	report := func() any { return p.report(l.Addr().String()) }
+	if err := s.answer(report()); err != nil {
+		return err
 	}
+	return s.report(report)
 }
 
 func (p *pacer) report(address string) PacerReport {

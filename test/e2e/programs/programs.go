@@ -13,6 +13,7 @@ package programs
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -152,6 +153,22 @@ func (s *stdio) answer(v any) error {
 		return fmt.Errorf("write the answer: %w", err)
 	}
 	return nil
+}
+
+// report answers each command with what it makes, until the test wants the end.
+func (s *stdio) report(make func() any) error {
+	for {
+		_, err := s.command()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read a command: %w", err)
+		}
+		if err := s.answer(make()); err != nil {
+			return err
+		}
+	}
 }
 
 // waitForEnd blocks until the test closes standard input.

@@ -4,8 +4,6 @@ package programs
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -43,17 +41,7 @@ func runRecorder(s *stdio) error {
 		return err
 	}
 	defer listener.Close()
-	for {
-		if _, err := s.command(); err != nil {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return fmt.Errorf("read a command: %w", err)
-		}
-		if err := s.answer(r.take()); err != nil {
-			return err
-		}
-	}
+	return s.report(func() any { return r.take() })
 }
 
 func (r *recorder) serve(conn net.Conn) {

@@ -64,26 +64,12 @@ func runWitness(s *stdio) error {
 	if err := s.spec(&spec); err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", spec.Address)
+	listener, err := s.listen(spec.Address, func(a string) any { return WitnessReady{Address: a} }, func(c net.Conn) { go answerAccounts(c) })
 	if err != nil {
-		return fmt.Errorf("listen on %s: %w", spec.Address, err)
-	}
-	defer listener.Close()
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go answerAccounts(conn)
-		}
-	}()
-	if err := s.answer(WitnessReady{Address: listener.Addr().String()}); err != nil {
 		return err
 	}
-	if _, err := s.command(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("a command, and a witness knows none: %w", err)
-	}
+	defer listener.Close()
+	s.waitForEnd()
 	return nil
 }
 
