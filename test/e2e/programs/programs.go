@@ -156,7 +156,7 @@ func (s *stdio) answer(v any) error {
 }
 
 // report answers each command with what it makes, until the test wants the end.
-func (s *stdio) report(make func() any) error {
+func (s *stdio) report(snapshot func() any) error {
 	for {
 		_, err := s.command()
 		if errors.Is(err, io.EOF) {
@@ -165,7 +165,7 @@ func (s *stdio) report(make func() any) error {
 		if err != nil {
 			return fmt.Errorf("read a command: %w", err)
 		}
-		if err := s.answer(make()); err != nil {
+		if err := s.answer(snapshot()); err != nil {
 			return err
 		}
 	}
