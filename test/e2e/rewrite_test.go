@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -249,8 +248,9 @@ func TestTunnelsAreRewritten(t *testing.T) {
 }
 
 // Changes of messages change what the kernel has charged for them.
+// What the kernel adds to a message or takes out of it changes the memory that it counts for the client's socket.
 func TestRewritesLeaveNoMemoryBehind(t *testing.T) {
-	const connections, perConnection = 10, 10_000
+	const connections, perConnection = 10, 1_000
 	if !harness.FastPath(t) {
 		t.Skip("the slow path rewrites in the daemon's memory")
 	}
@@ -259,40 +259,19 @@ func TestRewritesLeaveNoMemoryBehind(t *testing.T) {
 			clients, servers := topology.places(t)
 			service := harness.Service()
 			balancer := harness.Start(t, harness.Mode{Fast: true}, rewritingConfig(service, servers, t), clients)
-			memory, warned := harness.TCPMemory(t), kernelWarned(t)
-			requests := perConnection
-			if testing.Short() {
-				requests /= 10
+			for _, path := range []string{"/shorter/x", "/longest/x", "/same/x", "/one/", "/gone/?q", "/plain"} {
+				report := runLoad(t, clients, programs.LoadSpec{
+					Address: service.String(), Connections: connections, Requests: perConnection, Memory: true, Asks: []programs.Ask{{Path: path}},
+				})
+				requireClean(t, report)
+				// The kernel itself miscounts a few of a million responses from another host (docs/limits.md, "Kernels"): one of these
+				// connections now and then. What a rewrite did, it would do to all of them.
+				if report.Uneven > connections/2 {
+					t.Errorf("%s: the kernel's count of memory is wrong for %d of %d connections", path, report.Uneven, connections)
+				}
+				t.Logf("%s: %d requests, %d of %d connections with a wrong count", path, report.Total, report.Uneven, connections)
 			}
-			report := runLoad(t, clients, programs.LoadSpec{Address: service.String(), Connections: connections, Requests: requests, Asks: []programs.Ask{
-				{Path: "/shorter/x"}, {Path: "/longest/x"}, {Path: "/same/x"}, {Path: "/one/"}, {Path: "/gone/?q"},
-			}})
-			requireClean(t, report)
 			balancer.RequireFast(t, harness.Mode{Fast: true}, 0.95)
-			t.Logf("%d requests, TCP memory before %d kB, at once %d kB", report.Total, memory>>10, harness.TCPMemory(t)>>10)
-			harness.Eventually(t, 10*time.Second, "TCP memory returns", func() bool {
-				now := harness.TCPMemory(t)
-				return now < memory+1<<20 && now > memory-1<<20
-			})
-			// It may have for another reason, of this machine or of its own.
-			if !warned && kernelWarned(t) {
-				t.Log("the kernel has warned since the test began: see dmesg")
-			}
 		})
 	}
-}
-
-// kernelWarned reports whether the kernel has written a warning to its log since it was booted.
-func kernelWarned(t *testing.T) bool {
-	t.Helper()
-	output, err := os.ReadFile("/proc/sys/kernel/tainted")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var tainted uint64
-	if _, err := fmt.Sscan(string(output), &tainted); err != nil {
-		t.Fatal(err)
-	}
-	const warned = 1 << 9 // TAINT_WARN
-	return tainted&warned != 0
 }

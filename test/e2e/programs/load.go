@@ -42,6 +42,8 @@ type LoadSpec struct {
 	OneShot bool
 	// Timeout of one request, default 30 s.
 	Timeout time.Duration
+	// Memory asks for Uneven.
+	Memory bool
 }
 
 // Failure is a request that was not answered with 200.
@@ -68,6 +70,8 @@ type LoadReport struct {
 	Peers map[string]int
 	// Reconnects counts connections that ended without being asked to.
 	Reconnects int
+	// Uneven counts connections of whose memory the kernel has a wrong count after their last response.
+	Uneven int
 	// Median, the 99th percentile and Slowest are times from request to the end of its response.
 	Median, P99, Slowest time.Duration
 	// Elapsed is the time since the start.
@@ -180,6 +184,20 @@ func (l *load) work(ctx context.Context) {
 			conn.close()
 			conn = nil
 		}
+	}
+	if conn != nil && l.spec.Memory {
+		l.countMemory(conn)
+	}
+}
+
+func (l *load) countMemory(conn *clientConn) {
+	even, err := conn.even()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.fail(err.Error())
+	} else if !even {
+		l.report.Uneven++
 	}
 }
 
