@@ -24,6 +24,8 @@ type Conn struct {
 	client   netip.AddrPort
 	opened   time.Time
 	clock    clock
+	// plain: of a listener without HTTP.
+	plain bool
 	// requests counts those of both paths, as far as the daemon knows; served is when it served the last one, Unix time in ns.
 	requests atomic.Uint32
 	served   atomic.Int64
@@ -103,6 +105,12 @@ func (c *Conn) serve() {
 	defer c.use.Unlock()
 	conn := c.open()
 	if conn == nil || c.set.ctx.Err() != nil {
+		return
+	}
+	// Who has sent a request again may have taken what came behind it, and answered that as well. To wait for more would keep everybody else
+	// from this connection.
+	if !c.plain && poller.Look(c.fd) == poller.Quiet {
+		c.rearm()
 		return
 	}
 	if slow.Begun != 0 && reason == maps.HandoverBodyMalformed {

@@ -185,13 +185,14 @@ func (s *Set) accepted(fd int, peer netip.AddrPort, port uint16) {
 		vip:      maps.Address(r.Vip, r.VipPort),
 		client:   peer,
 		opened:   time.Now(),
+		plain:    r.Flags&uint16(maps.ConnPlain) != 0,
 	}
 	s.mu.Lock()
 	s.conns[c.cookie] = c
 	s.limitLocked(c)
 	s.accepts++
 	s.mu.Unlock()
-	if r.Flags&uint16(maps.ConnPlain) != 0 {
+	if c.plain {
 		// The endpoint may speak first.
 		s.spawn(c.serve)
 		return

@@ -4,6 +4,7 @@ package anchor
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"runtime"
@@ -321,4 +322,49 @@ func TestResendLeavesAClientThatIsBeingRead(t *testing.T) {
 	if r.s.Resend(c.cookie, maps.Lease{Slot: 1, Number: 5}, "request") {
 		t.Error("resend beside somebody who reads: got true, want false")
 	}
+}
+
+// Who serves a request again may take the client's next one as well: nothing is left for whoever was woken for that.
+func TestNothingIsServedWhereResendHasTakenTheBytes(t *testing.T) {
+	t.Parallel()
+	var r *rig
+	r = newRig(t, setup{serve: func(ctx context.Context, conn net.Conn, s Session) Result {
+		if s.Ahead == "" {
+			return echo(ctx, conn, s)
+		}
+		n, err := conn.Write([]byte("answer"))
+		must(t, err)
+		// The next request has come, and somebody waits to serve it.
+		eventually(t, func() string {
+			if got := r.s.Active(); got != 2 {
+				return fmt.Sprintf("at work for the client: got %d, want 2", got)
+			}
+			return ""
+		})
+		more := echo(ctx, conn, s)
+		return Result{Read: more.Read, Written: uint64(n) + more.Written, Keep: more.Keep}
+	}})
+	c := r.dial()
+	r.awaitOpen(1)
+	resent := make(chan bool, 1)
+	go func() { resent <- r.s.Resend(c.cookie, maps.Lease{Slot: 1, Number: 5}, "request") }()
+	c.mustReceive("answer")
+	c.exchange("next")
+	if !next(t, resent, "resend") {
+		t.Error("resend for an open connection: got false, want true")
+	}
+	r.awaitQuiet()
+	c.exchange("last")
+	r.awaitQuiet()
+}
+
+// awaitQuiet waits until nobody is at work for a client.
+func (r *rig) awaitQuiet() {
+	r.t.Helper()
+	eventually(r.t, func() string {
+		if got := r.s.Active(); got != 0 {
+			return fmt.Sprintf("at work for clients: got %d, want none", got)
+		}
+		return ""
+	})
 }
