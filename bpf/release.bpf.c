@@ -29,8 +29,20 @@ static __always_inline int release_is_silent(const struct psock *ps)
 	return ps->flags & PSOCK_JOINED && !(ps->flags & (PSOCK_SLOW | PSOCK_ANNOUNCED)) && !slow_conn_of(ps->cookie);
 }
 
-/* The server reads nothing more. What was moved to it behind its last receive call it has not seen; nor does it see a request of which the
- * lease begins from here on. */
+/* Whether the server, which reads nothing more, may have read some of the request of the slot's lease. The bytes of a request are the last that
+ * were moved to it: if as many lie there unread, they are those, or they are yet to come and find nobody. Otherwise the time tells of a
+ * server that has not called receive since; of one that has, and got nothing because they were on their way, nothing does. */
+static __always_inline int request_is_read(struct bpf_sock *sk, const struct slot *s)
+{
+	/* The lease is not filled yet, and its request not moved: the response is that of the lease before. */
+	if (*(volatile __u32 *)&s->response.phase == PHASE_DONE)
+		return 0;
+	if (reads_stamped && sock_tcp(sk)->tcp_clock_cache < s->begun_ns)
+		return 0;
+	return !sock_has_unread(sk, s->sent);
+}
+
+/* The server reads nothing more; nor does it see a request of which the lease begins from here on. */
 static __always_inline void server_closes(struct bpf_sock *sk, const struct ssock *ss)
 {
 	struct slot *s = slot_at(ss->slot);
@@ -39,8 +51,7 @@ static __always_inline void server_closes(struct bpf_sock *sk, const struct ssoc
 	if (!s || !ss->generation || s->generation != ss->generation)
 		return;
 	lease = *(volatile __u64 *)&s->lease;
-	/* A lease that is not filled yet has the time of the one before: then its request passes for read. */
-	s->read_lease = !reads_stamped || sock_tcp(sk)->tcp_clock_cache >= s->begun_ns ? lease : 0;
+	s->read_lease = request_is_read(sk, s) ? lease : 0;
 	asm volatile("" ::: "memory");
 	s->closed = ss->generation;
 }

@@ -271,7 +271,8 @@ static long lease_try_step(__u32 i, void *ctx)
 		return 1;
 	if (!s)
 		return 0;
-	if (redirect_to_slot(t->msg, s, index) != SK_PASS) {
+	/* A server that is closing leaves the map a moment later. */
+	if (redirect_to_slot(t->msg, s, index) != SK_PASS || *(volatile __u32 *)&s->closed == s->generation) {
 		lease_break(s, index);
 		return 0;
 	}

@@ -831,7 +831,7 @@ struct slot {
 	/* Of an i-sock to another host: the bytes that its peer has to acknowledge before any of this request. Writer: the request's
 	 * program. */
 	__u64 owed;
-	/* The lease whose request the server may have read when it closed the s-sock, 0: none. Writer: the release program. */
+	/* The lease of whose request the server may have read some when it closed the s-sock, 0: none. Writer: the release program. */
 	__u64 read_lease;
 };
 

@@ -99,6 +99,7 @@ struct tcp_sock {
 	__u32 write_seq;
 	__u32 snd_una;
 	__u64 bytes_acked;
+	__u64 bytes_received;
 	__u64 tcp_clock_cache;
 	struct hrtimer pacing_timer;
 	struct hrtimer compressed_ack_timer;
@@ -166,6 +167,12 @@ static __always_inline __u64 sock_unread_bytes(struct bpf_sock *sk)
 	struct sock *kern = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct sock));
 
 	return (__u32)kern->sk_backlog.rmem_alloc.counter;
+}
+
+/* Whether at least as many redirected bytes lie in the socket unread. What has come over TCP is counted with bookkeeping: then nobody knows. */
+static __always_inline int sock_has_unread(struct bpf_sock *sk, __u64 bytes)
+{
+	return ingress_charged && !sock_tcp(sk)->bytes_received && sock_unread_bytes(sk) >= bytes;
 }
 
 /* The references to an open TCP socket that no timer holds. */

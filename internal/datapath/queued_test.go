@@ -69,6 +69,13 @@ func requireQueued(t *testing.T, s *maps.Sockets, cookie uint64, want bool) {
 // tcpSocket is one end of a connection over loopback.
 func tcpSocket(t *testing.T) int {
 	t.Helper()
+	f, _ := tcpFile(t)
+	return int(f.Fd())
+}
+
+// tcpFile is one end of a connection over loopback, and the other one.
+func tcpFile(t *testing.T) (*os.File, net.Conn) {
+	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	must(t, err)
 	defer l.Close()
@@ -85,7 +92,7 @@ func tcpSocket(t *testing.T) int {
 		f.Close()
 		accepted.Close()
 	})
-	return int(f.Fd())
+	return f, accepted
 }
 
 func write(fd int, b []byte) error {

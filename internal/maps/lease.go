@@ -112,8 +112,8 @@ func (s *Shared) Kept(slot uint32) []byte {
 	return slices.Clone(s.Copies[slot].Bytes[:min(n, uint32(MaxCopy))])
 }
 
-// ClosedUnread reports whether the server, on this host, has closed its end of a lease's i-sock without having called receive since the lease
-// began: then it has seen nothing of the request.
+// ClosedUnread reports whether the server, on this host, has closed its end of a lease's i-sock and certainly read nothing of the lease's
+// request.
 func (s *Shared) ClosedUnread(l Lease) bool {
 	sl := &s.Slots[l.Slot]
 	return atomic.LoadUint32(&sl.Closed) == atomic.LoadUint32(&sl.Generation) && atomic.LoadUint64(&sl.ReadLease) != l.Number

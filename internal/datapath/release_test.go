@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// A server that closes has read some of its last request, or certainly none.
+func TestCloseTellsWhetherTheRequestWasRead(t *testing.T) {
+	const request = "GET / HTTP/1.1\r\n\r\n"
+	kernel, err := Probe()
+	must(t, err)
+	if !kernel.IngressCharged {
+		t.Skip("this kernel does not charge redirected bytes to the socket that they lie in")
+	}
+	d, err := Load(Options{FastPath: true, Kernel: kernel})
+	must(t, err)
+	t.Cleanup(func() { must(t, d.Close()) })
+	// With its verdict program the socket has the receive call that leaves the time.
+	must(t, d.attachSockets())
+	attachRelease(t, d)
+
+	for i, test := range []struct {
+		name string
+		// answered: the lease of the request is not filled yet.
+		answered bool
+		serve    func(*closing)
+		unread   bool
+	}{
+		{"the server has not called receive", false, func(c *closing) { c.send(request) }, true},
+		{"it has, and got nothing before the request came", false, func(c *closing) { c.receive(0); c.send(request) }, true},
+		{"it has looked at the request", false, func(c *closing) { c.send(request); c.peek(len(request)) }, true},
+		{"it has read all of it", false, func(c *closing) { c.send(request); c.receive(len(request)) }, false},
+		{"it has read a byte of it", false, func(c *closing) { c.send(request); c.receive(1) }, false},
+		{"it has read what came before it", false, func(c *closing) { c.send("rest"); c.send(request); c.receive(4) }, true},
+		{"it has read more than that", false, func(c *closing) { c.send("rest"); c.send(request); c.receive(5) }, false},
+		{"it has not read all that came before it", false, func(c *closing) { c.send("rest"); c.send(request); c.receive(1) }, true},
+		{"it has called receive, and the request may have been there", false, func(c *closing) { c.receive(0) }, false},
+		{"the request comes later", true, func(c *closing) { c.send("rest"); c.receive(4) }, true},
+		{"what lies there came over TCP", false, func(c *closing) { c.send(request); c.receive(len(request)); c.sendOverTCP(request) }, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := newClosing(t, d, uint32(i))
+			slot := &d.Shared.Slots[i]
+			*slot = maps.Slot{Generation: 1, Lease: 7, Sent: uint64(len(request)), BegunNs: uint64(maps.Now())}
+			if test.answered {
+				slot.Response.Phase = uint32(maps.PhaseDone)
+			}
+			must(t, d.objects.SsockStates.Put(uint32(c.server.Fd()), [2]uint32{uint32(i), 1}))
+			test.serve(c)
+			must(t, c.server.Close())
+			if got := d.Shared.ClosedUnread(maps.Lease{Slot: uint32(i), Number: 7}); got != test.unread {
+				t.Errorf("nothing of the request was read: got %v, want %v", got, test.unread)
+			}
+		})
+	}
+}
+
+// closing is a server's end of an i-sock, and who sends to it.
+type closing struct {
+	t      *testing.T
+	server *os.File
+	peer   net.Conn
+	sender int
+}
+
+func newClosing(t *testing.T, d *Datapath, slot uint32) *closing {
+	t.Helper()
+	c := &closing{t: t, sender: tcpSocket(t)}
+	c.server, c.peer = tcpFile(t)
+	must(t, d.objects.Ssocks.Put(slot, uint64(c.server.Fd())))
+	redirectSends(t, c.sender, d.objects.Ssocks, uint64(slot))
+	return c
+}
+
+func (c *closing) send(message string) {
+	c.t.Helper()
+	must(c.t, write(c.sender, []byte(message)))
+}
+
+func (c *closing) sendOverTCP(message string) {
+	c.t.Helper()
+	_, err := c.peer.Write([]byte(message))
+	must(c.t, err)
+	c.peek(len(message))
+}
+
+func (c *closing) receive(n int) { c.t.Helper(); c.take(n, unix.MSG_DONTWAIT) }
+func (c *closing) peek(n int)    { c.t.Helper(); c.take(n, unix.MSG_PEEK) }
+
+// take reads that many bytes; 0: there must be none.
+func (c *closing) take(n, flags int) {
+	c.t.Helper()
+	got, _, err := unix.Recvfrom(int(c.server.Fd()), make([]byte, max(n, 1)), flags)
+	if n == 0 && errors.Is(err, unix.EAGAIN) {
+		return
+	}
+	if err != nil || got != n {
+		c.t.Fatalf("receive: got %d bytes, %v, want %d", got, err, n)
+	}
+}
+
+// attachRelease makes the sockets that this process opens from here on pass the release program when they close.
+func attachRelease(t *testing.T, d *Datapath) {
+	t.Helper()
+	root, own := ownCgroup(t)
+	path := filepath.Join(root, fmt.Sprintf("xlb-datapath-test-%d", os.Getpid()))
+	must(t, os.Mkdir(path, 0o755))
+	enter := func(cgroup string) {
+		must(t, os.WriteFile(filepath.Join(cgroup, "cgroup.procs"), []byte("0"), 0))
+	}
+	t.Cleanup(func() {
+		enter(own)
+		must(t, os.Remove(path))
+	})
+	l, err := link.AttachCgroup(link.CgroupOptions{Path: path, Attach: ebpf.AttachCgroupInetSockRelease, Program: d.fast.Release})
+	must(t, err)
+	t.Cleanup(func() { must(t, l.Close()) })
+	enter(path)
+}
+
+// ownCgroup finds the mount of cgroup v2, and this process's place in it.
+func ownCgroup(t *testing.T) (root, own string) {
+	t.Helper()
+	mounts, err := os.Open("/proc/self/mountinfo")
+	must(t, err)
+	defer mounts.Close()
+	for lines := bufio.NewScanner(mounts); lines.Scan(); {
+		before, after, _ := strings.Cut(lines.Text(), " - ")
+		if fields := strings.Fields(before); strings.HasPrefix(after, "cgroup2 ") && len(fields) >= 5 {
+			root = fields[4]
+		}
+	}
+	if root == "" {
+		t.Fatal("cgroup v2 is not mounted")
+	}
+	content, err := os.ReadFile("/proc/self/cgroup")
+	must(t, err)
+	for line := range strings.Lines(string(content)) {
+		if path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+			return root, filepath.Join(root, path)
+		}
+	}
+	t.Fatal("this process is in no cgroup v2")
+	return "", ""
+}
