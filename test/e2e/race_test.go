@@ -40,13 +40,16 @@ func TestRequestsRaceWithServersThatClose(t *testing.T) {
 
 				seen := hastyReport(t, servers)
 				failed := report.Failed["GET"] + report.Failed["POST"]
-				t.Logf("%d answered, %d GET and %d POST failed; servers have closed %d idle connections",
-					report.Whole, report.Failed["GET"], report.Failed["POST"], seen.Closed)
+				t.Logf("%d answered, %d GET and %d POST failed; servers have closed %d idle connections; %q",
+					report.Whole, report.Failed["GET"], report.Failed["POST"], seen.Closed, report.Failures)
 				if seen.Twice > 0 {
 					t.Errorf("%d requests reached a server twice", seen.Twice)
 				}
 				if harness.Envoy() {
 					return
+				}
+				if report.Silent > 0 {
+					t.Errorf("%d requests got no answer", report.Silent)
 				}
 				// Where TCP is all that is known, a server that closes behind bytes that it has not read looks like one that has read them.
 				t.Logf("sent again: %g", balancer.Metric(t, "xlb_resent_total"))
@@ -93,6 +96,9 @@ func TestRequestsThatAreSentAgainAreRewrittenOnce(t *testing.T) {
 		}
 	}
 	t.Logf("%d answered, %v failed, sent again: %g", report.Whole, report.Failed, balancer.Metric(t, "xlb_resent_total"))
+	if report.Silent > 0 {
+		t.Errorf("%d requests got no answer", report.Silent)
+	}
 	if failed := report.Failed["GET"] + report.Failed["POST"]; failed > report.Whole/50 {
 		t.Errorf("%d of %d requests failed: %q", failed, failed+report.Whole, report.Failures[:min(len(report.Failures), 5)])
 	}

@@ -4,11 +4,13 @@ package programs
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -30,14 +32,19 @@ type PauserReport struct {
 	// Failures are the first few that were not; Failed counts them by method.
 	Failures []string
 	Failed   map[string]int
+	// Silent counts those of them that got no answer for a long time.
+	Silent int
 }
+
+// answerPatience is how long a client waits for an answer.
+const answerPatience = 20 * time.Second
 
 func runPauser(s *stdio) error {
 	var spec PauserSpec
 	if err := s.spec(&spec); err != nil {
 		return err
 	}
-	var number, gets, posts atomic.Int64
+	var number, gets, posts, silent atomic.Int64
 	client := func() (whole int, failures []string) {
 		c := &pauser{spec: &spec, number: &number}
 		defer c.close()
@@ -49,6 +56,9 @@ func runPauser(s *stdio) error {
 			}
 			if err := c.ask(method); err != nil {
 				failed.Add(1)
+				if errors.Is(err, os.ErrDeadlineExceeded) {
+					silent.Add(1)
+				}
 				failures = append(failures, fmt.Sprintf("%s: %v", method, err))
 				c.close()
 				continue
@@ -60,6 +70,7 @@ func runPauser(s *stdio) error {
 	var report PauserReport
 	report.Whole, report.Failures = atOnce(spec.Clients, client)
 	report.Failed = map[string]int{http.MethodGet: int(gets.Load()), http.MethodPost: int(posts.Load())}
+	report.Silent = int(silent.Load())
 	return s.answer(&report)
 }
 
@@ -85,7 +96,7 @@ func (c *pauser) ask(method string) error {
 		}
 		c.conn, c.reader = conn, bufio.NewReader(conn)
 	}
-	if err := c.conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.conn.SetDeadline(time.Now().Add(answerPatience)); err != nil {
 		return err
 	}
 	body := ""
