@@ -21,8 +21,12 @@ const sendBuffer = 1 << 20
 // receiveBuffer bounds what an endpoint may send ahead of a client that reads slowly, once a response spills.
 const receiveBuffer = 512 << 10
 
-// soon is how long an i-sock that never served must have lasted not to count as a failed connect.
-const soon = time.Second
+// atOnce is how long an i-sock that never served must have lasted not to count as a failed connect: it is an idle one then. A server that closes
+// those sooner than soon is spared others until a request asks for one.
+const (
+	atOnce = 100 * time.Millisecond
+	soon   = time.Second
+)
 
 // isock is an open connection to an endpoint.
 type isock struct {
@@ -34,6 +38,8 @@ type isock struct {
 	peer     maps.PeerKey
 	remote   bool
 	opened   time.Time
+	// unwanted: it is the pool that closes it, while the endpoint serves on. Guarded by Pool.mu.
+	unwanted bool
 	// busy is set while a goroutine needs the socket or its slot, and hurries it. Guarded by Pool.mu.
 	busy context.CancelFunc
 	// lent ends the use of the socket by whoever sends the rest of a request on it; nil when nobody does. Guarded by Pool.mu.

@@ -68,6 +68,7 @@ func (p *Pool) discardLocked(s *isock) bool {
 	if !p.cfg.Shared.Exchange(s.slot, maps.SlotReady, maps.SlotBroken) {
 		return false
 	}
+	s.unwanted = true
 	p.closeLocked(s)
 	return true
 }

@@ -603,12 +603,15 @@ func (p *Pool) closeLocked(s *isock) {
 	if e.open >= e.target {
 		return
 	}
-	if s.unused() {
+	switch lasted := time.Since(s.opened); {
+	case s.unwanted || s.served() || lasted >= soon:
+		p.fillLocked(e)
+	case lasted >= atOnce:
+		e.target = e.open
+	default:
 		// Without a pause this endpoint would be connected to as fast as it closes.
 		p.failedLocked(e, errUnused)
-		return
 	}
-	p.fillLocked(e)
 }
 
 // forgetSpill removes the mark of a spill whose client had closed, daemon's end and all, when it was set. No program marks any more.
@@ -624,9 +627,9 @@ func (p *Pool) forgetSpill(slot uint32) error {
 	return p.cfg.Sockets.SlowConns.Delete(cookie)
 }
 
-// unused reports whether an i-sock was closed soon after it was opened, and never carried a request.
-func (s *isock) unused() bool {
-	return time.Since(s.opened) < soon && atomic.LoadUint64(&s.pool.cfg.Shared.Slots[s.slot].Traffic.Requests) == 0
+// served reports whether an i-sock has carried a request.
+func (s *isock) served() bool {
+	return atomic.LoadUint64(&s.pool.cfg.Shared.Slots[s.slot].Traffic.Requests) != 0
 }
 
 // bury frees the slots that were closed before the call, except those that lie in a stack, once no program is at work on them.

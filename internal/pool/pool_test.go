@@ -280,7 +280,7 @@ func TestEndpointThatClosesNewConnectionsIsTriedWithPauses(t *testing.T) {
 	r := newRig(t, setup{connecting: d.note})
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
 	must(t, err)
-	s := serve(t, &hangingUp{l})
+	s := serve(t, &hangingUp{Listener: l})
 	r.set(s.endpoint(ours))
 	at := d.await(t, 6)
 	for i := range at[1:] {
@@ -290,15 +290,58 @@ func TestEndpointThatClosesNewConnectionsIsTriedWithPauses(t *testing.T) {
 	}
 }
 
-// hangingUp is a listener whose connections end at once.
-type hangingUp struct{ net.Listener }
+// hangingUp is a listener whose connections end at once, or after a time.
+type hangingUp struct {
+	net.Listener
+	after time.Duration
+}
 
 func (h *hangingUp) Accept() (net.Conn, error) {
 	c, err := h.Listener.Accept()
-	if err == nil {
+	switch {
+	case err != nil:
+	case h.after > 0:
+		time.AfterFunc(h.after, func() { c.Close() })
+	default:
 		c.Close()
 	}
 	return c, err
+}
+
+// Servers close idle connections: that is no failure, and what nobody has used is not opened again.
+func TestEndpointThatClosesIdleConnectionsIsInService(t *testing.T) {
+	t.Parallel()
+	const initial = 2
+	r := newRig(t, setup{initial: initial, refused: func(uint32, int) { t.Error("the endpoint counts as one that refuses") }})
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	must(t, err)
+	s := serve(t, &hangingUp{Listener: l, after: 3 * atOnce})
+	r.set(s.endpoint(ours))
+	r.awaitIdle(ours, initial)
+	r.awaitIdle(ours, 0)
+	if r.down(ours) {
+		t.Error("an endpoint that closes idle connections is out of service")
+	}
+	// A request finds none.
+	r.p.Grow(ours)
+	r.awaitIdle(ours, 1)
+	if got := len(s.await(initial + 1)); got != initial+1 {
+		t.Errorf("connections: got %d, want %d", got, initial+1)
+	}
+}
+
+// What the pool closes itself tells nothing of the endpoint.
+func TestEndpointOfWornConnectionsIsInService(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{refused: func(uint32, int) { t.Error("the endpoint counts as one that refuses") }})
+	s := newServer(t)
+	e := s.endpoint(ours)
+	e.Limits.Age = atOnce / 2
+	r.set(e)
+	s.await(3)
+	if r.down(ours) {
+		t.Error("the endpoint is out of service")
+	}
 }
 
 func TestRefusedEndpointIsOutOfServiceUntilItListens(t *testing.T) {

@@ -105,6 +105,40 @@ func TestRequestsThatAreSentAgainAreRewrittenOnce(t *testing.T) {
 	balancer.RequireFast(t, harness.Mode{Fast: true}, 0.5)
 }
 
+// Servers that soon close connections without a request are well: as in Envoy they stay in service, and nothing is held against them.
+func TestServersThatCloseIdleConnectionsAreInService(t *testing.T) {
+	const idle = 300 * time.Millisecond
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place, service := harness.SameHost(t), harness.Service()
+		var servers []*harness.Process
+		var addresses []netip.AddrPort
+		for range 2 {
+			server, address := place.HastyAs(t, programs.HastySpec{First: idle, Idle: idle, Looks: true})
+			servers, addresses = append(servers, server), append(addresses, address)
+		}
+		config := harness.OneCluster(service, addresses...)
+		config.Clusters[0].Fields = outlierDetection(map[string]any{"consecutive_5xx": 2, "base_ejection_time": "30s"})
+		balancer := harness.Start(t, mode, config, place)
+		// Few enough for moments without any connection.
+		clients := place.Program(t, programs.PauserProgram, programs.PauserSpec{Address: service.String(), Clients: 2, Requests: 20, Pause: 4 * idle / 3})
+		for end := time.Now().Add(4 * time.Second); time.Now().Before(end) && !t.Failed(); {
+			for address, flags := range flagsOf(t, balancer) {
+				if flags != "healthy" {
+					t.Errorf("%s: got %s, want healthy", address, flags)
+				}
+			}
+		}
+		var report programs.PauserReport
+		clients.Next(t, &report)
+		seen := hastyReport(t, servers)
+		t.Logf("%d answered, %v failed; servers have closed %d idle connections; %q", report.Whole, report.Failed, seen.Closed, report.Failures)
+		// A server may close at the very moment of a request.
+		if report.Whole < 39 || seen.Closed < 10 {
+			t.Errorf("of 40 requests %d were answered, %d idle connections closed; want 39 and 10 at least: %q", report.Whole, seen.Closed, report.Failures)
+		}
+	})
+}
+
 func hastyReport(t *testing.T, servers []*harness.Process) (sum programs.HastyReport) {
 	t.Helper()
 	for _, s := range servers {

@@ -320,7 +320,14 @@ func (m *Moody) Report(t testing.TB) programs.MoodyReport {
 // Hasty starts a server that closes connections which are idle for a random time.
 func (p *Place) Hasty(t testing.TB, idle time.Duration, looks bool) (*Process, netip.AddrPort) {
 	t.Helper()
-	return p.listening(t, programs.HastyProgram, programs.HastySpec{Address: netip.AddrPortFrom(p.Address, 0).String(), Idle: idle, Looks: looks})
+	return p.HastyAs(t, programs.HastySpec{Idle: idle, Looks: looks})
+}
+
+// HastyAs starts one as it is described, but for its address.
+func (p *Place) HastyAs(t testing.TB, spec programs.HastySpec) (*Process, netip.AddrPort) {
+	t.Helper()
+	spec.Address = netip.AddrPortFrom(p.Address, 0).String()
+	return p.listening(t, programs.HastyProgram, spec)
 }
 
 // Pacer is a server that takes its time.

@@ -4,6 +4,7 @@ package programs
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -16,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// firstIdle is how long a hasty server waits for a connection's first request.
+// firstIdle is the default of HastySpec.First.
 const firstIdle = 10 * time.Second
 
 // HastySpec describes a server that closes each connection once it has been idle for a random time up to Idle behind a request.
@@ -24,6 +25,8 @@ type HastySpec struct {
 	// Address to listen on; port 0 takes a free one.
 	Address string
 	Idle    time.Duration
+	// First is how long it waits for a connection's first request; 0 is 10 s.
+	First time.Duration
 	// Looks: it looks for bytes at the last moment, as servers with an event loop do. Otherwise it may close behind bytes that have come.
 	Looks bool
 }
@@ -77,7 +80,7 @@ func (h *hasty) snapshot() HastyReport {
 func (h *hasty) serve(conn net.Conn) {
 	defer conn.Close()
 	r := bufio.NewReader(conn)
-	for idle := firstIdle; ; idle = rand.N(h.spec.Idle) {
+	for idle := cmp.Or(h.spec.First, firstIdle); ; idle = rand.N(h.spec.Idle) {
 		if err := conn.SetReadDeadline(time.Now().Add(idle)); err != nil {
 			return
 		}
