@@ -25,11 +25,20 @@ func New(shared *maps.Shared) *Picker {
 // service or that skip (which may be nil) reports true for. It counts a request to it. False: there is none. Done must be called once for
 // each that was picked.
 func (p *Picker) Pick(cluster uint32, hash uint64, skip func(endpoint uint32) bool) (endpoint uint32, ok bool) {
-	asked := question{hash: hash, usable: func(e uint32) bool { return p.Serving(e) && (skip == nil || !skip(e)) }}
+	return p.pick(cluster, &question{hash: hash, usable: func(e uint32) bool { return (skip == nil || !skip(e)) && p.Serving(e) }})
+}
+
+// PickDown is Pick among endpoints that are down as well: where Pick finds none, one of them may be back by now, and if it is not, the
+// failure counts as its own.
+func (p *Picker) PickDown(cluster uint32, hash uint64, skip func(endpoint uint32) bool) (endpoint uint32, ok bool) {
+	return p.pick(cluster, &question{hash: hash, usable: func(e uint32) bool { return (skip == nil || !skip(e)) && p.flags(e)&maps.EndpointGone == 0 }})
+}
+
+func (p *Picker) pick(cluster uint32, asked *question) (endpoint uint32, ok bool) {
 	c := &p.shared.Clusters[cluster]
 	for {
 		word := atomic.LoadUint64(&c.Root)
-		endpoint, ok = p.choose(uint32(word), int(maps.MaxGroupDepth), &asked)
+		endpoint, ok = p.choose(uint32(word), int(maps.MaxGroupDepth), asked)
 		if ok {
 			p.Claim(endpoint)
 		}
@@ -56,7 +65,11 @@ func (p *Picker) Done(endpoint uint32) {
 
 // Serving reports whether an endpoint is in service.
 func (p *Picker) Serving(endpoint uint32) bool {
-	return atomic.LoadUint32(&p.shared.Endpoints[endpoint].Flags)&uint32(maps.EndpointOutOfService) == 0
+	return p.flags(endpoint)&maps.EndpointOutOfService == 0
+}
+
+func (p *Picker) flags(endpoint uint32) maps.EndpointFlags {
+	return maps.EndpointFlags(atomic.LoadUint32(&p.shared.Endpoints[endpoint].Flags))
 }
 
 // schedule is the order of a group's turns, in memory that may get another meaning at any time.

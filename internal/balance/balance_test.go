@@ -132,6 +132,29 @@ func TestEndpointsOutOfServiceAndSkippedOnesAreNotPicked(t *testing.T) {
 	}
 }
 
+func TestOneThatIsDownIsPickedOnlyOnDemand(t *testing.T) {
+	for _, policy := range policies {
+		t.Run(fmt.Sprint(policy), func(t *testing.T) {
+			p, shared := picker(policy, 0, 1, 2)
+			shared.Endpoints[0].Flags = uint32(maps.EndpointDown)
+			shared.Endpoints[1].Flags = uint32(maps.EndpointDown | maps.EndpointGone)
+			shared.Endpoints[2].Flags = uint32(maps.EndpointDown)
+			skip := func(e uint32) bool { return e == 2 }
+			if e, ok := p.Pick(0, 0, skip); ok {
+				t.Errorf("Pick took %d, which is out of service", e)
+			}
+			for range 100 {
+				if e, ok := p.PickDown(0, 0, skip); !ok || e != 0 {
+					t.Fatalf("PickDown: got %d, %v, want 0", e, ok)
+				}
+			}
+			if n := shared.Endpoints[0].Outstanding; n != 100 {
+				t.Errorf("requests of the endpoint: got %d, want 100", n)
+			}
+		})
+	}
+}
+
 func TestShareOfOneOutOfServiceFallsToTheOthersAlike(t *testing.T) {
 	const picks = 30_000
 	for _, policy := range policies {

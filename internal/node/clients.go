@@ -246,6 +246,9 @@ func (p picked) Address() netip.AddrPort { return p.address }
 
 // Done implements slowpath.Picked.
 func (p picked) Done(o slowpath.Outcome) {
+	if o.Status != 0 && !p.n.picker.Serving(p.index) {
+		p.n.pool.Again(p.index)
+	}
 	p.n.picker.Done(p.index)
 	p.n.keeper.done(p.index, o)
 }
@@ -262,15 +265,23 @@ func (b balancer) Pick(cluster string, criteria model.Metadata, hash uint64, ski
 	if !ok {
 		return nil, false
 	}
+	skipped := false
 	skips := func(e uint32) bool {
 		entry, known := d.endpoints[e]
-		return !known || (skip != nil && skip(entry.Address))
+		skips := known && skip != nil && skip(entry.Address)
+		skipped = skipped || skips
+		return !known || skips
 	}
 	index, ok := c.entry(criteria)
 	if !ok && b.n.hasSubsets(cluster) {
 		return b.strayed(d, cluster, criteria, skips)
 	}
 	endpoint, ok := b.n.picker.Pick(index, hash, skips)
+	if !ok && !skipped {
+		// As in Envoy one is asked that may refuse: if it does, that counts, and outlier detection can have others take over. Only the
+		// first attempt asks: each may take as long as a connection may.
+		endpoint, ok = b.n.picker.PickDown(index, hash, skips)
+	}
 	if !ok {
 		return nil, false
 	}

@@ -320,9 +320,6 @@ func playRetries(t *testing.T, place *harness.Place, s *script, service netip.Ad
 			replies = replies[1:]
 		}
 		outcome := retryOutcome{Status: replies[0].Status, Body: replies[0].Body}
-		if retryCases[i].cluster == "dead" {
-			outcome.Body = "" // XLB may know before the first attempt that no endpoint is there, and says so
-		}
 		outcome.Attempts, outcome.Bodies = s.seen(retryCases[i].path(i))
 		all = append(all, outcome)
 		replies = replies[1:]
