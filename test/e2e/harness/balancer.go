@@ -98,7 +98,8 @@ type Balancer struct {
 	place *Place
 	dir   string
 	http  *http.Client
-	// listeners of the configuration it was started with; only for Envoy.
+	// envoy tells that it is an Envoy, with the listeners of the configuration that it was started with.
+	envoy     bool
 	listeners []Listener
 }
 
@@ -203,7 +204,7 @@ func (b *Balancer) replace(t testing.TB, path string, content []byte) {
 // Replace changes the file and leaves it to the balancer to notice.
 func (b *Balancer) Replace(t testing.TB, config Config) {
 	t.Helper()
-	if Envoy() {
+	if b.envoy {
 		b.writeEnvoy(t, config)
 		return
 	}
@@ -214,7 +215,7 @@ func (b *Balancer) Replace(t testing.TB, config Config) {
 func (b *Balancer) Reload(t testing.TB, config Config) {
 	t.Helper()
 	b.Replace(t, config)
-	if !Envoy() {
+	if !b.envoy {
 		b.Signal(t, syscall.SIGHUP)
 	}
 }
@@ -228,7 +229,7 @@ func (b *Balancer) ReloadBroken(t testing.TB, config Config) {
 	broken := config.bootstrap(b.Admin, false)
 	listeners := broken["static_resources"].(object)["listeners"].([]any)
 	listeners[0].(object)["adress"] = listeners[0].(object)["address"]
-	if Envoy() {
+	if b.envoy {
 		b.replace(t, b.envoyFile("lds"), envoyResources(t, listenerType, listeners))
 	} else {
 		b.replace(t, b.file(), toYAML(t, broken))
@@ -272,11 +273,11 @@ func (b *Balancer) Get(t testing.TB, path string) string {
 func (b *Balancer) Metric(t testing.TB, name string, labels ...string) float64 {
 	t.Helper()
 	path := "/metrics"
-	if Envoy() {
+	if b.envoy {
 		path = envoyMetrics
 	}
 	text := b.Get(t, path)
-	if !Envoy() && !hasMetric(text, name) {
+	if !b.envoy && !hasMetric(text, name) {
 		t.Fatalf("XLB has no metric %s", name)
 	}
 	sum, err := sumSamples(text, name, labels)
@@ -425,7 +426,7 @@ func (b *Balancer) EndpointRequests(t testing.TB) map[string]int {
 // Terminate asks for a graceful end; the balancer still finishes requests.
 func (b *Balancer) Terminate(t testing.TB) {
 	t.Helper()
-	if Envoy() {
+	if b.envoy {
 		b.terminateEnvoy(t)
 		return
 	}

@@ -41,7 +41,7 @@ func (b *Balancer) envoyFile(kind string) string { return filepath.Join(b.dir, k
 
 func (b *Balancer) startEnvoy(t testing.TB, config Config) {
 	t.Helper()
-	b.listeners = config.Listeners
+	b.envoy, b.listeners = true, config.Listeners
 	b.writeEnvoy(t, config)
 	source := func(kind string) object {
 		return object{"resource_api_version": "V3", "path_config_source": object{"path": b.envoyFile(kind)}}

@@ -44,6 +44,8 @@ type LoadSpec struct {
 	Timeout time.Duration
 	// Memory asks for Uneven.
 	Memory bool
+	// Pause of a connection between the end of a response and the next request.
+	Pause time.Duration
 }
 
 // Failure is a request that was not answered with 200.
@@ -170,7 +172,8 @@ func (l *load) work(ctx context.Context) {
 			opened, err := dialClient(l.spec.Address, l.spec.Timeout)
 			if err != nil {
 				l.failed(fmt.Sprintf("connect: %v", err))
-				backOff(ctx)
+				// Clients that are refused do not spin.
+				pause(ctx, max(l.spec.Pause, 10*time.Millisecond))
 				continue
 			}
 			conn = opened
@@ -184,6 +187,7 @@ func (l *load) work(ctx context.Context) {
 			conn.close()
 			conn = nil
 		}
+		pause(ctx, l.spec.Pause)
 	}
 	if conn != nil && l.spec.Memory {
 		l.countMemory(conn)
@@ -201,11 +205,14 @@ func (l *load) countMemory(conn *clientConn) {
 	}
 }
 
-// backOff keeps clients that are refused from spinning.
-func backOff(ctx context.Context) {
+// pause ends early with the load.
+func pause(ctx context.Context, long time.Duration) {
+	if long == 0 {
+		return
+	}
 	select {
 	case <-ctx.Done():
-	case <-time.After(10 * time.Millisecond):
+	case <-time.After(long):
 	}
 }
 

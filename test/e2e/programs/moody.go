@@ -36,9 +36,14 @@ const (
 	MoodStall Mood = "stall"
 	// MoodRefuse neither listens nor keeps a connection.
 	MoodRefuse Mood = "refuse"
+	// MoodSlow answers 200 after slowness.
+	MoodSlow Mood = "slow"
 	// MoodDegraded answers 200, and says that it is degraded.
 	MoodDegraded Mood = "degraded"
 )
+
+// slowness is how long a slow server takes.
+const slowness = 100 * time.Millisecond
 
 // MoodyReport answers the specification and each command.
 type MoodyReport struct {
@@ -150,6 +155,9 @@ func (m *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reset(w)
 	case MoodStall:
 		<-r.Context().Done()
+	case MoodSlow:
+		time.Sleep(slowness)
+		_, _ = io.WriteString(w, m.spec.Identity)
 	case MoodDegraded:
 		w.Header().Set("X-Envoy-Degraded", "yes")
 		_, _ = io.WriteString(w, m.spec.Identity)
