@@ -5,7 +5,6 @@ package balance
 import (
 	"encoding/json"
 	"flag"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -33,12 +32,8 @@ func TestSharesAreEnvoys(t *testing.T) {
 		*seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("seed %d: repeat with -seed=%d", *seed, *seed)
-	r := random{rand.New(rand.NewPCG(*seed, 1))}
 	addresses, listener := servers(t, 24, 0), envoytest.FreeAddress(t)
-	var list []object
-	for i := range *clusters {
-		list = append(list, r.cluster(fmt.Sprintf("c%d", i), addresses))
-	}
+	list, _ := Clusters(*seed, *clusters, addresses)
 	b := bootstrap(listener, list)
 	// It listens when that connection is there.
 	_ = envoytest.Start(t, marshal(t, b)).Dial(t, listener)

@@ -3,6 +3,7 @@
 package balance
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 )
@@ -13,19 +14,72 @@ type object = map[string]any
 // random draws clusters.
 type random struct{ *rand.Rand }
 
-// cluster is an Envoy cluster over some of the addresses, without one twice.
-func (r random) cluster(name string, addresses []netip.AddrPort) object {
+// cluster is an Envoy cluster over some of the addresses, without one twice. Its policy has a name, or may be given by type.
+func (r random) cluster(name string, addresses []netip.AddrPort, byType bool) object {
 	addresses = append([]netip.AddrPort(nil), addresses...)
 	r.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
 	c := object{
 		"name": name, "type": "STATIC", "connect_timeout": "5s",
-		"lb_policy":       []string{"ROUND_ROBIN", "LEAST_REQUEST", "RANDOM"}[r.IntN(3)],
 		"load_assignment": object{"cluster_name": name, "endpoints": r.localities(addresses), "policy": r.policy()},
 	}
-	if common := r.common(); len(common) > 0 {
+	common := r.common()
+	r.balance(c, common, byType && r.IntN(2) == 0)
+	if len(common) > 0 {
 		c["common_lb_config"] = common
 	}
 	return c
+}
+
+const policyType = "type.googleapis.com/envoy.extensions.load_balancing_policies."
+
+// balance gives a cluster a policy. One that is given by type has what it says of localities in its own configuration.
+func (r random) balance(c, common object, byType bool) {
+	which := r.IntN(3)
+	own := object{}
+	if which == 1 {
+		own = r.leastRequest()
+	}
+	if !byType {
+		c["lb_policy"] = []string{"ROUND_ROBIN", "LEAST_REQUEST", "RANDOM"}[which]
+		if len(own) > 0 {
+			c["least_request_lb_config"] = own
+		}
+		return
+	}
+	own["@type"] = policyType + []string{"round_robin.v3.RoundRobin", "least_request.v3.LeastRequest", "random.v3.Random"}[which]
+	localities := object{}
+	for _, field := range []string{"zone_aware_lb_config", "locality_weighted_lb_config"} {
+		if value, ok := common[field]; ok {
+			localities[field] = value
+			delete(common, field)
+		}
+	}
+	if len(localities) > 0 {
+		own["locality_lb_config"] = localities
+	}
+	c["load_balancing_policy"] = object{"policies": []object{{"typed_extension_config": object{"name": "p", "typed_config": own}}}}
+}
+
+func (r random) leastRequest() object {
+	own := object{}
+	if r.IntN(2) == 0 {
+		own["choice_count"] = 2 + r.IntN(4)
+	}
+	if r.IntN(3) == 0 {
+		own["active_request_bias"] = object{"default_value": 0, "runtime_key": "bias"}
+	}
+	return own
+}
+
+// Clusters draws clusters at some of the addresses, and routes there by paths that are their names.
+func Clusters(seed uint64, n int, addresses []netip.AddrPort) (clusters, routes []map[string]any) {
+	r := random{rand.New(rand.NewPCG(seed, 1))}
+	for i := range n {
+		name := fmt.Sprintf("c%d", i)
+		clusters = append(clusters, r.cluster(name, addresses, true))
+		routes = append(routes, object{"match": object{"path": "/" + name}, "route": object{"cluster": name}})
+	}
+	return clusters, routes
 }
 
 func (r random) common() object {

@@ -42,7 +42,7 @@ func lbMetadata(fields object) object { return object{"filter_metadata": object{
 
 // subsetted is a cluster with subsets of its endpoints.
 func (r random) subsetted(name string, addresses []netip.AddrPort) object {
-	c := r.cluster(name, addresses)
+	c := r.cluster(name, addresses, false)
 	config := object{
 		"fallback_policy": []string{"NO_FALLBACK", "ANY_ENDPOINT", "DEFAULT_SUBSET"}[r.IntN(3)], "subset_selectors": r.selectors(),
 		"scale_locality_weight": r.IntN(2) == 0, "list_as_any": r.IntN(3) == 0,

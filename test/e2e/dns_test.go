@@ -178,14 +178,20 @@ func only(t *testing.T, place *harness.Place, service netip.AddrPort, what strin
 func forAll(t *testing.T, test func(t *testing.T, start func(harness.Config) *harness.Balancer, place *harness.Place)) {
 	t.Helper()
 	place := harness.SameHost(t)
+	forAllIn(t, place, func(t *testing.T, start func(harness.Config) *harness.Balancer) { test(t, start, place) })
+}
+
+// forAllIn is forAll in a place that is there already, perhaps with servers.
+func forAllIn(t *testing.T, place *harness.Place, test func(t *testing.T, start func(harness.Config) *harness.Balancer)) {
+	t.Helper()
 	for _, mode := range harness.Modes(t) {
 		t.Run(mode.Name, func(t *testing.T) {
-			test(t, func(c harness.Config) *harness.Balancer { return harness.Start(t, mode, c, place) }, place)
+			test(t, func(c harness.Config) *harness.Balancer { return harness.Start(t, mode, c, place) })
 		})
 	}
 	if !harness.Envoy() {
 		t.Run("Envoy", func(t *testing.T) {
-			test(t, func(c harness.Config) *harness.Balancer { return harness.StartEnvoy(t, c, place) }, place)
+			test(t, func(c harness.Config) *harness.Balancer { return harness.StartEnvoy(t, c, place) })
 		})
 	}
 }

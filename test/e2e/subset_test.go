@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"flag"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -52,22 +53,35 @@ func routesAsking(cluster string, paths map[string]map[string]any, more ...any) 
 // served counts who answers so many requests for a path, over one connection; "503" stands for nobody.
 func served(t *testing.T, place *harness.Place, service netip.AddrPort, path string, requests int) map[string]int {
 	t.Helper()
-	report := runExchange(t, place, service, 30*time.Second, slices.Repeat(getAndReceive(path), requests)...)
-	if report.Error != "" || len(report.Replies) != requests {
-		t.Fatalf("%s: %d of %d replies: %s", path, len(report.Replies), requests, report.Error)
+	return servedAll(t, place, service, []string{path}, requests)[0]
+}
+
+// servedAll counts by path.
+func servedAll(t *testing.T, place *harness.Place, service netip.AddrPort, paths []string, requests int) []map[string]int {
+	t.Helper()
+	var steps []programs.Step
+	for _, path := range paths {
+		steps = append(steps, slices.Repeat(getAndReceive(path), requests)...)
 	}
-	counts := map[string]int{}
-	for _, r := range report.Replies {
-		switch r.Status {
-		case 200:
-			counts[r.Identity]++
-		case 503:
-			counts["503"]++
-		default:
-			t.Fatalf("%s: status %d", path, r.Status)
+	report := runExchange(t, place, service, 120*time.Second, steps...)
+	if report.Error != "" || len(report.Replies) != len(steps)/2 {
+		t.Fatalf("%d of %d replies: %s", len(report.Replies), len(steps)/2, report.Error)
+	}
+	all := make([]map[string]int, len(paths))
+	for i, path := range paths {
+		all[i] = map[string]int{}
+		for _, r := range report.Replies[i*requests : (i+1)*requests] {
+			switch r.Status {
+			case 200:
+				all[i][r.Identity]++
+			case 503:
+				all[i]["503"]++
+			default:
+				t.Fatalf("%s: status %d", path, r.Status)
+			}
 		}
 	}
-	return counts
+	return all
 }
 
 func TestRoutesChooseAmongEndpointsByMetadata(t *testing.T) {
@@ -188,54 +202,70 @@ func TestKeysComeToServersOfTheirSubset(t *testing.T) {
 	}
 }
 
+// drawers draw clusters and routes, as test/balance compares them with Envoy without a kernel. With a few requests to each of many, or many to
+// each of a few.
+var drawers = []struct {
+	name               string
+	clusters, requests int
+	draw               func(seed uint64, n int, addresses []netip.AddrPort) (clusters, routes []map[string]any)
+}{
+	{"policies, weights, priorities, localities and health", 40, 200, balance.Clusters},
+	{"subsets", 40, 60, balance.Subsetted},
+}
+
+var drawnSeed = flag.Uint64("drawn.seed", 7, "of the random clusters")
+
 // The clusters and routes that test/balance draws, here with a kernel, and beside Envoy again.
-func TestRandomSubsetsAreEnvoys(t *testing.T) {
+func TestRandomClustersAreEnvoys(t *testing.T) {
 	harness.OnlyXLB(t, "Envoy runs beside it")
-	const clusters, requests, seed = 40, 24, 7
-	place := harness.SameHost(t)
-	names := harness.Identities(12)
-	_, addresses := origins(t, place, names...)
-	drawn, routes := balance.Subsetted(seed, clusters, addresses)
-	configAt := func(service netip.AddrPort) harness.Config {
-		c := harness.Config{Listeners: []harness.Listener{{Address: service, Table: map[string]any{
-			"name": "subsets", "virtual_hosts": []any{map[string]any{"name": "all", "domains": []any{"*"}, "routes": routes}},
-		}}}}
-		for _, fields := range drawn {
-			c.Clusters = append(c.Clusters, harness.Cluster{Name: fields["name"].(string), Fields: fields})
-		}
-		return c
-	}
-	byName := map[string]netip.AddrPort{"503": balance.Failed}
-	for i, name := range names {
-		byName[name] = addresses[i]
-	}
-	// countAll compares what each route gets with what it is due.
-	countAll := func(t *testing.T, who string, service netip.AddrPort) {
-		parsed, err := config.Parse("xlb.yaml", harness.YAML(t, configAt(service)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		image, _ := compile.Compile(parsed)
-		for i, route := range parsed.Listeners[0].Routes.VirtualHosts[0].Routes {
-			counts := map[netip.AddrPort]int{}
-			for name, n := range served(t, place, service, route.Path.Value, requests) {
-				counts[byName[name]] += n
+	for _, d := range drawers {
+		t.Run(d.name, func(t *testing.T) {
+			place := harness.SameHost(t)
+			names := harness.Identities(12)
+			_, addresses := origins(t, place, names...)
+			drawn, routes := d.draw(*drawnSeed, d.clusters, addresses)
+			configAt := func(service netip.AddrPort) harness.Config {
+				c := harness.Config{Listeners: []harness.Listener{{Address: service, Table: map[string]any{
+					"name": "drawn", "virtual_hosts": []any{map[string]any{"name": "all", "domains": []any{"*"}, "routes": routes}},
+				}}}}
+				for _, fields := range drawn {
+					c.Clusters = append(c.Clusters, harness.Cluster{Name: fields["name"].(string), Fields: fields})
+				}
+				return c
 			}
-			if why := balance.Differ(counts, balance.SubsetShares(image, route)); why != "" {
-				t.Errorf("%s: %s: %s\n%v", who, route.Path.Value, why, routes[i])
+			byName := map[string]netip.AddrPort{"503": balance.Failed}
+			for i, name := range names {
+				byName[name] = addresses[i]
 			}
-		}
+			forAllIn(t, place, func(t *testing.T, start func(harness.Config) *harness.Balancer) {
+				service := harness.Service()
+				b := start(configAt(service))
+				parsed, err := config.Parse("xlb.yaml", harness.YAML(t, configAt(service)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				image, _ := compile.Compile(parsed)
+				var paths []string
+				for _, route := range parsed.Listeners[0].Routes.VirtualHosts[0].Routes {
+					paths = append(paths, route.Path.Value)
+				}
+				all := servedAll(t, place, service, paths, d.requests)
+				for i, route := range parsed.Listeners[0].Routes.VirtualHosts[0].Routes {
+					counts := map[netip.AddrPort]int{}
+					for name, n := range all[i] {
+						counts[byName[name]] += n
+					}
+					if why := balance.Differ(counts, balance.SubsetShares(image, route)); why != "" {
+						t.Errorf("%s: %s\n%v", route.Path.Value, why, routes[i])
+					}
+				}
+				if !b.IsEnvoy() {
+					fast, slow := b.Served(t)
+					t.Logf("%.0f requests on the fast path, %.0f on the slow one: %s", fast, slow, strings.TrimSpace(fmt.Sprint(b.Samples(t, "xlb_handovers_total", "reason"))))
+				}
+			})
+		})
 	}
-	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
-		service := harness.Service()
-		b := harness.Start(t, mode, configAt(service), place)
-		countAll(t, "XLB", service)
-		fast, slow := b.Served(t)
-		t.Logf("%.0f requests on the fast path, %.0f on the slow one: %s", fast, slow, strings.TrimSpace(fmt.Sprint(b.Samples(t, "xlb_handovers_total", "reason"))))
-	})
-	service := harness.Service()
-	harness.StartEnvoy(t, configAt(service), place)
-	countAll(t, "Envoy", service)
 }
 
 // A copy asks for what its request asks for: the criteria of the share that was drawn, if there are shares.

@@ -129,6 +129,9 @@ func StartEnvoy(t testing.TB, config Config, place *Place) *Balancer {
 	return b
 }
 
+// IsEnvoy tells that it is an Envoy in the place of XLB.
+func (b *Balancer) IsEnvoy() bool { return b.envoy }
+
 func newBalancer(t testing.TB, place *Place) *Balancer {
 	t.Helper()
 	return &Balancer{
