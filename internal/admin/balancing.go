@@ -73,8 +73,29 @@ func commonObject(b *model.Balancing) object {
 	if b.LocalityWeighted {
 		o["locality_weighted_lb_config"] = object{}
 	}
+	if zones := zonesObject(b); len(zones) > 0 {
+		o["zone_aware_lb_config"] = zones
+	}
+	return o
+}
+
+// zonesObject is envoy.config.cluster.v3.Cluster.CommonLbConfig.ZoneAwareLbConfig, with the fields that only LocalityLbConfig.ZoneAwareLbConfig has.
+func zonesObject(b *model.Balancing) object {
+	o := object{}
 	if b.FailOnPanic {
-		o["zone_aware_lb_config"] = object{"fail_traffic_on_panic": true}
+		o["fail_traffic_on_panic"] = true
+	}
+	if n := b.Zones.Enabled; n != nil {
+		o["routing_enabled"] = object{"value": *n}
+	}
+	if n := b.Zones.MinHosts; n != nil {
+		o["min_cluster_size"] = *n
+	}
+	if n := b.Zones.ForceLocal; n != nil {
+		o["force_local_zone"] = object{"min_size": *n}
+	}
+	if b.Zones.ByWeight {
+		o["locality_basis"] = "HEALTHY_HOSTS_WEIGHT"
 	}
 	return o
 }

@@ -41,6 +41,7 @@ func (c *Compiler) Compile(cfg *model.Config) (*Image, []Note) {
 		notes = append(notes, more...)
 		im.Clusters = append(im.Clusters, cl)
 	}
+	im.addZones(cfg.Local)
 	return im, notes
 }
 

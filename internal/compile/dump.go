@@ -162,7 +162,7 @@ func (c *Cluster) dump(w *strings.Builder) {
 	root.dump(w, "  ")
 	for _, s := range c.Subsets {
 		fmt.Fprintf(w, "  subset %s part=%d\n", s.Criteria, s.Part)
-		root := c.RootOf(s.Part, nil)
+		root := c.RootOf(s.Part, Learned{})
 		root.dump(w, "    ")
 	}
 }

@@ -31,22 +31,32 @@ type EndpointState struct {
 	Factor float64
 }
 
-// Root returns the group that a choice in the cluster begins with, while its endpoints are in these states; nil stands for
-// nothing learned of any. It is pure: the same states give the same groups.
+// States tell what has been learned of each endpoint of a cluster; nil stands for nothing learned of any.
+type States func(endpoint uint32) EndpointState
+
+// Learned is what balancing depends on beside the configuration.
+type Learned struct {
+	// Own are the states of the cluster's endpoints, Local those of the endpoints of Zones.Cluster.
+	Own, Local States
+}
+
+// Root returns the group that a choice in the cluster begins with, while its endpoints are in these states. It is pure: the same states
+// give the same groups.
 //
 // As in Envoy a priority, and in it the healthy or the degraded hosts, are drawn at random by load, and a locality then takes
 // its turn; steps that have one way to go are left out.
 //
 // Of a cluster with subsets it is that of the part for requests without criteria.
-func (c *Cluster) Root(states func(endpoint uint32) EndpointState) Group {
-	return c.RootOf(0, states)
+func (c *Cluster) Root(states States) Group {
+	return c.RootOf(0, Learned{Own: states})
 }
 
-func (c *Cluster) root(states func(endpoint uint32) EndpointState) Group {
+func (c *Cluster) root(of Learned) Group {
+	priorities := c.priorities(of.Own)
 	if c.hashes() {
-		return c.hashRoot(c.priorities(states))
+		return c.hashRoot(priorities)
 	}
-	priorities := c.priorities(states)
+	priorities[0].zoning = c.zoning(&priorities[0], of.Local)
 	load := loadsOf(priorities, &c.Balancing)
 	root := Group{Policy: maps.PolicyRandom}
 	var shares []uint64
@@ -81,7 +91,7 @@ func (c *Cluster) source(p *priority, eligible []Member, panicking bool) Group {
 	case c.Balancing.LocalityWeighted:
 		return c.localities(p, eligible)
 	}
-	return c.group(eligible)
+	return c.zoned(p, eligible)
 }
 
 // group is that of hosts which are chosen among by the cluster's policy.

@@ -237,6 +237,8 @@ type Cluster struct {
 	Hashing   model.Hashing
 	Balancing model.Balancing
 	SlowStart model.SlowStart
+	// Zones is what zone-aware routing needs; nil: there is none.
+	Zones *Zones
 	// FullScan and Unbiased are those of model.Cluster.
 	FullScan, Unbiased bool
 	// Endpoints in the order of the configuration, each address once.

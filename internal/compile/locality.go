@@ -20,8 +20,8 @@ type locality struct {
 }
 
 // localities is the group of a priority's localities, which take turns by effective weight: the configured one, or less where
-// the eligible hosts of a locality, times the overprovisioning factor, are fewer than its hosts. Without a weight anywhere it is the group
-// of all eligible hosts, as in Envoy.
+// the eligible hosts of a locality, times the overprovisioning factor, are fewer than its hosts. Without a weight anywhere it is as if
+// localities had none, as in Envoy.
 func (c *Cluster) localities(p *priority, eligible []Member) Group {
 	factor := float64(cmp.Or(c.Balancing.Overprovisioning, model.DefaultOverprovisioning)) / 100
 	root := Group{Policy: maps.PolicyRoundRobin}
@@ -35,7 +35,7 @@ func (c *Cluster) localities(p *priority, eligible []Member) Group {
 	}
 	switch len(root.Groups) {
 	case 0:
-		return c.group(eligible)
+		return c.zoned(p, eligible)
 	case 1:
 		return root.Groups[0]
 	}

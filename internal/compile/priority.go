@@ -14,12 +14,18 @@ type priority struct {
 	all, healthy, degraded []Member
 	// excluded hosts are unhealthy, but nobody expects them to be healthy yet.
 	excluded []Member
+	// zoning shares the requests among localities; nil does not.
+	zoning *zoning
 }
 
 // priorities lists the hosts by priority and health. A priority that the configuration leaves out has none.
-func (c *Cluster) priorities(states func(endpoint uint32) EndpointState) []priority {
+func (c *Cluster) priorities(states States) []priority {
+	return prioritiesOf(c.Members, states)
+}
+
+func prioritiesOf(members []Member, states States) []priority {
 	list := make([]priority, 1)
-	for _, h := range c.Members {
+	for _, h := range members {
 		for uint32(len(list)) <= h.Priority {
 			list = append(list, priority{})
 		}
@@ -115,18 +121,26 @@ func (l *loads) decidePanic(priorities []priority, b *model.Balancing, total uin
 	if total == 100 {
 		return false
 	}
-	threshold := uint64(model.DefaultPanicThreshold)
-	if b.PanicThreshold != nil {
-		threshold = uint64(min(100, *b.PanicThreshold))
-	}
 	all = true
 	for i := range priorities {
-		p := &priorities[i]
-		usable, expected := uint64(len(p.healthy)+len(p.degraded)), uint64(len(p.all)-len(p.excluded))
-		l.panic[i] = threshold > 0 && (expected == 0 || usable*100 < threshold*expected)
+		l.panic[i] = priorities[i].isInPanic(panicThreshold(b))
 		all = all && l.panic[i]
 	}
 	return all
+}
+
+// panicThreshold is in percent, at most 100.
+func panicThreshold(b *model.Balancing) uint64 {
+	if b.PanicThreshold != nil {
+		return uint64(min(100, *b.PanicThreshold))
+	}
+	return model.DefaultPanicThreshold
+}
+
+// isInPanic reports whether less than so many percent of the hosts can be used.
+func (p *priority) isInPanic(threshold uint64) bool {
+	usable, expected := uint64(len(p.healthy)+len(p.degraded)), uint64(len(p.all)-len(p.excluded))
+	return threshold > 0 && (expected == 0 || usable*100 < threshold*expected)
 }
 
 // shareInPanic shares by the number of hosts, whatever their health.

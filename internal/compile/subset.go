@@ -137,17 +137,17 @@ func (g *Group) hasEndpoints() bool {
 }
 
 // RootOf is Root for one of PartsOf.
-func (c *Cluster) RootOf(part int, states func(endpoint uint32) EndpointState) Group {
+func (c *Cluster) RootOf(part int, of Learned) Group {
 	if len(c.Parts) == 0 {
-		return c.root(states)
+		return c.root(of)
 	}
 	p := &c.Parts[part]
 	narrow := *c
 	narrow.Members, narrow.Balancing.LocalityWeighted = p.Members, p.LocalityWeighted
-	root := narrow.root(states)
+	root := narrow.root(of)
 	if p.Panic && !root.hasEndpoints() {
 		narrow.Members = c.Members
-		return narrow.root(states)
+		return narrow.root(of)
 	}
 	return root
 }

@@ -702,8 +702,31 @@ var acceptances = []struct {
 			threshold := uint32(34)
 			c.Clusters[0].Balancing = model.Balancing{PanicThreshold: &threshold, LocalityWeighted: true}
 		}},
-	{change{"failing in panic", "$cluster", "{common_lb_config: {zone_aware_lb_config: {fail_traffic_on_panic: true, min_cluster_size: 3}}}"},
+	{change{"failing in panic", "$cluster", "{common_lb_config: {zone_aware_lb_config: {fail_traffic_on_panic: true}}}"},
 		func(c *model.Config) { c.Clusters[0].Balancing.FailOnPanic = true }},
+	{change{"where this node stands", "", "{node: {locality: {region: r, zone: z}}, cluster_manager: {local_cluster_name: b, enable_deferred_cluster_creation: true}}"},
+		func(c *model.Config) {
+			c.Local = &model.Local{Cluster: "b", Locality: model.Locality{Region: "r", Zone: "z"}}
+		}},
+	{change{"zone-aware routing", "$cluster", "{common_lb_config: {zone_aware_lb_config: {routing_enabled: {value: 49.6}, min_cluster_size: 3}}}"},
+		func(c *model.Config) {
+			enabled, hosts := uint32(50), uint64(3)
+			c.Clusters[0].Balancing.Zones = model.Zones{Enabled: &enabled, MinHosts: &hosts}
+		}},
+	{change{"a node without a locality", "", "{node: {id: x}, cluster_manager: {local_cluster_name: a}}"}, nil},
+	{change{"zone-aware routing by type", "$cluster", "{load_balancing_policy: {policies: [" +
+		policyOfType("random.v3.Random, locality_lb_config: {zone_aware_lb_config: {force_local_zone: {min_size: 2}, force_locality_direct_routing: true, locality_basis: HEALTHY_HOSTS_WEIGHT, routing_enabled: {value: 0}}}") + "]}}"},
+		func(c *model.Config) {
+			two := uint32(2)
+			c.Clusters[0].Policy = model.Random
+			c.Clusters[0].Balancing.Zones = model.Zones{Enabled: new(uint32), ForceLocal: &two, ByWeight: true}
+		}},
+	{change{"the older name of a forced zone", "$cluster", "{load_balancing_policy: {policies: [" +
+		policyOfType("round_robin.v3.RoundRobin, locality_lb_config: {zone_aware_lb_config: {force_locality_direct_routing: true, min_cluster_size: 1}}") + "]}}"},
+		func(c *model.Config) {
+			force, hosts := uint32(1), uint64(1)
+			c.Clusters[0].Balancing.Zones = model.Zones{ForceLocal: &force, MinHosts: &hosts}
+		}},
 	{change{"a policy by type, in place of lb_policy", "$cluster", "{lb_policy: RANDOM, load_balancing_policy: {policies: [" +
 		policyOfType("least_request.v3.LeastRequest, choice_count: 5, locality_lb_config: {locality_weighted_lb_config: {}}") + "]}}"},
 		func(c *model.Config) {

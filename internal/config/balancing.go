@@ -3,8 +3,6 @@
 package config
 
 import (
-	"math"
-
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -15,26 +13,21 @@ import (
 // balancing translates what a cluster says of priorities and localities.
 func balancing(c *clusterv3.Cluster) model.Balancing {
 	common, policy := c.GetCommonLbConfig(), c.GetLoadAssignment().GetPolicy()
-	out := model.Balancing{
+	return model.Balancing{
 		Overprovisioning: policy.GetOverprovisioningFactor().GetValue(),
 		WeightedHealth:   policy.GetWeightedPriorityHealth(),
 		LocalityWeighted: common.GetLocalityWeightedLbConfig() != nil,
 		FailOnPanic:      common.GetZoneAwareLbConfig().GetFailTrafficOnPanic(),
+		PanicThreshold:   percent(common.GetHealthyPanicThreshold()),
+		Zones:            zones(common.GetZoneAwareLbConfig()),
 	}
-	if p := common.GetHealthyPanicThreshold(); p != nil {
-		// Envoy rounds to whole percents.
-		threshold := uint32(math.Round(p.GetValue()))
-		out.PanicThreshold = &threshold
-	}
-	return out
 }
 
 // placeOf is that of a locality's endpoints.
 func placeOf(l *endpointv3.LocalityLbEndpoints) model.Place {
-	at := l.GetLocality()
 	return model.Place{
 		Priority:       l.GetPriority(),
-		Locality:       model.Locality{Region: at.GetRegion(), Zone: at.GetZone(), SubZone: at.GetSubZone()},
+		Locality:       localityOf(l.GetLocality()),
 		LocalityWeight: l.GetLoadBalancingWeight().GetValue(),
 	}
 }

@@ -94,4 +94,5 @@ func (t *translator) besideExtension(c *clusterv3.Cluster, path string) {
 func addLocalities(b *model.Balancing, l *commonv3.LocalityLbConfig) {
 	b.LocalityWeighted = l.GetLocalityWeightedLbConfig() != nil
 	b.FailOnPanic = l.GetZoneAwareLbConfig().GetFailTrafficOnPanic()
+	b.Zones = zonesOfType(l.GetZoneAwareLbConfig())
 }

@@ -142,7 +142,7 @@ const (
 	onlyLoad      = "list the endpoints in lb_endpoints"
 	noHealth      = "XLB does not take endpoints out by health; remove the field"
 	noRuntime     = "without a runtime, which is refused (layered_runtime), what is written here always applies"
-	noZones       = "zone-aware routing needs cluster_manager.local_cluster_name, which is refused"
+	nodeLabel     = "identifies the process to a control plane"
 	labelOnly     = "read by nothing but filters and load balancers that are refused"
 )
 
@@ -163,7 +163,8 @@ var supported = map[protoreflect.FullName]fields{
 	"envoy.config.bootstrap.v3.Bootstrap": {
 		"static_resources":     translateIt,
 		"admin":                translateIt,
-		"node":                 ignore("identifies the process to a control plane; zone-aware routing would need cluster_manager, which is refused"),
+		"node":                 translateIt,
+		"cluster_manager":      translateIt,
 		"stats_flush_interval": ignore("there is no sink to flush to: stats_sinks is refused"),
 		"dynamic_resources":    refuse(noDelta),
 		"hds_config":           refuse(noHealth),
@@ -171,6 +172,26 @@ var supported = map[protoreflect.FullName]fields{
 		"stats_sinks":          refuse("XLB serves its figures at /metrics of the admin address; remove the field"),
 		"layered_runtime":      refuse("XLB has no runtime keys; remove the field"),
 		"overload_manager":     refuse("XLB bounds its memory by itself; remove the field"),
+	},
+	"envoy.config.bootstrap.v3.ClusterManager": {
+		"local_cluster_name":               translateIt,
+		"outlier_detection":                refuse("ejections are in the daemon's log; remove the field"),
+		"upstream_bind_config":             refuse("the kernel chooses the address that XLB connects from; remove the field"),
+		"load_stats_config":                refuse("XLB serves its figures at /metrics of the admin address; remove the field"),
+		"enable_deferred_cluster_creation": ignore("when Envoy makes clusters; XLB makes all at once"),
+	},
+	"envoy.config.core.v3.Node": {
+		"locality":                 translateIt,
+		"id":                       ignore(nodeLabel),
+		"cluster":                  ignore(nodeLabel),
+		"metadata":                 ignore(nodeLabel),
+		"dynamic_parameters":       ignore(nodeLabel),
+		"user_agent_name":          ignore(nodeLabel),
+		"user_agent_version":       ignore(nodeLabel),
+		"user_agent_build_version": ignore(nodeLabel),
+		"extensions":               ignore(nodeLabel),
+		"client_features":          ignore(nodeLabel),
+		"listening_addresses":      ignore(nodeLabel),
 	},
 	"envoy.config.bootstrap.v3.Admin": {
 		"address":         translateIt,
@@ -865,11 +886,14 @@ var supported = map[protoreflect.FullName]fields{
 	"envoy.extensions.load_balancing_policies.common.v3.LocalityLbConfig.LocalityWeightedLbConfig": {},
 	"envoy.extensions.load_balancing_policies.common.v3.LocalityLbConfig.ZoneAwareLbConfig": {
 		"fail_traffic_on_panic":         translateIt,
-		"routing_enabled":               ignore(noZones),
-		"min_cluster_size":              ignore(noZones),
-		"force_locality_direct_routing": ignore(noZones),
-		"force_local_zone":              ignore(noZones),
-		"locality_basis":                ignore(noZones),
+		"routing_enabled":               translateIt,
+		"min_cluster_size":              translateIt,
+		"force_locality_direct_routing": translateIt,
+		"force_local_zone":              translateIt,
+		"locality_basis":                translateIt,
+	},
+	"envoy.extensions.load_balancing_policies.common.v3.LocalityLbConfig.ZoneAwareLbConfig.ForceLocalZone": {
+		"min_size": translateIt,
 	},
 	"envoy.config.cluster.v3.Cluster.CommonLbConfig": {
 		"healthy_panic_threshold":              translateIt,
@@ -885,11 +909,10 @@ var supported = map[protoreflect.FullName]fields{
 		"statuses": translateIt,
 	},
 	"envoy.config.cluster.v3.Cluster.CommonLbConfig.LocalityWeightedLbConfig": {},
-	// Envoy routes by zone only if it is told its own cluster.
 	"envoy.config.cluster.v3.Cluster.CommonLbConfig.ZoneAwareLbConfig": {
 		"fail_traffic_on_panic": translateIt,
-		"routing_enabled":       ignore(noZones),
-		"min_cluster_size":      ignore(noZones),
+		"routing_enabled":       translateIt,
+		"min_cluster_size":      translateIt,
 	},
 	"envoy.config.cluster.v3.CircuitBreakers": {
 		"thresholds":          translateIt,

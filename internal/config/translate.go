@@ -46,6 +46,7 @@ func translate(p *problems, bootstrap *bootstrapv3.Bootstrap, o options) *model.
 	if admin := bootstrap.GetAdmin(); admin.GetAddress() != nil {
 		cfg.Admin = t.address(admin.GetAddress(), "admin.address")
 	}
+	cfg.Local = t.local(bootstrap, cfg)
 	t.distinct(cfg)
 	t.resolveOriginals(cfg)
 	markTimed(cfg)

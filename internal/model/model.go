@@ -24,6 +24,8 @@ type Config struct {
 	Listeners []*Listener
 	// Clusters in the order of the source; names are unique.
 	Clusters []*Cluster
+	// Local is this node; nil: it is not known where it stands, and there is no zone-aware routing.
+	Local *Local
 }
 
 // Cluster returns the cluster of that name, or nil.

@@ -52,6 +52,33 @@ type Balancing struct {
 	LocalityWeighted bool
 	// FailOnPanic answers 503 in place of using unhealthy hosts (CommonLbConfig.ZoneAwareLbConfig.fail_traffic_on_panic).
 	FailOnPanic bool
+	// Zones is zone-aware routing, which a Local has to be known for; it is not for clusters that are LocalityWeighted.
+	Zones Zones
+}
+
+// Zones is how requests of the first priority keep to the locality of this node (LocalityLbConfig.ZoneAwareLbConfig, and
+// CommonLbConfig.ZoneAwareLbConfig). The zero value holds Envoy's defaults.
+type Zones struct {
+	// Enabled is the part of the requests, in percent, that it is about; nil is all (routing_enabled).
+	Enabled *uint32
+	// MinHosts is how many hosts have to be healthy; nil is DefaultZoneHosts (min_cluster_size).
+	MinHosts *uint64
+	// ForceLocal takes the node's locality for all requests while so many hosts there are healthy; nil never does
+	// (force_local_zone.min_size).
+	ForceLocal *uint32
+	// ByWeight compares localities by the weights of their hosts in place of their number (locality_basis).
+	ByWeight bool
+}
+
+// DefaultZoneHosts is that of ZoneAwareLbConfig.min_cluster_size.
+const DefaultZoneHosts = 6
+
+// Local is what zone-aware routing knows of the node itself.
+type Local struct {
+	// Cluster has the nodes that send as this one does (ClusterManager.local_cluster_name). It is in the configuration, and has one priority.
+	Cluster string
+	// Locality of this node (Bootstrap.node.locality).
+	Locality Locality
 }
 
 // Envoy's defaults, in percent.

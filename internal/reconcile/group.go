@@ -56,10 +56,11 @@ type grouping struct {
 // reads the same.
 func (r *Reconciler) regroup(c *cluster) error {
 	c.starting = false
+	learned := r.learned(c)
 	parts := c.compiled.PartsOf()
 	written := make([]*grouping, 0, len(parts))
 	for i, part := range parts {
-		root := c.compiled.RootOf(i, func(endpoint uint32) compile.EndpointState { return r.stateOf(c, endpoint) })
+		root := c.compiled.RootOf(i, learned)
 		w := r.groupingOf(c, part)
 		written = append(written, w)
 		if err := w.writeTop(&root); err != nil {

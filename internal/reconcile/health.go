@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
@@ -41,10 +42,8 @@ func (r *Reconciler) SetHealth(changes ...HealthChange) error {
 			}
 		}
 	}
-	for name := range changed {
-		// One that has gone keeps its endpoints for a while.
-		c := r.clusters[name]
-		if c == nil {
+	for name, c := range r.clusters {
+		if !changed[name] && !c.dependsOn(changed) {
 			continue
 		}
 		if err := r.regroup(c); err != nil {
@@ -61,6 +60,33 @@ func (r *Reconciler) setFlags(change HealthChange) bool {
 	was := atomic.OrUint32(flags, set)
 	atomic.AndUint32(flags, ^gone)
 	return was&set != set || was&gone != 0
+}
+
+// dependsOn reports whether one of some clusters is this node's own, and the balancing of this one zone-aware.
+func (c *cluster) dependsOn(some map[string]bool) bool {
+	return c.compiled != nil && c.compiled.Zones != nil && some[c.compiled.Zones.Cluster]
+}
+
+// learned is what is known now of the endpoints that a cluster's balancing depends on.
+func (r *Reconciler) learned(c *cluster) compile.Learned {
+	of := compile.Learned{Own: func(endpoint uint32) compile.EndpointState { return r.stateOf(c, endpoint) }}
+	if z := c.compiled.Zones; z != nil {
+		of.Local = func(endpoint uint32) compile.EndpointState { return r.localState(z, endpoint) }
+	}
+	return of
+}
+
+// localState is that of an endpoint of this node's own cluster, which need not be in the maps yet.
+func (r *Reconciler) localState(z *compile.Zones, endpoint uint32) compile.EndpointState {
+	own := &z.Endpoints[endpoint]
+	e := r.endpoints[endpointKey{z.Cluster, own.Address}]
+	switch {
+	case e != nil:
+		return compile.EndpointState{Flags: maps.EndpointFlags(atomic.LoadUint32(&r.sh.Endpoints[e.index].Flags))}
+	case own.Checked:
+		return compile.EndpointState{Flags: maps.EndpointUnhealthy}
+	}
+	return compile.EndpointState{}
 }
 
 // beginHealth is for an endpoint that is new to the configuration, or has come back: one that is checked is unhealthy until it has

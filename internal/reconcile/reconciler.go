@@ -120,9 +120,9 @@ func (r *Reconciler) apply(im *compile.Image) error {
 	if err := r.sweep(); err != nil {
 		return err
 	}
-	for i := range im.Clusters {
-		if err := r.applyCluster(&im.Clusters[i]); err != nil {
-			return fmt.Errorf("cluster %q: %w", im.Clusters[i].Name, err)
+	for _, c := range ownFirst(im.Clusters) {
+		if err := r.applyCluster(c); err != nil {
+			return fmt.Errorf("cluster %q: %w", c.Name, err)
 		}
 	}
 	if err := r.linkListeners(im.Listeners); err != nil {
@@ -134,4 +134,23 @@ func (r *Reconciler) apply(im *compile.Image) error {
 	r.unlinkClusters(im.Clusters)
 	r.retireEndpoints(im.Clusters)
 	return r.sweep()
+}
+
+// ownFirst lists the clusters, this node's own first: the health of its endpoints decides over the groups of others.
+func ownFirst(clusters []compile.Cluster) []*compile.Cluster {
+	var own string
+	for i := range clusters {
+		if z := clusters[i].Zones; z != nil {
+			own = z.Cluster
+		}
+	}
+	var first, others []*compile.Cluster
+	for i := range clusters {
+		if c := &clusters[i]; c.Name == own {
+			first = append(first, c)
+		} else {
+			others = append(others, c)
+		}
+	}
+	return append(first, others...)
 }

@@ -317,7 +317,7 @@ func (g *rig) wantedTurns(cfg *model.Config) map[string][]string {
 	turns := map[string][]string{}
 	for _, c := range im.Clusters {
 		list := func(name string, part int) {
-			root := c.RootOf(part, nil)
+			root := c.RootOf(part, compile.Learned{})
 			turns[name] = nil
 			for _, e := range endpointsBelow(&root) {
 				turns[name] = append(turns[name], c.Endpoints[e].Address.String())
