@@ -103,16 +103,20 @@ func (s schedule) firstFrom(turn uint64, usable func(uint32) bool) (uint32, bool
 type question struct {
 	hash   uint64
 	usable func(endpoint uint32) bool
+	// fails: the choice has come to a group without turns, which stands for requests that are to fail.
+	fails bool
 }
 
 // choose finds an endpoint in the group of that index, which may lead to others, depth deep with itself.
 func (p *Picker) choose(group uint32, depth int, asked *question) (uint32, bool) {
+	asked.fails = false
 	if depth == 0 || group == 0 || int(group) >= len(p.shared.Groups) {
 		return 0, false
 	}
 	g := &p.shared.Groups[group]
 	turns := p.turns(atomic.LoadUint64(&g.Schedule))
 	if len(turns) == 0 {
+		asked.fails = true
 		return 0, false
 	}
 	if maps.GroupFlags(atomic.LoadUint32(&g.Flags))&maps.GroupOfGroups != 0 {
@@ -135,10 +139,10 @@ func (p *Picker) choose(group uint32, depth int, asked *question) (uint32, bool)
 }
 
 // below goes on in the group whose turn it is. When none of its endpoints can be had, those of the other groups are better than none;
-// but a group without any, which stands for requests that are to fail, is the end.
+// but a request that is to fail does.
 func (p *Picker) below(g *maps.Group, turns schedule, depth int, asked *question) (uint32, bool) {
 	first := turns.at(placeIn(g, asked.hash))
-	if e, ok := p.choose(first, depth, asked); ok || p.isEmpty(first) {
+	if e, ok := p.choose(first, depth, asked); ok || asked.fails {
 		return e, ok
 	}
 	tried := map[uint32]bool{first: true}
@@ -152,6 +156,7 @@ func (p *Picker) below(g *maps.Group, turns schedule, depth int, asked *question
 			return e, true
 		}
 	}
+	asked.fails = false
 	return 0, false
 }
 
@@ -165,10 +170,6 @@ func placeIn(g *maps.Group, hash uint64) uint64 {
 	default:
 		return atomic.AddUint64(&g.Turn, 1) - 1
 	}
-}
-
-func (p *Picker) isEmpty(group uint32) bool {
-	return int(group) >= len(p.shared.Groups) || atomic.LoadUint64(&p.shared.Groups[group].Schedule)>>32 == 0
 }
 
 func roundRobin(g *maps.Group, turns schedule, usable func(uint32) bool) (uint32, bool) {

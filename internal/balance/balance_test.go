@@ -397,3 +397,27 @@ func TestFullScanFindsTheLeastBusyAndDrawsAmongEquals(t *testing.T) {
 		}
 	}
 }
+
+func TestFailuresBelowTwoGroupsStay(t *testing.T) {
+	const picks = 30_000
+	p, shared := picker(maps.PolicyRandom, 2, 3)
+	shared.Groups[1].Flags = uint32(maps.GroupOfGroups)
+	shared.Groups[2].Schedule = write(shared, 8, 0)
+	// The third leads to endpoint 1 and, as often, to a group without any.
+	shared.Groups[3].Policy, shared.Groups[3].Flags = uint32(maps.PolicyRandom), uint32(maps.GroupOfGroups)
+	shared.Groups[3].Schedule = write(shared, 12, 4, 5)
+	shared.Groups[4].Schedule = write(shared, 16, 1)
+	failed := 0
+	for range picks {
+		e, ok := p.Pick(0, 0, nil)
+		if !ok {
+			failed++
+			continue
+		}
+		p.Done(e)
+	}
+	// Ten standard deviations.
+	if got := float64(failed) / picks; math.Abs(got-0.25) > 0.025 {
+		t.Errorf("share of requests that fail: got %.3f, want 0.25", got)
+	}
+}

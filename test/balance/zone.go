@@ -11,18 +11,22 @@ import (
 // zones of random clusters; the last is a node's only.
 var zones = []string{"a", "b", "c", "d"}
 
-// nodes is a cluster of nodes, up to four in each zone, some of them sick.
-func (r random) nodes() object {
+// nodes is a cluster of nodes at some of the addresses, up to four in each zone, some of them sick.
+func (r random) nodes(addresses []netip.AddrPort) object {
 	var list []object
 	sick, weighted := r.IntN(3), r.IntN(2) == 0
-	for i, zone := range zones {
+	for _, zone := range zones {
+		n := r.IntN(5)
 		var hosts []object
-		for n := range r.IntN(5) {
-			hosts = append(hosts, r.host(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, byte(i), byte(n + 1)}), 9), sick, weighted))
+		for _, a := range addresses[:n] {
+			hosts = append(hosts, r.host(a, sick, weighted))
 		}
+		addresses = addresses[n:]
 		list = append(list, object{"locality": object{"zone": zone}, "lb_endpoints": hosts})
 	}
-	return object{"name": "nodes", "type": "STATIC", "load_assignment": object{"cluster_name": "nodes", "endpoints": list}}
+	return r.zoneAware(object{
+		"name": "nodes", "type": "STATIC", "lb_policy": "RANDOM", "load_assignment": object{"cluster_name": "nodes", "endpoints": list},
+	})
 }
 
 // zoneAware changes how a random cluster uses localities.
@@ -99,6 +103,7 @@ func Zoned(seed uint64, n int, addresses []netip.AddrPort) (locality map[string]
 	}
 	// The order of the configuration does not matter.
 	at := r.IntN(n + 1)
-	clusters = append(clusters[:at:at], append([]object{r.nodes()}, clusters[at:]...)...)
+	clusters = append(clusters[:at:at], append([]object{r.nodes(addresses)}, clusters[at:]...)...)
+	routes = append(routes, object{"match": object{"path": "/nodes"}, "route": object{"cluster": "nodes"}})
 	return object{"zone": zones[r.IntN(len(zones))]}, clusters, routes
 }
