@@ -405,11 +405,12 @@ static __always_inline int request_send(struct sk_msg_md *msg, struct psock *ps,
 	if (!cluster_enter(whole, &counted))
 		return request_decline(msg, ps, HANDOVER_OVERFLOW, NO_ENDPOINT);
 	chosen = balance_pick(c, to->hash);
-	v = chosen == NO_ENDPOINT ? HANDOVER_NO_ENDPOINT : request_move(msg, ps, to, edit, chosen, room, counted);
+	v = chosen >= FAILING_ENDPOINT ? HANDOVER_NO_ENDPOINT : request_move(msg, ps, to, edit, chosen, room, counted);
 	if (!v)
 		return SK_PASS;
 	cluster_leave(whole, counted);
-	return request_decline(msg, ps, v, v == HANDOVER_POOL_EMPTY ? chosen : NO_ENDPOINT);
+	return request_decline(msg, ps, v,
+			       v == HANDOVER_POOL_EMPTY || chosen == FAILING_ENDPOINT ? chosen : NO_ENDPOINT);
 }
 
 /* Whether the answer to the request is to close the connection: a matter of the daemon's. */

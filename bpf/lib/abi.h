@@ -213,7 +213,7 @@ struct conn_record {
 struct slow_conn {
 	/* enum verdict. Writer: p-sock, under its lock. */
 	__u32 reason;
-	/* Endpoint that was chosen before the request was declined, plus 1; 0 is none. Writer: p-sock. */
+	/* Endpoint that was chosen before the request was declined, plus 1; 0 is none, 0xffffffff that the request is to fail. Writer: p-sock. */
 	__u32 endpoint;
 	/* Lease that must end before the daemon answers anything; if its request has not ended, or it is a tunnel, the bytes are the
 	 * lease's own. Writers: p-sock, and the program that spills. */

@@ -9,6 +9,8 @@
 #include "maps.h"
 
 #define NO_ENDPOINT 0xffffffffu
+/* The balancing has the request fail. */
+#define FAILING_ENDPOINT 0xfffffffeu
 
 /* What is due to an idle endpoint in pick_weighted: so many requests still make a difference. */
 #define WEIGHTED_UNIT (1u << 20)
@@ -229,13 +231,16 @@ static __always_inline __u32 pick_scheduled(struct group *g)
 	return p.endpoint;
 }
 
-/* Chooses by the group's policy. NO_ENDPOINT: none found in a few tries; the slow path looks at all. */
+/* Chooses by the group's policy. NO_ENDPOINT: none found in a few tries; the slow path looks at all. FAILING_ENDPOINT: the draw has come to a
+ * group without turns; the daemon answers, and does not draw again. */
 static __always_inline __u32 balance_pick(struct cluster *c, __u64 hash)
 {
 	struct group *g = group_of(c, hash);
 
 	if (!g)
 		return NO_ENDPOINT;
+	if (!(g->schedule >> 32))
+		return FAILING_ENDPOINT;
 	return policy_hashes(g->policy) ? pick_hashed(g, hash) : pick_scheduled(g);
 }
 

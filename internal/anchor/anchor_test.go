@@ -135,6 +135,7 @@ func TestBytesAreServedWithWhatIsKnownOfThem(t *testing.T) {
 	}{
 		{"the kernel never saw them", nil, maps.VerdictOk, NoEndpoint},
 		{"declined", &maps.SlowConn{Reason: uint32(maps.HandoverUpgrade)}, maps.HandoverUpgrade, NoEndpoint},
+		{"to fail", &maps.SlowConn{Reason: uint32(maps.HandoverNoEndpoint), Endpoint: 0xffffffff}, maps.HandoverNoEndpoint, FailingEndpoint},
 		{"declined after a choice", &maps.SlowConn{Reason: uint32(maps.HandoverPoolEmpty), Endpoint: 1}, maps.HandoverPoolEmpty, 0},
 	}
 	for _, tt := range tests {

@@ -26,7 +26,7 @@ type Session struct {
 	VIP, Client netip.AddrPort
 	// Reason is why the kernel declined; VerdictOK when it never saw the bytes.
 	Reason maps.Verdict
-	// Endpoint is the index of the endpoint that the kernel had chosen, NoEndpoint for none.
+	// Endpoint is the index of the endpoint that the kernel had chosen, NoEndpoint for none, FailingEndpoint where the first request is to fail.
 	Endpoint uint32
 	// Draw is the random number by which the kernel has routed the first request, 0 for none.
 	Draw uint64
@@ -40,8 +40,11 @@ type Session struct {
 	Ahead string
 }
 
-// NoEndpoint is a Session without a choice of endpoint.
-const NoEndpoint = ^uint32(0)
+// NoEndpoint is a Session without a choice of endpoint, FailingEndpoint one whose request has come to no endpoint by the rules of balancing.
+const (
+	NoEndpoint      = ^uint32(0)
+	FailingEndpoint = NoEndpoint - 1
+)
 
 // Result is how a session ended.
 type Result struct {

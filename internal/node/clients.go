@@ -207,7 +207,7 @@ func (h handler) Serve(ctx context.Context, conn net.Conn, s anchor.Session) anc
 	}
 	name, _, _ := h.n.reconcil.Listener(s.Listener)
 	r, err := h.n.proxy.Serve(ctx, conn, slowpath.Session{
-		Listener: name, Claim: h.n.claim(s.Endpoint), Draw: s.Draw, Gone: s.Gone, Requests: s.Requests, Closing: s.Closing, Ahead: s.Ahead,
+		Listener: name, Claim: h.n.claim(s.Endpoint), Fails: s.Endpoint == anchor.FailingEndpoint, Draw: s.Draw, Gone: s.Gone, Requests: s.Requests, Closing: s.Closing, Ahead: s.Ahead,
 	})
 	if err != nil {
 		h.n.log.Debug("connection has ended", "client", s.Client, "err", err)

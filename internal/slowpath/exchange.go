@@ -71,6 +71,8 @@ type exchange struct {
 	// admitted is the request's way through the cluster's circuit breakers, which leaveCluster ends.
 	admitted     *admission
 	leaveCluster func()
+	// fails: the kernel's choice has come to no endpoint that was due.
+	fails bool
 	// sticky is the request's session, nil without one.
 	sticky *stickiness
 	// flag of a response that is the endpoint's.
@@ -106,7 +108,8 @@ func (d *downstream) serveOne(ctx context.Context, end int) (keep bool, err erro
 
 func (x *exchange) run(ctx context.Context) (bool, error) {
 	claim := x.session.Claim
-	x.session.Claim = nil
+	x.fails = x.session.Fails
+	x.session.Claim, x.session.Fails = nil, false
 	x.table = x.routeTable()
 	if refusal, ok := x.normalizePath(); !ok {
 		claim.unused()
@@ -305,6 +308,9 @@ func (x *exchange) exchange(claim *Claim, cluster *model.Cluster) (*response, Lo
 	claim, refused := x.follow(claim, cluster)
 	if refused != noReply {
 		return nil, refused
+	}
+	if x.fails && claim == nil {
+		return nil, ReplyNoHealthyUpstream
 	}
 	if x.route.Retry != nil {
 		return x.retrying(claim)

@@ -192,6 +192,8 @@ type Session struct {
 	// Claim for the first request. It is used if the request's route has that
 	// cluster; in any case Endpoint.Done is called.
 	Claim *Claim
+	// Fails: the first request has come to no endpoint by the rules of balancing. Drawn again, less would fail than are to.
+	Fails bool
 	// Requests is how many the connection has carried before, on either path.
 	Requests uint32
 	// Closing tells whether the answer to the current request is to be the last. May be nil: it is not.

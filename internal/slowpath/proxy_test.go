@@ -986,3 +986,26 @@ func TestHostIsSentOnAsTheTableStripsIt(t *testing.T) {
 		}
 	}
 }
+
+// A kernel's draw that has come to no endpoint stands: drawn again, less requests would fail than are to. The next request is drawn for itself.
+func TestServeLetsTheFirstRequestFailThatIsTo(t *testing.T) {
+	endpoint := httpEndpoint(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	f := newFront(t, list(endpoint))
+	client, anchor := tcpPair(t)
+	_, _ = io.WriteString(client, get+get)
+	_ = closeWrite(client)
+	if _, err := f.proxy.Serve(context.Background(), anchor, Session{Fails: true}); err != nil {
+		t.Error(err)
+	}
+	r := bufio.NewReader(client)
+	for i, want := range []int{http.StatusServiceUnavailable, http.StatusOK} {
+		resp, err := http.ReadResponse(r, nil)
+		if err != nil || resp.StatusCode != want {
+			t.Fatalf("request %d: got %+v, %v, want %d", i, resp, err, want)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+	}
+	if picks, _ := f.balancer.seen(); picks != 1 {
+		t.Errorf("%d picks, want 1", picks)
+	}
+}

@@ -83,7 +83,7 @@ func Zoned(seed uint64, n int, addresses []netip.AddrPort) (locality map[string]
 	r := random{rand.New(rand.NewPCG(seed, 3))}
 	for i := range n {
 		name := fmt.Sprintf("c%d", i)
-		c := r.cluster(name, addresses)
+		c := r.cluster(name, addresses, false)
 		if i%4 == 3 {
 			c = r.subsetted(name, addresses)
 		}

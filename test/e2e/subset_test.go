@@ -207,10 +207,24 @@ func TestKeysComeToServersOfTheirSubset(t *testing.T) {
 var drawers = []struct {
 	name               string
 	clusters, requests int
-	draw               func(seed uint64, n int, addresses []netip.AddrPort) (clusters, routes []map[string]any)
+	draw               func(seed uint64, n int, addresses []netip.AddrPort) (bootstrap map[string]any, clusters, routes []map[string]any)
 }{
-	{"policies, weights, priorities, localities and health", 40, 200, balance.Clusters},
-	{"subsets", 40, 60, balance.Subsetted},
+	{"policies, weights, priorities, localities and health", 40, 200, anywhere(balance.Clusters)},
+	{"subsets", 40, 60, anywhere(balance.Subsetted)},
+	{"zones", 12, 200, func(seed uint64, n int, addresses []netip.AddrPort) (bootstrap map[string]any, clusters, routes []map[string]any) {
+		locality, clusters, routes := balance.Zoned(seed, n, addresses)
+		return nodeFields(locality), clusters, routes
+	}},
+}
+
+// anywhere is for clusters to which it is all the same where this node is.
+func anywhere(
+	draw func(uint64, int, []netip.AddrPort) (clusters, routes []map[string]any),
+) func(uint64, int, []netip.AddrPort) (bootstrap map[string]any, clusters, routes []map[string]any) {
+	return func(seed uint64, n int, addresses []netip.AddrPort) (bootstrap map[string]any, clusters, routes []map[string]any) {
+		clusters, routes = draw(seed, n, addresses)
+		return nil, clusters, routes
+	}
 }
 
 var drawnSeed = flag.Uint64("drawn.seed", 7, "of the random clusters")
@@ -221,11 +235,11 @@ func TestRandomClustersAreEnvoys(t *testing.T) {
 	for _, d := range drawers {
 		t.Run(d.name, func(t *testing.T) {
 			place := harness.SameHost(t)
-			names := harness.Identities(12)
+			names := harness.Identities(20)
 			_, addresses := origins(t, place, names...)
-			drawn, routes := d.draw(*drawnSeed, d.clusters, addresses)
+			bootstrap, drawn, routes := d.draw(*drawnSeed, d.clusters, addresses)
 			configAt := func(service netip.AddrPort) harness.Config {
-				c := harness.Config{Listeners: []harness.Listener{{Address: service, Table: map[string]any{
+				c := harness.Config{Fields: bootstrap, Listeners: []harness.Listener{{Address: service, Table: map[string]any{
 					"name": "drawn", "virtual_hosts": []any{map[string]any{"name": "all", "domains": []any{"*"}, "routes": routes}},
 				}}}}
 				for _, fields := range drawn {

@@ -16,6 +16,8 @@ import (
 type Config struct {
 	Listeners []Listener
 	Clusters  []Cluster
+	// Fields are added to the bootstrap.
+	Fields map[string]any
 }
 
 // Listener is a service address with its virtual hosts.
@@ -109,10 +111,12 @@ type object = map[string]any
 
 // bootstrap renders the configuration as a static Envoy bootstrap.
 func (c Config) bootstrap(admin netip.AddrPort, forEnvoy bool) object {
-	return object{
+	whole := object{
 		"admin":            object{"address": socketAddress(admin)},
 		"static_resources": object{"listeners": c.listeners(forEnvoy), "clusters": c.clusters(forEnvoy)},
 	}
+	maps.Copy(whole, c.Fields)
+	return whole
 }
 
 func (c Config) listeners(forEnvoy bool) []any {

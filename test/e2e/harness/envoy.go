@@ -5,6 +5,7 @@ package harness
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -51,9 +52,25 @@ func (b *Balancer) startEnvoy(t testing.TB, config Config) {
 		"admin":             object{"address": socketAddress(b.Admin)},
 		"dynamic_resources": object{"lds_config": source("lds"), "cds_config": source("cds")},
 	}
+	maps.Copy(bootstrap, config.Fields)
+	if own := config.ownCluster(); own != nil {
+		// Envoy wants it before it asks for others.
+		bootstrap["static_resources"] = object{"clusters": []any{own}}
+	}
 	b.replace(t, b.file(), toYAML(t, bootstrap))
 	b.Process = b.place.Run(t, envoyBinary(t), "--config-path", b.file(),
 		"--use-dynamic-base-id", "--concurrency", "2", "--log-level", "warning", "--drain-time-s", "1", "--drain-strategy", "immediate")
+}
+
+// ownCluster is that of the node itself; nil: there is none.
+func (c Config) ownCluster() any {
+	manager, _ := c.Fields["cluster_manager"].(object)
+	for _, cluster := range c.clusters(true) {
+		if name := cluster.(object)["name"]; name == manager["local_cluster_name"] {
+			return cluster
+		}
+	}
+	return nil
 }
 
 // writeEnvoy writes clusters first: a listener may need them.
