@@ -163,3 +163,44 @@ func TestCheckedEndpointBeginsUnhealthy(t *testing.T) {
 		t.Errorf("behind a removal and a return: %s, want %s", got, want)
 	}
 }
+
+// Of endpoints in two zones those of the node's zone serve, while nodes stand in both; of nodes here alone all do.
+func TestHealthOfNodesDecidesOverOtherClusters(t *testing.T) {
+	place := func(e model.Endpoint, zone string) model.Endpoint {
+		e.Locality.Zone = zone
+		return e
+	}
+	for _, order := range []string{"nodes first", "nodes last"} {
+		t.Run(order, func(t *testing.T) {
+			g := newRig(t)
+			cfg := single(place(endpointOn(9000, 1), "a"), place(endpointOn(9001, 1), "b"))
+			cfg.Local = &model.Local{Cluster: "nodes", Locality: model.Locality{Zone: "a"}}
+			cfg.Clusters[0].Balancing.Zones.MinHosts = new(uint64)
+			nodes := &model.Cluster{Name: "nodes", Endpoints: []model.Endpoint{place(endpointOn(9100, 1), "a"), place(endpointOn(9101, 1), "b")}}
+			cfg.Clusters = append(cfg.Clusters, nodes)
+			if order == "nodes first" {
+				slices.Reverse(cfg.Clusters)
+			}
+			g.mustApply(cfg)
+			require := func(when, want string) {
+				t.Helper()
+				if got := g.served(); got != want {
+					t.Errorf("%s: served by %q, want %q", when, got, want)
+				}
+			}
+			require("both nodes are well", "9000")
+			g.mustSetHealth(9101, maps.EndpointUnhealthy, 0)
+			require("the other node is not", "9000 9001")
+			g.mustSetHealth(9101, 0, maps.EndpointUnhealthy)
+			require("it is again", "9000")
+
+			// Nodes that come unchecked count as sick until they have passed.
+			nodes.HealthCheck = &model.HealthCheck{}
+			nodes.Endpoints = append(nodes.Endpoints[:1:1], place(endpointOn(9102, 1), "b"))
+			g.mustApply(cfg)
+			require("a new node has not been asked", "9000 9001")
+			g.mustSetHealth(9102, 0, maps.EndpointUnhealthy)
+			require("it has passed", "9000")
+		})
+	}
+}
