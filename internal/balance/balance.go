@@ -28,10 +28,20 @@ func (p *Picker) Pick(cluster uint32, hash uint64, skip func(endpoint uint32) bo
 	return p.pick(cluster, &question{hash: hash, usable: func(e uint32) bool { return (skip == nil || !skip(e)) && p.Serving(e) }})
 }
 
-// PickDown is Pick among endpoints that are down as well: where Pick finds none, one of them may be back by now, and if it is not, the
-// failure counts as its own.
-func (p *Picker) PickDown(cluster uint32, hash uint64, skip func(endpoint uint32) bool) (endpoint uint32, ok bool) {
-	return p.pick(cluster, &question{hash: hash, usable: func(e uint32) bool { return (skip == nil || !skip(e)) && p.flags(e)&maps.EndpointGone == 0 }})
+// PickAny is Pick, but where none is in service, and skip has left none out, it takes one that is down: it may be back by now, and if it is not,
+// the failure counts as its own.
+func (p *Picker) PickAny(cluster uint32, hash uint64, skip func(endpoint uint32) bool) (endpoint uint32, ok bool) {
+	skipped := false
+	asked := question{hash: hash, usable: func(e uint32) bool {
+		skips := skip != nil && skip(e)
+		skipped = skipped || skips
+		return !skips && p.Serving(e)
+	}}
+	if endpoint, ok = p.pick(cluster, &asked); ok || asked.fails || skipped {
+		return endpoint, ok
+	}
+	asked.usable = func(e uint32) bool { return (skip == nil || !skip(e)) && p.flags(e)&maps.EndpointGone == 0 }
+	return p.pick(cluster, &asked)
 }
 
 func (p *Picker) pick(cluster uint32, asked *question) (endpoint uint32, ok bool) {

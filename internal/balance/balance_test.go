@@ -132,20 +132,21 @@ func TestEndpointsOutOfServiceAndSkippedOnesAreNotPicked(t *testing.T) {
 	}
 }
 
-func TestOneThatIsDownIsPickedOnlyOnDemand(t *testing.T) {
+func TestOneThatIsDownIsPickedWhereNoneServes(t *testing.T) {
 	for _, policy := range policies {
 		t.Run(fmt.Sprint(policy), func(t *testing.T) {
-			p, shared := picker(policy, 0, 1, 2)
+			p, shared := picker(policy, 0, 1)
 			shared.Endpoints[0].Flags = uint32(maps.EndpointDown)
 			shared.Endpoints[1].Flags = uint32(maps.EndpointDown | maps.EndpointGone)
-			shared.Endpoints[2].Flags = uint32(maps.EndpointDown)
-			skip := func(e uint32) bool { return e == 2 }
-			if e, ok := p.Pick(0, 0, skip); ok {
+			if e, ok := p.Pick(0, 0, nil); ok {
 				t.Errorf("Pick took %d, which is out of service", e)
 			}
+			if e, ok := p.PickAny(0, 0, func(e uint32) bool { return e == 1 }); ok {
+				t.Errorf("PickAny took %d, though another one was left out", e)
+			}
 			for range 100 {
-				if e, ok := p.PickDown(0, 0, skip); !ok || e != 0 {
-					t.Fatalf("PickDown: got %d, %v, want 0", e, ok)
+				if e, ok := p.PickAny(0, 0, nil); !ok || e != 0 {
+					t.Fatalf("PickAny: got %d, %v, want 0", e, ok)
 				}
 			}
 			if n := shared.Endpoints[0].Outstanding; n != 100 {
@@ -409,7 +410,8 @@ func TestFailuresBelowTwoGroupsStay(t *testing.T) {
 	shared.Groups[4].Schedule = write(shared, 16, 1)
 	failed := 0
 	for range picks {
-		e, ok := p.Pick(0, 0, nil)
+		// Not even those that are down are asked.
+		e, ok := p.PickAny(0, 0, nil)
 		if !ok {
 			failed++
 			continue

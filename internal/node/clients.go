@@ -265,23 +265,17 @@ func (b balancer) Pick(cluster string, criteria model.Metadata, hash uint64, ski
 	if !ok {
 		return nil, false
 	}
-	skipped := false
 	skips := func(e uint32) bool {
 		entry, known := d.endpoints[e]
-		skips := known && skip != nil && skip(entry.Address)
-		skipped = skipped || skips
-		return !known || skips
+		return !known || (skip != nil && skip(entry.Address))
 	}
 	index, ok := c.entry(criteria)
 	if !ok && b.n.hasSubsets(cluster) {
 		return b.strayed(d, cluster, criteria, skips)
 	}
-	endpoint, ok := b.n.picker.Pick(index, hash, skips)
-	if !ok && !skipped {
-		// As in Envoy one is asked that may refuse: if it does, that counts, and outlier detection can have others take over. Only the
-		// first attempt asks: each may take as long as a connection may.
-		endpoint, ok = b.n.picker.PickDown(index, hash, skips)
-	}
+	// As in Envoy one is asked that may refuse: if it does, that counts, and outlier detection can have others take over. Only the first
+	// attempt asks: each may take as long as a connection may.
+	endpoint, ok := b.n.picker.PickAny(index, hash, skips)
 	if !ok {
 		return nil, false
 	}

@@ -6,7 +6,6 @@ import (
 	"math"
 	"testing"
 
-	"github.com/xlb-project/xlb/test/balance"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 )
 
