@@ -29,29 +29,36 @@ static __always_inline int release_is_silent(const struct psock *ps)
 	return ps->flags & PSOCK_JOINED && !(ps->flags & (PSOCK_SLOW | PSOCK_ANNOUNCED)) && !slow_conn_of(ps->cookie);
 }
 
-/* Whether the server, which reads nothing more, may have read some of the request of the slot's lease. The bytes of a request are the last that
- * were moved to it: if as many lie there unread, they are those, or they are yet to come and find nobody. Otherwise the time tells of a
- * server that has not called receive since; of one that has, and got nothing because they were on their way, nothing does. */
-static __always_inline int request_is_read(struct bpf_sock *sk, const struct slot *s)
+/* Whether all of the request of the slot's lease lies unread at the server. The bytes of a request are the last that were moved there: as many
+ * that are unread are those. */
+static __always_inline int request_is_held(struct bpf_sock *sk, const struct slot *s)
 {
-	/* The lease is not filled yet, and its request not moved: the response is that of the lease before. */
-	if (*(volatile __u32 *)&s->response.phase == PHASE_DONE)
-		return 0;
-	if (reads_stamped && sock_tcp(sk)->tcp_clock_cache < s->begun_ns)
-		return 0;
-	return !sock_has_unread(sk, s->sent);
+	return s->sent && sock_has_unread(sk, s->sent);
+}
+
+/* Whether the server, which reads nothing more, may have read some of a request that does not lie there. The time tells of one that has not
+ * called receive since the lease began. Of one that has, and got nothing because the bytes were on their way, nothing does. */
+static __always_inline int request_may_be_read(struct bpf_sock *sk, const struct slot *s)
+{
+	return !reads_stamped || sock_tcp(sk)->tcp_clock_cache >= s->begun_ns;
 }
 
 /* The server reads nothing more; nor does it see a request of which the lease begins from here on. */
 static __always_inline void server_closes(struct bpf_sock *sk, const struct ssock *ss)
 {
 	struct slot *s = slot_at(ss->slot);
-	__u64 lease;
+	__u64 lease, read = 0, held = 0;
 
 	if (!s || !ss->generation || s->generation != ss->generation)
 		return;
 	lease = *(volatile __u64 *)&s->lease;
-	s->read_lease = request_is_read(sk, s) ? lease : 0;
+	/* While the response is that of the lease before, the lease is not filled, and its request not moved. */
+	if (*(volatile __u32 *)&s->response.phase != PHASE_DONE) {
+		held = request_is_held(sk, s) ? lease : 0;
+		read = !held && request_may_be_read(sk, s) ? lease : 0;
+	}
+	s->read_lease = read;
+	s->held_lease = held;
 	asm volatile("" ::: "memory");
 	s->closed = ss->generation;
 }

@@ -833,6 +833,9 @@ struct slot {
 	__u64 owed;
 	/* The lease of whose request the server may have read some when it closed the s-sock, 0: none. Writer: the release program. */
 	__u64 read_lease;
+	/* The lease of whose request all lay there unread then, 0: none. Of another that was not read its client may have been told that it could
+	 * not be sent. Writer: the release program. */
+	__u64 held_lease;
 };
 
 /* The request of a slot's lease as the client sent it, if it was whole in one send. The daemon sends it again when it is certain that no

@@ -518,6 +518,7 @@ type abiSlot struct {
 	BegunNs      uint64
 	Owed         uint64
 	ReadLease    uint64
+	HeldLease    uint64
 }
 
 type abiSlotFlags uint32

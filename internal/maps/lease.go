@@ -119,6 +119,13 @@ func (s *Shared) ClosedUnread(l Lease) bool {
 	return atomic.LoadUint32(&sl.Closed) == atomic.LoadUint32(&sl.Generation) && atomic.LoadUint64(&sl.ReadLease) != l.Number
 }
 
+// ClosedHolding reports whether all of a lease's request lay unread at the server when that closed: the client has sent it. Of another one that
+// is ClosedUnread the kernel may have failed the client's send.
+func (s *Shared) ClosedHolding(l Lease) bool {
+	sl := &s.Slots[l.Slot]
+	return atomic.LoadUint32(&sl.Closed) == atomic.LoadUint32(&sl.Generation) && atomic.LoadUint64(&sl.HeldLease) == l.Number
+}
+
 // SpillDone ends the spill of a response that the daemon has read to its end. It reports whether nothing can have come behind that end:
 // what verdict programs have left to read is what was received. What comes from here on is unasked for.
 func (s *Shared) SpillDone(slot uint32, received uint64) (clean bool) {

@@ -10,20 +10,26 @@ func TestClosedUnread(t *testing.T) {
 		name       string
 		generation uint32
 		closed     uint32
-		read       uint64
+		read, held uint64
 		want       bool
+		holding    bool
 	}{
-		{"the server has not closed", 3, 0, 0, false},
-		{"it closed with the lease unread", 3, 3, 0, true},
-		{"it may have read it", 3, 3, lease, false},
-		{"it may have read an earlier one", 3, 3, lease - 2, true},
-		{"the server of an earlier i-sock has closed", 3, 2, 0, false},
+		{"the server has not closed", 3, 0, 0, 0, false, false},
+		{"it closed with the lease unread", 3, 3, 0, 0, true, false},
+		{"it may have read it", 3, 3, lease, 0, false, false},
+		{"it may have read an earlier one", 3, 3, lease - 2, 0, true, false},
+		{"all of it lay there", 3, 3, 0, lease, true, true},
+		{"all of an earlier one did", 3, 3, 0, lease - 2, true, false},
+		{"the server of an earlier i-sock has closed", 3, 2, 0, lease, false, false},
 	}
 	for _, test := range tests {
 		s := NewHeapShared(Sizes{Slots: 1})
-		s.Slots[0] = Slot{Generation: test.generation, Closed: test.closed, ReadLease: test.read}
+		s.Slots[0] = Slot{Generation: test.generation, Closed: test.closed, ReadLease: test.read, HeldLease: test.held}
 		if got := s.ClosedUnread(Lease{Slot: 0, Number: lease}); got != test.want {
 			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
+		}
+		if got := s.ClosedHolding(Lease{Slot: 0, Number: lease}); got != test.holding {
+			t.Errorf("%s: all of it lay there: got %v, want %v", test.name, got, test.holding)
 		}
 	}
 }

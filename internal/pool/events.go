@@ -102,7 +102,7 @@ func (p *Pool) tellLocked(s *isock, why Failure) {
 			p.cfg.Logger.Warn("end of a lease may race with its last bytes", "err", err)
 		}
 		lost := p.lostOf(s.slot, why)
-		if why == Reset && !lost.Begun && !lost.Whole && !lost.RequestOpen && p.unseen(s, lost.Lease) {
+		if why == Reset && !lost.Begun && !lost.Whole && !lost.RequestOpen && p.unseen(s, lost.Lease) && !p.unsent(s, lost) {
 			lost.Unseen = string(p.cfg.Shared.Kept(s.slot))
 		}
 		p.cfg.Clients.Fail(lost)

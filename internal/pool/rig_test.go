@@ -65,6 +65,8 @@ type rig struct {
 	// cookies leads from an i-sock's cookie to its slot.
 	cookies *maps.FakeTable[uint64, uint32]
 	isocks  *ebpf.Map
+	// psocks are the clients' sockets, by cookie.
+	psocks  *ebpf.Map
 	clients *fakeClients
 	// released are the endpoints that the pool has given up.
 	released chan uint32
@@ -83,12 +85,12 @@ func newRig(t *testing.T, o setup) *rig {
 		shared:   maps.NewHeapShared(maps.Sizes{Endpoints: 4, Slots: o.slots}),
 		peers:    maps.NewFakeTable[maps.PeerKey, uint32](nil),
 		cookies:  maps.NewFakeTable[uint64, uint32](nil),
-		isocks:   newSocketMap(t, o.slots),
+		isocks:   newSocketMap(t, 4, o.slots),
+		psocks:   newSocketMap(t, 8, 8),
 		clients:  &fakeClients{fails: make(chan Lost, 64), fail: o.fail, spill: o.spill},
 		released: make(chan uint32, 64),
 	}
-	psocks := newSocketMap(t, 8)
-	sockets := maps.NewSockets(nil, nil, nil, nil, nil, psocks, r.isocks)
+	sockets := maps.NewSockets(nil, nil, nil, nil, nil, r.psocks, r.isocks)
 	sockets.SlowConns = maps.NewFakeTable[uint64, maps.SlowConn](nil)
 	sockets.Peers, sockets.ISockSlots = announced{r.peers, r.shared, o}, registered{r.cookies, o}
 	p, err := New(Config{
@@ -113,9 +115,9 @@ func (r *rig) set(list ...Endpoint) {
 	r.p.SetEndpoints(list)
 }
 
-func newSocketMap(t *testing.T, entries uint32) *ebpf.Map {
+func newSocketMap(t *testing.T, key, entries uint32) *ebpf.Map {
 	t.Helper()
-	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.SockHash, KeySize: 4, ValueSize: 8, MaxEntries: entries})
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.SockHash, KeySize: key, ValueSize: 8, MaxEntries: entries})
 	must(t, err)
 	t.Cleanup(func() { m.Close() })
 	return m

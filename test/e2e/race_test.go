@@ -40,8 +40,8 @@ func TestRequestsRaceWithServersThatClose(t *testing.T) {
 
 				seen := hastyReport(t, servers)
 				failed := report.Failed["GET"] + report.Failed["POST"]
-				t.Logf("%d answered, %d GET and %d POST failed; servers have closed %d idle connections; %q",
-					report.Whole, report.Failed["GET"], report.Failed["POST"], seen.Closed, report.Failures)
+				t.Logf("%d answered, %d GET and %d POST failed, %d could not be sent at first; servers have closed %d idle connections; %q",
+					report.Whole, report.Failed["GET"], report.Failed["POST"], report.Unsent, seen.Closed, report.Failures)
 				if seen.Twice > 0 {
 					t.Errorf("%d requests reached a server twice", seen.Twice)
 				}

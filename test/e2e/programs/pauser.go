@@ -32,6 +32,9 @@ type PauserReport struct {
 	// Failures are the first few that were not; Failed counts them by method.
 	Failures []string
 	Failed   map[string]int
+	// Unsent counts requests of which the kernel took nothing on a connection that had been used before. As HTTP libraries do, clients send them
+	// again on another one, whatever their method.
+	Unsent int
 	// Silent counts those of them that got no answer for a long time.
 	Silent int
 }
@@ -44,9 +47,9 @@ func runPauser(s *stdio) error {
 	if err := s.spec(&spec); err != nil {
 		return err
 	}
-	var number, gets, posts, silent atomic.Int64
+	var number, gets, posts, unsent, silent atomic.Int64
 	client := func() (whole int, failures []string) {
-		c := &pauser{spec: &spec, number: &number}
+		c := &pauser{spec: &spec}
 		defer c.close()
 		for i := range spec.Requests {
 			time.Sleep(rand.N(spec.Pause))
@@ -54,7 +57,14 @@ func runPauser(s *stdio) error {
 			if i%2 == 1 {
 				method, failed = http.MethodPost, &posts
 			}
-			if err := c.ask(method); err != nil {
+			n := number.Add(1)
+			err := c.ask(method, n)
+			if errors.Is(err, errUnsent) {
+				unsent.Add(1)
+				c.close()
+				err = c.ask(method, n)
+			}
+			if err != nil {
 				failed.Add(1)
 				if errors.Is(err, os.ErrDeadlineExceeded) {
 					silent.Add(1)
@@ -70,13 +80,12 @@ func runPauser(s *stdio) error {
 	var report PauserReport
 	report.Whole, report.Failures = atOnce(spec.Clients, client)
 	report.Failed = map[string]int{http.MethodGet: int(gets.Load()), http.MethodPost: int(posts.Load())}
-	report.Silent = int(silent.Load())
+	report.Unsent, report.Silent = int(unsent.Load()), int(silent.Load())
 	return s.answer(&report)
 }
 
 type pauser struct {
 	spec   *PauserSpec
-	number *atomic.Int64
 	conn   net.Conn
 	reader *bufio.Reader
 }
@@ -88,8 +97,12 @@ func (c *pauser) close() {
 	}
 }
 
-func (c *pauser) ask(method string) error {
-	if c.conn == nil {
+var errUnsent = errors.New("nothing could be sent")
+
+// ask sends the request of that number.
+func (c *pauser) ask(method string, number int64) error {
+	used := c.conn != nil
+	if !used {
 		conn, err := net.Dial("tcp", c.spec.Address)
 		if err != nil {
 			return err
@@ -103,9 +116,12 @@ func (c *pauser) ask(method string) error {
 	if method == http.MethodPost {
 		body = strings.Repeat("p", 1+rand.IntN(200))
 	}
-	_, err := fmt.Fprintf(c.conn, "%s / HTTP/1.1\r\nHost: e2e.test\r\n%s: %d\r\nContent-Length: %d\r\n\r\n%s",
-		method, requestNumber, c.number.Add(1), len(body), body)
-	if err != nil {
+	sent, err := fmt.Fprintf(c.conn, "%s / HTTP/1.1\r\nHost: e2e.test\r\n%s: %d\r\nContent-Length: %d\r\n\r\n%s",
+		method, requestNumber, number, len(body), body)
+	switch {
+	case err != nil && sent == 0 && used:
+		return fmt.Errorf("%w: %w", errUnsent, err)
+	case err != nil:
 		return err
 	}
 	response, err := http.ReadResponse(c.reader, nil)
