@@ -133,8 +133,10 @@ static __always_inline void lease_release(struct slot *s, __u32 index)
 {
 	struct endpoint *e = endpoint_at(s->endpoint);
 
-	/* The next lease is LEASED before it is filled: the daemon must not find this one's deadline in it. */
+	/* The next lease is LEASED before it is filled: the daemon must not find this one's deadline in it, nor take the one for the other by the
+	 * cookie. */
 	s->deadline_ns = 0;
+	s->pending = 0;
 	/* Nor its place in the count: who breaks the lease at this moment finds that it is gone. */
 	cluster_leave_slot(s, e);
 	if (!slot_exchange(s, SLOT_LEASED, SLOT_READY))

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 )
@@ -57,5 +58,34 @@ func playBrink(t *testing.T, mode harness.Mode, first bool, pause time.Duration,
 	}
 	if tries := spec.Connections - spec.Connections%spec.Clients; r.Ended < tries/50 || r.Answered < tries/50 {
 		t.Errorf("of %d tries %d were answered and %d met the end: few were at the moment", tries, r.Answered, r.Ended)
+	}
+}
+
+// Nothing of a request is pending that has ended: a slot that has just been leased has the cookie of the client before, whom the daemon would
+// take for the holder of the new lease.
+func TestNothingIsPendingOfARequestThatHasEnded(t *testing.T) {
+	if !harness.FastPath(t) {
+		t.Skip("without the fast path there are no leases")
+	}
+	for _, topology := range topologies {
+		t.Run(topology.name, func(t *testing.T) {
+			clients, servers := topology.places(t)
+			service := harness.Service()
+			balancer := harness.Start(t, harness.Mode{Fast: true}, harness.OneCluster(service, servers.Origin(t, "one").Address), clients)
+			var report programs.LoadReport
+			clients.Program(t, programs.LoadProgram, programs.LoadSpec{Address: service.String(), Requests: 20}).Next(t, &report)
+			balancer.RequireFast(t, harness.Mode{Fast: true}, 0.5)
+			slots := balancer.Map(t, "slots")
+			defer slots.Close()
+			for i := range slots.MaxEntries() {
+				var slot maps.Slot
+				if err := slots.Lookup(i, &slot); err != nil {
+					t.Fatal(err)
+				}
+				if slot.Pending != 0 {
+					t.Errorf("slot %d, state %d: got %d pending, want nothing", i, slot.State, slot.Pending)
+				}
+			}
+		})
 	}
 }
