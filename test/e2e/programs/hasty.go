@@ -10,6 +10,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -36,8 +38,9 @@ type HastyReport struct {
 	Address string
 	// Requests that were answered, and connections that were closed while idle.
 	Requests, Closed int
-	// Twice counts requests whose number had come before.
-	Twice int
+	// Twice counts requests whose number had come before. Numbers has bit n for each that has come.
+	Twice   int
+	Numbers []byte
 	// Elsewhere counts requests for another target than that of the first, which is Target.
 	Elsewhere int
 	Target    string
@@ -51,11 +54,10 @@ type hasty struct {
 
 	mu     sync.Mutex // guards what follows
 	report HastyReport
-	seen   map[string]struct{}
 }
 
 func runHasty(s *stdio) error {
-	h := &hasty{seen: map[string]struct{}{}}
+	h := &hasty{}
 	if err := s.spec(&h.spec); err != nil {
 		return err
 	}
@@ -74,7 +76,9 @@ func runHasty(s *stdio) error {
 func (h *hasty) snapshot() HastyReport {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.report
+	report := h.report
+	report.Numbers = slices.Clone(report.Numbers)
+	return report
 }
 
 func (h *hasty) serve(conn net.Conn) {
@@ -129,12 +133,16 @@ func (h *hasty) answer(conn net.Conn, r *bufio.Reader) error {
 	if err != nil {
 		return err
 	}
-	h.note(request.Header.Get(requestNumber), request.RequestURI)
+	number, err := strconv.Atoi(request.Header.Get(requestNumber))
+	if err != nil {
+		return err
+	}
+	h.note(number, request.RequestURI)
 	_, err = fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	return err
 }
 
-func (h *hasty) note(number, target string) {
+func (h *hasty) note(number int, target string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.report.Requests++; h.report.Requests == 1 {
@@ -143,8 +151,10 @@ func (h *hasty) note(number, target string) {
 	if target != h.report.Target {
 		h.report.Elsewhere++
 	}
-	if _, twice := h.seen[number]; twice {
-		h.report.Twice++
+	r, at, bit := &h.report, number/8, byte(1)<<(number%8)
+	r.Numbers = append(r.Numbers, make([]byte, max(at+1-len(r.Numbers), 0))...)
+	if r.Numbers[at]&bit != 0 {
+		r.Twice++
 	}
-	h.seen[number] = struct{}{}
+	r.Numbers[at] |= bit
 }
