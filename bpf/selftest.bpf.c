@@ -173,6 +173,12 @@ int xlb_probe(struct sk_msg_md *msg)
 	return bpf_msg_redirect_map(msg, &probe_socks, key, BPF_F_INGRESS);
 }
 
+/* What tests of choices ask. */
+struct pick_test {
+	__u32 first;
+	__u32 clusters;
+};
+
 /* What tests of edits share with their program. */
 struct edit_test {
 	/* The request's scan, and what is still to come of it. */
@@ -220,4 +226,20 @@ int xlb_selftest_edit(struct sk_msg_md *msg)
 	t->edited += !v;
 	t->verdict = v;
 	return bpf_msg_redirect_map(msg, &probe_socks, key, t->remote ? 0 : BPF_F_INGRESS);
+}
+
+/* Only for tests: chooses an endpoint of one of so many clusters, the first of which is given too, by a hash that is drawn. The answer is the
+ * endpoint, or NO_ENDPOINT. */
+SEC("tc")
+int xlb_selftest_pick(struct __sk_buff *skb)
+{
+	struct pick_test t;
+	struct cluster *c;
+	__u64 hash;
+
+	if (bpf_skb_load_bytes(skb, ETHERNET_HEADER, &t, sizeof(t)) || !t.clusters)
+		return NO_ENDPOINT;
+	hash = (__u64)bpf_get_prandom_u32() << 32 | bpf_get_prandom_u32();
+	c = cluster_at(t.first + (__u32)hash % t.clusters);
+	return c ? balance_pick(c, hash) : NO_ENDPOINT;
 }

@@ -529,11 +529,12 @@ enum group_flags {
 	GROUP_OF_GROUPS = 1,
 };
 
-/* What a choice is made among, SHARED: endpoints of one priority, state of health and locality, or such groups. Nothing of it but
- * the turn changes while a cluster leads to it. */
+/* What a choice is made among, SHARED: endpoints of one priority, state of health and locality, or such groups. While a cluster leads to
+ * it only the turn changes and, where endpoints are many, single places of the schedule and its length: a place within a length that
+ * was read holds an endpoint of before or of after. */
 struct group {
-	/* schedule[low half .. + high half): endpoints or groups, each as often as its share asks. 0 length: nothing to choose.
-	 * Writer: daemon. */
+	/* schedule[low half .. + high half): endpoints or groups, each as often as its share asks. 0 length: nothing to choose. One
+	 * word: read it once. Writer: daemon. */
 	__u64 schedule;
 	/* Turn of round robin. Writers: everybody who picks. */
 	__u64 turn;

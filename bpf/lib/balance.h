@@ -202,10 +202,12 @@ static __always_inline __u32 pick_hashed(const struct group *g, __u64 hash)
 static __always_inline __u32 pick_scheduled(struct group *g)
 {
 	struct pick p = { .group = g, .endpoint = NO_ENDPOINT };
+	__u64 schedule = g->schedule;
 	__u32 choices = g->choices;
 
-	p.first = g->schedule;
-	p.len = g->schedule >> 32;
+	/* Both from one look: the daemon may change the length meanwhile. */
+	p.first = schedule;
+	p.len = schedule >> 32;
 	if (!p.len)
 		return NO_ENDPOINT;
 	switch (g->policy) {

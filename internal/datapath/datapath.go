@@ -101,6 +101,7 @@ func Load(o Options) (*Datapath, error) {
 func configure(spec *ebpf.CollectionSpec, o Options) error {
 	delete(spec.Programs, "xlb_probe")
 	delete(spec.Programs, "xlb_selftest_edit")
+	delete(spec.Programs, "xlb_selftest_pick")
 	if !o.FastPath {
 		for _, name := range fastNames {
 			delete(spec.Programs, name)

@@ -81,6 +81,7 @@ const (
 	xlbProgXlbResponse         = "xlb_response"
 	xlbProgXlbResponseDispatch = "xlb_response_dispatch"
 	xlbProgXlbSelftestEdit     = "xlb_selftest_edit"
+	xlbProgXlbSelftestPick     = "xlb_selftest_pick"
 	xlbProgXlbSelftestRequest  = "xlb_selftest_request"
 	xlbProgXlbSelftestResponse = "xlb_selftest_response"
 	xlbProgXlbSetsockopt       = "xlb_setsockopt"
@@ -156,6 +157,7 @@ type xlbProgramSpecs struct {
 	XlbResponse         *ebpf.ProgramSpec `ebpf:"xlb_response"`
 	XlbResponseDispatch *ebpf.ProgramSpec `ebpf:"xlb_response_dispatch"`
 	XlbSelftestEdit     *ebpf.ProgramSpec `ebpf:"xlb_selftest_edit"`
+	XlbSelftestPick     *ebpf.ProgramSpec `ebpf:"xlb_selftest_pick"`
 	XlbSelftestRequest  *ebpf.ProgramSpec `ebpf:"xlb_selftest_request"`
 	XlbSelftestResponse *ebpf.ProgramSpec `ebpf:"xlb_selftest_response"`
 	XlbSetsockopt       *ebpf.ProgramSpec `ebpf:"xlb_setsockopt"`
@@ -397,6 +399,7 @@ type xlbPrograms struct {
 	XlbResponse         *ebpf.Program `ebpf:"xlb_response"`
 	XlbResponseDispatch *ebpf.Program `ebpf:"xlb_response_dispatch"`
 	XlbSelftestEdit     *ebpf.Program `ebpf:"xlb_selftest_edit"`
+	XlbSelftestPick     *ebpf.Program `ebpf:"xlb_selftest_pick"`
 	XlbSelftestRequest  *ebpf.Program `ebpf:"xlb_selftest_request"`
 	XlbSelftestResponse *ebpf.Program `ebpf:"xlb_selftest_response"`
 	XlbSetsockopt       *ebpf.Program `ebpf:"xlb_setsockopt"`
@@ -423,6 +426,7 @@ func (p *xlbPrograms) Close() error {
 		p.XlbResponse,
 		p.XlbResponseDispatch,
 		p.XlbSelftestEdit,
+		p.XlbSelftestPick,
 		p.XlbSelftestRequest,
 		p.XlbSelftestResponse,
 		p.XlbSetsockopt,
