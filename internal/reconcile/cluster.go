@@ -134,6 +134,7 @@ func (r *Reconciler) applyEndpoint(name string, e *compile.Endpoint) (uint32, er
 		}
 		known = &endpoint{index: s.first, since: r.now()}
 		r.endpoints[key] = known
+		r.byIndex[s.first] = key
 		resetEndpoint(&r.sh.Endpoints[known.index])
 		r.sh.Addresses[known.index] = maps.EndpointAddress{Addr: e.Address.Addr().As16(), Port: e.Address.Port()}
 		r.beginHealth(known.index, e.Checked)
@@ -212,16 +213,12 @@ func (r *Reconciler) retireEndpoints(wanted []compile.Cluster) {
 func (r *Reconciler) ReleaseEndpoint(index uint32) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for key, e := range r.endpoints {
-		if e.index != index {
-			continue
-		}
-		if !e.gone {
-			return false
-		}
-		delete(r.endpoints, key)
-		r.unlinked.endpoints = append(r.unlinked.endpoints, span{index, 1})
-		return true
+	key, known := r.byIndex[index]
+	if !known || !r.endpoints[key].gone {
+		return false
 	}
-	return false
+	delete(r.endpoints, key)
+	delete(r.byIndex, index)
+	r.unlinked.endpoints = append(r.unlinked.endpoints, span{index, 1})
+	return true
 }

@@ -17,6 +17,8 @@ type group struct {
 	schedule span
 	// places of a table that finds endpoints by hash.
 	places span
+	// worn is how many turns have been moved since the schedule was written.
+	worn int
 	groupContent
 }
 
@@ -40,8 +42,10 @@ type grouping struct {
 	r *Reconciler
 	// before are the tree's groups that have not been found again.
 	before []*group
-	// now are those that it has, each behind the groups that it leads to; added are the new ones of them.
+	// now are those that it has, each behind the groups that it leads to; added are the new ones of them, and edits what is yet to be done to the
+	// others.
 	now, added []*group
+	edits      []turnsEdit
 	// endpoints are the indices of the cluster's endpoints.
 	endpoints []uint32
 	// turn is where new groups begin: where the tree's last root stood, so that a change of endpoints does not favour the first.
@@ -52,8 +56,8 @@ type grouping struct {
 }
 
 // regroup makes a cluster's groups what its members' state of health asks for, and then points the cluster and its subsets to them. First the
-// groups, then the words: a program sees the old groups or the new ones. All of it is shared memory: without a kernel the slow path
-// reads the same.
+// groups, then the words: a program sees the old groups or the new ones, and of a group that is edited some of either's endpoints. All of it is
+// shared memory: without a kernel the slow path reads the same.
 func (r *Reconciler) regroup(c *cluster) error {
 	c.starting = false
 	learned := r.learned(c)
@@ -71,6 +75,10 @@ func (r *Reconciler) regroup(c *cluster) error {
 		}
 	}
 	for i, w := range written {
+		w.commit()
+		if len(w.edits) > 0 {
+			r.renew(c, c.trees[parts[i]].top)
+		}
 		c.trees[parts[i]] = &tree{groups: w.now, top: w.top}
 		c.held = append(c.held, w.before...)
 	}
@@ -103,7 +111,11 @@ func (r *Reconciler) point(e *entry, root uint32) {
 	}
 	e.root = root
 	e.version++
-	atomic.StoreUint64(&r.sh.Clusters[e.index].Root, uint64(e.version)<<32|uint64(root))
+	r.storeRoot(e)
+}
+
+func (r *Reconciler) storeRoot(e *entry) {
+	atomic.StoreUint64(&r.sh.Clusters[e.index].Root, uint64(e.version)<<32|uint64(e.root))
 	r.stats.Clusters++
 }
 
@@ -137,12 +149,25 @@ func (w *grouping) write(g *compile.Group) (*group, error) {
 	}
 	content.hashing = w.hashing(g.Hashing)
 	if i := slices.IndexFunc(w.before, func(old *group) bool { return old.equal(content) }); i >= 0 {
-		old := w.before[i]
-		w.before = slices.Delete(w.before, i, i+1)
-		w.now = append(w.now, old)
-		return old, nil
+		return w.keep(i), nil
+	}
+	for i, old := range w.before {
+		if e, ok := w.edited(old, &content); ok {
+			if !slices.Equal(e.turns, old.turns) {
+				w.edits = append(w.edits, e)
+			}
+			return w.keep(i), nil
+		}
 	}
 	return w.create(content)
+}
+
+// keep takes a group of before over.
+func (w *grouping) keep(i int) *group {
+	old := w.before[i]
+	w.before = slices.Delete(w.before, i, i+1)
+	w.now = append(w.now, old)
+	return old
 }
 
 // hashing is compiled hashing over the endpoints of the maps.
@@ -166,12 +191,11 @@ func (w *grouping) create(content groupContent) (*group, error) {
 	}
 	// Noted before the next step, which may fail.
 	w.added = append(w.added, g)
-	if g.schedule, err = w.r.numbers.schedules.take(uint32(len(content.turns))); err != nil {
+	if g.schedule, err = w.r.takeSchedule(len(content.turns)); err != nil {
 		return nil, err
 	}
 	for i, turn := range content.turns {
-		atomic.StoreUint64(&w.r.sh.Schedules[g.schedule.first+uint32(i)], maps.Turn(turn))
-		w.r.stats.Schedules++
+		w.r.setTurn(g, i, turn)
 	}
 	shared := &w.r.sh.Groups[g.index.first]
 	g.places = w.r.publishTable(g.index.first, content.hashing)
@@ -180,8 +204,7 @@ func (w *grouping) create(content groupContent) (*group, error) {
 	atomic.StoreUint32(&shared.Choices, content.choices)
 	atomic.StoreUint32(&shared.Flags, uint32(content.flags))
 	atomic.StoreUint64(&shared.Turn, w.turn)
-	atomic.StoreUint64(&shared.Schedule, uint64(g.schedule.count)<<32|uint64(g.schedule.first))
-	w.r.stats.Groups++
+	w.r.setLength(g, len(content.turns))
 	w.now = append(w.now, g)
 	return g, nil
 }

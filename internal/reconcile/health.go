@@ -27,20 +27,16 @@ const healthFlags = maps.EndpointUnhealthy | maps.EndpointEjected | maps.Endpoin
 func (r *Reconciler) SetHealth(changes ...HealthChange) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	byIndex := map[uint32][]HealthChange{}
-	for _, change := range changes {
-		byIndex[change.Endpoint] = append(byIndex[change.Endpoint], change)
-	}
 	changed := map[string]bool{}
-	for key, e := range r.endpoints {
-		for _, change := range byIndex[e.index] {
-			if r.setFlags(change) {
-				if change.Clear&maps.EndpointUnhealthy != 0 {
-					e.since = r.now()
-				}
-				changed[key.cluster] = true
-			}
+	for _, change := range changes {
+		key, known := r.byIndex[change.Endpoint]
+		if !known || !r.setFlags(change) {
+			continue
 		}
+		if change.Clear&maps.EndpointUnhealthy != 0 {
+			r.endpoints[key].since = r.now()
+		}
+		changed[key.cluster] = true
 	}
 	for name, c := range r.clusters {
 		if !changed[name] && !c.dependsOn(changed) {

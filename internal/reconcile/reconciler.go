@@ -27,11 +27,17 @@ type Reconciler struct {
 	listeners map[maps.ListenerKey]*listener
 	clusters  map[string]*cluster
 	endpoints map[endpointKey]*endpoint
-	unlinked  unlinked
-	numbers   numbers
-	library   library
+	// byIndex are the keys of endpoints.
+	byIndex  map[uint32]endpointKey
+	unlinked unlinked
+	numbers  numbers
+	library  library
 	// manyPaths is as the constant says; tests have another one.
 	manyPaths int
+	// manyTurns likewise.
+	manyTurns int
+	// counts by endpoint, all 0, are for comparisons of schedules.
+	counts []int32
 	// nextClass is a class that no value has been given.
 	nextClass uint32
 	// stats of the Apply that is under way.
@@ -63,8 +69,10 @@ func New(cfg *maps.Config, sh *maps.Shared, log *slog.Logger) *Reconciler {
 		listeners: map[maps.ListenerKey]*listener{},
 		clusters:  map[string]*cluster{},
 		endpoints: map[endpointKey]*endpoint{},
+		byIndex:   map[uint32]endpointKey{},
 		numbers:   newNumbers(cfg.Sizes, sh),
 		manyPaths: manyPaths,
+		manyTurns: manyTurns,
 		nextClass: compile.FirstClass,
 	}
 	r.library = newLibrary(cfg, &r.numbers, &r.stats)

@@ -83,6 +83,7 @@ type balancer struct {
 	image  *compile.Image
 	r      *reconcile.Reconciler
 	picker *balance.Picker
+	shared *maps.Shared
 }
 
 func newBalancer(t *testing.T, bootstrap object) *balancer {
@@ -95,12 +96,17 @@ func newBalancer(t *testing.T, bootstrap object) *balancer {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newBalancerOf(t, cfg)
+}
+
+func newBalancerOf(t *testing.T, cfg *model.Config) *balancer {
+	t.Helper()
 	sizes := maps.Sizes{
 		Listeners: 4, RouteTables: 4, VHosts: 8, Routes: 1 << 12, Splits: 1 << 10, Rewrites: 1 << 10, Tuples: 1, BucketLists: 1, Automata: 1, Cells: 1, Accepts: 1, AcceptedValues: 1,
 		Schedules: 1 << 18, Clusters: 1 << 10, Groups: 1 << 14, Endpoints: 1 << 14,
 	}
 	shared := maps.NewHeapShared(sizes)
-	b := &balancer{t: t, config: cfg, r: reconcile.New(maps.NewFakeConfig(sizes, nil), shared, slog.New(slog.DiscardHandler)), picker: balance.New(shared)}
+	b := &balancer{t: t, config: cfg, r: reconcile.New(maps.NewFakeConfig(sizes, nil), shared, slog.New(slog.DiscardHandler)), picker: balance.New(shared), shared: shared}
 	b.image, _ = compile.Compile(cfg)
 	if _, err := b.r.Apply(b.image); err != nil {
 		t.Fatal(err)
