@@ -42,9 +42,36 @@ type bed struct {
 	endpoints []*lab.Process
 }
 
-// newBed builds a topology and starts its endpoints. They answer with the body,
-// or return WebSocket messages.
-func newBed(ctx context.Context, topology lab.Topology, t tools, body int, webSocket bool) (*bed, error) {
+// kind is what endpoints are. These answer with a body, those with WebSocket messages, or after a time.
+type kind int
+
+const (
+	nginxes kind = iota
+	echoes
+	timed
+)
+
+// kinds are the endpoints: how many, and what they run.
+var kinds = map[kind]struct {
+	n       int
+	process func(i int) process
+}{
+	nginxes: {workers, endpointProcess}, echoes: {workers, echoProcess}, timed: {stations, stationProcess},
+}
+
+// endpoints is what a load needs.
+func (l load) endpoints() kind {
+	switch l.Case {
+	case caseWebSocket:
+		return echoes
+	case caseLeast:
+		return timed
+	}
+	return nginxes
+}
+
+// newBed builds a topology and starts its endpoints.
+func newBed(ctx context.Context, topology lab.Topology, t tools, body int, endpoints kind) (*bed, error) {
 	dir, err := scratchDir(body)
 	if err != nil {
 		return nil, err
@@ -54,9 +81,10 @@ func newBed(ctx context.Context, topology lab.Topology, t tools, body int, webSo
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	b := &bed{lab: l, tools: t, http: l.HTTPClient(), site: site{
-		dir: dir, workload: l.Workload(), endpoints: endpointAddresses(l.EndpointAddress()), webSocket: webSocket,
+		dir: dir, workload: l.Workload(), endpoints: endpointAddresses(l.EndpointAddress(), kinds[endpoints].n),
+		webSocket: endpoints == echoes,
 	}}
-	if err := b.startEndpoints(ctx); err != nil {
+	if err := b.startEndpoints(ctx, kinds[endpoints].process); err != nil {
 		return nil, errors.Join(err, b.close())
 	}
 	return b, nil
@@ -84,11 +112,7 @@ func scratchDir(body int) (string, error) {
 	return dir, nil
 }
 
-func (b *bed) startEndpoints(ctx context.Context) error {
-	endpoint := endpointProcess
-	if b.site.webSocket {
-		endpoint = echoProcess
-	}
+func (b *bed) startEndpoints(ctx context.Context, endpoint func(i int) process) error {
 	for i, address := range b.site.endpoints {
 		p, err := b.start(endpoint(i), lab.Endpoint)
 		if err != nil {
@@ -119,12 +143,17 @@ func (b *bed) up(ctx context.Context, p peer) (started []*lab.Process, err error
 	if len(started) == 0 {
 		return nil, nil
 	}
-	url := p.settled
-	if url == "" {
-		url = "http://" + serviceAddress.String() + "/"
+	urls := []string{p.settled}
+	if p.settled == "" {
+		urls = nil
+		for _, address := range b.targets(p) {
+			urls = append(urls, "http://"+address.String()+"/")
+		}
 	}
-	if err := b.waitReady(ctx, url, started...); err != nil {
-		return nil, errors.Join(err, stopAll(started))
+	for _, url := range urls {
+		if err := b.waitReady(ctx, url, started...); err != nil {
+			return nil, errors.Join(err, stopAll(started))
+		}
 	}
 	return started, nil
 }

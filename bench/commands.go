@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	loadgen "github.com/xlb-project/xlb/bench/load"
+	"github.com/xlb-project/xlb/bench/queue"
 	"github.com/xlb-project/xlb/bench/websocket"
 )
 
@@ -81,6 +82,55 @@ func newEchoCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "ADDRESS:PORT to serve")
+	return cmd
+}
+
+func newClientsCommand() *cobra.Command {
+	var o queue.Options
+	var target string
+	cmd := &cobra.Command{
+		Use:     "clients",
+		Short:   "Send requests at random moments at a rate; the benchmark runs this inside its namespaces",
+		Example: "  go run ./bench clients --target 127.0.0.1:8080 --rate 300 --connections 8 --duration 3s",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			targets, err := parseTargets([]string{target})
+			if err != nil {
+				return err
+			}
+			o.Target = targets[0]
+			report, err := queue.Run(cmd.Context(), o)
+			return writeReport(cmd.OutOrStdout(), report, err)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&target, "target", "127.0.0.1:8080", "ADDRESS:PORT to connect to")
+	flags.Float64Var(&o.Rate, "rate", 100, "requests a second")
+	flags.IntVar(&o.Connections, "connections", 8, "open connections")
+	flags.DurationVar(&o.Duration, "duration", time.Second, "length of the load")
+	flags.Uint64Var(&o.Seed, "seed", 0, "the same seed gives the same moments")
+	return cmd
+}
+
+func newStationCommand() *cobra.Command {
+	var o queue.StationOptions
+	var listen string
+	cmd := &cobra.Command{
+		Use:     "station",
+		Short:   "Answer each request after a time, a few at once; the benchmark runs this as an endpoint",
+		Example: "  go run ./bench station --listen 127.0.0.1:8080 --service 20ms --workers 4",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if o.Listen, err = netip.ParseAddrPort(listen); err != nil {
+				return fmt.Errorf("--listen: %w", err)
+			}
+			return queue.Serve(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&listen, "listen", "127.0.0.1:8080", "ADDRESS:PORT to serve")
+	flags.DurationVar(&o.Service, "service", time.Millisecond, "how long a request takes")
+	flags.IntVar(&o.Workers, "workers", 4, "how many are served at once")
 	return cmd
 }
 

@@ -60,7 +60,7 @@ func newCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Topology, "topology", all, "where the endpoints are: same (host), cross (host) or all")
-	flags.StringVar(&o.Case, "case", all, "what is measured: keepalive, short (one connection per request), routes (tables of many), websocket (messages) or all")
+	flags.StringVar(&o.Case, "case", all, "what is measured: keepalive, short (one connection per request), routes (tables of many), websocket (messages), least (one endpoint is slow) or all")
 	flags.IntSliceVar(&o.Connections, "connections", []int{1, 8, 32, 128}, "numbers of kept-alive connections")
 	flags.IntSliceVar(&o.ShortConnections, "short-connections", []int{1, 32}, "numbers of clients that connect for each request")
 	flags.StringSliceVar(&o.RouteKinds, "route-kinds", routeKinds, "kinds of routes")
@@ -68,6 +68,7 @@ func newCommand() *cobra.Command {
 	flags.IntVar(&o.RouteConnections, "route-connections", 8, "number of kept-alive connections that ask for routes")
 	flags.IntSliceVar(&o.WebSocketConnections, "websocket-connections", []int{1, 100}, "numbers of WebSocket connections")
 	flags.IntSliceVar(&o.Messages, "messages", []int{16, 1024}, "sizes of WebSocket messages in bytes")
+	flags.IntVar(&o.LeastRate, "least-rate", leastRate, "requests a second in all to endpoints of which one is slow")
 	flags.IntVar(&o.Rounds, "rounds", 5, "turns of each peer under each load")
 	flags.DurationVar(&o.Duration, "duration", 3*time.Second, "length of a measurement, whole seconds")
 	flags.DurationVar(&o.Warmup, "warmup", time.Second, "load before each measurement, whole seconds or 0")
@@ -77,7 +78,7 @@ func newCommand() *cobra.Command {
 	flags.StringVar(&o.Out, "out", "bench/results/tmp", "directory for results.json, results.md and plots")
 	flags.StringVar(&o.Output, "output", outputText, "format of standard output: text or json")
 	flags.BoolVar(&o.Check, "check", false, "exit with code 1 when a target of the project is missed")
-	cmd.AddCommand(newLoadCommand(), newWebSocketCommand(), newEchoCommand())
+	cmd.AddCommand(newLoadCommand(), newWebSocketCommand(), newEchoCommand(), newClientsCommand(), newStationCommand())
 	return cmd
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/xlb-project/xlb/bench/lab"
+	"github.com/xlb-project/xlb/bench/queue"
 )
 
 // measurement is one turn of one peer.
@@ -22,11 +23,14 @@ type measurement struct {
 	// Rate is answered requests per second.
 	Rate float64 `json:"requests_per_second"`
 	// P50 and P99 are latencies in microseconds.
-	P50      float64    `json:"p50_us"`
-	P99      float64    `json:"p99_us"`
-	Requests int64      `json:"requests"`
-	Errors   int64      `json:"errors"`
-	CPU      perRequest `json:"cpu_us_per_request"`
+	P50 float64 `json:"p50_us"`
+	P99 float64 `json:"p99_us"`
+	// P999 is the 99.9th percentile, and Stations what the endpoints saw; of the least case only.
+	P999     float64         `json:"p99.9_us,omitempty"`
+	Stations []queue.Account `json:"stations,omitempty"`
+	Requests int64           `json:"requests"`
+	Errors   int64           `json:"errors"`
+	CPU      perRequest      `json:"cpu_us_per_request"`
 	// FastShare is the part of XLB's requests that the kernel moved, 0 to 1;
 	// nil for other peers.
 	FastShare *float64 `json:"fast_share,omitempty"`
@@ -63,6 +67,10 @@ func (b *bed) measure(ctx context.Context, p peer, o options, m *measurement) er
 			return fmt.Errorf("warm up: %w", err)
 		}
 	}
+	// Taken, so that the next begin now.
+	if _, err := b.accounts(ctx, m.load); err != nil {
+		return err
+	}
 	pathsBefore := b.servedBy(ctx, p)
 	cpuBefore, err := readCPU(b.lab)
 	if err != nil {
@@ -80,6 +88,12 @@ func (b *bed) measure(ctx context.Context, p peer, o options, m *measurement) er
 	m.P50 = float64(report.Latency.Quantile(0.50))
 	m.P99 = float64(report.Latency.Quantile(0.99))
 	m.Requests, m.Errors = report.Requests, report.Errors
+	if m.Stations, err = b.accounts(ctx, m.load); err != nil {
+		return err
+	}
+	if m.Stations != nil {
+		m.P999 = float64(report.Latency.Quantile(0.999))
+	}
 	m.CPU = cpuAfter.per(cpuBefore, report.Requests)
 	m.FastShare = b.servedBy(ctx, p).shareSince(pathsBefore)
 	return nil
@@ -89,6 +103,9 @@ func (b *bed) measure(ctx context.Context, p peer, o options, m *measurement) er
 func (b *bed) targets(p peer) []netip.AddrPort {
 	if len(p.processes) == 0 {
 		return b.site.endpoints
+	}
+	if len(p.serves) > 0 {
+		return p.serves
 	}
 	return []netip.AddrPort{serviceAddress}
 }

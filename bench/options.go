@@ -23,6 +23,8 @@ const (
 	caseRoutes = "routes"
 	// caseWebSocket sends messages on connections that stay open (package websocket).
 	caseWebSocket = "websocket"
+	// caseLeast asks endpoints that take their time, of which one is slow, at a given rate (package queue).
+	caseLeast = "least"
 )
 
 const all = "all"
@@ -52,8 +54,10 @@ type options struct {
 	RouteKinds       []string `json:"route_kinds"`
 	Routes           []int    `json:"routes"`
 	RouteConnections int      `json:"route_connections"`
-	Rounds           int      `json:"rounds"`
-	Peers            []string `json:"peers"`
+	// LeastRate is how many requests a second the clients of the least case send in all.
+	LeastRate int      `json:"least_rate"`
+	Rounds    int      `json:"rounds"`
+	Peers     []string `json:"peers"`
 	// Body is the size of a response body in bytes.
 	Body int `json:"body_bytes"`
 	// Duration of a measurement and Warmup before it, in whole seconds: wrk
@@ -76,7 +80,7 @@ func (o options) validate() error {
 		}
 	}
 	oneOf("topology", o.Topology, string(lab.SameHost), string(lab.CrossHost), all)
-	oneOf("case", o.Case, caseKeepalive, caseShort, caseRoutes, caseWebSocket, all)
+	oneOf("case", o.Case, caseKeepalive, caseShort, caseRoutes, caseWebSocket, caseLeast, all)
 	oneOf("output", o.Output, outputText, outputJSON)
 	for _, name := range o.Peers {
 		oneOf("peers", name, append([]string{all}, peerNames()...)...)
@@ -91,6 +95,7 @@ func (o options) validate() error {
 		messageSizes(o.Messages),
 		positive("routes", o.Routes...),
 		positive("route-connections", o.RouteConnections),
+		positive("least-rate", o.LeastRate),
 		positive("rounds", o.Rounds),
 		wholeSeconds("duration", o.Duration, 1),
 		wholeSeconds("warmup", o.Warmup, 0))
@@ -137,6 +142,9 @@ type load struct {
 	// RouteKind and Routes are of the routes case only.
 	RouteKind string `json:"route_kind,omitempty"`
 	Routes    int    `json:"routes,omitempty"`
+	// Choice and Rate, in requests a second, are of the least case only.
+	Choice string `json:"choice,omitempty"`
+	Rate   int    `json:"rate,omitempty"`
 }
 
 func keepalive(connections int) load { return load{Case: caseKeepalive, Connections: connections} }
@@ -151,8 +159,14 @@ func throughRoutes(connections int, kind string, n int) load {
 	return load{Case: caseRoutes, Connections: connections, RouteKind: kind, Routes: n}
 }
 
+func leastLoaded(choice string, rate int) load {
+	return load{Case: caseLeast, Connections: leastClients * leastClientConnections, Choice: choice, Rate: rate}
+}
+
 func (l load) String() string {
 	switch l.Case {
+	case caseLeast:
+		return fmt.Sprintf("%s of %s, %d requests/s from %d processes", l.Case, l.Choice, l.Rate, leastClients)
 	case caseWebSocket:
 		return fmt.Sprintf("%s, messages of %d bytes, %d connections", l.Case, l.Message, l.Connections)
 	case caseRoutes:
@@ -186,6 +200,11 @@ func (o options) loads() []load {
 			for _, n := range o.WebSocketConnections {
 				loads = append(loads, webSocket(n, message))
 			}
+		}
+	}
+	if o.asksFor(caseLeast) {
+		for _, choice := range choices {
+			loads = append(loads, leastLoaded(choice, o.LeastRate))
 		}
 	}
 	return loads

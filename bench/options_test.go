@@ -16,7 +16,7 @@ func validOptions() options {
 	return options{
 		Topology: all, Case: all, Connections: []int{1, 32}, ShortConnections: []int{8}, Rounds: 1,
 		WebSocketConnections: []int{1, 100}, Messages: []int{16, 1024},
-		Routes: []int{1, 10}, RouteKinds: []string{routesByPath, routesByRegex}, RouteConnections: 8,
+		Routes: []int{1, 10}, RouteKinds: []string{routesByPath, routesByRegex}, RouteConnections: 8, LeastRate: leastRate,
 		Peers: []string{all}, Duration: time.Second, Output: outputText,
 	}
 }
@@ -34,7 +34,7 @@ func TestOptionsNameEveryBadFlag(t *testing.T) {
 		t.Fatal("validate() accepts everything")
 	}
 	for _, flag := range []string{
-		"topology", "case", "output", "peers", "connections", "short-connections", "websocket-connections", "messages", "routes", "route-kinds", "route-connections", "rounds", "duration", "warmup", "body",
+		"topology", "case", "output", "peers", "connections", "short-connections", "websocket-connections", "messages", "routes", "route-kinds", "route-connections", "least-rate", "rounds", "duration", "warmup", "body",
 	} {
 		if !strings.Contains(err.Error(), "--"+flag+" ") {
 			t.Errorf("validate() does not mention --%s: %v", flag, err)
@@ -49,8 +49,9 @@ func TestLoadsFollowTheCase(t *testing.T) {
 		throughRoutes(8, routesByPath, 1), throughRoutes(8, routesByPath, 10), throughRoutes(8, routesByRegex, 1), throughRoutes(8, routesByRegex, 10),
 	}
 	messages := []load{webSocket(1, 16), webSocket(100, 16), webSocket(1, 1024), webSocket(100, 1024)}
+	least := []load{leastLoaded(choiceOfTwo, leastRate), leastLoaded(choiceOfAll, leastRate)}
 	for name, want := range map[string][]load{
-		caseKeepalive: kept, caseShort: once, caseRoutes: routes, caseWebSocket: messages, all: slices.Concat(kept, once, routes, messages),
+		caseLeast: least, caseKeepalive: kept, caseShort: once, caseRoutes: routes, caseWebSocket: messages, all: slices.Concat(kept, once, routes, messages, least),
 	} {
 		o := validOptions()
 		o.Case = name
@@ -61,7 +62,7 @@ func TestLoadsFollowTheCase(t *testing.T) {
 }
 
 func TestEveryConfigurationNamesItsAddresses(t *testing.T) {
-	s := site{dir: "/lab", workload: "/cg/workload", endpoints: endpointAddresses(netip.MustParseAddr("198.18.80.2"))}
+	s := site{dir: "/lab", workload: "/cg/workload", endpoints: endpointAddresses(netip.MustParseAddr("198.18.80.2"), workers)}
 	var processes []process
 	for _, p := range peers() {
 		processes = append(processes, p.processes...)
@@ -90,7 +91,7 @@ func TestOnlyWebSocketConfigurationsLetClientsSwitch(t *testing.T) {
 	// Without a word, HAProxy does.
 	silent := map[string]bool{"haproxy": true}
 	for _, on := range []bool{false, true} {
-		s := site{endpoints: endpointAddresses(netip.MustParseAddr("127.0.0.1")), webSocket: on}
+		s := site{endpoints: endpointAddresses(netip.MustParseAddr("127.0.0.1"), workers), webSocket: on}
 		for _, p := range peers() {
 			for _, process := range p.processes {
 				text, err := process.configuration(s)
@@ -114,7 +115,7 @@ func mentions(text string, a netip.AddrPort) bool {
 }
 
 func TestSidecarsKeepTheChoiceAtTheClient(t *testing.T) {
-	s := site{endpoints: endpointAddresses(netip.MustParseAddr("127.0.0.1"))}
+	s := site{endpoints: endpointAddresses(netip.MustParseAddr("127.0.0.1"), workers)}
 	server := serverSidecar(s).Listeners
 	var behind []netip.AddrPort
 	for i, chosen := range clientSidecar(s).Listeners[0].Endpoints {

@@ -41,6 +41,8 @@ type peer struct {
 	// settled is the URL that answers 200 when XLB is ready; the others are
 	// ready when the service answers.
 	settled string
+	// serves are where clients connect to, in turns; none stands for the service address.
+	serves []netip.AddrPort
 }
 
 // process is one program of a balancer.
@@ -67,6 +69,8 @@ type site struct {
 	webSocket bool
 	// routes of the service; none stands for one that takes everything.
 	routes []route
+	// scan: LEAST_REQUEST looks at all endpoints.
+	scan bool
 }
 
 // settings of a configuration template.
@@ -80,6 +84,8 @@ type settings struct {
 	WebSocket bool
 	// Routes stand before the one that takes everything.
 	Routes []route
+	// Scan has LEAST_REQUEST look at all endpoints.
+	Scan bool
 }
 
 // listener is an address and the endpoints its requests are balanced over.
@@ -135,6 +141,7 @@ func peers() []peer {
 				},
 			},
 		},
+		sidecars(),
 	}
 }
 
@@ -162,6 +169,7 @@ func service(s site) settings {
 		Admin:     adminAddress,
 		WebSocket: s.webSocket,
 		Routes:    s.routes,
+		Scan:      s.scan,
 		Listeners: []listener{{Name: "service", Address: serviceAddress, Endpoints: s.endpoints}},
 	}
 }
@@ -214,9 +222,9 @@ func echoProcess(i int) process {
 	}
 }
 
-// endpointAddresses lists where the endpoints listen on the host at addr.
-func endpointAddresses(addr netip.Addr) []netip.AddrPort {
-	addresses := make([]netip.AddrPort, workers)
+// endpointAddresses lists where so many endpoints listen on the host at addr.
+func endpointAddresses(addr netip.Addr, n int) []netip.AddrPort {
+	addresses := make([]netip.AddrPort, n)
 	for i := range addresses {
 		addresses[i] = netip.AddrPortFrom(addr, uint16(endpointPort+i))
 	}

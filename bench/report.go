@@ -51,15 +51,18 @@ var header = []string{
 }
 
 func cells(r row) []string {
-	errors := fmt.Sprint(r.Errors)
-	if r.Failures > 0 {
-		errors = fmt.Sprintf("%d, %d failed turns", r.Errors, r.Failures)
-	}
 	return []string{
 		r.Peer, withRange(r.Rate), withRange(r.P50), withRange(r.P99),
 		median(r.RateToDirect, "%.2f"), median(r.P50ToDirect, "%.2f"), median(r.P99ToDirect, "%.2f"), median(r.RateToEnvoy, "%.2f"),
-		median(r.CPU.Machine, "%.1f"), median(r.CPU.Lab, "%.1f"), median(r.CPU.Balancer, "%.1f"), median(r.FastShare, "%.3f"), errors,
+		median(r.CPU.Machine, "%.1f"), median(r.CPU.Lab, "%.1f"), median(r.CPU.Balancer, "%.1f"), median(r.FastShare, "%.3f"), errorsOf(r),
 	}
+}
+
+func errorsOf(r row) string {
+	if r.Failures > 0 {
+		return fmt.Sprintf("%d, %d failed turns", r.Errors, r.Failures)
+	}
+	return fmt.Sprint(r.Errors)
 }
 
 func median(s *spread, format string) string {
@@ -82,6 +85,21 @@ type table struct {
 	rows  []row
 }
 
+// header and cells are those of its case.
+func (t table) header() []string {
+	if t.rows[0].Least != nil {
+		return leastHeader
+	}
+	return header
+}
+
+func (t table) cells(r row) []string {
+	if r.Least != nil {
+		return leastCells(r)
+	}
+	return cells(r)
+}
+
 func (r report) tables() []table {
 	var tables []table
 	for _, row := range r.Summary {
@@ -99,9 +117,9 @@ func (r report) tables() []table {
 func (r report) writeText(w io.Writer) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, t := range r.tables() {
-		fmt.Fprintf(out, "%s\n%s\n", t.title, strings.Join(header, "\t"))
+		fmt.Fprintf(out, "%s\n%s\n", t.title, strings.Join(t.header(), "\t"))
 		for _, row := range t.rows {
-			fmt.Fprintln(out, strings.Join(cells(row), "\t"))
+			fmt.Fprintln(out, strings.Join(t.cells(row), "\t"))
 		}
 		fmt.Fprintln(out)
 	}
@@ -119,10 +137,10 @@ func (r report) writeMarkdown(w io.Writer) error {
 	b.WriteString("What the columns mean and how the figures came about: [METHOD.md](../../METHOD.md).\n")
 	for _, t := range r.tables() {
 		fmt.Fprintf(&b, "\n## %s\n\n", capitalised(t.title))
-		markdownRow(&b, header)
-		markdownRow(&b, slices.Repeat([]string{"---"}, len(header)))
+		markdownRow(&b, t.header())
+		markdownRow(&b, slices.Repeat([]string{"---"}, len(t.header())))
 		for _, row := range t.rows {
-			markdownRow(&b, cells(row))
+			markdownRow(&b, t.cells(row))
 		}
 	}
 	r.writeRoutes(&b)

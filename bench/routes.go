@@ -75,6 +75,7 @@ func (p peer) knowsRoutes() bool {
 
 // lay gives the service the routes of a load, and the clients their requests.
 func (b *bed) lay(l load) error {
+	b.site.scan = l.Choice == choiceOfAll
 	if l.Case != caseRoutes {
 		b.site.routes = nil
 		return nil

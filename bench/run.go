@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/xlb-project/xlb/bench/lab"
@@ -59,24 +61,20 @@ func (b *bench) needed() error {
 
 // topology measures the loads that share endpoints, and then the others.
 func (b *bench) topology(ctx context.Context, topology lab.Topology) error {
-	byEndpoint := map[bool][]load{}
+	byEndpoint := map[kind][]load{}
 	for _, l := range b.options.loads() {
-		webSocket := l.Case == caseWebSocket
-		byEndpoint[webSocket] = append(byEndpoint[webSocket], l)
+		byEndpoint[l.endpoints()] = append(byEndpoint[l.endpoints()], l)
 	}
-	for _, webSocket := range []bool{false, true} {
-		if len(byEndpoint[webSocket]) == 0 {
-			continue
-		}
-		if err := b.loads(ctx, topology, byEndpoint[webSocket], webSocket); err != nil {
+	for _, endpoints := range slices.Sorted(maps.Keys(byEndpoint)) {
+		if err := b.loads(ctx, topology, byEndpoint[endpoints], endpoints); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b *bench) loads(ctx context.Context, topology lab.Topology, loads []load, webSocket bool) (err error) {
-	bed, err := newBed(ctx, topology, b.tools, b.options.Body, webSocket)
+func (b *bench) loads(ctx context.Context, topology lab.Topology, loads []load, endpoints kind) (err error) {
+	bed, err := newBed(ctx, topology, b.tools, b.options.Body, endpoints)
 	if err != nil {
 		return fmt.Errorf("topology %s: %w", topology, err)
 	}
@@ -119,7 +117,7 @@ func (b *bench) rounds(ctx context.Context, bed *bed, topology lab.Topology, loa
 // round gives each peer its turn.
 func (b *bench) round(ctx context.Context, bed *bed, topology lab.Topology, l load, round int) error {
 	for _, p := range b.peers {
-		if l.Case == caseRoutes && !p.knowsRoutes() {
+		if !p.takesPart(l) {
 			continue
 		}
 		m := bed.turn(ctx, p, l, b.options)
@@ -131,6 +129,17 @@ func (b *bench) round(ctx context.Context, bed *bed, topology lab.Topology, l lo
 		b.tell(m)
 	}
 	return nil
+}
+
+// takesPart reports whether a peer is measured under a load.
+func (p peer) takesPart(l load) bool {
+	switch l.Case {
+	case caseRoutes:
+		return p.knowsRoutes()
+	case caseLeast:
+		return p.balancesLeast()
+	}
+	return p.name != peerSidecars
 }
 
 // tell writes a line of progress.

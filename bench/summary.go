@@ -48,8 +48,10 @@ type row struct {
 	// Of the routes case: the peer's own figures to those with its smallest table.
 	P50ToFewest *spread `json:"p50_to_fewest_routes,omitempty"`
 	CPUToFewest *spread `json:"cpu_to_fewest_routes,omitempty"`
-	Errors      int64   `json:"errors"`
-	Failures    int     `json:"failures"`
+	// Least is of the least case only.
+	Least    *leastRow `json:"least,omitempty"`
+	Errors   int64     `json:"errors"`
+	Failures int       `json:"failures"`
 }
 
 // cpuRow holds processor time in microseconds per request.
@@ -100,6 +102,9 @@ func rowOf(measurements []measurement, like measurement) row {
 	r.P50ToDirect = spreadOf(ratios(own, direct, p50))
 	r.P99ToDirect = spreadOf(ratios(own, direct, p99))
 	r.RateToEnvoy = spreadOf(ratios(own, envoy, rate))
+	if like.Case == caseLeast {
+		r.Least = leastRowOf(measurements, like)
+	}
 	if like.Case == caseRoutes {
 		like.load = fewestRoutes(measurements, like)
 		fewest := selectPeer(measurements, like, like.Peer)

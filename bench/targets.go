@@ -24,6 +24,9 @@ func rateToDirect(r row) *spread { return r.RateToDirect }
 func rateToEnvoy(r row) *spread  { return r.RateToEnvoy }
 func p50ToDirect(r row) *spread  { return r.P50ToDirect }
 
+func p99ToEnvoy(r row) *spread    { return r.Least.P99ToEnvoy }
+func p99ToSidecars(r row) *spread { return r.Least.P99ToSidecars }
+
 // projectTargets are what XLB promises; README.md repeats them.
 var projectTargets = []target{
 	{lab.SameHost, keepalive(32), "requests/s, xlb / direct", rateToDirect, 1.2, false},
@@ -33,6 +36,10 @@ var projectTargets = []target{
 	{lab.CrossHost, keepalive(32), "requests/s, xlb / envoy", rateToEnvoy, 2, false},
 	{lab.SameHost, short(1), "connections/s, xlb / direct", rateToDirect, 0.8, false},
 	{lab.SameHost, short(32), "connections/s, xlb / direct", rateToDirect, 0.8, false},
+	{lab.SameHost, leastLoaded(choiceOfTwo, leastRate), "p99, xlb / envoy", p99ToEnvoy, 1, true},
+	{lab.SameHost, leastLoaded(choiceOfTwo, leastRate), "p99, xlb / envoy-sidecars", p99ToSidecars, 1, true},
+	{lab.SameHost, leastLoaded(choiceOfAll, leastRate), "p99, xlb / envoy", p99ToEnvoy, 1, true},
+	{lab.SameHost, leastLoaded(choiceOfAll, leastRate), "p99, xlb / envoy-sidecars", p99ToSidecars, 1, true},
 }
 
 // verdict is a target with what was measured.

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	loadgen "github.com/xlb-project/xlb/bench/load"
+)
+
+// patience bounds a request, from when it is sent.
+const patience = 10 * time.Second
+
+// Options of clients, which are one process.
+type Options struct {
+	Target netip.AddrPort
+	// Rate is requests a second on average; the times between them are exponentially distributed.
+	Rate float64
+	// Connections bound the requests under way. One that finds all in use waits, and its latency counts from when it was due.
+	Connections int
+	Duration    time.Duration
+	// Seed gives the same moments again.
+	Seed uint64
+}
+
+// Validate returns what is wrong with the options.
+func (o Options) Validate() error {
+	if !o.Target.IsValid() || o.Rate <= 0 || o.Connections < 1 || o.Duration <= 0 {
+		return fmt.Errorf("rate %g with %d connections to %s for %s: all must be positive, and a target is needed", o.Rate, o.Connections, o.Target, o.Duration)
+	}
+	return nil
+}
+
+// Run asks until the duration or ctx ends, waits for what is under way, and reports.
+func Run(ctx context.Context, o Options) (loadgen.Report, error) {
+	if err := o.Validate(); err != nil {
+		return loadgen.Report{}, err
+	}
+	t, err := newTimer()
+	if err != nil {
+		return loadgen.Report{}, err
+	}
+	callers := make([]*caller, o.Connections)
+	for i := range callers {
+		callers[i] = &caller{target: o.Target}
+		// Connected before anything is measured; one that cannot tries again with its first request.
+		_ = callers[i].connect()
+	}
+	due := make(chan time.Time, 1<<16)
+	var working sync.WaitGroup
+	for _, c := range callers {
+		working.Go(func() { c.run(due) })
+	}
+	start := time.Now()
+	err = o.schedule(ctx, t, start, due)
+	close(due)
+	elapsed := time.Since(start)
+	working.Wait()
+	return merge(callers, elapsed), errors.Join(err, t.close())
+}
+
+// schedule says when requests are due, at that moment.
+func (o Options) schedule(ctx context.Context, t *timer, start time.Time, due chan<- time.Time) error {
+	draw := rand.New(rand.NewPCG(o.Seed, 0))
+	for next := time.Duration(0); ctx.Err() == nil; {
+		next += time.Duration(draw.ExpFloat64() / o.Rate * float64(time.Second))
+		if next > o.Duration {
+			return nil
+		}
+		at := start.Add(next)
+		if err := t.wait(time.Until(at)); err != nil {
+			return err
+		}
+		due <- at
+	}
+	return nil
+}
+
+func merge(callers []*caller, elapsed time.Duration) loadgen.Report {
+	report := loadgen.Report{DurationUS: elapsed.Microseconds(), Latency: loadgen.Histogram{}}
+	for _, c := range callers {
+		report.Requests += int64(len(c.latencies))
+		report.Errors += c.errors
+		for _, us := range c.latencies {
+			report.Latency[us]++
+		}
+	}
+	return report
+}
+
+// caller has one connection; only its own goroutine uses it until it ends.
+type caller struct {
+	target    netip.AddrPort
+	conn      net.Conn
+	r         *bufio.Reader
+	latencies []int64 // microseconds
+	errors    int64
+}
+
+func (c *caller) connect() (err error) {
+	if c.conn, err = net.DialTimeout("tcp", c.target.String(), patience); err != nil {
+		c.conn = nil
+		return err
+	}
+	c.r = bufio.NewReader(c.conn)
+	return nil
+}
+
+func (c *caller) run(due <-chan time.Time) {
+	for at := range due {
+		if err := c.ask(); err != nil {
+			c.errors++
+			c.disconnect()
+			continue
+		}
+		c.latencies = append(c.latencies, time.Since(at).Microseconds())
+	}
+	c.disconnect()
+}
+
+func (c *caller) disconnect() {
+	if c.conn != nil {
+		c.conn.Close()
+		c.conn = nil
+	}
+}
+
+// ask fails unless the answer is 200.
+func (c *caller) ask() error {
+	if c.conn == nil {
+		if err := c.connect(); err != nil {
+			return err
+		}
+	}
+	if err := c.conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(c.conn, "GET / HTTP/1.1\r\nHost: %s\r\nUser-Agent: xlb-bench\r\n\r\n", c.target); err != nil {
+		return err
+	}
+	response, err := http.ReadResponse(c.r, nil)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %s", response.Status)
+	}
+	return response.Body.Close()
+}
