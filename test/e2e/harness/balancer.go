@@ -436,15 +436,27 @@ func (b *Balancer) Terminate(t testing.TB) {
 	b.Signal(t, syscall.SIGTERM)
 }
 
-// Memory is the resident memory of the daemon in bytes.
+// Memory is the resident memory of the daemon in bytes, what it shares with the kernel included.
 func (b *Balancer) Memory(t testing.TB) int64 {
+	t.Helper()
+	return b.status(t, "VmRSS:")
+}
+
+// OwnMemory is what of it is nobody else's.
+func (b *Balancer) OwnMemory(t testing.TB) int64 {
+	t.Helper()
+	return b.status(t, "RssAnon:")
+}
+
+// status is an amount of memory, in bytes, that the kernel tells of the daemon.
+func (b *Balancer) status(t testing.TB, name string) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.PID()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if rest, ok := strings.CutPrefix(line, name); ok {
 			kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
 			if err != nil {
 				t.Fatal(err)
@@ -452,7 +464,7 @@ func (b *Balancer) Memory(t testing.TB) int64 {
 			return kib << 10
 		}
 	}
-	t.Fatal("no VmRSS in the status of the daemon")
+	t.Fatalf("no %s in the status of the daemon", name)
 	return 0
 }
 

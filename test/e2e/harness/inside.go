@@ -59,6 +59,38 @@ func (b *Balancer) MapEntries(t testing.TB, name string) int {
 	return n
 }
 
+// MapMemory is what the maps of the daemon take of the kernel's memory, in bytes, as the kernel tells.
+func (b *Balancer) MapMemory(t testing.TB) (sum int64) {
+	t.Helper()
+	infos, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", b.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, info := range infos {
+		content, err := os.ReadFile(info)
+		if err != nil { // closed in between
+			continue
+		}
+		fields := map[string]string{}
+		for line := range strings.Lines(string(content)) {
+			name, value, _ := strings.Cut(line, ":")
+			fields[name] = strings.TrimSpace(value)
+		}
+		id, is := fields["map_id"]
+		if !is || seen[id] {
+			continue
+		}
+		seen[id] = true
+		bytes, err := strconv.ParseInt(fields["memlock"], 10, 64)
+		if err != nil {
+			t.Fatalf("memory of map %s: %v", id, err)
+		}
+		sum += bytes
+	}
+	return sum
+}
+
 // Socket is a TCP socket of the daemon.
 type Socket struct {
 	Local, Remote netip.AddrPort
