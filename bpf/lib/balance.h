@@ -112,6 +112,21 @@ static long pick_weighted(__u32 i, void *ctx)
 	return 0;
 }
 
+/* Ends with one that is idle: nothing is less busy, and it is as likely as any other that is idle, as if all had been looked at. */
+static long pick_idle(__u32 i, void *ctx)
+{
+	struct pick *p = ctx;
+	struct endpoint *e;
+	__u32 index;
+
+	(void)i;
+	e = pick_drawn(p, &index);
+	if (!e || e->outstanding)
+		return 0;
+	p->endpoint = index;
+	return 1;
+}
+
 /* Keeps the least busy of all, and of several such any. */
 static long pick_scan(__u32 i, void *ctx)
 {
@@ -221,7 +236,8 @@ static __always_inline __u32 pick_scheduled(struct group *g)
 		bpf_loop(MAX_PICK_TRIES, pick_weighted, &p, 0);
 		break;
 	case POLICY_LEAST_SCAN:
-		if (p.len <= MAX_SCAN)
+		bpf_loop(MAX_PICK_TRIES, pick_idle, &p, 0);
+		if (p.endpoint == NO_ENDPOINT && p.len <= MAX_SCAN)
 			bpf_loop(p.len, pick_scan, &p, 0);
 		break;
 	case POLICY_RANDOM:

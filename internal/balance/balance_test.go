@@ -423,3 +423,24 @@ func TestFailuresBelowTwoGroupsStay(t *testing.T) {
 		t.Errorf("share of requests that fail: got %.3f, want 0.25", got)
 	}
 }
+
+func TestAScanSharesAmongTheLeastBusyAlike(t *testing.T) {
+	const picks = 30_000
+	for name, outstanding := range map[string][]uint32{"idle": {0, 5, 0, 0}, "all busy": {1, 5, 1, 1}} {
+		t.Run(name, func(t *testing.T) {
+			p, shared := picker(maps.PolicyLeastScan, 0, 1, 2, 3)
+			for i, n := range outstanding {
+				shared.Endpoints[i].Outstanding = n
+			}
+			got := count(t, p, picks, nil)
+			for _, e := range []uint32{0, 2, 3} {
+				if share := float64(got[e]) / picks; math.Abs(share-1./3) > 0.035 {
+					t.Errorf("share of endpoint %d: got %.3f, want a third", e, share)
+				}
+			}
+			if got[1] > 0 {
+				t.Errorf("the busiest was chosen %d times", got[1])
+			}
+		})
+	}
+}

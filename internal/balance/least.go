@@ -33,8 +33,13 @@ func (p *Picker) leastWeighted(turns schedule, usable func(uint32) bool) (uint32
 	return random(turns, usable)
 }
 
-// leastOfAll is the least busy of all endpoints, and of several such any.
+// leastOfAll is the least busy of all endpoints, and of several such any. An idle one that is drawn is as good: see pick_idle.
 func (p *Picker) leastOfAll(turns schedule, usable func(uint32) bool) (best uint32, found bool) {
+	for range int(maps.MaxPickTries) {
+		if e := turns.at(rand.Uint64()); p.outstanding(e) == 0 && usable(e) {
+			return e, true
+		}
+	}
 	least, ties := uint32(0), uint64(0)
 	for i := range turns {
 		e := turns.at(uint64(i))

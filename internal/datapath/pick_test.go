@@ -65,18 +65,21 @@ func newChooser(t testing.TB) *chooser {
 var policies = []struct {
 	name string
 	set  func(*model.Cluster)
-	// largest is how many endpoints of one cluster the kernel looks at, 0 for any number; beyond it chooses none.
-	largest int
+	// busy has each endpoint a request under way; then the kernel looks at all of up to MaxScan, and chooses none of more.
+	busy bool
 }{
-	{"ROUND_ROBIN", func(*model.Cluster) {}, 0},
-	{"ROUND_ROBIN, weighted", weigh, 0},
-	{"RANDOM", func(c *model.Cluster) { c.Policy = model.Random }, 0},
-	{"LEAST_REQUEST, 2 choices", func(c *model.Cluster) { c.Policy = model.LeastRequest }, 0},
-	{"LEAST_REQUEST, weighted", func(c *model.Cluster) { c.Policy = model.LeastRequest; weigh(c) }, 0},
-	{"LEAST_REQUEST, full scan", func(c *model.Cluster) { c.Policy, c.FullScan = model.LeastRequest, true }, int(maps.MaxScan)},
-	{"RING_HASH", func(c *model.Cluster) { c.Policy, c.Hashing = model.RingHash, model.DefaultHashing() }, 0},
-	{"MAGLEV", func(c *model.Cluster) { c.Policy, c.Hashing = model.Maglev, model.DefaultHashing() }, 0},
+	{"ROUND_ROBIN", func(*model.Cluster) {}, false},
+	{"ROUND_ROBIN, weighted", weigh, false},
+	{"RANDOM", func(c *model.Cluster) { c.Policy = model.Random }, false},
+	{"LEAST_REQUEST, 2 choices", func(c *model.Cluster) { c.Policy = model.LeastRequest }, false},
+	{"LEAST_REQUEST, weighted", func(c *model.Cluster) { c.Policy = model.LeastRequest; weigh(c) }, false},
+	{"LEAST_REQUEST, full scan", scan, false},
+	{"LEAST_REQUEST, full scan, all busy", scan, true},
+	{"RING_HASH", func(c *model.Cluster) { c.Policy, c.Hashing = model.RingHash, model.DefaultHashing() }, false},
+	{"MAGLEV", func(c *model.Cluster) { c.Policy, c.Hashing = model.Maglev, model.DefaultHashing() }, false},
 }
+
+func scan(c *model.Cluster) { c.Policy, c.FullScan = model.LeastRequest, true }
 
 // weigh gives every third endpoint a weight of 2.
 func weigh(c *model.Cluster) {
@@ -147,7 +150,7 @@ func TestThousandsOfEndpointsCostAsMuchAsTen(t *testing.T) {
 	const factor, picks = 6, 20_000
 	c := newChooser(t)
 	for _, p := range policies {
-		if p.largest > 0 {
+		if p.busy {
 			continue
 		}
 		t.Run(p.name, func(t *testing.T) {
@@ -181,14 +184,37 @@ func (c *chooser) mustServe(t *testing.T, clusters, endpoints int) {
 	}
 }
 
-func TestAScanOfTooManyIsLeftToUserSpace(t *testing.T) {
+// setBusy gives each endpoint so many requests under way.
+func (c *chooser) setBusy(requests uint32) {
+	for _, e := range c.r.Endpoints() {
+		c.d.Shared.Endpoints[e.Index].Outstanding = requests
+	}
+}
+
+func TestAScanOfTooManyThatAreBusyIsLeftToUserSpace(t *testing.T) {
 	c := newChooser(t)
-	scan := policies[5]
-	c.apply(1, scan.largest, scan.set)
-	c.mustServe(t, 1, scan.largest)
-	c.apply(1, scan.largest+1, scan.set)
-	if e := c.choose(); e != noEndpoint {
-		t.Errorf("endpoint %d of %d was chosen by a scan, want none", e, scan.largest+1)
+	for n, want := range map[int]bool{int(maps.MaxScan): true, int(maps.MaxScan) + 1: false} {
+		c.apply(1, n, scan)
+		c.mustServe(t, 1, n)
+		c.setBusy(1)
+		if got := c.choose() != noEndpoint; got != want {
+			t.Errorf("one of %d busy endpoints was chosen: %t, want %t", n, got, want)
+		}
+		c.setBusy(0)
+	}
+}
+
+func TestAScanFindsTheOneThatIsIdle(t *testing.T) {
+	const n = 20
+	c := newChooser(t)
+	c.apply(1, n, scan)
+	c.setBusy(3)
+	list := c.r.Endpoints()
+	c.d.Shared.Endpoints[list[7].Index].Outstanding = 0
+	for range 200 {
+		if e := c.choose(); e != list[7].Index {
+			t.Fatalf("endpoint %d was chosen, want the idle one, %d", e, list[7].Index)
+		}
 	}
 }
 
@@ -235,7 +261,7 @@ func TestTheKernelChoosesInTheClusterWhileItsManyEndpointsChange(t *testing.T) {
 			}
 		}
 	}()
-	for missing := range 100 {
+	for missing := range 40 {
 		apply(missing)
 		for _, e := range c.r.Endpoints() {
 			c.r.ReleaseEndpoint(e.Index)
@@ -254,11 +280,14 @@ func BenchmarkPick(b *testing.B) {
 	c := newChooser(b)
 	for _, p := range policies {
 		for _, size := range []struct{ clusters, endpoints int }{{1, 1}, {1, 10}, {1, 100}, {1, 1000}, {1, 10_000}, {1000, 10}} {
-			if p.largest > 0 && size.endpoints > p.largest {
+			if p.busy && size.endpoints > int(maps.MaxScan) {
 				continue
 			}
 			b.Run(fmt.Sprintf("%s/%dx%d", p.name, size.clusters, size.endpoints), func(b *testing.B) {
 				c.apply(size.clusters, size.endpoints, p.set)
+				if p.busy {
+					c.setBusy(1)
+				}
 				if c.choose() == noEndpoint {
 					b.Skip("not in the kernel: the tables of so many clusters have no room there")
 				}
