@@ -132,19 +132,27 @@ func (p *Picker) choose(group uint32, depth int, asked *question) (uint32, bool)
 	if maps.GroupFlags(atomic.LoadUint32(&g.Flags))&maps.GroupOfGroups != 0 {
 		return p.below(g, turns, depth-1, asked)
 	}
-	switch maps.Policy(atomic.LoadUint32(&g.Policy)) {
-	case maps.PolicyLeastRequest:
-		return p.leastRequest(turns, max(2, atomic.LoadUint32(&g.Choices)), asked.usable)
-	case maps.PolicyLeastWeighted:
-		return p.leastWeighted(turns, asked.usable)
-	case maps.PolicyLeastScan:
-		return p.leastOfAll(turns, asked.usable)
-	case maps.PolicyRandom:
-		return random(turns, asked.usable)
+	switch policy := maps.Policy(atomic.LoadUint32(&g.Policy)); policy {
 	case maps.PolicyRingHash, maps.PolicyMaglev:
 		return p.hashed(p.shared.HashTables[group].Load(), asked)
-	default:
+	case maps.PolicyRoundRobin:
 		return roundRobin(g, turns, asked.usable)
+	default:
+		return p.byPolicy(policy, atomic.LoadUint32(&g.Choices), turns, asked.usable)
+	}
+}
+
+// byPolicy chooses by a policy that draws.
+func (p *Picker) byPolicy(policy maps.Policy, choices uint32, turns schedule, usable func(uint32) bool) (uint32, bool) {
+	switch policy {
+	case maps.PolicyLeastRequest:
+		return p.leastRequest(turns, max(2, choices), usable)
+	case maps.PolicyLeastWeighted:
+		return p.leastWeighted(turns, usable)
+	case maps.PolicyLeastScan:
+		return p.leastOfAll(turns, usable)
+	default:
+		return random(turns, usable)
 	}
 }
 

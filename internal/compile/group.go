@@ -38,6 +38,8 @@ type States func(endpoint uint32) EndpointState
 type Learned struct {
 	// Own are the states of the cluster's endpoints, Local those of the endpoints of Zones.Cluster.
 	Own, Local States
+	// Excluded are priorities that a retry leaves out; nil: it is none. See RetryRoot.
+	Excluded []bool
 }
 
 // Root returns the group that a choice in the cluster begins with, while its endpoints are in these states. It is pure: the same states
@@ -58,6 +60,9 @@ func (c *Cluster) root(of Learned) Group {
 	}
 	priorities[0].zoning = c.zoning(&priorities[0], of.Local)
 	load := loadsOf(priorities, &c.Balancing)
+	if of.Excluded != nil {
+		load.leaveOut(priorities, &c.Balancing, of.Excluded)
+	}
 	root := Group{Policy: maps.PolicyRandom}
 	var shares []uint64
 	for i := range priorities {

@@ -70,14 +70,7 @@ type loads struct {
 func loadsOf(priorities []priority, b *model.Balancing) loads {
 	n := len(priorities)
 	l := loads{healthy: make([]uint64, n), degraded: make([]uint64, n), panic: make([]bool, n)}
-	healthy, degraded := make([]uint64, n), make([]uint64, n)
-	var total uint64
-	for i := range priorities {
-		p := &priorities[i]
-		healthy[i], degraded[i] = p.availability(p.healthy, b), p.availability(p.degraded, b)
-		total += healthy[i] + degraded[i]
-	}
-	total = min(total, 100)
+	healthy, degraded, total := availabilities(priorities, b, nil)
 	if l.decidePanic(priorities, b, total) {
 		l.shareInPanic(priorities)
 		return l
@@ -162,11 +155,12 @@ func (l *loads) shareInPanic(priorities []priority) {
 	giveFirst(l.healthy, hosts, left)
 }
 
-// distribute gives each priority what it can take of the load, and returns what is left.
+// distribute gives each priority what it can take of the load, beside what it has, and returns what is left.
 func distribute(load, availability []uint64, left, total uint64) uint64 {
 	for i, a := range availability {
-		load[i] = min(left, a*100/total)
-		left -= load[i]
+		more := min(left, a*100/total)
+		load[i] += more
+		left -= more
 	}
 	return left
 }

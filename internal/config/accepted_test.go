@@ -361,6 +361,21 @@ var acceptances = []struct {
 				On: model.RetryOn5xx | model.RetryOnReset, Retries: 1, Base: 25 * time.Millisecond, Max: 250 * time.Millisecond, ResetMax: 5 * time.Minute,
 			}
 		}},
+	{change{"retries that leave endpoints out", "$route.route", "{retry_policy: {retry_on: reset, " +
+		"retry_priority: {name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.retry.priority.previous_priorities.v3.PreviousPrioritiesConfig, update_frequency: 2}}, " +
+		"retry_host_predicate: [{name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.retry.host.omit_canary_hosts.v3.OmitCanaryHostsPredicate}}, " +
+		"{name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.retry.host.omit_host_metadata.v3.OmitHostMetadataConfig}}, " +
+		"{name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.retry.host.omit_host_metadata.v3.OmitHostMetadataConfig, metadata_match: {filter_metadata: {envoy.lb: {a: [b]}, x: {c: d}}}}}]}}"},
+		func(c *model.Config) {
+			firstRoute(c).Retry = &model.Retry{
+				On: model.RetryOnReset, Retries: 1, Base: 25 * time.Millisecond, Max: 250 * time.Millisecond, ResetMax: 5 * time.Minute,
+				AvoidPriorities: 2, OmitCanaries: true, OmitMetadata: []model.Metadata{`{"a":["b"]}`},
+			}
+		}},
+	{change{"metadata of an endpoint", "$endpoint", "{metadata: {filter_metadata: {envoy.lb: {canary: true}}}}"},
+		func(c *model.Config) {
+			c.Clusters[0].Targets[0].Metadata, c.Clusters[0].Endpoints[0].Metadata = `{"canary":true}`, `{"canary":true}`
+		}},
 	{change{"retry policy in full", "$vh", "{retry_policy: {retry_on: 'retriable-status-codes,retriable-headers,envoy-ratelimited', num_retries: 0, " +
 		"per_try_timeout: 2s, per_try_idle_timeout: 1s, host_selection_retry_max_attempts: 5, retry_host_predicate: [{name: x, typed_config: " +
 		"{'@type': type.googleapis.com/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate}}], retriable_status_codes: [503], " +

@@ -216,6 +216,10 @@ func unsupportedType(url string) string {
 	if strings.Contains(url, listenerTypes) {
 		return fmt.Sprintf("not supported: %s; XLB has, of %s, original_dst.v3.OriginalDst", url, listenerTypes)
 	}
+	if strings.Contains(url, retryTypes) {
+		return fmt.Sprintf("not supported: %s; XLB has, of %s, host.previous_hosts.v3.PreviousHostsPredicate, host.omit_canary_hosts.v3.OmitCanaryHostsPredicate, "+
+			"host.omit_host_metadata.v3.OmitHostMetadataConfig and priority.previous_priorities.v3.PreviousPrioritiesConfig", url, retryTypes)
+	}
 	if strings.Contains(url, sessionTypes) {
 		return fmt.Sprintf("not supported: %s; XLB has, of %s, cookie.v3.CookieBasedSessionState and header.v3.HeaderBasedSessionState", url, sessionTypes)
 	}

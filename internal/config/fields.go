@@ -120,6 +120,7 @@ const (
 	resolverTypes = "envoy.extensions.network.dns_resolver"
 	sessionTypes  = "envoy.extensions.http.stateful_session"
 	listenerTypes = "envoy.extensions.filters.listener"
+	retryTypes    = "envoy.extensions.retry"
 )
 
 // Reasons and remedies that several fields share.
@@ -608,14 +609,25 @@ var supported = map[protoreflect.FullName]fields{
 		"retriable_request_headers":         translateIt,
 		"retry_back_off":                    translateIt,
 		"rate_limited_retry_back_off":       translateIt,
-		"retry_priority":                    refuse("a retry goes to the priority that the load balancer chooses; remove the field"),
+		"retry_priority":                    translateIt,
 		"retry_options_predicates":          refuse("XLB sends a retry as it sent the request; remove the field"),
 	},
 	"envoy.config.route.v3.RetryPolicy.RetryHostPredicate": {
 		"name":         ignore("the type of typed_config decides"),
 		"typed_config": translateIt,
 	},
-	"envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate": {},
+	"envoy.config.route.v3.RetryPolicy.RetryPriority": {
+		"name":         ignore("the type of typed_config decides"),
+		"typed_config": translateIt,
+	},
+	"envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate":      {},
+	"envoy.extensions.retry.host.omit_canary_hosts.v3.OmitCanaryHostsPredicate": {},
+	"envoy.extensions.retry.host.omit_host_metadata.v3.OmitHostMetadataConfig": {
+		"metadata_match": translateIt,
+	},
+	"envoy.extensions.retry.priority.previous_priorities.v3.PreviousPrioritiesConfig": {
+		"update_frequency": translateIt,
+	},
 	"envoy.config.route.v3.RetryPolicy.RetryBackOff": {
 		"base_interval": translateIt,
 		"max_interval":  translateIt,

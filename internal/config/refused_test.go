@@ -189,8 +189,10 @@ var refusals = []change{
 	{"share with two clusters", "$route", "{route: {weighted_clusters: {clusters: [{name: a, cluster_header: x, weight: 1}]}}}"},
 	{"retry condition", "$route.route", "{retry_policy: {retry_on: 'reset, 503'}}"},
 	{"retry back-off", "$route.route", "{retry_policy: {retry_on: reset, retry_back_off: {base_interval: 2s, max_interval: 1s}}}"},
-	{"retry priority", "$route.route", "{retry_policy: {retry_on: reset, retry_priority: {name: x}}}"},
-	{"retry host predicate", "$route.route", "{retry_policy: {retry_on: reset, retry_host_predicate: [{name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.retry.host.omit_canary_hosts.v3.OmitCanaryHostsPredicate}}]}}"},
+	{"retry priority without a type", "$route.route", "{retry_policy: {retry_on: reset, retry_priority: {name: x}}}"},
+	{"retry priority without a frequency", "$route.route", "{retry_policy: {retry_on: reset, retry_priority: {name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.retry.priority.previous_priorities.v3.PreviousPrioritiesConfig}}}}"},
+	{"retry predicates of other kinds", "$route.route", "{retry_policy: {retry_on: reset, retry_host_predicate: [{name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.retry.priority.previous_priorities.v3.PreviousPrioritiesConfig, update_frequency: 1}}, " +
+		"{name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.retry.host.other.v3.Predicate}}], retry_options_predicates: [{name: x}]}}"},
 	{"hedge policy", "$route.route", "{hedge_policy: {hedge_on_per_try_timeout: true}}"},
 	{"two path rewrites", "$route.route", "{prefix_rewrite: /x, regex_rewrite: {pattern: {regex: a}, substitution: b}}"},
 	{"prefix rewrite that is no path", "$route.route", "{prefix_rewrite: x}"},

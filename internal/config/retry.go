@@ -7,7 +7,11 @@ import (
 	"time"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	canariesv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/omit_canary_hosts/v3"
+	metadatav3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/omit_host_metadata/v3"
 	previousv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
+	prioritiesv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -48,12 +52,34 @@ func (t *translator) retry(in *routev3.RetryPolicy, path string) *model.Retry {
 		out.StatusCodes = append(out.StatusCodes, int(code))
 	}
 	for i, p := range in.GetRetryHostPredicate() {
-		if t.unpack(p.GetTypedConfig(), &previousv3.PreviousHostsPredicate{}, at(path+".retry_host_predicate", i)+".typed_config", "PreviousHostsPredicate") {
-			out.AvoidPrevious = true
+		t.hostPredicate(p.GetTypedConfig(), out, at(path+".retry_host_predicate", i)+".typed_config")
+	}
+	if p := in.GetRetryPriority(); p != nil {
+		config := &prioritiesv3.PreviousPrioritiesConfig{}
+		if t.unpack(p.GetTypedConfig(), config, path+".retry_priority.typed_config", "PreviousPrioritiesConfig") {
+			out.AvoidPriorities = uint32(config.GetUpdateFrequency())
 		}
 	}
 	t.backOff(in, out, path)
 	return out
+}
+
+// hostPredicate adds one predicate to those of a policy: as in Envoy an endpoint is left out that any of them leaves out.
+func (t *translator) hostPredicate(content *anypb.Any, out *model.Retry, path string) {
+	switch {
+	case content.MessageIs(&canariesv3.OmitCanaryHostsPredicate{}):
+		out.OmitCanaries = true
+	case content.MessageIs(&metadatav3.OmitHostMetadataConfig{}):
+		config := &metadatav3.OmitHostMetadataConfig{}
+		if !t.unpack(content, config, path, "OmitHostMetadataConfig") {
+			return
+		}
+		if asked := criteria(config.GetMetadataMatch(), ""); asked != "" { // Envoy leaves nobody out without one
+			out.OmitMetadata = append(out.OmitMetadata, asked)
+		}
+	case t.unpack(content, &previousv3.PreviousHostsPredicate{}, path, "PreviousHostsPredicate"):
+		out.AvoidPrevious = true
+	}
 }
 
 // retryOn reads a list of conditions, separated by commas. Envoy passes over what it does not know; a misspelt one would go unnoticed.

@@ -80,15 +80,12 @@ func (t *translator) fallbackKeys(s *model.SubsetSelector, path string) {
 	}
 }
 
-// endpointMetadata is what endpoints of a cluster with subsets are found by.
+// endpointMetadata is what endpoints are found by, where a cluster has subsets, and left out by.
 func (t *translator) endpointMetadata(of *model.Subsets, m *corev3.Metadata, path string) model.Metadata {
-	if of == nil {
-		return ""
-	}
 	fields := m.GetFilterMetadata()[lbFilter]
 	for key, value := range fields.GetFields() {
 		list, isList := value.GetKind().(*structpb.Value_ListValue)
-		if of.ListAsAny && isList && len(list.ListValue.GetValues()) == 0 {
+		if of != nil && of.ListAsAny && isList && len(list.ListValue.GetValues()) == 0 {
 			t.p.add(path+".filter_metadata["+lbFilter+"]."+key, "an empty list, which with list_as_any matches nothing; remove it")
 		}
 	}

@@ -347,7 +347,7 @@ type Target struct {
 	Check  EndpointCheck
 	// HashKey is hashed in place of the address; empty: the address is.
 	HashKey string
-	// Metadata of a cluster with Subsets; of others there is none.
+	// Metadata under envoy.lb.
 	Metadata Metadata
 }
 

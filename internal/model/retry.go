@@ -61,11 +61,32 @@ type Retry struct {
 	RequestHeaders []HeaderMatch
 	// AvoidPrevious sends a retry to an endpoint that has not been tried, if there is one (previous_hosts).
 	AvoidPrevious bool
+	// OmitCanaries sends a retry to an endpoint that is no canary, and OmitMetadata to one that has none of these, likewise
+	// (omit_canary_hosts, omit_host_metadata).
+	OmitCanaries bool
+	OmitMetadata []Metadata
+	// AvoidPriorities leaves the priorities out that have been tried, each time behind so many attempts (previous_priorities,
+	// update_frequency); 0 does not.
+	AvoidPriorities uint32
 	// Base and Max of the exponential back-off.
 	Base, Max time.Duration
 	// Resets name headers of responses that say how long to wait instead, up to ResetMax.
 	Resets   []RetryReset
 	ResetMax time.Duration
+}
+
+// OmitsAny reports whether some endpoints are not for retries, tried or not.
+func (r *Retry) OmitsAny() bool { return r.OmitCanaries || len(r.OmitMetadata) > 0 }
+
+// canary is the metadata of endpoints that retries may leave out.
+const canary Metadata = `{"canary":true}`
+
+// Omits reports whether an endpoint with this metadata is left out.
+func (r *Retry) Omits(m Metadata) bool {
+	if r.OmitCanaries && m.has(canary, false) {
+		return true
+	}
+	return slices.ContainsFunc(r.OmitMetadata, func(asked Metadata) bool { return m.has(asked, true) })
 }
 
 // RetryReset is RetryPolicy.ResetHeader.

@@ -52,6 +52,12 @@ func (m Metadata) Merge(more Metadata) Metadata {
 	return metadataOf(fields)
 }
 
+// has reports whether metadata has these fields; with listAsAny a list matches by any of its values.
+func (m Metadata) has(fields Metadata, listAsAny bool) bool {
+	s := Subsets{ListAsAny: listAsAny}
+	return s.LabelsOf(m).have(fields.Fields())
+}
+
 // SubsetFallback says where requests go whose criteria no endpoint meets.
 type SubsetFallback uint8
 

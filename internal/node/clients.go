@@ -453,6 +453,7 @@ func (n *Node) newProxy() *slowpath.Proxy {
 		TCP:      func(listener string) *model.TCPProxy { return n.current.Load().tcp[listener] },
 		Cluster:  func(name string) *model.Cluster { return n.current.Load().clusters[name] },
 		Balancer: balancer{n},
+		Retrying: n.retrying,
 		Named:    n.named,
 		Load:     n.load,
 		Dial:     n.dialer.dial,

@@ -34,6 +34,8 @@ type cluster struct {
 	subsets map[model.Metadata]*subset
 	// held are groups that subsets of before may lead to.
 	held []*group
+	// retries are the roots of requests that are sent again, by what they leave out, while the cluster is grouped as it is.
+	retries map[retryKey]retryRoot
 	// starting says that some endpoint is in its slow start.
 	starting bool
 }

@@ -30,6 +30,14 @@ type Balancer interface {
 	Pick(cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (e Picked, ok bool)
 }
 
+// RetryBalancer chooses for the retries of one request whose policy leaves out the priorities that have been tried.
+type RetryBalancer interface {
+	// Tried notes where an attempt went that another one follows.
+	Tried(e Picked)
+	// Pick is Balancer's, among what is not left out.
+	Pick(skip func(netip.AddrPort) bool) (e Picked, ok bool)
+}
+
 // Claim is an endpoint that the kernel had picked for a connection's first
 // request before it handed the request over.
 type Claim struct {
@@ -83,6 +91,9 @@ type Config struct {
 	// Cluster returns the current cluster of that name, or nil.
 	Cluster  func(name string) *model.Cluster
 	Balancer Balancer
+	// Retrying begins to choose for the retries of a request, whose policy leaves priorities out behind so many attempts each
+	// (Retry.AvoidPriorities). May be nil: then retries go where other requests go.
+	Retrying func(cluster string, criteria model.Metadata, frequency uint32) RetryBalancer
 	// Named returns the endpoint of a cluster at an address, counted as busy, and its health as the configuration and what is known of it say.
 	// May be nil: none has a name.
 	Named func(cluster, address string) (e Picked, health model.HealthStatus, ok bool)

@@ -30,6 +30,10 @@ type retries struct {
 	// interval is what the next wait is drawn from.
 	interval time.Duration
 	tried    []netip.AddrPort
+	// omitted are endpoints that no retry goes to while there are others; nil: nobody has looked.
+	omitted map[netip.AddrPort]bool
+	// elsewhere leaves out priorities; nil: the policy does not.
+	elsewhere RetryBalancer
 	// counted: the cluster counts a retry of this request.
 	counted bool
 }
@@ -40,6 +44,9 @@ func (x *exchange) retrying(claim *Claim) (*response, LocalReply) {
 	x.retries = &retries{
 		x: x, policy: x.route.Retry, over: !x.route.Retry.Concerns(&asked),
 		left: x.route.Retry.Retries, interval: x.route.Retry.Base,
+	}
+	if begin := x.proxy.config.Retrying; begin != nil && x.route.Retry.AvoidPriorities > 0 {
+		x.retries.elsewhere = begin(x.cluster, x.share.Criteria, x.route.Retry.AvoidPriorities)
 	}
 	if x.body != nil && !x.retries.over {
 		x.replay = newReplay(x.body)
@@ -73,11 +80,7 @@ func (x *exchange) pick(claim *Claim) bool {
 	if claim != nil {
 		x.endpoint = claim.Endpoint
 	} else {
-		e, ok := x.proxy.config.Balancer.Pick(x.cluster, x.share.Criteria, x.hash, x.retries.avoids)
-		if !ok && len(x.retries.tried) > 0 {
-			// All have been tried: as in Envoy another try of one is better than none.
-			e, ok = x.proxy.config.Balancer.Pick(x.cluster, x.share.Criteria, x.hash, func(netip.AddrPort) bool { return false })
-		}
+		e, ok := x.retries.choose()
 		if !ok {
 			return false
 		}
@@ -88,9 +91,45 @@ func (x *exchange) pick(claim *Claim) bool {
 	return true
 }
 
+// choose finds an endpoint: a retry's in a priority that has not been left out, then in any, and at last, as in Envoy, one that should be
+// avoided, if there is no other.
+func (r *retries) choose() (Picked, bool) {
+	any := func(netip.AddrPort) bool { return false }
+	if r.elsewhere != nil && len(r.tried) > 0 {
+		for _, skip := range []func(netip.AddrPort) bool{r.avoids, any} {
+			if e, ok := r.elsewhere.Pick(skip); ok {
+				return e, true
+			}
+		}
+	}
+	x := r.x
+	e, ok := x.proxy.config.Balancer.Pick(x.cluster, x.share.Criteria, x.hash, r.avoids)
+	if !ok && len(r.tried) > 0 {
+		return x.proxy.config.Balancer.Pick(x.cluster, x.share.Criteria, x.hash, any)
+	}
+	return e, ok
+}
+
 // avoids reports an endpoint that a retry should not go to.
 func (r *retries) avoids(a netip.AddrPort) bool {
-	return r.policy.AvoidPrevious && slices.Contains(r.tried, a)
+	if len(r.tried) == 0 {
+		return false
+	}
+	return r.policy.AvoidPrevious && slices.Contains(r.tried, a) || r.policy.OmitsAny() && r.omits(a)
+}
+
+func (r *retries) omits(a netip.AddrPort) bool {
+	if r.omitted == nil {
+		r.omitted = map[netip.AddrPort]bool{}
+		if c := r.x.proxy.config.Cluster(r.x.cluster); c != nil {
+			for i := range c.Endpoints {
+				if at := c.Endpoints[i].Address; r.policy.Omits(c.Endpoints[i].Metadata) {
+					r.omitted[netip.AddrPortFrom(at.Addr().Unmap(), at.Port())] = true
+				}
+			}
+		}
+	}
+	return r.omitted[a]
 }
 
 // try makes one attempt within the time that the policy gives it.
@@ -132,6 +171,9 @@ func (r *retries) decide(resp *response, err error) (wait time.Duration, again b
 	}
 	tally.retries.Add(1)
 	r.tried = append(r.tried, r.x.address)
+	if r.elsewhere != nil {
+		r.elsewhere.Tried(r.x.endpoint)
+	}
 	return r.wait(resp), true
 }
 

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"net/netip"
+
+	"github.com/xlb-project/xlb/internal/balance"
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath"
+)
+
+// elsewhere implements slowpath.RetryBalancer, as Envoy's previous_priorities does.
+type elsewhere struct {
+	n         *Node
+	cluster   string
+	criteria  model.Metadata
+	frequency int
+	// attempted are the priorities that requests have gone to, excluded those that are left out now; nil: none has been yet.
+	attempted []uint32
+	excluded  []bool
+}
+
+func (n *Node) retrying(cluster string, criteria model.Metadata, frequency uint32) slowpath.RetryBalancer {
+	return &elsewhere{n: n, cluster: cluster, criteria: criteria, frequency: int(frequency)}
+}
+
+// Tried implements slowpath.RetryBalancer. Where every priority that can take anything has been tried all begins anew.
+func (r *elsewhere) Tried(e slowpath.Picked) {
+	p, ok := e.(picked)
+	if !ok {
+		return
+	}
+	r.attempted = append(r.attempted, r.n.directory.Load().endpoints[p.index].Place.Priority)
+	if len(r.attempted)%r.frequency != 0 {
+		return
+	}
+	for _, priority := range r.attempted {
+		for uint32(len(r.excluded)) <= priority {
+			r.excluded = append(r.excluded, false)
+		}
+		r.excluded[priority] = true
+	}
+	if _, _, ok := r.n.reconcil.RetryRoot(r.cluster, r.criteria, r.excluded); !ok {
+		clear(r.excluded)
+		r.attempted = nil
+	}
+}
+
+// Pick implements slowpath.RetryBalancer.
+func (r *elsewhere) Pick(skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
+	if r.excluded == nil {
+		return nil, false
+	}
+	r.n.inForce.RLock()
+	defer r.n.inForce.RUnlock()
+	root, endpoints, ok := r.n.reconcil.RetryRoot(r.cluster, r.criteria, r.excluded)
+	if !ok {
+		return nil, false
+	}
+	d := r.n.directory.Load()
+	tree := treeOf(&root, endpoints)
+	index, ok := r.n.picker.PickFrom(&tree, func(e uint32) bool {
+		entry, known := d.endpoints[e]
+		return !known || skip(entry.Address)
+	})
+	if !ok {
+		return nil, false
+	}
+	return picked{r.n, index, d.endpoints[index].Address}, true
+}
+
+// treeOf is a compiled group whose endpoints have these indices.
+func treeOf(g *compile.Group, endpoints []uint32) balance.Tree {
+	t := balance.Tree{Policy: g.Policy, Choices: g.Choices, Turns: make([]maps.Turn, len(g.Turns))}
+	for i := range g.Groups {
+		t.Groups = append(t.Groups, treeOf(&g.Groups[i], endpoints))
+	}
+	for i, turn := range g.Turns {
+		t.Turns[i] = maps.Turn(turn)
+		if len(g.Groups) == 0 {
+			t.Turns[i] = maps.Turn(endpoints[turn])
+		}
+	}
+	return t
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+type retryKey struct {
+	part     model.Part
+	excluded string
+}
+
+type retryRoot struct {
+	group compile.Group
+	ok    bool
+}
+
+// RetryRoot is what the retry of a request is balanced among whose policy leaves these priorities out: a group of the endpoints of these
+// indices, not to be changed. It reports false where no other priority can take anything (compile.RetryRoot), and for what no route in force
+// asks for.
+func (r *Reconciler) RetryRoot(name string, criteria model.Metadata, excluded []bool) (group compile.Group, endpoints []uint32, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.clusters[name]
+	if c == nil || c.compiled == nil {
+		return compile.Group{}, nil, false
+	}
+	parts := c.compiled.PartsOf()
+	part := parts[0]
+	if s := c.subsets[criteria]; s != nil {
+		part = s.part
+	}
+	key := retryKey{part, fmt.Sprint(excluded)}
+	root, known := c.retries[key]
+	if !known {
+		i := slices.Index(parts, part)
+		if i < 0 {
+			return compile.Group{}, nil, false
+		}
+		of := r.learned(c)
+		of.Excluded = excluded
+		root.group, root.ok = c.compiled.RetryRoot(i, of)
+		if c.retries == nil {
+			c.retries = map[retryKey]retryRoot{}
+		}
+		c.retries[key] = root
+	}
+	return root.group, c.endpoints, root.ok
+}
