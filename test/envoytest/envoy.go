@@ -7,11 +7,14 @@ package envoytest
 import (
 	"bufio"
 	"context"
+	"errors"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -109,13 +112,20 @@ func (p *Process) Dial(t testing.TB, address netip.AddrPort) *Conn {
 	}
 }
 
-// FreeAddress returns a loopback address that nobody listens at.
+// FreeAddress returns a loopback address that nobody listens at. Its port is below those that the kernel gives to connections: it stays free,
+// and no connection to it can meet itself.
 func FreeAddress(t testing.TB) netip.AddrPort {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(10_000+rand.IntN(22_000)))
+		l, err := net.Listen("tcp", address.String())
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = l.Close() // it was only to see whether it can be had
+		return address
 	}
-	defer l.Close()
-	return netip.MustParseAddrPort(l.Addr().String())
 }

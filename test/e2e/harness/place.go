@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
@@ -193,17 +194,22 @@ func (p *Place) Attached(t testing.TB) []string {
 	return p.cgroup.attached(t)
 }
 
-// FreePort returns a TCP port of the place that nobody listens on.
-func (p *Place) FreePort(t testing.TB) uint16 {
+// FreePort returns a TCP port of the place that nobody listens on. It is below those that the kernel gives to connections: it stays free, and
+// no connection to it can meet itself.
+func (p *Place) FreePort(t testing.TB) (port uint16) {
 	t.Helper()
-	var port uint16
 	p.inside(t, func() error {
-		l, err := net.Listen("tcp", "0.0.0.0:0")
-		if err != nil {
-			return err
+		for {
+			port = uint16(10_000 + rand.IntN(22_000))
+			l, err := net.Listen("tcp", fmt.Sprintf("0.0.0.0:%d", port))
+			if errors.Is(err, syscall.EADDRINUSE) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			return l.Close()
 		}
-		port = l.Addr().(*net.TCPAddr).AddrPort().Port()
-		return l.Close()
 	})
 	return port
 }
