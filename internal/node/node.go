@@ -299,9 +299,9 @@ func (n *Node) heartbeat(ctx context.Context) {
 	}
 }
 
-// slowStart lets the weights of endpoints that have just become healthy grow, once a second.
+// slowStart lets the weights of endpoints that have just become healthy grow.
 func (n *Node) slowStart(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
+	tick := time.NewTicker(reconcile.GrowthPace)
 	defer tick.Stop()
 	for {
 		select {
@@ -309,7 +309,7 @@ func (n *Node) slowStart(ctx context.Context) {
 			return
 		case <-tick.C:
 			if err := n.reconcil.GrowWeights(); err != nil {
-				n.log.Warn("weights of endpoints in their slow start were not changed; the next second tries again", "err", err)
+				n.log.Warn("weights of endpoints in their slow start were not changed; they will be tried again soon", "err", err)
 			}
 		}
 	}

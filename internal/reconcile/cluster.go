@@ -36,8 +36,9 @@ type cluster struct {
 	held []*group
 	// retries are the roots of requests that are sent again, by what they leave out, while the cluster is grouped as it is.
 	retries map[retryKey]retryRoot
-	// starting says that some endpoint is in its slow start.
+	// starting says that some endpoint was in its slow start when the cluster was grouped.
 	starting bool
+	grouped  time.Time
 }
 
 // tree is a group and all that it leads to.

@@ -5,6 +5,7 @@ package reconcile
 import (
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
@@ -30,17 +31,24 @@ func isOut(h model.HealthStatus) bool {
 	return h == model.Unhealthy || h == model.Draining || h == model.HealthTimeout
 }
 
-// GrowWeights groups the clusters anew in which some endpoint was in its slow start when they were grouped last. Without any it costs a look at
-// each cluster.
+// GrowthPace is how often GrowWeights is to be called: so often the weights of a short window grow.
+const GrowthPace = 250 * time.Millisecond
+
+// pace is how long the weights of a slow start stay as they are: a sixteenth of the window, and a second at most.
+func pace(window time.Duration) time.Duration { return min(window/16, time.Second) }
+
+// GrowWeights groups the clusters anew in which some endpoint was in its slow start when they were grouped last, if that was long enough ago.
+// Without any it costs a look at each cluster.
 func (r *Reconciler) GrowWeights() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name, c := range r.clusters {
-		if !c.starting {
+		// A call may come a moment early.
+		if !c.starting || r.now().Sub(c.grouped) < pace(c.compiled.SlowStart.Window)-GrowthPace/2 {
 			continue
 		}
 		if err := r.regroup(c); err != nil {
-			// regroup has cleared it; the next second tries again.
+			// regroup has cleared it; the next call tries again.
 			c.starting = true
 			return fmt.Errorf("cluster %q: %w", name, err)
 		}

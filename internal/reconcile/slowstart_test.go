@@ -77,6 +77,33 @@ func TestSharesOfNewEndpointsGrow(t *testing.T) {
 	g.checkClean(two, nil)
 }
 
+func TestWeightsOfAShortWindowGrowSooner(t *testing.T) {
+	for _, tt := range []struct {
+		window, pace time.Duration
+	}{{4 * time.Second, 250 * time.Millisecond}, {8 * time.Second, 500 * time.Millisecond}, {time.Minute, time.Second}} {
+		g, cfg, now := slow(t, 9000, 9001)
+		cfg.Clusters[0].SlowStart.Window = tt.window
+		g.mustApply(cfg)
+		*now = now.Add(tt.window)
+		g.mustGrow()
+		g.mustSetHealth(9001, maps.EndpointUnhealthy, 0)
+		g.mustSetHealth(9001, 0, maps.EndpointUnhealthy)
+		*now = now.Add(tt.window / 2)
+		g.mustGrow()
+		g.wantShare("at half", 9001, 0.5/1.5)
+		index, _ := g.r.ClusterIndex("web")
+		var grown time.Duration
+		for word := g.kernel.sh.Clusters[index].Root; g.kernel.sh.Clusters[index].Root == word && grown < 2*time.Second; {
+			grown += GrowthPace
+			*now = now.Add(GrowthPace)
+			g.mustGrow()
+		}
+		if grown != tt.pace {
+			t.Errorf("weights of a window of %v grew after %v, want %v", tt.window, grown, tt.pace)
+		}
+	}
+}
+
 func TestEndpointsThatBecomeHealthyStartSlowly(t *testing.T) {
 	g, cfg, now := slow(t, 9000, 9001)
 	g.mustApply(cfg)
