@@ -195,7 +195,7 @@ func TestKeysComeToServersOfTheirSubset(t *testing.T) {
 				config.Listeners[0].Table = table
 				b := harness.Start(t, mode, config, place)
 				subset := []netip.AddrPort{addresses[0], addresses[2], addresses[4]}
-				requireKeys(t, place, service, p.table(hosts(subset)), []string{names[0], names[2], names[4]})
+				requireKeys(t, place, service, p.table(hosts(subset)), []string{names[0], names[2], names[4]}, 300)
 				b.RequireFast(t, mode, 0.99)
 			})
 		})

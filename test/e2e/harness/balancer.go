@@ -94,6 +94,8 @@ type Balancer struct {
 	*Process
 	// Admin is the address of the admin API.
 	Admin netip.AddrPort
+	// Mode that it was started in; the zero Mode for an Envoy beside XLB.
+	Mode Mode
 
 	place *Place
 	dir   string
@@ -111,6 +113,7 @@ const readyPatience = 20 * time.Second
 func Start(t testing.TB, mode Mode, config Config, places ...*Place) *Balancer {
 	t.Helper()
 	b := newBalancer(t, places[0])
+	b.Mode = mode
 	if Envoy() {
 		b.startEnvoy(t, config)
 	} else {

@@ -103,6 +103,9 @@ func (c *Config) Add(one Config) {
 	name := fmt.Sprintf("origins-%d", len(c.Clusters))
 	one.Listeners[0].Hosts[0].Routes[0].Clusters = To(name)
 	one.Clusters[0].Name = name
+	if assignment, ok := one.Clusters[0].Fields["load_assignment"].(object); ok {
+		assignment["cluster_name"] = name
+	}
 	c.Listeners = append(c.Listeners, one.Listeners[0])
 	c.Clusters = append(c.Clusters, one.Clusters[0])
 }
