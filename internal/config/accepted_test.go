@@ -602,11 +602,11 @@ var acceptances = []struct {
 		func(c *model.Config) {
 			c.Clusters[0].Policy, c.Clusters[0].Hashing = model.RingHash, model.DefaultHashing()
 			c.Clusters[0].Targets = []model.Target{
-				{Host: "127.0.0.1", Port: 1, Weight: 1}, {Host: "127.0.0.1", Port: 2, Weight: 1, HashKey: "k"},
+				{Host: "127.0.0.1", Port: 1, Weight: 1}, {Host: "127.0.0.1", Port: 2, Weight: 1, HashKey: "k", Metadata: `{"hash_key":"k"}`},
 			}
 			c.Clusters[0].Endpoints = []model.Endpoint{
 				{Address: netip.MustParseAddrPort("127.0.0.1:1"), Weight: 1},
-				{Address: netip.MustParseAddrPort("127.0.0.1:2"), Weight: 1, HashKey: "k"},
+				{Address: netip.MustParseAddrPort("127.0.0.1:2"), Weight: 1, HashKey: "k", Metadata: `{"hash_key":"k"}`},
 			}
 		}},
 	{change{"names for hashing", "$cluster", "{lb_policy: MAGLEV, type: STRICT_DNS, common_lb_config: {consistent_hashing_lb_config: {use_hostname_for_hashing: true}}, load_assignment: {cluster_name: a, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: web.example, port_value: 80}}}}]}]}}"},
