@@ -32,8 +32,11 @@ func (r *Reconciler) RetryRoot(name string, criteria model.Metadata, excluded []
 	}
 	parts := c.compiled.PartsOf()
 	part := parts[0]
-	if s := c.subsets[criteria]; s != nil {
+	switch s := c.subsets[criteria]; {
+	case s != nil:
 		part = s.part
+	case criteria != "" && len(c.compiled.Parts) > 0:
+		return compile.Group{}, nil, false
 	}
 	key := retryKey{part, fmt.Sprint(excluded)}
 	root, known := c.retries[key]
