@@ -104,9 +104,21 @@ func stickyConfig(service netip.AddrPort, port uint16) harness.Config {
 	rewritten := route("/rewritten", "both", own(cookieState(map[string]any{"name": "s", "path": "/rewritten"})))
 	rewritten["route"].(map[string]any)["prefix_rewrite"] = "/"
 	rewritten["response_headers_to_remove"] = []any{"set-cookie"}
+	labelled := func(stage string, e any) any {
+		e.(map[string]any)["metadata"] = asking(map[string]any{"stage": stage})
+		return e
+	}
+	staged := cluster("staged", nil, labelled("prod", at("", first)), labelled("canary", at("", second)), labelled("prod", at("UNHEALTHY", deadAddr)))
+	staged.Fields["lb_subset_config"] = map[string]any{"fallback_policy": "NO_FALLBACK", "subset_selectors": []any{map[string]any{"keys": []any{"stage"}}}}
+	ofStage := func(prefix, stage string, session map[string]any) map[string]any {
+		r := route(prefix, "staged", session)
+		r["route"].(map[string]any)["metadata_match"] = asking(map[string]any{"stage": stage})
+		return r
+	}
 	config := harness.Config{
 		Listeners: []harness.Listener{{Address: service}},
 		Clusters: []harness.Cluster{
+			staged,
 			cluster("both", nil, at("", first), at("", second)),
 			cluster("sick", nil, at("", first), at("UNHEALTHY", second)),
 			cluster("poor", nil, at("", first), at("DEGRADED", second)),
@@ -118,6 +130,7 @@ func stickyConfig(service netip.AddrPort, port uint16) harness.Config {
 	}
 	config.Listeners[0].Table = map[string]any{"name": "all", "virtual_hosts": []any{map[string]any{"name": "all", "domains": []any{"*"}, "routes": []any{
 		route("/off", "both", map[string]any{"disabled": true}),
+		ofStage("/prod", "prod", nil), ofStage("/canary", "canary", own(strict404)), ofStage("/dev", "dev", nil),
 		route("/strict", "both", own(strict)), route("/404", "both", own(strict404)), route("/404sick", "sick", own(strict404)),
 		route("/rich", "both", own(rich)), route("/header", "both", own(headerState("x-host"))), route("/own", "both", own(headerState("x-host"))),
 		route("/sick", "sick", nil), route("/poor", "poor", nil), route("/ignored", "ignored", own(strict)), route("/picky", "picky", nil),
@@ -175,6 +188,15 @@ var stickyRequests = []struct{ name, path, fields string }{
 	{"rewritten", "/rewritten", ""},
 	{"no endpoint", "/direct", ""},
 	{"share", "/shares", "Cookie: share=ADDR1\r\n"},
+	{"of a subset", "/prod", ""},
+	{"of a subset, in it", "/prod", "Cookie: s=ADDR1\r\n"},
+	{"of a subset, elsewhere in the cluster", "/prod", "Cookie: s=ADDR2\r\n"},
+	{"of a subset, unhealthy", "/prod", "Cookie: s=ADDR7\r\n"},
+	{"of a subset, nowhere", "/prod", "Cookie: s=ADDR3\r\n"},
+	{"of a subset, strict, elsewhere in the cluster", "/canary", "Cookie: s=ADDR1\r\n"},
+	{"of a subset, strict, nowhere", "/canary", "Cookie: s=ADDR3\r\n"},
+	{"of no subset", "/dev", ""},
+	{"of no subset, named", "/dev", "Cookie: s=ADDR2\r\n"},
 }
 
 // stickyText puts values in place of their names.
