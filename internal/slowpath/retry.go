@@ -94,9 +94,9 @@ func (x *exchange) pick(claim *Claim) bool {
 // choose finds an endpoint: a retry's in a priority that has not been left out, then in any, and at last, as in Envoy, one that should be
 // avoided, if there is no other.
 func (r *retries) choose() (Picked, bool) {
-	any := func(netip.AddrPort) bool { return false }
+	none := func(netip.AddrPort) bool { return false }
 	if r.elsewhere != nil && len(r.tried) > 0 {
-		for _, skip := range []func(netip.AddrPort) bool{r.avoids, any} {
+		for _, skip := range []func(netip.AddrPort) bool{r.avoids, none} {
 			if e, ok := r.elsewhere.Pick(skip); ok {
 				return e, true
 			}
@@ -105,7 +105,7 @@ func (r *retries) choose() (Picked, bool) {
 	x := r.x
 	e, ok := x.proxy.config.Balancer.Pick(x.cluster, x.share.Criteria, x.hash, r.avoids)
 	if !ok && len(r.tried) > 0 {
-		return x.proxy.config.Balancer.Pick(x.cluster, x.share.Criteria, x.hash, any)
+		return x.proxy.config.Balancer.Pick(x.cluster, x.share.Criteria, x.hash, none)
 	}
 	return e, ok
 }
