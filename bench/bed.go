@@ -28,7 +28,7 @@ var templates = template.Must(template.ParseFS(templateFiles, "templates/*.tmpl"
 
 const (
 	// readyPatience bounds the start of a balancer.
-	readyPatience = 15 * time.Second
+	readyPatience = 30 * time.Second
 	readyPoll     = 20 * time.Millisecond
 )
 

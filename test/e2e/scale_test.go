@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -142,4 +143,52 @@ func TestAThousandClustersAreConnectedToWhenTheyAreAsked(t *testing.T) {
 		}
 		c.ask(400, asks...)
 	})
+}
+
+// Turns of many endpoints are exchanged in place when a few of them change; each still has one in every cycle, as with Envoy.
+func TestManyEndpointsHaveTheirTurnsAfterOneHasChanged(t *testing.T) {
+	const endpoints, cycles = 200, 2
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		c := newCrowd(t)
+		addresses := c.endpoints(0, endpoints+3)
+		c.config = harness.OneCluster(c.service, addresses[:endpoints]...)
+		c.balancer = harness.Start(t, mode, c.config, c.place)
+		c.requireEven("at first", cycles)
+		for i := range 3 {
+			// One leaves from the middle, another comes.
+			list := append(slices.Delete(slices.Clone(addresses[:endpoints]), 50, 51+i), addresses[endpoints:endpoints+i+1]...)
+			c.config.Clusters[0].Endpoints = list
+			c.balancer.Reload(t, c.config)
+			newest := list[len(list)-1].String()
+			harness.Eventually(t, 20*time.Second, "the newest endpoint is there", func() bool {
+				_, is := c.balancer.EndpointRequests(t)[newest]
+				return is
+			})
+			// Its first request may find no connection, and takes another turn then.
+			requireClean(t, runLoad(t, c.place, programs.LoadSpec{Address: c.service.String(), Requests: len(list)}))
+			c.requireEven(fmt.Sprintf("after %d changes", i+1), cycles)
+		}
+	})
+}
+
+// requireEven sends requests one after the other for whole cycles. An endpoint may have one more or less at their ends.
+func (c *crowd) requireEven(when string, cycles int) {
+	c.t.Helper()
+	list := c.config.Clusters[0].Endpoints
+	before := c.balancer.EndpointRequests(c.t)
+	requireClean(c.t, runLoad(c.t, c.place, programs.LoadSpec{Address: c.service.String(), Requests: cycles * len(list)}))
+	after := c.balancer.EndpointRequests(c.t)
+	uneven := 0
+	for _, a := range list {
+		got := after[a.String()] - before[a.String()]
+		if got < cycles-1 || got > cycles+1 {
+			c.t.Errorf("%s: %s got %d requests in %d cycles", when, a, got, cycles)
+		}
+		if got != cycles {
+			uneven++
+		}
+	}
+	if uneven > len(list)/20 {
+		c.t.Errorf("%s: %d of %d endpoints did not get their share", when, uneven, len(list))
+	}
 }

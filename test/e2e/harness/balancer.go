@@ -3,6 +3,7 @@
 package harness
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -417,8 +418,8 @@ func (b *Balancer) EndpointRequests(t testing.TB) map[string]int {
 				if s.Name != "rq_total" {
 					continue
 				}
-				// Protobuf's JSON writes 64-bit numbers as strings.
-				n, err := strconv.Atoi(strings.Trim(string(s.Value), `"`))
+				// Protobuf's JSON writes 64-bit numbers as strings, and leaves out 0.
+				n, err := strconv.Atoi(cmp.Or(strings.Trim(string(s.Value), `"`), "0"))
 				if err != nil {
 					t.Fatal(err)
 				}
