@@ -34,6 +34,8 @@ type fault struct {
 	// timeout of the route; empty is a second.
 	timeout string
 	acts    []act
+	// moment is how many requests may fail, or not, by the moment between two health checks.
+	moment int
 	// none tells that no request may fail, whatever Envoy does.
 	none bool
 }
@@ -72,6 +74,9 @@ func ejecting(more map[string]any) map[string]any {
 	return fields
 }
 
+// betweenChecks are the requests of the time from one health check to the next, 0.1 s, of each of two endpoints.
+const betweenChecks = 2 * 30
+
 var twoPriorities = []int{0, 0, 1, 1}
 
 var faults = []fault{
@@ -88,7 +93,7 @@ var faults = []fault{
 	{name: "one refuses, retries", cluster: ejecting(nil), acts: fails(programs.MoodRefuse, 0), policy: istioPolicy()},
 	{name: "a priority answers 503", priorities: twoPriorities, cluster: ejecting(nil), acts: fails("503", 0, 1)},
 	{name: "a priority refuses", priorities: twoPriorities, cluster: ejecting(nil), acts: fails(programs.MoodRefuse, 0, 1)},
-	{name: "a priority fails its checks", priorities: twoPriorities, cluster: healthCheck(nil), acts: fails("503", 0, 1)},
+	{name: "a priority fails its checks", priorities: twoPriorities, cluster: healthCheck(nil), acts: fails("503", 0, 1), moment: betweenChecks},
 	{name: "three of four fail their checks: panic", priorities: []int{0, 0, 0, 0}, cluster: healthCheck(nil), acts: fails("503", 0, 1, 2)},
 	{name: "all answer 503: panic", cluster: ejecting(nil), acts: fails("503", 0, 1, 2)},
 	{name: "one drains", acts: leaves("DRAINING"), none: true},
