@@ -911,7 +911,7 @@ var supported = map[protoreflect.FullName]fields{
 		"healthy_panic_threshold":              translateIt,
 		"locality_weighted_lb_config":          translateIt,
 		"zone_aware_lb_config":                 translateIt,
-		"update_merge_window":                  refuse("XLB puts every change in force at once; remove the field"),
+		"update_merge_window":                  limit("XLB puts every change in force at once; remove the field, or set 0s", zero),
 		"ignore_new_hosts_until_first_hc":      refuse(noHealth),
 		"close_connections_on_host_set_change": refuse("XLB keeps the connections to endpoints that stay; remove the field"),
 		"consistent_hashing_lb_config":         translateIt,

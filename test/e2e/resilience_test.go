@@ -178,10 +178,8 @@ func (s *stage) config(a *actor) (config harness.Config) {
 		// Room for retries: the default is three at a time.
 		fields["circuit_breakers"] = map[string]any{"thresholds": []any{map[string]any{"max_retries": 100}}}
 		maps.Copy(fields, f.cluster)
-		if a.name == envoyName {
-			// At its best: by default changes of health come to its threads together, a second late.
-			fields["common_lb_config"] = map[string]any{"update_merge_window": "0s"}
-		}
+		// Envoy at its best: by default changes of health come to its threads together, a second late.
+		fields["common_lb_config"] = map[string]any{"update_merge_window": "0s"}
 		config.Listeners = append(config.Listeners, one.Listeners[0])
 		config.Clusters = append(config.Clusters, harness.Cluster{Name: clusterOf(i), Fields: fields})
 	}
