@@ -44,12 +44,17 @@ func placeObject(p model.Place) object {
 		o["priority"] = p.Priority
 	}
 	if p.Locality != (model.Locality{}) {
-		o["locality"] = object{"region": p.Locality.Region, "zone": p.Locality.Zone, "sub_zone": p.Locality.SubZone}
+		o["locality"] = localityObject(p.Locality)
 	}
 	if p.LocalityWeight != 0 {
 		o["load_balancing_weight"] = p.LocalityWeight
 	}
 	return o
+}
+
+// localityObject is envoy.config.core.v3.Locality.
+func localityObject(l model.Locality) object {
+	return object{"region": l.Region, "zone": l.Zone, "sub_zone": l.SubZone}
 }
 
 // targetObject is envoy.config.endpoint.v3.LbEndpoint.
@@ -79,7 +84,8 @@ func commonObject(b *model.Balancing) object {
 	return o
 }
 
-// zonesObject is envoy.config.cluster.v3.Cluster.CommonLbConfig.ZoneAwareLbConfig, with the fields that only LocalityLbConfig.ZoneAwareLbConfig has.
+// zonesObject is envoy.config.cluster.v3.Cluster.CommonLbConfig.ZoneAwareLbConfig. The form by type has more fields, which are
+// not shown.
 func zonesObject(b *model.Balancing) object {
 	o := object{}
 	if b.FailOnPanic {
@@ -90,12 +96,6 @@ func zonesObject(b *model.Balancing) object {
 	}
 	if n := b.Zones.MinHosts; n != nil {
 		o["min_cluster_size"] = *n
-	}
-	if n := b.Zones.ForceLocal; n != nil {
-		o["force_local_zone"] = object{"min_size": *n}
-	}
-	if b.Zones.ByWeight {
-		o["locality_basis"] = "HEALTHY_HOSTS_WEIGHT"
 	}
 	return o
 }

@@ -27,11 +27,20 @@ func dump(c Config) object {
 		table["@type"] = typeURL + "envoy.config.route.v3.RouteConfiguration"
 		tables = append(tables, object{"route_config": table, "last_updated": updated})
 	}
-	return object{"configs": []object{
+	var configs []object
+	if local := c.Model.Local; local != nil {
+		configs = append(configs, object{"@type": typeURL + "envoy.admin.v3.BootstrapConfigDump", "bootstrap": bootstrapObject(local)})
+	}
+	return object{"configs": append(configs, []object{
 		{"@type": typeURL + "envoy.admin.v3.ClustersConfigDump", "version_info": c.Version, "static_clusters": clusters},
 		{"@type": typeURL + "envoy.admin.v3.ListenersConfigDump", "version_info": c.Version, "static_listeners": listeners},
 		{"@type": typeURL + "envoy.admin.v3.RoutesConfigDump", "static_route_configs": tables},
-	}}
+	}...)}
+}
+
+// bootstrapObject is envoy.config.bootstrap.v3.Bootstrap as far as balancing depends on it.
+func bootstrapObject(l *model.Local) object {
+	return object{"node": object{"locality": localityObject(l.Locality)}, "cluster_manager": object{"local_cluster_name": l.Cluster}}
 }
 
 // clusterObject is envoy.config.cluster.v3.Cluster.
