@@ -44,10 +44,10 @@ func (x *exchange) newHost(rule *model.HostRewrite, target string) string {
 	return ""
 }
 
-// appendForwardedHost appends a host to X-Forwarded-Host, unless it is the last there.
+// appendForwardedHost appends a host to X-Forwarded-Host, unless it is the last there. As in Envoy an empty place of that list is none.
 func appendForwardedHost(fields []field, host string) []field {
-	hosts := valuesOf(fields, "x-forwarded-host")
-	if list := strings.Split(strings.Join(hosts, ","), ","); list[len(list)-1] == host {
+	hosts := strings.FieldsFunc(strings.Join(valuesOf(fields, "x-forwarded-host"), ","), func(c rune) bool { return c == ',' })
+	if len(hosts) > 0 && hosts[len(hosts)-1] == host {
 		return fields
 	}
 	return append(fields, field{[]byte("X-Forwarded-Host"), []byte(host)})

@@ -33,3 +33,28 @@ func TestForwardedHostIsAddedWhateverConnectionLists(t *testing.T) {
 		t.Errorf("the endpoint got %q", head)
 	}
 }
+
+func TestForwardedHostIsAppendedOnce(t *testing.T) {
+	for _, c := range []struct {
+		given []string
+		want  string
+	}{
+		{nil, "a.test"},
+		{[]string{"b.test"}, "b.test|a.test"},
+		{[]string{"a.test"}, "a.test"},
+		{[]string{"a.test,b.test"}, "a.test,b.test|a.test"},
+		{[]string{"b.test,a.test"}, "b.test,a.test"},
+		{[]string{"a.test", ""}, "a.test|"},
+		{[]string{"a.test,,"}, "a.test,,"},
+		{[]string{""}, "|a.test"},
+		{[]string{","}, ",|a.test"},
+	} {
+		var fields []field
+		for _, v := range c.given {
+			fields = append(fields, field{[]byte("x-forwarded-host"), []byte(v)})
+		}
+		if got := strings.Join(valuesOf(appendForwardedHost(fields, "a.test"), "x-forwarded-host"), "|"); got != c.want {
+			t.Errorf("%q: got %q, want %q", c.given, got, c.want)
+		}
+	}
+}

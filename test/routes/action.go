@@ -281,7 +281,7 @@ func (w World) ActionRequest(t *ActionTable) *Request {
 		}
 	}
 	for range w.IntN(3) {
-		w.header(r, pick(w, []string{"X-Host", "x-other", "X-Rewrite", "Accept", "X-Forwarded-Host", "X-Mine"}), pick(w, []string{"a.test", "x.test", "", "a.test,b.test"}))
+		w.header(r, pick(w, []string{"X-Host", "x-other", "X-Rewrite", "Accept", "X-Forwarded-Host", "X-Mine"}), pick(w, []string{"a.test", "x.test", "", "a.test,b.test", ",", "a.test,,"}))
 	}
 	if w.oneIn(6) {
 		w.header(r, "X-Forwarded-Proto", pick(w, schemes))
