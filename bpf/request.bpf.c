@@ -287,6 +287,21 @@ static long lease_try_step(__u32 i, void *ctx)
 	return 0;
 }
 
+/* Whether a request can be kept, as it must where the route's retry policy may want it again: whole in this message, and in one piece. */
+static __always_inline enum verdict request_keeps(struct sk_msg_md *msg, const struct psock *ps,
+						  const struct routing *to)
+{
+	__u32 size = msg->size;
+
+	if (!(to->flags >> ROUTE_RETRY_SHIFT))
+		return 0;
+	if (ps->body || size > MAX_COPY)
+		return HANDOVER_RETRY_COPY;
+	if (msg->data_end - msg->data < size && bpf_msg_pull_data(msg, 0, size, 0))
+		return HANDOVER_RETRY_COPY;
+	return 0;
+}
+
 static __always_inline __u32 request_flags(const struct request_scan *r)
 {
 	__u32 flags = r->flags & SCAN_HEAD ? REQUEST_HEAD : 0;
@@ -306,6 +321,24 @@ static __always_inline __u32 request_keep(struct sk_msg_md *msg, const struct ps
 		return 0;
 	/* A kernel that is locked down refuses: then nothing is sent again. */
 	return bpf_probe_read_kernel(copy->bytes, size, data) ? 0 : size;
+}
+
+/* What the response is to be looked at for, by the route as it is now. False: the request could not be kept. */
+static __always_inline int request_retries(struct slot *s, __u32 index, __u32 flags)
+{
+	struct request_copy *copy = request_copy_at(index);
+	struct retry_set *set;
+
+	s->retry = 0;
+	if (!(flags >> ROUTE_RETRY_SHIFT))
+		return 1;
+	set = retry_set_at(flags >> ROUTE_RETRY_SHIFT);
+	if (!set || !copy || !s->kept)
+		return 0;
+	for (__u32 i = 0; i < STATUS_WORDS; i++)
+		copy->statuses[i] = set->statuses[i];
+	s->retry = set->flags;
+	return 1;
 }
 
 /* When the response is overdue, or a request that is not whole. */
@@ -333,6 +366,7 @@ static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 i
 	s->head.interims = 0;
 	s->untold = 0;
 	s->counted = counted;
+	s->draw = ps->scan.draw;
 	s->request = request_flags(&ps->scan);
 	s->timeout_ns = to->timeout_ns;
 	s->idle_ms = to->idle_ms;
@@ -375,6 +409,11 @@ static __always_inline enum verdict request_move(struct sk_msg_md *msg, struct p
 		return HANDOVER_POOL_EMPTY;
 	/* As the client has sent it: the daemon, should it send it again, edits it itself. */
 	t.slot->kept = request_keep(msg, ps, t.index);
+	if (!request_retries(t.slot, t.index, to->flags)) {
+		/* As it was: nothing has been moved. */
+		lease_release(t.slot, t.index);
+		return HANDOVER_RETRY_COPY;
+	}
 	if (!(t.slot->flags & SLOT_LOCAL))
 		t.slot->owed = request_owed(msg);
 	if (edit->before && !edit_message(msg, &ps->scan, edit, !(t.slot->flags & SLOT_LOCAL))) {
@@ -464,6 +503,8 @@ static __always_inline int request_begin(struct sk_msg_md *msg, struct psock *ps
 	/* Last: it moves the message's span. */
 	if (!v && ps->scan.flags & SCAN_CHUNKED)
 		v = request_chunks_begin(msg, ps);
+	if (!v)
+		v = request_keeps(msg, ps, &to);
 	if (!v)
 		v = request_plan_edit(ps, to.rewrite, &edit, &room);
 	if (v)

@@ -61,6 +61,31 @@ static __always_inline void response_moved(struct slot *s, __u32 bytes)
 		s->moved += bytes;
 }
 
+/* Whether a head that has been read may send the request again. */
+static __always_inline int retry_asked(const struct slot *s, const struct request_copy *copy)
+{
+	__u32 at = s->status - FIRST_STATUS;
+
+	if (s->head.flags & SCAN_LIMITED)
+		return s->retry & RETRY_LIMITED;
+	return copy->statuses[bounded(at >> 6, STATUS_WORDS - 1)] >> (at & 63) & 1;
+}
+
+/* Whether the daemon is to decide about a response, of which the head was read with that result: another one may take its place. Once the
+ * client has any of a response, that one stays. A head that was not read to its end says nothing: `retry` stays. */
+static __always_inline enum verdict response_retried(struct slot *s, __u32 index, enum verdict read)
+{
+	struct request_copy *copy;
+
+	if (!s->retry || s->head.state != SCAN_DONE || s->status - FIRST_STATUS >= STATUS_WORDS * 64)
+		return read;
+	copy = request_copy_at(index);
+	if (copy && (s->status >= 200 || s->status == 101) && retry_asked(s, copy))
+		return VERDICT_SPILL_RETRY;
+	s->retry = 0;
+	return read;
+}
+
 /* What a program should do with the bytes it was run for. */
 struct framing {
 	/* Bytes, from the start, that belong to the response or could be looked at. */
@@ -105,13 +130,13 @@ static __always_inline enum verdict frame_head(struct sk_msg_md *msg, struct slo
 }
 
 /* Finds out how much of the message is this response. Non-zero: the verdict that says why it cannot be framed. */
-static __always_inline enum verdict frame_message(struct sk_msg_md *msg, struct slot *s, struct framing *f)
+static __always_inline enum verdict frame_message(struct sk_msg_md *msg, struct slot *s, __u32 index, struct framing *f)
 {
 	__u32 from = 0;
 	enum verdict v;
 
 	if (s->response.phase == PHASE_HEAD) {
-		v = frame_head(msg, s);
+		v = response_retried(s, index, frame_head(msg, s));
 		if (v) {
 			s->response.phase = PHASE_HEAD;
 			return v;
@@ -176,7 +201,7 @@ static __always_inline int response_move(struct sk_msg_md *msg, struct slot *s, 
 		spill_begin(s, index, s->response.phase == PHASE_HEAD ? SPILL_WHOLE : SPILL_REST, VERDICT_SPILL_FULL);
 		return response_pass(msg, index);
 	}
-	v = frame_message(msg, s, &f);
+	v = frame_message(msg, s, index, &f);
 	if (v == VERDICT_RESPONSE_MALFORMED) {
 		count(v);
 		lease_fail(s, index);
@@ -282,7 +307,7 @@ static __always_inline enum verdict verdict_frame(struct __sk_buff *skb, struct 
 
 /* The first bytes of a response decide for the whole of it: an skb cannot be split, and nothing bounds what would lie
  * before a client that does not read, but the length that the head promises. */
-static __always_inline enum verdict verdict_head(struct __sk_buff *skb, struct slot *s)
+static __always_inline enum verdict verdict_head(struct __sk_buff *skb, struct slot *s, __u32 index)
 {
 	struct span span = { .data = (void *)(long)skb->data, .end = (void *)(long)skb->data_end };
 	enum verdict v;
@@ -293,7 +318,7 @@ static __always_inline enum verdict verdict_head(struct __sk_buff *skb, struct s
 		span.data = (void *)(long)skb->data;
 		span.end = (void *)(long)skb->data_end;
 	}
-	v = response_scan(s, span);
+	v = response_retried(s, index, response_scan(s, span));
 	if (v)
 		return v;
 	v = verdict_frame(skb, s);
@@ -396,7 +421,7 @@ int xlb_verdict(struct __sk_buff *skb)
 		count(VERDICT_RESPONSE_UNASKED);
 		return SK_PASS;
 	case PHASE_HEAD:
-		v = verdict_head(skb, s);
+		v = verdict_head(skb, s, index);
 		if (!v)
 			return verdict_move(skb, s, index);
 		s->response.phase = PHASE_HEAD;

@@ -67,6 +67,25 @@ int xlb_selftest_response(struct __sk_buff *skb)
 	return v ? SELFTEST_RESULT(v, 0, 0) : SELFTEST_RESULT(v, t->response.response.phase, t->response.head.off);
 }
 
+/* Only for tests: whether a response may send its request again, of which slot.retry is the packet's first byte, and the statuses those of the
+ * first slot. */
+SEC("tc")
+int xlb_selftest_retry(struct __sk_buff *skb)
+{
+	__u32 key = 0;
+	struct selftest *t = bpf_map_lookup_elem(&selftests, &key);
+	enum verdict v;
+	__u8 flags;
+
+	if (!t || bpf_skb_load_bytes(skb, 0, &flags, sizeof(flags)))
+		return -1;
+	t->response.request = 0;
+	t->response.response.phase = PHASE_HEAD;
+	t->response.retry = flags;
+	v = response_retried(&t->response, 0, response_scan(&t->response, selftest_span(skb)));
+	return SELFTEST_RESULT(v, t->response.retry, t->response.head.off);
+}
+
 /* Not a test: how many messages are on their way to a p-sock, of which the packet is the cookie: with a worker, or with a sender that
  * has been interrupted, or waits for the p-sock's lock. The daemon asks before it sends or ends, because that would overtake them. Only
  * senders whose program had run when an RCU grace period began are sure to be seen. -1: no such p-sock.

@@ -118,6 +118,7 @@ enum verdict {
 	HANDOVER_ROUTE_SLOW,
 	HANDOVER_NORMALIZE,
 	HANDOVER_REWRITE,
+	HANDOVER_RETRY_COPY,
 	HANDOVER_NO_VHOST,
 	HANDOVER_NO_ROUTE,
 	HANDOVER_NO_CLUSTER,
@@ -142,6 +143,7 @@ enum verdict {
 	VERDICT_SPILL_FRAMING,
 	VERDICT_SPILL_CONNECTION_OPTION,
 	VERDICT_SPILL_TOO_LONG,
+	VERDICT_SPILL_RETRY,
 	VERDICT_SPILLED,
 	VERDICT_SEGMENT_TRIMMED,
 	/* cgroup/sock_release */
@@ -460,6 +462,8 @@ enum route_flags {
 	ROUTE_WEBSOCKET = 1,
 	/* Only the slow path can tell whether the route matches: a request that could take it is handed over. */
 	ROUTE_SLOW = 2,
+	/* What lies above is the index into retry_sets, 0: no response and no loss of a request sends it again. */
+	ROUTE_RETRY_SHIFT = 16,
 };
 
 /* A route that a path leads to. It is taken when of the request's conditions all of `need` hold and none of `forbid`. */
@@ -495,6 +499,28 @@ struct rewrite {
 	/* Of the text, at least 1: it begins with a slash. What lies behind it is 0. */
 	__u32 len;
 	__u8 text[MAX_REWRITE];
+};
+
+enum retry_flags {
+	/* The request is kept, and goes to the daemon when it is lost. */
+	RETRY_KEPT = 1,
+	/* A response that says x-envoy-ratelimited may send it again: then whatever its status is, otherwise never. */
+	RETRY_LIMITED = 2,
+};
+
+enum retry_statuses {
+	FIRST_STATUS = 100,
+	/* Words of 64 statuses each. Of others the daemon decides. */
+	STATUS_WORDS = 8,
+};
+
+/* The responses that may send a request again, instead of going to the client. */
+struct retry_set {
+	/* A bit for each status, from FIRST_STATUS on. */
+	__u64 statuses[STATUS_WORDS];
+	/* enum retry_flags */
+	__u32 flags;
+	__u32 reserved;
 };
 
 /* What one policy hashes: the field of that number. */
@@ -794,8 +820,14 @@ struct slot {
 	/* Status of the response, 0 before its head. */
 	__u32 status;
 	/* cluster.number, if the cluster counts this lease, else 0. Who clears it takes the lease from the count. Writers: the request's
-	 * program, who ends the lease. */
+	 * program, who ends the lease, the daemon when it goes on with the request. */
 	__u32 counted;
+	/* enum retry_flags: the request may be sent again. 0 once a response has begun that says no. Writers: the request's program, the
+	 * response's. */
+	__u32 retry;
+	__u32 reserved;
+	/* The random number that has decided about the request, 0 if none has. Writer: the request's program. */
+	__u64 draw;
 	/* The response's head as it is read, and its body. Writer: the response's program. */
 	struct response_head head;
 	struct body_scan response;
@@ -840,8 +872,10 @@ struct slot {
 };
 
 /* The request of a slot's lease as the client sent it, if it was whole in one send. The daemon sends it again when it is certain that no
- * server has seen it. */
+ * server has seen it, or when the route's retry policy asks for that. */
 struct request_copy {
+	/* As in struct retry_set, while slot.retry is not 0: those of the route as it was when the request began. */
+	__u64 statuses[STATUS_WORDS];
 	__u8 bytes[MAX_COPY];
 };
 

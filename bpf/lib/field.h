@@ -248,6 +248,14 @@ static __always_inline enum field_step field_byte(struct field_scan *f, __u8 c)
 	}
 }
 
+/* x-envoy-ratelimited, which no framing depends on. */
+static __always_inline __u32 field_is_limit(const struct field_scan *f)
+{
+	return f->name_len == 19 &&
+	       name_is(f, PACK8('x', '-', 'e', 'n', 'v', 'o', 'y', '-'), PACK8('r', 'a', 't', 'e', 'l', 'i', 'm', 'i'),
+		       PACK8('t', 'e', 'd', 0, 0, 0, 0, 0));
+}
+
 static __always_inline __u32 text_is(const struct field_scan *f, __u32 len, __u64 w0, __u64 w1, __u64 w2)
 {
 	return f->value_len == len && f->value[0] == w0 && f->value[1] == w1 && f->value[2] == w2;

@@ -44,6 +44,8 @@ enum scan_flags {
 	SCAN_DRAWN = 64,
 	/* A dot stands before a colon of the host, which matters to the table. */
 	SCAN_DOT = 128,
+	/* The field of a response that says that its request was too much. */
+	SCAN_LIMITED = 256,
 };
 
 struct request_cursor {
@@ -550,6 +552,9 @@ static __always_inline long response_named(struct slot *s)
 		return s->head.flags & SCAN_HAS_LENGTH ? response_fail(s, VERDICT_SPILL_FRAMING) : 0;
 	case FIELD_TRANSFER_ENCODING:
 		return s->head.flags & SCAN_CHUNKED ? response_fail(s, VERDICT_SPILL_FRAMING) : 0;
+	case FIELD_OTHER:
+		if (field_is_limit(&s->head.field))
+			s->head.flags |= SCAN_LIMITED;
 	}
 	return 0;
 }

@@ -45,8 +45,8 @@ SHARED_ARRAY(endpoint_addresses, endpoint_address, 16384)
 /* i-socks. See struct slot for who writes what. */
 SHARED_ARRAY(slots, slot, 16384)
 
-/* By slot. Mapped by the daemon, which reads an entry when the slot's lease has broken. Writer: the request program that holds the
- * lease. */
+/* By slot. Mapped by the daemon, which reads an entry when the slot's lease has broken, or its request is to be sent again. Writer: the
+ * request program that holds the lease. Reader: response program. */
 SHARED_ARRAY(request_copies, request_copy, 16384)
 
 /* Written by reconcile only, read by the request program. Entries that a live table reaches are never changed in place: what
@@ -58,6 +58,7 @@ PLAIN_ARRAY(tuples, tuple, 65536)
 PLAIN_ARRAY(splits, split, 65536)
 /* Twice what a configuration may have, as of what follows. */
 PLAIN_ARRAY(rewrites, rewrite, 32768)
+PLAIN_ARRAY(retry_sets, retry_set, 2048)
 PLAIN_ARRAY(automata, automaton, 1024)
 /* Twice what a configuration may have, so that the next version has room beside it. */
 PLAIN_ARRAY(cell_blocks, cells, 65536)

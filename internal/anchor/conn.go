@@ -45,6 +45,8 @@ type Conn struct {
 	closed bool
 	// told is the last lease in place of whose endpoint the daemon has answered.
 	told maps.Lease
+	// behind: what is read comes behind a lease's request, and waits for the end of that.
+	behind bool
 }
 
 // Ready implements poller.Handler.
@@ -152,6 +154,8 @@ func (c *Conn) leaseOf(slow maps.SlowConn, found bool) (maps.Lease, bool) {
 // ended: their response must not overtake the one before.
 func (c *Conn) awaitTurn(l maps.Lease) (own bool) {
 	shared := c.set.cfg.Shared
+	c.setBehind(true)
+	defer c.setBehind(false)
 	c.awaitUntil(0, func() bool {
 		held := shared.Holds(l)
 		own = held && shared.Slots[l.Slot].RequestOpen()
@@ -165,11 +169,33 @@ func (c *Conn) awaitTold(l maps.Lease) bool {
 	if !c.set.cfg.Shared.Broke(l) {
 		return true
 	}
+	c.setBehind(true)
+	defer c.setBehind(false)
 	if !c.awaitUntil(failurePatience, func() bool { return c.hasTold(l) || c.isClosed() }) {
 		c.endNow()
 		return false
 	}
 	return !c.isClosed()
+}
+
+func (c *Conn) setBehind(behind bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.behind = behind
+}
+
+// readPatience bounds the wait for whoever has just answered the request before, and is about to let go of the connection.
+const readPatience = 100 * time.Millisecond
+
+// takeReading reports whether the caller has got reading. It does not wait for who waits for the caller's request.
+func (c *Conn) takeReading() (taken bool) {
+	c.awaitUntil(readPatience, func() bool {
+		taken = c.reading.TryLock()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return taken || c.behind || c.closed
+	})
+	return taken
 }
 
 func (c *Conn) tell(l maps.Lease) {

@@ -36,8 +36,6 @@ type Session struct {
 	Closing func() bool
 	// Gone tells whether a client that has closed its sending side has closed altogether.
 	Gone func() bool
-	// Ahead is a request that the client has sent, and no longer waits on the connection.
-	Ahead string
 }
 
 // NoEndpoint is a Session without a choice of endpoint, FailingEndpoint one whose request has come to no endpoint by the rules of balancing.
@@ -219,17 +217,21 @@ func (s *Set) acceptFailed(err error) {
 	}
 }
 
-func (s *Set) spawn(f func()) {
+func (s *Set) spawn(f func()) { s.Go(f) }
+
+// Go runs f in a goroutine for which Close waits. It reports false, and does nothing, once the set closes.
+func (s *Set) Go(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
-		return
+		return false
 	}
 	s.wg.Add(1)
 	go func() {
 		defer s.wg.Done()
 		f()
 	}()
+	return true
 }
 
 // spawnClose closes a connection from the poller's thread, which must not wait for who uses it.
@@ -309,11 +311,11 @@ func (s *Set) Use(cookie uint64, l maps.Lease, reason maps.Verdict, f func(conn 
 	return true
 }
 
-// Resend serves the request of a broken lease anew, in place of its endpoint. It reports false, and does nothing, when the client has gone or
-// has sent more already: then its bytes wait for this answer.
-func (s *Set) Resend(cookie uint64, l maps.Lease, request string) bool {
+// Resend lets the slow path go on with a lease's request, in place of its endpoint. It reports false, and does nothing, when the client has
+// gone or has sent more already: then its bytes wait for this answer.
+func (s *Set) Resend(cookie uint64, l maps.Lease, serve func(ctx context.Context, conn net.Conn, s Session) Result) bool {
 	c := s.find(cookie)
-	if c == nil || !c.reading.TryLock() {
+	if c == nil || !c.takeReading() {
 		return false
 	}
 	defer c.reading.Unlock()
@@ -322,10 +324,12 @@ func (s *Set) Resend(cookie uint64, l maps.Lease, request string) bool {
 		defer s.active.Add(-1)
 		// Whoever waits for the client to be told may go on to wait for the connection.
 		c.tell(l)
-		session := c.session(maps.SlowConn{})
-		session.Ahead = request
-		r := s.cfg.Handler.Serve(s.ctx, conn, session)
+		r := serve(s.ctx, conn, c.session(maps.SlowConn{}))
 		c.served.Store(time.Now().UnixNano())
+		if r.Requests > 1 {
+			// The kernel has counted the first one.
+			c.requests.Add(r.Requests - 1)
+		}
 		c.read += r.Read
 		if !r.Keep {
 			return r.Written, Close

@@ -279,23 +279,21 @@ func (h *holder) begin() {
 
 func TestResendServesTheRequestAgain(t *testing.T) {
 	t.Parallel()
-	var ahead []string
-	r := newRig(t, setup{serve: func(ctx context.Context, conn net.Conn, s Session) Result {
-		if s.Ahead == "" {
-			return echo(ctx, conn, s)
-		}
-		ahead = append(ahead, s.Ahead)
-		n, err := conn.Write([]byte("answer"))
-		return Result{Written: uint64(n), Keep: err == nil}
-	}})
+	r := newRig(t, setup{serve: echo})
 	c := r.dial()
 	r.awaitOpen(1)
 	lease := maps.Lease{Slot: 1, Number: 5}
-	if !r.s.Resend(c.cookie, lease, "request") {
+	var served []uint64
+	serve := func(_ context.Context, conn net.Conn, _ Session) Result {
+		served = append(served, c.cookie)
+		n, err := conn.Write([]byte("answer"))
+		return Result{Written: uint64(n), Keep: err == nil}
+	}
+	if !r.s.Resend(c.cookie, lease, serve) {
 		t.Fatal("resend for an open connection: got false, want true")
 	}
 	c.mustReceive("answer")
-	if diff := cmp.Diff([]string{"request"}, ahead); diff != "" {
+	if diff := cmp.Diff([]uint64{c.cookie}, served); diff != "" {
 		t.Errorf("served (-want +got):\n%s", diff)
 	}
 	if !r.s.find(c.cookie).hasTold(lease) {
@@ -319,7 +317,7 @@ func TestResendLeavesAClientThatIsBeingRead(t *testing.T) {
 	_, err := c.Write([]byte("next"))
 	must(t, err)
 	next(t, reading, "serving")
-	if r.s.Resend(c.cookie, maps.Lease{Slot: 1, Number: 5}, "request") {
+	if r.s.Resend(c.cookie, maps.Lease{Slot: 1, Number: 5}, nil) {
 		t.Error("resend beside somebody who reads: got true, want false")
 	}
 }
@@ -327,11 +325,8 @@ func TestResendLeavesAClientThatIsBeingRead(t *testing.T) {
 // Who serves a request again may take the client's next one as well: nothing is left for whoever was woken for that.
 func TestNothingIsServedWhereResendHasTakenTheBytes(t *testing.T) {
 	t.Parallel()
-	var r *rig
-	r = newRig(t, setup{serve: func(ctx context.Context, conn net.Conn, s Session) Result {
-		if s.Ahead == "" {
-			return echo(ctx, conn, s)
-		}
+	r := newRig(t, setup{serve: echo})
+	serve := func(ctx context.Context, conn net.Conn, s Session) Result {
 		n, err := conn.Write([]byte("answer"))
 		must(t, err)
 		// The next request has come, and somebody waits to serve it.
@@ -343,11 +338,11 @@ func TestNothingIsServedWhereResendHasTakenTheBytes(t *testing.T) {
 		})
 		more := echo(ctx, conn, s)
 		return Result{Read: more.Read, Written: uint64(n) + more.Written, Keep: more.Keep}
-	}})
+	}
 	c := r.dial()
 	r.awaitOpen(1)
 	resent := make(chan bool, 1)
-	go func() { resent <- r.s.Resend(c.cookie, maps.Lease{Slot: 1, Number: 5}, "request") }()
+	go func() { resent <- r.s.Resend(c.cookie, maps.Lease{Slot: 1, Number: 5}, serve) }()
 	c.mustReceive("answer")
 	c.exchange("next")
 	if !next(t, resent, "resend") {

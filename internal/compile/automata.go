@@ -37,6 +37,8 @@ type space struct {
 	subsetted map[string]bool
 	// rewrites are those that have been taken.
 	rewrites map[Rewrite]bool
+	// retries likewise.
+	retries map[Retry]bool
 }
 
 func newSpace(k *known) *space {
@@ -44,6 +46,7 @@ func newSpace(k *known) *space {
 		automata: maxAutomata, blocks: maxBlocks, accepts: maxAccepts, routes: maxAcceptedRoutes,
 		comparisons: maxComparisons,
 		rewrites:    map[Rewrite]bool{},
+		retries:     map[Retry]bool{},
 		known:       k,
 		compiler:    k.automata.Compiler(),
 	}

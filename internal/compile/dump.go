@@ -130,6 +130,9 @@ func (t *Table) dumpRoute(w *strings.Builder, i int) {
 		fmt.Fprintf(w, " %d of %d", r.Numerator, r.Denominator)
 	}
 	w.WriteString(rewriteText(r.Rewrite))
+	if r.Retry != 0 {
+		w.WriteString(t.Retries[r.Retry-1].text())
+	}
 	w.WriteString(" ->")
 	if r.Count == 0 {
 		fmt.Fprintf(w, " %s%s\n", cmp.Or(r.Cluster, "-"), r.Criteria)
@@ -139,6 +142,24 @@ func (t *Table) dumpRoute(w *strings.Builder, i int) {
 		fmt.Fprintf(w, " %s%s<%d", s.Cluster, s.Criteria, s.Below)
 	}
 	fmt.Fprintf(w, " of %d\n", r.Total)
+}
+
+func (r *Retry) text() string {
+	var w strings.Builder
+	w.WriteString(" retry=[")
+	for i := range uint32(len(r.Statuses)) * 64 {
+		if r.Statuses[i/64]>>(i%64)&1 == 0 {
+			continue
+		}
+		if w.Len() > len(" retry=[") {
+			w.WriteString(" ")
+		}
+		fmt.Fprintf(&w, "%d", maps.FirstStatus+i)
+	}
+	if r.Limited {
+		w.WriteString(" limited")
+	}
+	return w.String() + "]"
 }
 
 func rewriteText(r Rewrite) string {

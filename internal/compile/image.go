@@ -50,6 +50,8 @@ type Table struct {
 	Routes []Route
 	// Splits holds the lists that Routes point into.
 	Splits []Split
+	// Retries is what Routes point into, each once.
+	Retries []Retry
 	// Fields is sorted by name.
 	Fields []Field
 	// Values and Prefixes are sorted by field and text.
@@ -66,7 +68,7 @@ func (t *Table) Equal(other *Table) bool {
 	return t.SameLimits(other) && t.Flags == other.Flags && t.Default == other.Default && t.Missing == other.Missing && t.TupleNumbers == other.TupleNumbers &&
 		slices.Equal(t.VHosts, other.VHosts) && slices.Equal(t.Hosts, other.Hosts) && slices.Equal(t.Paths, other.Paths) &&
 		slices.Equal(t.Tuples, other.Tuples) && slices.Equal(t.Buckets, other.Buckets) &&
-		slices.Equal(t.Routes, other.Routes) && slices.Equal(t.Splits, other.Splits) &&
+		slices.Equal(t.Routes, other.Routes) && slices.Equal(t.Splits, other.Splits) && slices.Equal(t.Retries, other.Retries) &&
 		slices.Equal(t.Fields, other.Fields) && slices.Equal(t.Values, other.Values) && slices.Equal(t.Prefixes, other.Prefixes) &&
 		slices.EqualFunc(t.Automata, other.Automata, equalAutomata)
 }
@@ -166,12 +168,22 @@ type Route struct {
 	Hash uint32
 	// Rewrite is what the endpoint gets in place of the first bytes of the path.
 	Rewrite Rewrite
+	// Retry is the index into Table.Retries, plus 1; 0 is none.
+	Retry uint32
 	// Cluster when it is one; then First, Count and Total are 0. With RouteSlow there is none.
 	Cluster string
 	// Criteria name one of the cluster's Subsets; without any it is the cluster itself.
 	Criteria model.Metadata
 	// Otherwise the shares are Splits[First : First+Count], up to Total.
 	First, Count, Total uint32
+}
+
+// Retry is what the kernel looks for where a request may be sent again: these responses, or no response at all.
+type Retry struct {
+	// Statuses has a bit for each status from maps.FirstStatus on. Limited is a response of any status that says x-envoy-ratelimited; in
+	// no other case does such a one count.
+	Statuses [maps.StatusWords]uint64
+	Limited  bool
 }
 
 // Rewrite is a text that stands in place of the first Cut bytes of a path, or of all of it. The zero value changes nothing.

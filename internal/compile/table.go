@@ -25,16 +25,19 @@ type tableBuilder struct {
 	key    []byte // of a list; kept for the next one
 	tuples map[string]uint32
 	splits map[string]uint32
+	// retries are places in table.Retries, plus 1.
+	retries map[Retry]uint32
 }
 
 func newTableBuilder(where string, left *space) *tableBuilder {
 	return &tableBuilder{
-		space:  left,
-		where:  where,
-		routes: map[Route]uint32{},
-		lists:  map[string]uint32{},
-		tuples: map[string]uint32{},
-		splits: map[string]uint32{},
+		space:   left,
+		where:   where,
+		routes:  map[Route]uint32{},
+		lists:   map[string]uint32{},
+		tuples:  map[string]uint32{},
+		splits:  map[string]uint32{},
+		retries: map[Retry]uint32{},
 	}
 }
 
@@ -94,6 +97,9 @@ func (b *tableBuilder) compileRoute(r *model.Route) (out Route, reason string) {
 	}
 	out = Route{Timeout: r.Timeout, Idle: r.Idle, Flags: flagsOf(r)}
 	if out.Rewrite, reason = b.rewriteOf(r); reason != "" {
+		return Route{}, reason
+	}
+	if out.Retry, reason = b.retryOf(r.Retry); reason != "" {
 		return Route{}, reason
 	}
 	if out.Hash, reason = b.conditions.hashProgram(r.Hash); reason != "" {

@@ -102,6 +102,7 @@ func configure(spec *ebpf.CollectionSpec, o Options) error {
 	delete(spec.Programs, "xlb_probe")
 	delete(spec.Programs, "xlb_selftest_edit")
 	delete(spec.Programs, "xlb_selftest_pick")
+	delete(spec.Programs, "xlb_selftest_retry")
 	if !o.FastPath {
 		for _, name := range fastNames {
 			delete(spec.Programs, name)
@@ -185,6 +186,7 @@ func (d *Datapath) wrapMaps() error {
 		Routes:         maps.NewTable[uint32, maps.Route]("routes", m.Routes),
 		Splits:         maps.NewTable[uint32, maps.Split]("splits", m.Splits),
 		Rewrites:       maps.NewTable[uint32, maps.Rewrite]("rewrites", m.Rewrites),
+		RetrySets:      maps.NewTable[uint32, maps.RetrySet]("retry_sets", m.RetrySets),
 		Automata:       maps.NewTable[uint32, maps.Automaton]("automata", m.Automata),
 		Cells:          maps.NewTable[uint32, maps.Cells]("cell_blocks", m.CellBlocks),
 		Accepts:        maps.NewTable[uint32, maps.Candidates]("accepts", m.Accepts),
@@ -207,6 +209,7 @@ func (d *Datapath) wrapMaps() error {
 			Routes:         m.Routes.MaxEntries(),
 			Splits:         m.Splits.MaxEntries(),
 			Rewrites:       m.Rewrites.MaxEntries(),
+			RetrySets:      m.RetrySets.MaxEntries(),
 			Tuples:         m.Tuples.MaxEntries(),
 			Automata:       m.Automata.MaxEntries(),
 			Cells:          m.CellBlocks.MaxEntries(),

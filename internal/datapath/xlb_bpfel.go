@@ -49,6 +49,7 @@ const (
 	xlbMapPsocks               = "psocks"
 	xlbMapReceiveSequences     = "receive_sequences"
 	xlbMapRequestCopies        = "request_copies"
+	xlbMapRetrySets            = "retry_sets"
 	xlbMapRewrites             = "rewrites"
 	xlbMapRouteTables          = "route_tables"
 	xlbMapRoutes               = "routes"
@@ -84,6 +85,7 @@ const (
 	xlbProgXlbSelftestPick     = "xlb_selftest_pick"
 	xlbProgXlbSelftestRequest  = "xlb_selftest_request"
 	xlbProgXlbSelftestResponse = "xlb_selftest_response"
+	xlbProgXlbSelftestRetry    = "xlb_selftest_retry"
 	xlbProgXlbSetsockopt       = "xlb_setsockopt"
 	xlbProgXlbSockops          = "xlb_sockops"
 	xlbProgXlbVerdict          = "xlb_verdict"
@@ -160,6 +162,7 @@ type xlbProgramSpecs struct {
 	XlbSelftestPick     *ebpf.ProgramSpec `ebpf:"xlb_selftest_pick"`
 	XlbSelftestRequest  *ebpf.ProgramSpec `ebpf:"xlb_selftest_request"`
 	XlbSelftestResponse *ebpf.ProgramSpec `ebpf:"xlb_selftest_response"`
+	XlbSelftestRetry    *ebpf.ProgramSpec `ebpf:"xlb_selftest_retry"`
 	XlbSetsockopt       *ebpf.ProgramSpec `ebpf:"xlb_setsockopt"`
 	XlbSockops          *ebpf.ProgramSpec `ebpf:"xlb_sockops"`
 	XlbVerdict          *ebpf.ProgramSpec `ebpf:"xlb_verdict"`
@@ -204,6 +207,7 @@ type xlbMapSpecs struct {
 	Psocks            *ebpf.MapSpec `ebpf:"psocks"`
 	ReceiveSequences  *ebpf.MapSpec `ebpf:"receive_sequences"`
 	RequestCopies     *ebpf.MapSpec `ebpf:"request_copies"`
+	RetrySets         *ebpf.MapSpec `ebpf:"retry_sets"`
 	Rewrites          *ebpf.MapSpec `ebpf:"rewrites"`
 	RouteTables       *ebpf.MapSpec `ebpf:"route_tables"`
 	Routes            *ebpf.MapSpec `ebpf:"routes"`
@@ -291,6 +295,7 @@ type xlbMaps struct {
 	Psocks            *ebpf.Map `ebpf:"psocks"`
 	ReceiveSequences  *ebpf.Map `ebpf:"receive_sequences"`
 	RequestCopies     *ebpf.Map `ebpf:"request_copies"`
+	RetrySets         *ebpf.Map `ebpf:"retry_sets"`
 	Rewrites          *ebpf.Map `ebpf:"rewrites"`
 	RouteTables       *ebpf.Map `ebpf:"route_tables"`
 	Routes            *ebpf.Map `ebpf:"routes"`
@@ -345,6 +350,7 @@ func (m *xlbMaps) Close() error {
 		m.Psocks,
 		m.ReceiveSequences,
 		m.RequestCopies,
+		m.RetrySets,
 		m.Rewrites,
 		m.RouteTables,
 		m.Routes,
@@ -402,6 +408,7 @@ type xlbPrograms struct {
 	XlbSelftestPick     *ebpf.Program `ebpf:"xlb_selftest_pick"`
 	XlbSelftestRequest  *ebpf.Program `ebpf:"xlb_selftest_request"`
 	XlbSelftestResponse *ebpf.Program `ebpf:"xlb_selftest_response"`
+	XlbSelftestRetry    *ebpf.Program `ebpf:"xlb_selftest_retry"`
 	XlbSetsockopt       *ebpf.Program `ebpf:"xlb_setsockopt"`
 	XlbSockops          *ebpf.Program `ebpf:"xlb_sockops"`
 	XlbVerdict          *ebpf.Program `ebpf:"xlb_verdict"`
@@ -429,6 +436,7 @@ func (p *xlbPrograms) Close() error {
 		p.XlbSelftestPick,
 		p.XlbSelftestRequest,
 		p.XlbSelftestResponse,
+		p.XlbSelftestRetry,
 		p.XlbSetsockopt,
 		p.XlbSockops,
 		p.XlbVerdict,

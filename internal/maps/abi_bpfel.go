@@ -412,8 +412,9 @@ const (
 )
 
 type abiRequestCopy struct {
-	_     structs.HostLayout
-	Bytes [1024]uint8
+	_        structs.HostLayout
+	Statuses [8]uint64
+	Bytes    [1024]uint8
 }
 
 type abiRequestFlags uint32
@@ -421,6 +422,27 @@ type abiRequestFlags uint32
 const (
 	abiRequestFlagsREQUEST_HEAD    abiRequestFlags = 1
 	abiRequestFlagsREQUEST_UPGRADE abiRequestFlags = 2
+)
+
+type abiRetryFlags uint32
+
+const (
+	abiRetryFlagsRETRY_KEPT    abiRetryFlags = 1
+	abiRetryFlagsRETRY_LIMITED abiRetryFlags = 2
+)
+
+type abiRetrySet struct {
+	_        structs.HostLayout
+	Statuses [8]uint64
+	Flags    uint32
+	Reserved uint32
+}
+
+type abiRetryStatuses uint32
+
+const (
+	abiRetryStatusesFIRST_STATUS abiRetryStatuses = 100
+	abiRetryStatusesSTATUS_WORDS abiRetryStatuses = 8
 )
 
 type abiRewrite struct {
@@ -450,8 +472,9 @@ type abiRoute struct {
 type abiRouteFlags uint32
 
 const (
-	abiRouteFlagsROUTE_WEBSOCKET abiRouteFlags = 1
-	abiRouteFlagsROUTE_SLOW      abiRouteFlags = 2
+	abiRouteFlagsROUTE_WEBSOCKET   abiRouteFlags = 1
+	abiRouteFlagsROUTE_SLOW        abiRouteFlags = 2
+	abiRouteFlagsROUTE_RETRY_SHIFT abiRouteFlags = 16
 )
 
 type abiRouteTable struct {
@@ -482,6 +505,9 @@ type abiSlot struct {
 	Moved      uint64
 	Status     uint32
 	Counted    uint32
+	Retry      uint32
+	Reserved   uint32
+	Draw       uint64
 	Head       struct {
 		_        structs.HostLayout
 		State    uint32
@@ -662,33 +688,35 @@ const (
 	abiVerdictHANDOVER_ROUTE_SLOW             abiVerdict = 35
 	abiVerdictHANDOVER_NORMALIZE              abiVerdict = 36
 	abiVerdictHANDOVER_REWRITE                abiVerdict = 37
-	abiVerdictHANDOVER_NO_VHOST               abiVerdict = 38
-	abiVerdictHANDOVER_NO_ROUTE               abiVerdict = 39
-	abiVerdictHANDOVER_NO_CLUSTER             abiVerdict = 40
-	abiVerdictHANDOVER_OVERFLOW               abiVerdict = 41
-	abiVerdictHANDOVER_CLUSTER_SLOW           abiVerdict = 42
-	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 43
-	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 44
-	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 45
-	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 46
-	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 47
-	abiVerdictHANDOVER_NO_STATE               abiVerdict = 48
-	abiVerdictHANDOVER_LAST                   abiVerdict = 48
-	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 49
-	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 50
-	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 51
-	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 52
-	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 53
-	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 54
-	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 55
-	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 56
-	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 57
-	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 58
-	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 59
-	abiVerdictVERDICT_SPILLED                 abiVerdict = 60
-	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 61
-	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 62
-	abiVerdictVERDICT_COUNT                   abiVerdict = 63
+	abiVerdictHANDOVER_RETRY_COPY             abiVerdict = 38
+	abiVerdictHANDOVER_NO_VHOST               abiVerdict = 39
+	abiVerdictHANDOVER_NO_ROUTE               abiVerdict = 40
+	abiVerdictHANDOVER_NO_CLUSTER             abiVerdict = 41
+	abiVerdictHANDOVER_OVERFLOW               abiVerdict = 42
+	abiVerdictHANDOVER_CLUSTER_SLOW           abiVerdict = 43
+	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 44
+	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 45
+	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 46
+	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 47
+	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 48
+	abiVerdictHANDOVER_NO_STATE               abiVerdict = 49
+	abiVerdictHANDOVER_LAST                   abiVerdict = 49
+	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 50
+	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 51
+	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 52
+	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 53
+	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 54
+	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 55
+	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 56
+	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 57
+	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 58
+	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 59
+	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 60
+	abiVerdictVERDICT_SPILL_RETRY             abiVerdict = 61
+	abiVerdictVERDICT_SPILLED                 abiVerdict = 62
+	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 63
+	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 64
+	abiVerdictVERDICT_COUNT                   abiVerdict = 65
 )
 
 type abiVhost struct {
@@ -742,6 +770,9 @@ const (
 	abiVarSharedPseudoHeader    = "shared_pseudo_header"
 	abiVarSharedRequestCopy     = "shared_request_copy"
 	abiVarSharedRequestFlags    = "shared_request_flags"
+	abiVarSharedRetryFlags      = "shared_retry_flags"
+	abiVarSharedRetrySet        = "shared_retry_set"
+	abiVarSharedRetryStatuses   = "shared_retry_statuses"
 	abiVarSharedRewrite         = "shared_rewrite"
 	abiVarSharedRoute           = "shared_route"
 	abiVarSharedRouteFlags      = "shared_route_flags"
@@ -857,6 +888,9 @@ type abiVariableSpecs struct {
 	SharedPseudoHeader    *ebpf.VariableSpec `ebpf:"shared_pseudo_header"`
 	SharedRequestCopy     *ebpf.VariableSpec `ebpf:"shared_request_copy"`
 	SharedRequestFlags    *ebpf.VariableSpec `ebpf:"shared_request_flags"`
+	SharedRetryFlags      *ebpf.VariableSpec `ebpf:"shared_retry_flags"`
+	SharedRetrySet        *ebpf.VariableSpec `ebpf:"shared_retry_set"`
+	SharedRetryStatuses   *ebpf.VariableSpec `ebpf:"shared_retry_statuses"`
 	SharedRewrite         *ebpf.VariableSpec `ebpf:"shared_rewrite"`
 	SharedRoute           *ebpf.VariableSpec `ebpf:"shared_route"`
 	SharedRouteFlags      *ebpf.VariableSpec `ebpf:"shared_route_flags"`
@@ -948,6 +982,9 @@ type abiVariables struct {
 	SharedPseudoHeader    *ebpf.Variable `ebpf:"shared_pseudo_header"`
 	SharedRequestCopy     *ebpf.Variable `ebpf:"shared_request_copy"`
 	SharedRequestFlags    *ebpf.Variable `ebpf:"shared_request_flags"`
+	SharedRetryFlags      *ebpf.Variable `ebpf:"shared_retry_flags"`
+	SharedRetrySet        *ebpf.Variable `ebpf:"shared_retry_set"`
+	SharedRetryStatuses   *ebpf.Variable `ebpf:"shared_retry_statuses"`
 	SharedRewrite         *ebpf.Variable `ebpf:"shared_rewrite"`
 	SharedRoute           *ebpf.Variable `ebpf:"shared_route"`
 	SharedRouteFlags      *ebpf.Variable `ebpf:"shared_route_flags"`

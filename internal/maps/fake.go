@@ -85,6 +85,7 @@ func NewFakeConfig(sizes Sizes, fail func() bool) *Config {
 		Routes:         NewFakeTable[uint32, Route](fail),
 		Splits:         NewFakeTable[uint32, Split](fail),
 		Rewrites:       NewFakeTable[uint32, Rewrite](fail),
+		RetrySets:      NewFakeTable[uint32, RetrySet](fail),
 		Automata:       NewFakeTable[uint32, Automaton](fail),
 		Cells:          NewFakeTable[uint32, Cells](fail),
 		Accepts:        NewFakeTable[uint32, Candidates](fail),

@@ -25,6 +25,7 @@ var handoverMeanings = map[Verdict]string{
 	HandoverConnectionLimit:   "the connection has carried as many requests, or lasted as long, as its listener allows: the answer closes it",
 	HandoverTableSlow:         "the route table needs the slow path; the log says why",
 	HandoverRouteSlow:         "the first route that the request could take asks more than the kernel can tell (the log names the routes), or its path is longer than an expression is followed",
+	HandoverRetryCopy:         "the route has a retry policy, and the request is longer than 1 KiB or did not come whole in one send: it could not be kept for another attempt",
 	HandoverRewrite:           "the route changes the path, and the request did not come whole in one send, or there was no memory for a longer path",
 	HandoverNormalize:         "the configuration may change the path before it routes (normalize_path, merge_slashes and their kin)",
 	HandoverNoVHost:           "no virtual host serves this host: 404",

@@ -32,6 +32,7 @@ type Config struct {
 	Routes      Table[uint32, Route]
 	Splits      Table[uint32, Split]
 	Rewrites    Table[uint32, Rewrite]
+	RetrySets   Table[uint32, RetrySet]
 	Automata    Table[uint32, Automaton]
 	Cells       Table[uint32, Cells]
 	Accepts     Table[uint32, Candidates]
@@ -62,7 +63,7 @@ type Config struct {
 // Sizes are the numbers of entries that maps hold.
 type Sizes struct {
 	Listeners, RouteTables, Routes, Splits, Tuples, Schedules uint32
-	VHosts, Rewrites                                          uint32
+	VHosts, Rewrites, RetrySets                               uint32
 	Automata, Cells, Accepts, AcceptedValues, BucketLists     uint32
 	Clusters, Groups, Endpoints, Slots, HashPlaces            uint32
 }

@@ -61,6 +61,8 @@ type (
 	PeerKey = abiPeerKey
 	// Rewrite is a text in place of the beginning of a path.
 	Rewrite = abiRewrite
+	// RetrySet is the responses that may send a request again.
+	RetrySet = abiRetrySet
 	// Route is a compiled route.
 	Route = abiRoute
 	// RouteTable is one version of a route table.
@@ -107,6 +109,8 @@ type (
 	Policy = abiPolicy
 	// RequestFlags describe a leased request.
 	RequestFlags = abiRequestFlags
+	// RetryFlags say what else a RetrySet is about.
+	RetryFlags = abiRetryFlags
 	// RouteFlags describe a route.
 	RouteFlags = abiRouteFlags
 	// SlotFlags describe an i-sock.
@@ -256,6 +260,18 @@ const (
 	PseudoPath   = abiPseudoHeaderPSEUDO_PATH
 )
 
+// Values of RetryFlags.
+const (
+	RetryKept    = abiRetryFlagsRETRY_KEPT
+	RetryLimited = abiRetryFlagsRETRY_LIMITED
+)
+
+// The statuses that a RetrySet tells apart.
+const (
+	FirstStatus = uint32(abiRetryStatusesFIRST_STATUS)
+	StatusWords = uint32(abiRetryStatusesSTATUS_WORDS)
+)
+
 // Values of RequestFlags.
 const (
 	RequestHead    = abiRequestFlagsREQUEST_HEAD
@@ -266,6 +282,8 @@ const (
 const (
 	RouteWebsocket = abiRouteFlagsROUTE_WEBSOCKET
 	RouteSlow      = abiRouteFlagsROUTE_SLOW
+	// RouteRetryShift is above the flags: there lies the number of the route's RetrySet.
+	RouteRetryShift = abiRouteFlagsROUTE_RETRY_SHIFT
 )
 
 // Values of SlotFlags.
@@ -351,6 +369,7 @@ const (
 	HandoverRouteSlow            = abiVerdictHANDOVER_ROUTE_SLOW
 	HandoverNormalize            = abiVerdictHANDOVER_NORMALIZE
 	HandoverRewrite              = abiVerdictHANDOVER_REWRITE
+	HandoverRetryCopy            = abiVerdictHANDOVER_RETRY_COPY
 	HandoverNoVHost              = abiVerdictHANDOVER_NO_VHOST
 	HandoverNoRoute              = abiVerdictHANDOVER_NO_ROUTE
 	HandoverNoCluster            = abiVerdictHANDOVER_NO_CLUSTER
@@ -374,6 +393,7 @@ const (
 	VerdictSpillFraming          = abiVerdictVERDICT_SPILL_FRAMING
 	VerdictSpillConnectionOption = abiVerdictVERDICT_SPILL_CONNECTION_OPTION
 	VerdictSpillTooLong          = abiVerdictVERDICT_SPILL_TOO_LONG
+	VerdictSpillRetry            = abiVerdictVERDICT_SPILL_RETRY
 	VerdictSpilled               = abiVerdictVERDICT_SPILLED
 	VerdictSegmentTrimmed        = abiVerdictVERDICT_SEGMENT_TRIMMED
 	VerdictClientLeft            = abiVerdictVERDICT_CLIENT_LEFT

@@ -17,6 +17,8 @@ type Request struct {
 	Status int
 	// Flag is Envoy's response flag, "-" when an endpoint answered.
 	Flag string
+	// Begun: the kernel had sent the request to an endpoint, and has counted it. Sent: the slow path has sent it again.
+	Begun, Sent bool
 }
 
 // flagConnectFailure says that no endpoint could be connected to, so the request
@@ -30,6 +32,11 @@ func (r *Request) sent() bool { return r.Endpoint.IsValid() && r.Flag != flagCon
 func (r *Request) class() (int, bool) {
 	class := r.Status/100 - 1
 	return class, class >= 0 && class < statusClasses
+}
+
+func (r *Request) isError() bool {
+	class, ok := r.class()
+	return ok && class == serverErrors
 }
 
 // Recorder counts the requests of the slow path. Safe for concurrent use.
@@ -60,13 +67,15 @@ func NewRecorder() *Recorder {
 	return &Recorder{flags: map[string]uint64{}, clusters: map[string]*slowCluster{}}
 }
 
-// Record counts a request that has ended. A request that the kernel had already sent
-// to an endpoint must not be recorded: the kernel has counted it.
+// Record counts a request that has ended. A response that the kernel had asked for, and the daemon has only passed on, must not be recorded:
+// the kernel has counted it.
 func (r *Recorder) Record(q Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.total++
-	r.flags[q.Flag]++
+	if !q.Begun {
+		r.total++
+		r.flags[q.Flag]++
+	}
 	if q.Cluster == "" {
 		return
 	}
@@ -86,9 +95,11 @@ func (c *slowCluster) record(q Request) {
 	if !q.sent() {
 		return
 	}
-	c.requests++
 	e := c.endpoints[q.Endpoint]
-	e.requests++
+	if !q.Begun || q.Sent {
+		c.requests++
+		e.requests++
+	}
 	switch {
 	case answered && class < serverErrors:
 		e.successes++
@@ -96,6 +107,24 @@ func (c *slowCluster) record(q Request) {
 		e.errors++
 	}
 	c.endpoints[q.Endpoint] = e
+}
+
+// Withheld counts a response at its endpoint alone: its client has got another one.
+func (r *Recorder) Withheld(cluster string, endpoint netip.AddrPort, status int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.clusters[cluster]
+	if c == nil {
+		c = &slowCluster{endpoints: map[netip.AddrPort]slowEndpoint{}}
+		r.clusters[cluster] = c
+	}
+	e := c.endpoints[endpoint]
+	if q := (Request{Status: status}); q.isError() {
+		e.errors++
+	} else {
+		e.successes++
+	}
+	c.endpoints[endpoint] = e
 }
 
 // totals returns the number of requests and their response flags.

@@ -129,6 +129,7 @@ var spillNames = map[maps.Verdict]string{
 	maps.VerdictSpillFraming:          "framing",
 	maps.VerdictSpillConnectionOption: "connection_option",
 	maps.VerdictSpillTooLong:          "too_long",
+	maps.VerdictSpillRetry:            "retry",
 }
 
 // countVerdicts sorts the verdicts into their families.

@@ -29,8 +29,8 @@ type Redirect struct {
 // IsLocal reports a route that answers by itself: it has no clusters.
 func (r *Route) IsLocal() bool { return r.Direct != nil || r.Redirect != nil }
 
-// RetriedRequests is what Beyond says of a route whose retry policy needs the daemon.
-const RetriedRequests = "a retry policy that may want a request again"
+// TimedAttempts is what Beyond says of a route whose retry policy needs the daemon.
+const TimedAttempts = "a retry policy with a time for each attempt, or with headers of responses"
 
 // Beyond names, for a note, what a route does besides sending requests on as
 // they are, or with another beginning of their path; empty is nothing.
@@ -55,7 +55,7 @@ func (r *Route) Beyond() string {
 	case r.Priority != PriorityDefault:
 		return "circuit breakers of priority HIGH"
 	case r.Retry != nil && r.Retry.NeedsDaemon():
-		return RetriedRequests
+		return TimedAttempts
 	case r.MaxDuration > 0 || r.TimedByCluster:
 		return "max_stream_duration"
 	case r.Filters.Fault != nil || r.anyShare(func(c *WeightedCluster) bool { return c.Filters != nil && c.Filters.Fault != nil }):

@@ -143,11 +143,15 @@ func anyMatches(headers []HeaderMatch, req *Request) bool {
 	return slices.ContainsFunc(headers, func(h HeaderMatch) bool { return h.matches(req) })
 }
 
-// NeedsDaemon reports whether the policy can want a request again that has been sent, or limits the time of an attempt: the kernel
-// keeps no copy, and has one deadline. What is left is about what comes before the first byte, and the kernel takes only connections that
-// are there already: the requests for which it finds none are handed over.
+// NeedsDaemon reports whether the policy asks more of the kernel than to look at the status of a response and to keep a copy of the request: it
+// has one deadline, and knows no headers of responses.
 func (r *Retry) NeedsDaemon() bool {
-	answers := r.On&(RetryOnRetriable4xx|RetryOnRateLimited) != 0 || r.On&RetryOnStatusCodes != 0 && len(r.StatusCodes) > 0 ||
-		r.On&RetryOnHeaders != 0 && len(r.Headers) > 0
-	return r.PerTry > 0 || r.PerTryIdle > 0 || r.Retries > 0 && (answers || r.On&retryAnyReset != 0)
+	return r.PerTry > 0 || r.PerTryIdle > 0 || r.Retries > 0 && r.On&RetryOnHeaders != 0 && len(r.Headers) > 0
+}
+
+// NeedsCopy reports whether the policy can want a request again that has been sent. What is left is about what comes before the first byte, and
+// the kernel takes only connections that are there already: the requests for which it finds none are handed over.
+func (r *Retry) NeedsCopy() bool {
+	answers := r.On&(RetryOnRetriable4xx|RetryOnRateLimited) != 0 || r.On&RetryOnStatusCodes != 0 && len(r.StatusCodes) > 0
+	return r.Retries > 0 && (answers || r.On&retryAnyReset != 0)
 }

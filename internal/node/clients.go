@@ -33,8 +33,7 @@ func (c clients) Fail(l pool.Lost) {
 		c.timedOut(l.Endpoint)
 	}
 	c.n.log.Debug("request has lost its endpoint", "why", l.Why, "begun", l.Begun, "whole", l.Whole, "request_open", l.RequestOpen)
-	if l.Unseen != "" && c.n.anchors.Resend(l.Cookie, l.Lease, l.Unseen) {
-		c.n.resent.Add(1)
+	if l.Kept != nil && c.resend(l) {
 		return
 	}
 	// Not HandoverLeaseBroken: the client's next request may come before the connection is offered back, and is whole.
@@ -71,6 +70,9 @@ func replyTo(l pool.Lost) slowpath.LocalReply {
 
 // Spill implements pool.Clients.
 func (c clients) Spill(ctx context.Context, s pool.Spilled) {
+	if s.Kept != nil && c.decide(ctx, s) {
+		return
+	}
 	served := c.n.anchors.Use(s.Cookie, s.Lease, maps.VerdictSpilled, func(client net.Conn) (uint64, anchor.Outcome) {
 		if atomic.LoadUint32(&c.n.datapath.Shared.Slots[s.Lease.Slot].Spill) == uint32(maps.SpillWhole) {
 			return c.whole(ctx, s, client)
@@ -153,14 +155,15 @@ func (c clients) timedOut(endpoint uint32) {
 	}
 }
 
-// release gives up an i-sock whose response has been forwarded to its end. It serves on only if nothing came behind that.
-func (c clients) release(s pool.Spilled, received uint64, reusable bool) {
+// release gives up an i-sock whose response has been read to its end. It serves on, which is reported, only if nothing came behind that.
+func (c clients) release(s pool.Spilled, received uint64, reusable bool) bool {
 	shared := c.n.datapath.Shared
 	if reusable && shared.SpillDone(s.Lease.Slot, received) && s.Upstream.Quiet() {
 		shared.ResponseDone(s.Lease.Slot)
-		return
+		return true
 	}
 	shared.BreakLease(s.Lease)
+	return false
 }
 
 // interrupt ends reads and writes that wait; the connections are given up anyway.
@@ -205,9 +208,14 @@ func (h handler) Serve(ctx context.Context, conn net.Conn, s anchor.Session) anc
 	if s.Reason == maps.HandoverBodyMalformed {
 		return h.malformed(conn)
 	}
+	return h.serve(ctx, conn, s, nil)
+}
+
+// serve serves a connection, of which the kernel has begun to serve the first request unless that is nil.
+func (h handler) serve(ctx context.Context, conn net.Conn, s anchor.Session, begun *slowpath.Begun) anchor.Result {
 	name, _, _ := h.n.reconcil.Listener(s.Listener)
 	r, err := h.n.proxy.Serve(ctx, conn, slowpath.Session{
-		Listener: name, Claim: h.n.claim(s.Endpoint), Fails: s.Endpoint == anchor.FailingEndpoint, Draw: s.Draw, Gone: s.Gone, Requests: s.Requests, Closing: s.Closing, Ahead: s.Ahead,
+		Listener: name, Claim: h.n.claim(s.Endpoint), Fails: s.Endpoint == anchor.FailingEndpoint, Draw: s.Draw, Gone: s.Gone, Requests: s.Requests, Closing: s.Closing, Begun: begun,
 	})
 	if err != nil {
 		h.n.log.Debug("connection has ended", "client", s.Client, "err", err)
@@ -240,6 +248,9 @@ type picked struct {
 	index   uint32
 	address netip.AddrPort
 }
+
+// at is the endpoint's index.
+func (p picked) at() uint32 { return p.index }
 
 // Address implements slowpath.Picked.
 func (p picked) Address() netip.AddrPort { return p.address }
@@ -439,7 +450,7 @@ func (o observer) Observe(r slowpath.Report) {
 	if r.Listener == "" {
 		return
 	}
-	o.r.Record(metrics.Request{Cluster: r.Cluster, Endpoint: r.Endpoint, Status: r.Status, Flag: r.Flag.String()})
+	o.r.Record(metrics.Request{Cluster: r.Cluster, Endpoint: r.Endpoint, Status: r.Status, Flag: r.Flag.String(), Begun: r.Begun, Sent: r.Sent})
 }
 
 func (n *Node) newProxy() *slowpath.Proxy {

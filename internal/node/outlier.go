@@ -71,6 +71,19 @@ func (k *keeper) relayed(index uint32, r slowpath.RelayResult) {
 	k.fault(m, r.Fault())
 }
 
+// decided takes the outcome of an attempt in that the kernel had made and the daemon has decided about. It stands nowhere else.
+func (k *keeper) decided(index uint32, o slowpath.Outcome) {
+	m := (*k.members.Load())[index]
+	if m == nil {
+		return
+	}
+	if o.Status != 0 {
+		m.tallies[health.External].add(o.Status < http.StatusInternalServerError)
+		k.status(m, o.Status)
+	}
+	k.fault(m, o.Fault())
+}
+
 // refused takes a connection in that the pool could not make.
 func (k *keeper) refused(index uint32, open int) {
 	if (*k.members.Load())[index] == nil {

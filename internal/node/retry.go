@@ -29,11 +29,11 @@ func (n *Node) retrying(cluster string, criteria model.Metadata, frequency uint3
 
 // Tried implements slowpath.RetryBalancer. Where every priority that can take anything has been tried all begins anew.
 func (r *elsewhere) Tried(e slowpath.Picked) {
-	p, ok := e.(picked)
+	p, ok := e.(interface{ at() uint32 })
 	if !ok {
 		return
 	}
-	r.attempted = append(r.attempted, r.n.directory.Load().endpoints[p.index].Place.Priority)
+	r.attempted = append(r.attempted, r.n.directory.Load().endpoints[p.at()].Place.Priority)
 	if len(r.attempted)%r.frequency != 0 {
 		return
 	}

@@ -102,8 +102,8 @@ func (p *Pool) tellLocked(s *isock, why Failure) {
 			p.cfg.Logger.Warn("end of a lease may race with its last bytes", "err", err)
 		}
 		lost := p.lostOf(s.slot, why)
-		if why == Reset && !lost.Begun && !lost.Whole && !lost.RequestOpen && p.unseen(s, lost.Lease) && !p.unsent(s, lost) {
-			lost.Unseen = string(p.cfg.Shared.Kept(s.slot))
+		if why == Reset && !lost.Begun && !lost.Whole && !lost.RequestOpen {
+			p.mayResend(s, &lost)
 		}
 		p.cfg.Clients.Fail(lost)
 		p.mu.Lock()
@@ -112,6 +112,19 @@ func (p *Pool) tellLocked(s *isock, why Failure) {
 		s.busy = nil
 		p.closeLocked(s)
 	}()
+}
+
+// mayResend finds out whether a lost request may be sent again.
+func (p *Pool) mayResend(s *isock, l *Lost) {
+	sl := &p.cfg.Shared.Slots[s.slot]
+	unseen := p.unseen(s, l.Lease)
+	if unseen && p.unsent(s, *l) {
+		return
+	}
+	l.Unseen = unseen
+	if unseen || atomic.LoadUint32(&sl.Retry) != 0 {
+		l.Kept = p.keptOf(s.slot, atomic.LoadUint64(&sl.DeadlineNs))
+	}
 }
 
 // lostOf says what is known of a lease that was broken. The slot must not be another's yet.
@@ -128,6 +141,24 @@ func (p *Pool) lostOf(slot uint32, why Failure) Lost {
 		RequestOpen: sl.RequestOpen(),
 	}
 }
+
+// keptOf returns the request of a lease, or nil where the kernel has not kept it. The deadline is a slot's, 0 for none. The slot must not be
+// another's yet.
+func (p *Pool) keptOf(slot uint32, deadline uint64) *Kept {
+	request := p.cfg.Shared.Kept(slot)
+	if len(request) == 0 {
+		return nil
+	}
+	sl := &p.cfg.Shared.Slots[slot]
+	k := &Kept{Request: string(request), Draw: atomic.LoadUint64(&sl.Draw), Began: timeOf(atomic.LoadUint64(&sl.BegunNs))}
+	if deadline != 0 {
+		k.Deadline = timeOf(deadline)
+	}
+	return k
+}
+
+// timeOf is a time of CLOCK_MONOTONIC in Go's terms.
+func timeOf(ns uint64) time.Time { return time.Now().Add(time.Duration(int64(ns) - maps.Now())) }
 
 // tainted reports that what is read from the i-sock would begin with bytes that nobody asked for.
 func tainted(sl *maps.Slot) bool {
@@ -167,6 +198,7 @@ func (p *Pool) spillLocked(s *isock) {
 		Lease:    maps.Lease{Slot: s.slot, Number: atomic.LoadUint64(&sl.Lease)},
 		Cookie:   atomic.LoadUint64(&sl.Cookie),
 		Upstream: up,
+		Endpoint: s.endpoint,
 		Head:     atomic.LoadUint32(&sl.Request)&uint32(maps.RequestHead) != 0,
 		Upgrade:  atomic.LoadUint32(&sl.Request)&uint32(maps.RequestUpgrade) != 0,
 	}
@@ -178,7 +210,10 @@ func (p *Pool) spillLocked(s *isock) {
 	}
 	// While the request is coming it is that of the request.
 	if d := atomic.LoadUint64(&sl.DeadlineNs); d != 0 && !sl.RequestOpen() {
-		spilled.Deadline = time.Now().Add(time.Duration(int64(d) - maps.Now()))
+		spilled.Deadline = timeOf(d)
+	}
+	if atomic.LoadUint32(&sl.Retry) != 0 && atomic.LoadUint32(&sl.Spill) == uint32(maps.SpillWhole) {
+		spilled.Kept = p.keptOf(s.slot, atomic.LoadUint64(&sl.DeadlineNs))
 	}
 	p.wg.Add(1)
 	go func() {

@@ -46,9 +46,20 @@ type Lost struct {
 	Begun, Whole bool
 	// RequestOpen: the client has not sent all of its request; of a tunnel, that it has not ended its side.
 	RequestOpen bool
-	// Unseen is the whole request if it is certain that no server has seen it, and the kernel has kept it: it may be sent again, whatever
-	// its method. Empty otherwise.
-	Unseen string
+	// Kept is the request if it may be sent again; nil otherwise. Unseen: it is certain that no server has seen it, so that its method is of
+	// no consequence. In any other case the route's policy decides.
+	Kept   *Kept
+	Unseen bool
+}
+
+// Kept is a request that the kernel has begun to serve.
+type Kept struct {
+	// Request is whole, and as the client has sent it.
+	Request string
+	// Draw is the random number that has decided about it, 0 for none.
+	Draw uint64
+	// Began is when it was sent, Deadline the end of the route's timeout; zero: there is none.
+	Began, Deadline time.Time
 }
 
 // Clients answers, over TCP, clients whose lease the pool had to end or whose response spills.
@@ -71,6 +82,10 @@ type Spilled struct {
 	Deadline      time.Time
 	// Idle is the longest time without progress, zero for the usual one, negative for none.
 	Idle time.Duration
+	// Endpoint is its index.
+	Endpoint uint32
+	// Kept is the request if the route's policy may want to send it again; nil otherwise. Nothing of the response has been moved.
+	Kept *Kept
 }
 
 // Config is what a pool needs. All fields are required but the limits.

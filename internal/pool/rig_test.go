@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/xlb-project/xlb/internal/maps"
@@ -189,8 +190,12 @@ func (c *fakeClients) Spill(ctx context.Context, s Spilled) {
 // mustFail waits for the next failed request, which must be this one.
 func (r *rig) mustFail(want Lost) {
 	r.t.Helper()
-	if got := next(r.t, r.clients.fails, "failed request"); got != want {
-		r.t.Errorf("failed request: got %+v, want %+v", got, want)
+	got := next(r.t, r.clients.fails, "failed request")
+	if got.Kept != nil {
+		got.Kept.Began = time.Time{}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		r.t.Errorf("failed request (-want +got):\n%s", diff)
 	}
 }
 

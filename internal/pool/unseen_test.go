@@ -50,7 +50,11 @@ func TestRequestThatNobodyHasSeenIsSentAgainOnce(t *testing.T) {
 			atomic.StoreUint32(&sl.Closed, atomic.LoadUint32(&sl.Generation))
 			server := r.connOf(s, slot).(*net.TCPConn)
 			must(t, server.CloseWrite())
-			r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: lease}, Cookie: cookie, Why: Reset, Unseen: test.want})
+			lost := Lost{Lease: maps.Lease{Slot: slot, Number: lease}, Cookie: cookie, Why: Reset}
+			if test.want != "" {
+				lost.Unseen, lost.Kept = true, &Kept{Request: test.want}
+			}
+			r.mustFail(lost)
 		})
 	}
 }

@@ -163,10 +163,13 @@ func (c *contents) routes(first, count uint32) string {
 	var w strings.Builder
 	for i := range count {
 		r := at(c.cfg.Routes, first+i)
-		fmt.Fprintf(&w, "[%d %#x %#x %d %d %d/%d", r.Order, r.Need, r.Forbid, r.TimeoutNs, r.Flags, r.Numerator, r.Denominator)
+		fmt.Fprintf(&w, "[%d %#x %#x %d %d %d/%d", r.Order, r.Need, r.Forbid, r.TimeoutNs, r.Flags&(1<<maps.RouteRetryShift-1), r.Numerator, r.Denominator)
 		if r.Rewrite != 0 {
 			rewrite := at(c.cfg.Rewrites, r.Rewrite)
 			fmt.Fprintf(&w, " %d:%q", rewrite.Cut, rewrite.Text[:rewrite.Len])
+		}
+		if set := r.Flags >> maps.RouteRetryShift; set != 0 {
+			fmt.Fprintf(&w, " retry %x", at(c.cfg.RetrySets, set))
 		}
 		if r.Count == 0 && r.Flags&uint32(maps.RouteSlow) == 0 {
 			fmt.Fprintf(&w, " %s", c.clusters[r.First])

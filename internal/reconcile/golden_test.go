@@ -103,7 +103,7 @@ func (g *rig) dump() string {
 		dumpTable("hosts", cfg.Hosts), dumpTable("vhosts", cfg.VHosts), dumpTable("path_texts", cfg.PathTexts), dumpTable("paths", cfg.Paths), dumpTable("fields", cfg.Fields),
 		dumpTable("tuples", cfg.Tuples), dumpTable("buckets", cfg.Buckets), dumpTable("bucket_lists", cfg.BucketLists),
 		dumpTable("values", cfg.Values), dumpTable("value_prefixes", cfg.Prefixes),
-		dumpTable("routes", cfg.Routes), dumpTable("splits", cfg.Splits), dumpTable("rewrites", cfg.Rewrites),
+		dumpTable("routes", cfg.Routes), dumpTable("splits", cfg.Splits), dumpTable("rewrites", cfg.Rewrites), dumpTable("retry_sets", cfg.RetrySets),
 		dumpTable("automata", cfg.Automata), dumpTable("cells", cfg.Cells), dumpTable("accepts", cfg.Accepts), dumpTable("accepted_values", cfg.AcceptedValues),
 		g.sharedLines(),
 	)

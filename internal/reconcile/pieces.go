@@ -146,6 +146,7 @@ type library struct {
 	routes   *pieces[maps.Route]
 	splits   *pieces[maps.Split]
 	rewrites *pieces[maps.Rewrite]
+	retries  *pieces[maps.RetrySet]
 	tuples   *pieces[maps.Tuple]
 	automata *pieces[maps.Automaton]
 	cells    *pieces[maps.Cells]
@@ -161,6 +162,7 @@ func newLibrary(cfg *maps.Config, n *numbers, stats *Stats) library {
 		routes:         newPieces(cfg.Routes, n.routes, &stats.Routes),
 		splits:         newPieces(cfg.Splits, n.splits, &stats.Splits),
 		rewrites:       newPieces(cfg.Rewrites, n.rewrites, &stats.Rewrites),
+		retries:        newPieces(cfg.RetrySets, n.retries, &stats.RetrySets),
 		tuples:         newPieces(cfg.Tuples, n.tuples, &stats.Tuples),
 		automata:       newPieces(cfg.Automata, n.automata, &stats.Automata),
 		cells:          newPieces(cfg.Cells, n.cells, &stats.Cells),
@@ -174,7 +176,7 @@ func newLibrary(cfg *maps.Config, n *numbers, stats *Stats) library {
 // flush writes what is new, children first.
 func (l *library) flush() error {
 	for _, flush := range []func() error{
-		l.splits.flush, l.rewrites.flush, l.routes.flush, l.indexes.flush, l.tuples.flush, l.cells.flush, l.accepts.flush, l.pages.flush, l.acceptedValues.flush, l.automata.flush,
+		l.splits.flush, l.rewrites.flush, l.retries.flush, l.routes.flush, l.indexes.flush, l.tuples.flush, l.cells.flush, l.accepts.flush, l.pages.flush, l.acceptedValues.flush, l.automata.flush,
 	} {
 		if err := flush(); err != nil {
 			return err

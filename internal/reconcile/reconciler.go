@@ -48,7 +48,7 @@ type Reconciler struct {
 type numbers struct {
 	listeners, tables, vhosts   *ranges
 	routes, splits, schedules   *ranges
-	rewrites                    *ranges
+	rewrites, retries           *ranges
 	fields                      *ranges
 	tuples, tupleNumbers        *ranges
 	bucketLists                 *ranges
@@ -80,7 +80,7 @@ func New(cfg *maps.Config, sh *maps.Shared, log *slog.Logger) *Reconciler {
 }
 
 // newNumbers leaves out 0 where it means none: of tables and virtual hosts by the
-// maps' definition, of rewrites too, of listeners so that a connection without one finds none.
+// maps' definition, of rewrites and sets of statuses too, of listeners so that a connection without one finds none.
 func newNumbers(sizes maps.Sizes, sh *maps.Shared) numbers {
 	return numbers{
 		listeners:      newRanges("addresses", "listeners", 1, sizes.Listeners),
@@ -89,6 +89,7 @@ func newNumbers(sizes maps.Sizes, sh *maps.Shared) numbers {
 		routes:         newRanges("routes", "routes", 0, sizes.Routes),
 		splits:         newRanges("shares", "splits", 0, sizes.Splits),
 		rewrites:       newRanges("rewrites of paths", "rewrites", 1, sizes.Rewrites),
+		retries:        newRanges("sets of statuses", "retry_sets", 1, sizes.RetrySets),
 		fields:         newRanges("headers", "fields", 1, math.MaxUint32),
 		tuples:         newRanges("parts of indexes", "tuples", 0, sizes.Tuples),
 		bucketLists:    newRanges("entries of indexes", "bucket_lists", 0, sizes.BucketLists),

@@ -18,7 +18,7 @@ import (
 )
 
 var testSizes = maps.Sizes{
-	Listeners: 64, RouteTables: 64, VHosts: 256, Routes: 4096, Splits: 1024, Rewrites: 1024, Tuples: 256, Schedules: 4096,
+	Listeners: 64, RouteTables: 64, VHosts: 256, Routes: 4096, Splits: 1024, Rewrites: 1024, RetrySets: 64, Tuples: 256, Schedules: 4096,
 	BucketLists: 1024, Automata: 64, Cells: 4096, Accepts: 1024, AcceptedValues: 1024,
 	Clusters: 64, Groups: 256, Endpoints: 256,
 }
@@ -93,6 +93,7 @@ func newRigOf(t *testing.T, sizes maps.Sizes) *rig {
 	watch(g, "routes", &cfg.Routes)
 	watch(g, "splits", &cfg.Splits)
 	watch(g, "rewrites", &cfg.Rewrites)
+	watch(g, "retry_sets", &cfg.RetrySets)
 	watch(g, "automata", &cfg.Automata)
 	watch(g, "cells", &cfg.Cells)
 	watch(g, "accepts", &cfg.Accepts)

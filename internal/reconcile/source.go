@@ -120,6 +120,14 @@ func (s *source) route(from *compile.Route) (to maps.Route, children []holdable,
 		to.Rewrite = rewrite.first
 		children = append(children, rewrite)
 	}
+	if from.Retry != 0 {
+		set, err := s.r.library.retries.get([]maps.RetrySet{retrySetOf(&s.table.Retries[from.Retry-1])})
+		if err != nil {
+			return to, children, err
+		}
+		to.Flags |= set.first << maps.RouteRetryShift
+		children = append(children, set)
+	}
 	if from.Count == 0 {
 		to.First = s.r.entryOf(from.Cluster, from.Criteria)
 		return to, children, nil
@@ -136,6 +144,14 @@ func (s *source) route(from *compile.Route) (to maps.Route, children []holdable,
 func rewriteOf(from compile.Rewrite) (to maps.Rewrite) {
 	to = maps.Rewrite{Cut: from.Cut, Len: uint32(len(from.Text))}
 	copy(to.Text[:], from.Text)
+	return to
+}
+
+func retrySetOf(from *compile.Retry) (to maps.RetrySet) {
+	to = maps.RetrySet{Statuses: from.Statuses, Flags: uint32(maps.RetryKept)}
+	if from.Limited {
+		to.Flags |= uint32(maps.RetryLimited)
+	}
 	return to
 }
 

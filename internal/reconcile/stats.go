@@ -13,7 +13,7 @@ type Stats struct {
 	Hosts, VHosts, Paths, Fields           int
 	Values, Prefixes                       int
 	Tuples, Buckets, BucketLists           int
-	Routes, Splits, Rewrites               int
+	Routes, Splits, Rewrites, RetrySets    int
 	Automata, Cells, Accepts               int
 	AcceptedValues                         int
 	Schedules, Groups, Clusters, Endpoints int
@@ -22,7 +22,7 @@ type Stats struct {
 // Total is the number of writes.
 func (s *Stats) Total() int {
 	return s.VIPs + s.Listeners + s.RouteTables + s.Hosts + s.VHosts + s.Paths + s.Fields +
-		s.Values + s.Prefixes + s.Tuples + s.Buckets + s.BucketLists + s.Routes + s.Splits + s.Rewrites +
+		s.Values + s.Prefixes + s.Tuples + s.Buckets + s.BucketLists + s.Routes + s.Splits + s.Rewrites + s.RetrySets +
 		s.Automata + s.Cells + s.Accepts + s.AcceptedValues + s.Schedules + s.Groups + s.Clusters + s.Endpoints
 }
 

@@ -74,7 +74,7 @@ func newDownstream(p *Proxy, conn net.Conn, s Session) *downstream {
 		out:    newClientWriter(conn),
 		head:   headBuffers.Get().(*[]byte),
 	}
-	*d.head = append((*d.head)[:0], s.Ahead...)
+	*d.head = append((*d.head)[:0], s.Begun.request()...)
 	d.reader.Reset(d.in)
 	return d
 }
@@ -83,6 +83,7 @@ func (d *downstream) release() {
 	if c := d.session.Claim; c != nil {
 		c.Endpoint.Done(Outcome{})
 	}
+	d.session.Begun.drop()
 	d.out.release()
 	d.reader.Reset(nil)
 	readers.Put(d.reader)
@@ -141,7 +142,7 @@ func (d *downstream) readHead() (end int, state headState, reply LocalReply) {
 			return 0, headRejected, ReplyHeadTooLarge
 		case end > 0:
 			return end, headComplete, noReply
-		case scanned == 0 && (!first || d.in.consumed > 0 || d.session.Ahead != ""):
+		case scanned == 0 && (!first || d.in.consumed > 0 || d.session.Begun != nil):
 			return 0, headNone, noReply
 		}
 		if !timed {

@@ -28,6 +28,7 @@ type exchange struct {
 	began time.Time
 
 	ctx      context.Context
+	cancel   context.CancelCauseFunc // of ctx
 	watchdog *watchdog
 
 	table          *model.RouteTable // nil where no route is looked for
@@ -75,6 +76,9 @@ type exchange struct {
 	fails bool
 	// sticky is the request's session, nil without one.
 	sticky *stickiness
+	// begun is set for a request that the fast path has begun to serve, and attempt until its first attempt has been gone on with.
+	begun   *Begun
+	attempt *Attempt
 	// flag of a response that is the endpoint's.
 	flag Flag
 	// copies that are to be sent when the request has been read.
@@ -100,6 +104,9 @@ func (d *downstream) serveOne(ctx context.Context, end int) (keep bool, err erro
 	}
 	d.requests++
 	x := &exchange{downstream: d, head: h, body: d.bodyOf(&h, end), view: view, began: time.Now()}
+	if d.requests == 1 {
+		x.goOnWith(d.session.Begun)
+	}
 	if x.body != nil {
 		x.body.onProgress = func() { x.watchdog.progress() }
 	}
@@ -120,7 +127,10 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 		return x.respond(refusal)
 	}
 	reply := x.match()
-	if reply == noReply || reply == ReplyNoRoute {
+	if x.attempt != nil {
+		x.adopt(reply)
+		reply = noReply
+	} else if reply == noReply || reply == ReplyNoRoute {
 		if done, keep, err := x.filter(ctx); done {
 			claim.unused()
 			return keep, err
@@ -157,7 +167,7 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 	x.connections, x.maxAttempt = cluster.Connections, cluster.MaxDuration
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	x.ctx, x.tryCtx, x.cancelTry = ctx, ctx, cancel
+	x.ctx, x.cancel, x.tryCtx, x.cancelTry = ctx, cancel, ctx, cancel
 	x.whole = make(chan struct{})
 	x.out.begin()
 	x.watchdog = startWatchdog(x.conn, x.reader, x.idleLimit(), cancel)
@@ -273,10 +283,7 @@ func (x *exchange) changeHost(rule model.HostRule) (onward string) {
 // the endpoint; and arms the route's timeout. A CONNECT has none: it counts from
 // the end of the request, which is that of the tunnel.
 func (x *exchange) beginBody() {
-	timeout := x.route.Timeout
-	if x.head.connect() {
-		timeout = 0
-	}
+	timeout := x.timeLeft()
 	if x.body == nil {
 		x.noteRead()
 		x.watchdog.requestRead(timeout)
@@ -295,9 +302,12 @@ func (x *exchange) beginBody() {
 // between attempts as well.
 func (x *exchange) exchange(claim *Claim, cluster *model.Cluster) (*response, LocalReply) {
 	x.admitted = x.admission(cluster)
-	leave, err := x.admitted.gate.enter(x.ctx, x.admitted.load, &x.admitted.breakers)
+	leave, err := x.enterCluster()
 	if err != nil {
 		claim.unused()
+		if x.attempt != nil {
+			return nil, x.attempt.failed()
+		}
 		if errors.Is(err, errOverflow) {
 			x.admitted.overflowed()
 			return nil, ReplyOverflow
@@ -312,10 +322,21 @@ func (x *exchange) exchange(claim *Claim, cluster *model.Cluster) (*response, Lo
 	if x.fails && claim == nil {
 		return nil, ReplyNoHealthyUpstream
 	}
-	if x.route.Retry != nil {
+	if x.route.Retry != nil || x.attempt != nil {
 		return x.retrying(claim)
 	}
 	return x.roundTrip(claim)
+}
+
+// timeLeft is what the route's timeout leaves from the end of the request on; 0 is no bound.
+func (x *exchange) timeLeft() time.Duration {
+	switch {
+	case x.head.connect():
+		return 0
+	case x.begun == nil:
+		return x.route.Timeout
+	}
+	return x.begun.timeLeft()
 }
 
 // leave takes the request from its cluster's count.
@@ -551,6 +572,6 @@ func (x *exchange) respond(a localAnswer) (bool, error) {
 func (x *exchange) finish(status int, flag Flag) {
 	x.proxy.finish(Report{
 		Listener: x.session.Listener, Cluster: x.cluster, Endpoint: x.address,
-		Status: status, Flag: flag, Duration: time.Since(x.began),
+		Status: status, Flag: flag, Duration: time.Since(x.began), Begun: x.begun != nil, Sent: x.sentAnew(),
 	})
 }

@@ -12,6 +12,8 @@ import (
 type Outcome struct {
 	// Status of the endpoint's response; 0: none arrived.
 	Status int
+	// Withheld: the client has not got that response, but that of another attempt.
+	Withheld bool
 	// Err is nil when the response was relayed whole.
 	Err error
 	// ConnectFailed: no connection was made, so nothing was sent.

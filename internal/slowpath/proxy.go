@@ -212,8 +212,8 @@ type Session struct {
 	// Draw is the random number by which the first request was routed before, 0 for none. Another one would
 	// give routes with a fraction more than their share.
 	Draw uint64
-	// Ahead is the first request, whole, where it was taken from the connection before.
-	Ahead string
+	// Begun is the first request where the fast path has begun to serve it; nil: all are read from the connection.
+	Begun *Begun
 }
 
 // Result tells what became of a connection.

@@ -40,20 +40,20 @@ type retries struct {
 
 // retrying sends the request, and again as the policy says.
 func (x *exchange) retrying(claim *Claim) (*response, LocalReply) {
-	asked := x.asked()
-	x.retries = &retries{
-		x: x, policy: x.route.Retry, over: !x.route.Retry.Concerns(&asked),
-		left: x.route.Retry.Retries, interval: x.route.Retry.Base,
+	asked, policy := x.asked(), x.route.Retry
+	if policy == nil {
+		policy = &model.Retry{}
 	}
-	if begin := x.proxy.config.Retrying; begin != nil && x.route.Retry.AvoidPriorities > 0 {
-		x.retries.elsewhere = begin(x.cluster, x.share.Criteria, x.route.Retry.AvoidPriorities)
+	x.retries = &retries{x: x, policy: policy, over: !policy.Concerns(&asked), left: policy.Retries, interval: policy.Base}
+	if begin := x.proxy.config.Retrying; begin != nil && policy.AvoidPriorities > 0 {
+		x.retries.elsewhere = begin(x.cluster, x.share.Criteria, policy.AvoidPriorities)
 	}
 	if x.body != nil && !x.retries.over {
 		x.replay = newReplay(x.body)
 	}
 	defer x.retries.uncount()
 	for {
-		if !x.pick(claim) {
+		if x.attempt == nil && !x.pick(claim) {
 			return nil, ReplyNoHealthyUpstream
 		}
 		claim = nil
@@ -137,6 +137,9 @@ func (x *exchange) try() (*response, error) {
 	ctx, cancel := context.WithCancelCause(x.ctx)
 	x.tryCtx, x.cancelTry = ctx, cancel
 	x.sending, x.sendError, x.sentSome, x.bodySource = nil, nil, false, nil
+	if x.attempt != nil {
+		return x.resume()
+	}
 	resp, err := x.send(x.address)
 	if x.headArrived != nil {
 		x.headArrived()
@@ -250,8 +253,8 @@ func (x *exchange) abandon(resp *response, err error) {
 	outcome := Outcome{Err: err, ConnectFailed: isDialError(err)}
 	keep := false
 	if resp != nil {
-		outcome = Outcome{Status: resp.status}
-		keep = resp.keepAlive && resp.body == nil
+		outcome = Outcome{Status: resp.status, Withheld: true}
+		keep = resp.keepAlive && (resp.body == nil || x.upstream.hasWhole(resp.body))
 	}
 	x.endUpstream(keep)
 	x.done(outcome)

@@ -65,6 +65,8 @@ type upstreamConn struct {
 
 	responses *responseReader // of the request that uses it
 	detach    func() bool
+	// lent is set where the connection is the fast path's, which takes it back.
+	lent *lentConn
 }
 
 func newUpstreamConn(conn net.Conn, endpoint netip.AddrPort) *upstreamConn {
@@ -102,10 +104,14 @@ func (c *upstreamConn) end(keep bool, pool *idlePool) {
 		c.timer.Stop()
 		c.timer = nil
 	}
-	keep = keep && open && c.responses.buffered() == 0 && !c.worn(time.Now())
+	keep = keep && open && c.responses.buffered() == 0
 	c.responses.release()
 	c.responses, c.detach = nil, nil
-	if !keep {
+	if c.lent != nil {
+		c.lent.end(keep, c.lent.received)
+		return
+	}
+	if !keep || c.worn(time.Now()) {
 		_ = c.Close()
 		return
 	}

@@ -102,7 +102,7 @@ func newBalancer(t *testing.T, bootstrap object) *balancer {
 func newBalancerOf(t *testing.T, cfg *model.Config) *balancer {
 	t.Helper()
 	sizes := maps.Sizes{
-		Listeners: 4, RouteTables: 4, VHosts: 8, Routes: 1 << 12, Splits: 1 << 10, Rewrites: 1 << 10, Tuples: 1, BucketLists: 1, Automata: 1, Cells: 1, Accepts: 1, AcceptedValues: 1,
+		Listeners: 4, RouteTables: 4, VHosts: 8, Routes: 1 << 12, Splits: 1 << 10, Rewrites: 1 << 10, RetrySets: 8, Tuples: 1, BucketLists: 1, Automata: 1, Cells: 1, Accepts: 1, AcceptedValues: 1,
 		Schedules: 1 << 18, Clusters: 1 << 10, Groups: 1 << 14, Endpoints: 1 << 14,
 	}
 	shared := maps.NewHeapShared(sizes)

@@ -45,7 +45,7 @@ type picker struct {
 func newPicker(t testing.TB, cfg *model.Config) picker {
 	t.Helper()
 	sizes := maps.Sizes{
-		Clusters: 256, Groups: 1024, Endpoints: 4096, Schedules: 1 << 18, Listeners: 8, RouteTables: 8, VHosts: 1 << 12, Routes: 1 << 12, Splits: 1 << 12, Rewrites: 1 << 10, Automata: 64,
+		Clusters: 256, Groups: 1024, Endpoints: 4096, Schedules: 1 << 18, Listeners: 8, RouteTables: 8, VHosts: 1 << 12, Routes: 1 << 12, Splits: 1 << 12, Rewrites: 1 << 10, RetrySets: 8, Automata: 64,
 		Cells: 1 << 12, Accepts: 64, AcceptedValues: 64, Tuples: 64, BucketLists: 64,
 	}
 	shared := maps.NewHeapShared(sizes)

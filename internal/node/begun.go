@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+
+	"github.com/xlb-project/xlb/internal/anchor"
+	"github.com/xlb-project/xlb/internal/pool"
+	"github.com/xlb-project/xlb/internal/reconcile"
+	"github.com/xlb-project/xlb/internal/slowpath"
+)
+
+// resend lets the slow path go on with a request that has lost its endpoint. It reports false, and does nothing, where the client must be told
+// instead.
+func (c clients) resend(l pool.Lost) bool {
+	begun := begunOf(l.Kept)
+	if !l.Unseen {
+		e, ok := c.n.directory.Load().endpoints[l.Endpoint]
+		if !ok {
+			return false
+		}
+		begun.Attempt = &slowpath.Attempt{Cluster: e.Cluster, Endpoint: lost{picked{c.n, l.Endpoint, e.Address}}}
+	}
+	if !c.n.anchors.Resend(l.Cookie, l.Lease, c.goOn(l.Kept.Draw, begun)) {
+		return false
+	}
+	if l.Unseen {
+		c.n.resent.Add(1)
+	}
+	return true
+}
+
+// decide lets the slow path decide about a response that the route's policy may withhold. It returns when the i-sock is the pool's again, and
+// reports false, and does nothing, where the client is to get the response as it is.
+func (c clients) decide(ctx context.Context, s pool.Spilled) bool {
+	e, ok := c.n.directory.Load().endpoints[s.Endpoint]
+	if !ok {
+		return false
+	}
+	ended, served := make(chan struct{}), make(chan bool, 1)
+	endpoint := &decided{picked: picked{c.n, s.Endpoint, e.Address}, entry: e}
+	begun := begunOf(s.Kept)
+	begun.Attempt = &slowpath.Attempt{
+		Cluster: e.Cluster, Endpoint: endpoint, Conn: s.Upstream,
+		OnLoss: func(f func()) func() bool { return context.AfterFunc(ctx, f) },
+		End: func(reusable bool, received uint64) {
+			endpoint.whole = c.release(s, received, reusable)
+			close(ended)
+		},
+		Enter: func() (leave func()) {
+			number := atomic.SwapUint32(&c.n.datapath.Shared.Slots[s.Lease.Slot].Counted, 0)
+			cluster := atomic.LoadUint32(&c.n.datapath.Shared.Endpoints[s.Endpoint].Cluster)
+			return func() { c.n.datapath.Shared.LeaveCluster(cluster, number) }
+		},
+	}
+	// The next attempt needs the client, but not the i-sock.
+	if !c.n.anchors.Go(func() { served <- c.n.anchors.Resend(s.Cookie, s.Lease, c.goOn(s.Kept.Draw, begun)) }) {
+		return false
+	}
+	select {
+	case <-ended:
+		return true
+	case ok := <-served:
+		return ok
+	}
+}
+
+func begunOf(k *pool.Kept) *slowpath.Begun {
+	return &slowpath.Begun{Request: k.Request, Began: k.Began, Deadline: k.Deadline}
+}
+
+// goOn serves a client's connection from that request on, which the random number has decided about.
+func (c clients) goOn(draw uint64, begun *slowpath.Begun) func(context.Context, net.Conn, anchor.Session) anchor.Result {
+	return func(ctx context.Context, conn net.Conn, s anchor.Session) anchor.Result {
+		s.Draw = draw
+		return handler(c).serve(ctx, conn, s, begun)
+	}
+}
+
+// lost is the endpoint of an attempt that the pool has ended: all has been said of it.
+type lost struct{ picked }
+
+// Done implements slowpath.Picked.
+func (lost) Done(slowpath.Outcome) {}
+
+// decided is the endpoint of an attempt about which the slow path decides. Its lease counts it as busy.
+type decided struct {
+	picked
+	entry reconcile.EndpointEntry
+	// whole: the lease has ended well, and counts nowhere as one that has not.
+	whole bool
+}
+
+// Done implements slowpath.Picked. The connection has ended before.
+func (d *decided) Done(o slowpath.Outcome) {
+	d.n.keeper.decided(d.index, o)
+	if o.Withheld && d.whole {
+		d.n.recorder.Withheld(d.entry.Cluster, d.address, o.Status)
+	}
+}

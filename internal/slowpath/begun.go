@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/upstream"
+)
+
+// Begun is a request that the fast path has begun to serve, and that the proxy goes on with.
+type Begun struct {
+	// Request is whole, as the client has sent it, and no longer on the connection.
+	Request string
+	// Began is when it was sent, Deadline the end of the route's timeout, which counts from then; zero: there is none.
+	Began, Deadline time.Time
+	// Attempt is the first one; nil: no endpoint has seen it.
+	Attempt *Attempt
+}
+
+// Attempt is a request that has been sent to an endpoint. What the route's policy says of the outcome decides as it does about one that the
+// proxy has sent.
+type Attempt struct {
+	// Cluster and Endpoint that it was sent to, as in a Claim.
+	Cluster  string
+	Endpoint Picked
+	// Conn is where the response is to be read from; nil: the connection was lost before any of that came.
+	Conn *upstream.Conn
+	// End takes Conn back, once. reusable: a response was read to its end, of so many bytes with what came before it, and the endpoint keeps
+	// the connection. nil without Conn.
+	End func(reusable bool, received uint64)
+	// OnLoss has f called when the connection is taken away, because the client has gone or the fast path ends: then the request ends. stop
+	// takes that back. nil without Conn.
+	OnLoss func(f func()) (stop func() bool)
+	// Enter makes the proxy's what the request takes in the cluster's count, and returns what takes it from there, once. nil: it is to be
+	// counted anew.
+	Enter func() (leave func())
+
+	taken bool
+}
+
+// errLost is what has become of an attempt without Conn.
+var errLost = errors.New("the endpoint has ended the connection before the response")
+
+// request is empty where there is none.
+func (b *Begun) request() string {
+	if b == nil {
+		return ""
+	}
+	return b.Request
+}
+
+// drop ends an attempt that nobody has gone on with.
+func (b *Begun) drop() {
+	if b == nil || b.Attempt == nil || b.Attempt.taken {
+		return
+	}
+	a := b.Attempt
+	a.taken = true
+	if a.End != nil {
+		a.End(false, 0)
+	}
+	a.Endpoint.Done(Outcome{})
+}
+
+func (b *Begun) timeLeft() time.Duration {
+	if b.Deadline.IsZero() {
+		return 0
+	}
+	return max(time.Until(b.Deadline), 1)
+}
+
+// failed is the answer to a request that cannot be sent again because the cluster is full.
+func (a *Attempt) failed() LocalReply { return ReplyUpstreamTermination }
+
+// goOnWith makes the request one that has begun; nil: it has not.
+func (x *exchange) goOnWith(b *Begun) {
+	if b == nil {
+		return
+	}
+	x.begun, x.began, x.attempt = b, b.Began, b.Attempt
+}
+
+// adopt finds the share of the route that the attempt was sent to. Where the configuration has changed meanwhile, and no share leads there, the
+// attempt's outcome stays, whatever it is.
+func (x *exchange) adopt(reply LocalReply) {
+	a := x.attempt
+	if reply == noReply && !x.route.IsLocal() {
+		claim := &Claim{a.Cluster, a.Endpoint}
+		if share := claim.share(x.route, x.share); share != nil {
+			x.share, x.target = share, a.Cluster
+			return
+		}
+	}
+	x.route = &model.Route{Clusters: []model.WeightedCluster{{Name: a.Cluster}}}
+	x.share, x.target = &x.route.Clusters[0], a.Cluster
+}
+
+// enterCluster passes the cluster's circuit breakers, or takes the place that the attempt has behind them.
+func (x *exchange) enterCluster() (leave func(), err error) {
+	g := x.admitted
+	if x.attempt != nil && x.attempt.Enter != nil {
+		return g.gate.leaver(g.load, x.attempt.Enter()), nil
+	}
+	return g.gate.enter(x.ctx, g.load, &g.breakers)
+}
+
+// resume goes on with the attempt as if it had just been sent.
+func (x *exchange) resume() (*response, error) {
+	a := x.attempt
+	x.attempt, a.taken = nil, true
+	x.endpoint, x.address = a.Endpoint, a.Endpoint.Address()
+	x.attempts++
+	x.sentSome = true
+	x.readBegun()
+	if a.Conn == nil {
+		return nil, errLost
+	}
+	kept := a.OnLoss(func() { x.cancel(ErrClientGone) })
+	lent := &lentConn{Conn: a.Conn, end: func(reusable bool, received uint64) {
+		kept()
+		a.End(reusable, received)
+	}}
+	x.use(&upstreamConn{Conn: lent, endpoint: x.address, lent: lent, opened: time.Now()})
+	return x.upstream.responses.final(x.head.method, x.passInterim)
+}
+
+// readBegun reads the request's body, which is in memory.
+func (x *exchange) readBegun() {
+	if x.body == nil {
+		return
+	}
+	var from io.Reader = x.body
+	if x.replay != nil {
+		from = x.replay.begin()
+	}
+	// The kernel has read its framing: nothing is wrong with it, or missing.
+	_, _ = io.Copy(io.Discard, from)
+}
+
+// sentAnew reports whether the request was sent by the proxy.
+func (x *exchange) sentAnew() bool {
+	if x.begun != nil && x.begun.Attempt != nil {
+		return x.attempts > 1
+	}
+	return x.attempts > 0
+}
+
+// lentConn counts what is read of an attempt's connection.
+type lentConn struct {
+	*upstream.Conn
+	end      func(reusable bool, received uint64)
+	received uint64
+}
+
+// Read implements net.Conn.
+func (c *lentConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.received += uint64(n)
+	return n, err
+}
+
+// hasWhole reads what has come of a response that nobody wants, without waiting for more, and reports whether that was all. A connection of the
+// proxy's own is not worth it.
+func (c *upstreamConn) hasWhole(body io.Reader) bool {
+	if c.lent == nil || c.SetReadDeadline(time.Unix(1, 0)) != nil {
+		return false
+	}
+	_, err := io.Copy(io.Discard, body)
+	return err == nil && c.SetReadDeadline(time.Time{}) == nil
+}
