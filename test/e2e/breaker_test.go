@@ -90,7 +90,7 @@ func fourAtOnce(t *testing.T, place *harness.Place, s *script, service netip.Add
 			seen, quiet = now, time.Now()
 		}
 	}
-	close(s.released)
+	s.Release()
 	for _, c := range clients {
 		var report programs.ExchangeReport
 		c.Next(t, &report)

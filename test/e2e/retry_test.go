@@ -3,15 +3,12 @@
 package e2e
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,20 +19,10 @@ import (
 	"github.com/xlb-project/xlb/test/e2e/programs"
 )
 
-// script is an endpoint that fails as the request's path asks: "/case?do=503,reset,200" is what it does at the first, the second and
-// the third attempt, and from then on. Several of them share what they have seen.
-type script struct {
-	mu sync.Mutex
-	// attempts of each path, and the bodies that came whole. Guarded by mu.
-	attempts map[string]int
-	bodies   map[string][]int
-	// released ends steps that are held.
-	released chan struct{}
-}
+// script is a programs.Script of endpoints in the process of the test, which XLB takes for those of another host.
+type script struct{ *programs.Script }
 
-func newScript() *script {
-	return &script{attempts: map[string]int{}, bodies: map[string][]int{}, released: make(chan struct{})}
-}
+func newScript() *script { return &script{programs.NewScript()} }
 
 // serve starts an endpoint of the script.
 func (s *script) serve(t *testing.T) netip.AddrPort {
@@ -51,84 +38,15 @@ func (s *script) serve(t *testing.T) netip.AddrPort {
 			if err != nil {
 				return
 			}
-			go s.converse(conn)
+			go s.Converse(conn)
 		}
 	}()
 	return netip.MustParseAddrPort(l.Addr().String())
 }
 
-func (s *script) converse(conn net.Conn) {
-	defer conn.Close()
-	r := bufio.NewReader(conn)
-	for {
-		request, err := http.ReadRequest(r)
-		if err != nil {
-			return
-		}
-		key := request.URL.Path
-		step := s.step(request.URL)
-		n, err := io.Copy(io.Discard, request.Body)
-		if err != nil {
-			return
-		}
-		s.mu.Lock()
-		s.bodies[key] = append(s.bodies[key], int(n))
-		s.mu.Unlock()
-		if step == "hold" {
-			<-s.released
-			step = "200"
-		}
-		if !perform(conn, step) {
-			return
-		}
-	}
-}
-
-// step counts an attempt and says what to do in it.
-func (s *script) step(u *url.URL) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	steps := strings.Split(u.Query().Get("do"), ",")
-	n := s.attempts[u.Path]
-	s.attempts[u.Path]++
-	return steps[min(n, len(steps)-1)]
-}
-
-// perform reports whether the connection goes on.
-func perform(conn net.Conn, step string) bool {
-	answer := func(status, fields string) bool {
-		_, err := fmt.Fprintf(conn, "HTTP/1.1 %s X\r\nContent-Length: 2\r\n%s\r\nok", status, fields)
-		return err == nil
-	}
-	switch step {
-	case "reset":
-		_ = conn.(*net.TCPConn).SetLinger(0)
-		return false
-	case "close":
-		return false
-	case "garbage":
-		_, _ = io.WriteString(conn, "garbage\r\n\r\n")
-		return false
-	case "hang":
-		_, _ = io.Copy(io.Discard, conn)
-		return false
-	case "hint":
-		_, _ = io.WriteString(conn, "HTTP/1.1 103 Early Hints\r\n\r\n")
-		return answer("503", "")
-	case "limited":
-		return answer("503", "x-envoy-ratelimited: true\r\n")
-	case "marked":
-		return answer("200", "x-again: yes\r\n")
-	case "wait":
-		return answer("503", "retry-after: 1\r\n")
-	}
-	return answer(step, "")
-}
-
 func (s *script) seen(path string) (attempts int, bodies []int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.attempts[path], s.bodies[path]
+	r := s.Seen()
+	return r.Attempts[path], r.Bodies[path]
 }
 
 // retryCase is a request, and the policy of its route.
@@ -190,9 +108,16 @@ var retryCases = []retryCase{
 	{name: "timeout of all", policy: with(retryOn("5xx", 5), "per_try_timeout", "0.3s"), do: "hang", timeout: "0.5s"},
 	{name: "timeout during a wait", policy: with(retryOn("5xx", 1), "rate_limited_retry_back_off", map[string]any{
 		"reset_headers": []any{map[string]any{"name": "Retry-After", "format": "SECONDS"}}}), do: "wait,200", timeout: "0.3s"},
+	{name: "short body", policy: retryOn("5xx", 2), do: "503,reset,200", body: 500},
+	{name: "short body, lost first", policy: retryOn("5xx", 2), do: "reset,503,200", body: 500},
+	{name: "short chunked body", policy: retryOn("5xx", 2), do: "503,reset,200", body: 500, chunked: true},
+	{name: "empty chunked body", policy: retryOn("5xx", 2), do: "503,200", chunked: true},
+	{name: "answers in chunks", policy: retryOn("5xx", 2), do: "chunks,chunks,200"},
+	{name: "answers in chunks, exhausted", policy: retryOn("5xx", 1), do: "chunks"},
+	{name: "answers that close", policy: retryOn("5xx", 2), do: "last,last,200"},
+	{name: "answers that close, exhausted", policy: retryOn("5xx", 1), do: "503,last"},
 	{name: "body", policy: retryOn("5xx", 2), do: "503,reset,200", body: 2000},
 	{name: "chunked body", policy: retryOn("5xx", 2), do: "503,reset,200", body: 2000, chunked: true},
-	{name: "empty chunked body", policy: retryOn("5xx", 2), do: "503,200", chunked: true},
 	{name: "long body", policy: retryOn("5xx", 2), do: "503,reset,200", body: 200_000},
 	{name: "long chunked body", policy: retryOn("5xx", 2), do: "503,200", body: 200_000, chunked: true},
 	{name: "body beyond the buffer", policy: retryOn("5xx", 2), do: "503,200", body: 3_000_000},
@@ -241,8 +166,17 @@ func (c *retryCase) request(i int) string {
 	return head + "\r\n"
 }
 
+// inKernel reports whether the kernel makes the first attempt of a case, if it has a connection: it looks at no headers of responses, has no time for
+// a single attempt, and keeps requests of up to 1 KiB.
+func (c *retryCase) inKernel(i int) bool {
+	_, perTry := c.policy["per_try_timeout"]
+	_, perTryIdle := c.policy["per_try_idle_timeout"]
+	_, headers := c.policy["retriable_headers"]
+	return !perTry && !perTryIdle && !headers && c.cluster == "" && len(c.request(i)) <= 1024
+}
+
 // retryConfig is one route for each case.
-func retryConfig(t *testing.T, s *script, service netip.AddrPort) harness.Config {
+func retryConfig(t *testing.T, service netip.AddrPort, live ...netip.AddrPort) harness.Config {
 	t.Helper()
 	var routes []any
 	for i, c := range retryCases {
@@ -262,12 +196,12 @@ func retryConfig(t *testing.T, s *script, service netip.AddrPort) harness.Config
 		routes = append(routes, map[string]any{"match": map[string]any{"path": c.path(i)}, "route": action})
 	}
 	table := map[string]any{"name": "retry", "virtual_hosts": []any{map[string]any{"name": "all", "domains": []any{"*"}, "routes": routes}}}
-	live, dead := s.serve(t), refusing(t)
+	dead := refusing(t)
 	return harness.Config{
 		Listeners: []harness.Listener{{Address: service, Table: table}},
 		Clusters: []harness.Cluster{
-			{Name: "script", Endpoints: []netip.AddrPort{live, s.serve(t)}},
-			{Name: "mixed", Endpoints: []netip.AddrPort{dead, live}},
+			{Name: "script", Endpoints: live},
+			{Name: "mixed", Endpoints: []netip.AddrPort{dead, live[0]}},
 			{Name: "dead", Endpoints: []netip.AddrPort{dead}},
 		},
 	}
@@ -299,51 +233,115 @@ type retryOutcome struct {
 	Bodies   []int
 }
 
-// playRetries plays all cases on one connection. Envoy does not pass on 103.
-func playRetries(t *testing.T, place *harness.Place, s *script, service netip.AddrPort, passesHints bool) []retryOutcome {
+// playRetries plays all cases on one connection, or each on one of its own. Envoy does not pass on 103.
+func playRetries(t *testing.T, place *harness.Place, seen func() programs.ScriptSeen, service netip.AddrPort, passesHints, apart bool) []retryOutcome {
 	t.Helper()
-	var steps []programs.Step
+	var all [][]programs.Step
 	for i := range retryCases {
-		steps = append(steps, programs.Step{Send: retryCases[i].request(i)}, programs.Step{Receive: true})
+		steps := []programs.Step{{Send: retryCases[i].request(i)}, {Receive: true}}
+		if passesHints && strings.HasPrefix(retryCases[i].do, "hint") {
+			steps = append(steps, programs.Step{Receive: true})
+		}
+		all = append(all, steps)
 	}
-	if passesHints {
-		steps = append(steps, programs.Step{Receive: true}) // the last case has an interim response
+	if !apart {
+		all = [][]programs.Step{slices.Concat(all...)}
 	}
-	report := runExchange(t, place, service, 60*time.Second, steps...)
-	if len(report.Replies) < len(retryCases) {
-		t.Fatalf("%d replies to %d requests: %s", len(report.Replies), len(retryCases), report.Error)
+	var replies []programs.Reply
+	for _, steps := range all {
+		report := runExchange(t, place, service, 60*time.Second, steps...)
+		if report.Error != "" {
+			t.Fatalf("%d replies: %s", len(replies)+len(report.Replies), report.Error)
+		}
+		replies = append(replies, report.Replies...)
 	}
+	return retryOutcomes(replies, seen())
+}
+
+func retryOutcomes(replies []programs.Reply, met programs.ScriptSeen) []retryOutcome {
 	var all []retryOutcome
-	replies := report.Replies
 	for i := range retryCases {
 		if replies[0].Status == http.StatusEarlyHints {
 			replies = replies[1:]
 		}
 		outcome := retryOutcome{Status: replies[0].Status, Body: replies[0].Body}
-		outcome.Attempts, outcome.Bodies = s.seen(retryCases[i].path(i))
+		outcome.Attempts, outcome.Bodies = met.Attempts[retryCases[i].path(i)], met.Bodies[retryCases[i].path(i)]
 		all = append(all, outcome)
 		replies = replies[1:]
 	}
 	return all
 }
 
-// TestRetriesAreThoseOfEnvoy compares what client and endpoints see of each policy, in every mode.
+// TestRetriesAreThoseOfEnvoy compares what client and endpoints see of each policy, in every mode. To the kernel the endpoints are on this host, on
+// this host and unknown, or on another one.
 func TestRetriesAreThoseOfEnvoy(t *testing.T) {
 	place, service := harness.SameHost(t), harness.Service()
 	harness.OnlyXLB(t, "it is what XLB is compared with")
 	s := newScript()
-	harness.StartEnvoy(t, retryConfig(t, s, service), place)
-	want := playRetries(t, place, s, service, false)
+	harness.StartEnvoy(t, retryConfig(t, service, s.serve(t), s.serve(t)), place)
+	want := playRetries(t, place, s.Seen, service, false, false)
 	for _, mode := range harness.Modes(t) {
 		t.Run(mode.Name, func(t *testing.T) {
 			s, service := newScript(), harness.Service()
-			harness.Start(t, mode, retryConfig(t, s, service), place)
-			got := playRetries(t, place, s, service, true)
-			for i, c := range retryCases {
-				if diff := cmp.Diff(want[i], got[i]); diff != "" {
-					t.Errorf("%s (-Envoy +XLB):\n%s", c.name, diff)
-				}
-			}
+			harness.Start(t, mode, retryConfig(t, service, s.serve(t), s.serve(t)), place)
+			compareRetries(t, want, playRetries(t, place, s.Seen, service, true, false))
 		})
+	}
+	if !harness.FastPath(t) {
+		return
+	}
+	for _, topology := range topologies {
+		t.Run(topology.name, func(t *testing.T) {
+			clients, servers := topology.places(t)
+			seen, live := scripted(t, servers)
+			b := harness.Start(t, harness.Mode{Fast: true}, retryConfig(t, service, live...), clients)
+			compareRetries(t, want, playRetries(t, clients, seen, service, true, true))
+			requireFirstAttempts(t, b)
+		})
+	}
+}
+
+// scripted starts two endpoints of one script.
+func scripted(t *testing.T, place *harness.Place) (seen func() programs.ScriptSeen, live []netip.AddrPort) {
+	t.Helper()
+	var report programs.ScriptReport
+	process := place.Program(t, programs.ScriptProgram, programs.ScriptSpec{Address: place.Address.String(), Endpoints: 2})
+	process.Next(t, &report)
+	for _, a := range report.Addresses {
+		live = append(live, netip.MustParseAddrPort(a))
+	}
+	return func() programs.ScriptSeen {
+		process.Ask(t, "report", &report)
+		return report.Seen
+	}, live
+}
+
+func compareRetries(t *testing.T, want, got []retryOutcome) {
+	t.Helper()
+	for i, c := range retryCases {
+		if diff := cmp.Diff(want[i], got[i]); diff != "" {
+			t.Errorf("%s (-Envoy +XLB):\n%s", c.name, diff)
+		}
+	}
+}
+
+// requireFirstAttempts asks the counters where they were made, of cases that had a connection each: a request that follows at once on one that the
+// daemon has answered is the daemon's. A case that resets may leave the pool without a connection for a moment.
+func requireFirstAttempts(t *testing.T, b *harness.Balancer) {
+	t.Helper()
+	possible := 0
+	for i, c := range retryCases {
+		if c.inKernel(i) {
+			possible++
+		}
+	}
+	verdict := func(name string) int { return int(b.Metric(t, "xlb_verdicts_total", fmt.Sprintf("verdict=%q", name))) }
+	leased, withheld := verdict("request_leased"), verdict("spill_retry")
+	t.Logf("first attempts in the kernel: %d of %d that are possible, %d cases; the daemon has decided about %d responses", leased, possible, len(retryCases), withheld)
+	if leased < possible*9/10 {
+		t.Errorf("%d first attempts in the kernel, want %d", leased, possible)
+	}
+	if withheld < 15 {
+		t.Errorf("the daemon has decided about %d responses, want 15 at least", withheld)
 	}
 }

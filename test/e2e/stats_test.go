@@ -152,7 +152,7 @@ func playBreakers(t *testing.T, tt *limitScenario, start func(harness.Config) *h
 			}
 		}
 		expectStats(t, b, "while requests are held", tt.during)
-		close(s.released)
+		s.Release()
 		for _, c := range held {
 			var report programs.ExchangeReport
 			if c.Next(t, &report); len(report.Replies) != 1 || report.Replies[0].Status != 200 {

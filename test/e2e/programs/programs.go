@@ -51,6 +51,7 @@ const (
 	TimelineProgram = "timeline"
 	BrinkProgram    = "brink"
 	WitnessProgram  = "witness"
+	ScriptProgram   = "script"
 
 	// heirProgram is a child of the program habit.
 	heirProgram = "heir"
@@ -86,6 +87,7 @@ var registry = map[string]func(*stdio) error{
 	TimelineProgram: runTimeline,
 	BrinkProgram:    runBrink,
 	WitnessProgram:  runWitness,
+	ScriptProgram:   runScript,
 	heirProgram:     runHeir,
 
 	ChaosClientProgram: runChaosClient,
