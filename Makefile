@@ -76,7 +76,7 @@ test-race: ## Unit tests under the race detector.
 .PHONY: test-e2e
 test-e2e: build ## End-to-end tests on this kernel (root).
 	@scripts/install-deps test
-	go test -count=1 -timeout 20m ./test/e2e/... ./test/conformance
+	go test -count=1 -timeout 40m ./test/e2e/... ./test/conformance
 
 .PHONY: websocket
 websocket: build ## WebSocket through XLB with the libraries of Node and Python (root).
