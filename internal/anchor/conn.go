@@ -55,13 +55,13 @@ func (c *Conn) Ready() {
 	case poller.Quiet:
 		c.rearm()
 	case poller.Readable:
-		c.set.spawn(c.serve)
+		c.set.Go(c.serve)
 	case poller.Ended:
 		if c.set.gone(c.cookie) {
 			c.set.spawnClose(c)
 			return
 		}
-		c.set.spawn(c.halfClosed)
+		c.set.Go(c.halfClosed)
 	default:
 		c.set.spawnClose(c)
 	}

@@ -195,7 +195,7 @@ func (s *Set) accepted(fd int, peer netip.AddrPort, port uint16) {
 	s.mu.Unlock()
 	if c.plain {
 		// The endpoint may speak first.
-		s.spawn(c.serve)
+		s.Go(c.serve)
 		return
 	}
 	if err := s.poller.Watch(fd, c); err != nil {
@@ -216,8 +216,6 @@ func (s *Set) acceptFailed(err error) {
 		s.cfg.Logger.Error("accept connection; raise the limit of open files if it is that", "err", err)
 	}
 }
-
-func (s *Set) spawn(f func()) { s.Go(f) }
 
 // Go runs f in a goroutine for which Close waits. It reports false, and does nothing, once the set closes.
 func (s *Set) Go(f func()) bool {
@@ -241,7 +239,7 @@ func (s *Set) spawnClose(c *Conn) {
 		c.use.Unlock()
 		return
 	}
-	s.spawn(c.close)
+	s.Go(c.close)
 }
 
 func (s *Set) remove(c *Conn) {

@@ -73,9 +73,6 @@ func (b *Begun) timeLeft() time.Duration {
 	return max(time.Until(b.Deadline), 1)
 }
 
-// failed is the answer to a request that cannot be sent again because the cluster is full.
-func (a *Attempt) failed() LocalReply { return ReplyUpstreamTermination }
-
 // goOnWith makes the request one that has begun; nil: it has not.
 func (x *exchange) goOnWith(b *Begun) {
 	if b == nil {

@@ -306,7 +306,8 @@ func (x *exchange) exchange(claim *Claim, cluster *model.Cluster) (*response, Lo
 	if err != nil {
 		claim.unused()
 		if x.attempt != nil {
-			return nil, x.attempt.failed()
+			// It cannot be sent again: what has become of the attempt is the answer.
+			return nil, ReplyUpstreamTermination
 		}
 		if errors.Is(err, errOverflow) {
 			x.admitted.overflowed()
