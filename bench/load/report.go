@@ -23,6 +23,20 @@ type Report struct {
 	Latency Histogram `json:"latency"`
 }
 
+// NewReport is one of nothing so far.
+func NewReport(elapsed time.Duration) Report {
+	return Report{DurationUS: elapsed.Microseconds(), Latency: Histogram{}}
+}
+
+// Add counts requests by their latencies in microseconds, and errors.
+func (r *Report) Add(latencies []int64, errors int64) {
+	r.Requests += int64(len(latencies))
+	r.Errors += errors
+	for _, us := range latencies {
+		r.Latency[us]++
+	}
+}
+
 // Rate returns the answered requests per second.
 func (r Report) Rate() float64 {
 	if r.DurationUS == 0 {

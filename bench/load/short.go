@@ -94,13 +94,9 @@ func Run(ctx context.Context, o Options) (Report, error) {
 }
 
 func merge(workers []*worker, elapsed time.Duration) Report {
-	report := Report{DurationUS: elapsed.Microseconds(), Latency: Histogram{}}
+	report := NewReport(elapsed)
 	for _, w := range workers {
-		report.Requests += int64(len(w.latencies))
-		report.Errors += w.errors
-		for _, us := range w.latencies {
-			report.Latency[us]++
-		}
+		report.Add(w.latencies, w.errors)
 	}
 	return report
 }

@@ -87,13 +87,9 @@ func (o Options) schedule(ctx context.Context, t *timer, start time.Time, due ch
 }
 
 func merge(callers []*caller, elapsed time.Duration) loadgen.Report {
-	report := loadgen.Report{DurationUS: elapsed.Microseconds(), Latency: loadgen.Histogram{}}
+	report := loadgen.NewReport(elapsed)
 	for _, c := range callers {
-		report.Requests += int64(len(c.latencies))
-		report.Errors += c.errors
-		for _, us := range c.latencies {
-			report.Latency[us]++
-		}
+		report.Add(c.latencies, c.errors)
 	}
 	return report
 }

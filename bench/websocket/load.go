@@ -97,15 +97,13 @@ func dialAll(ctx context.Context, o Options) ([]*client, error) {
 }
 
 func merge(clients []*client, elapsed time.Duration) loadgen.Report {
-	report := loadgen.Report{DurationUS: elapsed.Microseconds(), Latency: loadgen.Histogram{}}
+	report := loadgen.NewReport(elapsed)
 	for _, c := range clients {
-		report.Requests += int64(len(c.latencies))
+		errors := int64(0)
 		if c.err != nil {
-			report.Errors++
+			errors = 1
 		}
-		for _, us := range c.latencies {
-			report.Latency[us]++
-		}
+		report.Add(c.latencies, errors)
 	}
 	return report
 }
