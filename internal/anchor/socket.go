@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +22,7 @@ import (
 // is free is given to the next connection at once.
 type socket struct {
 	file          *os.File
+	raw           syscall.RawConn
 	fd            int
 	local, remote netip.AddrPort
 	closed        atomic.Bool
@@ -28,14 +30,17 @@ type socket struct {
 
 // newSocket takes over a descriptor that does not block.
 func newSocket(fd int, local, remote netip.AddrPort) *socket {
-	return &socket{file: os.NewFile(uintptr(fd), "anchor"), fd: fd, local: local, remote: remote}
+	file := os.NewFile(uintptr(fd), "anchor")
+	// Only a nil file has none.
+	raw, _ := file.SyscallConn()
+	return &socket{file: file, raw: raw, fd: fd, local: local, remote: remote}
 }
 
 func (s *socket) Read(b []byte) (int, error) {
-	if s.closed.Load() {
-		return 0, net.ErrClosed
+	if len(b) == 0 {
+		return 0, nil
 	}
-	return s.file.Read(b)
+	return s.receive(b, 0)
 }
 
 func (s *socket) Write(b []byte) (int, error) {
@@ -68,13 +73,9 @@ func (s *socket) receive(b []byte, flags int) (n int, err error) {
 	if s.closed.Load() {
 		return 0, net.ErrClosed
 	}
-	raw, err := s.file.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	waited := raw.Read(func(fd uintptr) bool {
-		n, _, err = unix.Recvfrom(int(fd), b, flags|unix.MSG_DONTWAIT)
-		return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
+	waited := s.raw.Read(func(fd uintptr) bool {
+		n, err = receiveNow(int(fd), b, flags)
+		return !errors.Is(err, unix.EAGAIN)
 	})
 	switch {
 	case waited != nil:
@@ -85,6 +86,27 @@ func (s *socket) receive(b []byte, flags int) (n int, err error) {
 		return 0, io.EOF
 	}
 	return n, nil
+}
+
+// markAttempts bounds the attempts to read behind an urgent byte. Signals that come as often are not those of the Go runtime.
+const markAttempts = 8
+
+// receiveNow receives what is there. Before a client's urgent byte (MSG_OOB) the kernel finds nothing to read while a signal is
+// pending, be it one by which the Go runtime interrupts a goroutine, although bytes lie behind it: nobody would tell of them again.
+func receiveNow(fd int, b []byte, flags int) (n int, err error) {
+	for range markAttempts {
+		n, _, err = unix.Recvfrom(fd, b, flags|unix.MSG_DONTWAIT)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if !errors.Is(err, unix.EAGAIN) {
+			return n, err
+		}
+		if at, _ := unix.IoctlGetInt(fd, unix.SIOCATMARK); at == 0 {
+			return 0, err
+		}
+	}
+	return 0, unix.EAGAIN
 }
 
 // Close ends reads and writes, those that wait too.

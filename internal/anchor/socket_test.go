@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -115,5 +116,65 @@ func TestSocketThatDoesNotLingerResets(t *testing.T) {
 	must(t, peer.SetReadDeadline(deadline()))
 	if _, err := peer.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("peer: got %v, want %v", err, unix.ECONNRESET)
+	}
+}
+
+// A signal that is pending hides what lies behind an urgent byte.
+func TestSocketReadsBehindAnUrgentByteDespiteSignals(t *testing.T) {
+	t.Parallel()
+	s, peer := newSocketPair(t)
+	raw, err := peer.(*net.TCPConn).SyscallConn()
+	must(t, err)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer interrupt(unix.Getpid(), unix.Gettid())()
+	const sent = "GET"
+	for range 2000 {
+		var urgent error
+		must(t, raw.Control(func(fd uintptr) { urgent = unix.Sendto(int(fd), []byte("!"), unix.MSG_OOB, nil) }))
+		must(t, urgent)
+		_, err := peer.Write([]byte(sent))
+		must(t, err)
+		awaitReadable(t, s.fd)
+		got := make([]byte, len(sent))
+		if n, err := receiveNow(s.fd, got, 0); err != nil || string(got[:n]) != sent {
+			t.Fatalf("receive what is there: got %q, %v, want %q", got[:n], err, sent)
+		}
+	}
+}
+
+func awaitReadable(t *testing.T, fd int) {
+	t.Helper()
+	for {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		_, err := unix.Poll(fds, int(patience.Milliseconds()))
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		must(t, err)
+		if fds[0].Revents&unix.POLLIN == 0 {
+			t.Fatal("nothing arrives")
+		}
+		return
+	}
+}
+
+// interrupt sends the signal of the Go runtime to a thread, again and again, until the function that it returns has been called.
+func interrupt(process, thread int) (stop func()) {
+	var done sync.WaitGroup
+	over := make(chan struct{})
+	done.Go(func() {
+		for {
+			select {
+			case <-over:
+				return
+			default:
+				_ = unix.Tgkill(process, thread, unix.SIGURG)
+			}
+		}
+	})
+	return func() {
+		close(over)
+		done.Wait()
 	}
 }
