@@ -59,14 +59,14 @@ func (n *Node) install(cfg *model.Config) error {
 	return nil
 }
 
-// switchTo changes kernel and slow path together: requests that come to the slow path meanwhile wait, so that none sees
-// routes of one configuration and endpoints of another.
+// switchTo changes the kernel, and then the slow path, whose requests never wait for it: until the end they find what they have found before.
 func (n *Node) switchTo(cfg *model.Config, image *compile.Image, notes []compile.Note) error {
 	n.inForce.Lock()
 	defer n.inForce.Unlock()
-	if _, err := n.reconcil.Apply(image); err != nil {
+	if err := n.reconcil.Switch(image); err != nil {
 		return fmt.Errorf("write configuration to the kernel: %w", err)
 	}
+	// Endpoints first: who finds the new routes finds their clusters.
 	n.directory.Store(n.newDirectory(cfg))
 	n.publish(cfg, notes)
 	return nil

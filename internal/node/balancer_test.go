@@ -24,6 +24,8 @@ type balancing struct {
 	*Node
 	t      *testing.T
 	shared *maps.Shared
+	// writing, if there is one, is called before each write to the maps.
+	writing func()
 }
 
 func newBalancing(t *testing.T, cfg *model.Config) *balancing {
@@ -33,7 +35,14 @@ func newBalancing(t *testing.T, cfg *model.Config) *balancing {
 	}
 	shared := maps.NewHeapShared(sizes)
 	log := slog.New(slog.DiscardHandler)
-	b := &balancing{&Node{log: log, reconcil: reconcile.New(maps.NewFakeConfig(sizes, nil), shared, log), picker: balance.New(shared)}, t, shared}
+	b := &balancing{t: t, shared: shared}
+	tables := maps.NewFakeConfig(sizes, func() bool {
+		if b.writing != nil {
+			b.writing()
+		}
+		return false
+	})
+	b.Node = &Node{log: log, reconcil: reconcile.New(tables, shared, log), picker: balance.New(shared)}
 	b.use(cfg)
 	return b
 }

@@ -234,12 +234,19 @@ func (h handler) malformed(conn net.Conn) anchor.Result {
 
 // claim is the endpoint that the kernel had chosen before it declined the request.
 func (n *Node) claim(index uint32) *slowpath.Claim {
-	e, ok := n.directory.Load().endpoints[index]
-	if index == anchor.NoEndpoint || !ok || !n.picker.Serving(index) {
+	d := n.directory.Load()
+	e, ok := d.endpoints[index]
+	if index == anchor.NoEndpoint || !ok || e.Gone || !n.picker.Serving(index) {
 		return nil
 	}
 	n.picker.Claim(index)
-	return &slowpath.Claim{Cluster: e.Cluster, Endpoint: picked{n, index, e.Address}}
+	p := picked{n, index, e.Address}
+	if n.directory.Load() != d {
+		// It may have been another's before it was claimed.
+		p.Done(slowpath.Outcome{})
+		return nil
+	}
+	return &slowpath.Claim{Cluster: e.Cluster, Endpoint: p}
 }
 
 // picked implements slowpath.Picked.
@@ -269,20 +276,18 @@ type balancer struct{ n *Node }
 
 // Pick implements slowpath.Balancer.
 func (b balancer) Pick(cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
-	b.n.inForce.RLock()
-	defer b.n.inForce.RUnlock()
-	d := b.n.directory.Load()
-	c, ok := d.clusters[cluster]
+	return b.n.choose(func(v *view) (slowpath.Picked, bool) { return b.pick(v, cluster, criteria, hash, skip) })
+}
+
+func (b balancer) pick(v *view, cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
+	c, ok := v.clusters[cluster]
 	if !ok {
 		return nil, false
 	}
-	skips := func(e uint32) bool {
-		entry, known := d.endpoints[e]
-		return !known || (skip != nil && skip(entry.Address))
-	}
+	skips := func(e uint32) bool { return v.skips(e, skip) }
 	index, ok := c.entry(criteria)
-	if !ok && b.n.hasSubsets(cluster) {
-		return b.strayed(d, cluster, criteria, skips)
+	if m := b.n.current.Load().clusters[cluster]; !ok && m != nil && m.Subsets != nil {
+		return b.strayed(v, m, criteria, skips)
 	}
 	// As in Envoy one is asked that may refuse: if it does, that counts, and outlier detection can have others take over. Only the first
 	// attempt asks: each may take as long as a connection may.
@@ -290,13 +295,11 @@ func (b balancer) Pick(cluster string, criteria model.Metadata, hash uint64, ski
 	if !ok {
 		return nil, false
 	}
-	return picked{b.n, endpoint, d.endpoints[endpoint].Address}, true
+	return picked{b.n, endpoint, v.endpoints[endpoint].Address}, true
 }
 
 // named finds the endpoint of a session, in service or not: whether that will do is for the slow path to say.
 func (n *Node) named(cluster, address string) (slowpath.Picked, model.HealthStatus, bool) {
-	n.inForce.RLock()
-	defer n.inForce.RUnlock()
 	name := endpointName{cluster, address}
 	index, ok := n.directory.Load().named[name]
 	if !ok {
@@ -329,8 +332,7 @@ func namedHealth(flags maps.EndpointFlags, configured model.HealthStatus) model.
 
 // strayed chooses for a route of a configuration that has been replaced meanwhile, and with it the groups of the route's subset: any
 // endpoint in service that the criteria select in the configuration in force.
-func (b balancer) strayed(d *directory, cluster string, criteria model.Metadata, skips func(uint32) bool) (slowpath.Picked, bool) {
-	c := b.n.current.Load().clusters[cluster]
+func (b balancer) strayed(v *view, c *model.Cluster, criteria model.Metadata, skips func(uint32) bool) (slowpath.Picked, bool) {
 	labels := make([]model.Labels, len(c.Endpoints))
 	for i := range c.Endpoints {
 		labels[i] = c.Subsets.LabelsOf(c.Endpoints[i].Metadata)
@@ -343,19 +345,13 @@ func (b balancer) strayed(d *directory, cluster string, criteria model.Metadata,
 			isIn[netip.AddrPortFrom(a.Addr().Unmap(), a.Port())] = true
 		}
 	}
-	for index, e := range d.endpoints {
-		if e.Cluster == cluster && isIn[e.Address] && !skips(index) && b.n.picker.Serving(index) {
+	for index, e := range v.endpoints {
+		if e.Cluster == c.Name && isIn[e.Address] && !skips(index) && b.n.picker.Serving(index) {
 			b.n.picker.Claim(index)
 			return picked{b.n, index, e.Address}, true
 		}
 	}
 	return nil, false
-}
-
-// hasSubsets reports whether the configuration in force divides a cluster.
-func (n *Node) hasSubsets(cluster string) bool {
-	c := n.current.Load().clusters[cluster]
-	return c != nil && c.Subsets != nil
 }
 
 // load implements slowpath.Load for a cluster.
@@ -456,8 +452,6 @@ func (o observer) Observe(r slowpath.Report) {
 func (n *Node) newProxy() *slowpath.Proxy {
 	return slowpath.New(slowpath.Config{
 		Table: func(listener string) (*model.RouteTable, bool) {
-			n.inForce.RLock()
-			defer n.inForce.RUnlock()
 			t, ok := n.current.Load().tables[listener]
 			return t, ok
 		},

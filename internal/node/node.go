@@ -73,7 +73,7 @@ type Node struct {
 	current   atomic.Pointer[loaded]
 	directory atomic.Pointer[directory]
 	updates   sync.Mutex
-	// inForce is held for writing while kernel, directory and current change together.
+	// inForce is held for writing while kernel, directory and current change. See Node.choose for who waits for it.
 	inForce  sync.RWMutex
 	source   *model.Config
 	resolver *resolving
@@ -257,7 +257,8 @@ func (n *Node) close() error {
 // background starts what runs beside everything else.
 func (n *Node) background(ctx context.Context, listener net.Listener) {
 	n.goes(func() { n.heartbeat(ctx) })
-	n.goes(func() { n.slowStart(ctx) })
+	n.goes(func() { n.tend(ctx) })
+	n.goes(func() { n.reclaim(ctx) })
 	n.goes(n.keeper.run)
 	go n.followEvents()
 	if listener == nil {
@@ -294,13 +295,12 @@ func (n *Node) heartbeat(ctx context.Context) {
 			return
 		case <-tick.C:
 			n.beat()
-			n.releaseWaiting()
 		}
 	}
 }
 
-// slowStart lets the weights of endpoints that have just become healthy grow.
-func (n *Node) slowStart(ctx context.Context) {
+// tend lets the weights of endpoints that have just become healthy grow, and gives up removed ones.
+func (n *Node) tend(ctx context.Context) {
 	tick := time.NewTicker(reconcile.GrowthPace)
 	defer tick.Stop()
 	for {
@@ -310,6 +310,26 @@ func (n *Node) slowStart(ctx context.Context) {
 		case <-tick.C:
 			if err := n.reconcil.GrowWeights(); err != nil {
 				n.log.Warn("weights of endpoints in their slow start were not changed; they will be tried again soon", "err", err)
+			}
+			n.releaseWaiting()
+		}
+	}
+}
+
+// reclaimPace is how often what changes have left is given up.
+const reclaimPace = 250 * time.Millisecond
+
+// reclaim has a goroutine of its own: it waits for the kernel, which takes seconds where other work takes all the time of the processors.
+func (n *Node) reclaim(ctx context.Context) {
+	tick := time.NewTicker(reclaimPace)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := n.reconcil.Reclaim(); err != nil {
+				n.log.Warn("what the configuration before has left was not given up; it will be tried again", "err", err)
 			}
 		}
 	}

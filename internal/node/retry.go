@@ -54,22 +54,20 @@ func (r *elsewhere) Pick(skip func(netip.AddrPort) bool) (slowpath.Picked, bool)
 	if r.excluded == nil {
 		return nil, false
 	}
-	r.n.inForce.RLock()
-	defer r.n.inForce.RUnlock()
+	return r.n.choose(func(v *view) (slowpath.Picked, bool) { return r.pick(v, skip) })
+}
+
+func (r *elsewhere) pick(v *view, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
 	root, endpoints, ok := r.n.reconcil.RetryRoot(r.cluster, r.criteria, r.excluded)
 	if !ok {
 		return nil, false
 	}
-	d := r.n.directory.Load()
 	tree := treeOf(&root, endpoints)
-	index, ok := r.n.picker.PickFrom(&tree, func(e uint32) bool {
-		entry, known := d.endpoints[e]
-		return !known || skip(entry.Address)
-	})
+	index, ok := r.n.picker.PickFrom(&tree, func(e uint32) bool { return v.skips(e, skip) })
 	if !ok {
 		return nil, false
 	}
-	return picked{r.n, index, d.endpoints[index].Address}, true
+	return picked{r.n, index, v.endpoints[index].Address}, true
 }
 
 // treeOf is a compiled group whose endpoints have these indices.

@@ -209,13 +209,10 @@ func (w *grouping) create(content groupContent) (*group, error) {
 	return g, nil
 }
 
-// giveGroups gives up groups that no program can reach.
-func (r *Reconciler) giveGroups() {
-	for _, g := range r.unlinked.groups {
-		r.sh.HashTables[g.index.first].Store(nil)
-		r.numbers.schedules.give(g.schedule)
-		r.numbers.hashPlaces.give(g.places)
-		r.numbers.groupIndex.give(g.index)
-	}
-	r.unlinked.groups = nil
+// giveGroup gives up a group that no program can reach.
+func (r *Reconciler) giveGroup(g *group) {
+	r.sh.HashTables[g.index.first].Store(nil)
+	r.numbers.schedules.give(g.schedule)
+	r.numbers.hashPlaces.give(g.places)
+	r.numbers.groupIndex.give(g.index)
 }

@@ -24,7 +24,25 @@ const healthFlags = maps.EndpointUnhealthy | maps.EndpointEjected | maps.Endpoin
 // SetHealth notes the changes in the endpoints' flags, and groups the clusters of those that really change anew: each once, whatever the
 // number of changes. Requests see a cluster's old groups or its new ones. An index that is no endpoint's is passed over: it has been
 // released meanwhile. After an error a cluster has its old groups, and the flags stand: the next change or Apply groups it.
+//
+// It waits for no program unless there is no room beside what is unlinked: see Reclaim.
 func (r *Reconciler) SetHealth(changes ...HealthChange) error {
+	changed := r.noteHealth(changes)
+	return r.withRoom(func() error {
+		for name, c := range r.clusters {
+			if !changed[name] && !c.dependsOn(changed) {
+				continue
+			}
+			if err := r.regroup(c); err != nil {
+				return fmt.Errorf("cluster %q: %w", name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// noteHealth returns the clusters whose endpoints really change.
+func (r *Reconciler) noteHealth(changes []HealthChange) map[string]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	changed := map[string]bool{}
@@ -38,15 +56,27 @@ func (r *Reconciler) SetHealth(changes ...HealthChange) error {
 		}
 		changed[key.cluster] = true
 	}
-	for name, c := range r.clusters {
-		if !changed[name] && !c.dependsOn(changed) {
-			continue
-		}
-		if err := r.regroup(c); err != nil {
-			return fmt.Errorf("cluster %q: %w", name, err)
-		}
+	return changed
+}
+
+// withRoom lets f group clusters, and if it fails once more, when what is unlinked has been given up. It must not matter that some clusters
+// are grouped twice.
+func (r *Reconciler) withRoom(f func() error) error {
+	attempt := func() (err error, waiting bool) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		err = f()
+		return err, r.unlinked.count() > 0
 	}
-	return r.sweep()
+	err, waiting := attempt()
+	if err == nil || !waiting {
+		return err
+	}
+	if err := r.Reclaim(); err != nil {
+		return err
+	}
+	err, _ = attempt()
+	return err
 }
 
 // setFlags reports whether that changes anything. Other flags of the word have other writers.

@@ -66,6 +66,90 @@ func TestHealthDecidesWhomAClusterLeadsTo(t *testing.T) {
 			t.Errorf("%d set %d clear %d: led to %s, want %s", step.port, step.set, step.clear, got, step.want)
 		}
 	}
+	g.mustReclaim()
+	g.checkClean(cfg, nil)
+}
+
+func (g *rig) mustReclaim() {
+	g.t.Helper()
+	if err := g.r.Reclaim(); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// waitForPrograms makes Settle wait until the function that it returns is called. Each wait that begins is told.
+func (g *rig) waitForPrograms() (begun <-chan struct{}, end func()) {
+	waits, over := make(chan struct{}, 100), make(chan struct{})
+	settle := g.r.cfg.Settle
+	g.r.cfg.Settle = func() error {
+		waits <- struct{}{}
+		<-over
+		return settle()
+	}
+	return waits, func() { close(over) }
+}
+
+// The kernel may take seconds to tell that programs have ended.
+func TestHealthChangesWhileProgramsAreWaitedFor(t *testing.T) {
+	for name, wait := range map[string]func(g *rig, cfg *model.Config) error{
+		"reclaim": func(g *rig, _ *model.Config) error { return g.r.Reclaim() },
+		"apply": func(g *rig, cfg *model.Config) error {
+			im, _ := compile.Compile(cfg)
+			_, err := g.r.Apply(im)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t)
+			cfg := single(endpointOn(9000, 1), endpointOn(9001, 1), endpointOn(9002, 1), endpointOn(9003, 1))
+			g.mustApply(cfg)
+			g.mustSetHealth(9000, maps.EndpointUnhealthy, 0)
+			begun, end := g.waitForPrograms()
+			ended := make(chan error)
+			go func() { ended <- wait(g, cfg) }()
+			<-begun
+			g.mustSetHealth(9001, maps.EndpointUnhealthy, 0)
+			if got := g.served(); got != "9002 9003" {
+				t.Errorf("led to %s, want 9002 9003", got)
+			}
+			g.mustSetHealth(9000, 0, maps.EndpointUnhealthy)
+			g.mustSetHealth(9001, 0, maps.EndpointUnhealthy)
+			end()
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			g.mustReclaim()
+			g.checkClean(cfg, nil)
+		})
+	}
+}
+
+func TestSwitchDoesNotWaitForOldPrograms(t *testing.T) {
+	g := newRig(t)
+	g.mustApply(single(endpointOn(9000, 1)))
+	_, end := g.waitForPrograms()
+	cfg := single(endpointOn(9001, 1))
+	im, _ := compile.Compile(cfg)
+	if err := g.r.Switch(im); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.served(); got != "9001" {
+		t.Errorf("led to %s, want 9001", got)
+	}
+	end()
+	g.mustReclaim()
+	g.checkClean(cfg, nil)
+}
+
+func TestChangesOfHealthMakeRoomForThemselves(t *testing.T) {
+	g := newRigOf(t, maps.Sizes{Clusters: 1, Endpoints: 2, Groups: 4, Schedules: 6})
+	cfg := &model.Config{Clusters: []*model.Cluster{{Name: "web", Endpoints: []model.Endpoint{endpointOn(9000, 1), endpointOn(9001, 1)}}}}
+	g.mustApply(cfg)
+	for range 10 {
+		g.mustSetHealth(9000, maps.EndpointUnhealthy, 0)
+		g.mustSetHealth(9000, 0, maps.EndpointUnhealthy)
+	}
+	g.mustReclaim()
 	g.checkClean(cfg, nil)
 }
 

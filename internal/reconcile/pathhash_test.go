@@ -119,7 +119,7 @@ func TestLookUpsInTheHashThatTakeTimeFindTheOldEntryOrTheNew(t *testing.T) {
 			}
 			*states = append(*states, now)
 		}
-		if err := g.r.patchVHost(v, want); err != nil {
+		if err := g.patch(v, want); err != nil {
 			t.Fatal(err)
 		}
 		after := g.hashState(v)
@@ -176,7 +176,7 @@ func TestNoEntryTakesTheMemoryOfOneThatIsRead(t *testing.T) {
 	var writes []string
 	g.wrote = func(what string) { what, _, _ = strings.Cut(what, " ="); writes = append(writes, what) }
 	for _, v := range vhosts {
-		if err := g.r.patchVHost(v, entry("/new")); err != nil {
+		if err := g.patch(v, entry("/new")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -184,4 +184,11 @@ func TestNoEntryTakesTheMemoryOfOneThatIsRead(t *testing.T) {
 	if got := strings.Join(writes, ", "); got != want {
 		t.Errorf("writes: %s\nwant: %s", got, want)
 	}
+}
+
+// patch is patchVHost as Apply calls it.
+func (g *rig) patch(v *vhost, want []pathEntry) error {
+	g.r.mu.Lock()
+	defer g.r.mu.Unlock()
+	return g.r.patchVHost(v, want)
 }

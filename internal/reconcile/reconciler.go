@@ -22,7 +22,10 @@ type Reconciler struct {
 	// now tells the time.
 	now func() time.Time
 
-	// mu guards everything below.
+	// applying is held by who changes tables, or gives up what is unlinked. It comes before mu.
+	applying sync.Mutex
+	// mu guards everything below. Nobody holds it while programs are waited for, which takes seconds where the kernel's own threads
+	// get no time to run: the health of endpoints changes meanwhile.
 	mu        sync.Mutex
 	listeners map[maps.ListenerKey]*listener
 	clusters  map[string]*cluster
@@ -110,14 +113,33 @@ func newNumbers(sizes maps.Sizes, sh *maps.Shared) numbers {
 // request is routed by its listener's old table or by its new one, clusters have their old endpoints or
 // their new ones, and the next Apply, of this image or another, does the rest.
 func (r *Reconciler) Apply(im *compile.Image) (Stats, error) {
+	r.applying.Lock()
+	defer r.applying.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	err := r.switchTo(im)
+	if err == nil {
+		err = r.sweep()
+	}
+	return r.stats, err
+}
+
+// Switch is Apply, but leaves to Reclaim, or to the next Switch, what waits for the programs that still read what was before.
+func (r *Reconciler) Switch(im *compile.Image) error {
+	r.applying.Lock()
+	defer r.applying.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.switchTo(im)
+}
+
+func (r *Reconciler) switchTo(im *compile.Image) error {
 	r.stats = Stats{}
 	err := r.apply(im)
 	if err == nil && r.stats.Total() > 0 {
 		r.log.Info("configuration is in force", "listeners", len(im.Listeners), "clusters", len(im.Clusters), "writes", r.stats.Total())
 	}
-	return r.stats, err
+	return err
 }
 
 // apply adds children before parents and removes parents before children.
@@ -142,7 +164,7 @@ func (r *Reconciler) apply(im *compile.Image) error {
 	}
 	r.unlinkClusters(im.Clusters)
 	r.retireEndpoints(im.Clusters)
-	return r.sweep()
+	return nil
 }
 
 // ownFirst lists the clusters, this node's own first: the health of its endpoints decides over the groups of others.

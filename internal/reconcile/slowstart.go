@@ -40,18 +40,19 @@ func pace(window time.Duration) time.Duration { return min(window/16, time.Secon
 // GrowWeights groups the clusters anew in which some endpoint was in its slow start when they were grouped last, if that was long enough ago.
 // Without any it costs a look at each cluster.
 func (r *Reconciler) GrowWeights() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for name, c := range r.clusters {
-		// A call may come a moment early.
-		if !c.starting || r.now().Sub(c.grouped) < pace(c.compiled.SlowStart.Window)-GrowthPace/2 {
-			continue
+	return r.withRoom(func() error {
+		for name, c := range r.clusters {
+			// A call may come a moment early.
+			if !c.starting || r.now().Sub(c.grouped) < pace(c.compiled.SlowStart.Window)-GrowthPace/2 {
+				continue
+			}
+			before := c.grouped
+			if err := r.regroup(c); err != nil {
+				// regroup has changed both; the next call tries again.
+				c.starting, c.grouped = true, before
+				return fmt.Errorf("cluster %q: %w", name, err)
+			}
 		}
-		if err := r.regroup(c); err != nil {
-			// regroup has cleared it; the next call tries again.
-			c.starting = true
-			return fmt.Errorf("cluster %q: %w", name, err)
-		}
-	}
-	return r.sweep()
+		return nil
+	})
 }

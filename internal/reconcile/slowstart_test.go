@@ -74,6 +74,7 @@ func TestSharesOfNewEndpointsGrow(t *testing.T) {
 	if got := g.kernel.sh.Clusters[index].Root; got != word {
 		t.Errorf("word %#x after the slow start, want it to stay %#x", got, word)
 	}
+	g.mustReclaim()
 	g.checkClean(two, nil)
 }
 

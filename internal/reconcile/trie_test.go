@@ -69,7 +69,7 @@ func TestLookUpsThatTakeTimeFindTheOldEntryOrTheNew(t *testing.T) {
 		g := newRig(t)
 		v := &version{index: span{1, 1}}
 		have, want := w.hostsAlong(host, 1+w.IntN(4)), w.hostsAlong(host, 1+w.IntN(4))
-		if err := g.r.patchHosts(v, have); err != nil {
+		if err := g.patchHosts(v, have); err != nil {
 			t.Fatal(err)
 		}
 		keys := passes(v, host)
@@ -83,7 +83,7 @@ func TestLookUpsThatTakeTimeFindTheOldEntryOrTheNew(t *testing.T) {
 			last := len(periods) - 1
 			periods[last] = append(periods[last], g.hosts())
 		}
-		if err := g.r.patchHosts(v, want); err != nil {
+		if err := g.patchHosts(v, want); err != nil {
 			t.Fatal(err)
 		}
 		after := g.hosts()
@@ -109,4 +109,11 @@ func (g *rig) hosts() hostState {
 	state := hostState{}
 	all.Each(func(k maps.HostKey, v uint32) bool { state[k] = v; return true })
 	return state
+}
+
+// patchHosts is what Apply calls.
+func (g *rig) patchHosts(v *version, want hostEntries) error {
+	g.r.mu.Lock()
+	defer g.r.mu.Unlock()
+	return g.r.patchHosts(v, want)
 }

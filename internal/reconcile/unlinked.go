@@ -10,9 +10,8 @@ import (
 // unlinked is what nothing points to: numbers that programs which began earlier may still
 // use, and versions and virtual hosts that were never switched to.
 type unlinked struct {
-	versions            []*version
-	groups              []*group
-	clusters, endpoints []span
+	spent
+	versions []*version
 	// vhosts are those that may have no holder.
 	vhosts []*vhost
 	// entries have left a virtual host that goes on, but what they point to may be read.
@@ -25,8 +24,16 @@ type unlinked struct {
 	freed bool
 }
 
+// spent are those numbers of which nothing is to be erased: anybody may add to them while programs are waited for.
+type spent struct {
+	groups              []*group
+	clusters, endpoints []span
+}
+
+func (s *spent) count() int { return len(s.groups) + len(s.clusters) + len(s.endpoints) }
+
 func (u *unlinked) empty() bool {
-	return len(u.versions)+len(u.groups)+len(u.clusters)+len(u.endpoints)+len(u.vhosts)+len(u.entries)+len(u.buckets) == 0 && !u.unsettled
+	return u.count()+len(u.versions)+len(u.vhosts)+len(u.entries)+len(u.buckets) == 0 && !u.unsettled
 }
 
 // exchange notes that one version has been linked in the other's place; either may be nil.
@@ -44,18 +51,30 @@ func (u *unlinked) addVHost(v *vhost) {
 	}
 }
 
-// sweep waits until no program uses what is unlinked, erases it and frees its numbers.
+// Reclaim gives up what is no longer used, by Switch, changes of health or released endpoints, once no program uses it. Who does not call it
+// finds it done by the next Switch, or by the change of health that finds no room.
+func (r *Reconciler) Reclaim() error {
+	r.applying.Lock()
+	defer r.applying.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sweep()
+}
+
+// sweep waits until no program uses what is unlinked, erases it and frees its numbers. Needs applying, and mu, which it leaves and takes again.
 func (r *Reconciler) sweep() error {
 	u := &r.unlinked
 	if u.empty() && len(r.library.indexes.unused) == 0 {
 		return nil
 	}
+	// What is added while it waits is for the next.
+	old := u.spent
+	u.spent = spent{}
 	if err := r.settle(); err != nil {
+		u.spent = old.and(u.spent)
 		return err
 	}
-	r.giveGroups()
-	giveAll(r.numbers.clusterIndex, &u.clusters)
-	giveAll(r.numbers.endpointIndex, &u.endpoints)
+	r.giveUp(&old)
 	dropEntries(u.entries)
 	u.entries = nil
 	for _, b := range u.buckets {
@@ -68,8 +87,12 @@ func (r *Reconciler) sweep() error {
 	return nil
 }
 
+// settle waits for the programs that are running. It leaves mu meanwhile, but not applying.
 func (r *Reconciler) settle() error {
-	if err := r.cfg.Settle(); err != nil {
+	r.mu.Unlock()
+	err := r.cfg.Settle()
+	r.mu.Lock()
+	if err != nil {
 		return fmt.Errorf("wait for programs that read the old configuration: %w", err)
 	}
 	r.unlinked.unsettled, r.unlinked.freed = false, false
@@ -96,9 +119,19 @@ func (r *Reconciler) eraseUnlinked() error {
 	return r.library.indexes.erase()
 }
 
-func giveAll(to *ranges, spans *[]span) {
-	for _, s := range *spans {
-		to.give(s)
+func (s spent) and(more spent) spent {
+	return spent{append(s.groups, more.groups...), append(s.clusters, more.clusters...), append(s.endpoints, more.endpoints...)}
+}
+
+// giveUp frees numbers that no program can reach.
+func (r *Reconciler) giveUp(s *spent) {
+	for _, g := range s.groups {
+		r.giveGroup(g)
 	}
-	*spans = nil
+	for _, c := range s.clusters {
+		r.numbers.clusterIndex.give(c)
+	}
+	for _, e := range s.endpoints {
+		r.numbers.endpointIndex.give(e)
+	}
 }

@@ -185,25 +185,3 @@ func TCPMemory(t testing.TB) int64 {
 	t.Fatal("/proc/net/sockstat has no memory of TCP")
 	return 0
 }
-
-// ProcessorTime is how long all processors together have been idle, and how long they are up, in ticks.
-func ProcessorTime(t testing.TB) (idle, total uint64) {
-	t.Helper()
-	content, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	line, _, _ := strings.Cut(string(content), "\n")
-	// user, nice, system, idle, iowait and more (proc_stat(5)).
-	for i, field := range strings.Fields(line)[1:] {
-		n, err := strconv.ParseUint(field, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		total += n
-		if i == 3 || i == 4 {
-			idle += n
-		}
-	}
-	return idle, total
-}

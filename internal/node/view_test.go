@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath"
+)
+
+// portsOf are endpoints at these ports, in the cluster "web", and some routes.
+func portsOf(routes int, ports ...uint16) *model.Config {
+	c := &model.Cluster{Name: "web"}
+	for _, port := range ports {
+		address := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port)
+		c.Endpoints = append(c.Endpoints, model.Endpoint{Address: address, Weight: 1})
+	}
+	return withRoutes(c, slices.Repeat([]model.Metadata{""}, routes)...)
+}
+
+// beginUse begins to put a configuration in force, and stops between its clusters and its routes until the function that it returns is called.
+func (b *balancing) beginUse(cfg *model.Config) (end func()) {
+	at, on, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	b.writing = func() {
+		b.writing = nil
+		close(at)
+		<-on
+	}
+	go func() {
+		defer close(ended)
+		b.use(cfg)
+	}()
+	<-at
+	return func() {
+		close(on)
+		<-ended
+	}
+}
+
+func TestChoicesDoNotWaitForAConfigurationThatIsBeingPutInForce(t *testing.T) {
+	b := newBalancing(t, portsOf(1, 1, 2))
+	pick := func() (slowpath.Picked, bool) { return balancer{b.Node}.Pick("web", "", 0, anywhere) }
+	end := b.beginUse(portsOf(2, 2, 3))
+	if got := b.chosen(pick); got != "2" {
+		t.Errorf("meanwhile: %s, want 2, which is of both", got)
+	}
+	end()
+	if got := b.chosen(pick); got != "2 3" {
+		t.Errorf("afterwards: %s, want 2 3", got)
+	}
+}
+
+func TestChoicesWaitForAConfigurationOfWhichTheyKnowNoEndpoint(t *testing.T) {
+	b := newBalancing(t, portsOf(1, 1, 2))
+	end := b.beginUse(portsOf(2, 3, 4))
+	chosen := make(chan string)
+	go func() {
+		chosen <- b.chosen(func() (slowpath.Picked, bool) { return balancer{b.Node}.Pick("web", "", 0, anywhere) })
+	}()
+	select {
+	case got := <-chosen:
+		t.Errorf("chosen among endpoints that are not known yet: %s", got)
+	case <-time.After(20 * time.Millisecond):
+	}
+	end()
+	if got := <-chosen; got != "3 4" {
+		t.Errorf("chosen: %s, want 3 4", got)
+	}
+}
+
+// An index that has been released is given to another endpoint before that is known.
+func TestChoicesDoNotTakeANewEndpointForTheOneBefore(t *testing.T) {
+	b := newBalancing(t, portsOf(1, 1, 2))
+	b.use(portsOf(1, 2))
+	for index, e := range b.directory.Load().endpoints {
+		if e.Gone && !b.reconcil.ReleaseEndpoint(index) {
+			t.Fatalf("endpoint %d is not released", index)
+		}
+	}
+	end := b.beginUse(portsOf(2, 2, 3))
+	if got := b.chosen(func() (slowpath.Picked, bool) { return balancer{b.Node}.Pick("web", "", 0, anywhere) }); got != "2" {
+		t.Errorf("meanwhile: %s, want 2", got)
+	}
+	end()
+}
