@@ -167,3 +167,41 @@ func TestAttemptIsGivenUpWhereNobodyServes(t *testing.T) {
 		t.Errorf("got %v, %d ends, endpoint done %v", err, ends, first.done)
 	}
 }
+
+// A client that leaves while its attempt's answer is awaited takes the attempt with it: it is not sent again.
+func TestAttemptEndsWithItsClient(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, list(rawEndpoint(t, func(net.Conn, *bufio.Reader) { t.Error("sent again") })), func(_ *Config, r *model.Route) {
+		r.Retry = &model.Retry{On: model.RetryOn5xx, Retries: 3}
+	})
+	near, _ := tcpPair(t)
+	lease, leave := context.WithCancel(t.Context())
+	waits, ends := make(chan struct{}), make(chan bool, 2)
+	first := &fakePick{balancer: f.balancer}
+	client, server := net.Pipe()
+	defer client.Close()
+	begun := &Begun{Request: get, Began: time.Now(), Attempt: &Attempt{
+		Cluster: "c", Endpoint: first, Conn: upstream.New(near.(upstream.TCP)),
+		OnLoss: func(f func()) func() bool {
+			defer close(waits)
+			return context.AfterFunc(lease, f)
+		},
+		End: func(reusable bool, _ uint64) { ends <- reusable },
+	}}
+	served := make(chan Result, 1)
+	go func() {
+		r, _ := f.proxy.Serve(t.Context(), server, Session{Listener: "l", Begun: begun})
+		served <- r
+	}()
+	<-waits
+	leave()
+	if r := waitFor(t, "the end of the call", served); r.Quiet || r.Answered > 0 {
+		t.Errorf("result: got %+v, want the connection to end without an answer", r)
+	}
+	if waitFor(t, "the end of the attempt", ends) {
+		t.Error("the connection is to be used again")
+	}
+	if len(ends) > 0 || !first.done {
+		t.Errorf("%d more ends, endpoint done: %v", len(ends), first.done)
+	}
+}
