@@ -49,7 +49,8 @@ type Pull struct {
 type Pulled struct {
 	// Conn is the number of the connection that was dialled.
 	Conn int
-	// News tells what has come since the command before.
+	// News of a look tells what has come since the look before. Other commands take none: what comes while they run is not lost on who waits
+	// for it next.
 	News []News
 	// Error of a dial. Writing to a connection that the other side has ended is no error: News tells of the end.
 	Error string
@@ -151,6 +152,7 @@ func (p *puppet) do(pull Pull) Pulled {
 	switch conn := p.conn(pull.Conn); {
 	case pull.Do == PuppetLook:
 		p.await(pull.Patience)
+		done.News = p.take()
 	case pull.Do == PuppetDial:
 		conn, err := net.DialTimeout("tcp", pull.Address, pullPatience)
 		if err != nil {
@@ -173,7 +175,6 @@ func (p *puppet) do(pull Pull) Pulled {
 	default:
 		return Pulled{Error: "unknown command " + pull.Do}
 	}
-	done.News = p.take()
 	return done
 }
 
