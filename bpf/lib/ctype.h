@@ -115,6 +115,27 @@ static __always_inline __u32 run_of_names(__u64 w)
 		TOPS);
 }
 
+/* Length of the run of digits at the start of w. */
+static __always_inline __u32 run_of_digits(__u64 w)
+{
+	return w & TOPS ? 0 : bytes_before(~marks_between(w, '0', '9') & TOPS);
+}
+
+/* The number that the first n bytes of w say, which are digits. n is 1 to 8. Digits, pairs and fours of them are joined side by side. */
+static __always_inline __u64 number_of_digits(__u64 w, __u32 n)
+{
+	w = w << ((8 - n) * 8 & 63) & EACH(0x0f);
+	w = w * (10 << 8 | 1) >> 8 & 0x00ff00ff00ff00ffULL;
+	w = w * (100 << 16 | 1) >> 16 & 0x0000ffff0000ffffULL;
+	return w * (10000ULL << 32 | 1) >> 32;
+}
+
+/* Whether a line ends behind the first n bytes of w. */
+static __always_inline __u32 ends_line(__u64 w, __u32 n)
+{
+	return n <= 6 && (w >> (n * 8 & 63) & 0xffff) == ('\r' | '\n' << 8);
+}
+
 /* Length of the run of letters, digits, '-' and '.', which host names are made of, and, when `last` is ':' and not '9', of the colons
  * before ports. */
 static __always_inline __u32 run_of_hosts(__u64 w, __u8 last)

@@ -161,10 +161,11 @@ static __always_inline enum field_step field_value_byte(struct field_scan *f, __
  * Each returns how many of the bytes of w it has taken; 0 leaves the next byte to field_byte().
  */
 
-/* Part of a name, where a word of it begins. `word` is what it adds, in lower case. */
-static __always_inline __u32 field_name_run(struct field_scan *f, __u64 w, __u64 *word)
+/* Part of a name, where a word of it begins. `word` is what it adds, in lower case. With `colon` what follows the name, too: then the state is
+ * FIELD_SPACE, and `id` known. */
+static __always_inline __u32 field_name_run(struct field_scan *f, __u64 w, __u32 colon, __u64 *word)
 {
-	__u32 n = run_of_names(w);
+	__u32 n = run_of_names(w), behind;
 
 	if (!n || f->name_len & 7)
 		return 0;
@@ -172,11 +173,31 @@ static __always_inline __u32 field_name_run(struct field_scan *f, __u64 w, __u64
 	if (f->name_len < 24)
 		f->name[bounded(f->name_len >> 3, 3)] = *word;
 	f->name_len += n;
-	return n;
+	behind = n < 7 ? w >> (n * 8 & 63) & 0xffff : 0;
+	if (!colon || (behind & 0xff) != ':')
+		return n;
+	f->id = field_identify(f);
+	f->state = FIELD_SPACE;
+	return behind >> 8 == ' ' ? n + 2 : n + 1;
 }
 
-/* Part of a value of which framing needs the text. */
-static __always_inline __u32 field_text_run(struct field_scan *f, __u64 w)
+/* All of a short length, with the space before it and the line's end. */
+static __always_inline __u32 field_length_run(struct field_scan *f, __u64 w)
+{
+	__u32 space = f->state == FIELD_SPACE && (w & 0xff) == ' ', n;
+
+	w >>= space * 8;
+	n = run_of_digits(w);
+	if (!n || f->value_len || !ends_line(w, n))
+		return 0;
+	f->number = number_of_digits(w, n);
+	f->value_len = n;
+	f->state = FIELD_END;
+	return space + n + 2;
+}
+
+/* Part of a value of which framing needs the text; with `whole` the line's end, too. */
+static __always_inline __u32 field_text_run(struct field_scan *f, __u64 w, __u32 whole)
 {
 	__u32 n = run_of_names(w);
 
@@ -186,39 +207,46 @@ static __always_inline __u32 field_text_run(struct field_scan *f, __u64 w)
 		f->value[bounded(f->value_len >> 3, 3)] = first_bytes(lower_word(w), n);
 	f->value_len += n;
 	f->state = FIELD_VALUE;
-	return n;
-}
-
-/* Part of any other value, with the space before it; with `whole` the line's end, too. */
-static __always_inline __u32 field_value_run(struct field_scan *f, __u64 w, __u32 whole)
-{
-	__u32 n = run_of_values(w), second = w >> 8 & 0xff;
-
-	f->value_len += n;
-	if (f->state == FIELD_SPACE) {
-		if (n < 2 || (w & 0xff) != ' ' || second == ' ') {
-			f->value_len = 0;
-			return 0;
-		}
-		f->state = FIELD_VALUE;
-		f->value_len = n - 1;
-	}
-	if (!whole || n > 6 || (w >> n * 8 & 0xffff) != ('\r' | '\n' << 8))
+	if (!whole || !ends_line(w, n))
 		return n;
 	f->state = FIELD_END;
 	return n + 2;
 }
 
-/* A run of whatever comes. `word` is set in a name. `plain`: nobody asks where the value of this field lies. */
-static __always_inline __u32 field_run(struct field_scan *f, __u64 w, __u32 plain, __u64 *word)
+/* Part of any other value, with the space before it; with `whole` the line's end, too. */
+static __always_inline __u32 field_value_run(struct field_scan *f, __u64 w, __u32 whole)
+{
+	__u32 n = run_of_values(w), space = (w & 0xff) == ' ', second = w >> 8 & 0xff;
+
+	f->value_len += n;
+	if (f->state == FIELD_SPACE) {
+		/* A tab is no part of a run. */
+		if (n <= space || (space && second == ' ')) {
+			f->value_len = 0;
+			return 0;
+		}
+		f->state = FIELD_VALUE;
+		f->value_len = n - space;
+	}
+	if (!whole || !ends_line(w, n))
+		return n;
+	f->state = FIELD_END;
+	return n + 2;
+}
+
+/* A run of whatever comes. `word` is set in a name. `plain`: nobody asks where the value of this field lies; `colon`: nor of any. The caller does
+ * what follows a name, or an end, when the state has become FIELD_SPACE, or FIELD_END. */
+static __always_inline __u32 field_run(struct field_scan *f, __u64 w, __u32 plain, __u32 colon, __u64 *word)
 {
 	switch (f->state) {
 	case FIELD_NAME:
-		return field_name_run(f, w, word);
+		return field_name_run(f, w, colon, word);
 	case FIELD_SPACE:
 	case FIELD_VALUE:
 		if (field_has_text(f))
-			return field_text_run(f, w);
+			return field_text_run(f, w, plain);
+		if (f->id == FIELD_CONTENT_LENGTH && plain)
+			return field_length_run(f, w);
 		if ((f->id == FIELD_OTHER || f->id == FIELD_HOP_BY_HOP) && (plain || f->state == FIELD_VALUE))
 			return field_value_run(f, w, plain);
 	}

@@ -381,13 +381,16 @@ static __always_inline __u32 request_host_run(struct request_scan *r, __u64 w)
 	r->host_len = at + n;
 	r->field.value_len += n;
 	r->field.state = FIELD_VALUE;
-	return n;
+	if (r->asked || !ends_line(w, n))
+		return n;
+	r->state = SCAN_LINE;
+	return n + 2;
 }
 
 static __always_inline __u32 request_field_run(struct request_scan *r, __u64 w)
 {
 	struct field_scan *f = &r->field;
-	__u32 at = f->name_len >> 3, n;
+	__u32 at = f->name_len >> 3, asks = r->table_flags & TABLE_FIELDS, began = f->state, n;
 	__u64 word, *name;
 
 	/* Where a value begins that routes ask about is noted with its first byte: no run may take that. */
@@ -395,14 +398,30 @@ static __always_inline __u32 request_field_run(struct request_scan *r, __u64 w)
 		return 0;
 	if (f->id == FIELD_HOST)
 		return f->state == FIELD_SPACE || f->state == FIELD_VALUE ? request_host_run(r, w) : 0;
-	n = field_run(f, w, !r->asked, &word);
-	if (f->state == FIELD_END)
+	n = field_run(f, w, !r->asked, !asks, &word);
+	if (f->state == FIELD_END) {
 		r->state = SCAN_LINE;
-	if (n && r->table_flags & TABLE_FIELDS && f->state == FIELD_NAME && at < MAX_FIELD_NAME / 8) {
+		request_field_ended(r);
+	}
+	if (began == FIELD_NAME && f->state == FIELD_SPACE)
+		request_named(r);
+	if (n && asks && f->state == FIELD_NAME && at < MAX_FIELD_NAME / 8) {
 		name = (__u64 *)r->name.name;
 		name[bounded(at, 7)] = word;
 	}
 	return n;
+}
+
+static __always_inline __u32 request_version_run(struct request_scan *r, __u64 w)
+{
+	if (r->version_len == 8 && ends_line(w, 0)) {
+		r->state = SCAN_LINE;
+		return 2;
+	}
+	if (r->version_len || w != HTTP_VERSION)
+		return 0;
+	r->version_len = 8;
+	return 8;
 }
 
 static __always_inline __u32 request_run(struct request_scan *r, const struct span *s, __u32 off)
@@ -419,11 +438,12 @@ static __always_inline __u32 request_run(struct request_scan *r, const struct sp
 	case SCAN_QUERY:
 		return run_of_queries(w);
 	case SCAN_VERSION:
-		if (r->version_len || w != HTTP_VERSION)
-			return 0;
-		r->version_len = 8;
-		return 8;
+		return request_version_run(r, w);
 	case SCAN_LINE:
+		if (ends_line(w, 0)) {
+			r->state = SCAN_DONE;
+			return 2;
+		}
 		if (!run_of_names(w))
 			return 0;
 		request_line_begin(r);
@@ -452,7 +472,7 @@ static long request_step(__u32 i, void *ctx)
 	run = request_run(r, &cur->span, off);
 	if (run) {
 		r->off = off + run;
-		return 0;
+		return r->failure || r->state == SCAN_DONE;
 	}
 	if (!span_byte(&cur->span, off, &c))
 		return 1;
@@ -644,23 +664,53 @@ static __always_inline long response_byte(struct slot *s, __u8 c)
 	return 1;
 }
 
-/* Takes "HTTP/1.1 " at once, and runs of the reason phrase; 0 leaves the next byte to response_line_byte(). */
+/* " NNN ". */
+static __always_inline __u32 response_status_run(struct slot *s, __u64 w)
+{
+	if ((w & 0xff000000ffULL) != (' ' | (__u64)' ' << 32) || run_of_digits(w >> 8) != 3)
+		return 0;
+	s->status = number_of_digits(w >> 8, 3);
+	return 5;
+}
+
+/* Takes "HTTP/1.1", the status, and runs of the reason phrase with the line's end; 0 leaves the next byte to response_line_byte(). */
 static __always_inline __u32 response_line_run(struct slot *s, __u64 w)
 {
-	__u32 at = s->head.at, n;
+	__u32 at = s->head.at, n = 0;
 
-	if (at > 12)
+	if (!at && w == HTTP_VERSION)
+		n = 8;
+	if (at == 8)
+		n = response_status_run(s, w);
+	if (at > 12) {
 		n = run_of_values(w);
-	else
-		n = !at && w == HTTP_VERSION ? 8 : 0;
+		if (ends_line(w, n)) {
+			s->head.state = SCAN_LINE;
+			return n + 2;
+		}
+	}
 	s->head.at = at + n;
+	return n;
+}
+
+static __always_inline __u32 response_field_run(struct slot *s, __u64 w)
+{
+	__u32 began = s->head.field.state, n;
+	__u64 name;
+
+	n = field_run(&s->head.field, w, 1, 1, &name);
+	if (s->head.field.state == FIELD_END) {
+		s->head.state = SCAN_LINE;
+		response_field_ended(s);
+	}
+	if (began == FIELD_NAME && s->head.field.state == FIELD_SPACE)
+		response_named(s);
 	return n;
 }
 
 static __always_inline __u32 response_run(struct slot *s, const struct span *span, __u32 off)
 {
-	__u64 w, name;
-	__u32 n;
+	__u64 w;
 
 	if (BYTEWISE || !span_word(span, off, &w))
 		return 0;
@@ -668,16 +718,17 @@ static __always_inline __u32 response_run(struct slot *s, const struct span *spa
 	case SCAN_VERSION:
 		return response_line_run(s, w);
 	case SCAN_LINE:
+		if (ends_line(w, 0)) {
+			s->head.state = SCAN_DONE;
+			return 2;
+		}
 		if (!run_of_names(w))
 			return 0;
 		field_begin(&s->head.field);
 		s->head.state = SCAN_FIELD;
 		/* fallthrough */
 	case SCAN_FIELD:
-		n = field_run(&s->head.field, w, 1, &name);
-		if (s->head.field.state == FIELD_END)
-			s->head.state = SCAN_LINE;
-		return n;
+		return response_field_run(s, w);
 	}
 	return 0;
 }
@@ -696,7 +747,7 @@ static long response_step(__u32 i, void *ctx)
 	run = response_run(s, &cur->span, off);
 	if (run) {
 		s->head.off = off + run;
-		return 0;
+		return s->head.failure || s->head.state == SCAN_DONE;
 	}
 	if (!span_byte(&cur->span, off, &c))
 		return 1;

@@ -9,7 +9,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
-func loaded(t *testing.T) *Datapath {
+func loaded(t testing.TB) *Datapath {
 	t.Helper()
 	d, err := Load(Options{FastPath: true})
 	if err != nil {
