@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/bench/lab"
+	"github.com/xlb-project/xlb/examples/app"
 )
 
 //go:embed templates
@@ -40,6 +41,8 @@ type bed struct {
 	http  *http.Client
 	// endpoints live as long as the bed.
 	endpoints []*lab.Process
+	// app is what is measured now instead of one hop; nil in all other cases.
+	app *app.App
 }
 
 // kind is what endpoints are. These answer with a body, those with WebSocket messages, or after a time.
@@ -49,6 +52,8 @@ const (
 	nginxes kind = iota
 	echoes
 	timed
+	// applications bring their own, anew in each turn.
+	applications
 )
 
 // kinds are the endpoints: how many, and what they run.
@@ -57,11 +62,14 @@ var kinds = map[kind]struct {
 	process func(i int) process
 }{
 	nginxes: {workers, endpointProcess}, echoes: {workers, echoProcess}, timed: {stations, stationProcess},
+	applications: {},
 }
 
 // endpoints is what a load needs.
 func (l load) endpoints() kind {
 	switch l.Case {
+	case caseBookstore, caseBank:
+		return applications
 	case caseWebSocket:
 		return echoes
 	case caseLeast:
@@ -133,6 +141,9 @@ func (b *bed) close() error {
 
 // up starts the processes of a peer and waits until the service answers.
 func (b *bed) up(ctx context.Context, p peer) (started []*lab.Process, err error) {
+	if b.app != nil {
+		return b.upApp(ctx, p)
+	}
 	for _, proc := range p.processes {
 		running, err := b.start(proc, lab.Balancer)
 		if err != nil {

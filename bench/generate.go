@@ -26,6 +26,8 @@ const (
 // generate makes one load against the targets and reports it.
 func (b *bed) generate(ctx context.Context, l load, targets []netip.AddrPort, path string, d time.Duration) (loadgen.Report, error) {
 	switch l.Case {
+	case caseBookstore, caseBank:
+		return b.generateApp(ctx, l, targets, d)
 	case caseLeast:
 		return b.generateLeast(ctx, l, targets, d)
 	case caseShort:

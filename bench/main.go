@@ -60,7 +60,7 @@ func newCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Topology, "topology", all, "where the endpoints are: same (host), cross (host) or all")
-	flags.StringVar(&o.Case, "case", all, "what is measured: keepalive, short (one connection per request), routes (tables of many), websocket (messages), least (one endpoint is slow) or all")
+	flags.StringVar(&o.Case, "case", all, "what is measured: keepalive, short (one connection per request), routes (tables of many), websocket (messages), least (one endpoint is slow), all, or an application of examples/: bookstore, bank")
 	flags.IntSliceVar(&o.Connections, "connections", []int{1, 8, 32, 128}, "numbers of kept-alive connections")
 	flags.IntSliceVar(&o.ShortConnections, "short-connections", []int{1, 32}, "numbers of clients that connect for each request")
 	flags.StringSliceVar(&o.RouteKinds, "route-kinds", routeKinds, "kinds of routes")
@@ -69,6 +69,7 @@ func newCommand() *cobra.Command {
 	flags.IntSliceVar(&o.WebSocketConnections, "websocket-connections", []int{1, 100}, "numbers of WebSocket connections")
 	flags.IntSliceVar(&o.Messages, "messages", []int{16, 1024}, "sizes of WebSocket messages in bytes")
 	flags.IntVar(&o.LeastRate, "least-rate", leastRate, "requests a second in all to endpoints of which one is slow")
+	flags.IntSliceVar(&o.AppUsers, "app-users", []int{8}, "numbers of users of an application")
 	flags.IntVar(&o.Rounds, "rounds", 5, "turns of each peer under each load")
 	flags.DurationVar(&o.Duration, "duration", 3*time.Second, "length of a measurement, whole seconds")
 	flags.DurationVar(&o.Warmup, "warmup", time.Second, "load before each measurement, whole seconds or 0")

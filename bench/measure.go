@@ -42,7 +42,7 @@ type measurement struct {
 // result: one peer's crash must not cost the figures of the others.
 func (b *bed) turn(ctx context.Context, p peer, l load, o options) measurement {
 	m := measurement{load: l, Peer: p.name}
-	if err := b.lay(l); err != nil {
+	if err := errors.Join(b.lay(l), b.layApp(ctx, l)); err != nil {
 		m.Failure = err.Error()
 		return m
 	}
@@ -101,6 +101,9 @@ func (b *bed) measure(ctx context.Context, p peer, o options, m *measurement) er
 
 // targets are what the clients of a peer connect to.
 func (b *bed) targets(p peer) []netip.AddrPort {
+	if b.app != nil {
+		return b.app.Targets(p.name == peerDirect)
+	}
 	if len(p.processes) == 0 {
 		return b.site.endpoints
 	}

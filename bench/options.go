@@ -55,9 +55,11 @@ type options struct {
 	Routes           []int    `json:"routes"`
 	RouteConnections int      `json:"route_connections"`
 	// LeastRate is how many requests a second the clients of the least case send in all.
-	LeastRate int      `json:"least_rate"`
-	Rounds    int      `json:"rounds"`
-	Peers     []string `json:"peers"`
+	LeastRate int `json:"least_rate"`
+	// AppUsers are numbers of users at the same time, one measurement each, of an application.
+	AppUsers []int    `json:"app_users"`
+	Rounds   int      `json:"rounds"`
+	Peers    []string `json:"peers"`
 	// Body is the size of a response body in bytes.
 	Body int `json:"body_bytes"`
 	// Duration of a measurement and Warmup before it, in whole seconds: wrk
@@ -80,7 +82,7 @@ func (o options) validate() error {
 		}
 	}
 	oneOf("topology", o.Topology, string(lab.SameHost), string(lab.CrossHost), all)
-	oneOf("case", o.Case, caseKeepalive, caseShort, caseRoutes, caseWebSocket, caseLeast, all)
+	oneOf("case", o.Case, caseKeepalive, caseShort, caseRoutes, caseWebSocket, caseLeast, caseBookstore, caseBank, all)
 	oneOf("output", o.Output, outputText, outputJSON)
 	for _, name := range o.Peers {
 		oneOf("peers", name, append([]string{all}, peerNames()...)...)
@@ -96,6 +98,7 @@ func (o options) validate() error {
 		positive("routes", o.Routes...),
 		positive("route-connections", o.RouteConnections),
 		positive("least-rate", o.LeastRate),
+		o.validateApps(),
 		positive("rounds", o.Rounds),
 		wholeSeconds("duration", o.Duration, 1),
 		wholeSeconds("warmup", o.Warmup, 0))
@@ -127,6 +130,9 @@ func wholeSeconds(flag string, d time.Duration, least int) error {
 }
 
 func (o options) topologies() []lab.Topology {
+	if (load{Case: o.Case}).isApp() {
+		return []lab.Topology{lab.SameHost}
+	}
 	if o.Topology == all {
 		return []lab.Topology{lab.SameHost, lab.CrossHost}
 	}
@@ -165,6 +171,8 @@ func leastLoaded(choice string, rate int) load {
 
 func (l load) String() string {
 	switch l.Case {
+	case caseBookstore, caseBank:
+		return fmt.Sprintf("%s, %d users", l.Case, l.Connections)
 	case caseLeast:
 		return fmt.Sprintf("%s of %s, %d requests/s from %d processes", l.Case, l.Choice, l.Rate, leastClients)
 	case caseWebSocket:
@@ -207,7 +215,7 @@ func (o options) loads() []load {
 			loads = append(loads, leastLoaded(choice, o.LeastRate))
 		}
 	}
-	return loads
+	return append(loads, o.appLoads()...)
 }
 
 func (o options) asksFor(name string) bool { return o.Case == all || o.Case == name }

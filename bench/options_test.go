@@ -16,7 +16,7 @@ func validOptions() options {
 	return options{
 		Topology: all, Case: all, Connections: []int{1, 32}, ShortConnections: []int{8}, Rounds: 1,
 		WebSocketConnections: []int{1, 100}, Messages: []int{16, 1024},
-		Routes: []int{1, 10}, RouteKinds: []string{routesByPath, routesByRegex}, RouteConnections: 8, LeastRate: leastRate,
+		Routes: []int{1, 10}, RouteKinds: []string{routesByPath, routesByRegex}, RouteConnections: 8, LeastRate: leastRate, AppUsers: []int{2},
 		Peers: []string{all}, Duration: time.Second, Output: outputText,
 	}
 }

@@ -134,6 +134,8 @@ func (b *bench) round(ctx context.Context, bed *bed, topology lab.Topology, l lo
 // takesPart reports whether a peer is measured under a load.
 func (p peer) takesPart(l load) bool {
 	switch l.Case {
+	case caseBookstore, caseBank:
+		return p.servesApps()
 	case caseRoutes:
 		return p.knowsRoutes()
 	case caseLeast:
