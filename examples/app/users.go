@@ -27,9 +27,9 @@ const maxPage = 1 << 20
 
 // LoadOptions are those of every application's load.
 type LoadOptions struct {
-	// Targets are asked in turns: the i-th user asks the i-th one.
+	// Targets are asked in turns, by each user.
 	Targets []netip.AddrPort
-	// Users is how many ask at the same time, each over one connection that is kept.
+	// Users is how many ask at the same time, each over one connection to a target, which is kept.
 	Users    int
 	Duration time.Duration
 	// JSON has the report written as bench/load.Report.
@@ -57,18 +57,16 @@ func LoadFlags(name string, args []string) (LoadOptions, error) {
 	return o, nil
 }
 
-// Target is what the i-th user asks.
-func (o LoadOptions) Target(i int) netip.AddrPort { return o.Targets[i%len(o.Targets)] }
-
-// User is a browser with one connection, which is kept.
+// User is a browser with one connection to each target, which is kept.
 type User struct {
-	client *http.Client
-	target netip.AddrPort
+	client  *http.Client
+	targets []netip.AddrPort
+	asked   int
 }
 
-// NewUser has no connection yet.
-func NewUser(target netip.AddrPort) *User {
-	return &User{target: target, client: &http.Client{
+// NewUser has no connection yet. The i-th user begins with the i-th target.
+func (o LoadOptions) NewUser(i int) *User {
+	return &User{targets: o.Targets, asked: i, client: &http.Client{
 		Timeout: patience,
 		Transport: &http.Transport{
 			DialContext:     (&net.Dialer{Timeout: patience}).DialContext,
@@ -78,7 +76,7 @@ func NewUser(target netip.AddrPort) *User {
 	}}
 }
 
-// Close ends the connection.
+// Close ends the connections.
 func (u *User) Close() { u.client.CloseIdleConnections() }
 
 // Do sends a request; a form makes it a POST. It returns the whole answer, whatever its status.
@@ -87,7 +85,9 @@ func (u *User) Do(path, form string, header http.Header) (*http.Response, string
 	if form != "" {
 		method, body = http.MethodPost, strings.NewReader(form)
 	}
-	request, err := http.NewRequest(method, "http://"+u.target.String()+path, body)
+	target := u.targets[u.asked%len(u.targets)]
+	u.asked++
+	request, err := http.NewRequest(method, "http://"+target.String()+path, body)
 	if err != nil {
 		return nil, "", err
 	}

@@ -834,6 +834,8 @@ func TestExamplesAreAccepted(t *testing.T) {
 func examples(t *testing.T) []string {
 	t.Helper()
 	paths, err := filepath.Glob("../../examples/*.yaml")
+	applications, _ := filepath.Glob("../../examples/*/envoy.yaml")
+	paths = append(paths, applications...)
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("examples: %v, %v", paths, err)
 	}

@@ -91,7 +91,7 @@ func (b *bank) open(o app.LoadOptions) error {
 	errs := make([]error, o.Users)
 	var group sync.WaitGroup
 	for i := range b.customers {
-		c := &customer{user: app.NewUser(o.Target(i))}
+		c := &customer{user: o.NewUser(i)}
 		b.customers[i] = c
 		group.Go(func() { errs[i] = b.signUp(c, i) })
 	}

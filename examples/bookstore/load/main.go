@@ -27,7 +27,7 @@ func run(args []string) error {
 	}
 	users := make([]*app.User, o.Users)
 	for i := range users {
-		users[i] = app.NewUser(o.Target(i))
+		users[i] = o.NewUser(i)
 		defer users[i].Close()
 	}
 	var asked atomic.Int64
