@@ -56,8 +56,9 @@ type transfer struct {
 type bank struct {
 	customers []*customer
 	// run makes names and transfers unique.
-	run       int64
-	transfers atomic.Int64
+	run int64
+	// made are the transfers that are known to be; named counts what has a unique name.
+	made, named atomic.Int64
 }
 
 func run(args []string) error {
@@ -80,7 +81,7 @@ func run(args []string) error {
 	sum, err := b.check()
 	if err == nil && !o.JSON {
 		_, err = fmt.Printf("%d transfers; the ledger adds up: %d accounts hold %d.%02d\n",
-			b.transfers.Load(), len(b.customers), sum/100, sum%100)
+			b.made.Load(), len(b.customers), sum/100, sum%100)
 	}
 	return err
 }
@@ -93,16 +94,16 @@ func (b *bank) open(o app.LoadOptions) error {
 	for i := range b.customers {
 		c := &customer{user: o.NewUser(i)}
 		b.customers[i] = c
-		group.Go(func() { errs[i] = b.signUp(c, i) })
+		group.Go(func() { errs[i] = again(func() error { return b.signUp(c) }) })
 	}
 	group.Wait()
 	return errors.Join(errs...)
 }
 
-func (b *bank) signUp(c *customer, i int) error {
-	form := url.Values{
-		"username": {fmt.Sprintf("customer-%d-%d", b.run, i)}, "password": {"as good as any"}, "name": {fmt.Sprintf("Customer %d", i)},
-	}
+func (b *bank) signUp(c *customer) error {
+	// A sign-up that failed may have been one: the next is somebody else.
+	name := "customer-" + b.uuid()
+	form := url.Values{"username": {name}, "password": {"as good as any"}, "name": {name}}
 	response, text, err := c.user.Do("/signup", form.Encode(), nil)
 	if err != nil {
 		return err
@@ -111,13 +112,14 @@ func (b *bank) signUp(c *customer, i int) error {
 		return fmt.Errorf("sign up: %s: %s", response.Status, text)
 	}
 	c.cookie = http.Header{"Cookie": {"token=" + response.Cookies()[0].Value}}
+	c.account = ""
 	if c.account, _, err = c.look(); err != nil {
 		return err
 	}
 	return b.send(c, &transfer{uuid: b.uuid(), amount: opening})
 }
 
-func (b *bank) uuid() string { return fmt.Sprintf("%d-%d", b.run, b.transfers.Add(1)) }
+func (b *bank) uuid() string { return fmt.Sprintf("%d-%d", b.run, b.named.Add(1)) }
 
 // visit is a page: seven of ten look at the account, two pay, one deposits.
 func (b *bank) visit(i int) error {
@@ -179,6 +181,7 @@ func (b *bank) send(c *customer, t *transfer) error {
 		return fmt.Errorf("%s: %s: %s", path, response.Status, text)
 	}
 	c.open = nil
+	b.made.Add(1)
 	if t.to == nil {
 		c.holds.Add(t.amount)
 		return nil
