@@ -79,8 +79,16 @@ func (o LoadOptions) NewUser(i int) *User {
 // Close ends the connections.
 func (u *User) Close() { u.client.CloseIdleConnections() }
 
-// Do sends a request; a form makes it a POST. It returns the whole answer, whatever its status.
-func (u *User) Do(path, form string, header http.Header) (*http.Response, string, error) {
+// Answer is a whole response.
+type Answer struct {
+	Code    int
+	Status  string
+	Cookies []*http.Cookie
+	Page    string
+}
+
+// Do sends a request; a form makes it a POST. An answer is no error, whatever its status.
+func (u *User) Do(path, form string, header http.Header) (Answer, error) {
 	method, body := http.MethodGet, io.Reader(nil)
 	if form != "" {
 		method, body = http.MethodPost, strings.NewReader(form)
@@ -89,7 +97,7 @@ func (u *User) Do(path, form string, header http.Header) (*http.Response, string
 	u.asked++
 	request, err := http.NewRequest(method, "http://"+target.String()+path, body)
 	if err != nil {
-		return nil, "", err
+		return Answer{}, err
 	}
 	if header != nil {
 		request.Header = header.Clone()
@@ -99,11 +107,11 @@ func (u *User) Do(path, form string, header http.Header) (*http.Response, string
 	}
 	response, err := u.client.Do(request)
 	if err != nil {
-		return nil, "", err
+		return Answer{}, err
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxPage))
-	return response, string(text), err
+	return Answer{Code: response.StatusCode, Status: response.Status, Cookies: response.Cookies(), Page: string(text)}, err
 }
 
 // Failures keeps the first few errors of a load.

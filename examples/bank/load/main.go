@@ -104,14 +104,14 @@ func (b *bank) signUp(c *customer) error {
 	// A sign-up that failed may have been one: the next is somebody else.
 	name := "customer-" + b.uuid()
 	form := url.Values{"username": {name}, "password": {"as good as any"}, "name": {name}}
-	response, text, err := c.user.Do("/signup", form.Encode(), nil)
+	answer, err := c.user.Do("/signup", form.Encode(), nil)
 	if err != nil {
 		return err
 	}
-	if response.StatusCode != http.StatusSeeOther || len(response.Cookies()) != 1 {
-		return fmt.Errorf("sign up: %s: %s", response.Status, text)
+	if answer.Code != http.StatusSeeOther || len(answer.Cookies) != 1 {
+		return fmt.Errorf("sign up: %s: %s", answer.Status, answer.Page)
 	}
-	c.cookie = http.Header{"Cookie": {"token=" + response.Cookies()[0].Value}}
+	c.cookie = http.Header{"Cookie": {"token=" + answer.Cookies[0].Value}}
 	c.account = ""
 	if c.account, _, err = c.look(); err != nil {
 		return err
@@ -147,15 +147,16 @@ var (
 
 // look reads the page of the account, which must be complete, and returns the account's number and what it holds in cents.
 func (c *customer) look() (account string, cents int64, err error) {
-	response, page, err := c.user.Do("/", "", c.cookie)
+	answer, err := c.user.Do("/", "", c.cookie)
 	if err != nil {
 		return "", 0, err
 	}
+	page := answer.Page
 	number, balance := accountOnPage.FindStringSubmatch(page), balanceOnPage.FindStringSubmatch(page)
 	complete := number != nil && balance != nil && strings.HasSuffix(page, "</html>\n") &&
 		strings.Contains(page, `id="history"`) && strings.Contains(page, `id="contacts"`)
-	if response.StatusCode != http.StatusOK || !complete {
-		return "", 0, fmt.Errorf("account: %s: %s", response.Status, page)
+	if answer.Code != http.StatusOK || !complete {
+		return "", 0, fmt.Errorf("account: %s: %s", answer.Status, page)
 	}
 	if c.account != "" && number[1] != c.account {
 		return "", 0, fmt.Errorf("account %s sees the page of %s", c.account, number[1])
@@ -173,12 +174,12 @@ func (b *bank) send(c *customer, t *transfer) error {
 		form.Set("label", "friend "+t.to.account[:1])
 	}
 	c.open = t
-	response, text, err := c.user.Do(path, form.Encode(), c.cookie)
+	answer, err := c.user.Do(path, form.Encode(), c.cookie)
 	if err != nil {
 		return err
 	}
-	if response.StatusCode != http.StatusSeeOther {
-		return fmt.Errorf("%s: %s: %s", path, response.Status, text)
+	if answer.Code != http.StatusSeeOther {
+		return fmt.Errorf("%s: %s: %s", path, answer.Status, answer.Page)
 	}
 	c.open = nil
 	b.made.Add(1)

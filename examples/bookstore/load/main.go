@@ -35,14 +35,14 @@ func run(args []string) error {
 	var versions [3]atomic.Int64
 	report := o.Run(func(i int) error {
 		book := asked.Add(1)
-		response, page, err := users[i].Do(fmt.Sprintf("/page/%d", book), "", nil)
+		answer, err := users[i].Do(fmt.Sprintf("/page/%d", book), "", nil)
 		if err != nil {
 			return err
 		}
-		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("book %d: %s", book, response.Status)
+		if answer.Code != http.StatusOK {
+			return fmt.Errorf("book %d: %s", book, answer.Status)
 		}
-		version, err := complete(page, book)
+		version, err := complete(answer.Page, book)
 		if err == nil {
 			versions[version-1].Add(1)
 		}
