@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -60,6 +61,18 @@ func (o options) validateApps() error {
 		errs = append(errs, fmt.Errorf("--app-users is %v: every number must be at least 2", o.AppUsers))
 	}
 	return errors.Join(errs...)
+}
+
+// addApps notes what applications run on.
+func (m *machine) addApps(loads []load) {
+	if !slices.ContainsFunc(loads, load.isApp) {
+		return
+	}
+	for _, tool := range []string{"java", "node", "/usr/bin/python3", "psql"} {
+		if path, err := exec.LookPath(tool); err == nil {
+			m.Versions[filepath.Base(tool)] = version(path, "--version")
+		}
+	}
 }
 
 // servesApps reports whether a peer can stand between an application's services.

@@ -80,6 +80,7 @@ func (b *bench) loads(ctx context.Context, topology lab.Topology, loads []load, 
 	}
 	defer func() { err = errors.Join(err, bed.close()) }()
 	b.report.Machine = describeMachine(bed.lab, b.tools)
+	b.report.Machine.addApps(loads)
 	for _, group := range compared(loads) {
 		if err := b.rounds(ctx, bed, topology, group); err != nil {
 			return err
