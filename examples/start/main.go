@@ -7,7 +7,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -71,9 +70,11 @@ func run(ctx context.Context, args []string) error {
 		return ask(a, balancer, args)
 	case verb == "load":
 		return load(a, build, balancer, args)
+	case verb == "help" || slices.Contains(args, "--help"):
+		_, err := fmt.Print(usage)
+		return err
 	}
-	fmt.Fprint(os.Stderr, usage)
-	return flag.ErrHelp
+	return errors.New("no such verb or argument: see --help")
 }
 
 // takeBalancer takes --balancer out of the arguments.
