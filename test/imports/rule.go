@@ -50,6 +50,7 @@ const anything = "*"
 var restricted = map[string][]string{
 	"github.com/cilium/ebpf":                 {"maps", "datapath", "check", "heels"},
 	"github.com/envoyproxy/go-control-plane": {"config", "xds"},
+	"google.golang.org/grpc":                 {"xds"},
 }
 
 // goPackage is a package, or a part of one, and what its non-test files import:

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package xds
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/proto"
+)
+
+// features tell the server what this client can do beyond the protocol's oldest form.
+var features = []string{"xds.config.supports-resource-ttl", "xds.config.supports-resource-in-sotw"}
+
+// Client asks management servers for a configuration, and hands out what is warm of it.
+type Client struct {
+	config  Config
+	log     *slog.Logger
+	pauses  backoff
+	firstBy time.Time // when the first state is handed out though it is incomplete
+
+	mu      sync.Mutex
+	state   *state
+	counted counters
+	kinds   [kinds]kindCounters
+	link    link
+	// begun: a state was handed out; overdue: the first one need not be complete.
+	begun, overdue bool
+	last           Snapshot
+
+	// Each is filled when there may be something to do: for the stream, for the clock, for the caller of Update.
+	wake, alarm, fresh chan struct{}
+}
+
+// New makes a client, which does nothing before Run.
+func New(config Config) *Client {
+	if len(config.Roots) == 0 {
+		config.Roots = []Kind{Clusters, Listeners}
+	}
+	node := &corev3.Node{}
+	if config.Node != nil {
+		node = proto.CloneOf(config.Node)
+	}
+	for _, feature := range features {
+		if !slices.Contains(node.ClientFeatures, feature) {
+			node.ClientFeatures = append(node.ClientFeatures, feature)
+		}
+	}
+	config.Node = node
+	log := config.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Client{
+		config: config, log: log, state: newState(config.FetchTimeout), pauses: backoff{first: 500 * time.Millisecond, longest: 30 * time.Second},
+		wake: make(chan struct{}, 1), alarm: make(chan struct{}, 1), fresh: make(chan struct{}, 1),
+	}
+}
+
+// Run asks until the context ends, once. It returns when a call of Update that is under way has returned.
+func (c *Client) Run(ctx context.Context) {
+	patience := c.config.FetchTimeout
+	if patience == 0 {
+		patience = firstAnswer
+	}
+	c.firstBy = time.Now().Add(patience)
+
+	var all sync.WaitGroup
+	for _, part := range []func(context.Context){c.converse, c.watchClock, c.handOut} {
+		all.Go(func() { part(ctx) })
+	}
+	all.Wait()
+}
+
+// news says that the state has changed.
+func (c *Client) news() {
+	poke(c.wake)
+	poke(c.fresh)
+}
+
+// poke fills a channel that says there may be something to do.
+func poke(what chan struct{}) {
+	select {
+	case what <- struct{}{}:
+	default:
+	}
+}
+
+// handOut calls Update with the newest state whenever it has changed. The stream does not wait for it: what a server is told is that a
+// resource is good and is taken, not that it is in force. So a slow Update costs no more than one state that waits, and skips those between.
+func (c *Client) handOut(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.fresh:
+		}
+		next, ok := c.newest()
+		if !ok {
+			continue
+		}
+		err := c.config.Update(next)
+		if err != nil {
+			c.log.Error("configuration of the management server was not applied; the one before stays in force", "error", err)
+		}
+		c.mu.Lock()
+		c.counted.updates++
+		if err != nil {
+			c.counted.failures++
+		}
+		c.mu.Unlock()
+	}
+}
+
+// newest returns what is to be handed out, if it is something new. The first state is held back until it is complete, as Envoy does not listen
+// before its first configuration has warmed: so a restart does not begin with half of it. It is handed out even if it is empty.
+func (c *Client) newest() (Snapshot, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	answered := slices.ContainsFunc(c.config.Roots, func(k Kind) bool { return c.state.answered[k] })
+	first := !c.begun
+	if first && (!answered || !c.overdue && !c.state.complete(c.config.Roots)) {
+		return Snapshot{}, false
+	}
+	c.begun = true
+	next, differs := c.state.snapshot(c.last)
+	c.last = next
+	return next, differs || first
+}

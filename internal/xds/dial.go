@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package xds
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// maxResponse bounds what a server may send in one response, in bytes.
+const maxResponse = 64 << 20
+
+// connectTimeout bounds a connection's set-up, TLS included.
+const connectTimeout = 10 * time.Second
+
+// probes find a server that is gone without a word, in 60 s. They are TCP's, which any server answers: many gRPC servers
+// close connections of clients that send HTTP/2's PING as often.
+var probes = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
+
+// dial prepares a connection, which is made with the first stream.
+func dial(s Server) (*grpc.ClientConn, error) {
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(security(s)),
+		grpc.WithContextDialer(dialTCP),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: connectTimeout}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)),
+		grpc.WithNoProxy(),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithIdleTimeout(0),
+	}
+	if s.Authority != "" {
+		options = append(options, grpc.WithAuthority(s.Authority))
+	}
+	if s.KeepAlive > 0 {
+		options = append(options, grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: s.KeepAlive, Timeout: s.KeepAliveTimeout}))
+	}
+	return grpc.NewClient(s.Address, options...)
+}
+
+func dialTCP(ctx context.Context, address string) (net.Conn, error) {
+	dialer := net.Dialer{KeepAliveConfig: probes}
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		return dialer.DialContext(ctx, "unix", strings.TrimPrefix(path, "//"))
+	}
+	return dialer.DialContext(ctx, "tcp", address)
+}
+
+func security(s Server) credentials.TransportCredentials {
+	if s.TLS == nil {
+		return insecure.NewCredentials()
+	}
+	return quiet{credentials.NewTLS(s.TLS)}
+}
+
+// quiet hides the name that a server's certificate is checked for: gRPC would insist that it be the requests' authority, too.
+type quiet struct{ credentials.TransportCredentials }
+
+// Info leaves the server's name out where there is an authority.
+func (q quiet) Info() credentials.ProtocolInfo {
+	info := q.TransportCredentials.Info()
+	info.ServerName = ""
+	return info
+}
+
+// Clone is what gRPC asks of credentials.
+func (q quiet) Clone() credentials.TransportCredentials { return quiet{q.TransportCredentials.Clone()} }
+
+// converse keeps a stream to one of the servers. They are tried in their order, without a pause; when none is left, there is one before the first
+// is tried again. A server that has answered is kept as long as its stream lasts.
+func (c *Client) converse(ctx context.Context) {
+	for ctx.Err() == nil {
+		for i := range c.config.Servers {
+			answered, err := c.talk(ctx, i)
+			if ctx.Err() != nil {
+				return
+			}
+			c.log.Warn("stream to the management server ended", "server", c.config.Servers[i].Address, "error", err)
+			c.mu.Lock()
+			c.counted.streamFailures++
+			c.mu.Unlock()
+			if !answered {
+				continue
+			}
+			if !tooMuch(err) { // else it would be the same at once
+				c.pauses.reset()
+			}
+			break
+		}
+		if !sleep(ctx, c.pauses.next()) {
+			return
+		}
+	}
+}
+
+// talk has one stream with a server, and says whether the server has answered.
+func (c *Client) talk(ctx context.Context, server int) (answered bool, err error) {
+	to := c.config.Servers[server]
+	conn, err := dial(to)
+	if err != nil {
+		return false, fmt.Errorf("dial %s: %w", to.Address, err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(ctx, metadata.New(to.Metadata)))
+	defer cancel()
+	w, err := open(ctx, conn, c.config.Delta)
+	if err != nil {
+		return false, fmt.Errorf("open a stream: %w", err)
+	}
+	c.mu.Lock()
+	c.link = link{connected: true, server: to.Address, since: time.Now()}
+	c.mu.Unlock()
+	s := &stream{client: c, wire: w, server: server, queue: make(chan *request, maxQueue), node: c.config.Node}
+	err = s.run(ctx, cancel)
+	c.mu.Lock()
+	c.link = link{server: to.Address, since: time.Now(), fault: err.Error()}
+	c.mu.Unlock()
+	return s.heard, err
+}
+
+// tooMuch says whether the server sent more than is taken.
+func tooMuch(err error) bool { return status.Code(err) == codes.ResourceExhausted }
+
+// explain makes the end of a stream plain.
+func explain(err error) error {
+	if tooMuch(err) && strings.Contains(err.Error(), "larger than max") {
+		return fmt.Errorf("a response is larger than %d MiB, more than is taken: %w", maxResponse>>20, err)
+	}
+	return err
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package xds
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what has to come.
+const patience = 20 * time.Second
+
+// observed is a client that runs, and what it has handed out.
+type observed struct {
+	*Client
+	t *testing.T
+
+	mu      sync.Mutex
+	changed chan struct{}
+	states  []string
+}
+
+// observe runs a client until the test ends.
+func observe(t *testing.T, config Config) *observed {
+	t.Helper()
+	o := &observed{t: t, changed: make(chan struct{})}
+	if config.Check == nil {
+		config.Check = check
+	}
+	if config.Update == nil {
+		config.Update = func(s Snapshot) error { o.add(text(t, s)); return nil }
+	}
+	if config.Logger == nil && os.Getenv("XDS_LOG") != "" {
+		config.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	config.Node = &corev3.Node{Id: "test"}
+	o.Client = New(config)
+	o.pauses = backoff{first: 10 * time.Millisecond, longest: 100 * time.Millisecond}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); o.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return o
+}
+
+func (o *observed) add(state string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.states = append(o.states, state)
+	close(o.changed)
+	o.changed = make(chan struct{})
+}
+
+// seen returns the states handed out so far, and a channel that is closed with the next.
+func (o *observed) seen() ([]string, <-chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.states, o.changed
+}
+
+// await waits for a state to be the newest.
+func (o *observed) await(want string) {
+	o.t.Helper()
+	deadline := time.After(patience)
+	for {
+		states, changed := o.seen()
+		if len(states) > 0 && states[len(states)-1] == want {
+			return
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			o.t.Fatalf("state %q did not come; states %q; status %+v", want, states, o.Status())
+		}
+	}
+}
+
+// awaitStatus waits until the status is as wanted.
+func (o *observed) awaitStatus(what string, want func(Status) bool) Status {
+	o.t.Helper()
+	deadline := time.Now().Add(patience)
+	for !want(o.Status()) {
+		if time.Now().After(deadline) {
+			o.t.Fatalf("%s: did not come; status %+v", what, o.Status())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return o.Status()
+}
+
+// serve runs a gRPC server until the test ends.
+func serve(t *testing.T, service discoveryv3.AggregatedDiscoveryServiceServer) Server {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveOn(t, l, service)
+}
+
+func serveOn(t *testing.T, l net.Listener, service discoveryv3.AggregatedDiscoveryServiceServer) Server {
+	s := grpc.NewServer(grpc.MaxSendMsgSize(1 << 30))
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, service)
+	done := make(chan struct{})
+	go func() { defer close(done); s.Serve(l) }()
+	t.Cleanup(func() { s.Stop(); <-done })
+	return Server{Address: l.Addr().String()}
+}
+
+// script is a server that plays one function per stream, the last one for all that follow.
+type script struct {
+	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
+	t     *testing.T
+	plays []func(*dialogue)
+	mu    sync.Mutex
+	begun int
+}
+
+// play runs a server with a script.
+func play(t *testing.T, plays ...func(*dialogue)) Server {
+	return serve(t, &script{t: t, plays: plays})
+}
+
+func (s *script) StreamAggregatedResources(stream discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	return s.run(stream.Context(), func() (ask, error) {
+		m, err := stream.Recv()
+		if err != nil {
+			return ask{}, err
+		}
+		return ask{
+			typeURL: m.TypeUrl, node: m.Node, nonce: m.ResponseNonce, fault: m.ErrorDetail.GetMessage(), code: m.ErrorDetail.GetCode(),
+			version: m.VersionInfo, names: m.ResourceNames,
+		}, nil
+	}, func(m proto.Message) error { return stream.SendMsg(m) })
+}
+
+func (s *script) DeltaAggregatedResources(stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	return s.run(stream.Context(), func() (ask, error) {
+		m, err := stream.Recv()
+		if err != nil {
+			return ask{}, err
+		}
+		return ask{
+			typeURL: m.TypeUrl, node: m.Node, nonce: m.ResponseNonce, fault: m.ErrorDetail.GetMessage(), code: m.ErrorDetail.GetCode(),
+			subscribe: m.ResourceNamesSubscribe, unsubscribe: m.ResourceNamesUnsubscribe, known: m.InitialResourceVersions,
+		}, nil
+	}, func(m proto.Message) error { return stream.SendMsg(m) })
+}
+
+func (s *script) run(ctx context.Context, receive func() (ask, error), send func(proto.Message) error) (err error) {
+	s.mu.Lock()
+	n := min(s.begun, len(s.plays)-1)
+	s.begun++
+	s.mu.Unlock()
+	d := &dialogue{t: s.t, ctx: ctx, write: send, asks: map[string]chan ask{}, all: make(chan ask, 4096)}
+	go func() {
+		for {
+			a, err := receive()
+			if err != nil {
+				return
+			}
+			d.queue(a.typeURL) <- a
+		}
+	}()
+	defer func() {
+		if r := recover(); r != nil {
+			if ctx.Err() == nil {
+				s.t.Errorf("stream %d: %v", n, r)
+			}
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	s.plays[n](d)
+	return nil
+}
+
+// ask is a request of the client.
+type ask struct {
+	typeURL, nonce, fault, version string
+	code                           int32
+	node                           *corev3.Node
+	names, subscribe, unsubscribe  []string
+	known                          map[string]string
+}
+
+// dialogue is the server's end of a stream.
+type dialogue struct {
+	t     *testing.T
+	ctx   context.Context //nolint:containedctx // of one stream
+	write func(proto.Message) error
+	mu    sync.Mutex
+	asks  map[string]chan ask
+	all   chan ask
+}
+
+func (d *dialogue) queue(typeURL string) chan ask {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.asks[typeURL] == nil {
+		d.asks[typeURL] = make(chan ask, 4096)
+	}
+	return d.asks[typeURL]
+}
+
+// next is the client's next request for a kind.
+func (d *dialogue) next(kind Kind) ask { return d.nextOf(kind.TypeURL()) }
+
+func (d *dialogue) nextOf(typeURL string) ask {
+	select {
+	case a := <-d.queue(typeURL):
+		return a
+	case <-d.ctx.Done():
+		panic("the client has ended the stream")
+	case <-time.After(patience):
+		panic("no request for " + typeURL)
+	}
+}
+
+// none panics if a request for a kind comes within a moment.
+func (d *dialogue) none(kind Kind) {
+	select {
+	case a := <-d.queue(kind.TypeURL()):
+		panic(fmt.Sprintf("request %+v, want none", a))
+	case <-time.After(50 * time.Millisecond):
+	}
+}
+
+// expect panics unless a condition holds.
+func (d *dialogue) expect(ok bool, what string, got any) {
+	if !ok {
+		panic(fmt.Sprintf("%s: got %+v", what, got))
+	}
+}
+
+// stay keeps the stream until the client ends it.
+func (d *dialogue) stay() { <-d.ctx.Done() }
+
+func (d *dialogue) send(m proto.Message) {
+	if err := d.write(m); err != nil {
+		panic(err)
+	}
+}
+
+// whole sends a response of the state of the world.
+func (d *dialogue) whole(kind Kind, version, nonce string, resources ...proto.Message) {
+	m := &discoveryv3.DiscoveryResponse{TypeUrl: kind.TypeURL(), VersionInfo: version, Nonce: nonce}
+	for _, r := range resources {
+		m.Resources = append(m.Resources, packed(r))
+	}
+	d.send(m)
+}
+
+// part sends an incremental response; all its resources have one version.
+func (d *dialogue) part(kind Kind, version, nonce string, removed []string, resources ...proto.Message) {
+	m := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: kind.TypeURL(), SystemVersionInfo: version, Nonce: nonce, RemovedResources: removed}
+	for _, r := range resources {
+		m.Resources = append(m.Resources, named(r, version, 0))
+	}
+	d.send(m)
+}
+
+// named wraps a resource.
+func named(r proto.Message, version string, ttl time.Duration) *discoveryv3.Resource {
+	body := packed(r)
+	name, err := nameOf(body)
+	if err != nil {
+		panic(err)
+	}
+	w := &discoveryv3.Resource{Name: name, Version: version, Resource: body}
+	if ttl > 0 {
+		w.Ttl = durationpb.New(ttl)
+	}
+	return w
+}
+
+func bodies(resources ...proto.Message) (all []*anypb.Any) {
+	for _, r := range resources {
+		all = append(all, packed(r))
+	}
+	return all
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package xds
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// content is what a resource says.
+type content struct {
+	body       *anypb.Any // nil: nothing
+	references []string   // of a root: names of its kind's child
+}
+
+// entry is one named resource: of a root's kind, each that the server has sent; of the other kinds, each that is referred to.
+type entry struct {
+	kind Kind
+	name string
+
+	accepted content
+	version  string // of accepted, the newest
+	source   int    // the server that gave it
+	updated  time.Time
+	// served is what snapshots show of a root: accepted, once all it refers to is settled.
+	served  content
+	refused *refused
+
+	// users counts references: of the roots' accepted and served content.
+	users int
+	// absent: the server does not have it, or has not sent it in time.
+	absent bool
+	// withdrawn: the server has removed it, yet it serves on since it is referred to.
+	withdrawn bool
+	// waiters are roots that cannot serve what was accepted before this is settled.
+	waiters map[*entry]struct{}
+	// expires is when its time to live ends; zero: never.
+	expires time.Time
+	gone    bool
+}
+
+// refused is the newest content that was refused; a later one that is accepted ends it.
+type refused struct {
+	body            *anypb.Any
+	version, reason string
+	at              time.Time
+}
+
+// settled says whether what refers to e need not wait for it.
+func (e *entry) settled() bool { return e.accepted.body != nil || e.absent }
+
+// fetch is a resource that counts as absent when its deadline passes.
+type fetch struct {
+	deadline time.Time
+	entry    *entry
+}
+
+// state is what is known, whatever the protocol's form and the server. It is not safe for concurrent use.
+type state struct {
+	entries [kinds]map[string]*entry
+	// version is of the last response of the kind of which all was accepted, source the server that sent it.
+	version [kinds]string
+	source  [kinds]int
+	// answered: the server has said once what it has of a root's kind.
+	answered [kinds]bool
+
+	patience time.Duration // how long a resource may be missing; 0 is for ever
+	fetches  []fetch       // in order of their deadlines
+	mortal   map[*entry]struct{}
+
+	// orphans have lost a user since the last sweep.
+	orphans []*entry
+	// added and dropped are names whose subscription the server has not been told of; names is the sorted list, nil where it has to be made.
+	added, dropped [kinds]map[string]struct{}
+	names          [kinds][]string
+	// changed: a snapshot may differ in this kind from the one before.
+	changed [kinds]bool
+}
+
+func newState(patience time.Duration) *state {
+	s := &state{patience: patience, mortal: map[*entry]struct{}{}}
+	for _, k := range every {
+		s.entries[k] = map[string]*entry{}
+		s.told(k)
+	}
+	return s
+}
+
+// put takes new content of a resource. One of a root's kind becomes known by it; others are known already, since something refers to them.
+func (s *state) put(kind Kind, name string, c content, now time.Time) *entry {
+	e := s.entries[kind][name]
+	if e == nil {
+		e = &entry{kind: kind, name: name}
+		s.entries[kind][name] = e
+	}
+	old := e.accepted
+	if same(old.body, c.body) {
+		c.body = old.body
+	}
+	e.accepted, e.updated, e.refused, e.absent, e.withdrawn = c, now, nil, false, false
+	if !kind.isRoot() {
+		e.served = c
+		s.changed[kind] = true
+		s.release(e, now)
+		return e
+	}
+	s.hold(kind.child(), c.references, now)
+	s.unwait(e, old.references)
+	s.drop(kind.child(), old.references)
+	s.warm(e, now)
+	return e
+}
+
+// refuse keeps why a resource was refused; what was accepted before stays.
+func (s *state) refuse(kind Kind, name string, r refused) {
+	e := s.entries[kind][name]
+	if e == nil {
+		e = &entry{kind: kind, name: name}
+		s.entries[kind][name] = e
+	}
+	e.refused = &r
+}
+
+// warm serves what was accepted if all it refers to is settled; else e waits.
+func (s *state) warm(e *entry, now time.Time) {
+	if e.gone || e.accepted.body == nil || e.accepted.body == e.served.body && slices.Equal(e.accepted.references, e.served.references) {
+		return
+	}
+	child := e.kind.child()
+	waits := false
+	for _, name := range e.accepted.references {
+		if other := s.entries[child][name]; !other.settled() {
+			waits = true
+			if other.waiters == nil {
+				other.waiters = map[*entry]struct{}{}
+			}
+			other.waiters[e] = struct{}{}
+		}
+	}
+	if waits {
+		return
+	}
+	s.hold(child, e.accepted.references, now)
+	s.drop(child, e.served.references)
+	e.served = e.accepted
+	s.changed[e.kind], s.changed[child] = true, true
+}
+
+// unwait ends e's waiting for names.
+func (s *state) unwait(e *entry, names []string) {
+	for _, name := range names {
+		delete(s.entries[e.kind.child()][name].waiters, e)
+	}
+}
+
+// release lets those go on that have waited for e.
+func (s *state) release(e *entry, now time.Time) {
+	waiters := e.waiters
+	e.waiters = nil
+	for w := range waiters {
+		s.warm(w, now)
+	}
+}
+
+// remove forgets a root's resource; of another it is told that the server no longer has it. An assignment or a route table that is
+// referred to serves on, as in Envoy: they end with what refers to them.
+func (s *state) remove(e *entry, now time.Time) {
+	if !e.kind.isRoot() {
+		e.withdrawn = e.accepted.body != nil
+		e.absent = !e.withdrawn
+		e.updated = now
+		e.refused, e.expires = nil, time.Time{}
+		delete(s.mortal, e)
+		s.release(e, now)
+		return
+	}
+	s.unwait(e, e.accepted.references)
+	s.drop(e.kind.child(), e.accepted.references)
+	s.drop(e.kind.child(), e.served.references)
+	s.forget(e)
+}
+
+// expire ends a resource whose time to live has passed, also one that is referred to: that is then absent.
+func (s *state) expire(e *entry, now time.Time) {
+	if e.kind.isRoot() {
+		s.remove(e, now)
+		return
+	}
+	e.accepted, e.served, e.version, e.expires = content{}, content{}, "", time.Time{}
+	delete(s.mortal, e)
+	e.absent, e.updated = true, now
+	s.changed[e.kind] = true
+	s.release(e, now)
+}
+
+// hold counts references; what is referred to for the first time is asked for.
+func (s *state) hold(kind Kind, names []string, now time.Time) {
+	for _, name := range names {
+		e := s.entries[kind][name]
+		if e == nil {
+			e = &entry{kind: kind, name: name}
+			s.entries[kind][name] = e
+			s.added[kind][name] = struct{}{}
+			delete(s.dropped[kind], name)
+			s.names[kind] = nil
+			if s.patience > 0 {
+				s.fetches = append(s.fetches, fetch{now.Add(s.patience), e})
+			}
+		}
+		e.users++
+	}
+}
+
+// drop takes references back. What has none left is forgotten by the next sweep.
+func (s *state) drop(kind Kind, names []string) {
+	for _, name := range names {
+		e := s.entries[kind][name]
+		if e.users--; e.users == 0 {
+			s.orphans = append(s.orphans, e)
+		}
+	}
+}
+
+// sweep forgets what nothing refers to. It is called when a response has been taken whole, so that a name that only moves from one
+// root to another is neither forgotten nor asked for again.
+func (s *state) sweep() {
+	for _, e := range s.orphans {
+		if e.users > 0 || e.gone {
+			continue
+		}
+		s.forget(e)
+		s.names[e.kind] = nil
+		if _, untold := s.added[e.kind][e.name]; untold {
+			delete(s.added[e.kind], e.name)
+			continue
+		}
+		s.dropped[e.kind][e.name] = struct{}{}
+	}
+	s.orphans = nil
+}
+
+func (s *state) forget(e *entry) {
+	e.gone = true
+	delete(s.entries[e.kind], e.name)
+	delete(s.mortal, e)
+	s.changed[e.kind] = true
+}
+
+// subscribed lists the names of a kind that are asked for, sorted. The list is not changed later.
+func (s *state) subscribed(kind Kind) []string {
+	if kind.isRoot() {
+		return nil
+	}
+	if s.names[kind] == nil {
+		s.names[kind] = slices.Sorted(maps.Keys(s.entries[kind]))
+	}
+	return s.names[kind]
+}
+
+// untold says whether the server does not know what is asked for.
+func (s *state) untold(kind Kind) bool { return len(s.added[kind])+len(s.dropped[kind]) > 0 }
+
+// told notes that the server knows what is asked for.
+func (s *state) told(kind Kind) {
+	s.added[kind], s.dropped[kind] = map[string]struct{}{}, map[string]struct{}{}
+}
+
+// same says whether two bodies hold the same bytes of the same type.
+func same(a, b *anypb.Any) bool {
+	if a == b || a == nil || b == nil {
+		return a == b
+	}
+	return a.TypeUrl == b.TypeUrl && bytes.Equal(a.Value, b.Value)
+}

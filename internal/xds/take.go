@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package xds
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// maxFault bounds the text that tells a server what was refused, in bytes; what does not fit is counted.
+const maxFault = 64 << 10
+
+// judgement is what becomes of one resource of a response.
+type judgement struct {
+	*received
+	references []string
+	reason     string // of a refusal
+	known      bool   // it was judged before, or there is nothing to judge
+}
+
+// take judges a response and takes of it what is good. Its error says what was refused, for the server.
+func (c *Client) take(kind Kind, r *response, server int) error {
+	if r.fault != nil {
+		return r.fault
+	}
+	c.mu.Lock()
+	judgements := c.state.preview(kind, r)
+	c.mu.Unlock()
+
+	// Outside the lock: it may take long.
+	for i := range judgements {
+		if j := &judgements[i]; !j.known {
+			j.references, j.reason = c.check(kind, j.received)
+		}
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if r.whole && kind.isRoot() && !r.heartbeatsOnly() {
+		c.state.keepOnly(kind, r.resources, now)
+	}
+	for i := range judgements {
+		c.state.apply(kind, &judgements[i], server, now)
+	}
+	for _, name := range r.removed {
+		if e := c.state.entries[kind][name]; e != nil {
+			c.state.remove(e, now)
+		}
+	}
+	c.state.sweep()
+	c.state.answered[kind] = true
+	err := refusal(judgements)
+	if err == nil {
+		c.state.version[kind], c.state.source[kind] = r.version, server
+	}
+	return err
+}
+
+// check asks whether a resource is good.
+func (c *Client) check(kind Kind, r *received) (references []string, reason string) {
+	name, err := nameOf(r.body)
+	if err == nil && name != r.name {
+		err = fmt.Errorf("its body has the name %q", name)
+	}
+	if err == nil {
+		references, err = c.config.Check(kind, r.name, r.body)
+	}
+	if err != nil {
+		return nil, err.Error()
+	}
+	return references, ""
+}
+
+// preview says which resources of a response are to be judged. Those that nobody has asked for are left out.
+func (s *state) preview(kind Kind, r *response) []judgement {
+	judgements := make([]judgement, 0, len(r.resources))
+	for i := range r.resources {
+		j := judgement{received: &r.resources[i]}
+		e := s.entries[kind][j.name]
+		switch {
+		case e == nil && !kind.isRoot():
+			continue
+		case j.body == nil:
+			j.known = true
+			current := e != nil && e.accepted.body != nil && (e.version == j.version || r.whole && s.version[kind] == r.version)
+			if !current {
+				j.reason = fmt.Sprintf("heartbeat of version %q, which is not in force", j.version)
+			}
+		case e == nil:
+		case e.refused != nil && same(e.refused.body, j.body):
+			j.known, j.reason = true, e.refused.reason
+		case same(e.accepted.body, j.body):
+			j.known, j.references = true, e.accepted.references
+		}
+		judgements = append(judgements, j)
+	}
+	return judgements
+}
+
+// apply takes a resource that has been judged.
+func (s *state) apply(kind Kind, j *judgement, server int, now time.Time) {
+	e := s.entries[kind][j.name]
+	if e == nil && !kind.isRoot() {
+		return // no longer asked for
+	}
+	if j.reason != "" {
+		if j.body != nil {
+			s.refuse(kind, j.name, refused{j.body, j.version, j.reason, now})
+		}
+		return
+	}
+	if j.body != nil {
+		e = s.accept(kind, j, now)
+		e.version, e.source = j.version, server
+	}
+	if e == nil || e.gone {
+		return
+	}
+	delete(s.mortal, e)
+	e.expires = time.Time{}
+	if j.ttl > 0 {
+		e.expires = now.Add(j.ttl)
+		s.mortal[e] = struct{}{}
+	}
+}
+
+// accept takes what is new in a resource.
+func (s *state) accept(kind Kind, j *judgement, now time.Time) *entry {
+	e := s.entries[kind][j.name]
+	if e == nil || !same(e.accepted.body, j.body) {
+		return s.put(kind, j.name, content{j.body, j.references}, now)
+	}
+	e.refused, e.withdrawn = nil, false
+	return e
+}
+
+// keepOnly removes a root's resources that a response of the state of the world does not name.
+func (s *state) keepOnly(kind Kind, resources []received, now time.Time) {
+	present := make(map[string]struct{}, len(resources))
+	for i := range resources {
+		present[resources[i].name] = struct{}{}
+	}
+	for name, e := range s.entries[kind] {
+		if _, ok := present[name]; !ok {
+			s.remove(e, now)
+		}
+	}
+}
+
+// refusal is what the server is told: each resource that was refused, with the reason.
+func refusal(judgements []judgement) error {
+	var text strings.Builder
+	left := 0
+	for i := range judgements {
+		j := &judgements[i]
+		if j.reason == "" {
+			continue
+		}
+		line := j.name + ": " + j.reason
+		if text.Len()+len(line) > maxFault && text.Len() > 0 {
+			left++
+			continue
+		}
+		if text.Len() > 0 {
+			text.WriteString("; ")
+		}
+		text.WriteString(line[:min(len(line), maxFault)])
+	}
+	if text.Len() == 0 {
+		return nil
+	}
+	if left > 0 {
+		fmt.Fprintf(&text, "; and %d more", left)
+	}
+	return errors.New(strings.ToValidUTF8(text.String(), "?"))
+}
