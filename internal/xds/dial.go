@@ -64,7 +64,9 @@ func security(s Server) credentials.TransportCredentials {
 }
 
 // quiet hides the name that a server's certificate is checked for: gRPC would insist that it be the requests' authority, too.
-type quiet struct{ credentials.TransportCredentials }
+type quiet struct {
+	credentials.TransportCredentials
+}
 
 // Info leaves the server's name out where there is an authority.
 func (q quiet) Info() credentials.ProtocolInfo {

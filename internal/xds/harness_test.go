@@ -138,7 +138,7 @@ func play(t *testing.T, plays ...func(*dialogue)) Server {
 }
 
 func (s *script) StreamAggregatedResources(stream discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
-	return s.run(stream.Context(), func() (ask, error) {
+	return s.run(stream.Context(), false, func() (ask, error) {
 		m, err := stream.Recv()
 		if err != nil {
 			return ask{}, err
@@ -151,7 +151,7 @@ func (s *script) StreamAggregatedResources(stream discoveryv3.AggregatedDiscover
 }
 
 func (s *script) DeltaAggregatedResources(stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
-	return s.run(stream.Context(), func() (ask, error) {
+	return s.run(stream.Context(), true, func() (ask, error) {
 		m, err := stream.Recv()
 		if err != nil {
 			return ask{}, err
@@ -163,12 +163,12 @@ func (s *script) DeltaAggregatedResources(stream discoveryv3.AggregatedDiscovery
 	}, func(m proto.Message) error { return stream.SendMsg(m) })
 }
 
-func (s *script) run(ctx context.Context, receive func() (ask, error), send func(proto.Message) error) (err error) {
+func (s *script) run(ctx context.Context, delta bool, receive func() (ask, error), send func(proto.Message) error) (err error) {
 	s.mu.Lock()
 	n := min(s.begun, len(s.plays)-1)
 	s.begun++
 	s.mu.Unlock()
-	d := &dialogue{t: s.t, ctx: ctx, write: send, asks: map[string]chan ask{}, all: make(chan ask, 4096)}
+	d := &dialogue{t: s.t, ctx: ctx, delta: delta, write: send, asks: map[string]chan ask{}}
 	go func() {
 		for {
 			a, err := receive()
@@ -206,7 +206,7 @@ type dialogue struct {
 	write func(proto.Message) error
 	mu    sync.Mutex
 	asks  map[string]chan ask
-	all   chan ask
+	delta bool
 }
 
 func (d *dialogue) queue(typeURL string) chan ask {
@@ -255,6 +255,15 @@ func (d *dialogue) send(m proto.Message) {
 	if err := d.write(m); err != nil {
 		panic(err)
 	}
+}
+
+// give sends a response in the stream's form.
+func (d *dialogue) give(kind Kind, version, nonce string, resources ...proto.Message) {
+	if d.delta {
+		d.part(kind, version, nonce, nil, resources...)
+		return
+	}
+	d.whole(kind, version, nonce, resources...)
 }
 
 // whole sends a response of the state of the world.
