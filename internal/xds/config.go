@@ -32,7 +32,7 @@ type Server struct {
 	Address string
 	// TLS is nil for a connection in plain text.
 	TLS *tls.Config
-	// Authority is the :authority of requests; empty: TLS's ServerName, or else the address.
+	// Authority is the :authority of requests; empty: the address. TLS.ServerName, or else the authority, is what a certificate is checked for.
 	Authority string
 	// Metadata are headers of the stream (Envoy: grpc_service.initial_metadata).
 	Metadata map[string]string

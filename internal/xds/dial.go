@@ -60,23 +60,34 @@ func security(s Server) credentials.TransportCredentials {
 	if s.TLS == nil {
 		return insecure.NewCredentials()
 	}
-	return quiet{credentials.NewTLS(s.TLS)}
+	return certified{credentials.NewTLS(s.TLS), s.TLS.ServerName}
 }
 
-// quiet hides the name that a server's certificate is checked for: gRPC would insist that it be the requests' authority, too.
-type quiet struct {
+// certified is TLS with a server whose certificate has another name than the authority of requests. gRPC would have one name for both.
+type certified struct {
 	credentials.TransportCredentials
+	name string // empty: the authority's
 }
 
-// Info leaves the server's name out where there is an authority.
-func (q quiet) Info() credentials.ProtocolInfo {
-	info := q.TransportCredentials.Info()
+// ClientHandshake checks the certificate for the name.
+func (c certified) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if c.name != "" {
+		authority = c.name
+	}
+	return c.TransportCredentials.ClientHandshake(ctx, authority, conn)
+}
+
+// Info leaves the name out, which would become the authority.
+func (c certified) Info() credentials.ProtocolInfo {
+	info := c.TransportCredentials.Info()
 	info.ServerName = ""
 	return info
 }
 
 // Clone is what gRPC asks of credentials.
-func (q quiet) Clone() credentials.TransportCredentials { return quiet{q.TransportCredentials.Clone()} }
+func (c certified) Clone() credentials.TransportCredentials {
+	return certified{c.TransportCredentials.Clone(), c.name}
+}
 
 // converse keeps a stream to one of the servers. They are tried in their order, without a pause; when none is left, there is one before the first
 // is tried again. A server that has answered is kept as long as its stream lasts.
@@ -84,13 +95,11 @@ func (c *Client) converse(ctx context.Context) {
 	for ctx.Err() == nil {
 		for i := range c.config.Servers {
 			answered, err := c.talk(ctx, i)
+			c.lost(i, err)
 			if ctx.Err() != nil {
 				return
 			}
 			c.log.Warn("stream to the management server ended", "server", c.config.Servers[i].Address, "error", err)
-			c.mu.Lock()
-			c.counted.streamFailures++
-			c.mu.Unlock()
 			if !answered {
 				continue
 			}
@@ -103,6 +112,14 @@ func (c *Client) converse(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// lost notes that there is no stream.
+func (c *Client) lost(server int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counted.streamFailures++
+	c.link = link{server: c.config.Servers[server].Address, since: time.Now(), fault: err.Error()}
 }
 
 // talk has one stream with a server, and says whether the server has answered.
@@ -124,9 +141,6 @@ func (c *Client) talk(ctx context.Context, server int) (answered bool, err error
 	c.mu.Unlock()
 	s := &stream{client: c, wire: w, server: server, queue: make(chan *request, maxQueue), node: c.config.Node}
 	err = s.run(ctx, cancel)
-	c.mu.Lock()
-	c.link = link{server: to.Address, since: time.Now(), fault: err.Error()}
-	c.mu.Unlock()
 	return s.heard, err
 }
 

@@ -4,12 +4,13 @@
 // aggregated stream (ADS), in either form of the protocol, and hands out what is warm of them.
 //
 // What is asked for. All clusters and all listeners; assignments and route configurations by name, as clusters and listeners refer to them. What
-// nothing refers to is not kept, and nothing is kept that was not asked for: it is sent again when it is asked for, whatever the order was.
+// nothing refers to is not handed out, and nothing is kept that was not asked for: it is sent again when it is asked for, whatever the order was.
+// What is given up is kept for 15 s, since a server may not notice in time, and then not send it again.
 //
 // What is taken. A response is refused as a whole, and changes nothing, if it cannot be read: a body of another type, a resource without a
 // name, a name that comes twice, bytes that end too soon. Otherwise each resource is judged by itself: the good ones are taken, a refused one
 // keeps what it was before, and the response is refused (NACK) with the name and the reason of each. Envoy does the same for clusters and
-// listeners; for the other kinds it takes those before the first bad one. What is missing from a response of the state of the world is removed
+// listeners; for the other kinds it stops at the first bad one. What is missing from a response of the state of the world is removed
 // if it is a cluster or a listener, and stays otherwise. When an incremental server removes an assignment or a route configuration that
 // something refers to, it stays too, as in Envoy.
 //

@@ -16,6 +16,9 @@ func (s *state) nextEvent() time.Time {
 	if len(s.fetches) > 0 {
 		next = s.fetches[0].deadline
 	}
+	if len(s.lingering) > 0 {
+		next = earlier(next, s.lingering[0].deadline)
+	}
 	for e := range s.mortal {
 		next = earlier(next, e.expires)
 	}
@@ -23,7 +26,9 @@ func (s *state) nextEvent() time.Time {
 }
 
 // done says whether nobody waits for the resource. One that was refused is there, and its deadline does not count.
-func (f fetch) done() bool { return f.entry.gone || f.entry.settled() || f.entry.refused != nil }
+func (f fetch) done() bool {
+	return f.entry.gone || f.entry.unused || f.entry.settled() || f.entry.refused != nil
+}
 
 // elapse does what is due: what was not sent in time counts as absent, what has no time left to live ends.
 func (s *state) elapse(now time.Time) (late int) {
@@ -42,7 +47,7 @@ func (s *state) elapse(now time.Time) (late int) {
 			s.expire(e, now)
 		}
 	}
-	s.sweep()
+	s.sweep(now)
 	return late
 }
 

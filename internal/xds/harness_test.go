@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -99,10 +100,30 @@ func (o *observed) awaitStatus(what string, want func(Status) bool) Status {
 		if time.Now().After(deadline) {
 			o.t.Fatalf("%s: did not come; status %+v", what, o.Status())
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(5 * time.Millisecond)
 	}
 	return o.Status()
 }
+
+// lines keep what is logged.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 // serve runs a gRPC server until the test ends.
 func serve(t *testing.T, service discoveryv3.AggregatedDiscoveryServiceServer) Server {

@@ -63,7 +63,7 @@ func (s *state) complete(roots []Kind) bool {
 			return false
 		}
 		for _, e := range s.entries[root.child()] {
-			if !e.settled() && e.refused == nil {
+			if !e.unused && !e.settled() && e.refused == nil {
 				return false
 			}
 		}

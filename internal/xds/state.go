@@ -4,7 +4,6 @@ package xds
 
 import (
 	"bytes"
-	"maps"
 	"slices"
 	"time"
 
@@ -40,7 +39,9 @@ type entry struct {
 	waiters map[*entry]struct{}
 	// expires is when its time to live ends; zero: never.
 	expires time.Time
-	gone    bool
+	// unused: nothing refers to it, and it is kept for a while; never so of a root's kind.
+	unused bool
+	gone   bool
 }
 
 // refused is the newest content that was refused; a later one that is accepted ends it.
@@ -72,8 +73,9 @@ type state struct {
 	fetches  []fetch       // in order of their deadlines
 	mortal   map[*entry]struct{}
 
-	// orphans have lost a user since the last sweep.
-	orphans []*entry
+	// orphans have lost a user since the last sweep; lingering are those that are kept for a while, in order of their deadlines.
+	orphans   []*entry
+	lingering []fetch
 	// added and dropped are names whose subscription the server has not been told of; names is the sorted list, nil where it has to be made.
 	added, dropped [kinds]map[string]struct{}
 	names          [kinds][]string
@@ -169,6 +171,10 @@ func (s *state) release(e *entry, now time.Time) {
 // remove forgets a root's resource; of another it is told that the server no longer has it. An assignment or a route table that is
 // referred to serves on, as in Envoy: they end with what refers to them.
 func (s *state) remove(e *entry, now time.Time) {
+	if e.unused {
+		s.forget(e)
+		return
+	}
 	if !e.kind.isRoot() {
 		e.withdrawn = e.accepted.body != nil
 		e.absent = !e.withdrawn
@@ -181,12 +187,13 @@ func (s *state) remove(e *entry, now time.Time) {
 	s.unwait(e, e.accepted.references)
 	s.drop(e.kind.child(), e.accepted.references)
 	s.drop(e.kind.child(), e.served.references)
+	s.changed[e.kind], s.changed[e.kind.child()] = true, true
 	s.forget(e)
 }
 
 // expire ends a resource whose time to live has passed, also one that is referred to: that is then absent.
 func (s *state) expire(e *entry, now time.Time) {
-	if e.kind.isRoot() {
+	if e.kind.isRoot() || e.unused {
 		s.remove(e, now)
 		return
 	}
@@ -197,76 +204,10 @@ func (s *state) expire(e *entry, now time.Time) {
 	s.release(e, now)
 }
 
-// hold counts references; what is referred to for the first time is asked for.
-func (s *state) hold(kind Kind, names []string, now time.Time) {
-	for _, name := range names {
-		e := s.entries[kind][name]
-		if e == nil {
-			e = &entry{kind: kind, name: name}
-			s.entries[kind][name] = e
-			s.added[kind][name] = struct{}{}
-			delete(s.dropped[kind], name)
-			s.names[kind] = nil
-			if s.patience > 0 {
-				s.fetches = append(s.fetches, fetch{now.Add(s.patience), e})
-			}
-		}
-		e.users++
-	}
-}
-
-// drop takes references back. What has none left is forgotten by the next sweep.
-func (s *state) drop(kind Kind, names []string) {
-	for _, name := range names {
-		e := s.entries[kind][name]
-		if e.users--; e.users == 0 {
-			s.orphans = append(s.orphans, e)
-		}
-	}
-}
-
-// sweep forgets what nothing refers to. It is called when a response has been taken whole, so that a name that only moves from one
-// root to another is neither forgotten nor asked for again.
-func (s *state) sweep() {
-	for _, e := range s.orphans {
-		if e.users > 0 || e.gone {
-			continue
-		}
-		s.forget(e)
-		s.names[e.kind] = nil
-		if _, untold := s.added[e.kind][e.name]; untold {
-			delete(s.added[e.kind], e.name)
-			continue
-		}
-		s.dropped[e.kind][e.name] = struct{}{}
-	}
-	s.orphans = nil
-}
-
 func (s *state) forget(e *entry) {
 	e.gone = true
 	delete(s.entries[e.kind], e.name)
 	delete(s.mortal, e)
-	s.changed[e.kind] = true
-}
-
-// subscribed lists the names of a kind that are asked for, sorted. The list is not changed later.
-func (s *state) subscribed(kind Kind) []string {
-	if kind.isRoot() {
-		return nil
-	}
-	if s.names[kind] == nil {
-		s.names[kind] = slices.Sorted(maps.Keys(s.entries[kind]))
-	}
-	return s.names[kind]
-}
-
-// untold says whether the server does not know what is asked for.
-func (s *state) untold(kind Kind) bool { return len(s.added[kind])+len(s.dropped[kind]) > 0 }
-
-// told notes that the server knows what is asked for.
-func (s *state) told(kind Kind) {
-	s.added[kind], s.dropped[kind] = map[string]struct{}{}, map[string]struct{}{}
 }
 
 // same says whether two bodies hold the same bytes of the same type.

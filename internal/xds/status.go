@@ -107,6 +107,14 @@ func (c *Client) note(kind Kind, _ *response, fault error) {
 
 // Status returns what is known now.
 func (c *Client) Status() Status {
+	s := c.status()
+	for _, kind := range every {
+		slices.SortFunc(s.Kinds[kind].Resources, func(a, b ResourceStatus) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	return s
+}
+
+func (c *Client) status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := Status{
@@ -126,9 +134,10 @@ func (c *Client) Status() Status {
 func (s *state) list(kind Kind) []ResourceStatus {
 	list := make([]ResourceStatus, 0, len(s.entries[kind]))
 	for _, e := range s.entries[kind] {
-		list = append(list, e.status())
+		if !e.unused {
+			list = append(list, e.status())
+		}
 	}
-	slices.SortFunc(list, func(a, b ResourceStatus) int { return cmp.Compare(a.Name, b.Name) })
 	return list
 }
 

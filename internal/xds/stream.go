@@ -125,7 +125,7 @@ func (s *stream) begin() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, kind := range every {
-		if kind.isRoot() && !c.wants(kind) || !kind.isRoot() && len(c.state.entries[kind]) == 0 {
+		if kind.isRoot() && !c.wants(kind) || !kind.isRoot() && len(c.state.subscribed(kind)) == 0 {
 			c.state.told(kind)
 			continue
 		}
@@ -187,7 +187,7 @@ func (s *stream) answer(r *response) error {
 		c.log.Warn("configuration of the management server was refused", "kind", kind.String(), "version", r.version, "error", text)
 	}
 	if wait := s.repeats[kind].wait(r.version, text); wait > 0 && r.whole {
-		s.later.Reset(wait)
+		s.awaitDue()
 	} else if err := s.acknowledge(kind, text); err != nil {
 		return err
 	}
@@ -211,24 +211,27 @@ func (s *stream) acknowledge(kind Kind, fault string) error {
 
 // answerLate sends the refusals whose time has come.
 func (s *stream) answerLate() error {
-	var next time.Time
 	for _, kind := range every {
-		due := s.repeats[kind].due
-		if due.IsZero() {
-			continue
-		}
-		if time.Until(due) > 0 {
-			next = earlier(next, due)
+		if due := s.repeats[kind].due; due.IsZero() || time.Until(due) > 0 {
 			continue
 		}
 		if err := s.acknowledge(kind, s.repeats[kind].fault); err != nil {
 			return err
 		}
 	}
+	s.awaitDue()
+	return nil
+}
+
+// awaitDue sets the timer for the next refusal that waits.
+func (s *stream) awaitDue() {
+	var next time.Time
+	for _, kind := range every {
+		next = earlier(next, s.repeats[kind].due)
+	}
 	if !next.IsZero() {
 		s.later.Reset(time.Until(next))
 	}
-	return nil
 }
 
 // resubscribe tells the server which names are asked for, where it does not know.

@@ -14,7 +14,7 @@ func (c *Client) wants(root Kind) bool { return slices.Contains(c.config.Roots, 
 // change is a request that tells what has changed about the names that are asked for; nil: nothing that a server has to know. The lock is held.
 func (c *Client) change(kind Kind, asked bool) *request {
 	s := c.state
-	if !asked && len(s.entries[kind]) == 0 {
+	if !asked && len(s.subscribed(kind)) == 0 {
 		return nil // a first request without names would ask for all
 	}
 	if !c.config.Delta {
@@ -40,7 +40,7 @@ func (s *state) versionOf(kind Kind, server int) string {
 func (s *state) versionFor(kind Kind, server int) string {
 	if !kind.isRoot() {
 		for _, e := range s.entries[kind] {
-			if e.accepted.body == nil {
+			if !e.unused && e.accepted.body == nil {
 				return ""
 			}
 		}
@@ -54,7 +54,7 @@ func (s *state) versionsFor(kind Kind, server int) map[string]string {
 	known := map[string]string{}
 	for name, e := range s.entries[kind] {
 		switch {
-		case e.accepted.body == nil || e.withdrawn:
+		case e.accepted.body == nil || e.withdrawn || e.unused:
 		case e.source == server:
 			known[name] = e.version
 		default:

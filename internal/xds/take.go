@@ -50,7 +50,7 @@ func (c *Client) take(kind Kind, r *response, server int) error {
 			c.state.remove(e, now)
 		}
 	}
-	c.state.sweep()
+	c.state.sweep(now)
 	c.state.answered[kind] = true
 	err := refusal(judgements)
 	if err == nil {

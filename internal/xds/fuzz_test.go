@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package xds
+
+import (
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+)
+
+// FuzzResponse gives a client two responses of any bytes. Whatever they hold, the accounts of references balance, and what is handed out is what was
+// judged good.
+func FuzzResponse(f *testing.F) {
+	for _, resources := range [][]proto.Message{
+		{cluster("a", 1), cluster("b", 1, "a")}, {listener("l", 1, "r", "q")}, {routes("r", 1), routes("q", -1)}, {assignment("a", 1)},
+	} {
+		m := &discoveryv3.DiscoveryResponse{TypeUrl: packed(resources[0]).TypeUrl, VersionInfo: "1", Nonce: "1", Resources: bodies(resources...)}
+		d := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: m.TypeUrl, Nonce: "1", RemovedResources: []string{"x"}}
+		wrapped := &discoveryv3.DiscoveryResponse{TypeUrl: m.TypeUrl, VersionInfo: "1", Nonce: "1"}
+		for _, r := range resources {
+			d.Resources = append(d.Resources, named(r, "1", time.Second))
+			wrapped.Resources = append(wrapped.Resources, packed(named(r, "1", time.Second)))
+		}
+		raw, _ := proto.Marshal(m)
+		rawDelta, _ := proto.Marshal(d)
+		rawWrapped, _ := proto.Marshal(wrapped)
+		f.Add(raw, rawDelta)
+		f.Add(rawWrapped, raw)
+	}
+	f.Fuzz(func(t *testing.T, one, other []byte) {
+		c := New(Config{Check: check})
+		now := time.Now()
+		for _, root := range []proto.Message{cluster("a", 1), listener("l", 1, "r")} {
+			kind, _ := kindOf(packed(root).TypeUrl)
+			references, _ := check(kind, "", packed(root))
+			c.state.put(kind, []string{Clusters: "a", Listeners: "l"}[kind], content{packed(root), references}, now)
+		}
+		for _, raw := range [][]byte{one, other, one} {
+			var whole discoveryv3.DiscoveryResponse
+			if proto.Unmarshal(raw, &whole) == nil {
+				takeAny(c, fromWhole(&whole))
+			}
+			var delta discoveryv3.DeltaDiscoveryResponse
+			if proto.Unmarshal(raw, &delta) == nil {
+				takeAny(c, fromDelta(&delta))
+			}
+			balance(t, c.state)
+		}
+		c.state.elapse(now.Add(time.Hour))
+		balance(t, c.state)
+		text(t, must(c.state.snapshot(Snapshot{})))
+		c.Status()
+	})
+}
+
+func must(s Snapshot, _ bool) Snapshot { return s }
+
+func takeAny(c *Client, r *response) {
+	if kind, known := kindOf(r.typeURL); known {
+		c.take(kind, r, 0)
+	}
+}
+
+// balance counts references anew.
+func balance(t *testing.T, s *state) {
+	t.Helper()
+	for _, root := range []Kind{Clusters, Listeners} {
+		users := map[string]int{}
+		for _, e := range s.entries[root] {
+			for _, name := range append(append([]string{}, e.accepted.references...), e.served.references...) {
+				users[name]++
+			}
+		}
+		for name, e := range s.entries[root.child()] {
+			if e.users != users[name] || e.unused != (users[name] == 0) {
+				t.Errorf("%s %q: %d users, unused %v, want %d", root.child(), name, e.users, e.unused, users[name])
+			}
+			delete(users, name)
+		}
+		if len(users) > 0 {
+			t.Errorf("%s: %v are referred to but not known", root.child(), users)
+		}
+	}
+}
