@@ -60,7 +60,9 @@ func security(s Server) credentials.TransportCredentials {
 	if s.TLS == nil {
 		return insecure.NewCredentials()
 	}
-	return certified{credentials.NewTLS(s.TLS), s.TLS.ServerName}
+	nameless := s.TLS.Clone()
+	nameless.ServerName = "" // it would become the authority
+	return certified{credentials.NewTLS(nameless), s.TLS.ServerName}
 }
 
 // certified is TLS with a server whose certificate has another name than the authority of requests. gRPC would have one name for both.
@@ -75,13 +77,6 @@ func (c certified) ClientHandshake(ctx context.Context, authority string, conn n
 		authority = c.name
 	}
 	return c.TransportCredentials.ClientHandshake(ctx, authority, conn)
-}
-
-// Info leaves the name out, which would become the authority.
-func (c certified) Info() credentials.ProtocolInfo {
-	info := c.TransportCredentials.Info()
-	info.ServerName = ""
-	return info
 }
 
 // Clone is what gRPC asks of credentials.

@@ -3,6 +3,8 @@
 package xds
 
 import (
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +15,41 @@ import (
 // FuzzResponse gives a client two responses of any bytes. Whatever they hold, the accounts of references balance, and what is handed out is what was
 // judged good.
 func FuzzResponse(f *testing.F) {
+	for _, raw := range seedResponses() {
+		f.Add(raw[0], raw[1])
+	}
+	f.Fuzz(takeBytes)
+}
+
+// The same with bytes that are changed at random.
+func TestChangedResponses(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	seeds := seedResponses()
+	change := func() []byte {
+		raw := slices.Clone(seeds[random.IntN(len(seeds))][random.IntN(2)])
+		for range random.IntN(4) {
+			i := random.IntN(len(raw))
+			switch random.IntN(3) {
+			case 0:
+				raw[i] = byte(random.Uint32())
+			case 1:
+				raw = slices.Delete(raw, i, min(len(raw), i+1+random.IntN(3)))
+			default:
+				raw = slices.Insert(raw, i, raw[i:min(len(raw), i+random.IntN(40))]...)
+			}
+			if len(raw) == 0 {
+				break
+			}
+		}
+		return raw
+	}
+	for range 5000 {
+		takeBytes(t, change(), change())
+	}
+}
+
+// seedResponses are pairs of good ones.
+func seedResponses() (seeds [][2][]byte) {
 	for _, resources := range [][]proto.Message{
 		{cluster("a", 1), cluster("b", 1, "a")}, {listener("l", 1, "r", "q")}, {routes("r", 1), routes("q", -1)}, {assignment("a", 1)},
 	} {
@@ -26,33 +63,35 @@ func FuzzResponse(f *testing.F) {
 		raw, _ := proto.Marshal(m)
 		rawDelta, _ := proto.Marshal(d)
 		rawWrapped, _ := proto.Marshal(wrapped)
-		f.Add(raw, rawDelta)
-		f.Add(rawWrapped, raw)
+		seeds = append(seeds, [2][]byte{raw, rawDelta}, [2][]byte{rawWrapped, raw})
 	}
-	f.Fuzz(func(t *testing.T, one, other []byte) {
-		c := New(Config{Check: check})
-		now := time.Now()
-		for _, root := range []proto.Message{cluster("a", 1), listener("l", 1, "r")} {
-			kind, _ := kindOf(packed(root).TypeUrl)
-			references, _ := check(kind, "", packed(root))
-			c.state.put(kind, []string{Clusters: "a", Listeners: "l"}[kind], content{packed(root), references}, now)
+	return seeds
+}
+
+func takeBytes(t *testing.T, one, other []byte) {
+	t.Helper()
+	c := New(Config{Check: check})
+	now := time.Now()
+	for _, root := range []proto.Message{cluster("a", 1), listener("l", 1, "r")} {
+		kind, _ := kindOf(packed(root).TypeUrl)
+		references, _ := check(kind, "", packed(root))
+		c.state.put(kind, []string{Clusters: "a", Listeners: "l"}[kind], content{packed(root), references}, now)
+	}
+	for _, raw := range [][]byte{one, other, one} {
+		var whole discoveryv3.DiscoveryResponse
+		if proto.Unmarshal(raw, &whole) == nil {
+			takeAny(c, fromWhole(&whole))
 		}
-		for _, raw := range [][]byte{one, other, one} {
-			var whole discoveryv3.DiscoveryResponse
-			if proto.Unmarshal(raw, &whole) == nil {
-				takeAny(c, fromWhole(&whole))
-			}
-			var delta discoveryv3.DeltaDiscoveryResponse
-			if proto.Unmarshal(raw, &delta) == nil {
-				takeAny(c, fromDelta(&delta))
-			}
-			balance(t, c.state)
+		var delta discoveryv3.DeltaDiscoveryResponse
+		if proto.Unmarshal(raw, &delta) == nil {
+			takeAny(c, fromDelta(&delta))
 		}
-		c.state.elapse(now.Add(time.Hour))
 		balance(t, c.state)
-		text(t, must(c.state.snapshot(Snapshot{})))
-		c.Status()
-	})
+	}
+	c.state.elapse(now.Add(time.Hour))
+	balance(t, c.state)
+	text(t, must(c.state.snapshot(Snapshot{})))
+	c.Status()
 }
 
 func must(s Snapshot, _ bool) Snapshot { return s }

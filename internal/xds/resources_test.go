@@ -83,7 +83,7 @@ func contentOf(body *anypb.Any) (content int, references []string, err error) {
 	switch m := m.(type) {
 	case *clusterv3.Cluster:
 		if m.GetType() == clusterv3.Cluster_EDS {
-			references = append(references, cmpOr(m.EdsClusterConfig.ServiceName, m.Name))
+			references = append(references, cmpOr(m.EdsClusterConfig.GetServiceName(), m.Name))
 		}
 		content, err = strconv.Atoi(m.AltStatName)
 	case *endpointv3.ClusterLoadAssignment:
@@ -94,13 +94,19 @@ func contentOf(body *anypb.Any) (content int, references []string, err error) {
 	case *listenerv3.Listener:
 		for _, chain := range m.FilterChains {
 			var manager hcmv3.HttpConnectionManager
+			if len(chain.Filters) == 0 {
+				return 0, nil, errors.New("has a chain without filters")
+			}
 			if err := chain.Filters[0].GetTypedConfig().UnmarshalTo(&manager); err != nil {
 				return 0, nil, err
 			}
-			references = append(references, manager.GetRds().RouteConfigName)
+			references = append(references, manager.GetRds().GetRouteConfigName())
 		}
 		content, err = strconv.Atoi(m.StatPrefix)
 	case *routev3.RouteConfiguration:
+		if len(m.VirtualHosts) == 0 {
+			return 0, nil, errors.New("has no host")
+		}
 		content, err = strconv.Atoi(m.VirtualHosts[0].Name)
 	}
 	return content, references, err

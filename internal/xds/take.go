@@ -3,8 +3,10 @@
 package xds
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"time"
 )
@@ -59,8 +61,15 @@ func (c *Client) take(kind Kind, r *response, server int) error {
 	return err
 }
 
-// check asks whether a resource is good.
+// check asks whether a resource is good. One that makes Check panic is refused: a server must not end the daemon.
 func (c *Client) check(kind Kind, r *received) (references []string, reason string) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			c.log.Error("a resource of the management server could not be judged", "kind", kind.String(), "name", r.name,
+				"error", fmt.Sprint(fault), "stack", string(debug.Stack()))
+			references, reason = nil, "internal error while it was judged"
+		}
+	}()
 	name, err := nameOf(r.body)
 	if err == nil && name != r.name {
 		err = fmt.Errorf("its body has the name %q", name)
@@ -69,7 +78,7 @@ func (c *Client) check(kind Kind, r *received) (references []string, reason stri
 		references, err = c.config.Check(kind, r.name, r.body)
 	}
 	if err != nil {
-		return nil, err.Error()
+		return nil, cmp.Or(err.Error(), "refused")
 	}
 	return references, ""
 }
