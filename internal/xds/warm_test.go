@@ -193,3 +193,36 @@ func TestUpdateFails(t *testing.T) {
 	o.await("clusters a=2; listeners l=1")
 	o.awaitStatus("count", func(s Status) bool { return s.Updates == 2 && s.UpdateErrors == 2 })
 }
+
+// A server that does not notice that a name was given up for a moment does not send the resource again.
+func TestGivenUpForAMoment(t *testing.T) {
+	both(t, func(t *testing.T, delta bool) {
+		seen := make(chan struct{})
+		server := play(t, func(d *dialogue) {
+			d.next(Clusters)
+			d.give(Listeners, "1", "1")
+			d.give(Clusters, "1", "1", cluster("a", 1))
+			d.next(Assignments)
+			d.give(Assignments, "1", "1", assignment("a", 1))
+			<-seen
+			if d.delta {
+				d.part(Clusters, "2", "2", []string{"a"})
+			} else {
+				d.whole(Clusters, "2", "2")
+			}
+			<-seen
+			d.give(Assignments, "3", "3", assignment("a", 3)) // it crosses the request that gives a up
+			d.give(Clusters, "4", "4", cluster("a", 4))
+			d.stay()
+		})
+		o := observe(t, Config{Servers: []Server{server}, Delta: delta})
+		o.await("clusters a=1; assignments a=1")
+		seen <- struct{}{}
+		o.await("")
+		if n := len(o.Status().Kinds[Assignments].Resources); n != 0 {
+			t.Errorf("%d assignments are shown, want none", n)
+		}
+		seen <- struct{}{}
+		o.await("clusters a=4; assignments a=3")
+	})
+}
