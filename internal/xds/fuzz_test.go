@@ -106,14 +106,17 @@ func takeAny(c *Client, r *response) {
 func balance(t *testing.T, s *state) {
 	t.Helper()
 	for _, root := range []Kind{Clusters, Listeners} {
-		users := map[string]int{}
+		users, shown := map[string]int{}, map[string]int{}
 		for _, e := range s.entries[root] {
-			for _, name := range append(append([]string{}, e.accepted.references...), e.served.references...) {
+			for _, name := range slices.Concat(e.accepted.references, e.served.references) {
 				users[name]++
+			}
+			for _, name := range e.served.references {
+				shown[name]++
 			}
 		}
 		for name, e := range s.entries[root.child()] {
-			if e.users != users[name] || e.unused != (users[name] == 0) {
+			if e.users != users[name] || e.shown != shown[name] || e.unused != (users[name] == 0) {
 				t.Errorf("%s %q: %d users, unused %v, want %d", root.child(), name, e.users, e.unused, users[name])
 			}
 			delete(users, name)

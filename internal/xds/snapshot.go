@@ -11,49 +11,48 @@ import (
 // for its very first answer where there are others to ask (Envoy: the default of initial_fetch_timeout).
 const firstAnswer = 15 * time.Second
 
-// snapshot returns what is warm, and whether it differs from the snapshot before.
+// snapshot returns what is warm, and whether it differs from the snapshot before, which has to be the last one that was made.
 func (s *state) snapshot(before Snapshot) (Snapshot, bool) {
 	now, differs := before, false
 	for _, k := range every {
-		if !s.changed[k] {
-			continue
+		held := now.of(k)
+		if *held == nil {
+			*held = map[string]Resource{}
 		}
-		s.changed[k] = false
-		made, held := s.warmOf(k), now.of(k)
-		if *held != nil && maps.EqualFunc(made, *held, func(a, b Resource) bool { return a.Body == b.Body }) {
-			continue
+		if made, changed := s.renew(k, *held); changed {
+			*held, differs = made, true
 		}
-		differs = differs || *held != nil || len(made) > 0
-		*held = made
+		clear(s.dirty[k])
 	}
 	return now, differs
+}
+
+// renew makes a kind's map from the one before, if anything in it has changed.
+func (s *state) renew(kind Kind, before map[string]Resource) (made map[string]Resource, changed bool) {
+	for name := range s.dirty[kind] {
+		e, was := s.entries[kind][name], before[name]
+		var is Resource
+		if e != nil && e.served.body != nil && (kind.isRoot() || e.shown > 0) {
+			is = Resource{Name: e.name, Version: e.version, Body: e.served.body}
+		}
+		if same(is.Body, was.Body) {
+			continue
+		}
+		if !changed {
+			made, changed = maps.Clone(before), true
+		}
+		if is.Body == nil {
+			delete(made, name)
+		} else {
+			made[name] = is
+		}
+	}
+	return made, changed
 }
 
 // of is where a snapshot holds a kind.
 func (s *Snapshot) of(kind Kind) *map[string]Resource {
 	return [kinds]*map[string]Resource{&s.Clusters, &s.Assignments, &s.Listeners, &s.Routes}[kind]
-}
-
-// warmOf lists what is served of a kind: of roots, and of the others what served roots refer to.
-func (s *state) warmOf(kind Kind) map[string]Resource {
-	made := map[string]Resource{}
-	add := func(e *entry) {
-		if e.served.body != nil {
-			made[e.name] = Resource{Name: e.name, Version: e.version, Body: e.served.body}
-		}
-	}
-	if kind.isRoot() {
-		for _, e := range s.entries[kind] {
-			add(e)
-		}
-		return made
-	}
-	for _, root := range s.entries[kind-1] { // a child's kind follows its root's
-		for _, name := range root.served.references {
-			add(s.entries[kind][name])
-		}
-	}
-	return made
 }
 
 // complete says whether the server has said all that the first state needs: what there is, and what that refers to.

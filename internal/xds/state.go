@@ -29,8 +29,8 @@ type entry struct {
 	served  content
 	refused *refused
 
-	// users counts references: of the roots' accepted and served content.
-	users int
+	// users counts references: of the roots' accepted and served content; shown those of served content alone.
+	users, shown int
 	// absent: the server does not have it, or has not sent it in time.
 	absent bool
 	// withdrawn: the server has removed it, yet it serves on since it is referred to.
@@ -79,14 +79,14 @@ type state struct {
 	// added and dropped are names whose subscription the server has not been told of; names is the sorted list, nil where it has to be made.
 	added, dropped [kinds]map[string]struct{}
 	names          [kinds][]string
-	// changed: a snapshot may differ in this kind from the one before.
-	changed [kinds]bool
+	// dirty are names in which a snapshot may differ from the one before.
+	dirty [kinds]map[string]struct{}
 }
 
 func newState(patience time.Duration) *state {
 	s := &state{patience: patience, mortal: map[*entry]struct{}{}}
 	for _, k := range every {
-		s.entries[k] = map[string]*entry{}
+		s.entries[k], s.dirty[k] = map[string]*entry{}, map[string]struct{}{}
 		s.told(k)
 	}
 	return s
@@ -106,7 +106,7 @@ func (s *state) put(kind Kind, name string, c content, now time.Time) *entry {
 	e.accepted, e.updated, e.refused, e.absent, e.withdrawn = c, now, nil, false, false
 	if !kind.isRoot() {
 		e.served = c
-		s.changed[kind] = true
+		s.dirty[kind][name] = struct{}{}
 		s.release(e, now)
 		return e
 	}
@@ -147,9 +147,25 @@ func (s *state) warm(e *entry, now time.Time) {
 		return
 	}
 	s.hold(child, e.accepted.references, now)
+	s.serve(e, e.accepted)
+}
+
+// serve changes what a root serves. References of the new content are held already.
+func (s *state) serve(e *entry, c content) {
+	child := e.kind.child()
+	s.show(child, e.served.references, -1)
+	s.show(child, c.references, +1)
 	s.drop(child, e.served.references)
-	e.served = e.accepted
-	s.changed[e.kind], s.changed[child] = true, true
+	e.served = c
+	s.dirty[e.kind][e.name] = struct{}{}
+}
+
+// show counts references of served content.
+func (s *state) show(kind Kind, names []string, by int) {
+	for _, name := range names {
+		s.entries[kind][name].shown += by
+		s.dirty[kind][name] = struct{}{}
+	}
 }
 
 // unwait ends e's waiting for names.
@@ -186,8 +202,7 @@ func (s *state) remove(e *entry, now time.Time) {
 	}
 	s.unwait(e, e.accepted.references)
 	s.drop(e.kind.child(), e.accepted.references)
-	s.drop(e.kind.child(), e.served.references)
-	s.changed[e.kind], s.changed[e.kind.child()] = true, true
+	s.serve(e, content{})
 	s.forget(e)
 }
 
@@ -200,7 +215,7 @@ func (s *state) expire(e *entry, now time.Time) {
 	e.accepted, e.served, e.version, e.expires = content{}, content{}, "", time.Time{}
 	delete(s.mortal, e)
 	e.absent, e.updated = true, now
-	s.changed[e.kind] = true
+	s.dirty[e.kind][e.name] = struct{}{}
 	s.release(e, now)
 }
 

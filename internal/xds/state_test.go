@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
@@ -86,7 +87,7 @@ func TestSnapshotDiffers(t *testing.T) {
 		t.Fatalf("%v, differs %v", first, differs)
 	}
 	s.put(Clusters, "a", other, now)
-	s.put(Clusters, "a", one, now)
+	s.put(Clusters, "a", content{body: proto.CloneOf(one.body)}, now)
 	if _, differs := s.snapshot(first); differs {
 		t.Error("there and back is a difference")
 	}
