@@ -19,8 +19,8 @@
 // Envoy waits for an assignment to be sent anew. A resource that was refused and has nothing before it settles nothing, lest a listener serve without
 // its routes; Envoy goes on without it. The first state is held back until all of it is settled, at most for FetchTimeout, or 15 s.
 //
-// What an ACK means. That a resource is good and was taken; not that Update has put it in force. The stream never waits for Update. While Update
-// runs, newer states are merged into one.
+// What an ACK means. That a resource is good and was taken; not that it is warm, nor that Update has put it in force. Envoy answers clusters
+// when they are warm. The stream never waits for Update. While Update runs, newer states are merged into one.
 //
 // Connections. Versions are those of the server that gave them: a stream to it begins with them, so that it need not send again what is known, and
 // the state stays in force meanwhile. Another server is told names without versions. A server that answers is kept while its stream lasts; then
@@ -29,5 +29,6 @@
 // of what was refused just before is sent after a pause, since some servers answer it with the same at once.
 //
 // Time to live. A resource that has one ends when it passes without the resource or a heartbeat; so does one that is referred to, which is then
-// absent. In Envoy assignments and route configurations stay.
+// absent. In Envoy assignments and route configurations stay. A response of heartbeats removes nothing; of the state of the world, Envoy
+// takes one for a response without clusters.
 package xds

@@ -32,7 +32,9 @@ type inForce func(want string)
 
 // The same servers drive this client and Envoy: what they are asked and told is the same, and so is what comes into force.
 func TestAsEnvoy(t *testing.T) {
-	plays := map[string]func(*dialogue, inForce){"whole": playWhole, "delta": playDelta}
+	plays := map[string]func(*dialogue, inForce){
+		"whole": playWhole, "delta": playDelta, "delta, mortal": playMortal, "whole, moved": playMoved, "delta, moved": playMoved,
+	}
 	for form, script := range plays {
 		t.Run(form+" xlb", func(t *testing.T) {
 			t.Parallel()
@@ -43,7 +45,7 @@ func TestAsEnvoy(t *testing.T) {
 				<-ready
 				script(d, func(want string) { o.await(want) })
 			}, func(d *dialogue) { d.stay() })
-			o = observe(t, Config{Servers: []Server{server}, Delta: forms[form], Roots: []Kind{Clusters}})
+			o = observe(t, Config{Servers: []Server{server}, Delta: strings.HasPrefix(form, "delta"), Roots: []Kind{Clusters}})
 			close(ready)
 			<-done
 		})
@@ -131,10 +133,53 @@ func playDelta(d *dialogue, force inForce) {
 	force("clusters b=3")
 }
 
+// playMortal: heartbeats keep a cluster that has a time to live, and the others with it. In the form that speaks of the state of the world Envoy takes
+// a response of heartbeats for one without clusters, and removes all.
+func playMortal(d *dialogue, force inForce) {
+	d.next(Clusters)
+	const ttl = 2 * time.Second
+	d.mortal(Clusters, "1", "1", named(static("a", 1), "1", 0), named(static("b", 1), "1", ttl))
+	d.next(Clusters)
+	force("clusters a=1 b=1")
+	for begin := time.Now(); time.Since(begin) < 2*ttl; time.Sleep(ttl / 10) {
+		d.mortal(Clusters, "1", "2", heartbeat("b", "1", ttl))
+		a := d.next(Clusters)
+		d.expect(a.fault == "", "accepted", a)
+	}
+	force("clusters a=1 b=1")
+	time.Sleep(ttl)
+	force("clusters a=1")
+}
+
+// playMoved: a cluster that refers to another assignment than before serves with the old one until the new one has come.
+func playMoved(d *dialogue, force inForce) {
+	d.next(Clusters)
+	d.give(Clusters, "1", "c1", cluster("a", 1, "old"))
+	d.next(Clusters)
+	a := d.next(Assignments)
+	d.expect(slices.Equal(append(a.names, a.subscribe...), []string{"old"}), "the old one", a)
+	d.give(Assignments, "1", "e1", assignment("old", 101))
+	d.next(Assignments)
+	force("clusters a=1; assignments old=101")
+	d.give(Clusters, "2", "c2", cluster("a", 2, "new"))
+	// Envoy answers when the cluster is warm, this client at once.
+	for a = d.next(Assignments); !slices.Contains(append(a.names, a.subscribe...), "new"); a = d.next(Assignments) {
+	}
+	force("clusters a=1; assignments old=101")
+	d.give(Assignments, "2", "e2", assignment("new", 102))
+	a = d.next(Clusters)
+	d.expect(a.nonce == "c2" && a.fault == "", "accepted", a)
+	force("clusters a=2; assignments new=102")
+}
+
 // bootstrap makes Envoy ask a server for clusters.
 func bootstrap(server Server, admin netip.AddrPort, form string) []byte {
 	address := func(a netip.AddrPort) string {
 		return fmt.Sprintf(`{"socket_address": {"address": %q, "port_value": %d}}`, a.Addr(), a.Port())
+	}
+	api := "GRPC"
+	if strings.HasPrefix(form, "delta") {
+		api = "DELTA_GRPC"
 	}
 	return fmt.Appendf(nil, `{
 		"node": {"id": "test", "cluster": "test"}, "admin": {"address": %s},
@@ -148,7 +193,7 @@ func bootstrap(server Server, admin netip.AddrPort, form string) []byte {
 				"@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions", "explicit_http_config": {"http2_protocol_options": {}}
 			}}
 		}]}
-	}`, address(admin), map[string]string{"whole": "GRPC", "delta": "DELTA_GRPC"}[form], address(netip.MustParseAddrPort(server.Address)))
+	}`, address(admin), api, address(netip.MustParseAddrPort(server.Address)))
 }
 
 // awaitEnvoy waits until Envoy has these clusters and assignments.

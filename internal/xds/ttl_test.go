@@ -35,7 +35,7 @@ func heartbeat(name, version string, ttl time.Duration) *discoveryv3.Resource {
 // What has a time to live ends when it passes, also after the server has gone; heartbeats prolong it, and end nothing else.
 func TestTimeToLive(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
-		const short, long = 150 * time.Millisecond, time.Hour
+		const short, long = time.Second, time.Hour
 		server := play(t, func(d *dialogue) {
 			d.next(Clusters)
 			d.mortal(Clusters, "1", "1",
@@ -68,8 +68,9 @@ func TestTimeToLive(t *testing.T) {
 
 // go-control-plane's own heartbeats keep what has a time to live.
 func TestHeartbeatsOfControlPlane(t *testing.T) {
-	c := cache.NewSnapshotCacheWithHeartbeating(t.Context(), true, cache.IDHash{}, nil, 50*time.Millisecond)
-	ttl := 300 * time.Millisecond
+	t.Parallel()
+	c := cache.NewSnapshotCacheWithHeartbeating(t.Context(), true, cache.IDHash{}, nil, 100*time.Millisecond)
+	ttl := 2 * time.Second
 	with := func(ttl *time.Duration, m proto.Message) types.ResourceWithTTL {
 		return types.ResourceWithTTL{Resource: m, TTL: ttl}
 	}
@@ -86,7 +87,7 @@ func TestHeartbeatsOfControlPlane(t *testing.T) {
 	}
 	o := observe(t, Config{Servers: []Server{serve(t, controlplane.NewServer(t.Context(), c, nil))}})
 	o.await("clusters a=1 b=1; assignments a=1; listeners l=1")
-	time.Sleep(3 * ttl)
+	time.Sleep(2 * ttl)
 	s2 := o.awaitStatus("heartbeats", func(s Status) bool { return s.Kinds[Clusters].Successes > 10 })
 	if states, _ := o.seen(); len(states) != 1 || s2.Kinds[Clusters].Rejected+s2.Kinds[Assignments].Rejected != 0 {
 		t.Errorf("states %q, status %+v", states, s2.Kinds)

@@ -92,7 +92,7 @@ func TestFetchTimeout(t *testing.T) {
 			d.give(Routes, "2", "2", routes("r", 2))
 			d.stay()
 		})
-		o := observe(t, Config{Servers: []Server{server}, Delta: delta, FetchTimeout: 100 * time.Millisecond})
+		o := observe(t, Config{Servers: []Server{server}, Delta: delta, FetchTimeout: time.Second})
 		o.await("clusters a=1 b=1; assignments a=1; listeners l=1")
 		s := o.Status()
 		if s.FetchTimeouts != 2 || s.Kinds[Routes].Resources[0].State != DoesNotExist {
@@ -139,9 +139,9 @@ func TestRefusedIsNotAbsent(t *testing.T) {
 			d.give(Routes, "2", "2", routes("r", 2))
 			d.stay()
 		})
-		o := observe(t, Config{Servers: []Server{server}, Delta: delta, FetchTimeout: 100 * time.Millisecond})
+		o := observe(t, Config{Servers: []Server{server}, Delta: delta, FetchTimeout: time.Second})
 		o.await("clusters a=1")
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(1500 * time.Millisecond)
 		s := o.Status()
 		r, l := s.Kinds[Routes].Resources[0], s.Kinds[Listeners].Resources[0]
 		if s.FetchTimeouts != 0 || r.State != Nacked || r.Error != "is bad" || r.FailedVersion != "1" || r.Body != nil || !l.Warming {
