@@ -849,7 +849,7 @@ func TestJSONIsAcceptedAndDuplicateKeysInItAreNot(t *testing.T) {
 		t.Errorf("duplicate key: %v", err)
 	}
 	_, err = Parse("f.json", []byte("{\n\t"+admin+"}"))
-	if err == nil || err.Error() != "f.json: static_resources.listeners: empty: nothing to balance; add a listener" {
+	if err == nil || err.Error() != "f.json: static_resources.listeners: empty: nothing to balance; add a listener, or lds_config to dynamic_resources" {
 		t.Errorf("no listeners: %v", err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // balancing translates what a cluster says of priorities and localities.
-func balancing(c *clusterv3.Cluster) model.Balancing {
-	common, policy := c.GetCommonLbConfig(), c.GetLoadAssignment().GetPolicy()
+func balancing(c *clusterv3.Cluster, a *endpointv3.ClusterLoadAssignment) model.Balancing {
+	common, policy := c.GetCommonLbConfig(), a.GetPolicy()
 	return model.Balancing{
 		Overprovisioning: policy.GetOverprovisioningFactor().GetValue(),
 		WeightedHealth:   policy.GetWeightedPriorityHealth(),

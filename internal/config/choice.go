@@ -22,8 +22,8 @@ func (t *translator) clusterChoice(out *model.Route, action *routev3.RouteAction
 	asked := criteria(action.GetMetadataMatch(), "")
 	switch c := action.GetClusterSpecifier().(type) {
 	case *routev3.RouteAction_Cluster:
-		t.clusterExists(c.Cluster, path+".cluster")
-		out.Clusters = []model.WeightedCluster{{Name: c.Cluster, Weight: 1, Criteria: asked}}
+		missing := t.clusterMissing(c.Cluster, path+".cluster")
+		out.Clusters = []model.WeightedCluster{{Name: c.Cluster, Weight: 1, Criteria: asked, Missing: missing}}
 	case *routev3.RouteAction_ClusterHeader:
 		out.Clusters = []model.WeightedCluster{{Header: t.headerName(c.ClusterHeader, path+".cluster_header"), Weight: 1, Criteria: asked}}
 	case *routev3.RouteAction_WeightedClusters:
@@ -69,7 +69,7 @@ func (t *translator) share(c *routev3.WeightedCluster_ClusterWeight, owner route
 	}
 	switch {
 	case c.GetClusterHeader() == "":
-		t.clusterExists(c.GetName(), path+".name")
+		out.Missing = t.clusterMissing(c.GetName(), path+".name")
 	case c.GetName() != "":
 		t.p.add(path+".cluster_header", "set together with name, which Envoy refuses; keep one")
 	default:

@@ -33,7 +33,6 @@ func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 		Name:           c.GetName(),
 		Policy:         policyOf(c.GetLbPolicy()),
 		ChoiceCount:    defaultChoiceCount,
-		Balancing:      balancing(c),
 		OverrideStatus: overrideStatus(c),
 		ConnectTimeout: t.positive(c.GetConnectTimeout(), model.DefaultConnectTimeout, path+".connect_timeout"),
 		Outlier:        t.outlier(c.GetOutlierDetection(), path+".outlier_detection"),
@@ -42,9 +41,9 @@ func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 	t.protocolOptions(out, c, path)
 	t.breakers(c.GetCircuitBreakers(), out, path+".circuit_breakers")
 	t.discovery(out, c, path)
-	if out.Discovery == model.StrictDNS && out.HealthCheck != nil && !c.GetIgnoreHealthOnHostRemoval() {
-		t.p.add(path+".ignore_health_on_host_removal", "has to be true: XLB drops the addresses that a name has lost, though they pass their health checks")
-	}
+	t.droppedHealth(out, c, path)
+	assignment, assignmentPath := t.assignment(c, out, path)
+	out.Balancing = balancing(c, assignment)
 	t.policyConfig(out, c, path)
 	var byName bool
 	switch {
@@ -56,10 +55,24 @@ func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 		out.Hashing, byName = t.hashing(c, out.Policy, path)
 	}
 	out.Subsets = t.subsets(c, path+".lb_subset_config")
-	t.endpoints(out, c, byName, path+".load_assignment")
+	t.endpoints(out, assignment, byName, assignmentPath)
 	t.logical(out, c, path+".load_assignment")
 	t.originalCluster(out, c, path)
 	return out
+}
+
+// droppedHealth refuses what XLB does not do with endpoints that are listed no more.
+func (t *translator) droppedHealth(out *model.Cluster, c *clusterv3.Cluster, path string) {
+	if out.HealthCheck == nil || c.GetIgnoreHealthOnHostRemoval() {
+		return
+	}
+	path += ".ignore_health_on_host_removal"
+	if out.Discovery == model.StrictDNS {
+		t.p.add(path, "has to be true: XLB drops the addresses that a name has lost, though they pass their health checks")
+	}
+	if out.Discovery == model.EDS {
+		t.p.add(path, "has to be true: XLB drops the endpoints that are listed no more, though they pass their health checks")
+	}
 }
 
 // policyConfig translates what belongs to one lb_policy.
@@ -110,8 +123,7 @@ func policyOf(p clusterv3.Cluster_LbPolicy) model.Policy {
 }
 
 // endpoints fills in the targets and, where they are addresses, the endpoints. byName: they are hashed by their names.
-func (t *translator) endpoints(c *model.Cluster, in *clusterv3.Cluster, byName bool, path string) {
-	a := in.GetLoadAssignment()
+func (t *translator) endpoints(c *model.Cluster, a *endpointv3.ClusterLoadAssignment, byName bool, path string) {
 	seen := map[model.Target]string{}
 	var weights uint64
 	for i, locality := range a.GetEndpoints() {
@@ -123,7 +135,11 @@ func (t *translator) endpoints(c *model.Cluster, in *clusterv3.Cluster, byName b
 			}
 			target.Place = placeOf(locality)
 			key := model.Target{Host: target.Host, Port: target.Port}
-			if first, twice := seen[key]; twice {
+			first, twice := seen[key]
+			if twice && c.Discovery == model.EDS {
+				continue // as in Envoy, which takes the first
+			}
+			if twice {
 				t.p.add(targetPath+".endpoint.address", "the same as %s; raise load_balancing_weight there instead", first)
 				continue
 			}
@@ -140,7 +156,7 @@ func (t *translator) endpoints(c *model.Cluster, in *clusterv3.Cluster, byName b
 	if weights > math.MaxUint32 {
 		t.p.add(path, "the endpoints' load_balancing_weight sum to more than %d; scale them down", uint32(math.MaxUint32))
 	}
-	if c.Discovery == model.Static {
+	if c.Discovery == model.Static || c.Discovery == model.EDS {
 		c.Endpoints = staticEndpoints(c.Targets)
 	}
 }
@@ -155,7 +171,7 @@ func (t *translator) target(c *model.Cluster, lb *endpointv3.LbEndpoint, path st
 		return model.Target{}, false
 	}
 	hostPath := path + ".socket_address.address"
-	if _, err := netip.ParseAddr(host); err == nil || c.Discovery == model.Static {
+	if _, err := netip.ParseAddr(host); err == nil || !c.Discovery.Named() {
 		ip := t.ip(host, hostPath)
 		if !ip.IsValid() {
 			return model.Target{}, false

@@ -22,6 +22,7 @@ import (
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 )
 
@@ -54,7 +55,7 @@ func decode(p *problems, name string, data []byte) *bootstrapv3.Bootstrap {
 		p.add("", "expected an Envoy v3 bootstrap: a mapping with static_resources")
 		return nil
 	}
-	(&explainer{p}).message(bootstrap.ProtoReflect().Descriptor(), root, "", false)
+	(&explainer{p: p, control: controlOf(root)}).message(bootstrap.ProtoReflect().Descriptor(), root, "", false)
 
 	pruned, marshalErr := json.Marshal(root)
 	bootstrap = &bootstrapv3.Bootstrap{}

@@ -40,6 +40,8 @@ func (t *translator) discovery(out *model.Cluster, c *clusterv3.Cluster, path st
 		out.Discovery = model.LogicalDNS
 	case c.GetType() == clusterv3.Cluster_ORIGINAL_DST:
 		out.Discovery = model.OriginalDst
+	case c.GetType() == clusterv3.Cluster_EDS:
+		out.Discovery = model.EDS
 	}
 	if c.GetClusterType() == nil {
 		t.dnsFields(out, c, path)

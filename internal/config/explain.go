@@ -20,6 +20,9 @@ import (
 // place by its path and removes it from the tree, until the rest decodes.
 type explainer struct {
 	p *problems
+	// control is the cluster of the control plane, for which another table applies.
+	control string
+	table   fieldTable
 }
 
 // message checks the members of one object against its message type. Inside a
@@ -43,12 +46,12 @@ func (e *explainer) message(desc protoreflect.MessageDescriptor, object map[stri
 			continue
 		}
 		seen[identity(fd)] = key
-		if rule := ruleOf(fd); !free && rule.use == refused {
+		if rule := e.table.ruleOf(fd); !free && rule.use == refused {
 			e.p.refuse(fd, fieldPath, rule.reason)
 			delete(object, key)
 			continue
 		}
-		if !e.field(fd, key, value, fieldPath, free || ruleOf(fd).use == cosmetic) {
+		if !e.field(fd, key, value, fieldPath, free || e.table.ruleOf(fd).use == cosmetic) {
 			delete(object, key)
 		}
 	}
@@ -101,6 +104,10 @@ func (e *explainer) element(desc protoreflect.MessageDescriptor, value any, path
 	if isAny(desc) {
 		return e.any(object, path, free)
 	}
+	if desc.FullName() == clusterMessage && e.control != "" && object["name"] == e.control {
+		defer func(before fieldTable) { e.table = before }(e.table)
+		e.table = controlFields
+	}
 	e.message(desc, object, path, free)
 	return true
 }
@@ -113,7 +120,7 @@ func (e *explainer) any(object map[string]any, path string, free bool) bool {
 		return false
 	}
 	t, err := protoregistry.GlobalTypes.FindMessageByURL(url)
-	if err != nil || isWellKnown(t.Descriptor()) || (!free && !isSupported(t.Descriptor())) {
+	if err != nil || isWellKnown(t.Descriptor()) || (!free && !e.table.isSupported(t.Descriptor())) {
 		e.p.addLeftOut(path, "%s", unsupportedType(url))
 		return false
 	}

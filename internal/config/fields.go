@@ -42,17 +42,23 @@ type rule struct {
 
 type fields map[protoreflect.Name]rule
 
-// ruleOf looks a field up in the table.
-func ruleOf(fd protoreflect.FieldDescriptor) rule {
+// fieldTable says by message type and field what a part of a configuration may contain.
+type fieldTable map[protoreflect.FullName]fields
+
+// ruleOf looks a field up in the table, and then in the one for everything.
+func (t fieldTable) ruleOf(fd protoreflect.FieldDescriptor) rule {
+	if r, ok := t[fd.ContainingMessage().FullName()][fd.Name()]; ok {
+		return r
+	}
 	if r, ok := supported[fd.ContainingMessage().FullName()][fd.Name()]; ok {
 		return r
 	}
 	return refuse("remove the field")
 }
 
-// isSupported says whether the table holds a message type.
-func isSupported(desc protoreflect.MessageDescriptor) bool {
-	return supported[desc.FullName()] != nil
+// isSupported says whether one of the two tables holds a message type.
+func (t fieldTable) isSupported(desc protoreflect.MessageDescriptor) bool {
+	return t[desc.FullName()] != nil || supported[desc.FullName()] != nil
 }
 
 var translateIt = rule{use: translated}
@@ -138,7 +144,7 @@ const (
 	noAccessLog   = "XLB writes no access log; remove the field and read /metrics instead"
 	noRetryBuffer = "XLB does not buffer requests; remove the field"
 	ownParser     = "XLB takes the limits of its own HTTP/1.1 parser; remove the field"
-	noDelta       = "the configuration has to be in this file; list it under static_resources"
+	noDelta       = "write the configuration here"
 	onlyClusters  = "use cluster, cluster_header or weighted_clusters"
 	onlyLoad      = "list the endpoints in lb_endpoints"
 	noHealth      = "XLB does not take endpoints out by health; remove the field"
@@ -160,19 +166,69 @@ var refreshFields = fields{
 
 // supported is the whole of what a file may contain, by message type and
 // field. A field that is missing here is refused.
-var supported = map[protoreflect.FullName]fields{
+var supported = fieldTable{
 	"envoy.config.bootstrap.v3.Bootstrap": {
 		"static_resources":     translateIt,
 		"admin":                translateIt,
 		"node":                 translateIt,
 		"cluster_manager":      translateIt,
 		"stats_flush_interval": ignore("there is no sink to flush to: stats_sinks is refused"),
-		"dynamic_resources":    refuse(noDelta),
+		"dynamic_resources":    translateIt,
 		"hds_config":           refuse(noHealth),
 		"tracing":              refuse(noTracing),
 		"stats_sinks":          refuse("XLB serves its figures at /metrics of the admin address; remove the field"),
 		"layered_runtime":      refuse("XLB has no runtime keys; remove the field"),
 		"overload_manager":     refuse("XLB bounds its memory by itself; remove the field"),
+	},
+	"envoy.config.bootstrap.v3.Bootstrap.DynamicResources": {
+		"lds_config":            translateIt,
+		"cds_config":            translateIt,
+		"ads_config":            translateIt,
+		"lds_resources_locator": refuse("use lds_config"),
+		"cds_resources_locator": refuse("use cds_config"),
+	},
+	"envoy.config.core.v3.ConfigSource": {
+		"ads":                   translateIt,
+		"path_config_source":    translateIt,
+		"path":                  refuse("use path_config_source"),
+		"api_config_source":     refuse("XLB has one connection for everything; use ads, and say in dynamic_resources.ads_config whom to ask"),
+		"self":                  refuse("use ads"),
+		"initial_fetch_timeout": translateIt,
+		"resource_api_version":  limit("use V3", oneOf("V3")),
+		"authorities":           refuse("XLB asks one control plane; remove the field"),
+	},
+	"envoy.config.core.v3.AggregatedConfigSource": {},
+	"envoy.config.core.v3.PathConfigSource": {
+		"path":              translateIt,
+		"watched_directory": translateIt,
+	},
+	"envoy.config.core.v3.WatchedDirectory": {
+		"path": translateIt,
+	},
+	"envoy.config.core.v3.ApiConfigSource": {
+		"api_type":                       limit("use GRPC or DELTA_GRPC", oneOf("GRPC", "DELTA_GRPC")),
+		"transport_api_version":          limit("use V3", oneOf("V3")),
+		"grpc_services":                  translateIt,
+		"cluster_names":                  refuse("belongs to REST; use grpc_services"),
+		"refresh_delay":                  refuse("belongs to REST; remove the field"),
+		"request_timeout":                refuse("belongs to REST; remove the field"),
+		"rate_limit_settings":            refuse("XLB sends a request when there is something to say; remove the field"),
+		"set_node_on_first_message_only": ignore("whether later requests repeat who asks"),
+		"config_validators":              refuse("XLB checks resources by its own rules; remove the field"),
+	},
+	"envoy.config.core.v3.GrpcService": {
+		"envoy_grpc":       translateIt,
+		"google_grpc":      refuse("name a static cluster with the servers in envoy_grpc"),
+		"timeout":          refuse("a stream to a control plane has no end; remove the field"),
+		"initial_metadata": refuse("XLB sends no metadata to a control plane; remove the field"),
+		"retry_policy":     refuse("XLB connects again by Envoy's default back-off; remove the field"),
+	},
+	"envoy.config.core.v3.GrpcService.EnvoyGrpc": {
+		"cluster_name":               translateIt,
+		"authority":                  translateIt,
+		"retry_policy":               refuse("XLB connects again by Envoy's default back-off; remove the field"),
+		"max_receive_message_length": refuse("XLB has a bound of its own; remove the field"),
+		"skip_envoy_headers":         ignore("XLB sends no x-envoy headers to a control plane"),
 	},
 	"envoy.config.bootstrap.v3.ClusterManager": {
 		"local_cluster_name":               translateIt,
@@ -183,8 +239,8 @@ var supported = map[protoreflect.FullName]fields{
 	},
 	"envoy.config.core.v3.Node": {
 		"locality":                 translateIt,
-		"id":                       ignore(nodeLabel),
-		"cluster":                  ignore(nodeLabel),
+		"id":                       translateIt,
+		"cluster":                  translateIt,
 		"metadata":                 ignore(nodeLabel),
 		"dynamic_parameters":       ignore(nodeLabel),
 		"user_agent_name":          ignore(nodeLabel),
@@ -207,35 +263,40 @@ var supported = map[protoreflect.FullName]fields{
 	},
 
 	"envoy.config.listener.v3.Listener": {
-		"name":                              translateIt,
-		"address":                           translateIt,
-		"filter_chains":                     translateIt,
-		"bind_to_port":                      limit("a listener that takes connections only from another one; remove the field", boolean(true)),
-		"stat_prefix":                       ignore("names the listener's counters"),
-		"metadata":                          ignore(labelOnly),
-		"traffic_direction":                 ignore("a label of traces and counters"),
-		"enable_reuse_port":                 ignore("XLB does not bind the service address"),
-		"reuse_port":                        ignore("XLB does not bind the service address"),
-		"freebind":                          ignore("XLB does not bind the service address"),
-		"tcp_backlog_size":                  ignore("XLB does not listen at the service address"),
-		"connection_balance_config":         ignore("spreads connections over Envoy's workers; XLB has none"),
-		"additional_addresses":              refuse("write one listener for each address"),
-		"filter_chain_matcher":              refuse("keep one filter chain without a match"),
-		"default_filter_chain":              refuse("move it to filter_chains"),
-		"listener_filters":                  translateIt,
-		"per_connection_buffer_limit_bytes": refuse("XLB bounds its buffers by itself; remove the field"),
-		"access_log":                        refuse(noAccessLog),
-		"use_original_dst":                  refuse("a listener is found by the address that the client connects to; remove the field"),
-		"udp_listener_config":               refuse("XLB balances TCP; remove the field"),
-		"api_listener":                      refuse("write the address and a filter chain instead"),
+		"name":                                 translateIt,
+		"address":                              translateIt,
+		"filter_chains":                        translateIt,
+		"bind_to_port":                         limit("a listener that takes connections only from another one; remove the field", boolean(true)),
+		"stat_prefix":                          ignore("names the listener's counters"),
+		"metadata":                             ignore(labelOnly),
+		"traffic_direction":                    ignore("a label of traces and counters"),
+		"enable_reuse_port":                    ignore("XLB does not bind the service address"),
+		"reuse_port":                           ignore("XLB does not bind the service address"),
+		"freebind":                             ignore("XLB does not bind the service address"),
+		"tcp_backlog_size":                     ignore("XLB does not listen at the service address"),
+		"listener_filters_timeout":             ignore("none of the listener filters that XLB has waits for bytes"),
+		"continue_on_listener_filters_timeout": ignore("none of the listener filters that XLB has waits for bytes"),
+		"max_connections_to_accept_per_socket_event": ignore("XLB does not accept connections at the service address"),
+		"bypass_overload_manager":                    ignore("there is none: overload_manager is refused"),
+		"connection_balance_config":                  ignore("spreads connections over Envoy's workers; XLB has none"),
+		"additional_addresses":                       refuse("write one listener for each address"),
+		"filter_chain_matcher":                       refuse("keep one filter chain without a match"),
+		"default_filter_chain":                       translateIt,
+		"listener_filters":                           translateIt,
+		"per_connection_buffer_limit_bytes":          refuse("XLB bounds its buffers by itself; remove the field"),
+		"access_log":                                 refuse(noAccessLog),
+		"use_original_dst":                           refuse("a listener is found by the address that the client connects to; remove the field"),
+		"udp_listener_config":                        refuse("XLB balances TCP; remove the field"),
+		"api_listener":                               refuse("write the address and a filter chain instead"),
 	},
 	"envoy.config.listener.v3.FilterChain": {
-		"filters":            translateIt,
-		"filter_chain_match": translateIt,
-		"name":               ignore("a label"),
-		"metadata":           ignore(labelOnly),
-		"transport_socket":   refuse("XLB does not terminate TLS; remove the field"),
-		"use_proxy_proto":    refuse("XLB does not read the PROXY protocol; remove the field"),
+		"filters":                          translateIt,
+		"filter_chain_match":               translateIt,
+		"name":                             ignore("a label"),
+		"metadata":                         ignore(labelOnly),
+		"transport_socket":                 refuse("XLB does not terminate TLS; remove the field"),
+		"transport_socket_connect_timeout": ignore("bounds the handshake of a transport_socket, which is refused"),
+		"use_proxy_proto":                  refuse("XLB does not read the PROXY protocol; remove the field"),
 	},
 	// Present but empty it matches everything, like its absence.
 	"envoy.config.listener.v3.FilterChainMatch": {},
@@ -295,10 +356,14 @@ var supported = map[protoreflect.FullName]fields{
 		"http3_protocol_options":            refuse(plaintext),
 		"access_log":                        refuse(noAccessLog),
 		"tracing":                           refuse(noTracing),
-		"rds":                               refuse("write the routes in route_config"),
-		"scoped_routes":                     refuse("write the routes in route_config"),
+		"rds":                               translateIt,
+		"scoped_routes":                     refuse("write the routes in route_config, or use rds"),
 		"local_reply_config":                refuse("XLB's own answers cannot be changed; remove the field"),
 		"always_set_request_id_in_response": ofHop(refuse(hopChange)),
+	},
+	"envoy.extensions.filters.network.http_connection_manager.v3.Rds": {
+		"config_source":     translateIt,
+		"route_config_name": translateIt,
 	},
 	"envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager.UpgradeConfig": {
 		"upgrade_type": translateIt,
@@ -393,7 +458,7 @@ var supported = map[protoreflect.FullName]fields{
 		"name":                         translateIt,
 		"virtual_hosts":                translateIt,
 		"metadata":                     ignore(labelOnly),
-		"validate_clusters":            limit("every route's cluster has to exist; remove the field", boolean(true)),
+		"validate_clusters":            translateIt,
 		"vhds":                         refuse(noDelta),
 		"request_headers_to_add":       translateIt,
 		"request_headers_to_remove":    translateIt,
@@ -708,13 +773,14 @@ var supported = map[protoreflect.FullName]fields{
 
 	"envoy.config.cluster.v3.Cluster": {
 		"name":                              translateIt,
-		"type":                              limit("use STATIC, STRICT_DNS, LOGICAL_DNS or ORIGINAL_DST", oneOf("STATIC", "STRICT_DNS", "LOGICAL_DNS", "ORIGINAL_DST")),
+		"type":                              limit("use STATIC, STRICT_DNS, LOGICAL_DNS, EDS or ORIGINAL_DST", oneOf("STATIC", "STRICT_DNS", "LOGICAL_DNS", "EDS", "ORIGINAL_DST")),
 		"lb_policy":                         limit("use ROUND_ROBIN, LEAST_REQUEST, RANDOM, RING_HASH or MAGLEV", oneOf("ROUND_ROBIN", "LEAST_REQUEST", "RANDOM", "RING_HASH", "MAGLEV", "LOAD_BALANCING_POLICY_CONFIG", "CLUSTER_PROVIDED")),
 		"connect_timeout":                   translateIt,
 		"load_assignment":                   translateIt,
 		"least_request_lb_config":           translateIt,
 		"dns_refresh_rate":                  translateIt,
 		"metadata":                          ignore(labelOnly),
+		"alt_stat_name":                     ignore("names counters for Envoy's statistics"),
 		"dns_lookup_family":                 translateIt,
 		"respect_dns_ttl":                   translateIt,
 		"dns_failure_refresh_rate":          translateIt,
@@ -726,7 +792,7 @@ var supported = map[protoreflect.FullName]fields{
 		"cluster_type":                      translateIt,
 		"cleanup_interval":                  ignore("the one endpoint of an ORIGINAL_DST cluster stays as long as its listener"),
 		"original_dst_lb_config":            translateIt,
-		"eds_cluster_config":                refuse(noDelta),
+		"eds_cluster_config":                translateIt,
 		"load_balancing_policy":             translateIt,
 		"round_robin_lb_config":             translateIt,
 		"ring_hash_lb_config":               translateIt,
@@ -745,6 +811,10 @@ var supported = map[protoreflect.FullName]fields{
 		"max_requests_per_connection":       translateIt,
 		"upstream_bind_config":              refuse("the kernel chooses the source address; remove the field"),
 		"per_connection_buffer_limit_bytes": refuse("XLB bounds its buffers by itself; remove the field"),
+	},
+	"envoy.config.cluster.v3.Cluster.EdsClusterConfig": {
+		"eds_config":   translateIt,
+		"service_name": translateIt,
 	},
 	"envoy.config.cluster.v3.Cluster.OriginalDstLbConfig": {
 		"use_http_header":        limit("the address is the listener's; remove the field", boolean(false)),

@@ -10,7 +10,13 @@ import (
 )
 
 func TestTableOfFieldsFitsEnvoysTypes(t *testing.T) {
-	for message, table := range supported {
+	for _, table := range []fieldTable{supported, controlFields, resourceFields} {
+		checkTable(t, table)
+	}
+}
+
+func checkTable(t *testing.T, all fieldTable) {
+	for message, table := range all {
 		d, err := protoregistry.GlobalFiles.FindDescriptorByName(message)
 		if err != nil {
 			t.Errorf("%s: %v", message, err)
@@ -27,7 +33,7 @@ func TestTableOfFieldsFitsEnvoysTypes(t *testing.T) {
 				if v := fd.MapValue().Message(); v == nil || !isAny(v) {
 					t.Errorf("%s.%s is translated and maps to something else than google.protobuf.Any", message, name)
 				}
-			case rule.use == translated && fd.Message() != nil && !isWellKnown(fd.Message()) && !isSupported(fd.Message()):
+			case rule.use == translated && fd.Message() != nil && !isWellKnown(fd.Message()) && !all.isSupported(fd.Message()):
 				t.Errorf("%s.%s is translated but the table has no %s", message, name, fd.Message().FullName())
 			}
 		}

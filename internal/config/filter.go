@@ -95,6 +95,12 @@ func (t *translator) filterLevel(in map[string]*anypb.Any, path string) filterLe
 	for _, name := range slices.Sorted(maps.Keys(in)) {
 		place := key(path, name)
 		kind, known := t.filters.named[name]
+		if !known && t.lenient {
+			// As in Envoy one for a filter that the listener does not have changes nothing.
+			if kind, known = kindOfContent(in[name]); !t.alone {
+				continue
+			}
+		}
 		switch {
 		case !known:
 			t.p.add(place, "no such filter in http_filters; add it there, or correct the name")
@@ -116,6 +122,19 @@ func (t *translator) filterLevel(in map[string]*anypb.Any, path string) filterLe
 		}
 	}
 	return out
+}
+
+// kindOfContent tells the filter of a configuration by its type.
+func kindOfContent(content *anypb.Any) (model.Filter, bool) {
+	switch {
+	case content.MessageIs(&corsv3.CorsPolicy{}):
+		return model.FilterCORS, true
+	case content.MessageIs(&sessionv3.StatefulSessionPerRoute{}):
+		return model.FilterSession, true
+	case content.MessageIs(&faultv3.HTTPFault{}):
+		return model.FilterFault, true
+	}
+	return 0, false
 }
 
 // routeFilters is what levels, the most specific first, mean together: of policies each

@@ -26,42 +26,29 @@ func EnvoyHeaders(on bool) Option { return func(o *options) { o.envoyHeaders = o
 // Load reads the Envoy v3 bootstrap at path and translates it. See Parse for
 // the errors of its content.
 func Load(path string, change ...Option) (*model.Config, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w; name a readable Envoy v3 bootstrap", err)
-	}
-	defer f.Close()
-
-	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	data, err := readFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w; name a readable Envoy v3 bootstrap", err)
 	}
 	return Parse(path, data, change...)
 }
 
-// Parse translates an Envoy v3 bootstrap. Data is JSON if name ends in
+// readFile reads no more than what is certainly too long.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxSize+1))
+}
+
+// Parse translates the static part of an Envoy v3 bootstrap. Data is JSON if name ends in
 // ".json", otherwise YAML.
 //
 // The error joins all problems of the file in a stable order, one line each
 // and each with name in front; errors.As finds a *FieldError in it.
 func Parse(name string, data []byte, change ...Option) (*model.Config, error) {
-	if len(data) > maxSize {
-		return nil, fmt.Errorf("%s: larger than %d MiB, the limit of a configuration; split it or remove what is unused",
-			name, maxSize>>20)
-	}
-	var o options
-	for _, c := range change {
-		c(&o)
-	}
-	p := newProblems()
-	bootstrap := decode(p, name, data)
-	if bootstrap == nil {
-		return nil, p.err(name)
-	}
-	checkSupport(p, bootstrap, o)
-	cfg := translate(p, bootstrap, o)
-	if err := p.err(name); err != nil {
-		return nil, err
-	}
-	return cfg, nil
+	_, cfg, err := parse(name, data, change...)
+	return cfg, err
 }

@@ -19,7 +19,7 @@ func (t *translator) mirrors(in []*routev3.RouteAction_RequestMirrorPolicy, path
 		}
 		switch {
 		case p.GetClusterHeader() == "":
-			t.clusterExists(m.Cluster, place+".cluster")
+			t.clusterMissing(m.Cluster, place+".cluster")
 		case m.Cluster != "":
 			t.p.add(place+".cluster_header", "set together with cluster, which Envoy refuses; keep one")
 		default:

@@ -50,6 +50,7 @@ func newProblems() *problems {
 
 // add reports a problem at path unless it follows from an earlier one.
 func (p *problems) add(path, format string, args ...any) {
+	path = strings.TrimPrefix(path, ".") // where the resource has no path in front
 	if p.incomplete[path] {
 		return
 	}
@@ -93,6 +94,16 @@ func (p *problems) err(name string) error {
 	errs := make([]error, len(p.list))
 	for i, e := range p.list {
 		errs[i] = fmt.Errorf("%s: %w", name, e)
+	}
+	return errors.Join(errs...)
+}
+
+// joined joins the problems in the order of their paths, or returns nil.
+func (p *problems) joined() error {
+	slices.SortStableFunc(p.list, func(a, b *FieldError) int { return comparePaths(a.Path, b.Path) })
+	errs := make([]error, len(p.list))
+	for i, e := range p.list {
+		errs[i] = e
 	}
 	return errors.Join(errs...)
 }

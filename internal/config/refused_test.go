@@ -141,7 +141,6 @@ var refusals = []change{
 	{"append said twice", "$route", "{request_headers_to_add: [{header: {key: a, value: b}, append: true, append_action: ADD_IF_ABSENT}]}"},
 	{"header that Envoy has set before", "$route", "{request_headers_to_add: [{header: {key: X-Request-Id, value: b}}]}"},
 	{"raw value", "$route", "{request_headers_to_add: [{header: {key: a, raw_value: YQ==}}]}"},
-	{"clusters not validated", "$routes", "{validate_clusters: false}"},
 
 	{"no path match", "$route", "{match: {}}"},
 	{"two rules for the port of the host", "$hcm", "{strip_any_host_port: true, strip_matching_host_port: true}"},

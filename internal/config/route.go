@@ -24,6 +24,9 @@ func (t *translator) routeTable(rc *routev3.RouteConfiguration, owner routeOwner
 		Session:              t.filters.session,
 		MostSpecificWins:     rc.GetMostSpecificHeaderMutationsWins(),
 	}
+	if rc.GetValidateClusters() != nil && !rc.GetValidateClusters().GetValue() {
+		t.lenient = true
+	}
 	domains := map[string]string{}
 	owner.directBody = directBodyLimit(rc)
 	tableMirrors := t.mirrors(rc.GetRequestMirrorPolicies(), path)
@@ -83,7 +86,7 @@ func (t *translator) domains(in []string, path string, seen map[string]string) [
 		case strings.Count(domain, "*") > 1 || strings.Contains(strings.Trim(domain, "*"), "*"):
 			t.p.add(domainPath, `%q: one "*" may stand at the beginning or at the end`, d)
 		case twice:
-			t.p.add(domainPath, "%q is also at %s; keep one", d, first)
+			t.p.add(domainPath, "%q is also at %s; keep one", d, strings.TrimPrefix(first, "."))
 		}
 		seen[domain] = domainPath
 		out = append(out, domain)
@@ -148,13 +151,21 @@ func (t *translator) idle(d *durationpb.Duration, absent time.Duration, path str
 	return out
 }
 
-func (t *translator) clusterExists(name, path string) {
+// clusterMissing reports whether there is no cluster of that name. That is a problem, except in routes that are no part of the bootstrap.
+func (t *translator) clusterMissing(name, path string) bool {
 	switch {
 	case name == "":
 		t.p.add(path, "missing: name a cluster")
-	case !t.clusters[name]:
+	case name == t.control:
+		t.p.add(path, "%q is the control plane's, with which XLB speaks HTTP/2 itself; name another", name)
+	case t.alone || t.clusters[name]:
+		return false
+	case t.lenient:
+		return true
+	default:
 		t.p.add(path, "no cluster %q in static_resources.clusters; add it or correct the name", name)
 	}
+	return false
 }
 
 // asciiLower is Envoy's absl::AsciiStrToLower: characters outside ASCII stay.

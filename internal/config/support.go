@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -15,11 +16,16 @@ import (
 // checkSupport reports every populated field that XLB does not act on, and
 // every value that breaks one of Envoy's own constraints.
 func checkSupport(p *problems, bootstrap *bootstrapv3.Bootstrap, o options) {
-	w := &walker{p: p, options: o}
-	w.typed(bootstrap, "")
+	w := &walker{p: p, options: o, control: controlCluster(bootstrap)}
+	w.check(bootstrap)
+}
+
+// check does it for one message, whose fields have no path in front.
+func (w *walker) check(m proto.Message) {
+	w.typed(m, "")
 	// Constraints come second: in a refused field they no longer matter.
 	for _, m := range w.messages {
-		addViolations(p, m.message.ProtoReflect().Descriptor(), m.path, validateAll(m.message))
+		addViolations(w.p, m.message.ProtoReflect().Descriptor(), m.path, validateAll(m.message))
 	}
 }
 
@@ -27,6 +33,9 @@ func checkSupport(p *problems, bootstrap *bootstrapv3.Bootstrap, o options) {
 type walker struct {
 	p       *problems
 	options options
+	// control is the cluster of the control plane, for which another table applies.
+	control string
+	table   fieldTable
 	// messages are the bootstrap and the content of every Any in it: the
 	// generated validation does not look into an Any.
 	messages []located
@@ -52,7 +61,7 @@ func (w *walker) message(m protoreflect.Message, path string) {
 }
 
 func (w *walker) field(fd protoreflect.FieldDescriptor, value protoreflect.Value, path string) {
-	rule := ruleOf(fd)
+	rule := w.table.ruleOf(fd)
 	if rule.hop && w.options.envoyHeaders {
 		rule = translateIt
 	}
@@ -91,6 +100,10 @@ func (w *walker) element(m protoreflect.Message, path string) {
 		w.any(content, path)
 		return
 	}
+	if c, ok := m.Interface().(*clusterv3.Cluster); ok && w.control != "" && c.GetName() == w.control {
+		defer func(before fieldTable) { w.table = before }(w.table)
+		w.table = controlFields
+	}
 	if !isWellKnown(m.Descriptor()) {
 		w.message(m, path)
 	}
@@ -98,7 +111,7 @@ func (w *walker) element(m protoreflect.Message, path string) {
 
 func (w *walker) any(content *anypb.Any, path string) {
 	m, err := content.UnmarshalNew()
-	if err != nil || !isSupported(m.ProtoReflect().Descriptor()) {
+	if err != nil || !w.table.isSupported(m.ProtoReflect().Descriptor()) {
 		w.p.add(path, "%s", unsupportedType(content.GetTypeUrl()))
 		return
 	}
@@ -173,7 +186,7 @@ func oneofReason(desc protoreflect.MessageDescriptor, goName, violation string) 
 		}
 		var names []string
 		for j := range oneofs.Get(i).Fields().Len() {
-			if fd := oneofs.Get(i).Fields().Get(j); ruleOf(fd).use != refused {
+			if fd := oneofs.Get(i).Fields().Get(j); supported.ruleOf(fd).use != refused {
 				names = append(names, string(fd.Name()))
 			}
 		}

@@ -13,12 +13,12 @@ import (
 
 // tcpProxyOf finds the one filter of the one filter chain, where it is the TCP proxy.
 func (t *translator) tcpProxyOf(l *listenerv3.Listener, path string) (*tcpv3.TcpProxy, string) {
-	chains := l.GetFilterChains()
-	if len(chains) != 1 || len(chains[0].GetFilters()) != 1 {
+	chain, path := onlyChain(l, path)
+	if len(chain.GetFilters()) != 1 {
 		return nil, ""
 	}
-	proxy, content := &tcpv3.TcpProxy{}, chains[0].GetFilters()[0].GetTypedConfig()
-	path += ".filter_chains[0].filters[0].typed_config"
+	proxy, content := &tcpv3.TcpProxy{}, chain.GetFilters()[0].GetTypedConfig()
+	path += ".filters[0].typed_config"
 	if !content.MessageIs(proxy) || !t.unpack(content, proxy, path, "TcpProxy") {
 		return nil, ""
 	}
@@ -32,8 +32,8 @@ func (t *translator) tcpProxy(p *tcpv3.TcpProxy, path string) *model.TCPProxy {
 	}
 	switch c := p.GetClusterSpecifier().(type) {
 	case *tcpv3.TcpProxy_Cluster:
-		t.clusterExists(c.Cluster, path+".cluster")
-		out.Clusters = []model.WeightedCluster{{Name: c.Cluster, Weight: 1}}
+		missing := t.clusterMissing(c.Cluster, path+".cluster")
+		out.Clusters = []model.WeightedCluster{{Name: c.Cluster, Weight: 1, Missing: missing}}
 	case *tcpv3.TcpProxy_WeightedClusters:
 		out.Clusters = t.tcpShares(c.WeightedClusters, path+".weighted_clusters")
 	default:
@@ -46,8 +46,8 @@ func (t *translator) tcpShares(w *tcpv3.TcpProxy_WeightedCluster, path string) [
 	var out []model.WeightedCluster
 	var sum uint64
 	for i, c := range w.GetClusters() {
-		t.clusterExists(c.GetName(), at(path+".clusters", i)+".name")
-		out = append(out, model.WeightedCluster{Name: c.GetName(), Weight: c.GetWeight()})
+		missing := t.clusterMissing(c.GetName(), at(path+".clusters", i)+".name")
+		out = append(out, model.WeightedCluster{Name: c.GetName(), Weight: c.GetWeight(), Missing: missing})
 		sum += uint64(c.GetWeight())
 	}
 	if sum > math.MaxUint32 {

@@ -4,8 +4,9 @@ package config
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 
-	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/proto"
@@ -19,7 +20,25 @@ import (
 // is thrown away.
 type translator struct {
 	p        *problems
+	from     *Bootstrap
 	clusters map[string]bool
+	// control is the name of the cluster of the control plane; ads: there is one.
+	control string
+	ads     bool
+	// dynamicPart: what is translated is not in the bootstrap. alone: it is a single resource, and others are not known; it notes those that
+	// it refers to.
+	dynamicPart, alone bool
+	references         map[string]bool
+	// lenient: clusters need not exist.
+	lenient bool
+	// resources are those that are not in the bootstrap; nil: there are none yet. next keeps what has been decoded of them, files what has to be read.
+	resources *Resources
+	next      bodies
+	files     map[File]bool
+	// places are the paths of listeners, which stand by name and address in the others.
+	places    map[*model.Listener]string
+	names     map[string]*model.Listener
+	addresses map[netip.AddrPort]*model.Listener
 	// service is the address of the listener that is being translated.
 	service netip.AddrPort
 	// filters are those of its connection manager.
@@ -30,49 +49,75 @@ type translator struct {
 	telling   map[*model.Listener]bool
 }
 
-func translate(p *problems, bootstrap *bootstrapv3.Bootstrap, o options) *model.Config {
-	t := &translator{p: p, clusters: map[string]bool{}, options: o, telling: map[*model.Listener]bool{}}
+func newTranslator(p *problems, b *Bootstrap) *translator {
+	return &translator{
+		p: p, from: b, options: b.options, control: controlCluster(b.message), ads: b.message.GetDynamicResources().GetAdsConfig() != nil,
+		clusters: map[string]bool{}, references: map[string]bool{}, files: map[File]bool{},
+		telling: map[*model.Listener]bool{}, places: map[*model.Listener]string{},
+		names: map[string]*model.Listener{}, addresses: map[netip.AddrPort]*model.Listener{},
+	}
+}
+
+// static translates what is in the bootstrap.
+func (t *translator) static() *model.Config {
+	bootstrap := t.from.message
 	cfg := &model.Config{}
 	resources := bootstrap.GetStaticResources()
 	for i, c := range resources.GetClusters() {
+		if c.GetName() == t.control && t.control != "" {
+			continue // what is no part of the balancing
+		}
 		cfg.Clusters = append(cfg.Clusters, t.cluster(c, at("static_resources.clusters", i)))
 	}
-	if len(resources.GetListeners()) == 0 {
-		p.add("static_resources.listeners", "empty: nothing to balance; add a listener")
+	if len(resources.GetListeners()) == 0 && bootstrap.GetDynamicResources().GetLdsConfig() == nil {
+		t.p.add("static_resources.listeners", "empty: nothing to balance; add a listener, or lds_config to dynamic_resources")
 	}
 	for i, l := range resources.GetListeners() {
-		cfg.Listeners = append(cfg.Listeners, t.listener(l, at("static_resources.listeners", i)))
+		path := at("static_resources.listeners", i)
+		translated := t.listener(l, path)
+		t.place(translated, path)
+		cfg.Listeners = append(cfg.Listeners, translated)
 	}
 	if admin := bootstrap.GetAdmin(); admin.GetAddress() != nil {
 		cfg.Admin = t.address(admin.GetAddress(), "admin.address")
 	}
 	cfg.Local = t.local(bootstrap, cfg)
-	t.distinct(cfg)
-	t.resolveOriginals(cfg)
-	markTimed(cfg)
 	return cfg
 }
 
-// distinct refuses two listeners with one name or one address, and an admin
-// API at a service address: connections to it would be intercepted.
-func (t *translator) distinct(cfg *model.Config) {
-	names := map[string]int{}
-	addresses := map[netip.AddrPort]int{}
-	for i, l := range cfg.Listeners {
-		path := at("static_resources.listeners", i)
-		if first, ok := names[l.Name]; ok {
-			t.p.add(path+".name", "%q is the name of listeners[%d]; rename one", l.Name, first)
-		} else {
-			names[l.Name] = i
-		}
-		if first, ok := addresses[l.Address]; ok && l.Address.IsValid() {
-			t.p.add(path+".address", "%s is the address of listeners[%d]; merge their virtual hosts", l.Address, first)
-		} else {
-			addresses[l.Address] = i
-		}
+// finish does what needs everything.
+func (t *translator) finish(cfg *model.Config) {
+	t.resolveOriginals(cfg)
+	markTimed(cfg)
+	admin, ok := t.addresses[cfg.Admin]
+	if !ok || !cfg.Admin.IsValid() {
+		return
 	}
-	if i, ok := addresses[cfg.Admin]; ok && cfg.Admin.IsValid() {
-		t.p.add("admin.address", "%s is the address of listeners[%d]; choose another", cfg.Admin, i)
+	if path, static := strings.CutPrefix(t.places[admin], staticPath); static {
+		t.p.add("admin.address", "%s is the address of %s; choose another", cfg.Admin, path)
+		return
+	}
+	t.p.add(t.places[admin]+".address", "%s is the address of the admin API; choose another", cfg.Admin)
+	cfg.Listeners = slices.DeleteFunc(cfg.Listeners, func(l *model.Listener) bool { return l == admin })
+}
+
+// staticPath begins the paths of what is in the bootstrap.
+const staticPath = "static_resources."
+
+// place refuses two listeners with one name or one address, and an admin
+// API at a service address: connections to it would be intercepted.
+func (t *translator) place(l *model.Listener, path string) {
+	shown := func(other *model.Listener) string { return strings.TrimPrefix(t.places[other], staticPath) }
+	t.places[l] = path
+	if first, ok := t.names[l.Name]; ok {
+		t.p.add(path+".name", "%q is the name of %s; rename one", l.Name, shown(first))
+	} else {
+		t.names[l.Name] = l
+	}
+	if first, ok := t.addresses[l.Address]; ok && l.Address.IsValid() {
+		t.p.add(path+".address", "%s is the address of %s; merge their virtual hosts", l.Address, shown(first))
+	} else {
+		t.addresses[l.Address] = l
 	}
 }
 
@@ -91,6 +136,7 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 	}
 	t.service = out.Address
 	t.telling[out] = t.tellsOriginal(l, path)
+	t.lenient = t.dynamicPart
 	if proxy, proxyPath := t.tcpProxyOf(l, path); proxy != nil {
 		out.StatPrefix = proxy.GetStatPrefix()
 		out.TCP = t.tcpProxy(proxy, proxyPath)
@@ -99,14 +145,20 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 	if hcm, hcmPath := t.connectionManager(l, path); hcm != nil {
 		t.filters = t.httpFilters(hcm, hcmPath)
 		out.StatPrefix = hcm.GetStatPrefix()
-		if hcm.GetRouteConfig() == nil {
-			t.p.add(hcmPath+".route_config", "missing: write the routes here")
+		routes, routesPath := hcm.GetRouteConfig(), hcmPath+".route_config"
+		// Where routes are not part of the bootstrap, Envoy does not ask whether their clusters exist.
+		t.lenient = t.dynamicPart || hcm.GetRds() != nil
+		switch {
+		case hcm.GetRds() != nil:
+			routes, routesPath = t.rds(hcm.GetRds(), hcmPath)
+		case routes == nil:
+			t.p.add(routesPath, "missing: write the routes here, or use rds")
 		}
 		manager := upgradesOf(t, hcm.GetUpgradeConfigs(), hcmPath+".upgrade_configs")
 		idle := t.idle(hcm.GetStreamIdleTimeout(), 0, hcmPath+".stream_idle_timeout")
 		common := hcmPath + ".common_http_protocol_options"
 		longest := t.duration(hcm.GetCommonHttpProtocolOptions().GetMaxStreamDuration(), 0, common+".max_stream_duration")
-		out.Routes = t.routeTable(hcm.GetRouteConfig(), routeOwner{upgrades: manager, idle: idle, longest: longest}, hcmPath+".route_config")
+		out.Routes = t.routeTable(routes, routeOwner{upgrades: manager, idle: idle, longest: longest}, routesPath)
 		out.Routes.MaxDuration = longest
 		out.Routes.RequestTimeout = t.duration(hcm.GetRequestTimeout(), 0, hcmPath+".request_timeout")
 		out.Routes.Connections = t.connectionLimits(hcm, hcmPath)
@@ -120,13 +172,17 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 
 // connectionManager finds the one filter of the one filter chain.
 func (t *translator) connectionManager(l *listenerv3.Listener, path string) (*hcmv3.HttpConnectionManager, string) {
-	chains := l.GetFilterChains()
-	if len(chains) != 1 {
-		t.p.add(path+".filter_chains", "has %d filter chains; XLB needs exactly one", len(chains))
+	chain, chainPath := onlyChain(l, path)
+	if chain == nil && l.GetDefaultFilterChain() != nil {
+		t.p.add(path+".default_filter_chain", "set beside filter_chains; XLB needs exactly one filter chain: keep that")
 		return nil, ""
 	}
-	path += ".filter_chains[0].filters"
-	filters := chains[0].GetFilters()
+	if chain == nil {
+		t.p.add(path+".filter_chains", "has %d filter chains; XLB needs exactly one", len(l.GetFilterChains()))
+		return nil, ""
+	}
+	path = chainPath + ".filters"
+	filters := chain.GetFilters()
 	if len(filters) != 1 {
 		t.p.add(path, "has %d filters; XLB needs exactly one, the HTTP connection manager or the TCP proxy", len(filters))
 		return nil, ""
@@ -137,6 +193,18 @@ func (t *translator) connectionManager(l *listenerv3.Listener, path string) (*hc
 		return nil, ""
 	}
 	return hcm, path
+}
+
+// onlyChain is the filter chain for every connection; nil where there are several, or none.
+func onlyChain(l *listenerv3.Listener, path string) (*listenerv3.FilterChain, string) {
+	chains, otherwise := l.GetFilterChains(), l.GetDefaultFilterChain()
+	switch {
+	case len(chains) == 1 && otherwise == nil:
+		return chains[0], path + ".filter_chains[0]"
+	case len(chains) == 0 && otherwise != nil:
+		return otherwise, path + ".default_filter_chain"
+	}
+	return nil, ""
 }
 
 // unpack decodes a filter's configuration, which has to be of the type of m.

@@ -50,6 +50,8 @@ func (a *Action) forward(cfg *model.Config, r *model.Route, req *model.Request) 
 		if m := cfg.Cluster(share.Name); m != nil {
 			share.Policy = m.Policy.String()
 			share.Subset, _ = subsetOf(m, c.Criteria)
+		} else if c.Missing {
+			a.NotFound = cmp.Or(r.NotFound, http.StatusServiceUnavailable)
 		} else if c.Header != "" {
 			share.Name, a.NotFound = "", cmp.Or(r.NotFound, http.StatusServiceUnavailable)
 		}

@@ -48,6 +48,8 @@ func (r *Route) Beyond() string {
 		return "changed headers"
 	case r.DrawHeader != "" || r.anyShare(func(c *WeightedCluster) bool { return c.Header != "" }):
 		return "a cluster chosen by a header"
+	case r.anyShare(func(c *WeightedCluster) bool { return c.Missing }):
+		return "a cluster that does not exist"
 	case r.DrawByHash:
 		return "a cluster chosen by a hash"
 	case len(r.Mirrors) > 0:

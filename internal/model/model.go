@@ -117,7 +117,7 @@ type Route struct {
 	Direct   *DirectResponse
 	Redirect *Redirect
 	// Clusters to send to; one entry for a plain cluster, several for
-	// weighted_clusters. Every name exists in the Config.
+	// weighted_clusters. Every name exists in the Config, or is marked as missing.
 	Clusters []WeightedCluster
 	// DrawHeader names, in lower case, a header whose number decides among Clusters in place
 	// of chance (WeightedCluster.header_name); empty is none.
@@ -215,7 +215,10 @@ func TotalWeight(clusters []WeightedCluster) uint32 {
 type WeightedCluster struct {
 	// Name, or the header that holds it, in lower case (cluster_header).
 	Name, Header string
-	Weight       uint32
+	// Missing: there is no cluster of that name; the request is answered as one whose Header names none. Such routes come from a control
+	// plane only.
+	Missing bool
+	Weight  uint32
 	// Criteria are the metadata that endpoints of a cluster with Subsets need (metadata_match, the route's and its own).
 	Criteria Metadata
 	// Host replaces that of the request (host_rewrite_literal of a share); empty does not.
@@ -274,6 +277,8 @@ const (
 	LogicalDNS
 	// OriginalDst is one endpoint, where the client meant to go: the address of the one listener that leads to the cluster.
 	OriginalDst
+	// EDS endpoints are addresses that a control plane sends, or a file holds.
+	EDS
 )
 
 // String returns Envoy's name of the discovery type.
@@ -285,6 +290,8 @@ func (d Discovery) String() string {
 		return "LOGICAL_DNS"
 	case OriginalDst:
 		return "ORIGINAL_DST"
+	case EDS:
+		return "EDS"
 	default:
 		return "STATIC"
 	}
@@ -331,7 +338,7 @@ type Cluster struct {
 	HealthCheck *HealthCheck
 	// Targets as configured. For StrictDNS they may be names; LogicalDNS has one.
 	Targets []Target
-	// Endpoints to balance over: for Static the targets, for names the
+	// Endpoints to balance over: for Static and EDS the targets, for names the
 	// addresses the targets resolve to (empty until then), for OriginalDst the listener's address.
 	Endpoints []Endpoint
 }

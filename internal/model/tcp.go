@@ -2,7 +2,10 @@
 
 package model
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // TCPProxy is envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy: each connection goes to one endpoint, whatever its bytes mean.
 type TCPProxy struct {
@@ -57,6 +60,8 @@ func (p *TCPProxy) InUserSpace() string {
 		return "idle_timeout"
 	case p.ConnectAttempts > 1:
 		return "max_connect_attempts"
+	case slices.ContainsFunc(p.Clusters, func(c WeightedCluster) bool { return c.Missing }):
+		return "a cluster that does not exist"
 	}
 	return ""
 }

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"maps"
+	"slices"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// Assemble joins dynamic resources, each of which has passed CheckResource, with the static part. Names of the static part stay its own.
+//
+// What only shows when resources meet, as two listeners at one address, is an error; the configuration is then the rest, and may be put in
+// force. The error's lines begin with the resource: listeners["web"].address. Not safe for concurrent use.
+func (b *Bootstrap) Assemble(r Resources) (*model.Config, error) {
+	p := newProblems()
+	t := newTranslator(p, b)
+	t.resources, t.next = &r, bodies{}
+	cfg := t.static()
+	t.dynamicPart = true
+	for _, name := range slices.Sorted(maps.Keys(r.Clusters)) {
+		if m, ok := t.body(Clusters, name, r.Clusters[name]).(*clusterv3.Cluster); ok {
+			cfg.Clusters = append(cfg.Clusters, t.cluster(m, key("clusters", name)))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Listeners)) {
+		m, ok := t.body(Listeners, name, r.Listeners[name]).(*listenerv3.Listener)
+		if !ok {
+			continue
+		}
+		before := len(p.list)
+		l := t.listener(m, key("listeners", name))
+		if t.place(l, key("listeners", name)); len(p.list) == before {
+			cfg.Listeners = append(cfg.Listeners, l)
+		}
+	}
+	t.finish(cfg)
+	b.bodies, b.files = t.next, t.files
+	return cfg, p.joined()
+}
+
+// body is nil for what is static, and after a problem.
+func (t *translator) body(kind Kind, name string, body *anypb.Any) any {
+	if t.from.static[kind][name] {
+		return nil
+	}
+	m, err := t.from.bodies.get(kind, body, t.next)
+	if err != nil {
+		t.p.add(key(kind.String(), name), "%v", err)
+		return nil
+	}
+	return m
+}
+
+// found is the one resource that a source has under a name, or nil. A resource is found where all are at hand; otherwise it is noted as a
+// reference.
+func (t *translator) found(from source, kind Kind, name, path string) any {
+	if t.alone {
+		if from.ads {
+			t.references[name] = true
+		}
+		return nil
+	}
+	if from.file.Path != "" {
+		t.files[from.file] = true
+	}
+	if t.resources == nil {
+		return nil
+	}
+	all := t.resources.Assignments
+	if kind == Routes {
+		all = t.resources.Routes
+	}
+	body := all[name]
+	if from.file.Path != "" {
+		body = t.resources.Files[from.file]
+	}
+	if body == nil {
+		return nil
+	}
+	m, err := t.from.bodies.get(kind, body, t.next)
+	if err != nil {
+		t.p.add(path, "%v", err)
+		return nil
+	}
+	if from.file.Path != "" && nameOf(m) != name {
+		t.p.add(path, "%s holds %q, and %q is asked for", from.file.Path, nameOf(m), name)
+		return nil
+	}
+	return m
+}
+
+// Files are the files that the last configuration, assembled or parsed, has its resources from: whether they were there or not.
+func (b *Bootstrap) Files() []File {
+	if b.Dynamic != nil {
+		for _, f := range b.Dynamic.RootFiles() {
+			b.files[f] = true
+		}
+	}
+	return slices.SortedFunc(maps.Keys(b.files), File.compare)
+}
+
+// assignment is what a cluster has for endpoints; never nil.
+func (t *translator) assignment(c *clusterv3.Cluster, out *model.Cluster, path string) (*endpointv3.ClusterLoadAssignment, string) {
+	eds := c.GetEdsClusterConfig()
+	if out.Discovery != model.EDS {
+		if eds != nil {
+			t.p.add(path+".eds_cluster_config", "set for a cluster of type %s, which Envoy refuses; remove it, or use type EDS", c.GetType())
+		}
+		return c.GetLoadAssignment(), path + ".load_assignment"
+	}
+	if c.GetLoadAssignment() != nil {
+		t.p.add(path+".load_assignment", "set for a cluster of type EDS, which has its endpoints from elsewhere; remove it")
+	}
+	place := path + ".eds_cluster_config.eds_config"
+	from := t.source(eds.GetEdsConfig(), Assignments, place)
+	switch {
+	case from == source{}:
+		t.p.add(place, "missing: say where the endpoints come from")
+	case from.ads && !t.dynamicPart:
+		t.p.add(place+".ads", "only clusters of cds_config have their endpoints from ads; use path_config_source here, or have the control plane send the cluster")
+	}
+	name := eds.GetServiceName()
+	if name == "" {
+		name = c.GetName()
+	}
+	if m, ok := t.found(from, Assignments, name, place).(*endpointv3.ClusterLoadAssignment); ok {
+		return m, key(Assignments.String(), name)
+	}
+	return &endpointv3.ClusterLoadAssignment{}, key(Assignments.String(), name)
+}
+
+// checkAssignment checks endpoints for whatever cluster has them.
+func (t *translator) checkAssignment(a *endpointv3.ClusterLoadAssignment) {
+	t.endpoints(&model.Cluster{Discovery: model.EDS}, a, false, "")
+}
+
+// rds is the route table that a connection manager has from elsewhere. One that is missing has no routes.
+func (t *translator) rds(config *hcmv3.Rds, path string) (*routev3.RouteConfiguration, string) {
+	place := path + ".rds.config_source"
+	name := config.GetRouteConfigName()
+	from := t.source(config.GetConfigSource(), Routes, place)
+	switch {
+	case name == "":
+		t.p.add(path+".rds.route_config_name", "missing: name the route table")
+	case from == source{}:
+		t.p.add(place, "missing: say where the routes come from")
+	case from.ads && !t.dynamicPart:
+		t.p.add(place+".ads", "only listeners of lds_config have their routes from ads; use path_config_source here, or have the control plane send the listener")
+	}
+	if m, ok := t.found(from, Routes, name, place).(*routev3.RouteConfiguration); ok {
+		return m, key(Routes.String(), name)
+	}
+	return &routev3.RouteConfiguration{Name: name}, key(Routes.String(), name)
+}
+
+// Join makes Resources of what servers have sent and what files hold. A kind whose source is a file comes from there alone.
+func (b *Bootstrap) Join(served Resources, read map[File][]Named) Resources {
+	out := served
+	out.Files = map[File]*anypb.Any{}
+	for file, list := range read {
+		if file.Kind == Assignments || file.Kind == Routes {
+			for _, one := range list {
+				out.Files[file] = one.Body
+			}
+		}
+	}
+	if file := b.Dynamic.clusters.file; file.Path != "" {
+		out.Clusters = byName(read[file])
+	}
+	if file := b.Dynamic.listeners.file; file.Path != "" {
+		out.Listeners = byName(read[file])
+	}
+	return out
+}
+
+func byName(list []Named) map[string]*anypb.Any {
+	out := map[string]*anypb.Any{}
+	for _, one := range list {
+		out[one.Name] = one.Body
+	}
+	return out
+}
+
+// Roots are the kinds of which the control plane is asked for all that it has.
+func (d *Dynamic) Roots() []Kind {
+	var out []Kind
+	if d.clusters.ads {
+		out = append(out, Clusters)
+	}
+	if d.listeners.ads {
+		out = append(out, Listeners)
+	}
+	return out
+}
+
+// RootFiles are the files of clusters and listeners.
+func (d *Dynamic) RootFiles() []File {
+	var out []File
+	for _, s := range []source{d.clusters, d.listeners} {
+		if s.file.Path != "" {
+			out = append(out, s.file)
+		}
+	}
+	return out
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"crypto/tls"
+	"fmt"
+	"time"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// Bootstrap is a checked bootstrap file. It has a static part, and may say where more resources come from.
+type Bootstrap struct {
+	// Dynamic is nil where the file is all there is.
+	Dynamic *Dynamic
+
+	name    string
+	message *bootstrapv3.Bootstrap
+	options options
+	// static are the names of what is in the file, by kind.
+	static [kinds]map[string]bool
+	bodies bodies
+	// files are those that the last configuration needs.
+	files map[File]bool
+}
+
+// Dynamic says where resources come from that are not in the file (Bootstrap.dynamic_resources).
+type Dynamic struct {
+	// Servers of the control plane in the order of the file; empty: resources come from files only.
+	Servers []Server
+	// Delta asks for changes in place of whole states (DELTA_GRPC).
+	Delta bool
+	// Node tells the control plane who asks.
+	Node *corev3.Node
+	// FetchTimeout is how long the daemon waits for what it does not have at its start; 0 is without end (initial_fetch_timeout).
+	FetchTimeout time.Duration
+
+	clusters, listeners source
+}
+
+// Server is one server of a control plane.
+type Server struct {
+	// Address is host:port; the host may be a name.
+	Address string
+	// Authority is what the server is asked as, in the pseudo-header :authority.
+	Authority string
+	security  *tlsSettings
+}
+
+// TLSConfig secures connections to the server; nil: they are plaintext.
+func (s Server) TLSConfig() *tls.Config { return s.security.config() }
+
+// LoadBootstrap reads the Envoy v3 bootstrap at path. See Parse for the errors of its content.
+func LoadBootstrap(path string, change ...Option) (*Bootstrap, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w; name a readable Envoy v3 bootstrap", err)
+	}
+	return ParseBootstrap(path, data, change...)
+}
+
+// ParseBootstrap checks an Envoy v3 bootstrap, as Parse does, and keeps it to be joined with dynamic resources.
+func ParseBootstrap(name string, data []byte, change ...Option) (*Bootstrap, error) {
+	b, _, err := parse(name, data, change...)
+	return b, err
+}
+
+// parse returns the static part too.
+func parse(name string, data []byte, change ...Option) (*Bootstrap, *model.Config, error) {
+	if len(data) > maxSize {
+		return nil, nil, fmt.Errorf("%s: larger than %d MiB, the limit of a configuration; split it or remove what is unused",
+			name, maxSize>>20)
+	}
+	b := &Bootstrap{name: name}
+	for _, c := range change {
+		c(&b.options)
+	}
+	p := newProblems()
+	if b.message = decode(p, name, data); b.message == nil {
+		return nil, nil, p.err(name)
+	}
+	checkSupport(p, b.message, b.options)
+	b.noteStatic()
+	t := newTranslator(p, b)
+	b.Dynamic = t.dynamic(b.message)
+	cfg := t.static()
+	t.finish(cfg)
+	b.files = t.files
+	if err := p.err(name); err != nil {
+		return nil, nil, err
+	}
+	return b, cfg, nil
+}
+
+func (b *Bootstrap) noteStatic() {
+	for kind := range b.static {
+		b.static[kind] = map[string]bool{}
+	}
+	for _, c := range b.message.GetStaticResources().GetClusters() {
+		b.static[Clusters][c.GetName()] = true
+	}
+	for _, l := range b.message.GetStaticResources().GetListeners() {
+		b.static[Listeners][l.GetName()] = true
+	}
+}
+
+// IsStatic reports whether the file has a resource of that kind and name. As in Envoy it stays: one from elsewhere is passed over.
+func (b *Bootstrap) IsStatic(kind Kind, name string) bool { return b.static[kind][name] }
+
+// SameDynamic reports whether two bootstraps ask the same for resources, of the same.
+func (b *Bootstrap) SameDynamic(other *Bootstrap) bool {
+	control := controlCluster(b.message)
+	return proto.Equal(b.message.GetDynamicResources(), other.message.GetDynamicResources()) &&
+		proto.Equal(b.message.GetNode(), other.message.GetNode()) &&
+		proto.Equal(clusterNamed(b.message, control), clusterNamed(other.message, control))
+}
+
+// nodeOf adds the name of this program.
+func nodeOf(in *corev3.Node) *corev3.Node {
+	out, ok := proto.Clone(in).(*corev3.Node)
+	if !ok || in == nil {
+		return &corev3.Node{UserAgentName: userAgent}
+	}
+	if out.GetUserAgentName() == "" {
+		out.UserAgentName = userAgent
+	}
+	return out
+}
+
+// userAgent is the name that a control plane sees.
+const userAgent = "xlb"

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+)
+
+// tlsSettings say how connections to a control plane are secured. What is in files is read for each connection, so that it may be exchanged.
+type tlsSettings struct {
+	certificate, privateKey, authority *corev3.DataSource
+	serverName                         string
+	names                              []sanMatcher
+}
+
+// sanMatcher is a name that a certificate may have.
+type sanMatcher struct {
+	uri   bool
+	match func(string) bool
+}
+
+func (t *translator) upstreamTLS(in *tlsv3.UpstreamTlsContext, path string) *tlsSettings {
+	common := in.GetCommonTlsContext()
+	path += ".common_tls_context"
+	out := &tlsSettings{serverName: in.GetSni(), authority: common.GetValidationContext().GetTrustedCa()}
+	if out.authority == nil {
+		t.p.add(path+".validation_context.trusted_ca", "missing: name the file with the authority that has signed the control plane's certificate")
+	}
+	if n := len(common.GetTlsCertificates()); n > 1 {
+		t.p.add(path+".tls_certificates", "has %d certificates; keep one", n)
+	} else if n == 1 {
+		out.certificate = common.GetTlsCertificates()[0].GetCertificateChain()
+		out.privateKey = common.GetTlsCertificates()[0].GetPrivateKey()
+	}
+	for i, m := range common.GetValidationContext().GetMatchTypedSubjectAltNames() {
+		place := at(path+".validation_context.match_typed_subject_alt_names", i)
+		matcher := t.stringMatch(m.GetMatcher(), place+".matcher")
+		out.names = append(out.names, sanMatcher{m.GetSanType() == tlsv3.SubjectAltNameMatcher_URI, matcher.Matches})
+	}
+	if len(t.p.list) > 0 {
+		return out
+	}
+	if _, err := out.roots(); err != nil {
+		t.p.add(path+".validation_context.trusted_ca", "%v; name a readable file in PEM", err)
+	}
+	if _, err := out.own(nil); err != nil {
+		t.p.add(path+".tls_certificates", "%v; name readable files in PEM", err)
+	}
+	return out
+}
+
+// config returns what crypto/tls needs; nil for none. As in Envoy the certificate of the server has to be signed by trusted_ca, and to have one of
+// match_typed_subject_alt_names if there are any; sni is only sent.
+func (s *tlsSettings) config() *tls.Config {
+	if s == nil {
+		return nil
+	}
+	return &tls.Config{
+		ServerName: s.serverName, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
+		GetClientCertificate: s.own,
+		InsecureSkipVerify:   true, //nolint:gosec // verify does it
+		VerifyConnection:     s.verify,
+	}
+}
+
+func (s *tlsSettings) roots() (*x509.CertPool, error) {
+	text, err := contentOf(s.authority)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, errors.New("no certificate in it")
+	}
+	return pool, nil
+}
+
+func (s *tlsSettings) own(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	if s.certificate == nil {
+		return &tls.Certificate{}, nil
+	}
+	chain, err := contentOf(s.certificate)
+	if err != nil {
+		return nil, err
+	}
+	private, err := contentOf(s.privateKey)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(chain, private)
+	return &pair, err
+}
+
+func (s *tlsSettings) verify(state tls.ConnectionState) error {
+	roots, err := s.roots()
+	if err != nil {
+		return fmt.Errorf("read trusted_ca: %w", err)
+	}
+	leaf, others := state.PeerCertificates[0], x509.NewCertPool()
+	for _, c := range state.PeerCertificates[1:] {
+		others.AddCert(c)
+	}
+	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: others}); err != nil {
+		return err
+	}
+	if len(s.names) > 0 && !slices.ContainsFunc(s.names, func(m sanMatcher) bool { return m.has(leaf) }) {
+		return errors.New("the certificate of the control plane has none of match_typed_subject_alt_names")
+	}
+	return nil
+}
+
+func (m sanMatcher) has(c *x509.Certificate) bool {
+	if !m.uri {
+		return slices.ContainsFunc(c.DNSNames, m.match)
+	}
+	for _, uri := range c.URIs {
+		if m.match(uri.String()) {
+			return true
+		}
+	}
+	return false
+}
+
+// contentOf reads a source of text.
+func contentOf(in *corev3.DataSource) ([]byte, error) {
+	switch s := in.GetSpecifier().(type) {
+	case *corev3.DataSource_InlineString:
+		return []byte(s.InlineString), nil
+	case *corev3.DataSource_InlineBytes:
+		return s.InlineBytes, nil
+	case *corev3.DataSource_Filename:
+		return os.ReadFile(s.Filename)
+	case *corev3.DataSource_EnvironmentVariable:
+		return []byte(os.Getenv(s.EnvironmentVariable)), nil
+	}
+	return nil, errors.New("nothing is named")
+}

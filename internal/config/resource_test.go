@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
+	"google.golang.org/protobuf/types/known/anypb"
+	"sigs.k8s.io/yaml"
+)
+
+const dynamicBase = `
+node: {id: "1", cluster: c}
+dynamic_resources:
+  ads_config: {api_type: GRPC, transport_api_version: V3, grpc_services: [{envoy_grpc: {cluster_name: control}}]}
+  cds_config: {ads: {}, resource_api_version: V3}
+  lds_config: {ads: {}, resource_api_version: V3}
+static_resources:
+  clusters:
+  - name: control
+    typed_extension_protocol_options:
+      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+        explicit_http_config: {http2_protocol_options: {}}
+    load_assignment: {cluster_name: control, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 18000}}}}]}]}
+  - name: fixed
+    load_assignment: {cluster_name: fixed, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 9}}}}]}]}
+`
+
+func dynamicBootstrap(t *testing.T) *Bootstrap {
+	t.Helper()
+	b, err := ParseBootstrap("b.yaml", []byte(dynamicBase))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// anyType decodes types that are not linked in as messages without fields.
+type anyType struct{ *protoregistry.Types }
+
+func (r anyType) FindMessageByURL(url string) (protoreflect.MessageType, error) {
+	if m, err := protoregistry.GlobalTypes.FindMessageByURL(url); err == nil {
+		return m, nil
+	}
+	full := protoreflect.FullName(url[strings.LastIndex(url, "/")+1:])
+	pkg, name := string(full.Parent()), string(full.Name())
+	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
+		Name: &url, Package: &pkg, MessageType: []*descriptorpb.DescriptorProto{{Name: &name}},
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return dynamicpb.NewMessageType(file.Messages().Get(0)), nil
+}
+
+func (r anyType) FindMessageByName(protoreflect.FullName) (protoreflect.MessageType, error) {
+	return nil, protoregistry.NotFound
+}
+
+// resource makes one of YAML or JSON, as a server would send it.
+func resource(t *testing.T, kind Kind, text []byte) *anypb.Any {
+	t.Helper()
+	text, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := kind.newMessage()
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true, Resolver: anyType{}}).Unmarshal(text, m); err != nil {
+		t.Fatal(err)
+	}
+	body, err := anypb.New(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+var kindsByFile = map[string]Kind{"Cluster": Clusters, "ClusterLoadAssignment": Assignments, "Listener": Listeners, "RouteConfiguration": Routes}
+
+// What real control planes send, as sniffed from istiod 1.29 ("plain": without Istio's own filters and mutual TLS) and Envoy Gateway 1.9.1.
+func TestResourcesOfRealControlPlanes(t *testing.T) {
+	const golden = "testdata/resources.golden"
+	files, err := filepath.Glob("testdata/resources/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := dynamicBootstrap(t)
+	var got strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := map[string]json.RawMessage{}
+		if err := json.Unmarshal(text, &all); err != nil {
+			t.Fatal(err)
+		}
+		parts := strings.Split(strings.TrimSuffix(filepath.Base(file), ".json"), ".")
+		kind := kindsByFile[strings.Split(parts[len(parts)-1], "-")[0]]
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			if strings.Contains(file, "Listener-0") {
+				kind = Listeners
+			}
+			references, err := b.CheckResource(kind, name, resource(t, kind, all[name]))
+			got.WriteString("# " + strings.TrimPrefix(file, "testdata/resources/") + ": " + name + "\n")
+			if err != nil {
+				got.WriteString(err.Error() + "\n\n")
+				continue
+			}
+			got.WriteString("accepted; refers to: " + strings.Join(references, ", ") + "\n\n")
+		}
+	}
+	compareGolden(t, golden, got.String())
+}
+
+func compareGolden(t *testing.T, golden, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("messages differ from %s; -update rewrites it (-want +got):\n%s", golden, diff)
+	}
+}
+
+const managerType = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+
+// httpListener is a listener whose connection manager has those fields.
+func httpListener(name, address, manager string) string {
+	return "{name: " + name + ", address: {socket_address: {address: " + address + ", port_value: 80}}, filter_chains: [{filters: [{name: h, typed_config: {'@type': " +
+		managerType + ", stat_prefix: s, http_filters: [" + router + "], " + manager + "}}]}]}"
+}
+
+const (
+	edsCluster = "{name: shop, type: EDS, eds_cluster_config: {service_name: shop-1, eds_config: {ads: {}, resource_api_version: V3}}}"
+	shopHosts  = "{cluster_name: shop-1, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.7, port_value: 7}}}}," +
+		"{endpoint: {address: {socket_address: {address: 127.0.0.7, port_value: 7}}}, load_balancing_weight: 3}]}]}"
+	rdsManager = "rds: {route_config_name: table, config_source: {ads: {}, resource_api_version: V3}}"
+	table      = "{name: table, virtual_hosts: [{name: v, domains: ['*'], routes: [{match: {prefix: /lost}, route: {cluster: nowhere, cluster_not_found_response_code: NOT_FOUND}}, {match: {prefix: /}, route: {cluster: shop}}]}]}"
+)
+
+// resourceRefusals are what a server is told about resources.
+var resourceRefusals = []struct {
+	name string
+	kind Kind
+	yaml string
+}{
+	{"another name", Clusters, "{name: other}"},
+	{"a type of cluster that XLB lacks", Clusters, "{name: shop, cluster_type: {name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.clusters.aggregate.v3.ClusterConfig, clusters: [a]}}}"},
+	{"TLS to endpoints", Clusters, "{name: shop, transport_socket: {name: x}}"},
+	{"EDS by another protocol", Clusters, "{name: shop, type: EDS, eds_cluster_config: {eds_config: {api_config_source: {api_type: GRPC}}}}"},
+	{"EDS without a source", Clusters, "{name: shop, type: EDS}"},
+	{"EDS that is none", Clusters, "{name: shop, eds_cluster_config: {eds_config: {ads: {}}}}"},
+	{"EDS with endpoints that stay", Clusters, "{name: shop, type: EDS, health_checks: [{" + everySecond + ", tcp_health_check: {}}], eds_cluster_config: {eds_config: {ads: {}}}}"},
+	{"endpoint by name", Assignments, "{cluster_name: shop, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: localhost, port_value: 7}}}}]}]}"},
+	{"endpoint weight 0", Assignments, "{cluster_name: shop, endpoints: [{lb_endpoints: [{load_balancing_weight: 0, endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 7}}}}]}]}"},
+	{"every address", Listeners, httpListener("shop", "0.0.0.0", rdsManager)},
+	{"access log", Listeners, httpListener("shop", "127.0.0.1", rdsManager+", access_log: [{name: x}]")},
+	{"scoped routes", Listeners, httpListener("shop", "127.0.0.1", "scoped_routes: {name: x}")},
+	{"routes of nobody", Listeners, httpListener("shop", "127.0.0.1", "rds: {config_source: {ads: {}}}")},
+	{"routes of itself", Listeners, httpListener("shop", "127.0.0.1", "rds: {route_config_name: x, config_source: {self: {}}}")},
+	{"clusters validated", Routes, "{name: shop, validate_clusters: true}"},
+	{"route to the control plane", Routes, "{name: shop, virtual_hosts: [{name: v, domains: ['*'], routes: [{match: {prefix: /}, route: {cluster: control}}]}]}"},
+	{"rate limits", Routes, "{name: shop, virtual_hosts: [{name: v, domains: ['*'], routes: [{match: {prefix: /}, route: {cluster: x, rate_limits: [{actions: [{remote_address: {}}]}]}}]}]}"},
+	{"one domain twice", Routes, "{name: shop, virtual_hosts: [{name: v, domains: [a]}, {name: w, domains: [a]}]}"},
+}
+
+func TestRefusedResourcesAreToldByTheirFields(t *testing.T) {
+	b := dynamicBootstrap(t)
+	var got strings.Builder
+	for _, c := range resourceRefusals {
+		_, err := b.CheckResource(c.kind, "shop", resource(t, c.kind, []byte(c.yaml)))
+		if err == nil {
+			t.Errorf("%s: accepted", c.name)
+			continue
+		}
+		got.WriteString("# " + c.name + "\n" + err.Error() + "\n\n")
+	}
+	compareGolden(t, "testdata/resources_refused.golden", got.String())
+}
+
+func TestResourceOfAnotherTypeIsRefused(t *testing.T) {
+	b := dynamicBootstrap(t)
+	if _, err := b.CheckResource(Clusters, "shop", resource(t, Assignments, []byte(shopHosts))); err == nil {
+		t.Error("an assignment was taken for a cluster")
+	}
+	if _, err := b.CheckResource(Clusters, "shop", &anypb.Any{TypeUrl: "type.googleapis.com/" + clusterMessage, Value: []byte{0xff}}); err == nil {
+		t.Error("bytes that are no message were taken for a cluster")
+	}
+}
+
+func TestReferencesOfResources(t *testing.T) {
+	b := dynamicBootstrap(t)
+	for _, c := range []struct {
+		kind       Kind
+		name, text string
+		want       []string
+	}{
+		{Clusters, "shop", edsCluster, []string{"shop-1"}},
+		{Clusters, "shop", "{name: shop, type: EDS, eds_cluster_config: {eds_config: {ads: {}}}}", []string{"shop"}},
+		{Clusters, "shop", "{name: shop, type: EDS, eds_cluster_config: {eds_config: {path_config_source: {path: /x}}}}", nil},
+		{Clusters, "fixed", "{name: fixed, type: EDS}", nil},
+		{Listeners, "web", httpListener("web", "127.0.0.1", rdsManager), []string{"table"}},
+		{Routes, "table", table, nil},
+	} {
+		got, err := b.CheckResource(c.kind, c.name, resource(t, c.kind, []byte(c.text)))
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, %v; want %v", c.text, got, err, c.want)
+		}
+	}
+}
+
+func bodiesOf(t *testing.T, kind Kind, texts map[string]string) map[string]*anypb.Any {
+	t.Helper()
+	out := map[string]*anypb.Any{}
+	for name, text := range texts {
+		out[name] = resource(t, kind, []byte(text))
+	}
+	return out
+}
+
+func TestAssembledConfigurationHasBothParts(t *testing.T) {
+	b := dynamicBootstrap(t)
+	r := Resources{
+		Clusters:    bodiesOf(t, Clusters, map[string]string{"shop": edsCluster, "fixed": "{name: fixed, lb_policy: RANDOM}"}),
+		Assignments: bodiesOf(t, Assignments, map[string]string{"shop-1": shopHosts}),
+		Listeners:   bodiesOf(t, Listeners, map[string]string{"web": httpListener("web", "127.0.0.1", rdsManager), "bare": httpListener("bare", "127.0.0.2", strings.ReplaceAll(rdsManager, "table", "absent"))}),
+		Routes:      bodiesOf(t, Routes, map[string]string{"table": table}),
+	}
+	for range 2 { // the second time everything has been decoded
+		cfg, err := b.Assemble(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cfg.Cluster("control") != nil {
+			t.Error("the control plane's cluster is balanced")
+		}
+		if fixed := cfg.Cluster("fixed"); fixed.Policy.String() != "ROUND_ROBIN" || len(fixed.Endpoints) != 1 {
+			t.Errorf("the static cluster gave way to the dynamic one: %+v", fixed)
+		}
+		shop := cfg.Cluster("shop")
+		if shop.Discovery.String() != "EDS" || len(shop.Endpoints) != 1 || shop.Endpoints[0].Weight != 1 {
+			t.Errorf("endpoints of EDS: %+v", shop)
+		}
+		if len(cfg.Listeners) != 2 || len(cfg.Listeners[0].Routes.VirtualHosts) != 0 || cfg.Listeners[0].Routes.Name != "absent" {
+			t.Fatalf("a listener without a route table: %+v", cfg.Listeners)
+		}
+		routes := cfg.Listeners[1].Routes.VirtualHosts[0].Routes
+		if !routes[0].Clusters[0].Missing || routes[0].NotFound != 404 || routes[1].Clusters[0].Missing {
+			t.Errorf("routes to clusters that are and are not there: %+v, %+v", routes[0], routes[1])
+		}
+	}
+	delete(r.Assignments, "shop-1")
+	if cfg, err := b.Assemble(r); err != nil || len(cfg.Cluster("shop").Endpoints) != 0 {
+		t.Errorf("without its assignment: %v, %v", cfg.Cluster("shop"), err)
+	}
+}
+
+func TestListenersThatCollideAreLeftOut(t *testing.T) {
+	b := dynamicBootstrap(t)
+	cfg, err := b.Assemble(Resources{Listeners: bodiesOf(t, Listeners, map[string]string{
+		"a": httpListener("a", "127.0.0.1", rdsManager), "b": httpListener("b", "127.0.0.1", rdsManager),
+	})})
+	const want = `listeners["b"].address: 127.0.0.1:80 is the address of listeners["a"]; merge their virtual hosts`
+	if err == nil || err.Error() != want || len(cfg.Listeners) != 1 {
+		t.Errorf("%v, %v", cfg.Listeners, err)
+	}
+}
+
+func TestUnknownFieldsOfServersAreIgnored(t *testing.T) {
+	b := dynamicBootstrap(t)
+	body := resource(t, Clusters, []byte(edsCluster))
+	body.Value = append(body.Value, 0xfa, 0xff, 0x3f, 1, 'x') // field 131071
+	if _, err := b.CheckResource(Clusters, "shop", body); err != nil {
+		t.Error(err)
+	}
+}

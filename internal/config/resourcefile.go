@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// Named is a resource with its name.
+type Named struct {
+	Name string
+	Body *anypb.Any
+}
+
+// ReadFile reads a file of resources: a DiscoveryResponse in YAML, or in JSON if its path ends in ".json". As in Envoy a file of Assignments or
+// Routes holds one resource. A field that Envoy does not know is an error, as in the bootstrap: a file is written by hand.
+func ReadFile(f File) ([]Named, error) {
+	data, err := readFile(f.Path)
+	if err != nil {
+		return nil, fmt.Errorf("read resources: %w", err)
+	}
+	if len(data) > maxSize {
+		return nil, fmt.Errorf("%s: larger than %d MiB, the limit of a configuration", f.Path, maxSize>>20)
+	}
+	p := newProblems()
+	list := decodeResources(p, f, data)
+	if err := p.err(f.Path); err != nil {
+		return nil, err
+	}
+	if n := len(list); n != 1 && (f.Kind == Assignments || f.Kind == Routes) {
+		return nil, fmt.Errorf("%s: has %d resources; a file of this kind has one", f.Path, n)
+	}
+	return list, nil
+}
+
+// response is a DiscoveryResponse. What it says beside the resources is of no consequence in a file.
+type response struct {
+	Resources []any `json:"resources"`
+
+	Version  any `json:"version_info"`
+	VersionC any `json:"versionInfo"`
+	Type     any `json:"type_url"`
+	TypeC    any `json:"typeUrl"`
+	Nonce    any `json:"nonce"`
+}
+
+func decodeResources(p *problems, f File, data []byte) []Named {
+	if !strings.HasSuffix(f.Path, ".json") {
+		if data = yamlToJSON(p, data); data == nil {
+			return nil
+		}
+	}
+	var r response
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&r); err != nil {
+		p.add("", "not a DiscoveryResponse, a mapping with resources: %v", errors.Unwrap(fmt.Errorf("%w", err)))
+		return nil
+	}
+	var list []Named
+	seen := map[string]bool{}
+	for i, tree := range r.Resources {
+		path := at("resources", i)
+		body := decodeResource(p, f.Kind, tree, path)
+		if body == nil {
+			continue
+		}
+		m := f.Kind.newMessage()
+		if err := body.UnmarshalTo(m); err != nil {
+			p.add(path, "%s", reason(err))
+			continue
+		}
+		name := nameOf(m)
+		if seen[name] {
+			p.add(path, "a second resource %q, which Envoy refuses; keep one", name)
+		}
+		seen[name] = true
+		list = append(list, Named{name, body})
+	}
+	return list
+}
+
+func decodeResource(p *problems, kind Kind, tree any, path string) *anypb.Any {
+	object, ok := tree.(map[string]any)
+	if !ok {
+		p.add(path, "expected a mapping with the fields of a resource and its @type")
+		return nil
+	}
+	text, err := json.Marshal(object)
+	if err != nil {
+		p.add(path, "%v", err)
+		return nil
+	}
+	body := &anypb.Any{}
+	if err := protojson.Unmarshal(text, body); err != nil {
+		before := len(p.list)
+		(&explainer{p: p, table: resourceFields}).any(object, path, false)
+		if len(p.list) == before {
+			p.add(path, "%s", reason(err))
+		}
+		return nil
+	}
+	if !body.MessageIs(kind.newMessage()) {
+		p.add(path, "not supported here: %s; the file is for %s", body.GetTypeUrl(), kind)
+		return nil
+	}
+	return body
+}

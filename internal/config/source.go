@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"cmp"
+	"time"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+)
+
+// defaultFetchTimeout is Envoy's ConfigSource.initial_fetch_timeout.
+const defaultFetchTimeout = 15 * time.Second
+
+// File holds resources of one kind, in the form of a DiscoveryResponse.
+type File struct {
+	Kind Kind
+	// Path of the file.
+	Path string
+	// Directory whose changes are those of the file, too; may be empty (watched_directory).
+	Directory string
+}
+
+// compare orders files by kind and path.
+func (f File) compare(other File) int {
+	return cmp.Or(cmp.Compare(f.Kind, other.Kind), cmp.Compare(f.Path, other.Path), cmp.Compare(f.Directory, other.Directory))
+}
+
+// source says where resources come from; the zero value is nowhere.
+type source struct {
+	ads  bool
+	file File
+}
+
+// source translates a ConfigSource for resources of one kind.
+func (t *translator) source(in *corev3.ConfigSource, kind Kind, path string) source {
+	if in == nil {
+		return source{}
+	}
+	switch s := in.GetConfigSourceSpecifier().(type) {
+	case *corev3.ConfigSource_Ads:
+		if !t.ads {
+			t.p.add(path+".ads", "there is no dynamic_resources.ads_config, which says whom to ask; add it")
+		}
+		return source{ads: true}
+	case *corev3.ConfigSource_PathConfigSource:
+		file := s.PathConfigSource
+		if file.GetPath() == "" {
+			t.p.add(path+".path_config_source.path", "must not be empty; name a file")
+		}
+		return source{file: File{Kind: kind, Path: file.GetPath(), Directory: file.GetWatchedDirectory().GetPath()}}
+	default:
+		t.p.add(path, "needs ads or path_config_source")
+		return source{}
+	}
+}
+
+// dynamic translates what a bootstrap says of resources that are not in it; nil where it says nothing.
+func (t *translator) dynamic(in *bootstrapv3.Bootstrap) *Dynamic {
+	d := in.GetDynamicResources()
+	if d == nil {
+		return nil
+	}
+	const path = "dynamic_resources"
+	out := &Dynamic{FetchTimeout: defaultFetchTimeout}
+	ads := d.GetAdsConfig()
+	if t.ads = ads != nil; t.ads {
+		t.adsConfig(out, in, ads, path+".ads_config")
+	}
+	out.clusters = t.source(d.GetCdsConfig(), Clusters, path+".cds_config")
+	out.listeners = t.source(d.GetLdsConfig(), Listeners, path+".lds_config")
+	for _, s := range []*corev3.ConfigSource{d.GetCdsConfig(), d.GetLdsConfig()} {
+		if limit := s.GetInitialFetchTimeout(); limit != nil {
+			out.FetchTimeout = t.duration(limit, 0, path)
+		}
+	}
+	if ads == nil && d.GetCdsConfig() == nil && d.GetLdsConfig() == nil {
+		t.p.add(path, "asks for nothing; add cds_config or lds_config")
+	}
+	return out
+}
+
+func (t *translator) adsConfig(out *Dynamic, in *bootstrapv3.Bootstrap, ads *corev3.ApiConfigSource, path string) {
+	out.Delta = ads.GetApiType() == corev3.ApiConfigSource_DELTA_GRPC
+	if v := ads.GetTransportApiVersion(); v != corev3.ApiVersion_V3 {
+		t.p.add(path+".transport_api_version", "missing: write V3")
+	}
+	if in.GetNode().GetId() == "" || in.GetNode().GetCluster() == "" {
+		t.p.add("node", "needs id and cluster, as in Envoy: a control plane is told who asks; add them")
+	}
+	out.Node = nodeOf(in.GetNode())
+	services := ads.GetGrpcServices()
+	if len(services) != 1 || services[0].GetEnvoyGrpc() == nil {
+		t.p.add(path+".grpc_services", "needs one entry with envoy_grpc; list further servers as endpoints of its cluster")
+		return
+	}
+	grpc := services[0].GetEnvoyGrpc()
+	for i, c := range in.GetStaticResources().GetClusters() {
+		if c.GetName() == grpc.GetClusterName() {
+			out.Servers = t.servers(c, grpc.GetAuthority(), at("static_resources.clusters", i))
+			return
+		}
+	}
+	t.p.add(path+".grpc_services[0].envoy_grpc.cluster_name", "no cluster %q in static_resources.clusters; add it or correct the name", grpc.GetClusterName())
+}
