@@ -20,15 +20,36 @@ import (
 
 // reload reads the file again. What cannot be used changes nothing.
 func (n *Node) reload() {
-	cfg, err := config.Load(n.o.ConfigPath, config.EnvoyHeaders(n.o.EnvoyHeaders))
+	bootstrap, cfg, err := loadBootstrap(n.o)
 	if err == nil {
 		n.updates.Lock()
-		err = n.apply(cfg)
+		err = n.replace(bootstrap, cfg)
 		n.updates.Unlock()
 	}
 	if err != nil {
 		n.log.Error("configuration refused; the one before stays in force", "file", n.o.ConfigPath, "err", err)
 	}
+}
+
+// loadBootstrap reads the file, and returns its static part, too.
+func loadBootstrap(o Options) (*config.Bootstrap, *model.Config, error) {
+	b, err := config.LoadBootstrap(o.ConfigPath, config.EnvoyHeaders(o.EnvoyHeaders))
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg, err := b.Assemble(config.Resources{})
+	return b, cfg, err
+}
+
+// replace puts another file in force. Needs n.updates.
+func (n *Node) replace(b *config.Bootstrap, static *model.Config) error {
+	switch {
+	case n.dynamic != nil:
+		return n.dynamic.replace(b)
+	case b.Dynamic != nil:
+		return errOtherSources
+	}
+	return n.apply(static)
 }
 
 // apply puts a configuration in force: kernel, slow path, pools. Needs n.updates.

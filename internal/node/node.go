@@ -20,7 +20,6 @@ import (
 	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/balance"
 	"github.com/xlb-project/xlb/internal/compile"
-	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/datapath"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/metrics"
@@ -76,6 +75,7 @@ type Node struct {
 	// inForce is held for writing while kernel, directory and current change. See Node.choose for who waits for it.
 	inForce  sync.RWMutex
 	source   *model.Config
+	dynamic  *dynamic // nil: the file is all there is
 	resolver *resolving
 	ready    atomic.Pointer[error]
 	resent   atomic.Uint64 // requests that no server had seen
@@ -107,7 +107,7 @@ func (e *UsageError) Unwrap() error { return e.Err }
 
 // Run runs the daemon until ctx ends, then drains it. reload makes it read its file again.
 func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
-	cfg, err := config.Load(o.ConfigPath, config.EnvoyHeaders(o.EnvoyHeaders))
+	bootstrap, cfg, err := loadBootstrap(o)
 	if err != nil {
 		return &UsageError{err}
 	}
@@ -124,9 +124,15 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	}
 	running, stop := context.WithCancel(context.Background())
 	n.cancel = stop
+	if bootstrap.Dynamic != nil {
+		n.dynamic = newDynamic(n, bootstrap)
+	}
 	n.background(running, listener)
 	n.open(ctx)
 	n.follow(ctx, reload)
+	if n.dynamic != nil {
+		n.dynamic.stop()
+	}
 	n.resolver.stop()
 	n.drain()
 	n.keeper.stop()
@@ -260,6 +266,9 @@ func (n *Node) background(ctx context.Context, listener net.Listener) {
 	n.goes(func() { n.tend(ctx) })
 	n.goes(func() { n.reclaim(ctx) })
 	n.goes(n.keeper.run)
+	if n.dynamic != nil {
+		n.dynamic.start(ctx)
+	}
 	go n.followEvents()
 	if listener == nil {
 		return
@@ -370,6 +379,10 @@ func (n *Node) followEvents() {
 
 // open begins to intercept, once the pools are open, and every endpoint has been asked for its health, or they have had their chance.
 func (n *Node) open(ctx context.Context) {
+	if n.dynamic != nil {
+		n.dynamic.await(ctx)
+		n.setReady(errStarting)
+	}
 	const patience = 5 * time.Second
 	deadline := time.Now().Add(patience + n.keeper.warmth())
 	for (!n.resolver.settled() || !n.pool.Ready() || !n.keeper.warm()) && time.Now().Before(deadline) && ctx.Err() == nil {

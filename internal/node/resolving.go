@@ -4,6 +4,8 @@ package node
 
 import (
 	"context"
+	"reflect"
+	"slices"
 
 	"github.com/xlb-project/xlb/internal/dns"
 	"github.com/xlb-project/xlb/internal/model"
@@ -17,6 +19,8 @@ type resolving struct {
 	// generation tells the resolver of the configuration in force from those before it.
 	generation int
 	cancel     context.CancelFunc
+	// named are the clusters whose names are being resolved.
+	named []*model.Cluster
 	// missing clusters have not been looked up yet.
 	missing map[string]bool
 }
@@ -25,23 +29,34 @@ func newResolving(n *Node) *resolving {
 	return &resolving{n: n, answers: map[string][]model.Endpoint{}, cancel: func() {}}
 }
 
-// follow resolves the names of another configuration from now on, and returns it with what is known already.
+// follow resolves the names of another configuration from now on, and returns it with what is known already. Where the names are those of
+// before the look-ups go on: changes of other things may come faster than answers.
 func (r *resolving) follow(source *model.Config) *model.Config {
-	r.cancel()
-	r.generation++
-	r.missing = map[string]bool{}
 	merged := dns.Merge(source, r.answers)
 	var named []*model.Cluster
 	for _, c := range merged.Clusters {
 		if c.Discovery.Named() {
 			named = append(named, c)
-			r.missing[c.Name] = true
 		}
+	}
+	if slices.EqualFunc(r.named, named, sameNames) {
+		return merged
+	}
+	r.cancel()
+	r.generation++
+	r.named, r.missing = named, map[string]bool{}
+	for _, c := range named {
+		r.missing[c.Name] = true
 	}
 	if len(named) > 0 {
 		r.start(named, r.generation)
 	}
 	return merged
+}
+
+// sameNames reports whether two clusters ask the same, and make the same endpoints of the answers.
+func sameNames(a, b *model.Cluster) bool {
+	return a.Name == b.Name && a.Discovery == b.Discovery && a.DNSRefresh == b.DNSRefresh && reflect.DeepEqual(a.DNS, b.DNS) && reflect.DeepEqual(a.Targets, b.Targets)
 }
 
 func (r *resolving) start(named []*model.Cluster, generation int) {

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xlb-project/xlb/internal/config"
+)
+
+var errOtherSources = errors.New("dynamic_resources, node or the cluster of the control plane differs from before; restart the daemon to change them")
+
+// dynamic puts in force what a control plane and files of resources say. Node.updates guards what no comment says otherwise of.
+type dynamic struct {
+	n *Node
+	// bootstrap is read by checks, too.
+	bootstrap atomic.Pointer[config.Bootstrap]
+	// served is what the control plane has sent, read what the files hold.
+	served config.Resources
+	read   map[config.File][]config.Named
+	// missing says what there has been nothing of yet. In force: what there is has been put in force once.
+	missing  map[string]bool
+	complete chan struct{}
+	counted  dynamicCounters
+
+	running sync.WaitGroup
+	cancel  context.CancelFunc
+}
+
+// dynamicCounters say what has become of changes. They are read at any time.
+type dynamicCounters struct {
+	// inForce changes are; rejected ones changed nothing; of partly ones something was left out; resources have been refused on their own.
+	inForce, rejected, partly, resources atomic.Uint64
+}
+
+func newDynamic(n *Node, b *config.Bootstrap) *dynamic {
+	d := &dynamic{n: n, read: map[config.File][]config.Named{}, missing: map[string]bool{}, complete: make(chan struct{})}
+	d.bootstrap.Store(b)
+	for _, f := range b.Dynamic.RootFiles() {
+		d.missing[fmt.Sprintf("%s from %s", f.Kind, f.Path)] = true
+	}
+	if what := d.servers(); what != "" {
+		d.missing[what] = true
+	}
+	return d
+}
+
+// servers says what the control plane is asked for, and where; empty: there is none.
+func (d *dynamic) servers() string {
+	b := d.bootstrap.Load()
+	roots := b.Dynamic.Roots()
+	if len(roots) == 0 {
+		return ""
+	}
+	var kinds, addresses []string
+	for _, k := range roots {
+		kinds = append(kinds, k.String())
+	}
+	for _, s := range b.Dynamic.Servers {
+		addresses = append(addresses, s.Address)
+	}
+	return strings.Join(kinds, " and ") + " from " + strings.Join(addresses, ", ")
+}
+
+// start begins to follow all sources, until stop.
+func (d *dynamic) start(ctx context.Context) {
+	ctx, d.cancel = context.WithCancel(ctx)
+	d.running.Go(func() { d.followFiles(ctx) })
+	if len(d.bootstrap.Load().Dynamic.Roots()) > 0 {
+		d.running.Go(func() { d.ask(ctx) })
+	}
+}
+
+func (d *dynamic) stop() {
+	d.cancel()
+	d.running.Wait()
+}
+
+// await returns when there is something of every source, or the time for that is up, or ctx ends. What is static is served then in any case.
+func (d *dynamic) await(ctx context.Context) {
+	var late <-chan time.Time
+	if patience := d.bootstrap.Load().Dynamic.FetchTimeout; patience > 0 {
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		late = timer.C
+	}
+	d.n.setReady(d.waiting())
+	select {
+	case <-d.complete:
+	case <-late:
+		d.n.log.Warn("going on without a part of the configuration", "err", d.waiting())
+	case <-ctx.Done():
+	}
+}
+
+// waiting says what there is nothing of yet. It takes n.updates.
+func (d *dynamic) waiting() error {
+	d.n.updates.Lock()
+	defer d.n.updates.Unlock()
+	return fmt.Errorf("starting: waiting for %s", strings.Join(sortedKeys(d.missing), " and "))
+}
+
+// arrived notes that there is something of one source. Needs n.updates.
+func (d *dynamic) arrived(what string) {
+	if !d.missing[what] {
+		return
+	}
+	delete(d.missing, what)
+	if len(d.missing) == 0 {
+		close(d.complete)
+	}
+}
+
+// replace puts another bootstrap in force, with the same resources. Needs n.updates.
+func (d *dynamic) replace(b *config.Bootstrap) error {
+	before := d.bootstrap.Load()
+	if b.Dynamic == nil || !b.SameDynamic(before) {
+		return errOtherSources
+	}
+	d.bootstrap.Store(b)
+	if err := d.install(); err != nil {
+		d.bootstrap.Store(before)
+		return err
+	}
+	return nil
+}
+
+// install puts in force what there is. After an error the configuration before stays. Needs n.updates.
+func (d *dynamic) install() error {
+	b := d.bootstrap.Load()
+	cfg, err := b.Assemble(b.Join(d.served, d.read))
+	if err != nil {
+		d.counted.partly.Add(1)
+		d.n.log.Warn("a part of the dynamic resources is left out", "err", err)
+	}
+	if err := d.n.apply(cfg); err != nil {
+		d.counted.rejected.Add(1)
+		return err
+	}
+	d.counted.inForce.Add(1)
+	return nil
+}
+
+// check says whether a resource can be served.
+func (d *dynamic) check(kind config.Kind, name string, body *anypb.Any) (references []string, err error) {
+	b := d.bootstrap.Load()
+	if references, err = b.CheckResource(kind, name, body); err != nil {
+		d.counted.resources.Add(1)
+		return nil, err
+	}
+	if b.IsStatic(kind, name) {
+		d.n.log.Warn("a dynamic resource has the name of a static one, which stays", "kind", kind.String(), "name", name)
+	}
+	return references, nil
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/config"
+)
+
+// filePace is how often files of resources are looked at.
+const filePace = 250 * time.Millisecond
+
+// followFiles reads the files of resources now, and whenever they change, until ctx ends.
+func (d *dynamic) followFiles(ctx context.Context) {
+	tick := time.NewTicker(filePace)
+	defer tick.Stop()
+	stamps := map[config.File]stamp{}
+	for {
+		for d.readChanged(stamps) {
+			// What has been read may name further files.
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// readChanged reads the files that have changed, puts that in force, and reports whether there were any.
+func (d *dynamic) readChanged(stamps map[config.File]stamp) bool {
+	d.n.updates.Lock()
+	defer d.n.updates.Unlock()
+	files := d.bootstrap.Load().Files()
+	changed := false
+	for _, f := range files {
+		now := stampOf(f.Path)
+		if before, known := stamps[f]; known && now == before {
+			continue
+		}
+		stamps[f] = now
+		changed = d.readFile(f) || changed
+	}
+	maps.DeleteFunc(stamps, func(f config.File, _ stamp) bool { return !slices.Contains(files, f) })
+	maps.DeleteFunc(d.read, func(f config.File, _ []config.Named) bool { return !slices.Contains(files, f) })
+	if !changed {
+		return false
+	}
+	if err := d.install(); err != nil {
+		d.n.log.Error("files of resources were not put in force; the configuration before stays", "err", err)
+	}
+	for _, f := range d.bootstrap.Load().Dynamic.RootFiles() {
+		if d.read[f] != nil {
+			d.arrived(fmt.Sprintf("%s from %s", f.Kind, f.Path))
+		}
+	}
+	return true
+}
+
+// readFile reports whether the file could be read. Resources that cannot be served stay as they were before. Needs n.updates.
+func (d *dynamic) readFile(f config.File) bool {
+	list, err := config.ReadFile(f)
+	if err != nil {
+		d.counted.rejected.Add(1)
+		d.n.log.Error("file of resources refused; what it held before stays in force", "err", err)
+		return false
+	}
+	before := map[string]config.Named{}
+	for _, one := range d.read[f] {
+		before[one.Name] = one
+	}
+	good := []config.Named{}
+	for _, one := range list {
+		if _, err := d.check(f.Kind, one.Name, one.Body); err != nil {
+			d.n.log.Error("resource refused; the one before stays in force", "file", f.Path, "name", one.Name, "err", err)
+			if old, had := before[one.Name]; had {
+				good = append(good, old)
+			}
+			continue
+		}
+		good = append(good, one)
+	}
+	d.read[f] = good
+	return true
+}
+
+func sortedKeys(m map[string]bool) []string { return slices.Sorted(maps.Keys(m)) }
