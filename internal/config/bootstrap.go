@@ -49,7 +49,10 @@ type Server struct {
 	Address string
 	// Authority is what the server is asked as, in the pseudo-header :authority.
 	Authority string
-	security  *tlsSettings
+	// KeepAlive and KeepAliveTimeout are those of HTTP/2's PING (connection_keepalive); 0: there is none.
+	KeepAlive, KeepAliveTimeout time.Duration
+
+	security *tlsSettings
 }
 
 // TLSConfig secures connections to the server; nil: they are plaintext.

@@ -5,6 +5,7 @@ package config
 import (
 	"net"
 	"strconv"
+	"time"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -132,7 +133,7 @@ func clusterNamed(in *bootstrapv3.Bootstrap, name string) *clusterv3.Cluster {
 // servers translates the endpoints of the control plane's cluster.
 func (t *translator) servers(c *clusterv3.Cluster, authority, path string) []Server {
 	config := t.controlTLS(c, path+".transport_socket")
-	t.controlProtocol(c, path)
+	interval, timeout := t.controlProtocol(c, path)
 	if authority == "" {
 		authority = c.GetName()
 	}
@@ -147,7 +148,10 @@ func (t *translator) servers(c *clusterv3.Cluster, authority, path string) []Ser
 			if c.GetType() == clusterv3.Cluster_STATIC && c.GetClusterType() == nil {
 				t.ip(host, place+".socket_address.address")
 			}
-			out = append(out, Server{Address: net.JoinHostPort(host, strconv.Itoa(int(port))), security: config, Authority: authority})
+			out = append(out, Server{
+				Address: net.JoinHostPort(host, strconv.Itoa(int(port))), Authority: authority,
+				KeepAlive: interval, KeepAliveTimeout: timeout, security: config,
+			})
 		}
 	}
 	if len(out) == 0 {
@@ -156,10 +160,12 @@ func (t *translator) servers(c *clusterv3.Cluster, authority, path string) []Ser
 	return out
 }
 
-// controlProtocol refuses a cluster whose servers would not be spoken to in HTTP/2: for Envoy they would be no gRPC servers.
-func (t *translator) controlProtocol(c *clusterv3.Cluster, path string) {
+// controlProtocol refuses a cluster whose servers would not be spoken to in HTTP/2: for Envoy they would be no gRPC servers. It returns how they
+// are asked for signs of life.
+func (t *translator) controlProtocol(c *clusterv3.Cluster, path string) (interval, timeout time.Duration) {
 	//nolint:staticcheck // deprecated, but what older files have
-	http2 := c.GetHttp2ProtocolOptions() != nil
+	http2 := c.GetHttp2ProtocolOptions()
+	http2Path := path + ".http2_protocol_options"
 	for name, content := range c.GetTypedExtensionProtocolOptions() {
 		options := &upstreamv3.HttpProtocolOptions{}
 		place := key(path+".typed_extension_protocol_options", name)
@@ -168,12 +174,14 @@ func (t *translator) controlProtocol(c *clusterv3.Cluster, path string) {
 			continue
 		}
 		if t.unpack(content, options, place, "HttpProtocolOptions") {
-			http2 = http2 || options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil
+			http2, http2Path = options.GetExplicitHttpConfig().GetHttp2ProtocolOptions(), place+".explicit_http_config.http2_protocol_options"
 		}
 	}
-	if !http2 {
+	if http2 == nil {
 		t.p.add(path+".typed_extension_protocol_options", "without HTTP/2, which gRPC needs; add explicit_http_config with http2_protocol_options")
 	}
+	alive := http2.GetConnectionKeepalive()
+	return t.duration(alive.GetInterval(), 0, http2Path+".connection_keepalive.interval"), t.duration(alive.GetTimeout(), 0, http2Path+".connection_keepalive.timeout")
 }
 
 // controlTLS is nil where the cluster has no transport_socket.

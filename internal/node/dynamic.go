@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/xds"
 )
 
 var errOtherSources = errors.New("dynamic_resources, node or the cluster of the control plane differs from before; restart the daemon to change them")
@@ -30,6 +31,8 @@ type dynamic struct {
 	missing  map[string]bool
 	complete chan struct{}
 	counted  dynamicCounters
+	// client is that of the control plane, or nil.
+	client *xds.Client
 
 	running sync.WaitGroup
 	cancel  context.CancelFunc
@@ -50,6 +53,7 @@ func newDynamic(n *Node, b *config.Bootstrap) *dynamic {
 	if what := d.servers(); what != "" {
 		d.missing[what] = true
 	}
+	d.client = d.newClient()
 	return d
 }
 
@@ -74,8 +78,8 @@ func (d *dynamic) servers() string {
 func (d *dynamic) start(ctx context.Context) {
 	ctx, d.cancel = context.WithCancel(ctx)
 	d.running.Go(func() { d.followFiles(ctx) })
-	if len(d.bootstrap.Load().Dynamic.Roots()) > 0 {
-		d.running.Go(func() { d.ask(ctx) })
+	if d.client != nil {
+		d.running.Go(func() { d.client.Run(ctx) })
 	}
 }
 
