@@ -118,6 +118,7 @@ func (c *Collector) Snapshot() (*Snapshot, error) {
 	s.Connections.Active = c.source.Connections()
 	s.SlowBytes.Request, s.SlowBytes.Response = c.source.SlowBytes()
 	s.Resent = c.source.Resent()
+	s.Dynamic = c.source.Dynamic()
 	s.Requests.Slow, s.SlowFlags = c.recorder.totals()
 	kernel := c.ledger.total()
 	s.Requests.Fast = kernel.requests
@@ -194,6 +195,7 @@ func (out emitter) whole(s *Snapshot) {
 	out.gauge(leasesActive, s.Leases)
 	out.gauge(connectionsActive, s.Connections.Active)
 	out.counter(connectionsInterceptedTotal, s.Connections.Intercepted)
+	out.dynamic(s.Dynamic)
 }
 
 func (out emitter) cluster(c *ClusterSnapshot) {

@@ -17,6 +17,8 @@ type Snapshot struct {
 	Leases uint64 `json:"leases"`
 	// Resent counts requests that were sent again because no server had seen them.
 	Resent uint64 `json:"resent"`
+	// Dynamic are statistics of dynamic resources by name.
+	Dynamic map[string]uint64 `json:"dynamic,omitempty"`
 	// FastBytes and SlowBytes are HTTP heads and bodies as they were sent.
 	FastBytes Bytes `json:"fast_bytes"`
 	SlowBytes Bytes `json:"slow_bytes"`

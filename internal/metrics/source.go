@@ -22,6 +22,8 @@ type Source interface {
 	Connections() uint64
 	// Resent returns how many requests were sent to a second endpoint because the first had closed the connection before it saw them.
 	Resent() uint64
+	// Dynamic returns statistics of dynamic resources by their names; nil: everything is in the file.
+	Dynamic() map[string]uint64
 	// SlowBytes returns the bytes that the slow path has read from clients and
 	// written to them since the daemon started.
 	SlowBytes() (received, sent uint64)

@@ -28,6 +28,7 @@ func (s *Snapshot) Stats() []Stat {
 	l.add("xlb.resent", s.Resent)
 	l.add("xlb.bytes.slow.request", s.SlowBytes.Request)
 	l.add("xlb.bytes.slow.response", s.SlowBytes.Response)
+	l.addAll("", s.Dynamic)
 	l.addAll("xlb.handovers.", s.Handovers)
 	l.addAll("xlb.spills.", s.Spills)
 	l.addAll("xlb.verdicts.", s.Verdicts)

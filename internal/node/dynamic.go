@@ -165,3 +165,24 @@ func (d *dynamic) check(kind config.Kind, name string, body *anypb.Any) (referen
 	}
 	return references, nil
 }
+
+// stats are the statistics that internal/metrics knows. They are read at any time.
+func (d *dynamic) stats() map[string]uint64 {
+	out := map[string]uint64{
+		"xlb.dynamic.updates": d.counted.inForce.Load(), "xlb.dynamic.rejected": d.counted.rejected.Load(),
+		"xlb.dynamic.partial": d.counted.partly.Load(), "xlb.dynamic.resources.refused": d.counted.resources.Load(),
+	}
+	if d.client == nil {
+		return out
+	}
+	status := d.client.Status()
+	out["control_plane.connected_state"] = 0
+	if status.Connected {
+		out["control_plane.connected_state"] = 1
+	}
+	for kind, prefix := range map[xds.Kind]string{xds.Clusters: "cluster_manager.cds.", xds.Listeners: "listener_manager.lds."} {
+		counted := &status.Kinds[kind]
+		out[prefix+"update_attempt"], out[prefix+"update_success"], out[prefix+"update_rejected"] = counted.Attempts, counted.Successes, counted.Rejected
+	}
+	return out
+}

@@ -82,6 +82,14 @@ func (m measured) Connections() uint64 { return uint64(m.n.anchors.Stats().Open)
 // Resent implements metrics.Source.
 func (m measured) Resent() uint64 { return m.n.resent.Load() }
 
+// Dynamic implements metrics.Source.
+func (m measured) Dynamic() map[string]uint64 {
+	if m.n.dynamic == nil {
+		return nil
+	}
+	return m.n.dynamic.stats()
+}
+
 // SlowBytes implements metrics.Source.
 func (m measured) SlowBytes() (received, sent uint64) {
 	c := m.n.proxy.Counters()

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// dynamicStat is a statistic of dynamic resources. Its name is Envoy's, or begins with "xlb.".
+type dynamicStat struct {
+	name  string
+	gauge bool
+	desc  *prometheus.Desc
+}
+
+func dynamicCounter(name, help string) dynamicStat {
+	return dynamicStat{name, false, describe(prometheusName(name), help)}
+}
+
+func prometheusName(name string) string {
+	full := strings.ReplaceAll(name, ".", "_")
+	if strings.HasPrefix(name, "xlb.") {
+		return full + "_total"
+	}
+	return "envoy_" + full
+}
+
+// dynamicStats are all there are, in the order in which a reader asks for them.
+var dynamicStats = append([]dynamicStat{
+	{"control_plane.connected_state", true, describe("envoy_control_plane_connected_state", "1 while there is a stream to the control plane.")},
+	dynamicCounter("xlb.dynamic.updates", "Changes of dynamic resources that were put in force."),
+	dynamicCounter("xlb.dynamic.rejected", "Changes of dynamic resources that could not be put in force, or files of them that could not be read."),
+	dynamicCounter("xlb.dynamic.partial", "Changes of dynamic resources that were put in force without some of them, which do not go with others."),
+	dynamicCounter("xlb.dynamic.resources.refused", "Dynamic resources that were refused on their own, each time they came."),
+}, append(updateStats("cluster_manager.cds", "clusters"), updateStats("listener_manager.lds", "listeners")...)...)
+
+// updateStats are those of the responses of one kind.
+func updateStats(prefix, kind string) []dynamicStat {
+	return []dynamicStat{
+		dynamicCounter(prefix+".update_attempt", "Responses of the control plane with "+kind+"."),
+		dynamicCounter(prefix+".update_success", "Responses with "+kind+" that were accepted."),
+		dynamicCounter(prefix+".update_rejected", "Responses with "+kind+" of which something was refused."),
+	}
+}
+
+// dynamic writes those statistics that there are.
+func (out emitter) dynamic(values map[string]uint64) {
+	for _, s := range dynamicStats {
+		value, ok := values[s.name]
+		switch {
+		case !ok:
+		case s.gauge:
+			out.gauge(s.desc, value)
+		default:
+			out.counter(s.desc, value)
+		}
+	}
+}
