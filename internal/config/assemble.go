@@ -31,7 +31,7 @@ func (b *Bootstrap) Assemble(r Resources) (*model.Config, error) {
 			cfg.Clusters = append(cfg.Clusters, t.cluster(m, key("clusters", name)))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.Listeners)) {
+	for _, name := range b.listenerOrder(r.Listeners) {
 		m, ok := t.body(Listeners, name, r.Listeners[name]).(*listenerv3.Listener)
 		if !ok {
 			continue
@@ -43,8 +43,26 @@ func (b *Bootstrap) Assemble(r Resources) (*model.Config, error) {
 		}
 	}
 	t.finish(cfg)
-	b.bodies, b.files = t.next, t.files
+	b.bodies, b.files, b.listening = t.next, t.files, map[string]bool{}
+	for _, l := range cfg.Listeners {
+		b.listening[l.Name] = true
+	}
 	return cfg, p.joined()
+}
+
+// listenerOrder is by name, with those first that are in the configuration before: of two at one address the older stays, as in Envoy.
+func (b *Bootstrap) listenerOrder(all map[string]*anypb.Any) []string {
+	names := slices.Sorted(maps.Keys(all))
+	slices.SortStableFunc(names, func(x, y string) int {
+		switch {
+		case b.listening[x] == b.listening[y]:
+			return 0
+		case b.listening[x]:
+			return -1
+		}
+		return 1
+	})
+	return names
 }
 
 // body is nil for what is static, and after a problem.

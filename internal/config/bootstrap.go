@@ -25,6 +25,8 @@ type Bootstrap struct {
 	// static are the names of what is in the file, by kind.
 	static [kinds]map[string]bool
 	bodies bodies
+	// listening are the names of the listeners of the last configuration.
+	listening map[string]bool
 	// files are those that the last configuration needs.
 	files map[File]bool
 }

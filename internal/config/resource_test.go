@@ -285,6 +285,12 @@ func TestListenersThatCollideAreLeftOut(t *testing.T) {
 	if err == nil || err.Error() != want || len(cfg.Listeners) != 1 {
 		t.Errorf("%v, %v", cfg.Listeners, err)
 	}
+	cfg, err = b.Assemble(Resources{Listeners: bodiesOf(t, Listeners, map[string]string{
+		"0": httpListener("\"0\"", "127.0.0.1", rdsManager), "a": httpListener("a", "127.0.0.1", rdsManager),
+	})})
+	if err == nil || len(cfg.Listeners) != 1 || cfg.Listeners[0].Name != "a" {
+		t.Errorf("the listener that was there gave way to a new one: %v, %v", cfg.Listeners, err)
+	}
 }
 
 func TestUnknownFieldsOfServersAreIgnored(t *testing.T) {

@@ -67,9 +67,7 @@ func (n *Node) apply(source *model.Config) error {
 // install puts a configuration in force whose names are resolved. Needs n.updates.
 func (n *Node) install(cfg *model.Config) error {
 	image, notes := n.compiler.Compile(cfg)
-	for _, note := range notes {
-		n.log.Warn("served by the slow path", "where", note.Where, "reason", note.Reason)
-	}
+	n.say(notes)
 	n.metrics.Observe()
 	if err := n.switchTo(cfg, image, notes); err != nil {
 		return err
@@ -78,6 +76,19 @@ func (n *Node) install(cfg *model.Config) error {
 	n.anchors.LimitsChanged()
 	n.keeper.follow(cfg)
 	return nil
+}
+
+// say logs the notes that the configuration before did not have: endpoints may change often.
+func (n *Node) say(notes []compile.Note) {
+	said := map[compile.Note]bool{}
+	for _, note := range n.current.Load().notes {
+		said[note] = true
+	}
+	for _, note := range notes {
+		if !said[note] {
+			n.log.Warn("served by the slow path", "where", note.Where, "reason", note.Reason)
+		}
+	}
 }
 
 // switchTo changes the kernel, and then the slow path, whose requests never wait for it: until the end they find what they have found before.

@@ -31,6 +31,8 @@ type dynamic struct {
 	missing  map[string]bool
 	complete chan struct{}
 	counted  dynamicCounters
+	// left is what was left out the last time.
+	left string
 	// client is that of the control plane, or nil.
 	client *xds.Client
 
@@ -143,14 +145,26 @@ func (d *dynamic) install() error {
 	cfg, err := b.Assemble(b.Join(d.served, d.read))
 	if err != nil {
 		d.counted.partly.Add(1)
-		d.n.log.Warn("a part of the dynamic resources is left out", "err", err)
 	}
+	d.leftOut(err)
 	if err := d.n.apply(cfg); err != nil {
 		d.counted.rejected.Add(1)
 		return err
 	}
 	d.counted.inForce.Add(1)
 	return nil
+}
+
+// leftOut logs what was not assembled, where that has changed.
+func (d *dynamic) leftOut(err error) {
+	what := ""
+	if err != nil {
+		what = err.Error()
+	}
+	if what != d.left && err != nil {
+		d.n.log.Warn("a part of the dynamic resources is left out", "err", err)
+	}
+	d.left = what
 }
 
 // check says whether a resource can be served.
