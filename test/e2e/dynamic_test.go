@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -22,6 +23,7 @@ import (
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	controlplane "github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -128,10 +130,20 @@ type byServer struct {
 
 func serveControlPlane(t *testing.T, delta bool) *byServer {
 	t.Helper()
+	return serveControlPlaneWith(t, delta, nil)
+}
+
+// serveControlPlaneWith secures it, unless security is nil.
+func serveControlPlaneWith(t *testing.T, delta bool, security *tls.Config) *byServer {
+	t.Helper()
 	s := &byServer{delta: delta, cache: cache.NewSnapshotCache(true, cache.IDHash{}, nil)}
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	server := grpc.NewServer()
+	var options []grpc.ServerOption
+	if security != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(security)))
+	}
+	server := grpc.NewServer(options...)
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(server, controlplane.NewServer(ctx, s.cache, controlplane.CallbackFuncs{
 		StreamRequestFunc: func(_ int64, r *discoveryv3.DiscoveryRequest) error {
 			s.note(r.GetErrorDetail().GetMessage())
@@ -224,6 +236,15 @@ func (s *byServer) deliver(t *testing.T, w world) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func addressOf(t *testing.T, text string) netip.AddrPort {
+	t.Helper()
+	a, err := netip.ParseAddrPort(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
 }
 
 func socketOf(a netip.AddrPort) map[string]any {
