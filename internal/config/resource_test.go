@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -301,3 +302,66 @@ func TestUnknownFieldsOfServersAreIgnored(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// FuzzCheckResource holds that bytes from a server are never more than refused, and that what passes can be assembled.
+func FuzzCheckResource(f *testing.F) {
+	files, err := filepath.Glob("testdata/resources/*.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		all := map[string]json.RawMessage{}
+		if err := json.Unmarshal(text, &all); err != nil {
+			f.Fatal(err)
+		}
+		parts := strings.Split(strings.TrimSuffix(filepath.Base(file), ".json"), ".")
+		kind := kindsByFile[strings.Split(parts[len(parts)-1], "-")[0]]
+		for _, one := range all {
+			m := kind.newMessage()
+			if (protojson.UnmarshalOptions{DiscardUnknown: true, Resolver: anyType{}}).Unmarshal(one, m) != nil {
+				continue
+			}
+			if body, err := anypb.New(m); err == nil {
+				f.Add(uint8(kind), body.Value)
+			}
+		}
+	}
+	b, err := ParseBootstrap("b.yaml", []byte(dynamicBase))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(_ *testing.T, number uint8, value []byte) {
+		kind := Kind(number % kinds)
+		m := kind.newMessage()
+		if proto.Unmarshal(value, m) != nil {
+			return
+		}
+		name := nameOf(m)
+		body := &anypb.Any{TypeUrl: typePrefix + string(m.ProtoReflect().Descriptor().FullName()), Value: value}
+		references, err := b.CheckResource(kind, name, body)
+		if err != nil {
+			return
+		}
+		r := Resources{}
+		one := map[string]*anypb.Any{name: body}
+		r.Clusters, r.Assignments, r.Listeners, r.Routes = map[string]*anypb.Any{}, one, map[string]*anypb.Any{}, one
+		switch kind {
+		case Clusters:
+			r.Clusters, r.Assignments, r.Routes = one, nil, nil
+		case Listeners:
+			r.Listeners, r.Assignments, r.Routes = one, nil, nil
+		case Assignments:
+			r.Routes = nil
+		case Routes:
+			r.Assignments = nil
+		}
+		_, _ = b.Assemble(r)
+		_ = references
+	})
+}
+
+const typePrefix = "type.googleapis.com/"

@@ -453,3 +453,41 @@ func TestRefusalsAreToldToTheControlPlane(t *testing.T) {
 		})
 	}
 }
+
+// What is taken stays with who has it: names with the bootstrap, addresses with the older listener.
+func TestNamesAndAddressesThatAreTaken(t *testing.T) {
+	forDeliveries(t, func(t *testing.T, d delivery, start func(harness.Config) *harness.Balancer, place *harness.Place) {
+		service := harness.Service()
+		_, servers := origins(t, place, "static", "dynamic", "late")
+		fields := d.fields()
+		static := fields["static_resources"].(map[string]any)
+		clusters, _ := static["clusters"].([]any)
+		static["clusters"] = append(clusters, map[string]any{"name": "fixed", "type": "STATIC", "connect_timeout": "1s", "load_assignment": assignmentOf("fixed", servers[0])})
+		w := world{}
+		w.put(clusterType, "fixed", map[string]any{"name": "fixed", "type": "STATIC", "connect_timeout": "1s", "load_assignment": assignmentOf("fixed", servers[1])})
+		w.put(clusterType, "late", map[string]any{"name": "late", "type": "STATIC", "connect_timeout": "1s", "load_assignment": assignmentOf("late", servers[2])})
+		w.put(listenerType, "web", rdsListener(d, "web", service, "table"))
+		w.put(routesType, "table", tableOf("table", routeTo("/", "fixed", nil)))
+		d.deliver(t, w)
+		b := start(harness.Config{Fields: fields})
+		answered := func() string {
+			t.Helper()
+			report := runExchange(t, place, service, 10*time.Second, getAndReceive("/")...)
+			requireStatus(t, report, http.StatusOK)
+			return report.Replies[0].Identity
+		}
+		if got := answered(); got != "static" {
+			t.Errorf("%q answers, want the static cluster", got)
+		}
+		w.put(listenerType, "another", rdsListener(d, "another", service, "other"))
+		w.put(routesType, "other", tableOf("other", routeTo("/", "late", nil)))
+		w.put(clusterType, "sign", map[string]any{"name": "sign", "type": "STATIC", "connect_timeout": "1s", "load_assignment": assignmentOf("sign", servers[2])})
+		d.deliver(t, w)
+		harness.Eventually(t, 10*time.Second, "the change is taken", func() bool { return strings.Contains(b.Get(t, "/clusters"), "sign::") })
+		for range 10 { // nothing tells when a listener is refused
+			if got := answered(); got != "static" {
+				t.Fatalf("%q answers, want the older listener", got)
+			}
+		}
+	})
+}
