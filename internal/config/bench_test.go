@@ -8,6 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/anypb"
+	"sigs.k8s.io/yaml"
 )
 
 const bootstrapBefore = `static_resources:
@@ -61,5 +65,55 @@ func BenchmarkLoad(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkAssemble has the endpoints of one cluster change among thousands, and ten thousand routes that stay.
+func BenchmarkAssemble(b *testing.B) {
+	const clusters, endpoints, routes = 2000, 10, 10000
+	bootstrap, err := ParseBootstrap("b.yaml", []byte(dynamicBase))
+	if err != nil {
+		b.Fatal(err)
+	}
+	pack := func(kind Kind, text string) *anypb.Any {
+		m := kind.newMessage()
+		json, err := yaml.YAMLToJSON([]byte(text))
+		if err == nil {
+			err = protojson.Unmarshal(json, m)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		body, err := anypb.New(m)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return body
+	}
+	r := Resources{Clusters: map[string]*anypb.Any{}, Assignments: map[string]*anypb.Any{}, Listeners: map[string]*anypb.Any{}, Routes: map[string]*anypb.Any{}}
+	assignment := func(name string, n int) *anypb.Any {
+		var list []string
+		for j := range endpoints {
+			list = append(list, fmt.Sprintf("{endpoint: {address: {socket_address: {address: 10.%d.%d.%d, port_value: 80}}}}", n/200, n%200, j+1))
+		}
+		return pack(Assignments, fmt.Sprintf("{cluster_name: %s, endpoints: [{lb_endpoints: [%s]}]}", name, strings.Join(list, ",")))
+	}
+	for i := range clusters {
+		name := fmt.Sprintf("c%d", i)
+		r.Clusters[name] = pack(Clusters, fmt.Sprintf("{name: %s, type: EDS, eds_cluster_config: {eds_config: {ads: {}}}}", name))
+		r.Assignments[name] = assignment(name, i)
+	}
+	var list []string
+	for i := range routes {
+		list = append(list, fmt.Sprintf("{match: {path: /p%d}, route: {cluster: c%d}}", i, i%clusters))
+	}
+	r.Routes["table"] = pack(Routes, "{name: table, virtual_hosts: [{name: v, domains: ['*'], routes: ["+strings.Join(list, ",")+"]}]}")
+	r.Listeners["web"] = pack(Listeners, httpListener("web", "127.0.0.1", rdsManager))
+	change := [2]*anypb.Any{assignment("c7", 7), assignment("c7", clusters)}
+	for i := 0; b.Loop(); i++ {
+		r.Assignments["c7"] = change[i%2]
+		if cfg, err := bootstrap.Assemble(r); err != nil || len(cfg.Clusters) != clusters+1 {
+			b.Fatal(err)
+		}
 	}
 }
