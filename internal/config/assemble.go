@@ -23,31 +23,57 @@ import (
 func (b *Bootstrap) Assemble(r Resources) (*model.Config, error) {
 	p := newProblems()
 	t := newTranslator(p, b)
-	t.resources, t.next = &r, bodies{}
-	cfg := t.static()
+	t.resources, t.next, t.nextKept = &r, bodies{}, map[string]kept{}
+	cfg := &model.Config{Clusters: t.staticClusters()}
 	t.dynamicPart = true
 	for _, name := range slices.Sorted(maps.Keys(r.Clusters)) {
-		if m, ok := t.body(Clusters, name, r.Clusters[name]).(*clusterv3.Cluster); ok {
-			cfg.Clusters = append(cfg.Clusters, t.cluster(m, key("clusters", name)))
+		if c := t.dynamicCluster(name, r.Clusters[name]); c != nil {
+			cfg.Clusters = append(cfg.Clusters, c)
 		}
 	}
+	t.sameClusters = maps.Equal(t.clusters, b.clusters)
+	t.timed = slices.ContainsFunc(cfg.Clusters, func(c *model.Cluster) bool { return c.MaxDuration > 0 })
+	t.dynamicPart = false
+	t.static(cfg)
+	t.dynamicPart = true
 	for _, name := range b.listenerOrder(r.Listeners) {
-		m, ok := t.body(Listeners, name, r.Listeners[name]).(*listenerv3.Listener)
-		if !ok {
+		before := len(p.list)
+		l := t.dynamicListener(name, r.Listeners[name])
+		if l == nil {
 			continue
 		}
-		before := len(p.list)
-		l := t.listener(m, key("listeners", name))
 		if t.place(l, key("listeners", name)); len(p.list) == before {
 			cfg.Listeners = append(cfg.Listeners, l)
 		}
 	}
 	t.finish(cfg)
-	b.bodies, b.files, b.listening = t.next, t.files, map[string]bool{}
+	b.bodies, b.files, b.kept, b.clusters, b.listening = t.next, t.files, t.nextKept, t.clusters, map[string]bool{}
 	for _, l := range cfg.Listeners {
 		b.listening[l.Name] = true
 	}
 	return cfg, p.joined()
+}
+
+// dynamicCluster is nil for the name of a static one, and after a problem.
+func (t *translator) dynamicCluster(name string, body *anypb.Any) *model.Cluster {
+	path := key("clusters", name)
+	return t.clusterAt(path, name, body, func() *model.Cluster {
+		if m, ok := t.body(Clusters, name, body).(*clusterv3.Cluster); ok {
+			return t.cluster(m, path)
+		}
+		return nil
+	})
+}
+
+// dynamicListener likewise.
+func (t *translator) dynamicListener(name string, body *anypb.Any) *model.Listener {
+	path := key("listeners", name)
+	return t.listenerAt(path, body, func() *model.Listener {
+		if m, ok := t.body(Listeners, name, body).(*listenerv3.Listener); ok {
+			return t.listener(m, path)
+		}
+		return nil
+	})
 }
 
 // listenerOrder is by name, with those first that are in the configuration before: of two at one address the older stays, as in Envoy.
@@ -93,14 +119,8 @@ func (t *translator) found(from source, kind Kind, name, path string) any {
 	if t.resources == nil {
 		return nil
 	}
-	all := t.resources.Assignments
-	if kind == Routes {
-		all = t.resources.Routes
-	}
-	body := all[name]
-	if from.file.Path != "" {
-		body = t.resources.Files[from.file]
-	}
+	body := t.lookUp(from, kind, name)
+	t.uses = append(t.uses, lookedUp{from, kind, name, body})
 	if body == nil {
 		return nil
 	}

@@ -25,6 +25,9 @@ type Bootstrap struct {
 	// static are the names of what is in the file, by kind.
 	static [kinds]map[string]bool
 	bodies bodies
+	// kept are clusters and listeners of the last configuration by their paths, clusters the names of all of its clusters.
+	kept     map[string]kept
+	clusters map[string]bool
 	// listening are the names of the listeners of the last configuration.
 	listening map[string]bool
 	// files are those that the last configuration needs.
@@ -93,7 +96,8 @@ func parse(name string, data []byte, change ...Option) (*Bootstrap, *model.Confi
 	b.noteStatic()
 	t := newTranslator(p, b)
 	b.Dynamic = t.dynamic(b.message)
-	cfg := t.static()
+	cfg := &model.Config{Clusters: t.staticClusters()}
+	t.static(cfg)
 	t.finish(cfg)
 	b.files = t.files
 	if err := p.err(name); err != nil {

@@ -21,6 +21,8 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 	"google.golang.org/protobuf/types/known/anypb"
 	"sigs.k8s.io/yaml"
+
+	"github.com/xlb-project/xlb/internal/model"
 )
 
 const dynamicBase = `
@@ -248,11 +250,13 @@ func TestAssembledConfigurationHasBothParts(t *testing.T) {
 		Listeners:   bodiesOf(t, Listeners, map[string]string{"web": httpListener("web", "127.0.0.1", rdsManager), "bare": httpListener("bare", "127.0.0.2", strings.ReplaceAll(rdsManager, "table", "absent"))}),
 		Routes:      bodiesOf(t, Routes, map[string]string{"table": table}),
 	}
-	for range 2 { // the second time everything has been decoded
+	var first *model.Config
+	for range 2 { // the second time everything is known
 		cfg, err := b.Assemble(r)
 		if err != nil {
 			t.Fatal(err)
 		}
+		first = cfg
 		if cfg.Cluster("control") != nil {
 			t.Error("the control plane's cluster is balanced")
 		}
@@ -270,6 +274,14 @@ func TestAssembledConfigurationHasBothParts(t *testing.T) {
 		if !routes[0].Clusters[0].Missing || routes[0].NotFound != 404 || routes[1].Clusters[0].Missing {
 			t.Errorf("routes to clusters that are and are not there: %+v, %+v", routes[0], routes[1])
 		}
+	}
+	again, err := b.Assemble(r)
+	if err != nil || again.Cluster("shop") != first.Cluster("shop") || again.Listeners[1] != first.Listeners[1] {
+		t.Errorf("what has not changed was made anew: %v", err)
+	}
+	r.Clusters["nowhere"] = resource(t, Clusters, []byte("{name: nowhere}"))
+	if cfg, err := b.Assemble(r); err != nil || cfg.Listeners[1].Routes.VirtualHosts[0].Routes[0].Clusters[0].Missing {
+		t.Errorf("a route to a cluster that has come: %v", err)
 	}
 	delete(r.Assignments, "shop-1")
 	if cfg, err := b.Assemble(r); err != nil || len(cfg.Cluster("shop").Endpoints) != 0 {

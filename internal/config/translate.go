@@ -35,6 +35,11 @@ type translator struct {
 	resources *Resources
 	next      bodies
 	files     map[File]bool
+	// nextKept is what may serve the next configuration. uses are the resources that the one which is being translated has looked up.
+	// sameClusters: there are those of the configuration before; timed: some of them limits the time of requests.
+	nextKept            map[string]kept
+	uses                []lookedUp
+	sameClusters, timed bool
 	// places are the paths of listeners, which stand by name and address in the others.
 	places    map[*model.Listener]string
 	names     map[string]*model.Listener
@@ -58,23 +63,29 @@ func newTranslator(p *problems, b *Bootstrap) *translator {
 	}
 }
 
-// static translates what is in the bootstrap.
-func (t *translator) static() *model.Config {
-	bootstrap := t.from.message
-	cfg := &model.Config{}
-	resources := bootstrap.GetStaticResources()
-	for i, c := range resources.GetClusters() {
+// staticClusters translates the clusters of the bootstrap, but for the control plane's, which is no part of the balancing.
+func (t *translator) staticClusters() []*model.Cluster {
+	var out []*model.Cluster
+	for i, c := range t.from.message.GetStaticResources().GetClusters() {
 		if c.GetName() == t.control && t.control != "" {
-			continue // what is no part of the balancing
+			continue
 		}
-		cfg.Clusters = append(cfg.Clusters, t.cluster(c, at("static_resources.clusters", i)))
+		path := at("static_resources.clusters", i)
+		out = append(out, t.clusterAt(path, c.GetName(), nil, func() *model.Cluster { return t.cluster(c, path) }))
 	}
+	return out
+}
+
+// static translates the rest of the bootstrap. All clusters have been translated.
+func (t *translator) static(cfg *model.Config) {
+	bootstrap := t.from.message
+	resources := bootstrap.GetStaticResources()
 	if len(resources.GetListeners()) == 0 && bootstrap.GetDynamicResources().GetLdsConfig() == nil {
 		t.p.add("static_resources.listeners", "empty: nothing to balance; add a listener, or lds_config to dynamic_resources")
 	}
 	for i, l := range resources.GetListeners() {
 		path := at("static_resources.listeners", i)
-		translated := t.listener(l, path)
+		translated := t.listenerAt(path, nil, func() *model.Listener { return t.listener(l, path) })
 		t.place(translated, path)
 		cfg.Listeners = append(cfg.Listeners, translated)
 	}
@@ -82,7 +93,6 @@ func (t *translator) static() *model.Config {
 		cfg.Admin = t.address(admin.GetAddress(), "admin.address")
 	}
 	cfg.Local = t.local(bootstrap, cfg)
-	return cfg
 }
 
 // finish does what needs everything.

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// kept is what has been made of one resource, and of what: where all of that is the same, the next configuration has it too.
+type kept struct {
+	// body is the resource; nil: it is part of the bootstrap.
+	body *anypb.Any
+	// uses are the resources that it refers to.
+	uses []lookedUp
+	// cluster or listener, of which tells is translator.telling.
+	cluster  *model.Cluster
+	listener *model.Listener
+	tells    bool
+}
+
+// lookedUp is one resource that was looked up, and what was found; nil: nothing.
+type lookedUp struct {
+	from source
+	kind Kind
+	name string
+	body *anypb.Any
+}
+
+// lookUp finds the body of the one resource that a source has under a name, or nil.
+func (t *translator) lookUp(from source, kind Kind, name string) *anypb.Any {
+	switch {
+	case from.file.Path != "":
+		return t.resources.Files[from.file]
+	case kind == Routes:
+		return t.resources.Routes[name]
+	default:
+		return t.resources.Assignments[name]
+	}
+}
+
+// before returns what the configuration before had for the resource at that path, if that is still right.
+func (t *translator) before(path string, body *anypb.Any) (kept, bool) {
+	k, known := t.from.kept[path]
+	if !known || t.next == nil || k.body != body {
+		return kept{}, false
+	}
+	for _, u := range k.uses {
+		if t.lookUp(u.from, u.kind, u.name) != u.body {
+			return kept{}, false
+		}
+	}
+	for _, u := range k.uses {
+		if u.from.file.Path != "" {
+			t.files[u.from.file] = true
+		}
+	}
+	t.nextKept[path] = k
+	return k, true
+}
+
+// clusterAt makes a cluster, or takes that of before. What is known only when all listeners are is made anew.
+func (t *translator) clusterAt(path, name string, body *anypb.Any, translate func() *model.Cluster) *model.Cluster {
+	if k, ok := t.before(path, body); ok {
+		t.clusters[name] = true
+		return k.cluster
+	}
+	problems := len(t.p.list)
+	t.uses = nil
+	c := translate()
+	if c != nil && t.next != nil && len(t.p.list) == problems && c.Discovery != model.OriginalDst {
+		t.nextKept[path] = kept{body: body, uses: t.uses, cluster: c}
+	}
+	return c
+}
+
+// listenerAt does so for a listener. Its routes depend on which clusters there are; and requests that are timed by them change it.
+func (t *translator) listenerAt(path string, body *anypb.Any, translate func() *model.Listener) *model.Listener {
+	if k, ok := t.before(path, body); ok && t.sameClusters && !t.timed {
+		t.telling[k.listener] = k.tells
+		return k.listener
+	}
+	delete(t.nextKept, path)
+	problems := len(t.p.list)
+	t.uses = nil
+	l := translate()
+	if l != nil && t.next != nil && len(t.p.list) == problems && !t.timed {
+		t.nextKept[path] = kept{body: body, uses: t.uses, listener: l, tells: t.telling[l]}
+	}
+	return l
+}
