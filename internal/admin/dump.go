@@ -4,7 +4,6 @@ package admin
 
 import (
 	"strings"
-	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -13,14 +12,24 @@ const typeURL = "type.googleapis.com/"
 
 // dump is envoy.admin.v3.ConfigDump of what the model knows.
 func dump(c Config) object {
-	updated := c.Updated.UTC().Format(time.RFC3339Nano)
+	updated := timestamp(c.Updated)
+	dynamic := &Dynamic{}
+	if c.Dynamic != nil {
+		dynamic = c.Dynamic()
+	}
+	dynamicClusters, dynamicListeners, dynamicTables := names(dynamic.Clusters), names(dynamic.Listeners), names(dynamic.Routes)
 	var clusters, listeners, tables []object
 	for _, cl := range c.Model.Clusters {
+		if dynamicClusters[cl.Name] {
+			continue
+		}
 		clusters = append(clusters, object{"cluster": clusterObject(cl), "last_updated": updated})
 	}
 	for _, l := range c.Model.Listeners {
-		listeners = append(listeners, object{"listener": listenerObject(l), "last_updated": updated})
-		if l.TCP != nil {
+		if !dynamicListeners[l.Name] {
+			listeners = append(listeners, object{"listener": listenerObject(l), "last_updated": updated})
+		}
+		if l.TCP != nil || dynamicTables[l.Routes.Name] {
 			continue
 		}
 		table := tableObject(l.Routes)
@@ -31,11 +40,15 @@ func dump(c Config) object {
 	if local := c.Model.Local; local != nil {
 		configs = append(configs, object{"@type": typeURL + "envoy.admin.v3.BootstrapConfigDump", "bootstrap": bootstrapObject(local)})
 	}
-	return object{"configs": append(configs, []object{
+	all := []object{
 		{"@type": typeURL + "envoy.admin.v3.ClustersConfigDump", "version_info": c.Version, "static_clusters": clusters},
 		{"@type": typeURL + "envoy.admin.v3.ListenersConfigDump", "version_info": c.Version, "static_listeners": listeners},
 		{"@type": typeURL + "envoy.admin.v3.RoutesConfigDump", "static_route_configs": tables},
-	}...)}
+	}
+	if c.Dynamic != nil {
+		all = append(all, dynamic.addTo(all[0], all[1], all[2]))
+	}
+	return object{"configs": append(configs, all...)}
 }
 
 // bootstrapObject is envoy.config.bootstrap.v3.Bootstrap as far as balancing depends on it.

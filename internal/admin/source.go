@@ -38,6 +38,8 @@ type Config struct {
 	Version string
 	// Updated is when it took effect.
 	Updated time.Time
+	// Dynamic lists the resources that are not in the bootstrap; nil: everything is.
+	Dynamic func() *Dynamic
 }
 
 // Connection is an intercepted client connection.

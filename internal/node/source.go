@@ -23,7 +23,11 @@ func (n *Node) Ready() error { return *n.ready.Load() }
 // Config implements admin.Source.
 func (n *Node) Config() admin.Config {
 	l := n.current.Load()
-	return admin.Config{Model: l.config, Version: l.version(), Updated: l.at}
+	c := admin.Config{Model: l.config, Version: l.version(), Updated: l.at}
+	if n.dynamic != nil {
+		c.Dynamic = n.dynamic.dump
+	}
+	return c
 }
 
 // Snapshot implements admin.Source.

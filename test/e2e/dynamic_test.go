@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
@@ -447,10 +448,47 @@ func TestRefusalsAreToldToTheControlPlane(t *testing.T) {
 			for range 5 {
 				requireStatus(t, runExchange(t, place, service, 10*time.Second, getAndReceive("/")...), http.StatusOK)
 			}
+			requireDump(t, b, "upstream_bind_config: not supported")
 			if n := b.Metric(t, "xlb_dynamic_resources_refused_total"); n < 2 {
 				t.Errorf("%v resources were counted as refused, want 2 or more", n)
 			}
 		})
+	}
+}
+
+// requireDump fails unless /config_dump is Envoy's message, with the four resources of a service, and the reason why the cluster was refused.
+func requireDump(t *testing.T, b *harness.Balancer, refused string) {
+	t.Helper()
+	dump := &adminv3.ConfigDump{}
+	if err := protojson.Unmarshal([]byte(b.Get(t, "/config_dump")), dump); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range dump.GetConfigs() {
+		m, err := part.UnmarshalNew()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch m := m.(type) {
+		case *adminv3.ClustersConfigDump:
+			c := m.GetDynamicActiveClusters()
+			if len(c) != 1 || c[0].GetClientStatus() != adminv3.ClientResourceStatus_NACKED || c[0].GetCluster() == nil || len(m.GetStaticClusters()) != 0 {
+				t.Errorf("clusters: %v", m)
+			} else if !strings.Contains(c[0].GetErrorState().GetDetails(), refused) {
+				t.Errorf("the cluster was refused for %q, want %q in it", c[0].GetErrorState().GetDetails(), refused)
+			}
+		case *adminv3.ListenersConfigDump:
+			if l := m.GetDynamicListeners(); len(l) != 1 || l[0].GetName() != "web" || l[0].GetActiveState().GetListener() == nil || len(m.GetStaticListeners()) != 0 {
+				t.Errorf("listeners: %v", m)
+			}
+		case *adminv3.RoutesConfigDump:
+			if r := m.GetDynamicRouteConfigs(); len(r) != 1 || r[0].GetErrorState() == nil || r[0].GetRouteConfig() == nil || len(m.GetStaticRouteConfigs()) != 0 {
+				t.Errorf("routes: %v", m)
+			}
+		case *adminv3.EndpointsConfigDump:
+			if e := m.GetDynamicEndpointConfigs(); len(e) != 1 || e[0].GetClientStatus() != adminv3.ClientResourceStatus_ACKED {
+				t.Errorf("endpoints: %v", m)
+			}
+		}
 	}
 }
 
