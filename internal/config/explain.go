@@ -223,6 +223,9 @@ func unsupportedType(url string) string {
 	if strings.Contains(url, listenerTypes) {
 		return fmt.Sprintf("not supported: %s; XLB has, of %s, original_dst.v3.OriginalDst", url, listenerTypes)
 	}
+	if strings.Contains(url, socketTypes) {
+		return fmt.Sprintf("not supported: %s; XLB has, of %s, tls.v3.UpstreamTlsContext to a control plane", url, socketTypes)
+	}
 	if strings.Contains(url, retryTypes) {
 		return fmt.Sprintf("not supported: %s; XLB has, of %s, host.previous_hosts.v3.PreviousHostsPredicate, host.omit_canary_hosts.v3.OmitCanaryHostsPredicate, "+
 			"host.omit_host_metadata.v3.OmitHostMetadataConfig and priority.previous_priorities.v3.PreviousPrioritiesConfig", url, retryTypes)

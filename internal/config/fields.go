@@ -127,6 +127,7 @@ const (
 	sessionTypes  = "envoy.extensions.http.stateful_session"
 	listenerTypes = "envoy.extensions.filters.listener"
 	retryTypes    = "envoy.extensions.retry"
+	socketTypes   = "envoy.extensions.transport_sockets"
 )
 
 // Reasons and remedies that several fields share.

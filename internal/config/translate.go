@@ -67,10 +67,13 @@ func newTranslator(p *problems, b *Bootstrap) *translator {
 func (t *translator) staticClusters() []*model.Cluster {
 	var out []*model.Cluster
 	for i, c := range t.from.message.GetStaticResources().GetClusters() {
+		path := at("static_resources.clusters", i)
 		if c.GetName() == t.control && t.control != "" {
+			if c != clusterNamed(t.from.message, t.control) {
+				t.p.add(path+".name", "a second cluster %q; rename one", c.GetName())
+			}
 			continue
 		}
-		path := at("static_resources.clusters", i)
 		out = append(out, t.clusterAt(path, c.GetName(), nil, func() *model.Cluster { return t.cluster(c, path) }))
 	}
 	return out
