@@ -27,6 +27,7 @@ type dynamic struct {
 	// served is what the control plane has sent, read what the files hold.
 	served config.Resources
 	read   map[config.File][]config.Named
+	stamps map[config.File]stamp
 	// missing says what there has been nothing of yet. In force: what there is has been put in force once.
 	missing  map[string]bool
 	complete chan struct{}
@@ -47,7 +48,7 @@ type dynamicCounters struct {
 }
 
 func newDynamic(n *Node, b *config.Bootstrap) *dynamic {
-	d := &dynamic{n: n, read: map[config.File][]config.Named{}, missing: map[string]bool{}, complete: make(chan struct{})}
+	d := &dynamic{n: n, read: map[config.File][]config.Named{}, stamps: map[config.File]stamp{}, missing: map[string]bool{}, complete: make(chan struct{})}
 	d.bootstrap.Store(b)
 	for _, f := range b.Dynamic.RootFiles() {
 		d.missing[fmt.Sprintf("%s from %s", f.Kind, f.Path)] = true
@@ -143,6 +144,10 @@ func (d *dynamic) replace(b *config.Bootstrap) error {
 func (d *dynamic) install() error {
 	b := d.bootstrap.Load()
 	cfg, err := b.Assemble(b.Join(d.served, d.read))
+	for d.readChanged() {
+		// It names further files: a listener does not begin without its routes.
+		cfg, err = b.Assemble(b.Join(d.served, d.read))
+	}
 	if err != nil {
 		d.counted.partly.Add(1)
 	}

@@ -19,11 +19,8 @@ const filePace = 250 * time.Millisecond
 func (d *dynamic) followFiles(ctx context.Context) {
 	tick := time.NewTicker(filePace)
 	defer tick.Stop()
-	stamps := map[config.File]stamp{}
 	for {
-		for d.readChanged(stamps) {
-			// What has been read may name further files.
-		}
+		d.takeFiles()
 		select {
 		case <-ctx.Done():
 			return
@@ -32,34 +29,40 @@ func (d *dynamic) followFiles(ctx context.Context) {
 	}
 }
 
-// readChanged reads the files that have changed, puts that in force, and reports whether there were any.
-func (d *dynamic) readChanged(stamps map[config.File]stamp) bool {
+// takeFiles puts in force what has changed.
+func (d *dynamic) takeFiles() {
 	d.n.updates.Lock()
 	defer d.n.updates.Unlock()
-	files := d.bootstrap.Load().Files()
-	changed := false
-	for _, f := range files {
-		now := stampOf(f.Path)
-		if before, known := stamps[f]; known && now == before {
-			continue
-		}
-		stamps[f] = now
-		changed = d.readFile(f) || changed
-	}
-	maps.DeleteFunc(stamps, func(f config.File, _ stamp) bool { return !slices.Contains(files, f) })
-	maps.DeleteFunc(d.read, func(f config.File, _ []config.Named) bool { return !slices.Contains(files, f) })
-	if !changed {
-		return false
+	if !d.readChanged() {
+		return
 	}
 	if err := d.install(); err != nil {
 		d.n.log.Error("files of resources were not put in force; the configuration before stays", "err", err)
+		return
 	}
 	for _, f := range d.bootstrap.Load().Dynamic.RootFiles() {
 		if d.read[f] != nil {
 			d.arrived(fmt.Sprintf("%s from %s", f.Kind, f.Path))
 		}
 	}
-	return true
+}
+
+// readChanged reads the files that have changed, or are needed since the last configuration, and reports whether there were any.
+// Needs n.updates.
+func (d *dynamic) readChanged() bool {
+	files := d.bootstrap.Load().Files()
+	changed := false
+	for _, f := range files {
+		now := stampOf(f.Path)
+		if before, known := d.stamps[f]; known && now == before {
+			continue
+		}
+		d.stamps[f] = now
+		changed = d.readFile(f) || changed
+	}
+	maps.DeleteFunc(d.stamps, func(f config.File, _ stamp) bool { return !slices.Contains(files, f) })
+	maps.DeleteFunc(d.read, func(f config.File, _ []config.Named) bool { return !slices.Contains(files, f) })
+	return changed
 }
 
 // readFile reports whether the file could be read. Resources that cannot be served stay as they were before. Needs n.updates.
