@@ -38,7 +38,7 @@ type Client struct {
 
 // New makes a client, which does nothing before Run.
 func New(config Config) *Client {
-	if len(config.Roots) == 0 {
+	if len(config.Roots)+len(config.Names) == 0 {
 		config.Roots = []Kind{Clusters, Listeners}
 	}
 	node := &corev3.Node{}
@@ -67,7 +67,14 @@ func (c *Client) Run(ctx context.Context) {
 	if patience == 0 {
 		patience = firstAnswer
 	}
-	c.firstBy = time.Now().Add(patience)
+	now := time.Now()
+	c.firstBy = now.Add(patience)
+	c.mu.Lock()
+	for kind, names := range c.config.Names {
+		c.state.hold(kind, names, now)
+		c.state.show(kind, names, +1)
+	}
+	c.mu.Unlock()
 
 	var all sync.WaitGroup
 	for _, part := range []func(context.Context){c.converse, c.watchClock, c.handOut} {
@@ -121,9 +128,8 @@ func (c *Client) handOut(ctx context.Context) {
 func (c *Client) newest() (Snapshot, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	answered := slices.ContainsFunc(c.config.Roots, func(k Kind) bool { return c.state.answered[k] })
 	first := !c.begun
-	if first && (!answered || !c.overdue && !c.state.complete(c.config.Roots)) {
+	if first && (!c.state.heard() || !c.overdue && !c.state.complete(c.config.Roots)) {
 		return Snapshot{}, false
 	}
 	c.begun = true

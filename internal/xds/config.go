@@ -49,9 +49,11 @@ type Config struct {
 	Servers []Server
 	// Delta chooses the incremental protocol (Envoy: api_type DELTA_GRPC).
 	Delta bool
-	// Roots are the kinds that are asked for as a whole: Clusters, Listeners. None is both. Envoy asks for those that have a
-	// cds_config or lds_config.
+	// Roots are the kinds that are asked for as a whole: Clusters, Listeners. Envoy asks for those that have a cds_config or lds_config. None is
+	// both, unless there are Names.
 	Roots []Kind
+	// Names are assignments and route configurations that are asked for in any case: static clusters and listeners refer to them.
+	Names map[Kind][]string
 	// Check refuses a resource with a reason, and names what it refers to: a cluster its assignment (the EDS service name), a listener
 	// its route configurations. It has to be pure: a body that has been judged is not judged again while it stays the same.
 	// It is called for one resource at a time.

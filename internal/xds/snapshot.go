@@ -4,6 +4,7 @@ package xds
 
 import (
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -55,14 +56,19 @@ func (s *Snapshot) of(kind Kind) *map[string]Resource {
 	return [kinds]*map[string]Resource{&s.Clusters, &s.Assignments, &s.Listeners, &s.Routes}[kind]
 }
 
+// heard says whether a server has said anything.
+func (s *state) heard() bool { return slices.Contains(s.answered[:], true) }
+
 // complete says whether the server has said all that the first state needs: what there is, and what that refers to.
 func (s *state) complete(roots []Kind) bool {
 	for _, root := range roots {
 		if !s.answered[root] {
 			return false
 		}
-		for _, e := range s.entries[root.child()] {
-			if !e.unused && !e.settled() && e.refused == nil {
+	}
+	for _, kind := range every {
+		for _, e := range s.entries[kind] {
+			if !kind.isRoot() && !e.unused && !e.settled() && e.refused == nil {
 				return false
 			}
 		}

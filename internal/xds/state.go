@@ -66,7 +66,7 @@ type state struct {
 	// version is of the last response of the kind of which all was accepted, source the server that sent it.
 	version [kinds]string
 	source  [kinds]int
-	// answered: the server has said once what it has of a root's kind.
+	// answered: a server has said something of the kind; of a root's, what there is.
 	answered [kinds]bool
 
 	patience time.Duration // how long a resource may be missing; 0 is for ever

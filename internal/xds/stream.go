@@ -78,7 +78,7 @@ func (s *stream) patience() (<-chan time.Time, func()) {
 	c := s.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.config.Servers) < 2 || c.state.answered[Clusters] || c.state.answered[Listeners] {
+	if len(c.config.Servers) < 2 || c.state.heard() {
 		return nil, func() {}
 	}
 	limit := firstAnswer

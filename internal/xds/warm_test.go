@@ -4,6 +4,7 @@ package xds
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 )
@@ -224,5 +225,26 @@ func TestGivenUpForAMoment(t *testing.T) {
 		}
 		seen <- struct{}{}
 		o.await("clusters a=4; assignments a=3")
+	})
+}
+
+// What static clusters and listeners refer to is asked for by name, also where nothing is asked for as a whole.
+func TestNames(t *testing.T) {
+	both(t, func(t *testing.T, delta bool) {
+		server := play(t, func(d *dialogue) {
+			a := d.next(Assignments)
+			d.expect(slices.Equal(append(a.names, a.subscribe...), []string{"a", "b"}) && a.node != nil, "by name", a)
+			a = d.next(Routes)
+			d.expect(slices.Equal(append(a.names, a.subscribe...), []string{"r"}), "by name", a)
+			d.none(Clusters)
+			d.give(Assignments, "1", "1", assignment("a", 1), assignment("b", 1))
+			d.give(Routes, "1", "1", routes("r", 1))
+			d.next(Routes)
+			d.give(Assignments, "2", "2", assignment("b", 2))
+			d.stay()
+		})
+		names := map[Kind][]string{Assignments: {"b", "a"}, Routes: {"r"}}
+		o := observe(t, Config{Servers: []Server{server}, Delta: delta, Names: names})
+		o.await("assignments a=1 b=2; routes r=1")
 	})
 }
