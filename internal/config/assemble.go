@@ -116,6 +116,9 @@ func (t *translator) found(from source, kind Kind, name, path string) any {
 	if from.file.Path != "" {
 		t.files[from.file] = true
 	}
+	if from.ads && !t.dynamicPart {
+		t.asked[kind] = append(t.asked[kind], name)
+	}
 	if t.resources == nil {
 		return nil
 	}
@@ -163,8 +166,6 @@ func (t *translator) assignment(c *clusterv3.Cluster, out *model.Cluster, path s
 	switch {
 	case from == source{}:
 		t.p.add(place, "missing: say where the endpoints come from")
-	case from.ads && !t.dynamicPart:
-		t.p.add(place+".ads", "only clusters of cds_config have their endpoints from ads; use path_config_source here, or have the control plane send the cluster")
 	}
 	name := eds.GetServiceName()
 	if name == "" {
@@ -191,8 +192,6 @@ func (t *translator) rds(config *hcmv3.Rds, path string) (*routev3.RouteConfigur
 		t.p.add(path+".rds.route_config_name", "missing: name the route table")
 	case from == source{}:
 		t.p.add(place, "missing: say where the routes come from")
-	case from.ads && !t.dynamicPart:
-		t.p.add(place+".ads", "only listeners of lds_config have their routes from ads; use path_config_source here, or have the control plane send the listener")
 	}
 	if m, ok := t.found(from, Routes, name, place).(*routev3.RouteConfiguration); ok {
 		return m, key(Routes.String(), name)
@@ -239,6 +238,9 @@ func (d *Dynamic) Roots() []Kind {
 	}
 	return out
 }
+
+// Names are what static clusters and listeners have from the control plane: assignments and route tables, each once.
+func (d *Dynamic) Names(kind Kind) []string { return d.names[kind] }
 
 // RootFiles are the files of clusters and listeners.
 func (d *Dynamic) RootFiles() []File {

@@ -5,6 +5,8 @@ package config
 import (
 	"crypto/tls"
 	"fmt"
+	"reflect"
+	"slices"
 	"time"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
@@ -46,6 +48,8 @@ type Dynamic struct {
 	FetchTimeout time.Duration
 
 	clusters, listeners source
+	// names are what static clusters and listeners have from the servers.
+	names [kinds][]string
 }
 
 // Server is one server of a control plane.
@@ -100,6 +104,15 @@ func parse(name string, data []byte, change ...Option) (*Bootstrap, *model.Confi
 	t.static(cfg)
 	t.finish(cfg)
 	b.files = t.files
+	if b.Dynamic == nil && len(b.files) > 0 {
+		b.Dynamic = &Dynamic{FetchTimeout: defaultFetchTimeout}
+	}
+	for kind, names := range t.asked {
+		slices.Sort(names)
+		if b.Dynamic != nil {
+			b.Dynamic.names[kind] = slices.Compact(names)
+		}
+	}
 	if err := p.err(name); err != nil {
 		return nil, nil, err
 	}
@@ -126,7 +139,8 @@ func (b *Bootstrap) SameDynamic(other *Bootstrap) bool {
 	control := controlCluster(b.message)
 	return proto.Equal(b.message.GetDynamicResources(), other.message.GetDynamicResources()) &&
 		proto.Equal(b.message.GetNode(), other.message.GetNode()) &&
-		proto.Equal(clusterNamed(b.message, control), clusterNamed(other.message, control))
+		proto.Equal(clusterNamed(b.message, control), clusterNamed(other.message, control)) &&
+		reflect.DeepEqual(b.Dynamic.names, other.Dynamic.names)
 }
 
 // nodeOf adds the name of this program.

@@ -68,7 +68,6 @@ var bootstrapRefusals = []change{
 	{"sources of other kinds", "dynamic_resources", "{cds_config: {api_config_source: {api_type: GRPC}}, lds_config: {path: /x}}"},
 	{"source without a path", "dynamic_resources", "{cds_config: {resource_api_version: V3, path_config_source: {}}}"},
 	{"locators", "dynamic_resources", "{lds_resources_locator: 'xdstp://x'}"},
-	{"endpoints of a static cluster from ads", "$fixed", "{type: EDS, load_assignment: null, eds_cluster_config: {eds_config: {ads: {}, resource_api_version: V3}}}"},
 	{"a second cluster of the name", "static_resources.clusters", "+ {name: control}"},
 	{"static route to the control plane", "static_resources", "{listeners: [" + httpListener("web", "127.0.0.1", "route_config: {name: x, virtual_hosts: [{name: v, domains: ['*'], routes: [{match: {prefix: /}, route: {cluster: control}}]}]}") + "]}"},
 	{"nothing asked for", "", "{dynamic_resources: {}}"},
@@ -114,6 +113,13 @@ load_assignment: {cluster_name: control, endpoints: [{lb_endpoints: [
 	}
 	if plain := dynamicBootstrap(t); !plain.SameDynamic(same) || plain.SameDynamic(b) {
 		t.Error("a bootstrap with another static cluster asks the same, one with other servers does not")
+	}
+	asking, err := ParseBootstrap("b.yaml", changed(t, "$fixed", "{type: EDS, load_assignment: null, eds_cluster_config: {eds_config: {ads: {}, resource_api_version: V3}}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := asking.Dynamic.Names(Assignments); len(got) != 1 || got[0] != "fixed" || len(asking.Dynamic.Names(Routes)) != 0 || dynamicBootstrap(t).SameDynamic(asking) {
+		t.Errorf("a static cluster asks for %q, want its name alone, and another bootstrap", got)
 	}
 }
 

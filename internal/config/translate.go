@@ -29,6 +29,8 @@ type translator struct {
 	// it refers to.
 	dynamicPart, alone bool
 	references         map[string]bool
+	// asked are the names that the bootstrap itself has from the control plane.
+	asked [kinds][]string
 	// lenient: clusters need not exist.
 	lenient bool
 	// resources are those that are not in the bootstrap; nil: there are none yet. next keeps what has been decoded of them, files what has to be read.

@@ -16,7 +16,13 @@ func (d *dynamic) newClient() *xds.Client {
 	for _, k := range from.Roots() {
 		roots = append(roots, xds.Kind(k))
 	}
-	if len(roots) == 0 {
+	names := map[xds.Kind][]string{}
+	for _, k := range []config.Kind{config.Assignments, config.Routes} {
+		if asked := from.Names(k); len(asked) > 0 {
+			names[xds.Kind(k)] = asked
+		}
+	}
+	if len(roots)+len(names) == 0 {
 		return nil
 	}
 	var servers []xds.Server
@@ -27,7 +33,7 @@ func (d *dynamic) newClient() *xds.Client {
 	}
 	what := d.servers()
 	return xds.New(xds.Config{
-		Node: from.Node, Servers: servers, Delta: from.Delta, Roots: roots, FetchTimeout: from.FetchTimeout, Logger: d.n.log,
+		Node: from.Node, Servers: servers, Delta: from.Delta, Roots: roots, Names: names, FetchTimeout: from.FetchTimeout, Logger: d.n.log,
 		Check: func(kind xds.Kind, name string, body *anypb.Any) (references []string, err error) {
 			return d.check(config.Kind(kind), name, body)
 		},

@@ -17,7 +17,7 @@ import (
 	"github.com/xlb-project/xlb/internal/xds"
 )
 
-var errOtherSources = errors.New("dynamic_resources, node or the cluster of the control plane differs from before; restart the daemon to change them")
+var errOtherSources = errors.New("dynamic_resources, node, the cluster of the control plane, or what static clusters and listeners have from it differs from before; restart the daemon to change them")
 
 // dynamic puts in force what a control plane and files of resources say. Node.updates guards what no comment says otherwise of.
 type dynamic struct {
@@ -56,6 +56,9 @@ func newDynamic(n *Node, b *config.Bootstrap) *dynamic {
 	if what := d.servers(); what != "" {
 		d.missing[what] = true
 	}
+	if len(d.missing) == 0 {
+		close(d.complete)
+	}
 	d.client = d.newClient()
 	return d
 }
@@ -63,13 +66,17 @@ func newDynamic(n *Node, b *config.Bootstrap) *dynamic {
 // servers says what the control plane is asked for, and where; empty: there is none.
 func (d *dynamic) servers() string {
 	b := d.bootstrap.Load()
-	roots := b.Dynamic.Roots()
-	if len(roots) == 0 {
-		return ""
-	}
 	var kinds, addresses []string
-	for _, k := range roots {
+	for _, k := range b.Dynamic.Roots() {
 		kinds = append(kinds, k.String())
+	}
+	for _, k := range []config.Kind{config.Assignments, config.Routes} {
+		if len(kinds) == 0 && len(b.Dynamic.Names(k)) > 0 {
+			kinds = append(kinds, k.String())
+		}
+	}
+	if len(kinds) == 0 {
+		return ""
 	}
 	for _, s := range b.Dynamic.Servers {
 		addresses = append(addresses, s.Address)
@@ -80,6 +87,8 @@ func (d *dynamic) servers() string {
 // start begins to follow all sources, until stop.
 func (d *dynamic) start(ctx context.Context) {
 	ctx, d.cancel = context.WithCancel(ctx)
+	// What is there already is in force before anything is served.
+	d.takeFiles()
 	d.running.Go(func() { d.followFiles(ctx) })
 	if d.client != nil {
 		d.running.Go(func() { d.client.Run(ctx) })

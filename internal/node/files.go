@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,9 @@ import (
 
 	"github.com/xlb-project/xlb/internal/config"
 )
+
+// errFromFile refuses what nobody would ask for.
+var errFromFile = errors.New("a resource of a file refers to one of the control plane; use path_config_source in it, or have the control plane send both")
 
 // filePace is how often files of resources are looked at.
 const filePace = 250 * time.Millisecond
@@ -79,7 +83,11 @@ func (d *dynamic) readFile(f config.File) bool {
 	}
 	good := []config.Named{}
 	for _, one := range list {
-		if _, err := d.check(f.Kind, one.Name, one.Body); err != nil {
+		references, err := d.check(f.Kind, one.Name, one.Body)
+		if err == nil && len(references) > 0 {
+			err = errFromFile
+		}
+		if err != nil {
 			d.n.log.Error("resource refused; the one before stays in force", "file", f.Path, "name", one.Name, "err", err)
 			if old, had := before[one.Name]; had {
 				good = append(good, old)

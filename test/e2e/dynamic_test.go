@@ -377,6 +377,39 @@ func TestDynamicResourcesChangeUnderLoad(t *testing.T) {
 	})
 }
 
+// What stands in the bootstrap may have its endpoints and its routes from elsewhere, while the control plane is asked for nothing else.
+func TestStaticResourcesHaveTheirPartsFromElsewhere(t *testing.T) {
+	forDeliveries(t, func(t *testing.T, d delivery, start func(harness.Config) *harness.Balancer, place *harness.Place) {
+		service := harness.Service()
+		_, servers := origins(t, place, "a", "b")
+		fields := d.fields()
+		dynamic, static := fields["dynamic_resources"].(map[string]any), fields["static_resources"].(map[string]any)
+		delete(dynamic, "cds_config")
+		delete(dynamic, "lds_config")
+		if len(dynamic) == 0 {
+			delete(fields, "dynamic_resources")
+		}
+		clusters, _ := static["clusters"].([]any)
+		static["clusters"] = append(clusters, edsCluster(d, "shop", "shop-1"))
+		static["listeners"] = []any{rdsListener(d, "web", service, "table")}
+		w := world{}
+		w.put(assignmentType, "shop-1", assignmentOf("shop-1", servers[0]))
+		w.put(routesType, "table", tableOf("table", routeTo("/", "shop", nil)))
+		d.deliver(t, w)
+		b := start(harness.Config{Fields: fields})
+		status := func(path string) int {
+			return runExchange(t, place, service, 10*time.Second, getAndReceive(path)...).Replies[0].Status
+		}
+		harness.Eventually(t, 15*time.Second, "there are an endpoint and a route", func() bool { return status("/") == http.StatusOK })
+		w.put(assignmentType, "shop-1", assignmentOf("shop-1", servers[1]))
+		w.put(routesType, "table", tableOf("table", routeTo("/b", "shop", nil)))
+		d.deliver(t, w)
+		harness.Eventually(t, 15*time.Second, "both are others", func() bool {
+			return strings.Contains(b.Get(t, "/clusters"), "shop::"+servers[1].String()) && status("/") == http.StatusNotFound && status("/b") == http.StatusOK
+		})
+	})
+}
+
 // What is missing, or wrong, is answered as Envoy does.
 func TestDynamicResourcesThatAreMissing(t *testing.T) {
 	forDeliveries(t, func(t *testing.T, d delivery, start func(harness.Config) *harness.Balancer, place *harness.Place) {
