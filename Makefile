@@ -146,7 +146,26 @@ check-generated: ## Regenerate, and fail if that changes a file.
 .PHONY: bench
 bench: build ## Compare with a direct connection, nginx and Envoy; see bench/METHOD.md.
 	@scripts/install-deps bench
-	go run ./bench --check
+	go run ./bench --check $(BENCH_ARGS)
+
+# Cases of the benchmark: make bench-rate BENCH_ARGS='--topology same --out /tmp/rate'.
+BENCH_CASES := keepalive short routes websocket least connections sizes rate chain density \
+	interference rules
+# Applications bring their own tools: scripts/install-deps examples.
+BENCH_CASES += bookstore bank
+BENCH_ARGS ?=
+
+.PHONY: bench-NAME $(BENCH_CASES:%=bench-%)
+bench-NAME: ## One case of it: keepalive, short, routes, websocket, least, connections, sizes, rate, chain, density, interference, rules, bookstore, bank, fortio.
+	@echo 'make bench-NAME, with one of: $(BENCH_CASES) fortio' && exit 2
+$(BENCH_CASES:%=bench-%): bench-%: build
+	@scripts/install-deps bench
+	go run ./bench --case $* --out bench/results/tmp/$* $(BENCH_ARGS)
+
+.PHONY: bench-fortio
+bench-fortio: build
+	@scripts/install-deps bench
+	go run ./bench --case keepalive --load wrk,fortio --out bench/results/tmp/fortio $(BENCH_ARGS)
 
 .PHONY: bench-quick
 bench-quick: build ## A glance of half a minute: same host, 32 connections.
@@ -158,4 +177,4 @@ bench-quick: build ## A glance of half a minute: same host, 32 connections.
 .PHONY: help
 help: ## This list.
 	@awk -F ':.*## ' '/^##@ / { print "\n" substr($$0, 5) } \
-		/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+		/^[a-zA-Z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

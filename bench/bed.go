@@ -18,6 +18,8 @@ import (
 	"text/template"
 	"time"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/xlb-project/xlb/bench/lab"
 	"github.com/xlb-project/xlb/examples/app"
 )
@@ -28,8 +30,8 @@ var templateFiles embed.FS
 var templates = template.Must(template.ParseFS(templateFiles, "templates/*.tmpl"))
 
 const (
-	// readyPatience bounds the start of a balancer.
-	readyPatience = 30 * time.Second
+	// readyPatience bounds the start of a balancer: Envoy and XLB read 100,000 virtual hosts.
+	readyPatience = 3 * time.Minute
 	readyPoll     = 20 * time.Millisecond
 )
 
@@ -41,17 +43,28 @@ type bed struct {
 	http  *http.Client
 	// endpoints live as long as the bed.
 	endpoints []*lab.Process
+	// capacity is how many requests a second direct connections have answered, 0 until calibrated; foreign are the kernel programs that were
+	// there before a peer. Both are of the rate case.
+	capacity int
+	foreign  map[ebpf.ProgramID]account
+	// cpuAtEnd is what processors had done when the last load ended; nil where that is not told.
+	cpuAtEnd *cpuTime
+	// noise is what the neighbour got in the last measurement, in requests a second.
+	noise float64
 	// app is what is measured now instead of one hop; nil in all other cases.
 	app *app.App
 }
 
-// kind is what endpoints are. These answer with a body, those with WebSocket messages, or after a time.
+// kind is what endpoints are. These answer with a body, those with WebSocket messages, after a time, or when they have
+// read a whole body; nothing stands for loads that bring their own.
 type kind int
 
 const (
 	nginxes kind = iota
 	echoes
 	timed
+	sinks
+	nothing
 	// applications bring their own, anew in each turn.
 	applications
 )
@@ -62,11 +75,15 @@ var kinds = map[kind]struct {
 	process func(i int) process
 }{
 	nginxes: {workers, endpointProcess}, echoes: {workers, echoProcess}, timed: {stations, stationProcess},
+	sinks:        {workers, sinkProcess},
 	applications: {},
 }
 
 // endpoints is what a load needs.
 func (l load) endpoints() kind {
+	if l.isScaled() {
+		return l.scaledEndpoints()
+	}
 	switch l.Case {
 	case caseBookstore, caseBank:
 		return applications

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/xlb-project/xlb/bench/chain"
 	loadgen "github.com/xlb-project/xlb/bench/load"
 	"github.com/xlb-project/xlb/bench/queue"
 	"github.com/xlb-project/xlb/bench/websocket"
@@ -87,25 +89,29 @@ func newEchoCommand() *cobra.Command {
 
 func newClientsCommand() *cobra.Command {
 	var o queue.Options
-	var target string
+	var targets []string
+	count := 1
 	cmd := &cobra.Command{
 		Use:     "clients",
 		Short:   "Send requests at random moments at a rate; the benchmark runs this inside its namespaces",
 		Example: "  go run ./bench clients --target 127.0.0.1:8080 --rate 300 --connections 8 --duration 3s",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			targets, err := parseTargets([]string{target})
-			if err != nil {
+			var err error
+			if o.Targets, err = parseTargets(targets); err != nil {
 				return err
 			}
-			o.Target = targets[0]
+			if count > 1 {
+				o.Targets = chain.Addresses(o.Targets[0], count)
+			}
 			report, err := queue.Run(cmd.Context(), o)
 			return writeReport(cmd.OutOrStdout(), report, err)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&target, "target", "127.0.0.1:8080", "ADDRESS:PORT to connect to")
-	flags.Float64Var(&o.Rate, "rate", 100, "requests a second")
+	flags.StringSliceVar(&targets, "target", []string{"127.0.0.1:8080"}, "ADDRESS:PORT to connect to; repeat for several")
+	flags.IntVar(&count, "count", 1, "how many addresses in a row to connect to, from the first target on")
+	flags.Float64Var(&o.Rate, "rate", 100, "requests a second; 0: each connection asks again when it has its answer")
 	flags.IntVar(&o.Connections, "connections", 8, "open connections")
 	flags.DurationVar(&o.Duration, "duration", time.Second, "length of the load")
 	flags.Uint64Var(&o.Seed, "seed", 0, "the same seed gives the same moments")
@@ -131,6 +137,64 @@ func newStationCommand() *cobra.Command {
 	flags.StringVar(&listen, "listen", "127.0.0.1:8080", "ADDRESS:PORT to serve")
 	flags.DurationVar(&o.Service, "service", time.Millisecond, "how long a request takes")
 	flags.IntVar(&o.Workers, "workers", 4, "how many are served at once")
+	return cmd
+}
+
+func newServiceCommand() *cobra.Command {
+	o := chain.Options{}
+	var listen, next string
+	cmd := &cobra.Command{
+		Use:     "service",
+		Short:   "Read whole requests and answer them, or ask the next service first; the benchmark runs this as an endpoint",
+		Example: "  go run ./bench service --listen 127.0.0.1:8080 --next 127.0.0.1:8081",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if o.Listen, err = netip.ParseAddrPort(listen); err != nil {
+				return fmt.Errorf("--listen: %w", err)
+			}
+			if next != "" {
+				if o.Next, err = netip.ParseAddrPort(next); err != nil {
+					return fmt.Errorf("--next: %w", err)
+				}
+			}
+			return chain.Serve(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&listen, "listen", "127.0.0.1:8080", "ADDRESS:PORT to serve")
+	flags.IntVar(&o.Count, "count", 1, "how many addresses in a row to serve")
+	flags.StringVar(&next, "next", "", "ADDRESS:PORT to ask for every answer")
+	flags.IntVar(&o.Body, "body", 0, "size of the answer's body in bytes, where nobody is asked")
+	return cmd
+}
+
+func newAwaitCommand() *cobra.Command {
+	var target string
+	var count int
+	var patience time.Duration
+	cmd := &cobra.Command{
+		Use:     "await",
+		Short:   "Wait until services in a row have answered, and print when the last one had; the benchmark runs this as a client",
+		Example: "  go run ./bench await --target 127.80.0.1:8080 --count 100",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			first, err := netip.ParseAddrPort(target)
+			if err != nil {
+				return fmt.Errorf("--target: %w", err)
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
+			defer cancel()
+			at, err := chain.Await(ctx, chain.Addresses(first, count))
+			if err != nil {
+				return err
+			}
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(at)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&target, "target", "127.0.0.1:8080", "ADDRESS:PORT of the first")
+	flags.IntVar(&count, "count", 1, "how many addresses in a row")
+	flags.DurationVar(&patience, "patience", time.Minute, "how long to wait for all")
 	return cmd
 }
 

@@ -25,6 +25,9 @@ const (
 
 // generate makes one load against the targets and reports it.
 func (b *bed) generate(ctx context.Context, l load, targets []netip.AddrPort, path string, d time.Duration) (loadgen.Report, error) {
+	if l.isScaled() {
+		return b.generateScaled(ctx, l, targets, path, d)
+	}
 	switch l.Case {
 	case caseBookstore, caseBank:
 		return b.generateApp(ctx, l, targets, d)
@@ -35,6 +38,9 @@ func (b *bed) generate(ctx context.Context, l load, targets []netip.AddrPort, pa
 	case caseWebSocket:
 		return b.generateSelf(ctx, targets, "websocket", l, d, "--message", strconv.Itoa(l.Message))
 	}
+	if l.Generator == generatorFortio {
+		return b.generateFortio(ctx, l, targets, path, d)
+	}
 	return b.generateKeepalive(ctx, l, targets, path, d)
 }
 
@@ -42,6 +48,9 @@ func (b *bed) generate(ctx context.Context, l load, targets []netip.AddrPort, pa
 func (l load) script() string {
 	if l.Case == caseRoutes {
 		return routesScript
+	}
+	if l.Way == wayRequest {
+		return postScript
 	}
 	return wrkScript
 }
@@ -69,7 +78,7 @@ func (b *bed) generateKeepalive(ctx context.Context, l load, targets []netip.Add
 		}
 		running = append(running, p)
 	}
-	var errs []error
+	errs := []error{b.readCPUAfter(ctx, d)}
 	for i, p := range running {
 		output, err := p.Wait(ctx)
 		if err != nil {
@@ -81,6 +90,27 @@ func (b *bed) generateKeepalive(ctx context.Context, l load, targets []netip.Add
 		add(&total, report)
 	}
 	return total, errors.Join(errs...)
+}
+
+// readCPUAfter reads processor times when a load ends. Afterwards wrk sorts out its histogram, which takes seconds of a processor where latencies are
+// far apart: that is no cost of a request.
+func (b *bed) readCPUAfter(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	t, err := readCPU(b.lab)
+	b.cpuAtEnd = &t
+	return err
+}
+
+// cpuNow is what a load read at its end, or the times now.
+func (b *bed) cpuNow() (cpuTime, error) {
+	if b.cpuAtEnd != nil {
+		return *b.cpuAtEnd, nil
+	}
+	return readCPU(b.lab)
 }
 
 // add merges the report of a generator that ran at the same time.

@@ -91,7 +91,9 @@ func stationProcess(i int) process {
 func isSlow(station int) bool { return station == stations-1 }
 
 // balancesLeast reports whether a peer balances over the endpoints by requests under way, in one hop.
-func (p peer) balancesLeast() bool { return p.name != peerDirect && p.name != "envoy2" }
+func (p peer) balancesLeast() bool {
+	return p.name != peerDirect && p.name != peerEnvoy2 && len(p.needs) == 0
+}
 
 // generateLeast lets the client processes ask, each its sidecar where there are several. All peers get the same moments.
 func (b *bed) generateLeast(ctx context.Context, l load, targets []netip.AddrPort, d time.Duration) (loadgen.Report, error) {

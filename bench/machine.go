@@ -31,7 +31,7 @@ var recordedSysctls = []string{
 
 // versionArgs make each tool print its version.
 var versionArgs = map[string]string{
-	"xlb": "version", "nginx": "-v", "haproxy": "-v", "envoy": "--version", "wrk": "-v",
+	"xlb": "version", "nginx": "-v", "haproxy": "-v", "envoy": "--version", "wrk": "-v", "fortio": "version",
 }
 
 func describeMachine(l *lab.Lab, t tools) machine {

@@ -47,7 +47,7 @@ func newCommand() *cobra.Command {
 			"Needs root, nginx, wrk and iproute2; haproxy and envoy where they are to be compared.\n" +
 			"bench/METHOD.md says what is measured and how. Peers: " + strings.Join(peerNames(), ", ") + ".\n" +
 			"Exit code 0: done; 1: --check found a target missed; 2: the run failed.",
-		Example: "  # Everything; an hour:\n" +
+		Example: "  # Everything; a working day:\n" +
 			"  go run ./bench --out bench/results/mine --check\n\n" +
 			"  # A glance of half a minute:\n" +
 			"  go run ./bench --topology same --case keepalive --connections 32 --rounds 2 --duration 1s --peers direct,xlb,envoy",
@@ -60,8 +60,9 @@ func newCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Topology, "topology", all, "where the endpoints are: same (host), cross (host) or all")
-	flags.StringVar(&o.Case, "case", all, "what is measured: keepalive, short (one connection per request), routes (tables of many), websocket (messages), least (one endpoint is slow), all, or an application of examples/: bookstore, bank")
+	flags.StringVar(&o.Case, "case", all, "what is measured: keepalive, short (one connection per request), routes (tables of many), websocket (messages), least (one endpoint is slow), "+strings.Join(scaleCases, ", ")+", all, or an application of examples/: bookstore, bank")
 	flags.IntSliceVar(&o.Connections, "connections", []int{1, 8, 32, 128}, "numbers of kept-alive connections")
+	flags.StringSliceVar(&o.Generators, "load", []string{generatorWrk}, "generators of the case keepalive: wrk, fortio")
 	flags.IntSliceVar(&o.ShortConnections, "short-connections", []int{1, 32}, "numbers of clients that connect for each request")
 	flags.StringSliceVar(&o.RouteKinds, "route-kinds", routeKinds, "kinds of routes")
 	flags.IntSliceVar(&o.Routes, "routes", []int{1, 10, 100, 1000, 10000}, "numbers of routes in a table")
@@ -69,6 +70,7 @@ func newCommand() *cobra.Command {
 	flags.IntSliceVar(&o.WebSocketConnections, "websocket-connections", []int{1, 100}, "numbers of WebSocket connections")
 	flags.IntSliceVar(&o.Messages, "messages", []int{16, 1024}, "sizes of WebSocket messages in bytes")
 	flags.IntVar(&o.LeastRate, "least-rate", leastRate, "requests a second in all to endpoints of which one is slow")
+	o.Scale.addFlags(flags)
 	flags.IntSliceVar(&o.AppUsers, "app-users", []int{8}, "numbers of users of an application")
 	flags.IntVar(&o.Rounds, "rounds", 5, "turns of each peer under each load")
 	flags.DurationVar(&o.Duration, "duration", 3*time.Second, "length of a measurement, whole seconds")
@@ -79,7 +81,7 @@ func newCommand() *cobra.Command {
 	flags.StringVar(&o.Out, "out", "bench/results/tmp", "directory for results.json, results.md and plots")
 	flags.StringVar(&o.Output, "output", outputText, "format of standard output: text or json")
 	flags.BoolVar(&o.Check, "check", false, "exit with code 1 when a target of the project is missed")
-	cmd.AddCommand(newLoadCommand(), newWebSocketCommand(), newEchoCommand(), newClientsCommand(), newStationCommand())
+	cmd.AddCommand(newLoadCommand(), newWebSocketCommand(), newEchoCommand(), newClientsCommand(), newStationCommand(), newServiceCommand(), newAwaitCommand())
 	return cmd
 }
 

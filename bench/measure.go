@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/xlb-project/xlb/bench/lab"
+	loadgen "github.com/xlb-project/xlb/bench/load"
 	"github.com/xlb-project/xlb/bench/queue"
 )
 
@@ -25,8 +27,10 @@ type measurement struct {
 	// P50 and P99 are latencies in microseconds.
 	P50 float64 `json:"p50_us"`
 	P99 float64 `json:"p99_us"`
-	// P999 is the 99.9th percentile, and Stations what the endpoints saw; of the least case only.
-	P999     float64         `json:"p99.9_us,omitempty"`
+	// Mean latency and 99.9th percentile, likewise.
+	Mean float64 `json:"mean_us"`
+	P999 float64 `json:"p99.9_us"`
+	// Stations is what the endpoints saw; of the least case only.
 	Stations []queue.Account `json:"stations,omitempty"`
 	Requests int64           `json:"requests"`
 	Errors   int64           `json:"errors"`
@@ -34,6 +38,13 @@ type measurement struct {
 	// FastShare is the part of XLB's requests that the kernel moved, 0 to 1;
 	// nil for other peers.
 	FastShare *float64 `json:"fast_share,omitempty"`
+	// Offered is how many requests a second clients were to send, and Programs what the balancer's kernel programs did; of the rate case.
+	Offered  int           `json:"offered,omitempty"`
+	Programs []programCost `json:"programs,omitempty"`
+	// NoiseRate is what the neighbour got, in requests a second; of the interference case.
+	NoiseRate float64 `json:"noise_requests_per_second,omitempty"`
+	// Density is of that case only.
+	Density *density `json:"density,omitempty"`
 	// Failure says why the turn has no figures.
 	Failure string `json:"failure,omitempty"`
 }
@@ -41,20 +52,29 @@ type measurement struct {
 // turn starts a peer, measures it and stops it. A failure is part of the
 // result: one peer's crash must not cost the figures of the others.
 func (b *bed) turn(ctx context.Context, p peer, l load, o options) measurement {
+	if l.Case == caseDensity {
+		return b.densityTurn(ctx, p, l, o)
+	}
 	m := measurement{load: l, Peer: p.name}
 	if err := errors.Join(b.lay(l), b.layApp(ctx, l)); err != nil {
 		m.Failure = err.Error()
 		return m
 	}
+	s, err := b.stage(ctx, p, l, o)
+	if err != nil {
+		m.Failure = errors.Join(err, s.end()).Error()
+		return m
+	}
+	p = s.peer
 	running, err := b.up(ctx, p)
 	if err == nil {
 		err = b.measure(ctx, p, o, &m)
 	}
 	// stopAll has an error to tell if a balancer died during the measurement.
-	for _, process := range running {
+	for _, process := range slices.Concat(running, s.processes) {
 		err = errors.Join(err, process.Exited())
 	}
-	if err = errors.Join(err, stopAll(running)); err != nil {
+	if err = errors.Join(err, stopAll(running), s.end()); err != nil {
 		m.Failure = err.Error()
 	}
 	return m
@@ -63,7 +83,7 @@ func (b *bed) turn(ctx context.Context, p peer, l load, o options) measurement {
 func (b *bed) measure(ctx context.Context, p peer, o options, m *measurement) error {
 	targets := b.targets(p)
 	if o.Warmup > 0 {
-		if _, err := b.generate(ctx, m.load, targets, o.path(), o.Warmup); err != nil {
+		if _, err := b.generate(ctx, m.load, targets, o.pathOf(m.load), o.Warmup); err != nil {
 			return fmt.Errorf("warm up: %w", err)
 		}
 	}
@@ -72,35 +92,42 @@ func (b *bed) measure(ctx context.Context, p peer, o options, m *measurement) er
 		return err
 	}
 	pathsBefore := b.servedBy(ctx, p)
+	b.cpuAtEnd = nil
 	cpuBefore, err := readCPU(b.lab)
 	if err != nil {
 		return err
 	}
-	report, err := b.generate(ctx, m.load, targets, o.path(), o.Duration)
+	report, err := b.generate(ctx, m.load, targets, o.pathOf(m.load), o.Duration)
 	if err != nil {
 		return err
 	}
-	cpuAfter, err := readCPU(b.lab)
+	cpuAfter, err := b.cpuNow()
 	if err != nil {
 		return err
 	}
-	m.Rate = report.Rate()
-	m.P50 = float64(report.Latency.Quantile(0.50))
-	m.P99 = float64(report.Latency.Quantile(0.99))
-	m.Requests, m.Errors = report.Requests, report.Errors
+	m.take(report)
 	if m.Stations, err = b.accounts(ctx, m.load); err != nil {
 		return err
 	}
-	if m.Stations != nil {
-		m.P999 = float64(report.Latency.Quantile(0.999))
-	}
 	m.CPU = cpuAfter.per(cpuBefore, report.Requests)
 	m.FastShare = b.servedBy(ctx, p).shareSince(pathsBefore)
-	return nil
+	return b.observe(ctx, p, o, targets, m)
+}
+
+// take keeps what clients have measured.
+func (m *measurement) take(report loadgen.Report) {
+	m.Rate = report.Rate()
+	m.P50 = float64(report.Latency.Quantile(0.50))
+	m.P99 = float64(report.Latency.Quantile(0.99))
+	m.Mean, m.P999 = report.Latency.Mean(), float64(report.Latency.Quantile(0.999))
+	m.Requests, m.Errors = report.Requests, report.Errors
 }
 
 // targets are what the clients of a peer connect to.
 func (b *bed) targets(p peer) []netip.AddrPort {
+	if len(p.processes) == 0 && b.site.front != nil {
+		return b.site.front
+	}
 	if b.app != nil {
 		return b.app.Targets(p.name == peerDirect)
 	}

@@ -43,6 +43,8 @@ type options struct {
 	Case     string `json:"case"`
 	// Connections are counts of open connections, one measurement each.
 	Connections []int `json:"connections"`
+	// Generators of the keepalive case, each in its turn.
+	Generators []string `json:"load"`
 	// ShortConnections is the same for the short case.
 	ShortConnections []int `json:"short_connections"`
 	// WebSocketConnections is the same for the websocket case, each with
@@ -56,6 +58,8 @@ type options struct {
 	RouteConnections int      `json:"route_connections"`
 	// LeastRate is how many requests a second the clients of the least case send in all.
 	LeastRate int `json:"least_rate"`
+	// Scale has the options of the cases that vary one thing.
+	Scale scaleOptions `json:"scale"`
 	// AppUsers are numbers of users at the same time, one measurement each, of an application.
 	AppUsers []int    `json:"app_users"`
 	Rounds   int      `json:"rounds"`
@@ -82,10 +86,13 @@ func (o options) validate() error {
 		}
 	}
 	oneOf("topology", o.Topology, string(lab.SameHost), string(lab.CrossHost), all)
-	oneOf("case", o.Case, caseKeepalive, caseShort, caseRoutes, caseWebSocket, caseLeast, caseBookstore, caseBank, all)
+	oneOf("case", o.Case, append([]string{caseKeepalive, caseShort, caseRoutes, caseWebSocket, caseLeast, caseBookstore, caseBank, all}, scaleCases...)...)
 	oneOf("output", o.Output, outputText, outputJSON)
 	for _, name := range o.Peers {
 		oneOf("peers", name, append([]string{all}, peerNames()...)...)
+	}
+	for _, name := range o.Generators {
+		oneOf("load", name, generatorWrk, generatorFortio)
 	}
 	for _, kind := range o.RouteKinds {
 		oneOf("route-kinds", kind, routeKinds...)
@@ -98,6 +105,7 @@ func (o options) validate() error {
 		positive("routes", o.Routes...),
 		positive("route-connections", o.RouteConnections),
 		positive("least-rate", o.LeastRate),
+		o.Scale.validate(),
 		o.validateApps(),
 		positive("rounds", o.Rounds),
 		wholeSeconds("duration", o.Duration, 1),
@@ -151,9 +159,20 @@ type load struct {
 	// Choice and Rate, in requests a second, are of the least case only.
 	Choice string `json:"choice,omitempty"`
 	Rate   int    `json:"rate,omitempty"`
+	// Generator of the keepalive case; empty stands for wrk.
+	Generator string `json:"generator,omitempty"`
+	Scaled
 }
 
 func keepalive(connections int) load { return load{Case: caseKeepalive, Connections: connections} }
+
+// from is the same load of another generator.
+func (l load) from(generator string) load {
+	if generator != generatorWrk {
+		l.Generator = generator
+	}
+	return l
+}
 
 func short(connections int) load { return load{Case: caseShort, Connections: connections} }
 
@@ -170,6 +189,9 @@ func leastLoaded(choice string, rate int) load {
 }
 
 func (l load) String() string {
+	if l.isScaled() {
+		return l.scaledString()
+	}
 	switch l.Case {
 	case caseBookstore, caseBank:
 		return fmt.Sprintf("%s, %d users", l.Case, l.Connections)
@@ -180,6 +202,9 @@ func (l load) String() string {
 	case caseRoutes:
 		return fmt.Sprintf("%s, %s, %d in the table, %d connections", l.Case, l.RouteKind, l.Routes, l.Connections)
 	}
+	if l.Generator != "" {
+		return fmt.Sprintf("%s by %s, %d connections", l.Case, l.Generator, l.Connections)
+	}
 	return fmt.Sprintf("%s, %d connections", l.Case, l.Connections)
 }
 
@@ -187,8 +212,10 @@ func (l load) String() string {
 func (o options) loads() []load {
 	var loads []load
 	if o.asksFor(caseKeepalive) {
-		for _, n := range o.Connections {
-			loads = append(loads, keepalive(n))
+		for _, generator := range o.Generators {
+			for _, n := range o.Connections {
+				loads = append(loads, keepalive(n).from(generator))
+			}
 		}
 	}
 	if o.asksFor(caseShort) {
@@ -215,7 +242,7 @@ func (o options) loads() []load {
 			loads = append(loads, leastLoaded(choice, o.LeastRate))
 		}
 	}
-	return append(loads, o.appLoads()...)
+	return slices.Concat(loads, o.scaleLoads(), o.appLoads())
 }
 
 func (o options) asksFor(name string) bool { return o.Case == all || o.Case == name }

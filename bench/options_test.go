@@ -17,7 +17,7 @@ func validOptions() options {
 		Topology: all, Case: all, Connections: []int{1, 32}, ShortConnections: []int{8}, Rounds: 1,
 		WebSocketConnections: []int{1, 100}, Messages: []int{16, 1024},
 		Routes: []int{1, 10}, RouteKinds: []string{routesByPath, routesByRegex}, RouteConnections: 8, LeastRate: leastRate, AppUsers: []int{2},
-		Peers: []string{all}, Duration: time.Second, Output: outputText,
+		Peers: []string{all}, Duration: time.Second, Output: outputText, Generators: []string{generatorWrk}, Scale: defaultScale(),
 	}
 }
 
@@ -51,7 +51,7 @@ func TestLoadsFollowTheCase(t *testing.T) {
 	messages := []load{webSocket(1, 16), webSocket(100, 16), webSocket(1, 1024), webSocket(100, 1024)}
 	least := []load{leastLoaded(choiceOfTwo, leastRate), leastLoaded(choiceOfAll, leastRate)}
 	for name, want := range map[string][]load{
-		caseLeast: least, caseKeepalive: kept, caseShort: once, caseRoutes: routes, caseWebSocket: messages, all: slices.Concat(kept, once, routes, messages, least),
+		caseLeast: least, caseKeepalive: kept, caseShort: once, caseRoutes: routes, caseWebSocket: messages, all: slices.Concat(kept, once, routes, messages, least, validOptions().scaleLoads()),
 	} {
 		o := validOptions()
 		o.Case = name

@@ -14,6 +14,7 @@ const (
 	peerDirect = "direct"
 	peerXLB    = "xlb"
 	peerEnvoy  = "envoy"
+	peerEnvoy2 = "envoy2"
 )
 
 // workers is the number of workers or threads of every balancer and the number
@@ -41,6 +42,8 @@ type peer struct {
 	// settled is the URL that answers 200 when XLB is ready; the others are
 	// ready when the service answers.
 	settled string
+	// needs are tools that are no process of it.
+	needs []string
 	// serves are where clients connect to, in turns; none stands for the service address.
 	serves []netip.AddrPort
 }
@@ -71,6 +74,12 @@ type site struct {
 	routes []route
 	// scan: LEAST_REQUEST looks at all endpoints.
 	scan bool
+	// listeners stand for the one of the service, and front for the endpoints that direct connections go to; none in most cases.
+	listeners []listener
+	front     []netip.AddrPort
+	// unrelated services are on the service's listener, and clusters are theirs.
+	unrelated []unrelated
+	clusters  []listener
 }
 
 // settings of a configuration template.
@@ -86,6 +95,9 @@ type settings struct {
 	Routes []route
 	// Scan has LEAST_REQUEST look at all endpoints.
 	Scan bool
+	// Unrelated services stand beside all others, and their Clusters.
+	Unrelated []unrelated
+	Clusters  []listener
 }
 
 // listener is an address and the endpoints its requests are balanced over.
@@ -97,7 +109,7 @@ type listener struct {
 
 // peers lists all peers in the order of their turns.
 func peers() []peer {
-	return []peer{
+	return append([]peer{
 		{name: peerDirect, about: "clients connect to the endpoints themselves"},
 		{
 			name: peerXLB, about: "XLB",
@@ -129,7 +141,7 @@ func peers() []peer {
 			}},
 		},
 		{
-			name: "envoy2", about: "Envoy, two hops: a sidecar on each side",
+			name: peerEnvoy2, about: "Envoy, two hops: a sidecar on each side",
 			processes: []process{
 				{
 					name: "envoy-server", tool: "envoy", template: "envoy.yaml.tmpl", host: lab.ServerHost,
@@ -142,7 +154,7 @@ func peers() []peer {
 			},
 		},
 		sidecars(),
-	}
+	}, packetFilters()...)
 }
 
 func peerNames() []string {
@@ -165,12 +177,18 @@ func envoyArgs(_ site, file string) []string {
 
 // service balances the service address over all endpoints.
 func service(s site) settings {
+	listeners := s.listeners
+	if listeners == nil {
+		listeners = []listener{{Name: "service", Address: serviceAddress, Endpoints: s.endpoints}}
+	}
 	return settings{
 		Admin:     adminAddress,
 		WebSocket: s.webSocket,
 		Routes:    s.routes,
 		Scan:      s.scan,
-		Listeners: []listener{{Name: "service", Address: serviceAddress, Endpoints: s.endpoints}},
+		Listeners: listeners,
+		Unrelated: s.unrelated,
+		Clusters:  s.clusters,
 	}
 }
 

@@ -36,7 +36,7 @@ type plot struct {
 // plotOf takes the kept-alive rows of a topology.
 func plotOf(rows []row, topology lab.Topology) plot {
 	kept := slices.DeleteFunc(slices.Clone(rows), func(r row) bool {
-		return r.Topology != topology || r.Case != caseKeepalive || r.Rate == nil
+		return r.Topology != topology || r.Case != caseKeepalive || r.Generator != "" || r.Rate == nil
 	})
 	return plot{
 		title:  fmt.Sprintf("Requests per second, %s host, kept-alive connections", topology),

@@ -90,6 +90,9 @@ func (t table) header() []string {
 	if t.rows[0].Least != nil {
 		return leastHeader
 	}
+	if t.rows[0].Scale != nil {
+		return scaleHeader(t.rows[0])
+	}
 	return header
 }
 
@@ -97,13 +100,16 @@ func (t table) cells(r row) []string {
 	if r.Least != nil {
 		return leastCells(r)
 	}
+	if r.Scale != nil {
+		return scaleCells(r)
+	}
 	return cells(r)
 }
 
 func (r report) tables() []table {
 	var tables []table
 	for _, row := range r.Summary {
-		title := fmt.Sprintf("%s host, %s", row.Topology, row.load)
+		title := fmt.Sprintf("%s host, %s", row.Topology, row.title())
 		if n := len(tables); n == 0 || tables[n-1].title != title {
 			tables = append(tables, table{title: title})
 		}
@@ -144,6 +150,7 @@ func (r report) writeMarkdown(w io.Writer) error {
 		}
 	}
 	r.writeRoutes(&b)
+	r.writePrograms(&b)
 	b.WriteString("\n## Targets\n\n")
 	for _, v := range r.Targets {
 		fmt.Fprintf(&b, "- %s\n", v)
@@ -182,7 +189,7 @@ func (r report) writeJSON(w io.Writer) error {
 }
 
 // save writes results.json, results.md and plots of each topology's kept-alive
-// load and of its tables of routes into dir.
+// load, of its tables of routes and of what grows with one thing into dir.
 func (r report) save(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -196,6 +203,7 @@ func (r report) save(dir string) error {
 		if len(p.groups) > 0 {
 			errs = append(errs, writeFile(filepath.Join(dir, plotName(topology)), p.write))
 		}
+		errs = append(errs, r.saveScalePlots(dir, topology)...)
 		if curves := curvesOf(r.Summary, topology); len(curves) > 0 {
 			name := fmt.Sprintf("routes-%s.svg", topology)
 			errs = append(errs, writeFile(filepath.Join(dir, name), func(w io.Writer) error { return plotCurves(w, topology, curves) }))

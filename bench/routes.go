@@ -78,6 +78,9 @@ func (b *bed) lay(l load) error {
 	b.site.scan = l.Choice == choiceOfAll
 	if l.Case != caseRoutes {
 		b.site.routes = nil
+		if l.isScaled() {
+			return b.layScaled(l)
+		}
 		return nil
 	}
 	b.site.routes = routesOf(l.RouteKind, l.Routes)

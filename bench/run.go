@@ -63,6 +63,9 @@ func (b *bench) needed() error {
 func (b *bench) topology(ctx context.Context, topology lab.Topology) error {
 	byEndpoint := map[kind][]load{}
 	for _, l := range b.options.loads() {
+		if !l.runsIn(topology) {
+			continue
+		}
 		byEndpoint[l.endpoints()] = append(byEndpoint[l.endpoints()], l)
 	}
 	for _, endpoints := range slices.Sorted(maps.Keys(byEndpoint)) {
@@ -94,7 +97,7 @@ func compared(loads []load) [][]load {
 	var groups [][]load
 	for _, l := range loads {
 		n := len(groups)
-		if n > 0 && l.Case == caseRoutes && groups[n-1][0].RouteKind == l.RouteKind {
+		if n > 0 && (l.Case == caseRoutes && groups[n-1][0].RouteKind == l.RouteKind || l.comparedWith(groups[n-1][0])) {
 			groups[n-1] = append(groups[n-1], l)
 			continue
 		}
@@ -134,6 +137,9 @@ func (b *bench) round(ctx context.Context, bed *bed, topology lab.Topology, l lo
 
 // takesPart reports whether a peer is measured under a load.
 func (p peer) takesPart(l load) bool {
+	if l.isScaled() {
+		return p.takesPartScaled(l)
+	}
 	switch l.Case {
 	case caseBookstore, caseBank:
 		return p.servesApps()
@@ -142,7 +148,7 @@ func (p peer) takesPart(l load) bool {
 	case caseLeast:
 		return p.balancesLeast()
 	}
-	return p.name != peerSidecars
+	return p.name != peerSidecars && len(p.needs) == 0
 }
 
 // tell writes a line of progress.

@@ -49,7 +49,9 @@ type row struct {
 	P50ToFewest *spread `json:"p50_to_fewest_routes,omitempty"`
 	CPUToFewest *spread `json:"cpu_to_fewest_routes,omitempty"`
 	// Least is of the least case only.
-	Least    *leastRow `json:"least,omitempty"`
+	Least *leastRow `json:"least,omitempty"`
+	// Scale is of the cases that vary one thing.
+	Scale    *scaleRow `json:"scale,omitempty"`
 	Errors   int64     `json:"errors"`
 	Failures int       `json:"failures"`
 }
@@ -104,6 +106,9 @@ func rowOf(measurements []measurement, like measurement) row {
 	r.RateToEnvoy = spreadOf(ratios(own, envoy, rate))
 	if like.Case == caseLeast {
 		r.Least = leastRowOf(measurements, like)
+	}
+	if like.isScaled() {
+		r.Scale = scaleRowOf(measurements, like)
 	}
 	if like.Case == caseRoutes {
 		like.load = fewestRoutes(measurements, like)

@@ -81,6 +81,11 @@ func (t tools) choosePeers(names []string) (chosen []peer, skipped map[string]st
 }
 
 func (t tools) missing(p peer) error {
+	for _, tool := range p.needs {
+		if _, err := t.find(tool); err != nil {
+			return err
+		}
+	}
 	for _, proc := range p.processes {
 		if _, err := t.find(proc.tool); err != nil {
 			return err

@@ -80,6 +80,16 @@ func (h Histogram) Count() int64 {
 	return n
 }
 
+// Mean returns the mean latency in microseconds; 0 for an empty histogram.
+func (h Histogram) Mean() float64 {
+	var n, sum int64
+	for us, count := range h {
+		n += count
+		sum += us * count
+	}
+	return float64(sum) / float64(max(n, 1))
+}
+
 // Add adds the counts of other.
 func (h Histogram) Add(other Histogram) {
 	for us, count := range other {

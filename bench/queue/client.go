@@ -18,13 +18,16 @@ import (
 	loadgen "github.com/xlb-project/xlb/bench/load"
 )
 
-// patience bounds a request, from when it is sent.
+// patience bounds a request, from when it is sent, and how long those that are due wait for a connection when no more become due. Those that
+// have not been sent by then are errors.
 const patience = 10 * time.Second
 
 // Options of clients, which are one process.
 type Options struct {
-	Target netip.AddrPort
-	// Rate is requests a second on average; the times between them are exponentially distributed.
+	// Targets are connected to in turns.
+	Targets []netip.AddrPort
+	// Rate is requests a second on average; the times between them are exponentially distributed. 0 stands for a closed loop: each
+	// connection asks again when it has its answer.
 	Rate float64
 	// Connections bound the requests under way. One that finds all in use waits, and its latency counts from when it was due.
 	Connections int
@@ -35,8 +38,8 @@ type Options struct {
 
 // Validate returns what is wrong with the options.
 func (o Options) Validate() error {
-	if !o.Target.IsValid() || o.Rate <= 0 || o.Connections < 1 || o.Duration <= 0 {
-		return fmt.Errorf("rate %g with %d connections to %s for %s: all must be positive, and a target is needed", o.Rate, o.Connections, o.Target, o.Duration)
+	if len(o.Targets) == 0 || o.Rate < 0 || o.Connections < 1 || o.Duration <= 0 {
+		return fmt.Errorf("rate %g with %d connections to %v for %s: all must be positive, and a target is needed", o.Rate, o.Connections, o.Targets, o.Duration)
 	}
 	return nil
 }
@@ -52,21 +55,28 @@ func Run(ctx context.Context, o Options) (loadgen.Report, error) {
 	}
 	callers := make([]*caller, o.Connections)
 	for i := range callers {
-		callers[i] = &caller{target: o.Target}
+		callers[i] = &caller{target: o.Targets[i%len(o.Targets)]}
 		// Connected before anything is measured; one that cannot tries again with its first request.
 		_ = callers[i].connect()
 	}
 	due := make(chan time.Time, 1<<16)
 	var working sync.WaitGroup
-	for _, c := range callers {
-		working.Go(func() { c.run(due) })
-	}
 	start := time.Now()
-	err = o.schedule(ctx, t, start, due)
+	for _, c := range callers {
+		if o.Rate == 0 {
+			working.Go(func() { c.runClosed(ctx, o.Duration) })
+			continue
+		}
+		working.Go(func() { c.run(due, start.Add(o.Duration+patience)) })
+	}
+	if o.Rate > 0 {
+		err = o.schedule(ctx, t, start, due)
+	} else {
+		working.Wait()
+	}
 	close(due)
-	elapsed := time.Since(start)
 	working.Wait()
-	return merge(callers, elapsed), errors.Join(err, t.close())
+	return merge(callers, time.Since(start)), errors.Join(err, t.close())
 }
 
 // schedule says when requests are due, at that moment.
@@ -112,14 +122,36 @@ func (c *caller) connect() (err error) {
 	return nil
 }
 
-func (c *caller) run(due <-chan time.Time) {
+// run sends nothing after the end.
+func (c *caller) run(due <-chan time.Time, end time.Time) {
 	for at := range due {
+		if time.Now().After(end) {
+			c.errors++
+			continue
+		}
 		if err := c.ask(); err != nil {
 			c.errors++
 			c.disconnect()
 			continue
 		}
 		c.latencies = append(c.latencies, time.Since(at).Microseconds())
+	}
+	c.disconnect()
+}
+
+// runClosed asks as soon as it may, until the duration or ctx ends.
+func (c *caller) runClosed(ctx context.Context, d time.Duration) {
+	begin := time.Now()
+	for at := begin; at.Sub(begin) < d && ctx.Err() == nil; {
+		err := c.ask()
+		now := time.Now()
+		if err != nil {
+			c.errors++
+			c.disconnect()
+		} else {
+			c.latencies = append(c.latencies, now.Sub(at).Microseconds())
+		}
+		at = now
 	}
 	c.disconnect()
 }

@@ -81,7 +81,7 @@ func TestClientsAskAtTheirRateAndStationsTakeTheirTime(t *testing.T) {
 	const service = 5 * time.Millisecond
 	o := StationOptions{Listen: freeAddress(t), Service: service, Workers: 8}
 	serve(t, o)
-	report, err := Run(t.Context(), Options{Target: o.Listen, Rate: 200, Connections: 16, Duration: 2 * time.Second, Seed: 1})
+	report, err := Run(t.Context(), Options{Targets: []netip.AddrPort{o.Listen}, Rate: 200, Connections: 16, Duration: 2 * time.Second, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestRequestsBeyondTheWorkersWait(t *testing.T) {
 	const service, connections = 20 * time.Millisecond, 8
 	o := StationOptions{Listen: freeAddress(t), Service: service, Workers: 1}
 	serve(t, o)
-	report, err := Run(t.Context(), Options{Target: o.Listen, Rate: 300, Connections: connections, Duration: 300 * time.Millisecond, Seed: 1})
+	report, err := Run(t.Context(), Options{Targets: []netip.AddrPort{o.Listen}, Rate: 300, Connections: connections, Duration: 300 * time.Millisecond, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,6 +111,19 @@ func TestRequestsBeyondTheWorkersWait(t *testing.T) {
 	}
 	if got := accountOf(t, o.Listen).Max; got != connections {
 		t.Errorf("at most %d requests were under way, want %d", got, connections)
+	}
+}
+
+func TestClosedLoopAsksAgainWhenItIsAnswered(t *testing.T) {
+	const service, connections = 5 * time.Millisecond, 3
+	o := StationOptions{Listen: freeAddress(t), Service: service, Workers: connections}
+	serve(t, o)
+	report, err := Run(t.Context(), Options{Targets: []netip.AddrPort{o.Listen}, Connections: connections, Duration: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if most := int64(connections * time.Second / service); report.Errors > 0 || report.Requests < most/4 || report.Requests > most+connections {
+		t.Errorf("%d requests and %d errors, want at most %d and none", report.Requests, report.Errors, most)
 	}
 }
 

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// programCost is what one kernel program has done under a load.
+type programCost struct {
+	Name string `json:"name"`
+	// Runs per request, and nanoseconds per run and per request; keeping the account is part of both, some tens of nanoseconds a run.
+	Runs         float64 `json:"runs_per_request"`
+	NSPerRun     float64 `json:"ns_per_run"`
+	NSPerRequest float64 `json:"ns_per_request"`
+}
+
+// account is the kernel's of one program.
+type account struct {
+	name string
+	runs uint64
+	time time.Duration
+}
+
+// programAccounts reads those of all programs of the machine, by their id.
+func programAccounts() (map[ebpf.ProgramID]account, error) {
+	accounts := map[ebpf.ProgramID]account{}
+	for id := ebpf.ProgramID(0); ; {
+		next, err := ebpf.ProgramGetNextID(id)
+		if errors.Is(err, fs.ErrNotExist) {
+			return accounts, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list kernel programs: %w", err)
+		}
+		id = next
+		if a, ok := accountOf(id); ok {
+			accounts[id] = a
+		}
+	}
+}
+
+// accountOf has none of a program that is gone.
+func accountOf(id ebpf.ProgramID) (account, bool) {
+	p, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return account{}, false
+	}
+	defer p.Close()
+	info, err := p.Info()
+	if err != nil {
+		return account{}, false
+	}
+	stats, err := p.Stats()
+	if err != nil {
+		return account{}, false
+	}
+	return account{name: info.Name, runs: stats.RunCount, time: stats.Runtime}, true
+}
+
+// programCosts makes the load once more, with the kernel keeping account of each run of a program, which costs time: the figures of the
+// turn are taken before. Programs that were there before the peer are left out.
+func (b *bed) programCosts(ctx context.Context, l load, targets []netip.AddrPort, path string, d time.Duration) (costs []programCost, err error) {
+	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
+	if err != nil {
+		return nil, fmt.Errorf("have the kernel keep account of its programs: %w", err)
+	}
+	defer func() { err = errors.Join(err, stats.Close()) }()
+	before, err := programAccounts()
+	if err != nil {
+		return nil, err
+	}
+	report, err := b.generate(ctx, l, targets, path, d)
+	if err != nil {
+		return nil, err
+	}
+	after, err := programAccounts()
+	if err != nil {
+		return nil, err
+	}
+	for id := range b.foreign {
+		delete(after, id)
+	}
+	return costsOf(before, after, report.Requests), nil
+}
+
+// costsOf leaves out programs that did not run; programs of one name are one, the dearest first.
+func costsOf(before, after map[ebpf.ProgramID]account, requests int64) []programCost {
+	total := map[string]account{}
+	for id, a := range after {
+		then := before[id]
+		sum := total[a.name]
+		sum.runs += a.runs - then.runs
+		sum.time += a.time - then.time
+		total[a.name] = sum
+	}
+	var costs []programCost
+	for name, a := range total {
+		if a.runs == 0 || requests == 0 {
+			continue
+		}
+		costs = append(costs, programCost{
+			Name: name, Runs: float64(a.runs) / float64(requests),
+			NSPerRun: float64(a.time) / float64(a.runs), NSPerRequest: float64(a.time) / float64(requests),
+		})
+	}
+	slices.SortFunc(costs, func(x, y programCost) int {
+		return cmp.Or(cmp.Compare(y.NSPerRequest, x.NSPerRequest), cmp.Compare(x.Name, y.Name))
+	})
+	return costs
+}
