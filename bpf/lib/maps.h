@@ -97,13 +97,13 @@ struct {
 	__uint(max_entries, 4096);
 } anchors SEC(".maps");
 
-/* Hosts to virtual hosts. Writer: reconcile. Reader: request program. */
+/* Hosts to virtual hosts: as many as these, and a reload needs room for both versions. Writer: reconcile. Reader: request program. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct host_key);
 	__type(value, __u32);
-	__uint(max_entries, 65536);
+	__uint(max_entries, 262144);
 } hosts SEC(".maps");
 
 /* How paths are looked up. Mapped by the daemon: a live entry is changed by one store. Writer: reconcile. Reader: request program. */

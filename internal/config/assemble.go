@@ -163,8 +163,7 @@ func (t *translator) assignment(c *clusterv3.Cluster, out *model.Cluster, path s
 	}
 	place := path + ".eds_cluster_config.eds_config"
 	from := t.source(eds.GetEdsConfig(), Assignments, place)
-	switch {
-	case from == source{}:
+	if from == (source{}) {
 		t.p.add(place, "missing: say where the endpoints come from")
 	}
 	name := eds.GetServiceName()
