@@ -36,7 +36,8 @@ var (
 // TIME_WAIT socket behind each request; without these a run of some seconds
 // measures the port range, not the path.
 var sysctls = map[string]string{
-	"net/ipv4/ip_local_port_range": "16384 65535",
+	// What listens lies below: a connection's own port, until a minute after its end, is not free to listen at.
+	"net/ipv4/ip_local_port_range": "20000 65535",
 	"net/ipv4/tcp_tw_reuse":        "1",
 }
 
