@@ -4,6 +4,7 @@ package xds
 
 import (
 	"net"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -125,19 +126,16 @@ func TestSilentServer(t *testing.T) {
 
 // A server that comes up late is found.
 func TestServerComesUp(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
-	o := observe(t, Config{Servers: []Server{{Address: address}}})
+	// Nobody else can take such an address meanwhile.
+	path := filepath.Join(t.TempDir(), "server")
+	o := observe(t, Config{Servers: []Server{{Address: "unix:" + path, Authority: "x"}}})
 	s := o.awaitStatus("failures", func(s Status) bool { return s.StreamFailures > 2 })
 	if s.Connected {
 		t.Errorf("status %+v", s)
 	}
-	if l, err = net.Listen("tcp", address); err != nil {
-		t.Skip("the port was taken meanwhile")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
 	}
 	serveOn(t, l, &script{t: t, plays: []func(*dialogue){func(d *dialogue) {
 		d.whole(Clusters, "1", "1", static("a", 1))
