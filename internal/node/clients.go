@@ -286,8 +286,10 @@ func (b balancer) pick(v *view, cluster string, criteria model.Metadata, hash ui
 	}
 	skips := func(e uint32) bool { return v.skips(e, skip) }
 	index, ok := c.entry(criteria)
-	if m := b.n.current.Load().clusters[cluster]; !ok && m != nil && m.Subsets != nil {
-		return b.strayed(v, m, criteria, skips)
+	if !ok {
+		if m := b.n.current.Load().clusters[cluster]; m != nil && m.Subsets != nil {
+			return b.strayed(v, m, criteria, skips)
+		}
 	}
 	// As in Envoy one is asked that may refuse: if it does, that counts, and outlier detection can have others take over. Only the first
 	// attempt asks: each may take as long as a connection may.

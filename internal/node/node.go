@@ -262,9 +262,9 @@ func (n *Node) close() error {
 
 // background starts what runs beside everything else.
 func (n *Node) background(ctx context.Context, listener net.Listener) {
-	n.goes(func() { n.heartbeat(ctx) })
-	n.goes(func() { n.tend(ctx) })
-	n.goes(func() { n.reclaim(ctx) })
+	n.every(ctx, beatInterval, n.beat)
+	n.every(ctx, reconcile.GrowthPace, n.tend)
+	n.every(ctx, reclaimPace, n.reclaim)
 	n.goes(n.keeper.run)
 	if n.dynamic != nil {
 		n.dynamic.start(ctx)
@@ -295,53 +295,38 @@ func (n *Node) goes(f func()) {
 // beatInterval is well below the kernel programs' limit of three seconds.
 const beatInterval = 500 * time.Millisecond
 
-func (n *Node) heartbeat(ctx context.Context) {
-	tick := time.NewTicker(beatInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			n.beat()
-		}
-	}
-}
-
 // tend lets the weights of endpoints that have just become healthy grow, and gives up removed ones.
-func (n *Node) tend(ctx context.Context) {
-	tick := time.NewTicker(reconcile.GrowthPace)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if err := n.reconcil.GrowWeights(); err != nil {
-				n.log.Warn("weights of endpoints in their slow start were not changed; they will be tried again soon", "err", err)
-			}
-			n.releaseWaiting()
-		}
+func (n *Node) tend() {
+	if err := n.reconcil.GrowWeights(); err != nil {
+		n.log.Warn("weights of endpoints in their slow start were not changed; they will be tried again soon", "err", err)
 	}
+	n.releaseWaiting()
 }
 
 // reclaimPace is how often what changes have left is given up.
 const reclaimPace = 250 * time.Millisecond
 
-// reclaim has a goroutine of its own: it waits for the kernel, which takes seconds where other work takes all the time of the processors.
-func (n *Node) reclaim(ctx context.Context) {
-	tick := time.NewTicker(reclaimPace)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if err := n.reconcil.Reclaim(); err != nil {
-				n.log.Warn("what the configuration before has left was not given up; it will be tried again", "err", err)
+// reclaim waits for the kernel, which takes seconds where other work takes all the time of the processors: nothing else may wait for it.
+func (n *Node) reclaim() {
+	if err := n.reconcil.Reclaim(); err != nil {
+		n.log.Warn("what the configuration before has left was not given up; it will be tried again", "err", err)
+	}
+}
+
+// every calls f again and again, in a goroutine of its own, until ctx ends.
+func (n *Node) every(ctx context.Context, pace time.Duration, f func()) {
+	n.goes(func() {
+		tick := time.NewTicker(pace)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				f()
 			}
 		}
-	}
+	})
 }
 
 func (n *Node) beat() {

@@ -147,7 +147,6 @@ func playMortal(d *dialogue, force inForce) {
 		d.expect(a.fault == "", "accepted", a)
 	}
 	force("clusters a=1 b=1")
-	time.Sleep(ttl)
 	force("clusters a=1")
 }
 
