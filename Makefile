@@ -149,11 +149,16 @@ bench: build ## Compare with a direct connection, nginx and Envoy; see bench/MET
 	go run ./bench --check $(BENCH_ARGS)
 
 # Cases of the benchmark: make bench-rate BENCH_ARGS='--topology same --out /tmp/rate'.
+BENCH_APPS := bookstore bank
 BENCH_CASES := keepalive short routes websocket least connections sizes rate chain density \
-	interference rules
-# Applications bring their own tools: scripts/install-deps examples.
-BENCH_CASES += bookstore bank
+	interference rules $(BENCH_APPS)
 BENCH_ARGS ?=
+
+# Applications need more than the rest.
+.PHONY: bench-tools-apps
+bench-tools-apps:
+	@scripts/install-deps examples
+$(BENCH_APPS:%=bench-%): bench-tools-apps
 
 .PHONY: bench-NAME $(BENCH_CASES:%=bench-%)
 bench-NAME: ## One case of it: keepalive, short, routes, websocket, least, connections, sizes, rate, chain, density, interference, rules, bookstore, bank, fortio.

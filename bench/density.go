@@ -211,17 +211,16 @@ func (d *density) ready(ctx context.Context, waiting *lab.Process, begin time.Ti
 
 // generateCrowd asks each service that is reached, on one connection each, in a closed loop.
 func (b *bed) generateCrowd(ctx context.Context, p peer, m *measurement, d time.Duration) (loadgen.Report, error) {
-	total := loadgen.Report{Latency: loadgen.Histogram{}}
 	self, err := b.tools.find(toolSelf)
 	if err != nil {
-		return total, err
+		return loadgen.Report{}, err
 	}
 	running, err := b.lab.Start(lab.Command{Name: "clients", Path: self, Role: lab.Client, Args: []string{
 		"clients", "--target", p.crowdFront().String(), "--count", strconv.Itoa(m.Density.Reached), "--rate", "0",
 		"--connections", strconv.Itoa(m.Density.Reached), "--duration", d.String(),
 	}})
 	if err != nil {
-		return total, err
+		return loadgen.Report{}, err
 	}
-	return total, errors.Join(b.collect(ctx, []*lab.Process{running}, &total)...)
+	return collect(ctx, []*lab.Process{running}, ownReport)
 }

@@ -27,10 +27,9 @@ const fortioResolution = "0.000001"
 
 // generateFortio spreads the connections over as many processes as wrk has, and those over the targets.
 func (b *bed) generateFortio(ctx context.Context, l load, targets []netip.AddrPort, path string, d time.Duration) (loadgen.Report, error) {
-	total := loadgen.Report{Latency: loadgen.Histogram{}}
 	tool, err := b.tools.find("fortio")
 	if err != nil {
-		return total, err
+		return loadgen.Report{}, err
 	}
 	var running []*lab.Process
 	for i, connections := range split(l.Connections, generators) {
@@ -40,22 +39,11 @@ func (b *bed) generateFortio(ctx context.Context, l load, targets []netip.AddrPo
 			"http://" + targets[i%len(targets)].String() + path,
 		}})
 		if err != nil {
-			return total, errors.Join(err, stopAll(running))
+			return loadgen.Report{}, errors.Join(err, stopAll(running))
 		}
 		running = append(running, p)
 	}
-	var errs []error
-	for _, p := range running {
-		output, err := p.Wait(ctx)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		report, err := parseFortio(output)
-		errs = append(errs, err)
-		add(&total, report)
-	}
-	return total, errors.Join(errs...)
+	return collect(ctx, running, func(_ int, output string) (loadgen.Report, error) { return parseFortio(output) })
 }
 
 // fortioResult is what is read of fortio's JSON; times are in seconds, but for ActualDuration, in nanoseconds.

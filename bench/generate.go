@@ -32,7 +32,7 @@ func (b *bed) generate(ctx context.Context, l load, targets []netip.AddrPort, pa
 	case caseBookstore, caseBank:
 		return b.generateApp(ctx, l, targets, d)
 	case caseLeast:
-		return b.generateLeast(ctx, l, targets, d)
+		return b.generateAtRate(ctx, targets, l.Rate, l.Connections, leastClients, d)
 	case caseShort:
 		return b.generateSelf(ctx, targets, "load", l, d, "--path", path)
 	case caseWebSocket:
@@ -58,10 +58,9 @@ func (l load) script() string {
 // generateKeepalive spreads the connections over the wrk processes and those
 // over the targets.
 func (b *bed) generateKeepalive(ctx context.Context, l load, targets []netip.AddrPort, path string, d time.Duration) (loadgen.Report, error) {
-	total := loadgen.Report{Latency: loadgen.Histogram{}}
 	tool, err := b.tools.find("wrk")
 	if err != nil {
-		return total, err
+		return loadgen.Report{}, err
 	}
 	parts := split(l.Connections, generators)
 	running := make([]*lab.Process, 0, len(parts))
@@ -74,22 +73,13 @@ func (b *bed) generateKeepalive(ctx context.Context, l load, targets []netip.Add
 			"http://" + targets[i%len(targets)].String() + path,
 		}})
 		if err != nil {
-			return total, errors.Join(err, stopAll(running))
+			return loadgen.Report{}, errors.Join(err, stopAll(running))
 		}
 		running = append(running, p)
 	}
-	errs := []error{b.readCPUAfter(ctx, d)}
-	for i, p := range running {
-		output, err := p.Wait(ctx)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		report, err := parseWrk(output, parts[i])
-		errs = append(errs, err)
-		add(&total, report)
-	}
-	return total, errors.Join(errs...)
+	err = b.readCPUAfter(ctx, d)
+	report, reportErr := collect(ctx, running, func(i int, output string) (loadgen.Report, error) { return parseWrk(output, parts[i]) })
+	return report, errors.Join(err, reportErr)
 }
 
 // readCPUAfter reads processor times when a load ends. Afterwards wrk sorts out its histogram, which takes seconds of a processor where latencies are

@@ -78,7 +78,7 @@ func (b *bed) generateWatched(ctx context.Context, l load, targets []netip.AddrP
 			return loadgen.Report{}, errors.Join(ctx.Err(), noise.Stop())
 		}
 	}
-	report, err := b.generateAtRate(ctx, targets, l.Rate, l.Connections, d)
+	report, err := b.generateAtRate(ctx, targets, l.Rate, l.Connections, generators, d)
 	if noise == nil {
 		return report, err
 	}

@@ -5,14 +5,12 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
 	"time"
 
 	"github.com/xlb-project/xlb/bench/lab"
-	loadgen "github.com/xlb-project/xlb/bench/load"
 	"github.com/xlb-project/xlb/bench/queue"
 )
 
@@ -93,42 +91,6 @@ func isSlow(station int) bool { return station == stations-1 }
 // balancesLeast reports whether a peer balances over the endpoints by requests under way, in one hop.
 func (p peer) balancesLeast() bool {
 	return p.name != peerDirect && p.name != peerEnvoy2 && len(p.needs) == 0
-}
-
-// generateLeast lets the client processes ask, each its sidecar where there are several. All peers get the same moments.
-func (b *bed) generateLeast(ctx context.Context, l load, targets []netip.AddrPort, d time.Duration) (loadgen.Report, error) {
-	total := loadgen.Report{Latency: loadgen.Histogram{}}
-	self, err := b.tools.find(toolSelf)
-	if err != nil {
-		return total, err
-	}
-	var running []*lab.Process
-	for i := range leastClients {
-		p, err := b.lab.Start(lab.Command{Name: "clients", Path: self, Role: lab.Client, Args: []string{
-			"clients",
-			"--target", targets[i%len(targets)].String(),
-			"--rate", strconv.FormatFloat(float64(l.Rate)/leastClients, 'f', -1, 64),
-			"--connections", strconv.Itoa(l.Connections / leastClients),
-			"--duration", d.String(),
-			"--seed", strconv.Itoa(i),
-		}})
-		if err != nil {
-			return total, errors.Join(err, stopAll(running))
-		}
-		running = append(running, p)
-	}
-	var errs []error
-	for _, p := range running {
-		output, err := p.Wait(ctx)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		var report loadgen.Report
-		errs = append(errs, json.Unmarshal([]byte(output), &report))
-		add(&total, report)
-	}
-	return total, errors.Join(errs...)
 }
 
 // accounts takes what the stations have seen; nil where the endpoints are others.

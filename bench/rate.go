@@ -26,7 +26,7 @@ func (b *bed) calibrate(ctx context.Context, l load, o options) error {
 	if l.Case != caseRate || b.capacity > 0 {
 		return nil
 	}
-	report, err := b.generateAtRate(ctx, b.site.endpoints, 0, l.Connections, calibration)
+	report, err := b.generateAtRate(ctx, b.site.endpoints, 0, l.Connections, generators, calibration)
 	if err != nil {
 		return fmt.Errorf("calibrate: %w", err)
 	}
@@ -40,15 +40,14 @@ func (b *bed) calibrate(ctx context.Context, l load, o options) error {
 // offered is how many requests a second a load asks for.
 func (b *bed) offered(l load) int { return max(1, b.capacity*l.Share/100) }
 
-// generateAtRate lets so many client processes as there are endpoints ask at random moments, rate times a second in all, or as fast as
-// answers come if it is 0. All peers get the same moments.
-func (b *bed) generateAtRate(ctx context.Context, targets []netip.AddrPort, rate, connections int, d time.Duration) (loadgen.Report, error) {
-	total := loadgen.Report{Latency: loadgen.Histogram{}}
+// generateAtRate lets client processes share the connections and ask at random moments, rate times a second in all, or as fast as answers come
+// if it is 0. All peers get the same moments.
+func (b *bed) generateAtRate(ctx context.Context, targets []netip.AddrPort, rate, connections, processes int, d time.Duration) (loadgen.Report, error) {
 	self, err := b.tools.find(toolSelf)
 	if err != nil {
-		return total, err
+		return loadgen.Report{}, err
 	}
-	parts := split(connections, generators)
+	parts := split(connections, processes)
 	var running []*lab.Process
 	for i, part := range parts {
 		p, err := b.lab.Start(lab.Command{Name: "clients", Path: self, Role: lab.Client, Args: []string{
@@ -60,24 +59,32 @@ func (b *bed) generateAtRate(ctx context.Context, targets []netip.AddrPort, rate
 			"--seed", strconv.Itoa(i),
 		}})
 		if err != nil {
-			return total, errors.Join(err, stopAll(running))
+			return loadgen.Report{}, errors.Join(err, stopAll(running))
 		}
 		running = append(running, p)
 	}
-	return total, errors.Join(b.collect(ctx, running, &total)...)
+	return collect(ctx, running, ownReport)
 }
 
-// collect waits for generators of this very program and adds up their reports.
-func (b *bed) collect(ctx context.Context, running []*lab.Process, total *loadgen.Report) (errs []error) {
-	for _, p := range running {
+// collect waits for generators that run at the same time and adds up what parse makes of their outputs.
+func collect(ctx context.Context, running []*lab.Process, parse func(i int, output string) (loadgen.Report, error)) (loadgen.Report, error) {
+	total := loadgen.Report{Latency: loadgen.Histogram{}}
+	var errs []error
+	for i, p := range running {
 		output, err := p.Wait(ctx)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		var report loadgen.Report
-		errs = append(errs, json.Unmarshal([]byte(output), &report))
-		add(total, report)
+		report, err := parse(i, output)
+		errs = append(errs, err)
+		add(&total, report)
 	}
-	return errs
+	return total, errors.Join(errs...)
+}
+
+// ownReport is what a generator of this very program writes.
+func ownReport(_ int, output string) (report loadgen.Report, err error) {
+	err = json.Unmarshal([]byte(output), &report)
+	return report, err
 }

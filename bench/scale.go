@@ -299,7 +299,7 @@ func (b *bed) generateScaled(ctx context.Context, l load, targets []netip.AddrPo
 			return b.generateSelf(ctx, targets, "load", l, d, "--path", path)
 		}
 	case caseRate:
-		return b.generateAtRate(ctx, targets, b.offered(l), l.Connections, d)
+		return b.generateAtRate(ctx, targets, b.offered(l), l.Connections, generators, d)
 	}
 	return b.generateKeepalive(ctx, l, targets, path, d)
 }
