@@ -90,7 +90,7 @@ func TestScanIsAskedForWhereAllAreCompared(t *testing.T) {
 func TestWhoTakesPart(t *testing.T) {
 	for load, want := range map[load]string{
 		leastLoaded(choiceOfTwo, leastRate):  "xlb nginx haproxy envoy envoy-sidecars",
-		keepalive(32):                        "direct xlb nginx haproxy envoy envoy2",
+		keepalive(32):                        "direct spread xlb nginx haproxy envoy envoy2",
 		throughRoutes(8, routesByPath, 1000): "direct xlb envoy",
 	} {
 		var names []string

@@ -21,7 +21,7 @@ const (
 
 // lineColours by peer; the product stands out.
 var lineColours = map[string]string{
-	peerXLB: "#1f6feb", peerDirect: "#57606a", peerEnvoy: "#cf222e", peerEnvoy2: "#8250df", peerSidecars: "#8250df", "nginx": "#2da44e", "haproxy": "#bf8700",
+	peerXLB: "#1f6feb", peerDirect: "#57606a", peerSpread: "#8c959f", peerEnvoy: "#cf222e", peerEnvoy2: "#8250df", peerSidecars: "#8250df", "nginx": "#2da44e", "haproxy": "#bf8700",
 }
 
 // point is a figure, above zero, at a step.

@@ -12,6 +12,7 @@ import (
 // Names of peers that results and targets refer to.
 const (
 	peerDirect = "direct"
+	peerSpread = "spread"
 	peerXLB    = "xlb"
 	peerEnvoy  = "envoy"
 	peerEnvoy2 = "envoy2"
@@ -112,14 +113,14 @@ func peers() []peer {
 	return append([]peer{
 		{name: peerDirect, about: "clients connect to the endpoints themselves"},
 		{
+			name: peerSpread, about: "direct connections that connect() spreads over the endpoints",
+			settled:   xlbSettled,
+			processes: []process{{name: "xlb", tool: "xlb", template: "spread.yaml.tmpl", settings: service, args: xlbArgs}},
+		},
+		{
 			name: peerXLB, about: "XLB",
-			settled: "http://" + adminAddress.String() + "/ready",
-			processes: []process{{
-				name: "xlb", tool: "xlb", template: "envoy.yaml.tmpl", settings: service,
-				args: func(s site, file string) []string {
-					return []string{"run", "--config", file, "--cgroup", s.workload, "--admin", adminAddress.String()}
-				},
-			}},
+			settled:   xlbSettled,
+			processes: []process{{name: "xlb", tool: "xlb", template: "envoy.yaml.tmpl", settings: service, args: xlbArgs}},
 		},
 		{
 			name: "nginx", about: "nginx as the balancer",
@@ -164,6 +165,13 @@ func peerNames() []string {
 		names[i] = p.name
 	}
 	return names
+}
+
+// xlbSettled answers 200 when XLB is ready.
+var xlbSettled = "http://" + adminAddress.String() + "/ready"
+
+func xlbArgs(s site, file string) []string {
+	return []string{"run", "--config", file, "--cgroup", s.workload, "--admin", adminAddress.String()}
 }
 
 func nginxArgs(s site, file string) []string {

@@ -22,7 +22,7 @@ const (
 )
 
 // barColours by peer; the product stands out, the others recede.
-var barColours = map[string]string{peerXLB: "#1f6feb", peerDirect: "#57606a"}
+var barColours = map[string]string{peerXLB: "#1f6feb", peerDirect: "#57606a", peerSpread: "#8c959f"}
 
 const otherColour = "#afb8c1"
 

@@ -137,6 +137,9 @@ func (b *bench) round(ctx context.Context, bed *bed, topology lab.Topology, l lo
 
 // takesPart reports whether a peer is measured under a load.
 func (p peer) takesPart(l load) bool {
+	if p.name == peerSpread {
+		return l.spreads()
+	}
 	if l.isScaled() {
 		return p.takesPartScaled(l)
 	}
@@ -149,6 +152,11 @@ func (p peer) takesPart(l load) bool {
 		return p.balancesLeast()
 	}
 	return p.name != peerSidecars && len(p.needs) == 0
+}
+
+// spreads reports whether it matters under a load which endpoint a connection goes to, and any would do.
+func (l load) spreads() bool {
+	return slices.Contains([]string{caseKeepalive, caseShort, caseConnections, caseSizes, caseRate}, l.Case)
 }
 
 // tell writes a line of progress.

@@ -163,6 +163,9 @@ func TestEveryCaseHasItsPeers(t *testing.T) {
 			if name := p.name; !takesPart && (name == peerDirect || name == peerXLB || name == peerEnvoy) {
 				t.Errorf("%s: %s is left out", l, name)
 			}
+			if p.name == peerSpread && takesPart == (l.Case == caseChain || l.Case == caseDensity || l.Case == caseInterference || l.Case == caseRules) {
+				t.Errorf("%s: %s takes part: %t", l, p.name, takesPart)
+			}
 			if takesPart && p.needs != nil && l.Case != caseRules {
 				t.Errorf("%s: %s takes part", l, p.name)
 			}
