@@ -72,8 +72,13 @@ func errno(err error) error {
 // Serve answers requests on l until ctx is done, and closes l. Answers being written
 // may finish. It returns nil after an orderly end.
 func Serve(ctx context.Context, l net.Listener, handler http.Handler, log *slog.Logger) error {
+	// gRPC, which has services here, speaks HTTP/2.
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
 	server := &http.Server{
 		Handler:           handler,
+		Protocols:         protocols,
 		ReadHeaderTimeout: readTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,

@@ -4,6 +4,7 @@ package node
 
 import (
 	"encoding/json"
+	"net/http"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -11,22 +12,43 @@ import (
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/xds"
+	"github.com/xlb-project/xlb/internal/xds/csds"
 )
+
+// withClientStatus adds the client status discovery service to the admin API.
+func withClientStatus(handler http.Handler, d *dynamic) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", handler)
+	mux.Handle("POST "+csds.Path, csds.NewHandler(d.bootstrap.Load().Dynamic.Node, d.resources))
+	return mux
+}
 
 // dump lists the dynamic resources. It is called at any time.
 func (d *dynamic) dump() *admin.Dynamic {
 	out := &admin.Dynamic{}
-	lists := map[config.Kind]*[]admin.Resource{
-		config.Clusters: &out.Clusters, config.Assignments: &out.Endpoints, config.Listeners: &out.Listeners, config.Routes: &out.Routes,
+	lists := map[xds.Kind]*[]admin.Resource{
+		xds.Clusters: &out.Clusters, xds.Assignments: &out.Endpoints, xds.Listeners: &out.Listeners, xds.Routes: &out.Routes,
 	}
+	for _, r := range d.resources() {
+		*lists[r.Kind] = append(*lists[r.Kind], sent(&r.ResourceStatus))
+	}
+	return out
+}
+
+// resources are those of the control plane and of files, but for what the bootstrap has under the same names. It is called at any time.
+func (d *dynamic) resources() []csds.Resource {
+	var out []csds.Resource
 	b := d.bootstrap.Load()
+	add := func(kind config.Kind, r *xds.ResourceStatus) {
+		if !b.IsStatic(kind, r.Name) {
+			out = append(out, csds.Resource{Kind: xds.Kind(kind), ResourceStatus: *r})
+		}
+	}
 	if d.client != nil {
 		status := d.client.Status()
-		for kind, list := range lists {
-			for _, r := range status.Kinds[xds.Kind(kind)].Resources {
-				if !b.IsStatic(kind, r.Name) {
-					*list = append(*list, sent(&r))
-				}
+		for kind := range status.Kinds {
+			for _, r := range status.Kinds[kind].Resources {
+				add(config.Kind(kind), &r)
 			}
 		}
 	}
@@ -34,9 +56,7 @@ func (d *dynamic) dump() *admin.Dynamic {
 	defer d.n.updates.Unlock()
 	for _, f := range b.Files() {
 		for _, one := range d.read[f] {
-			if !b.IsStatic(f.Kind, one.Name) {
-				*lists[f.Kind] = append(*lists[f.Kind], admin.Resource{Name: one.Name, Body: inJSON(one.Body), Status: xds.Acked.String()})
-			}
+			add(f.Kind, &xds.ResourceStatus{Name: one.Name, Body: one.Body, State: xds.Acked})
 		}
 	}
 	return out

@@ -274,6 +274,9 @@ func (n *Node) background(ctx context.Context, listener net.Listener) {
 		return
 	}
 	handler := admin.NewHandler(n, n.metrics.Handler())
+	if n.dynamic != nil {
+		handler = withClientStatus(handler, n.dynamic)
+	}
 	n.goes(func() { n.serveAdmin(ctx, listener, handler) })
 }
 

@@ -20,11 +20,14 @@ import (
 
 	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statusv3 "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	controlplane "github.com/envoyproxy/go-control-plane/pkg/server/v3"
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -482,6 +485,7 @@ func TestRefusalsAreToldToTheControlPlane(t *testing.T) {
 				requireStatus(t, runExchange(t, place, service, 10*time.Second, getAndReceive("/")...), http.StatusOK)
 			}
 			requireDump(t, b, "upstream_bind_config: not supported")
+			requireClientStatus(t, b, "upstream_bind_config: not supported")
 			if n := b.Metric(t, "xlb_dynamic_resources_refused_total"); n < 2 {
 				t.Errorf("%v resources were counted as refused, want 2 or more", n)
 			}
@@ -522,6 +526,36 @@ func requireDump(t *testing.T, b *harness.Balancer, refused string) {
 				t.Errorf("endpoints: %v", m)
 			}
 		}
+	}
+}
+
+// requireClientStatus fails unless the client status discovery service has the four resources, of which the cluster and the table were refused.
+func requireClientStatus(t *testing.T, b *harness.Balancer, refused string) {
+	t.Helper()
+	conn, err := grpc.NewClient(b.Admin.String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	out, err := statusv3.NewClientStatusDiscoveryServiceClient(conn).FetchClientStatus(ctx, &statusv3.ClientStatusRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range out.GetConfig()[0].GetGenericXdsConfigs() {
+		if r.GetXdsConfig() == nil {
+			t.Errorf("%s %s has no content", r.GetTypeUrl(), r.GetName())
+		}
+		got = append(got, strings.TrimPrefix(r.GetTypeUrl(), "type.googleapis.com/envoy.config.")+" "+r.GetName()+" "+r.GetClientStatus().String())
+		if r.GetTypeUrl() == clusterType && !strings.Contains(r.GetErrorState().GetDetails(), refused) {
+			t.Errorf("the cluster was refused for %q, want %q in it", r.GetErrorState().GetDetails(), refused)
+		}
+	}
+	want := []string{"cluster.v3.Cluster shop NACKED", "endpoint.v3.ClusterLoadAssignment shop ACKED", "listener.v3.Listener web ACKED", "route.v3.RouteConfiguration table NACKED"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("client status (-want +got):\n%s", diff)
 	}
 }
 
