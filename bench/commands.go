@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/xlb-project/xlb/bench/chain"
+	"github.com/xlb-project/xlb/bench/control"
 	loadgen "github.com/xlb-project/xlb/bench/load"
 	"github.com/xlb-project/xlb/bench/queue"
 	"github.com/xlb-project/xlb/bench/websocket"
@@ -111,6 +112,7 @@ func newClientsCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&targets, "target", []string{"127.0.0.1:8080"}, "ADDRESS:PORT to connect to; repeat for several")
 	flags.IntVar(&count, "count", 1, "how many addresses in a row to connect to, from the first target on")
+	flags.IntVar(&o.Hosts, "hosts", 0, "how many hosts to ask for at random, s0, s1, ...; 0: the target")
 	flags.Float64Var(&o.Rate, "rate", 100, "requests a second; 0: each connection asks again when it has its answer")
 	flags.IntVar(&o.Connections, "connections", 8, "open connections")
 	flags.DurationVar(&o.Duration, "duration", time.Second, "length of the load")
@@ -195,6 +197,57 @@ func newAwaitCommand() *cobra.Command {
 	flags.StringVar(&target, "target", "127.0.0.1:8080", "ADDRESS:PORT of the first")
 	flags.IntVar(&count, "count", 1, "how many addresses in a row")
 	flags.DurationVar(&patience, "patience", time.Minute, "how long to wait for all")
+	return cmd
+}
+
+func newControlCommand() *cobra.Command {
+	var o control.Options
+	cmd := &cobra.Command{
+		Use:     "control",
+		Short:   "Be a control plane that changes endpoints all the time; the benchmark runs this beside balancers",
+		Example: "  go run ./bench control --services 1000 --endpoints 10 --rate 100",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return control.Serve(cmd.Context(), o) },
+	}
+	flags := cmd.Flags()
+	for name, at := range map[string]struct {
+		into        *netip.AddrPort
+		value, what string
+	}{
+		"listen": {&o.Listen, "127.0.0.1:18000", "where balancers ask"},
+		"report": {&o.Report, "127.0.0.1:18001", "where reports are fetched"},
+		"front":  {&o.Front, "127.80.0.1:8080", "of the listener that all services share"},
+		"first":  {&o.First, "127.90.0.1:9060", "of the first endpoint; the next ones follow"},
+		"other":  {&o.Other, "127.95.0.1:9061", "of the probed service's other server"},
+	} {
+		*at.into = netip.MustParseAddrPort(at.value)
+		flags.TextVar(at.into, name, *at.into, "ADDRESS:PORT "+at.what)
+	}
+	flags.IntVar(&o.Services, "services", 1000, "how many there are")
+	flags.IntVar(&o.Endpoints, "endpoints", 10, "of each service")
+	flags.IntVar(&o.Rate, "rate", 100, "changes a second")
+	return cmd
+}
+
+func newProbeCommand() *cobra.Command {
+	var target netip.AddrPort
+	var d time.Duration
+	cmd := &cobra.Command{
+		Use:     "probe",
+		Short:   "Ask a service again and again, and print when its server changed; the benchmark runs this as a client",
+		Example: "  go run ./bench probe --target 127.80.0.1:8080 --duration 3s",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			sights, err := control.Probe(cmd.Context(), target, d)
+			if err != nil {
+				return err
+			}
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(sights)
+		},
+	}
+	flags := cmd.Flags()
+	flags.TextVar(&target, "target", netip.MustParseAddrPort("127.80.0.1:8080"), "ADDRESS:PORT to connect to")
+	flags.DurationVar(&d, "duration", time.Second, "how long")
 	return cmd
 }
 

@@ -45,6 +45,8 @@ type measurement struct {
 	NoiseRate float64 `json:"noise_requests_per_second,omitempty"`
 	// Density is of that case only.
 	Density *density `json:"density,omitempty"`
+	// Changes is of that case only.
+	Changes *changes `json:"changes_made,omitempty"`
 	// Failure says why the turn has no figures.
 	Failure string `json:"failure,omitempty"`
 }
@@ -54,6 +56,9 @@ type measurement struct {
 func (b *bed) turn(ctx context.Context, p peer, l load, o options) measurement {
 	if l.Case == caseDensity {
 		return b.densityTurn(ctx, p, l, o)
+	}
+	if l.Case == caseChanges {
+		return b.changesTurn(ctx, p, l, o)
 	}
 	m := measurement{load: l, Peer: p.name}
 	if err := errors.Join(b.lay(l), b.layApp(ctx, l)); err != nil {

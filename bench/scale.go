@@ -33,10 +33,12 @@ const (
 	caseInterference = "interference"
 	// caseRules varies how many services are configured that nobody asks.
 	caseRules = "rules"
+	// caseChanges varies how many times a second a control plane changes endpoints.
+	caseChanges = "changes"
 )
 
 // scaleCases in the order in which they run.
-var scaleCases = []string{caseConnections, caseSizes, caseRate, caseChain, caseDensity, caseInterference, caseRules}
+var scaleCases = []string{caseConnections, caseSizes, caseRate, caseChain, caseDensity, caseInterference, caseRules, caseChanges}
 
 // Which messages have the body, in the sizes case.
 const (
@@ -69,6 +71,8 @@ type scaleOptions struct {
 	// Rules are numbers of unrelated services in the rules case, beside which RuleConnections ask.
 	Rules           []int `json:"rules"`
 	RuleConnections int   `json:"rule_connections"`
+	// Changes are numbers of changes a second in the changes case.
+	Changes []int `json:"changes"`
 }
 
 func (o *scaleOptions) addFlags(flags *pflag.FlagSet) {
@@ -86,6 +90,7 @@ func (o *scaleOptions) addFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.WatchedConnections, "watched-connections", 5, "connections of the watched clients in the case interference")
 	flags.IntSliceVar(&o.Rules, "rules", []int{0, 1000, 10_000, 100_000}, "numbers of unrelated services in the case rules")
 	flags.IntVar(&o.RuleConnections, "rule-connections", 8, "number of connections in the case rules")
+	flags.IntSliceVar(&o.Changes, "changes", []int{0, 100}, "changes a second of endpoints in the case changes")
 }
 
 // validate returns every problem of the options, each with the flag's name.
@@ -104,7 +109,8 @@ func (o scaleOptions) validate() error {
 		positive("watched-rate", o.WatchedRate),
 		positive("watched-connections", o.WatchedConnections),
 		within("rules", 0, 130_000, o.Rules...),
-		positive("rule-connections", o.RuleConnections))
+		positive("rule-connections", o.RuleConnections),
+		within("changes", 0, 10_000, o.Changes...))
 }
 
 func within(flag string, least, most int, values ...int) error {
@@ -129,6 +135,8 @@ type Scaled struct {
 	Noise int `json:"noise,omitempty"`
 	// Rules is how many unrelated services there are; of the rules case.
 	Rules int `json:"rules,omitempty"`
+	// Changes is how many there are a second; of the changes case.
+	Changes int `json:"changes,omitempty"`
 }
 
 // scaleLoads lists what is measured of these cases, in order.
@@ -173,12 +181,17 @@ func (o options) scaleLoads() []load {
 			}
 		}
 	}
+	if o.asksFor(caseChanges) {
+		for _, n := range o.Scale.Changes {
+			loads = append(loads, load{Case: caseChanges, Connections: changeConnections, Rate: changeRate, Scaled: Scaled{Changes: n}})
+		}
+	}
 	return loads
 }
 
 // runsIn reports whether a load is measured in a topology.
 func (l load) runsIn(topology lab.Topology) bool {
-	return topology == lab.SameHost || !slices.Contains([]string{caseChain, caseDensity, caseRules}, l.Case)
+	return topology == lab.SameHost || !slices.Contains([]string{caseChain, caseDensity, caseRules, caseChanges}, l.Case)
 }
 
 // isScaled reports whether a load is one of these cases'.
@@ -195,6 +208,8 @@ func (l load) title() string {
 		return fmt.Sprintf("%s, %d requests/s from %d connections watched", l.Case, l.Rate, l.Connections)
 	case caseRules:
 		return fmt.Sprintf("%s, %d %s connections", l.Case, l.Connections, l.Way)
+	case caseChanges:
+		return fmt.Sprintf("%s, %d services of %d endpoints, %d requests/s", l.Case, changedServices, changedEndpoints, l.Rate)
 	case caseRate, caseChain:
 		return fmt.Sprintf("%s, %d connections", l.Case, l.Connections)
 	}
@@ -216,6 +231,8 @@ func (l load) step() int {
 		return l.Noise
 	case caseRules:
 		return l.Rules
+	case caseChanges:
+		return l.Changes
 	}
 	return 0
 }
@@ -232,6 +249,8 @@ func (l load) stepName() string {
 		return "neighbour's connections"
 	case caseRules:
 		return "unrelated services"
+	case caseChanges:
+		return "changes/s"
 	}
 	return l.Case
 }
@@ -258,13 +277,15 @@ func (p peer) takesPartScaled(l load) bool {
 		return p.name == peerDirect || p.name == peerXLB || p.name == peerEnvoy || p.name == peerSidecars
 	case caseRules:
 		return p.takesRules(l)
+	case caseChanges:
+		return p.name == peerXLB || p.name == peerEnvoy
 	}
 	return p.name != peerSidecars && len(p.needs) == 0
 }
 
 // scaledEndpoints is what a load of these cases needs.
 func (l load) scaledEndpoints() kind {
-	if l.Case == caseChain || l.Case == caseDensity {
+	if l.Case == caseChain || l.Case == caseDensity || l.Case == caseChanges {
 		return nothing
 	}
 	if l.Case == caseSizes && l.Way == wayRequest {

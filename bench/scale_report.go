@@ -28,6 +28,8 @@ type scaleRow struct {
 	Noise *spread `json:"noise_requests_per_second,omitempty"`
 	// Density is of that case.
 	Density *densityRow `json:"density,omitempty"`
+	// Changes is of that case.
+	Changes *changesRow `json:"changes,omitempty"`
 	// Programs of the kernel, in the case rate.
 	Programs []programRow `json:"programs,omitempty"`
 	// Ratios to the peer's own figures at the least step, built within each round.
@@ -76,6 +78,9 @@ func scaleRowOf(measurements []measurement, like measurement) *scaleRow {
 	}
 	if like.Case == caseDensity {
 		r.Density = densityRowOf(own)
+	}
+	if like.Case == caseChanges {
+		r.Changes = changesRowOf(own, envoy)
 	}
 	return r
 }
@@ -235,6 +240,9 @@ func (l load) columns() []column {
 	if l.Case == caseDensity {
 		columns = append(columns, densityColumns()...)
 	}
+	if l.Case == caseChanges {
+		columns = append(columns, changesColumns()...)
+	}
 	return append(columns,
 		column{"mean us", func(r row) string { return median(r.Scale.Mean, "%.0f") }},
 		column{"p50 us (min-max)", func(r row) string { return withRange(r.P50) }},
@@ -296,6 +304,8 @@ func (l load) drawn() []figureOf {
 			{"memory", "memory of the balancer (PSS) in MB", func(r row) *spread { return r.Scale.Density.PSS }},
 			{"ready", "seconds until the last service answers", func(r row) *spread { return r.Scale.Density.Ready }},
 		}
+	case caseChanges:
+		return []figureOf{p99, {"cpu", "processor time of the balancer in percent", func(r row) *spread { return r.Scale.Changes.Share }}}
 	case caseRate:
 		return []figureOf{p50, p99, {"cpu", "processor time of clients, endpoints and balancer in us per request", func(r row) *spread { return r.CPU.Lab }}}
 	}

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"sync"
 	"time"
 
@@ -32,6 +33,8 @@ type Options struct {
 	// Connections bound the requests under way. One that finds all in use waits, and its latency counts from when it was due.
 	Connections int
 	Duration    time.Duration
+	// Hosts are asked for at random: s0, s1, and so on; 0: the target's address is the host.
+	Hosts int
 	// Seed gives the same moments again.
 	Seed uint64
 }
@@ -55,7 +58,7 @@ func Run(ctx context.Context, o Options) (loadgen.Report, error) {
 	}
 	callers := make([]*caller, o.Connections)
 	for i := range callers {
-		callers[i] = &caller{target: o.Targets[i%len(o.Targets)]}
+		callers[i] = &caller{target: o.Targets[i%len(o.Targets)], hosts: o.Hosts}
 		// Connected before anything is measured; one that cannot tries again with its first request.
 		_ = callers[i].connect()
 	}
@@ -107,6 +110,7 @@ func merge(callers []*caller, elapsed time.Duration) loadgen.Report {
 // caller has one connection; only its own goroutine uses it until it ends.
 type caller struct {
 	target    netip.AddrPort
+	hosts     int
 	conn      net.Conn
 	r         *bufio.Reader
 	latencies []int64 // microseconds
@@ -163,6 +167,13 @@ func (c *caller) disconnect() {
 	}
 }
 
+func (c *caller) host() string {
+	if c.hosts == 0 {
+		return c.target.String()
+	}
+	return "s" + strconv.Itoa(rand.IntN(c.hosts))
+}
+
 // ask fails unless the answer is 200.
 func (c *caller) ask() error {
 	if c.conn == nil {
@@ -173,7 +184,7 @@ func (c *caller) ask() error {
 	if err := c.conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(c.conn, "GET / HTTP/1.1\r\nHost: %s\r\nUser-Agent: xlb-bench\r\n\r\n", c.target); err != nil {
+	if _, err := fmt.Fprintf(c.conn, "GET / HTTP/1.1\r\nHost: %s\r\nUser-Agent: xlb-bench\r\n\r\n", c.host()); err != nil {
 		return err
 	}
 	response, err := http.ReadResponse(c.r, nil)
