@@ -85,6 +85,7 @@ int xlb_release(struct bpf_sock *sk)
 		release_server(sk);
 		return 1;
 	}
+	ps->flags |= PSOCK_CLOSED;
 	release_lease(sk, ps);
 	bpf_map_delete_elem(&receive_sequences, &ps->cookie);
 	/* The daemon has closed its end, and forgets nothing more of this connection. */

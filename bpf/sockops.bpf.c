@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* sock_ops: at the end of a handshake, client sockets to a service address become p-socks, and accepted sockets whose
- * other end is an i-sock become s-socks. Other sockets are left alone.
+ * other end is an i-sock become s-socks. Other sockets are left alone. Of a p-sock it also sees that the client has ended its side.
  */
 #include "lib/addr.h"
 #include "lib/config.h"
@@ -36,6 +36,29 @@ static __always_inline void remote_addr(struct bpf_sock_ops *ops, __u8 *addr)
 	addr_set6(addr, ops->remote_ip6[0], ops->remote_ip6[1], ops->remote_ip6[2], ops->remote_ip6[3]);
 }
 
+/* The daemon accepts connections when they need it, and now and then: most have closed by then. Only so many may wait for that. */
+static __always_inline void count_arrival(void)
+{
+	struct control *c = control_at(0);
+
+	if (c && __sync_fetch_and_add(&c->arrived, 1) + 1 == c->accept_at)
+		raise_event(EVENT_ARRIVED, 0, 0, 0);
+}
+
+/* A client that has ended its sending side alone waits for the daemon to end the other one. */
+static __always_inline void state_changed(struct bpf_sock_ops *ops)
+{
+	struct bpf_sock *sk = ops->sk;
+	struct psock *ps = sk ? psock_of(sk) : 0;
+
+	/* One change is all there is to see. */
+	bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags & ~BPF_SOCK_OPS_STATE_CB_FLAG);
+	if (!ps || ops->args[1] != BPF_TCP_FIN_WAIT1 || ps->flags & (PSOCK_CLOSED | PSOCK_ANNOUNCED))
+		return;
+	ps->flags |= PSOCK_ANNOUNCED;
+	raise_event(EVENT_HANDOVER, 0, 0, 0);
+}
+
 static __always_inline void join_psock(struct bpf_sock_ops *ops, struct bpf_sock *sk, struct psock *ps)
 {
 	int size = psock_rcvbuf;
@@ -61,6 +84,8 @@ static __always_inline void join_psock(struct bpf_sock_ops *ops, struct bpf_sock
 		return;
 	}
 	ps->flags |= PSOCK_JOINED;
+	bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
+	count_arrival();
 	if (size)
 		bpf_setsockopt(ops, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
 	count(VERDICT_PSOCK_JOINED);
@@ -141,6 +166,9 @@ int xlb_sockops(struct bpf_sock_ops *ops)
 		break;
 	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
 		passive_established(ops);
+		break;
+	case BPF_SOCK_OPS_STATE_CB:
+		state_changed(ops);
 		break;
 	}
 	return 1;

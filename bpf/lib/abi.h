@@ -160,6 +160,13 @@ struct control {
 	__u32 daemon_tgid;
 	/* Non-zero: no new connection is intercepted. Writer: daemon. */
 	__u32 draining;
+	/* The value of `arrived` at which EVENT_ARRIVED is raised. Writer: daemon. */
+	__u32 accept_at;
+	/* So that `arrived` is not in the cache line of what every connect reads. */
+	__u32 reserved[11];
+	/* p-socks since the daemon last accepted. Writers: sock_ops; the daemon, which sets it to 0. */
+	__u32 arrived;
+	__u32 reserved2;
 };
 
 /* Where the connections of one network namespace are really sent, by its cookie. Several, so that short connections to
@@ -907,6 +914,8 @@ enum event_kind {
 	EVENT_SPILLED = 4,
 	/* An endpoint has reached a limit of errors in a row. */
 	EVENT_OUTLIER = 5,
+	/* Many connections wait to be accepted, each of which could wait longer. */
+	EVENT_ARRIVED = 6,
 };
 
 /* Which limits of an endpoint EVENT_OUTLIER is about. */

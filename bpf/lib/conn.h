@@ -107,6 +107,8 @@ enum psock_flags {
 	PSOCK_REMOTE = 8,
 	/* Of a listener without HTTP: no program looks at its bytes. */
 	PSOCK_PLAIN = 16,
+	/* The last descriptor has been closed. */
+	PSOCK_CLOSED = 32,
 };
 
 /* A body of which the length is not known. */

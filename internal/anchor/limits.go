@@ -47,8 +47,15 @@ type clock struct {
 	closeAt time.Time
 }
 
-// LimitsChanged looks at all connections anew: their listeners may have other limits.
-func (s *Set) LimitsChanged() {
+// LimitsChanged looks at all connections anew: their listeners may have other limits. These are those of all listeners.
+func (s *Set) LimitsChanged(all map[uint32]Limits) {
+	step := acceptPace
+	for _, l := range all {
+		if !l.none() {
+			step = min(step, l.step())
+		}
+	}
+	s.limitStep.Store(int64(step))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.limited = map[*Conn]struct{}{}

@@ -3,11 +3,17 @@
 package anchor
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -70,7 +76,9 @@ func (s *Set) listenOn(a netip.AddrPort) (uint16, error) {
 }
 
 func (s *Set) start(fd int, sa unix.Sockaddr) (uint16, error) {
-	// Inherited by what it accepts.
+	// Inherited by what it accepts, most of which has been closed by its client: nobody is there to see the reset, and it leaves no
+	// TIME_WAIT behind that would keep the client's port.
+	reset(fd)
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
 		return 0, err
 	}
@@ -86,34 +94,83 @@ func (s *Set) start(fd int, sa unix.Sockaddr) (uint16, error) {
 	}
 	port := addrPort(bound).Port()
 	l := &listener{set: s, fd: fd, port: port}
-	if err := s.acceptor.WatchAlways(fd, l); err != nil {
-		return 0, err
+	if !s.cfg.FastPath {
+		if err := s.poller.WatchAlways(fd, l); err != nil {
+			return 0, err
+		}
 	}
 	s.listeners = append(s.listeners, l)
 	return port, nil
 }
 
-// acceptDelay is how long connections may wait to be accepted. Most never need it: their requests are served in the
-// kernel, and one that makes a single request has often closed by then. Those that do need it announce themselves. Between 1 and 10
-// ms, connections per second are the same within the noise; longer costs latency at the 99th percentile, shorter costs processor time.
-const acceptDelay = 2 * time.Millisecond
+// acceptPace is how long connections may wait to be accepted. With the fast path most never need it: their requests are served in the
+// kernel, and one that makes a single request has often closed by then. Those that do need it announce themselves: so the daemon does not
+// wait for connections at all. Without the fast path every connection needs the daemon at once.
+const acceptPace = 250 * time.Millisecond
 
-// newAcceptor watches the listeners. Without the fast path every connection needs the daemon at once.
-func newAcceptor(fastPath bool) (*poller.Poller, error) {
-	if fastPath {
-		return poller.NewLazy(acceptDelay)
+// acceptAt is how many connections may wait: they come to several listeners at random, and each must have room in its queue.
+const acceptAt = 64
+
+// announcePace is between two looks for a connection that was announced a moment before it is there, announceLooks is how many there are.
+const (
+	announcePace  = 2 * time.Millisecond
+	announceLooks = 3
+)
+
+// beginAccepting accepts now and then, until the beat is stopped.
+func (s *Set) beginAccepting() (err error) {
+	at := uint32(min(acceptAt, queueLimit()))
+	atomic.StoreUint32(&s.cfg.Shared.Control.AcceptAt, at)
+	s.accepting, err = poller.Every(func(time.Time) time.Duration {
+		s.AcceptNow()
+		if s.looks.Load() > 0 {
+			s.looks.Add(-1)
+			return announcePace
+		}
+		return min(acceptPace, time.Duration(s.limitStep.Load()))
+	})
+	return err
+}
+
+// queueLimit is how many connections may wait at a listener.
+func queueLimit() int {
+	text, err := os.ReadFile("/proc/sys/net/core/somaxconn")
+	if err != nil {
+		return 1
 	}
-	return poller.New()
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 1
+	}
+	return n
+}
+
+// Announced accepts what waits, and what is about to: a client may know of its connection before the listener does.
+func (s *Set) Announced() {
+	s.AcceptNow()
+	if s.accepting != nil {
+		s.looks.Store(announceLooks)
+		s.accepting.Soon(announcePace)
+	}
+}
+
+// AcceptNow accepts what waits.
+func (s *Set) AcceptNow() {
+	atomic.StoreUint32(&s.cfg.Shared.Control.Arrived, 0)
+	for _, l := range s.listeners {
+		l.Ready()
+	}
 }
 
 // Ready implements poller.Handler: it accepts what is there.
 func (l *listener) Ready() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var peer unix.RawSockaddrAny
 	for !l.closed {
-		fd, peer, err := unix.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		fd, err := poller.AcceptNow(l.fd, &peer)
 		if err == nil {
-			l.set.accepted(fd, addrPort(peer), l.port)
+			l.set.accepted(fd, rawAddrPort(&peer), l.port)
 			continue
 		}
 		if errors.Is(err, unix.ECONNABORTED) || errors.Is(err, unix.EINTR) {
@@ -126,13 +183,6 @@ func (l *listener) Ready() {
 	}
 }
 
-// AcceptNow accepts what waits.
-func (s *Set) AcceptNow() {
-	for _, l := range s.listeners {
-		l.Ready()
-	}
-}
-
 func (l *listener) close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,7 +190,7 @@ func (l *listener) close() error {
 		return nil
 	}
 	l.closed = true
-	l.set.acceptor.Forget(l.fd)
+	l.set.poller.Forget(l.fd)
 	return unix.Close(l.fd)
 }
 
@@ -152,4 +202,22 @@ func addrPort(sa unix.Sockaddr) netip.AddrPort {
 		return netip.AddrPortFrom(netip.AddrFrom16(sa.Addr), uint16(sa.Port))
 	}
 	return netip.AddrPort{}
+}
+
+// rawAddrPort is an address as the kernel writes it.
+func rawAddrPort(sa *unix.RawSockaddrAny) netip.AddrPort {
+	switch sa.Addr.Family {
+	case unix.AF_INET:
+		in := (*unix.RawSockaddrInet4)(unsafe.Pointer(sa))
+		return netip.AddrPortFrom(netip.AddrFrom4(in.Addr), netOrder(&in.Port))
+	case unix.AF_INET6:
+		in := (*unix.RawSockaddrInet6)(unsafe.Pointer(sa))
+		return netip.AddrPortFrom(netip.AddrFrom16(in.Addr), netOrder(&in.Port))
+	}
+	return netip.AddrPort{}
+}
+
+// netOrder reads a port in network byte order.
+func netOrder(port *uint16) uint16 {
+	return binary.BigEndian.Uint16((*[2]byte)(unsafe.Pointer(port))[:])
 }

@@ -13,8 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/poller"
 )
@@ -121,12 +119,16 @@ type Config struct {
 type Set struct {
 	cfg       Config
 	poller    *poller.Poller
-	acceptor  *poller.Poller
 	ctx       context.Context
 	cancel    context.CancelFunc
 	wg        sync.WaitGroup
 	listeners []*listener
 	active    atomic.Int64
+	// accepting is the beat at which connections are accepted, nil without the fast path. looks is how many looks are left for one that
+	// was announced, limitStep how often connections with limits are looked at, in ns.
+	accepting *poller.Beat
+	looks     atomic.Int32
+	limitStep atomic.Int64
 
 	mu    sync.Mutex
 	conns map[uint64]*Conn
@@ -146,13 +148,13 @@ func New(cfg Config) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	acceptor, err := newAcceptor(cfg.FastPath)
-	if err != nil {
-		return nil, errors.Join(err, po.Close())
-	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Set{cfg: cfg, poller: po, acceptor: acceptor, ctx: ctx, cancel: cancel, conns: map[uint64]*Conn{}, limited: map[*Conn]struct{}{}, paced: make(chan struct{}, 1)}
+	s := &Set{cfg: cfg, poller: po, ctx: ctx, cancel: cancel, conns: map[uint64]*Conn{}, limited: map[*Conn]struct{}{}, paced: make(chan struct{}, 1)}
+	s.limitStep.Store(int64(acceptPace))
 	ports, err := s.listen()
+	if err == nil && cfg.FastPath {
+		err = s.beginAccepting()
+	}
 	if err == nil {
 		err = cfg.Sockets.Anchors.Put(cfg.Netns, ports)
 	}
@@ -173,11 +175,10 @@ func (s *Set) accepted(fd int, peer netip.AddrPort, port uint16) {
 		Addr: peer.Addr().As16(), Port: peer.Port(), AnchorPort: port, Netns: s.cfg.Netns,
 	})
 	if !ok {
-		// Nobody is there to see the reset, and it leaves no TIME_WAIT behind that would keep the client's port.
-		reset(fd)
-		unix.Close(fd)
+		poller.CloseNow(fd)
 		return
 	}
+	poller.Unlinger(fd)
 	c := &Conn{
 		set:      s,
 		fd:       fd,
@@ -364,6 +365,7 @@ type Stats struct {
 
 // Stats returns the current counts.
 func (s *Set) Stats() Stats {
+	s.AcceptNow()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Stats{Open: len(s.conns), Accepted: s.accepts}
@@ -383,6 +385,7 @@ type Info struct {
 
 // List returns the open connections, in no order.
 func (s *Set) List() []Info {
+	s.AcceptNow()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := make([]Info, 0, len(s.conns))
@@ -423,6 +426,9 @@ func (s *Set) CloseQuiet() int {
 // Close closes every connection and waits for all goroutines.
 func (s *Set) Close() error {
 	err := s.StopListening()
+	if s.accepting != nil {
+		s.accepting.Stop()
+	}
 	s.mu.Lock()
 	s.closing = true
 	var open []*Conn
@@ -435,5 +441,5 @@ func (s *Set) Close() error {
 		c.close()
 	}
 	s.wg.Wait()
-	return errors.Join(err, s.acceptor.Close(), s.poller.Close())
+	return errors.Join(err, s.poller.Close())
 }

@@ -124,9 +124,7 @@ func TestUseAcceptsTheConnectionThatItNeeds(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
 	// Nobody else accepts any more.
-	for _, l := range r.s.listeners {
-		r.s.acceptor.Forget(l.fd)
-	}
+	r.s.accepting.Stop()
 	c := r.dial()
 	eventually(t, func() string {
 		// The last segment of a handshake may still be on its way when the client's connect has returned.

@@ -138,6 +138,10 @@ type abiControl struct {
 	HeartbeatNs uint64
 	DaemonTgid  uint32
 	Draining    uint32
+	AcceptAt    uint32
+	Reserved    [11]uint32
+	Arrived     uint32
+	Reserved2   uint32
 }
 
 type abiEndpoint struct {
@@ -194,6 +198,7 @@ const (
 	abiEventKindEVENT_HANDOVER    abiEventKind = 3
 	abiEventKindEVENT_SPILLED     abiEventKind = 4
 	abiEventKindEVENT_OUTLIER     abiEventKind = 5
+	abiEventKindEVENT_ARRIVED     abiEventKind = 6
 )
 
 type abiExplanation struct {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 )
@@ -43,7 +44,7 @@ func NewSockets(anchors, conns, slowConns, peers, isockSlots, psocks, isocks *eb
 // TakeConn returns what the kernel knows of an accepted connection, and removes it from the map.
 func (s *Sockets) TakeConn(k ConnKey) (ConnRecord, bool) {
 	var r ConnRecord
-	return r, s.conns.LookupAndDelete(k, &r) == nil
+	return r, takeNow(s.conns.FD(), unsafe.Pointer(&k), unsafe.Pointer(&r)) == nil
 }
 
 // MarkSlow keeps a p-sock off the fast path until an offer is accepted, without disturbing an entry that is there.

@@ -152,6 +152,7 @@ const (
 	EventSlotBroken = abiEventKindEVENT_SLOT_BROKEN
 	EventSpilled    = abiEventKindEVENT_SPILLED
 	EventOutlier    = abiEventKindEVENT_OUTLIER
+	EventArrived    = abiEventKindEVENT_ARRIVED
 )
 
 // Values of Outlier.

@@ -73,7 +73,7 @@ func (n *Node) install(cfg *model.Config) error {
 		return err
 	}
 	n.connect(cfg)
-	n.anchors.LimitsChanged()
+	n.anchors.LimitsChanged(n.directory.Load().limits)
 	n.keeper.follow(cfg)
 	return nil
 }
@@ -153,6 +153,7 @@ func (n *Node) connect(cfg *model.Config) {
 		})
 	}
 	n.pool.SetEndpoints(list)
+	n.pool.SetShortest(shortestLimit(cfg))
 	n.proxy.KeepConnections(kept)
 	n.releaseGone()
 }

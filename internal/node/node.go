@@ -24,6 +24,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/poller"
 	"github.com/xlb-project/xlb/internal/pool"
 	"github.com/xlb-project/xlb/internal/reconcile"
 	"github.com/xlb-project/xlb/internal/slowpath"
@@ -262,9 +263,8 @@ func (n *Node) close() error {
 
 // background starts what runs beside everything else.
 func (n *Node) background(ctx context.Context, listener net.Listener) {
-	n.every(ctx, beatInterval, n.beat)
-	n.every(ctx, reconcile.GrowthPace, n.tend)
-	n.every(ctx, reclaimPace, n.reclaim)
+	n.every(ctx, tendPace, func() bool { n.beat(); return n.mustTend() }, n.tend)
+	n.every(ctx, tendPace, n.reconcil.MustReclaim, n.reclaim)
 	n.goes(n.keeper.run)
 	if n.dynamic != nil {
 		n.dynamic.start(ctx)
@@ -295,8 +295,18 @@ func (n *Node) goes(f func()) {
 	}()
 }
 
-// beatInterval is well below the kernel programs' limit of three seconds.
-const beatInterval = 500 * time.Millisecond
+// tendPace is how often the daemon shows that it lives, which is well below the kernel programs' limit of three seconds, and looks for
+// what is to be tended, or given up.
+const tendPace = reconcile.GrowthPace
+
+// mustTend reports whether there is something to tend. It does not wait.
+func (n *Node) mustTend() bool {
+	if !n.mu.TryLock() {
+		return true
+	}
+	defer n.mu.Unlock()
+	return len(n.waiting) > 0 || n.reconcil.MustGrow()
+}
 
 // tend lets the weights of endpoints that have just become healthy grow, and gives up removed ones.
 func (n *Node) tend() {
@@ -306,9 +316,6 @@ func (n *Node) tend() {
 	n.releaseWaiting()
 }
 
-// reclaimPace is how often what changes have left is given up.
-const reclaimPace = 250 * time.Millisecond
-
 // reclaim waits for the kernel, which takes seconds where other work takes all the time of the processors: nothing else may wait for it.
 func (n *Node) reclaim() {
 	if err := n.reconcil.Reclaim(); err != nil {
@@ -316,27 +323,45 @@ func (n *Node) reclaim() {
 	}
 }
 
-// every calls f again and again, in a goroutine of its own, until ctx ends.
-func (n *Node) every(ctx context.Context, pace time.Duration, f func()) {
+// every asks again and again whether f is to be called, which happens in a goroutine of its own, until ctx ends. To ask must not wait for
+// anything: a daemon with nothing to do wakes for that alone.
+func (n *Node) every(ctx context.Context, pace time.Duration, due func() bool, f func()) {
+	call, stop := n.ticks(pace, due)
 	n.goes(func() {
-		tick := time.NewTicker(pace)
-		defer tick.Stop()
+		defer stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-tick.C:
+			case <-call:
 				f()
 			}
 		}
 	})
 }
 
+// ticks tells again and again, until it is stopped, that something is due.
+func (n *Node) ticks(pace time.Duration, due func() bool) (call <-chan struct{}, stop func()) {
+	c := make(chan struct{}, 1)
+	beat, err := poller.Every(func(time.Time) time.Duration {
+		if due() {
+			select {
+			case c <- struct{}{}:
+			default: // it has yet to be heard
+			}
+		}
+		return pace
+	})
+	if err != nil {
+		// The pool has beats as well: without them there is no daemon.
+		n.log.Error("nothing is done again and again", "err", err)
+		return c, func() {}
+	}
+	return c, beat.Stop
+}
+
 func (n *Node) beat() {
-	var ts unix.Timespec
-	// CLOCK_MONOTONIC always exists.
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	atomic.StoreUint64(&n.datapath.Shared.Control.HeartbeatNs, uint64(ts.Nano()))
+	atomic.StoreUint64(&n.datapath.Shared.Control.HeartbeatNs, uint64(maps.Now()))
 }
 
 // followEvents ends when the event stream is closed.
@@ -352,6 +377,8 @@ func (n *Node) followEvents() {
 		}
 		switch maps.EventKind(e.Kind) {
 		case maps.EventHandover:
+			n.anchors.Announced()
+		case maps.EventArrived:
 			n.anchors.AcceptNow()
 		case maps.EventPoolLow:
 			n.pool.Grow(e.Endpoint)
@@ -384,8 +411,8 @@ func (n *Node) open(ctx context.Context) {
 // follow serves until ctx ends, and reloads the file when it changes or when told to.
 func (n *Node) follow(ctx context.Context, reload <-chan os.Signal) {
 	const interval = 500 * time.Millisecond
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
+	tick, stop := n.ticks(interval, func() bool { return true })
+	defer stop()
 	last := stampOf(n.o.ConfigPath)
 	for {
 		select {
@@ -394,7 +421,7 @@ func (n *Node) follow(ctx context.Context, reload <-chan os.Signal) {
 		case <-reload:
 			last = stampOf(n.o.ConfigPath)
 			n.reload()
-		case <-tick.C:
+		case <-tick:
 			if now := stampOf(n.o.ConfigPath); now != last {
 				last = now
 				n.reload()

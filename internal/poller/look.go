@@ -26,7 +26,7 @@ const (
 // Look finds what there is to read, and leaves it there.
 func Look(fd int) Sight {
 	var b [1]byte
-	n, _, err := unix.Recvfrom(fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	n, err := peekNow(fd, b[:])
 	switch {
 	case errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR):
 		return Quiet

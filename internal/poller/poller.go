@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package poller watches many idle sockets with one epoll descriptor and one thread. An idle socket costs an epoll
-// entry and a small struct, no goroutine and no buffer.
+// Package poller watches many idle sockets with one epoll descriptor and one goroutine, and calls what is to be done again and again. An
+// idle socket costs an epoll entry and a small struct, no goroutine and no buffer. A wake-up of this process costs one run of one thread.
 package poller
 
 import (
 	"errors"
 	"fmt"
-	"runtime"
+	"os"
 	"sync"
-	"time"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// Handler is called on the poller's thread when its socket has something to say: it must not block. A
+// Handler is called on the poller's goroutine when its socket has something to say: it must not block. A
 // one-shot watch is over then, until Rearm.
 type Handler interface {
 	Ready()
@@ -22,9 +22,8 @@ type Handler interface {
 
 // Poller is an epoll instance. The zero value is not usable: see New.
 type Poller struct {
-	epfd   int
-	wakefd int
-	delay  time.Duration
+	epfd int
+	file *os.File
 
 	mu       sync.Mutex
 	handlers map[int32]entry
@@ -40,26 +39,22 @@ type entry struct {
 	events     uint32
 }
 
-// New opens an epoll instance and starts its thread; Close ends it.
-func New() (*Poller, error) { return NewLazy(0) }
-
-// NewLazy is New for sockets that need no answer before the delay has passed: what becomes ready in that time is handled together,
-// with one wake-up.
-func NewLazy(delay time.Duration) (*Poller, error) {
+// New opens an epoll instance and starts its goroutine; Close ends it.
+func New() (*Poller, error) {
 	epfd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("create epoll: %w", err)
 	}
-	wakefd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	// The runtime's own poller watches this one, so that no thread waits here: one that does, and wakes, wakes others with it.
+	if err := unix.SetNonblock(epfd, true); err != nil {
+		return nil, errors.Join(fmt.Errorf("create epoll: %w", err), unix.Close(epfd))
+	}
+	p := &Poller{epfd: epfd, file: os.NewFile(uintptr(epfd), "epoll"), handlers: map[int32]entry{}, done: make(chan struct{})}
+	raw, err := p.file.SyscallConn()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("create eventfd: %w", err), unix.Close(epfd))
+		return nil, errors.Join(fmt.Errorf("watch epoll: %w", err), p.file.Close())
 	}
-	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(wakefd)}
-	if err := unix.EpollCtl(epfd, unix.EPOLL_CTL_ADD, wakefd, &ev); err != nil {
-		return nil, errors.Join(fmt.Errorf("watch eventfd: %w", err), unix.Close(wakefd), unix.Close(epfd))
-	}
-	p := &Poller{epfd: epfd, wakefd: wakefd, delay: delay, handlers: map[int32]entry{}, done: make(chan struct{})}
-	go p.run()
+	go p.run(raw)
 	return p, nil
 }
 
@@ -91,7 +86,7 @@ func (p *Poller) add(fd int, h Handler, events uint32) error {
 	p.handlers[int32(fd)] = entry{h, generation, events}
 	p.mu.Unlock()
 	ev := unix.EpollEvent{Events: events, Fd: int32(fd), Pad: generation}
-	if err := unix.EpollCtl(p.epfd, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
+	if err := control(p.epfd, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
 		p.forget(fd)
 		return fmt.Errorf("watch socket: %w", err)
 	}
@@ -107,7 +102,7 @@ func (p *Poller) Rearm(fd int) error {
 		return fmt.Errorf("rearm socket: %w", unix.ENOENT)
 	}
 	ev := unix.EpollEvent{Events: e.events, Fd: int32(fd), Pad: e.generation}
-	if err := unix.EpollCtl(p.epfd, unix.EPOLL_CTL_MOD, fd, &ev); err != nil {
+	if err := control(p.epfd, unix.EPOLL_CTL_MOD, fd, &ev); err != nil {
 		return fmt.Errorf("rearm socket: %w", err)
 	}
 	return nil
@@ -124,7 +119,7 @@ func (p *Poller) forget(fd int) {
 	p.mu.Unlock()
 }
 
-// Close ends the thread and waits for it. Watched sockets stay open.
+// Close ends the goroutine and waits for it. Watched sockets stay open.
 func (p *Poller) Close() error {
 	p.mu.Lock()
 	already := p.closed
@@ -133,57 +128,30 @@ func (p *Poller) Close() error {
 	if already {
 		return nil
 	}
-	if _, err := unix.Write(p.wakefd, []byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil {
-		return fmt.Errorf("wake poller: %w", err)
-	}
+	err := p.file.Close()
 	<-p.done
-	return errors.Join(unix.Close(p.wakefd), unix.Close(p.epfd))
+	return err
 }
 
-// niceness of urgent threads.
-const niceness = -10
-
-// urgent locks the goroutine to its thread and raises the thread's priority. What runs on it does little, but whole
-// machines of clients wait for it: an accept queue that overflows costs a connection a second. Without CAP_SYS_NICE the priority
-// stays as it is.
-func urgent() {
-	runtime.LockOSThread()
-	// Best effort: see above.
-	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), niceness)
-}
-
-func (p *Poller) run() {
+func (p *Poller) run(raw syscall.RawConn) {
 	defer close(p.done)
-	urgent()
 	events := make([]unix.EpollEvent, 256)
 	for {
-		n, err := p.wait(events)
-		if err != nil && !errors.Is(err, unix.EINTR) {
+		n := 0
+		look := func(epfd uintptr) bool {
+			var err error
+			n, err = waitNow(int(epfd), events)
+			return n > 0 || err != nil
+		}
+		if err := raw.Read(look); err != nil || n == 0 {
 			return
 		}
-		for _, ev := range events[:max(n, 0)] {
+		for _, ev := range events[:n] {
 			if !p.dispatch(ev) {
 				return
 			}
 		}
 	}
-}
-
-func (p *Poller) wait(events []unix.EpollEvent) (int, error) {
-	n, err := unix.EpollWait(p.epfd, events, -1)
-	if n <= 0 || p.delay == 0 {
-		return n, err
-	}
-	// Not time.Sleep: to park and to wake a goroutine that is locked to its thread takes several switches between threads.
-	pause := unix.NsecToTimespec(int64(p.delay))
-	// A signal makes the batch smaller.
-	_ = unix.Nanosleep(&pause, nil)
-	if n == len(events) {
-		return n, nil
-	}
-	// What was found first is kept: a one-shot watch does not tell twice.
-	more, _ := unix.EpollWait(p.epfd, events[n:], 0)
-	return n + max(more, 0), nil
 }
 
 func (p *Poller) dispatch(ev unix.EpollEvent) bool {

@@ -60,9 +60,9 @@ func await(t *testing.T, c <-chan struct{}, what string) {
 	}
 }
 
-func newPoller(t *testing.T, delay time.Duration) *Poller {
+func newPoller(t *testing.T) *Poller {
 	t.Helper()
-	p, err := NewLazy(delay)
+	p, err := New()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestWatchSpeaksOnceUntilRearmed(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p, s, r := newPoller(t, 0), newPair(t), newRecorder()
+			p, s, r := newPoller(t), newPair(t), newRecorder()
 			must(t, tt.watch(p, s.near, r))
 			settle(t, p)
 			r.mustHave(t, 0, "before the event")
@@ -174,7 +174,7 @@ func TestWatchSpeaksOnceUntilRearmed(t *testing.T) {
 }
 
 func TestRearmedWatchWaitsForTheNextEvent(t *testing.T) {
-	p, s, r := newPoller(t, 0), newPair(t), newRecorder()
+	p, s, r := newPoller(t), newPair(t), newRecorder()
 	must(t, p.Watch(s.near, r))
 	s.send(t)
 	r.await(t, "first byte")
@@ -187,7 +187,7 @@ func TestRearmedWatchWaitsForTheNextEvent(t *testing.T) {
 }
 
 func TestWatchCloseIgnoresBytes(t *testing.T) {
-	p, s, r := newPoller(t, 0), newPair(t), newRecorder()
+	p, s, r := newPoller(t), newPair(t), newRecorder()
 	must(t, p.WatchClose(s.near, r))
 	s.send(t)
 	settle(t, p)
@@ -208,7 +208,7 @@ func TestEveryWatchSeesAReset(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p, r := newPoller(t, 0), newRecorder()
+			p, r := newPoller(t), newRecorder()
 			near, far := tcpPair(t)
 			must(t, tt.watch(p, near, handlerFunc(func() {
 				p.Forget(near)
@@ -241,7 +241,7 @@ func tcpPair(t *testing.T) (near, far int) {
 }
 
 func TestWatchAlwaysSpeaksWhileReadable(t *testing.T) {
-	p, s, r := newPoller(t, 0), newPair(t), newRecorder()
+	p, s, r := newPoller(t), newPair(t), newRecorder()
 	// The third call takes the byte, and those after it take theirs.
 	must(t, p.WatchAlways(s.near, handlerFunc(func() {
 		if r.calls.Load() >= 2 {
@@ -260,7 +260,7 @@ func TestWatchAlwaysSpeaksWhileReadable(t *testing.T) {
 }
 
 func TestWatchOfWhatCannotBeWatchedFails(t *testing.T) {
-	p := newPoller(t, 0)
+	p := newPoller(t)
 	closed := newPair(t).near
 	unix.Close(closed)
 	if err := p.Watch(closed, newRecorder()); !errors.Is(err, unix.EBADF) {
@@ -272,7 +272,7 @@ func TestWatchOfWhatCannotBeWatchedFails(t *testing.T) {
 }
 
 func TestRearmOfASocketThatIsNotWatchedFails(t *testing.T) {
-	p, s := newPoller(t, 0), newPair(t)
+	p, s := newPoller(t), newPair(t)
 	if err := p.Rearm(s.near); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("never watched: got %v, want %v", err, unix.ENOENT)
 	}
@@ -284,7 +284,7 @@ func TestRearmOfASocketThatIsNotWatchedFails(t *testing.T) {
 }
 
 func TestForgottenSocketIsSilent(t *testing.T) {
-	p, s, r := newPoller(t, 0), newPair(t), newRecorder()
+	p, s, r := newPoller(t), newPair(t), newRecorder()
 	must(t, p.Watch(s.near, r))
 	p.Forget(s.near)
 	s.send(t)
@@ -295,7 +295,7 @@ func TestForgottenSocketIsSilent(t *testing.T) {
 // Two sockets are found ready by one look. The handler of the first closes the second, whose number goes to a third at
 // once: what was found is not the third's.
 func TestEventOfAClosedSocketIsNotItsSuccessors(t *testing.T) {
-	p := newPoller(t, 0)
+	p := newPoller(t)
 	release := holdThread(t, p)
 
 	first, second := newPair(t), newPair(t)
@@ -349,7 +349,7 @@ func holdThread(t *testing.T, p *Poller) (release func()) {
 }
 
 func TestMoreSocketsThanOneLookFinds(t *testing.T) {
-	p := newPoller(t, 0)
+	p := newPoller(t)
 	release := holdThread(t, p)
 	recorders := make([]*recorder, 300)
 	for i := range recorders {
@@ -368,53 +368,23 @@ func TestMoreSocketsThanOneLookFinds(t *testing.T) {
 	}
 }
 
-func TestLazyPollerWaitsBeforeItSpeaks(t *testing.T) {
-	const delay = 20 * time.Millisecond
-	p := newPoller(t, delay)
-	first, second := newPair(t), newPair(t)
-	told := make(chan time.Time, 1024)
-	for _, s := range []pair{first, second} {
-		must(t, p.WatchAlways(s.near, handlerFunc(func() {
-			_, _ = unix.Read(s.near, make([]byte, 1))
-			told <- time.Now()
-		})))
-	}
-	begin := time.Now()
-	first.send(t)
-	second.send(t)
+func TestCloseEndsTheGoroutineAndKeepsTheSockets(t *testing.T) {
+	s, r := newPair(t), newRecorder()
+	before := descriptors(t)
+	p, err := New()
+	must(t, err)
+	must(t, p.WatchAlways(s.near, r))
 	for range 2 {
-		select {
-		case at := <-told:
-			if waited := at.Sub(begin); waited < delay {
-				t.Errorf("handled after %s, want at least %s", waited, delay)
-			}
-		case <-time.After(patience):
-			t.Fatalf("nothing within %s", patience)
+		if err := p.Close(); err != nil {
+			t.Errorf("close: got %v, want nil", err)
 		}
 	}
-}
-
-func TestCloseEndsTheThreadAndKeepsTheSockets(t *testing.T) {
-	for _, delay := range []time.Duration{0, time.Millisecond} {
-		t.Run(delay.String(), func(t *testing.T) {
-			s, r := newPair(t), newRecorder()
-			before := descriptors(t)
-			p, err := NewLazy(delay)
-			must(t, err)
-			must(t, p.WatchAlways(s.near, r))
-			for range 2 {
-				if err := p.Close(); err != nil {
-					t.Errorf("close: got %v, want nil", err)
-				}
-			}
-			if after := descriptors(t); after != before {
-				t.Errorf("open descriptors: got %d, want %d as before", after, before)
-			}
-			s.send(t)
-			s.receive(t)
-			r.mustHave(t, 0, "after Close")
-		})
+	if after := descriptors(t); after != before {
+		t.Errorf("open descriptors: got %d, want %d as before", after, before)
 	}
+	s.send(t)
+	s.receive(t)
+	r.mustHave(t, 0, "after Close")
 }
 
 func TestCloseWaitsForTheHandler(t *testing.T) {
@@ -440,11 +410,4 @@ func descriptors(t *testing.T) int {
 	entries, err := os.ReadDir("/proc/self/fd")
 	must(t, err)
 	return len(entries)
-}
-
-func TestLazyPollerTellsOfWhatItFoundFirst(t *testing.T) {
-	p, s, r := newPoller(t, time.Millisecond), newPair(t), newRecorder()
-	must(t, p.Watch(s.near, r))
-	s.send(t)
-	r.await(t, "event of a watch that tells once")
 }

@@ -345,27 +345,39 @@ func (p *Pool) LeaseOf(cookie uint64) (l maps.Lease, ok bool) {
 	return l, ok
 }
 
-// sweepLoop ends overdue leases, frees slots whose events were lost, and closes i-socks that nobody needs.
-func (p *Pool) sweepLoop() {
-	defer p.wg.Done()
-	tick := time.NewTicker(sweepInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-p.ctx.Done():
-			return
-		case <-tick.C:
-			p.sweep(uint64(maps.Now()))
-			p.bury()
-		}
-	}
-}
-
-func (p *Pool) sweep(now uint64) {
+// beat ends overdue leases, frees slots whose events were lost, and closes i-socks that nobody needs. It returns when to do so again.
+func (p *Pool) beat(time.Time) time.Duration {
+	next := p.sweep(uint64(maps.Now()))
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if len(p.zombies) == 0 || p.burying || p.ctx.Err() != nil {
+		return next
+	}
+	p.burying = true
+	p.wg.Add(1)
+	// It waits for the kernel.
+	go func() {
+		defer p.wg.Done()
+		p.bury()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.burying = false
+	}()
+	if len(p.free) < len(p.cfg.Shared.Slots)/scarce {
+		return sweepInterval
+	}
+	return next
+}
+
+// scarce is the part of all slots, as a divisor, of which more must be free for those of closed i-socks to have time.
+const scarce = 8
+
+func (p *Pool) sweep(now uint64) (next time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	next = p.calm
 	if p.ctx.Err() != nil {
-		return
+		return next
 	}
 	for _, e := range p.live {
 		e.demand.leased, e.worn = 0, 0
@@ -373,41 +385,67 @@ func (p *Pool) sweep(now uint64) {
 	at := time.Now()
 	for slot, s := range p.isocks {
 		state := p.cfg.Shared.State(slot)
-		if e := p.endpoints[s.endpoint]; e != nil && state != maps.SlotBroken && p.limitLocked(e, s, state == maps.SlotLeased, at) {
+		e := p.endpoints[s.endpoint]
+		if e != nil && state != maps.SlotBroken && p.limitLocked(e, s, state == maps.SlotLeased, at) {
 			continue
 		}
 		switch state {
 		case maps.SlotLeased:
-			p.endpoints[s.endpoint].demand.leased++
-			p.sweepLeaseLocked(s, now)
+			e.demand.leased++
+			next = min(next, p.sweepLeaseLocked(s, now))
 		case maps.SlotBroken:
 			p.endLocked(s)
 		}
 	}
 	for _, e := range p.live {
+		next = min(next, e.pace(p.cfg.Initial))
 		p.shrinkLocked(e, now)
 	}
+	return max(next, shortestPause)
 }
 
-// sweepLeaseLocked ends a lease whose time is up, and goes on with a response of which the event was lost.
-func (p *Pool) sweepLeaseLocked(s *isock, now uint64) {
+// pace is how often an endpoint is to be looked at: often where requests are many, since i-socks in use are counted by these looks.
+func (e *endpoint) pace(few int) time.Duration {
+	if e.demand.leased > few {
+		return sweepInterval
+	}
+	pace := calmInterval
+	for _, limit := range []time.Duration{e.Limits.Idle, e.Limits.Age} {
+		if limit > 0 {
+			pace = min(pace, max(limit/8, sweepInterval))
+		}
+	}
+	return pace
+}
+
+// sweepLeaseLocked ends a lease whose time is up, and goes on with a response of which the event was lost. It returns how much time the
+// lease has left, or more.
+func (p *Pool) sweepLeaseLocked(s *isock, now uint64) (left time.Duration) {
 	sl := &p.cfg.Shared.Slots[s.slot]
-	if s.progress.stalled(sl, now, p.cfg.StreamIdle) {
+	stalled, left := s.progress.stalled(sl, now, p.cfg.StreamIdle)
+	if stalled {
 		if s.busy != nil {
 			s.busy()
-			return
+			return left
 		}
 		p.lostLocked(s, Stalled)
-		return
+		return left
 	}
 	if s.busy != nil {
-		return
+		return left
 	}
-	if deadline := atomic.LoadUint64(&sl.DeadlineNs); deadline != 0 && now > deadline {
+	deadline := atomic.LoadUint64(&sl.DeadlineNs)
+	if deadline != 0 && now > deadline {
 		p.lostLocked(s, overdue(sl))
-	} else if s.remote && spilled(sl) && !s.finished && !s.failed {
+		return left
+	}
+	if s.remote && spilled(sl) && !s.finished && !s.failed {
 		p.spillLocked(s)
 	}
+	if deadline != 0 {
+		left = min(left, time.Duration(deadline-now)+1)
+	}
+	return left
 }
 
 // overdue says what has not come in time.
@@ -426,12 +464,12 @@ type progress struct {
 }
 
 // stalled reports whether a lease has carried nothing for as long as its route says, or for that long where it says nothing. A response that
-// the slow path relays has its own watch.
-func (p *progress) stalled(sl *maps.Slot, now uint64, limit time.Duration) bool {
+// the slow path relays has its own watch. Otherwise left is how much longer it may stand still.
+func (p *progress) stalled(sl *maps.Slot, now uint64, limit time.Duration) (over bool, left time.Duration) {
 	switch ms := atomic.LoadUint32(&sl.IdleMs); ms {
 	case 0:
 	case maps.NoLimit:
-		return false
+		return false, calmInterval
 	default:
 		limit = time.Duration(ms) * time.Millisecond
 	}
@@ -443,9 +481,10 @@ func (p *progress) stalled(sl *maps.Slot, now uint64, limit time.Duration) bool 
 	if seen != *p || atomic.LoadUint32(&sl.Spill) == uint32(maps.SpillWhole) {
 		seen.since = now
 		*p = seen
-		return false
+		return false, limit
 	}
-	return now > p.since && now-p.since > uint64(limit)
+	stood := time.Duration(max(now, p.since) - p.since)
+	return stood > limit, max(limit-stood, 0) + 1
 }
 
 // crowdedStack is how many dead slots an endpoint's stack may hold before it is cleaned.

@@ -98,7 +98,7 @@ func TestLeaseThatStandsStillFails(t *testing.T) {
 			atomic.AddUint64(&sl.Traffic.BytesSent, 1)
 			s.progress.stalled(sl, at(0)+1, r.p.cfg.StreamIdle)
 		}
-		if got := s.progress.stalled(sl, at(1)+1, r.p.cfg.StreamIdle); got != want {
+		if got, _ := s.progress.stalled(sl, at(1)+1, r.p.cfg.StreamIdle); got != want {
 			t.Errorf("lease on slot %d stands still: got %v, want %v", slot, got, want)
 		}
 	}
@@ -676,10 +676,13 @@ func TestLeaseStandsStillForAsLongAsItsRouteAllows(t *testing.T) {
 			var p progress
 			sl := &maps.Slot{Lease: 1, IdleMs: tt.idleMs}
 			const began = uint64(time.Hour)
-			if p.stalled(sl, began, usual) || p.stalled(sl, began+uint64(tt.after), usual) {
-				t.Error("before its time")
+			for _, at := range []uint64{began, began + uint64(tt.after)} {
+				if over, left := p.stalled(sl, at, usual); over || left <= 0 {
+					t.Errorf("before its time: got %t, and %v left", over, left)
+				}
 			}
-			if got, want := p.stalled(sl, began+uint64(tt.after)+1, usual), tt.after > 0; got != want {
+			if got, _ := p.stalled(sl, began+uint64(tt.after)+1, usual); got != (tt.after > 0) {
+				want := tt.after > 0
 				t.Errorf("behind its time: got %t, want %t", got, want)
 			}
 		})

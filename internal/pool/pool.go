@@ -152,6 +152,12 @@ type Pool struct {
 	complain time.Time
 	// zombies are the slots of closed i-socks that programs may still be at work on, or that still lie in a stack.
 	zombies map[uint32]struct{}
+	// burying: a goroutine is about to free their slots.
+	burying bool
+	// calm is between two looks while there is little to see.
+	calm time.Duration
+	// beats sweeps.
+	beats *poller.Beat
 }
 
 // endpoint is guarded by Pool.mu.
@@ -176,7 +182,11 @@ const (
 	maxDials      = 16
 	firstBackoff  = 20 * time.Millisecond
 	longestWait   = 2 * time.Second
+	// sweepInterval is between two looks at all i-socks while there is much to see, calmInterval while there is not, shortestPause the least
+	// that a lease whose time is nearly up makes of that.
 	sweepInterval = 20 * time.Millisecond
+	calmInterval  = 250 * time.Millisecond
+	shortestPause = time.Millisecond
 )
 
 // New returns a pool without endpoints; Close ends it.
@@ -213,18 +223,34 @@ func New(cfg Config) (*Pool, error) {
 		isocks:    map[uint32]*isock{},
 		ofCluster: map[string]uint32{},
 		zombies:   map[uint32]struct{}{},
+		calm:      calmInterval,
 	}
 	for i := len(cfg.Shared.Slots); i > 0; i-- {
 		p.free = append(p.free, uint32(i-1))
 	}
-	p.wg.Add(1)
-	go p.sweepLoop()
+	if p.beats, err = poller.Every(p.beat); err != nil {
+		cancel()
+		return nil, errors.Join(err, po.Close())
+	}
 	return p, nil
+}
+
+// SetShortest says what the shortest time limit of any request is: leases are looked at more than once in that time, so that none is
+// overdue unseen. 0: there is none.
+func (p *Pool) SetShortest(limit time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calm = calmInterval
+	if limit > 0 {
+		p.calm = min(max(limit/2, sweepInterval), calmInterval)
+	}
+	p.beats.Soon(p.calm)
 }
 
 // Close closes every i-sock and waits for all goroutines.
 func (p *Pool) Close() error {
 	p.cancel()
+	p.beats.Stop()
 	p.mu.Lock()
 	for _, e := range p.endpoints {
 		if e.retry != nil {

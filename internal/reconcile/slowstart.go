@@ -37,6 +37,20 @@ const GrowthPace = 250 * time.Millisecond
 // pace is how long the weights of a slow start stay as they are: a sixteenth of the window, and a second at most.
 func pace(window time.Duration) time.Duration { return min(window/16, time.Second) }
 
+// MustGrow reports whether GrowWeights may have something to do. It does not wait.
+func (r *Reconciler) MustGrow() bool {
+	if !r.mu.TryLock() {
+		return true
+	}
+	defer r.mu.Unlock()
+	for _, c := range r.clusters {
+		if c.starting {
+			return true
+		}
+	}
+	return false
+}
+
 // GrowWeights groups the clusters anew in which some endpoint was in its slow start when they were grouped last, if that was long enough ago.
 // Without any it costs a look at each cluster.
 func (r *Reconciler) GrowWeights() error {

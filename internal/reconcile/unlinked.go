@@ -51,6 +51,15 @@ func (u *unlinked) addVHost(v *vhost) {
 	}
 }
 
+// MustReclaim reports whether Reclaim may have something to do. It does not wait.
+func (r *Reconciler) MustReclaim() bool {
+	if !r.mu.TryLock() {
+		return true
+	}
+	defer r.mu.Unlock()
+	return !r.unlinked.empty() || len(r.library.indexes.unused) > 0
+}
+
 // Reclaim gives up what is no longer used, by Switch, changes of health or released endpoints, once no program uses it. Who does not call it
 // finds it done by the next Switch, or by the change of health that finds no room.
 func (r *Reconciler) Reclaim() error {

@@ -472,6 +472,27 @@ func (b *Balancer) status(t testing.TB, name string) int64 {
 	return 0
 }
 
+// Switches is how often the daemon's threads have run so far.
+func (b *Balancer) Switches(t testing.TB) (sum int64) {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", b.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		// A thread may have ended.
+		stat, _ := os.ReadFile(file)
+		if fields := strings.Fields(string(stat)); len(fields) == 3 {
+			n, err := strconv.ParseInt(fields[2], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += n
+		}
+	}
+	return sum
+}
+
 // Descriptors counts the open descriptors of the daemon.
 func (b *Balancer) Descriptors(t testing.TB) int {
 	t.Helper()
