@@ -16,6 +16,7 @@ import (
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/pool"
+	"github.com/xlb-project/xlb/internal/reconcile"
 )
 
 // reload reads the file again. What cannot be used changes nothing.
@@ -68,7 +69,10 @@ func (n *Node) apply(source *model.Config) error {
 func (n *Node) install(cfg *model.Config) error {
 	image, notes := n.compiler.Compile(cfg)
 	n.say(notes)
-	n.metrics.Observe()
+	if n.current.Load().loses(cfg) {
+		// What their endpoints have counted is not found any more afterwards.
+		n.metrics.Observe()
+	}
 	if err := n.switchTo(cfg, image, notes); err != nil {
 		return err
 	}
@@ -122,6 +126,17 @@ func (n *Node) publish(cfg *model.Config, notes []compile.Note) {
 	n.current.Store(l)
 }
 
+// loses reports whether a cluster is not in another configuration.
+func (l *loaded) loses(cfg *model.Config) bool {
+	kept := 0
+	for _, c := range cfg.Clusters {
+		if l.clusters[c.Name] != nil {
+			kept++
+		}
+	}
+	return kept < len(l.clusters)
+}
+
 // versionOf tells configurations apart by their content. For 10,000 routes that takes a good part of a reload: only who asks for it waits.
 func versionOf(cfg *model.Config) string {
 	b, err := json.Marshal(cfg)
@@ -135,11 +150,13 @@ func versionOf(cfg *model.Config) string {
 
 // connect makes the pools follow the endpoints in force.
 func (n *Node) connect(cfg *model.Config) {
-	var list []pool.Endpoint
 	plain := cfg.PlainClusters()
-	kept := map[netip.AddrPort]struct{}{}
-	for _, e := range n.reconcil.Endpoints() {
-		c := cfg.Cluster(e.Cluster)
+	clusters := n.current.Load().clusters
+	entries := n.reconcil.Endpoints()
+	list := make([]pool.Endpoint, 0, len(entries))
+	kept := make(map[netip.AddrPort]struct{}, len(entries))
+	for _, e := range entries {
+		c := clusters[e.Cluster]
 		if !e.Gone && e.Health != model.Draining {
 			kept[e.Address] = struct{}{}
 		}
@@ -155,12 +172,12 @@ func (n *Node) connect(cfg *model.Config) {
 	n.pool.SetEndpoints(list)
 	n.pool.SetShortest(shortestLimit(cfg))
 	n.proxy.KeepConnections(kept)
-	n.releaseGone()
+	n.releaseGone(entries)
 }
 
 // releaseGone gives up removed endpoints that have no pool: of all when there is no fast path, and those of listeners without HTTP.
-func (n *Node) releaseGone() {
-	for _, e := range n.reconcil.Endpoints() {
+func (n *Node) releaseGone(entries []reconcile.EndpointEntry) {
+	for _, e := range entries {
 		if e.Gone && !n.pool.Knows(e.Index) {
 			n.released(e.Index)
 		}

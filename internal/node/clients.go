@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -303,7 +304,7 @@ func (b balancer) pick(v *view, cluster string, criteria model.Metadata, hash ui
 // named finds the endpoint of a session, in service or not: whether that will do is for the slow path to say.
 func (n *Node) named(cluster, address string) (slowpath.Picked, model.HealthStatus, bool) {
 	name := endpointName{cluster, address}
-	index, ok := n.directory.Load().named[name]
+	index, ok := n.directory.Load().named()[name]
 	if !ok {
 		return nil, 0, false
 	}
@@ -311,7 +312,7 @@ func (n *Node) named(cluster, address string) (slowpath.Picked, model.HealthStat
 	n.picker.Claim(index)
 	d := n.directory.Load()
 	e := picked{n, index, d.endpoints[index].Address}
-	if now, ok := d.named[name]; !ok || now != index {
+	if now, ok := d.named()[name]; !ok || now != index {
 		e.Done(slowpath.Outcome{})
 		return nil, 0, false
 	}
@@ -390,8 +391,8 @@ func (n *Node) load(cluster string) slowpath.Load {
 type directory struct {
 	clusters  map[string]place
 	endpoints map[uint32]reconcile.EndpointEntry
-	// named holds the indices of the endpoints that are in the configuration.
-	named map[endpointName]uint32
+	// named holds the indices of the endpoints that are in the configuration. Made when asked for: few need it, and changes may be frequent.
+	named func() map[endpointName]uint32
 	// limits of connections to listeners, by number.
 	limits map[uint32]anchor.Limits
 }
@@ -417,9 +418,9 @@ func (p place) entry(criteria model.Metadata) (index uint32, ok bool) {
 }
 
 func (n *Node) newDirectory(cfg *model.Config) *directory {
+	entries := n.reconcil.Endpoints()
 	d := &directory{
-		clusters: map[string]place{}, endpoints: map[uint32]reconcile.EndpointEntry{}, named: map[endpointName]uint32{},
-		limits: map[uint32]anchor.Limits{},
+		clusters: map[string]place{}, endpoints: make(map[uint32]reconcile.EndpointEntry, len(entries)), limits: map[uint32]anchor.Limits{},
 	}
 	numbers := n.reconcil.ListenerNumbers()
 	for _, l := range cfg.Listeners {
@@ -430,13 +431,22 @@ func (n *Node) newDirectory(cfg *model.Config) *directory {
 	for _, c := range n.reconcil.Clusters() {
 		d.clusters[c.Name] = place{c.Index, c.Subsets}
 	}
-	for _, e := range n.reconcil.Endpoints() {
+	for _, e := range entries {
 		d.endpoints[e.Index] = e
+	}
+	d.named = sync.OnceValue(d.names)
+	return d
+}
+
+// names of the endpoints that are in force.
+func (d *directory) names() map[endpointName]uint32 {
+	named := map[endpointName]uint32{}
+	for _, e := range d.endpoints {
 		if !e.Gone {
-			d.named[endpointName{e.Cluster, e.Address.String()}] = e.Index
+			named[endpointName{e.Cluster, e.Address.String()}] = e.Index
 		}
 	}
-	return d
+	return named
 }
 
 // observer implements slowpath.Observer.

@@ -81,18 +81,21 @@ func newKeeper(n *Node) *keeper {
 
 // follow makes what is watched that of the configuration in force. Needs n.updates.
 func (k *keeper) follow(cfg *model.Config) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.watched) == 0 && !slices.ContainsFunc(cfg.Clusters, isWatched) {
+		return
+	}
 	entries := map[string][]reconcile.EndpointEntry{}
 	for _, e := range k.n.reconcil.Endpoints() {
 		if !e.Gone {
 			entries[e.Cluster] = append(entries[e.Cluster], e)
 		}
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	before, now := k.watched, map[string]*watched{}
 	members := map[uint32]*member{}
 	for _, c := range cfg.Clusters {
-		if c.Outlier == nil && c.HealthCheck == nil {
+		if !isWatched(c) {
 			continue
 		}
 		w := before[c.Name]
@@ -114,6 +117,8 @@ func (k *keeper) follow(cfg *model.Config) {
 	}
 	k.news.ring()
 }
+
+func isWatched(c *model.Cluster) bool { return c.Outlier != nil || c.HealthCheck != nil }
 
 func (k *keeper) followClusterLocked(w *watched, c *model.Cluster, entries []reconcile.EndpointEntry) {
 	sources := map[netip.AddrPort]model.Endpoint{}

@@ -179,9 +179,9 @@ type endpoint struct {
 }
 
 const (
-	maxDials      = 16
-	firstBackoff  = 20 * time.Millisecond
-	longestWait   = 2 * time.Second
+	maxDials     = 16
+	firstBackoff = 20 * time.Millisecond
+	longestWait  = 2 * time.Second
 	// sweepInterval is between two looks at all i-socks while there is much to see, calmInterval while there is not, shortestPause the least
 	// that a lease whose time is nearly up makes of that.
 	sweepInterval = 20 * time.Millisecond
@@ -279,7 +279,7 @@ func (p *Pool) SetEndpoints(list []Endpoint) {
 		// Thousands of connections at once would be a storm, and most of them for nothing.
 		p.floor = 0
 	}
-	keep := map[uint32]bool{}
+	keep := make(map[uint32]bool, len(list))
 	for _, want := range list {
 		keep[want.Index] = true
 		e := p.endpoints[want.Index]

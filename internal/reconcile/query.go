@@ -39,13 +39,24 @@ type ClusterEntry struct {
 func (r *Reconciler) Endpoints() []EndpointEntry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list := make([]EndpointEntry, 0, len(r.endpoints))
+	// Indices are dense: that is faster than to sort, and this is asked for at each change.
+	var entries []EndpointEntry
+	n := 0
 	for key, e := range r.endpoints {
-		list = append(list, EndpointEntry{
+		if missing := int(e.index) + 1 - len(entries); missing > 0 {
+			entries = append(entries, make([]EndpointEntry, missing)...)
+		}
+		entries[e.index] = EndpointEntry{
 			Index: e.index, Cluster: key.cluster, Address: key.address, Weight: e.weight, Place: e.place, Health: e.health, Share: e.share, Gone: e.gone,
-		})
+		}
+		n++
 	}
-	slices.SortFunc(list, func(a, b EndpointEntry) int { return cmp.Compare(a.Index, b.Index) })
+	list := make([]EndpointEntry, 0, n)
+	for i := range entries {
+		if entries[i].Address.IsValid() {
+			list = append(list, entries[i])
+		}
+	}
 	return list
 }
 

@@ -110,7 +110,9 @@ func (c *Client) handOut(ctx context.Context) {
 		if !ok {
 			continue
 		}
+		begun := time.Now()
 		err := c.config.Update(next)
+		took := time.Since(begun)
 		if err != nil {
 			c.log.Error("configuration of the management server was not applied; the one before stays in force", "error", err)
 		}
@@ -120,6 +122,28 @@ func (c *Client) handOut(ctx context.Context) {
 			c.counted.failures++
 		}
 		c.mu.Unlock()
+		if !pause(ctx, min(took*restOfUpdate, maxRest)) {
+			return
+		}
+	}
+}
+
+// A server that never rests has the newest state handed out again and again. In between is a rest so many times as long as the last Update took, so
+// that updates have a fifth of a processor at most, and maxRest at most, so that none is late.
+const (
+	restOfUpdate = 4
+	maxRest      = 250 * time.Millisecond
+)
+
+// pause returns false if ctx has ended meanwhile.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
 	}
 }
 
