@@ -16,6 +16,7 @@ func dump(c Config) object {
 	dynamic := &Dynamic{}
 	if c.Dynamic != nil {
 		dynamic = c.Dynamic()
+		dynamic.addLeftOut(c.Model)
 	}
 	dynamicClusters, dynamicListeners, dynamicTables := names(dynamic.Clusters), names(dynamic.Listeners), names(dynamic.Routes)
 	var clusters, listeners, tables []object

@@ -5,6 +5,8 @@ package admin
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/model"
 )
 
 // Dynamic are the resources that are not in the bootstrap.
@@ -23,6 +25,8 @@ type Resource struct {
 	Status string
 	// Warming: it waits for what it refers to.
 	Warming bool
+	// LeftOut says which endpoints of a cluster get no requests; empty: all do.
+	LeftOut string
 	// Refused says why the newest was refused; empty: it was not. RefusedVersion and RefusedAt are of that.
 	Refused, RefusedVersion string
 	RefusedAt               time.Time
@@ -49,6 +53,9 @@ func (r *Resource) dumped(name string) object {
 
 // failure is envoy.admin.v3.UpdateFailureState, or nil.
 func (r *Resource) failure() object {
+	if r.Refused == "" && r.LeftOut != "" {
+		return object{"details": r.LeftOut, "version_info": r.Version, "last_update_attempt": timestamp(r.Updated)}
+	}
 	if r.Refused == "" {
 		return nil
 	}
@@ -99,4 +106,13 @@ func names(list []Resource) map[string]bool {
 		out[list[i].Name] = true
 	}
 	return out
+}
+
+// addLeftOut says it of the clusters.
+func (d *Dynamic) addLeftOut(of *model.Config) {
+	for i := range d.Clusters {
+		if c := of.Cluster(d.Clusters[i].Name); c != nil {
+			d.Clusters[i].LeftOut = c.LeftOutText()
+		}
+	}
 }

@@ -49,6 +49,8 @@ type Cluster struct {
 	Connections uint64 `json:"connections"`
 	Outstanding uint64 `json:"outstanding"`
 	Requests    uint64 `json:"requests"`
+	// LeftOut says which endpoints get no requests.
+	LeftOut string `json:"left_out,omitempty"`
 }
 
 // Endpoint is a row of /xlb/endpoints.
@@ -134,7 +136,7 @@ func (a *api) clusterRows() ([]Cluster, error) {
 		row.Endpoints, row.Healthy = c.Members()
 		// A reload may come between the two looks.
 		if m := config.Cluster(c.Name); m != nil {
-			row.Type, row.Policy = m.Discovery.String(), m.Policy.String()
+			row.Type, row.Policy, row.LeftOut = m.Discovery.String(), m.Policy.String(), m.LeftOutText()
 		}
 		list = append(list, row)
 	}

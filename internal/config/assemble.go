@@ -178,7 +178,7 @@ func (t *translator) assignment(c *clusterv3.Cluster, out *model.Cluster, path s
 
 // checkAssignment checks endpoints for whatever cluster has them.
 func (t *translator) checkAssignment(a *endpointv3.ClusterLoadAssignment) {
-	t.endpoints(&model.Cluster{Discovery: model.EDS}, a, false, "")
+	t.endpoints(&model.Cluster{Discovery: model.EDS}, a, endpointRules{}, "")
 }
 
 // rds is the route table that a connection manager has from elsewhere. One that is missing has no routes.

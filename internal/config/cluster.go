@@ -55,7 +55,7 @@ func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 		out.Hashing, byName = t.hashing(c, out.Policy, path)
 	}
 	out.Subsets = t.subsets(c, path+".lb_subset_config")
-	t.endpoints(out, assignment, byName, assignmentPath)
+	t.endpoints(out, assignment, endpointRules{byName: byName, speech: t.speechOf(c)}, assignmentPath)
 	t.logical(out, c, path+".load_assignment")
 	t.originalCluster(out, c, path)
 	return out
@@ -122,8 +122,14 @@ func policyOf(p clusterv3.Cluster_LbPolicy) model.Policy {
 	}
 }
 
-// endpoints fills in the targets and, where they are addresses, the endpoints. byName: they are hashed by their names.
-func (t *translator) endpoints(c *model.Cluster, a *endpointv3.ClusterLoadAssignment, byName bool, path string) {
+// endpointRules are those of one cluster. byName: endpoints are hashed by their names. speech says which are left out.
+type endpointRules struct {
+	byName bool
+	speech *speech
+}
+
+// endpoints fills in the targets and, where they are addresses, the endpoints.
+func (t *translator) endpoints(c *model.Cluster, a *endpointv3.ClusterLoadAssignment, rules endpointRules, path string) {
 	seen := map[model.Target]string{}
 	var weights uint64
 	for i, locality := range a.GetEndpoints() {
@@ -144,8 +150,12 @@ func (t *translator) endpoints(c *model.Cluster, a *endpointv3.ClusterLoadAssign
 				continue
 			}
 			seen[key] = targetPath
+			if why := rules.speech.leavesOut(lb, locality); why != nil {
+				c.LeftOut = append(c.LeftOut, model.LeftOut{Host: target.Host, Port: target.Port, Reason: why.Reason, Socket: why.Socket})
+				continue
+			}
 			if c.Policy.Hashes() {
-				target.HashKey = hashKey(lb, byName)
+				target.HashKey = hashKey(lb, rules.byName)
 			}
 			target.Metadata = t.endpointMetadata(c.Subsets, lb.GetMetadata(), targetPath+".metadata")
 			weights += uint64(target.Weight)

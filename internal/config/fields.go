@@ -3,6 +3,7 @@
 package config
 
 import (
+	"maps"
 	"time"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -54,6 +55,20 @@ func (t fieldTable) ruleOf(fd protoreflect.FieldDescriptor) rule {
 		return r
 	}
 	return refuse("remove the field")
+}
+
+// and is the table with what another says beside it.
+func (t fieldTable) and(other fieldTable) fieldTable {
+	out := fieldTable{}
+	for _, table := range []fieldTable{t, other} {
+		for message, list := range table {
+			if out[message] == nil {
+				out[message] = fields{}
+			}
+			maps.Copy(out[message], list)
+		}
+	}
+	return out
 }
 
 // isSupported says whether one of the two tables holds a message type.

@@ -10,7 +10,7 @@ import (
 )
 
 func TestTableOfFieldsFitsEnvoysTypes(t *testing.T) {
-	for _, table := range []fieldTable{supported, controlFields, resourceFields} {
+	for _, table := range []fieldTable{supported, controlFields, dynamicFields} {
 		checkTable(t, table)
 	}
 }

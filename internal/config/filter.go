@@ -41,6 +41,9 @@ func (t *translator) httpFilters(hcm *hcmv3.HttpConnectionManager, path string) 
 	}
 	last := len(all) - 1
 	for i, f := range all[:last] {
+		if isPassedHTTP(f.GetTypedConfig()) {
+			continue
+		}
 		t.httpFilter(f, &out, at(path, i))
 	}
 	router := &routerv3.Router{}

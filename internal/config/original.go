@@ -38,6 +38,11 @@ func (t *translator) originalCluster(out *model.Cluster, c *clusterv3.Cluster, p
 	}
 	// One beyond 65535 is a violation of Envoy's constraint, reported as such.
 	port := uint16(c.GetOriginalDstLbConfig().GetUpstreamPortOverride().GetValue())
+	if why := t.speechOf(c).leavesOut(nil, nil); why != nil {
+		// Whoever it would be.
+		out.LeftOut = []model.LeftOut{{Host: "the original destination", Port: port, Reason: why.Reason, Socket: why.Socket}}
+		return
+	}
 	t.originals = append(t.originals, original{out, path, port})
 }
 

@@ -170,7 +170,9 @@ var resourceRefusals = []struct {
 }{
 	{"another name", Clusters, "{name: other}"},
 	{"a type of cluster that XLB lacks", Clusters, "{name: shop, cluster_type: {name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.clusters.aggregate.v3.ClusterConfig, clusters: [a]}}}"},
-	{"TLS to endpoints", Clusters, "{name: shop, transport_socket: {name: x}}"},
+	{"a filter of connections to endpoints", Clusters, "{name: shop, filters: [{name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}]}"},
+	{"metadata exchange by another protocol", Clusters, "{name: shop, filters: [{name: x, typed_config: {'@type': type.googleapis.com/udpa.type.v1.TypedStruct, type_url: type.googleapis.com/envoy.tcp.metadataexchange.config.MetadataExchange, value: {protocol: other}}}]}"},
+	{"a filter of connections that is asked for", Clusters, "{name: shop, filters: [{name: x, config_discovery: {}}]}"},
 	{"EDS by another protocol", Clusters, "{name: shop, type: EDS, eds_cluster_config: {eds_config: {api_config_source: {api_type: GRPC}}}}"},
 	{"EDS without a source", Clusters, "{name: shop, type: EDS}"},
 	{"EDS that is none", Clusters, "{name: shop, eds_cluster_config: {eds_config: {ads: {}}}}"},

@@ -100,6 +100,15 @@ func (w *walker) element(m protoreflect.Message, path string) {
 		w.any(content, path)
 		return
 	}
+	if isPassed(m.Interface()) {
+		return
+	}
+	if f, ok := m.Interface().(*clusterv3.Filter); ok && f.GetTypedConfig() != nil {
+		url, _ := typeOfContent(f.GetTypedConfig())
+		name := lastOf(url)
+		w.p.add(path+".typed_config", "not supported: %s; XLB has no filters of connections to endpoints, and does without %s whose protocol is %s", name, typeExchange, exchangeProtocol)
+		return
+	}
 	if c, ok := m.Interface().(*clusterv3.Cluster); ok && w.control != "" && c.GetName() == w.control {
 		defer func(before fieldTable) { w.table = before }(w.table)
 		w.table = controlFields
@@ -112,7 +121,8 @@ func (w *walker) element(m protoreflect.Message, path string) {
 func (w *walker) any(content *anypb.Any, path string) {
 	m, err := content.UnmarshalNew()
 	if err != nil || !w.table.isSupported(m.ProtoReflect().Descriptor()) {
-		w.p.add(path, "%s", unsupportedType(content.GetTypeUrl()))
+		url, _ := typeOfContent(content)
+		w.p.add(path, "%s", unsupportedType(url))
 		return
 	}
 	w.typed(m, path)

@@ -27,6 +27,8 @@ type Answer struct {
 	Notes []string `json:"notes"`
 	// Disagreement says how the kernel's decision contradicts the routes; empty, unless XLB is broken.
 	Disagreement string `json:"disagreement,omitempty"`
+	// leftOut becomes a part of Notes.
+	leftOut []string
 }
 
 // IsAnswered reports whether the request is answered before a route is looked for.

@@ -135,8 +135,17 @@ func (a *Answer) addAction(s *State, route *model.Route, r *model.Request) error
 			return fmt.Errorf("cluster %q: %w", c.Name, err)
 		}
 		a.addEndpoints(s.Config.Cluster(c.Name), c.Subset, endpoints)
+		a.addLeftOut(s.Config.Cluster(c.Name))
 	}
 	return nil
+}
+
+// addLeftOut notes which endpoints of a cluster get no requests.
+func (a *Answer) addLeftOut(c *model.Cluster) {
+	if c == nil || len(c.LeftOut) == 0 {
+		return
+	}
+	a.leftOut = append(a.leftOut, fmt.Sprintf("%s: %s", c.Name, c.LeftOutText()))
 }
 
 // addEndpoints adds those of a cluster that are in a subset; nil has all.
@@ -256,6 +265,7 @@ func (a *Answer) addNotes(d *Decision, winner *model.Route, possible []*model.Ro
 	if winner != nil && len(sharesOf(winner)) > 1 {
 		a.Notes = append(a.Notes, drawNote(winner))
 	}
+	a.Notes = append(a.Notes, a.leftOut...)
 	if note := a.shortage(d); note != "" {
 		a.Notes = append(a.Notes, note)
 	}

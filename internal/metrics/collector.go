@@ -55,6 +55,8 @@ var (
 		"Connections open to endpoints of a cluster.", clusterLabel)
 	clusterMembers = describe("envoy_cluster_membership_total",
 		"Endpoints of a cluster.", clusterLabel)
+	clusterLeftOut = describe("xlb_cluster_endpoints_left_out",
+		"Endpoints of a cluster that get no requests, because XLB cannot speak to them as they expect, by reason.", clusterLabel, reasonLabel)
 	clusterMembersHealthy = describe("envoy_cluster_membership_healthy",
 		"Endpoints of a cluster that take requests.", clusterLabel)
 )
@@ -208,6 +210,9 @@ func (out emitter) cluster(c *ClusterSnapshot) {
 	total, healthy := c.Members()
 	out.gauge(clusterMembers, total, c.Name)
 	out.gauge(clusterMembersHealthy, healthy, c.Name)
+	for reason, n := range c.LeftOut {
+		out.gauge(clusterLeftOut, n, c.Name, reason)
+	}
 	out.named(healthStats, c.Health, c.Name)
 	out.named(limitStats, c.Limits, c.Name)
 	for i := range c.Endpoints {

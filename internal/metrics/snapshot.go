@@ -63,7 +63,9 @@ type ClusterSnapshot struct {
 	// Health are Envoy's statistics of outlier detection and health checks; empty without either.
 	Health map[string]uint64 `json:"health,omitempty"`
 	// Limits are those of circuit breakers, retries and timeouts.
-	Limits    map[string]uint64  `json:"limits,omitempty"`
+	Limits map[string]uint64 `json:"limits,omitempty"`
+	// LeftOut are endpoints that get no requests, by reason; they are not among Endpoints.
+	LeftOut   map[string]uint64  `json:"left_out,omitempty"`
 	Endpoints []EndpointSnapshot `json:"endpoints"`
 }
 
@@ -161,6 +163,7 @@ func snapshotCluster(c *Cluster, a *account, slow slowCluster) ClusterSnapshot {
 		Broken:   kernel.broken,
 		Health:   c.Health,
 		Limits:   c.Limits,
+		LeftOut:  c.LeftOut,
 		// Never null in JSON.
 		Endpoints: make([]EndpointSnapshot, 0, len(c.Endpoints)),
 	}

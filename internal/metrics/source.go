@@ -36,6 +36,8 @@ type Cluster struct {
 	Health map[string]uint64
 	// Limits are those of circuit breakers, retries and timeouts, likewise.
 	Limits map[string]uint64
+	// LeftOut are endpoints that get no requests, by reason.
+	LeftOut map[string]uint64
 	// Endpoints of the configuration in its order, followed by those that have left
 	// it but still hold a lease. An address that left and came back may be in both.
 	Endpoints []Endpoint

@@ -341,6 +341,8 @@ type Cluster struct {
 	// Endpoints to balance over: for Static and EDS the targets, for names the
 	// addresses the targets resolve to (empty until then), for OriginalDst the listener's address.
 	Endpoints []Endpoint
+	// LeftOut are endpoints that are not among Targets.
+	LeftOut []LeftOut
 }
 
 // Target is an endpoint as it stands in the configuration.

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"cmp"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	rawv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	upstreamv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// socketFilter is the key of the metadata by which transport_socket_matches find endpoints.
+const socketFilter = "envoy.transport_socket_match"
+
+// dynamicFields are all that is particular to resources that are not in the bootstrap.
+var dynamicFields = resourceFields.and(speechFields)
+
+// speechFields are of clusters that are not in the bootstrap. What control planes send is taken although some endpoints cannot be served: the others
+// are, and requests that no endpoint is left for are answered with 503. A file that says so is refused.
+var speechFields = fieldTable{
+	clusterMessage: {
+		"filters":                  translateIt,
+		"transport_socket":         ignore(leavesOut),
+		"transport_socket_matches": ignore(leavesOut),
+		"http2_protocol_options":   ignore(leavesOut),
+		"upstream_bind_config":     ignore(leavesOut),
+	},
+	"envoy.config.cluster.v3.Filter": {
+		"name":             ignore("the type of typed_config decides"),
+		"typed_config":     translateIt,
+		"config_discovery": refuse(noDelta),
+	},
+	"envoy.extensions.upstreams.http.v3.HttpProtocolOptions.ExplicitHttpConfig": {
+		"http2_protocol_options": ignore(leavesOut),
+	},
+}
+
+const leavesOut = "decides which endpoints are left out"
+
+// speech says of the endpoints of one cluster whether XLB can speak to them. Nil: it can.
+type speech struct {
+	// all is for every endpoint; nil: see the others.
+	all     *model.LeftOut
+	matches []*clusterv3.Cluster_TransportSocketMatch
+	// otherwise is for those that nothing matches.
+	otherwise *corev3.TransportSocket
+}
+
+// speechOf is for a cluster that is not in the bootstrap.
+func (t *translator) speechOf(c *clusterv3.Cluster) *speech {
+	if !t.dynamicPart {
+		return nil
+	}
+	out := &speech{matches: c.GetTransportSocketMatches(), otherwise: c.GetTransportSocket()}
+	switch {
+	case isHTTP2(c):
+		out.all = &model.LeftOut{Reason: model.LeftOutHTTP2}
+	case c.GetUpstreamBindConfig() != nil:
+		out.all = &model.LeftOut{Reason: model.LeftOutSource}
+	}
+	return out
+}
+
+func isHTTP2(c *clusterv3.Cluster) bool {
+	options := &upstreamv3.HttpProtocolOptions{}
+	content := c.GetTypedExtensionProtocolOptions()[upstreamOptions]
+	if content.MessageIs(options) && content.UnmarshalTo(options) == nil {
+		return options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil
+	}
+	//nolint:staticcheck // deprecated in favour of an extension, but what older servers send
+	return c.GetHttp2ProtocolOptions() != nil
+}
+
+// leavesOut is why an endpoint is left out, without its address; nil: it is not.
+func (s *speech) leavesOut(lb *endpointv3.LbEndpoint, of *endpointv3.LocalityLbEndpoints) *model.LeftOut {
+	if s == nil {
+		return nil
+	}
+	if s.all != nil {
+		return s.all
+	}
+	return notPlain(s.socketFor(lb, of))
+}
+
+// socketFor is as in Envoy that of the first match all of whose values the endpoint's metadata has, or else its locality's.
+func (s *speech) socketFor(lb *endpointv3.LbEndpoint, of *endpointv3.LocalityLbEndpoints) *corev3.TransportSocket {
+	for _, metadata := range []*corev3.Metadata{lb.GetMetadata(), of.GetMetadata()} {
+		for _, m := range s.matches {
+			if hasAll(metadata.GetFilterMetadata()[socketFilter], m.GetMatch()) {
+				return m.GetTransportSocket()
+			}
+		}
+	}
+	return s.otherwise
+}
+
+func hasAll(has, wanted *structpb.Struct) bool {
+	for name, value := range wanted.GetFields() {
+		if got, ok := has.GetFields()[name]; !ok || !proto.Equal(got, value) {
+			return false
+		}
+	}
+	return true
+}
+
+// notPlain is nil for a transport socket that passes bytes as they are; none does.
+func notPlain(s *corev3.TransportSocket) *model.LeftOut {
+	content := s.GetTypedConfig()
+	switch {
+	case s == nil, content.MessageIs(&rawv3.RawBuffer{}):
+		return nil
+	case content.MessageIs(&tlsv3.UpstreamTlsContext{}):
+		return &model.LeftOut{Reason: model.LeftOutTLS}
+	}
+	url, _ := typeOfContent(content)
+	return &model.LeftOut{Reason: model.LeftOutSocket, Socket: cmp.Or(lastOf(url), s.GetName())}
+}
