@@ -21,7 +21,7 @@ import (
 const socketFilter = "envoy.transport_socket_match"
 
 // dynamicFields are all that is particular to resources that are not in the bootstrap.
-var dynamicFields = resourceFields.and(speechFields)
+var dynamicFields = resourceFields.and(speechFields).and(meshFields)
 
 // speechFields are of clusters that are not in the bootstrap. What control planes send is taken although some endpoints cannot be served: the others
 // are, and requests that no endpoint is left for are answered with 503. A file that says so is refused.
