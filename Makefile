@@ -83,6 +83,11 @@ test-examples: build ## The applications of examples/, with XLB, with Envoy and 
 	@scripts/install-deps examples
 	go test -v -count=1 -timeout 15m ./test/apps
 
+.PHONY: test-istiod
+test-istiod: build ## XLB and Envoy under Istio's own control plane, built from source: the first time takes half an hour (root).
+	@scripts/install-deps istiod
+	go test -v -count=1 -timeout 15m ./test/istiod
+
 .PHONY: websocket
 websocket: build ## WebSocket through XLB with the libraries of Node and Python (root).
 	@scripts/install-deps websocket

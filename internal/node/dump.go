@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/admin"
@@ -69,12 +70,12 @@ func sent(r *xds.ResourceStatus) admin.Resource {
 	}
 }
 
-// inJSON is nil for what has parts of an unknown type.
+// inJSON leaves out what is in messages of unknown types.
 func inJSON(body *anypb.Any) json.RawMessage {
 	if body == nil {
 		return nil
 	}
-	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(body)
+	text, err := protojson.MarshalOptions{UseProtoNames: true, Resolver: lenientTypes{protoregistry.GlobalTypes}}.Marshal(body)
 	if err != nil {
 		return nil
 	}
