@@ -94,7 +94,8 @@ func resource(t *testing.T, kind Kind, text []byte) *anypb.Any {
 
 var kindsByFile = map[string]Kind{"Cluster": Clusters, "ClusterLoadAssignment": Assignments, "Listener": Listeners, "RouteConfiguration": Routes}
 
-// What real control planes send, as sniffed from istiod 1.29 ("plain": without Istio's own filters and mutual TLS) and Envoy Gateway 1.9.1.
+// What real control planes send, as sniffed from istiod 1.29 ("plain": without Istio's own filters and mutual TLS), Envoy Gateway 1.9.1, and
+// istiod of what becomes 1.31 for sidecars without redirection (test/istiod; "upstream": likewise plain).
 func TestResourcesOfRealControlPlanes(t *testing.T) {
 	const golden = "testdata/resources.golden"
 	files, err := filepath.Glob("testdata/resources/*.json")

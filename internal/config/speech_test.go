@@ -3,6 +3,10 @@
 package config
 
 import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -107,6 +111,46 @@ func TestFiltersThatDoNothingToRequestsArePassedOver(t *testing.T) {
 		text := strings.Replace(httpListener("web", "127.0.0.1", rdsManager), "http_filters: [", "http_filters: ["+other, 1)
 		if _, err := b.CheckResource(Listeners, "web", resource(t, Listeners, []byte(text))); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", other, err)
+		}
+	}
+}
+
+// resourcesOf are those that a server has sent, by their names.
+func resourcesOf(t *testing.T, server, file string, kind Kind) map[string]*anypb.Any {
+	t.Helper()
+	text, err := os.ReadFile("testdata/resources/" + server + "." + file + ".json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]json.RawMessage{}
+	if err := json.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]*anypb.Any{}
+	for name, one := range all {
+		out[name] = resource(t, kind, one)
+	}
+	return out
+}
+
+// What istiod sends with mutual TLS as it comes, with one endpoint of two that has a sidecar.
+func TestMeshIsAssembledWithoutEndpointsOfTLS(t *testing.T) {
+	const server = "istiod-1.31-mtls"
+	cfg, _ := dynamicBootstrap(t).Assemble(Resources{
+		Clusters: resourcesOf(t, server, "Cluster", Clusters), Assignments: resourcesOf(t, server, "ClusterLoadAssignment", Assignments),
+		Listeners: resourcesOf(t, server, "Listener", Listeners), Routes: resourcesOf(t, server, "RouteConfiguration", Routes),
+	})
+	if len(cfg.Listeners) != 1 || len(cfg.Listeners[0].Routes.VirtualHosts) != 5 {
+		t.Fatalf("listeners: %+v", cfg.Listeners)
+	}
+	for name, want := range map[string]string{
+		"mixed.default.svc.cluster.local": "1 served, 1 of 2 endpoints left out: expects TLS", "meshed.default.svc.cluster.local": "0 served, 1 of 1 endpoints left out: expects TLS",
+		"outside.example.com": "0 served, 1 of 1 endpoints left out: expects TLS", "grpc.default.svc.cluster.local": "0 served, 1 of 1 endpoints left out: expects HTTP/2",
+	} {
+		c := cfg.Cluster("outbound|9080||" + name)
+		text := regexp.MustCompile(`127\.82\.0\.1:\d+ `).ReplaceAllString(c.LeftOutText(), "")
+		if got := fmt.Sprintf("%d served, %s", len(c.Endpoints), text); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s; want %s", name, got, want)
 		}
 	}
 }

@@ -4,6 +4,7 @@
 package istiod
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -245,4 +246,47 @@ func (l *log) lines(with string) (found []string) {
 		}
 	}
 	return found
+}
+
+// dumps names a folder for what XLB has been sent. internal/config/testdata/resources has it.
+const dumps = "XLB_ISTIOD_DUMPS"
+
+// keep writes the dynamic resources of XLB, one file for each kind, if a folder is named.
+func keep(t *testing.T, x *harness.Balancer, name string) {
+	t.Helper()
+	if os.Getenv(dumps) == "" {
+		return
+	}
+	var dump struct{ Configs []map[string]json.RawMessage }
+	if err := json.Unmarshal([]byte(x.Get(t, "/config_dump?include_eds")), &dump); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []struct{ list, field, key, file string }{
+		{"dynamic_active_clusters", "cluster", "name", "Cluster"},
+		{"dynamic_endpoint_configs", "endpoint_config", "cluster_name", "ClusterLoadAssignment"},
+		{"dynamic_listeners", "active_state.listener", "name", "Listener"},
+		{"dynamic_route_configs", "route_config", "name", "RouteConfiguration"},
+	} {
+		all := object{}
+		for _, config := range dump.Configs {
+			var list []object
+			if config[kind.list] == nil || json.Unmarshal(config[kind.list], &list) != nil {
+				continue
+			}
+			for _, one := range list {
+				for _, field := range strings.Split(kind.field, ".") {
+					one, _ = one[field].(object)
+				}
+				delete(one, "@type")
+				all[fmt.Sprint(one[kind.key])] = one
+			}
+		}
+		text, err := json.MarshalIndent(all, "", " ")
+		if err == nil {
+			err = os.WriteFile(filepath.Join(os.Getenv(dumps), name+"."+kind.file+".json"), append(text, '\n'), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -28,6 +28,7 @@ func TestEndpointsOfTheMeshAreLeftOut(t *testing.T) {
 		w := &world{control: c, place: place, xlb: x}
 		mixed := request{"GET", "mixed.default.svc.cluster.local", "/", ""}
 		w.await(t, atXLB, mixed, func(r programs.Reply) bool { return r.Status == http.StatusOK })
+		keep(t, x, "istiod-1.31-mtls")
 		for _, reply := range ask(t, place, atXLB, times(50, mixed)...) {
 			if reply.Status != http.StatusOK || reply.Identity != "plain" {
 				t.Errorf("the plain endpoint alone serves: %d of %q", reply.Status, reply.Identity)

@@ -103,6 +103,7 @@ var requests = []request{
 func TestRequestsAreAnsweredAsByEnvoy(t *testing.T) {
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		w := newWorld(t, mode)
+		keep(t, w.xlb, "istiod-1.31-upstream")
 		t.Run("one by one", func(t *testing.T) { compareAnswers(t, w) })
 		t.Run("retries", func(t *testing.T) { compareRetries(t, w) })
 		t.Run("shares", func(t *testing.T) { compareShares(t, w) })
