@@ -84,9 +84,14 @@ test-examples: build ## The applications of examples/, with XLB, with Envoy and 
 	go test -v -count=1 -timeout 15m ./test/apps
 
 .PHONY: test-istiod
-test-istiod: build ## XLB and Envoy under Istio's own control plane, built from source: the first time takes half an hour (root).
+test-istiod: build ## XLB and Envoy under Istio's own control plane, built from source: the first time takes a quarter of an hour (root).
 	@scripts/install-deps istiod
-	go test -v -count=1 -timeout 15m ./test/istiod
+	go test -v -count=1 -timeout 15m -skip Kubernetes ./test/istiod
+
+.PHONY: test-kubernetes
+test-kubernetes: build ## The same with Services of a real Kubernetes API server, built from source: another quarter of an hour (root).
+	@scripts/install-deps kubernetes
+	go test -v -count=1 -timeout 15m -run Kubernetes ./test/istiod
 
 .PHONY: websocket
 websocket: build ## WebSocket through XLB with the libraries of Node and Python (root).

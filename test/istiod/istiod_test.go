@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package istiod runs Istio's own control plane, and XLB and Envoy under it. It needs root and what "scripts/install-deps istiod" installs.
+// Package istiod runs Istio's own control plane, and XLB and Envoy under it. It needs root and what "scripts/install-deps kubernetes" installs.
 package istiod
 
 import (
@@ -34,7 +34,7 @@ func built(t *testing.T, name string) string {
 		_, err = os.Stat(path)
 	}
 	if err != nil {
-		t.Fatalf("%v; build it with: scripts/install-deps istiod", err)
+		t.Fatalf("%v; build it with: scripts/install-deps kubernetes", err)
 	}
 	return path
 }
@@ -49,7 +49,7 @@ type control struct {
 }
 
 // istiodPatience bounds its start.
-const istiodPatience = time.Minute
+const istiodPatience = 3 * time.Minute
 
 // startIstiod runs it until the test ends, without configuration: what is in the directory when it starts it does not take for services.
 func startIstiod(t *testing.T, place *harness.Place, kubeconfig string, mesh string, fromFiles bool, environment ...string) *control {
@@ -74,11 +74,7 @@ func startIstiod(t *testing.T, place *harness.Place, kubeconfig string, mesh str
 		if !c.Alive() {
 			t.Fatalf("istiod ended:\n%s", c.Stderr())
 		}
-		conn, err := net.DialTimeout("tcp", c.grpc.String(), time.Second)
-		if err != nil {
-			return false
-		}
-		return conn.Close() == nil
+		return len(c.log.lines("starting gRPC discovery service")) > 0
 	})
 	return c
 }

@@ -23,7 +23,7 @@ const (
 const (
 	shop = "shop.default.svc.cluster.local"
 	// patience bounds the time from a change of istiod's files to its effect: 50 ms of the file watch, 100 ms of istiod's debounce.
-	patience = 20 * time.Second
+	patience = time.Minute
 )
 
 // upstream leaves out Istio's own filters, which Envoy as it is published does not have.
