@@ -98,7 +98,7 @@ var refusals = []change{
 	{"no HTTP filter", "$hcm", "{http_filters: []}"},
 	{"two routers", "$hcm.http_filters", "+ " + router},
 	{"no router behind another filter", "$hcm.http_filters[0]", "{typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault}}"},
-	{"filter that XLB does not have", "$hcm.http_filters", "+ {name: grpc_stats, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.grpc_stats.v3.FilterConfig}}"},
+	{"filter that XLB does not have", "$hcm.http_filters", "+ {name: buffer, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer}}"},
 	{"filter twice", "$hcm", "{http_filters: [" + corsFilter + "," + corsFilter + "," + router + "]}"},
 	{"configuration of no filter", "$vh", "{typed_per_filter_config: {envoy.filters.http.cors: {'@type': type.googleapis.com/envoy.extensions.filters.http.cors.v3.CorsPolicy}}}"},
 	{"configuration of another filter", "$hcm", "{http_filters: [" + corsFilter + "," + router + "], route_config: {name: x, virtual_hosts: [{name: v, domains: ['*'], routes: [{match: {prefix: /}, route: {cluster: a}, typed_per_filter_config: {c: {'@type': type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault}}}]}]}}"},

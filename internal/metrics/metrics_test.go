@@ -56,7 +56,8 @@ func busy() *state {
 		verdicts: verdicts, connections: 3, received: 500, sent: 7000,
 		clusters: []Cluster{{
 			Name: "web", Health: map[string]uint64{"outlier_detection.ejections_active": 1, "health_check.attempt": 7},
-			Limits: map[string]uint64{"upstream_rq_retry": 3, "circuit_breakers.high.cx_open": 1, "circuit_breakers.high.remaining_cx": 5},
+			Limits:  map[string]uint64{"upstream_rq_retry": 3, "circuit_breakers.high.cx_open": 1, "circuit_breakers.high.remaining_cx": 5},
+			LeftOut: map[string]uint64{"tls": 2},
 			Endpoints: []Endpoint{
 				{Index: 0, Address: first, Weight: 1, Pool: Pool{Idle: 3, Leased: 1}, SlowConnections: 1, State: maps.Endpoint{
 					Weight: 1, Outstanding: 1, Broken: 1,

@@ -69,7 +69,6 @@ func (n *Node) apply(source *model.Config) error {
 func (n *Node) install(cfg *model.Config) error {
 	image, notes := n.compiler.Compile(cfg)
 	n.say(notes)
-	n.sayLeftOut(cfg)
 	if n.current.Load().loses(cfg) {
 		// What their endpoints have counted is not found any more afterwards.
 		n.metrics.Observe()

@@ -161,6 +161,7 @@ func (d *dynamic) install() error {
 		d.counted.partly.Add(1)
 	}
 	d.leftOut(err)
+	d.n.sayLeftOut(cfg)
 	if err := d.n.apply(cfg); err != nil {
 		d.counted.rejected.Add(1)
 		return err

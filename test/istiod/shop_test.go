@@ -3,12 +3,15 @@
 package istiod
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
@@ -34,7 +37,8 @@ type world struct {
 	*control
 	a, b, c *origin
 	place   *harness.Place
-	xlb     *harness.Balancer
+	// xlb and envoy are their sidecars.
+	xlb, envoy *harness.Balancer
 }
 
 func newWorld(t *testing.T, mode harness.Mode) *world {
@@ -44,7 +48,7 @@ func newWorld(t *testing.T, mode harness.Mode) *world {
 	w.configure(t, "shop.yaml", w.values(t))
 	harness.Eventually(t, patience, "istiod has read its files", func() bool { return len(w.log.lines("Full push, new service")) > 0 })
 	w.xlb = harness.Start(t, mode, w.bootstrap("xlb"), w.place)
-	harness.StartEnvoy(t, w.bootstrap("envoy"), w.place)
+	w.envoy = harness.StartEnvoy(t, w.bootstrap("envoy"), w.place)
 	for _, to := range []string{atXLB, atEnvoy} {
 		w.await(t, to, request{"GET", shop, "/", ""}, func(r programs.Reply) bool { return r.Status == http.StatusOK })
 	}
@@ -104,6 +108,7 @@ func TestRequestsAreAnsweredAsByEnvoy(t *testing.T) {
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		w := newWorld(t, mode)
 		keep(t, w.xlb, "istiod-1.31-upstream")
+		t.Run("dump", func(t *testing.T) { compareDumps(t, w) })
 		t.Run("one by one", func(t *testing.T) { compareAnswers(t, w) })
 		t.Run("retries", func(t *testing.T) { compareRetries(t, w) })
 		t.Run("shares", func(t *testing.T) { compareShares(t, w) })
@@ -187,4 +192,46 @@ func followChange(t *testing.T, w *world) {
 			w.await(t, to, r, func(reply programs.Reply) bool { return reply.Status == http.StatusOK && reply.Identity == want })
 		}
 	}
+}
+
+// compareDumps holds that /config_dump says of clusters, listeners and routes what Envoy's says, in the same form: istioctl reads it.
+func compareDumps(t *testing.T, w *world) {
+	lists := []string{"dynamic_active_clusters", "dynamic_listeners", "dynamic_route_configs"}
+	got, want := dumped(t, w.xlb, lists, "127.82.1.1"), dumped(t, w.envoy, lists, "127.82.1.2")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("/config_dump differs from Envoy's (-Envoy +XLB):\n%s", diff)
+	}
+}
+
+// dumped are lists of /config_dump, each in an order of its own, without times and what Envoy keeps for CSDS; service is called SERVICE.
+func dumped(t *testing.T, b *harness.Balancer, lists []string, service string) map[string][]string {
+	t.Helper()
+	var dump struct{ Configs []map[string]json.RawMessage }
+	if err := json.Unmarshal([]byte(strings.ReplaceAll(b.Get(t, "/config_dump"), service, "SERVICE")), &dump); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]string{}
+	for _, config := range dump.Configs {
+		for _, list := range lists {
+			var all []object
+			if config[list] == nil || json.Unmarshal(config[list], &all) != nil {
+				continue
+			}
+			for _, one := range all {
+				state, _ := one["active_state"].(object)
+				for _, o := range []object{one, state} {
+					for _, field := range []string{"last_updated", "version_info", "client_status", "error_state"} {
+						delete(o, field)
+					}
+				}
+				text, err := json.MarshalIndent(one, "", " ")
+				if err != nil {
+					t.Fatal(err)
+				}
+				out[list] = append(out[list], string(text))
+			}
+			slices.Sort(out[list])
+		}
+	}
+	return out
 }
