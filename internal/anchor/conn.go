@@ -26,6 +26,8 @@ type Conn struct {
 	clock    clock
 	// plain: of a listener without HTTP.
 	plain bool
+	// bound is the socket that it came to, nil for one that was intercepted. The kernel's programs know nothing of such a connection.
+	bound *Bound
 	// requests counts those of both paths, as far as the daemon knows; served is when it served the last one, Unix time in ns.
 	requests atomic.Uint32
 	served   atomic.Int64
@@ -57,7 +59,7 @@ func (c *Conn) Ready() {
 	case poller.Readable:
 		c.set.Go(c.serve)
 	case poller.Ended:
-		if c.set.gone(c.cookie) {
+		if c.bound != nil || c.set.gone(c.cookie) {
 			c.set.spawnClose(c)
 			return
 		}
@@ -79,6 +81,10 @@ func (c *Conn) serve() {
 	defer c.set.active.Add(-1)
 	c.reading.Lock()
 	defer c.reading.Unlock()
+	if c.bound != nil {
+		c.serveBound()
+		return
+	}
 	slow, found, err := c.set.cfg.Sockets.SlowConns.Lookup(c.cookie)
 	if err != nil {
 		c.set.cfg.Logger.Warn("read hand-over", "err", err)
@@ -452,13 +458,20 @@ func (c *Conn) closeLocked() {
 	if closed {
 		return
 	}
+	if c.bound != nil {
+		c.bound.leave()
+	} else {
+		c.endLease()
+	}
 	c.set.remove(c)
-	c.endLease()
 	if conn != nil {
 		// What is wrong with the socket was found while it was used.
 		_ = conn.release()
 	} else {
 		unix.Close(c.fd)
+	}
+	if c.bound != nil {
+		return
 	}
 	if err := c.set.cfg.Sockets.SlowConns.Delete(c.cookie); err != nil {
 		c.set.cfg.Logger.Warn("forget connection", "err", err)

@@ -147,7 +147,7 @@ func (s *Set) endUnused(conns []*Conn) {
 
 // arrived reports whether all that was sent to the client lies in its queue.
 func (c *Conn) arrived() bool {
-	if !c.set.cfg.FastPath {
+	if !c.set.cfg.FastPath || c.bound != nil {
 		return true
 	}
 	queued, err := c.set.cfg.Sockets.Queued(c.cookie)
@@ -156,10 +156,12 @@ func (c *Conn) arrived() bool {
 
 // inUse looks at a connection, and reports whether a request is in progress. With hold the kernel begins none from now on.
 func (c *Conn) inUse(hold bool) (look maps.ClientLook, busy bool) {
-	look, err := c.set.cfg.Sockets.LookAt(c.cookie, hold)
-	if err != nil {
-		c.set.cfg.Logger.Warn("limits of connections", "err", err)
-		return look, true
+	if c.bound == nil {
+		var err error
+		if look, err = c.set.cfg.Sockets.LookAt(c.cookie, hold); err != nil {
+			c.set.cfg.Logger.Warn("limits of connections", "err", err)
+			return look, true
+		}
 	}
 	if look.Busy != 0 || !c.reading.TryLock() {
 		return look, true

@@ -129,6 +129,8 @@ type Set struct {
 	accepting *poller.Beat
 	looks     atomic.Int32
 	limitStep atomic.Int64
+	// bound counts the open connections that have come to bound sockets.
+	bound atomic.Int64
 
 	mu    sync.Mutex
 	conns map[uint64]*Conn
@@ -381,6 +383,8 @@ type Info struct {
 	Listener    uint32
 	// Opened is when it was accepted.
 	Opened time.Time
+	// Bound: it came to a bound socket, and was not intercepted.
+	Bound bool
 }
 
 // List returns the open connections, in no order.
@@ -390,7 +394,7 @@ func (s *Set) List() []Info {
 	defer s.mu.Unlock()
 	list := make([]Info, 0, len(s.conns))
 	for _, c := range s.conns {
-		list = append(list, Info{Cookie: c.cookie, VIP: c.vip, Client: c.client, Listener: c.listener, Opened: c.opened})
+		list = append(list, Info{Cookie: c.cookie, VIP: c.vip, Client: c.client, Listener: c.listener, Opened: c.opened, Bound: c.bound != nil})
 	}
 	return list
 }

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package anchor
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/poller"
+)
+
+// Bound is a socket at an address of this host, to which connections come that no program has intercepted: from other hosts, or from
+// processes that are not balanced. They are served in user space, by the same handler, and never reach the fast path.
+type Bound struct {
+	set   *Set
+	fd    int
+	serve BoundTo
+	open  atomic.Int64
+
+	mu     sync.Mutex
+	closed bool // guarded by mu
+}
+
+// BoundTo says who is served at a bound socket.
+type BoundTo struct {
+	// Listener is the listener's number. Plain: it has no HTTP.
+	Listener uint32
+	Plain    bool
+	// Admits says whether one more connection is taken, beside those that are open at all bound sockets. nil: all are.
+	Admits func(open int) bool
+}
+
+// Bind takes an address without taking connections, which Listen begins. An IPv6 address takes none of IPv4, as in Envoy without ipv4_compat.
+func (s *Set) Bind(a netip.AddrPort, to BoundTo) (*Bound, error) {
+	family, sa := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{Addr: a.Addr().Unmap().As4(), Port: int(a.Port())})
+	if a.Addr().Is6() && !a.Addr().Is4In6() {
+		family, sa = unix.AF_INET6, &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
+	}
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+	if err != nil {
+		return nil, fmt.Errorf("bind %s: %w", a, err)
+	}
+	if err := bindSocket(fd, family, sa); err != nil {
+		return nil, errors.Join(fmt.Errorf("bind %s: %w", a, err), unix.Close(fd))
+	}
+	return &Bound{set: s, fd: fd, serve: to}, nil
+}
+
+func bindSocket(fd, family int, sa unix.Sockaddr) error {
+	options := [][3]int{{unix.SOL_SOCKET, unix.SO_REUSEADDR, 1}, {unix.IPPROTO_TCP, unix.TCP_NODELAY, 1}}
+	if family == unix.AF_INET6 {
+		options = append(options, [3]int{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1})
+	}
+	for _, o := range options {
+		if err := unix.SetsockoptInt(fd, o[0], o[1], o[2]); err != nil {
+			return os.NewSyscallError("setsockopt", err)
+		}
+	}
+	return os.NewSyscallError("bind", unix.Bind(fd, sa))
+}
+
+// Listen begins to take connections. It is called once.
+func (b *Bound) Listen() error {
+	if err := unix.Listen(b.fd, backlog); err != nil {
+		return os.NewSyscallError("listen", err)
+	}
+	return b.set.poller.WatchAlways(b.fd, b)
+}
+
+// Open is how many connections are open that have come this way.
+func (b *Bound) Open() int { return int(b.open.Load()) }
+
+// Close takes no further connections; open ones stay.
+func (b *Bound) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil
+	}
+	b.closed = true
+	b.set.poller.Forget(b.fd)
+	return unix.Close(b.fd)
+}
+
+// Ready implements poller.Handler: it accepts what is there.
+func (b *Bound) Ready() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for !b.closed {
+		fd, peer, err := unix.Accept4(b.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		switch {
+		case err == nil:
+			b.accepted(fd, addrPort(peer))
+		case errors.Is(err, unix.ECONNABORTED), errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EAGAIN):
+			return
+		default:
+			b.set.acceptFailed(err)
+			return
+		}
+	}
+}
+
+// accepted takes charge of a connection. Its number is the cookie of the daemon's own socket, which no p-sock has.
+func (b *Bound) accepted(fd int, peer netip.AddrPort) {
+	s := b.set
+	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_COOKIE)
+	local, nameErr := unix.Getsockname(fd)
+	if err != nil || nameErr != nil || b.serve.Admits != nil && !b.serve.Admits(int(s.bound.Load())) {
+		reset(fd)
+		unix.Close(fd)
+		return
+	}
+	c := &Conn{
+		set: s, fd: fd, cookie: cookie, bound: b, listener: b.serve.Listener, plain: b.serve.Plain,
+		vip: addrPort(local), client: unmapped(peer), opened: time.Now(),
+	}
+	b.open.Add(1)
+	s.bound.Add(1)
+	s.mu.Lock()
+	s.conns[cookie] = c
+	s.limitLocked(c)
+	s.accepts++
+	s.mu.Unlock()
+	if c.plain {
+		// The endpoint may speak first.
+		s.Go(c.serve)
+		return
+	}
+	if err := s.poller.Watch(fd, c); err != nil {
+		s.cfg.Logger.Warn("watch connection", "err", err)
+		s.spawnClose(c)
+	}
+}
+
+// leave counts a connection out.
+func (b *Bound) leave() {
+	b.open.Add(-1)
+	b.set.bound.Add(-1)
+}
+
+// serveBound serves a connection that no program knows: nothing of it has been moved before, and nothing will be.
+func (c *Conn) serveBound() {
+	c.use.Lock()
+	defer c.use.Unlock()
+	conn := c.open()
+	if conn == nil || c.set.ctx.Err() != nil {
+		return
+	}
+	if !c.plain && poller.Look(c.fd) == poller.Quiet {
+		c.rearm()
+		return
+	}
+	s := Session{
+		Listener: c.listener, VIP: c.vip, Client: c.client, Endpoint: NoEndpoint, Requests: c.requests.Load(),
+		Closing: c.closing.Load, Gone: func() bool { return false },
+	}
+	r := c.set.cfg.Handler.Serve(c.set.ctx, conn, s)
+	c.requests.Add(r.Requests)
+	c.served.Store(time.Now().UnixNano())
+	if !r.Keep {
+		c.closeLocked()
+		return
+	}
+	c.rearm()
+}
+
+func unmapped(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package anchor
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// bind opens a bound socket, and returns where.
+func (r *rig) bind(to BoundTo) (*Bound, string) {
+	r.t.Helper()
+	b, err := r.s.Bind(netip.AddrPortFrom(loopback, 0), to)
+	must(r.t, err)
+	sa, err := unix.Getsockname(b.fd)
+	must(r.t, err)
+	r.t.Cleanup(func() { must(r.t, b.Close()) })
+	return b, addrPort(sa).String()
+}
+
+// reach connects as somebody on another host would: no program has seen it.
+func (r *rig) reach(address string) *client {
+	r.t.Helper()
+	conn, err := net.Dial("tcp", address)
+	must(r.t, err)
+	r.t.Cleanup(func() { conn.Close() })
+	return &client{TCPConn: conn.(*net.TCPConn), t: r.t, address: conn.LocalAddr().(*net.TCPAddr).AddrPort()}
+}
+
+func TestBoundServesWhoWasNotIntercepted(t *testing.T) {
+	for _, fastPath := range []bool{true, false} {
+		var mu sync.Mutex
+		var sessions []Session
+		r := newRig(t, setup{slowPathOnly: !fastPath, serve: func(ctx context.Context, conn net.Conn, s Session) Result {
+			mu.Lock()
+			sessions = append(sessions, s)
+			mu.Unlock()
+			result := echo(ctx, conn, s)
+			result.Requests = 1
+			return result
+		}})
+		b, address := r.bind(BoundTo{Listener: testListener})
+		must(t, b.Listen())
+		c := r.reach(address)
+		c.exchange("one")
+		c.exchange("two")
+		list := r.s.List()
+		if len(list) != 1 || !list[0].Bound || list[0].Client != c.address || list[0].VIP.String() != address || b.Open() != 1 {
+			t.Errorf("connections: got %+v, %d open", list, b.Open())
+		}
+		must(t, c.CloseWrite())
+		c.mustEnd(io.EOF)
+		r.awaitOpen(0)
+		mu.Lock()
+		if len(sessions) != 2 || sessions[1].Listener != testListener || sessions[1].Requests != 1 || sessions[1].Endpoint != NoEndpoint {
+			t.Errorf("sessions: got %+v", sessions)
+		}
+		mu.Unlock()
+		if b.Open() != 0 {
+			t.Errorf("open: got %d, want 0", b.Open())
+		}
+	}
+}
+
+func TestBoundTakesNobodyBeforeItListens(t *testing.T) {
+	r := newRig(t, setup{})
+	_, address := r.bind(BoundTo{})
+	if _, err := net.Dial("tcp", address); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("got %v, want ECONNREFUSED", err)
+	}
+}
+
+func TestBoundAddressIsTaken(t *testing.T) {
+	r := newRig(t, setup{})
+	b, address := r.bind(BoundTo{})
+	must(t, b.Listen())
+	if _, err := r.s.Bind(netip.MustParseAddrPort(address), BoundTo{}); !errors.Is(err, unix.EADDRINUSE) {
+		t.Errorf("got %v, want EADDRINUSE", err)
+	}
+}
+
+func TestBoundRefusesBeyondItsLimit(t *testing.T) {
+	r := newRig(t, setup{})
+	b, address := r.bind(BoundTo{Listener: testListener, Admits: func(open int) bool { return open < 1 }})
+	must(t, b.Listen())
+	first := r.reach(address)
+	first.exchange("one")
+	// The reset may come before the client knows that it is connected.
+	if conn, err := net.Dial("tcp", address); err == nil {
+		(&client{TCPConn: conn.(*net.TCPConn), t: t}).mustEnd(unix.ECONNRESET)
+	} else if !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("got %v, want ECONNRESET", err)
+	}
+	first.exchange("two")
+	must(t, first.Close())
+	r.awaitOpen(0)
+	r.reach(address).exchange("three")
+}
+
+func TestBoundStaysWithItsConnections(t *testing.T) {
+	r := newRig(t, setup{})
+	b, address := r.bind(BoundTo{Listener: testListener})
+	must(t, b.Listen())
+	c := r.reach(address)
+	c.exchange("one")
+	must(t, b.Close())
+	if _, err := net.Dial("tcp", address); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("got %v, want ECONNREFUSED", err)
+	}
+	c.exchange("two")
+	if left := r.s.CloseQuiet(); left != 0 {
+		t.Errorf("left open: got %d, want 0", left)
+	}
+	c.mustEnd(io.EOF)
+}
+
+func TestBoundConnectionsHaveLimits(t *testing.T) {
+	o := setup{}
+	r := prepare(t, o)
+	r.cfg.Limits = func(uint32) Limits { return Limits{Idle: 50 * time.Millisecond} }
+	s, err := New(r.cfg)
+	must(t, err)
+	r.s = s
+	t.Cleanup(func() { must(t, s.Close()) })
+	b, address := r.bind(BoundTo{Listener: testListener})
+	must(t, b.Listen())
+	c := r.reach(address)
+	c.exchange("one")
+	c.mustEnd(io.EOF)
+}
+
+func TestBoundConnectionWithoutHTTP(t *testing.T) {
+	r := newRig(t, setup{serve: func(_ context.Context, conn net.Conn, _ Session) Result {
+		n, _ := conn.Write([]byte("welcome"))
+		conn.Close()
+		return Result{Written: uint64(n)}
+	}})
+	b, address := r.bind(BoundTo{Listener: testListener, Plain: true})
+	must(t, b.Listen())
+	c := r.reach(address)
+	c.mustReceive("welcome")
+	c.mustEnd(io.EOF)
+}
