@@ -286,6 +286,8 @@ enum table_flags {
 	TABLE_PARAMETERS = 8192,
 	/* Of a listener without HTTP: its one route, that of the path "/", says where connections go. */
 	TABLE_PLAIN = 16384,
+	/* Requests that have a field with a "_" in its name are refused, or lose the field. */
+	TABLE_UNDERSCORES = 32768,
 };
 
 enum asked_flags {

@@ -257,6 +257,9 @@ static __always_inline long request_field_byte(struct request_scan *r, __u8 c)
 	if (state == FIELD_NAME) {
 		if (step == FIELD_NAMED)
 			return request_named(r);
+		/* No run of names has one. */
+		if (c == '_')
+			r->path_marks |= TABLE_UNDERSCORES;
 		if (r->table_flags & TABLE_FIELDS && n < MAX_FIELD_NAME)
 			r->name.name[bounded(n, 63)] = lower(c);
 		return 0;

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,12 +39,13 @@ type resource struct {
 }
 
 var resources = []resource{
-	{"listeners", []string{"NAME", "ADDRESS", "PROTOCOL", "INTERCEPTED", "ROUTE TABLE", "ROUTES"}, each(listenerCells)},
+	{"listeners", []string{"NAME", "ADDRESS", "PROTOCOL", "BOUND", "INTERCEPTED", "ROUTE TABLE", "ROUTES"}, each(listenerCells)},
 	{"routes", []string{"LISTENER", "VIRTUAL HOST", "DOMAINS", "MATCH", "HEADERS", "CLUSTERS", "TIMEOUT"}, each(routeCells)},
 	{"clusters", []string{"NAME", "TYPE", "POLICY", "ENDPOINTS", "HEALTHY", "CONNECTIONS", "OUTSTANDING", "REQUESTS"}, each(clusterCells)},
 	{"endpoints", []string{"CLUSTER", "ADDRESS", "STATE", "PRIORITY", "LOCALITY", "WEIGHT", "SHARE", "OUTSTANDING", "REQUESTS", "FAST", "ERRORS"}, each(endpointCells)},
 	{"pools", []string{"CLUSTER", "ENDPOINT", "IDLE", "LEASED", "CONNECTING"}, each(poolCells)},
 	{"connections", []string{"CLIENT", "SERVICE", "LISTENER", "PATH", "REASON", "OPENED"}, each(connectionCells)},
+	{"notes", []string{"RESOURCE", "FIELD", "ACCEPTED AND NOT DONE"}, each(noteCells)},
 	{"stats", []string{"NAME", "VALUE"}, statRows},
 }
 
@@ -160,7 +162,7 @@ func each[T any](cells func(*T) []string) func([]byte) ([][]string, error) {
 }
 
 func listenerCells(l *admin.Listener) []string {
-	return []string{l.Name, l.Address.String(), l.Protocol, yesNo(l.Intercepted), orDash(l.RouteTable), strconv.Itoa(l.Routes)}
+	return []string{l.Name, l.Address.String(), l.Protocol, orDash(l.Bound), yesNo(l.Intercepted), orDash(l.RouteTable), strconv.Itoa(l.Routes)}
 }
 
 func routeCells(r *admin.Route) []string {
@@ -193,6 +195,10 @@ func connectionCells(c *admin.Connection) []string {
 	return []string{
 		c.Client.String(), c.Service.String(), orDash(c.Listener), c.Path, orDash(c.Reason), c.Opened.Format(time.RFC3339),
 	}
+}
+
+func noteCells(n *admin.Note) []string {
+	return []string{cmp.Or(n.Resource, "bootstrap"), n.Path, n.Reason}
 }
 
 // statRows lists the counters that have counted something.

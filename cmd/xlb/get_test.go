@@ -59,6 +59,12 @@ func (daemon) Snapshot() (*metrics.Snapshot, error) {
 	}, nil
 }
 
+func (daemon) Notes() []admin.Note {
+	return []admin.Note{{Resource: "listener shop", Path: "access_log", Reason: "XLB writes no access log"}}
+}
+
+func (daemon) Bound(*model.Listener) string { return "" }
+
 func (daemon) Intercepted(netip.AddrPort) (bool, error) { return true, nil }
 
 func (d daemon) Explain(q *explain.Query) (*explain.Answer, error) {

@@ -13,7 +13,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	code := execute(ctx, &env{stdout: os.Stdout, stderr: os.Stderr}, os.Args[1:])
+	code := execute(ctx, &env{stdout: os.Stdout, stderr: os.Stderr}, envoyArguments(os.Args[0], os.Args[1:]))
 	stop()
 	os.Exit(code)
 }

@@ -103,9 +103,9 @@ func TestWrongCommandLinesGetOneLineAndCodeTwo(t *testing.T) {
 		{[]string{"version", "extra"}, `xlb: unknown command "extra" for "xlb version"` + "\n"},
 		{[]string{"version", "--output", "xml"}, `xlb: invalid argument "xml" for "-o, --output" flag: must be text or json` + "\n"},
 		{[]string{"run"}, "xlb: --config: required: give an Envoy v3 bootstrap, as in: xlb run --config envoy.yaml\n"},
-		{[]string{"get"}, "xlb: get: 0 resources named; name one of listeners, routes, clusters, endpoints, pools, connections, stats\n"},
+		{[]string{"get"}, "xlb: get: 0 resources named; name one of listeners, routes, clusters, endpoints, pools, connections, notes, stats\n"},
 		{[]string{"explain", "GET"}, "xlb: explain: want a method and a URL, as in: xlb explain GET http://127.80.0.1:8080/cart\n"},
-		{[]string{"get", "nosuch"}, `xlb: get: unknown resource "nosuch"; name one of listeners, routes, clusters, endpoints, pools, connections, stats` + "\n"},
+		{[]string{"get", "nosuch"}, `xlb: get: unknown resource "nosuch"; name one of listeners, routes, clusters, endpoints, pools, connections, notes, stats` + "\n"},
 	}
 	for _, tt := range tests {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {

@@ -18,6 +18,7 @@ type env struct {
 func verbs(e *env) []*cobra.Command {
 	return []*cobra.Command{
 		runCommand(e),
+		envoyCommand(e),
 		checkCommand(e),
 		getCommand(e),
 		explainCommand(e),

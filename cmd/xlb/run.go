@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log"
@@ -66,18 +67,23 @@ neither there is none.`,
 		if err != nil {
 			return refused(err)
 		}
-		reload := make(chan os.Signal, 1)
-		signal.Notify(reload, syscall.SIGHUP)
-		defer signal.Stop(reload)
-		err = node.Run(c.Context(), o, reload)
-		var usage *node.UsageError
-		if !errors.As(err, &usage) {
-			return err
-		}
-		logDetail(o.Logger, err)
-		return refused(explained(err, o.FastPath, check.Privileged()))
+		return runDaemon(c.Context(), o)
 	}
 	return c
+}
+
+// runDaemon runs it until ctx ends.
+func runDaemon(ctx context.Context, o node.Options) error {
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP)
+	defer signal.Stop(reload)
+	err := node.Run(ctx, o, reload)
+	var usage *node.UsageError
+	if !errors.As(err, &usage) {
+		return err
+	}
+	logDetail(o.Logger, err)
+	return refused(explained(err, o.FastPath, check.Privileged()))
 }
 
 // logDetail logs what an error says only when it is asked, as the verifier's with its log of many lines.

@@ -95,6 +95,15 @@ func (s *state) Snapshot() (*metrics.Snapshot, error) {
 	}, s.broken
 }
 
+func (s *state) Notes() []Note { return nil }
+
+func (s *state) Bound(l *model.Listener) string {
+	if l.Bound {
+		return "yes"
+	}
+	return ""
+}
+
 func (s *state) Intercepted(a netip.AddrPort) (bool, error) { return a == service, s.broken }
 
 func (s *state) Connections(limit int) ([]Connection, error) {

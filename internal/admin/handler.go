@@ -59,6 +59,7 @@ func (a *api) pages() []page {
 		{"/xlb/endpoints", "rows of \"xlb get endpoints\" (JSON)", rows(a.endpointRows)},
 		{"/xlb/pools", "rows of \"xlb get pools\" (JSON)", rows(a.poolRows)},
 		{"/xlb/connections", "rows of \"xlb get connections\" (JSON)", rows(a.connectionRows)},
+		{"/xlb/notes", "rows of \"xlb get notes\" (JSON)", rows(func() ([]Note, error) { return append([]Note{}, a.source.Notes()...), nil })},
 		{"/xlb/stats", "everything that is counted (JSON)", rows(a.source.Snapshot)},
 		{explain.Path, "\"xlb explain\": ?url=http://host/path, &method=, &header=name: value, &listener=, &draw= (JSON)", a.explain},
 	}
@@ -82,7 +83,12 @@ func (a *api) ready(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (a *api) configDump(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, dump(a.source.Config()))
+	all := dump(a.source.Config())
+	// Beside what Envoy's dump has.
+	if notes := a.source.Notes(); len(notes) > 0 {
+		all["xlb_notes"] = notes
+	}
+	writeJSON(w, all)
 }
 
 func (a *api) clusters(w http.ResponseWriter, r *http.Request) {

@@ -18,6 +18,8 @@ type Listener struct {
 	Address netip.AddrPort `json:"address"`
 	// Protocol is "HTTP", or "TCP" where connections are balanced, whatever their bytes mean.
 	Protocol string `json:"protocol"`
+	// Bound is "yes" where the daemon takes connections itself, from other hosts too, or says why it cannot; "" where it need not.
+	Bound string `json:"bound,omitempty"`
 	// Intercepted: the kernel sends new connections to this address to us.
 	Intercepted bool   `json:"intercepted"`
 	RouteTable  string `json:"route_table"`
@@ -77,17 +79,30 @@ func (a *api) listenerRows() ([]Listener, error) {
 	listeners := a.source.Config().Model.Listeners
 	list := make([]Listener, 0, len(listeners))
 	for _, l := range listeners {
-		intercepted, err := a.source.Intercepted(l.Address)
+		intercepted, err := a.isIntercepted(l)
 		if err != nil {
 			return nil, fmt.Errorf("listener %q: %w", l.Name, err)
 		}
-		row := Listener{Name: l.Name, Address: l.Address, Protocol: protocolOf(l), Intercepted: intercepted, RouteTable: l.Routes.Name}
+		row := Listener{Name: l.Name, Address: l.Address, Protocol: protocolOf(l), Bound: a.source.Bound(l), Intercepted: intercepted, RouteTable: l.Routes.Name}
 		for _, vh := range l.Routes.VirtualHosts {
 			row.Routes += len(vh.Routes)
 		}
 		list = append(list, row)
 	}
 	return list, nil
+}
+
+// isIntercepted asks for the address of a listener, or for those of this host.
+func (a *api) isIntercepted(l *model.Listener) (bool, error) {
+	if !l.Bound {
+		return a.source.Intercepted(l.Address)
+	}
+	for _, own := range l.Own {
+		if intercepted, err := a.source.Intercepted(own); err != nil || intercepted {
+			return intercepted, err
+		}
+	}
+	return false, nil
 }
 
 func (a *api) routeRows() ([]Route, error) {

@@ -24,10 +24,22 @@ type Source interface {
 	// Intercepted reports whether connections to a service address are intercepted now,
 	// as the kernel's map says.
 	Intercepted(service netip.AddrPort) (bool, error)
+	// Notes are about what was accepted and is not done.
+	Notes() []Note
+	// Bound says of a bound listener whether its socket takes connections: "yes", or why not. It is empty for others.
+	Bound(l *model.Listener) string
 	// Connections returns open client connections, at most limit of them.
 	Connections(limit int) ([]Connection, error)
 	// Explain gives an account of one request, made up by the query. What is wrong with that is an *explain.QueryError.
 	Explain(q *explain.Query) (*explain.Answer, error)
+}
+
+// Note is a row of /xlb/notes: a field that was accepted although XLB does not do what it says.
+type Note struct {
+	// Resource is "listener NAME" and the like; empty: the bootstrap.
+	Resource string `json:"resource"`
+	Path     string `json:"path"`
+	Reason   string `json:"reason"`
 }
 
 // Config is a configuration and where it comes from.

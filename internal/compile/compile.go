@@ -5,6 +5,7 @@ package compile
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
@@ -33,7 +34,7 @@ func (c *Compiler) Compile(cfg *model.Config) (*Image, []Note) {
 		where := fmt.Sprintf("listener %q", l.Name)
 		t, more := compileListener(left, where, cfg, l)
 		notes = append(notes, more...)
-		im.Listeners = append(im.Listeners, Listener{Name: l.Name, Address: unmapped(l.Address), Table: t})
+		im.Listeners = append(im.Listeners, Listener{Name: l.Name, Address: unmapped(l.Address), Bound: l.Bound, Own: ownAddresses(cfg, l), Table: t})
 	}
 	for _, c := range cfg.Clusters {
 		cl, more := compileCluster(c)
@@ -43,6 +44,18 @@ func (c *Compiler) Compile(cfg *model.Config) (*Image, []Note) {
 	}
 	im.addZones(cfg.Local)
 	return im, notes
+}
+
+// ownAddresses are those of a listener that no other listener has.
+func ownAddresses(cfg *model.Config, l *model.Listener) []netip.AddrPort {
+	var out []netip.AddrPort
+	for _, a := range l.Own {
+		taken := func(other *model.Listener) bool { return unmapped(other.Address) == unmapped(a) }
+		if !slices.ContainsFunc(cfg.Listeners, taken) {
+			out = append(out, unmapped(a))
+		}
+	}
+	return out
 }
 
 func compileListener(left *space, where string, cfg *model.Config, l *model.Listener) (Table, []Note) {

@@ -44,6 +44,7 @@ var flagNames = []struct {
 	{maps.TableSlashes, "slashes"},
 	{maps.TableParameters, "parameters"},
 	{maps.TablePlain, "plain"},
+	{maps.TableUnderscores, "underscores"},
 }
 
 // String is the whole image as text, for people and for golden files.
@@ -52,6 +53,9 @@ func (im *Image) String() string {
 	for i := range im.Listeners {
 		l := &im.Listeners[i]
 		fmt.Fprintf(&w, "listener %q %s\n", l.Name, l.Address)
+		for _, a := range l.Own {
+			fmt.Fprintf(&w, "  own %s\n", a)
+		}
 		l.Table.dump(&w)
 	}
 	for i := range im.Clusters {

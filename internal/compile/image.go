@@ -24,7 +24,10 @@ type Image struct {
 type Listener struct {
 	Name    string
 	Address netip.AddrPort
-	Table   Table
+	// Bound: connections are intercepted that go to one of the Own addresses, and not those to Address.
+	Bound bool
+	Own   []netip.AddrPort
+	Table Table
 }
 
 // Table is a compiled route table.

@@ -9,7 +9,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// pathFlags say of which paths the kernel cannot know what a table makes of them, so that it hands them over. All
+// pathFlags say of which paths, and names of fields, the kernel cannot know what a table makes of them, so that it hands them over. All
 // others stay as they are: the kernel reads nothing in a path but RFC 3986's characters, and normalize_path changes
 // only "%" and dots among these.
 func pathFlags(rt *model.RouteTable) (flags maps.TableFlags) {
@@ -25,6 +25,9 @@ func pathFlags(rt *model.RouteTable) (flags maps.TableFlags) {
 	}
 	if rt.IgnorePathParameters {
 		flags |= maps.TableParameters
+	}
+	if rt.Underscores != model.PassUnderscores {
+		flags |= maps.TableUnderscores
 	}
 	return flags
 }

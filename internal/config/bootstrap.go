@@ -24,6 +24,7 @@ type Bootstrap struct {
 	name    string
 	message *bootstrapv3.Bootstrap
 	options options
+	notes   []Note
 	// static are the names of what is in the file, by kind.
 	static [kinds]map[string]bool
 	bodies bodies
@@ -96,7 +97,8 @@ func parse(name string, data []byte, change ...Option) (*Bootstrap, *model.Confi
 	if b.message = decode(p, name, data); b.message == nil {
 		return nil, nil, p.err(name)
 	}
-	checkSupport(p, b.message, b.options)
+	b.options.nameNode(b.message)
+	b.notes = checkSupport(p, b.message, b.options)
 	b.noteStatic()
 	t := newTranslator(p, b)
 	b.Dynamic = t.dynamic(b.message)

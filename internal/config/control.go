@@ -68,9 +68,19 @@ var controlFields = fieldTable{
 		"tls_certificates":                     translateIt,
 		"validation_context":                   translateIt,
 		"alpn_protocols":                       ignore("gRPC asks for h2 by itself"),
-		"tls_certificate_sds_secret_configs":   refuse(fromFiles),
+		"tls_certificate_sds_secret_configs":   translateIt,
 		"combined_validation_context":          refuse(fromFiles),
-		"validation_context_sds_secret_config": refuse(fromFiles),
+		"validation_context_sds_secret_config": translateIt,
+	},
+	// In files of resources.
+	"envoy.extensions.transport_sockets.tls.v3.Secret": {
+		"name":               translateIt,
+		"tls_certificate":    translateIt,
+		"validation_context": translateIt,
+	},
+	"envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig": {
+		"name":       translateIt,
+		"sds_config": translateIt,
 	},
 	"envoy.extensions.transport_sockets.tls.v3.TlsParameters": {
 		"tls_minimum_protocol_version": limit("XLB speaks TLS 1.2 and 1.3 to a control plane; use TLSv1_2", oneOf("TLS_AUTO", "TLSv1_2")),

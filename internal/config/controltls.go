@@ -18,7 +18,9 @@ import (
 type tlsSettings struct {
 	certificate, privateKey, authority *corev3.DataSource
 	serverName                         string
-	names                              []sanMatcher
+	// In place of those, unless they are nil (SDS by file).
+	certificateFile, authorityFile *secretFile
+	names                          []sanMatcher
 }
 
 // sanMatcher is a name that a certificate may have.
@@ -31,7 +33,8 @@ func (t *translator) upstreamTLS(in *tlsv3.UpstreamTlsContext, path string) *tls
 	common := in.GetCommonTlsContext()
 	path += ".common_tls_context"
 	out := &tlsSettings{serverName: in.GetSni(), authority: common.GetValidationContext().GetTrustedCa()}
-	if out.authority == nil {
+	t.secrets(common, out, path)
+	if out.authority == nil && out.authorityFile == nil {
 		t.p.add(path+".validation_context.trusted_ca", "missing: name the file with the authority that has signed the control plane's certificate")
 	}
 	if n := len(common.GetTlsCertificates()); n > 1 {
@@ -40,21 +43,30 @@ func (t *translator) upstreamTLS(in *tlsv3.UpstreamTlsContext, path string) *tls
 		out.certificate = common.GetTlsCertificates()[0].GetCertificateChain()
 		out.privateKey = common.GetTlsCertificates()[0].GetPrivateKey()
 	}
-	for i, m := range common.GetValidationContext().GetMatchTypedSubjectAltNames() {
-		place := at(path+".validation_context.match_typed_subject_alt_names", i)
-		matcher := t.stringMatch(m.GetMatcher(), place+".matcher")
-		out.names = append(out.names, sanMatcher{m.GetSanType() == tlsv3.SubjectAltNameMatcher_URI, matcher.Matches})
-	}
+	out.names = t.sanMatchers(common.GetValidationContext(), path+".validation_context")
 	if len(t.p.list) > 0 {
 		return out
 	}
-	if _, err := out.roots(); err != nil {
+	if _, _, err := out.roots(); err != nil {
 		t.p.add(path+".validation_context.trusted_ca", "%v; name a readable file in PEM", err)
 	}
 	if _, err := out.own(nil); err != nil {
 		t.p.add(path+".tls_certificates", "%v; name readable files in PEM", err)
 	}
 	return out
+}
+
+// secrets notes what is in files of resources.
+func (t *translator) secrets(in *tlsv3.CommonTlsContext, out *tlsSettings, path string) {
+	if list := in.GetTlsCertificateSdsSecretConfigs(); len(list) > 0 {
+		out.certificateFile = t.secretAt(list[0], path+".tls_certificate_sds_secret_configs[0]")
+		if len(list) > 1 || len(in.GetTlsCertificates()) > 0 {
+			t.p.add(path+".tls_certificate_sds_secret_configs", "beside another certificate; keep one")
+		}
+	}
+	if in.GetValidationContextSdsSecretConfig() != nil {
+		out.authorityFile = t.secretAt(in.GetValidationContextSdsSecretConfig(), path+".validation_context_sds_secret_config")
+	}
 }
 
 // config returns what crypto/tls needs; nil for none. As in Envoy the certificate of the server has to be signed by trusted_ca, and to have one of
@@ -71,27 +83,33 @@ func (s *tlsSettings) config() *tls.Config {
 	}
 }
 
-func (s *tlsSettings) roots() (*x509.CertPool, error) {
-	text, err := contentOf(s.authority)
+// roots are the authorities that may have signed the server's certificate, and the names of which it has to have one, if there are any.
+func (s *tlsSettings) roots() (*x509.CertPool, []sanMatcher, error) {
+	authority, names, err := s.trusted()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	text, err := contentOf(authority)
+	if err != nil {
+		return nil, nil, err
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, errors.New("no certificate in it")
+		return nil, nil, errors.New("no certificate in it")
 	}
-	return pool, nil
+	return pool, names, nil
 }
 
 func (s *tlsSettings) own(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	if s.certificate == nil {
-		return &tls.Certificate{}, nil
+	certificate, privateKey, err := s.pair()
+	if err != nil || certificate == nil {
+		return &tls.Certificate{}, err
 	}
-	chain, err := contentOf(s.certificate)
+	chain, err := contentOf(certificate)
 	if err != nil {
 		return nil, err
 	}
-	private, err := contentOf(s.privateKey)
+	private, err := contentOf(privateKey)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +118,7 @@ func (s *tlsSettings) own(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 }
 
 func (s *tlsSettings) verify(state tls.ConnectionState) error {
-	roots, err := s.roots()
+	roots, names, err := s.roots()
 	if err != nil {
 		return fmt.Errorf("read trusted_ca: %w", err)
 	}
@@ -111,7 +129,7 @@ func (s *tlsSettings) verify(state tls.ConnectionState) error {
 	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: others}); err != nil {
 		return err
 	}
-	if len(s.names) > 0 && !slices.ContainsFunc(s.names, func(m sanMatcher) bool { return m.has(leaf) }) {
+	if len(names) > 0 && !slices.ContainsFunc(names, func(m sanMatcher) bool { return m.has(leaf) }) {
 		return errors.New("the certificate of the control plane has none of match_typed_subject_alt_names")
 	}
 	return nil

@@ -37,6 +37,9 @@ type rule struct {
 	allows func(protoreflect.FieldDescriptor, protoreflect.Value) bool
 	// first: of a list only the first element is looked at.
 	first bool
+	// noted: somebody hears that the field is passed over, by note, or else by reason.
+	noted bool
+	note  string
 	// hop: with EnvoyHeaders the field is translated, whatever use says.
 	hop bool
 }
@@ -127,7 +130,7 @@ func zero(_ protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 
 const supportedFilters = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager, " +
 	"envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy and, of " +
-	"envoy.extensions.filters.http, cors.v3.Cors, fault.v3.HTTPFault, stateful_session.v3.StatefulSession and router.v3.Router"
+	"envoy.extensions.filters.http, cors.v3.Cors, fault.v3.HTTPFault, health_check.v3.HealthCheck, stateful_session.v3.StatefulSession and router.v3.Router"
 
 // policyTypes begins the names of balancing policies by type, supportedPolicies are those that XLB has.
 const (
@@ -193,8 +196,36 @@ var supported = fieldTable{
 		"hds_config":           refuse(noHealth),
 		"tracing":              refuse(noTracing),
 		"stats_sinks":          refuse("XLB serves its figures at /metrics of the admin address; remove the field"),
-		"layered_runtime":      refuse("XLB has no runtime keys; remove the field"),
-		"overload_manager":     refuse("XLB bounds its memory by itself; remove the field"),
+		"layered_runtime":      translateIt,
+		"overload_manager":     translateIt,
+		"stats_config":         noted("XLB's figures have names and labels of their own"),
+
+		"deferred_stat_options": ignore("when Envoy makes its figures"),
+	},
+	"envoy.config.bootstrap.v3.LayeredRuntime": {
+		"layers": translateIt,
+	},
+	"envoy.config.bootstrap.v3.RuntimeLayer": {
+		"name": ignore("a label"),
+		"static_layer": andNoted(limit("XLB has no runtime keys; keep those that begin with envoy.reloadable_features, envoy.restart_features or re2.max_program_size, which are about Envoy's program", aboutEnvoy),
+			"is about Envoy's own program"),
+		"disk_layer":  refuse("XLB has no runtime keys; remove the layer"),
+		"admin_layer": refuse("XLB has no runtime keys; remove the layer"),
+		"rtds_layer":  refuse("XLB has no runtime keys; remove the layer"),
+	},
+	"envoy.config.overload.v3.OverloadManager": {
+		"refresh_interval":      ignore("how often Envoy looks; XLB looks at each connection"),
+		"resource_monitors":     translateIt,
+		"actions":               refuse("XLB bounds its memory by itself; remove the field"),
+		"loadshed_points":       refuse("XLB bounds its memory by itself; remove the field"),
+		"buffer_factory_config": refuse("XLB bounds its buffers by itself; remove the field"),
+	},
+	"envoy.config.overload.v3.ResourceMonitor": {
+		"name":         ignore("the type of typed_config decides"),
+		"typed_config": translateIt,
+	},
+	"envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig": {
+		"max_active_downstream_connections": andNoted(translateIt, "bounds connections to bound listeners; those of local processes that are intercepted are not counted"),
 	},
 	"envoy.config.bootstrap.v3.Bootstrap.DynamicResources": {
 		"lds_config":            translateIt,
@@ -286,14 +317,14 @@ var supported = fieldTable{
 		"stat_prefix":                          ignore("names the listener's counters"),
 		"metadata":                             ignore(labelOnly),
 		"traffic_direction":                    ignore("a label of traces and counters"),
-		"enable_reuse_port":                    ignore("XLB does not bind the service address"),
-		"reuse_port":                           ignore("XLB does not bind the service address"),
-		"freebind":                             ignore("XLB does not bind the service address"),
-		"tcp_backlog_size":                     ignore("XLB does not listen at the service address"),
+		"enable_reuse_port":                    ignore("XLB binds one socket, or none"),
+		"reuse_port":                           ignore("XLB binds one socket, or none"),
+		"freebind":                             ignore("XLB binds addresses that every host has, or none"),
+		"tcp_backlog_size":                     ignore("XLB takes as long a queue as net.core.somaxconn allows"),
 		"listener_filters_timeout":             ignore("none of the listener filters that XLB has waits for bytes"),
 		"continue_on_listener_filters_timeout": ignore("none of the listener filters that XLB has waits for bytes"),
-		"max_connections_to_accept_per_socket_event": ignore("XLB does not accept connections at the service address"),
-		"bypass_overload_manager":                    ignore("there is none: overload_manager is refused"),
+		"max_connections_to_accept_per_socket_event": ignore("how Envoy takes turns"),
+		"bypass_overload_manager":                    translateIt,
 		"connection_balance_config":                  ignore("spreads connections over Envoy's workers; XLB has none"),
 		"additional_addresses":                       refuse("write one listener for each address"),
 		"filter_chain_matcher":                       refuse("keep one filter chain without a match"),
@@ -400,6 +431,12 @@ var supported = fieldTable{
 		"upstream_log":                             refuse(noAccessLog),
 	},
 
+	"envoy.extensions.filters.http.health_check.v3.HealthCheck": {
+		"pass_through_mode":               limit("XLB answers for itself; use false", boolean(false)),
+		"headers":                         translateIt,
+		"cache_time":                      refuse("belongs to pass_through_mode; remove the field"),
+		"cluster_min_healthy_percentages": refuse("XLB answers 200 while it serves; remove the field"),
+	},
 	"envoy.extensions.filters.http.cors.v3.Cors": {},
 	"envoy.extensions.filters.http.cors.v3.CorsPolicy": {
 		"allow_origin_string_match":       translateIt,
@@ -886,7 +923,7 @@ var supported = fieldTable{
 		"max_stream_duration":             translateIt,
 		"max_headers_count":               refuse(ownParser),
 		"max_response_headers_kb":         refuse(ownParser),
-		"headers_with_underscores_action": limit("XLB passes such headers on; remove the field or use ALLOW", oneOf("ALLOW")),
+		"headers_with_underscores_action": translateIt, // in a cluster it changes nothing, as in Envoy
 	},
 	// Present but empty it says that endpoints speak HTTP/1.1.
 	"envoy.config.core.v3.Http1ProtocolOptions": {},

@@ -8,6 +8,7 @@ import (
 
 	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
 	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
+	healthcheckv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/health_check/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	sessionv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/stateful_session/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -26,6 +27,8 @@ type httpFilters struct {
 	fault *model.Fault
 	// session is for routes that say nothing else.
 	session *model.Session
+	// ready is the health_check filter, or nil.
+	ready *readiness
 	// suppressEnvoyHeaders is the router's.
 	suppressEnvoyHeaders bool
 }
@@ -56,7 +59,13 @@ func (t *translator) httpFilter(f *hcmv3.HttpFilter, out *httpFilters, path stri
 	content := f.GetTypedConfig()
 	kind := model.FilterCORS
 	fault, session := &faultv3.HTTPFault{}, &sessionv3.StatefulSession{}
+	ready := &healthcheckv3.HealthCheck{}
 	switch {
+	case content.MessageIs(ready):
+		if t.unpack(content, ready, path+".typed_config", "HealthCheck") {
+			t.readyFilter(ready, out, path)
+		}
+		return
 	case content.MessageIs(fault):
 		kind = model.FilterFault
 		if t.unpack(content, fault, path+".typed_config", "HTTPFault") {

@@ -99,6 +99,9 @@ func (t *translator) operator(name, arguments, length string) ([]model.FormatPar
 	if kind, ok := plainOperators[name]; ok {
 		return []model.FormatPart{{Kind: kind}}, true
 	}
+	if t.service.IsValid() && t.service.Addr().IsUnspecified() && strings.HasPrefix(name, "DOWNSTREAM_LOCAL_ADDRESS") {
+		return nil, false // another one for each connection
+	}
 	switch name {
 	case "DOWNSTREAM_LOCAL_ADDRESS":
 		return literal(t.service.String()), true

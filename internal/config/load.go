@@ -17,7 +17,11 @@ const maxSize = 16 << 20
 // Option changes how a file is read.
 type Option func(*options)
 
-type options struct{ envoyHeaders bool }
+type options struct {
+	envoyHeaders bool
+	// node is what the command line says of node; what is empty is left as it is.
+	node NodeName
+}
 
 // EnvoyHeaders returns the option that, if it is on, makes listeners hops that add headers unasked, and accepts the fields that say which
 // (model.Hop). Without it the fields may only ask for none.

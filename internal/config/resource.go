@@ -57,10 +57,28 @@ type Resources struct {
 // ownBuffers: who writes a file can leave the field out, a control plane often cannot.
 const ownBuffers = "when Envoy stops reading; XLB has bounds of its own"
 
+// unwrittenLog: requests that the kernel serves are not seen by any process.
+const unwrittenLog = "XLB writes no access log: no process sees the requests that the kernel serves; /metrics has what is counted"
+
 // resourceFields is for resources that are not in the bootstrap.
 var resourceFields = fieldTable{
-	clusterMessage:                      {"per_connection_buffer_limit_bytes": ignore(ownBuffers)},
-	"envoy.config.listener.v3.Listener": {"per_connection_buffer_limit_bytes": ignore(ownBuffers)},
+	clusterMessage: {"per_connection_buffer_limit_bytes": ignore(ownBuffers)},
+	"envoy.config.listener.v3.Listener": {
+		"per_connection_buffer_limit_bytes": ignore(ownBuffers),
+		"access_log":                        noted(unwrittenLog),
+	},
+	// What control planes write by default. Whoever writes a bootstrap by hand is told to leave it out.
+	"envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager": {
+		"access_log":             noted(unwrittenLog),
+		"http2_protocol_options": noted("clients speak HTTP/1.1 here: one that begins with HTTP/2 is refused"),
+		"use_remote_address": ofHop(rule{
+			use: cosmetic, noted: true, allows: boolean(true),
+			reason: "requests are passed on without X-Forwarded-For and what else Envoy adds; with --envoy-headers they have it, and are served in user space",
+		}),
+	},
+	"envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy": {
+		"access_log": noted(unwrittenLog),
+	},
 	"envoy.config.route.v3.RouteConfiguration": {
 		"validate_clusters": limit("XLB answers requests to a cluster that does not exist with 503, or cluster_not_found_response_code; remove the field", boolean(false)),
 	},

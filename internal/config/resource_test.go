@@ -180,8 +180,6 @@ var resourceRefusals = []struct {
 	{"EDS with endpoints that stay", Clusters, "{name: shop, type: EDS, health_checks: [{" + everySecond + ", tcp_health_check: {}}], eds_cluster_config: {eds_config: {ads: {}}}}"},
 	{"endpoint by name", Assignments, "{cluster_name: shop, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: localhost, port_value: 7}}}}]}]}"},
 	{"endpoint weight 0", Assignments, "{cluster_name: shop, endpoints: [{lb_endpoints: [{load_balancing_weight: 0, endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 7}}}}]}]}"},
-	{"every address", Listeners, httpListener("shop", "0.0.0.0", rdsManager)},
-	{"access log", Listeners, httpListener("shop", "127.0.0.1", rdsManager+", access_log: [{name: x}]")},
 	{"scoped routes", Listeners, httpListener("shop", "127.0.0.1", "scoped_routes: {name: x}")},
 	{"routes of nobody", Listeners, httpListener("shop", "127.0.0.1", "rds: {config_source: {ads: {}}}")},
 	{"routes of itself", Listeners, httpListener("shop", "127.0.0.1", "rds: {route_config_name: x, config_source: {self: {}}}")},

@@ -15,9 +15,10 @@ import (
 
 // checkSupport reports every populated field that XLB does not act on, and
 // every value that breaks one of Envoy's own constraints.
-func checkSupport(p *problems, bootstrap *bootstrapv3.Bootstrap, o options) {
+func checkSupport(p *problems, bootstrap *bootstrapv3.Bootstrap, o options) []Note {
 	w := &walker{p: p, options: o, control: controlCluster(bootstrap)}
 	w.check(bootstrap)
+	return w.notes
 }
 
 // check does it for one message, whose fields have no path in front.
@@ -39,6 +40,7 @@ type walker struct {
 	// messages are the bootstrap and the content of every Any in it: the
 	// generated validation does not look into an Any.
 	messages []located
+	notes    []Note
 }
 
 type located struct {
@@ -64,6 +66,9 @@ func (w *walker) field(fd protoreflect.FieldDescriptor, value protoreflect.Value
 	rule := w.table.ruleOf(fd)
 	if rule.hop && w.options.envoyHeaders {
 		rule = translateIt
+	}
+	if rule.noted && (rule.allows == nil || rule.allows(fd, value)) {
+		w.notes = append(w.notes, Note{Path: path, Reason: rule.said()})
 	}
 	switch {
 	case rule.use == refused:

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/proto"
@@ -95,8 +96,9 @@ func (t *translator) static(cfg *model.Config) {
 		cfg.Listeners = append(cfg.Listeners, translated)
 	}
 	if admin := bootstrap.GetAdmin(); admin.GetAddress() != nil {
-		cfg.Admin = t.address(admin.GetAddress(), "admin.address")
+		cfg.Admin = t.adminAddress(admin.GetAddress(), "admin.address")
 	}
+	cfg.MaxConnections = t.maxConnections(bootstrap)
 	cfg.Local = t.local(bootstrap, cfg)
 }
 
@@ -143,7 +145,7 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 		Address: t.address(l.GetAddress(), addressPath),
 		Routes:  &model.RouteTable{},
 	}
-	if a := out.Address.Addr(); a.IsValid() && (a.IsUnspecified() || a.IsMulticast()) {
+	if a := out.Address.Addr(); a.IsValid() && a.IsMulticast() {
 		t.p.add(addressPath, "%s is no service address: name the address that clients connect to, one listener for each", a)
 	}
 	if out.Name == "" {
@@ -151,6 +153,9 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 	}
 	t.service = out.Address
 	t.telling[out] = t.tellsOriginal(l, path)
+	if out.Address.IsValid() && out.Address.Addr().IsUnspecified() {
+		t.bind(out, l, path)
+	}
 	t.lenient = t.dynamicPart
 	if proxy, proxyPath := t.tcpProxyOf(l, path); proxy != nil {
 		out.StatPrefix = proxy.GetStatPrefix()
@@ -174,12 +179,14 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 		common := hcmPath + ".common_http_protocol_options"
 		longest := t.duration(hcm.GetCommonHttpProtocolOptions().GetMaxStreamDuration(), 0, common+".max_stream_duration")
 		out.Routes = t.routeTable(routes, routeOwner{upgrades: manager, idle: idle, longest: longest}, routesPath)
+		t.filters.ready.addTo(out.Routes)
 		out.Routes.MaxDuration = longest
 		out.Routes.RequestTimeout = t.duration(hcm.GetRequestTimeout(), 0, hcmPath+".request_timeout")
 		out.Routes.Connections = t.connectionLimits(hcm, hcmPath)
 		out.Routes.HeadTimeout = t.duration(hcm.GetRequestHeadersTimeout(), 0, hcmPath+".request_headers_timeout")
 		out.Routes.Host = t.hostRule(hcm, out.Address.Port(), hcmPath)
 		out.Routes.Path = pathRule(hcm)
+		out.Routes.Underscores = underscores[hcm.GetCommonHttpProtocolOptions().GetHeadersWithUnderscoresAction()]
 		out.Routes.Hop = t.hop(hcm, hcmPath)
 	}
 	return out
@@ -256,6 +263,11 @@ var escapedSlashes = map[hcmv3.HttpConnectionManager_PathWithEscapedSlashesActio
 	hcmv3.HttpConnectionManager_REJECT_REQUEST:        model.RejectSlashes,
 	hcmv3.HttpConnectionManager_UNESCAPE_AND_REDIRECT: model.RedirectSlashes,
 	hcmv3.HttpConnectionManager_UNESCAPE_AND_FORWARD:  model.ForwardSlashes,
+}
+
+var underscores = map[corev3.HttpProtocolOptions_HeadersWithUnderscoresAction]model.Underscores{
+	corev3.HttpProtocolOptions_REJECT_REQUEST: model.RefuseUnderscores,
+	corev3.HttpProtocolOptions_DROP_HEADER:    model.DropUnderscores,
 }
 
 func pathRule(hcm *hcmv3.HttpConnectionManager) model.PathRule {

@@ -618,6 +618,7 @@ const (
 	abiTableFlagsTABLE_SLASHES       abiTableFlags = 4096
 	abiTableFlagsTABLE_PARAMETERS    abiTableFlags = 8192
 	abiTableFlagsTABLE_PLAIN         abiTableFlags = 16384
+	abiTableFlagsTABLE_UNDERSCORES   abiTableFlags = 32768
 )
 
 type abiTraffic struct {

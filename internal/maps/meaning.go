@@ -27,7 +27,7 @@ var handoverMeanings = map[Verdict]string{
 	HandoverRouteSlow:         "the first route that the request could take asks more than the kernel can tell (the log names the routes), or its path is longer than an expression is followed",
 	HandoverRetryCopy:         "the route has a retry policy, and the request is longer than 1 KiB or did not come whole in one send: it could not be kept for another attempt",
 	HandoverRewrite:           "the route changes the path, and the request did not come whole in one send, or there was no memory for a longer path",
-	HandoverNormalize:         "the configuration may change the path before it routes (normalize_path, merge_slashes and their kin)",
+	HandoverNormalize:         "the configuration may change or refuse the request before it routes (normalize_path, merge_slashes and their kin, headers_with_underscores_action)",
 	HandoverNoVHost:           "no virtual host serves this host: 404",
 	HandoverNoRoute:           "no route matches: 404",
 	HandoverNoCluster:         "the route's cluster does not exist (any more)",

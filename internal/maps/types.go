@@ -326,6 +326,7 @@ const (
 	TableDots         = abiTableFlagsTABLE_DOTS
 	TableSlashes      = abiTableFlagsTABLE_SLASHES
 	TableParameters   = abiTableFlagsTABLE_PARAMETERS
+	TableUnderscores  = abiTableFlagsTABLE_UNDERSCORES
 	TablePlain        = abiTableFlagsTABLE_PLAIN
 )
 

@@ -24,6 +24,9 @@ type Config struct {
 	Listeners []*Listener
 	// Clusters in the order of the source; names are unique.
 	Clusters []*Cluster
+	// MaxConnections bounds the connections to bound sockets that are open at one time; 0 is no limit
+	// (DownstreamConnectionsConfig.max_active_downstream_connections).
+	MaxConnections uint64
 	// Local is this node; nil: it is not known where it stands, and there is no zone-aware routing.
 	Local *Local
 }
@@ -42,8 +45,16 @@ func (c *Config) Cluster(name string) *Cluster {
 // need not exist on any interface.
 type Listener struct {
 	Name string
-	// Address is the service address clients connect to. Never unspecified.
+	// Address is the service address clients connect to. It is unspecified for a Bound listener.
 	Address netip.AddrPort
+	// Bound: connections to the port at any address of this host are the listener's, from wherever they come. The daemon listens there;
+	// nobody is intercepted who connects to the unspecified address itself.
+	Bound bool
+	// Own are addresses of this host at which connections of local processes to a Bound listener are intercepted. They are no part of the
+	// configuration: the daemon finds them.
+	Own []netip.AddrPort
+	// Unlimited: Config.MaxConnections does not apply (Listener.bypass_overload_manager).
+	Unlimited bool
 	// StatPrefix labels downstream metrics (HttpConnectionManager.stat_prefix).
 	StatPrefix string
 	Routes     *RouteTable
@@ -59,6 +70,8 @@ type RouteTable struct {
 	Host HostRule
 	// Path changes the path of requests, likewise.
 	Path PathRule
+	// Underscores is about requests that have a field with a "_" in its name. It comes before everything else.
+	Underscores Underscores
 	// Hop adds headers unasked; nil leaves them as they are.
 	Hop *Hop
 	// HeadTimeout is how long the head of a request may take from its first byte to its last

@@ -24,7 +24,9 @@ func (n *Node) reload() {
 	bootstrap, cfg, err := loadBootstrap(n.o)
 	if err == nil {
 		n.updates.Lock()
-		err = n.replace(bootstrap, cfg)
+		if err = n.replace(bootstrap, cfg); err == nil {
+			n.noteBootstrap(bootstrap)
+		}
 		n.updates.Unlock()
 	}
 	if err != nil {
@@ -34,12 +36,26 @@ func (n *Node) reload() {
 
 // loadBootstrap reads the file, and returns its static part, too.
 func loadBootstrap(o Options) (*config.Bootstrap, *model.Config, error) {
-	b, err := config.LoadBootstrap(o.ConfigPath, config.EnvoyHeaders(o.EnvoyHeaders))
+	b, err := readBootstrap(o)
 	if err != nil {
 		return nil, nil, err
 	}
 	cfg, err := b.Assemble(config.Resources{})
 	return b, cfg, err
+}
+
+func readBootstrap(o Options) (*config.Bootstrap, error) {
+	change := []config.Option{config.EnvoyHeaders(o.EnvoyHeaders), config.AsNode(o.Node)}
+	if len(o.ConfigText) > 0 {
+		return config.ParseBootstrap(o.ConfigPath, o.ConfigText, change...)
+	}
+	return config.LoadBootstrap(o.ConfigPath, change...)
+}
+
+// Validate says whether a daemon could begin with this bootstrap, as far as that can be said of a text.
+func Validate(o Options) error {
+	_, _, err := loadBootstrap(o)
+	return err
 }
 
 // replace puts another file in force. Needs n.updates.
@@ -67,6 +83,7 @@ func (n *Node) apply(source *model.Config) error {
 
 // install puts a configuration in force whose names are resolved. Needs n.updates.
 func (n *Node) install(cfg *model.Config) error {
+	cfg = n.doors.place(cfg)
 	image, notes := n.compiler.Compile(cfg)
 	n.say(notes)
 	if n.current.Load().loses(cfg) {
@@ -77,6 +94,8 @@ func (n *Node) install(cfg *model.Config) error {
 		return err
 	}
 	n.connect(cfg)
+	// What cannot be bound is logged, and tried again.
+	_ = n.doors.follow(cfg)
 	n.anchors.LimitsChanged(n.directory.Load().limits)
 	n.keeper.follow(cfg)
 	return nil

@@ -189,6 +189,7 @@ func (d *dynamic) check(kind config.Kind, name string, body *anypb.Any) (referen
 		d.counted.resources.Add(1)
 		return nil, err
 	}
+	d.n.noteResource(b, kind, name, body)
 	if b.IsStatic(kind, name) {
 		d.n.log.Warn("a dynamic resource has the name of a static one, which stays", "kind", kind.String(), "name", name)
 	}

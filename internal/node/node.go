@@ -20,6 +20,7 @@ import (
 	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/balance"
 	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/datapath"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/metrics"
@@ -32,8 +33,14 @@ import (
 
 // Options say what to run.
 type Options struct {
-	// ConfigPath is the Envoy bootstrap.
+	// ConfigPath is the file of the Envoy bootstrap; with ConfigText only a name for that.
 	ConfigPath string
+	// ConfigText is the bootstrap itself, in YAML; empty: it is in the file.
+	ConfigText []byte
+	// Node goes before what the bootstrap says of the node.
+	Node config.NodeName
+	// AdminAddressPath is a file to write the address of the admin API to, once that listens; "" is none.
+	AdminAddressPath string
 	// Cgroups are the cgroup v2 directories whose processes are balanced.
 	Cgroups []string
 	// Admin is the address of the admin API; "" takes the configuration's, and none when that has none.
@@ -67,6 +74,8 @@ type Node struct {
 	recorder *metrics.Recorder
 	dialer   *dialer
 	keeper   *keeper
+	doors    *doors
+	passed   *passedOver
 	metrics  *metrics.Collector
 
 	// current is what is in force; source is what stands in the file, names not resolved.
@@ -125,6 +134,7 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	}
 	running, stop := context.WithCancel(context.Background())
 	n.cancel = stop
+	n.noteBootstrap(bootstrap)
 	if bootstrap.Dynamic != nil {
 		n.dynamic = newDynamic(n, bootstrap)
 	}
@@ -150,14 +160,21 @@ func listenAdmin(ctx context.Context, o Options, cfg *model.Config) (net.Listene
 	if address == "" {
 		return nil, nil
 	}
-	return admin.Listen(ctx, address)
+	l, err := admin.Listen(ctx, address)
+	if err != nil || o.AdminAddressPath == "" {
+		return l, err
+	}
+	if err := os.WriteFile(o.AdminAddressPath, []byte(l.Addr().String()), 0o644); err != nil {
+		return nil, errors.Join(fmt.Errorf("write the address of the admin API: %w", err), l.Close())
+	}
+	return l, nil
 }
 
 var errStarting = errors.New("starting: pools are being opened")
 
 // start loads and attaches everything, with interception still off. On error nothing is left.
 func start(o Options, cfg *model.Config) (*Node, error) {
-	n := &Node{o: o, log: o.Logger, source: cfg, recorder: metrics.NewRecorder(), dialer: newDialer(), waiting: map[uint32]struct{}{}}
+	n := &Node{o: o, log: o.Logger, source: cfg, recorder: metrics.NewRecorder(), dialer: newDialer(), waiting: map[uint32]struct{}{}, passed: newPassedOver()}
 	n.setReady(errStarting)
 	n.directory.Store(&directory{})
 	n.current.Store(&loaded{config: &model.Config{}})
@@ -224,9 +241,14 @@ func (n *Node) build() error {
 		return err
 	}
 	n.resolver = newResolving(n)
+	n.doors = newDoors(n)
 	n.updates.Lock()
 	defer n.updates.Unlock()
-	return n.apply(n.source)
+	if err := n.apply(n.source); err != nil {
+		return err
+	}
+	// What is in the bootstrap has to be bound, as in Envoy; what comes later is tried again.
+	return n.doors.follow(n.current.Load().config)
 }
 
 // close releases everything, in the order opposite to build.
@@ -241,6 +263,9 @@ func (n *Node) close() error {
 	}
 	if n.datapath != nil {
 		err = n.datapath.Detach()
+	}
+	if n.doors != nil {
+		n.doors.close()
 	}
 	// The pool ends what spills, which holds connections of clients.
 	if n.pool != nil {
@@ -265,6 +290,7 @@ func (n *Node) close() error {
 func (n *Node) background(ctx context.Context, listener net.Listener) {
 	n.every(ctx, tendPace, func() bool { n.beat(); return n.mustTend() }, n.tend)
 	n.every(ctx, tendPace, n.reconcil.MustReclaim, n.reclaim)
+	n.every(ctx, doorPace, n.doors.any, n.doors.tend)
 	n.goes(n.keeper.run)
 	if n.dynamic != nil {
 		n.dynamic.start(ctx)
@@ -404,6 +430,7 @@ func (n *Node) open(ctx context.Context) {
 		time.Sleep(time.Millisecond)
 	}
 	atomic.StoreUint32(&n.datapath.Shared.Control.Draining, 0)
+	n.doors.open()
 	n.setReady(nil)
 	n.log.Info("intercepting connections", "cgroups", n.o.Cgroups, "fast_path", n.o.FastPath)
 }
@@ -413,16 +440,16 @@ func (n *Node) follow(ctx context.Context, reload <-chan os.Signal) {
 	const interval = 500 * time.Millisecond
 	tick, stop := n.ticks(interval, func() bool { return true })
 	defer stop()
-	last := stampOf(n.o.ConfigPath)
+	last := n.stamp()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-reload:
-			last = stampOf(n.o.ConfigPath)
+			last = n.stamp()
 			n.reload()
 		case <-tick:
-			if now := stampOf(n.o.ConfigPath); now != last {
+			if now := n.stamp(); now != last {
 				last = now
 				n.reload()
 			}
@@ -435,6 +462,14 @@ type stamp struct {
 	modified time.Time
 	size     int64
 	inode    uint64
+}
+
+// stamp is that of the bootstrap. A text stays as it is.
+func (n *Node) stamp() stamp {
+	if len(n.o.ConfigText) > 0 {
+		return stamp{}
+	}
+	return stampOf(n.o.ConfigPath)
 }
 
 func stampOf(path string) stamp {
@@ -450,6 +485,7 @@ func (n *Node) drain() {
 	n.setReady(errors.New("draining: the daemon is ending"))
 	n.log.Info("draining", "at_most", n.o.DrainTime)
 	atomic.StoreUint32(&n.datapath.Shared.Control.Draining, 1)
+	n.doors.close()
 	n.proxy.Drain()
 	if err := n.reconcil.Unlink(); err != nil {
 		n.log.Warn("requests may still take the fast path", "err", err)

@@ -9,6 +9,7 @@ import (
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/metrics"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
 )
 
@@ -33,6 +34,14 @@ func (n *Node) Config() admin.Config {
 // Snapshot implements admin.Source.
 func (n *Node) Snapshot() (*metrics.Snapshot, error) { return n.metrics.Snapshot() }
 
+// Bound implements admin.Source.
+func (n *Node) Bound(l *model.Listener) string {
+	if !l.Bound {
+		return ""
+	}
+	return n.doors.stateOf(l.Address)
+}
+
 // Intercepted implements admin.Source.
 func (n *Node) Intercepted(service netip.AddrPort) (bool, error) {
 	if atomic.LoadUint32(&n.datapath.Shared.Control.Draining) != 0 {
@@ -50,6 +59,11 @@ func (n *Node) Connections(limit int) ([]admin.Connection, error) {
 	}
 	out := make([]admin.Connection, 0, len(list))
 	for _, c := range list {
+		if c.Bound {
+			name, _, _ := n.reconcil.Listener(c.Listener)
+			out = append(out, admin.Connection{Client: c.Client, Service: c.VIP, Listener: name, Path: "slow", Reason: "bound", Opened: c.Opened})
+			continue
+		}
 		slow, onSlow, err := n.datapath.Sockets.SlowConns.Lookup(c.Cookie)
 		if err != nil {
 			return nil, err

@@ -20,8 +20,8 @@ type listener struct {
 	address netip.AddrPort
 	// live is the version that the listener points to, nil when it has gone.
 	live *version
-	// intercepted says that new connections to the address are.
-	intercepted bool
+	// intercepted are the addresses to which new connections are: its own one, or those of this host.
+	intercepted map[maps.ListenerKey]bool
 }
 
 // linkListeners writes all that is new and then switches to it, so that
@@ -80,14 +80,28 @@ func (r *Reconciler) link(l *compile.Listener, d *draft) error {
 		r.unlinked.exchange(d.next, known.live)
 		known.live = d.next
 	}
-	if known.intercepted {
-		return nil
+	for _, key := range interceptedBy(l) {
+		if known.intercepted[key] {
+			continue
+		}
+		if err := put(&r.stats.VIPs, r.cfg.VIPs, key, known.number); err != nil {
+			return err
+		}
+		known.intercepted[key] = true
 	}
-	if err := put(&r.stats.VIPs, r.cfg.VIPs, maps.KeyOf(l.Address), known.number); err != nil {
-		return err
-	}
-	known.intercepted = true
 	return nil
+}
+
+// interceptedBy are the addresses that make a connection the listener's.
+func interceptedBy(l *compile.Listener) []maps.ListenerKey {
+	if !l.Bound {
+		return []maps.ListenerKey{maps.KeyOf(l.Address)}
+	}
+	keys := make([]maps.ListenerKey, len(l.Own))
+	for i, a := range l.Own {
+		keys[i] = maps.KeyOf(a)
+	}
+	return keys
 }
 
 // listenerFor returns the listener of an address, with the number it had before if it
@@ -100,7 +114,7 @@ func (r *Reconciler) listenerFor(l *compile.Listener) (*listener, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w; addresses that were served once count until the daemon restarts", err)
 		}
-		known = &listener{number: s.first, address: l.Address}
+		known = &listener{number: s.first, address: l.Address, intercepted: map[maps.ListenerKey]bool{}}
 		r.listeners[key] = known
 	}
 	known.name = l.Name
@@ -110,28 +124,45 @@ func (r *Reconciler) listenerFor(l *compile.Listener) (*listener, error) {
 // unlinkListeners takes away the listeners that are not wanted: first their addresses,
 // so that no connection comes anew, then their tables.
 func (r *Reconciler) unlinkListeners(wanted []compile.Listener) error {
-	keep := map[maps.ListenerKey]bool{}
+	keep := map[maps.ListenerKey][]maps.ListenerKey{}
 	for i := range wanted {
-		keep[maps.KeyOf(wanted[i].Address)] = true
+		keep[maps.KeyOf(wanted[i].Address)] = interceptedBy(&wanted[i])
 	}
 	for _, l := range r.listenersByNumber() {
-		if keep[maps.KeyOf(l.address)] {
-			continue
+		intercepted, kept := keep[maps.KeyOf(l.address)]
+		err := r.passBy(l, intercepted)
+		if err == nil && !kept {
+			err = r.unlink(l)
 		}
-		if err := r.unlink(l); err != nil {
+		if err != nil {
 			return fmt.Errorf("listener %q: %w", l.name, err)
 		}
 	}
 	return nil
 }
 
-func (r *Reconciler) unlink(l *listener) error {
-	if l.intercepted {
-		if err := remove(&r.stats.VIPs, r.cfg.VIPs, maps.KeyOf(l.address)); err != nil {
+// passBy ends the interception of connections to all addresses of a listener but these.
+func (r *Reconciler) passBy(l *listener, but []maps.ListenerKey) error {
+	for key := range l.intercepted {
+		if slices.Contains(but, key) {
+			continue
+		}
+		number, ok, err := r.cfg.VIPs.Lookup(key)
+		if err != nil {
 			return err
 		}
-		l.intercepted = false
+		// Another listener may have got the address meanwhile.
+		if ok && number == l.number {
+			if err := remove(&r.stats.VIPs, r.cfg.VIPs, key); err != nil {
+				return err
+			}
+		}
+		delete(l.intercepted, key)
 	}
+	return nil
+}
+
+func (r *Reconciler) unlink(l *listener) error {
 	if l.live == nil {
 		return nil
 	}

@@ -118,6 +118,10 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 	x.fails = x.session.Fails
 	x.session.Claim, x.session.Fails = nil, false
 	x.table = x.routeTable()
+	if refusal, ok := x.checkNames(); !ok {
+		claim.unused()
+		return x.respond(refusal)
+	}
 	if refusal, ok := x.normalizePath(); !ok {
 		claim.unused()
 		return x.respond(refusal)

@@ -28,6 +28,8 @@ type shown struct{ cfg *model.Config }
 func (s shown) Config() admin.Config                           { return admin.Config{Model: s.cfg} }
 func (shown) Ready() error                                     { return nil }
 func (shown) Snapshot() (*metrics.Snapshot, error)             { return &metrics.Snapshot{}, nil }
+func (shown) Notes() []admin.Note                              { return nil }
+func (shown) Bound(*model.Listener) string                     { return "" }
 func (shown) Intercepted(netip.AddrPort) (bool, error)         { return true, nil }
 func (shown) Connections(int) ([]admin.Connection, error)      { return nil, nil }
 func (shown) Explain(*explain.Query) (*explain.Answer, error)  { return nil, nil }
