@@ -29,11 +29,27 @@ static void check_message(const struct input *in, const struct found *f)
 		oracle_agrees(ORACLE_REQUEST, in->data, in->size, f->head, body.bytes);
 }
 
-/* The marks tell what the path has; of one that does not fit, its end may have more. */
-static void check_marks(const struct found *f)
+/* Whether the name of some field has a "_". */
+static uint32_t has_underscore(const uint8_t *head, size_t size)
+{
+	int line = 0, name = 0;
+
+	for (size_t i = 0; i < size; i++) {
+		if (head[i] == '_' && name)
+			return 1;
+		if (head[i] == ':')
+			name = 0;
+		if (head[i] == '\n')
+			name = ++line > 0;
+	}
+	return 0;
+}
+
+/* The marks tell what the path has, and the names of fields; of a path that does not fit, its end may have more. */
+static void check_marks(const uint8_t *head, const struct found *f)
 {
 	const char *path = (const char *)f->path;
-	uint32_t marks = 0;
+	uint32_t marks = has_underscore(head, f->head) ? TABLE_UNDERSCORES : 0;
 
 	marks |= strchr(path, '%') ? TABLE_ESCAPES : 0;
 	marks |= strchr(path, ';') ? TABLE_PARAMETERS : 0;
@@ -59,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		CHECK(!memchr(in.data, 0, words.head), "NUL in the head");
 		CHECK(words.host_len && words.host_len <= MAX_HOST, "host");
 		CHECK(words.path_len && words.path_len <= MAX_PATH && words.path[0] == '/', "path");
-		check_marks(&words);
+		check_marks(in.data, &words);
 		CHECK(words.flags & HAS_LENGTH || !words.length, "a length that was not given");
 		check_message(&in, &words);
 	}

@@ -31,7 +31,7 @@ void NAME(parse_request)(const __u8 *data, size_t size, struct found *f)
 	/* What an earlier request has left must not matter. */
 	memset(&r, 0xa5, sizeof(r));
 	memset(f, 0, sizeof(*f));
-	request_scan_begin(&r, 0, TABLE_MARKS);
+	request_scan_begin(&r, 0, TABLE_MARKS | TABLE_UNDERSCORES);
 	f->verdict = request_scan(&r, span);
 	/* Judged last: it is a whole head. */
 	if (f->verdict == HANDOVER_NORMALIZE)

@@ -22,7 +22,7 @@ struct found {
 	__u32 flags;
 	__u32 host_len;
 	__u32 path_len;
-	/* enum table_flags: what of the path tables may want to change. */
+	/* enum table_flags: what of the path, and of names of fields, tables may want to change. */
 	__u32 path_marks;
 	__u8 host[256];
 	__u8 path[256];

@@ -157,14 +157,14 @@ func (f *envoyFlags) run(c *cobra.Command, e *env) error {
 		return err
 	}
 	defer log.Close()
+	if f.mode == "validate" {
+		return f.validate(e, node.Options{ConfigPath: runs.config, ConfigText: []byte(f.text), Node: f.node, EnvoyHeaders: runs.envoyHeaders})
+	}
 	o, err := runs.options(&env{stdout: e.stdout, stderr: log})
 	if err != nil {
 		return err
 	}
 	o.ConfigText, o.Node, o.AdminAddressPath = []byte(f.text), f.node, f.adminPath
-	if f.mode == "validate" {
-		return f.validate(e, o)
-	}
 	for _, p := range passedOver {
 		if c.Flags().Changed(p.name) {
 			o.Logger.Info("an argument changes nothing here", "argument", "--"+p.name, "why", p.why)

@@ -61,7 +61,7 @@ func golden(t *testing.T, name, got string) {
 }
 
 func TestHelp(t *testing.T) {
-	tests := [][]string{{}, {"run"}, {"check"}, {"get"}, {"explain"}, {"version"}, {"demo"}}
+	tests := [][]string{{}, {"run"}, {"check"}, {"get"}, {"explain"}, {"version"}, {"demo"}, {"envoy"}}
 	for _, args := range tests {
 		name := strings.Join(append([]string{"xlb"}, args...), "-")
 		t.Run(name, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 func TestExplainRoutesAHeadByTheLoadedMaps(t *testing.T) {
 	d := loaded(t)
-	const number, table, slowTable, vhost = 3, 5, 6, 7
+	const number, table, slowTable, strictTable, vhost = 3, 5, 6, 8, 7
 	path := maps.PathKey{PrefixLen: 32 + 8*2, Vhost: vhost}
 	copy(path.Path[:], "/a")
 	for _, err := range []error{
@@ -19,6 +19,8 @@ func TestExplainRoutesAHeadByTheLoadedMaps(t *testing.T) {
 		d.Config.Paths.Put(path, maps.Candidates{First: 11, Count: 1}),
 		d.Config.RouteTables.Put(table, maps.RouteTable{DefaultVhost: vhost}),
 		d.Config.RouteTables.Put(slowTable, maps.RouteTable{Flags: uint32(maps.TableSlow)}),
+		d.Config.RouteTables.Put(strictTable, maps.RouteTable{Flags: uint32(maps.TableUnderscores), DefaultVhost: vhost}),
+		d.Config.Listeners.Put(number+3, maps.Listener{Table: strictTable}),
 		d.Config.Listeners.Put(number, maps.Listener{Table: table}),
 		d.Config.Listeners.Put(number+1, maps.Listener{Table: slowTable}),
 	} {
@@ -41,6 +43,9 @@ func TestExplainRoutesAHeadByTheLoadedMaps(t *testing.T) {
 		{"upgrade", number, "GET /a HTTP/1.1\r\nHost: a\r\n" + upgrade + "\r\n",
 			maps.Explanation{TimeoutNs: 1500, Cluster: 9, Verdict: uint32(maps.HandoverUpgrade)}},
 		{"slow table", number + 1, "GET /a HTTP/1.1\r\nHost: a\r\n\r\n", maps.Explanation{Verdict: uint32(maps.HandoverTableSlow)}},
+		{"underscores that nobody minds", number, "GET /a HTTP/1.1\r\nHost: a\r\na_b: c\r\n\r\n", maps.Explanation{TimeoutNs: 1500, Cluster: 9}},
+		{"underscore in a name", number + 3, "GET /a HTTP/1.1\r\nHost: a\r\nlonger-than-a-word_b: c\r\n\r\n", maps.Explanation{Verdict: uint32(maps.HandoverNormalize)}},
+		{"underscore in a value", number + 3, "GET /a?_ HTTP/1.1\r\nHost: a\r\na: _\r\n\r\n", maps.Explanation{TimeoutNs: 1500, Cluster: 9}},
 		{"no listener", number + 2, "GET /a HTTP/1.1\r\nHost: a\r\n\r\n", maps.Explanation{Verdict: uint32(maps.HandoverListenerGone)}},
 	}
 	for _, tt := range tests {
