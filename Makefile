@@ -93,6 +93,11 @@ test-kubernetes: build ## The same with Services of a real Kubernetes API server
 	@scripts/install-deps kubernetes
 	go test -v -count=1 -timeout 15m -run Kubernetes ./test/istiod
 
+.PHONY: test-gateway
+test-gateway: build ## Envoy Gateway drives XLB and, beside it, Envoy (root); builds Envoy Gateway from source.
+	@scripts/install-deps envoy-gateway
+	go test -v -count=1 -timeout 15m ./test/gateway
+
 .PHONY: websocket
 websocket: build ## WebSocket through XLB with the libraries of Node and Python (root).
 	@scripts/install-deps websocket
