@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/test/e2e/harness"
+	"github.com/xlb-project/xlb/test/e2e/programs"
+)
+
+const boundPort = 8080
+
+// everyAddress is the address of a listener that is bound.
+var everyAddress = netip.AddrPortFrom(netip.IPv4Unspecified(), boundPort)
+
+func TestBoundListenerServesOtherHostsAndThisOne(t *testing.T) {
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place, other := harness.TwoHosts(t)
+		b := harness.Start(t, mode, harness.OneCluster(everyAddress, place.Origin(t, "one").Address), place)
+		own := netip.AddrPortFrom(place.Address, boundPort).String()
+
+		requireClean(t, runLoad(t, other, programs.LoadSpec{Address: own, Connections: 4, Requests: 100}))
+		requireClean(t, runLoad(t, other, programs.LoadSpec{Address: own, Connections: 4, Requests: 25, OneShot: true}))
+		if mode.Fast {
+			if fast, _ := b.Served(t); fast != 0 {
+				t.Errorf("requests of another host on the fast path: %.0f", fast)
+			}
+		}
+		for _, address := range []string{own, "127.0.0.1:8080", "127.0.0.77:8080"} {
+			requireClean(t, runLoad(t, place, programs.LoadSpec{Address: address, Connections: 4, Requests: 200}))
+		}
+		if fast, _ := b.Served(t); mode.Fast && fast < 1200 {
+			t.Errorf("requests of this host on the fast path: %.0f of 1600 to addresses of interfaces", fast)
+		}
+	})
+}
+
+func TestBoundListenerFollowsTheAddressesOfItsHost(t *testing.T) {
+	harness.OnlyXLB(t, "Envoy intercepts nobody")
+	if !harness.FastPath(t) {
+		return
+	}
+	place := harness.Isolated(t)
+	b := harness.Start(t, harness.Mode{Fast: true}, harness.OneCluster(everyAddress, place.Origin(t, "one").Address), place)
+	place.AddAddress(t, "192.0.2.7/32")
+	harness.Eventually(t, 10*time.Second, "connections to a new address are intercepted", func() bool {
+		before, _ := b.Served(t)
+		requireClean(t, runLoad(t, place, programs.LoadSpec{Address: "192.0.2.7:8080", Requests: 20}))
+		after, _ := b.Served(t)
+		return after > before
+	})
+}
+
+func TestBoundListenerAndHTTP2(t *testing.T) {
+	harness.OnlyXLB(t, "Envoy speaks HTTP/2")
+	place, other := harness.TwoHosts(t)
+	harness.Start(t, harness.Mode{}, harness.OneCluster(everyAddress, place.Origin(t, "one").Address), place)
+	r := runExchange(t, other, netip.AddrPortFrom(place.Address, boundPort), 10*time.Second,
+		programs.Step{Send: "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"}, programs.Step{Receive: true})
+	if len(r.Replies) != 1 || r.Replies[0].Status != 400 {
+		t.Errorf("answers to the preface of HTTP/2: got %+v", r)
+	}
+}
+
+func TestBoundListenerDrains(t *testing.T) {
+	harness.OnlyXLB(t, "Envoy drains by its admin API")
+	place, other := harness.TwoHosts(t)
+	o := place.Origin(t, "one")
+	b := harness.Start(t, harness.Mode{}, harness.OneCluster(everyAddress, o.Address), place)
+	address := netip.AddrPortFrom(place.Address, boundPort)
+	held := other.Program(t, programs.ExchangeProgram, programs.ExchangeSpec{Address: address.String(), Steps: getAndReceive("/hold"), Timeout: 30 * time.Second})
+	harness.Eventually(t, 10*time.Second, "the request is held", func() bool { return o.State(t).Held == 1 })
+	b.Terminate(t)
+	harness.Eventually(t, 10*time.Second, "no connection is taken any more", func() bool {
+		_, err := other.HTTPClient().Get(fmt.Sprintf("http://%s/", address))
+		return err != nil && strings.Contains(err.Error(), "connection refused")
+	})
+	o.Release(t)
+	var report programs.ExchangeReport
+	held.Next(t, &report)
+	if len(report.Replies) != 1 || report.Replies[0].Status != 200 {
+		t.Errorf("the request in flight: got %+v", report)
+	}
+	if code := b.Wait(t, 20*time.Second); code != 0 {
+		t.Errorf("exit code: got %d, want 0", code)
+	}
+}
+
+func TestBoundListenerAtATakenPortIsRefused(t *testing.T) {
+	harness.OnlyXLB(t, "the text is XLB's")
+	place := harness.Isolated(t)
+	taken := place.Origin(t, "one").Address
+	file := filepath.Join(t.TempDir(), "xlb.yaml")
+	config := harness.OneCluster(netip.AddrPortFrom(netip.IPv4Unspecified(), taken.Port()), taken)
+	if err := os.WriteFile(file, harness.YAML(t, config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := place.Run(t, harness.Binary(t), "run", "--config", file, "--cgroup", place.Cgroup(), "--fast-path=off")
+	if _, code := p.Printed(t, 20*time.Second); code != 2 {
+		t.Errorf("exit code: got %d, want 2", code)
+	}
+	if !strings.Contains(p.Stderr(), "address already in use; free the address, or change the listener") {
+		t.Errorf("standard error: got %q", p.Stderr())
+	}
+}
