@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/anchor"
@@ -20,6 +21,8 @@ import (
 // intercepted.
 type doors struct {
 	n *Node
+	// some: there are sockets.
+	some atomic.Bool
 
 	mu sync.Mutex
 	// sockets by the address of the listener.
@@ -100,6 +103,7 @@ func (d *doors) follow(cfg *model.Config) error {
 			d.sockets[address] = w
 		}
 	}
+	d.some.Store(len(d.sockets) > 0)
 	return d.bindAll()
 }
 
@@ -197,11 +201,7 @@ func (d *doors) stateOf(address netip.AddrPort) string {
 const doorPace = time.Second
 
 // any reports whether there is something to tend.
-func (d *doors) any() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.sockets) > 0
-}
+func (d *doors) any() bool { return d.some.Load() }
 
 // tend tries again what could not be bound, and follows the addresses of this host.
 func (d *doors) tend() {
