@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
+	"github.com/xlb-project/xlb/test/e2e/programs"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
@@ -391,6 +392,10 @@ func TestChangedRouteTakesEffectUnderLoad(t *testing.T) {
 				g = start(t, place, place.HTTPClient(), netip.MustParseAddr("127.0.0.1"), tool(t, "envoy")+" --use-dynamic-base-id --concurrency 1")
 			}
 			load := g.load()
+			// Kept connections of a process of the gateway's host, which XLB serves in the kernel.
+			local := g.place.Program(t, programs.LoadProgram, programs.LoadSpec{
+				Address: "127.0.0.1:8888", Connections: 4, Asks: []programs.Ask{{Path: "/", Host: "www.example.com"}}, Pause: time.Millisecond,
+			})
 			for round := range 6 {
 				heavy, light, wanted := 0, 1, second
 				if round%2 == 1 {
@@ -402,6 +407,15 @@ func TestChangedRouteTakesEffectUnderLoad(t *testing.T) {
 				t.Logf("round %d: %d requests", round, load.sent.Load()-before)
 			}
 			load.end()
+			var report programs.LoadReport
+			local.Finish(t, &report)
+			if report.Failed > 0 {
+				t.Errorf("%d of %d requests from the same host failed, first: %v", report.Failed, report.Total, report.Failures[0])
+			}
+			if name == "xlb" {
+				g.checkPaths(true)
+			}
+			t.Logf("from the same host: %d requests, %d failed", report.Total, report.Failed)
 			if n := load.failed.Load(); n > 0 {
 				t.Errorf("%d of %d requests failed, such as: %v", n, load.sent.Load(), load.example.Load())
 			}
