@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* HEELS, iterators: listeners that are older than the agent, and the live connections.
+ */
+#include "lib/heels_sockops.h"
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__tcp {
+	struct bpf_iter_meta *meta;
+	struct sock_common *sk_common;
+};
+
+struct bpf_iter__bpf_sk_storage_map {
+	struct bpf_iter_meta *meta;
+	struct bpf_map *map;
+	struct sock *sk;
+	struct heels_flow *value;
+};
+
+#pragma clang attribute pop
+
+/* Listeners of the agent's network namespace: as server_listen. */
+SEC("iter/tcp")
+int heels_listening(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *skc = ctx->sk_common;
+	struct tcp_sock *tp;
+	int one = 1, flags = 0;
+	__u32 *ready;
+	__u16 port;
+
+	if (!skc || skc->skc_state != BPF_TCP_LISTEN)
+		return 0;
+	port = bpf_htons(skc->skc_num);
+	if (!bpf_map_lookup_elem(&heels_ports, &port))
+		return 0;
+	tp = bpf_skc_to_tcp_sock(skc);
+	if (!tp || bpf_sk_storage_get(&heels_listeners, tp, 0, 0))
+		return 0;
+	if (bpf_setsockopt(tp, HEELS_SOL_TCP, TCP_SAVE_SYN, &one, sizeof(one)) ||
+	    bpf_getsockopt(tp, HEELS_SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags))) {
+		heels_count(HEELS_LISTENER_REFUSED);
+		return 0;
+	}
+	flags |= BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG;
+	if (bpf_setsockopt(tp, HEELS_SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags))) {
+		heels_count(HEELS_LISTENER_REFUSED);
+		return 0;
+	}
+	ready = bpf_sk_storage_get(&heels_listeners, tp, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	heels_count(ready ? HEELS_LISTENER_READY : HEELS_LISTENER_REFUSED);
+	if (ready)
+		*ready = 1;
+	return 0;
+}
+
+/* One struct heels_conn for each connection of the storage that it runs over. */
+SEC("iter/bpf_sk_storage_map")
+int heels_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct heels_flow *f = ctx->value;
+	struct sock *sk = ctx->sk;
+	struct heels_conn out = {};
+	struct tcp_sock *tp;
+
+	if (!sk || !f)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	heels_end_set4(&out.local, sk->__sk_common.skc_rcv_saddr, bpf_htons(sk->__sk_common.skc_num));
+	heels_end_set4(&out.remote, sk->__sk_common.skc_daddr, sk->__sk_common.skc_dport);
+	out.vip = f->vip;
+	out.peer = f->peer;
+	out.state = f->state;
+	out.tcp_state = sk->__sk_common.skc_state;
+	out.sent = tp->bytes_acked;
+	out.sent -= !!out.sent;
+	out.received = tp->bytes_received;
+	bpf_seq_write(ctx->meta->seq, &out, sizeof(out));
+	return 0;
+}

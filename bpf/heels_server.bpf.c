@@ -1,0 +1,688 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* HEELS, server role. tc at ingress takes SYNs that a balancer delivers, decides, and makes them the client's own; sock_ops answers with the option and
+ * remembers the VIP; tc at egress puts the VIP in place of the server's address.
+ *
+ * After a SYN has been committed to, the connection depends on the client's answer. So everything is decided there: a SYN that is declined goes on as it
+ * came, and the connection takes the balancer's own path.
+ */
+#include <linux/errno.h>
+#include <linux/udp.h>
+
+#include "lib/heels_packet.h"
+
+#define TCP_SAVE_SYN 27
+/* bpf_setsockopt() knows it since 6.12. */
+#define TCP_BPF_SOCK_OPS_CB_FLAGS 1008
+
+#define TCP_OPTION_END 0
+#define TCP_OPTION_NOP 1
+#define TCP_OPTION_MD5 19
+#define TCP_OPTION_AO 29
+#define TCP_OPTION_MPTCP 30
+#define TCP_OPTION_FAST_OPEN 34
+#define TCP_OPTIONS_MAX 40
+
+/* UDP ports of GUE: Katran's and GLB's. */
+#define GUE_PORT_KATRAN 6080
+#define GUE_PORT_GLB 19523
+
+/* Where a SYN came from. */
+struct arrival {
+	/* The outer source of an encapsulated SYN, its own source otherwise. */
+	__u32 from;
+	/* The outer destination of an encapsulated SYN, 0 otherwise. */
+	__u32 outer;
+};
+
+/* A SYN's options. */
+struct syn_scan {
+	struct heels_syn option;
+	/* Offset of the option behind the link layer's header, 0 when there is none. */
+	__u32 at;
+	/* HEELS_OK, or why the SYN cannot be taken. */
+	enum heels_verdict verdict;
+};
+
+/* More than there can be, so that an option which begins at the end can be read. */
+struct syn_options {
+	__u8 bytes[TCP_OPTIONS_MAX + HEELS_SYN_LENGTH];
+};
+
+struct syn_walk {
+	struct syn_options options;
+	struct syn_scan *scan;
+	/* Of the options, and where the next one begins, in bytes. */
+	__u32 length;
+	__u32 next;
+	/* Offset of the first option behind the link layer's header. */
+	__u32 base;
+};
+
+static __always_inline void scan_ours(struct syn_walk *w, __u32 i, __u32 size)
+{
+	struct syn_scan *s = w->scan;
+	__u32 at = w->base + i;
+
+	/* Twice, or at an odd place, where checksums would have to be turned: no client of ours does that. */
+	if (s->at || size != HEELS_SYN_LENGTH || at & 1) {
+		s->verdict = HEELS_DECLINE_MALFORMED;
+		return;
+	}
+	__builtin_memcpy(&s->option, &w->options.bytes[i], sizeof(s->option));
+	s->at = at;
+}
+
+/* Before it had a number, Fast Open was an experiment, with the ExID 0xf989 (RFC 7413, appendix). */
+static __always_inline int is_old_fast_open(const struct syn_walk *w, __u32 i, __u8 kind, __u8 size)
+{
+	return kind >= 253 && kind <= 254 && size >= 4 && w->options.bytes[i + 2] == 0xf9 &&
+	       w->options.bytes[i + 3] == 0x89;
+}
+
+/* One option. What cannot be combined with HEELS is noted whatever its place. */
+static long scan_option(__u32 n, void *context)
+{
+	struct syn_walk *w = context;
+	struct syn_scan *s = w->scan;
+	__u32 i = w->next;
+	__u8 kind, size;
+
+	if (i >= w->length || i >= TCP_OPTIONS_MAX)
+		return 1;
+	kind = w->options.bytes[i];
+	if (kind == TCP_OPTION_END)
+		return 1;
+	if (kind == TCP_OPTION_NOP) {
+		w->next = i + 1;
+		return 0;
+	}
+	size = w->options.bytes[i + 1];
+	if (size < 2 || i + size > w->length)
+		return 1;
+	w->next = i + size;
+	if (kind == heels_kind && size >= 4 && *(__u16 *)&w->options.bytes[i + 2] == heels_exid)
+		scan_ours(w, i, size);
+	else if (kind == TCP_OPTION_FAST_OPEN || is_old_fast_open(w, i, kind, size))
+		s->verdict = HEELS_DECLINE_FAST_OPEN;
+	else if (kind == TCP_OPTION_MPTCP)
+		s->verdict = HEELS_DECLINE_MPTCP;
+	else if (kind == TCP_OPTION_MD5 || kind == TCP_OPTION_AO)
+		s->verdict = HEELS_DECLINE_SIGNED;
+	return 0;
+}
+
+/* Reads the options of a SYN. */
+static __always_inline void scan_options(struct __sk_buff *skb, const struct heels_packet *p, struct syn_scan *s)
+{
+	struct syn_walk w = { .scan = s,
+			      .length = p->length - sizeof(struct tcphdr),
+			      .base = p->l4 + sizeof(struct tcphdr) };
+
+	s->at = 0;
+	s->verdict = HEELS_OK;
+	if (w.length > TCP_OPTIONS_MAX || w.length < 4)
+		return;
+	if (bpf_skb_load_bytes(skb, w.base, w.options.bytes, w.length))
+		return;
+	bpf_loop(TCP_OPTIONS_MAX, scan_option, &w, 0);
+}
+
+/* Whether the SYN took the way that the VIP's mode says. */
+static __always_inline enum heels_verdict decide_path(const struct heels_packet *p, const struct heels_syn *o,
+						      const struct heels_server_vip *v, const struct arrival *a)
+{
+	__u32 own = heels_ip(&v->local);
+
+	if (v->mode == HEELS_ENCAPSULATED) {
+		if (a->outer != own || p->daddr != o->vip || p->dest != o->vip_port)
+			return HEELS_DECLINE_PATH;
+		if (p->saddr != o->client || p->source != o->client_port)
+			return HEELS_DECLINE_CLIENT;
+	} else {
+		if (a->outer || p->daddr != own || p->dest != v->local.port)
+			return HEELS_DECLINE_PATH;
+	}
+	/* The balancer cannot be seen: the client may only speak for itself. */
+	if (v->mode == HEELS_PRESERVED)
+		return p->saddr == o->client && p->source == o->client_port ? HEELS_OK : HEELS_DECLINE_CLIENT;
+	return heels_allows(HEELS_BALANCERS, v->index, a->from) ? HEELS_OK : HEELS_DECLINE_BALANCER;
+}
+
+/* Whether the VIP of an earlier connection of the same two ends, which is in TIME_WAIT, is this one. */
+static __always_inline int is_same_vip(const struct heels_syn *o, const struct heels_server_vip *v)
+{
+	struct heels_closing *c;
+	struct heels_tuple key;
+
+	heels_tuple_set(&key, heels_ip(&v->local), v->local.port, o->client, o->client_port);
+	c = bpf_map_lookup_elem(&heels_server_closing, &key);
+	return c && heels_end_is(&c->vip, o->vip, o->vip_port);
+}
+
+/* Whether the SYN, when it has been rewritten, comes to a listener that can finish the handshake, and not to another connection. */
+static __always_inline enum heels_verdict decide_socket(struct __sk_buff *skb, const struct heels_syn *o,
+							const struct heels_server_vip *v)
+{
+	struct bpf_sock_tuple t = {
+		.ipv4 = { .saddr = o->client,
+			  .sport = o->client_port,
+			  .daddr = heels_ip(&v->local),
+			  .dport = v->local.port },
+	};
+	struct bpf_sock *sk = bpf_skc_lookup_tcp(skb, &t, sizeof(t.ipv4), BPF_F_CURRENT_NETNS, 0), *full;
+	enum heels_verdict verdict = HEELS_DECLINE_COLLISION;
+
+	if (!sk)
+		return HEELS_DECLINE_NO_LISTENER;
+	if (sk->state == BPF_TCP_LISTEN) {
+		full = bpf_sk_fullsock(sk);
+		verdict = full && bpf_sk_storage_get(&heels_listeners, full, 0, 0) ? HEELS_OK : HEELS_DECLINE_LISTENER;
+	} else if (sk->state == BPF_TCP_NEW_SYN_RECV) {
+		/* The SYN again: its SYN-ACK has been lost. */
+		verdict = HEELS_OK;
+	} else if (sk->state == BPF_TCP_TIME_WAIT && is_same_vip(o, v)) {
+		verdict = HEELS_OK;
+	}
+	bpf_sk_release(sk);
+	return verdict;
+}
+
+/* Everything that can be known of a SYN with the option, the cheap and the telling first. */
+static __always_inline enum heels_verdict decide(struct __sk_buff *skb, const struct heels_packet *p,
+						 const struct syn_scan *s, const struct heels_server_vip *v,
+						 const struct arrival *a)
+{
+	const struct heels_syn *o = &s->option;
+	struct heels_control *c = heels_control_get();
+	enum heels_verdict verdict;
+
+	if (s->verdict || !v || !c)
+		return s->verdict ? s->verdict : HEELS_DECLINE_VIP;
+	if (c->flags & HEELS_SERVER_DRAINING)
+		return HEELS_DECLINE_DRAINING;
+	verdict = decide_path(p, o, v, a);
+	if (verdict)
+		return verdict;
+	/* Its SYN would be a martian: it cannot come from outside with our own address. */
+	if (o->client == heels_ip(&v->local) || !heels_allows(HEELS_CLIENTS, v->index, o->client))
+		return HEELS_DECLINE_CLIENT;
+	if (!heels_syn_tag_holds(c, o))
+		return HEELS_DECLINE_TAG;
+	return decide_socket(skb, o, v);
+}
+
+/* Marks the option as committed to, so that sock_ops can tell it from one that came past us. */
+static __always_inline int mark_option(struct __sk_buff *skb, const struct heels_packet *p, const struct syn_scan *s)
+{
+	struct heels_control *c = heels_control_get();
+	__u32 at = s->at + __builtin_offsetof(struct heels_syn, tag), mark;
+
+	if (!c)
+		return -1;
+	mark = heels_syn_tag(c->secret, &s->option, HEELS_TAG_COMMIT);
+	if (bpf_l4_csum_replace(skb, p->l4 + HEELS_TCP_CHECK, s->option.tag, mark, sizeof(mark)))
+		return -1;
+	return bpf_skb_store_bytes(skb, at, &mark, sizeof(mark), 0);
+}
+
+/* A SYN: makes it the client's own, to our own address, if all is well. */
+static __always_inline void take_syn(struct __sk_buff *skb, const struct heels_packet *p, const struct arrival *a)
+{
+	struct heels_server_vip *v;
+	struct heels_end vip;
+	struct syn_scan s;
+	enum heels_verdict verdict;
+
+	scan_options(skb, p, &s);
+	if (!s.at && s.verdict != HEELS_DECLINE_MALFORMED)
+		return;
+	heels_end_set4(&vip, s.option.vip, s.option.vip_port);
+	v = bpf_map_lookup_elem(&heels_server_vips, &vip);
+	verdict = decide(skb, p, &s, v, a);
+	if (verdict || !v) {
+		heels_count(verdict);
+		return;
+	}
+	if (mark_option(skb, p, &s)) {
+		heels_count(HEELS_REWRITE_FAILED);
+		return;
+	}
+	if (heels_set_source(skb, p, s.option.client, s.option.client_port) ||
+	    heels_set_dest(skb, p, heels_ip(&v->local), v->local.port))
+		return;
+	heels_count(HEELS_COMMITTED);
+}
+
+/* A later packet of a connection that we have taken, but whose client still goes through the balancer: the answer has been taken out of the SYN-ACK. */
+static __always_inline void take_detour(struct __sk_buff *skb, const struct heels_packet *p,
+					const struct heels_server_vip *v)
+{
+	struct bpf_sock_tuple t = {
+		.ipv4 = { .saddr = p->saddr, .sport = p->source, .daddr = heels_ip(&v->local), .dport = v->local.port },
+	};
+	struct bpf_sock *sk = bpf_skc_lookup_tcp(skb, &t, sizeof(t.ipv4), BPF_F_CURRENT_NETNS, 0);
+	int known;
+
+	if (!sk)
+		return;
+	known = sk->state != BPF_TCP_LISTEN;
+	bpf_sk_release(sk);
+	if (known && !heels_set_dest(skb, p, heels_ip(&v->local), v->local.port))
+		heels_count(HEELS_DECAPSULATED_DETOUR);
+}
+
+/* Length of what is in front of the inner packet, from the outer IP header on; 0 when it is none of the forms that balancers use. */
+static __always_inline __u32 outer_length(struct __sk_buff *skb, const struct iphdr *ip)
+{
+	__u32 at = ETH_HLEN + ip->ihl * 4;
+	struct udphdr udp;
+	__u8 gue[4];
+
+	if (ip->protocol == IPPROTO_IPIP)
+		return ip->ihl * 4;
+	if (ip->protocol != IPPROTO_UDP || bpf_skb_load_bytes(skb, at, &udp, sizeof(udp)))
+		return 0;
+	if (udp.dest != bpf_htons(GUE_PORT_KATRAN) && udp.dest != bpf_htons(GUE_PORT_GLB))
+		return 0;
+	at += sizeof(udp);
+	if (bpf_skb_load_bytes(skb, at, gue, sizeof(gue)))
+		return 0;
+	/* Variant 1 has no header: the inner packet begins, and its version number, 4 or 6, says so. */
+	if (gue[0] >> 6 == 1)
+		return at - ETH_HLEN;
+	/* Variant 0: a control message is none of ours; 5 bits count words of private data. */
+	if (gue[0] >> 5 || gue[1] != IPPROTO_IPIP)
+		return 0;
+	return at - ETH_HLEN + sizeof(gue) + (gue[0] & 0x1f) * 4;
+}
+
+/* An ICMP error that a balancer passes on: about a packet that we have sent from the VIP. */
+static __always_inline void take_icmp(struct __sk_buff *skb, __u32 icmp, const struct heels_server_vip *v, __u32 vip,
+				      __u16 port)
+{
+	__u32 quote = icmp + sizeof(struct heels_icmp), own = heels_ip(&v->local);
+
+	if (bpf_l3_csum_replace(skb, quote + HEELS_IP_CHECK, vip, own, sizeof(own)) ||
+	    bpf_skb_store_bytes(skb, quote + HEELS_IP_SADDR, &own, sizeof(own), 0) ||
+	    bpf_l4_csum_replace(skb, icmp + __builtin_offsetof(struct heels_icmp, checksum), port, v->local.port,
+				sizeof(port)) ||
+	    bpf_skb_store_bytes(skb, quote + sizeof(struct iphdr), &v->local.port, sizeof(port), 0) ||
+	    bpf_l3_csum_replace(skb, ETH_HLEN + HEELS_IP_CHECK, vip, own, sizeof(own)) ||
+	    bpf_skb_store_bytes(skb, ETH_HLEN + HEELS_IP_DADDR, &own, sizeof(own), 0)) {
+		heels_count(HEELS_REWRITE_FAILED);
+		return;
+	}
+	heels_count(HEELS_SERVER_ICMP);
+}
+
+/* What of an inner ICMP error says to whom it belongs. */
+struct server_quote {
+	struct heels_icmp icmp;
+	struct iphdr ip;
+	__u16 source;
+	__u16 dest;
+} __attribute__((packed));
+
+/* The VIP that an inner packet is for, or NULL. */
+static __always_inline struct heels_server_vip *inner_vip(struct __sk_buff *skb, __u32 l3, const struct iphdr *ip,
+							  struct heels_end *vip)
+{
+	__u32 l4 = l3 + ip->ihl * 4;
+	struct server_quote q;
+	__u16 ports[2];
+
+	if (ip->version != 4 || ip->ihl < 5 || ip->frag_off & bpf_htons(HEELS_FRAGMENT))
+		return 0;
+	if (ip->protocol == IPPROTO_TCP) {
+		if (bpf_skb_load_bytes(skb, l4, ports, sizeof(ports)))
+			return 0;
+		heels_end_set4(vip, ip->daddr, ports[1]);
+		return bpf_map_lookup_elem(&heels_server_vips, vip);
+	}
+	if (ip->protocol != IPPROTO_ICMP || ip->ihl != 5 || bpf_skb_load_bytes(skb, l4, &q, sizeof(q)))
+		return 0;
+	if (q.icmp.type != HEELS_ICMP_UNREACHABLE || q.ip.protocol != IPPROTO_TCP || q.ip.ihl != 5 ||
+	    q.ip.saddr != ip->daddr)
+		return 0;
+	heels_end_set4(vip, q.ip.saddr, q.source);
+	return bpf_map_lookup_elem(&heels_server_vips, vip);
+}
+
+/* A packet inside another, from a balancer of a VIP: takes the outer one away, and goes on with the inner. */
+static __always_inline void take_encapsulated(struct __sk_buff *skb, const struct iphdr *outer)
+{
+	struct arrival a = { .from = outer->saddr, .outer = outer->daddr };
+	__u32 length = outer_length(skb, outer);
+	struct heels_server_vip *v;
+	struct heels_packet p;
+	struct heels_end vip;
+	struct iphdr ip;
+
+	if (!length || outer->frag_off & bpf_htons(HEELS_FRAGMENT))
+		return;
+	if (bpf_skb_load_bytes(skb, ETH_HLEN + length, &ip, sizeof(ip)))
+		return;
+	v = inner_vip(skb, ETH_HLEN + length, &ip, &vip);
+	/* Another tunnel's. */
+	if (!v || v->mode != HEELS_ENCAPSULATED || a.outer != heels_ip(&v->local))
+		return;
+	if (!heels_allows(HEELS_BALANCERS, v->index, a.from)) {
+		heels_count(HEELS_DECAPSULATE_REFUSED);
+		return;
+	}
+	if (bpf_skb_adjust_room(skb, -(__s32)length, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO)) {
+		heels_count(HEELS_DECAPSULATE_FAILED);
+		return;
+	}
+	heels_count(HEELS_DECAPSULATED);
+	if (ip.protocol == IPPROTO_ICMP) {
+		take_icmp(skb, ETH_HLEN + sizeof(ip), v, heels_ip(&vip), vip.port);
+		return;
+	}
+	if (!heels_parse(skb, ETH_HLEN, &p))
+		return;
+	if ((p.flags & (HEELS_TCP_SYN | HEELS_TCP_ACK)) == HEELS_TCP_SYN)
+		take_syn(skb, &p, &a);
+	else
+		take_detour(skb, &p, v);
+}
+
+SEC("tcx/ingress")
+int heels_server_ingress(struct __sk_buff *skb)
+{
+	void *data, *end;
+	struct arrival a = {};
+	struct heels_packet p;
+	struct tcphdr *tcp;
+	struct iphdr *ip, outer;
+
+	if (skb->protocol != bpf_htons(ETH_P_IP))
+		return HEELS_NEXT;
+	data = (void *)(long)skb->data;
+	end = (void *)(long)skb->data_end;
+	ip = data + ETH_HLEN;
+	tcp = (void *)(ip + 1);
+	/* Nearly every packet ends here: a segment that is no SYN. */
+	if ((void *)(tcp + 1) <= end && ip->protocol == IPPROTO_TCP && ip->ihl == 5 && !tcp->syn)
+		return HEELS_NEXT;
+	if (bpf_skb_load_bytes(skb, ETH_HLEN, &outer, sizeof(outer)) || outer.version != 4 || outer.ihl < 5)
+		return HEELS_NEXT;
+	if (outer.protocol != IPPROTO_TCP) {
+		take_encapsulated(skb, &outer);
+		return HEELS_NEXT;
+	}
+	if (!heels_parse(skb, ETH_HLEN, &p) || (p.flags & (HEELS_TCP_SYN | HEELS_TCP_ACK)) != HEELS_TCP_SYN)
+		return HEELS_NEXT;
+	a.from = p.saddr;
+	take_syn(skb, &p, &a);
+	return HEELS_NEXT;
+}
+
+/* Whether this host has committed to the SYN that the option came with. */
+static __always_inline int is_committed(const struct heels_syn *o)
+{
+	struct heels_control *c = heels_control_get();
+
+	return c && o->tag == heels_syn_tag(c->secret, o, HEELS_TAG_COMMIT);
+}
+
+/* The option of the connection's SYN, if this host has committed to it. */
+static __always_inline int server_syn(struct bpf_sock_ops *ops, struct heels_syn *o)
+{
+	struct heels_syn asked = { .kind = heels_kind, .length = 4, .exid = heels_exid };
+
+	*o = asked;
+	if (bpf_load_hdr_opt(ops, o, sizeof(*o), BPF_LOAD_HDR_OPT_TCP_SYN) != sizeof(*o))
+		return 0;
+	return o->length == sizeof(*o) && is_committed(o);
+}
+
+static __always_inline int is_synack(struct bpf_sock_ops *ops)
+{
+	return ops->skb_tcp_flags == (HEELS_TCP_SYN | HEELS_TCP_ACK);
+}
+
+static __always_inline void server_reserve(struct bpf_sock_ops *ops)
+{
+	struct heels_syn o;
+
+	if (!is_synack(ops) || !server_syn(ops, &o))
+		return;
+	if (bpf_reserve_hdr_opt(ops, HEELS_SYNACK_LENGTH, 0))
+		heels_count(HEELS_ANSWER_NO_ROOM);
+}
+
+/* The option names the VIP; tc puts our own address in its place when it takes it for the source. */
+static __always_inline void server_write(struct bpf_sock_ops *ops)
+{
+	struct heels_synack answer = { .kind = heels_kind, .length = sizeof(answer), .exid = heels_exid };
+	struct heels_tuple key = {};
+	struct heels_end vip;
+	struct heels_syn o;
+
+	if (!is_synack(ops) || !server_syn(ops, &o))
+		return;
+	answer.addr = o.vip;
+	answer.port = o.vip_port;
+	if (bpf_store_hdr_opt(ops, &answer, sizeof(answer), 0)) {
+		heels_count(HEELS_ANSWER_NO_ROOM);
+		return;
+	}
+	if (ops->args[0] != BPF_WRITE_HDR_TCP_SYNACK_COOKIE) {
+		heels_count(HEELS_ANSWERED);
+		return;
+	}
+	/* The SYN will be forgotten. */
+	heels_local(ops, &key.local);
+	heels_remote(ops, &key.remote);
+	heels_end_set4(&vip, o.vip, o.vip_port);
+	bpf_map_update_elem(&heels_cookies, &key, &vip, BPF_ANY);
+	heels_count(HEELS_ANSWERED_COOKIE);
+}
+
+/* The VIP of a connection that was just accepted. False when it came to our own address. */
+static __always_inline int accepted_vip(struct bpf_sock_ops *ops, struct heels_end *vip)
+{
+	struct heels_tuple key = {};
+	struct heels_end *cookie;
+	struct heels_syn o;
+
+	if (server_syn(ops, &o)) {
+		heels_end_set4(vip, o.vip, o.vip_port);
+		heels_count(HEELS_ACCEPTED);
+		return 1;
+	}
+	heels_local(ops, &key.local);
+	heels_remote(ops, &key.remote);
+	cookie = bpf_map_lookup_elem(&heels_cookies, &key);
+	if (!cookie)
+		return 0;
+	*vip = *cookie;
+	bpf_map_delete_elem(&heels_cookies, &key);
+	heels_count(HEELS_ACCEPTED_COOKIE);
+	return 1;
+}
+
+static __always_inline void server_established(struct bpf_sock_ops *ops)
+{
+	struct bpf_sock *sk = ops->sk;
+	struct heels_control *c = heels_control_get();
+	struct heels_flow *f;
+	struct heels_end vip;
+	struct heels_end local;
+	__u8 *ours;
+
+	if (!sk || !c || bpf_get_netns_cookie(ops) != c->netns)
+		return;
+	heels_local(ops, &local);
+	ours = bpf_map_lookup_elem(&heels_ports, &local.port);
+	if (!ours)
+		return;
+	/* Inherited from the listener. */
+	heels_leave(ops, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+	if (!accepted_vip(ops, &vip))
+		return;
+	f = bpf_sk_storage_get(&heels_server_flows, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!f) {
+		heels_count(HEELS_ACCEPT_NO_MEMORY);
+		return;
+	}
+	f->vip = vip;
+	f->peer = local;
+	f->state = HEELS_FLOW_DIRECT;
+	heels_want(ops, BPF_SOCK_OPS_STATE_CB_FLAG);
+	heels_count_opened(f, 1);
+}
+
+/* listen(): keeps SYNs, and has a say in SYN-ACKs. Listeners that are older than us: heels_listening. */
+static __always_inline void server_listen(struct bpf_sock_ops *ops)
+{
+	__u16 port = bpf_htons(ops->local_port);
+	struct heels_control *c = heels_control_get();
+	struct bpf_sock *sk = ops->sk;
+	int one = 1;
+	__u32 *ready;
+
+	if (!sk || !c || bpf_get_netns_cookie(ops) != c->netns || !bpf_map_lookup_elem(&heels_ports, &port))
+		return;
+	if (bpf_setsockopt(ops, HEELS_SOL_TCP, TCP_SAVE_SYN, &one, sizeof(one))) {
+		heels_count(HEELS_LISTENER_REFUSED);
+		return;
+	}
+	heels_want(ops, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+	ready = bpf_sk_storage_get(&heels_listeners, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!ready) {
+		heels_count(HEELS_LISTENER_REFUSED);
+		return;
+	}
+	*ready = 1;
+	heels_count(HEELS_LISTENER_READY);
+}
+
+static __always_inline void server_state(struct bpf_sock_ops *ops)
+{
+	struct bpf_sock *sk = ops->sk;
+	struct heels_flow *f = sk ? bpf_sk_storage_get(&heels_server_flows, sk, 0, 0) : 0;
+
+	if (!f)
+		return;
+	if (heels_is_leaving(ops))
+		heels_remember(&heels_server_closing, ops, f);
+	if (ops->args[1] == BPF_TCP_CLOSE)
+		heels_count_closed(ops, f, 1);
+}
+
+SEC("sockops")
+int heels_server_sockops(struct bpf_sock_ops *ops)
+{
+	switch (ops->op) {
+	case BPF_SOCK_OPS_TCP_LISTEN_CB:
+		server_listen(ops);
+		break;
+	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
+		server_reserve(ops);
+		break;
+	case BPF_SOCK_OPS_WRITE_HDR_OPT_CB:
+		server_write(ops);
+		break;
+	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
+		server_established(ops);
+		break;
+	case BPF_SOCK_OPS_STATE_CB:
+		server_state(ops);
+		break;
+	}
+	return 1;
+}
+
+/* A SYN-ACK has no socket that could have storage: its option says which VIP it is to come from. Nothing but sock_ops writes it, and
+ * only a VIP that is configured for this very address and port is believed. */
+static __always_inline int server_egress_synack(struct __sk_buff *skb, const struct heels_packet *p)
+{
+	__u32 length = p->length - sizeof(struct tcphdr), at = 0, sum = p->l4 + HEELS_TCP_CHECK, tag, ip;
+	struct heels_control *c = heels_control_get();
+	struct syn_options o = {};
+	struct heels_server_vip *v;
+	struct heels_synack answer;
+	struct heels_end vip;
+	__u16 port;
+
+	if (!c || length < HEELS_SYNACK_LENGTH || length > TCP_OPTIONS_MAX ||
+	    bpf_skb_load_bytes(skb, p->l4 + sizeof(struct tcphdr), o.bytes, length))
+		return HEELS_NEXT;
+	/* The kernel puts options of programs on a multiple of 4. */
+	for (__u32 i = 0; i <= TCP_OPTIONS_MAX - HEELS_SYNACK_LENGTH; i += 4)
+		if (o.bytes[i] == heels_kind && o.bytes[i + 1] == HEELS_SYNACK_LENGTH &&
+		    *(__u16 *)&o.bytes[i + 2] == heels_exid && i + HEELS_SYNACK_LENGTH <= length) {
+			__builtin_memcpy(&answer, &o.bytes[i], sizeof(answer));
+			at = p->l4 + sizeof(struct tcphdr) + i;
+			break;
+		}
+	if (!at)
+		return HEELS_NEXT;
+	heels_end_set4(&vip, answer.addr, answer.port);
+	v = bpf_map_lookup_elem(&heels_server_vips, &vip);
+	if (!v || !heels_end_is(&v->local, p->saddr, p->source)) {
+		heels_count(HEELS_ANSWER_UNKNOWN_VIP);
+		return HEELS_NEXT;
+	}
+	ip = answer.addr;
+	port = answer.port;
+	answer.addr = p->saddr;
+	answer.port = p->source;
+	tag = c->key_count ? heels_synack_tag(c->keys[0], &answer, p->daddr, p->dest, ip, port) : 0;
+	answer.tag = tag;
+	if (bpf_l4_csum_replace(skb, sum, ip, p->saddr, sizeof(ip)) ||
+	    bpf_l4_csum_replace(skb, sum, port, p->source, sizeof(port)) ||
+	    bpf_l4_csum_replace(skb, sum, 0, tag, sizeof(tag)) ||
+	    bpf_skb_store_bytes(skb, at, &answer, sizeof(answer), 0)) {
+		heels_count(HEELS_REWRITE_FAILED);
+		return HEELS_NEXT;
+	}
+	heels_set_source(skb, p, ip, port);
+	return HEELS_NEXT;
+}
+
+/* A packet without a full socket: SYN-ACKs, what FIN_WAIT2 and TIME_WAIT send, and resets. */
+static __always_inline int server_egress_other(struct __sk_buff *skb)
+{
+	struct heels_closing *c;
+	struct heels_packet p;
+	struct heels_tuple key;
+
+	if (!heels_is_tcp(skb) || !heels_parse(skb, ETH_HLEN, &p))
+		return HEELS_NEXT;
+	if ((p.flags & (HEELS_TCP_SYN | HEELS_TCP_ACK)) == (HEELS_TCP_SYN | HEELS_TCP_ACK))
+		return server_egress_synack(skb, &p);
+	heels_tuple_set(&key, p.saddr, p.source, p.daddr, p.dest);
+	c = bpf_map_lookup_elem(&heels_server_closing, &key);
+	if (!c)
+		return HEELS_NEXT;
+	if (!heels_set_source(skb, &p, heels_ip(&c->vip), c->vip.port))
+		heels_count(HEELS_SERVER_CLOSING);
+	return HEELS_NEXT;
+}
+
+SEC("tcx/egress")
+int heels_server_egress(struct __sk_buff *skb)
+{
+	struct bpf_sock *sk = skb->sk;
+	struct heels_packet p;
+	struct heels_flow *f;
+
+	if (!sk)
+		return server_egress_other(skb);
+	sk = bpf_sk_fullsock(sk);
+	if (!sk)
+		return server_egress_other(skb);
+	/* No F_CREATE: it may be the kernel's own control socket. */
+	f = bpf_sk_storage_get(&heels_server_flows, sk, 0, 0);
+	if (!f)
+		return sk->state == BPF_TCP_CLOSE || sk->state == BPF_TCP_LISTEN ? server_egress_other(skb)
+										 : HEELS_NEXT;
+	/* What a tunnel has wrapped still belongs to the socket. */
+	if (!heels_is_tcp(skb) || !heels_parse(skb, ETH_HLEN, &p) || !heels_end_is(&f->peer, p.saddr, p.source))
+		return HEELS_NEXT;
+	heels_set_source(skb, &p, heels_ip(&f->vip), f->vip.port);
+	return HEELS_NEXT;
+}

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* HEELS: what its kernel programs share with each other and with the agent (internal/heels). Go's types are generated from here.
+ * Addresses are 16 bytes in network order, IPv4 as ::ffff:a.b.c.d; ports are in network order.
+ */
+#ifndef XLB_HEELS_H
+#define XLB_HEELS_H
+
+#include <linux/types.h>
+
+enum heels_limits {
+	/* Changes with every type below: an agent does not take over the pinned maps of another number. */
+	HEELS_ABI = 1,
+	/* VIPs of the client role; a reset or an ICMP error is looked up under each. */
+	HEELS_CLIENT_VIPS = 64,
+	HEELS_SERVER_VIPS = 256,
+	HEELS_PREFIXES = 4096,
+	/* Pairs of VIP and server that are counted apart. */
+	HEELS_BACKENDS = 8192,
+	/* Connections that are closing or have closed within a minute. An entry that is pushed out costs one late segment. */
+	HEELS_CLOSING = 131072,
+	/* SYN cookies that are being waited for. */
+	HEELS_COOKIES = 16384,
+	HEELS_KEYS = 2,
+	/* SYNs of one connection that carry the option; those after it go without. */
+	HEELS_OFFERS = 2,
+	/* Length of the option in a SYN and in a SYN-ACK, in bytes. */
+	HEELS_SYN_LENGTH = 20,
+	HEELS_SYNACK_LENGTH = 16,
+};
+
+/* Why a program ended as it did. Every decision is counted under one of these; docs/heels.md says what each means. */
+enum heels_verdict {
+	HEELS_OK = 0,
+	/* Client: the SYN. */
+	HEELS_OFFERED,
+	HEELS_OFFER_DRAINING,
+	HEELS_OFFER_BACK_OFF,
+	HEELS_OFFER_NO_ROOM,
+	HEELS_OFFER_REPEATED,
+	HEELS_OFFER_NO_MEMORY,
+	/* Client: the SYN-ACK. */
+	HEELS_DIRECT,
+	HEELS_ANSWER_NONE,
+	HEELS_ANSWER_MALFORMED,
+	HEELS_ANSWER_BACKEND,
+	HEELS_ANSWER_TAG,
+	/* Client: a connection that ended before its server confirmed anything. */
+	HEELS_DIRECT_FAILED,
+	HEELS_FALLBACK_FAILED,
+	/* Client: packets that are not a socket's own. */
+	HEELS_CLIENT_CLOSING,
+	HEELS_CLIENT_RESET,
+	HEELS_CLIENT_ICMP,
+	HEELS_CLIENT_ROUTED,
+	/* Server: the SYN. Each but the first leaves it as it is. */
+	HEELS_COMMITTED,
+	HEELS_DECLINE_FIRST,
+	HEELS_DECLINE_DRAINING = HEELS_DECLINE_FIRST,
+	HEELS_DECLINE_MALFORMED,
+	HEELS_DECLINE_VIP,
+	HEELS_DECLINE_PATH,
+	HEELS_DECLINE_BALANCER,
+	HEELS_DECLINE_CLIENT,
+	HEELS_DECLINE_TAG,
+	HEELS_DECLINE_FAST_OPEN,
+	HEELS_DECLINE_MPTCP,
+	HEELS_DECLINE_SIGNED,
+	HEELS_DECLINE_COLLISION,
+	HEELS_DECLINE_NO_LISTENER,
+	HEELS_DECLINE_LISTENER,
+	HEELS_DECLINE_LAST = HEELS_DECLINE_LISTENER,
+	/* Server: the rest of the handshake. */
+	HEELS_ANSWERED,
+	HEELS_ANSWERED_COOKIE,
+	HEELS_ANSWER_NO_ROOM,
+	HEELS_ANSWER_UNKNOWN_VIP,
+	HEELS_ACCEPTED,
+	HEELS_ACCEPTED_COOKIE,
+	HEELS_ACCEPT_NO_MEMORY,
+	HEELS_LISTENER_READY,
+	HEELS_LISTENER_REFUSED,
+	/* Server: packets. */
+	HEELS_DECAPSULATED,
+	HEELS_DECAPSULATED_DETOUR,
+	HEELS_DECAPSULATE_REFUSED,
+	HEELS_DECAPSULATE_FAILED,
+	HEELS_SERVER_CLOSING,
+	HEELS_SERVER_ICMP,
+	HEELS_REWRITE_FAILED,
+	HEELS_VERDICTS,
+};
+
+/* How a balancer delivers SYNs. */
+enum heels_mode {
+	/* Inside another IP packet, client and VIP untouched. */
+	HEELS_ENCAPSULATED = 1,
+	/* With the balancer's address as source. */
+	HEELS_REWRITTEN,
+	/* With the client's address as source, the server's as destination. */
+	HEELS_PRESERVED,
+};
+
+enum heels_flags {
+	HEELS_CLIENT_DRAINING = 1 << 0,
+	HEELS_SERVER_DRAINING = 1 << 1,
+};
+
+/* What a prefix is for. */
+enum heels_set {
+	HEELS_BALANCERS = 1,
+	HEELS_CLIENTS,
+	HEELS_BACKENDS_OF,
+};
+
+enum heels_flow_state {
+	/* The SYN carried the option; nothing is rewritten. */
+	HEELS_FLOW_OFFERED = 0,
+	HEELS_FLOW_DIRECT,
+	/* The SYN-ACK came without an answer. */
+	HEELS_FLOW_FALLBACK,
+};
+
+struct heels_end {
+	__u8 addr[16];
+	__u16 port;
+	__u16 zero;
+};
+
+/* One entry. Writer: agent. */
+struct heels_control {
+	__u32 abi;
+	/* enum heels_flags. */
+	__u32 flags;
+	/* The network namespace that the interfaces are in: sockets of others are left alone. */
+	__u64 netns;
+	/* Marks SYNs that this host has committed to; survives restarts. */
+	__u32 secret[2];
+	/* The first signs, all are accepted. */
+	__u32 keys[HEELS_KEYS][2];
+	__u32 key_count;
+	__u32 client_vip_count;
+};
+
+/* What the client's programs know of a VIP. */
+struct heels_client_vip {
+	__u32 index;
+	/* Failures in a row, each of which doubles the back-off. */
+	__u32 failures;
+	/* CLOCK_MONOTONIC, ns, until which no option is sent. */
+	__u64 quiet_until;
+};
+
+struct heels_server_vip {
+	__u32 index;
+	/* enum heels_mode. */
+	__u32 mode;
+	/* Where the listener gets the connections. */
+	struct heels_end local;
+	__u32 zero;
+};
+
+/* Key of a longest-prefix trie: the first 64 bits count as part of the prefix. */
+struct heels_prefix {
+	/* In bits, 64 more than that of the address in its 16-byte form. */
+	__u32 length;
+	/* enum heels_set. */
+	__u32 set;
+	/* Index of the VIP. */
+	__u32 vip;
+	__u8 addr[16];
+};
+
+/* A connection as its socket's storage holds it. For a client peer is the server's own address, for a server its own. */
+struct heels_flow {
+	struct heels_end vip;
+	struct heels_end peer;
+	/* enum heels_flow_state. */
+	__u32 state;
+	/* The next hop's address. */
+	__u8 mac[6];
+	__u8 zero[6];
+	/* When the next hop has to be found again, CLOCK_MONOTONIC_COARSE, ns. */
+	__u64 route_until;
+};
+
+/* A connection as the host's own stack sees it. */
+struct heels_tuple {
+	struct heels_end local;
+	struct heels_end remote;
+};
+
+/* What stands for the flow of a connection that has no socket any more. */
+struct heels_closing {
+	struct heels_end vip;
+	struct heels_end peer;
+};
+
+/* Key of the counters of finished connections. */
+struct heels_backend {
+	struct heels_end vip;
+	struct heels_end peer;
+	/* 1: server. */
+	__u32 server;
+};
+
+struct heels_traffic {
+	__u64 opened;
+	__u64 closed;
+	/* Payload of closed connections, in bytes: acknowledged by the other end, and received from it. */
+	__u64 sent;
+	__u64 received;
+};
+
+/* A live connection, as an iterator writes it. */
+struct heels_conn {
+	struct heels_end local;
+	struct heels_end remote;
+	struct heels_end vip;
+	struct heels_end peer;
+	__u64 sent;
+	__u64 received;
+	/* The kernel's TCP state. */
+	__u32 tcp_state;
+	/* enum heels_flow_state. */
+	__u32 state;
+};
+
+/* The option of an IPv4 SYN, as on the wire. */
+struct heels_syn {
+	__u8 kind;
+	__u8 length;
+	__u16 exid;
+	__u32 client;
+	__u16 client_port;
+	__u32 vip;
+	__u16 vip_port;
+	/* From the client: over client and VIP. Of a SYN that was committed to: the server's mark. */
+	__u32 tag;
+} __attribute__((packed));
+
+/* The option of an IPv4 SYN-ACK. Between sock_ops and tc of the server it holds the VIP; on the wire, the server. */
+struct heels_synack {
+	__u8 kind;
+	__u8 length;
+	__u16 exid;
+	__u32 addr;
+	__u16 port;
+	__u16 zero;
+	__u32 tag;
+} __attribute__((packed));
+
+#endif

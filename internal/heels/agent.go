@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heels
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+)
+
+// Agent is a running HEELS: programs attached by a configuration.
+type Agent struct {
+	*Kernel
+	config *Config
+}
+
+// Start puts a configuration in force, for the network namespace of the calling thread. An agent before it, with the same pins, is succeeded: its
+// connections go on, and none is lost in between. Cgroup is what to attach to when the configuration does not say.
+func Start(c *Config, pin, cgroup string) (*Agent, error) {
+	if c.Cgroup != "" {
+		cgroup = c.Cgroup
+	}
+	k, err := load(pin, &c.Option)
+	if err != nil {
+		return nil, err
+	}
+	err = k.apply(c)
+	if err == nil {
+		err = k.attach(c, cgroup)
+	}
+	if err == nil && c.Server != nil {
+		err = k.readyListeners()
+	}
+	if err != nil {
+		return nil, errors.Join(err, k.Close())
+	}
+	return &Agent{Kernel: k, config: c}, nil
+}
+
+// Reload puts another configuration in force. What programs and where they hang are fixed at Start: a change of those is refused, and nothing
+// of the configuration is used.
+func (a *Agent) Reload(c *Config) error {
+	was := a.config
+	fixed := []struct {
+		field    string
+		old, new any
+	}{
+		{"cgroup", was.Cgroup, c.Cgroup},
+		{"interfaces", was.Interfaces, c.Interfaces},
+		{"option.kind", was.Option.Kind, c.Option.Kind},
+		{"option.exid", was.Option.ExID, c.Option.ExID},
+		{"client", was.Client == nil, c.Client == nil},
+		{"server", was.Server == nil, c.Server == nil},
+	}
+	for _, f := range fixed {
+		if !reflect.DeepEqual(f.old, f.new) {
+			return &FieldError{Path: f.field, Reason: "needs a restart, which connections survive"}
+		}
+	}
+	if err := a.apply(c); err != nil {
+		return fmt.Errorf("reload: %w", err)
+	}
+	a.config = c
+	if c.Server == nil {
+		return nil
+	}
+	return a.readyListeners()
+}

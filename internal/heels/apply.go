@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heels
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/cilium/ebpf"
+)
+
+// desired is a configuration as entries of maps.
+type desired struct {
+	client   map[end]clientVIP
+	server   map[end]serverVIP
+	ports    map[uint16]uint8
+	prefixes map[prefix]uint8
+	keys     []key
+}
+
+// apply writes a configuration. Connections that are in the VIPs' care already are not touched, whatever leaves.
+//
+// A VIP keeps its index as long as it is named, and its prefixes come before it and go after it: no SYN is judged by the prefixes of another VIP.
+func (k *Kernel) apply(c *Config) error {
+	d, err := k.desired(c)
+	if err != nil {
+		return err
+	}
+	steps := []func() error{
+		func() error { return prune(k.maps.HeelsClientVips, d.client) },
+		func() error { return prune(k.maps.HeelsServerVips, d.server) },
+		func() error { return put(k.maps.HeelsPrefixes, d.prefixes) },
+		func() error { return put(k.maps.HeelsPorts, d.ports) },
+		func() error { return k.applyControl(d) },
+		func() error { return put(k.maps.HeelsServerVips, d.server) },
+		func() error { return k.putClient(d.client) },
+		func() error { return prune(k.maps.HeelsPrefixes, d.prefixes) },
+		func() error { return prune(k.maps.HeelsPorts, d.ports) },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *Kernel) desired(c *Config) (*desired, error) {
+	d := &desired{client: map[end]clientVIP{}, server: map[end]serverVIP{}, ports: map[uint16]uint8{}, prefixes: map[prefix]uint8{}}
+	if c.Option.KeyFile != "" {
+		keys, err := readKeys(c.Option.KeyFile)
+		if err != nil {
+			return nil, err
+		}
+		d.keys = keys
+	}
+	if c.Client != nil {
+		if err := k.desiredClient(d, c.Client); err != nil {
+			return nil, err
+		}
+	}
+	if c.Server == nil {
+		return d, nil
+	}
+	address := c.Server.Address
+	if !address.IsValid() {
+		var err error
+		if address, err = firstAddress(c.Interfaces); err != nil {
+			return nil, err
+		}
+	}
+	return d, k.desiredServer(d, c.Server, address)
+}
+
+func (k *Kernel) desiredClient(d *desired, c *Client) error {
+	indexes, err := takenIndexes(k.maps.HeelsClientVips, func(v clientVIP) uint32 { return v.Index })
+	if err != nil {
+		return err
+	}
+	for _, vip := range c.VIPs {
+		indexes.keep(endOf(vip.VIP))
+	}
+	for _, vip := range c.VIPs {
+		index := indexes.of(endOf(vip.VIP))
+		d.client[endOf(vip.VIP)] = clientVIP{Index: index}
+		for _, p := range vip.Backends {
+			d.prefixes[prefixOf(abiHeelsSetHEELS_BACKENDS_OF, index, p)] = 1
+		}
+	}
+	return nil
+}
+
+func (k *Kernel) desiredServer(d *desired, s *Server, address netip.Addr) error {
+	indexes, err := takenIndexes(k.maps.HeelsServerVips, func(v serverVIP) uint32 { return v.Index })
+	if err != nil {
+		return err
+	}
+	for _, vip := range s.VIPs {
+		indexes.keep(endOf(vip.VIP))
+	}
+	for _, vip := range s.VIPs {
+		index := indexes.of(endOf(vip.VIP))
+		local := endOf(netip.AddrPortFrom(address, vip.Port))
+		d.server[endOf(vip.VIP)] = serverVIP{Index: index, Mode: uint32(modeNumbers[vip.Mode]), Local: local}
+		d.ports[local.Port] = 1
+		for _, p := range vip.Balancers {
+			d.prefixes[prefixOf(abiHeelsSetHEELS_BALANCERS, index, p)] = 1
+		}
+		for _, p := range vip.Clients {
+			d.prefixes[prefixOf(abiHeelsSetHEELS_CLIENTS, index, p)] = 1
+		}
+	}
+	return nil
+}
+
+// applyControl keeps what survives an agent: the secret, and whether it drains.
+func (k *Kernel) applyControl(d *desired) error {
+	cookie, err := netnsCookie()
+	if err != nil {
+		return err
+	}
+	return k.change(func(c *control) {
+		if c.Abi == 0 {
+			c.Secret = newSecret()
+		}
+		c.Abi = uint32(abiHeelsLimitsHEELS_ABI)
+		c.Netns = cookie
+		c.Keys = [maxKeys][2]uint32{}
+		copy(c.Keys[:], d.keys)
+		c.KeyCount = uint32(len(d.keys))
+	})
+}
+
+// putClient writes the client's VIPs; those that are there keep their back-off.
+func (k *Kernel) putClient(vips map[end]clientVIP) error {
+	var list [int(abiHeelsLimitsHEELS_CLIENT_VIPS)]end
+	count := uint32(0)
+	for e, v := range vips {
+		err := k.maps.HeelsClientVips.Update(e, v, ebpf.UpdateNoExist)
+		if err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
+			return fmt.Errorf("write VIP %s: %w", addrPort(e), err)
+		}
+		list[v.Index] = e
+		count = max(count, v.Index+1)
+	}
+	for i, e := range list {
+		if err := k.maps.HeelsClientList.Put(uint32(i), e); err != nil {
+			return fmt.Errorf("write list of VIPs: %w", err)
+		}
+	}
+	return k.change(func(c *control) { c.ClientVipCount = count })
+}
+
+// prune deletes the entries that are not wanted.
+func prune[K comparable, V any](m *ebpf.Map, want map[K]V) error {
+	var (
+		stale []K
+		key   K
+		value V
+	)
+	for entries := m.Iterate(); entries.Next(&key, &value); {
+		if _, ok := want[key]; !ok {
+			stale = append(stale, key)
+		}
+	}
+	for _, key := range stale {
+		if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("delete from %s: %w", m, err)
+		}
+	}
+	return nil
+}
+
+func put[K comparable, V any](m *ebpf.Map, want map[K]V) error {
+	for key, value := range want {
+		if err := m.Put(key, value); err != nil {
+			return fmt.Errorf("write to %s: %w", m, err)
+		}
+	}
+	return nil
+}
+
+// indexes gives VIPs numbers, those that have one theirs.
+type indexes struct {
+	had  map[end]uint32
+	used map[uint32]bool
+}
+
+func takenIndexes[V any](m *ebpf.Map, index func(V) uint32) (*indexes, error) {
+	x := &indexes{had: map[end]uint32{}, used: map[uint32]bool{}}
+	var (
+		key   end
+		value V
+	)
+	entries := m.Iterate()
+	for entries.Next(&key, &value) {
+		x.had[key] = index(value)
+	}
+	if err := entries.Err(); err != nil {
+		return nil, fmt.Errorf("read %s: %w", m, err)
+	}
+	return x, nil
+}
+
+// keep reserves the number of a VIP that stays.
+func (x *indexes) keep(e end) {
+	if i, ok := x.had[e]; ok {
+		x.used[i] = true
+	}
+}
+
+func (x *indexes) of(e end) uint32 {
+	if i, ok := x.had[e]; ok {
+		return i
+	}
+	i := uint32(0)
+	for x.used[i] {
+		i++
+	}
+	x.used[i] = true
+	return i
+}
+
+// firstAddress is the first IPv4 address of the interfaces, in their order.
+func firstAddress(interfaces []string) (netip.Addr, error) {
+	for _, name := range interfaces {
+		link, err := net.InterfaceByName(name)
+		if err != nil {
+			return netip.Addr{}, interfaceError(name, err)
+		}
+		addrs, err := link.Addrs()
+		if err != nil {
+			return netip.Addr{}, interfaceError(name, err)
+		}
+		for _, a := range addrs {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
+				return p.Addr(), nil
+			}
+		}
+	}
+	return netip.Addr{}, &FieldError{Path: "server.address", Reason: "required: no interface has an IPv4 address"}
+}
+
+func interfaceError(name string, err error) error {
+	return &FieldError{Path: "interfaces", Reason: fmt.Sprintf("%s: %v", name, err)}
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heels
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// linkPrefix begins the names of pinned links; none of a map does.
+const linkPrefix = "link_"
+
+// attachment is a program, where it hooks, and the name of its pin.
+type attachment struct {
+	program *ebpf.Program
+	name    string
+	// hook is that of a cgroup, or of an interface.
+	hook ebpf.AttachType
+	// device is the interface's name, "" for the cgroup.
+	device string
+}
+
+// attachments are in the order in which they must come into force: what finishes a connection before what begins one.
+func (k *Kernel) attachments(c *Config) []attachment {
+	p := k.hooks
+	var list []attachment
+	for _, device := range c.Interfaces {
+		if c.Client != nil {
+			list = append(list,
+				attachment{p.ClientEgress, "client_egress", ebpf.AttachTCXEgress, device},
+				attachment{p.ClientIngress, "client_ingress", ebpf.AttachTCXIngress, device})
+		}
+		if c.Server != nil {
+			list = append(list, attachment{p.ServerEgress, "server_egress", ebpf.AttachTCXEgress, device})
+		}
+	}
+	if c.Server != nil {
+		list = append(list, attachment{p.ServerSockops, "server_sockops", ebpf.AttachCGroupSockOps, ""})
+		for _, device := range c.Interfaces {
+			list = append(list, attachment{p.ServerIngress, "server_ingress", ebpf.AttachTCXIngress, device})
+		}
+	}
+	if c.Client != nil {
+		list = append(list, attachment{p.ClientSockops, "client_sockops", ebpf.AttachCGroupSockOps, ""})
+	}
+	return list
+}
+
+// pinName is where the link is pinned. The hyphen is in no program's name, so no interface's name can be mistaken.
+func (a *attachment) pinName() string {
+	if a.device == "" {
+		return linkPrefix + a.name
+	}
+	return linkPrefix + a.name + "-" + a.device
+}
+
+// attach puts the programs in place of those of an agent before, without a gap, or attaches them. What that agent attached and this configuration does not
+// name stays, with the new program: connections may depend on it.
+func (k *Kernel) attach(c *Config, cgroup string) error {
+	wanted := map[string]bool{}
+	for _, a := range k.attachments(c) {
+		wanted[a.pinName()] = true
+		if err := k.attachOne(&a, cgroup); err != nil {
+			return err
+		}
+	}
+	names, err := k.linkNames()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !wanted[name] {
+			if err := k.renew(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (k *Kernel) attachOne(a *attachment, cgroup string) error {
+	path := filepath.Join(k.pin, a.pinName())
+	target, err := targetOf(a, cgroup)
+	if err != nil {
+		return err
+	}
+	old, err := link.LoadPinnedLink(path, nil)
+	if err == nil {
+		defer old.Close()
+		if at, err := placeOf(old); err == nil && at == target {
+			if err := old.Update(a.program); err != nil {
+				return fmt.Errorf("exchange %s: %w", a.pinName(), err)
+			}
+			return nil
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("take over %s: %w", path, err)
+	}
+	// The cgroup is another, or the interface one of the same name: the old link is given up when the new one is in force.
+	fresh, err := newLink(a, cgroup, target)
+	if err != nil {
+		return err
+	}
+	defer fresh.Close()
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(fmt.Errorf("take away %s: %w", path, err), fresh.Close())
+	}
+	if err := fresh.Pin(path); err != nil {
+		return fmt.Errorf("pin %s: %w", path, err)
+	}
+	return nil
+}
+
+func newLink(a *attachment, cgroup string, target uint64) (link.Link, error) {
+	if a.device == "" {
+		l, err := link.AttachCgroup(link.CgroupOptions{Path: cgroup, Attach: a.hook, Program: a.program})
+		if err != nil {
+			return nil, fmt.Errorf("attach %s to cgroup %s: %w", a.name, cgroup, err)
+		}
+		return l, nil
+	}
+	// Next to the wire: others see what the host's own stack sees.
+	anchor := link.Tail()
+	if a.hook == ebpf.AttachTCXIngress {
+		anchor = link.Head()
+	}
+	l, err := link.AttachTCX(link.TCXOptions{Interface: int(target), Program: a.program, Attach: a.hook, Anchor: anchor})
+	if err != nil {
+		return nil, fmt.Errorf("attach %s to interface %s: %w", a.name, a.device, err)
+	}
+	return l, nil
+}
+
+// renew exchanges the program of a link that the configuration does not name.
+func (k *Kernel) renew(name string) error {
+	l, err := link.LoadPinnedLink(filepath.Join(k.pin, name), nil)
+	if err != nil {
+		return fmt.Errorf("take over %s: %w", name, err)
+	}
+	defer l.Close()
+	short, _, _ := strings.Cut(strings.TrimPrefix(name, linkPrefix), "-")
+	program := k.hooks.byName()[short]
+	if program == nil {
+		return fmt.Errorf("take over %s: no program has that name", name)
+	}
+	// A link whose interface is gone has nothing to be exchanged.
+	if err := l.Update(program); err != nil && !errors.Is(err, unix.ENOLINK) {
+		return fmt.Errorf("exchange %s: %w", name, err)
+	}
+	return nil
+}
+
+// targetOf is the number of the interface or of the cgroup.
+func targetOf(a *attachment, cgroup string) (uint64, error) {
+	if a.device == "" {
+		var st unix.Stat_t
+		if err := unix.Stat(cgroup, &st); err != nil {
+			return 0, &FieldError{Path: "cgroup", Reason: fmt.Sprintf("%s: %v", cgroup, err)}
+		}
+		return st.Ino, nil
+	}
+	device, err := net.InterfaceByName(a.device)
+	if err != nil {
+		return 0, interfaceError(a.device, err)
+	}
+	// The programs look for IP behind an Ethernet header.
+	if len(device.HardwareAddr) != 6 {
+		return 0, &FieldError{Path: "interfaces", Reason: a.device + ": not an Ethernet interface"}
+	}
+	return uint64(device.Index), nil
+}
+
+// placeOf is the number of what a link is attached to; 0 when that is gone.
+func placeOf(l link.Link) (uint64, error) {
+	info, err := l.Info()
+	if err != nil {
+		return 0, err
+	}
+	if c := info.Cgroup(); c != nil {
+		return c.CgroupId, nil
+	}
+	if t := info.TCX(); t != nil {
+		return uint64(t.Ifindex), nil
+	}
+	return 0, nil
+}
+
+func (k *Kernel) linkNames() ([]string, error) {
+	entries, err := os.ReadDir(k.pin)
+	if err != nil {
+		return nil, &PinError{k.pin, err}
+	}
+	var names []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), linkPrefix) {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// FlowsError refuses to detach what live connections depend on.
+type FlowsError struct{ Count int }
+
+func (e *FlowsError) Error() string {
+	return fmt.Sprintf("%d connections go around the balancer and would break; drain, and wait until \"xlb heels conns\" shows none, or use --force", e.Count)
+}
+
+// Detach takes programs and pins away, what begins connections first. While connections depend on them it does nothing but return a *FlowsError,
+// unless it is forced.
+func (k *Kernel) Detach(force bool) error {
+	conns, err := k.Connections()
+	if err != nil {
+		return err
+	}
+	live := 0
+	for _, c := range conns {
+		if c.State == Direct {
+			live++
+		}
+	}
+	if live > 0 && !force {
+		return &FlowsError{live}
+	}
+	names, err := k.linkNames()
+	if err != nil {
+		return err
+	}
+	for _, sockops := range []bool{true, false} {
+		for _, name := range names {
+			if strings.HasSuffix(name, "_sockops") == sockops {
+				err = errors.Join(err, os.Remove(filepath.Join(k.pin, name)))
+			}
+		}
+	}
+	return errors.Join(err, os.RemoveAll(k.pin))
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heels
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// State is what HEELS does with a connection.
+type State string
+
+// The states: its SYN carries the option; it goes around the balancer; its SYN-ACK came without an answer.
+const (
+	Offered  State = "offered"
+	Direct   State = "direct"
+	Fallback State = "fallback"
+)
+
+var stateNames = map[uint32]State{
+	uint32(abiHeelsFlowStateHEELS_FLOW_OFFERED):  Offered,
+	uint32(abiHeelsFlowStateHEELS_FLOW_DIRECT):   Direct,
+	uint32(abiHeelsFlowStateHEELS_FLOW_FALLBACK): Fallback,
+}
+
+// tcpNames are the kernel's names of TCP states, by number.
+var tcpNames = [...]string{
+	"", "established", "syn_sent", "syn_recv", "fin_wait1", "fin_wait2", "time_wait", "close", "close_wait", "last_ack", "listen", "closing", "new_syn_recv",
+}
+
+// Connection is a live connection that HEELS has a part in.
+type Connection struct {
+	Role Role `json:"role"`
+	// Local and Remote are as the socket has them.
+	Local  netip.AddrPort `json:"local"`
+	Remote netip.AddrPort `json:"remote"`
+	VIP    netip.AddrPort `json:"vip"`
+	// Server is the server's own address; not valid while it is not known.
+	Server netip.AddrPort `json:"server"`
+	State  State          `json:"state"`
+	TCP    string         `json:"tcp"`
+	// Sent and Received are bytes of payload: acknowledged by the other end, and received from it.
+	Sent     uint64 `json:"sent_bytes"`
+	Received uint64 `json:"received_bytes"`
+}
+
+// connSize is that of struct heels_conn, in bytes.
+var connSize = binary.Size(conn{})
+
+// Connections lists the live connections of all network namespaces. It asks the kernel for the sockets themselves: nothing has to be kept.
+func (k *Kernel) Connections() ([]Connection, error) {
+	var list []Connection
+	for _, of := range []struct {
+		role  Role
+		flows *ebpf.Map
+	}{{ClientRole, k.maps.HeelsClientFlows}, {ServerRole, k.maps.HeelsServerFlows}} {
+		data, err := iterate(k.iterators.Connections, of.flows)
+		if err != nil {
+			return nil, fmt.Errorf("list connections: %w", err)
+		}
+		for ; len(data) >= connSize; data = data[connSize:] {
+			var c conn
+			if _, err := binary.Decode(data, binary.NativeEndian, &c); err != nil {
+				return nil, fmt.Errorf("list connections: %w", err)
+			}
+			list = append(list, connectionOf(of.role, &c))
+		}
+	}
+	return list, nil
+}
+
+func connectionOf(r Role, c *conn) Connection {
+	out := Connection{
+		Role: r, Local: addrPort(c.Local), Remote: addrPort(c.Remote), VIP: addrPort(c.Vip), State: stateNames[c.State],
+		Sent: c.Sent, Received: c.Received,
+	}
+	if c.Peer.Port != 0 {
+		out.Server = addrPort(c.Peer)
+	}
+	if int(c.TcpState) < len(tcpNames) {
+		out.TCP = tcpNames[c.TcpState]
+	}
+	return out
+}
+
+// iterate runs an iterator to its end, over a map if one is given, and returns what it has written.
+func iterate(program *ebpf.Program, over *ebpf.Map) ([]byte, error) {
+	it, err := link.AttachIter(link.IterOptions{Program: program, Map: over})
+	if err != nil {
+		return nil, err
+	}
+	defer it.Close()
+	r, err := it.Open()
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(r)
+	return data, errors.Join(err, r.Close())
+}
+
+// readyListeners makes listeners that are older than the agent keep SYNs. They must be in the network namespace of the calling thread.
+func (k *Kernel) readyListeners() error {
+	if _, err := iterate(k.iterators.Listening, nil); err != nil {
+		return fmt.Errorf("prepare listeners: %w", err)
+	}
+	return nil
+}

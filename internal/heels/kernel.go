@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heels
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
+)
+
+// DefaultPin is where maps and links are pinned unless a directory is named.
+const DefaultPin = "/sys/fs/bpf/xlb-heels"
+
+// ErrNotRunning says that nothing is pinned in the directory: no agent has run with it, or it was detached.
+var ErrNotRunning = errors.New("no HEELS agent has left anything here")
+
+// hooks are the programs of both roles.
+type hooks struct {
+	ClientEgress  *ebpf.Program `ebpf:"heels_client_egress"`
+	ClientIngress *ebpf.Program `ebpf:"heels_client_ingress"`
+	ClientSockops *ebpf.Program `ebpf:"heels_client_sockops"`
+	ServerEgress  *ebpf.Program `ebpf:"heels_server_egress"`
+	ServerIngress *ebpf.Program `ebpf:"heels_server_ingress"`
+	ServerSockops *ebpf.Program `ebpf:"heels_server_sockops"`
+}
+
+func (h *hooks) byName() map[string]*ebpf.Program {
+	return map[string]*ebpf.Program{
+		"client_egress": h.ClientEgress, "client_ingress": h.ClientIngress, "client_sockops": h.ClientSockops,
+		"server_egress": h.ServerEgress, "server_ingress": h.ServerIngress, "server_sockops": h.ServerSockops,
+	}
+}
+
+// iterators look at sockets.
+type iterators struct {
+	Connections *ebpf.Program `ebpf:"heels_connections"`
+	Listening   *ebpf.Program `ebpf:"heels_listening"`
+}
+
+// Kernel is the loaded kernel side: pinned maps, and programs over them.
+type Kernel struct {
+	pin       string
+	maps      kernelMaps
+	iterators iterators
+	// hooks is nil for those who only look.
+	hooks *hooks
+}
+
+// PinError says that a directory cannot hold pins.
+type PinError struct {
+	Path string
+	Err  error
+}
+
+func (e *PinError) Error() string { return fmt.Sprintf("pin directory %s: %v", e.Path, e.Err) }
+func (e *PinError) Unwrap() error { return e.Err }
+
+// checkPin makes the directory if it can, and says whether it is on a BPF file system.
+func checkPin(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return &PinError{dir, err}
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return &PinError{dir, err}
+	}
+	if st.Type != unix.BPF_FS_MAGIC {
+		return &PinError{dir, fmt.Errorf("not on a BPF file system; mount one: mount -t bpf bpf %s", dir)}
+	}
+	return nil
+}
+
+// load takes over the pinned maps, or makes them, and loads the programs, without an option only those that look. Nothing is attached yet. A
+// program that the verifier refuses is reported as *ebpf.VerifierError.
+func load(dir string, o *Option) (*Kernel, error) {
+	if err := checkPin(dir); err != nil {
+		return nil, err
+	}
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return nil, fmt.Errorf("raise limit of locked memory: %w", err)
+	}
+	if err := checkABI(dir); err != nil {
+		return nil, err
+	}
+	spec, err := loadKernel()
+	if err != nil {
+		return nil, fmt.Errorf("read kernel programs: %w", err)
+	}
+	for _, m := range spec.Maps {
+		if m.Name != ".rodata" {
+			m.Pinning = ebpf.PinByName
+		}
+	}
+	k := &Kernel{pin: dir}
+	if o != nil {
+		k.hooks = &hooks{}
+		err = configure(spec, o)
+	} else {
+		for name := range (&hooks{}).byName() {
+			delete(spec.Programs, "heels_"+name)
+		}
+	}
+	if err == nil {
+		err = k.fill(spec)
+	}
+	if err != nil {
+		return nil, errors.Join(err, k.Close())
+	}
+	return k, nil
+}
+
+// configure sets the constants of the programs.
+func configure(spec *ebpf.CollectionSpec, o *Option) error {
+	for name, value := range map[string]any{"heels_kind": o.Kind, "heels_exid": order(o.ExID)} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return fmt.Errorf("set constant %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (k *Kernel) fill(spec *ebpf.CollectionSpec) error {
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: k.pin}})
+	if errors.Is(err, ebpf.ErrMapIncompatible) {
+		return &PinError{k.pin, fmt.Errorf("%w; detach with the version that made the pins", err)}
+	}
+	if err != nil {
+		return fmt.Errorf("load kernel programs: %w", err)
+	}
+	defer coll.Close()
+	if err := coll.Assign(&k.maps); err != nil {
+		return fmt.Errorf("take maps: %w", err)
+	}
+	if err := coll.Assign(&k.iterators); err != nil {
+		return fmt.Errorf("take programs: %w", err)
+	}
+	if k.hooks == nil {
+		return nil
+	}
+	if err := coll.Assign(k.hooks); err != nil {
+		return fmt.Errorf("take programs: %w", err)
+	}
+	return nil
+}
+
+// checkABI refuses pins whose types are others.
+func checkABI(dir string) error {
+	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, kernelMapHeelsControl), nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return &PinError{dir, err}
+	}
+	defer m.Close()
+	var c control
+	if err := m.Lookup(uint32(0), &c); err != nil || c.Abi != 0 && c.Abi != uint32(abiHeelsLimitsHEELS_ABI) {
+		return &PinError{dir, errors.New("made by another version of XLB; detach with that one first")}
+	}
+	return nil
+}
+
+// Open takes over what an agent has pinned, to look at it or to change it; the agent need not run. ErrNotRunning when there is nothing.
+func Open(dir string) (*Kernel, error) {
+	if _, err := os.Stat(filepath.Join(dir, kernelMapHeelsControl)); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = ErrNotRunning
+		}
+		return nil, &PinError{dir, err}
+	}
+	return load(dir, nil)
+}
+
+// Close releases the descriptors. What is pinned stays in force.
+func (k *Kernel) Close() error {
+	var errs []error
+	m := &k.maps
+	for _, m := range []*ebpf.Map{
+		m.HeelsClientClosing, m.HeelsClientFlows, m.HeelsClientList, m.HeelsClientVips, m.HeelsControl, m.HeelsCookies, m.HeelsListeners,
+		m.HeelsPorts, m.HeelsPrefixes, m.HeelsServerClosing, m.HeelsServerFlows, m.HeelsServerVips, m.HeelsTraffic, m.HeelsVerdicts,
+	} {
+		errs = append(errs, m.Close())
+	}
+	errs = append(errs, k.iterators.Connections.Close(), k.iterators.Listening.Close())
+	if k.hooks != nil {
+		for _, p := range k.hooks.byName() {
+			errs = append(errs, p.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// control reads the one entry that steers the programs.
+func (k *Kernel) control() (control, error) {
+	var c control
+	if err := k.maps.HeelsControl.Lookup(uint32(0), &c); err != nil {
+		return c, fmt.Errorf("read control entry: %w", err)
+	}
+	return c, nil
+}
+
+// change reads the control entry and writes it back changed.
+func (k *Kernel) change(do func(*control)) error {
+	c, err := k.control()
+	if err != nil {
+		return err
+	}
+	do(&c)
+	if err := k.maps.HeelsControl.Put(uint32(0), c); err != nil {
+		return fmt.Errorf("write control entry: %w", err)
+	}
+	return nil
+}
+
+// flagOf is what stops a role from taking new connections.
+func flagOf(r Role) uint32 {
+	if r == ClientRole {
+		return uint32(abiHeelsFlagsHEELS_CLIENT_DRAINING)
+	}
+	return uint32(abiHeelsFlagsHEELS_SERVER_DRAINING)
+}
+
+// SetDraining stops, or begins again, taking new connections around the balancer. Those that there are go on.
+func (k *Kernel) SetDraining(r Role, on bool) error {
+	return k.change(func(c *control) {
+		c.Flags &^= flagOf(r)
+		if on {
+			c.Flags |= flagOf(r)
+		}
+	})
+}
+
+// newSecret is what SYNs are marked with that this host has committed to.
+func newSecret() [2]uint32 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return [2]uint32{word(b[:4]), word(b[4:])}
+}
+
+// netnsCookie is the kernel's number of this process's network namespace.
+func netnsCookie() (uint64, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("ask for the network namespace: %w", err)
+	}
+	defer unix.Close(fd)
+	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+	if err != nil {
+		return 0, fmt.Errorf("ask for the network namespace: %w", err)
+	}
+	return cookie, nil
+}

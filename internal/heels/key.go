@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heels
+
+import (
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// maxKeys is how many keys are accepted at a time: while they are exchanged, the old and the new one.
+const maxKeys = int(abiHeelsLimitsHEELS_KEYS)
+
+// key is one of HalfSipHash, in the words that the kernel programs use.
+type key = [2]uint32
+
+// readKeys reads a file with a key of 16 hexadecimal digits on each line. The first signs, all are accepted. Empty lines and those that begin with
+// # are passed over.
+func readKeys(path string) ([]key, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("option.key.file: %w", err)
+	}
+	var keys []key
+	for i, line := range strings.Split(string(data), "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		b, err := hex.DecodeString(line)
+		// The line itself is a secret.
+		if err != nil || len(b) != 8 {
+			return nil, fmt.Errorf("option.key.file: %s line %d: want 16 hexadecimal digits", path, i+1)
+		}
+		keys = append(keys, key{word(b), word(b[4:])})
+	}
+	if len(keys) == 0 || len(keys) > maxKeys {
+		return nil, fmt.Errorf("option.key.file: %s has %d keys: want 1, or 2 while they are exchanged", path, len(keys))
+	}
+	return keys, nil
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heels
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"strings"
+	"testing"
+)
+
+const clientText = `
+client:
+  vips: [{ vip: 10.77.0.100:80, backends: [10.77.2.0/24] }]
+`
+
+func serverText(mode, port string) string {
+	balancers := "balancers: [10.77.1.0/24], "
+	if mode == "preserved" {
+		balancers = ""
+	}
+	return "server:\n  vips: [{ vip: 10.77.0.100:80, port: " + port + ", mode: " + mode + ", " + balancers + "clients: [10.77.3.0/24] }]\n"
+}
+
+// A connection goes through the balancer with its SYN alone, whatever the balancer; both ends see each other's right address.
+func TestOnlySynPassesTheBalancer(t *testing.T) {
+	for _, tt := range []struct {
+		name, mode, port string
+		balancer         func(*rig)
+	}{
+		{"masquerade", "rewritten", "80", func(r *rig) { r.nat("80", testServer1+":80", true) }},
+		{"masquerade to another port", "rewritten", "8080", func(r *rig) { r.nat("80", testServer1+":8080", true) }},
+		{"destination only", "preserved", "80", func(r *rig) { r.nat("80", testServer1+":80", false) }},
+		{"destination only to another port", "preserved", "8080", func(r *rig) { r.nat("80", testServer1+":8080", false) }},
+		{"IPIP", "encapsulated", "80", func(r *rig) { r.encapsulate(ipip) }},
+		{"IPIP to another port", "encapsulated", "8080", func(r *rig) { r.encapsulate(ipip) }},
+		{"GUE variant 1", "encapsulated", "80", func(r *rig) { r.encapsulate(gue(6080)) }},
+		{"GUE with private data", "encapsulated", "80", func(r *rig) {
+			r.encapsulate(gue(19523, 2, 4, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8))
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, testServer1)
+			tt.balancer(r)
+			server := r.servers[0].agent(serverText(tt.mode, tt.port))
+			r.servers[0].listen(":"+tt.port, tell)
+			client := r.client.agent(clientText)
+
+			c, err := r.client.dial(testVIP + ":80")
+			if err != nil {
+				t.Fatal(err, dump(t, client), dump(t, server))
+			}
+			defer c.Close()
+			if seen, err := bufio.NewReader(c).ReadString('\n'); err != nil || strings.TrimSpace(seen) != c.LocalAddr().String() {
+				t.Fatalf("server sees %q, want %s (%v) %v %v", seen, c.LocalAddr(), err, dump(t, client), dump(t, server))
+			}
+			echo(t, c, 4<<20)
+			conns, err := client.Connections()
+			if err != nil || len(conns) != 1 || conns[0].State != Direct || conns[0].Server.String() != testServer1+":"+tt.port {
+				t.Fatalf("connections %+v, %v", conns, err)
+			}
+			c.Close()
+			eventually(t, "no connection left", func() bool {
+				conns, err := client.Connections()
+				return err == nil && len(conns) == 0
+			})
+			if in, out := r.in.Load(), r.out.Load(); in != 1 || out != 1 {
+				t.Errorf("%d segments came to the balancer, %d left it; want the SYN alone %v %v", in, out, dump(t, client), dump(t, server))
+			}
+		})
+	}
+}
+
+// echo sends n bytes and reads them back.
+func echo(t *testing.T, c net.Conn, n int) {
+	t.Helper()
+	data := bytes.Repeat([]byte("0123456789abcdef"), n/16)
+	go c.Write(data)
+	back := make([]byte, n)
+	if _, err := io.ReadFull(c, back); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(back, data) {
+		t.Fatal("other bytes came back")
+	}
+}
+
+func dump(t *testing.T, a *Agent) map[string]uint64 {
+	t.Helper()
+	v, err := a.Verdicts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, n := range v {
+		if n == 0 {
+			delete(v, name)
+		}
+	}
+	return v
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heels
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// FieldError is one problem of a configuration: where it is, which rule it breaks, and what to do about it.
+type FieldError struct {
+	// Path names the field from the root of the file, as client.vips[0].vip. Empty: the whole file.
+	Path string
+	// Reason is the rule and the remedy.
+	Reason string
+}
+
+func (e *FieldError) Error() string {
+	if e.Path == "" {
+		return e.Reason
+	}
+	return e.Path + ": " + e.Reason
+}
+
+// reader takes a decoded file apart and collects what is wrong with it.
+type reader struct {
+	problems []*FieldError
+}
+
+func (r *reader) add(path, format string, args ...any) {
+	r.problems = append(r.problems, &FieldError{Path: path, Reason: fmt.Sprintf(format, args...)})
+}
+
+// err joins the problems, one line each, with the name of the file in front.
+func (r *reader) err(name string) error {
+	errs := make([]error, len(r.problems))
+	for i, p := range r.problems {
+		errs[i] = fmt.Errorf("%s: %w", name, p)
+	}
+	return errors.Join(errs...)
+}
+
+// fields are those of one mapping.
+type fields struct {
+	r    *reader
+	path string
+	m    map[string]any
+}
+
+// mapping reads v, and reports the fields that are not known. A value that is no mapping has no fields.
+func (r *reader) mapping(path string, v any, known ...string) fields {
+	f := fields{r: r, path: path}
+	m, ok := v.(map[string]any)
+	if !ok {
+		r.add(path, "want a mapping with %s", strings.Join(known, ", "))
+		return f
+	}
+	f.m = m
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if !slices.Contains(known, name) {
+			r.add(f.at(name), "unknown field; known are %s", strings.Join(known, ", "))
+		}
+	}
+	return f
+}
+
+func (f fields) at(name string) string {
+	if f.path == "" {
+		return name
+	}
+	return f.path + "." + name
+}
+
+func (f fields) has(name string) bool { return f.m[name] != nil }
+
+func (f fields) add(name, format string, args ...any) { f.r.add(f.at(name), format, args...) }
+
+// require reports a field that is missing. It is silent where the mapping itself could not be read.
+func (f fields) require(name, what string) bool {
+	if f.m == nil {
+		return false
+	}
+	if !f.has(name) {
+		f.add(name, "required: %s", what)
+	}
+	return f.has(name)
+}
+
+func (f fields) text(name string) string {
+	if !f.has(name) {
+		return ""
+	}
+	s, ok := f.m[name].(string)
+	if !ok || s == "" {
+		f.add(name, "want a text that is not empty")
+	}
+	return s
+}
+
+// number reads an integer between low and high.
+func (f fields) number(name string, low, high, otherwise int64) int64 {
+	if !f.has(name) {
+		return otherwise
+	}
+	n, ok := f.m[name].(float64)
+	if v := int64(n); ok && float64(v) == n && v >= low && v <= high {
+		return v
+	}
+	f.add(name, "want a whole number from %d to %d", low, high)
+	return otherwise
+}
+
+// list calls each with the path of every element.
+func (f fields) list(name string, each func(path string, v any)) {
+	if !f.has(name) {
+		return
+	}
+	list, ok := f.m[name].([]any)
+	if !ok {
+		f.add(name, "want a list")
+		return
+	}
+	for i, v := range list {
+		each(fmt.Sprintf("%s[%d]", f.at(name), i), v)
+	}
+}
+
+func (f fields) texts(name string) (found []string) {
+	f.list(name, func(path string, v any) {
+		s, ok := v.(string)
+		switch {
+		case !ok || s == "":
+			f.r.add(path, "want a text that is not empty")
+		case slices.Contains(found, s):
+			f.r.add(path, "%s is named twice", s)
+		default:
+			found = append(found, s)
+		}
+	})
+	return found
+}
+
+const only4 = "IPv6 is not supported: use IPv4"
+
+func (f fields) addrPort(name string) netip.AddrPort {
+	if !f.has(name) {
+		return netip.AddrPort{}
+	}
+	s, _ := f.m[name].(string)
+	a, err := netip.ParseAddrPort(s)
+	switch {
+	case err != nil || a.Port() == 0:
+		f.add(name, "want an address with a port, as 10.0.0.100:80")
+	case !a.Addr().Is4():
+		f.add(name, only4)
+	}
+	return a
+}
+
+func (f fields) addr(name string) netip.Addr {
+	if !f.has(name) {
+		return netip.Addr{}
+	}
+	s, _ := f.m[name].(string)
+	a, err := netip.ParseAddr(s)
+	switch {
+	case err != nil:
+		f.add(name, "want an address, as 10.0.2.1")
+	case !a.Is4():
+		f.add(name, only4)
+	}
+	return a
+}
+
+func (f fields) prefixes(name string) (found []netip.Prefix) {
+	f.list(name, func(path string, v any) {
+		s, _ := v.(string)
+		p, err := netip.ParsePrefix(s)
+		switch {
+		case err != nil:
+			f.r.add(path, "want a prefix, as 10.0.2.0/24")
+		case !p.Addr().Is4():
+			f.r.add(path, only4)
+		case p != p.Masked():
+			f.r.add(path, "%s has bits behind its length: did you mean %s?", p, p.Masked())
+		default:
+			found = append(found, p)
+		}
+	})
+	return found
+}

@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heels
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+const cgroupRoot = "/sys/fs/cgroup"
+
+// testCgroup holds this process while its tests run: sockets belong to the cgroup of whoever makes them.
+var testCgroup string
+
+func TestMain(m *testing.M) {
+	code, err := inCgroup(m.Run)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func inCgroup(run func() int) (int, error) {
+	root := cgroupRoot
+	if _, err := os.Stat(filepath.Join(root, "unified")); err == nil {
+		root = filepath.Join(root, "unified")
+	}
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return 1, err
+	}
+	home := root
+	for line := range strings.Lines(string(own)) {
+		if path, ok := strings.CutPrefix(line, "0::"); ok {
+			home = filepath.Join(root, strings.TrimSpace(path))
+		}
+	}
+	testCgroup = filepath.Join(root, fmt.Sprintf("heels-test-%d", os.Getpid()))
+	if err := os.Mkdir(testCgroup, 0o755); err != nil {
+		return 1, err
+	}
+	defer os.Remove(testCgroup)
+	join := func(dir string) error { return os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0) }
+	if err := join(testCgroup); err != nil {
+		return 1, err
+	}
+	code := run()
+	return code, join(home)
+}
+
+// The addresses of the rig; all hosts are on one wire.
+const (
+	testVIP      = "10.77.0.100"
+	testBalancer = "10.77.1.1"
+	testServer1  = "10.77.2.1"
+	testServer2  = "10.77.2.2"
+	testClient   = "10.77.3.1"
+)
+
+// host is a network namespace with one interface, eth0.
+type host struct {
+	t    testing.TB
+	ns   netns.NsHandle
+	name string
+	pin  string
+}
+
+// rig is a client, a balancer and servers on one wire.
+type rig struct {
+	t          testing.TB
+	wire       netns.NsHandle
+	client, lb *host
+	servers    []*host
+	// seen counts TCP segments at the balancer, in and out.
+	in, out atomic.Int64
+	// wrap puts an encapsulating balancer's header in front of a packet to a server; nil: the balancer's kernel forwards.
+	wrap func(packet []byte, to netip.Addr) []byte
+	// drop says that a packet to the VIP is lost at the balancer.
+	drop func(packet []byte) bool
+}
+
+func newNS(t testing.TB) netns.NsHandle {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	own, err := netns.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	made, err := netns.New()
+	if err != nil {
+		t.Fatalf("make a network namespace (the tests need root): %v", err)
+	}
+	if err := netns.Set(own); err != nil {
+		panic(err)
+	}
+	t.Cleanup(func() { made.Close() })
+	return made
+}
+
+// within runs do in a namespace; what do starts must not care where it runs.
+func within(t testing.TB, ns netns.NsHandle, do func() error) {
+	t.Helper()
+	if err := enter(ns, do); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func enter(ns netns.NsHandle, do func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	own, err := netns.Get()
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	if err := netns.Set(ns); err != nil {
+		return err
+	}
+	defer func() {
+		if err := netns.Set(own); err != nil {
+			panic(err)
+		}
+	}()
+	return do()
+}
+
+func newRig(t testing.TB, servers ...string) *rig {
+	t.Helper()
+	r := &rig{t: t, wire: newNS(t)}
+	within(t, r.wire, func() error {
+		br := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}}
+		return errors.Join(netlink.LinkAdd(br), netlink.LinkSetUp(br))
+	})
+	r.client = r.plug("client", testClient)
+	r.lb = r.plug("lb", testBalancer)
+	for i, s := range servers {
+		r.servers = append(r.servers, r.plug(fmt.Sprintf("s%d", i+1), s))
+	}
+	r.watch()
+	return r
+}
+
+func (r *rig) plug(name, address string) *host {
+	r.t.Helper()
+	h := &host{t: r.t, ns: newNS(r.t), name: name}
+	within(r.t, r.wire, func() error {
+		v := netlink.NewVeth(netlink.LinkAttrs{Name: name})
+		v.PeerName, v.PeerNamespace = "eth0", netlink.NsFd(h.ns)
+		if err := netlink.LinkAdd(v); err != nil {
+			return err
+		}
+		br, err := netlink.LinkByName("br0")
+		if err != nil {
+			return err
+		}
+		return errors.Join(netlink.LinkSetMaster(v, br), netlink.LinkSetUp(v))
+	})
+	within(r.t, h.ns, func() error {
+		return errors.Join(linkUp("lo"), addAddr("eth0", address+"/16"), linkUp("eth0"))
+	})
+	return h
+}
+
+func linkUp(name string) error {
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(l)
+}
+
+func addAddr(name, address string) error {
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	a, err := netlink.ParseAddr(address)
+	if err != nil {
+		return err
+	}
+	return netlink.AddrAdd(l, a)
+}
+
+func (h *host) sysctl(name, value string) {
+	h.t.Helper()
+	within(h.t, h.ns, func() error { return os.WriteFile(filepath.Join("/proc/sys/net", name), []byte(value), 0) })
+}
+
+func (h *host) run(stdin, name string, args ...string) {
+	h.t.Helper()
+	within(h.t, h.ns, func() error {
+		cmd := exec.Command(name, args...)
+		cmd.Stdin = strings.NewReader(stdin)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s %v: %w: %s", name, args, err, out)
+		}
+		return nil
+	})
+}
+
+// nat makes the balancer's kernel send connections to the VIP on to the first server, with its own address as source if masquerade.
+func (r *rig) nat(port, to string, masquerade bool) {
+	r.t.Helper()
+	within(r.t, r.lb.ns, func() error { return addAddr("eth0", testVIP+"/32") })
+	r.lb.sysctl("ipv4/ip_forward", "1")
+	r.lb.sysctl("ipv4/conf/all/send_redirects", "0")
+	r.lb.sysctl("ipv4/conf/eth0/send_redirects", "0")
+	rules := "table ip t {\n chain pre { type nat hook prerouting priority -100; ip daddr " + testVIP + " tcp dport " + port + " dnat to " + to + "; }\n"
+	if masquerade {
+		rules += " chain post { type nat hook postrouting priority 100; ct status dnat masquerade fully-random; }\n"
+	}
+	r.lb.run(rules+"}\n", "nft", "-f", "-")
+}
+
+// encapsulate makes the balancer a program that wraps packets to the VIP for the first server.
+func (r *rig) encapsulate(wrap func(packet []byte, to netip.Addr) []byte) {
+	r.t.Helper()
+	within(r.t, r.client.ns, func() error {
+		_, dst, _ := net.ParseCIDR(testVIP + "/32")
+		return netlink.RouteAdd(&netlink.Route{Dst: dst, Gw: net.ParseIP(testBalancer)})
+	})
+	for _, s := range r.servers {
+		within(r.t, s.ns, func() error { return addAddr("lo", testVIP+"/32") })
+		s.sysctl("ipv4/conf/eth0/arp_ignore", "1")
+	}
+	r.wrap = wrap
+}
+
+// watch counts what passes the balancer's interface, and is the balancer where it encapsulates.
+func (r *rig) watch() {
+	r.t.Helper()
+	var fd, raw int
+	within(r.t, r.lb.ns, func() error {
+		var err error
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(order(unix.ETH_P_ALL))); err != nil {
+			return err
+		}
+		l, err := net.InterfaceByName("eth0")
+		if err != nil {
+			return err
+		}
+		if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: order(unix.ETH_P_ALL), Ifindex: l.Index}); err != nil {
+			return err
+		}
+		raw, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+		return err
+	})
+	timeout := unix.Timeval{Usec: 50000}
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
+		r.t.Fatal(err)
+	}
+	done, ended := make(chan struct{}), make(chan struct{})
+	r.t.Cleanup(func() {
+		close(done)
+		<-ended
+		unix.Close(fd)
+		unix.Close(raw)
+	})
+	go func() {
+		defer close(ended)
+		r.forward(fd, raw, done)
+	}()
+}
+
+func (r *rig) forward(fd, raw int, done chan struct{}) {
+	buf := make([]byte, 70000)
+	for {
+		select {
+		case <-done:
+			return
+		default:
+		}
+		n, from, err := unix.Recvfrom(fd, buf, 0)
+		if err != nil || n < 40 || buf[0]>>4 != 4 {
+			continue
+		}
+		packet := buf[:n]
+		link, _ := from.(*unix.SockaddrLinklayer)
+		if link == nil || link.Protocol != order(unix.ETH_P_IP) {
+			continue
+		}
+		if link.Pkttype == unix.PACKET_OUTGOING {
+			r.out.Add(1)
+			continue
+		}
+		if link.Pkttype != unix.PACKET_HOST || packet[9] != unix.IPPROTO_TCP {
+			continue
+		}
+		r.in.Add(1)
+		if r.wrap == nil || netip.AddrFrom4([4]byte(packet[16:20])).String() != testVIP || r.drop != nil && r.drop(packet) {
+			continue
+		}
+		finishChecksum(packet)
+		to := netip.MustParseAddr(testServer1)
+		if err := unix.Sendto(raw, r.wrap(packet, to), 0, &unix.SockaddrInet4{Addr: to.As4()}); err != nil {
+			r.t.Logf("balancer: %v", err)
+		}
+	}
+}
+
+// finishChecksum does what the sender has left to its device: a packet socket sees it before.
+func finishChecksum(packet []byte) {
+	header := int(packet[0]&15) * 4
+	segment := packet[header:binary.BigEndian.Uint16(packet[2:])]
+	segment[16], segment[17] = 0, 0
+	sum := uint32(unix.IPPROTO_TCP) + uint32(len(segment))
+	for _, part := range [][]byte{packet[12:20], segment} {
+		for len(part) > 1 {
+			sum += uint32(part[0])<<8 | uint32(part[1])
+			part = part[2:]
+		}
+		if len(part) == 1 {
+			sum += uint32(part[0]) << 8
+		}
+	}
+	for sum>>16 != 0 {
+		sum = sum&0xffff + sum>>16
+	}
+	binary.BigEndian.PutUint16(segment[16:], ^uint16(sum))
+}
+
+// outer is an IPv4 header; the kernel fills in what is 0.
+func outer(protocol byte, length int, to netip.Addr) []byte {
+	h := make([]byte, 20)
+	h[0], h[8], h[9] = 0x45, 64, protocol
+	binary.BigEndian.PutUint16(h[2:], uint16(20+length))
+	from, dst := netip.MustParseAddr(testBalancer).As4(), to.As4()
+	copy(h[12:], from[:])
+	copy(h[16:], dst[:])
+	return h
+}
+
+func ipip(packet []byte, to netip.Addr) []byte {
+	return append(outer(unix.IPPROTO_IPIP, len(packet), to), packet...)
+}
+
+func gue(port uint16, header ...byte) func([]byte, netip.Addr) []byte {
+	return func(packet []byte, to netip.Addr) []byte {
+		length := 8 + len(header) + len(packet)
+		b := outer(unix.IPPROTO_UDP, length, to)
+		b = binary.BigEndian.AppendUint16(b, 31000)
+		b = binary.BigEndian.AppendUint16(b, port)
+		b = binary.BigEndian.AppendUint16(b, uint16(length))
+		b = append(b, 0, 0)
+		return append(append(b, header...), packet...)
+	}
+}
+
+// agent starts an agent on the host.
+func (h *host) agent(text string) *Agent {
+	h.t.Helper()
+	c, err := Parse("heels.yaml", []byte("kind: heels\ninterfaces: [eth0]\ncgroup: "+testCgroup+"\n"+text))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return h.start(c)
+}
+
+func (h *host) start(c *Config) *Agent {
+	h.t.Helper()
+	if h.pin == "" {
+		h.pin = filepath.Join(bpffs(h.t), h.name)
+	}
+	var a *Agent
+	within(h.t, h.ns, func() (err error) {
+		a, err = Start(c, h.pin, testCgroup)
+		return err
+	})
+	h.t.Cleanup(func() {
+		if err := a.Detach(true); err != nil {
+			h.t.Error(err)
+		}
+		a.Close()
+	})
+	return a
+}
+
+// bpffs mounts a BPF file system for one test.
+func bpffs(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("bpf", dir, "bpf", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// listen serves connections on the host until the test ends.
+func (h *host) listen(address string, serve func(net.Conn)) net.Listener {
+	h.t.Helper()
+	var l net.Listener
+	within(h.t, h.ns, func() (err error) {
+		l, err = net.Listen("tcp", address)
+		return err
+	})
+	h.t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go serve(c)
+		}
+	}()
+	return l
+}
+
+func (h *host) dial(address string) (net.Conn, error) {
+	var c net.Conn
+	err := enter(h.ns, func() (err error) {
+		c, err = net.DialTimeout("tcp", address, 5*time.Second)
+		return err
+	})
+	if err == nil {
+		err = c.SetDeadline(time.Now().Add(5 * time.Second))
+	}
+	return c, err
+}
+
+// tell answers with the address that the server sees, then echoes.
+func tell(c net.Conn) {
+	defer c.Close()
+	fmt.Fprintf(c, "%s\n", c.RemoteAddr())
+	_, _ = io.Copy(c, c)
+}
+
+// eventually polls until what is true.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if is() {
+			return
+		}
+	}
+	t.Fatalf("in vain: %s", what)
+}
+
+func (a *Agent) count(t testing.TB, verdict string) uint64 {
+	t.Helper()
+	v, err := a.Verdicts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v[verdict]
+}
