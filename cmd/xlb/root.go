@@ -25,6 +25,7 @@ func verbs(e *env) []*cobra.Command {
 		versionCommand(e),
 		demoCommand(e),
 		demoClientCommand(e),
+		heelsCommand(e),
 	}
 }
 
@@ -53,7 +54,13 @@ configuration, without a proxy, a sidecar or a change to any application.`,
 // markRun makes what a verb returns distinguishable from what cobra finds wrong with
 // its arguments.
 func markRun(verb *cobra.Command) {
+	for _, sub := range verb.Commands() {
+		markRun(sub)
+	}
 	run := verb.RunE
+	if run == nil {
+		return
+	}
 	verb.RunE = func(c *cobra.Command, args []string) error {
 		if err := run(c, args); err != nil {
 			return &runError{err}

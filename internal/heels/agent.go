@@ -20,6 +20,11 @@ func Start(c *Config, pin, cgroup string) (*Agent, error) {
 	if c.Cgroup != "" {
 		cgroup = c.Cgroup
 	}
+	if c.Client != nil {
+		if err := checkRoutes(c.Client); err != nil {
+			return nil, err
+		}
+	}
 	k, err := load(pin, &c.Option)
 	if err != nil {
 		return nil, err

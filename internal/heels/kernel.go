@@ -67,14 +67,15 @@ func checkPin(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return &PinError{dir, err}
 	}
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return &PinError{dir, err}
-	}
-	if st.Type != unix.BPF_FS_MAGIC {
+	if !onBPF(dir) {
 		return &PinError{dir, fmt.Errorf("not on a BPF file system; mount one: mount -t bpf bpf %s", dir)}
 	}
 	return nil
+}
+
+func onBPF(dir string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(dir, &st) == nil && st.Type == unix.BPF_FS_MAGIC
 }
 
 // load takes over the pinned maps, or makes them, and loads the programs, without an option only those that look. Nothing is attached yet. A

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/xlb-project/xlb/internal/admin"
+	"github.com/xlb-project/xlb/internal/check"
+	"github.com/xlb-project/xlb/internal/heels"
+)
+
+func heelsCommand(e *env) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "heels",
+		Short: "Go around a layer-4 balancer after the SYN (client and server hosts)",
+		Long: `HEELS: the balancer takes part in the handshake only. A layer-4 balancer (Katran, IPVS,
+nftables, a cloud's) chooses the server of a connection; from the SYN-ACK on client and
+server talk directly. Needs this agent on both hosts, and nothing on the balancer; where one
+of them has none, connections take the balancer's own path.`,
+		Args: cobra.NoArgs,
+	}
+	c.AddCommand(heelsRunCommand(e), heelsCheckCommand(e), heelsProbeCommand(e), heelsStatusCommand(e), heelsConnsCommand(e),
+		heelsDrainCommand(e, "drain", true), heelsDrainCommand(e, "undrain", false), heelsDetachCommand(e))
+	return c
+}
+
+func pinFlag(c *cobra.Command) *string {
+	return c.Flags().String("pin", heels.DefaultPin, "`directory` on a BPF file system that keeps what outlives the agent")
+}
+
+// heelsRunFlags are the flags of "xlb heels run".
+type heelsRunFlags struct {
+	config, admin, logLevel string
+	pin                     *string
+}
+
+func heelsRunCommand(e *env) *cobra.Command {
+	var f heelsRunFlags
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "Run the agent of this host, in its network namespace",
+		Long: `Runs the agent in the foreground. SIGHUP reads the configuration again: VIPs, prefixes and
+keys; one that cannot be used changes nothing. SIGTERM ends the agent and leaves its programs in
+force, for the sake of connections; the next agent takes them over without a gap. To end
+that too: xlb heels detach.`,
+		Example: "  xlb heels run --config heels.yaml\n  xlb heels run --config heels.yaml --admin 127.0.0.1:15001",
+		Args:    cobra.NoArgs,
+	}
+	flags := c.Flags()
+	flags.StringVarP(&f.config, "config", "c", "", "`file` of kind heels, YAML or JSON (required)")
+	flags.StringVar(&f.admin, "admin", "", "`address` of metrics and status, host:port (default: none)")
+	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.pin = pinFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error { return f.run(c.Context(), e) }
+	return c
+}
+
+func (f *heelsRunFlags) run(ctx context.Context, e *env) error {
+	if f.config == "" {
+		return refused(errors.New("--config: required: give a file of kind heels, as in: xlb heels run --config heels.yaml"))
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
+		return refused(fmt.Errorf("--log-level %q: not a level; use debug, info, warn or error", f.logLevel))
+	}
+	log := slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: level}))
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP)
+	defer signal.Stop(reload)
+	cfg, err := heels.Load(f.config)
+	if err != nil {
+		return refused(err)
+	}
+	cgroup := cfg.Cgroup
+	if cgroup == "" {
+		if cgroup, err = check.CgroupMount(); err != nil {
+			return refused(err)
+		}
+	}
+	if err := checkCgroup(cgroup); err != nil {
+		return refused(err)
+	}
+	agent, err := heels.Start(cfg, *f.pin, cgroup)
+	if err != nil {
+		logDetail(log, err)
+		return heelsRefused(err)
+	}
+	defer agent.Close()
+	log.Info("in force", "config", f.config, "pin", *f.pin)
+	served := make(chan error, 1)
+	if f.admin != "" {
+		l, err := admin.Listen(ctx, f.admin)
+		if err != nil {
+			return err
+		}
+		go func() { served <- admin.Serve(ctx, l, agent.Handler(), log) }()
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			log.Info("ending; programs stay in force")
+			if f.admin != "" {
+				return <-served
+			}
+			return nil
+		case err := <-served:
+			return err
+		case <-reload:
+			f.reload(agent, log)
+		}
+	}
+}
+
+func (f *heelsRunFlags) reload(agent *heels.Agent, log *slog.Logger) {
+	cfg, err := heels.Load(f.config)
+	if err == nil {
+		err = agent.Reload(cfg)
+	}
+	if err != nil {
+		log.Error("configuration not used", "err", err)
+		return
+	}
+	log.Info("configuration reloaded", "config", f.config)
+}
+
+// heelsRefused marks what lies in configuration, command line or machine.
+func heelsRefused(err error) error {
+	var (
+		field *heels.FieldError
+		pin   *heels.PinError
+		flows *heels.FlowsError
+	)
+	if errors.As(err, &field) || errors.As(err, &pin) || errors.As(err, &flows) {
+		return refused(err)
+	}
+	return err
+}
+
+// withKernel runs do over what an agent has pinned.
+func withKernel(pin string, do func(*heels.Kernel) error) error {
+	k, err := heels.Open(pin)
+	if err != nil {
+		return heelsRefused(err)
+	}
+	defer k.Close()
+	return heelsRefused(do(k))
+}
+
+func heelsDrainCommand(_ *env, name string, on bool) *cobra.Command {
+	c := &cobra.Command{
+		Use:   name + " client|server",
+		Short: "Send new connections through the balancer; those that there are go on",
+		Args:  cobra.ExactArgs(1),
+	}
+	if !on {
+		c.Short = "Take new connections around the balancer again"
+	}
+	pin := pinFlag(c)
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		role := heels.Role(args[0])
+		if role != heels.ClientRole && role != heels.ServerRole {
+			return refused(fmt.Errorf("%s %q: want client or server", name, args[0]))
+		}
+		return withKernel(*pin, func(k *heels.Kernel) error { return k.SetDraining(role, on) })
+	}
+	return c
+}
+
+func heelsDetachCommand(_ *env) *cobra.Command {
+	var force bool
+	c := &cobra.Command{
+		Use:   "detach",
+		Short: "Take programs and pins away, when no connection depends on them",
+		Args:  cobra.NoArgs,
+	}
+	c.Flags().BoolVar(&force, "force", false, "break the connections that depend on them")
+	pin := pinFlag(c)
+	c.RunE = func(*cobra.Command, []string) error {
+		return withKernel(*pin, func(k *heels.Kernel) error { return k.Detach(force) })
+	}
+	return c
+}

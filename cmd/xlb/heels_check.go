@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/spf13/cobra"
+
+	"github.com/xlb-project/xlb/internal/heels"
+)
+
+func heelsCheckCommand(e *env) *cobra.Command {
+	var file string
+	c := &cobra.Command{
+		Use:   "check",
+		Short: "Say whether this host can run a configuration, and what to change",
+		Long: `Reads a configuration and looks at this machine: kernel, interfaces, reverse path filter,
+routes, listeners, firewall. Changes and attaches nothing. Exit code 2 means that the agent
+could not run.`,
+		Args: cobra.NoArgs,
+	}
+	c.Flags().StringVarP(&file, "config", "c", "", "`file` of kind heels (required)")
+	pin, output := pinFlag(c), outputFlag(c)
+	c.RunE = func(*cobra.Command, []string) error {
+		if file == "" {
+			return refused(errors.New("--config: required"))
+		}
+		cfg, err := heels.Load(file)
+		if err != nil {
+			return refused(err)
+		}
+		return printFindings(e, *output, heels.Check(cfg, *pin))
+	}
+	return c
+}
+
+func printFindings(e *env, output format, list []heels.Finding) error {
+	var errs []error
+	rows := make([][]string, 0, len(list))
+	for _, f := range list {
+		rows = append(rows, []string{f.Name, f.Status, f.Detail})
+		if f.Status == heels.Missing {
+			errs = append(errs, fmt.Errorf("%s: %s; %s", f.Name, f.Detail, f.Remedy))
+		}
+	}
+	if output == formatJSON {
+		return errors.Join(writeJSON(e.stdout, list), refused(errors.Join(errs...)))
+	}
+	if err := writeTable(e.stdout, []string{"CHECK", "STATUS", "DETAIL"}, rows); err != nil {
+		return err
+	}
+	heading := "\nto change:\n"
+	for _, f := range list {
+		if f.Remedy != "" {
+			fmt.Fprintf(e.stdout, "%s  %s: %s\n", heading, f.Name, f.Remedy)
+			heading = ""
+		}
+	}
+	return refused(errors.Join(errs...))
+}
+
+func heelsProbeCommand(e *env) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "probe VIP:PORT",
+		Short: "Open one connection to a VIP and say whether it goes around the balancer",
+		Long: `Opens a connection to a VIP of this client host, as an application would, sends no payload,
+and says whether its SYN carried the option, which server answered, and whether that server
+confirms what is sent to it. Must run in the agent's network namespace and cgroup. Exit code 1
+means that the connection did not go around the balancer.`,
+		Args: cobra.ExactArgs(1),
+	}
+	pin, output := pinFlag(c), outputFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		vip, err := netip.ParseAddrPort(args[0])
+		if err != nil {
+			return refused(fmt.Errorf("probe %q: want an address with a port, as 10.0.0.100:80", args[0]))
+		}
+		return withKernel(*pin, func(k *heels.Kernel) error {
+			r, err := k.Probe(c.Context(), vip)
+			if err != nil {
+				return err
+			}
+			return printProbe(e, *output, r)
+		})
+	}
+	return c
+}
+
+func printProbe(e *env, output format, r *heels.ProbeResult) error {
+	verdict := probeVerdict(r)
+	if output == formatJSON {
+		return errors.Join(writeJSON(e.stdout, r), verdict)
+	}
+	state := string(r.State)
+	err := writeTable(e.stdout, []string{"VIP", "LOCAL", "OPTION", "SERVER", "CONFIRMED", "PAYLOAD THROUGH BALANCER"}, [][]string{{
+		r.VIP.String(), r.Local.String(), orDash(state), orDash(addrText(r.Server)), yesNo(r.Confirmed), number(r.ThroughBalancer) + " bytes",
+	}})
+	return errors.Join(err, verdict)
+}
+
+// probeVerdict is nil when the connection went around the balancer.
+func probeVerdict(r *heels.ProbeResult) error {
+	switch {
+	case r.State == "":
+		return fmt.Errorf("%s: the SYN carried no option: not a VIP of this agent, another cgroup or network namespace, draining or backing off; see: xlb heels status", r.VIP)
+	case r.State != heels.Direct:
+		return fmt.Errorf("%s: the SYN-ACK had no answer: no agent on the server, or it declined; see there: xlb heels status", r.VIP)
+	case !r.Confirmed:
+		return fmt.Errorf("%s: server %s does not confirm what is sent to it directly: a firewall or security group between", r.VIP, r.Server)
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/xlb-project/xlb/internal/heels"
+)
+
+func heelsStatusCommand(e *env) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Show VIPs, servers and counters; the agent need not run",
+		Args:  cobra.NoArgs,
+	}
+	pin, output := pinFlag(c), outputFlag(c)
+	c.RunE = func(*cobra.Command, []string) error {
+		return withKernel(*pin, func(k *heels.Kernel) error {
+			s, err := k.Status()
+			if err != nil {
+				return err
+			}
+			if *output == formatJSON {
+				return writeJSON(e.stdout, s)
+			}
+			return printHeelsStatus(e, s)
+		})
+	}
+	return c
+}
+
+func printHeelsStatus(e *env, s *heels.Status) error {
+	fmt.Fprintf(e.stdout, "attached: %s\n", orDash(strings.Join(s.Attached, " ")))
+	for _, r := range s.Draining {
+		fmt.Fprintf(e.stdout, "draining: %s\n", r)
+	}
+	fmt.Fprintln(e.stdout)
+	rows := [][]string{}
+	for _, v := range s.VIPs {
+		backOff := ""
+		if v.BackOff > 0 {
+			backOff = v.BackOff.Round(time.Second).String()
+		}
+		rows = append(rows, []string{string(v.Role), v.VIP.String(), orDash(string(v.Mode)), orDash(addrText(v.Local)), orDash(backOff)})
+	}
+	if err := writeTable(e.stdout, []string{"ROLE", "VIP", "MODE", "LOCAL", "BACK-OFF"}, rows); err != nil {
+		return err
+	}
+	fmt.Fprintln(e.stdout)
+	rows = rows[:0]
+	for _, b := range s.Backends {
+		rows = append(rows, []string{
+			string(b.Role), b.VIP.String(), b.Server.String(), number(b.Live), number(b.Opened), number(b.Sent), number(b.Received),
+		})
+	}
+	if err := writeTable(e.stdout, []string{"ROLE", "VIP", "SERVER", "LIVE", "OPENED", "SENT", "RECEIVED"}, rows); err != nil {
+		return err
+	}
+	fmt.Fprintln(e.stdout)
+	rows = rows[:0]
+	for _, name := range slices.Sorted(maps.Keys(s.Verdicts)) {
+		if n := s.Verdicts[name]; n != 0 {
+			rows = append(rows, []string{name, number(n)})
+		}
+	}
+	return writeTable(e.stdout, []string{"VERDICT", "COUNT"}, rows)
+}
+
+func addrText(a netip.AddrPort) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
+func heelsConnsCommand(e *env) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "conns",
+		Short: "Show the live connections; the agent need not run",
+		Args:  cobra.NoArgs,
+	}
+	pin, output := pinFlag(c), outputFlag(c)
+	c.RunE = func(*cobra.Command, []string) error {
+		return withKernel(*pin, func(k *heels.Kernel) error {
+			conns, err := k.Connections()
+			if err != nil {
+				return err
+			}
+			if *output == formatJSON {
+				return writeJSON(e.stdout, conns)
+			}
+			rows := make([][]string, 0, len(conns))
+			for _, c := range conns {
+				rows = append(rows, []string{
+					string(c.Role), c.Local.String(), c.Remote.String(), c.VIP.String(), orDash(addrText(c.Server)), string(c.State), c.TCP,
+					number(c.Sent), number(c.Received),
+				})
+			}
+			return writeTable(e.stdout, []string{"ROLE", "LOCAL", "REMOTE", "VIP", "SERVER", "STATE", "TCP", "SENT", "RECEIVED"}, rows)
+		})
+	}
+	return c
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heels
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// Finding is one thing that was looked at.
+type Finding struct {
+	Name string `json:"name"`
+	// Status is "ok", "attention" or "missing"; only with the last the agent cannot run.
+	Status string `json:"status"`
+	Detail string `json:"detail"`
+	// Remedy is what to do, "" with ok.
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// The statuses.
+const (
+	Fine      = "ok"
+	Attention = "attention"
+	Missing   = "missing"
+)
+
+func fine(name, format string, args ...any) Finding {
+	return Finding{Name: name, Status: Fine, Detail: fmt.Sprintf(format, args...)}
+}
+
+// Check looks at this machine as configuration c needs it. It changes nothing, attaches nothing and pins nothing.
+func Check(c *Config, pin string) []Finding {
+	list := []Finding{checkPrograms(), checkPinDirectory(pin)}
+	for _, name := range c.Interfaces {
+		list = append(list, checkInterface(name), checkReversePath(name))
+	}
+	if c.Client != nil {
+		list = append(list, checkClientRoutes(c.Client))
+	}
+	if c.Server != nil {
+		for _, vip := range c.Server.VIPs {
+			list = append(list, checkListener(vip.Port))
+		}
+		list = append(list, checkSourceCheck())
+	}
+	return append(list, checkProbing(), checkFirewall())
+}
+
+// checkPrograms loads everything and attaches nothing.
+func checkPrograms() Finding {
+	const name = "kernel"
+	f := Finding{Name: name, Status: Missing, Remedy: "Linux 6.6 or later, and root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON)"}
+	spec, err := loadKernel()
+	if err != nil {
+		f.Detail = err.Error()
+		return f
+	}
+	coll, err := ebpf.NewCollection(spec)
+	if err != nil {
+		f.Detail = err.Error()
+		return f
+	}
+	defer coll.Close()
+	// No interface has this number: a kernel that has tcx says so, an older one does not know the request.
+	_, err = link.AttachTCX(link.TCXOptions{Interface: 1 << 30, Program: coll.Programs["heels_client_egress"], Attach: ebpf.AttachTCXEgress})
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		f.Detail = "no tcx"
+		return f
+	}
+	return fine(name, "loads all programs")
+}
+
+func checkPinDirectory(pin string) Finding {
+	const name = "pin directory"
+	parent := filepath.Dir(pin)
+	if onBPF(pin) || onBPF(parent) {
+		return fine(name, "%s", pin)
+	}
+	return Finding{name, Missing, pin + " is not on a BPF file system", "mount -t bpf bpf " + parent}
+}
+
+func checkInterface(name string) Finding {
+	what := "interface " + name
+	device, err := net.InterfaceByName(name)
+	switch {
+	case err != nil:
+		return Finding{what, Missing, err.Error(), "name an interface of this network namespace"}
+	case len(device.HardwareAddr) != 6:
+		return Finding{what, Missing, "not an Ethernet interface", "name the Ethernet interface beneath"}
+	}
+	return fine(what, "MTU %d; hosts that talk directly should have the same", device.MTU)
+}
+
+// checkReversePath reads rp_filter: of "all" and the interface's own the larger counts.
+func checkReversePath(name string) Finding {
+	what := "rp_filter " + name
+	mode := max(sysctl("ipv4/conf/all/rp_filter"), sysctl("ipv4/conf/"+name+"/rp_filter"))
+	if mode == 1 {
+		return Finding{
+			what, Attention, "1 (strict): packets from a VIP or a client that is routed through another interface are dropped",
+			"sysctl net.ipv4.conf." + name + ".rp_filter=2, and the same for all",
+		}
+	}
+	return fine(what, "%d", mode)
+}
+
+func checkClientRoutes(c *Client) Finding {
+	if err := checkRoutes(c); err != nil {
+		return Finding{"routes", Missing, err.Error(), "route VIP and servers through one interface"}
+	}
+	return fine("routes", "VIPs and servers are reached through one interface")
+}
+
+// checkListener looks for a listener in /proc/net: the agent declines SYNs without one.
+func checkListener(port uint16) Finding {
+	what := fmt.Sprintf("listener on port %d", port)
+	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		if listens(file, port) {
+			return fine(what, "there; one on :: serves IPv4 too unless it is IPV6_V6ONLY")
+		}
+	}
+	return Finding{what, Attention, "nobody listens; connections are left to the balancer's own path until somebody does", "start the server"}
+}
+
+// listens reads a table of proc_net(5): number, local address as hexadecimal, remote address, state; 0A is LISTEN.
+func listens(file string, port uint16) bool {
+	f, err := os.Open(file)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) > 3 && fields[3] == "0A" && strings.HasSuffix(fields[1], fmt.Sprintf(":%04X", port)) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkSourceCheck knows EC2 by its firmware. Whether the check is on cannot be seen from inside.
+func checkSourceCheck() Finding {
+	const name = "source/destination check"
+	vendor, _ := os.ReadFile("/sys/class/dmi/id/sys_vendor")
+	if !strings.Contains(string(vendor), "Amazon") {
+		return fine(name, "not on EC2; elsewhere the network must let this host send from the VIP")
+	}
+	return Finding{
+		name, Attention, "EC2 drops what this host sends from the VIP while the check is on",
+		"aws ec2 modify-instance-attribute --no-source-dest-check, and let clients in by security group",
+	}
+}
+
+func checkProbing() Finding {
+	const name = "tcp_mtu_probing"
+	if sysctl("ipv4/tcp_mtu_probing") > 0 {
+		return fine(name, "on")
+	}
+	return Finding{
+		name, Attention, "off: ICMP errors about packets that come from a VIP go to the balancer, and not every balancer passes them on",
+		"sysctl net.ipv4.tcp_mtu_probing=1, or the same MTU on all hosts",
+	}
+}
+
+// checkFirewall looks for rules that drop what conntrack calls invalid: on hosts on the way, which see one direction only, that is a direct connection.
+func checkFirewall() Finding {
+	const name = "firewall"
+	read := false
+	for _, command := range [][]string{{"nft", "list", "ruleset"}, {"iptables-save"}} {
+		out, err := exec.Command(command[0], command[1:]...).Output()
+		if err != nil {
+			continue
+		}
+		read = true
+		for line := range strings.Lines(strings.ToLower(string(out))) {
+			if strings.Contains(line, "invalid") && strings.Contains(line, "drop") {
+				return Finding{
+					name, Attention, "a rule drops what conntrack calls invalid: " + strings.TrimSpace(line),
+					"sysctl net.netfilter.nf_conntrack_tcp_be_liberal=1 where packets of one direction only pass",
+				}
+			}
+		}
+	}
+	if !read {
+		return fine(name, "not known: neither nft nor iptables-save can be run")
+	}
+	return fine(name, "no rule drops what conntrack calls invalid")
+}
+
+// sysctl reads a number of net/; 0 when there is none.
+func sysctl(name string) int {
+	data, err := os.ReadFile(filepath.Join("/proc/sys/net", name))
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return 0
+	}
+	return n
+}
