@@ -62,6 +62,7 @@ static __always_inline void client_connect(struct bpf_sock_ops *ops)
 	}
 	f->vip = old.remote;
 	f->state = HEELS_FLOW_OFFERED;
+	f->failed = 0;
 	heels_want(ops, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 }
 
@@ -160,10 +161,39 @@ static __always_inline void client_established(struct bpf_sock_ops *ops)
 		/* A server counts on us in vain, or SYNs with the option are lost: there will be none for a while. */
 		client_back_off(v);
 	}
-	heels_want(ops, BPF_SOCK_OPS_STATE_CB_FLAG);
+	heels_want(ops, BPF_SOCK_OPS_STATE_CB_FLAG | BPF_SOCK_OPS_RTO_CB_FLAG);
 }
 
-/* Whether the connection was reset or timed out before anything but its SYN was acknowledged. */
+/* Whether nothing but the SYN has ever been confirmed to this end, although more was sent. */
+static __always_inline int client_is_unheard(struct bpf_sock_ops *ops)
+{
+	return !ops->bytes_received && ops->bytes_acked <= 1 && ops->data_segs_out;
+}
+
+/* Direct: the server cannot be reached. Fallback: the answer may have been taken out of the SYN-ACK, and the server be lost. Once for each connection. */
+static __always_inline void client_failed(struct heels_flow *f)
+{
+	struct heels_client_vip *v = bpf_map_lookup_elem(&heels_client_vips, &f->vip);
+
+	if (f->failed)
+		return;
+	f->failed = 1;
+	heels_count(f->state == HEELS_FLOW_DIRECT ? HEELS_DIRECT_FAILED : HEELS_FALLBACK_FAILED);
+	if (v)
+		client_back_off(v);
+}
+
+/* A retransmission timer has run out. One lost segment says nothing. */
+static __always_inline void client_timeout(struct bpf_sock_ops *ops)
+{
+	struct bpf_sock *sk = ops->sk;
+	struct heels_flow *f = sk ? bpf_sk_storage_get(&heels_client_flows, sk, 0, 0) : 0;
+
+	if (f && f->state != HEELS_FLOW_OFFERED && ops->args[0] >= 1 && client_is_unheard(ops))
+		client_failed(f);
+}
+
+/* Whether the connection was reset or timed out before its server had confirmed anything. */
 static __always_inline int client_has_failed(struct bpf_sock_ops *ops, struct bpf_sock *sk)
 {
 	struct tcp_sock *tp;
@@ -176,19 +206,17 @@ static __always_inline int client_has_failed(struct bpf_sock_ops *ops, struct bp
 
 static __always_inline void client_closed(struct bpf_sock_ops *ops, struct bpf_sock *sk, struct heels_flow *f)
 {
-	struct heels_client_vip *v = bpf_map_lookup_elem(&heels_client_vips, &f->vip);
+	struct heels_client_vip *v;
 
 	if (f->state == HEELS_FLOW_DIRECT)
 		heels_count_closed(ops, f, 0);
-	if (!client_has_failed(ops, sk)) {
-		if (v && f->state == HEELS_FLOW_DIRECT && v->failures)
-			v->failures = 0;
+	if (client_has_failed(ops, sk)) {
+		client_failed(f);
 		return;
 	}
-	/* Direct: the server cannot be reached. Fallback: the answer may have been taken out of the SYN-ACK, and the server be lost. */
-	heels_count(f->state == HEELS_FLOW_DIRECT ? HEELS_DIRECT_FAILED : HEELS_FALLBACK_FAILED);
-	if (v)
-		client_back_off(v);
+	v = bpf_map_lookup_elem(&heels_client_vips, &f->vip);
+	if (v && f->state == HEELS_FLOW_DIRECT && !f->failed && v->failures)
+		v->failures = 0;
 }
 
 static __always_inline void client_state(struct bpf_sock_ops *ops)
@@ -219,6 +247,9 @@ int heels_client_sockops(struct bpf_sock_ops *ops)
 		break;
 	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
 		client_established(ops);
+		break;
+	case BPF_SOCK_OPS_RTO_CB:
+		client_timeout(ops);
 		break;
 	case BPF_SOCK_OPS_STATE_CB:
 		client_state(ops);

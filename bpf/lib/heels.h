@@ -178,7 +178,9 @@ struct heels_flow {
 	__u32 state;
 	/* The next hop's address. */
 	__u8 mac[6];
-	__u8 zero[6];
+	/* The connection was counted as failed. */
+	__u8 failed;
+	__u8 zero[5];
 	/* When the next hop has to be found again, CLOCK_MONOTONIC_COARSE, ns. */
 	__u64 route_until;
 };

@@ -70,7 +70,8 @@ type abiHeelsFlow struct {
 	Peer       abiHeelsEnd
 	State      uint32
 	Mac        [6]uint8
-	Zero       [6]uint8
+	Failed     uint8
+	Zero       [5]uint8
 	RouteUntil uint64
 }
 

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heels
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// halfSipHash is HalfSipHash-2-4 with 32 bits of result, over whole words.
+func halfSipHash(k key, words ...uint32) uint32 {
+	v := [4]uint32{k[0], k[1], 0x6c796765 ^ k[0], 0x74656462 ^ k[1]}
+	rounds := func(n int) {
+		for range n {
+			v[0] += v[1]
+			v[1] = bits.RotateLeft32(v[1], 5) ^ v[0]
+			v[0] = bits.RotateLeft32(v[0], 16)
+			v[2] += v[3]
+			v[3] = bits.RotateLeft32(v[3], 8) ^ v[2]
+			v[0] += v[3]
+			v[3] = bits.RotateLeft32(v[3], 7) ^ v[0]
+			v[2] += v[1]
+			v[1] = bits.RotateLeft32(v[1], 13) ^ v[2]
+			v[2] = bits.RotateLeft32(v[2], 16)
+		}
+	}
+	for _, w := range append(words, uint32(len(words))*4<<24) {
+		v[3] ^= w
+		rounds(2)
+		v[0] ^= w
+	}
+	v[2] ^= 0xff
+	rounds(4)
+	return v[1] ^ v[3]
+}
+
+// The first and fifth vector of the reference: key 00 01 02 ..., no input, and 00 01 02 03.
+func TestHalfSipHashAgreesWithItsReference(t *testing.T) {
+	k := key{0x03020100, 0x07060504}
+	for _, tt := range []struct {
+		words []uint32
+		want  []byte
+	}{
+		{nil, []byte{0xa9, 0x35, 0x9f, 0x5b}},
+		{[]uint32{0x03020100}, []byte{0x2a, 0x6e, 0x46, 0x89}},
+	} {
+		if got := halfSipHash(k, tt.words...); got != binary.LittleEndian.Uint32(tt.want) {
+			t.Errorf("%x: %08x, want % x", tt.words, got, tt.want)
+		}
+	}
+}
+
+// fixture is a SYN as it comes to a server. Zero values are replaced by those of a good one.
+type fixture struct {
+	client, from, to, vip      string // with port
+	options                    []byte
+	flags                      byte
+	ours                       bool // adds our option, made of client and vip
+	key                        *key
+	outer                      string // source of an outer header
+	outerTo                    string
+	fragment                   bool
+	second                     bool // our option twice
+	odd, short, longer, broken bool // at an odd place; without its tag; with two bytes more; with a length beyond the end
+}
+
+func (f *fixture) option() []byte {
+	client, vip := netip.MustParseAddrPort(f.client), netip.MustParseAddrPort(f.vip)
+	o := []byte{254, 20, 0x48, 0x45}
+	o = append(o, client.Addr().AsSlice()...)
+	o = binary.BigEndian.AppendUint16(o, client.Port())
+	o = append(o, vip.Addr().AsSlice()...)
+	o = binary.BigEndian.AppendUint16(o, vip.Port())
+	tag := uint32(0)
+	if f.key != nil {
+		ports := uint32(order(client.Port()))<<16 | uint32(order(vip.Port()))
+		tag = max(halfSipHash(*f.key, 1, word(o[4:]), word(o[10:]), ports), 1)
+	}
+	o = binary.NativeEndian.AppendUint32(o, tag)
+	switch {
+	case f.short:
+		o[1] = 16
+		o = o[:16]
+	case f.longer:
+		o[1] = 24
+		o = append(o, 0, 0, 0, 0)
+	case f.broken:
+		o[1] = 36
+	}
+	if f.odd {
+		o = append(append([]byte{1}, o...), 1, 1, 1)
+	}
+	return o
+}
+
+// packet is the SYN with its Ethernet header.
+func (f *fixture) packet() []byte {
+	from, to := netip.MustParseAddrPort(f.from), netip.MustParseAddrPort(f.to)
+	options := bytes.Clone(f.options)
+	if f.ours {
+		options = append(options, f.option()...)
+	}
+	if f.second {
+		options = append(options, f.option()...)
+	}
+	tcp := make([]byte, 20, 60)
+	binary.BigEndian.PutUint16(tcp, from.Port())
+	binary.BigEndian.PutUint16(tcp[2:], to.Port())
+	binary.BigEndian.PutUint32(tcp[4:], 0x12345678)
+	tcp[13] = f.flags
+	binary.BigEndian.PutUint16(tcp[14:], 64240)
+	tcp = append(tcp, options...)
+	tcp[12] = byte(len(tcp) / 4 << 4)
+	p := outer(unix.IPPROTO_TCP, len(tcp), to.Addr())
+	copy(p[12:], from.Addr().AsSlice())
+	if f.fragment {
+		p[6] = 0x20
+	}
+	sumHeader(p)
+	p = append(p, tcp...)
+	finishChecksum(p)
+	if f.outer != "" {
+		inner := p
+		p = outer(unix.IPPROTO_IPIP, len(inner), netip.MustParseAddr(f.outerTo))
+		copy(p[12:], netip.MustParseAddr(f.outer).AsSlice())
+		sumHeader(p)
+		p = append(p, inner...)
+	}
+	return append([]byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0}, p...)
+}
+
+func sumHeader(p []byte) {
+	p[10], p[11] = 0, 0
+	sum := uint32(0)
+	for i := 0; i < 20; i += 2 {
+		sum += uint32(p[i])<<8 | uint32(p[i+1])
+	}
+	for sum>>16 != 0 {
+		sum = sum&0xffff + sum>>16
+	}
+	binary.BigEndian.PutUint16(p[10:], ^uint16(sum))
+}
+
+// lab is a server's programs in a namespace with a listener, for packets that nobody sent.
+type lab struct {
+	*Agent
+	host *host
+}
+
+func newLab(t *testing.T, text string, listen ...string) *lab {
+	t.Helper()
+	h := &host{t: t, ns: newNS(t), name: "lab"}
+	within(t, h.ns, func() error { return linkUp("lo") })
+	within(t, h.ns, func() error { return addAddr("lo", testServer1+"/32") })
+	h.pin = filepath.Join(bpffs(t), "lab")
+	c, err := Parse("heels.yaml", []byte("kind: heels\ninterfaces: [lo]\n"+text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a *Agent
+	within(t, h.ns, func() error {
+		k, err := load(h.pin, &c.Option)
+		if err != nil {
+			return err
+		}
+		a = &Agent{Kernel: k, config: c}
+		return k.apply(c)
+	})
+	t.Cleanup(func() { a.Close() })
+	for _, address := range listen {
+		var l net.Listener
+		within(t, h.ns, func() (err error) {
+			l, err = net.Listen("tcp4", address)
+			return err
+		})
+		t.Cleanup(func() { l.Close() })
+	}
+	return &lab{a, h}
+}
+
+// run gives a packet to a program, and returns what became of it and the verdicts that were given.
+func (l *lab) run(t *testing.T, program *ebpf.Program, packet []byte) (out []byte, verdicts map[string]uint64) {
+	t.Helper()
+	before := dump(t, l.Agent)
+	out = make([]byte, len(packet)+256)
+	o := ebpf.RunOptions{Data: packet, DataOut: out}
+	within(t, l.host.ns, func() error {
+		_, err := program.Run(&o)
+		return err
+	})
+	verdicts = dump(t, l.Agent)
+	for name, n := range before {
+		if verdicts[name] -= n; verdicts[name] == 0 {
+			delete(verdicts, name)
+		}
+	}
+	return o.DataOut, verdicts
+}
+
+const labText = `server:
+  address: 10.77.2.1
+  vips:
+  - { vip: 10.77.0.100:80, port: 8080, mode: rewritten, balancers: [10.77.1.0/24], clients: [10.77.3.0/24] }
+  - { vip: 10.77.0.101:80, port: 8080, mode: encapsulated, balancers: [172.16.0.0/16], clients: [10.77.3.0/24] }
+  - { vip: 10.77.0.102:80, port: 8080, mode: preserved, clients: [10.77.3.0/24] }
+  - { vip: 10.77.0.103:80, port: 8081, mode: rewritten, balancers: [10.77.1.0/24], clients: [10.77.3.0/24] }
+  - { vip: 10.77.0.104:80, port: 8082, mode: rewritten, balancers: [10.77.1.0/24], clients: [10.77.3.0/24] }
+`
+
+var (
+	rewritten = fixture{client: "10.77.3.1:40000", from: "10.77.1.1:1234", to: "10.77.2.1:8080", vip: "10.77.0.100:80", flags: 2, ours: true}
+	wrapped   = fixture{client: "10.77.3.1:40000", from: "10.77.3.1:40000", to: "10.77.0.101:80", vip: "10.77.0.101:80", flags: 2, ours: true, outer: "172.16.7.8", outerTo: "10.77.2.1"}
+	preserved = fixture{client: "10.77.3.1:40000", from: "10.77.3.1:40000", to: "10.77.2.1:8080", vip: "10.77.0.102:80", flags: 2, ours: true}
+)
+
+func with(f fixture, change func(*fixture)) fixture {
+	change(&f)
+	return f
+}
+
+// Every SYN with the option is decided on what it is and where it came from; one that is declined goes on as it came.
+func TestSynsAreDecided(t *testing.T) {
+	l := newLab(t, labText, "10.77.2.1:8080", "10.77.2.1:8082")
+	// The listener on 8080 is prepared, that on 8082 is none of the agent's.
+	within(t, l.host.ns, func() error {
+		if err := l.maps.HeelsPorts.Delete(order(8082)); err != nil {
+			return err
+		}
+		return l.readyListeners()
+	})
+	other := key{1, 2}
+	for _, tt := range []struct {
+		name    string
+		f       fixture
+		verdict string
+	}{
+		{"rewritten", rewritten, "committed"},
+		{"encapsulated", wrapped, "committed"},
+		{"preserved", preserved, "committed"},
+		{"behind other options", with(rewritten, func(f *fixture) { f.options = []byte{2, 4, 5, 180, 4, 2, 1, 3, 3, 7, 1, 1} }), "committed"},
+		{"no option", with(rewritten, func(f *fixture) { f.ours = false }), ""},
+		{"no SYN", with(rewritten, func(f *fixture) { f.flags = 0x10 }), ""},
+		{"SYN-ACK", with(rewritten, func(f *fixture) { f.flags = 0x12 }), ""},
+		{"fragment", with(rewritten, func(f *fixture) { f.fragment = true }), ""},
+		{"of another experiment", with(rewritten, func(f *fixture) {
+			f.ours, f.options = false, append([]byte{254, 20, 0x48, 0x46}, make([]byte, 16)...)
+		}), ""},
+		{"VIP that is not ours", with(rewritten, func(f *fixture) { f.vip = "10.77.0.200:80" }), "decline_vip"},
+		{"port of the VIP that is not ours", with(rewritten, func(f *fixture) { f.vip = "10.77.0.100:81" }), "decline_vip"},
+		{"from nobody's balancer", with(rewritten, func(f *fixture) { f.from = "10.77.3.1:1234" }), "decline_balancer"},
+		{"outer source is no balancer", with(wrapped, func(f *fixture) { f.outer = "172.17.0.1" }), "decapsulate_refused"},
+		{"rewritten VIP inside another packet", with(wrapped, func(f *fixture) { f.vip = "10.77.0.100:80" }), "decline_path"},
+		{"encapsulated VIP without another packet", with(rewritten, func(f *fixture) { f.vip = "10.77.0.101:80" }), "decline_path"},
+		{"to another port of ours", with(rewritten, func(f *fixture) { f.to = "10.77.2.1:8082" }), "decline_path"},
+		{"client outside its prefixes", with(rewritten, func(f *fixture) { f.client = "192.0.2.1:40000" }), "decline_client"},
+		{"client with our address", with(rewritten, func(f *fixture) { f.client = "10.77.2.1:40000" }), "decline_client"},
+		{"preserved for another", with(preserved, func(f *fixture) { f.client = "10.77.3.2:40000" }), "decline_client"},
+		{"encapsulated for another", with(wrapped, func(f *fixture) { f.client = "10.77.3.2:40000" }), "decline_client"},
+		{"tag that nobody asked for", with(rewritten, func(f *fixture) { f.key = &other }), "decline_tag"},
+		{"without its end", with(rewritten, func(f *fixture) { f.short = true }), "decline_malformed"},
+		{"too long", with(rewritten, func(f *fixture) { f.longer = true }), "decline_malformed"},
+		{"length beyond the header", with(rewritten, func(f *fixture) { f.broken = true }), ""},
+		{"twice", with(rewritten, func(f *fixture) { f.second = true }), "decline_malformed"},
+		{"at an odd place", with(rewritten, func(f *fixture) { f.odd = true }), "decline_malformed"},
+		{"Fast Open", with(rewritten, func(f *fixture) { f.options = []byte{34, 2, 1, 1} }), "decline_fast_open"},
+		{"Fast Open as an experiment", with(rewritten, func(f *fixture) { f.options = []byte{254, 4, 0xf9, 0x89} }), "decline_fast_open"},
+		{"MPTCP", with(rewritten, func(f *fixture) { f.options = []byte{30, 4, 1, 0} }), "decline_mptcp"},
+		{"MD5", with(rewritten, func(f *fixture) { f.options = append(append([]byte{19, 18}, make([]byte, 16)...), 1, 1) }), "decline_signed"},
+		{"AO", with(rewritten, func(f *fixture) { f.options = []byte{29, 4, 1, 1} }), "decline_signed"},
+		{"nobody listens", with(rewritten, func(f *fixture) { f.vip, f.to = "10.77.0.103:80", "10.77.2.1:8081" }), "decline_no_listener"},
+		{"listener that cannot answer", with(rewritten, func(f *fixture) { f.vip, f.to = "10.77.0.104:80", "10.77.2.1:8082" }), "decline_listener"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			packet := tt.f.packet()
+			out, verdicts := l.run(t, l.hooks.ServerIngress, packet)
+			if tt.verdict == "committed" {
+				l.checkCommitted(t, &tt.f, out, verdicts)
+				return
+			}
+			if tt.verdict == "" && len(verdicts) != 0 || tt.verdict != "" && verdicts[tt.verdict] != 1 {
+				t.Errorf("verdicts %v, want %q", verdicts, tt.verdict)
+			}
+			if verdicts["decapsulated"] == 1 {
+				packet = append(packet[:14:14], packet[34:]...)
+			}
+			if !bytes.Equal(out, packet) {
+				t.Errorf("the packet is\n%x, it was\n%x", out, packet)
+			}
+		})
+	}
+}
+
+// checkCommitted wants the SYN as the client would have sent it to our own address, with right checksums and our mark for a tag.
+func (l *lab) checkCommitted(t *testing.T, f *fixture, out []byte, verdicts map[string]uint64) {
+	t.Helper()
+	if verdicts["committed"] != 1 {
+		t.Fatalf("verdicts %v, want committed", verdicts)
+	}
+	want := *f
+	want.from, want.to, want.outer = f.client, testServer1+":8080", ""
+	packet := want.packet()
+	c, err := l.control()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, vip := netip.MustParseAddrPort(f.client), netip.MustParseAddrPort(f.vip)
+	ca, va := client.Addr().As4(), vip.Addr().As4()
+	mark := max(halfSipHash(c.Secret, 3, word(ca[:]), word(va[:]), uint32(order(client.Port()))<<16|uint32(order(vip.Port()))), 1)
+	at := bytes.LastIndex(packet, []byte{254, 20, 0x48, 0x45})
+	binary.NativeEndian.PutUint32(packet[at+16:], mark)
+	finishChecksum(packet[14:])
+	if !bytes.Equal(out, packet) {
+		t.Errorf("the packet is\n%x, want\n%x", out, packet)
+	}
+}
+
+// With keys only tagged SYNs are taken; while they are exchanged the old key is good too.
+func TestTagsAreHeldAgainstEveryKey(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(file, []byte("# new, old\n0001020304050607\n08090a0b0c0d0e0f\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := newLab(t, "option: { key: { file: "+file+" } }\n"+labText, "10.77.2.1:8080")
+	within(t, l.host.ns, l.readyListeners)
+	for _, tt := range []struct {
+		name, verdict string
+		key           *key
+	}{
+		{"new key", "committed", &key{0x03020100, 0x07060504}},
+		{"old key", "committed", &key{0x0b0a0908, 0x0f0e0d0c}},
+		{"another key", "decline_tag", &key{1, 2}},
+		{"no tag", "decline_tag", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := with(rewritten, func(f *fixture) { f.key = tt.key })
+			if _, verdicts := l.run(t, l.hooks.ServerIngress, f.packet()); verdicts[tt.verdict] != 1 {
+				t.Errorf("verdicts %v, want %s", verdicts, tt.verdict)
+			}
+		})
+	}
+}
+
+// No packet, however short, makes a program do anything.
+func TestShortPacketsPass(t *testing.T) {
+	l := newLab(t, labText, "10.77.2.1:8080")
+	for _, f := range []fixture{rewritten, wrapped} {
+		whole := f.packet()
+		// The kernel itself refuses to run programs on less than an IP header.
+		for n := 34; n < len(whole); n++ {
+			for name, p := range l.hooks.byName() {
+				if p.Type() != ebpf.SchedCLS {
+					continue
+				}
+				out, verdicts := l.run(t, p, whole[:n])
+				if !bytes.Equal(out, whole[:n]) && verdicts["decapsulated"] == 0 {
+					t.Errorf("%s changes the first %d bytes of a packet: %v", name, n, verdicts)
+				}
+			}
+		}
+	}
+}
