@@ -118,7 +118,8 @@ func Parse(name string, data []byte) (*Config, error) {
 		err = json.Unmarshal(converted, &tree)
 	}
 	if err != nil {
-		r.add("", "not valid YAML: %s", strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " "))
+		text := strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")
+		r.add("", "not valid YAML: %s", strings.TrimPrefix(text, "unmarshal errors: "))
 		return nil, r.err(name)
 	}
 	c := r.config(tree)

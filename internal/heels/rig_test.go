@@ -386,7 +386,8 @@ func (h *host) start(c *Config) *Agent {
 		return err
 	})
 	h.t.Cleanup(func() {
-		if err := a.Detach(true); err != nil {
+		// Of several agents over the same pins the last has detached for all.
+		if err := a.Detach(true); err != nil && !errors.Is(err, os.ErrNotExist) {
 			h.t.Error(err)
 		}
 		a.Close()
@@ -467,4 +468,21 @@ func (a *Agent) count(t testing.TB, verdict string) uint64 {
 		t.Fatal(err)
 	}
 	return v[verdict]
+}
+
+// destroy ends the server's socket of a connection without telling anybody, as a host does that crashes.
+func destroy(client netip.AddrPort) error {
+	local := &net.TCPAddr{IP: net.ParseIP(testServer1).To4(), Port: 80}
+	// A reset that is sent by SOCK_DESTROY would tell the client: it must not get out.
+	drop := exec.Command("nft", "-f", "-")
+	drop.Stdin = strings.NewReader("table ip d {\n chain o { type filter hook output priority 0; tcp flags rst drop; }\n}\n")
+	if out, err := drop.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	err := netlink.SocketDestroy(local, net.TCPAddrFromAddrPort(client))
+	out, drained := exec.Command("nft", "delete", "table", "ip", "d").CombinedOutput()
+	if drained != nil {
+		err = errors.Join(err, fmt.Errorf("%w: %s", drained, out))
+	}
+	return err
 }

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heels
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// pair is a client and a server behind a balancer that masquerades.
+func pair(t *testing.T) (r *rig, client, server *Agent) {
+	t.Helper()
+	r = newRig(t, testServer1)
+	r.nat("80", testServer1+":80", true)
+	r.servers[0].listen(":80", tell)
+	// The listener is older than the agent.
+	server = r.servers[0].agent(serverText("rewritten", "80"))
+	return r, r.client.agent(clientText), server
+}
+
+func (r *rig) connect() net.Conn {
+	r.t.Helper()
+	c, err := r.client.dial(testVIP + ":80")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { c.Close() })
+	if _, err := c.Read(make([]byte, 64)); err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+// An agent that starts over its predecessor's pins keeps connections, counters and draining.
+func TestAnAgentSucceedsAnother(t *testing.T) {
+	r, client, _ := pair(t)
+	c := r.connect()
+	if err := client.SetDraining(ClientRole, true); err != nil {
+		t.Fatal(err)
+	}
+	next := r.client.agent(clientText)
+	c.(*net.TCPConn).SetNoDelay(true)
+	echo(t, c.(*net.TCPConn), 1<<20)
+	if n := next.count(t, "direct"); n != 1 {
+		t.Errorf("%d connections were counted before, want 1", n)
+	}
+	s, err := next.Status()
+	if err != nil || len(s.Draining) != 1 || s.Draining[0] != ClientRole {
+		t.Errorf("draining %v, %v; want the client", s.Draining, err)
+	}
+	if err := next.SetDraining(ClientRole, false); err != nil {
+		t.Fatal(err)
+	}
+	r.connect()
+	if n := next.count(t, "direct"); n != 2 {
+		t.Errorf("%d direct connections, want 2", n)
+	}
+}
+
+// A role that drains leaves new connections to the balancer and keeps those that there are.
+func TestDraining(t *testing.T) {
+	for _, tt := range []struct {
+		role    Role
+		verdict string
+	}{{ClientRole, "offer_draining"}, {ServerRole, "decline_draining"}} {
+		t.Run(string(tt.role), func(t *testing.T) {
+			r, client, server := pair(t)
+			old := r.connect()
+			agent := map[Role]*Agent{ClientRole: client, ServerRole: server}[tt.role]
+			if err := agent.SetDraining(tt.role, true); err != nil {
+				t.Fatal(err)
+			}
+			before := r.in.Load()
+			echo(t, r.connect(), 1<<20)
+			if agent.count(t, tt.verdict) != 1 || r.in.Load() < before+5 {
+				t.Errorf("the new connection did not go through the balancer: %v", dump(t, agent))
+			}
+			before = r.in.Load()
+			echo(t, old, 1<<16)
+			// The other connection is still there and may be acknowledged late.
+			if n := r.in.Load() - before; n > 3 {
+				t.Errorf("%d packets of the old connection went through the balancer", n)
+			}
+		})
+	}
+}
+
+// Programs are not taken away from under connections.
+func TestDetachWaitsForConnections(t *testing.T) {
+	r, client, _ := pair(t)
+	c := r.connect()
+	var flows *FlowsError
+	if err := client.Detach(false); !errors.As(err, &flows) || flows.Count != 1 {
+		t.Fatalf("error %v, want one connection in the way", err)
+	}
+	echo(t, c, 1<<16)
+	c.Close()
+	eventually(t, "no connection in the way", func() bool {
+		conns, err := client.Connections()
+		return err == nil && len(conns) == 0
+	})
+	if err := client.Detach(false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(r.client.pin); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("pins are left: %v", err)
+	}
+	r.connect()
+}
+
+func TestProbeTellsTheWay(t *testing.T) {
+	r, client, server := pair(t)
+	probe := func() *ProbeResult {
+		t.Helper()
+		var p *ProbeResult
+		within(t, r.client.ns, func() (err error) {
+			p, err = client.Probe(context.Background(), netip.MustParseAddrPort(testVIP+":80"))
+			return err
+		})
+		return p
+	}
+	if p := probe(); p.State != Direct || !p.Confirmed || p.Server.String() != testServer1+":80" || p.Verdicts["direct"] != 1 {
+		t.Errorf("probe %+v, want a direct connection", p)
+	}
+	if err := server.SetDraining(ServerRole, true); err != nil {
+		t.Fatal(err)
+	}
+	if p := probe(); p.State != Fallback || !p.Confirmed {
+		t.Errorf("probe %+v, want the balancer's path", p)
+	}
+	if err := client.SetDraining(ClientRole, true); err != nil {
+		t.Fatal(err)
+	}
+	if p := probe(); p.State != "" {
+		t.Errorf("probe %+v, want no option", p)
+	}
+}
+
+// Whichever end closes first, and however late the other, no socket waits for an acknowledgement that went to the balancer.
+func TestBothEndsMayCloseFirst(t *testing.T) {
+	const connections = 50
+	for _, tt := range []struct{ first, verdict string }{{"client", "client_closing"}, {"server", "server_closing"}} {
+		t.Run(tt.first, func(t *testing.T) {
+			r := newRig(t, testServer1)
+			r.nat("80", testServer1+":80", true)
+			server := r.servers[0].agent(serverText("rewritten", "80"))
+			client := r.client.agent(clientText)
+			late := make(chan struct{})
+			r.servers[0].listen(":80", func(c net.Conn) {
+				defer c.Close()
+				if tt.first == "server" {
+					return
+				}
+				_, _ = c.Read(make([]byte, 1))
+				<-late
+			})
+			conns := make([]net.Conn, connections)
+			for i := range conns {
+				c, err := r.client.dial(testVIP + ":80")
+				if err != nil {
+					t.Fatal(err)
+				}
+				conns[i] = c
+				if tt.first == "client" {
+					c.Close()
+				}
+			}
+			first, other := client, server
+			if tt.first == "server" {
+				first, other = server, client
+			}
+			eventually(t, "the first end has no sockets", func() bool { return live(t, first) == 0 })
+			if live(t, other) != connections {
+				t.Errorf("%d connections are left at the other end, want %d", live(t, other), connections)
+			}
+			close(late)
+			for _, c := range conns {
+				c.Close()
+			}
+			eventually(t, "all closed", func() bool { return live(t, other) == 0 })
+			if n := first.count(t, tt.verdict); n < connections {
+				t.Errorf("%d segments without a socket, want %d: %v", n, connections, dump(t, first))
+			}
+			if in := r.in.Load(); in != connections {
+				t.Errorf("%d segments came to the balancer, want %d", in, connections)
+			}
+		})
+	}
+}
+
+// live counts connections whose sockets are there.
+func live(t *testing.T, a *Agent) int {
+	t.Helper()
+	conns, err := a.Connections()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(conns)
+}
+
+// The client of a server that knows nothing of a connection any more is told at once.
+func TestAResetComesBackFromTheVIP(t *testing.T) {
+	r, client, server := pair(t)
+	c := r.connect()
+	// The server loses connection and agent without a word.
+	if err := server.Detach(true); err != nil {
+		t.Fatal(err)
+	}
+	within(t, r.servers[0].ns, func() error { return destroy(c.LocalAddr().(*net.TCPAddr).AddrPort()) })
+	eventually(t, "an error", func() bool {
+		_, err := c.Write([]byte("x"))
+		return errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
+	})
+	if client.count(t, "client_reset") == 0 {
+		t.Errorf("verdicts %v, want a reset", dump(t, client))
+	}
+}
+
+func TestReloadChangesVIPsAndRefusesTheRest(t *testing.T) {
+	r, client, _ := pair(t)
+	c := r.connect()
+	load := func(text string) error {
+		t.Helper()
+		cfg, err := Parse("heels.yaml", []byte("kind: heels\ninterfaces: [eth0]\ncgroup: "+testCgroup+"\n"+text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return enter(r.client.ns, func() error { return client.Reload(cfg) })
+	}
+	var field *FieldError
+	if err := load(clientText + "option: { exid: 7 }\n"); !errors.As(err, &field) || field.Path != "option.exid" {
+		t.Errorf("error %v, want option.exid to need a restart", err)
+	}
+	if err := load(strings.ReplaceAll(clientText, testVIP, "10.77.0.200")); err != nil {
+		t.Fatal(err)
+	}
+	echo(t, c, 1<<16)
+	offered := client.count(t, "offered")
+	r.connect()
+	if n := client.count(t, "offered"); n != offered {
+		t.Errorf("%d SYNs carry the option, want %d: the VIP has been removed", n, offered)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	r, client, server := pair(t)
+	echo(t, r.connect(), 1<<16)
+	for agent, want := range map[*Agent][]string{
+		client: {
+			`xlb_heels_connections{role="client",server="10.77.2.1:80",vip="10.77.0.100:80"} 1`,
+			`xlb_heels_connections_total{role="client",server="10.77.2.1:80",vip="10.77.0.100:80"} 1`,
+			`xlb_heels_offered_total 1`, `xlb_heels_verdicts_total{verdict="direct"} 1`,
+			`xlb_heels_backing_off{vip="10.77.0.100:80"} 0`, `xlb_heels_draining{role="client"} 0`,
+			`xlb_heels_bytes_total{direction="sent",role="client",server="10.77.2.1:80",vip="10.77.0.100:80"} 65536`,
+		},
+		server: {`xlb_heels_verdicts_total{verdict="committed"} 1`, `xlb_heels_declined_total{reason="collision"} 0`},
+	} {
+		w := httptest.NewRecorder()
+		agent.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		for _, line := range want {
+			if !strings.Contains(w.Body.String(), line+"\n") {
+				t.Errorf("no %s", line)
+			}
+		}
+	}
+}
+
+// A verdict without an explanation helps nobody.
+func TestVerdictsAreExplained(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "heels.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for v, name := range verdictNames {
+		if name == "" {
+			t.Errorf("verdict %d has no name", v)
+		}
+		if v != 0 && !strings.Contains(string(page), "| `"+name+"` |") {
+			t.Errorf("docs/heels.md does not explain %s", name)
+		}
+	}
+}
