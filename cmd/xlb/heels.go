@@ -26,6 +26,9 @@ func heelsCommand(e *env) *cobra.Command {
 nftables, a cloud's) chooses the server of a connection; from the SYN-ACK on client and
 server talk directly. Needs this agent on both hosts, and nothing on the balancer; where one
 of them has none, connections take the balancer's own path.`,
+		Example: `  xlb heels check --config heels.yaml
+  xlb heels run --config heels.yaml --admin 127.0.0.1:15001
+  xlb heels probe 10.0.0.100:80`,
 		Args: cobra.NoArgs,
 	}
 	c.AddCommand(heelsRunCommand(e), heelsCheckCommand(e), heelsProbeCommand(e), heelsStatusCommand(e), heelsConnsCommand(e),

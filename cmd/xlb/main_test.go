@@ -61,7 +61,10 @@ func golden(t *testing.T, name, got string) {
 }
 
 func TestHelp(t *testing.T) {
-	tests := [][]string{{}, {"run"}, {"check"}, {"get"}, {"explain"}, {"version"}, {"demo"}, {"envoy"}}
+	tests := [][]string{
+		{}, {"run"}, {"check"}, {"get"}, {"explain"}, {"version"}, {"demo"}, {"envoy"},
+		{"heels"}, {"heels", "run"}, {"heels", "check"}, {"heels", "probe"}, {"heels", "drain"}, {"heels", "detach"},
+	}
 	for _, args := range tests {
 		name := strings.Join(append([]string{"xlb"}, args...), "-")
 		t.Run(name, func(t *testing.T) {

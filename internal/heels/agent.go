@@ -62,6 +62,11 @@ func (a *Agent) Reload(c *Config) error {
 			return &FieldError{Path: f.field, Reason: "needs a restart, which connections survive"}
 		}
 	}
+	if c.Client != nil {
+		if err := checkRoutes(c.Client); err != nil {
+			return err
+		}
+	}
 	if err := a.apply(c); err != nil {
 		return fmt.Errorf("reload: %w", err)
 	}

@@ -39,7 +39,7 @@ var layers = map[string][]string{
 	"slowpath":  {"model", "chunked", "upstream", "hashing"},
 	"metrics":   {"maps"},
 	"admin":     {"maps", "model", "metrics", "explain"},
-	"heels":     {"maps", "model"},
+	"heels":     nil,        // a system of its own
 	"node":      {anything}, // the composition root
 }
 
