@@ -43,9 +43,12 @@ static __always_inline void client_connect(struct bpf_sock_ops *ops)
 	/* The interfaces of other network namespaces have no programs to finish the work. */
 	if (!v || !c || bpf_get_netns_cookie(ops) != c->netns)
 		return;
-	/* What an earlier connection of the same two ends has left. */
+	/* What an earlier connection of the same two ends has left, and one of the same socket. */
 	heels_local(ops, &old.local);
 	bpf_map_delete_elem(&heels_client_closing, &old);
+	sk = ops->sk;
+	if (sk)
+		bpf_sk_storage_delete(&heels_client_flows, sk);
 	if (c->flags & HEELS_CLIENT_DRAINING) {
 		heels_count(HEELS_OFFER_DRAINING);
 		return;
@@ -54,7 +57,6 @@ static __always_inline void client_connect(struct bpf_sock_ops *ops)
 		heels_count(HEELS_OFFER_BACK_OFF);
 		return;
 	}
-	sk = ops->sk;
 	f = sk ? bpf_sk_storage_get(&heels_client_flows, sk, 0, BPF_SK_STORAGE_GET_F_CREATE) : 0;
 	if (!f) {
 		heels_count(HEELS_OFFER_NO_MEMORY);
@@ -62,7 +64,6 @@ static __always_inline void client_connect(struct bpf_sock_ops *ops)
 	}
 	f->vip = old.remote;
 	f->state = HEELS_FLOW_OFFERED;
-	f->failed = 0;
 	heels_want(ops, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 }
 

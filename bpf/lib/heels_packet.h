@@ -72,7 +72,7 @@ static __always_inline int heels_parse(struct __sk_buff *skb, __u32 l3, struct h
 	return p->length >= sizeof(struct tcphdr);
 }
 
-/* Cheap look before anything is copied: TCP in IPv4 without options, flags to *flags. */
+/* A look before anything is copied: whether this may be TCP in IPv4. */
 static __always_inline int heels_is_tcp(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -287,5 +288,62 @@ func TestVerdictsAreExplained(t *testing.T) {
 		if v != 0 && !strings.Contains(string(page), "| `"+name+"` |") {
 			t.Errorf("docs/heels.md does not explain %s", name)
 		}
+	}
+}
+
+// A socket that connects again begins anew: what its first connection has learnt does not count for the second.
+func TestASocketMayConnectAgain(t *testing.T) {
+	r, client, _ := pair(t)
+	var fd int
+	within(t, r.client.ns, func() (err error) {
+		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		return err
+	})
+	defer unix.Close(fd)
+	to := &unix.SockaddrInet4{Port: 80, Addr: netip.MustParseAddr(testVIP).As4()}
+	connect := func() {
+		t.Helper()
+		if err := unix.Connect(fd, to); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := unix.Read(fd, make([]byte, 64)); err != nil || n == 0 {
+			t.Fatalf("read %d, %v", n, err)
+		}
+	}
+	connect()
+	// AF_UNSPEC ends the connection, and leaves the socket.
+	if _, _, errno := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&unix.RawSockaddr{})), unix.SizeofSockaddrInet4); errno != 0 {
+		t.Fatal(errno)
+	}
+	if err := client.SetDraining(ClientRole, true); err != nil {
+		t.Fatal(err)
+	}
+	before := r.in.Load()
+	connect()
+	if client.count(t, "direct") != 1 || r.in.Load() < before+2 {
+		t.Errorf("the second connection did not take the balancer's path: %v", dump(t, client))
+	}
+}
+
+// A client that is told lies goes through the balancer soon.
+func TestFailuresMakeTheClientBackOff(t *testing.T) {
+	r := newRig(t, testServer1)
+	r.nat("80", testServer1+":80", true)
+	r.servers[0].agent(serverText("rewritten", "80"))
+	r.servers[0].listen(":80", tell)
+	client := r.client.agent(strings.ReplaceAll(clientText, "10.77.2.0/24", "10.77.9.0/24"))
+	if c, err := r.client.dial(testVIP + ":80"); err == nil {
+		c.Close()
+	}
+	if n := client.count(t, "answer_backend"); n != 1 {
+		t.Fatalf("verdicts %v, want an answer that is not believed", dump(t, client))
+	}
+	echo(t, r.connect(), 1<<16)
+	if n := client.count(t, "offer_back_off"); n != 1 {
+		t.Errorf("verdicts %v, want one connection without an offer", dump(t, client))
+	}
+	s, err := client.Status()
+	if err != nil || len(s.VIPs) != 1 || s.VIPs[0].BackOff <= 0 {
+		t.Errorf("status %+v, %v; want a VIP that backs off", s, err)
 	}
 }
