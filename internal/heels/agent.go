@@ -3,7 +3,6 @@
 package heels
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 )
@@ -37,7 +36,8 @@ func Start(c *Config, pin, cgroup string) (*Agent, error) {
 		err = k.readyListeners()
 	}
 	if err != nil {
-		return nil, errors.Join(err, k.Close())
+		k.Close()
+		return nil, err
 	}
 	return &Agent{Kernel: k, config: c}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"os"
@@ -266,7 +267,7 @@ func TestMetrics(t *testing.T) {
 		server: {`xlb_heels_verdicts_total{verdict="committed"} 1`, `xlb_heels_declined_total{reason="collision"} 0`},
 	} {
 		w := httptest.NewRecorder()
-		agent.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		agent.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 		for _, line := range want {
 			if !strings.Contains(w.Body.String(), line+"\n") {
 				t.Errorf("no %s", line)

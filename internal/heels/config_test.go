@@ -54,11 +54,11 @@ func TestConfigurationIsRead(t *testing.T) {
 }
 
 func TestRefusedConfigurations(t *testing.T) {
-	change := func(old, new string) string {
+	change := func(old, by string) string {
 		if !strings.Contains(whole, old) {
 			t.Fatalf("no %q to change", old)
 		}
-		return strings.Replace(whole, old, new, 1)
+		return strings.Replace(whole, old, by, 1)
 	}
 	for _, tt := range []struct{ name, text, want string }{
 		{"not YAML", "kind: [", "heels.yaml: not valid YAML: line 1: did not find expected node content"},

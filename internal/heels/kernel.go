@@ -112,7 +112,8 @@ func load(dir string, o *Option) (*Kernel, error) {
 		err = k.fill(spec)
 	}
 	if err != nil {
-		return nil, errors.Join(err, k.Close())
+		k.Close()
+		return nil, err
 	}
 	return k, nil
 }
@@ -180,22 +181,22 @@ func Open(dir string) (*Kernel, error) {
 }
 
 // Close releases the descriptors. What is pinned stays in force.
-func (k *Kernel) Close() error {
-	var errs []error
+func (k *Kernel) Close() {
 	m := &k.maps
 	for _, m := range []*ebpf.Map{
 		m.HeelsClientClosing, m.HeelsClientFlows, m.HeelsClientList, m.HeelsClientVips, m.HeelsControl, m.HeelsCookies, m.HeelsListeners,
 		m.HeelsPorts, m.HeelsPrefixes, m.HeelsServerClosing, m.HeelsServerFlows, m.HeelsServerVips, m.HeelsTraffic, m.HeelsVerdicts,
 	} {
-		errs = append(errs, m.Close())
+		m.Close()
 	}
-	errs = append(errs, k.iterators.Connections.Close(), k.iterators.Listening.Close())
-	if k.hooks != nil {
-		for _, p := range k.hooks.byName() {
-			errs = append(errs, p.Close())
-		}
+	k.iterators.Connections.Close()
+	k.iterators.Listening.Close()
+	if k.hooks == nil {
+		return
 	}
-	return errors.Join(errs...)
+	for _, p := range k.hooks.byName() {
+		p.Close()
+	}
 }
 
 // control reads the one entry that steers the programs.

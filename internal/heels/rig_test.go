@@ -438,7 +438,7 @@ func (h *host) dial(address string) (net.Conn, error) {
 		return err
 	})
 	if err == nil {
-		err = c.SetDeadline(time.Now().Add(5 * time.Second))
+		err = c.SetDeadline(time.Now().Add(20 * time.Second))
 	}
 	return c, err
 }
