@@ -215,21 +215,21 @@ func (e *FlowsError) Error() string {
 	return fmt.Sprintf("%d connections go around the balancer and would break; drain, and wait until \"xlb heels conns\" shows none, or use --force", e.Count)
 }
 
-// Detach takes programs and pins away, what begins connections first. While connections depend on them it does nothing but return a *FlowsError,
+// Detach takes programs and pins away, what begins connections first. While connections depend on them it changes nothing but returns a *FlowsError,
 // unless it is forced.
 func (k *Kernel) Detach(force bool) error {
-	conns, err := k.Connections()
+	// The kernel takes links off a moment after the last reference is gone: until then no connection may begin that could not be finished.
+	before, err := k.control()
 	if err != nil {
 		return err
 	}
-	live := 0
-	for _, c := range conns {
-		if c.State == Direct {
-			live++
-		}
+	if err := k.change(func(c *control) { c.Flags |= flagOf(ClientRole) | flagOf(ServerRole) }); err != nil {
+		return err
 	}
-	if live > 0 && !force {
-		return &FlowsError{live}
+	if !force {
+		if err := k.unused(); err != nil {
+			return errors.Join(err, k.change(func(c *control) { c.Flags = before.Flags }))
+		}
 	}
 	names, err := k.linkNames()
 	if err != nil {
@@ -243,4 +243,22 @@ func (k *Kernel) Detach(force bool) error {
 		}
 	}
 	return errors.Join(err, os.RemoveAll(k.pin))
+}
+
+// unused is a *FlowsError while connections go around the balancer, or are about to.
+func (k *Kernel) unused() error {
+	conns, err := k.Connections()
+	if err != nil {
+		return err
+	}
+	live := 0
+	for _, c := range conns {
+		if c.State != Fallback {
+			live++
+		}
+	}
+	if live > 0 {
+		return &FlowsError{live}
+	}
+	return nil
 }
