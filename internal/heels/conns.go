@@ -55,7 +55,7 @@ var connSize = binary.Size(conn{})
 
 // Connections lists the live connections of all network namespaces. It asks the kernel for the sockets themselves: nothing has to be kept.
 func (k *Kernel) Connections() ([]Connection, error) {
-	var list []Connection
+	list := []Connection{}
 	for _, of := range []struct {
 		role  Role
 		flows *ebpf.Map
