@@ -47,16 +47,21 @@ func CgroupMount(mountinfo io.Reader) (string, error) {
 
 // cgroupRoot is the directory below which the lab's cgroups are made.
 func cgroupRoot() (string, error) {
+	mount, err := MountedCgroups()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(mount, cgroupName), nil
+}
+
+// MountedCgroups is where this machine has cgroup v2 mounted.
+func MountedCgroups() (string, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	mount, err := CgroupMount(f)
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(mount, cgroupName), nil
+	return CgroupMount(f)
 }
 
 // makeCgroups creates the directories in the order given, parents first.
@@ -69,8 +74,8 @@ func makeCgroups(dirs ...string) error {
 	return nil
 }
 
-// removeCgroups kills what is left in the tree at root and removes it.
-func removeCgroups(root string) error {
+// RemoveCgroups kills what is left in the tree at root and removes it.
+func RemoveCgroups(root string) error {
 	if _, err := os.Stat(root); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -128,7 +128,7 @@ func (l *Lab) remove() error {
 	if l.root == "" {
 		return nil
 	}
-	return errors.Join(removeCgroups(l.root), removeNamespaces())
+	return errors.Join(RemoveCgroups(l.root), removeNamespaces())
 }
 
 // Workload is the cgroup whose processes XLB balances.
@@ -163,7 +163,7 @@ func (l *Lab) CPU(r Role) (time.Duration, error) {
 // Sysctl reads a sysctl as the clients' namespace has it, named with slashes:
 // "net/ipv4/tcp_rmem".
 func (l *Lab) Sysctl(name string) (value string, err error) {
-	err = within(l.client, func() error {
+	err = Within(l.client, func() error {
 		content, err := os.ReadFile(filepath.Join("/proc/sys", name))
 		value = string(content)
 		return err
@@ -176,7 +176,7 @@ func (l *Lab) Sysctl(name string) (value string, err error) {
 // connection per request, to numeric addresses only.
 func (l *Lab) HTTPClient() *http.Client {
 	dial := func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-		err = within(l.client, func() error {
+		err = Within(l.client, func() error {
 			var d net.Dialer
 			conn, err = d.DialContext(ctx, network, address)
 			return err

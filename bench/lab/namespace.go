@@ -95,7 +95,7 @@ func openNamespace(name string) (netns.NsHandle, error) {
 	if err != nil {
 		return handle, fmt.Errorf("open network namespace %s: %w", name, err)
 	}
-	return handle, within(handle, writeSysctls)
+	return handle, Within(handle, writeSysctls)
 }
 
 func writeSysctls() error {
@@ -119,9 +119,9 @@ func removeNamespaces() error {
 	return errors.Join(errs...)
 }
 
-// within runs f on a thread that is inside the namespace. Sockets that f opens
+// Within runs f on a thread that is inside the namespace. Sockets that f opens
 // and processes that it starts stay there; /proc/sys/net is that namespace's.
-func within(ns netns.NsHandle, f func() error) (err error) {
+func Within(ns netns.NsHandle, f func() error) (err error) {
 	runtime.LockOSThread()
 	origin, err := netns.Get()
 	if err != nil {

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/vishvananda/netns"
 )
 
 const (
@@ -67,7 +69,12 @@ func (c *capture) String() string {
 // Start starts the command inside its cgroup and network namespace, from its
 // first instruction on.
 func (l *Lab) Start(c Command) (*Process, error) {
-	dir, err := os.Open(l.cgroup(c.Role))
+	return Launch(l.namespace(c.Host), l.cgroup(c.Role), c)
+}
+
+// Launch starts the command inside a namespace and a cgroup of another topology; the command's role and host mean nothing there.
+func Launch(ns netns.NsHandle, cgroup string, c Command) (*Process, error) {
+	dir, err := os.Open(cgroup)
 	if err != nil {
 		return nil, fmt.Errorf("open cgroup of %s: %w", c.Name, err)
 	}
@@ -87,7 +94,7 @@ func (l *Lab) Start(c Command) (*Process, error) {
 		Setpgid:   true,
 		Pdeathsig: syscall.SIGTERM,
 	}
-	if err := within(l.namespace(c.Host), p.cmd.Start); err != nil {
+	if err := Within(ns, p.cmd.Start); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Name, err)
 	}
 	go func() {
@@ -109,6 +116,21 @@ func (p *Process) Wait(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("%s: %w%s", p.name, p.err, p.Quote())
 	}
 	return p.out.String(), nil
+}
+
+// Output is the standard output so far.
+func (p *Process) Output() string { return p.out.String() }
+
+// PID of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Kill ends the process as kill -9 does and waits until it is gone. One that is gone already is no error.
+func (p *Process) Kill() error {
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("kill %s: %w", p.name, err)
+	}
+	<-p.done
+	return nil
 }
 
 // Exited reports how the process ended, or nil while it runs.

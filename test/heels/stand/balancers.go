@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stand
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/xlb-project/xlb/test/heels/balancer"
+)
+
+// Rewriting is a balancer of nftables.
+type Rewriting struct {
+	// Masquerade also replaces the client's address by the balancer's. Without, servers answer by way of the balancer.
+	Masquerade bool
+}
+
+// Service of a balancer: each server listens on Port.
+type Service struct {
+	VIP netip.AddrPort
+	// Port of the servers; 0: the VIP's own.
+	Port    uint16
+	Servers []*Host
+}
+
+func (s Service) port() uint16 {
+	if s.Port == 0 {
+		return s.VIP.Port()
+	}
+	return s.Port
+}
+
+// Rewrite has the lb rewrite addresses for services with IPv4 addresses. Called again it replaces the services; connections stay.
+func (s *Stand) Rewrite(r Rewriting, services ...Service) error {
+	for _, h := range []string{"nf_conntrack_tcp_timeout_syn_sent", "nf_conntrack_tcp_timeout_time_wait"} {
+		// Connections that it saw the SYN of alone are forgotten soon.
+		if err := s.LB.Sysctl("netfilter/"+h, "10"); err != nil {
+			return err
+		}
+	}
+	if err := s.LB.Sysctl("ipv4/ip_forward", "1"); err != nil {
+		return err
+	}
+	if err := s.LB.Sysctl("ipv4/conf/all/send_redirects", "0"); err != nil {
+		return err
+	}
+	if _, err := s.LB.Run(ruleset(r, services), "nft", "-f", "-"); err != nil {
+		return err
+	}
+	if r.Masquerade {
+		return nil
+	}
+	return s.answersByLB()
+}
+
+func ruleset(r Rewriting, services []Service) string {
+	var b strings.Builder
+	b.WriteString("table ip heels\ndelete table ip heels\ntable ip heels {\n\tchain before {\n\t\ttype nat hook prerouting priority dstnat;\n")
+	for _, s := range services {
+		var places []string
+		for i, h := range s.Servers {
+			places = append(places, fmt.Sprintf("%d : %s . %d", i, h.Address(), s.port()))
+		}
+		fmt.Fprintf(&b, "\t\tip daddr %s tcp dport %d dnat ip to numgen inc mod %d map { %s }\n",
+			s.VIP.Addr(), s.VIP.Port(), len(places), strings.Join(places, ", "))
+	}
+	b.WriteString("\t}\n")
+	if r.Masquerade {
+		b.WriteString("\tchain behind {\n\t\ttype nat hook postrouting priority srcnat;\n\t\tip daddr " + Servers + " masquerade\n\t}\n")
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+// answerTable is the router's table for what servers send from their own addresses.
+const answerTable = 100
+
+// answersByLB sends what servers answer from their own addresses to the lb, as a cloud does for a balancer that keeps the client's address.
+func (s *Stand) answersByLB() error {
+	return s.Router.Do(func() error {
+		l, err := netlink.LinkByName(s.LB.Name)
+		if err != nil {
+			return err
+		}
+		r := &netlink.Route{LinkIndex: l.Attrs().Index, Table: answerTable, Dst: ipNet(netip.MustParsePrefix("0.0.0.0/0")),
+			Gw: s.LB.Address().AsSlice(), Flags: int(netlink.FLAG_ONLINK)}
+		if err := netlink.RouteReplace(r); err != nil {
+			return err
+		}
+		for _, h := range s.Servers {
+			rule := netlink.NewRule()
+			rule.Table, rule.Priority, rule.IifName = answerTable, answerTable, h.Name
+			rule.Src = ipNet(netip.PrefixFrom(h.Address(), 32))
+			if err := netlink.RuleAdd(rule); err != nil && !strings.Contains(err.Error(), "exists") {
+				return fmt.Errorf("rule for the answers of %s: %w", h.Name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// Encapsulate has the lb wrap packets for services with our own balancer, and servers take them out again: each has the VIPs on its
+// loopback. The caller closes the balancer.
+func (s *Stand) Encapsulate(how balancer.Encapsulation, services ...Service) (*balancer.Balancer, error) {
+	b, err := balancer.New()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.encapsulate(b, how, services); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+func (s *Stand) encapsulate(b *balancer.Balancer, how balancer.Encapsulation, services []Service) error {
+	if how != balancer.IPIP {
+		if err := b.Source(s.LB.Address(), s.LB.Address6()); err != nil {
+			return err
+		}
+	}
+	for _, service := range services {
+		if err := b.Set(service.Encapsulated(how)); err != nil {
+			return err
+		}
+	}
+	err := s.Router.Do(func() error {
+		// GRO makes NAPI, without which the device takes no packets from a program; and a program sees checksums as they are.
+		return errors.Join(setOffloads(s.LB.Name, true, genericReceive), setOffloads(s.LB.Name, false, tcpSegmentation, transmitChecksums))
+	})
+	if err != nil {
+		return err
+	}
+	index, err := s.LB.Index()
+	if err != nil {
+		return err
+	}
+	if err := s.LB.Do(func() error { return b.Attach(index) }); err != nil {
+		return err
+	}
+	return s.unwrap(b, services)
+}
+
+// unwrap prepares the servers.
+func (s *Stand) unwrap(b *balancer.Balancer, services []Service) error {
+	for _, h := range s.Servers {
+		index, err := h.Index()
+		if err != nil {
+			return err
+		}
+		if err := h.Do(func() error { return b.AttachUnwrap(index) }); err != nil {
+			return err
+		}
+		var vips []netip.Addr
+		for _, service := range services {
+			if vip := service.VIP.Addr(); !slices.Contains(vips, vip) {
+				vips = append(vips, vip)
+			}
+		}
+		for _, vip := range vips {
+			if err := h.AddAddress(vip); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Encapsulated is the service as our own balancer takes it.
+func (s Service) Encapsulated(how balancer.Encapsulation) balancer.Service {
+	out := balancer.Service{VIP: s.VIP, Encapsulation: how}
+	for _, h := range s.Servers {
+		address := h.Address()
+		if s.VIP.Addr().Is6() {
+			address = h.Address6()
+		}
+		out.Servers = append(out.Servers, balancer.Server{Address: address})
+	}
+	return out
+}
