@@ -66,7 +66,7 @@ test: ## Install what is missing, build, and run the unit and end-to-end tests (
 .PHONY: test-unit
 test-unit: ## Unit tests.
 	@scripts/install-deps build
-	go test -timeout 5m ./cmd/... ./internal/... ./bench/... ./test/imports ./test/chaos/... ./test/routes ./test/balance ./test/hashing ./examples/...
+	go test -timeout 5m ./cmd/... ./internal/... ./bench/... ./test/imports ./test/chaos/... ./test/routes ./test/balance ./test/hashing ./test/heels/traffic ./examples/...
 
 .PHONY: test-race
 test-race: ## Unit tests under the race detector.
@@ -76,7 +76,7 @@ test-race: ## Unit tests under the race detector.
 .PHONY: test-e2e
 test-e2e: build ## End-to-end tests on this kernel (root).
 	@scripts/install-deps test
-	go test -count=1 -timeout 40m ./test/e2e/... ./test/conformance
+	go test -count=1 -timeout 40m ./test/e2e/... ./test/heels ./test/conformance
 
 .PHONY: test-examples
 test-examples: build ## The applications of examples/, with XLB, with Envoy and with nobody between their services (root).

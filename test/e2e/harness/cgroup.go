@@ -43,6 +43,16 @@ func cgroupRoot() (string, error) {
 	return "", errors.New("find cgroup v2: it is not mounted; mount it with: mount -t cgroup2 none /sys/fs/cgroup")
 }
 
+// CgroupPath is a path in cgroup v2 for a cgroup that a test makes itself; Main removes it, and fails, if the test does not.
+func CgroupPath(t testing.TB, name string) string {
+	t.Helper()
+	root, err := cgroupRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(root, fmt.Sprintf("%s%d-%s", prefix, cgroups.Add(1), name))
+}
+
 // cgroup is a directory of cgroup v2 that belongs to one test.
 type cgroup struct {
 	path string

@@ -399,6 +399,16 @@ int balance(struct xdp_md *ctx)
 	return send(ctx, &p, r, service->encapsulation);
 }
 
+/*
+ * For the other end of the balancer's link: a veth device takes what a program sends out only where a program receives,
+ * and on some kernels wakes its receiver for nothing else.
+ */
+SEC("xdp")
+int receive(struct xdp_md *ctx)
+{
+	return XDP_PASS;
+}
+
 /* The length of what follows the outer IP header up to the inner one; negative when this is no packet of ours. */
 static __always_inline int shim_of(void *l4, void *end, __u8 protocol, __u8 inner)
 {

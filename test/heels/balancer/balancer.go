@@ -67,12 +67,17 @@ func New() (*Balancer, error) {
 	return b, nil
 }
 
-// Attach balances what arrives at a link of the current namespace, in the driver. The other end of a veth pair must have NAPI, as GRO gives
-// it, and must fill in checksums itself.
-func (b *Balancer) Attach(ifindex int) error {
-	l, err := link.AttachXDP(link.XDPOptions{Program: b.programs.Balance, Interface: ifindex, Flags: link.XDPDriverMode})
+// Attach balances what arrives at a link of the current namespace, in the driver. The other end of a veth pair needs AttachReceiver, and must
+// fill in checksums itself.
+func (b *Balancer) Attach(ifindex int) error { return b.attach(b.programs.Balance, ifindex) }
+
+// AttachReceiver has a link of the current namespace, the other end of the balancer's, take what the balancer sends.
+func (b *Balancer) AttachReceiver(ifindex int) error { return b.attach(b.programs.Receive, ifindex) }
+
+func (b *Balancer) attach(program *ebpf.Program, ifindex int) error {
+	l, err := link.AttachXDP(link.XDPOptions{Program: program, Interface: ifindex, Flags: link.XDPDriverMode})
 	if err != nil {
-		return fmt.Errorf("attach the balancer: %w", err)
+		return fmt.Errorf("attach %s: %w", program, err)
 	}
 	b.links = append(b.links, l)
 	return nil

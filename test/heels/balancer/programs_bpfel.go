@@ -66,6 +66,7 @@ const (
 	programsMapServices = "services"
 	programsMapSources  = "sources"
 	programsProgBalance = "balance"
+	programsProgReceive = "receive"
 	programsProgUnwrap  = "unwrap"
 )
 
@@ -112,6 +113,7 @@ type programsSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type programsProgramSpecs struct {
 	Balance *ebpf.ProgramSpec `ebpf:"balance"`
+	Receive *ebpf.ProgramSpec `ebpf:"receive"`
 	Unwrap  *ebpf.ProgramSpec `ebpf:"unwrap"`
 }
 
@@ -180,12 +182,14 @@ type programsVariables struct {
 // It can be passed to loadProgramsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type programsPrograms struct {
 	Balance *ebpf.Program `ebpf:"balance"`
+	Receive *ebpf.Program `ebpf:"receive"`
 	Unwrap  *ebpf.Program `ebpf:"unwrap"`
 }
 
 func (p *programsPrograms) Close() error {
 	return _ProgramsClose(
 		p.Balance,
+		p.Receive,
 		p.Unwrap,
 	)
 }

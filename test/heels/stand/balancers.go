@@ -129,8 +129,12 @@ func (s *Stand) encapsulate(b *balancer.Balancer, how balancer.Encapsulation, se
 		}
 	}
 	err := s.Router.Do(func() error {
-		// GRO makes NAPI, without which the device takes no packets from a program; and a program sees checksums as they are.
-		return errors.Join(setOffloads(s.LB.Name, true, genericReceive), setOffloads(s.LB.Name, false, tcpSegmentation, transmitChecksums))
+		l, err := netlink.LinkByName(s.LB.Name)
+		if err != nil {
+			return err
+		}
+		// A program sees checksums as they are, and sends them on so.
+		return errors.Join(b.AttachReceiver(l.Attrs().Index), setOffloads(s.LB.Name, false, tcpSegmentation, transmitChecksums))
 	})
 	if err != nil {
 		return err

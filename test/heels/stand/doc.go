@@ -9,6 +9,6 @@
 //	lb     ──┤ router
 //	s1, s2 ──┘
 //
-// Neighbours are entered by hand and multicast is off, so that a link carries
-// what the test sends and nothing else.
+// Neighbours are entered by hand and nothing is sent to multicast groups, so that
+// a link carries what the test sends and nothing else.
 package stand

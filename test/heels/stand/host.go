@@ -59,6 +59,9 @@ var sysctls = map[string]string{
 	"core/somaxconn":           "16384",
 }
 
+// silence drops the reports of multicast groups that IPv6 sends for a while after a link has come up.
+const silence = "table ip6 silence { chain out { type filter hook output priority 0; icmpv6 type mld2-listener-report drop; }; }"
+
 func newHost(name, cgroups string, own addresses) (*Host, error) {
 	h := &Host{Name: name, ns: netns.None(), own: own, cgroup: cgroups + name}
 	if err := os.Mkdir(h.cgroup, 0o755); err != nil {
@@ -68,7 +71,8 @@ func newHost(name, cgroups string, own addresses) (*Host, error) {
 	if h.ns, err = newNamespace(); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
-	if err := h.Do(h.settle); err != nil {
+	_, err = h.Run(silence, "nft", "-f", "-")
+	if err := errors.Join(err, h.Do(h.settle)); err != nil {
 		return nil, errors.Join(fmt.Errorf("prepare %s: %w", name, err), h.Close())
 	}
 	return h, nil

@@ -31,9 +31,12 @@ var (
 
 // Prefixes of the hosts, for configurations.
 const (
-	Balancers, Balancers6 = "10.0.1.0/24", "fd00:0:0:1::/64"
-	Servers, Servers6     = "10.0.2.0/24", "fd00:0:0:2::/64"
-	Clients, Clients6     = "10.0.3.0/24", "fd00:0:0:3::/64"
+	Balancers  = "10.0.1.0/24"
+	Balancers6 = "fd00:0:0:1::/64"
+	Servers    = "10.0.2.0/24"
+	Servers6   = "fd00:0:0:2::/64"
+	Clients    = "10.0.3.0/24"
+	Clients6   = "fd00:0:0:3::/64"
 )
 
 type addresses struct{ v4, v6 netip.Addr }

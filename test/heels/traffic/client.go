@@ -292,11 +292,11 @@ func (w *worker) bind(fd int, number int64) error {
 	if w.options.FirstPort == 0 {
 		return nil
 	}
-	any := netip.IPv4Unspecified()
+	address := netip.IPv4Unspecified()
 	if w.options.Target.Addr().Is6() {
-		any = netip.IPv6Unspecified()
+		address = netip.IPv6Unspecified()
 	}
-	_, at := sockaddr(netip.AddrPortFrom(any, w.options.FirstPort+uint16(number)))
+	_, at := sockaddr(netip.AddrPortFrom(address, w.options.FirstPort+uint16(number)))
 	return errors.Join(
 		os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)),
 		os.NewSyscallError("bind", unix.Bind(fd, at)))

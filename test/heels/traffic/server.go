@@ -54,7 +54,7 @@ func Serve(ctx context.Context, o ServerOptions, ready func()) (ServerReport, er
 	if err := pin(o.CPU); err != nil {
 		return ServerReport{}, err
 	}
-	s := &server{name: o.Name, buffers: sync.Pool{New: func() any { return newBuffer() }}}
+	s := &server{name: o.Name, buffers: sync.Pool{New: func() any { b := newBuffer(); return &b }}}
 	var listeners []int
 	for _, at := range o.Listen {
 		fd, err := listen(at)
@@ -103,10 +103,9 @@ func (s *server) accept(listener int) {
 }
 
 func (s *server) serve(fd int, peer unix.Sockaddr) {
-	buffer := s.buffers.Get().([]byte)
-	c := &conn{fd: fd, buffer: buffer}
-	delay, err := s.answerAll(c, peer)
-	s.buffers.Put(c.buffer)
+	buffer := s.buffers.Get().(*[]byte)
+	delay, err := s.answerAll(&conn{fd: fd, buffer: *buffer}, peer)
+	s.buffers.Put(buffer)
 	if err != nil {
 		s.errors.add(err)
 	}
