@@ -26,6 +26,8 @@ type bed struct {
 	*stand.Stand
 	t       testing.TB
 	servers map[*stand.Host]*lab.Process
+	// option is the agents' configuration of the TCP option; empty: the default.
+	option string
 }
 
 func newBed(t testing.TB) *bed {

@@ -38,6 +38,16 @@ func ways() []way {
 	}
 }
 
+// known are the ways that HEELS takes part in: those of IPv4.
+func known() (list []way) {
+	for _, w := range ways() {
+		if w.vip.Is4() {
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
 const servicePort = 80
 
 func (w way) target() netip.AddrPort { return netip.AddrPortFrom(w.vip, servicePort) }

@@ -64,10 +64,10 @@ const silence = "table ip6 silence { chain out { type filter hook output priorit
 
 func newHost(name, cgroups string, own addresses) (*Host, error) {
 	h := &Host{Name: name, ns: netns.None(), own: own, cgroup: cgroups + name}
-	if err := os.Mkdir(h.cgroup, 0o755); err != nil {
-		return nil, fmt.Errorf("make a cgroup (run as root): %w", err)
+	err := errors.Join(os.Mkdir(h.cgroup, 0o755), os.Mkdir(h.outside(), 0o755))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make cgroups (run as root): %w", err), h.Close())
 	}
-	var err error
 	if h.ns, err = newNamespace(); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
@@ -143,6 +143,13 @@ func (h *Host) Start(name, path string, args ...string) (*lab.Process, error) {
 	return lab.Launch(h.ns, h.cgroup, lab.Command{Name: name + " on " + h.Name, Path: path, Args: args})
 }
 
+// StartOutside starts a process in the host's network namespace, in a cgroup of its own, as an agent that watches over the host's.
+func (h *Host) StartOutside(name, path string, args ...string) (*lab.Process, error) {
+	return lab.Launch(h.ns, h.outside(), lab.Command{Name: name + " on " + h.Name, Path: path, Args: args})
+}
+
+func (h *Host) outside() string { return h.cgroup + "-outside" }
+
 // Run runs a command on the host, outside its cgroup, and returns what it wrote to standard output.
 func (h *Host) Run(input, path string, args ...string) (string, error) {
 	var out, errs bytes.Buffer
@@ -199,7 +206,7 @@ func (h *Host) hardware(name string) (address net.HardwareAddr, err error) {
 
 // Close ends the host's processes and gives its namespace up. A host that is closed already is no error.
 func (h *Host) Close() error {
-	err := lab.RemoveCgroups(h.cgroup)
+	err := errors.Join(lab.RemoveCgroups(h.cgroup), lab.RemoveCgroups(h.outside()))
 	if !h.ns.IsOpen() {
 		return err
 	}

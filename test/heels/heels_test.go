@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heels
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/test/heels/traffic"
+)
+
+func TestTheBalancerSeesHandshakesOnly(t *testing.T) {
+	for _, w := range known() {
+		t.Run(w.name, func(t *testing.T) {
+			b := newBed(t)
+			b.balance(w)
+			b.serve(w.serverPort())
+			b.agents(w)
+			short, large := few(w.target(), 60), bulk(w.target())
+			resets := b.resets()
+			b.onlyHandshakes(short.Connections, func() {
+				r := b.ask(short)
+				complete(t, short, r)
+				b.shared(r, b.Servers...)
+				if r.Masked != 0 {
+					t.Errorf("%d of %d connections showed another client to the server", r.Masked, short.Connections)
+				}
+			})
+			b.onlyHandshakes(large.Connections, func() { complete(t, large, b.ask(large)) })
+			if n := b.resets() - resets; n != 0 {
+				t.Errorf("%d resets were sent, want none", n)
+			}
+			if r := b.served(); len(r.Errors) != 0 {
+				t.Errorf("errors of servers: %v", r.Errors)
+			}
+			for _, h := range b.ends() {
+				if n := got2(h.TCP())(t)["InCsumErrors"]; n != 0 {
+					t.Errorf("%s got %d segments with a wrong checksum", h.Name, n)
+				}
+			}
+		})
+	}
+}
+
+// crowd is ten thousand connections, some hundred at a time.
+func crowd(w way, order traffic.Order, late time.Duration) traffic.ClientOptions {
+	return traffic.ClientOptions{
+		Target: w.target(), Connections: 10_000, Concurrency: 64, Requests: 1, Request: 200, Answer: 1000,
+		Close: order, Late: late,
+	}
+}
+
+// open counts the sockets of connections that have not ended on both sides, by state.
+func (b *bed) open() map[string]int {
+	b.t.Helper()
+	all := map[string]int{}
+	for _, h := range b.ends() {
+		for state, n := range got2(h.Sockets())(b.t) {
+			if state != "LISTEN" && state != "TIME-WAIT" {
+				all[state] += n
+			}
+		}
+	}
+	return all
+}
+
+// allEnd waits at most five seconds for all connections to end on both sides, after those that are late on purpose.
+func (b *bed) allEnd(late time.Duration) {
+	b.t.Helper()
+	deadline := time.Now().Add(late + 5*time.Second)
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	states := b.open()
+	for ; len(states) > 0 && time.Now().Before(deadline); states = b.open() {
+		<-ticker.C
+	}
+	if len(states) > 0 {
+		b.t.Errorf("sockets that have not ended after 5 s: %v", states)
+	}
+}
+
+// endings are both orders for every way, and a late other side where that may make a difference: what a balancer does to SYNs makes none.
+func endings(do func(w way, order traffic.Order, late time.Duration)) {
+	for _, w := range known() {
+		for _, order := range []traffic.Order{traffic.ClientFirst, traffic.ServerFirst} {
+			do(w, order, 0)
+			if w.name == "masquerade, other port" || w.name == "IPIP" {
+				do(w, order, time.Second)
+			}
+		}
+	}
+}
+
+func TestTenThousandConnectionsEndWell(t *testing.T) {
+	endings(func(w way, order traffic.Order, late time.Duration) {
+		t.Run(fmt.Sprintf("%s/%s first, other %s later", w.name, order, late), func(t *testing.T) {
+			b := newBed(t)
+			b.balance(w)
+			b.serve(w.serverPort())
+			b.agents(w)
+			o := crowd(w, order, late)
+			resets := b.resets()
+			b.onlyHandshakes(o.Connections, func() {
+				complete(t, o, b.ask(o))
+				b.allEnd(late)
+			})
+			if n := b.resets() - resets; n != 0 {
+				t.Errorf("%d resets were sent, want none", n)
+			}
+		})
+	})
+}
