@@ -209,13 +209,10 @@ func (b *bed) retransmits() (n int64) {
 	return n
 }
 
-// resets is how many the client and the servers sent.
-func (b *bed) resets() (n int64) {
+// resets is how many crossed the network.
+func (b *bed) resets() int64 {
 	b.t.Helper()
-	for _, h := range b.ends() {
-		n += got2(h.TCP())(b.t)["OutRsts"]
-	}
-	return n
+	return got2(b.Stand.Resets())(b.t)
 }
 
 // ends are the client and the servers.

@@ -37,6 +37,7 @@ func newBed(t testing.TB) *bed {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { must(t, s.Close()) })
+	must(t, s.WatchResets())
 	return &bed{Stand: s, t: t, servers: map[*stand.Host]*lab.Process{}}
 }
 

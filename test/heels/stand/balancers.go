@@ -52,6 +52,11 @@ func (s *Stand) Rewrite(r Rewriting, services ...Service) error {
 	if _, err := s.LB.Run(ruleset(r, services), "nft", "-f", "-"); err != nil {
 		return err
 	}
+	// What is for a VIP and belongs to no connection shall not go back where it came from.
+	_, err := s.LB.Run("", "ip", "route", "replace", "blackhole", vips4.String())
+	if err != nil {
+		return err
+	}
 	if r.Masquerade {
 		return nil
 	}

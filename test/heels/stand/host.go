@@ -4,7 +4,6 @@ package stand
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -14,7 +13,6 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -23,18 +21,7 @@ import (
 	"github.com/xlb-project/xlb/bench/lab"
 )
 
-const (
-	ifaNoDAD     = unix.IFA_F_NODAD
-	patience     = 10 * time.Second
-	pollInterval = 10 * time.Millisecond
-)
-
-// patienceContext ends by itself.
-func patienceContext() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	context.AfterFunc(ctx, cancel)
-	return ctx
-}
+const ifaNoDAD = unix.IFA_F_NODAD
 
 // Host is a network namespace and a cgroup.
 type Host struct {

@@ -10,10 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/vishvananda/netlink"
-
-	"github.com/xlb-project/xlb/bench/lab"
 )
 
 // Addresses. VIPs lead to the balancer, from the client and from anywhere else.
@@ -176,30 +175,43 @@ func (s *Stand) route(h *Host, v4, v6 netip.Prefix) error {
 // Hosts are all but the router.
 func (s *Stand) Hosts() []*Host { return append([]*Host{s.Client, s.LB}, s.Servers...) }
 
-// Remove takes a host off the network, as if its power went: its processes end, its namespace and its link vanish.
+// Remove takes a host off the network, as if its power went: its link vanishes first, so that nothing of its end is heard.
 func (s *Stand) Remove(h *Host) error {
-	return errors.Join(h.Close(), lab.Poll(patienceContext(), pollInterval, func() error {
-		return s.Router.Do(func() error {
-			if _, err := netlink.LinkByName(h.Name); err == nil {
-				return fmt.Errorf("the link of %s is still there", h.Name)
-			}
-			return nil
-		})
-	}))
+	err := s.Router.Do(func() error {
+		l, err := netlink.LinkByName(h.Name)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkDel(l)
+	})
+	return errors.Join(err, h.Close())
 }
 
-// MTU sets that of a host's link, at both ends.
-func (s *Stand) MTU(h *Host, mtu int) error {
-	set := func(name string) func() error {
-		return func() error {
-			l, err := netlink.LinkByName(name)
-			if err != nil {
-				return err
-			}
-			return netlink.LinkSetMTU(l, mtu)
+// Replace puts a new host in the place of a server that was removed, with its name and addresses and nothing else of it.
+func (s *Stand) Replace(gone *Host) (*Host, error) {
+	for i, h := range s.Servers {
+		if h != gone {
+			continue
 		}
+		fresh, err := s.join(gone.Name, strings.TrimSuffix(gone.cgroup, gone.Name), gone.own, coreMTU)
+		if err != nil {
+			return nil, err
+		}
+		s.Servers[i] = fresh
+		return fresh, nil
 	}
-	return errors.Join(s.Router.Do(set(h.Name)), h.Do(set(link)))
+	return nil, fmt.Errorf("%s is no server of the stand", gone.Name)
+}
+
+// Narrow sets what the router sends to a host at most, in bytes, so that it has to tell others of it. The host itself knows nothing of it.
+func (s *Stand) Narrow(h *Host, mtu int) error {
+	return s.Router.Do(func() error {
+		l, err := netlink.LinkByName(h.Name)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetMTU(l, mtu)
+	})
 }
 
 // Offloads switches what devices do for the kernel, checksums and segmentation, on all links of clients and servers.

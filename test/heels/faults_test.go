@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heels
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/test/e2e/harness"
+	"github.com/xlb-project/xlb/test/heels/balancer"
+	"github.com/xlb-project/xlb/test/heels/stand"
+	"github.com/xlb-project/xlb/test/heels/traffic"
+)
+
+// kind of the option, by default.
+const optionKind = 254
+
+// One way of each kind is enough where what happens is the same for all of the kind.
+var (
+	masquerading  = way{name: "masquerade", vip: stand.VIP, port: 8080, rewriting: &stand.Rewriting{Masquerade: true}, masks: true}
+	encapsulating = way{name: "IPIP", vip: stand.VIP, encapsulation: balancer.IPIP}
+	preserving    = way{name: "destination only", vip: stand.VIP, port: 8080, rewriting: &stand.Rewriting{}}
+)
+
+// stream is a load of connections that stay open and ask all the time.
+func stream(target netip.AddrPort, n int, d time.Duration) traffic.ClientOptions {
+	return traffic.ClientOptions{
+		Target: target, Connections: n, Concurrency: n, Duration: d, Request: 500, Answer: 20_000,
+		Pause: 2 * time.Millisecond, Timeout: 30 * time.Second,
+	}
+}
+
+// underWay waits until so many connections are open at the client.
+func (b *bed) underWay(n int) {
+	b.t.Helper()
+	harness.Eventually(b.t, patience, fmt.Sprintf("%d connections are open", n), func() bool {
+		return got2(b.Client.Sockets())(b.t)["ESTAB"] >= n
+	})
+}
+
+// each runs a test for several ways.
+func each(t *testing.T, list []way, do func(t *testing.T, b *bed, w way)) {
+	for _, w := range list {
+		t.Run(w.name, func(t *testing.T) { do(t, newBed(t), w) })
+	}
+}
+
+func threeWays() []way { return []way{masquerading, encapsulating, preserving} }
+
+// without does the same with one element fewer.
+func without(all []*stand.Host, gone *stand.Host) (rest []*stand.Host) {
+	for _, h := range all {
+		if h != gone {
+			rest = append(rest, h)
+		}
+	}
+	return rest
+}
+
+func TestPoolChangesUnderLoadBreakNothing(t *testing.T) {
+	each(t, threeWays(), func(t *testing.T, b *bed, w way) {
+		change := b.balance(w)
+		b.serve(w.serverPort())
+		b.agents(w)
+		resets := b.resets()
+		long := b.start(stream(w.target(), 30, 4*time.Second))
+		short := b.start(traffic.ClientOptions{Target: w.target(), Concurrency: 4, Duration: 4 * time.Second, Requests: 2, Request: 200, Answer: 3000, Timeout: 30 * time.Second})
+		b.underWay(30)
+		for i := range 12 {
+			// Each server leaves, and returns.
+			gone := b.Servers[i%len(b.Servers)]
+			change(without(b.Servers, gone)...)
+			time.Sleep(150 * time.Millisecond)
+			change(b.Servers...)
+			time.Sleep(50 * time.Millisecond)
+		}
+		for name, r := range map[string]traffic.ClientReport{"long": long.report(), "short": short.report()} {
+			if r.Errors != 0 || r.Requests == 0 {
+				t.Errorf("%s connections: %d requests, errors %v", name, r.Requests, r.Kinds)
+			}
+			b.shared(r, b.Servers...)
+		}
+		if n := b.resets() - resets; n != 0 {
+			t.Errorf("%d resets were sent, want none", n)
+		}
+	})
+}
+
+func TestConnectionsOfAServerThatIsKilledEndAtOnce(t *testing.T) {
+	each(t, threeWays(), func(t *testing.T, b *bed, w way) {
+		b.balance(w)
+		b.serve(w.serverPort())
+		b.agents(w)
+		l := b.start(stream(w.target(), 30, 3*time.Second))
+		b.underWay(30)
+		killed := time.Now()
+		must(t, b.servers[b.Servers[0]].Kill())
+		delete(b.servers, b.Servers[0])
+		r := l.report()
+		if r.Errors == 0 || r.Errors >= 30 {
+			t.Errorf("%d of 30 connections broke, want those of one server", r.Errors)
+		}
+		for _, e := range r.First {
+			if late := e.At.Sub(killed); late > time.Second {
+				t.Errorf("a client was told %q %v after the server's end", e.What, late)
+			}
+		}
+	})
+}
+
+func TestAServerThatComesBackEmptyResetsItsConnections(t *testing.T) {
+	each(t, threeWays(), func(t *testing.T, b *bed, w way) {
+		b.balance(w)
+		b.serve(w.serverPort())
+		agents := b.agents(w)
+		const d = 6 * time.Second
+		l := b.start(stream(w.target(), 30, d))
+		b.underWay(30)
+		gone := b.Servers[0]
+		must(t, b.Remove(gone))
+		must(t, agents[gone].p.Kill())
+		delete(b.servers, gone)
+		if _, err := b.Replace(gone); err != nil {
+			t.Fatal(err)
+		}
+		returned := time.Now()
+		r := l.report()
+		if r.Errors == 0 || r.Errors >= 30 {
+			t.Errorf("%d of 30 connections broke, want those of one server", r.Errors)
+		}
+		for _, e := range r.First {
+			// The client's segments were lost for a moment: it sends them again within its retransmission time.
+			if late := e.At.Sub(returned); late > 3*time.Second || e.What != "read: connection reset by peer" {
+				t.Errorf("a client was told %q %v after the server's return", e.What, late)
+			}
+		}
+	})
+}
+
+func TestAHostThatVanishesBreaksItsOwnConnectionsAlone(t *testing.T) {
+	b := newBed(t)
+	w := encapsulating
+	change := b.balance(w)
+	b.serve(w.serverPort())
+	agents := b.agents(w)
+	o := stream(w.target(), 30, 3*time.Second)
+	o.Timeout = time.Second
+	l := b.start(o)
+	b.underWay(30)
+	gone := b.Servers[0]
+	change(without(b.Servers, gone)...)
+	must(t, b.Remove(gone))
+	must(t, agents[gone].p.Kill())
+	delete(b.servers, gone)
+	r := l.report()
+	if r.Errors == 0 || r.Errors >= 30 {
+		t.Errorf("%d of 30 connections broke, want those of one server", r.Errors)
+	}
+	short := few(w.target(), 20)
+	again := b.ask(short)
+	complete(t, short, again)
+	b.shared(again, b.Servers[1:]...)
+}
+
+func TestSYNCookiesAreNoObstacle(t *testing.T) {
+	each(t, threeWays(), func(t *testing.T, b *bed, w way) {
+		b.balance(w)
+		for _, h := range b.Servers {
+			must(t, h.Sysctl("ipv4/tcp_syncookies", "2"))
+		}
+		b.serve(w.serverPort())
+		b.agents(w)
+		short, large := few(w.target(), 40), bulk(w.target())
+		complete(t, short, b.ask(short))
+		complete(t, large, b.ask(large))
+		var sent int64
+		for _, h := range b.Servers {
+			sent += got2(h.TCP())(t)["SyncookiesSent"]
+		}
+		if sent == 0 {
+			t.Error("no server sent a cookie: the test shows nothing")
+		}
+	})
+}
+
+func TestTwoVIPsWithOneClientPort(t *testing.T) {
+	for _, w := range []way{masquerading, encapsulating} {
+		t.Run(w.name, func(t *testing.T) {
+			b := newBed(t)
+			other := netip.AddrPortFrom(stand.VIP2, servicePort)
+			// Both services have one server alone, so that every connection to the second meets one of the first.
+			only := b.Servers[0]
+			first, second := w.service(only), w.service(only)
+			second.VIP = other
+			if w.rewriting != nil {
+				must(t, b.Rewrite(*w.rewriting, first, second))
+			} else {
+				made, err := b.Encapsulate(w.encapsulation, first, second)
+				must(t, err)
+				defer func() { must(t, made.Close()) }()
+			}
+			b.serveOn(only, w.serverPort())
+			b.agent(b.Client, b.clientConfig(w, other))
+			b.agent(only, b.serverConfig(w, only, other))
+			o := stream(w.target(), 20, 4*time.Second)
+			o.FirstPort = 12_000
+			l := b.start(o)
+			b.underWay(20)
+			again := o
+			again.Target, again.Duration = other, 2*time.Second
+			r := b.ask(again)
+			if r.Errors != 0 || r.Connections != 20 {
+				t.Errorf("second VIP: %d of 20 connections ended well, errors %v", r.Connections, r.Kinds)
+			}
+			if r := l.report(); r.Errors != 0 || r.Connections != 20 {
+				t.Errorf("first VIP: %d of 20 connections ended well, errors %v", r.Connections, r.Kinds)
+			}
+		})
+	}
+}
+
+func TestADirectConnectionWithTheSameClientPort(t *testing.T) {
+	b := newBed(t)
+	w := encapsulating
+	b.balance(w)
+	b.serve(w.serverPort())
+	b.agents(w)
+	o := stream(netip.AddrPortFrom(b.Servers[0].Address(), servicePort), 20, 4*time.Second)
+	o.FirstPort = 12_000
+	l := b.start(o)
+	b.underWay(20)
+	again := o
+	again.Target, again.Duration = w.target(), 2*time.Second
+	if r := b.ask(again); r.Errors != 0 || r.Connections != 20 {
+		t.Errorf("VIP: %d of 20 connections ended well, errors %v", r.Connections, r.Kinds)
+	}
+	if r := l.report(); r.Errors != 0 || r.Connections != 20 {
+		t.Errorf("direct: %d of 20 connections ended well, errors %v", r.Connections, r.Kinds)
+	}
+}
+
+func TestWithoutAnAgentOnTheOtherSideTheBalancerServes(t *testing.T) {
+	for _, side := range []string{"client", "server"} {
+		each(t, threeWays(), func(t *testing.T, b *bed, w way) {
+			b.balance(w)
+			b.serve(w.serverPort())
+			if side == "client" {
+				b.agent(b.Client, b.clientConfig(w))
+			} else {
+				for _, h := range b.Servers {
+					b.agent(h, b.serverConfig(w, h))
+				}
+			}
+			short, large := few(w.target(), 40), bulk(w.target())
+			p := b.seen(b.LB, func() {
+				complete(t, short, b.ask(short))
+				complete(t, large, b.ask(large))
+			})
+			if p.BytesIn < uint64(large.Connections*large.Requests)*uint64(large.Request) {
+				t.Errorf("agent at the %s alone: %d bytes came to the balancer, want all that the client sent", side, p.BytesIn)
+			}
+			b.allEnd(0)
+		})
+	}
+}
+
+func TestAMixedPoolServes(t *testing.T) {
+	each(t, threeWays(), func(t *testing.T, b *bed, w way) {
+		b.balance(w)
+		b.serve(w.serverPort())
+		b.agent(b.Client, b.clientConfig(w))
+		b.agent(b.Servers[0], b.serverConfig(w, b.Servers[0]))
+		short := few(w.target(), 60)
+		r := b.ask(short)
+		complete(t, short, r)
+		b.shared(r, b.Servers...)
+		b.allEnd(0)
+	})
+}
+
+func TestAnOptionStrippedFromTheSYNLeavesTheBalancersPath(t *testing.T) {
+	each(t, threeWays(), func(t *testing.T, b *bed, w way) {
+		b.balance(w)
+		b.serve(w.serverPort())
+		b.agents(w)
+		must(t, b.Strip(optionKind, stand.SYN))
+		short, large := few(w.target(), 40), bulk(w.target())
+		p := b.seen(b.LB, func() {
+			complete(t, short, b.ask(short))
+			complete(t, large, b.ask(large))
+		})
+		if p.BytesIn < uint64(large.Connections*large.Requests)*uint64(large.Request) {
+			t.Errorf("%d bytes came to the balancer, want all that the client sent", p.BytesIn)
+		}
+	})
+}
+
+// backOffFailures bounds how many connections may fail before the client does without the option.
+const backOffFailures = 3
+
+func TestAnOptionStrippedFromTheSYNACKCostsLittle(t *testing.T) {
+	each(t, threeWays(), func(t *testing.T, b *bed, w way) {
+		b.balance(w)
+		b.serve(w.serverPort())
+		b.agents(w)
+		must(t, b.Strip(optionKind, stand.SYNACK))
+		// One after the other, as a client does that tries again.
+		o := few(w.target(), 20)
+		o.Concurrency = 1
+		o.Timeout = 2 * time.Second
+		r := b.ask(o)
+		allowed := int64(backOffFailures)
+		if w.rewriting == nil {
+			// The balancer sees no difference: the server takes what it brings.
+			allowed = 0
+		}
+		if r.Errors > allowed || r.Connections+r.Errors != 20 {
+			t.Errorf("%d of 20 connections failed, want at most %d; errors %v", r.Errors, allowed, r.Kinds)
+		}
+		b.allEnd(patience)
+	})
+}
+
+func TestAgentsRestartUnderLoad(t *testing.T) {
+	each(t, threeWays(), func(t *testing.T, b *bed, w way) {
+		b.balance(w)
+		b.serve(w.serverPort())
+		agents := b.agents(w)
+		resets := b.resets()
+		long := b.start(stream(w.target(), 30, 5*time.Second))
+		short := b.start(traffic.ClientOptions{Target: w.target(), Concurrency: 4, Duration: 5 * time.Second, Requests: 2, Request: 200, Answer: 3000, Timeout: 30 * time.Second})
+		b.underWay(30)
+		for i, h := range b.ends() {
+			if i%2 == 0 {
+				must(t, agents[h].p.Kill())
+			} else {
+				agents[h].stop()
+			}
+			time.Sleep(100 * time.Millisecond)
+			agents[h].start()
+		}
+		for name, r := range map[string]traffic.ClientReport{"long": long.report(), "short": short.report()} {
+			if r.Errors != 0 || r.Requests == 0 {
+				t.Errorf("%s connections: %d requests, errors %v", name, r.Requests, r.Kinds)
+			}
+		}
+		if n := b.resets() - resets; n != 0 {
+			t.Errorf("%d resets were sent, want none", n)
+		}
+		// And the last of them take part again.
+		o := few(w.target(), 20)
+		b.onlyHandshakes(o.Connections, func() { complete(t, o, b.ask(o)) })
+	})
+}
+
+func TestOffloadsMakeNoDifference(t *testing.T) {
+	for _, on := range []bool{false, true} {
+		each(t, threeWays(), func(t *testing.T, b *bed, w way) {
+			must(t, b.Offloads(on))
+			b.balance(w)
+			b.serve(w.serverPort())
+			b.agents(w)
+			large := bulk(w.target())
+			b.onlyHandshakes(large.Connections, func() { complete(t, large, b.ask(large)) })
+			for _, h := range b.ends() {
+				if n := got2(h.TCP())(t)["InCsumErrors"]; n != 0 {
+					t.Errorf("offloads %t: %s got %d segments with a wrong checksum", on, h.Name, n)
+				}
+			}
+		})
+	}
+}
+
+// narrow is an MTU below that of every link's ends, in bytes.
+const narrow = 1300
+
+func TestAServerBehindANarrowLink(t *testing.T) {
+	each(t, threeWays(), func(t *testing.T, b *bed, w way) {
+		b.balance(w)
+		b.serve(w.serverPort())
+		b.agents(w)
+		for _, h := range b.Servers {
+			must(t, b.Narrow(h, narrow))
+		}
+		o := few(w.target(), 12)
+		o.Request = 200_000
+		b.onlyHandshakes(o.Connections, func() { complete(t, o, b.ask(o)) })
+	})
+}
+
+func TestAClientBehindANarrowLink(t *testing.T) {
+	for _, w := range threeWays() {
+		t.Run(w.name, func(t *testing.T) {
+			b := newBed(t)
+			b.balance(w)
+			b.serve(w.serverPort())
+			b.agents(w)
+			must(t, b.Narrow(b.Client, narrow))
+			if w.rewriting != nil {
+				// The router tells the VIP, and no such balancer passes it on: servers find out by themselves.
+				for _, h := range b.Servers {
+					must(t, h.Sysctl("ipv4/tcp_mtu_probing", "1"))
+				}
+			}
+			o := few(w.target(), 4)
+			o.Answer = 200_000
+			// They find out after some retransmissions.
+			o.Timeout = 30 * time.Second
+			complete(t, o, b.ask(o))
+		})
+	}
+}
