@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds waits for what takes a moment.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // bed is a stand with its processes, for one test.
 type bed struct {

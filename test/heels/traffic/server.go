@@ -36,9 +36,6 @@ type ServerReport struct {
 // backlog of a listener; the kernel takes less if somaxconn says so.
 const backlog = 16384
 
-// closePatience bounds the wait for a client's end after the server's own.
-const closePatience = 30 * time.Second
-
 type server struct {
 	name                  string
 	connections, requests atomic.Int64
@@ -141,7 +138,8 @@ func (s *server) answerAll(c *conn, peer unix.Sockaddr) (time.Duration, error) {
 		}
 		delay = time.Duration(r.delay) * time.Millisecond
 		if r.closes {
-			return 0, s.closeFirst(c)
+			// The client sends nothing more, so nothing is answered by a reset.
+			return 0, nil
 		}
 	}
 }
@@ -163,21 +161,6 @@ func (s *server) answer(c *conn, seen, own netip.AddrPort) (request, error) {
 	}
 	s.requests.Add(1)
 	return r, nil
-}
-
-// closeFirst ends the server's side and waits for the client's end, so that no byte of it is answered by a reset.
-func (s *server) closeFirst(c *conn) error {
-	if err := unix.Shutdown(c.fd, unix.SHUT_WR); err != nil {
-		return os.NewSyscallError("shutdown", err)
-	}
-	if err := setTimeouts(c.fd, closePatience); err != nil {
-		return err
-	}
-	err := c.readFull(c.buffer[:1])
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return fmt.Errorf("wait for the client's end: %w", err)
 }
 
 // tally counts errors by what they are.
