@@ -182,6 +182,11 @@ $(BENCH_CASES:%=bench-%): bench-%: build
 	@scripts/install-deps bench
 	go run ./bench --case $* --out bench/results/tmp/$* $(BENCH_ARGS)
 
+.PHONY: bench-heels
+bench-heels: build ## HEELS beside direct connections and the balancer's own path; see bench/METHOD.md.
+	@scripts/install-deps bench
+	go run ./bench heels $(BENCH_ARGS)
+
 .PHONY: bench-fortio
 bench-fortio: build
 	@scripts/install-deps bench

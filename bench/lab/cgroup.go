@@ -138,6 +138,15 @@ func Poll(ctx context.Context, interval time.Duration, f func() error) error {
 	}
 }
 
+// CPUOf returns the processor time that the processes of a cgroup have used.
+func CPUOf(dir string) (time.Duration, error) {
+	content, err := os.ReadFile(filepath.Join(dir, "cpu.stat"))
+	if err != nil {
+		return 0, err
+	}
+	return CPUStat(string(content))
+}
+
 // CPUStat reads the time used by a cgroup from the content of its cpu.stat
 // (Documentation/admin-guide/cgroup-v2.rst; usage_usec is there even when the
 // cpu controller is not enabled).

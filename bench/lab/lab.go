@@ -61,7 +61,7 @@ type Lab struct {
 // New builds a topology, after removing what a killed run may have left. Only
 // one lab exists on a machine at a time.
 func New(topology Topology) (*Lab, error) {
-	lock, err := takeLock()
+	lock, err := Lock()
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,8 @@ func New(topology Topology) (*Lab, error) {
 	return l, nil
 }
 
-func takeLock() (*os.File, error) {
+// Lock makes sure that no other benchmark runs on this machine, until the file is closed.
+func Lock() (*os.File, error) {
 	path := filepath.Join(os.TempDir(), "xlb-bench.lock")
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -152,13 +153,7 @@ func (l *Lab) namespace(h Host) netns.NsHandle {
 }
 
 // CPU returns the processor time that the processes of a role have used.
-func (l *Lab) CPU(r Role) (time.Duration, error) {
-	content, err := os.ReadFile(filepath.Join(l.cgroup(r), "cpu.stat"))
-	if err != nil {
-		return 0, err
-	}
-	return CPUStat(string(content))
-}
+func (l *Lab) CPU(r Role) (time.Duration, error) { return CPUOf(l.cgroup(r)) }
 
 // Sysctl reads a sysctl as the clients' namespace has it, named with slashes:
 // "net/ipv4/tcp_rmem".

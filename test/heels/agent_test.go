@@ -3,17 +3,11 @@
 package heels
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/xlb-project/xlb/bench/lab"
 	"github.com/xlb-project/xlb/test/e2e/harness"
@@ -151,54 +145,7 @@ func (a *agent) stop() {
 }
 
 // get asks the agent's admin address.
-func (a *agent) get(path string) (string, error) {
-	client := &http.Client{
-		Timeout: 2 * time.Second,
-		Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(_ context.Context, network, address string) (c net.Conn, err error) {
-			err = a.host.Do(func() error {
-				c, err = net.Dial(network, address)
-				return err
-			})
-			return c, err
-		}},
-	}
-	response, err := client.Get("http://" + adminAddress + path)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s answers %s: %s", path, response.Status, text)
-	}
-	return string(text), err
-}
-
-// metric adds up the values of a metric whose labels contain all the given ones.
-func (a *agent) metric(name string, labels ...string) (sum float64) {
-	a.b.t.Helper()
-	text, err := a.get("/metrics")
-	must(a.b.t, err)
-	for line := range strings.Lines(text) {
-		what, value, ok := strings.Cut(strings.TrimSpace(line), " ")
-		if metric, _, _ := strings.Cut(what, "{"); !ok || metric != name || !containsAll(what, labels) {
-			continue
-		}
-		n, err := strconv.ParseFloat(value, 64)
-		must(a.b.t, err)
-		sum += n
-	}
-	return sum
-}
-
-func containsAll(text string, parts []string) bool {
-	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			return false
-		}
-	}
-	return true
-}
+func (a *agent) get(path string) (string, error) { return a.host.Get("http://" + adminAddress + path) }
 
 // retransmits is how many segments the client and the servers sent again, SYNs included.
 func (b *bed) retransmits() (n int64) {
@@ -212,7 +159,7 @@ func (b *bed) retransmits() (n int64) {
 // resets is how many crossed the network.
 func (b *bed) resets() int64 {
 	b.t.Helper()
-	return got2(b.Stand.Resets())(b.t)
+	return got2(b.Resets())(b.t)
 }
 
 // ends are the client and the servers.

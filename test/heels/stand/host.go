@@ -4,15 +4,19 @@ package stand
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
 	"runtime"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -21,7 +25,10 @@ import (
 	"github.com/xlb-project/xlb/bench/lab"
 )
 
-const ifaNoDAD = unix.IFA_F_NODAD
+const (
+	ifaNoDAD   = unix.IFA_F_NODAD
+	getTimeout = 2 * time.Second
+)
 
 // Host is a network namespace and a cgroup.
 type Host struct {
@@ -150,6 +157,28 @@ func (h *Host) Run(input, path string, args ...string) (string, error) {
 		return out.String(), fmt.Errorf("%s %s on %s: %w: %s", path, strings.Join(args, " "), h.Name, err, strings.TrimSpace(errs.String()))
 	}
 	return out.String(), nil
+}
+
+// Get fetches a URL from the host, one connection for it alone; an answer other than 200 is an error.
+func (h *Host) Get(url string) (string, error) {
+	dial := func(_ context.Context, network, address string) (c net.Conn, err error) {
+		err = h.Do(func() error {
+			c, err = net.Dial(network, address)
+			return err
+		})
+		return c, err
+	}
+	client := &http.Client{Timeout: getTimeout, Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}}
+	response, err := client.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s answers %s: %s", url, response.Status, text)
+	}
+	return string(text), err
 }
 
 // AddAddress gives the host's loopback one more address.

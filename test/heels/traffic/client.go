@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,6 +63,10 @@ type ClientReport struct {
 	Bytes int64 `json:"bytes"`
 	// Setup is how long connect took; Latency of the embedded report is a request's, with connect and close if it is the connection's only one.
 	Setup loadgen.Histogram `json:"setup"`
+	// P50 and P99 are percentiles of the requests' latencies, and SetupP50 the median of Setup, in microseconds; the histograms hold whole ones.
+	P50      float64 `json:"p50_us"`
+	P99      float64 `json:"p99_us"`
+	SetupP50 float64 `json:"setup_p50_us"`
 	// Kinds counts errors by what they are; First holds the first of them.
 	Kinds map[string]int64 `json:"kinds"`
 	First []Event          `json:"first"`
@@ -114,7 +119,7 @@ type worker struct {
 	*client
 	buffer []byte
 	report ClientReport
-	// latencies and setups are in microseconds.
+	// latencies and setups are in nanoseconds.
 	latencies, setups []int64
 }
 
@@ -158,11 +163,13 @@ func newReport(elapsed time.Duration) ClientReport {
 
 func merge(workers []*worker, elapsed time.Duration) ClientReport {
 	all := newReport(elapsed)
+	var latencies, setups []int64
 	for _, w := range workers {
-		all.Add(w.latencies, w.report.Errors)
-		for _, us := range w.setups {
-			all.Setup[us]++
+		all.Add(inMicroseconds(w.latencies), w.report.Errors)
+		for _, ns := range w.setups {
+			all.Setup[ns/1000]++
 		}
+		latencies, setups = append(latencies, w.latencies...), append(setups, w.setups...)
 		all.Connections += w.report.Connections
 		all.Bytes += w.report.Bytes
 		all.Masked += w.report.Masked
@@ -176,7 +183,26 @@ func merge(workers []*worker, elapsed time.Duration) ClientReport {
 			}
 		}
 	}
+	slices.Sort(latencies)
+	slices.Sort(setups)
+	all.P50, all.P99, all.SetupP50 = quantile(latencies, 0.5), quantile(latencies, 0.99), quantile(setups, 0.5)
 	return all
+}
+
+func inMicroseconds(ns []int64) []int64 {
+	out := make([]int64, len(ns))
+	for i, n := range ns {
+		out[i] = n / 1000
+	}
+	return out
+}
+
+// quantile of sorted nanoseconds in microseconds, by nearest rank; 0 when there are none.
+func quantile(sorted []int64, q float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return float64(sorted[int(q*float64(len(sorted)-1))]) / 1000
 }
 
 func addCounts(to, from map[string]int64) {
@@ -220,7 +246,7 @@ func (w *worker) connection(ctx context.Context, number int64) (err error) {
 			unix.Close(c.fd)
 		}
 	}()
-	w.setups = append(w.setups, time.Since(start).Microseconds())
+	w.setups = append(w.setups, time.Since(start).Nanoseconds())
 	own, err := addressOf(unix.Getsockname(c.fd))
 	if err != nil {
 		return err
@@ -232,7 +258,7 @@ func (w *worker) connection(ctx context.Context, number int64) (err error) {
 			return err
 		}
 		if !isLast {
-			w.latencies = append(w.latencies, time.Since(begin).Microseconds())
+			w.latencies = append(w.latencies, time.Since(begin).Nanoseconds())
 			w.pause(ctx)
 			continue
 		}
@@ -243,7 +269,7 @@ func (w *worker) connection(ctx context.Context, number int64) (err error) {
 		if w.options.Requests == 1 {
 			begin = start
 		}
-		w.latencies = append(w.latencies, time.Since(begin).Microseconds())
+		w.latencies = append(w.latencies, time.Since(begin).Nanoseconds())
 		return nil
 	}
 }
