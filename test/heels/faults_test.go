@@ -297,9 +297,8 @@ func TestAnOptionStrippedFromTheSYNLeavesTheBalancersPath(t *testing.T) {
 	})
 }
 
-// backOffFailures bounds how many connections may fail, each for the two seconds that its application waits, before the client does without the
-// option. It learns of a failure when the kernel gives the connection up, not when the application does.
-const backOffFailures = 10
+// backOffFailures bounds how many connections may fail before the client does without the option.
+const backOffFailures = 3
 
 func TestAnOptionStrippedFromTheSYNACKCostsLittle(t *testing.T) {
 	each(t, threeWays(), func(t *testing.T, b *bed, w way) {
@@ -317,6 +316,7 @@ func TestAnOptionStrippedFromTheSYNACKCostsLittle(t *testing.T) {
 			// The balancer sees no difference: the server takes what it brings.
 			allowed = 0
 		}
+		t.Logf("%d of 20 connections failed", r.Errors)
 		if r.Errors > allowed || r.Connections+r.Errors != 20 {
 			t.Errorf("%d of 20 connections failed, want at most %d; errors %v", r.Errors, allowed, r.Kinds)
 		}
