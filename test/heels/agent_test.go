@@ -162,6 +162,15 @@ func (b *bed) resets() int64 {
 	return got2(b.Resets())(b.t)
 }
 
+// broken is how many established connections the client and the servers lost by a reset.
+func (b *bed) broken() (n int64) {
+	b.t.Helper()
+	for _, h := range b.ends() {
+		n += got2(h.TCP())(b.t)["EstabResets"]
+	}
+	return n
+}
+
 // ends are the client and the servers.
 func (b *bed) ends() []*stand.Host { return append([]*stand.Host{b.Client}, b.Servers...) }
 

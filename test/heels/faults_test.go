@@ -64,7 +64,7 @@ func TestPoolChangesUnderLoadBreakNothing(t *testing.T) {
 		change := b.balance(w)
 		b.serve(w.serverPort())
 		b.agents(w)
-		resets := b.resets()
+		broken := b.broken()
 		long := b.start(stream(w.target(), 30, 4*time.Second))
 		short := b.start(traffic.ClientOptions{Target: w.target(), Concurrency: 4, Duration: 4 * time.Second, Requests: 2, Request: 200, Answer: 3000, Timeout: 30 * time.Second})
 		b.underWay(30)
@@ -82,9 +82,11 @@ func TestPoolChangesUnderLoadBreakNothing(t *testing.T) {
 			}
 			b.shared(r, b.Servers...)
 		}
-		if n := b.resets() - resets; n != 0 {
-			t.Errorf("%d resets were sent, want none", n)
+		if n := b.broken() - broken; n != 0 {
+			t.Errorf("%d established connections were reset, want none", n)
 		}
+		// A SYN whose answer is lost may go to another server when it is sent again, and the first one's answer is then turned away.
+		t.Logf("%d resets crossed the network", b.resets())
 	})
 }
 
