@@ -21,6 +21,8 @@ type Bootstrap struct {
 	// Dynamic is nil where the file is all there is.
 	Dynamic *Dynamic
 
+	// whole is the configuration where Dynamic is nil.
+	whole   *model.Config
 	name    string
 	message *bootstrapv3.Bootstrap
 	options options
@@ -79,9 +81,15 @@ func LoadBootstrap(path string, change ...Option) (*Bootstrap, error) {
 
 // ParseBootstrap checks an Envoy v3 bootstrap, as Parse does, and keeps it to be joined with dynamic resources.
 func ParseBootstrap(name string, data []byte, change ...Option) (*Bootstrap, error) {
-	b, _, err := parse(name, data, change...)
+	b, cfg, err := parse(name, data, change...)
+	if err == nil && b.Dynamic == nil {
+		b.whole = cfg
+	}
 	return b, err
 }
+
+// Whole is the configuration of a file that is all there is; nil where Dynamic is not. To assemble it would translate the file once more.
+func (b *Bootstrap) Whole() *model.Config { return b.whole }
 
 // parse returns the static part too.
 func parse(name string, data []byte, change ...Option) (*Bootstrap, *model.Config, error) {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +33,7 @@ func (n *Node) reload() {
 	if err != nil {
 		n.log.Error("configuration refused; the one before stays in force", "file", n.o.ConfigPath, "err", err)
 	}
+	giveBack(n.o.ConfigPath)
 }
 
 // loadBootstrap reads the file, and returns its static part, too.
@@ -39,6 +41,9 @@ func loadBootstrap(o Options) (*config.Bootstrap, *model.Config, error) {
 	b, err := readBootstrap(o)
 	if err != nil {
 		return nil, nil, err
+	}
+	if cfg := b.Whole(); cfg != nil {
+		return b, cfg, nil
 	}
 	cfg, err := b.Assemble(config.Resources{})
 	return b, cfg, err
@@ -56,6 +61,17 @@ func readBootstrap(o Options) (*config.Bootstrap, error) {
 func Validate(o Options) error {
 	_, _, err := loadBootstrap(o)
 	return err
+}
+
+// largeFile is the size in bytes of a configuration that leaves much behind when it has been read.
+const largeFile = 1 << 20
+
+// giveBack returns the memory to the system that the reading of a large file has left: several times what is kept of it, which the runtime
+// would hold until as much is used again.
+func giveBack(path string) {
+	if stampOf(path).size >= largeFile {
+		debug.FreeOSMemory()
+	}
 }
 
 // replace puts another file in force. Needs n.updates.

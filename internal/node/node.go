@@ -140,6 +140,7 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	}
 	n.background(running, listener)
 	n.open(ctx)
+	giveBack(o.ConfigPath)
 	n.follow(ctx, reload)
 	if n.dynamic != nil {
 		n.dynamic.stop()
