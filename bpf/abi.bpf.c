@@ -8,6 +8,8 @@
 SHARED(control);
 SHARED(anchor_ports);
 SHARED(listener_key);
+SHARED(capture_key);
+SHARED(exclusion_key);
 SHARED(listener);
 SHARED(conn_key);
 SHARED(conn_record);

@@ -64,6 +64,46 @@ static __always_inline struct route_table *connect_plain_table(__u32 listener)
 	return t && t->flags & TABLE_PLAIN ? t : 0;
 }
 
+static __always_inline int connect_is_excluded(const struct listener_key *key)
+{
+	struct exclusion_key k = { .prefix_len = 8 * sizeof(k.addr) };
+
+	__builtin_memcpy(k.addr, key->addr, sizeof(k.addr));
+	return bpf_map_lookup_elem(&exclusions, &k) != 0;
+}
+
+/* The listener that takes connections to destinations that are no service address: that of the port, or else of any port. */
+static __always_inline __u32 *connect_captured(const struct listener_key *key)
+{
+	struct capture_key k = {
+		.prefix_len = 8 * (sizeof(k) - sizeof(k.prefix_len)),
+		.port = bpf_htons(key->port),
+		.family = bpf_htons(addr_is_v4(key->addr) ? 4 : 6),
+	};
+	__u32 *listener;
+
+	__builtin_memcpy(k.addr, key->addr, sizeof(k.addr));
+	listener = bpf_map_lookup_elem(&captures, &k);
+	if (!listener) {
+		k.port = 0;
+		listener = bpf_map_lookup_elem(&captures, &k);
+	}
+	if (!listener || !*listener || connect_is_excluded(key))
+		return 0;
+	return listener;
+}
+
+/* The listener of a destination, in Envoy's order: the one at the address, then those at 0.0.0.0 or ::. */
+static __always_inline __u32 *connect_listener(const struct listener_key *key)
+{
+	__u32 *listener = bpf_map_lookup_elem(&vips, key);
+	struct control *c = control_at(0);
+
+	if (listener || !c || !c->captures)
+		return listener;
+	return connect_captured(key);
+}
+
 /* Where a connection of ours goes. */
 struct connect_target {
 	struct anchor_ports *ports;
@@ -75,15 +115,18 @@ struct connect_target {
 static __always_inline enum verdict connect_decide(struct bpf_sock_addr *ctx, const struct listener_key *key,
 						   struct connect_target *to)
 {
-	__u32 *listener = bpf_map_lookup_elem(&vips, key);
 	struct bpf_sock *sk = ctx->sk;
 	struct route_table *plain;
 	struct psock *ps;
+	__u32 *listener;
 	enum verdict v;
 
 	if (sk)
 		connect_forget(sk);
-	if (!listener || ctx->type != SOCK_STREAM || ctx->protocol != IPPROTO_TCP || !sk)
+	if (ctx->type != SOCK_STREAM || ctx->protocol != IPPROTO_TCP || !sk)
+		return VERDICT_CONNECT_OTHER;
+	listener = connect_listener(key);
+	if (!listener)
 		return VERDICT_CONNECT_OTHER;
 	v = connect_allowed();
 	if (v != VERDICT_CONNECT_INTERCEPTED)

@@ -162,8 +162,10 @@ struct control {
 	__u32 draining;
 	/* The value of `arrived` at which EVENT_ARRIVED is raised. Writer: daemon. */
 	__u32 accept_at;
+	/* How many entries `captures` has. Writer: daemon. */
+	__u32 captures;
 	/* So that `arrived` is not in the cache line of what every connect reads. */
-	__u32 reserved[11];
+	__u32 reserved[10];
 	/* p-socks since the daemon last accepted. Writers: sock_ops; the daemon, which sets it to 0. */
 	__u32 arrived;
 	__u32 reserved2;
@@ -180,7 +182,27 @@ struct anchor_ports {
 struct listener_key {
 	__u8 addr[16];
 	__u16 port;
-	__u16 reserved[3];
+	/* 0, except in the daemon: for many addresses, which are in `captures`, how many leading bits of them count, and 1. Port 0 is any
+	 * then. */
+	__u16 bits;
+	__u16 reserved[2];
+};
+
+/* Destinations by port and beginning of the address. */
+struct capture_key {
+	/* Of what follows, in bits. */
+	__u32 prefix_len;
+	/* Network order; 0 is any port. */
+	__u16 port;
+	/* Network order, 4 or 6: what is for all addresses is for those of one family. */
+	__u16 family;
+	__u8 addr[16];
+};
+
+/* Destinations by the beginning of the address alone. */
+struct exclusion_key {
+	__u32 prefix_len;
+	__u8 addr[16];
 };
 
 /* A listener's current route table, by the listener's number. A number is not used again for

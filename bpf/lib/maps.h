@@ -88,6 +88,25 @@ struct {
 	__uint(max_entries, 4096);
 } vips SEC(".maps");
 
+/* Destinations that are nobody's own service address: listeners at 0.0.0.0 or ::, for one port or for any. The longest prefix wins, and one with
+ * a port over one without; listener 0: left alone. Writer: reconcile. Readers: connect programs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct capture_key);
+	__type(value, __u32);
+	__uint(max_entries, 4096);
+} captures SEC(".maps");
+
+/* Destinations that `captures` does not hold for, whatever it says. Writer: daemon, at its start. Readers: connect programs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct exclusion_key);
+	__type(value, __u32);
+	__uint(max_entries, 1024);
+} exclusions SEC(".maps");
+
 /* Anchor listeners by network namespace cookie. Writer: daemon. Readers: connect programs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -65,7 +65,7 @@ func (daemon) Notes() []admin.Note {
 
 func (daemon) Bound(*model.Listener) string { return "" }
 
-func (daemon) Intercepted(netip.AddrPort) (bool, error) { return true, nil }
+func (daemon) Intercepted(*model.Listener) (bool, error) { return true, nil }
 
 func (d daemon) Explain(q *explain.Query) (*explain.Answer, error) {
 	return explain.Explain(explain.Compiled(d.Config().Model), q)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"net/netip"
 	"os"
 	"os/signal"
 	"syscall"
@@ -30,6 +31,8 @@ type runFlags struct {
 	logLevel string
 	// envoyHeaders makes the daemon a hop.
 	envoyHeaders bool
+	// exclude are addresses and prefixes.
+	exclude []string
 }
 
 const envoyHeadersUsage = "add the headers that Envoy adds unasked, as x-request-id; serves every request in this process"
@@ -60,6 +63,8 @@ neither there is none.`,
 	flags.StringVar(&f.admin, "admin", "", "`address` of the admin API, host:port (default: the configuration's, and none without one)")
 	flags.StringVar(&f.fastPath, "fast-path", "on", "on, or off to serve every request in this process")
 	flags.BoolVar(&f.envoyHeaders, "envoy-headers", false, envoyHeadersUsage)
+	flags.StringSliceVar(&f.exclude, "exclude-destinations", []string{"127.0.0.1/32", "::1/128"},
+		"`addresses`, or prefixes, that listeners at 0.0.0.0 or :: leave alone")
 	flags.DurationVar(&f.drain, "drain-time", 30*time.Second, "how long requests in flight may take at the end")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -120,9 +125,28 @@ func (f *runFlags) options(e *env) (node.Options, error) {
 	if f.drain < 0 {
 		return o, fmt.Errorf("--drain-time %s: a duration cannot be negative", f.drain)
 	}
+	for _, text := range f.exclude {
+		prefix, err := prefixOf(text)
+		if err != nil {
+			return o, err
+		}
+		o.Exclude = append(o.Exclude, prefix)
+	}
 	cgroups, err := f.cgroupPaths()
 	o.Cgroups = cgroups
 	return o, err
+}
+
+// prefixOf parses an address or a prefix.
+func prefixOf(text string) (netip.Prefix, error) {
+	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
+		return netip.PrefixFrom(address.Unmap(), address.Unmap().BitLen()), nil
+	}
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil || prefix.Addr().Is4In6() {
+		return netip.Prefix{}, fmt.Errorf("--exclude-destinations %q: no address and no prefix; write as 10.0.0.0/8", text)
+	}
+	return prefix.Masked(), nil
 }
 
 // cgroupPaths are the directories to attach to: the root of the hierarchy unless some are given.

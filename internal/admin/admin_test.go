@@ -104,7 +104,7 @@ func (s *state) Bound(l *model.Listener) string {
 	return ""
 }
 
-func (s *state) Intercepted(a netip.AddrPort) (bool, error) { return a == service, s.broken }
+func (s *state) Intercepted(l *model.Listener) (bool, error) { return l.Address == service, s.broken }
 
 func (s *state) Connections(limit int) ([]Connection, error) {
 	return s.connections[:min(limit, len(s.connections))], s.broken

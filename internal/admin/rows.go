@@ -16,7 +16,7 @@ import (
 type Listener struct {
 	Name    string         `json:"name"`
 	Address netip.AddrPort `json:"address"`
-	// Protocol is "HTTP", or "TCP" where connections are balanced, whatever their bytes mean.
+	// Protocol is "HTTP", or "TCP" where connections are balanced, whatever their bytes mean; "-" where the listener is left alone.
 	Protocol string `json:"protocol"`
 	// Bound is "yes" where the daemon takes connections itself, from other hosts too, or says why it cannot; "" where it need not.
 	Bound string `json:"bound,omitempty"`
@@ -76,10 +76,11 @@ func protocolOf(l *model.Listener) string {
 }
 
 func (a *api) listenerRows() ([]Listener, error) {
-	listeners := a.source.Config().Model.Listeners
+	config := a.source.Config().Model
+	listeners := config.Listeners
 	list := make([]Listener, 0, len(listeners))
 	for _, l := range listeners {
-		intercepted, err := a.isIntercepted(l)
+		intercepted, err := a.source.Intercepted(l)
 		if err != nil {
 			return nil, fmt.Errorf("listener %q: %w", l.Name, err)
 		}
@@ -89,20 +90,10 @@ func (a *api) listenerRows() ([]Listener, error) {
 		}
 		list = append(list, row)
 	}
+	for _, p := range config.Passed {
+		list = append(list, Listener{Name: p.Listener, Address: p.Address, Protocol: "-"})
+	}
 	return list, nil
-}
-
-// isIntercepted asks for the address of a listener, or for those of this host.
-func (a *api) isIntercepted(l *model.Listener) (bool, error) {
-	if !l.Bound {
-		return a.source.Intercepted(l.Address)
-	}
-	for _, own := range l.Own {
-		if intercepted, err := a.source.Intercepted(own); err != nil || intercepted {
-			return intercepted, err
-		}
-	}
-	return false, nil
 }
 
 func (a *api) routeRows() ([]Route, error) {

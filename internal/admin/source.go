@@ -23,7 +23,7 @@ type Source interface {
 	Snapshot() (*metrics.Snapshot, error)
 	// Intercepted reports whether connections to a service address are intercepted now,
 	// as the kernel's map says.
-	Intercepted(service netip.AddrPort) (bool, error)
+	Intercepted(l *model.Listener) (bool, error)
 	// Notes are about what was accepted and is not done.
 	Notes() []Note
 	// Bound says of a bound listener whether its socket takes connections: "yes", or why not. It is empty for others.

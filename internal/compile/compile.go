@@ -32,9 +32,15 @@ func (c *Compiler) Compile(cfg *model.Config) (*Image, []Note) {
 	criteria := criteriaOf(cfg)
 	for _, l := range cfg.Listeners {
 		where := fmt.Sprintf("listener %q", l.Name)
-		t, more := compileListener(left, where, cfg, l)
-		notes = append(notes, more...)
-		im.Listeners = append(im.Listeners, Listener{Name: l.Name, Address: unmapped(l.Address), Bound: l.Bound, Own: ownAddresses(cfg, l), Table: t})
+		out := Listener{
+			Name: l.Name, Address: unmapped(l.Address), Many: l.Many, PassesBy: cfg.PassesBy(l), Bound: l.Bound, Own: ownAddresses(cfg, l),
+		}
+		if !out.PassesBy {
+			var more []Note
+			out.Table, more = compileListener(left, where, cfg, l)
+			notes = append(notes, more...)
+		}
+		im.Listeners = append(im.Listeners, out)
 	}
 	for _, c := range cfg.Clusters {
 		cl, more := compileCluster(c)
@@ -59,10 +65,11 @@ func ownAddresses(cfg *model.Config, l *model.Listener) []netip.AddrPort {
 }
 
 func compileListener(left *space, where string, cfg *model.Config, l *model.Listener) (Table, []Note) {
-	if l.TCP == nil {
-		return compileTableWithin(left, where, l.Routes)
+	if l.TCP != nil {
+		return compilePlain(left, where, cfg, l)
 	}
-	return compilePlain(left, where, cfg, l)
+	t, notes := compileTableWithin(left, where, l.Routes)
+	return t, append(notes, inspectionNotes(where, l)...)
 }
 
 // compileTable compiles the only table of a configuration.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
 )
 
 var policyNames = map[maps.Policy]string{
@@ -52,9 +53,13 @@ func (im *Image) String() string {
 	var w strings.Builder
 	for i := range im.Listeners {
 		l := &im.Listeners[i]
-		fmt.Fprintf(&w, "listener %q %s\n", l.Name, l.Address)
+		fmt.Fprintf(&w, "listener %q %s\n", l.Name, l.place())
 		for _, a := range l.Own {
 			fmt.Fprintf(&w, "  own %s\n", a)
+		}
+		if l.PassesBy {
+			w.WriteString("  left alone\n")
+			continue
 		}
 		l.Table.dump(&w)
 	}
@@ -202,4 +207,8 @@ func (g *Group) dump(w *strings.Builder, indent string) {
 	for i := range g.Groups {
 		g.Groups[i].dump(w, indent+"  ")
 	}
+}
+
+func (l *Listener) place() string {
+	return (&model.Listener{Address: l.Address, Many: l.Many}).Place()
 }

@@ -20,14 +20,31 @@ type Image struct {
 	Clusters []Cluster
 }
 
-// Listener is a service address and its route table.
+// Listener is a service address, or many, and its route table.
 type Listener struct {
 	Name    string
 	Address netip.AddrPort
+	// Many is as model.Listener has it.
+	Many netip.Prefix
 	// Bound: connections are intercepted that go to one of the Own addresses, and not those to Address.
 	Bound bool
 	Own   []netip.AddrPort
-	Table Table
+	// PassesBy: connections are left alone, and there is no table. Only listeners with Many are so.
+	PassesBy bool
+	Table    Table
+}
+
+// Key is what the kernel finds the listener by, unless it is Bound.
+func (l *Listener) Key() maps.ListenerKey { return keyOf(l.Address, l.Many) }
+
+// KeyOf is that of a listener of the model.
+func KeyOf(l *model.Listener) maps.ListenerKey { return keyOf(l.Address, l.Many) }
+
+func keyOf(a netip.AddrPort, many netip.Prefix) maps.ListenerKey {
+	if many.IsValid() {
+		return maps.KeyOfMany(many, a.Port())
+	}
+	return maps.KeyOf(a)
 }
 
 // Table is a compiled route table.

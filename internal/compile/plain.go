@@ -18,7 +18,7 @@ func compilePlain(left *space, where string, cfg *model.Config, l *model.Listene
 		Routes:  []*model.Route{{Path: model.PathMatch{Kind: model.PathPrefix, Value: "/"}, Clusters: p.Clusters}},
 	}}})
 	table.Flags |= maps.TablePlain
-	if why := cmp.Or(p.InUserSpace(), otherFamily(cfg, l)); why != "" {
+	if why := cmp.Or(inspects(l), p.InUserSpace(), follows(cfg, p), otherFamily(cfg, l)); why != "" {
 		table.Flags |= maps.TableSlow
 		notes = append(notes, Note{Where: where, Reason: why + "; the slow path serves the listener's connections"})
 	}
@@ -40,4 +40,34 @@ func otherFamily(cfg *model.Config, l *model.Listener) string {
 		}
 	}
 	return ""
+}
+
+// inspects says that a connection's endpoint is not known before its first bytes are.
+func inspects(l *model.Listener) string {
+	if l.Inspection == nil {
+		return ""
+	}
+	return "first bytes decide among filter chains"
+}
+
+// follows names a cluster whose endpoint is another one for each connection, if there is one.
+func follows(cfg *model.Config, p *model.TCPProxy) string {
+	for _, share := range p.Clusters {
+		if c := cfg.Cluster(share.Name); c != nil && c.FollowsClient() {
+			return fmt.Sprintf("cluster %s is wherever the client connected to", c.Name)
+		}
+	}
+	return ""
+}
+
+// inspectionNotes say what a listener with routes has no routes for.
+func inspectionNotes(where string, l *model.Listener) []Note {
+	if l.Inspection == nil || l.Inspection.ChainFor(&model.Opening{Protocols: []string{model.ProtocolHTTP2}}) == nil {
+		return nil
+	}
+	to, http := l.Inspection.Serves(&model.Opening{Protocols: []string{model.ProtocolHTTP2}})
+	if http || to == nil || l.Inspection.ChainFor(&model.Opening{Protocols: []string{model.ProtocolHTTP2}}).TCP != nil {
+		return nil
+	}
+	return []Note{{Where: where, Reason: fmt.Sprintf("HTTP/2 without routes, to cluster %s", to.Clusters[0].Name)}}
 }

@@ -815,7 +815,9 @@ func TestAcceptedFilesMeanInTheModelWhatTheyMeanInEnvoy(t *testing.T) {
 			if c.want != nil {
 				c.want(want)
 			}
-			equal := cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
+			equal := cmp.Options{
+				cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+			}
 			if diff := cmp.Diff(want, got, equal, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -38,18 +39,18 @@ func (b *Bootstrap) Assemble(r Resources) (*model.Config, error) {
 	t.dynamicPart = true
 	for _, name := range b.listenerOrder(r.Listeners) {
 		before := len(p.list)
-		l := t.dynamicListener(name, r.Listeners[name])
-		if l == nil {
-			continue
+		parts := t.dynamicListener(name, r.Listeners[name])
+		for _, l := range parts {
+			t.place(l, key("listeners", name))
 		}
-		if t.place(l, key("listeners", name)); len(p.list) == before {
-			cfg.Listeners = append(cfg.Listeners, l)
+		if len(p.list) == before {
+			cfg.Listeners = append(cfg.Listeners, parts...)
 		}
 	}
 	t.finish(cfg)
 	b.bodies, b.files, b.kept, b.clusters, b.listening = t.next, t.files, t.nextKept, t.clusters, map[string]bool{}
 	for _, l := range cfg.Listeners {
-		b.listening[l.Name] = true
+		b.listening[cmp.Or(l.Source, l.Name)] = true
 	}
 	return cfg, p.joined()
 }
@@ -66,11 +67,11 @@ func (t *translator) dynamicCluster(name string, body *anypb.Any) *model.Cluster
 }
 
 // dynamicListener likewise.
-func (t *translator) dynamicListener(name string, body *anypb.Any) *model.Listener {
+func (t *translator) dynamicListener(name string, body *anypb.Any) []*model.Listener {
 	path := key("listeners", name)
-	return t.listenerAt(path, body, func() *model.Listener {
+	return t.listenerAt(path, body, func() []*model.Listener {
 		if m, ok := t.body(Listeners, name, body).(*listenerv3.Listener); ok {
-			return t.listener(m, path)
+			return t.listeners(m, path)
 		}
 		return nil
 	})

@@ -221,7 +221,7 @@ func unsupportedType(url string) string {
 		return fmt.Sprintf("not supported: %s; XLB has, of %s, cares.v3.CaresDnsResolverConfig", url, resolverTypes)
 	}
 	if strings.Contains(url, listenerTypes) {
-		return fmt.Sprintf("not supported: %s; XLB has, of %s, original_dst.v3.OriginalDst", url, listenerTypes)
+		return fmt.Sprintf("not supported: %s; XLB has, of %s, original_dst.v3.OriginalDst, tls_inspector.v3.TlsInspector and http_inspector.v3.HttpInspector", url, listenerTypes)
 	}
 	if strings.Contains(url, socketTypes) {
 		return fmt.Sprintf("not supported: %s; XLB has, of %s, tls.v3.UpstreamTlsContext to a control plane", url, socketTypes)

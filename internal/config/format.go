@@ -99,7 +99,8 @@ func (t *translator) operator(name, arguments, length string) ([]model.FormatPar
 	if kind, ok := plainOperators[name]; ok {
 		return []model.FormatPart{{Kind: kind}}, true
 	}
-	if t.service.IsValid() && t.service.Addr().IsUnspecified() && strings.HasPrefix(name, "DOWNSTREAM_LOCAL_ADDRESS") {
+	if t.many && strings.HasPrefix(name, "DOWNSTREAM_LOCAL_") ||
+		t.service.IsValid() && t.service.Addr().IsUnspecified() && strings.HasPrefix(name, "DOWNSTREAM_LOCAL_ADDRESS") {
 		return nil, false // another one for each connection
 	}
 	switch name {

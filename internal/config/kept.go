@@ -14,10 +14,10 @@ type kept struct {
 	body *anypb.Any
 	// uses are the resources that it refers to.
 	uses []lookedUp
-	// cluster or listener, of which tells is translator.telling.
-	cluster  *model.Cluster
-	listener *model.Listener
-	tells    bool
+	// cluster or listeners, which translator.telling holds if tells says so.
+	cluster   *model.Cluster
+	listeners []*model.Listener
+	tells     bool
 }
 
 // lookedUp is one resource that was looked up, and what was found; nil: nothing.
@@ -76,17 +76,20 @@ func (t *translator) clusterAt(path, name string, body *anypb.Any, translate fun
 }
 
 // listenerAt does so for a listener. Its routes depend on which clusters there are; and requests that are timed by them change it.
-func (t *translator) listenerAt(path string, body *anypb.Any, translate func() *model.Listener) *model.Listener {
+func (t *translator) listenerAt(path string, body *anypb.Any, translate func() []*model.Listener) []*model.Listener {
 	if k, ok := t.before(path, body); ok && t.sameClusters && !t.timed {
-		t.telling[k.listener] = k.tells
-		return k.listener
+		for _, l := range k.listeners {
+			t.telling[l] = k.tells
+		}
+		return k.listeners
 	}
 	delete(t.nextKept, path)
 	problems := len(t.p.list)
 	t.uses = nil
-	l := translate()
-	if l != nil && t.next != nil && len(t.p.list) == problems && !t.timed {
-		t.nextKept[path] = kept{body: body, uses: t.uses, listener: l, tells: t.telling[l]}
+	all := translate()
+	// One that is left alone is said to be so each time.
+	if len(all) > 0 && t.next != nil && len(t.p.list) == problems && !t.timed {
+		t.nextKept[path] = kept{body: body, uses: t.uses, listeners: all, tells: t.telling[all[0]]}
 	}
-	return l
+	return all
 }

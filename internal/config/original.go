@@ -3,13 +3,9 @@
 package config
 
 import (
-	"net/netip"
 	"slices"
-	"strings"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	originalv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_dst/v3"
 
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -46,21 +42,11 @@ func (t *translator) originalCluster(out *model.Cluster, c *clusterv3.Cluster, p
 	t.originals = append(t.originals, original{out, path, port})
 }
 
-// tellsOriginal reports a listener that says, in Envoy, where its clients meant to go.
-func (t *translator) tellsOriginal(l *listenerv3.Listener, path string) bool {
-	tells := false
-	for i, f := range l.GetListenerFilters() {
-		tells = t.unpack(f.GetTypedConfig(), &originalv3.OriginalDst{}, at(path+".listener_filters", i)+".typed_config", "OriginalDst") || tells
-	}
-	return tells
-}
-
-// resolveOriginals gives the clusters of type ORIGINAL_DST their endpoint. A client connects to the address of a listener and nowhere else,
-// so a cluster to which one listener leads has one.
+// resolveOriginals gives the clusters of type ORIGINAL_DST their endpoint: one, where all clients connect to the same address. Otherwise the slow
+// path finds out for each of them.
 func (t *translator) resolveOriginals(cfg *model.Config) {
 	for _, o := range t.originals {
-		var names []string
-		var to netip.AddrPort
+		var leading []*model.Listener
 		for _, l := range cfg.Listeners {
 			if !leadsTo(l, o.cluster.Name) {
 				continue
@@ -68,27 +54,33 @@ func (t *translator) resolveOriginals(cfg *model.Config) {
 			if !t.telling[l] {
 				t.p.add(o.path+".type", "the listener %q leads to this cluster without the listener filter OriginalDst, so Envoy knows no address; add it to listener_filters", l.Name)
 			}
-			names, to = append(names, l.Name), l.Address
+			leading = append(leading, l)
 		}
-		if len(names) > 1 {
-			t.p.add(o.path+".type", "several listeners lead to this cluster: %s; XLB needs an ORIGINAL_DST cluster for each", strings.Join(names, ", "))
-		}
-		if len(names) != 1 || !to.IsValid() {
+		o.cluster.OriginalPort = o.port
+		if len(leading) != 1 || leading[0].Many.IsValid() || !leading[0].Address.IsValid() {
+			t.checkFollowing(o)
 			continue
 		}
-		if o.port != 0 {
-			to = netip.AddrPortFrom(to.Addr(), o.port)
-		}
+		to := o.cluster.EndpointFor(leading[0].Address)
 		o.cluster.Targets = []model.Target{{Host: to.Addr().String(), Port: to.Port(), Weight: 1}}
 		o.cluster.Endpoints = staticEndpoints(o.cluster.Targets)
+	}
+}
+
+// checkFollowing refuses what is known of endpoints that stay.
+func (t *translator) checkFollowing(o original) {
+	if o.cluster.Outlier != nil {
+		t.p.add(o.path+".outlier_detection", "not supported for ORIGINAL_DST where clients connect to several addresses; remove the field")
 	}
 }
 
 // leadsTo reports whether requests or connections of a listener may go to a cluster. A header may name any.
 func leadsTo(l *model.Listener, cluster string) bool {
 	leads := func(w model.WeightedCluster) bool { return w.Name == cluster || w.Header != "" }
-	if l.TCP != nil && slices.ContainsFunc(l.TCP.Clusters, leads) {
-		return true
+	for _, p := range l.Proxies() {
+		if slices.ContainsFunc(p.Clusters, leads) {
+			return true
+		}
 	}
 	for _, host := range l.Routes.VirtualHosts {
 		for _, r := range host.Routes {

@@ -45,9 +45,23 @@ func TestOriginalDestinationIsTheAddressOfTheListener(t *testing.T) {
 	}
 }
 
-func TestOriginalDestinationOfTwoListenersIsRefused(t *testing.T) {
-	_, err := originalConfig(t, "to", "")
-	if err == nil || !strings.Contains(err.Error(), "static_resources.clusters[0].type: several listeners lead to this cluster: first, second") {
+func TestOriginalDestinationOfTwoListenersIsThatOfEachConnection(t *testing.T) {
+	cfg, err := originalConfig(t, "to", ", original_dst_lb_config: {upstream_port_override: 8080}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := cfg.Cluster("to")
+	if !c.FollowsClient() {
+		t.Fatalf("%+v", c)
+	}
+	if got := c.EndpointFor(netip.MustParseAddrPort("127.80.0.9:99")).String(); got != "127.80.0.9:8080" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestOriginalDestinationOfTwoListenersHasNoOutlierDetection(t *testing.T) {
+	_, err := originalConfig(t, "to", ", outlier_detection: {}")
+	if err == nil || !strings.Contains(err.Error(), "static_resources.clusters[0].outlier_detection: not supported for ORIGINAL_DST where clients connect to several addresses") {
 		t.Errorf("got %v", err)
 	}
 }

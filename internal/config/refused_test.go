@@ -21,6 +21,9 @@ const corsFilter = `{name: c, typed_config: {"@type": type.googleapis.com/envoy.
 // tcpProxy begins a network filter.
 const tcpProxy = "{typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, stat_prefix: t"
 
+// emptyManager is one without routes.
+const emptyManager = "typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager, stat_prefix: x, http_filters: [" + router + "], route_config: {name: x}}"
+
 // everySecond begins a health check.
 const everySecond = "timeout: 1s, interval: 1s, unhealthy_threshold: 1, healthy_threshold: 1"
 
@@ -62,10 +65,15 @@ var refusals = []change{
 	{"additional address", "$listener", "{additional_addresses: [{address: {socket_address: {address: 127.80.0.9, port_value: 80}}}]}"},
 	{"two listeners with one address and name", "static_resources.listeners",
 		"+ {name: web, address: {socket_address: {address: 127.80.0.1, port_value: 80}}, filter_chains: []}"},
-	{"listener filters", "$listener", "{listener_filters: [{name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector}}]}"},
+	{"listener filters", "$listener", "{listener_filters: [{name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.listener.proxy_protocol.v3.ProxyProtocol}}]}"},
 	{"listener access log", "$listener", "{access_log: [{name: x}]}"},
-	{"listener that does not bind", "$listener", "{bind_to_port: false}"},
-	{"default filter chain", "$listener", "{default_filter_chain: {}}"},
+	{"no filter chain", "$listener", "{filter_chains: []}"},
+	{"filter chain match that cannot be", "$chain", "{filter_chain_match: {prefix_ranges: [{address_prefix: x}], transport_protocol: quic, server_names: ['w*', '*']}}"},
+	{"filter chain match by source", "$chain", "{filter_chain_match: {source_ports: [1], source_prefix_ranges: [{address_prefix: 127.0.0.1}], direct_source_prefix_ranges: [{address_prefix: 127.0.0.1}], source_type: EXTERNAL}}"},
+	{"default filter chain with a match", "$listener", "{default_filter_chain: {filter_chain_match: {destination_port: 80}}}"},
+	{"filter chain that gets nothing", "$chain", "{filter_chain_match: {transport_protocol: raw_buffer, application_protocols: [http/1.1]}}"},
+	{"first bytes with a timeout", "$listener", "{listener_filters: [{name: h, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.listener.http_inspector.v3.HttpInspector}}], filter_chains: [{filter_chain_match: {transport_protocol: raw_buffer, application_protocols: [http/1.1]}, filters: [{name: x, " + emptyManager + "}]}]}"},
+	{"a second HTTP connection manager", "$listener", "{listener_filters_timeout: 0s, default_filter_chain: {filters: [{name: x, " + emptyManager + "}]}, filter_chains: [{filter_chain_match: {transport_protocol: raw_buffer}, filters: [{name: x, " + emptyManager + "}]}]}"},
 	{"two filter chains", "$listener.filter_chains", "+ {}"},
 	{"filter chain match", "$chain", "{filter_chain_match: {server_names: [x]}}"},
 	{"TLS listener", "$chain", "{transport_socket: {name: tls, typed_config: {'@type': type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext}}}"},

@@ -112,7 +112,7 @@ func (b *Bootstrap) CheckResource(kind Kind, name string, body *anypb.Any) (refe
 	case *endpointv3.ClusterLoadAssignment:
 		t.checkAssignment(m)
 	case *listenerv3.Listener:
-		t.listener(m, "")
+		t.listeners(m, "")
 	case *routev3.RouteConfiguration:
 		t.lenient = true
 		t.routeTable(m, routeOwner{upgrades: upgrades{}}, "")

@@ -8,6 +8,7 @@ import (
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -54,6 +55,9 @@ func (w *walker) typed(m proto.Message, path string) {
 }
 
 func (w *walker) message(m protoreflect.Message, path string) {
+	if l, ok := m.Interface().(*listenerv3.Listener); ok && leftAlone(l) {
+		return
+	}
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
 		if fd := fields.Get(i); m.Has(fd) {

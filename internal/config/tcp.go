@@ -5,20 +5,19 @@ package config
 import (
 	"math"
 
-	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// tcpProxyOf finds the one filter of the one filter chain, where it is the TCP proxy.
-func (t *translator) tcpProxyOf(l *listenerv3.Listener, path string) (*tcpv3.TcpProxy, string) {
-	chain, path := onlyChain(l, path)
-	if len(chain.GetFilters()) != 1 {
+// tcpProxyOf finds the one filter of the filter chain, where it is the TCP proxy.
+func (t *translator) tcpProxyOf() (*tcpv3.TcpProxy, string) {
+	filters := t.chosen.chain.GetFilters()
+	if len(filters) != 1 {
 		return nil, ""
 	}
-	proxy, content := &tcpv3.TcpProxy{}, chain.GetFilters()[0].GetTypedConfig()
-	path += ".filters[0].typed_config"
+	proxy, content := &tcpv3.TcpProxy{}, filters[0].GetTypedConfig()
+	path := t.chosen.path + ".filters[0].typed_config"
 	if !content.MessageIs(proxy) || !t.unpack(content, proxy, path, "TcpProxy") {
 		return nil, ""
 	}

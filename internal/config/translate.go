@@ -46,7 +46,7 @@ type translator struct {
 	// places are the paths of listeners, which stand by name and address in the others.
 	places    map[*model.Listener]string
 	names     map[string]*model.Listener
-	addresses map[netip.AddrPort]*model.Listener
+	addresses map[destination]*model.Listener
 	// service is the address of the listener that is being translated.
 	service netip.AddrPort
 	// filters are those of its connection manager.
@@ -55,6 +55,11 @@ type translator struct {
 	// originals are clusters that have the address of a listener, telling the listeners that tell it.
 	originals []original
 	telling   map[*model.Listener]bool
+	// chosen is the filter chain that is being translated; many: it is for many destinations, and service is none of them.
+	chosen *chainAt
+	many   bool
+	// passed are the listeners that are left alone.
+	passed []model.Passed
 }
 
 func newTranslator(p *problems, b *Bootstrap) *translator {
@@ -62,7 +67,7 @@ func newTranslator(p *problems, b *Bootstrap) *translator {
 		p: p, from: b, options: b.options, control: controlCluster(b.message), ads: b.message.GetDynamicResources().GetAdsConfig() != nil,
 		clusters: map[string]bool{}, references: map[string]bool{}, files: map[File]bool{},
 		telling: map[*model.Listener]bool{}, places: map[*model.Listener]string{},
-		names: map[string]*model.Listener{}, addresses: map[netip.AddrPort]*model.Listener{},
+		names: map[string]*model.Listener{}, addresses: map[destination]*model.Listener{},
 	}
 }
 
@@ -91,9 +96,10 @@ func (t *translator) static(cfg *model.Config) {
 	}
 	for i, l := range resources.GetListeners() {
 		path := at("static_resources.listeners", i)
-		translated := t.listenerAt(path, nil, func() *model.Listener { return t.listener(l, path) })
-		t.place(translated, path)
-		cfg.Listeners = append(cfg.Listeners, translated)
+		for _, translated := range t.listenerAt(path, nil, func() []*model.Listener { return t.listeners(l, path) }) {
+			t.place(translated, path)
+			cfg.Listeners = append(cfg.Listeners, translated)
+		}
 	}
 	if admin := bootstrap.GetAdmin(); admin.GetAddress() != nil {
 		cfg.Admin = t.adminAddress(admin.GetAddress(), "admin.address")
@@ -104,9 +110,10 @@ func (t *translator) static(cfg *model.Config) {
 
 // finish does what needs everything.
 func (t *translator) finish(cfg *model.Config) {
+	t.leadTo(cfg)
 	t.resolveOriginals(cfg)
 	markTimed(cfg)
-	admin, ok := t.addresses[cfg.Admin]
+	admin, ok := t.addresses[destination{address: cfg.Admin}]
 	if !ok || !cfg.Admin.IsValid() {
 		return
 	}
@@ -131,10 +138,11 @@ func (t *translator) place(l *model.Listener, path string) {
 	} else {
 		t.names[l.Name] = l
 	}
-	if first, ok := t.addresses[l.Address]; ok && l.Address.IsValid() {
-		t.p.add(path+".address", "%s is the address of %s; merge their virtual hosts", l.Address, shown(first))
+	place := destination{l.Address, l.Many}
+	if first, ok := t.addresses[place]; ok && l.Address.IsValid() {
+		t.p.add(path+".address", "%s is the address of %s; merge their virtual hosts", l.Place(), shown(first))
 	} else {
-		t.addresses[l.Address] = l
+		t.addresses[place] = l
 	}
 }
 
@@ -153,16 +161,19 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 	}
 	t.service = out.Address
 	t.telling[out] = t.tellsOriginal(l, path)
-	if out.Address.IsValid() && out.Address.Addr().IsUnspecified() {
+	if out.Address.IsValid() && out.Address.Addr().IsUnspecified() && !t.many {
 		t.bind(out, l, path)
 	}
 	t.lenient = t.dynamicPart
-	if proxy, proxyPath := t.tcpProxyOf(l, path); proxy != nil {
+	if t.chosen.chain == nil {
+		return out
+	}
+	if proxy, proxyPath := t.tcpProxyOf(); proxy != nil {
 		out.StatPrefix = proxy.GetStatPrefix()
 		out.TCP = t.tcpProxy(proxy, proxyPath)
 		return out
 	}
-	if hcm, hcmPath := t.connectionManager(l, path); hcm != nil {
+	if hcm, hcmPath := t.connectionManager(); hcm != nil {
 		t.filters = t.httpFilters(hcm, hcmPath)
 		out.StatPrefix = hcm.GetStatPrefix()
 		routes, routesPath := hcm.GetRouteConfig(), hcmPath+".route_config"
@@ -192,19 +203,10 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 	return out
 }
 
-// connectionManager finds the one filter of the one filter chain.
-func (t *translator) connectionManager(l *listenerv3.Listener, path string) (*hcmv3.HttpConnectionManager, string) {
-	chain, chainPath := onlyChain(l, path)
-	if chain == nil && l.GetDefaultFilterChain() != nil {
-		t.p.add(path+".default_filter_chain", "set beside filter_chains; XLB needs exactly one filter chain: keep that")
-		return nil, ""
-	}
-	if chain == nil {
-		t.p.add(path+".filter_chains", "has %d filter chains; XLB needs exactly one", len(l.GetFilterChains()))
-		return nil, ""
-	}
-	path = chainPath + ".filters"
-	filters := chain.GetFilters()
+// connectionManager finds the one filter of the filter chain.
+func (t *translator) connectionManager() (*hcmv3.HttpConnectionManager, string) {
+	path := t.chosen.path + ".filters"
+	filters := t.chosen.chain.GetFilters()
 	if len(filters) != 1 {
 		t.p.add(path, "has %d filters; XLB needs exactly one, the HTTP connection manager or the TCP proxy", len(filters))
 		return nil, ""
@@ -215,18 +217,6 @@ func (t *translator) connectionManager(l *listenerv3.Listener, path string) (*hc
 		return nil, ""
 	}
 	return hcm, path
-}
-
-// onlyChain is the filter chain for every connection; nil where there are several, or none.
-func onlyChain(l *listenerv3.Listener, path string) (*listenerv3.FilterChain, string) {
-	chains, otherwise := l.GetFilterChains(), l.GetDefaultFilterChain()
-	switch {
-	case len(chains) == 1 && otherwise == nil:
-		return chains[0], path + ".filter_chains[0]"
-	case len(chains) == 0 && otherwise != nil:
-		return otherwise, path + ".default_filter_chain"
-	}
-	return nil, ""
 }
 
 // unpack decodes a filter's configuration, which has to be of the type of m.

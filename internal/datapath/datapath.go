@@ -180,7 +180,7 @@ func (d *Datapath) wrapMaps() error {
 		d.Sockets.SetClient(d.fast.Client)
 	}
 	d.Config = &maps.Config{
-		VIPs:           maps.NewTable[maps.ListenerKey, uint32]("vips", m.Vips),
+		VIPs:           maps.NewVIPs(m.Vips, m.Captures, shared),
 		Listeners:      maps.NewTable[uint32, maps.Listener]("listeners", m.Listeners),
 		RouteTables:    maps.NewTable[uint32, maps.RouteTable]("route_tables", m.RouteTables),
 		Routes:         maps.NewTable[uint32, maps.Route]("routes", m.Routes),

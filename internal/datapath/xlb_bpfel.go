@@ -22,6 +22,7 @@ const (
 	xlbMapAutomata             = "automata"
 	xlbMapBucketLists          = "bucket_lists"
 	xlbMapBuckets              = "buckets"
+	xlbMapCaptures             = "captures"
 	xlbMapCellBlocks           = "cell_blocks"
 	xlbMapClusters             = "clusters"
 	xlbMapConns                = "conns"
@@ -30,6 +31,7 @@ const (
 	xlbMapEndpointAddresses    = "endpoint_addresses"
 	xlbMapEndpoints            = "endpoints"
 	xlbMapEvents               = "events"
+	xlbMapExclusions           = "exclusions"
 	xlbMapExplainScans         = "explain_scans"
 	xlbMapFields               = "fields"
 	xlbMapGroups               = "groups"
@@ -180,6 +182,7 @@ type xlbMapSpecs struct {
 	Automata          *ebpf.MapSpec `ebpf:"automata"`
 	BucketLists       *ebpf.MapSpec `ebpf:"bucket_lists"`
 	Buckets           *ebpf.MapSpec `ebpf:"buckets"`
+	Captures          *ebpf.MapSpec `ebpf:"captures"`
 	CellBlocks        *ebpf.MapSpec `ebpf:"cell_blocks"`
 	Clusters          *ebpf.MapSpec `ebpf:"clusters"`
 	Conns             *ebpf.MapSpec `ebpf:"conns"`
@@ -188,6 +191,7 @@ type xlbMapSpecs struct {
 	EndpointAddresses *ebpf.MapSpec `ebpf:"endpoint_addresses"`
 	Endpoints         *ebpf.MapSpec `ebpf:"endpoints"`
 	Events            *ebpf.MapSpec `ebpf:"events"`
+	Exclusions        *ebpf.MapSpec `ebpf:"exclusions"`
 	ExplainScans      *ebpf.MapSpec `ebpf:"explain_scans"`
 	Fields            *ebpf.MapSpec `ebpf:"fields"`
 	Groups            *ebpf.MapSpec `ebpf:"groups"`
@@ -268,6 +272,7 @@ type xlbMaps struct {
 	Automata          *ebpf.Map `ebpf:"automata"`
 	BucketLists       *ebpf.Map `ebpf:"bucket_lists"`
 	Buckets           *ebpf.Map `ebpf:"buckets"`
+	Captures          *ebpf.Map `ebpf:"captures"`
 	CellBlocks        *ebpf.Map `ebpf:"cell_blocks"`
 	Clusters          *ebpf.Map `ebpf:"clusters"`
 	Conns             *ebpf.Map `ebpf:"conns"`
@@ -276,6 +281,7 @@ type xlbMaps struct {
 	EndpointAddresses *ebpf.Map `ebpf:"endpoint_addresses"`
 	Endpoints         *ebpf.Map `ebpf:"endpoints"`
 	Events            *ebpf.Map `ebpf:"events"`
+	Exclusions        *ebpf.Map `ebpf:"exclusions"`
 	ExplainScans      *ebpf.Map `ebpf:"explain_scans"`
 	Fields            *ebpf.Map `ebpf:"fields"`
 	Groups            *ebpf.Map `ebpf:"groups"`
@@ -323,6 +329,7 @@ func (m *xlbMaps) Close() error {
 		m.Automata,
 		m.BucketLists,
 		m.Buckets,
+		m.Captures,
 		m.CellBlocks,
 		m.Clusters,
 		m.Conns,
@@ -331,6 +338,7 @@ func (m *xlbMaps) Close() error {
 		m.EndpointAddresses,
 		m.Endpoints,
 		m.Events,
+		m.Exclusions,
 		m.ExplainScans,
 		m.Fields,
 		m.Groups,

@@ -15,10 +15,12 @@ import (
 func listenerFor(cfg *model.Config, q *Query, service netip.AddrPort) (*model.Listener, error) {
 	list := cfg.Listeners
 	for _, l := range list {
-		switch {
-		case q.Listener != "" && (l.Name == q.Listener || l.Address.String() == q.Listener):
+		if q.Listener != "" && (l.Name == q.Listener || l.Address.String() == q.Listener) {
 			return l, nil
-		case q.Listener == "" && service.IsValid() && unmapped(l.Address) == service:
+		}
+	}
+	if q.Listener == "" && service.IsValid() {
+		if l := cfg.ListenerOf(service); l != nil {
 			return l, nil
 		}
 	}

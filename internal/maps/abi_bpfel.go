@@ -83,6 +83,14 @@ type abiCandidates struct {
 	Automata   uint32
 }
 
+type abiCaptureKey struct {
+	_         structs.HostLayout
+	PrefixLen uint32
+	Port      uint16
+	Family    uint16
+	Addr      [16]uint8
+}
+
 type abiCells struct {
 	_  structs.HostLayout
 	Of [32]uint16
@@ -139,7 +147,8 @@ type abiControl struct {
 	DaemonTgid  uint32
 	Draining    uint32
 	AcceptAt    uint32
-	Reserved    [11]uint32
+	Captures    uint32
+	Reserved    [10]uint32
 	Arrived     uint32
 	Reserved2   uint32
 }
@@ -200,6 +209,12 @@ const (
 	abiEventKindEVENT_OUTLIER     abiEventKind = 5
 	abiEventKindEVENT_ARRIVED     abiEventKind = 6
 )
+
+type abiExclusionKey struct {
+	_         structs.HostLayout
+	PrefixLen uint32
+	Addr      [16]uint8
+}
 
 type abiExplanation struct {
 	_         structs.HostLayout
@@ -314,7 +329,8 @@ type abiListenerKey struct {
 	_        structs.HostLayout
 	Addr     [16]uint8
 	Port     uint16
-	Reserved [3]uint16
+	Bits     uint16
+	Reserved [2]uint16
 }
 
 type abiNoLimit uint32
@@ -741,6 +757,7 @@ const (
 	abiVarSharedBodyScan        = "shared_body_scan"
 	abiVarSharedBucketKey       = "shared_bucket_key"
 	abiVarSharedCandidates      = "shared_candidates"
+	abiVarSharedCaptureKey      = "shared_capture_key"
 	abiVarSharedCells           = "shared_cells"
 	abiVarSharedClientLook      = "shared_client_look"
 	abiVarSharedCluster         = "shared_cluster"
@@ -753,6 +770,7 @@ const (
 	abiVarSharedEndpointFlags   = "shared_endpoint_flags"
 	abiVarSharedEvent           = "shared_event"
 	abiVarSharedEventKind       = "shared_event_kind"
+	abiVarSharedExclusionKey    = "shared_exclusion_key"
 	abiVarSharedExplanation     = "shared_explanation"
 	abiVarSharedFieldKey        = "shared_field_key"
 	abiVarSharedGroup           = "shared_group"
@@ -859,6 +877,7 @@ type abiVariableSpecs struct {
 	SharedBodyScan        *ebpf.VariableSpec `ebpf:"shared_body_scan"`
 	SharedBucketKey       *ebpf.VariableSpec `ebpf:"shared_bucket_key"`
 	SharedCandidates      *ebpf.VariableSpec `ebpf:"shared_candidates"`
+	SharedCaptureKey      *ebpf.VariableSpec `ebpf:"shared_capture_key"`
 	SharedCells           *ebpf.VariableSpec `ebpf:"shared_cells"`
 	SharedClientLook      *ebpf.VariableSpec `ebpf:"shared_client_look"`
 	SharedCluster         *ebpf.VariableSpec `ebpf:"shared_cluster"`
@@ -871,6 +890,7 @@ type abiVariableSpecs struct {
 	SharedEndpointFlags   *ebpf.VariableSpec `ebpf:"shared_endpoint_flags"`
 	SharedEvent           *ebpf.VariableSpec `ebpf:"shared_event"`
 	SharedEventKind       *ebpf.VariableSpec `ebpf:"shared_event_kind"`
+	SharedExclusionKey    *ebpf.VariableSpec `ebpf:"shared_exclusion_key"`
 	SharedExplanation     *ebpf.VariableSpec `ebpf:"shared_explanation"`
 	SharedFieldKey        *ebpf.VariableSpec `ebpf:"shared_field_key"`
 	SharedGroup           *ebpf.VariableSpec `ebpf:"shared_group"`
@@ -953,6 +973,7 @@ type abiVariables struct {
 	SharedBodyScan        *ebpf.Variable `ebpf:"shared_body_scan"`
 	SharedBucketKey       *ebpf.Variable `ebpf:"shared_bucket_key"`
 	SharedCandidates      *ebpf.Variable `ebpf:"shared_candidates"`
+	SharedCaptureKey      *ebpf.Variable `ebpf:"shared_capture_key"`
 	SharedCells           *ebpf.Variable `ebpf:"shared_cells"`
 	SharedClientLook      *ebpf.Variable `ebpf:"shared_client_look"`
 	SharedCluster         *ebpf.Variable `ebpf:"shared_cluster"`
@@ -965,6 +986,7 @@ type abiVariables struct {
 	SharedEndpointFlags   *ebpf.Variable `ebpf:"shared_endpoint_flags"`
 	SharedEvent           *ebpf.Variable `ebpf:"shared_event"`
 	SharedEventKind       *ebpf.Variable `ebpf:"shared_event_kind"`
+	SharedExclusionKey    *ebpf.Variable `ebpf:"shared_exclusion_key"`
 	SharedExplanation     *ebpf.Variable `ebpf:"shared_explanation"`
 	SharedFieldKey        *ebpf.Variable `ebpf:"shared_field_key"`
 	SharedGroup           *ebpf.Variable `ebpf:"shared_group"`

@@ -13,3 +13,23 @@ func KeyOf(a netip.AddrPort) ListenerKey {
 func Address(addr [16]byte, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom16(addr).Unmap(), port)
 }
+
+// KeyOfMany is for connections to all addresses of a prefix, at one port, or with 0 at any.
+func KeyOfMany(p netip.Prefix, port uint16) ListenerKey {
+	p = p.Masked()
+	return ListenerKey{Addr: p.Addr().As16(), Port: port, Bits: uint16(wholeBits(p)) + 1}
+}
+
+// ExclusionOf is a prefix as a map key.
+func ExclusionOf(p netip.Prefix) ExclusionKey {
+	p = p.Masked()
+	return ExclusionKey{Addr: p.Addr().As16(), PrefixLen: uint32(wholeBits(p))}
+}
+
+// wholeBits counts those of a prefix in 16 bytes.
+func wholeBits(p netip.Prefix) int {
+	if p.Addr().Is4() {
+		return 128 - 32 + p.Bits()
+	}
+	return p.Bits()
+}

@@ -47,8 +47,11 @@ type (
 	HostKey = abiHostKey
 	// Listener is a listener's current route table.
 	Listener = abiListener
-	// ListenerKey is a service address.
+	// ListenerKey is a service address, or with Bits many destinations.
 	ListenerKey = abiListenerKey
+	// captureKey and ExclusionKey are destinations by the beginning of their address.
+	captureKey   = abiCaptureKey
+	ExclusionKey = abiExclusionKey
 	// PathKey is a key of the path trie.
 	PathKey = abiPathKey
 	// PathRoutes are what a path leads to, in the hash.

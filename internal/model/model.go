@@ -27,6 +27,8 @@ type Config struct {
 	// MaxConnections bounds the connections to bound sockets that are open at one time; 0 is no limit
 	// (DownstreamConnectionsConfig.max_active_downstream_connections).
 	MaxConnections uint64
+	// Passed are listeners that are not put in force.
+	Passed []Passed
 	// Local is this node; nil: it is not known where it stands, and there is no zone-aware routing.
 	Local *Local
 }
@@ -41,12 +43,19 @@ func (c *Config) Cluster(name string) *Cluster {
 	return nil
 }
 
-// Listener is a service address whose connections are intercepted. The address
-// need not exist on any interface.
+// Listener is a service address whose connections are intercepted, or many. The address
+// need not exist on any interface. What Envoy has as one listener may be several here, which share its Source: each for other destinations.
 type Listener struct {
 	Name string
-	// Address is the service address clients connect to. It is unspecified for a Bound listener.
+	// Source is the name in the configuration; empty: it is Name.
+	Source string
+	// Address is the service address clients connect to. It is unspecified for a Bound listener, and may be with Many.
 	Address netip.AddrPort
+	// Many is set where connections to all these addresses are taken, at the port of Address, or with port 0 at any.
+	Many netip.Prefix
+	// CatchAll says that it takes what no other listener takes (use_original_dst); Unbound that only such a one leads to it
+	// (bind_to_port false).
+	CatchAll, Unbound bool
 	// Bound: connections to the port at any address of this host are the listener's, from wherever they come. The daemon listens there;
 	// nobody is intercepted who connects to the unspecified address itself.
 	Bound bool
@@ -55,6 +64,9 @@ type Listener struct {
 	Own []netip.AddrPort
 	// Unlimited: Config.MaxConnections does not apply (Listener.bypass_overload_manager).
 	Unlimited bool
+	// Inspection decides by a connection's first bytes whether Routes serves it, or a TCP proxy; nil: nothing does. Then TCP is set only where
+	// Routes can serve none.
+	Inspection *Inspection
 	// StatPrefix labels downstream metrics (HttpConnectionManager.stat_prefix).
 	StatPrefix string
 	Routes     *RouteTable
@@ -288,7 +300,8 @@ const (
 	StrictDNS
 	// LogicalDNS is one endpoint: the first address of the answer.
 	LogicalDNS
-	// OriginalDst is one endpoint, where the client meant to go: the address of the one listener that leads to the cluster.
+	// OriginalDst is one endpoint, where the client meant to go: the address of the one listener that leads to the cluster, or, see FollowsClient,
+	// another one for each connection.
 	OriginalDst
 	// EDS endpoints are addresses that a control plane sends, or a file holds.
 	EDS
@@ -349,10 +362,12 @@ type Cluster struct {
 	// Outlier ejects endpoints whose requests fail, HealthCheck asks them; nil does not.
 	Outlier     *OutlierDetection
 	HealthCheck *HealthCheck
+	// OriginalPort takes the place of the client's, with OriginalDst, unless it is 0.
+	OriginalPort uint16
 	// Targets as configured. For StrictDNS they may be names; LogicalDNS has one.
 	Targets []Target
 	// Endpoints to balance over: for Static and EDS the targets, for names the
-	// addresses the targets resolve to (empty until then), for OriginalDst the listener's address.
+	// addresses the targets resolve to (empty until then), for OriginalDst the listener's address, if it is one.
 	Endpoints []Endpoint
 	// LeftOut are endpoints that are not among Targets.
 	LeftOut []LeftOut

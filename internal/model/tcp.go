@@ -26,11 +26,10 @@ func (p *TCPProxy) Share(draw uint64) *WeightedCluster {
 func (c *Config) PlainClusters() map[string]bool {
 	plain := map[string]bool{}
 	for _, l := range c.Listeners {
-		if l.TCP == nil {
-			continue
-		}
-		for _, share := range l.TCP.Clusters {
-			plain[share.Name] = true
+		for _, p := range l.Proxies() {
+			for _, share := range p.Clusters {
+				plain[share.Name] = true
+			}
 		}
 	}
 	if len(plain) > 0 {

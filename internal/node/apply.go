@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -102,6 +103,7 @@ func (n *Node) install(cfg *model.Config) error {
 	cfg = n.doors.place(cfg)
 	image, notes := n.compiler.Compile(cfg)
 	n.say(notes)
+	n.sayPassed(cfg)
 	if n.current.Load().loses(cfg) {
 		// What their endpoints have counted is not found any more afterwards.
 		n.metrics.Observe()
@@ -130,6 +132,15 @@ func (n *Node) say(notes []compile.Note) {
 	}
 }
 
+// sayPassed logs which listeners are left alone, once.
+func (n *Node) sayPassed(cfg *model.Config) {
+	for _, p := range cfg.Passed {
+		if before := n.current.Load().config; !slices.Contains(before.Passed, p) {
+			n.log.Info("listener left alone", "listener", p.Listener, "address", p.Address, "reason", p.Why)
+		}
+	}
+}
+
 // switchTo changes the kernel, and then the slow path, whose requests never wait for it: until the end they find what they have found before.
 func (n *Node) switchTo(cfg *model.Config, image *compile.Image, notes []compile.Note) error {
 	n.inForce.Lock()
@@ -146,12 +157,15 @@ func (n *Node) switchTo(cfg *model.Config, image *compile.Image, notes []compile
 func (n *Node) publish(cfg *model.Config, notes []compile.Note) {
 	l := &loaded{
 		config: cfg, notes: notes, at: time.Now(),
-		tables: map[string]*model.RouteTable{}, tcp: map[string]*model.TCPProxy{}, clusters: map[string]*model.Cluster{},
+		tables: map[string]*model.RouteTable{}, tcp: map[string]*model.TCPProxy{}, inspections: map[string]*model.Inspection{}, clusters: map[string]*model.Cluster{},
 	}
 	l.version = sync.OnceValue(func() string { return versionOf(cfg) })
 	for _, lis := range cfg.Listeners {
 		l.tables[lis.Name] = lis.Routes
-		if lis.TCP != nil {
+		switch {
+		case lis.Inspection != nil:
+			l.inspections[lis.Name] = lis.Inspection
+		case lis.TCP != nil:
 			l.tcp[lis.Name] = lis.TCP
 		}
 	}

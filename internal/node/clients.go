@@ -216,7 +216,7 @@ func (h handler) Serve(ctx context.Context, conn net.Conn, s anchor.Session) anc
 func (h handler) serve(ctx context.Context, conn net.Conn, s anchor.Session, begun *slowpath.Begun) anchor.Result {
 	name, _, _ := h.n.reconcil.Listener(s.Listener)
 	r, err := h.n.proxy.Serve(ctx, conn, slowpath.Session{
-		Listener: name, Claim: h.n.claim(s.Endpoint), Fails: s.Endpoint == anchor.FailingEndpoint, Draw: s.Draw, Gone: s.Gone, Requests: s.Requests, Closing: s.Closing, Begun: begun,
+		Listener: name, Destination: s.VIP, Claim: h.n.claim(s.Endpoint), Fails: s.Endpoint == anchor.FailingEndpoint, Draw: s.Draw, Gone: s.Gone, Requests: s.Requests, Closing: s.Closing, Begun: begun,
 	})
 	if err != nil {
 		h.n.log.Debug("connection has ended", "client", s.Client, "err", err)
@@ -467,14 +467,15 @@ func (n *Node) newProxy() *slowpath.Proxy {
 			t, ok := n.current.Load().tables[listener]
 			return t, ok
 		},
-		TCP:      func(listener string) *model.TCPProxy { return n.current.Load().tcp[listener] },
-		Cluster:  func(name string) *model.Cluster { return n.current.Load().clusters[name] },
-		Balancer: balancer{n},
-		Retrying: n.retrying,
-		Named:    n.named,
-		Load:     n.load,
-		Dial:     n.dialer.dial,
-		Observer: observer{n.recorder},
-		Logger:   n.log,
+		Inspection: func(listener string) *model.Inspection { return n.current.Load().inspections[listener] },
+		TCP:        func(listener string) *model.TCPProxy { return n.current.Load().tcp[listener] },
+		Cluster:    func(name string) *model.Cluster { return n.current.Load().clusters[name] },
+		Balancer:   balancer{n},
+		Retrying:   n.retrying,
+		Named:      n.named,
+		Load:       n.load,
+		Dial:       n.dialer.dial,
+		Observer:   observer{n.recorder},
+		Logger:     n.log,
 	})
 }

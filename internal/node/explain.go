@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/datapath"
 	"github.com/xlb-project/xlb/internal/explain"
 	"github.com/xlb-project/xlb/internal/maps"
@@ -59,7 +60,7 @@ func (n *Node) decide(l *model.Listener, draw uint64, head []byte) (explain.Deci
 		return explain.Decision{By: explain.ByNobody}, nil
 	}
 	d := explain.Decision{By: explain.ByKernel}
-	number, known, err := n.datapath.Config.VIPs.Lookup(maps.KeyOf(l.Address))
+	number, known, err := n.datapath.Config.VIPs.Lookup(compile.KeyOf(l))
 	if err != nil {
 		return d, err
 	}

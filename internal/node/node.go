@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -49,6 +50,8 @@ type Options struct {
 	FastPath bool
 	// EnvoyHeaders makes all listeners hops (config.EnvoyHeaders).
 	EnvoyHeaders bool
+	// Exclude are destinations that are not taken for one that a listener has for many, as 0.0.0.0 is.
+	Exclude []netip.Prefix
 	// DrainTime bounds how long requests in flight may take at the end.
 	DrainTime time.Duration
 	Logger    *slog.Logger
@@ -102,6 +105,8 @@ type loaded struct {
 	config *model.Config
 	tables map[string]*model.RouteTable
 	tcp    map[string]*model.TCPProxy
+	// inspections are those of listeners whose connections' first bytes decide.
+	inspections map[string]*model.Inspection
 	// clusters by name: each request of the slow path asks for one.
 	clusters map[string]*model.Cluster
 	notes    []compile.Note
@@ -215,6 +220,9 @@ func (n *Node) build() error {
 	atomic.StoreUint32(&d.Shared.Control.DaemonTgid, tgid)
 	atomic.StoreUint32(&d.Shared.Control.Draining, 1)
 	n.beat()
+	if err := d.Exclude(n.o.Exclude); err != nil {
+		return err
+	}
 	n.compiler = compile.NewCompiler()
 	n.reconcil = reconcile.New(d.Config, d.Shared, n.log)
 	n.picker = balance.New(d.Shared)

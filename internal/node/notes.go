@@ -44,7 +44,7 @@ func (n *Node) noteBootstrap(b *config.Bootstrap) {
 	p.bootstrap = b.Notes()
 	fresh := p.news(p.bootstrap)
 	p.mu.Unlock()
-	n.sayPassed(fresh)
+	n.sayNotes(fresh)
 }
 
 // noteResource notes those on a resource that has been accepted.
@@ -58,10 +58,10 @@ func (n *Node) noteResource(b *config.Bootstrap, kind config.Kind, name string, 
 	p.listeners[name] = list
 	fresh := p.news(list)
 	p.mu.Unlock()
-	n.sayPassed(fresh)
+	n.sayNotes(fresh)
 }
 
-func (n *Node) sayPassed(list []config.Note) {
+func (n *Node) sayNotes(list []config.Note) {
 	for _, note := range list {
 		n.log.Warn("accepted, and not done; \"xlb get notes\" lists all", "resource", note.Resource, "field", note.Path, "reason", note.Reason)
 	}

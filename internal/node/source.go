@@ -3,10 +3,10 @@
 package node
 
 import (
-	"net/netip"
 	"sync/atomic"
 
 	"github.com/xlb-project/xlb/internal/admin"
+	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
@@ -43,12 +43,23 @@ func (n *Node) Bound(l *model.Listener) string {
 }
 
 // Intercepted implements admin.Source.
-func (n *Node) Intercepted(service netip.AddrPort) (bool, error) {
+func (n *Node) Intercepted(l *model.Listener) (bool, error) {
 	if atomic.LoadUint32(&n.datapath.Shared.Control.Draining) != 0 {
 		return false, nil
 	}
-	_, ok, err := n.datapath.Config.VIPs.Lookup(maps.KeyOf(service))
-	return ok, err
+	keys := []maps.ListenerKey{compile.KeyOf(l)}
+	if l.Bound {
+		keys = nil
+		for _, a := range l.Own {
+			keys = append(keys, maps.KeyOf(a))
+		}
+	}
+	for _, key := range keys {
+		if number, _, err := n.datapath.Config.VIPs.Lookup(key); err != nil || number != 0 {
+			return number != 0, err
+		}
+	}
+	return false, nil
 }
 
 // Connections implements admin.Source.

@@ -349,7 +349,7 @@ type running struct {
 func (g *rig) begin(requests []*model.Request) []running {
 	var programs []running
 	for _, l := range g.r.listenersByNumber() {
-		p := running{address: l.address, table: at(g.kernel.cfg.Listeners, l.number).Table}
+		p := running{address: maps.Address(l.key.Addr, l.key.Port), table: at(g.kernel.cfg.Listeners, l.number).Table}
 		for i, r := range requests {
 			f := g.kernel.find(p.table, r)
 			p.found = append(p.found, f)

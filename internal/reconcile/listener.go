@@ -5,7 +5,6 @@ package reconcile
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/xlb-project/xlb/internal/compile"
@@ -15,13 +14,14 @@ import (
 // listener is a service address in the maps. Its number is never given to another
 // address: connections made while it was served may still live.
 type listener struct {
-	number  uint32
-	name    string
-	address netip.AddrPort
+	// number is 0 while its connections have only been left alone.
+	number uint32
+	name   string
+	key    maps.ListenerKey
 	// live is the version that the listener points to, nil when it has gone.
 	live *version
-	// intercepted are the addresses to which new connections are: its own one, or those of this host.
-	intercepted map[maps.ListenerKey]bool
+	// shown is what new connections find, by the addresses that make them the listener's: its number, or 0 where they are left alone.
+	shown map[maps.ListenerKey]uint32
 }
 
 // linkListeners writes all that is new and then switches to it, so that
@@ -37,7 +37,10 @@ func (r *Reconciler) linkListeners(wanted []compile.Listener) error {
 	}()
 	for i := range wanted {
 		l := &wanted[i]
-		known := r.listeners[maps.KeyOf(l.Address)]
+		if l.PassesBy {
+			continue
+		}
+		known := r.listeners[l.Key()]
 		if known != nil && known.live.holds(&l.Table) {
 			continue
 		}
@@ -45,7 +48,7 @@ func (r *Reconciler) linkListeners(wanted []compile.Listener) error {
 		if known != nil {
 			live = known.live
 		}
-		d, err := r.newDraft(maps.KeyOf(l.Address), live, &l.Table)
+		d, err := r.newDraft(l.Key(), live, &l.Table)
 		if err == nil {
 			drafts[i], err = d, d.prepare()
 		}
@@ -67,6 +70,12 @@ func (r *Reconciler) link(l *compile.Listener, d *draft) error {
 	if err != nil {
 		return err
 	}
+	if l.PassesBy {
+		if err := r.show(known, interceptedBy(l), 0); err != nil {
+			return err
+		}
+		return r.dropTable(known)
+	}
 	switch {
 	case d == nil:
 	case d.next == known.live:
@@ -80,14 +89,19 @@ func (r *Reconciler) link(l *compile.Listener, d *draft) error {
 		r.unlinked.exchange(d.next, known.live)
 		known.live = d.next
 	}
-	for _, key := range interceptedBy(l) {
-		if known.intercepted[key] {
+	return r.show(known, interceptedBy(l), known.number)
+}
+
+// show makes new connections to these addresses find a number.
+func (r *Reconciler) show(l *listener, keys []maps.ListenerKey, number uint32) error {
+	for _, key := range keys {
+		if found, ok := l.shown[key]; ok && found == number {
 			continue
 		}
-		if err := put(&r.stats.VIPs, r.cfg.VIPs, key, known.number); err != nil {
+		if err := put(&r.stats.VIPs, r.cfg.VIPs, key, number); err != nil {
 			return err
 		}
-		known.intercepted[key] = true
+		l.shown[key] = number
 	}
 	return nil
 }
@@ -95,7 +109,7 @@ func (r *Reconciler) link(l *compile.Listener, d *draft) error {
 // interceptedBy are the addresses that make a connection the listener's.
 func interceptedBy(l *compile.Listener) []maps.ListenerKey {
 	if !l.Bound {
-		return []maps.ListenerKey{maps.KeyOf(l.Address)}
+		return []maps.ListenerKey{l.Key()}
 	}
 	keys := make([]maps.ListenerKey, len(l.Own))
 	for i, a := range l.Own {
@@ -107,16 +121,19 @@ func interceptedBy(l *compile.Listener) []maps.ListenerKey {
 // listenerFor returns the listener of an address, with the number it had before if it
 // was served before.
 func (r *Reconciler) listenerFor(l *compile.Listener) (*listener, error) {
-	key := maps.KeyOf(l.Address)
+	key := l.Key()
 	known := r.listeners[key]
 	if known == nil {
+		known = &listener{key: key, shown: map[maps.ListenerKey]uint32{}}
+	}
+	if known.number == 0 && !l.PassesBy {
 		s, err := r.numbers.listeners.take(1)
 		if err != nil {
 			return nil, fmt.Errorf("%w; addresses that were served once count until the daemon restarts", err)
 		}
-		known = &listener{number: s.first, address: l.Address, intercepted: map[maps.ListenerKey]bool{}}
-		r.listeners[key] = known
+		known.number = s.first
 	}
+	r.listeners[key] = known
 	known.name = l.Name
 	return known, nil
 }
@@ -126,13 +143,13 @@ func (r *Reconciler) listenerFor(l *compile.Listener) (*listener, error) {
 func (r *Reconciler) unlinkListeners(wanted []compile.Listener) error {
 	keep := map[maps.ListenerKey][]maps.ListenerKey{}
 	for i := range wanted {
-		keep[maps.KeyOf(wanted[i].Address)] = interceptedBy(&wanted[i])
+		keep[wanted[i].Key()] = interceptedBy(&wanted[i])
 	}
 	for _, l := range r.listenersByNumber() {
-		intercepted, kept := keep[maps.KeyOf(l.address)]
-		err := r.passBy(l, intercepted)
+		keys, kept := keep[l.key]
+		err := r.passBy(l, keys)
 		if err == nil && !kept {
-			err = r.unlink(l)
+			err = r.dropTable(l)
 		}
 		if err != nil {
 			return fmt.Errorf("listener %q: %w", l.name, err)
@@ -143,7 +160,7 @@ func (r *Reconciler) unlinkListeners(wanted []compile.Listener) error {
 
 // passBy ends the interception of connections to all addresses of a listener but these.
 func (r *Reconciler) passBy(l *listener, but []maps.ListenerKey) error {
-	for key := range l.intercepted {
+	for key, shown := range l.shown {
 		if slices.Contains(but, key) {
 			continue
 		}
@@ -152,17 +169,18 @@ func (r *Reconciler) passBy(l *listener, but []maps.ListenerKey) error {
 			return err
 		}
 		// Another listener may have got the address meanwhile.
-		if ok && number == l.number {
+		if ok && number == shown {
 			if err := remove(&r.stats.VIPs, r.cfg.VIPs, key); err != nil {
 				return err
 			}
 		}
-		delete(l.intercepted, key)
+		delete(l.shown, key)
 	}
 	return nil
 }
 
-func (r *Reconciler) unlink(l *listener) error {
+// dropTable takes a listener's table away, of which connections may be left.
+func (r *Reconciler) dropTable(l *listener) error {
 	if l.live == nil {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -85,7 +86,7 @@ func (r *Reconciler) ListenerNumbers() map[string]uint32 {
 	defer r.mu.Unlock()
 	numbers := map[string]uint32{}
 	for _, l := range r.listeners {
-		if l.live != nil {
+		if l.live != nil && l.number != 0 {
 			numbers[l.name] = l.number
 		}
 	}
@@ -119,8 +120,8 @@ func (r *Reconciler) Listener(number uint32) (name string, address netip.AddrPor
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, l := range r.listeners {
-		if l.number == number {
-			return l.name, l.address, true
+		if l.number == number && number != 0 {
+			return l.name, maps.Address(l.key.Addr, l.key.Port), true
 		}
 	}
 	return "", netip.AddrPort{}, false

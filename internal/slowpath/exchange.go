@@ -360,7 +360,7 @@ func (x *exchange) roundTrip(claim *Claim) (*response, LocalReply) {
 	for {
 		if claim != nil {
 			x.endpoint, claim = claim.Endpoint, nil
-		} else if e, ok := x.proxy.config.Balancer.Pick(x.cluster, x.share.Criteria, x.hash, skip); ok {
+		} else if e, ok := x.pickAny(skip); ok {
 			x.endpoint = e
 		} else {
 			return nil, failure

@@ -72,7 +72,7 @@ func (x *exchange) copyFor(m *model.Mirror) *requestCopy {
 		x.proxy.mirrors.Add(-1)
 		return nil
 	}
-	endpoint, ok := x.proxy.config.Balancer.Pick(name, x.share.Criteria, rand.Uint64(), func(netip.AddrPort) bool { return false })
+	endpoint, ok := x.proxy.pick(name, x.share.Criteria, rand.Uint64(), x.session.Destination, func(netip.AddrPort) bool { return false })
 	if !ok {
 		x.proxy.mirrors.Add(-1)
 		return nil

@@ -88,6 +88,9 @@ type Config struct {
 	Table func(listener string) (*model.RouteTable, bool)
 	// TCP returns what a listener without HTTP does, nil for others. May be nil: there are none.
 	TCP func(listener string) *model.TCPProxy
+	// Inspection returns what the first bytes of a connection to a listener decide, nil where nothing. TCP does not say anything about
+	// such a listener. May be nil: there are none.
+	Inspection func(listener string) *model.Inspection
 	// Cluster returns the current cluster of that name, or nil.
 	Cluster  func(name string) *model.Cluster
 	Balancer Balancer
@@ -197,6 +200,8 @@ func (p *Proxy) refuse() {
 type Session struct {
 	// Listener is the name of the listener that the client connected to.
 	Listener string
+	// Destination is the address that the client connected to. Clusters of type ORIGINAL_DST need it.
+	Destination netip.AddrPort
 	// Gone tells whether a client that has closed its sending side has gone, or
 	// still waits for its answer. nil takes every such client for gone, as Envoy does.
 	Gone func() bool
@@ -241,10 +246,17 @@ func (p *Proxy) Serve(ctx context.Context, conn net.Conn, s Session) (Result, er
 	}
 	defer p.leave()
 	release := context.AfterFunc(ctx, func() { abort(conn) })
-	if proxy := p.config.tcp(s.Listener); proxy != nil {
+	proxy, first, err := p.chosen(d)
+	if err != nil {
+		release()
+		s.Claim.unused()
+		_ = conn.Close()
+		return Result{Consumed: d.in.consumed}, err
+	}
+	if proxy != nil {
 		defer release()
 		s.Claim.unused()
-		r, err := p.servePlain(ctx, conn, s, proxy)
+		r, err := p.servePlain(ctx, conn, s, proxy, first)
 		p.counters.received.Add(r.Consumed)
 		p.counters.sent.Add(r.Answered)
 		return r, err

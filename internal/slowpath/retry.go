@@ -102,10 +102,9 @@ func (r *retries) choose() (Picked, bool) {
 			}
 		}
 	}
-	x := r.x
-	e, ok := x.proxy.config.Balancer.Pick(x.cluster, x.share.Criteria, x.hash, r.avoids)
+	e, ok := r.x.pickAny(r.avoids)
 	if !ok && len(r.tried) > 0 {
-		return x.proxy.config.Balancer.Pick(x.cluster, x.share.Criteria, x.hash, none)
+		return r.x.pickAny(none)
 	}
 	return e, ok
 }

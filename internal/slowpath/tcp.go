@@ -22,6 +22,8 @@ var errNoEndpoint = errors.New("no endpoint could be connected to")
 type plain struct {
 	proxy  *Proxy
 	client net.Conn
+	// first has been read from the client already.
+	first []byte
 	// idle interrupts both sides when nothing has moved; nil: never.
 	idle    *time.Timer
 	timeout time.Duration
@@ -29,7 +31,7 @@ type plain struct {
 
 // servePlain connects a client to an endpoint, and moves bytes both ways until both directions have ended, or one has failed. It
 // closes the client's connection: in the manner of the endpoint's, or, where none can be had, as Envoy does.
-func (p *Proxy) servePlain(ctx context.Context, client net.Conn, s Session, proxy *model.TCPProxy) (Result, error) {
+func (p *Proxy) servePlain(ctx context.Context, client net.Conn, s Session, proxy *model.TCPProxy, first []byte) (Result, error) {
 	upstream, endpoint, err := p.connectPlain(ctx, proxy, s)
 	if err != nil {
 		_ = client.Close()
@@ -37,7 +39,7 @@ func (p *Proxy) servePlain(ctx context.Context, client net.Conn, s Session, prox
 	}
 	defer endpoint.Done(Outcome{Plain: true})
 	defer context.AfterFunc(ctx, func() { abort(upstream) })()
-	c := &plain{proxy: p, client: client, timeout: proxy.IdleTimeout}
+	c := &plain{proxy: p, client: client, first: first, timeout: proxy.IdleTimeout}
 	if c.timeout > 0 {
 		c.idle = time.AfterFunc(c.timeout, func() { abort(client); abort(upstream) })
 		defer c.idle.Stop()
@@ -55,7 +57,7 @@ func (p *Proxy) connectPlain(ctx context.Context, proxy *model.TCPProxy, s Sessi
 	var tried []netip.AddrPort
 	failure := errNoEndpoint
 	for range max(proxy.ConnectAttempts, 1) {
-		endpoint, ok := p.config.Balancer.Pick(name, "", rand.Uint64(), func(a netip.AddrPort) bool { return slices.Contains(tried, a) })
+		endpoint, ok := p.pick(name, "", rand.Uint64(), s.Destination, func(a netip.AddrPort) bool { return slices.Contains(tried, a) })
 		if !ok {
 			return nil, nil, failure
 		}
@@ -77,8 +79,15 @@ func (c *plain) run(upstream net.Conn) (Result, error) {
 	}
 	up := make(chan direction, 1)
 	go func() {
+		_, err := upstream.Write(c.first)
+		if err != nil {
+			abort(upstream)
+			abort(c.client)
+			up <- direction{0, err}
+			return
+		}
 		n, err := c.pump(upstream, c.client)
-		up <- direction{n, err}
+		up <- direction{n + uint64(len(c.first)), err}
 	}()
 	answered, err := c.pump(c.client, upstream)
 	request := <-up

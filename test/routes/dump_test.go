@@ -30,7 +30,7 @@ func (shown) Ready() error                                     { return nil }
 func (shown) Snapshot() (*metrics.Snapshot, error)             { return &metrics.Snapshot{}, nil }
 func (shown) Notes() []admin.Note                              { return nil }
 func (shown) Bound(*model.Listener) string                     { return "" }
-func (shown) Intercepted(netip.AddrPort) (bool, error)         { return true, nil }
+func (shown) Intercepted(*model.Listener) (bool, error)        { return true, nil }
 func (shown) Connections(int) ([]admin.Connection, error)      { return nil, nil }
 func (shown) Explain(*explain.Query) (*explain.Answer, error)  { return nil, nil }
 func (shown) ServeHTTP(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	httpinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/http_inspector/v3"
+	originalv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_dst/v3"
+	tlsinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// listenerFilters are those of a listener.
+type listenerFilters struct{ original, tls, http bool }
+
+func (t *translator) listenerFilters(l *listenerv3.Listener, path string) listenerFilters {
+	var out listenerFilters
+	for i, f := range l.GetListenerFilters() {
+		content, place := f.GetTypedConfig(), at(path+".listener_filters", i)+".typed_config"
+		switch {
+		case content.MessageIs(&tlsinspectorv3.TlsInspector{}):
+			out.tls = true
+		case content.MessageIs(&httpinspectorv3.HttpInspector{}):
+			out.http = true
+		default:
+			out.original = t.unpack(content, &originalv3.OriginalDst{}, place, "OriginalDst, TlsInspector or HttpInspector") || out.original
+		}
+	}
+	return out
+}
+
+// tellsOriginal reports a listener that says, in Envoy, where its clients meant to go.
+func (t *translator) tellsOriginal(l *listenerv3.Listener, path string) bool {
+	return t.listenerFilters(l, path).original
+}
+
+// inspection is what is looked for in the first bytes of a listener's connections. Envoy adds the look at TLS where a chain needs it.
+func (t *translator) inspection(l *listenerv3.Listener, c cell, path string) *model.Inspection {
+	filters := t.listenerFilters(l, path)
+	out := &model.Inspection{TLS: filters.tls, HTTP: filters.http}
+	decides := false
+	for _, chain := range c.chains {
+		decides = decides || tellsApart(chain)
+	}
+	for _, chain := range l.GetFilterChains() {
+		m := chain.GetFilterChainMatch()
+		out.TLS = out.TLS || m.GetTransportProtocol() == model.TransportTLS ||
+			m.GetTransportProtocol() == "" && len(m.GetServerNames())+len(m.GetApplicationProtocols()) > 0
+	}
+	if decides && (out.TLS || out.HTTP) && (l.GetListenerFiltersTimeout() == nil || l.GetListenerFiltersTimeout().AsDuration() != 0) {
+		t.p.add(path+".listener_filters_timeout", "XLB waits for the first bytes without end; write 0s")
+	}
+	return out
+}

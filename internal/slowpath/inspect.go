@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// maxOpening bounds the bytes in which a connection shows what it is; Envoy's inspectors have the same bound.
+const maxOpening = 64 << 10
+
+// errNoChain says that a listener has nothing for what a connection's first bytes are.
+var errNoChain = errors.New("no filter chain matches the connection")
+
+// chosen finds what serves a connection: a TCP proxy, which also sends on the bytes that have been read, or nil: the listener's routes.
+func (p *Proxy) chosen(d *downstream) (*model.TCPProxy, []byte, error) {
+	s := &d.session
+	if proxy := p.config.tcp(s.Listener); proxy != nil {
+		return proxy, nil, nil
+	}
+	if p.config.Inspection == nil || s.Requests > 0 || s.Begun != nil {
+		return nil, nil, nil
+	}
+	i := p.config.Inspection(s.Listener)
+	if i == nil {
+		return nil, nil, nil
+	}
+	opening, err := d.inspect(i)
+	if err != nil {
+		return nil, nil, err
+	}
+	proxy, http := i.Serves(opening)
+	switch {
+	case http:
+		return nil, nil, nil
+	case proxy == nil:
+		return nil, nil, errNoChain
+	}
+	return proxy, *d.head, nil
+}
+
+// inspect reads until it is known what the connection is. What it reads begins the first head.
+func (d *downstream) inspect(i *model.Inspection) (*model.Opening, error) {
+	for {
+		if opening := openingOf(i, *d.head); opening != nil {
+			return opening, nil
+		}
+		if err := d.fill(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// openingOf is nil while more bytes are needed.
+func openingOf(i *model.Inspection, b []byte) *model.Opening {
+	if len(b) > maxOpening || !i.TLS && !i.HTTP {
+		return &model.Opening{}
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	if i.TLS && b[0] == recordHandshake {
+		opening, known := tlsOpening(i, b)
+		if !known || opening != nil {
+			return opening
+		}
+	}
+	if !i.HTTP {
+		return &model.Opening{}
+	}
+	return httpOpening(b)
+}
+
+// The type of a TLS record that holds a handshake, and the length of a record's head.
+const (
+	recordHandshake = 22
+	recordHead      = 5
+)
+
+// tlsOpening reads a ClientHello. known and nil: it is none.
+func tlsOpening(i *model.Inspection, b []byte) (o *model.Opening, known bool) {
+	if len(b) > 1 && b[1] != 3 {
+		return nil, true
+	}
+	hello := &helloReader{b: b}
+	var info *tls.ClientHelloInfo
+	// It reads the hello, and then fails: nobody is to be answered.
+	err := tls.Server(hello, &tls.Config{GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+		info = h
+		return nil, errNoChain
+	}}).HandshakeContext(context.Background())
+	switch {
+	case info != nil:
+		return &model.Opening{TLS: true, ServerName: strings.ToLower(info.ServerName), Protocols: slices.Clone(info.SupportedProtos)}, true
+	case hello.short && len(b) < maxOpening:
+		return nil, false
+	case err != nil:
+		return nil, true
+	}
+	return nil, true
+}
+
+// helloReader is a connection from which a few bytes have come.
+type helloReader struct {
+	b []byte
+	// short: more was asked for.
+	short bool
+}
+
+func (r *helloReader) Read(p []byte) (int, error) {
+	if len(r.b) == 0 {
+		r.short = true
+		return 0, io.EOF
+	}
+	n := copy(p, r.b)
+	r.b = r.b[n:]
+	return n, nil
+}
+
+func (r *helloReader) Write(p []byte) (int, error)      { return len(p), nil }
+func (r *helloReader) Close() error                     { return nil }
+func (r *helloReader) LocalAddr() net.Addr              { return nil }
+func (r *helloReader) RemoteAddr() net.Addr             { return nil }
+func (r *helloReader) SetDeadline(time.Time) error      { return nil }
+func (r *helloReader) SetReadDeadline(time.Time) error  { return nil }
+func (r *helloReader) SetWriteDeadline(time.Time) error { return nil }
+
+// preface begins HTTP/2 (RFC 9113, section 3.4).
+const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// httpOpening tells the version of HTTP by the request line, as Envoy's http_inspector does. nil: the line has not ended.
+func httpOpening(b []byte) *model.Opening {
+	if n := min(len(b), len(preface)); string(b[:n]) == preface[:n] {
+		if n < len(preface) {
+			return nil
+		}
+		return &model.Opening{Protocols: []string{model.ProtocolHTTP2}}
+	}
+	line, _, whole := bytes.Cut(b, []byte("\n"))
+	if !mayBeRequestLine(line) {
+		return &model.Opening{}
+	}
+	if !whole {
+		return nil
+	}
+	return &model.Opening{Protocols: versionOf(strings.TrimSuffix(string(line), "\r"))}
+}
+
+// mayBeRequestLine reports whether a beginning of a line has nothing yet that a method cannot have. Envoy would wait for the line's end.
+func mayBeRequestLine(line []byte) bool {
+	method, _, _ := bytes.Cut(line, []byte(" "))
+	return len(method) <= maxMethod && !slices.ContainsFunc(bytes.TrimSuffix(method, []byte("\r")), func(c byte) bool { return !tokenByte(c) })
+}
+
+// maxMethod is longer than any method.
+const maxMethod = 256
+
+func tokenByte(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0 && c != 0
+}
+
+// versionOf is the application protocol of a request line, none where it is no such line.
+func versionOf(line string) []string {
+	parts := strings.Fields(line)
+	if len(parts) != 3 {
+		return nil
+	}
+	switch parts[2] {
+	case "HTTP/1.1":
+		return []string{model.ProtocolHTTP11}
+	case "HTTP/1.0":
+		return []string{model.ProtocolHTTP10}
+	}
+	return nil
+}
