@@ -35,18 +35,13 @@ func (t *translator) tellsOriginal(l *listenerv3.Listener, path string) bool {
 	return t.listenerFilters(l, path).original
 }
 
-// inspection is what is looked for in the first bytes of a listener's connections. Envoy adds the look at TLS where a chain needs it.
+// inspection is what is looked for in the first bytes of a listener's connections.
 func (t *translator) inspection(l *listenerv3.Listener, c cell, path string) *model.Inspection {
 	filters := t.listenerFilters(l, path)
 	out := &model.Inspection{TLS: filters.tls, HTTP: filters.http}
 	decides := false
 	for _, chain := range c.chains {
 		decides = decides || tellsApart(chain)
-	}
-	for _, chain := range l.GetFilterChains() {
-		m := chain.GetFilterChainMatch()
-		out.TLS = out.TLS || m.GetTransportProtocol() == model.TransportTLS ||
-			m.GetTransportProtocol() == "" && len(m.GetServerNames())+len(m.GetApplicationProtocols()) > 0
 	}
 	if decides && (out.TLS || out.HTTP) && (l.GetListenerFiltersTimeout() == nil || l.GetListenerFiltersTimeout().AsDuration() != 0) {
 		t.p.add(path+".listener_filters_timeout", "XLB waits for the first bytes without end; write 0s")

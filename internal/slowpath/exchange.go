@@ -324,7 +324,8 @@ func (x *exchange) exchange(claim *Claim, cluster *model.Cluster) (*response, Lo
 	if refused != noReply {
 		return nil, refused
 	}
-	if x.fails && claim == nil {
+	// The kernel knows no endpoint of a cluster that follows its clients.
+	if x.fails && claim == nil && !cluster.FollowsClient() {
 		return nil, ReplyNoHealthyUpstream
 	}
 	if x.route.Retry != nil || x.attempt != nil {

@@ -169,17 +169,33 @@ func tokenByte(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0 && c != 0
 }
 
-// versionOf is the application protocol of a request line, none where it is no such line.
+// versionOf is the application protocol of a request line, none where it is no such line. As in Envoy whatever is not HTTP/1.1 counts as 1.0,
+// lines without a version too.
 func versionOf(line string) []string {
-	parts := strings.Fields(line)
-	if len(parts) != 3 {
+	method, rest, _ := strings.Cut(line, " ")
+	target, version, _ := strings.Cut(strings.Trim(rest, " "), " ")
+	version = strings.TrimLeft(version, " ")
+	switch {
+	case method == "" || !mayBeTarget(target, method == "CONNECT"):
 		return nil
-	}
-	switch parts[2] {
-	case "HTTP/1.1":
+	case version == "HTTP/1.1":
 		return []string{model.ProtocolHTTP11}
-	case "HTTP/1.0":
+	case version == "" || isVersion(version):
 		return []string{model.ProtocolHTTP10}
 	}
 	return nil
+}
+
+func isVersion(s string) bool {
+	digit := func(c byte) bool { return c >= '0' && c <= '9' }
+	return len(s) == len("HTTP/1.1") && strings.HasPrefix(s, "HTTP/") && digit(s[5]) && s[6] == '.' && digit(s[7])
+}
+
+// mayBeTarget reports whether a request can ask for it.
+func mayBeTarget(s string, connect bool) bool {
+	if connect {
+		return s != ""
+	}
+	scheme, rest, absolute := strings.Cut(s, "://")
+	return s != "" && (s[0] == '/' || s[0] == '*' || absolute && scheme != "" && rest != "")
 }
