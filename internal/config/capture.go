@@ -358,6 +358,8 @@ func (t *translator) chainListener(l *listenerv3.Listener, chain chainAt, c cell
 type destination struct {
 	address netip.AddrPort
 	many    netip.Prefix
+	// rest: those that no other listener takes.
+	rest bool
 }
 
 // leadTo takes out listeners to which nothing leads.

@@ -138,7 +138,7 @@ func (t *translator) place(l *model.Listener, path string) {
 	} else {
 		t.names[l.Name] = l
 	}
-	place := destination{l.Address, l.Many}
+	place := destination{l.Address, l.Many, l.CatchAll}
 	if first, ok := t.addresses[place]; ok && l.Address.IsValid() {
 		t.p.add(path+".address", "%s is the address of %s; merge their virtual hosts", l.Place(), shown(first))
 	} else {

@@ -430,3 +430,38 @@ func (k *kind) runWhileItChanges(t *testing.T, w world) {
 		t.Errorf("settled %d times, want at least 40", settled)
 	}
 }
+
+func TestListenerForManyMayLeaveConnectionsAlone(t *testing.T) {
+	g := newRig(t)
+	cfg := single()
+	any := netip.MustParsePrefix("0.0.0.0/0")
+	l := cfg.Listeners[0]
+	l.Many, l.Address = any, netip.AddrPortFrom(any.Addr(), 0)
+	key := maps.KeyOfMany(any, 0)
+	g.mustApply(cfg)
+	number, _, _ := g.kernel.cfg.VIPs.Lookup(key)
+	if number == 0 {
+		t.Fatal("the listener has no number")
+	}
+
+	passing := single()
+	passing.Clusters = append(passing.Clusters, &model.Cluster{Name: "pass", Discovery: model.OriginalDst})
+	passing.Listeners[0].Many, passing.Listeners[0].Address = any, l.Address
+	passing.Listeners[0].Routes = &model.RouteTable{}
+	passing.Listeners[0].TCP = &model.TCPProxy{Clusters: []model.WeightedCluster{{Name: "pass", Weight: 1}}}
+	g.mustApply(passing)
+	if now, ok, _ := g.kernel.cfg.VIPs.Lookup(key); !ok || now != 0 {
+		t.Errorf("number %d %t, want 0: left alone", now, ok)
+	}
+	if got := at(g.kernel.cfg.Listeners, number); got.Table != 0 {
+		t.Errorf("the listener still has table %d", got.Table)
+	}
+	g.mustApply(cfg)
+	if now, _, _ := g.kernel.cfg.VIPs.Lookup(key); now != number {
+		t.Errorf("number %d, want %d again", now, number)
+	}
+	g.mustApply(&model.Config{})
+	if _, ok, _ := g.kernel.cfg.VIPs.Lookup(key); ok {
+		t.Error("the removed listener is still there")
+	}
+}

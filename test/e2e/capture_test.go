@@ -236,4 +236,3 @@ func requireListeners(t *testing.T, b *harness.Balancer) {
 		t.Errorf("listeners:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
-

@@ -128,7 +128,9 @@ func chainOf(match map[string]any, name string, content any) any {
 func chainSets() map[string]func(service netip.AddrPort) harness.Listener {
 	type m = map[string]any
 	both := []string{"tls_inspector", "http_inspector"}
-	raw := func(protocols ...string) m { return m{"transport_protocol": "raw_buffer", "application_protocols": protocols} }
+	raw := func(protocols ...string) m {
+		return m{"transport_protocol": "raw_buffer", "application_protocols": protocols}
+	}
 	return map[string]func(service netip.AddrPort) harness.Listener{
 		"sidecar": func(s netip.AddrPort) harness.Listener {
 			return chained(s, both[1:], []any{toRoutes("http", raw("http/1.1", "h2c"))}, connectingTo("rest", nil))
