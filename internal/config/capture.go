@@ -58,11 +58,11 @@ func (t *translator) listeners(l *listenerv3.Listener, path string) []*model.Lis
 	many := address.IsValid() && address.Addr().IsUnspecified() && (unbound(l) || l.GetUseOriginalDst().GetValue())
 	if !many {
 		cells := exactCell(l, address, path)
-		return []*model.Listener{t.cellListener(l, address, cells, path)}
+		return []*model.Listener{t.cellListener(l, cells, path)}
 	}
 	var out []*model.Listener
 	for _, c := range manyCells(l, address, path) {
-		out = append(out, t.cellListener(l, address, c, path))
+		out = append(out, t.cellListener(l, c, path))
 	}
 	return out
 }
@@ -245,7 +245,7 @@ func manyCells(l *listenerv3.Listener, address netip.AddrPort, path string) []ce
 }
 
 // cellListener makes the listener of a cell.
-func (t *translator) cellListener(l *listenerv3.Listener, address netip.AddrPort, c cell, path string) *model.Listener {
+func (t *translator) cellListener(l *listenerv3.Listener, c cell, path string) *model.Listener {
 	out := t.serving(l, c, path)
 	out.Unbound, out.CatchAll = unbound(l), l.GetUseOriginalDst().GetValue()
 	if c.prefix.IsValid() {

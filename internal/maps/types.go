@@ -49,8 +49,9 @@ type (
 	Listener = abiListener
 	// ListenerKey is a service address, or with Bits many destinations.
 	ListenerKey = abiListenerKey
-	// captureKey and ExclusionKey are destinations by the beginning of their address.
-	captureKey   = abiCaptureKey
+	// captureKey is many destinations.
+	captureKey = abiCaptureKey
+	// ExclusionKey is addresses by their beginning.
 	ExclusionKey = abiExclusionKey
 	// PathKey is a key of the path trie.
 	PathKey = abiPathKey

@@ -131,10 +131,5 @@ func serverNames(name string) []string {
 	return list
 }
 
-// NeedsHello reports whether more of a TLS connection has to be known than that it is one.
-func (i *Inspection) NeedsHello() bool {
-	return slices.ContainsFunc(i.Chains, func(c Chain) bool { return len(c.ServerNames) > 0 || len(c.Protocols) > 0 })
-}
-
 // SuffixOf turns the form of a configuration, "*.example.com", into the one of ServerNames.
 func SuffixOf(name string) string { return strings.TrimPrefix(strings.ToLower(name), "*") }

@@ -434,10 +434,10 @@ func (k *kind) runWhileItChanges(t *testing.T, w world) {
 func TestListenerForManyMayLeaveConnectionsAlone(t *testing.T) {
 	g := newRig(t)
 	cfg := single()
-	any := netip.MustParsePrefix("0.0.0.0/0")
+	all := netip.MustParsePrefix("0.0.0.0/0")
 	l := cfg.Listeners[0]
-	l.Many, l.Address = any, netip.AddrPortFrom(any.Addr(), 0)
-	key := maps.KeyOfMany(any, 0)
+	l.Many, l.Address = all, netip.AddrPortFrom(all.Addr(), 0)
+	key := maps.KeyOfMany(all, 0)
 	g.mustApply(cfg)
 	number, _, _ := g.kernel.cfg.VIPs.Lookup(key)
 	if number == 0 {
@@ -446,7 +446,7 @@ func TestListenerForManyMayLeaveConnectionsAlone(t *testing.T) {
 
 	passing := single()
 	passing.Clusters = append(passing.Clusters, &model.Cluster{Name: "pass", Discovery: model.OriginalDst})
-	passing.Listeners[0].Many, passing.Listeners[0].Address = any, l.Address
+	passing.Listeners[0].Many, passing.Listeners[0].Address = all, l.Address
 	passing.Listeners[0].Routes = &model.RouteTable{}
 	passing.Listeners[0].TCP = &model.TCPProxy{Clusters: []model.WeightedCluster{{Name: "pass", Weight: 1}}}
 	g.mustApply(passing)

@@ -70,7 +70,7 @@ func openingOf(i *model.Inspection, b []byte) *model.Opening {
 		return nil
 	}
 	if i.TLS && b[0] == recordHandshake {
-		opening, known := tlsOpening(i, b)
+		opening, known := tlsOpening(b)
 		if !known || opening != nil {
 			return opening
 		}
@@ -88,7 +88,7 @@ const (
 )
 
 // tlsOpening reads a ClientHello. known and nil: it is none.
-func tlsOpening(i *model.Inspection, b []byte) (o *model.Opening, known bool) {
+func tlsOpening(b []byte) (o *model.Opening, known bool) {
 	if len(b) > 1 && b[1] != 3 {
 		return nil, true
 	}
