@@ -134,6 +134,11 @@ func requireServed(t *testing.T, place *harness.Place, envoy bool, different map
 		var report programs.RawReport
 		spec := programs.RawSpec{Address: d.address, Quiet: 500 * time.Millisecond, Concurrency: 1, Sends: [][]byte{begins[d.begins]}}
 		place.Program(t, programs.RawProgram, spec).Next(t, &report)
+		if a := report.Answers[0]; len(a.Bytes) == 0 && !a.Closed && a.Error == "" {
+			// A machine that is busy.
+			spec.Quiet = 5 * time.Second
+			place.Program(t, programs.RawProgram, spec).Next(t, &report)
+		}
 		if got := whoServed(spec.Sends[0], report.Answers[0]); got != want {
 			t.Errorf("%s: %s to %s: served by %s, want %s", d.name, d.begins, d.address, got, want)
 		}
@@ -178,6 +183,7 @@ func TestConnectionsAreTakenByPortAndByWhatIsLeft(t *testing.T) {
 		b := harness.Start(t, mode, sidecar("pass", http, greeting), place)
 		requireServed(t, place, false, nil)
 		requireListeners(t, b)
+		requireAllServed(t, place)
 		service := netip.MustParseAddrPort("127.81.0.77:9080")
 		taken := b.Metric(t, "xlb_verdicts_total", `verdict="connect_intercepted"`)
 		shop := "GET / HTTP/1.1\r\nHost: shop.test\r\n\r\n"
@@ -205,6 +211,23 @@ func TestConnectionsAreTakenByPortAndByWhatIsLeft(t *testing.T) {
 		b.Reload(t, sidecar("pass", http, greeting))
 		requireServed(t, place, false, nil)
 	})
+}
+
+// requireAllServed has many clients begin at once with what is for no routes.
+func requireAllServed(t *testing.T, place *harness.Place) {
+	t.Helper()
+	const clients = 60
+	spec := programs.RawSpec{Address: "127.81.0.3:9080", Quiet: 3 * time.Second, Concurrency: clients}
+	for range clients {
+		spec.Sends = append(spec.Sends, []byte("hello\n"))
+	}
+	var report programs.RawReport
+	place.Program(t, programs.RawProgram, spec).Next(t, &report)
+	for _, a := range report.Answers {
+		if got := whoServed(spec.Sends[0], a); got != "passed" {
+			t.Errorf("one of many: served by %s", got)
+		}
+	}
 }
 
 // requireListeners asks for the list.
