@@ -46,7 +46,7 @@ func TestConfigDumpMeansWhatWasRead(t *testing.T) {
 		}
 		read := parse(t, Object{"listeners": []any{ActionListener(table, "table", testAddress)}, "clusters": clusters})
 		again := parse(t, resources(t, read))
-		equal := cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
+		equal := cmpopts.EquateComparable(netip.AddrPort{}, netip.Prefix{})
 		if diff := cmp.Diff(read, again, equal, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("(-read +shown):\n%s", diff)
 		}

@@ -156,10 +156,12 @@ func (s *server) answer(c *conn, seen, own netip.AddrPort) (request, error) {
 		return r, err
 	}
 	answer{seed: r.seed, seen: seen, own: own, server: s.name}.encode(c.buffer)
+	// Counted before the client can know, so that who has all answers finds them all counted.
+	s.requests.Add(1)
 	if err := c.writeMessage(answerHead, r.seed, r.answer); err != nil {
+		s.requests.Add(-1)
 		return r, err
 	}
-	s.requests.Add(1)
 	return r, nil
 }
 
