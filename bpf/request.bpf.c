@@ -118,19 +118,49 @@ static __always_inline int request_lost(struct sk_msg_md *msg, struct psock *ps,
 	return request_decline(msg, ps, HANDOVER_LEASE_BROKEN, NO_ENDPOINT);
 }
 
-/* The rest of a body whose head was moved. Its room was reserved when the head was. */
+/* How many of the bytes an endpoint has room for that may read more slowly than they come. 0: the rest is the daemon's, which has flow
+ * control. Those to another host go all or not at all: to split them would stall. */
+static __always_inline __u64 body_room(struct sk_msg_md *msg, const struct slot *s, __u64 n)
+{
+	struct sock *t = msg_target(msg);
+	__u64 unread;
+
+	if (!(s->flags & SLOT_LOCAL))
+		return target_has_room(msg, 0, n) ? n : 0;
+	if (!t || t->__sk_common.skc_state != TCP_ESTABLISHED)
+		return 0;
+	/* Without charging by the kernel only the request's own bytes are known. */
+	unread = ingress_charged ? (__u64)t->sk_backlog.rmem_alloc.counter : s->sent;
+	if (unread >= request_window)
+		return 0;
+	return n < request_window - unread ? n : request_window - unread;
+}
+
+/* The rest of a long body goes through the daemon. */
+static __always_inline int request_spill(struct sk_msg_md *msg, struct psock *ps, struct slot *s)
+{
+	s->upload.phase = PHASE_LENGTH;
+	s->upload.remaining = ps->body;
+	return request_decline(msg, ps, HANDOVER_BODY_SPILLED, NO_ENDPOINT);
+}
+
+/* The rest of a body whose head was moved. Its room was reserved when the head was, unless it is long: then it goes as far as the endpoint
+ * keeps up. */
 static __always_inline int request_body(struct sk_msg_md *msg, struct psock *ps)
 {
 	struct slot *s = slot_at(ps->slot);
-	__u64 n = msg->size;
+	__u64 size = msg->size, n;
 
 	if (!s || !lease_holds(s, ps->lease) || redirect_to_slot(msg, s, ps->slot) != SK_PASS)
 		return request_lost(msg, ps, s);
-	/* The next request rides in the same send: only this one's bytes go now, and the program runs again. */
-	if (n > ps->body) {
-		n = ps->body;
+	n = size < ps->body ? size : ps->body;
+	if (s->sent + ps->body > request_limit)
+		n = body_room(msg, s, n);
+	if (!n)
+		return request_spill(msg, ps, s);
+	/* There is no room for more, or the next request rides in the same send: the program runs again. */
+	if (n < size)
 		bpf_msg_apply_bytes(msg, n);
-	}
 	ps->body -= n;
 	request_sent(s, n);
 	count(VERDICT_REQUEST_BODY);
@@ -201,7 +231,7 @@ static __always_inline enum verdict request_read(struct sk_msg_md *msg, struct p
 	return request_scan(&ps->scan, message_span(msg));
 }
 
-/* One whole request, or the head and first part of one, of which the rest fits; nothing behind it. `room` is what it may take. */
+/* One whole request, or the head and first part of one; nothing behind it. `room` is what it may take at once. */
 static __always_inline enum verdict request_fits(struct psock *ps, __u32 size, __u64 *room)
 {
 	__u64 total = ps->scan.off + ps->scan.content_length;
@@ -212,13 +242,26 @@ static __always_inline enum verdict request_fits(struct psock *ps, __u32 size, _
 		ps->body = CHUNKED_BODY;
 		return size > request_limit ? HANDOVER_BODY_TOO_LONG : 0;
 	}
-	*room = total;
+	*room = total < request_limit ? total : request_limit;
 	if (size > total)
 		return HANDOVER_PIPELINED;
-	if (total > request_limit)
-		return HANDOVER_BODY_TOO_LONG;
 	ps->body = total - size;
 	return 0;
+}
+
+/* How much of the first message goes to the i-sock that has been found: all of it, but for what exceeds the room, if the endpoint is on this
+ * host; the program runs again for that. 0: it cannot go there, whole, as it would have to. */
+static __always_inline __u32 request_first(struct sk_msg_md *msg, struct psock *ps, const struct slot *s)
+{
+	__u32 size = msg->size;
+
+	if (size <= request_limit)
+		return size;
+	if (!(s->flags & SLOT_LOCAL))
+		return target_has_room(msg, 0, size) ? size : 0;
+	bpf_msg_apply_bytes(msg, request_limit);
+	ps->body += size - request_limit;
+	return request_limit;
 }
 
 /* Reads what the first send holds of a chunked body. Not read to its end, it would have to be split, which stalls requests to other
@@ -399,6 +442,7 @@ static __always_inline enum verdict request_move(struct sk_msg_md *msg, struct p
 {
 	struct endpoint *e = endpoint_at(chosen);
 	struct lease_try t = { .msg = msg, .endpoint = e, .room = room };
+	__u32 first;
 
 	if (!e)
 		return HANDOVER_NO_ENDPOINT;
@@ -414,6 +458,11 @@ static __always_inline enum verdict request_move(struct sk_msg_md *msg, struct p
 		lease_release(t.slot, t.index);
 		return HANDOVER_RETRY_COPY;
 	}
+	first = request_first(msg, ps, t.slot);
+	if (!first) {
+		lease_release(t.slot, t.index);
+		return HANDOVER_BODY_TOO_LONG;
+	}
 	if (!(t.slot->flags & SLOT_LOCAL))
 		t.slot->owed = request_owed(msg);
 	if (edit->before && !edit_message(msg, &ps->scan, edit, !(t.slot->flags & SLOT_LOCAL))) {
@@ -424,7 +473,7 @@ static __always_inline enum verdict request_move(struct sk_msg_md *msg, struct p
 	lease_fill(t.slot, ps, t.index, to, counted);
 	t.slot->traffic.requests++;
 	lease_wear(t.slot);
-	request_sent(t.slot, msg->size);
+	request_sent(t.slot, first);
 	count(VERDICT_REQUEST_LEASED);
 	return 0;
 }
@@ -458,16 +507,16 @@ static __always_inline int request_is_last(const struct psock *ps, const struct 
 	return ps->held || (t->max_requests && ps->requests + 1 >= t->max_requests);
 }
 
-/* Whether the path is to be changed, and how. Only in a request that is whole: should the redirect fail behind this program, because the
+/* Whether the path is to be changed, and how. Only in a request that is whole, and moved at once: should the redirect fail behind this program, because the
  * i-sock closes in that moment or memory is out, then send() takes as many bytes for unsent as the message has now, and if it became shorter, the
  * application sends the last of its own once more. They must meet a request that has ended, behind which they are not the endpoint's
  * but the daemon's. If it became longer, send() fails. */
-static __always_inline enum verdict request_plan_edit(const struct psock *ps, __u32 rewrite, struct edit *edit,
-						      __u64 *room)
+static __always_inline enum verdict request_plan_edit(const struct psock *ps, __u32 size, __u32 rewrite,
+						      struct edit *edit, __u64 *room)
 {
 	if (!rewrite)
 		return 0;
-	if (ps->body || !edit_plan(&ps->scan, rewrite, edit))
+	if (ps->body || size > request_limit || !edit_plan(&ps->scan, rewrite, edit))
 		return HANDOVER_REWRITE;
 	*room += edit_growth(edit);
 	return 0;
@@ -506,7 +555,7 @@ static __always_inline int request_begin(struct sk_msg_md *msg, struct psock *ps
 	if (!v)
 		v = request_keeps(msg, ps, &to);
 	if (!v)
-		v = request_plan_edit(ps, to.rewrite, &edit, &room);
+		v = request_plan_edit(ps, msg->size, to.rewrite, &edit, &room);
 	if (v)
 		return request_decline(msg, ps, v, NO_ENDPOINT);
 	if (!to.hashed)

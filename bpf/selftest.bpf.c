@@ -239,7 +239,7 @@ int xlb_selftest_edit(struct sk_msg_md *msg)
 	if (!v && t->psock.scan.flags & SCAN_CHUNKED)
 		v = request_chunks_begin(msg, &t->psock);
 	if (!v)
-		v = request_plan_edit(&t->psock, 1, &edit, &room);
+		v = request_plan_edit(&t->psock, msg->size, 1, &edit, &room);
 	if (!v && !edit_message(msg, &t->psock.scan, &edit, t->remote))
 		v = HANDOVER_REWRITE;
 	t->edited += !v;

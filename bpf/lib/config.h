@@ -23,9 +23,13 @@ const volatile __u8 reads_stamped = 1;
  * probe. */
 const volatile __u32 socket_references = 0;
 
-/* Largest request, head and body, in bytes, that the fast path moves: it has no flow control, so this
- * bounds what lies in a server that does not read. */
+/* Largest request, head and body, in bytes, that the fast path moves without looking whether the server reads, and of a larger one what it moves
+ * at once. */
 const volatile __u32 request_limit = 256 << 10;
+
+/* Unread bytes in a server on this host above which the rest of a larger request goes through the daemon. Redirects have no flow control: this
+ * bounds what lies in a server that does not read. */
+const volatile __u32 request_window = 2 << 20;
 
 /* Unread bytes in a p-sock above which a response from this host spills. */
 const volatile __u32 response_window = 1 << 20;

@@ -100,6 +100,7 @@ const (
 	xlbVarReadsStamped         = "reads_stamped"
 	xlbVarRemoteLimit          = "remote_limit"
 	xlbVarRequestLimit         = "request_limit"
+	xlbVarRequestWindow        = "request_window"
 	xlbVarResponseWindow       = "response_window"
 	xlbVarSocketReferences     = "socket_references"
 )
@@ -242,6 +243,7 @@ type xlbVariableSpecs struct {
 	ReadsStamped     *ebpf.VariableSpec `ebpf:"reads_stamped"`
 	RemoteLimit      *ebpf.VariableSpec `ebpf:"remote_limit"`
 	RequestLimit     *ebpf.VariableSpec `ebpf:"request_limit"`
+	RequestWindow    *ebpf.VariableSpec `ebpf:"request_window"`
 	ResponseWindow   *ebpf.VariableSpec `ebpf:"response_window"`
 	SocketReferences *ebpf.VariableSpec `ebpf:"socket_references"`
 }
@@ -390,6 +392,7 @@ type xlbVariables struct {
 	ReadsStamped     *ebpf.Variable `ebpf:"reads_stamped"`
 	RemoteLimit      *ebpf.Variable `ebpf:"remote_limit"`
 	RequestLimit     *ebpf.Variable `ebpf:"request_limit"`
+	RequestWindow    *ebpf.Variable `ebpf:"request_window"`
 	ResponseWindow   *ebpf.Variable `ebpf:"response_window"`
 	SocketReferences *ebpf.Variable `ebpf:"socket_references"`
 }

@@ -15,7 +15,7 @@ var handoverMeanings = map[Verdict]string{
 	HandoverConnectionOption:  "a Connection header other than keep-alive and upgrade, another hop-by-hop header, or a Trailer that names several fields or a forbidden one",
 	HandoverUpgrade:           "an upgrade to anything but websocket, one that the route does not allow, or half of one",
 	HandoverExpect:            "an expectation other than 100-continue",
-	HandoverBodyTooLong:       "longer than 256 KiB with its head",
+	HandoverBodyTooLong:       "first send longer than 256 KiB: chunked, or to another host whose connection has no room for it",
 	HandoverPipelined:         "sent before the response to the one before was complete, or two in one send",
 	HandoverUnread:            "sent before the client has called receive for the response to the one before",
 	HandoverRepeatedField:     "a header that routes ask about occurs twice",
