@@ -4,6 +4,7 @@ package config
 
 import (
 	"cmp"
+	"slices"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -12,6 +13,7 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	upstreamv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/xlb-project/xlb/internal/model"
@@ -31,7 +33,7 @@ var speechFields = fieldTable{
 		"transport_socket":         ignore(leavesOut),
 		"transport_socket_matches": ignore(leavesOut),
 		"http2_protocol_options":   ignore(leavesOut),
-		"upstream_bind_config":     ignore(leavesOut),
+		"upstream_bind_config":     limit("the kernel chooses the source address; remove the field", isInbound),
 	},
 	"envoy.config.cluster.v3.Filter": {
 		"name":             ignore("the type of typed_config decides"),
@@ -41,6 +43,15 @@ var speechFields = fieldTable{
 	"envoy.extensions.upstreams.http.v3.HttpProtocolOptions.ExplicitHttpConfig": {
 		"http2_protocol_options": ignore(leavesOut),
 	},
+}
+
+// inboundSources are where Istio has a sidecar's connections to its own application come from. Nobody else's cluster is taken whose endpoints all
+// have to be left out for that: the server had better know.
+var inboundSources = []string{"127.0.0.6", "::6"}
+
+func isInbound(_ protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+	bind, ok := v.Message().Interface().(*corev3.BindConfig)
+	return ok && slices.Contains(inboundSources, bind.GetSourceAddress().GetAddress())
 }
 
 const leavesOut = "decides which endpoints are left out"
