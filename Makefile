@@ -76,7 +76,12 @@ test-race: ## Unit tests under the race detector.
 .PHONY: test-e2e
 test-e2e: build ## End-to-end tests on this kernel (root).
 	@scripts/install-deps test
-	go test -count=1 -timeout 40m ./test/e2e/... ./test/heels ./test/conformance
+	go test -count=1 -timeout 40m ./test/e2e/... ./test/conformance
+
+.PHONY: test-heels
+test-heels: build ## HEELS in namespaces, with balancers that rewrite and that encapsulate (root); four minutes, alone on the machine.
+	@scripts/install-deps test
+	go test -count=1 -timeout 15m ./test/heels
 
 .PHONY: test-examples
 test-examples: build ## The applications of examples/, with XLB, with Envoy and with nobody between their services (root).

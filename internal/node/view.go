@@ -12,27 +12,25 @@ import (
 // may be ahead.
 type view struct {
 	*directory
-	// missed: there are endpoints that it does not know yet.
-	missed bool
 }
 
 // skips reports whether an endpoint cannot be chosen. The index of one that has left the configuration may already be another's.
 func (v *view) skips(endpoint uint32, skip func(netip.AddrPort) bool) bool {
 	e, known := v.endpoints[endpoint]
 	if !known || e.Gone {
-		v.missed = true
 		return true
 	}
 	return skip != nil && skip(e.Address)
 }
 
-// choose has an endpoint chosen. It waits for a configuration that is being put in force only where none of the endpoints is of the one before.
+// choose has an endpoint chosen. It waits for a configuration that is being put in force only where there is none: the endpoints may be that one's,
+// and a subset that it does not have may be empty already.
 // When the view has been replaced meanwhile it chooses again: an index of it may be another's by then, but not one that has a request.
 func (n *Node) choose(from func(v *view) (slowpath.Picked, bool)) (slowpath.Picked, bool) {
 	for {
 		v := view{directory: n.directory.Load()}
 		e, ok := from(&v)
-		if !ok && v.missed {
+		if !ok {
 			n.inForce.RLock()
 			n.inForce.RUnlock() //nolint:staticcheck // the wait is all
 		}

@@ -87,3 +87,30 @@ func TestChoicesDoNotTakeANewEndpointForTheOneBefore(t *testing.T) {
 	}
 	end()
 }
+
+// The entry of a subset that a new configuration does not have is empty before the routes to it are gone.
+func TestChoicesThatFindNothingAreMadeAgainWhenTheConfigurationIsInForce(t *testing.T) {
+	b := newBalancing(t, portsOf(1, 1))
+	looks, chosen := make(chan bool, 2), make(chan bool)
+	b.inForce.Lock()
+	go func() {
+		_, ok := b.choose(func(v *view) (slowpath.Picked, bool) {
+			isFirst := len(looks) == 0
+			looks <- isFirst
+			if isFirst {
+				return nil, false
+			}
+			return balancer{b.Node}.pick(v, "web", "", 0, anywhere)
+		})
+		chosen <- ok
+	}()
+	for len(looks) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	now := *b.directory.Load()
+	b.directory.Store(&now)
+	b.inForce.Unlock()
+	if !<-chosen || len(looks) != 2 {
+		t.Errorf("%d looks, want a second one that finds an endpoint", len(looks))
+	}
+}
