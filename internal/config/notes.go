@@ -41,7 +41,7 @@ func (b *Bootstrap) NotesOn(kind Kind, name string, body *anypb.Any) []Note {
 	if kind != Listeners || body.UnmarshalTo(m) != nil {
 		return nil // no field of the others is noted
 	}
-	w := &walker{p: newProblems(), options: b.options, table: resourceFields}
+	w := &walker{p: newProblems(), options: b.options, table: dynamicFields}
 	w.check(m)
 	for i := range w.notes {
 		w.notes[i].Resource = "listener " + name

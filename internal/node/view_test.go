@@ -104,8 +104,10 @@ func TestChoicesThatFindNothingAreMadeAgainWhenTheConfigurationIsInForce(t *test
 		})
 		chosen <- ok
 	}()
-	for len(looks) == 0 {
-		time.Sleep(time.Millisecond)
+	for end := time.Now().Add(10 * time.Second); len(looks) == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("no look within 10 s")
+		}
 	}
 	now := *b.directory.Load()
 	b.directory.Store(&now)

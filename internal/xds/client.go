@@ -122,7 +122,7 @@ func (c *Client) handOut(ctx context.Context) {
 			c.counted.failures++
 		}
 		c.mu.Unlock()
-		if !pause(ctx, min(took*restOfUpdate, maxRest)) {
+		if !sleep(ctx, min(took*restOfUpdate, maxRest)) {
 			return
 		}
 	}
@@ -134,18 +134,6 @@ const (
 	restOfUpdate = 4
 	maxRest      = 250 * time.Millisecond
 )
-
-// pause returns false if ctx has ended meanwhile.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
 
 // newest returns what is to be handed out, if it is something new. The first state is held back until it is complete, as Envoy does not listen
 // before its first configuration has warmed: so a restart does not begin with half of it. It is handed out even if it is empty.
