@@ -14,6 +14,15 @@
 #define IPPROTO_TCP 6
 #define PROCEED 1
 
+/* Whether the daemon has given no sign of life for too long. Its last one may be later than the clock was when this processor read
+ * it, so the difference has a sign. */
+static __always_inline int heartbeat_is_stale(struct control *c)
+{
+	__s64 silence = (__s64)(bpf_ktime_get_ns() - c->heartbeat_ns);
+
+	return silence > (__s64)heartbeat_limit_ns;
+}
+
 /* Whether the daemon lives and takes new connections. */
 static __always_inline enum verdict connect_allowed(void)
 {
@@ -22,7 +31,7 @@ static __always_inline enum verdict connect_allowed(void)
 
 	if (!c || c->daemon_tgid == tgid)
 		return VERDICT_CONNECT_OTHER;
-	if (c->draining || bpf_ktime_get_ns() - c->heartbeat_ns > heartbeat_limit_ns)
+	if (c->draining || heartbeat_is_stale(c))
 		return VERDICT_CONNECT_STALE_DAEMON;
 	return VERDICT_CONNECT_INTERCEPTED;
 }

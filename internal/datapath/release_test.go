@@ -29,7 +29,7 @@ func TestCloseTellsWhetherTheRequestWasRead(t *testing.T) {
 	t.Cleanup(func() { must(t, d.Close()) })
 	// With its verdict program the socket has the receive call that leaves the time.
 	must(t, d.attachSockets())
-	attachRelease(t, d)
+	enterCgroup(t, ebpf.AttachCgroupInetSockRelease, d.fast.Release)
 
 	for i, test := range []struct {
 		name string
@@ -114,8 +114,8 @@ func (c *closing) take(n, flags int) {
 	}
 }
 
-// attachRelease makes the sockets that this process opens from here on pass the release program when they close.
-func attachRelease(t *testing.T, d *Datapath) {
+// enterCgroup makes the sockets that this process opens from here on pass a program.
+func enterCgroup(t *testing.T, hook ebpf.AttachType, program *ebpf.Program) {
 	t.Helper()
 	root, own := ownCgroup(t)
 	path := filepath.Join(root, fmt.Sprintf("xlb-datapath-test-%d", os.Getpid()))
@@ -127,7 +127,7 @@ func attachRelease(t *testing.T, d *Datapath) {
 		enter(own)
 		must(t, os.Remove(path))
 	})
-	l, err := link.AttachCgroup(link.CgroupOptions{Path: path, Attach: ebpf.AttachCgroupInetSockRelease, Program: d.fast.Release})
+	l, err := link.AttachCgroup(link.CgroupOptions{Path: path, Attach: hook, Program: program})
 	must(t, err)
 	t.Cleanup(func() { must(t, l.Close()) })
 	enter(path)
