@@ -107,6 +107,9 @@ func (b *bed) cpuNow() (cpuTime, error) {
 func add(total *loadgen.Report, report loadgen.Report) {
 	total.Requests += report.Requests
 	total.Errors += report.Errors
+	if total.FirstError == "" {
+		total.FirstError = report.FirstError
+	}
 	total.DurationUS = max(total.DurationUS, report.DurationUS)
 	total.Latency.Add(report.Latency)
 }

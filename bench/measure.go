@@ -34,7 +34,9 @@ type measurement struct {
 	Stations []queue.Account `json:"stations,omitempty"`
 	Requests int64           `json:"requests"`
 	Errors   int64           `json:"errors"`
-	CPU      perRequest      `json:"cpu_us_per_request"`
+	// FirstError says what one of them was, if the generator tells.
+	FirstError string     `json:"first_error,omitempty"`
+	CPU        perRequest `json:"cpu_us_per_request"`
 	// FastShare is the part of XLB's requests that the kernel moved, 0 to 1;
 	// nil for other peers.
 	FastShare *float64 `json:"fast_share,omitempty"`
@@ -125,7 +127,15 @@ func (m *measurement) take(report loadgen.Report) {
 	m.P50 = float64(report.Latency.Quantile(0.50))
 	m.P99 = float64(report.Latency.Quantile(0.99))
 	m.Mean, m.P999 = report.Latency.Mean(), float64(report.Latency.Quantile(0.999))
-	m.Requests, m.Errors = report.Requests, report.Errors
+	m.Requests, m.Errors, m.FirstError = report.Requests, report.Errors, report.FirstError
+}
+
+// firstError quotes one for the line of progress; empty: there was none, or nobody knows.
+func (m measurement) firstError() string {
+	if m.FirstError == "" {
+		return ""
+	}
+	return ", the first: " + m.FirstError
 }
 
 // targets are what the clients of a peer connect to.

@@ -166,5 +166,5 @@ func (b *bench) tell(m measurement) {
 		fmt.Fprintf(b.progress, " failed: %s\n", m.Failure)
 		return
 	}
-	fmt.Fprintf(b.progress, " %8.0f req/s  p50 %6.0f us  p99 %7.0f us  %d errors%s\n", m.Rate, m.P50, m.P99, m.Errors, m.refusedChange())
+	fmt.Fprintf(b.progress, " %8.0f req/s  p50 %6.0f us  p99 %7.0f us  %d errors%s%s\n", m.Rate, m.P50, m.P99, m.Errors, m.firstError(), m.refusedChange())
 }

@@ -165,7 +165,7 @@ func TestRefusedConnectionsAreErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if report.Errors == 0 || report.Requests != 0 {
-		t.Errorf("report = %d requests, %d errors, want errors only", report.Requests, report.Errors)
+	if report.Errors == 0 || report.Requests != 0 || !strings.Contains(report.FirstError, "refused") {
+		t.Errorf("report = %d requests, %d errors, the first %q; want refusals only", report.Requests, report.Errors, report.FirstError)
 	}
 }

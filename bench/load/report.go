@@ -17,6 +17,8 @@ type Report struct {
 	// Errors are requests that were not: refused, reset, timed out, or answered
 	// with another status.
 	Errors int64 `json:"errors"`
+	// FirstError says what one of them was; empty where the generator does not tell.
+	FirstError string `json:"first_error,omitempty"`
 	// DurationUS is the time the load lasted, in microseconds.
 	DurationUS int64 `json:"duration_us"`
 	// Latency counts the answered requests by their latency.
@@ -28,12 +30,33 @@ func NewReport(elapsed time.Duration) Report {
 	return Report{DurationUS: elapsed.Microseconds(), Latency: Histogram{}}
 }
 
+// Failures counts a worker's errors; only the worker uses it until it ends.
+type Failures struct {
+	count int64
+	first string
+}
+
+// Note counts one.
+func (f *Failures) Note(err error) {
+	if f.count++; f.count == 1 {
+		f.first = err.Error()
+	}
+}
+
 // Add counts requests by their latencies in microseconds, and errors.
 func (r *Report) Add(latencies []int64, errors int64) {
 	r.Requests += int64(len(latencies))
 	r.Errors += errors
 	for _, us := range latencies {
 		r.Latency[us]++
+	}
+}
+
+// AddWorker counts what a worker has measured: latencies in microseconds, and its errors.
+func (r *Report) AddWorker(latencies []int64, failures Failures) {
+	r.Add(latencies, failures.count)
+	if r.FirstError == "" {
+		r.FirstError = failures.first
 	}
 }
 

@@ -96,7 +96,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 func merge(workers []*worker, elapsed time.Duration) Report {
 	report := NewReport(elapsed)
 	for _, w := range workers {
-		report.Add(w.latencies, w.errors)
+		report.AddWorker(w.latencies, w.failures)
 	}
 	return report
 }
@@ -107,7 +107,7 @@ type worker struct {
 	request   []byte
 	buffer    []byte
 	latencies []int64 // microseconds
-	errors    int64
+	failures  Failures
 }
 
 func newWorker(target netip.AddrPort, path string) *worker {
@@ -124,7 +124,7 @@ func (w *worker) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		start := time.Now()
 		if err := w.exchange(); err != nil {
-			w.errors++
+			w.failures.Note(err)
 			time.Sleep(errorPause)
 			continue
 		}

@@ -23,6 +23,9 @@ import (
 // have not been sent by then are errors.
 const patience = 10 * time.Second
 
+// errLate is what becomes of a request for which there was never a connection.
+var errLate = fmt.Errorf("not sent within %s after the end", patience)
+
 // Options of clients, which are one process.
 type Options struct {
 	// Targets are connected to in turns.
@@ -102,7 +105,7 @@ func (o Options) schedule(ctx context.Context, t *timer, start time.Time, due ch
 func merge(callers []*caller, elapsed time.Duration) loadgen.Report {
 	report := loadgen.NewReport(elapsed)
 	for _, c := range callers {
-		report.Add(c.latencies, c.errors)
+		report.AddWorker(c.latencies, c.failures)
 	}
 	return report
 }
@@ -114,7 +117,7 @@ type caller struct {
 	conn      net.Conn
 	r         *bufio.Reader
 	latencies []int64 // microseconds
-	errors    int64
+	failures  loadgen.Failures
 }
 
 func (c *caller) connect() (err error) {
@@ -130,11 +133,11 @@ func (c *caller) connect() (err error) {
 func (c *caller) run(due <-chan time.Time, end time.Time) {
 	for at := range due {
 		if time.Now().After(end) {
-			c.errors++
+			c.failures.Note(errLate)
 			continue
 		}
 		if err := c.ask(); err != nil {
-			c.errors++
+			c.failures.Note(err)
 			c.disconnect()
 			continue
 		}
@@ -150,7 +153,7 @@ func (c *caller) runClosed(ctx context.Context, d time.Duration) {
 		err := c.ask()
 		now := time.Now()
 		if err != nil {
-			c.errors++
+			c.failures.Note(err)
 			c.disconnect()
 		} else {
 			c.latencies = append(c.latencies, now.Sub(at).Microseconds())

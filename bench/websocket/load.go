@@ -99,11 +99,11 @@ func dialAll(ctx context.Context, o Options) ([]*client, error) {
 func merge(clients []*client, elapsed time.Duration) loadgen.Report {
 	report := loadgen.NewReport(elapsed)
 	for _, c := range clients {
-		errors := int64(0)
+		var failures loadgen.Failures
 		if c.err != nil {
-			errors = 1
+			failures.Note(c.err)
 		}
-		report.Add(c.latencies, errors)
+		report.AddWorker(c.latencies, failures)
 	}
 	return report
 }
