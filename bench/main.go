@@ -81,7 +81,7 @@ func newCommand() *cobra.Command {
 	flags.StringVar(&o.Out, "out", "bench/results/tmp", "directory for results.json, results.md and plots")
 	flags.StringVar(&o.Output, "output", outputText, "format of standard output: text or json")
 	flags.BoolVar(&o.Check, "check", false, "exit with code 1 when a target of the project is missed")
-	cmd.AddCommand(newLoadCommand(), newWebSocketCommand(), newEchoCommand(), newClientsCommand(), newStationCommand(), newServiceCommand(), newAwaitCommand(), newControlCommand(), newProbeCommand(), newHEELSCommand(), newTrafficCommand())
+	cmd.AddCommand(newLoadCommand(), newWebSocketCommand(), newEchoCommand(), newClientsCommand(), newStationCommand(), newServiceCommand(), newAwaitCommand(), newControlCommand(), newProbeCommand(), newHEELSCommand(), newTrafficCommand(), newMergeCommand())
 	return cmd
 }
 

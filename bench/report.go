@@ -24,10 +24,12 @@ type report struct {
 	Machine machine   `json:"machine"`
 	Options options   `json:"options"`
 	// Skipped are peers left out, with the reason.
-	Skipped      map[string]string `json:"skipped,omitempty"`
-	Summary      []row             `json:"summary"`
-	Targets      []verdict         `json:"targets"`
-	Measurements []measurement     `json:"measurements"`
+	Skipped map[string]string `json:"skipped,omitempty"`
+	// Parts are the runs that a merged report is of.
+	Parts        []part        `json:"parts,omitempty"`
+	Summary      []row         `json:"summary"`
+	Targets      []verdict     `json:"targets"`
+	Measurements []measurement `json:"measurements"`
 }
 
 // met says whether all targets are.
@@ -47,13 +49,14 @@ func (r report) failures() int {
 // header names the columns of a table; cells fills them.
 var header = []string{
 	"peer", "req/s (min-max)", "p50 us (min-max)", "p99 us (min-max)",
-	"x direct", "p50 x direct", "p99 x direct", "x envoy", "CPU us/req", "of lab", "of balancer", "fast", "errors",
+	"x direct", "p50 x direct", "p99 x direct", "x spread", "x envoy", "x envoy2", "CPU us/req", "of lab", "of balancer", "fast", "errors",
 }
 
 func cells(r row) []string {
 	return []string{
 		r.Peer, withRange(r.Rate), withRange(r.P50), withRange(r.P99),
-		median(r.RateToDirect, "%.2f"), median(r.P50ToDirect, "%.2f"), median(r.P99ToDirect, "%.2f"), median(r.RateToEnvoy, "%.2f"),
+		median(r.RateToDirect, "%.2f"), median(r.P50ToDirect, "%.2f"), median(r.P99ToDirect, "%.2f"),
+		median(r.RateToSpread, "%.2f"), median(r.RateToEnvoy, "%.2f"), median(r.RateToEnvoy2, "%.2f"),
 		median(r.CPU.Machine, "%.1f"), median(r.CPU.Lab, "%.1f"), median(r.CPU.Balancer, "%.1f"), median(r.FastShare, "%.3f"), errorsOf(r),
 	}
 }
@@ -170,8 +173,13 @@ func capitalised(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 func (r report) describe(b *strings.Builder) {
 	b.WriteString("\n## Machine and settings\n\n")
 	fmt.Fprintf(b, "- Linux %s, %d CPUs, %s\n", r.Machine.Kernel, r.Machine.CPUs, r.Machine.CPUModel)
-	fmt.Fprintf(b, "- %d rounds of %s each after %s of warm-up, bodies of %d bytes\n",
-		r.Options.Rounds, r.Options.Duration, r.Options.Warmup, r.Options.Body)
+	if len(r.Parts) == 0 {
+		fmt.Fprintf(b, "- %d rounds of %s each after %s of warm-up, bodies of %d bytes\n",
+			r.Options.Rounds, r.Options.Duration, r.Options.Warmup, r.Options.Body)
+	}
+	for _, p := range r.Parts {
+		fmt.Fprintf(b, "- %s\n", p)
+	}
 	for _, list := range []map[string]string{r.Machine.Versions, r.Machine.Sysctls} {
 		for _, name := range slices.Sorted(maps.Keys(list)) {
 			fmt.Fprintf(b, "- %s: %s\n", name, list[name])

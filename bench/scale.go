@@ -150,18 +150,18 @@ func (o options) scaleLoads() []load {
 	if o.asksFor(caseSizes) {
 		for _, way := range []string{wayResponse, wayRequest} {
 			for _, size := range o.Scale.Sizes {
-				loads = append(loads, load{Case: caseSizes, Connections: o.Scale.SizeConnections, Scaled: Scaled{Size: size, Way: way}})
+				loads = append(loads, sized(o.Scale.SizeConnections, way, size))
 			}
 		}
 	}
 	if o.asksFor(caseRate) {
 		for _, share := range o.Scale.Shares {
-			loads = append(loads, load{Case: caseRate, Connections: o.Scale.RateConnections, Scaled: Scaled{Share: share}})
+			loads = append(loads, atShare(o.Scale.RateConnections, share))
 		}
 	}
 	if o.asksFor(caseChain) {
 		for _, n := range o.Scale.Hops {
-			loads = append(loads, load{Case: caseChain, Connections: o.Scale.ChainConnections, Scaled: Scaled{Hops: n}})
+			loads = append(loads, chained(o.Scale.ChainConnections, n))
 		}
 	}
 	if o.asksFor(caseDensity) {
@@ -171,7 +171,7 @@ func (o options) scaleLoads() []load {
 	}
 	if o.asksFor(caseInterference) {
 		for _, n := range o.Scale.Noise {
-			loads = append(loads, load{Case: caseInterference, Connections: o.Scale.WatchedConnections, Rate: o.Scale.WatchedRate, Scaled: Scaled{Noise: n}})
+			loads = append(loads, beside(o.Scale.WatchedConnections, o.Scale.WatchedRate, n))
 		}
 	}
 	if o.asksFor(caseRules) {
@@ -187,6 +187,23 @@ func (o options) scaleLoads() []load {
 		}
 	}
 	return loads
+}
+
+func sized(connections int, way string, size int) load {
+	return load{Case: caseSizes, Connections: connections, Scaled: Scaled{Size: size, Way: way}}
+}
+
+func atShare(connections, share int) load {
+	return load{Case: caseRate, Connections: connections, Scaled: Scaled{Share: share}}
+}
+
+func chained(connections, hops int) load {
+	return load{Case: caseChain, Connections: connections, Scaled: Scaled{Hops: hops}}
+}
+
+// beside is the load of the watched clients of the interference case.
+func beside(connections, rate, noise int) load {
+	return load{Case: caseInterference, Connections: connections, Rate: rate, Scaled: Scaled{Noise: noise}}
 }
 
 // runsIn reports whether a load is measured in a topology.

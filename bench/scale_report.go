@@ -24,6 +24,8 @@ type scaleRow struct {
 	Offered    *spread `json:"offered,omitempty"`
 	Kernel     *spread `json:"cpu_us_per_request_beside,omitempty"`
 	OverDirect *spread `json:"cpu_us_per_request_over_direct,omitempty"`
+	// OverDirectToEnvoy is that as a part of Envoy's.
+	OverDirectToEnvoy *spread `json:"cpu_over_direct_to_envoy,omitempty"`
 	// Noise is what the neighbour got, in requests a second; of the interference case.
 	Noise *spread `json:"noise_requests_per_second,omitempty"`
 	// Density is of that case.
@@ -71,6 +73,7 @@ func scaleRowOf(measurements []measurement, like measurement) *scaleRow {
 		r.Kernel = of(func(m measurement) float64 { return m.CPU.Machine - m.CPU.lab() })
 		direct := selectPeer(measurements, like, peerDirect)
 		r.OverDirect = spreadOf(differences(own, direct, func(m measurement) float64 { return m.CPU.lab() }))
+		r.OverDirectToEnvoy = spreadOf(priceRatios(own, envoy, direct))
 		r.Programs = programRows(own)
 	}
 	if like.Case == caseInterference {
@@ -126,6 +129,23 @@ func densityColumns() []column {
 		of("kernel + MB", "%.1f", func(d *densityRow) *spread { return d.Kernel }),
 		of("machine + MB", "%.1f", func(d *densityRow) *spread { return d.Machine }),
 	}
+}
+
+// priceRatios divides what own used more than direct by what other did; rounds in which other used no more have none.
+func priceRatios(own, other, direct []measurement) []float64 {
+	var values []float64
+	cost := func(m measurement) float64 { return m.CPU.lab() }
+	for _, m := range own {
+		round := []measurement{m}
+		price, others := differences(round, direct, cost), differences(round, other, cost)
+		if len(price) == 0 || len(others) == 0 {
+			continue
+		}
+		if of := price[0] - others[0]; of > 0 {
+			values = append(values, price[0]/of)
+		}
+	}
+	return values
 }
 
 // differences takes away the figures of the same round; rounds that lack either have none.

@@ -44,7 +44,11 @@ type row struct {
 	RateToDirect *spread `json:"rate_to_direct"`
 	P50ToDirect  *spread `json:"p50_to_direct"`
 	P99ToDirect  *spread `json:"p99_to_direct"`
+	MeanToDirect *spread `json:"mean_to_direct"`
+	RateToSpread *spread `json:"rate_to_spread,omitempty"`
 	RateToEnvoy  *spread `json:"rate_to_envoy"`
+	RateToEnvoy2 *spread `json:"rate_to_envoy2,omitempty"`
+	MeanToEnvoy2 *spread `json:"mean_to_envoy2,omitempty"`
 	// Of the routes case: the peer's own figures to those with its smallest table.
 	P50ToFewest *spread `json:"p50_to_fewest_routes,omitempty"`
 	CPUToFewest *spread `json:"cpu_to_fewest_routes,omitempty"`
@@ -85,7 +89,7 @@ func summarise(measurements []measurement) []row {
 func rowOf(measurements []measurement, like measurement) row {
 	r := row{Topology: like.Topology, load: like.load, Peer: like.Peer}
 	of := func(peer string) []measurement { return selectPeer(measurements, like, peer) }
-	own, direct, envoy := of(like.Peer), of(peerDirect), of(peerEnvoy)
+	own, direct, envoy, envoy2 := of(like.Peer), of(peerDirect), of(peerEnvoy), of(peerEnvoy2)
 	for _, m := range own {
 		r.Errors += m.Errors
 		if m.Failure != "" {
@@ -95,6 +99,7 @@ func rowOf(measurements []measurement, like measurement) row {
 	rate := func(m measurement) float64 { return m.Rate }
 	p50 := func(m measurement) float64 { return m.P50 }
 	p99 := func(m measurement) float64 { return m.P99 }
+	mean := func(m measurement) float64 { return m.Mean }
 	r.Rate = spreadOf(figures(own, rate))
 	r.P50 = spreadOf(figures(own, p50))
 	r.P99 = spreadOf(figures(own, p99))
@@ -103,7 +108,11 @@ func rowOf(measurements []measurement, like measurement) row {
 	r.RateToDirect = spreadOf(ratios(own, direct, rate))
 	r.P50ToDirect = spreadOf(ratios(own, direct, p50))
 	r.P99ToDirect = spreadOf(ratios(own, direct, p99))
+	r.MeanToDirect = spreadOf(ratios(own, direct, mean))
+	r.RateToSpread = spreadOf(ratios(own, of(peerSpread), rate))
 	r.RateToEnvoy = spreadOf(ratios(own, envoy, rate))
+	r.RateToEnvoy2 = spreadOf(ratios(own, envoy2, rate))
+	r.MeanToEnvoy2 = spreadOf(ratios(own, envoy2, mean))
 	if like.Case == caseLeast {
 		r.Least = leastRowOf(measurements, like)
 	}

@@ -20,26 +20,76 @@ type target struct {
 	atMost bool
 }
 
-func rateToDirect(r row) *spread { return r.RateToDirect }
-func rateToEnvoy(r row) *spread  { return r.RateToEnvoy }
-func p50ToDirect(r row) *spread  { return r.P50ToDirect }
-
+func rateToDirect(r row) *spread  { return r.RateToDirect }
+func rateToEnvoy(r row) *spread   { return r.RateToEnvoy }
+func rateToEnvoy2(r row) *spread  { return r.RateToEnvoy2 }
+func p50ToDirect(r row) *spread   { return r.P50ToDirect }
+func p99ToDirect(r row) *spread   { return r.P99ToDirect }
+func meanToDirect(r row) *spread  { return r.MeanToDirect }
+func meanToEnvoy2(r row) *spread  { return r.MeanToEnvoy2 }
 func p99ToEnvoy(r row) *spread    { return r.Least.P99ToEnvoy }
 func p99ToSidecars(r row) *spread { return r.Least.P99ToSidecars }
+func costToEnvoy(r row) *spread   { return r.Scale.OverDirectToEnvoy }
 
-// projectTargets are what XLB promises; README.md repeats them.
-var projectTargets = []target{
-	{lab.SameHost, keepalive(32), "requests/s, xlb / direct", rateToDirect, 1.2, false},
-	{lab.SameHost, keepalive(32), "p50, xlb / direct", p50ToDirect, 0.9, true},
-	{lab.SameHost, keepalive(32), "requests/s, xlb / envoy", rateToEnvoy, 4, false},
-	{lab.CrossHost, keepalive(32), "requests/s, xlb / direct", rateToDirect, 0.5, false},
-	{lab.CrossHost, keepalive(32), "requests/s, xlb / envoy", rateToEnvoy, 2, false},
-	{lab.SameHost, short(1), "connections/s, xlb / direct", rateToDirect, 0.8, false},
-	{lab.SameHost, short(32), "connections/s, xlb / direct", rateToDirect, 0.8, false},
-	{lab.SameHost, leastLoaded(choiceOfTwo, leastRate), "p99, xlb / envoy", p99ToEnvoy, 1, true},
-	{lab.SameHost, leastLoaded(choiceOfTwo, leastRate), "p99, xlb / envoy-sidecars", p99ToSidecars, 1, true},
-	{lab.SameHost, leastLoaded(choiceOfAll, leastRate), "p99, xlb / envoy", p99ToEnvoy, 1, true},
-	{lab.SameHost, leastLoaded(choiceOfAll, leastRate), "p99, xlb / envoy-sidecars", p99ToSidecars, 1, true},
+// projectTargets are what XLB is out for, beside nobody in the way (direct), a sidecar (Envoy) and two (Envoy, two hops). The figures of the applications
+// are the XLB paper's gains, section 6.
+var projectTargets = slices.Concat(
+	keptTargets(),
+	[]target{
+		{lab.SameHost, short(1), "connections/s, xlb / direct", rateToDirect, 0.8, false},
+		{lab.SameHost, short(32), "connections/s, xlb / direct", rateToDirect, 0.8, false},
+		{lab.SameHost, short(1), "connections/s, xlb / envoy", rateToEnvoy, 3, false},
+		{lab.SameHost, short(32), "connections/s, xlb / envoy", rateToEnvoy, 3, false},
+	},
+	sizeTargets(),
+	[]target{
+		{lab.SameHost, chained(50, 9), "mean latency, xlb / direct", meanToDirect, 0.9, true},
+		{lab.SameHost, chained(50, 9), "requests/s, xlb / envoy2", rateToEnvoy2, 15, false},
+		{lab.SameHost, atShare(32, 10), "processor time over direct, xlb / envoy", costToEnvoy, 0.1, true},
+		{lab.SameHost, atShare(32, 30), "processor time over direct, xlb / envoy", costToEnvoy, 0.1, true},
+		{lab.SameHost, beside(5, 1000, 8), "p99, xlb / direct", p99ToDirect, 1.1, true},
+		{lab.SameHost, beside(5, 1000, 64), "p99, xlb / direct", p99ToDirect, 1.1, true},
+		{lab.SameHost, load{Case: caseBookstore, Connections: 8}, "pages/s, xlb / envoy2", rateToEnvoy2, 1.43, false},
+		{lab.SameHost, load{Case: caseBookstore, Connections: 8}, "mean latency, xlb / envoy2", meanToEnvoy2, 0.67, true},
+		{lab.SameHost, load{Case: caseBank, Connections: 8}, "pages/s, xlb / envoy2", rateToEnvoy2, 1.1, false},
+		{lab.SameHost, load{Case: caseBank, Connections: 8}, "mean latency, xlb / envoy2", meanToEnvoy2, 0.89, true},
+		{lab.SameHost, leastLoaded(choiceOfTwo, leastRate), "p99, xlb / envoy", p99ToEnvoy, 1, true},
+		{lab.SameHost, leastLoaded(choiceOfTwo, leastRate), "p99, xlb / envoy-sidecars", p99ToSidecars, 1, true},
+		{lab.SameHost, leastLoaded(choiceOfAll, leastRate), "p99, xlb / envoy", p99ToEnvoy, 1, true},
+		{lab.SameHost, leastLoaded(choiceOfAll, leastRate), "p99, xlb / envoy-sidecars", p99ToSidecars, 1, true},
+	},
+)
+
+// keptTargets are those of kept-alive connections.
+func keptTargets() []target {
+	var targets []target
+	for _, n := range []int{1, 8, 32, 128} {
+		targets = append(targets,
+			target{lab.SameHost, keepalive(n), "p50, xlb / direct", p50ToDirect, 0.8, true},
+			target{lab.SameHost, keepalive(n), "p99, xlb / direct", p99ToDirect, 1, true})
+	}
+	for _, n := range []int{32, 128} {
+		targets = append(targets,
+			target{lab.SameHost, keepalive(n), "requests/s, xlb / direct", rateToDirect, 1.3, false},
+			target{lab.SameHost, keepalive(n), "requests/s, xlb / envoy", rateToEnvoy, 5, false},
+			target{lab.SameHost, keepalive(n), "requests/s, xlb / envoy2", rateToEnvoy2, 10, false},
+			target{lab.CrossHost, keepalive(n), "requests/s, xlb / direct", rateToDirect, 0.7, false})
+	}
+	return targets
+}
+
+// sizeTargets are those of bodies.
+func sizeTargets() []target {
+	var targets []target
+	for _, topology := range []lab.Topology{lab.SameHost, lab.CrossHost} {
+		for _, way := range []string{wayResponse, wayRequest} {
+			for _, size := range []int{1 << 10, 16 << 10, 64 << 10} {
+				targets = append(targets, target{topology, sized(32, way, size), "requests/s, xlb / direct", rateToDirect, 1, false})
+			}
+			targets = append(targets, target{topology, sized(32, way, 1<<20), "requests/s, xlb / direct", rateToDirect, 0.95, false})
+		}
+	}
+	return targets
 }
 
 // verdict is a target with what was measured.
@@ -64,11 +114,14 @@ func (v verdict) String() string {
 	return fmt.Sprintf("%-6s  %s: measured %s", word, v.Target, measured)
 }
 
-// judge compares the rows with the targets. A figure taken while XLB lost
+// judge compares the rows with the targets of their cases. A figure taken while XLB lost
 // requests proves nothing, so those rows meet no target.
 func judge(rows []row, targets []target) []verdict {
 	verdicts := make([]verdict, 0, len(targets))
 	for _, t := range targets {
+		if !slices.ContainsFunc(rows, func(r row) bool { return r.Case == t.load.Case }) {
+			continue
+		}
 		v := verdict{Target: t.String()}
 		i := slices.IndexFunc(rows, func(r row) bool {
 			return r.Peer == peerXLB && r.Topology == t.topology && r.load == t.load

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestMergedReportHasAllRuns(t *testing.T) {
+	dirs := []string{t.TempDir(), t.TempDir()}
+	first, second := exampleReport(), exampleReport()
+	for i := range second.Measurements {
+		second.Measurements[i].load = short(32)
+	}
+	for i, r := range []report{first, second} {
+		if err := r.save(dirs[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := t.TempDir()
+	cmd := newMergeCommand()
+	cmd.SetArgs(append([]string{"--out", out}, dirs...))
+	if err := cmd.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(out, "results.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"keepalive, 32 connections", "short, 32 connections", "connections/s, xlb / direct at least 0.8: measured 1.30", "begun 2026-01-02 03:04, 1 rounds of 1s"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%q is missing in:\n%s", want, text)
+		}
+	}
+}
+
+func TestReportsThatDoNotGoTogetherAreRefused(t *testing.T) {
+	elsewhere := exampleReport()
+	elsewhere.Machine.CPUs = 64
+	if _, err := mergeReports([]report{exampleReport(), elsewhere}); err == nil || !strings.Contains(err.Error(), "machines") {
+		t.Errorf("reports of two machines: %v", err)
+	}
+	if _, err := mergeReports([]report{exampleReport(), exampleReport()}); err == nil || !strings.Contains(err.Error(), "in two reports") {
+		t.Errorf("the same load twice: %v", err)
+	}
+}
