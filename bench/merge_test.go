@@ -10,12 +10,14 @@ import (
 )
 
 func TestMergedReportHasAllRuns(t *testing.T) {
-	dirs := []string{t.TempDir(), t.TempDir()}
-	first, second := exampleReport(), exampleReport()
-	for i := range second.Measurements {
-		second.Measurements[i].load = short(32)
+	dirs := []string{t.TempDir(), t.TempDir(), t.TempDir()}
+	// The third has figures of its own, which the others lack.
+	kept, brief, chain := exampleReport(), exampleReport(), exampleReport()
+	for i := range brief.Measurements {
+		brief.Measurements[i].load = short(32)
+		chain.Measurements[i].load = chained(50, 9)
 	}
-	for i, r := range []report{first, second} {
+	for i, r := range []report{kept, brief, chain} {
 		if err := r.save(dirs[i]); err != nil {
 			t.Fatal(err)
 		}

@@ -362,8 +362,11 @@ func (r report) saveScalePlots(dir string, topology lab.Topology) (errs []error)
 func linesOf(rows []row, like row, figure func(r row) *spread) []line {
 	var lines []line
 	for _, r := range rows {
+		if r.Topology != like.Topology || !r.comparedWith(like.load) {
+			continue
+		}
 		value := figure(r)
-		if r.Topology != like.Topology || !r.comparedWith(like.load) || value == nil || value.Median <= 0 {
+		if value == nil || value.Median <= 0 {
 			continue
 		}
 		i := slices.IndexFunc(lines, func(l line) bool { return l.name == r.Peer })
