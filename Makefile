@@ -170,7 +170,7 @@ bench: build ## Compare with a direct connection, nginx and Envoy; see bench/MET
 
 # Cases of the benchmark: make bench-rate BENCH_ARGS='--topology same --out /tmp/rate'.
 BENCH_APPS := bookstore bank
-BENCH_CASES := keepalive short routes websocket least connections sizes rate chain density \
+BENCH_CASES := keepalive short setup routes websocket least connections sizes rate chain density \
 	interference rules changes $(BENCH_APPS)
 BENCH_ARGS ?=
 
@@ -181,7 +181,7 @@ bench-tools-apps:
 $(BENCH_APPS:%=bench-%): bench-tools-apps
 
 .PHONY: bench-NAME $(BENCH_CASES:%=bench-%)
-bench-NAME: ## One case of it: keepalive, short, routes, websocket, least, connections, sizes, rate, chain, density, interference, rules, changes, bookstore, bank, fortio.
+bench-NAME: ## One case of it: keepalive, short, setup, routes, websocket, least, connections, sizes, rate, chain, density, interference, rules, changes, bookstore, bank, fortio.
 	@echo 'make bench-NAME, with one of: $(BENCH_CASES) fortio' && exit 2
 $(BENCH_CASES:%=bench-%): bench-%: build
 	@scripts/install-deps bench

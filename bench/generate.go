@@ -35,6 +35,8 @@ func (b *bed) generate(ctx context.Context, l load, targets []netip.AddrPort, pa
 		return b.generateAtRate(ctx, targets, l.Rate, l.Connections, leastClients, d)
 	case caseShort:
 		return b.generateSelf(ctx, targets, "load", l, d, "--path", path)
+	case caseSetup:
+		return b.generateSelf(ctx, targets, "load", l, d, "--setup-only")
 	case caseWebSocket:
 		return b.generateSelf(ctx, targets, "websocket", l, d, "--message", strconv.Itoa(l.Message))
 	}

@@ -60,10 +60,10 @@ func newCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Topology, "topology", all, "where the endpoints are: same (host), cross (host) or all")
-	flags.StringVar(&o.Case, "case", all, "what is measured: keepalive, short (one connection per request), routes (tables of many), websocket (messages), least (one endpoint is slow), "+strings.Join(scaleCases, ", ")+", all, or an application of examples/: bookstore, bank")
+	flags.StringVar(&o.Case, "case", all, "what is measured: keepalive, short (one connection per request), setup (connections without requests), routes (tables of many), websocket (messages), least (one endpoint is slow), "+strings.Join(scaleCases, ", ")+", all, or an application of examples/: bookstore, bank")
 	flags.IntSliceVar(&o.Connections, "connections", []int{1, 8, 32, 128}, "numbers of kept-alive connections")
 	flags.StringSliceVar(&o.Generators, "load", []string{generatorWrk}, "generators of the case keepalive: wrk, fortio")
-	flags.IntSliceVar(&o.ShortConnections, "short-connections", []int{1, 32}, "numbers of clients that connect for each request")
+	flags.IntSliceVar(&o.ShortConnections, "short-connections", []int{1, 32}, "numbers of clients that connect again and again, in the cases short and setup")
 	flags.StringSliceVar(&o.RouteKinds, "route-kinds", routeKinds, "kinds of routes")
 	flags.IntSliceVar(&o.Routes, "routes", []int{1, 10, 100, 1000, 10000}, "numbers of routes in a table")
 	flags.IntVar(&o.RouteConnections, "route-connections", 8, "number of kept-alive connections that ask for routes")

@@ -19,6 +19,8 @@ const (
 	caseKeepalive = "keepalive"
 	// caseShort makes a connection per request (package load).
 	caseShort = "short"
+	// caseSetup makes connections and no requests.
+	caseSetup = "setup"
 	// caseRoutes keeps its connections, too, and has its requests find their way through tables of many routes.
 	caseRoutes = "routes"
 	// caseWebSocket sends messages on connections that stay open (package websocket).
@@ -86,7 +88,7 @@ func (o options) validate() error {
 		}
 	}
 	oneOf("topology", o.Topology, string(lab.SameHost), string(lab.CrossHost), all)
-	oneOf("case", o.Case, append([]string{caseKeepalive, caseShort, caseRoutes, caseWebSocket, caseLeast, caseBookstore, caseBank, all}, scaleCases...)...)
+	oneOf("case", o.Case, append([]string{caseKeepalive, caseShort, caseSetup, caseRoutes, caseWebSocket, caseLeast, caseBookstore, caseBank, all}, scaleCases...)...)
 	oneOf("output", o.Output, outputText, outputJSON)
 	for _, name := range o.Peers {
 		oneOf("peers", name, append([]string{all}, peerNames()...)...)
@@ -221,6 +223,11 @@ func (o options) loads() []load {
 	if o.asksFor(caseShort) {
 		for _, n := range o.ShortConnections {
 			loads = append(loads, short(n))
+		}
+	}
+	if o.asksFor(caseSetup) {
+		for _, n := range o.ShortConnections {
+			loads = append(loads, load{Case: caseSetup, Connections: n})
 		}
 	}
 	if o.asksFor(caseRoutes) {

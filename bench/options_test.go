@@ -45,13 +45,14 @@ func TestOptionsNameEveryBadFlag(t *testing.T) {
 func TestLoadsFollowTheCase(t *testing.T) {
 	kept := []load{keepalive(1), keepalive(32)}
 	once := []load{short(8)}
+	setup := []load{{Case: caseSetup, Connections: 8}}
 	routes := []load{
 		throughRoutes(8, routesByPath, 1), throughRoutes(8, routesByPath, 10), throughRoutes(8, routesByRegex, 1), throughRoutes(8, routesByRegex, 10),
 	}
 	messages := []load{webSocket(1, 16), webSocket(100, 16), webSocket(1, 1024), webSocket(100, 1024)}
 	least := []load{leastLoaded(choiceOfTwo, leastRate), leastLoaded(choiceOfAll, leastRate)}
 	for name, want := range map[string][]load{
-		caseLeast: least, caseKeepalive: kept, caseShort: once, caseRoutes: routes, caseWebSocket: messages, all: slices.Concat(kept, once, routes, messages, least, validOptions().scaleLoads()),
+		caseLeast: least, caseKeepalive: kept, caseShort: once, caseSetup: setup, caseRoutes: routes, caseWebSocket: messages, all: slices.Concat(kept, once, setup, routes, messages, least, validOptions().scaleLoads()),
 	} {
 		o := validOptions()
 		o.Case = name

@@ -156,7 +156,7 @@ func (p peer) takesPart(l load) bool {
 
 // spreads reports whether it matters under a load which endpoint a connection goes to, and any would do.
 func (l load) spreads() bool {
-	return slices.Contains([]string{caseKeepalive, caseShort, caseConnections, caseSizes, caseRate}, l.Case)
+	return slices.Contains([]string{caseKeepalive, caseShort, caseSetup, caseConnections, caseSizes, caseRate}, l.Case)
 }
 
 // tell writes a line of progress.

@@ -152,6 +152,38 @@ func TestEveryRequestHasItsConnection(t *testing.T) {
 	}
 }
 
+func TestSetupAloneSendsNothing(t *testing.T) {
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	received := make(chan int)
+	go func() {
+		total := 0
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				break
+			}
+			n, _ := io.Copy(io.Discard, c)
+			total += int(n)
+			c.Close()
+		}
+		received <- total
+	}()
+	report, err := Run(context.Background(), Options{
+		Targets: []netip.AddrPort{netip.MustParseAddrPort(listener.Addr().String())}, Connections: 2, Duration: 50 * time.Millisecond, SetupOnly: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.Close()
+	if n := <-received; n != 0 || report.Requests == 0 || report.Errors != 0 {
+		t.Errorf("%d bytes sent by %d connections, %d errors (%s); want none by many", n, report.Requests, report.Errors, report.FirstError)
+	}
+}
+
 func TestRefusedConnectionsAreErrors(t *testing.T) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {

@@ -44,7 +44,9 @@ type Options struct {
 	Path string
 	// Connections is the number of workers, each with one open connection.
 	Connections int
-	Duration    time.Duration
+	// SetupOnly connects and closes, and sends nothing.
+	SetupOnly bool
+	Duration  time.Duration
 }
 
 // Validate returns what is wrong with the options.
@@ -82,7 +84,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	defer cancel()
 	workers := make([]*worker, o.Connections)
 	for i := range workers {
-		workers[i] = newWorker(o.Targets[i%len(o.Targets)], o.Path)
+		workers[i] = newWorker(o, o.Targets[i%len(o.Targets)])
 	}
 	start := time.Now()
 	var wg sync.WaitGroup
@@ -103,6 +105,7 @@ func merge(workers []*worker, elapsed time.Duration) Report {
 
 // worker is one closed loop; only its own goroutine uses it until it ends.
 type worker struct {
+	setupOnly bool
 	address   unix.SockaddrInet4
 	request   []byte
 	buffer    []byte
@@ -110,11 +113,12 @@ type worker struct {
 	failures  Failures
 }
 
-func newWorker(target netip.AddrPort, path string) *worker {
+func newWorker(o Options, target netip.AddrPort) *worker {
 	return &worker{
-		address: unix.SockaddrInet4{Port: int(target.Port()), Addr: target.Addr().As4()},
-		request: fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: xlb-bench\r\n\r\n", path, target),
-		buffer:  make([]byte, readBuffer),
+		setupOnly: o.SetupOnly,
+		address:   unix.SockaddrInet4{Port: int(target.Port()), Addr: target.Addr().As4()},
+		request:   fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: xlb-bench\r\n\r\n", o.Path, target),
+		buffer:    make([]byte, readBuffer),
 	}
 }
 
@@ -145,6 +149,9 @@ func (w *worker) exchange() (err error) {
 	}
 	if err := ignoringEINTR(func() error { return unix.Connect(fd, &w.address) }); err != nil {
 		return os.NewSyscallError("connect", err)
+	}
+	if w.setupOnly {
+		return nil
 	}
 	if _, err := unix.Write(fd, w.request); err != nil {
 		return os.NewSyscallError("write", err)
