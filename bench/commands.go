@@ -41,7 +41,7 @@ func newLoadCommand() *cobra.Command {
 	flags.StringSliceVar(&targets, "target", nil, "ADDRESS:PORT to connect to; repeat for several")
 	flags.StringVar(&o.Path, "path", "/", "request target")
 	flags.IntVar(&o.Connections, "connections", 1, "clients, each with one open connection")
-	flags.BoolVar(&o.SetupOnly, "setup-only", false, "connect and close, and send nothing")
+	flags.BoolVar(&o.SetupOnly, "setup-only", false, "connect and reset, and send nothing")
 	flags.DurationVar(&o.Duration, "duration", time.Second, "length of the load")
 	return cmd
 }

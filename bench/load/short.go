@@ -44,7 +44,7 @@ type Options struct {
 	Path string
 	// Connections is the number of workers, each with one open connection.
 	Connections int
-	// SetupOnly connects and closes, and sends nothing.
+	// SetupOnly connects and resets, and sends nothing.
 	SetupOnly bool
 	Duration  time.Duration
 }
@@ -151,7 +151,8 @@ func (w *worker) exchange() (err error) {
 		return os.NewSyscallError("connect", err)
 	}
 	if w.setupOnly {
-		return nil
+		// The close is a reset, and keeps no port: otherwise what is measured is how many ports there are.
+		return os.NewSyscallError("setsockopt", unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}))
 	}
 	if _, err := unix.Write(fd, w.request); err != nil {
 		return os.NewSyscallError("write", err)
