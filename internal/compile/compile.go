@@ -28,7 +28,7 @@ func Compile(cfg *model.Config) (*Image, []Note) { return NewCompiler().Compile(
 // what will be slower than it could be, in the order of the configuration.
 func (c *Compiler) Compile(cfg *model.Config) (*Image, []Note) {
 	now := round{listeners: cfg.Listeners, sources: cfg.Clusters}
-	changed := changeOf(c.before.sources, cfg.Clusters)
+	changed := model.ChangeOf(c.before.sources, cfg.Clusters)
 	if !c.before.serves(&now, &changed) {
 		c.compileListeners(&now, cfg)
 	}

@@ -32,27 +32,8 @@ type keptCluster struct {
 	local      model.Local
 }
 
-// change is where two lists of clusters differ: in between they have the same at their beginning and at their end.
-type change struct {
-	first          int
-	removed, added []*model.Cluster
-}
-
-// changeOf compares pointers.
-func changeOf(before, now []*model.Cluster) change {
-	first, last := 0, 0
-	shorter := min(len(before), len(now))
-	for first < shorter && before[first] == now[first] {
-		first++
-	}
-	for last < shorter-first && before[len(before)-1-last] == now[len(now)-1-last] {
-		last++
-	}
-	return change{first: first, removed: before[first : len(before)-last], added: now[first : len(now)-last]}
-}
-
 // serves takes over the compiled listeners of the round before, if they are what would be compiled now.
-func (r *round) serves(now *round, changed *change) bool {
+func (r *round) serves(now *round, changed *model.ClusterChange) bool {
 	if r.criteria == nil || !slices.Equal(r.listeners, now.listeners) || r.dependsOn(changed) {
 		return false
 	}
@@ -62,9 +43,9 @@ func (r *round) serves(now *round, changed *change) bool {
 
 // dependsOn reports whether the compiled listeners may be others for the change: some of them lead to an endpoint by themselves, and only of
 // a cluster with subsets it matters which one a route asks for.
-func (r *round) dependsOn(changed *change) bool {
+func (r *round) dependsOn(changed *model.ClusterChange) bool {
 	divided := map[string]bool{}
-	for _, c := range changed.removed {
+	for _, c := range changed.Removed {
 		if r.proxied[c.Name] {
 			return true
 		}
@@ -72,7 +53,7 @@ func (r *round) dependsOn(changed *change) bool {
 			divided[c.Name] = true
 		}
 	}
-	for _, c := range changed.added {
+	for _, c := range changed.Added {
 		if r.proxied[c.Name] || (c.Subsets != nil) != divided[c.Name] {
 			return true
 		}
@@ -96,21 +77,21 @@ func proxiedBy(listeners []*model.Listener) map[string]bool {
 }
 
 // addClusters compiles those that the round before does not have.
-func (r *round) addClusters(before *round, changed *change) {
+func (r *round) addClusters(before *round, changed *model.ClusterChange) {
 	r.clusters = make([]*keptCluster, 0, len(r.sources))
 	known := map[*model.Cluster]*keptCluster{}
-	for i, c := range changed.removed {
-		known[c] = before.clusters[changed.first+i]
+	for i, c := range changed.Removed {
+		known[c] = before.clusters[changed.First+i]
 	}
 	for i, c := range r.sources {
 		var k *keptCluster
-		switch behind := i - changed.first - len(changed.added); {
-		case i < changed.first:
+		switch behind := i - changed.First - len(changed.Added); {
+		case i < changed.First:
 			k = before.clusters[i]
 		case behind < 0:
 			k = known[c]
 		default:
-			k = before.clusters[changed.first+len(changed.removed)+behind]
+			k = before.clusters[changed.First+len(changed.Removed)+behind]
 		}
 		r.clusters = append(r.clusters, r.cluster(c, k))
 	}

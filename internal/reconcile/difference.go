@@ -3,7 +3,9 @@
 package reconcile
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 
 	"github.com/xlb-project/xlb/internal/compile"
@@ -108,7 +110,7 @@ type touched struct {
 
 // Changes are what has changed of what Endpoints and Clusters list, but for shares.
 type Changes struct {
-	// Endpoints that are new or may have changed. Released are indices that stand for none any more.
+	// Endpoints by index that are new or may have changed: of a cluster all, and those that have left it. Released are indices that stand for none any more.
 	Endpoints []EndpointEntry
 	Released  []uint32
 	// Clusters: there are others than before, or they have other subsets.
@@ -128,6 +130,7 @@ func (r *Reconciler) Changed() Changes {
 		}
 		out.Endpoints = append(out.Endpoints, r.endpoints[key].entry(key))
 	}
+	slices.SortFunc(out.Endpoints, func(a, b EndpointEntry) int { return cmp.Compare(a.Index, b.Index) })
 	r.touched = touched{endpoints: map[uint32]struct{}{}}
 	return out
 }
