@@ -216,7 +216,7 @@ func (d *dynamic) check(kind config.Kind, name string, body *anypb.Any) (referen
 // stats are the statistics that internal/metrics knows. They are read at any time.
 func (d *dynamic) stats() map[string]uint64 {
 	out := map[string]uint64{
-		"xlb.dynamic.updates": d.counted.inForce.Load(), "xlb.dynamic.rejected": d.counted.rejected.Load(),
+		"xlb.dynamic.writes": d.n.reconcil.Written(), "xlb.dynamic.updates": d.counted.inForce.Load(), "xlb.dynamic.rejected": d.counted.rejected.Load(),
 		"xlb.dynamic.partial": d.counted.partly.Load(), "xlb.dynamic.resources.refused": d.counted.resources.Load(),
 	}
 	if d.client == nil {

@@ -108,7 +108,7 @@ type Config struct {
 	// ShrinkAfter is how long an endpoint keeps i-socks that it does not need, 0 means 10 s.
 	ShrinkAfter time.Duration
 	// LastAfter is how long an endpoint that is not asked keeps its last i-sock where there are too many for Initial each, 0 means 5 min; it is closed
-	// earlier where slots, or files, become scarce.
+	// earlier where slots become scarce.
 	LastAfter time.Duration
 	// Released is told when the last i-sock of a removed endpoint has closed.
 	Released func(endpoint uint32)

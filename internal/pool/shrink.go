@@ -49,8 +49,8 @@ func (p *Pool) shrinkLocked(e *endpoint, now uint64) {
 	}
 }
 
-// maxLast bounds the i-socks that are kept because they are the last of their endpoint: each takes a file, and memory of both sides.
-const maxLast = 16384
+// spared is the part of all slots, as a divisor, that is not given to last i-socks.
+const spared = 4
 
 // lastOf is 1 for an endpoint that has been asked lately, 0 for others: a request that comes now and then is not to open a connection each time.
 // Sweeps do not see leases that are short, but the numbers of leases tell that there were some.
@@ -63,7 +63,7 @@ func (p *Pool) lastOf(e *endpoint, now uint64) int {
 	if asked != d.asked || d.used == 0 {
 		d.asked, d.used = asked, now
 	}
-	if e.Draining || now-d.used >= uint64(p.cfg.LastAfter) || len(p.isocks) > min(maxLast, len(p.cfg.Shared.Slots)/2) {
+	if e.Draining || now-d.used >= uint64(p.cfg.LastAfter) || len(p.isocks) > len(p.cfg.Shared.Slots)-len(p.cfg.Shared.Slots)/spared {
 		return 0
 	}
 	return min(e.target, 1)

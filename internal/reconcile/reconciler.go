@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/compile"
@@ -50,6 +51,8 @@ type Reconciler struct {
 	nextClass uint32
 	// stats of the Apply that is under way.
 	stats Stats
+	// written is the sum of those that have come to their end.
+	written atomic.Uint64
 }
 
 // numbers are the indices of all maps that are not in use.
@@ -175,6 +178,7 @@ func (r *Reconciler) switchTo(im *compile.Image) error {
 }
 
 func (r *Reconciler) sayInForce(im *compile.Image) {
+	r.written.Add(uint64(r.stats.Total()))
 	if r.stats.Total() > 0 {
 		r.log.Info("configuration is in force", "listeners", len(im.Listeners), "clusters", len(im.Clusters), "writes", r.stats.Total())
 	}
