@@ -11,12 +11,15 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// Compiler compiles configurations, one after another. It keeps what is made of expressions for the next one; what comes out
-// depends on nothing but the configuration.
-type Compiler struct{ known *known }
+// Compiler compiles configurations, one after another. What is the same in the next one, by its pointer, is not compiled again, so nothing
+// of the model may be changed once it has been compiled. What comes out depends on nothing but the configuration.
+type Compiler struct {
+	known  *known
+	before round
+}
 
 // NewCompiler returns a compiler.
-func NewCompiler() *Compiler { return &Compiler{newKnown()} }
+func NewCompiler() *Compiler { return &Compiler{known: newKnown()} }
 
 // Compile compiles the only configuration.
 func Compile(cfg *model.Config) (*Image, []Note) { return NewCompiler().Compile(cfg) }
@@ -24,12 +27,26 @@ func Compile(cfg *model.Config) (*Image, []Note) { return NewCompiler().Compile(
 // Compile compiles a validated configuration. It always succeeds; the notes say
 // what will be slower than it could be, in the order of the configuration.
 func (c *Compiler) Compile(cfg *model.Config) (*Image, []Note) {
+	now := round{listeners: cfg.Listeners, sources: cfg.Clusters}
+	changed := model.ChangeOf(c.before.sources, cfg.Clusters)
+	if !c.before.serves(&now, &changed) {
+		c.compileListeners(&now, cfg)
+	}
+	now.addClusters(&c.before, &changed)
+	c.before = now
+	notes := slices.Clip(now.notes)
+	for _, k := range now.clusters {
+		notes = append(notes, k.notes...)
+	}
+	return &Image{Listeners: now.compiled, Clusters: now.image(cfg.Local)}, notes
+}
+
+// compileListeners compiles all of them: they share what there is room for.
+func (c *Compiler) compileListeners(now *round, cfg *model.Config) {
 	defer c.known.endRound()
-	im := &Image{}
-	var notes []Note
 	left := newSpace(c.known)
 	left.noteSubsets(cfg)
-	criteria := criteriaOf(cfg)
+	now.criteria, now.proxied = criteriaOf(cfg), proxiedBy(cfg.Listeners)
 	for _, l := range cfg.Listeners {
 		where := fmt.Sprintf("listener %q", l.Name)
 		out := Listener{
@@ -38,18 +55,10 @@ func (c *Compiler) Compile(cfg *model.Config) (*Image, []Note) {
 		if !out.PassesBy {
 			var more []Note
 			out.Table, more = compileListener(left, where, cfg, l)
-			notes = append(notes, more...)
+			now.notes = append(now.notes, more...)
 		}
-		im.Listeners = append(im.Listeners, out)
+		now.compiled = append(now.compiled, out)
 	}
-	for _, c := range cfg.Clusters {
-		cl, more := compileCluster(c)
-		cl.addSubsets(c, criteria.of(c.Name))
-		notes = append(notes, more...)
-		im.Clusters = append(im.Clusters, cl)
-	}
-	im.addZones(cfg.Local)
-	return im, notes
 }
 
 // ownAddresses are those of a listener that no other listener has.

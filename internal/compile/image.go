@@ -16,8 +16,17 @@ import (
 type Image struct {
 	// Listeners in the order of the configuration.
 	Listeners []Listener
-	// Clusters in the order of the configuration.
-	Clusters []Cluster
+	// Clusters in the order of the configuration. One that is as in the image before is the same pointer, if one Compiler made both; so are all
+	// Listeners, if they are. Neither is changed later.
+	Clusters []*Cluster
+}
+
+// SameListeners reports whether both images have the listeners of one compilation. False does not mean that they differ.
+func (im *Image) SameListeners(other *Image) bool {
+	if len(im.Listeners) == 0 || len(other.Listeners) == 0 {
+		return len(im.Listeners) == len(other.Listeners)
+	}
+	return len(im.Listeners) == len(other.Listeners) && &im.Listeners[0] == &other.Listeners[0]
 }
 
 // Listener is a service address, or many, and its route table.
@@ -85,7 +94,7 @@ type Table struct {
 
 // Equal reports whether two tables hold the same.
 func (t *Table) Equal(other *Table) bool {
-	return t.SameLimits(other) && t.Flags == other.Flags && t.Default == other.Default && t.Missing == other.Missing && t.TupleNumbers == other.TupleNumbers &&
+	return t == other || t.SameLimits(other) && t.Flags == other.Flags && t.Default == other.Default && t.Missing == other.Missing && t.TupleNumbers == other.TupleNumbers &&
 		slices.Equal(t.VHosts, other.VHosts) && slices.Equal(t.Hosts, other.Hosts) && slices.Equal(t.Paths, other.Paths) &&
 		slices.Equal(t.Tuples, other.Tuples) && slices.Equal(t.Buckets, other.Buckets) &&
 		slices.Equal(t.Routes, other.Routes) && slices.Equal(t.Splits, other.Splits) && slices.Equal(t.Retries, other.Retries) &&

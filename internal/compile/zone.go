@@ -22,20 +22,15 @@ type Zones struct {
 	isHere bool
 }
 
-// addZones makes the clusters zone-aware, as in Envoy all but that of this node itself and those that hash.
-func (im *Image) addZones(local *model.Local) {
-	if local == nil {
-		return
+// zoneAware is the cluster with what it needs to be zone-aware, as in Envoy all but that of this node itself and those that hash.
+func (c *Cluster) zoneAware(local *model.Local, own *Cluster) *Cluster {
+	if c == own || c.hashes() {
+		return c
 	}
-	own := &im.Clusters[slices.IndexFunc(im.Clusters, func(c Cluster) bool { return c.Name == local.Cluster })]
-	for i := range im.Clusters {
-		c := &im.Clusters[i]
-		if c == own || c.hashes() {
-			continue
-		}
-		c.Zones = &Zones{Local: *local, Endpoints: own.Endpoints, Members: own.Members}
-		c.Zones.addLocalities(c.Members)
-	}
+	out := *c
+	out.Zones = &Zones{Local: *local, Endpoints: own.Endpoints, Members: own.Members}
+	out.Zones.addLocalities(out.Members)
+	return &out
 }
 
 func (z *Zones) addLocalities(members []Member) {

@@ -34,10 +34,7 @@ func weighing(list []Member, weights ...uint32) []Member {
 
 // zoneAware is a cluster of members for a node in a zone, beside which there are others.
 func zoneAware(rules model.Balancing, hosts, nodes []Member, zone string) *Cluster {
-	im := &Image{Clusters: []Cluster{*inPlaces(rules, hosts...), *inPlaces(model.Balancing{}, nodes...)}}
-	im.Clusters[1].Name = "nodes"
-	im.addZones(&model.Local{Cluster: "nodes", Locality: model.Locality{Zone: zone}})
-	return &im.Clusters[0]
+	return inPlaces(rules, hosts...).zoneAware(&model.Local{Cluster: "nodes", Locality: model.Locality{Zone: zone}}, inPlaces(model.Balancing{}, nodes...))
 }
 
 // zoneShares are the parts of the requests that zones get, in alphabetical order, and that fails.
@@ -154,8 +151,9 @@ func TestZonesFollowTheHealthOfEndpointsAndNodes(t *testing.T) {
 }
 
 func TestHashingAndThisNodesOwnClusterKnowNoZones(t *testing.T) {
-	im := &Image{Clusters: []Cluster{{Name: "ring", Policy: maps.PolicyRingHash}, {Name: "nodes"}, {Name: "other"}}}
-	im.addZones(&model.Local{Cluster: "nodes"})
+	im, _ := Compile(&model.Config{
+		Clusters: []*model.Cluster{{Name: "ring", Policy: model.RingHash}, {Name: "nodes"}, {Name: "other"}}, Local: &model.Local{Cluster: "nodes"},
+	})
 	for i, want := range []bool{false, false, true} {
 		if got := im.Clusters[i].Zones != nil; got != want {
 			t.Errorf("%s: zone-aware %t, want %t", im.Clusters[i].Name, got, want)

@@ -52,6 +52,7 @@ func (b *Bootstrap) Assemble(r Resources) (*model.Config, error) {
 	for _, l := range cfg.Listeners {
 		b.listening[cmp.Or(l.Source, l.Name)] = true
 	}
+	b.remember(t, cfg)
 	return cfg, p.joined()
 }
 

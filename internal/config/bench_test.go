@@ -12,6 +12,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
 	"sigs.k8s.io/yaml"
+
+	"github.com/xlb-project/xlb/internal/model"
 )
 
 const bootstrapBefore = `static_resources:
@@ -110,10 +112,18 @@ func BenchmarkAssemble(b *testing.B) {
 	r.Routes["table"] = pack(Routes, "{name: table, virtual_hosts: [{name: v, domains: ['*'], routes: ["+strings.Join(list, ",")+"]}]}")
 	r.Listeners["web"] = pack(Listeners, httpListener("web", "127.0.0.1", rdsManager))
 	change := [2]*anypb.Any{assignment("c7", 7), assignment("c7", clusters)}
-	for i := 0; b.Loop(); i++ {
-		r.Assignments["c7"] = change[i%2]
-		if cfg, err := bootstrap.Assemble(r); err != nil || len(cfg.Clusters) != clusters+1 {
-			b.Fatal(err)
-		}
+	for name, assemble := range map[string]func() (*model.Config, error){
+		"all":  func() (*model.Config, error) { return bootstrap.Assemble(r) },
+		"told": func() (*model.Config, error) { return bootstrap.AssembleAssignments(r, []string{"c7"}) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				r.Assignments["c7"] = change[i%2]
+				if cfg, err := assemble(); err != nil || len(cfg.Clusters) != clusters+1 {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

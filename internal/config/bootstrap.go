@@ -35,6 +35,8 @@ type Bootstrap struct {
 	clusters map[string]bool
 	// listening are the names of the listeners of the last configuration.
 	listening map[string]bool
+	// last is the last configuration, or nil.
+	last *assembled
 	// files are those that the last configuration needs.
 	files map[File]bool
 }

@@ -31,6 +31,7 @@ func prometheusName(name string) string {
 var dynamicStats = append([]dynamicStat{
 	{"control_plane.connected_state", true, describe("envoy_control_plane_connected_state", "1 while there is a stream to the control plane.")},
 	dynamicCounter("xlb.dynamic.updates", "Changes of dynamic resources that were put in force."),
+	dynamicCounter("xlb.dynamic.writes", "Entries of the kernel's maps, and words of the memory shared with it, that were written or deleted to put configurations in force."),
 	dynamicCounter("xlb.dynamic.rejected", "Changes of dynamic resources that could not be put in force, or files of them that could not be read."),
 	dynamicCounter("xlb.dynamic.partial", "Changes of dynamic resources that were put in force without some of them, which do not go with others."),
 	dynamicCounter("xlb.dynamic.resources.refused", "Dynamic resources that were refused on their own, each time they came."),

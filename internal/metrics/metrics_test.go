@@ -43,7 +43,7 @@ func (s *state) Connections() uint64         { return s.connections }
 func (s *state) SlowBytes() (uint64, uint64) { return s.received, s.sent }
 func (s *state) Resent() uint64              { return 3 }
 func (s *state) Dynamic() map[string]uint64 {
-	return map[string]uint64{"control_plane.connected_state": 1, "xlb.dynamic.updates": 5, "cluster_manager.cds.update_rejected": 2}
+	return map[string]uint64{"control_plane.connected_state": 1, "xlb.dynamic.updates": 5, "xlb.dynamic.writes": 70, "cluster_manager.cds.update_rejected": 2}
 }
 
 func busy() *state {

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"runtime/debug"
 	"slices"
@@ -104,17 +105,22 @@ func (n *Node) install(cfg *model.Config) error {
 	image, notes := n.compiler.Compile(cfg)
 	n.say(notes)
 	n.sayPassed(cfg)
-	if n.current.Load().loses(cfg) {
+	before, places := n.current.Load(), n.directory.Load()
+	changed := model.ChangeOf(before.config.Clusters, cfg.Clusters)
+	if len(changed.Lost()) > 0 {
 		// What their endpoints have counted is not found any more afterwards.
 		n.metrics.Observe()
 	}
-	if err := n.switchTo(cfg, image, notes); err != nil {
+	changes, err := n.switchTo(cfg, image, notes)
+	if err != nil {
 		return err
 	}
-	n.connect(cfg)
+	n.connect(cfg, before, places, &changes)
 	// What cannot be bound is logged, and tried again.
 	_ = n.doors.follow(cfg)
-	n.anchors.LimitsChanged(n.directory.Load().limits)
+	if now := n.directory.Load(); places.limits == nil || !maps.Equal(places.limits, now.limits) {
+		n.anchors.LimitsChanged(now.limits)
+	}
 	n.keeper.follow(cfg)
 	return nil
 }
@@ -141,25 +147,40 @@ func (n *Node) sayPassed(cfg *model.Config) {
 	}
 }
 
-// switchTo changes the kernel, and then the slow path, whose requests never wait for it: until the end they find what they have found before.
-func (n *Node) switchTo(cfg *model.Config, image *compile.Image, notes []compile.Note) error {
+// switchTo changes the kernel, and then the slow path, whose requests never wait for it: until the end they find what they have found before. It
+// says what has changed since the last time that it did so.
+func (n *Node) switchTo(cfg *model.Config, image *compile.Image, notes []compile.Note) (reconcile.Changes, error) {
 	n.inForce.Lock()
 	defer n.inForce.Unlock()
 	if err := n.reconcil.Switch(image); err != nil {
-		return fmt.Errorf("write configuration to the kernel: %w", err)
+		return reconcile.Changes{}, fmt.Errorf("write configuration to the kernel: %w", err)
 	}
+	changes := n.reconcil.Changed()
 	// Endpoints first: who finds the new routes finds their clusters.
-	n.directory.Store(n.newDirectory(cfg))
+	n.directory.Store(n.newDirectory(n.directory.Load(), cfg, &changes))
 	n.publish(cfg, notes)
-	return nil
+	return changes, nil
 }
 
 func (n *Node) publish(cfg *model.Config, notes []compile.Note) {
+	before := n.current.Load()
+	if before == nil {
+		before = &loaded{config: &model.Config{}}
+	}
 	l := &loaded{
-		config: cfg, notes: notes, at: time.Now(),
-		tables: map[string]*model.RouteTable{}, tcp: map[string]*model.TCPProxy{}, inspections: map[string]*model.Inspection{}, clusters: map[string]*model.Cluster{},
+		config: cfg, notes: notes, at: time.Now(), tables: before.tables, tcp: before.tcp, inspections: before.inspections, shortest: before.shortest,
+		clusters: clustersByName(before, cfg),
 	}
 	l.version = sync.OnceValue(func() string { return versionOf(cfg) })
+	if before.tables == nil || !slices.Equal(before.config.Listeners, cfg.Listeners) {
+		l.addListeners(cfg)
+	}
+	n.current.Store(l)
+}
+
+func (l *loaded) addListeners(cfg *model.Config) {
+	l.tables, l.tcp, l.inspections = map[string]*model.RouteTable{}, map[string]*model.TCPProxy{}, map[string]*model.Inspection{}
+	l.shortest = shortestOfRequests(cfg.Listeners)
 	for _, lis := range cfg.Listeners {
 		l.tables[lis.Name] = lis.Routes
 		switch {
@@ -169,21 +190,25 @@ func (n *Node) publish(cfg *model.Config, notes []compile.Note) {
 			l.tcp[lis.Name] = lis.TCP
 		}
 	}
-	for _, c := range cfg.Clusters {
-		l.clusters[c.Name] = c
-	}
-	n.current.Store(l)
 }
 
-// loses reports whether a cluster is not in another configuration.
-func (l *loaded) loses(cfg *model.Config) bool {
-	kept := 0
-	for _, c := range cfg.Clusters {
-		if l.clusters[c.Name] != nil {
-			kept++
-		}
+// clustersByName finds the clusters of a configuration. Readers may still use what was before.
+func clustersByName(before *loaded, cfg *model.Config) map[string]*model.Cluster {
+	changed := model.ChangeOf(before.config.Clusters, cfg.Clusters)
+	if len(changed.Removed)+len(changed.Added) == 0 && before.clusters != nil {
+		return before.clusters
 	}
-	return kept < len(l.clusters)
+	clusters := maps.Clone(before.clusters)
+	if clusters == nil {
+		clusters = make(map[string]*model.Cluster, len(changed.Added))
+	}
+	for _, c := range changed.Removed {
+		delete(clusters, c.Name)
+	}
+	for _, c := range changed.Added {
+		clusters[c.Name] = c
+	}
+	return clusters
 }
 
 // versionOf tells configurations apart by their content. For 10,000 routes that takes a good part of a reload: only who asks for it waits.
@@ -197,19 +222,49 @@ func versionOf(cfg *model.Config) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// connect makes the pools follow the endpoints in force.
-func (n *Node) connect(cfg *model.Config) {
-	plain := cfg.PlainClusters()
-	clusters := n.current.Load().clusters
-	entries := n.reconcil.Endpoints()
-	list := make([]pool.Endpoint, 0, len(entries))
-	kept := make(map[netip.AddrPort]struct{}, len(entries))
-	for _, e := range entries {
-		c := clusters[e.Cluster]
-		if !e.Gone && e.Health != model.Draining {
-			kept[e.Address] = struct{}{}
+// connect makes the pools follow the endpoints in force, after changes of what was before.
+func (n *Node) connect(cfg *model.Config, before *loaded, places *directory, changes *reconcile.Changes) {
+	now := n.current.Load()
+	if plain := n.plainOf(cfg, before); n.plain == nil || !maps.Equal(plain, n.plain) {
+		n.plain = plain
+		// Whoever was not connected to may have to be now.
+		n.pool.SetEndpoints(n.toConnect(n.reconcil.Endpoints(), now))
+	} else {
+		var removed []uint32
+		for i := range changes.Endpoints {
+			if e := &changes.Endpoints[i]; !n.connects(e) {
+				removed = append(removed, e.Index)
+			}
 		}
-		if e.Gone || c == nil || !n.o.FastPath || plain[e.Cluster] {
+		n.pool.Change(n.toConnect(changes.Endpoints, now), append(removed, changes.Released...))
+	}
+	if limit := shortestLimit(cfg, now.shortest); limit != n.shortest {
+		n.shortest = limit
+		n.pool.SetShortest(limit)
+	}
+	n.keepConnections(places, changes)
+	n.releaseGone(changes.Endpoints)
+}
+
+// plainOf are the clusters without i-socks, of another configuration.
+func (n *Node) plainOf(cfg *model.Config, before *loaded) map[string]bool {
+	if n.plain != nil && slices.Equal(before.config.Listeners, cfg.Listeners) {
+		return n.plain
+	}
+	return cfg.PlainClusters()
+}
+
+// connects reports whether an endpoint is to have i-socks.
+func (n *Node) connects(e *reconcile.EndpointEntry) bool {
+	return !e.Gone && n.o.FastPath && !n.plain[e.Cluster]
+}
+
+func (n *Node) toConnect(entries []reconcile.EndpointEntry, now *loaded) []pool.Endpoint {
+	list := make([]pool.Endpoint, 0, len(entries))
+	for i := range entries {
+		e := &entries[i]
+		c := now.clusters[e.Cluster]
+		if c == nil || !n.connects(e) {
 			continue
 		}
 		list = append(list, pool.Endpoint{
@@ -218,10 +273,41 @@ func (n *Node) connect(cfg *model.Config) {
 			Limits: pool.Limits(c.Connections), Draining: e.Health == model.Draining,
 		})
 	}
-	n.pool.SetEndpoints(list)
-	n.pool.SetShortest(shortestLimit(cfg))
-	n.proxy.KeepConnections(kept)
-	n.releaseGone(entries)
+	return list
+}
+
+// keepConnections tells the slow path to which addresses it may keep connections. Several clusters may have endpoints at one.
+func (n *Node) keepConnections(places *directory, changes *reconcile.Changes) {
+	touched := map[netip.AddrPort]int{}
+	count := func(e *reconcile.EndpointEntry, by int) {
+		if e == nil || e.Gone || e.Health == model.Draining {
+			return
+		}
+		if _, known := touched[e.Address]; !known {
+			touched[e.Address] = n.kept[e.Address]
+		}
+		n.kept[e.Address] += by
+	}
+	for i := range changes.Endpoints {
+		count(&changes.Endpoints[i], +1)
+		count(places.endpoints.at(changes.Endpoints[i].Index), -1)
+	}
+	for _, index := range changes.Released {
+		count(places.endpoints.at(index), -1)
+	}
+	var added, dropped []netip.AddrPort
+	for address, before := range touched {
+		switch now := n.kept[address]; {
+		case now == 0:
+			delete(n.kept, address)
+			if before > 0 {
+				dropped = append(dropped, address)
+			}
+		case before == 0:
+			added = append(added, address)
+		}
+	}
+	n.proxy.KeepConnections(added, dropped)
 }
 
 // releaseGone gives up removed endpoints that have no pool: of all when there is no fast path, and those of listeners without HTTP.

@@ -45,9 +45,7 @@ func (d *dynamic) newClient() *xds.Client {
 func (d *dynamic) update(s xds.Snapshot, what string) error {
 	d.n.updates.Lock()
 	defer d.n.updates.Unlock()
-	d.served = config.Resources{
-		Clusters: bodiesOf(s.Clusters), Assignments: bodiesOf(s.Assignments), Listeners: bodiesOf(s.Listeners), Routes: bodiesOf(s.Routes),
-	}
+	d.take(&s)
 	if err := d.install(); err != nil {
 		return err
 	}
@@ -55,10 +53,30 @@ func (d *dynamic) update(s xds.Snapshot, what string) error {
 	return nil
 }
 
-func bodiesOf(all map[string]xds.Resource) map[string]*anypb.Any {
-	out := make(map[string]*anypb.Any, len(all))
-	for name, r := range all {
-		out[name] = r.Body
+// take notes what has changed in what the control plane says.
+func (d *dynamic) take(s *xds.Snapshot) {
+	for kind, into := range map[xds.Kind]struct {
+		served *map[string]*anypb.Any
+		all    map[string]xds.Resource
+	}{
+		xds.Clusters: {&d.served.Clusters, s.Clusters}, xds.Assignments: {&d.served.Assignments, s.Assignments},
+		xds.Listeners: {&d.served.Listeners, s.Listeners}, xds.Routes: {&d.served.Routes, s.Routes},
+	} {
+		changed := s.Changed[kind]
+		if *into.served == nil {
+			*into.served = make(map[string]*anypb.Any, len(into.all))
+		}
+		for _, name := range changed {
+			if r, ok := into.all[name]; ok {
+				(*into.served)[name] = r.Body
+			} else {
+				delete(*into.served, name)
+			}
+		}
+		if kind == xds.Assignments {
+			d.assignments = append(d.assignments, changed...)
+		} else {
+			d.others = d.others || len(changed) > 0
+		}
 	}
-	return out
 }

@@ -51,7 +51,7 @@ func newBalancing(t *testing.T, cfg *model.Config) *balancing {
 func (b *balancing) use(cfg *model.Config) {
 	b.t.Helper()
 	image, notes := compile.Compile(cfg)
-	if err := b.switchTo(cfg, image, notes); err != nil {
+	if _, err := b.switchTo(cfg, image, notes); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -139,7 +139,7 @@ func TestRequestsOfReplacedRoutesKeepToTheirSubset(t *testing.T) {
 	b.use(withRoutes(staged(model.NoFallback, "prod", "prod", "canary", "dev"), ""))
 	require("nothing fits, nothing does", of(stage("test"), anywhere), "none")
 
-	for index, e := range b.directory.Load().endpoints {
+	for index, e := range b.directory.Load().each() {
 		if e.Address.Port() == 1 {
 			atomic.OrUint32(&b.shared.Endpoints[index].Flags, uint32(maps.EndpointDown))
 		}
@@ -163,7 +163,7 @@ func TestRetriesGoToOtherPriorities(t *testing.T) {
 	b := newBalancing(t, withRoutes(c, "", stage("canary")))
 	tried := func(r slowpath.RetryBalancer, ports ...uint16) slowpath.RetryBalancer {
 		for _, port := range ports {
-			for index, e := range b.directory.Load().endpoints {
+			for index, e := range b.directory.Load().each() {
 				if e.Address.Port() == port {
 					r.Tried(picked{b.Node, index, e.Address})
 				}

@@ -31,6 +31,8 @@ type doors struct {
 	opened, closed bool
 	// own are the addresses of this host.
 	own []netip.Addr
+	// placed are listeners with these addresses, by those without. Needs n.updates.
+	placed map[*model.Listener]*model.Listener
 }
 
 // door is the socket of one listener, or the reason why there is none.
@@ -56,28 +58,40 @@ func (d *doors) place(cfg *model.Config) *model.Config {
 	d.mu.Lock()
 	own := d.own
 	d.mu.Unlock()
-	placed := *cfg
+	placed, known := *cfg, map[*model.Listener]*model.Listener{}
 	placed.Listeners = slices.Clone(cfg.Listeners)
 	for i, l := range placed.Listeners {
 		if !l.Bound {
 			continue
 		}
-		with := *l
-		with.Own = nil
-		for _, a := range own {
-			if a.Is4() == l.Address.Addr().Is4() {
-				with.Own = append(with.Own, netip.AddrPortFrom(a, l.Address.Port()))
-			}
+		with := placedAt(l, own)
+		if before := d.placed[l]; before != nil && slices.Equal(before.Own, with.Own) {
+			with = before // the same listener, for those who compare
 		}
-		placed.Listeners[i] = &with
+		known[l], placed.Listeners[i] = with, with
 	}
+	d.placed = known
 	return &placed
+}
+
+func placedAt(l *model.Listener, own []netip.Addr) *model.Listener {
+	with := *l
+	with.Own = nil
+	for _, a := range own {
+		if a.Is4() == l.Address.Addr().Is4() {
+			with.Own = append(with.Own, netip.AddrPortFrom(a, l.Address.Port()))
+		}
+	}
+	return &with
 }
 
 // follow binds what the configuration in force wants bound, and gives up the rest. The error says what could not be: it is tried again.
 func (d *doors) follow(cfg *model.Config) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if len(d.sockets) == 0 && !slices.ContainsFunc(cfg.Listeners, func(l *model.Listener) bool { return l.Bound }) {
+		return nil
+	}
 	wanted := map[netip.AddrPort]*door{}
 	numbers := d.n.reconcil.ListenerNumbers()
 	for _, l := range cfg.Listeners {

@@ -8,10 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,7 +20,6 @@ import (
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/pool"
-	"github.com/xlb-project/xlb/internal/reconcile"
 	"github.com/xlb-project/xlb/internal/slowpath"
 )
 
@@ -151,7 +150,7 @@ func (c clients) rest(ctx context.Context, s pool.Spilled, client net.Conn) (uin
 
 // timedOut counts a request that the time of its route has ended.
 func (c clients) timedOut(endpoint uint32) {
-	if e, ok := c.n.directory.Load().endpoints[endpoint]; ok {
+	if e, ok := c.n.directory.Load().endpoint(endpoint); ok {
 		c.n.proxy.CountTimeout(e.Cluster)
 	}
 }
@@ -236,7 +235,7 @@ func (h handler) malformed(conn net.Conn) anchor.Result {
 // claim is the endpoint that the kernel had chosen before it declined the request.
 func (n *Node) claim(index uint32) *slowpath.Claim {
 	d := n.directory.Load()
-	e, ok := d.endpoints[index]
+	e, ok := d.endpoint(index)
 	if index == anchor.NoEndpoint || !ok || e.Gone || !n.picker.Serving(index) {
 		return nil
 	}
@@ -298,26 +297,26 @@ func (b balancer) pick(v *view, cluster string, criteria model.Metadata, hash ui
 	if !ok {
 		return nil, false
 	}
-	return picked{b.n, endpoint, v.endpoints[endpoint].Address}, true
+	return v.picked(b.n, endpoint), true
 }
 
 // named finds the endpoint of a session, in service or not: whether that will do is for the slow path to say.
 func (n *Node) named(cluster, address string) (slowpath.Picked, model.HealthStatus, bool) {
-	name := endpointName{cluster, address}
-	index, ok := n.directory.Load().named()[name]
+	index, ok := n.directory.Load().indexOf(cluster, address)
 	if !ok {
 		return nil, 0, false
 	}
 	// Claimed first: an endpoint with a request outstanding keeps its index.
 	n.picker.Claim(index)
 	d := n.directory.Load()
-	e := picked{n, index, d.endpoints[index].Address}
-	if now, ok := d.named()[name]; !ok || now != index {
+	entry, _ := d.endpoint(index)
+	e := picked{n, index, entry.Address}
+	if now, ok := d.indexOf(cluster, address); !ok || now != index {
 		e.Done(slowpath.Outcome{})
 		return nil, 0, false
 	}
 	flags := maps.EndpointFlags(atomic.LoadUint32(&n.datapath.Shared.Endpoints[index].Flags))
-	return e, namedHealth(flags, d.endpoints[index].Health), true
+	return e, namedHealth(flags, entry.Health), true
 }
 
 // namedHealth joins what is known of an endpoint with what the configuration says, as Envoy does.
@@ -348,10 +347,12 @@ func (b balancer) strayed(v *view, c *model.Cluster, criteria model.Metadata, sk
 			isIn[netip.AddrPortFrom(a.Addr().Unmap(), a.Port())] = true
 		}
 	}
-	for index, e := range v.endpoints {
-		if e.Cluster == c.Name && isIn[e.Address] && !skips(index) && b.n.picker.Serving(index) {
-			b.n.picker.Claim(index)
-			return picked{b.n, index, e.Address}, true
+	list := v.clusters[c.Name].endpoints
+	for i, first := 0, rand.IntN(max(len(list), 1)); i < len(list); i++ {
+		e := list[(first+i)%len(list)]
+		if isIn[e.Address] && !skips(e.Index) && b.n.picker.Serving(e.Index) {
+			b.n.picker.Claim(e.Index)
+			return picked{b.n, e.Index, e.Address}, true
 		}
 	}
 	return nil, false
@@ -385,68 +386,6 @@ func (n *Node) load(cluster string) slowpath.Load {
 		return nil
 	}
 	return load{n.datapath.Shared, c.index}
-}
-
-// directory finds what the kernel's indices mean. It is made anew with every configuration, and never changed.
-type directory struct {
-	clusters  map[string]place
-	endpoints map[uint32]reconcile.EndpointEntry
-	// named holds the indices of the endpoints that are in the configuration. Made when asked for: few need it, and changes may be frequent.
-	named func() map[endpointName]uint32
-	// limits of connections to listeners, by number.
-	limits map[uint32]anchor.Limits
-}
-
-// endpointName is the cluster and the address, in Envoy's form.
-type endpointName struct{ cluster, address string }
-
-// place is where a cluster lies, and its subsets by the criteria of routes.
-type place struct {
-	index   uint32
-	subsets map[model.Metadata]uint32
-}
-
-// entry is where the requests of routes with these criteria go; false: no route in force has them.
-func (p place) entry(criteria model.Metadata) (index uint32, ok bool) {
-	if criteria == "" {
-		return p.index, true
-	}
-	if index, ok = p.subsets[criteria]; ok {
-		return index, true
-	}
-	return p.index, false
-}
-
-func (n *Node) newDirectory(cfg *model.Config) *directory {
-	entries := n.reconcil.Endpoints()
-	d := &directory{
-		clusters: map[string]place{}, endpoints: make(map[uint32]reconcile.EndpointEntry, len(entries)), limits: map[uint32]anchor.Limits{},
-	}
-	numbers := n.reconcil.ListenerNumbers()
-	for _, l := range cfg.Listeners {
-		if number, ok := numbers[l.Name]; ok {
-			d.limits[number] = limitsOf(l.Routes)
-		}
-	}
-	for _, c := range n.reconcil.Clusters() {
-		d.clusters[c.Name] = place{c.Index, c.Subsets}
-	}
-	for _, e := range entries {
-		d.endpoints[e.Index] = e
-	}
-	d.named = sync.OnceValue(d.names)
-	return d
-}
-
-// names of the endpoints that are in force.
-func (d *directory) names() map[endpointName]uint32 {
-	named := map[endpointName]uint32{}
-	for _, e := range d.endpoints {
-		if !e.Gone {
-			named[endpointName{e.Cluster, e.Address.String()}] = e.Index
-		}
-	}
-	return named
 }
 
 // observer implements slowpath.Observer.

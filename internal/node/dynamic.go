@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/xds"
 )
 
@@ -26,8 +27,11 @@ type dynamic struct {
 	bootstrap atomic.Pointer[config.Bootstrap]
 	// served is what the control plane has sent, read what the files hold.
 	served config.Resources
-	read   map[config.File][]config.Named
-	stamps map[config.File]stamp
+	// assignments have changed since a configuration was assembled; others says that anything else may have.
+	assignments []string
+	others      bool
+	read        map[config.File][]config.Named
+	stamps      map[config.File]stamp
 	// missing says what there has been nothing of yet. In force: what there is has been put in force once.
 	missing  map[string]bool
 	complete chan struct{}
@@ -48,7 +52,7 @@ type dynamicCounters struct {
 }
 
 func newDynamic(n *Node, b *config.Bootstrap) *dynamic {
-	d := &dynamic{n: n, read: map[config.File][]config.Named{}, stamps: map[config.File]stamp{}, missing: map[string]bool{}, complete: make(chan struct{})}
+	d := &dynamic{n: n, read: map[config.File][]config.Named{}, stamps: map[config.File]stamp{}, missing: map[string]bool{}, complete: make(chan struct{}), others: true}
 	d.bootstrap.Store(b)
 	for _, f := range b.Dynamic.RootFiles() {
 		d.missing[fmt.Sprintf("%s from %s", f.Kind, f.Path)] = true
@@ -142,8 +146,10 @@ func (d *dynamic) replace(b *config.Bootstrap) error {
 		return errOtherSources
 	}
 	d.bootstrap.Store(b)
+	d.others = true
 	if err := d.install(); err != nil {
 		d.bootstrap.Store(before)
+		d.others = true
 		return err
 	}
 	return nil
@@ -152,7 +158,7 @@ func (d *dynamic) replace(b *config.Bootstrap) error {
 // install puts in force what there is. After an error the configuration before stays. Needs n.updates.
 func (d *dynamic) install() error {
 	b := d.bootstrap.Load()
-	cfg, err := b.Assemble(b.Join(d.served, d.read))
+	cfg, err := d.assemble(b)
 	for d.readChanged() {
 		// It names further files: a listener does not begin without its routes.
 		cfg, err = b.Assemble(b.Join(d.served, d.read))
@@ -168,6 +174,17 @@ func (d *dynamic) install() error {
 	}
 	d.counted.inForce.Add(1)
 	return nil
+}
+
+// assemble makes a configuration of what there is, in little time where only endpoints are new. Needs n.updates.
+func (d *dynamic) assemble(b *config.Bootstrap) (*model.Config, error) {
+	assignments, others := d.assignments, d.others || len(d.read) > 0
+	d.assignments, d.others = nil, false
+	all := b.Join(d.served, d.read)
+	if others {
+		return b.Assemble(all)
+	}
+	return b.AssembleAssignments(all, assignments)
 }
 
 // leftOut logs what was not assembled, where that has changed.
@@ -199,7 +216,7 @@ func (d *dynamic) check(kind config.Kind, name string, body *anypb.Any) (referen
 // stats are the statistics that internal/metrics knows. They are read at any time.
 func (d *dynamic) stats() map[string]uint64 {
 	out := map[string]uint64{
-		"xlb.dynamic.updates": d.counted.inForce.Load(), "xlb.dynamic.rejected": d.counted.rejected.Load(),
+		"xlb.dynamic.writes": d.n.reconcil.Written(), "xlb.dynamic.updates": d.counted.inForce.Load(), "xlb.dynamic.rejected": d.counted.rejected.Load(),
 		"xlb.dynamic.partial": d.counted.partly.Load(), "xlb.dynamic.resources.refused": d.counted.resources.Load(),
 	}
 	if d.client == nil {

@@ -22,14 +22,16 @@ type keeper struct {
 	n *Node
 	// ended is closed when the keeper stops.
 	ended chan struct{}
-	// members are the watched endpoints by index, in a map that is never changed: results come on every slow request.
-	members atomic.Pointer[map[uint32]*member]
+	// members are the watched endpoints by index, in a list that is never changed: results come on every slow request.
+	members atomic.Pointer[pages[member]]
 	news    news
 
 	mu sync.Mutex
 	// watched clusters by name, all that is in them but the tallies, and traffic. Guarded by mu.
 	watched map[string]*watched
 	traffic sample
+	// followed are the clusters of the configuration in force. Needs n.updates.
+	followed []*model.Cluster
 }
 
 // watched is a cluster with outlier detection or health checks.
@@ -75,52 +77,68 @@ func (t *tally) add(success bool) {
 
 func newKeeper(n *Node) *keeper {
 	k := &keeper{n: n, ended: make(chan struct{}), watched: map[string]*watched{}, news: news{wake: make(chan struct{}, 1)}}
-	k.members.Store(&map[uint32]*member{})
+	k.members.Store(&pages[member]{})
 	return k
 }
 
-// follow makes what is watched that of the configuration in force. Needs n.updates.
+// follow makes what is watched that of the configuration in force. Clusters that stay are left alone. Needs n.updates.
 func (k *keeper) follow(cfg *model.Config) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.watched) == 0 && !slices.ContainsFunc(cfg.Clusters, isWatched) {
+	changed := model.ChangeOf(k.followed, cfg.Clusters)
+	k.followed = cfg.Clusters
+	if !slices.ContainsFunc(changed.Added, isWatched) && !slices.ContainsFunc(changed.Removed, isWatched) {
 		return
 	}
-	entries := map[string][]reconcile.EndpointEntry{}
-	for _, e := range k.n.reconcil.Endpoints() {
-		if !e.Gone {
-			entries[e.Cluster] = append(entries[e.Cluster], e)
-		}
-	}
-	before, now := k.watched, map[string]*watched{}
-	members := map[uint32]*member{}
-	for _, c := range cfg.Clusters {
+	places, stays := k.n.directory.Load().clusters, map[string]bool{}
+	edit := k.members.Load().edit()
+	for _, c := range changed.Added {
 		if !isWatched(c) {
 			continue
 		}
-		w := before[c.Name]
+		stays[c.Name] = true
+		w := k.watched[c.Name]
 		if w == nil {
 			w = &watched{name: c.Name}
+			k.watched[c.Name] = w
 		}
-		now[c.Name] = w
-		k.followClusterLocked(w, c, entries[c.Name])
+		before := w.members
+		k.followClusterLocked(w, c, places[c.Name].endpoints)
+		forget(edit, before)
 		for _, m := range w.members {
-			members[m.index] = m
+			edit.set(m.index, m)
 		}
 	}
-	k.watched = now
-	k.members.Store(&members)
-	for name, w := range before {
-		if now[name] == nil {
-			k.forgetLocked(w)
+	var left []*watched
+	for _, c := range changed.Removed {
+		if w := k.watched[c.Name]; w != nil && !stays[c.Name] {
+			delete(k.watched, c.Name)
+			forget(edit, w.members)
+			left = append(left, w)
 		}
+	}
+	k.members.Store(&edit.next)
+	for _, w := range left {
+		k.forgetLocked(w)
 	}
 	k.news.ring()
 }
 
+// forget removes members whose indices are not others' by now.
+func forget(edit *pagesEdit[member], members []*member) {
+	for _, m := range members {
+		if edit.next.at(m.index) == m {
+			edit.set(m.index, nil)
+		}
+	}
+}
+
+// member is the watched endpoint of that index; nil: it is not watched.
+func (k *keeper) member(index uint32) *member { return k.members.Load().at(index) }
+
 func isWatched(c *model.Cluster) bool { return c.Outlier != nil || c.HealthCheck != nil }
 
-func (k *keeper) followClusterLocked(w *watched, c *model.Cluster, entries []reconcile.EndpointEntry) {
+func (k *keeper) followClusterLocked(w *watched, c *model.Cluster, entries []*reconcile.EndpointEntry) {
 	sources := map[netip.AddrPort]model.Endpoint{}
 	for _, e := range slices.Backward(c.Endpoints) {
 		sources[netip.AddrPortFrom(e.Address.Addr().Unmap(), e.Address.Port())] = e
@@ -206,7 +224,7 @@ func (k *keeper) work(now time.Time) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for index, heard := range k.news.take() {
-		if m := (*k.members.Load())[index]; m != nil && m.cluster.detector != nil {
+		if m := k.member(index); m != nil && m.cluster.detector != nil {
 			k.hearLocked(now, m, heard)
 		}
 	}

@@ -27,7 +27,7 @@ const maxLeftOutLines = 10
 func (n *Node) sayLeftOut(cfg *model.Config) {
 	before, more := n.current.Load().clusters, 0
 	for _, c := range cfg.Clusters {
-		if !isNewlyLeftOut(before[c.Name], c) {
+		if len(c.LeftOut) == 0 || !isNewlyLeftOut(before[c.Name], c) {
 			continue
 		}
 		if more++; more <= maxLeftOutLines {

@@ -3,7 +3,6 @@
 package node
 
 import (
-	"math"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/anchor"
@@ -13,31 +12,38 @@ import (
 // limits are those of connections to a listener; none when it has gone.
 func (n *Node) limits(listener uint32) anchor.Limits { return n.directory.Load().limits[listener] }
 
-// shortestLimit is the shortest time that any request may take, or stand still; 0 where there is no limit.
-func shortestLimit(cfg *model.Config) time.Duration {
-	shortest := time.Duration(math.MaxInt64)
-	note := func(limits ...time.Duration) {
-		for _, l := range limits {
-			if l > 0 {
-				shortest = min(shortest, l)
-			}
-		}
+// shortestLimit is the shortest time that any request may take, or stand still; 0 where there is no limit. That of the listeners is known.
+func shortestLimit(cfg *model.Config, ofListeners time.Duration) time.Duration {
+	shortest := shortestOf{ofListeners}
+	for _, c := range cfg.Clusters {
+		shortest.note(c.MaxDuration)
 	}
-	for _, l := range cfg.Listeners {
-		note(l.Routes.HeadTimeout, l.Routes.RequestTimeout, l.Routes.MaxDuration)
+	return shortest.limit
+}
+
+// shortestOfRequests is that of the requests to some listeners, whatever their cluster says.
+func shortestOfRequests(listeners []*model.Listener) time.Duration {
+	var shortest shortestOf
+	for _, l := range listeners {
+		shortest.note(l.Routes.HeadTimeout, l.Routes.RequestTimeout, l.Routes.MaxDuration)
 		for _, h := range l.Routes.VirtualHosts {
 			for _, r := range h.Routes {
-				note(r.Timeout, r.Idle, r.MaxDuration)
+				shortest.note(r.Timeout, r.Idle, r.MaxDuration)
 			}
 		}
 	}
-	for _, c := range cfg.Clusters {
-		note(c.MaxDuration)
+	return shortest.limit
+}
+
+// shortestOf limits; 0 is none.
+type shortestOf struct{ limit time.Duration }
+
+func (s *shortestOf) note(limits ...time.Duration) {
+	for _, l := range limits {
+		if l > 0 && (s.limit == 0 || l < s.limit) {
+			s.limit = l
+		}
 	}
-	if shortest == math.MaxInt64 {
-		return 0
-	}
-	return shortest
 }
 
 func limitsOf(table *model.RouteTable) anchor.Limits {

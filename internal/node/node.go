@@ -86,8 +86,13 @@ type Node struct {
 	directory atomic.Pointer[directory]
 	updates   sync.Mutex
 	// inForce is held for writing while kernel, directory and current change. See Node.choose for who waits for it.
-	inForce  sync.RWMutex
-	source   *model.Config
+	inForce sync.RWMutex
+	source  *model.Config
+	// kept counts by address the endpoints to which the slow path keeps connections, plain are the clusters that have no i-socks. Both need updates.
+	kept  map[netip.AddrPort]int
+	plain map[string]bool
+	// shortest is what the pool was told last. Needs updates.
+	shortest time.Duration
 	dynamic  *dynamic // nil: the file is all there is
 	resolver *resolving
 	ready    atomic.Pointer[error]
@@ -110,6 +115,8 @@ type loaded struct {
 	// clusters by name: each request of the slow path asks for one.
 	clusters map[string]*model.Cluster
 	notes    []compile.Note
+	// shortest is the shortest limit of requests to its listeners; 0: there is none.
+	shortest time.Duration
 	version  func() string
 	at       time.Time
 }
@@ -184,6 +191,7 @@ func start(o Options, cfg *model.Config) (*Node, error) {
 	n.setReady(errStarting)
 	n.directory.Store(&directory{})
 	n.current.Store(&loaded{config: &model.Config{}})
+	n.kept = map[netip.AddrPort]int{}
 	d, err := loadDatapath(o)
 	if err != nil {
 		return nil, err

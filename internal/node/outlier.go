@@ -26,7 +26,7 @@ const (
 
 // done takes the end of a slow request in.
 func (k *keeper) done(index uint32, o slowpath.Outcome) {
-	m := (*k.members.Load())[index]
+	m := k.member(index)
 	if m == nil || o == (slowpath.Outcome{}) {
 		return
 	}
@@ -46,7 +46,7 @@ func (k *keeper) done(index uint32, o slowpath.Outcome) {
 
 // lost takes a lease in that has ended without its response.
 func (k *keeper) lost(l pool.Lost) {
-	m := (*k.members.Load())[l.Endpoint]
+	m := k.member(l.Endpoint)
 	if m == nil || l.Whole {
 		return
 	}
@@ -61,7 +61,7 @@ func (k *keeper) lost(l pool.Lost) {
 
 // relayed takes a response in that the kernel had asked for and the daemon has forwarded from its head. Its status is in the slot's traffic.
 func (k *keeper) relayed(index uint32, r slowpath.RelayResult) {
-	m := (*k.members.Load())[index]
+	m := k.member(index)
 	if m == nil {
 		return
 	}
@@ -73,7 +73,7 @@ func (k *keeper) relayed(index uint32, r slowpath.RelayResult) {
 
 // decided takes the outcome of an attempt in that the kernel had made and the daemon has decided about. It stands nowhere else.
 func (k *keeper) decided(index uint32, o slowpath.Outcome) {
-	m := (*k.members.Load())[index]
+	m := k.member(index)
 	if m == nil {
 		return
 	}
@@ -86,7 +86,7 @@ func (k *keeper) decided(index uint32, o slowpath.Outcome) {
 
 // refused takes a connection in that the pool could not make.
 func (k *keeper) refused(index uint32, open int) {
-	if (*k.members.Load())[index] == nil {
+	if k.member(index) == nil {
 		return
 	}
 	h := heard{refused: 1}
@@ -287,7 +287,7 @@ func (k *keeper) changeLocked(w *watched, ejections []health.Ejection) {
 }
 
 func (k *keeper) logLocked(w *watched, e health.Ejection) {
-	address := (*k.members.Load())[e.Endpoint].address
+	address := k.member(e.Endpoint).address
 	if e.Ejected {
 		k.n.log.Warn("endpoint is ejected", "cluster", w.name, "endpoint", address, "reason", e.Reason, "for", e.Time)
 		return

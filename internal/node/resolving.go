@@ -23,6 +23,8 @@ type resolving struct {
 	named []*model.Cluster
 	// missing clusters have not been looked up yet.
 	missing map[string]bool
+	// merged are clusters with their answers.
+	merged map[string]mergedCluster
 }
 
 func newResolving(n *Node) *resolving {
@@ -32,7 +34,7 @@ func newResolving(n *Node) *resolving {
 // follow resolves the names of another configuration from now on, and returns it with what is known already. Where the names are those of
 // before the look-ups go on: changes of other things may come faster than answers.
 func (r *resolving) follow(source *model.Config) *model.Config {
-	merged := dns.Merge(source, r.answers)
+	merged := r.merge(source)
 	var named []*model.Cluster
 	for _, c := range merged.Clusters {
 		if c.Discovery.Named() {
@@ -52,6 +54,29 @@ func (r *resolving) follow(source *model.Config) *model.Config {
 		r.start(named, r.generation)
 	}
 	return merged
+}
+
+// mergedCluster is a cluster with its answer.
+type mergedCluster struct {
+	source, out *model.Cluster
+	answer      []model.Endpoint
+}
+
+// merge gives clusters their answers. One with the same answer as before is the same, for those who compare pointers.
+func (r *resolving) merge(source *model.Config) *model.Config {
+	cfg, now := dns.Merge(source, r.answers), map[string]mergedCluster{}
+	for i, c := range cfg.Clusters {
+		if c == source.Clusters[i] {
+			continue
+		}
+		m, answer := r.merged[c.Name], r.answers[c.Name]
+		if m.source != source.Clusters[i] || !slices.EqualFunc(m.answer, answer, func(a, b model.Endpoint) bool { return a == b }) {
+			m = mergedCluster{source.Clusters[i], c, answer}
+		}
+		cfg.Clusters[i], now[c.Name] = m.out, m
+	}
+	r.merged = now
+	return cfg
 }
 
 // sameNames reports whether two clusters ask the same, and make the same endpoints of the answers.
@@ -81,7 +106,7 @@ func (r *resolving) changed(generation int, cluster string, endpoints []model.En
 	}
 	r.answers[cluster] = endpoints
 	delete(r.missing, cluster)
-	if err := r.n.install(dns.Merge(r.n.source, r.answers)); err != nil {
+	if err := r.n.install(r.merge(r.n.source)); err != nil {
 		r.n.log.Error("endpoints refused; the ones before stay in force", "cluster", cluster, "err", err)
 	}
 }

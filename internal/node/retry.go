@@ -33,7 +33,8 @@ func (r *elsewhere) Tried(e slowpath.Picked) {
 	if !ok {
 		return
 	}
-	r.attempted = append(r.attempted, r.n.directory.Load().endpoints[p.at()].Place.Priority)
+	tried, _ := r.n.directory.Load().endpoint(p.at())
+	r.attempted = append(r.attempted, tried.Place.Priority)
 	if len(r.attempted)%r.frequency != 0 {
 		return
 	}
@@ -67,7 +68,7 @@ func (r *elsewhere) pick(v *view, skip func(netip.AddrPort) bool) (slowpath.Pick
 	if !ok {
 		return nil, false
 	}
-	return picked{r.n, index, v.endpoints[index].Address}, true
+	return v.picked(r.n, index), true
 }
 
 // treeOf is a compiled group whose endpoints have these indices.

@@ -16,11 +16,17 @@ type view struct {
 
 // skips reports whether an endpoint cannot be chosen. The index of one that has left the configuration may already be another's.
 func (v *view) skips(endpoint uint32, skip func(netip.AddrPort) bool) bool {
-	e, known := v.endpoints[endpoint]
-	if !known || e.Gone {
+	e := v.endpoints.at(endpoint)
+	if e == nil || e.Gone {
 		return true
 	}
 	return skip != nil && skip(e.Address)
+}
+
+// picked is an endpoint that has been chosen.
+func (v *view) picked(n *Node, index uint32) picked {
+	e, _ := v.endpoint(index)
+	return picked{n, index, e.Address}
 }
 
 // choose has an endpoint chosen. It waits for a configuration that is being put in force only where there is none: the endpoints may be that one's,

@@ -76,7 +76,7 @@ func TestChoicesWaitForAConfigurationOfWhichTheyKnowNoEndpoint(t *testing.T) {
 func TestChoicesDoNotTakeANewEndpointForTheOneBefore(t *testing.T) {
 	b := newBalancing(t, portsOf(1, 1, 2))
 	b.use(portsOf(1, 2))
-	for index, e := range b.directory.Load().endpoints {
+	for index, e := range b.directory.Load().each() {
 		if e.Gone && !b.reconcil.ReleaseEndpoint(index) {
 			t.Fatalf("endpoint %d is not released", index)
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -106,6 +107,9 @@ type Config struct {
 	StreamIdle time.Duration
 	// ShrinkAfter is how long an endpoint keeps i-socks that it does not need, 0 means 10 s.
 	ShrinkAfter time.Duration
+	// LastAfter is how long an endpoint that is not asked keeps its last i-sock where there are too many for Initial each, 0 means 5 min; it is closed
+	// earlier where slots become scarce.
+	LastAfter time.Duration
 	// Released is told when the last i-sock of a removed endpoint has closed.
 	Released func(endpoint uint32)
 	// Refused is told when an endpoint could not be connected to, or has closed a connection that it had just accepted; open is how
@@ -142,6 +146,8 @@ type Pool struct {
 	// floor is how many i-socks an endpoint that is not asked keeps.
 	floor     int
 	endpoints map[uint32]*endpoint
+	// wanted is how many of them are not gone.
+	wanted int
 	// live are the endpoints that have i-socks, leaving those that are gone: of thousands few, and sweeps look at them alone.
 	live, leaving map[uint32]*endpoint
 	isocks        map[uint32]*isock
@@ -165,6 +171,8 @@ type endpoint struct {
 	Endpoint
 	open    int
 	dialing int
+	// isocks are those that are open.
+	isocks []*isock
 	// dead counts its zombies.
 	dead int
 	// worn counts those that this sweep has closed for their age.
@@ -205,6 +213,9 @@ func New(cfg Config) (*Pool, error) {
 	}
 	if cfg.ShrinkAfter == 0 {
 		cfg.ShrinkAfter = 10 * time.Second
+	}
+	if cfg.LastAfter == 0 {
+		cfg.LastAfter = 5 * time.Minute
 	}
 	po, err := poller.New()
 	if err != nil {
@@ -274,34 +285,81 @@ func (p *Pool) Close() error {
 func (p *Pool) SetEndpoints(list []Endpoint) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.floor = p.cfg.Initial
-	if len(list) > p.cfg.Eager {
+	keep := make(map[uint32]struct{}, len(list))
+	for i := range list {
+		keep[list[i].Index] = struct{}{}
+	}
+	var removed []uint32
+	for index := range p.endpoints {
+		if _, stays := keep[index]; !stays {
+			removed = append(removed, index)
+		}
+	}
+	p.changeLocked(list, removed)
+}
+
+// Change is SetEndpoints for a few: all but these, and the removed ones, which are told by their index, stay as they are.
+func (p *Pool) Change(list []Endpoint, removed []uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.changeLocked(list, removed)
+}
+
+func (p *Pool) changeLocked(list []Endpoint, removed []uint32) {
+	for i := range list {
+		p.wantLocked(&list[i])
+	}
+	leaving := make([]*endpoint, 0, len(removed))
+	for _, index := range removed {
+		if e := p.endpoints[index]; e != nil && !e.gone {
+			leaving = append(leaving, e)
+		}
+	}
+	p.wanted -= len(leaving)
+	before := p.floor
+	if p.floor = p.cfg.Initial; p.wanted > p.cfg.Eager {
 		// Thousands of connections at once would be a storm, and most of them for nothing.
 		p.floor = 0
 	}
-	keep := make(map[uint32]bool, len(list))
-	for _, want := range list {
-		keep[want.Index] = true
-		e := p.endpoints[want.Index]
-		if e == nil {
-			e = &endpoint{}
-			p.endpoints[want.Index] = e
+	for i := range list {
+		p.followLocked(p.endpoints[list[i].Index])
+	}
+	for _, e := range leaving {
+		p.drainLocked(e)
+	}
+	if p.floor <= before {
+		return
+	}
+	for _, e := range p.endpoints {
+		if !e.gone {
+			p.followLocked(e)
 		}
-		e.Endpoint = want
-		e.target = max(e.target, p.floorOf(e))
+	}
+}
+
+// wantLocked notes what an endpoint is to be.
+func (p *Pool) wantLocked(want *Endpoint) {
+	e := p.endpoints[want.Index]
+	if e == nil {
+		e = &endpoint{gone: true}
+		p.endpoints[want.Index] = e
+	}
+	e.Endpoint = *want
+	if e.gone {
 		e.gone = false
+		p.wanted++
 		delete(p.leaving, want.Index)
-		if e.Draining {
-			e.target = 0
-			p.retireLocked(e)
-		}
-		p.fillLocked(e)
 	}
-	for index, e := range p.endpoints {
-		if !keep[index] && !e.gone {
-			p.drainLocked(e)
-		}
+}
+
+// followLocked opens and closes i-socks as the endpoint's settings say.
+func (p *Pool) followLocked(e *endpoint) {
+	e.target = max(e.target, p.floorOf(e))
+	if e.Draining {
+		e.target = 0
+		p.retireLocked(e)
 	}
+	p.fillLocked(e)
 }
 
 // Knows reports whether an endpoint is connected to, or has i-socks yet to be closed.
@@ -416,6 +474,7 @@ func (p *Pool) open(e *endpoint, to Endpoint, slot uint32) {
 		return
 	}
 	e.open++
+	e.add(s)
 	p.live[e.Index] = e
 	e.backoff = 0
 	s.opened = time.Now()
@@ -578,12 +637,24 @@ func (p *Pool) drainLocked(e *endpoint) {
 
 // retireLocked closes an endpoint's idle i-socks, and the others when their lease ends.
 func (p *Pool) retireLocked(e *endpoint) {
-	for _, s := range p.isocks {
-		if s.endpoint == e.Index {
-			p.cfg.Shared.Retire(s.slot)
-			p.discardLocked(s)
-		}
+	for _, s := range slices.Clone(e.isocks) {
+		p.cfg.Shared.Retire(s.slot)
+		p.discardLocked(s)
 	}
+}
+
+// add and remove keep the list of what is open.
+func (e *endpoint) add(s *isock) {
+	s.place = len(e.isocks)
+	e.isocks = append(e.isocks, s)
+}
+
+func (e *endpoint) remove(s *isock) {
+	last := len(e.isocks) - 1
+	e.isocks[s.place] = e.isocks[last]
+	e.isocks[s.place].place = s.place
+	e.isocks[last] = nil
+	e.isocks = e.isocks[:last]
 }
 
 // floorOf is how many i-socks an endpoint keeps that is not asked.
@@ -636,6 +707,7 @@ func (p *Pool) closeLocked(s *isock) {
 		return
 	}
 	e.open--
+	e.remove(s)
 	p.uncountLocked(e)
 	e.dead++
 	if e.open == 0 {

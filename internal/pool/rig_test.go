@@ -44,6 +44,8 @@ type setup struct {
 	streamIdle time.Duration
 	// shrinkAfter is how long i-socks are kept that nobody needs, 0 the pool's default.
 	shrinkAfter time.Duration
+	// lastAfter is how long the last one is kept; 0: no longer than the others.
+	lastAfter time.Duration
 	// local makes the endpoints this host's.
 	local bool
 	// connecting, when set, is called before each connect, and stops it with an error.
@@ -96,7 +98,7 @@ func newRig(t *testing.T, o setup) *rig {
 	sockets.Peers, sockets.ISockSlots = announced{r.peers, r.shared, o}, registered{r.cookies, o}
 	p, err := New(Config{
 		Shared: r.shared, Sockets: sockets, Clients: r.clients, Logger: slog.New(slog.DiscardHandler), Netns: testNetns,
-		Initial: o.initial, Max: o.max, Eager: o.eager, StreamIdle: o.streamIdle, ShrinkAfter: o.shrinkAfter,
+		Initial: o.initial, Max: o.max, Eager: o.eager, StreamIdle: o.streamIdle, ShrinkAfter: o.shrinkAfter, LastAfter: max(o.lastAfter, 1),
 		Released: r.noteReleased, Refused: o.refused,
 	})
 	must(t, err)

@@ -3,6 +3,8 @@
 package pool
 
 import (
+	"sync/atomic"
+
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
@@ -13,6 +15,8 @@ const closedPerSweep = 8
 type demand struct {
 	// leased is of this sweep, peak the most in this window.
 	leased, peak int
+	// asked is what all leases of its i-socks were counted to at the end of the last window, and used when that had last changed.
+	asked, used uint64
 	// until is the window's end, CLOCK_MONOTONIC; 0 before the first sweep.
 	until uint64
 }
@@ -30,7 +34,7 @@ func (p *Pool) shrinkLocked(e *endpoint, now uint64) {
 	case d.until == 0:
 		d.until = now + uint64(p.cfg.ShrinkAfter)
 	case now >= d.until:
-		e.target = max(min(e.target, 2*d.peak), p.floorOf(e))
+		e.target = max(min(e.target, 2*d.peak), p.floorOf(e), p.lastOf(e, now))
 		d.peak, d.until = d.leased, now+uint64(p.cfg.ShrinkAfter)
 	}
 	for range min(e.open-e.target, closedPerSweep) {
@@ -43,4 +47,24 @@ func (p *Pool) shrinkLocked(e *endpoint, now uint64) {
 			p.closeLocked(p.isocks[slot])
 		}
 	}
+}
+
+// spared is the part of all slots, as a divisor, that is not given to last i-socks.
+const spared = 4
+
+// lastOf is 1 for an endpoint that has been asked lately, 0 for others: a request that comes now and then is not to open a connection each time.
+// Sweeps do not see leases that are short, but the numbers of leases tell that there were some.
+func (p *Pool) lastOf(e *endpoint, now uint64) int {
+	d := &e.demand
+	var asked uint64
+	for _, s := range e.isocks {
+		asked += atomic.LoadUint64(&p.cfg.Shared.Slots[s.slot].Lease)
+	}
+	if asked != d.asked || d.used == 0 {
+		d.asked, d.used = asked, now
+	}
+	if e.Draining || now-d.used >= uint64(p.cfg.LastAfter) || len(p.isocks) > len(p.cfg.Shared.Slots)-len(p.cfg.Shared.Slots)/spared {
+		return 0
+	}
+	return min(e.target, 1)
 }

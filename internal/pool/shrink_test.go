@@ -93,3 +93,27 @@ func TestDemandBeforeTheFirstSweepCounts(t *testing.T) {
 		t.Errorf("i-socks wanted after the second window: got %d, want 2", e.target)
 	}
 }
+
+func TestTheLastISockOfManyEndpointsIsKeptForAWhile(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{initial: 2, eager: 1, shrinkAfter: time.Hour, lastAfter: time.Hour})
+	asked, other := newServer(t), newServer(t)
+	r.set(asked.endpoint(ours), other.endpoint(1))
+	for _, want := range []int{1, 2} {
+		r.p.Grow(ours)
+		r.awaitIdle(ours, want)
+	}
+	for range 3 {
+		r.endWindow()
+	}
+	r.awaitIdle(ours, 1)
+	// It goes with the endpoint, and the endpoint alone.
+	r.p.Change(nil, []uint32{ours})
+	r.awaitIdle(ours, 0)
+	if got := next(t, r.released, "released endpoint"); got != ours {
+		t.Errorf("endpoint %d is released, want %d", got, ours)
+	}
+	if !r.p.Knows(1) {
+		t.Error("the other endpoint has gone, too")
+	}
+}

@@ -120,6 +120,7 @@ func (r *Reconciler) newEntry() (entry, error) {
 	if err != nil {
 		return entry{}, err
 	}
+	r.touched.entries = true
 	r.sh.NewCluster(s.first)
 	r.stats.Clusters++
 	return entry{index: s.first, version: uint32(atomic.LoadUint64(&r.sh.Clusters[s.first].Root) >> 32)}, nil
@@ -155,6 +156,7 @@ func (r *Reconciler) applyEndpoint(name string, e *compile.Endpoint) (uint32, er
 	if changed {
 		r.stats.Endpoints++
 	}
+	r.touched.endpoints[known.index] = struct{}{}
 	return known.index, nil
 }
 
@@ -169,43 +171,46 @@ func resetEndpoint(e *maps.Endpoint) {
 }
 
 // unlinkClusters takes away the clusters and subsets that no listener's table names any more.
-func (r *Reconciler) unlinkClusters(wanted []compile.Cluster) {
+func (r *Reconciler) unlinkClusters(wanted []*compile.Cluster) {
 	keep := map[string]bool{}
-	for i := range wanted {
-		keep[wanted[i].Name] = true
+	for _, c := range wanted {
+		keep[c.Name] = true
 	}
 	for name, c := range r.clusters {
 		if keep[name] {
 			r.unlinkSubsets(c, c.compiled)
 			continue
 		}
-		r.unlinkEntry(c.entry)
-		r.unlinkSubsets(c, nil)
-		delete(r.clusters, name)
+		r.unlinkCluster(name)
 	}
+}
+
+func (r *Reconciler) unlinkCluster(name string) {
+	c := r.clusters[name]
+	r.unlinkEntry(c.entry)
+	r.unlinkSubsets(c, nil)
+	delete(r.clusters, name)
 }
 
 func (r *Reconciler) unlinkEntry(e entry) {
 	atomic.StoreUint64(&r.sh.Clusters[e.index].Root, uint64(e.version+1)<<32)
 	r.stats.Clusters++
+	r.touched.entries = true
 	r.unlinked.clusters = append(r.unlinked.clusters, span{e.index, 1})
 }
 
 // retireEndpoints marks the endpoints that have left every schedule.
-func (r *Reconciler) retireEndpoints(wanted []compile.Cluster) {
+func (r *Reconciler) retireEndpoints(wanted []*compile.Cluster) {
 	keep := map[endpointKey]bool{}
-	for i := range wanted {
-		for j := range wanted[i].Endpoints {
-			keep[endpointKey{wanted[i].Name, wanted[i].Endpoints[j].Address}] = true
+	for _, c := range wanted {
+		for i := range c.Endpoints {
+			keep[endpointKey{c.Name, c.Endpoints[i].Address}] = true
 		}
 	}
 	for key, e := range r.endpoints {
-		if keep[key] || e.gone {
-			continue
+		if !keep[key] && !e.gone {
+			r.retire(e)
 		}
-		atomic.OrUint32(&r.sh.Endpoints[e.index].Flags, uint32(maps.EndpointGone))
-		e.gone, e.share = true, 0
-		r.stats.Endpoints++
 	}
 }
 
@@ -222,6 +227,7 @@ func (r *Reconciler) ReleaseEndpoint(index uint32) bool {
 	}
 	delete(r.endpoints, key)
 	delete(r.byIndex, index)
+	r.touched.endpoints[index] = struct{}{}
 	r.unlinked.endpoints = append(r.unlinked.endpoints, span{index, 1})
 	return true
 }

@@ -34,6 +34,7 @@ func (r *Reconciler) SetHealth(changes ...HealthChange) error {
 				continue
 			}
 			if err := r.regroup(c); err != nil {
+				r.inForce = nil // the next Apply looks at all clusters
 				return fmt.Errorf("cluster %q: %w", name, err)
 			}
 		}

@@ -40,16 +40,14 @@ type ClusterEntry struct {
 func (r *Reconciler) Endpoints() []EndpointEntry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// Indices are dense: that is faster than to sort, and this is asked for at each change.
+	// Indices are dense: that is faster than to sort.
 	var entries []EndpointEntry
 	n := 0
 	for key, e := range r.endpoints {
 		if missing := int(e.index) + 1 - len(entries); missing > 0 {
 			entries = append(entries, make([]EndpointEntry, missing)...)
 		}
-		entries[e.index] = EndpointEntry{
-			Index: e.index, Cluster: key.cluster, Address: key.address, Weight: e.weight, Place: e.place, Health: e.health, Share: e.share, Gone: e.gone,
-		}
+		entries[e.index] = e.entry(key)
 		n++
 	}
 	list := make([]EndpointEntry, 0, n)
@@ -59,6 +57,12 @@ func (r *Reconciler) Endpoints() []EndpointEntry {
 		}
 	}
 	return list
+}
+
+func (e *endpoint) entry(key endpointKey) EndpointEntry {
+	return EndpointEntry{
+		Index: e.index, Cluster: key.cluster, Address: key.address, Weight: e.weight, Place: e.place, Health: e.health, Share: e.share, Gone: e.gone,
+	}
 }
 
 // Clusters lists the clusters in the maps by index.

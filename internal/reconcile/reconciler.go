@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/compile"
@@ -41,10 +43,16 @@ type Reconciler struct {
 	manyTurns int
 	// counts by endpoint, all 0, are for comparisons of schedules.
 	counts []int32
+	// inForce is the image that was applied last; nil: it failed, and there may be anything of it. What is the same in the next is left alone.
+	inForce *compile.Image
+	// touched is what has changed since Changed was called last.
+	touched touched
 	// nextClass is a class that no value has been given.
 	nextClass uint32
 	// stats of the Apply that is under way.
 	stats Stats
+	// written is the sum of those that have come to their end.
+	written atomic.Uint64
 }
 
 // numbers are the indices of all maps that are not in use.
@@ -77,6 +85,7 @@ func New(cfg *maps.Config, sh *maps.Shared, log *slog.Logger) *Reconciler {
 		manyPaths: manyPaths,
 		manyTurns: manyTurns,
 		nextClass: compile.FirstClass,
+		touched:   touched{endpoints: map[uint32]struct{}{}},
 	}
 	r.library = newLibrary(cfg, &r.numbers, &r.stats)
 	return r
@@ -124,8 +133,12 @@ func (r *Reconciler) Apply(im *compile.Image) (Stats, error) {
 	return r.stats, err
 }
 
-// Switch is Apply, but leaves to Reclaim, or to the next Switch, what waits for the programs that still read what was before.
+// Switch is Apply, but leaves to Reclaim, or to a later Switch, what waits for the programs that still read what was before. Where nothing but
+// clusters is new it waits for no program, unless there is no room beside what is unlinked.
 func (r *Reconciler) Switch(im *compile.Image) error {
+	if r.switchClusters(im) {
+		return nil
+	}
 	r.applying.Lock()
 	defer r.applying.Unlock()
 	r.mu.Lock()
@@ -133,13 +146,42 @@ func (r *Reconciler) Switch(im *compile.Image) error {
 	return r.switchTo(im)
 }
 
+// switchClusters is Switch where all listeners stay, with all that they name. False: it is not so, or there is no room, and nothing is said of
+// what has been done.
+func (r *Reconciler) switchClusters(im *compile.Image) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.inForce == nil || !r.inForce.SameListeners(im) {
+		return false
+	}
+	d := differenceOfClusters(r.inForce.Clusters, im.Clusters)
+	if len(d.removed) > 0 {
+		return false // a route may name it
+	}
+	r.stats, r.inForce = Stats{}, nil
+	if r.applyClusters(d.changed) != nil {
+		return false
+	}
+	r.unlinkLeft(&d)
+	r.inForce = im
+	r.sayInForce(im)
+	return true
+}
+
 func (r *Reconciler) switchTo(im *compile.Image) error {
 	r.stats = Stats{}
 	err := r.apply(im)
-	if err == nil && r.stats.Total() > 0 {
-		r.log.Info("configuration is in force", "listeners", len(im.Listeners), "clusters", len(im.Clusters), "writes", r.stats.Total())
+	if err == nil {
+		r.sayInForce(im)
 	}
 	return err
+}
+
+func (r *Reconciler) sayInForce(im *compile.Image) {
+	r.written.Add(uint64(r.stats.Total()))
+	if r.stats.Total() > 0 {
+		r.log.Info("configuration is in force", "listeners", len(im.Listeners), "clusters", len(im.Clusters), "writes", r.stats.Total())
+	}
 }
 
 // apply adds children before parents and removes parents before children.
@@ -147,14 +189,14 @@ func (r *Reconciler) apply(im *compile.Image) error {
 	if err := checkClusters(im); err != nil {
 		return err
 	}
+	d := clustersSince(r.inForce, im)
+	r.inForce = nil
 	// What an earlier failure, or a released endpoint, has left.
 	if err := r.sweep(); err != nil {
 		return err
 	}
-	for _, c := range ownFirst(im.Clusters) {
-		if err := r.applyCluster(c); err != nil {
-			return fmt.Errorf("cluster %q: %w", c.Name, err)
-		}
+	if err := r.applyClusters(d.changed); err != nil {
+		return err
 	}
 	if err := r.linkListeners(im.Listeners); err != nil {
 		return err
@@ -162,26 +204,36 @@ func (r *Reconciler) apply(im *compile.Image) error {
 	if err := r.unlinkListeners(im.Listeners); err != nil {
 		return err
 	}
-	r.unlinkClusters(im.Clusters)
-	r.retireEndpoints(im.Clusters)
+	if d.whole {
+		r.unlinkClusters(im.Clusters)
+		r.retireEndpoints(im.Clusters)
+	} else {
+		r.unlinkLeft(&d)
+	}
+	r.inForce = im
+	return nil
+}
+
+func (r *Reconciler) applyClusters(list []*compile.Cluster) error {
+	for _, c := range ownFirst(list) {
+		if err := r.applyCluster(c); err != nil {
+			return fmt.Errorf("cluster %q: %w", c.Name, err)
+		}
+	}
 	return nil
 }
 
 // ownFirst lists the clusters, this node's own first: the health of its endpoints decides over the groups of others.
-func ownFirst(clusters []compile.Cluster) []*compile.Cluster {
+func ownFirst(clusters []*compile.Cluster) []*compile.Cluster {
 	var own string
-	for i := range clusters {
-		if z := clusters[i].Zones; z != nil {
-			own = z.Cluster
+	for _, c := range clusters {
+		if c.Zones != nil {
+			own = c.Zones.Cluster
 		}
 	}
-	var first, others []*compile.Cluster
-	for i := range clusters {
-		if c := &clusters[i]; c.Name == own {
-			first = append(first, c)
-		} else {
-			others = append(others, c)
-		}
+	i := slices.IndexFunc(clusters, func(c *compile.Cluster) bool { return c.Name == own })
+	if i < 1 {
+		return clusters
 	}
-	return append(first, others...)
+	return slices.Concat(clusters[i:i+1], clusters[:i], clusters[i+1:])
 }

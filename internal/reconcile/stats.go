@@ -26,6 +26,9 @@ func (s *Stats) Total() int {
 		s.Automata + s.Cells + s.Accepts + s.AcceptedValues + s.Schedules + s.Groups + s.Clusters + s.Endpoints
 }
 
+// Written is the sum of the writes of all images that have been put in force. What was written later, to erase what was before, is not counted.
+func (r *Reconciler) Written() uint64 { return r.written.Load() }
+
 // put writes an entry and counts it.
 func put[K comparable, V any](count *int, t maps.Table[K, V], k K, v V) error {
 	if err := t.Put(k, v); err != nil {

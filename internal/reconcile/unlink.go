@@ -9,5 +9,6 @@ func (r *Reconciler) Unlink() error {
 	defer r.applying.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.inForce = nil
 	return r.unlinkListeners(nil)
 }

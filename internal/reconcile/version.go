@@ -125,8 +125,8 @@ func (r *Reconciler) erase(v *version) error {
 // checkClusters refuses an image with a route to a cluster that it does not have.
 func checkClusters(im *compile.Image) error {
 	known := map[string]bool{}
-	for i := range im.Clusters {
-		known[im.Clusters[i].Name] = true
+	for _, c := range im.Clusters {
+		known[c.Name] = true
 	}
 	for i := range im.Listeners {
 		l := &im.Listeners[i]

@@ -102,16 +102,20 @@ func (p *idlePool) keeps(endpoint netip.AddrPort) bool {
 	return ok || p.kept == nil
 }
 
-// keepOnly closes the connections to other endpoints, and later those that are still in use as they are put.
-func (p *idlePool) keepOnly(endpoints map[netip.AddrPort]struct{}) {
+// keepOnly changes the endpoints of which connections are kept. It closes those to dropped ones, and later those that are still in use as they are
+// put.
+func (p *idlePool) keepOnly(added, dropped []netip.AddrPort) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.kept = endpoints
-	for endpoint, conns := range p.conns {
-		if p.keeps(endpoint) {
-			continue
-		}
-		for _, c := range conns {
+	if p.kept == nil {
+		p.kept = map[netip.AddrPort]struct{}{}
+	}
+	for _, endpoint := range added {
+		p.kept[endpoint] = struct{}{}
+	}
+	for _, endpoint := range dropped {
+		delete(p.kept, endpoint)
+		for _, c := range p.conns[endpoint] {
 			_ = c.Close()
 		}
 		delete(p.conns, endpoint)

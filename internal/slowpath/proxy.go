@@ -187,8 +187,9 @@ func (p *Proxy) Close() {
 	p.idle.close()
 }
 
-// KeepConnections closes connections to endpoints other than these when no request uses them. Without it those of all are kept.
-func (p *Proxy) KeepConnections(endpoints map[netip.AddrPort]struct{}) { p.idle.keepOnly(endpoints) }
+// KeepConnections adds endpoints to those of which connections are kept when no request uses them, and closes such connections to those that are
+// dropped. Before the first call those of all are kept, afterwards those of no other.
+func (p *Proxy) KeepConnections(added, dropped []netip.AddrPort) { p.idle.keepOnly(added, dropped) }
 
 func (p *Proxy) refuse() {
 	p.mu.Lock()

@@ -24,6 +24,8 @@ type Resource struct {
 type Snapshot struct {
 	// Assignments and Routes hold what Clusters and Listeners refer to, as far as the server has it.
 	Clusters, Assignments, Listeners, Routes map[string]Resource
+	// Changed are the names, by Kind, of what differs from the snapshot that was handed out before.
+	Changed [kinds][]string
 }
 
 // Server is a management server.

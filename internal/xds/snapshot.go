@@ -15,21 +15,24 @@ const firstAnswer = 15 * time.Second
 // snapshot returns what is warm, and whether it differs from the snapshot before, which has to be the last one that was made.
 func (s *state) snapshot(before Snapshot) (Snapshot, bool) {
 	now, differs := before, false
+	now.Changed = [kinds][]string{}
 	for _, k := range every {
 		held := now.of(k)
 		if *held == nil {
 			*held = map[string]Resource{}
 		}
-		if made, changed := s.renew(k, *held); changed {
+		made, changed := s.renew(k, *held)
+		if len(changed) > 0 {
 			*held, differs = made, true
+			now.Changed[k] = changed
 		}
 		clear(s.dirty[k])
 	}
 	return now, differs
 }
 
-// renew makes a kind's map from the one before, if anything in it has changed.
-func (s *state) renew(kind Kind, before map[string]Resource) (made map[string]Resource, changed bool) {
+// renew makes a kind's map from the one before, if anything in it has changed, and names what.
+func (s *state) renew(kind Kind, before map[string]Resource) (made map[string]Resource, changed []string) {
 	for name := range s.dirty[kind] {
 		e, was := s.entries[kind][name], before[name]
 		var is Resource
@@ -39,9 +42,10 @@ func (s *state) renew(kind Kind, before map[string]Resource) (made map[string]Re
 		if same(is.Body, was.Body) {
 			continue
 		}
-		if !changed {
-			made, changed = maps.Clone(before), true
+		if changed == nil {
+			made = maps.Clone(before)
 		}
+		changed = append(changed, name)
 		if is.Body == nil {
 			delete(made, name)
 		} else {

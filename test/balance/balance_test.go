@@ -41,7 +41,7 @@ func TestSharesAreEnvoys(t *testing.T) {
 	client := &http.Client{Timeout: time.Minute}
 	partial := 0
 	for i := range x.image.Clusters {
-		c := &x.image.Clusters[i]
+		c := x.image.Clusters[i]
 		want := sharesOf(c)
 		if len(want) > 1 {
 			partial++

@@ -112,7 +112,7 @@ func TestRoundRobinIsEvenAfterEdits(t *testing.T) {
 		}
 		const cycles = 3
 		n := len(cfg.Clusters[0].Endpoints)
-		counts := b.pick(&image.Clusters[0], cycles*n)
+		counts := b.pick(image.Clusters[0], cycles*n)
 		for address, count := range counts {
 			if count != cycles {
 				t.Fatalf("%s was chosen %d times in %d cycles", address, count, cycles)

@@ -56,7 +56,7 @@ func TestSubsetsAreEnvoys(t *testing.T) {
 	for i, route := range x.config.Listeners[0].Routes.VirtualHosts[0].Routes {
 		path := route.Path.Value[1:]
 		want := SubsetShares(x.image, route)
-		c := &x.image.Clusters[i/RoutesPerCluster]
+		c := x.image.Clusters[i/RoutesPerCluster]
 		kinds[c.Parts[partOf(c, route.Clusters[0].Criteria)].Kind]++
 		why := Differ(ask(t, client, listener, path, *requests/3), want)
 		if why == "" {

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// clusterDifference is what is new in a list of clusters.
+type clusterDifference struct {
+	// whole: nothing is known of what was before, so that all is new.
+	whole bool
+	// changed are new ones, and those that are not as before, which is replaced; removed are not in the list any more.
+	changed           []*compile.Cluster
+	replaced, removed []*compile.Cluster
+}
+
+// clustersSince tells an image from the one before; nil: that has failed.
+func clustersSince(before, now *compile.Image) clusterDifference {
+	if before == nil {
+		return clusterDifference{whole: true, changed: now.Clusters}
+	}
+	return differenceOfClusters(before.Clusters, now.Clusters)
+}
+
+// differenceOfClusters compares pointers. It looks closer only at what lies between the same beginning and the same end.
+func differenceOfClusters(before, now []*compile.Cluster) (d clusterDifference) {
+	for len(before) > 0 && len(now) > 0 && before[0] == now[0] {
+		before, now = before[1:], now[1:]
+	}
+	for len(before) > 0 && len(now) > 0 && before[len(before)-1] == now[len(now)-1] {
+		before, now = before[:len(before)-1], now[:len(now)-1]
+	}
+	byName := make(map[string]*compile.Cluster, len(before))
+	for _, c := range before {
+		byName[c.Name] = c
+	}
+	for _, c := range now {
+		old := byName[c.Name]
+		delete(byName, c.Name)
+		if old == c {
+			continue
+		}
+		d.changed = append(d.changed, c)
+		if old != nil {
+			d.replaced = append(d.replaced, old)
+		}
+	}
+	for _, c := range before {
+		if byName[c.Name] != nil {
+			d.removed = append(d.removed, c)
+		}
+	}
+	return d
+}
+
+// unlinkLeft takes away what a difference leaves out: clusters, subsets, and then endpoints.
+func (r *Reconciler) unlinkLeft(d *clusterDifference) {
+	for _, c := range d.removed {
+		r.unlinkCluster(c.Name)
+	}
+	for _, c := range d.changed {
+		r.unlinkSubsets(r.clusters[c.Name], c)
+	}
+	for _, c := range d.replaced {
+		r.retireLeft(c, r.clusters[c.Name].compiled)
+	}
+	for _, c := range d.removed {
+		r.retireLeft(c, nil)
+	}
+}
+
+// retireLeft marks the endpoints of a cluster that it does not have any more; nil: it has none.
+func (r *Reconciler) retireLeft(before, now *compile.Cluster) {
+	keep := map[netip.AddrPort]struct{}{}
+	if now != nil {
+		for i := range now.Endpoints {
+			keep[now.Endpoints[i].Address] = struct{}{}
+		}
+	}
+	for i := range before.Endpoints {
+		address := before.Endpoints[i].Address
+		if _, stays := keep[address]; !stays {
+			r.retire(r.endpoints[endpointKey{before.Name, address}])
+		}
+	}
+}
+
+// retire marks an endpoint that has left every schedule.
+func (r *Reconciler) retire(e *endpoint) {
+	atomic.OrUint32(&r.sh.Endpoints[e.index].Flags, uint32(maps.EndpointGone))
+	e.gone, e.share = true, 0
+	r.stats.Endpoints++
+	r.touched.endpoints[e.index] = struct{}{}
+}
+
+// touched is what has changed since somebody asked.
+type touched struct {
+	// endpoints that have come, changed, gone, or been given up, by index.
+	endpoints map[uint32]struct{}
+	// entries: clusters or subsets have come or gone.
+	entries bool
+}
+
+// Changes are what has changed of what Endpoints and Clusters list, but for shares.
+type Changes struct {
+	// Endpoints by index that are new or may have changed: of a cluster all, and those that have left it. Released are indices that stand for none any more.
+	Endpoints []EndpointEntry
+	Released  []uint32
+	// Clusters: there are others than before, or they have other subsets.
+	Clusters bool
+}
+
+// Changed returns what has changed since it was called last. It is for one caller.
+func (r *Reconciler) Changed() Changes {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := Changes{Clusters: r.touched.entries, Endpoints: make([]EndpointEntry, 0, len(r.touched.endpoints))}
+	for index := range r.touched.endpoints {
+		key, known := r.byIndex[index]
+		if !known {
+			out.Released = append(out.Released, index)
+			continue
+		}
+		out.Endpoints = append(out.Endpoints, r.endpoints[key].entry(key))
+	}
+	slices.SortFunc(out.Endpoints, func(a, b EndpointEntry) int { return cmp.Compare(a.Index, b.Index) })
+	r.touched = touched{endpoints: map[uint32]struct{}{}}
+	return out
+}
