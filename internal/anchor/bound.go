@@ -154,13 +154,13 @@ func (c *Conn) serveBound() {
 	if conn == nil || c.set.ctx.Err() != nil {
 		return
 	}
-	if !c.plain && poller.Look(c.fd) == poller.Quiet {
+	if !c.servesFirst() && poller.Look(c.fd) == poller.Quiet {
 		c.rearm()
 		return
 	}
 	s := Session{
 		Listener: c.listener, VIP: c.vip, Client: c.client, Endpoint: NoEndpoint, Requests: c.requests.Load(),
-		Closing: c.closing.Load, Gone: func() bool { return false },
+		Closing: c.closing.Load, Opened: c.opened, Gone: func() bool { return false },
 	}
 	r := c.set.cfg.Handler.Serve(c.set.ctx, conn, s)
 	c.requests.Add(r.Requests)

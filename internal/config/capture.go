@@ -273,7 +273,7 @@ func (t *translator) serving(l *listenerv3.Listener, c cell, path string) *model
 	if l.GetDefaultFilterChain() != nil {
 		otherwise = &chainAt{l.GetDefaultFilterChain(), path + ".default_filter_chain"}
 	}
-	looks := t.inspection(l, c, path)
+	looks := t.inspection(l, path)
 	switch {
 	case len(c.chains) == 0 && otherwise != nil:
 		return t.chainListener(l, *otherwise, c, path)

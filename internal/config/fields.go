@@ -322,7 +322,7 @@ var supported = fieldTable{
 		"freebind":                             ignore("XLB binds addresses that every host has, or none"),
 		"tcp_backlog_size":                     ignore("XLB takes as long a queue as net.core.somaxconn allows"),
 		"listener_filters_timeout":             translateIt,
-		"continue_on_listener_filters_timeout": ignore("of what happens after listener_filters_timeout, which is 0 where it matters"),
+		"continue_on_listener_filters_timeout": translateIt,
 		"max_connections_to_accept_per_socket_event": ignore("how Envoy takes turns"),
 		"bypass_overload_manager":                    translateIt,
 		"connection_balance_config":                  ignore("spreads connections over Envoy's workers; XLB has none"),

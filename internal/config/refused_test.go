@@ -72,7 +72,7 @@ var refusals = []change{
 	{"filter chain match by source", "$chain", "{filter_chain_match: {source_ports: [1], source_prefix_ranges: [{address_prefix: 127.0.0.1}], direct_source_prefix_ranges: [{address_prefix: 127.0.0.1}], source_type: EXTERNAL}}"},
 	{"default filter chain with a match", "$listener", "{default_filter_chain: {filter_chain_match: {destination_port: 80}}}"},
 	{"filter chain that gets nothing", "$chain", "{filter_chain_match: {transport_protocol: raw_buffer, application_protocols: [http/1.1]}}"},
-	{"first bytes with a timeout", "$listener", "{listener_filters: [{name: h, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.listener.http_inspector.v3.HttpInspector}}], filter_chains: [{filter_chain_match: {transport_protocol: raw_buffer, application_protocols: [http/1.1]}, filters: [{name: x, " + emptyManager + "}]}]}"},
+	{"first bytes with a negative timeout", "$listener", "{listener_filters_timeout: -1s, listener_filters: [{name: h, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.listener.http_inspector.v3.HttpInspector}}], filter_chains: [{filter_chain_match: {transport_protocol: raw_buffer, application_protocols: [http/1.1]}, filters: [{name: x, " + emptyManager + "}]}]}"},
 	{"a second HTTP connection manager", "$listener", "{listener_filters_timeout: 0s, default_filter_chain: {filters: [{name: x, " + emptyManager + "}]}, filter_chains: [{filter_chain_match: {transport_protocol: raw_buffer}, filters: [{name: x, " + emptyManager + "}]}]}"},
 	{"two filter chains", "$listener.filter_chains", "+ {}"},
 	{"filter chain match", "$chain", "{filter_chain_match: {server_names: [x]}}"},
