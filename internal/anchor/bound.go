@@ -39,11 +39,8 @@ type BoundTo struct {
 
 // Bind takes an address without taking connections, which Listen begins. An IPv6 address takes none of IPv4, as in Envoy without ipv4_compat.
 func (s *Set) Bind(a netip.AddrPort, to BoundTo) (*Bound, error) {
-	family, sa := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{Addr: a.Addr().Unmap().As4(), Port: int(a.Port())})
-	if a.Addr().Is6() && !a.Addr().Is4In6() {
-		family, sa = unix.AF_INET6, &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
-	}
-	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+	family, sa := sockaddrOf(a)
+	fd, err := newListening(family)
 	if err != nil {
 		return nil, fmt.Errorf("bind %s: %w", a, err)
 	}
