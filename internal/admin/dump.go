@@ -34,7 +34,8 @@ func dump(c Config, health knownHealth) object {
 		}
 	}
 	for _, l := range c.Model.Listeners {
-		if !dynamicListeners[l.Name] {
+		// Parts of a listener are shown with it.
+		if !dynamicListeners[l.Name] && !dynamicListeners[l.Source] {
 			listeners = append(listeners, object{"listener": listenerObject(l), "last_updated": updated})
 		}
 		if l.TCP != nil || dynamicTables[l.Routes.Name] {
