@@ -261,6 +261,7 @@ var refusals = []change{
 	{"policy of an original destination alone", "$cluster", "{lb_policy: CLUSTER_PROVIDED}"},
 	{"endpoints from a control plane", "$cluster", "{type: EDS}"},
 	{"health check of gRPC, with fields that XLB has no use for", "$cluster", "{health_checks: [{" + everySecond + ", grpc_health_check: {}, event_log_path: /x, alt_port: 1, tls_options: {}}]}"},
+	{"health check of Redis", "$cluster", "{health_checks: [{" + everySecond + ", custom_health_check: {name: envoy.health_checkers.redis, typed_config: {'@type': type.googleapis.com/envoy.extensions.health_checkers.redis.v3.Redis}}}]}"},
 	{"several health checks", "$cluster", "{health_checks: [{" + everySecond + ", tcp_health_check: {}}, {" + everySecond + ", tcp_health_check: {}}]}"},
 	{"health check without a way to check", "$cluster", "{health_checks: [{" + everySecond + "}]}"},
 	{"health check without times", "$cluster", "{health_checks: [{tcp_health_check: {}}]}"},
