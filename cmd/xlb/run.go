@@ -103,7 +103,7 @@ func logDetail(log *slog.Logger, err error) {
 }
 
 func (f *runFlags) options(e *env) (node.Options, error) {
-	o := node.Options{ConfigPath: f.config, Admin: f.admin, DrainTime: f.drain, EnvoyHeaders: f.envoyHeaders}
+	o := node.Options{Version: version, ConfigPath: f.config, Admin: f.admin, DrainTime: f.drain, EnvoyHeaders: f.envoyHeaders}
 	if f.config == "" {
 		return o, errors.New("--config: required: give an Envoy v3 bootstrap, as in: xlb run --config envoy.yaml")
 	}

@@ -12,12 +12,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
@@ -246,16 +249,30 @@ func TestConfigDumpHasEnvoysShape(t *testing.T) {
 	var got adminv3.ConfigDump
 	decode(t, &state{}, "/config_dump", &got)
 
+	var bootstrap adminv3.BootstrapConfigDump
 	var clusters adminv3.ClustersConfigDump
+	var endpoints adminv3.EndpointsConfigDump
 	var listeners adminv3.ListenersConfigDump
 	var tables adminv3.RoutesConfigDump
-	for i, m := range []proto.Message{&clusters, &listeners, &tables} {
+	for i, m := range []proto.Message{&bootstrap, &clusters, &endpoints, &listeners, &tables, &adminv3.SecretsConfigDump{}} {
 		if err := got.Configs[i].UnmarshalTo(m); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if clusters.VersionInfo != "3" || clusters.StaticClusters[0].LastUpdated.Seconds != 1700000000 {
 		t.Errorf("version and date: got %q, %v", clusters.VersionInfo, clusters.StaticClusters[0].LastUpdated)
+	}
+
+	var assignment endpointv3.ClusterLoadAssignment
+	if err := endpoints.StaticEndpointConfigs[0].EndpointConfig.UnmarshalTo(&assignment); err != nil {
+		t.Fatal(err)
+	}
+	known := []corev3.HealthStatus{}
+	for _, e := range assignment.Endpoints[0].LbEndpoints {
+		known = append(known, e.HealthStatus)
+	}
+	if !slices.Equal(known, []corev3.HealthStatus{corev3.HealthStatus_HEALTHY, corev3.HealthStatus_HEALTHY}) {
+		t.Errorf("health of endpoints: got %v", known)
 	}
 
 	var cluster clusterv3.Cluster

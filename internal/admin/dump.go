@@ -3,6 +3,7 @@
 package admin
 
 import (
+	"encoding/json"
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/model"
@@ -10,8 +11,8 @@ import (
 
 const typeURL = "type.googleapis.com/"
 
-// dump is envoy.admin.v3.ConfigDump of what the model knows.
-func dump(c Config) object {
+// dump is envoy.admin.v3.ConfigDump of what the model knows. It has every part that tools for Envoy ask for, empty ones too.
+func dump(c Config, health knownHealth) object {
 	updated := timestamp(c.Updated)
 	dynamic := &Dynamic{}
 	if c.Dynamic != nil {
@@ -19,15 +20,22 @@ func dump(c Config) object {
 		dynamic.addLeftOut(c.Model)
 	}
 	dynamicClusters, dynamicListeners, dynamicTables := names(dynamic.Clusters), names(dynamic.Listeners), names(dynamic.Routes)
-	var clusters, listeners, tables []object
+	var clusters, listeners, tables, endpoints []object
+	if c.Control != nil {
+		clusters = append(clusters, object{"cluster": c.Control, "last_updated": updated})
+	}
 	for _, cl := range c.Model.Clusters {
 		if dynamicClusters[cl.Name] {
 			continue
 		}
 		clusters = append(clusters, object{"cluster": clusterObject(cl), "last_updated": updated})
+		if cl.Discovery != model.OriginalDst {
+			endpoints = append(endpoints, object{"endpoint_config": staticAssignment(cl, health), "last_updated": updated})
+		}
 	}
 	for _, l := range c.Model.Listeners {
-		if !dynamicListeners[l.Name] {
+		// Parts of a listener are shown with it.
+		if !dynamicListeners[l.Name] && !dynamicListeners[l.Source] {
 			listeners = append(listeners, object{"listener": listenerObject(l), "last_updated": updated})
 		}
 		if l.TCP != nil || dynamicTables[l.Routes.Name] {
@@ -37,24 +45,40 @@ func dump(c Config) object {
 		table["@type"] = typeURL + "envoy.config.route.v3.RouteConfiguration"
 		tables = append(tables, object{"route_config": table, "last_updated": updated})
 	}
-	var configs []object
-	if local := c.Model.Local; local != nil {
-		configs = append(configs, object{"@type": typeURL + "envoy.admin.v3.BootstrapConfigDump", "bootstrap": bootstrapObject(local)})
-	}
 	all := []object{
+		{"@type": typeURL + "envoy.admin.v3.BootstrapConfigDump", "bootstrap": bootstrapObject(c), "last_updated": updated},
 		{"@type": typeURL + "envoy.admin.v3.ClustersConfigDump", "version_info": c.Version, "static_clusters": clusters},
+		{"@type": typeURL + "envoy.admin.v3.EndpointsConfigDump", "static_endpoint_configs": endpoints},
 		{"@type": typeURL + "envoy.admin.v3.ListenersConfigDump", "version_info": c.Version, "static_listeners": listeners},
 		{"@type": typeURL + "envoy.admin.v3.RoutesConfigDump", "static_route_configs": tables},
+		{"@type": typeURL + "envoy.admin.v3.SecretsConfigDump"},
 	}
 	if c.Dynamic != nil {
-		all = append(all, dynamic.addTo(all[0], all[1], all[2]))
+		dynamic.addTo(all[1], all[2], all[3], all[4], health)
 	}
-	return object{"configs": append(configs, all...)}
+	return object{"configs": all}
 }
 
-// bootstrapObject is envoy.config.bootstrap.v3.Bootstrap as far as balancing depends on it.
-func bootstrapObject(l *model.Local) object {
-	return object{"node": object{"locality": localityObject(l.Locality)}, "cluster_manager": object{"local_cluster_name": l.Cluster}}
+// staticAssignment is envoy.config.endpoint.v3.ClusterLoadAssignment of a cluster of the bootstrap.
+func staticAssignment(c *model.Cluster, health knownHealth) any {
+	o := assignmentObject(c)
+	o["@type"] = typeURL + "envoy.config.endpoint.v3.ClusterLoadAssignment"
+	body, err := json.Marshal(o)
+	if err != nil {
+		return o
+	}
+	return health.addHealth(body)
+}
+
+// bootstrapObject is envoy.config.bootstrap.v3.Bootstrap, or as much of it as balancing depends on.
+func bootstrapObject(c Config) any {
+	switch local := c.Model.Local; {
+	case c.Bootstrap != nil:
+		return c.Bootstrap
+	case local != nil:
+		return object{"node": object{"locality": localityObject(local.Locality)}, "cluster_manager": object{"local_cluster_name": local.Cluster}}
+	}
+	return object{}
 }
 
 // clusterObject is envoy.config.cluster.v3.Cluster.

@@ -65,8 +65,8 @@ func (r *Resource) failure() object {
 func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // addTo adds the resources to dumps that have what is static.
-func (d *Dynamic) addTo(clusters, listeners, routes object) object {
-	var active, warming, all, tables, endpoints []object
+func (d *Dynamic) addTo(clusters, endpoints, listeners, routes object, health knownHealth) {
+	var active, warming, all, tables, assignments []object
 	for i := range d.Clusters {
 		c := &d.Clusters[i]
 		if c.Warming {
@@ -92,11 +92,13 @@ func (d *Dynamic) addTo(clusters, listeners, routes object) object {
 		tables = append(tables, d.Routes[i].dumped("route_config"))
 	}
 	for i := range d.Endpoints {
-		endpoints = append(endpoints, d.Endpoints[i].dumped("endpoint_config"))
+		e := d.Endpoints[i]
+		e.Body = health.addHealth(e.Body)
+		assignments = append(assignments, e.dumped("endpoint_config"))
 	}
 	clusters["dynamic_active_clusters"], clusters["dynamic_warming_clusters"] = active, warming
 	listeners["dynamic_listeners"], routes["dynamic_route_configs"] = all, tables
-	return object{"@type": typeURL + "envoy.admin.v3.EndpointsConfigDump", "dynamic_endpoint_configs": endpoints}
+	endpoints["dynamic_endpoint_configs"] = assignments
 }
 
 // names of resources.

@@ -83,7 +83,12 @@ func (a *api) ready(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (a *api) configDump(w http.ResponseWriter, _ *http.Request) {
-	all := dump(a.source.Config())
+	var health knownHealth
+	// Without what is counted the rest is shown all the same.
+	if s, err := a.source.Snapshot(); err == nil {
+		health = healthOf(s)
+	}
+	all := dump(a.source.Config(), health)
 	// Beside what Envoy's dump has.
 	if notes := a.source.Notes(); len(notes) > 0 {
 		all["xlb_notes"] = notes

@@ -3,6 +3,7 @@
 package admin
 
 import (
+	"encoding/json"
 	"net/netip"
 	"time"
 
@@ -52,6 +53,9 @@ type Config struct {
 	Updated time.Time
 	// Dynamic lists the resources that are not in the bootstrap; nil: everything is.
 	Dynamic func() *Dynamic
+	// Bootstrap is envoy.config.bootstrap.v3.Bootstrap without static resources, nil: nothing of it is known. Control is the control plane's
+	// cluster with its @type, nil where there is none. Both in JSON.
+	Bootstrap, Control json.RawMessage
 }
 
 // Connection is an intercepted client connection.

@@ -17,7 +17,7 @@ func TestZonesHaveEnvoysShape(t *testing.T) {
 	}}
 	plain := &model.Cluster{Name: "b"}
 	cfg := Config{Model: &model.Config{Clusters: []*model.Cluster{c, plain}, Local: &model.Local{Cluster: "b", Locality: model.Locality{Zone: "z"}}}}
-	text, err := json.Marshal(dump(cfg))
+	text, err := json.Marshal(dump(cfg, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

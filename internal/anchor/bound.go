@@ -39,11 +39,8 @@ type BoundTo struct {
 
 // Bind takes an address without taking connections, which Listen begins. An IPv6 address takes none of IPv4, as in Envoy without ipv4_compat.
 func (s *Set) Bind(a netip.AddrPort, to BoundTo) (*Bound, error) {
-	family, sa := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{Addr: a.Addr().Unmap().As4(), Port: int(a.Port())})
-	if a.Addr().Is6() && !a.Addr().Is4In6() {
-		family, sa = unix.AF_INET6, &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
-	}
-	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+	family, sa := sockaddrOf(a)
+	fd, err := newListening(family)
 	if err != nil {
 		return nil, fmt.Errorf("bind %s: %w", a, err)
 	}
@@ -154,13 +151,13 @@ func (c *Conn) serveBound() {
 	if conn == nil || c.set.ctx.Err() != nil {
 		return
 	}
-	if !c.plain && poller.Look(c.fd) == poller.Quiet {
+	if !c.servesFirst() && poller.Look(c.fd) == poller.Quiet {
 		c.rearm()
 		return
 	}
 	s := Session{
 		Listener: c.listener, VIP: c.vip, Client: c.client, Endpoint: NoEndpoint, Requests: c.requests.Load(),
-		Closing: c.closing.Load, Gone: func() bool { return false },
+		Closing: c.closing.Load, Opened: c.opened, Gone: func() bool { return false },
 	}
 	r := c.set.cfg.Handler.Serve(c.set.ctx, conn, s)
 	c.requests.Add(r.Requests)

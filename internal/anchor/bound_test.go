@@ -79,6 +79,21 @@ func TestBoundTakesNobodyBeforeItListens(t *testing.T) {
 	}
 }
 
+func TestBoundServesIPv6Alone(t *testing.T) {
+	r := newRig(t, setup{})
+	b, err := r.s.Bind(netip.AddrPortFrom(netip.IPv6Unspecified(), 0), BoundTo{Listener: testListener})
+	must(t, err)
+	t.Cleanup(func() { must(t, b.Close()) })
+	must(t, b.Listen())
+	sa, err := unix.Getsockname(b.fd)
+	must(t, err)
+	port := addrPort(sa).Port()
+	r.reach(netip.AddrPortFrom(netip.IPv6Loopback(), port).String()).exchange("one")
+	if _, err := net.Dial("tcp", netip.AddrPortFrom(loopback, port).String()); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("IPv4: got %v, want ECONNREFUSED", err)
+	}
+}
+
 func TestBoundAddressIsTaken(t *testing.T) {
 	r := newRig(t, setup{})
 	b, address := r.bind(BoundTo{})

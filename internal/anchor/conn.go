@@ -31,6 +31,8 @@ type Conn struct {
 	// requests counts those of both paths, as far as the daemon knows; served is when it served the last one, Unix time in ns.
 	requests atomic.Uint32
 	served   atomic.Int64
+	// unopened: the client has not begun in time, and is served without.
+	unopened atomic.Bool
 	// closing: the connection's time is up, and the answer to its next request closes it.
 	closing atomic.Bool
 
@@ -117,7 +119,7 @@ func (c *Conn) serve() {
 	}
 	// Who has sent a request again may have taken what came behind it, and answered that as well. To wait for more would keep everybody else
 	// from this connection.
-	if !c.plain && poller.Look(c.fd) == poller.Quiet {
+	if !c.servesFirst() && poller.Look(c.fd) == poller.Quiet {
 		c.rearm()
 		return
 	}
@@ -134,6 +136,9 @@ func (c *Conn) serve() {
 	c.settle(r.Keep)
 }
 
+// servesFirst reports a connection whose endpoint may speak before its client does.
+func (c *Conn) servesFirst() bool { return c.plain || c.unopened.Load() }
+
 func (c *Conn) session(slow maps.SlowConn) Session {
 	return Session{
 		Listener: c.listener,
@@ -144,6 +149,7 @@ func (c *Conn) session(slow maps.SlowConn) Session {
 		Draw:     slow.Draw,
 		Requests: c.requests.Load(),
 		Closing:  c.closing.Load,
+		Opened:   c.opened,
 		Gone:     func() bool { return c.set.gone(c.cookie) },
 	}
 }

@@ -17,14 +17,18 @@ type Limits struct {
 	// Drain is how long one whose time is up waits for another request, the answer to which closes it. One that has carried none
 	// closes at once.
 	Drain time.Duration
+	// Opening is how long a connection may be open without a byte of its first request (Listener.listener_filters_timeout). Then it closes, or with
+	// Unopened is served without.
+	Opening  time.Duration
+	Unopened bool
 }
 
-func (l Limits) none() bool { return l.Idle == 0 && l.Age == 0 }
+func (l Limits) none() bool { return l.Idle == 0 && l.Age == 0 && l.Opening == 0 }
 
 // step is how often a connection is looked at that has such limits: often enough to be late by an eighth of them at most.
 func (l Limits) step() time.Duration {
 	step := coarsestLook
-	for _, d := range []time.Duration{l.Idle, l.Age, l.Drain} {
+	for _, d := range []time.Duration{l.Idle, l.Age, l.Drain, l.Opening} {
 		if d > 0 {
 			step = min(step, max(d/8, finestLook))
 		}
@@ -45,6 +49,8 @@ type clock struct {
 	kernel, daemon uint32
 	// closeAt is when it closes, if it is not in use; zero while its time is not up.
 	closeAt time.Time
+	// begun: it has carried a request. silent: its time is up because it has not.
+	begun, silent bool
 }
 
 // LimitsChanged looks at all connections anew: their listeners may have other limits. These are those of all listeners.
@@ -139,7 +145,14 @@ func (s *Set) endUnused(conns []*Conn) {
 		}
 	}
 	for _, c := range conns {
-		if _, busy := c.inUse(false); !busy && c.arrived() {
+		_, busy := c.inUse(false)
+		switch {
+		case busy, !c.arrived():
+		case c.clock.silent && s.cfg.Limits(c.listener).Unopened:
+			if c.unopened.CompareAndSwap(false, true) {
+				s.Go(c.serve)
+			}
+		default:
 			c.closeQuiet()
 		}
 	}
@@ -181,7 +194,8 @@ func (c *Conn) look(now time.Time) (over bool) {
 	c.noteUse(look, busy, now)
 	c.clock.due = now.Add(l.step())
 	if c.clock.closeAt.IsZero() {
-		if l.Idle > 0 && !busy && now.Sub(c.clock.idleSince) >= l.Idle || l.Age > 0 && now.Sub(c.opened) >= l.Age {
+		c.clock.silent = l.Opening > 0 && !busy && !c.clock.begun && now.Sub(c.opened) >= l.Opening
+		if c.clock.silent || l.Idle > 0 && !busy && now.Sub(c.clock.idleSince) >= l.Idle || l.Age > 0 && now.Sub(c.opened) >= l.Age {
 			c.drain(now, l)
 		} else {
 			c.clock.due = c.nextLook(l, busy, now)
@@ -194,8 +208,16 @@ func (c *Conn) look(now time.Time) (over bool) {
 // another client.
 func (c *Conn) nextLook(l Limits, busy bool, now time.Time) time.Time {
 	next := now.Add(max(l.Idle/4, finestLook))
-	if l.Idle == 0 {
+	switch {
+	case l.Idle == 0 && l.Age > 0:
 		next = c.opened.Add(l.Age)
+	case l.Idle == 0 && c.clock.begun:
+		next = now.Add(time.Hour)
+	case l.Idle == 0:
+		next = now.Add(l.step())
+	}
+	if end := c.opened.Add(l.Opening); end.After(now) && end.Before(next) {
+		next = end
 	}
 	if end := c.clock.idleSince.Add(l.Idle); l.Idle > 0 && !busy && end.Before(next) {
 		next = end
@@ -213,6 +235,7 @@ func (c *Conn) nextLook(l Limits, busy bool, now time.Time) time.Time {
 func (c *Conn) noteUse(look maps.ClientLook, busy bool, now time.Time) {
 	k := &c.clock
 	daemon := c.requests.Load()
+	k.begun = k.begun || look.Requests > 0 || daemon > 0
 	changed := look.Known != 0 && look.Requests != k.kernel || daemon != k.daemon
 	k.kernel, k.daemon = look.Requests, daemon
 	switch {

@@ -90,3 +90,36 @@ func (r *rig) eventually(holds func() bool) bool {
 	}
 	return false
 }
+
+func TestClientsThatDoNotBeginAreEnded(t *testing.T) {
+	const opening = 80 * time.Millisecond
+	r := limitedRig(t, Limits{Opening: opening})
+	user := r.dial()
+	user.exchange("hello")
+	began := time.Now()
+	r.dial().mustEnd(io.EOF)
+	if took := time.Since(began); took < opening/2 {
+		t.Errorf("a connection without a request has closed after %v, want %v", took, opening)
+	}
+	// It has begun.
+	user.exchange("hello")
+}
+
+func TestClientsThatDoNotBeginAreServedWithout(t *testing.T) {
+	r := prepare(t, setup{slowPathOnly: true, serve: func(_ context.Context, conn net.Conn, s Session) Result {
+		n, _ := conn.Write([]byte("welcome"))
+		conn.Close()
+		return Result{Written: uint64(n)}
+	}})
+	r.cfg.Limits = func(uint32) Limits { return Limits{Opening: 50 * time.Millisecond, Unopened: true} }
+	s, err := New(r.cfg)
+	must(t, err)
+	r.s = s
+	t.Cleanup(func() { must(t, s.Close()) })
+	b, address := r.bind(BoundTo{Listener: testListener})
+	must(t, b.Listen())
+	for _, c := range []*client{r.dial(), r.reach(address)} {
+		c.mustReceive("welcome")
+		c.mustEnd(io.EOF)
+	}
+}

@@ -60,11 +60,8 @@ func (s *Set) listen() (maps.AnchorPorts, error) {
 }
 
 func (s *Set) listenOn(a netip.AddrPort) (uint16, error) {
-	family, sa := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
-	if a.Addr().Is6() {
-		family, sa = unix.AF_INET6, &unix.SockaddrInet6{Addr: a.Addr().As16()}
-	}
-	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+	family, sa := sockaddrOf(a)
+	fd, err := newListening(family)
 	if err != nil {
 		return 0, fmt.Errorf("open anchor listener on %s: %w", a.Addr(), err)
 	}
@@ -73,6 +70,19 @@ func (s *Set) listenOn(a netip.AddrPort) (uint16, error) {
 		return 0, errors.Join(fmt.Errorf("open anchor listener on %s: %w", a.Addr(), err), unix.Close(fd))
 	}
 	return port, nil
+}
+
+// sockaddrOf is an address as system calls take it. An IPv4 address in IPv6 form is one of IPv4.
+func sockaddrOf(a netip.AddrPort) (family int, sa unix.Sockaddr) {
+	if ip := a.Addr().Unmap(); ip.Is4() {
+		return unix.AF_INET, &unix.SockaddrInet4{Addr: ip.As4(), Port: int(a.Port())}
+	}
+	return unix.AF_INET6, &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
+}
+
+// newListening opens a socket to be bound.
+func newListening(family int) (fd int, err error) {
+	return unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
 }
 
 func (s *Set) start(fd int, sa unix.Sockaddr) (uint16, error) {

@@ -34,6 +34,8 @@ type Session struct {
 	Closing func() bool
 	// Gone tells whether a client that has closed its sending side has closed altogether.
 	Gone func() bool
+	// Opened is when the client connected, or a moment later.
+	Opened time.Time
 }
 
 // NoEndpoint is a Session without a choice of endpoint, FailingEndpoint one whose request has come to no endpoint by the rules of balancing.

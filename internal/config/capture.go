@@ -10,6 +10,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -44,8 +45,58 @@ type cell struct {
 	base bool
 }
 
-// listeners makes the listeners of one of Envoy's: one, or where filter chains are for certain destinations, several.
+// listeners makes the listeners of one of Envoy's: one, or where it has more addresses or filter chains for certain destinations, several.
 func (t *translator) listeners(l *listenerv3.Listener, path string) []*model.Listener {
+	before := len(t.p.list)
+	out := t.listenersAt(l, path)
+	more := t.moreAddresses(l, path)
+	if len(t.p.list) > before {
+		// It would be the same with the others.
+		return out
+	}
+	for _, address := range more {
+		same, ok := proto.Clone(l).(*listenerv3.Listener)
+		if !ok {
+			continue
+		}
+		same.Name, same.Address = cmp.Or(l.GetName(), t.address(l.GetAddress(), path).String()), address
+		for _, at := range t.listenersAt(same, path) {
+			if at.Source == "" {
+				at.Source, at.Name = same.GetName(), fmt.Sprintf("%s (%s)", same.GetName(), at.Place())
+			}
+			out = append(out, at)
+		}
+	}
+	return out
+}
+
+// moreAddresses are those that a listener has beside its own: additional_addresses, and for IPv4 that of a socket at :: with ipv4_compat.
+func (t *translator) moreAddresses(l *listenerv3.Listener, path string) []*corev3.Address {
+	own := l.GetAddress()
+	var out []*corev3.Address
+	for i, a := range l.GetAdditionalAddresses() {
+		t.address(a.GetAddress(), at(path+".additional_addresses", i)+".address")
+		out = append(out, a.GetAddress())
+	}
+	for _, a := range append([]*corev3.Address{own}, out...) {
+		socket := a.GetSocketAddress()
+		ip, err := netip.ParseAddr(socket.GetAddress())
+		if err != nil || ip.Is4() || !socket.GetIpv4Compat() {
+			continue
+		}
+		if ip != netip.IPv6Unspecified() {
+			t.p.add(path, "%s with ipv4_compat, which Envoy refuses; it belongs to ::", ip)
+			continue
+		}
+		out = append(out, &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+			Address: netip.IPv4Unspecified().String(), PortSpecifier: socket.GetPortSpecifier(),
+		}}})
+	}
+	return out
+}
+
+// listenersAt makes those at the listener's own address.
+func (t *translator) listenersAt(l *listenerv3.Listener, path string) []*model.Listener {
 	if leftAlone(l) {
 		t.passed = append(t.passed, model.Passed{Listener: l.GetName(), Address: t.address(l.GetAddress(), path+".address"), Why: inboundWhy})
 		return nil
@@ -273,7 +324,7 @@ func (t *translator) serving(l *listenerv3.Listener, c cell, path string) *model
 	if l.GetDefaultFilterChain() != nil {
 		otherwise = &chainAt{l.GetDefaultFilterChain(), path + ".default_filter_chain"}
 	}
-	looks := t.inspection(l, c, path)
+	looks := t.inspection(l, path)
 	switch {
 	case len(c.chains) == 0 && otherwise != nil:
 		return t.chainListener(l, *otherwise, c, path)

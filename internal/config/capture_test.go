@@ -124,3 +124,27 @@ func TestSecondListenerForTheRestIsLeftOut(t *testing.T) {
 		t.Errorf("%v, %q", err, placesOf(cfg))
 	}
 }
+
+func TestListenersHaveMoreAddresses(t *testing.T) {
+	b := dynamicBootstrap(t)
+	listeners := istioListeners(t)
+	for _, name := range []string{"virtualOutbound", "virtualInbound"} {
+		listeners[name] = strings.Replace(listeners[name], "{", `{"additional_addresses": [{"address": {"socket_address": {"address": "::", "port_value": 15001}}}],`, 1)
+	}
+	listeners["0.0.0.0_9080"] = strings.Replace(listeners["0.0.0.0_9080"], "address: 0.0.0.0,", "address: '::', ipv4_compat: true,", 1)
+	cfg, err := b.Assemble(Resources{Listeners: bodiesOf(t, Listeners, listeners), Clusters: bodiesOf(t, Clusters, istioClusters)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	requirePlaces(t, cfg,
+		"0.0.0.0_9080 (0.0.0.0/0, port 9080): 0.0.0.0/0, port 9080: HTTP inspected",
+		"0.0.0.0_9080: ::/0, port 9080: HTTP inspected",
+		"10.96.0.12_3306: 10.96.0.12:3306: outbound|3306||details.default.svc.cluster.local",
+		"virtualInbound: left alone: "+inboundWhy,
+		"virtualInbound: left alone: "+inboundWhy,
+		"virtualOutbound (0.0.0.0/0, port 15001): 0.0.0.0/0, port 15001: BlackHoleCluster",
+		"virtualOutbound (::/0, any port): ::/0, any port: PassthroughCluster passes by",
+		"virtualOutbound (::/0, port 15001): ::/0, port 15001: BlackHoleCluster",
+		"virtualOutbound: 0.0.0.0/0, any port: PassthroughCluster passes by",
+	)
+}

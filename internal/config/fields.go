@@ -322,11 +322,11 @@ var supported = fieldTable{
 		"freebind":                             ignore("XLB binds addresses that every host has, or none"),
 		"tcp_backlog_size":                     ignore("XLB takes as long a queue as net.core.somaxconn allows"),
 		"listener_filters_timeout":             translateIt,
-		"continue_on_listener_filters_timeout": ignore("of what happens after listener_filters_timeout, which is 0 where it matters"),
+		"continue_on_listener_filters_timeout": translateIt,
 		"max_connections_to_accept_per_socket_event": ignore("how Envoy takes turns"),
 		"bypass_overload_manager":                    translateIt,
 		"connection_balance_config":                  ignore("spreads connections over Envoy's workers; XLB has none"),
-		"additional_addresses":                       refuse("write one listener for each address"),
+		"additional_addresses":                       translateIt,
 		"filter_chain_matcher":                       refuse("keep one filter chain without a match"),
 		"default_filter_chain":                       translateIt,
 		"listener_filters":                           translateIt,
@@ -335,6 +335,9 @@ var supported = fieldTable{
 		"use_original_dst":                           translateIt,
 		"udp_listener_config":                        refuse("XLB balances TCP; remove the field"),
 		"api_listener":                               refuse("write the address and a filter chain instead"),
+	},
+	"envoy.config.listener.v3.AdditionalAddress": {
+		"address": translateIt,
 	},
 	"envoy.config.listener.v3.FilterChain": {
 		"filters":                          translateIt,
@@ -1251,7 +1254,7 @@ var supported = fieldTable{
 		"port_value":                 translateIt,
 		"named_port":                 refuse("use port_value"),
 		"resolver_name":              refuse("XLB uses the host's resolver; remove the field"),
-		"ipv4_compat":                refuse("write one listener for IPv4 and one for IPv6"),
+		"ipv4_compat":                translateIt, // of listeners at ::; elsewhere it changes nothing, as in Envoy
 		"network_namespace_filepath": refuse("XLB serves the namespaces of the processes it balances; remove the field"),
 	},
 }

@@ -3,6 +3,8 @@
 package config
 
 import (
+	"time"
+
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	httpinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/http_inspector/v3"
 	originalv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_dst/v3"
@@ -36,15 +38,13 @@ func (t *translator) tellsOriginal(l *listenerv3.Listener, path string) bool {
 }
 
 // inspection is what is looked for in the first bytes of a listener's connections.
-func (t *translator) inspection(l *listenerv3.Listener, c cell, path string) *model.Inspection {
+func (t *translator) inspection(l *listenerv3.Listener, path string) *model.Inspection {
 	filters := t.listenerFilters(l, path)
-	out := &model.Inspection{TLS: filters.tls, HTTP: filters.http}
-	decides := false
-	for _, chain := range c.chains {
-		decides = decides || tellsApart(chain)
+	return &model.Inspection{
+		TLS: filters.tls, HTTP: filters.http, Continue: l.GetContinueOnListenerFiltersTimeout(),
+		Timeout: t.duration(l.GetListenerFiltersTimeout(), defaultInspectionTime, path+".listener_filters_timeout"),
 	}
-	if decides && (out.TLS || out.HTTP) && (l.GetListenerFiltersTimeout() == nil || l.GetListenerFiltersTimeout().AsDuration() != 0) {
-		t.p.add(path+".listener_filters_timeout", "XLB waits for the first bytes without end; write 0s")
-	}
-	return out
 }
+
+// defaultInspectionTime is Envoy's Listener.listener_filters_timeout.
+const defaultInspectionTime = 15 * time.Second

@@ -5,6 +5,7 @@ package model
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // Inspection decides by the first bytes of a connection what serves it (envoy.config.listener.v3.FilterChainMatch, as far as the destination does
@@ -13,6 +14,10 @@ type Inspection struct {
 	// TLS and HTTP are what is looked for (the listener filters tls_inspector and http_inspector).
 	TLS, HTTP bool
 	Chains    []Chain
+	// Timeout is how long a client may take to show what it is, from its connection on; 0 is without end (Listener.listener_filters_timeout). Then
+	// the connection is closed, or with Continue served as plain text of no protocol (continue_on_listener_filters_timeout).
+	Timeout  time.Duration
+	Continue bool
 	// Otherwise serves what no chain matches (default_filter_chain); nil: such connections are closed.
 	Otherwise *Chain
 }

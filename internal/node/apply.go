@@ -28,6 +28,7 @@ func (n *Node) reload() {
 	if err == nil {
 		n.updates.Lock()
 		if err = n.replace(bootstrap, cfg); err == nil {
+			n.showBootstrap(bootstrap)
 			n.noteBootstrap(bootstrap)
 		}
 		n.updates.Unlock()

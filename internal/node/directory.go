@@ -98,7 +98,7 @@ func (n *Node) limitsOfAll(cfg *model.Config) map[uint32]anchor.Limits {
 	limits, numbers := map[uint32]anchor.Limits{}, n.reconcil.ListenerNumbers()
 	for _, l := range cfg.Listeners {
 		if number, ok := numbers[l.Name]; ok {
-			limits[number] = limitsOf(l.Routes)
+			limits[number] = limitsOf(l)
 		}
 	}
 	return limits

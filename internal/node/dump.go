@@ -24,6 +24,21 @@ func withClientStatus(handler http.Handler, d *dynamic) http.Handler {
 	return mux
 }
 
+// shown is what is shown of the bootstrap, in JSON.
+type shown struct{ bootstrap, control json.RawMessage }
+
+func (n *Node) showBootstrap(b *config.Bootstrap) {
+	s := &shown{}
+	// It has been read from such a text.
+	s.bootstrap, _ = inEnvoysNames.Marshal(b.Shown(n.o.Version))
+	if c := b.Control(); c != nil {
+		if body, err := anypb.New(c); err == nil {
+			s.control = inJSON(body)
+		}
+	}
+	n.shown.Store(s)
+}
+
 // dump lists the dynamic resources. It is called at any time.
 func (d *dynamic) dump() *admin.Dynamic {
 	out := &admin.Dynamic{}
@@ -70,12 +85,14 @@ func sent(r *xds.ResourceStatus) admin.Resource {
 	}
 }
 
+var inEnvoysNames = protojson.MarshalOptions{UseProtoNames: true, Resolver: lenientTypes{protoregistry.GlobalTypes}}
+
 // inJSON leaves out what is in messages of unknown types.
 func inJSON(body *anypb.Any) json.RawMessage {
 	if body == nil {
 		return nil
 	}
-	text, err := protojson.MarshalOptions{UseProtoNames: true, Resolver: lenientTypes{protoregistry.GlobalTypes}}.Marshal(body)
+	text, err := inEnvoysNames.Marshal(body)
 	if err != nil {
 		return nil
 	}

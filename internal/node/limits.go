@@ -46,7 +46,17 @@ func (s *shortestOf) note(limits ...time.Duration) {
 	}
 }
 
-func limitsOf(table *model.RouteTable) anchor.Limits {
-	c := &table.Connections
-	return anchor.Limits{Idle: c.Idle, Age: c.Age, Drain: c.Drain}
+func limitsOf(l *model.Listener) anchor.Limits {
+	c := &l.Routes.Connections
+	out := anchor.Limits{Idle: c.Idle, Age: c.Age, Drain: c.Drain}
+	i := l.Inspection
+	if i == nil {
+		return out
+	}
+	// What serves those that have not begun in time.
+	proxy, http := i.Serves(&model.Opening{})
+	if !i.Continue || !http {
+		out.Opening, out.Unopened = i.Timeout, i.Continue && proxy != nil
+	}
+	return out
 }

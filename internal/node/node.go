@@ -54,7 +54,9 @@ type Options struct {
 	Exclude []netip.Prefix
 	// DrainTime bounds how long requests in flight may take at the end.
 	DrainTime time.Duration
-	Logger    *slog.Logger
+	// Version of this program, to be shown.
+	Version string
+	Logger  *slog.Logger
 }
 
 // clientReceiveBuffer holds the largest response from another host that the fast path moves, with the kernel's
@@ -79,6 +81,7 @@ type Node struct {
 	keeper   *keeper
 	doors    *doors
 	passed   *passedOver
+	shown    atomic.Pointer[shown]
 	metrics  *metrics.Collector
 
 	// current is what is in force; source is what stands in the file, names not resolved.
@@ -146,6 +149,7 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	}
 	running, stop := context.WithCancel(context.Background())
 	n.cancel = stop
+	n.showBootstrap(bootstrap)
 	n.noteBootstrap(bootstrap)
 	if bootstrap.Dynamic != nil {
 		n.dynamic = newDynamic(n, bootstrap)

@@ -28,6 +28,9 @@ func (n *Node) Config() admin.Config {
 	if n.dynamic != nil {
 		c.Dynamic = n.dynamic.dump
 	}
+	if s := n.shown.Load(); s != nil {
+		c.Bootstrap, c.Control = s.bootstrap, s.control
+	}
 	return c
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -49,13 +50,36 @@ func (p *Proxy) chosen(d *downstream) (*model.TCPProxy, []byte, error) {
 	return proxy, *d.head, nil
 }
 
-// inspect reads until it is known what the connection is. What it reads begins the first head.
+// errSilent says that a client has not shown in time what it is.
+var errSilent = errors.New("the connection does not begin with what a filter chain is chosen by (listener_filters_timeout)")
+
+// inspect reads until it is known what the connection is, or the time for that is up. What it reads begins the first head.
 func (d *downstream) inspect(i *model.Inspection) (*model.Opening, error) {
+	late := func() (*model.Opening, error) {
+		if !i.Continue {
+			return nil, errSilent
+		}
+		return &model.Opening{}, nil
+	}
+	if i.Timeout > 0 {
+		end := d.session.Opened.Add(i.Timeout)
+		if !time.Now().Before(end) {
+			return late()
+		}
+		if err := d.conn.SetReadDeadline(end); err != nil {
+			return nil, err
+		}
+		defer func() { _ = d.conn.SetReadDeadline(time.Time{}) }()
+	}
 	for {
 		if opening := openingOf(i, *d.head); opening != nil {
 			return opening, nil
 		}
-		if err := d.fill(); err != nil {
+		err := d.fill()
+		switch {
+		case i.Timeout > 0 && errors.Is(err, os.ErrDeadlineExceeded):
+			return late()
+		case err != nil:
 			return nil, err
 		}
 	}

@@ -203,6 +203,8 @@ type Session struct {
 	Listener string
 	// Destination is the address that the client connected to. Clusters of type ORIGINAL_DST need it.
 	Destination netip.AddrPort
+	// Opened is when the client connected. Only listeners with an Inspection.Timeout need it.
+	Opened time.Time
 	// Gone tells whether a client that has closed its sending side has gone, or
 	// still waits for its answer. nil takes every such client for gone, as Envoy does.
 	Gone func() bool

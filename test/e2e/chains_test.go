@@ -204,7 +204,13 @@ func servedBy(sent []byte, a programs.RawAnswer) string {
 // decisions are the outcomes of all openings.
 func decisions(t *testing.T, place *harness.Place, service netip.AddrPort, all []opening) []string {
 	t.Helper()
-	spec := programs.RawSpec{Address: service.String(), Quiet: time.Second, Concurrency: 32}
+	return decisionsAfter(t, place, service, 0, time.Second, all)
+}
+
+// decisionsAfter are those of clients that wait before they send, and then so long for what comes.
+func decisionsAfter(t *testing.T, place *harness.Place, service netip.AddrPort, delay, quiet time.Duration, all []opening) []string {
+	t.Helper()
+	spec := programs.RawSpec{Address: service.String(), Delay: delay, Quiet: quiet, Concurrency: 32}
 	for _, o := range all {
 		spec.Sends = append(spec.Sends, o.bytes)
 	}

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"encoding/hex"
 	"maps"
 	"net/netip"
 	"strings"
@@ -215,6 +216,31 @@ func TestUnhealthyEndpointGetsNoRequests(t *testing.T) {
 				awaitFlags(t, balancer, addresses[0], "healthy")
 				awaitServed(t, load, servers[0].Identity)
 				balancer.RequireFast(t, mode, 0.5)
+			})
+		})
+	}
+}
+
+// Payloads are sent and expected as bytes, here of HTTP; what comes in between does not matter.
+func TestTCPCheckJudgesByWhatComes(t *testing.T) {
+	text := func(s string) map[string]any { return map[string]any{"text": hex.EncodeToString([]byte(s))} }
+	check := healthCheck(map[string]any{"reuse_connection": false, "tcp_health_check": map[string]any{
+		"send": text("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"), "receive": []any{text("HTTP/1.1 2"), text("\r\n\r\n")},
+	}})
+	delete(check["health_checks"].([]any)[0].(map[string]any), "http_health_check")
+	for _, mood := range []programs.Mood{"503", programs.MoodStall} {
+		t.Run(string(mood), func(t *testing.T) {
+			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+				servers, addresses, balancer, load := underLoad(t, mode, check)
+
+				servers[0].Become(t, mood)
+				harness.Eventually(t, 10*time.Second, "the endpoint is unhealthy", func() bool {
+					return strings.HasPrefix(flagsOf(t, balancer)[addresses[0].String()], unhealthy)
+				})
+				requireAway(t, load)
+				servers[0].Become(t, "200")
+				awaitFlags(t, balancer, addresses[0], "healthy")
+				awaitServed(t, load, servers[0].Identity)
 			})
 		})
 	}

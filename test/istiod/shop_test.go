@@ -109,6 +109,7 @@ func TestRequestsAreAnsweredAsByEnvoy(t *testing.T) {
 		w := newWorld(t, mode)
 		keep(t, w.xlb, "istiod-1.31-upstream")
 		t.Run("dump", func(t *testing.T) { compareDumps(t, w) })
+		t.Run("istioctl", func(t *testing.T) { compareIstioctl(t, w) })
 		t.Run("one by one", func(t *testing.T) { compareAnswers(t, w) })
 		t.Run("retries", func(t *testing.T) { compareRetries(t, w) })
 		t.Run("shares", func(t *testing.T) { compareShares(t, w) })

@@ -17,6 +17,8 @@ type RawSpec struct {
 	Address string
 	// Sends are written in one call each.
 	Sends [][]byte
+	// Delay is between the connection and what is sent.
+	Delay time.Duration `json:",omitempty"`
 	// Quiet is how long an answer may pause before it counts as ended.
 	Quiet time.Duration
 	// Concurrency is the number of connections at a time.
@@ -64,6 +66,7 @@ func (s *RawSpec) exchange(send []byte) RawAnswer {
 		return RawAnswer{Error: err.Error()}
 	}
 	defer conn.Close()
+	time.Sleep(s.Delay)
 	// A refusal may come before everything is written: the answer tells.
 	_, _ = conn.Write(send)
 	var answer RawAnswer
