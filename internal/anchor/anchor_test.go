@@ -158,7 +158,10 @@ func TestBytesAreServedWithWhatIsKnownOfThem(t *testing.T) {
 			if got.Closing == nil || got.Closing() {
 				t.Error("a connection without limits closes")
 			}
-			got.Gone, got.Closing = nil, nil
+			if time.Since(got.Opened) > patience {
+				t.Errorf("opened at %v", got.Opened)
+			}
+			got.Gone, got.Closing, got.Opened = nil, nil, time.Time{}
 			want := fmt.Sprintf("%+v", Session{
 				Listener: testListener, VIP: testVIP, Client: c.address, Reason: tt.reason, Endpoint: tt.endpoint,
 			})
