@@ -8,6 +8,8 @@
 #include <linux/errno.h>
 #include <linux/udp.h>
 
+#include <bpf/bpf_core_read.h>
+
 #include "lib/heels_packet.h"
 
 #define TCP_SAVE_SYN 27
@@ -159,9 +161,28 @@ static __always_inline int is_same_vip(const struct heels_syn *o, const struct h
 	return c && heels_end_is(&c->vip, o->vip, o->vip_port);
 }
 
+/* Whether the SYN is the one that this connection began with: it was sent again, and one of the two came late. As in any TCP it belongs to the
+ * connection. Left to the balancer it would begin another, which nobody wants, and which a reset ends.
+ */
+static __always_inline int is_own_syn(struct bpf_sock *sk, const struct heels_syn *o, __u32 seq)
+{
+	struct tcp_request_sock *half;
+	struct heels_flow *f;
+	struct bpf_sock *full;
+
+	if (sk->state == BPF_TCP_NEW_SYN_RECV) {
+		/* bpf_skc_to_tcp_request_sock() knows none whose listener speaks MPTCP, as Go's do. */
+		half = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_request_sock));
+		return half->rcv_isn == seq;
+	}
+	full = bpf_sk_fullsock(sk);
+	f = full ? bpf_sk_storage_get(&heels_server_flows, full, 0, 0) : 0;
+	return f && f->syn == seq && heels_end_is(&f->vip, o->vip, o->vip_port);
+}
+
 /* Whether the SYN, when it has been rewritten, comes to a listener that can finish the handshake, and not to another connection. */
-static __always_inline enum heels_verdict decide_socket(struct __sk_buff *skb, const struct heels_syn *o,
-							const struct heels_server_vip *v)
+static __always_inline enum heels_verdict decide_socket(struct __sk_buff *skb, const struct heels_packet *p,
+							const struct heels_syn *o, const struct heels_server_vip *v)
 {
 	struct bpf_sock_tuple t = {
 		.ipv4 = { .saddr = o->client,
@@ -171,16 +192,18 @@ static __always_inline enum heels_verdict decide_socket(struct __sk_buff *skb, c
 	};
 	struct bpf_sock *sk = bpf_skc_lookup_tcp(skb, &t, sizeof(t.ipv4), BPF_F_CURRENT_NETNS, 0), *full;
 	enum heels_verdict verdict = HEELS_DECLINE_COLLISION;
+	__u32 seq = 0;
 
 	if (!sk)
 		return HEELS_DECLINE_NO_LISTENER;
 	if (sk->state == BPF_TCP_LISTEN) {
 		full = bpf_sk_fullsock(sk);
 		verdict = full && bpf_sk_storage_get(&heels_listeners, full, 0, 0) ? HEELS_OK : HEELS_DECLINE_LISTENER;
-	} else if (sk->state == BPF_TCP_NEW_SYN_RECV) {
-		/* The SYN again: its SYN-ACK has been lost. */
-		verdict = HEELS_OK;
-	} else if (sk->state == BPF_TCP_TIME_WAIT && is_same_vip(o, v)) {
+	} else if (sk->state == BPF_TCP_TIME_WAIT) {
+		if (is_same_vip(o, v))
+			verdict = HEELS_OK;
+	} else if (!bpf_skb_load_bytes(skb, p->l4 + HEELS_TCP_SEQ, &seq, sizeof(seq)) &&
+		   is_own_syn(sk, o, bpf_ntohl(seq))) {
 		verdict = HEELS_OK;
 	}
 	bpf_sk_release(sk);
@@ -208,7 +231,7 @@ static __always_inline enum heels_verdict decide(struct __sk_buff *skb, const st
 		return HEELS_DECLINE_CLIENT;
 	if (!heels_syn_tag_holds(c, o))
 		return HEELS_DECLINE_TAG;
-	return decide_socket(skb, o, v);
+	return decide_socket(skb, p, o, v);
 }
 
 /* Marks the option as committed to, so that sock_ops can tell it from one that came past us. */
@@ -530,6 +553,8 @@ static __always_inline void server_established(struct bpf_sock_ops *ops)
 	f->vip = vip;
 	f->peer = local;
 	f->state = HEELS_FLOW_DIRECT;
+	/* Nothing but the SYN was received yet. */
+	f->syn = ops->rcv_nxt - 1;
 	heels_want(ops, BPF_SOCK_OPS_STATE_CB_FLAG);
 	heels_count_opened(f, 1);
 }

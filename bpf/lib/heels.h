@@ -180,7 +180,9 @@ struct heels_flow {
 	__u8 mac[6];
 	/* The connection was counted as failed. */
 	__u8 failed;
-	__u8 zero[5];
+	__u8 zero;
+	/* Of a server: the sequence number of the SYN, host order; 0 when it is not known. */
+	__u32 syn;
 	/* When the next hop has to be found again, CLOCK_MONOTONIC_COARSE, ns. */
 	__u64 route_until;
 };

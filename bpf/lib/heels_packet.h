@@ -19,6 +19,7 @@
 #define HEELS_FRAGMENT 0x3fff
 #define HEELS_TCP_CHECK ((int)__builtin_offsetof(struct tcphdr, check))
 #define HEELS_TCP_SOURCE ((int)__builtin_offsetof(struct tcphdr, source))
+#define HEELS_TCP_SEQ ((int)__builtin_offsetof(struct tcphdr, seq))
 #define HEELS_TCP_DEST ((int)__builtin_offsetof(struct tcphdr, dest))
 #define HEELS_IP_CHECK ((int)__builtin_offsetof(struct iphdr, check))
 #define HEELS_IP_SADDR ((int)__builtin_offsetof(struct iphdr, saddr))

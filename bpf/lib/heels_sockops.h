@@ -49,7 +49,13 @@ struct tcp_sock {
 	__u64 bytes_received;
 };
 
+struct tcp_request_sock {
+	__u32 rcv_isn;
+};
+
 #pragma clang attribute pop
+
+extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
 
 static __always_inline void heels_local(struct bpf_sock_ops *ops, struct heels_end *e)
 {

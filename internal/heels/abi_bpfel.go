@@ -71,7 +71,8 @@ type abiHeelsFlow struct {
 	State      uint32
 	Mac        [6]uint8
 	Failed     uint8
-	Zero       [5]uint8
+	Zero       uint8
+	Syn        uint32
 	RouteUntil uint64
 }
 

@@ -64,7 +64,8 @@ type fixture struct {
 	client, from, to, vip      string // with port
 	options                    []byte
 	flags                      byte
-	ours                       bool // adds our option, made of client and vip
+	seq                        uint32 // added to the usual one
+	ours                       bool   // adds our option, made of client and vip
 	key                        *key
 	outer                      string // source of an outer header
 	outerTo                    string
@@ -115,7 +116,7 @@ func (f *fixture) packet() []byte {
 	tcp := make([]byte, 20, 60)
 	binary.BigEndian.PutUint16(tcp, from.Port())
 	binary.BigEndian.PutUint16(tcp[2:], to.Port())
-	binary.BigEndian.PutUint32(tcp[4:], 0x12345678)
+	binary.BigEndian.PutUint32(tcp[4:], 0x12345678+f.seq)
 	tcp[13] = f.flags
 	binary.BigEndian.PutUint16(tcp[14:], 64240)
 	tcp = append(tcp, options...)
@@ -320,6 +321,29 @@ func (l *lab) checkCommitted(t *testing.T, f *fixture, out []byte, verdicts map[
 	finishChecksum(packet[14:])
 	if !bytes.Equal(out, packet) {
 		t.Errorf("the packet is\n%x, want\n%x", out, packet)
+	}
+}
+
+// A SYN that comes again belongs to the handshake under way; one with the same two ends and another number is a new connection, for which the
+// balancer has room and this tuple has not.
+func TestASYNThatMeetsAHandshakeIsTheSameOrDeclined(t *testing.T) {
+	l := newLab(t, labText, "10.77.2.1:8080")
+	within(t, l.host.ns, l.readyListeners)
+	syn := with(rewritten, func(f *fixture) { f.ours, f.from, f.to = false, f.client, "10.77.2.1:8080" })
+	// The SYN-ACK must have a way; whoever is there does not take it.
+	l.host.run("", "ip", "route", "add", "10.77.3.0/24", "dev", "lo")
+	l.host.post(syn.packet()[14:])
+	eventually(t, "a handshake is under way", func() bool { return l.host.halfOpen() == 1 })
+	for _, tt := range []struct {
+		name, verdict string
+		add           uint32
+	}{{"the same", "committed", 0}, {"another", "decline_collision", 1}} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := with(rewritten, func(f *fixture) { f.seq = tt.add })
+			if _, verdicts := l.run(t, l.hooks.ServerIngress, f.packet()); verdicts[tt.verdict] != 1 {
+				t.Errorf("verdicts %v, want %s", verdicts, tt.verdict)
+			}
+		})
 	}
 }
 

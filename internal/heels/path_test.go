@@ -73,6 +73,42 @@ func TestOnlySynPassesTheBalancer(t *testing.T) {
 	}
 }
 
+// A SYN that was sent again may overtake nothing and come when its connection is long there. It is part of that connection: if the server took it for
+// another one, that would get half open, and the client would end it by a reset.
+func TestASYNThatComesLateBeginsNothing(t *testing.T) {
+	for _, tt := range []struct {
+		name, mode string
+		balancer   func(*rig)
+	}{
+		{"masquerade", "rewritten", func(r *rig) { r.nat("80", testServer1+":80", true) }},
+		{"destination only", "preserved", func(r *rig) { r.nat("80", testServer1+":80", false) }},
+		{"IPIP", "encapsulated", func(r *rig) { r.encapsulate(ipip) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, testServer1)
+			tt.balancer(r)
+			server := r.servers[0].agent(serverText(tt.mode, "80"))
+			r.servers[0].listen(":80", tell)
+			r.client.agent(clientText)
+			c := r.connect()
+			echo(t, c, 1<<16)
+			syn := r.syn.Load()
+			finishChecksum(*syn)
+			r.client.post(*syn)
+			eventually(t, "a second SYN", func() bool { return server.count(t, "committed")+server.count(t, "decline_collision") == 2 })
+			echo(t, c, 1<<16)
+			if n := server.count(t, "committed"); n != 2 {
+				t.Errorf("%d SYNs were taken, want both: %v", n, dump(t, server))
+			}
+			if n := r.servers[0].halfOpen(); n != 0 {
+				t.Errorf("%d handshakes began, want none", n)
+			}
+			c.Close()
+			eventually(t, "no connection left", func() bool { return live(t, server) == 0 })
+		})
+	}
+}
+
 // echo sends n bytes and reads them back.
 func echo(t *testing.T, c net.Conn, n int) {
 	t.Helper()

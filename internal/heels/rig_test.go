@@ -3,6 +3,7 @@
 package heels
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -92,6 +93,8 @@ type rig struct {
 	in, out atomic.Int64
 	// wrap puts an encapsulating balancer's header in front of a packet to a server; nil: the balancer's kernel forwards.
 	wrap func(packet []byte, to netip.Addr) []byte
+	// syn is the last SYN that came to the balancer.
+	syn atomic.Pointer[[]byte]
 	// drop says that a packet to the VIP is lost at the balancer.
 	drop func(packet []byte) bool
 }
@@ -281,6 +284,18 @@ func (r *rig) watch() {
 	}()
 }
 
+// settled is how many segments came to the balancer, when for a moment no more do: who counts them may be late.
+func (r *rig) settled() (n int64) {
+	r.t.Helper()
+	const moment = 100 * time.Millisecond
+	eventually(r.t, "the balancer has rest", func() bool {
+		n = r.in.Load()
+		time.Sleep(moment)
+		return r.in.Load() == n
+	})
+	return n
+}
+
 func (r *rig) forward(fd, raw int, done chan struct{}) {
 	buf := make([]byte, 70000)
 	for {
@@ -306,6 +321,10 @@ func (r *rig) forward(fd, raw int, done chan struct{}) {
 			continue
 		}
 		r.in.Add(1)
+		if packet[33]&0x12 == 0x02 {
+			syn := bytes.Clone(packet)
+			r.syn.Store(&syn)
+		}
 		if r.wrap == nil || netip.AddrFrom4([4]byte(packet[16:20])).String() != testVIP || r.drop != nil && r.drop(packet) {
 			continue
 		}
@@ -448,6 +467,37 @@ func tell(c net.Conn) {
 	defer c.Close()
 	fmt.Fprintf(c, "%s\n", c.RemoteAddr())
 	_, _ = io.Copy(c, c)
+}
+
+// post sends an IPv4 packet from the host as it is.
+func (h *host) post(packet []byte) {
+	h.t.Helper()
+	within(h.t, h.ns, func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return unix.Sendto(fd, packet, 0, &unix.SockaddrInet4{Addr: [4]byte(packet[16:20])})
+	})
+}
+
+// halfOpen counts handshakes that the host has not finished.
+func (h *host) halfOpen() (n int) {
+	h.t.Helper()
+	const synReceived = "03"
+	for _, name := range []string{"tcp", "tcp6"} {
+		within(h.t, h.ns, func() error {
+			text, err := os.ReadFile("/proc/thread-self/net/" + name)
+			for line := range strings.Lines(string(text)) {
+				if f := strings.Fields(line); len(f) > 3 && f[3] == synReceived {
+					n++
+				}
+			}
+			return err
+		})
+	}
+	return n
 }
 
 // eventually polls until what is true.

@@ -156,10 +156,22 @@ func (b *bed) retransmits() (n int64) {
 	return n
 }
 
-// resets is how many crossed the network.
-func (b *bed) resets() int64 {
+// resets are those that crossed the network so far.
+func (b *bed) resets() stand.Resets {
 	b.t.Helper()
 	return got2(b.Resets())(b.t)
+}
+
+// unhurt fails the test if a reset crossed the network that is not a late one.
+func (b *bed) unhurt() {
+	b.t.Helper()
+	r := b.resets()
+	if r.Harmful != 0 {
+		b.t.Errorf("%d resets were sent, want none but late ones; the first: %v", r.Harmful, r.First)
+	}
+	if r.Late != 0 {
+		b.t.Logf("%d resets answered a second acknowledgement of their sender's end", r.Late)
+	}
 }
 
 // broken is how many established connections the client and the servers lost by a reset.

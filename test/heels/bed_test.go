@@ -137,6 +137,13 @@ func (l load) report() (r traffic.ClientReport) {
 	return r
 }
 
+// finish ends a load that would go on, and returns its report.
+func (l load) finish() traffic.ClientReport {
+	l.b.t.Helper()
+	must(l.b.t, l.p.Stop())
+	return l.report()
+}
+
 // ask runs a client.
 func (b *bed) ask(o traffic.ClientOptions) traffic.ClientReport {
 	b.t.Helper()

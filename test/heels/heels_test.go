@@ -18,7 +18,6 @@ func TestTheBalancerSeesHandshakesOnly(t *testing.T) {
 			b.serve(w.serverPort())
 			b.agents(w)
 			short, large := few(w.target(), 60), bulk(w.target())
-			resets := b.resets()
 			b.onlyHandshakes(short.Connections, func() {
 				r := b.ask(short)
 				complete(t, short, r)
@@ -28,9 +27,7 @@ func TestTheBalancerSeesHandshakesOnly(t *testing.T) {
 				}
 			})
 			b.onlyHandshakes(large.Connections, func() { complete(t, large, b.ask(large)) })
-			if n := b.resets() - resets; n != 0 {
-				t.Errorf("%d resets were sent, want none", n)
-			}
+			b.unhurt()
 			if r := b.served(); len(r.Errors) != 0 {
 				t.Errorf("errors of servers: %v", r.Errors)
 			}
@@ -80,8 +77,16 @@ func (b *bed) allEnd(late time.Duration) {
 	}
 }
 
+// shortCrowd is how many connections a short run makes.
+const shortCrowd = 2000
+
 // endings are both orders for every way, and a late other side where that may make a difference: what a balancer does to SYNs makes none.
 func endings(do func(w way, order traffic.Order, late time.Duration)) {
+	if testing.Short() {
+		do(masquerading, traffic.ServerFirst, time.Second)
+		do(encapsulating, traffic.ClientFirst, 0)
+		return
+	}
 	for _, w := range known() {
 		for _, order := range []traffic.Order{traffic.ClientFirst, traffic.ServerFirst} {
 			do(w, order, 0)
@@ -100,14 +105,14 @@ func TestTenThousandConnectionsEndWell(t *testing.T) {
 			b.serve(w.serverPort())
 			b.agents(w)
 			o := crowd(w, order, late)
-			resets := b.resets()
+			if testing.Short() {
+				o.Connections = shortCrowd
+			}
 			b.onlyHandshakes(o.Connections, func() {
 				complete(t, o, b.ask(o))
 				b.allEnd(late)
 			})
-			if n := b.resets() - resets; n != 0 {
-				t.Errorf("%d resets were sent, want none", n)
-			}
+			b.unhurt()
 		})
 	})
 }

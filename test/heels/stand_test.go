@@ -79,6 +79,7 @@ func (b *bed) balance(w way) (change func(servers ...*stand.Host)) {
 }
 
 func TestBalancersWorkWithoutHEELS(t *testing.T) {
+	atLength(t)
 	for _, w := range ways() {
 		t.Run(w.name, func(t *testing.T) {
 			b := newBed(t)
@@ -128,6 +129,7 @@ func TestNothingCrossesTheBalancerUnasked(t *testing.T) {
 }
 
 func TestServersOfThePoolAloneGetConnections(t *testing.T) {
+	atLength(t)
 	for _, w := range ways() {
 		t.Run(w.name, func(t *testing.T) {
 			b := newBed(t)
@@ -159,6 +161,7 @@ func TestAServerThatIsGoneIsGone(t *testing.T) {
 }
 
 func TestTrafficSurvivesWithoutOffloads(t *testing.T) {
+	atLength(t)
 	for _, on := range []bool{false, true} {
 		t.Run(fmt.Sprintf("offloads %t", on), func(t *testing.T) {
 			b := newBed(t)

@@ -4,7 +4,6 @@ package stand
 
 import (
 	"fmt"
-	"strings"
 )
 
 // Stripped says in which segments a middlebox takes a TCP option away.
@@ -31,21 +30,21 @@ func (s *Stand) Strip(kind uint8, from ...Stripped) error {
 	return err
 }
 
-// WatchResets has the router count the resets that it forwards.
-func (s *Stand) WatchResets() error {
-	_, err := s.Router.Run("table inet watch { counter resets { }; chain forward { type filter hook forward priority 1; tcp flags & rst == rst counter name resets; }; }", "nft", "-f", "-")
-	return err
-}
+// Lost says which segment of every connection is lost once.
+type Lost string
 
-// Resets is how many it counted.
-func (s *Stand) Resets() (n int64, err error) {
-	out, err := s.Router.Run("", "nft", "list", "counter", "inet", "watch", "resets")
-	if err != nil {
-		return 0, err
+// The segments.
+const (
+	FirstSYNACK Lost = "tcp flags & (syn | ack) == (syn | ack)"
+	FirstFIN    Lost = "tcp flags & fin == fin"
+)
+
+// Lose has the router drop the first segment of a kind of each connection that it forwards over IPv4. Connections are told apart by the client's port.
+func (s *Stand) Lose(what Lost) error {
+	rules := "table ip loss {\n\tset seen { type inet_service; flags dynamic; size 65535; }\n\tchain forward {\n\t\ttype filter hook forward priority 0;\n"
+	for _, port := range []string{"sport", "dport"} {
+		rules += fmt.Sprintf("\t\t%s tcp %s >= 20000 tcp %s != @seen add @seen { tcp %s } drop\n", what, port, port, port)
 	}
-	_, rest, _ := strings.Cut(out, "packets ")
-	if _, err := fmt.Sscan(rest, &n); err != nil {
-		return 0, fmt.Errorf("read the router's counter: %w: %s", err, out)
-	}
-	return n, nil
+	_, err := s.Router.Run(rules+"\t}\n}\n", "nft", "-f", "-")
+	return err
 }

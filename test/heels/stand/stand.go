@@ -68,6 +68,7 @@ type Options struct {
 type Stand struct {
 	Client, LB, Router *Host
 	Servers            []*Host
+	watcher            *watcher
 }
 
 // New builds a stand. The caller closes it.
@@ -229,7 +230,7 @@ func (s *Stand) Offloads(on bool) error {
 
 // Close removes everything.
 func (s *Stand) Close() error {
-	var errs []error
+	errs := []error{s.watcher.close()}
 	for _, h := range append(s.Servers, s.LB, s.Client, s.Router) {
 		if h != nil {
 			errs = append(errs, h.Close())

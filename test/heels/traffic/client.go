@@ -111,7 +111,8 @@ func (o ClientOptions) validate() error {
 // client is what the workers of a load share.
 type client struct {
 	options ClientOptions
-	next    atomic.Int64 // number of the next connection
+	next    atomic.Int64   // number of the next connection
+	late    sync.WaitGroup // connections that wait before they close
 }
 
 // worker makes one connection after the other; only its own goroutine uses it until it ends.
@@ -151,7 +152,10 @@ func Run(ctx context.Context, o ClientOptions) (ClientReport, error) {
 		wg.Go(func() { w.run(ctx) })
 	}
 	wg.Wait()
-	return merge(workers, time.Since(start)), nil
+	elapsed := time.Since(start)
+	// The process's end would close them at once.
+	c.late.Wait()
+	return merge(workers, elapsed), nil
 }
 
 func newReport(elapsed time.Duration) ClientReport {
@@ -391,7 +395,11 @@ func (w *worker) end(c *conn) error {
 	}
 	if w.options.Late > 0 {
 		fd := c.fd
-		time.AfterFunc(w.options.Late, func() { unix.Close(fd) })
+		w.late.Add(1)
+		time.AfterFunc(w.options.Late, func() {
+			defer w.late.Done()
+			unix.Close(fd)
+		})
 		return nil
 	}
 	return os.NewSyscallError("close", unix.Close(c.fd))
