@@ -49,7 +49,28 @@ func dump(c Config) object {
 	if c.Dynamic != nil {
 		all = append(all, dynamic.addTo(all[0], all[1], all[2]))
 	}
+	if len(c.Secrets) > 0 {
+		all = append(all, secretsObject(c.Secrets))
+	}
 	return object{"configs": append(configs, all...)}
+}
+
+// secretsObject is envoy.admin.v3.SecretsConfigDump, without what the secrets hold.
+func secretsObject(list []Secret) object {
+	active, warming := []object{}, []object{}
+	for _, s := range list {
+		one := object{"name": s.Name, "version_info": s.Version, "secret": object{"@type": typeURL + "envoy.extensions.transport_sockets.tls.v3.Secret", "name": s.Name}}
+		if s.Fault != "" {
+			one["error_state"] = object{"details": s.Fault}
+		}
+		if s.Updated.IsZero() {
+			warming = append(warming, one)
+			continue
+		}
+		one["last_updated"] = timestamp(s.Updated)
+		active = append(active, one)
+	}
+	return object{"@type": typeURL + "envoy.admin.v3.SecretsConfigDump", "dynamic_active_secrets": active, "dynamic_warming_secrets": warming}
 }
 
 // bootstrapObject is envoy.config.bootstrap.v3.Bootstrap as far as balancing depends on it.

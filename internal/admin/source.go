@@ -52,6 +52,16 @@ type Config struct {
 	Updated time.Time
 	// Dynamic lists the resources that are not in the bootstrap; nil: everything is.
 	Dynamic func() *Dynamic
+	// Secrets are those that connections to endpoints are secured with.
+	Secrets []Secret
+}
+
+// Secret is one of them, without its content.
+type Secret struct {
+	Name, Version string
+	// Updated is zero while it has not come. Fault is why what came last was refused.
+	Updated time.Time
+	Fault   string
 }
 
 // Connection is an intercepted client connection.

@@ -100,6 +100,7 @@ func (n *Node) apply(source *model.Config) error {
 
 // install puts a configuration in force whose names are resolved. Needs n.updates.
 func (n *Node) install(cfg *model.Config) error {
+	n.secrets.follow(cfg)
 	cfg = n.doors.place(cfg)
 	image, notes := n.compiler.Compile(cfg)
 	n.say(notes)
@@ -209,7 +210,7 @@ func (n *Node) connect(cfg *model.Config) {
 		if !e.Gone && e.Health != model.Draining {
 			kept[e.Address] = struct{}{}
 		}
-		if e.Gone || c == nil || !n.o.FastPath || plain[e.Cluster] {
+		if e.Gone || c == nil || !n.o.FastPath || plain[e.Cluster] || e.TLS != nil {
 			continue
 		}
 		list = append(list, pool.Endpoint{

@@ -241,7 +241,7 @@ func (n *Node) claim(index uint32) *slowpath.Claim {
 		return nil
 	}
 	n.picker.Claim(index)
-	p := picked{n, index, e.Address}
+	p := n.pickedOf(e)
 	if n.directory.Load() != d {
 		// It may have been another's before it was claimed.
 		p.Done(slowpath.Outcome{})
@@ -255,7 +255,17 @@ type picked struct {
 	n       *Node
 	index   uint32
 	address netip.AddrPort
+	// tls secures connections to it; nil: they are plain text.
+	tls      *model.UpstreamTLS
+	hostname string
 }
+
+func (n *Node) pickedOf(e reconcile.EndpointEntry) picked {
+	return picked{n, e.Index, e.Address, e.TLS, e.Hostname}
+}
+
+// Security implements slowpath.Secured.
+func (p picked) Security() (*model.UpstreamTLS, string) { return p.tls, p.hostname }
 
 // at is the endpoint's index.
 func (p picked) at() uint32 { return p.index }
@@ -298,7 +308,7 @@ func (b balancer) pick(v *view, cluster string, criteria model.Metadata, hash ui
 	if !ok {
 		return nil, false
 	}
-	return picked{b.n, endpoint, v.endpoints[endpoint].Address}, true
+	return b.n.pickedOf(v.endpoints[endpoint]), true
 }
 
 // named finds the endpoint of a session, in service or not: whether that will do is for the slow path to say.
@@ -311,7 +321,7 @@ func (n *Node) named(cluster, address string) (slowpath.Picked, model.HealthStat
 	// Claimed first: an endpoint with a request outstanding keeps its index.
 	n.picker.Claim(index)
 	d := n.directory.Load()
-	e := picked{n, index, d.endpoints[index].Address}
+	e := n.pickedOf(d.endpoints[index])
 	if now, ok := d.named()[name]; !ok || now != index {
 		e.Done(slowpath.Outcome{})
 		return nil, 0, false
@@ -351,7 +361,7 @@ func (b balancer) strayed(v *view, c *model.Cluster, criteria model.Metadata, sk
 	for index, e := range v.endpoints {
 		if e.Cluster == c.Name && isIn[e.Address] && !skips(index) && b.n.picker.Serving(index) {
 			b.n.picker.Claim(index)
-			return picked{b.n, index, e.Address}, true
+			return b.n.pickedOf(e), true
 		}
 	}
 	return nil, false
@@ -475,6 +485,7 @@ func (n *Node) newProxy() *slowpath.Proxy {
 		Named:      n.named,
 		Load:       n.load,
 		Dial:       n.dialer.dial,
+		Secure:     n.secure,
 		Observer:   observer{n.recorder},
 		Logger:     n.log,
 	})

@@ -79,6 +79,7 @@ type Node struct {
 	keeper   *keeper
 	doors    *doors
 	passed   *passedOver
+	secrets  *secrets
 	metrics  *metrics.Collector
 
 	// current is what is in force; source is what stands in the file, names not resolved.
@@ -88,6 +89,8 @@ type Node struct {
 	// inForce is held for writing while kernel, directory and current change. See Node.choose for who waits for it.
 	inForce  sync.RWMutex
 	source   *model.Config
+	// bootstrap is that of the start: who asks, and whom, does not change.
+	bootstrap *config.Bootstrap
 	dynamic  *dynamic // nil: the file is all there is
 	resolver *resolving
 	ready    atomic.Pointer[error]
@@ -130,7 +133,7 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	if err != nil {
 		return &UsageError{err}
 	}
-	n, err := start(o, cfg)
+	n, err := start(o, bootstrap, cfg)
 	if err != nil {
 		if listener != nil {
 			err = errors.Join(err, listener.Close())
@@ -153,6 +156,7 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	n.resolver.stop()
 	n.drain()
 	n.keeper.stop()
+	n.secrets.stopAll()
 	stop()
 	n.wg.Wait()
 	return n.close()
@@ -179,8 +183,9 @@ func listenAdmin(ctx context.Context, o Options, cfg *model.Config) (net.Listene
 var errStarting = errors.New("starting: pools are being opened")
 
 // start loads and attaches everything, with interception still off. On error nothing is left.
-func start(o Options, cfg *model.Config) (*Node, error) {
-	n := &Node{o: o, log: o.Logger, source: cfg, recorder: metrics.NewRecorder(), dialer: newDialer(), waiting: map[uint32]struct{}{}, passed: newPassedOver()}
+func start(o Options, bootstrap *config.Bootstrap, cfg *model.Config) (*Node, error) {
+	n := &Node{o: o, log: o.Logger, source: cfg, bootstrap: bootstrap, recorder: metrics.NewRecorder(), dialer: newDialer(), waiting: map[uint32]struct{}{}, passed: newPassedOver()}
+	n.secrets = newSecrets(n)
 	n.setReady(errStarting)
 	n.directory.Store(&directory{})
 	n.current.Store(&loaded{config: &model.Config{}})
@@ -263,6 +268,7 @@ func (n *Node) build() error {
 // close releases everything, in the order opposite to build.
 func (n *Node) close() error {
 	var err error
+	n.secrets.stopAll()
 	if n.resolver != nil {
 		n.resolver.stop()
 	}
@@ -433,6 +439,8 @@ func (n *Node) open(ctx context.Context) {
 		n.dynamic.await(ctx)
 		n.setReady(errStarting)
 	}
+	n.secrets.await(ctx)
+	n.setReady(errStarting)
 	const patience = 5 * time.Second
 	deadline := time.Now().Add(patience + n.keeper.warmth())
 	for (!n.resolver.settled() || !n.pool.Ready() || !n.keeper.warm()) && time.Now().Before(deadline) && ctx.Err() == nil {

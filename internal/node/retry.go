@@ -67,7 +67,7 @@ func (r *elsewhere) pick(v *view, skip func(netip.AddrPort) bool) (slowpath.Pick
 	if !ok {
 		return nil, false
 	}
-	return picked{r.n, index, v.endpoints[index].Address}, true
+	return r.n.pickedOf(v.endpoints[index]), true
 }
 
 // treeOf is a compiled group whose endpoints have these indices.

@@ -28,6 +28,9 @@ func (n *Node) Config() admin.Config {
 	if n.dynamic != nil {
 		c.Dynamic = n.dynamic.dump
 	}
+	for _, h := range n.secrets.store.Secrets() {
+		c.Secrets = append(c.Secrets, admin.Secret{Name: h.Source.Name, Version: h.Version, Updated: h.Updated, Fault: h.Fault})
+	}
 	return c
 }
 
