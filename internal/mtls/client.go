@@ -155,7 +155,9 @@ func hasName(c *x509.Certificate, n model.NameMatch) bool {
 	case model.NameIP:
 		return slices.ContainsFunc(c.IPAddresses, func(ip net.IP) bool { return n.Match.Matches(ip.String()) })
 	}
-	return slices.ContainsFunc(c.DNSNames, func(name string) bool { return n.Match.Matches(name) || n.Match.Kind == model.StringExact && covers(name, n.Match.Value) })
+	return slices.ContainsFunc(c.DNSNames, func(name string) bool {
+		return n.Match.Matches(name) || n.Match.Kind == model.StringExact && covers(name, n.Match.Value)
+	})
 }
 
 // covers reports whether a wildcard stands for a name: for its first label, or a part of it, as Envoy compares.

@@ -19,7 +19,7 @@ import (
 type asking struct {
 	check *health.Check
 	// how says what is different for this endpoint.
-	how  model.EndpointCheck
+	how model.EndpointCheck
 	// security tells how connections to it are secured; empty: they are plain text.
 	security string
 	stop     context.CancelFunc
@@ -60,7 +60,9 @@ func (k *keeper) startLocked(m *member, before *asking, config *model.HealthChec
 	}
 	a := m.asking
 	e.Address = m.address
-	k.n.goes(func() { k.ask(ctx, m, a, config, health.NewProbe(config, m.cluster.name, e, k.n.dialCheck(e, config.HTTP != nil))) })
+	k.n.goes(func() {
+		k.ask(ctx, m, a, config, health.NewProbe(config, m.cluster.name, e, k.n.dialCheck(e, config.HTTP != nil)))
+	})
 }
 
 func securityOf(e model.Endpoint) string {

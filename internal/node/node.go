@@ -87,14 +87,14 @@ type Node struct {
 	directory atomic.Pointer[directory]
 	updates   sync.Mutex
 	// inForce is held for writing while kernel, directory and current change. See Node.choose for who waits for it.
-	inForce  sync.RWMutex
-	source   *model.Config
+	inForce sync.RWMutex
+	source  *model.Config
 	// bootstrap is that of the start: who asks, and whom, does not change.
 	bootstrap *config.Bootstrap
-	dynamic  *dynamic // nil: the file is all there is
-	resolver *resolving
-	ready    atomic.Pointer[error]
-	resent   atomic.Uint64 // requests that no server had seen
+	dynamic   *dynamic // nil: the file is all there is
+	resolver  *resolving
+	ready     atomic.Pointer[error]
+	resent    atomic.Uint64 // requests that no server had seen
 
 	mu      sync.Mutex
 	waiting map[uint32]struct{} // removed endpoints with slow requests outstanding
