@@ -446,6 +446,9 @@ static __always_inline enum verdict request_move(struct sk_msg_md *msg, struct p
 
 	if (!e)
 		return HANDOVER_NO_ENDPOINT;
+	/* i-socks of before, when it was not so, may still lie in its stack. */
+	if (e->flags & ENDPOINT_TLS)
+		return HANDOVER_ENDPOINT_TLS;
 	bpf_loop(MAX_LEASE_TRIES, lease_try_step, &t, 0);
 	if (!(__u32)e->idle)
 		endpoint_want(e, chosen);
@@ -478,6 +481,12 @@ static __always_inline enum verdict request_move(struct sk_msg_md *msg, struct p
 	return 0;
 }
 
+/* Whether the daemon serves the request by the choice that was made: a turn is taken once. */
+static __always_inline int request_keeps_choice(enum verdict v, __u32 chosen)
+{
+	return v == HANDOVER_POOL_EMPTY || v == HANDOVER_ENDPOINT_TLS || chosen == FAILING_ENDPOINT;
+}
+
 /* Chooses an endpoint, and moves the message there, if the cluster's circuit breaker allows one more request. */
 static __always_inline int request_send(struct sk_msg_md *msg, struct psock *ps, const struct routing *to,
 					const struct edit *edit, __u64 room)
@@ -497,8 +506,7 @@ static __always_inline int request_send(struct sk_msg_md *msg, struct psock *ps,
 	if (!v)
 		return SK_PASS;
 	cluster_leave(whole, counted);
-	return request_decline(msg, ps, v,
-			       v == HANDOVER_POOL_EMPTY || chosen == FAILING_ENDPOINT ? chosen : NO_ENDPOINT);
+	return request_decline(msg, ps, v, request_keeps_choice(v, chosen) ? chosen : NO_ENDPOINT);
 }
 
 /* Whether the answer to the request is to close the connection: a matter of the daemon's. */

@@ -125,6 +125,7 @@ enum verdict {
 	HANDOVER_OVERFLOW,
 	HANDOVER_CLUSTER_SLOW,
 	HANDOVER_NO_ENDPOINT,
+	HANDOVER_ENDPOINT_TLS,
 	HANDOVER_POOL_EMPTY,
 	HANDOVER_LEASE_BROKEN,
 	HANDOVER_BODY_MALFORMED,
@@ -652,6 +653,8 @@ enum endpoint_flags {
 	ENDPOINT_DEGRADED = 16,
 	/* Left out where the share of healthy endpoints is computed, beside being unhealthy: not checked yet. */
 	ENDPOINT_EXCLUDED = 32,
+	/* Connections to it are secured: it has no i-socks, and the daemon serves its requests. */
+	ENDPOINT_TLS = 64,
 };
 
 /* What was carried on the fast path. */

@@ -51,12 +51,30 @@ func dump(c Config, health knownHealth) object {
 		{"@type": typeURL + "envoy.admin.v3.EndpointsConfigDump", "static_endpoint_configs": endpoints},
 		{"@type": typeURL + "envoy.admin.v3.ListenersConfigDump", "version_info": c.Version, "static_listeners": listeners},
 		{"@type": typeURL + "envoy.admin.v3.RoutesConfigDump", "static_route_configs": tables},
-		{"@type": typeURL + "envoy.admin.v3.SecretsConfigDump"},
+		secretsObject(c.Secrets),
 	}
 	if c.Dynamic != nil {
 		dynamic.addTo(all[1], all[2], all[3], all[4], health)
 	}
 	return object{"configs": all}
+}
+
+// secretsObject is envoy.admin.v3.SecretsConfigDump, without what the secrets hold.
+func secretsObject(list []Secret) object {
+	active, warming := []object{}, []object{}
+	for _, s := range list {
+		one := object{"name": s.Name, "version_info": s.Version, "secret": object{"@type": typeURL + "envoy.extensions.transport_sockets.tls.v3.Secret", "name": s.Name}}
+		if s.Fault != "" {
+			one["error_state"] = object{"details": s.Fault}
+		}
+		if s.Updated.IsZero() {
+			warming = append(warming, one)
+			continue
+		}
+		one["last_updated"] = timestamp(s.Updated)
+		active = append(active, one)
+	}
+	return object{"@type": typeURL + "envoy.admin.v3.SecretsConfigDump", "dynamic_active_secrets": active, "dynamic_warming_secrets": warming}
 }
 
 // staticAssignment is envoy.config.endpoint.v3.ClusterLoadAssignment of a cluster of the bootstrap.

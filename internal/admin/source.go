@@ -56,6 +56,16 @@ type Config struct {
 	// Bootstrap is envoy.config.bootstrap.v3.Bootstrap without static resources, nil: nothing of it is known. Control is the control plane's
 	// cluster with its @type, nil where there is none. Both in JSON.
 	Bootstrap, Control json.RawMessage
+	// Secrets are those that connections to endpoints are secured with.
+	Secrets []Secret
+}
+
+// Secret is one of them, without its content.
+type Secret struct {
+	Name, Version string
+	// Updated is zero while it has not come. Fault is why what came last was refused.
+	Updated time.Time
+	Fault   string
 }
 
 // Connection is an intercepted client connection.

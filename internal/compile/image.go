@@ -318,4 +318,8 @@ type Endpoint struct {
 	LoadWeight uint32
 	// Checked by active health checks: a new one is unhealthy until it has passed the first.
 	Checked bool
+	// TLS secures connections to it; nil: they are plain text. Hostname is Envoy's name of it. Both are for the slow path, where all requests to a
+	// secured endpoint go.
+	TLS      *model.UpstreamTLS
+	Hostname string
 }

@@ -155,6 +155,9 @@ func (b *Bootstrap) SameDynamic(other *Bootstrap) bool {
 		reflect.DeepEqual(b.Dynamic.names, other.Dynamic.names)
 }
 
+// Asker tells a server who asks for secrets.
+func (b *Bootstrap) Asker() *corev3.Node { return nodeOf(b.message.GetNode()) }
+
 // nodeOf adds the name of this program.
 func nodeOf(in *corev3.Node) *corev3.Node {
 	out, ok := proto.Clone(in).(*corev3.Node)

@@ -55,9 +55,11 @@ func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 		out.Hashing, byName = t.hashing(c, out.Policy, path)
 	}
 	out.Subsets = t.subsets(c, path+".lb_subset_config")
-	t.endpoints(out, assignment, endpointRules{byName: byName, speech: t.speechOf(c)}, assignmentPath)
+	speech := t.speechOf(c, path)
+	out.Sockets = speech.secured()
+	t.endpoints(out, assignment, endpointRules{byName: byName, speech: speech}, assignmentPath)
 	t.logical(out, c, path+".load_assignment")
-	t.originalCluster(out, c, path)
+	t.originalCluster(out, c, speech, path)
 	return out
 }
 
@@ -122,7 +124,7 @@ func policyOf(p clusterv3.Cluster_LbPolicy) model.Policy {
 	}
 }
 
-// endpointRules are those of one cluster. byName: endpoints are hashed by their names. speech says which are left out.
+// endpointRules are those of one cluster. byName: endpoints are hashed by their names. speech says how they are spoken to.
 type endpointRules struct {
 	byName bool
 	speech *speech
@@ -150,9 +152,13 @@ func (t *translator) endpoints(c *model.Cluster, a *endpointv3.ClusterLoadAssign
 				continue
 			}
 			seen[key] = targetPath
-			if why := rules.speech.leavesOut(lb, locality); why != nil {
+			expects := rules.speech.of(lb, locality)
+			if why := expects.why; why != nil {
 				c.LeftOut = append(c.LeftOut, model.LeftOut{Host: target.Host, Port: target.Port, Reason: why.Reason, Socket: why.Socket})
 				continue
+			}
+			if target.TLS = expects.tls; expects.tls != nil && expects.tls.AutoHostSNI {
+				target.Hostname = hostnameOf(lb, c.Discovery)
 			}
 			if c.Policy.Hashes() {
 				target.HashKey = hashKey(lb, rules.byName)
@@ -197,6 +203,14 @@ func (t *translator) target(c *model.Cluster, lb *endpointv3.LbEndpoint, path st
 		weight = w.GetValue()
 	}
 	return model.Target{Host: host, Port: port, Weight: weight, Health: healthStatuses[lb.GetHealthStatus()], Check: check}, true
+}
+
+// hostnameOf is Envoy's name of an endpoint; empty: it has none.
+func hostnameOf(lb *endpointv3.LbEndpoint, d model.Discovery) string {
+	if name := lb.GetEndpoint().GetHostname(); name != "" || !d.Named() {
+		return name
+	}
+	return lb.GetEndpoint().GetAddress().GetSocketAddress().GetAddress()
 }
 
 func staticEndpoints(targets []model.Target) []model.Endpoint {

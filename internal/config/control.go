@@ -61,6 +61,7 @@ var controlFields = fieldTable{
 		"max_session_keys":        ignore("XLB keeps no sessions of TLS"),
 		"auto_host_sni":           refuse("write sni"),
 		"auto_sni_san_validation": refuse("write match_typed_subject_alt_names"),
+		"enforce_rsa_key_usage":   refuse(noTLSDetail),
 		"allow_renegotiation":     limit("XLB does not negotiate again; remove the field", boolean(false)),
 	},
 	"envoy.extensions.transport_sockets.tls.v3.CommonTlsContext": {
@@ -71,6 +72,13 @@ var controlFields = fieldTable{
 		"tls_certificate_sds_secret_configs":   translateIt,
 		"combined_validation_context":          refuse(fromFiles),
 		"validation_context_sds_secret_config": translateIt,
+	},
+	"envoy.config.core.v3.Address": {
+		"pipe": translateIt,
+	},
+	"envoy.config.core.v3.Pipe": {
+		"path": translateIt,
+		"mode": ignore("of a socket that is bound"),
 	},
 	// In files of resources.
 	"envoy.extensions.transport_sockets.tls.v3.Secret": {
@@ -85,6 +93,7 @@ var controlFields = fieldTable{
 	"envoy.extensions.transport_sockets.tls.v3.TlsParameters": {
 		"tls_minimum_protocol_version": limit("XLB speaks TLS 1.2 and 1.3 to a control plane; use TLSv1_2", oneOf("TLS_AUTO", "TLSv1_2")),
 		"tls_maximum_protocol_version": limit("XLB speaks TLS 1.2 and 1.3 to a control plane; use TLSv1_3", oneOf("TLS_AUTO", "TLSv1_3")),
+		"cipher_suites":                refuse(noTLSDetail),
 	},
 	"envoy.extensions.transport_sockets.tls.v3.TlsCertificate": {
 		"certificate_chain": translateIt,
@@ -94,6 +103,8 @@ var controlFields = fieldTable{
 	"envoy.extensions.transport_sockets.tls.v3.CertificateValidationContext": {
 		"trusted_ca":                    translateIt,
 		"match_typed_subject_alt_names": translateIt,
+		"match_subject_alt_names":       refuse("use match_typed_subject_alt_names"),
+		"allow_expired_certificate":     refuse(noTLSDetail),
 		"watched_directory":             ignore("XLB reads the files for each connection"),
 	},
 	"envoy.extensions.transport_sockets.tls.v3.SubjectAltNameMatcher": {
@@ -112,22 +123,38 @@ func controlCluster(in *bootstrapv3.Bootstrap) string {
 
 // controlOf is controlCluster of a bootstrap that cannot be decoded yet.
 func controlOf(root map[string]any) string {
-	member := func(node any, names ...string) any {
-		object, _ := node.(map[string]any)
-		for _, name := range names {
-			if v, ok := object[name]; ok {
-				return v
-			}
-		}
-		return nil
-	}
-	ads := member(member(root, "dynamic_resources", "dynamicResources"), "ads_config", "adsConfig")
-	services, _ := member(ads, "grpc_services", "grpcServices").([]any)
+	ads := memberOf(memberOf(root, "dynamic_resources", "dynamicResources"), "ads_config", "adsConfig")
+	services, _ := memberOf(ads, "grpc_services", "grpcServices").([]any)
 	if len(services) == 0 {
 		return ""
 	}
-	name, _ := member(member(services[0], "envoy_grpc", "envoyGrpc"), "cluster_name", "clusterName").(string)
+	name, _ := memberOf(memberOf(services[0], "envoy_grpc", "envoyGrpc"), "cluster_name", "clusterName").(string)
 	return name
+}
+
+// memberOf is the member of an object in JSON that has one of the names; nil: there is none.
+func memberOf(node any, names ...string) any {
+	object, _ := node.(map[string]any)
+	for _, name := range names {
+		if v, ok := object[name]; ok {
+			return v
+		}
+	}
+	return nil
+}
+
+// services are the static clusters that are asked, and not balanced: that of the control plane, and those behind a Unix socket.
+func services(in *bootstrapv3.Bootstrap) map[string]bool {
+	out := map[string]bool{}
+	if control := controlCluster(in); control != "" {
+		out[control] = true
+	}
+	for _, c := range in.GetStaticResources().GetClusters() {
+		if isService(c) {
+			out[c.GetName()] = true
+		}
+	}
+	return out
 }
 
 // clusterNamed is a static cluster, or nil.
@@ -151,6 +178,10 @@ func (t *translator) servers(c *clusterv3.Cluster, authority, path string) []Ser
 	for i, locality := range c.GetLoadAssignment().GetEndpoints() {
 		for j, lb := range locality.GetLbEndpoints() {
 			place := at(at(path+".load_assignment.endpoints", i)+".lb_endpoints", j) + ".endpoint.address"
+			if pipe := lb.GetEndpoint().GetAddress().GetPipe(); pipe != nil {
+				out = append(out, Server{Address: "unix:" + pipe.GetPath(), Authority: authority, KeepAlive: interval, KeepAliveTimeout: timeout, security: config})
+				continue
+			}
 			host, port, ok := t.hostPort(lb.GetEndpoint().GetAddress(), place)
 			if !ok {
 				continue

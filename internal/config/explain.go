@@ -23,6 +23,8 @@ type explainer struct {
 	// control is the cluster of the control plane, for which another table applies.
 	control string
 	table   fieldTable
+	// service: it is in a cluster that is not balanced.
+	service bool
 }
 
 // message checks the members of one object against its message type. Inside a
@@ -104,12 +106,28 @@ func (e *explainer) element(desc protoreflect.MessageDescriptor, value any, path
 	if isAny(desc) {
 		return e.any(object, path, free)
 	}
-	if desc.FullName() == clusterMessage && e.control != "" && object["name"] == e.control {
+	if desc.FullName() == clusterMessage && (e.control != "" && object["name"] == e.control || hasPipe(object)) {
+		defer func(before fieldTable) { e.table, e.service = before, false }(e.table)
+		e.table, e.service = controlFields, true
+	}
+	if desc.FullName() == secretConfig && !e.service {
 		defer func(before fieldTable) { e.table = before }(e.table)
-		e.table = controlFields
+		e.table = secretMembers
 	}
 	e.message(desc, object, path, free)
 	return true
+}
+
+// hasPipe reports whether a cluster has a Unix socket for its first endpoint.
+func hasPipe(cluster map[string]any) bool {
+	node := any(cluster)
+	for _, names := range [][]string{{"load_assignment", "loadAssignment"}, {"endpoints"}, {"lb_endpoints", "lbEndpoints"}, {"endpoint"}, {"address"}, {"pipe"}} {
+		if list, ok := node.([]any); ok && len(list) > 0 {
+			node = list[0]
+		}
+		node = memberOf(node, names...)
+	}
+	return node != nil
 }
 
 // any checks the content of a google.protobuf.Any.
@@ -224,7 +242,7 @@ func unsupportedType(url string) string {
 		return fmt.Sprintf("not supported: %s; XLB has, of %s, original_dst.v3.OriginalDst, tls_inspector.v3.TlsInspector and http_inspector.v3.HttpInspector", url, listenerTypes)
 	}
 	if strings.Contains(url, socketTypes) {
-		return fmt.Sprintf("not supported: %s; XLB has, of %s, tls.v3.UpstreamTlsContext to a control plane", url, socketTypes)
+		return fmt.Sprintf("not supported: %s; XLB has, of %s, raw_buffer.v3.RawBuffer and tls.v3.UpstreamTlsContext", url, socketTypes)
 	}
 	if strings.Contains(url, retryTypes) {
 		return fmt.Sprintf("not supported: %s; XLB has, of %s, host.previous_hosts.v3.PreviousHostsPredicate, host.omit_canary_hosts.v3.OmitCanaryHostsPredicate, "+

@@ -185,7 +185,9 @@ var refreshFields = fields{
 
 // supported is the whole of what a file may contain, by message type and
 // field. A field that is missing here is refused.
-var supported = fieldTable{
+var supported = basicFields.and(endpointTLSFields)
+
+var basicFields = fieldTable{
 	"envoy.config.bootstrap.v3.Bootstrap": {
 		"static_resources":     translateIt,
 		"admin":                translateIt,
@@ -869,8 +871,8 @@ var supported = fieldTable{
 		"outlier_detection":                 translateIt,
 		"ignore_health_on_host_removal":     translateIt,
 		"circuit_breakers":                  translateIt,
-		"transport_socket":                  refuse("XLB does not originate TLS; remove the field"),
-		"transport_socket_matches":          refuse("XLB does not originate TLS; remove the field"),
+		"transport_socket":                  translateIt,
+		"transport_socket_matches":          translateIt,
 		"http2_protocol_options":            refuse(plaintext),
 		"typed_extension_protocol_options":  translateIt,
 		"common_http_protocol_options":      translateIt,
@@ -951,7 +953,6 @@ var supported = fieldTable{
 		"common_http_protocol_options":   translateIt,
 		"explicit_http_config":           translateIt,
 		"use_downstream_protocol_config": translateIt,
-		"upstream_http_protocol_options": refuse(plaintext),
 		"auto_config":                    refuse(plaintext),
 		"http_filters":                   refuse(noFilterHooks),
 	},
@@ -1163,7 +1164,7 @@ var supported = fieldTable{
 		"always_log_health_check_failures": translateIt,
 		"always_log_health_check_success":  translateIt,
 		"tls_options":                      refuse("XLB does not originate TLS; remove the field"),
-		"transport_socket_match_criteria":  refuse("XLB does not originate TLS; remove the field"),
+		"transport_socket_match_criteria":  refuse("a check is secured as requests to the endpoint are; remove the field"),
 	},
 	"envoy.config.core.v3.HealthCheck.HttpHealthCheck": {
 		"host":                      translateIt,

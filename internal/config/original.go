@@ -19,7 +19,7 @@ type original struct {
 }
 
 // originalCluster notes a cluster of type ORIGINAL_DST.
-func (t *translator) originalCluster(out *model.Cluster, c *clusterv3.Cluster, path string) {
+func (t *translator) originalCluster(out *model.Cluster, c *clusterv3.Cluster, speech *speech, path string) {
 	if provided := c.GetLbPolicy() == clusterv3.Cluster_CLUSTER_PROVIDED; provided != (out.Discovery == model.OriginalDst) {
 		t.p.add(path+".lb_policy", "CLUSTER_PROVIDED and type ORIGINAL_DST belong together; write both or neither")
 	}
@@ -34,7 +34,11 @@ func (t *translator) originalCluster(out *model.Cluster, c *clusterv3.Cluster, p
 	}
 	// One beyond 65535 is a violation of Envoy's constraint, reported as such.
 	port := uint16(c.GetOriginalDstLbConfig().GetUpstreamPortOverride().GetValue())
-	if why := t.speechOf(c).leavesOut(nil, nil); why != nil {
+	expects := speech.of(nil, nil)
+	if expects.tls != nil {
+		expects.why = &model.LeftOut{Reason: model.LeftOutTLS}
+	}
+	if why := expects.why; why != nil {
 		// Whoever it would be.
 		out.LeftOut = []model.LeftOut{{Host: "the original destination", Port: port, Reason: why.Reason, Socket: why.Socket}}
 		return

@@ -273,7 +273,12 @@ var refusals = []change{
 	{"two circuit breakers of a priority", "$cluster", "{circuit_breakers: {thresholds: [{max_connections: 1}, {priority: HIGH}, {priority: DEFAULT}]}}"},
 	{"circuit breaker by host", "$cluster", "{circuit_breakers: {per_host_thresholds: [{max_connections: 1}]}}"},
 	{"interval of a retry budget", "$cluster", "{circuit_breakers: {thresholds: [{retry_budget: {budget_interval: 1s}}]}}"},
-	{"TLS upstream", "$cluster", "{transport_socket: {name: tls, typed_config: {'@type': type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext}}}"},
+	{"TLS upstream", "$cluster", `{transport_socket: {name: tls, typed_config: {'@type': type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext, allow_renegotiation: true, common_tls_context: {
+		tls_params: {tls_minimum_protocol_version: TLSv1_3, cipher_suites: [AES128-SHA], ecdh_curves: [X25519]}, tls_certificates: [{certificate_chain: {inline_string: x}, private_key: {inline_string: y}, password: {inline_string: z}}],
+		validation_context: {match_typed_subject_alt_names: [{san_type: OTHER_NAME, oid: "1.2", matcher: {exact: a}}], verify_certificate_hash: [a], crl: {inline_string: x}}}}}}`},
+	{"TLS upstream with secrets", "$cluster", `{transport_socket: {name: tls, typed_config: {'@type': type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext, common_tls_context: {
+		tls_certificate_sds_secret_configs: [{name: a}, {name: b, sds_config: {ads: {}}}], combined_validation_context: {default_validation_context: {trusted_ca: {filename: /nowhere}},
+		validation_context_sds_secret_config: {name: c, sds_config: {api_config_source: {api_type: GRPC, transport_api_version: V3, grpc_services: [{envoy_grpc: {cluster_name: nowhere}}]}}}}}}}}`},
 	{"HTTP/2 upstream", "$cluster", "{http2_protocol_options: {}}"},
 	{"subsets that cannot be", "$cluster", `{common_lb_config: {zone_aware_lb_config: {fail_traffic_on_panic: true}}, lb_subset_config: {panic_mode_any: true, locality_weight_aware: true,
 		metadata_fallback_policy: FALLBACK_LIST, subset_selectors: [{keys: [a], single_host_per_subset: true}, {keys: [a], fallback_keys_subset: [a]}, {keys: [a, b], fallback_policy: KEYS_SUBSET},

@@ -102,7 +102,7 @@ func (b *Bootstrap) CheckResource(kind Kind, name string, body *anypb.Any) (refe
 	if own := nameOf(m); own != name {
 		p.add("name", "%q, and the resource is named %q", own, name)
 	}
-	w := &walker{p: p, options: b.options, table: dynamicFields}
+	w := &walker{p: p, options: b.options, table: dynamicFields, leavesOut: true}
 	w.check(m)
 	t := newTranslator(p, b)
 	t.dynamicPart, t.alone = true, true

@@ -156,8 +156,8 @@ func (t *translator) clusterMissing(name, path string) bool {
 	switch {
 	case name == "":
 		t.p.add(path, "missing: name a cluster")
-	case name == t.control:
-		t.p.add(path, "%q is the control plane's, with which XLB speaks HTTP/2 itself; name another", name)
+	case t.services[name]:
+		t.p.add(path, "%q is the control plane's or a server's of secrets, with which XLB speaks HTTP/2 itself; name another", name)
 	case t.alone || t.clusters[name]:
 		return false
 	case t.lenient:

@@ -30,8 +30,8 @@ var dynamicFields = resourceFields.and(speechFields).and(meshFields)
 var speechFields = fieldTable{
 	clusterMessage: {
 		"filters":                  translateIt,
-		"transport_socket":         ignore(leavesOut),
-		"transport_socket_matches": ignore(leavesOut),
+		"transport_socket":         translateIt,
+		"transport_socket_matches": translateIt,
 		"http2_protocol_options":   ignore(leavesOut),
 		"upstream_bind_config":     limit("the kernel chooses the source address; remove the field", isInbound),
 	},
@@ -56,26 +56,44 @@ func isInbound(_ protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 
 const leavesOut = "decides which endpoints are left out"
 
-// speech says of the endpoints of one cluster whether XLB can speak to them. Nil: it can.
+// speech says how the endpoints of one cluster are to be spoken to. Nil: in plain text.
 type speech struct {
 	// all is for every endpoint; nil: see the others.
 	all     *model.LeftOut
 	matches []*clusterv3.Cluster_TransportSocketMatch
 	// otherwise is for those that nothing matches.
 	otherwise *corev3.TransportSocket
+	// sockets are what all of these come to.
+	sockets map[*corev3.TransportSocket]security
 }
 
-// speechOf is for a cluster that is not in the bootstrap.
-func (t *translator) speechOf(c *clusterv3.Cluster) *speech {
-	if !t.dynamicPart {
-		return nil
-	}
-	out := &speech{matches: c.GetTransportSocketMatches(), otherwise: c.GetTransportSocket()}
+// speechOf is that of a cluster.
+func (t *translator) speechOf(c *clusterv3.Cluster, path string) *speech {
+	out := &speech{matches: c.GetTransportSocketMatches(), otherwise: c.GetTransportSocket(), sockets: map[*corev3.TransportSocket]security{}}
 	switch {
-	case isHTTP2(c):
+	case t.dynamicPart && isHTTP2(c):
 		out.all = &model.LeftOut{Reason: model.LeftOutHTTP2}
-	case c.GetUpstreamBindConfig() != nil:
+	case t.dynamicPart && c.GetUpstreamBindConfig() != nil:
 		out.all = &model.LeftOut{Reason: model.LeftOutSource}
+	default:
+		for i, m := range out.matches {
+			out.sockets[m.GetTransportSocket()] = t.socketOf(m.GetTransportSocket(), c, at(path+".transport_socket_matches", i)+".transport_socket")
+		}
+		out.sockets[out.otherwise] = t.socketOf(out.otherwise, c, path+".transport_socket")
+	}
+	return out
+}
+
+// secured are all that endpoints may be secured with, in order, each once.
+func (s *speech) secured() []*model.UpstreamTLS {
+	var out []*model.UpstreamTLS
+	for _, m := range s.matches {
+		if with := s.sockets[m.GetTransportSocket()].tls; with != nil {
+			out = append(out, with)
+		}
+	}
+	if with := s.sockets[s.otherwise].tls; with != nil {
+		out = append(out, with)
 	}
 	return out
 }
@@ -90,15 +108,15 @@ func isHTTP2(c *clusterv3.Cluster) bool {
 	return c.GetHttp2ProtocolOptions() != nil
 }
 
-// leavesOut is why an endpoint is left out, without its address; nil: it is not.
-func (s *speech) leavesOut(lb *endpointv3.LbEndpoint, of *endpointv3.LocalityLbEndpoints) *model.LeftOut {
-	if s == nil {
-		return nil
+// of is what an endpoint expects.
+func (s *speech) of(lb *endpointv3.LbEndpoint, locality *endpointv3.LocalityLbEndpoints) security {
+	switch {
+	case s == nil:
+		return security{}
+	case s.all != nil:
+		return security{why: s.all}
 	}
-	if s.all != nil {
-		return s.all
-	}
-	return notPlain(s.socketFor(lb, of))
+	return s.sockets[s.socketFor(lb, locality)]
 }
 
 // socketFor is as in Envoy that of the first match all of whose values the endpoint's metadata has, or else its locality's.

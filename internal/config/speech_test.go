@@ -27,7 +27,7 @@ func member(port, metadata string) string {
 	return "{endpoint: {address: {socket_address: {address: 127.0.0.7, port_value: " + port + "}}}, metadata: {filter_metadata: {envoy.transport_socket_match: " + metadata + "}}}"
 }
 
-func TestEndpointsThatAreNoPlainTextAreLeftOut(t *testing.T) {
+func TestEndpointsAreSpokenToAsTheirSocketsSay(t *testing.T) {
 	const eds = "name: shop, type: EDS, eds_cluster_config: {eds_config: {ads: {}}}"
 	mesh, plain := member("1", "{tlsMode: istio}"), member("2", "{tlsMode: disabled}")
 	bare := "{endpoint: {address: {socket_address: {address: 127.0.0.7, port_value: 3}}}}"
@@ -35,13 +35,11 @@ func TestEndpointsThatAreNoPlainTextAreLeftOut(t *testing.T) {
 	for _, c := range []struct {
 		name, cluster, endpoints, served, want string
 	}{
-		{"of a mesh", meshMatches, all, "2 3", "1 of 3 endpoints left out: 127.0.0.7:1 expects TLS, which XLB does not originate"},
+		{"of a mesh", meshMatches, all, "1+TLS 2 3", ""},
 		{"in the order of matches", "transport_socket_matches: [{name: p, match: {}, transport_socket: " + rawSocket + "}, {name: m, match: {tlsMode: istio}, transport_socket: " + tlsSocket + "}]", all, "1 2 3", ""},
 		{"whose locality says it", "transport_socket_matches: [{name: m, match: {tlsMode: istio}, transport_socket: " + tlsSocket + "}]",
-			"[{metadata: {filter_metadata: {envoy.transport_socket_match: {tlsMode: istio}}}, lb_endpoints: [" + plain + ", " + bare + "]}]", "",
-			"2 of 2 endpoints left out: 127.0.0.7:2 expects TLS, which XLB does not originate"},
-		{"that nothing matches", "transport_socket: " + tlsSocket + ", transport_socket_matches: [{name: p, match: {tlsMode: disabled}, transport_socket: " + rawSocket + "}]", all, "2",
-			"2 of 3 endpoints left out: 127.0.0.7:1 expects TLS, which XLB does not originate"},
+			"[{metadata: {filter_metadata: {envoy.transport_socket_match: {tlsMode: istio}}}, lb_endpoints: [" + plain + ", " + bare + "]}]", "2+TLS 3+TLS", ""},
+		{"that nothing matches", "transport_socket: " + tlsSocket + ", transport_socket_matches: [{name: p, match: {tlsMode: disabled}, transport_socket: " + rawSocket + "}]", all, "1+TLS 2 3+TLS", ""},
 		{"of another socket", "transport_socket: {name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.transport_sockets.alts.v3.Alts}}", all, "",
 			"3 of 3 endpoints left out: 127.0.0.7:1 expects the transport socket envoy.extensions.transport_sockets.alts.v3.Alts, which XLB does not have"},
 		{"plain", "transport_socket: " + rawSocket, all, "1 2 3", ""},
@@ -76,7 +74,11 @@ func portsOf(c *model.Cluster) string {
 	var out []string
 	for i := range c.Endpoints {
 		text := c.Endpoints[i].Address.String()
-		out = append(out, text[strings.LastIndex(text, ":")+1:])
+		text = text[strings.LastIndex(text, ":")+1:]
+		if c.Endpoints[i].TLS != nil {
+			text += "+TLS"
+		}
+		out = append(out, text)
 	}
 	return strings.Join(out, " ")
 }
@@ -134,7 +136,7 @@ func resourcesOf(t *testing.T, server, file string, kind Kind) map[string]*anypb
 }
 
 // What istiod sends with mutual TLS as it comes, with one endpoint of two that has a sidecar.
-func TestMeshIsAssembledWithoutEndpointsOfTLS(t *testing.T) {
+func TestMeshIsAssembledWithoutEndpointsWhoseSecretsNobodyHas(t *testing.T) {
 	const server = "istiod-1.31-mtls"
 	cfg, _ := dynamicBootstrap(t).Assemble(Resources{
 		Clusters: resourcesOf(t, server, "Cluster", Clusters), Assignments: resourcesOf(t, server, "ClusterLoadAssignment", Assignments),
@@ -145,7 +147,7 @@ func TestMeshIsAssembledWithoutEndpointsOfTLS(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"mixed.default.svc.cluster.local": "1 served, 1 of 2 endpoints left out: expects TLS", "meshed.default.svc.cluster.local": "0 served, 1 of 1 endpoints left out: expects TLS",
-		"outside.example.com": "0 served, 1 of 1 endpoints left out: expects TLS", "grpc.default.svc.cluster.local": "0 served, 1 of 1 endpoints left out: expects HTTP/2",
+		"outside.example.com": "1 served, ", "grpc.default.svc.cluster.local": "0 served, 1 of 1 endpoints left out: expects HTTP/2",
 	} {
 		c := cfg.Cluster("outbound|9080||" + name)
 		text := regexp.MustCompile(`127\.82\.0\.1:\d+ `).ReplaceAllString(c.LeftOutText(), "")

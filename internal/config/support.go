@@ -8,16 +8,19 @@ import (
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xlb-project/xlb/internal/model"
 )
 
 // checkSupport reports every populated field that XLB does not act on, and
 // every value that breaks one of Envoy's own constraints.
 func checkSupport(p *problems, bootstrap *bootstrapv3.Bootstrap, o options) []Note {
-	w := &walker{p: p, options: o, control: controlCluster(bootstrap)}
+	w := &walker{p: p, options: o, services: services(bootstrap)}
 	w.check(bootstrap)
 	return w.notes
 }
@@ -35,9 +38,11 @@ func (w *walker) check(m proto.Message) {
 type walker struct {
 	p       *problems
 	options options
-	// control is the cluster of the control plane, for which another table applies.
-	control string
-	table   fieldTable
+	// services are the clusters that are not balanced, for which another table applies.
+	services map[string]bool
+	table    fieldTable
+	// service: it is in one of them. leavesOut: endpoints that XLB cannot speak to are left out.
+	service, leavesOut bool
 	// messages are the bootstrap and the content of every Any in it: the
 	// generated validation does not look into an Any.
 	messages []located
@@ -118,13 +123,26 @@ func (w *walker) element(m protoreflect.Message, path string) {
 		w.p.add(path+".typed_config", "not supported: %s; XLB has no filters of connections to endpoints, and does without %s whose protocol is %s", name, typeExchange, exchangeProtocol)
 		return
 	}
-	if c, ok := m.Interface().(*clusterv3.Cluster); ok && w.control != "" && c.GetName() == w.control {
+	if c, ok := m.Interface().(*clusterv3.Cluster); ok && w.services[c.GetName()] {
+		defer func(before fieldTable) { w.table, w.service = before, false }(w.table)
+		w.table, w.service = controlFields, true
+	}
+	if s, ok := m.Interface().(*corev3.TransportSocket); ok && w.leavesOut && isForeign(s) {
+		return
+	}
+	if m.Descriptor().FullName() == secretConfig && !w.service {
 		defer func(before fieldTable) { w.table = before }(w.table)
-		w.table = controlFields
+		w.table = secretMembers
 	}
 	if !isWellKnown(m.Descriptor()) {
 		w.message(m, path)
 	}
+}
+
+// isForeign reports a transport socket whose endpoints are left out.
+func isForeign(s *corev3.TransportSocket) bool {
+	why := notPlain(s)
+	return why != nil && why.Reason == model.LeftOutSocket
 }
 
 func (w *walker) any(content *anypb.Any, path string) {

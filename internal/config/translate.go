@@ -23,9 +23,9 @@ type translator struct {
 	p        *problems
 	from     *Bootstrap
 	clusters map[string]bool
-	// control is the name of the cluster of the control plane; ads: there is one.
-	control string
-	ads     bool
+	// services are the static clusters that are not balanced; ads: there is a control plane.
+	services map[string]bool
+	ads      bool
 	// dynamicPart: what is translated is not in the bootstrap. alone: it is a single resource, and others are not known; it notes those that
 	// it refers to.
 	dynamicPart, alone bool
@@ -64,20 +64,20 @@ type translator struct {
 
 func newTranslator(p *problems, b *Bootstrap) *translator {
 	return &translator{
-		p: p, from: b, options: b.options, control: controlCluster(b.message), ads: b.message.GetDynamicResources().GetAdsConfig() != nil,
+		p: p, from: b, options: b.options, services: services(b.message), ads: b.message.GetDynamicResources().GetAdsConfig() != nil,
 		clusters: map[string]bool{}, references: map[string]bool{}, files: map[File]bool{},
 		telling: map[*model.Listener]bool{}, places: map[*model.Listener]string{},
 		names: map[string]*model.Listener{}, addresses: map[destination]*model.Listener{},
 	}
 }
 
-// staticClusters translates the clusters of the bootstrap, but for the control plane's, which is no part of the balancing.
+// staticClusters translates the clusters of the bootstrap, but for those that are no part of the balancing.
 func (t *translator) staticClusters() []*model.Cluster {
 	var out []*model.Cluster
 	for i, c := range t.from.message.GetStaticResources().GetClusters() {
 		path := at("static_resources.clusters", i)
-		if c.GetName() == t.control && t.control != "" {
-			if c != clusterNamed(t.from.message, t.control) {
+		if t.services[c.GetName()] {
+			if c != clusterNamed(t.from.message, c.GetName()) {
 				t.p.add(path+".name", "a second cluster %q; rename one", c.GetName())
 			}
 			continue

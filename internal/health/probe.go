@@ -26,13 +26,25 @@ type Probe struct {
 	// address is where it connects to, host what the Host field says.
 	address, host string
 	transport     *http.Transport
+	connect       func(ctx context.Context) (net.Conn, error)
 	// conn is a TCP check's, kept between attempts; nil: the next one connects.
 	conn net.Conn
 }
 
-// NewProbe returns the probe of one endpoint of that cluster. Close ends it.
-func NewProbe(config *model.HealthCheck, cluster string, e model.Endpoint) *Probe {
-	p := &Probe{config: config, address: checkAddress(e).String(), host: cluster}
+// Dial connects to an address in the way in which requests are sent to the endpoint.
+type Dial func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
+
+// NewProbe returns the probe of one endpoint of that cluster Dial nil connects in plain text. Close ends it.
+func NewProbe(config *model.HealthCheck, cluster string, e model.Endpoint, dial Dial) *Probe {
+	to := checkAddress(e)
+	p := &Probe{config: config, address: to.String(), host: cluster}
+	p.connect = func(ctx context.Context) (net.Conn, error) {
+		if dial != nil {
+			return dial(ctx, to)
+		}
+		var d net.Dialer
+		return d.DialContext(ctx, "tcp", p.address)
+	}
 	if config.HTTP == nil {
 		return p
 	}
@@ -42,6 +54,7 @@ func NewProbe(config *model.HealthCheck, cluster string, e model.Endpoint) *Prob
 		}
 	}
 	p.transport = &http.Transport{
+		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return p.connect(ctx) },
 		DisableCompression: true,
 		DisableKeepAlives:  !config.ReuseConnection,
 		MaxConnsPerHost:    1,
@@ -197,8 +210,7 @@ func (p *Probe) exchange(ctx context.Context) error {
 
 func (p *Probe) dial(ctx context.Context) (err error) {
 	if p.conn == nil {
-		var d net.Dialer
-		p.conn, err = d.DialContext(ctx, "tcp", p.address)
+		p.conn, err = p.connect(ctx)
 	}
 	return err
 }

@@ -32,7 +32,7 @@ func httpCheck() *model.HealthCheck {
 // probeOf asks a server that listens at that address.
 func probeOf(t *testing.T, config *model.HealthCheck, address string) *Probe {
 	t.Helper()
-	p := NewProbe(config, "the-cluster", model.Endpoint{Address: netip.MustParseAddrPort(address)})
+	p := NewProbe(config, "the-cluster", model.Endpoint{Address: netip.MustParseAddrPort(address)}, nil)
 	t.Cleanup(p.Close)
 	return p
 }
@@ -109,7 +109,7 @@ func TestHTTPRequestIsEnvoys(t *testing.T) {
 			config.HTTP.Host = test.host
 			p := NewProbe(config, "the-cluster", model.Endpoint{
 				Address: netip.MustParseAddrPort(server.Listener.Addr().String()), Check: model.EndpointCheck{Hostname: test.hostname},
-			})
+			}, nil)
 			defer p.Close()
 			attempt(t, p)
 			r := <-seen

@@ -188,6 +188,7 @@ const (
 	abiEndpointFlagsENDPOINT_EJECTED        abiEndpointFlags = 8
 	abiEndpointFlagsENDPOINT_DEGRADED       abiEndpointFlags = 16
 	abiEndpointFlagsENDPOINT_EXCLUDED       abiEndpointFlags = 32
+	abiEndpointFlagsENDPOINT_TLS            abiEndpointFlags = 64
 )
 
 type abiEvent struct {
@@ -717,28 +718,29 @@ const (
 	abiVerdictHANDOVER_OVERFLOW               abiVerdict = 42
 	abiVerdictHANDOVER_CLUSTER_SLOW           abiVerdict = 43
 	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 44
-	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 45
-	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 46
-	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 47
-	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 48
-	abiVerdictHANDOVER_NO_STATE               abiVerdict = 49
-	abiVerdictHANDOVER_LAST                   abiVerdict = 49
-	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 50
-	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 51
-	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 52
-	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 53
-	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 54
-	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 55
-	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 56
-	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 57
-	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 58
-	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 59
-	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 60
-	abiVerdictVERDICT_SPILL_RETRY             abiVerdict = 61
-	abiVerdictVERDICT_SPILLED                 abiVerdict = 62
-	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 63
-	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 64
-	abiVerdictVERDICT_COUNT                   abiVerdict = 65
+	abiVerdictHANDOVER_ENDPOINT_TLS           abiVerdict = 45
+	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 46
+	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 47
+	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 48
+	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 49
+	abiVerdictHANDOVER_NO_STATE               abiVerdict = 50
+	abiVerdictHANDOVER_LAST                   abiVerdict = 50
+	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 51
+	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 52
+	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 53
+	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 54
+	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 55
+	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 56
+	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 57
+	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 58
+	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 59
+	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 60
+	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 61
+	abiVerdictVERDICT_SPILL_RETRY             abiVerdict = 62
+	abiVerdictVERDICT_SPILLED                 abiVerdict = 63
+	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 64
+	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 65
+	abiVerdictVERDICT_COUNT                   abiVerdict = 66
 )
 
 type abiVhost struct {

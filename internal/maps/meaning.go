@@ -34,6 +34,7 @@ var handoverMeanings = map[Verdict]string{
 	HandoverOverflow:          "the cluster has as many requests in flight as its circuit breakers allow, or others wait: the request waits as well, or is answered 503",
 	HandoverClusterSlow:       "the cluster is balanced by hash with a bound on loads, or with a table that the kernel has no room for",
 	HandoverNoEndpoint:        "no endpoint in service in a few tries, or a cluster of type ORIGINAL_DST that follows its clients; the slow path looks at all",
+	HandoverEndpointTLS:       "connections to the chosen endpoint are secured by TLS; the slow path uses the same endpoint",
 	HandoverPoolEmpty:         "the chosen endpoint had no idle i-sock; the slow path uses the same endpoint, and the pool grows",
 	HandoverLeaseBroken:       "the i-sock was lost while the request was being sent: 503",
 	HandoverBodyMalformed:     "a chunked body went wrong after its head had been sent on: 400, or a reset when the response had begun",

@@ -147,6 +147,7 @@ const (
 	EndpointEjected      = abiEndpointFlagsENDPOINT_EJECTED
 	EndpointDegraded     = abiEndpointFlagsENDPOINT_DEGRADED
 	EndpointExcluded     = abiEndpointFlagsENDPOINT_EXCLUDED
+	EndpointTLS          = abiEndpointFlagsENDPOINT_TLS
 )
 
 // Values of EventKind.
@@ -382,6 +383,7 @@ const (
 	HandoverOverflow             = abiVerdictHANDOVER_OVERFLOW
 	HandoverClusterSlow          = abiVerdictHANDOVER_CLUSTER_SLOW
 	HandoverNoEndpoint           = abiVerdictHANDOVER_NO_ENDPOINT
+	HandoverEndpointTLS          = abiVerdictHANDOVER_ENDPOINT_TLS
 	HandoverPoolEmpty            = abiVerdictHANDOVER_POOL_EMPTY
 	HandoverLeaseBroken          = abiVerdictHANDOVER_LEASE_BROKEN
 	HandoverBodyMalformed        = abiVerdictHANDOVER_BODY_MALFORMED

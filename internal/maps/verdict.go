@@ -49,6 +49,7 @@ var verdictNames = [VerdictCount]string{
 	HandoverOverflow:             "overflow",
 	HandoverClusterSlow:          "cluster_slow",
 	HandoverNoEndpoint:           "no_endpoint",
+	HandoverEndpointTLS:          "endpoint_tls",
 	HandoverPoolEmpty:            "pool_empty",
 	HandoverLeaseBroken:          "lease_broken",
 	HandoverBodyMalformed:        "body_malformed",

@@ -15,7 +15,7 @@ type LeftOut struct {
 	Host   string
 	Port   uint16
 	Reason LeftOutReason
-	// Socket is the type of the transport socket where that is the reason.
+	// Socket is the type of the transport socket where that is the reason; with LeftOutTLS the cluster that its secrets are to come from.
 	Socket string
 }
 
@@ -40,7 +40,10 @@ func (r LeftOutReason) String() string {
 func (l *LeftOut) Because() string {
 	switch l.Reason {
 	case LeftOutTLS:
-		return "expects TLS, which XLB does not originate"
+		if l.Socket == "" {
+			return "expects TLS, which XLB does not originate to original destinations"
+		}
+		return fmt.Sprintf("expects TLS with secrets from the cluster %q, which the bootstrap does not have", l.Socket)
 	case LeftOutSocket:
 		return "expects the transport socket " + l.Socket + ", which XLB does not have"
 	case LeftOutHTTP2:

@@ -371,6 +371,8 @@ type Cluster struct {
 	Endpoints []Endpoint
 	// LeftOut are endpoints that are not among Targets.
 	LeftOut []LeftOut
+	// Sockets are all that its endpoints may be secured with, each once; nil: all of them are spoken to in plain text.
+	Sockets []*UpstreamTLS
 }
 
 // Target is an endpoint as it stands in the configuration.
@@ -386,11 +388,14 @@ type Target struct {
 	HashKey string
 	// Metadata under envoy.lb.
 	Metadata Metadata
+	// TLS secures connections to it; nil: they are plain text. Hostname is Envoy's name of the host, for AutoHostSNI.
+	TLS      *UpstreamTLS
+	Hostname string
 }
 
 // At returns the endpoint that the target is at one of its addresses.
 func (t *Target) At(ip netip.Addr) Endpoint {
-	return Endpoint{Address: netip.AddrPortFrom(ip, t.Port), Weight: t.Weight, Place: t.Place, Health: t.Health, HashKey: t.HashKey, Check: t.Check, Metadata: t.Metadata}
+	return Endpoint{Address: netip.AddrPortFrom(ip, t.Port), Weight: t.Weight, Place: t.Place, Health: t.Health, HashKey: t.HashKey, Check: t.Check, Metadata: t.Metadata, TLS: t.TLS, Hostname: t.Hostname}
 }
 
 // Endpoint is an address that serves a cluster. Weight is at least 1. An address may stand in several places.
@@ -401,7 +406,9 @@ type Endpoint struct {
 	Health HealthStatus
 	// Check says how health checks ask it.
 	Check EndpointCheck
-	// HashKey and Metadata are those of the target.
+	// HashKey, Metadata, TLS and Hostname are those of the target.
 	HashKey  string
 	Metadata Metadata
+	TLS      *UpstreamTLS
+	Hostname string
 }

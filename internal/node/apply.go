@@ -102,6 +102,7 @@ func (n *Node) apply(source *model.Config) error {
 
 // install puts a configuration in force whose names are resolved. Needs n.updates.
 func (n *Node) install(cfg *model.Config) error {
+	n.secrets.follow(cfg)
 	cfg = n.doors.place(cfg)
 	image, notes := n.compiler.Compile(cfg)
 	n.say(notes)
@@ -257,7 +258,7 @@ func (n *Node) plainOf(cfg *model.Config, before *loaded) map[string]bool {
 
 // connects reports whether an endpoint is to have i-socks.
 func (n *Node) connects(e *reconcile.EndpointEntry) bool {
-	return !e.Gone && n.o.FastPath && !n.plain[e.Cluster]
+	return !e.Gone && n.o.FastPath && !n.plain[e.Cluster] && e.TLS == nil
 }
 
 func (n *Node) toConnect(entries []reconcile.EndpointEntry, now *loaded) []pool.Endpoint {

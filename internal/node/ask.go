@@ -25,20 +25,25 @@ func (d *dynamic) newClient() *xds.Client {
 	if len(roots)+len(names) == 0 {
 		return nil
 	}
+	what := d.servers()
+	return xds.New(xds.Config{
+		Node: from.Node, Servers: serversOf(from), Delta: from.Delta, Roots: roots, Names: names, FetchTimeout: from.FetchTimeout, Logger: d.n.log,
+		Check: func(kind xds.Kind, name string, body *anypb.Any) (references []string, err error) {
+			return d.check(config.Kind(kind), name, body)
+		},
+		Update: func(s xds.Snapshot) error { return d.update(s, what) },
+	})
+}
+
+// serversOf are the servers of the control plane.
+func serversOf(from *config.Dynamic) []xds.Server {
 	var servers []xds.Server
 	for _, s := range from.Servers {
 		servers = append(servers, xds.Server{
 			Address: s.Address, TLS: s.TLSConfig(), Authority: s.Authority, KeepAlive: s.KeepAlive, KeepAliveTimeout: s.KeepAliveTimeout,
 		})
 	}
-	what := d.servers()
-	return xds.New(xds.Config{
-		Node: from.Node, Servers: servers, Delta: from.Delta, Roots: roots, Names: names, FetchTimeout: from.FetchTimeout, Logger: d.n.log,
-		Check: func(kind xds.Kind, name string, body *anypb.Any) (references []string, err error) {
-			return d.check(config.Kind(kind), name, body)
-		},
-		Update: func(s xds.Snapshot) error { return d.update(s, what) },
-	})
+	return servers
 }
 
 // update puts in force what the control plane says. What cannot be put in force is tried again with the next change of whatever source.

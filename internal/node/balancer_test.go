@@ -163,9 +163,9 @@ func TestRetriesGoToOtherPriorities(t *testing.T) {
 	b := newBalancing(t, withRoutes(c, "", stage("canary")))
 	tried := func(r slowpath.RetryBalancer, ports ...uint16) slowpath.RetryBalancer {
 		for _, port := range ports {
-			for index, e := range b.directory.Load().each() {
+			for _, e := range b.directory.Load().each() {
 				if e.Address.Port() == port {
-					r.Tried(picked{b.Node, index, e.Address})
+					r.Tried(b.pickedOf(*e))
 				}
 			}
 		}

@@ -22,7 +22,7 @@ func (c clients) resend(l pool.Lost) bool {
 		if !ok {
 			return false
 		}
-		begun.Attempt = &slowpath.Attempt{Cluster: e.Cluster, Endpoint: lost{picked{c.n, l.Endpoint, e.Address}}}
+		begun.Attempt = &slowpath.Attempt{Cluster: e.Cluster, Endpoint: lost{c.n.pickedOf(e)}}
 	}
 	if !c.n.anchors.Resend(l.Cookie, l.Lease, c.goOn(l.Kept.Draw, begun)) {
 		return false
@@ -41,7 +41,7 @@ func (c clients) decide(ctx context.Context, s pool.Spilled) bool {
 		return false
 	}
 	ended, served := make(chan struct{}), make(chan bool, 1)
-	endpoint := &decided{picked: picked{c.n, s.Endpoint, e.Address}, entry: e}
+	endpoint := &decided{picked: c.n.pickedOf(e), entry: e}
 	begun := begunOf(s.Kept)
 	begun.Attempt = &slowpath.Attempt{
 		Cluster: e.Cluster, Endpoint: endpoint, Conn: s.Upstream,

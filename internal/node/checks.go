@@ -19,8 +19,10 @@ import (
 type asking struct {
 	check *health.Check
 	// how says what is different for this endpoint.
-	how  model.EndpointCheck
-	stop context.CancelFunc
+	how model.EndpointCheck
+	// security tells how connections to it are secured; empty: they are plain text.
+	security string
+	stop     context.CancelFunc
 }
 
 // checkStats are Envoy's cluster.<name>.health_check counters.
@@ -34,7 +36,7 @@ func (k *keeper) askLocked(w *watched, config *model.HealthCheck, sources map[ne
 	for _, m := range w.members {
 		e := sources[m.address]
 		wanted := config != nil && !e.Check.Disabled
-		if wanted && same && m.asking != nil && m.asking.how == e.Check {
+		if wanted && same && m.asking != nil && m.asking.how == e.Check && m.asking.security == securityOf(e) {
 			continue
 		}
 		before := m.stopAsking()
@@ -51,14 +53,23 @@ func (k *keeper) askLocked(w *watched, config *model.HealthCheck, sources map[ne
 func (k *keeper) startLocked(m *member, before *asking, config *model.HealthCheck, e model.Endpoint) {
 	healthy := atomic.LoadUint32(&k.n.datapath.Shared.Endpoints[m.index].Flags)&uint32(shared.EndpointUnhealthy) == 0
 	ctx, stop := context.WithCancel(context.Background())
-	m.asking = &asking{check: health.NewCheck(config, healthy), how: e.Check, stop: stop}
+	m.asking = &asking{check: health.NewCheck(config, healthy), how: e.Check, security: securityOf(e), stop: stop}
 	if before != nil {
 		m.asking.check = before.check
 		m.asking.check.Configure(config)
 	}
 	a := m.asking
 	e.Address = m.address
-	k.n.goes(func() { k.ask(ctx, m, a, config, health.NewProbe(config, m.cluster.name, e)) })
+	k.n.goes(func() {
+		k.ask(ctx, m, a, config, health.NewProbe(config, m.cluster.name, e, k.n.dialCheck(e, config.HTTP != nil)))
+	})
+}
+
+func securityOf(e model.Endpoint) string {
+	if e.TLS == nil {
+		return ""
+	}
+	return e.TLS.Key
 }
 
 // stopAsking returns what was being asked.

@@ -20,6 +20,7 @@ import (
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/pool"
+	"github.com/xlb-project/xlb/internal/reconcile"
 	"github.com/xlb-project/xlb/internal/slowpath"
 )
 
@@ -240,7 +241,7 @@ func (n *Node) claim(index uint32) *slowpath.Claim {
 		return nil
 	}
 	n.picker.Claim(index)
-	p := picked{n, index, e.Address}
+	p := n.pickedOf(e)
 	if n.directory.Load() != d {
 		// It may have been another's before it was claimed.
 		p.Done(slowpath.Outcome{})
@@ -254,7 +255,17 @@ type picked struct {
 	n       *Node
 	index   uint32
 	address netip.AddrPort
+	// tls secures connections to it; nil: they are plain text.
+	tls      *model.UpstreamTLS
+	hostname string
 }
+
+func (n *Node) pickedOf(e reconcile.EndpointEntry) picked {
+	return picked{n, e.Index, e.Address, e.TLS, e.Hostname}
+}
+
+// Security implements slowpath.Secured.
+func (p picked) Security() (*model.UpstreamTLS, string) { return p.tls, p.hostname }
 
 // at is the endpoint's index.
 func (p picked) at() uint32 { return p.index }
@@ -310,7 +321,7 @@ func (n *Node) named(cluster, address string) (slowpath.Picked, model.HealthStat
 	n.picker.Claim(index)
 	d := n.directory.Load()
 	entry, _ := d.endpoint(index)
-	e := picked{n, index, entry.Address}
+	e := n.pickedOf(entry)
 	if now, ok := d.indexOf(cluster, address); !ok || now != index {
 		e.Done(slowpath.Outcome{})
 		return nil, 0, false
@@ -352,7 +363,7 @@ func (b balancer) strayed(v *view, c *model.Cluster, criteria model.Metadata, sk
 		e := list[(first+i)%len(list)]
 		if isIn[e.Address] && !skips(e.Index) && b.n.picker.Serving(e.Index) {
 			b.n.picker.Claim(e.Index)
-			return picked{b.n, e.Index, e.Address}, true
+			return b.n.pickedOf(*e), true
 		}
 	}
 	return nil, false
@@ -414,6 +425,7 @@ func (n *Node) newProxy() *slowpath.Proxy {
 		Named:      n.named,
 		Load:       n.load,
 		Dial:       n.dialer.dial,
+		Secure:     n.secure,
 		Observer:   observer{n.recorder},
 		Logger:     n.log,
 	})

@@ -57,6 +57,7 @@ func (d *dynamic) resources() []csds.Resource {
 	b := d.bootstrap.Load()
 	add := func(kind config.Kind, r *xds.ResourceStatus) {
 		if !b.IsStatic(kind, r.Name) {
+			r.Body, r.FailedBody = config.Redact(r.Body), config.Redact(r.FailedBody)
 			out = append(out, csds.Resource{Kind: xds.Kind(kind), ResourceStatus: *r})
 		}
 	}

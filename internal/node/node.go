@@ -82,6 +82,7 @@ type Node struct {
 	doors    *doors
 	passed   *passedOver
 	shown    atomic.Pointer[shown]
+	secrets  *secrets
 	metrics  *metrics.Collector
 
 	// current is what is in force; source is what stands in the file, names not resolved.
@@ -96,10 +97,12 @@ type Node struct {
 	plain map[string]bool
 	// shortest is what the pool was told last. Needs updates.
 	shortest time.Duration
-	dynamic  *dynamic // nil: the file is all there is
-	resolver *resolving
-	ready    atomic.Pointer[error]
-	resent   atomic.Uint64 // requests that no server had seen
+	// bootstrap is that of the start: who asks, and whom, does not change.
+	bootstrap *config.Bootstrap
+	dynamic   *dynamic // nil: the file is all there is
+	resolver  *resolving
+	ready     atomic.Pointer[error]
+	resent    atomic.Uint64 // requests that no server had seen
 
 	mu      sync.Mutex
 	waiting map[uint32]struct{} // removed endpoints with slow requests outstanding
@@ -140,7 +143,7 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	if err != nil {
 		return &UsageError{err}
 	}
-	n, err := start(o, cfg)
+	n, err := start(o, bootstrap, cfg)
 	if err != nil {
 		if listener != nil {
 			err = errors.Join(err, listener.Close())
@@ -164,6 +167,7 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	n.resolver.stop()
 	n.drain()
 	n.keeper.stop()
+	n.secrets.stopAll()
 	stop()
 	n.wg.Wait()
 	return n.close()
@@ -190,8 +194,9 @@ func listenAdmin(ctx context.Context, o Options, cfg *model.Config) (net.Listene
 var errStarting = errors.New("starting: pools are being opened")
 
 // start loads and attaches everything, with interception still off. On error nothing is left.
-func start(o Options, cfg *model.Config) (*Node, error) {
-	n := &Node{o: o, log: o.Logger, source: cfg, recorder: metrics.NewRecorder(), dialer: newDialer(), waiting: map[uint32]struct{}{}, passed: newPassedOver()}
+func start(o Options, bootstrap *config.Bootstrap, cfg *model.Config) (*Node, error) {
+	n := &Node{o: o, log: o.Logger, source: cfg, bootstrap: bootstrap, recorder: metrics.NewRecorder(), dialer: newDialer(), waiting: map[uint32]struct{}{}, passed: newPassedOver()}
+	n.secrets = newSecrets(n)
 	n.setReady(errStarting)
 	n.directory.Store(&directory{})
 	n.current.Store(&loaded{config: &model.Config{}})
@@ -275,6 +280,7 @@ func (n *Node) build() error {
 // close releases everything, in the order opposite to build.
 func (n *Node) close() error {
 	var err error
+	n.secrets.stopAll()
 	if n.resolver != nil {
 		n.resolver.stop()
 	}
@@ -445,6 +451,8 @@ func (n *Node) open(ctx context.Context) {
 		n.dynamic.await(ctx)
 		n.setReady(errStarting)
 	}
+	n.secrets.await(ctx)
+	n.setReady(errStarting)
 	const patience = 5 * time.Second
 	deadline := time.Now().Add(patience + n.keeper.warmth())
 	for (!n.resolver.settled() || !n.pool.Ready() || !n.keeper.warm()) && time.Now().Before(deadline) && ctx.Err() == nil {

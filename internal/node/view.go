@@ -26,7 +26,7 @@ func (v *view) skips(endpoint uint32, skip func(netip.AddrPort) bool) bool {
 // picked is an endpoint that has been chosen.
 func (v *view) picked(n *Node, index uint32) picked {
 	e, _ := v.endpoint(index)
-	return picked{n, index, e.Address}
+	return n.pickedOf(e)
 }
 
 // choose has an endpoint chosen. It waits for a configuration that is being put in force only where there is none: the endpoints may be that one's,

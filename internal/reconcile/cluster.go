@@ -68,6 +68,9 @@ type endpoint struct {
 	place      model.Place
 	health     model.HealthStatus
 	share      float64
+	// tls and hostname are for those who connect to it.
+	tls      *model.UpstreamTLS
+	hostname string
 	// since is when it became healthy, or was added.
 	since time.Time
 	gone  bool
@@ -146,6 +149,8 @@ func (r *Reconciler) applyEndpoint(name string, e *compile.Endpoint) (uint32, er
 	shared := &r.sh.Endpoints[known.index]
 	changed := known.gone || known.weight != e.Weight || known.loadWeight != e.LoadWeight
 	known.weight, known.loadWeight = e.Weight, e.LoadWeight
+	known.tls, known.hostname = e.TLS, e.Hostname
+	markSecured(shared, e.TLS != nil)
 	atomic.StoreUint32(&shared.Weight, e.LoadWeight)
 	atomic.StoreUint32(&shared.Cluster, r.clusters[name].index)
 	if known.gone {
@@ -158,6 +163,19 @@ func (r *Reconciler) applyEndpoint(name string, e *compile.Endpoint) (uint32, er
 	}
 	r.touched.endpoints[known.index] = struct{}{}
 	return known.index, nil
+}
+
+// markSecured says whether the kernel may send requests to an endpoint. What the pool knows of its plain connections is of no consequence when
+// there are no more of them.
+func markSecured(e *maps.Endpoint, secured bool) {
+	was := maps.EndpointFlags(atomic.LoadUint32(&e.Flags))&maps.EndpointTLS != 0
+	switch {
+	case secured && !was:
+		atomic.OrUint32(&e.Flags, uint32(maps.EndpointTLS))
+		atomic.AndUint32(&e.Flags, ^uint32(maps.EndpointDown))
+	case was && !secured:
+		atomic.AndUint32(&e.Flags, ^uint32(maps.EndpointTLS))
+	}
 }
 
 // resetEndpoint begins the counters of an endpoint whose index had another before. The

@@ -25,6 +25,9 @@ type EndpointEntry struct {
 	Share float64
 	// Gone says that it has left the configuration and waits for ReleaseEndpoint.
 	Gone bool
+	// TLS secures connections to it; nil: they are plain text. Hostname is Envoy's name of it.
+	TLS      *model.UpstreamTLS
+	Hostname string
 }
 
 // ClusterEntry is a cluster in the maps.
@@ -62,6 +65,7 @@ func (r *Reconciler) Endpoints() []EndpointEntry {
 func (e *endpoint) entry(key endpointKey) EndpointEntry {
 	return EndpointEntry{
 		Index: e.index, Cluster: key.cluster, Address: key.address, Weight: e.weight, Place: e.place, Health: e.health, Share: e.share, Gone: e.gone,
+		TLS: e.tls, Hostname: e.hostname,
 	}
 }
 

@@ -121,7 +121,7 @@ func (x *exchange) resume() (*response, error) {
 		kept()
 		a.End(reusable, received)
 	}}
-	x.use(&upstreamConn{Conn: lent, endpoint: x.address, lent: lent, opened: time.Now()})
+	x.use(&upstreamConn{Conn: lent, place: place{address: x.address}, lent: lent, opened: time.Now()})
 	return x.upstream.responses.final(x.head.method, x.passInterim)
 }
 

@@ -18,8 +18,8 @@ type idlePool struct {
 	keep        time.Duration
 
 	mu sync.Mutex
-	// conns of each endpoint, the one used last at the end. Guarded by mu.
-	conns map[netip.AddrPort][]*upstreamConn
+	// conns to each place, the one used last at the end. Guarded by mu.
+	conns map[place][]*upstreamConn
 	// timer runs while there are idle connections, but for one last time. Guarded by mu.
 	timer   *time.Timer
 	running bool // guarded by mu
@@ -31,13 +31,13 @@ type idlePool struct {
 }
 
 func newIdlePool(l Limits) *idlePool {
-	return &idlePool{perEndpoint: l.IdlePerEndpoint, keep: l.UpstreamIdle, interval: min(l.UpstreamIdle, sweepInterval), conns: map[netip.AddrPort][]*upstreamConn{}}
+	return &idlePool{perEndpoint: l.IdlePerEndpoint, keep: l.UpstreamIdle, interval: min(l.UpstreamIdle, sweepInterval), conns: map[place][]*upstreamConn{}}
 }
 
 // take returns a connection that is open and quiet, or nil. The one used last comes first: it is the likeliest to be open.
-func (p *idlePool) take(endpoint netip.AddrPort) *upstreamConn {
+func (p *idlePool) take(from place) *upstreamConn {
 	for {
-		c := p.pop(endpoint)
+		c := p.pop(from)
 		if c == nil || p.usable(c) {
 			return c
 		}
@@ -45,17 +45,17 @@ func (p *idlePool) take(endpoint netip.AddrPort) *upstreamConn {
 	}
 }
 
-func (p *idlePool) pop(endpoint netip.AddrPort) *upstreamConn {
+func (p *idlePool) pop(from place) *upstreamConn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	conns := p.conns[endpoint]
+	conns := p.conns[from]
 	if len(conns) == 0 {
 		return nil
 	}
 	last := len(conns) - 1
 	c := conns[last]
 	conns[last] = nil
-	p.conns[endpoint] = conns[:last]
+	p.conns[from] = conns[:last]
 	return c
 }
 
@@ -87,11 +87,11 @@ func (p *idlePool) put(c *upstreamConn) {
 	c.idleSince = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || !p.keeps(c.endpoint) || len(p.conns[c.endpoint]) >= p.perEndpoint {
+	if p.closed || !p.keeps(c.place.address) || len(p.conns[c.place]) >= p.perEndpoint {
 		_ = c.Close()
 		return
 	}
-	p.conns[c.endpoint] = append(p.conns[c.endpoint], c)
+	p.conns[c.place] = append(p.conns[c.place], c)
 	p.hasten(c)
 	p.start()
 }
@@ -115,10 +115,18 @@ func (p *idlePool) keepOnly(added, dropped []netip.AddrPort) {
 	}
 	for _, endpoint := range dropped {
 		delete(p.kept, endpoint)
-		for _, c := range p.conns[endpoint] {
+	}
+	if len(dropped) == 0 {
+		return
+	}
+	for at, conns := range p.conns {
+		if p.keeps(at.address) {
+			continue
+		}
+		for _, c := range conns {
 			_ = c.Close()
 		}
-		delete(p.conns, endpoint)
+		delete(p.conns, at)
 	}
 }
 
@@ -138,7 +146,7 @@ func (p *idlePool) start() {
 func (p *idlePool) sweep() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for endpoint, conns := range p.conns {
+	for at, conns := range p.conns {
 		conns = slices.DeleteFunc(conns, func(c *upstreamConn) bool {
 			if p.usable(c) {
 				return false
@@ -146,8 +154,8 @@ func (p *idlePool) sweep() {
 			_ = c.Close()
 			return true
 		})
-		if p.conns[endpoint] = conns; len(conns) == 0 {
-			delete(p.conns, endpoint)
+		if p.conns[at] = conns; len(conns) == 0 {
+			delete(p.conns, at)
 		}
 	}
 	p.running = false

@@ -29,6 +29,7 @@ type requestCopy struct {
 	endpoint Picked
 	head     []byte
 	method   string
+	host     string
 	chunked  bool
 	// connectTimeout, and timeout of the whole exchange.
 	connectTimeout, timeout time.Duration
@@ -84,7 +85,7 @@ func (x *exchange) copyFor(m *model.Mirror) *requestCopy {
 		timeout = x.proxy.config.Limits.StreamIdle
 	}
 	return &requestCopy{
-		proxy: x.proxy, endpoint: endpoint, head: copied.appendRequestHead(nil), method: x.head.method, chunked: x.head.chunked,
+		proxy: x.proxy, endpoint: endpoint, head: copied.appendRequestHead(nil), method: x.head.method, host: copied.head.authority, chunked: x.head.chunked,
 		connectTimeout: cluster.ConnectTimeout, timeout: timeout,
 	}
 }
@@ -136,10 +137,11 @@ func (c *requestCopy) done(o Outcome) {
 func (c *requestCopy) run(body, trailer []byte) {
 	ctx, cancel := context.WithTimeout(c.proxy.base, c.timeout)
 	defer cancel()
-	conn := c.proxy.idle.take(c.endpoint.Address())
+	to := destinationOf(c.endpoint, c.host, true)
+	conn := c.proxy.idle.take(to.place())
 	if conn == nil {
 		var err error
-		if conn, err = c.proxy.connect(ctx, c.endpoint.Address(), c.connectTimeout); err != nil {
+		if conn, err = c.proxy.connect(ctx, to, c.connectTimeout); err != nil {
 			c.done(Outcome{Err: err, ConnectFailed: true})
 			return
 		}

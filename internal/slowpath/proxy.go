@@ -23,6 +23,23 @@ type Picked interface {
 	Done(Outcome)
 }
 
+// Secured is a Picked whose endpoint may expect secured connections.
+type Secured interface {
+	Picked
+	// Security is nil for an endpoint that expects plain text. Hostname is Envoy's name of it.
+	Security() (tls *model.UpstreamTLS, hostname string)
+}
+
+// Target is what a connection is secured for.
+type Target struct {
+	// TLS is not nil.
+	TLS *model.UpstreamTLS
+	// Hostname is that of the endpoint, Host what the request is for; both may be empty.
+	Hostname, Host string
+	// HTTP: requests are sent.
+	HTTP bool
+}
+
 // Balancer chooses endpoints and counts outstanding requests.
 type Balancer interface {
 	// Pick chooses an endpoint of the cluster, of the subset that a route with these criteria asks for, by the request's hash if the cluster's
@@ -106,6 +123,8 @@ type Config struct {
 	// namespace. Connections are pooled by address alone, so workloads with
 	// different networks need a Proxy each.
 	Dial func(ctx context.Context, endpoint netip.AddrPort) (net.Conn, error)
+	// Secure shakes hands on a connection that Dial has made; it owns the connection, and closes it when it fails. Nil: there are no endpoints that ask for it.
+	Secure func(ctx context.Context, conn net.Conn, to Target) (net.Conn, error)
 	// Logger for unexpected states; never for single requests. nil discards.
 	Logger *slog.Logger
 	// Observer is told of every request; may be nil.

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"net/netip"
 	"time"
-
-	"github.com/xlb-project/xlb/internal/upstream"
 )
 
 // maxStale bounds how many connections that had ended while they were idle one request may find.
@@ -53,7 +51,7 @@ func (x *exchange) send(endpoint netip.AddrPort) (*response, error) {
 
 // isUnseen reports whether the whole request was sent in one piece, and nobody has seen any of it: the endpoint had closed the connection.
 func (x *exchange) isUnseen() bool {
-	c, ok := x.upstream.Conn.(*upstream.Conn)
+	c, ok := x.upstream.Conn.(interface{ Unseen() bool })
 	return ok && x.sending == nil && x.tryCtx.Err() == nil && c.Unseen()
 }
 
@@ -101,7 +99,8 @@ func (x *exchange) sentBody() bool {
 // reuseOrConnect never reuses for CONNECT, whose payload may be no HTTP.
 func (x *exchange) reuseOrConnect(endpoint netip.AddrPort, reuse bool) error {
 	if reuse && !x.head.connect() {
-		if c := x.proxy.idle.take(endpoint); c != nil {
+		to := x.destination(endpoint)
+		if c := x.proxy.idle.take(to.place()); c != nil {
 			x.use(c)
 			return nil
 		}
@@ -110,12 +109,21 @@ func (x *exchange) reuseOrConnect(endpoint netip.AddrPort, reuse bool) error {
 }
 
 func (x *exchange) connect(endpoint netip.AddrPort) error {
-	c, err := x.proxy.connect(x.tryCtx, endpoint, x.connectTimeout)
+	c, err := x.proxy.connect(x.tryCtx, x.destination(endpoint), x.connectTimeout)
 	if err != nil {
 		return err
 	}
 	x.use(c)
 	return nil
+}
+
+// destination is the endpoint in use, at that address.
+func (x *exchange) destination(endpoint netip.AddrPort) destination {
+	if x.endpoint == nil {
+		return destination{address: endpoint}
+	}
+	// The payload of a CONNECT that ends here is whatever the client says.
+	return destinationOf(x.endpoint, x.head.authority, !x.head.connect())
 }
 
 func (x *exchange) use(c *upstreamConn) {

@@ -61,7 +61,7 @@ func (p *Proxy) connectPlain(ctx context.Context, proxy *model.TCPProxy, s Sessi
 		if !ok {
 			return nil, nil, failure
 		}
-		conn, err := p.connect(ctx, endpoint.Address(), cluster.ConnectTimeout)
+		conn, err := p.connect(ctx, destinationOf(endpoint, "", false), cluster.ConnectTimeout)
 		if err == nil {
 			return conn.Conn, endpoint, nil
 		}

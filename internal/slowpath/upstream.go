@@ -27,22 +27,61 @@ func (e *dialError) Error() string {
 }
 func (e *dialError) Unwrap() error { return e.err }
 
+// place is where a connection leads, and how it is secured. Connections to one place serve the same requests.
+type place struct {
+	address netip.AddrPort
+	// tls tells how it is secured, and sni the name that is asked for; empty: it is plain text.
+	tls, sni string
+}
+
+// destination is an endpoint that is connected to.
+type destination struct {
+	address netip.AddrPort
+	// target is nil where connections are plain text.
+	target *Target
+}
+
+// destinationOf is that of a request, for that host, or of what else is sent to an endpoint.
+func destinationOf(e Picked, host string, http bool) destination {
+	out := destination{address: e.Address()}
+	if s, ok := e.(Secured); ok {
+		if tls, hostname := s.Security(); tls != nil {
+			out.target = &Target{TLS: tls, Hostname: hostname, Host: host, HTTP: http}
+		}
+	}
+	return out
+}
+
+func (d *destination) place() place {
+	if d.target == nil {
+		return place{address: d.address}
+	}
+	p := place{address: d.address, tls: d.target.TLS.Key}
+	if d.target.TLS.AutoSNI {
+		p.sni = d.target.Host
+	}
+	return p
+}
+
 // connect opens a connection to an endpoint within the timeout, which is a cluster's connect_timeout; 0 means its default. A
 // failure is a dialError.
-func (p *Proxy) connect(ctx context.Context, endpoint netip.AddrPort, timeout time.Duration) (*upstreamConn, error) {
+func (p *Proxy) connect(ctx context.Context, to destination, timeout time.Duration) (*upstreamConn, error) {
 	if timeout <= 0 {
 		timeout = model.DefaultConnectTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	defer context.AfterFunc(p.base, cancel)()
-	conn, err := p.config.Dial(ctx, endpoint)
+	conn, err := p.config.Dial(ctx, to.address)
+	if err == nil && to.target != nil {
+		conn, err = p.config.Secure(ctx, conn, *to.target)
+	}
 	if err != nil {
 		var ne net.Error
 		timedOut := ctx.Err() == context.DeadlineExceeded || errors.As(err, &ne) && ne.Timeout()
-		return nil, &dialError{endpoint, timedOut, err}
+		return nil, &dialError{to.address, timedOut, err}
 	}
-	return newUpstreamConn(conn, endpoint), nil
+	return newUpstreamConn(conn, to.place()), nil
 }
 
 func dialTCP(ctx context.Context, endpoint netip.AddrPort) (net.Conn, error) {
@@ -53,8 +92,8 @@ func dialTCP(ctx context.Context, endpoint netip.AddrPort) (net.Conn, error) {
 // upstreamConn is a connection to an endpoint. One request at a time uses it, between begin and end.
 type upstreamConn struct {
 	net.Conn
-	endpoint netip.AddrPort
-	reused   bool
+	place  place
+	reused bool
 	// opened is when it was, idleSince when the last request ended.
 	opened, idleSince time.Time
 	// requests it has been used for, and the limits of the cluster that used it last.
@@ -69,11 +108,11 @@ type upstreamConn struct {
 	lent *lentConn
 }
 
-func newUpstreamConn(conn net.Conn, endpoint netip.AddrPort) *upstreamConn {
+func newUpstreamConn(conn net.Conn, at place) *upstreamConn {
 	if tcp, ok := conn.(upstream.TCP); ok {
 		conn = upstream.New(tcp)
 	}
-	return &upstreamConn{Conn: conn, endpoint: endpoint, opened: time.Now()}
+	return &upstreamConn{Conn: conn, place: at, opened: time.Now()}
 }
 
 // worn reports whether the cluster lets the connection serve no further request.
@@ -91,7 +130,7 @@ func (c *upstreamConn) quiet() bool {
 // begin starts the use by a request. The end of its context closes the connection, and so ends reads and writes that are blocked.
 func (c *upstreamConn) begin(ctx context.Context, limits *Limits) {
 	c.responses = newResponseReader(c.Conn, limits)
-	if conn, ok := c.Conn.(*upstream.Conn); ok {
+	if conn, ok := c.Conn.(interface{ Begin() }); ok {
 		conn.Begin()
 	}
 	c.detach = context.AfterFunc(ctx, func() { _ = c.Close() })

@@ -28,6 +28,9 @@ const connectTimeout = 10 * time.Second
 // close connections of clients that send HTTP/2's PING as often.
 var probes = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
 
+// Dial prepares a connection to a server, which is made with the first stream.
+func Dial(s Server) (*grpc.ClientConn, error) { return dial(s) }
+
 // dial prepares a connection, which is made with the first stream.
 func dial(s Server) (*grpc.ClientConn, error) {
 	options := []grpc.DialOption{

@@ -20,6 +20,7 @@ var layers = map[string][]string{
 	"model":     {"re2", "hashing"},
 	"poller":    nil,
 	"upstream":  {"poller"},
+	"mtls":      {"model", "upstream"},
 	"chunked":   nil,
 	"maps":      {"hashing"},
 	"memo":      nil,
