@@ -79,9 +79,9 @@ test-e2e: build ## End-to-end tests on this kernel (root).
 	go test -count=1 -timeout 40m ./test/e2e/... ./test/conformance
 
 .PHONY: test-heels
-test-heels: build ## HEELS in namespaces, with balancers that rewrite and that encapsulate (root); four minutes.
+test-heels: build ## HEELS in namespaces, with balancers that rewrite and that encapsulate (root); ten minutes, alone on the machine.
 	@scripts/install-deps test
-	go test -count=1 -timeout 15m ./test/heels
+	go test -count=1 -timeout 25m ./test/heels
 
 .PHONY: test-heels-short
 test-heels-short: build ## A part of it: every balancer, fewer connections, each fault with one balancer; a minute.

@@ -13,6 +13,8 @@ struct heels_traffic *traffic_type;
 struct heels_conn *conn_type;
 struct heels_syn *syn_type;
 struct heels_synack *synack_type;
+struct heels_syn6 *syn6_type;
+struct heels_synack6 *synack6_type;
 enum heels_limits *limits_type;
 enum heels_verdict *verdict_type;
 enum heels_mode *mode_type;

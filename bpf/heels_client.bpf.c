@@ -13,11 +13,20 @@
 /* How long a next hop is taken for granted, in ns. */
 #define ROUTE_NS 1000000000ULL
 
+/* heels_client6.bpf.c. */
+static __always_inline __u32 client6_length(const struct heels_control *c);
+static __always_inline void client6_write(struct bpf_sock_ops *ops, const struct heels_control *c,
+					  struct heels_flow *f);
+static __always_inline enum heels_verdict client6_read_answer(struct bpf_sock_ops *ops,
+							      const struct heels_client_vip *v, struct heels_flow *f);
+static __always_inline int client6_egress_closing(struct __sk_buff *skb);
+static __always_inline int client6_tell_port(struct __sk_buff *skb, const struct heels_flow *f);
+static __always_inline int client6_egress(struct __sk_buff *skb, struct heels_flow *f);
+static __always_inline int client6_ingress(struct __sk_buff *skb);
+
 static __always_inline struct heels_client_vip *client_vip(struct bpf_sock_ops *ops, struct heels_end *vip)
 {
 	heels_remote(ops, vip);
-	if (!addr_is_v4(vip->addr))
-		return 0;
 	return bpf_map_lookup_elem(&heels_client_vips, vip);
 }
 
@@ -81,14 +90,18 @@ static __always_inline struct heels_flow *client_offer(struct bpf_sock_ops *ops)
 
 static __always_inline void client_reserve(struct bpf_sock_ops *ops)
 {
-	if (!client_offer(ops))
+	struct heels_control *c = heels_control_get();
+	struct heels_flow *f = client_offer(ops);
+
+	if (!f || !c)
 		return;
+	f->tells_port = 0;
 	/* Perhaps something on the way drops SYNs with the option. */
 	if (ops->total_retrans >= HEELS_OFFERS) {
 		heels_count(HEELS_OFFER_REPEATED);
 		return;
 	}
-	if (bpf_reserve_hdr_opt(ops, HEELS_SYN_LENGTH, 0))
+	if (bpf_reserve_hdr_opt(ops, addr_is_v4(f->vip.addr) ? HEELS_SYN_LENGTH : client6_length(c), 0))
 		heels_count(HEELS_OFFER_NO_ROOM);
 }
 
@@ -101,6 +114,10 @@ static __always_inline void client_write(struct bpf_sock_ops *ops)
 
 	if (!f || !c)
 		return;
+	if (!addr_is_v4(f->vip.addr)) {
+		client6_write(ops, c, f);
+		return;
+	}
 	heels_local(ops, &local);
 	o.client = heels_ip(&local);
 	o.client_port = local.port;
@@ -152,7 +169,7 @@ static __always_inline void client_established(struct bpf_sock_ops *ops)
 	v = client_vip(ops, &vip);
 	if (!v)
 		return;
-	verdict = client_read_answer(ops, c, v, f);
+	verdict = addr_is_v4(vip.addr) ? client_read_answer(ops, c, v, f) : client6_read_answer(ops, v, f);
 	heels_count(verdict);
 	f->state = HEELS_FLOW_FALLBACK;
 	if (verdict == HEELS_DIRECT) {
@@ -285,7 +302,9 @@ static __always_inline int client_egress_closing(struct __sk_buff *skb)
 	struct heels_tuple key;
 	__u32 to;
 
-	if (!heels_is_tcp(skb) || !heels_parse(skb, ETH_HLEN, &p))
+	if (!heels_is_tcp(skb))
+		return client6_egress_closing(skb);
+	if (!heels_parse(skb, ETH_HLEN, &p))
 		return HEELS_NEXT;
 	heels_tuple_set(&key, p.saddr, p.source, p.daddr, p.dest);
 	c = bpf_map_lookup_elem(&heels_client_closing, &key);
@@ -316,8 +335,10 @@ int heels_client_egress(struct __sk_buff *skb)
 	if (!f)
 		return sk->state == BPF_TCP_CLOSE ? client_egress_closing(skb) : HEELS_NEXT;
 	if (f->state != HEELS_FLOW_DIRECT)
-		return HEELS_NEXT;
-	if (!heels_is_tcp(skb) || !heels_parse(skb, ETH_HLEN, &p))
+		return client6_tell_port(skb, f);
+	if (!heels_is_tcp(skb))
+		return client6_egress(skb, f);
+	if (!heels_parse(skb, ETH_HLEN, &p))
 		return HEELS_NEXT;
 	if (heels_end_is(&f->peer, p.daddr, p.dest)) {
 		client_learn(skb, f);
@@ -452,7 +473,7 @@ int heels_client_ingress(struct __sk_buff *skb)
 	struct tcphdr *tcp = (void *)(ip + 1);
 
 	if (skb->protocol != bpf_htons(ETH_P_IP))
-		return HEELS_NEXT;
+		return client6_ingress(skb);
 	if ((void *)(ip + 1) > end) {
 		if (bpf_skb_pull_data(skb, ETH_HLEN + sizeof(*ip) + sizeof(*tcp)))
 			return HEELS_NEXT;

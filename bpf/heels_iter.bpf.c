@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* HEELS, iterators: listeners that are older than the agent, and the live connections.
  */
+#include <bpf/bpf_core_read.h>
+
 #include "lib/heels_sockops.h"
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -60,6 +62,21 @@ int heels_listening(struct bpf_iter__tcp *ctx)
 	return 0;
 }
 
+static __always_inline void conn_ends(struct sock *sk, struct heels_conn *c)
+{
+	struct sock_common *skc = &sk->__sk_common;
+
+	heels_end_set4(&c->local, skc->skc_rcv_saddr, bpf_htons(skc->skc_num));
+	heels_end_set4(&c->remote, skc->skc_daddr, skc->skc_dport);
+	/* An IPv6 socket that talks IPv4 has the same in its other form. */
+	if (skc->skc_family == HEELS_AF_INET6 && bpf_core_field_exists(skc->skc_v6_daddr)) {
+		struct in6_addr local = skc->skc_v6_rcv_saddr, remote = skc->skc_v6_daddr;
+
+		__builtin_memcpy(c->local.addr, &local, sizeof(local));
+		__builtin_memcpy(c->remote.addr, &remote, sizeof(remote));
+	}
+}
+
 /* One struct heels_conn for each connection of the storage that it runs over. */
 SEC("iter/bpf_sk_storage_map")
 int heels_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
@@ -74,8 +91,7 @@ int heels_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
-	heels_end_set4(&out.local, sk->__sk_common.skc_rcv_saddr, bpf_htons(sk->__sk_common.skc_num));
-	heels_end_set4(&out.remote, sk->__sk_common.skc_daddr, sk->__sk_common.skc_dport);
+	conn_ends(sk, &out);
 	out.vip = f->vip;
 	out.peer = f->peer;
 	out.state = f->state;

@@ -10,6 +10,7 @@
 
 #include <bpf/bpf_core_read.h>
 
+#include "lib/heels6.h"
 #include "lib/heels_packet.h"
 
 #define TCP_SAVE_SYN 27
@@ -28,12 +29,23 @@
 #define GUE_PORT_KATRAN 6080
 #define GUE_PORT_GLB 19523
 
+/* heels_server6.bpf.c. */
+static __always_inline void take_wrapped6(struct __sk_buff *skb);
+static __always_inline int server6_ingress(struct __sk_buff *skb);
+static __always_inline int server6_vip(struct bpf_sock_ops *ops, struct heels_end *vip);
+static __always_inline void server6_reserve(struct bpf_sock_ops *ops);
+static __always_inline void server6_write(struct bpf_sock_ops *ops);
+static __always_inline int server6_egress_other(struct __sk_buff *skb);
+static __always_inline int server6_egress(struct __sk_buff *skb, const struct heels_flow *f);
+
 /* Where a SYN came from. */
 struct arrival {
 	/* The outer source of an encapsulated SYN, its own source otherwise. */
 	__u32 from;
 	/* The outer destination of an encapsulated SYN, 0 otherwise. */
 	__u32 outer;
+	/* The outer header was IPv6, and has been held against the VIP. */
+	__u32 is_checked;
 };
 
 /* A SYN's options. */
@@ -58,6 +70,8 @@ struct syn_walk {
 	__u32 next;
 	/* Offset of the first option behind the link layer's header. */
 	__u32 base;
+	/* Another length of the option that is as good; 0: none. */
+	__u32 shorter;
 };
 
 static __always_inline void scan_ours(struct syn_walk *w, __u32 i, __u32 size)
@@ -66,7 +80,7 @@ static __always_inline void scan_ours(struct syn_walk *w, __u32 i, __u32 size)
 	__u32 at = w->base + i;
 
 	/* Twice, or at an odd place, where checksums would have to be turned: no client of ours does that. */
-	if (s->at || size != HEELS_SYN_LENGTH || at & 1) {
+	if (s->at || (size != HEELS_SYN_LENGTH && size != w->shorter) || at & 1) {
 		s->verdict = HEELS_DECLINE_MALFORMED;
 		return;
 	}
@@ -147,7 +161,7 @@ static __always_inline enum heels_verdict decide_path(const struct heels_packet 
 	/* The balancer cannot be seen: the client may only speak for itself. */
 	if (v->mode == HEELS_PRESERVED)
 		return p->saddr == o->client && p->source == o->client_port ? HEELS_OK : HEELS_DECLINE_CLIENT;
-	return heels_allows(HEELS_BALANCERS, v->index, a->from) ? HEELS_OK : HEELS_DECLINE_BALANCER;
+	return a->is_checked || heels_allows(HEELS_BALANCERS, v->index, a->from) ? HEELS_OK : HEELS_DECLINE_BALANCER;
 }
 
 /* Whether the VIP of an earlier connection of the same two ends, which is in TIME_WAIT, is this one. */
@@ -164,20 +178,23 @@ static __always_inline int is_same_vip(const struct heels_syn *o, const struct h
 /* Whether the SYN is the one that this connection began with: it was sent again, and one of the two came late. As in any TCP it belongs to the
  * connection. Left to the balancer it would begin another, which nobody wants, and which a reset ends.
  */
-static __always_inline int is_own_syn(struct bpf_sock *sk, const struct heels_syn *o, __u32 seq)
+static __always_inline int is_own_syn(struct __sk_buff *skb, __u32 l4, struct bpf_sock *sk, const struct heels_end *vip)
 {
 	struct tcp_request_sock *half;
 	struct heels_flow *f;
 	struct bpf_sock *full;
+	__u32 seq = 0;
 
+	if (bpf_skb_load_bytes(skb, l4 + HEELS_TCP_SEQ, &seq, sizeof(seq)))
+		return 0;
 	if (sk->state == BPF_TCP_NEW_SYN_RECV) {
 		/* bpf_skc_to_tcp_request_sock() knows none whose listener speaks MPTCP, as Go's do. */
 		half = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_request_sock));
-		return half->rcv_isn == seq;
+		return half->rcv_isn == bpf_ntohl(seq);
 	}
 	full = bpf_sk_fullsock(sk);
 	f = full ? bpf_sk_storage_get(&heels_server_flows, full, 0, 0) : 0;
-	return f && f->syn == seq && heels_end_is(&f->vip, o->vip, o->vip_port);
+	return f && f->syn == bpf_ntohl(seq) && heels_same(&f->vip, vip);
 }
 
 /* Whether the SYN, when it has been rewritten, comes to a listener that can finish the handshake, and not to another connection. */
@@ -192,8 +209,9 @@ static __always_inline enum heels_verdict decide_socket(struct __sk_buff *skb, c
 	};
 	struct bpf_sock *sk = bpf_skc_lookup_tcp(skb, &t, sizeof(t.ipv4), BPF_F_CURRENT_NETNS, 0), *full;
 	enum heels_verdict verdict = HEELS_DECLINE_COLLISION;
-	__u32 seq = 0;
+	struct heels_end vip;
 
+	heels_end_set4(&vip, o->vip, o->vip_port);
 	if (!sk)
 		return HEELS_DECLINE_NO_LISTENER;
 	if (sk->state == BPF_TCP_LISTEN) {
@@ -202,8 +220,7 @@ static __always_inline enum heels_verdict decide_socket(struct __sk_buff *skb, c
 	} else if (sk->state == BPF_TCP_TIME_WAIT) {
 		if (is_same_vip(o, v))
 			verdict = HEELS_OK;
-	} else if (!bpf_skb_load_bytes(skb, p->l4 + HEELS_TCP_SEQ, &seq, sizeof(seq)) &&
-		   is_own_syn(sk, o, bpf_ntohl(seq))) {
+	} else if (is_own_syn(skb, p->l4, sk, &vip)) {
 		verdict = HEELS_OK;
 	}
 	bpf_sk_release(sk);
@@ -294,29 +311,32 @@ static __always_inline void take_detour(struct __sk_buff *skb, const struct heel
 		heels_count(HEELS_DECAPSULATED_DETOUR);
 }
 
-/* Length of what is in front of the inner packet, from the outer IP header on; 0 when it is none of the forms that balancers use. */
-static __always_inline __u32 outer_length(struct __sk_buff *skb, const struct iphdr *ip)
+/* Length of what is between an outer IP header, whose protocol is named and which ends at an offset, and the inner one; -1 when it is none of the
+ * forms that balancers use. */
+static __always_inline int shim_length(struct __sk_buff *skb, __u32 at, __u8 protocol, __u8 *inner)
 {
-	__u32 at = ETH_HLEN + ip->ihl * 4;
 	struct udphdr udp;
 	__u8 gue[4];
 
-	if (ip->protocol == IPPROTO_IPIP)
-		return ip->ihl * 4;
-	if (ip->protocol != IPPROTO_UDP || bpf_skb_load_bytes(skb, at, &udp, sizeof(udp)))
+	*inner = protocol;
+	if (protocol == IPPROTO_IPIP || protocol == IPPROTO_IPV6)
 		return 0;
+	if (protocol != IPPROTO_UDP || bpf_skb_load_bytes(skb, at, &udp, sizeof(udp)))
+		return -1;
 	if (udp.dest != bpf_htons(GUE_PORT_KATRAN) && udp.dest != bpf_htons(GUE_PORT_GLB))
-		return 0;
-	at += sizeof(udp);
-	if (bpf_skb_load_bytes(skb, at, gue, sizeof(gue)))
-		return 0;
+		return -1;
+	if (bpf_skb_load_bytes(skb, at + sizeof(udp), gue, sizeof(gue)))
+		return -1;
 	/* Variant 1 has no header: the inner packet begins, and its version number, 4 or 6, says so. */
-	if (gue[0] >> 6 == 1)
-		return at - ETH_HLEN;
+	if (gue[0] >> 6 == 1) {
+		*inner = gue[0] >> 4 == 6 ? IPPROTO_IPV6 : IPPROTO_IPIP;
+		return sizeof(udp);
+	}
 	/* Variant 0: a control message is none of ours; 5 bits count words of private data. */
-	if (gue[0] >> 5 || gue[1] != IPPROTO_IPIP)
-		return 0;
-	return at - ETH_HLEN + sizeof(gue) + (gue[0] & 0x1f) * 4;
+	*inner = gue[1];
+	if (gue[0] >> 5 || (*inner != IPPROTO_IPIP && *inner != IPPROTO_IPV6))
+		return -1;
+	return sizeof(udp) + sizeof(gue) + (gue[0] & 0x1f) * 4;
 }
 
 /* An ICMP error that a balancer passes on: about a packet that we have sent from the VIP. */
@@ -371,56 +391,83 @@ static __always_inline struct heels_server_vip *inner_vip(struct __sk_buff *skb,
 	return bpf_map_lookup_elem(&heels_server_vips, vip);
 }
 
-/* A packet inside another, from a balancer of a VIP: takes the outer one away, and goes on with the inner. */
-static __always_inline void take_encapsulated(struct __sk_buff *skb, const struct iphdr *outer)
+/* A TCP packet from which an outer one has been taken away. */
+static __always_inline void take_inner(struct __sk_buff *skb, const struct heels_packet *p,
+				       const struct heels_server_vip *v, const struct arrival *a)
+{
+	if ((p->flags & (HEELS_TCP_SYN | HEELS_TCP_ACK)) == HEELS_TCP_SYN)
+		take_syn(skb, p, a);
+	else
+		take_detour(skb, p, v);
+}
+
+/* A packet inside another, from a balancer of a VIP: takes the outer one away, and goes on with the inner. False when that is IPv6. */
+static __always_inline int take_encapsulated(struct __sk_buff *skb, const struct iphdr *outer)
 {
 	struct arrival a = { .from = outer->saddr, .outer = outer->daddr };
-	__u32 length = outer_length(skb, outer);
 	struct heels_server_vip *v;
 	struct heels_packet p;
 	struct heels_end vip;
 	struct iphdr ip;
+	__u32 length;
+	__u8 inner;
+	int shim;
 
-	if (!length || outer->frag_off & bpf_htons(HEELS_FRAGMENT))
-		return;
+	shim = shim_length(skb, ETH_HLEN + outer->ihl * 4, outer->protocol, &inner);
+	if (shim < 0 || outer->frag_off & bpf_htons(HEELS_FRAGMENT))
+		return 1;
+	if (inner == IPPROTO_IPV6)
+		return 0;
+	length = outer->ihl * 4 + shim;
 	if (bpf_skb_load_bytes(skb, ETH_HLEN + length, &ip, sizeof(ip)))
-		return;
+		return 1;
 	v = inner_vip(skb, ETH_HLEN + length, &ip, &vip);
 	/* Another tunnel's. */
 	if (!v || v->mode != HEELS_ENCAPSULATED || a.outer != heels_ip(&v->local))
-		return;
+		return 1;
 	if (!heels_allows(HEELS_BALANCERS, v->index, a.from)) {
 		heels_count(HEELS_DECAPSULATE_REFUSED);
-		return;
+		return 1;
 	}
 	if (bpf_skb_adjust_room(skb, -(__s32)length, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO)) {
 		heels_count(HEELS_DECAPSULATE_FAILED);
-		return;
+		return 1;
 	}
 	heels_count(HEELS_DECAPSULATED);
-	if (ip.protocol == IPPROTO_ICMP) {
+	if (ip.protocol == IPPROTO_ICMP)
 		take_icmp(skb, ETH_HLEN + sizeof(ip), v, heels_ip(&vip), vip.port);
-		return;
-	}
-	if (!heels_parse(skb, ETH_HLEN, &p))
-		return;
-	if ((p.flags & (HEELS_TCP_SYN | HEELS_TCP_ACK)) == HEELS_TCP_SYN)
-		take_syn(skb, &p, &a);
-	else
-		take_detour(skb, &p, v);
+	else if (heels_parse(skb, ETH_HLEN, &p))
+		take_inner(skb, &p, v, &a);
+	return 1;
+}
+
+/* An IPv4 packet that may concern us. False when it holds an IPv6 packet. A function of its own because of the stack. */
+static __noinline int take_packet(struct __sk_buff *skb)
+{
+	struct arrival a = {};
+	struct heels_packet p;
+	struct iphdr outer;
+
+	if (bpf_skb_load_bytes(skb, ETH_HLEN, &outer, sizeof(outer)) || outer.version != 4 || outer.ihl < 5)
+		return 1;
+	if (outer.protocol != IPPROTO_TCP)
+		return take_encapsulated(skb, &outer);
+	if (!heels_parse(skb, ETH_HLEN, &p) || (p.flags & (HEELS_TCP_SYN | HEELS_TCP_ACK)) != HEELS_TCP_SYN)
+		return 1;
+	a.from = p.saddr;
+	take_syn(skb, &p, &a);
+	return 1;
 }
 
 SEC("tcx/ingress")
 int heels_server_ingress(struct __sk_buff *skb)
 {
 	void *data, *end;
-	struct arrival a = {};
-	struct heels_packet p;
 	struct tcphdr *tcp;
-	struct iphdr *ip, outer;
+	struct iphdr *ip;
 
 	if (skb->protocol != bpf_htons(ETH_P_IP))
-		return HEELS_NEXT;
+		return server6_ingress(skb);
 	data = (void *)(long)skb->data;
 	end = (void *)(long)skb->data_end;
 	ip = data + ETH_HLEN;
@@ -428,16 +475,8 @@ int heels_server_ingress(struct __sk_buff *skb)
 	/* Nearly every packet ends here: a segment that is no SYN. */
 	if ((void *)(tcp + 1) <= end && ip->protocol == IPPROTO_TCP && ip->ihl == 5 && !tcp->syn)
 		return HEELS_NEXT;
-	if (bpf_skb_load_bytes(skb, ETH_HLEN, &outer, sizeof(outer)) || outer.version != 4 || outer.ihl < 5)
-		return HEELS_NEXT;
-	if (outer.protocol != IPPROTO_TCP) {
-		take_encapsulated(skb, &outer);
-		return HEELS_NEXT;
-	}
-	if (!heels_parse(skb, ETH_HLEN, &p) || (p.flags & (HEELS_TCP_SYN | HEELS_TCP_ACK)) != HEELS_TCP_SYN)
-		return HEELS_NEXT;
-	a.from = p.saddr;
-	take_syn(skb, &p, &a);
+	if (!take_packet(skb))
+		take_wrapped6(skb);
 	return HEELS_NEXT;
 }
 
@@ -469,7 +508,13 @@ static __always_inline void server_reserve(struct bpf_sock_ops *ops)
 {
 	struct heels_syn o;
 
-	if (!is_synack(ops) || !server_syn(ops, &o))
+	if (!is_synack(ops))
+		return;
+	if (heels_is_v6(ops)) {
+		server6_reserve(ops);
+		return;
+	}
+	if (!server_syn(ops, &o))
 		return;
 	if (bpf_reserve_hdr_opt(ops, HEELS_SYNACK_LENGTH, 0))
 		heels_count(HEELS_ANSWER_NO_ROOM);
@@ -483,7 +528,13 @@ static __always_inline void server_write(struct bpf_sock_ops *ops)
 	struct heels_end vip;
 	struct heels_syn o;
 
-	if (!is_synack(ops) || !server_syn(ops, &o))
+	if (!is_synack(ops))
+		return;
+	if (heels_is_v6(ops)) {
+		server6_write(ops);
+		return;
+	}
+	if (!server_syn(ops, &o))
 		return;
 	answer.addr = o.vip;
 	answer.port = o.vip_port;
@@ -510,7 +561,12 @@ static __always_inline int accepted_vip(struct bpf_sock_ops *ops, struct heels_e
 	struct heels_end *cookie;
 	struct heels_syn o;
 
-	if (server_syn(ops, &o)) {
+	if (heels_is_v6(ops)) {
+		if (server6_vip(ops, vip)) {
+			heels_count(HEELS_ACCEPTED);
+			return 1;
+		}
+	} else if (server_syn(ops, &o)) {
 		heels_end_set4(vip, o.vip, o.vip_port);
 		heels_count(HEELS_ACCEPTED);
 		return 1;
@@ -675,7 +731,9 @@ static __always_inline int server_egress_other(struct __sk_buff *skb)
 	struct heels_packet p;
 	struct heels_tuple key;
 
-	if (!heels_is_tcp(skb) || !heels_parse(skb, ETH_HLEN, &p))
+	if (!heels_is_tcp(skb))
+		return server6_egress_other(skb);
+	if (!heels_parse(skb, ETH_HLEN, &p))
 		return HEELS_NEXT;
 	if ((p.flags & (HEELS_TCP_SYN | HEELS_TCP_ACK)) == (HEELS_TCP_SYN | HEELS_TCP_ACK))
 		return server_egress_synack(skb, &p);
@@ -706,7 +764,9 @@ int heels_server_egress(struct __sk_buff *skb)
 		return sk->state == BPF_TCP_CLOSE || sk->state == BPF_TCP_LISTEN ? server_egress_other(skb)
 										 : HEELS_NEXT;
 	/* What a tunnel has wrapped still belongs to the socket. */
-	if (!heels_is_tcp(skb) || !heels_parse(skb, ETH_HLEN, &p) || !heels_end_is(&f->peer, p.saddr, p.source))
+	if (!heels_is_tcp(skb))
+		return server6_egress(skb, f);
+	if (!heels_parse(skb, ETH_HLEN, &p) || !heels_end_is(&f->peer, p.saddr, p.source))
 		return HEELS_NEXT;
 	heels_set_source(skb, &p, heels_ip(&f->vip), f->vip.port);
 	return HEELS_NEXT;

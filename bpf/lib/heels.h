@@ -9,7 +9,7 @@
 
 enum heels_limits {
 	/* Changes with every type below: an agent does not take over the pinned maps of another number. */
-	HEELS_ABI = 1,
+	HEELS_ABI = 2,
 	/* VIPs of the client role; a reset or an ICMP error is looked up under each. */
 	HEELS_CLIENT_VIPS = 64,
 	HEELS_SERVER_VIPS = 256,
@@ -26,6 +26,10 @@ enum heels_limits {
 	/* Length of the option in a SYN and in a SYN-ACK, in bytes. */
 	HEELS_SYN_LENGTH = 20,
 	HEELS_SYNACK_LENGTH = 16,
+	/* The same over IPv6; with a tag there is no address in the SYN. */
+	HEELS_SYN6_LENGTH = 20,
+	HEELS_SYN6_TAGGED_LENGTH = 12,
+	HEELS_SYNACK6_LENGTH = 20,
 };
 
 /* Why a program ended as it did. Every decision is counted under one of these; docs/heels.md says what each means. */
@@ -68,7 +72,9 @@ enum heels_verdict {
 	HEELS_DECLINE_COLLISION,
 	HEELS_DECLINE_NO_LISTENER,
 	HEELS_DECLINE_LISTENER,
-	HEELS_DECLINE_LAST = HEELS_DECLINE_LISTENER,
+	HEELS_DECLINE_EXTENSION,
+	HEELS_DECLINE_PORT,
+	HEELS_DECLINE_LAST = HEELS_DECLINE_PORT,
 	/* Server: the rest of the handshake. */
 	HEELS_ANSWERED,
 	HEELS_ANSWERED_COOKIE,
@@ -157,6 +163,8 @@ struct heels_server_vip {
 	/* Where the listener gets the connections. */
 	struct heels_end local;
 	__u32 zero;
+	/* This host's address of the other family, where a balancer may wrap one in the other; all 0 when there is none. */
+	__u8 other[16];
 };
 
 /* Key of a longest-prefix trie: the first 64 bits count as part of the prefix. */
@@ -180,7 +188,8 @@ struct heels_flow {
 	__u8 mac[6];
 	/* The connection was counted as failed. */
 	__u8 failed;
-	__u8 zero;
+	/* IPv6: the SYN that is being sent is to tell the client's port. */
+	__u8 tells_port;
 	/* Of a server: the sequence number of the SYN, host order; 0 when it is not known. */
 	__u32 syn;
 	/* When the next hop has to be found again, CLOCK_MONOTONIC_COARSE, ns. */
@@ -252,5 +261,23 @@ struct heels_synack {
 	__u16 zero;
 	__u32 tag;
 } __attribute__((packed));
+
+/* The option of an IPv6 SYN. Without a tag it holds the client's address, and the segment's urgent pointer the client's port; with one, of length
+ * HEELS_SYN6_TAGGED_LENGTH, two words of tag. In a SYN that was committed to: the server's mark and the VIP's index.
+ */
+struct heels_syn6 {
+	__u8 kind;
+	__u8 length;
+	__u16 exid;
+	__u32 words[4];
+};
+
+/* The option of an IPv6 SYN-ACK. Between sock_ops and tc of the server it holds the VIP; on the wire, the server. Ports are equal. */
+struct heels_synack6 {
+	__u8 kind;
+	__u8 length;
+	__u16 exid;
+	__u8 addr[16];
+};
 
 #endif

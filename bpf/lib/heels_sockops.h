@@ -4,6 +4,8 @@
 #ifndef XLB_HEELS_SOCKOPS_H
 #define XLB_HEELS_SOCKOPS_H
 
+#include <linux/in6.h>
+
 #include "heels_maps.h"
 
 #define HEELS_AF_INET 2
@@ -28,6 +30,8 @@ struct sock_common {
 	__u16 skc_dport;
 	__u32 skc_daddr;
 	__u32 skc_rcv_saddr;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
 };
 
 struct sock {

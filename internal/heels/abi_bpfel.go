@@ -71,7 +71,7 @@ type abiHeelsFlow struct {
 	State      uint32
 	Mac        [6]uint8
 	Failed     uint8
-	Zero       uint8
+	TellsPort  uint8
 	Syn        uint32
 	RouteUntil uint64
 }
@@ -87,17 +87,20 @@ const (
 type abiHeelsLimits uint32
 
 const (
-	abiHeelsLimitsHEELS_ABI           abiHeelsLimits = 1
-	abiHeelsLimitsHEELS_CLIENT_VIPS   abiHeelsLimits = 64
-	abiHeelsLimitsHEELS_SERVER_VIPS   abiHeelsLimits = 256
-	abiHeelsLimitsHEELS_PREFIXES      abiHeelsLimits = 4096
-	abiHeelsLimitsHEELS_BACKENDS      abiHeelsLimits = 8192
-	abiHeelsLimitsHEELS_CLOSING       abiHeelsLimits = 131072
-	abiHeelsLimitsHEELS_COOKIES       abiHeelsLimits = 16384
-	abiHeelsLimitsHEELS_KEYS          abiHeelsLimits = 2
-	abiHeelsLimitsHEELS_OFFERS        abiHeelsLimits = 2
-	abiHeelsLimitsHEELS_SYN_LENGTH    abiHeelsLimits = 20
-	abiHeelsLimitsHEELS_SYNACK_LENGTH abiHeelsLimits = 16
+	abiHeelsLimitsHEELS_ABI               abiHeelsLimits = 2
+	abiHeelsLimitsHEELS_CLIENT_VIPS       abiHeelsLimits = 64
+	abiHeelsLimitsHEELS_SERVER_VIPS       abiHeelsLimits = 256
+	abiHeelsLimitsHEELS_PREFIXES          abiHeelsLimits = 4096
+	abiHeelsLimitsHEELS_BACKENDS          abiHeelsLimits = 8192
+	abiHeelsLimitsHEELS_CLOSING           abiHeelsLimits = 131072
+	abiHeelsLimitsHEELS_COOKIES           abiHeelsLimits = 16384
+	abiHeelsLimitsHEELS_KEYS              abiHeelsLimits = 2
+	abiHeelsLimitsHEELS_OFFERS            abiHeelsLimits = 2
+	abiHeelsLimitsHEELS_SYN_LENGTH        abiHeelsLimits = 20
+	abiHeelsLimitsHEELS_SYNACK_LENGTH     abiHeelsLimits = 16
+	abiHeelsLimitsHEELS_SYN6LENGTH        abiHeelsLimits = 20
+	abiHeelsLimitsHEELS_SYN6TAGGED_LENGTH abiHeelsLimits = 12
+	abiHeelsLimitsHEELS_SYNACK6LENGTH     abiHeelsLimits = 20
 )
 
 type abiHeelsMode uint32
@@ -122,6 +125,7 @@ type abiHeelsServerVip struct {
 	Mode  uint32
 	Local abiHeelsEnd
 	Zero  uint32
+	Other [16]uint8
 }
 
 type abiHeelsSet uint32
@@ -176,24 +180,26 @@ const (
 	abiHeelsVerdictHEELS_DECLINE_COLLISION   abiHeelsVerdict = 29
 	abiHeelsVerdictHEELS_DECLINE_NO_LISTENER abiHeelsVerdict = 30
 	abiHeelsVerdictHEELS_DECLINE_LISTENER    abiHeelsVerdict = 31
-	abiHeelsVerdictHEELS_DECLINE_LAST        abiHeelsVerdict = 31
-	abiHeelsVerdictHEELS_ANSWERED            abiHeelsVerdict = 32
-	abiHeelsVerdictHEELS_ANSWERED_COOKIE     abiHeelsVerdict = 33
-	abiHeelsVerdictHEELS_ANSWER_NO_ROOM      abiHeelsVerdict = 34
-	abiHeelsVerdictHEELS_ANSWER_UNKNOWN_VIP  abiHeelsVerdict = 35
-	abiHeelsVerdictHEELS_ACCEPTED            abiHeelsVerdict = 36
-	abiHeelsVerdictHEELS_ACCEPTED_COOKIE     abiHeelsVerdict = 37
-	abiHeelsVerdictHEELS_ACCEPT_NO_MEMORY    abiHeelsVerdict = 38
-	abiHeelsVerdictHEELS_LISTENER_READY      abiHeelsVerdict = 39
-	abiHeelsVerdictHEELS_LISTENER_REFUSED    abiHeelsVerdict = 40
-	abiHeelsVerdictHEELS_DECAPSULATED        abiHeelsVerdict = 41
-	abiHeelsVerdictHEELS_DECAPSULATED_DETOUR abiHeelsVerdict = 42
-	abiHeelsVerdictHEELS_DECAPSULATE_REFUSED abiHeelsVerdict = 43
-	abiHeelsVerdictHEELS_DECAPSULATE_FAILED  abiHeelsVerdict = 44
-	abiHeelsVerdictHEELS_SERVER_CLOSING      abiHeelsVerdict = 45
-	abiHeelsVerdictHEELS_SERVER_ICMP         abiHeelsVerdict = 46
-	abiHeelsVerdictHEELS_REWRITE_FAILED      abiHeelsVerdict = 47
-	abiHeelsVerdictHEELS_VERDICTS            abiHeelsVerdict = 48
+	abiHeelsVerdictHEELS_DECLINE_EXTENSION   abiHeelsVerdict = 32
+	abiHeelsVerdictHEELS_DECLINE_PORT        abiHeelsVerdict = 33
+	abiHeelsVerdictHEELS_DECLINE_LAST        abiHeelsVerdict = 33
+	abiHeelsVerdictHEELS_ANSWERED            abiHeelsVerdict = 34
+	abiHeelsVerdictHEELS_ANSWERED_COOKIE     abiHeelsVerdict = 35
+	abiHeelsVerdictHEELS_ANSWER_NO_ROOM      abiHeelsVerdict = 36
+	abiHeelsVerdictHEELS_ANSWER_UNKNOWN_VIP  abiHeelsVerdict = 37
+	abiHeelsVerdictHEELS_ACCEPTED            abiHeelsVerdict = 38
+	abiHeelsVerdictHEELS_ACCEPTED_COOKIE     abiHeelsVerdict = 39
+	abiHeelsVerdictHEELS_ACCEPT_NO_MEMORY    abiHeelsVerdict = 40
+	abiHeelsVerdictHEELS_LISTENER_READY      abiHeelsVerdict = 41
+	abiHeelsVerdictHEELS_LISTENER_REFUSED    abiHeelsVerdict = 42
+	abiHeelsVerdictHEELS_DECAPSULATED        abiHeelsVerdict = 43
+	abiHeelsVerdictHEELS_DECAPSULATED_DETOUR abiHeelsVerdict = 44
+	abiHeelsVerdictHEELS_DECAPSULATE_REFUSED abiHeelsVerdict = 45
+	abiHeelsVerdictHEELS_DECAPSULATE_FAILED  abiHeelsVerdict = 46
+	abiHeelsVerdictHEELS_SERVER_CLOSING      abiHeelsVerdict = 47
+	abiHeelsVerdictHEELS_SERVER_ICMP         abiHeelsVerdict = 48
+	abiHeelsVerdictHEELS_REWRITE_FAILED      abiHeelsVerdict = 49
+	abiHeelsVerdictHEELS_VERDICTS            abiHeelsVerdict = 50
 )
 
 // Names of all BPF objects in the ELF.
@@ -212,7 +218,9 @@ const (
 	abiVarPrefixType    = "prefix_type"
 	abiVarServerVipType = "server_vip_type"
 	abiVarSetType       = "set_type"
+	abiVarSyn6Type      = "syn6_type"
 	abiVarSynType       = "syn_type"
+	abiVarSynack6Type   = "synack6_type"
 	abiVarSynackType    = "synack_type"
 	abiVarTrafficType   = "traffic_type"
 	abiVarVerdictType   = "verdict_type"
@@ -284,7 +292,9 @@ type abiVariableSpecs struct {
 	PrefixType    *ebpf.VariableSpec `ebpf:"prefix_type"`
 	ServerVipType *ebpf.VariableSpec `ebpf:"server_vip_type"`
 	SetType       *ebpf.VariableSpec `ebpf:"set_type"`
+	Syn6Type      *ebpf.VariableSpec `ebpf:"syn6_type"`
 	SynType       *ebpf.VariableSpec `ebpf:"syn_type"`
+	Synack6Type   *ebpf.VariableSpec `ebpf:"synack6_type"`
 	SynackType    *ebpf.VariableSpec `ebpf:"synack_type"`
 	TrafficType   *ebpf.VariableSpec `ebpf:"traffic_type"`
 	VerdictType   *ebpf.VariableSpec `ebpf:"verdict_type"`
@@ -332,7 +342,9 @@ type abiVariables struct {
 	PrefixType    *ebpf.Variable `ebpf:"prefix_type"`
 	ServerVipType *ebpf.Variable `ebpf:"server_vip_type"`
 	SetType       *ebpf.Variable `ebpf:"set_type"`
+	Syn6Type      *ebpf.Variable `ebpf:"syn6_type"`
 	SynType       *ebpf.Variable `ebpf:"syn_type"`
+	Synack6Type   *ebpf.Variable `ebpf:"synack6_type"`
 	SynackType    *ebpf.Variable `ebpf:"synack_type"`
 	TrafficType   *ebpf.Variable `ebpf:"traffic_type"`
 	VerdictType   *ebpf.Variable `ebpf:"verdict_type"`

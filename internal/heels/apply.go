@@ -5,7 +5,6 @@ package heels
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 
 	"github.com/cilium/ebpf"
@@ -13,8 +12,11 @@ import (
 
 // desired is a configuration as entries of maps.
 type desired struct {
-	client   map[end]clientVIP
-	server   map[end]serverVIP
+	client map[end]clientVIP
+	server map[end]serverVIP
+	// list has the server's VIPs by their indexes; own those IPv6 VIPs that a SYN to this host's own address is for.
+	list     map[uint32]end
+	own      map[end]end
 	ports    map[uint16]uint8
 	prefixes map[prefix]uint8
 	keys     []key
@@ -31,10 +33,13 @@ func (k *Kernel) apply(c *Config) error {
 	steps := []func() error{
 		func() error { return prune(k.maps.HeelsClientVips, d.client) },
 		func() error { return prune(k.maps.HeelsServerVips, d.server) },
+		func() error { return prune(k.maps.HeelsServerOwn, d.own) },
 		func() error { return put(k.maps.HeelsPrefixes, d.prefixes) },
 		func() error { return put(k.maps.HeelsPorts, d.ports) },
 		func() error { return k.applyControl(d) },
+		func() error { return k.putList(d.list) },
 		func() error { return put(k.maps.HeelsServerVips, d.server) },
+		func() error { return put(k.maps.HeelsServerOwn, d.own) },
 		func() error { return k.putClient(d.client) },
 		func() error { return prune(k.maps.HeelsPrefixes, d.prefixes) },
 		func() error { return prune(k.maps.HeelsPorts, d.ports) },
@@ -48,7 +53,10 @@ func (k *Kernel) apply(c *Config) error {
 }
 
 func (k *Kernel) desired(c *Config) (*desired, error) {
-	d := &desired{client: map[end]clientVIP{}, server: map[end]serverVIP{}, ports: map[uint16]uint8{}, prefixes: map[prefix]uint8{}}
+	d := &desired{
+		client: map[end]clientVIP{}, server: map[end]serverVIP{}, list: map[uint32]end{}, own: map[end]end{},
+		ports: map[uint16]uint8{}, prefixes: map[prefix]uint8{},
+	}
 	if c.Option.KeyFile != "" {
 		keys, err := readKeys(c.Option.KeyFile)
 		if err != nil {
@@ -64,14 +72,11 @@ func (k *Kernel) desired(c *Config) (*desired, error) {
 	if c.Server == nil {
 		return d, nil
 	}
-	address := c.Server.Address
-	if !address.IsValid() {
-		var err error
-		if address, err = firstAddress(c.Interfaces); err != nil {
-			return nil, err
-		}
+	addresses, err := ownAddresses(c)
+	if err != nil {
+		return nil, err
 	}
-	return d, k.desiredServer(d, c.Server, address)
+	return d, k.desiredServer(d, c.Server, addresses)
 }
 
 func (k *Kernel) desiredClient(d *desired, c *Client) error {
@@ -92,7 +97,7 @@ func (k *Kernel) desiredClient(d *desired, c *Client) error {
 	return nil
 }
 
-func (k *Kernel) desiredServer(d *desired, s *Server, address netip.Addr) error {
+func (k *Kernel) desiredServer(d *desired, s *Server, addresses own) error {
 	indexes, err := takenIndexes(k.maps.HeelsServerVips, func(v serverVIP) uint32 { return v.Index })
 	if err != nil {
 		return err
@@ -102,8 +107,17 @@ func (k *Kernel) desiredServer(d *desired, s *Server, address netip.Addr) error 
 	}
 	for _, vip := range s.VIPs {
 		index := indexes.of(endOf(vip.VIP))
+		address, other := addresses.of(vip.VIP.Addr())
 		local := endOf(netip.AddrPortFrom(address, vip.Port))
-		d.server[endOf(vip.VIP)] = serverVIP{Index: index, Mode: uint32(modeNumbers[vip.Mode]), Local: local}
+		v := serverVIP{Index: index, Mode: uint32(modeNumbers[vip.Mode]), Local: local}
+		if other.IsValid() {
+			v.Other = other.As16()
+		}
+		d.server[endOf(vip.VIP)] = v
+		d.list[index] = endOf(vip.VIP)
+		if vip.VIP.Addr().Is6() && vip.Mode != Encapsulated {
+			d.own[local] = endOf(vip.VIP)
+		}
 		d.ports[local.Port] = 1
 		for _, p := range vip.Balancers {
 			d.prefixes[prefixOf(abiHeelsSetHEELS_BALANCERS, index, p)] = 1
@@ -151,6 +165,16 @@ func (k *Kernel) putClient(vips map[end]clientVIP) error {
 		}
 	}
 	return k.change(func(c *control) { c.ClientVipCount = count })
+}
+
+// putList writes the server's VIPs by index. A SYN that was committed to for a VIP that has gone finds another, or none, and is forgotten.
+func (k *Kernel) putList(list map[uint32]end) error {
+	for i := range uint32(abiHeelsLimitsHEELS_SERVER_VIPS) {
+		if err := k.maps.HeelsServerList.Put(i, list[i]); err != nil {
+			return fmt.Errorf("write list of VIPs: %w", err)
+		}
+	}
+	return nil
 }
 
 // prune deletes the entries that are not wanted.
@@ -221,28 +245,4 @@ func (x *indexes) of(e end) uint32 {
 	}
 	x.used[i] = true
 	return i
-}
-
-// firstAddress is the first IPv4 address of the interfaces, in their order.
-func firstAddress(interfaces []string) (netip.Addr, error) {
-	for _, name := range interfaces {
-		link, err := net.InterfaceByName(name)
-		if err != nil {
-			return netip.Addr{}, interfaceError(name, err)
-		}
-		addrs, err := link.Addrs()
-		if err != nil {
-			return netip.Addr{}, interfaceError(name, err)
-		}
-		for _, a := range addrs {
-			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
-				return p.Addr(), nil
-			}
-		}
-	}
-	return netip.Addr{}, &FieldError{Path: "server.address", Reason: "required: no interface has an IPv4 address"}
-}
-
-func interfaceError(name string, err error) error {
-	return &FieldError{Path: "interfaces", Reason: fmt.Sprintf("%s: %v", name, err)}
 }

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -43,13 +45,16 @@ func Check(c *Config, pin string) []Finding {
 	list := []Finding{checkPrograms(), checkPinDirectory(pin)}
 	for _, name := range c.Interfaces {
 		list = append(list, checkInterface(name), checkReversePath(name))
+		if usesIPv6(c) {
+			list = append(list, checkIPv6(name))
+		}
 	}
 	if c.Client != nil {
 		list = append(list, checkClientRoutes(c.Client))
 	}
 	if c.Server != nil {
 		for _, vip := range c.Server.VIPs {
-			list = append(list, checkListener(vip.Port))
+			list = append(list, checkListener(vip))
 		}
 		list = append(list, checkSourceCheck())
 	}
@@ -121,12 +126,43 @@ func checkClientRoutes(c *Client) Finding {
 	return fine("routes", "VIPs and servers are reached through one interface")
 }
 
+// usesIPv6: a VIP is of that family, or comes inside packets of it.
+func usesIPv6(c *Config) bool {
+	var all []netip.Addr
+	if c.Client != nil {
+		for _, vip := range c.Client.VIPs {
+			all = append(all, vip.VIP.Addr())
+		}
+	}
+	if c.Server != nil {
+		for _, vip := range c.Server.VIPs {
+			all = append(all, vip.VIP.Addr())
+			for _, p := range vip.Balancers {
+				all = append(all, p.Addr())
+			}
+		}
+	}
+	return slices.ContainsFunc(all, netip.Addr.Is6)
+}
+
+func checkIPv6(name string) Finding {
+	what := "IPv6 " + name
+	if sysctl("ipv6/conf/"+name+"/disable_ipv6") != 0 {
+		return Finding{what, Missing, "switched off, and the configuration has IPv6 addresses", "sysctl net.ipv6.conf." + name + ".disable_ipv6=0"}
+	}
+	return fine(what, "on")
+}
+
 // checkListener looks for a listener in /proc/net: the agent declines SYNs without one.
-func checkListener(port uint16) Finding {
-	what := fmt.Sprintf("listener on port %d", port)
-	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		if listens(file, port) {
-			return fine(what, "there; one on :: serves IPv4 too unless it is IPV6_V6ONLY")
+func checkListener(vip ServerVIP) Finding {
+	what, files := fmt.Sprintf("listener on port %d", vip.Port), []string{"/proc/net/tcp", "/proc/net/tcp6"}
+	detail := "there; one on :: serves IPv4 too unless it is IPV6_V6ONLY"
+	if vip.VIP.Addr().Is6() {
+		what, files, detail = what+", IPv6", files[1:], "there"
+	}
+	for _, file := range files {
+		if listens(file, vip.Port) {
+			return fine(what, "%s", detail)
 		}
 	}
 	return Finding{what, Attention, "nobody listens; connections are left to the balancer's own path until somebody does", "start the server"}

@@ -57,9 +57,10 @@ type ClientVIP struct {
 
 // Server is the role of a host that balancers send connections to.
 type Server struct {
-	// Address is what SYN-ACKs announce; not valid: the first of the interfaces.
-	Address netip.Addr
-	VIPs    []ServerVIP
+	// Address and Address6 are what SYN-ACKs announce; not valid: the first of the interfaces.
+	Address  netip.Addr
+	Address6 netip.Addr
+	VIPs     []ServerVIP
 }
 
 // ServerVIP is a service address that this host is a server of.
@@ -150,7 +151,7 @@ func (r *reader) config(tree any) *Config {
 		c.Client = r.client(r.mapping("client", f.m["client"], "vips"))
 	}
 	if f.has("server") {
-		c.Server = r.server(r.mapping("server", f.m["server"], "address", "vips"))
+		c.Server = r.server(r.mapping("server", f.m["server"], "address", "vips"), c.Option.KeyFile != "")
 	}
 	if f.m != nil && c.Client == nil && c.Server == nil {
 		r.add("", "name a role: client, server or both")
@@ -182,7 +183,7 @@ func (r *reader) client(f fields) *Client {
 		e := r.mapping(path, v, "vip", "backends")
 		vip := ClientVIP{VIP: r.vip(e, seen)}
 		if e.require("backends", "the prefixes that servers are in") {
-			vip.Backends = e.prefixes("backends")
+			vip.Backends = e.prefixes("backends", vip.VIP.Addr())
 		}
 		c.VIPs = append(c.VIPs, vip)
 	})
@@ -190,8 +191,9 @@ func (r *reader) client(f fields) *Client {
 	return c
 }
 
-func (r *reader) server(f fields) *Server {
-	s := &Server{Address: f.addr("address")}
+func (r *reader) server(f fields, tagged bool) *Server {
+	s := &Server{}
+	s.Address, s.Address6 = f.addrs("address")
 	seen := map[netip.AddrPort]bool{}
 	f.require("vips", "the service addresses that this host is a server of")
 	f.list("vips", func(path string, v any) {
@@ -200,11 +202,15 @@ func (r *reader) server(f fields) *Server {
 		vip.Port = uint16(e.number("port", 1, 0xffff, int64(vip.VIP.Port())))
 		r.mode(e, &vip)
 		if e.require("clients", "the prefixes that clients are in") {
-			vip.Clients = e.prefixes("clients")
+			vip.Clients = e.prefixes("clients", vip.VIP.Addr())
+		}
+		if vip.VIP.Addr().Is6() {
+			r.refuseIPv6(path, &vip, tagged)
 		}
 		s.VIPs = append(s.VIPs, vip)
 	})
 	r.bound(f, len(s.VIPs), int(abiHeelsLimitsHEELS_SERVER_VIPS))
+	r.refuseAmbiguous(f.at("vips"), s.VIPs)
 	return s
 }
 
@@ -217,7 +223,12 @@ func (r *reader) mode(e fields, vip *ServerVIP) {
 	switch vip.Mode {
 	case Encapsulated, Rewritten:
 		if e.require("balancers", "the prefixes that its SYNs come from, for an encapsulating balancer those of the outer header") {
-			vip.Balancers = e.prefixes("balancers")
+			like := vip.VIP.Addr()
+			if vip.Mode == Encapsulated {
+				// One family may be inside the other.
+				like = netip.Addr{}
+			}
+			vip.Balancers = e.prefixes("balancers", like)
 		}
 	case Preserved:
 		if e.has("balancers") {

@@ -162,6 +162,7 @@ func newLab(t *testing.T, text string, listen ...string) *lab {
 	h := &host{t: t, ns: newNS(t), name: "lab"}
 	within(t, h.ns, func() error { return linkUp("lo") })
 	within(t, h.ns, func() error { return addAddr("lo", testServer1+"/32") })
+	within(t, h.ns, func() error { return addAddr("lo", lab6Server+"/128") })
 	h.pin = filepath.Join(bpffs(t), "lab")
 	c, err := Parse("heels.yaml", []byte("kind: heels\ninterfaces: [lo]\n"+text))
 	if err != nil {
@@ -180,7 +181,7 @@ func newLab(t *testing.T, text string, listen ...string) *lab {
 	for _, address := range listen {
 		var l net.Listener
 		within(t, h.ns, func() (err error) {
-			l, err = net.Listen("tcp4", address)
+			l, err = net.Listen("tcp", address)
 			return err
 		})
 		t.Cleanup(func() { l.Close() })

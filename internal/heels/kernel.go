@@ -185,7 +185,7 @@ func (k *Kernel) Close() {
 	m := &k.maps
 	for _, m := range []*ebpf.Map{
 		m.HeelsClientClosing, m.HeelsClientFlows, m.HeelsClientList, m.HeelsClientVips, m.HeelsControl, m.HeelsCookies, m.HeelsListeners,
-		m.HeelsPorts, m.HeelsPrefixes, m.HeelsServerClosing, m.HeelsServerFlows, m.HeelsServerVips, m.HeelsTraffic, m.HeelsVerdicts,
+		m.HeelsPorts, m.HeelsPrefixes, m.HeelsServerClosing, m.HeelsServerFlows, m.HeelsServerList, m.HeelsServerOwn, m.HeelsServerVips, m.HeelsTraffic, m.HeelsVerdicts,
 	} {
 		m.Close()
 	}

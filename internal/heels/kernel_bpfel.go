@@ -27,6 +27,8 @@ const (
 	kernelMapHeelsPrefixes       = "heels_prefixes"
 	kernelMapHeelsServerClosing  = "heels_server_closing"
 	kernelMapHeelsServerFlows    = "heels_server_flows"
+	kernelMapHeelsServerList     = "heels_server_list"
+	kernelMapHeelsServerOwn      = "heels_server_own"
 	kernelMapHeelsServerVips     = "heels_server_vips"
 	kernelMapHeelsTraffic        = "heels_traffic"
 	kernelMapHeelsVerdicts       = "heels_verdicts"
@@ -109,6 +111,8 @@ type kernelMapSpecs struct {
 	HeelsPrefixes      *ebpf.MapSpec `ebpf:"heels_prefixes"`
 	HeelsServerClosing *ebpf.MapSpec `ebpf:"heels_server_closing"`
 	HeelsServerFlows   *ebpf.MapSpec `ebpf:"heels_server_flows"`
+	HeelsServerList    *ebpf.MapSpec `ebpf:"heels_server_list"`
+	HeelsServerOwn     *ebpf.MapSpec `ebpf:"heels_server_own"`
 	HeelsServerVips    *ebpf.MapSpec `ebpf:"heels_server_vips"`
 	HeelsTraffic       *ebpf.MapSpec `ebpf:"heels_traffic"`
 	HeelsVerdicts      *ebpf.MapSpec `ebpf:"heels_verdicts"`
@@ -153,6 +157,8 @@ type kernelMaps struct {
 	HeelsPrefixes      *ebpf.Map `ebpf:"heels_prefixes"`
 	HeelsServerClosing *ebpf.Map `ebpf:"heels_server_closing"`
 	HeelsServerFlows   *ebpf.Map `ebpf:"heels_server_flows"`
+	HeelsServerList    *ebpf.Map `ebpf:"heels_server_list"`
+	HeelsServerOwn     *ebpf.Map `ebpf:"heels_server_own"`
 	HeelsServerVips    *ebpf.Map `ebpf:"heels_server_vips"`
 	HeelsTraffic       *ebpf.Map `ebpf:"heels_traffic"`
 	HeelsVerdicts      *ebpf.Map `ebpf:"heels_verdicts"`
@@ -171,6 +177,8 @@ func (m *kernelMaps) Close() error {
 		m.HeelsPrefixes,
 		m.HeelsServerClosing,
 		m.HeelsServerFlows,
+		m.HeelsServerList,
+		m.HeelsServerOwn,
 		m.HeelsServerVips,
 		m.HeelsTraffic,
 		m.HeelsVerdicts,

@@ -144,7 +144,16 @@ func (f fields) texts(name string) (found []string) {
 	return found
 }
 
-const only4 = "IPv6 is not supported: use IPv4"
+// notPlain says why an address cannot be used although it is one; "" when it can.
+func notPlain(a netip.Addr) string {
+	switch {
+	case a.Is4In6():
+		return "is IPv4 in a form of IPv6: write it as IPv4"
+	case a.Zone() != "" || a.Is6() && a.IsLinkLocalUnicast():
+		return "has a meaning on one link only: use one that other networks reach"
+	}
+	return ""
+}
 
 func (f fields) addrPort(name string) netip.AddrPort {
 	if !f.has(name) {
@@ -152,39 +161,57 @@ func (f fields) addrPort(name string) netip.AddrPort {
 	}
 	s, _ := f.m[name].(string)
 	a, err := netip.ParseAddrPort(s)
-	switch {
-	case err != nil || a.Port() == 0:
-		f.add(name, "want an address with a port, as 10.0.0.100:80")
-	case !a.Addr().Is4():
-		f.add(name, only4)
+	if err != nil || a.Port() == 0 {
+		f.add(name, "want an address with a port, as 10.0.0.100:80 or [fd00::100]:80")
+		return a
+	}
+	if why := notPlain(a.Addr()); why != "" {
+		f.add(name, "%s %s", a.Addr(), why)
+		return netip.AddrPort{}
 	}
 	return a
 }
 
-func (f fields) addr(name string) netip.Addr {
-	if !f.has(name) {
-		return netip.Addr{}
+// addrs reads an address, or a list of one of each family.
+func (f fields) addrs(name string) (v4, v6 netip.Addr) {
+	read := func(path string, v any) {
+		s, _ := v.(string)
+		a, err := netip.ParseAddr(s)
+		into := &v6
+		if a.Is4() {
+			into = &v4
+		}
+		switch {
+		case err != nil:
+			f.r.add(path, "want an address, as 10.0.2.1")
+		case notPlain(a) != "":
+			f.r.add(path, "%s %s", a, notPlain(a))
+		case into.IsValid():
+			f.r.add(path, "%s and %s are of one family: name one", *into, a)
+		default:
+			*into = a
+		}
 	}
-	s, _ := f.m[name].(string)
-	a, err := netip.ParseAddr(s)
-	switch {
-	case err != nil:
-		f.add(name, "want an address, as 10.0.2.1")
-	case !a.Is4():
-		f.add(name, only4)
+	if _, isOne := f.m[name].(string); isOne {
+		read(f.at(name), f.m[name])
+		return v4, v6
 	}
-	return a
+	f.list(name, read)
+	return v4, v6
 }
 
-func (f fields) prefixes(name string) (found []netip.Prefix) {
+// prefixes reads a list of them, of the family of an address if that is valid.
+func (f fields) prefixes(name string, like netip.Addr) (found []netip.Prefix) {
 	f.list(name, func(path string, v any) {
 		s, _ := v.(string)
 		p, err := netip.ParsePrefix(s)
 		switch {
 		case err != nil:
-			f.r.add(path, "want a prefix, as 10.0.2.0/24")
-		case !p.Addr().Is4():
-			f.r.add(path, only4)
+			f.r.add(path, "want a prefix, as 10.0.2.0/24 or fd00:2::/64")
+		case p.Addr().Is4In6():
+			f.r.add(path, "%s %s", p, notPlain(p.Addr()))
+		case like.IsValid() && p.Addr().Is4() != like.Is4():
+			f.r.add(path, "%s is %s and the VIP %s: name prefixes of the VIP's family", p, family(p.Addr()), family(like))
 		case p != p.Masked():
 			f.r.add(path, "%s has bits behind its length: did you mean %s?", p, p.Masked())
 		default:

@@ -41,6 +41,8 @@ var verdictNames = [verdictCount]string{
 	abiHeelsVerdictHEELS_DECLINE_COLLISION:   "decline_collision",
 	abiHeelsVerdictHEELS_DECLINE_NO_LISTENER: "decline_no_listener",
 	abiHeelsVerdictHEELS_DECLINE_LISTENER:    "decline_listener",
+	abiHeelsVerdictHEELS_DECLINE_EXTENSION:   "decline_extension",
+	abiHeelsVerdictHEELS_DECLINE_PORT:        "decline_port",
 	abiHeelsVerdictHEELS_ANSWERED:            "answered",
 	abiHeelsVerdictHEELS_ANSWERED_COOKIE:     "answered_cookie",
 	abiHeelsVerdictHEELS_ANSWER_NO_ROOM:      "answer_no_room",

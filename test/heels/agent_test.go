@@ -39,17 +39,16 @@ func (w way) mode() string {
 
 // sources are where SYNs come to servers from, "" where they come from clients.
 func (w way) sources() string {
+	outer6 := w.vip.Is6() != w.across
 	switch {
 	case w.mode() == "preserved":
 		return ""
-	case w.rewriting != nil:
-		return stand.Balancers
-	case w.vip.Is6() && w.encapsulation == balancer.IPIP:
+	case w.rewriting == nil && w.encapsulation == balancer.IPIP && outer6:
 		return "100::/64"
-	case w.vip.Is6():
-		return stand.Balancers6
-	case w.encapsulation == balancer.IPIP:
+	case w.rewriting == nil && w.encapsulation == balancer.IPIP:
 		return "172.16.0.0/16"
+	case outer6:
+		return stand.Balancers6
 	}
 	return stand.Balancers
 }
@@ -75,11 +74,7 @@ func (b *bed) clientConfig(w way, more ...netip.AddrPort) string {
 // serverConfig is the configuration of a server's agent.
 func (b *bed) serverConfig(w way, h *stand.Host, more ...netip.AddrPort) string {
 	var c strings.Builder
-	own := h.Address()
-	if w.vip.Is6() {
-		own = h.Address6()
-	}
-	fmt.Fprintf(&c, "kind: heels\ncgroup: %s\ninterfaces: [%s]\n%sserver:\n  address: %q\n  vips:\n", h.Cgroup(), stand.Link, b.option, own)
+	fmt.Fprintf(&c, "kind: heels\ncgroup: %s\ninterfaces: [%s]\n%sserver:\n  address: [%q, %q]\n  vips:\n", h.Cgroup(), stand.Link, b.option, h.Address(), h.Address6())
 	for _, vip := range append([]netip.AddrPort{w.target()}, more...) {
 		fmt.Fprintf(&c, "  - { vip: %q, port: %d, mode: %s, clients: [%q]", vip, w.serverPort(), w.mode(), w.choose(stand.Clients, stand.Clients6))
 		if from := w.sources(); from != "" {

@@ -22,6 +22,10 @@ var (
 	masquerading  = way{name: "masquerade", vip: stand.VIP, port: 8080, rewriting: &stand.Rewriting{Masquerade: true}, masks: true}
 	encapsulating = way{name: "IPIP", vip: stand.VIP, encapsulation: balancer.IPIP}
 	preserving    = way{name: "destination only", vip: stand.VIP, port: 8080, rewriting: &stand.Rewriting{}}
+
+	masquerading6  = way{name: "masquerade, IPv6", vip: stand.VIP6, rewriting: &stand.Rewriting{Masquerade: true, OtherPorts: true}, masks: true}
+	encapsulating6 = way{name: "IPv6 in IPv6", vip: stand.VIP6, encapsulation: balancer.IPIP}
+	preserving6    = way{name: "destination only, IPv6", vip: stand.VIP6, rewriting: &stand.Rewriting{}}
 )
 
 // stream is a load of connections that stay open and ask all the time.
@@ -70,7 +74,18 @@ func each(t *testing.T, list []way, do func(t *testing.T, b *bed, w way)) {
 	}
 }
 
-func threeWays() []way { return []way{masquerading, encapsulating, preserving} }
+// threeWays are those of each family.
+func threeWays() []way {
+	return []way{masquerading, encapsulating, preserving, masquerading6, encapsulating6, preserving6}
+}
+
+// own is the address of a server that HEELS connects to.
+func (w way) own(h *stand.Host) netip.Addr {
+	if w.vip.Is6() {
+		return h.Address6()
+	}
+	return h.Address()
+}
 
 // without does the same with one element fewer.
 func without(all []*stand.Host, gone *stand.Host) (rest []*stand.Host) {
@@ -213,7 +228,7 @@ func TestSYNCookiesAreNoObstacle(t *testing.T) {
 }
 
 func TestTwoVIPsWithOneClientPort(t *testing.T) {
-	ways := []way{masquerading, encapsulating}
+	ways := []way{masquerading, encapsulating, encapsulating6}
 	if testing.Short() {
 		ways = ways[:1]
 	}
@@ -221,6 +236,9 @@ func TestTwoVIPsWithOneClientPort(t *testing.T) {
 		t.Run(w.name, func(t *testing.T) {
 			b := newBed(t)
 			other := netip.AddrPortFrom(stand.VIP2, servicePort)
+			if w.vip.Is6() {
+				other = netip.AddrPortFrom(stand.VIP6b, servicePort)
+			}
 			// Both services have one server alone, so that every connection to the second meets one of the first.
 			only := b.Servers[0]
 			first, second := w.service(only), w.service(only)
@@ -254,23 +272,23 @@ func TestTwoVIPsWithOneClientPort(t *testing.T) {
 
 func TestADirectConnectionWithTheSameClientPort(t *testing.T) {
 	atLength(t)
-	b := newBed(t)
-	w := encapsulating
-	b.balance(w)
-	b.serve(w.serverPort())
-	b.agents(w)
-	o := stream(netip.AddrPortFrom(b.Servers[0].Address(), servicePort), 20, 4*time.Second)
-	o.FirstPort = 12_000
-	l := b.start(o)
-	b.underWay(20)
-	again := o
-	again.Target, again.Duration = w.target(), 2*time.Second
-	if r := b.ask(again); r.Errors != 0 || r.Connections != 20 {
-		t.Errorf("VIP: %d of 20 connections ended well, errors %v", r.Connections, r.Kinds)
-	}
-	if r := l.report(); r.Errors != 0 || r.Connections != 20 {
-		t.Errorf("direct: %d of 20 connections ended well, errors %v", r.Connections, r.Kinds)
-	}
+	each(t, []way{encapsulating, encapsulating6}, func(t *testing.T, b *bed, w way) {
+		b.balance(w)
+		b.serve(w.serverPort())
+		b.agents(w)
+		o := stream(netip.AddrPortFrom(w.own(b.Servers[0]), servicePort), 20, 4*time.Second)
+		o.FirstPort = 12_000
+		l := b.start(o)
+		b.underWay(20)
+		again := o
+		again.Target, again.Duration = w.target(), 2*time.Second
+		if r := b.ask(again); r.Errors != 0 || r.Connections != 20 {
+			t.Errorf("VIP: %d of 20 connections ended well, errors %v", r.Connections, r.Kinds)
+		}
+		if r := l.report(); r.Errors != 0 || r.Connections != 20 {
+			t.Errorf("direct: %d of 20 connections ended well, errors %v", r.Connections, r.Kinds)
+		}
+	})
 }
 
 func TestWithoutAnAgentOnTheOtherSideTheBalancerServes(t *testing.T) {

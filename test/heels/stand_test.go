@@ -20,6 +20,8 @@ type way struct {
 	// rewriting, or else encapsulation.
 	rewriting     *stand.Rewriting
 	encapsulation balancer.Encapsulation
+	// across: the outer headers are of the other family than the VIP.
+	across bool
 	// masks: servers see the balancer as the client, without HEELS.
 	masks bool
 }
@@ -35,17 +37,15 @@ func ways() []way {
 		{name: "GUE with private data", vip: stand.VIP, encapsulation: balancer.GUEPrivate},
 		{name: "IPv6 in IPv6", vip: stand.VIP6, encapsulation: balancer.IPIP},
 		{name: "IPv6 in GUE", vip: stand.VIP6, encapsulation: balancer.GUEDirect},
+		{name: "IPv6 in GUE with private data", vip: stand.VIP6, encapsulation: balancer.GUEPrivate},
+		{name: "IPv6 in IPv4", vip: stand.VIP6, encapsulation: balancer.IPIP, across: true},
+		{name: "IPv6 in GUE over IPv4", vip: stand.VIP6, encapsulation: balancer.GUEDirect, across: true},
+		{name: "IPv4 in IPv6", vip: stand.VIP, encapsulation: balancer.IPIP, across: true},
+		{name: "IPv4 in GUE over IPv6", vip: stand.VIP, encapsulation: balancer.GUEPrivate, across: true},
+		{name: "masquerade, IPv6", vip: stand.VIP6, rewriting: &stand.Rewriting{Masquerade: true}, masks: true},
+		{name: "masquerade, IPv6, other client ports", vip: stand.VIP6, rewriting: &stand.Rewriting{Masquerade: true, OtherPorts: true}, masks: true},
+		{name: "destination only, IPv6", vip: stand.VIP6, rewriting: &stand.Rewriting{}},
 	}
-}
-
-// known are the ways that HEELS takes part in: those of IPv4.
-func known() (list []way) {
-	for _, w := range ways() {
-		if w.vip.Is4() {
-			list = append(list, w)
-		}
-	}
-	return list
 }
 
 const servicePort = 80
@@ -61,7 +61,7 @@ func (w way) serverPort() uint16 {
 }
 
 func (w way) service(servers ...*stand.Host) stand.Service {
-	return stand.Service{VIP: w.target(), Port: w.port, Servers: servers}
+	return stand.Service{VIP: w.target(), Port: w.port, Servers: servers, Across: w.across}
 }
 
 // balance sets the balancer up; change gives it other servers.

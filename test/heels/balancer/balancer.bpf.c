@@ -49,6 +49,7 @@ struct service {
 
 struct real {
 	__u8 address[16];
+	__u32 is_v6;
 };
 
 /* Outer sources; all zero: made up from the client's address and port, as Katran does for IPIP. */
@@ -295,7 +296,7 @@ static __always_inline void *push_v4(struct xdp_md *ctx, const struct packet *p,
 		return NULL;
 	__builtin_memcpy(eth->h_dest, old.h_source, ETH_ALEN);
 	__builtin_memcpy(eth->h_source, old.h_dest, ETH_ALEN);
-	eth->h_proto = old.h_proto;
+	eth->h_proto = bpf_htons(ETH_P_IP);
 	__builtin_memset(ip, 0, sizeof(*ip));
 	ip->version = 4;
 	ip->ihl = 5;
@@ -331,7 +332,7 @@ static __always_inline void *push_v6(struct xdp_md *ctx, const struct packet *p,
 		return NULL;
 	__builtin_memcpy(eth->h_dest, old.h_source, ETH_ALEN);
 	__builtin_memcpy(eth->h_source, old.h_dest, ETH_ALEN);
-	eth->h_proto = old.h_proto;
+	eth->h_proto = bpf_htons(ETH_P_IPV6);
 	__builtin_memset(ip, 0, sizeof(*ip));
 	ip->version = 6;
 	ip->payload_len = bpf_htons(p->length + shim);
@@ -350,7 +351,7 @@ static __always_inline void *push_v6(struct xdp_md *ctx, const struct packet *p,
 static __always_inline int send(struct xdp_md *ctx, const struct packet *p, const struct real *r, __u32 encapsulation)
 {
 	__u32 shim = shim_length(encapsulation);
-	void *at = p->family == ETH_P_IP ? push_v4(ctx, p, r, encapsulation) : push_v6(ctx, p, r, encapsulation);
+	void *at = r->is_v6 ? push_v6(ctx, p, r, encapsulation) : push_v4(ctx, p, r, encapsulation);
 
 	if (!at) {
 		count(FAILURES);
@@ -409,19 +410,27 @@ int receive(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
+/* Since Linux 6.3. */
+#define DECAP_L3_IPV4 (1ULL << 7)
+#define DECAP_L3_IPV6 (1ULL << 8)
+
 /* The length of what follows the outer IP header up to the inner one; negative when this is no packet of ours. */
-static __always_inline int shim_of(void *l4, void *end, __u8 protocol, __u8 inner)
+static __always_inline int shim_of(void *l4, void *end, __u8 protocol, __u8 *inner)
 {
 	struct udphdr *udp = l4;
 	__u8 *gue = (void *)(udp + 1);
 
-	if (protocol == inner)
+	*inner = protocol;
+	if (protocol == IPPROTO_IPIP || protocol == IPPROTO_IPV6)
 		return 0;
 	if (protocol != IPPROTO_UDP || (void *)(gue + 4) > end)
 		return -1;
-	if (udp->dest == bpf_htons(GUE_PORT))
+	if (udp->dest == bpf_htons(GUE_PORT)) {
+		*inner = gue[0] >> 4 == 6 ? IPPROTO_IPV6 : IPPROTO_IPIP;
 		return sizeof(*udp);
-	if (udp->dest != bpf_htons(GLB_PORT) || gue[0] >> 5 || gue[1] != inner)
+	}
+	*inner = gue[1];
+	if (udp->dest != bpf_htons(GLB_PORT) || gue[0] >> 5 || (*inner != IPPROTO_IPIP && *inner != IPPROTO_IPV6))
 		return -1;
 	return sizeof(*udp) + 4 + 4 * (gue[0] & 0x1f);
 }
@@ -433,7 +442,10 @@ int unwrap(struct __sk_buff *skb)
 	struct ethhdr *eth = (void *)(long)skb->data;
 	struct iphdr *ip = (void *)(eth + 1);
 	struct ipv6hdr *ip6 = (void *)(eth + 1);
+	__u64 decap;
 	__u32 outer;
+	__u16 type;
+	__u8 inner;
 	int shim;
 
 	if (bpf_skb_pull_data(skb, 0))
@@ -446,18 +458,21 @@ int unwrap(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
 		outer = sizeof(*ip);
-		shim = shim_of(ip + 1, end, ip->protocol, IPPROTO_IPIP);
+		shim = shim_of(ip + 1, end, ip->protocol, &inner);
 	} else if (eth->h_proto == bpf_htons(ETH_P_IPV6)) {
 		if ((void *)(ip6 + 1) > end)
 			return TC_ACT_UNSPEC;
 		outer = sizeof(*ip6);
-		shim = shim_of(ip6 + 1, end, ip6->nexthdr, IPPROTO_IPV6);
+		shim = shim_of(ip6 + 1, end, ip6->nexthdr, &inner);
 	} else {
 		return TC_ACT_UNSPEC;
 	}
 	if (shim < 0)
 		return TC_ACT_UNSPEC;
-	if (bpf_skb_adjust_room(skb, -(int)(outer + shim), BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO))
+	decap = inner == IPPROTO_IPV6 ? DECAP_L3_IPV6 : DECAP_L3_IPV4;
+	type = inner == IPPROTO_IPV6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP);
+	if (bpf_skb_adjust_room(skb, -(int)(outer + shim), BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO | decap) ||
+	    bpf_skb_store_bytes(skb, ETH_HLEN - sizeof(type), &type, sizeof(type), 0))
 		return TC_ACT_SHOT;
 	return TC_ACT_UNSPEC;
 }

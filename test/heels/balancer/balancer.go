@@ -26,12 +26,12 @@ const ringSize = 4099
 // Encapsulation is how packets travel to servers.
 type Encapsulation = programsEncapsulation
 
-// The encapsulations; the inner and the outer family are the same.
+// The encapsulations. The outer family is that of the server's address.
 const (
 	IPIP Encapsulation = programsEncapsulationIPIP
 	// GUEDirect is variant 1 at UDP port 6080, as Katran sends it.
 	GUEDirect Encapsulation = programsEncapsulationGUE_DIRECT
-	// GUEPrivate is variant 0 with private data at UDP port 19523, as GLB sends it. IPv4 only.
+	// GUEPrivate is variant 0 with private data at UDP port 19523, as GLB sends it.
 	GUEPrivate Encapsulation = programsEncapsulationGUE_GLB
 )
 
@@ -148,7 +148,11 @@ func (b *Balancer) serversUp(s Service) (hosts []hashing.Host, numbers []uint32,
 		if !known {
 			number = uint32(len(b.reals))
 			b.reals[server.Address] = number
-			if err := b.programs.Reals.Put(number, programsReal{Address: bytesOf(server.Address)}); err != nil {
+			place := programsReal{Address: bytesOf(server.Address)}
+			if server.Address.Is6() {
+				place.IsV6 = 1
+			}
+			if err := b.programs.Reals.Put(number, place); err != nil {
 				return nil, nil, fmt.Errorf("add server %s: %w", server.Address, err)
 			}
 		}

@@ -35,6 +35,7 @@ const (
 type programsReal struct {
 	_       structs.HostLayout
 	Address [16]uint8
+	IsV6    uint32
 }
 
 type programsService struct {

@@ -18,6 +18,8 @@ import (
 type Rewriting struct {
 	// Masquerade also replaces the client's address by the balancer's. Without, servers answer by way of the balancer.
 	Masquerade bool
+	// OtherPorts: and the client's port by any other, where the kernel otherwise keeps it if it can.
+	OtherPorts bool
 }
 
 // Service of a balancer: each server listens on Port.
@@ -26,6 +28,8 @@ type Service struct {
 	// Port of the servers; 0: the VIP's own.
 	Port    uint16
 	Servers []*Host
+	// Across: outer headers are of the other family than the VIP.
+	Across bool
 }
 
 func (s Service) port() uint16 {
@@ -35,7 +39,7 @@ func (s Service) port() uint16 {
 	return s.Port
 }
 
-// Rewrite has the lb rewrite addresses for services with IPv4 addresses. Called again it replaces the services; connections stay.
+// Rewrite has the lb rewrite addresses for services, all of one family. Called again it replaces the services; connections stay.
 func (s *Stand) Rewrite(r Rewriting, services ...Service) error {
 	for _, h := range []string{"nf_conntrack_tcp_timeout_syn_sent", "nf_conntrack_tcp_timeout_time_wait"} {
 		// Connections that it saw the SYN of alone are forgotten soon.
@@ -46,6 +50,9 @@ func (s *Stand) Rewrite(r Rewriting, services ...Service) error {
 	if err := s.LB.Sysctl("ipv4/ip_forward", "1"); err != nil {
 		return err
 	}
+	if err := s.LB.Sysctl("ipv6/conf/all/forwarding", "1"); err != nil {
+		return err
+	}
 	if err := s.LB.Sysctl("ipv4/conf/all/send_redirects", "0"); err != nil {
 		return err
 	}
@@ -53,9 +60,10 @@ func (s *Stand) Rewrite(r Rewriting, services ...Service) error {
 		return err
 	}
 	// What is for a VIP and belongs to no connection shall not go back where it came from.
-	_, err := s.LB.Run("", "ip", "route", "replace", "blackhole", vips4.String())
-	if err != nil {
-		return err
+	for family, vips := range map[string]netip.Prefix{"-4": vips4, "-6": vips6} {
+		if _, err := s.LB.Run("", "ip", family, "route", "replace", "blackhole", vips.String()); err != nil {
+			return err
+		}
 	}
 	if r.Masquerade {
 		return nil
@@ -65,21 +73,40 @@ func (s *Stand) Rewrite(r Rewriting, services ...Service) error {
 
 func ruleset(r Rewriting, services []Service) string {
 	var b strings.Builder
-	b.WriteString("table ip heels\ndelete table ip heels\ntable ip heels {\n\tchain before {\n\t\ttype nat hook prerouting priority dstnat;\n")
+	for _, family := range []string{"ip", "ip6"} {
+		fmt.Fprintf(&b, "table %s heels\ndelete table %s heels\n", family, family)
+	}
+	family, servers := "ip", Servers
+	if services[0].VIP.Addr().Is6() {
+		family, servers = "ip6", Servers6
+	}
+	fmt.Fprintf(&b, "table %s heels {\n\tchain before {\n\t\ttype nat hook prerouting priority dstnat;\n", family)
 	for _, s := range services {
 		var places []string
 		for i, h := range s.Servers {
-			places = append(places, fmt.Sprintf("%d : %s . %d", i, h.Address(), s.port()))
+			address := h.Address()
+			if s.VIP.Addr().Is6() {
+				address = h.Address6()
+			}
+			places = append(places, fmt.Sprintf("%d : %s . %d", i, address, s.port()))
 		}
-		fmt.Fprintf(&b, "\t\tip daddr %s tcp dport %d dnat ip to numgen inc mod %d map { %s }\n",
-			s.VIP.Addr(), s.VIP.Port(), len(places), strings.Join(places, ", "))
+		fmt.Fprintf(&b, "\t\t%s daddr %s tcp dport %d dnat %s to numgen inc mod %d map { %s }\n",
+			family, s.VIP.Addr(), s.VIP.Port(), family, len(places), strings.Join(places, ", "))
 	}
 	b.WriteString("\t}\n")
 	if r.Masquerade {
-		b.WriteString("\tchain behind {\n\t\ttype nat hook postrouting priority srcnat;\n\t\tip daddr " + Servers + " masquerade\n\t}\n")
+		b.WriteString("\tchain behind {\n\t\ttype nat hook postrouting priority srcnat;\n\t\t" + family + " daddr " + servers + " masquerade" + r.ports() + "\n\t}\n")
 	}
 	b.WriteString("}\n")
 	return b.String()
+}
+
+// ports says what becomes of the client's.
+func (r Rewriting) ports() string {
+	if r.OtherPorts {
+		return " fully-random"
+	}
+	return ""
 }
 
 // answerTable is the router's table for what servers send from their own addresses.
@@ -92,17 +119,21 @@ func (s *Stand) answersByLB() error {
 		if err != nil {
 			return err
 		}
-		r := &netlink.Route{LinkIndex: l.Attrs().Index, Table: answerTable, Dst: ipNet(netip.MustParsePrefix("0.0.0.0/0")),
-			Gw: s.LB.Address().AsSlice(), Flags: int(netlink.FLAG_ONLINK)}
-		if err := netlink.RouteReplace(r); err != nil {
-			return err
+		for _, via := range []netip.Addr{s.LB.Address(), s.LB.Address6()} {
+			r := &netlink.Route{LinkIndex: l.Attrs().Index, Table: answerTable, Dst: ipNet(netip.PrefixFrom(unspecified(via), 0)),
+				Gw: via.AsSlice(), Flags: int(netlink.FLAG_ONLINK)}
+			if err := netlink.RouteReplace(r); err != nil {
+				return err
+			}
 		}
 		for _, h := range s.Servers {
-			rule := netlink.NewRule()
-			rule.Table, rule.Priority, rule.IifName = answerTable, answerTable, h.Name
-			rule.Src = ipNet(netip.PrefixFrom(h.Address(), 32))
-			if err := netlink.RuleAdd(rule); err != nil && !strings.Contains(err.Error(), "exists") {
-				return fmt.Errorf("rule for the answers of %s: %w", h.Name, err)
+			for family, own := range map[int]netip.Addr{netlink.FAMILY_V4: h.Address(), netlink.FAMILY_V6: h.Address6()} {
+				rule := netlink.NewRule()
+				rule.Family, rule.Table, rule.Priority, rule.IifName = family, answerTable, answerTable, h.Name
+				rule.Src = ipNet(netip.PrefixFrom(own, own.BitLen()))
+				if err := netlink.RuleAdd(rule); err != nil && !strings.Contains(err.Error(), "exists") {
+					return fmt.Errorf("rule for the answers of %s: %w", h.Name, err)
+				}
 			}
 		}
 		return nil
@@ -184,7 +215,7 @@ func (s Service) Encapsulated(how balancer.Encapsulation) balancer.Service {
 	out := balancer.Service{VIP: s.VIP, Encapsulation: how}
 	for _, h := range s.Servers {
 		address := h.Address()
-		if s.VIP.Addr().Is6() {
+		if s.VIP.Addr().Is6() != s.Across {
 			address = h.Address6()
 		}
 		out.Servers = append(out.Servers, balancer.Server{Address: address})

@@ -15,12 +15,12 @@ const (
 	SYNACK Stripped = "syn|ack"
 )
 
-// Strip has the router take an option away, of a kind, from segments that it forwards over IPv4: it writes NOPs in its place. Called again it
+// Strip has the router take an option away, of a kind, from segments that it forwards: it writes NOPs in its place. Called again it
 // replaces what it did; with nobody it ends.
 func (s *Stand) Strip(kind uint8, from ...Stripped) error {
-	rules := "table ip middlebox\ndelete table ip middlebox\n"
+	rules := "table inet middlebox\ndelete table inet middlebox\n"
 	if len(from) > 0 {
-		rules += "table ip middlebox {\n\tchain forward {\n\t\ttype filter hook forward priority 0;\n"
+		rules += "table inet middlebox {\n\tchain forward {\n\t\ttype filter hook forward priority 0;\n"
 		for _, segment := range from {
 			rules += fmt.Sprintf("\t\ttcp flags & (syn|ack) == %s counter reset tcp option %d\n", segment, kind)
 		}

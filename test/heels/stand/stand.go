@@ -20,6 +20,8 @@ var (
 	VIP  = netip.MustParseAddr("10.0.0.100")
 	VIP2 = netip.MustParseAddr("10.0.0.101")
 	VIP6 = netip.MustParseAddr("fd00::100")
+	// VIP6b is the second of its family.
+	VIP6b = netip.MustParseAddr("fd00::101")
 
 	vips4, vips6 = netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("fd00::/64")
 

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heels
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+)
+
+// family is IPv4 or IPv6.
+func family(a netip.Addr) string {
+	if a.Is4() {
+		return "IPv4"
+	}
+	return "IPv6"
+}
+
+// refuseIPv6 reports what an IPv6 VIP of a server cannot have: the option has room for one address, and no port.
+func (r *reader) refuseIPv6(path string, vip *ServerVIP, tagged bool) {
+	if vip.Port != vip.VIP.Port() {
+		r.add(path+".port", "over IPv6 the option has no room for a port: VIP and server must have the same")
+	}
+	if vip.Mode == Rewritten && tagged {
+		r.add(path+".mode", "over IPv6 the option has no room for client and tag: remove option.key, or use another mode")
+	}
+}
+
+// refuseAmbiguous reports IPv6 VIPs that the server could not tell apart: no outer header and no option says which of them a SYN is for.
+func (r *reader) refuseAmbiguous(path string, vips []ServerVIP) {
+	first := map[uint16]netip.AddrPort{}
+	for i, vip := range vips {
+		if !vip.VIP.Addr().Is6() || vip.Mode == Encapsulated {
+			continue
+		}
+		if other, taken := first[vip.Port]; taken {
+			r.add(fmt.Sprintf("%s[%d].vip", path, i), "over IPv6 a SYN does not say whether it is for this VIP or %s: one of them at a port, unless the balancer encapsulates", other)
+			continue
+		}
+		first[vip.Port] = vip.VIP
+	}
+}
+
+// own are the addresses that a server has, at most one of each family.
+type own struct{ v4, v6 netip.Addr }
+
+// of is the address of the same family as a VIP, and the other one.
+func (o own) of(vip netip.Addr) (same, other netip.Addr) {
+	if vip.Is4() {
+		return o.v4, o.v6
+	}
+	return o.v6, o.v4
+}
+
+// ownAddresses are those that the configuration names, and for the families that it does not name the first of its interfaces. A family that a VIP needs and
+// that there is none of is refused.
+func ownAddresses(c *Config) (own, error) {
+	o := own{c.Server.Address, c.Server.Address6}
+	for _, name := range c.Interfaces {
+		if o.v4.IsValid() && o.v6.IsValid() {
+			break
+		}
+		found, err := addressesOf(name)
+		if err != nil {
+			return own{}, err
+		}
+		if !o.v4.IsValid() {
+			o.v4 = found.v4
+		}
+		if !o.v6.IsValid() {
+			o.v6 = found.v6
+		}
+	}
+	for _, vip := range c.Server.VIPs {
+		if same, _ := o.of(vip.VIP.Addr()); !same.IsValid() {
+			return own{}, noAddress(vip.VIP.Addr(), "the VIP "+vip.VIP.String())
+		}
+		for _, p := range vip.Balancers {
+			if same, _ := o.of(p.Addr()); !same.IsValid() {
+				return own{}, noAddress(p.Addr(), "the balancers "+p.String())
+			}
+		}
+	}
+	return o, nil
+}
+
+func noAddress(like netip.Addr, whose string) error {
+	return &FieldError{Path: "server.address", Reason: fmt.Sprintf("required: no interface has an %s address, which %s need", family(like), whose)}
+}
+
+// addressesOf are the first addresses of an interface that others can reach.
+func addressesOf(name string) (o own, err error) {
+	link, err := net.InterfaceByName(name)
+	if err != nil {
+		return own{}, interfaceError(name, err)
+	}
+	addrs, err := link.Addrs()
+	if err != nil {
+		return own{}, interfaceError(name, err)
+	}
+	for _, a := range addrs {
+		p, err := netip.ParsePrefix(a.String())
+		switch {
+		case err != nil:
+		case p.Addr().Is4() && !o.v4.IsValid():
+			o.v4 = p.Addr()
+		case p.Addr().Is6() && !p.Addr().IsLinkLocalUnicast() && !o.v6.IsValid():
+			o.v6 = p.Addr()
+		}
+	}
+	return o, nil
+}
+
+func interfaceError(name string, err error) error {
+	return &FieldError{Path: "interfaces", Reason: fmt.Sprintf("%s: %v", name, err)}
+}
