@@ -188,7 +188,7 @@ $(BENCH_CASES:%=bench-%): bench-%: build
 	go run ./bench --case $* --out bench/results/tmp/$* $(BENCH_ARGS)
 
 .PHONY: bench-heels
-bench-heels: build ## HEELS beside direct connections and the balancer's own path; see bench/METHOD.md.
+bench-heels: build ## HEELS beside direct connections and the balancer's own path: BENCH_ARGS='--case RR --rounds 5 --duration 1s --check'.
 	@scripts/install-deps bench
 	go run ./bench heels $(BENCH_ARGS)
 
