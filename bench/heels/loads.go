@@ -5,6 +5,7 @@ package heels
 import (
 	"fmt"
 	"net/netip"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -154,9 +155,9 @@ func Balancers() (names []string) {
 	return names
 }
 
-// kinds are one balancer that rewrites and one that encapsulates.
+// kinds are one balancer that rewrites and one that encapsulates, and Katran where there is a checkout of it.
 func kinds() []kind {
-	return []kind{
+	all := []kind{
 		{
 			name: "masquerade", mode: "rewritten", sources: stand.Balancers, port: 8080,
 			set: func(s *stand.Stand, service stand.Service) (closes, error) {
@@ -170,6 +171,16 @@ func kinds() []kind {
 			},
 		},
 	}
+	source := os.Getenv(balancer.KatranSource)
+	if source == "" {
+		return all
+	}
+	return append(all, kind{
+		name: "Katran", mode: "encapsulated", sources: "172.16.0.0/16",
+		set: func(s *stand.Stand, service stand.Service) (closes, error) {
+			return s.EncapsulateByKatran(source, service)
+		},
+	})
 }
 
 // measures reports whether a load is measured with a balancer: a server that has answered a rewritten SYN and does not hear directly of it
