@@ -82,6 +82,7 @@ test-e2e: build ## End-to-end tests on this kernel (root).
 test-heels: build ## HEELS in namespaces, with balancers that rewrite and that encapsulate (root); four minutes, alone on the machine. XLB_KATRAN_SRC=DIR: Katran, too.
 	@scripts/install-deps test
 	go test -count=1 -timeout 15m ./test/heels
+	go test -count=1 -timeout 5m -run HEELS ./test/apps
 
 .PHONY: test-examples
 test-examples: build ## The applications of examples/, with XLB, with Envoy and with nobody between their services (root).
