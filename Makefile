@@ -79,12 +79,13 @@ test-e2e: build ## End-to-end tests on this kernel (root).
 	go test -count=1 -timeout 40m ./test/e2e/... ./test/conformance
 
 .PHONY: test-heels
-test-heels: build ## HEELS in namespaces, with balancers that rewrite and that encapsulate (root); ten minutes, alone on the machine.
+test-heels: build ## HEELS in namespaces, with balancers that rewrite and that encapsulate (root); fifteen minutes, alone on the machine. XLB_KATRAN_SRC=DIR: Katran, too.
 	@scripts/install-deps test
 	go test -count=1 -timeout 25m ./test/heels
+	go test -count=1 -timeout 5m -run HEELS ./test/apps
 
 .PHONY: test-heels-short
-test-heels-short: build ## A part of it: every balancer, fewer connections, each fault with one balancer; a minute.
+test-heels-short: build ## A part of it: every balancer, fewer connections, each fault with one balancer; two minutes.
 	@scripts/install-deps test
 	go test -short -count=1 -timeout 5m ./test/heels
 
@@ -193,7 +194,7 @@ $(BENCH_CASES:%=bench-%): bench-%: build
 	go run ./bench --case $* --out bench/results/tmp/$* $(BENCH_ARGS)
 
 .PHONY: bench-heels
-bench-heels: build ## HEELS beside direct connections and the balancer's own path; see bench/METHOD.md.
+bench-heels: build ## HEELS beside direct connections and the balancer's own path: BENCH_ARGS='--case RR --rounds 5 --duration 1s --check'.
 	@scripts/install-deps bench
 	go run ./bench heels $(BENCH_ARGS)
 

@@ -21,6 +21,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/xlb-project/xlb/bench/lab"
+	"github.com/xlb-project/xlb/bench/wrk"
 	"github.com/xlb-project/xlb/examples/app"
 )
 
@@ -123,12 +124,11 @@ func scratchDir(body int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	script, err := templateFiles.ReadFile("templates/" + wrkScript)
-	asking, routesErr := templateFiles.ReadFile("templates/" + routesScript)
-	err = errors.Join(err, routesErr,
+	asking, err := templateFiles.ReadFile("templates/" + routesScript)
+	err = errors.Join(err,
 		os.Chmod(dir, 0o755),
-		os.WriteFile(filepath.Join(dir, wrkScript), script, 0o644),
-		os.WriteFile(filepath.Join(dir, routesScript), slices.Concat(script, asking), 0o644),
+		os.WriteFile(filepath.Join(dir, wrkScript), wrk.Script, 0o644),
+		os.WriteFile(filepath.Join(dir, routesScript), slices.Concat(wrk.Script, asking), 0o644),
 		os.Mkdir(filepath.Join(dir, "bodies"), 0o755),
 		os.WriteFile(filepath.Join(dir, "bodies", strconv.Itoa(body)), bytes.Repeat([]byte("x"), body), 0o644))
 	if err != nil {

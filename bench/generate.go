@@ -14,6 +14,7 @@ import (
 
 	"github.com/xlb-project/xlb/bench/lab"
 	loadgen "github.com/xlb-project/xlb/bench/load"
+	"github.com/xlb-project/xlb/bench/wrk"
 )
 
 const (
@@ -80,7 +81,7 @@ func (b *bed) generateKeepalive(ctx context.Context, l load, targets []netip.Add
 		running = append(running, p)
 	}
 	err = b.readCPUAfter(ctx, d)
-	report, reportErr := collect(ctx, running, func(i int, output string) (loadgen.Report, error) { return parseWrk(output, parts[i]) })
+	report, reportErr := collect(ctx, running, func(i int, output string) (loadgen.Report, error) { return wrk.Parse(output, parts[i]) })
 	return report, errors.Join(err, reportErr)
 }
 
@@ -144,4 +145,17 @@ func (b *bed) generateSelf(ctx context.Context, targets []netip.AddrPort, comman
 		return report, fmt.Errorf("report of the %s command: %w", command, err)
 	}
 	return report, nil
+}
+
+// split divides connections over at most n load generators, as evenly as it goes.
+func split(connections, n int) []int {
+	n = min(n, connections)
+	parts := make([]int, n)
+	for i := range parts {
+		parts[i] = connections / n
+		if i < connections%n {
+			parts[i]++
+		}
+	}
+	return parts
 }

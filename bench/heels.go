@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,18 +16,26 @@ import (
 // newHEELSCommand measures HEELS; it has a network, loads and paths of its own.
 func newHEELSCommand() *cobra.Command {
 	var o heels.Options
-	var xlb, out string
+	var t tools
+	var out string
+	var check bool
 	cmd := &cobra.Command{
 		Use:   "heels",
 		Short: "Compare HEELS with direct connections and with the balancer's own path",
 		Long: "Compare HEELS with direct connections and with the balancer's own path, taking turns.\n" +
-			"Needs root, iproute2 and nftables. bench/METHOD.md says what is measured and how.",
-		Example: "  go run ./bench heels --rounds 10 --out bench/results/mine",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if o.XLB, err = (tools{xlb: xlb}).find("xlb"); err != nil {
+			"Needs root, iproute2 and nftables, and nginx and wrk for the case wrk. bench/METHOD.md says what is measured and how.\n" +
+			"Exit code 0: done; 1: --check found a target missed; 2: the run failed.",
+		Example: "  go run ./bench heels --rounds 10 --out bench/results/mine --check\n\n" +
+			"  # Ten minutes:\n" +
+			"  go run ./bench heels --rounds 5 --duration 1s --warmup 200ms\n\n" +
+			"  # A part of it:\n" +
+			"  go run ./bench heels --case rr,crr --balancer IPIP",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := findPrograms(&o, t); err != nil {
 				return err
 			}
+			o.Describe = func(sysctl func(string) (string, error)) fmt.Stringer { return describeMachine(sysctl, t) }
 			report, err := heels.Run(cmd.Context(), o, cmd.ErrOrStderr())
 			if err != nil {
 				return err
@@ -40,17 +49,37 @@ func newHEELSCommand() *cobra.Command {
 			if failed := report.Failures(); failed > 0 {
 				return fmt.Errorf("%d turns failed and have no figures; the lines of progress say why", failed)
 			}
+			if check && !report.Met() {
+				return errMissed
+			}
 			return nil
 		},
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&o.Rounds, "rounds", 10, "turns of each path under each load")
-	flags.DurationVar(&o.Duration, "duration", 3*time.Second, "length of a measurement")
+	flags.DurationVar(&o.Duration, "duration", 3*time.Second, "length of a measurement; wrk takes the next whole second")
 	flags.DurationVar(&o.Warmup, "warmup", time.Second, "load before each measurement, or 0")
-	flags.StringVar(&o.Only, "only", "", "measure one kind of load: RR, CRR or set-up")
-	flags.StringVar(&xlb, "xlb", "bin/xlb", "path of the xlb binary")
-	flags.StringVar(&out, "out", "bench/results/tmp/heels", "directory for results.json, results.md and the plot")
+	flags.StringSliceVar(&o.Cases, "case", nil, "what is measured: "+strings.Join(heels.Cases(), ", ")+"; default: all")
+	flags.StringSliceVar(&o.Balancers, "balancer", nil, "with which balancers: "+strings.Join(heels.Balancers(), ", ")+"; default: all")
+	flags.StringVar(&t.xlb, "xlb", "bin/xlb", "path of the xlb binary")
+	flags.StringVar(&out, "out", "bench/results/tmp/heels", "directory for results.json, results.md and plots")
+	flags.BoolVar(&check, "check", false, "exit with code 1 when a target of what was measured is missed")
 	return cmd
+}
+
+// findPrograms finds what a run needs.
+func findPrograms(o *heels.Options, t tools) (err error) {
+	if o.XLB, err = t.find("xlb"); err != nil {
+		return err
+	}
+	if !o.NeedsHTTP() {
+		return nil
+	}
+	if o.NGINX, err = t.find("nginx"); err != nil {
+		return err
+	}
+	o.Wrk, err = t.find("wrk")
+	return err
 }
 
 // newTrafficCommand is client and server of that.

@@ -14,6 +14,7 @@ import (
 	"github.com/xlb-project/xlb/bench/chain"
 	"github.com/xlb-project/xlb/bench/lab"
 	loadgen "github.com/xlb-project/xlb/bench/load"
+	"github.com/xlb-project/xlb/bench/wrk"
 )
 
 const (
@@ -86,7 +87,7 @@ func (b *bed) generateWatched(ctx context.Context, l load, targets []netip.AddrP
 	if err := errors.Join(err, noiseErr); err != nil {
 		return report, err
 	}
-	beside, err := parseWrk(output, l.Noise)
+	beside, err := wrk.Parse(output, l.Noise)
 	b.noise = beside.Rate()
 	return report, err
 }

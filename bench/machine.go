@@ -3,12 +3,13 @@
 package main
 
 import (
+	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
-
-	"github.com/xlb-project/xlb/bench/lab"
 )
 
 // machine describes where a run took place.
@@ -34,7 +35,8 @@ var versionArgs = map[string]string{
 	"xlb": "version", "nginx": "-v", "haproxy": "-v", "envoy": "--version", "wrk": "-v", "fortio": "version",
 }
 
-func describeMachine(l *lab.Lab, t tools) machine {
+// describeMachine reads sysctls with sysctl, which is told names with slashes.
+func describeMachine(sysctl func(name string) (string, error), t tools) machine {
 	m := machine{
 		CPUs:     runtime.NumCPU(),
 		Versions: map[string]string{"go": runtime.Version()},
@@ -48,11 +50,23 @@ func describeMachine(l *lab.Lab, t tools) machine {
 		}
 	}
 	for _, name := range recordedSysctls {
-		if value, err := l.Sysctl(name); err == nil {
+		if value, err := sysctl(name); err == nil {
 			m.Sysctls[strings.ReplaceAll(name, "/", ".")] = strings.Join(strings.Fields(value), " ")
 		}
 	}
 	return m
+}
+
+// String is a list in Markdown.
+func (m machine) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "- Linux %s, %d CPUs, %s\n", m.Kernel, m.CPUs, m.CPUModel)
+	for _, list := range []map[string]string{m.Versions, m.Sysctls} {
+		for _, name := range slices.Sorted(maps.Keys(list)) {
+			fmt.Fprintf(&b, "- %s: %s\n", name, list[name])
+		}
+	}
+	return b.String()
 }
 
 func readTrimmed(path string) string {

@@ -172,7 +172,6 @@ func capitalised(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 // describe lists the machine and the settings of the run.
 func (r report) describe(b *strings.Builder) {
 	b.WriteString("\n## Machine and settings\n\n")
-	fmt.Fprintf(b, "- Linux %s, %d CPUs, %s\n", r.Machine.Kernel, r.Machine.CPUs, r.Machine.CPUModel)
 	if len(r.Parts) == 0 {
 		fmt.Fprintf(b, "- %d rounds of %s each after %s of warm-up, bodies of %d bytes\n",
 			r.Options.Rounds, r.Options.Duration, r.Options.Warmup, r.Options.Body)
@@ -180,11 +179,7 @@ func (r report) describe(b *strings.Builder) {
 	for _, p := range r.Parts {
 		fmt.Fprintf(b, "- %s\n", p)
 	}
-	for _, list := range []map[string]string{r.Machine.Versions, r.Machine.Sysctls} {
-		for _, name := range slices.Sorted(maps.Keys(list)) {
-			fmt.Fprintf(b, "- %s: %s\n", name, list[name])
-		}
-	}
+	b.WriteString(r.Machine.String())
 	for _, name := range slices.Sorted(maps.Keys(r.Skipped)) {
 		fmt.Fprintf(b, "- not measured: %s: %s\n", name, r.Skipped[name])
 	}

@@ -82,7 +82,7 @@ func (b *bench) loads(ctx context.Context, topology lab.Topology, loads []load, 
 		return fmt.Errorf("topology %s: %w", topology, err)
 	}
 	defer func() { err = errors.Join(err, bed.close()) }()
-	b.report.Machine = describeMachine(bed.lab, b.tools)
+	b.report.Machine = describeMachine(bed.lab.Sysctl, b.tools)
 	b.report.Machine.addApps(loads)
 	for _, group := range compared(loads) {
 		if err := b.rounds(ctx, bed, topology, group); err != nil {

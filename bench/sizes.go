@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+
+	"github.com/xlb-project/xlb/bench/wrk"
 )
 
 // postScript is appended to wrk's script where requests have bodies.
@@ -19,11 +21,7 @@ func (b *bed) layBodies(l load) error {
 	if l.Way == wayResponse {
 		return os.WriteFile(filepath.Join(b.site.dir, "bodies", strconv.Itoa(l.Size)), bytes.Repeat([]byte("x"), l.Size), 0o644)
 	}
-	script, err := templateFiles.ReadFile("templates/" + wrkScript)
-	if err != nil {
-		return err
-	}
 	// wrk formats the request once, before it begins.
 	post := fmt.Sprintf("\nwrk.method, wrk.body = \"POST\", string.rep(\"x\", %d)\n", l.Size)
-	return os.WriteFile(filepath.Join(b.site.dir, postScript), slices.Concat(script, []byte(post)), 0o644)
+	return os.WriteFile(filepath.Join(b.site.dir, postScript), slices.Concat(wrk.Script, []byte(post)), 0o644)
 }

@@ -5,6 +5,10 @@ package heels
 import (
 	"fmt"
 	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
 
 	"github.com/xlb-project/xlb/test/heels/balancer"
 	"github.com/xlb-project/xlb/test/heels/stand"
@@ -25,23 +29,48 @@ const (
 	HEELS  Path = "heels"
 )
 
+// Processors that client and server run on.
+type Processors string
+
+// The choices. Apart they stand for two hosts with one processor each, so that the scheduler's choice is in no latency; where there is only one, it
+// is for both.
+const (
+	All   Processors = "all"
+	One   Processors = "one"
+	Apart Processors = "apart"
+)
+
 // load is one kind of traffic.
 type load struct {
 	Name string `json:"load"`
 	// Connections at a time, and how many Requests each makes; 0: all that the duration allows.
 	Connections int `json:"connections"`
 	Requests    int `json:"requests"`
-	// Answer is the size of an answer in bytes.
-	Answer uint32 `json:"answer_bytes"`
-	// OneCPU keeps client and server on one processor.
-	OneCPU bool   `json:"one_cpu"`
-	paths  []Path // nil: direct, balancer and HEELS
+	// Request and Answer are sizes in bytes; of HTTP the answer's body.
+	Request    uint32     `json:"request_bytes"`
+	Answer     uint32     `json:"answer_bytes"`
+	Processors Processors `json:"processors"`
+	paths      []Path     // nil: direct, balancer and HEELS
 }
 
 func (l load) String() string {
-	text := fmt.Sprintf("%s, %d connections, answers of %d bytes", l.Name, l.Connections, l.Answer)
-	if l.OneCPU {
+	text := fmt.Sprintf("%s, %d connections", l.Name, l.Connections)
+	if l.Connections == 1 {
+		text = l.Name + ", one connection"
+	}
+	if l.Name == viaHTTP && l.Requests == 1 {
+		text += " of one request each"
+	}
+	if l.Request > l.Answer {
+		text += fmt.Sprintf(", requests of %d bytes", l.Request)
+	} else {
+		text += fmt.Sprintf(", answers of %d bytes", l.Answer)
+	}
+	switch l.Processors {
+	case One:
 		text += ", one processor"
+	case Apart:
+		text += ", a processor each"
 	}
 	return text
 }
@@ -53,32 +82,48 @@ func (l load) allPaths() []Path {
 	return []Path{Direct, Balancer, HEELS}
 }
 
-// Names of loads: persistent connections, one connection for each request, and how long connect takes.
+// isLatency reports whether a load says how long things take; the others say how much gets through.
+func (l load) isLatency() bool { return l.Connections == 1 && l.Name != stream }
+
+// Names of loads: persistent connections, one connection for each request, how long connect takes, large transfers, and wrk with nginx.
 const (
-	rr    = "RR"
-	crr   = "CRR"
-	setup = "set-up"
+	rr      = "RR"
+	crr     = "CRR"
+	setup   = "set-up"
+	stream  = "stream"
+	viaHTTP = "wrk"
 )
 
-// loads are the HEELS paper's figures 2 to 4.
+// Cases are the names of loads, in the order in which they are measured.
+func Cases() []string { return []string{rr, crr, setup, stream, viaHTTP} }
+
+// loads are the HEELS paper's figures 2 to 4, large transfers both ways, and HTTP.
 func loads() []load {
-	const kb = 1000
+	const kb, mb = 1000, 1000_000
 	var all []load
-	for _, one := range []bool{false, true} {
+	for _, processors := range []Processors{All, One} {
 		for _, size := range []uint32{kb, 32 * kb, 260 * kb} {
-			all = append(all, load{Name: rr, Connections: 100, Answer: size, OneCPU: one})
+			all = append(all, load{Name: rr, Connections: 100, Request: least, Answer: size, Processors: processors})
 		}
 	}
 	for _, size := range []uint32{kb, 100 * kb} {
-		all = append(all, load{Name: rr, Connections: 1, Answer: size}, load{Name: crr, Connections: 1, Requests: 1, Answer: size})
+		all = append(all, load{Name: rr, Connections: 1, Request: least, Answer: size, Processors: Apart})
 	}
-	return append(all, load{Name: setup, Connections: 1, Requests: 1, Answer: smallest, paths: []Path{Direct, Balancer, SYN, SYNACK, HEELS}})
+	for _, size := range []uint32{kb, 100 * kb} {
+		all = append(all, load{Name: crr, Connections: 1, Requests: 1, Request: least, Answer: size, Processors: Apart})
+	}
+	return append(all,
+		load{Name: setup, Connections: 1, Requests: 1, Request: least, Answer: leastAnswer, Processors: Apart, paths: []Path{Direct, Balancer, SYN, SYNACK, HEELS}},
+		load{Name: stream, Connections: 1, Request: least, Answer: 100 * mb, Processors: All},
+		load{Name: stream, Connections: 1, Request: 100 * mb, Answer: leastAnswer, Processors: All},
+		load{Name: viaHTTP, Connections: 100, Answer: kb, Processors: All},
+		load{Name: viaHTTP, Connections: 32, Requests: 1, Answer: kb, Processors: All})
 }
 
-// smallest is the least size of an answer, and request of every request, in bytes.
+// least and leastAnswer are the least sizes of a message of package traffic, in bytes.
 const (
-	smallest = 64
-	request  = 32
+	least       = 32
+	leastAnswer = 64
 )
 
 // kind is a balancer.
@@ -102,9 +147,17 @@ func (k kind) serverPort() uint16 {
 
 var vip = netip.AddrPortFrom(stand.VIP, servicePort)
 
-// kinds are one balancer that rewrites and one that encapsulates.
+// Balancers are the names of what is measured.
+func Balancers() (names []string) {
+	for _, k := range kinds() {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+// kinds are one balancer that rewrites and one that encapsulates, and Katran where there is a checkout of it.
 func kinds() []kind {
-	return []kind{
+	all := []kind{
 		{
 			name: "masquerade", mode: "rewritten", sources: stand.Balancers, port: 8080,
 			set: func(s *stand.Stand, service stand.Service) (closes, error) {
@@ -118,16 +171,45 @@ func kinds() []kind {
 			},
 		},
 	}
+	source := os.Getenv(balancer.KatranSource)
+	if source == "" {
+		return all
+	}
+	return append(all, kind{
+		name: "Katran", mode: "encapsulated", sources: "172.16.0.0/16",
+		set: func(s *stand.Stand, service stand.Service) (closes, error) {
+			return s.EncapsulateByKatran(source, service)
+		},
+	})
 }
 
 // measures reports whether a load is measured with a balancer: a server that has answered a rewritten SYN and does not hear directly of it
 // serves nobody, so set-up by steps needs one that encapsulates.
 func (k kind) measures(l load) bool { return l.Name != setup || k.mode == "encapsulated" }
 
-func (l load) client(target netip.AddrPort) traffic.ClientOptions {
-	o := traffic.ClientOptions{Target: target, Concurrency: l.Connections, Requests: l.Requests, Request: request, Answer: l.Answer}
-	if l.OneCPU {
-		o.CPU = 1
+// chosen are the loads of the cases, all of them if none is named.
+func chosen(cases []string) []load {
+	return slices.DeleteFunc(loads(), func(l load) bool { return !isNamed(cases, l.Name) })
+}
+
+// isNamed looks a name up, whatever its case; an empty list has all names.
+func isNamed(names []string, name string) bool {
+	return len(names) == 0 || slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
+}
+
+// processors are the client's and the server's, from 1; 0: all.
+func (l load) processors() (client, server int) {
+	switch l.Processors {
+	case One:
+		return 1, 1
+	case Apart:
+		return 1, min(2, runtime.NumCPU())
 	}
+	return 0, 0
+}
+
+func (l load) client(target netip.AddrPort) traffic.ClientOptions {
+	o := traffic.ClientOptions{Target: target, Concurrency: l.Connections, Requests: l.Requests, Request: l.Request, Answer: l.Answer}
+	o.CPU, _ = l.processors()
 	return o
 }

@@ -16,9 +16,11 @@ import (
 
 // Report is all that a run has to say; its JSON is results.json.
 type Report struct {
-	Started time.Time `json:"started"`
-	Options Options   `json:"options"`
-	Turns   []turn    `json:"turns"`
+	Started time.Time    `json:"started"`
+	Machine fmt.Stringer `json:"machine,omitempty"`
+	Options Options      `json:"options"`
+	Targets []verdict    `json:"targets"`
+	Turns   []turn       `json:"turns"`
 }
 
 // Failures counts turns without figures.
@@ -36,6 +38,8 @@ type group struct {
 	balancer string
 	load     load
 	turns    []turn
+	// failed are paths with turns that have no figures, or errors.
+	failed map[Path]bool
 }
 
 func (r Report) groups() []group {
@@ -43,8 +47,11 @@ func (r Report) groups() []group {
 	for _, t := range r.Turns {
 		n := len(all)
 		if n == 0 || all[n-1].balancer != t.Balancer || all[n-1].load.String() != t.String() {
-			all = append(all, group{balancer: t.Balancer, load: t.load})
+			all = append(all, group{balancer: t.Balancer, load: t.load, failed: map[Path]bool{}})
 			n++
+		}
+		if t.Failure != "" || t.Errors > 0 {
+			all[n-1].failed[t.Path] = true
 		}
 		if t.Failure == "" {
 			all[n-1].turns = append(all[n-1].turns, t)
@@ -52,6 +59,8 @@ func (r Report) groups() []group {
 	}
 	return all
 }
+
+func (g group) String() string { return fmt.Sprintf("%s: %s", g.balancer, g.load) }
 
 // figure is one of a turn's.
 type figure func(turn) float64
@@ -63,28 +72,54 @@ func p99(t turn) float64      { return t.P99 }
 func connect(t turn) float64  { return t.Setup }
 func balanced(t turn) float64 { return t.Balanced }
 func cpu(t turn) float64      { return t.ClientCPU + t.ServerCPU }
+func errorsOf(t turn) float64 { return float64(t.Errors) }
 
-// median of a path's figure over the rounds; false when there is none.
-func (g group) median(path Path, f figure) (float64, bool) {
+// spread is the median of some values, the least and the greatest of them.
+type spread struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+}
+
+// of is a path's figure over the rounds; false when there is none.
+func (g group) of(path Path, f figure) (spread, bool) {
 	var values []float64
 	for _, t := range g.turns {
 		if t.Path == path {
 			values = append(values, f(t))
 		}
 	}
-	return medianOf(values)
+	return spreadOf(values)
 }
 
-// ratio is the median of the ratios of two paths' figures, each within one round.
-func (g group) ratio(path, to Path, f figure) (float64, bool) {
+// pairs are what both makes of two paths' figures, each of one round.
+func (g group) pairs(path, to Path, f figure, both func(a, b float64) float64) (spread, bool) {
 	var values []float64
 	for _, t := range g.turns {
 		other := slices.IndexFunc(g.turns, func(o turn) bool { return o.Path == to && o.Round == t.Round })
 		if t.Path == path && other >= 0 && f(g.turns[other]) > 0 {
-			values = append(values, f(t)/f(g.turns[other]))
+			values = append(values, both(f(t), f(g.turns[other])))
 		}
 	}
-	return medianOf(values)
+	return spreadOf(values)
+}
+
+// ratio is the spread of the ratios of two paths' figures, each within one round.
+func (g group) ratio(path, to Path, f figure) (spread, bool) {
+	return g.pairs(path, to, f, func(a, b float64) float64 { return a / b })
+}
+
+// more is how much more a path's figure is, in the same way.
+func (g group) more(path, than Path, f figure) (spread, bool) {
+	return g.pairs(path, than, f, func(a, b float64) float64 { return a - b })
+}
+
+func spreadOf(values []float64) (spread, bool) {
+	median, ok := medianOf(values)
+	if !ok {
+		return spread{}, false
+	}
+	return spread{median, slices.Min(values), slices.Max(values)}, true
 }
 
 func medianOf(values []float64) (float64, bool) {
@@ -99,93 +134,88 @@ func medianOf(values []float64) (float64, bool) {
 	return sorted[middle], true
 }
 
-// target is what a ratio should be, from the HEELS paper.
-type target struct {
-	load        string
-	connections int
-	answer      uint32 // 0: any
-	oneCPU      bool
-	to          Path
-	what        string
-	figure      figure
-	least       bool
-	limit       float64
+// column of a table.
+type column struct {
+	name string
+	cell func(group, Path) (text string, ok bool)
 }
 
-var targets = []target{
-	{rr, 100, 0, false, Direct, "goodput", goodput, true, 0.97},
-	{rr, 100, 0, true, Direct, "goodput", goodput, true, 0.95},
-	{rr, 1, 0, false, Direct, "p50", p50, false, 1.05},
-	{crr, 1, 1000, false, Balancer, "p50", p50, false, 1.05},
-	{crr, 1, 100_000, false, Direct, "p50", p50, false, 1.10},
+func plain(name, format string, f figure, scale float64) column {
+	return column{name, func(g group, p Path) (string, bool) {
+		s, ok := g.of(p, f)
+		return fmt.Sprintf(format, s.Median*scale), ok
+	}}
 }
 
-func (t target) isOf(l load) bool {
-	return t.load == l.Name && t.connections == l.Connections && t.oneCPU == l.OneCPU && (t.answer == 0 || t.answer == l.Answer)
+func ratioTo(to Path, name string, f figure) column {
+	return column{name + " x " + string(to), func(g group, p Path) (string, bool) {
+		s, ok := g.ratio(p, to, f)
+		return fmt.Sprintf("%.3f (%.3f-%.3f)", s.Median, s.Min, s.Max), ok
+	}}
 }
 
-// judge returns a line for each target of a group that could be measured.
-func (g group) judge() (lines []string) {
-	for _, t := range targets {
-		have, ok := g.ratio(HEELS, t.to, t.figure)
-		if !t.isOf(g.load) || !ok {
-			continue
-		}
-		verdict, bound := "missed", "at most"
-		if t.least {
-			bound = "at least"
-		}
-		if t.least && have >= t.limit || !t.least && have <= t.limit {
-			verdict = "met"
-		}
-		lines = append(lines, fmt.Sprintf("%s: %s of HEELS is %.3f x %s, wanted is %s %.2f", verdict, t.what, have, t.to, bound, t.limit))
+// columns are those that say something about a load.
+func (l load) columns() []column {
+	ends := []column{plain("CPU us/req", "%.1f", cpu, 1), plain("packets at the balancer per connection", "%.2f", balanced, 1), plain("errors", "%.0f", errorsOf, 1)}
+	if l.Name == setup {
+		over := column{"us over balancer", func(g group, p Path) (string, bool) {
+			s, ok := g.more(p, Balancer, connect)
+			return fmt.Sprintf("%+.1f (%+.1f to %+.1f)", s.Median, s.Min, s.Max), ok
+		}}
+		return append([]column{plain("connect us", "%.1f", connect, 1), ratioTo(Direct, "connect", connect), ratioTo(Balancer, "connect", connect), over}, ends...)
 	}
-	return lines
+	start := []column{plain("req/s", "%.1f", rate, 1), plain("MB/s", "%.1f", goodput, 1e-6), plain("p50 us", "%.1f", p50, 1), plain("p99 us", "%.1f", p99, 1)}
+	if l.isLatency() {
+		start = append(start, ratioTo(Direct, "p50", p50), ratioTo(Balancer, "p50", p50))
+	} else {
+		start = append(start, ratioTo(Direct, "goodput", goodput), ratioTo(Balancer, "goodput", goodput), ratioTo(Direct, "p50", p50))
+	}
+	return append(start, ends...)
 }
 
 // Write writes tables in Markdown.
 func (r Report) Write(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Results of %s\n\n%d rounds of %s each after %s of warm-up. Medians over the rounds; ratios are medians of the ratios of each round.\n",
-		r.Started.UTC().Format("2006-01-02 15:04 MST"), r.Options.Rounds, r.Options.Duration, r.Options.Warmup)
+	fmt.Fprintf(&b, "# Results of %s\n\n", r.Started.UTC().Format("2006-01-02 15:04 MST"))
+	b.WriteString("Medians over the rounds; ratios are medians of the ratios of each round, the least and the greatest in brackets.\n")
 	b.WriteString("What the columns mean and how the figures came about: [METHOD.md](../../METHOD.md).\n")
 	for _, g := range r.groups() {
-		fmt.Fprintf(&b, "\n## %s: %s\n\n", g.balancer, g.load)
-		b.WriteString("| path | req/s | MB/s | p50 us | p99 us | connect us | CPU us/req | goodput x direct | p50 x direct | p50 x balancer | connect x balancer | packets at the balancer per connection |\n")
-		b.WriteString(strings.Repeat("| --- ", 12) + "|\n")
-		for _, path := range g.load.allPaths() {
-			g.writeRow(&b, path)
-		}
-		for _, line := range g.judge() {
-			fmt.Fprintf(&b, "\n- %s\n", line)
-		}
+		fmt.Fprintf(&b, "\n## %s\n\n", g)
+		g.writeTable(&b)
+	}
+	b.WriteString("\n## Targets\n\n")
+	for _, v := range r.Targets {
+		fmt.Fprintf(&b, "- %s\n", v)
+	}
+	fmt.Fprintf(&b, "\n## Machine and settings\n\n- %d rounds of %s each after %s of warm-up\n", r.Options.Rounds, r.Options.Duration, r.Options.Warmup)
+	if r.Machine != nil {
+		b.WriteString(r.Machine.String())
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func (g group) writeRow(b *strings.Builder, path Path) {
-	cell := func(format string, value float64, ok bool) string {
-		if !ok {
-			return "-"
+func (g group) writeTable(b *strings.Builder) {
+	columns := g.load.columns()
+	b.WriteString("| path |")
+	for _, c := range columns {
+		fmt.Fprintf(b, " %s |", c.name)
+	}
+	b.WriteString("\n" + strings.Repeat("| --- ", len(columns)+1) + "|\n")
+	for _, path := range g.load.allPaths() {
+		fmt.Fprintf(b, "| %s |", path)
+		for _, c := range columns {
+			text, ok := c.cell(g, path)
+			if !ok {
+				text = "-"
+			}
+			fmt.Fprintf(b, " %s |", text)
 		}
-		return fmt.Sprintf(format, value)
+		b.WriteString("\n")
 	}
-	one := func(format string, f figure, scale float64) string {
-		value, ok := g.median(path, f)
-		return cell(format, value*scale, ok)
-	}
-	to := func(other Path, f figure) string {
-		value, ok := g.ratio(path, other, f)
-		return cell("%.3f", value, ok)
-	}
-	fmt.Fprintf(b, "| %s |\n", strings.Join([]string{
-		string(path), one("%.0f", rate, 1), one("%.1f", goodput, 1e-6), one("%.1f", p50, 1), one("%.1f", p99, 1), one("%.1f", connect, 1), one("%.1f", cpu, 1),
-		to(Direct, goodput), to(Direct, p50), to(Balancer, p50), to(Balancer, connect), one("%.2f", balanced, 1),
-	}, " | "))
 }
 
-// Save writes results.json, results.md and a plot into dir.
+// Save writes results.json, results.md and a plot of each case into dir.
 func (r Report) Save(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -195,10 +225,14 @@ func (r Report) Save(dir string) error {
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(r)
 	}
-	return errors.Join(
+	errs := []error{
 		writeFile(filepath.Join(dir, "results.json"), writeJSON),
 		writeFile(filepath.Join(dir, "results.md"), r.Write),
-		writeFile(filepath.Join(dir, "heels.svg"), r.plot))
+	}
+	for name, groups := range r.cases() {
+		errs = append(errs, writeFile(filepath.Join(dir, "heels-"+strings.ToLower(name)+".svg"), func(w io.Writer) error { return plot(w, groups) }))
+	}
+	return errors.Join(errs...)
 }
 
 func writeFile(path string, write func(io.Writer) error) error {
@@ -208,38 +242,3 @@ func writeFile(path string, write func(io.Writer) error) error {
 	}
 	return errors.Join(write(f), f.Close())
 }
-
-// Measures of the plot in pixels.
-const (
-	barHeight, barGap, labels, unit, plotWidth = 14, 4, 200, 180, 720
-)
-
-// plot draws for each load what the paths take to direct connections: goodput of many connections, latency of one.
-func (r Report) plot(w io.Writer) error {
-	var b strings.Builder
-	y := 20
-	for _, g := range r.groups() {
-		f, what := figure(p50), "p50"
-		switch {
-		case g.load.Connections > 1:
-			f, what = goodput, "goodput"
-		case g.load.Name == setup:
-			f, what = connect, "connect"
-		}
-		fmt.Fprintf(&b, "<text x=\"10\" y=\"%d\" font-weight=\"bold\">%s: %s, %s x direct</text>\n", y, g.balancer, g.load, what)
-		y += barGap
-		for _, path := range g.load.allPaths() {
-			value, _ := g.ratio(path, Direct, f)
-			fmt.Fprintf(&b, "<text x=\"10\" y=\"%d\">%s</text><rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"%s\"/><text x=\"%.1f\" y=\"%d\">%.2f</text>\n",
-				y+barHeight-2, path, labels, y, value*unit, barHeight, colours[path], labels+value*unit+6, y+barHeight-2, value)
-			y += barHeight + barGap
-		}
-		y += 24
-	}
-	_, err := fmt.Fprintf(w, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"12\">\n"+
-		"<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n%s</svg>\n", plotWidth, y, b.String())
-	return err
-}
-
-// colours by path; the product stands out.
-var colours = map[Path]string{Direct: "#57606a", Balancer: "#afb8c1", SYN: "#8cb4f0", SYNACK: "#5a95f0", HEELS: "#1f6feb"}

@@ -133,7 +133,7 @@ func (p *place) measure(ctx context.Context, m *turn) error {
 	if set != nil {
 		p.closes = append(p.closes, set.Close)
 	}
-	if err := p.serve(ctx, m.OneCPU); err != nil {
+	if err := p.serve(ctx, m.load); err != nil {
 		return err
 	}
 	if err := p.agents(ctx, m.Path); err != nil {
@@ -143,9 +143,8 @@ func (p *place) measure(ctx context.Context, m *turn) error {
 	if m.Path == Direct {
 		target = netip.AddrPortFrom(server.Address(), p.kind.serverPort())
 	}
-	o := m.client(target)
-	if o.Duration = p.options.Warmup; o.Duration > 0 {
-		if _, err := p.ask(ctx, o); err != nil {
+	if d := p.options.Warmup; d > 0 {
+		if _, _, err := p.generate(ctx, m.load, target, d); err != nil {
 			return fmt.Errorf("warm up: %w", err)
 		}
 	}
@@ -153,17 +152,37 @@ func (p *place) measure(ctx context.Context, m *turn) error {
 	if err != nil {
 		return err
 	}
-	o.Duration = p.options.Duration
-	r, err := p.ask(ctx, o)
-	if err != nil {
-		return err
-	}
-	after, err := p.look()
+	r, after, err := p.generate(ctx, m.load, target, p.options.Duration)
 	if err != nil {
 		return err
 	}
 	m.take(r, before, after)
-	return nil
+	return m.check()
+}
+
+// figures are what a load measured.
+type figures struct {
+	requests, connections, errors int64
+	// rate is in requests and goodput in bytes per second, latencies are in microseconds.
+	rate, goodput, p50, p99, setup float64
+}
+
+// generate makes the load and looks when it has ended.
+func (p *place) generate(ctx context.Context, l load, target netip.AddrPort, d time.Duration) (f figures, after sight, err error) {
+	if l.Name == viaHTTP {
+		return p.generateHTTP(ctx, l, target, d)
+	}
+	o := l.client(target)
+	o.Duration = d
+	r, err := p.ask(ctx, o)
+	if err != nil {
+		return f, after, err
+	}
+	after, err = p.look()
+	return figures{
+		requests: r.Requests, connections: r.Connections, errors: r.Errors,
+		rate: r.Rate(), goodput: r.Goodput(), p50: r.P50, p99: r.P99, setup: r.SetupP50,
+	}, after, err
 }
 
 // sight is what is read before and after a load.
@@ -180,21 +199,34 @@ func (p *place) look() (s sight, err error) {
 	return s, errors.Join(errs[:]...)
 }
 
-func (m *turn) take(r traffic.ClientReport, before, after sight) {
-	perRequest := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(max(r.Requests, 1)) }
-	m.Rate, m.Goodput = r.Rate(), r.Goodput()
-	m.P50, m.P99, m.Setup = r.P50, r.P99, r.SetupP50
+func (m *turn) take(f figures, before, after sight) {
+	perRequest := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(max(f.requests, 1)) }
+	m.Rate, m.Goodput, m.P50, m.P99, m.Setup, m.Errors = f.rate, f.goodput, f.p50, f.p99, f.setup, f.errors
 	m.ClientCPU, m.ServerCPU = perRequest(after.client-before.client), perRequest(after.server-before.server)
-	m.Balanced = float64(after.balancer.Since(before.balancer).In) / float64(max(r.Connections, 1))
-	m.Errors = r.Errors
+	m.Balanced = float64(after.balancer.Since(before.balancer).In) / float64(max(f.connections, 1))
 }
 
-func (p *place) serve(ctx context.Context, oneCPU bool) error {
+// mostBalanced is what the balancer may see of a connection with HEELS: its SYN, and some of them again.
+const mostBalanced = 1.5
+
+// check refuses figures of a path that was not taken.
+func (m *turn) check() error {
+	switch {
+	case m.Rate == 0:
+		return errors.New("no request was answered")
+	case m.Path == HEELS && m.Balanced > mostBalanced, m.Path == Direct && m.Balanced > 0, m.Path == Balancer && m.Balanced <= mostBalanced:
+		return fmt.Errorf("%.2f packets for each connection came to the balancer: that is not the path", m.Balanced)
+	}
+	return nil
+}
+
+func (p *place) serve(ctx context.Context, l load) error {
+	if l.Name == viaHTTP {
+		return p.serveHTTP(ctx, l)
+	}
 	server := p.Servers[0]
 	o := traffic.ServerOptions{Name: server.Name, Listen: []netip.AddrPort{netip.AddrPortFrom(netip.IPv4Unspecified(), p.kind.serverPort())}}
-	if oneCPU {
-		o.CPU = 1
-	}
+	_, o.CPU = l.processors()
 	process, err := p.traffic(server, traffic.ServerRole, o)
 	if err != nil {
 		return err

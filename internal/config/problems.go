@@ -11,25 +11,12 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
-// FieldError is one problem of a configuration: where it is, which rule it
-// breaks, and what to do about it. It prints as a single line.
-type FieldError struct {
-	// Path names the field from the root of the bootstrap, in Envoy's field
-	// names: static_resources.listeners[0].address. For a problem of syntax it
-	// is "line N", for one of the whole file it is empty.
-	Path string
-	// Reason is the rule and the remedy.
-	Reason string
-}
-
-func (e *FieldError) Error() string {
-	if e.Path == "" {
-		return e.Reason
-	}
-	return e.Path + ": " + e.Reason
-}
+// FieldError is one problem of a configuration, its path in Envoy's field names from the root of the bootstrap.
+type FieldError = problem.FieldError
 
 // problems collects the FieldErrors of one file.
 //
@@ -91,11 +78,7 @@ func (p *problems) refuse(fd protoreflect.FieldDescriptor, path, reason string) 
 // the file in front, or returns nil.
 func (p *problems) err(name string) error {
 	slices.SortStableFunc(p.list, func(a, b *FieldError) int { return comparePaths(a.Path, b.Path) })
-	errs := make([]error, len(p.list))
-	for i, e := range p.list {
-		errs[i] = fmt.Errorf("%s: %w", name, e)
-	}
-	return errors.Join(errs...)
+	return problem.Join(name, p.list)
 }
 
 // joined joins the problems in the order of their paths, or returns nil.
@@ -109,12 +92,7 @@ func (p *problems) joined() error {
 }
 
 // join appends a field's name to the path of its message.
-func join(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "." + name
-}
+func join(path, name string) string { return problem.Field(path, name) }
 
 // at appends an index to the path of a repeated field.
 func at(path string, i int) string {

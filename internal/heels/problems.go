@@ -3,28 +3,17 @@
 package heels
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
-// FieldError is one problem of a configuration: where it is, which rule it breaks, and what to do about it.
-type FieldError struct {
-	// Path names the field from the root of the file, as client.vips[0].vip. Empty: the whole file.
-	Path string
-	// Reason is the rule and the remedy.
-	Reason string
-}
-
-func (e *FieldError) Error() string {
-	if e.Path == "" {
-		return e.Reason
-	}
-	return e.Path + ": " + e.Reason
-}
+// FieldError is one problem of a configuration. Its path is as client.vips[0].vip.
+type FieldError = problem.FieldError
 
 // reader takes a decoded file apart and collects what is wrong with it.
 type reader struct {
@@ -35,14 +24,7 @@ func (r *reader) add(path, format string, args ...any) {
 	r.problems = append(r.problems, &FieldError{Path: path, Reason: fmt.Sprintf(format, args...)})
 }
 
-// err joins the problems, one line each, with the name of the file in front.
-func (r *reader) err(name string) error {
-	errs := make([]error, len(r.problems))
-	for i, p := range r.problems {
-		errs[i] = fmt.Errorf("%s: %w", name, p)
-	}
-	return errors.Join(errs...)
-}
+func (r *reader) err(name string) error { return problem.Join(name, r.problems) }
 
 // fields are those of one mapping.
 type fields struct {
@@ -68,12 +50,7 @@ func (r *reader) mapping(path string, v any, known ...string) fields {
 	return f
 }
 
-func (f fields) at(name string) string {
-	if f.path == "" {
-		return name
-	}
-	return f.path + "." + name
-}
+func (f fields) at(name string) string { return problem.Field(f.path, name) }
 
 func (f fields) has(name string) bool { return f.m[name] != nil }
 

@@ -25,8 +25,9 @@ var layers = map[string][]string{
 	"maps":      {"hashing"},
 	"memo":      nil,
 	"dfa":       {"re2", "memo"},
+	"problem":   nil,
 	"check":     nil, // it must run where nothing else can
-	"config":    {"model"},
+	"config":    {"model", "problem"},
 	"xds":       {"model"},
 	"dns":       {"model"},
 	"compile":   {"model", "maps", "dfa", "memo", "re2", "hashing"},
@@ -40,8 +41,8 @@ var layers = map[string][]string{
 	"slowpath":  {"model", "chunked", "upstream", "hashing"},
 	"metrics":   {"maps"},
 	"admin":     {"maps", "model", "metrics", "explain"},
-	"heels":     nil,        // a system of its own
-	"node":      {anything}, // the composition root
+	"heels":     {"problem"}, // a system of its own
+	"node":      {anything},  // the composition root
 }
 
 // anything in a row of layers allows every folder.

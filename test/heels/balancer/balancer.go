@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -56,6 +57,8 @@ type Balancer struct {
 	// services and reals have their numbers in the program.
 	services map[netip.AddrPort]uint32
 	reals    map[netip.Addr]uint32
+	// katran balances instead of our own program; nil: ours does.
+	katran *katran
 }
 
 // New loads the programs.
@@ -69,7 +72,12 @@ func New() (*Balancer, error) {
 
 // Attach balances what arrives at a link of the current namespace, in the driver. The other end of a veth pair needs AttachReceiver, and must
 // fill in checksums itself.
-func (b *Balancer) Attach(ifindex int) error { return b.attach(b.programs.Balance, ifindex) }
+func (b *Balancer) Attach(ifindex int) error {
+	if b.katran != nil {
+		return b.attach(b.katran.Programs[katranProgram], ifindex)
+	}
+	return b.attach(b.programs.Balance, ifindex)
+}
 
 // AttachReceiver has a link of the current namespace, the other end of the balancer's, take what the balancer sends.
 func (b *Balancer) AttachReceiver(ifindex int) error { return b.attach(b.programs.Receive, ifindex) }
@@ -131,19 +139,23 @@ func (b *Balancer) Set(s Service) error {
 	if err != nil {
 		return err
 	}
+	if b.katran != nil {
+		return b.katran.set(s, index, numbers, hashing.NewMaglev(hosts, katranRing).Places())
+	}
 	if err := b.fill(index, hosts, numbers); err != nil {
 		return fmt.Errorf("fill the table of %s: %w", s.VIP, err)
 	}
-	key := programsServiceKey{Vip: bytesOf(s.VIP.Addr()), Port: s.VIP.Port()<<8 | s.VIP.Port()>>8}
+	key := programsServiceKey{Vip: bytesOf(s.VIP.Addr()), Port: networkOrder(s.VIP.Port())}
 	return b.programs.Services.Put(key, programsService{Index: index, Encapsulation: s.Encapsulation})
+}
+
+func (s Service) up() []Server {
+	return slices.DeleteFunc(slices.Clone(s.Servers), func(server Server) bool { return server.Down })
 }
 
 // serversUp gives the servers that are up, and their numbers, a place among the program's.
 func (b *Balancer) serversUp(s Service) (hosts []hashing.Host, numbers []uint32, err error) {
-	for _, server := range s.Servers {
-		if server.Down {
-			continue
-		}
+	for _, server := range s.up() {
 		number, known := b.reals[server.Address]
 		if !known {
 			number = uint32(len(b.reals))
@@ -185,7 +197,7 @@ type Counts struct {
 	NoServer, Failures uint64
 }
 
-// Counts reads the program's counters.
+// Counts reads our own program's counters.
 func (b *Balancer) Counts() (c Counts, err error) {
 	for what, into := range map[programsCounter]*uint64{
 		programsCounterSYNS: &c.SYNs, programsCounterOTHERS: &c.Others, programsCounterICMPS: &c.ICMPs,
@@ -208,8 +220,13 @@ func (b *Balancer) Close() error {
 	for _, l := range b.links {
 		errs = append(errs, l.Close())
 	}
+	if b.katran != nil {
+		b.katran.Close()
+	}
 	return errors.Join(append(errs, b.programs.Close())...)
 }
+
+func networkOrder(port uint16) uint16 { return port<<8 | port>>8 }
 
 func bytesOf(a netip.Addr) (out [16]byte) {
 	copy(out[:], a.AsSlice())

@@ -153,6 +153,22 @@ func (s *Stand) Encapsulate(how balancer.Encapsulation, services ...Service) (*b
 	return b, nil
 }
 
+// EncapsulateByKatran does it with the program of a checkout of Katran, by IPIP.
+func (s *Stand) EncapsulateByKatran(source string, services ...Service) (*balancer.Balancer, error) {
+	router, _, err := s.ends(s.LB)
+	if err != nil {
+		return nil, err
+	}
+	b, err := balancer.Katran(source, router)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.encapsulate(b, balancer.IPIP, services); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
 func (s *Stand) encapsulate(b *balancer.Balancer, how balancer.Encapsulation, services []Service) error {
 	if how != balancer.IPIP {
 		if err := b.Source(s.LB.Address(), s.LB.Address6()); err != nil {

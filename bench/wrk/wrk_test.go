@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package wrk
 
 import (
 	"maps"
@@ -16,20 +16,20 @@ func TestWrkReportIsFoundInItsOutput(t *testing.T) {
 	output := "Running 1s test @ http://127.0.0.1:9001/\n  1 threads and 2 connections\n" +
 		"Requests/sec:  3.00\n" +
 		`REPORT {"requests":3,"errors":1,"duration_us":1000000,"latency":[[20,2],[31,1]]}` + "\n"
-	got, err := parseWrk(output, 2)
+	got, err := Parse(output, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := loadgen.Report{Requests: 3, Errors: 1, DurationUS: 1e6, Latency: loadgen.Histogram{20: 2, 31: 1}}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("parseWrk() (-want +got):\n%s", diff)
+		t.Errorf("Parse() (-want +got):\n%s", diff)
 	}
 }
 
 func TestWrkOutputWithoutReportIsAnError(t *testing.T) {
 	for _, output := range []string{"", "unable to connect\n", "REPORT {\"requests\":\n"} {
-		if _, err := parseWrk(output, 1); err == nil {
-			t.Errorf("parseWrk(%q): no error", output)
+		if _, err := Parse(output, 1); err == nil {
+			t.Errorf("Parse(%q): no error", output)
 		}
 	}
 }
@@ -65,16 +65,5 @@ func TestUncorrectedReportStays(t *testing.T) {
 	undoCorrection(&report, 1)
 	if diff := cmp.Diff(loadgen.Histogram{5: 8, 100: 2}, report.Latency); diff != "" {
 		t.Errorf("undoCorrection() (-want +got):\n%s", diff)
-	}
-}
-
-func TestConnectionsAreSplitEvenly(t *testing.T) {
-	for _, tt := range []struct {
-		connections int
-		want        []int
-	}{{1, []int{1}}, {2, []int{1, 1}}, {7, []int{4, 3}}, {32, []int{16, 16}}} {
-		if diff := cmp.Diff(tt.want, split(tt.connections, 2)); diff != "" {
-			t.Errorf("split(%d, 2) (-want +got):\n%s", tt.connections, diff)
-		}
 	}
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package wrk reads what wrk(1) measured, exactly.
+package wrk
 
 import (
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,12 +15,17 @@ import (
 	loadgen "github.com/xlb-project/xlb/bench/load"
 )
 
-// reportMark begins the line that templates/wrk.lua writes.
+// Script is what wrk runs to write the report that Parse reads; for its --script. More may be appended.
+//
+//go:embed wrk.lua
+var Script []byte
+
+// reportMark begins the line that the script writes.
 const reportMark = "REPORT "
 
-// parseWrk reads the report from the output of a wrk that had the given number
-// of connections.
-func parseWrk(output string, connections int) (loadgen.Report, error) {
+// Parse reads the report from the output of a wrk that had the given number
+// of connections, with latencies that wrk made up taken away.
+func Parse(output string, connections int) (loadgen.Report, error) {
 	for line := range strings.Lines(output) {
 		text, ok := strings.CutPrefix(line, reportMark)
 		if !ok {
@@ -61,17 +68,4 @@ func undoCorrection(report *loadgen.Report, connections int64) {
 		}
 	}
 	maps.DeleteFunc(latency, func(_, count int64) bool { return count <= 0 })
-}
-
-// split divides connections over at most n load generators, as evenly as it goes.
-func split(connections, n int) []int {
-	n = min(n, connections)
-	parts := make([]int, n)
-	for i := range parts {
-		parts[i] = connections / n
-		if i < connections%n {
-			parts[i]++
-		}
-	}
-	return parts
 }
