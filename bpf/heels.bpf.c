@@ -2,6 +2,7 @@
 /* HEELS: both roles in one object, so that they share their maps. */
 #include "heels_client.bpf.c"
 #include "heels_server.bpf.c"
+#include "heels_confirm.bpf.c"
 #include "heels_iter.bpf.c"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

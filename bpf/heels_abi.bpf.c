@@ -11,6 +11,7 @@ struct heels_flow *flow_type;
 struct heels_backend *backend_type;
 struct heels_traffic *traffic_type;
 struct heels_conn *conn_type;
+struct heels_ended *ended_type;
 struct heels_syn *syn_type;
 struct heels_synack *synack_type;
 enum heels_limits *limits_type;

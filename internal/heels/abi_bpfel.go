@@ -57,11 +57,21 @@ type abiHeelsEnd struct {
 	Zero uint16
 }
 
+type abiHeelsEnded struct {
+	_      structs.HostLayout
+	Local  abiHeelsEnd
+	Remote abiHeelsEnd
+	Seq    uint32
+	Zero   uint32
+	At     uint64
+}
+
 type abiHeelsFlags uint32
 
 const (
 	abiHeelsFlagsHEELS_CLIENT_DRAINING abiHeelsFlags = 1
 	abiHeelsFlagsHEELS_SERVER_DRAINING abiHeelsFlags = 2
+	abiHeelsFlagsHEELS_SERVER_CONFIRMS abiHeelsFlags = 4
 )
 
 type abiHeelsFlow struct {
@@ -71,8 +81,14 @@ type abiHeelsFlow struct {
 	State      uint32
 	Mac        [6]uint8
 	Failed     uint8
-	Zero       [5]uint8
+	Confirm    uint8
+	Begun      uint8
+	Zero       [3]uint8
 	RouteUntil uint64
+	Client     abiHeelsEnd
+	Mark       uint32
+	Seen       uint32
+	Zero2      uint32
 }
 
 type abiHeelsFlowState uint32
@@ -81,18 +97,22 @@ const (
 	abiHeelsFlowStateHEELS_FLOW_OFFERED  abiHeelsFlowState = 0
 	abiHeelsFlowStateHEELS_FLOW_DIRECT   abiHeelsFlowState = 1
 	abiHeelsFlowStateHEELS_FLOW_FALLBACK abiHeelsFlowState = 2
+	abiHeelsFlowStateHEELS_FLOW_WAITING  abiHeelsFlowState = 3
 )
 
 type abiHeelsLimits uint32
 
 const (
-	abiHeelsLimitsHEELS_ABI           abiHeelsLimits = 1
+	abiHeelsLimitsHEELS_ABI           abiHeelsLimits = 2
 	abiHeelsLimitsHEELS_CLIENT_VIPS   abiHeelsLimits = 64
 	abiHeelsLimitsHEELS_SERVER_VIPS   abiHeelsLimits = 256
 	abiHeelsLimitsHEELS_PREFIXES      abiHeelsLimits = 4096
 	abiHeelsLimitsHEELS_BACKENDS      abiHeelsLimits = 8192
 	abiHeelsLimitsHEELS_CLOSING       abiHeelsLimits = 131072
 	abiHeelsLimitsHEELS_COOKIES       abiHeelsLimits = 16384
+	abiHeelsLimitsHEELS_CONFIRMED     abiHeelsLimits = 1048576
+	abiHeelsLimitsHEELS_CONFIRM_OTHER abiHeelsLimits = 131072
+	abiHeelsLimitsHEELS_ENDED         abiHeelsLimits = 65536
 	abiHeelsLimitsHEELS_KEYS          abiHeelsLimits = 2
 	abiHeelsLimitsHEELS_OFFERS        abiHeelsLimits = 2
 	abiHeelsLimitsHEELS_SYN_LENGTH    abiHeelsLimits = 20
@@ -116,11 +136,11 @@ type abiHeelsPrefix struct {
 }
 
 type abiHeelsServerVip struct {
-	_     structs.HostLayout
-	Index uint32
-	Mode  uint32
-	Local abiHeelsEnd
-	Zero  uint32
+	_       structs.HostLayout
+	Index   uint32
+	Mode    uint32
+	Local   abiHeelsEnd
+	Confirm uint32
 }
 
 type abiHeelsSet uint32
@@ -192,7 +212,20 @@ const (
 	abiHeelsVerdictHEELS_SERVER_CLOSING      abiHeelsVerdict = 45
 	abiHeelsVerdictHEELS_SERVER_ICMP         abiHeelsVerdict = 46
 	abiHeelsVerdictHEELS_REWRITE_FAILED      abiHeelsVerdict = 47
-	abiHeelsVerdictHEELS_VERDICTS            abiHeelsVerdict = 48
+	abiHeelsVerdictHEELS_CONFIRM_WAITING     abiHeelsVerdict = 48
+	abiHeelsVerdictHEELS_CONFIRM_SWITCHED    abiHeelsVerdict = 49
+	abiHeelsVerdictHEELS_CONFIRM_RETURNED    abiHeelsVerdict = 50
+	abiHeelsVerdictHEELS_CONFIRM_SHARED      abiHeelsVerdict = 51
+	abiHeelsVerdictHEELS_CONFIRM_TAKEN       abiHeelsVerdict = 52
+	abiHeelsVerdictHEELS_CONFIRM_ANSWERED    abiHeelsVerdict = 53
+	abiHeelsVerdictHEELS_CONFIRM_COOKIE      abiHeelsVerdict = 54
+	abiHeelsVerdictHEELS_CONFIRM_ACCEPTED    abiHeelsVerdict = 55
+	abiHeelsVerdictHEELS_CONFIRM_HEARD       abiHeelsVerdict = 56
+	abiHeelsVerdictHEELS_CONFIRM_BACK        abiHeelsVerdict = 57
+	abiHeelsVerdictHEELS_CONFIRM_CLOSING     abiHeelsVerdict = 58
+	abiHeelsVerdictHEELS_CONFIRM_ROUTED      abiHeelsVerdict = 59
+	abiHeelsVerdictHEELS_CONFIRM_UNTOLD      abiHeelsVerdict = 60
+	abiHeelsVerdictHEELS_VERDICTS            abiHeelsVerdict = 61
 )
 
 // Names of all BPF objects in the ELF.
@@ -203,6 +236,7 @@ const (
 	abiVarClientVipType = "client_vip_type"
 	abiVarConnType      = "conn_type"
 	abiVarControlType   = "control_type"
+	abiVarEndedType     = "ended_type"
 	abiVarFlagsType     = "flags_type"
 	abiVarFlowStateType = "flow_state_type"
 	abiVarFlowType      = "flow_type"
@@ -275,6 +309,7 @@ type abiVariableSpecs struct {
 	ClientVipType *ebpf.VariableSpec `ebpf:"client_vip_type"`
 	ConnType      *ebpf.VariableSpec `ebpf:"conn_type"`
 	ControlType   *ebpf.VariableSpec `ebpf:"control_type"`
+	EndedType     *ebpf.VariableSpec `ebpf:"ended_type"`
 	FlagsType     *ebpf.VariableSpec `ebpf:"flags_type"`
 	FlowStateType *ebpf.VariableSpec `ebpf:"flow_state_type"`
 	FlowType      *ebpf.VariableSpec `ebpf:"flow_type"`
@@ -323,6 +358,7 @@ type abiVariables struct {
 	ClientVipType *ebpf.Variable `ebpf:"client_vip_type"`
 	ConnType      *ebpf.Variable `ebpf:"conn_type"`
 	ControlType   *ebpf.Variable `ebpf:"control_type"`
+	EndedType     *ebpf.Variable `ebpf:"ended_type"`
 	FlagsType     *ebpf.Variable `ebpf:"flags_type"`
 	FlowStateType *ebpf.Variable `ebpf:"flow_state_type"`
 	FlowType      *ebpf.Variable `ebpf:"flow_type"`

@@ -18,6 +18,8 @@ type desired struct {
 	ports    map[uint16]uint8
 	prefixes map[prefix]uint8
 	keys     []key
+	// confirms: a VIP of the server is in confirm mode.
+	confirms bool
 }
 
 // apply writes a configuration. Connections that are in the VIPs' care already are not touched, whatever leaves.
@@ -103,7 +105,11 @@ func (k *Kernel) desiredServer(d *desired, s *Server, address netip.Addr) error 
 	for _, vip := range s.VIPs {
 		index := indexes.of(endOf(vip.VIP))
 		local := endOf(netip.AddrPortFrom(address, vip.Port))
-		d.server[endOf(vip.VIP)] = serverVIP{Index: index, Mode: uint32(modeNumbers[vip.Mode]), Local: local}
+		v := serverVIP{Index: index, Mode: uint32(modeNumbers[vip.Mode]), Local: local}
+		if vip.Confirm {
+			v.Confirm, d.confirms = 1, true
+		}
+		d.server[endOf(vip.VIP)] = v
 		d.ports[local.Port] = 1
 		for _, p := range vip.Balancers {
 			d.prefixes[prefixOf(abiHeelsSetHEELS_BALANCERS, index, p)] = 1
@@ -127,6 +133,10 @@ func (k *Kernel) applyControl(d *desired) error {
 		}
 		c.Abi = uint32(abiHeelsLimitsHEELS_ABI)
 		c.Netns = cookie
+		if d.confirms {
+			// For good: connections outlive the configuration.
+			c.Flags |= uint32(abiHeelsFlagsHEELS_SERVER_CONFIRMS)
+		}
 		c.Keys = [maxKeys][2]uint32{}
 		copy(c.Keys[:], d.keys)
 		c.KeyCount = uint32(len(d.keys))

@@ -18,6 +18,7 @@ type (
 	backend   = abiHeelsBackend
 	traffic   = abiHeelsTraffic
 	conn      = abiHeelsConn
+	ended     = abiHeelsEnded
 )
 
 // Role is a side of a connection.
