@@ -12,6 +12,8 @@ struct heels_backend *backend_type;
 struct heels_traffic *traffic_type;
 struct heels_conn *conn_type;
 struct heels_ended *ended_type;
+struct heels_tuple *tuple_type;
+struct heels_confirmed *confirmed_type;
 struct heels_syn *syn_type;
 struct heels_synack *synack_type;
 enum heels_limits *limits_type;

@@ -460,9 +460,10 @@ static __always_inline int client_ingress_icmp(struct __sk_buff *skb, __u32 icmp
 	struct client_search s = { .skb = skb };
 	__u32 quote = icmp + sizeof(struct heels_icmp), to;
 	struct client_quote q;
-	__u8 type;
+	__u8 type, code;
 
-	if (bpf_skb_load_bytes(skb, icmp, &type, sizeof(type)))
+	if (bpf_skb_load_bytes(skb, icmp, &type, sizeof(type)) ||
+	    bpf_skb_load_bytes(skb, icmp + sizeof(type), &code, sizeof(code)))
 		return HEELS_NEXT;
 	if (type != HEELS_ICMP_UNREACHABLE && type != HEELS_ICMP_TIME_EXCEEDED && type != HEELS_ICMP_PARAMETER)
 		return HEELS_NEXT;
@@ -470,6 +471,7 @@ static __always_inline int client_ingress_icmp(struct __sk_buff *skb, __u32 icmp
 		return HEELS_NEXT;
 	heels_end_set4(&s.server, q.ip.daddr, q.dest);
 	heels_end_set4(&s.client, q.ip.saddr, q.source);
+	s.refuses = type == HEELS_ICMP_UNREACHABLE && code != HEELS_ICMP_TOO_BIG;
 	if (!client_find(&s))
 		return HEELS_NEXT;
 	to = heels_ip(&s.vip);

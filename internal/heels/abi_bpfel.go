@@ -27,6 +27,17 @@ type abiHeelsClientVip struct {
 	QuietUntil uint64
 }
 
+type abiHeelsConfirmed struct {
+	_        structs.HostLayout
+	Vip      abiHeelsEnd
+	Client   abiHeelsEnd
+	Balancer abiHeelsEnd
+	Mark     uint32
+	Heard    uint32
+	Zero     uint32
+	Since    uint64
+}
+
 type abiHeelsConn struct {
 	_        structs.HostLayout
 	Local    abiHeelsEnd
@@ -159,6 +170,12 @@ type abiHeelsTraffic struct {
 	Received uint64
 }
 
+type abiHeelsTuple struct {
+	_      structs.HostLayout
+	Local  abiHeelsEnd
+	Remote abiHeelsEnd
+}
+
 type abiHeelsVerdict uint32
 
 const (
@@ -234,6 +251,7 @@ const (
 const (
 	abiVarBackendType   = "backend_type"
 	abiVarClientVipType = "client_vip_type"
+	abiVarConfirmedType = "confirmed_type"
 	abiVarConnType      = "conn_type"
 	abiVarControlType   = "control_type"
 	abiVarEndedType     = "ended_type"
@@ -248,6 +266,7 @@ const (
 	abiVarSynType       = "syn_type"
 	abiVarSynackType    = "synack_type"
 	abiVarTrafficType   = "traffic_type"
+	abiVarTupleType     = "tuple_type"
 	abiVarVerdictType   = "verdict_type"
 )
 
@@ -307,6 +326,7 @@ type abiMapSpecs struct {
 type abiVariableSpecs struct {
 	BackendType   *ebpf.VariableSpec `ebpf:"backend_type"`
 	ClientVipType *ebpf.VariableSpec `ebpf:"client_vip_type"`
+	ConfirmedType *ebpf.VariableSpec `ebpf:"confirmed_type"`
 	ConnType      *ebpf.VariableSpec `ebpf:"conn_type"`
 	ControlType   *ebpf.VariableSpec `ebpf:"control_type"`
 	EndedType     *ebpf.VariableSpec `ebpf:"ended_type"`
@@ -321,6 +341,7 @@ type abiVariableSpecs struct {
 	SynType       *ebpf.VariableSpec `ebpf:"syn_type"`
 	SynackType    *ebpf.VariableSpec `ebpf:"synack_type"`
 	TrafficType   *ebpf.VariableSpec `ebpf:"traffic_type"`
+	TupleType     *ebpf.VariableSpec `ebpf:"tuple_type"`
 	VerdictType   *ebpf.VariableSpec `ebpf:"verdict_type"`
 }
 
@@ -356,6 +377,7 @@ func (m *abiMaps) Close() error {
 type abiVariables struct {
 	BackendType   *ebpf.Variable `ebpf:"backend_type"`
 	ClientVipType *ebpf.Variable `ebpf:"client_vip_type"`
+	ConfirmedType *ebpf.Variable `ebpf:"confirmed_type"`
 	ConnType      *ebpf.Variable `ebpf:"conn_type"`
 	ControlType   *ebpf.Variable `ebpf:"control_type"`
 	EndedType     *ebpf.Variable `ebpf:"ended_type"`
@@ -370,6 +392,7 @@ type abiVariables struct {
 	SynType       *ebpf.Variable `ebpf:"syn_type"`
 	SynackType    *ebpf.Variable `ebpf:"synack_type"`
 	TrafficType   *ebpf.Variable `ebpf:"traffic_type"`
+	TupleType     *ebpf.Variable `ebpf:"tuple_type"`
 	VerdictType   *ebpf.Variable `ebpf:"verdict_type"`
 }
 

@@ -64,8 +64,8 @@ func (t *teller) run() {
 
 // drain tells of the ends that are old enough. Those of one queue are in order.
 func (t *teller) drain(queue *ebpf.Map, age time.Duration) {
-	var e ended
 	for {
+		var e ended
 		select {
 		case <-t.stop:
 			return
@@ -85,8 +85,12 @@ func (t *teller) drain(queue *ebpf.Map, age time.Duration) {
 	}
 }
 
-// send sends a reset as the server's socket would.
+// send sends a reset as the server's socket would, unless the same two ends have met again: then the new connection's end will be told.
 func (t *teller) send(e *ended) error {
+	var live confirmed
+	if t.k.maps.HeelsConfirmed.Lookup(tuple{Local: e.Local, Remote: e.Remote}, &live) == nil {
+		return nil
+	}
 	from, to := addrPort(e.Local), addrPort(e.Remote)
 	return unix.Sendto(t.fd, resetOf(from, to, e.Seq), 0, &unix.SockaddrInet4{Addr: to.Addr().As4()})
 }

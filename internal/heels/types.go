@@ -19,6 +19,8 @@ type (
 	traffic   = abiHeelsTraffic
 	conn      = abiHeelsConn
 	ended     = abiHeelsEnded
+	tuple     = abiHeelsTuple
+	confirmed = abiHeelsConfirmed
 )
 
 // Role is a side of a connection.

@@ -22,6 +22,8 @@ type way struct {
 	encapsulation balancer.Encapsulation
 	// masks: servers see the balancer as the client, without HEELS.
 	masks bool
+	// confirm: servers leave the handshake to the balancer.
+	confirm bool
 }
 
 func ways() []way {
