@@ -67,10 +67,11 @@ func heelsProbeCommand(e *env) *cobra.Command {
 		Use:   "probe VIP:PORT",
 		Short: "Open one connection to a VIP and say whether it goes around the balancer",
 		Long: `Opens a connection to a VIP of this client host, as an application would, sends no payload
-unless told to, and says whether its SYN carried the option, which server answered, and whether that server
-confirms what is sent to it. In confirm mode the first payload is the first that goes directly:
---send names one, and is best a request that the service understands. Must run in the agent's network namespace and cgroup. Exit code 1
-means that the connection did not go around the balancer.`,
+unless told to, and says whether its SYN carried the option, which server answered, and
+whether that server confirms what is sent to it. In confirm mode the first payload is the
+first that goes directly: --send names one, best a request that the service understands.
+Must run in the agent's network namespace and cgroup. Exit code 1 means that the connection
+did not go around the balancer.`,
 		Args: cobra.ExactArgs(1),
 	}
 	pin, output := pinFlag(c), outputFlag(c)
