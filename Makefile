@@ -79,7 +79,7 @@ test-e2e: build ## End-to-end tests on this kernel (root).
 	go test -count=1 -timeout 40m ./test/e2e/... ./test/conformance
 
 .PHONY: test-heels
-test-heels: build ## HEELS in namespaces, with balancers that rewrite and that encapsulate (root); four minutes, alone on the machine.
+test-heels: build ## HEELS in namespaces, with balancers that rewrite and that encapsulate (root); seven minutes, alone on the machine.
 	@scripts/install-deps test
 	go test -count=1 -timeout 15m ./test/heels
 

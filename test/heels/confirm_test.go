@@ -231,6 +231,23 @@ func TestConfirmReturnsWhereTheDirectWayIsBarred(t *testing.T) {
 	}
 }
 
+// The direct way may be faster than the balancer's, and the end of the handshake may be lost there.
+func TestConfirmPayloadEndsTheHandshake(t *testing.T) {
+	b := newBed(t)
+	w := confirmingPort
+	agents := b.stage(w)
+	b.filter("ip saddr " + stand.Clients + " ip daddr " + stand.VIP.String() + " tcp flags & (syn | ack) == ack drop")
+	o := few(w.target(), 40)
+	complete(t, o, b.ask(o))
+	b.allEnd(0)
+	if n := verdict(t, agents, "confirm_heard"); n != 40 {
+		t.Errorf("%d of 40 connections were heard directly", n)
+	}
+	if n := b.broken(); n != 0 {
+		t.Errorf("%d established connections were reset, want none", n)
+	}
+}
+
 func TestConfirmPoolChangesUnderLoadBreakNothing(t *testing.T) {
 	b := newBed(t)
 	w := confirmingPort
