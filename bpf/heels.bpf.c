@@ -4,6 +4,7 @@
 #include "heels_client6.bpf.c"
 #include "heels_server.bpf.c"
 #include "heels_server6.bpf.c"
+#include "heels_confirm.bpf.c"
 #include "heels_iter.bpf.c"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

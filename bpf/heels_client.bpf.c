@@ -4,7 +4,7 @@
  */
 #include <linux/errno.h>
 
-#include "lib/heels_packet.h"
+#include "lib/heels_confirm.h"
 
 /* Back-off after the first failure of a VIP, in ns; doubled by each further one, up to so many times. */
 #define BACK_OFF_NS 2000000000ULL
@@ -131,7 +131,7 @@ static __always_inline void client_write(struct bpf_sock_ops *ops)
 		heels_count(HEELS_OFFERED);
 }
 
-/* Reads the answer. HEELS_DIRECT when it names a server that this client accepts. */
+/* Reads the answer. HEELS_DIRECT or HEELS_CONFIRM_WAITING when it names a server that this client accepts. */
 static __always_inline enum heels_verdict client_read_answer(struct bpf_sock_ops *ops, const struct heels_control *c,
 							     const struct heels_client_vip *v, struct heels_flow *f)
 {
@@ -141,7 +141,7 @@ static __always_inline enum heels_verdict client_read_answer(struct bpf_sock_ops
 
 	if (n == -ENOMSG)
 		return HEELS_ANSWER_NONE;
-	if (n != sizeof(o) || o.length != sizeof(o) || o.zero || !o.port)
+	if (n != sizeof(o) || o.length != sizeof(o) || o.flags & ~HEELS_ANSWER_CONFIRMS || !o.port)
 		return HEELS_ANSWER_MALFORMED;
 	heels_local(ops, &local);
 	if (!heels_synack_tag_holds(c, &o, heels_ip(&local), local.port, heels_ip(&f->vip), f->vip.port))
@@ -149,7 +149,7 @@ static __always_inline enum heels_verdict client_read_answer(struct bpf_sock_ops
 	if (!heels_allows(HEELS_BACKENDS_OF, v->index, o.addr) || o.addr == heels_ip(&local))
 		return HEELS_ANSWER_BACKEND;
 	heels_end_set4(&f->peer, o.addr, o.port);
-	return HEELS_DIRECT;
+	return o.flags ? HEELS_CONFIRM_WAITING : HEELS_DIRECT;
 }
 
 /* The SYN-ACK is here, its ACK not yet sent. Later segments are never asked: a second SYN-ACK, from another server, changes nothing. */
@@ -175,6 +175,9 @@ static __always_inline void client_established(struct bpf_sock_ops *ops)
 	if (verdict == HEELS_DIRECT) {
 		f->state = HEELS_FLOW_DIRECT;
 		heels_count_opened(f, 0);
+	} else if (verdict == HEELS_CONFIRM_WAITING) {
+		f->state = HEELS_FLOW_WAITING;
+		f->confirm = 1;
 	} else if (verdict != HEELS_ANSWER_NONE || ops->total_retrans >= HEELS_OFFERS) {
 		/* A server counts on us in vain, or SYNs with the option are lost: there will be none for a while. */
 		client_back_off(v);
@@ -201,12 +204,28 @@ static __always_inline void client_failed(struct heels_flow *f)
 		client_back_off(v);
 }
 
+/* Nothing that was sent directly has been acknowledged: what is sent again goes through the balancer. */
+static __always_inline void client_confirm_timeout(struct bpf_sock_ops *ops, struct heels_flow *f)
+{
+	struct heels_end local;
+
+	if (f->state != HEELS_FLOW_DIRECT || ops->args[0] < 1 || confirm_is_proved(f, ops->snd_una))
+		return;
+	client_failed(f);
+	heels_local(ops, &local);
+	confirm_return(f, &local);
+}
+
 /* A retransmission timer has run out. One lost segment says nothing. */
 static __always_inline void client_timeout(struct bpf_sock_ops *ops)
 {
 	struct bpf_sock *sk = ops->sk;
 	struct heels_flow *f = sk ? bpf_sk_storage_get(&heels_client_flows, sk, 0, 0) : 0;
 
+	if (f && f->confirm) {
+		client_confirm_timeout(ops, f);
+		return;
+	}
 	if (f && f->state != HEELS_FLOW_OFFERED && ops->args[0] >= 1 && client_is_unheard(ops))
 		client_failed(f);
 }
@@ -228,6 +247,9 @@ static __always_inline void client_closed(struct bpf_sock_ops *ops, struct bpf_s
 
 	if (f->state == HEELS_FLOW_DIRECT)
 		heels_count_closed(ops, f, 0);
+	/* The balancer's path is as it is. */
+	else if (f->confirm)
+		return;
 	if (client_has_failed(ops, sk)) {
 		client_failed(f);
 		return;
@@ -334,6 +356,8 @@ int heels_client_egress(struct __sk_buff *skb)
 	f = bpf_sk_storage_get(&heels_client_flows, sk, 0, 0);
 	if (!f)
 		return sk->state == BPF_TCP_CLOSE ? client_egress_closing(skb) : HEELS_NEXT;
+	if (f->state == HEELS_FLOW_WAITING)
+		confirm_begin(skb, sk, f);
 	if (f->state != HEELS_FLOW_DIRECT)
 		return client6_tell_port(skb, f);
 	if (!heels_is_tcp(skb))
@@ -361,7 +385,22 @@ struct client_search {
 	/* The VIP whose connection it is about. */
 	struct heels_end vip;
 	int found;
+	/* The server refuses what it is sent, and whether the connection has gone back to the balancer's path for that. */
+	int refuses;
+	int returned;
 };
+
+/* Confirm mode: a server that has never confirmed anything refuses what it is sent directly. It may know the connection by the balancer's path. */
+static __always_inline int client_refused(struct bpf_sock *sk, struct heels_flow *f, const struct heels_end *local)
+{
+	struct bpf_tcp_sock *tp = bpf_tcp_sock(sk);
+
+	if (!tp || confirm_is_proved(f, tp->snd_una))
+		return 0;
+	client_failed(f);
+	confirm_return(f, local);
+	return 1;
+}
 
 /* One VIP: whether the client has a connection to it that goes to the server directly. */
 static long client_try(__u32 index, void *context)
@@ -391,6 +430,7 @@ static long client_try(__u32 index, void *context)
 		    heels_end_is(&f->peer, heels_ip(&s->server), s->server.port)) {
 			s->vip = *vip;
 			s->found = 1;
+			s->returned = s->refuses && f->confirm && client_refused(full, f, &s->client);
 		}
 	}
 	bpf_sk_release(sk);
@@ -411,7 +451,7 @@ static __always_inline int client_find(struct client_search *s)
 /* A reset from a server that knows the connection no more, or never did. */
 static __always_inline int client_ingress_reset(struct __sk_buff *skb)
 {
-	struct client_search s = { .skb = skb };
+	struct client_search s = { .skb = skb, .refuses = 1 };
 	struct heels_packet p;
 
 	if (!heels_parse(skb, ETH_HLEN, &p) || !(p.flags & HEELS_TCP_RST))
@@ -420,6 +460,8 @@ static __always_inline int client_ingress_reset(struct __sk_buff *skb)
 	heels_end_set4(&s.client, p.daddr, p.dest);
 	if (!client_find(&s))
 		return HEELS_NEXT;
+	if (s.returned)
+		return TC_ACT_SHOT;
 	if (!heels_set_source(skb, &p, heels_ip(&s.vip), s.vip.port))
 		heels_count(HEELS_CLIENT_RESET);
 	return HEELS_NEXT;
@@ -439,9 +481,10 @@ static __always_inline int client_ingress_icmp(struct __sk_buff *skb, __u32 icmp
 	struct client_search s = { .skb = skb };
 	__u32 quote = icmp + sizeof(struct heels_icmp), to;
 	struct client_quote q;
-	__u8 type;
+	__u8 type, code;
 
-	if (bpf_skb_load_bytes(skb, icmp, &type, sizeof(type)))
+	if (bpf_skb_load_bytes(skb, icmp, &type, sizeof(type)) ||
+	    bpf_skb_load_bytes(skb, icmp + sizeof(type), &code, sizeof(code)))
 		return HEELS_NEXT;
 	if (type != HEELS_ICMP_UNREACHABLE && type != HEELS_ICMP_TIME_EXCEEDED && type != HEELS_ICMP_PARAMETER)
 		return HEELS_NEXT;
@@ -449,6 +492,7 @@ static __always_inline int client_ingress_icmp(struct __sk_buff *skb, __u32 icmp
 		return HEELS_NEXT;
 	heels_end_set4(&s.server, q.ip.daddr, q.dest);
 	heels_end_set4(&s.client, q.ip.saddr, q.source);
+	s.refuses = type == HEELS_ICMP_UNREACHABLE && code != HEELS_ICMP_TOO_BIG;
 	if (!client_find(&s))
 		return HEELS_NEXT;
 	to = heels_ip(&s.vip);

@@ -11,6 +11,7 @@
 #include <bpf/bpf_core_read.h>
 
 #include "lib/heels6.h"
+#include "lib/heels_confirm.h"
 #include "lib/heels_packet.h"
 
 #define TCP_SAVE_SYN 27
@@ -248,18 +249,21 @@ static __always_inline enum heels_verdict decide(struct __sk_buff *skb, const st
 		return HEELS_DECLINE_CLIENT;
 	if (!heels_syn_tag_holds(c, o))
 		return HEELS_DECLINE_TAG;
-	return decide_socket(skb, p, o, v);
+	if (confirm_is_held(p, v, o))
+		return HEELS_DECLINE_COLLISION;
+	return v->confirm ? confirm_decide(skb, p, o, v) : decide_socket(skb, p, o, v);
 }
 
 /* Marks the option as committed to, so that sock_ops can tell it from one that came past us. */
-static __always_inline int mark_option(struct __sk_buff *skb, const struct heels_packet *p, const struct syn_scan *s)
+static __always_inline int mark_option(struct __sk_buff *skb, const struct heels_packet *p, const struct syn_scan *s,
+				       enum heels_tag_use use)
 {
 	struct heels_control *c = heels_control_get();
 	__u32 at = s->at + __builtin_offsetof(struct heels_syn, tag), mark;
 
 	if (!c)
 		return -1;
-	mark = heels_syn_tag(c->secret, &s->option, HEELS_TAG_COMMIT);
+	mark = heels_syn_tag(c->secret, &s->option, use);
 	if (bpf_l4_csum_replace(skb, p->l4 + HEELS_TCP_CHECK, s->option.tag, mark, sizeof(mark)))
 		return -1;
 	return bpf_skb_store_bytes(skb, at, &mark, sizeof(mark), 0);
@@ -283,8 +287,12 @@ static __always_inline void take_syn(struct __sk_buff *skb, const struct heels_p
 		heels_count(verdict);
 		return;
 	}
-	if (mark_option(skb, p, &s)) {
+	if (mark_option(skb, p, &s, v->confirm ? HEELS_TAG_CONFIRM : HEELS_TAG_COMMIT)) {
 		heels_count(HEELS_REWRITE_FAILED);
+		return;
+	}
+	if (v->confirm) {
+		heels_count(HEELS_CONFIRM_TAKEN);
 		return;
 	}
 	if (heels_set_source(skb, p, s.option.client, s.option.client_port) ||
@@ -441,7 +449,16 @@ static __always_inline int take_encapsulated(struct __sk_buff *skb, const struct
 	return 1;
 }
 
-/* An IPv4 packet that may concern us. False when it holds an IPv6 packet. A function of its own because of the stack. */
+/* What there is to do with an IPv4 packet. */
+enum taken {
+	/* It holds an IPv6 packet. */
+	TAKEN_WRAPPED6,
+	/* It is a segment, and no SYN. */
+	TAKEN_SEGMENT,
+	TAKEN,
+};
+
+/* An IPv4 packet that may concern us; returns what is left to do. A function of its own because of the stack. */
 static __noinline int take_packet(struct __sk_buff *skb)
 {
 	struct arrival a = {};
@@ -449,14 +466,18 @@ static __noinline int take_packet(struct __sk_buff *skb)
 	struct iphdr outer;
 
 	if (bpf_skb_load_bytes(skb, ETH_HLEN, &outer, sizeof(outer)) || outer.version != 4 || outer.ihl < 5)
-		return 1;
+		return TAKEN;
 	if (outer.protocol != IPPROTO_TCP)
-		return take_encapsulated(skb, &outer);
-	if (!heels_parse(skb, ETH_HLEN, &p) || (p.flags & (HEELS_TCP_SYN | HEELS_TCP_ACK)) != HEELS_TCP_SYN)
-		return 1;
+		return take_encapsulated(skb, &outer) ? TAKEN : TAKEN_WRAPPED6;
+	if (!heels_parse(skb, ETH_HLEN, &p))
+		return TAKEN;
+	if (!(p.flags & HEELS_TCP_SYN))
+		return TAKEN_SEGMENT;
+	if (p.flags & HEELS_TCP_ACK || confirm_meet_syn(skb, &p))
+		return TAKEN;
 	a.from = p.saddr;
 	take_syn(skb, &p, &a);
-	return 1;
+	return TAKEN;
 }
 
 SEC("tcx/ingress")
@@ -474,9 +495,13 @@ int heels_server_ingress(struct __sk_buff *skb)
 	tcp = (void *)(ip + 1);
 	/* Nearly every packet ends here: a segment that is no SYN. */
 	if ((void *)(tcp + 1) <= end && ip->protocol == IPPROTO_TCP && ip->ihl == 5 && !tcp->syn)
-		return HEELS_NEXT;
-	if (!take_packet(skb))
+		return confirm_segment(skb);
+	switch (take_packet(skb)) {
+	case TAKEN_SEGMENT:
+		return confirm_segment(skb);
+	case TAKEN_WRAPPED6:
 		take_wrapped6(skb);
+	}
 	return HEELS_NEXT;
 }
 
@@ -488,7 +513,7 @@ static __always_inline int is_committed(const struct heels_syn *o)
 	return c && o->tag == heels_syn_tag(c->secret, o, HEELS_TAG_COMMIT);
 }
 
-/* The option of the connection's SYN, if this host has committed to it. */
+/* The option of the connection's SYN. What this host has done with it, enum heels_tag_use: committed to it, left it for the confirm mode, or 0. */
 static __always_inline int server_syn(struct bpf_sock_ops *ops, struct heels_syn *o)
 {
 	struct heels_syn asked = { .kind = heels_kind, .length = 4, .exid = heels_exid };
@@ -496,7 +521,11 @@ static __always_inline int server_syn(struct bpf_sock_ops *ops, struct heels_syn
 	*o = asked;
 	if (bpf_load_hdr_opt(ops, o, sizeof(*o), BPF_LOAD_HDR_OPT_TCP_SYN) != sizeof(*o))
 		return 0;
-	return o->length == sizeof(*o) && is_committed(o);
+	if (o->length != sizeof(*o))
+		return 0;
+	if (is_committed(o))
+		return HEELS_TAG_COMMIT;
+	return confirm_is_taken(o) ? HEELS_TAG_CONFIRM : 0;
 }
 
 static __always_inline int is_synack(struct bpf_sock_ops *ops)
@@ -507,6 +536,7 @@ static __always_inline int is_synack(struct bpf_sock_ops *ops)
 static __always_inline void server_reserve(struct bpf_sock_ops *ops)
 {
 	struct heels_syn o;
+	int use;
 
 	if (!is_synack(ops))
 		return;
@@ -514,7 +544,8 @@ static __always_inline void server_reserve(struct bpf_sock_ops *ops)
 		server6_reserve(ops);
 		return;
 	}
-	if (!server_syn(ops, &o))
+	use = server_syn(ops, &o);
+	if (!use || (use == HEELS_TAG_CONFIRM && confirm_is_cookie(ops)))
 		return;
 	if (bpf_reserve_hdr_opt(ops, HEELS_SYNACK_LENGTH, 0))
 		heels_count(HEELS_ANSWER_NO_ROOM);
@@ -527,6 +558,7 @@ static __always_inline void server_write(struct bpf_sock_ops *ops)
 	struct heels_tuple key = {};
 	struct heels_end vip;
 	struct heels_syn o;
+	int use;
 
 	if (!is_synack(ops))
 		return;
@@ -534,7 +566,10 @@ static __always_inline void server_write(struct bpf_sock_ops *ops)
 		server6_write(ops);
 		return;
 	}
-	if (!server_syn(ops, &o))
+	use = server_syn(ops, &o);
+	if (use == HEELS_TAG_CONFIRM)
+		confirm_answer(ops, &o);
+	if (use != HEELS_TAG_COMMIT)
 		return;
 	answer.addr = o.vip;
 	answer.port = o.vip_port;
@@ -566,7 +601,7 @@ static __always_inline int accepted_vip(struct bpf_sock_ops *ops, struct heels_e
 			heels_count(HEELS_ACCEPTED);
 			return 1;
 		}
-	} else if (server_syn(ops, &o)) {
+	} else if (server_syn(ops, &o) == HEELS_TAG_COMMIT) {
 		heels_end_set4(vip, o.vip, o.vip_port);
 		heels_count(HEELS_ACCEPTED);
 		return 1;
@@ -589,6 +624,7 @@ static __always_inline void server_established(struct bpf_sock_ops *ops)
 	struct heels_flow *f;
 	struct heels_end vip;
 	struct heels_end local;
+	struct heels_syn o;
 	__u8 *ours;
 
 	if (!sk || !c || bpf_get_netns_cookie(ops) != c->netns)
@@ -599,6 +635,10 @@ static __always_inline void server_established(struct bpf_sock_ops *ops)
 		return;
 	/* Inherited from the listener. */
 	heels_leave(ops, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+	if (!heels_is_v6(ops) && server_syn(ops, &o) == HEELS_TAG_CONFIRM) {
+		confirm_accept(ops, sk, &o);
+		return;
+	}
 	if (!accepted_vip(ops, &vip))
 		return;
 	f = bpf_sk_storage_get(&heels_server_flows, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
@@ -647,6 +687,10 @@ static __always_inline void server_state(struct bpf_sock_ops *ops)
 
 	if (!f)
 		return;
+	if (f->confirm) {
+		confirm_state(ops, f);
+		return;
+	}
 	if (heels_is_leaving(ops))
 		heels_remember(&heels_server_closing, ops, f);
 	if (ops->args[1] == BPF_TCP_CLOSE)
@@ -699,7 +743,8 @@ static __always_inline int server_egress_synack(struct __sk_buff *skb, const str
 			at = p->l4 + sizeof(struct tcphdr) + i;
 			break;
 		}
-	if (!at)
+	/* That of the confirm mode is ready, and goes by way of the balancer. */
+	if (!at || answer.flags)
 		return HEELS_NEXT;
 	heels_end_set4(&vip, answer.addr, answer.port);
 	v = bpf_map_lookup_elem(&heels_server_vips, &vip);
@@ -743,7 +788,7 @@ static __always_inline int server_egress_other(struct __sk_buff *skb)
 		return HEELS_NEXT;
 	if (!heels_set_source(skb, &p, heels_ip(&c->vip), c->vip.port))
 		heels_count(HEELS_SERVER_CLOSING);
-	return HEELS_NEXT;
+	return heels_end_is(&c->peer, p.saddr, p.source) ? HEELS_NEXT : confirm_send_closing(skb, &p, c);
 }
 
 SEC("tcx/egress")
@@ -760,9 +805,13 @@ int heels_server_egress(struct __sk_buff *skb)
 		return server_egress_other(skb);
 	/* No F_CREATE: it may be the kernel's own control socket. */
 	f = bpf_sk_storage_get(&heels_server_flows, sk, 0, 0);
+	if (!f && confirm_is_raw(sk))
+		return HEELS_NEXT;
 	if (!f)
 		return sk->state == BPF_TCP_CLOSE || sk->state == BPF_TCP_LISTEN ? server_egress_other(skb)
 										 : HEELS_NEXT;
+	if (f->confirm)
+		return confirm_send(skb, f);
 	/* What a tunnel has wrapped still belongs to the socket. */
 	if (!heels_is_tcp(skb))
 		return server6_egress(skb, f);

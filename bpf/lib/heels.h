@@ -20,6 +20,10 @@ enum heels_limits {
 	HEELS_CLOSING = 131072,
 	/* SYN cookies that are being waited for. */
 	HEELS_COOKIES = 16384,
+	/* Confirm mode: live connections, two entries each; handshakes and ends that packets may still come for; ends that a balancer is to be told of. */
+	HEELS_CONFIRMED = 1048576,
+	HEELS_CONFIRM_OTHER = 131072,
+	HEELS_ENDED = 65536,
 	HEELS_KEYS = 2,
 	/* SYNs of one connection that carry the option; those after it go without. */
 	HEELS_OFFERS = 2,
@@ -93,6 +97,21 @@ enum heels_verdict {
 	HEELS_SERVER_CLOSING,
 	HEELS_SERVER_ICMP,
 	HEELS_REWRITE_FAILED,
+	/* Client, confirm mode. */
+	HEELS_CONFIRM_WAITING,
+	HEELS_CONFIRM_SWITCHED,
+	HEELS_CONFIRM_RETURNED,
+	HEELS_CONFIRM_SHARED,
+	/* Server, confirm mode. */
+	HEELS_CONFIRM_TAKEN,
+	HEELS_CONFIRM_ANSWERED,
+	HEELS_CONFIRM_COOKIE,
+	HEELS_CONFIRM_ACCEPTED,
+	HEELS_CONFIRM_HEARD,
+	HEELS_CONFIRM_BACK,
+	HEELS_CONFIRM_CLOSING,
+	HEELS_CONFIRM_ROUTED,
+	HEELS_CONFIRM_UNTOLD,
 	HEELS_VERDICTS,
 };
 
@@ -109,6 +128,8 @@ enum heels_mode {
 enum heels_flags {
 	HEELS_CLIENT_DRAINING = 1 << 0,
 	HEELS_SERVER_DRAINING = 1 << 1,
+	/* There is, or has been, a VIP in confirm mode: segments have to be looked up. */
+	HEELS_SERVER_CONFIRMS = 1 << 2,
 };
 
 /* What a prefix is for. */
@@ -124,6 +145,8 @@ enum heels_flow_state {
 	HEELS_FLOW_DIRECT,
 	/* The SYN-ACK came without an answer. */
 	HEELS_FLOW_FALLBACK,
+	/* Confirm mode: the answer is there, or given, and nothing has come or gone directly yet. */
+	HEELS_FLOW_WAITING,
 };
 
 struct heels_end {
@@ -162,7 +185,8 @@ struct heels_server_vip {
 	__u32 mode;
 	/* Where the listener gets the connections. */
 	struct heels_end local;
-	__u32 zero;
+	/* 1: confirm mode. */
+	__u32 confirm;
 	/* This host's address of the other family, where a balancer may wrap one in the other; all 0 when there is none. */
 	__u8 other[16];
 };
@@ -192,8 +216,20 @@ struct heels_flow {
 	__u8 tells_port;
 	/* Of a server: the sequence number of the SYN, host order; 0 when it is not known. */
 	__u32 syn;
+	/* Confirm mode. */
+	__u8 confirm;
+	/* Client: the handshake's last segment has gone to the balancer. Server: the flow has been direct. */
+	__u8 begun;
+	__u8 zero[6];
 	/* When the next hop has to be found again, CLOCK_MONOTONIC_COARSE, ns. */
 	__u64 route_until;
+	/* Confirm mode, in the server: the client's own end. */
+	struct heels_end client;
+	/* Confirm mode. Client: where what it sends directly begins. Server: the client's acknowledgement then. */
+	__u32 mark;
+	/* Confirm mode, in the server: the end of what has come by way of the balancer. */
+	__u32 seen;
+	__u32 zero2;
 };
 
 /* A connection as the host's own stack sees it. */
@@ -206,6 +242,34 @@ struct heels_tuple {
 struct heels_closing {
 	struct heels_end vip;
 	struct heels_end peer;
+};
+
+/* What a segment of a connection in confirm mode belongs to. Key: the server's own end, and the one that the segment comes from. */
+struct heels_confirmed {
+	struct heels_end vip;
+	/* The client's own end. */
+	struct heels_end client;
+	/* The client's end as its server's socket has it: the balancer's. */
+	struct heels_end balancer;
+	/* The client's acknowledgement when it was first heard directly. */
+	__u32 mark;
+	/* It has been heard. */
+	__u32 heard;
+	__u32 zero;
+	/* CLOCK_MONOTONIC, ns, of the handshake, until the connection is closed: then 0. */
+	__u64 since;
+};
+
+/* The end of a connection that a balancer is to be told of. */
+struct heels_ended {
+	/* As the server's socket had them. */
+	struct heels_end local;
+	struct heels_end remote;
+	/* A sequence number that the balancer takes for good. */
+	__u32 seq;
+	__u32 zero;
+	/* CLOCK_MONOTONIC, ns. */
+	__u64 at;
 };
 
 /* Key of the counters of finished connections. */
@@ -251,14 +315,18 @@ struct heels_syn {
 	__u32 tag;
 } __attribute__((packed));
 
-/* The option of an IPv4 SYN-ACK. Between sock_ops and tc of the server it holds the VIP; on the wire, the server. */
+/* What an answer says besides, in network order. */
+#define HEELS_ANSWER_CONFIRMS __builtin_bswap16(1)
+
+/* The option of an IPv4 SYN-ACK. In confirm mode it is final as sock_ops writes it. Otherwise, between sock_ops and tc of the server it holds the VIP; on the wire, the server. */
 struct heels_synack {
 	__u8 kind;
 	__u8 length;
 	__u16 exid;
 	__u32 addr;
 	__u16 port;
-	__u16 zero;
+	/* 0, or HEELS_ANSWER_CONFIRMS. */
+	__u16 flags;
 	__u32 tag;
 } __attribute__((packed));
 

@@ -27,6 +27,8 @@
 
 /* linux/icmp.h brings the C library's headers. */
 #define HEELS_ICMP_UNREACHABLE 3
+/* Its code for packets that are too big. */
+#define HEELS_ICMP_TOO_BIG 4
 #define HEELS_ICMP_TIME_EXCEEDED 11
 #define HEELS_ICMP_PARAMETER 12
 

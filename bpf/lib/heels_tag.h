@@ -12,6 +12,7 @@ enum heels_tag_use {
 	HEELS_TAG_SYN = 1,
 	HEELS_TAG_SYNACK,
 	HEELS_TAG_COMMIT,
+	HEELS_TAG_CONFIRM,
 };
 
 static __always_inline __u32 heels_rotate(__u32 x, int bits)
@@ -70,7 +71,12 @@ static __always_inline __u32 heels_syn_tag(const __u32 *key, const struct heels_
 static __always_inline __u32 heels_synack_tag(const __u32 *key, const struct heels_synack *o, __u32 client,
 					      __u16 client_port, __u32 vip, __u16 vip_port)
 {
-	__u32 words[6] = { HEELS_TAG_SYNACK, client, vip, (__u32)client_port << 16 | vip_port, o->addr, o->port };
+	__u32 words[6] = { HEELS_TAG_SYNACK,
+			   client,
+			   vip,
+			   (__u32)client_port << 16 | vip_port,
+			   o->addr,
+			   (__u32)o->flags << 16 | o->port };
 
 	return heels_nonzero(heels_hash(key, words, 6));
 }

@@ -66,20 +66,23 @@ func heelsProbeCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "probe VIP:PORT",
 		Short: "Open one connection to a VIP and say whether it goes around the balancer",
-		Long: `Opens a connection to a VIP of this client host, as an application would, sends no payload,
-and says whether its SYN carried the option, which server answered, and whether that server
-confirms what is sent to it. Must run in the agent's network namespace and cgroup. Exit code 1
-means that the connection did not go around the balancer.`,
+		Long: `Opens a connection to a VIP of this client host, as an application would, sends no payload
+unless told to, and says whether its SYN carried the option, which server answered, and
+whether that server confirms what is sent to it. In confirm mode the first payload is the
+first that goes directly: --send names one, best a request that the service understands.
+Must run in the agent's network namespace and cgroup. Exit code 1 means that the connection
+did not go around the balancer.`,
 		Args: cobra.ExactArgs(1),
 	}
 	pin, output := pinFlag(c), outputFlag(c)
+	send := c.Flags().String("send", "", "`text` to send as payload (default: none)")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		vip, err := netip.ParseAddrPort(args[0])
 		if err != nil {
 			return refused(fmt.Errorf("probe %q: want an address with a port, as 10.0.0.100:80", args[0]))
 		}
 		return withKernel(*pin, func(k *heels.Kernel) error {
-			r, err := k.Probe(c.Context(), vip)
+			r, err := k.Probe(c.Context(), vip, *send)
 			if err != nil {
 				return err
 			}
@@ -106,6 +109,10 @@ func probeVerdict(r *heels.ProbeResult) error {
 	switch {
 	case r.State == "":
 		return fmt.Errorf("%s: the SYN carried no option: not a VIP of this agent, another cgroup or network namespace, draining or backing off; see: xlb heels status", r.VIP)
+	case r.State == heels.Waiting:
+		return fmt.Errorf("%s: server %s answered in confirm mode, in which the first payload goes directly; name one: --send", r.VIP, r.Server)
+	case r.State == heels.Fallback && r.Server.IsValid():
+		return fmt.Errorf("%s: server %s does not confirm what is sent to it directly, or its answers do not arrive; the balancer serves", r.VIP, r.Server)
 	case r.State != heels.Direct:
 		return fmt.Errorf("%s: the SYN-ACK had no answer: no agent on the server, or it declined; see there: xlb heels status", r.VIP)
 	case !r.Confirmed:

@@ -49,7 +49,11 @@ func printHeelsStatus(e *env, s *heels.Status) error {
 		if v.BackOff > 0 {
 			backOff = v.BackOff.Round(time.Second).String()
 		}
-		rows = append(rows, []string{string(v.Role), v.VIP.String(), orDash(string(v.Mode)), orDash(addrText(v.Local)), orDash(backOff)})
+		mode := string(v.Mode)
+		if v.Confirm {
+			mode += " confirm"
+		}
+		rows = append(rows, []string{string(v.Role), v.VIP.String(), orDash(mode), orDash(addrText(v.Local)), orDash(backOff)})
 	}
 	if err := writeTable(e.stdout, []string{"ROLE", "VIP", "MODE", "LOCAL", "BACK-OFF"}, rows); err != nil {
 		return err

@@ -27,6 +27,17 @@ type abiHeelsClientVip struct {
 	QuietUntil uint64
 }
 
+type abiHeelsConfirmed struct {
+	_        structs.HostLayout
+	Vip      abiHeelsEnd
+	Client   abiHeelsEnd
+	Balancer abiHeelsEnd
+	Mark     uint32
+	Heard    uint32
+	Zero     uint32
+	Since    uint64
+}
+
 type abiHeelsConn struct {
 	_        structs.HostLayout
 	Local    abiHeelsEnd
@@ -57,11 +68,21 @@ type abiHeelsEnd struct {
 	Zero uint16
 }
 
+type abiHeelsEnded struct {
+	_      structs.HostLayout
+	Local  abiHeelsEnd
+	Remote abiHeelsEnd
+	Seq    uint32
+	Zero   uint32
+	At     uint64
+}
+
 type abiHeelsFlags uint32
 
 const (
 	abiHeelsFlagsHEELS_CLIENT_DRAINING abiHeelsFlags = 1
 	abiHeelsFlagsHEELS_SERVER_DRAINING abiHeelsFlags = 2
+	abiHeelsFlagsHEELS_SERVER_CONFIRMS abiHeelsFlags = 4
 )
 
 type abiHeelsFlow struct {
@@ -73,7 +94,14 @@ type abiHeelsFlow struct {
 	Failed     uint8
 	TellsPort  uint8
 	Syn        uint32
+	Confirm    uint8
+	Begun      uint8
+	Zero       [6]uint8
 	RouteUntil uint64
+	Client     abiHeelsEnd
+	Mark       uint32
+	Seen       uint32
+	Zero2      uint32
 }
 
 type abiHeelsFlowState uint32
@@ -82,6 +110,7 @@ const (
 	abiHeelsFlowStateHEELS_FLOW_OFFERED  abiHeelsFlowState = 0
 	abiHeelsFlowStateHEELS_FLOW_DIRECT   abiHeelsFlowState = 1
 	abiHeelsFlowStateHEELS_FLOW_FALLBACK abiHeelsFlowState = 2
+	abiHeelsFlowStateHEELS_FLOW_WAITING  abiHeelsFlowState = 3
 )
 
 type abiHeelsLimits uint32
@@ -94,6 +123,9 @@ const (
 	abiHeelsLimitsHEELS_BACKENDS          abiHeelsLimits = 8192
 	abiHeelsLimitsHEELS_CLOSING           abiHeelsLimits = 131072
 	abiHeelsLimitsHEELS_COOKIES           abiHeelsLimits = 16384
+	abiHeelsLimitsHEELS_CONFIRMED         abiHeelsLimits = 1048576
+	abiHeelsLimitsHEELS_CONFIRM_OTHER     abiHeelsLimits = 131072
+	abiHeelsLimitsHEELS_ENDED             abiHeelsLimits = 65536
 	abiHeelsLimitsHEELS_KEYS              abiHeelsLimits = 2
 	abiHeelsLimitsHEELS_OFFERS            abiHeelsLimits = 2
 	abiHeelsLimitsHEELS_SYN_LENGTH        abiHeelsLimits = 20
@@ -120,12 +152,12 @@ type abiHeelsPrefix struct {
 }
 
 type abiHeelsServerVip struct {
-	_     structs.HostLayout
-	Index uint32
-	Mode  uint32
-	Local abiHeelsEnd
-	Zero  uint32
-	Other [16]uint8
+	_       structs.HostLayout
+	Index   uint32
+	Mode    uint32
+	Local   abiHeelsEnd
+	Confirm uint32
+	Other   [16]uint8
 }
 
 type abiHeelsSet uint32
@@ -142,6 +174,12 @@ type abiHeelsTraffic struct {
 	Closed   uint64
 	Sent     uint64
 	Received uint64
+}
+
+type abiHeelsTuple struct {
+	_      structs.HostLayout
+	Local  abiHeelsEnd
+	Remote abiHeelsEnd
 }
 
 type abiHeelsVerdict uint32
@@ -199,7 +237,20 @@ const (
 	abiHeelsVerdictHEELS_SERVER_CLOSING      abiHeelsVerdict = 47
 	abiHeelsVerdictHEELS_SERVER_ICMP         abiHeelsVerdict = 48
 	abiHeelsVerdictHEELS_REWRITE_FAILED      abiHeelsVerdict = 49
-	abiHeelsVerdictHEELS_VERDICTS            abiHeelsVerdict = 50
+	abiHeelsVerdictHEELS_CONFIRM_WAITING     abiHeelsVerdict = 50
+	abiHeelsVerdictHEELS_CONFIRM_SWITCHED    abiHeelsVerdict = 51
+	abiHeelsVerdictHEELS_CONFIRM_RETURNED    abiHeelsVerdict = 52
+	abiHeelsVerdictHEELS_CONFIRM_SHARED      abiHeelsVerdict = 53
+	abiHeelsVerdictHEELS_CONFIRM_TAKEN       abiHeelsVerdict = 54
+	abiHeelsVerdictHEELS_CONFIRM_ANSWERED    abiHeelsVerdict = 55
+	abiHeelsVerdictHEELS_CONFIRM_COOKIE      abiHeelsVerdict = 56
+	abiHeelsVerdictHEELS_CONFIRM_ACCEPTED    abiHeelsVerdict = 57
+	abiHeelsVerdictHEELS_CONFIRM_HEARD       abiHeelsVerdict = 58
+	abiHeelsVerdictHEELS_CONFIRM_BACK        abiHeelsVerdict = 59
+	abiHeelsVerdictHEELS_CONFIRM_CLOSING     abiHeelsVerdict = 60
+	abiHeelsVerdictHEELS_CONFIRM_ROUTED      abiHeelsVerdict = 61
+	abiHeelsVerdictHEELS_CONFIRM_UNTOLD      abiHeelsVerdict = 62
+	abiHeelsVerdictHEELS_VERDICTS            abiHeelsVerdict = 63
 )
 
 // Names of all BPF objects in the ELF.
@@ -208,8 +259,10 @@ const (
 const (
 	abiVarBackendType   = "backend_type"
 	abiVarClientVipType = "client_vip_type"
+	abiVarConfirmedType = "confirmed_type"
 	abiVarConnType      = "conn_type"
 	abiVarControlType   = "control_type"
+	abiVarEndedType     = "ended_type"
 	abiVarFlagsType     = "flags_type"
 	abiVarFlowStateType = "flow_state_type"
 	abiVarFlowType      = "flow_type"
@@ -223,6 +276,7 @@ const (
 	abiVarSynack6Type   = "synack6_type"
 	abiVarSynackType    = "synack_type"
 	abiVarTrafficType   = "traffic_type"
+	abiVarTupleType     = "tuple_type"
 	abiVarVerdictType   = "verdict_type"
 )
 
@@ -282,8 +336,10 @@ type abiMapSpecs struct {
 type abiVariableSpecs struct {
 	BackendType   *ebpf.VariableSpec `ebpf:"backend_type"`
 	ClientVipType *ebpf.VariableSpec `ebpf:"client_vip_type"`
+	ConfirmedType *ebpf.VariableSpec `ebpf:"confirmed_type"`
 	ConnType      *ebpf.VariableSpec `ebpf:"conn_type"`
 	ControlType   *ebpf.VariableSpec `ebpf:"control_type"`
+	EndedType     *ebpf.VariableSpec `ebpf:"ended_type"`
 	FlagsType     *ebpf.VariableSpec `ebpf:"flags_type"`
 	FlowStateType *ebpf.VariableSpec `ebpf:"flow_state_type"`
 	FlowType      *ebpf.VariableSpec `ebpf:"flow_type"`
@@ -297,6 +353,7 @@ type abiVariableSpecs struct {
 	Synack6Type   *ebpf.VariableSpec `ebpf:"synack6_type"`
 	SynackType    *ebpf.VariableSpec `ebpf:"synack_type"`
 	TrafficType   *ebpf.VariableSpec `ebpf:"traffic_type"`
+	TupleType     *ebpf.VariableSpec `ebpf:"tuple_type"`
 	VerdictType   *ebpf.VariableSpec `ebpf:"verdict_type"`
 }
 
@@ -332,8 +389,10 @@ func (m *abiMaps) Close() error {
 type abiVariables struct {
 	BackendType   *ebpf.Variable `ebpf:"backend_type"`
 	ClientVipType *ebpf.Variable `ebpf:"client_vip_type"`
+	ConfirmedType *ebpf.Variable `ebpf:"confirmed_type"`
 	ConnType      *ebpf.Variable `ebpf:"conn_type"`
 	ControlType   *ebpf.Variable `ebpf:"control_type"`
+	EndedType     *ebpf.Variable `ebpf:"ended_type"`
 	FlagsType     *ebpf.Variable `ebpf:"flags_type"`
 	FlowStateType *ebpf.Variable `ebpf:"flow_state_type"`
 	FlowType      *ebpf.Variable `ebpf:"flow_type"`
@@ -347,6 +406,7 @@ type abiVariables struct {
 	Synack6Type   *ebpf.Variable `ebpf:"synack6_type"`
 	SynackType    *ebpf.Variable `ebpf:"synack_type"`
 	TrafficType   *ebpf.Variable `ebpf:"traffic_type"`
+	TupleType     *ebpf.Variable `ebpf:"tuple_type"`
 	VerdictType   *ebpf.Variable `ebpf:"verdict_type"`
 }
 

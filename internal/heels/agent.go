@@ -11,6 +11,8 @@ import (
 type Agent struct {
 	*Kernel
 	config *Config
+	// told is nil for an agent without the server's role.
+	told *teller
 }
 
 // Start puts a configuration in force, for the network namespace of the calling thread. An agent before it, with the same pins, is succeeded: its
@@ -39,7 +41,22 @@ func Start(c *Config, pin, cgroup string) (*Agent, error) {
 		k.Close()
 		return nil, err
 	}
-	return &Agent{Kernel: k, config: c}, nil
+	a := &Agent{Kernel: k, config: c}
+	if c.Server != nil {
+		if a.told, err = k.tell(); err != nil {
+			k.Close()
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// Close ends the agent. What is pinned stays in force.
+func (a *Agent) Close() {
+	if a.told != nil {
+		a.told.close()
+	}
+	a.Kernel.Close()
 }
 
 // Reload puts another configuration in force. What programs and where they hang are fixed at Start: a change of those is refused, and nothing

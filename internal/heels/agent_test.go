@@ -123,7 +123,7 @@ func TestProbeTellsTheWay(t *testing.T) {
 		t.Helper()
 		var p *ProbeResult
 		within(t, r.client.ns, func() (err error) {
-			p, err = client.Probe(context.Background(), netip.MustParseAddrPort(testVIP+":80"))
+			p, err = client.Probe(context.Background(), netip.MustParseAddrPort(testVIP+":80"), "")
 			return err
 		})
 		return p

@@ -20,6 +20,8 @@ type desired struct {
 	ports    map[uint16]uint8
 	prefixes map[prefix]uint8
 	keys     []key
+	// confirms: a VIP of the server is in confirm mode.
+	confirms bool
 }
 
 // apply writes a configuration. Connections that are in the VIPs' care already are not touched, whatever leaves.
@@ -110,6 +112,9 @@ func (k *Kernel) desiredServer(d *desired, s *Server, addresses own) error {
 		address, other := addresses.of(vip.VIP.Addr())
 		local := endOf(netip.AddrPortFrom(address, vip.Port))
 		v := serverVIP{Index: index, Mode: uint32(modeNumbers[vip.Mode]), Local: local}
+		if vip.Confirm {
+			v.Confirm, d.confirms = 1, true
+		}
 		if other.IsValid() {
 			v.Other = other.As16()
 		}
@@ -141,6 +146,10 @@ func (k *Kernel) applyControl(d *desired) error {
 		}
 		c.Abi = uint32(abiHeelsLimitsHEELS_ABI)
 		c.Netns = cookie
+		if d.confirms {
+			// For good: connections outlive the configuration.
+			c.Flags |= uint32(abiHeelsFlagsHEELS_SERVER_CONFIRMS)
+		}
 		c.Keys = [maxKeys][2]uint32{}
 		copy(c.Keys[:], d.keys)
 		c.KeyCount = uint32(len(d.keys))

@@ -69,6 +69,8 @@ type ServerVIP struct {
 	// Port is where its listener is.
 	Port uint16
 	Mode Mode
+	// Confirm leaves the handshake to the balancer, which tracks connections.
+	Confirm bool
 	// Balancers are where SYNs with the option come from; none with Preserved.
 	Balancers []netip.Prefix
 	// Clients are whom those SYNs may be from.
@@ -197,10 +199,11 @@ func (r *reader) server(f fields, tagged bool) *Server {
 	seen := map[netip.AddrPort]bool{}
 	f.require("vips", "the service addresses that this host is a server of")
 	f.list("vips", func(path string, v any) {
-		e := r.mapping(path, v, "vip", "port", "mode", "balancers", "clients")
+		e := r.mapping(path, v, "vip", "port", "mode", "confirm", "balancers", "clients")
 		vip := ServerVIP{VIP: r.vip(e, seen)}
 		vip.Port = uint16(e.number("port", 1, 0xffff, int64(vip.VIP.Port())))
 		r.mode(e, &vip)
+		r.confirm(e, &vip)
 		if e.require("clients", "the prefixes that clients are in") {
 			vip.Clients = e.prefixes("clients", vip.VIP.Addr())
 		}
@@ -236,6 +239,20 @@ func (r *reader) mode(e fields, vip *ServerVIP) {
 		}
 	default:
 		e.add("mode", "want encapsulated, rewritten or preserved")
+	}
+}
+
+// confirm reads whether the balancer keeps its view of connections.
+func (r *reader) confirm(e fields, vip *ServerVIP) {
+	vip.Confirm = e.flag("confirm")
+	switch {
+	case !vip.Confirm:
+	case vip.Mode == Encapsulated:
+		e.add("confirm", "a balancer that encapsulates sees no answers anyway, and needs none: remove the field")
+	case vip.Mode == Preserved:
+		e.add("confirm", "not supported where the client's address is kept: its direct packets look like the balancer's; remove the field, or let the balancer masquerade and use rewritten")
+	case vip.VIP.Addr().Is6():
+		e.add("confirm", "not supported with IPv6: remove the field")
 	}
 }
 

@@ -26,6 +26,7 @@ server:
   vips:
   - { vip: 10.0.0.100:80, port: 8080, mode: rewritten, balancers: [10.0.1.0/24], clients: [10.0.3.0/24] }
   - { vip: 10.0.0.101:80, mode: preserved, clients: [0.0.0.0/0] }
+  - { vip: 10.0.0.102:80, mode: rewritten, confirm: true, balancers: [10.0.1.0/24], clients: [10.0.3.0/24] }
 `
 
 func TestConfigurationIsRead(t *testing.T) {
@@ -46,6 +47,10 @@ func TestConfigurationIsRead(t *testing.T) {
 				Balancers: []netip.Prefix{prefix("10.0.1.0/24")}, Clients: []netip.Prefix{prefix("10.0.3.0/24")},
 			},
 			{VIP: address("10.0.0.101:80"), Port: 80, Mode: Preserved, Clients: []netip.Prefix{prefix("0.0.0.0/0")}},
+			{
+				VIP: address("10.0.0.102:80"), Port: 80, Mode: Rewritten, Confirm: true,
+				Balancers: []netip.Prefix{prefix("10.0.1.0/24")}, Clients: []netip.Prefix{prefix("10.0.3.0/24")},
+			},
 		}},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}, netip.Prefix{})); diff != "" {
@@ -62,7 +67,7 @@ func TestRefusedConfigurations(t *testing.T) {
 	}
 	for _, tt := range []struct{ name, text, want string }{
 		{"not YAML", "kind: [", "heels.yaml: not valid YAML: line 1: did not find expected node content"},
-		{"a field twice", whole + "kind: heels\n", "heels.yaml: not valid YAML: line 13: key \"kind\" already set in map"},
+		{"a field twice", whole + "kind: heels\n", "heels.yaml: not valid YAML: line 14: key \"kind\" already set in map"},
 		{"no mapping", "[]", "heels.yaml: want a mapping with kind, cgroup, interfaces, option, client, server"},
 		{"another kind", change("kind: heels", "kind: Service"), "heels.yaml: kind: want heels"},
 		{"unknown field", change("cgroup:", "group:"), "heels.yaml: group: unknown field; known are kind, cgroup, interfaces, option, client, server"},
@@ -82,6 +87,9 @@ func TestRefusedConfigurations(t *testing.T) {
 		{"balancers of preserved", change("mode: preserved", "mode: preserved, balancers: [10.0.1.0/24]"), "heels.yaml: server.vips[1].balancers: a balancer that keeps the client's address cannot be seen: remove the field"},
 		{"no balancers", change(", balancers: [10.0.1.0/24]", ""), "heels.yaml: server.vips[0].balancers: required: the prefixes that its SYNs come from, for an encapsulating balancer those of the outer header"},
 		{"no clients", change(", clients: [10.0.3.0/24]", ""), "heels.yaml: server.vips[0].clients: required: the prefixes that clients are in"},
+		{"confirm, encapsulated", change("mode: rewritten", "mode: encapsulated, confirm: true"), "heels.yaml: server.vips[0].confirm: a balancer that encapsulates sees no answers anyway, and needs none: remove the field"},
+		{"confirm, preserved", change("mode: preserved", "mode: preserved, confirm: true"), "heels.yaml: server.vips[1].confirm: not supported where the client's address is kept: its direct packets look like the balancer's; remove the field, or let the balancer masquerade and use rewritten"},
+		{"confirm of another type", change("mode: rewritten", "mode: rewritten, confirm: 1"), "heels.yaml: server.vips[0].confirm: want true or false"},
 		{"port", change("port: 8080", "port: 0"), "heels.yaml: server.vips[0].port: want a whole number from 1 to 65535"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -16,17 +16,20 @@ import (
 // State is what HEELS does with a connection.
 type State string
 
-// The states: its SYN carries the option; it goes around the balancer; its SYN-ACK came without an answer.
+// The states: its SYN carries the option; it goes around the balancer; its SYN-ACK came without an answer, or it has returned to the balancer; it is in
+// confirm mode, and nothing has gone directly yet.
 const (
 	Offered  State = "offered"
 	Direct   State = "direct"
 	Fallback State = "fallback"
+	Waiting  State = "waiting"
 )
 
 var stateNames = map[uint32]State{
 	uint32(abiHeelsFlowStateHEELS_FLOW_OFFERED):  Offered,
 	uint32(abiHeelsFlowStateHEELS_FLOW_DIRECT):   Direct,
 	uint32(abiHeelsFlowStateHEELS_FLOW_FALLBACK): Fallback,
+	uint32(abiHeelsFlowStateHEELS_FLOW_WAITING):  Waiting,
 }
 
 // tcpNames are the kernel's names of TCP states, by number.

@@ -29,12 +29,15 @@ type hooks struct {
 	ServerEgress  *ebpf.Program `ebpf:"heels_server_egress"`
 	ServerIngress *ebpf.Program `ebpf:"heels_server_ingress"`
 	ServerSockops *ebpf.Program `ebpf:"heels_server_sockops"`
+	ServerPeer4   *ebpf.Program `ebpf:"heels_server_peername4"`
+	ServerPeer6   *ebpf.Program `ebpf:"heels_server_peername6"`
 }
 
 func (h *hooks) byName() map[string]*ebpf.Program {
 	return map[string]*ebpf.Program{
 		"client_egress": h.ClientEgress, "client_ingress": h.ClientIngress, "client_sockops": h.ClientSockops,
 		"server_egress": h.ServerEgress, "server_ingress": h.ServerIngress, "server_sockops": h.ServerSockops,
+		"server_peername4": h.ServerPeer4, "server_peername6": h.ServerPeer6,
 	}
 }
 
@@ -186,6 +189,7 @@ func (k *Kernel) Close() {
 	for _, m := range []*ebpf.Map{
 		m.HeelsClientClosing, m.HeelsClientFlows, m.HeelsClientList, m.HeelsClientVips, m.HeelsControl, m.HeelsCookies, m.HeelsListeners,
 		m.HeelsPorts, m.HeelsPrefixes, m.HeelsServerClosing, m.HeelsServerFlows, m.HeelsServerList, m.HeelsServerOwn, m.HeelsServerVips, m.HeelsTraffic, m.HeelsVerdicts,
+		m.HeelsConfirmOther, m.HeelsConfirmed, m.HeelsEndedLater, m.HeelsEndedNow,
 	} {
 		m.Close()
 	}

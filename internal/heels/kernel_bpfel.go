@@ -16,32 +16,38 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	kernelMapHeelsClientClosing  = "heels_client_closing"
-	kernelMapHeelsClientFlows    = "heels_client_flows"
-	kernelMapHeelsClientList     = "heels_client_list"
-	kernelMapHeelsClientVips     = "heels_client_vips"
-	kernelMapHeelsControl        = "heels_control"
-	kernelMapHeelsCookies        = "heels_cookies"
-	kernelMapHeelsListeners      = "heels_listeners"
-	kernelMapHeelsPorts          = "heels_ports"
-	kernelMapHeelsPrefixes       = "heels_prefixes"
-	kernelMapHeelsServerClosing  = "heels_server_closing"
-	kernelMapHeelsServerFlows    = "heels_server_flows"
-	kernelMapHeelsServerList     = "heels_server_list"
-	kernelMapHeelsServerOwn      = "heels_server_own"
-	kernelMapHeelsServerVips     = "heels_server_vips"
-	kernelMapHeelsTraffic        = "heels_traffic"
-	kernelMapHeelsVerdicts       = "heels_verdicts"
-	kernelProgHeelsClientEgress  = "heels_client_egress"
-	kernelProgHeelsClientIngress = "heels_client_ingress"
-	kernelProgHeelsClientSockops = "heels_client_sockops"
-	kernelProgHeelsConnections   = "heels_connections"
-	kernelProgHeelsListening     = "heels_listening"
-	kernelProgHeelsServerEgress  = "heels_server_egress"
-	kernelProgHeelsServerIngress = "heels_server_ingress"
-	kernelProgHeelsServerSockops = "heels_server_sockops"
-	kernelVarHeelsExid           = "heels_exid"
-	kernelVarHeelsKind           = "heels_kind"
+	kernelMapHeelsClientClosing    = "heels_client_closing"
+	kernelMapHeelsClientFlows      = "heels_client_flows"
+	kernelMapHeelsClientList       = "heels_client_list"
+	kernelMapHeelsClientVips       = "heels_client_vips"
+	kernelMapHeelsConfirmOther     = "heels_confirm_other"
+	kernelMapHeelsConfirmed        = "heels_confirmed"
+	kernelMapHeelsControl          = "heels_control"
+	kernelMapHeelsCookies          = "heels_cookies"
+	kernelMapHeelsEndedLater       = "heels_ended_later"
+	kernelMapHeelsEndedNow         = "heels_ended_now"
+	kernelMapHeelsListeners        = "heels_listeners"
+	kernelMapHeelsPorts            = "heels_ports"
+	kernelMapHeelsPrefixes         = "heels_prefixes"
+	kernelMapHeelsServerClosing    = "heels_server_closing"
+	kernelMapHeelsServerFlows      = "heels_server_flows"
+	kernelMapHeelsServerList       = "heels_server_list"
+	kernelMapHeelsServerOwn        = "heels_server_own"
+	kernelMapHeelsServerVips       = "heels_server_vips"
+	kernelMapHeelsTraffic          = "heels_traffic"
+	kernelMapHeelsVerdicts         = "heels_verdicts"
+	kernelProgHeelsClientEgress    = "heels_client_egress"
+	kernelProgHeelsClientIngress   = "heels_client_ingress"
+	kernelProgHeelsClientSockops   = "heels_client_sockops"
+	kernelProgHeelsConnections     = "heels_connections"
+	kernelProgHeelsListening       = "heels_listening"
+	kernelProgHeelsServerEgress    = "heels_server_egress"
+	kernelProgHeelsServerIngress   = "heels_server_ingress"
+	kernelProgHeelsServerPeername4 = "heels_server_peername4"
+	kernelProgHeelsServerPeername6 = "heels_server_peername6"
+	kernelProgHeelsServerSockops   = "heels_server_sockops"
+	kernelVarHeelsExid             = "heels_exid"
+	kernelVarHeelsKind             = "heels_kind"
 )
 
 // loadKernel returns the embedded CollectionSpec for kernel.
@@ -86,14 +92,16 @@ type kernelSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type kernelProgramSpecs struct {
-	HeelsClientEgress  *ebpf.ProgramSpec `ebpf:"heels_client_egress"`
-	HeelsClientIngress *ebpf.ProgramSpec `ebpf:"heels_client_ingress"`
-	HeelsClientSockops *ebpf.ProgramSpec `ebpf:"heels_client_sockops"`
-	HeelsConnections   *ebpf.ProgramSpec `ebpf:"heels_connections"`
-	HeelsListening     *ebpf.ProgramSpec `ebpf:"heels_listening"`
-	HeelsServerEgress  *ebpf.ProgramSpec `ebpf:"heels_server_egress"`
-	HeelsServerIngress *ebpf.ProgramSpec `ebpf:"heels_server_ingress"`
-	HeelsServerSockops *ebpf.ProgramSpec `ebpf:"heels_server_sockops"`
+	HeelsClientEgress    *ebpf.ProgramSpec `ebpf:"heels_client_egress"`
+	HeelsClientIngress   *ebpf.ProgramSpec `ebpf:"heels_client_ingress"`
+	HeelsClientSockops   *ebpf.ProgramSpec `ebpf:"heels_client_sockops"`
+	HeelsConnections     *ebpf.ProgramSpec `ebpf:"heels_connections"`
+	HeelsListening       *ebpf.ProgramSpec `ebpf:"heels_listening"`
+	HeelsServerEgress    *ebpf.ProgramSpec `ebpf:"heels_server_egress"`
+	HeelsServerIngress   *ebpf.ProgramSpec `ebpf:"heels_server_ingress"`
+	HeelsServerPeername4 *ebpf.ProgramSpec `ebpf:"heels_server_peername4"`
+	HeelsServerPeername6 *ebpf.ProgramSpec `ebpf:"heels_server_peername6"`
+	HeelsServerSockops   *ebpf.ProgramSpec `ebpf:"heels_server_sockops"`
 }
 
 // kernelMapSpecs contains maps before they are loaded into the kernel.
@@ -104,8 +112,12 @@ type kernelMapSpecs struct {
 	HeelsClientFlows   *ebpf.MapSpec `ebpf:"heels_client_flows"`
 	HeelsClientList    *ebpf.MapSpec `ebpf:"heels_client_list"`
 	HeelsClientVips    *ebpf.MapSpec `ebpf:"heels_client_vips"`
+	HeelsConfirmOther  *ebpf.MapSpec `ebpf:"heels_confirm_other"`
+	HeelsConfirmed     *ebpf.MapSpec `ebpf:"heels_confirmed"`
 	HeelsControl       *ebpf.MapSpec `ebpf:"heels_control"`
 	HeelsCookies       *ebpf.MapSpec `ebpf:"heels_cookies"`
+	HeelsEndedLater    *ebpf.MapSpec `ebpf:"heels_ended_later"`
+	HeelsEndedNow      *ebpf.MapSpec `ebpf:"heels_ended_now"`
 	HeelsListeners     *ebpf.MapSpec `ebpf:"heels_listeners"`
 	HeelsPorts         *ebpf.MapSpec `ebpf:"heels_ports"`
 	HeelsPrefixes      *ebpf.MapSpec `ebpf:"heels_prefixes"`
@@ -150,8 +162,12 @@ type kernelMaps struct {
 	HeelsClientFlows   *ebpf.Map `ebpf:"heels_client_flows"`
 	HeelsClientList    *ebpf.Map `ebpf:"heels_client_list"`
 	HeelsClientVips    *ebpf.Map `ebpf:"heels_client_vips"`
+	HeelsConfirmOther  *ebpf.Map `ebpf:"heels_confirm_other"`
+	HeelsConfirmed     *ebpf.Map `ebpf:"heels_confirmed"`
 	HeelsControl       *ebpf.Map `ebpf:"heels_control"`
 	HeelsCookies       *ebpf.Map `ebpf:"heels_cookies"`
+	HeelsEndedLater    *ebpf.Map `ebpf:"heels_ended_later"`
+	HeelsEndedNow      *ebpf.Map `ebpf:"heels_ended_now"`
 	HeelsListeners     *ebpf.Map `ebpf:"heels_listeners"`
 	HeelsPorts         *ebpf.Map `ebpf:"heels_ports"`
 	HeelsPrefixes      *ebpf.Map `ebpf:"heels_prefixes"`
@@ -170,8 +186,12 @@ func (m *kernelMaps) Close() error {
 		m.HeelsClientFlows,
 		m.HeelsClientList,
 		m.HeelsClientVips,
+		m.HeelsConfirmOther,
+		m.HeelsConfirmed,
 		m.HeelsControl,
 		m.HeelsCookies,
+		m.HeelsEndedLater,
+		m.HeelsEndedNow,
 		m.HeelsListeners,
 		m.HeelsPorts,
 		m.HeelsPrefixes,
@@ -197,14 +217,16 @@ type kernelVariables struct {
 //
 // It can be passed to loadKernelObjects or ebpf.CollectionSpec.LoadAndAssign.
 type kernelPrograms struct {
-	HeelsClientEgress  *ebpf.Program `ebpf:"heels_client_egress"`
-	HeelsClientIngress *ebpf.Program `ebpf:"heels_client_ingress"`
-	HeelsClientSockops *ebpf.Program `ebpf:"heels_client_sockops"`
-	HeelsConnections   *ebpf.Program `ebpf:"heels_connections"`
-	HeelsListening     *ebpf.Program `ebpf:"heels_listening"`
-	HeelsServerEgress  *ebpf.Program `ebpf:"heels_server_egress"`
-	HeelsServerIngress *ebpf.Program `ebpf:"heels_server_ingress"`
-	HeelsServerSockops *ebpf.Program `ebpf:"heels_server_sockops"`
+	HeelsClientEgress    *ebpf.Program `ebpf:"heels_client_egress"`
+	HeelsClientIngress   *ebpf.Program `ebpf:"heels_client_ingress"`
+	HeelsClientSockops   *ebpf.Program `ebpf:"heels_client_sockops"`
+	HeelsConnections     *ebpf.Program `ebpf:"heels_connections"`
+	HeelsListening       *ebpf.Program `ebpf:"heels_listening"`
+	HeelsServerEgress    *ebpf.Program `ebpf:"heels_server_egress"`
+	HeelsServerIngress   *ebpf.Program `ebpf:"heels_server_ingress"`
+	HeelsServerPeername4 *ebpf.Program `ebpf:"heels_server_peername4"`
+	HeelsServerPeername6 *ebpf.Program `ebpf:"heels_server_peername6"`
+	HeelsServerSockops   *ebpf.Program `ebpf:"heels_server_sockops"`
 }
 
 func (p *kernelPrograms) Close() error {
@@ -216,6 +238,8 @@ func (p *kernelPrograms) Close() error {
 		p.HeelsListening,
 		p.HeelsServerEgress,
 		p.HeelsServerIngress,
+		p.HeelsServerPeername4,
+		p.HeelsServerPeername6,
 		p.HeelsServerSockops,
 	)
 }

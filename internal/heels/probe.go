@@ -31,9 +31,9 @@ type ProbeResult struct {
 	Verdicts map[string]uint64 `json:"verdicts"`
 }
 
-// Probe opens a connection to a VIP, as an application of this network namespace and this process's cgroup would, sends nothing but FIN, and
+// Probe opens a connection to a VIP, as an application of this network namespace and this process's cgroup would, sends payload, if there is any, and FIN, and
 // reports what became of it. A VIP that cannot be connected to is an error.
-func (k *Kernel) Probe(ctx context.Context, vip netip.AddrPort) (*ProbeResult, error) {
+func (k *Kernel) Probe(ctx context.Context, vip netip.AddrPort, payload string) (*ProbeResult, error) {
 	before, err := k.Verdicts()
 	if err != nil {
 		return nil, err
@@ -45,6 +45,15 @@ func (k *Kernel) Probe(ctx context.Context, vip netip.AddrPort) (*ProbeResult, e
 	defer c.Close()
 	tcp := c.(*net.TCPConn)
 	r := &ProbeResult{VIP: vip, Local: tcp.LocalAddr().(*net.TCPAddr).AddrPort(), Verdicts: map[string]uint64{}}
+	if payload != "" {
+		if _, err := tcp.Write([]byte(payload)); err != nil {
+			return nil, fmt.Errorf("probe %s: %w", vip, err)
+		}
+		// Whether it was acknowledged shows in what follows.
+		if _, err := await(ctx, tcp, func(info *unix.TCPInfo) bool { return info.Unacked == 0 }); err != nil {
+			return nil, fmt.Errorf("probe %s: %w", vip, err)
+		}
+	}
 	if err := k.find(r); err != nil {
 		return nil, err
 	}
@@ -82,6 +91,17 @@ func confirms(ctx context.Context, c *net.TCPConn) (bool, error) {
 	if err := c.CloseWrite(); err != nil {
 		return false, err
 	}
+	return await(ctx, c, func(info *unix.TCPInfo) bool {
+		switch tcpNames[min(int(info.State), len(tcpNames)-1)] {
+		case "fin_wait1", "established", "close_wait", "closing", "last_ack":
+			return false
+		}
+		return true
+	})
+}
+
+// await waits until the kernel's view of a connection is as wanted.
+func await(ctx context.Context, c *net.TCPConn, is func(*unix.TCPInfo) bool) (bool, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return false, err
@@ -97,9 +117,7 @@ func confirms(ctx context.Context, c *net.TCPConn) (bool, error) {
 		if err != nil || failure != nil {
 			return false, fmt.Errorf("ask for the state of the connection: %w", firstOf(err, failure))
 		}
-		switch tcpNames[min(int(info.State), len(tcpNames)-1)] {
-		case "fin_wait1", "established", "close_wait", "closing", "last_ack":
-		default:
+		if is(info) {
 			return true, nil
 		}
 		select {

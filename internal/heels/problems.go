@@ -78,6 +78,17 @@ func (f fields) text(name string) string {
 	return s
 }
 
+func (f fields) flag(name string) bool {
+	if !f.has(name) {
+		return false
+	}
+	b, ok := f.m[name].(bool)
+	if !ok {
+		f.add(name, "want true or false")
+	}
+	return b
+}
+
 // number reads an integer between low and high.
 func (f fields) number(name string, low, high, otherwise int64) int64 {
 	if !f.has(name) {

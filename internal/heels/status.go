@@ -30,6 +30,8 @@ type VIP struct {
 	// Local and Mode are the server's.
 	Local netip.AddrPort `json:"local,omitzero"`
 	Mode  Mode           `json:"mode,omitempty"`
+	// Confirm: the server's VIP is in confirm mode.
+	Confirm bool `json:"confirm,omitempty"`
 	// BackOff is how long the client sends no option.
 	BackOff time.Duration `json:"back_off_ns,omitempty"`
 }
@@ -98,7 +100,7 @@ func (k *Kernel) vips() ([]VIP, error) {
 	}
 	entries = k.maps.HeelsServerVips.Iterate()
 	for entries.Next(&e, &server) {
-		v := VIP{Role: ServerRole, VIP: addrPort(e), Local: addrPort(server.Local)}
+		v := VIP{Role: ServerRole, VIP: addrPort(e), Local: addrPort(server.Local), Confirm: server.Confirm != 0}
 		for mode, number := range modeNumbers {
 			if uint32(number) == server.Mode {
 				v.Mode = mode

@@ -18,6 +18,9 @@ type (
 	backend   = abiHeelsBackend
 	traffic   = abiHeelsTraffic
 	conn      = abiHeelsConn
+	ended     = abiHeelsEnded
+	tuple     = abiHeelsTuple
+	confirmed = abiHeelsConfirmed
 )
 
 // Role is a side of a connection.

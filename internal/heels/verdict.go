@@ -59,6 +59,19 @@ var verdictNames = [verdictCount]string{
 	abiHeelsVerdictHEELS_SERVER_CLOSING:      "server_closing",
 	abiHeelsVerdictHEELS_SERVER_ICMP:         "server_icmp",
 	abiHeelsVerdictHEELS_REWRITE_FAILED:      "rewrite_failed",
+	abiHeelsVerdictHEELS_CONFIRM_WAITING:     "confirm_waiting",
+	abiHeelsVerdictHEELS_CONFIRM_SWITCHED:    "confirm_switched",
+	abiHeelsVerdictHEELS_CONFIRM_RETURNED:    "confirm_returned",
+	abiHeelsVerdictHEELS_CONFIRM_SHARED:      "confirm_shared",
+	abiHeelsVerdictHEELS_CONFIRM_TAKEN:       "confirm_taken",
+	abiHeelsVerdictHEELS_CONFIRM_ANSWERED:    "confirm_answered",
+	abiHeelsVerdictHEELS_CONFIRM_COOKIE:      "confirm_cookie",
+	abiHeelsVerdictHEELS_CONFIRM_ACCEPTED:    "confirm_accepted",
+	abiHeelsVerdictHEELS_CONFIRM_HEARD:       "confirm_heard",
+	abiHeelsVerdictHEELS_CONFIRM_BACK:        "confirm_back",
+	abiHeelsVerdictHEELS_CONFIRM_CLOSING:     "confirm_closing",
+	abiHeelsVerdictHEELS_CONFIRM_ROUTED:      "confirm_routed",
+	abiHeelsVerdictHEELS_CONFIRM_UNTOLD:      "confirm_untold",
 }
 
 // Verdicts returns how often each verdict was given since the pins were made, over all CPUs, by name.

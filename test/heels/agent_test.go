@@ -77,6 +77,9 @@ func (b *bed) serverConfig(w way, h *stand.Host, more ...netip.AddrPort) string 
 	fmt.Fprintf(&c, "kind: heels\ncgroup: %s\ninterfaces: [%s]\n%sserver:\n  address: [%q, %q]\n  vips:\n", h.Cgroup(), stand.Link, b.option, h.Address(), h.Address6())
 	for _, vip := range append([]netip.AddrPort{w.target()}, more...) {
 		fmt.Fprintf(&c, "  - { vip: %q, port: %d, mode: %s, clients: [%q]", vip, w.serverPort(), w.mode(), w.choose(stand.Clients, stand.Clients6))
+		if w.confirm {
+			c.WriteString(", confirm: true")
+		}
 		if from := w.sources(); from != "" {
 			fmt.Fprintf(&c, ", balancers: [%q]", from)
 		}

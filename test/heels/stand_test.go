@@ -24,6 +24,8 @@ type way struct {
 	across bool
 	// masks: servers see the balancer as the client, without HEELS.
 	masks bool
+	// confirm: servers leave the handshake to the balancer.
+	confirm bool
 }
 
 func ways() []way {

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heels
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// tellEvery is how often the agent looks for ends.
+	tellEvery = 500 * time.Millisecond
+	// timeWait is how long a socket's ends are taken after it has closed first: the kernel's TIME_WAIT, and a little more.
+	timeWait = 62 * time.Second
+)
+
+// teller tells balancers that connections in confirm mode have ended: a balancer that tracks them has seen no end, would hold them for days, and must not
+// give the client's end to another before that. The ends wait in pinned maps: an agent that restarts forgets none.
+type teller struct {
+	k *Kernel
+	// fd is a raw socket of the network namespace that the programs are in.
+	fd   int
+	stop chan struct{}
+	done chan struct{}
+}
+
+// tell starts it, for the network namespace of the calling thread.
+func (k *Kernel) tell() (*teller, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW)
+	if err != nil {
+		return nil, fmt.Errorf("open a raw socket: %w", err)
+	}
+	t := &teller{k: k, fd: fd, stop: make(chan struct{}), done: make(chan struct{})}
+	go t.run()
+	return t, nil
+}
+
+func (t *teller) close() {
+	close(t.stop)
+	<-t.done
+	unix.Close(t.fd)
+}
+
+func (t *teller) run() {
+	defer close(t.done)
+	ticker := time.NewTicker(tellEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-t.stop:
+			return
+		case <-ticker.C:
+			t.drain(t.k.maps.HeelsEndedNow, 0)
+			t.drain(t.k.maps.HeelsEndedLater, timeWait)
+		}
+	}
+}
+
+// drain tells of the ends that are old enough. Those of one queue are in order.
+func (t *teller) drain(queue *ebpf.Map, age time.Duration) {
+	for {
+		var e ended
+		select {
+		case <-t.stop:
+			return
+		default:
+		}
+		if queue.Lookup(nil, &e) != nil || e.At+uint64(age) > monotonic() {
+			return
+		}
+		// A full device is tried again: nothing is taken out before it has been sent.
+		err := t.send(&e)
+		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOBUFS) {
+			return
+		}
+		if queue.LookupAndDelete(nil, &e) != nil {
+			return
+		}
+	}
+}
+
+// send sends a reset as the server's socket would, unless the same two ends have met again: then the new connection's end will be told.
+func (t *teller) send(e *ended) error {
+	var live confirmed
+	if t.k.maps.HeelsConfirmed.Lookup(tuple{Local: e.Local, Remote: e.Remote}, &live) == nil {
+		return nil
+	}
+	from, to := addrPort(e.Local), addrPort(e.Remote)
+	return unix.Sendto(t.fd, resetOf(from, to, e.Seq), 0, &unix.SockaddrInet4{Addr: to.Addr().As4()})
+}
+
+// resetOf is an IPv4 packet without the checksum of its IP header, which the kernel fills in.
+func resetOf(from, to netip.AddrPort, seq uint32) []byte {
+	const ip, tcp = 20, 20
+	p := make([]byte, ip+tcp)
+	p[0], p[8], p[9] = 0x45, 64, unix.IPPROTO_TCP
+	binary.BigEndian.PutUint16(p[2:], ip+tcp)
+	source, dest := from.Addr().As4(), to.Addr().As4()
+	copy(p[12:], source[:])
+	copy(p[16:], dest[:])
+	s := p[ip:]
+	binary.BigEndian.PutUint16(s, from.Port())
+	binary.BigEndian.PutUint16(s[2:], to.Port())
+	binary.BigEndian.PutUint32(s[4:], seq)
+	s[12], s[13] = tcp/4<<4, 0x04 // RST
+	sum := uint32(unix.IPPROTO_TCP + tcp)
+	for _, part := range [][]byte{p[12:20], s} {
+		for i := 0; i < len(part); i += 2 {
+			sum += uint32(binary.BigEndian.Uint16(part[i:]))
+		}
+	}
+	for sum > 0xffff {
+		sum = sum&0xffff + sum>>16
+	}
+	binary.BigEndian.PutUint16(s[16:], ^uint16(sum))
+	return p
+}
