@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -32,7 +33,7 @@ func hesitantSets() map[string]func(service netip.AddrPort) harness.Listener {
 	both := []string{"tls_inspector", "http_inspector"}
 	http := toRoutes("http", m{"transport_protocol": "raw_buffer", "application_protocols": []any{"http/1.1"}})
 	timed := func(l harness.Listener, more m) harness.Listener {
-		l.Fields["listener_filters_timeout"] = openingTime.String()
+		l.Fields["listener_filters_timeout"] = fmt.Sprintf("%gs", openingTime.Seconds())
 		for name, value := range more {
 			l.Fields[name] = value
 		}
