@@ -106,7 +106,7 @@ func TestClientsThatDoNotBeginAreEnded(t *testing.T) {
 }
 
 func TestClientsThatDoNotBeginAreServedWithout(t *testing.T) {
-	r := prepare(t, setup{slowPathOnly: true, serve: func(_ context.Context, conn net.Conn, s Session) Result {
+	r := prepare(t, setup{slowPathOnly: true, serve: func(_ context.Context, conn net.Conn, _ Session) Result {
 		n, _ := conn.Write([]byte("welcome"))
 		conn.Close()
 		return Result{Written: uint64(n)}

@@ -211,13 +211,6 @@ func (t *translator) tlsParameters(out *model.UpstreamTLS, in *tlsv3.TlsParamete
 	}
 }
 
-// alpnIstio is the protocol by which a sidecar knows another one, and alpnIstioHTTP what Istio's filter for ALPN offers in its place for HTTP/1.1.
-const (
-	alpnIstio     = "istio"
-	alpnIstioHTTP = "istio-http/1.1"
-	alpnHTTP      = "http/1.1"
-)
-
 // spoken are the protocols that XLB can speak of those that the configuration offers: no HTTP/2, and no exchange of metadata.
 func spoken(offered []string) []string {
 	return slices.DeleteFunc(slices.Clone(offered), func(p string) bool { return p == "h2" || p == "istio-h2" || p == exchangeProtocol })
