@@ -57,7 +57,10 @@ func (d *destination) place() place {
 		return place{address: d.address}
 	}
 	p := place{address: d.address, tls: d.target.TLS.Key}
-	if d.target.TLS.AutoSNI {
+	switch {
+	case d.target.TLS.AutoHostSNI && d.target.Hostname != "":
+		p.sni = d.target.Hostname
+	case d.target.TLS.AutoSNI:
 		p.sni = d.target.Host
 	}
 	return p
