@@ -493,7 +493,8 @@ func TestRefusalsAreToldToTheControlPlane(t *testing.T) {
 	}
 }
 
-// requireDump fails unless /config_dump is Envoy's message, with the four resources of a service, and the reason why the cluster was refused.
+// requireDump fails unless /config_dump is Envoy's message, with the four resources of a service, the cluster of the control plane, which is
+// in the file, and the reason why the cluster was refused.
 func requireDump(t *testing.T, b *harness.Balancer, refused string) {
 	t.Helper()
 	dump := &adminv3.ConfigDump{}
@@ -508,7 +509,7 @@ func requireDump(t *testing.T, b *harness.Balancer, refused string) {
 		switch m := m.(type) {
 		case *adminv3.ClustersConfigDump:
 			c := m.GetDynamicActiveClusters()
-			if len(c) != 1 || c[0].GetClientStatus() != adminv3.ClientResourceStatus_NACKED || c[0].GetCluster() == nil || len(m.GetStaticClusters()) != 0 {
+			if len(c) != 1 || c[0].GetClientStatus() != adminv3.ClientResourceStatus_NACKED || c[0].GetCluster() == nil || len(m.GetStaticClusters()) != 1 {
 				t.Errorf("clusters: %v", m)
 			} else if !strings.Contains(c[0].GetErrorState().GetDetails(), refused) {
 				t.Errorf("the cluster was refused for %q, want %q in it", c[0].GetErrorState().GetDetails(), refused)
