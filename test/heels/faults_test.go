@@ -63,7 +63,7 @@ func (b *bed) arrive(n uint64) {
 
 // atLength skips a test that a short run does without: what it looks at is part of another test, or seldom changes. What is left takes a minute beside
 // a busy machine, for continuous integration: each balancer with its packets counted, over IPv6 too, the confirm mode, many connections, a pool that changes,
-// restarts, a server that comes back empty, cookies, options that are stripped, forged or wrongly signed.
+// restarts, options that are stripped, forged or wrongly signed.
 func atLength(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -113,7 +113,11 @@ func TestPoolChangesUnderLoadBreakNothing(t *testing.T) {
 		long := b.start(stream(w.target(), 30, endless))
 		short := b.start(churn(w.target()))
 		b.underWay(30)
-		for i := range 12 {
+		rounds := 12
+		if testing.Short() {
+			rounds = len(b.Servers)
+		}
+		for i := range rounds {
 			// Each server leaves, and returns.
 			gone := b.Servers[i%len(b.Servers)]
 			change(without(b.Servers, gone)...)
@@ -195,6 +199,7 @@ func (b *bed) comeBackEmpty(w way, agents map[*stand.Host]*agent) {
 }
 
 func TestAServerThatComesBackEmptyResetsItsConnections(t *testing.T) {
+	atLength(t)
 	each(t, threeWays(), func(t *testing.T, b *bed, w way) {
 		b.pace = slow
 		b.balance(w)
@@ -230,6 +235,7 @@ func TestAHostThatVanishesBreaksItsOwnConnectionsAlone(t *testing.T) {
 }
 
 func TestSYNCookiesAreNoObstacle(t *testing.T) {
+	atLength(t)
 	each(t, threeWays(), func(t *testing.T, b *bed, w way) {
 		b.balance(w)
 		for _, h := range b.Servers {
@@ -342,6 +348,7 @@ func TestWithoutAnAgentOnTheOtherSideTheBalancerServes(t *testing.T) {
 }
 
 func TestAMixedPoolServes(t *testing.T) {
+	atLength(t)
 	each(t, threeWays(), func(t *testing.T, b *bed, w way) {
 		b.balance(w)
 		b.serve(w.serverPort())

@@ -89,7 +89,7 @@ func (b *bed) allEnd(late time.Duration) {
 }
 
 // shortCrowd is how many connections a short run makes.
-const shortCrowd = 2000
+const shortCrowd = 1000
 
 // endings are both orders for every way, and a late other side where that may make a difference: what a balancer does to SYNs makes none.
 func endings(do func(w way, order traffic.Order, late time.Duration)) {

@@ -39,10 +39,13 @@ func setKeys(t testing.TB, file string, all ...string) {
 func (b *bed) agentsWithKeys(w way, client, servers string) []*agent {
 	b.t.Helper()
 	b.option = client
-	all := []*agent{b.agent(b.Client, b.clientConfig(w))}
+	all := []*agent{b.launch(b.Client, b.clientConfig(w))}
 	b.option = servers
 	for _, h := range b.Servers {
-		all = append(all, b.agent(h, b.serverConfig(w, h)))
+		all = append(all, b.launch(h, b.serverConfig(w, h)))
+	}
+	for _, a := range all {
+		a.await()
 	}
 	return all
 }
