@@ -84,7 +84,7 @@ func TestAWrongTagLeavesTheBalancersPath(t *testing.T) {
 			continue
 		}
 		t.Run(tt.name, func(t *testing.T) {
-			each(t, taggedWays(), func(t *testing.T, b *bed, w way) {
+			each(t, append(taggedWays(), confirmingPort), func(t *testing.T, b *bed, w way) {
 				b.balance(w)
 				b.serve(w.serverPort())
 				client, _ := keys(t, tt.client...)
@@ -96,12 +96,13 @@ func TestAWrongTagLeavesTheBalancersPath(t *testing.T) {
 					t.Errorf("%d packets came to the balancer, want whole connections", p.In)
 				}
 				for name, want := range map[string]int64{
-					`xlb_heels_declined_total{reason="tag"}`:          20,
-					`xlb_heels_verdicts_total{verdict="committed"}`:   0,
-					`xlb_heels_verdicts_total{verdict="answer_none"}`: 20,
-					`xlb_heels_verdicts_total{verdict="direct"}`:      0,
-					`xlb_heels_verdicts_total{verdict="offered"}`:     20,
-					`xlb_heels_verdicts_total{verdict="answer_tag"}`:  0,
+					`xlb_heels_declined_total{reason="tag"}`:            20,
+					`xlb_heels_verdicts_total{verdict="confirm_taken"}`: 0,
+					`xlb_heels_verdicts_total{verdict="committed"}`:     0,
+					`xlb_heels_verdicts_total{verdict="answer_none"}`:   20,
+					`xlb_heels_verdicts_total{verdict="direct"}`:        0,
+					`xlb_heels_verdicts_total{verdict="offered"}`:       20,
+					`xlb_heels_verdicts_total{verdict="answer_tag"}`:    0,
 				} {
 					if n := counted(t, agents, name); n != want {
 						t.Errorf("%s is %d, want %d", name, n, want)
