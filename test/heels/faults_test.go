@@ -200,7 +200,7 @@ func (b *bed) comeBackEmpty(w way, agents map[*stand.Host]*agent) {
 
 func TestAServerThatComesBackEmptyResetsItsConnections(t *testing.T) {
 	atLength(t)
-	each(t, threeWays(), func(t *testing.T, b *bed, w way) {
+	each(t, threeWays(), func(_ *testing.T, b *bed, w way) {
 		b.pace = slow
 		b.balance(w)
 		b.serve(w.serverPort())

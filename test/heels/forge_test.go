@@ -99,9 +99,12 @@ func encapsulated(from, to netip.Addr, inner []byte) []byte {
 func (b *bed) post(h *stand.Host, packet []byte) {
 	b.t.Helper()
 	must(b.t, h.Do(func() error {
-		family, to := unix.AF_INET6, unix.Sockaddr(nil)
+		var (
+			family int
+			to     unix.Sockaddr
+		)
 		if packet[0]>>4 == 6 {
-			to = &unix.SockaddrInet6{Addr: [16]byte(packet[24:40])}
+			family, to = unix.AF_INET6, &unix.SockaddrInet6{Addr: [16]byte(packet[24:40])}
 		} else {
 			family, to = unix.AF_INET, &unix.SockaddrInet4{Addr: [4]byte(packet[16:20])}
 		}
