@@ -59,9 +59,9 @@ demo: ## Install what is missing, build, and show one connection balanced over r
 ##@ Test
 
 .PHONY: test
-test: ## Install what is missing, build, and run the unit and end-to-end tests (root).
+test: ## Install what is missing, build, and run the unit and end-to-end tests, and HEELS' short ones (root).
 	@scripts/install-deps test
-	@$(MAKE) --no-print-directory build test-unit test-e2e
+	@$(MAKE) --no-print-directory build test-unit test-e2e test-heels-short
 
 .PHONY: test-unit
 test-unit: ## Unit tests.
@@ -85,7 +85,7 @@ test-heels: build ## HEELS in namespaces, with balancers that rewrite and that e
 	go test -count=1 -timeout 5m -run HEELS ./test/apps
 
 .PHONY: test-heels-short
-test-heels-short: build ## A part of it: every balancer, fewer connections, each fault with one balancer; two minutes.
+test-heels-short: build ## A part of it: each balancer once, fewer connections, few faults; a minute, and part of make test.
 	@scripts/install-deps test
 	go test -short -count=1 -timeout 5m ./test/heels
 

@@ -252,7 +252,7 @@ func (r *reader) confirm(e fields, vip *ServerVIP) {
 	case vip.Mode == Preserved:
 		e.add("confirm", "not supported where the client's address is kept: its direct packets look like the balancer's; remove the field, or let the balancer masquerade and use rewritten")
 	case vip.VIP.Addr().Is6():
-		e.add("confirm", "not supported with IPv6: remove the field")
+		e.add("confirm", "not supported with IPv6, whose SYNs have no room for the server's mark beside the client's address: remove the field")
 	}
 }
 

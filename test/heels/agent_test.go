@@ -91,9 +91,12 @@ func (b *bed) serverConfig(w way, h *stand.Host, more ...netip.AddrPort) string 
 // agents starts the agents of the client and of all servers.
 func (b *bed) agents(w way, more ...netip.AddrPort) map[*stand.Host]*agent {
 	b.t.Helper()
-	all := map[*stand.Host]*agent{b.Client: b.agent(b.Client, b.clientConfig(w, more...))}
+	all := map[*stand.Host]*agent{b.Client: b.launch(b.Client, b.clientConfig(w, more...))}
 	for _, h := range b.Servers {
-		all[h] = b.agent(h, b.serverConfig(w, h, more...))
+		all[h] = b.launch(h, b.serverConfig(w, h, more...))
+	}
+	for _, a := range all {
+		a.await()
 	}
 	return all
 }
@@ -101,10 +104,18 @@ func (b *bed) agents(w way, more ...netip.AddrPort) map[*stand.Host]*agent {
 // agent starts one.
 func (b *bed) agent(h *stand.Host, config string) *agent {
 	b.t.Helper()
+	a := b.launch(h, config)
+	a.await()
+	return a
+}
+
+// launch starts one that may not be ready yet.
+func (b *bed) launch(h *stand.Host, config string) *agent {
+	b.t.Helper()
 	mountPins(b.t)
 	a := &agent{b: b, host: h, config: filepath.Join(b.t.TempDir(), h.Name+".yaml")}
 	must(b.t, os.WriteFile(a.config, []byte(config), 0o644))
-	a.start()
+	a.launch()
 	b.t.Cleanup(func() {
 		must(b.t, a.p.Stop())
 		// What outlives the agent for the sake of its connections.
@@ -118,6 +129,12 @@ func (a *agent) pins() string { return filepath.Join(pins, filepath.Base(a.host.
 
 // start starts the agent, again if it has ended, and waits until it is ready.
 func (a *agent) start() {
+	a.b.t.Helper()
+	a.launch()
+	a.await()
+}
+
+func (a *agent) launch() {
 	t := a.b.t
 	t.Helper()
 	binary := os.Getenv("XLB_BIN")
@@ -127,8 +144,14 @@ func (a *agent) start() {
 	p, err := a.host.StartOutside("agent", binary, "heels", "run", "--config", a.config, "--pin", a.pins(), "--admin", adminAddress)
 	must(t, err)
 	a.p = p
+}
+
+// await waits until the agent is ready.
+func (a *agent) await() {
+	t := a.b.t
+	t.Helper()
 	harness.Eventually(t, patience, "agent on "+a.host.Name+" is ready", func() bool {
-		if err := p.Exited(); err != nil {
+		if err := a.p.Exited(); err != nil {
 			t.Fatal(err)
 		}
 		_, err := a.get("/ready")

@@ -28,6 +28,8 @@ type bed struct {
 	servers map[*stand.Host]*lab.Process
 	// option is the agents' configuration of the TCP option; empty: the default.
 	option string
+	// pace bounds what servers send on a connection, in bytes per second; 0: nothing does.
+	pace int
 }
 
 func newBed(t testing.TB) *bed {
@@ -65,7 +67,7 @@ func (b *bed) serve(ports ...uint16) {
 
 func (b *bed) serveOn(h *stand.Host, ports ...uint16) {
 	b.t.Helper()
-	o := traffic.ServerOptions{Name: h.Name}
+	o := traffic.ServerOptions{Name: h.Name, Pace: b.pace}
 	for _, port := range ports {
 		// Both families: an unspecified IPv6 address takes IPv4 as well.
 		o.Listen = append(o.Listen, netip.AddrPortFrom(netip.IPv6Unspecified(), port))
@@ -157,6 +159,9 @@ func few(target netip.AddrPort, n int) traffic.ClientOptions {
 
 // bulk is a load of large messages, which the kernel hands to devices in super-packets.
 func bulk(target netip.AddrPort) traffic.ClientOptions {
+	if testing.Short() {
+		return traffic.ClientOptions{Target: target, Connections: 3, Concurrency: 3, Requests: 2, Request: 1 << 20, Answer: 3 << 20, Timeout: 5 * time.Second}
+	}
 	return traffic.ClientOptions{Target: target, Connections: 6, Concurrency: 3, Requests: 4, Request: 3 << 20, Answer: 5 << 20, Timeout: 5 * time.Second}
 }
 

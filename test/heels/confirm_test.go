@@ -107,6 +107,7 @@ func TestConfirmLeavesTheHandshakeToTheBalancer(t *testing.T) {
 
 // The balancer holds a connection as long as it lives, and not much longer.
 func TestConfirmTellsTheBalancerOfEnds(t *testing.T) {
+	atLength(t)
 	b := newBed(t)
 	w := confirming
 	b.stage(w)
@@ -127,6 +128,7 @@ func TestConfirmTellsTheBalancerOfEnds(t *testing.T) {
 
 // endings in confirm mode: ten thousand connections; at once the balancer forgets those that the client ends.
 func TestConfirmTenThousandConnectionsEndWell(t *testing.T) {
+	atLength(t)
 	for _, order := range []traffic.Order{traffic.ClientFirst, traffic.ServerFirst} {
 		for _, late := range []time.Duration{0, time.Second} {
 			t.Run(fmt.Sprintf("%s first, other %s later", order, late), func(t *testing.T) {
@@ -152,6 +154,7 @@ func TestConfirmTenThousandConnectionsEndWell(t *testing.T) {
 
 // TIME_WAIT is the server's: so long the balancer must not use the client's end for another.
 func TestConfirmTellsTheBalancerOfTheServersEndsLater(t *testing.T) {
+	atLength(t)
 	b := newBed(t)
 	w := confirming
 	b.stage(w)
@@ -170,6 +173,7 @@ func TestConfirmTellsTheBalancerOfTheServersEndsLater(t *testing.T) {
 }
 
 func TestConfirmAnOptionStrippedCostsNothing(t *testing.T) {
+	atLength(t)
 	for _, from := range []stand.Stripped{stand.SYN, stand.SYNACK} {
 		each(t, confirmWays(), func(t *testing.T, b *bed, w way) {
 			b.stage(w)
@@ -200,6 +204,7 @@ func (b *bed) filter(rule string) {
 
 // Where the direct way is barred, connections return to the balancer's, and the VIP is left alone for a while.
 func TestConfirmReturnsWhereTheDirectWayIsBarred(t *testing.T) {
+	atLength(t)
 	toServers := "ip saddr " + stand.Clients + " ip daddr " + stand.Servers
 	for _, tt := range []struct {
 		name, rule string
@@ -233,6 +238,7 @@ func TestConfirmReturnsWhereTheDirectWayIsBarred(t *testing.T) {
 
 // The direct way may be faster than the balancer's, and the end of the handshake may be lost there.
 func TestConfirmPayloadEndsTheHandshake(t *testing.T) {
+	atLength(t)
 	b := newBed(t)
 	w := confirmingPort
 	agents := b.stage(w)
@@ -249,14 +255,14 @@ func TestConfirmPayloadEndsTheHandshake(t *testing.T) {
 }
 
 func TestConfirmPoolChangesUnderLoadBreakNothing(t *testing.T) {
+	atLength(t)
 	b := newBed(t)
 	w := confirmingPort
 	change := b.balance(w)
 	b.serve(w.serverPort())
 	b.agents(w)
 	broken := b.broken()
-	long := b.start(stream(w.target(), 30, 4*time.Second))
-	short := b.start(traffic.ClientOptions{Target: w.target(), Concurrency: 4, Duration: 4 * time.Second, Requests: 2, Request: 200, Answer: 3000, Timeout: 30 * time.Second})
+	long, short := b.start(stream(w.target(), 30, endless)), b.start(churn(w.target()))
 	b.underWay(30)
 	for i := range 12 {
 		change(without(b.Servers, b.Servers[i%len(b.Servers)])...)
@@ -264,7 +270,7 @@ func TestConfirmPoolChangesUnderLoadBreakNothing(t *testing.T) {
 		change(b.Servers...)
 		time.Sleep(50 * time.Millisecond)
 	}
-	for name, r := range map[string]traffic.ClientReport{"long": long.report(), "short": short.report()} {
+	for name, r := range map[string]traffic.ClientReport{"long": long.finish(), "short": short.finish()} {
 		if r.Errors != 0 || r.Requests == 0 {
 			t.Errorf("%s connections: %d requests, errors %v", name, r.Requests, r.Kinds)
 		}
@@ -276,6 +282,7 @@ func TestConfirmPoolChangesUnderLoadBreakNothing(t *testing.T) {
 }
 
 func TestConfirmConnectionsOfAServerThatIsKilledEndAtOnce(t *testing.T) {
+	atLength(t)
 	b := newBed(t)
 	w := confirmingPort
 	b.stage(w)
@@ -296,31 +303,15 @@ func TestConfirmConnectionsOfAServerThatIsKilledEndAtOnce(t *testing.T) {
 }
 
 func TestConfirmAServerThatComesBackEmptyResetsItsConnections(t *testing.T) {
+	atLength(t)
 	b := newBed(t)
 	w := confirmingPort
-	agents := b.stage(w)
-	l := b.start(stream(w.target(), 30, 6*time.Second))
-	b.underWay(30)
-	gone := b.Servers[0]
-	must(t, b.Remove(gone))
-	must(t, agents[gone].p.Kill())
-	delete(b.servers, gone)
-	if _, err := b.Replace(gone); err != nil {
-		t.Fatal(err)
-	}
-	returned := time.Now()
-	r := l.report()
-	if r.Errors == 0 || r.Errors >= 30 {
-		t.Errorf("%d of 30 connections broke, want those of one server", r.Errors)
-	}
-	for _, e := range r.First {
-		if late := e.At.Sub(returned); late > 3*time.Second || e.What != "read: connection reset by peer" {
-			t.Errorf("a client was told %q %v after the server's return", e.What, late)
-		}
-	}
+	b.pace = slow
+	b.comeBackEmpty(w, b.stage(w))
 }
 
 func TestConfirmSYNCookiesLeaveTheBalancersPath(t *testing.T) {
+	atLength(t)
 	b := newBed(t)
 	w := confirming
 	for _, h := range b.Servers {
@@ -337,6 +328,7 @@ func TestConfirmSYNCookiesLeaveTheBalancersPath(t *testing.T) {
 }
 
 func TestConfirmTwoVIPsWithOneClientPort(t *testing.T) {
+	atLength(t)
 	for _, second := range []bool{true, false} {
 		t.Run(fmt.Sprintf("second in confirm mode %t", second), func(t *testing.T) {
 			b := newBed(t)
@@ -375,6 +367,7 @@ func TestConfirmTwoVIPsWithOneClientPort(t *testing.T) {
 }
 
 func TestConfirmADirectConnectionWithTheSameClientPort(t *testing.T) {
+	atLength(t)
 	b := newBed(t)
 	w := confirming
 	b.stage(w)
@@ -393,12 +386,12 @@ func TestConfirmADirectConnectionWithTheSameClientPort(t *testing.T) {
 }
 
 func TestConfirmAgentsRestartUnderLoad(t *testing.T) {
+	atLength(t)
 	b := newBed(t)
 	w := confirmingPort
 	agents := b.stage(w)
 	broken := b.broken()
-	long := b.start(stream(w.target(), 30, 5*time.Second))
-	short := b.start(traffic.ClientOptions{Target: w.target(), Concurrency: 4, Duration: 5 * time.Second, Requests: 2, Request: 200, Answer: 3000, Timeout: 30 * time.Second})
+	long, short := b.start(stream(w.target(), 30, endless)), b.start(churn(w.target()))
 	b.underWay(30)
 	for i, h := range b.ends() {
 		if i%2 == 0 {
@@ -409,7 +402,7 @@ func TestConfirmAgentsRestartUnderLoad(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		agents[h].start()
 	}
-	for name, r := range map[string]traffic.ClientReport{"long": long.report(), "short": short.report()} {
+	for name, r := range map[string]traffic.ClientReport{"long": long.finish(), "short": short.finish()} {
 		if r.Errors != 0 || r.Requests == 0 {
 			t.Errorf("%s connections: %d requests, errors %v", name, r.Requests, r.Kinds)
 		}
@@ -421,6 +414,7 @@ func TestConfirmAgentsRestartUnderLoad(t *testing.T) {
 }
 
 func TestConfirmWithoutAnAgentOnTheOtherSideTheBalancerServes(t *testing.T) {
+	atLength(t)
 	for _, side := range []string{"client", "server"} {
 		t.Run(side, func(t *testing.T) {
 			b := newBed(t)

@@ -48,15 +48,23 @@ func (s segment) encode() []byte {
 	binary.BigEndian.PutUint16(tcp[2:], s.to.Port())
 	binary.BigEndian.PutUint32(tcp[4:], 1000)
 	tcp[12] = byte(length/4) << 4
-	tcp[13] = 0x02 // SYN
+	tcp[13] = flagSYN
 	binary.BigEndian.PutUint16(tcp[14:], 64_000)
 	copy(tcp[tcpHead:], s.options)
-	var pseudo uint32
-	for _, part := range [][]byte{from[:], to[:], {0, unix.IPPROTO_TCP}} {
-		pseudo = sum(pseudo, part)
-	}
-	binary.BigEndian.PutUint16(tcp[16:], checksum(pseudo+uint32(length), tcp))
+	seal(p)
 	return p
+}
+
+// seal writes the checksum of a TCP segment, which is of whole words, over IPv4 or IPv6 without anything between the headers.
+func seal(p []byte) {
+	head, addresses := 20, p[12:20]
+	if p[0]>>4 == 6 {
+		head, addresses = 40, p[8:40]
+	}
+	tcp := p[head:]
+	tcp[16], tcp[17] = 0, 0
+	pseudo := sum(sum(uint32(len(tcp)), addresses), []byte{0, unix.IPPROTO_TCP})
+	binary.BigEndian.PutUint16(tcp[16:], checksum(pseudo, tcp))
 }
 
 // sum adds up words of two bytes (RFC 1071).
@@ -87,16 +95,25 @@ func encapsulated(from, to netip.Addr, inner []byte) []byte {
 	return append(p, inner...)
 }
 
-// post sends an IPv4 packet from a host as it is.
+// post sends an IP packet from a host as it is.
 func (b *bed) post(h *stand.Host, packet []byte) {
 	b.t.Helper()
 	must(b.t, h.Do(func() error {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+		var (
+			family int
+			to     unix.Sockaddr
+		)
+		if packet[0]>>4 == 6 {
+			family, to = unix.AF_INET6, &unix.SockaddrInet6{Addr: [16]byte(packet[24:40])}
+		} else {
+			family, to = unix.AF_INET, &unix.SockaddrInet4{Addr: [4]byte(packet[16:20])}
+		}
+		fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 		if err != nil {
 			return err
 		}
 		defer unix.Close(fd)
-		return unix.Sendto(fd, packet, 0, &unix.SockaddrInet4{Addr: [4]byte(packet[16:20])})
+		return unix.Sendto(fd, packet, 0, to)
 	}))
 }
 
@@ -129,22 +146,12 @@ func (b *bed) listen(h *stand.Host) *wire {
 // next returns the next IPv4 TCP segment that the host sends to a port, or false when there is none for a while.
 func (w *wire) next(port uint16, patience time.Duration) (reply, bool) {
 	w.b.t.Helper()
-	buffer := make([]byte, 2048)
 	for deadline := time.Now().Add(patience); ; {
-		left := time.Until(deadline)
-		if left <= 0 {
+		p, ok := w.packet(deadline)
+		if !ok {
 			return reply{}, false
 		}
-		timeout := unix.NsecToTimeval(left.Nanoseconds())
-		must(w.b.t, unix.SetsockoptTimeval(w.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout))
-		n, from, err := unix.Recvfrom(w.fd, buffer, 0)
-		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
-			continue
-		}
-		must(w.b.t, err)
-		ll, ok := from.(*unix.SockaddrLinklayer)
-		p := buffer[:n]
-		if !ok || ll.Pkttype != unix.PACKET_OUTGOING || n < 40 || p[0] != 0x45 || p[9] != unix.IPPROTO_TCP {
+		if len(p) < 40 || p[0] != 0x45 || p[9] != unix.IPPROTO_TCP {
 			continue
 		}
 		tcp := p[20:]
@@ -160,7 +167,51 @@ func (w *wire) next(port uint16, patience time.Duration) (reply, bool) {
 	}
 }
 
+// syns returns the next n SYNs that the host sends, ready to be sent again.
+func (w *wire) syns(n int) (all [][]byte) {
+	w.b.t.Helper()
+	for deadline := time.Now().Add(patience); len(all) < n; {
+		p, ok := w.packet(deadline)
+		if !ok {
+			w.b.t.Fatalf("%d SYNs within %v, want %d", len(all), patience, n)
+		}
+		head, protocol := 20, 9
+		if p[0]>>4 == 6 {
+			head, protocol = 40, 6
+		}
+		if len(p) < head+20 || p[protocol] != unix.IPPROTO_TCP || p[head+13] != flagSYN {
+			continue
+		}
+		seal(p)
+		all = append(all, p)
+	}
+	return all
+}
+
+// packet returns the next IP packet that the host sends, or false when there is none in time.
+func (w *wire) packet(deadline time.Time) ([]byte, bool) {
+	w.b.t.Helper()
+	buffer := make([]byte, 2048)
+	for {
+		left := time.Until(deadline)
+		if left <= 0 {
+			return nil, false
+		}
+		timeout := unix.NsecToTimeval(left.Nanoseconds())
+		must(w.b.t, unix.SetsockoptTimeval(w.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout))
+		n, from, err := unix.Recvfrom(w.fd, buffer, 0)
+		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
+			continue
+		}
+		must(w.b.t, err)
+		if ll, ok := from.(*unix.SockaddrLinklayer); ok && ll.Pkttype == unix.PACKET_OUTGOING && n > 0 {
+			return buffer[:n], true
+		}
+	}
+}
+
 const (
+	flagSYN     = 0x02
 	flagsSYNACK = 0x12
 	// quiet is how long a test waits for what must not come.
 	quiet = 300 * time.Millisecond

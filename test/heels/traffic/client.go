@@ -42,6 +42,9 @@ type ClientOptions struct {
 	Pause time.Duration `json:"pause,omitempty"`
 	// Timeout bounds connect, read and write each; 0: ten seconds.
 	Timeout time.Duration `json:"timeout,omitempty"`
+	// KeepAlive is how long a connection may be silent before TCP asks whether its other end still lives, and then between two questions; 0: never. In
+	// whole seconds.
+	KeepAlive time.Duration `json:"keep_alive,omitempty"`
 	// FirstPort is the client's port of the first connection, the next port that of the second and so on; 0: the kernel chooses.
 	FirstPort uint16 `json:"first_port,omitempty"`
 	// CPU is the processor that the client runs on, from 1; 0: all.
@@ -294,7 +297,7 @@ func (w *worker) connect(number int64) (*conn, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}
-	err = errors.Join(setTimeouts(fd, w.options.Timeout), noDelay(fd), w.bind(fd, number))
+	err = errors.Join(setTimeouts(fd, w.options.Timeout), noDelay(fd), keepAlive(fd, w.options.KeepAlive), w.bind(fd, number))
 	if err == nil {
 		err = connectFD(fd, to)
 	}

@@ -21,6 +21,8 @@ type ServerOptions struct {
 	// Name is what answers say, of at most 12 bytes.
 	Name   string           `json:"name"`
 	Listen []netip.AddrPort `json:"listen"`
+	// Pace bounds what a connection sends, in bytes per second; 0: nothing does.
+	Pace int `json:"pace,omitempty"`
 	// CPU is the processor that the server runs on, from 1; 0: all.
 	CPU int `json:"cpu,omitempty"`
 }
@@ -54,7 +56,7 @@ func Serve(ctx context.Context, o ServerOptions, ready func()) (ServerReport, er
 	s := &server{name: o.Name, buffers: sync.Pool{New: func() any { b := newBuffer(); return &b }}}
 	var listeners []int
 	for _, at := range o.Listen {
-		fd, err := listen(at)
+		fd, err := listen(at, o.Pace)
 		if err != nil {
 			return ServerReport{}, fmt.Errorf("listen at %s: %w", at, err)
 		}
@@ -68,7 +70,7 @@ func Serve(ctx context.Context, o ServerOptions, ready func()) (ServerReport, er
 	return ServerReport{Connections: s.connections.Load(), Requests: s.requests.Load(), Errors: s.errors.take()}, nil
 }
 
-func listen(at netip.AddrPort) (int, error) {
+func listen(at netip.AddrPort, pace int) (int, error) {
 	family, address := sockaddr(at)
 	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -76,9 +78,18 @@ func listen(at netip.AddrPort) (int, error) {
 	}
 	err = errors.Join(
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
+		setPace(fd, pace),
 		unix.Bind(fd, address),
 		unix.Listen(fd, backlog))
 	return fd, err
+}
+
+// setPace is for the connections that a listener accepts.
+func setPace(fd, pace int) error {
+	if pace == 0 {
+		return nil
+	}
+	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MAX_PACING_RATE, pace)
 }
 
 func (s *server) accept(listener int) {

@@ -242,3 +242,15 @@ func setTimeouts(fd int, d time.Duration) error {
 func noDelay(fd int) error {
 	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
 }
+
+// keepAlive asks an other end that has been silent so long whether it lives, again and again; 0 asks never. In whole seconds.
+func keepAlive(fd int, every time.Duration) error {
+	if every == 0 {
+		return nil
+	}
+	seconds := int(every.Seconds())
+	return errors.Join(
+		os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)),
+		os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, seconds)),
+		os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, seconds)))
+}
