@@ -406,6 +406,8 @@ static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 i
 	s->status = 0;
 	s->sent = 0;
 	s->moved = 0;
+	s->waiting = 0;
+	s->largest = 0;
 	s->head.interims = 0;
 	s->untold = 0;
 	s->counted = counted;

@@ -286,6 +286,50 @@ static __always_inline struct slot *isock_slot(struct __sk_buff *skb, __u32 *ind
 	return slot_at(*i);
 }
 
+/* Whether a response is longer than what may be moved without looking whether the client reads. */
+static __always_inline int response_is_long(const struct slot *s, __u32 head)
+{
+	return s->moved + head + s->response.remaining > remote_limit;
+}
+
+/* How much of what the client has not read waits for the worker of its socket, in at most so many segments: it is in none of the socket's
+ * counts. */
+static __always_inline __u64 segments_waiting(struct slot *s, __u32 segments)
+{
+	__u64 most = (__u64)segments * s->largest;
+
+	if (!segments) {
+		s->waiting = 0;
+		s->largest = 0;
+	}
+	return most < s->waiting ? most : s->waiting;
+}
+
+/* Whether the client has read enough for one more segment. Asked before the redirect, which cannot be taken back. */
+static __always_inline int segment_has_room(struct __sk_buff *skb, struct slot *s)
+{
+	__u64 cookie = s->cookie, size = skb_truesize(skb), unread, window;
+	struct bpf_sock *client = bpf_map_lookup_elem(&psocks, &cookie);
+
+	if (!client)
+		return 1;
+	/* First: what the worker moves in between is counted twice. */
+	unread = segments_waiting(s, sock_redirected_segments(client));
+	unread += sock_unread_bytes(client);
+	window = sock_receive_buffer(client);
+	bpf_sk_release(client);
+	/* An eighth is left for what comes from the daemon behind that: a socket whose buffer is full drops it. */
+	window -= window / 8;
+	if (window > remote_window)
+		window = remote_window;
+	if (unread + size > window)
+		return 0;
+	s->waiting += size;
+	if (size > s->largest)
+		s->largest = size;
+	return 1;
+}
+
 /* What follows the head of which the segment begins with. */
 static __always_inline enum verdict verdict_frame(struct __sk_buff *skb, struct slot *s)
 {
@@ -298,15 +342,15 @@ static __always_inline enum verdict verdict_frame(struct __sk_buff *skb, struct 
 	case PHASE_TUNNEL:
 		return 0;
 	case PHASE_LENGTH:
-		if (s->head.off + s->response.remaining > remote_limit)
-			return VERDICT_SPILL_TOO_LONG;
+		if (response_is_long(s, s->head.off) && !segment_has_room(skb, s))
+			return VERDICT_SPILL_FULL;
 		return body_skip(&s->response, behind) < behind ? VERDICT_SPILL_FRAMING : 0;
 	}
 	return VERDICT_SPILL_TOO_LONG;
 }
 
-/* The first bytes of a response decide for the whole of it: an skb cannot be split, and nothing bounds what would lie
- * before a client that does not read, but the length that the head promises. */
+/* The first bytes of a response decide how it goes on: an skb cannot be split, and what would lie before a client that does not read is
+ * bounded by the length that the head promises or, of a long one, segment by segment. */
 static __always_inline enum verdict verdict_head(struct __sk_buff *skb, struct slot *s, __u32 index)
 {
 	struct span span = { .data = (void *)(long)skb->data, .end = (void *)(long)skb->data_end };
@@ -360,30 +404,23 @@ static __always_inline int verdict_pass(struct __sk_buff *skb, struct slot *s, _
 	return SK_PASS;
 }
 
-/* Segments that may wait for the worker of a client's socket, none of which is in its count of bytes. */
-#define MAX_QUEUED_SEGMENTS 8
-
-/* Whether the client has read enough of a tunnel for one more segment. Asked before the redirect, which cannot be taken back. */
-static __always_inline int tunnel_has_room(__u64 cookie, __u32 bytes)
+/* A response goes on, or a tunnel: as far as the client keeps up, unless the whole was admitted by its length. */
+static __always_inline int verdict_continue(struct __sk_buff *skb, struct slot *s, __u32 index)
 {
-	struct bpf_sock *client = bpf_map_lookup_elem(&psocks, &cookie);
-	int room;
+	int tunnel = s->response.phase == PHASE_TUNNEL;
 
-	if (!client)
-		return 1;
-	room = sock_unread_bytes(client) + bytes <= remote_limit &&
-	       sock_redirected_segments(client) < MAX_QUEUED_SEGMENTS;
-	bpf_sk_release(client);
-	return room;
-}
-
-/* A tunnel has no length that could be admitted: what the client has not read bounds it, segment by segment. */
-static __always_inline int verdict_tunnel(struct __sk_buff *skb, struct slot *s, __u32 index)
-{
-	if (tunnel_has_room(s->cookie, skb->len))
-		return verdict_move(skb, s, index);
-	spill_begin(s, index, SPILL_REST, VERDICT_SPILL_FULL);
-	return verdict_pass(skb, s, index);
+	if (!tunnel && skb->len > s->response.remaining) {
+		count(VERDICT_RESPONSE_MALFORMED);
+		lease_fail(s, index);
+		return SK_PASS;
+	}
+	if ((tunnel || response_is_long(s, 0)) && !segment_has_room(skb, s)) {
+		spill_begin(s, index, SPILL_REST, VERDICT_SPILL_FULL);
+		return verdict_pass(skb, s, index);
+	}
+	if (!tunnel)
+		body_skip(&s->response, skb->len);
+	return verdict_move(skb, s, index);
 }
 
 SEC("sk_skb/stream_verdict")
@@ -427,15 +464,8 @@ int xlb_verdict(struct __sk_buff *skb)
 		s->response.phase = PHASE_HEAD;
 		spill_begin(s, index, SPILL_WHOLE, v);
 		return verdict_pass(skb, s, index);
-	case PHASE_TUNNEL:
-		return verdict_tunnel(skb, s, index);
 	}
-	if (body_skip(&s->response, skb->len) < skb->len) {
-		count(VERDICT_RESPONSE_MALFORMED);
-		lease_fail(s, index);
-		return SK_PASS;
-	}
-	return verdict_move(skb, s, index);
+	return verdict_continue(skb, s, index);
 }
 
 SEC("sk_skb/stream_verdict")

@@ -859,7 +859,8 @@ struct slot {
 	/* enum retry_flags: the request may be sent again. 0 once a response has begun that says no. Writers: the request's program, the
 	 * response's. */
 	__u32 retry;
-	__u32 reserved;
+	/* The largest of the segments that `waiting` counts, likewise. */
+	__u32 largest;
 	/* The random number that has decided about the request, 0 if none has. Writer: the request's program. */
 	__u64 draw;
 	/* The response's head as it is read, and its body. Writer: the response's program. */
@@ -900,6 +901,9 @@ struct slot {
 	__u64 owed;
 	/* The lease of whose request the server may have read some when it closed the s-sock, 0: none. Writer: the release program. */
 	__u64 read_lease;
+	/* Bytes from another host, with the kernel's bookkeeping, that were moved since the worker of the client's socket had nothing to do.
+	 * Writer: verdict. */
+	__u64 waiting;
 	/* The lease of whose request all lay there unread then, 0: none. Of another that was not read its client may have been told that it could
 	 * not be sent. Writer: the release program. */
 	__u64 held_lease;

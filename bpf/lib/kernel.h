@@ -67,6 +67,7 @@ struct sk_buff_head {
 
 struct sk_buff {
 	char cb[48];
+	unsigned int truesize;
 };
 
 struct tcp_skb_cb {
@@ -158,6 +159,14 @@ static __always_inline struct tcp_skb_cb *skb_tcp(struct __sk_buff *skb)
 	return bpf_rdonly_cast(&kern->cb, bpf_core_type_id_kernel(struct tcp_skb_cb));
 }
 
+/* What a segment takes of a receive buffer: its bytes with the kernel's bookkeeping. */
+static __always_inline __u32 skb_truesize(struct __sk_buff *skb)
+{
+	struct sk_buff *kern = bpf_cast_to_kern_ctx(skb);
+
+	return kern->truesize;
+}
+
 /* The kernel keeps flags in the lowest bits of sk_user_data. */
 #define USER_DATA_FLAGS 7UL
 
@@ -167,6 +176,14 @@ static __always_inline __u64 sock_unread_bytes(struct bpf_sock *sk)
 	struct sock *kern = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct sock));
 
 	return (__u32)kern->sk_backlog.rmem_alloc.counter;
+}
+
+/* What the socket's receive buffer holds, with the kernel's bookkeeping. */
+static __always_inline __u32 sock_receive_buffer(struct bpf_sock *sk)
+{
+	struct sock *kern = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct sock));
+
+	return kern->sk_rcvbuf;
 }
 
 /* Whether at least as many redirected bytes lie in the socket unread. What has come over TCP is counted with bookkeeping: then nobody knows. */

@@ -26,7 +26,7 @@ type sysctl struct {
 }
 
 var sysctls = []sysctl{
-	{"net.core.rmem_max", 512 << 10, "large responses from other hosts may wait for a timer tick"},
+	{"net.core.rmem_max", 1280 << 10, "long responses from other hosts take the slow path when the client reads slowly"},
 	{"net.core.wmem_max", 1 << 20, "large request bodies to other hosts take the slow path"},
 	{"net.core.somaxconn", 4096, "bursts of new connections wait for a repeated SYN"},
 }

@@ -99,6 +99,7 @@ const (
 	xlbVarPsockRcvbuf          = "psock_rcvbuf"
 	xlbVarReadsStamped         = "reads_stamped"
 	xlbVarRemoteLimit          = "remote_limit"
+	xlbVarRemoteWindow         = "remote_window"
 	xlbVarRequestLimit         = "request_limit"
 	xlbVarRequestWindow        = "request_window"
 	xlbVarResponseWindow       = "response_window"
@@ -242,6 +243,7 @@ type xlbVariableSpecs struct {
 	PsockRcvbuf      *ebpf.VariableSpec `ebpf:"psock_rcvbuf"`
 	ReadsStamped     *ebpf.VariableSpec `ebpf:"reads_stamped"`
 	RemoteLimit      *ebpf.VariableSpec `ebpf:"remote_limit"`
+	RemoteWindow     *ebpf.VariableSpec `ebpf:"remote_window"`
 	RequestLimit     *ebpf.VariableSpec `ebpf:"request_limit"`
 	RequestWindow    *ebpf.VariableSpec `ebpf:"request_window"`
 	ResponseWindow   *ebpf.VariableSpec `ebpf:"response_window"`
@@ -391,6 +393,7 @@ type xlbVariables struct {
 	PsockRcvbuf      *ebpf.Variable `ebpf:"psock_rcvbuf"`
 	ReadsStamped     *ebpf.Variable `ebpf:"reads_stamped"`
 	RemoteLimit      *ebpf.Variable `ebpf:"remote_limit"`
+	RemoteWindow     *ebpf.Variable `ebpf:"remote_window"`
 	RequestLimit     *ebpf.Variable `ebpf:"request_limit"`
 	RequestWindow    *ebpf.Variable `ebpf:"request_window"`
 	ResponseWindow   *ebpf.Variable `ebpf:"response_window"`

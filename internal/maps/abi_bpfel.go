@@ -528,7 +528,7 @@ type abiSlot struct {
 	Status     uint32
 	Counted    uint32
 	Retry      uint32
-	Reserved   uint32
+	Largest    uint32
 	Draw       uint64
 	Head       struct {
 		_        structs.HostLayout
@@ -566,6 +566,7 @@ type abiSlot struct {
 	BegunNs      uint64
 	Owed         uint64
 	ReadLease    uint64
+	Waiting      uint64
 	HeldLease    uint64
 }
 

@@ -133,6 +133,58 @@ func TestLongRequestsGoOnWhereTheKernelStops(t *testing.T) {
 	}
 }
 
+// Long responses stay in the kernel while the client keeps up; from the first byte on for which there is no room, the daemon sends them. The
+// clients read faster and more slowly than the servers send, and stop in between.
+func TestLongResponsesGoOnWhereTheKernelStops(t *testing.T) {
+	const limit, window = 256 << 10, 2 << 20
+	var bodies []programs.Transfer
+	for i, size := range []int64{0, 1000, limit - 1000, limit - 1, limit, limit + 1, 2 * limit, 1 << 20, window - limit, window, window + limit, 2 * window, 5_000_001} {
+		for crumbs := range 2 {
+			for copies := range 6 {
+				bodies = append(bodies, programs.Transfer{
+					Seed: uint64(100*i + 10*crumbs + copies), Download: size, DownloadFraming: programs.FramingLength, Crumbs: crumbs == 1,
+				})
+			}
+		}
+	}
+	for range 8 {
+		bodies = append(bodies, programs.Transfer{Seed: 7, Download: 50_000_000, DownloadFraming: programs.FramingLength})
+	}
+	long := 0
+	for _, b := range bodies {
+		if b.Download > limit {
+			long++
+		}
+	}
+	rand.New(rand.NewPCG(1, 1)).Shuffle(len(bodies), func(i, j int) { bodies[i], bodies[j] = bodies[j], bodies[i] })
+	for _, topology := range topologies {
+		for _, pauses := range []time.Duration{0, 2 * time.Millisecond, 20 * time.Millisecond} {
+			t.Run(fmt.Sprintf("%s/pauses %v", topology.name, pauses), func(t *testing.T) {
+				if pauses == 0 && testing.Short() {
+					t.Skip("-short: those that pause also read fast in between")
+				}
+				harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+					clients, servers := topology.places(t)
+					service := harness.Service()
+					_, addresses := origins(t, servers, harness.Identities(2)...)
+					balancer := harness.Start(t, mode, harness.OneCluster(service, addresses...), clients)
+					requireTransfers(t, clients, programs.TransferSpec{
+						Address: service.String(), Clients: 8, Transfers: bodies, Pauses: pauses, Timeout: 4 * time.Minute,
+					})
+					spilled := balancer.Metric(t, "xlb_spills_total", `reason="full"`)
+					if mode.Fast && pauses > 0 && spilled == 0 {
+						t.Error("no response went on through the daemon: the test does not test what it says")
+					}
+					if most := float64(long) * 9 / 10; spilled > most {
+						t.Errorf("spilled responses: got %.0f, want at most %.0f: these clients leave less unread", spilled, most)
+					}
+					t.Logf("%.0f of %d responses spilled", spilled, len(bodies))
+				})
+			})
+		}
+	}
+}
+
 // What the daemon sends on of a request waits in the server's TCP queue, and what a program moves is read before that. So while the server
 // has not read, the next request must not take the same connection, though the response has ended.
 func TestNextRequestDoesNotOvertakeABodyThatTheServerHasNotRead(t *testing.T) {

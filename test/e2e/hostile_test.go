@@ -58,7 +58,7 @@ func TestTenThousandRequestsThatDoNotEndCostLittle(t *testing.T) {
 	}
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place := harness.SameHost(t)
-		balancer, _, service := oneServerWithoutTimeout(t, mode, place)
+		balancer, _, service := oneServerWithoutTimeout(t, mode, place, place)
 		requireClean(t, runLoad(t, place, programs.LoadSpec{Address: service, Connections: 8, Requests: 50}))
 		memory, descriptors := balancer.Memory(t), balancer.Descriptors(t)
 
@@ -99,7 +99,7 @@ func TestEndlessRequestsAreRefused(t *testing.T) {
 	const connections = 20
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place := harness.SameHost(t)
-		balancer, _, service := oneServerWithoutTimeout(t, mode, place)
+		balancer, _, service := oneServerWithoutTimeout(t, mode, place, place)
 		memory, descriptors := balancer.Memory(t), balancer.Descriptors(t)
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestFloodOfShortConnectionsLeavesNothing(t *testing.T) {
 	harness.OnlyXLB(t, "it looks at what XLB keeps")
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place := harness.SameHost(t)
-		balancer, _, service := oneServerWithoutTimeout(t, mode, place)
+		balancer, _, service := oneServerWithoutTimeout(t, mode, place, place)
 		requireClean(t, runLoad(t, place, programs.LoadSpec{Address: service, Connections: 8, Requests: 50}))
 		descriptors, memory := balancer.Descriptors(t), balancer.Memory(t)
 		for _, say := range []string{"", "GET / HT", get("/")} {
@@ -168,7 +168,7 @@ func TestSlowWritersHoldNobodyElse(t *testing.T) {
 	const writers = 100
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place := harness.SameHost(t)
-		balancer, _, service := oneServerWithoutTimeout(t, mode, place)
+		balancer, _, service := oneServerWithoutTimeout(t, mode, place, place)
 		descriptors := balancer.Descriptors(t)
 		begin := "POST /body?seed=1&size=1 HTTP/1.1\r\nHost: e2e.test\r\nContent-Length: 100000\r\n\r\n"
 		abusers := abuse(t, place, programs.AbuserSpec{
@@ -193,7 +193,7 @@ func TestAbuseOfOneIsNoDelayOfAnother(t *testing.T) {
 	const rounds, worst = 3, 20
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place := harness.SameHost(t)
-		_, _, service := oneServerWithoutTimeout(t, mode, place)
+		_, _, service := oneServerWithoutTimeout(t, mode, place, place)
 		good := programs.LoadSpec{Address: service, Connections: 2, Requests: 500}
 		var quiet, beside []programs.LoadReport
 		for range rounds {

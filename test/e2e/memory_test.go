@@ -29,12 +29,12 @@ func blocked(t *testing.T, server *harness.Origin) int64 {
 	return sent
 }
 
-// oneServerWithoutTimeout routes everything to one server and lets it take as
+// oneServerWithoutTimeout routes everything to one server, in the second place, and lets it take as
 // long as it likes.
-func oneServerWithoutTimeout(t *testing.T, mode harness.Mode, place *harness.Place) (*harness.Balancer, *harness.Origin, string) {
+func oneServerWithoutTimeout(t *testing.T, mode harness.Mode, place, at *harness.Place) (*harness.Balancer, *harness.Origin, string) {
 	t.Helper()
 	service := harness.Service()
-	servers, addresses := origins(t, place, "server")
+	servers, addresses := origins(t, at, "server")
 	config := harness.OneCluster(service, addresses...)
 	config.Listeners[0].Hosts[0].Routes[0].Timeout = -1
 	return harness.Start(t, mode, config, place), servers[0], service.String()
@@ -63,7 +63,7 @@ func TestClientThatDoesNotReadCostsLittleMemory(t *testing.T) {
 					t.Skip("-short checks one framing")
 				}
 				place := placeOfBoundedBuffers(t)
-				_, server, service := oneServerWithoutTimeout(t, mode, place)
+				_, server, service := oneServerWithoutTimeout(t, mode, place, place)
 				others := programs.LoadSpec{Address: service, Connections: 4, Requests: 500}
 				before := runLoad(t, place, others)
 				requireClean(t, before)
@@ -101,11 +101,48 @@ func TestClientThatDoesNotReadCostsLittleMemory(t *testing.T) {
 	}
 }
 
+// What a server has sent and no client has read lies in the kernel, or in the daemon's buffer, whatever of it the kernel counts.
+func TestClientsThatDoNotReadCostLittleEach(t *testing.T) {
+	const size, clients, allowed = 100 << 20, 200, 12 << 20
+	for _, topology := range topologies {
+		t.Run(topology.name, func(t *testing.T) {
+			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+				place, servers := topology.places(t)
+				balancer, server, service := oneServerWithoutTimeout(t, mode, place, servers)
+				requireClean(t, runLoad(t, place, programs.LoadSpec{Address: service, Connections: 4, Requests: 500}))
+				memory := harness.TCPMemory(t)
+				parked := place.Program(t, programs.ParkedProgram, programs.ParkedSpec{
+					Address: service, Path: fmt.Sprintf("/body?seed=3&size=%d&framing=length", size), Clients: clients,
+				})
+				parked.Next(t, &programs.ParkedReport{})
+				sent := blocked(t, server)
+				if sent > clients*allowed {
+					t.Errorf("the server sent %d kB to each client that does not read, want at most %d", sent/clients>>10, allowed>>10)
+				}
+				grown := harness.TCPMemory(t) - memory
+				if grown > clients*allowed {
+					t.Errorf("TCP memory grew by %d kB for each client, want at most %d", grown/clients>>10, allowed>>10)
+				}
+				t.Logf("for each of %d clients the server sent %d kB, and TCP memory grew by %d kB", clients, sent/clients>>10, grown/clients>>10)
+
+				var report programs.ParkedReport
+				parked.Ask(t, "read", &report)
+				if want := body.Digest(3, size); report.Error != "" || report.Size != size || report.Digest != want {
+					t.Errorf("the body differs: %d of %d bytes, error %q", report.Size, size, report.Error)
+				}
+				harness.Eventually(t, time.Minute, "no lease is active", func() bool {
+					return balancer.Metric(t, "xlb_leases_active") == 0
+				})
+			})
+		})
+	}
+}
+
 func TestClientThatLeavesInMidResponseFreesEverything(t *testing.T) {
 	const size, seed = 1 << 30, 11
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place := harness.SameHost(t)
-		balancer, server, service := oneServerWithoutTimeout(t, mode, place)
+		balancer, server, service := oneServerWithoutTimeout(t, mode, place, place)
 		memory := harness.TCPMemory(t)
 		for range 8 {
 			parked := place.Program(t, programs.ParkedProgram, programs.ParkedSpec{
@@ -138,7 +175,7 @@ func TestTenThousandOpenConnections(t *testing.T) {
 	}
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place := harness.SameHost(t)
-		balancer, _, service := oneServerWithoutTimeout(t, mode, place)
+		balancer, _, service := oneServerWithoutTimeout(t, mode, place, place)
 		memory, kernel := balancer.Memory(t), harness.TCPMemory(t)
 
 		crowd := place.Program(t, programs.CrowdProgram, programs.CrowdSpec{Address: service, Connections: connections})

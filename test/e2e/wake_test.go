@@ -16,7 +16,7 @@ func TestDaemonSleepsWhileTheKernelServes(t *testing.T) {
 		t.Skip("without the fast path the daemon serves every request")
 	}
 	place := harness.SameHost(t)
-	balancer, _, service := oneServerWithoutTimeout(t, harness.Mode{Fast: true}, place)
+	balancer, _, service := oneServerWithoutTimeout(t, harness.Mode{Fast: true}, place, place)
 	requireClean(t, runLoad(t, place, programs.LoadSpec{Address: service, Connections: 4, Requests: 50}))
 	for _, test := range []struct {
 		name    string
@@ -43,7 +43,7 @@ func TestDaemonSleepsWhileTheKernelServes(t *testing.T) {
 func TestEndOfAClientsSideIsSeenAtOnce(t *testing.T) {
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place := harness.SameHost(t)
-		_, _, service := oneServerWithoutTimeout(t, mode, place)
+		_, _, service := oneServerWithoutTimeout(t, mode, place, place)
 		puppet := place.Puppet(t)
 		const rounds = 10
 		began := time.Now()

@@ -14,14 +14,16 @@ import (
 	"github.com/xlb-project/xlb/test/e2e/body"
 )
 
-// ParkedSpec describes a client that asks for a body and does not read it
-// until it is told to.
+// ParkedSpec describes clients that ask for a body and do not read it
+// until they are told to.
 type ParkedSpec struct {
 	Address, Path string
+	// Clients is how many there are; 0 is one.
+	Clients int
 }
 
-// ParkedReport is the first answer (empty, the request is sent), and the
-// second after the command "read".
+// ParkedReport is the first answer (empty, the requests are sent), and the
+// second after the command "read", about the client that asked last.
 type ParkedReport struct {
 	Size   int64
 	Digest string
@@ -33,13 +35,16 @@ func runParked(s *stdio) error {
 	if err := s.spec(&spec); err != nil {
 		return err
 	}
-	conn, err := net.Dial("tcp", spec.Address)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if _, err := io.WriteString(conn, Ask{Path: spec.Path}.head()); err != nil {
-		return fmt.Errorf("send: %w", err)
+	var conn net.Conn
+	for range max(spec.Clients, 1) {
+		var err error
+		if conn, err = net.Dial("tcp", spec.Address); err != nil {
+			return err
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, Ask{Path: spec.Path}.head()); err != nil {
+			return fmt.Errorf("send: %w", err)
+		}
 	}
 	if err := s.answer(ParkedReport{}); err != nil {
 		return err

@@ -42,6 +42,8 @@ type TransferSpec struct {
 	Transfers []Transfer
 	// Timeout of one transfer.
 	Timeout time.Duration
+	// Pauses has clients stop reading now and then, at random, for up to this long.
+	Pauses time.Duration
 }
 
 // TransferReport is the program's only answer.
@@ -163,7 +165,7 @@ func (t *transfers) transfer(c *transferConn, what Transfer) (keep bool, err err
 		return false, fmt.Errorf("receive the head: %w", err)
 	}
 	got := sha256.New()
-	n, err := io.Copy(got, response.Body)
+	n, err := t.receive(got, response.Body, what)
 	if err != nil {
 		return false, fmt.Errorf("receive the body after %d bytes: %w", n, err)
 	}
@@ -173,6 +175,25 @@ func (t *transfers) transfer(c *transferConn, what Transfer) (keep bool, err err
 	t.report.ServedBy[response.Header.Get(Identity)]++
 	t.mu.Unlock()
 	return !response.Close, what.check(response, n, body.Sum(got))
+}
+
+// receive reads a body, in pieces of up to a mebibyte where the clients make pauses between them.
+func (t *transfers) receive(to io.Writer, from io.Reader, what Transfer) (n int64, err error) {
+	if t.spec.Pauses == 0 {
+		return io.Copy(to, from)
+	}
+	random := rand.New(rand.NewPCG(what.Seed, 3))
+	for {
+		time.Sleep(time.Duration(random.Int64N(int64(t.spec.Pauses))))
+		piece, err := io.CopyN(to, from, 1+random.Int64N(1<<(4+random.IntN(17))))
+		n += piece
+		if errors.Is(err, io.EOF) {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+	}
 }
 
 // check compares a response with what the transfer asked for.
