@@ -154,7 +154,7 @@ type Pool struct {
 	// ofCluster counts the i-socks of each, those that are being opened too.
 	ofCluster map[string]uint32
 	free      []uint32
-	// complain is when the last complaint about slots was made.
+	// complain is when the last complaint about room was made.
 	complain time.Time
 	// zombies are the slots of closed i-socks that programs may still be at work on, or that still lie in a stack.
 	zombies map[uint32]struct{}
@@ -415,7 +415,7 @@ func (p *Pool) fillLocked(e *endpoint) {
 	}
 	for e.open+e.dialing < e.target {
 		if len(p.free) == 0 {
-			p.complainLocked(e)
+			p.complainLocked("no free slot for an i-sock; requests that find none are served in user space", e, "slots", len(p.cfg.Shared.Slots))
 			return
 		}
 		if !p.mayOpenLocked(e) {
@@ -448,13 +448,12 @@ func (p *Pool) uncountLocked(e *endpoint) {
 }
 
 // complainLocked reports, at most once a second, that there is no room for an i-sock: each request to the endpoint asks again.
-func (p *Pool) complainLocked(e *endpoint) {
+func (p *Pool) complainLocked(what string, e *endpoint, more ...any) {
 	if time.Since(p.complain) < time.Second {
 		return
 	}
 	p.complain = time.Now()
-	p.cfg.Logger.Warn("no free slot for an i-sock; requests that find none are served in user space",
-		"endpoint", e.Address, "slots", len(p.cfg.Shared.Slots))
+	p.cfg.Logger.Warn(what, append([]any{"endpoint", e.Address}, more...)...)
 }
 
 // open connects one i-sock and puts it in service.
@@ -587,20 +586,35 @@ func (p *Pool) failedLocked(e *endpoint, err error) {
 		p.releaseLocked(e)
 		return
 	}
-	if p.cfg.Refused != nil {
-		p.cfg.Refused(e.Index, e.open)
-	}
 	if e.backoff == 0 {
 		e.backoff = firstBackoff
+	}
+	if isShortage(err) {
+		p.complainLocked("no room for another i-sock; requests that find none are served in user space", e, "err", err)
+	} else {
+		p.refusedLocked(e, err)
+	}
+	if e.retry == nil {
+		e.retry = time.AfterFunc(e.backoff, func() { p.retry(e) })
+	}
+}
+
+// isShortage reports that this host has no room for another connection, which says nothing of the endpoint.
+func isShortage(err error) bool {
+	return slices.ContainsFunc([]error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EADDRINUSE}, func(one error) bool {
+		return errors.Is(err, one)
+	})
+}
+
+// refusedLocked notes that an endpoint has not let itself be connected to.
+func (p *Pool) refusedLocked(e *endpoint, err error) {
+	if p.cfg.Refused != nil {
+		p.cfg.Refused(e.Index, e.open)
 	}
 	flags := &p.cfg.Shared.Endpoints[e.Index].Flags
 	if e.open == 0 && atomic.OrUint32(flags, uint32(maps.EndpointDown))&uint32(maps.EndpointDown) == 0 {
 		p.cfg.Logger.Warn("endpoint is out of service", "endpoint", e.Address, "err", err)
 	}
-	if e.retry != nil {
-		return
-	}
-	e.retry = time.AfterFunc(e.backoff, func() { p.retry(e) })
 }
 
 // retry probes with one connection; when it opens, the others follow.
