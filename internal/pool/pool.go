@@ -100,7 +100,7 @@ type Config struct {
 	// Initial and Max bound the i-socks of one endpoint; 0 means 4 and 2048.
 	Initial, Max int
 	// Eager is up to how many endpoints there may be for each to have its Initial i-socks; 0 means 256. Where there are more, an
-	// endpoint is connected to when a request finds no i-sock of it.
+	// endpoint is connected to when a request finds no i-sock of it, or when it comes to a cluster most of whose endpoints have one.
 	Eager int
 	// StreamIdle is how long a leased i-sock may carry nothing, 0 means 5 minutes, as Envoy's
 	// HttpConnectionManager.stream_idle_timeout.
@@ -306,8 +306,11 @@ func (p *Pool) Change(list []Endpoint, removed []uint32) {
 }
 
 func (p *Pool) changeLocked(list []Endpoint, removed []uint32) {
+	var fresh []*endpoint
 	for i := range list {
-		p.wantLocked(&list[i])
+		if e, isNew := p.wantLocked(&list[i]); isNew {
+			fresh = append(fresh, e)
+		}
 	}
 	leaving := make([]*endpoint, 0, len(removed))
 	for _, index := range removed {
@@ -320,6 +323,7 @@ func (p *Pool) changeLocked(list []Endpoint, removed []uint32) {
 	if p.floor = p.cfg.Initial; p.wanted > p.cfg.Eager {
 		// Thousands of connections at once would be a storm, and most of them for nothing.
 		p.floor = 0
+		p.expectLocked(list, fresh, leaving)
 	}
 	for i := range list {
 		p.followLocked(p.endpoints[list[i].Index])
@@ -337,19 +341,58 @@ func (p *Pool) changeLocked(list []Endpoint, removed []uint32) {
 	}
 }
 
-// wantLocked notes what an endpoint is to be.
-func (p *Pool) wantLocked(want *Endpoint) {
-	e := p.endpoints[want.Index]
+// expectLocked has an i-sock opened for a new endpoint before it is asked, where most of its cluster's others have one: what takes the place of
+// an endpoint in use will be asked as well, and its first request would take the slow path and open two connections. A cluster gets no more of
+// them at once than it had.
+func (p *Pool) expectLocked(list []Endpoint, fresh, leaving []*endpoint) {
+	if len(fresh) == 0 || len(p.free) <= len(p.cfg.Shared.Slots)/spared {
+		return
+	}
+	// use is how many endpoints there were besides the new ones, and how many of them have i-socks.
+	type use struct{ endpoints, asked int }
+	of, isNew := map[string]*use{}, map[*endpoint]bool{}
+	for _, e := range fresh {
+		of[e.Cluster], isNew[e] = &use{}, true
+	}
+	count := func(e *endpoint) {
+		u := of[e.Cluster]
+		if u == nil || isNew[e] {
+			return
+		}
+		u.endpoints++
+		if e.open > 0 {
+			u.asked++
+		}
+	}
+	for i := range list {
+		count(p.endpoints[list[i].Index])
+	}
+	for _, e := range leaving {
+		count(e)
+	}
+	for _, e := range fresh {
+		// Of both as many are taken away as leaves the comparison as it is.
+		if u := of[e.Cluster]; u.asked > 0 && 2*u.asked >= u.endpoints {
+			u.asked, u.endpoints = u.asked-1, u.endpoints-2
+			e.target = max(e.target, 1)
+		}
+	}
+}
+
+// wantLocked notes what an endpoint is to be, and reports whether it is new, or has come back.
+func (p *Pool) wantLocked(want *Endpoint) (e *endpoint, isNew bool) {
+	e = p.endpoints[want.Index]
 	if e == nil {
 		e = &endpoint{gone: true}
 		p.endpoints[want.Index] = e
 	}
 	e.Endpoint = *want
-	if e.gone {
+	if isNew = e.gone; isNew {
 		e.gone = false
 		p.wanted++
 		delete(p.leaving, want.Index)
 	}
+	return e, isNew
 }
 
 // followLocked opens and closes i-socks as the endpoint's settings say.
