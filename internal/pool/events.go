@@ -379,14 +379,23 @@ func (p *Pool) sweep(now uint64) (next time.Duration) {
 	if p.ctx.Err() != nil {
 		return next
 	}
-	for _, e := range p.live {
-		e.demand.leased, e.worn = 0, 0
-	}
 	at := time.Now()
-	for slot, s := range p.isocks {
-		state := p.cfg.Shared.State(slot)
-		e := p.endpoints[s.endpoint]
-		if e != nil && state != maps.SlotBroken && p.limitLocked(e, s, state == maps.SlotLeased, at) {
+	for _, e := range p.live {
+		next = min(next, p.sweepEndpointLocked(e, at, now), e.pace(p.cfg.Initial))
+		p.shrinkLocked(e, now)
+	}
+	return max(next, shortestPause)
+}
+
+// sweepEndpointLocked looks at an endpoint's i-socks. It returns when to look at their leases again, or later.
+func (p *Pool) sweepEndpointLocked(e *endpoint, at time.Time, now uint64) (next time.Duration) {
+	next = p.calm
+	e.demand.leased, e.worn = 0, 0
+	// From the end: the last one takes the place of one that closes.
+	for i := len(e.isocks) - 1; i >= 0; i-- {
+		s := e.isocks[i]
+		state := p.cfg.Shared.State(s.slot)
+		if state != maps.SlotBroken && p.limitLocked(e, s, state == maps.SlotLeased, at) {
 			continue
 		}
 		switch state {
@@ -397,11 +406,7 @@ func (p *Pool) sweep(now uint64) (next time.Duration) {
 			p.endLocked(s)
 		}
 	}
-	for _, e := range p.live {
-		next = min(next, e.pace(p.cfg.Initial))
-		p.shrinkLocked(e, now)
-	}
-	return max(next, shortestPause)
+	return next
 }
 
 // pace is how often an endpoint is to be looked at: often where requests are many, since i-socks in use are counted by these looks.

@@ -3,6 +3,7 @@
 package pool
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -35,4 +36,67 @@ func TestManyEndpointsAreConnectedToWhenTheyAreAsked(t *testing.T) {
 	// Few enough by now for each to have its own.
 	r.p.SetEndpoints([]Endpoint{asked.endpoint(ours)})
 	r.awaitIdle(ours, 2)
+}
+
+// What takes the place of an endpoint that is asked will be asked as well.
+func TestNewEndpointOfAClusterInUseIsConnectedTo(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		asked, left, added []uint32
+		want               int
+	}{
+		"in place of one that is asked":         {asked: []uint32{0}, left: []uint32{0}, added: []uint32{2}, want: 1},
+		"beside one of two":                     {asked: []uint32{1}, added: []uint32{2}, want: 1},
+		"two beside one of two":                 {asked: []uint32{1}, added: []uint32{2, 3}, want: 1},
+		"two beside two":                        {asked: []uint32{0, 1}, added: []uint32{2, 3}, want: 2},
+		"beside none":                           {added: []uint32{2}},
+		"in place of one that nobody has asked": {left: []uint32{0}, added: []uint32{2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, setup{initial: 2, eager: 1, shrinkAfter: time.Hour})
+			var servers [4]*server
+			for i := range servers {
+				servers[i] = newServer(t)
+			}
+			// Of another cluster, and asked: it is of no consequence.
+			elsewhere := servers[3].endpoint(3)
+			elsewhere.Cluster = "elsewhere"
+			first := []Endpoint{servers[0].endpoint(0), servers[1].endpoint(1)}
+			if len(tt.added) < 2 {
+				first = append(first, elsewhere)
+			}
+			r.set(first...)
+			for _, index := range tt.asked {
+				r.p.Grow(index)
+				r.awaitIdle(index, 1)
+			}
+			if len(tt.added) < 2 {
+				r.p.Grow(3)
+				r.awaitIdle(3, 1)
+			}
+			var told []Endpoint
+			for _, index := range []uint32{0, 1} {
+				if !slices.Contains(tt.left, index) {
+					told = append(told, servers[index].endpoint(index))
+				}
+			}
+			for _, index := range tt.added {
+				told = append(told, servers[index].endpoint(index))
+			}
+			r.p.Change(told, tt.left)
+			r.p.mu.Lock()
+			got := 0
+			for _, index := range tt.added {
+				got += r.p.endpoints[index].target
+			}
+			r.p.mu.Unlock()
+			if got != tt.want {
+				t.Errorf("i-socks wanted of new endpoints: got %d, want %d", got, tt.want)
+			}
+			for _, index := range tt.added[:tt.want] {
+				r.awaitIdle(index, 1)
+			}
+		})
+	}
 }

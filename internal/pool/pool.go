@@ -100,7 +100,7 @@ type Config struct {
 	// Initial and Max bound the i-socks of one endpoint; 0 means 4 and 2048.
 	Initial, Max int
 	// Eager is up to how many endpoints there may be for each to have its Initial i-socks; 0 means 256. Where there are more, an
-	// endpoint is connected to when a request finds no i-sock of it.
+	// endpoint is connected to when a request finds no i-sock of it, or when it comes to a cluster most of whose endpoints have one.
 	Eager int
 	// StreamIdle is how long a leased i-sock may carry nothing, 0 means 5 minutes, as Envoy's
 	// HttpConnectionManager.stream_idle_timeout.
@@ -154,7 +154,7 @@ type Pool struct {
 	// ofCluster counts the i-socks of each, those that are being opened too.
 	ofCluster map[string]uint32
 	free      []uint32
-	// complain is when the last complaint about slots was made.
+	// complain is when the last complaint about room was made.
 	complain time.Time
 	// zombies are the slots of closed i-socks that programs may still be at work on, or that still lie in a stack.
 	zombies map[uint32]struct{}
@@ -306,8 +306,11 @@ func (p *Pool) Change(list []Endpoint, removed []uint32) {
 }
 
 func (p *Pool) changeLocked(list []Endpoint, removed []uint32) {
+	var fresh []*endpoint
 	for i := range list {
-		p.wantLocked(&list[i])
+		if e, isNew := p.wantLocked(&list[i]); isNew {
+			fresh = append(fresh, e)
+		}
 	}
 	leaving := make([]*endpoint, 0, len(removed))
 	for _, index := range removed {
@@ -320,6 +323,7 @@ func (p *Pool) changeLocked(list []Endpoint, removed []uint32) {
 	if p.floor = p.cfg.Initial; p.wanted > p.cfg.Eager {
 		// Thousands of connections at once would be a storm, and most of them for nothing.
 		p.floor = 0
+		p.expectLocked(list, fresh, leaving)
 	}
 	for i := range list {
 		p.followLocked(p.endpoints[list[i].Index])
@@ -337,19 +341,58 @@ func (p *Pool) changeLocked(list []Endpoint, removed []uint32) {
 	}
 }
 
-// wantLocked notes what an endpoint is to be.
-func (p *Pool) wantLocked(want *Endpoint) {
-	e := p.endpoints[want.Index]
+// expectLocked has an i-sock opened for a new endpoint before it is asked, where most of its cluster's others have one: what takes the place of
+// an endpoint in use will be asked as well, and its first request would take the slow path and open two connections. A cluster gets no more of
+// them at once than it had.
+func (p *Pool) expectLocked(list []Endpoint, fresh, leaving []*endpoint) {
+	if len(fresh) == 0 || len(p.free) <= len(p.cfg.Shared.Slots)/spared {
+		return
+	}
+	// use is how many endpoints there were besides the new ones, and how many of them have i-socks.
+	type use struct{ endpoints, asked int }
+	of, isNew := map[string]*use{}, map[*endpoint]bool{}
+	for _, e := range fresh {
+		of[e.Cluster], isNew[e] = &use{}, true
+	}
+	count := func(e *endpoint) {
+		u := of[e.Cluster]
+		if u == nil || isNew[e] {
+			return
+		}
+		u.endpoints++
+		if e.open > 0 {
+			u.asked++
+		}
+	}
+	for i := range list {
+		count(p.endpoints[list[i].Index])
+	}
+	for _, e := range leaving {
+		count(e)
+	}
+	for _, e := range fresh {
+		// Of both as many are taken away as leaves the comparison as it is.
+		if u := of[e.Cluster]; u.asked > 0 && 2*u.asked >= u.endpoints {
+			u.asked, u.endpoints = u.asked-1, u.endpoints-2
+			e.target = max(e.target, 1)
+		}
+	}
+}
+
+// wantLocked notes what an endpoint is to be, and reports whether it is new, or has come back.
+func (p *Pool) wantLocked(want *Endpoint) (e *endpoint, isNew bool) {
+	e = p.endpoints[want.Index]
 	if e == nil {
 		e = &endpoint{gone: true}
 		p.endpoints[want.Index] = e
 	}
 	e.Endpoint = *want
-	if e.gone {
+	if isNew = e.gone; isNew {
 		e.gone = false
 		p.wanted++
 		delete(p.leaving, want.Index)
 	}
+	return e, isNew
 }
 
 // followLocked opens and closes i-socks as the endpoint's settings say.
@@ -415,7 +458,7 @@ func (p *Pool) fillLocked(e *endpoint) {
 	}
 	for e.open+e.dialing < e.target {
 		if len(p.free) == 0 {
-			p.complainLocked(e)
+			p.complainLocked("no free slot for an i-sock; requests that find none are served in user space", e, "slots", len(p.cfg.Shared.Slots))
 			return
 		}
 		if !p.mayOpenLocked(e) {
@@ -448,13 +491,12 @@ func (p *Pool) uncountLocked(e *endpoint) {
 }
 
 // complainLocked reports, at most once a second, that there is no room for an i-sock: each request to the endpoint asks again.
-func (p *Pool) complainLocked(e *endpoint) {
+func (p *Pool) complainLocked(what string, e *endpoint, more ...any) {
 	if time.Since(p.complain) < time.Second {
 		return
 	}
 	p.complain = time.Now()
-	p.cfg.Logger.Warn("no free slot for an i-sock; requests that find none are served in user space",
-		"endpoint", e.Address, "slots", len(p.cfg.Shared.Slots))
+	p.cfg.Logger.Warn(what, append([]any{"endpoint", e.Address}, more...)...)
 }
 
 // open connects one i-sock and puts it in service.
@@ -587,20 +629,35 @@ func (p *Pool) failedLocked(e *endpoint, err error) {
 		p.releaseLocked(e)
 		return
 	}
-	if p.cfg.Refused != nil {
-		p.cfg.Refused(e.Index, e.open)
-	}
 	if e.backoff == 0 {
 		e.backoff = firstBackoff
+	}
+	if isShortage(err) {
+		p.complainLocked("no room for another i-sock; requests that find none are served in user space", e, "err", err)
+	} else {
+		p.refusedLocked(e, err)
+	}
+	if e.retry == nil {
+		e.retry = time.AfterFunc(e.backoff, func() { p.retry(e) })
+	}
+}
+
+// isShortage reports that this host has no room for another connection, which says nothing of the endpoint.
+func isShortage(err error) bool {
+	return slices.ContainsFunc([]error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EADDRINUSE}, func(one error) bool {
+		return errors.Is(err, one)
+	})
+}
+
+// refusedLocked notes that an endpoint has not let itself be connected to.
+func (p *Pool) refusedLocked(e *endpoint, err error) {
+	if p.cfg.Refused != nil {
+		p.cfg.Refused(e.Index, e.open)
 	}
 	flags := &p.cfg.Shared.Endpoints[e.Index].Flags
 	if e.open == 0 && atomic.OrUint32(flags, uint32(maps.EndpointDown))&uint32(maps.EndpointDown) == 0 {
 		p.cfg.Logger.Warn("endpoint is out of service", "endpoint", e.Address, "err", err)
 	}
-	if e.retry != nil {
-		return
-	}
-	e.retry = time.AfterFunc(e.backoff, func() { p.retry(e) })
 }
 
 // retry probes with one connection; when it opens, the others follow.

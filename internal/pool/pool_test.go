@@ -3,6 +3,7 @@
 package pool
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -376,6 +377,34 @@ func TestRefusedEndpointIsOutOfServiceUntilItListens(t *testing.T) {
 	r.awaitIdle(ours, initial)
 	if r.down(ours) {
 		t.Error("the endpoint is out of service after it has come back")
+	}
+}
+
+// The endpoint has not been asked at all.
+func TestEndpointIsInServiceWhereThereIsNoRoomForConnections(t *testing.T) {
+	t.Parallel()
+	for _, short := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EADDRINUSE} {
+		t.Run(short.Error(), func(t *testing.T) {
+			t.Parallel()
+			var d dials
+			var room atomic.Bool
+			r := newRig(t, setup{
+				refused: func(uint32, int) { t.Error("the endpoint counts as one that refuses") },
+				connecting: func() error {
+					if room.Load() {
+						return nil
+					}
+					return errors.Join(d.note(), fmt.Errorf("open socket: %w", short))
+				},
+			})
+			r.set(newServer(t).endpoint(ours))
+			d.await(t, 3)
+			if r.down(ours) {
+				t.Error("the endpoint is out of service")
+			}
+			room.Store(true)
+			r.awaitIdle(ours, 1)
+		})
 	}
 }
 

@@ -3,6 +3,7 @@
 package reconcile
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"math"
@@ -53,6 +54,7 @@ type Reconciler struct {
 	stats Stats
 	// written is the sum of those that have come to their end.
 	written atomic.Uint64
+	said    said
 }
 
 // numbers are the indices of all maps that are not in use.
@@ -171,17 +173,56 @@ func (r *Reconciler) switchClusters(im *compile.Image) bool {
 func (r *Reconciler) switchTo(im *compile.Image) error {
 	r.stats = Stats{}
 	err := r.apply(im)
-	if err == nil {
-		r.sayInForce(im)
+	if err != nil {
+		// What comes after a failure is said.
+		r.said = said{}
+		return err
 	}
-	return err
+	r.sayInForce(im)
+	return nil
 }
 
 func (r *Reconciler) sayInForce(im *compile.Image) {
 	r.written.Add(uint64(r.stats.Total()))
-	if r.stats.Total() > 0 {
-		r.log.Info("configuration is in force", "listeners", len(im.Listeners), "clusters", len(im.Clusters), "writes", r.stats.Total())
+	if r.stats.Total() == 0 {
+		return
 	}
+	level := slog.LevelInfo
+	if !r.said.may(r.now()) {
+		level = slog.LevelDebug
+	}
+	r.log.Log(context.Background(), level, "configuration is in force",
+		"listeners", len(im.Listeners), "clusters", len(im.Clusters), "writes", r.stats.Total(), "unsaid", r.said.unsaid)
+	if level == slog.LevelInfo {
+		r.said.unsaid = 0
+	}
+}
+
+// A control plane may change something a hundred times a second: of many changes in a row the first saidAtOnce are said, and then one in saidEvery.
+const (
+	saidAtOnce = 10
+	saidEvery  = 10 * time.Second
+)
+
+// said paces what is said of changes.
+type said struct {
+	// unsaid changes there have been since the last one that was said.
+	unsaid int
+	// owed is a pause for each that was said; time pays.
+	owed time.Duration
+	at   time.Time
+}
+
+// may reports whether a change at this time is to be said, and counts it.
+func (s *said) may(now time.Time) bool {
+	s.owed = max(0, s.owed-now.Sub(s.at))
+	s.at = now
+	if s.owed > (saidAtOnce-1)*saidEvery {
+		s.unsaid++
+		return false
+	}
+	s.owed += saidEvery
+	return true
 }
 
 // apply adds children before parents and removes parents before children.

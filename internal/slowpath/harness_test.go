@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,6 +81,8 @@ type front struct {
 	proxy    *Proxy
 	balancer *fakeBalancer
 	address  string
+	// brief is Session.Brief of what is served next.
+	brief atomic.Bool
 
 	mu      sync.Mutex
 	results []Result // guarded by mu; one per Serve call
@@ -150,7 +153,7 @@ func (f *front) listen() {
 // serve does what the owner of anchors does.
 func (f *front) serve(ctx context.Context, conn net.Conn) {
 	for {
-		r, _ := f.proxy.Serve(ctx, conn, Session{Listener: "l"})
+		r, _ := f.proxy.Serve(ctx, conn, Session{Listener: "l", Brief: f.brief.Load()})
 		f.mu.Lock()
 		f.results = append(f.results, r)
 		f.mu.Unlock()

@@ -15,11 +15,12 @@ const sweepInterval = time.Second
 // idlePool keeps the connections to endpoints that no request uses. None of them costs a goroutine or a buffer.
 type idlePool struct {
 	perEndpoint int
-	keep        time.Duration
+	// keep is how long one is kept, briefly one that was opened since the fast path had none.
+	keep, briefly time.Duration
 
 	mu sync.Mutex
-	// conns to each place, the one used last at the end. Guarded by mu.
-	conns map[place][]*upstreamConn
+	// conns to each address, the one used last at the end. Guarded by mu.
+	conns map[netip.AddrPort][]*upstreamConn
 	// timer runs while there are idle connections, but for one last time. Guarded by mu.
 	timer   *time.Timer
 	running bool // guarded by mu
@@ -31,7 +32,10 @@ type idlePool struct {
 }
 
 func newIdlePool(l Limits) *idlePool {
-	return &idlePool{perEndpoint: l.IdlePerEndpoint, keep: l.UpstreamIdle, interval: min(l.UpstreamIdle, sweepInterval), conns: map[place][]*upstreamConn{}}
+	return &idlePool{
+		perEndpoint: l.IdlePerEndpoint, keep: l.UpstreamIdle, briefly: min(l.BriefIdle, l.UpstreamIdle), interval: min(l.UpstreamIdle, sweepInterval),
+		conns: map[netip.AddrPort][]*upstreamConn{},
+	}
 }
 
 // take returns a connection that is open and quiet, or nil. The one used last comes first: it is the likeliest to be open.
@@ -48,15 +52,14 @@ func (p *idlePool) take(from place) *upstreamConn {
 func (p *idlePool) pop(from place) *upstreamConn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	conns := p.conns[from]
-	if len(conns) == 0 {
-		return nil
+	conns := p.conns[from.address]
+	for i, c := range slices.Backward(conns) {
+		if c.place == from {
+			p.conns[from.address] = slices.Delete(conns, i, i+1)
+			return c
+		}
 	}
-	last := len(conns) - 1
-	c := conns[last]
-	conns[last] = nil
-	p.conns[from] = conns[:last]
-	return c
+	return nil
 }
 
 // usable reports whether another request may be sent. What has been said meanwhile answers nothing, and could be taken for the
@@ -66,6 +69,9 @@ func (p *idlePool) usable(c *upstreamConn) bool {
 	keep := p.keep
 	if c.limits.Idle > 0 {
 		keep = c.limits.Idle
+	}
+	if c.brief {
+		keep = min(keep, p.briefly)
 	}
 	return now.Sub(c.idleSince) < keep && !c.worn(now) && c.quiet()
 }
@@ -87,11 +93,12 @@ func (p *idlePool) put(c *upstreamConn) {
 	c.idleSince = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || !p.keeps(c.place.address) || len(p.conns[c.place]) >= p.perEndpoint {
+	at := c.place.address
+	if p.closed || !p.keeps(at) || len(p.conns[at]) >= p.perEndpoint {
 		_ = c.Close()
 		return
 	}
-	p.conns[c.place] = append(p.conns[c.place], c)
+	p.conns[at] = append(p.conns[at], c)
 	p.hasten(c)
 	p.start()
 }
@@ -115,19 +122,28 @@ func (p *idlePool) keepOnly(added, dropped []netip.AddrPort) {
 	}
 	for _, endpoint := range dropped {
 		delete(p.kept, endpoint)
+		p.drop(endpoint)
 	}
-	if len(dropped) == 0 {
-		return
+}
+
+// drop closes the connections to an address. It needs mu.
+func (p *idlePool) drop(at netip.AddrPort) (closed int) {
+	conns := p.conns[at]
+	for _, c := range conns {
+		_ = c.Close()
 	}
-	for at, conns := range p.conns {
-		if p.keeps(at.address) {
-			continue
-		}
-		for _, c := range conns {
-			_ = c.Close()
-		}
-		delete(p.conns, at)
+	delete(p.conns, at)
+	return len(conns)
+}
+
+// shed closes all connections, because there is no room for another, and says how many there were.
+func (p *idlePool) shed() (closed int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for at := range p.conns {
+		closed += p.drop(at)
 	}
+	return closed
 }
 
 // start needs mu.
@@ -169,10 +185,7 @@ func (p *idlePool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	for _, conns := range p.conns {
-		for _, c := range conns {
-			_ = c.Close()
-		}
+	for at := range p.conns {
+		p.drop(at)
 	}
-	clear(p.conns)
 }

@@ -79,6 +79,8 @@ type Limits struct {
 	// UpstreamIdle is how long an unused upstream connection is kept, default
 	// 1 hour (HttpProtocolOptions.idle_timeout).
 	UpstreamIdle time.Duration
+	// BriefIdle is how long one is kept that was opened for a Session.Brief, default 1 second.
+	BriefIdle time.Duration
 	// IdlePerEndpoint bounds the unused connections kept per endpoint, default 256.
 	IdlePerEndpoint int
 }
@@ -89,6 +91,7 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.StreamIdle, 5*time.Minute)
 	setDefault(&l.HeadTimeout, l.StreamIdle)
 	setDefault(&l.UpstreamIdle, time.Hour)
+	setDefault(&l.BriefIdle, time.Second)
 	setDefault(&l.IdlePerEndpoint, 256)
 }
 
@@ -241,6 +244,9 @@ type Session struct {
 	Draw uint64
 	// Begun is the first request where the fast path has begun to serve it; nil: all are read from the connection.
 	Begun *Begun
+	// Brief: the requests would not be here if the fast path had had a connection idle, and it opens one now. What is opened here is not needed
+	// for long: of thousands of endpoints it would double the connections.
+	Brief bool
 }
 
 // Result tells what became of a connection.

@@ -113,6 +113,7 @@ func (x *exchange) connect(endpoint netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
+	c.brief = true
 	x.use(c)
 	return nil
 }
@@ -129,6 +130,7 @@ func (x *exchange) destination(endpoint netip.AddrPort) destination {
 func (x *exchange) use(c *upstreamConn) {
 	x.upstream = c
 	c.requests++
+	c.brief = c.brief && x.session.Brief
 	c.limits = x.connections
 	c.begin(x.tryCtx, &x.proxy.config.Limits)
 	if x.maxAttempt > 0 {

@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
@@ -76,6 +78,9 @@ func (p *Proxy) connect(ctx context.Context, to destination, timeout time.Durati
 	defer cancel()
 	defer context.AfterFunc(p.base, cancel)()
 	conn, err := p.config.Dial(ctx, to.address)
+	if isShortage(err) && p.idle.shed() > 0 {
+		conn, err = p.config.Dial(ctx, to.address)
+	}
 	if err == nil && to.target != nil {
 		conn, err = p.config.Secure(ctx, conn, *to.target)
 	}
@@ -87,6 +92,9 @@ func (p *Proxy) connect(ctx context.Context, to destination, timeout time.Durati
 	return newUpstreamConn(conn, to.place()), nil
 }
 
+// isShortage reports that there is no room for another connection, neither's fault: idle ones have the room.
+func isShortage(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }
+
 func dialTCP(ctx context.Context, endpoint netip.AddrPort) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, "tcp", endpoint.String())
@@ -97,6 +105,8 @@ type upstreamConn struct {
 	net.Conn
 	place  place
 	reused bool
+	// brief: it was opened, and has been used since, for sessions that are Brief.
+	brief bool
 	// opened is when it was, idleSince when the last request ended.
 	opened, idleSince time.Time
 	// requests it has been used for, and the limits of the cluster that used it last.

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/model"
 )
 
 // waitFor fails the test unless the channel is closed or sent to.
@@ -176,6 +180,76 @@ func TestIdleConnectionsAreBoundedAndEnd(t *testing.T) {
 		together.Add(requests)
 	}
 	together.Add(-requests)
+}
+
+// The fast path opens connections of its own to the same endpoints: of thousands that are asked now and then each would have two for an hour.
+func TestConnectionThatStandsInForTheFastPathIsKeptBriefly(t *testing.T) {
+	for name, tt := range map[string]struct {
+		brief []bool
+		kept  int
+	}{
+		"all stand in":               {[]bool{true, true}, 0},
+		"opened for another request": {[]bool{false, true}, 1},
+		"used by another request":    {[]bool{true, false}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFront(t, list(saying200(t)), withLimits(Limits{BriefIdle: time.Hour, UpstreamIdle: 3 * time.Hour}))
+			for _, brief := range tt.brief {
+				f.brief.Store(brief)
+				f.exchange("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+				f.awaitIdle(1)
+			}
+			f.age(2 * time.Hour)
+			f.proxy.idle.sweep()
+			if n := f.idleConns(); n != tt.kept {
+				t.Errorf("%d connections are kept, want %d", n, tt.kept)
+			}
+		})
+	}
+}
+
+// age makes idle connections so much older.
+func (f *front) age(by time.Duration) {
+	f.proxy.idle.mu.Lock()
+	defer f.proxy.idle.mu.Unlock()
+	for _, conns := range f.proxy.idle.conns {
+		for _, c := range conns {
+			c.idleSince = c.idleSince.Add(-by)
+		}
+	}
+}
+
+// saying200 answers each request of a connection.
+func saying200(t testing.TB) netip.AddrPort {
+	return rawEndpoint(t, func(conn net.Conn, r *bufio.Reader) {
+		for readHeadOf(r) != "" {
+			_, _ = io.WriteString(conn, ok2)
+		}
+	})
+}
+
+func TestIdleConnectionsMakeRoomForNewOnes(t *testing.T) {
+	first, second := saying200(t), saying200(t)
+	open := map[netip.AddrPort]int{}
+	var f *front
+	f = newFront(t, list(first, second), func(c *Config, _ *model.Route) {
+		c.Dial = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+			if f.idleConns() > 0 {
+				return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("socket", unix.EMFILE)}
+			}
+			open[to]++
+			return dialTCP(ctx, to)
+		}
+	})
+	for range 2 {
+		if got := f.exchange("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 200 ") {
+			t.Errorf("got %q", got)
+		}
+		f.awaitIdle(1)
+	}
+	if open[first] != 1 || open[second] != 1 {
+		t.Errorf("connections opened: %v, want one to each", open)
+	}
 }
 
 func TestIdleConnectionsThatEndAreClosedWithoutARequest(t *testing.T) {

@@ -100,6 +100,7 @@ func poke(what chan struct{}) {
 // handOut calls Update with the newest state whenever it has changed. The stream does not wait for it: what a server is told is that a
 // resource is good and is taken, not that it is in force. So a slow Update costs no more than one state that waits, and skips those between.
 func (c *Client) handOut(ctx context.Context) {
+	var p pace
 	for {
 		select {
 		case <-ctx.Done():
@@ -122,18 +123,34 @@ func (c *Client) handOut(ctx context.Context) {
 			c.counted.failures++
 		}
 		c.mu.Unlock()
-		if !sleep(ctx, min(took*restOfUpdate, maxRest)) {
+		if rest := p.rest(begun, took); rest > 0 && !sleep(ctx, rest) {
 			return
 		}
 	}
 }
 
-// A server that never rests has the newest state handed out again and again. In between is a rest so many times as long as the last Update took, so
-// that updates have a fifth of a processor at most, and maxRest at most, so that none is late.
+// A server that never rests has the newest state handed out again and again. Each Update owes a rest so many times as long as it took, so that
+// updates have a fifth of a processor at most. The time between updates pays, and up to restCredit may be owed: where updates are short, or few,
+// none waits for another. A rest is maxRest at most, so that no update is late.
 const (
 	restOfUpdate = 4
+	restCredit   = 100 * time.Millisecond
 	maxRest      = 250 * time.Millisecond
 )
+
+// pace tells how long to rest between updates.
+type pace struct {
+	owed  time.Duration
+	ended time.Time // of the last update
+}
+
+// rest is how long to wait after an update.
+func (p *pace) rest(begun time.Time, took time.Duration) time.Duration {
+	p.owed = max(0, p.owed-begun.Sub(p.ended))
+	p.owed = min(p.owed+took*restOfUpdate, restCredit+maxRest)
+	p.ended = begun.Add(took)
+	return max(0, p.owed-restCredit)
+}
 
 // newest returns what is to be handed out, if it is something new. The first state is held back until it is complete, as Envoy does not listen
 // before its first configuration has warmed: so a restart does not begin with half of it. It is handed out even if it is empty.
