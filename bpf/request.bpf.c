@@ -452,10 +452,13 @@ static __always_inline enum verdict request_move(struct sk_msg_md *msg, struct p
 	if (e->flags & ENDPOINT_TLS)
 		return HANDOVER_ENDPOINT_TLS;
 	bpf_loop(MAX_LEASE_TRIES, lease_try_step, &t, 0);
-	if (!(__u32)e->idle)
+	if (!t.done || !t.slot) {
+		__sync_fetch_and_add(&e->missed, 1);
 		endpoint_want(e, chosen);
-	if (!t.done || !t.slot)
 		return HANDOVER_POOL_EMPTY;
+	}
+	if (!(__u32)e->idle || (e->ask_at && e->outstanding >= e->ask_at))
+		endpoint_want(e, chosen);
 	/* As the client has sent it: the daemon, should it send it again, edits it itself. */
 	t.slot->kept = request_keep(msg, ps, t.index);
 	if (!request_retries(t.slot, t.index, to->flags)) {

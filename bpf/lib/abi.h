@@ -691,8 +691,12 @@ struct endpoint {
 	__u32 gateway_error_limit;
 	/* Its cluster. Writer: daemon. */
 	__u32 cluster;
-	__u32 unused;
-	__u64 reserved[1];
+	/* From so many outstanding requests on the daemon is asked for more i-socks although some are idle; 0: only when none is. Writer:
+	 * daemon. */
+	__u32 ask_at;
+	/* Requests that found no idle i-sock since the daemon last opened some. Writers: request program; the daemon, which sets it to 0. */
+	__u32 missed;
+	__u32 reserved;
 };
 
 /* Where an endpoint listens, SHARED; by the endpoint's number. IPv4 mapped into IPv6. Writer: daemon, before a group leads to the

@@ -118,8 +118,9 @@ func (s *Set) start(fd int, sa unix.Sockaddr) (uint16, error) {
 // wait for connections at all. Without the fast path every connection needs the daemon at once.
 const acceptPace = 250 * time.Millisecond
 
-// acceptAt is how many connections may wait: they come to several listeners at random, and each must have room in its queue.
-const acceptAt = 64
+// acceptAt is how many connections may wait: they come to several listeners at random, and each must have room in its queue. To accept and
+// close one takes some 8 us: the fewer may wait, the more requests find the daemon at work on their processor.
+const acceptAt = 1024
 
 // announcePace is between two looks for a connection that was announced a moment before it is there, announceLooks is how many there are.
 const (

@@ -167,8 +167,9 @@ type abiEndpoint struct {
 	ErrorLimit        uint32
 	GatewayErrorLimit uint32
 	Cluster           uint32
-	Unused            uint32
-	Reserved          [1]uint64
+	AskAt             uint32
+	Missed            uint32
+	Reserved          uint32
 }
 
 type abiEndpointAddress struct {

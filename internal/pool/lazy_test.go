@@ -21,7 +21,7 @@ func TestManyEndpointsAreConnectedToWhenTheyAreAsked(t *testing.T) {
 		t.Fatalf("connections before a request: got %d, want none", n)
 	}
 	for _, want := range []int{1, 2, 4} {
-		r.p.Grow(ours)
+		r.runOut(ours)
 		r.awaitIdle(ours, want)
 	}
 	// What a window has not needed is closed, to the last.

@@ -424,7 +424,8 @@ func (p *Pool) Ready() bool {
 	return true
 }
 
-// Grow opens more i-socks for an endpoint that ran out of idle ones.
+// Grow opens more i-socks for an endpoint that ran out of idle ones, or is about to: half as many again as are in use, and one for each request
+// that has found none.
 func (p *Pool) Grow(index uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -432,13 +433,53 @@ func (p *Pool) Grow(index uint32) {
 	if e == nil || e.gone {
 		return
 	}
-	e.demand.peak = max(e.demand.peak, e.open)
-	e.target = min(max(e.target, 2*e.open, 1), p.cfg.Max)
-	p.fillLocked(e)
-	if e.dialing == 0 {
-		// At its bound, or waiting to retry: asking again would change nothing until an i-sock opens.
-		atomic.StoreUint32(&p.cfg.Shared.Endpoints[index].Want, 0)
+	shared := &p.cfg.Shared.Endpoints[index]
+	missed := int(atomic.SwapUint32(&shared.Missed, 0))
+	leased := p.leasedLocked(e)
+	if missed > 0 {
+		// All were in use a moment ago.
+		leased = e.open
 	}
+	e.demand.peak = max(e.demand.peak, leased)
+	if leased >= busy(e.open) {
+		e.target = min(max(e.target, leased+(leased+1)/2, e.open+missed, 1), p.cfg.Max)
+	}
+	p.fillLocked(e)
+	if e.dialing > 0 {
+		return
+	}
+	// Enough are idle, or there is no way to open more. To ask again would change nothing until requests are more, or an i-sock opens.
+	at := uint32(0)
+	if idle := busy(e.open) - leased; idle > 0 && e.open >= enough {
+		at = atomic.LoadUint32(&shared.Outstanding) + uint32(idle)
+	}
+	atomic.StoreUint32(&shared.AskAt, at)
+	atomic.StoreUint32(&shared.Want, 0)
+}
+
+func (p *Pool) leasedLocked(e *endpoint) (n int) {
+	for _, s := range e.isocks {
+		if p.cfg.Shared.State(s.slot) == maps.SlotLeased {
+			n++
+		}
+	}
+	return n
+}
+
+// busy is how many of so many i-socks must be in use for more to be opened before all are.
+func busy(open int) int { return open - open/4 }
+
+// enough is how many i-socks an endpoint must have for that.
+const enough = 8
+
+// askLocked says at how many requests an endpoint is to have more i-socks. To open them takes time, of which a busy machine has little: those
+// that find none meanwhile are served in user space, and take more of it. Requests of the slow path count as well: Grow looks closer.
+func (p *Pool) askLocked(e *endpoint) {
+	at := 0
+	if e.open >= enough && e.open < p.cfg.Max {
+		at = busy(e.open)
+	}
+	atomic.StoreUint32(&p.cfg.Shared.Endpoints[e.Index].AskAt, uint32(at))
 }
 
 // Again connects at once to an endpoint that the pool avoids for a while, because somebody has seen that it is well.
@@ -517,6 +558,7 @@ func (p *Pool) open(e *endpoint, to Endpoint, slot uint32) {
 	}
 	e.open++
 	e.add(s)
+	p.askLocked(e)
 	p.live[e.Index] = e
 	e.backoff = 0
 	s.opened = time.Now()
@@ -765,6 +807,7 @@ func (p *Pool) closeLocked(s *isock) {
 	}
 	e.open--
 	e.remove(s)
+	p.askLocked(e)
 	p.uncountLocked(e)
 	e.dead++
 	if e.open == 0 {

@@ -120,7 +120,7 @@ func TestPoolGrowsUpToItsBound(t *testing.T) {
 	want := &r.shared.Endpoints[ours].Want
 	for _, size := range []int{4, 5, 5} {
 		atomic.StoreUint32(want, 1)
-		r.p.Grow(ours)
+		r.runOut(ours)
 		r.awaitIdle(ours, size)
 		eventually(t, func() string {
 			if atomic.LoadUint32(want) != 0 {
@@ -131,6 +131,58 @@ func TestPoolGrowsUpToItsBound(t *testing.T) {
 	}
 	if got := len(s.await(5)); got != 5 {
 		t.Errorf("connections: got %d, want 5", got)
+	}
+}
+
+func TestPoolGrowsByDemand(t *testing.T) {
+	t.Parallel()
+	const missed, size, leased, larger = 13, 15, 12, 18
+	r := newRig(t, setup{initial: 2, max: 25})
+	r.start(2)
+	e := &r.shared.Endpoints[ours]
+	askedAt := func(want uint32) {
+		t.Helper()
+		if got := atomic.LoadUint32(&e.AskAt); got != want {
+			t.Errorf("more i-socks are asked for at %d requests, want %d", got, want)
+		}
+	}
+	// To double would take as many wake-ups as there are doublings, for each of which a busy machine lets the daemon wait.
+	atomic.StoreUint32(&e.Missed, missed)
+	r.p.Grow(ours)
+	r.awaitIdle(ours, size)
+	if got := atomic.LoadUint32(&e.Missed); got != 0 {
+		t.Errorf("missed requests after the pool grew: got %d, want 0", got)
+	}
+	askedAt(leased)
+	for i := range leased - 1 {
+		r.lease(request{cookie: uint64(i + 1)})
+	}
+	// Of the slow path.
+	atomic.AddUint32(&e.Outstanding, 7)
+	r.p.Grow(ours)
+	r.awaitIdle(ours, size-leased+1)
+	askedAt(leased + 7)
+	r.lease(request{cookie: leased})
+	r.p.Grow(ours)
+	r.awaitIdle(ours, larger-leased)
+}
+
+// At its bound nothing can be opened: each request would wake the daemon.
+func TestPoolThatCannotGrowIsNotAsked(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{slots: 8, initial: 8})
+	r.start(8)
+	r.awaitIdle(ours, 8)
+	for i := range 7 {
+		r.lease(request{cookie: uint64(i + 1)})
+	}
+	r.p.Grow(ours)
+	e := &r.shared.Endpoints[ours]
+	if got := atomic.LoadUint32(&e.AskAt); got != 0 {
+		t.Errorf("without free slots more are asked for at %d requests, want never", got)
+	}
+	if got := atomic.LoadUint32(&e.Want); got != 0 {
+		t.Error("the endpoint wants more, although it was told that there are none")
 	}
 }
 

@@ -159,6 +159,13 @@ func (g registered) Put(cookie uint64, slot uint32) error {
 	return g.Table.Put(cookie, slot)
 }
 
+// runOut has as many requests find no i-sock of the endpoint as it has.
+func (r *rig) runOut(endpoint uint32) {
+	open, _, _, _ := r.view(endpoint)
+	atomic.StoreUint32(&r.shared.Endpoints[endpoint].Missed, uint32(max(open, 1)))
+	r.p.Grow(endpoint)
+}
+
 // noteReleased is called with the pool locked: nothing of the endpoint may be in use any more.
 func (r *rig) noteReleased(endpoint uint32) {
 	for slot := range r.shared.Slots {

@@ -46,7 +46,7 @@ func TestPoolShrinksToWhatIsNeeded(t *testing.T) {
 			r := newRig(t, setup{initial: 2, shrinkAfter: time.Hour})
 			s := r.start(2)
 			for size := 4; size <= 16; size *= 2 {
-				r.p.Grow(ours)
+				r.runOut(ours)
 				r.awaitIdle(ours, size)
 			}
 			r.endWindow()
@@ -100,7 +100,7 @@ func TestTheLastISockOfManyEndpointsIsKeptForAWhile(t *testing.T) {
 	asked, other := newServer(t), newServer(t)
 	r.set(asked.endpoint(ours), other.endpoint(1))
 	for _, want := range []int{1, 2} {
-		r.p.Grow(ours)
+		r.runOut(ours)
 		r.awaitIdle(ours, want)
 	}
 	for range 3 {

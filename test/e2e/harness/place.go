@@ -14,6 +14,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -85,6 +87,37 @@ func (p *Place) Sysctl(t testing.TB, name, value string) {
 	p.inside(t, func() error {
 		return os.WriteFile(filepath.Join("/proc/sys/net", name), []byte(value), 0)
 	})
+}
+
+// Netstat returns the counters of TCP that are not in its standard (TcpExt), of the place's network namespace.
+func (p *Place) Netstat(t testing.TB) map[string]int64 {
+	t.Helper()
+	var text []byte
+	p.inside(t, func() (err error) {
+		text, err = os.ReadFile("/proc/thread-self/net/netstat")
+		return err
+	})
+	counters := map[string]int64{}
+	var names []string
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || fields[0] != "TcpExt:" {
+			continue
+		}
+		// A line of names, and one of values.
+		if names == nil {
+			names = fields
+			continue
+		}
+		for i := 1; i < len(fields); i++ {
+			n, err := strconv.ParseInt(fields[i], 10, 64)
+			if err != nil {
+				t.Fatalf("counter %s: %v", names[i], err)
+			}
+			counters[names[i]] = n
+		}
+	}
+	return counters
 }
 
 // newNamespace makes a namespace without a name: it goes with its last user.
