@@ -89,11 +89,25 @@ var slowHabits = []string{
 
 func runHabit(t *testing.T, place *harness.Place, spec programs.HabitSpec) []string {
 	t.Helper()
-	// A hang is noted after this; nothing else takes so long.
-	spec.Limit = 10 * time.Second
-	var report programs.HabitReport
-	place.Program(t, programs.HabitProgram, spec).Next(t, &report)
-	return report.Notes
+	return runHabits(t, place, spec)[0]
+}
+
+// runHabits runs clients beside each other: most of their time they wait.
+func runHabits(t *testing.T, place *harness.Place, specs ...programs.HabitSpec) [][]string {
+	t.Helper()
+	var clients []*harness.Process
+	for _, spec := range specs {
+		// A hang is noted after this; nothing else takes so long.
+		spec.Limit = 10 * time.Second
+		clients = append(clients, place.Program(t, programs.HabitProgram, spec))
+	}
+	notes := make([][]string, len(clients))
+	for i, client := range clients {
+		var report programs.HabitReport
+		client.Next(t, &report)
+		notes[i] = report.Notes
+	}
+	return notes
 }
 
 // mannersOf starts a server of good manners.
@@ -176,28 +190,43 @@ func TestServersCanUseTheirSocketsInEveryManner(t *testing.T) {
 	for _, topology := range topologies {
 		t.Run(topology.name, func(t *testing.T) {
 			clients, servers := topology.places(t)
-			direct, running := observations{}, map[string]*harness.Manners{}
+			running := map[string]*harness.Manners{}
 			for _, read := range programs.Readers() {
 				running[read] = servers.Manners(t, programs.MannersSpec{Identity: "server", Read: read})
 			}
+			var names []string
+			var uploads []programs.HabitSpec
+			add := func(name, read, write string) {
+				server := running[read].Address.String()
+				names = append(names, name)
+				uploads = append(uploads, programs.HabitSpec{Habit: programs.UploadInParts, Manner: write, Address: server, Other: server})
+			}
+			for _, read := range programs.Readers() {
+				add("read/"+read, read, programs.WritePlain)
+			}
+			for _, write := range programs.Writers() {
+				add("write/"+write, programs.ReadPlain, write)
+			}
+			direct := runHabits(t, clients, uploads...)
+			for _, notes := range direct {
+				requireWork(t, notes)
+			}
 			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+				// Each has a cluster of its own, and so an i-sock that is idle.
 				var config harness.Config
-				services := map[string]netip.AddrPort{}
-				for read, server := range running {
-					services[read] = harness.Service()
-					config.Add(harness.OneCluster(services[read], server.Address))
+				through := slices.Clone(uploads)
+				for i := range through {
+					service := harness.Service()
+					config.Add(harness.OneCluster(service, netip.MustParseAddrPort(through[i].Address)))
+					through[i].Address = service.String()
 				}
 				balancer := harness.Start(t, mode, config, clients)
-				exchange := func(t *testing.T, read, write string) {
-					server := running[read].Address.String()
-					direct.requireTransparent(t, clients, mode, topology.name, services[read],
-						programs.HabitSpec{Habit: programs.UploadInParts, Manner: write, Address: server, Other: server})
-				}
-				for _, read := range programs.Readers() {
-					t.Run("read/"+read, func(t *testing.T) { exchange(t, read, programs.WritePlain) })
-				}
-				for _, write := range programs.Writers() {
-					t.Run("write/"+write, func(t *testing.T) { exchange(t, programs.ReadPlain, write) })
+				for i, notes := range runHabits(t, clients, through...) {
+					t.Run(names[i], func(t *testing.T) {
+						requireSame(t, direct[i], notes, func(direct, through string) bool {
+							return matchesDirect(direct, through, programs.UploadInParts, mode, topology.name)
+						})
+					})
 				}
 				if missed := running[programs.ReadPlain].State(t).Missed; missed > 0 {
 					t.Errorf("completions of MSG_ZEROCOPY that a server asked for and that did not come: %d", missed)
