@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,11 +19,19 @@ import (
 func (r *rig) openLease(c *client, slot uint32, lease uint64) maps.Lease {
 	r.t.Helper()
 	r.setLease(slot, lease)
-	r.shared.Slots[slot].Pending = uint32(maps.PendingRequest | maps.PendingResponse)
+	atomic.StoreUint32(&r.shared.Slots[slot].Pending, uint32(maps.PendingRequest|maps.PendingResponse))
 	must(r.t, r.cfg.Sockets.SlowConns.Put(c.cookie, maps.SlowConn{
 		Reason: uint32(maps.HandoverBodySpilled), Slot: slot, Lease: lease, HasLease: 1,
 	}))
 	return maps.Lease{Slot: slot, Number: lease}
+}
+
+// setLeased makes the slot that of a lease of which this is pending. The anchor may look at it already.
+func (r *rig) setLeased(slot uint32, pending maps.Pending, request uint32) {
+	s := &r.shared.Slots[slot]
+	atomic.StoreUint32(&s.Request, request)
+	atomic.StoreUint32(&s.Pending, uint32(pending))
+	atomic.StoreUint32(&s.State, uint32(maps.SlotLeased))
 }
 
 func TestBytesOfARequestThatHasBegunAreUploaded(t *testing.T) {
@@ -66,7 +75,7 @@ func TestLeaseEndsWithTheConnectionThatTheDaemonCloses(t *testing.T) {
 	})
 	c := r.dial()
 	lease := r.openLease(c, 2, 7)
-	r.shared.Slots[2].State = uint32(maps.SlotLeased)
+	r.setLeased(2, maps.PendingRequest|maps.PendingResponse, 0)
 	_, err := io.WriteString(c, "rest")
 	must(t, err)
 	c.mustEnd(unix.ECONNRESET)
@@ -91,7 +100,7 @@ func TestLeaseThatBreaksAroundTheClientsEndIsNoCleanEnd(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			var lease maps.Lease
+			lease := maps.Lease{Slot: 2, Number: 7}
 			r := newRig(t, setup{
 				upload: func(context.Context, Client, maps.Lease) Uploaded {
 					if tt.broken {
@@ -102,12 +111,12 @@ func TestLeaseThatBreaksAroundTheClientsEndIsNoCleanEnd(t *testing.T) {
 				leaseOf: func(uint64) (maps.Lease, bool) { return lease, true },
 			})
 			c := r.dial()
-			lease = r.openLease(c, 2, 7)
-			slot := &r.shared.Slots[2]
-			slot.State, slot.Pending = uint32(maps.SlotLeased), uint32(maps.PendingResponse)
+			r.openLease(c, lease.Slot, lease.Number)
 			if tt.tunnel {
+				r.setLeased(2, maps.PendingResponse, uint32(maps.RequestUpgrade))
 				r.shared.Switch(2)
-				slot.Request = uint32(maps.RequestUpgrade)
+			} else {
+				r.setLeased(2, maps.PendingResponse, 0)
 			}
 			if tt.broken {
 				r.shared.Break(2)
@@ -128,7 +137,7 @@ func TestLeaseThatBreaksAroundTheClientsEndIsNoCleanEnd(t *testing.T) {
 func TestEndOfAClientBelongsToTheTunnelThatItsRequestBecomes(t *testing.T) {
 	t.Parallel()
 	uploads := make(chan struct{}, 1)
-	var lease maps.Lease
+	lease := maps.Lease{Slot: 2, Number: 7}
 	r := newRig(t, setup{
 		upload: func(context.Context, Client, maps.Lease) Uploaded {
 			uploads <- struct{}{}
@@ -137,9 +146,8 @@ func TestEndOfAClientBelongsToTheTunnelThatItsRequestBecomes(t *testing.T) {
 		leaseOf: func(uint64) (maps.Lease, bool) { return lease, true },
 	})
 	c := r.dial()
-	lease = r.openLease(c, 2, 7)
-	slot := &r.shared.Slots[2]
-	slot.State, slot.Pending, slot.Request = uint32(maps.SlotLeased), uint32(maps.PendingResponse), uint32(maps.RequestUpgrade)
+	r.openLease(c, lease.Slot, lease.Number)
+	r.setLeased(2, maps.PendingResponse, uint32(maps.RequestUpgrade))
 	must(t, c.CloseWrite())
 	select {
 	case <-uploads:

@@ -5,6 +5,7 @@ package maps
 import (
 	"slices"
 	"sync/atomic"
+	"unsafe"
 )
 
 // The daemon's side of bpf/lib/lease.h: the same stack and the same state machine, on the same memory. A
@@ -24,6 +25,22 @@ func (s *Shared) State(slot uint32) SlotState {
 // Exchange changes the slot's state if it is `from`, and reports whether it did.
 func (s *Shared) Exchange(slot uint32, from, to SlotState) bool {
 	return atomic.CompareAndSwapUint32(&s.Slots[slot].State, uint32(from), uint32(to))
+}
+
+// slotWords are all words of a slot.
+type slotWords [unsafe.Sizeof(Slot{}) / 8]uint64
+
+// Prepare makes a FREE slot one that connects to this endpoint. The lease number stays: it must not repeat. It is written word by word, because
+// others look at the states of all slots meanwhile.
+func (s *Shared) Prepare(slot, endpoint uint32) {
+	sl := &s.Slots[slot]
+	lease := atomic.LoadUint64(&sl.Lease)
+	fresh := Slot{Endpoint: endpoint, Lease: lease + lease&1, Generation: max(sl.Generation+1, 1)}
+	words := (*slotWords)(unsafe.Pointer(sl))
+	for i, w := range (*slotWords)(unsafe.Pointer(&fresh)) {
+		atomic.StoreUint64(&words[i], w)
+	}
+	atomic.StoreUint32(&sl.State, uint32(SlotConnecting))
 }
 
 // Push puts an idle slot on its endpoint's stack.

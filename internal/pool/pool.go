@@ -610,7 +610,7 @@ var (
 // connect opens the socket of a slot. On error nothing of it is left.
 func (p *Pool) connect(to Endpoint, slot uint32) (*isock, error) {
 	s := &isock{pool: p, slot: slot, endpoint: to.Index}
-	p.prepare(slot, to.Index)
+	p.cfg.Shared.Prepare(slot, to.Index)
 	p.cfg.Shared.Slots[slot].MaxRequests = to.Limits.Requests
 	announced := false
 	fd, err := connect(p.ctx, to.Address, to.ConnectTimeout, func(local netip.AddrPort) error {
@@ -633,14 +633,6 @@ func (p *Pool) connect(to Endpoint, slot uint32) (*isock, error) {
 	}
 	atomic.StoreUint32(&p.cfg.Shared.Slots[slot].State, uint32(maps.SlotFree))
 	return nil, err
-}
-
-// prepare resets a free slot. The lease number stays: it must not repeat.
-func (p *Pool) prepare(slot, endpoint uint32) {
-	sl := &p.cfg.Shared.Slots[slot]
-	lease := atomic.LoadUint64(&sl.Lease)
-	*sl = maps.Slot{Endpoint: endpoint, Lease: lease + lease&1, Generation: max(sl.Generation+1, 1)}
-	atomic.StoreUint32(&sl.State, uint32(maps.SlotConnecting))
 }
 
 // register decides, once and for all, how requests reach this endpoint: into its socket when that is known to the

@@ -3,12 +3,16 @@
 package xds
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"strings"
+	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -51,12 +55,26 @@ func dial(s Server) (*grpc.ClientConn, error) {
 	return grpc.NewClient(s.Address, options...)
 }
 
+// unanswered bounds the time in which nothing is acknowledged: probes are not sent while something waits to be.
+const unanswered = 60 * time.Second
+
 func dialTCP(ctx context.Context, address string) (net.Conn, error) {
-	dialer := net.Dialer{KeepAliveConfig: probes}
+	dialer := net.Dialer{KeepAliveConfig: probes, Control: limitUnanswered}
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		return dialer.DialContext(ctx, "unix", strings.TrimPrefix(path, "//"))
 	}
 	return dialer.DialContext(ctx, "tcp", address)
+}
+
+func limitUnanswered(network, _ string, c syscall.RawConn) error {
+	if !strings.HasPrefix(network, "tcp") {
+		return nil
+	}
+	var set error
+	err := c.Control(func(fd uintptr) {
+		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unanswered.Milliseconds()))
+	})
+	return cmp.Or(err, os.NewSyscallError("setsockopt TCP_USER_TIMEOUT", set))
 }
 
 func security(s Server) credentials.TransportCredentials {

@@ -24,8 +24,8 @@
 //
 // Connections. Versions are those of the server that gave them: a stream to it begins with them, so that it need not send again what is known, and
 // the state stays in force meanwhile. Another server is told names without versions. A server that answers is kept while its stream lasts; then
-// the first is tried again. Pauses between rounds are random below 500 ms, doubling to 30 s, until a server has answered. TCP's keep-alive
-// finds a dead server in 60 s; HTTP/2's PING is off, as in Envoy, unless Server.KeepAlive asks for it. A response may have 64 MiB. A refusal
+// the first is tried again. Pauses between rounds are random below 500 ms, doubling to 30 s, until a server has answered. TCP
+// finds a dead server in 60 s, whether something waits for it (TCP_USER_TIMEOUT) or not (keep-alive); HTTP/2's PING is off, as in Envoy, unless Server.KeepAlive asks for it. A response may have 64 MiB. A refusal
 // of what was refused just before is sent after a pause, since some servers answer it with the same at once.
 //
 // Time to live. A resource that has one ends when it passes without the resource or a heartbeat; so does one that is referred to, which is then

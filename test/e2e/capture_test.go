@@ -123,7 +123,16 @@ func requireServed(t *testing.T, place *harness.Place, envoy bool, different map
 		"shop": []byte("GET / HTTP/1.1\r\nHost: shop.test\r\n\r\n"), "else": []byte("GET / HTTP/1.1\r\nHost: else.test\r\n\r\n"),
 		"old": []byte("GET / HTTP/1.0\r\n\r\n"), "TLS": hello(t, "shop.test", "h2"), "text": []byte("hello\n"),
 	}
+	var sends []programs.RawSend
 	for _, d := range destinations {
+		sends = append(sends, programs.RawSend{Address: d.address, Bytes: begins[d.begins]})
+	}
+	for i, a := range runRaw(t, place, 500*time.Millisecond, sends...) {
+		if len(a.Bytes) == 0 && !a.Closed && a.Error == "" {
+			// A machine that is busy.
+			a = runRaw(t, place, 5*time.Second, sends[i])[0]
+		}
+		d := destinations[i]
 		want := d.want
 		if different[d.name] != "" {
 			want = different[d.name]
@@ -131,15 +140,7 @@ func requireServed(t *testing.T, place *harness.Place, envoy bool, different map
 		if envoy && d.envoy != "" {
 			want = d.envoy
 		}
-		var report programs.RawReport
-		spec := programs.RawSpec{Address: d.address, Quiet: 500 * time.Millisecond, Concurrency: 1, Sends: [][]byte{begins[d.begins]}}
-		place.Program(t, programs.RawProgram, spec).Next(t, &report)
-		if a := report.Answers[0]; len(a.Bytes) == 0 && !a.Closed && a.Error == "" {
-			// A machine that is busy.
-			spec.Quiet = 5 * time.Second
-			place.Program(t, programs.RawProgram, spec).Next(t, &report)
-		}
-		if got := whoServed(spec.Sends[0], report.Answers[0]); got != want {
+		if got := whoServed(sends[i].Bytes, a); got != want {
 			t.Errorf("%s: %s to %s: served by %s, want %s", d.name, d.begins, d.address, got, want)
 		}
 	}
@@ -217,14 +218,9 @@ func TestConnectionsAreTakenByPortAndByWhatIsLeft(t *testing.T) {
 func requireAllServed(t *testing.T, place *harness.Place) {
 	t.Helper()
 	const clients = 60
-	spec := programs.RawSpec{Address: "127.81.0.3:9080", Quiet: 3 * time.Second, Concurrency: clients}
-	for range clients {
-		spec.Sends = append(spec.Sends, []byte("hello\n"))
-	}
-	var report programs.RawReport
-	place.Program(t, programs.RawProgram, spec).Next(t, &report)
-	for _, a := range report.Answers {
-		if got := whoServed(spec.Sends[0], a); got != "passed" {
+	send := programs.RawSend{Address: "127.81.0.3:9080", Bytes: []byte("hello\n")}
+	for _, a := range runRaw(t, place, 3*time.Second, slices.Repeat([]programs.RawSend{send}, clients)...) {
+		if got := whoServed(send.Bytes, a); got != "passed" {
 			t.Errorf("one of many: served by %s", got)
 		}
 	}

@@ -4,8 +4,10 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -21,6 +23,8 @@ import (
 type opening struct {
 	name  string
 	bytes []byte
+	// delay is between the connection and what it begins with.
+	delay time.Duration
 }
 
 // hello is the first message of a TLS client.
@@ -43,35 +47,35 @@ func hello(t *testing.T, name string, protocols ...string) []byte {
 
 func openings(t *testing.T) []opening {
 	return []opening{
-		{"HTTP/1.1", []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")},
-		{"HTTP/1.1 with a body", []byte("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab")},
-		{"HTTP/1.1 with another method", []byte("PURGE / HTTP/1.1\r\nHost: x\r\n\r\n")},
-		{"HTTP/1.1 that is malformed", []byte("GET / HTTP/1.1\r\nHost x\r\n\r\n")},
-		{"HTTP/1.1 in absolute form", []byte("GET http://x/ HTTP/1.1\r\nHost: x\r\n\r\n")},
-		{"HTTP/1.1 of the whole server", []byte("OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n")},
-		{"HTTP/1.1 by CONNECT", []byte("CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n")},
-		{"HTTP/1.1 in lines of Unix", []byte("GET / HTTP/1.1\nHost: x\n\n")},
-		{"HTTP/1.1 behind an empty line", []byte("\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n")},
-		{"HTTP/1.1 with two spaces", []byte("GET  / HTTP/1.1\r\nHost: x\r\n\r\n")},
-		{"HTTP/1.1 behind a space", []byte(" GET / HTTP/1.1\r\nHost: x\r\n\r\n")},
-		{"HTTP/1.1 with a word behind", []byte("GET / HTTP/1.1 x\r\nHost: x\r\n\r\n")},
-		{"HTTP/1.1 in small letters", []byte("GET / http/1.1\r\nHost: x\r\n\r\n")},
-		{"HTTP/1.1 by a method in small letters", []byte("get / HTTP/1.1\r\nHost: x\r\n\r\n")},
-		{"HTTP/1.0", []byte("GET / HTTP/1.0\r\nHost: x\r\n\r\n")},
-		{"HTTP/0.9", []byte("GET /\r\n")},
-		{"HTTP/2.0 in a request line", []byte("GET / HTTP/2.0\r\nHost: x\r\n\r\n")},
-		{"HTTP/2", []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")},
-		{"almost HTTP/2", []byte("PRI * HTTP/2.0\r\n\r\nSO\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")},
-		{"text", []byte("hello world\r\n")},
-		{"text of three words", []byte("hello dear world\r\n")},
-		{"Redis", []byte("*1\r\n$4\r\nPING\r\n")},
-		{"bytes", []byte("\x00\x01\x02\x03\n\x05\x06\x07")},
-		{"almost TLS", []byte("\x16\x03\x01\x00\x06hello\n and more\n")},
-		{"TLS", hello(t, "a.example")},
-		{"TLS with a protocol", hello(t, "a.example", "h2", "http/1.1")},
-		{"TLS to a name below", hello(t, "www.A.example", "http/1.1")},
-		{"TLS to another name", hello(t, "b.example", "h2")},
-		{"TLS without a name", hello(t, "")},
+		{name: "HTTP/1.1", bytes: []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")},
+		{name: "HTTP/1.1 with a body", bytes: []byte("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab")},
+		{name: "HTTP/1.1 with another method", bytes: []byte("PURGE / HTTP/1.1\r\nHost: x\r\n\r\n")},
+		{name: "HTTP/1.1 that is malformed", bytes: []byte("GET / HTTP/1.1\r\nHost x\r\n\r\n")},
+		{name: "HTTP/1.1 in absolute form", bytes: []byte("GET http://x/ HTTP/1.1\r\nHost: x\r\n\r\n")},
+		{name: "HTTP/1.1 of the whole server", bytes: []byte("OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n")},
+		{name: "HTTP/1.1 by CONNECT", bytes: []byte("CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n")},
+		{name: "HTTP/1.1 in lines of Unix", bytes: []byte("GET / HTTP/1.1\nHost: x\n\n")},
+		{name: "HTTP/1.1 behind an empty line", bytes: []byte("\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n")},
+		{name: "HTTP/1.1 with two spaces", bytes: []byte("GET  / HTTP/1.1\r\nHost: x\r\n\r\n")},
+		{name: "HTTP/1.1 behind a space", bytes: []byte(" GET / HTTP/1.1\r\nHost: x\r\n\r\n")},
+		{name: "HTTP/1.1 with a word behind", bytes: []byte("GET / HTTP/1.1 x\r\nHost: x\r\n\r\n")},
+		{name: "HTTP/1.1 in small letters", bytes: []byte("GET / http/1.1\r\nHost: x\r\n\r\n")},
+		{name: "HTTP/1.1 by a method in small letters", bytes: []byte("get / HTTP/1.1\r\nHost: x\r\n\r\n")},
+		{name: "HTTP/1.0", bytes: []byte("GET / HTTP/1.0\r\nHost: x\r\n\r\n")},
+		{name: "HTTP/0.9", bytes: []byte("GET /\r\n")},
+		{name: "HTTP/2.0 in a request line", bytes: []byte("GET / HTTP/2.0\r\nHost: x\r\n\r\n")},
+		{name: "HTTP/2", bytes: []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")},
+		{name: "almost HTTP/2", bytes: []byte("PRI * HTTP/2.0\r\n\r\nSO\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")},
+		{name: "text", bytes: []byte("hello world\r\n")},
+		{name: "text of three words", bytes: []byte("hello dear world\r\n")},
+		{name: "Redis", bytes: []byte("*1\r\n$4\r\nPING\r\n")},
+		{name: "bytes", bytes: []byte("\x00\x01\x02\x03\n\x05\x06\x07")},
+		{name: "almost TLS", bytes: []byte("\x16\x03\x01\x00\x06hello\n and more\n")},
+		{name: "TLS", bytes: hello(t, "a.example")},
+		{name: "TLS with a protocol", bytes: hello(t, "a.example", "h2", "http/1.1")},
+		{name: "TLS to a name below", bytes: hello(t, "www.A.example", "http/1.1")},
+		{name: "TLS to another name", bytes: hello(t, "b.example", "h2")},
+		{name: "TLS without a name", bytes: hello(t, "")},
 	}
 }
 
@@ -201,26 +205,44 @@ func servedBy(sent []byte, a programs.RawAnswer) string {
 	return fmt.Sprintf("%q", a.Bytes)
 }
 
-// decisions are the outcomes of all openings.
-func decisions(t *testing.T, place *harness.Place, service netip.AddrPort, all []opening) []string {
+// decisions are the outcomes of all openings at all services, by "set/opening", where nothing has come for so long.
+func decisions(t *testing.T, place *harness.Place, services map[string]netip.AddrPort, quiet time.Duration, all []opening) map[string]string {
 	t.Helper()
-	return decisionsAfter(t, place, service, 0, time.Second, all)
-}
-
-// decisionsAfter are those of clients that wait before they send, and then so long for what comes.
-func decisionsAfter(t *testing.T, place *harness.Place, service netip.AddrPort, delay, quiet time.Duration, all []opening) []string {
-	t.Helper()
-	spec := programs.RawSpec{Address: service.String(), Delay: delay, Quiet: quiet, Concurrency: 32}
-	for _, o := range all {
-		spec.Sends = append(spec.Sends, o.bytes)
+	var sends []programs.RawSend
+	var names []string
+	for set, service := range services {
+		for _, o := range all {
+			sends = append(sends, programs.RawSend{Address: service.String(), Bytes: o.bytes, Delay: o.delay})
+			names = append(names, set+"/"+o.name)
+		}
 	}
-	var report programs.RawReport
-	place.Program(t, programs.RawProgram, spec).Next(t, &report)
-	var out []string
-	for i, a := range report.Answers {
-		out = append(out, servedBy(all[i].bytes, a))
+	out := map[string]string{}
+	for i, a := range runRaw(t, place, quiet, sends...) {
+		out[names[i]] = servedBy(sends[i].Bytes, a)
 	}
 	return out
+}
+
+// listenersOf makes a listener of each set, at a service of its own.
+func listenersOf(sets map[string]func(netip.AddrPort) harness.Listener) (listeners []harness.Listener, services map[string]netip.AddrPort) {
+	services = map[string]netip.AddrPort{}
+	for _, name := range slices.Sorted(maps.Keys(sets)) {
+		services[name] = harness.Service()
+		listeners = append(listeners, sets[name](services[name]))
+	}
+	return listeners, services
+}
+
+// requireDecisions compares those of XLB with Envoy's, and with what differs on purpose.
+func requireDecisions(t *testing.T, got, envoy, aside map[string]string) {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(envoy)) {
+		want := cmp.Or(aside[name], envoy[name])
+		t.Logf("%s: %s", name, got[name])
+		if got[name] != want {
+			t.Errorf("%s: %s, want %s; Envoy: %s", name, got[name], want, envoy[name])
+		}
+	}
 }
 
 // aside is what differs from Envoy on purpose, by set and opening.
@@ -236,19 +258,9 @@ func TestFirstBytesComeToEnvoysChain(t *testing.T) {
 	place := harness.SameHost(t)
 	_, greeting := greeters(t, place, "one", "two", "three", "rest")
 	origin := place.Origin(t, "http")
-	all, sets := openings(t), chainSets()
-	names := slices.Sorted(func(yield func(string) bool) {
-		for name := range sets {
-			if !yield(name) {
-				return
-			}
-		}
-	})
-	config := func() (c harness.Config, services []netip.AddrPort) {
-		for _, name := range names {
-			service := harness.Service()
-			services, c.Listeners = append(services, service), append(c.Listeners, sets[name](service))
-		}
+	all := openings(t)
+	config := func() (c harness.Config, services map[string]netip.AddrPort) {
+		c.Listeners, services = listenersOf(chainSets())
 		c.Clusters = []harness.Cluster{{Name: "http", Endpoints: []netip.AddrPort{origin.Address}}}
 		for i, name := range []string{"one", "two", "three", "rest"} {
 			c.Clusters = append(c.Clusters, harness.Cluster{Name: name, Endpoints: greeting[i : i+1]})
@@ -257,27 +269,12 @@ func TestFirstBytesComeToEnvoysChain(t *testing.T) {
 	}
 	c, services := config()
 	harness.StartEnvoy(t, c, place)
-	want := map[string][]string{}
-	for i, name := range names {
-		want[name] = decisions(t, place, services[i], all)
-	}
+	want := decisions(t, place, services, time.Second, all)
 	harness.OnlyXLB(t, "that is what is compared with")
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		c, services := config()
 		b := harness.Start(t, mode, c, place)
-		for i, name := range names {
-			got := decisions(t, place, services[i], all)
-			for j, o := range all {
-				expected := want[name][j]
-				if own, ok := aside[name+"/"+o.name]; ok {
-					expected = own
-				}
-				t.Logf("%s: %s: %s", name, o.name, got[j])
-				if got[j] != expected {
-					t.Errorf("%s: %s: %s, and Envoy %s", name, o.name, got[j], expected)
-				}
-			}
-		}
+		requireDecisions(t, decisions(t, place, services, time.Second, all), want, aside)
 		if mode.Fast {
 			if n := b.Metric(t, "xlb_verdicts_total", `verdict="request_leased"`); n == 0 {
 				t.Error("no request was served in the kernel")

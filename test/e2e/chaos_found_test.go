@@ -20,12 +20,8 @@ import (
 func TestLocalReplyToHEADHasNoBody(t *testing.T) {
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, _, service := faulty(t, mode)
-		var report programs.RawReport
-		place.Program(t, programs.RawProgram, programs.RawSpec{
-			Address: service.String(), Sends: [][]byte{[]byte("HEAD /hangup HTTP/1.1\r\nHost: e2e.test\r\n\r\n")},
-			Quiet: time.Second, Concurrency: 1,
-		}).Next(t, &report)
-		got := report.Answers[0].Bytes
+		request := []byte("HEAD /hangup HTTP/1.1\r\nHost: e2e.test\r\n\r\n")
+		got := runRaw(t, place, time.Second, programs.RawSend{Address: service.String(), Bytes: request})[0].Bytes
 		head, rest, whole := bytes.Cut(got, []byte("\r\n\r\n"))
 		if !whole || !bytes.HasPrefix(head, []byte("HTTP/1.1 503 ")) || len(rest) > 0 {
 			t.Errorf("answer to HEAD: got %q, want the head of a 503 alone", got)

@@ -24,13 +24,13 @@ func requireIPv6(t *testing.T) {
 // connected says of each address whether a request there is served.
 func connected(t *testing.T, place *harness.Place, addresses ...string) map[string]string {
 	t.Helper()
-	out := map[string]string{}
+	var sends []programs.RawSend
 	for _, to := range addresses {
-		var report programs.RawReport
-		place.Program(t, programs.RawProgram, programs.RawSpec{
-			Address: to, Quiet: 2 * time.Second, Concurrency: 1, Sends: [][]byte{[]byte("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")},
-		}).Next(t, &report)
-		out[to] = whoServed(nil, report.Answers[0])
+		sends = append(sends, programs.RawSend{Address: to, Bytes: []byte("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")})
+	}
+	out := map[string]string{}
+	for i, a := range runRaw(t, place, 2*time.Second, sends...) {
+		out[addresses[i]] = whoServed(nil, a)
 	}
 	return out
 }
@@ -118,16 +118,19 @@ func TestSidecarOfIPv6(t *testing.T) {
 		}
 		b := harness.Start(t, mode, config, place)
 		shop, text := "GET / HTTP/1.1\r\nHost: shop.test\r\n\r\n", "hello\n"
-		for _, d := range []struct{ to, sends, want string }{
+		tests := []struct{ to, sends, want string }{
 			{"[fd00:1::1]:9080", shop, "http"}, {"[fd00:3::1]:9080", text, "passed"}, {"[fd00:1::1]:9080", text, "closed"},
 			{"[fd00:4::1]:9080", text, "two"}, {"[fd00:4::1]:3306", text, "one"}, {"[fd00:5::1]:7000", text, "five"}, {"[fd00:5::1]:7001", text, "refused"},
 			{"[fd00:2::1]:9090", text, "one"}, {"[fd00:2:0:1::1]:9090", text, "two"}, {"[fd00:1::1]:9090", text, "three"},
 			{"[::1]:9080", text, "local"}, {"127.0.0.5:9080", text, "four"},
-		} {
-			var report programs.RawReport
-			place.Program(t, programs.RawProgram, programs.RawSpec{Address: d.to, Quiet: 2 * time.Second, Concurrency: 1, Sends: [][]byte{[]byte(d.sends)}}).Next(t, &report)
-			if got := whoServed([]byte(d.sends), report.Answers[0]); got != d.want {
-				t.Errorf("%s: served by %s, want %s", d.to, got, d.want)
+		}
+		var sends []programs.RawSend
+		for _, d := range tests {
+			sends = append(sends, programs.RawSend{Address: d.to, Bytes: []byte(d.sends)})
+		}
+		for i, a := range runRaw(t, place, 2*time.Second, sends...) {
+			if got := whoServed(sends[i].Bytes, a); got != tests[i].want {
+				t.Errorf("%s: served by %s, want %s", tests[i].to, got, tests[i].want)
 			}
 		}
 		service := netip.MustParseAddrPort("[fd00:1::77]:9080")

@@ -55,6 +55,14 @@ func requireClean(t *testing.T, report programs.LoadReport) {
 	}
 }
 
+// runRaw makes connections of raw bytes, many at once. Each ends when nothing has come for so long.
+func runRaw(t *testing.T, place *harness.Place, quiet time.Duration, sends ...programs.RawSend) []programs.RawAnswer {
+	t.Helper()
+	var report programs.RawReport
+	place.Program(t, programs.RawProgram, programs.RawSpec{Sends: sends, Quiet: quiet, Concurrency: 128}).Next(t, &report)
+	return report.Answers
+}
+
 // runExchange does a scripted exchange to its end.
 func runExchange(t *testing.T, place *harness.Place, service netip.AddrPort, timeout time.Duration, steps ...programs.Step) programs.ExchangeReport {
 	t.Helper()

@@ -5,7 +5,6 @@ package e2e
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"testing"
 	"time"
 
@@ -15,15 +14,13 @@ import (
 // openingTime is the listener_filters_timeout of the tests.
 const openingTime = 500 * time.Millisecond
 
-// hesitant are clients that do not show at once what they are, by how long they wait before they send.
-func hesitant() map[time.Duration][]opening {
-	request := []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-	return map[time.Duration][]opening{
-		0: {
-			{"nothing", nil}, {"half a request line", []byte("GET / HT")}, {"half a ClientHello", []byte("\x16\x03\x01\x02\x00\x01\x00")},
-			{"half a preface of HTTP/2", []byte("PRI * HT")}, {"a request", request}, {"text", []byte("\x00text\n")},
-		},
-		2 * openingTime: {{"a request too late", request}, {"text too late", []byte("\x00text\n")}},
+// hesitant are clients that do not show at once what they are.
+func hesitant() []opening {
+	request, text := []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), []byte("\x00text\n")
+	return []opening{
+		{name: "nothing"}, {name: "half a request line", bytes: []byte("GET / HT")}, {name: "half a ClientHello", bytes: []byte("\x16\x03\x01\x02\x00\x01\x00")},
+		{name: "half a preface of HTTP/2", bytes: []byte("PRI * HT")}, {name: "a request", bytes: request}, {name: "text", bytes: text},
+		{name: "a request too late", bytes: request, delay: 2 * openingTime}, {name: "text too late", bytes: text, delay: 2 * openingTime},
 	}
 }
 
@@ -65,46 +62,21 @@ func TestHesitantClientsComeToEnvoysChain(t *testing.T) {
 	place := harness.SameHost(t)
 	_, greeting := greeters(t, place, "one", "rest")
 	origin := place.Origin(t, "http")
-	sets, clients := hesitantSets(), hesitant()
-	var names []string
-	for name := range sets {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	config := func() (c harness.Config, services []netip.AddrPort) {
-		for _, name := range names {
-			service := harness.Service()
-			services, c.Listeners = append(services, service), append(c.Listeners, sets[name](service))
-		}
+	config := func() (c harness.Config, services map[string]netip.AddrPort) {
+		c.Listeners, services = listenersOf(hesitantSets())
 		c.Clusters = []harness.Cluster{
 			{Name: "http", Endpoints: []netip.AddrPort{origin.Address}}, {Name: "one", Endpoints: greeting[:1]}, {Name: "rest", Endpoints: greeting[1:]},
 		}
 		return c, services
 	}
-	ask := func(services []netip.AddrPort) map[string]string {
-		found := map[string]string{}
-		for i, name := range names {
-			for delay, openings := range clients {
-				for j, by := range decisionsAfter(t, place, services[i], delay, 2*openingTime, openings) {
-					found[name+": "+openings[j].name] = by
-				}
-			}
-		}
-		return found
-	}
 	c, services := config()
 	harness.StartEnvoy(t, c, place)
-	want := ask(services)
+	want := decisions(t, place, services, 2*openingTime, hesitant())
 	harness.OnlyXLB(t, "that is what is compared with")
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		c, services := config()
 		b := harness.Start(t, mode, c, place)
-		for what, by := range ask(services) {
-			t.Logf("%s: %s", what, by)
-			if by != want[what] {
-				t.Errorf("%s: %s, and Envoy %s", what, by, want[what])
-			}
-		}
+		requireDecisions(t, decisions(t, place, services, 2*openingTime, hesitant()), want, nil)
 		if mode.Fast && b.Metric(t, "xlb_verdicts_total", `verdict="request_leased"`) == 0 {
 			t.Error("no request was served in the kernel")
 		}

@@ -78,18 +78,17 @@ func TestMalformedBodyBecomesNoRequest(t *testing.T) {
 
 func sendRaw(t *testing.T, place *harness.Place, service netip.AddrPort, sends []string) []programs.RawAnswer {
 	t.Helper()
-	spec := programs.RawSpec{Address: service.String(), Quiet: time.Second, Concurrency: 16}
+	var raw []programs.RawSend
 	for _, s := range sends {
-		spec.Sends = append(spec.Sends, []byte(s))
+		raw = append(raw, programs.RawSend{Address: service.String(), Bytes: []byte(s)})
 	}
-	var report programs.RawReport
-	place.Program(t, programs.RawProgram, spec).Next(t, &report)
-	for i, a := range report.Answers {
+	answers := runRaw(t, place, time.Second, raw...)
+	for i, a := range answers {
 		if a.Error != "" {
 			t.Fatalf("%q: %s", sends[i], a.Error)
 		}
 	}
-	return report.Answers
+	return answers
 }
 
 func firstLine(b []byte) string {

@@ -14,15 +14,20 @@ import (
 // RawSpec describes connections on which bytes are sent as they are, each on
 // one of its own.
 type RawSpec struct {
-	Address string
-	// Sends are written in one call each.
-	Sends [][]byte
-	// Delay is between the connection and what is sent.
-	Delay time.Duration `json:",omitempty"`
+	Sends []RawSend
 	// Quiet is how long an answer may pause before it counts as ended.
 	Quiet time.Duration
 	// Concurrency is the number of connections at a time.
 	Concurrency int
+}
+
+// RawSend is one connection.
+type RawSend struct {
+	Address string
+	// Bytes are written in one call.
+	Bytes []byte
+	// Delay is between the connection and what is sent.
+	Delay time.Duration `json:",omitempty"`
 }
 
 // RawReport is the program's only answer: one entry per send.
@@ -52,7 +57,7 @@ func runRaw(s *stdio) error {
 	for i, send := range spec.Sends {
 		turns <- struct{}{}
 		wg.Go(func() {
-			report.Answers[i] = spec.exchange(send)
+			report.Answers[i] = send.exchange(spec.Quiet)
 			<-turns
 		})
 	}
@@ -60,7 +65,7 @@ func runRaw(s *stdio) error {
 	return s.answer(report)
 }
 
-func (s *RawSpec) exchange(send []byte) RawAnswer {
+func (s *RawSend) exchange(quiet time.Duration) RawAnswer {
 	conn, err := net.Dial("tcp", s.Address)
 	if err != nil {
 		return RawAnswer{Error: err.Error()}
@@ -68,12 +73,12 @@ func (s *RawSpec) exchange(send []byte) RawAnswer {
 	defer conn.Close()
 	time.Sleep(s.Delay)
 	// A refusal may come before everything is written: the answer tells.
-	_, _ = conn.Write(send)
+	_, _ = conn.Write(s.Bytes)
 	var answer RawAnswer
 	buffer := make([]byte, 16<<10)
 	for {
 		// The connection is open: setting a deadline cannot fail.
-		_ = conn.SetReadDeadline(time.Now().Add(s.Quiet))
+		_ = conn.SetReadDeadline(time.Now().Add(quiet))
 		n, err := conn.Read(buffer)
 		answer.Bytes = append(answer.Bytes, buffer[:min(n, maxRawAnswer-len(answer.Bytes))]...)
 		if err != nil {
