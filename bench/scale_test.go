@@ -138,7 +138,7 @@ func TestChainsLeadFromServiceToService(t *testing.T) {
 	direct := peer{name: peerDirect}.nextOf(2)[0].String()
 	single := peer{name: peerEnvoy}.nextOf(2)[0].String()
 	mesh := peer{name: peerEnvoy2}.nextOf(2)[0].String()
-	if diff := cmp.Diff([]string{"127.81.0.2:9000", "127.80.0.2:8080", "127.83.0.1:8080"}, []string{direct, single, mesh}); diff != "" {
+	if diff := cmp.Diff([]string{"127.81.0.2:9000", "127.80.0.2:8080", "127.80.0.2:8080"}, []string{direct, single, mesh}); diff != "" {
 		t.Errorf("whom the first service asks (-want +got):\n%s", diff)
 	}
 	if n := len(peer{name: peerEnvoy2}.meshed(3).processes); n != 4 {
@@ -146,8 +146,8 @@ func TestChainsLeadFromServiceToService(t *testing.T) {
 	}
 	out := meshSidecar(1, 3).settings(site{})
 	want := []listener{
-		{"inbound", netip.MustParseAddrPort("127.82.0.2:8080"), []netip.AddrPort{netip.MustParseAddrPort("127.81.0.2:9000")}},
-		{"outbound", netip.MustParseAddrPort("127.83.0.2:8080"), []netip.AddrPort{netip.MustParseAddrPort("127.82.0.3:8080")}},
+		{"inbound", netip.MustParseAddrPort("127.81.0.2:9000"), []netip.AddrPort{netip.MustParseAddrPort("127.81.0.2:9000")}, markInbound},
+		{"outbound", netip.MustParseAddrPort("127.80.0.3:8080"), []netip.AddrPort{netip.MustParseAddrPort("127.81.0.3:9000")}, markOutbound},
 	}
 	if diff := cmp.Diff(want, out.Listeners, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
 		t.Errorf("listeners of a sidecar (-want +got):\n%s", diff)
@@ -166,7 +166,7 @@ func TestEveryCaseHasItsPeers(t *testing.T) {
 			if p.name == peerSpread && takesPart == (l.Case == caseChain || l.Case == caseDensity || l.Case == caseInterference || l.Case == caseRules || l.Case == caseChanges) {
 				t.Errorf("%s: %s takes part: %t", l, p.name, takesPart)
 			}
-			if takesPart && p.needs != nil && l.Case != caseRules {
+			if takesPart && p.isFilter() && l.Case != caseRules {
 				t.Errorf("%s: %s takes part", l, p.name)
 			}
 			if takesPart && p.name == peerSidecars && l.Case != caseDensity && l.Case != caseInterference {
