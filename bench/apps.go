@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/xlb-project/xlb/bench/lab"
@@ -28,9 +27,6 @@ const (
 )
 
 var appCases = []string{caseBookstore, caseBank}
-
-// appSidecarPort is where the sidecar of an instance listens, at the instance's own address.
-const appSidecarPort = 15006
 
 // appUsers is a load of an application by so many users.
 func appUsers(name string, users int) load { return load{Case: name, Connections: users} }
@@ -77,7 +73,7 @@ func (m *machine) addApps(loads []load) {
 
 // servesApps reports whether a peer can stand between an application's services.
 func (p peer) servesApps() bool {
-	return slices.Contains([]string{peerDirect, peerXLB, peerEnvoy, "envoy2"}, p.name)
+	return slices.Contains([]string{peerDirect, peerXLB, peerEnvoy, peerEnvoy2}, p.name)
 }
 
 // layApp loads and builds the application of a load; other loads have none.
@@ -168,7 +164,10 @@ func (b *bed) balanceApp(ctx context.Context, p peer, started []*lab.Process) ([
 	case peerEnvoy:
 		balancers = []balancer{{"envoy", b.app.File(), envoyReady}}
 	default:
-		server, client, err := b.appSidecars()
+		server, client, m, err := b.appMesh()
+		if err == nil {
+			err = b.redirect(ctx, m)
+		}
 		if err != nil {
 			return started, err
 		}
@@ -194,29 +193,6 @@ func (b *bed) balanceApp(ctx context.Context, p peer, started []*lab.Process) ([
 		}
 	}
 	return started, nil
-}
-
-// appSidecars writes the configurations of two Envoys: one before each instance, and the application's own one, which sends to the former.
-func (b *bed) appSidecars() (server, client string, err error) {
-	text, err := os.ReadFile(b.app.File())
-	if err != nil {
-		return "", "", err
-	}
-	file := string(text)
-	set := settings{Admin: netip.AddrPortFrom(adminAddress.Addr(), sidecarAdmin)}
-	for i, endpoint := range b.app.Endpoints() {
-		sidecar := netip.AddrPortFrom(endpoint.Addr(), appSidecarPort)
-		inFile := func(a netip.AddrPort) string { return fmt.Sprintf("address: %s, port_value: %d }", a.Addr(), a.Port()) }
-		if strings.Count(file, inFile(endpoint)) != 1 {
-			return "", "", fmt.Errorf("%s: %q is not there once", b.app.File(), inFile(endpoint))
-		}
-		file = strings.Replace(file, inFile(endpoint), inFile(sidecar), 1)
-		set.Listeners = append(set.Listeners, listener{Name: endpointName(i), Address: sidecar, Endpoints: []netip.AddrPort{endpoint}})
-	}
-	before := process{name: "app-server", template: "envoy.yaml.tmpl", settings: func(site) settings { return set }}
-	rendered, err := before.configuration(b.site)
-	server, client = filepath.Join(b.site.dir, "app-server.yaml"), filepath.Join(b.site.dir, "app-client.yaml")
-	return server, client, errors.Join(err, os.WriteFile(server, rendered, 0o644), os.WriteFile(client, []byte(file), 0o644))
 }
 
 // generateApp runs the application's own load. It fails if what the users find in the end is not what they did.

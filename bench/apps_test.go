@@ -7,10 +7,12 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	"github.com/xlb-project/xlb/bench/lab"
 	"github.com/xlb-project/xlb/examples/app"
@@ -48,30 +50,44 @@ func TestEveryInstanceHasASidecar(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := &bed{app: &a, site: site{dir: t.TempDir()}}
-		server, client, err := b.appSidecars()
+		server, client, m, err := b.appMesh()
 		if err != nil {
 			t.Fatal(err)
 		}
+		var taken []netip.AddrPort
+		for _, r := range m.inbound {
+			taken = append(taken, r.from)
+		}
 		for _, endpoint := range a.Endpoints() {
-			sidecar := netip.AddrPortFrom(endpoint.Addr(), appSidecarPort)
-			for file, want := range map[string][]netip.AddrPort{server: {sidecar, endpoint}, client: {sidecar}} {
-				text, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, address := range want {
-					if !namesAddress(string(text), address) {
-						t.Errorf("%s: %s does not mention %s", name, filepath.Base(file), address)
-					}
-				}
-				if len(want) == 1 && namesAddress(string(text), endpoint) {
-					t.Errorf("%s: %s sends to %s without its sidecar", name, filepath.Base(file), endpoint)
-				}
+			if !slices.Contains(taken, endpoint) {
+				t.Errorf("%s: what comes for %s is not redirected", name, endpoint)
 			}
+			if before := configured(t, server); !strings.Contains(before, addressText(endpoint)) {
+				t.Errorf("%s: the servers' sidecar does not know %s", name, endpoint)
+			}
+		}
+		if n := len(m.outbound); n == 0 || n != strings.Count(configured(t, client), `"bind_to_port":false`) {
+			t.Errorf("%s: %d services are redirected, want as many as there are listeners:\n%s", name, n, configured(t, client))
+		}
+		if text := configured(t, client); strings.Count(text, `"int_value":1337`) != len(m.outbound) || !strings.Contains(text, `"retry_policy"`) {
+			t.Errorf("%s: not all clusters mark their connections, or routes are not the application's:\n%s", name, text)
 		}
 	}
 }
 
-func namesAddress(text string, a netip.AddrPort) bool {
-	return strings.Contains(text, fmt.Sprintf("{ address: %s, port_value: %d }", a.Addr(), a.Port()))
+// configured is a configuration as JSON.
+func configured(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err == nil {
+		text, err = yaml.YAMLToJSON(text)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func addressText(a netip.AddrPort) string {
+	return fmt.Sprintf(`{"address":"%s","port_value":%d}`, a.Addr(), a.Port())
 }

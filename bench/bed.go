@@ -52,6 +52,8 @@ type bed struct {
 	cpuAtEnd *cpuTime
 	// noise is what the neighbour got in the last measurement, in requests a second.
 	noise float64
+	// redirected are the hosts that redirect connections to the peer.
+	redirected []lab.Host
 	// app is what is measured now instead of one hop; nil in all other cases.
 	app *app.App
 }
@@ -171,6 +173,11 @@ func (b *bed) up(ctx context.Context, p peer) (started []*lab.Process, err error
 	if len(started) == 0 {
 		return nil, nil
 	}
+	if p.redirects != nil {
+		if err := b.redirect(ctx, p.redirects(b.site)); err != nil {
+			return nil, errors.Join(err, stopAll(started))
+		}
+	}
 	urls := []string{p.settled}
 	if p.settled == "" {
 		urls = nil
@@ -192,8 +199,7 @@ func (b *bed) start(p process, role lab.Role) (*lab.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The ending tells XLB and Envoy the format.
-	file := filepath.Join(b.site.dir, p.name+".yaml")
+	file := b.site.file(p.name)
 	if p.template != "" {
 		text, err := p.configuration(b.site)
 		if err != nil {
@@ -205,6 +211,9 @@ func (b *bed) start(p process, role lab.Role) (*lab.Process, error) {
 	}
 	return b.lab.Start(lab.Command{Name: p.name, Path: path, Args: p.args(b.site, file), Role: role, Host: p.host})
 }
+
+// file is where a configuration of that name lies. The ending tells XLB and Envoy the format.
+func (s site) file(name string) string { return filepath.Join(s.dir, name+".yaml") }
 
 // configuration renders the configuration file of a process.
 func (p process) configuration(s site) ([]byte, error) {

@@ -11,51 +11,11 @@ import (
 	"github.com/xlb-project/xlb/bench/lab"
 )
 
-// First addresses of the services on the host, of what stands before each, and of the sides of their sidecars.
+// First addresses of the services on the host, and of what clients know them by.
 var (
-	firstService  = netip.MustParseAddrPort("127.81.0.1:9000")
-	firstVirtual  = serviceAddress
-	firstInbound  = netip.MustParseAddrPort("127.82.0.1:8080")
-	firstOutbound = netip.MustParseAddrPort("127.83.0.1:8080")
+	firstService = netip.MustParseAddrPort("127.81.0.1:9000")
+	firstVirtual = serviceAddress
 )
-
-// meshAdmin is the port of the first service's sidecar's admin API; the next ones follow.
-const meshAdmin = 9950
-
-// meshSidecar is the Envoy of the i-th of n services: it takes what comes in for it, and what it asks the next one. It serves both sides.
-func meshSidecar(i, n int) process {
-	return process{
-		name: fmt.Sprintf("mesh%d", i), tool: "envoy", template: "envoy.yaml.tmpl", args: envoyArgs,
-		settings: func(site) settings {
-			out := settings{Admin: netip.AddrPortFrom(adminAddress.Addr(), uint16(meshAdmin+i)), Listeners: []listener{
-				{Name: "inbound", Address: chain.Addresses(firstInbound, n)[i], Endpoints: chain.Addresses(firstService, n)[i : i+1]},
-			}}
-			if i+1 < n {
-				out.Listeners = append(out.Listeners, listener{
-					Name: "outbound", Address: chain.Addresses(firstOutbound, n)[i], Endpoints: chain.Addresses(firstInbound, n)[i+1 : i+2],
-				})
-			}
-			return out
-		},
-	}
-}
-
-// meshed is the peer with a sidecar at the client and at each of n services.
-func (p peer) meshed(n int) peer {
-	p.processes = nil
-	for i := range n {
-		p.processes = append(p.processes, meshSidecar(i, n))
-	}
-	p.processes = append(p.processes, process{
-		name: "mesh-client", tool: "envoy", template: "envoy.yaml.tmpl", args: envoyArgs,
-		settings: func(site) settings {
-			return settings{Admin: adminAddress, Listeners: []listener{
-				{Name: "outbound", Address: serviceAddress, Endpoints: chain.Addresses(firstInbound, 1)},
-			}}
-		},
-	})
-	return p
-}
 
 // virtual are listeners of n services with an endpoint each.
 func virtual(n int) []listener {
@@ -69,14 +29,11 @@ func virtual(n int) []listener {
 // nextOf is whom each of n services of a chain asks; the last one asks nobody.
 func (p peer) nextOf(n int) []netip.AddrPort {
 	next := make([]netip.AddrPort, n)
-	switch p.name {
-	case peerDirect:
-		copy(next, chain.Addresses(firstService, n)[1:])
-	case peerEnvoy2:
-		copy(next, chain.Addresses(firstOutbound, n)[:n-1])
-	default:
-		copy(next, chain.Addresses(firstVirtual, n)[1:])
+	first := firstVirtual
+	if p.name == peerDirect {
+		first = firstService
 	}
+	copy(next, chain.Addresses(first, n)[1:])
 	return next
 }
 

@@ -90,7 +90,7 @@ func isSlow(station int) bool { return station == stations-1 }
 
 // balancesLeast reports whether a peer balances over the endpoints by requests under way, in one hop.
 func (p peer) balancesLeast() bool {
-	return p.name != peerDirect && p.name != peerEnvoy2 && len(p.needs) == 0
+	return p.name != peerDirect && p.name != peerEnvoy2 && !p.isFilter()
 }
 
 // accounts takes what the stations have seen; nil where the endpoints are others.

@@ -81,7 +81,7 @@ func (b *bed) turn(ctx context.Context, p peer, l load, o options) measurement {
 	for _, process := range slices.Concat(running, s.processes) {
 		err = errors.Join(err, process.Exited())
 	}
-	if err = errors.Join(err, stopAll(running), s.end()); err != nil {
+	if err = errors.Join(err, stopAll(running), s.end(), b.unredirect(ctx)); err != nil {
 		m.Failure = err.Error()
 	}
 	return m

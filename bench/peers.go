@@ -31,7 +31,6 @@ var (
 // Ports on the endpoints' host.
 const (
 	endpointPort = 9001 // of the first endpoint; the next ones follow
-	sidecarPort  = 8001 // of the first endpoint's sidecar
 	sidecarAdmin = 9902
 )
 
@@ -45,6 +44,8 @@ type peer struct {
 	settled string
 	// needs are tools that are no process of it.
 	needs []string
+	// redirects is what the hosts redirect to its processes; nil for nothing.
+	redirects func(s site) mesh
 	// serves are where clients connect to, in turns; none stands for the service address.
 	serves []netip.AddrPort
 }
@@ -99,6 +100,8 @@ type settings struct {
 	// Unrelated services stand beside all others, and their Clusters.
 	Unrelated []unrelated
 	Clusters  []listener
+	// Captures are where connections arrive that the kernel has redirected; the listeners then get those that were for their addresses.
+	Captures []netip.AddrPort
 }
 
 // listener is an address and the endpoints its requests are balanced over.
@@ -106,6 +109,8 @@ type listener struct {
 	Name      string
 	Address   netip.AddrPort
 	Endpoints []netip.AddrPort
+	// Mark of connections to its endpoints; a listener with one does not listen itself: see settings.Captures. 0: none.
+	Mark int
 }
 
 // peers lists all peers in the order of their turns.
@@ -142,7 +147,9 @@ func peers() []peer {
 			}},
 		},
 		{
-			name: peerEnvoy2, about: "Envoy, two hops: a sidecar on each side",
+			name: peerEnvoy2, about: "Envoy, two hops: a sidecar on each side, redirected to by nftables",
+			needs:     []string{"nft"},
+			redirects: site.mesh,
 			processes: []process{
 				{
 					name: "envoy-server", tool: "envoy", template: "envoy.yaml.tmpl", host: lab.ServerHost,
@@ -157,6 +164,9 @@ func peers() []peer {
 		sidecars(),
 	}, packetFilters()...)
 }
+
+// isFilter reports whether a peer is rules of the packet filter alone.
+func (p peer) isFilter() bool { return p.name == peerNft || p.name == peerNftMap }
 
 func peerNames() []string {
 	known := peers()
@@ -198,33 +208,6 @@ func service(s site) settings {
 		Unrelated: s.unrelated,
 		Clusters:  s.clusters,
 	}
-}
-
-// clientSidecar chooses the endpoint, as service does, but sends to its sidecar.
-func clientSidecar(s site) settings {
-	out := service(s)
-	out.Listeners[0].Endpoints = nil
-	for i, endpoint := range s.endpoints {
-		out.Listeners[0].Endpoints = append(out.Listeners[0].Endpoints, sidecarOf(i, endpoint))
-	}
-	return out
-}
-
-// serverSidecar stands before each endpoint and forwards to it alone. One
-// process stands for the sidecars of all endpoints of the host.
-func serverSidecar(s site) settings {
-	out := settings{Admin: netip.AddrPortFrom(adminAddress.Addr(), sidecarAdmin), WebSocket: s.webSocket}
-	for i, endpoint := range s.endpoints {
-		address := sidecarOf(i, endpoint)
-		out.Listeners = append(out.Listeners, listener{
-			Name: endpointName(i), Address: address, Endpoints: []netip.AddrPort{endpoint},
-		})
-	}
-	return out
-}
-
-func sidecarOf(i int, endpoint netip.AddrPort) netip.AddrPort {
-	return netip.AddrPortFrom(endpoint.Addr(), uint16(sidecarPort+i))
 }
 
 func endpointName(i int) string { return fmt.Sprintf("endpoint%d", i) }

@@ -23,13 +23,21 @@ type programCost struct {
 	Runs         float64 `json:"runs_per_request"`
 	NSPerRun     float64 `json:"ns_per_run"`
 	NSPerRequest float64 `json:"ns_per_request"`
+	// Instructions of the program as the verifier left it, and Bytes of machine code; 0: the kernel does not tell.
+	Instructions int `json:"instructions"`
+	Bytes        int `json:"jited_bytes"`
 }
+
+// instructionSize is that of an instruction of eBPF in bytes.
+const instructionSize = 8
 
 // account is the kernel's of one program.
 type account struct {
 	name string
 	runs uint64
 	time time.Duration
+	// instructions and bytes are the program's length, translated and compiled.
+	instructions, bytes int
 }
 
 // programAccounts reads those of all programs of the machine, by their id.
@@ -65,7 +73,10 @@ func accountOf(id ebpf.ProgramID) (account, bool) {
 	if err != nil {
 		return account{}, false
 	}
-	return account{name: info.Name, runs: stats.RunCount, time: stats.Runtime}, true
+	// Missing lengths are no reason to have no account.
+	translated, _ := info.TranslatedSize()
+	jited, _ := info.JitedSize()
+	return account{name: info.Name, runs: stats.RunCount, time: stats.Runtime, instructions: translated / instructionSize, bytes: int(jited)}, true
 }
 
 // programCosts makes the load once more, with the kernel keeping account of each run of a program, which costs time: the figures of the
@@ -94,24 +105,25 @@ func (b *bed) programCosts(ctx context.Context, l load, targets []netip.AddrPort
 	return costsOf(before, after, report.Requests), nil
 }
 
-// costsOf leaves out programs that did not run; programs of one name are one, the dearest first.
+// costsOf has the dearest first; programs of one name are one, as long as the longest. Those that others call (tail calls) have no runs of their own.
 func costsOf(before, after map[ebpf.ProgramID]account, requests int64) []programCost {
 	total := map[string]account{}
 	for id, a := range after {
 		then := before[id]
 		sum := total[a.name]
+		sum.instructions, sum.bytes = max(sum.instructions, a.instructions), max(sum.bytes, a.bytes)
 		sum.runs += a.runs - then.runs
 		sum.time += a.time - then.time
 		total[a.name] = sum
 	}
 	var costs []programCost
 	for name, a := range total {
-		if a.runs == 0 || requests == 0 {
+		if requests == 0 {
 			continue
 		}
 		costs = append(costs, programCost{
-			Name: name, Runs: float64(a.runs) / float64(requests),
-			NSPerRun: float64(a.time) / float64(a.runs), NSPerRequest: float64(a.time) / float64(requests),
+			Name: name, Runs: float64(a.runs) / float64(requests), Instructions: a.instructions, Bytes: a.bytes,
+			NSPerRun: float64(a.time) / float64(max(a.runs, 1)), NSPerRequest: float64(a.time) / float64(requests),
 		})
 	}
 	slices.SortFunc(costs, func(x, y programCost) int {

@@ -57,7 +57,7 @@ func unrelatedServices(n int) (services []unrelated, clusters []listener) {
 func (b *bed) stageRules(ctx context.Context, p peer, l load) (s staged, err error) {
 	s.peer = p
 	b.site.unrelated, b.site.clusters = unrelatedServices(l.Rules)
-	if len(p.needs) == 0 {
+	if !p.isFilter() {
 		return s, nil
 	}
 	b.site.front = []netip.AddrPort{serviceAddress}
@@ -73,7 +73,9 @@ func (b *bed) stageRules(ctx context.Context, p peer, l load) (s staged, err err
 }
 
 // nft has the packet filter of the clients' host read a file.
-func (b *bed) nft(ctx context.Context, text string) error {
+func (b *bed) nft(ctx context.Context, text string) error { return b.nftOn(ctx, lab.ClientHost, text) }
+
+func (b *bed) nftOn(ctx context.Context, host lab.Host, text string) error {
 	path, err := b.tools.find("nft")
 	if err != nil {
 		return err
@@ -82,7 +84,7 @@ func (b *bed) nft(ctx context.Context, text string) error {
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		return err
 	}
-	running, err := b.lab.Start(lab.Command{Name: "nft", Path: path, Args: []string{"-f", file}, Role: lab.Balancer})
+	running, err := b.lab.Start(lab.Command{Name: "nft", Path: path, Args: []string{"-f", file}, Role: lab.Balancer, Host: host})
 	if err != nil {
 		return err
 	}

@@ -151,7 +151,7 @@ func (p peer) takesPart(l load) bool {
 	case caseLeast:
 		return p.balancesLeast()
 	}
-	return p.name != peerSidecars && len(p.needs) == 0
+	return p.name != peerSidecars && !p.isFilter()
 }
 
 // spreads reports whether it matters under a load which endpoint a connection goes to, and any would do.

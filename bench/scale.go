@@ -289,7 +289,7 @@ func (l load) comparedWith(other load) bool {
 func (p peer) takesPartScaled(l load) bool {
 	switch l.Case {
 	case caseDensity:
-		return p.name != peerEnvoy2 && len(p.needs) == 0
+		return p.name != peerEnvoy2 && !p.isFilter()
 	case caseInterference:
 		return p.name == peerDirect || p.name == peerXLB || p.name == peerEnvoy || p.name == peerSidecars
 	case caseRules:
@@ -297,7 +297,7 @@ func (p peer) takesPartScaled(l load) bool {
 	case caseChanges:
 		return p.name == peerXLB || p.name == peerEnvoy
 	}
-	return p.name != peerSidecars && len(p.needs) == 0
+	return p.name != peerSidecars && !p.isFilter()
 }
 
 // scaledEndpoints is what a load of these cases needs.

@@ -167,6 +167,8 @@ type programRow struct {
 	Runs         *spread `json:"runs_per_request"`
 	NSPerRun     *spread `json:"ns_per_run"`
 	NSPerRequest *spread `json:"ns_per_request"`
+	Instructions *spread `json:"instructions"`
+	Bytes        *spread `json:"jited_bytes"`
 }
 
 // programRows has the programs in the order of the first round that saw them.
@@ -195,6 +197,8 @@ func programRows(own []measurement) []programRow {
 			Runs:         of(func(c programCost) float64 { return c.Runs }),
 			NSPerRun:     of(func(c programCost) float64 { return c.NSPerRun }),
 			NSPerRequest: of(func(c programCost) float64 { return c.NSPerRequest }),
+			Instructions: of(func(c programCost) float64 { return float64(c.Instructions) }),
+			Bytes:        of(func(c programCost) float64 { return float64(c.Bytes) }),
 		})
 	}
 	return rows
@@ -207,11 +211,11 @@ func (r report) writePrograms(b *strings.Builder) {
 			continue
 		}
 		fmt.Fprintf(b, "\n## Kernel programs of %s, %s host, %s\n\n", row.Peer, row.Topology, row.load)
-		columns := []string{"program", "runs per request", "ns per run", "ns per request"}
+		columns := []string{"program", "runs per request", "ns per run", "ns per request", "instructions", "bytes of machine code"}
 		markdownRow(b, columns)
 		markdownRow(b, slices.Repeat([]string{"---"}, len(columns)))
 		for _, p := range row.Scale.Programs {
-			markdownRow(b, []string{p.Name, median(p.Runs, "%.2f"), median(p.NSPerRun, "%.0f"), median(p.NSPerRequest, "%.0f")})
+			markdownRow(b, []string{p.Name, median(p.Runs, "%.2f"), median(p.NSPerRun, "%.0f"), median(p.NSPerRequest, "%.0f"), median(p.Instructions, "%.0f"), median(p.Bytes, "%.0f")})
 		}
 	}
 }

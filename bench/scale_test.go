@@ -101,13 +101,14 @@ func TestRatiosAreToThePeersOwnLeastStep(t *testing.T) {
 }
 
 func TestProgramsOfOneNameAreOne(t *testing.T) {
-	before := map[ebpf.ProgramID]account{1: {"send", 10, 100}, 2: {"send", 0, 0}, 3: {"idle", 5, 5}}
+	before := map[ebpf.ProgramID]account{1: {"send", 10, 100, 7, 70}, 2: {"send", 0, 0, 9, 60}, 3: {"called", 5, 5, 300, 2000}}
 	after := map[ebpf.ProgramID]account{
-		1: {"send", 20, 100 + 20*time.Nanosecond}, 2: {"send", 10, 30 * time.Nanosecond}, 3: {"idle", 5, 5}, 4: {"verdict", 5, 100},
+		1: {"send", 20, 100 + 20*time.Nanosecond, 7, 70}, 2: {"send", 10, 30 * time.Nanosecond, 9, 60}, 3: {"called", 5, 5, 300, 2000}, 4: {"verdict", 5, 100, 0, 0},
 	}
 	want := []programCost{
 		{Name: "verdict", Runs: 0.5, NSPerRun: 20, NSPerRequest: 10},
-		{Name: "send", Runs: 2, NSPerRun: 2.5, NSPerRequest: 5},
+		{Name: "send", Runs: 2, NSPerRun: 2.5, NSPerRequest: 5, Instructions: 9, Bytes: 70},
+		{Name: "called", Instructions: 300, Bytes: 2000},
 	}
 	if diff := cmp.Diff(want, costsOf(before, after, 10)); diff != "" {
 		t.Errorf("costs (-want +got):\n%s", diff)
@@ -138,7 +139,7 @@ func TestChainsLeadFromServiceToService(t *testing.T) {
 	direct := peer{name: peerDirect}.nextOf(2)[0].String()
 	single := peer{name: peerEnvoy}.nextOf(2)[0].String()
 	mesh := peer{name: peerEnvoy2}.nextOf(2)[0].String()
-	if diff := cmp.Diff([]string{"127.81.0.2:9000", "127.80.0.2:8080", "127.83.0.1:8080"}, []string{direct, single, mesh}); diff != "" {
+	if diff := cmp.Diff([]string{"127.81.0.2:9000", "127.80.0.2:8080", "127.80.0.2:8080"}, []string{direct, single, mesh}); diff != "" {
 		t.Errorf("whom the first service asks (-want +got):\n%s", diff)
 	}
 	if n := len(peer{name: peerEnvoy2}.meshed(3).processes); n != 4 {
@@ -146,8 +147,8 @@ func TestChainsLeadFromServiceToService(t *testing.T) {
 	}
 	out := meshSidecar(1, 3).settings(site{})
 	want := []listener{
-		{"inbound", netip.MustParseAddrPort("127.82.0.2:8080"), []netip.AddrPort{netip.MustParseAddrPort("127.81.0.2:9000")}},
-		{"outbound", netip.MustParseAddrPort("127.83.0.2:8080"), []netip.AddrPort{netip.MustParseAddrPort("127.82.0.3:8080")}},
+		{"inbound", netip.MustParseAddrPort("127.81.0.2:9000"), []netip.AddrPort{netip.MustParseAddrPort("127.81.0.2:9000")}, markInbound},
+		{"outbound", netip.MustParseAddrPort("127.80.0.3:8080"), []netip.AddrPort{netip.MustParseAddrPort("127.81.0.3:9000")}, markOutbound},
 	}
 	if diff := cmp.Diff(want, out.Listeners, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
 		t.Errorf("listeners of a sidecar (-want +got):\n%s", diff)
@@ -166,7 +167,7 @@ func TestEveryCaseHasItsPeers(t *testing.T) {
 			if p.name == peerSpread && takesPart == (l.Case == caseChain || l.Case == caseDensity || l.Case == caseInterference || l.Case == caseRules || l.Case == caseChanges) {
 				t.Errorf("%s: %s takes part: %t", l, p.name, takesPart)
 			}
-			if takesPart && p.needs != nil && l.Case != caseRules {
+			if takesPart && p.isFilter() && l.Case != caseRules {
 				t.Errorf("%s: %s takes part", l, p.name)
 			}
 			if takesPart && p.name == peerSidecars && l.Case != caseDensity && l.Case != caseInterference {

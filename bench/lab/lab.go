@@ -166,12 +166,15 @@ func (l *Lab) Sysctl(name string) (value string, err error) {
 	return value, err
 }
 
-// HTTPClient returns a client whose connections start on the clients' host. Its
+// HTTPClient returns a client whose connections start on the clients' host.
+func (l *Lab) HTTPClient() *http.Client { return l.HTTPClientOn(ClientHost) }
+
+// HTTPClientOn returns a client whose connections start on a host. Its
 // process is in no cgroup of the lab, so XLB leaves it alone. It makes one
 // connection per request, to numeric addresses only.
-func (l *Lab) HTTPClient() *http.Client {
+func (l *Lab) HTTPClientOn(h Host) *http.Client {
 	dial := func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-		err = Within(l.client, func() error {
+		err = Within(l.namespace(h), func() error {
 			var d net.Dialer
 			conn, err = d.DialContext(ctx, network, address)
 			return err
