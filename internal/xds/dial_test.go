@@ -3,44 +3,120 @@
 package xds
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
 	"net"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
-	"golang.org/x/sys/unix"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
 )
 
-// A server that is gone without a word is found in a minute, whether something waits to be acknowledged or not: the kernel does the one by a
-// limit, the other by probes.
-func TestConnectionsFindAServerThatIsGone(t *testing.T) {
+// greeter says with whom it speaks, by the name of a cluster.
+type greeter struct {
+	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
+}
+
+func (greeter) StreamAggregatedResources(stream discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	headers, _ := metadata.FromIncomingContext(stream.Context())
+	name := strings.Join(append(headers.Get(":authority"), headers.Get("token")...), " ")
+	for _, m := range []*discoveryv3.DiscoveryResponse{
+		{TypeUrl: Clusters.TypeURL(), VersionInfo: "1", Nonce: "1", Resources: bodies(static(name, 1))}, {TypeUrl: Listeners.TypeURL(), VersionInfo: "1", Nonce: "1"},
+	} {
+		if err := stream.Send(m); err != nil {
+			return err
+		}
+	}
+	<-stream.Context().Done()
+	return nil
+}
+
+// certificate is one for a name, signed by itself.
+func certificate(t *testing.T, name string) (tls.Certificate, *x509.CertPool) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := x509.ParseCertificate(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(parsed)
+	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, pool
+}
+
+// Both sides show a certificate; the authority need not be the certificate's name.
+func TestTLS(t *testing.T) {
+	server, serverPool := certificate(t, "envoy-gateway")
+	client, clientPool := certificate(t, "client")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	conn, err := dialTCP(t.Context(), l.Addr().String())
+	s := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
+		Certificates: []tls.Certificate{server}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clientPool,
+	})))
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, greeter{})
+	done := make(chan struct{})
+	go func() { defer close(done); s.Serve(l) }()
+	t.Cleanup(func() { s.Stop(); <-done })
+
+	good := &tls.Config{RootCAs: serverPool, ServerName: "envoy-gateway", Certificates: []tls.Certificate{client}}
+	for _, c := range []struct {
+		name string
+		Server
+		want, fault string
+	}{
+		{"authority", Server{TLS: good, Authority: "xds_cluster", Metadata: map[string]string{"token": "secret"}}, "clusters xds_cluster secret=1", ""},
+		{"no authority", Server{TLS: good}, "clusters " + l.Addr().String() + "=1", ""},
+		{"another name", Server{TLS: &tls.Config{RootCAs: serverPool, ServerName: "other", Certificates: good.Certificates}}, "", "not other"},
+		{"no certificate", Server{TLS: &tls.Config{RootCAs: serverPool, ServerName: "envoy-gateway"}}, "", ""},
+		{"plain text", Server{}, "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.Address = l.Addr().String()
+			var o *observed
+			log := &lines{}
+			o = observe(t, Config{Servers: []Server{c.Server}, Logger: log.logger()})
+			if c.want != "" {
+				o.await(c.want)
+				return
+			}
+			o.awaitStatus("failure", func(s Status) bool { return s.StreamFailures > 1 })
+			if !strings.Contains(log.String(), c.fault) {
+				t.Errorf("log %s, want %q", log.String(), c.fault)
+			}
+		})
+	}
+}
+
+// A server may listen on a path.
+func TestUnixSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "xds.sock")
+	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	raw, err := conn.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	option := func(level, name int) (value int) {
-		var getErr error
-		err := raw.Control(func(fd uintptr) { value, getErr = unix.GetsockoptInt(int(fd), level, name) })
-		if err != nil || getErr != nil {
-			t.Fatal(err, getErr)
-		}
-		return value
-	}
-	const limit = 60
-	if ms := option(unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT); ms != limit*1000 {
-		t.Errorf("TCP_USER_TIMEOUT: got %d ms, want %d s", ms, limit)
-	}
-	on := option(unix.SOL_SOCKET, unix.SO_KEEPALIVE)
-	idle, interval, count := option(unix.IPPROTO_TCP, unix.TCP_KEEPIDLE), option(unix.IPPROTO_TCP, unix.TCP_KEEPINTVL), option(unix.IPPROTO_TCP, unix.TCP_KEEPCNT)
-	if seconds := idle + count*interval; on == 0 || seconds != limit {
-		t.Errorf("probes: on %d, for %d s, want %d s", on, seconds, limit)
-	}
+	serveOn(t, l, greeter{})
+	o := observe(t, Config{Servers: []Server{{Address: "unix:" + path, Authority: "x"}}})
+	o.await("clusters x=1")
 }
