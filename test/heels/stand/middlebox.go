@@ -39,9 +39,9 @@ const (
 	FirstFIN    Lost = "tcp flags & fin == fin"
 )
 
-// Lose has the router drop the first segment of a kind of each connection that it forwards over IPv4. Connections are told apart by the client's port.
+// Lose has the router drop the first segment of a kind of each connection that it forwards. Connections are told apart by the client's port.
 func (s *Stand) Lose(what Lost) error {
-	rules := "table ip loss {\n\tset seen { type inet_service; flags dynamic; size 65535; }\n\tchain forward {\n\t\ttype filter hook forward priority 0;\n"
+	rules := "table inet loss {\n\tset seen { type inet_service; flags dynamic; size 65535; }\n\tchain forward {\n\t\ttype filter hook forward priority 0;\n"
 	for _, port := range []string{"sport", "dport"} {
 		rules += fmt.Sprintf("\t\t%s tcp %s >= 20000 tcp %s != @seen add @seen { tcp %s } drop\n", what, port, port, port)
 	}
