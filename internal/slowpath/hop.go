@@ -24,7 +24,7 @@ var (
 		"x-envoy-expected-rq-timeout-ms", "x-envoy-force-trace", "x-envoy-hedge-on-per-try-timeout", "x-envoy-internal", "x-envoy-ip-tags",
 		"x-envoy-max-retries", "x-envoy-original-url", "x-envoy-retriable-header-names", "x-envoy-retriable-status-codes", "x-envoy-retry-grpc-on",
 		"x-envoy-retry-on", "x-envoy-upstream-alt-stat-name", "x-envoy-upstream-rq-per-try-timeout-ms", "x-envoy-upstream-rq-timeout-alt-response",
-		"x-envoy-upstream-rq-timeout-ms", "x-envoy-upstream-stream-duration-ms", "x-forwarded-client-cert",
+		"x-envoy-upstream-rq-timeout-ms", "x-envoy-upstream-stream-duration-ms", clientCert,
 	}
 	// untrustedAtEdge also, where the client is taken for the first one.
 	untrustedAtEdge = []string{

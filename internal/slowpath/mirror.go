@@ -78,7 +78,7 @@ func (x *exchange) copyFor(m *model.Mirror) *requestCopy {
 		x.proxy.mirrors.Add(-1)
 		return nil
 	}
-	copied := exchange{head: x.head, address: endpoint.Address()}
+	copied := exchange{head: x.head, endpoint: endpoint, address: endpoint.Address()}
 	copied.head.authority = m.HostOf(x.head.authority)
 	timeout := x.route.Timeout
 	if timeout == 0 {

@@ -44,6 +44,9 @@ func (x *exchange) appendRequestHead(b []byte) []byte {
 	if h.expectContinue {
 		skip = append(skip, "expect")
 	}
+	if isSecured(x.endpoint) {
+		skip = append(skip, clientCert)
+	}
 	b = appendEndToEnd(b, h.fields, skip...)
 	switch {
 	case h.chunked:
@@ -53,6 +56,20 @@ func (x *exchange) appendRequestHead(b []byte) []byte {
 		b = appendLength(b, max(h.length, 0))
 	}
 	return append(b, "\r\n"...)
+}
+
+// clientCert tells a server what certificates its clients had, as proxies before it say. Who speaks to it with a certificate may be believed: so no client of XLB
+// says it. In Envoy it never passes unless forward_client_cert_details lets it.
+const clientCert = "x-forwarded-client-cert"
+
+// isSecured reports whether an endpoint is spoken to over TLS.
+func isSecured(e Picked) bool {
+	s, ok := e.(Secured)
+	if !ok {
+		return false
+	}
+	tls, _ := s.Security()
+	return tls != nil
 }
 
 // host is the Host field for the endpoint; HTTP/1.0 clients need not send one.

@@ -4,6 +4,7 @@ package slowpath
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/model"
@@ -35,3 +36,36 @@ func TestConnectionsToOneAddressDifferByTheNameThatIsAskedFor(t *testing.T) {
 		t.Error("a connection in plain text would serve a request that is to be secured")
 	}
 }
+
+// A server that knows XLB by its certificate is not told of others by whoever asks XLB.
+func TestClientsDoNotSayWhatCertificatesTheyHad(t *testing.T) {
+	const said = "X-Forwarded-Client-Cert: By=forged\r\n"
+	for _, tt := range []struct {
+		name     string
+		endpoint Picked
+		passes   bool
+	}{
+		{"over TLS", securedPick{tls: &model.UpstreamTLS{}}, false},
+		{"in plain text", securedPick{}, true},
+		{"to an endpoint that is never secured", &fakePick{}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			x := exchange{endpoint: tt.endpoint, head: head{method: "GET", path: "/", authority: "a", length: -1, fields: []field{
+				{[]byte("X-Forwarded-Client-Cert"), []byte("By=forged")}, {[]byte("X-Other"), []byte("stays")},
+			}}}
+			sent := string(x.appendRequestHead(nil))
+			if strings.Contains(sent, said) != tt.passes || !strings.Contains(sent, "X-Other: stays\r\n") {
+				t.Errorf("sent %q", sent)
+			}
+		})
+	}
+}
+
+type securedPick struct {
+	fakePick
+	tls *model.UpstreamTLS
+}
+
+func (p securedPick) Address() netip.AddrPort                { return netip.AddrPort{} }
+func (p securedPick) Done(Outcome)                           {}
+func (p securedPick) Security() (*model.UpstreamTLS, string) { return p.tls, "" }
