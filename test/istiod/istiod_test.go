@@ -41,10 +41,10 @@ func built(t *testing.T, name string) string {
 
 // control is a running istiod.
 type control struct {
-	// grpc is where it serves xDS, dir where it has its configuration from.
-	grpc netip.AddrPort
-	dir  string
-	log  *log
+	// grpc is where it serves xDS, secure where it does that with TLS and signs certificates, if it is told to; dir is where it has its configuration from.
+	grpc, secure netip.AddrPort
+	dir          string
+	log          *log
 	*harness.Process
 }
 
@@ -54,11 +54,11 @@ const istiodPatience = 3 * time.Minute
 // startIstiod runs it until the test ends, without configuration: what is in the directory when it starts it does not take for services.
 func startIstiod(t *testing.T, place *harness.Place, kubeconfig string, mesh string, fromFiles bool, environment ...string) *control {
 	t.Helper()
-	c := &control{grpc: freeAddress(t, place), dir: t.TempDir(), log: &log{}}
+	c := &control{grpc: freeAddress(t, place), secure: freeAddress(t, place), dir: t.TempDir(), log: &log{}}
 	argv := []string{
 		"discovery", "--kubeconfig=" + kubeconfig, "--meshConfig=" + mesh, "--networksConfig=/dev/null", "--domain=cluster.local",
 		"--grpcAddr=" + c.grpc.String(), "--httpAddr=" + freeAddress(t, place).String(), "--monitoringAddr=" + freeAddress(t, place).String(),
-		"--httpsAddr=", "--secureGRPCAddr=", "--ctrlz_port=0", "--log_target=stderr",
+		"--httpsAddr=", "--secureGRPCAddr=" + c.secure.String(), "--ctrlz_port=0", "--log_target=stderr",
 	}
 	if fromFiles {
 		argv = append(argv, "--configDir="+c.dir)
@@ -144,7 +144,12 @@ type origin struct {
 // newOrigin answers every request with its name and with what it has seen of it. Of requests with a key the first x-fail fail; ?wait= waits.
 func newOrigin(t *testing.T, name string) *origin {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.82.0.1:0")
+	return newOriginAt(t, name, "127.82.0.1:0")
+}
+
+func newOriginAt(t *testing.T, name, address string) *origin {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +173,8 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if o.fails(r) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	fmt.Fprintf(w, "%s %s %s added=%q set=%q gone=%q", r.Method, r.Host, r.URL, r.Header.Values("X-Added"), r.Header.Values("X-Set"), r.Header.Values("X-Gone"))
+	fmt.Fprintf(w, "%s %s %s added=%q set=%q gone=%q client=%q", r.Method, r.Host, r.URL,
+		r.Header.Values("X-Added"), r.Header.Values("X-Set"), r.Header.Values("X-Gone"), r.Header.Values("X-Forwarded-Client-Cert"))
 }
 
 func (o *origin) fails(r *http.Request) bool {
