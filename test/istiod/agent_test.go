@@ -108,26 +108,31 @@ func newAgent(t *testing.T, c *control, token string) *agent {
 // renew serves a new certificate.
 func (a *agent) renew(t *testing.T, c *control, token string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	chain := c.sign(t, token, encode("CERTIFICATE REQUEST", request))
-	last := len(chain) - 1
+	chain, key, root := c.certify(t, token)
 	for _, s := range []*tlsv3.Secret{
-		{Name: "default", Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
-			CertificateChain: source(strings.Join(chain[:last], "")), PrivateKey: source(encodeKey(t, key)),
-		}}},
-		{Name: "ROOTCA", Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: source(chain[last])}}},
+		{Name: "default", Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{CertificateChain: source(chain), PrivateKey: source(key)}}},
+		{Name: "ROOTCA", Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: source(root)}}},
 	} {
 		if err := a.secrets.UpdateResource(s.GetName(), s); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// certify has istiod sign a certificate for who has the token.
+func (c *control) certify(t *testing.T, token string) (chain, key, root string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed := c.sign(t, token, encode("CERTIFICATE REQUEST", request))
+	last := len(signed) - 1
+	return strings.Join(signed[:last], ""), encodeKey(t, private), signed[last]
 }
 
 func source(text string) *corev3.DataSource {

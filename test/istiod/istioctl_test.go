@@ -53,6 +53,54 @@ func compareIstioctl(t *testing.T, w *world) {
 	}
 }
 
+// synced are the kinds of resources that istiod sends to every sidecar.
+var synced = []string{"CDS", "LDS", "EDS", "RDS"}
+
+// requireSynced has istioctl ask istiod what it knows of its clients: that both have acknowledged all it has sent them.
+func requireSynced(t *testing.T, w *world) {
+	t.Helper()
+	dir, last := t.TempDir(), ""
+	chain, key, root := w.certify(t, adminToken)
+	for name, text := range map[string]string{"cert-chain.pem": chain, "key.pem": key, "root-cert.pem": root} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer func() {
+		if t.Failed() {
+			t.Log(last)
+		}
+	}()
+	harness.Eventually(t, patience, "istioctl proxy-status shows both as synced", func() bool {
+		cmd := exec.Command(built(t, "istiod/bin/istioctl"), "proxy-status", "-v", "1", "--xds-address", w.secure.String(), "--cert-dir", dir,
+			"--authority", "istiod.istio-system.svc")
+		cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "KUBECONFIG="+w.kubeconfig)
+		out, err := cmd.CombinedOutput()
+		last = string(out)
+		lines := strings.Split(strings.TrimSpace(last), "\n")
+		if err != nil || len(lines) != 3 {
+			return false
+		}
+		return isSynced(t, lines[0], lines[1]) && isSynced(t, lines[0], lines[2])
+	})
+	t.Logf("istioctl proxy-status:\n%s", last)
+}
+
+// isSynced looks at the columns of a client.
+func isSynced(t *testing.T, heads, line string) bool {
+	t.Helper()
+	for _, kind := range synced {
+		at := strings.Index(heads, kind)
+		if at < 0 {
+			t.Fatalf("proxy-status has no column %s: %s", kind, heads)
+		}
+		if at >= len(line) || !strings.HasPrefix(line[at:], "SYNCED") {
+			return false
+		}
+	}
+	return true
+}
+
 // differsByDesign reports lines about the version, the endpoints of the control plane, which XLB does not count, endpoints that are left out, and
 // the one that XLB knows of a cluster whose clients all connect to one address.
 func differsByDesign(line string) bool {

@@ -44,7 +44,9 @@ type control struct {
 	// grpc is where it serves xDS, secure where it does that with TLS and signs certificates, if it is told to; dir is where it has its configuration from.
 	grpc, secure netip.AddrPort
 	dir          string
-	log          *log
+	// kubeconfig leads to its API server.
+	kubeconfig string
+	log        *log
 	*harness.Process
 }
 
@@ -54,7 +56,7 @@ const istiodPatience = 3 * time.Minute
 // startIstiod runs it until the test ends, without configuration: what is in the directory when it starts it does not take for services.
 func startIstiod(t *testing.T, place *harness.Place, kubeconfig string, mesh string, fromFiles bool, environment ...string) *control {
 	t.Helper()
-	c := &control{grpc: freeAddress(t, place), secure: freeAddress(t, place), dir: t.TempDir(), log: &log{}}
+	c := &control{grpc: freeAddress(t, place), secure: freeAddress(t, place), dir: t.TempDir(), kubeconfig: kubeconfig, log: &log{}}
 	argv := []string{
 		"discovery", "--kubeconfig=" + kubeconfig, "--meshConfig=" + mesh, "--networksConfig=/dev/null", "--domain=cluster.local",
 		"--grpcAddr=" + c.grpc.String(), "--httpAddr=" + freeAddress(t, place).String(), "--monitoringAddr=" + freeAddress(t, place).String(),
@@ -105,7 +107,7 @@ func (c *control) bootstrap(app string) harness.Config {
 	return harness.Config{Fields: object{
 		"node": object{
 			"id": "sidecar~127.0.0.1~" + app + ".default~default.svc.cluster.local", "cluster": app,
-			"metadata": object{"CLUSTER_ID": "Kubernetes", "NAMESPACE": "default", "ISTIO_VERSION": "1.31.0", "INTERCEPTION_MODE": "NONE", "LABELS": object{"app": app}},
+			"metadata": object{"CLUSTER_ID": "Kubernetes", "NAMESPACE": "default", "ISTIO_VERSION": "1.31.0", "INTERCEPTION_MODE": "NONE", "PROXY_CONFIG": object{"concurrency": 2}, "LABELS": object{"app": app}},
 		},
 		"dynamic_resources": object{
 			"ads_config": object{

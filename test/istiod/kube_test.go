@@ -82,10 +82,12 @@ func serveNothing(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// tokenOf is the token of a service account of the namespace default.
+// tokenOf is the token of a service account of the namespace default, and adminToken one of who may ask istiod about its clients.
 func tokenOf(account string) string { return "system:serviceaccount:default:" + account }
 
-var anyToken = regexp.MustCompile(`system:serviceaccount:default:[a-z]+`)
+const adminToken = "system:serviceaccount:istio-system:default"
+
+var anyToken = regexp.MustCompile(`system:serviceaccount:(default|istio-system):[a-z]+`)
 
 // review says of every token that it is what it says it is. The token is found in the body whatever form that has.
 func review(w http.ResponseWriter, r *http.Request) {

@@ -44,7 +44,7 @@ type world struct {
 func newWorld(t *testing.T, mode harness.Mode) *world {
 	t.Helper()
 	w := &world{place: harness.SameHost(t), a: newOrigin(t, "a"), b: newOrigin(t, "b"), c: newOrigin(t, "c")}
-	w.control = startIstiod(t, w.place, emptyKubernetes(t), "testdata/mesh.yaml", true, upstream...)
+	w.control = startIstiod(t, w.place, emptyKubernetes(t), "testdata/mesh.yaml", true, slices.Concat(upstream, newAuthority(t))...)
 	w.configure(t, "shop.yaml", w.values(t))
 	harness.Eventually(t, patience, "istiod has read its files", func() bool { return len(w.log.lines("Full push, new service")) > 0 })
 	w.xlb = harness.Start(t, mode, w.bootstrap("xlb"), w.place)
@@ -110,11 +110,14 @@ func TestRequestsAreAnsweredAsByEnvoy(t *testing.T) {
 		keep(t, w.xlb, "istiod-1.31-upstream")
 		t.Run("dump", func(t *testing.T) { compareDumps(t, w) })
 		t.Run("istioctl", func(t *testing.T) { compareIstioctl(t, w) })
+		t.Run("synced", func(t *testing.T) { requireSynced(t, w) })
 		t.Run("one by one", func(t *testing.T) { compareAnswers(t, w) })
 		t.Run("retries", func(t *testing.T) { compareRetries(t, w) })
 		t.Run("shares", func(t *testing.T) { compareShares(t, w) })
 		t.Run("hashes", func(t *testing.T) { compareHashes(t, w) })
 		t.Run("change", func(t *testing.T) { followChange(t, w) })
+		t.Run("nothing changes", func(t *testing.T) { pushTheSame(t, w) })
+		t.Run("synced again", func(t *testing.T) { requireSynced(t, w) })
 		if refused := w.log.lines("ACK ERROR"); len(refused) > 0 {
 			t.Errorf("istiod was told:\n%s", strings.Join(refused, ""))
 		}
@@ -192,6 +195,20 @@ func followChange(t *testing.T, w *world) {
 		for _, to := range []string{atXLB, atEnvoy} {
 			w.await(t, to, r, func(reply programs.Reply) bool { return reply.Status == http.StatusOK && reply.Identity == want })
 		}
+	}
+}
+
+// pushTheSame has istiod send clusters and listeners anew though nothing about them has changed, as it does at every full push: nothing is written.
+func pushTheSame(t *testing.T, w *world) {
+	answered := func() float64 { return w.xlb.Metric(t, "envoy_listener_manager_lds_update_success") }
+	writes := w.xlb.Metric(t, "xlb_dynamic_writes_total")
+	for n := range 5 {
+		before := answered()
+		w.configure(t, "stranger.yaml", map[string]string{"N": fmt.Sprint(n)})
+		harness.Eventually(t, patience, "istiod has pushed all, and XLB has answered", func() bool { return answered() > before })
+	}
+	if n := w.xlb.Metric(t, "xlb_dynamic_writes_total") - writes; n != 0 {
+		t.Errorf("five pushes of what was there have written %v times", n)
 	}
 }
 
