@@ -37,6 +37,7 @@ const (
 // kubernetes is a running API server, with nothing but etcd behind it.
 type kubernetes struct {
 	address    netip.AddrPort
+	server     *harness.Process
 	client     *http.Client
 	kubeconfig string
 }
@@ -62,7 +63,7 @@ func startKubernetes(t *testing.T, place *harness.Place) *kubernetes {
 		t.Fatal(err)
 	}
 	key := write("key", pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(private)}))
-	place.Run(t, built(t, "kubernetes/bin/kube-apiserver"), "--etcd-servers="+etcd, "--bind-address=127.0.0.1",
+	k.server = place.Run(t, built(t, "kubernetes/bin/kube-apiserver"), "--etcd-servers="+etcd, "--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", k.address.Port()), "--cert-dir="+filepath.Join(dir, "certs"), "--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file="+key, "--service-account-signing-key-file="+key, "--service-cluster-ip-range=10.96.0.0/16",
 		"--token-auth-file="+write("tokens", []byte(token+",admin,1,system:masters\n")), "--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount",
@@ -239,6 +240,12 @@ func TestKubernetesServicesAreFollowed(t *testing.T) {
 		t.Logf("%s: from the API call to the first request at the new endpoint: %v", name, all)
 	}
 	followNewService(t, w, k)
+	// Without its API server istiod keeps what it knows.
+	k.server.Kill(t)
+	time.Sleep(2 * time.Second)
+	if w.xlb.Metric(t, "envoy_control_plane_connected_state") != 1 {
+		t.Error("XLB has lost istiod with the API server")
+	}
 	for _, one := range both {
 		var r programs.LoadReport
 		one.load.Finish(t, &r)
