@@ -45,6 +45,7 @@ const tlsContext = "'@type': type.googleapis.com/" + tlsType
 
 var bootstrapRefusals = []change{
 	{"no node", "", "{node: null}"},
+	{"the view for gRPC clients", "node", "{metadata: {GENERATOR: grpc}}"},
 	{"Google's gRPC", "$grpc", "{envoy_grpc: null, google_grpc: {target_uri: x, stat_prefix: x}}"},
 	{"metadata and deadlines", "$grpc", "{initial_metadata: [{key: x, value: y}], timeout: 1s}"},
 	{"two services", "$ads.grpc_services", "+ {envoy_grpc: {cluster_name: fixed}}"},

@@ -89,6 +89,9 @@ func (t *translator) adsConfig(out *Dynamic, in *bootstrapv3.Bootstrap, ads *cor
 	if in.GetNode().GetId() == "" || in.GetNode().GetCluster() == "" {
 		t.p.add("node", "needs id and cluster, as in Envoy: a control plane is told who asks; add them")
 	}
+	if in.GetNode().GetMetadata().GetFields()["GENERATOR"].GetStringValue() == "grpc" {
+		t.p.add("node.metadata.GENERATOR", "istiod's view for gRPC clients has clusters by name alone, and listeners that none but gRPC reads; remove it, and let a Sidecar resource say what is sent")
+	}
 	out.Node = nodeOf(in.GetNode())
 	services := ads.GetGrpcServices()
 	if len(services) != 1 || services[0].GetEnvoyGrpc() == nil {
