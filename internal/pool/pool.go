@@ -499,7 +499,7 @@ func (p *Pool) fillLocked(e *endpoint) {
 	}
 	for e.open+e.dialing < e.target {
 		if len(p.free) == 0 {
-			p.complainLocked("no free slot for an i-sock; requests that find none are served in user space", e, "slots", len(p.cfg.Shared.Slots))
+			p.complainLocked(e, fmt.Errorf("no free slot among %d", len(p.cfg.Shared.Slots)))
 			return
 		}
 		if !p.mayOpenLocked(e) {
@@ -532,12 +532,12 @@ func (p *Pool) uncountLocked(e *endpoint) {
 }
 
 // complainLocked reports, at most once a second, that there is no room for an i-sock: each request to the endpoint asks again.
-func (p *Pool) complainLocked(what string, e *endpoint, more ...any) {
+func (p *Pool) complainLocked(e *endpoint, err error) {
 	if time.Since(p.complain) < time.Second {
 		return
 	}
 	p.complain = time.Now()
-	p.cfg.Logger.Warn(what, append([]any{"endpoint", e.Address}, more...)...)
+	p.cfg.Logger.Warn("no room for an i-sock; requests that find none are served in user space", "endpoint", e.Address, "err", err)
 }
 
 // open connects one i-sock and puts it in service.
@@ -667,7 +667,7 @@ func (p *Pool) failedLocked(e *endpoint, err error) {
 		e.backoff = firstBackoff
 	}
 	if isShortage(err) {
-		p.complainLocked("no room for another i-sock; requests that find none are served in user space", e, "err", err)
+		p.complainLocked(e, err)
 	} else {
 		p.refusedLocked(e, err)
 	}
