@@ -193,23 +193,24 @@ struct {
 	__uint(max_entries, 65536);
 } conns SEC(".maps");
 
-/* p-socks that are or may be on the slow path, by cookie. Writers: request and response programs, daemon. */
+/* p-socks that are or may be on the slow path, by cookie. Twice as many as `psocks`: an entry goes when the daemon has closed its end, after the
+ * client. Where there is no room, a request stays on the slow path (HANDOVER_NO_STATE). Writers: request and response programs, daemon. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u64);
 	__type(value, struct slow_conn);
-	__uint(max_entries, 1048576);
+	__uint(max_entries, 524288);
 } slow_conns SEC(".maps");
 
 /* Where the next segment begins that a p-sock or s-sock gets from the daemon, by the socket's cookie: see lib/segment.h. Writers: receive
- * verdict; the release program takes entries out. */
+ * verdict; the release program takes entries out. As many as the entries of `psocks` and `ssocks`, and room for what they left. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u64);
 	__type(value, __u64);
-	__uint(max_entries, 1048576);
+	__uint(max_entries, 524288);
 } receive_sequences SEC(".maps");
 
 /* Endpoints' sides of i-socks that are being connected, to their slots. Writer: daemon, before it connects and

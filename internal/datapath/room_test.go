@@ -18,3 +18,18 @@ func TestThereIsRoomForTheHostsOfAllVirtualHostsTwice(t *testing.T) {
 		t.Errorf("room for %d hosts, want twice the %d virtual hosts", hosts.MaxEntries, vhosts.MaxEntries)
 	}
 }
+
+// A connection of the fast path has at most one entry in each; those that outlive their socket for a while stand beside.
+func TestThereIsRoomForTheStateOfAllConnections(t *testing.T) {
+	spec, err := loadXlb()
+	if err != nil {
+		t.Fatal(err)
+	}
+	connections, servers := spec.Maps["psocks"].MaxEntries, spec.Maps["ssocks"].MaxEntries
+	if n := spec.Maps["slow_conns"].MaxEntries; n < 2*connections {
+		t.Errorf("room for %d connections on the slow path, want twice the %d p-socks", n, connections)
+	}
+	if n := spec.Maps["receive_sequences"].MaxEntries; n < connections+2*servers {
+		t.Errorf("room for what %d sockets receive, want the %d p-socks and twice the %d s-socks", n, connections, servers)
+	}
+}
