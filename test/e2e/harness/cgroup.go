@@ -96,7 +96,7 @@ func (c *cgroup) remove(t testing.TB) {
 // checkEmpty fails the test when a process outlives the one that the harness
 // started and ended. A child of an ended process gets a moment to follow it.
 func (c *cgroup) checkEmpty(t testing.TB) {
-	const patience = 2 * time.Second
+	const patience = 10 * time.Second
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
 	for deadline := time.Now().Add(patience); ; <-ticker.C {
