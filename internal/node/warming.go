@@ -78,6 +78,22 @@ func (s *secrets) isWarmLocked(a *awaiting) bool {
 	return len(names) == 0
 }
 
+// come waits until no secret of a context is waited for, and reports whether ctx has not ended before.
+func (s *secrets) come(ctx context.Context, tls *model.UpstreamTLS) bool {
+	for {
+		names, _ := s.store.Pending([]*model.UpstreamTLS{tls}, time.Now())
+		if len(names) == 0 {
+			return true
+		}
+		if !sleep(ctx, secretPace) {
+			return false
+		}
+	}
+}
+
+// secretPace is how often health checks that have yet to begin look for their secrets.
+const secretPace = 50 * time.Millisecond
+
 // lookAgain keeps the earliest time.
 func (s *secrets) lookAgain(at time.Time) {
 	for {

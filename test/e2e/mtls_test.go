@@ -127,6 +127,7 @@ func (a *trust) sidecar(t *testing.T, place *harness.Place, server netip.AddrPor
 type vault struct {
 	path  string
 	cache *cache.LinearCache
+	stop  func()
 }
 
 func newVault(t *testing.T) *vault {
@@ -146,7 +147,8 @@ func newVault(t *testing.T) *vault {
 	server := grpc.NewServer()
 	secretv3.RegisterSecretDiscoveryServiceServer(server, controlplane.NewServer(ctx, v.cache, nil))
 	go func() { _ = server.Serve(l) }()
-	t.Cleanup(func() { cancel(); server.Stop() })
+	v.stop = func() { cancel(); server.Stop() }
+	t.Cleanup(v.stop)
 	return v
 }
 
