@@ -53,8 +53,8 @@ static __always_inline struct endpoint_address *plain_begin(struct bpf_sock *sk,
 	struct endpoint *e = endpoint_at(chosen);
 	struct plain_conn *c;
 
-	/* A socket of one family cannot go to an address of the other; the daemon can. */
-	if (!to || !e || addr_is_v4(to->addr) != addr_is_v4(key->addr))
+	/* A socket of one family cannot go to an address of the other; the daemon can. Only the daemon speaks TLS. */
+	if (!to || !e || addr_is_v4(to->addr) != addr_is_v4(key->addr) || e->flags & ENDPOINT_TLS)
 		return 0;
 	c = bpf_sk_storage_get(&plain_conns, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!c)

@@ -189,7 +189,7 @@ func candidateRows(a *explain.Answer) (header []string, rows [][]string) {
 	}
 	for _, p := range a.Endpoints {
 		c := clusters[choice{p.Cluster, p.Criteria}]
-		row := []string{strings.TrimSpace(p.Cluster + " " + string(p.Criteria)), number(uint64(c.Weight)), orDash(c.Policy), p.Address, number(uint64(p.Weight))}
+		row := []string{strings.TrimSpace(p.Cluster + " " + string(p.Criteria)), number(uint64(c.Weight)), orDash(c.Policy), addressText(&p), number(uint64(p.Weight))}
 		if live {
 			share := percent(p.Share)
 			if p.Criteria != "" {
@@ -200,6 +200,13 @@ func candidateRows(a *explain.Answer) (header []string, rows [][]string) {
 		rows = append(rows, row)
 	}
 	return header, rows
+}
+
+func addressText(e *explain.Endpoint) string {
+	if e.TLS {
+		return e.Address + " (TLS)"
+	}
+	return e.Address
 }
 
 func idleText(idle *uint64) string {

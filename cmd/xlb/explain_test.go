@@ -35,6 +35,8 @@ func TestExplainPrintsAnAccount(t *testing.T) {
 		{"path-refused", []string{"GET", "http://shop.test/item/%00", "--listener", "web", "--draw", "57"}, exitOK},
 		{"subsets", []string{"GET", "http://stages.example/", "--listener", "web", "--draw", "95"}, exitOK},
 		{"subset-fallback", []string{"GET", "http://stages.example/lost", "--listener", "web", "--draw", "57"}, exitOK},
+		{"tls", []string{"GET", "http://mesh.example/", "--listener", "web", "--draw", "57"}, exitOK},
+		{"tls-mixed", []string{"GET", "http://mesh.example/mixed", "--listener", "web", "--draw", "57"}, exitOK},
 		{"no-route", []string{"GET", "http://a.test/", "--listener", "web", "--draw", "57"}, exitFailure},
 		{"no-virtual-host", []string{"GET", "http://127.80.0.1:8080/", "--draw", "57"}, exitFailure},
 		{"json", []string{"GET", "http://www.shop.test/buy?x=1", "-H", "Cookie: lane=slow", "--listener", "web", "--draw", "57", "-o", "json"}, exitOK},

@@ -5,6 +5,7 @@ package compile
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
@@ -18,11 +19,23 @@ func compilePlain(left *space, where string, cfg *model.Config, l *model.Listene
 		Routes:  []*model.Route{{Path: model.PathMatch{Kind: model.PathPrefix, Value: "/"}, Clusters: p.Clusters}},
 	}}})
 	table.Flags |= maps.TablePlain
-	if why := cmp.Or(inspects(l), p.InUserSpace(), follows(cfg, p), otherFamily(cfg, l)); why != "" {
+	if why := cmp.Or(inspects(l), p.InUserSpace(), follows(cfg, p), secured(cfg, p), otherFamily(cfg, l)); why != "" {
 		table.Flags |= maps.TableSlow
 		notes = append(notes, Note{Where: where, Reason: why + "; the slow path serves the listener's connections"})
 	}
 	return table, notes
+}
+
+// secured names a cluster with an endpoint that expects TLS, which only the slow path speaks, if there is one. It gets all connections, as with
+// otherFamily.
+func secured(cfg *model.Config, p *model.TCPProxy) string {
+	for _, share := range p.Clusters {
+		c := cfg.Cluster(share.Name)
+		if c != nil && slices.ContainsFunc(c.Endpoints, func(e model.Endpoint) bool { return e.TLS != nil }) {
+			return fmt.Sprintf("an endpoint of cluster %s has TLS", c.Name)
+		}
+	}
+	return ""
 }
 
 // otherFamily names an endpoint whose address a socket of the listener's family cannot connect to, if there is one. If only the connections to it

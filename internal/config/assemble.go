@@ -243,6 +243,9 @@ func (d *Dynamic) Roots() []Kind {
 // Names are what static clusters and listeners have from the control plane: assignments and route tables, each once.
 func (d *Dynamic) Names(kind Kind) []string { return d.names[kind] }
 
+// ClustersInFile reports whether clusters that are not in the bootstrap come from a file.
+func (b *Bootstrap) ClustersInFile() bool { return b.Dynamic.clusters.file.Path != "" }
+
 // RootFiles are the files of clusters and listeners.
 func (d *Dynamic) RootFiles() []File {
 	var out []File

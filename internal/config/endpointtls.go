@@ -3,6 +3,7 @@
 package config
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -16,6 +17,7 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	upstreamv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -379,6 +381,20 @@ func (t *translator) missingServer(in *tlsv3.CommonTlsContext) string {
 		}
 	}
 	return ""
+}
+
+// upstreamTLS is in every cluster that has connections secured.
+var upstreamTLS = []byte("UpstreamTlsContext")
+
+// Secured are the contexts of a cluster that need secrets; nil: none does. The resource has passed CheckResource.
+func (b *Bootstrap) Secured(body *anypb.Any) []*model.UpstreamTLS {
+	c := &clusterv3.Cluster{}
+	if !bytes.Contains(body.GetValue(), upstreamTLS) || body.UnmarshalTo(c) != nil {
+		return nil
+	}
+	t := newTranslator(newProblems(), b)
+	t.dynamicPart, t.alone = true, true
+	return slices.DeleteFunc(t.speechOf(c, "").secured(), func(tls *model.UpstreamTLS) bool { return len(tls.Secrets()) == 0 })
 }
 
 // isService reports whether a static cluster is a server over a Unix socket, which is asked and not balanced.

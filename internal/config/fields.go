@@ -1163,7 +1163,7 @@ var basicFields = fieldTable{
 		"event_service":                    refuse("changes of health are in the daemon's log; remove the field"),
 		"always_log_health_check_failures": translateIt,
 		"always_log_health_check_success":  translateIt,
-		"tls_options":                      refuse("XLB does not originate TLS; remove the field"),
+		"tls_options":                      refuse("a check offers the protocols that requests to the endpoint offer; remove the field"),
 		"transport_socket_match_criteria":  refuse("a check is secured as requests to the endpoint are; remove the field"),
 	},
 	"envoy.config.core.v3.HealthCheck.HttpHealthCheck": {

@@ -27,8 +27,9 @@ type Answer struct {
 	Notes []string `json:"notes"`
 	// Disagreement says how the kernel's decision contradicts the routes; empty, unless XLB is broken.
 	Disagreement string `json:"disagreement,omitempty"`
-	// leftOut becomes a part of Notes.
+	// leftOut and secured become a part of Notes.
 	leftOut []string
+	secured string
 }
 
 // IsAnswered reports whether the request is answered before a route is looked for.
@@ -132,6 +133,8 @@ type Endpoint struct {
 	// Address is that of the configuration, host:port, when no daemon was asked.
 	Address string `json:"address"`
 	Weight  uint32 `json:"weight"`
+	// TLS secures connections to it: the slow path sends its requests.
+	TLS bool `json:"tls,omitempty"`
 	// State is "healthy", "down" or another state that metrics.EndpointSnapshot shows; empty when no daemon was asked.
 	State string `json:"state,omitempty"`
 	// Share is the part of the cluster's requests, 0 to 1, that is its own; 0 too when no daemon was asked, or with Criteria.
@@ -158,7 +161,7 @@ type Kernel struct {
 	// Verdict by name, "ok" for the fast path; empty when the fast path is off. Meaning is that of docs/verdicts.md.
 	Verdict string `json:"verdict,omitempty"`
 	Meaning string `json:"meaning,omitempty"`
-	// Cluster that was drawn, and Timeout, of a request that is taken.
+	// Cluster that was drawn, of a request that is taken or handed over for TLS, and Timeout, of one that is taken.
 	Cluster string `json:"cluster,omitempty"`
 	// Criteria name the subset of the cluster.
 	Criteria model.Metadata `json:"criteria,omitempty"`

@@ -80,6 +80,7 @@ func Explain(s *State, q *Query) (*Answer, error) {
 			return nil, err
 		}
 	}
+	a.handTLS(&d)
 	possible, orNone := l.Routes.Possible(r)
 	a.addReasons(s.Notes, d.Verdict)
 	a.Disagreement = disagreement(s.Config, &d, possible, orNone)
@@ -219,6 +220,27 @@ func kernelOf(d Decision) Kernel {
 	return k
 }
 
+// handTLS says that a request is handed over after all where all endpoints that it may go to have TLS, and notes it where some have.
+func (a *Answer) handTLS(d *Decision) {
+	secured, all := 0, 0
+	for _, e := range a.Endpoints {
+		if e.Cluster == d.Cluster && e.Criteria == d.Criteria {
+			all++
+			if e.TLS {
+				secured++
+			}
+		}
+	}
+	v := maps.HandoverEndpointTLS
+	switch {
+	case !a.Kernel.Fast || secured == 0:
+	case secured == all:
+		a.Kernel = Kernel{By: d.By, Verdict: maps.VerdictName(v), Meaning: maps.HandoverMeaning(v), Cluster: d.Cluster, Criteria: d.Criteria}
+	default:
+		a.secured = fmt.Sprintf("%d of %d endpoints of %s have TLS: the kernel hands over what it chooses them for (%s)", secured, all, d.Cluster, maps.VerdictName(v))
+	}
+}
+
 // addReasons says what the compiler knows of a hand-over: the first route that the kernel cannot decide, and where
 // that does not tell, what was noted about the whole table.
 func (a *Answer) addReasons(notes []compile.Note, v maps.Verdict) {
@@ -266,6 +288,9 @@ func (a *Answer) addNotes(d *Decision, winner *model.Route, possible []*model.Ro
 		a.Notes = append(a.Notes, drawNote(winner))
 	}
 	a.Notes = append(a.Notes, a.leftOut...)
+	if a.secured != "" {
+		a.Notes = append(a.Notes, a.secured)
+	}
 	if note := a.shortage(d); note != "" {
 		a.Notes = append(a.Notes, note)
 	}
@@ -287,13 +312,16 @@ func (a *Answer) shortage(d *Decision) string {
 		return ""
 	}
 	var inService, idle uint64
+	secured := false
 	for _, e := range a.Endpoints {
 		if e.Cluster == d.Cluster && e.Criteria == d.Criteria && e.State != Down && (e.Share > 0 || e.Criteria != "") {
 			inService++
 			idle += *e.Idle
+			secured = secured || e.TLS // it has no i-socks, and needs none
 		}
 	}
 	switch {
+	case secured:
 	case inService == 0:
 		return fmt.Sprintf("no endpoint of %s is in service now: the kernel hands over (%s)", d.Cluster, maps.VerdictName(maps.HandoverNoEndpoint))
 	case idle == 0:

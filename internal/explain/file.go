@@ -54,7 +54,7 @@ func targets(c *model.Cluster) []Endpoint {
 	}
 	list := make([]Endpoint, 0, len(c.Targets))
 	for _, t := range c.Targets {
-		list = append(list, Endpoint{Cluster: c.Name, Address: net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port))), Weight: t.Weight})
+		list = append(list, Endpoint{Cluster: c.Name, Address: net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port))), Weight: t.Weight, TLS: t.TLS != nil})
 	}
 	return list
 }

@@ -66,11 +66,14 @@ func TestSecretsAreAwaited(t *testing.T) {
 	if _, err := s.config(&Peer{TLS: context}); !errors.Is(err, errNotSupplied) {
 		t.Errorf("without its secret: %v", err)
 	}
-	if missing := s.Missing(0); !slices.Equal(missing, []string{"default"}) || len(s.Missing(time.Second)) != 0 {
-		t.Errorf("%q are missing", missing)
+	if missing, again := s.Pending([]*model.UpstreamTLS{context}, time.Now()); !slices.Equal(missing, []string{"default"}) || time.Until(again) > time.Second {
+		t.Errorf("%q are missing, until %v", missing, again)
+	}
+	if missing, _ := s.Pending([]*model.UpstreamTLS{context}, time.Now().Add(time.Second)); missing != nil {
+		t.Errorf("%q are waited for without end", missing)
 	}
 	s.Put(*context.CertificateSecret, &model.Secret{Certificate: &model.Certificate{}}, "1", nil)
-	if missing := s.Missing(0); missing != nil {
+	if missing, _ := s.Pending([]*model.UpstreamTLS{context}, time.Now()); missing != nil || len(s.Changed()) != 1 {
 		t.Errorf("%q are missing", missing)
 	}
 }

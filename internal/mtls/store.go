@@ -8,11 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -21,6 +24,9 @@ import (
 type Store struct {
 	read func(path, name string) (*model.Secret, error)
 	log  *slog.Logger
+
+	// changed has room for one word that a secret has come that was waited for, or was refused.
+	changed chan struct{}
 
 	mu sync.Mutex
 	// held are secrets by where they come from. Guarded by mu.
@@ -41,18 +47,29 @@ type Held struct {
 	Fault string
 
 	stamp stamp
+	// since is when it was first needed; refused: something has come of it that could not be used.
+	since   time.Time
+	refused bool
+}
+
+// pending reports whether it is waited for, as Envoy does: until it comes, or is refused, or its time is up.
+func (h *Held) pending(now time.Time) bool {
+	return h.Secret == nil && !h.refused && (h.Source.Patience == 0 || now.Sub(h.since) < h.Source.Patience)
 }
 
 // parsed is what was made of text, and of which files.
 type parsed[T any] struct {
 	of     [2]stamp
 	result T
+	// good: there is a result; otherwise there is a fault.
+	good  bool
+	fault error
 }
 
 // NewStore makes a store without secrets. Read reads one from a file of resources.
 func NewStore(read func(path, name string) (*model.Secret, error), log *slog.Logger) *Store {
 	return &Store{
-		read: read, log: log, held: map[model.SecretSource]*Held{},
+		read: read, log: log, changed: make(chan struct{}, 1), held: map[model.SecretSource]*Held{},
 		pairs: map[*model.Certificate]parsed[*tls.Certificate]{}, roots: map[*model.Data]parsed[*x509.CertPool]{},
 	}
 }
@@ -61,17 +78,19 @@ func NewStore(read func(path, name string) (*model.Secret, error), log *slog.Log
 func (s *Store) Follow(contexts []*model.UpstreamTLS) []model.SecretSource {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	needed := map[model.SecretSource]*Held{}
+	now, needed := time.Now(), map[model.SecretSource]*Held{}
 	for _, c := range contexts {
 		for _, source := range c.Secrets() {
+			if needed[*source] != nil {
+				continue
+			}
 			if needed[*source] = s.held[*source]; needed[*source] == nil {
-				needed[*source] = &Held{Source: *source}
+				needed[*source] = s.beginLocked(*source, now)
 			}
 		}
 	}
 	s.held = needed
-	clear(s.pairs)
-	clear(s.roots)
+	s.pruneLocked(contexts)
 	var asked []model.SecretSource
 	for source := range needed {
 		if source.File == "" {
@@ -82,6 +101,87 @@ func (s *Store) Follow(contexts []*model.UpstreamTLS) []model.SecretSource {
 	return asked
 }
 
+// Knows reports whether all secrets of these contexts are followed.
+func (s *Store) Knows(contexts []*model.UpstreamTLS) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !slices.ContainsFunc(contexts, func(c *model.UpstreamTLS) bool {
+		return slices.ContainsFunc(c.Secrets(), func(from *model.SecretSource) bool { return s.held[*from] == nil })
+	})
+}
+
+// beginLocked is a secret that nobody has needed so far. The control plane sends one once, whatever configurations of its source there are.
+func (s *Store) beginLocked(source model.SecretSource, now time.Time) *Held {
+	out := &Held{Source: source, since: now}
+	for _, h := range s.held {
+		if source.ADS && h.Source.ADS && h.Source.Name == source.Name {
+			out.Secret, out.Version, out.Updated, out.Fault, out.refused = h.Secret, h.Version, h.Updated, h.Fault, h.refused
+		}
+	}
+	return out
+}
+
+// pruneLocked forgets what was made of texts that nobody has any more.
+func (s *Store) pruneLocked(contexts []*model.UpstreamTLS) {
+	if len(s.pairs)+len(s.roots) == 0 {
+		return
+	}
+	pairs, roots := map[*model.Certificate]bool{}, map[*model.Data]bool{}
+	for _, c := range contexts {
+		pairs[c.Certificate], roots[c.Validation.CA] = true, true
+	}
+	for _, h := range s.held {
+		if h.Secret != nil && h.Secret.Certificate != nil {
+			pairs[h.Secret.Certificate] = true
+		}
+		if h.Secret != nil && h.Secret.Validation != nil {
+			roots[h.Secret.Validation.CA] = true
+		}
+	}
+	maps.DeleteFunc(s.pairs, func(c *model.Certificate, _ parsed[*tls.Certificate]) bool { return !pairs[c] })
+	maps.DeleteFunc(s.roots, func(d *model.Data, _ parsed[*x509.CertPool]) bool { return !roots[d] })
+}
+
+// Changed has a word when a secret has come that was waited for, or was refused.
+func (s *Store) Changed() <-chan struct{} { return s.changed }
+
+// filePace is how often files are looked at that are not there yet.
+const filePace = 250 * time.Millisecond
+
+// Pending names the secrets of these contexts that are waited for, each once, and says when to look again where nobody will say that it has come; zero: there is
+// no such time.
+func (s *Store) Pending(contexts []*model.UpstreamTLS, now time.Time) (names []string, again time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range contexts {
+		for _, source := range c.Secrets() {
+			h := s.held[*source]
+			if h == nil || slices.Contains(names, source.Name) {
+				continue
+			}
+			s.refreshLocked(h)
+			if !h.pending(now) {
+				continue
+			}
+			names = append(names, source.Name)
+			if source.Patience > 0 {
+				again = sooner(again, h.since.Add(source.Patience))
+			}
+			if source.File != "" {
+				again = sooner(again, now.Add(filePace))
+			}
+		}
+	}
+	return names, again
+}
+
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // Put takes a secret that has come, or what was wrong with it: then the one before stays.
 func (s *Store) Put(from model.SecretSource, secret *model.Secret, version string, fault error) {
 	s.mu.Lock()
@@ -90,11 +190,47 @@ func (s *Store) Put(from model.SecretSource, secret *model.Secret, version strin
 	if h == nil {
 		return
 	}
+	if h.pending(time.Now()) {
+		defer s.ring()
+	}
 	if fault != nil {
-		h.Fault = fault.Error()
+		h.Fault, h.refused = fault.Error(), true
 		return
 	}
-	h.Secret, h.Version, h.Updated, h.Fault = secret, version, time.Now(), ""
+	s.setLocked(h, secret)
+	h.Version = version
+}
+
+// Aggregated are the needed secrets of that name that the control plane sends.
+func (s *Store) Aggregated(name string) []model.SecretSource {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []model.SecretSource
+	for source := range s.held {
+		if source.ADS && source.Name == name {
+			out = append(out, source)
+		}
+	}
+	return out
+}
+
+// setLocked puts a secret in the place of the one before.
+func (s *Store) setLocked(h *Held, secret *model.Secret) {
+	if before := h.Secret; before != nil {
+		// Rotation may be frequent, and what was made of the old one large.
+		delete(s.pairs, before.Certificate)
+		if before.Validation != nil {
+			delete(s.roots, before.Validation.CA)
+		}
+	}
+	h.Secret, h.Updated, h.Fault = secret, time.Now(), ""
+}
+
+func (s *Store) ring() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
 }
 
 // Secrets lists what the store has and waits for, by name.
@@ -110,18 +246,7 @@ func (s *Store) Secrets() []Held {
 	return out
 }
 
-// Missing names the secrets that have not come in so long a time. One without patience is waited for without end.
-func (s *Store) Missing(waited time.Duration) []string {
-	var out []string
-	for _, h := range s.Secrets() {
-		if h.Secret == nil && (h.Source.Patience == 0 || waited < h.Source.Patience) {
-			out = append(out, h.Source.Name)
-		}
-	}
-	return out
-}
-
-// refreshLocked reads a file that has changed.
+// refreshLocked reads a file that has changed. One that is not there has not come yet.
 func (s *Store) refreshLocked(h *Held) {
 	if h.Source.File == "" {
 		return
@@ -133,11 +258,11 @@ func (s *Store) refreshLocked(h *Held) {
 	h.stamp = now
 	secret, err := s.read(h.Source.File, h.Source.Name)
 	if err != nil {
-		h.Fault = err.Error()
+		h.Fault, h.refused = err.Error(), h.refused || now.there
 		s.log.Error("file of a secret refused; what it held before stays in force", "file", h.Source.File, "secret", h.Source.Name, "err", err)
 		return
 	}
-	h.Secret, h.Updated, h.Fault = secret, time.Now(), ""
+	s.setLocked(h, secret)
 }
 
 // secretLocked is nil until it has come.
@@ -190,19 +315,24 @@ func (s *Store) makeLocked(certificate *model.Certificate, validation *model.Val
 	return out, err
 }
 
-// parse makes something of files that have changed. What was made before stays if that fails: they may be written at the moment.
+// parse makes something of files that have changed. What was made before stays if that fails: they may be written at the moment. It is then tried again when
+// they have changed again, and not for each connection.
 func parse[K comparable, T any](s *Store, known map[K]parsed[T], key K, of [2]stamp, from func() (T, error)) (T, error) {
 	before, had := known[key]
 	if had && before.of == of {
-		return before.result, nil
+		return before.result, before.fault
 	}
 	result, err := from()
-	if err != nil && had {
+	switch {
+	case err == nil:
+		known[key] = parsed[T]{of: of, result: result, good: true}
+	case before.good:
 		s.log.Error("files of a certificate refused; what they held before stays in force", "err", err)
+		before.of = of
+		known[key] = before
 		return before.result, nil
-	}
-	if err == nil {
-		known[key] = parsed[T]{of, result}
+	default:
+		known[key] = parsed[T]{of: of, fault: err}
 	}
 	return result, err
 }
@@ -232,9 +362,18 @@ func rootsOf(ca *model.Data) (*x509.CertPool, error) {
 	return pool, nil
 }
 
+// maxText bounds a file with certificates or a key, in bytes.
+const maxText = 4 << 20
+
 func textOf(d *model.Data) ([]byte, error) {
 	if d.File == "" {
 		return d.Inline, nil
+	}
+	switch info, err := os.Stat(d.File); {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular() || info.Size() > maxText:
+		return nil, fmt.Errorf("%s: no file of at most %d MiB", d.File, maxText>>20)
 	}
 	return os.ReadFile(d.File)
 }
@@ -243,6 +382,7 @@ func textOf(d *model.Data) ([]byte, error) {
 type stamp struct {
 	modified time.Time
 	size     int64
+	inode    uint64
 	there    bool
 }
 
@@ -250,9 +390,9 @@ func stampOf(path string) stamp {
 	if path == "" {
 		return stamp{}
 	}
-	info, err := os.Stat(path)
-	if err != nil {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
 		return stamp{}
 	}
-	return stamp{info.ModTime(), info.Size(), true}
+	return stamp{time.Unix(st.Mtim.Unix()), st.Size, st.Ino, true}
 }

@@ -89,12 +89,13 @@ func (n *Node) replace(b *config.Bootstrap, static *model.Config) error {
 }
 
 // apply puts a configuration in force: kernel, slow path, pools. Needs n.updates.
-func (n *Node) apply(source *model.Config) error {
-	before := n.source
-	n.source = source
+func (n *Node) apply(wanted *model.Config) error {
+	before, wantedBefore := n.source, n.wanted
+	source := n.hold(wanted)
+	n.source, n.wanted = source, wanted
 	if err := n.install(n.resolver.follow(source)); err != nil {
-		n.source = before
-		n.resolver.follow(before)
+		n.source, n.wanted = before, wantedBefore
+		n.secrets.follow(n.resolver.follow(before))
 		return err
 	}
 	return nil

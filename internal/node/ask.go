@@ -31,6 +31,7 @@ func (d *dynamic) newClient() *xds.Client {
 		Check: func(kind xds.Kind, name string, body *anypb.Any) (references []string, err error) {
 			return d.check(config.Kind(kind), name, body)
 		},
+		Ready:  func(name string, body *anypb.Any) bool { return d.n.secrets.ready(d.bootstrap.Load(), name, body) },
 		Update: func(s xds.Snapshot) error { return d.update(s, what) },
 	})
 }

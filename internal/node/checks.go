@@ -61,7 +61,7 @@ func (k *keeper) startLocked(m *member, before *asking, config *model.HealthChec
 	a := m.asking
 	e.Address = m.address
 	k.n.goes(func() {
-		k.ask(ctx, m, a, config, health.NewProbe(config, m.cluster.name, e, k.n.dialCheck(e, config.HTTP != nil)))
+		k.ask(ctx, m, a, config, e.TLS, health.NewProbe(config, m.cluster.name, e, k.n.dialCheck(e, config.HTTP != nil)))
 	})
 }
 
@@ -82,9 +82,12 @@ func (m *member) stopAsking() *asking {
 	return a
 }
 
-// ask makes one attempt after the other, until it is stopped.
-func (k *keeper) ask(ctx context.Context, m *member, a *asking, config *model.HealthCheck, probe *health.Probe) {
+// ask makes one attempt after the other, until it is stopped. The first waits, as in Envoy, until the cluster is warm but for its health.
+func (k *keeper) ask(ctx context.Context, m *member, a *asking, config *model.HealthCheck, tls *model.UpstreamTLS, probe *health.Probe) {
 	defer probe.Close()
+	if tls != nil && !k.n.secrets.come(ctx, tls) {
+		return
+	}
 	for wait := health.FirstWait(config, draw); sleep(ctx, wait); {
 		m.cluster.checks.attempts.Add(1)
 		result, err := probe.Attempt(ctx)

@@ -30,8 +30,11 @@ type dynamic struct {
 	// assignments have changed since a configuration was assembled; others says that anything else may have.
 	assignments []string
 	others      bool
-	read        map[config.File][]config.Named
-	stamps      map[config.File]stamp
+	// warming are the clusters of a file that may be in force, cold those that wait for their secrets.
+	warming warming
+	cold    map[string]bool
+	read    map[config.File][]config.Named
+	stamps  map[config.File]stamp
 	// missing says what there has been nothing of yet. In force: what there is has been put in force once.
 	missing  map[string]bool
 	complete chan struct{}
@@ -161,7 +164,7 @@ func (d *dynamic) install() error {
 	cfg, err := d.assemble(b)
 	for d.readChanged() {
 		// It names further files: a listener does not begin without its routes.
-		cfg, err = b.Assemble(b.Join(d.served, d.read))
+		cfg, err = b.Assemble(d.join(b))
 	}
 	if err != nil {
 		d.counted.partly.Add(1)
@@ -180,11 +183,10 @@ func (d *dynamic) install() error {
 func (d *dynamic) assemble(b *config.Bootstrap) (*model.Config, error) {
 	assignments, others := d.assignments, d.others || len(d.read) > 0
 	d.assignments, d.others = nil, false
-	all := b.Join(d.served, d.read)
 	if others {
-		return b.Assemble(all)
+		return b.Assemble(d.join(b))
 	}
-	return b.AssembleAssignments(all, assignments)
+	return b.AssembleAssignments(b.Join(d.served, d.read), assignments)
 }
 
 // leftOut logs what was not assembled, where that has changed.

@@ -5,6 +5,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/compile"
@@ -35,7 +36,9 @@ func (n *Node) Explain(q *explain.Query) (*explain.Answer, error) {
 			Decide: func(listener *model.Listener, r *model.Request, head []byte) (explain.Decision, error) {
 				return n.decideIn(l, listener, r.Draw, head)
 			},
-			Endpoints: func(cluster string) ([]explain.Endpoint, error) { return n.endpointsOf(snapshot, cluster), nil },
+			Endpoints: func(cluster string) ([]explain.Endpoint, error) {
+				return endpointsOf(snapshot, l.clusters[cluster], cluster, n.o.FastPath), nil
+			},
 		}, q)
 		if !errors.Is(err, errReplaced) {
 			return answer, err
@@ -95,8 +98,14 @@ func (n *Node) clusterName(index uint32) (name string, criteria model.Metadata) 
 }
 
 // endpointsOf are the candidates: those that have left the configuration get no request.
-func (n *Node) endpointsOf(s *metrics.Snapshot, cluster string) []explain.Endpoint {
+func endpointsOf(s *metrics.Snapshot, c *model.Cluster, cluster string, fast bool) []explain.Endpoint {
 	var list []explain.Endpoint
+	secured := map[netip.AddrPort]bool{}
+	if c != nil {
+		for _, e := range c.Endpoints {
+			secured[netip.AddrPortFrom(e.Address.Addr().Unmap(), e.Address.Port())] = e.TLS != nil
+		}
+	}
 	for i := range s.Clusters {
 		if s.Clusters[i].Name != cluster {
 			continue
@@ -106,8 +115,8 @@ func (n *Node) endpointsOf(s *metrics.Snapshot, cluster string) []explain.Endpoi
 			if e.Gone {
 				continue
 			}
-			row := explain.Endpoint{Cluster: cluster, Address: e.Address.String(), Weight: e.Weight, State: e.State, Share: e.Share}
-			if n.o.FastPath {
+			row := explain.Endpoint{Cluster: cluster, Address: e.Address.String(), Weight: e.Weight, State: e.State, Share: e.Share, TLS: secured[e.Address]}
+			if fast {
 				row.Idle = &e.Pool.Idle
 			}
 			list = append(list, row)

@@ -92,6 +92,9 @@ type Node struct {
 	// inForce is held for writing while kernel, directory and current change. See Node.choose for who waits for it.
 	inForce sync.RWMutex
 	source  *model.Config
+	// wanted is source with the clusters that wait for their secrets, and held those, with what is in force instead. Both need updates.
+	wanted *model.Config
+	held   map[*model.Cluster]*model.Cluster
 	// kept counts by address the endpoints to which the slow path keeps connections, plain are the clusters that have no i-socks. Both need updates.
 	kept  map[netip.AddrPort]int
 	plain map[string]bool
@@ -322,6 +325,7 @@ func (n *Node) background(ctx context.Context, listener net.Listener) {
 	n.every(ctx, tendPace, n.reconcil.MustReclaim, n.reclaim)
 	n.every(ctx, doorPace, n.doors.any, n.doors.tend)
 	n.goes(n.keeper.run)
+	n.goes(func() { n.followSecrets(ctx) })
 	if n.dynamic != nil {
 		n.dynamic.start(ctx)
 	}
@@ -454,7 +458,7 @@ func (n *Node) open(ctx context.Context) {
 		n.dynamic.await(ctx)
 		n.setReady(errStarting)
 	}
-	n.secrets.await(ctx)
+	n.secrets.awaitAll(ctx)
 	n.setReady(errStarting)
 	const patience = 5 * time.Second
 	deadline := time.Now().Add(patience + n.keeper.warmth())

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,40 +21,79 @@ import (
 	"github.com/xlb-project/xlb/internal/xds/sds"
 )
 
-// secrets keeps what connections to endpoints are secured with. Node.updates guards streams.
+// secrets keeps what connections to endpoints are secured with.
 type secrets struct {
-	n     *Node
-	store *mtls.Store
-	// streams end the asking for a secret.
-	streams map[model.SecretSource]context.CancelFunc
+	n       *Node
+	store   *mtls.Store
 	ctx     context.Context
 	stopAll context.CancelFunc
+	// again has the next time at which clusters may be warm though no secret has come.
+	again chan time.Time
+
+	// asks is taken after other locks.
+	asks sync.Mutex
+	// inForce are what clusters in force have; awaiting are those of other clusters, or other forms of them, by name. Guarded by asks.
+	inForce  []*model.UpstreamTLS
+	awaiting map[string]*awaiting
+	// streams end the asking of servers of their own; aggregated asks the control plane, until stopADS, and is nil where it has nothing to be asked for.
+	// Guarded by asks.
+	streams    map[model.SecretSource]context.CancelFunc
+	aggregated *sds.Client
+	stopADS    context.CancelFunc
 
 	mu sync.Mutex
-	// faults are the last ones of endpoints. Guarded by mu.
+	// faults are the last ones of endpoints, told what was logged last of secrets, and when. Guarded by mu.
 	faults map[string]string
+	told   map[model.SecretSource]logged
+}
+
+// logged is what was logged of a secret, and when.
+type logged struct {
+	what string
+	at   time.Time
 }
 
 func newSecrets(n *Node) *secrets {
-	s := &secrets{n: n, store: mtls.NewStore(config.ReadSecret, n.log), streams: map[model.SecretSource]context.CancelFunc{}, faults: map[string]string{}}
+	s := &secrets{
+		n: n, store: mtls.NewStore(config.ReadSecret, n.log), awaiting: map[string]*awaiting{}, streams: map[model.SecretSource]context.CancelFunc{},
+		again: make(chan time.Time, 1), faults: map[string]string{}, told: map[model.SecretSource]logged{},
+	}
 	s.ctx, s.stopAll = context.WithCancel(context.Background())
 	return s
 }
 
-// follow asks for the secrets of another configuration. Needs n.updates.
+// follow asks for the secrets of another configuration, and of what is awaited.
 func (s *secrets) follow(cfg *model.Config) {
-	var contexts []*model.UpstreamTLS
+	s.asks.Lock()
+	defer s.asks.Unlock()
+	s.inForce = nil
 	for _, c := range cfg.Clusters {
-		contexts = append(contexts, c.Sockets...)
+		s.inForce = append(s.inForce, c.Sockets...)
+		if a := s.awaiting[c.Name]; a != nil && a.isOf(c) {
+			delete(s.awaiting, c.Name)
+		}
 	}
-	if len(contexts) == 0 && len(s.streams) == 0 {
+	s.askLocked()
+}
+
+// askLocked asks for what is needed and for nothing else.
+func (s *secrets) askLocked() {
+	contexts := slices.Clone(s.inForce)
+	for _, a := range s.awaiting {
+		contexts = append(contexts, a.contexts...)
+	}
+	if len(contexts) == 0 && len(s.streams) == 0 && s.aggregated == nil {
 		return
 	}
-	wanted := map[model.SecretSource]bool{}
+	wanted, aggregated := map[model.SecretSource]bool{}, []string(nil)
 	for _, source := range s.store.Follow(contexts) {
+		if source.ADS {
+			aggregated = append(aggregated, source.Name)
+			continue
+		}
 		wanted[source] = true
 		if s.streams[source] == nil {
-			s.streams[source] = s.ask(source)
+			s.streams[source] = s.askServer(source)
 		}
 	}
 	for source, stop := range s.streams {
@@ -63,49 +102,83 @@ func (s *secrets) follow(cfg *model.Config) {
 			delete(s.streams, source)
 		}
 	}
+	s.askControlPlaneLocked(slices.Compact(aggregated))
 }
 
-// ask begins to ask for one secret.
-func (s *secrets) ask(source model.SecretSource) context.CancelFunc {
+// askServer begins to ask a server for one secret.
+func (s *secrets) askServer(source model.SecretSource) context.CancelFunc {
 	ctx, stop := context.WithCancel(s.ctx)
-	c := sds.Config{
-		Node: s.n.bootstrap.Asker(), Name: source.Name, Aggregated: source.ADS, Delta: source.Delta, Logger: s.n.log,
+	client := sds.New(sds.Config{
+		Node: s.n.bootstrap.Asker(), Delta: source.Delta, Logger: s.n.log,
 		Servers: []xds.Server{{Address: "unix:" + source.Socket, Authority: source.Authority}},
-		Update:  func(body []byte, version string) error { return s.take(source, body, version) },
-	}
-	if source.ADS && s.n.bootstrap.Dynamic != nil {
-		c.Servers, c.Delta = serversOf(s.n.bootstrap.Dynamic), s.n.bootstrap.Dynamic.Delta
-	}
-	s.n.goes(func() { sds.Run(ctx, c) })
+		Update: func(_ string, body []byte, version string) error {
+			return s.take([]model.SecretSource{source}, body, version)
+		},
+	})
+	client.Want([]string{source.Name})
+	s.n.goes(func() { client.Run(ctx) })
 	return stop
 }
 
-// take puts a secret in force for the next connections.
-func (s *secrets) take(source model.SecretSource, body []byte, version string) error {
-	name, secret, err := config.DecodeSecret(body)
-	if err == nil && name != source.Name {
-		err = fmt.Errorf("has the name %q", name)
+// askControlPlaneLocked asks for these names, which may be none.
+func (s *secrets) askControlPlaneLocked(names []string) {
+	from := s.n.bootstrap.Dynamic
+	switch {
+	case len(names) == 0 && s.aggregated != nil:
+		s.stopADS()
+		s.aggregated = nil
+	case len(names) == 0 || from == nil:
+	case s.aggregated != nil:
+		s.aggregated.Want(names)
+	default:
+		s.aggregated = sds.New(sds.Config{
+			Node: s.n.bootstrap.Asker(), Servers: serversOf(from), Aggregated: true, Delta: from.Delta, Logger: s.n.log,
+			Update: func(name string, body []byte, version string) error {
+				return s.take(s.store.Aggregated(name), body, version)
+			},
+		})
+		s.aggregated.Want(names)
+		ctx, stop := context.WithCancel(s.ctx)
+		client := s.aggregated
+		s.stopADS = stop
+		s.n.goes(func() { client.Run(ctx) })
 	}
-	s.store.Put(source, secret, version, err)
-	if err != nil {
-		s.n.log.Error("secret refused; the one before stays in force", "secret", source.Name, "err", err)
-		return err
-	}
-	s.n.log.Info("secret is in force for new connections", "secret", source.Name, "version", version)
-	return nil
 }
 
-// await returns when all secrets have come, or the time for that is up, or ctx ends: as in Envoy nothing is served before.
-func (s *secrets) await(ctx context.Context) {
-	begun := time.Now()
-	for ctx.Err() == nil {
-		missing := s.store.Missing(time.Since(begun))
-		if len(missing) == 0 {
-			return
+// take puts a secret in force for the next connections.
+func (s *secrets) take(sources []model.SecretSource, body []byte, version string) error {
+	name, secret, err := config.DecodeSecret(body)
+	for _, source := range sources {
+		if err == nil && name != source.Name {
+			err = fmt.Errorf("has the name %q", name)
 		}
-		s.n.setReady(errors.New("starting: waiting for the secrets " + strings.Join(missing, ", ")))
-		time.Sleep(10 * time.Millisecond)
+		s.store.Put(source, secret, version, err)
+		switch {
+		case err != nil && s.news(source, err.Error()):
+			s.n.log.Error("secret refused; the one before stays in force", "secret", source.Name, "err", err)
+		case err == nil && s.news(source, version):
+			s.n.log.Info("secret is in force for new connections", "secret", source.Name, "version", version)
+		}
 	}
+	return err
+}
+
+// newsPace is how often the log has something of one secret: servers may send as often as they like.
+const newsPace = time.Second
+
+// news reports whether that is to be logged of a secret.
+func (s *secrets) news(of model.SecretSource, what string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, known := s.told[of]
+	if known && (before.what == what || time.Since(before.at) < newsPace) {
+		return false
+	}
+	if len(s.told) >= maxFaults {
+		clear(s.told)
+	}
+	s.told[of] = logged{what, time.Now()}
+	return true
 }
 
 // maxFaults bounds the endpoints of which is remembered what was logged.

@@ -55,8 +55,10 @@ func New(config Config) *Client {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	state := newState(config.FetchTimeout)
+	state.ready = config.Ready
 	return &Client{
-		config: config, log: log, state: newState(config.FetchTimeout), pauses: backoff{first: 500 * time.Millisecond, longest: 30 * time.Second},
+		config: config, log: log, state: state, pauses: backoff{first: 500 * time.Millisecond, longest: 30 * time.Second},
 		wake: make(chan struct{}, 1), alarm: make(chan struct{}, 1), fresh: make(chan struct{}, 1),
 	}
 }
@@ -81,6 +83,14 @@ func (c *Client) Run(ctx context.Context) {
 		all.Go(func() { part(ctx) })
 	}
 	all.Wait()
+}
+
+// Again asks Config.Ready anew for what has not been ready. It may be called at any time.
+func (c *Client) Again() {
+	c.mu.Lock()
+	c.state.again(time.Now())
+	c.mu.Unlock()
+	c.news()
 }
 
 // news says that the state has changed.

@@ -60,6 +60,9 @@ type Config struct {
 	// its route configurations. It has to be pure: a body that has been judged is not judged again while it stays the same.
 	// It is called for one resource at a time.
 	Check func(kind Kind, name string, body *anypb.Any) (references []string, err error)
+	// Ready says whether a cluster has all that it needs besides its assignment, such as secrets; nil: each has. One that has not warms until a call
+	// of Client.Again finds that it has. A nil body says that there is no cluster of that name any more. It must neither wait nor call the client.
+	Ready func(name string, body *anypb.Any) bool
 	// Update is called with each warm state that differs from the one before, one call at a time. An error is logged and counted; the
 	// state before then stays in force, until the next. States that come while Update runs are merged: it is called again with the newest.
 	Update func(Snapshot) error

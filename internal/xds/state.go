@@ -4,6 +4,7 @@ package xds
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 	"time"
 
@@ -79,12 +80,15 @@ type state struct {
 	// added and dropped are names whose subscription the server has not been told of; names is the sorted list, nil where it has to be made.
 	added, dropped [kinds]map[string]struct{}
 	names          [kinds][]string
+	// ready is Config.Ready, holding are the clusters that wait because of it.
+	ready   func(name string, body *anypb.Any) bool
+	holding map[*entry]struct{}
 	// dirty are names in which a snapshot may differ from the one before.
 	dirty [kinds]map[string]struct{}
 }
 
 func newState(patience time.Duration) *state {
-	s := &state{patience: patience, mortal: map[*entry]struct{}{}}
+	s := &state{patience: patience, mortal: map[*entry]struct{}{}, holding: map[*entry]struct{}{}}
 	for _, k := range every {
 		s.entries[k], s.dirty[k] = map[string]*entry{}, map[string]struct{}{}
 		s.told(k)
@@ -133,7 +137,7 @@ func (s *state) warm(e *entry, now time.Time) {
 		return
 	}
 	child := e.kind.child()
-	waits := false
+	waits := !s.isReady(e)
 	for _, name := range e.accepted.references {
 		if other := s.entries[child][name]; !other.settled() {
 			waits = true
@@ -148,6 +152,23 @@ func (s *state) warm(e *entry, now time.Time) {
 	}
 	s.hold(child, e.accepted.references, now)
 	s.serve(e, e.accepted)
+}
+
+// isReady says whether a root's resource has all that is no reference; else it is tried again later.
+func (s *state) isReady(e *entry) bool {
+	delete(s.holding, e)
+	if s.ready == nil || e.kind != Clusters || s.ready(e.name, e.accepted.body) {
+		return true
+	}
+	s.holding[e] = struct{}{}
+	return false
+}
+
+// again tries those that have waited for what is no reference.
+func (s *state) again(now time.Time) {
+	for _, e := range slices.Collect(maps.Keys(s.holding)) {
+		s.warm(e, now)
+	}
 }
 
 // serve changes what a root serves. References of the new content are held already.
@@ -221,6 +242,10 @@ func (s *state) expire(e *entry, now time.Time) {
 
 func (s *state) forget(e *entry) {
 	e.gone = true
+	delete(s.holding, e)
+	if s.ready != nil && e.kind == Clusters {
+		s.ready(e.name, nil)
+	}
 	delete(s.entries[e.kind], e.name)
 	delete(s.mortal, e)
 }

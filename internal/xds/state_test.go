@@ -106,3 +106,40 @@ func TestSnapshotDiffers(t *testing.T) {
 		t.Error("the map of what has not changed was made anew")
 	}
 }
+
+// A cluster that lacks what is no reference serves as it was until that is there, and keeps what that refers to.
+func TestClustersWaitForWhatIsNoReference(t *testing.T) {
+	s, now, has := newState(0), time.Now(), map[*anypb.Any]bool{}
+	left := ""
+	s.ready = func(name string, body *anypb.Any) bool {
+		if body == nil {
+			left = name
+		}
+		return has[body]
+	}
+	old, next := full("x"), full("y")
+	has[old.body] = true
+	e := s.put(Clusters, "a", old, now)
+	s.put(Assignments, "x", full(), now)
+	s.put(Clusters, "a", next, now)
+	s.put(Assignments, "y", full(), now)
+	s.sweep(now)
+	if e.served.body != old.body || s.entries[Assignments]["x"].shown != 1 {
+		t.Fatal("the cluster does not serve as it was")
+	}
+	s.again(now)
+	if e.served.body != old.body || len(s.holding) != 1 {
+		t.Fatal("the cluster has changed")
+	}
+	has[next.body] = true
+	s.again(now)
+	s.sweep(now)
+	if e.served.body != next.body || len(s.holding) != 0 || s.entries[Assignments]["y"].shown != 1 {
+		t.Fatal("the cluster has not changed")
+	}
+	s.put(Clusters, "a", full("x"), now)
+	s.remove(e, now)
+	if len(s.holding) != 0 || left != "a" {
+		t.Errorf("%d wait, %q is gone", len(s.holding), left)
+	}
+}

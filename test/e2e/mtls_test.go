@@ -127,6 +127,7 @@ func (a *trust) sidecar(t *testing.T, place *harness.Place, server netip.AddrPor
 type vault struct {
 	path  string
 	cache *cache.LinearCache
+	stop  func()
 }
 
 func newVault(t *testing.T) *vault {
@@ -146,7 +147,8 @@ func newVault(t *testing.T) *vault {
 	server := grpc.NewServer()
 	secretv3.RegisterSecretDiscoveryServiceServer(server, controlplane.NewServer(ctx, v.cache, nil))
 	go func() { _ = server.Serve(l) }()
-	t.Cleanup(func() { cancel(); server.Stop() })
+	v.stop = func() { cancel(); server.Stop() }
+	t.Cleanup(v.stop)
 	return v
 }
 
@@ -191,23 +193,28 @@ func secretOf(name string) map[string]any {
 // meshSockets are what Istio writes for a cluster of endpoints with and without sidecars.
 func meshSockets(server string) []any {
 	return []any{
-		map[string]any{"name": "tlsMode-istio", "match": map[string]any{"tlsMode": "istio"}, "transport_socket": map[string]any{"name": "tls", "typed_config": map[string]any{
-			"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
-			"sni":   "outbound_.80_._.web.default.svc.cluster.local",
-			"common_tls_context": map[string]any{
-				"tls_params":                         map[string]any{"tls_minimum_protocol_version": "TLSv1_2", "tls_maximum_protocol_version": "TLSv1_3"},
-				"alpn_protocols":                     []any{"istio-peer-exchange", "istio"},
-				"tls_certificate_sds_secret_configs": []any{secretOf("default")},
-				"combined_validation_context": map[string]any{
-					"default_validation_context":           map[string]any{"match_typed_subject_alt_names": []any{map[string]any{"san_type": "URI", "matcher": map[string]any{"exact": server}}}},
-					"validation_context_sds_secret_config": secretOf("ROOTCA"),
-				},
-			},
-		}}},
+		map[string]any{"name": "tlsMode-istio", "match": map[string]any{"tlsMode": "istio"}, "transport_socket": meshSocketWith(server, secretOf)},
 		map[string]any{"name": "tlsMode-disabled", "match": map[string]any{}, "transport_socket": map[string]any{"name": "raw", "typed_config": map[string]any{
 			"@type": "type.googleapis.com/envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer",
 		}}},
 	}
+}
+
+// meshSocketWith is that of a server with that name, with secrets from there.
+func meshSocketWith(server string, secret func(name string) map[string]any) map[string]any {
+	return map[string]any{"name": "tls", "typed_config": map[string]any{
+		"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+		"sni":   "outbound_.80_._.web.default.svc.cluster.local",
+		"common_tls_context": map[string]any{
+			"tls_params":                         map[string]any{"tls_minimum_protocol_version": "TLSv1_2", "tls_maximum_protocol_version": "TLSv1_3"},
+			"alpn_protocols":                     []any{"istio-peer-exchange", "istio"},
+			"tls_certificate_sds_secret_configs": []any{secret("default")},
+			"combined_validation_context": map[string]any{
+				"default_validation_context":           map[string]any{"match_typed_subject_alt_names": []any{map[string]any{"san_type": "URI", "matcher": map[string]any{"exact": server}}}},
+				"validation_context_sds_secret_config": secret("ROOTCA"),
+			},
+		},
+	}}
 }
 
 // meshCluster has an endpoint behind a sidecar, and perhaps one without.

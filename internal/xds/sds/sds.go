@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sds asks servers for secrets (secret discovery service), one stream for each, as Envoy does.
+// Package sds asks servers for secrets (secret discovery service). As in Envoy a server of its own is asked for each secret on a stream of its own,
+// and a control plane for all of them on one: it may wait until it has been asked for all that it has.
 package sds
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	secretv3 "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
-	statuspb "google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 
 	"github.com/xlb-project/xlb/internal/xds"
 )
@@ -28,29 +25,73 @@ const (
 	longestPause = 10 * time.Second
 )
 
-// Config says whom to ask for which secret, and who wants to know.
+// maxResponse bounds what a server may send in one response, in bytes. A chain of certificates has a few thousand.
+const maxResponse = 4 << 20
+
+// Config says whom to ask, and who wants to know.
 type Config struct {
 	// Servers are tried in their order.
 	Servers []xds.Server
 	Node    *corev3.Node
-	Name    string
 	// Aggregated servers have everything (ADS). Delta asks for changes.
 	Aggregated, Delta bool
-	// Update takes the text of a secret, or refuses it with a reason, which the server is told.
-	Update func(body []byte, version string) error
+	// Update takes the text of a secret that is asked for, or refuses it with a reason, which the server is told. It is called for one secret at a
+	// time.
+	Update func(name string, body []byte, version string) error
 	Logger *slog.Logger
 }
 
+// Client asks for secrets on one stream at a time.
+type Client struct {
+	c Config
+	// wake has room for one word that there are other names.
+	wake chan struct{}
+
+	mu sync.Mutex
+	// names are asked for, sorted. Never changed in place. Guarded by mu.
+	names []string
+
+	// versions are those that were taken last, by name; version is that of the last response that was taken whole. Run's own.
+	versions map[string]string
+	version  string
+}
+
+// New makes a client that asks for nothing yet.
+func New(c Config) *Client {
+	return &Client{c: c, wake: make(chan struct{}, 1), versions: map[string]string{}}
+}
+
+// Want makes these the secrets that are asked for. There have to be some while the client runs: none is all, to a server.
+func (c *Client) Want(names []string) {
+	names = slices.Sorted(slices.Values(names))
+	c.mu.Lock()
+	same := slices.Equal(c.names, names)
+	c.names = names
+	c.mu.Unlock()
+	if same {
+		return
+	}
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *Client) wanted() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.names
+}
+
 // Run keeps a stream until ctx ends. A secret that has come stays, whatever becomes of the stream.
-func Run(ctx context.Context, c Config) {
-	version := ""
+func (c *Client) Run(ctx context.Context) {
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, longestPause) {
-		for _, server := range c.Servers {
-			heard, err := c.converse(ctx, server, &version)
+		for _, server := range c.c.Servers {
+			heard, err := c.converse(ctx, server)
 			if ctx.Err() != nil {
 				return
 			}
-			c.Logger.Warn("stream of a secret has ended; it is opened again", "secret", c.Name, "server", server.Address, "err", err)
+			c.c.Logger.Warn("stream of secrets has ended; it is opened again", "secrets", c.wanted(), "server", server.Address, "err", err)
 			if heard {
 				pause = firstPause
 			}
@@ -62,8 +103,8 @@ func Run(ctx context.Context, c Config) {
 	}
 }
 
-// converse has one stream. Version is that of the secret that was taken last.
-func (c *Config) converse(ctx context.Context, server xds.Server, version *string) (heard bool, err error) {
+// converse has one stream.
+func (c *Client) converse(ctx context.Context, server xds.Server) (heard bool, err error) {
 	conn, err := xds.Dial(server)
 	if err != nil {
 		return false, err
@@ -71,100 +112,37 @@ func (c *Config) converse(ctx context.Context, server xds.Server, version *strin
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if c.Delta {
-		return c.deltas(ctx, conn, version)
+	select {
+	case <-c.wake: // the stream begins with the newest names
+	default:
 	}
-	return c.states(ctx, conn, version)
+	if c.c.Delta {
+		return c.deltas(ctx, conn)
+	}
+	return c.states(ctx, conn)
 }
 
-// states speaks of the state of the world.
-func (c *Config) states(ctx context.Context, conn *grpc.ClientConn, version *string) (heard bool, err error) {
-	stream, err := c.openStates(ctx, conn)
-	if err != nil {
-		return false, err
-	}
-	request := &discoveryv3.DiscoveryRequest{Node: c.Node, TypeUrl: typeURL, ResourceNames: []string{c.Name}, VersionInfo: *version}
-	for {
-		if err := stream.Send(request); err != nil {
-			return heard, err
-		}
-		response, err := stream.Recv()
-		if err != nil {
-			return heard, err
-		}
-		heard = true
-		err = nil
-		for _, r := range response.GetResources() {
-			if err == nil {
-				err = c.take(r.GetValue(), response.GetVersionInfo())
+// incoming is what a server says next.
+type incoming[T any] struct {
+	response T
+	err      error
+}
+
+// receive hands on what a server says, until it ends, or ctx does.
+func receive[T any](ctx context.Context, next func() (T, error)) <-chan incoming[T] {
+	out := make(chan incoming[T])
+	go func() {
+		for {
+			response, err := next()
+			select {
+			case out <- incoming[T]{response, err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
 			}
 		}
-		if err == nil {
-			*version = response.GetVersionInfo()
-		}
-		request = &discoveryv3.DiscoveryRequest{
-			TypeUrl: typeURL, ResourceNames: []string{c.Name}, VersionInfo: *version, ResponseNonce: response.GetNonce(), ErrorDetail: detail(err),
-		}
-	}
-}
-
-func (c *Config) openStates(ctx context.Context, conn *grpc.ClientConn) (secretv3.SecretDiscoveryService_StreamSecretsClient, error) {
-	if c.Aggregated {
-		return discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
-	}
-	return secretv3.NewSecretDiscoveryServiceClient(conn).StreamSecrets(ctx)
-}
-
-// deltas speaks of differences.
-func (c *Config) deltas(ctx context.Context, conn *grpc.ClientConn, version *string) (heard bool, err error) {
-	stream, err := c.openDeltas(ctx, conn)
-	if err != nil {
-		return false, err
-	}
-	request := &discoveryv3.DeltaDiscoveryRequest{Node: c.Node, TypeUrl: typeURL, ResourceNamesSubscribe: []string{c.Name}}
-	if *version != "" {
-		request.InitialResourceVersions = map[string]string{c.Name: *version}
-	}
-	for {
-		if err := stream.Send(request); err != nil {
-			return heard, err
-		}
-		response, err := stream.Recv()
-		if err != nil {
-			return heard, err
-		}
-		heard = true
-		err = nil
-		for _, r := range response.GetResources() {
-			if r.GetName() != c.Name || err != nil {
-				continue
-			}
-			if err = c.take(r.GetResource().GetValue(), r.GetVersion()); err == nil {
-				*version = r.GetVersion()
-			}
-		}
-		request = &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, ResponseNonce: response.GetNonce(), ErrorDetail: detail(err)}
-	}
-}
-
-func (c *Config) openDeltas(ctx context.Context, conn *grpc.ClientConn) (secretv3.SecretDiscoveryService_DeltaSecretsClient, error) {
-	if c.Aggregated {
-		return discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
-	}
-	return secretv3.NewSecretDiscoveryServiceClient(conn).DeltaSecrets(ctx)
-}
-
-func (c *Config) take(body []byte, version string) error {
-	err := c.Update(body, version)
-	if err != nil {
-		return fmt.Errorf("%s: %w", c.Name, err)
-	}
-	return nil
-}
-
-func detail(err error) *statuspb.Status {
-	if err == nil {
-		return nil
-	}
-	return &statuspb.Status{Code: int32(codes.InvalidArgument), Message: err.Error()}
+	}()
+	return out
 }
