@@ -82,7 +82,7 @@ func TestFilesOfSecretsComeAndChange(t *testing.T) {
 func TestFilesThatDoNotFitLeaveWhatWasBefore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ca")
 	good, tries := true, 0
-	make := func() (int, error) {
+	attempt := func() (int, error) {
 		tries++
 		if good {
 			return tries, nil
@@ -92,7 +92,7 @@ func TestFilesThatDoNotFitLeaveWhatWasBefore(t *testing.T) {
 	s, known := quietStore(nil), map[string]parsed[int]{}
 	get := func() (int, error) {
 		t.Helper()
-		return parse(s, known, "a", [2]stamp{stampOf(path)}, make)
+		return parse(s, known, "a", [2]stamp{stampOf(path)}, attempt)
 	}
 	if got, err := get(); got != 1 || err != nil {
 		t.Fatal(got, err)

@@ -61,10 +61,7 @@ func TestClientsDoNotSayWhatCertificatesTheyHad(t *testing.T) {
 	}
 }
 
-type securedPick struct {
-	fakePick
-	tls *model.UpstreamTLS
-}
+type securedPick struct{ tls *model.UpstreamTLS }
 
 func (p securedPick) Address() netip.AddrPort                { return netip.AddrPort{} }
 func (p securedPick) Done(Outcome)                           {}
