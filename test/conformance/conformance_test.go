@@ -141,6 +141,9 @@ func TestHTTPIsHandledAsThePageSays(t *testing.T) {
 			s := newStage(t, place, place)
 			place.NginxProxy(t, s.service, s.back.Address)
 			all := s.playAll(t, observe)
+			if len(all[0][0].answers) == 0 {
+				t.Fatal("nginx has not answered the first case")
+			}
 			r.nginx = peer{strings.Replace(all[0][0].answers[0].header.Get("Server"), "/", " ", 1), all}
 		})
 	})

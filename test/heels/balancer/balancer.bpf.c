@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
+
+//go:build ignore
+
 // A layer-4 balancer that encapsulates, for tests: what arrives for a service goes out again to one of its servers,
 // chosen by a Maglev table, inside IPIP or GUE. It stands for Katran and GLB. The second program takes the outer
 // headers away at a server: it stands for the tunnel device that such balancers want there.
