@@ -146,15 +146,15 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	if err != nil {
 		return &UsageError{err}
 	}
-	if err := prioritize(); err != nil {
-		o.Logger.Warn("the daemon is scheduled as any other process; on a busy machine connections may wait for it", "err", err)
-	}
 	n, err := start(o, bootstrap, cfg)
 	if err != nil {
 		if listener != nil {
 			err = errors.Join(err, listener.Close())
 		}
 		return &UsageError{err}
+	}
+	if err := prioritize(); err != nil {
+		o.Logger.Warn("the daemon is scheduled as any other process; on a busy machine connections may wait for it", "err", err)
 	}
 	running, stop := context.WithCancel(context.Background())
 	n.cancel = stop
