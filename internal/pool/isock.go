@@ -81,7 +81,7 @@ func dial(ctx context.Context, fd int, source netip.Addr, to netip.AddrPort, tim
 	if err := setOptions(fd); err != nil {
 		return err
 	}
-	if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(source, 0))); err != nil {
+	if err := bind(fd, source); err != nil {
 		return fmt.Errorf("bind to %s: %w", source, err)
 	}
 	local, err := localAddress(fd)

@@ -100,3 +100,23 @@ func TestNewEndpointOfAClusterInUseIsConnectedTo(t *testing.T) {
 		})
 	}
 }
+
+// Ten thousand that are asked now and then would each get a second i-sock with every request, and lose it ten seconds later.
+func TestManyEndpointsHaveNoSparesWhereHalfOfTheSlotsAreInUse(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{slots: 4, initial: 2, eager: 1, shrinkAfter: time.Hour})
+	asked, other := newServer(t), newServer(t)
+	r.set(asked.endpoint(ours), other.endpoint(1))
+	r.runOut(ours)
+	r.awaitIdle(ours, 1)
+	r.runOut(1)
+	r.awaitIdle(1, 1)
+	r.lease(request{cookie: 1})
+	r.p.Grow(ours)
+	if open, dialing, _, _ := r.view(ours); open+dialing != 1 {
+		t.Errorf("i-socks while no request has missed one: got %d and %d being opened, want 1", open, dialing)
+	}
+	// One that finds none is not to happen again.
+	r.runOut(ours)
+	r.awaitIdle(ours, 1)
+}

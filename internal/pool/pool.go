@@ -100,7 +100,8 @@ type Config struct {
 	// Initial and Max bound the i-socks of one endpoint; 0 means 4 and 2048.
 	Initial, Max int
 	// Eager is up to how many endpoints there may be for each to have its Initial i-socks; 0 means 256. Where there are more, an
-	// endpoint is connected to when a request finds no i-sock of it, or when it comes to a cluster most of whose endpoints have one.
+	// endpoint is connected to when a request finds no i-sock of it, or when it comes to a cluster most of whose endpoints have one,
+	// and gets no more before they are missed once half of the slots are in use.
 	Eager int
 	// StreamIdle is how long a leased i-sock may carry nothing, 0 means 5 minutes, as Envoy's
 	// HttpConnectionManager.stream_idle_timeout.
@@ -441,7 +442,7 @@ func (p *Pool) Grow(index uint32) {
 		leased = e.open
 	}
 	e.demand.peak = max(e.demand.peak, leased)
-	if leased >= busy(e.open) {
+	if leased >= busy(e.open) && (missed > 0 || p.hasSparesLocked()) {
 		e.target = min(max(e.target, leased+(leased+1)/2, e.open+missed, 1), p.cfg.Max)
 	}
 	p.fillLocked(e)
@@ -455,6 +456,13 @@ func (p *Pool) Grow(index uint32) {
 	}
 	atomic.StoreUint32(&shared.AskAt, at)
 	atomic.StoreUint32(&shared.Want, 0)
+}
+
+// hasSparesLocked reports whether an endpoint may have i-socks before requests have missed them. Thousands of endpoints that are asked now and then would
+// each get a second one with every request and lose it soon after, each time with another source port that stays in use for a minute, and leave no
+// slots for the first ones of others.
+func (p *Pool) hasSparesLocked() bool {
+	return p.floor > 0 || 2*len(p.free) > len(p.cfg.Shared.Slots)
 }
 
 func (p *Pool) leasedLocked(e *endpoint) (n int) {

@@ -158,7 +158,7 @@ func TestLongResponsesGoOnWhereTheKernelStops(t *testing.T) {
 	}
 	rand.New(rand.NewPCG(1, 1)).Shuffle(len(bodies), func(i, j int) { bodies[i], bodies[j] = bodies[j], bodies[i] })
 	for _, topology := range topologies {
-		for _, pauses := range []time.Duration{0, 2 * time.Millisecond, 20 * time.Millisecond} {
+		for _, pauses := range []time.Duration{0, 2 * time.Millisecond} {
 			t.Run(fmt.Sprintf("%s/pauses %v", topology.name, pauses), func(t *testing.T) {
 				if pauses == 0 && testing.Short() {
 					t.Skip("-short: those that pause also read fast in between")

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// portTries is how many ports are tried at random. With four of five in use one of a thousand i-socks finds none in so many.
+const portTries = 32
+
+// bind gives a socket a source port of its own. The kernel would look for one from a random place on, port after port, and through all of them where
+// most are in use: thousands of connections that have closed keep theirs for a minute. What is tried at random costs the same in any case.
+func bind(fd int, source netip.Addr) error {
+	for range portTries {
+		port, ok := ports().random()
+		if !ok {
+			break
+		}
+		if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(source, port))); !errors.Is(err, unix.EADDRINUSE) {
+			return err
+		}
+	}
+	return unix.Bind(fd, sockaddr(netip.AddrPortFrom(source, 0)))
+}
+
+// portRange are the ports that the kernel gives to clients.
+type portRange struct {
+	first, last uint16
+	// reserved are those in between that it does not give away.
+	reserved []portRange
+}
+
+// ports are those of this network namespace when it is first asked. Where they cannot be read, the kernel chooses.
+var ports = sync.OnceValue(func() portRange {
+	r, err := readPorts("/proc/sys/net/ipv4/ip_local_port_range", "/proc/sys/net/ipv4/ip_local_reserved_ports")
+	if err != nil {
+		return portRange{}
+	}
+	return r
+})
+
+func readPorts(rangeFile, reservedFile string) (portRange, error) {
+	text, err := os.ReadFile(rangeFile)
+	if err != nil {
+		return portRange{}, err
+	}
+	r, err := parsePorts(strings.Join(strings.Fields(string(text)), "-"))
+	if err != nil {
+		return portRange{}, err
+	}
+	text, err = os.ReadFile(reservedFile)
+	if err != nil {
+		return portRange{}, err
+	}
+	for one := range strings.SplitSeq(strings.TrimSpace(string(text)), ",") {
+		if one == "" {
+			continue
+		}
+		reserved, err := parsePorts(one)
+		if err != nil {
+			return portRange{}, err
+		}
+		r.reserved = append(r.reserved, reserved)
+	}
+	return r, nil
+}
+
+// parsePorts reads "8080" or "8080-8090".
+func parsePorts(text string) (portRange, error) {
+	low, high, isRange := strings.Cut(text, "-")
+	if !isRange {
+		high = low
+	}
+	first, err := strconv.ParseUint(low, 10, 16)
+	if err != nil {
+		return portRange{}, fmt.Errorf("read ports %q: %w", text, err)
+	}
+	last, err := strconv.ParseUint(high, 10, 16)
+	if err != nil {
+		return portRange{}, fmt.Errorf("read ports %q: %w", text, err)
+	}
+	return portRange{first: uint16(first), last: uint16(last)}, nil
+}
+
+// random is false where there is none to choose, or the one chosen is reserved too often.
+func (r portRange) random() (port uint16, ok bool) {
+	if r.first == 0 || r.last < r.first {
+		return 0, false
+	}
+	for range portTries {
+		port = r.first + uint16(rand.N(int(r.last)-int(r.first)+1))
+		if !r.isReserved(port) {
+			return port, true
+		}
+	}
+	return 0, false
+}
+
+func (r portRange) isReserved(port uint16) bool {
+	for _, one := range r.reserved {
+		if port >= one.first && port <= one.last {
+			return true
+		}
+	}
+	return false
+}
