@@ -190,7 +190,7 @@ func TestBothEndsMayCloseFirst(t *testing.T) {
 			if n := first.count(t, tt.verdict); n < connections {
 				t.Errorf("%d segments without a socket, want %d: %v", n, connections, dump(t, first))
 			}
-			if in := r.in.Load(); in != connections {
+			if in := r.settled(); in != connections {
 				t.Errorf("%d segments came to the balancer, want %d", in, connections)
 			}
 		})
@@ -317,9 +317,9 @@ func TestASocketMayConnectAgain(t *testing.T) {
 	if err := client.SetDraining(ClientRole, true); err != nil {
 		t.Fatal(err)
 	}
-	before := r.in.Load()
+	before := r.settled()
 	connect()
-	if client.count(t, "direct") != 1 || r.in.Load() < before+2 {
+	if client.count(t, "direct") != 1 || r.settled() < before+2 {
 		t.Errorf("the second connection did not take the balancer's path: %v", dump(t, client))
 	}
 }

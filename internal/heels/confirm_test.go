@@ -62,7 +62,7 @@ func TestConfirmLeavesTheHandshakeToTheBalancer(t *testing.T) {
 						t.Errorf("connections %+v, %v", conns, err)
 					}
 				}
-				if in, out := r.in.Load(), r.out.Load(); in != 3 || out != 3 {
+				if in, out := r.settled(), r.out.Load(); in != 3 || out != 3 {
 					t.Errorf("%d segments came to the balancer, %d left it; want the handshake alone %v %v", in, out, dump(t, client), dump(t, server))
 				}
 				c.Close()
