@@ -96,6 +96,18 @@ static __always_inline __u64 marks_of(__u64 w, __u8 c)
 	return (others - EACH(1)) & ~others & TOPS;
 }
 
+/* Not 0: a byte of w is neither 0 nor of a token (is_token). Without branches: the verifier follows each. */
+static __always_inline __u64 marks_of_no_token(__u64 w)
+{
+	__u64 low = w & ~TOPS;
+	__u64 tokens = marks_between(low | EACH(0x20), 'a', 'z') | marks_between(low, '0', '9') |
+		       marks_between(low, '!', '!') | marks_between(low, '#', '\'') | marks_between(low, '*', '+') |
+		       marks_between(low, '-', '.') | marks_between(low, '^', '`') | marks_between(low, '|', '|') |
+		       marks_between(low, '~', '~');
+
+	return (w & TOPS) | (marks_between(low, 1, 0x7f) & ~tokens);
+}
+
 /* Length of the run of value bytes at the start of w, tabs not counted among them. What lies behind the first other byte
  * may be marked wrongly, by the borrow; the first never is. */
 static __always_inline __u32 run_of_values(__u64 w)

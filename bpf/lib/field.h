@@ -322,10 +322,9 @@ static __always_inline __u32 field_announces_plainly(const struct field_scan *f)
 {
 	struct field_scan name = {};
 
-	for (__u32 i = 0; i < MAX_TEXT; i++) {
-		if (i < f->value_len && !is_token(f->value[i >> 3] >> (i & 7) * 8))
-			return 0;
-	}
+	/* What is behind the value is 0. */
+	if (marks_of_no_token(f->value[0]) | marks_of_no_token(f->value[1]) | marks_of_no_token(f->value[2]))
+		return 0;
 	name.name[0] = f->value[0];
 	name.name[1] = f->value[1];
 	name.name[2] = f->value[2];

@@ -80,9 +80,9 @@ func Load(o Options) (*Datapath, error) {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return nil, fmt.Errorf("raise limit of locked memory: %w", err)
 	}
-	spec, err := loadXlb()
+	spec, err := readSpec()
 	if err != nil {
-		return nil, fmt.Errorf("read kernel programs: %w", err)
+		return nil, err
 	}
 	if err := configure(spec, o); err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func boolByte(b bool) uint8 {
 }
 
 func (d *Datapath) load(spec *ebpf.CollectionSpec, o Options) error {
-	coll, err := ebpf.NewCollection(spec)
+	coll, err := newCollection(spec)
 	if err != nil {
 		return fmt.Errorf("load kernel programs: %w", err)
 	}

@@ -37,9 +37,9 @@ type probe struct {
 
 // Probe finds out, on a connection of its own over loopback, whose bytes are redirected to their sender.
 func Probe() (Kernel, error) {
-	spec, err := loadXlb()
+	spec, err := readSpec()
 	if err != nil {
-		return Kernel{}, fmt.Errorf("probe redirect: read kernel programs: %w", err)
+		return Kernel{}, fmt.Errorf("probe redirect: %w", err)
 	}
 	var p probe
 	if err := spec.LoadAndAssign(&p, nil); err != nil {

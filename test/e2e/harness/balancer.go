@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -44,8 +45,25 @@ func Modes(t testing.TB) []Mode {
 	return []Mode{{Name: "fast-path=on", Fast: true}, off}
 }
 
+// fastPath is what the first that asked has found: tests ask a hundred times.
+var fastPath struct {
+	sync.Mutex
+	known, fast bool
+}
+
 // FastPath tells whether this kernel can run the fast path, by what "xlb check" says. Kernels that are known to must.
 func FastPath(t testing.TB) bool {
+	t.Helper()
+	fastPath.Lock()
+	defer fastPath.Unlock()
+	if !fastPath.known {
+		fastPath.fast = checkFastPath(t)
+		fastPath.known = true
+	}
+	return fastPath.fast
+}
+
+func checkFastPath(t testing.TB) bool {
 	t.Helper()
 	output, err := exec.Command(Binary(t), "check", "--output", "json").Output()
 	var report struct{ Verdict, Kernel string }
