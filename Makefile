@@ -58,6 +58,10 @@ demo: ## Install what is missing, build, and show one connection balanced over r
 
 ##@ Test
 
+# These install what tests need: one that finds it missing fails, and does not skip.
+test test-race test-e2e: export XLB_REQUIRE_CLIENTS := 1
+test test-race test-e2e: export XLB_REQUIRE_ENVOY := 1
+
 .PHONY: test
 test: ## Install what is missing, build, and run the unit and end-to-end tests, and HEELS' short ones (root).
 	@scripts/install-deps test
