@@ -58,6 +58,10 @@ demo: ## Install what is missing, build, and show one connection balanced over r
 
 ##@ Test
 
+# These install what tests need: one that finds it missing fails, and does not skip.
+test test-race test-e2e: export XLB_REQUIRE_CLIENTS := 1
+test test-race test-e2e: export XLB_REQUIRE_ENVOY := 1
+
 .PHONY: test
 test: ## Install what is missing, build, and run the unit and end-to-end tests, and HEELS' short ones (root).
 	@scripts/install-deps test
@@ -66,7 +70,7 @@ test: ## Install what is missing, build, and run the unit and end-to-end tests, 
 .PHONY: test-unit
 test-unit: ## Unit tests.
 	@scripts/install-deps build
-	go test -timeout 5m ./cmd/... ./internal/... ./bench/... ./test/imports ./test/chaos/... ./test/routes ./test/balance ./test/hashing ./test/heels/traffic ./examples/...
+	go test -timeout 5m ./cmd/... ./internal/... ./bench/... ./test/imports ./test/chaos/... ./test/routes ./test/balance ./test/hashing ./test/heels/traffic ./test/tcptest ./examples/...
 
 .PHONY: test-race
 test-race: ## Unit tests under the race detector.

@@ -75,18 +75,26 @@ func envoy2() peer {
 	return peers()[i]
 }
 
-// needMesh skips tests of the redirection where it cannot be: it needs root, nginx, nft and Envoy, and that no benchmark runs on this machine.
+// needMesh skips tests of the redirection where it cannot be: it needs root, nginx, nft and Envoy. With XLB_REQUIRE_CLIENTS it fails them.
 func needMesh(t *testing.T) {
 	t.Helper()
 	t.Chdir("..") // Tools lie below the root of the tree.
 	if os.Getuid() != 0 {
-		t.Skip("needs root, for namespaces")
+		cannot(t, errors.New("needs root, for namespaces"))
 	}
 	for _, tool := range []string{"nginx", "nft", "envoy", "ip"} {
 		if _, err := (tools{}).find(tool); err != nil {
-			t.Skip(err)
+			cannot(t, err)
 		}
 	}
+}
+
+func cannot(t *testing.T, err error) {
+	t.Helper()
+	if os.Getenv("XLB_REQUIRE_CLIENTS") != "" {
+		t.Fatalf("XLB_REQUIRE_CLIENTS is set: %v", err)
+	}
+	t.Skip(err)
 }
 
 // upMesh starts the sidecars, and stops them after the test.

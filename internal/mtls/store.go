@@ -25,10 +25,9 @@ type Store struct {
 	read func(path, name string) (*model.Secret, error)
 	log  *slog.Logger
 
-	// changed has room for one word that a secret has come that was waited for, or was refused.
-	changed chan struct{}
-
 	mu sync.Mutex
+	// changed is closed when a secret has come that was waited for, or was refused; another takes its place. Guarded by mu.
+	changed chan struct{}
 	// held are secrets by where they come from. Guarded by mu.
 	held map[model.SecretSource]*Held
 	// pairs and roots are what has been made of texts. Guarded by mu.
@@ -69,7 +68,7 @@ type parsed[T any] struct {
 // NewStore makes a store without secrets. Read reads one from a file of resources.
 func NewStore(read func(path, name string) (*model.Secret, error), log *slog.Logger) *Store {
 	return &Store{
-		read: read, log: log, changed: make(chan struct{}, 1), held: map[model.SecretSource]*Held{},
+		read: read, log: log, changed: make(chan struct{}), held: map[model.SecretSource]*Held{},
 		pairs: map[*model.Certificate]parsed[*tls.Certificate]{}, roots: map[*model.Data]parsed[*x509.CertPool]{},
 	}
 }
@@ -142,8 +141,12 @@ func (s *Store) pruneLocked(contexts []*model.UpstreamTLS) {
 	maps.DeleteFunc(s.roots, func(d *model.Data, _ parsed[*x509.CertPool]) bool { return !roots[d] })
 }
 
-// Changed has a word when a secret has come that was waited for, or was refused.
-func (s *Store) Changed() <-chan struct{} { return s.changed }
+// Changed is closed when the next secret has come that is waited for, or was refused. Who waits asks for it before Pending.
+func (s *Store) Changed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
 
 // filePace is how often files are looked at that are not there yet.
 const filePace = 250 * time.Millisecond
@@ -191,7 +194,7 @@ func (s *Store) Put(from model.SecretSource, secret *model.Secret, version strin
 		return
 	}
 	if h.pending(time.Now()) {
-		defer s.ring()
+		defer s.ringLocked()
 	}
 	if fault != nil {
 		h.Fault, h.refused = fault.Error(), true
@@ -226,11 +229,9 @@ func (s *Store) setLocked(h *Held, secret *model.Secret) {
 	h.Secret, h.Updated, h.Fault = secret, time.Now(), ""
 }
 
-func (s *Store) ring() {
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
+func (s *Store) ringLocked() {
+	close(s.changed)
+	s.changed = make(chan struct{})
 }
 
 // Secrets lists what the store has and waits for, by name.

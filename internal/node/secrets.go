@@ -35,6 +35,8 @@ type secrets struct {
 	// inForce are what clusters in force have; awaiting are those of other clusters, or other forms of them, by name. Guarded by asks.
 	inForce  []*model.UpstreamTLS
 	awaiting map[string]*awaiting
+	// moved is closed when a cluster is no longer awaited; another takes its place. Guarded by asks.
+	moved chan struct{}
 	// streams end the asking of servers of their own; aggregated asks the control plane, until stopADS, and is nil where it has nothing to be asked for.
 	// Guarded by asks.
 	streams    map[model.SecretSource]context.CancelFunc
@@ -55,7 +57,7 @@ type logged struct {
 
 func newSecrets(n *Node) *secrets {
 	s := &secrets{
-		n: n, store: mtls.NewStore(config.ReadSecret, n.log), awaiting: map[string]*awaiting{}, streams: map[model.SecretSource]context.CancelFunc{},
+		n: n, store: mtls.NewStore(config.ReadSecret, n.log), awaiting: map[string]*awaiting{}, moved: make(chan struct{}), streams: map[model.SecretSource]context.CancelFunc{},
 		again: make(chan time.Time, 1), faults: map[string]string{}, told: map[model.SecretSource]logged{},
 	}
 	s.ctx, s.stopAll = context.WithCancel(context.Background())
@@ -70,7 +72,7 @@ func (s *secrets) follow(cfg *model.Config) {
 	for _, c := range cfg.Clusters {
 		s.inForce = append(s.inForce, c.Sockets...)
 		if a := s.awaiting[c.Name]; a != nil && a.isOf(c) {
-			delete(s.awaiting, c.Name)
+			s.dropLocked(c.Name)
 		}
 	}
 	s.askLocked()

@@ -47,7 +47,16 @@ func (s *secrets) ready(b *config.Bootstrap, name string, body *anypb.Any) bool 
 func (s *secrets) giveUp(name string) {
 	s.asks.Lock()
 	defer s.asks.Unlock()
+	s.dropLocked(name)
+}
+
+func (s *secrets) dropLocked(name string) {
+	if s.awaiting[name] == nil {
+		return
+	}
 	delete(s.awaiting, name)
+	close(s.moved)
+	s.moved = make(chan struct{})
 }
 
 // await asks for the secrets of a cluster, and reports whether nothing of them is waited for.
@@ -81,18 +90,37 @@ func (s *secrets) isWarmLocked(a *awaiting) bool {
 // come waits until no secret of a context is waited for, and reports whether ctx has not ended before.
 func (s *secrets) come(ctx context.Context, tls *model.UpstreamTLS) bool {
 	for {
-		names, _ := s.store.Pending([]*model.UpstreamTLS{tls}, time.Now())
+		changed := s.store.Changed()
+		names, again := s.store.Pending([]*model.UpstreamTLS{tls}, time.Now())
 		if len(names) == 0 {
 			return true
 		}
-		if !sleep(ctx, secretPace) {
+		if !awaitNews(ctx, again, changed, nil) {
 			return false
 		}
 	}
 }
 
-// secretPace is how often health checks that have yet to begin look for their secrets.
-const secretPace = 50 * time.Millisecond
+// longestLook is between two looks for secrets where nothing is heard of them: what nobody needs any more is not waited for either.
+const longestLook = time.Second
+
+// awaitNews waits for either channel to be closed, for that time if it is not zero, and for longestLook at most. It reports whether ctx has not ended before.
+func awaitNews(ctx context.Context, at time.Time, changed, moved <-chan struct{}) bool {
+	wait := longestLook
+	if !at.IsZero() {
+		wait = min(wait, time.Until(at))
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-changed:
+	case <-moved:
+	case <-timer.C:
+	}
+	return true
+}
 
 // lookAgain keeps the earliest time.
 func (s *secrets) lookAgain(at time.Time) {
@@ -212,6 +240,7 @@ func (n *Node) followSecrets(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	next := time.Time{}
+	changed := n.secrets.store.Changed()
 	for {
 		select {
 		case <-ctx.Done():
@@ -224,7 +253,8 @@ func (n *Node) followSecrets(ctx context.Context) {
 			continue
 		case <-timer.C:
 			next = time.Time{}
-		case <-n.secrets.store.Changed():
+		case <-changed:
+			changed = n.secrets.store.Changed()
 		}
 		if n.secrets.thawed() {
 			n.rewarm()
@@ -258,20 +288,21 @@ const settle = 5 * time.Second
 // awaitAll returns when all secrets have come, or the time for that is up, or ctx ends: as in Envoy nothing is served before.
 func (s *secrets) awaitAll(ctx context.Context) {
 	for ctx.Err() == nil {
-		missing := s.missing()
+		changed := s.store.Changed()
+		missing, again, moved := s.missing()
 		if len(missing) == 0 {
 			return
 		}
 		s.n.setReady(errors.New("starting: waiting for the secrets " + strings.Join(missing, ", ")))
-		time.Sleep(10 * time.Millisecond)
+		awaitNews(ctx, again, changed, moved)
 	}
 }
 
-// missing are the secrets that are waited for, and those of clusters that are about to be put in force.
-func (s *secrets) missing() []string {
+// missing are the secrets that are waited for, and those of clusters that are about to be put in force, which moved tells of. Again is as of mtls.Store.Pending.
+func (s *secrets) missing() (names []string, again time.Time, moved <-chan struct{}) {
 	s.asks.Lock()
 	defer s.asks.Unlock()
-	names, _ := s.store.Pending(s.inForce, time.Now())
+	names, again = s.store.Pending(s.inForce, time.Now())
 	for _, a := range s.awaiting {
 		if !a.warm.IsZero() && time.Since(a.warm) > settle {
 			continue
@@ -283,5 +314,5 @@ func (s *secrets) missing() []string {
 		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names)
+	return slices.Compact(names), again, s.moved
 }

@@ -674,7 +674,7 @@ func (p *Pool) failedLocked(e *endpoint, err error) {
 	if e.backoff == 0 {
 		e.backoff = firstBackoff
 	}
-	if isShortage(err) {
+	if upstream.IsShortage(err) {
 		p.complainLocked(e, err)
 	} else {
 		p.refusedLocked(e, err)
@@ -682,13 +682,6 @@ func (p *Pool) failedLocked(e *endpoint, err error) {
 	if e.retry == nil {
 		e.retry = time.AfterFunc(e.backoff, func() { p.retry(e) })
 	}
-}
-
-// isShortage reports that this host has no room for another connection, which says nothing of the endpoint.
-func isShortage(err error) bool {
-	return slices.ContainsFunc([]error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EADDRINUSE}, func(one error) bool {
-		return errors.Is(err, one)
-	})
 }
 
 // refusedLocked notes that an endpoint has not let itself be connected to.

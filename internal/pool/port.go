@@ -22,9 +22,9 @@ const portTries = 32
 // most are in use: thousands of connections that have closed keep theirs for a minute. What is tried at random costs the same in any case.
 func bind(fd int, source netip.Addr) error {
 	for range portTries {
-		port, ok := ports().random()
-		if !ok {
-			break
+		port := ports().random()
+		if port == 0 {
+			continue
 		}
 		if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(source, port))); !errors.Is(err, unix.EADDRINUSE) {
 			return err
@@ -92,18 +92,16 @@ func parsePorts(text string) (portRange, error) {
 	return portRange{first: uint16(first), last: uint16(last)}, nil
 }
 
-// random is false where there is none to choose, or the one chosen is reserved too often.
-func (r portRange) random() (port uint16, ok bool) {
+// random is 0, the kernel's choice, where there is none to choose, or the one chosen is reserved.
+func (r portRange) random() uint16 {
 	if r.first == 0 || r.last < r.first {
-		return 0, false
+		return 0
 	}
-	for range portTries {
-		port = r.first + uint16(rand.N(int(r.last)-int(r.first)+1))
-		if !r.isReserved(port) {
-			return port, true
-		}
+	port := r.first + uint16(rand.N(int(r.last)-int(r.first)+1))
+	if r.isReserved(port) {
+		return 0
 	}
-	return 0, false
+	return port
 }
 
 func (r portRange) isReserved(port uint16) bool {

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
 )
@@ -88,6 +90,7 @@ func New(cfg *maps.Config, sh *maps.Shared, log *slog.Logger) *Reconciler {
 		manyTurns: manyTurns,
 		nextClass: compile.FirstClass,
 		touched:   touched{endpoints: map[uint32]struct{}{}},
+		said:      newSaid(),
 	}
 	r.library = newLibrary(cfg, &r.numbers, &r.stats)
 	return r
@@ -175,7 +178,7 @@ func (r *Reconciler) switchTo(im *compile.Image) error {
 	err := r.apply(im)
 	if err != nil {
 		// What comes after a failure is said.
-		r.said = said{}
+		r.said = newSaid()
 		return err
 	}
 	r.sayInForce(im)
@@ -206,23 +209,20 @@ const (
 
 // said paces what is said of changes.
 type said struct {
+	*rate.Limiter
 	// unsaid changes there have been since the last one that was said.
 	unsaid int
-	// owed is a pause for each that was said; time pays.
-	owed time.Duration
-	at   time.Time
 }
+
+func newSaid() said { return said{Limiter: rate.NewLimiter(rate.Every(saidEvery), saidAtOnce)} }
 
 // may reports whether a change at this time is to be said, and counts it.
 func (s *said) may(now time.Time) bool {
-	s.owed = max(0, s.owed-now.Sub(s.at))
-	s.at = now
-	if s.owed > (saidAtOnce-1)*saidEvery {
-		s.unsaid++
-		return false
+	if s.AllowN(now, 1) {
+		return true
 	}
-	s.owed += saidEvery
-	return true
+	s.unsaid++
+	return false
 }
 
 // apply adds children before parents and removes parents before children.

@@ -8,7 +8,7 @@ import (
 )
 
 func TestOfManyChangesInARowFewAreSaid(t *testing.T) {
-	var s said
+	s := newSaid()
 	now := time.Unix(1, 0)
 	told := 0
 	for range 100 * 100 { // 100 s

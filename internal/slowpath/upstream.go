@@ -11,8 +11,6 @@ import (
 	"net/netip"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
@@ -78,7 +76,7 @@ func (p *Proxy) connect(ctx context.Context, to destination, timeout time.Durati
 	defer cancel()
 	defer context.AfterFunc(p.base, cancel)()
 	conn, err := p.config.Dial(ctx, to.address)
-	if isShortage(err) && p.idle.shed() > 0 {
+	if upstream.IsShortage(err) && p.idle.shed() > 0 {
 		conn, err = p.config.Dial(ctx, to.address)
 	}
 	if err == nil && to.target != nil {
@@ -91,9 +89,6 @@ func (p *Proxy) connect(ctx context.Context, to destination, timeout time.Durati
 	}
 	return newUpstreamConn(conn, to.place()), nil
 }
-
-// isShortage reports that there is no room for another connection, neither's fault: idle ones have the room.
-func isShortage(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }
 
 func dialTCP(ctx context.Context, endpoint netip.AddrPort) (net.Conn, error) {
 	var d net.Dialer

@@ -8,21 +8,24 @@ import (
 	"time"
 )
 
-// backoff paces attempts: each pause is random below a bound that doubles, as Envoy's (500 ms to 30 s).
-type backoff struct {
-	first, longest time.Duration
+// Backoff paces attempts: each pause is random below a bound that doubles, as Envoy's (500 ms to 30 s).
+type Backoff struct {
+	// First is the bound at first, and after Reset; Longest is the highest.
+	First, Longest time.Duration
 	bound          time.Duration
 }
 
-func (b *backoff) reset() { b.bound = 0 }
+// Reset has the next pause be one of the first.
+func (b *Backoff) Reset() { b.bound = 0 }
 
-func (b *backoff) next() time.Duration {
-	b.bound = min(b.longest, max(b.first, 2*b.bound))
+// Next is how long to wait before the next attempt.
+func (b *Backoff) Next() time.Duration {
+	b.bound = min(b.Longest, max(b.First, 2*b.bound))
 	return rand.N(b.bound) + 1
 }
 
-// sleep returns false if the context ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
+// Sleep returns false if the context ends first.
+func Sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

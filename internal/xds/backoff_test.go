@@ -10,11 +10,11 @@ import (
 
 func TestSleepEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	if !sleep(ctx, time.Millisecond) {
+	if !Sleep(ctx, time.Millisecond) {
 		t.Error("a sleep that ran to its end says that its context has ended")
 	}
 	cancel()
-	if sleep(ctx, time.Hour) {
+	if Sleep(ctx, time.Hour) {
 		t.Error("a sleep whose context has ended says that it ran to its end")
 	}
 }

@@ -20,7 +20,7 @@ var features = []string{"xds.config.supports-resource-ttl", "xds.config.supports
 type Client struct {
 	config  Config
 	log     *slog.Logger
-	pauses  backoff
+	pauses  Backoff
 	firstBy time.Time // when the first state is handed out though it is incomplete
 
 	mu      sync.Mutex
@@ -58,7 +58,7 @@ func New(config Config) *Client {
 	state := newState(config.FetchTimeout)
 	state.ready = config.Ready
 	return &Client{
-		config: config, log: log, state: state, pauses: backoff{first: 500 * time.Millisecond, longest: 30 * time.Second},
+		config: config, log: log, state: state, pauses: Backoff{First: 500 * time.Millisecond, Longest: 30 * time.Second},
 		wake: make(chan struct{}, 1), alarm: make(chan struct{}, 1), fresh: make(chan struct{}, 1),
 	}
 }
@@ -133,7 +133,7 @@ func (c *Client) handOut(ctx context.Context) {
 			c.counted.failures++
 		}
 		c.mu.Unlock()
-		if rest := p.rest(begun, took); rest > 0 && !sleep(ctx, rest) {
+		if rest := p.rest(begun, took); rest > 0 && !Sleep(ctx, rest) {
 			return
 		}
 	}

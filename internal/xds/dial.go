@@ -120,11 +120,11 @@ func (c *Client) converse(ctx context.Context) {
 				continue
 			}
 			if !tooMuch(err) { // else it would be the same at once
-				c.pauses.reset()
+				c.pauses.Reset()
 			}
 			break
 		}
-		if !sleep(ctx, c.pauses.next()) {
+		if !Sleep(ctx, c.pauses.Next()) {
 			return
 		}
 	}

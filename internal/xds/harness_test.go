@@ -48,7 +48,7 @@ func observe(t *testing.T, config Config) *observed {
 	}
 	config.Node = &corev3.Node{Id: "test"}
 	o.Client = New(config)
-	o.pauses = backoff{first: 10 * time.Millisecond, longest: 100 * time.Millisecond}
+	o.pauses = Backoff{First: 10 * time.Millisecond, Longest: 100 * time.Millisecond}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); o.Run(ctx) }()

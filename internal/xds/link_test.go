@@ -147,15 +147,15 @@ func TestServerComesUp(t *testing.T) {
 
 // Pauses double up to their bound, and are random below it.
 func TestPauses(t *testing.T) {
-	b := backoff{first: 500 * time.Millisecond, longest: 30 * time.Second}
+	b := Backoff{First: 500 * time.Millisecond, Longest: 30 * time.Second}
 	bounds := []time.Duration{500, 1000, 2000, 4000, 8000, 16000, 30000, 30000}
 	for _, bound := range bounds {
-		if d := b.next(); d <= 0 || d > bound*time.Millisecond || b.bound != bound*time.Millisecond {
+		if d := b.Next(); d <= 0 || d > bound*time.Millisecond || b.bound != bound*time.Millisecond {
 			t.Errorf("pause %v below %v, want below %v ms", d, b.bound, int64(bound))
 		}
 	}
-	b.reset()
-	if d := b.next(); d > 500*time.Millisecond {
+	b.Reset()
+	if d := b.Next(); d > 500*time.Millisecond {
 		t.Errorf("pause %v after a reset", d)
 	}
 }

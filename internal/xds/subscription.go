@@ -68,17 +68,17 @@ func (s *state) versionsFor(kind Kind, server int) map[string]string {
 // has another version than its own; without a pause both would do nothing else.
 type repeat struct {
 	version, fault string
-	pauses         backoff
+	pauses         Backoff
 	due            time.Time // when the refusal is to be sent; zero: none waits
 }
 
 // wait is how long the answer to a response has to wait: 0 unless it refuses what was refused just before.
 func (p *repeat) wait(version, fault string) time.Duration {
 	if fault == "" || fault != p.fault || version != p.version {
-		*p = repeat{version: version, fault: fault, pauses: backoff{first: 200 * time.Millisecond, longest: 30 * time.Second}}
+		*p = repeat{version: version, fault: fault, pauses: Backoff{First: 200 * time.Millisecond, Longest: 30 * time.Second}}
 		return 0
 	}
-	pause := p.pauses.next()
+	pause := p.pauses.Next()
 	p.due = time.Now().Add(pause)
 	return pause
 }

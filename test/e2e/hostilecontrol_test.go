@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,63 +17,8 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/tcptest"
 )
-
-// switchboard passes connections on to a server that changes.
-type switchboard struct {
-	address netip.AddrPort
-	to      atomic.Value
-	open    chan net.Conn
-}
-
-func newSwitchboard(t *testing.T, to netip.AddrPort) *switchboard {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	s := &switchboard{address: netip.MustParseAddrPort(l.Addr().String()), open: make(chan net.Conn, 4096)}
-	s.to.Store(to.String())
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			s.open <- c
-			go s.pass(c)
-		}
-	}()
-	return s
-}
-
-func (s *switchboard) pass(c net.Conn) {
-	defer c.Close()
-	server, err := net.Dial("tcp", s.to.Load().(string))
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	go func() {
-		_, _ = io.Copy(server, c)
-		_ = server.Close()
-	}()
-	_, _ = io.Copy(c, server)
-}
-
-// turn ends all connections; the next lead elsewhere.
-func (s *switchboard) turn(to netip.AddrPort) {
-	s.to.Store(to.String())
-	for {
-		select {
-		case c := <-s.open:
-			_ = c.Close()
-		default:
-			return
-		}
-	}
-}
 
 // villain is a management server that means harm. It says on every stream what say gives, until that is nil.
 type villain struct {
@@ -128,25 +72,10 @@ func once(bodies ...*anypb.Any) func(int) *discoveryv3.DiscoveryResponse {
 	}
 }
 
-// garbage answers every connection with bytes that are no HTTP/2, or with nothing.
+// garbage answers every connection with bytes that are no HTTP/2.
 func garbage(t *testing.T, text string) netip.AddrPort {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			t.Cleanup(func() { _ = c.Close() })
-			_, _ = io.WriteString(c, text)
-		}
-	}()
-	return netip.MustParseAddrPort(l.Addr().String())
+	return tcptest.Listen(t, func(c net.Conn) { _, _ = io.WriteString(c, text) })
 }
 
 // Whatever a management server says, traffic keeps the configuration that was good last, memory is bounded, and the reason can be read. A server that means well
@@ -157,14 +86,14 @@ func TestHostileControlPlanesHarmNoTraffic(t *testing.T) {
 		place, service, good := harness.SameHost(t), harness.Service(), serveControlPlane(t, false)
 		_, servers := origins(t, place, "a", "b")
 		own := good.address
-		front := newSwitchboard(t, own)
+		front := tcptest.NewSwitchboard(t, own)
 		w := world{}
 		w.put(assignmentType, "shop", assignmentOf("shop", servers[0]))
 		w.put(clusterType, "shop", edsCluster(good, "shop", "shop"))
 		w.put(listenerType, "web", rdsListener(good, "web", service, "table"))
 		w.put(routesType, "table", tableOf("table", routeTo("/", "shop", nil)))
 		good.deliver(t, w)
-		good.address = front.address
+		good.address = front.Address
 		x := harness.Start(t, mode, harness.Config{Fields: good.fields()}, place)
 		load := place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: service.String(), Connections: 4, Pause: time.Millisecond})
 		awaitRequests(t, load, 200)
@@ -186,7 +115,7 @@ func TestHostileControlPlanesHarmNoTraffic(t *testing.T) {
 				return m
 			}), "is named more than once"},
 		} {
-			front.turn(c.server)
+			front.Turn(c.server)
 			harness.Eventually(t, patience, c.name+": the reason can be read", func() bool {
 				return strings.Contains(x.Stderr()+x.Get(t, "/config_dump"), c.visible) || strings.Contains(x.Get(t, "/ready"), c.visible)
 			})
@@ -196,7 +125,7 @@ func TestHostileControlPlanesHarmNoTraffic(t *testing.T) {
 				t.Errorf("%s: memory grew by %d MiB", c.name, grown>>20)
 			}
 		}
-		front.turn(own)
+		front.Turn(own)
 		w.put(assignmentType, "shop", assignmentOf("shop", servers[1]))
 		good.deliver(t, w)
 		harness.Eventually(t, 60*time.Second, "a server that means well is followed", func() bool { return report(t, load).Served[0]["b"] > 0 })

@@ -159,6 +159,23 @@ func (v *vault) put(t *testing.T, secret *tlsv3.Secret) {
 	}
 }
 
+// hold gives it the caller's secrets of an authority.
+func (v *vault) hold(t *testing.T, a *trust) (chain, key string) {
+	t.Helper()
+	chain, key = a.issue(t, callerIdentity)
+	v.put(t, certificateSecret(chain, key))
+	v.put(t, rootSecret(a.pem))
+	return chain, key
+}
+
+// newMesh is an authority, and a server that holds the caller's secrets.
+func newMesh(t *testing.T) (*trust, *vault) {
+	t.Helper()
+	a, v := newTrust(t), newVault(t)
+	v.hold(t, a)
+	return a, v
+}
+
 func source(text string) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: text}}
 }
@@ -259,11 +276,8 @@ func TestEndpointsOfAMeshAreSpokenToByTLS(t *testing.T) {
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service := harness.SameHost(t), harness.Service()
 		_, addresses := origins(t, place, "meshed", "plain")
-		a, v := newTrust(t), newVault(t)
+		a, v := newMesh(t)
 		secured, sidecar := a.sidecar(t, place, addresses[0])
-		chain, key := a.issue(t, callerIdentity)
-		v.put(t, certificateSecret(chain, key))
-		v.put(t, rootSecret(a.pem))
 		x := harness.Start(t, mode, mesh(v, service, meshCluster(webIdentity, secured, addresses[1])), place)
 		load := place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: service.String(), Connections: 4})
 		for range 5 {

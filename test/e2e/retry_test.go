@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/tcptest"
 )
 
 // script is a programs.Script of endpoints in the process of the test, which XLB takes for those of another host.
@@ -27,21 +27,7 @@ func newScript() *script { return &script{programs.NewScript()} }
 // serve starts an endpoint of the script.
 func (s *script) serve(t *testing.T) netip.AddrPort {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go s.Converse(conn)
-		}
-	}()
-	return netip.MustParseAddrPort(l.Addr().String())
+	return tcptest.Listen(t, s.Converse)
 }
 
 func (s *script) seen(path string) (attempts int, bodies []int) {

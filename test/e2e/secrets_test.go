@@ -15,6 +15,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/tcptest"
 )
 
 const secretType = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
@@ -77,26 +78,6 @@ func TestSecretsComeAsOtherResourcesDo(t *testing.T) {
 	})
 }
 
-// listenRaw accepts connections, and hands what comes first over each to a function.
-func listenRaw(t *testing.T, serve func(net.Conn)) netip.AddrPort {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go serve(conn)
-		}
-	}()
-	return netip.MustParseAddrPort(l.Addr().String())
-}
-
 // meshedTCP is a listener without HTTP that leads to such an endpoint.
 func meshedTCP(v *vault, service, endpoint netip.AddrPort, envoy bool) harness.Config {
 	build := mesh
@@ -112,14 +93,11 @@ func meshedTCP(v *vault, service, endpoint netip.AddrPort, envoy bool) harness.C
 func TestConnectionsWithoutHTTPAreSecured(t *testing.T) {
 	harness.OnlyXLB(t, "compares both itself")
 	place := harness.SameHost(t)
-	a, v := newTrust(t), newVault(t)
-	chain, key := a.issue(t, callerIdentity)
-	v.put(t, certificateSecret(chain, key))
-	v.put(t, rootSecret(a.pem))
+	a, v := newMesh(t)
 	_, addresses := origins(t, place, "meshed")
 	secured, _ := a.sidecar(t, place, addresses[0])
 	first := make(chan byte, 64)
-	raw := listenRaw(t, func(conn net.Conn) {
+	raw := tcptest.Listen(t, func(conn net.Conn) {
 		var b [1]byte
 		if n, _ := conn.Read(b[:]); n == 1 {
 			first <- b[0]
@@ -157,11 +135,8 @@ func TestConnectionsWithoutHTTPAreSecured(t *testing.T) {
 func TestEndpointsThatStallInTheHandshake(t *testing.T) {
 	harness.OnlyXLB(t, "compares both itself")
 	place := harness.SameHost(t)
-	a, v := newTrust(t), newVault(t)
-	chain, key := a.issue(t, callerIdentity)
-	v.put(t, certificateSecret(chain, key))
-	v.put(t, rootSecret(a.pem))
-	endpoint := listenRaw(t, func(net.Conn) {})
+	_, v := newMesh(t)
+	endpoint := tcptest.Listen(t, func(net.Conn) {})
 	cluster := meshCluster(webIdentity, endpoint)
 	cluster.Fields["connect_timeout"] = "0.5s"
 	service, beside := harness.Service(), harness.Service()
@@ -189,10 +164,7 @@ func TestEndpointsThatStallInTheHandshake(t *testing.T) {
 func TestHealthChecksAreSecured(t *testing.T) {
 	harness.OnlyXLB(t, "compares both itself")
 	place := harness.SameHost(t)
-	a, v := newTrust(t), newVault(t)
-	chain, key := a.issue(t, callerIdentity)
-	v.put(t, certificateSecret(chain, key))
-	v.put(t, rootSecret(a.pem))
+	a, v := newMesh(t)
 	_, addresses := origins(t, place, "meshed")
 	secured, _ := a.sidecar(t, place, addresses[0])
 	// The second is plain, and so fails a check that is secured.
@@ -217,9 +189,7 @@ func TestServersOfSecretsThatFail(t *testing.T) {
 	harness.OnlyXLB(t, "it is about what stays in force in XLB")
 	place, service := harness.SameHost(t), harness.Service()
 	a, v := newTrust(t), newVault(t)
-	chain, key := a.issue(t, callerIdentity)
-	v.put(t, certificateSecret(chain, key))
-	v.put(t, rootSecret(a.pem))
+	chain, key := v.hold(t, a)
 	_, addresses := origins(t, place, "meshed")
 	secured, _ := a.sidecar(t, place, addresses[0])
 	b := harness.Start(t, harness.Modes(t)[0], mesh(v, service, meshCluster(webIdentity, secured)), place)

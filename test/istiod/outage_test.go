@@ -3,17 +3,14 @@
 package istiod
 
 import (
-	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/tcptest"
 )
 
 // istiod is killed under load, and another one takes its place: what is in force stays, and what changed meanwhile is followed.
@@ -22,9 +19,11 @@ func TestKilledControlPlanesCostNoRequest(t *testing.T) {
 		w := &world{place: harness.SameHost(t), a: newOrigin(t, "a"), b: newOrigin(t, "b"), c: newOrigin(t, "c")}
 		values := w.values(t)
 		w.control = w.anotherIstiod(t, values)
-		front := newRelay(t, w.grpc)
-		w.xlb = harness.Start(t, mode, front.bootstrap("xlb"), w.place)
-		w.envoy = harness.StartEnvoy(t, front.bootstrap("envoy"), w.place)
+		// It stands before istiod as a Service of Kubernetes does.
+		front := tcptest.NewSwitchboard(t, w.grpc)
+		before := &control{grpc: front.Address}
+		w.xlb = harness.Start(t, mode, before.bootstrap("xlb"), w.place)
+		w.envoy = harness.StartEnvoy(t, before.bootstrap("envoy"), w.place)
 		for _, to := range []string{atXLB, atEnvoy} {
 			w.await(t, to, request{"GET", shop, "/", ""}, func(r programs.Reply) bool { return r.Status == http.StatusOK })
 		}
@@ -43,7 +42,7 @@ func TestKilledControlPlanesCostNoRequest(t *testing.T) {
 			values["A"], values["B"] = values["B"], values["A"]
 			w.control = w.anotherIstiod(t, values)
 			began := time.Now()
-			front.to.Store(w.grpc.String())
+			front.Lead(w.grpc)
 			for _, to := range []string{atXLB, atEnvoy} {
 				w.await(t, to, request{"GET", shop, "/", ""}, func(r programs.Reply) bool { return r.Status == http.StatusOK && r.Identity == want })
 				t.Logf("outage %d: %s follows %v after another istiod can be reached", n, to, time.Since(began).Round(time.Millisecond))
@@ -71,45 +70,4 @@ func (w *world) anotherIstiod(t *testing.T, values map[string]string) *control {
 	harness.Eventually(t, patience, "istiod has read its files", func() bool { return len(c.log.lines("Full push, new service")) > 0 })
 	time.Sleep(time.Second) // istiod gathers what changes for 100 ms
 	return c
-}
-
-// relay stands before istiod as a Service of Kubernetes does.
-type relay struct {
-	control
-	to atomic.Value
-}
-
-func newRelay(t *testing.T, to netip.AddrPort) *relay {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	r := &relay{control: control{grpc: netip.MustParseAddrPort(l.Addr().String())}}
-	r.to.Store(to.String())
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go r.pass(c)
-		}
-	}()
-	return r
-}
-
-func (r *relay) pass(c net.Conn) {
-	defer c.Close()
-	server, err := net.Dial("tcp", r.to.Load().(string))
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	go func() {
-		_, _ = io.Copy(server, c)
-		_ = server.Close()
-	}()
-	_, _ = io.Copy(c, server)
 }

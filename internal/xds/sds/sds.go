@@ -19,7 +19,7 @@ import (
 // typeURL is that of secrets.
 const typeURL = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
 
-// Between two attempts to reach a server.
+// What bounds the pauses between two attempts to reach a server, which are random below that.
 const (
 	firstPause   = 200 * time.Millisecond
 	longestPause = 10 * time.Second
@@ -85,7 +85,8 @@ func (c *Client) wanted() []string {
 
 // Run keeps a stream until ctx ends. A secret that has come stays, whatever becomes of the stream.
 func (c *Client) Run(ctx context.Context) {
-	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, longestPause) {
+	pauses := xds.Backoff{First: firstPause, Longest: longestPause}
+	for {
 		for _, server := range c.c.Servers {
 			heard, err := c.converse(ctx, server)
 			if ctx.Err() != nil {
@@ -93,12 +94,11 @@ func (c *Client) Run(ctx context.Context) {
 			}
 			c.c.Logger.Warn("stream of secrets has ended; it is opened again", "secrets", c.wanted(), "server", server.Address, "err", err)
 			if heard {
-				pause = firstPause
+				pauses.Reset()
 			}
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
+		if !xds.Sleep(ctx, pauses.Next()) {
+			return
 		}
 	}
 }

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package upstream
+
+import (
+	"net"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestShortagesAreThoseOfThisHost(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"none", nil, false},
+		{"descriptors of this process", unix.EMFILE, true},
+		{"descriptors of the host", unix.ENFILE, true},
+		{"buffers", unix.ENOBUFS, true},
+		{"memory", unix.ENOMEM, true},
+		{"ports", unix.EADDRINUSE, true},
+		{"as a dialer wraps it", &net.OpError{Op: "dial", Err: os.NewSyscallError("socket", unix.EMFILE)}, true},
+		{"refused", &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", unix.ECONNREFUSED)}, false},
+		{"no way", unix.EHOSTUNREACH, false},
+		{"in time", os.ErrDeadlineExceeded, false},
+	} {
+		if got := IsShortage(tt.err); got != tt.want {
+			t.Errorf("%s: %v: got %t, want %t", tt.name, tt.err, got, tt.want)
+		}
+	}
+}
