@@ -90,7 +90,7 @@ func (t *translator) adsConfig(out *Dynamic, in *bootstrapv3.Bootstrap, ads *cor
 		t.p.add("node", "needs id and cluster, as in Envoy: a control plane is told who asks; add them")
 	}
 	if in.GetNode().GetMetadata().GetFields()["GENERATOR"].GetStringValue() == "grpc" {
-		t.p.add("node.metadata.GENERATOR", "istiod's view for gRPC clients has clusters by name alone, and listeners that none but gRPC reads; remove it, and let a Sidecar resource say what is sent")
+		t.p.add("node.metadata.GENERATOR", "istiod's view for gRPC clients has clusters for those alone who name them, and does not say which TLS an endpoint expects; remove it, and let a Sidecar resource say what is sent")
 	}
 	out.Node = nodeOf(in.GetNode())
 	services := ads.GetGrpcServices()

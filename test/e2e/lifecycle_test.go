@@ -161,3 +161,31 @@ func TestTerminationUnderLoadBreaksNoResponse(t *testing.T) {
 		}
 	})
 }
+
+// A second daemon starts beside the first, and the first is stopped: no request is lost, and connections that begin find somebody at any time.
+func TestDaemonIsReplacedUnderLoadWithoutALostRequest(t *testing.T) {
+	harness.OnlyXLB(t, "Envoy takes over by its hot restart")
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		l := startLoaded(t, mode)
+		short := l.place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: l.service.String(), Connections: 2, OneShot: true})
+		for turn := 1; turn <= 3; turn++ {
+			name, old := []string{"old", "new"}[turn%2], l.balancer
+			l.balancer = harness.Start(t, mode, l.config(turn%2), l.place)
+			old.Terminate(t)
+			if code := old.Wait(t, 20*time.Second); code != 0 {
+				t.Errorf("exit code of the daemon that was replaced: %d", code)
+			}
+			awaitRequests(t, l.load, 1000)
+			l.requireUnused(t, []string{"new", "old"}[turn%2])
+			if report(t, l.load).Served[0][name] == 0 {
+				t.Errorf("nothing is served by %q", name)
+			}
+			l.balancer.RequireFast(t, mode, 0.9)
+		}
+		var one programs.LoadReport
+		short.Finish(t, &one)
+		requireClean(t, one)
+		final := l.finish(t)
+		t.Logf("%d requests of kept connections, %d reconnects, %d with a connection each", final.Total, final.Reconnects, one.Total)
+	})
+}

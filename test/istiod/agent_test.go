@@ -145,7 +145,7 @@ func (c *control) sign(t *testing.T, token, request string) (chain []string) {
 	t.Helper()
 	// Whom it trusts a client of istiod learns from Kubernetes, which is not here.
 	security := credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}) //nolint:gosec // see above
-	conn, err := grpc.NewClient(c.secure.String(), grpc.WithTransportCredentials(security))
+	conn, err := grpc.NewClient("passthrough:///"+c.secure.String(), grpc.WithTransportCredentials(security), grpc.WithContextDialer(c.dial))
 	if err != nil {
 		t.Fatal(err)
 	}

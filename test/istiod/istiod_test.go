@@ -4,6 +4,7 @@
 package istiod
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -47,7 +48,13 @@ type control struct {
 	// kubeconfig leads to its API server.
 	kubeconfig string
 	log        *log
+	place      *harness.Place
 	*harness.Process
+}
+
+// dial connects to it from the test.
+func (c *control) dial(ctx context.Context, address string) (net.Conn, error) {
+	return c.place.HTTPClient().Transport.(*http.Transport).DialContext(ctx, "tcp", address)
 }
 
 // istiodPatience bounds its start.
@@ -56,7 +63,7 @@ const istiodPatience = 3 * time.Minute
 // startIstiod runs it until the test ends, without configuration: what is in the directory when it starts it does not take for services.
 func startIstiod(t *testing.T, place *harness.Place, kubeconfig string, mesh string, fromFiles bool, environment ...string) *control {
 	t.Helper()
-	c := &control{grpc: freeAddress(t, place), secure: freeAddress(t, place), dir: t.TempDir(), kubeconfig: kubeconfig, log: &log{}}
+	c := &control{grpc: freeAddress(t, place), secure: freeAddress(t, place), dir: t.TempDir(), kubeconfig: kubeconfig, log: &log{}, place: place}
 	argv := []string{
 		"discovery", "--kubeconfig=" + kubeconfig, "--meshConfig=" + mesh, "--networksConfig=/dev/null", "--domain=cluster.local",
 		"--grpcAddr=" + c.grpc.String(), "--httpAddr=" + freeAddress(t, place).String(), "--monitoringAddr=" + freeAddress(t, place).String(),

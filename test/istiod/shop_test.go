@@ -44,6 +44,13 @@ type world struct {
 func newWorld(t *testing.T, mode harness.Mode) *world {
 	t.Helper()
 	w := &world{place: harness.SameHost(t), a: newOrigin(t, "a"), b: newOrigin(t, "b"), c: newOrigin(t, "c")}
+	w.join(t, mode)
+	return w
+}
+
+// join runs istiod, and XLB and Envoy under it, for the servers that there are.
+func (w *world) join(t *testing.T, mode harness.Mode) {
+	t.Helper()
 	w.control = startIstiod(t, w.place, emptyKubernetes(t), "testdata/mesh.yaml", true, slices.Concat(upstream, newAuthority(t))...)
 	w.configure(t, "shop.yaml", w.values(t))
 	harness.Eventually(t, patience, "istiod has read its files", func() bool { return len(w.log.lines("Full push, new service")) > 0 })
@@ -52,7 +59,6 @@ func newWorld(t *testing.T, mode harness.Mode) *world {
 	for _, to := range []string{atXLB, atEnvoy} {
 		w.await(t, to, request{"GET", shop, "/", ""}, func(r programs.Reply) bool { return r.Status == http.StatusOK })
 	}
-	return w
 }
 
 func (w *world) values(t *testing.T) map[string]string {

@@ -65,6 +65,8 @@ type LoadReport struct {
 	// Failed counts responses other than 200 and broken connections.
 	Failed   int
 	Failures []Failure
+	// Refused counts those of the failures that were no connection at all.
+	Refused int
 	// Broken counts responses that began and then broke off.
 	Broken      int
 	FirstBroken string
@@ -222,10 +224,12 @@ func (l *load) connected(conn *clientConn) {
 	l.report.Peers[conn.RemoteAddr().String()]++
 }
 
+// failed notes that there is no connection.
 func (l *load) failed(reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.report.Total++
+	l.report.Refused++
 	l.fail(reason)
 }
 
