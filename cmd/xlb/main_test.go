@@ -120,6 +120,13 @@ func TestWrongCommandLinesGetOneLineAndCodeTwo(t *testing.T) {
 	}
 }
 
+func TestRunNamesTheCongestionControlsOfTheKernel(t *testing.T) {
+	code, stdout, stderr := call(t, "run", "--config", "envoy.yaml", "--congestion-control", "tortoise")
+	if code != exitRefused || stdout != "" || !strings.Contains(stderr, `--congestion-control: set congestion control "tortoise"`) || !strings.Contains(stderr, "reno") {
+		t.Errorf("got code %d, stdout %q, stderr %q, want a refusal that names what there is", code, stdout, stderr)
+	}
+}
+
 func TestExitCodeTellsWhoCanMendIt(t *testing.T) {
 	plain := errors.New("broken")
 	tests := []struct {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/check"
 	"github.com/xlb-project/xlb/internal/node"
+	"github.com/xlb-project/xlb/internal/upstream"
 )
 
 // runFlags are the flags of "xlb run".
@@ -27,8 +28,10 @@ type runFlags struct {
 	cgroups  []string
 	admin    string
 	fastPath string
-	drain    time.Duration
-	logLevel string
+	// congestion control of connections to endpoints.
+	congestion string
+	drain      time.Duration
+	logLevel   string
 	// envoyHeaders makes the daemon a hop.
 	envoyHeaders bool
 	// exclude are addresses and prefixes.
@@ -65,6 +68,7 @@ neither there is none.`,
 	flags.BoolVar(&f.envoyHeaders, "envoy-headers", false, envoyHeadersUsage)
 	flags.StringSliceVar(&f.exclude, "exclude-destinations", []string{"127.0.0.1/32", "::1/128"},
 		"`addresses`, or prefixes, that listeners at 0.0.0.0 or :: leave alone")
+	flags.StringVar(&f.congestion, "congestion-control", "", "TCP's congestion control, by `name`, of connections to endpoints (default: the machine's)")
 	flags.DurationVar(&f.drain, "drain-time", 30*time.Second, "how long requests in flight may take at the end")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -103,7 +107,7 @@ func logDetail(log *slog.Logger, err error) {
 }
 
 func (f *runFlags) options(e *env) (node.Options, error) {
-	o := node.Options{Version: version, ConfigPath: f.config, Admin: f.admin, DrainTime: f.drain, EnvoyHeaders: f.envoyHeaders}
+	o := node.Options{Version: version, ConfigPath: f.config, Admin: f.admin, DrainTime: f.drain, CongestionControl: f.congestion, EnvoyHeaders: f.envoyHeaders}
 	if f.config == "" {
 		return o, errors.New("--config: required: give an Envoy v3 bootstrap, as in: xlb run --config envoy.yaml")
 	}
@@ -121,6 +125,9 @@ func (f *runFlags) options(e *env) (node.Options, error) {
 	case "off":
 	default:
 		return o, fmt.Errorf("--fast-path %q: use on or off", f.fastPath)
+	}
+	if err := upstream.CheckCongestionControl(f.congestion); err != nil {
+		return o, fmt.Errorf("--congestion-control: %w", err)
 	}
 	if f.drain < 0 {
 		return o, fmt.Errorf("--drain-time %s: a duration cannot be negative", f.drain)

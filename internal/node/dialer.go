@@ -4,21 +4,30 @@ package node
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
+
+	"github.com/xlb-project/xlb/internal/upstream"
 )
 
 // dialer connects the slow path to endpoints, and knows how many of its connections are open.
 type dialer struct {
+	// congestion control of the connections; "" is the machine's.
+	congestion string
+
 	mu    sync.Mutex
 	conns map[netip.AddrPort]uint64
 }
 
-func newDialer() *dialer { return &dialer{conns: map[netip.AddrPort]uint64{}} }
+func newDialer(congestion string) *dialer {
+	return &dialer{congestion: congestion, conns: map[netip.AddrPort]uint64{}}
+}
 
 func (d *dialer) dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
-	var nd net.Dialer
+	nd := net.Dialer{Control: d.control}
 	conn, err := nd.DialContext(ctx, "tcp", to.String())
 	if err != nil {
 		return nil, err
@@ -35,6 +44,12 @@ func (d *dialer) dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) 
 	d.conns[to]++
 	d.mu.Unlock()
 	return &countedConn{TCPConn: tcp, closed: sync.OnceFunc(func() { d.forget(to) })}, nil
+}
+
+func (d *dialer) control(_, _ string, c syscall.RawConn) error {
+	var failed error
+	err := c.Control(func(fd uintptr) { failed = upstream.SetCongestionControl(int(fd), d.congestion) })
+	return errors.Join(err, failed)
 }
 
 // slowReceiveBuffer keeps the kernel from growing the buffer with the bandwidth of loopback.

@@ -52,6 +52,8 @@ type Options struct {
 	EnvoyHeaders bool
 	// Exclude are destinations that are not taken for one that a listener has for many, as 0.0.0.0 is.
 	Exclude []netip.Prefix
+	// CongestionControl of connections to endpoints; "" is the machine's.
+	CongestionControl string
 	// DrainTime bounds how long requests in flight may take at the end.
 	DrainTime time.Duration
 	// Version of this program, to be shown.
@@ -201,7 +203,7 @@ var errStarting = errors.New("starting: pools are being opened")
 
 // start loads and attaches everything, with interception still off. On error nothing is left.
 func start(o Options, bootstrap *config.Bootstrap, cfg *model.Config) (*Node, error) {
-	n := &Node{o: o, log: o.Logger, source: cfg, bootstrap: bootstrap, recorder: metrics.NewRecorder(), dialer: newDialer(), waiting: map[uint32]struct{}{}, passed: newPassedOver()}
+	n := &Node{o: o, log: o.Logger, source: cfg, bootstrap: bootstrap, recorder: metrics.NewRecorder(), dialer: newDialer(o.CongestionControl), waiting: map[uint32]struct{}{}, passed: newPassedOver()}
 	n.secrets = newSecrets(n)
 	n.setReady(errStarting)
 	n.directory.Store(&directory{})
@@ -254,7 +256,7 @@ func (n *Node) build() error {
 	n.keeper = newKeeper(n)
 	n.pool, err = pool.New(pool.Config{
 		Shared: d.Shared, Sockets: d.Sockets, Clients: clients{n}, Logger: n.log, Netns: netns, Released: n.released,
-		Refused: n.keeper.refused,
+		Refused: n.keeper.refused, CongestionControl: n.o.CongestionControl,
 	})
 	if err != nil {
 		return err

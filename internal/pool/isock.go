@@ -61,7 +61,7 @@ type isock struct {
 
 // connect opens a connection from a known source port: the kernel must be able to recognise its far end before the
 // handshake is over, so the port is bound, and announced, first.
-func connect(ctx context.Context, to netip.AddrPort, timeout time.Duration, announce func(local netip.AddrPort) error) (int, error) {
+func connect(ctx context.Context, to netip.AddrPort, timeout time.Duration, congestion string, announce func(local netip.AddrPort) error) (int, error) {
 	source, err := sourceAddress(to)
 	if err != nil {
 		return -1, err
@@ -70,15 +70,15 @@ func connect(ctx context.Context, to netip.AddrPort, timeout time.Duration, anno
 	if err != nil {
 		return -1, fmt.Errorf("open socket: %w", err)
 	}
-	if err := dial(ctx, fd, source, to, timeout, announce); err != nil {
+	if err := dial(ctx, fd, source, to, timeout, congestion, announce); err != nil {
 		unix.Close(fd)
 		return -1, err
 	}
 	return fd, nil
 }
 
-func dial(ctx context.Context, fd int, source netip.Addr, to netip.AddrPort, timeout time.Duration, announce func(netip.AddrPort) error) error {
-	if err := setOptions(fd); err != nil {
+func dial(ctx context.Context, fd int, source netip.Addr, to netip.AddrPort, timeout time.Duration, congestion string, announce func(netip.AddrPort) error) error {
+	if err := setOptions(fd, congestion); err != nil {
 		return err
 	}
 	if err := bind(fd, source); err != nil {
@@ -123,7 +123,7 @@ func awaitConnect(ctx context.Context, fd int, to netip.AddrPort, timeout time.D
 	return fmt.Errorf("connect to %s: %w", to, os.ErrDeadlineExceeded)
 }
 
-func setOptions(fd int) error {
+func setOptions(fd int, congestion string) error {
 	options := []struct{ level, name, value int }{
 		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
 		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
@@ -140,7 +140,7 @@ func setOptions(fd int) error {
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: 5}); err != nil {
 		return fmt.Errorf("set send timeout: %w", err)
 	}
-	return nil
+	return upstream.SetCongestionControl(fd, congestion)
 }
 
 // sourceAddress is the address that the kernel would connect from. No packet is sent.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -24,7 +25,7 @@ func TestConnectAnnouncesItsPortFirst(t *testing.T) {
 			must(t, err)
 			s := serve(t, l)
 			var announced netip.AddrPort
-			fd, err := connect(t.Context(), s.address, timeout, func(local netip.AddrPort) error {
+			fd, err := connect(t.Context(), s.address, timeout, "reno", func(local netip.AddrPort) error {
 				announced = local
 				if n := len(s.conns()); n != 0 {
 					t.Errorf("connections before the announcement: got %d, want 0", n)
@@ -39,6 +40,9 @@ func TestConnectAnnouncesItsPortFirst(t *testing.T) {
 			if got, err := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY); got != 1 || err != nil {
 				t.Errorf("TCP_NODELAY: got %d, %v, want 1", got, err)
 			}
+			if got, err := unix.GetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION); strings.TrimRight(got, "\x00") != "reno" || err != nil {
+				t.Errorf("congestion control: got %q, %v, want reno", got, err)
+			}
 			// More than net.core.wmem_max allows, as a rule.
 			if got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF); got < sendBuffer || err != nil {
 				t.Errorf("send buffer: got %d, %v, want at least %d", got, err, sendBuffer)
@@ -50,7 +54,7 @@ func TestConnectAnnouncesItsPortFirst(t *testing.T) {
 func TestConnectStopsWhenItsAnnouncementFails(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	fd, err := connect(t.Context(), s.address, timeout, func(netip.AddrPort) error { return maps.ErrFault })
+	fd, err := connect(t.Context(), s.address, timeout, "", func(netip.AddrPort) error { return maps.ErrFault })
 	if !errors.Is(err, maps.ErrFault) || fd >= 0 {
 		t.Errorf("connect: got %d, %v, want -1, %v", fd, err, maps.ErrFault)
 	}

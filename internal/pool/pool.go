@@ -111,6 +111,8 @@ type Config struct {
 	// LastAfter is how long an endpoint that is not asked keeps its last i-sock where there are too many for Initial each, 0 means 5 min; it is closed
 	// earlier where slots become scarce.
 	LastAfter time.Duration
+	// CongestionControl of i-socks, as in /proc/sys/net/ipv4/tcp_available_congestion_control; "" is the machine's.
+	CongestionControl string
 	// Released is told when the last i-sock of a removed endpoint has closed.
 	Released func(endpoint uint32)
 	// Refused is told when an endpoint could not be connected to, or has closed a connection that it had just accepted; open is how
@@ -621,7 +623,7 @@ func (p *Pool) connect(to Endpoint, slot uint32) (*isock, error) {
 	p.cfg.Shared.Prepare(slot, to.Index)
 	p.cfg.Shared.Slots[slot].MaxRequests = to.Limits.Requests
 	announced := false
-	fd, err := connect(p.ctx, to.Address, to.ConnectTimeout, func(local netip.AddrPort) error {
+	fd, err := connect(p.ctx, to.Address, to.ConnectTimeout, p.cfg.CongestionControl, func(local netip.AddrPort) error {
 		s.peer = peerKey(local, to.Address, p.cfg.Netns)
 		announced = true
 		return p.cfg.Sockets.Peers.Put(s.peer, slot)
