@@ -172,13 +172,41 @@ func (n *Node) publish(cfg *model.Config, notes []compile.Note) {
 	}
 	l := &loaded{
 		config: cfg, notes: notes, at: time.Now(), tables: before.tables, tcp: before.tcp, inspections: before.inspections, shortest: before.shortest,
+		departed: before.departed,
 		clusters: clustersByName(before, cfg),
 	}
 	l.version = sync.OnceValue(func() string { return versionOf(cfg) })
 	if before.tables == nil || !slices.Equal(before.config.Listeners, cfg.Listeners) {
 		l.addListeners(cfg)
+		l.keepDeparted(before)
 	}
 	n.current.Store(l)
+}
+
+// departure is how long the routes of a listener that was removed serve the connections that it leaves behind (Envoy: --drain-time-s, by default).
+const departure = 10 * time.Minute
+
+// keepDeparted has the routes of removed listeners serve on.
+func (l *loaded) keepDeparted(before *loaded) {
+	l.departed = map[string]time.Time{}
+	for name, table := range before.tables {
+		if _, ok := l.tables[name]; ok || table == nil {
+			continue
+		}
+		since, known := before.departed[name]
+		if !known {
+			since = l.at
+		}
+		if l.at.Sub(since) < departure {
+			l.departed[name], l.tables[name] = since, table
+		}
+	}
+}
+
+// leaves reports whether connections of a listener close behind the answer under way, since the listener was removed.
+func (n *Node) leaves(listener string) bool {
+	_, ok := n.current.Load().departed[listener]
+	return ok
 }
 
 func (l *loaded) addListeners(cfg *model.Config) {

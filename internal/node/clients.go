@@ -216,8 +216,9 @@ func (h handler) Serve(ctx context.Context, conn net.Conn, s anchor.Session) anc
 func (h handler) serve(ctx context.Context, conn net.Conn, s anchor.Session, begun *slowpath.Begun) anchor.Result {
 	name, _, _ := h.n.reconcil.Listener(s.Listener)
 	r, err := h.n.proxy.Serve(ctx, conn, slowpath.Session{
-		Listener: name, Destination: s.VIP, Opened: s.Opened, Claim: h.n.claim(s.Endpoint), Fails: s.Endpoint == anchor.FailingEndpoint, Draw: s.Draw, Gone: s.Gone, Requests: s.Requests, Closing: s.Closing, Begun: begun,
-		Brief: s.Reason == maps.HandoverPoolEmpty,
+		Listener: name, Destination: s.VIP, Opened: s.Opened, Claim: h.n.claim(s.Endpoint), Fails: s.Endpoint == anchor.FailingEndpoint, Draw: s.Draw, Gone: s.Gone, Requests: s.Requests, Begun: begun,
+		Closing: func() bool { return s.Closing != nil && s.Closing() || h.n.leaves(name) },
+		Brief:   s.Reason == maps.HandoverPoolEmpty,
 	})
 	if err != nil {
 		h.n.log.Debug("connection has ended", "client", s.Client, "err", err)

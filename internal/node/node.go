@@ -121,6 +121,8 @@ type loaded struct {
 	config *model.Config
 	tables map[string]*model.RouteTable
 	tcp    map[string]*model.TCPProxy
+	// departed are listeners that have been removed, and when: their tables still serve the connections that there are.
+	departed map[string]time.Time
 	// inspections are those of listeners whose connections' first bytes decide.
 	inspections map[string]*model.Inspection
 	// clusters by name: each request of the slow path asks for one.

@@ -215,6 +215,7 @@ func (s *byServer) deliver(t *testing.T, w world) {
 	s.version++
 	byType := map[string][]types.Resource{}
 	for kind, all := range w {
+		byType[kind] = nil // that there are none is said, too
 		for _, resource := range all {
 			typed := maps.Clone(resource)
 			typed["@type"] = kind

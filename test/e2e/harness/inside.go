@@ -15,8 +15,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/xlb-project/xlb/internal/maps"
 )
 
 // Map opens a map of the daemon by its name. The caller closes it.
@@ -48,15 +51,104 @@ func (b *Balancer) MapEntries(t testing.TB, name string) int {
 	t.Helper()
 	m := b.Map(t, name)
 	defer m.Close()
-	n := 0
+	return countEntries(t, m)
+}
+
+// Left is what a daemon holds for its configuration and its traffic.
+type Left struct {
+	// Entries of its maps, by name, those of arrays excepted, of which there are always as many.
+	Entries map[string]int
+	// Slots are those in use, in no endpoint's stack of closed ones; Descriptors are open.
+	Slots, Descriptors int
+}
+
+// Left takes stock. Of an Envoy there is none to take.
+func (b *Balancer) Left(t testing.TB) Left {
+	t.Helper()
+	out := Left{Entries: map[string]int{}}
+	if b.envoy {
+		return out
+	}
+	out.Descriptors = b.Descriptors(t)
+	for _, o := range kernelObjects(t, b.PID()) {
+		if o.kind != "map_id" {
+			continue
+		}
+		m, err := ebpf.NewMapFromID(ebpf.MapID(o.id))
+		if err != nil {
+			continue // closed in between
+		}
+		switch m.Type() {
+		case ebpf.Hash, ebpf.LRUHash, ebpf.LPMTrie, ebpf.SockHash, ebpf.HashOfMaps:
+			info, err := m.Info()
+			if err == nil {
+				out.Entries[info.Name] = countEntries(t, m)
+			}
+		}
+		m.Close()
+	}
+	if b.Mode.Fast {
+		out.Slots = b.slotsInUse(t)
+	}
+	return out
+}
+
+func countEntries(t testing.TB, m *ebpf.Map) (n int) {
+	t.Helper()
 	key, err := m.NextKeyBytes(nil)
 	for ; err == nil && key != nil; n++ {
 		key, err = m.NextKeyBytes(key)
 	}
 	if err != nil {
-		t.Fatalf("walk through map %s: %v", name, err)
+		t.Fatalf("walk through a map: %v", err)
 	}
 	return n
+}
+
+func (b *Balancer) slotsInUse(t testing.TB) (n int) {
+	t.Helper()
+	slots := b.Map(t, "slots")
+	defer slots.Close()
+	for i := range slots.MaxEntries() {
+		var slot maps.Slot
+		if err := slots.Lookup(i, &slot); err != nil {
+			t.Fatalf("read slot %d: %v", i, err)
+		}
+		if maps.SlotState(slot.State) != maps.SlotFree {
+			n++
+		}
+	}
+	return n
+}
+
+// AwaitLeft fails the test if more is held than before when a while has passed.
+func (b *Balancer) AwaitLeft(t testing.TB, before Left) {
+	t.Helper()
+	const patience, spare = 60 * time.Second, 8
+	deadline := time.Now().Add(patience)
+	for {
+		var more []string
+		now := b.Left(t)
+		for name, n := range now.Entries {
+			if n > before.Entries[name] {
+				more = append(more, fmt.Sprintf("%d entries of map %s, %d before", n, name, before.Entries[name]))
+			}
+		}
+		if now.Slots > before.Slots {
+			more = append(more, fmt.Sprintf("%d slots, %d before", now.Slots, before.Slots))
+		}
+		if now.Descriptors > before.Descriptors+spare {
+			more = append(more, fmt.Sprintf("%d descriptors, %d before", now.Descriptors, before.Descriptors))
+		}
+		switch {
+		case len(more) == 0:
+			return
+		case time.Now().After(deadline):
+			t.Errorf("%v later there are still: %s", patience, strings.Join(more, "; "))
+			return
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
 }
 
 // MapMemory is what the maps of the daemon take of the kernel's memory, in bytes, as the kernel tells.

@@ -52,6 +52,7 @@ const (
 	BrinkProgram    = "brink"
 	WitnessProgram  = "witness"
 	ScriptProgram   = "script"
+	LiveProgram     = "live"
 
 	// heirProgram is a child of the program habit.
 	heirProgram = "heir"
@@ -88,6 +89,7 @@ var registry = map[string]func(*stdio) error{
 	BrinkProgram:    runBrink,
 	WitnessProgram:  runWitness,
 	ScriptProgram:   runScript,
+	LiveProgram:     runLive,
 	heirProgram:     runHeir,
 
 	ChaosClientProgram: runChaosClient,
