@@ -168,6 +168,28 @@ func TestClientThatLeavesInMidResponseFreesEverything(t *testing.T) {
 	})
 }
 
+// Clients that close in the midst of what the daemon sends them leave nothing in the kernel's maps, however many they are.
+func TestClientsThatCloseAmidSegmentsLeaveNoState(t *testing.T) {
+	harness.OnlyXLB(t, "it looks at XLB's maps")
+	if !harness.FastPath(t) {
+		t.Skip("needs a kernel that can run the fast path: 6.12")
+	}
+	place := harness.SameHost(t)
+	balancer, _, service := oneServerWithoutTimeout(t, harness.Mode{Fast: true}, place, place)
+	// Two requests in one send are the daemon's.
+	request := get("/body?seed=1&size=100000000&framing=length")
+	var report programs.ChurnReport
+	place.Program(t, programs.ChurnProgram, programs.ChurnSpec{
+		Address: service, Connections: 2000, Concurrency: 8, Say: request + request, Take: 300_000,
+	}).Next(t, &report)
+	if report.Problem != "" {
+		t.Errorf("connections: %d in order, one failed: %s", report.Opened, report.Problem)
+	}
+	harness.Eventually(t, patience, "no state of what sockets receive is left", func() bool {
+		return balancer.MapEntries(t, "receive_sequences") == 0
+	})
+}
+
 func TestTenThousandOpenConnections(t *testing.T) {
 	connections := 10_000
 	if testing.Short() {

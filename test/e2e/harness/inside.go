@@ -19,6 +19,9 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+// maxName is how much of a map's name the kernel keeps.
+const maxName = 15
+
 // Map opens a map of the daemon by its name. The caller closes it.
 func (b *Balancer) Map(t testing.TB, name string) *ebpf.Map {
 	t.Helper()
@@ -34,7 +37,7 @@ func (b *Balancer) Map(t testing.TB, name string) *ebpf.Map {
 		if err != nil {
 			t.Fatalf("describe map %d of the daemon: %v", o.id, err)
 		}
-		if info.Name == name {
+		if info.Name == name[:min(len(name), maxName)] {
 			return m
 		}
 		m.Close()
