@@ -150,7 +150,7 @@ func (c *Conn) session(slow maps.SlowConn) Session {
 		Requests: c.requests.Load(),
 		Closing:  c.closing.Load,
 		Opened:   c.opened,
-		Gone:     func() bool { return c.set.gone(c.cookie) },
+		Gone:     func() bool { return poller.HasEnded(c.fd) && c.set.gone(c.cookie) },
 	}
 }
 

@@ -185,6 +185,10 @@ func TestClientsThatCloseAmidSegmentsLeaveNoState(t *testing.T) {
 	if report.Problem != "" {
 		t.Errorf("connections: %d in order, one failed: %s", report.Opened, report.Problem)
 	}
+	// Where the client's window was closed, TCP alone ends the connection after a minute: XLB knows before.
+	harness.Eventually(t, patience, "no connection is left", func() bool {
+		return balancer.Metric(t, "xlb_connections_active") == 0 && balancer.MapEntries(t, "slow_conns") == 0
+	})
 	harness.Eventually(t, patience, "no state of what sockets receive is left", func() bool {
 		return balancer.MapEntries(t, "receive_sequences") == 0
 	})
