@@ -138,6 +138,33 @@ func TestClientsThatDoNotReadCostLittleEach(t *testing.T) {
 	}
 }
 
+// What lies before clients that do not read is free soon after they have gone.
+func TestClientsThatDoNotReadFreeTheirMemoryWhenTheyLeave(t *testing.T) {
+	const size, clients, allowed = 100 << 20, 100, 32 << 20
+	for _, topology := range topologies {
+		t.Run(topology.name, func(t *testing.T) {
+			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+				place, servers := topology.places(t)
+				_, server, service := oneServerWithoutTimeout(t, mode, place, servers)
+				requireClean(t, runLoad(t, place, programs.LoadSpec{Address: service, Connections: 4, Requests: 500}))
+				memory := harness.TCPMemory(t)
+				parked := place.Program(t, programs.ParkedProgram, programs.ParkedSpec{
+					Address: service, Path: fmt.Sprintf("/body?seed=3&size=%d&framing=length", size), Clients: clients,
+				})
+				parked.Next(t, &programs.ParkedReport{})
+				blocked(t, server)
+				grown := harness.TCPMemory(t) - memory
+				parked.Kill(t)
+				began := time.Now()
+				harness.Eventually(t, patience, "TCP memory returns", func() bool {
+					return harness.TCPMemory(t) < memory+allowed
+				})
+				t.Logf("%d MB of TCP memory were free after %v", grown>>20, time.Since(began))
+			})
+		})
+	}
+}
+
 func TestClientThatLeavesInMidResponseFreesEverything(t *testing.T) {
 	const size, seed = 1 << 30, 11
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
