@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* sock_ops: at the end of a handshake, client sockets to a service address become p-socks, and accepted sockets whose
- * other end is an i-sock become s-socks. Other sockets are left alone. Of a p-sock it also sees that the client has ended its side.
+ * other end is an i-sock become s-socks. Other sockets are left alone. Of a p-sock it also sees that the client has ended its side, and of
+ * both that no segment comes any more.
  */
 #include "lib/addr.h"
 #include "lib/config.h"
@@ -45,15 +46,31 @@ static __always_inline void count_arrival(void)
 		raise_event(EVENT_ARRIVED, 0, 0, 0);
 }
 
+static __always_inline void watch_states(struct bpf_sock_ops *ops)
+{
+	bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
+}
+
+/* The socket gets no segment any more, or no program sees it. The release program has been here before; but a segment that came between it and
+ * the close has made the entry anew. A socket that had none needs no second look. */
+static __always_inline void sequence_forget(struct bpf_sock_ops *ops, __u32 state)
+{
+	__u64 cookie = bpf_get_socket_cookie(ops);
+
+	if (bpf_map_delete_elem(&receive_sequences, &cookie) && state != BPF_TCP_CLOSE)
+		bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags & ~BPF_SOCK_OPS_STATE_CB_FLAG);
+}
+
 /* A client that has ended its sending side alone waits for the daemon to end the other one. */
 static __always_inline void state_changed(struct bpf_sock_ops *ops)
 {
 	struct bpf_sock *sk = ops->sk;
 	struct psock *ps = sk ? psock_of(sk) : 0;
+	__u32 state = ops->args[1], closed = ps && ps->flags & PSOCK_CLOSED;
 
-	/* One change is all there is to see. */
-	bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags & ~BPF_SOCK_OPS_STATE_CB_FLAG);
-	if (!ps || ops->args[1] != BPF_TCP_FIN_WAIT1 || ps->flags & (PSOCK_CLOSED | PSOCK_ANNOUNCED))
+	if (closed || state == BPF_TCP_CLOSE)
+		sequence_forget(ops, state);
+	if (!ps || closed || state != BPF_TCP_FIN_WAIT1 || ps->flags & PSOCK_ANNOUNCED)
 		return;
 	ps->flags |= PSOCK_ANNOUNCED;
 	raise_event(EVENT_HANDOVER, 0, 0, 0);
@@ -84,7 +101,7 @@ static __always_inline void join_psock(struct bpf_sock_ops *ops, struct bpf_sock
 		return;
 	}
 	ps->flags |= PSOCK_JOINED;
-	bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
+	watch_states(ops);
 	count_arrival();
 	if (size)
 		bpf_setsockopt(ops, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
@@ -153,6 +170,7 @@ static __always_inline void passive_established(struct bpf_sock_ops *ops)
 		count(VERDICT_SSOCK_NOT_JOINED);
 		return;
 	}
+	watch_states(ops);
 	__sync_fetch_and_or(&s->flags, SLOT_LOCAL);
 	count(VERDICT_SSOCK_JOINED);
 }

@@ -204,7 +204,7 @@ struct {
 } slow_conns SEC(".maps");
 
 /* Where the next segment begins that a p-sock or s-sock gets from the daemon, by the socket's cookie: see lib/segment.h. Writers: receive
- * verdict; the release program takes entries out. As many as the entries of `psocks` and `ssocks`, and room for what they left. */
+ * verdict; the release program and sock_ops take entries out. As many as the entries of `psocks` and `ssocks`, and room for what they left. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

@@ -150,7 +150,7 @@ func (c *Conn) session(slow maps.SlowConn) Session {
 		Requests: c.requests.Load(),
 		Closing:  c.closing.Load,
 		Opened:   c.opened,
-		Gone:     func() bool { return c.set.gone(c.cookie) },
+		Gone:     func() bool { return poller.HasEnded(c.fd) && c.set.gone(c.cookie) },
 	}
 }
 
@@ -470,6 +470,9 @@ func (c *Conn) closeLocked() {
 		c.endLease()
 	}
 	c.set.remove(c)
+	if conn != nil && c.hasUnsent() {
+		reset(c.fd)
+	}
 	if conn != nil {
 		// What is wrong with the socket was found while it was used.
 		_ = conn.release()
@@ -482,6 +485,13 @@ func (c *Conn) closeLocked() {
 	if err := c.set.cfg.Sockets.SlowConns.Delete(c.cookie); err != nil {
 		c.set.cfg.Logger.Warn("forget connection", "err", err)
 	}
+}
+
+// hasUnsent reports bytes of which the client has gone. A p-sock that closes is no more than a FIN, and its window may stay closed: without a
+// reset they would stay in memory for minutes.
+func (c *Conn) hasUnsent() bool {
+	unsent, err := unix.IoctlGetInt(c.fd, unix.SIOCOUTQ)
+	return err == nil && unsent > 0 && c.bound == nil && poller.HasEnded(c.fd) && c.set.gone(c.cookie)
 }
 
 // endLease breaks the lease of which the daemon had the client's bytes, if it runs still: no program ends a tunnel that has been

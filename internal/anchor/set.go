@@ -32,7 +32,7 @@ type Session struct {
 	Requests uint32
 	// Closing tells whether the answer to the current request is to close the connection.
 	Closing func() bool
-	// Gone tells whether a client that has closed its sending side has closed altogether.
+	// Gone tells whether a client has closed its sending side, and altogether.
 	Gone func() bool
 	// Opened is when the client connected, or a moment later.
 	Opened time.Time

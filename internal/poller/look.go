@@ -37,3 +37,10 @@ func Look(fd int) Sight {
 	}
 	return Readable
 }
+
+// HasEnded reports whether the other side has closed its sending side, whatever is still to be read.
+func HasEnded(fd int) bool {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n > 0 && fds[0].Revents&(unix.POLLRDHUP|unix.POLLHUP) != 0
+}

@@ -228,7 +228,7 @@ type Session struct {
 	// Opened is when the client connected. Only listeners with an Inspection.Timeout need it.
 	Opened time.Time
 	// Gone tells whether a client that has closed its sending side has gone, or
-	// still waits for its answer. nil takes every such client for gone, as Envoy does.
+	// still waits for its answer; of one that has not closed it is false. nil takes every such client for gone, as Envoy does.
 	Gone func() bool
 	// Claim for the first request. It is used if the request's route has that
 	// cluster; in any case Endpoint.Done is called.

@@ -702,6 +702,41 @@ func TestServeAnswersHalfClosedClientsThatStay(t *testing.T) {
 	}
 }
 
+// A read of the connection would only find what the client has sent ahead.
+func TestServeLeavesClientsThatHaveGoneBehindMoreRequests(t *testing.T) {
+	endpoint := rawEndpoint(t, func(_ net.Conn, r *bufio.Reader) { _, _ = io.Copy(io.Discard, r) })
+	for _, tt := range []struct {
+		name, send string
+		half       bool
+	}{
+		{"pipelined", get + get, false},
+		{"half closed", get, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFront(t, list(endpoint))
+			client, anchor := tcpPair(t)
+			_, _ = io.WriteString(client, tt.send)
+			if tt.half {
+				_ = closeWrite(client)
+			}
+			var looks atomic.Int64
+			gone := func() bool { return looks.Add(1) > 2 }
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_, _ = f.proxy.Serve(context.Background(), anchor, Session{Gone: gone})
+			}()
+			select {
+			case <-done:
+			case <-time.After(10 * lookEvery):
+				t.Error("the client is still served")
+				_ = anchor.Close()
+			}
+		})
+	}
+}
+
 func TestShutdownFinishesRequestsInProgress(t *testing.T) {
 	began, finish := make(chan struct{}), make(chan struct{})
 	f := newFront(t, list(httpEndpoint(t, func(w http.ResponseWriter, _ *http.Request) {

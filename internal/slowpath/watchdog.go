@@ -29,6 +29,9 @@ var (
 // are answered sooner and pay for no watching.
 const watchDelay = 20 * time.Millisecond
 
+// lookEvery is how often the watchdog asks for a client of which a read would not tell that it has gone.
+const lookEvery = time.Second
+
 // watchdog interrupts one request: when one of its times is over, when
 // nothing moves, or when the client goes away. One timer serves all.
 type watchdog struct {
@@ -116,9 +119,16 @@ func (w *watchdog) check() {
 		w.mu.Unlock()
 		return
 	}
-	if left, why := w.left(time.Now()); left <= 0 {
+	left, why := w.left(time.Now())
+	blind := w.blind()
+	switch {
+	case left <= 0:
 		w.interrupt(why)
-	} else {
+	case blind && w.gone():
+		w.interrupt(ErrClientGone)
+	case blind:
+		w.timer.Reset(min(left, lookEvery))
+	default:
 		w.timer.Reset(left)
 	}
 	watch := !w.fired && w.readable && w.watching == nil && w.reader.Buffered() == 0
@@ -144,13 +154,33 @@ func (w *watchdog) interrupt(cause error) {
 func (w *watchdog) watch() {
 	defer close(w.watching)
 	_, err := w.reader.Peek(1)
-	if err == nil || errors.Is(err, io.EOF) && w.gone != nil && !w.gone() {
-		return
-	}
+	stays := err == nil || errors.Is(err, io.EOF) && w.gone != nil && !w.gone()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.readable && !w.over && !w.fired {
+	if !w.readable || w.over || w.fired {
+		return
+	}
+	if !stays {
 		w.interrupt(ErrClientGone)
+		return
+	}
+	left, _ := w.left(time.Now())
+	w.timer.Reset(max(min(left, lookEvery), 0))
+}
+
+// blind tells that no read waits for the client's end: it has sent more, or has closed its sending side already. It needs mu.
+func (w *watchdog) blind() bool {
+	if !w.readable || w.gone == nil {
+		return false
+	}
+	if w.watching == nil {
+		return w.reader.Buffered() > 0
+	}
+	select {
+	case <-w.watching:
+		return true
+	default:
+		return false
 	}
 }
 

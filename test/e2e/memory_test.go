@@ -138,6 +138,33 @@ func TestClientsThatDoNotReadCostLittleEach(t *testing.T) {
 	}
 }
 
+// What lies before clients that do not read is free soon after they have gone.
+func TestClientsThatDoNotReadFreeTheirMemoryWhenTheyLeave(t *testing.T) {
+	const size, clients, allowed = 100 << 20, 100, 32 << 20
+	for _, topology := range topologies {
+		t.Run(topology.name, func(t *testing.T) {
+			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+				place, servers := topology.places(t)
+				_, server, service := oneServerWithoutTimeout(t, mode, place, servers)
+				requireClean(t, runLoad(t, place, programs.LoadSpec{Address: service, Connections: 4, Requests: 500}))
+				memory := harness.TCPMemory(t)
+				parked := place.Program(t, programs.ParkedProgram, programs.ParkedSpec{
+					Address: service, Path: fmt.Sprintf("/body?seed=3&size=%d&framing=length", size), Clients: clients,
+				})
+				parked.Next(t, &programs.ParkedReport{})
+				blocked(t, server)
+				grown := harness.TCPMemory(t) - memory
+				parked.Kill(t)
+				began := time.Now()
+				harness.Eventually(t, patience, "TCP memory returns", func() bool {
+					return harness.TCPMemory(t) < memory+allowed
+				})
+				t.Logf("%d MB of TCP memory were free after %v", grown>>20, time.Since(began))
+			})
+		})
+	}
+}
+
 func TestClientThatLeavesInMidResponseFreesEverything(t *testing.T) {
 	const size, seed = 1 << 30, 11
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
@@ -165,6 +192,32 @@ func TestClientThatLeavesInMidResponseFreesEverything(t *testing.T) {
 		if got := report.Served[0]["server"]; got != report.Total {
 			t.Errorf("right answers afterwards: got %d of %d", got, report.Total)
 		}
+	})
+}
+
+// Clients that close in the midst of what the daemon sends them leave nothing in the kernel's maps, however many they are.
+func TestClientsThatCloseAmidSegmentsLeaveNoState(t *testing.T) {
+	harness.OnlyXLB(t, "it looks at XLB's maps")
+	if !harness.FastPath(t) {
+		t.Skip("needs a kernel that can run the fast path: 6.12")
+	}
+	place := harness.SameHost(t)
+	balancer, _, service := oneServerWithoutTimeout(t, harness.Mode{Fast: true}, place, place)
+	// Two requests in one send are the daemon's.
+	request := get("/body?seed=1&size=100000000&framing=length")
+	var report programs.ChurnReport
+	place.Program(t, programs.ChurnProgram, programs.ChurnSpec{
+		Address: service, Connections: 2000, Concurrency: 8, Say: request + request, Take: 300_000,
+	}).Next(t, &report)
+	if report.Problem != "" {
+		t.Errorf("connections: %d in order, one failed: %s", report.Opened, report.Problem)
+	}
+	// Where the client's window was closed, TCP alone ends the connection after a minute: XLB knows before.
+	harness.Eventually(t, patience, "no connection is left", func() bool {
+		return balancer.Metric(t, "xlb_connections_active") == 0 && balancer.MapEntries(t, "slow_conns") == 0
+	})
+	harness.Eventually(t, patience, "no state of what sockets receive is left", func() bool {
+		return balancer.MapEntries(t, "receive_sequences") == 0
 	})
 }
 

@@ -22,6 +22,9 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
+// maxName is how much of a map's name the kernel keeps.
+const maxName = 15
+
 // Map opens a map of the daemon by its name. The caller closes it.
 func (b *Balancer) Map(t testing.TB, name string) *ebpf.Map {
 	t.Helper()
@@ -37,7 +40,7 @@ func (b *Balancer) Map(t testing.TB, name string) *ebpf.Map {
 		if err != nil {
 			t.Fatalf("describe map %d of the daemon: %v", o.id, err)
 		}
-		if info.Name == name {
+		if info.Name == name[:min(len(name), maxName)] {
 			return m
 		}
 		m.Close()

@@ -18,6 +18,8 @@ type ChurnSpec struct {
 	Concurrency int
 	// Say is sent before the close by every second client; it may be empty.
 	Say string
+	// Take is how many bytes of the answer are read before the close.
+	Take int64 `json:",omitempty"`
 }
 
 // ChurnReport is the program's only answer.
@@ -39,7 +41,7 @@ func runChurn(s *stdio) error {
 	for i := range spec.Concurrency {
 		clients.Go(func() {
 			for range spec.Connections / spec.Concurrency {
-				if err := churnOnce(spec.Address, spec.Say, i%2 == 0); err != nil {
+				if err := spec.once(i%2 == 0); err != nil {
 					message := fmt.Sprint(err)
 					problem.Store(&message)
 					continue
@@ -56,14 +58,18 @@ func runChurn(s *stdio) error {
 	return s.answer(report)
 }
 
-func churnOnce(address, say string, speak bool) error {
-	conn, err := net.Dial("tcp", address)
+func (s *ChurnSpec) once(speak bool) error {
+	conn, err := net.Dial("tcp", s.Address)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if speak {
-		_, err = io.WriteString(conn, say)
+	if !speak {
+		return nil
 	}
+	if _, err := io.WriteString(conn, s.Say); err != nil {
+		return err
+	}
+	_, err = io.CopyN(io.Discard, conn, s.Take)
 	return err
 }
