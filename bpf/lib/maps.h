@@ -33,6 +33,37 @@
 		return bpf_map_lookup_elem(&name_, &index);          \
 	}
 
+/* An array that grows: an array of pages, of which the daemon makes one when it first needs an entry there. What no page holds is not found. Flags: those of
+ * a page, BPF_F_MMAPABLE or 0. Both numbers are powers of two, and a page is a whole number of the machine's pages.
+ */
+#define PAGED_ARRAY(name_, type_, flags_, page_, count_)             \
+	struct name_##_page {                                        \
+		__uint(type, BPF_MAP_TYPE_ARRAY);                    \
+		__uint(map_flags, flags_);                           \
+		__uint(key_size, sizeof(__u32));                     \
+		__uint(value_size, sizeof(struct type_));            \
+		__uint(max_entries, page_);                          \
+	};                                                           \
+	struct {                                                     \
+		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);            \
+		__type(key, __u32);                                  \
+		__uint(max_entries, (count_) / (page_));             \
+		__array(values, struct name_##_page);                \
+	} name_ SEC(".maps");                                        \
+	static __always_inline struct type_ *type_##_at(__u32 index) \
+	{                                                            \
+		__u32 at = index / (page_);                          \
+		void *page = bpf_map_lookup_elem(&name_, &at);       \
+                                                                     \
+		if (!page)                                           \
+			return 0;                                    \
+		at = index % (page_);                                \
+		return bpf_map_lookup_elem(page, &at);               \
+	}
+
+#define SHARED_PAGES(name_, type_, page_, count_) PAGED_ARRAY(name_, type_, BPF_F_MMAPABLE, page_, count_)
+#define PLAIN_PAGES(name_, type_, page_, count_) PAGED_ARRAY(name_, type_, 0, page_, count_)
+
 /* One entry. Writer: daemon. Readers: connect programs. */
 SHARED_ARRAY(controls, control, 1)
 
@@ -43,30 +74,30 @@ SHARED_ARRAY(endpoints, endpoint, 16384)
 SHARED_ARRAY(endpoint_addresses, endpoint_address, 16384)
 
 /* i-socks. See struct slot for who writes what. */
-SHARED_ARRAY(slots, slot, 16384)
+SHARED_PAGES(slots, slot, 512, 16384)
 
 /* By slot. Mapped by the daemon, which reads an entry when the slot's lease has broken, or its request is to be sent again. Writer: the
  * request program that holds the lease. Reader: response program. */
-SHARED_ARRAY(request_copies, request_copy, 16384)
+SHARED_PAGES(request_copies, request_copy, 512, 16384)
 
 /* Written by reconcile only, read by the request program. Entries that a live table reaches are never changed in place: what
  * is new gets new indices, then an entry of `paths`, `path_texts` or `hosts`, or the listener, is switched to it. */
 PLAIN_ARRAY(listeners, listener, 4096)
 PLAIN_ARRAY(route_tables, route_table, 8192)
-PLAIN_ARRAY(routes, route, 262144)
-PLAIN_ARRAY(tuples, tuple, 65536)
+PLAIN_PAGES(routes, route, 4096, 262144)
+PLAIN_PAGES(tuples, tuple, 4096, 65536)
 PLAIN_ARRAY(splits, split, 65536)
 /* Twice what a configuration may have, as of what follows. */
-PLAIN_ARRAY(rewrites, rewrite, 32768)
+PLAIN_PAGES(rewrites, rewrite, 1024, 32768)
 PLAIN_ARRAY(retry_sets, retry_set, 2048)
 PLAIN_ARRAY(automata, automaton, 1024)
 /* Twice what a configuration may have, so that the next version has room beside it. */
-PLAIN_ARRAY(cell_blocks, cells, 65536)
-PLAIN_ARRAY(accepts, candidates, 65536)
-PLAIN_ARRAY(accepted_values, value, 65536)
+PLAIN_PAGES(cell_blocks, cells, 2048, 65536)
+PLAIN_PAGES(accepts, candidates, 4096, 65536)
+PLAIN_PAGES(accepted_values, value, 4096, 65536)
 
 /* What buckets lead to. Mapped by the daemon: a live entry is changed by one store. Writer: reconcile. Reader: request program. */
-SHARED_ARRAY(bucket_lists, bucket_list, 262144)
+SHARED_PAGES(bucket_lists, bucket_list, 8192, 262144)
 
 /* An entry of the schedules that groups point into: an endpoint's index, or a group's. Mapped by the daemon, whose slow path takes
  * turns too. Writer: reconcile. */
@@ -74,10 +105,10 @@ struct turn {
 	__u32 of;
 	__u32 reserved;
 };
-SHARED_ARRAY(schedules, turn, 262144)
+SHARED_PAGES(schedules, turn, 8192, 262144)
 
 /* What group.table points into. Mapped by the daemon. Writer: reconcile. Reader: request program. */
-SHARED_ARRAY(hash_places, hash_place, 524288)
+SHARED_PAGES(hash_places, hash_place, 8192, 524288)
 
 /* Service addresses. Writer: reconcile. Readers: connect programs. */
 struct {

@@ -36,7 +36,9 @@ type Datapath struct {
 	// fast is nil without the fast path.
 	fast    *fastPrograms
 	objects *objects
-	links   []link.Link
+	// pages are those of the arrays that grow, by name.
+	pages map[string]*maps.Pages
+	links []link.Link
 	// explaining is held while xlb_explain runs: it has one place for its scan.
 	explaining sync.Mutex
 }
@@ -107,8 +109,6 @@ func configure(spec *ebpf.CollectionSpec, o Options) error {
 		for _, name := range fastNames {
 			delete(spec.Programs, name)
 		}
-		// Nobody leases: the copies are the largest map that only leases need.
-		spec.Maps["request_copies"].MaxEntries = 1
 		spec.Maps["msg_logic"].Contents = nil
 		spec.Maps["skb_logic"].Contents = nil
 	}
@@ -163,13 +163,34 @@ func (d *Datapath) load(spec *ebpf.CollectionSpec, o Options) error {
 			return fmt.Errorf("take programs: %w", err)
 		}
 	}
+	d.wrapPages(spec)
 	return d.wrapMaps()
 }
 
-func (d *Datapath) wrapMaps() error {
+func (d *Datapath) wrapPages(spec *ebpf.CollectionSpec) {
 	m := &d.objects.xlbMaps
-	shared, err := maps.MapShared(m.Controls, m.Clusters, m.Groups, m.Endpoints, m.EndpointAddresses, m.Slots, m.RequestCopies, m.Schedules, m.HashPlaces,
-		m.BucketLists, m.Vhosts)
+	d.pages = map[string]*maps.Pages{}
+	for name, outer := range map[string]*ebpf.Map{
+		"slots": m.Slots, "request_copies": m.RequestCopies, "schedules": m.Schedules, "hash_places": m.HashPlaces, "bucket_lists": m.BucketLists,
+		"routes": m.Routes, "tuples": m.Tuples, "rewrites": m.Rewrites, "cell_blocks": m.CellBlocks, "accepts": m.Accepts,
+		"accepted_values": m.AcceptedValues,
+	} {
+		d.pages[name] = maps.NewPages(name, outer, spec.Maps[name].InnerMap)
+	}
+}
+
+func (d *Datapath) wrapMaps() error {
+	m, pages := &d.objects.xlbMaps, d.pages
+	arrays := maps.Arrays{
+		Control: m.Controls, Clusters: m.Clusters, Groups: m.Groups, Endpoints: m.Endpoints, Addresses: m.EndpointAddresses, VHosts: m.Vhosts,
+		Slots: pages["slots"], Schedules: pages["schedules"], HashPlaces: pages["hash_places"],
+		BucketLists: pages["bucket_lists"],
+	}
+	// Without the fast path nobody leases.
+	if d.fast != nil {
+		arrays.Copies = pages["request_copies"]
+	}
+	shared, err := maps.MapShared(arrays)
 	if err != nil {
 		return err
 	}
@@ -183,20 +204,20 @@ func (d *Datapath) wrapMaps() error {
 		VIPs:           maps.NewVIPs(m.Vips, m.Captures, shared),
 		Listeners:      maps.NewTable[uint32, maps.Listener]("listeners", m.Listeners),
 		RouteTables:    maps.NewTable[uint32, maps.RouteTable]("route_tables", m.RouteTables),
-		Routes:         maps.NewTable[uint32, maps.Route]("routes", m.Routes),
+		Routes:         maps.NewPagedTable[maps.Route](pages["routes"]),
 		Splits:         maps.NewTable[uint32, maps.Split]("splits", m.Splits),
-		Rewrites:       maps.NewTable[uint32, maps.Rewrite]("rewrites", m.Rewrites),
+		Rewrites:       maps.NewPagedTable[maps.Rewrite](pages["rewrites"]),
 		RetrySets:      maps.NewTable[uint32, maps.RetrySet]("retry_sets", m.RetrySets),
 		Automata:       maps.NewTable[uint32, maps.Automaton]("automata", m.Automata),
-		Cells:          maps.NewTable[uint32, maps.Cells]("cell_blocks", m.CellBlocks),
-		Accepts:        maps.NewTable[uint32, maps.Candidates]("accepts", m.Accepts),
-		AcceptedValues: maps.NewTable[uint32, maps.Value]("accepted_values", m.AcceptedValues),
-		Schedules:      maps.NewTable[uint32, maps.Turn]("schedules", m.Schedules),
+		Cells:          maps.NewPagedTable[maps.Cells](pages["cell_blocks"]),
+		Accepts:        maps.NewPagedTable[maps.Candidates](pages["accepts"]),
+		AcceptedValues: maps.NewPagedTable[maps.Value](pages["accepted_values"]),
+		Schedules:      maps.NewPagedTable[maps.Turn](pages["schedules"]),
 		Hosts:          maps.NewTable[maps.HostKey, uint32]("hosts", m.Hosts),
 		VHosts:         shared.VHosts(),
 		PathTexts:      maps.NewPathTexts("path_texts", m.PathTexts),
 		Paths:          maps.NewTable[maps.PathKey, maps.Candidates]("paths", m.Paths),
-		Tuples:         maps.NewTable[uint32, maps.Tuple]("tuples", m.Tuples),
+		Tuples:         maps.NewPagedTable[maps.Tuple](pages["tuples"]),
 		Buckets:        maps.NewTable[maps.BucketKey, uint32]("buckets", m.Buckets),
 		BucketLists:    shared.BucketLists(),
 		Fields:         maps.NewTable[maps.FieldKey, maps.AskedField]("fields", m.Fields),
@@ -206,21 +227,21 @@ func (d *Datapath) wrapMaps() error {
 			Listeners:      m.Listeners.MaxEntries(),
 			RouteTables:    m.RouteTables.MaxEntries(),
 			VHosts:         m.Vhosts.MaxEntries(),
-			Routes:         m.Routes.MaxEntries(),
+			Routes:         pages["routes"].MaxEntries(),
 			Splits:         m.Splits.MaxEntries(),
-			Rewrites:       m.Rewrites.MaxEntries(),
+			Rewrites:       pages["rewrites"].MaxEntries(),
 			RetrySets:      m.RetrySets.MaxEntries(),
-			Tuples:         m.Tuples.MaxEntries(),
+			Tuples:         pages["tuples"].MaxEntries(),
 			Automata:       m.Automata.MaxEntries(),
-			Cells:          m.CellBlocks.MaxEntries(),
-			Accepts:        m.Accepts.MaxEntries(),
-			AcceptedValues: m.AcceptedValues.MaxEntries(),
-			Schedules:      m.Schedules.MaxEntries(),
-			BucketLists:    m.BucketLists.MaxEntries(),
+			Cells:          pages["cell_blocks"].MaxEntries(),
+			Accepts:        pages["accepts"].MaxEntries(),
+			AcceptedValues: pages["accepted_values"].MaxEntries(),
+			Schedules:      pages["schedules"].MaxEntries(),
+			BucketLists:    pages["bucket_lists"].MaxEntries(),
 			Clusters:       m.Clusters.MaxEntries(),
 			Groups:         m.Groups.MaxEntries(),
 			Endpoints:      m.Endpoints.MaxEntries(),
-			Slots:          m.Slots.MaxEntries(),
+			Slots:          pages["slots"].MaxEntries(),
 		},
 		Settle: maps.Settle,
 	}
@@ -233,6 +254,9 @@ func (d *Datapath) Close() error {
 	if d.Shared != nil {
 		d.Shared.Close()
 		d.Shared = nil
+	}
+	for _, p := range d.pages {
+		err = errors.Join(err, p.Close())
 	}
 	err = errors.Join(err, d.objects.Close())
 	for _, p := range d.allPrograms() {

@@ -31,6 +31,7 @@ type editor struct {
 	conn, from *net.TCPConn
 	fd         int
 	edits      uint64
+	rewrites   maps.Table[uint32, maps.Rewrite]
 }
 
 // editPrograms are the parts of the kernel object that an editor needs.
@@ -54,6 +55,9 @@ func newEditor(t *testing.T, remote bool) *editor {
 			must(t, c.Close())
 		}
 	})
+	pages := maps.NewPages("rewrites", e.Rewrites, spec.Maps["rewrites"].InnerMap)
+	t.Cleanup(func() { must(t, pages.Close()) })
+	e.rewrites = maps.NewPagedTable[maps.Rewrite](pages)
 	for _, a := range []link.RawAttachProgramOptions{
 		{Target: e.Socks.FD(), Program: e.Program, Attach: ebpf.AttachSkMsgVerdict},
 		{Target: e.Socks.FD(), Program: e.Verdict, Attach: ebpf.AttachSkSKBStreamVerdict},
@@ -97,7 +101,7 @@ func (e *editor) rewrite(text string, cut uint32) {
 	e.t.Helper()
 	r := maps.Rewrite{Cut: cut, Len: uint32(len(text))}
 	copy(r.Text[:], text)
-	must(e.t, e.Rewrites.Put(uint32(1), r))
+	must(e.t, e.rewrites.Put(1, r))
 }
 
 // requireArrives reads what arrives, and compares.

@@ -54,6 +54,7 @@ func TestCloseTellsWhetherTheRequestWasRead(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := newClosing(t, d, uint32(i))
+			must(t, d.Shared.Hold(maps.GrowingSlots, uint32(i), 1))
 			slot := &d.Shared.Slots[i]
 			*slot = maps.Slot{Generation: 1, Lease: 7, Sent: uint64(len(request)), BegunNs: uint64(maps.Now())}
 			if test.answered {

@@ -52,7 +52,9 @@ func TestResponsesThatMayBeRetriedAreTheDaemons(t *testing.T) {
 		at := status - maps.FirstStatus
 		c.Statuses[at/64] |= 1 << (at % 64)
 	}
-	must(t, parts.Copies.Put(uint32(0), c))
+	pages := maps.NewPages("request_copies", parts.Copies, spec.Maps["request_copies"].InnerMap)
+	t.Cleanup(func() { must(t, pages.Close()) })
+	must(t, maps.NewPagedTable[maps.RequestCopy](pages).Put(0, c))
 	for _, tt := range tests {
 		packet := maps.Packet([]byte(tt.head))
 		packet[0] = tt.retry

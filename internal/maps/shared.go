@@ -3,6 +3,7 @@
 package maps
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,8 @@ type Shared struct {
 	bucketLists, vhosts []uint64
 
 	mappings [][]byte
+	// growing is empty where all entries are there from the beginning.
+	growing map[Growing][]*Pages
 	// folding is held while counters move from a slot to its endpoint, so that nobody counts them twice, or not at all.
 	folding sync.Mutex
 }
@@ -56,56 +59,64 @@ func NewHeapShared(sizes Sizes) *Shared {
 	}
 }
 
+// Arrays are those of the kernel that MapShared maps.
+type Arrays struct {
+	Control, Clusters, Groups, Endpoints, Addresses, VHosts *ebpf.Map
+	// Copies may be nil: there are none.
+	Slots, Copies, Schedules, HashPlaces, BucketLists *Pages
+}
+
 // MapShared maps the kernel's arrays into memory. Close unmaps them.
-func MapShared(control, clusters, groups, endpoints, addresses, slots, copies, schedules, hashPlaces, bucketLists, vhosts *ebpf.Map) (*Shared, error) {
-	s := &Shared{}
-	c, err := mapArray[Control](s, control)
-	if err != nil {
-		return nil, err
-	}
-	s.Control = &c[0]
-	if s.Clusters, err = mapArray[Cluster](s, clusters); err != nil {
-		s.Close()
-		return nil, err
-	}
-	if s.Groups, err = mapArray[Group](s, groups); err != nil {
+func MapShared(a Arrays) (*Shared, error) {
+	s := &Shared{growing: map[Growing][]*Pages{
+		GrowingSlots: {a.Slots}, GrowingSchedules: {a.Schedules}, GrowingHashPlaces: {a.HashPlaces}, GrowingBucketLists: {a.BucketLists},
+	}}
+	if err := s.mapAll(a); err != nil {
 		s.Close()
 		return nil, err
 	}
 	s.HashTables = make([]atomic.Pointer[HashTable], len(s.Groups))
-	if s.Endpoints, err = mapArray[Endpoint](s, endpoints); err != nil {
-		s.Close()
-		return nil, err
-	}
-	if s.Addresses, err = mapArray[EndpointAddress](s, addresses); err != nil {
-		s.Close()
-		return nil, err
-	}
-	if s.Slots, err = mapArray[Slot](s, slots); err != nil {
-		s.Close()
-		return nil, err
-	}
-	if s.Copies, err = mapArray[RequestCopy](s, copies); err != nil {
-		s.Close()
-		return nil, err
-	}
-	if s.Schedules, err = mapArray[Turn](s, schedules); err != nil {
-		s.Close()
-		return nil, err
-	}
-	if s.HashPlaces, err = mapArray[HashPlace](s, hashPlaces); err != nil {
-		s.Close()
-		return nil, err
-	}
-	if s.bucketLists, err = mapArray[uint64](s, bucketLists); err != nil {
-		s.Close()
-		return nil, err
-	}
-	if s.vhosts, err = mapArray[uint64](s, vhosts); err != nil {
-		s.Close()
-		return nil, err
-	}
 	return s, nil
+}
+
+func (s *Shared) mapAll(a Arrays) error {
+	control, err := mapArray[Control](s, a.Control)
+	if err != nil {
+		return err
+	}
+	s.Control = &control[0]
+	if a.Copies != nil {
+		s.growing[GrowingSlots] = append(s.growing[GrowingSlots], a.Copies)
+		if s.Copies, err = mapPages[RequestCopy](s, a.Copies); err != nil {
+			return err
+		}
+	}
+	return errors.Join(
+		into(&s.Clusters, s, a.Clusters), into(&s.Groups, s, a.Groups), into(&s.Endpoints, s, a.Endpoints), into(&s.Addresses, s, a.Addresses),
+		into(&s.vhosts, s, a.VHosts), pagesInto(&s.Slots, s, a.Slots), pagesInto(&s.Schedules, s, a.Schedules),
+		pagesInto(&s.HashPlaces, s, a.HashPlaces), pagesInto(&s.bucketLists, s, a.BucketLists),
+	)
+}
+
+// Growing is an array whose entries must be held before they are written: see Hold.
+type Growing int
+
+// The arrays that grow. With slots grow the copies of their requests.
+const (
+	GrowingSlots Growing = iota
+	GrowingSchedules
+	GrowingHashPlaces
+	GrowingBucketLists
+)
+
+// Hold makes sure that there are the entries [first, first+count). An error says that the kernel has no memory for them.
+func (s *Shared) Hold(of Growing, first, count uint32) error {
+	for _, p := range s.growing[of] {
+		if err := p.Hold(first, count); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // VHosts are those of Config, in mapped memory.
@@ -123,18 +134,46 @@ func (s *Shared) Close() {
 	s.mappings = nil
 }
 
-func mapArray[T any](s *Shared, m *ebpf.Map) ([]T, error) {
+func into[T any](list *[]T, s *Shared, m *ebpf.Map) (err error) {
+	*list, err = mapArray[T](s, m)
+	return err
+}
+
+func pagesInto[T any](list *[]T, s *Shared, p *Pages) (err error) {
+	*list, err = mapPages[T](s, p)
+	return err
+}
+
+// mapPages returns an array of all the entries that there may be: see Pages.
+func mapPages[T any](s *Shared, p *Pages) ([]T, error) {
+	if err := checkSize[T](p.name, p.page.ValueSize); err != nil {
+		return nil, err
+	}
+	b, err := p.reserve()
+	if err != nil {
+		return nil, err
+	}
+	s.mappings = append(s.mappings, b)
+	return unsafe.Slice((*T)(unsafe.Pointer(&b[0])), p.MaxEntries()), nil
+}
+
+// checkSize compares an entry's size with the daemon's type for it. Array values are 8 bytes apart at least.
+func checkSize[T any](name string, size uint32) error {
 	var t T
-	size := int(unsafe.Sizeof(t))
-	if int(m.ValueSize()) != size {
-		return nil, fmt.Errorf("map %s: values of %d bytes, want %d: the kernel object and the daemon differ", m, m.ValueSize(), size)
+	if uintptr(size) != unsafe.Sizeof(t) {
+		return fmt.Errorf("map %s: values of %d bytes, want %d: the kernel object and the daemon differ", name, size, unsafe.Sizeof(t))
 	}
-	// Array values are 8 bytes apart at least.
-	stride := (size + 7) &^ 7
-	if stride != size {
-		return nil, fmt.Errorf("map %s: values of %d bytes are not a whole number of words", m, size)
+	if size%8 != 0 {
+		return fmt.Errorf("map %s: values of %d bytes are not a whole number of words", name, size)
 	}
-	bytes := size * int(m.MaxEntries())
+	return nil
+}
+
+func mapArray[T any](s *Shared, m *ebpf.Map) ([]T, error) {
+	if err := checkSize[T](m.String(), m.ValueSize()); err != nil {
+		return nil, err
+	}
+	bytes := int(m.ValueSize() * m.MaxEntries())
 	b, err := unix.Mmap(m.FD(), 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("map %s into memory: %w", m, err)

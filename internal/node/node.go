@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -169,7 +170,8 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	}
 	n.background(running, listener)
 	n.open(ctx)
-	giveBack(o.ConfigPath)
+	// To load the kernel programs takes some times what is needed from then on.
+	debug.FreeOSMemory()
 	n.follow(ctx, reload)
 	if n.dynamic != nil {
 		n.dynamic.stop()

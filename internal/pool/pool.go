@@ -512,6 +512,10 @@ func (p *Pool) fillLocked(e *endpoint) {
 			p.complainLocked(e, fmt.Errorf("no free slot among %d", len(p.cfg.Shared.Slots)))
 			return
 		}
+		if err := p.holdLocked(); err != nil {
+			p.complainLocked(e, err)
+			return
+		}
 		if !p.mayOpenLocked(e) {
 			return
 		}
@@ -539,6 +543,11 @@ func (p *Pool) uncountLocked(e *endpoint) {
 	if p.ofCluster[e.Cluster]--; p.ofCluster[e.Cluster] == 0 {
 		delete(p.ofCluster, e.Cluster)
 	}
+}
+
+// holdLocked has the kernel's array of slots hold the next one. There is a free one.
+func (p *Pool) holdLocked() error {
+	return p.cfg.Shared.Hold(maps.GrowingSlots, p.free[len(p.free)-1], 1)
 }
 
 // complainLocked reports, at most once a second, that there is no room for an i-sock: each request to the endpoint asks again.
@@ -709,7 +718,7 @@ func (p *Pool) retry(e *endpoint) {
 		e.backoff = 0
 		return
 	}
-	if len(p.free) == 0 {
+	if len(p.free) == 0 || p.holdLocked() != nil {
 		e.retry = time.AfterFunc(e.backoff, func() { p.retry(e) })
 		return
 	}

@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/xlb-project/xlb/internal/maps"
 )
 
 // span is a range of indices. The zero value is empty.
@@ -19,6 +21,8 @@ type ranges struct {
 	what, table string
 	// free is sorted, and no two spans touch.
 	free []span
+	// hold makes sure that the map has these entries; nil: it has all of them.
+	hold func(span) error
 }
 
 // newRanges manages the indices from first up to, but without, end.
@@ -27,6 +31,12 @@ func newRanges(what, table string, first, end uint32) *ranges {
 	if end > first {
 		r.free = []span{{first, end - first}}
 	}
+	return r
+}
+
+// held has the map grow before its indices are handed out.
+func (r *ranges) held(sh *maps.Shared, of maps.Growing) *ranges {
+	r.hold = func(s span) error { return sh.Hold(of, s.first, s.count) }
 	return r
 }
 
@@ -41,6 +51,11 @@ func (r *ranges) take(n uint32) (span, error) {
 			r.table, n, r.what, r.left())
 	}
 	taken := span{r.free[i].first, n}
+	if r.hold != nil {
+		if err := r.hold(taken); err != nil {
+			return span{}, err
+		}
+	}
 	r.free[i].first += n
 	r.free[i].count -= n
 	if r.free[i].count == 0 {
