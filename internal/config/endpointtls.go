@@ -161,7 +161,7 @@ func (t *translator) endpointTLS(in *tlsv3.UpstreamTlsContext, c *clusterv3.Clus
 	options := upstreamHTTP(c)
 	out := &model.UpstreamTLS{
 		SNI: in.GetSni(), AutoHostSNI: in.GetAutoHostSni(), AutoSNI: options.GetAutoSni(),
-		AutoSAN:    in.GetAutoSniSanValidation() || options.GetAutoSanValidation(),
+		AutoSAN: in.GetAutoSniSanValidation(), HostSAN: options.GetAutoSanValidation(),
 		MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12, // as Envoy, whose clients do not speak TLS 1.3 unless they are told to
 	}
 	path += ".common_tls_context"
@@ -272,7 +272,7 @@ func (t *translator) peerValidation(out *model.UpstreamTLS, in *tlsv3.CommonTlsC
 			t.p.add(path+".trusted_ca", "missing: without it a name proves nothing, and Envoy refuses to ask for one; name the authority")
 		}
 	}
-	if out.AutoSAN && out.Validation.CA == nil && out.ValidationSecret == nil {
+	if (out.AutoSAN || out.HostSAN) && out.Validation.CA == nil && out.ValidationSecret == nil {
 		t.p.add(path, "auto_san_validation without trusted_ca, which proves nothing; name the authority")
 	}
 }

@@ -12,8 +12,9 @@ type UpstreamTLS struct {
 	// for.
 	SNI                  string
 	AutoHostSNI, AutoSNI bool
-	// AutoSAN has the name that is sent be one of the certificate's DNS names (auto_sni_san_validation, auto_san_validation).
-	AutoSAN bool
+	// AutoSAN has the name that is sent be one of the certificate's DNS names, in place of other names (auto_sni_san_validation). HostSAN has
+	// the host that the request is for, which may be an address, be one of its names, beside others (auto_san_validation).
+	AutoSAN, HostSAN bool
 	// ALPN are the protocols that are offered; nil: HTTP/1.1 for requests, none for other connections.
 	ALPN []string
 	// MinVersion and MaxVersion are those of crypto/tls. Ciphers are for TLS 1.2; nil: the usual ones.

@@ -33,20 +33,19 @@ func (p *Peer) ServerName() string {
 	case p.TLS.AutoHostSNI && p.Hostname != "":
 		return p.Hostname
 	case p.TLS.AutoSNI && p.Host != "":
-		return nameOf(p.Host)
+		if name := hostOf(p.Host); net.ParseIP(name) == nil { // an address is no name
+			return name
+		}
 	}
 	return p.TLS.SNI
 }
 
-// nameOf is a host without its port; an address is no name.
-func nameOf(host string) string {
+// hostOf is a host without its port, and an address without brackets.
+func hostOf(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	if net.ParseIP(strings.Trim(host, "[]")) != nil {
-		return ""
-	}
-	return host
+	return strings.Trim(host, "[]")
 }
 
 // Handshake secures a connection that has just been made, until ctx ends; it owns the connection, and closes it when it fails.
@@ -83,6 +82,9 @@ func (s *Store) config(p *Peer) (*tls.Config, error) {
 	if p.TLS.AutoSAN && name != "" {
 		m.names = []model.NameMatch{{Kind: model.NameDNS, Match: model.Exact(name)}}
 	}
+	if p.TLS.HostSAN && p.Host != "" {
+		m.host = hostOf(p.Host)
+	}
 	config := &tls.Config{
 		ServerName: name, MinVersion: p.TLS.MinVersion, MaxVersion: p.TLS.MaxVersion, CipherSuites: p.TLS.Ciphers,
 		NextProtos:             protocols(p),
@@ -115,7 +117,8 @@ type material struct {
 	certificate *tls.Certificate
 	roots       *x509.CertPool // nil: no signature is looked at
 	names       []model.NameMatch
-	expired     bool // certificates whose time is over are taken
+	host        string // has to be one of the names, too; empty: nothing has
+	expired     bool   // certificates whose time is over are taken
 }
 
 // verify looks at the certificate of the server as Envoy does.
@@ -137,7 +140,19 @@ func (m *material) verify(state tls.ConnectionState) error {
 	if len(m.names) > 0 && !slices.ContainsFunc(m.names, func(n model.NameMatch) bool { return hasName(leaf, n) }) {
 		return errName
 	}
+	if m.host != "" && !isFor(leaf, m.host) {
+		return errName
+	}
 	return nil
+}
+
+// isFor reports whether a certificate is one for a host, which may be an address.
+func isFor(c *x509.Certificate, host string) bool {
+	kind := model.NameDNS
+	if ip := net.ParseIP(host); ip != nil {
+		kind, host = model.NameIP, ip.String()
+	}
+	return hasName(c, model.NameMatch{Kind: kind, Match: model.Exact(host)})
 }
 
 // hasName reports whether a certificate has a name that is asked for.

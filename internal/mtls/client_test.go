@@ -50,6 +50,7 @@ func TestNameThatIsSent(t *testing.T) {
 	}{
 		{model.UpstreamTLS{SNI: "a"}, "b", "c", "a"}, {model.UpstreamTLS{SNI: "a", AutoHostSNI: true}, "b", "c", "b"}, {model.UpstreamTLS{SNI: "a", AutoHostSNI: true}, "", "c", "a"},
 		{model.UpstreamTLS{AutoSNI: true}, "b", "c:80", "c"}, {model.UpstreamTLS{AutoSNI: true}, "", "127.0.0.1:80", ""},
+		{model.UpstreamTLS{AutoSNI: true, SNI: "a"}, "", "127.0.0.1:80", "a"}, {model.UpstreamTLS{AutoSNI: true, SNI: "a"}, "", "[::1]", "a"},
 	} {
 		if got := (&Peer{TLS: &c.tls, Hostname: c.hostname, Host: c.host}).ServerName(); got != c.want {
 			t.Errorf("%+v: %q", c, got)

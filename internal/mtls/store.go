@@ -295,7 +295,7 @@ func (s *Store) material(t *model.UpstreamTLS) (*material, error) {
 		}
 		validation = validation.Merge(*secret.Validation)
 	}
-	if validation.CA == nil && (len(validation.Names) > 0 || t.AutoSAN) {
+	if validation.CA == nil && (len(validation.Names) > 0 || t.AutoSAN || t.HostSAN) {
 		return nil, fmt.Errorf("%w: names are asked for, and there is no trusted_ca", errNotSupplied)
 	}
 	return s.makeLocked(certificate, &validation)

@@ -24,6 +24,7 @@ func TestConnectionsToOneAddressDifferByTheNameThatIsAskedFor(t *testing.T) {
 	}{
 		{"a name of the cluster", model.UpstreamTLS{Key: "k", SNI: "a"}, true},
 		{"that of the request", model.UpstreamTLS{Key: "k", AutoSNI: true}, false},
+		{"that of the certificate is the request's", model.UpstreamTLS{Key: "k", SNI: "a", HostSAN: true}, false},
 		{"that of the endpoint", model.UpstreamTLS{Key: "k", AutoHostSNI: true}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

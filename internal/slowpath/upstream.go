@@ -32,6 +32,8 @@ type place struct {
 	address netip.AddrPort
 	// tls tells how it is secured, and sni the name that is asked for; empty: it is plain text.
 	tls, sni string
+	// host is what the endpoint's certificate was checked for; empty: it need not have the name of the request's host.
+	host string
 }
 
 // destination is an endpoint that is connected to.
@@ -62,6 +64,9 @@ func (d *destination) place() place {
 		p.sni = d.target.Hostname
 	case d.target.TLS.AutoSNI:
 		p.sni = d.target.Host
+	}
+	if d.target.TLS.HostSAN {
+		p.host = d.target.Host
 	}
 	return p
 }
