@@ -128,16 +128,18 @@ const (
 	announceLooks = 3
 )
 
-// beginAccepting accepts now and then, until the beat is stopped.
+// beginAccepting accepts now and then, until the beat is stopped and the set closes.
 func (s *Set) beginAccepting() (err error) {
-	at := uint32(min(acceptAt, queueLimit()))
-	atomic.StoreUint32(&s.cfg.Shared.Control.AcceptAt, at)
+	s.acceptAt = uint32(min(acceptAt, queueLimit()))
+	atomic.StoreUint32(&s.cfg.Shared.Control.AcceptAt, s.acceptAt)
+	s.Go(s.runSweeps)
 	s.accepting, err = poller.Every(func(time.Time) time.Duration {
-		s.AcceptNow()
 		if s.looks.Load() > 0 {
+			s.AcceptNow()
 			s.looks.Add(-1)
 			return announcePace
 		}
+		s.acceptSoon()
 		return min(acceptPace, time.Duration(s.limitStep.Load()))
 	})
 	return err
@@ -168,20 +170,31 @@ func (s *Set) Announced() {
 // AcceptNow accepts what waits.
 func (s *Set) AcceptNow() {
 	atomic.StoreUint32(&s.cfg.Shared.Control.Arrived, 0)
+	s.left.Store(0)
 	for _, l := range s.listeners {
 		l.Ready()
 	}
 }
 
 // Ready implements poller.Handler: it accepts what is there.
-func (l *listener) Ready() {
+func (l *listener) Ready() { l.accept(all, all) }
+
+// all is more than can wait.
+const all = 1 << 30
+
+// accept accepts so many connections at most, and stops behind so many that their clients still have. It returns how many it has accepted,
+// and how many of them their clients have. Fewer than most, and fewer open ones than mostOpen: there are no more.
+func (l *listener) accept(most, mostOpen int) (accepted, open int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var peer unix.RawSockaddrAny
-	for !l.closed {
+	for !l.closed && accepted < most && open < mostOpen {
 		fd, err := poller.AcceptNow(l.fd, &peer)
 		if err == nil {
-			l.set.accepted(fd, rawAddrPort(&peer), l.port)
+			accepted++
+			if l.set.accepted(fd, rawAddrPort(&peer), l.port) {
+				open++
+			}
 			continue
 		}
 		if errors.Is(err, unix.ECONNABORTED) || errors.Is(err, unix.EINTR) {
@@ -190,8 +203,9 @@ func (l *listener) Ready() {
 		if !errors.Is(err, unix.EAGAIN) {
 			l.set.acceptFailed(err)
 		}
-		return
+		break
 	}
+	return accepted, open
 }
 
 func (l *listener) close() error {

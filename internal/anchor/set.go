@@ -131,6 +131,12 @@ type Set struct {
 	accepting *poller.Beat
 	looks     atomic.Int32
 	limitStep atomic.Int64
+	// arrived wakes who sweeps, sweepAll is what it is to do. acceptAt connections raise an event. left is how many wait still that were counted
+	// before, at most.
+	arrived  chan struct{}
+	sweepAll atomic.Bool
+	acceptAt uint32
+	left     atomic.Int32
 	// bound counts the open connections that have come to bound sockets.
 	bound atomic.Int64
 
@@ -153,7 +159,7 @@ func New(cfg Config) (*Set, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Set{cfg: cfg, poller: po, ctx: ctx, cancel: cancel, conns: map[uint64]*Conn{}, limited: map[*Conn]struct{}{}, paced: make(chan struct{}, 1)}
+	s := &Set{cfg: cfg, poller: po, ctx: ctx, cancel: cancel, conns: map[uint64]*Conn{}, limited: map[*Conn]struct{}{}, paced: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
 	s.limitStep.Store(int64(acceptPace))
 	ports, err := s.listen()
 	if err == nil && cfg.FastPath {
@@ -173,14 +179,14 @@ func New(cfg Config) (*Set, error) {
 }
 
 // accepted takes charge of a connection. One that the kernel knows nothing of has been closed by its client, with every
-// request answered in the kernel; or it was not intercepted: somebody found the anchor's port.
-func (s *Set) accepted(fd int, peer netip.AddrPort, port uint16) {
+// request answered in the kernel; or it was not intercepted: somebody found the anchor's port. It reports whether the client has it still.
+func (s *Set) accepted(fd int, peer netip.AddrPort, port uint16) (open bool) {
 	r, ok := s.cfg.Sockets.TakeConn(maps.ConnKey{
 		Addr: peer.Addr().As16(), Port: peer.Port(), AnchorPort: port, Netns: s.cfg.Netns,
 	})
 	if !ok {
 		poller.CloseNow(fd)
-		return
+		return false
 	}
 	poller.Unlinger(fd)
 	c := &Conn{
@@ -201,12 +207,13 @@ func (s *Set) accepted(fd int, peer netip.AddrPort, port uint16) {
 	if c.plain {
 		// The endpoint may speak first.
 		s.Go(c.serve)
-		return
+		return true
 	}
 	if err := s.poller.Watch(fd, c); err != nil {
 		s.cfg.Logger.Warn("watch connection", "err", err)
 		s.spawnClose(c)
 	}
+	return true
 }
 
 // acceptFailed reports, at most once a second, that connections wait: typically for descriptors.

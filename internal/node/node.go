@@ -439,7 +439,7 @@ func (n *Node) followEvents() {
 		case maps.EventHandover:
 			n.anchors.Announced()
 		case maps.EventArrived:
-			n.anchors.AcceptNow()
+			n.anchors.Arrived()
 		case maps.EventPoolLow:
 			n.pool.Grow(e.Endpoint)
 		case maps.EventSlotBroken:

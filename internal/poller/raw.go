@@ -3,6 +3,7 @@
 package poller
 
 import (
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -76,4 +77,11 @@ func setTimer(fd int, ns int64) {
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(ns)}
 	// It is our timer, and the time is valid: it cannot fail.
 	_, _, _ = unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(fd), 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
+}
+
+// Pause sleeps for so long, which must be short: the Go runtime takes it for work.
+func Pause(d time.Duration) {
+	ts := unix.NsecToTimespec(int64(d))
+	// A signal may end it early.
+	_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0)
 }
