@@ -17,6 +17,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/tcptest"
 )
 
 // A control plane changes everything at random while clients send requests. A model says who may answer each: it knows which configurations may have been in
@@ -551,8 +552,8 @@ func liveTest(t *testing.T, mode harness.Mode, delta bool, duration time.Duratio
 	}
 	d := serveControlPlane(t, delta)
 	own := d.address
-	front := newSwitchboard(t, own)
-	d.address = front.address
+	front := tcptest.NewSwitchboard(t, own)
+	d.address = front.Address
 	nothing := &liveConfig{listeners: make([]string, len(r.services))}
 	r.deliver(d, nothing.copied())
 	b := harness.Start(t, mode, harness.Config{Fields: d.fields()}, place)
@@ -560,7 +561,7 @@ func liveTest(t *testing.T, mode harness.Mode, delta bool, duration time.Duratio
 	memory := int64(0)
 	for run := range runs {
 		r.seed = seed + uint64(run)
-		r.change(d, place, func() { front.turn(own) }, nothing, duration)
+		r.change(d, place, func() { front.Turn(own) }, nothing, duration)
 		b.AwaitLeft(t, before)
 		if t.Failed() {
 			break
