@@ -51,10 +51,18 @@ func (p *Pages) Hold(first, count uint32) error {
 			continue
 		}
 		if err := p.makePage(i); err != nil {
-			return fmt.Errorf("enlarge map %s beyond %d entries: %w", p.name, i*p.page.MaxEntries, err)
+			return fmt.Errorf("enlarge map %s beyond %d entries: %w", p.name, i*p.page.MaxEntries, withRemedy(err))
 		}
 	}
 	return nil
+}
+
+// withRemedy says what to do where the kernel has no memory.
+func withRemedy(err error) error {
+	if !errors.Is(err, unix.ENOMEM) {
+		return err
+	}
+	return fmt.Errorf("%w: give the machine, or the daemon's cgroup (memory.max), more memory", err)
 }
 
 // makePage shows a page to the daemon before programs can find it: what they write there must be seen.
