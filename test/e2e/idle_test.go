@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 )
@@ -75,13 +74,7 @@ func TestNothingIsPendingOfARequestThatHasEnded(t *testing.T) {
 			var report programs.LoadReport
 			clients.Program(t, programs.LoadProgram, programs.LoadSpec{Address: service.String(), Requests: 20}).Next(t, &report)
 			balancer.RequireFast(t, harness.Mode{Fast: true}, 0.5)
-			slots := balancer.Map(t, "slots")
-			defer slots.Close()
-			for i := range slots.MaxEntries() {
-				var slot maps.Slot
-				if err := slots.Lookup(i, &slot); err != nil {
-					t.Fatal(err)
-				}
+			for i, slot := range balancer.Slots(t) {
 				if slot.Pending != 0 {
 					t.Errorf("slot %d, state %d: got %d pending, want nothing", i, slot.State, slot.Pending)
 				}

@@ -28,11 +28,27 @@ const maxName = 15
 // Map opens a map of the daemon by its name. The caller closes it.
 func (b *Balancer) Map(t testing.TB, name string) *ebpf.Map {
 	t.Helper()
+	all := b.maps(t, name)
+	if len(all) == 0 {
+		t.Fatalf("the daemon has no map %s", name)
+	}
+	for _, other := range all[1:] {
+		other.Close()
+	}
+	return all[0]
+}
+
+// maps opens all of a name: the pages of an array that grows have its own. The caller closes them.
+func (b *Balancer) maps(t testing.TB, name string) (all []*ebpf.Map) {
+	t.Helper()
 	for _, o := range kernelObjects(t, b.PID()) {
 		if o.kind != "map_id" {
 			continue
 		}
 		m, err := ebpf.NewMapFromID(ebpf.MapID(o.id))
+		if errors.Is(err, os.ErrNotExist) {
+			continue // closed in between
+		}
 		if err != nil {
 			t.Fatalf("open map %d of the daemon: %v", o.id, err)
 		}
@@ -41,12 +57,12 @@ func (b *Balancer) Map(t testing.TB, name string) *ebpf.Map {
 			t.Fatalf("describe map %d of the daemon: %v", o.id, err)
 		}
 		if info.Name == name[:min(len(name), maxName)] {
-			return m
+			all = append(all, m)
+			continue
 		}
 		m.Close()
 	}
-	t.Fatalf("the daemon has no map %s", name)
-	return nil
+	return all
 }
 
 // MapEntries counts the keys of a map of the daemon.
@@ -61,7 +77,7 @@ func (b *Balancer) MapEntries(t testing.TB, name string) int {
 type Left struct {
 	// Entries of its maps, by name, those of arrays excepted, of which there are always as many.
 	Entries map[string]int
-	// Slots are those in use, in no endpoint's stack of closed ones; Descriptors are open.
+	// Slots are those in use, in no endpoint's stack of closed ones; Descriptors are open, those of maps excepted.
 	Slots, Descriptors int
 }
 
@@ -77,6 +93,8 @@ func (b *Balancer) Left(t testing.TB) Left {
 		if o.kind != "map_id" {
 			continue
 		}
+		// Arrays that have grown stay so.
+		out.Descriptors--
 		m, err := ebpf.NewMapFromID(ebpf.MapID(o.id))
 		if err != nil {
 			continue // closed in between
@@ -108,15 +126,32 @@ func countEntries(t testing.TB, m *ebpf.Map) (n int) {
 	return n
 }
 
+// Slots reads all slots that the daemon has made room for.
+func (b *Balancer) Slots(t testing.TB) (all []maps.Slot) {
+	t.Helper()
+	for _, page := range b.maps(t, "slots") {
+		if page.Type() == ebpf.Array {
+			all = append(all, readSlots(t, page)...)
+		}
+		page.Close()
+	}
+	return all
+}
+
+func readSlots(t testing.TB, page *ebpf.Map) []maps.Slot {
+	t.Helper()
+	slots := make([]maps.Slot, page.MaxEntries())
+	for i := range slots {
+		if err := page.Lookup(uint32(i), &slots[i]); err != nil {
+			t.Fatalf("read slot %d of a page: %v", i, err)
+		}
+	}
+	return slots
+}
+
 func (b *Balancer) slotsInUse(t testing.TB) (n int) {
 	t.Helper()
-	slots := b.Map(t, "slots")
-	defer slots.Close()
-	for i := range slots.MaxEntries() {
-		var slot maps.Slot
-		if err := slots.Lookup(i, &slot); err != nil {
-			t.Fatalf("read slot %d: %v", i, err)
-		}
+	for _, slot := range b.Slots(t) {
 		if maps.SlotState(slot.State) != maps.SlotFree {
 			n++
 		}
