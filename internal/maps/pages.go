@@ -85,7 +85,7 @@ func (p *Pages) mapPage(i uint32, m *ebpf.Map) error {
 	if p.mapped == nil {
 		return nil
 	}
-	size := uintptr(p.page.MaxEntries * p.page.ValueSize)
+	size := uintptr(p.page.MaxEntries) * uintptr(p.page.ValueSize)
 	_, err := unix.MmapPtr(m.FD(), 0, unsafe.Pointer(&p.mapped[uintptr(i)*size]), size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED)
 	if err != nil {
 		return fmt.Errorf("map it into memory: %w", err)
@@ -96,7 +96,7 @@ func (p *Pages) mapPage(i uint32, m *ebpf.Map) error {
 // reserve takes addresses for the whole array, at which there are zeroes until a page comes there. They cannot be written: who does has not held the
 // entry. It is called before any page is made.
 func (p *Pages) reserve() ([]byte, error) {
-	b, err := unix.Mmap(-1, 0, int(p.MaxEntries()*p.page.ValueSize), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	b, err := unix.Mmap(-1, 0, int(p.MaxEntries())*int(p.page.ValueSize), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("map %s into memory: %w", p.name, err)
 	}

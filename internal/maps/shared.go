@@ -173,7 +173,7 @@ func mapArray[T any](s *Shared, m *ebpf.Map) ([]T, error) {
 	if err := checkSize[T](m.String(), m.ValueSize()); err != nil {
 		return nil, err
 	}
-	bytes := int(m.ValueSize() * m.MaxEntries())
+	bytes := int(m.ValueSize()) * int(m.MaxEntries())
 	b, err := unix.Mmap(m.FD(), 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("map %s into memory: %w", m, err)

@@ -119,7 +119,7 @@ func draw[T any](r *rand.Rand, all []T) T { return all[r.IntN(len(all))] }
 // rest lies between two requests.
 func (w *liveWorker) rest() { time.Sleep(time.Duration(w.random.Int64N(int64(w.l.spec.Pause) + 1))) }
 
-// drawn is a request that is to be asked for now.
+// drawn is a request that is asked next.
 func (w *liveWorker) drawn() *LiveRecord {
 	s := &w.l.spec
 	return &LiveRecord{Habit: w.habit, Service: w.service, Host: draw(w.random, s.Hosts), Path: draw(w.random, s.Paths), User: draw(w.random, s.Users), Age: w.age, Begun: time.Now().UnixNano()}
