@@ -101,6 +101,16 @@ func TestClientThatDoesNotReadCostsLittleMemory(t *testing.T) {
 	}
 }
 
+// park starts clients that ask for a body of that size, and do not read it.
+func park(t *testing.T, place *harness.Place, service string, size, clients int) *harness.Process {
+	t.Helper()
+	parked := place.Program(t, programs.ParkedProgram, programs.ParkedSpec{
+		Address: service, Path: fmt.Sprintf("/body?seed=3&size=%d&framing=length", size), Clients: clients,
+	})
+	parked.Next(t, &programs.ParkedReport{})
+	return parked
+}
+
 // What a server has sent and no client has read lies in the kernel, or in the daemon's buffer, whatever of it the kernel counts.
 func TestClientsThatDoNotReadCostLittleEach(t *testing.T) {
 	const size, clients, allowed = 100 << 20, 200, 12 << 20
@@ -111,10 +121,7 @@ func TestClientsThatDoNotReadCostLittleEach(t *testing.T) {
 				balancer, server, service := oneServerWithoutTimeout(t, mode, place, servers)
 				requireClean(t, runLoad(t, place, programs.LoadSpec{Address: service, Connections: 4, Requests: 500}))
 				memory := harness.TCPMemory(t)
-				parked := place.Program(t, programs.ParkedProgram, programs.ParkedSpec{
-					Address: service, Path: fmt.Sprintf("/body?seed=3&size=%d&framing=length", size), Clients: clients,
-				})
-				parked.Next(t, &programs.ParkedReport{})
+				parked := park(t, place, service, size, clients)
 				sent := blocked(t, server)
 				if sent > clients*allowed {
 					t.Errorf("the server sent %d kB to each client that does not read, want at most %d", sent/clients>>10, allowed>>10)
@@ -148,10 +155,7 @@ func TestClientsThatDoNotReadFreeTheirMemoryWhenTheyLeave(t *testing.T) {
 				_, server, service := oneServerWithoutTimeout(t, mode, place, servers)
 				requireClean(t, runLoad(t, place, programs.LoadSpec{Address: service, Connections: 4, Requests: 500}))
 				memory := harness.TCPMemory(t)
-				parked := place.Program(t, programs.ParkedProgram, programs.ParkedSpec{
-					Address: service, Path: fmt.Sprintf("/body?seed=3&size=%d&framing=length", size), Clients: clients,
-				})
-				parked.Next(t, &programs.ParkedReport{})
+				parked := park(t, place, service, size, clients)
 				blocked(t, server)
 				grown := harness.TCPMemory(t) - memory
 				if grown < 2*allowed {

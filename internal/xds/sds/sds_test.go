@@ -65,9 +65,7 @@ func TestSecretsAreAskedForAndAcknowledged(t *testing.T) {
 func TestRefusalsHaveAReasonAndTheVersionBefore(t *testing.T) {
 	t.Parallel()
 	forForms(t, func(t *testing.T, f form) {
-		x := begin(t, f, "a", "b")
-		s := x.accept(t)
-		s.next(t)
+		x, s := beginAsked(t, f, "a", "b")
 		s.tell(t, answer{version: "1", nonce: "n1", secrets: map[string]string{"a": "A", "b": "B"}})
 		x.mustHaveTaken(t, taken{"a", "A", "1"}, taken{"b", "B", "1"})
 		reply := s.tell(t, answer{version: "2", nonce: "n2", secrets: map[string]string{"a": bad, "b": "B2"}})
@@ -81,9 +79,7 @@ func TestRefusalsHaveAReasonAndTheVersionBefore(t *testing.T) {
 func TestANewStreamBeginsWithWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	forForms(t, func(t *testing.T, f form) {
-		x := begin(t, f, "a", "b")
-		s := x.accept(t)
-		s.next(t)
+		x, s := beginAsked(t, f, "a", "b")
 		s.tell(t, answer{version: "1", nonce: "n1", secrets: map[string]string{"a": "A"}})
 		s.tell(t, answer{version: "2", nonce: "n2", secrets: map[string]string{"a": bad}})
 		close(s.end)
@@ -102,9 +98,7 @@ func TestANewStreamBeginsWithWhatIsKnown(t *testing.T) {
 func TestRemovedSecretsStay(t *testing.T) {
 	t.Parallel()
 	forForms(t, func(t *testing.T, f form) {
-		x := begin(t, f, "a")
-		s := x.accept(t)
-		s.next(t)
+		x, s := beginAsked(t, f, "a")
 		s.tell(t, answer{version: "1", nonce: "n1", secrets: map[string]string{"a": "A"}})
 		x.mustHaveTaken(t, taken{"a", "A", "1"})
 		mustBe(t, f, s.tell(t, answer{version: "2", nonce: "n2", removed: []string{"a"}}), ask{names: all(f, "a"), version: "2"})
@@ -115,9 +109,7 @@ func TestRemovedSecretsStay(t *testing.T) {
 func TestSecretsThatNobodyAskedForAreLeft(t *testing.T) {
 	t.Parallel()
 	forForms(t, func(t *testing.T, f form) {
-		x := begin(t, f, "a")
-		s := x.accept(t)
-		s.next(t)
+		x, s := beginAsked(t, f, "a")
 		reply := s.tell(t, answer{version: "1", nonce: "n1", secrets: map[string]string{"other": "O"}})
 		if refused := strings.Contains(reply.fault, `none of the secrets in it is asked for, which are ["a"]`); refused == f.delta {
 			t.Errorf("refused with %q", reply.fault)
@@ -145,9 +137,7 @@ func TestServersThatCloseAtOnceAreAskedAgain(t *testing.T) {
 func TestOtherNamesAreAskedForAnew(t *testing.T) {
 	t.Parallel()
 	forForms(t, func(t *testing.T, f form) {
-		x := begin(t, f, "a", "b")
-		s := x.accept(t)
-		s.next(t)
+		x, s := beginAsked(t, f, "a", "b")
 		s.tell(t, answer{version: "1", nonce: "n1", secrets: map[string]string{"a": "A", "b": "B"}})
 		x.mustHaveTaken(t, taken{"a", "A", "1"}, taken{"b", "B", "1"})
 		x.client.Want([]string{"c", "b"})

@@ -202,6 +202,15 @@ type talk struct {
 	taken  chan taken
 }
 
+// beginAsked is begin, and the stream on which the client has asked.
+func beginAsked(t *testing.T, f form, names ...string) (*talk, *stream) {
+	t.Helper()
+	x := begin(t, f, names...)
+	s := x.accept(t)
+	s.next(t)
+	return x, s
+}
+
 // begin runs a client that asks for these secrets, until the test ends.
 func begin(t *testing.T, f form, names ...string) *talk {
 	t.Helper()
