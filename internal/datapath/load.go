@@ -71,7 +71,11 @@ func fillProgramArrays(spec *ebpf.CollectionSpec, coll *ebpf.Collection) error {
 			continue
 		}
 		for _, place := range m.Contents {
-			if err := coll.Maps[name].Put(place.Key, coll.Programs[place.Value.(string)]); err != nil {
+			program := coll.Programs[place.Value.(string)]
+			if program == nil {
+				return fmt.Errorf("put program %s into map %s: the kernel object has none of that name", place.Value, name)
+			}
+			if err := coll.Maps[name].Put(place.Key, program); err != nil {
 				return fmt.Errorf("put program %s into map %s: %w", place.Value, name, err)
 			}
 		}
