@@ -30,6 +30,11 @@ func asked(texts ...string) []step { return []step{sends(texts...), replies(hell
 
 func singleBytes(s string) []string { return strings.Split(s, "") }
 
+// chunkedInSingleBytes sends the body when the head is through: nginx counts a body that is whole by the time it reads the head.
+func chunkedInSingleBytes(head, body string) []step {
+	return append([]step{sends(singleBytes(head)...), arrives()}, asked(singleBytes(body)...)...)
+}
+
 // padded is a GET whose head has exactly this size, in fields of at most 4,000 bytes.
 func padded(size int) string {
 	const piece = 4000
@@ -49,7 +54,7 @@ func chunkedCases() []exchange {
 	const chunked = "Transfer-Encoding: chunked\r\n"
 	return []exchange{
 		{name: "chunked, in one send", rfc: "7.1", steps: asked(post(chunked, "5\r\nhello\r\n0\r\n\r\n")), upload: "hello", rule: served(200), fast: true},
-		{name: "chunked, in single bytes", rfc: "7.1", steps: asked(singleBytes(post(chunked, "5\r\nhello\r\n0\r\n\r\n"))...), upload: "hello", rule: served(200)},
+		{name: "chunked, in single bytes", rfc: "7.1", steps: chunkedInSingleBytes(post(chunked, ""), "5\r\nhello\r\n0\r\n\r\n"), upload: "hello", rule: served(200)},
 		{name: "chunked, empty", rfc: "7.1", steps: asked(post(chunked, "0\r\n\r\n")), rule: served(200), fast: true},
 		{name: "chunked, size in upper case with leading zeros", rfc: "7.1", steps: asked(post(chunked, "000A\r\nhellohello\r\n0\r\n\r\n")), upload: "hellohello", rule: served(200), fast: true},
 		{name: "chunked, coding in upper case", rfc: "7", steps: asked(post("Transfer-Encoding: CHUNKED\r\n", "5\r\nhello\r\n0\r\n\r\n")), upload: "hello", rule: served(200), fast: true},
