@@ -66,6 +66,7 @@ func (s *Set) LimitsChanged(all map[uint32]Limits) {
 	defer s.mu.Unlock()
 	s.limited = map[*Conn]struct{}{}
 	s.pace = 0
+	s.anew = true
 	for _, c := range s.conns {
 		s.limitLocked(c)
 	}
@@ -113,9 +114,10 @@ func (s *Set) sweepLimits(now time.Time) time.Duration {
 	if len(s.limited) == 0 {
 		s.pace = 0
 	}
-	pace := s.pace
+	pace, anew := s.pace, s.anew
+	s.anew = false
 	for c := range s.limited {
-		if !now.Before(c.clock.due) {
+		if anew || !now.Before(c.clock.due) {
 			due = append(due, c)
 		}
 	}

@@ -143,10 +143,11 @@ type Set struct {
 	mu    sync.Mutex
 	conns map[uint64]*Conn
 	// limited are those whose listener has limits. They are looked at as often as pace says, 0 while there are none; paced tells of a
-	// quicker one.
+	// quicker one. anew: all are due, whenever they were to be looked at.
 	limited  map[*Conn]struct{}
 	pace     time.Duration
 	paced    chan struct{}
+	anew     bool
 	closing  bool
 	accepts  uint64
 	complain time.Time
