@@ -5,7 +5,6 @@ package anchor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -132,13 +131,7 @@ func TestBoundStaysWithItsConnections(t *testing.T) {
 		t.Errorf("got %v, want ECONNREFUSED", err)
 	}
 	c.exchange("two")
-	// What serves it may not have let go of it yet.
-	eventually(t, func() string {
-		if left := r.s.CloseQuiet(); left != 0 {
-			return fmt.Sprintf("left open: got %d, want 0", left)
-		}
-		return ""
-	})
+	r.s.Drain(tooEarly)
 	c.mustEnd(io.EOF)
 }
 
