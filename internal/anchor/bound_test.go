@@ -135,6 +135,37 @@ func TestBoundStaysWithItsConnections(t *testing.T) {
 	c.mustEnd(io.EOF)
 }
 
+func TestBoundServesWhoWaitsWhenItCloses(t *testing.T) {
+	r := newRig(t, setup{})
+	b, address := r.bind(BoundTo{Listener: testListener})
+	// Nobody accepts.
+	must(t, unix.Listen(b.fd, backlog))
+	one, two := r.reach(address), r.reach(address)
+	one.send("one")
+	must(t, b.Close())
+	one.mustReceive("one")
+	two.exchange("two")
+}
+
+func TestBoundRefusesWhoBegins(t *testing.T) {
+	r := newRig(t, setup{})
+	b, address := r.bind(BoundTo{Listener: testListener})
+	must(t, b.Listen())
+	before := r.reach(address)
+	before.exchange("one")
+	must(t, b.Refuse())
+	if conn, err := net.DialTimeout("tcp", address, 2*tooEarly); err == nil {
+		conn.Close()
+		t.Error("a connection has begun")
+	}
+	before.exchange("two")
+	must(t, b.Close())
+	if _, err := net.Dial("tcp", address); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("got %v, want ECONNREFUSED", err)
+	}
+	before.exchange("three")
+}
+
 func TestBoundConnectionsHaveLimits(t *testing.T) {
 	o := setup{}
 	r := prepare(t, o)
