@@ -120,9 +120,10 @@ type Node struct {
 // loaded is a configuration in force.
 type loaded struct {
 	config *model.Config
+	// tables, and what else a listener has for the slow path, by servedAt.
 	tables map[string]*model.RouteTable
 	tcp    map[string]*model.TCPProxy
-	// departed are listeners that have been removed, and when: their tables still serve the connections that there are.
+	// departed are listeners that have been removed, or had that address, and since when: their tables still serve the connections that there are.
 	departed map[string]time.Time
 	// inspections are those of listeners whose connections' first bytes decide.
 	inspections map[string]*model.Inspection
