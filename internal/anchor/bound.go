@@ -74,30 +74,65 @@ func (b *Bound) Listen() error {
 // Open is how many connections are open that have come this way.
 func (b *Bound) Open() int { return int(b.open.Load()) }
 
-// Close takes no further connections; open ones stay.
+// noSYN is a socket filter that drops the segments by which connections begin. It reads the flags of the TCP header.
+var noSYN = []unix.SockFilter{
+	{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: 13},
+	{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: flagSYN | flagACK},
+	{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: flagSYN, Jf: 1},
+	{Code: unix.BPF_RET | unix.BPF_K},
+	{Code: unix.BPF_RET | unix.BPF_K, K: ^uint32(0)},
+}
+
+const flagSYN, flagACK = 0x02, 0x10
+
+// Refuse lets no further connection begin: clients try again, a second later, and find who listens then. Those that have begun are still taken.
+func (b *Bound) Refuse() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil
+	}
+	return b.refuseLocked()
+}
+
+func (b *Bound) refuseLocked() error {
+	program := unix.SockFprog{Len: uint16(len(noSYN)), Filter: &noSYN[0]}
+	return os.NewSyscallError("setsockopt", unix.SetsockoptSockFprog(b.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program))
+}
+
+// Close takes no further connections but those that wait, which the kernel would reset although their clients may have sent a request; open ones stay.
 func (b *Bound) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return nil
 	}
+	err := b.refuseLocked()
+	b.acceptLocked()
 	b.closed = true
 	b.set.poller.Forget(b.fd)
-	return unix.Close(b.fd)
+	return errors.Join(err, unix.Close(b.fd))
 }
 
 // Ready implements poller.Handler: it accepts what is there.
 func (b *Bound) Ready() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for !b.closed {
+	if !b.closed {
+		b.acceptLocked()
+	}
+}
+
+// acceptLocked accepts what is there. The caller holds mu.
+func (b *Bound) acceptLocked() {
+	for {
 		fd, peer, err := unix.Accept4(b.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch {
 		case err == nil:
 			b.accepted(fd, addrPort(peer))
 		case errors.Is(err, unix.ECONNABORTED), errors.Is(err, unix.EINTR):
-		case errors.Is(err, unix.EAGAIN):
-			return
+		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINVAL):
+			return // EINVAL: it does not listen yet
 		default:
 			b.set.acceptFailed(err)
 			return

@@ -5,7 +5,6 @@ package anchor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -132,14 +131,39 @@ func TestBoundStaysWithItsConnections(t *testing.T) {
 		t.Errorf("got %v, want ECONNREFUSED", err)
 	}
 	c.exchange("two")
-	// What serves it may not have let go of it yet.
-	eventually(t, func() string {
-		if left := r.s.CloseQuiet(); left != 0 {
-			return fmt.Sprintf("left open: got %d, want 0", left)
-		}
-		return ""
-	})
+	r.s.Drain(tooEarly)
 	c.mustEnd(io.EOF)
+}
+
+func TestBoundServesWhoWaitsWhenItCloses(t *testing.T) {
+	r := newRig(t, setup{})
+	b, address := r.bind(BoundTo{Listener: testListener})
+	// Nobody accepts.
+	must(t, unix.Listen(b.fd, backlog))
+	one, two := r.reach(address), r.reach(address)
+	one.send("one")
+	must(t, b.Close())
+	one.mustReceive("one")
+	two.exchange("two")
+}
+
+func TestBoundRefusesWhoBegins(t *testing.T) {
+	r := newRig(t, setup{})
+	b, address := r.bind(BoundTo{Listener: testListener})
+	must(t, b.Listen())
+	before := r.reach(address)
+	before.exchange("one")
+	must(t, b.Refuse())
+	if conn, err := net.DialTimeout("tcp", address, 2*tooEarly); err == nil {
+		conn.Close()
+		t.Error("a connection has begun")
+	}
+	before.exchange("two")
+	must(t, b.Close())
+	if _, err := net.Dial("tcp", address); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("got %v, want ECONNREFUSED", err)
+	}
+	before.exchange("three")
 }
 
 func TestBoundConnectionsHaveLimits(t *testing.T) {

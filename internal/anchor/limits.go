@@ -53,6 +53,26 @@ type clock struct {
 	begun, silent bool
 }
 
+// limits are those of a connection to a listener, or in place of them what ends all connections.
+func (s *Set) limits(listener uint32) Limits {
+	if quiet := s.ending.Load(); quiet > 0 {
+		return Limits{Idle: time.Duration(quiet)}
+	}
+	if s.cfg.Limits == nil {
+		return Limits{}
+	}
+	return s.cfg.Limits(listener)
+}
+
+// Drain closes each connection that has been without a request for so long, which must be more than 0, as soon as it has, whatever the limits of its
+// listener are. One that was used a moment ago stays: its client may be sending the next request, which nobody would answer.
+func (s *Set) Drain(quiet time.Duration) {
+	s.ending.Store(int64(quiet))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lookAnewLocked()
+}
+
 // LimitsChanged looks at all connections anew: their listeners may have other limits. These are those of all listeners.
 func (s *Set) LimitsChanged(all map[uint32]Limits) {
 	step := acceptPace
@@ -64,8 +84,13 @@ func (s *Set) LimitsChanged(all map[uint32]Limits) {
 	s.limitStep.Store(int64(step))
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.lookAnewLocked()
+}
+
+func (s *Set) lookAnewLocked() {
 	s.limited = map[*Conn]struct{}{}
 	s.pace = 0
+	s.anew = true
 	for _, c := range s.conns {
 		s.limitLocked(c)
 	}
@@ -73,10 +98,7 @@ func (s *Set) LimitsChanged(all map[uint32]Limits) {
 
 // limitLocked has a connection watched if its listener has limits.
 func (s *Set) limitLocked(c *Conn) {
-	if s.cfg.Limits == nil {
-		return
-	}
-	l := s.cfg.Limits(c.listener)
+	l := s.limits(c.listener)
 	if l.none() {
 		return
 	}
@@ -113,9 +135,10 @@ func (s *Set) sweepLimits(now time.Time) time.Duration {
 	if len(s.limited) == 0 {
 		s.pace = 0
 	}
-	pace := s.pace
+	pace, anew := s.pace, s.anew
+	s.anew = false
 	for c := range s.limited {
-		if !now.Before(c.clock.due) {
+		if anew || !now.Before(c.clock.due) {
 			due = append(due, c)
 		}
 	}
@@ -148,7 +171,7 @@ func (s *Set) endUnused(conns []*Conn) {
 		_, busy := c.inUse(false)
 		switch {
 		case busy, !c.arrived():
-		case c.clock.silent && s.cfg.Limits(c.listener).Unopened:
+		case c.clock.silent && s.limits(c.listener).Unopened:
 			if c.unopened.CompareAndSwap(false, true) {
 				s.Go(c.serve)
 			}
@@ -189,10 +212,14 @@ func (c *Conn) inUse(hold bool) (look maps.ClientLook, busy bool) {
 
 // look measures the connection by its listener's limits, and reports whether it is to be closed now unless it is in use.
 func (c *Conn) look(now time.Time) (over bool) {
-	l := c.set.cfg.Limits(c.listener)
+	l := c.set.limits(c.listener)
 	look, busy := c.inUse(false)
 	c.noteUse(look, busy, now)
 	c.clock.due = now.Add(l.step())
+	// At the end it is only use that counts: what its listener has allowed is too long, and who is served now may be about to send once more.
+	if c.set.ending.Load() > 0 && (busy || c.clock.closeAt.After(now)) {
+		c.clock.closeAt = time.Time{}
+	}
 	if c.clock.closeAt.IsZero() {
 		c.clock.silent = l.Opening > 0 && !busy && !c.clock.begun && now.Sub(c.opened) >= l.Opening
 		if c.clock.silent || l.Idle > 0 && !busy && now.Sub(c.clock.idleSince) >= l.Idle || l.Age > 0 && now.Sub(c.opened) >= l.Age {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -69,6 +70,32 @@ func TestOldConnectionsAreToldToClose(t *testing.T) {
 		t.Error("the answer to the next request would not close the connection")
 	}
 	c.exchange("hello") // it is open for one more
+}
+
+// Each connection has been told when it is looked at next, by the limits of before.
+func TestShorterLimitsApplyAtOnce(t *testing.T) {
+	const idle = 100 * time.Millisecond
+	r := prepare(t, setup{slowPathOnly: true})
+	var limits atomic.Pointer[Limits]
+	limits.Store(&Limits{Idle: time.Hour})
+	r.cfg.Limits = func(uint32) Limits { return *limits.Load() }
+	s, err := New(r.cfg)
+	must(t, err)
+	r.s = s
+	t.Cleanup(func() { must(t, s.Close()) })
+	c := r.dial()
+	c.exchange("hello")
+	if !r.eventually(func() bool {
+		r.s.mu.Lock()
+		defer r.s.mu.Unlock()
+		return len(r.s.limited) == 1 && r.s.pace > 0
+	}) {
+		t.Fatal("the connection is not watched")
+	}
+	c.mustStayOpen()
+	limits.Store(&Limits{Idle: idle})
+	r.s.LimitsChanged(map[uint32]Limits{testListener: *limits.Load()})
+	c.mustEnd(io.EOF)
 }
 
 func TestListenersWithoutLimitsCostNothing(t *testing.T) {

@@ -139,14 +139,17 @@ type Set struct {
 	left     atomic.Int32
 	// bound counts the open connections that have come to bound sockets.
 	bound atomic.Int64
+	// ending is how long a connection must be without a request to be closed, in ns, because all are to end; 0: they are not.
+	ending atomic.Int64
 
 	mu    sync.Mutex
 	conns map[uint64]*Conn
 	// limited are those whose listener has limits. They are looked at as often as pace says, 0 while there are none; paced tells of a
-	// quicker one.
+	// quicker one. anew: all are due, whenever they were to be looked at.
 	limited  map[*Conn]struct{}
 	pace     time.Duration
 	paced    chan struct{}
+	anew     bool
 	closing  bool
 	accepts  uint64
 	complain time.Time
@@ -171,10 +174,8 @@ func New(cfg Config) (*Set, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	if cfg.Limits != nil {
-		s.wg.Add(1)
-		go s.watchLimits()
-	}
+	s.wg.Add(1)
+	go s.watchLimits()
 	return s, nil
 }
 
@@ -418,22 +419,6 @@ func (s *Set) StopListening() error {
 		return fmt.Errorf("close anchor listeners: %w", err)
 	}
 	return nil
-}
-
-// CloseQuiet closes the connections on which no request waits or is served, and returns how many are left. Those serve
-// what they have begun; a Close instead would abort it, between the head and the body of a response too.
-func (s *Set) CloseQuiet() int {
-	s.AcceptNow()
-	s.mu.Lock()
-	var open []*Conn
-	for _, c := range s.conns {
-		open = append(open, c)
-	}
-	s.mu.Unlock()
-	for _, c := range open {
-		c.closeQuiet()
-	}
-	return s.Stats().Open
 }
 
 // Close closes every connection and waits for all goroutines.

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -177,7 +178,7 @@ func (n *Node) publish(cfg *model.Config, notes []compile.Note) {
 	}
 	l.version = sync.OnceValue(func() string { return versionOf(cfg) })
 	if before.tables == nil || !slices.Equal(before.config.Listeners, cfg.Listeners) {
-		l.addListeners(cfg)
+		l.addListeners(cfg, n.reconcil.ListenerNumbers())
 		l.keepDeparted(before)
 	}
 	n.current.Store(l)
@@ -186,39 +187,48 @@ func (n *Node) publish(cfg *model.Config, notes []compile.Note) {
 // departure is how long the routes of a listener that was removed serve the connections that it leaves behind (Envoy: --drain-time-s, by default).
 const departure = 10 * time.Minute
 
-// keepDeparted has the routes of removed listeners serve on.
+// keepDeparted has the routes of removed listeners serve on, and of those that have another address now.
 func (l *loaded) keepDeparted(before *loaded) {
 	l.departed = map[string]time.Time{}
-	for name, table := range before.tables {
-		if _, ok := l.tables[name]; ok || table == nil {
+	for served, table := range before.tables {
+		if _, ok := l.tables[served]; ok || table == nil {
 			continue
 		}
-		since, known := before.departed[name]
+		since, known := before.departed[served]
 		if !known {
 			since = l.at
 		}
 		if l.at.Sub(since) < departure {
-			l.departed[name], l.tables[name] = since, table
+			l.departed[served], l.tables[served] = since, table
 		}
 	}
 }
 
+// servedAt is what the slow path calls a listener by: its number, which stays with its address. By its name the connections to the address that it had before
+// would be those of the new one.
+func servedAt(number uint32) string { return strconv.FormatUint(uint64(number), 10) }
+
 // leaves reports whether connections of a listener close behind the answer under way, since the listener was removed.
-func (n *Node) leaves(listener string) bool {
-	_, ok := n.current.Load().departed[listener]
+func (n *Node) leaves(served string) bool {
+	_, ok := n.current.Load().departed[served]
 	return ok
 }
 
-func (l *loaded) addListeners(cfg *model.Config) {
+func (l *loaded) addListeners(cfg *model.Config, numbers map[string]uint32) {
 	l.tables, l.tcp, l.inspections = map[string]*model.RouteTable{}, map[string]*model.TCPProxy{}, map[string]*model.Inspection{}
 	l.shortest = shortestOfRequests(cfg.Listeners)
 	for _, lis := range cfg.Listeners {
-		l.tables[lis.Name] = lis.Routes
+		number, ok := numbers[lis.Name]
+		if !ok {
+			continue // its connections are left alone
+		}
+		served := servedAt(number)
+		l.tables[served] = lis.Routes
 		switch {
 		case lis.Inspection != nil:
-			l.inspections[lis.Name] = lis.Inspection
+			l.inspections[served] = lis.Inspection
 		case lis.TCP != nil:
-			l.tcp[lis.Name] = lis.TCP
+			l.tcp[served] = lis.TCP
 		}
 	}
 }

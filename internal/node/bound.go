@@ -185,14 +185,34 @@ func (d *doors) open() {
 	_ = d.bindAll()
 }
 
-// close takes no connections any more.
+// handshakeTime is how long a connection that has begun may take to be there, in whole, when the daemon ends.
+const handshakeTime = 200 * time.Millisecond
+
+// close takes no connections any more, but those that have begun.
 func (d *doors) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed = true
+	if d.refuse() {
+		time.Sleep(handshakeTime)
+	}
 	for _, w := range d.sockets {
 		d.giveUp(w)
 	}
+}
+
+// refuse lets no connection begin, and reports whether one could before. Needs d.mu.
+func (d *doors) refuse() (could bool) {
+	for _, w := range d.sockets {
+		if !w.listens {
+			continue
+		}
+		could = true
+		if err := w.socket.Refuse(); err != nil {
+			d.n.log.Warn("connections that begin now may be reset", "listener", w.listener, "err", err)
+		}
+	}
+	return could
 }
 
 // stateOf says "yes" of a listener whose socket takes connections, or why it does not.

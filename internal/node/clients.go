@@ -214,10 +214,10 @@ func (h handler) Serve(ctx context.Context, conn net.Conn, s anchor.Session) anc
 
 // serve serves a connection, of which the kernel has begun to serve the first request unless that is nil.
 func (h handler) serve(ctx context.Context, conn net.Conn, s anchor.Session, begun *slowpath.Begun) anchor.Result {
-	name, _, _ := h.n.reconcil.Listener(s.Listener)
+	served := servedAt(s.Listener)
 	r, err := h.n.proxy.Serve(ctx, conn, slowpath.Session{
-		Listener: name, Destination: s.VIP, Opened: s.Opened, Claim: h.n.claim(s.Endpoint), Fails: s.Endpoint == anchor.FailingEndpoint, Draw: s.Draw, Gone: s.Gone, Requests: s.Requests, Begun: begun,
-		Closing: func() bool { return s.Closing != nil && s.Closing() || h.n.leaves(name) },
+		Listener: served, Destination: s.VIP, Opened: s.Opened, Claim: h.n.claim(s.Endpoint), Fails: s.Endpoint == anchor.FailingEndpoint, Draw: s.Draw, Gone: s.Gone, Requests: s.Requests, Begun: begun,
+		Closing: func() bool { return s.Closing != nil && s.Closing() || h.n.leaves(served) },
 		Brief:   s.Reason == maps.HandoverPoolEmpty,
 	})
 	if err != nil {

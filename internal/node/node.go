@@ -120,9 +120,10 @@ type Node struct {
 // loaded is a configuration in force.
 type loaded struct {
 	config *model.Config
+	// tables, and what else a listener has for the slow path, by servedAt.
 	tables map[string]*model.RouteTable
 	tcp    map[string]*model.TCPProxy
-	// departed are listeners that have been removed, and when: their tables still serve the connections that there are.
+	// departed are listeners that have been removed, or had that address, and since when: their tables still serve the connections that there are.
 	departed map[string]time.Time
 	// inspections are those of listeners whose connections' first bytes decide.
 	inspections map[string]*model.Inspection
@@ -532,14 +533,22 @@ func (n *Node) drain() {
 	if err := n.reconcil.Unlink(); err != nil {
 		n.log.Warn("requests may still take the fast path", "err", err)
 	}
-	// A response whose lease has ended may still be on its way to the client: no connection is closed at once.
-	for deadline := time.Now().Add(n.o.DrainTime); time.Now().Before(deadline); {
+	began := time.Now()
+	n.anchors.Drain(max(1, min(quietEnd, n.o.DrainTime/2)))
+	for time.Since(began) < n.o.DrainTime {
 		time.Sleep(5 * time.Millisecond)
-		if !n.busy() && n.anchors.CloseQuiet() == 0 {
+		if open := n.anchors.Stats().Open; open == 0 && !n.busy() && time.Since(began) >= lastArrivals {
 			return
 		}
 	}
 }
+
+// quietEnd is how long a connection is without a request when it closes at the end. The answer to a request says that its connection closes; but one
+// that was given before could not, and its client sends the next request as soon as it runs. On a busy machine it waits for that.
+const quietEnd = time.Second
+
+// lastArrivals is how long the daemon waits for connections that began to be made just before none were any more.
+const lastArrivals = 50 * time.Millisecond
 
 // busy reports whether any request is in flight, on either path. Connections that went straight to their endpoint are not ours to wait for.
 func (n *Node) busy() bool {

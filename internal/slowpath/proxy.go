@@ -104,7 +104,7 @@ func setDefault[T int | time.Duration](v *T, value T) {
 // Config is what a Proxy needs. Table, Cluster and Balancer are required and
 // must be safe for concurrent use; their answers may change between requests.
 type Config struct {
-	// Table returns the current routes of a listener, by name.
+	// Table returns the current routes of a listener, which is called as the caller of Serve does.
 	Table func(listener string) (*model.RouteTable, bool)
 	// TCP returns what a listener without HTTP does, nil for others. May be nil: there are none.
 	TCP func(listener string) *model.TCPProxy
@@ -221,7 +221,7 @@ func (p *Proxy) refuse() {
 
 // Session is what Serve must know about a connection.
 type Session struct {
-	// Listener is the name of the listener that the client connected to.
+	// Listener is the one that the client connected to, as Config.Table knows it.
 	Listener string
 	// Destination is the address that the client connected to. Clusters of type ORIGINAL_DST need it.
 	Destination netip.AddrPort

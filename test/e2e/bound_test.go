@@ -93,6 +93,32 @@ func TestBoundListenerDrains(t *testing.T) {
 	}
 }
 
+// Whoever could connect is answered: a listening socket that closes resets the connections that wait for it.
+func TestBoundListenerServesWhomItHasTakenAtItsEnd(t *testing.T) {
+	harness.OnlyXLB(t, "Envoy takes over by its hot restart")
+	place, other := harness.TwoHosts(t)
+	b := harness.Start(t, harness.Mode{}, harness.OneCluster(everyAddress, place.Origin(t, "one").Address), place)
+	own := netip.AddrPortFrom(place.Address, boundPort).String()
+	loads := []*harness.Process{
+		other.Program(t, programs.LoadProgram, programs.LoadSpec{Address: own, Connections: 16, OneShot: true}),
+		other.Program(t, programs.LoadProgram, programs.LoadSpec{Address: own, Connections: 16, Pause: 20 * time.Millisecond}),
+	}
+	for _, load := range loads {
+		awaitRequests(t, load, 500)
+	}
+	b.Terminate(t)
+	if code := b.Wait(t, 20*time.Second); code != 0 {
+		t.Errorf("exit code: got %d, want 0", code)
+	}
+	for _, load := range loads {
+		var final programs.LoadReport
+		load.Finish(t, &final)
+		if lost := final.Failed - final.Refused; lost > 0 {
+			t.Errorf("%d of %d requests were lost beside those that nobody took: %v", lost, final.Total, final.Failures[0])
+		}
+	}
+}
+
 func TestBoundListenerAtATakenPortIsRefused(t *testing.T) {
 	harness.OnlyXLB(t, "the text is XLB's")
 	place := harness.Isolated(t)

@@ -36,3 +36,33 @@ func TestConnectionsOutliveTheirListenerByOneAnswer(t *testing.T) {
 		}
 	})
 }
+
+// A listener gets another address, and other routes there. Connections to the address before are still those of the routes before.
+func TestConnectionsToTheAddressBeforeKeepItsRoutes(t *testing.T) {
+	forDeliveries(t, func(t *testing.T, d delivery, start func(harness.Config) *harness.Balancer, place *harness.Place) {
+		before, after := harness.Service(), harness.Service()
+		_, servers := origins(t, place, "a", "b")
+		w := world{}
+		for i, name := range []string{"shop", "bank"} {
+			w.put(assignmentType, name, assignmentOf(name, servers[i]))
+			w.put(clusterType, name, edsCluster(d, name, name))
+			w.put(routesType, "of-"+name, tableOf("of-"+name, routeTo("/", name, nil)))
+		}
+		w.put(listenerType, "web", rdsListener(d, "web", before, "of-shop"))
+		w.put(listenerType, "bank", rdsListener(d, "bank", harness.Service(), "of-bank"))
+		d.deliver(t, w)
+		start(harness.Config{Fields: d.fields()})
+		client := place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: before.String(), Requests: 2, Pause: time.Second})
+		awaitRequests(t, client, 1)
+		w.put(listenerType, "web", rdsListener(d, "web", after, "of-bank"))
+		d.deliver(t, w)
+		harness.Eventually(t, 10*time.Second, "the listener serves at its new address", func() bool {
+			return runLoad(t, place, programs.LoadSpec{Address: after.String(), Requests: 1}).Served[0]["b"] == 1
+		})
+		var report programs.LoadReport
+		client.Next(t, &report)
+		if report.Served[0]["a"] != 2 || report.Failed > 0 || report.Reconnects != 1 {
+			t.Errorf("served by %v, %d connections closed by the balancer, %v; want two answers of a, the last of which closes", report.Served, report.Reconnects, report.Failures)
+		}
+	})
+}
