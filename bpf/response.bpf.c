@@ -163,6 +163,14 @@ static __always_inline enum verdict frame_message(struct sk_msg_md *msg, struct 
 	return frame_chunked(msg, s, from, f) ? VERDICT_RESPONSE_MALFORMED : 0;
 }
 
+/* Bytes that answer nothing. The i-sock is closed; a request that takes it at this very moment must not be answered with them. */
+static __always_inline void slot_taint(struct slot *s, __u32 index)
+{
+	__sync_fetch_and_or(&s->flags, SLOT_RETIRE | SLOT_TAINTED);
+	slot_discard(s, index);
+	count(VERDICT_RESPONSE_UNASKED);
+}
+
 static __always_inline int response_pass(struct sk_msg_md *msg, __u32 index)
 {
 	if (msg_target(msg))
@@ -247,15 +255,9 @@ int xlb_response(struct sk_msg_md *msg)
 		count(VERDICT_RESPONSE_UNKNOWN_SOCKET);
 		return SK_PASS;
 	}
-	if (s->state != SLOT_LEASED) {
-		slot_discard(s, index);
-		count(VERDICT_RESPONSE_UNASKED);
-		return response_pass(msg, index);
-	}
-	/* The response is complete, the request is not: what else comes is nobody's. */
-	if (s->response.phase == PHASE_DONE) {
-		__sync_fetch_and_or(&s->flags, SLOT_RETIRE);
-		count(VERDICT_RESPONSE_UNASKED);
+	/* A response that is complete before its request is, and one that is to come: behind the one, and before the other, all is nobody's. */
+	if (s->state != SLOT_LEASED || s->response.phase == PHASE_DONE) {
+		slot_taint(s, index);
 		return response_pass(msg, index);
 	}
 	/* Not counted here: a send that is passed may be cut short by a full socket, and no program learns of it. */
@@ -445,8 +447,7 @@ int xlb_verdict(struct __sk_buff *skb)
 		return SK_PASS;
 	}
 	if (s->state != SLOT_LEASED) {
-		slot_discard(s, index);
-		count(VERDICT_RESPONSE_UNASKED);
+		slot_taint(s, index);
 		return SK_PASS;
 	}
 	if (s->spill)
@@ -454,8 +455,7 @@ int xlb_verdict(struct __sk_buff *skb)
 	switch (s->response.phase) {
 	case PHASE_DONE:
 		/* Behind an early response, or before the lease is filled: then the cookie is still the last client's. */
-		__sync_fetch_and_or(&s->flags, SLOT_RETIRE | SLOT_TAINTED);
-		count(VERDICT_RESPONSE_UNASKED);
+		slot_taint(s, index);
 		return SK_PASS;
 	case PHASE_HEAD:
 		v = verdict_head(skb, s, index);

@@ -287,8 +287,8 @@ func TestEndpointsThatAnswerGarbageAreGatewayErrors(t *testing.T) {
 	}
 }
 
-// What an endpoint sends beyond its answer, or of an answer before it is asked, is the answer to nobody's request. The slow path is left
-// out: there net/http may lend a connection to the next request before it has noticed what is left on it.
+// What an endpoint sends beyond its answer, or of an answer before it is asked, is the answer to nobody's request. The slow path's
+// connections are in TestNobodyGetsWhatEndpointsSayToOthers.
 func TestUnaskedAnswersReachNobodyOnTheFastPath(t *testing.T) {
 	harness.OnlyXLB(t, "it looks at i-socks")
 	if !harness.FastPath(t) {

@@ -53,6 +53,8 @@ const (
 	WitnessProgram  = "witness"
 	ScriptProgram   = "script"
 	LiveProgram     = "live"
+	PoisonerProgram = "poisoner"
+	TasterProgram   = "taster"
 
 	// heirProgram is a child of the program habit.
 	heirProgram = "heir"
@@ -90,6 +92,8 @@ var registry = map[string]func(*stdio) error{
 	WitnessProgram:  runWitness,
 	ScriptProgram:   runScript,
 	LiveProgram:     runLive,
+	PoisonerProgram: runPoisoner,
+	TasterProgram:   runTaster,
 	heirProgram:     runHeir,
 
 	ChaosClientProgram: runChaosClient,
