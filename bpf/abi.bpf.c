@@ -14,6 +14,7 @@ SHARED(listener);
 SHARED(conn_key);
 SHARED(conn_record);
 SHARED(slow_conn);
+SHARED(cookie_key);
 SHARED(client_look);
 SHARED(route_table);
 SHARED(host_key);

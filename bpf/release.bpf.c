@@ -66,13 +66,11 @@ static __always_inline void server_closes(struct bpf_sock *sk, const struct ssoc
 static __always_inline void release_server(struct bpf_sock *sk)
 {
 	struct ssock *ss = bpf_sk_storage_get(&ssock_states, sk, 0, 0);
-	__u64 cookie;
 
 	if (!ss)
 		return;
 	server_closes(sk, ss);
-	cookie = bpf_get_socket_cookie(sk);
-	bpf_map_delete_elem(&receive_sequences, &cookie);
+	sequence_drop(bpf_get_socket_cookie(sk));
 }
 
 SEC("cgroup/sock_release")
@@ -87,10 +85,10 @@ int xlb_release(struct bpf_sock *sk)
 	}
 	ps->flags |= PSOCK_CLOSED;
 	release_lease(sk, ps);
-	bpf_map_delete_elem(&receive_sequences, &ps->cookie);
+	sequence_drop(ps->cookie);
 	/* The daemon has closed its end, and forgets nothing more of this connection. */
 	if (sk->state == TCP_CLOSE || sk->state == TCP_CLOSE_WAIT)
-		bpf_map_delete_elem(&slow_conns, &ps->cookie);
+		slow_conn_drop(ps->cookie);
 	if (release_is_silent(ps))
 		bpf_map_delete_elem(&conns, &ps->key);
 	return 1;

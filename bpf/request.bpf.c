@@ -57,7 +57,7 @@ static __always_inline int request_decline(struct sk_msg_md *msg, struct psock *
 		known->begun = fresh.begun;
 		known->draw = fresh.draw;
 		known->requests = fresh.requests;
-	} else if (bpf_map_update_elem(&slow_conns, &ps->cookie, &fresh, BPF_ANY)) {
+	} else if (slow_conn_put(ps->cookie, &fresh, BPF_ANY)) {
 		ps->flags |= PSOCK_SLOW;
 		count(HANDOVER_NO_STATE);
 	}
@@ -635,7 +635,7 @@ static __always_inline int request_idle(struct sk_msg_md *msg, struct psock *ps)
 		}
 		if (c->requests > ps->requests)
 			ps->requests = c->requests;
-		bpf_map_delete_elem(&slow_conns, &ps->cookie);
+		slow_conn_drop(ps->cookie);
 		/* However the last lease ended, its client has been answered. */
 		ps->lease = 0;
 		count(VERDICT_REQUEST_RETURNED);

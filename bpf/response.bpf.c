@@ -20,7 +20,7 @@ static __always_inline int spill_mark(const struct slot *s, __u32 index, enum ve
 
 	if (slow_conn_of(cookie))
 		return 1;
-	bpf_map_update_elem(&slow_conns, &cookie, &fresh, BPF_NOEXIST);
+	slow_conn_put(cookie, &fresh, BPF_NOEXIST);
 	return slow_conn_of(cookie) != 0;
 }
 
@@ -486,12 +486,12 @@ int xlb_receive_verdict(struct __sk_buff *skb)
 
 	if (!skb->len)
 		return SK_PASS;
-	next = bpf_map_lookup_elem(&receive_sequences, &cookie);
+	next = sequence_of(cookie);
 	if (next) {
 		segment_trim(skb, next);
 		return SK_PASS;
 	}
 	segment_trim(skb, &first);
-	bpf_map_update_elem(&receive_sequences, &cookie, &first, BPF_ANY);
+	sequence_put(cookie, first);
 	return SK_PASS;
 }

@@ -55,9 +55,7 @@ static __always_inline void watch_states(struct bpf_sock_ops *ops)
  * the close has made the entry anew. A socket that had none needs no second look. */
 static __always_inline void sequence_forget(struct bpf_sock_ops *ops, __u32 state)
 {
-	__u64 cookie = bpf_get_socket_cookie(ops);
-
-	if (bpf_map_delete_elem(&receive_sequences, &cookie) && state != BPF_TCP_CLOSE)
+	if (!sequence_drop(bpf_get_socket_cookie(ops)) && state != BPF_TCP_CLOSE)
 		bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags & ~BPF_SOCK_OPS_STATE_CB_FLAG);
 }
 

@@ -16,6 +16,8 @@
 #include <linux/types.h>
 
 enum limits {
+	/* Those of a socket's cookie. */
+	COOKIE_BITS = 64,
 	/* Largest head, in bytes, that the fast path reads. */
 	MAX_HEAD = 8192,
 	/* Longest request that is kept while its lease lasts. */
@@ -264,6 +266,15 @@ struct slow_conn {
 	/* Requests that the connection has carried, on both paths. Writers: p-sock, and the daemon with its offer. */
 	__u32 requests;
 	__u32 reserved;
+};
+
+/* A socket's cookie as the key of a trie, in which it always counts whole. A trie takes memory for what it holds, a hash for what it may hold, and
+ * these hold little while connections are on the fast path. */
+struct cookie_key {
+	/* COOKIE_BITS */
+	__u32 prefix_len;
+	/* Lower half first. */
+	__u32 cookie[2];
 };
 
 /* What the daemon asks about a client's connection, and the answer. */

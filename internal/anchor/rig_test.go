@@ -91,7 +91,7 @@ func prepare(t *testing.T, o setup) *rig {
 		psocks:  newMap(t, &ebpf.MapSpec{Type: ebpf.SockHash, KeySize: 8, ValueSize: 8, MaxEntries: 512}),
 	}
 	conns := newMap(t, hashOf[maps.ConnKey, maps.ConnRecord](512))
-	slowConns := newMap(t, hashOf[uint64, maps.SlowConn](o.slowConns))
+	slowConns := newMap(t, trieOf[maps.CookieKey, maps.SlowConn](o.slowConns))
 	sockets := maps.NewSockets(nil, conns, slowConns, nil, nil, r.psocks, nil)
 	sockets.Anchors = r.anchors
 	r.cfg = Config{
@@ -111,6 +111,12 @@ func newMap(t *testing.T, spec *ebpf.MapSpec) *ebpf.Map {
 
 // hashOf is the shape of a hash with these keys and values. It has no entries in advance, as the real ones: so a small one can be
 // full.
+func trieOf[K, V any](entries uint32) *ebpf.MapSpec {
+	spec := hashOf[K, V](entries)
+	spec.Type = ebpf.LPMTrie
+	return spec
+}
+
 func hashOf[K, V any](entries uint32) *ebpf.MapSpec {
 	var k K
 	var v V

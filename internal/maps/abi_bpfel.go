@@ -153,6 +153,12 @@ type abiControl struct {
 	Reserved2   uint32
 }
 
+type abiCookieKey struct {
+	_         structs.HostLayout
+	PrefixLen uint32
+	Cookie    [2]uint32
+}
+
 type abiEndpoint struct {
 	_                 structs.HostLayout
 	Idle              uint64
@@ -290,6 +296,7 @@ type abiHostKey struct {
 type abiLimits uint32
 
 const (
+	abiLimitsCOOKIE_BITS       abiLimits = 64
 	abiLimitsMAX_HEAD          abiLimits = 8192
 	abiLimitsMAX_COPY          abiLimits = 1024
 	abiLimitsMAX_PATH          abiLimits = 251
@@ -769,6 +776,7 @@ const (
 	abiVarSharedConnKey         = "shared_conn_key"
 	abiVarSharedConnRecord      = "shared_conn_record"
 	abiVarSharedControl         = "shared_control"
+	abiVarSharedCookieKey       = "shared_cookie_key"
 	abiVarSharedEndpoint        = "shared_endpoint"
 	abiVarSharedEndpointAddress = "shared_endpoint_address"
 	abiVarSharedEndpointFlags   = "shared_endpoint_flags"
@@ -889,6 +897,7 @@ type abiVariableSpecs struct {
 	SharedConnKey         *ebpf.VariableSpec `ebpf:"shared_conn_key"`
 	SharedConnRecord      *ebpf.VariableSpec `ebpf:"shared_conn_record"`
 	SharedControl         *ebpf.VariableSpec `ebpf:"shared_control"`
+	SharedCookieKey       *ebpf.VariableSpec `ebpf:"shared_cookie_key"`
 	SharedEndpoint        *ebpf.VariableSpec `ebpf:"shared_endpoint"`
 	SharedEndpointAddress *ebpf.VariableSpec `ebpf:"shared_endpoint_address"`
 	SharedEndpointFlags   *ebpf.VariableSpec `ebpf:"shared_endpoint_flags"`
@@ -985,6 +994,7 @@ type abiVariables struct {
 	SharedConnKey         *ebpf.Variable `ebpf:"shared_conn_key"`
 	SharedConnRecord      *ebpf.Variable `ebpf:"shared_conn_record"`
 	SharedControl         *ebpf.Variable `ebpf:"shared_control"`
+	SharedCookieKey       *ebpf.Variable `ebpf:"shared_cookie_key"`
 	SharedEndpoint        *ebpf.Variable `ebpf:"shared_endpoint"`
 	SharedEndpointAddress *ebpf.Variable `ebpf:"shared_endpoint_address"`
 	SharedEndpointFlags   *ebpf.Variable `ebpf:"shared_endpoint_flags"`

@@ -31,7 +31,7 @@ func NewSockets(anchors, conns, slowConns, peers, isockSlots, psocks, isocks *eb
 	return &Sockets{
 		Anchors:    NewTable[uint64, AnchorPorts]("anchors", anchors),
 		Conns:      NewTable[ConnKey, ConnRecord]("conns", conns),
-		SlowConns:  NewTable[uint64, SlowConn]("slow_conns", slowConns),
+		SlowConns:  newCookieTable[SlowConn]("slow_conns", slowConns),
 		Peers:      NewTable[PeerKey, uint32]("peers", peers),
 		ISockSlots: NewTable[uint64, uint32]("isock_slots", isockSlots),
 		conns:      conns,
@@ -49,7 +49,7 @@ func (s *Sockets) TakeConn(k ConnKey) (ConnRecord, bool) {
 
 // MarkSlow keeps a p-sock off the fast path until an offer is accepted, without disturbing an entry that is there.
 func (s *Sockets) MarkSlow(cookie uint64, reason Verdict) error {
-	err := s.slowConns.Update(cookie, SlowConn{Reason: uint32(reason)}, ebpf.UpdateNoExist)
+	err := s.slowConns.Update(CookieKeyOf(cookie), SlowConn{Reason: uint32(reason)}, ebpf.UpdateNoExist)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
 		return fmt.Errorf("mark connection as slow: %w", err)
 	}
@@ -68,7 +68,7 @@ func (s *Sockets) Offer(cookie uint64, read, written, requests uint32) error {
 	// They were for a request that has been answered. If the next one comes before the offer is made, the daemon balances it.
 	c.Draw, c.Endpoint = 0, 0
 	c.Requests = max(c.Requests, requests)
-	err = s.slowConns.Update(cookie, c, ebpf.UpdateExist)
+	err = s.slowConns.Update(CookieKeyOf(cookie), c, ebpf.UpdateExist)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("offer connection to the fast path: %w", err)
 	}

@@ -27,6 +27,8 @@ type (
 	ConnKey = abiConnKey
 	// ConnRecord is what the daemon learns of a connection at accept.
 	ConnRecord = abiConnRecord
+	// CookieKey is a socket's cookie as the key of a trie.
+	CookieKey = abiCookieKey
 	// Control is the daemon's sign of life.
 	Control = abiControl
 	// Endpoint is an endpoint's balancing state.
@@ -174,6 +176,7 @@ const (
 
 // Values of Limits.
 const (
+	CookieBits      = abiLimitsCOOKIE_BITS
 	MaxHead         = abiLimitsMAX_HEAD
 	MaxCopy         = abiLimitsMAX_COPY
 	MaxPath         = abiLimitsMAX_PATH
