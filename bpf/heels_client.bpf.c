@@ -38,41 +38,47 @@ static __always_inline void client_back_off(struct heels_client_vip *v)
 	v->quiet_until = bpf_ktime_get_ns() + (BACK_OFF_NS << doublings);
 }
 
+/* Nothing is offered: what an earlier connection of the same two ends has left, and one of the same socket, does not count for this one. */
+static __always_inline void client_decline(struct bpf_sock_ops *ops, enum heels_verdict why)
+{
+	struct bpf_sock *sk = ops->sk;
+
+	heels_forget(&heels_client_closing, ops);
+	if (sk)
+		bpf_sk_storage_delete(&heels_client_flows, sk);
+	heels_count(why);
+}
+
 /* connect(): decides whether SYNs of this connection carry the option. */
 static __always_inline void client_connect(struct bpf_sock_ops *ops)
 {
-	struct heels_tuple old = {};
 	struct heels_client_vip *v;
+	struct heels_flow *f, none = {};
 	struct heels_control *c;
-	struct heels_flow *f;
+	struct heels_end vip;
 	struct bpf_sock *sk;
 
-	v = client_vip(ops, &old.remote);
+	v = client_vip(ops, &vip);
 	c = heels_control_get();
 	/* The interfaces of other network namespaces have no programs to finish the work. */
 	if (!v || !c || bpf_get_netns_cookie(ops) != c->netns)
 		return;
-	/* What an earlier connection of the same two ends has left, and one of the same socket. */
-	heels_local(ops, &old.local);
-	bpf_map_delete_elem(&heels_client_closing, &old);
-	sk = ops->sk;
-	if (sk)
-		bpf_sk_storage_delete(&heels_client_flows, sk);
 	if (c->flags & HEELS_CLIENT_DRAINING) {
-		heels_count(HEELS_OFFER_DRAINING);
+		client_decline(ops, HEELS_OFFER_DRAINING);
 		return;
 	}
 	if (v->quiet_until > bpf_ktime_get_ns()) {
-		heels_count(HEELS_OFFER_BACK_OFF);
+		client_decline(ops, HEELS_OFFER_BACK_OFF);
 		return;
 	}
+	sk = ops->sk;
 	f = sk ? bpf_sk_storage_get(&heels_client_flows, sk, 0, BPF_SK_STORAGE_GET_F_CREATE) : 0;
 	if (!f) {
-		heels_count(HEELS_OFFER_NO_MEMORY);
+		client_decline(ops, HEELS_OFFER_NO_MEMORY);
 		return;
 	}
-	f->vip = old.remote;
-	f->state = HEELS_FLOW_OFFERED;
+	*f = none;
+	f->vip = vip;
 	heels_want(ops, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 }
 
@@ -167,8 +173,10 @@ static __always_inline void client_established(struct bpf_sock_ops *ops)
 		return;
 	heels_leave(ops, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 	v = client_vip(ops, &vip);
-	if (!v)
+	if (!v) {
+		heels_forget(&heels_client_closing, ops);
 		return;
+	}
 	verdict = addr_is_v4(vip.addr) ? client_read_answer(ops, c, v, f) : client6_read_answer(ops, v, f);
 	heels_count(verdict);
 	f->state = HEELS_FLOW_FALLBACK;
@@ -259,15 +267,27 @@ static __always_inline void client_closed(struct bpf_sock_ops *ops, struct bpf_s
 		v->failures = 0;
 }
 
+/* What is sent when the socket is gone goes where the connection went, whatever an earlier one of the same two ends has left. */
+static __always_inline void client_leaves(struct bpf_sock_ops *ops, const struct heels_flow *f)
+{
+	if (f->state == HEELS_FLOW_DIRECT)
+		heels_remember(&heels_client_closing, ops, f);
+	else
+		heels_forget(&heels_client_closing, ops);
+}
+
 static __always_inline void client_state(struct bpf_sock_ops *ops)
 {
 	struct bpf_sock *sk = ops->sk;
-	struct heels_flow *f = sk ? bpf_sk_storage_get(&heels_client_flows, sk, 0, 0) : 0;
+	struct heels_flow *f;
 
+	if (!sk || !heels_is_ending(ops))
+		return;
+	f = bpf_sk_storage_get(&heels_client_flows, sk, 0, 0);
 	if (!f || f->state == HEELS_FLOW_OFFERED)
 		return;
-	if (f->state == HEELS_FLOW_DIRECT && heels_is_leaving(ops))
-		heels_remember(&heels_client_closing, ops, f);
+	if (heels_is_leaving(ops, f->confirm))
+		client_leaves(ops, f);
 	if (ops->args[1] == BPF_TCP_CLOSE)
 		client_closed(ops, sk, f);
 }
@@ -298,22 +318,58 @@ int heels_client_sockops(struct bpf_sock_ops *ops)
 	return 1;
 }
 
-/* The packet was routed to the VIP, and the server may be behind another next hop: the kernel finds that, and the packet comes by again with its address
- * (client_learn). That is then used for a while without asking. bpf_fib_lookup() would be the short way, but serves only hosts that forward. */
-static __always_inline int client_route(struct __sk_buff *skb, const struct heels_flow *f)
+/* A packet's ends, which its next hop follows from. */
+static __always_inline void client_hop_key(struct heels_hop_key *key, struct __sk_buff *skb, const __u8 *local,
+					   const __u8 *peer)
 {
-	if (f && f->route_until > bpf_ktime_get_coarse_ns()) {
+	__builtin_memcpy(key->local, local, sizeof(key->local));
+	__builtin_memcpy(key->peer, peer, sizeof(key->peer));
+	key->device = skb->ifindex;
+	key->mark = skb->mark;
+}
+
+/* The packet was routed to the VIP, and the server may be behind another next hop: the kernel finds that, and the packet comes by again with its address
+ * (client_learn). That is then used for a while without asking, by all connections of the same two hosts. bpf_fib_lookup() would be the short way, but serves
+ * only hosts that forward. The flow is NULL where there is no full socket.
+ */
+static __always_inline int client_route(struct __sk_buff *skb, struct heels_flow *f, const __u8 *local,
+					const __u8 *peer)
+{
+	__u64 now = bpf_ktime_get_coarse_ns();
+	struct heels_hop_key key;
+	struct heels_hop *hop;
+
+	if (f && f->route_until > now) {
 		bpf_skb_store_bytes(skb, 0, f->mac, sizeof(f->mac), 0);
 		return HEELS_NEXT;
 	}
-	heels_count(HEELS_CLIENT_ROUTED);
-	return bpf_redirect_neigh(skb->ifindex, 0, 0, 0);
+	client_hop_key(&key, skb, local, peer);
+	hop = bpf_map_lookup_elem(&heels_client_hops, &key);
+	if (!hop || hop->until <= now) {
+		heels_count(HEELS_CLIENT_ROUTED);
+		return bpf_redirect_neigh(skb->ifindex, 0, 0, 0);
+	}
+	if (f) {
+		__builtin_memcpy(f->mac, hop->mac, sizeof(f->mac));
+		f->route_until = hop->until;
+	}
+	bpf_skb_store_bytes(skb, 0, hop->mac, sizeof(hop->mac), 0);
+	return HEELS_NEXT;
 }
 
-static __always_inline void client_learn(struct __sk_buff *skb, struct heels_flow *f)
+static __always_inline void client_learn(struct __sk_buff *skb, struct heels_flow *f, const __u8 *local,
+					 const __u8 *peer)
 {
-	if (!bpf_skb_load_bytes(skb, 0, f->mac, sizeof(f->mac)))
-		f->route_until = bpf_ktime_get_coarse_ns() + ROUTE_NS;
+	struct heels_hop hop = {};
+	struct heels_hop_key key;
+
+	if (bpf_skb_load_bytes(skb, 0, hop.mac, sizeof(hop.mac)))
+		return;
+	hop.until = bpf_ktime_get_coarse_ns() + ROUTE_NS;
+	__builtin_memcpy(f->mac, hop.mac, sizeof(f->mac));
+	f->route_until = hop.until;
+	client_hop_key(&key, skb, local, peer);
+	bpf_map_update_elem(&heels_client_hops, &key, &hop, BPF_ANY);
 }
 
 /* A packet without a full socket: what FIN_WAIT2 and TIME_WAIT send, and resets. */
@@ -336,7 +392,7 @@ static __always_inline int client_egress_closing(struct __sk_buff *skb)
 	if (heels_set_dest(skb, &p, to, c->peer.port))
 		return HEELS_NEXT;
 	heels_count(HEELS_CLIENT_CLOSING);
-	return client_route(skb, 0);
+	return client_route(skb, 0, key.local.addr, c->peer.addr);
 }
 
 SEC("tcx/egress")
@@ -345,6 +401,7 @@ int heels_client_egress(struct __sk_buff *skb)
 	struct bpf_sock *sk = skb->sk;
 	struct heels_packet p;
 	struct heels_flow *f;
+	__u8 local[16];
 	__u32 to;
 
 	if (!sk)
@@ -360,12 +417,16 @@ int heels_client_egress(struct __sk_buff *skb)
 		confirm_begin(skb, sk, f);
 	if (f->state != HEELS_FLOW_DIRECT)
 		return client6_tell_port(skb, f);
+	/* Nearly every packet ends here. */
+	if (f->route_until > bpf_ktime_get_coarse_ns() && heels_swap_dest(skb, &f->vip, &f->peer, f->mac))
+		return HEELS_NEXT;
 	if (!heels_is_tcp(skb))
 		return client6_egress(skb, f);
 	if (!heels_parse(skb, ETH_HLEN, &p))
 		return HEELS_NEXT;
+	addr_set4(local, p.saddr);
 	if (heels_end_is(&f->peer, p.daddr, p.dest)) {
-		client_learn(skb, f);
+		client_learn(skb, f, local, f->peer.addr);
 		return HEELS_NEXT;
 	}
 	/* What a tunnel has wrapped still belongs to the socket. */
@@ -374,7 +435,7 @@ int heels_client_egress(struct __sk_buff *skb)
 	to = heels_ip(&f->peer);
 	if (heels_set_dest(skb, &p, to, f->peer.port))
 		return HEELS_NEXT;
-	return client_route(skb, f);
+	return client_route(skb, f, local, f->peer.addr);
 }
 
 /* What a server sends from its own address, and to whom. */

@@ -72,7 +72,7 @@ static __always_inline int client6_egress_closing(struct __sk_buff *skb)
 	if (!c || heels_set_dest6(skb, &p, &c->peer))
 		return HEELS_NEXT;
 	heels_count(HEELS_CLIENT_CLOSING);
-	return client_route(skb, 0);
+	return client_route(skb, 0, key.local.addr, c->peer.addr);
 }
 
 /* A SYN that names the client, whose port a balancer may change: the urgent pointer, which means nothing in it, holds that. */
@@ -95,7 +95,7 @@ static __always_inline int client6_egress(struct __sk_buff *skb, struct heels_fl
 	if (skb->protocol != bpf_htons(ETH_P_IPV6) || !heels_parse6(skb, ETH_HLEN, &p))
 		return HEELS_NEXT;
 	if (heels_same(&f->peer, &p.to)) {
-		client_learn(skb, f);
+		client_learn(skb, f, p.from.addr, p.to.addr);
 		return HEELS_NEXT;
 	}
 	/* What a tunnel has wrapped still belongs to the socket. */
@@ -103,7 +103,7 @@ static __always_inline int client6_egress(struct __sk_buff *skb, struct heels_fl
 		return HEELS_NEXT;
 	if (heels_set_dest6(skb, &p, &f->peer))
 		return HEELS_NEXT;
-	return client_route(skb, f);
+	return client_route(skb, f, p.from.addr, f->peer.addr);
 }
 
 /* As client_try. */

@@ -45,7 +45,7 @@ struct arrival {
 	__u32 from;
 	/* The outer destination of an encapsulated SYN, 0 otherwise. */
 	__u32 outer;
-	/* The outer header was IPv6, and has been held against the VIP. */
+	/* There was an outer header, and its source has been held against the VIP. */
 	__u32 is_checked;
 };
 
@@ -412,7 +412,7 @@ static __always_inline void take_inner(struct __sk_buff *skb, const struct heels
 /* A packet inside another, from a balancer of a VIP: takes the outer one away, and goes on with the inner. False when that is IPv6. */
 static __always_inline int take_encapsulated(struct __sk_buff *skb, const struct iphdr *outer)
 {
-	struct arrival a = { .from = outer->saddr, .outer = outer->daddr };
+	struct arrival a = { .from = outer->saddr, .outer = outer->daddr, .is_checked = 1 };
 	struct heels_server_vip *v;
 	struct heels_packet p;
 	struct heels_end vip;
@@ -589,23 +589,28 @@ static __always_inline void server_write(struct bpf_sock_ops *ops)
 	heels_count(HEELS_ANSWERED_COOKIE);
 }
 
-/* The VIP of a connection that was just accepted. False when it came to our own address. */
-static __always_inline int accepted_vip(struct bpf_sock_ops *ops, struct heels_end *vip)
+/* The VIP of a connection that was just accepted, when its SYN has been kept. False when this host has not committed to that. */
+static __always_inline int accepted_syn(struct bpf_sock_ops *ops, struct heels_end *vip, const struct heels_syn *o,
+					int use)
+{
+	if (heels_is_v6(ops)) {
+		if (!server6_vip(ops, vip))
+			return 0;
+	} else {
+		if (use != HEELS_TAG_COMMIT)
+			return 0;
+		heels_end_set4(vip, o->vip, o->vip_port);
+	}
+	heels_count(HEELS_ACCEPTED);
+	return 1;
+}
+
+/* The same when the SYN was forgotten for a cookie. False when the connection came to our own address. */
+static __always_inline int accepted_cookie(struct bpf_sock_ops *ops, struct heels_end *vip)
 {
 	struct heels_tuple key = {};
 	struct heels_end *cookie;
-	struct heels_syn o;
 
-	if (heels_is_v6(ops)) {
-		if (server6_vip(ops, vip)) {
-			heels_count(HEELS_ACCEPTED);
-			return 1;
-		}
-	} else if (server_syn(ops, &o) == HEELS_TAG_COMMIT) {
-		heels_end_set4(vip, o.vip, o.vip_port);
-		heels_count(HEELS_ACCEPTED);
-		return 1;
-	}
 	heels_local(ops, &key.local);
 	heels_remote(ops, &key.remote);
 	cookie = bpf_map_lookup_elem(&heels_cookies, &key);
@@ -625,6 +630,7 @@ static __always_inline void server_established(struct bpf_sock_ops *ops)
 	struct heels_end vip;
 	struct heels_end local;
 	struct heels_syn o;
+	int use = 0;
 	__u8 *ours;
 
 	if (!sk || !c || bpf_get_netns_cookie(ops) != c->netns)
@@ -635,11 +641,13 @@ static __always_inline void server_established(struct bpf_sock_ops *ops)
 		return;
 	/* Inherited from the listener. */
 	heels_leave(ops, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
-	if (!heels_is_v6(ops) && server_syn(ops, &o) == HEELS_TAG_CONFIRM) {
+	if (!heels_is_v6(ops))
+		use = server_syn(ops, &o);
+	if (use == HEELS_TAG_CONFIRM) {
 		confirm_accept(ops, sk, &o);
 		return;
 	}
-	if (!accepted_vip(ops, &vip))
+	if (!accepted_syn(ops, &vip, &o, use) && !accepted_cookie(ops, &vip))
 		return;
 	f = bpf_sk_storage_get(&heels_server_flows, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!f) {
@@ -683,15 +691,18 @@ static __always_inline void server_listen(struct bpf_sock_ops *ops)
 static __always_inline void server_state(struct bpf_sock_ops *ops)
 {
 	struct bpf_sock *sk = ops->sk;
-	struct heels_flow *f = sk ? bpf_sk_storage_get(&heels_server_flows, sk, 0, 0) : 0;
+	struct heels_flow *f;
 
+	if (!sk || !heels_is_ending(ops))
+		return;
+	f = bpf_sk_storage_get(&heels_server_flows, sk, 0, 0);
 	if (!f)
 		return;
 	if (f->confirm) {
 		confirm_state(ops, f);
 		return;
 	}
-	if (heels_is_leaving(ops))
+	if (heels_is_leaving(ops, 0))
 		heels_remember(&heels_server_closing, ops, f);
 	if (ops->args[1] == BPF_TCP_CLOSE)
 		heels_count_closed(ops, f, 1);
@@ -812,6 +823,9 @@ int heels_server_egress(struct __sk_buff *skb)
 										 : HEELS_NEXT;
 	if (f->confirm)
 		return confirm_send(skb, f);
+	/* Nearly every packet ends here. */
+	if (heels_swap_source(skb, &f->peer, &f->vip))
+		return HEELS_NEXT;
 	/* What a tunnel has wrapped still belongs to the socket. */
 	if (!heels_is_tcp(skb))
 		return server6_egress(skb, f);

@@ -24,6 +24,8 @@ enum heels_limits {
 	HEELS_CONFIRMED = 1048576,
 	HEELS_CONFIRM_OTHER = 131072,
 	HEELS_ENDED = 65536,
+	/* Next hops that the client remembers; one that is pushed out is asked for again. */
+	HEELS_HOPS = 4096,
 	HEELS_KEYS = 2,
 	/* SYNs of one connection that carry the option; those after it go without. */
 	HEELS_OFFERS = 2,
@@ -230,6 +232,21 @@ struct heels_flow {
 	/* Confirm mode, in the server: the end of what has come by way of the balancer. */
 	__u32 seen;
 	__u32 zero2;
+};
+
+/* What the kernel finds a next hop by. */
+struct heels_hop_key {
+	__u8 local[16];
+	__u8 peer[16];
+	__u32 device;
+	__u32 mark;
+};
+
+/* A next hop's address, and when it has to be found again, CLOCK_MONOTONIC_COARSE, ns. */
+struct heels_hop {
+	__u64 until;
+	__u8 mac[6];
+	__u8 zero[2];
 };
 
 /* A connection as the host's own stack sees it. */

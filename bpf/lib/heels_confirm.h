@@ -603,7 +603,7 @@ static __always_inline void confirm_state(struct bpf_sock_ops *ops, const struct
 	struct heels_confirmed e = { .vip = f->vip, .client = f->client };
 	struct heels_tuple key = {};
 
-	if (f->state == HEELS_FLOW_DIRECT && heels_is_leaving(ops)) {
+	if (f->state == HEELS_FLOW_DIRECT && heels_is_leaving(ops, 1)) {
 		heels_local(ops, &key.local);
 		heels_remote(ops, &e.balancer);
 		confirm_remember(&key, &e);

@@ -99,6 +99,14 @@ struct heels_closing_map {
 	__uint(max_entries, HEELS_CLOSING);
 } heels_client_closing SEC(".maps"), heels_server_closing SEC(".maps");
 
+/* Next hops to servers, for the first packet of a connection. Writer: tc of the client, when the kernel has found one. An entry counts for a second. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__type(key, struct heels_hop_key);
+	__type(value, struct heels_hop);
+	__uint(max_entries, HEELS_HOPS);
+} heels_client_hops SEC(".maps");
+
 /* Handshakes under SYN cookies, which keep no SYN: server and client to VIP. Writer: sock_ops at the SYN-ACK. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

@@ -130,6 +130,82 @@ static __always_inline int heels_set_dest(struct __sk_buff *skb, const struct he
 	return -1;
 }
 
+/* TCP and IPv4 headers where they are. Pointers into a packet end with the next helper that may change it. */
+struct heels_headers {
+	struct ethhdr *eth;
+	struct iphdr *ip;
+	struct tcphdr *tcp;
+};
+
+/* Finds the headers of nearly everything that TCP sends: in the linear part, without IP options. When it is false, heels_parse may still find them. */
+static __always_inline int heels_headers(struct __sk_buff *skb, struct heels_headers *h)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+
+	h->eth = data;
+	h->ip = data + ETH_HLEN;
+	h->tcp = (void *)(h->ip + 1);
+	if (skb->protocol != bpf_htons(ETH_P_IP) || (void *)(h->tcp + 1) > end)
+		return 0;
+	return h->ip->version == 4 && h->ip->ihl == 5 && h->ip->protocol == IPPROTO_TCP &&
+	       !(h->ip->frag_off & bpf_htons(HEELS_FRAGMENT));
+}
+
+/* The IP header's checksum, when an address in it becomes another (RFC 1624). */
+static __always_inline __u16 heels_ip_sum(__u16 sum, __u32 from, __u32 to)
+{
+	__u32 n = (__u16)~sum + (__u16)~from + (__u16) ~(from >> 16) + (__u16)to + (to >> 16);
+
+	n = (n & 0xffff) + (n >> 16);
+	n = (n & 0xffff) + (n >> 16);
+	return ~n;
+}
+
+/* The TCP checksum of what heels_headers has found, when an address and a port have become others. */
+static __always_inline int heels_fix_sum(struct __sk_buff *skb, __u32 from, __u32 to, __u16 port_from, __u16 port_to)
+{
+	__u32 at = ETH_HLEN + sizeof(struct iphdr) + HEELS_TCP_CHECK;
+
+	if (!bpf_l4_csum_replace(skb, at, from, to, BPF_F_PSEUDO_HDR | sizeof(to)) &&
+	    (port_from == port_to || !bpf_l4_csum_replace(skb, at, port_from, port_to, sizeof(port_to))))
+		return 0;
+	heels_count(HEELS_REWRITE_FAILED);
+	return -1;
+}
+
+/* Puts another source in the place of the one that is named. False when the packet is not from there, or has to be taken apart by heels_parse. */
+static __always_inline int heels_swap_source(struct __sk_buff *skb, const struct heels_end *was,
+					     const struct heels_end *is)
+{
+	__u32 from = heels_ip(was), to = heels_ip(is);
+	struct heels_headers h;
+
+	if (!heels_headers(skb, &h) || !heels_end_is(was, h.ip->saddr, h.tcp->source))
+		return 0;
+	h.ip->saddr = to;
+	h.ip->check = heels_ip_sum(h.ip->check, from, to);
+	h.tcp->source = is->port;
+	heels_fix_sum(skb, from, to, was->port, is->port);
+	return 1;
+}
+
+/* As heels_swap_source, for the destination; mac is its next hop. */
+static __always_inline int heels_swap_dest(struct __sk_buff *skb, const struct heels_end *was,
+					   const struct heels_end *is, const __u8 *mac)
+{
+	__u32 from = heels_ip(was), to = heels_ip(is);
+	struct heels_headers h;
+
+	if (!heels_headers(skb, &h) || !heels_end_is(was, h.ip->daddr, h.tcp->dest))
+		return 0;
+	__builtin_memcpy(h.eth->h_dest, mac, ETH_ALEN);
+	h.ip->daddr = to;
+	h.ip->check = heels_ip_sum(h.ip->check, from, to);
+	h.tcp->dest = is->port;
+	heels_fix_sum(skb, from, to, was->port, is->port);
+	return 1;
+}
+
 static __always_inline void heels_tuple_set(struct heels_tuple *t, __u32 local, __u16 local_port, __u32 remote,
 					    __u16 remote_port)
 {

@@ -102,12 +102,21 @@ static __always_inline void heels_leave(struct bpf_sock_ops *ops, int flags)
 	bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags & ~flags);
 }
 
-/* A socket that begins to close, or is reset, may soon be none. */
-static __always_inline int heels_is_leaving(struct bpf_sock_ops *ops)
+/* The states in which something is to be done. */
+static __always_inline int heels_is_ending(struct bpf_sock_ops *ops)
+{
+	__u32 to = ops->args[1];
+
+	return to == BPF_TCP_FIN_WAIT1 || to == BPF_TCP_LAST_ACK || to == BPF_TCP_CLOSE;
+}
+
+/* A socket that begins to close, or is reset, may soon be none. From LAST_ACK it sends by itself until the other end has everything: after that nothing is
+ * left to say, but in confirm mode to a balancer. */
+static __always_inline int heels_is_leaving(struct bpf_sock_ops *ops, int confirm)
 {
 	__u32 from = ops->args[0], to = ops->args[1];
 
-	if (to == BPF_TCP_FIN_WAIT1 || to == BPF_TCP_LAST_ACK)
+	if (to == BPF_TCP_FIN_WAIT1 || (confirm && to == BPF_TCP_LAST_ACK))
 		return 1;
 	return to == BPF_TCP_CLOSE && (from == BPF_TCP_ESTABLISHED || from == BPF_TCP_CLOSE_WAIT);
 }
@@ -120,6 +129,15 @@ static __always_inline void heels_remember(void *closing, struct bpf_sock_ops *o
 	heels_local(ops, &key.local);
 	heels_remote(ops, &key.remote);
 	bpf_map_update_elem(closing, &key, &value, BPF_ANY);
+}
+
+static __always_inline void heels_forget(void *closing, struct bpf_sock_ops *ops)
+{
+	struct heels_tuple key = {};
+
+	heels_local(ops, &key.local);
+	heels_remote(ops, &key.remote);
+	bpf_map_delete_elem(closing, &key);
 }
 
 static __always_inline void heels_count_opened(const struct heels_flow *f, __u32 server)

@@ -126,6 +126,7 @@ const (
 	abiHeelsLimitsHEELS_CONFIRMED         abiHeelsLimits = 1048576
 	abiHeelsLimitsHEELS_CONFIRM_OTHER     abiHeelsLimits = 131072
 	abiHeelsLimitsHEELS_ENDED             abiHeelsLimits = 65536
+	abiHeelsLimitsHEELS_HOPS              abiHeelsLimits = 4096
 	abiHeelsLimitsHEELS_KEYS              abiHeelsLimits = 2
 	abiHeelsLimitsHEELS_OFFERS            abiHeelsLimits = 2
 	abiHeelsLimitsHEELS_SYN_LENGTH        abiHeelsLimits = 20

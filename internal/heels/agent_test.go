@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -192,6 +193,56 @@ func TestBothEndsMayCloseFirst(t *testing.T) {
 			}
 			if in := r.settled(); in != connections {
 				t.Errorf("%d segments came to the balancer, want %d", in, connections)
+			}
+		})
+	}
+}
+
+// Ends that an earlier connection had say nothing about where a later one goes: what it sends without a socket takes the balancer's path, as it did with one.
+func TestTheNextConnectionOfTheSameEndsGoesItsOwnWay(t *testing.T) {
+	for _, tt := range []struct {
+		name, verdict string
+		drain         func(client, server *Agent) error
+	}{
+		{"nothing offered", "offer_draining", func(client, _ *Agent) error { return client.SetDraining(ClientRole, true) }},
+		{"no answer", "answer_none", func(_, server *Agent) error { return server.SetDraining(ServerRole, true) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, testServer1)
+			r.nat("80", testServer1+":80", true)
+			// Ends in TIME_WAIT may be taken after a second.
+			r.client.sysctl("ipv4/tcp_tw_reuse", "1")
+			server := r.servers[0].agent(serverText("rewritten", "80"))
+			client := r.client.agent(clientText)
+			late := make(chan struct{})
+			r.servers[0].listen(":80", func(c net.Conn) {
+				_, _ = c.Read(make([]byte, 1))
+				<-late
+				c.Close()
+			})
+			closes := func() {
+				c, err := r.client.dialFrom(20077, testVIP+":80")
+				if err != nil {
+					t.Fatal(err, dump(t, client), dump(t, server))
+				}
+				c.Close()
+				// Until the server's acknowledgement has come, there is a socket.
+				time.Sleep(200 * time.Millisecond)
+				late <- struct{}{}
+			}
+			closes()
+			eventually(t, "the first connection's last segment", func() bool { return client.count(t, "client_closing") == 1 })
+			if err := tt.drain(client, server); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(1100 * time.Millisecond)
+			before := r.settled()
+			closes()
+			// SYN, the handshake's end, FIN and the last acknowledgement, which no socket sends.
+			eventually(t, "the balancer sees the second connection", func() bool { return r.in.Load() >= before+4 })
+			r.settled()
+			if client.count(t, tt.verdict) != 1 || client.count(t, "client_closing") != 1 {
+				t.Errorf("verdicts %v, want one %s and no more client_closing", dump(t, client), tt.verdict)
 			}
 		})
 	}

@@ -18,6 +18,7 @@ import (
 const (
 	kernelMapHeelsClientClosing    = "heels_client_closing"
 	kernelMapHeelsClientFlows      = "heels_client_flows"
+	kernelMapHeelsClientHops       = "heels_client_hops"
 	kernelMapHeelsClientList       = "heels_client_list"
 	kernelMapHeelsClientVips       = "heels_client_vips"
 	kernelMapHeelsConfirmOther     = "heels_confirm_other"
@@ -110,6 +111,7 @@ type kernelProgramSpecs struct {
 type kernelMapSpecs struct {
 	HeelsClientClosing *ebpf.MapSpec `ebpf:"heels_client_closing"`
 	HeelsClientFlows   *ebpf.MapSpec `ebpf:"heels_client_flows"`
+	HeelsClientHops    *ebpf.MapSpec `ebpf:"heels_client_hops"`
 	HeelsClientList    *ebpf.MapSpec `ebpf:"heels_client_list"`
 	HeelsClientVips    *ebpf.MapSpec `ebpf:"heels_client_vips"`
 	HeelsConfirmOther  *ebpf.MapSpec `ebpf:"heels_confirm_other"`
@@ -160,6 +162,7 @@ func (o *kernelObjects) Close() error {
 type kernelMaps struct {
 	HeelsClientClosing *ebpf.Map `ebpf:"heels_client_closing"`
 	HeelsClientFlows   *ebpf.Map `ebpf:"heels_client_flows"`
+	HeelsClientHops    *ebpf.Map `ebpf:"heels_client_hops"`
 	HeelsClientList    *ebpf.Map `ebpf:"heels_client_list"`
 	HeelsClientVips    *ebpf.Map `ebpf:"heels_client_vips"`
 	HeelsConfirmOther  *ebpf.Map `ebpf:"heels_confirm_other"`
@@ -184,6 +187,7 @@ func (m *kernelMaps) Close() error {
 	return _KernelClose(
 		m.HeelsClientClosing,
 		m.HeelsClientFlows,
+		m.HeelsClientHops,
 		m.HeelsClientList,
 		m.HeelsClientVips,
 		m.HeelsConfirmOther,

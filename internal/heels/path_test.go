@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 )
 
 const clientText = `
@@ -137,4 +138,21 @@ func dump(t *testing.T, a *Agent) map[string]uint64 {
 		}
 	}
 	return v
+}
+
+// The kernel is asked for the way to a server once a second, however many connections there are.
+func TestConnectionsShareTheNextHop(t *testing.T) {
+	const connections = 50
+	r, client, _ := pair(t)
+	start := time.Now()
+	for range connections {
+		r.connect().Close()
+	}
+	most := 1 + uint64(time.Since(start)/time.Second)
+	if n := client.count(t, "client_routed"); n == 0 || n > 2*most {
+		t.Errorf("asked %d times, want at most %d", n, 2*most)
+	}
+	if n := client.count(t, "direct"); n != connections {
+		t.Errorf("%d direct connections, want %d: %v", n, connections, dump(t, client))
+	}
 }

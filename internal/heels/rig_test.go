@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -459,6 +460,23 @@ func (h *host) dial(address string) (net.Conn, error) {
 	if err == nil {
 		err = c.SetDeadline(time.Now().Add(20 * time.Second))
 	}
+	return c, err
+}
+
+// dialFrom dials from a port that an earlier connection may have had.
+func (h *host) dialFrom(port int, address string) (net.Conn, error) {
+	reuse := func(_, _ string, raw syscall.RawConn) (err error) {
+		control := raw.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+		})
+		return errors.Join(control, err)
+	}
+	d := net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{Port: port}, Control: reuse}
+	var c net.Conn
+	err := enter(h.ns, func() (err error) {
+		c, err = d.Dial("tcp", address)
+		return err
+	})
 	return c, err
 }
 
