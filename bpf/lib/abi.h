@@ -265,7 +265,9 @@ struct slow_conn {
 	__u64 draw;
 	/* Requests that the connection has carried, on both paths. Writers: p-sock, and the daemon with its offer. */
 	__u32 requests;
-	__u32 reserved;
+	/* Non-zero: no bytes that a program has moved are on their way to the client any more, nor will be as long as this entry lives. Writer:
+	 * the daemon, with its offer. */
+	__u32 settled;
 };
 
 /* A socket's cookie as the key of a trie, in which it always counts whole. A trie takes memory for what it holds, a hash for what it may hold, and

@@ -87,10 +87,15 @@ func (c *Conn) serve() {
 		c.serveBound()
 		return
 	}
-	slow, found, err := c.set.cfg.Sockets.SlowConns.Lookup(c.cookie)
-	if err != nil {
-		c.set.cfg.Logger.Warn("read hand-over", "err", err)
+	waiting := c.waiting()
+	if waiting == poller.Quiet && !c.servesFirst() {
+		c.awaitMore()
+		return
 	}
+	slow, found := c.entry()
+	// The entry stays while bytes wait here, which only this goroutine takes: the program accepts an offer that counts all bytes that were
+	// sent, and no offer so far counts these.
+	stays := found && waiting == poller.Readable
 	reason := maps.Verdict(slow.Reason)
 	pipelined := reason == maps.HandoverUnread || reason == maps.HandoverPipelined
 	if l, ok := c.leaseOf(slow, found); ok && reason != maps.HandoverBodyMalformed {
@@ -103,9 +108,13 @@ func (c *Conn) serve() {
 		}
 		pipelined = true
 	}
-	if pipelined && !c.awaitSender() {
-		c.endNow()
-		return
+	settled := stays && slow.Settled != 0
+	if pipelined && !settled {
+		if !c.awaitSender() {
+			c.endNow()
+			return
+		}
+		settled = stays
 	}
 	if reason == maps.HandoverLeaseBroken {
 		c.awaitEnd()
@@ -115,12 +124,6 @@ func (c *Conn) serve() {
 	defer c.use.Unlock()
 	conn := c.open()
 	if conn == nil || c.set.ctx.Err() != nil {
-		return
-	}
-	// Who has sent a request again may have taken what came behind it, and answered that as well. To wait for more would keep everybody else
-	// from this connection.
-	if !c.servesFirst() && poller.Look(c.fd) == poller.Quiet {
-		c.rearm()
 		return
 	}
 	if slow.Begun != 0 && reason == maps.HandoverBodyMalformed {
@@ -133,7 +136,36 @@ func (c *Conn) serve() {
 	c.served.Store(time.Now().UnixNano())
 	c.read += r.Read
 	c.written += r.Written
-	c.settle(r.Keep)
+	c.settle(r.Keep, settled)
+}
+
+// awaitMore is for bytes that are not there: who has sent a request again may have taken what came behind it, and answered that as well. To wait
+// here would keep everybody else from this connection, and what comes from now on belongs to another entry.
+func (c *Conn) awaitMore() {
+	c.use.Lock()
+	defer c.use.Unlock()
+	if !c.isClosed() {
+		c.rearm()
+	}
+}
+
+// waiting looks for what is to be read. It is Quiet on a connection that is closed.
+func (c *Conn) waiting() poller.Sight {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return poller.Quiet
+	}
+	return poller.Look(c.fd)
+}
+
+// entry reads the kernel's entry of the connection.
+func (c *Conn) entry() (slow maps.SlowConn, found bool) {
+	slow, found, err := c.set.cfg.Sockets.SlowConns.Lookup(c.cookie)
+	if err != nil {
+		c.set.cfg.Logger.Warn("read hand-over", "err", err)
+	}
+	return slow, found
 }
 
 // servesFirst reports a connection whose endpoint may speak before its client does.
@@ -251,22 +283,22 @@ func (c *Conn) upload(l maps.Lease) {
 		s := c.session(maps.SlowConn{Reason: uint32(maps.HandoverBodyMalformed)})
 		c.written += c.set.cfg.Handler.Serve(c.set.ctx, conn, s).Written
 	}
-	c.settle(r.End == UploadDone)
+	c.settle(r.End == UploadDone, false)
 }
 
-// settle gives a quiet connection back, or closes it.
-func (c *Conn) settle(keep bool) {
+// settle gives a quiet connection back, or closes it. settled is as in Sockets.Offer.
+func (c *Conn) settle(keep, settled bool) {
 	if !keep {
 		c.closeLocked()
 		return
 	}
-	c.offer()
+	c.offer(settled)
 	c.rearm()
 }
 
 // offer gives the connection back to the kernel, as far as the daemon is concerned.
-func (c *Conn) offer() {
-	if err := c.set.cfg.Sockets.Offer(c.cookie, uint32(c.read), uint32(c.written), c.requests.Load()); err != nil {
+func (c *Conn) offer(settled bool) {
+	if err := c.set.cfg.Sockets.Offer(c.cookie, uint32(c.read), uint32(c.written), c.requests.Load(), settled); err != nil {
 		c.set.cfg.Logger.Warn("connection stays on the slow path", "err", err)
 	}
 }
@@ -332,12 +364,16 @@ const senderPatience = 5 * time.Second
 // awaitSender lets what has been sent to the client arrive: a lease has ended, but the last bytes may not yet have reached the client's
 // queue. The process that sends them may have been interrupted on the way, or they wait for a worker. Clients that pipeline, and those
 // that half-close, wait here. It reports false when the bytes do not come: what is sent then would be taken for them.
+//
+// One wait is enough for as long as the connection stays with the daemon, which is as long as its entry lives: a program moves bytes to the
+// client for a lease alone, the one before has ended, and the program takes none before it has accepted an offer and removed the entry.
+// SlowConn.Settled keeps this in the entry, which a program makes without it.
 func (c *Conn) awaitSender() bool {
 	if !c.set.cfg.FastPath {
 		return true // nobody moves bytes
 	}
 	// From here on whoever moves bytes to the client is seen to.
-	if err := maps.Settle(); err != nil {
+	if err := c.set.cfg.Settle(); err != nil {
 		c.set.cfg.Logger.Warn("order of answers", "err", err)
 	}
 	return c.awaitUntil(senderPatience, func() bool {
@@ -497,10 +533,7 @@ func (c *Conn) hasUnsent() bool {
 // endLease breaks the lease of which the daemon had the client's bytes, if it runs still: no program ends a tunnel that has been
 // handed over, so that it would last until it is overdue.
 func (c *Conn) endLease() {
-	slow, found, err := c.set.cfg.Sockets.SlowConns.Lookup(c.cookie)
-	if err != nil {
-		c.set.cfg.Logger.Warn("read hand-over", "err", err)
-	}
+	slow, found := c.entry()
 	if found && slow.HasLease != 0 {
 		c.set.cfg.Shared.BreakLease(maps.Lease{Slot: slow.Slot, Number: slow.Lease})
 	}

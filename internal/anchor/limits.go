@@ -162,7 +162,7 @@ func (s *Set) endUnused(conns []*Conn) {
 		return
 	}
 	if s.cfg.FastPath {
-		if err := maps.Settle(); err != nil {
+		if err := s.cfg.Settle(); err != nil {
 			s.cfg.Logger.Warn("connections whose time is up were not closed; the next look tries again", "err", err)
 			return
 		}

@@ -47,6 +47,7 @@ type setup struct {
 	// slowConns is the size of that map.
 	slowConns uint32
 	logger    *slog.Logger
+	settle    func() error
 }
 
 // rig is a set over small maps in the kernel, without programs: the test does what they would.
@@ -96,7 +97,7 @@ func prepare(t *testing.T, o setup) *rig {
 	sockets.Anchors = r.anchors
 	r.cfg = Config{
 		Shared: r.shared, Sockets: sockets, Handler: handler{r}, Leases: leases{r}, Logger: o.logger, Netns: testNetns,
-		FastPath: !o.slowPathOnly,
+		FastPath: !o.slowPathOnly, Settle: o.settle,
 	}
 	return r
 }

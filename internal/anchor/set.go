@@ -102,7 +102,7 @@ type Leases interface {
 	LeaseOf(cookie uint64) (maps.Lease, bool)
 }
 
-// Config is what a Set needs; all fields but Limits are required.
+// Config is what a Set needs; all fields but Limits and Settle are required.
 type Config struct {
 	Shared  *maps.Shared
 	Sockets *maps.Sockets
@@ -115,6 +115,8 @@ type Config struct {
 	FastPath bool
 	// Limits returns those of a listener, by its number. nil: there are none. It must not call the set.
 	Limits func(listener uint32) Limits
+	// Settle waits until every program that was running has ended. nil: maps.Settle.
+	Settle func() error
 }
 
 // Set owns all anchors.
@@ -157,6 +159,9 @@ type Set struct {
 
 // New opens the anchor listeners and announces them to the kernel programs. Close ends the set.
 func New(cfg Config) (*Set, error) {
+	if cfg.Settle == nil {
+		cfg.Settle = maps.Settle
+	}
 	po, err := poller.New()
 	if err != nil {
 		return nil, err
@@ -318,7 +323,7 @@ func (s *Set) Use(cookie uint64, l maps.Lease, reason maps.Verdict, f func(conn 
 		_ = conn.CloseWrite()
 		return true
 	}
-	c.offer()
+	c.offer(false)
 	return true
 }
 

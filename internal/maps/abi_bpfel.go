@@ -608,7 +608,7 @@ type abiSlowConn struct {
 	Begun    uint32
 	Draw     uint64
 	Requests uint32
-	Reserved uint32
+	Settled  uint32
 }
 
 type abiSpill uint32

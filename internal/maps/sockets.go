@@ -57,8 +57,9 @@ func (s *Sockets) MarkSlow(cookie uint64, reason Verdict) error {
 }
 
 // Offer gives a connection back to the fast path: so many bytes were read from its anchor, and written there, and so many requests has it
-// carried. A connection that is not marked slow needs no offer.
-func (s *Sockets) Offer(cookie uint64, read, written, requests uint32) error {
+// carried. A connection that is not marked slow needs no offer. settled: no bytes that a program has moved are on their way to its client, nor
+// will be before the offer is accepted.
+func (s *Sockets) Offer(cookie uint64, read, written, requests uint32, settled bool) error {
 	c, ok, err := s.SlowConns.Lookup(cookie)
 	if err != nil || !ok {
 		return err
@@ -68,6 +69,9 @@ func (s *Sockets) Offer(cookie uint64, read, written, requests uint32) error {
 	// They were for a request that has been answered. If the next one comes before the offer is made, the daemon balances it.
 	c.Draw, c.Endpoint = 0, 0
 	c.Requests = max(c.Requests, requests)
+	if settled {
+		c.Settled = 1
+	}
 	err = s.slowConns.Update(CookieKeyOf(cookie), c, ebpf.UpdateExist)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("offer connection to the fast path: %w", err)

@@ -227,13 +227,14 @@ func (s *state) remove(e *entry, now time.Time) {
 	s.forget(e)
 }
 
-// expire ends a resource whose time to live has passed, also one that is referred to: that is then absent.
+// expire ends a resource whose time to live has passed, also one that is referred to: that is then absent. What was refused
+// since is forgotten with it.
 func (s *state) expire(e *entry, now time.Time) {
 	if e.kind.isRoot() || e.unused {
 		s.remove(e, now)
 		return
 	}
-	e.accepted, e.served, e.version, e.expires = content{}, content{}, "", time.Time{}
+	e.accepted, e.served, e.refused, e.version, e.expires = content{}, content{}, nil, "", time.Time{}
 	delete(s.mortal, e)
 	e.absent, e.updated = true, now
 	s.dirty[e.kind][e.name] = struct{}{}

@@ -66,6 +66,30 @@ func TestTimeToLive(t *testing.T) {
 	})
 }
 
+// What was refused goes with what was in force: when that ends, nothing is there any more.
+func TestRefusedEndsWithTheTimeToLive(t *testing.T) {
+	both(t, func(t *testing.T, delta bool) {
+		server := play(t, func(d *dialogue) {
+			d.next(Clusters)
+			d.give(Clusters, "1", "1", static("a", 1))
+			d.give(Listeners, "1", "1", listener("l", 1, "r"))
+			d.next(Routes)
+			d.mortal(Routes, "1", "1", named(routes("r", 1), "1", time.Second))
+			d.next(Routes)
+			d.give(Routes, "2", "2", routes("r", -1))
+			a := d.next(Routes)
+			d.expect(a.fault == "r: is bad", "refused", a)
+			d.stay()
+		})
+		o := observe(t, Config{Servers: []Server{server}, Delta: delta})
+		o.await("clusters a=1; listeners l=1")
+		r := o.Status().Kinds[Routes].Resources[0]
+		if r.State != DoesNotExist || r.Error != "" || r.FailedVersion != "" || r.FailedBody != nil || r.Body != nil {
+			t.Errorf("status %+v", r)
+		}
+	})
+}
+
 // go-control-plane's own heartbeats keep what has a time to live.
 func TestHeartbeatsOfControlPlane(t *testing.T) {
 	t.Parallel()

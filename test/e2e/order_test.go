@@ -30,7 +30,7 @@ func TestPipelinedAnswersKeepTheirOrderBetweenNearAndFar(t *testing.T) {
 			Pause: 300 * time.Microsecond, Connections: 8, Rounds: 1000,
 		}
 		if mode.Fast {
-			// Each waits some 20 ms for a grace period of the kernel (anchor.Conn.awaitSender).
+			// Each waits some 20 ms for a grace period of the kernel, once (anchor.Conn.awaitSender).
 			spec.Rounds = 400
 		}
 		if testing.Short() {
@@ -69,5 +69,30 @@ func TestRequestBeforeTheAnswerIsReadKeepsTheOrder(t *testing.T) {
 		if n := b.Metric(t, "xlb_handovers_total", `reason="unread"`); n == 0 {
 			t.Error("no request was handed over because the client had not read")
 		}
+	})
+}
+
+// A client that has never more than two requests under way goes back and forth between the paths, and pipelines on both.
+func TestAnswersKeepTheirOrderWithTwoUnderWay(t *testing.T) {
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place := harness.SameHost(t)
+		service := harness.Service()
+		_, addresses := origins(t, place, "one", "two")
+		b := harness.Start(t, mode, harness.OneCluster(service, addresses...), place)
+		// One connection: requests are shared in turn.
+		spec := programs.PipelineSpec{Address: service.String(), Connections: 1, Rounds: 5, Depth: 2}
+		for range 50 {
+			spec.Paths = append(spec.Paths, "/one", "/two")
+		}
+		var report programs.PipelineReport
+		place.Program(t, programs.PipelineProgram, spec).Next(t, &report)
+		for _, failure := range report.Failures {
+			t.Error(failure)
+		}
+		if want := spec.Connections * spec.Rounds; report.Rounds != want {
+			t.Errorf("rounds in order: got %d, want %d", report.Rounds, want)
+		}
+		fast, slow := b.Served(t)
+		t.Logf("%.0f requests fast, %.0f slow", fast, slow)
 	})
 }

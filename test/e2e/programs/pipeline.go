@@ -16,12 +16,14 @@ import (
 // read the answer to the one before.
 type PipelineSpec struct {
 	Address string
-	// Paths are asked for in turn, without reading; then all answers are read.
+	// Paths are asked for in turn, without reading what need not be read; then all answers are read.
 	Paths []string
 	// Pause is the longest time between two sends; each is drawn anew.
 	Pause       time.Duration
 	Connections int
 	Rounds      int
+	// Depth is how many requests wait for their answers at most; 0 is as many as there are paths.
+	Depth int
 }
 
 // PipelineReport is the program's only answer.
@@ -69,26 +71,41 @@ func (s *PipelineSpec) connection() (int, error) {
 }
 
 func (s *PipelineSpec) round(conn net.Conn, r *bufio.Reader) error {
+	waiting := s.Paths
 	for i, path := range s.Paths {
-		if i > 0 {
+		if s.Depth > 0 && i+len(waiting)-len(s.Paths) >= s.Depth {
+			if err := s.read(r, waiting[0]); err != nil {
+				return err
+			}
+			waiting = waiting[1:]
+		}
+		if i > 0 && s.Pause > 0 {
 			spin(time.Duration(rand.Int64N(int64(s.Pause))))
 		}
 		if _, err := io.WriteString(conn, Ask{Path: path}.head()); err != nil {
 			return err
 		}
 	}
-	for _, path := range s.Paths {
-		response, err := http.ReadResponse(r, nil)
-		if err != nil {
+	for _, path := range waiting {
+		if err := s.read(r, path); err != nil {
 			return err
 		}
-		content, err := io.ReadAll(response.Body)
-		if err != nil {
-			return err
-		}
-		if "/"+response.Header.Get(Identity) != path {
-			return fmt.Errorf("asked %s for %s, answered by %s: %q", s.Address, path, response.Header.Get(Identity), content)
-		}
+	}
+	return nil
+}
+
+// read reads the next answer, which must be that of the path.
+func (s *PipelineSpec) read(r *bufio.Reader, path string) error {
+	response, err := http.ReadResponse(r, nil)
+	if err != nil {
+		return err
+	}
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	if "/"+response.Header.Get(Identity) != path {
+		return fmt.Errorf("asked %s for %s, answered by %s: %q", s.Address, path, response.Header.Get(Identity), content)
 	}
 	return nil
 }
