@@ -21,7 +21,7 @@ var handoverMeanings = map[Verdict]string{
 	HandoverRepeatedField:     "a header that routes ask about occurs twice",
 	HandoverTooManyFields:     "more than 8 headers that routes ask about",
 	HandoverTooManyParameters: "more than 100 query parameters, or more than 8 that routes ask about, where routes ask about some",
-	HandoverListenerGone:      "the listener was removed, or the daemon drains; for ten minutes the answer is by the routes that there were, and closes the connection",
+	HandoverListenerGone:      "the listener was removed or has got another address, or the daemon drains; for ten minutes the answer is by the routes that there were, and closes the connection",
 	HandoverConnectionLimit:   "the connection has carried as many requests, or lasted as long, as its listener allows: the answer closes it",
 	HandoverTableSlow:         "the route table needs the slow path; the log says why",
 	HandoverRouteSlow:         "the first route that the request could take asks more than the kernel can tell (the log names the routes), or its path is longer than an expression is followed",
