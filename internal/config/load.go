@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -37,9 +38,10 @@ func Load(path string, change ...Option) (*model.Config, error) {
 	return Parse(path, data, change...)
 }
 
-// readFile reads no more than what is certainly too long.
+// readFile reads no more than what is certainly too long. It does not wait for somebody to open the other end of a pipe: nothing, not even
+// SIGTERM, would end that.
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"syscall"
 
 	"sigs.k8s.io/yaml"
 )
@@ -95,7 +96,8 @@ var modeNumbers = map[Mode]abiHeelsMode{
 
 // Load reads the file at path.
 func Load(path string) (*Config, error) {
-	f, err := os.Open(path)
+	// Not blocked by a pipe of which nobody has opened the other end: nothing, not even SIGTERM, would end that.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w; name a readable file of kind heels", err)
 	}

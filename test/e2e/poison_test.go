@@ -18,7 +18,7 @@ import (
 	"github.com/xlb-project/xlb/test/e2e/programs"
 )
 
-var poisonRequests = flag.Int("poison.requests", 800, "how many requests are made of endpoints that say too much, in each kind of run")
+var poisonRequests = flag.Int("poison.requests", 400, "how many requests are made of endpoints that say too much, in each kind of run")
 
 // Endpoints answer twice, unasked, too much and too little, beside an honest one, and clients leave in between. Nobody gets an answer that
 // is another's: what an endpoint says unasked is nobody's, unless it says so to who asks at this very moment.

@@ -119,3 +119,11 @@ func pins(t testing.TB) map[string]bool {
 	}
 	return found
 }
+
+// Slay kills the daemon, and fails the test for what is left of it in the kernel.
+func (b *Balancer) Slay(t testing.TB) {
+	t.Helper()
+	objects := kernelObjects(t, b.PID())
+	b.Kill(t)
+	checkNothingLeft(t, objects, pins(t))
+}

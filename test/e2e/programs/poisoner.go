@@ -5,6 +5,7 @@ package programs
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -27,6 +28,10 @@ type PoisonerSpec struct {
 	Name string
 	// Honest: it only answers, though in pieces and in every framing.
 	Honest bool
+	// Breaks: it resets each connection in the midst of its first answer.
+	Breaks bool
+	// Status of its answers; 0 is 200.
+	Status int
 }
 
 // PoisonerReport answers the specification and each command.
@@ -69,6 +74,7 @@ func runPoisoner(s *stdio) error {
 	if err := s.spec(&p.spec); err != nil {
 		return err
 	}
+	p.spec.Status = cmp.Or(p.spec.Status, http.StatusOK)
 	ready := func(address string) any {
 		p.report.Address = address
 		return p.report
@@ -113,7 +119,7 @@ var honestActs = []act{
 		return c.sayInPieces(strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", rand.IntN(4)) + c.answer(r, token))
 	}},
 	{"until close", func(c *poisoned, r *http.Request, token string) bool {
-		c.sayInPieces("HTTP/1.1 200 OK\r\n" + c.fields(token) + "Connection: close\r\n\r\n" + c.bodyOf(r, token))
+		c.sayInPieces(c.status() + c.fields(token) + "Connection: close\r\n\r\n" + c.bodyOf(r, token))
 		return false
 	}},
 }
@@ -140,13 +146,7 @@ var poisonousActs = []act{
 		text := strings.Replace(c.answer(r, token), "\r\n", "\r\nConnection: close\r\n", 1)
 		return c.say(text, c.extra()) && c.pause(time.Millisecond) && c.say("", c.extra()) && rand.IntN(2) == 0
 	}},
-	{"half, and reset", func(c *poisoned, r *http.Request, token string) bool {
-		text := c.answer(r, token)
-		c.say(text[:rand.IntN(len(text))])
-		c.pause(time.Millisecond)
-		c.reset()
-		return false
-	}},
+	{"half, and reset", (*poisoned).breakOff},
 	{"reset behind it", func(c *poisoned, r *http.Request, token string) bool {
 		c.say(c.answer(r, token))
 		c.reset()
@@ -165,6 +165,14 @@ var poisonousActs = []act{
 		extra := c.extra()
 		return c.say(c.answer(r, token)) && c.pause(time.Millisecond) && c.say("", extra[:20+rand.IntN(len(extra)-20)])
 	}},
+}
+
+func (c *poisoned) breakOff(r *http.Request, token string) bool {
+	text := c.answer(r, token)
+	c.say(text[:rand.IntN(len(text))])
+	c.pause(time.Millisecond)
+	c.reset()
+	return false
 }
 
 func (c *poisoned) serve() {
@@ -205,6 +213,9 @@ func (c *poisoned) one(r *bufio.Reader) bool {
 	if want := token[:min(len(token), len(body))]; string(body[:len(want)]) != want {
 		c.count("wrong body")
 	}
+	if c.spec.Breaks {
+		return c.breakOff(request, token)
+	}
 	acts := honestActs
 	if !c.spec.Honest && rand.IntN(4) == 0 {
 		acts = poisonousActs
@@ -219,6 +230,9 @@ func (c *poisoned) count(what string) {
 	defer c.mu.Unlock()
 	c.report.Acts[what]++
 }
+
+// status begins each answer.
+func (c *poisoned) status() string { return fmt.Sprintf("HTTP/1.1 %d Said\r\n", c.spec.Status) }
 
 func (c *poisoned) fields(token string) string {
 	return fmt.Sprintf("%s: %s\r\n%s: %s\r\n", tokenField, token, serverField, c.name)
@@ -242,11 +256,11 @@ func (c *poisoned) answer(r *http.Request, token string) string {
 	if r.Method == http.MethodHead {
 		length = rand.IntN(100)
 	}
-	return fmt.Sprintf("HTTP/1.1 200 OK\r\n%sContent-Length: %d\r\n\r\n%s", c.fields(token), length, body)
+	return fmt.Sprintf("%s%sContent-Length: %d\r\n\r\n%s", c.status(), c.fields(token), length, body)
 }
 
 func (c *poisoned) chunked(r *http.Request, token string) string {
-	head := "HTTP/1.1 200 OK\r\n" + c.fields(token) + "Transfer-Encoding: chunked\r\n\r\n"
+	head := c.status() + c.fields(token) + "Transfer-Encoding: chunked\r\n\r\n"
 	if r.Method == http.MethodHead {
 		return head
 	}

@@ -24,12 +24,16 @@ type TasterSpec struct {
 	Clients, Requests int
 	// Rude clients leave in the midst of requests and answers, and send two requests at once.
 	Rude bool
+	// Targets are asked for at random; none is "/".
+	Targets []string
 }
 
 // TasterReport is the program's only answer.
 type TasterReport struct {
 	// Right answers are whole; Refused came from the balancer; Broken ended visibly.
 	Right, Refused, Broken int
+	// Statuses are the answers by target, space and status, that of no answer, or of a broken one, being 0.
+	Statuses map[string]int
 	// Silent requests had no answer, and no end, for a long time.
 	Silent int
 	// Odd are answers with bytes that are not of this request's answer.
@@ -66,7 +70,10 @@ func runTaster(s *stdio) error {
 	if err := s.spec(&spec); err != nil {
 		return err
 	}
-	var report TasterReport
+	if spec.Targets == nil {
+		spec.Targets = []string{"/"}
+	}
+	report := TasterReport{Statuses: map[string]int{}}
 	var mu sync.Mutex
 	var number atomic.Int64
 	var wg sync.WaitGroup
@@ -120,7 +127,8 @@ func (t *taster) one() {
 	token := fmt.Sprintf("t%d-%d", os.Getpid(), t.number.Add(1))
 	sent := monotonic()
 	_ = t.conn.SetDeadline(time.Now().Add(answerPatience))
-	err := t.send(method, token)
+	target, status := t.spec.Targets[rand.IntN(len(t.spec.Targets))], 0
+	err := t.send(method, target, token)
 	if t.spec.Rude && rand.IntN(6) == 0 {
 		time.Sleep(rand.N(time.Millisecond))
 		if rand.IntN(2) == 0 {
@@ -131,8 +139,9 @@ func (t *taster) one() {
 		return
 	}
 	if err == nil {
-		err = t.taste(method, token, sent)
+		status, err = t.taste(method, token, sent)
 	}
+	t.note(func(r *TasterReport) { r.Statuses[fmt.Sprintf("%s %d", target, status)]++ })
 	t.used = true
 	if err != nil {
 		t.note(func(r *TasterReport) {
@@ -146,12 +155,12 @@ func (t *taster) one() {
 }
 
 // send sends a request, in one piece or in several.
-func (t *taster) send(method, token string) error {
+func (t *taster) send(method, target, token string) error {
 	body := ""
 	if method == http.MethodPost {
 		body = strings.Repeat(token+" ", 1+rand.IntN(30))
 	}
-	head := fmt.Sprintf("%s / HTTP/1.1\r\nHost: e2e.test\r\n%s: %s\r\n", method, tokenField, token)
+	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: e2e.test\r\n%s: %s\r\n", method, target, tokenField, token)
 	switch {
 	case method == http.MethodPost && rand.IntN(3) == 0:
 		head += "Transfer-Encoding: chunked\r\n\r\n"
@@ -177,8 +186,8 @@ func (t *taster) send(method, token string) error {
 	return err
 }
 
-// taste reads an answer. Its error is what clients see of one that broke.
-func (t *taster) taste(method, token string, sent int64) error {
+// taste reads an answer, and returns its status, or 0. Its error is what clients see of one that broke.
+func (t *taster) taste(method, token string, sent int64) (int, error) {
 	response, err := http.ReadResponse(t.reader, &http.Request{Method: method})
 	for err == nil && response.StatusCode < 200 {
 		response, err = http.ReadResponse(t.reader, &http.Request{Method: method})
@@ -187,7 +196,7 @@ func (t *taster) taste(method, token string, sent int64) error {
 		if strings.Contains(err.Error(), "malformed") {
 			t.odd(Odd{Token: token, Sent: sent, Text: err.Error()})
 		}
-		return err
+		return 0, err
 	}
 	defer response.Body.Close()
 	got, from := response.Header.Get(tokenField), response.Header.Get(serverField)
@@ -197,29 +206,29 @@ func (t *taster) taste(method, token string, sent int64) error {
 		if err == nil && response.Close {
 			t.close()
 		}
-		return err
+		return response.StatusCode, err
 	}
 	foreign := strings.ReplaceAll(string(body), got+" ", "")
 	switch {
 	case got != token:
 		t.odd(Odd{Token: token, Got: got, From: from, Sent: sent})
-		return errOdd
+		return 0, errOdd
 	case err == nil && foreign != "", err != nil && !strings.HasPrefix(token+" ", foreign):
 		t.odd(Odd{Token: token, Got: got, From: from, Sent: sent, Text: foreign[:min(len(foreign), 200)]})
-		return errOdd
+		return 0, errOdd
 	case err != nil:
-		return err
+		return 0, err
 	}
 	if n := t.reader.Buffered(); n > 0 {
 		ahead, _ := t.reader.Peek(n)
 		t.odd(Odd{Token: token, Got: got, From: from, Sent: sent, Text: "behind the answer: " + string(ahead[:min(n, 200)])})
-		return errOdd
+		return 0, errOdd
 	}
 	t.note(func(r *TasterReport) { r.Right++ })
 	if response.Close {
 		t.close()
 	}
-	return nil
+	return response.StatusCode, nil
 }
 
 var errOdd = errors.New("not the request's answer")

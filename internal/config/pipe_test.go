@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A pipe that nobody writes to is no configuration: to wait for a writer would hang the daemon.
+func TestLoadDoesNotWaitForAPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe.yaml")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := LoadBootstrap(path)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err == nil || !strings.Contains(err.Error(), "expected an Envoy v3 bootstrap") {
+			t.Errorf("got %v, want a refusal", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("still waiting after 10 s")
+	}
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"flag"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/test/e2e/harness"
+	"github.com/xlb-project/xlb/test/e2e/programs"
+)
+
+var slainRounds = flag.Int("slain.rounds", 1, "how often the daemon is killed under load, in each kind of run")
+
+// A daemon that is killed under load leaves nothing in the kernel; its clients are answered or see that they are not, and the next daemon serves.
+func TestKilledDaemonsLeaveNothing(t *testing.T) {
+	harness.OnlyXLB(t, "it looks at what XLB leaves")
+	const clients = 16
+	forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, from, to *harness.Place) {
+		service := harness.Service()
+		spec := programs.PoisonerSpec{Address: netip.AddrPortFrom(to.Address, 0).String(), Name: "good", Honest: true}
+		server := to.Program(t, programs.PoisonerProgram, spec)
+		var ready programs.PoisonerReport
+		server.Next(t, &ready)
+		config := harness.OneCluster(service, netip.MustParseAddrPort(ready.Address))
+		var sum programs.TasterReport
+		descriptors := 0
+		for round := range *slainRounds {
+			balancer := harness.Start(t, mode, config, from)
+			if now := balancer.Descriptors(t); round == 0 {
+				descriptors = now
+			} else if now > descriptors+8 {
+				t.Errorf("round %d begins with %d descriptors, the first with %d", round, now, descriptors)
+			}
+			tasters := from.Program(t, programs.TasterProgram, programs.TasterSpec{
+				Address: service.String(), Clients: clients, Requests: 500, Rude: round%2 == 1,
+			})
+			harness.Eventually(t, patience, "requests are served", func() bool {
+				fast, slow := balancer.Served(t)
+				return fast+slow > 0
+			})
+			time.Sleep(rand.N(200 * time.Millisecond))
+			balancer.Slay(t)
+			var r programs.TasterReport
+			tasters.Next(t, &r)
+			sum.Right, sum.Broken, sum.Silent = sum.Right+r.Right, sum.Broken+r.Broken, sum.Silent+r.Silent
+			sum.Refused, sum.Odd = sum.Refused+r.Refused, append(sum.Odd, r.Odd...)
+		}
+		t.Logf("%d right, %d refused, %d broken or not connected", sum.Right, sum.Refused, sum.Broken)
+		if sum.Silent > 0 || len(sum.Odd) > 0 {
+			t.Errorf("%d requests got no answer and no end, %d another's: %+v", sum.Silent, len(sum.Odd), sum.Odd)
+		}
+	})
+}
