@@ -11,6 +11,8 @@ import (
 type Agent struct {
 	*Kernel
 	config *Config
+	// cgroup is what programs are attached to.
+	cgroup string
 	// told is nil for an agent without the server's role.
 	told *teller
 }
@@ -41,7 +43,7 @@ func Start(c *Config, pin, cgroup string) (*Agent, error) {
 		k.Close()
 		return nil, err
 	}
-	a := &Agent{Kernel: k, config: c}
+	a := &Agent{Kernel: k, config: c, cgroup: cgroup}
 	if c.Server != nil {
 		if a.told, err = k.tell(); err != nil {
 			k.Close()
@@ -59,7 +61,7 @@ func (a *Agent) Close() {
 	a.Kernel.Close()
 }
 
-// Reload puts another configuration in force. What programs and where they hang are fixed at Start: a change of those is refused, and nothing
+// Reload puts another configuration in force. Roles, interfaces, cgroup and option are fixed at Start: a change of those is refused, and nothing
 // of the configuration is used.
 func (a *Agent) Reload(c *Config) error {
 	was := a.config
@@ -82,6 +84,12 @@ func (a *Agent) Reload(c *Config) error {
 	if c.Client != nil {
 		if err := checkRoutes(c.Client); err != nil {
 			return err
+		}
+	}
+	// A first VIP in confirm mode needs what its connections depend on; what a last one leaves stays attached.
+	if c.confirms() && !was.confirms() {
+		if err := a.attach(c, a.cgroup); err != nil {
+			return fmt.Errorf("reload: %w", err)
 		}
 	}
 	if err := a.apply(c); err != nil {

@@ -43,10 +43,12 @@ func (k *Kernel) attachments(c *Config) []attachment {
 			list = append(list, attachment{p.ServerEgress, "server_egress", ebpf.AttachTCXEgress, device})
 		}
 	}
-	if c.Server != nil {
+	if c.confirms() {
 		list = append(list,
 			attachment{p.ServerPeer4, "server_peername4", ebpf.AttachCgroupInet4GetPeername, ""},
 			attachment{p.ServerPeer6, "server_peername6", ebpf.AttachCgroupInet6GetPeername, ""})
+	}
+	if c.Server != nil {
 		list = append(list, attachment{p.ServerSockops, "server_sockops", ebpf.AttachCGroupSockOps, ""})
 		for _, device := range c.Interfaces {
 			list = append(list, attachment{p.ServerIngress, "server_ingress", ebpf.AttachTCXIngress, device})

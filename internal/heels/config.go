@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -62,6 +63,11 @@ type Server struct {
 	Address  netip.Addr
 	Address6 netip.Addr
 	VIPs     []ServerVIP
+}
+
+// confirms reports whether a VIP is in confirm mode.
+func (c *Config) confirms() bool {
+	return c.Server != nil && slices.ContainsFunc(c.Server.VIPs, func(v ServerVIP) bool { return v.Confirm })
 }
 
 // ServerVIP is a service address that this host is a server of.

@@ -30,6 +30,38 @@ func answerWhom(c net.Conn) {
 	tell(c)
 }
 
+// Nobody's accept() pays for a mode that is not used, and a VIP that comes to it while the agent runs has all it needs.
+func TestReloadBeginsToConfirm(t *testing.T) {
+	r := newRig(t, testServer1)
+	r.nat("80", testServer1+":80", true)
+	server := r.servers[0].agent(serverText("rewritten", "80"))
+	r.servers[0].listen(":80", answerWhom)
+	client := r.client.agent(clientText)
+	hook := filepath.Join(r.servers[0].pin, "link_server_peername4")
+	if _, err := os.Stat(hook); err == nil {
+		t.Errorf("%s is there, and no VIP is in confirm mode", hook)
+	}
+	cfg, err := Parse("heels.yaml", []byte("kind: heels\ninterfaces: [eth0]\ncgroup: "+testCgroup+"\n"+confirmText("80")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	within(t, r.servers[0].ns, func() error { return server.Reload(cfg) })
+	c, err := r.client.dial(testVIP + ":80")
+	if err != nil {
+		t.Fatal(err, dump(t, client), dump(t, server))
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte("?\n")); err != nil {
+		t.Fatal(err)
+	}
+	if seen, err := bufio.NewReader(c).ReadString('\n'); err != nil || strings.TrimSpace(seen) != c.LocalAddr().String() {
+		t.Errorf("server sees %q, want %s (%v) %v %v", seen, c.LocalAddr(), err, dump(t, client), dump(t, server))
+	}
+	if n := server.count(t, "confirm_heard"); n != 1 {
+		t.Errorf("verdicts %v, want one confirm_heard", dump(t, server))
+	}
+}
+
 // In confirm mode the balancer sees the handshake, and a reset when all is over; both ends see each other's right address.
 func TestConfirmLeavesTheHandshakeToTheBalancer(t *testing.T) {
 	for _, port := range []string{"80", "8080"} {
