@@ -86,6 +86,15 @@ static __always_inline enum verdict response_retried(struct slot *s, __u32 index
 	return read;
 }
 
+/* How much may lie unread before a client with such a receive buffer while more may come from the daemon. An eighth is left for that: a socket
+ * whose buffer is full drops it. */
+static __always_inline __u32 window_of(__u32 buffer)
+{
+	__u32 window = buffer - buffer / 8;
+
+	return window < client_window ? window : client_window;
+}
+
 /* What a program should do with the bytes it was run for. */
 struct framing {
 	/* Bytes, from the start, that belong to the response or could be looked at. */
@@ -178,17 +187,46 @@ static __always_inline int response_pass(struct sk_msg_md *msg, __u32 index)
 	return SK_PASS;
 }
 
+/* What the kernel keeps beside the bytes of each message that is moved, and charges to nobody: a struct sk_msg. */
+#define MESSAGE_COST 1024
+
+/* Bookkeeping of a client's unread bytes. They lie in one message each at most, and in those that were moved since the client was last seen to
+ * have read all. */
+static __always_inline __u64 messages_cost(struct slot *s, __u64 unread)
+{
+	__u64 most = unread * MESSAGE_COST;
+
+	if (!unread)
+		s->waiting = 0;
+	return most < s->waiting ? most : s->waiting;
+}
+
+/* Whether what is to come fits beside so many unread bytes, however small the client's receive buffer is: then nothing comes behind it over
+ * TCP. The head says how much, once it is read. */
+static __always_inline int response_fits(const struct slot *s, __u64 size, __u64 unread)
+{
+	switch (s->response.phase) {
+	case PHASE_HEAD:
+		return unread + size <= response_window;
+	case PHASE_LENGTH:
+		return unread + s->response.remaining <= response_window;
+	}
+	return unread + size <= response_limit;
+}
+
 /* Whether the client's unread bytes leave room. Without charging by the kernel only the response's own bytes are known. */
-static __always_inline int client_has_room(struct sk_msg_md *msg, const struct slot *s)
+static __always_inline int client_has_room(struct sk_msg_md *msg, struct slot *s)
 {
 	struct sock *t = msg_target(msg);
-	__u64 size = msg->size;
+	__u64 size = msg->size, unread;
 
 	if (!t)
 		return 0;
 	if (!ingress_charged)
 		return s->moved + size <= response_window;
-	return (__u64)t->sk_backlog.rmem_alloc.counter + size <= response_window;
+	unread = (__u32)t->sk_backlog.rmem_alloc.counter;
+	unread += messages_cost(s, unread);
+	return response_fits(s, size, unread) || unread + size <= window_of(t->sk_rcvbuf);
 }
 
 /* Moves what belongs to the response; ends the lease with its last byte. */
@@ -225,6 +263,7 @@ static __always_inline int response_move(struct sk_msg_md *msg, struct slot *s, 
 		if (f.ended)
 			__sync_fetch_and_or(&s->flags, SLOT_RETIRE);
 	}
+	s->waiting += MESSAGE_COST;
 	response_moved(s, f.bytes);
 	count(f.ended ? VERDICT_RESPONSE_ENDED : VERDICT_RESPONSE_MOVED);
 	if (f.ended)
@@ -291,7 +330,7 @@ static __always_inline struct slot *isock_slot(struct __sk_buff *skb, __u32 *ind
 /* Whether a response is longer than what may be moved without looking whether the client reads. */
 static __always_inline int response_is_long(const struct slot *s, __u32 head)
 {
-	return s->moved + head + s->response.remaining > remote_limit;
+	return s->moved + head + s->response.remaining > response_limit;
 }
 
 /* How much of what the client has not read waits for the worker of its socket, in at most so many segments: it is in none of the socket's
@@ -318,12 +357,8 @@ static __always_inline int segment_has_room(struct __sk_buff *skb, struct slot *
 	/* First: what the worker moves in between is counted twice. */
 	unread = segments_waiting(s, sock_redirected_segments(client));
 	unread += sock_unread_bytes(client);
-	window = sock_receive_buffer(client);
+	window = window_of(sock_receive_buffer(client));
 	bpf_sk_release(client);
-	/* An eighth is left for what comes from the daemon behind that: a socket whose buffer is full drops it. */
-	window -= window / 8;
-	if (window > remote_window)
-		window = remote_window;
 	if (unread + size > window)
 		return 0;
 	s->waiting += size;

@@ -918,8 +918,8 @@ struct slot {
 	__u64 owed;
 	/* The lease of whose request the server may have read some when it closed the s-sock, 0: none. Writer: the release program. */
 	__u64 read_lease;
-	/* Bytes from another host, with the kernel's bookkeeping, that were moved since the worker of the client's socket had nothing to do.
-	 * Writer: verdict. */
+	/* Bytes from another host, with the kernel's bookkeeping, that were moved since the worker of the client's socket had nothing to do; from this
+	 * host, bookkeeping of what was moved since the client had nothing unread. Writer: the response's program. */
 	__u64 waiting;
 	/* The lease of whose request all lay there unread then, 0: none. Of another that was not read its client may have been told that it could
 	 * not be sent. Writer: the release program. */

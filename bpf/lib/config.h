@@ -31,16 +31,18 @@ const volatile __u32 request_limit = 256 << 10;
  * bounds what lies in a server that does not read. */
 const volatile __u32 request_window = 2 << 20;
 
-/* Unread bytes in a p-sock above which a response from this host spills. */
+/* Unread bytes in a p-sock, with their bookkeeping, up to which all the rest of a response from this host is moved whatever the p-sock's receive
+ * buffer; and the first send of one. */
 const volatile __u32 response_window = 1 << 20;
 
 /* Largest response, head and body, in bytes, from another host that the fast path moves without looking whether the client reads. Below the
- * p-sock's receive buffer, over which the kernel's worker retries only once per jiffy. */
-const volatile __u32 remote_limit = 256 << 10;
+ * p-sock's receive buffer, over which the kernel's worker retries only once per jiffy. From this host: unread bytes up to which one of unknown length
+ * is moved whatever the receive buffer. */
+const volatile __u32 response_limit = 256 << 10;
 
-/* Unread bytes in a p-sock, with the kernel's bookkeeping, above which a longer response from another host spills, and a tunnel. The p-sock's
- * receive buffer, less an eighth, bounds them too. */
-const volatile __u32 remote_window = 2 << 20;
+/* Unread bytes in a p-sock, with the kernel's bookkeeping, above which a longer response spills, and a tunnel. The p-sock's receive buffer, less
+ * an eighth, bounds them too. */
+const volatile __u32 client_window = 2 << 20;
 
 /* SO_RCVBUF of p-socks in bytes, 0 leaves the kernel's. */
 const volatile __u32 psock_rcvbuf = 0;

@@ -93,15 +93,15 @@ const (
 	xlbProgXlbVerdict          = "xlb_verdict"
 	xlbProgXlbVerdictDispatch  = "xlb_verdict_dispatch"
 	xlbProgXlbWhoami           = "xlb_whoami"
+	xlbVarClientWindow         = "client_window"
 	xlbVarFastPath             = "fast_path"
 	xlbVarHeartbeatLimitNs     = "heartbeat_limit_ns"
 	xlbVarIngressCharged       = "ingress_charged"
 	xlbVarPsockRcvbuf          = "psock_rcvbuf"
 	xlbVarReadsStamped         = "reads_stamped"
-	xlbVarRemoteLimit          = "remote_limit"
-	xlbVarRemoteWindow         = "remote_window"
 	xlbVarRequestLimit         = "request_limit"
 	xlbVarRequestWindow        = "request_window"
+	xlbVarResponseLimit        = "response_limit"
 	xlbVarResponseWindow       = "response_window"
 	xlbVarSocketReferences     = "socket_references"
 )
@@ -237,15 +237,15 @@ type xlbMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type xlbVariableSpecs struct {
+	ClientWindow     *ebpf.VariableSpec `ebpf:"client_window"`
 	FastPath         *ebpf.VariableSpec `ebpf:"fast_path"`
 	HeartbeatLimitNs *ebpf.VariableSpec `ebpf:"heartbeat_limit_ns"`
 	IngressCharged   *ebpf.VariableSpec `ebpf:"ingress_charged"`
 	PsockRcvbuf      *ebpf.VariableSpec `ebpf:"psock_rcvbuf"`
 	ReadsStamped     *ebpf.VariableSpec `ebpf:"reads_stamped"`
-	RemoteLimit      *ebpf.VariableSpec `ebpf:"remote_limit"`
-	RemoteWindow     *ebpf.VariableSpec `ebpf:"remote_window"`
 	RequestLimit     *ebpf.VariableSpec `ebpf:"request_limit"`
 	RequestWindow    *ebpf.VariableSpec `ebpf:"request_window"`
+	ResponseLimit    *ebpf.VariableSpec `ebpf:"response_limit"`
 	ResponseWindow   *ebpf.VariableSpec `ebpf:"response_window"`
 	SocketReferences *ebpf.VariableSpec `ebpf:"socket_references"`
 }
@@ -387,15 +387,15 @@ func (m *xlbMaps) Close() error {
 //
 // It can be passed to loadXlbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type xlbVariables struct {
+	ClientWindow     *ebpf.Variable `ebpf:"client_window"`
 	FastPath         *ebpf.Variable `ebpf:"fast_path"`
 	HeartbeatLimitNs *ebpf.Variable `ebpf:"heartbeat_limit_ns"`
 	IngressCharged   *ebpf.Variable `ebpf:"ingress_charged"`
 	PsockRcvbuf      *ebpf.Variable `ebpf:"psock_rcvbuf"`
 	ReadsStamped     *ebpf.Variable `ebpf:"reads_stamped"`
-	RemoteLimit      *ebpf.Variable `ebpf:"remote_limit"`
-	RemoteWindow     *ebpf.Variable `ebpf:"remote_window"`
 	RequestLimit     *ebpf.Variable `ebpf:"request_limit"`
 	RequestWindow    *ebpf.Variable `ebpf:"request_window"`
+	ResponseLimit    *ebpf.Variable `ebpf:"response_limit"`
 	ResponseWindow   *ebpf.Variable `ebpf:"response_window"`
 	SocketReferences *ebpf.Variable `ebpf:"socket_references"`
 }

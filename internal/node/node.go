@@ -63,7 +63,7 @@ type Options struct {
 }
 
 // clientReceiveBuffer is SO_RCVBUF of clients' sockets in bytes, of which the kernel makes twice as much. It holds what a client may leave unread of a
-// response from another host (remote_window of bpf/lib/config.h) and an eighth beside it: above that, redirected bytes wait for a timer tick.
+// response (client_window of bpf/lib/config.h) and an eighth beside it: above that, redirected bytes wait for a timer tick.
 const clientReceiveBuffer = 1280 << 10
 
 // Node is a running daemon.

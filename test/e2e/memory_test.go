@@ -101,6 +101,59 @@ func TestClientThatDoesNotReadCostsLittleMemory(t *testing.T) {
 	}
 }
 
+// Of the bookkeeping of many small messages the kernel counts nothing: XLB has to.
+func TestClientThatDoesNotReadGetsFewSmallMessages(t *testing.T) {
+	const size, allowed = 100 << 20, 2200
+	if !harness.FastPath(t) {
+		t.Skip("without the fast path nothing is moved")
+	}
+	place := harness.SameHost(t)
+	balancer, server, service := oneServerWithoutTimeout(t, harness.Mode{Fast: true}, place, place)
+	parked := place.Program(t, programs.ParkedProgram, programs.ParkedSpec{
+		Address: service, Path: fmt.Sprintf("/body?seed=3&size=%d&framing=length&crumbs=true", size),
+	})
+	parked.Next(t, &programs.ParkedReport{})
+	blocked(t, server)
+	moved := balancer.Metric(t, "xlb_verdicts_total", `verdict="response_moved"`)
+	if moved == 0 || moved > allowed {
+		t.Errorf("messages that wait in the client: got %.0f, want 1 to %d", moved, allowed)
+	}
+	if spilled := balancer.Metric(t, "xlb_spills_total", `reason="full"`); spilled != 1 {
+		t.Errorf("spilled responses: got %.0f, want 1", spilled)
+	}
+}
+
+// What is moved must leave room in the receive buffer for what the daemon sends behind it: TCP drops what finds none, and tries again ever more
+// seldom.
+func TestClientWithASmallBufferGoesOnWhereItStopped(t *testing.T) {
+	const size, buffer, stopped, allowed = 4 << 20, 160 << 10, 4 * time.Second, time.Second
+	if !harness.FastPath(t) {
+		t.Skip("without the fast path nothing is moved")
+	}
+	for _, framing := range []string{programs.FramingLength, programs.FramingChunked} {
+		t.Run(framing, func(t *testing.T) {
+			place := harness.SameHost(t)
+			_, server, service := oneServerWithoutTimeout(t, harness.Mode{Fast: true}, place, place)
+			parked := place.Program(t, programs.ParkedProgram, programs.ParkedSpec{
+				Address: service, Path: fmt.Sprintf("/body?seed=3&size=%d&framing=%s", size, framing), ReceiveBuffer: buffer,
+			})
+			parked.Next(t, &programs.ParkedReport{})
+			blocked(t, server)
+			time.Sleep(stopped)
+			began := time.Now()
+			var report programs.ParkedReport
+			parked.Ask(t, "read", &report)
+			took := time.Since(began)
+			if want := body.Digest(3, size); report.Error != "" || report.Size != size || report.Digest != want {
+				t.Errorf("the body differs: %d of %d bytes, error %q", report.Size, size, report.Error)
+			}
+			if took > allowed {
+				t.Errorf("the rest took %v from when the client read on, want at most %v", took, allowed)
+			}
+		})
+	}
+}
+
 // park starts clients that ask for a body of that size, and do not read it.
 func park(t *testing.T, place *harness.Place, service string, size, clients int) *harness.Process {
 	t.Helper()

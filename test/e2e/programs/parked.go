@@ -20,6 +20,8 @@ type ParkedSpec struct {
 	Address, Path string
 	// Clients is how many there are; 0 is one.
 	Clients int
+	// ReceiveBuffer is their SO_RCVBUF in bytes, set once they are connected; 0 leaves it.
+	ReceiveBuffer int
 }
 
 // ParkedReport is the first answer (empty, the requests are sent), and the
@@ -42,6 +44,11 @@ func runParked(s *stdio) error {
 			return err
 		}
 		defer conn.Close()
+		if spec.ReceiveBuffer != 0 {
+			if err := conn.(*net.TCPConn).SetReadBuffer(spec.ReceiveBuffer); err != nil {
+				return err
+			}
+		}
 		if _, err := io.WriteString(conn, Ask{Path: spec.Path}.head()); err != nil {
 			return fmt.Errorf("send: %w", err)
 		}
