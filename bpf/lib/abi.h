@@ -30,6 +30,8 @@ enum limits {
 	 * paths counting as one, are looked up by hash. A whole number of words. */
 	MAX_PATH_TEXT = 88,
 	PATH_LENGTHS = 8,
+	/* Most entries of each hash that grows. */
+	MAX_GROWN = 262144,
 	/* Stands for the length of whole paths. */
 	WHOLE_PATH = 255,
 	/* Longest header name and value that a route may ask about. */

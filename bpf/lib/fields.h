@@ -86,7 +86,7 @@ static __always_inline void value_look_up(struct request_scan *r, const struct a
 		key_set((__u64 *)r->value.value, MAX_FIELD_VALUE / sizeof(__u64), span, at, len);
 	}
 	if (flags & ASKED_VALUES && len == kept)
-		v = bpf_map_lookup_elem(&values, &r->value);
+		v = values_find(&r->value);
 	/* The record of a whole value says all; that of its beginning, what follows from it. */
 	r->unmatched = v ? 0 : asked->automata;
 	if (!v && flags & ASKED_PREFIXES)

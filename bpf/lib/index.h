@@ -66,7 +66,7 @@ static long tuple_step(__u32 i, void *ctx)
 	key.tuple = t->number;
 	for (int j = 0; j < MAX_TUPLE_FIELDS; j++)
 		key.classes[j] = w->scan->classes[bounded(t->slots[j], MAX_CLASSES - 1)];
-	bucket = bpf_map_lookup_elem(&buckets, &key);
+	bucket = buckets_find(&key);
 	list = bucket ? bucket_list_at(*bucket) : 0;
 	if (!list)
 		return 0;

@@ -64,6 +64,32 @@
 #define SHARED_PAGES(name_, type_, page_, count_) PAGED_ARRAY(name_, type_, BPF_F_MMAPABLE, page_, count_)
 #define PLAIN_PAGES(name_, type_, page_, count_) PAGED_ARRAY(name_, type_, 0, page_, count_)
 
+/* A hash that grows: an array of one, which the daemon exchanges for a larger one when it is full, up to MAX_GROWN entries. It is found after its
+ * entries have been copied, and a look-up is in one of the two: it misses none. Only for maps that the daemon alone writes. The first is a map of its
+ * own because clang describes the types of its entries there alone.
+ */
+#define GROWING_HASH(name_, key_, value_, first_)                                            \
+	struct name_##_hash {                                                                \
+		__uint(type, BPF_MAP_TYPE_HASH);                                             \
+		__uint(map_flags, BPF_F_NO_PREALLOC);                                        \
+		__type(key, key_);                                                           \
+		__type(value, value_);                                                       \
+		__uint(max_entries, first_);                                                 \
+	} name_##_first SEC(".maps");                                                        \
+	struct {                                                                             \
+		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);                                    \
+		__type(key, __u32);                                                          \
+		__uint(max_entries, 1);                                                      \
+		__array(values, struct name_##_hash);                                        \
+	} name_ SEC(".maps") = { .values = { &name_##_first } };                             \
+	static __always_inline __attribute__((unused)) value_ *name_##_find(const key_ *key) \
+	{                                                                                    \
+		__u32 at = 0;                                                                \
+		void *hash = bpf_map_lookup_elem(&name_, &at);                               \
+                                                                                             \
+		return hash ? bpf_map_lookup_elem(hash, key) : 0;                            \
+	}
+
 /* One entry. Writer: daemon. Readers: connect programs. */
 SHARED_ARRAY(controls, control, 1)
 
@@ -161,13 +187,7 @@ SHARED_ARRAY(vhosts, vhost, 131072)
 
 /* Paths of virtual hosts to candidate routes, where few lengths of keys are to be tried. A live entry is written in place: see struct
  * path_routes. Writer: reconcile. Readers: request program, connect programs. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct path_text);
-	__type(value, struct path_routes);
-	__uint(max_entries, 262144);
-} path_texts SEC(".maps");
+GROWING_HASH(path_texts, struct path_text, struct path_routes, 4096)
 
 /* Those of all other virtual hosts. Writer: reconcile. Reader: request program. */
 struct {
@@ -180,13 +200,7 @@ struct {
 
 /* Indexes: classes of values of headers to bucket_lists. Writer: reconcile. Reader: request program. An entry is added or deleted, never
  * replaced: a look-up could miss both the old one and the new one. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct bucket_key);
-	__type(value, __u32);
-	__uint(max_entries, 262144);
-} buckets SEC(".maps");
+GROWING_HASH(buckets, struct bucket_key, __u32, 4096)
 
 /* Header names that routes ask about. Writer: reconcile. Reader: request program. */
 struct {
@@ -198,13 +212,7 @@ struct {
 } fields SEC(".maps");
 
 /* Values of those headers, and beginnings of values. Writer: reconcile. Reader: request program. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct value_key);
-	__type(value, struct value);
-	__uint(max_entries, 262144);
-} values SEC(".maps");
+GROWING_HASH(values, struct value_key, struct value, 4096)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);

@@ -105,7 +105,7 @@ static __always_inline __u32 route_find_vhost(struct request_scan *r, const stru
 
 static __always_inline struct candidates *path_look_up(const struct path_text *key)
 {
-	struct path_routes *found = bpf_map_lookup_elem(&path_texts, key);
+	struct path_routes *found = path_texts_find(key);
 
 	return found ? &found->of[bounded(*(volatile __u32 *)&found->current, 1)] : 0;
 }

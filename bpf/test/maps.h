@@ -39,10 +39,20 @@ void maps_read(void);
 /* The value of a key, or 0. In a trie the longest entry that begins the key has it: a key there begins with its length in bits. */
 void *map_lookup(enum map_number map, const void *key);
 
-static const enum map_number hosts = MAP_HOSTS, path_texts = MAP_PATH_TEXTS, paths = MAP_PATHS, buckets = MAP_BUCKETS,
-			     fields = MAP_FIELDS, values = MAP_VALUES, value_prefixes = MAP_VALUE_PREFIXES;
+static const enum map_number hosts = MAP_HOSTS, paths = MAP_PATHS, fields = MAP_FIELDS,
+			     value_prefixes = MAP_VALUE_PREFIXES;
 
 #define bpf_map_lookup_elem(map, key) map_lookup(*(map), key)
+
+#define HASH(map, name_, key_, value_)                                                       \
+	static __always_inline __attribute__((unused)) value_ *name_##_find(const key_ *key) \
+	{                                                                                    \
+		return map_lookup(map, key);                                                 \
+	}
+
+HASH(MAP_PATH_TEXTS, path_texts, struct path_text, struct path_routes)
+HASH(MAP_BUCKETS, buckets, struct bucket_key, __u32)
+HASH(MAP_VALUES, values, struct value_key, struct value)
 
 #define ARRAY(map, type_)                                                                    \
 	static __always_inline __attribute__((unused)) struct type_ *type_##_at(__u32 index) \

@@ -38,7 +38,9 @@ type Datapath struct {
 	objects *objects
 	// pages are those of the arrays that grow, by name.
 	pages map[string]*maps.Pages
-	links []link.Link
+	// hashes are those that grow.
+	hashes hashes
+	links  []link.Link
 	// explaining is held while xlb_explain runs: it has one place for its scan.
 	explaining sync.Mutex
 }
@@ -164,6 +166,7 @@ func (d *Datapath) load(spec *ebpf.CollectionSpec, o Options) error {
 		}
 	}
 	d.wrapPages(spec)
+	d.wrapHashes(spec)
 	return d.wrapMaps()
 }
 
@@ -215,13 +218,13 @@ func (d *Datapath) wrapMaps() error {
 		Schedules:      maps.NewPagedTable[maps.Turn](pages["schedules"]),
 		Hosts:          maps.NewTable[maps.HostKey, uint32]("hosts", m.Hosts),
 		VHosts:         shared.VHosts(),
-		PathTexts:      maps.NewPathTexts("path_texts", m.PathTexts),
+		PathTexts:      maps.NewPathTexts(d.hashes.pathTexts),
 		Paths:          maps.NewTable[maps.PathKey, maps.Candidates]("paths", m.Paths),
 		Tuples:         maps.NewPagedTable[maps.Tuple](pages["tuples"]),
-		Buckets:        maps.NewTable[maps.BucketKey, uint32]("buckets", m.Buckets),
+		Buckets:        d.hashes.buckets,
 		BucketLists:    shared.BucketLists(),
 		Fields:         maps.NewTable[maps.FieldKey, maps.AskedField]("fields", m.Fields),
-		Values:         maps.NewTable[maps.ValueKey, maps.Value]("values", m.Values),
+		Values:         d.hashes.values,
 		Prefixes:       maps.NewTable[maps.ValueKey, maps.Value]("value_prefixes", m.ValuePrefixes),
 		Sizes: maps.Sizes{
 			Listeners:      m.Listeners.MaxEntries(),
@@ -258,7 +261,7 @@ func (d *Datapath) Close() error {
 	for _, p := range d.pages {
 		err = errors.Join(err, p.Close())
 	}
-	err = errors.Join(err, d.objects.Close())
+	err = errors.Join(err, d.hashes.close(), d.objects.Close())
 	for _, p := range d.allPrograms() {
 		err = errors.Join(err, p.Close())
 	}

@@ -20,6 +20,7 @@ func readSpec() (*ebpf.CollectionSpec, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read kernel programs: %w", err)
 	}
+	nameFirst(spec)
 	for _, m := range spec.Maps {
 		if m.Type == ebpf.SockHash || m.Type == ebpf.SockMap {
 			// The kernel takes no description of their keys and values, and says so after a grace period: each would wait one.
@@ -37,6 +38,8 @@ func newCollection(spec *ebpf.CollectionSpec) (*ebpf.Collection, error) {
 	if err != nil {
 		return nil, err
 	}
+	// What lies in them does so now, and is not to be put in again with each program.
+	empty(bare, ebpf.ArrayOfMaps)
 	l := &loader{bare: bare, programs: spec.Programs, maps: coll.Maps, types: types, loaded: coll.Programs}
 	err = l.loadAll()
 	if err == nil {
@@ -54,14 +57,19 @@ func withoutPrograms(spec *ebpf.CollectionSpec) *ebpf.CollectionSpec {
 	bare := *spec
 	bare.Programs = nil
 	bare.Maps = maps.Clone(spec.Maps)
-	for name, m := range bare.Maps {
-		if m.Type == ebpf.ProgramArray {
+	empty(&bare, ebpf.ProgramArray)
+	return &bare
+}
+
+// empty has the maps of a kind begin with nothing in them.
+func empty(spec *ebpf.CollectionSpec, kind ebpf.MapType) {
+	for name, m := range spec.Maps {
+		if m.Type == kind {
 			m = m.Copy()
 			m.Contents = nil
-			bare.Maps[name] = m
+			spec.Maps[name] = m
 		}
 	}
-	return &bare
 }
 
 // fillProgramArrays puts the programs into the arrays that name them.

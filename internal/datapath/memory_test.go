@@ -40,7 +40,7 @@ func lockedByMap(t *testing.T) map[string]int64 {
 func TestMapsOfASmallConfigurationTakeLittleMemory(t *testing.T) {
 	for name, fast := range map[string]bool{"fast path": true, "no fast path": false} {
 		t.Run(name, func(t *testing.T) {
-			const bound = 32 << 20
+			const bound = 18 << 20
 			before := lockedByMap(t)
 			d, err := Load(Options{FastPath: fast})
 			if err != nil {

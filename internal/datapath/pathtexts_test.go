@@ -3,6 +3,7 @@
 package datapath
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -19,7 +20,7 @@ func TestPathTextKeepsWhatItHadUntilTheNextWrite(t *testing.T) {
 	for n, c := range list {
 		must(t, table.Put(key, c))
 		var entry maps.PathRoutes
-		must(t, d.objects.PathTexts.Lookup(&key, &entry))
+		must(t, d.objects.PathTextsFirst.Lookup(&key, &entry))
 		if entry.Current != uint32(n%2) || entry.Of[n%2] != c || n > 0 && entry.Of[1-n%2] != list[n-1] {
 			t.Errorf("write %d: %+v", n, entry)
 		}
@@ -62,5 +63,62 @@ func TestPathIsFoundByTheLongestOfItsBeginnings(t *testing.T) {
 		if e.Verdict != 0 || e.Cluster != want {
 			t.Errorf("%s: cluster %d, verdict %s, want %d (%q)", path, e.Cluster, maps.VerdictName(maps.Verdict(e.Verdict)), want, texts[want])
 		}
+	}
+}
+
+// TestPathsAreFoundWhileTheirHashGrows asks all the time for a path that is there, while many are added and the map is exchanged twice.
+func TestPathsAreFoundWhileTheirHashGrows(t *testing.T) {
+	d := loaded(t)
+	const number, table, vhost, paths = 3, 5, 7, 20_000
+	keyOf := func(i int) maps.PathText {
+		text := fmt.Sprintf("/%08d\x00", i)
+		key := maps.PathText{Vhost: vhost, Len: uint32(len(text))}
+		copy(key.Text[:], text)
+		return key
+	}
+	routes := [2]uint32{1, 2}
+	for _, n := range routes {
+		must(t, d.Config.Routes.Put(n, maps.Route{First: n}))
+	}
+	must(t, d.Config.VHosts.Put(vhost, 0xff)) // whole paths
+	must(t, d.Config.RouteTables.Put(table, maps.RouteTable{DefaultVhost: vhost}))
+	must(t, d.Config.Listeners.Put(number, maps.Listener{Table: table}))
+	must(t, d.Config.PathTexts.Put(keyOf(0), maps.Candidates{First: routes[0], Count: 1}))
+	ask := func(i int) uint32 {
+		e, err := d.Explain(number, 1, fmt.Appendf(nil, "GET /%08d HTTP/1.1\r\nHost: a\r\n\r\n", i))
+		if err != nil || e.Verdict != 0 {
+			t.Errorf("path %d: verdict %s, %v", i, maps.VerdictName(maps.Verdict(e.Verdict)), err)
+		}
+		return e.Cluster
+	}
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for i := 1; i < paths && err == nil; i++ {
+			err = d.Config.PathTexts.Put(keyOf(i), maps.Candidates{First: routes[1], Count: 1})
+		}
+		done <- err
+	}()
+	for looks, writing := 0, true; writing && !t.Failed(); looks++ {
+		select {
+		case err := <-done:
+			must(t, err)
+			writing = false
+			t.Logf("%d look-ups meanwhile", looks)
+		default:
+		}
+		if got := ask(0); got != routes[0] {
+			t.Errorf("look-up %d: cluster %d, want %d", looks, got, routes[0])
+		}
+	}
+	for _, i := range []int{1, 4095, 4096, 16383, 16384, paths - 1} {
+		if got := ask(i); got != routes[1] {
+			t.Errorf("path %d: cluster %d, want %d", i, got, routes[1])
+		}
+	}
+	// Afterwards an entry is written in place as before.
+	must(t, d.Config.PathTexts.Put(keyOf(0), maps.Candidates{First: routes[1], Count: 1}))
+	if got := ask(0); got != routes[1] {
+		t.Errorf("after a write: cluster %d, want %d", got, routes[1])
 	}
 }

@@ -22,6 +22,7 @@ const (
 	xlbMapAutomata             = "automata"
 	xlbMapBucketLists          = "bucket_lists"
 	xlbMapBuckets              = "buckets"
+	xlbMapBucketsFirst         = "buckets_first"
 	xlbMapCaptures             = "captures"
 	xlbMapCellBlocks           = "cell_blocks"
 	xlbMapClusters             = "clusters"
@@ -42,6 +43,7 @@ const (
 	xlbMapListeners            = "listeners"
 	xlbMapMsgLogic             = "msg_logic"
 	xlbMapPathTexts            = "path_texts"
+	xlbMapPathTextsFirst       = "path_texts_first"
 	xlbMapPaths                = "paths"
 	xlbMapPeers                = "peers"
 	xlbMapPlainConns           = "plain_conns"
@@ -66,6 +68,7 @@ const (
 	xlbMapTuples               = "tuples"
 	xlbMapValuePrefixes        = "value_prefixes"
 	xlbMapValues               = "values"
+	xlbMapValuesFirst          = "values_first"
 	xlbMapVerdicts             = "verdicts"
 	xlbMapVhosts               = "vhosts"
 	xlbMapVips                 = "vips"
@@ -184,6 +187,7 @@ type xlbMapSpecs struct {
 	Automata          *ebpf.MapSpec `ebpf:"automata"`
 	BucketLists       *ebpf.MapSpec `ebpf:"bucket_lists"`
 	Buckets           *ebpf.MapSpec `ebpf:"buckets"`
+	BucketsFirst      *ebpf.MapSpec `ebpf:"buckets_first"`
 	Captures          *ebpf.MapSpec `ebpf:"captures"`
 	CellBlocks        *ebpf.MapSpec `ebpf:"cell_blocks"`
 	Clusters          *ebpf.MapSpec `ebpf:"clusters"`
@@ -204,6 +208,7 @@ type xlbMapSpecs struct {
 	Listeners         *ebpf.MapSpec `ebpf:"listeners"`
 	MsgLogic          *ebpf.MapSpec `ebpf:"msg_logic"`
 	PathTexts         *ebpf.MapSpec `ebpf:"path_texts"`
+	PathTextsFirst    *ebpf.MapSpec `ebpf:"path_texts_first"`
 	Paths             *ebpf.MapSpec `ebpf:"paths"`
 	Peers             *ebpf.MapSpec `ebpf:"peers"`
 	PlainConns        *ebpf.MapSpec `ebpf:"plain_conns"`
@@ -228,6 +233,7 @@ type xlbMapSpecs struct {
 	Tuples            *ebpf.MapSpec `ebpf:"tuples"`
 	ValuePrefixes     *ebpf.MapSpec `ebpf:"value_prefixes"`
 	Values            *ebpf.MapSpec `ebpf:"values"`
+	ValuesFirst       *ebpf.MapSpec `ebpf:"values_first"`
 	Verdicts          *ebpf.MapSpec `ebpf:"verdicts"`
 	Vhosts            *ebpf.MapSpec `ebpf:"vhosts"`
 	Vips              *ebpf.MapSpec `ebpf:"vips"`
@@ -276,6 +282,7 @@ type xlbMaps struct {
 	Automata          *ebpf.Map `ebpf:"automata"`
 	BucketLists       *ebpf.Map `ebpf:"bucket_lists"`
 	Buckets           *ebpf.Map `ebpf:"buckets"`
+	BucketsFirst      *ebpf.Map `ebpf:"buckets_first"`
 	Captures          *ebpf.Map `ebpf:"captures"`
 	CellBlocks        *ebpf.Map `ebpf:"cell_blocks"`
 	Clusters          *ebpf.Map `ebpf:"clusters"`
@@ -296,6 +303,7 @@ type xlbMaps struct {
 	Listeners         *ebpf.Map `ebpf:"listeners"`
 	MsgLogic          *ebpf.Map `ebpf:"msg_logic"`
 	PathTexts         *ebpf.Map `ebpf:"path_texts"`
+	PathTextsFirst    *ebpf.Map `ebpf:"path_texts_first"`
 	Paths             *ebpf.Map `ebpf:"paths"`
 	Peers             *ebpf.Map `ebpf:"peers"`
 	PlainConns        *ebpf.Map `ebpf:"plain_conns"`
@@ -320,6 +328,7 @@ type xlbMaps struct {
 	Tuples            *ebpf.Map `ebpf:"tuples"`
 	ValuePrefixes     *ebpf.Map `ebpf:"value_prefixes"`
 	Values            *ebpf.Map `ebpf:"values"`
+	ValuesFirst       *ebpf.Map `ebpf:"values_first"`
 	Verdicts          *ebpf.Map `ebpf:"verdicts"`
 	Vhosts            *ebpf.Map `ebpf:"vhosts"`
 	Vips              *ebpf.Map `ebpf:"vips"`
@@ -333,6 +342,7 @@ func (m *xlbMaps) Close() error {
 		m.Automata,
 		m.BucketLists,
 		m.Buckets,
+		m.BucketsFirst,
 		m.Captures,
 		m.CellBlocks,
 		m.Clusters,
@@ -353,6 +363,7 @@ func (m *xlbMaps) Close() error {
 		m.Listeners,
 		m.MsgLogic,
 		m.PathTexts,
+		m.PathTextsFirst,
 		m.Paths,
 		m.Peers,
 		m.PlainConns,
@@ -377,6 +388,7 @@ func (m *xlbMaps) Close() error {
 		m.Tuples,
 		m.ValuePrefixes,
 		m.Values,
+		m.ValuesFirst,
 		m.Verdicts,
 		m.Vhosts,
 		m.Vips,

@@ -303,6 +303,7 @@ const (
 	abiLimitsMAX_HOST          abiLimits = 251
 	abiLimitsMAX_PATH_TEXT     abiLimits = 88
 	abiLimitsPATH_LENGTHS      abiLimits = 8
+	abiLimitsMAX_GROWN         abiLimits = 262144
 	abiLimitsWHOLE_PATH        abiLimits = 255
 	abiLimitsMAX_FIELD_NAME    abiLimits = 56
 	abiLimitsMAX_FIELD_VALUE   abiLimits = 120

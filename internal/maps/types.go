@@ -176,6 +176,7 @@ const (
 
 // Values of Limits.
 const (
+	MaxGrown        = abiLimitsMAX_GROWN
 	CookieBits      = abiLimitsCOOKIE_BITS
 	MaxHead         = abiLimitsMAX_HEAD
 	MaxCopy         = abiLimitsMAX_COPY

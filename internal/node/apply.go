@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/netip"
 	"runtime/debug"
 	"slices"
@@ -76,6 +77,20 @@ func giveBack(path string) {
 	if stampOf(path).size >= largeFile {
 		debug.FreeOSMemory()
 	}
+}
+
+// manyClusters is from how many on the page of metrics leaves much behind: some 24 kB for each.
+const manyClusters = 256
+
+// returning gives back to the system what a large page of metrics has taken. Between two of them the runtime would keep it, as one comes every few seconds
+// and all else takes little.
+func (n *Node) returning(metrics http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		metrics.ServeHTTP(w, r)
+		if len(n.current.Load().clusters) >= manyClusters {
+			debug.FreeOSMemory()
+		}
+	})
 }
 
 // replace puts another file in force. Needs n.updates.

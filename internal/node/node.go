@@ -340,7 +340,7 @@ func (n *Node) background(ctx context.Context, listener net.Listener) {
 	if listener == nil {
 		return
 	}
-	handler := admin.NewHandler(n, n.metrics.Handler())
+	handler := admin.NewHandler(n, n.returning(n.metrics.Handler()))
 	if n.dynamic != nil {
 		handler = withClientStatus(handler, n.dynamic)
 	}

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -77,6 +78,25 @@ func TestReloadUnderLoadLosesNoRequest(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The kernel's hash of paths is exchanged for a larger one while requests look into it.
+func TestPathsComeByTheThousandUnderLoad(t *testing.T) {
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		l := startLoaded(t, mode)
+		for _, paths := range []int{3000, 6000, 20_000, 10} {
+			config := l.config(1)
+			host := &config.Listeners[0].Hosts[0]
+			for i := range paths {
+				host.Routes = append(host.Routes, harness.Route{Path: fmt.Sprintf("/%d", i), Clusters: host.Routes[0].Clusters})
+			}
+			// The one that all requests take is the last, and stays.
+			host.Routes = append(host.Routes[1:], host.Routes[0])
+			l.balancer.Reload(t, config)
+			awaitRequests(t, l.load, 1000)
+		}
+		l.finish(t)
+	})
 }
 
 // requireUnused fails when a server that the file no longer names still gets
