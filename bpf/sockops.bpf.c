@@ -74,28 +74,36 @@ static __always_inline void state_changed(struct bpf_sock_ops *ops)
 	raise_event(EVENT_HANDOVER, 0, 0, 0);
 }
 
-static __always_inline void join_psock(struct bpf_sock_ops *ops, struct bpf_sock *sk, struct psock *ps)
+/* The daemon waits for no bytes of it, or they go over TCP, to the slow path. It takes the record when the handshake has ended, which is behind
+ * this. */
+static __always_inline void psock_is_unseen(const struct psock *ps, struct conn_record *rec)
+{
+	rec->flags |= CONN_UNSEEN;
+	bpf_map_update_elem(&conns, &ps->key, rec, BPF_ANY);
+	raise_event(EVENT_HANDOVER, 0, 0, 0);
+}
+
+static __always_inline void join_psock(struct bpf_sock_ops *ops, struct bpf_sock *sk, struct psock *ps,
+				       struct conn_record *rec)
 {
 	int size = psock_rcvbuf;
 
 	if (!fast_path)
 		return;
 	if (ps->flags & PSOCK_PLAIN) {
-		/* The daemon waits for no bytes of it. */
-		raise_event(EVENT_HANDOVER, 0, 0, 0);
+		psock_is_unseen(ps, rec);
 		return;
 	}
-	/* Its bytes go over TCP, to the slow path. */
 	if (sock_wants_completions(sk)) {
 		count(VERDICT_PSOCK_NOT_JOINED);
-		raise_event(EVENT_HANDOVER, 0, 0, 0);
+		psock_is_unseen(ps, rec);
 		return;
 	}
 	ps->read_base = ops->rcv_nxt;
 	ps->write_base = ops->snd_nxt;
 	if (bpf_sock_hash_update(ops, &psocks, &ps->cookie, BPF_NOEXIST)) {
 		count(VERDICT_PSOCK_NOT_JOINED);
-		raise_event(EVENT_HANDOVER, 0, 0, 0);
+		psock_is_unseen(ps, rec);
 		return;
 	}
 	ps->flags |= PSOCK_JOINED;
@@ -129,7 +137,7 @@ static __always_inline void active_established(struct bpf_sock_ops *ops)
 		rec.flags = CONN_PLAIN;
 	/* Before the socket may send: the daemon must know it when its first bytes arrive. */
 	bpf_map_update_elem(&conns, key, &rec, BPF_ANY);
-	join_psock(ops, sk, ps);
+	join_psock(ops, sk, ps, &rec);
 }
 
 /* The daemon has announced the i-sock before it connected, so the key is there if this is the other end of one. */

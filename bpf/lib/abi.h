@@ -231,6 +231,8 @@ struct conn_key {
 enum conn_flags {
 	/* Of a listener without HTTP: served from its beginning, not from its first bytes. */
 	CONN_PLAIN = 1,
+	/* No program sees its bytes, and it is in no map of sockets: that says nothing of whether its client has closed. */
+	CONN_UNSEEN = 2,
 };
 
 /* What the daemon must know of a connection it accepts. Written at the client's handshake,

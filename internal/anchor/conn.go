@@ -26,6 +26,8 @@ type Conn struct {
 	clock    clock
 	// plain: of a listener without HTTP.
 	plain bool
+	// unseen: no program sees its bytes.
+	unseen bool
 	// bound is the socket that it came to, nil for one that was intercepted. The kernel's programs know nothing of such a connection.
 	bound *Bound
 	// requests counts those of both paths, as far as the daemon knows; served is when it served the last one, Unix time in ns.
@@ -61,7 +63,7 @@ func (c *Conn) Ready() {
 	case poller.Readable:
 		c.set.Go(c.serve)
 	case poller.Ended:
-		if c.bound != nil || c.set.gone(c.cookie) {
+		if c.bound != nil || c.gone() {
 			c.set.spawnClose(c)
 			return
 		}
@@ -159,6 +161,11 @@ func (c *Conn) waiting() poller.Sight {
 	return poller.Look(c.fd)
 }
 
+// gone tells whether a client whose sending side is closed has closed altogether. Of one that no program sees only a write can tell.
+func (c *Conn) gone() bool {
+	return c.set.cfg.FastPath && !c.unseen && !c.set.cfg.Sockets.ClientOpen(c.cookie)
+}
+
 // entry reads the kernel's entry of the connection.
 func (c *Conn) entry() (slow maps.SlowConn, found bool) {
 	slow, found, err := c.set.cfg.Sockets.SlowConns.Lookup(c.cookie)
@@ -182,7 +189,7 @@ func (c *Conn) session(slow maps.SlowConn) Session {
 		Requests: c.requests.Load(),
 		Closing:  c.closing.Load,
 		Opened:   c.opened,
-		Gone:     func() bool { return poller.HasEnded(c.fd) && c.set.gone(c.cookie) },
+		Gone:     func() bool { return poller.HasEnded(c.fd) && c.gone() },
 	}
 }
 
@@ -439,7 +446,7 @@ const endPatience = 5 * time.Second
 func (c *Conn) finish(l maps.Lease) {
 	shared := c.set.cfg.Shared
 	over := func() bool { return !shared.Holds(l) }
-	c.awaitUntil(0, func() bool { return over() || c.set.gone(c.cookie) })
+	c.awaitUntil(0, func() bool { return over() || c.gone() })
 	if !c.awaitUntil(endPatience, over) {
 		shared.BreakLease(l)
 		c.close()
@@ -527,7 +534,7 @@ func (c *Conn) closeLocked() {
 // reset they would stay in memory for minutes.
 func (c *Conn) hasUnsent() bool {
 	unsent, err := unix.IoctlGetInt(c.fd, unix.SIOCOUTQ)
-	return err == nil && unsent > 0 && c.bound == nil && poller.HasEnded(c.fd) && c.set.gone(c.cookie)
+	return err == nil && unsent > 0 && c.bound == nil && poller.HasEnded(c.fd) && c.gone()
 }
 
 // endLease breaks the lease of which the daemon had the client's bytes, if it runs still: no program ends a tunnel that has been

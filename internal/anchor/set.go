@@ -204,6 +204,7 @@ func (s *Set) accepted(fd int, peer netip.AddrPort, port uint16) (open bool) {
 		client:   peer,
 		opened:   time.Now(),
 		plain:    r.Flags&uint16(maps.ConnPlain) != 0,
+		unseen:   r.Flags&uint16(maps.ConnUnseen) != 0,
 	}
 	s.mu.Lock()
 	s.conns[c.cookie] = c
@@ -366,12 +367,6 @@ func (s *Set) find(cookie uint64) *Conn {
 		s.AcceptNow()
 	}
 	return nil
-}
-
-// gone tells whether a client whose sending side is closed has closed altogether. Without the fast path only a write
-// can tell.
-func (s *Set) gone(cookie uint64) bool {
-	return s.cfg.FastPath && !s.cfg.Sockets.ClientOpen(cookie)
 }
 
 // Stats are counts of connections.

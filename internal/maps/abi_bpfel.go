@@ -120,7 +120,8 @@ type abiCluster struct {
 type abiConnFlags uint32
 
 const (
-	abiConnFlagsCONN_PLAIN abiConnFlags = 1
+	abiConnFlagsCONN_PLAIN  abiConnFlags = 1
+	abiConnFlagsCONN_UNSEEN abiConnFlags = 2
 )
 
 type abiConnKey struct {

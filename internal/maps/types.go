@@ -243,8 +243,11 @@ const (
 	GroupOfGroups = abiGroupFlagsGROUP_OF_GROUPS
 )
 
-// ConnPlain is the only one of ConnFlags.
-const ConnPlain = abiConnFlagsCONN_PLAIN
+// ConnPlain and ConnUnseen are the ConnFlags.
+const (
+	ConnPlain  = abiConnFlagsCONN_PLAIN
+	ConnUnseen = abiConnFlagsCONN_UNSEEN
+)
 
 // Values of Policy.
 const (

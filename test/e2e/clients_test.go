@@ -276,6 +276,22 @@ func TestFIONREADTellsWhatCanBeRead(t *testing.T) {
 	})
 }
 
+// Of a client that asks for SO_ZEROCOPY before it connects no program sees anything: that it has ended its side says nothing of the other one.
+func TestHalfClosedClientThatNoProgramSeesGetsItsAnswer(t *testing.T) {
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place, service := harness.SameHost(t), harness.Service()
+		_, addresses := origins(t, place, "server")
+		harness.Start(t, mode, harness.OneCluster(service, addresses...), place)
+		spec := programs.ExchangeSpec{
+			Address: service.String(), Timeout: faultTimeout, Zerocopy: true,
+			Steps: []programs.Step{{Send: get("/slow?ms=400")}, {HalfClose: true}, {Receive: true}, {End: true}},
+		}
+		var report programs.ExchangeReport
+		place.Program(t, programs.ExchangeProgram, spec).Next(t, &report)
+		requireStatus(t, report, 200)
+	})
+}
+
 func TestHalfClosedClientGetsItsAnswer(t *testing.T) {
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service := harness.SameHost(t), harness.Service()

@@ -41,6 +41,8 @@ type ExchangeSpec struct {
 	Timeout time.Duration
 	// Fields of responses that are reported.
 	Fields []string `json:",omitempty"`
+	// Zerocopy asks for SO_ZEROCOPY before the connection is made: no program sees the bytes of such a client.
+	Zerocopy bool `json:",omitempty"`
 }
 
 // Reply is a response as the client saw it.
@@ -98,7 +100,11 @@ func runExchange(s *stdio) error {
 }
 
 func (e *exchange) run(spec ExchangeSpec) error {
-	c, err := net.DialTimeout("tcp", spec.Address, spec.Timeout)
+	d := net.Dialer{Timeout: spec.Timeout}
+	if spec.Zerocopy {
+		d.Control = wantCompletions
+	}
+	c, err := d.Dial("tcp", spec.Address)
 	if err != nil {
 		return err
 	}
@@ -117,6 +123,12 @@ func (e *exchange) run(spec ExchangeSpec) error {
 		}
 	}
 	return nil
+}
+
+func wantCompletions(_, _ string, conn syscall.RawConn) error {
+	var err error
+	controlled := conn.Control(func(fd uintptr) { err = setInt(int(fd), unix.SOL_SOCKET, unix.SO_ZEROCOPY, 1) })
+	return errors.Join(controlled, err)
 }
 
 func (e *exchange) do(step Step) error {
