@@ -123,7 +123,6 @@ func TestGetSaysWhyThereIsNoAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed.Close()
 	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/pools") {
 			w.WriteHeader(http.StatusInternalServerError)
@@ -133,6 +132,8 @@ func TestGetSaysWhyThereIsNoAnswer(t *testing.T) {
 		io.WriteString(w, "hello")
 	}))
 	defer failing.Close()
+	// Only now: the server would have got its port.
+	closed.Close()
 	broken := failing.Listener.Addr().String()
 	tests := []struct {
 		name, resource, address string
