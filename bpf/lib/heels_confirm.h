@@ -491,10 +491,11 @@ static __noinline int confirm_segment(struct __sk_buff *skb)
 
 /* ---- Server: segments that go ---- */
 
-/* A socket that nobody has connected: the agent tells a balancer of an end. */
+/* A socket that nobody has connected: the agent tells a balancer of an end. The kernel's own, for segments of no full socket, is raw, too, and of TCP: before
+ * Linux 6.13 it is seen here. */
 static __always_inline int confirm_is_raw(struct bpf_sock *sk)
 {
-	return sk->type == HEELS_SOCK_RAW;
+	return sk->type == HEELS_SOCK_RAW && sk->protocol != IPPROTO_TCP;
 }
 
 /* Once more through the balancer: it takes no acknowledgement of what it has not seen. The client sends the rest again, by way of the balancer. */
