@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,13 +18,9 @@ import (
 // Bound is a socket at an address of this host, to which connections come that no program has intercepted: from other hosts, or from
 // processes that are not balanced. They are served in user space, by the same handler, and never reach the fast path.
 type Bound struct {
-	set   *Set
-	fd    int
+	queue
 	serve BoundTo
 	open  atomic.Int64
-
-	mu     sync.Mutex
-	closed bool // guarded by mu
 }
 
 // BoundTo says who is served at a bound socket.
@@ -47,7 +42,7 @@ func (s *Set) Bind(a netip.AddrPort, to BoundTo) (*Bound, error) {
 	if err := bindSocket(fd, family, sa); err != nil {
 		return nil, errors.Join(fmt.Errorf("bind %s: %w", a, err), unix.Close(fd))
 	}
-	return &Bound{set: s, fd: fd, serve: to}, nil
+	return &Bound{queue: queue{set: s, fd: fd}, serve: to}, nil
 }
 
 func bindSocket(fd, family int, sa unix.Sockaddr) error {
@@ -108,47 +103,26 @@ func (b *Bound) Close() error {
 		return nil
 	}
 	err := b.refuseLocked()
-	b.acceptLocked()
-	b.closed = true
-	b.set.poller.Forget(b.fd)
-	return errors.Join(err, unix.Close(b.fd))
+	b.acceptLocked(all, all, b.accepted)
+	return errors.Join(err, b.closeLocked())
 }
 
 // Ready implements poller.Handler: it accepts what is there.
 func (b *Bound) Ready() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.closed {
-		b.acceptLocked()
-	}
-}
-
-// acceptLocked accepts what is there. The caller holds mu.
-func (b *Bound) acceptLocked() {
-	for {
-		fd, peer, err := unix.Accept4(b.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
-		switch {
-		case err == nil:
-			b.accepted(fd, addrPort(peer))
-		case errors.Is(err, unix.ECONNABORTED), errors.Is(err, unix.EINTR):
-		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINVAL):
-			return // EINVAL: it does not listen yet
-		default:
-			b.set.acceptFailed(err)
-			return
-		}
-	}
+	b.acceptLocked(all, all, b.accepted)
 }
 
 // accepted takes charge of a connection. Its number is the cookie of the daemon's own socket, which no p-sock has.
-func (b *Bound) accepted(fd int, peer netip.AddrPort) {
+func (b *Bound) accepted(fd int, peer netip.AddrPort) (open bool) {
 	s := b.set
 	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_COOKIE)
 	local, nameErr := unix.Getsockname(fd)
 	if err != nil || nameErr != nil || b.serve.Admits != nil && !b.serve.Admits(int(s.bound.Load())) {
 		reset(fd)
 		unix.Close(fd)
-		return
+		return false
 	}
 	c := &Conn{
 		set: s, fd: fd, cookie: cookie, bound: b, listener: b.serve.Listener, plain: b.serve.Plain,
@@ -156,20 +130,8 @@ func (b *Bound) accepted(fd int, peer netip.AddrPort) {
 	}
 	b.open.Add(1)
 	s.bound.Add(1)
-	s.mu.Lock()
-	s.conns[cookie] = c
-	s.limitLocked(c)
-	s.accepts++
-	s.mu.Unlock()
-	if c.plain {
-		// The endpoint may speak first.
-		s.Go(c.serve)
-		return
-	}
-	if err := s.poller.Watch(fd, c); err != nil {
-		s.cfg.Logger.Warn("watch connection", "err", err)
-		s.spawnClose(c)
-	}
+	s.begin(c)
+	return true
 }
 
 // leave counts a connection out.

@@ -24,15 +24,20 @@ import (
 // backlog asks for as much as net.core.somaxconn allows.
 const backlog = 1 << 16
 
-// listener accepts the connections of one address family.
-type listener struct {
+// queue is a listening socket, with the connections that wait there.
+type queue struct {
 	set *Set
 	fd  int
-	// port is its own.
-	port uint16
 
 	mu     sync.Mutex
 	closed bool // guarded by mu
+}
+
+// listener accepts the connections of one address family.
+type listener struct {
+	queue
+	// port is its own.
+	port uint16
 }
 
 // listen opens the anchor listeners of this network namespace, on loopback ports of the kernel's choice. A
@@ -103,7 +108,7 @@ func (s *Set) start(fd int, sa unix.Sockaddr) (uint16, error) {
 		return 0, err
 	}
 	port := addrPort(bound).Port()
-	l := &listener{set: s, fd: fd, port: port}
+	l := &listener{queue: queue{set: s, fd: fd}, port: port}
 	if !s.cfg.FastPath {
 		if err := s.poller.WatchAlways(fd, l); err != nil {
 			return 0, err
@@ -182,28 +187,33 @@ func (l *listener) Ready() { l.accept(all, all) }
 // all is more than can wait.
 const all = 1 << 30
 
-// accept accepts so many connections at most, and stops behind so many that their clients still have. It returns how many it has accepted,
-// and how many of them their clients have. Fewer than most, and fewer open ones than mostOpen: there are no more.
+// accept is acceptLocked of its queue.
 func (l *listener) accept(most, mostOpen int) (accepted, open int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.acceptLocked(most, mostOpen, func(fd int, peer netip.AddrPort) bool { return l.set.accepted(fd, peer, l.port) })
+}
+
+// acceptLocked hands over so many connections at most, and stops behind so many that their clients still have, as take reports. It returns how
+// many it has accepted, and how many of them their clients have. Fewer than most, and fewer open ones than mostOpen: there are no more. The caller
+// holds mu.
+func (q *queue) acceptLocked(most, mostOpen int, take func(fd int, peer netip.AddrPort) (open bool)) (accepted, open int) {
 	var peer unix.RawSockaddrAny
-	for !l.closed && accepted < most && open < mostOpen {
-		fd, err := poller.AcceptNow(l.fd, &peer)
-		if err == nil {
+	for !q.closed && accepted < most && open < mostOpen {
+		fd, err := poller.AcceptNow(q.fd, &peer)
+		switch {
+		case err == nil:
 			accepted++
-			if l.set.accepted(fd, rawAddrPort(&peer), l.port) {
+			if take(fd, rawAddrPort(&peer)) {
 				open++
 			}
-			continue
+		case errors.Is(err, unix.ECONNABORTED), errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINVAL):
+			return accepted, open // EINVAL: it does not listen yet
+		default:
+			q.set.acceptFailed(err)
+			return accepted, open
 		}
-		if errors.Is(err, unix.ECONNABORTED) || errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if !errors.Is(err, unix.EAGAIN) {
-			l.set.acceptFailed(err)
-		}
-		break
 	}
 	return accepted, open
 }
@@ -211,12 +221,17 @@ func (l *listener) accept(most, mostOpen int) (accepted, open int) {
 func (l *listener) close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
+	return l.closeLocked()
+}
+
+// closeLocked closes the socket, once. The caller holds mu.
+func (q *queue) closeLocked() error {
+	if q.closed {
 		return nil
 	}
-	l.closed = true
-	l.set.poller.Forget(l.fd)
-	return unix.Close(l.fd)
+	q.closed = true
+	q.set.poller.Forget(q.fd)
+	return unix.Close(q.fd)
 }
 
 func addrPort(sa unix.Sockaddr) netip.AddrPort {

@@ -206,6 +206,12 @@ func (s *Set) accepted(fd int, peer netip.AddrPort, port uint16) (open bool) {
 		plain:    r.Flags&uint16(maps.ConnPlain) != 0,
 		unseen:   r.Flags&uint16(maps.ConnUnseen) != 0,
 	}
+	s.begin(c)
+	return true
+}
+
+// begin has a new connection served when it has bytes.
+func (s *Set) begin(c *Conn) {
 	s.mu.Lock()
 	s.conns[c.cookie] = c
 	s.limitLocked(c)
@@ -214,13 +220,12 @@ func (s *Set) accepted(fd int, peer netip.AddrPort, port uint16) (open bool) {
 	if c.plain {
 		// The endpoint may speak first.
 		s.Go(c.serve)
-		return true
+		return
 	}
-	if err := s.poller.Watch(fd, c); err != nil {
+	if err := s.poller.Watch(c.fd, c); err != nil {
 		s.cfg.Logger.Warn("watch connection", "err", err)
 		s.spawnClose(c)
 	}
-	return true
 }
 
 // acceptFailed reports, at most once a second, that connections wait: typically for descriptors.
