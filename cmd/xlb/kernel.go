@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/check"
 	"github.com/xlb-project/xlb/internal/datapath"
@@ -17,6 +19,8 @@ import (
 // and what to do. Other errors, which say that themselves, it returns as they are.
 func explained(err error, fastPath, privileged bool) error {
 	switch {
+	case isOfDescriptors(err):
+		return fmt.Errorf("too few descriptors are allowed to start: %s; raise the limit (ulimit -n %d, or LimitNOFILE=%[2]d in the unit), and see: xlb check", oneLine(err), check.RecommendedFiles)
 	case isOfFile(err):
 		return err
 	case datapath.Unsupported(err) && privileged && fastPath:
@@ -28,6 +32,11 @@ func explained(err error, fastPath, privileged bool) error {
 		return fmt.Errorf("XLB needs root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON); the kernel refused: %s; see: xlb check", oneLine(err))
 	}
 	return err
+}
+
+// isOfDescriptors reports whether this process may open no more. The library that loads programs does not wrap each such error.
+func isOfDescriptors(err error) bool {
+	return errors.Is(err, unix.EMFILE) || strings.HasSuffix(err.Error(), unix.EMFILE.Error())
 }
 
 // isOfFile reports whether an error is about a file or an address, whose own permissions may be what is missing.

@@ -45,6 +45,8 @@ func TestKernelsRefusalIsExplainedInOneLine(t *testing.T) {
 		{"two errors", errors.Join(errDenied, errors.New("close")), on, none, []string{"root", "close"}},
 		{"verifier", errVerifier, on, full, []string{"kernel " + release + " lacks what the fast path needs", "xlb_request", "R0 !read_ok", "--fast-path=off", "xlb check"}},
 		{"feature", errFeature, on, full, []string{"kernel " + release, "attach sock_release: not supported", "--fast-path=off", "xlb check"}},
+		{"too few descriptors", fmt.Errorf("create socket map: %w", syscall.EMFILE), on, full, []string{"too few descriptors", "create socket map", "ulimit -n", "LimitNOFILE"}},
+		{"too few descriptors, not wrapped", errors.New("copy descriptor: " + syscall.EMFILE.Error()), on, full, []string{"too few descriptors", "ulimit -n"}},
 		{"feature without the fast path", errFeature, off, full, []string{"kernel " + release + " lacks what XLB needs", "boot another", "xlb check"}},
 	}
 	for _, tt := range tests {

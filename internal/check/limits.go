@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// recommendedFiles is a number of descriptors: one for each client connection and for
+// RecommendedFiles is a number of descriptors: one for each client connection and for
 // each pooled connection.
-const recommendedFiles = 65536
+const RecommendedFiles = 65536
 
 // sysctl is a setting of the kernel below which something degrades.
 type sysctl struct {
@@ -73,11 +73,11 @@ func openFiles() Result {
 }
 
 func judgeOpenFiles(limit uint64) Result {
-	if limit >= recommendedFiles {
+	if limit >= RecommendedFiles {
 		return ok(strconv.FormatUint(limit, 10))
 	}
 	return degraded(fmt.Sprintf("%d: bounds client and pooled connections together", limit),
-		fmt.Sprintf("ulimit -n %d, or LimitNOFILE=%d in the unit", recommendedFiles, recommendedFiles))
+		fmt.Sprintf("ulimit -n %d, or LimitNOFILE=%d in the unit", RecommendedFiles, RecommendedFiles))
 }
 
 func (s sysctl) check() Result {

@@ -178,8 +178,11 @@ func (c *poisoned) breakOff(r *http.Request, token string) bool {
 func (c *poisoned) serve() {
 	defer c.Close()
 	r := bufio.NewReader(c)
-	if !c.spec.Honest && rand.IntN(8) == 0 && !(c.pause(5*time.Millisecond) && c.say("", c.extra())) {
-		return
+	if !c.spec.Honest && rand.IntN(8) == 0 {
+		c.pause(5 * time.Millisecond)
+		if !c.say("", c.extra()) {
+			return
+		}
 	}
 	for c.one(r) {
 	}
