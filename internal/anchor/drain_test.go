@@ -68,9 +68,11 @@ func TestDrainEndsConnectionsThatHaveLongBeenQuiet(t *testing.T) {
 
 // One whose time was up waits for the limits of its listener, which may be longer than the end takes.
 func TestDrainEndsWhatItsListenerWouldLetWait(t *testing.T) {
-	r := limitedRig(t, Limits{Age: time.Millisecond, Drain: time.Hour})
+	r, change := changingRig(t, Limits{})
 	c := r.dial()
 	c.exchange("hello")
+	// Only now: an answer behind that time would end the connection.
+	change(Limits{Age: time.Millisecond, Drain: time.Hour})
 	c.mustStayOpen()
 	r.s.Drain(tooEarly)
 	c.mustEnd(io.EOF)

@@ -14,17 +14,29 @@ import (
 // limitedRig is one whose listener has limits. There are no programs: what the kernel knows of clients is nothing.
 func limitedRig(t *testing.T, l Limits) *rig {
 	t.Helper()
-	r := prepare(t, setup{slowPathOnly: true, serve: func(ctx context.Context, conn net.Conn, s Session) Result {
+	r, _ := changingRig(t, l)
+	return r
+}
+
+// changingRig is one whose listener gets other limits by change.
+func changingRig(t *testing.T, l Limits) (r *rig, change func(Limits)) {
+	t.Helper()
+	var limits atomic.Pointer[Limits]
+	limits.Store(&l)
+	r = prepare(t, setup{slowPathOnly: true, serve: func(ctx context.Context, conn net.Conn, s Session) Result {
 		result := echo(ctx, conn, s)
 		result.Requests = 1
 		return result
 	}})
-	r.cfg.Limits = func(uint32) Limits { return l }
+	r.cfg.Limits = func(uint32) Limits { return *limits.Load() }
 	s, err := New(r.cfg)
 	must(t, err)
 	r.s = s
 	t.Cleanup(func() { must(t, s.Close()) })
-	return r
+	return r, func(l Limits) {
+		limits.Store(&l)
+		r.s.LimitsChanged(map[uint32]Limits{testListener: l})
+	}
 }
 
 func TestIdleConnectionsClose(t *testing.T) {
@@ -74,15 +86,7 @@ func TestOldConnectionsAreToldToClose(t *testing.T) {
 
 // Each connection has been told when it is looked at next, by the limits of before.
 func TestShorterLimitsApplyAtOnce(t *testing.T) {
-	const idle = 100 * time.Millisecond
-	r := prepare(t, setup{slowPathOnly: true})
-	var limits atomic.Pointer[Limits]
-	limits.Store(&Limits{Idle: time.Hour})
-	r.cfg.Limits = func(uint32) Limits { return *limits.Load() }
-	s, err := New(r.cfg)
-	must(t, err)
-	r.s = s
-	t.Cleanup(func() { must(t, s.Close()) })
+	r, change := changingRig(t, Limits{Idle: time.Hour})
 	c := r.dial()
 	c.exchange("hello")
 	if !r.eventually(func() bool {
@@ -93,8 +97,7 @@ func TestShorterLimitsApplyAtOnce(t *testing.T) {
 		t.Fatal("the connection is not watched")
 	}
 	c.mustStayOpen()
-	limits.Store(&Limits{Idle: idle})
-	r.s.LimitsChanged(map[uint32]Limits{testListener: *limits.Load()})
+	change(Limits{Idle: 100 * time.Millisecond})
 	c.mustEnd(io.EOF)
 }
 
