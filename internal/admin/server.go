@@ -11,8 +11,6 @@ import (
 	"net/http"
 	"syscall"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
 
 // Limits of the server: an admin API must not become a way to exhaust the daemon.
@@ -57,7 +55,7 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	if err != nil {
 		return nil, &ListenError{Address: address, Err: errno(err)}
 	}
-	return netutil.LimitListener(l, maxConnections), nil
+	return l, nil
 }
 
 // errno drops the layers of net's errors that repeat the address.
@@ -76,8 +74,10 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, log *slog.
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
+	visitors := newRoom(l, maxConnections)
 	server := &http.Server{
-		Handler:           handler,
+		Handler:           counted(handler),
+		ConnContext:       visitors.connContext,
 		Protocols:         protocols,
 		ReadHeaderTimeout: readTimeout,
 		ReadTimeout:       readTimeout,
@@ -87,7 +87,7 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, log *slog.
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
+	go func() { served <- server.Serve(visitors) }()
 	select {
 	case err := <-served:
 		return fmt.Errorf("serve admin API on %s: %w", l.Addr(), err)

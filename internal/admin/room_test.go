@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admin
+
+import (
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// begin serves a handler on an address of its own until the test ends.
+func begin(t *testing.T, handler http.Handler) (address string) {
+	t.Helper()
+	l, err := Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(t.Context(), l, handler, slog.New(slog.DiscardHandler)) }()
+	t.Cleanup(func() {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String()
+}
+
+// send opens a connection and writes on it.
+func send(t *testing.T, address, text string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// requireStatus asks on a connection of its own.
+func requireStatus(t *testing.T, address string, want int) {
+	t.Helper()
+	client := http.Client{Timeout: readTimeout / 2, Transport: &http.Transport{DisableKeepAlives: true}}
+	r, err := client.Get("http://" + address + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Body.Close()
+	if r.StatusCode != want {
+		t.Errorf("got status %d, want %d", r.StatusCode, want)
+	}
+}
+
+func TestSlowHeadsKeepNobodyOut(t *testing.T) {
+	address := begin(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for range 4 * maxConnections {
+		send(t, address, "GET / HTTP/1.1\r\nHost: a")
+	}
+	requireStatus(t, address, http.StatusOK)
+}
+
+func TestRequestsUnderWayAreNotGivenUpForOthers(t *testing.T) {
+	const request = "GET /slow HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+	arrived, answer := make(chan struct{}, maxConnections), make(chan struct{})
+	address := begin(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			arrived <- struct{}{}
+			<-answer
+		}
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	var slow []net.Conn
+	for range maxConnections {
+		slow = append(slow, send(t, address, request))
+		<-arrived
+	}
+	next := send(t, address, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	if err := next.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := next.Read(make([]byte, 1)); n > 0 {
+		t.Error("there was room for one more")
+	}
+	close(answer)
+	for _, c := range append(slow, next) {
+		if err := c.SetReadDeadline(time.Now().Add(readTimeout / 2)); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(c); err != nil || len(b) == 0 {
+			t.Fatalf("a request got %q, %v", b, err)
+		}
+	}
+}
