@@ -12,6 +12,8 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+
+	"github.com/xlb-project/xlb/internal/files"
 )
 
 // tlsSettings say how connections to a control plane are secured. What is in files is read for each connection, so that it may be exchanged.
@@ -155,7 +157,7 @@ func contentOf(in *corev3.DataSource) ([]byte, error) {
 	case *corev3.DataSource_InlineBytes:
 		return s.InlineBytes, nil
 	case *corev3.DataSource_Filename:
-		return os.ReadFile(s.Filename)
+		return files.Read(s.Filename, files.Text)
 	case *corev3.DataSource_EnvironmentVariable:
 		return []byte(os.Getenv(s.EnvironmentVariable)), nil
 	}

@@ -12,6 +12,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
+	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -46,7 +47,7 @@ func (t *translator) dataSource(in *corev3.DataSource, path string) string {
 	case *corev3.DataSource_InlineBytes:
 		return string(s.InlineBytes)
 	case *corev3.DataSource_Filename:
-		text, err := os.ReadFile(s.Filename)
+		text, err := files.Read(s.Filename, files.Text)
 		if err != nil {
 			t.p.add(path+".filename", "%v; name a readable file", err)
 		}

@@ -185,6 +185,7 @@ var refusals = []change{
 	{"direct response with a body that is too long", "$routes", "{max_direct_response_body_size_bytes: 1, virtual_hosts: [{name: v, domains: ['*'], routes: [{match: {prefix: /}, direct_response: {status: 200, body: {inline_string: ab}}}]}]}"},
 	{"direct response with a body where none can be", "$route", "{route: null, direct_response: {status: 204, body: {inline_string: ab}}}"},
 	{"direct response from what is not there", "$route", "{route: null, direct_response: {status: 200, body: {filename: /nonexistent}}}"},
+	{"direct response from what has no end", "$route", "{route: null, direct_response: {status: 200, body: {filename: /dev/zero}}}"},
 	{"direct response from an unset variable", "$route", "{route: null, direct_response: {status: 200, body: {environment_variable: XLB_NEVER_SET}}}"},
 	{"direct response with a format", "$route", "{route: null, direct_response: {status: 200, body_format: {text_format_source: {inline_string: x}}}}"},
 	{"no action", "$route", "{route: null}"},

@@ -4,13 +4,14 @@ package config
 
 import (
 	"fmt"
-	"os"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"sigs.k8s.io/yaml"
+
+	"github.com/xlb-project/xlb/internal/files"
 )
 
 // secretFile is a secret in a file of resources: a DiscoveryResponse in YAML or JSON, as Envoy's SDS by file has it. It is read for each
@@ -28,7 +29,7 @@ func (t *translator) secretAt(in *tlsv3.SdsSecretConfig, path string) *secretFil
 }
 
 func (f *secretFile) read() (*tlsv3.Secret, error) {
-	text, err := os.ReadFile(f.path)
+	text, err := files.Read(f.path, files.Text)
 	if err != nil {
 		return nil, err
 	}

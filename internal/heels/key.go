@@ -5,8 +5,9 @@ package heels
 import (
 	"encoding/hex"
 	"fmt"
-	"os"
 	"strings"
+
+	"github.com/xlb-project/xlb/internal/files"
 )
 
 // maxKeys is how many keys are accepted at a time: while they are exchanged, the old and the new one.
@@ -18,7 +19,7 @@ type key = [2]uint32
 // readKeys reads a file with a key of 16 hexadecimal digits on each line. The first signs, all are accepted. Empty lines and those that begin with
 // # are passed over.
 func readKeys(path string) ([]key, error) {
-	data, err := os.ReadFile(path)
+	data, err := files.Read(path, maxSize)
 	if err != nil {
 		return nil, fmt.Errorf("option.key.file: %w", err)
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -363,20 +363,11 @@ func rootsOf(ca *model.Data) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// maxText bounds a file with certificates or a key, in bytes.
-const maxText = 4 << 20
-
 func textOf(d *model.Data) ([]byte, error) {
 	if d.File == "" {
 		return d.Inline, nil
 	}
-	switch info, err := os.Stat(d.File); {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular() || info.Size() > maxText:
-		return nil, fmt.Errorf("%s: no file of at most %d MiB", d.File, maxText>>20)
-	}
-	return os.ReadFile(d.File)
+	return files.Read(d.File, files.Text)
 }
 
 // stamp changes when a file is written, replaced, or pointed elsewhere.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -117,7 +118,7 @@ func TestFilesWithoutAnEnd(t *testing.T) {
 	if err := os.WriteFile(large, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(large, maxText+1); err != nil {
+	if err := os.Truncate(large, files.Text+1); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"/dev/zero", large} {

@@ -20,14 +20,15 @@ var layers = map[string][]string{
 	"model":     {"re2", "hashing"},
 	"poller":    nil,
 	"upstream":  {"poller"},
-	"mtls":      {"model", "upstream"},
+	"mtls":      {"model", "upstream", "files"},
 	"chunked":   nil,
 	"maps":      {"hashing"},
 	"memo":      nil,
 	"dfa":       {"re2", "memo"},
 	"problem":   nil,
+	"files":     nil,
 	"check":     nil, // it must run where nothing else can
-	"config":    {"model", "problem"},
+	"config":    {"model", "problem", "files"},
 	"xds":       {"model"},
 	"dns":       {"model"},
 	"compile":   {"model", "maps", "dfa", "memo", "re2", "hashing"},
@@ -41,7 +42,7 @@ var layers = map[string][]string{
 	"slowpath":  {"model", "chunked", "upstream", "hashing"},
 	"metrics":   {"maps"},
 	"admin":     {"maps", "model", "metrics", "explain"},
-	"heels":     {"problem"}, // a system of its own
+	"heels":     {"problem", "files"}, // a system of its own
 	"node":      {anything},  // the composition root
 }
 
