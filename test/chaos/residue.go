@@ -62,14 +62,8 @@ func (r *run) look() Residue {
 }
 
 func (r *run) lookAtSlots(now *Residue) {
-	slots := r.balancer.Map(r, "slots")
-	defer slots.Close()
 	dead := map[uint32]int{}
-	for i := range slots.MaxEntries() {
-		var slot maps.Slot
-		if err := slots.Lookup(i, &slot); err != nil {
-			r.Fatalf("read slot %d: %v", i, err)
-		}
+	for i, slot := range r.balancer.Slots(r) {
 		switch maps.SlotState(slot.State) {
 		case maps.SlotFree:
 		case maps.SlotReady:

@@ -25,19 +25,6 @@ import (
 // maxName is how much of a map's name the kernel keeps.
 const maxName = 15
 
-// Map opens a map of the daemon by its name. The caller closes it.
-func (b *Balancer) Map(t testing.TB, name string) *ebpf.Map {
-	t.Helper()
-	all := b.maps(t, name)
-	if len(all) == 0 {
-		t.Fatalf("the daemon has no map %s", name)
-	}
-	for _, other := range all[1:] {
-		other.Close()
-	}
-	return all[0]
-}
-
 // maps opens all of a name: the pages of an array that grows have its own. The caller closes them.
 func (b *Balancer) maps(t testing.TB, name string) (all []*ebpf.Map) {
 	t.Helper()
@@ -65,12 +52,19 @@ func (b *Balancer) maps(t testing.TB, name string) (all []*ebpf.Map) {
 	return all
 }
 
-// MapEntries counts the keys of a map of the daemon.
+// MapEntries counts the keys of a map of the daemon, of which there must be one by that name: what grows has more.
 func (b *Balancer) MapEntries(t testing.TB, name string) int {
 	t.Helper()
-	m := b.Map(t, name)
-	defer m.Close()
-	return countEntries(t, m)
+	all := b.maps(t, name)
+	defer func() {
+		for _, m := range all {
+			m.Close()
+		}
+	}()
+	if len(all) != 1 {
+		t.Fatalf("the daemon has %d maps %s, want one", len(all), name)
+	}
+	return countEntries(t, all[0])
 }
 
 // Left is what a daemon holds for its configuration and its traffic.
