@@ -647,8 +647,11 @@ static __always_inline void server_established(struct bpf_sock_ops *ops)
 		confirm_accept(ops, sk, &o);
 		return;
 	}
-	if (!accepted_syn(ops, &vip, &o, use) && !accepted_cookie(ops, &vip))
+	if (!accepted_syn(ops, &vip, &o, use) && !accepted_cookie(ops, &vip)) {
+		/* To our own address: what an earlier connection of the same two ends has left does not count for this one. */
+		heels_forget(&heels_server_closing, ops);
 		return;
+	}
 	f = bpf_sk_storage_get(&heels_server_flows, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!f) {
 		heels_count(HEELS_ACCEPT_NO_MEMORY);

@@ -248,6 +248,67 @@ func TestTheNextConnectionOfTheSameEndsGoesItsOwnWay(t *testing.T) {
 	}
 }
 
+// A plain connection to the server's own address may have the two ends of an earlier one to the VIP: what it sends without a socket comes from the address
+// that it was sent to, so that nobody waits in LAST_ACK.
+func TestAPlainConnectionOfTheSameEndsIsLeftAlone(t *testing.T) {
+	for _, tt := range []struct {
+		name, mode  string
+		vip, server string
+	}{
+		{"rewritten", "rewritten", testVIP, testServer1},
+		{"preserved", "preserved", testVIP, testServer1},
+		{"preserved over IPv6", "preserved", rig6VIP, rig6Server},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			const port = 20078
+			r := newRig(t, testServer1)
+			server, client := r.plainPair(tt.mode, tt.vip)
+			resets := make(chan bool, 1)
+			r.servers[0].listen(":80", func(c net.Conn) {
+				// A reset leaves no TIME_WAIT behind, which the next SYN would have to pass.
+				if <-resets {
+					_ = c.(*net.TCPConn).SetLinger(0)
+				}
+				c.Close()
+			})
+			run := func(to string, reset bool) {
+				c, err := r.client.dialFrom(port, net.JoinHostPort(to, "80"))
+				if err != nil {
+					t.Fatal(err, dump(t, client), dump(t, server))
+				}
+				defer c.Close()
+				resets <- reset
+				if _, err := c.Read(make([]byte, 1)); errors.Is(err, unix.ECONNRESET) != reset {
+					t.Fatalf("error %v, want a reset: %v", err, reset)
+				}
+				// Until the acknowledgement of the server's end has come, there is a socket.
+				time.Sleep(200 * time.Millisecond)
+			}
+			run(tt.vip, true)
+			if server.count(t, "accepted") != 1 {
+				t.Fatalf("the first connection goes through the balancer: %v", dump(t, server))
+			}
+			before := server.count(t, "server_closing")
+			run(tt.server, false)
+			eventually(t, "the client has its last acknowledgement", func() bool { return r.client.sockets(lastAck) == 0 })
+			if n := server.count(t, "server_closing") - before; n != 0 {
+				t.Errorf("%d segments of the plain connection came from the VIP", n)
+			}
+		})
+	}
+}
+
+// plainPair is a client and a server with agents, behind a balancer for the VIP.
+func (r *rig) plainPair(mode, vip string) (server, client *Agent) {
+	if vip == rig6VIP {
+		r.nat6()
+		server = r.servers[0].agent("server:\n  vips: [{ vip: \"[" + vip + "]:80\", mode: " + mode + ", clients: [\"fd77:3::/32\"] }]\n")
+		return server, r.client.agent("client:\n  vips: [{ vip: \"[" + vip + "]:80\", backends: [\"fd77:2::/32\"] }]\n")
+	}
+	r.nat("80", testServer1+":80", mode == "rewritten")
+	return r.servers[0].agent(serverText(mode, "80")), r.client.agent(clientText)
+}
+
 // live counts connections whose sockets are there.
 func live(t *testing.T, a *Agent) int {
 	t.Helper()
