@@ -16,6 +16,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -112,10 +113,28 @@ func TestDetachWaitsForConnections(t *testing.T) {
 	if err := client.Detach(false); err != nil {
 		t.Fatal(err)
 	}
+	if n := r.client.attached(); n != 0 {
+		t.Errorf("%d programs are still in force", n)
+	}
 	if _, err := os.Stat(r.client.pin); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("pins are left: %v", err)
 	}
 	r.connect()
+}
+
+// An interface that is gone has taken its programs with it: nothing is wrong.
+func TestDetachAfterTheInterface(t *testing.T) {
+	r, client, _ := pair(t)
+	within(t, r.client.ns, func() error {
+		device, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkDel(device)
+	})
+	if err := client.Detach(false); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestProbeTellsTheWay(t *testing.T) {

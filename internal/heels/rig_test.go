@@ -20,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -431,6 +433,26 @@ func (h *host) start(c *Config) *Agent {
 		a.Close()
 	})
 	return a
+}
+
+// attached counts programs at the host's interface.
+func (h *host) attached() (n int) {
+	h.t.Helper()
+	within(h.t, h.ns, func() error {
+		device, err := net.InterfaceByName("eth0")
+		if err != nil {
+			return err
+		}
+		for _, hook := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
+			q, err := link.QueryPrograms(link.QueryOptions{Target: device.Index, Attach: hook})
+			if err != nil {
+				return err
+			}
+			n += len(q.Programs)
+		}
+		return nil
+	})
+	return n
 }
 
 // bpffs mounts a BPF file system for one test.
