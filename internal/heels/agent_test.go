@@ -328,6 +328,59 @@ func (r *rig) plainPair(mode, vip string) (server, client *Agent) {
 	return r.servers[0].agent(serverText(mode, "80")), r.client.agent(clientText)
 }
 
+// A connection that the client's programs have no part in may have the two ends of an earlier one: nothing of it goes to that one's server.
+func TestAConnectionOfSomebodyElseIsLeftAlone(t *testing.T) {
+	const port = 20079
+	for _, tt := range []struct {
+		name string
+		// become makes the client leave connections to the VIP alone, and says who dials.
+		become func(*rig, *Agent) *host
+	}{
+		{"the VIP has been removed", func(r *rig, client *Agent) *host {
+			c, err := Parse("heels.yaml", []byte("kind: heels\ninterfaces: [eth0]\ncgroup: "+testCgroup+"\n"+strings.ReplaceAll(clientText, testVIP, "10.77.0.200")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			within(t, r.client.ns, func() error { return client.Reload(c) })
+			return r.client
+		}},
+		{"forwarded", func(r *rig, _ *Agent) *host { return r.guest() }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, testServer1)
+			r.nat("80", testServer1+":80", true)
+			server := r.servers[0].agent(serverText("rewritten", "80"))
+			client := r.client.agent(clientText)
+			r.servers[0].listen(":80", func(c net.Conn) {
+				defer c.Close()
+				_, _ = c.Read(make([]byte, 1))
+				time.Sleep(300 * time.Millisecond)
+			})
+			dial := func(h *host) *net.TCPConn {
+				c, err := h.dialFrom(port, testVIP+":80")
+				if err != nil {
+					t.Fatal(err, dump(t, client), dump(t, server))
+				}
+				return c.(*net.TCPConn)
+			}
+			first := dial(r.client)
+			// A reset leaves no TIME_WAIT behind.
+			_ = first.SetLinger(0)
+			first.Close()
+			if client.count(t, "direct") != 1 {
+				t.Fatalf("the first connection goes through the balancer: %v", dump(t, client))
+			}
+			before := client.count(t, "client_closing")
+			dial(tt.become(r, client)).Close()
+			time.Sleep(500 * time.Millisecond)
+			eventually(t, "the server has its last acknowledgement", func() bool { return r.servers[0].sockets(lastAck) == 0 })
+			if n := client.count(t, "client_closing") - before; n != 0 {
+				t.Errorf("%d segments went to the earlier connection's server", n)
+			}
+		})
+	}
+}
+
 // live counts connections whose sockets are there.
 func live(t *testing.T, a *Agent) int {
 	t.Helper()

@@ -237,6 +237,21 @@ func (r *rig) nat(port, to string, masquerade bool) {
 	r.lb.run(rules+"}\n", "nft", "-f", "-")
 }
 
+// guest is a host whose connections to the VIP go by way of the client, with its address.
+func (r *rig) guest() *host {
+	r.t.Helper()
+	h := r.plug("guest", "10.77.4.1")
+	within(r.t, h.ns, func() error {
+		_, dst, _ := net.ParseCIDR(testVIP + "/32")
+		return netlink.RouteAdd(&netlink.Route{Dst: dst, Gw: net.ParseIP(testClient)})
+	})
+	r.client.sysctl("ipv4/ip_forward", "1")
+	r.client.sysctl("ipv4/conf/all/send_redirects", "0")
+	r.client.sysctl("ipv4/conf/eth0/send_redirects", "0")
+	r.client.run("table ip t {\n chain post { type nat hook postrouting priority 100; ip saddr 10.77.4.1 masquerade; }\n}\n", "nft", "-f", "-")
+	return h
+}
+
 // The rig's addresses over IPv6, for tests that ask for them by nat6.
 const (
 	rig6VIP    = "fd77::100"
