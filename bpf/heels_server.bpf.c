@@ -647,11 +647,8 @@ static __always_inline void server_established(struct bpf_sock_ops *ops)
 		confirm_accept(ops, sk, &o);
 		return;
 	}
-	if (!accepted_syn(ops, &vip, &o, use) && !accepted_cookie(ops, &vip)) {
-		/* To our own address: what an earlier connection of the same two ends has left does not count for this one. */
-		heels_forget(&heels_server_closing, ops);
+	if (!accepted_syn(ops, &vip, &o, use) && !accepted_cookie(ops, &vip))
 		return;
-	}
 	f = bpf_sk_storage_get(&heels_server_flows, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!f) {
 		heels_count(HEELS_ACCEPT_NO_MEMORY);
@@ -794,9 +791,12 @@ static __always_inline int server_egress_other(struct __sk_buff *skb)
 		return server6_egress_other(skb);
 	if (!heels_parse(skb, ETH_HLEN, &p))
 		return HEELS_NEXT;
-	if ((p.flags & (HEELS_TCP_SYN | HEELS_TCP_ACK)) == (HEELS_TCP_SYN | HEELS_TCP_ACK))
-		return server_egress_synack(skb, &p);
 	heels_tuple_set(&key, p.saddr, p.source, p.daddr, p.dest);
+	if ((p.flags & (HEELS_TCP_SYN | HEELS_TCP_ACK)) == (HEELS_TCP_SYN | HEELS_TCP_ACK)) {
+		/* A new connection, perhaps to our own address: what an earlier one of the same two ends has left does not count for it. */
+		heels_forget_ends(&heels_server_closing, &key);
+		return server_egress_synack(skb, &p);
+	}
 	c = bpf_map_lookup_elem(&heels_server_closing, &key);
 	if (!c)
 		return HEELS_NEXT;

@@ -507,10 +507,12 @@ static __always_inline int server6_egress_other(struct __sk_buff *skb)
 
 	if (skb->protocol != bpf_htons(ETH_P_IPV6) || !heels_parse6(skb, ETH_HLEN, &p))
 		return HEELS_NEXT;
-	if ((p.flags & (HEELS_TCP_SYN | HEELS_TCP_ACK)) == (HEELS_TCP_SYN | HEELS_TCP_ACK))
-		return server6_egress_synack(skb, &p);
 	key.local = p.from;
 	key.remote = p.to;
+	if ((p.flags & (HEELS_TCP_SYN | HEELS_TCP_ACK)) == (HEELS_TCP_SYN | HEELS_TCP_ACK)) {
+		heels_forget_ends(&heels_server_closing, &key);
+		return server6_egress_synack(skb, &p);
+	}
 	c = bpf_map_lookup_elem(&heels_server_closing, &key);
 	if (c && !heels_set_source6(skb, &p, &c->vip))
 		heels_count(HEELS_SERVER_CLOSING);

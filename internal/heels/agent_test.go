@@ -273,10 +273,13 @@ func TestAPlainConnectionOfTheSameEndsIsLeftAlone(t *testing.T) {
 	for _, tt := range []struct {
 		name, mode  string
 		vip, server string
+		// The VIP is removed before the plain connection.
+		removed bool
 	}{
-		{"rewritten", "rewritten", testVIP, testServer1},
-		{"preserved", "preserved", testVIP, testServer1},
-		{"preserved over IPv6", "preserved", rig6VIP, rig6Server},
+		{"rewritten", "rewritten", testVIP, testServer1, false},
+		{"preserved", "preserved", testVIP, testServer1, false},
+		{"preserved over IPv6", "preserved", rig6VIP, rig6Server, false},
+		{"the VIP has been removed", "rewritten", testVIP, testServer1, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			const port = 20078
@@ -307,6 +310,9 @@ func TestAPlainConnectionOfTheSameEndsIsLeftAlone(t *testing.T) {
 			if server.count(t, "accepted") != 1 {
 				t.Fatalf("the first connection goes through the balancer: %v", dump(t, server))
 			}
+			if tt.removed {
+				reload(t, r.servers[0], server, strings.ReplaceAll(serverText(tt.mode, "81"), testVIP, "10.77.0.200"))
+			}
 			before := server.count(t, "server_closing")
 			run(tt.server, false)
 			eventually(t, "the client has its last acknowledgement", func() bool { return r.client.sockets(lastAck) == 0 })
@@ -315,6 +321,16 @@ func TestAPlainConnectionOfTheSameEndsIsLeftAlone(t *testing.T) {
 			}
 		})
 	}
+}
+
+// reload gives a host's agent another configuration.
+func reload(t *testing.T, h *host, a *Agent, text string) {
+	t.Helper()
+	c, err := Parse("heels.yaml", []byte("kind: heels\ninterfaces: [eth0]\ncgroup: "+testCgroup+"\n"+text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	within(t, h.ns, func() error { return a.Reload(c) })
 }
 
 // plainPair is a client and a server with agents, behind a balancer for the VIP.
@@ -337,11 +353,7 @@ func TestAConnectionOfSomebodyElseIsLeftAlone(t *testing.T) {
 		become func(*rig, *Agent) *host
 	}{
 		{"the VIP has been removed", func(r *rig, client *Agent) *host {
-			c, err := Parse("heels.yaml", []byte("kind: heels\ninterfaces: [eth0]\ncgroup: "+testCgroup+"\n"+strings.ReplaceAll(clientText, testVIP, "10.77.0.200")))
-			if err != nil {
-				t.Fatal(err)
-			}
-			within(t, r.client.ns, func() error { return client.Reload(c) })
+			reload(t, r.client, client, strings.ReplaceAll(clientText, testVIP, "10.77.0.200"))
 			return r.client
 		}},
 		{"forwarded", func(r *rig, _ *Agent) *host { return r.guest() }},
