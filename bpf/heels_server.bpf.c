@@ -605,12 +605,22 @@ static __always_inline int accepted_syn(struct bpf_sock_ops *ops, struct heels_e
 	return 1;
 }
 
-/* The same when the SYN was forgotten for a cookie. False when the connection came to our own address. */
+/* Whether the connection's SYN is there, or was forgotten for a cookie. */
+static __always_inline int is_syn_kept(struct bpf_sock_ops *ops)
+{
+	struct heels_synack any = { .kind = heels_kind, .length = 4, .exid = heels_exid };
+
+	return bpf_load_hdr_opt(ops, &any, sizeof(any), BPF_LOAD_HDR_OPT_TCP_SYN) != -ENOENT;
+}
+
+/* The same when the SYN was forgotten for a cookie. False when the connection came to our own address, perhaps after a cookie that nobody came for. */
 static __always_inline int accepted_cookie(struct bpf_sock_ops *ops, struct heels_end *vip)
 {
 	struct heels_tuple key = {};
 	struct heels_end *cookie;
 
+	if (is_syn_kept(ops))
+		return 0;
 	heels_local(ops, &key.local);
 	heels_remote(ops, &key.remote);
 	cookie = bpf_map_lookup_elem(&heels_cookies, &key);

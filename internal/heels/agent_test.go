@@ -323,6 +323,30 @@ func TestAPlainConnectionOfTheSameEndsIsLeftAlone(t *testing.T) {
 	}
 }
 
+// A handshake that nobody has ended under SYN cookies says nothing about a later connection of the same two ends, whose SYN was kept.
+func TestACookieThatNobodyCameForIsNoVIP(t *testing.T) {
+	const port = 20080
+	r := newRig(t, testServer1)
+	server, client := r.plainPair("preserved", testVIP)
+	r.servers[0].listen(":80", tell)
+	at := func(address string, port uint16) end {
+		return endOf(netip.AddrPortFrom(netip.MustParseAddr(address), port))
+	}
+	ends := tuple{Local: at(testServer1, 80), Remote: at(testClient, port)}
+	if err := server.maps.HeelsCookies.Put(ends, at(testVIP, 80)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := r.client.dialFrom(port, testServer1+":80")
+	if err != nil {
+		t.Fatal(err, dump(t, client), dump(t, server))
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := c.Read(make([]byte, 64)); err != nil || server.count(t, "accepted_cookie") != 0 {
+		t.Errorf("error %v; %v, want no accepted_cookie", err, dump(t, server))
+	}
+}
+
 // reload gives a host's agent another configuration.
 func reload(t *testing.T, h *host, a *Agent, text string) {
 	t.Helper()
