@@ -372,7 +372,17 @@ static __always_inline void client_learn(struct __sk_buff *skb, struct heels_flo
 	bpf_map_update_elem(&heels_client_hops, &key, &hop, BPF_ANY);
 }
 
-/* A packet without a full socket: what FIN_WAIT2 and TIME_WAIT send, and resets. */
+/* Whether a packet begins a connection that we have no part in: of another cgroup, forwarded, or to a VIP that has been removed. What an earlier one of the same
+ * two ends has left does not count for it. */
+static __always_inline int client_is_new(__u8 flags, const struct heels_tuple *key)
+{
+	if (!(flags & HEELS_TCP_SYN))
+		return 0;
+	bpf_map_delete_elem(&heels_client_closing, key);
+	return 1;
+}
+
+/* A packet without a full socket: what FIN_WAIT2 and TIME_WAIT send, and resets; or one that we have no part in. */
 static __always_inline int client_egress_closing(struct __sk_buff *skb)
 {
 	struct heels_closing *c;
@@ -386,7 +396,7 @@ static __always_inline int client_egress_closing(struct __sk_buff *skb)
 		return HEELS_NEXT;
 	heels_tuple_set(&key, p.saddr, p.source, p.daddr, p.dest);
 	c = bpf_map_lookup_elem(&heels_client_closing, &key);
-	if (!c)
+	if (!c || client_is_new(p.flags, &key))
 		return HEELS_NEXT;
 	to = heels_ip(&c->peer);
 	if (heels_set_dest(skb, &p, to, c->peer.port))
@@ -412,7 +422,8 @@ int heels_client_egress(struct __sk_buff *skb)
 	/* No F_CREATE: it may be the kernel's own control socket. */
 	f = bpf_sk_storage_get(&heels_client_flows, sk, 0, 0);
 	if (!f)
-		return sk->state == BPF_TCP_CLOSE ? client_egress_closing(skb) : HEELS_NEXT;
+		return sk->state == BPF_TCP_CLOSE || sk->state == BPF_TCP_SYN_SENT ? client_egress_closing(skb)
+										   : HEELS_NEXT;
 	if (f->state == HEELS_FLOW_WAITING)
 		confirm_begin(skb, sk, f);
 	if (f->state != HEELS_FLOW_DIRECT)

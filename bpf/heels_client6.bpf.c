@@ -69,7 +69,7 @@ static __always_inline int client6_egress_closing(struct __sk_buff *skb)
 	key.local = p.from;
 	key.remote = p.to;
 	c = bpf_map_lookup_elem(&heels_client_closing, &key);
-	if (!c || heels_set_dest6(skb, &p, &c->peer))
+	if (!c || client_is_new(p.flags, &key) || heels_set_dest6(skb, &p, &c->peer))
 		return HEELS_NEXT;
 	heels_count(HEELS_CLIENT_CLOSING);
 	return client_route(skb, 0, key.local.addr, c->peer.addr);

@@ -605,12 +605,22 @@ static __always_inline int accepted_syn(struct bpf_sock_ops *ops, struct heels_e
 	return 1;
 }
 
-/* The same when the SYN was forgotten for a cookie. False when the connection came to our own address. */
+/* Whether the connection's SYN is there, or was forgotten for a cookie. */
+static __always_inline int is_syn_kept(struct bpf_sock_ops *ops)
+{
+	struct heels_synack any = { .kind = heels_kind, .length = 4, .exid = heels_exid };
+
+	return bpf_load_hdr_opt(ops, &any, sizeof(any), BPF_LOAD_HDR_OPT_TCP_SYN) != -ENOENT;
+}
+
+/* The same when the SYN was forgotten for a cookie. False when the connection came to our own address, perhaps after a cookie that nobody came for. */
 static __always_inline int accepted_cookie(struct bpf_sock_ops *ops, struct heels_end *vip)
 {
 	struct heels_tuple key = {};
 	struct heels_end *cookie;
 
+	if (is_syn_kept(ops))
+		return 0;
 	heels_local(ops, &key.local);
 	heels_remote(ops, &key.remote);
 	cookie = bpf_map_lookup_elem(&heels_cookies, &key);
@@ -731,9 +741,17 @@ int heels_server_sockops(struct bpf_sock_ops *ops)
 	return 1;
 }
 
+/* A SYN-ACK without our option, of whatever connection: what an earlier one of the same two ends has left does not count for it. */
+static __always_inline int server_plain_synack(const struct heels_tuple *key)
+{
+	heels_forget_ends(&heels_server_closing, key);
+	return HEELS_NEXT;
+}
+
 /* A SYN-ACK has no socket that could have storage: its option says which VIP it is to come from. Nothing but sock_ops writes it, and
  * only a VIP that is configured for this very address and port is believed. */
-static __always_inline int server_egress_synack(struct __sk_buff *skb, const struct heels_packet *p)
+static __always_inline int server_egress_synack(struct __sk_buff *skb, const struct heels_packet *p,
+						const struct heels_tuple *key)
 {
 	__u32 length = p->length - sizeof(struct tcphdr), at = 0, sum = p->l4 + HEELS_TCP_CHECK, tag, ip;
 	struct heels_control *c = heels_control_get();
@@ -745,7 +763,7 @@ static __always_inline int server_egress_synack(struct __sk_buff *skb, const str
 
 	if (!c || length < HEELS_SYNACK_LENGTH || length > TCP_OPTIONS_MAX ||
 	    bpf_skb_load_bytes(skb, p->l4 + sizeof(struct tcphdr), o.bytes, length))
-		return HEELS_NEXT;
+		return server_plain_synack(key);
 	/* The kernel puts options of programs on a multiple of 4. */
 	for (__u32 i = 0; i <= TCP_OPTIONS_MAX - HEELS_SYNACK_LENGTH; i += 4)
 		if (o.bytes[i] == heels_kind && o.bytes[i + 1] == HEELS_SYNACK_LENGTH &&
@@ -754,8 +772,10 @@ static __always_inline int server_egress_synack(struct __sk_buff *skb, const str
 			at = p->l4 + sizeof(struct tcphdr) + i;
 			break;
 		}
+	if (!at)
+		return server_plain_synack(key);
 	/* That of the confirm mode is ready, and goes by way of the balancer. */
-	if (!at || answer.flags)
+	if (answer.flags)
 		return HEELS_NEXT;
 	heels_end_set4(&vip, answer.addr, answer.port);
 	v = bpf_map_lookup_elem(&heels_server_vips, &vip);
@@ -791,9 +811,9 @@ static __always_inline int server_egress_other(struct __sk_buff *skb)
 		return server6_egress_other(skb);
 	if (!heels_parse(skb, ETH_HLEN, &p))
 		return HEELS_NEXT;
-	if ((p.flags & (HEELS_TCP_SYN | HEELS_TCP_ACK)) == (HEELS_TCP_SYN | HEELS_TCP_ACK))
-		return server_egress_synack(skb, &p);
 	heels_tuple_set(&key, p.saddr, p.source, p.daddr, p.dest);
+	if ((p.flags & (HEELS_TCP_SYN | HEELS_TCP_ACK)) == (HEELS_TCP_SYN | HEELS_TCP_ACK))
+		return server_egress_synack(skb, &p, &key);
 	c = bpf_map_lookup_elem(&heels_server_closing, &key);
 	if (!c)
 		return HEELS_NEXT;

@@ -461,7 +461,8 @@ static __always_inline void server6_write(struct bpf_sock_ops *ops)
 }
 
 /* As server_egress_synack. */
-static __always_inline int server6_egress_synack(struct __sk_buff *skb, const struct heels_packet6 *p)
+static __always_inline int server6_egress_synack(struct __sk_buff *skb, const struct heels_packet6 *p,
+						 const struct heels_tuple *key)
 {
 	__u32 length = p->length - sizeof(struct tcphdr), at = 0;
 	struct syn_options o = {};
@@ -470,7 +471,7 @@ static __always_inline int server6_egress_synack(struct __sk_buff *skb, const st
 
 	if (length < HEELS_SYNACK6_LENGTH || length > TCP_OPTIONS_MAX ||
 	    bpf_skb_load_bytes(skb, p->l4 + sizeof(struct tcphdr), o.bytes, length))
-		return HEELS_NEXT;
+		return server_plain_synack(key);
 	/* The kernel puts options of programs on a multiple of 4. */
 	for (__u32 i = 0; i <= TCP_OPTIONS_MAX - HEELS_SYNACK6_LENGTH; i += 4)
 		if (o.bytes[i] == heels_kind && o.bytes[i + 1] == HEELS_SYNACK6_LENGTH &&
@@ -480,7 +481,7 @@ static __always_inline int server6_egress_synack(struct __sk_buff *skb, const st
 			break;
 		}
 	if (!at)
-		return HEELS_NEXT;
+		return server_plain_synack(key);
 	v = bpf_map_lookup_elem(&heels_server_vips, &vip);
 	if (!v || !heels_same(&v->local, &p->from)) {
 		heels_count(HEELS_ANSWER_UNKNOWN_VIP);
@@ -507,10 +508,10 @@ static __always_inline int server6_egress_other(struct __sk_buff *skb)
 
 	if (skb->protocol != bpf_htons(ETH_P_IPV6) || !heels_parse6(skb, ETH_HLEN, &p))
 		return HEELS_NEXT;
-	if ((p.flags & (HEELS_TCP_SYN | HEELS_TCP_ACK)) == (HEELS_TCP_SYN | HEELS_TCP_ACK))
-		return server6_egress_synack(skb, &p);
 	key.local = p.from;
 	key.remote = p.to;
+	if ((p.flags & (HEELS_TCP_SYN | HEELS_TCP_ACK)) == (HEELS_TCP_SYN | HEELS_TCP_ACK))
+		return server6_egress_synack(skb, &p, &key);
 	c = bpf_map_lookup_elem(&heels_server_closing, &key);
 	if (c && !heels_set_source6(skb, &p, &c->vip))
 		heels_count(HEELS_SERVER_CLOSING);

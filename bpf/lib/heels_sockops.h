@@ -131,13 +131,20 @@ static __always_inline void heels_remember(void *closing, struct bpf_sock_ops *o
 	bpf_map_update_elem(closing, &key, &value, BPF_ANY);
 }
 
+/* Nearly always there is nothing: a look-up takes no lock, deleting does. */
+static __always_inline void heels_forget_ends(void *closing, const struct heels_tuple *key)
+{
+	if (bpf_map_lookup_elem(closing, key))
+		bpf_map_delete_elem(closing, key);
+}
+
 static __always_inline void heels_forget(void *closing, struct bpf_sock_ops *ops)
 {
 	struct heels_tuple key = {};
 
 	heels_local(ops, &key.local);
 	heels_remote(ops, &key.remote);
-	bpf_map_delete_elem(closing, &key);
+	heels_forget_ends(closing, &key);
 }
 
 static __always_inline void heels_count_opened(const struct heels_flow *f, __u32 server)

@@ -16,6 +16,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -112,10 +113,28 @@ func TestDetachWaitsForConnections(t *testing.T) {
 	if err := client.Detach(false); err != nil {
 		t.Fatal(err)
 	}
+	if n := r.client.attached(); n != 0 {
+		t.Errorf("%d programs are still in force", n)
+	}
 	if _, err := os.Stat(r.client.pin); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("pins are left: %v", err)
 	}
 	r.connect()
+}
+
+// An interface that is gone has taken its programs with it: nothing is wrong.
+func TestDetachAfterTheInterface(t *testing.T) {
+	r, client, _ := pair(t)
+	within(t, r.client.ns, func() error {
+		device, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkDel(device)
+	})
+	if err := client.Detach(false); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestProbeTellsTheWay(t *testing.T) {
@@ -243,6 +262,156 @@ func TestTheNextConnectionOfTheSameEndsGoesItsOwnWay(t *testing.T) {
 			r.settled()
 			if client.count(t, tt.verdict) != 1 || client.count(t, "client_closing") != 1 {
 				t.Errorf("verdicts %v, want one %s and no more client_closing", dump(t, client), tt.verdict)
+			}
+		})
+	}
+}
+
+// A plain connection to the server's own address may have the two ends of an earlier one to the VIP: what it sends without a socket comes from the address
+// that it was sent to, so that nobody waits in LAST_ACK.
+func TestAPlainConnectionOfTheSameEndsIsLeftAlone(t *testing.T) {
+	for _, tt := range []struct {
+		name, mode  string
+		vip, server string
+		// The VIP is removed before the plain connection.
+		removed bool
+	}{
+		{"rewritten", "rewritten", testVIP, testServer1, false},
+		{"preserved", "preserved", testVIP, testServer1, false},
+		{"preserved over IPv6", "preserved", rig6VIP, rig6Server, false},
+		{"the VIP has been removed", "rewritten", testVIP, testServer1, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			const port = 20078
+			r := newRig(t, testServer1)
+			server, client := r.plainPair(tt.mode, tt.vip)
+			resets := make(chan bool, 1)
+			r.servers[0].listen(":80", func(c net.Conn) {
+				// A reset leaves no TIME_WAIT behind, which the next SYN would have to pass.
+				if <-resets {
+					_ = c.(*net.TCPConn).SetLinger(0)
+				}
+				c.Close()
+			})
+			run := func(to string, reset bool) {
+				c, err := r.client.dialFrom(port, net.JoinHostPort(to, "80"))
+				if err != nil {
+					t.Fatal(err, dump(t, client), dump(t, server))
+				}
+				defer c.Close()
+				resets <- reset
+				if _, err := c.Read(make([]byte, 1)); errors.Is(err, unix.ECONNRESET) != reset {
+					t.Fatalf("error %v, want a reset: %v", err, reset)
+				}
+				// Until the acknowledgement of the server's end has come, there is a socket.
+				time.Sleep(200 * time.Millisecond)
+			}
+			run(tt.vip, true)
+			if server.count(t, "accepted") != 1 {
+				t.Fatalf("the first connection goes through the balancer: %v", dump(t, server))
+			}
+			if tt.removed {
+				reload(t, r.servers[0], server, strings.ReplaceAll(serverText(tt.mode, "81"), testVIP, "10.77.0.200"))
+			}
+			before := server.count(t, "server_closing")
+			run(tt.server, false)
+			eventually(t, "the client has its last acknowledgement", func() bool { return r.client.sockets(lastAck) == 0 })
+			if n := server.count(t, "server_closing") - before; n != 0 {
+				t.Errorf("%d segments of the plain connection came from the VIP", n)
+			}
+		})
+	}
+}
+
+// A handshake that nobody has ended under SYN cookies says nothing about a later connection of the same two ends, whose SYN was kept.
+func TestACookieThatNobodyCameForIsNoVIP(t *testing.T) {
+	const port = 20080
+	r := newRig(t, testServer1)
+	server, client := r.plainPair("preserved", testVIP)
+	r.servers[0].listen(":80", tell)
+	at := func(address string, port uint16) end {
+		return endOf(netip.AddrPortFrom(netip.MustParseAddr(address), port))
+	}
+	ends := tuple{Local: at(testServer1, 80), Remote: at(testClient, port)}
+	if err := server.maps.HeelsCookies.Put(ends, at(testVIP, 80)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := r.client.dialFrom(port, testServer1+":80")
+	if err != nil {
+		t.Fatal(err, dump(t, client), dump(t, server))
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := c.Read(make([]byte, 64)); err != nil || server.count(t, "accepted_cookie") != 0 {
+		t.Errorf("error %v; %v, want no accepted_cookie", err, dump(t, server))
+	}
+}
+
+// reload gives a host's agent another configuration.
+func reload(t *testing.T, h *host, a *Agent, text string) {
+	t.Helper()
+	c, err := Parse("heels.yaml", []byte("kind: heels\ninterfaces: [eth0]\ncgroup: "+testCgroup+"\n"+text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	within(t, h.ns, func() error { return a.Reload(c) })
+}
+
+// plainPair is a client and a server with agents, behind a balancer for the VIP.
+func (r *rig) plainPair(mode, vip string) (server, client *Agent) {
+	if vip == rig6VIP {
+		r.nat6()
+		server = r.servers[0].agent("server:\n  vips: [{ vip: \"[" + vip + "]:80\", mode: " + mode + ", clients: [\"fd77:3::/32\"] }]\n")
+		return server, r.client.agent("client:\n  vips: [{ vip: \"[" + vip + "]:80\", backends: [\"fd77:2::/32\"] }]\n")
+	}
+	r.nat("80", testServer1+":80", mode == "rewritten")
+	return r.servers[0].agent(serverText(mode, "80")), r.client.agent(clientText)
+}
+
+// A connection that the client's programs have no part in may have the two ends of an earlier one: nothing of it goes to that one's server.
+func TestAConnectionOfSomebodyElseIsLeftAlone(t *testing.T) {
+	const port = 20079
+	for _, tt := range []struct {
+		name string
+		// become makes the client leave connections to the VIP alone, and says who dials.
+		become func(*rig, *Agent) *host
+	}{
+		{"the VIP has been removed", func(r *rig, client *Agent) *host {
+			reload(t, r.client, client, strings.ReplaceAll(clientText, testVIP, "10.77.0.200"))
+			return r.client
+		}},
+		{"forwarded", func(r *rig, _ *Agent) *host { return r.guest() }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, testServer1)
+			r.nat("80", testServer1+":80", true)
+			server := r.servers[0].agent(serverText("rewritten", "80"))
+			client := r.client.agent(clientText)
+			r.servers[0].listen(":80", func(c net.Conn) {
+				defer c.Close()
+				_, _ = c.Read(make([]byte, 1))
+				time.Sleep(300 * time.Millisecond)
+			})
+			dial := func(h *host) *net.TCPConn {
+				c, err := h.dialFrom(port, testVIP+":80")
+				if err != nil {
+					t.Fatal(err, dump(t, client), dump(t, server))
+				}
+				return c.(*net.TCPConn)
+			}
+			first := dial(r.client)
+			// A reset leaves no TIME_WAIT behind.
+			_ = first.SetLinger(0)
+			first.Close()
+			if client.count(t, "direct") != 1 {
+				t.Fatalf("the first connection goes through the balancer: %v", dump(t, client))
+			}
+			before := client.count(t, "client_closing")
+			dial(tt.become(r, client)).Close()
+			time.Sleep(500 * time.Millisecond)
+			eventually(t, "the server has its last acknowledgement", func() bool { return r.servers[0].sockets(lastAck) == 0 })
+			if n := client.count(t, "client_closing") - before; n != 0 {
+				t.Errorf("%d segments went to the earlier connection's server", n)
 			}
 		})
 	}

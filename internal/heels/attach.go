@@ -223,7 +223,7 @@ func (e *FlowsError) Error() string {
 // Detach takes programs and pins away, what begins connections first. While connections depend on them it changes nothing but returns a *FlowsError,
 // unless it is forced.
 func (k *Kernel) Detach(force bool) error {
-	// The kernel takes links off a moment after the last reference is gone: until then no connection may begin that could not be finished.
+	// Programs go one after the other: meanwhile no connection may begin that could not be finished.
 	before, err := k.control()
 	if err != nil {
 		return err
@@ -243,11 +243,25 @@ func (k *Kernel) Detach(force bool) error {
 	for _, sockops := range []bool{true, false} {
 		for _, name := range names {
 			if strings.HasSuffix(name, "_sockops") == sockops {
-				err = errors.Join(err, os.Remove(filepath.Join(k.pin, name)))
+				err = errors.Join(err, k.unlink(name))
 			}
 		}
 	}
 	return errors.Join(err, os.RemoveAll(k.pin))
+}
+
+// unlink takes a program off. Without the pin alone it would stay in force until the kernel has found that nobody refers to it.
+func (k *Kernel) unlink(name string) error {
+	path := filepath.Join(k.pin, name)
+	l, err := link.LoadPinnedLink(path, nil)
+	if err != nil {
+		return fmt.Errorf("take off %s: %w", name, err)
+	}
+	defer l.Close()
+	if err := l.Detach(); err != nil {
+		return fmt.Errorf("take off %s: %w", name, err)
+	}
+	return os.Remove(path)
 }
 
 // unused is a *FlowsError while connections go around the balancer, or are about to.

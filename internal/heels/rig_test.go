@@ -20,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -235,6 +237,39 @@ func (r *rig) nat(port, to string, masquerade bool) {
 	r.lb.run(rules+"}\n", "nft", "-f", "-")
 }
 
+// guest is a host whose connections to the VIP go by way of the client, with its address.
+func (r *rig) guest() *host {
+	r.t.Helper()
+	h := r.plug("guest", "10.77.4.1")
+	within(r.t, h.ns, func() error {
+		_, dst, _ := net.ParseCIDR(testVIP + "/32")
+		return netlink.RouteAdd(&netlink.Route{Dst: dst, Gw: net.ParseIP(testClient)})
+	})
+	r.client.sysctl("ipv4/ip_forward", "1")
+	r.client.sysctl("ipv4/conf/all/send_redirects", "0")
+	r.client.sysctl("ipv4/conf/eth0/send_redirects", "0")
+	r.client.run("table ip t {\n chain post { type nat hook postrouting priority 100; ip saddr 10.77.4.1 masquerade; }\n}\n", "nft", "-f", "-")
+	return h
+}
+
+// The rig's addresses over IPv6, for tests that ask for them by nat6.
+const (
+	rig6VIP    = "fd77::100"
+	rig6Server = "fd77:2::1"
+)
+
+// nat6 gives hosts addresses of IPv6, and makes the balancer's kernel send connections to the VIP on to the first server.
+func (r *rig) nat6() {
+	r.t.Helper()
+	for h, address := range map[*host]string{r.client: "fd77:3::1/16", r.lb: "fd77:1::1/16", r.servers[0]: rig6Server + "/16"} {
+		h.sysctl("ipv6/conf/eth0/accept_dad", "0")
+		within(r.t, h.ns, func() error { return addAddr("eth0", address) })
+	}
+	within(r.t, r.lb.ns, func() error { return addAddr("eth0", rig6VIP+"/128") })
+	r.lb.sysctl("ipv6/conf/all/forwarding", "1")
+	r.lb.run("table ip6 t {\n chain pre { type nat hook prerouting priority -100; ip6 daddr "+rig6VIP+" tcp dport 80 dnat to ["+rig6Server+"]:80; }\n}\n", "nft", "-f", "-")
+}
+
 // encapsulate makes the balancer a program that wraps packets to the VIP for the first server.
 func (r *rig) encapsulate(wrap func(packet []byte, to netip.Addr) []byte) {
 	r.t.Helper()
@@ -415,6 +450,26 @@ func (h *host) start(c *Config) *Agent {
 	return a
 }
 
+// attached counts programs at the host's interface.
+func (h *host) attached() (n int) {
+	h.t.Helper()
+	within(h.t, h.ns, func() error {
+		device, err := net.InterfaceByName("eth0")
+		if err != nil {
+			return err
+		}
+		for _, hook := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
+			q, err := link.QueryPrograms(link.QueryOptions{Target: device.Index, Attach: hook})
+			if err != nil {
+				return err
+			}
+			n += len(q.Programs)
+		}
+		return nil
+	})
+	return n
+}
+
 // bpffs mounts a BPF file system for one test.
 func bpffs(t testing.TB) string {
 	t.Helper()
@@ -500,15 +555,26 @@ func (h *host) post(packet []byte) {
 	})
 }
 
+// States of the kernel's list of sockets.
+const (
+	synReceived = "03"
+	lastAck     = "09"
+)
+
 // halfOpen counts handshakes that the host has not finished.
-func (h *host) halfOpen() (n int) {
+func (h *host) halfOpen() int {
 	h.t.Helper()
-	const synReceived = "03"
+	return h.sockets(synReceived)
+}
+
+// sockets counts those of a state.
+func (h *host) sockets(state string) (n int) {
+	h.t.Helper()
 	for _, name := range []string{"tcp", "tcp6"} {
 		within(h.t, h.ns, func() error {
 			text, err := os.ReadFile("/proc/thread-self/net/" + name)
 			for line := range strings.Lines(string(text)) {
-				if f := strings.Fields(line); len(f) > 3 && f[3] == synReceived {
+				if f := strings.Fields(line); len(f) > 3 && f[3] == state {
 					n++
 				}
 			}
