@@ -43,7 +43,7 @@ var layers = map[string][]string{
 	"metrics":   {"maps"},
 	"admin":     {"maps", "model", "metrics", "explain"},
 	"heels":     {"problem", "files"}, // a system of its own
-	"node":      {anything},  // the composition root
+	"node":      {anything},           // the composition root
 }
 
 // anything in a row of layers allows every folder.
