@@ -4,10 +4,8 @@ package config
 
 import (
 	"fmt"
-	"io"
-	"os"
-	"syscall"
 
+	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -38,16 +36,8 @@ func Load(path string, change ...Option) (*model.Config, error) {
 	return Parse(path, data, change...)
 }
 
-// readFile reads no more than what is certainly too long. It does not wait for somebody to open the other end of a pipe: nothing, not even
-// SIGTERM, would end that.
-func readFile(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxSize+1))
-}
+// readFile reads no more than what is certainly too long.
+func readFile(path string) ([]byte, error) { return files.Begin(path, maxSize+1) }
 
 // Parse translates the static part of an Envoy v3 bootstrap. Data is JSON if name ends in
 // ".json", otherwise YAML.

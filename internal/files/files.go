@@ -14,10 +14,24 @@ import (
 // Text is the limit for certificates, keys and texts of answers, in bytes.
 const Text = 4 << 20
 
+// open does not wait for somebody to open the other end of a pipe: nothing, not even SIGTERM, would end that.
+func open(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+}
+
+// Begin returns the first n bytes, or as many as there are, of a file that the operator names, which may be a pipe.
+func Begin(path string, n int64) ([]byte, error) {
+	f, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, n))
+}
+
 // Read returns what is in a regular file, or one that links lead to, of at most limit bytes. The error names the file.
 func Read(path string, limit int64) ([]byte, error) {
-	// Not blocked by a pipe, of which one learns only when it is open.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := open(path)
 	if err != nil {
 		return nil, err
 	}

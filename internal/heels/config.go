@@ -5,14 +5,13 @@ package heels
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
-	"syscall"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/xlb-project/xlb/internal/files"
 )
 
 // maxSize bounds a configuration file, in bytes.
@@ -102,15 +101,9 @@ var modeNumbers = map[Mode]abiHeelsMode{
 
 // Load reads the file at path.
 func Load(path string) (*Config, error) {
-	// Not blocked by a pipe of which nobody has opened the other end: nothing, not even SIGTERM, would end that.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	data, err := files.Begin(path, maxSize+1)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w; name a readable file of kind heels", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
-	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
 	}
 	return Parse(path, data)
 }

@@ -5,6 +5,7 @@ package maps
 import (
 	"errors"
 	"testing"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 )
@@ -13,7 +14,7 @@ import (
 func newSlowConns(t *testing.T, entries uint32) *ebpf.Map {
 	t.Helper()
 	m, err := ebpf.NewMap(&ebpf.MapSpec{
-		Type: ebpf.LPMTrie, KeySize: 12, ValueSize: 56, MaxEntries: entries, Flags: 1, // BPF_F_NO_PREALLOC
+		Type: ebpf.LPMTrie, KeySize: uint32(unsafe.Sizeof(CookieKey{})), ValueSize: uint32(unsafe.Sizeof(SlowConn{})), MaxEntries: entries, Flags: 1, // BPF_F_NO_PREALLOC
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -24,7 +25,7 @@ func newSlowConns(t *testing.T, entries uint32) *ebpf.Map {
 
 func TestCookiesCountWhole(t *testing.T) {
 	table := newCookieTable[uint32]("cookies", func() *ebpf.Map {
-		m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.LPMTrie, KeySize: 12, ValueSize: 4, MaxEntries: 16, Flags: 1})
+		m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.LPMTrie, KeySize: uint32(unsafe.Sizeof(CookieKey{})), ValueSize: 4, MaxEntries: 16, Flags: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
