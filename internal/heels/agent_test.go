@@ -245,8 +245,7 @@ func TestTheNextConnectionOfTheSameEndsGoesItsOwnWay(t *testing.T) {
 					t.Fatal(err, dump(t, client), dump(t, server))
 				}
 				c.Close()
-				// Until the server's acknowledgement has come, there is a socket.
-				time.Sleep(200 * time.Millisecond)
+				eventually(t, "the server's acknowledgement", func() bool { return r.client.sockets(finWait2) == 1 })
 				late <- struct{}{}
 			}
 			closes()
@@ -408,8 +407,10 @@ func TestAConnectionOfSomebodyElseIsLeftAlone(t *testing.T) {
 			}
 			before := client.count(t, "client_closing")
 			dial(tt.become(r, client)).Close()
-			time.Sleep(500 * time.Millisecond)
-			eventually(t, "the server has its last acknowledgement", func() bool { return r.servers[0].sockets(lastAck) == 0 })
+			eventually(t, "the server has its last acknowledgement", func() bool {
+				h := r.servers[0]
+				return h.sockets(established)+h.sockets(closeWait)+h.sockets(lastAck) == 0
+			})
 			if n := client.count(t, "client_closing") - before; n != 0 {
 				t.Errorf("%d segments went to the earlier connection's server", n)
 			}

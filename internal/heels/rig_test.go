@@ -557,7 +557,10 @@ func (h *host) post(packet []byte) {
 
 // States of the kernel's list of sockets.
 const (
+	established = "01"
 	synReceived = "03"
+	finWait2    = "05"
+	closeWait   = "08"
 	lastAck     = "09"
 )
 
