@@ -39,8 +39,6 @@ var sysctls = map[string]string{
 	// What listens lies below: a connection's own port, until a minute after its end, is not free to listen at.
 	"net/ipv4/ip_local_port_range": "20000 65535",
 	"net/ipv4/tcp_tw_reuse":        "1",
-	// The kernel's default. BBR sends by timers, which slow down whoever sends much to the other side of a veth pair, direct connections most.
-	"net/ipv4/tcp_congestion_control": "cubic",
 }
 
 // makeNamespaces creates the namespaces of a topology and returns the handle
@@ -106,7 +104,7 @@ func writeSysctls() error {
 			return fmt.Errorf("set sysctl %s: %w", name, err)
 		}
 	}
-	return nil
+	return UseCubic()
 }
 
 // removeNamespaces removes the lab's namespaces as far as they exist.

@@ -51,8 +51,6 @@ var sysctls = map[string]string{
 	// Room for bursts of connections.
 	"ipv4/tcp_max_syn_backlog": "16384",
 	"core/somaxconn":           "16384",
-	// BBR paces a new connection by the round trip of its handshake, of some microseconds here: the same anywhere, whatever the machine has.
-	"ipv4/tcp_congestion_control": "cubic",
 }
 
 // silence drops the reports of multicast groups that IPv6 sends for a while after a link has come up.
@@ -104,7 +102,7 @@ func (h *Host) settle() error {
 			return err
 		}
 	}
-	return nil
+	return lab.UseCubic()
 }
 
 // forward makes a router of the host.
