@@ -105,7 +105,7 @@ func (f *heelsRunFlags) run(ctx context.Context, e *env) error {
 		if err != nil {
 			return err
 		}
-		go func() { served <- admin.Serve(ctx, l, agent.Handler(), log) }()
+		go func() { served <- admin.Serve(ctx, l, admin.WithoutParameters(agent.Handler()), log) }()
 	}
 	for {
 		select {
