@@ -58,7 +58,7 @@ neither there is none.`,
 		Example: `  xlb run --config envoy.yaml
   xlb run --config envoy.yaml --cgroup /sys/fs/cgroup/shop --admin 127.0.0.1:15000
   xlb run --config envoy.yaml --fast-path=off`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	flags := c.Flags()
 	flags.StringVarP(&f.config, "config", "c", "", "Envoy v3 bootstrap `file`, YAML or JSON (required)")
