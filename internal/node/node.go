@@ -331,6 +331,8 @@ func (n *Node) background(ctx context.Context, listener net.Listener) {
 	n.every(ctx, tendPace, func() bool { n.beat(); return n.mustTend() }, n.tend)
 	n.every(ctx, tendPace, n.reconcil.MustReclaim, n.reclaim)
 	n.every(ctx, doorPace, n.doors.any, n.doors.tend)
+	left := &sweeper{n: n}
+	n.every(ctx, sweepPace, left.due, left.sweep)
 	n.goes(n.keeper.run)
 	n.goes(func() { n.followSecrets(ctx) })
 	if n.dynamic != nil {
