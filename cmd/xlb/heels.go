@@ -95,6 +95,9 @@ func (f *heelsRunFlags) run(ctx context.Context, e *env) error {
 	if err := checkCgroup(cgroup); err != nil {
 		return refused(err)
 	}
+	if err := check.Privileges(); err != nil {
+		return refused(err)
+	}
 	agent, err := heels.Start(cfg, *f.pin, cgroup)
 	if err != nil {
 		logDetail(log, err)
@@ -147,6 +150,13 @@ func heelsRefused(err error) error {
 	)
 	if errors.As(err, &field) || errors.As(err, &pin) || errors.As(err, &flows) {
 		return refused(err)
+	}
+	if err == nil {
+		return nil
+	}
+	// What the kernel refuses, and why.
+	if said := explained(err, false, check.Privileged()); said != err {
+		return refused(said)
 	}
 	return err
 }

@@ -86,6 +86,10 @@ func runDaemon(ctx context.Context, o node.Options) error {
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
+	// Before it can be too late to say so.
+	if warning := check.MemoryWarning(); warning != "" {
+		o.Logger.Warn("little memory is allowed", "limit", warning)
+	}
 	err := node.Run(ctx, o, reload)
 	var usage *node.UsageError
 	if !errors.As(err, &usage) {
