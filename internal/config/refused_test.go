@@ -4,15 +4,11 @@ package config
 
 import (
 	"errors"
-	"flag"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/xlb-project/xlb/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 const router = `{name: r, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}`
 
@@ -322,7 +318,6 @@ clusters:
 }
 
 func TestRefusalsNameThePathTheRuleAndTheRemedy(t *testing.T) {
-	const golden = "testdata/refused.golden"
 	var got strings.Builder
 	for _, c := range refusals {
 		_, err := Parse("f.yaml", c.apply(t))
@@ -336,18 +331,7 @@ func TestRefusalsNameThePathTheRuleAndTheRemedy(t *testing.T) {
 		}
 		got.WriteString("# " + c.name + "\n" + err.Error() + "\n\n")
 	}
-	if *update {
-		if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		t.Errorf("messages differ from %s; -update rewrites it (-want +got):\n%s", golden, diff)
-	}
+	golden.Compare(t, "testdata/refused.golden", got.String())
 }
 
 // named is an endpoint of that name.
