@@ -404,7 +404,7 @@ func (x *exchange) cause() error {
 func (x *exchange) classify(err error) LocalReply {
 	dial, isDial := errors.AsType[*dialError](err)
 	switch cause := x.cause(); {
-	case errors.Is(cause, ErrRouteTimeout), errors.Is(cause, ErrPerTryTimeout):
+	case errors.Is(cause, ErrRouteTimeout), errors.Is(cause, errPerTryTimeout):
 		return ReplyUpstreamTimeout
 	case errors.Is(cause, ErrRequestTimeout):
 		return ReplyRequestTimeout

@@ -16,8 +16,8 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// ErrPerTryTimeout is a cause in Outcome.Err: an attempt took longer than its policy allows.
-var ErrPerTryTimeout = errors.New("time for one attempt expired")
+// errPerTryTimeout is a cause in Outcome.Err: an attempt took longer than its policy allows.
+var errPerTryTimeout = errors.New("time for one attempt expired")
 
 // retries is what a retry policy has left for one request. As in Envoy nothing is sent again once the client has any part of a
 // response, an interim one included.
@@ -308,13 +308,13 @@ func (x *exchange) limitTry(ctx context.Context, cancel context.CancelCauseFunc,
 			head, total = nil, nil
 		case <-total:
 			x.admitted.tally.tryTimeouts.Add(1)
-			cancel(ErrPerTryTimeout)
+			cancel(errPerTryTimeout)
 			return
 		case <-idle:
 			left := limit - time.Since(latest(began, x.watchdog.lastProgress()))
 			if left <= 0 {
 				x.admitted.tally.tryIdle.Add(1)
-				cancel(ErrPerTryTimeout)
+				cancel(errPerTryTimeout)
 				return
 			}
 			idle = time.After(left)
