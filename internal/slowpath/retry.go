@@ -119,16 +119,24 @@ func (r *retries) avoids(a netip.AddrPort) bool {
 
 func (r *retries) omits(a netip.AddrPort) bool {
 	if r.omitted == nil {
-		r.omitted = map[netip.AddrPort]bool{}
-		if c := r.x.proxy.config.Cluster(r.x.cluster); c != nil {
-			for i := range c.Endpoints {
-				if at := c.Endpoints[i].Address; r.policy.Omits(c.Endpoints[i].Metadata) {
-					r.omitted[netip.AddrPortFrom(at.Addr().Unmap(), at.Port())] = true
-				}
-			}
-		}
+		r.omitted = r.omittedEndpoints()
 	}
 	return r.omitted[a]
+}
+
+// omittedEndpoints are those of the cluster that the policy leaves out by their metadata.
+func (r *retries) omittedEndpoints() map[netip.AddrPort]bool {
+	omitted := map[netip.AddrPort]bool{}
+	c := r.x.proxy.config.Cluster(r.x.cluster)
+	if c == nil {
+		return omitted
+	}
+	for i := range c.Endpoints {
+		if at := c.Endpoints[i].Address; r.policy.Omits(c.Endpoints[i].Metadata) {
+			omitted[netip.AddrPortFrom(at.Addr().Unmap(), at.Port())] = true
+		}
+	}
+	return omitted
 }
 
 // try makes one attempt within the time that the policy gives it.
