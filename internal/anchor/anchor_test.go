@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/test/tcptest"
 )
 
 var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
@@ -445,7 +446,7 @@ func TestOpenConnectionsStayWhenTheListenersClose(t *testing.T) {
 }
 
 func TestCloseEndsEverything(t *testing.T) {
-	before := descriptors(t)
+	before := tcptest.Descriptors(t)
 	t.Run("set", func(t *testing.T) {
 		const slot, lease = 0, 1
 		serving := make(chan struct{})
@@ -502,7 +503,7 @@ func TestCloseEndsEverything(t *testing.T) {
 			t.Error("a connection can be used after Close")
 		}
 	})
-	if after := descriptors(t); after != before {
+	if after := tcptest.Descriptors(t); after != before {
 		t.Errorf("open descriptors: got %d, want %d as before", after, before)
 	}
 }
@@ -539,25 +540,14 @@ func TestCloseWaitsForItsGoroutines(t *testing.T) {
 
 func TestNewLeavesNothingWhenItFails(t *testing.T) {
 	r := prepare(t, setup{})
-	before := descriptors(t)
+	before := tcptest.Descriptors(t)
 	r.cfg.Sockets.Anchors = maps.NewFakeTable[uint64, maps.AnchorPorts](func() bool { return true })
 	if s, err := New(r.cfg); !errors.Is(err, maps.ErrFault) {
 		t.Errorf("a set that cannot announce itself: got %v, %v, want %v", s, err, maps.ErrFault)
 	}
-	if after := descriptors(t); after != before {
+	if after := tcptest.Descriptors(t); after != before {
 		t.Errorf("open descriptors: got %d, want %d as before", after, before)
 	}
-}
-
-func descriptors(t *testing.T) int {
-	t.Helper()
-	// The runtime's own descriptors are there from the first use of the network.
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
-	must(t, err)
-	l.Close()
-	entries, err := os.ReadDir("/proc/self/fd")
-	must(t, err)
-	return len(entries)
 }
 
 func TestManyConnectionsAtOnce(t *testing.T) {

@@ -39,8 +39,8 @@ var (
 	}
 )
 
-// SelfTest runs the parser, as this kernel has compiled it, on heads whose meaning is known.
-func (d *Datapath) SelfTest() error {
+// selfTest runs the parser, as this kernel has compiled it, on heads whose meaning is known.
+func (d *Datapath) selfTest() error {
 	for _, t := range requestTests {
 		if err := t.check(d.fast.SelftestRequest, len(t.head)); err != nil {
 			return err

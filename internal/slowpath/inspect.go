@@ -105,11 +105,8 @@ func openingOf(i *model.Inspection, b []byte) *model.Opening {
 	return httpOpening(b)
 }
 
-// The type of a TLS record that holds a handshake, and the length of a record's head.
-const (
-	recordHandshake = 22
-	recordHead      = 5
-)
+// recordHandshake is the type of a TLS record that holds a handshake.
+const recordHandshake = 22
 
 // tlsOpening reads a ClientHello. known and nil: it is none.
 func tlsOpening(b []byte) (o *model.Opening, known bool) {
