@@ -202,6 +202,7 @@ func (d *Datapath) wrapMaps() error {
 	if d.fast != nil {
 		d.Sockets.SetQueued(d.fast.Queued)
 		d.Sockets.SetClient(d.fast.Client)
+		d.Sockets.SetSequences(m.ReceiveSequences, m.Ssocks)
 	}
 	d.Config = &maps.Config{
 		VIPs:           maps.NewVIPs(m.Vips, m.Captures, shared),

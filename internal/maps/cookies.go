@@ -4,8 +4,8 @@ package maps
 
 import "github.com/cilium/ebpf"
 
-// cookieKeyOf is a socket's cookie as the key of a trie.
-func cookieKeyOf(cookie uint64) CookieKey {
+// CookieKeyOf is a socket's cookie as the key of a trie.
+func CookieKeyOf(cookie uint64) CookieKey {
 	return CookieKey{PrefixLen: uint32(CookieBits), Cookie: [2]uint32{uint32(cookie), uint32(cookie >> 32)}}
 }
 
@@ -18,20 +18,20 @@ func newCookieTable[V any](name string, m *ebpf.Map) Table[uint64, V] {
 	return cookieTable[V]{NewTable[CookieKey, V](name, m)}
 }
 
-func (t cookieTable[V]) Put(cookie uint64, v V) error { return t.trie.Put(cookieKeyOf(cookie), v) }
+func (t cookieTable[V]) Put(cookie uint64, v V) error { return t.trie.Put(CookieKeyOf(cookie), v) }
 
 func (t cookieTable[V]) PutAll(cookies []uint64, values []V) (int, error) {
 	keys := make([]CookieKey, len(cookies))
 	for i, cookie := range cookies {
-		keys[i] = cookieKeyOf(cookie)
+		keys[i] = CookieKeyOf(cookie)
 	}
 	return t.trie.PutAll(keys, values)
 }
 
-func (t cookieTable[V]) Delete(cookie uint64) error { return t.trie.Delete(cookieKeyOf(cookie)) }
+func (t cookieTable[V]) Delete(cookie uint64) error { return t.trie.Delete(CookieKeyOf(cookie)) }
 
 func (t cookieTable[V]) Lookup(cookie uint64) (V, bool, error) {
-	return t.trie.Lookup(cookieKeyOf(cookie))
+	return t.trie.Lookup(CookieKeyOf(cookie))
 }
 
 func (t cookieTable[V]) Each(f func(uint64, V) bool) error {

@@ -77,7 +77,7 @@ func TestMarksAndOffersChangeOnlyWhatTheyShould(t *testing.T) {
 	if _, found, err := s.SlowConns.Lookup(6); found || err != nil {
 		t.Errorf("an offer has made an entry: %t, %v", found, err)
 	}
-	if err := s.slowConns.Update(cookieKeyOf(6), SlowConn{}, ebpf.UpdateExist); !errors.Is(err, ebpf.ErrKeyNotExist) {
+	if err := s.slowConns.Update(CookieKeyOf(6), SlowConn{}, ebpf.UpdateExist); !errors.Is(err, ebpf.ErrKeyNotExist) {
 		t.Errorf("an entry that is not there is exchanged: %v", err)
 	}
 	if err := s.MarkSlow(6, VerdictSpilled); err != nil {

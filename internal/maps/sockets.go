@@ -24,6 +24,9 @@ type Sockets struct {
 	queued *ebpf.Program
 	// client is xlb_client, likewise.
 	client *ebpf.Program
+	// sequences and ssocks are likewise those that ForgetSequences looks at.
+	sequences Table[uint64, uint64]
+	ssocks    Table[uint32, uint64]
 }
 
 // NewSockets wraps the kernel's maps.
@@ -49,7 +52,7 @@ func (s *Sockets) TakeConn(k ConnKey) (ConnRecord, bool) {
 
 // MarkSlow keeps a p-sock off the fast path until an offer is accepted, without disturbing an entry that is there.
 func (s *Sockets) MarkSlow(cookie uint64, reason Verdict) error {
-	err := s.slowConns.Update(cookieKeyOf(cookie), SlowConn{Reason: uint32(reason)}, ebpf.UpdateNoExist)
+	err := s.slowConns.Update(CookieKeyOf(cookie), SlowConn{Reason: uint32(reason)}, ebpf.UpdateNoExist)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
 		return fmt.Errorf("mark connection as slow: %w", err)
 	}
@@ -72,7 +75,7 @@ func (s *Sockets) Offer(cookie uint64, read, written, requests uint32, settled b
 	if settled {
 		c.Settled = 1
 	}
-	err = s.slowConns.Update(cookieKeyOf(cookie), c, ebpf.UpdateExist)
+	err = s.slowConns.Update(CookieKeyOf(cookie), c, ebpf.UpdateExist)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("offer connection to the fast path: %w", err)
 	}

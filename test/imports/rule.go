@@ -27,13 +27,14 @@ var layers = map[string][]string{
 	"dfa":       {"re2", "memo"},
 	"problem":   nil,
 	"files":     nil,
-	"check":     nil, // it must run where nothing else can
+	"lpm":       nil,
+	"check":     {"lpm"}, // it must run where nothing else can
 	"config":    {"model", "problem", "files"},
 	"xds":       {"model"},
 	"dns":       {"model"},
 	"compile":   {"model", "maps", "dfa", "memo", "re2", "hashing"},
 	"reconcile": {"compile", "maps", "model", "hashing"},
-	"datapath":  {"maps"},
+	"datapath":  {"maps", "lpm"},
 	"balance":   {"maps", "hashing"},
 	"anchor":    {"maps", "poller"},
 	"pool":      {"maps", "poller", "upstream"},
@@ -51,7 +52,7 @@ const anything = "*"
 
 // restricted says which folders of internal/ alone may import a foreign module.
 var restricted = map[string][]string{
-	"github.com/cilium/ebpf":                 {"maps", "datapath", "check", "heels"},
+	"github.com/cilium/ebpf":                 {"maps", "datapath", "lpm", "check", "heels"},
 	"github.com/envoyproxy/go-control-plane": {"config", "xds"},
 	"google.golang.org/grpc":                 {"xds"},
 }
