@@ -508,7 +508,7 @@ func (c *Conn) closeLocked() {
 		return
 	}
 	if c.bound != nil {
-		c.bound.leave()
+		c.bound.without()
 	} else {
 		c.endLease()
 	}
