@@ -104,8 +104,8 @@ func (d *doors) follow(cfg *model.Config) error {
 		wanted[l.Address] = w
 	}
 	for address, old := range d.sockets {
-		w := wanted[address]
-		if w != nil && w.to.Listener == old.to.Listener && w.to.Plain == old.to.Plain && (w.to.Admits == nil) == (old.to.Admits == nil) {
+		if w := wanted[address]; w != nil {
+			old.turnTo(w)
 			continue
 		}
 		// It may take a moment, and nobody waits for it.
@@ -119,6 +119,14 @@ func (d *doors) follow(cfg *model.Config) error {
 	}
 	d.some.Store(len(d.sockets) > 0)
 	return d.bindAll()
+}
+
+// turnTo makes it the door of another listener, or of the same one with other fields.
+func (w *door) turnTo(next *door) {
+	w.listener, w.to = next.listener, next.to
+	if w.socket != nil {
+		w.socket.Assign(w.to)
+	}
 }
 
 // admits says whether one more connection is taken, beside so many.
