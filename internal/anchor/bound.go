@@ -206,7 +206,7 @@ func (c *Conn) serveBound() {
 	}
 	s := Session{
 		Listener: c.listener, VIP: c.vip, Client: c.client, Endpoint: NoEndpoint, Requests: c.requests.Load(),
-		Closing: c.closing.Load, Opened: c.opened, Gone: func() bool { return false },
+		Closing: c.closing.Load, Opened: c.opened, Gone: c.left, Stays: c.stays,
 	}
 	r := c.set.cfg.Handler.Serve(c.set.ctx, conn, s)
 	c.requests.Add(r.Requests)

@@ -175,7 +175,7 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 	x.whole = make(chan struct{})
 	x.out.begin()
 	x.watchdog = startWatchdog(x.conn, x.reader, x.idleLimit(), cancel)
-	x.watchdog.gone = x.session.Gone
+	x.watchdog.stays = x.session.Stays
 	x.watchdog.limit(x.times())
 	x.beginBody()
 	x.mirror()
@@ -527,7 +527,7 @@ func (x *exchange) abort(f framing) {
 func (x *exchange) fail(failure LocalReply) (bool, error) {
 	bodyErr := x.reclaim()
 	switch {
-	// A client that closed behind a whole request may still wait (Session.Gone).
+	// A client that closed behind a whole request may still wait (Session.Stays).
 	case bodyErr != nil && x.in.failed, failure == noReply:
 		x.finish(0, FlagDownstreamTermination)
 		abort(x.conn)
