@@ -102,3 +102,37 @@ func awaitListener(t *testing.T, b *harness.Balancer, name string, at netip.Addr
 		return false
 	})
 }
+
+// A listener loses its HTTP while it serves a request. That is answered, by the routes that there were, and so is one more where the kernel answers, which tells nobody to close.
+func TestListenerLosesItsHTTPDuringARequest(t *testing.T) {
+	harness.OnlyXLB(t, "Envoy closes such connections when its drain time is over")
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place, service := harness.SameHost(t), harness.Service()
+		servers, addresses := origins(t, place, "before", "after")
+		config := harness.OneCluster(service, addresses[0])
+		config.Clusters = append(config.Clusters, harness.Cluster{Name: "others", Endpoints: addresses[1:]})
+		b := harness.Start(t, mode, config, place)
+		steps := []programs.Step{{Receive: true}}
+		want := []int{200}
+		if mode.Fast {
+			steps, want = append(steps, getAndReceive("/")...), append(want, 200)
+		}
+		client := holdAt(t, place, service, servers[0], append(steps, programs.Step{End: true})...)
+
+		config.Listeners[0].TCP, config.Listeners[0].Hosts = map[string]any{"cluster": "others"}, nil
+		b.Reload(t, config)
+		harness.Eventually(t, 10*time.Second, "connections are of the listener without HTTP", func() bool {
+			return runLoad(t, place, programs.LoadSpec{Address: service.String(), Requests: 1}).Served[0]["after"] == 1
+		})
+		servers[0].Release(t)
+		var r programs.ExchangeReport
+		client.Next(t, &r)
+		requireStatus(t, r, want...)
+		for _, reply := range r.Replies {
+			if reply.Identity != "before" {
+				t.Errorf("answered by %q, want the cluster that there was", reply.Identity)
+			}
+		}
+		requireClean(t, runLoad(t, place, programs.LoadSpec{Address: service.String(), Requests: 1}))
+	})
+}
