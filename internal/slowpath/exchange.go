@@ -207,7 +207,7 @@ func (x *exchange) start(ctx context.Context, cancel context.CancelCauseFunc) {
 	x.whole = make(chan struct{})
 	x.out.begin()
 	x.watchdog = startWatchdog(x.conn, x.reader, x.idleLimit(), cancel)
-	x.watchdog.gone = x.session.Gone
+	x.watchdog.stays = x.session.Stays
 	x.watchdog.limit(x.times())
 	x.beginBody()
 	x.mirror()
@@ -544,7 +544,7 @@ func (x *exchange) abort(f framing) {
 func (x *exchange) fail(failure LocalReply) (bool, error) {
 	bodyErr := x.reclaim()
 	switch {
-	// A client that closed behind a whole request may still wait (Session.Gone).
+	// A client that closed behind a whole request may still wait (Session.Stays).
 	case bodyErr != nil && x.in.failed, failure == noReply:
 		x.finish(0, FlagDownstreamTermination)
 		abort(x.conn)

@@ -23,13 +23,17 @@ const maxOpening = 64 << 10
 // errNoChain says that a listener has nothing for what a connection's first bytes are.
 var errNoChain = errors.New("no filter chain matches the connection")
 
-// chosen finds what serves a connection: a TCP proxy, which also sends on the bytes that have been read, or nil: the listener's routes.
+// chosen finds what serves a connection: a TCP proxy, which also sends on the bytes that have been read, or nil: the listener's routes. A connection that
+// has carried requests stays one of HTTP, whatever has become of its listener.
 func (p *Proxy) chosen(d *downstream) (*model.TCPProxy, []byte, error) {
 	s := &d.session
+	if s.Requests > 0 || s.Begun != nil {
+		return nil, nil, nil
+	}
 	if proxy := p.config.tcp(s.Listener); proxy != nil {
 		return proxy, nil, nil
 	}
-	if p.config.Inspection == nil || s.Requests > 0 || s.Begun != nil {
+	if p.config.Inspection == nil {
 		return nil, nil, nil
 	}
 	i := p.config.Inspection(s.Listener)

@@ -693,8 +693,8 @@ func TestServeAnswersHalfClosedClientsThatStay(t *testing.T) {
 	_, _ = io.WriteString(client, get)
 	_ = closeWrite(client)
 	var asked atomic.Bool
-	gone := func() bool { asked.Store(true); return false }
-	r, err := f.proxy.Serve(context.Background(), anchor, Session{Gone: gone})
+	stays := func() bool { asked.Store(true); return true }
+	r, err := f.proxy.Serve(context.Background(), anchor, Session{Stays: stays})
 	if err != nil || !r.Quiet || !asked.Load() {
 		t.Errorf("got %+v, %v; asked %v", r, err, asked.Load())
 	}
@@ -722,11 +722,11 @@ func TestServeLeavesClientsThatHaveGoneBehindMoreRequests(t *testing.T) {
 				_ = closeWrite(client)
 			}
 			var looks atomic.Int64
-			gone := func() bool { return looks.Add(1) > 2 }
+			stays := func() bool { return looks.Add(1) <= 2 }
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				_, _ = f.proxy.Serve(context.Background(), anchor, Session{Gone: gone})
+				_, _ = f.proxy.Serve(context.Background(), anchor, Session{Stays: stays})
 			}()
 			select {
 			case <-done:
