@@ -70,7 +70,7 @@ test: ## Install what is missing, build, and run the unit and end-to-end tests, 
 .PHONY: test-unit
 test-unit: ## Unit tests.
 	@scripts/install-deps build
-	go test -timeout 5m ./cmd/... ./internal/... ./bench/... ./test/imports ./test/chaos/... ./test/routes ./test/balance ./test/hashing ./test/heels/traffic ./test/tcptest ./test/await ./test/golden ./examples/...
+	go test -timeout 5m ./cmd/... ./internal/... ./bench/... ./test/imports ./test/docs ./test/chaos/... ./test/routes ./test/balance ./test/hashing ./test/heels/traffic ./test/tcptest ./test/await ./test/golden ./examples/...
 
 .PHONY: test-race
 test-race: ## Unit tests under the race detector.
