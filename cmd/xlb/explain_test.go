@@ -47,7 +47,7 @@ func TestExplainPrintsAnAccount(t *testing.T) {
 			if code != tt.code {
 				t.Errorf("code: got %d, want %d", code, tt.code)
 			}
-			golden(t, "explain-"+tt.name+".txt", stdout+stderr)
+			compareOutput(t, "explain-"+tt.name+".txt", stdout+stderr)
 		})
 	}
 }

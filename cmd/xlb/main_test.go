@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,15 +13,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/check"
 	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // TestMain plays the processes that a demonstration starts from this binary.
 func TestMain(m *testing.M) {
@@ -45,21 +42,9 @@ func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
-func golden(t *testing.T, name, got string) {
+func compareOutput(t *testing.T, name, got string) {
 	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
+	golden.Compare(t, filepath.Join("testdata", name), got)
 }
 
 // commands are all that a user sees, the root first.
@@ -88,7 +73,7 @@ func TestHelp(t *testing.T) {
 			if code != exitOK || stderr != "" {
 				t.Errorf("code %d, stderr %q", code, stderr)
 			}
-			golden(t, name+".help", stdout)
+			compareOutput(t, name+".help", stdout)
 		})
 	}
 }
@@ -98,7 +83,7 @@ func TestNoVerbGetsTheHelp(t *testing.T) {
 	if code != exitOK || stderr != "" {
 		t.Errorf("code %d, stderr %q", code, stderr)
 	}
-	golden(t, "xlb.help", stdout)
+	compareOutput(t, "xlb.help", stdout)
 }
 
 // silent are the verbs that print no data: what they do is seen elsewhere, or in their log.

@@ -94,7 +94,7 @@ func Load(o Options) (*Datapath, error) {
 	d := &Datapath{objects: &objects{}, programs: &programs{}}
 	err = d.load(spec, o)
 	if err == nil && o.FastPath {
-		err = d.SelfTest()
+		err = d.selfTest()
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.Close())

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -232,7 +233,7 @@ func (k *Kernel) Detach(force bool) error {
 		return err
 	}
 	if !force {
-		if err := k.unused(); err != nil {
+		if err := k.letGo(); err != nil {
 			return errors.Join(err, k.change(func(c *control) { c.Flags = before.Flags }))
 		}
 	}
@@ -262,6 +263,37 @@ func (k *Kernel) unlink(name string) error {
 		return fmt.Errorf("take off %s: %w", name, err)
 	}
 	return os.Remove(path)
+}
+
+// letGo waits for what is under way, and is an error while connections depend on the programs, or somebody on what they have left.
+func (k *Kernel) letGo() error {
+	if err := k.awaitHandshakes(); err != nil {
+		return err
+	}
+	if err := k.unused(); err != nil {
+		return err
+	}
+	return k.tellRest()
+}
+
+const (
+	// handshakeWait is how long handshakes under way are waited for: a SYN-ACK that is lost comes again after one second, and after two more. Those of a flood never end.
+	handshakeWait = 3500 * time.Millisecond
+	handshakePoll = 20 * time.Millisecond
+)
+
+// awaitHandshakes waits for those that the server has begun: their connections cannot be seen before.
+func (k *Kernel) awaitHandshakes() error {
+	for end := time.Now().Add(handshakeWait); time.Now().Before(end); time.Sleep(handshakePoll) {
+		halfOpen, err := iterate(k.iterators.HalfOpen, nil)
+		if err != nil {
+			return fmt.Errorf("count handshakes: %w", err)
+		}
+		if len(halfOpen) == 0 {
+			return nil
+		}
+	}
+	return nil
 }
 
 // pinned are the names of what is in a pin directory, those apart that the kernel itself puts into the root of a BPF file system.

@@ -45,6 +45,7 @@ func (h *hooks) byName() map[string]*ebpf.Program {
 type iterators struct {
 	Connections *ebpf.Program `ebpf:"heels_connections"`
 	Listening   *ebpf.Program `ebpf:"heels_listening"`
+	HalfOpen    *ebpf.Program `ebpf:"heels_half_open"`
 }
 
 // Kernel is the loaded kernel side: pinned maps, and programs over them.
@@ -55,6 +56,9 @@ type Kernel struct {
 	// hooks is nil for those who only look.
 	hooks *hooks
 }
+
+// mapSizes are numbers of entries other than those of the kernel side, by the map's name: tests see what happens when a map is full.
+var mapSizes map[string]uint32
 
 // PinError says that a directory cannot hold pins.
 type PinError struct {
@@ -127,9 +131,12 @@ func load(dir string, o *Option) (*Kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read kernel programs: %w", err)
 	}
-	for _, m := range spec.Maps {
+	for name, m := range spec.Maps {
 		if m.Name != ".rodata" {
 			m.Pinning = ebpf.PinByName
+		}
+		if size, ok := mapSizes[name]; ok {
+			m.MaxEntries = size
 		}
 	}
 	k := &Kernel{pin: dir}
@@ -217,16 +224,10 @@ func Open(dir string) (*Kernel, error) {
 
 // Close releases the descriptors. What is pinned stays in force.
 func (k *Kernel) Close() {
-	m := &k.maps
-	for _, m := range []*ebpf.Map{
-		m.HeelsClientClosing, m.HeelsClientFlows, m.HeelsClientList, m.HeelsClientVips, m.HeelsControl, m.HeelsCookies, m.HeelsListeners,
-		m.HeelsPorts, m.HeelsPrefixes, m.HeelsServerClosing, m.HeelsServerFlows, m.HeelsServerList, m.HeelsServerOwn, m.HeelsServerVips, m.HeelsTraffic, m.HeelsVerdicts,
-		m.HeelsConfirmOther, m.HeelsConfirmed, m.HeelsEndedLater, m.HeelsEndedNow,
-	} {
-		m.Close()
-	}
+	k.maps.Close()
 	k.iterators.Connections.Close()
 	k.iterators.Listening.Close()
+	k.iterators.HalfOpen.Close()
 	if k.hooks == nil {
 		return
 	}

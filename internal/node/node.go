@@ -534,7 +534,11 @@ func (n *Node) drain() {
 	n.setReady(errors.New("draining: the daemon is ending"))
 	n.log.Info("draining", "at_most", n.o.DrainTime)
 	atomic.StoreUint32(&n.datapath.Shared.Control.Draining, 1)
-	n.doors.close()
+	closed := make(chan struct{})
+	n.goes(func() {
+		defer close(closed)
+		n.doors.close()
+	})
 	n.proxy.Drain()
 	if err := n.reconcil.Unlink(); err != nil {
 		n.log.Warn("requests may still take the fast path", "err", err)
@@ -543,9 +547,18 @@ func (n *Node) drain() {
 	n.anchors.Drain(max(1, min(quietEnd, n.o.DrainTime/2)))
 	for time.Since(began) < n.o.DrainTime {
 		time.Sleep(5 * time.Millisecond)
-		if open := n.anchors.Stats().Open; open == 0 && !n.busy() && time.Since(began) >= lastArrivals {
+		if open := n.anchors.Stats().Open; open == 0 && !n.busy() && time.Since(began) >= lastArrivals && isClosed(closed) {
 			return
 		}
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 
