@@ -3,6 +3,7 @@
 package heels
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 )
@@ -18,8 +19,21 @@ type Agent struct {
 }
 
 // Start puts a configuration in force, for the network namespace of the calling thread. An agent before it, with the same pins, is succeeded: its
-// connections go on, and none is lost in between. Cgroup is what to attach to when the configuration does not say.
+// connections go on, and none is lost in between. Cgroup is what to attach to when the configuration does not say. After an error nothing is left, unless an
+// agent before it has left something.
 func Start(c *Config, pin, cgroup string) (*Agent, error) {
+	before, err := pinned(pin)
+	if err != nil {
+		return nil, err
+	}
+	a, err := start(c, pin, cgroup)
+	if err != nil && len(before) == 0 {
+		err = errors.Join(err, takeAway(pin))
+	}
+	return a, err
+}
+
+func start(c *Config, pin, cgroup string) (*Agent, error) {
 	if c.Cgroup != "" {
 		cgroup = c.Cgroup
 	}

@@ -296,6 +296,44 @@ func (k *Kernel) awaitHandshakes() error {
 	return nil
 }
 
+// pinned are the names of what is in a pin directory, those apart that the kernel itself puts into the root of a BPF file system.
+func pinned(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, &PinError{dir, errnoOf(err)}
+	}
+	var names []string
+	for _, e := range entries {
+		if e.Name() != "maps.debug" && e.Name() != "progs.debug" {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// takeAway takes off and removes all that is pinned, and the directory, unless a file system is mounted there.
+func takeAway(dir string) error {
+	names, err := pinned(dir)
+	k := &Kernel{pin: dir}
+	for _, name := range names {
+		if strings.HasPrefix(name, linkPrefix) {
+			err = errors.Join(err, k.unlink(name))
+		} else {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, name)))
+		}
+	}
+	if _, gone := os.Stat(dir); gone != nil {
+		return err
+	}
+	if e := os.Remove(dir); e != nil && !errors.Is(e, unix.EBUSY) {
+		err = errors.Join(err, e)
+	}
+	return err
+}
+
 // unused is a *FlowsError while connections go around the balancer, or are about to.
 func (k *Kernel) unused() error {
 	conns, err := k.Connections()
