@@ -155,7 +155,7 @@ func heelsRefused(err error) error {
 		return nil
 	}
 	// What the kernel refuses, and why.
-	if said := explained(err, false, check.Privileged()); said != err {
+	if said := explained(err, false, check.Privileged()); !errors.Is(said, err) {
 		return refused(said)
 	}
 	return err

@@ -56,7 +56,7 @@ func TestWithoutParameters(t *testing.T) {
 	h := WithoutParameters(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "yes") }))
 	for target, want := range map[string]int{"/heels/status": http.StatusOK, "/heels/status?role=client": http.StatusBadRequest} {
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest("GET", target, nil))
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, target, nil))
 		if w.Code != want {
 			t.Errorf("%s: %d %s, want %d", target, w.Code, w.Body, want)
 		}

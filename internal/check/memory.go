@@ -62,7 +62,7 @@ func leastLimit(mountinfo, cgroup string) (limit uint64, file string, err error)
 		if len(fields) < 5 {
 			continue
 		}
-		name, controllers := "", ""
+		var name, controllers string
 		switch options := "," + after[strings.LastIndexByte(after, ' ')+1:] + ","; {
 		case strings.HasPrefix(after, "cgroup2 "):
 			name = "memory.max"

@@ -25,7 +25,7 @@ type sweeper struct {
 	told sync.Once
 }
 
-func (s *sweeper) due() bool { return s.n.o.FastPath && int64(maps.Now()) >= s.next.Load() }
+func (s *sweeper) due() bool { return s.n.o.FastPath && maps.Now() >= s.next.Load() }
 
 func (s *sweeper) sweep() {
 	begun := time.Now()
@@ -39,5 +39,5 @@ func (s *sweeper) sweep() {
 				"BPF_SOCK_OPS_STATE_CB_FLAG: have it set its flags beside those that are there")
 		})
 	}
-	s.next.Store(int64(maps.Now()) + int64(float64(time.Since(begun))/sweepShare))
+	s.next.Store(maps.Now() + int64(float64(time.Since(begun))/sweepShare))
 }
