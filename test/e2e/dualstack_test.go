@@ -29,7 +29,7 @@ func connected(t *testing.T, place *harness.Place, addresses ...string) map[stri
 		sends = append(sends, programs.RawSend{Address: to, Bytes: []byte("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")})
 	}
 	out := map[string]string{}
-	for i, a := range runRaw(t, place, 2*time.Second, sends...) {
+	for i, a := range runAnswered(t, place, sends...) {
 		out[addresses[i]] = whoServed(nil, a)
 	}
 	return out
@@ -128,7 +128,7 @@ func TestSidecarOfIPv6(t *testing.T) {
 		for _, d := range tests {
 			sends = append(sends, programs.RawSend{Address: d.to, Bytes: []byte(d.sends)})
 		}
-		for i, a := range runRaw(t, place, 2*time.Second, sends...) {
+		for i, a := range runAnswered(t, place, sends...) {
 			if got := whoServed(sends[i].Bytes, a); got != tests[i].want {
 				t.Errorf("%s: served by %s, want %s", tests[i].to, got, tests[i].want)
 			}

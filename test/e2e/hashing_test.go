@@ -247,6 +247,8 @@ func TestBoundedLoadsAreEnvoys(t *testing.T) {
 			config.Add(one)
 		}
 		start(config)
+		// Before the balancer ends, which waits for requests under way.
+		t.Cleanup(h.reset)
 		h.reset()
 		for i := range 2 * requests {
 			// A few keys: each has an order of its own.

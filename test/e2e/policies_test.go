@@ -143,6 +143,8 @@ func TestBusyServersGetTheShareOfEnvoys(t *testing.T) {
 		}
 		b := start(config)
 		for i, c := range busyCases {
+			// Before the balancer ends, which waits for requests under way.
+			t.Cleanup(servers[i].reset)
 			for n := range c.held {
 				hold(t, place, services[i])
 				harness.Eventually(t, 20*time.Second, "the busy server holds a request", func() bool { return len(servers[i].order()) == n+1 })
