@@ -21,6 +21,7 @@ const boundPort = 8080
 var everyAddress = netip.AddrPortFrom(netip.IPv4Unspecified(), boundPort)
 
 func TestBoundListenerServesOtherHostsAndThisOne(t *testing.T) {
+	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, other := harness.TwoHosts(t)
 		b := harness.Start(t, mode, harness.OneCluster(everyAddress, place.Origin(t, "one").Address), place)
@@ -43,6 +44,7 @@ func TestBoundListenerServesOtherHostsAndThisOne(t *testing.T) {
 }
 
 func TestBoundListenerFollowsTheAddressesOfItsHost(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy intercepts nobody")
 	if !harness.FastPath(t) {
 		return
@@ -59,6 +61,7 @@ func TestBoundListenerFollowsTheAddressesOfItsHost(t *testing.T) {
 }
 
 func TestBoundListenerAndHTTP2(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy speaks HTTP/2")
 	place, other := harness.TwoHosts(t)
 	harness.Start(t, harness.Mode{}, harness.OneCluster(everyAddress, place.Origin(t, "one").Address), place)
@@ -70,6 +73,7 @@ func TestBoundListenerAndHTTP2(t *testing.T) {
 }
 
 func TestBoundListenerDrains(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy drains by its admin API")
 	place, other := harness.TwoHosts(t)
 	o := place.Origin(t, "one")
@@ -95,6 +99,7 @@ func TestBoundListenerDrains(t *testing.T) {
 
 // Whoever could connect is answered: a listening socket that closes resets the connections that wait for it.
 func TestBoundListenerServesWhomItHasTakenAtItsEnd(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy takes over by its hot restart")
 	place, other := harness.TwoHosts(t)
 	b := harness.Start(t, harness.Mode{}, harness.OneCluster(everyAddress, place.Origin(t, "one").Address), place)
@@ -120,6 +125,7 @@ func TestBoundListenerServesWhomItHasTakenAtItsEnd(t *testing.T) {
 }
 
 func TestBoundListenerAtATakenPortIsRefused(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "the text is XLB's")
 	place := harness.Isolated(t)
 	taken := place.Origin(t, "one").Address

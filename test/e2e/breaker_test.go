@@ -37,6 +37,7 @@ func (c *breakerCase) config(service, endpoint netip.AddrPort, cluster string) (
 // TestCircuitBreakersBoundWhatIsInFlight has four clients ask at once, and an endpoint that answers when two kinds of answers are clear: what
 // the breakers refuse is refused while the others are in flight, on whichever path. All cases are played beside each other.
 func TestCircuitBreakersBoundWhatIsInFlight(t *testing.T) {
+	harness.Beside(t)
 	tests := []breakerCase{
 		{"max_requests", fields{"max_requests": 1}, "DEFAULT", fourAnswers{1, 3}, true},
 		{"max_connections and max_pending_requests", fields{"max_connections": 1, "max_pending_requests": 1}, "DEFAULT", fourAnswers{2, 2}, false},

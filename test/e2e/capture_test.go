@@ -149,6 +149,7 @@ var registryOnly = map[string]string{
 
 // TestSidecarsTakeConnectionsAsXLBDoes asks a real Envoy, to which a firewall sends connections as to a sidecar.
 func TestSidecarsTakeConnectionsAsXLBDoes(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "it is asked anyway")
 	for rest, different := range map[string]map[string]string{"pass": nil, "black": registryOnly} {
 		t.Run(rest, func(t *testing.T) {
@@ -173,6 +174,7 @@ func TestSidecarsTakeConnectionsAsXLBDoes(t *testing.T) {
 }
 
 func TestConnectionsAreTakenByPortAndByWhatIsLeft(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "see TestSidecarsTakeConnectionsAsXLBDoes")
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place := harness.Isolated(t)

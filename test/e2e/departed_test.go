@@ -75,6 +75,7 @@ func (a *asker) look(t *testing.T) {
 
 // A connection that is open when its listener is removed gets one more answer by the routes that there were, as in Envoy, and closes behind it.
 func TestConnectionsOutliveTheirListenerByOneAnswer(t *testing.T) {
+	harness.Beside(t)
 	forDeliveries(t, func(t *testing.T, d delivery, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		service, stays := harness.Service(), harness.Service()
 		_, servers := origins(t, place, "a")
@@ -100,6 +101,7 @@ func TestConnectionsOutliveTheirListenerByOneAnswer(t *testing.T) {
 
 // A listener gets another address, and other routes there. Connections to the address before are still those of the routes before.
 func TestConnectionsToTheAddressBeforeKeepItsRoutes(t *testing.T) {
+	harness.Beside(t)
 	forDeliveries(t, func(t *testing.T, d delivery, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		before, after := harness.Service(), harness.Service()
 		_, servers := origins(t, place, "a", "b")

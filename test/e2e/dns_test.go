@@ -216,6 +216,7 @@ var (
 
 // TestALogicalHostIsTheFirstAddressOfTheLastAnswer moves a name from address to address, and breaks it.
 func TestALogicalHostIsTheFirstAddressOfTheLastAnswer(t *testing.T) {
+	harness.Beside(t)
 	forAll(t, func(t *testing.T, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		names, service, hold := startNameServer(t), harness.Service(), make(chan struct{})
 		names.set(dnsmessage.RCodeSuccess, 60, secondAddr, firstAddr)
@@ -246,6 +247,7 @@ func TestALogicalHostIsTheFirstAddressOfTheLastAnswer(t *testing.T) {
 
 // TestNamesOfAStrictClusterFollowTheirAnswers adds and takes addresses, and breaks the name.
 func TestNamesOfAStrictClusterFollowTheirAnswers(t *testing.T) {
+	harness.Beside(t)
 	forAll(t, func(t *testing.T, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		names, service := startNameServer(t), harness.Service()
 		names.set(dnsmessage.RCodeSuccess, 60, firstAddr)
@@ -268,6 +270,7 @@ func TestNamesOfAStrictClusterFollowTheirAnswers(t *testing.T) {
 
 // TestNamesAreLookedUpWhenTheirAnswersExpire counts questions.
 func TestNamesAreLookedUpWhenTheirAnswersExpire(t *testing.T) {
+	harness.Beside(t)
 	tests := []struct {
 		name   string
 		fields map[string]any

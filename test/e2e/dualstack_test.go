@@ -37,6 +37,7 @@ func connected(t *testing.T, place *harness.Place, addresses ...string) map[stri
 
 // TestListenersAtBothFamilies asks XLB and Envoy at addresses of both.
 func TestListenersAtBothFamilies(t *testing.T) {
+	harness.Beside(t)
 	requireIPv6(t)
 	type m = map[string]any
 	address := func(a string, more m) m {
@@ -93,6 +94,7 @@ func TestListenersAtBothFamilies(t *testing.T) {
 
 // TestSidecarOfIPv6 has a sidecar's listeners at ::, which take destinations of IPv6 by prefix, port and what is left.
 func TestSidecarOfIPv6(t *testing.T) {
+	harness.Beside(t)
 	requireIPv6(t)
 	harness.OnlyXLB(t, "a firewall would have to send it connections; see TestSidecarsTakeConnectionsAsXLBDoes for IPv4")
 	type m = map[string]any

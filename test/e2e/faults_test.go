@@ -83,6 +83,7 @@ func TestFaultsAreAnsweredAndTheConnectionGoesOn(t *testing.T) {
 // A client that is quick sends its next request before the connection is the fast path's again: it is a whole request, not the
 // rest of the one that failed.
 func TestRequestRightBehindALocalReplyIsServed(t *testing.T) {
+	harness.Beside(t)
 	const rounds = 100
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, _, service := faulty(t, mode)
@@ -98,6 +99,7 @@ func TestRequestRightBehindALocalReplyIsServed(t *testing.T) {
 }
 
 func TestRefusingEndpointDoesNotHarmItsNeighbour(t *testing.T) {
+	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, _, service := faulty(t, mode)
 		report := runLoad(t, place, programs.LoadSpec{
@@ -117,6 +119,7 @@ func TestRefusingEndpointDoesNotHarmItsNeighbour(t *testing.T) {
 }
 
 func TestResetInMidBodyIsNoCleanEnd(t *testing.T) {
+	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, balancer, service := faulty(t, mode)
 		for _, framing := range []string{programs.FramingLength, programs.FramingChunked, programs.FramingClose} {
@@ -143,6 +146,7 @@ func TestResetInMidBodyIsNoCleanEnd(t *testing.T) {
 }
 
 func TestMalformedHTTPIsAnswered400AndClosed(t *testing.T) {
+	harness.Beside(t)
 	tests := []struct{ name, request string }{
 		{"not HTTP at all", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 hello hello hello\r\n\r\n"},
 		{"no target", "GET HTTP/1.1\r\nHost: e2e.test\r\n\r\n"},
@@ -178,6 +182,7 @@ func TestMalformedHTTPIsAnswered400AndClosed(t *testing.T) {
 }
 
 func TestUnusualButValidHTTPIsServed(t *testing.T) {
+	harness.Beside(t)
 	tests := []struct {
 		name   string
 		writes []string
@@ -235,6 +240,7 @@ func repeat(s string, n int) []string {
 // An endpoint that begins to answer before it has the whole request, and then stalls: the route's timeout counts from the end of the request,
 // whoever forwards the response.
 func TestAnswersThatBeginTooSoonAndStallTimeOut(t *testing.T) {
+	harness.Beside(t)
 	answers := []struct {
 		begins, want string
 		spilled      bool

@@ -122,6 +122,7 @@ var busyCases = []busyCase{
 
 // TestBusyServersGetTheShareOfEnvoys compares with what Envoy's rule says, on both paths and on Envoy.
 func TestBusyServersGetTheShareOfEnvoys(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy runs beside it")
 	const requests = 1000
 	forAll(t, func(t *testing.T, start func(harness.Config) *harness.Balancer, place *harness.Place) {
