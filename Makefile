@@ -44,6 +44,16 @@ generate: ## Compile the kernel programs and rewrite all generated Go.
 	@scripts/install-deps generate
 	go generate ./...
 
+# Where install puts the binary; the units for systemd go to /etc/systemd/system. DESTDIR stands before both.
+PREFIX ?= /usr/local
+
+.PHONY: install
+install: build ## Install the binary and the units for systemd: PREFIX=/usr/local DESTDIR=.
+	install -D -m 755 bin/xlb '$(DESTDIR)$(PREFIX)/bin/xlb'
+	for unit in examples/xlb.service examples/heels/xlb-heels.service; do \
+		sed 's|/usr/local/bin|$(PREFIX)/bin|' "$$unit" | install -D -m 644 /dev/stdin "$(DESTDIR)/etc/systemd/system/$${unit##*/}"; \
+	done
+
 .PHONY: clean
 clean: ## Remove what was built; .tools/ and .cache/ stay.
 	rm -rf bin
@@ -70,7 +80,7 @@ test: ## Install what is missing, build, and run the unit and end-to-end tests, 
 .PHONY: test-unit
 test-unit: ## Unit tests.
 	@scripts/install-deps build
-	go test -timeout 5m ./cmd/... ./internal/... ./bench/... ./test/imports ./test/chaos/... ./test/routes ./test/balance ./test/hashing ./test/heels/traffic ./test/tcptest ./examples/...
+	go test -timeout 5m ./cmd/... ./internal/... ./bench/... ./test/imports ./test/docs ./test/chaos/... ./test/routes ./test/balance ./test/hashing ./test/fuzz/grammar ./test/heels/traffic ./test/tcptest ./test/await ./test/golden ./examples/...
 
 .PHONY: test-race
 test-race: ## Unit tests under the race detector.

@@ -53,7 +53,7 @@ type peer struct {
 // process is one program of a balancer.
 type process struct {
 	name string
-	// tool is looked up by findTool.
+	// tool is looked up by tools.find.
 	tool string
 	// template of its configuration file; empty when it has none.
 	template string

@@ -13,6 +13,7 @@ struct heels_traffic *traffic_type;
 struct heels_conn *conn_type;
 struct heels_ended *ended_type;
 struct heels_tuple *tuple_type;
+struct heels_cookie *cookie_type;
 struct heels_confirmed *confirmed_type;
 struct heels_syn *syn_type;
 struct heels_synack *synack_type;

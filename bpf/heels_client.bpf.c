@@ -449,6 +449,13 @@ int heels_client_egress(struct __sk_buff *skb)
 	return client_route(skb, f, local, f->peer.addr);
 }
 
+/* How a server that cannot be sent to says so: by a reset, whose number this host has acknowledged, or by an ICMP error about a segment that is not acknowledged. */
+enum client_refusal {
+	CLIENT_NOT_REFUSED,
+	CLIENT_REFUSED_BY_RESET,
+	CLIENT_REFUSED_BY_ICMP,
+};
+
 /* What a server sends from its own address, and to whom. */
 struct client_search {
 	struct __sk_buff *skb;
@@ -458,19 +465,29 @@ struct client_search {
 	struct heels_end vip;
 	int found;
 	/* The server refuses what it is sent, and whether the connection has gone back to the balancer's path for that. */
-	int refuses;
+	enum client_refusal refuses;
 	int returned;
+	/* Of the refusal: a number that only those know who have seen the connection. */
+	__u32 seq;
 };
 
+/* Whether a refusal is of this connection, as TCP asks itself. One that was made up is left to it. */
+static __always_inline int client_is_genuine(struct bpf_tcp_sock *tp, const struct client_search *s)
+{
+	if (s->refuses == CLIENT_REFUSED_BY_ICMP)
+		return !heels_after(tp->snd_una, s->seq) && heels_after(tp->snd_nxt, s->seq);
+	return !heels_after(s->seq, tp->rcv_nxt) && !heels_after(tp->rcv_nxt - (__u32)tp->bytes_received - 1, s->seq);
+}
+
 /* Confirm mode: a server that has never confirmed anything refuses what it is sent directly. It may know the connection by the balancer's path. */
-static __always_inline int client_refused(struct bpf_sock *sk, struct heels_flow *f, const struct heels_end *local)
+static __always_inline int client_refused(struct bpf_sock *sk, struct heels_flow *f, const struct client_search *s)
 {
 	struct bpf_tcp_sock *tp = bpf_tcp_sock(sk);
 
-	if (!tp || confirm_is_proved(f, tp->snd_una))
+	if (!tp || confirm_is_proved(f, tp->snd_una) || !client_is_genuine(tp, s))
 		return 0;
 	client_failed(f);
-	confirm_return(f, local);
+	confirm_return(f, &s->client);
 	return 1;
 }
 
@@ -502,7 +519,7 @@ static long client_try(__u32 index, void *context)
 		    heels_end_is(&f->peer, heels_ip(&s->server), s->server.port)) {
 			s->vip = *vip;
 			s->found = 1;
-			s->returned = s->refuses && f->confirm && client_refused(full, f, &s->client);
+			s->returned = s->refuses && f->confirm && client_refused(full, f, s);
 		}
 	}
 	bpf_sk_release(sk);
@@ -523,13 +540,14 @@ static __always_inline int client_find(struct client_search *s)
 /* A reset from a server that knows the connection no more, or never did. */
 static __always_inline int client_ingress_reset(struct __sk_buff *skb)
 {
-	struct client_search s = { .skb = skb, .refuses = 1 };
+	struct client_search s = { .skb = skb, .refuses = CLIENT_REFUSED_BY_RESET };
 	struct heels_packet p;
 
 	if (!heels_parse(skb, ETH_HLEN, &p) || !(p.flags & HEELS_TCP_RST))
 		return HEELS_NEXT;
 	heels_end_set4(&s.server, p.saddr, p.source);
 	heels_end_set4(&s.client, p.daddr, p.dest);
+	s.seq = heels_tcp_word(skb, &p, HEELS_TCP_SEQ);
 	if (!client_find(&s))
 		return HEELS_NEXT;
 	if (s.returned)
@@ -544,6 +562,7 @@ struct client_quote {
 	struct iphdr ip;
 	__u16 source;
 	__u16 dest;
+	__u32 seq;
 } __attribute__((packed));
 
 /* An error about a packet that was sent to the server: the socket knows only the VIP. The checksum of the quoted IP header makes up for its address, so
@@ -564,7 +583,9 @@ static __always_inline int client_ingress_icmp(struct __sk_buff *skb, __u32 icmp
 		return HEELS_NEXT;
 	heels_end_set4(&s.server, q.ip.daddr, q.dest);
 	heels_end_set4(&s.client, q.ip.saddr, q.source);
-	s.refuses = type == HEELS_ICMP_UNREACHABLE && code != HEELS_ICMP_TOO_BIG;
+	if (type == HEELS_ICMP_UNREACHABLE && code != HEELS_ICMP_TOO_BIG)
+		s.refuses = CLIENT_REFUSED_BY_ICMP;
+	s.seq = bpf_ntohl(q.seq);
 	if (!client_find(&s))
 		return HEELS_NEXT;
 	to = heels_ip(&s.vip);

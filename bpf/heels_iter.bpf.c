@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* HEELS, iterators: listeners that are older than the agent, and the live connections.
+/* HEELS, iterators: listeners that are older than the agent, handshakes under way, and the live connections.
  */
 #include <bpf/bpf_core_read.h>
 
@@ -59,6 +59,22 @@ int heels_listening(struct bpf_iter__tcp *ctx)
 	heels_count(ready ? HEELS_LISTENER_READY : HEELS_LISTENER_REFUSED);
 	if (ready)
 		*ready = 1;
+	return 0;
+}
+
+/* One byte for each handshake at a port of ours, in the agent's network namespace, that has not ended. */
+SEC("iter/tcp")
+int heels_half_open(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *skc = ctx->sk_common;
+	__u8 one = 1;
+	__u16 port;
+
+	if (!skc || skc->skc_state != BPF_TCP_NEW_SYN_RECV)
+		return 0;
+	port = bpf_htons(skc->skc_num);
+	if (bpf_map_lookup_elem(&heels_ports, &port))
+		bpf_seq_write(ctx->meta->seq, &one, sizeof(one));
 	return 0;
 }
 

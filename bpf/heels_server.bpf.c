@@ -20,6 +20,8 @@
 
 #define TCP_OPTION_END 0
 #define TCP_OPTION_NOP 1
+#define TCP_OPTION_TIMESTAMPS 8
+#define TCP_TIMESTAMPS_LENGTH 10
 #define TCP_OPTION_MD5 19
 #define TCP_OPTION_AO 29
 #define TCP_OPTION_MPTCP 30
@@ -56,6 +58,9 @@ struct syn_scan {
 	__u32 at;
 	/* HEELS_OK, or why the SYN cannot be taken. */
 	enum heels_verdict verdict;
+	/* The SYN's timestamp, if it has one. */
+	__u32 stamp;
+	__u32 is_stamped;
 };
 
 /* More than there can be, so that an option which begins at the end can be read. */
@@ -89,6 +94,14 @@ static __always_inline void scan_ours(struct syn_walk *w, __u32 i, __u32 size)
 	s->at = at;
 }
 
+static __always_inline void scan_stamp(struct syn_walk *w, __u32 i)
+{
+	const __u8 *value = &w->options.bytes[i + 2];
+
+	w->scan->stamp = (__u32)value[0] << 24 | (__u32)value[1] << 16 | (__u32)value[2] << 8 | value[3];
+	w->scan->is_stamped = 1;
+}
+
 /* Before it had a number, Fast Open was an experiment, with the ExID 0xf989 (RFC 7413, appendix). */
 static __always_inline int is_old_fast_open(const struct syn_walk *w, __u32 i, __u8 kind, __u8 size)
 {
@@ -119,6 +132,8 @@ static long scan_option(__u32 n, void *context)
 	w->next = i + size;
 	if (kind == heels_kind && size >= 4 && *(__u16 *)&w->options.bytes[i + 2] == heels_exid)
 		scan_ours(w, i, size);
+	else if (kind == TCP_OPTION_TIMESTAMPS && size == TCP_TIMESTAMPS_LENGTH)
+		scan_stamp(w, i);
 	else if (kind == TCP_OPTION_FAST_OPEN || is_old_fast_open(w, i, kind, size))
 		s->verdict = HEELS_DECLINE_FAST_OPEN;
 	else if (kind == TCP_OPTION_MPTCP)
@@ -137,6 +152,7 @@ static __always_inline void scan_options(struct __sk_buff *skb, const struct hee
 
 	s->at = 0;
 	s->verdict = HEELS_OK;
+	s->is_stamped = 0;
 	if (w.length > TCP_OPTIONS_MAX || w.length < 4)
 		return;
 	if (bpf_skb_load_bytes(skb, w.base, w.options.bytes, w.length))
@@ -176,6 +192,28 @@ static __always_inline int is_same_vip(const struct heels_syn *o, const struct h
 	return c && heels_end_is(&c->vip, o->vip, o->vip_port);
 }
 
+static __always_inline __u32 syn_number(struct __sk_buff *skb, __u32 l4)
+{
+	__u32 seq = 0;
+
+	bpf_skb_load_bytes(skb, l4 + HEELS_TCP_SEQ, &seq, sizeof(seq));
+	return bpf_ntohl(seq);
+}
+
+/* Whether a TIME_WAIT makes way for a SYN, as tcp_timewait_state_process() decides. If it does not, it refuses the SYN by an acknowledgement, for which any TCP sends a
+ * reset that ends the TIME_WAIT; but the client's would go to the VIP.
+ */
+static __always_inline int makes_way(struct bpf_sock *sk, __u32 seq, const struct syn_scan *s)
+{
+	const struct tcp_timewait_sock *tw = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_timewait_sock));
+	int is_stamped = s->is_stamped && tw->tw_ts_recent_stamp;
+	__s32 later = s->stamp - tw->tw_ts_recent;
+
+	if (tw->tw_sk.tw_substate != BPF_TCP_TIME_WAIT || (is_stamped && later < 0))
+		return 0;
+	return (is_stamped && later > 0) || heels_after(seq, tw->tw_sk.__tw_common.skc_tw_rcv_nxt);
+}
+
 /* Whether the SYN is the one that this connection began with: it was sent again, and one of the two came late. As in any TCP it belongs to the
  * connection. Left to the balancer it would begin another, which nobody wants, and which a reset ends.
  */
@@ -184,24 +222,23 @@ static __always_inline int is_own_syn(struct __sk_buff *skb, __u32 l4, struct bp
 	struct tcp_request_sock *half;
 	struct heels_flow *f;
 	struct bpf_sock *full;
-	__u32 seq = 0;
+	__u32 seq = syn_number(skb, l4);
 
-	if (bpf_skb_load_bytes(skb, l4 + HEELS_TCP_SEQ, &seq, sizeof(seq)))
-		return 0;
 	if (sk->state == BPF_TCP_NEW_SYN_RECV) {
 		/* bpf_skc_to_tcp_request_sock() knows none whose listener speaks MPTCP, as Go's do. */
 		half = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_request_sock));
-		return half->rcv_isn == bpf_ntohl(seq);
+		return half->rcv_isn == seq;
 	}
 	full = bpf_sk_fullsock(sk);
 	f = full ? bpf_sk_storage_get(&heels_server_flows, full, 0, 0) : 0;
-	return f && f->syn == bpf_ntohl(seq) && heels_same(&f->vip, vip);
+	return f && f->syn == seq && heels_same(&f->vip, vip);
 }
 
 /* Whether the SYN, when it has been rewritten, comes to a listener that can finish the handshake, and not to another connection. */
 static __always_inline enum heels_verdict decide_socket(struct __sk_buff *skb, const struct heels_packet *p,
-							const struct heels_syn *o, const struct heels_server_vip *v)
+							const struct syn_scan *s, const struct heels_server_vip *v)
 {
+	const struct heels_syn *o = &s->option;
 	struct bpf_sock_tuple t = {
 		.ipv4 = { .saddr = o->client,
 			  .sport = o->client_port,
@@ -219,7 +256,7 @@ static __always_inline enum heels_verdict decide_socket(struct __sk_buff *skb, c
 		full = bpf_sk_fullsock(sk);
 		verdict = full && bpf_sk_storage_get(&heels_listeners, full, 0, 0) ? HEELS_OK : HEELS_DECLINE_LISTENER;
 	} else if (sk->state == BPF_TCP_TIME_WAIT) {
-		if (is_same_vip(o, v))
+		if (is_same_vip(o, v) && makes_way(sk, syn_number(skb, p->l4), s))
 			verdict = HEELS_OK;
 	} else if (is_own_syn(skb, p->l4, sk, &vip)) {
 		verdict = HEELS_OK;
@@ -251,7 +288,7 @@ static __always_inline enum heels_verdict decide(struct __sk_buff *skb, const st
 		return HEELS_DECLINE_TAG;
 	if (confirm_is_held(p, v, o))
 		return HEELS_DECLINE_COLLISION;
-	return v->confirm ? confirm_decide(skb, p, o, v) : decide_socket(skb, p, o, v);
+	return v->confirm ? confirm_decide(skb, p, o, v) : decide_socket(skb, p, s, v);
 }
 
 /* Marks the option as committed to, so that sock_ops can tell it from one that came past us. */
@@ -269,8 +306,8 @@ static __always_inline int mark_option(struct __sk_buff *skb, const struct heels
 	return bpf_skb_store_bytes(skb, at, &mark, sizeof(mark), 0);
 }
 
-/* A SYN: makes it the client's own, to our own address, if all is well. */
-static __always_inline void take_syn(struct __sk_buff *skb, const struct heels_packet *p, const struct arrival *a)
+/* A SYN: makes it the client's own, to our own address, if all is well. False when the connection takes the balancer's own path, or has none. */
+static __always_inline int take_syn(struct __sk_buff *skb, const struct heels_packet *p, const struct arrival *a)
 {
 	struct heels_server_vip *v;
 	struct heels_end vip;
@@ -279,43 +316,83 @@ static __always_inline void take_syn(struct __sk_buff *skb, const struct heels_p
 
 	scan_options(skb, p, &s);
 	if (!s.at && s.verdict != HEELS_DECLINE_MALFORMED)
-		return;
+		return 0;
 	heels_end_set4(&vip, s.option.vip, s.option.vip_port);
 	v = bpf_map_lookup_elem(&heels_server_vips, &vip);
 	verdict = decide(skb, p, &s, v, a);
 	if (verdict || !v) {
 		heels_count(verdict);
-		return;
+		return 0;
 	}
 	if (mark_option(skb, p, &s, v->confirm ? HEELS_TAG_CONFIRM : HEELS_TAG_COMMIT)) {
 		heels_count(HEELS_REWRITE_FAILED);
-		return;
+		return 1;
 	}
 	if (v->confirm) {
 		heels_count(HEELS_CONFIRM_TAKEN);
-		return;
+		return 1;
 	}
-	if (heels_set_source(skb, p, s.option.client, s.option.client_port) ||
-	    heels_set_dest(skb, p, heels_ip(&v->local), v->local.port))
-		return;
-	heels_count(HEELS_COMMITTED);
+	if (!heels_set_source(skb, p, s.option.client, s.option.client_port) &&
+	    !heels_set_dest(skb, p, heels_ip(&v->local), v->local.port))
+		heels_count(HEELS_COMMITTED);
+	return 1;
 }
 
-/* A later packet of a connection that we have taken, but whose client still goes through the balancer: the answer has been taken out of the SYN-ACK. */
+/* The state of the socket that a packet comes to; 0 when there is none. */
+static __always_inline __u32 state_at(struct __sk_buff *skb, struct bpf_sock_tuple *t, __u32 size)
+{
+	struct bpf_sock *sk = bpf_skc_lookup_tcp(skb, t, size, BPF_F_CURRENT_NETNS, 0);
+	__u32 state;
+
+	if (!sk)
+		return 0;
+	state = sk->state;
+	bpf_sk_release(sk);
+	return state;
+}
+
+static __always_inline __u32 state4(struct __sk_buff *skb, const struct heels_packet *p, __u32 ip, __u16 port)
+{
+	struct bpf_sock_tuple t = {
+		.ipv4 = { .saddr = p->saddr, .sport = p->source, .daddr = ip, .dport = port },
+	};
+
+	return state_at(skb, &t, sizeof(t.ipv4));
+}
+
+/* A SYN that we have no part in, although the connection that had its ends before went around the balancer, and is in TIME_WAIT. What that has to say to the SYN is no
+ * answer of the VIP: it goes back the way that the SYN came. If it is a refusal, the client's reset ends the TIME_WAIT.
+ */
+static __noinline int meet_plain_syn(struct __sk_buff *skb)
+{
+	struct heels_packet p;
+	struct heels_tuple key;
+
+	if (!heels_parse(skb, ETH_HLEN, &p))
+		return 0;
+	heels_tuple_set(&key, p.daddr, p.dest, p.saddr, p.source);
+	if (bpf_map_lookup_elem(&heels_server_closing, &key) && state4(skb, &p, p.daddr, p.dest) == BPF_TCP_TIME_WAIT)
+		bpf_map_delete_elem(&heels_server_closing, &key);
+	return 0;
+}
+
+/* Whether a socket in this state, or none, takes part in what comes now. */
+static __always_inline int is_live(__u32 state)
+{
+	return state && state != BPF_TCP_LISTEN && state != BPF_TCP_TIME_WAIT;
+}
+
+/* A later packet of a connection that we have taken, but whose client still goes through the balancer: the answer has been taken out of the SYN-ACK. Or the client uses its
+ * end again, by way of the balancer, and the connection that we have taken is in TIME_WAIT or, if the client has crashed, in any state: then the VIP's socket is live.
+ */
 static __always_inline void take_detour(struct __sk_buff *skb, const struct heels_packet *p,
 					const struct heels_server_vip *v)
 {
-	struct bpf_sock_tuple t = {
-		.ipv4 = { .saddr = p->saddr, .sport = p->source, .daddr = heels_ip(&v->local), .dport = v->local.port },
-	};
-	struct bpf_sock *sk = bpf_skc_lookup_tcp(skb, &t, sizeof(t.ipv4), BPF_F_CURRENT_NETNS, 0);
-	int known;
+	__u32 state = state4(skb, p, heels_ip(&v->local), v->local.port);
 
-	if (!sk)
+	if (!state || state == BPF_TCP_LISTEN || is_live(state4(skb, p, p->daddr, p->dest)))
 		return;
-	known = sk->state != BPF_TCP_LISTEN;
-	bpf_sk_release(sk);
-	if (known && !heels_set_dest(skb, p, heels_ip(&v->local), v->local.port))
+	if (!heels_set_dest(skb, p, heels_ip(&v->local), v->local.port))
 		heels_count(HEELS_DECAPSULATED_DETOUR);
 }
 
@@ -455,6 +532,8 @@ enum taken {
 	TAKEN_WRAPPED6,
 	/* It is a segment, and no SYN. */
 	TAKEN_SEGMENT,
+	/* It is a SYN that we have no part in. */
+	TAKEN_PLAIN,
 	TAKEN,
 };
 
@@ -476,8 +555,7 @@ static __noinline int take_packet(struct __sk_buff *skb)
 	if (p.flags & HEELS_TCP_ACK || confirm_meet_syn(skb, &p))
 		return TAKEN;
 	a.from = p.saddr;
-	take_syn(skb, &p, &a);
-	return TAKEN;
+	return take_syn(skb, &p, &a) ? TAKEN : TAKEN_PLAIN;
 }
 
 SEC("tcx/ingress")
@@ -499,6 +577,9 @@ int heels_server_ingress(struct __sk_buff *skb)
 	switch (take_packet(skb)) {
 	case TAKEN_SEGMENT:
 		return confirm_segment(skb);
+	case TAKEN_PLAIN:
+		meet_plain_syn(skb);
+		break;
 	case TAKEN_WRAPPED6:
 		take_wrapped6(skb);
 	}
@@ -551,11 +632,29 @@ static __always_inline void server_reserve(struct bpf_sock_ops *ops)
 		heels_count(HEELS_ANSWER_NO_ROOM);
 }
 
+/* The number of the SYN that a SYN-ACK answers. */
+static __always_inline __u32 answered_number(struct bpf_sock_ops *ops)
+{
+	struct tcphdr *tcp = ops->skb_data;
+
+	return (void *)(tcp + 1) <= ops->skb_data_end ? bpf_ntohl(tcp->ack_seq) - 1 : 0;
+}
+
+/* Under SYN cookies the SYN will be forgotten. */
+static __always_inline void remember_cookie(struct bpf_sock_ops *ops, const struct heels_end *vip)
+{
+	struct heels_cookie key = { .syn = answered_number(ops) };
+
+	heels_local(ops, &key.ends.local);
+	heels_remote(ops, &key.ends.remote);
+	bpf_map_update_elem(&heels_cookies, &key, vip, BPF_ANY);
+	heels_count(HEELS_ANSWERED_COOKIE);
+}
+
 /* The option names the VIP; tc puts our own address in its place when it takes it for the source. */
 static __always_inline void server_write(struct bpf_sock_ops *ops)
 {
 	struct heels_synack answer = { .kind = heels_kind, .length = sizeof(answer), .exid = heels_exid };
-	struct heels_tuple key = {};
 	struct heels_end vip;
 	struct heels_syn o;
 	int use;
@@ -581,12 +680,8 @@ static __always_inline void server_write(struct bpf_sock_ops *ops)
 		heels_count(HEELS_ANSWERED);
 		return;
 	}
-	/* The SYN will be forgotten. */
-	heels_local(ops, &key.local);
-	heels_remote(ops, &key.remote);
 	heels_end_set4(&vip, o.vip, o.vip_port);
-	bpf_map_update_elem(&heels_cookies, &key, &vip, BPF_ANY);
-	heels_count(HEELS_ANSWERED_COOKIE);
+	remember_cookie(ops, &vip);
 }
 
 /* The VIP of a connection that was just accepted, when its SYN has been kept. False when this host has not committed to that. */
@@ -613,16 +708,18 @@ static __always_inline int is_syn_kept(struct bpf_sock_ops *ops)
 	return bpf_load_hdr_opt(ops, &any, sizeof(any), BPF_LOAD_HDR_OPT_TCP_SYN) != -ENOENT;
 }
 
-/* The same when the SYN was forgotten for a cookie. False when the connection came to our own address, perhaps after a cookie that nobody came for. */
+/* The same when the SYN was forgotten for a cookie. False when the connection came to our own address, perhaps after a cookie that nobody came for: that was for a SYN of
+ * another number. */
 static __always_inline int accepted_cookie(struct bpf_sock_ops *ops, struct heels_end *vip)
 {
-	struct heels_tuple key = {};
+	/* Nothing but the SYN was received yet. */
+	struct heels_cookie key = { .syn = ops->rcv_nxt - 1 };
 	struct heels_end *cookie;
 
 	if (is_syn_kept(ops))
 		return 0;
-	heels_local(ops, &key.local);
-	heels_remote(ops, &key.remote);
+	heels_local(ops, &key.ends.local);
+	heels_remote(ops, &key.ends.remote);
 	cookie = bpf_map_lookup_elem(&heels_cookies, &key);
 	if (!cookie)
 		return 0;

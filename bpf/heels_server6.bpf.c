@@ -13,6 +13,7 @@ static __always_inline void scan_options6(struct __sk_buff *skb, const struct he
 
 	s->at = 0;
 	s->verdict = HEELS_OK;
+	s->is_stamped = 0;
 	if (w.length > TCP_OPTIONS_MAX || w.length < 4)
 		return;
 	if (bpf_skb_load_bytes(skb, w.base, w.options.bytes, w.length))
@@ -23,6 +24,7 @@ static __always_inline void scan_options6(struct __sk_buff *skb, const struct he
 /* A SYN with the option that is being decided. */
 struct syn6 {
 	const struct heels_syn6 *option;
+	const struct syn_scan *scan;
 	const struct heels_packet6 *p;
 	/* The outer header's addresses have been held against the VIP, which is the packet's destination. */
 	int wrapped;
@@ -77,7 +79,7 @@ static __always_inline enum heels_verdict decide_socket6(struct __sk_buff *skb, 
 		full = bpf_sk_fullsock(sk);
 		verdict = full && bpf_sk_storage_get(&heels_listeners, full, 0, 0) ? HEELS_OK : HEELS_DECLINE_LISTENER;
 	} else if (sk->state == BPF_TCP_TIME_WAIT) {
-		if (is_same_vip6(s, v))
+		if (is_same_vip6(s, v) && makes_way(sk, syn_number(skb, s->p->l4), s->scan))
 			verdict = HEELS_OK;
 	} else if (is_own_syn(skb, s->p->l4, sk, &s->vip)) {
 		verdict = HEELS_OK;
@@ -146,46 +148,63 @@ static __always_inline int mark_option6(struct __sk_buff *skb, const struct syn6
 }
 
 /* As take_syn. */
-static __always_inline void take_syn6(struct __sk_buff *skb, const struct heels_packet6 *p, int wrapped)
+static __always_inline int take_syn6(struct __sk_buff *skb, const struct heels_packet6 *p, int wrapped)
 {
 	struct syn_scan scan;
-	struct syn6 s = { .option = (void *)&scan.option, .p = p, .wrapped = wrapped };
+	struct syn6 s = { .option = (void *)&scan.option, .scan = &scan, .p = p, .wrapped = wrapped };
 	struct heels_server_vip *v;
 	enum heels_verdict verdict;
 
 	scan_options6(skb, p, &scan);
 	if (!scan.at && scan.verdict != HEELS_DECLINE_MALFORMED)
-		return;
+		return 0;
 	v = syn6_vip(&s);
 	verdict = scan.verdict ? scan.verdict : decide6(skb, &s, v);
 	if (verdict || !v) {
 		heels_count(verdict);
-		return;
+		return 0;
 	}
 	if (mark_option6(skb, &s, v, scan.at) || heels_set_field6(skb, p, HEELS_TCP_URGENT, p->urgent, 0)) {
 		heels_count(HEELS_REWRITE_FAILED);
-		return;
+		return 1;
 	}
-	if (heels_set_source6(skb, p, &s.client) || heels_set_dest6(skb, p, &v->local))
-		return;
-	heels_count(HEELS_COMMITTED);
+	if (!heels_set_source6(skb, p, &s.client) && !heels_set_dest6(skb, p, &v->local))
+		heels_count(HEELS_COMMITTED);
+	return 1;
+}
+
+static __always_inline __u32 state6(struct __sk_buff *skb, const struct heels_end *from, const struct heels_end *to)
+{
+	struct bpf_sock_tuple t;
+
+	heels_tuple6(&t, from, to);
+	return state_at(skb, &t, sizeof(t.ipv6));
+}
+
+/* As meet_plain_syn. */
+static __noinline int meet_plain_syn6(struct __sk_buff *skb)
+{
+	struct heels_packet6 p;
+	struct heels_tuple key;
+
+	if (!heels_parse6(skb, ETH_HLEN, &p))
+		return 0;
+	key.local = p.to;
+	key.remote = p.from;
+	if (bpf_map_lookup_elem(&heels_server_closing, &key) && state6(skb, &p.from, &p.to) == BPF_TCP_TIME_WAIT)
+		bpf_map_delete_elem(&heels_server_closing, &key);
+	return 0;
 }
 
 /* As take_detour. */
 static __always_inline void take_detour6(struct __sk_buff *skb, const struct heels_packet6 *p,
 					 const struct heels_server_vip *v)
 {
-	struct bpf_sock_tuple t;
-	struct bpf_sock *sk;
-	int known;
+	__u32 state = state6(skb, &p->from, &v->local);
 
-	heels_tuple6(&t, &p->from, &v->local);
-	sk = bpf_skc_lookup_tcp(skb, &t, sizeof(t.ipv6), BPF_F_CURRENT_NETNS, 0);
-	if (!sk)
+	if (!state || state == BPF_TCP_LISTEN || is_live(state6(skb, &p->from, &p->to)))
 		return;
-	known = sk->state != BPF_TCP_LISTEN;
-	bpf_sk_release(sk);
-	if (known && !heels_set_dest6(skb, p, &v->local))
+	if (!heels_set_dest6(skb, p, &v->local))
 		heels_count(HEELS_DECAPSULATED_DETOUR);
 }
 
@@ -339,7 +358,7 @@ static __noinline int unwrap6(struct __sk_buff *skb)
 	return unwrap_inner4(skb, &o) ? IPPROTO_IPIP : 0;
 }
 
-/* TCP over IPv6 that has reached us, perhaps inside another packet. */
+/* TCP over IPv6 that has reached us, perhaps inside another packet. True when it is a SYN that we have no part in. */
 static __noinline int take_tcp6(struct __sk_buff *skb, int wrapped)
 {
 	struct heels_server_vip *v;
@@ -347,10 +366,8 @@ static __noinline int take_tcp6(struct __sk_buff *skb, int wrapped)
 
 	if (!heels_parse6(skb, ETH_HLEN, &p))
 		return 0;
-	if ((p.flags & (HEELS_TCP_SYN | HEELS_TCP_ACK)) == HEELS_TCP_SYN) {
-		take_syn6(skb, &p, wrapped);
-		return 0;
-	}
+	if ((p.flags & (HEELS_TCP_SYN | HEELS_TCP_ACK)) == HEELS_TCP_SYN)
+		return !take_syn6(skb, &p, wrapped);
 	v = wrapped ? bpf_map_lookup_elem(&heels_server_vips, &p.to) : 0;
 	if (v)
 		take_detour6(skb, &p, v);
@@ -400,10 +417,10 @@ static __always_inline int server6_ingress(struct __sk_buff *skb)
 		return HEELS_NEXT;
 	if (bpf_skb_load_bytes(skb, ETH_HLEN + __builtin_offsetof(struct ipv6hdr, nexthdr), &next, sizeof(next)))
 		return HEELS_NEXT;
-	if (next == IPPROTO_TCP || next == IPPROTO_HOPOPTS || next == IPPROTO_DSTOPTS)
-		take_tcp6(skb, 0);
-	else
+	if (next != IPPROTO_TCP && next != IPPROTO_HOPOPTS && next != IPPROTO_DSTOPTS)
 		take_wrapped6(skb);
+	else if (take_tcp6(skb, 0))
+		meet_plain_syn6(skb);
 	return HEELS_NEXT;
 }
 
@@ -440,7 +457,6 @@ static __always_inline void server6_reserve(struct bpf_sock_ops *ops)
 static __always_inline void server6_write(struct bpf_sock_ops *ops)
 {
 	struct heels_synack6 answer = { .kind = heels_kind, .length = sizeof(answer), .exid = heels_exid };
-	struct heels_tuple key;
 	struct heels_end vip;
 
 	if (!server6_vip(ops, &vip))
@@ -454,10 +470,7 @@ static __always_inline void server6_write(struct bpf_sock_ops *ops)
 		heels_count(HEELS_ANSWERED);
 		return;
 	}
-	heels_local(ops, &key.local);
-	heels_remote(ops, &key.remote);
-	bpf_map_update_elem(&heels_cookies, &key, &vip, BPF_ANY);
-	heels_count(HEELS_ANSWERED_COOKIE);
+	remember_cookie(ops, &vip);
 }
 
 /* As server_egress_synack. */

@@ -51,14 +51,6 @@ static __always_inline void watch_states(struct bpf_sock_ops *ops)
 	bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 }
 
-/* The socket gets no segment any more, or no program sees it. The release program has been here before; but a segment that came between it and
- * the close has made the entry anew. A socket that had none needs no second look. */
-static __always_inline void sequence_forget(struct bpf_sock_ops *ops, __u32 state)
-{
-	if (!sequence_drop(bpf_get_socket_cookie(ops)) && state != BPF_TCP_CLOSE)
-		bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags & ~BPF_SOCK_OPS_STATE_CB_FLAG);
-}
-
 /* A client that has ended its sending side alone waits for the daemon to end the other one. */
 static __always_inline void state_changed(struct bpf_sock_ops *ops)
 {
@@ -66,8 +58,10 @@ static __always_inline void state_changed(struct bpf_sock_ops *ops)
 	struct psock *ps = sk ? psock_of(sk) : 0;
 	__u32 state = ops->args[1], closed = ps && ps->flags & PSOCK_CLOSED;
 
+	/* The socket gets no segment any more, or no program sees it. The release program has been here before; but a segment that came between it
+	 * and the close has made the entry anew. The flag that calls this stays: another program may have set it, too. */
 	if (closed || state == BPF_TCP_CLOSE)
-		sequence_forget(ops, state);
+		sequence_drop(bpf_get_socket_cookie(ops));
 	if (!ps || closed || state != BPF_TCP_FIN_WAIT1 || ps->flags & PSOCK_ANNOUNCED)
 		return;
 	ps->flags |= PSOCK_ANNOUNCED;

@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/xlb-project/xlb/bench/accept"
 )
 
 const (
@@ -82,29 +84,16 @@ func Serve(ctx context.Context, o Options) error {
 	var accepting sync.WaitGroup
 	errs := make([]error, len(listeners))
 	for i, l := range listeners {
-		accepting.Go(func() { errs[i] = accept(l, o.Next, answer) })
+		accepting.Go(func() {
+			errs[i] = accept.Each(l, func(conn net.Conn) error {
+				s := server{conn: conn, r: bufio.NewReaderSize(conn, readBuffer), next: o.Next, answer: answer}
+				defer s.hangUp()
+				return s.serve()
+			})
+		})
 	}
 	accepting.Wait()
 	return errors.Join(errs...)
-}
-
-// accept serves until the listener is closed.
-func accept(l net.Listener, next netip.AddrPort, answer []byte) error {
-	for {
-		conn, err := l.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		go func() {
-			s := server{conn: conn, r: bufio.NewReaderSize(conn, readBuffer), next: next, answer: answer}
-			// Whatever ends a connection, its client sees it too.
-			_ = s.serve()
-			s.close()
-		}()
-	}
 }
 
 // server is one connection from a client; only its own goroutine uses it.
@@ -116,11 +105,6 @@ type server struct {
 	// up is the connection to the next service, nil before the first request.
 	up  net.Conn
 	upR *bufio.Reader
-}
-
-func (s *server) close() {
-	s.conn.Close()
-	s.hangUp()
 }
 
 func (s *server) hangUp() {

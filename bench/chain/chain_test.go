@@ -6,12 +6,12 @@ import (
 	"bufio"
 	"context"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/xlb-project/xlb/test/tcptest"
 )
 
 func TestHeadsAreReadWithTheLengthOfTheirBody(t *testing.T) {
@@ -39,17 +39,6 @@ func TestHeadsAreReadWithTheLengthOfTheirBody(t *testing.T) {
 	}
 }
 
-// freeAddress is one that nobody listens on.
-func freeAddress(t *testing.T) netip.AddrPort {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return netip.MustParseAddrPort(l.Addr().String())
-}
-
 func serve(t *testing.T, o Options) {
 	t.Helper()
 	stopped := make(chan error)
@@ -72,12 +61,12 @@ func serve(t *testing.T, o Options) {
 }
 
 func TestAnswersComeBackThroughTheChain(t *testing.T) {
-	last := Options{Listen: freeAddress(t), Count: 2, Body: 5}
+	last := Options{Listen: tcptest.FreeAddress(t), Count: 2, Body: 5}
 	serve(t, last)
 	// The second address of the last service is asked.
-	middle := Options{Listen: freeAddress(t), Count: 1, Next: Addresses(last.Listen, 2)[1]}
+	middle := Options{Listen: tcptest.FreeAddress(t), Count: 1, Next: Addresses(last.Listen, 2)[1]}
 	serve(t, middle)
-	front := Options{Listen: freeAddress(t), Count: 1, Next: middle.Listen}
+	front := Options{Listen: tcptest.FreeAddress(t), Count: 1, Next: middle.Listen}
 	serve(t, front)
 	for range 2 {
 		response, err := http.Post("http://"+front.Listen.String()+"/", "text/plain", strings.NewReader(strings.Repeat("y", 100_000)))
@@ -93,7 +82,7 @@ func TestAnswersComeBackThroughTheChain(t *testing.T) {
 }
 
 func TestChainThatIsBrokenAnswersSo(t *testing.T) {
-	o := Options{Listen: freeAddress(t), Count: 1, Next: freeAddress(t)}
+	o := Options{Listen: tcptest.FreeAddress(t), Count: 1, Next: tcptest.Refusing(t)}
 	serve(t, o)
 	response, err := http.Get("http://" + o.Listen.String() + "/")
 	if err != nil {
@@ -106,7 +95,7 @@ func TestChainThatIsBrokenAnswersSo(t *testing.T) {
 }
 
 func TestAwaitWaitsForTheLastService(t *testing.T) {
-	o := Options{Listen: freeAddress(t), Count: 2}
+	o := Options{Listen: tcptest.FreeAddress(t), Count: 2}
 	serve(t, o)
 	begin := time.Now()
 	if at, err := Await(t.Context(), Addresses(o.Listen, 2)); err != nil || at.Before(begin) {

@@ -5,7 +5,6 @@ package control
 import (
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/xlb-project/xlb/bench/load"
+	"github.com/xlb-project/xlb/test/tcptest"
 )
 
 func TestLags(t *testing.T) {
@@ -47,7 +47,7 @@ func TestLags(t *testing.T) {
 // A client that takes everything at once sees changes at the rate asked for, one endpoint each, and the report has how long it took to answer.
 func TestChangesAreSentAndAnswersCounted(t *testing.T) {
 	o := Options{
-		Listen: free(t), Report: free(t), Front: netip.MustParseAddrPort("127.80.0.1:80"), First: netip.MustParseAddrPort("127.90.0.1:1"), Other: netip.MustParseAddrPort("127.95.0.1:1"),
+		Listen: tcptest.FreeAddress(t), Report: tcptest.FreeAddress(t), Front: netip.MustParseAddrPort("127.80.0.1:80"), First: netip.MustParseAddrPort("127.90.0.1:1"), Other: netip.MustParseAddrPort("127.95.0.1:1"),
 		Services: 20, Endpoints: 3, Rate: 50,
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -104,14 +104,4 @@ func get(ctx context.Context, url string) (string, error) {
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	return string(body), err
-}
-
-func free(t *testing.T) netip.AddrPort {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return netip.MustParseAddrPort(l.Addr().String())
 }

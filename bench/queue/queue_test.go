@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/xlb-project/xlb/test/tcptest"
 )
 
 func TestAccountsWeightByTime(t *testing.T) {
@@ -30,17 +32,6 @@ func TestAccountsWeightByTime(t *testing.T) {
 	if diff := cmp.Diff(l.take(), Account{Mean: 2, Max: 2}); diff != "" {
 		t.Errorf("the next account (-got +want):\n%s", diff)
 	}
-}
-
-// freeAddress is one that nobody listens on.
-func freeAddress(t *testing.T) netip.AddrPort {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return netip.MustParseAddrPort(l.Addr().String())
 }
 
 func serve(t *testing.T, o StationOptions) {
@@ -79,7 +70,7 @@ func accountOf(t *testing.T, station netip.AddrPort) (a Account) {
 
 func TestClientsAskAtTheirRateAndStationsTakeTheirTime(t *testing.T) {
 	const service = 5 * time.Millisecond
-	o := StationOptions{Listen: freeAddress(t), Service: service, Workers: 8}
+	o := StationOptions{Listen: tcptest.FreeAddress(t), Service: service, Workers: 8}
 	serve(t, o)
 	report, err := Run(t.Context(), Options{Targets: []netip.AddrPort{o.Listen}, Rate: 200, Connections: 16, Duration: 2 * time.Second, Seed: 1})
 	if err != nil {
@@ -100,7 +91,7 @@ func TestClientsAskAtTheirRateAndStationsTakeTheirTime(t *testing.T) {
 
 func TestRequestsBeyondTheWorkersWait(t *testing.T) {
 	const service, connections = 20 * time.Millisecond, 8
-	o := StationOptions{Listen: freeAddress(t), Service: service, Workers: 1}
+	o := StationOptions{Listen: tcptest.FreeAddress(t), Service: service, Workers: 1}
 	serve(t, o)
 	report, err := Run(t.Context(), Options{Targets: []netip.AddrPort{o.Listen}, Rate: 300, Connections: connections, Duration: 300 * time.Millisecond, Seed: 1})
 	if err != nil {
@@ -116,7 +107,7 @@ func TestRequestsBeyondTheWorkersWait(t *testing.T) {
 
 func TestClosedLoopAsksAgainWhenItIsAnswered(t *testing.T) {
 	const service, connections = 5 * time.Millisecond, 3
-	o := StationOptions{Listen: freeAddress(t), Service: service, Workers: connections}
+	o := StationOptions{Listen: tcptest.FreeAddress(t), Service: service, Workers: connections}
 	serve(t, o)
 	report, err := Run(t.Context(), Options{Targets: []netip.AddrPort{o.Listen}, Connections: connections, Duration: time.Second})
 	if err != nil {

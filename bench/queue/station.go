@@ -6,13 +6,14 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"time"
+
+	"github.com/xlb-project/xlb/bench/accept"
 )
 
 // AccountPath of a station is answered with its Account in JSON, which begins anew.
@@ -61,25 +62,7 @@ func Serve(ctx context.Context, o StationOptions) error {
 		}
 		go s.work(t)
 	}
-	return s.accept(listener)
-}
-
-// accept serves until the listener is closed.
-func (s *station) accept(listener net.Listener) error {
-	for {
-		conn, err := listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		go func() {
-			defer conn.Close()
-			// Whatever ends a connection, its client sees it too.
-			_ = s.serve(conn)
-		}()
-	}
+	return accept.Each(listener, s.serve)
 }
 
 // work serves one request after the other, for ever.

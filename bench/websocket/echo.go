@@ -5,7 +5,6 @@ package websocket
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +12,8 @@ import (
 	"net/netip"
 	"runtime"
 	"strings"
+
+	"github.com/xlb-project/xlb/bench/accept"
 )
 
 // Serve returns every message to its sender, and answers every other request
@@ -25,25 +26,7 @@ func Serve(ctx context.Context, address netip.AddrPort) error {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { listener.Close() })()
-	return accept(listener)
-}
-
-// accept serves until the listener is closed.
-func accept(listener net.Listener) error {
-	for {
-		conn, err := listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		go func() {
-			defer conn.Close()
-			// Whatever ends a connection, its client sees it too.
-			_ = serve(conn)
-		}()
-	}
+	return accept.Each(listener, serve)
 }
 
 // serve answers requests until one upgrades, then echoes.

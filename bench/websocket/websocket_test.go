@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/xlb-project/xlb/bench/accept"
 )
 
 func TestFramesSurviveTheWayThere(t *testing.T) {
@@ -74,7 +76,7 @@ func target(t *testing.T, serve func(net.Listener)) netip.AddrPort {
 }
 
 func TestMessagesComeBack(t *testing.T) {
-	echo := target(t, func(l net.Listener) { _ = accept(l) })
+	echo := target(t, func(l net.Listener) { _ = accept.Each(l, serve) })
 	for _, size := range []int{1, 16, 1024, MaxMessage} {
 		report, err := Run(context.Background(), Options{
 			Targets: []netip.AddrPort{echo}, Connections: 3, Message: size, Duration: 20 * time.Millisecond,
@@ -89,7 +91,7 @@ func TestMessagesComeBack(t *testing.T) {
 }
 
 func TestServerAnswersPlainRequests(t *testing.T) {
-	echo := target(t, func(l net.Listener) { _ = accept(l) })
+	echo := target(t, func(l net.Listener) { _ = accept.Each(l, serve) })
 	response, err := http.Get("http://" + echo.String() + "/")
 	if err != nil {
 		t.Fatal(err)

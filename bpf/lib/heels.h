@@ -9,10 +9,11 @@
 
 enum heels_limits {
 	/* Changes with every type below: an agent does not take over the pinned maps of another number. */
-	HEELS_ABI = 2,
+	HEELS_ABI = 3,
 	/* VIPs of the client role; a reset or an ICMP error is looked up under each. */
 	HEELS_CLIENT_VIPS = 64,
 	HEELS_SERVER_VIPS = 256,
+	/* Of one role. Maps have room for both roles, and for what a configuration and the one before it name. */
 	HEELS_PREFIXES = 4096,
 	/* Pairs of VIP and server that are counted apart. */
 	HEELS_BACKENDS = 8192,
@@ -80,7 +81,8 @@ enum heels_verdict {
 	HEELS_DECLINE_LISTENER,
 	HEELS_DECLINE_EXTENSION,
 	HEELS_DECLINE_PORT,
-	HEELS_DECLINE_LAST = HEELS_DECLINE_PORT,
+	HEELS_DECLINE_AGENT,
+	HEELS_DECLINE_LAST = HEELS_DECLINE_AGENT,
 	/* Server: the rest of the handshake. */
 	HEELS_ANSWERED,
 	HEELS_ANSWERED_COOKIE,
@@ -253,6 +255,12 @@ struct heels_hop {
 struct heels_tuple {
 	struct heels_end local;
 	struct heels_end remote;
+};
+
+/* A handshake under SYN cookies, as the host's own stack sees it: the client's first sequence number, in host order, tells it from others of the same ends. */
+struct heels_cookie {
+	struct heels_tuple ends;
+	__u32 syn;
 };
 
 /* What stands for the flow of a connection that has no socket any more. */

@@ -6,6 +6,8 @@
 #ifndef XLB_HEELS_CONFIRM_H
 #define XLB_HEELS_CONFIRM_H
 
+#include <bpf/bpf_core_read.h>
+
 #include "heels_packet.h"
 
 #define HEELS_TCP_ACK_SEQ 8
@@ -38,6 +40,14 @@ struct heels_ended_queue {
 	__uint(max_entries, HEELS_ENDED);
 	__type(value, struct heels_ended);
 } heels_ended_now SEC(".maps"), heels_ended_later SEC(".maps");
+
+/* CLOCK_MONOTONIC, ns, until which balancers will be told of ends. One entry. Writer: agent. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, __u64);
+	__uint(max_entries, 1);
+} heels_confirm_until SEC(".maps");
 
 static __always_inline int heels_after(__u32 a, __u32 b)
 {
@@ -189,6 +199,15 @@ static __always_inline int confirm_is_held(const struct heels_packet *p, const s
 	       !heels_end_is(&e->balancer, p->saddr, p->source);
 }
 
+/* Whether somebody will tell the balancer of the end. */
+static __always_inline int confirm_is_told(void)
+{
+	__u32 zero = 0;
+	__u64 *until = bpf_map_lookup_elem(&heels_confirm_until, &zero);
+
+	return until && *until > bpf_ktime_get_ns();
+}
+
 /* Whether a SYN that stays as it is comes to a listener that will answer, and the client's end is nobody's. */
 static __always_inline enum heels_verdict confirm_decide(struct __sk_buff *skb, const struct heels_packet *p,
 							 const struct heels_syn *o, const struct heels_server_vip *v)
@@ -203,6 +222,8 @@ static __always_inline enum heels_verdict confirm_decide(struct __sk_buff *skb, 
 	struct bpf_sock *sk, *full;
 	int taken;
 
+	if (!confirm_is_told())
+		return HEELS_DECLINE_AGENT;
 	/* A client on the balancer itself: nobody could tell its two ways apart. */
 	if (o->client == p->saddr)
 		return HEELS_DECLINE_CLIENT;
@@ -368,8 +389,8 @@ static __always_inline int confirm_meet_syn(struct __sk_buff *skb, const struct 
 		heels_set_source(skb, p, heels_ip(&e->balancer), e->balancer.port);
 		return 1;
 	}
-	e = bpf_map_lookup_elem(&heels_confirm_other, &key);
-	if (e && !e->since)
+	/* Of a handshake, too: whoever has it has a socket for this SYN now, and will not send directly. */
+	if (bpf_map_lookup_elem(&heels_confirm_other, &key))
 		bpf_map_delete_elem(&heels_confirm_other, &key);
 	return 0;
 }
@@ -396,15 +417,39 @@ static __always_inline void confirm_remember(const struct heels_tuple *key, cons
 	bpf_map_update_elem(&heels_server_closing, &at, &closing, BPF_ANY);
 }
 
+/* Whether the socket that a segment comes to may have sent what that acknowledges. One that was made up says nothing of its connection. */
+static __always_inline int confirm_is_genuine(struct bpf_sock *sk, __u32 acknowledged)
+{
+	struct tcp_request_sock *half;
+	struct bpf_tcp_sock *tp;
+	struct bpf_sock *full;
+
+	if (sk->state == BPF_TCP_NEW_SYN_RECV) {
+		half = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_request_sock));
+		return acknowledged == half->snt_isn + 1;
+	}
+	full = sk->state != BPF_TCP_LISTEN ? bpf_sk_fullsock(sk) : 0;
+	tp = full ? bpf_tcp_sock(full) : 0;
+	return tp && !heels_after(acknowledged, tp->snd_nxt) &&
+	       !heels_after(tp->snd_una - (__u32)tp->bytes_acked, acknowledged);
+}
+
 /* The first direct segment of a connection, or the first since its client has returned to the balancer. */
 static __always_inline void confirm_first(struct __sk_buff *skb, const struct heels_packet *p,
 					  const struct heels_tuple *key, struct heels_confirmed *e)
 {
 	__u32 mark = heels_tcp_word(skb, p, HEELS_TCP_ACK_SEQ);
+	struct bpf_sock *sk = confirm_socket(skb, key, e), *full = 0;
 	struct heels_confirmed *live;
-	struct bpf_sock *sk, *full = 0;
 	struct heels_flow *f;
+	int is_genuine;
 
+	if (!sk)
+		return;
+	is_genuine = confirm_is_genuine(sk, mark);
+	bpf_sk_release(sk);
+	if (!is_genuine)
+		return;
 	e->mark = mark;
 	__sync_lock_test_and_set(&e->heard, 1);
 	/* The handshake may end on another CPU: confirm_accept. */

@@ -55,7 +55,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__type(key, __u16);
 	__type(value, __u8);
-	__uint(max_entries, HEELS_SERVER_VIPS);
+	__uint(max_entries, 2 * HEELS_SERVER_VIPS);
 } heels_ports SEC(".maps");
 
 /* Balancers, clients and backends that a VIP allows. Writer: agent. */
@@ -64,7 +64,7 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct heels_prefix);
 	__type(value, __u8);
-	__uint(max_entries, HEELS_PREFIXES);
+	__uint(max_entries, 4 * HEELS_PREFIXES);
 } heels_prefixes SEC(".maps");
 
 /* Connections of the client role, from connect() on. Writer: sock_ops of the client. Gone with the socket. */
@@ -107,10 +107,10 @@ struct {
 	__uint(max_entries, HEELS_HOPS);
 } heels_client_hops SEC(".maps");
 
-/* Handshakes under SYN cookies, which keep no SYN: server and client to VIP. Writer: sock_ops at the SYN-ACK. */
+/* Handshakes under SYN cookies, which keep no SYN, and their VIPs. Writer: sock_ops at the SYN-ACK. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__type(key, struct heels_tuple);
+	__type(key, struct heels_cookie);
 	__type(value, struct heels_end);
 	__uint(max_entries, HEELS_COOKIES);
 } heels_cookies SEC(".maps");

@@ -32,6 +32,7 @@ struct sock_common {
 	__u32 skc_rcv_saddr;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
+	__u32 skc_tw_rcv_nxt;
 };
 
 struct sock {
@@ -55,6 +56,18 @@ struct tcp_sock {
 
 struct tcp_request_sock {
 	__u32 rcv_isn;
+	__u32 snt_isn;
+};
+
+struct inet_timewait_sock {
+	struct sock_common __tw_common;
+	volatile unsigned char tw_substate;
+};
+
+struct tcp_timewait_sock {
+	struct inet_timewait_sock tw_sk;
+	__u32 tw_ts_recent;
+	int tw_ts_recent_stamp;
 };
 
 #pragma clang attribute pop

@@ -205,6 +205,11 @@ static __always_inline long request_named(struct request_scan *r)
 			return request_fail(r, HANDOVER_MALFORMED);
 		r->flags |= SCAN_CHUNKED;
 		return 0;
+	case FIELD_UPGRADE:
+		if (r->flags & SCAN_UPGRADE)
+			return request_fail(r, HANDOVER_UPGRADE);
+		r->flags |= SCAN_UPGRADE;
+		return 0;
 	case FIELD_HTTP2_SETTINGS:
 		return request_fail(r, HANDOVER_UPGRADE);
 	case FIELD_HOP_BY_HOP:
@@ -236,7 +241,6 @@ static __always_inline long request_field_ended(struct request_scan *r)
 	case FIELD_CONNECTION:
 		return request_connection_ended(r);
 	case FIELD_UPGRADE:
-		r->flags |= SCAN_UPGRADE;
 		return field_is_websocket(f) ? 0 : request_fail(r, HANDOVER_UPGRADE);
 	case FIELD_EXPECT:
 		return field_is_continue(f) ? 0 : request_fail(r, HANDOVER_EXPECT);
@@ -522,7 +526,8 @@ static __always_inline enum verdict request_judge(const struct request_scan *r)
 
 	if (r->lines > MAX_LINES)
 		return HANDOVER_HEAD_TOO_LONG;
-	if (!(r->flags & SCAN_HAS_HOST) || !r->host_len)
+	/* What begins with a colon names no host (RFC 9110, section 4.2.1). */
+	if (!(r->flags & SCAN_HAS_HOST) || !r->host_len || r->authority[0] == ':')
 		return HANDOVER_HOST;
 	if (r->table_flags & TABLE_CUTS_PORTS && r->port_at)
 		return HANDOVER_HOST;
@@ -597,6 +602,9 @@ static __always_inline long response_field_ended(struct slot *s)
 	case FIELD_CONNECTION:
 		if (!field_is_keep_alive(f))
 			s->head.flags |= SCAN_CONNECTION;
+		return 0;
+	case FIELD_TRAILER:
+		return field_announces_plainly(f) ? 0 : response_fail(s, VERDICT_SPILL_FRAMING);
 	}
 	return 0;
 }

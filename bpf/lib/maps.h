@@ -243,7 +243,7 @@ struct {
 } slow_conns SEC(".maps");
 
 /* Where the next segment begins that a p-sock or s-sock gets from the daemon, by the socket's cookie: see lib/segment.h. Writers: receive
- * verdict; the release program and sock_ops take entries out. As many as the entries of `psocks` and `ssocks`, and room for what they left. */
+ * verdict; the release program and sock_ops take entries out, and the daemon those that they could not. As many as the entries of `psocks` and `ssocks`, and room for what they left. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -404,12 +404,13 @@ static __always_inline void sequence_put(__u64 cookie, __u64 next)
 	bpf_map_update_elem(&receive_sequences, &key, &next, BPF_ANY);
 }
 
-/* False: there was none. Most sockets have none, and to look costs no lock. */
-static __always_inline int sequence_drop(__u64 cookie)
+/* Most sockets have none, and to look costs no lock. */
+static __always_inline void sequence_drop(__u64 cookie)
 {
 	struct cookie_key key = cookie_key(cookie);
 
-	return bpf_map_lookup_elem(&receive_sequences, &key) && !bpf_map_delete_elem(&receive_sequences, &key);
+	if (bpf_map_lookup_elem(&receive_sequences, &key))
+		bpf_map_delete_elem(&receive_sequences, &key);
 }
 
 #endif

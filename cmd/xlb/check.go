@@ -27,7 +27,7 @@ The verdict is "fast path", "slow path only" (requests are served, but through t
 daemon), or "cannot run". Exit code 2 means that the machine cannot run XLB or that the
 configuration is not valid.`,
 		Example: "  xlb check\n  xlb check --config envoy.yaml\n  xlb check --output json",
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 	}
 	c.Flags().StringVarP(&file, "config", "c", "", "Envoy v3 bootstrap `file`, YAML or JSON, to check too")
 	c.Flags().BoolVar(&envoyHeaders, "envoy-headers", false, "with --config: as \"xlb run --envoy-headers\" would read it")

@@ -100,7 +100,7 @@ func TestCheckExitCodeAndTextFollowTheVerdict(t *testing.T) {
 			if err := r.print(&env{stdout: &out}, formatText); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, "check-"+strings.ReplaceAll(string(tt.verdict), " ", "-")+".txt", out.String())
+			compareOutput(t, "check-"+strings.ReplaceAll(string(tt.verdict), " ", "-")+".txt", out.String())
 		})
 	}
 }

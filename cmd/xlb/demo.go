@@ -44,7 +44,7 @@ latency beside a direct connection, and beside Envoy if it is installed (XLB_ENV
 Everything runs in a cgroup of its own on loopback addresses, and nothing is left behind.
 It needs root, cgroup v2 and nginx.`,
 		Example: "  xlb demo\n  xlb demo --output json",
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 	}
 	output := outputFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {

@@ -70,7 +70,7 @@ func demoClientCommand(e *env) *cobra.Command {
 		Use:    "demo-client",
 		Short:  "The client of the demonstration",
 		Hidden: true,
-		Args:   cobra.NoArgs,
+		Args:   noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var spec clientSpec
 			if err := json.NewDecoder(os.Stdin).Decode(&spec); err != nil {

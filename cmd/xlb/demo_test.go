@@ -245,5 +245,5 @@ func TestDemoReportText(t *testing.T) {
 	if err := r.print(&out); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "demo.txt", out.String())
+	compareOutput(t, "demo.txt", out.String())
 }

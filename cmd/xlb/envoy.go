@@ -212,7 +212,7 @@ func (f *envoyFlags) runFlags(e *env) (*runFlags, io.WriteCloser, error) {
 	if f.logPath != "" {
 		file, err := os.OpenFile(f.logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		if err != nil {
-			return nil, nil, fmt.Errorf("--log-path: %w", err)
+			return nil, nil, fmt.Errorf("--log-path: %w; name a file that can be written, or leave the option out for standard error", err)
 		}
 		log = file
 	}

@@ -47,7 +47,7 @@ func TestExplainPrintsAnAccount(t *testing.T) {
 			if code != tt.code {
 				t.Errorf("code: got %d, want %d", code, tt.code)
 			}
-			golden(t, "explain-"+tt.name+".txt", stdout+stderr)
+			compareOutput(t, "explain-"+tt.name+".txt", stdout+stderr)
 		})
 	}
 }
@@ -74,7 +74,7 @@ func TestExplainSaysWhatIsWrongWithTheQuestion(t *testing.T) {
 		args, where []string
 		want        string
 	}{
-		{[]string{"GET"}, file, "explain: want a method and a URL, as in: xlb explain GET http://127.80.0.1:8080/cart"},
+		{[]string{"GET"}, file, "explain: want a method and a URL, as in: xlb explain GET http://127.80.0.1:8080/cart; see: xlb explain --help"},
 		{[]string{"G T", "http://a/"}, live, `method "G T": want a method such as GET`},
 		{[]string{"GET", "https://a/"}, live, `url "https://a/": ` + want},
 		{[]string{"GET", "a/b"}, file, `url "a/b": ` + want},

@@ -95,7 +95,7 @@ func TestGetPrintsTables(t *testing.T) {
 			if code != exitOK || stderr != "" {
 				t.Fatalf("code %d, stderr %q", code, stderr)
 			}
-			golden(t, "get-"+r.name+".txt", stdout)
+			compareOutput(t, "get-"+r.name+".txt", stdout)
 		})
 	}
 }

@@ -29,11 +29,14 @@ of them has none, connections take the balancer's own path.`,
 		Example: `  xlb heels check --config heels.yaml
   xlb heels run --config heels.yaml --admin 127.0.0.1:15001
   xlb heels probe 10.0.0.100:80`,
-		Args: cobra.NoArgs,
 	}
 	c.AddCommand(heelsRunCommand(e), heelsCheckCommand(e), heelsProbeCommand(e), heelsStatusCommand(e), heelsConnsCommand(e),
 		heelsDrainCommand(e, "drain", true), heelsDrainCommand(e, "undrain", false), heelsDetachCommand(e))
 	return c
+}
+
+func errNoHeelsFile(verb string) error {
+	return fmt.Errorf("--config: required: give a file of kind heels, as in: xlb heels %s --config heels.yaml", verb)
 }
 
 func pinFlag(c *cobra.Command) *string {
@@ -56,7 +59,7 @@ keys; one that cannot be used changes nothing. SIGTERM ends the agent and leaves
 force, for the sake of connections; the next agent takes them over without a gap. To end
 that too: xlb heels detach.`,
 		Example: "  xlb heels run --config heels.yaml\n  xlb heels run --config heels.yaml --admin 127.0.0.1:15001",
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 	}
 	flags := c.Flags()
 	flags.StringVarP(&f.config, "config", "c", "", "`file` of kind heels, YAML or JSON (required)")
@@ -69,7 +72,7 @@ that too: xlb heels detach.`,
 
 func (f *heelsRunFlags) run(ctx context.Context, e *env) error {
 	if f.config == "" {
-		return refused(errors.New("--config: required: give a file of kind heels, as in: xlb heels run --config heels.yaml"))
+		return refused(errNoHeelsFile("run"))
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
@@ -92,6 +95,9 @@ func (f *heelsRunFlags) run(ctx context.Context, e *env) error {
 	if err := checkCgroup(cgroup); err != nil {
 		return refused(err)
 	}
+	if err := check.Privileges(); err != nil {
+		return refused(err)
+	}
 	agent, err := heels.Start(cfg, *f.pin, cgroup)
 	if err != nil {
 		logDetail(log, err)
@@ -105,7 +111,7 @@ func (f *heelsRunFlags) run(ctx context.Context, e *env) error {
 		if err != nil {
 			return err
 		}
-		go func() { served <- admin.Serve(ctx, l, agent.Handler(), log) }()
+		go func() { served <- admin.Serve(ctx, l, admin.WithoutParameters(agent.Handler()), log) }()
 	}
 	for {
 		select {
@@ -145,6 +151,13 @@ func heelsRefused(err error) error {
 	if errors.As(err, &field) || errors.As(err, &pin) || errors.As(err, &flows) {
 		return refused(err)
 	}
+	if err == nil {
+		return nil
+	}
+	// What the kernel refuses, and why.
+	if said := explained(err, false, check.Privileged()); said != err {
+		return refused(said)
+	}
 	return err
 }
 
@@ -162,10 +175,16 @@ func heelsDrainCommand(_ *env, name string, on bool) *cobra.Command {
 	c := &cobra.Command{
 		Use:   name + " client|server",
 		Short: "Send new connections through the balancer; those that there are go on",
-		Args:  cobra.ExactArgs(1),
+		Long: `Tells one role of this host's agent to offer (client) or answer (server) nothing more: new
+connections take the balancer's own path, and those around it go on. It holds until "xlb heels
+undrain", whether the agent runs or not.`,
+		Example: "  xlb heels " + name + " client\n  xlb heels " + name + " server",
+		Args:    oneArgument("client or server", "client"),
 	}
 	if !on {
 		c.Short = "Take new connections around the balancer again"
+		c.Long = `Ends "xlb heels drain" for one role of this host's agent: new connections go around the balancer
+again.`
 	}
 	pin := pinFlag(c)
 	c.RunE = func(_ *cobra.Command, args []string) error {
@@ -183,7 +202,11 @@ func heelsDetachCommand(_ *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "detach",
 		Short: "Take programs and pins away, when no connection depends on them",
-		Args:  cobra.NoArgs,
+		Long: `Takes away what the agent has attached and pinned. While connections depend on it, it is
+refused: drain both roles first and wait for their end, or break them with --force. End the
+agent before.`,
+		Example: "  xlb heels detach\n  xlb heels detach --force",
+		Args:    noArguments,
 	}
 	c.Flags().BoolVar(&force, "force", false, "break the connections that depend on them")
 	pin := pinFlag(c)

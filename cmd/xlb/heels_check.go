@@ -20,13 +20,14 @@ func heelsCheckCommand(e *env) *cobra.Command {
 		Long: `Reads a configuration and looks at this machine: kernel, interfaces, reverse path filter,
 routes, listeners, firewall. Changes and attaches nothing. Exit code 2 means that the agent
 could not run.`,
-		Args: cobra.NoArgs,
+		Example: "  xlb heels check --config heels.yaml\n  xlb heels check --config heels.yaml --output json",
+		Args:    noArguments,
 	}
 	c.Flags().StringVarP(&file, "config", "c", "", "`file` of kind heels (required)")
 	pin, output := pinFlag(c), outputFlag(c)
 	c.RunE = func(*cobra.Command, []string) error {
 		if file == "" {
-			return refused(errors.New("--config: required"))
+			return refused(errNoHeelsFile("check"))
 		}
 		cfg, err := heels.Load(file)
 		if err != nil {
@@ -72,7 +73,8 @@ whether that server confirms what is sent to it. In confirm mode the first paylo
 first that goes directly: --send names one, best a request that the service understands.
 Must run in the agent's network namespace and cgroup. Exit code 1 means that the connection
 did not go around the balancer.`,
-		Args: cobra.ExactArgs(1),
+		Example: "  xlb heels probe 10.0.0.100:80\n  xlb heels probe 10.0.0.100:80 --send $'HEAD / HTTP/1.0\\r\\n\\r\\n' --output json",
+		Args:    oneArgument("an address with a port", "10.0.0.100:80"),
 	}
 	pin, output := pinFlag(c), outputFlag(c)
 	send := c.Flags().String("send", "", "`text` to send as payload (default: none)")

@@ -19,7 +19,11 @@ func heelsStatusCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show VIPs, servers and counters; the agent need not run",
-		Args:  cobra.NoArgs,
+		Long: `Shows what the programs of this host do: where they are attached, the VIPs of both roles, the
+servers that connections go to directly, and what has been decided how often. It reads what is
+pinned.`,
+		Example: "  xlb heels status\n  xlb heels status --output json",
+		Args:    noArguments,
 	}
 	pin, output := pinFlag(c), outputFlag(c)
 	c.RunE = func(*cobra.Command, []string) error {
@@ -89,7 +93,10 @@ func heelsConnsCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "conns",
 		Short: "Show the live connections; the agent need not run",
-		Args:  cobra.NoArgs,
+		Long: `Shows the connections to VIPs that this host is an end of: which server has each, and whether it
+goes around the balancer. It reads what is pinned, and the kernel's list of sockets.`,
+		Example: "  xlb heels conns\n  xlb heels conns --output json",
+		Args:    noArguments,
 	}
 	pin, output := pinFlag(c), outputFlag(c)
 	c.RunE = func(*cobra.Command, []string) error {

@@ -21,6 +21,9 @@ func explained(err error, fastPath, privileged bool) error {
 	switch {
 	case isOfDescriptors(err):
 		return fmt.Errorf("too few descriptors are allowed to start: %s; raise the limit (ulimit -n %d, or LimitNOFILE=%[2]d in the unit), and see: xlb check", oneLine(err), check.RecommendedFiles)
+	case errors.Is(err, unix.ENOMEM):
+		return fmt.Errorf("too little memory is allowed to start: %s; the kernel's maps are charged to the daemon's cgroup: raise its limit (memory.max, or MemoryMax= in the unit) to %d MiB or more",
+			oneLine(err), check.LeastMemory>>20)
 	case isOfFile(err):
 		return err
 	case datapath.Unsupported(err) && privileged && fastPath:

@@ -47,6 +47,8 @@ func TestKernelsRefusalIsExplainedInOneLine(t *testing.T) {
 		{"feature", errFeature, on, full, []string{"kernel " + release, "attach sock_release: not supported", "--fast-path=off", "xlb check"}},
 		{"too few descriptors", fmt.Errorf("create socket map: %w", syscall.EMFILE), on, full, []string{"too few descriptors", "create socket map", "ulimit -n", "LimitNOFILE"}},
 		{"too few descriptors, not wrapped", errors.New("copy descriptor: " + syscall.EMFILE.Error()), on, full, []string{"too few descriptors", "ulimit -n"}},
+		{"too little memory", fmt.Errorf("load kernel programs: map psocks: %w", syscall.ENOMEM), on, full, []string{"too little memory", "map psocks", "memory.max", "128 MiB"}},
+		{"too little memory for the verifier", &ebpf.VerifierError{Cause: syscall.ENOMEM}, on, full, []string{"too little memory", "memory.max"}},
 		{"feature without the fast path", errFeature, off, full, []string{"kernel " + release + " lacks what XLB needs", "boot another", "xlb check"}},
 	}
 	for _, tt := range tests {

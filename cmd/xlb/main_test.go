@@ -6,21 +6,20 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/check"
 	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // TestMain plays the processes that a demonstration starts from this binary.
 func TestMain(m *testing.M) {
@@ -43,36 +42,38 @@ func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
-func golden(t *testing.T, name, got string) {
+func compareOutput(t *testing.T, name, got string) {
 	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
+	golden.Compare(t, filepath.Join("testdata", name), got)
 }
 
-func TestHelp(t *testing.T) {
-	tests := [][]string{
-		{}, {"run"}, {"check"}, {"get"}, {"explain"}, {"version"}, {"demo"}, {"envoy"},
-		{"heels"}, {"heels", "run"}, {"heels", "check"}, {"heels", "probe"}, {"heels", "drain"}, {"heels", "detach"},
+// commands are all that a user sees, the root first.
+func commands() []*cobra.Command {
+	var below func(c *cobra.Command) []*cobra.Command
+	below = func(c *cobra.Command) []*cobra.Command {
+		list := []*cobra.Command{c}
+		for _, sub := range c.Commands() {
+			if !sub.Hidden {
+				list = append(list, below(sub)...)
+			}
+		}
+		return list
 	}
-	for _, args := range tests {
-		name := strings.Join(append([]string{"xlb"}, args...), "-")
+	return below(rootCommand(&env{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}))
+}
+
+// words are a command's name as it is called.
+func words(c *cobra.Command) []string { return strings.Fields(c.CommandPath())[1:] }
+
+func TestHelp(t *testing.T) {
+	for _, c := range commands() {
+		name := strings.ReplaceAll(c.CommandPath(), " ", "-")
 		t.Run(name, func(t *testing.T) {
-			code, stdout, stderr := call(t, append(args, "--help")...)
+			code, stdout, stderr := call(t, append(words(c), "--help")...)
 			if code != exitOK || stderr != "" {
 				t.Errorf("code %d, stderr %q", code, stderr)
 			}
-			golden(t, name+".help", stdout)
+			compareOutput(t, name+".help", stdout)
 		})
 	}
 }
@@ -82,16 +83,48 @@ func TestNoVerbGetsTheHelp(t *testing.T) {
 	if code != exitOK || stderr != "" {
 		t.Errorf("code %d, stderr %q", code, stderr)
 	}
-	golden(t, "xlb.help", stdout)
+	compareOutput(t, "xlb.help", stdout)
 }
 
+// silent are the verbs that print no data: what they do is seen elsewhere, or in their log.
+var silent = []string{"xlb run", "xlb envoy", "xlb heels run", "xlb heels drain", "xlb heels undrain", "xlb heels detach"}
+
 func TestEveryVerbExplainsItself(t *testing.T) {
-	for _, c := range rootCommand(&env{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}).Commands() {
-		if c.Hidden {
+	for _, c := range commands()[1:] {
+		if c.Short == "" || c.Long == "" || c.Example == "" {
+			t.Errorf("%s: Short, Long and Example must say something", c.CommandPath())
+		}
+		if !strings.Contains(c.Example, "xlb") {
+			t.Errorf("%s: the example calls nothing: %q", c.CommandPath(), c.Example)
+		}
+		if !c.Runnable() {
 			continue
 		}
-		if c.Short == "" || c.Long == "" || c.Example == "" {
-			t.Errorf("%s: Short, Long and Example must say something", c.Name())
+		if has := c.Flags().Lookup("output") != nil; has == slices.Contains(silent, c.CommandPath()) {
+			t.Errorf("%s: --output is there: %v; it is for verbs that print data, and for all of them", c.CommandPath(), has)
+		}
+	}
+}
+
+func TestEveryVerbRefusesWrongCommandLinesAlike(t *testing.T) {
+	for _, c := range commands() {
+		wrong := [][]string{{"--nosuch"}, {"--help=maybe"}}
+		if c.Runnable() {
+			wrong = append(wrong, []string{"a", "b", "c"})
+		} else {
+			wrong = append(wrong, []string{"nosuch"}, []string{"nosuch", "--help"})
+		}
+		if c.Flags().Lookup("output") != nil {
+			wrong = append(wrong, []string{"--output", "xml"}, []string{"--output"})
+		}
+		for _, args := range wrong {
+			args = append(words(c), args...)
+			t.Run(strings.Join(args, " "), func(t *testing.T) {
+				code, stdout, stderr := call(t, args...)
+				if code != exitRefused || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasSuffix(stderr, "; see: "+c.CommandPath()+" --help\n") {
+					t.Errorf("got code %d, stdout %q, stderr %q, want code 2 and one line that ends with where to look", code, stdout, stderr)
+				}
+			})
 		}
 	}
 }
@@ -101,20 +134,28 @@ func TestWrongCommandLinesGetOneLineAndCodeTwo(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"balance"}, `xlb: unknown command "balance" for "xlb"` + "\n"},
-		{[]string{"version", "--nosuch"}, "xlb: unknown flag: --nosuch\n"},
-		{[]string{"version", "extra"}, `xlb: unknown command "extra" for "xlb version"` + "\n"},
-		{[]string{"version", "--output", "xml"}, `xlb: invalid argument "xml" for "-o, --output" flag: must be text or json` + "\n"},
-		{[]string{"run"}, "xlb: --config: required: give an Envoy v3 bootstrap, as in: xlb run --config envoy.yaml\n"},
-		{[]string{"get"}, "xlb: get: 0 resources named; name one of listeners, routes, clusters, endpoints, pools, connections, notes, stats\n"},
-		{[]string{"explain", "GET"}, "xlb: explain: want a method and a URL, as in: xlb explain GET http://127.80.0.1:8080/cart\n"},
-		{[]string{"get", "nosuch"}, `xlb: get: unknown resource "nosuch"; name one of listeners, routes, clusters, endpoints, pools, connections, notes, stats` + "\n"},
+		{[]string{"balance"}, `unknown command "balance" of xlb; see: xlb --help`},
+		{[]string{"chek"}, `unknown command "chek" of xlb; similar: check; see: xlb --help`},
+		{[]string{"expl"}, `unknown command "expl" of xlb; similar: explain; see: xlb --help`},
+		{[]string{"heels", "stauts"}, `unknown command "stauts" of xlb heels; similar: status; see: xlb heels --help`},
+		{[]string{"help"}, `unknown command "help" of xlb; see: xlb --help`},
+		{[]string{"version", "--nosuch"}, "unknown flag: --nosuch; see: xlb version --help"},
+		{[]string{"version", "extra"}, `version: unexpected argument "extra"; it takes none; see: xlb version --help`},
+		{[]string{"version", "--output", "xml"}, `invalid argument "xml" for "-o, --output" flag: must be text or json; see: xlb version --help`},
+		{[]string{"run"}, "--config: required: give an Envoy v3 bootstrap, as in: xlb run --config envoy.yaml"},
+		{[]string{"run", "--drain-time", "x"}, `invalid argument "x" for "--drain-time" flag: time: invalid duration "x"; see: xlb run --help`},
+		{[]string{"get"}, "get: 0 resources named; name one of listeners, routes, clusters, endpoints, pools, connections, notes, stats; see: xlb get --help"},
+		{[]string{"explain", "GET"}, "explain: want a method and a URL, as in: xlb explain GET http://127.80.0.1:8080/cart; see: xlb explain --help"},
+		{[]string{"get", "nosuch"}, `get: unknown resource "nosuch"; name one of listeners, routes, clusters, endpoints, pools, connections, notes, stats; see: xlb get --help`},
+		{[]string{"heels", "check"}, "--config: required: give a file of kind heels, as in: xlb heels check --config heels.yaml"},
+		{[]string{"heels", "probe"}, "heels probe: 0 arguments; want an address with a port, as in: xlb heels probe 10.0.0.100:80; see: xlb heels probe --help"},
+		{[]string{"heels", "drain"}, "heels drain: 0 arguments; want client or server, as in: xlb heels drain client; see: xlb heels drain --help"},
 	}
 	for _, tt := range tests {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
 			code, stdout, stderr := call(t, tt.args...)
-			if code != exitRefused || stdout != "" || stderr != tt.want {
-				t.Errorf("got code %d, stdout %q, stderr %q, want stderr %q", code, stdout, stderr, tt.want)
+			if want := "xlb: " + tt.want + "\n"; code != exitRefused || stdout != "" || stderr != want {
+				t.Errorf("got code %d, stdout %q, stderr %q, want stderr %q", code, stdout, stderr, want)
 			}
 		})
 	}

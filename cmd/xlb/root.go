@@ -74,8 +74,11 @@ func execute(ctx context.Context, e *env, args []string) int {
 	root := rootCommand(e)
 	// Cobra takes nil for "those of the process".
 	root.SetArgs(append([]string{}, args...))
-	err := root.ExecuteContext(ctx)
-	if err != nil {
+	c, err := unknownCommand(root, args)
+	if err == nil {
+		c, err = root.ExecuteContextC(ctx)
+	}
+	if err = usageError(c, err); err != nil {
 		printError(e.stderr, err)
 	}
 	return exitCode(err)

@@ -58,7 +58,7 @@ neither there is none.`,
 		Example: `  xlb run --config envoy.yaml
   xlb run --config envoy.yaml --cgroup /sys/fs/cgroup/shop --admin 127.0.0.1:15000
   xlb run --config envoy.yaml --fast-path=off`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	flags := c.Flags()
 	flags.StringVarP(&f.config, "config", "c", "", "Envoy v3 bootstrap `file`, YAML or JSON (required)")
@@ -86,6 +86,10 @@ func runDaemon(ctx context.Context, o node.Options) error {
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
+	// Before it can be too late to say so.
+	if warning := check.MemoryWarning(); warning != "" {
+		o.Logger.Warn("little memory is allowed", "limit", warning)
+	}
 	err := node.Run(ctx, o, reload)
 	var usage *node.UsageError
 	if !errors.As(err, &usage) {

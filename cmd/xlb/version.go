@@ -28,7 +28,7 @@ func versionCommand(e *env) *cobra.Command {
 		Short:   "Print the version",
 		Long:    "Prints the version of this binary, the commit it was built from, and the Go version that built it.",
 		Example: "  xlb version\n  xlb version --output json",
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 	}
 	output := outputFlag(c)
 	c.RunE = func(*cobra.Command, []string) error {

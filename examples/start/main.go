@@ -122,24 +122,8 @@ func up(ctx context.Context, a app.App, build, balancer string) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, p := range processes {
-		r, err := app.Start(p, cgroup)
-		if err != nil {
-			return err
-		}
-		running = append(running, r)
-		// Databases are there before anybody asks them; all others come up side by side.
-		if p.HTTP {
-			continue
-		}
-		if err := r.Await(ctx); err != nil {
-			return err
-		}
-	}
-	for _, r := range running {
-		if err := r.Await(ctx); err != nil {
-			return err
-		}
+	if running, err = startAll(ctx, processes, cgroup); err != nil {
+		return err
 	}
 	if balancer != balancerNone {
 		r, err := startBalancer(ctx, a, cgroup, balancer)
@@ -153,6 +137,30 @@ func up(ctx context.Context, a app.App, build, balancer string) (err error) {
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// startAll starts the processes and waits until they serve. Those that it has started it returns with an error, too.
+func startAll(ctx context.Context, processes []app.Process, cgroup *app.Cgroup) (running []*app.Running, err error) {
+	for _, p := range processes {
+		r, err := app.Start(p, cgroup)
+		if err != nil {
+			return running, err
+		}
+		running = append(running, r)
+		// Databases are there before anybody asks them; all others come up side by side.
+		if p.HTTP {
+			continue
+		}
+		if err := r.Await(ctx); err != nil {
+			return running, err
+		}
+	}
+	for _, r := range running {
+		if err := r.Await(ctx); err != nil {
+			return running, err
+		}
+	}
+	return running, nil
 }
 
 // startBalancer starts XLB or Envoy, outside of the application's cgroup, with the same file.

@@ -11,7 +11,12 @@ import (
 
 // explain answers 400 where the query is wrong.
 func (a *api) explain(w http.ResponseWriter, r *http.Request) {
-	q, err := explain.QueryOf(r.URL.Query())
+	query, err := queryOf(r)
+	if err != nil {
+		writeText(w, http.StatusBadRequest, err.Error()+"\n")
+		return
+	}
+	q, err := explain.QueryOf(query)
 	if err == nil {
 		var answer *explain.Answer
 		if answer, err = a.source.Explain(q); err == nil {

@@ -4,6 +4,7 @@ package admin
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -40,19 +41,20 @@ func NewHandler(source Source, metricsHandler http.Handler) http.Handler {
 	for _, p := range pages {
 		mux.HandleFunc("GET "+p.path, p.serve)
 	}
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { writeIndex(w, pages) })
+	mux.HandleFunc("GET /{$}", asked(func(w http.ResponseWriter, _ *http.Request) { writeIndex(w, pages) }))
 	return mux
 }
 
 func (a *api) pages() []page {
 	return []page{
-		{"/ready", "200 LIVE when requests are served, else 503 and the reason", a.ready},
-		{"/config_dump", "the configuration in force (JSON)", a.configDump},
-		{"/clusters", "endpoints and their statistics (?format=json)", a.clusters},
-		{"/listeners", "service addresses (?format=json)", a.listeners},
-		{"/stats", "statistics (?format=json|prometheus, ?filter=regex)", a.stats},
-		{"/stats/prometheus", "statistics for Prometheus", a.metrics.ServeHTTP},
-		{"/metrics", "statistics for Prometheus", a.metrics.ServeHTTP},
+		{"/ready", "200 LIVE when requests are served, else 503 and the reason", asked(a.ready)},
+		// Endpoints are always in it.
+		{"/config_dump", "the configuration in force (JSON; ?include_eds is understood)", asked(a.configDump, parameter{name: "include_eds"})},
+		{"/clusters", "endpoints and their statistics (?format=text|json)", asked(a.clusters, formats("text", "json"))},
+		{"/listeners", "service addresses (?format=text|json)", asked(a.listeners, formats("text", "json"))},
+		{"/stats", "statistics (?format=text|json|prometheus, ?filter=regex)", asked(a.stats, formats("text", "json", "prometheus"), parameter{name: "filter"})},
+		{"/stats/prometheus", "statistics for Prometheus", asked(a.metrics.ServeHTTP)},
+		{"/metrics", "statistics for Prometheus", asked(a.metrics.ServeHTTP)},
 		{"/xlb/listeners", "rows of \"xlb get listeners\" (JSON)", rows(a.listenerRows)},
 		{"/xlb/routes", "rows of \"xlb get routes\" (JSON)", rows(a.routeRows)},
 		{"/xlb/clusters", "rows of \"xlb get clusters\" (JSON)", rows(a.clusterRows)},
@@ -123,13 +125,17 @@ func (a *api) listeners(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *api) stats(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Query().Get("format") == "prometheus" {
-		a.metrics.ServeHTTP(w, r)
-		return
-	}
+	prometheus := r.URL.Query().Get("format") == "prometheus"
 	filter, err := filterOf(r)
+	if prometheus && filter != nil {
+		err = errors.New(`parameter "filter": not with format=prometheus, which has all statistics; use format=text or json`)
+	}
 	if err != nil {
 		writeText(w, http.StatusBadRequest, err.Error()+"\n")
+		return
+	}
+	if prometheus {
+		a.metrics.ServeHTTP(w, r)
 		return
 	}
 	s, err := a.source.Snapshot()
@@ -156,11 +162,11 @@ func filterOf(r *http.Request) (*regexp.Regexp, error) {
 		return nil, nil
 	}
 	if len(text) > maxFilter {
-		return nil, fmt.Errorf("filter: %d bytes, the limit is %d", len(text), maxFilter)
+		return nil, fmt.Errorf("parameter \"filter\": %d bytes, the limit is %d", len(text), maxFilter)
 	}
 	filter, err := regexp.Compile(text)
 	if err != nil {
-		return nil, fmt.Errorf("filter: %w", err)
+		return nil, fmt.Errorf("parameter \"filter\": %w; want a regular expression of RE2", err)
 	}
 	return filter, nil
 }
@@ -179,14 +185,14 @@ func wantsJSON(r *http.Request) bool { return r.URL.Query().Get("format") == "js
 
 // rows serves what list returns.
 func rows[T any](list func() (T, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
+	return asked(func(w http.ResponseWriter, _ *http.Request) {
 		v, err := list()
 		if err != nil {
 			writeError(w, err)
 			return
 		}
 		writeJSON(w, v)
-	}
+	})
 }
 
 func writeJSON(w http.ResponseWriter, v any) {

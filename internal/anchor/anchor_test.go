@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/test/tcptest"
 )
 
 var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
@@ -152,8 +153,8 @@ func TestBytesAreServedWithWhatIsKnownOfThem(t *testing.T) {
 			}
 			c.exchange("hello")
 			got := next(t, served, "session")
-			if got.Gone == nil || got.Gone() {
-				t.Error("an open client has gone")
+			if got.Gone == nil || got.Gone() || got.Stays == nil || !got.Stays() {
+				t.Error("an open client has gone, or does not stay")
 			}
 			if got.Closing == nil || got.Closing() {
 				t.Error("a connection without limits closes")
@@ -161,7 +162,7 @@ func TestBytesAreServedWithWhatIsKnownOfThem(t *testing.T) {
 			if time.Since(got.Opened) > patience {
 				t.Errorf("opened at %v", got.Opened)
 			}
-			got.Gone, got.Closing, got.Opened = nil, nil, time.Time{}
+			got.Gone, got.Stays, got.Closing, got.Opened = nil, nil, nil, time.Time{}
 			want := fmt.Sprintf("%+v", Session{
 				Listener: testListener, VIP: testVIP, Client: c.address, Reason: tt.reason, Endpoint: tt.endpoint,
 			})
@@ -307,33 +308,43 @@ func TestGoneTellsHalfClosedClientsFromThoseThatHaveLeft(t *testing.T) {
 	tests := []struct {
 		name         string
 		slowPathOnly bool
+		bound        bool
 		leave        func(*client) error
 		want         bool
 	}{
-		{"half closed", false, (*client).CloseWrite, false},
-		{"closed", false, (*client).Close, true},
-		// Nobody can tell before a write fails.
-		{"closed, slow path only", true, (*client).Close, false},
+		{"half closed", false, false, (*client).CloseWrite, false},
+		{"closed", false, false, (*client).Close, true},
+		{"half closed, slow path only", true, false, (*client).CloseWrite, false},
+		{"closed, slow path only", true, false, (*client).Close, true},
+		{"half closed, at a bound socket", false, true, (*client).CloseWrite, false},
+		{"closed, at a bound socket", false, true, (*client).Close, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			served, left, gone := make(chan struct{}), make(chan struct{}), make(chan bool, 1)
+			served, left, gone := make(chan struct{}), make(chan struct{}), make(chan [2]bool, 1)
 			r := newRig(t, setup{slowPathOnly: tt.slowPathOnly, serve: func(_ context.Context, _ net.Conn, s Session) Result {
 				close(served)
 				<-left
-				gone <- s.Gone()
+				gone <- [2]bool{s.Gone(), !s.Stays()}
 				return Result{}
 			}})
 			leave := sync.OnceFunc(func() { close(left) })
 			t.Cleanup(leave)
-			c := r.dial()
+			var c *client
+			if tt.bound {
+				b, address := r.bind(BoundTo{Listener: testListener})
+				must(t, b.Listen())
+				c = r.reach(address)
+			} else {
+				c = r.dial()
+			}
 			c.send("hello")
 			next(t, served, "session")
 			must(t, tt.leave(c))
 			leave()
-			if got := next(t, gone, "answer of Gone"); got != tt.want {
-				t.Errorf("gone: got %v, want %v", got, tt.want)
+			if got := next(t, gone, "what is known of the client"); got != [2]bool{tt.want, tt.want} {
+				t.Errorf("gone, and does not stay: got %v, want %v", got, tt.want)
 			}
 		})
 	}
@@ -445,7 +456,7 @@ func TestOpenConnectionsStayWhenTheListenersClose(t *testing.T) {
 }
 
 func TestCloseEndsEverything(t *testing.T) {
-	before := descriptors(t)
+	before := tcptest.Descriptors(t)
 	t.Run("set", func(t *testing.T) {
 		const slot, lease = 0, 1
 		serving := make(chan struct{})
@@ -502,7 +513,7 @@ func TestCloseEndsEverything(t *testing.T) {
 			t.Error("a connection can be used after Close")
 		}
 	})
-	if after := descriptors(t); after != before {
+	if after := tcptest.Descriptors(t); after != before {
 		t.Errorf("open descriptors: got %d, want %d as before", after, before)
 	}
 }
@@ -539,25 +550,14 @@ func TestCloseWaitsForItsGoroutines(t *testing.T) {
 
 func TestNewLeavesNothingWhenItFails(t *testing.T) {
 	r := prepare(t, setup{})
-	before := descriptors(t)
+	before := tcptest.Descriptors(t)
 	r.cfg.Sockets.Anchors = maps.NewFakeTable[uint64, maps.AnchorPorts](func() bool { return true })
 	if s, err := New(r.cfg); !errors.Is(err, maps.ErrFault) {
 		t.Errorf("a set that cannot announce itself: got %v, %v, want %v", s, err, maps.ErrFault)
 	}
-	if after := descriptors(t); after != before {
+	if after := tcptest.Descriptors(t); after != before {
 		t.Errorf("open descriptors: got %d, want %d as before", after, before)
 	}
-}
-
-func descriptors(t *testing.T) int {
-	t.Helper()
-	// The runtime's own descriptors are there from the first use of the network.
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
-	must(t, err)
-	l.Close()
-	entries, err := os.ReadDir("/proc/self/fd")
-	must(t, err)
-	return len(entries)
 }
 
 func TestManyConnectionsAtOnce(t *testing.T) {

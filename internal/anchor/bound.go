@@ -13,14 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/poller"
+	"github.com/xlb-project/xlb/internal/sockdiag"
 )
 
 // Bound is a socket at an address of this host, to which connections come that no program has intercepted: from other hosts, or from
 // processes that are not balanced. They are served in user space, by the same handler, and never reach the fast path.
 type Bound struct {
 	queue
-	serve BoundTo
-	open  atomic.Int64
+	address netip.AddrPort
+	serve   atomic.Pointer[BoundTo]
+	open    atomic.Int64
+	// share is where another daemon gets the socket; nil: nobody does.
+	share *share
+	// leaving: the socket is about to be closed. Guarded by mu.
+	leaving bool
 }
 
 // BoundTo says who is served at a bound socket.
@@ -32,18 +38,43 @@ type BoundTo struct {
 	Admits func(open int) bool
 }
 
-// Bind takes an address without taking connections, which Listen begins. An IPv6 address takes none of IPv4, as in Envoy without ipv4_compat.
+// Bind takes an address without taking connections, which Listen begins. Where another daemon of the same user has it, that one's socket is
+// taken, and both have it from then on. An IPv6 address takes none of IPv4, as in Envoy without ipv4_compat.
 func (s *Set) Bind(a netip.AddrPort, to BoundTo) (*Bound, error) {
-	family, sa := sockaddrOf(a)
-	fd, err := newListening(family)
+	b, err := s.takeBound(a)
+	if errors.Is(err, errNobody) {
+		b, err = s.newBound(a)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("bind %s: %w", a, err)
 	}
-	if err := bindSocket(fd, family, sa); err != nil {
-		return nil, errors.Join(fmt.Errorf("bind %s: %w", a, err), unix.Close(fd))
-	}
-	return &Bound{queue: queue{set: s, fd: fd}, serve: to}, nil
+	b.Assign(to)
+	return b, nil
 }
+
+// newBound takes an address that nobody has.
+func (s *Set) newBound(a netip.AddrPort) (*Bound, error) {
+	family, sa := sockaddrOf(a)
+	fd, err := newListening(family)
+	if err != nil {
+		return nil, err
+	}
+	if err := bindSocket(fd, family, sa); err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	bound, err := unix.Getsockname(fd)
+	if err != nil {
+		return nil, errors.Join(os.NewSyscallError("getsockname", err), unix.Close(fd))
+	}
+	b := &Bound{queue: queue{set: s, fd: fd}, address: addrPort(bound)}
+	if b.share, err = s.newShare(b); err != nil {
+		s.cfg.Logger.Warn("a daemon that starts beside this one will not get the socket of a listener", "address", a.String(), "err", err)
+	}
+	return b, nil
+}
+
+// Assign says who is served from now on. The socket stays: to close it would refuse those who come meanwhile.
+func (b *Bound) Assign(to BoundTo) { b.serve.Store(&to) }
 
 func bindSocket(fd, family int, sa unix.Sockaddr) error {
 	options := [][3]int{{unix.SOL_SOCKET, unix.SO_REUSEADDR, 1}, {unix.IPPROTO_TCP, unix.TCP_NODELAY, 1}}
@@ -80,31 +111,52 @@ var noSYN = []unix.SockFilter{
 
 const flagSYN, flagACK = 0x02, 0x10
 
-// Refuse lets no further connection begin: clients try again, a second later, and find who listens then. Those that have begun are still taken.
-func (b *Bound) Refuse() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return nil
-	}
-	return b.refuseLocked()
-}
-
-func (b *Bound) refuseLocked() error {
+// refuse lets no further connection begin: clients try again, a second later, and find who listens then. Those that have begun are still taken.
+func (b *Bound) refuse() error {
 	program := unix.SockFprog{Len: uint16(len(noSYN)), Filter: &noSYN[0]}
 	return os.NewSyscallError("setsockopt", unix.SetsockoptSockFprog(b.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program))
 }
 
-// Close takes no further connections but those that wait, which the kernel would reset although their clients may have sent a request; open ones stay.
+// handshakeTime is how long Close waits for handshakes under way, handshakePace is between two looks at them.
+const (
+	handshakeTime = time.Second
+	handshakePace = 5 * time.Millisecond
+)
+
+// Close ends the use of the socket; open connections stay. Another daemon that has it goes on with it, and with the connections that wait. Otherwise
+// none can begin any more, and those that have begun are taken, as the kernel would reset them although their clients may have sent a request:
+// Close waits for their handshakes, for handshakeTime at most.
 func (b *Bound) Close() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
+	if !b.leave() {
 		return nil
 	}
-	err := b.refuseLocked()
-	b.acceptLocked(all, all, b.accepted)
-	return errors.Join(err, b.closeLocked())
+	if b.share.leave() {
+		return b.closeSocket()
+	}
+	err := b.refuse()
+	for deadline := time.Now().Add(handshakeTime); ; time.Sleep(handshakePace) {
+		// First the count: who is through by then waits.
+		n, diagErr := sockdiag.Handshakes(b.address)
+		b.Ready()
+		if n == 0 && diagErr == nil || time.Now().After(deadline) {
+			return errors.Join(err, diagErr, b.closeSocket())
+		}
+	}
+}
+
+// leave reports whether the socket is still to be closed.
+func (b *Bound) leave() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	was := b.leaving
+	b.leaving = true
+	return !was
+}
+
+func (b *Bound) closeSocket() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closeLocked()
 }
 
 // Ready implements poller.Handler: it accepts what is there.
@@ -116,16 +168,16 @@ func (b *Bound) Ready() {
 
 // accepted takes charge of a connection. Its number is the cookie of the daemon's own socket, which no p-sock has.
 func (b *Bound) accepted(fd int, peer netip.AddrPort) (open bool) {
-	s := b.set
+	s, to := b.set, b.serve.Load()
 	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_COOKIE)
 	local, nameErr := unix.Getsockname(fd)
-	if err != nil || nameErr != nil || b.serve.Admits != nil && !b.serve.Admits(int(s.bound.Load())) {
+	if err != nil || nameErr != nil || to.Admits != nil && !to.Admits(int(s.bound.Load())) {
 		reset(fd)
 		unix.Close(fd)
 		return false
 	}
 	c := &Conn{
-		set: s, fd: fd, cookie: cookie, bound: b, listener: b.serve.Listener, plain: b.serve.Plain,
+		set: s, fd: fd, cookie: cookie, bound: b, listener: to.Listener, plain: to.Plain,
 		vip: addrPort(local), client: unmapped(peer), opened: time.Now(),
 	}
 	b.open.Add(1)
@@ -134,8 +186,8 @@ func (b *Bound) accepted(fd int, peer netip.AddrPort) (open bool) {
 	return true
 }
 
-// leave counts a connection out.
-func (b *Bound) leave() {
+// without counts a connection out.
+func (b *Bound) without() {
 	b.open.Add(-1)
 	b.set.bound.Add(-1)
 }
@@ -154,7 +206,7 @@ func (c *Conn) serveBound() {
 	}
 	s := Session{
 		Listener: c.listener, VIP: c.vip, Client: c.client, Endpoint: NoEndpoint, Requests: c.requests.Load(),
-		Closing: c.closing.Load, Opened: c.opened, Gone: func() bool { return false },
+		Closing: c.closing.Load, Opened: c.opened, Gone: c.left, Stays: c.stays,
 	}
 	r := c.set.cfg.Handler.Serve(c.set.ctx, conn, s)
 	c.requests.Add(r.Requests)

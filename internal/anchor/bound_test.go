@@ -95,9 +95,10 @@ func TestBoundServesIPv6Alone(t *testing.T) {
 
 func TestBoundAddressIsTaken(t *testing.T) {
 	r := newRig(t, setup{})
-	b, address := r.bind(BoundTo{})
-	must(t, b.Listen())
-	if _, err := r.s.Bind(netip.MustParseAddrPort(address), BoundTo{}); !errors.Is(err, unix.EADDRINUSE) {
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer other.Close()
+	if _, err := r.s.Bind(other.Addr().(*net.TCPAddr).AddrPort(), BoundTo{}); !errors.Is(err, unix.EADDRINUSE) {
 		t.Errorf("got %v, want EADDRINUSE", err)
 	}
 }
@@ -153,7 +154,7 @@ func TestBoundRefusesWhoBegins(t *testing.T) {
 	must(t, b.Listen())
 	before := r.reach(address)
 	before.exchange("one")
-	must(t, b.Refuse())
+	must(t, b.refuse())
 	if conn, err := net.DialTimeout("tcp", address, 2*tooEarly); err == nil {
 		conn.Close()
 		t.Error("a connection has begun")
@@ -192,4 +193,51 @@ func TestBoundConnectionWithoutHTTP(t *testing.T) {
 	c := r.reach(address)
 	c.mustReceive("welcome")
 	c.mustEnd(io.EOF)
+}
+
+// onlySYN is a socket filter that drops all but the segments by which connections begin.
+var onlySYN = []unix.SockFilter{
+	{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: 13},
+	{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: flagSYN, Jf: 1},
+	{Code: unix.BPF_RET | unix.BPF_K, K: ^uint32(0)},
+	{Code: unix.BPF_RET | unix.BPF_K},
+}
+
+func TestBoundServesWhomItShakesHandsWithWhenItCloses(t *testing.T) {
+	r := newRig(t, setup{})
+	b, address := r.bind(BoundTo{Listener: testListener})
+	must(t, b.Listen())
+	program := unix.SockFprog{Len: uint16(len(onlySYN)), Filter: &onlySYN[0]}
+	must(t, unix.SetsockoptSockFprog(b.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program))
+	c := r.reach(address) // its acknowledgement is lost
+	closed := make(chan error, 1)
+	go func() { closed <- b.Close() }()
+	eventually(t, func() string {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if !b.leaving {
+			return "the socket does not close"
+		}
+		return ""
+	})
+	c.exchange("one")
+	must(t, next(t, closed, "end of Close"))
+	c.exchange("two")
+}
+
+func TestBoundIsAssignedToAnotherListener(t *testing.T) {
+	const other = testListener + 1
+	served := make(chan uint32, 2)
+	r := newRig(t, setup{serve: func(ctx context.Context, conn net.Conn, s Session) Result {
+		served <- s.Listener
+		return echo(ctx, conn, s)
+	}})
+	b, address := r.bind(BoundTo{Listener: testListener})
+	must(t, b.Listen())
+	r.reach(address).exchange("one")
+	b.Assign(BoundTo{Listener: other})
+	r.reach(address).exchange("two")
+	if one, two := next(t, served, "session"), next(t, served, "session"); one != testListener || two != other {
+		t.Errorf("served by listeners %d and %d, want %d and %d", one, two, testListener, other)
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/poller"
+	"github.com/xlb-project/xlb/internal/sockdiag"
 )
 
 // Conn is the daemon's end of one client connection.
@@ -63,7 +64,8 @@ func (c *Conn) Ready() {
 	case poller.Readable:
 		c.set.Go(c.serve)
 	case poller.Ended:
-		if c.bound != nil || c.gone() {
+		// Where no program moves bytes, nothing is on its way to a client whose requests have been answered.
+		if c.bound != nil || !c.set.cfg.FastPath || c.gone() {
 			c.set.spawnClose(c)
 			return
 		}
@@ -161,10 +163,37 @@ func (c *Conn) waiting() poller.Sight {
 	return poller.Look(c.fd)
 }
 
-// gone tells whether a client whose sending side is closed has closed altogether. Of one that no program sees only a write can tell.
-func (c *Conn) gone() bool {
-	return c.set.cfg.FastPath && !c.unseen && !c.set.cfg.Sockets.ClientOpen(c.cookie)
+// gone tells whether a client whose sending side is closed has closed altogether, as far as that is known.
+func (c *Conn) gone() bool { return c.holder() == sockdiag.Kernel }
+
+// holder tells who has the client's socket.
+func (c *Conn) holder() sockdiag.Holder {
+	if c.set.cfg.FastPath && !c.unseen && c.bound == nil {
+		if c.set.cfg.Sockets.ClientOpen(c.cookie) {
+			return sockdiag.Process
+		}
+		return sockdiag.Kernel
+	}
+	own, err := unix.Getsockname(c.fd)
+	if err != nil {
+		return sockdiag.Unknown
+	}
+	holder, err := sockdiag.HolderOf(c.client, addrPort(own))
+	switch {
+	case err != nil && c.bound == nil:
+		return sockdiag.Process // it has not been seen leaving
+	case err != nil:
+		return sockdiag.Unknown
+	case holder == sockdiag.Unknown && c.bound == nil:
+		return sockdiag.Kernel // it was there when it connected
+	}
+	return holder
 }
+
+// left and stays implement Session's Gone and Stays.
+func (c *Conn) left() bool { return poller.HasEnded(c.fd) && c.gone() }
+
+func (c *Conn) stays() bool { return !poller.HasEnded(c.fd) || c.holder() == sockdiag.Process }
 
 // entry reads the kernel's entry of the connection.
 func (c *Conn) entry() (slow maps.SlowConn, found bool) {
@@ -189,7 +218,8 @@ func (c *Conn) session(slow maps.SlowConn) Session {
 		Requests: c.requests.Load(),
 		Closing:  c.closing.Load,
 		Opened:   c.opened,
-		Gone:     func() bool { return poller.HasEnded(c.fd) && c.gone() },
+		Gone:     c.left,
+		Stays:    c.stays,
 	}
 }
 
@@ -508,7 +538,7 @@ func (c *Conn) closeLocked() {
 		return
 	}
 	if c.bound != nil {
-		c.bound.leave()
+		c.bound.without()
 	} else {
 		c.endLease()
 	}

@@ -230,7 +230,7 @@ func (q *queue) closeLocked() error {
 		return nil
 	}
 	q.closed = true
-	q.set.poller.Forget(q.fd)
+	q.set.poller.Remove(q.fd)
 	return unix.Close(q.fd)
 }
 

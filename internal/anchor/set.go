@@ -32,8 +32,9 @@ type Session struct {
 	Requests uint32
 	// Closing tells whether the answer to the current request is to close the connection.
 	Closing func() bool
-	// Gone tells whether a client has closed its sending side, and altogether.
-	Gone func() bool
+	// Gone tells whether a client has closed its sending side, and altogether. Stays tells of one that has closed its sending side whether it is known
+	// to have closed no more. Of a client on another host neither is known.
+	Gone, Stays func() bool
 	// Opened is when the client connected, or a moment later.
 	Opened time.Time
 }

@@ -73,6 +73,15 @@ var (
 // Privileged reports whether this process has the capabilities that XLB needs.
 func Privileged() bool { return privileges().Status == OK }
 
+// Privileges is an error that names the capabilities that this process lacks, and nil without any. To ask the kernel alone does not do: it lets a process
+// without CAP_NET_ADMIN, but with CAP_SYS_ADMIN, load and attach everything.
+func Privileges() error {
+	if r := privileges(); r.Status != OK {
+		return fmt.Errorf("XLB needs root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON); this process is %s; %s", r.Detail, r.Remedy)
+	}
+	return nil
+}
+
 func privileges() Result {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

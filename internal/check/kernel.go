@@ -12,6 +12,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/xlb-project/xlb/internal/lpm"
 )
 
 const kernelRemedy = "boot a kernel of " + recommendedKernel + " or newer"
@@ -27,6 +29,7 @@ func kernelProbes() []probe {
 		{"socket redirection", needFastPath, attempts(socketPrograms, attachToSockhash)},
 		{"fast path helpers", needFastPath, attempts(fastHelpers, haveHelper)},
 		{"fast path maps", needFastPath, attempts(fastMaps, haveMap)},
+		{"tries of prefixes", needFastPath, prefixTries},
 		{"client exit hook", needFastPath, attempts([]hook{sockRelease}, loadHook)},
 		{"target inspection", needFastPath, attempts(kfuncPrograms, func(p kfuncProgram) error { return p.load() })},
 	}
@@ -67,6 +70,13 @@ func reason(err error) string {
 		return "refused: " + refused.Cause.Error()
 	}
 	return strings.Join(strings.Fields(err.Error()), " ")
+}
+
+func prefixTries() Result {
+	if err := lpm.Check(); err != nil {
+		return missing(reason(err), "boot a later kernel of the same series, or another")
+	}
+	return ok("flags and counts are as the manual says")
 }
 
 func typeInformation() Result {

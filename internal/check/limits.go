@@ -34,6 +34,7 @@ var sysctls = []sysctl{
 func limitProbes() []probe {
 	probes := []probe{
 		{"memory lock limit", needNothing, memoryLock},
+		{"memory limit", needNothing, memoryLimit},
 		{"open files limit", needNothing, openFiles},
 	}
 	for _, s := range sysctls {

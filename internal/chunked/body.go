@@ -294,7 +294,7 @@ func (b *Body) name(c byte) error {
 }
 
 func (b *Body) named() error {
-	if !TrailerAllowed(string(b.state.Name)) {
+	if !trailerAllowed(string(b.state.Name)) {
 		return ErrMalformed
 	}
 	return nil

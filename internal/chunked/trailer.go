@@ -14,6 +14,6 @@ var forbidden = map[string]bool{
 // maxForbidden is the length of the longest of them.
 const maxForbidden = len("transfer-encoding")
 
-// TrailerAllowed reports whether a field may stand behind a chunked body,
+// trailerAllowed reports whether a field may stand behind a chunked body,
 // whatever the case of its name.
-func TrailerAllowed(name string) bool { return !forbidden[strings.ToLower(name)] }
+func trailerAllowed(name string) bool { return !forbidden[strings.ToLower(name)] }

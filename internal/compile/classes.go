@@ -43,16 +43,7 @@ func (s *conditionSet) survey(hosts [][]asked, left *space) {
 	seen := map[condition]bool{}
 	for _, routes := range hosts {
 		for i := range routes {
-			for _, l := range routes[i].literals {
-				if seen[l.condition] || beyondLimits(l.condition) != "" {
-					continue
-				}
-				// Of thousands of values it is enough that they are too many. They are sorted, and then those that occur twice go.
-				if l.kind == matches || len(seen) <= int(maps.MaxPredicates) {
-					seen[l.condition] = true
-				}
-				s.number(l.condition)
-			}
+			s.surveyRoute(&routes[i], seen)
 		}
 	}
 	s.scarce = len(seen) > int(maps.MaxPredicates)
@@ -60,15 +51,34 @@ func (s *conditionSet) survey(hosts [][]asked, left *space) {
 		s.compileExpressions(name, left)
 	}
 	for _, c := range s.classes {
-		slices.Sort(c.values)
-		c.values = slices.Compact(c.values)
-		slices.Sort(c.prefixes)
-		c.prefixes = slices.Compact(c.prefixes)
-		c.places = make(map[string]uint32, len(c.values))
-		for i, value := range c.values {
-			c.places[value] = uint32(i)
+		c.settle()
+	}
+}
+
+// settle orders what survey has found, each once, and gives values their places.
+func (v *valueClasses) settle() {
+	slices.Sort(v.values)
+	v.values = slices.Compact(v.values)
+	slices.Sort(v.prefixes)
+	v.prefixes = slices.Compact(v.prefixes)
+	v.places = make(map[string]uint32, len(v.values))
+	for i, value := range v.values {
+		v.places[value] = uint32(i)
+	}
+	v.asked = make([]bool, firstClass+len(v.values)+len(v.prefixes))
+}
+
+// surveyRoute numbers the values of one route that have not been seen.
+func (s *conditionSet) surveyRoute(route *asked, seen map[condition]bool) {
+	for _, l := range route.literals {
+		if seen[l.condition] || beyondLimits(l.condition) != "" {
+			continue
 		}
-		c.asked = make([]bool, firstClass+len(c.values)+len(c.prefixes))
+		// Of thousands of values it is enough that they are too many. They are sorted, and then those that occur twice go.
+		if l.kind == matches || len(seen) <= int(maps.MaxPredicates) {
+			seen[l.condition] = true
+		}
+		s.number(l.condition)
 	}
 }
 

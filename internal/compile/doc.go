@@ -5,10 +5,10 @@
 // of kernels, clocks or indices that are in use.
 //
 // Envoy walks a virtual host's routes in order; the kernel cannot afford to. The
-// compiler resolves the order beforehand: one longest-prefix look-up of the path
-// gives the few routes that can match, in order, and the first whose header
-// conditions hold wins. Expressions, and paths without case, become automata, which give
+// compiler resolves the order beforehand: a look-up of the path, by hash for each length that prefixes have or in a trie,
+// gives the few routes that can match, in order, and the first whose conditions on headers and query parameters hold wins. An index finds
+// those among thousands. Expressions, and paths without case, become automata, which give
 // further routes: the earliest of all that are found wins. bpf/lib/router.h is the other half; Table.Route mirrors it
-// in Go. Whatever the compiled form cannot express makes its table slow, with a
-// Note: the daemon's proxy serves it, and the answer is the same.
+// in Go. What the compiled form cannot express makes its route slow, seldom its table, with a
+// Note: requests that could take it are served by the daemon's proxy, with the same answer.
 package compile

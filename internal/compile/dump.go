@@ -84,6 +84,24 @@ func (t *Table) dump(w *strings.Builder) {
 		}
 		fmt.Fprintf(w, "  host %s %q -> vhost %d\n", direction, h.Key, h.VHost)
 	}
+	t.dumpFields(w)
+	t.dumpPaths(w)
+	for i, tuple := range t.Tuples {
+		fmt.Fprintf(w, "  tuple %d order=%d number=%d slots=%v routes %d+%d\n", i, tuple.Order, tuple.Number, tuple.Slots, tuple.First, tuple.Count)
+	}
+	for _, b := range t.Buckets {
+		fmt.Fprintf(w, "  bucket %d %v -> routes %d+%d\n", b.Tuple, b.Classes, b.First, b.Count)
+	}
+	for i := range t.Automata {
+		a := &t.Automata[i]
+		fmt.Fprintf(w, "  automaton %d: %d states, %d classes, start %d, lists %v values %#x\n", i, len(a.Accept), a.ClassCount, a.Start, a.Lists[min(1, len(a.Lists)):], a.Values[min(1, len(a.Values)):])
+	}
+	for i := range t.Routes {
+		t.dumpRoute(w, i)
+	}
+}
+
+func (t *Table) dumpFields(w *strings.Builder) {
 	for _, f := range t.Fields {
 		fmt.Fprintf(w, "  header %q missing=%#x present=%#x", f.Name, f.Missing, f.Present)
 		if f.Slot != 0 {
@@ -100,6 +118,9 @@ func (t *Table) dump(w *strings.Builder) {
 	for _, v := range t.Prefixes {
 		fmt.Fprintf(w, "  header %q begins with %q: %#x%s\n", t.Fields[v.Field].Name, v.Text, v.Bits, classText(v.Class))
 	}
+}
+
+func (t *Table) dumpPaths(w *strings.Builder) {
 	for _, p := range t.Paths {
 		fmt.Fprintf(w, "  path vhost %d %q -> routes %d+%d", p.VHost, p.Key, p.First, p.Count)
 		if p.TupleCount > 0 {
@@ -109,19 +130,6 @@ func (t *Table) dump(w *strings.Builder) {
 			fmt.Fprintf(w, " automata %d+%d", p.Automaton, p.Automata)
 		}
 		fmt.Fprintln(w)
-	}
-	for i, tuple := range t.Tuples {
-		fmt.Fprintf(w, "  tuple %d order=%d number=%d slots=%v routes %d+%d\n", i, tuple.Order, tuple.Number, tuple.Slots, tuple.First, tuple.Count)
-	}
-	for _, b := range t.Buckets {
-		fmt.Fprintf(w, "  bucket %d %v -> routes %d+%d\n", b.Tuple, b.Classes, b.First, b.Count)
-	}
-	for i := range t.Automata {
-		a := &t.Automata[i]
-		fmt.Fprintf(w, "  automaton %d: %d states, %d classes, start %d, lists %v values %#x\n", i, len(a.Accept), a.ClassCount, a.Start, a.Lists[min(1, len(a.Lists)):], a.Values[min(1, len(a.Values)):])
-	}
-	for i := range t.Routes {
-		t.dumpRoute(w, i)
 	}
 }
 

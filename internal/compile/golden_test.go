@@ -3,19 +3,14 @@
 package compile
 
 import (
-	"flag"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func endpoints(weights ...uint32) []model.Endpoint {
 	out := make([]model.Endpoint, len(weights))
@@ -86,7 +81,7 @@ func TestImageMatchesGolden(t *testing.T) {
 			if len(notes) != 0 {
 				t.Errorf("notes %v, want none", notes)
 			}
-			compareGolden(t, name, im.String())
+			golden.Compare(t, filepath.Join("testdata", name+".golden"), im.String())
 		})
 	}
 }
@@ -99,25 +94,5 @@ func TestCompilingTwiceGivesTheSameImage(t *testing.T) {
 				t.Fatalf("%s: two images of one configuration differ", name)
 			}
 		}
-	}
-}
-
-func compareGolden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name+".golden")
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v (write it with -update)", err)
-	}
-	if diff := cmp.Diff(got, string(want)); diff != "" {
-		t.Errorf("%s (-got +want):\n%s", file, diff)
 	}
 }

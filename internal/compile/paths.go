@@ -320,18 +320,22 @@ func (l *candidateList) path(vhost uint32, key *pathKey, stems []*stem, x *pathI
 	f := l.find(key, stems, x)
 	p := Path{VHost: vhost, Key: key.text}
 	if key.stem != nil { // what automata find for a whole path is among the candidates
-		winner := l.winner(&f)
-		for _, s := range stems {
-			for _, a := range s.automata {
-				if a.position < winner {
-					p.include(a.automaton)
-				}
-			}
-		}
+		p.includeBefore(l.winner(&f), stems)
 	}
 	f.isMerged = p.Automata > 0
 	p.List = l.list(f)
 	return p
+}
+
+// includeBefore has those automata of the stems asked whose routes stand before a position.
+func (p *Path) includeBefore(position int, stems []*stem) {
+	for _, s := range stems {
+		for _, a := range s.automata {
+			if a.position < position {
+				p.include(a.automaton)
+			}
+		}
+	}
 }
 
 // winner is the position of the first route that takes every request that comes to it, or one behind all.

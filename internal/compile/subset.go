@@ -34,17 +34,21 @@ func criteriaOf(cfg *model.Config) criteriaSet {
 	for _, l := range cfg.Listeners {
 		for _, vh := range l.Routes.VirtualHosts {
 			for _, r := range vh.Routes {
-				for i := range r.Clusters {
-					c := &r.Clusters[i]
-					set.add(c.Name, c.Criteria)
-					for j := range r.Mirrors { // copies ask for what their requests do
-						set.add(r.Mirrors[j].Cluster, c.Criteria)
-					}
-				}
+				set.addRoute(r)
 			}
 		}
 	}
 	return set
+}
+
+func (s criteriaSet) addRoute(r *model.Route) {
+	for i := range r.Clusters {
+		c := &r.Clusters[i]
+		s.add(c.Name, c.Criteria)
+		for j := range r.Mirrors { // copies ask for what their requests do
+			s.add(r.Mirrors[j].Cluster, c.Criteria)
+		}
+	}
 }
 
 // add notes what is asked of a cluster. Without a name a header holds that, and it may be any cluster's.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/xlb-project/xlb/test/golden"
 )
 
 // inDynamic abbreviates places of dynamicBase.
@@ -84,7 +86,7 @@ func TestRefusedBootstrapsOfControlPlanes(t *testing.T) {
 		}
 		got.WriteString("# " + c.name + "\n" + err.Error() + "\n\n")
 	}
-	compareGolden(t, "testdata/bootstraps_refused.golden", got.String())
+	golden.Compare(t, "testdata/bootstraps_refused.golden", got.String())
 }
 
 func TestDynamicPartOfABootstrap(t *testing.T) {
@@ -160,5 +162,5 @@ func TestFilesOfResources(t *testing.T) {
 	if _, err := ReadFile(empty); err == nil {
 		t.Error("a file of routes without any was accepted")
 	}
-	compareGolden(t, "testdata/files_refused.golden", got.String())
+	golden.Compare(t, "testdata/files_refused.golden", got.String())
 }

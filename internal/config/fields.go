@@ -156,17 +156,15 @@ const (
 	noRetry       = "use retry_policy"
 	noGRPC        = "speaks of gRPC, which HTTP/1.1 does not carry"
 	noHedge       = "XLB sends a request again only when the attempt before has ended; remove the field"
-	noRewrite     = "XLB passes the request target and the host as they are; remove the field"
 	noFilterHooks = "XLB has no HTTP filter that uses it; remove the field"
 	noRateLimit   = "XLB does not limit rates; remove the field"
 	noTracing     = "XLB makes no trace spans; remove the field"
 	noAccessLog   = "XLB writes no access log; remove the field and read /metrics instead"
-	noRetryBuffer = "XLB does not buffer requests; remove the field"
+	ownBuffer     = "XLB keeps up to 1 MiB of a body for retries; remove the field"
 	ownParser     = "XLB takes the limits of its own HTTP/1.1 parser; remove the field"
 	noDelta       = "write the configuration here"
 	onlyClusters  = "use cluster, cluster_header or weighted_clusters"
 	onlyLoad      = "list the endpoints in lb_endpoints"
-	noHealth      = "XLB does not take endpoints out by health; remove the field"
 	noRuntime     = "without a runtime, which is refused (layered_runtime), what is written here always applies"
 	nodeLabel     = "identifies the process to a control plane"
 	labelOnly     = "read by nothing but filters and load balancers that are refused"
@@ -195,7 +193,7 @@ var basicFields = fieldTable{
 		"cluster_manager":      translateIt,
 		"stats_flush_interval": ignore("there is no sink to flush to: stats_sinks is refused"),
 		"dynamic_resources":    translateIt,
-		"hds_config":           refuse(noHealth),
+		"hds_config":           refuse("XLB checks endpoints for nobody else; remove the field, and write health_checks in clusters"),
 		"tracing":              refuse(noTracing),
 		"stats_sinks":          refuse("XLB serves its figures at /metrics of the admin address; remove the field"),
 		"layered_runtime":      translateIt,
@@ -308,7 +306,7 @@ var basicFields = fieldTable{
 	"envoy.config.bootstrap.v3.Bootstrap.StaticResources": {
 		"listeners": translateIt,
 		"clusters":  translateIt,
-		"secrets":   refuse(plaintext),
+		"secrets":   refuse("write certificates in the transport_socket that uses them, or in a file of secrets (path_config_source)"),
 	},
 
 	"envoy.config.listener.v3.Listener": {
@@ -318,7 +316,7 @@ var basicFields = fieldTable{
 		"bind_to_port":                         translateIt,
 		"stat_prefix":                          ignore("names the listener's counters"),
 		"metadata":                             ignore(labelOnly),
-		"traffic_direction":                    ignore("a label of traces and counters; see leftAlone"),
+		"traffic_direction":                    ignore("a label of traces and counters; but a listener at 0.0.0.0 that says INBOUND is left alone"),
 		"enable_reuse_port":                    ignore("XLB binds one socket, or none"),
 		"reuse_port":                           ignore("XLB binds one socket, or none"),
 		"freebind":                             ignore("XLB binds addresses that every host has, or none"),
@@ -557,8 +555,8 @@ var basicFields = fieldTable{
 		"retry_policy_typed_config":      refuse(noRetry),
 		"hedge_policy":                   refuse(noHedge),
 		"request_mirror_policies":        translateIt,
-		"per_request_buffer_limit_bytes": refuse(noRetryBuffer),
-		"request_body_buffer_limit":      refuse(noRetryBuffer),
+		"per_request_buffer_limit_bytes": refuse(ownBuffer),
+		"request_body_buffer_limit":      refuse(ownBuffer),
 		"typed_per_filter_config":        translateIt,
 		"cors":                           refuse(noFilterHooks),
 	},
@@ -577,8 +575,8 @@ var basicFields = fieldTable{
 		"response_headers_to_add":        translateIt,
 		"response_headers_to_remove":     translateIt,
 		"tracing":                        refuse(noTracing),
-		"per_request_buffer_limit_bytes": refuse(noRetryBuffer),
-		"request_body_buffer_limit":      refuse(noRetryBuffer),
+		"per_request_buffer_limit_bytes": refuse(ownBuffer),
+		"request_body_buffer_limit":      refuse(ownBuffer),
 		"typed_per_filter_config":        translateIt,
 	},
 	"envoy.config.core.v3.HeaderValueOption": {
@@ -1056,7 +1054,7 @@ var basicFields = fieldTable{
 		"locality_weighted_lb_config":          translateIt,
 		"zone_aware_lb_config":                 translateIt,
 		"update_merge_window":                  limit("XLB puts every change in force at once; remove the field, or set 0s", zero),
-		"ignore_new_hosts_until_first_hc":      refuse(noHealth),
+		"ignore_new_hosts_until_first_hc":      refuse("XLB counts endpoints before their first health check, too; remove the field"),
 		"close_connections_on_host_set_change": refuse("XLB keeps the connections to endpoints that stay; remove the field"),
 		"consistent_hashing_lb_config":         translateIt,
 		"override_host_status":                 translateIt,
@@ -1177,7 +1175,7 @@ var basicFields = fieldTable{
 		"expected_statuses":         translateIt,
 		"retriable_statuses":        translateIt,
 		"codec_client_type":         limit("XLB speaks HTTP/1.1 to endpoints; remove the field", oneOf("HTTP1")),
-		"use_alpn_protocol":         refuse("XLB does not originate TLS; remove the field"),
+		"use_alpn_protocol":         refuse("XLB speaks HTTP/1.1 to endpoints, over TLS as well; remove the field"),
 		"service_name_matcher":      refuse("XLB judges by the status; remove the field"),
 		"method":                    translateIt,
 	},
@@ -1226,7 +1224,7 @@ var basicFields = fieldTable{
 	},
 	"envoy.config.endpoint.v3.Endpoint": {
 		"address":              translateIt,
-		"hostname":             ignore("used by auto_host_rewrite, which is refused, and by use_hostname_for_hashing"),
+		"hostname":             ignore("a name for auto_host_sni and use_hostname_for_hashing, which are served, and auto_host_rewrite, which is refused"),
 		"observability_name":   ignore("a label"),
 		"health_check_config":  translateIt,
 		"additional_addresses": refuse("write one endpoint for each address"),

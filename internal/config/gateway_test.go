@@ -3,28 +3,22 @@
 package config
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/certtest"
 )
 
 // certificates are those of a control plane by the name of "envoy-gateway", and of its clients, in the form of Envoy's SDS by file.
@@ -36,24 +30,15 @@ type certificates struct {
 func newCertificates(t *testing.T) *certificates {
 	t.Helper()
 	c := &certificates{dir: t.TempDir()}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"envoy-gateway"},
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	must(t, err)
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	must(t, err)
-	chain := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	c.write(t, "tls.crt", string(chain))
-	c.write(t, "ca.crt", string(chain))
-	c.write(t, "tls.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
+	template := certtest.Authority()
+	template.DNSNames = []string{"envoy-gateway"}
+	own := certtest.Sign(t, template, nil)
+	c.write(t, "tls.crt", own.PEM())
+	c.write(t, "ca.crt", own.PEM())
+	c.write(t, "tls.key", own.KeyPEM(t))
 	c.secret(t, "xds-certificate.json", "xds_certificate", `"tls_certificate": {"certificate_chain": {"filename": "@/tls.crt"}, "private_key": {"filename": "@/tls.key"}}`)
 	c.trust(t, "envoy-gateway")
-	c.server, err = tls.LoadX509KeyPair(filepath.Join(c.dir, "tls.crt"), filepath.Join(c.dir, "tls.key"))
-	must(t, err)
+	c.server = own.TLS()
 	return c
 }
 

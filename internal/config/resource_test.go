@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
@@ -23,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/golden"
 )
 
 const dynamicBase = `
@@ -97,7 +97,6 @@ var kindsByFile = map[string]Kind{"Cluster": Clusters, "ClusterLoadAssignment": 
 // What real control planes send, as sniffed from istiod 1.29 ("plain": without Istio's own filters and mutual TLS), Envoy Gateway 1.9.1, and
 // istiod of what becomes 1.31 for sidecars without redirection (test/istiod; "upstream": likewise plain).
 func TestResourcesOfRealControlPlanes(t *testing.T) {
-	const golden = "testdata/resources.golden"
 	files, err := filepath.Glob("testdata/resources/*.json")
 	if err != nil {
 		t.Fatal(err)
@@ -128,23 +127,7 @@ func TestResourcesOfRealControlPlanes(t *testing.T) {
 			got.WriteString("accepted; refers to: " + strings.Join(references, ", ") + "\n\n")
 		}
 	}
-	compareGolden(t, golden, got.String())
-}
-
-func compareGolden(t *testing.T, golden, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("messages differ from %s; -update rewrites it (-want +got):\n%s", golden, diff)
-	}
+	golden.Compare(t, "testdata/resources.golden", got.String())
 }
 
 const managerType = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
@@ -200,7 +183,7 @@ func TestRefusedResourcesAreToldByTheirFields(t *testing.T) {
 		}
 		got.WriteString("# " + c.name + "\n" + err.Error() + "\n\n")
 	}
-	compareGolden(t, "testdata/resources_refused.golden", got.String())
+	golden.Compare(t, "testdata/resources_refused.golden", got.String())
 }
 
 func TestResourceOfAnotherTypeIsRefused(t *testing.T) {

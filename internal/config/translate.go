@@ -174,33 +174,38 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 		return out
 	}
 	if hcm, hcmPath := t.connectionManager(); hcm != nil {
-		t.filters = t.httpFilters(hcm, hcmPath)
-		out.StatPrefix = hcm.GetStatPrefix()
-		routes, routesPath := hcm.GetRouteConfig(), hcmPath+".route_config"
-		// Where routes are not part of the bootstrap, Envoy does not ask whether their clusters exist.
-		t.lenient = t.dynamicPart || hcm.GetRds() != nil
-		switch {
-		case hcm.GetRds() != nil:
-			routes, routesPath = t.rds(hcm.GetRds(), hcmPath)
-		case routes == nil:
-			t.p.add(routesPath, "missing: write the routes here, or use rds")
-		}
-		manager := upgradesOf(t, hcm.GetUpgradeConfigs(), hcmPath+".upgrade_configs")
-		idle := t.idle(hcm.GetStreamIdleTimeout(), 0, hcmPath+".stream_idle_timeout")
-		common := hcmPath + ".common_http_protocol_options"
-		longest := t.duration(hcm.GetCommonHttpProtocolOptions().GetMaxStreamDuration(), 0, common+".max_stream_duration")
-		out.Routes = t.routeTable(routes, routeOwner{upgrades: manager, idle: idle, longest: longest}, routesPath)
-		t.filters.ready.addTo(out.Routes)
-		out.Routes.MaxDuration = longest
-		out.Routes.RequestTimeout = t.duration(hcm.GetRequestTimeout(), 0, hcmPath+".request_timeout")
-		out.Routes.Connections = t.connectionLimits(hcm, hcmPath)
-		out.Routes.HeadTimeout = t.duration(hcm.GetRequestHeadersTimeout(), 0, hcmPath+".request_headers_timeout")
-		out.Routes.Host = t.hostRule(hcm, out.Address.Port(), hcmPath)
-		out.Routes.Path = pathRule(hcm)
-		out.Routes.Underscores = underscores[hcm.GetCommonHttpProtocolOptions().GetHeadersWithUnderscoresAction()]
-		out.Routes.Hop = t.hop(hcm, hcmPath)
+		t.http(out, hcm, hcmPath)
 	}
 	return out
+}
+
+// http fills in what the connection manager of a listener says.
+func (t *translator) http(out *model.Listener, hcm *hcmv3.HttpConnectionManager, path string) {
+	t.filters = t.httpFilters(hcm, path)
+	out.StatPrefix = hcm.GetStatPrefix()
+	routes, routesPath := hcm.GetRouteConfig(), path+".route_config"
+	// Where routes are not part of the bootstrap, Envoy does not ask whether their clusters exist.
+	t.lenient = t.dynamicPart || hcm.GetRds() != nil
+	switch {
+	case hcm.GetRds() != nil:
+		routes, routesPath = t.rds(hcm.GetRds(), path)
+	case routes == nil:
+		t.p.add(routesPath, "missing: write the routes here, or use rds")
+	}
+	manager := upgradesOf(t, hcm.GetUpgradeConfigs(), path+".upgrade_configs")
+	idle := t.idle(hcm.GetStreamIdleTimeout(), 0, path+".stream_idle_timeout")
+	common := path + ".common_http_protocol_options"
+	longest := t.duration(hcm.GetCommonHttpProtocolOptions().GetMaxStreamDuration(), 0, common+".max_stream_duration")
+	out.Routes = t.routeTable(routes, routeOwner{upgrades: manager, idle: idle, longest: longest}, routesPath)
+	t.filters.ready.addTo(out.Routes)
+	out.Routes.MaxDuration = longest
+	out.Routes.RequestTimeout = t.duration(hcm.GetRequestTimeout(), 0, path+".request_timeout")
+	out.Routes.Connections = t.connectionLimits(hcm, path)
+	out.Routes.HeadTimeout = t.duration(hcm.GetRequestHeadersTimeout(), 0, path+".request_headers_timeout")
+	out.Routes.Host = t.hostRule(hcm, out.Address.Port(), path)
+	out.Routes.Path = pathRule(hcm)
+	out.Routes.Underscores = underscores[hcm.GetCommonHttpProtocolOptions().GetHeadersWithUnderscoresAction()]
+	out.Routes.Hop = t.hop(hcm, path)
 }
 
 // connectionManager finds the one filter of the filter chain.

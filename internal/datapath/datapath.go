@@ -94,7 +94,7 @@ func Load(o Options) (*Datapath, error) {
 	d := &Datapath{objects: &objects{}, programs: &programs{}}
 	err = d.load(spec, o)
 	if err == nil && o.FastPath {
-		err = d.SelfTest()
+		err = d.selfTest()
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
@@ -202,6 +202,7 @@ func (d *Datapath) wrapMaps() error {
 	if d.fast != nil {
 		d.Sockets.SetQueued(d.fast.Queued)
 		d.Sockets.SetClient(d.fast.Client)
+		d.Sockets.SetSequences(m.ReceiveSequences, m.Ssocks)
 	}
 	d.Config = &maps.Config{
 		VIPs:           maps.NewVIPs(m.Vips, m.Captures, shared),

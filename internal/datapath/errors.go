@@ -4,6 +4,7 @@ package datapath
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -15,7 +16,11 @@ func Unsupported(err error) bool {
 	if errors.Is(err, ebpf.ErrNotSupported) {
 		return true
 	}
-	// Every failed load is a VerifierError; EPERM comes before the verifier has looked.
+	// Every failed load is a VerifierError; EPERM comes before the verifier has looked, and the others are about resources of this process.
 	var refused *ebpf.VerifierError
-	return errors.As(err, &refused) && !errors.Is(refused.Cause, unix.EPERM)
+	return errors.As(err, &refused) && !isOneOf(refused.Cause, unix.EPERM, unix.ENOMEM, unix.EMFILE, unix.ENFILE)
+}
+
+func isOneOf(err error, list ...error) bool {
+	return slices.ContainsFunc(list, func(one error) bool { return errors.Is(err, one) })
 }

@@ -21,6 +21,8 @@ func TestUnsupportedTellsTheKernelFromThePrivileges(t *testing.T) {
 		{"verifier that does not understand", fmt.Errorf("load: %w", &ebpf.VerifierError{Cause: unix.EACCES, Log: []string{"R2 unbounded"}}), true},
 		{"program type that is not known", &ebpf.VerifierError{Cause: unix.EINVAL}, true},
 		{"load without privileges", fmt.Errorf("load: %w", &ebpf.VerifierError{Cause: unix.EPERM}), false},
+		{"load without memory", &ebpf.VerifierError{Cause: unix.ENOMEM}, false},
+		{"load without descriptors", &ebpf.VerifierError{Cause: unix.EMFILE}, false},
 		{"any other call without privileges", fmt.Errorf("create map: %w", unix.EPERM), false},
 		{"anything else", errors.New("attach"), false},
 		{"nothing", nil, false},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/xlb-project/xlb/internal/lpm"
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
@@ -39,8 +40,11 @@ var (
 	}
 )
 
-// SelfTest runs the parser, as this kernel has compiled it, on heads whose meaning is known.
-func (d *Datapath) SelfTest() error {
+// selfTest runs the parser, as this kernel has compiled it, on heads whose meaning is known, and tries what maps depend on.
+func (d *Datapath) selfTest() error {
+	if err := lpm.Check(); err != nil {
+		return fmt.Errorf("test the maps of this kernel: %w: it would mix up connections of the slow path with those of the fast path; use --fast-path=off, or another kernel", err)
+	}
 	for _, t := range requestTests {
 		if err := t.check(d.fast.SelftestRequest, len(t.head)); err != nil {
 			return err

@@ -86,14 +86,7 @@ func (p *blocks) divide(s *Set) {
 		// A copy, because the splitter itself may be divided on the way.
 		members = append(members[:0], p.states(splitter)...)
 		for class := range s.ClassCount {
-			touched = touched[:0]
-			for _, target := range members {
-				for _, source := range into.of(target, class) {
-					if p.mark(source) {
-						touched = append(touched, p.of[source])
-					}
-				}
-			}
+			touched = p.markSources(into, members, class, touched[:0])
 			for _, block := range touched {
 				if fresh := p.split(block); fresh >= 0 {
 					todo = append(todo, fresh)
@@ -101,6 +94,18 @@ func (p *blocks) divide(s *Set) {
 			}
 		}
 	}
+}
+
+// markSources marks the states from which a class leads to one of the targets, and appends the blocks of which one is the first.
+func (p *blocks) markSources(into *inverse, targets []uint16, class int, touched []int) []int {
+	for _, target := range targets {
+		for _, source := range into.of(target, class) {
+			if p.mark(source) {
+				touched = append(touched, p.of[source])
+			}
+		}
+	}
+	return touched
 }
 
 // byAccept divides the states by whether the pattern matches, and returns the blocks.

@@ -43,17 +43,9 @@ func (a *Action) forward(cfg *model.Config, r *model.Route, req *model.Request) 
 		a.Path = r.Target(req.Path, r.Rewrite)
 	}
 	for _, c := range sharesOf(r) {
-		share := Cluster{Name: c.Name, Header: c.Header, Weight: c.Weight}
-		if c.Header != "" {
-			share.Name = first(req.Header(c.Header))
-		}
-		if m := cfg.Cluster(share.Name); m != nil {
-			share.Policy = m.Policy.String()
-			share.Subset, _ = subsetOf(m, c.Criteria)
-		} else if c.Missing {
+		share, found := clusterOf(cfg, &c, req)
+		if !found && (c.Missing || c.Header != "") {
 			a.NotFound = cmp.Or(r.NotFound, http.StatusServiceUnavailable)
-		} else if c.Header != "" {
-			share.Name, a.NotFound = "", cmp.Or(r.NotFound, http.StatusServiceUnavailable)
 		}
 		a.Clusters = append(a.Clusters, share)
 		if c.Host != "" {
@@ -64,6 +56,24 @@ func (a *Action) forward(cfg *model.Config, r *model.Route, req *model.Request) 
 	if r.TerminateConnect {
 		a.Changes = append(a.Changes, "connect_config")
 	}
+}
+
+// clusterOf is the cluster that a share of a route means for a request, and whether there is one. It has no name where a header holds that of none.
+func clusterOf(cfg *model.Config, c *model.WeightedCluster, req *model.Request) (out Cluster, found bool) {
+	out = Cluster{Name: c.Name, Header: c.Header, Weight: c.Weight}
+	if c.Header != "" {
+		out.Name = first(req.Header(c.Header))
+	}
+	m := cfg.Cluster(out.Name)
+	if m == nil {
+		if c.Header != "" && !c.Missing {
+			out.Name = ""
+		}
+		return out, false
+	}
+	out.Policy = m.Policy.String()
+	out.Subset, _ = subsetOf(m, c.Criteria)
+	return out, true
 }
 
 func first(values []string) string {

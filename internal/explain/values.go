@@ -29,6 +29,9 @@ func (q *Query) Values() url.Values {
 func QueryOf(v url.Values) (*Query, error) {
 	q := &Query{Method: "GET", Draw: rand.Uint32()}
 	for name, values := range v {
+		if name != "header" && len(values) != 1 {
+			return nil, queryError("parameter %q: given %d times; give it once", name, len(values))
+		}
 		switch name {
 		case "method":
 			q.Method = values[0]

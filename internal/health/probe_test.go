@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/tcptest"
 )
 
 func httpCheck() *model.HealthCheck {
@@ -172,16 +173,6 @@ func listen(t *testing.T, serve func(net.Conn)) string {
 // mute reads for ever and says nothing.
 func mute(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 
-func refused(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func TestLostConnectionsAndTimeoutsAreToldApart(t *testing.T) {
 	tcp := func(receive ...string) *model.HealthCheck {
 		c := &model.HealthCheck{Timeout: 300 * time.Millisecond, TCP: &model.TCPCheck{}}
@@ -214,7 +205,7 @@ func TestLostConnectionsAndTimeoutsAreToldApart(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			address := refused(t)
+			address := tcptest.Refusing(t).String()
 			if test.serve != nil {
 				address = listen(t, test.serve)
 			}

@@ -61,6 +61,12 @@ type abiHeelsControl struct {
 	ClientVipCount uint32
 }
 
+type abiHeelsCookie struct {
+	_    structs.HostLayout
+	Ends abiHeelsTuple
+	Syn  uint32
+}
+
 type abiHeelsEnd struct {
 	_    structs.HostLayout
 	Addr [16]uint8
@@ -116,7 +122,7 @@ const (
 type abiHeelsLimits uint32
 
 const (
-	abiHeelsLimitsHEELS_ABI               abiHeelsLimits = 2
+	abiHeelsLimitsHEELS_ABI               abiHeelsLimits = 3
 	abiHeelsLimitsHEELS_CLIENT_VIPS       abiHeelsLimits = 64
 	abiHeelsLimitsHEELS_SERVER_VIPS       abiHeelsLimits = 256
 	abiHeelsLimitsHEELS_PREFIXES          abiHeelsLimits = 4096
@@ -221,37 +227,38 @@ const (
 	abiHeelsVerdictHEELS_DECLINE_LISTENER    abiHeelsVerdict = 31
 	abiHeelsVerdictHEELS_DECLINE_EXTENSION   abiHeelsVerdict = 32
 	abiHeelsVerdictHEELS_DECLINE_PORT        abiHeelsVerdict = 33
-	abiHeelsVerdictHEELS_DECLINE_LAST        abiHeelsVerdict = 33
-	abiHeelsVerdictHEELS_ANSWERED            abiHeelsVerdict = 34
-	abiHeelsVerdictHEELS_ANSWERED_COOKIE     abiHeelsVerdict = 35
-	abiHeelsVerdictHEELS_ANSWER_NO_ROOM      abiHeelsVerdict = 36
-	abiHeelsVerdictHEELS_ANSWER_UNKNOWN_VIP  abiHeelsVerdict = 37
-	abiHeelsVerdictHEELS_ACCEPTED            abiHeelsVerdict = 38
-	abiHeelsVerdictHEELS_ACCEPTED_COOKIE     abiHeelsVerdict = 39
-	abiHeelsVerdictHEELS_ACCEPT_NO_MEMORY    abiHeelsVerdict = 40
-	abiHeelsVerdictHEELS_LISTENER_READY      abiHeelsVerdict = 41
-	abiHeelsVerdictHEELS_LISTENER_REFUSED    abiHeelsVerdict = 42
-	abiHeelsVerdictHEELS_DECAPSULATED        abiHeelsVerdict = 43
-	abiHeelsVerdictHEELS_DECAPSULATED_DETOUR abiHeelsVerdict = 44
-	abiHeelsVerdictHEELS_DECAPSULATE_REFUSED abiHeelsVerdict = 45
-	abiHeelsVerdictHEELS_DECAPSULATE_FAILED  abiHeelsVerdict = 46
-	abiHeelsVerdictHEELS_SERVER_CLOSING      abiHeelsVerdict = 47
-	abiHeelsVerdictHEELS_SERVER_ICMP         abiHeelsVerdict = 48
-	abiHeelsVerdictHEELS_REWRITE_FAILED      abiHeelsVerdict = 49
-	abiHeelsVerdictHEELS_CONFIRM_WAITING     abiHeelsVerdict = 50
-	abiHeelsVerdictHEELS_CONFIRM_SWITCHED    abiHeelsVerdict = 51
-	abiHeelsVerdictHEELS_CONFIRM_RETURNED    abiHeelsVerdict = 52
-	abiHeelsVerdictHEELS_CONFIRM_SHARED      abiHeelsVerdict = 53
-	abiHeelsVerdictHEELS_CONFIRM_TAKEN       abiHeelsVerdict = 54
-	abiHeelsVerdictHEELS_CONFIRM_ANSWERED    abiHeelsVerdict = 55
-	abiHeelsVerdictHEELS_CONFIRM_COOKIE      abiHeelsVerdict = 56
-	abiHeelsVerdictHEELS_CONFIRM_ACCEPTED    abiHeelsVerdict = 57
-	abiHeelsVerdictHEELS_CONFIRM_HEARD       abiHeelsVerdict = 58
-	abiHeelsVerdictHEELS_CONFIRM_BACK        abiHeelsVerdict = 59
-	abiHeelsVerdictHEELS_CONFIRM_CLOSING     abiHeelsVerdict = 60
-	abiHeelsVerdictHEELS_CONFIRM_ROUTED      abiHeelsVerdict = 61
-	abiHeelsVerdictHEELS_CONFIRM_UNTOLD      abiHeelsVerdict = 62
-	abiHeelsVerdictHEELS_VERDICTS            abiHeelsVerdict = 63
+	abiHeelsVerdictHEELS_DECLINE_AGENT       abiHeelsVerdict = 34
+	abiHeelsVerdictHEELS_DECLINE_LAST        abiHeelsVerdict = 34
+	abiHeelsVerdictHEELS_ANSWERED            abiHeelsVerdict = 35
+	abiHeelsVerdictHEELS_ANSWERED_COOKIE     abiHeelsVerdict = 36
+	abiHeelsVerdictHEELS_ANSWER_NO_ROOM      abiHeelsVerdict = 37
+	abiHeelsVerdictHEELS_ANSWER_UNKNOWN_VIP  abiHeelsVerdict = 38
+	abiHeelsVerdictHEELS_ACCEPTED            abiHeelsVerdict = 39
+	abiHeelsVerdictHEELS_ACCEPTED_COOKIE     abiHeelsVerdict = 40
+	abiHeelsVerdictHEELS_ACCEPT_NO_MEMORY    abiHeelsVerdict = 41
+	abiHeelsVerdictHEELS_LISTENER_READY      abiHeelsVerdict = 42
+	abiHeelsVerdictHEELS_LISTENER_REFUSED    abiHeelsVerdict = 43
+	abiHeelsVerdictHEELS_DECAPSULATED        abiHeelsVerdict = 44
+	abiHeelsVerdictHEELS_DECAPSULATED_DETOUR abiHeelsVerdict = 45
+	abiHeelsVerdictHEELS_DECAPSULATE_REFUSED abiHeelsVerdict = 46
+	abiHeelsVerdictHEELS_DECAPSULATE_FAILED  abiHeelsVerdict = 47
+	abiHeelsVerdictHEELS_SERVER_CLOSING      abiHeelsVerdict = 48
+	abiHeelsVerdictHEELS_SERVER_ICMP         abiHeelsVerdict = 49
+	abiHeelsVerdictHEELS_REWRITE_FAILED      abiHeelsVerdict = 50
+	abiHeelsVerdictHEELS_CONFIRM_WAITING     abiHeelsVerdict = 51
+	abiHeelsVerdictHEELS_CONFIRM_SWITCHED    abiHeelsVerdict = 52
+	abiHeelsVerdictHEELS_CONFIRM_RETURNED    abiHeelsVerdict = 53
+	abiHeelsVerdictHEELS_CONFIRM_SHARED      abiHeelsVerdict = 54
+	abiHeelsVerdictHEELS_CONFIRM_TAKEN       abiHeelsVerdict = 55
+	abiHeelsVerdictHEELS_CONFIRM_ANSWERED    abiHeelsVerdict = 56
+	abiHeelsVerdictHEELS_CONFIRM_COOKIE      abiHeelsVerdict = 57
+	abiHeelsVerdictHEELS_CONFIRM_ACCEPTED    abiHeelsVerdict = 58
+	abiHeelsVerdictHEELS_CONFIRM_HEARD       abiHeelsVerdict = 59
+	abiHeelsVerdictHEELS_CONFIRM_BACK        abiHeelsVerdict = 60
+	abiHeelsVerdictHEELS_CONFIRM_CLOSING     abiHeelsVerdict = 61
+	abiHeelsVerdictHEELS_CONFIRM_ROUTED      abiHeelsVerdict = 62
+	abiHeelsVerdictHEELS_CONFIRM_UNTOLD      abiHeelsVerdict = 63
+	abiHeelsVerdictHEELS_VERDICTS            abiHeelsVerdict = 64
 )
 
 // Names of all BPF objects in the ELF.
@@ -263,6 +270,7 @@ const (
 	abiVarConfirmedType = "confirmed_type"
 	abiVarConnType      = "conn_type"
 	abiVarControlType   = "control_type"
+	abiVarCookieType    = "cookie_type"
 	abiVarEndedType     = "ended_type"
 	abiVarFlagsType     = "flags_type"
 	abiVarFlowStateType = "flow_state_type"
@@ -340,6 +348,7 @@ type abiVariableSpecs struct {
 	ConfirmedType *ebpf.VariableSpec `ebpf:"confirmed_type"`
 	ConnType      *ebpf.VariableSpec `ebpf:"conn_type"`
 	ControlType   *ebpf.VariableSpec `ebpf:"control_type"`
+	CookieType    *ebpf.VariableSpec `ebpf:"cookie_type"`
 	EndedType     *ebpf.VariableSpec `ebpf:"ended_type"`
 	FlagsType     *ebpf.VariableSpec `ebpf:"flags_type"`
 	FlowStateType *ebpf.VariableSpec `ebpf:"flow_state_type"`
@@ -393,6 +402,7 @@ type abiVariables struct {
 	ConfirmedType *ebpf.Variable `ebpf:"confirmed_type"`
 	ConnType      *ebpf.Variable `ebpf:"conn_type"`
 	ControlType   *ebpf.Variable `ebpf:"control_type"`
+	CookieType    *ebpf.Variable `ebpf:"cookie_type"`
 	EndedType     *ebpf.Variable `ebpf:"ended_type"`
 	FlagsType     *ebpf.Variable `ebpf:"flags_type"`
 	FlowStateType *ebpf.Variable `ebpf:"flow_state_type"`

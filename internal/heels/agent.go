@@ -3,6 +3,7 @@
 package heels
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 )
@@ -13,13 +14,26 @@ type Agent struct {
 	config *Config
 	// cgroup is what programs are attached to.
 	cgroup string
-	// told is nil for an agent without the server's role.
+	// told is nil while no VIP is, or has been, in confirm mode.
 	told *teller
 }
 
 // Start puts a configuration in force, for the network namespace of the calling thread. An agent before it, with the same pins, is succeeded: its
-// connections go on, and none is lost in between. Cgroup is what to attach to when the configuration does not say.
+// connections go on, and none is lost in between. Cgroup is what to attach to when the configuration does not say. After an error nothing is left, unless an
+// agent before it has left something.
 func Start(c *Config, pin, cgroup string) (*Agent, error) {
+	before, err := pinned(pin)
+	if err != nil {
+		return nil, err
+	}
+	a, err := start(c, pin, cgroup)
+	if err != nil && len(before) == 0 {
+		err = errors.Join(err, takeAway(pin))
+	}
+	return a, err
+}
+
+func start(c *Config, pin, cgroup string) (*Agent, error) {
 	if c.Cgroup != "" {
 		cgroup = c.Cgroup
 	}
@@ -32,7 +46,11 @@ func Start(c *Config, pin, cgroup string) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = k.apply(c)
+	a := &Agent{Kernel: k, config: c, cgroup: cgroup}
+	err = a.beginTelling(c)
+	if err == nil {
+		err = k.apply(c)
+	}
 	if err == nil {
 		err = k.attach(c, cgroup)
 	}
@@ -40,17 +58,25 @@ func Start(c *Config, pin, cgroup string) (*Agent, error) {
 		err = k.readyListeners()
 	}
 	if err != nil {
-		k.Close()
+		a.Close()
 		return nil, err
 	}
-	a := &Agent{Kernel: k, config: c, cgroup: cgroup}
-	if c.Server != nil {
-		if a.told, err = k.tell(); err != nil {
-			k.Close()
-			return nil, err
-		}
-	}
 	return a, nil
+}
+
+// beginTelling starts what tells balancers of ends, if there are such, before connections begin that need it. For the network namespace of the calling thread.
+func (a *Agent) beginTelling(c *Config) (err error) {
+	if a.told != nil || c.Server == nil {
+		return nil
+	}
+	was, err := a.control()
+	if err != nil {
+		return err
+	}
+	if c.confirms() || was.Flags&uint32(abiHeelsFlagsHEELS_SERVER_CONFIRMS) != 0 {
+		a.told, err = a.tell()
+	}
+	return err
 }
 
 // Close ends the agent. What is pinned stays in force.
@@ -88,6 +114,9 @@ func (a *Agent) Reload(c *Config) error {
 	}
 	// A first VIP in confirm mode needs what its connections depend on; what a last one leaves stays attached.
 	if c.confirms() && !was.confirms() {
+		if err := a.beginTelling(c); err != nil {
+			return fmt.Errorf("reload: %w", err)
+		}
 		if err := a.attach(c, a.cgroup); err != nil {
 			return fmt.Errorf("reload: %w", err)
 		}

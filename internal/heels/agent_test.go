@@ -122,6 +122,39 @@ func TestDetachWaitsForConnections(t *testing.T) {
 	r.connect()
 }
 
+// What is in its handshake cannot be seen as a connection, and depends on the programs no less.
+func TestDetachWaitsForHandshakes(t *testing.T) {
+	r, _, server := pair(t)
+	r.client.run("table ip d {\n chain o { type filter hook output priority 0; ip daddr "+testVIP+" tcp flags & (syn | ack) == ack drop; }\n}\n", "nft", "-f", "-")
+	c, err := r.client.dial(testVIP + ":80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if n := r.servers[0].halfOpen(); n != 1 {
+		t.Fatalf("%d handshakes are under way, want 1", n)
+	}
+	detached := make(chan error, 1)
+	go func() {
+		detached <- enter(r.servers[0].ns, func() error { return server.Detach(false) })
+	}()
+	eventually(t, "the server begins to detach", func() bool {
+		s, err := server.control()
+		return err == nil && s.Flags != 0
+	})
+	r.client.run("", "nft", "delete", "table", "ip", "d")
+	if _, err := c.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	var flows *FlowsError
+	if err := <-detached; !errors.As(err, &flows) || flows.Count != 1 {
+		t.Errorf("error %v, want one connection in the way", err)
+	}
+	if _, err := c.Read(make([]byte, 64)); err != nil {
+		t.Error(err)
+	}
+}
+
 // An interface that is gone has taken its programs with it: nothing is wrong.
 func TestDetachAfterTheInterface(t *testing.T) {
 	r, client, _ := pair(t)
@@ -322,27 +355,46 @@ func TestAPlainConnectionOfTheSameEndsIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A handshake that nobody has ended under SYN cookies says nothing about a later connection of the same two ends, whose SYN was kept.
+// A handshake that nobody has ended under SYN cookies says nothing about a later connection of the same two ends, whether the SYN of that was kept or was
+// forgotten for a cookie, too.
 func TestACookieThatNobodyCameForIsNoVIP(t *testing.T) {
 	const port = 20080
-	r := newRig(t, testServer1)
-	server, client := r.plainPair("preserved", testVIP)
-	r.servers[0].listen(":80", tell)
-	at := func(address string, port uint16) end {
-		return endOf(netip.AddrPortFrom(netip.MustParseAddr(address), port))
-	}
-	ends := tuple{Local: at(testServer1, 80), Remote: at(testClient, port)}
-	if err := server.maps.HeelsCookies.Put(ends, at(testVIP, 80)); err != nil {
-		t.Fatal(err)
-	}
-	c, err := r.client.dialFrom(port, testServer1+":80")
-	if err != nil {
-		t.Fatal(err, dump(t, client), dump(t, server))
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
-	if _, err := c.Read(make([]byte, 64)); err != nil || server.count(t, "accepted_cookie") != 0 {
-		t.Errorf("error %v; %v, want no accepted_cookie", err, dump(t, server))
+	for _, tt := range []struct{ name, cookies, vip, server, client string }{
+		{"SYN kept", "1", testVIP, testServer1, testClient},
+		{"SYN forgotten", "2", testVIP, testServer1, testClient},
+		{"SYN forgotten, IPv6", "2", rig6VIP, rig6Server, rig6Client},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, testServer1)
+			r.servers[0].sysctl("ipv4/tcp_syncookies", tt.cookies)
+			server, client := r.plainPair("preserved", tt.vip)
+			r.servers[0].listen(":80", tell)
+			at := func(address string, port uint16) end {
+				return endOf(netip.AddrPortFrom(netip.MustParseAddr(address), port))
+			}
+			stale := cookie{Ends: tuple{Local: at(tt.server, 80), Remote: at(tt.client, port)}, Syn: 1000}
+			if err := server.maps.HeelsCookies.Put(stale, at(tt.vip, 80)); err != nil {
+				t.Fatal(err)
+			}
+			answered := func(address string, cookies uint64) {
+				t.Helper()
+				c, err := r.client.dialFrom(port, net.JoinHostPort(address, "80"))
+				if err != nil {
+					t.Fatal(err, dump(t, client), dump(t, server))
+				}
+				_ = c.(*net.TCPConn).SetLinger(0)
+				defer c.Close()
+				_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+				if _, err := c.Read(make([]byte, 64)); err != nil || server.count(t, "accepted_cookie") != cookies {
+					t.Fatalf("error %v; %v, want %d accepted_cookie", err, dump(t, server), cookies)
+				}
+			}
+			answered(tt.server, 0)
+			if tt.cookies == "2" {
+				answered(tt.vip, 1)
+				answered(tt.server, 1)
+			}
+		})
 	}
 }
 

@@ -36,6 +36,7 @@ func (k *Kernel) apply(c *Config) error {
 		func() error { return prune(k.maps.HeelsClientVips, d.client) },
 		func() error { return prune(k.maps.HeelsServerVips, d.server) },
 		func() error { return prune(k.maps.HeelsServerOwn, d.own) },
+		k.pruneOrphans,
 		func() error { return put(k.maps.HeelsPrefixes, d.prefixes) },
 		func() error { return put(k.maps.HeelsPorts, d.ports) },
 		func() error { return k.applyControl(d) },
@@ -186,17 +187,47 @@ func (k *Kernel) putList(list map[uint32]end) error {
 	return nil
 }
 
+// pruneOrphans deletes the prefixes of VIPs that are no more, whose numbers others may get now.
+func (k *Kernel) pruneOrphans() error {
+	client, err := takenIndexes(k.maps.HeelsClientVips, func(v clientVIP) uint32 { return v.Index })
+	if err != nil {
+		return err
+	}
+	server, err := takenIndexes(k.maps.HeelsServerVips, func(v serverVIP) uint32 { return v.Index })
+	if err != nil {
+		return err
+	}
+	of := map[uint32]map[uint32]bool{
+		uint32(abiHeelsSetHEELS_BACKENDS_OF): client.all(),
+		uint32(abiHeelsSetHEELS_BALANCERS):   server.all(),
+		uint32(abiHeelsSetHEELS_CLIENTS):     server.all(),
+	}
+	return deleteFunc[prefix, uint8](k.maps.HeelsPrefixes, func(p prefix) bool { return !of[p.Set][p.Vip] })
+}
+
 // prune deletes the entries that are not wanted.
 func prune[K comparable, V any](m *ebpf.Map, want map[K]V) error {
+	return deleteFunc[K, V](m, func(key K) bool {
+		_, ok := want[key]
+		return !ok
+	})
+}
+
+// deleteFunc deletes the entries whose keys are stale.
+func deleteFunc[K comparable, V any](m *ebpf.Map, isStale func(K) bool) error {
 	var (
 		stale []K
 		key   K
 		value V
 	)
-	for entries := m.Iterate(); entries.Next(&key, &value); {
-		if _, ok := want[key]; !ok {
+	entries := m.Iterate()
+	for entries.Next(&key, &value) {
+		if isStale(key) {
 			stale = append(stale, key)
 		}
+	}
+	if err := entries.Err(); err != nil {
+		return fmt.Errorf("read %s: %w", m, err)
 	}
 	for _, key := range stale {
 		if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
@@ -235,6 +266,15 @@ func takenIndexes[V any](m *ebpf.Map, index func(V) uint32) (*indexes, error) {
 		return nil, fmt.Errorf("read %s: %w", m, err)
 	}
 	return x, nil
+}
+
+// all are the numbers that VIPs have.
+func (x *indexes) all() map[uint32]bool {
+	all := map[uint32]bool{}
+	for _, i := range x.had {
+		all[i] = true
+	}
+	return all
 }
 
 // keep reserves the number of a VIP that stays.

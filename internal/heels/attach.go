@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -232,7 +233,7 @@ func (k *Kernel) Detach(force bool) error {
 		return err
 	}
 	if !force {
-		if err := k.unused(); err != nil {
+		if err := k.letGo(); err != nil {
 			return errors.Join(err, k.change(func(c *control) { c.Flags = before.Flags }))
 		}
 	}
@@ -262,6 +263,75 @@ func (k *Kernel) unlink(name string) error {
 		return fmt.Errorf("take off %s: %w", name, err)
 	}
 	return os.Remove(path)
+}
+
+// letGo waits for what is under way, and is an error while connections depend on the programs, or somebody on what they have left.
+func (k *Kernel) letGo() error {
+	if err := k.awaitHandshakes(); err != nil {
+		return err
+	}
+	if err := k.unused(); err != nil {
+		return err
+	}
+	return k.tellRest()
+}
+
+const (
+	// handshakeWait is how long handshakes under way are waited for: a SYN-ACK that is lost comes again after one second, and after two more. Those of a flood never end.
+	handshakeWait = 3500 * time.Millisecond
+	handshakePoll = 20 * time.Millisecond
+)
+
+// awaitHandshakes waits for those that the server has begun: their connections cannot be seen before.
+func (k *Kernel) awaitHandshakes() error {
+	for end := time.Now().Add(handshakeWait); time.Now().Before(end); time.Sleep(handshakePoll) {
+		halfOpen, err := iterate(k.iterators.HalfOpen, nil)
+		if err != nil {
+			return fmt.Errorf("count handshakes: %w", err)
+		}
+		if len(halfOpen) == 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// pinned are the names of what is in a pin directory, those apart that the kernel itself puts into the root of a BPF file system.
+func pinned(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, &PinError{dir, errnoOf(err)}
+	}
+	var names []string
+	for _, e := range entries {
+		if e.Name() != "maps.debug" && e.Name() != "progs.debug" {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// takeAway takes off and removes all that is pinned, and the directory, unless a file system is mounted there.
+func takeAway(dir string) error {
+	names, err := pinned(dir)
+	k := &Kernel{pin: dir}
+	for _, name := range names {
+		if strings.HasPrefix(name, linkPrefix) {
+			err = errors.Join(err, k.unlink(name))
+		} else {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, name)))
+		}
+	}
+	if _, gone := os.Stat(dir); gone != nil {
+		return err
+	}
+	if e := os.Remove(dir); e != nil && !errors.Is(e, unix.EBUSY) {
+		err = errors.Join(err, e)
+	}
+	return err
 }
 
 // unused is a *FlowsError while connections go around the balancer, or are about to.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 )
 
 // Finding is one thing that was looked at.
@@ -57,8 +58,22 @@ func Check(c *Config, pin string) []Finding {
 			list = append(list, checkListener(vip))
 		}
 		list = append(list, checkSourceCheck())
+		if c.confirms() {
+			list = append(list, checkRaw())
+		}
 	}
 	return append(list, checkProbing(), checkFirewall())
+}
+
+// checkRaw opens what tells balancers of ends.
+func checkRaw() Finding {
+	const name = "raw sockets"
+	fd, err := openRaw()
+	if err != nil {
+		return Finding{Name: name, Status: Missing, Detail: err.Error(), Remedy: "root, or CAP_NET_RAW"}
+	}
+	unix.Close(fd)
+	return fine(name, "balancers can be told of ends")
 }
 
 // checkPrograms loads everything and attaches nothing.

@@ -191,6 +191,11 @@ func (r *reader) client(f fields) *Client {
 		c.VIPs = append(c.VIPs, vip)
 	})
 	r.bound(f, len(c.VIPs), int(abiHeelsLimitsHEELS_CLIENT_VIPS))
+	prefixes := 0
+	for _, vip := range c.VIPs {
+		prefixes += len(vip.Backends)
+	}
+	r.boundPrefixes(f, prefixes)
 	return c
 }
 
@@ -214,6 +219,11 @@ func (r *reader) server(f fields, tagged bool) *Server {
 		s.VIPs = append(s.VIPs, vip)
 	})
 	r.bound(f, len(s.VIPs), int(abiHeelsLimitsHEELS_SERVER_VIPS))
+	prefixes := 0
+	for _, vip := range s.VIPs {
+		prefixes += len(vip.Balancers) + len(vip.Clients)
+	}
+	r.boundPrefixes(f, prefixes)
 	r.refuseAmbiguous(f.at("vips"), s.VIPs)
 	return s
 }
@@ -268,6 +278,13 @@ func (r *reader) vip(e fields, seen map[netip.AddrPort]bool) netip.AddrPort {
 	}
 	seen[a] = a.IsValid()
 	return a
+}
+
+// boundPrefixes is about those of one role.
+func (r *reader) boundPrefixes(f fields, n int) {
+	if limit := int(abiHeelsLimitsHEELS_PREFIXES); n > limit {
+		f.add("vips", "%d prefixes are named, %d is the most: name shorter ones that hold several", n, limit)
+	}
 }
 
 func (r *reader) bound(f fields, n, limit int) {

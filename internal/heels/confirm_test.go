@@ -7,14 +7,19 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 )
 
 func confirmText(port string) string {
@@ -147,6 +152,7 @@ const confirmLab = `server:
 func TestConfirmLeavesSYNsAsTheyAre(t *testing.T) {
 	l := newLab(t, confirmLab, "10.77.2.1:8080")
 	within(t, l.host.ns, l.readyListeners)
+	within(t, l.host.ns, func() error { return l.beginTelling(l.config) })
 	for _, tt := range []struct {
 		name    string
 		f       fixture
@@ -186,5 +192,229 @@ func TestResetsOfTheAgent(t *testing.T) {
 	finishChecksum(again)
 	if !bytes.Equal(p, again) || p[33] != 4 || binary.BigEndian.Uint32(p[24:]) != 0x01020304 {
 		t.Errorf("the packet is %x, want %x", p, again)
+	}
+}
+
+// A handshake that nobody has ended says nothing about a later connection from the client's end to the server's own address.
+func TestConfirmAHandshakeThatNobodyEndedHurtsNoPlainConnection(t *testing.T) {
+	const port = 20081
+	r := newRig(t, testServer1)
+	r.nat("80", testServer1+":80", true)
+	server := r.servers[0].agent(confirmText("80"))
+	r.servers[0].listen(":80", answerWhom)
+	at := func(address string, port uint16) end {
+		return endOf(netip.AddrPortFrom(netip.MustParseAddr(address), port))
+	}
+	ends := tuple{Local: at(testServer1, 80), Remote: at(testClient, port)}
+	left := confirmed{Vip: at(testVIP, 80), Client: ends.Remote, Balancer: at(testBalancer, 1234), Since: monotonic()}
+	if err := server.maps.HeelsConfirmOther.Put(ends, left); err != nil {
+		t.Fatal(err)
+	}
+	c, err := r.client.dialFrom(port, testServer1+":80")
+	if err != nil {
+		t.Fatal(err, dump(t, server))
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := c.Write([]byte("?\n")); err != nil {
+		t.Fatal(err)
+	}
+	if seen, err := bufio.NewReader(c).ReadString('\n'); err != nil || strings.TrimSpace(seen) != c.LocalAddr().String() {
+		t.Errorf("server sees %q, want %s (%v) %v", seen, c.LocalAddr(), err, dump(t, server))
+	}
+}
+
+// Who does not see a connection knows its ends perhaps, and no number of it: what he makes up moves it neither way.
+func TestConfirmWhatIsMadeUpMovesNothing(t *testing.T) {
+	r := newRig(t, testServer1)
+	r.nat("80", testServer1+":80", true)
+	server := r.servers[0].agent(confirmText("80"))
+	r.servers[0].listen(":80", answerWhom)
+	client := r.client.agent(clientText)
+	// A retransmission timer that does not run out in the meantime.
+	r.client.run("", "ip", "route", "add", testVIP+"/32", "dev", "eth0", "rto_min", "10s")
+	c, err := r.client.dial(testVIP + ":80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	eventually(t, "the handshake has ended", func() bool { return server.count(t, "confirm_accepted") == 1 })
+	own, port := testServer1+":80", c.LocalAddr().String()
+	made := fixture{from: port, to: own, flags: 0x10}
+	r.client.post(made.packet()[14:])
+	// The answer to it, by way of the balancer, says that it has come.
+	eventually(t, "the segment has come", func() bool { return r.settled() > 3 || server.count(t, "confirm_heard") > 0 })
+	if n := server.count(t, "confirm_heard"); n != 0 {
+		t.Error("a segment that was made up was taken for the client's")
+	}
+	r.client.run("table ip d {\n chain i { type filter hook prerouting priority -300; ip saddr "+testVIP+" drop; }\n}\n", "nft", "-f", "-")
+	if _, err := c.Write([]byte("?\n")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the client is heard", func() bool { return server.count(t, "confirm_heard") == 1 })
+	made = fixture{from: own, to: port, flags: 0x04}
+	r.servers[0].post(made.packet()[14:])
+	eventually(t, "the reset has come", func() bool { return client.count(t, "client_reset")+client.count(t, "confirm_returned") > 0 })
+	if n := client.count(t, "confirm_returned"); n != 0 {
+		t.Error("a reset that was made up has sent the connection back to the balancer")
+	}
+	r.client.run("", "nft", "delete", "table", "ip", "d")
+	if seen, err := bufio.NewReader(c).ReadString('\n'); err != nil || strings.TrimSpace(seen) != port {
+		t.Errorf("server sees %q, want %s (%v) %v %v", seen, port, err, dump(t, client), dump(t, server))
+	}
+}
+
+// withoutRaw runs do on a thread that may not open raw sockets.
+func withoutRaw(t *testing.T, do func()) {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var have [2]unix.CapUserData
+	if err := unix.Capget(&header, &have[0]); err != nil {
+		t.Fatal(err)
+	}
+	fewer := have
+	fewer[0].Effective &^= 1 << unix.CAP_NET_RAW
+	if err := unix.Capset(&header, &fewer[0]); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Capset(&header, &have[0]); err != nil {
+			panic(err)
+		}
+	}()
+	do()
+}
+
+// Only who has to tell balancers of ends needs the capability for it, and is told so before anything is in force.
+func TestOnlyConfirmNeedsRawSockets(t *testing.T) {
+	r := newRig(t, testServer1)
+	for _, tt := range []struct{ text, want string }{
+		{confirmText("80"), "CAP_NET_RAW"},
+		{serverText("rewritten", "80"), ""},
+	} {
+		withoutRaw(t, func() {
+			c := parse(t, "eth0", tt.text)
+			if tt.want == "" {
+				r.servers[0].start(c)
+				return
+			}
+			err := enter(r.servers[0].ns, func() error {
+				_, err := Start(c, filepath.Join(bpffs(t), "pins"), testCgroup)
+				return err
+			})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want one about %s", err, tt.want)
+			}
+			if n := r.servers[0].attached(); n != 0 {
+				t.Errorf("%d programs are in force, want none", n)
+			}
+		})
+	}
+}
+
+// Ends that wait for a TIME_WAIT are told when programs go: nobody would do it later, and the balancer would hold the connections for days.
+func TestConfirmDetachTellsTheRest(t *testing.T) {
+	r := newRig(t, testServer1)
+	r.nat("80", testServer1+":80", true)
+	server := r.servers[0].agent(confirmText("80"))
+	r.servers[0].listen(":80", func(c net.Conn) {
+		_, _ = c.Read(make([]byte, 1))
+		c.Close()
+	})
+	client := r.client.agent(clientText)
+	c, err := r.client.dial(testVIP + ":80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte("?")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Fatalf("error %v, want the server's end", err)
+	}
+	c.Close()
+	eventually(t, "no connection is left", func() bool { return live(t, client)+live(t, server) == 0 })
+	if in := r.settled(); in != 3 {
+		t.Fatalf("%d segments came to the balancer, want the handshake", in)
+	}
+	within(t, r.servers[0].ns, func() error { return server.Detach(false) })
+	eventually(t, "the balancer is told", func() bool { return r.in.Load() == 4 && r.out.Load() == 4 })
+}
+
+// Of an agent that is gone, or has more to tell than it can keep, nobody begins what it would have to tell of: the balancer would run out of ports.
+func TestConfirmOnlyWhatWillBeTold(t *testing.T) {
+	l := newLab(t, confirmLab, "10.77.2.1:8080")
+	within(t, l.host.ns, l.readyListeners)
+	is := func(want string) {
+		t.Helper()
+		if _, verdicts := l.run(t, l.hooks.ServerIngress, rewritten.packet()); verdicts[want] != 1 {
+			t.Errorf("verdicts %v, want %s", verdicts, want)
+		}
+	}
+	is("decline_agent")
+	told := &teller{k: l.Kernel}
+	promise := func() {
+		t.Helper()
+		if err := told.promise(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	promise()
+	is("confirm_taken")
+	counts := make([]uint64, ebpf.MustPossibleCPU())
+	counts[0] = 1
+	if err := l.maps.HeelsVerdicts.Put(uint32(abiHeelsVerdictHEELS_CONFIRM_UNTOLD), counts); err != nil {
+		t.Fatal(err)
+	}
+	promise()
+	is("decline_agent")
+	told.quietUntil = monotonic()
+	promise()
+	is("confirm_taken")
+	if err := l.maps.HeelsConfirmUntil.Put(uint32(0), monotonic()); err != nil {
+		t.Fatal(err)
+	}
+	is("decline_agent")
+}
+
+// Where there is no room for a connection it takes the balancer's path, and nothing of it is lost.
+func TestConfirmFullMaps(t *testing.T) {
+	mapSizes = map[string]uint32{kernelMapHeelsConfirmed: 2, kernelMapHeelsConfirmOther: 2, kernelMapHeelsEndedNow: 1, kernelMapHeelsTraffic: 1, kernelMapHeelsClientHops: 1}
+	defer func() { mapSizes = nil }()
+	r := newRig(t, testServer1)
+	r.nat("80", testServer1+":80", true)
+	server := r.servers[0].agent(confirmText("80"))
+	r.servers[0].listen(":80", answerWhom)
+	client := r.client.agent(clientText)
+	var conns []net.Conn
+	for range 3 {
+		c, err := r.client.dial(testVIP + ":80")
+		if err != nil {
+			t.Fatal(err, dump(t, client), dump(t, server))
+		}
+		defer c.Close()
+		conns = append(conns, c)
+	}
+	for i, c := range conns {
+		if _, err := c.Write([]byte("?\n")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bufio.NewReader(c).ReadString('\n'); err != nil {
+			t.Fatal(i, err, dump(t, client), dump(t, server))
+		}
+		echo(t, c, 1<<20)
+	}
+	if heard, returned := server.count(t, "confirm_heard"), client.count(t, "confirm_returned"); heard != 1 || returned != 2 || server.count(t, "accept_no_memory") != 2 {
+		t.Errorf("%d connections are direct, and %d have returned to the balancer, want 1 and 2: %v %v", heard, returned, dump(t, client), dump(t, server))
+	}
+	for _, c := range conns {
+		c.Close()
+	}
+	eventually(t, "no connection is left", func() bool { return live(t, client)+live(t, server) == 0 })
+	if r, s := r.client, r.servers[0]; r.sockets(lastAck)+s.sockets(lastAck)+s.sockets(established) != 0 {
+		t.Error("a socket is left")
 	}
 }

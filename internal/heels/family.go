@@ -112,5 +112,5 @@ func addressesOf(name string) (o own, err error) {
 }
 
 func interfaceError(name string, err error) error {
-	return &FieldError{Path: "interfaces", Reason: fmt.Sprintf("%s: %v", name, err)}
+	return &FieldError{Path: "interfaces", Reason: fmt.Sprintf("%s: %v; name one of this network namespace (ip link)", name, err)}
 }

@@ -45,6 +45,7 @@ func (h *hooks) byName() map[string]*ebpf.Program {
 type iterators struct {
 	Connections *ebpf.Program `ebpf:"heels_connections"`
 	Listening   *ebpf.Program `ebpf:"heels_listening"`
+	HalfOpen    *ebpf.Program `ebpf:"heels_half_open"`
 }
 
 // Kernel is the loaded kernel side: pinned maps, and programs over them.
@@ -56,6 +57,9 @@ type Kernel struct {
 	hooks *hooks
 }
 
+// mapSizes are numbers of entries other than those of the kernel side, by the map's name: tests see what happens when a map is full.
+var mapSizes map[string]uint32
+
 // PinError says that a directory cannot hold pins.
 type PinError struct {
 	Path string
@@ -65,15 +69,40 @@ type PinError struct {
 func (e *PinError) Error() string { return fmt.Sprintf("pin directory %s: %v", e.Path, e.Err) }
 func (e *PinError) Unwrap() error { return e.Err }
 
-// checkPin makes the directory if it can, and says whether it is on a BPF file system.
+// checkPin makes the directory if it can, and says whether it can hold pins.
 func checkPin(dir string) error {
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return &PinError{dir, err}
+	parent := filepath.Dir(dir)
+	if _, err := os.Stat(parent); err != nil {
+		return &PinError{dir, fmt.Errorf("cannot be made in %s: %w; make that first, on a BPF file system, or name another with --pin", parent, errnoOf(err))}
 	}
-	if !onBPF(dir) {
-		return &PinError{dir, fmt.Errorf("not on a BPF file system; mount one: mount -t bpf bpf %s", dir)}
+	if !onBPF(dir) && !onBPF(parent) {
+		return &PinError{dir, fmt.Errorf("not on a BPF file system; mount one: mount -t bpf bpf %s", parent)}
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return &PinError{dir, fmt.Errorf("cannot be made: %w; run as root on a BPF file system that is mounted read-write, or name another directory with --pin", errnoOf(err))}
 	}
 	return nil
+}
+
+// checkOwner refuses a directory in which others could exchange what is pinned.
+func checkOwner(dir string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return &PinError{dir, err}
+	}
+	if others := st.Mode & 0o022; others != 0 || int(st.Uid) != os.Geteuid() {
+		return &PinError{dir, fmt.Errorf("other users may change it (mode %#o of user %d): what is pinned there decides where connections go; chown and chmod 0700 it, or name another with --pin", st.Mode&0o7777, st.Uid)}
+	}
+	return nil
+}
+
+// errnoOf drops the path, which is said already.
+func errnoOf(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
 }
 
 func onBPF(dir string) bool {
@@ -87,6 +116,11 @@ func load(dir string, o *Option) (*Kernel, error) {
 	if err := checkPin(dir); err != nil {
 		return nil, err
 	}
+	if o != nil {
+		if err := checkOwner(dir); err != nil {
+			return nil, err
+		}
+	}
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return nil, fmt.Errorf("raise limit of locked memory: %w", err)
 	}
@@ -97,9 +131,12 @@ func load(dir string, o *Option) (*Kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read kernel programs: %w", err)
 	}
-	for _, m := range spec.Maps {
+	for name, m := range spec.Maps {
 		if m.Name != ".rodata" {
 			m.Pinning = ebpf.PinByName
+		}
+		if size, ok := mapSizes[name]; ok {
+			m.MaxEntries = size
 		}
 	}
 	k := &Kernel{pin: dir}
@@ -177,6 +214,8 @@ func Open(dir string) (*Kernel, error) {
 	if _, err := os.Stat(filepath.Join(dir, kernelMapHeelsControl)); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = ErrNotRunning
+		} else {
+			err = fmt.Errorf("%w; run as root, or as the user of the agent", errnoOf(err))
 		}
 		return nil, &PinError{dir, err}
 	}
@@ -185,16 +224,11 @@ func Open(dir string) (*Kernel, error) {
 
 // Close releases the descriptors. What is pinned stays in force.
 func (k *Kernel) Close() {
-	m := &k.maps
-	for _, m := range []*ebpf.Map{
-		m.HeelsClientClosing, m.HeelsClientFlows, m.HeelsClientList, m.HeelsClientVips, m.HeelsControl, m.HeelsCookies, m.HeelsListeners,
-		m.HeelsPorts, m.HeelsPrefixes, m.HeelsServerClosing, m.HeelsServerFlows, m.HeelsServerList, m.HeelsServerOwn, m.HeelsServerVips, m.HeelsTraffic, m.HeelsVerdicts,
-		m.HeelsConfirmOther, m.HeelsConfirmed, m.HeelsEndedLater, m.HeelsEndedNow,
-	} {
-		m.Close()
-	}
+	// Closing a descriptor of a map has no error that could be acted on.
+	_ = k.maps.Close()
 	k.iterators.Connections.Close()
 	k.iterators.Listening.Close()
+	k.iterators.HalfOpen.Close()
 	if k.hooks == nil {
 		return
 	}

@@ -22,6 +22,7 @@ const (
 	kernelMapHeelsClientList       = "heels_client_list"
 	kernelMapHeelsClientVips       = "heels_client_vips"
 	kernelMapHeelsConfirmOther     = "heels_confirm_other"
+	kernelMapHeelsConfirmUntil     = "heels_confirm_until"
 	kernelMapHeelsConfirmed        = "heels_confirmed"
 	kernelMapHeelsControl          = "heels_control"
 	kernelMapHeelsCookies          = "heels_cookies"
@@ -41,6 +42,7 @@ const (
 	kernelProgHeelsClientIngress   = "heels_client_ingress"
 	kernelProgHeelsClientSockops   = "heels_client_sockops"
 	kernelProgHeelsConnections     = "heels_connections"
+	kernelProgHeelsHalfOpen        = "heels_half_open"
 	kernelProgHeelsListening       = "heels_listening"
 	kernelProgHeelsServerEgress    = "heels_server_egress"
 	kernelProgHeelsServerIngress   = "heels_server_ingress"
@@ -97,6 +99,7 @@ type kernelProgramSpecs struct {
 	HeelsClientIngress   *ebpf.ProgramSpec `ebpf:"heels_client_ingress"`
 	HeelsClientSockops   *ebpf.ProgramSpec `ebpf:"heels_client_sockops"`
 	HeelsConnections     *ebpf.ProgramSpec `ebpf:"heels_connections"`
+	HeelsHalfOpen        *ebpf.ProgramSpec `ebpf:"heels_half_open"`
 	HeelsListening       *ebpf.ProgramSpec `ebpf:"heels_listening"`
 	HeelsServerEgress    *ebpf.ProgramSpec `ebpf:"heels_server_egress"`
 	HeelsServerIngress   *ebpf.ProgramSpec `ebpf:"heels_server_ingress"`
@@ -115,6 +118,7 @@ type kernelMapSpecs struct {
 	HeelsClientList    *ebpf.MapSpec `ebpf:"heels_client_list"`
 	HeelsClientVips    *ebpf.MapSpec `ebpf:"heels_client_vips"`
 	HeelsConfirmOther  *ebpf.MapSpec `ebpf:"heels_confirm_other"`
+	HeelsConfirmUntil  *ebpf.MapSpec `ebpf:"heels_confirm_until"`
 	HeelsConfirmed     *ebpf.MapSpec `ebpf:"heels_confirmed"`
 	HeelsControl       *ebpf.MapSpec `ebpf:"heels_control"`
 	HeelsCookies       *ebpf.MapSpec `ebpf:"heels_cookies"`
@@ -166,6 +170,7 @@ type kernelMaps struct {
 	HeelsClientList    *ebpf.Map `ebpf:"heels_client_list"`
 	HeelsClientVips    *ebpf.Map `ebpf:"heels_client_vips"`
 	HeelsConfirmOther  *ebpf.Map `ebpf:"heels_confirm_other"`
+	HeelsConfirmUntil  *ebpf.Map `ebpf:"heels_confirm_until"`
 	HeelsConfirmed     *ebpf.Map `ebpf:"heels_confirmed"`
 	HeelsControl       *ebpf.Map `ebpf:"heels_control"`
 	HeelsCookies       *ebpf.Map `ebpf:"heels_cookies"`
@@ -191,6 +196,7 @@ func (m *kernelMaps) Close() error {
 		m.HeelsClientList,
 		m.HeelsClientVips,
 		m.HeelsConfirmOther,
+		m.HeelsConfirmUntil,
 		m.HeelsConfirmed,
 		m.HeelsControl,
 		m.HeelsCookies,
@@ -225,6 +231,7 @@ type kernelPrograms struct {
 	HeelsClientIngress   *ebpf.Program `ebpf:"heels_client_ingress"`
 	HeelsClientSockops   *ebpf.Program `ebpf:"heels_client_sockops"`
 	HeelsConnections     *ebpf.Program `ebpf:"heels_connections"`
+	HeelsHalfOpen        *ebpf.Program `ebpf:"heels_half_open"`
 	HeelsListening       *ebpf.Program `ebpf:"heels_listening"`
 	HeelsServerEgress    *ebpf.Program `ebpf:"heels_server_egress"`
 	HeelsServerIngress   *ebpf.Program `ebpf:"heels_server_ingress"`
@@ -239,6 +246,7 @@ func (p *kernelPrograms) Close() error {
 		p.HeelsClientIngress,
 		p.HeelsClientSockops,
 		p.HeelsConnections,
+		p.HeelsHalfOpen,
 		p.HeelsListening,
 		p.HeelsServerEgress,
 		p.HeelsServerIngress,

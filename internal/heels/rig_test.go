@@ -168,6 +168,8 @@ func newRig(t testing.TB, servers ...string) *rig {
 func (r *rig) plug(name, address string) *host {
 	r.t.Helper()
 	h := &host{t: r.t, ns: newNS(r.t), name: name}
+	// Addresses of IPv6 are good at once, for questions for neighbours, too.
+	h.sysctl("ipv6/conf/default/accept_dad", "0")
 	within(r.t, r.wire, func() error {
 		v := netlink.NewVeth(netlink.LinkAttrs{Name: name})
 		v.PeerName, v.PeerNamespace = "eth0", netlink.NsFd(h.ns)
@@ -256,13 +258,13 @@ func (r *rig) guest() *host {
 const (
 	rig6VIP    = "fd77::100"
 	rig6Server = "fd77:2::1"
+	rig6Client = "fd77:3::1"
 )
 
 // nat6 gives hosts addresses of IPv6, and makes the balancer's kernel send connections to the VIP on to the first server.
 func (r *rig) nat6() {
 	r.t.Helper()
-	for h, address := range map[*host]string{r.client: "fd77:3::1/16", r.lb: "fd77:1::1/16", r.servers[0]: rig6Server + "/16"} {
-		h.sysctl("ipv6/conf/eth0/accept_dad", "0")
+	for h, address := range map[*host]string{r.client: rig6Client + "/16", r.lb: "fd77:1::1/16", r.servers[0]: rig6Server + "/16"} {
 		within(r.t, h.ns, func() error { return addAddr("eth0", address) })
 	}
 	within(r.t, r.lb.ns, func() error { return addAddr("eth0", rig6VIP+"/128") })

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -16,6 +17,9 @@ import (
 const (
 	// tellEvery is how often the agent looks for ends.
 	tellEvery = 500 * time.Millisecond
+	// tellFor is how long after its last look the agent is counted on: an agent that restarts is missed by nobody. Of one that is gone the server's programs begin no connections
+	// that it would have to tell of.
+	tellFor = 10 * time.Second
 	// timeWait is how long a socket's ends are taken after it has closed first: the kernel's TIME_WAIT, and a little more.
 	timeWait = 62 * time.Second
 )
@@ -28,23 +32,90 @@ type teller struct {
 	fd   int
 	stop chan struct{}
 	done chan struct{}
+	// untold is how many ends were not kept so far, and quietUntil, of CLOCK_MONOTONIC, when those there are can have been told.
+	untold, quietUntil uint64
 }
 
 // tell starts it, for the network namespace of the calling thread.
 func (k *Kernel) tell() (*teller, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW)
+	fd, err := openRaw()
 	if err != nil {
-		return nil, fmt.Errorf("open a raw socket: %w", err)
+		return nil, err
 	}
 	t := &teller{k: k, fd: fd, stop: make(chan struct{}), done: make(chan struct{})}
+	if t.untold, err = k.verdict(abiHeelsVerdictHEELS_CONFIRM_UNTOLD); err == nil {
+		err = t.promise()
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
 	go t.run()
 	return t, nil
+}
+
+// promise says that ends will be told for a while. Not while some could not be kept: there are more than can be told, and each would be the balancer's for days.
+func (t *teller) promise() error {
+	now := monotonic()
+	untold, err := t.k.verdict(abiHeelsVerdictHEELS_CONFIRM_UNTOLD)
+	if err != nil {
+		return err
+	}
+	if untold != t.untold {
+		t.untold, t.quietUntil = untold, now+uint64(timeWait)
+	}
+	until := now + uint64(tellFor)
+	if now < t.quietUntil {
+		until = 0
+	}
+	if err := t.k.maps.HeelsConfirmUntil.Put(uint32(0), until); err != nil {
+		return fmt.Errorf("write until when ends are told: %w", err)
+	}
+	return nil
+}
+
+// openRaw returns a socket that sends whole IPv4 packets. Without the capability the error says so.
+func openRaw() (int, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW)
+	if errors.Is(err, unix.EPERM) {
+		return -1, errors.New("open a raw socket, to tell balancers of ends: confirm needs CAP_NET_RAW besides")
+	}
+	if err != nil {
+		return -1, fmt.Errorf("open a raw socket: %w", err)
+	}
+	return fd, nil
 }
 
 func (t *teller) close() {
 	close(t.stop)
 	<-t.done
 	unix.Close(t.fd)
+}
+
+// tellRest tells of all ends that wait, whether their TIME_WAIT is over or not: nobody will do it later.
+func (k *Kernel) tellRest() error {
+	queues := []*ebpf.Map{k.maps.HeelsEndedNow, k.maps.HeelsEndedLater}
+	if !slices.ContainsFunc(queues, isWaiting) {
+		return nil
+	}
+	fd, err := openRaw()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	t := &teller{k: k, fd: fd}
+	for _, queue := range queues {
+		t.drain(queue, 0)
+		if isWaiting(queue) {
+			return errors.New("tell balancers of ends: the device is full; try again")
+		}
+	}
+	return nil
+}
+
+func isWaiting(queue *ebpf.Map) bool {
+	var e ended
+	return queue.Lookup(nil, &e) == nil
 }
 
 func (t *teller) run() {
@@ -58,6 +129,8 @@ func (t *teller) run() {
 		case <-ticker.C:
 			t.drain(t.k.maps.HeelsEndedNow, 0)
 			t.drain(t.k.maps.HeelsEndedLater, timeWait)
+			// What fails here is tried again, and not counted on meanwhile.
+			_ = t.promise()
 		}
 	}
 }

@@ -20,6 +20,7 @@ type (
 	conn      = abiHeelsConn
 	ended     = abiHeelsEnded
 	tuple     = abiHeelsTuple
+	cookie    = abiHeelsCookie
 	confirmed = abiHeelsConfirmed
 )
 

@@ -43,6 +43,7 @@ var verdictNames = [verdictCount]string{
 	abiHeelsVerdictHEELS_DECLINE_LISTENER:    "decline_listener",
 	abiHeelsVerdictHEELS_DECLINE_EXTENSION:   "decline_extension",
 	abiHeelsVerdictHEELS_DECLINE_PORT:        "decline_port",
+	abiHeelsVerdictHEELS_DECLINE_AGENT:       "decline_agent",
 	abiHeelsVerdictHEELS_ANSWERED:            "answered",
 	abiHeelsVerdictHEELS_ANSWERED_COOKIE:     "answered_cookie",
 	abiHeelsVerdictHEELS_ANSWER_NO_ROOM:      "answer_no_room",
@@ -77,14 +78,24 @@ var verdictNames = [verdictCount]string{
 // Verdicts returns how often each verdict was given since the pins were made, over all CPUs, by name.
 func (k *Kernel) Verdicts() (map[string]uint64, error) {
 	counts := make(map[string]uint64, verdictCount)
-	var perCPU []uint64
 	for v := 1; v < verdictCount; v++ {
-		if err := k.maps.HeelsVerdicts.Lookup(uint32(v), &perCPU); err != nil {
-			return nil, fmt.Errorf("read verdict counters: %w", err)
+		n, err := k.verdict(abiHeelsVerdict(v))
+		if err != nil {
+			return nil, err
 		}
-		for _, n := range perCPU {
-			counts[verdictNames[v]] += n
-		}
+		counts[verdictNames[v]] = n
 	}
 	return counts, nil
+}
+
+// verdict returns how often one was given.
+func (k *Kernel) verdict(v abiHeelsVerdict) (n uint64, err error) {
+	var perCPU []uint64
+	if err := k.maps.HeelsVerdicts.Lookup(uint32(v), &perCPU); err != nil {
+		return 0, fmt.Errorf("read verdict counters: %w", err)
+	}
+	for _, each := range perCPU {
+		n += each
+	}
+	return n, nil
 }

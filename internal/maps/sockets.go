@@ -24,6 +24,9 @@ type Sockets struct {
 	queued *ebpf.Program
 	// client is xlb_client, likewise.
 	client *ebpf.Program
+	// sequences and ssocks are likewise those that ForgetSequences looks at.
+	sequences Table[uint64, uint64]
+	ssocks    Table[uint32, uint64]
 }
 
 // NewSockets wraps the kernel's maps.

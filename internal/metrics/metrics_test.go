@@ -4,11 +4,9 @@ package metrics
 
 import (
 	"errors"
-	"flag"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,9 +17,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 var (
 	first  = netip.MustParseAddrPort("10.0.0.1:80")
@@ -86,18 +83,7 @@ func TestCollectorExportsBothPathsUnderEnvoysNames(t *testing.T) {
 	c := NewCollector(busy(), recorded())
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(c)
-	path := filepath.Join("testdata", "metrics.txt")
-	if *update {
-		writeGolden(t, path, registry)
-	}
-	want, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer want.Close()
-	if err := testutil.GatherAndCompare(registry, want); err != nil {
-		t.Error(err)
-	}
+	golden.Compare(t, filepath.Join("testdata", "metrics.txt"), exposition(t, registry))
 	problems, err := testutil.GatherAndLint(registry)
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +96,8 @@ func TestCollectorExportsBothPathsUnderEnvoysNames(t *testing.T) {
 	}
 }
 
-func writeGolden(t *testing.T, path string, g prometheus.Gatherer) {
+// exposition is what a scrape gets.
+func exposition(t *testing.T, g prometheus.Gatherer) string {
 	t.Helper()
 	families, err := g.Gather()
 	if err != nil {
@@ -122,9 +109,7 @@ func writeGolden(t *testing.T, path string, g prometheus.Gatherer) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	return text.String()
 }
 
 func TestSnapshotAgreesWithStats(t *testing.T) {

@@ -36,8 +36,8 @@ const (
 	StateHealthy   = "healthy"
 )
 
-// StateOf is the worst that is known of the endpoint.
-func (e *Endpoint) StateOf() string {
+// worstState is the worst that is known of the endpoint.
+func (e *Endpoint) worstState() string {
 	flags := maps.EndpointFlags(e.State.Flags)
 	switch {
 	case flags&maps.EndpointGone != 0:

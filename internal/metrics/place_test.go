@@ -27,7 +27,7 @@ func TestWorstIsShownAndAllIsFlagged(t *testing.T) {
 	}
 	for _, tt := range tests {
 		e := Endpoint{Place: Place{Health: tt.health}, State: maps.Endpoint{Flags: uint32(tt.flags)}}
-		if state, all := e.StateOf(), e.HealthFlags(); state != tt.state || all != tt.all {
+		if state, all := e.worstState(), e.HealthFlags(); state != tt.state || all != tt.all {
 			t.Errorf("flags %d, configured %s: got %s and %s, want %s and %s", tt.flags, tt.health, state, all, tt.state, tt.all)
 		}
 	}

@@ -59,11 +59,11 @@ type Endpoint struct {
 	SlowConnections uint64
 }
 
-// IsHealthy reports whether nothing is wrong with the endpoint.
-func (e *Endpoint) IsHealthy() bool { return e.StateOf() == StateHealthy }
+// isHealthy reports whether nothing is wrong with the endpoint.
+func (e *Endpoint) isHealthy() bool { return e.worstState() == StateHealthy }
 
-// IsGone reports whether the endpoint has left the configuration.
-func (e *Endpoint) IsGone() bool { return e.State.Flags&uint32(maps.EndpointGone) != 0 }
+// isGone reports whether the endpoint has left the configuration.
+func (e *Endpoint) isGone() bool { return e.State.Flags&uint32(maps.EndpointGone) != 0 }
 
 // Pool counts the i-socks of one endpoint by state.
 type Pool struct {

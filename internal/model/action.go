@@ -56,7 +56,7 @@ func (r *Route) Beyond() string {
 		return "mirrored requests"
 	case r.Priority != PriorityDefault:
 		return "circuit breakers of priority HIGH"
-	case r.Retry != nil && r.Retry.NeedsDaemon():
+	case r.Retry != nil && r.Retry.needsDaemon():
 		return TimedAttempts
 	case r.MaxDuration > 0 || r.TimedByCluster:
 		return "max_stream_duration"

@@ -143,9 +143,9 @@ func anyMatches(headers []HeaderMatch, req *Request) bool {
 	return slices.ContainsFunc(headers, func(h HeaderMatch) bool { return h.matches(req) })
 }
 
-// NeedsDaemon reports whether the policy asks more of the kernel than to look at the status of a response and to keep a copy of the request: it
+// needsDaemon reports whether the policy asks more of the kernel than to look at the status of a response and to keep a copy of the request: it
 // has one deadline, and knows no headers of responses.
-func (r *Retry) NeedsDaemon() bool {
+func (r *Retry) needsDaemon() bool {
 	return r.PerTry > 0 || r.PerTryIdle > 0 || r.Retries > 0 && r.On&RetryOnHeaders != 0 && len(r.Headers) > 0
 }
 

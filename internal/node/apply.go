@@ -202,7 +202,7 @@ func (n *Node) publish(cfg *model.Config, notes []compile.Note) {
 // departure is how long the routes of a listener that was removed serve the connections that it leaves behind (Envoy: --drain-time-s, by default).
 const departure = 10 * time.Minute
 
-// keepDeparted has the routes of removed listeners serve on, and of those that have another address now.
+// keepDeparted has the routes of removed listeners serve on, of those that have another address now, and of those without HTTP from now on.
 func (l *loaded) keepDeparted(before *loaded) {
 	l.departed = map[string]time.Time{}
 	for served, table := range before.tables {
@@ -238,12 +238,13 @@ func (l *loaded) addListeners(cfg *model.Config, numbers map[string]uint32) {
 			continue // its connections are left alone
 		}
 		served := servedAt(number)
-		l.tables[served] = lis.Routes
 		switch {
 		case lis.Inspection != nil:
-			l.inspections[served] = lis.Inspection
+			l.tables[served], l.inspections[served] = lis.Routes, lis.Inspection
 		case lis.TCP != nil:
 			l.tcp[served] = lis.TCP
+		default:
+			l.tables[served] = lis.Routes
 		}
 	}
 }

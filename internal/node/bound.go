@@ -38,7 +38,6 @@ type doors struct {
 // door is the socket of one listener, or the reason why there is none.
 type door struct {
 	listener string
-	number   uint32
 	to       anchor.BoundTo
 	socket   *anchor.Bound
 	// listens: connections are taken.
@@ -98,18 +97,19 @@ func (d *doors) follow(cfg *model.Config) error {
 		if !l.Bound {
 			continue
 		}
-		w := &door{listener: l.Name, number: numbers[l.Name], to: anchor.BoundTo{Listener: numbers[l.Name], Plain: l.TCP != nil}}
+		w := &door{listener: l.Name, to: anchor.BoundTo{Listener: numbers[l.Name], Plain: l.TCP != nil}}
 		if !l.Unlimited {
 			w.to.Admits = d.admits
 		}
 		wanted[l.Address] = w
 	}
 	for address, old := range d.sockets {
-		w, stays := wanted[address]
-		if stays && w.number == old.number && w.to.Plain == old.to.Plain && (w.to.Admits == nil) == (old.to.Admits == nil) {
+		if w := wanted[address]; w != nil {
+			old.turnTo(w)
 			continue
 		}
-		d.giveUp(old)
+		// It may take a moment, and nobody waits for it.
+		d.n.goes(func() { d.giveUp(old) })
 		delete(d.sockets, address)
 	}
 	for address, w := range wanted {
@@ -119,6 +119,14 @@ func (d *doors) follow(cfg *model.Config) error {
 	}
 	d.some.Store(len(d.sockets) > 0)
 	return d.bindAll()
+}
+
+// turnTo makes it the door of another listener, or of the same one with other fields.
+func (w *door) turnTo(next *door) {
+	w.listener, w.to = next.listener, next.to
+	if w.socket != nil {
+		w.socket.Assign(w.to)
+	}
 }
 
 // admits says whether one more connection is taken, beside so many.
@@ -167,6 +175,7 @@ func (d *doors) bind(address netip.AddrPort, w *door) (err error) {
 	return nil
 }
 
+// giveUp closes the socket of a door that nobody else uses.
 func (d *doors) giveUp(w *door) {
 	if w.socket == nil {
 		return
@@ -185,34 +194,18 @@ func (d *doors) open() {
 	_ = d.bindAll()
 }
 
-// handshakeTime is how long a connection that has begun may take to be there, in whole, when the daemon ends.
-const handshakeTime = 200 * time.Millisecond
-
-// close takes no connections any more, but those that have begun.
+// close takes no connections any more, but those that have begun, for whose handshakes it waits. Whoever has one of the sockets as well goes on with it.
 func (d *doors) close() {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.closed = true
-	if d.refuse() {
-		time.Sleep(handshakeTime)
+	sockets := d.sockets
+	d.sockets = map[netip.AddrPort]*door{}
+	d.mu.Unlock()
+	var all sync.WaitGroup
+	for _, w := range sockets {
+		all.Go(func() { d.giveUp(w) })
 	}
-	for _, w := range d.sockets {
-		d.giveUp(w)
-	}
-}
-
-// refuse lets no connection begin, and reports whether one could before. Needs d.mu.
-func (d *doors) refuse() (could bool) {
-	for _, w := range d.sockets {
-		if !w.listens {
-			continue
-		}
-		could = true
-		if err := w.socket.Refuse(); err != nil {
-			d.n.log.Warn("connections that begin now may be reset", "listener", w.listener, "err", err)
-		}
-	}
-	return could
+	all.Wait()
 }
 
 // stateOf says "yes" of a listener whose socket takes connections, or why it does not.

@@ -236,7 +236,7 @@ func (h handler) Serve(ctx context.Context, conn net.Conn, s anchor.Session) anc
 func (h handler) serve(ctx context.Context, conn net.Conn, s anchor.Session, begun *slowpath.Begun) anchor.Result {
 	served := servedAt(s.Listener)
 	r, err := h.n.proxy.Serve(ctx, conn, slowpath.Session{
-		Listener: served, Destination: s.VIP, Opened: s.Opened, Claim: h.n.claim(s.Endpoint), Fails: s.Endpoint == anchor.FailingEndpoint, Draw: s.Draw, Gone: s.Gone, Requests: s.Requests, Begun: begun,
+		Listener: served, Destination: s.VIP, Opened: s.Opened, Claim: h.n.claim(s.Endpoint), Fails: s.Endpoint == anchor.FailingEndpoint, Draw: s.Draw, Gone: s.Gone, Stays: s.Stays, Requests: s.Requests, Begun: begun,
 		Closing: func() bool { return s.Closing != nil && s.Closing() || h.n.leaves(served) },
 		Brief:   s.Reason == maps.HandoverPoolEmpty,
 	})

@@ -21,6 +21,7 @@ import (
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/balance"
+	"github.com/xlb-project/xlb/internal/check"
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/datapath"
@@ -199,7 +200,7 @@ func listenAdmin(ctx context.Context, o Options, cfg *model.Config) (net.Listene
 		return l, err
 	}
 	if err := os.WriteFile(o.AdminAddressPath, []byte(l.Addr().String()), 0o644); err != nil {
-		return nil, errors.Join(fmt.Errorf("write the address of the admin API: %w", err), l.Close())
+		return nil, errors.Join(fmt.Errorf("write the address of the admin API: %w; name a file that can be written with --admin-address-path", err), l.Close())
 	}
 	return l, nil
 }
@@ -226,6 +227,9 @@ func start(o Options, bootstrap *config.Bootstrap, cfg *model.Config) (*Node, er
 }
 
 func loadDatapath(o Options) (*datapath.Datapath, error) {
+	if err := check.Privileges(); err != nil {
+		return nil, err
+	}
 	options := datapath.Options{FastPath: o.FastPath, ReceiveBuffer: clientReceiveBuffer}
 	if o.FastPath {
 		kernel, err := datapath.Probe()
@@ -331,6 +335,8 @@ func (n *Node) background(ctx context.Context, listener net.Listener) {
 	n.every(ctx, tendPace, func() bool { n.beat(); return n.mustTend() }, n.tend)
 	n.every(ctx, tendPace, n.reconcil.MustReclaim, n.reclaim)
 	n.every(ctx, doorPace, n.doors.any, n.doors.tend)
+	left := &sweeper{n: n}
+	n.every(ctx, sweepPace, left.due, left.sweep)
 	n.goes(n.keeper.run)
 	n.goes(func() { n.followSecrets(ctx) })
 	if n.dynamic != nil {
@@ -528,7 +534,11 @@ func (n *Node) drain() {
 	n.setReady(errors.New("draining: the daemon is ending"))
 	n.log.Info("draining", "at_most", n.o.DrainTime)
 	atomic.StoreUint32(&n.datapath.Shared.Control.Draining, 1)
-	n.doors.close()
+	closed := make(chan struct{})
+	n.goes(func() {
+		defer close(closed)
+		n.doors.close()
+	})
 	n.proxy.Drain()
 	if err := n.reconcil.Unlink(); err != nil {
 		n.log.Warn("requests may still take the fast path", "err", err)
@@ -537,9 +547,18 @@ func (n *Node) drain() {
 	n.anchors.Drain(max(1, min(quietEnd, n.o.DrainTime/2)))
 	for time.Since(began) < n.o.DrainTime {
 		time.Sleep(5 * time.Millisecond)
-		if open := n.anchors.Stats().Open; open == 0 && !n.busy() && time.Since(began) >= lastArrivals {
+		if open := n.anchors.Stats().Open; open == 0 && !n.busy() && time.Since(began) >= lastArrivals && isClosed(closed) {
 			return
 		}
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
-// slotIn returns a slot as the kernel leaves it.
+// bodyIn is where the kernel has left off in a body.
 func bodyIn(phase maps.Phase, remaining uint64, digits uint32, name string) *maps.BodyScan {
 	s := &maps.BodyScan{Phase: uint32(phase), Remaining: remaining}
 	s.Digits = digits

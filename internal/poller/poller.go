@@ -113,6 +113,13 @@ func (p *Poller) Forget(fd int) {
 	p.forget(fd)
 }
 
+// Remove is Forget for a descriptor of a socket that other processes have descriptors of: their sockets would go on to wake this process.
+func (p *Poller) Remove(fd int) {
+	p.forget(fd)
+	// It is not there if it was never watched.
+	_ = control(p.epfd, unix.EPOLL_CTL_DEL, fd, nil)
+}
+
 func (p *Poller) forget(fd int) {
 	p.mu.Lock()
 	delete(p.handlers, int32(fd))

@@ -4,7 +4,6 @@ package poller
 
 import (
 	"errors"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +11,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/test/tcptest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -370,7 +371,7 @@ func TestMoreSocketsThanOneLookFinds(t *testing.T) {
 
 func TestCloseEndsTheGoroutineAndKeepsTheSockets(t *testing.T) {
 	s, r := newPair(t), newRecorder()
-	before := descriptors(t)
+	before := tcptest.Descriptors(t)
 	p, err := New()
 	must(t, err)
 	must(t, p.WatchAlways(s.near, r))
@@ -379,7 +380,7 @@ func TestCloseEndsTheGoroutineAndKeepsTheSockets(t *testing.T) {
 			t.Errorf("close: got %v, want nil", err)
 		}
 	}
-	if after := descriptors(t); after != before {
+	if after := tcptest.Descriptors(t); after != before {
 		t.Errorf("open descriptors: got %d, want %d as before", after, before)
 	}
 	s.send(t)
@@ -403,11 +404,4 @@ func TestCloseWaitsForTheHandler(t *testing.T) {
 	await(t, busy, "handler")
 	must(t, p.Close())
 	close(closed)
-}
-
-func descriptors(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	must(t, err)
-	return len(entries)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/upstream"
+	"github.com/xlb-project/xlb/test/await"
 )
 
 // sweepTwice gives a slot that is free to be freed the time to be.
@@ -153,7 +154,7 @@ func TestSlotWaitsForItsClientsAnswer(t *testing.T) {
 	s := r.start(1)
 	t.Cleanup(release)
 	slot := r.lease(request{cookie: 7, deadline: time.Millisecond})
-	next(t, answering, "failed request")
+	await.Next(t, answering, "failed request")
 	r.sweepTwice()
 	if state := r.state(slot); state != maps.SlotBroken {
 		t.Errorf("state while the client is answered: got %d, want %d", state, maps.SlotBroken)
@@ -264,7 +265,7 @@ func TestSpilledResponseIsForwardedOnce(t *testing.T) {
 			t.Cleanup(release)
 			slot := r.lease(request{cookie: 7, deadline: time.Hour})
 			tt.begin(r, s, slot)
-			next(t, began, "spill")
+			await.Next(t, began, "spill")
 			// Whoever else comes upon the slot leaves it to the one at work.
 			r.p.Spilled(slot)
 			_, err := r.connOf(s, slot).Write([]byte("more"))
@@ -275,7 +276,7 @@ func TestSpilledResponseIsForwardedOnce(t *testing.T) {
 				t.Error("the lease has ended while its response is forwarded")
 			}
 			release()
-			eventually(t, func() string {
+			await.Quiet(t, func() string {
 				if r.shared.Holds(maps.Lease{Slot: slot, Number: 1}) {
 					return "the lease runs on after the response"
 				}
@@ -311,7 +312,7 @@ func TestSpillIsToldWhatItNeeds(t *testing.T) {
 	must(t, err)
 	r.spillRest(slot)
 	r.p.Spilled(slot)
-	got := next(t, began, "spill")
+	got := await.Next(t, began, "spill")
 	if got.Lease.Slot != slot || got.Cookie != 7 || !got.Head {
 		t.Errorf("spill: got %+v, want slot %d, cookie 7, a HEAD request", got, slot)
 	}
@@ -320,7 +321,7 @@ func TestSpillIsToldWhatItNeeds(t *testing.T) {
 	if got.Deadline.Before(early) || got.Deadline.After(late) {
 		t.Errorf("deadline: got %s, want one between %s and %s", got.Deadline, early, late)
 	}
-	if got, want := next(t, read, "bytes of the response"), fmt.Sprint("rest", nil); got != want {
+	if got, want := await.Next(t, read, "bytes of the response"), fmt.Sprint("rest", nil); got != want {
 		t.Errorf("read from the i-sock: got %s, want %s", got, want)
 	}
 }
@@ -337,7 +338,7 @@ func TestSpillWithoutADeadlineHasNone(t *testing.T) {
 	slot := r.lease(request{cookie: 7})
 	r.spillRest(slot)
 	r.p.Spilled(slot)
-	if got := next(t, began, "spill"); !got.Deadline.IsZero() || got.Head {
+	if got := await.Next(t, began, "spill"); !got.Deadline.IsZero() || got.Head {
 		t.Errorf("spill: got %+v, want no deadline, and not a HEAD request", got)
 	}
 }
@@ -427,7 +428,7 @@ func TestEndDuringASpillIsSeenAfterIt(t *testing.T) {
 			slot := r.lease(request{cookie: 7})
 			r.spillRest(slot)
 			r.p.Spilled(slot)
-			upstream := next(t, began, "spill")
+			upstream := await.Next(t, began, "spill")
 			must(t, s.conns()[0].Close())
 			mustEnd(t, upstream)
 			r.settlePoller()
@@ -458,7 +459,7 @@ func (r *rig) settlePoller() {
 		must(r.t, r.p.poller.Watch(fds[0], last))
 		_, err = unix.Write(fds[1], []byte("x"))
 		must(r.t, err)
-		next(r.t, last, "poller")
+		await.Next(r.t, last, "poller")
 		r.p.poller.Forget(fds[0])
 		unix.Close(fds[0])
 		unix.Close(fds[1])
@@ -474,7 +475,7 @@ func (l lastHandler) Ready() { l <- struct{}{} }
 // awaitQuiet waits until no goroutine is at work on the slot.
 func (r *rig) awaitQuiet(slot uint32) {
 	r.t.Helper()
-	eventually(r.t, func() string {
+	await.Quiet(r.t, func() string {
 		r.p.mu.Lock()
 		defer r.p.mu.Unlock()
 		if s := r.p.isocks[slot]; s != nil && s.busy != nil {
@@ -513,7 +514,7 @@ func TestNextLeaseIsNotTakenForTheOneThatHasSpilled(t *testing.T) {
 			func(r *rig, slot uint32) { r.shared.Switch(slot) },
 			func(r *rig, conn net.Conn, spills <-chan Spilled, lease maps.Lease) {
 				must(r.t, conn.Close())
-				if got := next(r.t, spills, "end of the tunnel"); got.Lease != lease || got.Cookie != 8 {
+				if got := await.Next(r.t, spills, "end of the tunnel"); got.Lease != lease || got.Cookie != 8 {
 					r.t.Errorf("spill: got lease %v of client %d, want %v of 8", got.Lease, got.Cookie, lease)
 				}
 			},
@@ -550,7 +551,7 @@ func TestNextLeaseIsNotTakenForTheOneThatHasSpilled(t *testing.T) {
 			r.spillRest(slot)
 			_, err := conn.Write([]byte("rest"))
 			must(t, err)
-			eventually(t, func() string {
+			await.Quiet(t, func() string {
 				if r.clients.spills.Load() == 0 {
 					return "the response is not forwarded"
 				}
@@ -571,7 +572,7 @@ func TestSpillEndsWithItsLease(t *testing.T) {
 	slot := r.lease(request{cookie: 7})
 	r.spillRest(slot)
 	r.p.Spilled(slot)
-	next(t, began, "spill")
+	await.Next(t, began, "spill")
 	r.shared.Break(slot)
 	r.p.Broken(slot)
 	mustEnd(t, s.conns()[0])
@@ -648,7 +649,7 @@ func TestLeaseOfFindsABrokenLeaseUntilItsClientIsTold(t *testing.T) {
 			slot := r.lease(request{cookie: 7})
 			tt.lose(t, r, s, slot)
 			r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset})
-			eventually(t, func() string {
+			await.Quiet(t, func() string {
 				if got, ok := r.p.LeaseOf(7); ok {
 					return fmt.Sprintf("lease of a client that has been told: got %+v, want none", got)
 				}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/test/await"
 )
 
 func TestLentISockSendsAndEndsWithItsLease(t *testing.T) {
@@ -91,7 +92,7 @@ func TestTunnelWhoseRestIsRefusedAsTheResponseEndsIsLost(t *testing.T) {
 	r.shared.Switch(slot)
 	r.spillRest(slot)
 	r.p.Spilled(slot)
-	next(t, began, "spill")
+	await.Next(t, began, "spill")
 	r.p.Lost(lease)
 	r.mustHaveNoFailure("a refusal while the response is forwarded")
 	close(end)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/test/await"
+	"github.com/xlb-project/xlb/test/tcptest"
 )
 
 func TestPoolOpensItsFirstISocks(t *testing.T) {
@@ -77,13 +78,13 @@ func TestPoolIsReadyWhenEveryEndpointWasTried(t *testing.T) {
 	release := sync.OnceFunc(func() { close(hold) })
 	r := newRig(t, setup{connecting: func() error { <-hold; return nil }})
 	s := newServer(t)
-	r.set(s.endpoint(0), Endpoint{Index: 1, Address: refusing(t), ConnectTimeout: timeout})
+	r.set(s.endpoint(0), Endpoint{Index: 1, Address: tcptest.Refusing(t), ConnectTimeout: timeout})
 	t.Cleanup(release)
 	if r.p.Ready() {
 		t.Error("pool is ready before a connect has ended")
 	}
 	release()
-	eventually(t, func() string {
+	await.Quiet(t, func() string {
 		if !r.p.Ready() {
 			return "pool is not ready"
 		}
@@ -92,13 +93,6 @@ func TestPoolIsReadyWhenEveryEndpointWasTried(t *testing.T) {
 	if !r.down(1) || r.down(0) {
 		t.Errorf("endpoints out of service: got %v, %v, want false, true", r.down(0), r.down(1))
 	}
-}
-
-// refusing is an address that refuses connections, and that nobody else gets.
-func refusing(t *testing.T) netip.AddrPort {
-	t.Helper()
-	address, _ := bound(t)
-	return address
 }
 
 // bound opens a socket on a free port, where it does not listen.
@@ -122,7 +116,7 @@ func TestPoolGrowsUpToItsBound(t *testing.T) {
 		atomic.StoreUint32(want, 1)
 		r.runOut(ours)
 		r.awaitIdle(ours, size)
-		eventually(t, func() string {
+		await.Quiet(t, func() string {
 			if atomic.LoadUint32(want) != 0 {
 				return fmt.Sprintf("with %d i-socks the endpoint still wants more", size)
 			}
@@ -256,12 +250,12 @@ func TestISockWithUnaskedBytesIsClosed(t *testing.T) {
 func TestEndpointThatSpeaksFirstIsOutOfService(t *testing.T) {
 	t.Parallel()
 	greeted := make(chan struct{}, 64)
-	r := newRig(t, setup{joining: func() { next(t, greeted, "greeting") }})
+	r := newRig(t, setup{joining: func() { await.Next(t, greeted, "greeting") }})
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
 	must(t, err)
 	s := serve(t, &greeter{l, greeted})
 	r.set(s.endpoint(ours))
-	eventually(t, func() string {
+	await.Quiet(t, func() string {
 		if !r.down(ours) || !r.p.Ready() {
 			return fmt.Sprintf("out of service %v, ready %v, want true, true", r.down(ours), r.p.Ready())
 		}
@@ -315,7 +309,7 @@ func (d *dials) note() error {
 func (d *dials) await(t *testing.T, n int) []time.Time {
 	t.Helper()
 	var at []time.Time
-	eventually(t, func() string {
+	await.Quiet(t, func() string {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		at = slices.Clone(d.at)
@@ -481,15 +475,15 @@ func TestAvoidedEndpointIsConnectedToWhenItIsSaidToBeWell(t *testing.T) {
 func TestNothingIsLeftOfARefusedConnect(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{initial: 3})
-	r.set(Endpoint{Index: ours, Address: refusing(t), ConnectTimeout: timeout})
-	eventually(t, func() string {
+	r.set(Endpoint{Index: ours, Address: tcptest.Refusing(t), ConnectTimeout: timeout})
+	await.Quiet(t, func() string {
 		if !r.down(ours) {
 			return "the endpoint is in service"
 		}
 		return ""
 	})
 	r.set()
-	if got := next(t, r.released, "release of the endpoint"); got != ours {
+	if got := await.Next(t, r.released, "release of the endpoint"); got != ours {
 		t.Errorf("released endpoint: got %d, want %d", got, ours)
 	}
 	r.awaitAllFree()
@@ -503,14 +497,14 @@ func TestConnectThatCannotBeAnnouncedIsNotMade(t *testing.T) {
 	r := newRig(t, setup{connecting: func() error { return maps.ErrFault }})
 	s := newServer(t)
 	r.set(s.endpoint(ours))
-	eventually(t, func() string {
+	await.Quiet(t, func() string {
 		if !r.down(ours) {
 			return "the endpoint is in service"
 		}
 		return ""
 	})
 	r.set()
-	next(t, r.released, "release of the endpoint")
+	await.Next(t, r.released, "release of the endpoint")
 	r.awaitAllFree()
 	if got := len(s.conns()); got != 0 {
 		t.Errorf("connections that the kernel programs do not know: got %d, want 0", got)
@@ -523,7 +517,7 @@ func TestConnectEndsAfterItsTime(t *testing.T) {
 	r := newRig(t, setup{})
 	begin := time.Now()
 	r.set(Endpoint{Index: ours, Address: silent(t), ConnectTimeout: limit})
-	eventually(t, func() string {
+	await.Quiet(t, func() string {
 		if !r.down(ours) {
 			return "an endpoint that does not answer is in service"
 		}
@@ -574,7 +568,7 @@ func TestRemovedEndpointClosesIdleISocksAtOnceAndLeasedOnesLater(t *testing.T) {
 
 	r.shared.ResponseDone(slot)
 	mustEnd(t, leased)
-	if got := next(t, r.released, "release of the endpoint"); got != ours {
+	if got := await.Next(t, r.released, "release of the endpoint"); got != ours {
 		t.Errorf("released endpoint: got %d, want %d", got, ours)
 	}
 	r.awaitAllFree()
@@ -622,19 +616,19 @@ func TestEndpointRemovedWhileItIsConnectedToIsReleased(t *testing.T) {
 			s := newServer(t)
 			e := s.endpoint(ours)
 			if refused {
-				e.Address = refusing(t)
+				e.Address = tcptest.Refusing(t)
 			}
 			r.set(e)
 			t.Cleanup(release)
-			next(t, connecting, "connect")
-			next(t, connecting, "connect")
+			await.Next(t, connecting, "connect")
+			await.Next(t, connecting, "connect")
 			r.p.SetEndpoints(nil)
 			r.p.bury()
 			if got := len(r.released); got != 0 {
 				t.Error("endpoint released while it is connected to")
 			}
 			release()
-			next(t, r.released, "release of the endpoint")
+			await.Next(t, r.released, "release of the endpoint")
 			r.awaitAllFree()
 			if got := len(r.released); got != 0 {
 				t.Errorf("endpoint released %d times more", got)
@@ -660,7 +654,7 @@ func TestNumberOfAReleasedEndpointIsUsedAgain(t *testing.T) {
 	r.awaitIdle(1, 1)
 	r.set(second.endpoint(1))
 	mustEnd(t, first.await(1)[0])
-	if got := next(t, r.released, "release of the endpoint"); got != 0 {
+	if got := await.Next(t, r.released, "release of the endpoint"); got != 0 {
 		t.Errorf("released endpoint: got %d, want 0", got)
 	}
 	third := newServer(t)
@@ -776,18 +770,18 @@ func TestTrafficOutlivesItsISock(t *testing.T) {
 }
 
 func TestCloseLeavesNothing(t *testing.T) {
-	before := descriptors(t)
+	before := tcptest.Descriptors(t)
 	t.Run("pool", func(t *testing.T) {
 		spilling := make(chan struct{})
 		r := newRig(t, setup{initial: 4, spill: spillUntilTold(spilling)})
 		s := newServer(t)
 		r.set(
 			s.endpoint(ours),
-			Endpoint{Index: 1, Address: refusing(t), ConnectTimeout: timeout}, // waits to retry
-			Endpoint{Index: 2, Address: silent(t), ConnectTimeout: timeout},   // connects
+			Endpoint{Index: 1, Address: tcptest.Refusing(t), ConnectTimeout: timeout}, // waits to retry
+			Endpoint{Index: 2, Address: silent(t), ConnectTimeout: timeout},           // connects
 		)
 		r.awaitIdle(ours, 4)
-		eventually(t, func() string {
+		await.Quiet(t, func() string {
 			if !r.down(1) {
 				return "an endpoint that refuses connections is in service"
 			}
@@ -797,7 +791,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 		spilled := r.lease(request{cookie: 2})
 		r.spillRest(spilled)
 		r.p.Spilled(spilled)
-		next(t, spilling, "spill")
+		await.Next(t, spilling, "spill")
 
 		must(t, r.p.Close())
 		for _, c := range s.await(4) {
@@ -818,20 +812,9 @@ func TestCloseLeavesNothing(t *testing.T) {
 			t.Errorf("connections: got %d, want 4: a closed pool opens none", got)
 		}
 	})
-	if after := descriptors(t); after != before {
+	if after := tcptest.Descriptors(t); after != before {
 		t.Errorf("open descriptors: got %d, want %d as before", after, before)
 	}
-}
-
-func descriptors(t *testing.T) int {
-	t.Helper()
-	// The runtime's own descriptors are there from the first use of the network.
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
-	must(t, err)
-	l.Close()
-	entries, err := os.ReadDir("/proc/self/fd")
-	must(t, err)
-	return len(entries)
 }
 
 func TestEndpointsOfAClusterShareItsConnections(t *testing.T) {
@@ -858,10 +841,10 @@ func TestEndpointsOfAClusterShareItsConnections(t *testing.T) {
 		}
 	}
 	r.set(list[:2]...)
-	eventually(t, opened(5))
+	await.Quiet(t, opened(5))
 	// The limit has been reached, and yet the third has one.
 	r.set(list...)
-	eventually(t, opened(6))
+	await.Quiet(t, opened(6))
 	// A burst asks for more than there may be.
 	for _, e := range list {
 		r.p.Grow(e.Index)

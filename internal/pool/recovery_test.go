@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/test/await"
 )
 
 // view is the pool's own view of an endpoint.
@@ -27,7 +28,7 @@ func TestEndpointIsTriedAgainAfterItFoundNoFreeSlot(t *testing.T) {
 	s := newServer(t)
 	r.set(s.endpoint(ours))
 	var free []uint32
-	eventually(t, func() string {
+	await.Quiet(t, func() string {
 		r.p.mu.Lock()
 		defer r.p.mu.Unlock()
 		e := r.p.endpoints[ours]
@@ -67,7 +68,7 @@ func TestEndpointThatComesBackWhileItIsAvoidedIsTriedAgain(t *testing.T) {
 	slot := r.lease(request{cookie: 7})
 	refuse.Store(true)
 	r.p.Grow(ours)
-	eventually(t, func() string {
+	await.Quiet(t, func() string {
 		if _, _, backingOff, _ := r.view(ours); !backingOff {
 			return "the endpoint is not avoided"
 		}
@@ -77,7 +78,7 @@ func TestEndpointThatComesBackWhileItIsAvoidedIsTriedAgain(t *testing.T) {
 	r.set(s.endpoint(ours))
 	refuse.Store(false)
 	r.shared.ResponseDone(slot)
-	eventually(t, func() string {
+	await.Quiet(t, func() string {
 		if r.count(ours, maps.SlotReady) == 0 {
 			return "an endpoint that has come back has no i-sock"
 		}
@@ -101,14 +102,14 @@ func TestRetryKeepsToTheBound(t *testing.T) {
 	}})
 	s := newServer(t)
 	r.set(s.endpoint(ours))
-	eventually(t, func() string {
+	await.Quiet(t, func() string {
 		if _, _, _, waiting := r.view(ours); !waiting {
 			return "the endpoint does not wait for its next attempt"
 		}
 		return ""
 	})
 	close(hold)
-	eventually(t, func() string {
+	await.Quiet(t, func() string {
 		if _, dialing, _, waiting := r.view(ours); waiting || dialing > 0 {
 			return "an attempt is still to come"
 		}
@@ -133,7 +134,7 @@ func TestClientOfABrokenLeaseIsToldWhoeverFindsItFirst(t *testing.T) {
 		}},
 		{"end of the endpoint", func(t *testing.T, r *rig, c net.Conn) {
 			must(t, c.Close())
-			eventually(t, func() string {
+			await.Quiet(t, func() string {
 				if got := r.count(ours, maps.SlotBroken); got != 0 {
 					return fmt.Sprintf("broken i-socks that are open: got %d, want 0", got)
 				}

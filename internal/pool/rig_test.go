@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/test/await"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -199,7 +200,7 @@ func (c *fakeClients) Spill(ctx context.Context, s Spilled) {
 // mustFail waits for the next failed request, which must be this one.
 func (r *rig) mustFail(want Lost) {
 	r.t.Helper()
-	got := next(r.t, r.clients.fails, "failed request")
+	got := await.Next(r.t, r.clients.fails, "failed request")
 	if got.Kept != nil {
 		got.Kept.Began = time.Time{}
 	}
@@ -270,7 +271,7 @@ func (s *server) conns() []net.Conn {
 // await returns the connections when there have been n.
 func (s *server) await(n int) []net.Conn {
 	s.t.Helper()
-	eventually(s.t, func() string {
+	await.Quiet(s.t, func() string {
 		if got := len(s.conns()); got < n {
 			return fmt.Sprintf("connections to the endpoint: got %d, want %d", got, n)
 		}
@@ -317,7 +318,7 @@ func (r *rig) count(endpoint uint32, state maps.SlotState) int {
 
 func (r *rig) awaitIdle(endpoint uint32, want int) {
 	r.t.Helper()
-	eventually(r.t, func() string {
+	await.Quiet(r.t, func() string {
 		if got := r.count(endpoint, maps.SlotReady); got != want {
 			return fmt.Sprintf("idle i-socks of endpoint %d: got %d, want %d", endpoint, got, want)
 		}
@@ -357,7 +358,7 @@ func (r *rig) traffic() []maps.Traffic {
 // takes them from there, or to be many.
 func (r *rig) awaitNoneClosed() {
 	r.t.Helper()
-	eventually(r.t, func() string {
+	await.Quiet(r.t, func() string {
 		if got := r.closed(); len(got) != 0 {
 			return fmt.Sprintf("slots of closed i-socks: got %v, want none", got)
 		}
@@ -386,7 +387,7 @@ func (r *rig) popBroken() {
 // awaitAllFree waits until no slot is in use.
 func (r *rig) awaitAllFree() {
 	r.t.Helper()
-	eventually(r.t, func() string {
+	await.Quiet(r.t, func() string {
 		r.p.mu.Lock()
 		defer r.p.mu.Unlock()
 		// Those that connect are not among the pool's free ones.
@@ -496,33 +497,6 @@ func size[K comparable, V any](t maps.Table[K, V]) int {
 	n := 0
 	_ = t.Each(func(K, V) bool { n++; return true })
 	return n
-}
-
-// eventually polls until check has no complaint.
-func eventually(t *testing.T, check func() string) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		complaint := check()
-		if complaint == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after %s: %s", patience, complaint)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
-func next[T any](t *testing.T, c <-chan T, what string) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(patience):
-		t.Fatalf("%s: nothing within %s", what, patience)
-		panic("unreachable")
-	}
 }
 
 func must(t *testing.T, err error) {

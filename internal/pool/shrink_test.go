@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/test/await"
 )
 
 // endWindow ends the time that a pool looks at, and waits for the next.
@@ -23,7 +24,7 @@ func (r *rig) endWindow() {
 		return d.until
 	}
 	until(1)
-	eventually(r.t, func() string {
+	await.Quiet(r.t, func() string {
 		if until(0) < uint64(maps.Now()) {
 			return "no sweep has looked"
 		}
@@ -110,7 +111,7 @@ func TestTheLastISockOfManyEndpointsIsKeptForAWhile(t *testing.T) {
 	// It goes with the endpoint, and the endpoint alone.
 	r.p.Change(nil, []uint32{ours})
 	r.awaitIdle(ours, 0)
-	if got := next(t, r.released, "released endpoint"); got != ours {
+	if got := await.Next(t, r.released, "released endpoint"); got != ours {
 		t.Errorf("endpoint %d is released, want %d", got, ours)
 	}
 	if !r.p.Knows(1) {

@@ -3,22 +3,17 @@
 package reconcile
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func route(path model.PathMatch, to ...model.WeightedCluster) *model.Route {
 	return &model.Route{Path: path, Timeout: 15 * time.Second, Clusters: to}
@@ -74,7 +69,7 @@ func TestMapContentsMatchGolden(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(t)
 			g.mustApply(cfg)
-			compareGolden(t, name, g.dump())
+			golden.Compare(t, filepath.Join("testdata", name+".golden"), g.dump())
 		})
 	}
 }
@@ -92,7 +87,7 @@ func TestWritesOfAReloadMatchGolden(t *testing.T) {
 	}
 	g.mustApply(shopAfter())
 	lines = append(lines, changed(shared, g.sharedLines())...)
-	compareGolden(t, "delta", strings.Join(lines, "\n")+"\n")
+	golden.Compare(t, filepath.Join("testdata", "delta.golden"), strings.Join(lines, "\n")+"\n")
 }
 
 // dump is everything in the maps, sorted.
@@ -147,24 +142,4 @@ func (g *rig) sharedLines() []string {
 // changed are the lines that are new.
 func changed(before, now []string) []string {
 	return slices.DeleteFunc(slices.Clone(now), func(line string) bool { return slices.Contains(before, line) })
-}
-
-func compareGolden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name+".golden")
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v (write it with -update)", err)
-	}
-	if diff := cmp.Diff(got, string(want)); diff != "" {
-		t.Errorf("%s (-got +want):\n%s", file, diff)
-	}
 }

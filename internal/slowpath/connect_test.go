@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/tcptest"
 )
 
 const connect = "CONNECT a:80 HTTP/1.1\r\nHost: b\r\n\r\n"
@@ -157,7 +158,7 @@ func TestServeAnswersConnectThatHasNoTunnel(t *testing.T) {
 			nil, allow("websocket"), "403 Forbidden", FlagNone, "",
 		},
 		{"no endpoint", connect, nil, ends, "503 Service Unavailable", FlagNoHealthyUpstream, "no healthy upstream"},
-		{"dead endpoint", connect, deadAddress, ends, "503 Service Unavailable", FlagUpstreamConnectFailure, resetBeforeHeaders + "remote connection failure"},
+		{"dead endpoint", connect, tcptest.Refusing, ends, "503 Service Unavailable", FlagUpstreamConnectFailure, resetBeforeHeaders + "remote connection failure"},
 		{"endpoint refuses", connect, refused, allow("connect"), "407 No", FlagNone, "no"},
 		{"endpoint closes", connect, func(t testing.TB) netip.AddrPort { return saying(t, "") }, allow("connect"), "503 Service Unavailable", FlagUpstreamTermination, resetBeforeHeaders + "connection termination"},
 		{"endpoint talks nonsense", connect, nonsense, allow("connect"), "502 Bad Gateway", FlagUpstreamProtocolError, resetBeforeHeaders + "protocol error"},

@@ -10,15 +10,14 @@
 // buffered) and then returns at once, so that the kernel may take over again.
 // [Proxy.Relay] finishes one request that the kernel had already sent.
 //
-// XLB is not a hop: no header is added, only hop-by-hop fields (RFC 9110
+// XLB is not a hop unless a table says so (model.Hop): no header is added but what routes ask for, and only hop-by-hop fields (RFC 9110
 // section 7.6.1) are removed. What a client sends is validated strictly per RFC
 // 9112 before any byte of it reaches an endpoint, and an endpoint's answer before
 // any byte of that reaches a client. Local replies have Envoy's status codes, texts
 // and response flags.
 //
-// Connections to endpoints are kept for further requests. A request is sent once:
-// only a connection that took nothing of it is replaced by another, and what an
-// endpoint says behind an answer, or before it is asked, closes its connection.
+// Connections to endpoints are kept for further requests. Without a retry policy a request is sent once, unless it is certain that no server has seen
+// any of it. What an endpoint says behind an answer, or before it is asked, closes its connection.
 //
 // A connection in a sockmap must not be read with splice(2), which does not see
 // redirected bytes; the package therefore never lets io.Copy see an anchor.

@@ -117,36 +117,9 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 	claim := x.session.Claim
 	x.fails = x.session.Fails
 	x.session.Claim, x.session.Fails = nil, false
-	x.table = x.routeTable()
-	if refusal, ok := x.checkNames(); !ok {
+	if answer := x.ownAnswer(ctx); answer != nil {
 		claim.unused()
-		return x.respond(refusal)
-	}
-	if refusal, ok := x.normalizePath(); !ok {
-		claim.unused()
-		return x.respond(refusal)
-	}
-	if refusal, ok := x.enterHop(); !ok {
-		claim.unused()
-		return x.respond(refusal)
-	}
-	reply := x.match()
-	if x.attempt != nil {
-		x.adopt(reply)
-		reply = noReply
-	} else if reply == noReply || reply == ReplyNoRoute {
-		if done, keep, err := x.filter(ctx); done {
-			claim.unused()
-			return keep, err
-		}
-	}
-	if reply != noReply {
-		claim.unused()
-		return x.answer(reply)
-	}
-	if x.route.IsLocal() {
-		claim.unused()
-		return x.respond(x.routeAnswer())
+		return answer()
 	}
 	if share := claim.share(x.route, x.share); share != nil {
 		x.share, x.target = share, claim.Cluster
@@ -166,19 +139,51 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 		claim.unused()
 		return x.answer(ReplyBadRequest)
 	}
+	return x.forward(ctx, claim, cluster)
+}
+
+// ownAnswer routes the request, and returns how to answer it where that asks no endpoint; nil: one is to be asked.
+func (x *exchange) ownAnswer(ctx context.Context) func() (bool, error) {
+	x.table = x.routeTable()
+	if refusal, ok := x.checkNames(); !ok {
+		return x.responding(refusal)
+	}
+	if refusal, ok := x.normalizePath(); !ok {
+		return x.responding(refusal)
+	}
+	if refusal, ok := x.enterHop(); !ok {
+		return x.responding(refusal)
+	}
+	reply := x.match()
+	if x.attempt != nil {
+		x.adopt(reply)
+		reply = noReply
+	} else if reply == noReply || reply == ReplyNoRoute {
+		if done, keep, err := x.filter(ctx); done {
+			return func() (bool, error) { return keep, err }
+		}
+	}
+	if reply != noReply {
+		return func() (bool, error) { return x.answer(reply) }
+	}
+	if x.route.IsLocal() {
+		return x.responding(x.routeAnswer())
+	}
+	return nil
+}
+
+func (x *exchange) responding(a localAnswer) func() (bool, error) {
+	return func() (bool, error) { return x.respond(a) }
+}
+
+// forward has an endpoint of the cluster answer, the claimed one if there is a claim.
+func (x *exchange) forward(ctx context.Context, claim *Claim, cluster *model.Cluster) (bool, error) {
 	x.hashRequest(cluster)
 	x.connectTimeout = cluster.ConnectTimeout
 	x.connections, x.maxAttempt = cluster.Connections, cluster.MaxDuration
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	x.ctx, x.cancel, x.tryCtx, x.cancelTry = ctx, cancel, ctx, cancel
-	x.whole = make(chan struct{})
-	x.out.begin()
-	x.watchdog = startWatchdog(x.conn, x.reader, x.idleLimit(), cancel)
-	x.watchdog.gone = x.session.Gone
-	x.watchdog.limit(x.times())
-	x.beginBody()
-	x.mirror()
+	x.start(ctx, cancel)
 	defer x.dropCopies()
 	resp, failure := x.exchange(claim, cluster)
 	defer x.leave()
@@ -194,6 +199,18 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 		return x.switchTo(resp)
 	}
 	return x.relay(resp)
+}
+
+// start has the time limits run, the body be read and copies be made. They end with the context.
+func (x *exchange) start(ctx context.Context, cancel context.CancelCauseFunc) {
+	x.ctx, x.cancel, x.tryCtx, x.cancelTry = ctx, cancel, ctx, cancel
+	x.whole = make(chan struct{})
+	x.out.begin()
+	x.watchdog = startWatchdog(x.conn, x.reader, x.idleLimit(), cancel)
+	x.watchdog.stays = x.session.Stays
+	x.watchdog.limit(x.times())
+	x.beginBody()
+	x.mirror()
 }
 
 // idleLimit is the longest time without progress.
@@ -404,7 +421,7 @@ func (x *exchange) cause() error {
 func (x *exchange) classify(err error) LocalReply {
 	dial, isDial := errors.AsType[*dialError](err)
 	switch cause := x.cause(); {
-	case errors.Is(cause, ErrRouteTimeout), errors.Is(cause, ErrPerTryTimeout):
+	case errors.Is(cause, ErrRouteTimeout), errors.Is(cause, errPerTryTimeout):
 		return ReplyUpstreamTimeout
 	case errors.Is(cause, ErrRequestTimeout):
 		return ReplyRequestTimeout
@@ -437,8 +454,8 @@ func (x *exchange) byRequest(coming, read LocalReply) LocalReply {
 // relay writes an endpoint's response to the client.
 func (x *exchange) relay(resp *response) (bool, error) {
 	x.view.keepAlive = x.mayKeep()
-	// Bytes behind a refused CONNECT may be the payload's.
-	keep := resp.keepAlive && !x.head.connect()
+	// Bytes behind a refused CONNECT may be the payload's, and the endpoint may have taken the body of a refused upgrade for what is none.
+	keep := resp.keepAlive && !x.head.connect() && (!x.head.upgrade || x.body == nil)
 	f, err := x.out.relay(resp, &x.view, x.watchdog.progress, func() {
 		if x.sending == nil { // otherwise the client would wait for its own body
 			x.endUpstream(keep)
@@ -527,7 +544,7 @@ func (x *exchange) abort(f framing) {
 func (x *exchange) fail(failure LocalReply) (bool, error) {
 	bodyErr := x.reclaim()
 	switch {
-	// A client that closed behind a whole request may still wait (Session.Gone).
+	// A client that closed behind a whole request may still wait (Session.Stays).
 	case bodyErr != nil && x.in.failed, failure == noReply:
 		x.finish(0, FlagDownstreamTermination)
 		abort(x.conn)

@@ -39,7 +39,7 @@ func (x *exchange) hold(ctx context.Context, d time.Duration) bool {
 	defer cancel(nil)
 	x.ctx = ctx
 	x.watchdog = startWatchdog(x.conn, x.reader, x.idleLimit(), cancel)
-	x.watchdog.gone = x.session.Gone
+	x.watchdog.stays = x.session.Stays
 	if x.body == nil {
 		x.watchdog.requestRead(0)
 	}

@@ -47,6 +47,20 @@ func connectionOptions(fields []field) (options []string) {
 	return options
 }
 
+// kept are the fields that a client must not have left out by Connection: they say whom a request is for, and what proxies before this one know of
+// whom it is from.
+var kept = []string{"host", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"}
+
+// maxOptions bounds what Connection fields list.
+const maxOptions = 9
+
+// optionsAllowed reports whether Connection fields list nothing that no client has a reason to. The rules are Envoy's.
+func optionsAllowed(fields []field) bool {
+	options := slices.DeleteFunc(connectionOptions(fields), func(o string) bool { return o == "" })
+	return len(options) <= maxOptions &&
+		!slices.ContainsFunc(options, func(o string) bool { return o[0] == ':' || slices.Contains(kept, o) })
+}
+
 // endToEnd leaves out what Connection lists, and Connection itself: otherwise a peer could name there a field that is added for the next
 // recipient. TE and Upgrade have rules of their own.
 func endToEnd(fields []field) []field {

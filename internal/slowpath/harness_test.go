@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -274,25 +273,6 @@ func readHeadOf(r *bufio.Reader) string {
 			return b.String()
 		}
 	}
-}
-
-// deadAddress is an address that refuses connections. It stays bound: no other socket gets it.
-func deadAddress(t testing.TB) netip.AddrPort {
-	t.Helper()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Close(fd) })
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	bound, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := bound.(*unix.SockaddrInet4)
-	return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))
 }
 
 func eventually(t testing.TB, what string, condition func() bool) {

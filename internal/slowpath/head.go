@@ -129,7 +129,7 @@ func cutLine(b []byte) (line, rest []byte, ok bool) {
 func (h *head) parseRequestLine(line []byte) LocalReply {
 	method, rest, ok1 := bytes.Cut(line, []byte{' '})
 	target, version, ok2 := bytes.Cut(rest, []byte{' '})
-	if !ok1 || !ok2 || !validToken(method) || len(target) == 0 {
+	if !ok1 || !ok2 || !validMethod(method) || len(target) == 0 {
 		return ReplyBadRequest
 	}
 	switch string(version) {
@@ -261,7 +261,7 @@ func (h *head) interpret() LocalReply {
 		return ReplyNotImplemented
 	case h.connect() && h.length > 0:
 		return ReplyBadRequest // its body has no meaning (RFC 9110 section 9.3.6)
-	case hosts > 1, hosts == 0 && !h.http10:
+	case hosts > 1, hosts == 0 && !h.http10, !optionsAllowed(h.fields):
 		return ReplyBadRequest
 	case lengths > 1, codings > 1, lengths+codings > 1:
 		return ReplyBadRequest
@@ -311,6 +311,19 @@ func validAuthority(b []byte) bool {
 		}
 	}
 	return len(b) > 0 && b[0] != ':'
+}
+
+// standardMethods are those of RFC 9110 section 9.3 and RFC 5789.
+var standardMethods = []string{
+	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace, http.MethodPatch,
+}
+
+// validMethod reports a token that is no standard method in another case. Case matters (RFC 9110 section 9.1), but not to every server: one that takes
+// "head" for HEAD sends no body where the proxy waits for one, and "post" would pass a route that is for others than POST. Envoy refuses
+// them too.
+func validMethod(b []byte) bool {
+	upper := bytes.ToUpper(b)
+	return validToken(b) && (bytes.Equal(b, upper) || !slices.Contains(standardMethods, string(upper)))
 }
 
 // validToken reports a token (RFC 9110 section 5.6.2).

@@ -23,13 +23,17 @@ const maxOpening = 64 << 10
 // errNoChain says that a listener has nothing for what a connection's first bytes are.
 var errNoChain = errors.New("no filter chain matches the connection")
 
-// chosen finds what serves a connection: a TCP proxy, which also sends on the bytes that have been read, or nil: the listener's routes.
+// chosen finds what serves a connection: a TCP proxy, which also sends on the bytes that have been read, or nil: the listener's routes. A connection that
+// has carried requests stays one of HTTP, whatever has become of its listener.
 func (p *Proxy) chosen(d *downstream) (*model.TCPProxy, []byte, error) {
 	s := &d.session
+	if s.Requests > 0 || s.Begun != nil {
+		return nil, nil, nil
+	}
 	if proxy := p.config.tcp(s.Listener); proxy != nil {
 		return proxy, nil, nil
 	}
-	if p.config.Inspection == nil || s.Requests > 0 || s.Begun != nil {
+	if p.config.Inspection == nil {
 		return nil, nil, nil
 	}
 	i := p.config.Inspection(s.Listener)
@@ -105,11 +109,8 @@ func openingOf(i *model.Inspection, b []byte) *model.Opening {
 	return httpOpening(b)
 }
 
-// The type of a TLS record that holds a handshake, and the length of a record's head.
-const (
-	recordHandshake = 22
-	recordHead      = 5
-)
+// recordHandshake is the type of a TLS record that holds a handshake.
+const recordHandshake = 22
 
 // tlsOpening reads a ClientHello. known and nil: it is none.
 func tlsOpening(b []byte) (o *model.Opening, known bool) {

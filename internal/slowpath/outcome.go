@@ -49,7 +49,7 @@ func (o Outcome) Fault() Fault {
 		return NoFault
 	case o.ConnectFailed:
 		return FaultConnect
-	case errors.Is(o.Err, ErrRouteTimeout), errors.Is(o.Err, ErrPerTryTimeout):
+	case errors.Is(o.Err, ErrRouteTimeout), errors.Is(o.Err, errPerTryTimeout):
 		return FaultTimeout
 	case slices.ContainsFunc(interruptions, func(err error) bool { return errors.Is(o.Err, err) }):
 		return NoFault

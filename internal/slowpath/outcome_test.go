@@ -25,7 +25,7 @@ func TestOnlyWhatTheEndpointDidIsItsFault(t *testing.T) {
 		{"not HTTP", Outcome{Err: errMalformed}, FaultReset},
 		{"closed within the response", Outcome{Status: 200, Err: io.ErrUnexpectedEOF}, FaultReset},
 		{"too late", Outcome{Err: fmt.Errorf("read: %w", ErrRouteTimeout)}, FaultTimeout},
-		{"too late for one attempt", Outcome{Err: ErrPerTryTimeout}, FaultTimeout},
+		{"too late for one attempt", Outcome{Err: errPerTryTimeout}, FaultTimeout},
 		{"stands still", Outcome{Err: ErrStreamIdle}, NoFault},
 		{"the client has gone", Outcome{Err: ErrClientGone}, NoFault},
 		{"the client does not take the response", Outcome{Status: 200, Err: &clientError{io.ErrClosedPipe}}, NoFault},

@@ -227,8 +227,11 @@ type Session struct {
 	Destination netip.AddrPort
 	// Opened is when the client connected. Only listeners with an Inspection.Timeout need it.
 	Opened time.Time
-	// Gone tells whether a client that has closed its sending side has gone, or
-	// still waits for its answer; of one that has not closed it is false. nil takes every such client for gone, as Envoy does.
+	// Stays tells whether a client that has closed its sending side is known to be there still, and waits for its answer; of one that has not closed it
+	// is true. Any other is taken for one that has gone, as Envoy takes all. nil: none is known to stay.
+	Stays func() bool
+	// Gone tells whether a client that has closed its sending side is known to have closed altogether: then its tunnel ends at once.
+	// nil: of none is that known.
 	Gone func() bool
 	// Claim for the first request. It is used if the request's route has that
 	// cluster; in any case Endpoint.Done is called.

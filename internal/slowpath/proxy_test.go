@@ -27,6 +27,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/tcptest"
 )
 
 const get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -167,7 +168,7 @@ func TestServeWritesLocalRepliesAsEnvoy(t *testing.T) {
 		{"asterisk", nil, "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", 404, FlagNoRoute, ""},
 		{"no cluster", nil, "GET /gone HTTP/1.1\r\nHost: a\r\n\r\n", 503, FlagNoCluster, ""},
 		{"no endpoint", nil, get, 503, FlagNoHealthyUpstream, "no healthy upstream"},
-		{"refused", deadAddress, get, 503, FlagUpstreamConnectFailure, resetBeforeHeaders + "remote connection failure"},
+		{"refused", tcptest.Refusing, get, 503, FlagUpstreamConnectFailure, resetBeforeHeaders + "remote connection failure"},
 		{"closed before headers", func(t testing.TB) netip.AddrPort { return saying(t, "") }, get, 503, FlagUpstreamTermination, resetBeforeHeaders + "connection termination"},
 		{"closed in the head", func(t testing.TB) netip.AddrPort { return saying(t, "HTTP/1.1 200 O") }, get, 503, FlagUpstreamTermination, resetBeforeHeaders + "connection termination"},
 		{"garbage", nonsense, get, 502, FlagUpstreamProtocolError, resetBeforeHeaders + "protocol error"},
@@ -206,7 +207,7 @@ func TestServeWritesLocalRepliesAsEnvoy(t *testing.T) {
 }
 
 func TestServeTimesOutSlowConnect(t *testing.T) {
-	f := newFront(t, list(deadAddress(t)), func(c *Config, _ *model.Route) {
+	f := newFront(t, list(tcptest.Refusing(t)), func(c *Config, _ *model.Route) {
 		c.Dial = func(ctx context.Context, _ netip.AddrPort) (net.Conn, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
@@ -220,7 +221,7 @@ func TestServeTimesOutSlowConnect(t *testing.T) {
 
 func TestServeTriesOtherEndpointsWhenConnectFails(t *testing.T) {
 	echo := httpEndpoint(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
-	f := newFront(t, list(deadAddress(t), deadAddress(t), echo))
+	f := newFront(t, list(tcptest.Refusing(t), tcptest.Refusing(t), echo))
 	got := f.exchange("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
 	if !strings.HasPrefix(got, "HTTP/1.1 200 ") || !strings.HasSuffix(got, "hello") {
 		t.Errorf("got %q", got)
@@ -692,8 +693,8 @@ func TestServeAnswersHalfClosedClientsThatStay(t *testing.T) {
 	_, _ = io.WriteString(client, get)
 	_ = closeWrite(client)
 	var asked atomic.Bool
-	gone := func() bool { asked.Store(true); return false }
-	r, err := f.proxy.Serve(context.Background(), anchor, Session{Gone: gone})
+	stays := func() bool { asked.Store(true); return true }
+	r, err := f.proxy.Serve(context.Background(), anchor, Session{Stays: stays})
 	if err != nil || !r.Quiet || !asked.Load() {
 		t.Errorf("got %+v, %v; asked %v", r, err, asked.Load())
 	}
@@ -721,11 +722,11 @@ func TestServeLeavesClientsThatHaveGoneBehindMoreRequests(t *testing.T) {
 				_ = closeWrite(client)
 			}
 			var looks atomic.Int64
-			gone := func() bool { return looks.Add(1) > 2 }
+			stays := func() bool { return looks.Add(1) <= 2 }
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				_, _ = f.proxy.Serve(context.Background(), anchor, Session{Gone: gone})
+				_, _ = f.proxy.Serve(context.Background(), anchor, Session{Stays: stays})
 			}()
 			select {
 			case <-done:
@@ -902,7 +903,7 @@ func TestServeIsRightUnderConcurrency(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		_, _ = w.Write(body)
 	}
-	f := newFront(t, list(httpEndpoint(t, echo), httpEndpoint(t, echo), deadAddress(t)))
+	f := newFront(t, list(httpEndpoint(t, echo), httpEndpoint(t, echo), tcptest.Refusing(t)))
 	var clients sync.WaitGroup
 	for c := range 16 {
 		client := f.client()

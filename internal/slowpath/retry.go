@@ -16,8 +16,8 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// ErrPerTryTimeout is a cause in Outcome.Err: an attempt took longer than its policy allows.
-var ErrPerTryTimeout = errors.New("time for one attempt expired")
+// errPerTryTimeout is a cause in Outcome.Err: an attempt took longer than its policy allows.
+var errPerTryTimeout = errors.New("time for one attempt expired")
 
 // retries is what a retry policy has left for one request. As in Envoy nothing is sent again once the client has any part of a
 // response, an interim one included.
@@ -119,16 +119,24 @@ func (r *retries) avoids(a netip.AddrPort) bool {
 
 func (r *retries) omits(a netip.AddrPort) bool {
 	if r.omitted == nil {
-		r.omitted = map[netip.AddrPort]bool{}
-		if c := r.x.proxy.config.Cluster(r.x.cluster); c != nil {
-			for i := range c.Endpoints {
-				if at := c.Endpoints[i].Address; r.policy.Omits(c.Endpoints[i].Metadata) {
-					r.omitted[netip.AddrPortFrom(at.Addr().Unmap(), at.Port())] = true
-				}
-			}
-		}
+		r.omitted = r.omittedEndpoints()
 	}
 	return r.omitted[a]
+}
+
+// omittedEndpoints are those of the cluster that the policy leaves out by their metadata.
+func (r *retries) omittedEndpoints() map[netip.AddrPort]bool {
+	omitted := map[netip.AddrPort]bool{}
+	c := r.x.proxy.config.Cluster(r.x.cluster)
+	if c == nil {
+		return omitted
+	}
+	for i := range c.Endpoints {
+		if at := c.Endpoints[i].Address; r.policy.Omits(c.Endpoints[i].Metadata) {
+			omitted[netip.AddrPortFrom(at.Addr().Unmap(), at.Port())] = true
+		}
+	}
+	return omitted
 }
 
 // try makes one attempt within the time that the policy gives it.
@@ -308,13 +316,13 @@ func (x *exchange) limitTry(ctx context.Context, cancel context.CancelCauseFunc,
 			head, total = nil, nil
 		case <-total:
 			x.admitted.tally.tryTimeouts.Add(1)
-			cancel(ErrPerTryTimeout)
+			cancel(errPerTryTimeout)
 			return
 		case <-idle:
 			left := limit - time.Since(latest(began, x.watchdog.lastProgress()))
 			if left <= 0 {
 				x.admitted.tally.tryIdle.Add(1)
-				cancel(ErrPerTryTimeout)
+				cancel(errPerTryTimeout)
 				return
 			}
 			idle = time.After(left)

@@ -118,6 +118,43 @@ func TestServeSwitchesOnlyToWhatTheRouteAllows(t *testing.T) {
 	}
 }
 
+// Some endpoints take what follows an upgrade for the other protocol, whatever its length: what they make of it then must not be answered to the next
+// request.
+func TestRefusedUpgradeWithABodyEndsTheEndpointsConnection(t *testing.T) {
+	tests := []struct {
+		name, head string
+		opened     int32
+	}{
+		{"without a body", "GET /a HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n", 1},
+		{"with a body", "POST /a HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\nContent-Length: 5\r\n\r\nhello", 2},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			var opened atomic.Int32
+			endpoint := rawEndpoint(t, func(conn net.Conn, r *bufio.Reader) {
+				opened.Add(1)
+				for {
+					request, err := http.ReadRequest(r)
+					if err != nil {
+						return
+					}
+					_, _ = io.Copy(io.Discard, request.Body)
+					_, _ = io.WriteString(conn, ok2)
+				}
+			})
+			f := newFront(t, list(endpoint), allow("echo"))
+			for _, head := range []string{tc.head, "GET /b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"} {
+				if got := f.exchange(head); !strings.HasPrefix(got, okLine) {
+					t.Fatalf("got %q", got)
+				}
+			}
+			if got := opened.Load(); got != tc.opened {
+				t.Errorf("%d connections to the endpoint, want %d", got, tc.opened)
+			}
+		})
+	}
+}
+
 // upgradeOf is what a head asks to switch to.
 func upgradeOf(t *testing.T, head string) string {
 	t.Helper()

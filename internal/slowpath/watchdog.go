@@ -29,7 +29,7 @@ var (
 // are answered sooner and pay for no watching.
 const watchDelay = 20 * time.Millisecond
 
-// lookEvery is how often the watchdog asks for a client of which a read would not tell that it has gone.
+// lookEvery is how often the watchdog asks, after the first looks, for a client of which a read would not tell that it has gone.
 const lookEvery = time.Second
 
 // watchdog interrupts one request: when one of its times is over, when
@@ -39,8 +39,8 @@ type watchdog struct {
 	reader *bufio.Reader
 	cancel context.CancelCauseFunc
 	idle   time.Duration
-	// gone is Session.Gone. Set before the first check.
-	gone func() bool
+	// stays is Session.Stays. Set before the first check.
+	stays func() bool
 
 	last atomic.Int64 // Unix time of the last progress, ns
 
@@ -53,6 +53,7 @@ type watchdog struct {
 	watching chan struct{} // guarded by mu; closed when the watching has ended
 	fired    bool          // guarded by mu
 	over     bool          // guarded by mu
+	look     time.Duration // guarded by mu; see nextLook
 }
 
 func startWatchdog(conn net.Conn, r *bufio.Reader, idle time.Duration, cancel context.CancelCauseFunc) *watchdog {
@@ -124,10 +125,10 @@ func (w *watchdog) check() {
 	switch {
 	case left <= 0:
 		w.interrupt(why)
-	case blind && w.gone():
+	case blind && !w.stays():
 		w.interrupt(ErrClientGone)
 	case blind:
-		w.timer.Reset(min(left, lookEvery))
+		w.timer.Reset(min(left, w.nextLook()))
 	default:
 		w.timer.Reset(left)
 	}
@@ -154,7 +155,7 @@ func (w *watchdog) interrupt(cause error) {
 func (w *watchdog) watch() {
 	defer close(w.watching)
 	_, err := w.reader.Peek(1)
-	stays := err == nil || errors.Is(err, io.EOF) && w.gone != nil && !w.gone()
+	stays := err == nil || errors.Is(err, io.EOF) && w.stays != nil && w.stays()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.readable || w.over || w.fired {
@@ -165,12 +166,18 @@ func (w *watchdog) watch() {
 		return
 	}
 	left, _ := w.left(time.Now())
-	w.timer.Reset(max(min(left, lookEvery), 0))
+	w.timer.Reset(max(min(left, w.nextLook()), 0))
+}
+
+// nextLook is how long it is until the client is looked for again: not long at first, as one that is about to go sends its end before it has gone. It needs mu.
+func (w *watchdog) nextLook() time.Duration {
+	w.look = min(max(2*w.look, watchDelay), lookEvery)
+	return w.look
 }
 
 // blind tells that no read waits for the client's end: it has sent more, or has closed its sending side already. It needs mu.
 func (w *watchdog) blind() bool {
-	if !w.readable || w.gone == nil {
+	if !w.readable || w.stays == nil {
 		return false
 	}
 	if w.watching == nil {

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/xlb-project/xlb/test/tcptest"
 )
 
 // A server that ends the stream at any point: the state stays, and in the end it is the server's.
@@ -75,16 +77,6 @@ func TestVersionsOnReconnect(t *testing.T) {
 	o.awaitStatus("streams", func(s Status) bool { return s.StreamFailures == 2 && s.Connected })
 }
 
-// refusing is an address where nothing listens.
-func refusing(t *testing.T) Server {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return Server{Address: l.Addr().String()}
-}
-
 // Servers are tried in their order; what the other gave is kept, and named to the next without versions it does not know.
 func TestFailOver(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
@@ -107,7 +99,7 @@ func TestFailOver(t *testing.T) {
 			}
 			d.stay()
 		})
-		o := observe(t, Config{Servers: []Server{refusing(t), first, second}, Delta: delta})
+		o := observe(t, Config{Servers: []Server{{Address: tcptest.Refusing(t).String()}, first, second}, Delta: delta})
 		o.await("clusters a=2; listeners l=1")
 		if s := o.Status(); s.Server != second.Address || !s.Connected {
 			t.Errorf("status %+v", s)

@@ -104,7 +104,7 @@ func methodCases() []exchange {
 	return []exchange{
 		{name: "HEAD", rfc: "9110, 9.3.2", isHead: true, steps: []step{sends(with("HEAD", "")), replies("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"), receives(1)}, fast: true, rule: served(200)},
 		{name: "method unknown", rfc: "9110, 9.1", steps: asked(with("PURGE", "")), rule: served(200)},
-		{name: "method in lower case", rfc: "9110, 9.1", steps: asked(with("get", "")), rule: served(200)},
+		{name: "method in lower case", rfc: "9110, 9.1", steps: asked(with("get", "")), rule: refused(400)},
 		{name: "TRACE", rfc: "9110, 9.3.8", steps: asked(with("TRACE", "")), rule: rule{states: []state{kept, closed}, reached: reachedAny}},
 		{name: "CONNECT, authority form", rfc: "3.2.3", steps: asked("CONNECT e2e.test:80 HTTP/1.1\r\nHost: e2e.test:80\r\n\r\n"), rule: refused(404)},
 		{name: "OPTIONS, asterisk form", rfc: "3.2.4", steps: asked("OPTIONS * HTTP/1.1\r\nHost: e2e.test\r\n\r\n"), rule: declined(404)},

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -141,4 +142,85 @@ func TestBoundListenerAtATakenPortIsRefused(t *testing.T) {
 	if !strings.Contains(p.Stderr(), "address already in use; free the address, or change the listener") {
 		t.Errorf("standard error: got %q", p.Stderr())
 	}
+}
+
+// boundLoads are clients of another host: with kept connections, with pauses between requests, and with a connection for each.
+func boundLoads(t *testing.T, from *harness.Place, address string) []*harness.Process {
+	t.Helper()
+	var loads []*harness.Process
+	for _, spec := range []programs.LoadSpec{{Connections: 8}, {Connections: 8, Pause: 50 * time.Millisecond}, {Connections: boundShort, OneShot: true}} {
+		spec.Address = address
+		loads = append(loads, from.Program(t, programs.LoadProgram, spec))
+	}
+	for _, load := range loads {
+		awaitRequests(t, load, 50)
+	}
+	return loads
+}
+
+const boundShort = 8
+
+// A second daemon starts beside the first, and the first is stopped: the socket stays, and whoever connects is served.
+func TestBoundListenerIsReplacedUnderLoad(t *testing.T) {
+	harness.OnlyXLB(t, "Envoy takes over by its hot restart")
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place, other := harness.TwoHosts(t)
+		_, addresses := origins(t, place, "old", "new")
+		b := harness.Start(t, mode, harness.OneCluster(everyAddress, addresses[0]), place)
+		loads := boundLoads(t, other, netip.AddrPortFrom(place.Address, boundPort).String())
+		for turn := 1; turn <= 2; turn++ {
+			old := b
+			b = harness.Start(t, mode, harness.OneCluster(everyAddress, addresses[turn%2]), place)
+			old.Terminate(t)
+			if code := old.Wait(t, 20*time.Second); code != 0 {
+				t.Errorf("exit code of the daemon that was replaced: %d", code)
+			}
+			settled := report(t, loads[2]).Served[0]
+			awaitRequests(t, loads[2], 100)
+			now := report(t, loads[2]).Served[0]
+			served, left := []string{"old", "new"}[turn%2], []string{"new", "old"}[turn%2]
+			// Those that the old daemon had under way may have been counted late.
+			if now[served]-settled[served] < 90 || now[left]-settled[left] > boundShort {
+				t.Errorf("served before and after the end of the old daemon: %v, %v", settled, now)
+			}
+		}
+		for _, load := range loads {
+			var final programs.LoadReport
+			load.Finish(t, &final)
+			requireClean(t, final)
+			t.Logf("%d requests, %d reconnects, slowest %v", final.Total, final.Reconnects, final.Slowest)
+		}
+	})
+}
+
+// Of two daemons that have a socket, one is killed: the other serves whoever connects, and what the killed one had in its hands is lost, one request a connection at most.
+func TestBoundListenerOutlivesAKilledDaemon(t *testing.T) {
+	harness.OnlyXLB(t, "Envoy takes over by its hot restart")
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place, other := harness.TwoHosts(t)
+		config := harness.OneCluster(everyAddress, place.Origin(t, "one").Address)
+		own := netip.AddrPortFrom(place.Address, boundPort).String()
+		for round := range max(2, *slainRounds) {
+			daemons := []*harness.Balancer{harness.Start(t, mode, config, place), harness.Start(t, mode, config, place)}
+			loads := boundLoads(t, other, own)
+			time.Sleep(rand.N(100 * time.Millisecond))
+			daemons[round%2].Slay(t)
+			for _, load := range loads {
+				awaitRequests(t, load, 50)
+				var final programs.LoadReport
+				load.Finish(t, &final)
+				if final.Refused > 0 || final.Failed > 8 {
+					t.Errorf("%d of %d requests failed, one of 8 connections each is what may, and %d were refused: %v", final.Failed, final.Total, final.Refused, final.Failures[0])
+				}
+			}
+			if round%4 < 2 {
+				daemons[1-round%2].Slay(t)
+				continue
+			}
+			daemons[1-round%2].Terminate(t)
+			if code := daemons[1-round%2].Wait(t, 20*time.Second); code != 0 {
+				t.Errorf("exit code: got %d, want 0", code)
+			}
+		}
+	})
 }

@@ -3,17 +3,12 @@
 package e2e
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"maps"
-	"math/big"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -21,20 +16,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/test/certtest"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 )
 
 // authority signs certificates, which it leaves with their keys in files of its directory.
 type authority struct {
-	dir  string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	dir string
+	own *certtest.Certificate // nil before it has signed itself
 }
 
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	a := &authority{dir: t.TempDir()}
-	a.cert, a.key = a.sign(t, "ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	a.own = a.sign(t, "ca", certtest.Authority())
 	return a
 }
 
@@ -43,48 +38,22 @@ func (a *authority) file(name string) map[string]any {
 }
 
 // sign makes a certificate; the first signs itself.
-func (a *authority) sign(t *testing.T, name string, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+func (a *authority) sign(t *testing.T, name string, template *x509.Certificate) *certtest.Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template.SerialNumber, template.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: name}
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	parent, signer := a.cert, a.key
-	if parent == nil {
-		parent, signer = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for suffix, block := range map[string]*pem.Block{".crt": {Type: "CERTIFICATE", Bytes: der}, ".key": {Type: "PRIVATE KEY", Bytes: private}} {
-		if err := os.WriteFile(filepath.Join(a.dir, name+suffix), pem.EncodeToMemory(block), 0o600); err != nil {
+	template.Subject = pkix.Name{CommonName: name}
+	c := certtest.Sign(t, template, a.own)
+	for suffix, text := range map[string]string{".crt": c.PEM(), ".key": c.KeyPEM(t)} {
+		if err := os.WriteFile(filepath.Join(a.dir, name+suffix), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return cert, key
+	return c
 }
 
 func (a *authority) serverConfig(t *testing.T) *tls.Config {
 	t.Helper()
-	a.sign(t, "server", &x509.Certificate{DNSNames: []string{"control.test"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
-	pair, err := tls.LoadX509KeyPair(filepath.Join(a.dir, "server.crt"), filepath.Join(a.dir, "server.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
-	return &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS12}
+	server := a.sign(t, "server", &x509.Certificate{DNSNames: []string{"control.test"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	return &tls.Config{Certificates: []tls.Certificate{server.TLS()}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: a.own.Pool(), MinVersion: tls.VersionTLS12}
 }
 
 // socket is the transport_socket of a client, which accepts servers of that name.

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
@@ -182,7 +181,7 @@ func retryConfig(t *testing.T, service netip.AddrPort, live ...netip.AddrPort) h
 		routes = append(routes, map[string]any{"match": map[string]any{"path": c.path(i)}, "route": action})
 	}
 	table := map[string]any{"name": "retry", "virtual_hosts": []any{map[string]any{"name": "all", "domains": []any{"*"}, "routes": routes}}}
-	dead := refusing(t)
+	dead := tcptest.Refusing(t)
 	return harness.Config{
 		Listeners: []harness.Listener{{Address: service, Table: table}},
 		Clusters: []harness.Cluster{
@@ -191,24 +190,6 @@ func retryConfig(t *testing.T, service netip.AddrPort, live ...netip.AddrPort) h
 			{Name: "dead", Endpoints: []netip.AddrPort{dead}},
 		},
 	}
-}
-
-// refusing is an address that refuses connections for as long as the test runs: it is bound, and nobody listens.
-func refusing(t *testing.T) netip.AddrPort {
-	t.Helper()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Close(fd) })
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	bound, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(bound.(*unix.SockaddrInet4).Port))
 }
 
 // retryOutcome is what client and endpoints have seen of a case.

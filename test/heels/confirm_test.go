@@ -152,6 +152,73 @@ func TestConfirmTenThousandConnectionsEndWell(t *testing.T) {
 	}
 }
 
+// Both orders of closing at once, while the pool changes and agents are killed: every byte is right, nobody is reset, no socket is left, and of each connection the
+// balancer sees three packets each way, and a reset when all is over, which for those that servers end waits for their TIME_WAIT.
+func TestConfirmUnderLoad(t *testing.T) {
+	b := newBed(t)
+	w := confirmingPort
+	change := b.balance(w)
+	b.serve(w.serverPort())
+	agents := b.agents(w)
+	byClient, byServer := crowd(w, traffic.ClientFirst, 0), crowd(w, traffic.ServerFirst, 0)
+	for _, o := range []*traffic.ClientOptions{&byClient, &byServer} {
+		o.Connections, o.Concurrency, o.Requests, o.Answer, o.Pause = 1500, 64, 2, 5000, 100*time.Millisecond
+	}
+	killed := b.Servers[:2]
+	if testing.Short() {
+		byClient.Connections, byServer.Connections, killed = 600, 600, b.Servers[:1]
+	}
+	n := byClient.Connections + byServer.Connections
+	before, again, broken := got2(b.LB.Packets())(t), b.retransmits(), b.broken()
+	first, second := b.start(byClient), b.start(byServer)
+	for _, h := range killed {
+		b.arrive(200)
+		change(without(b.Servers, h)...)
+		must(t, agents[h].p.Kill())
+		b.arrive(200)
+		agents[h].start()
+		change(b.Servers...)
+	}
+	must(t, agents[b.Client].p.Kill())
+	agents[b.Client].start()
+	complete(t, byClient, first.report())
+	complete(t, byServer, second.report())
+	b.allEnd(0)
+	again = b.retransmits() - again
+	b.sees(before, handshake*n+byClient.Connections, again)
+	if held := b.established(); held != byServer.Connections {
+		t.Errorf("the balancer holds %d connections as established, want the %d in TIME_WAIT: %v", held, byServer.Connections, got2(b.LB.Conntrack())(t))
+	}
+	if n := b.broken() - broken; n != 0 {
+		t.Errorf("%d established connections were reset, want none", n)
+	}
+	// The agents', to the balancer, which passes it on to the client, who has ended, too.
+	if r := b.resets(); r.Harmful != int64(2*byClient.Connections) {
+		t.Errorf("%d resets crossed the network, want two of each connection that its client has ended, %d; the first: %v", r.Harmful, 2*byClient.Connections, r.First)
+	}
+	if r := b.served(); len(r.Errors) != 0 {
+		t.Errorf("errors of servers: %v", r.Errors)
+	}
+	if testing.Short() {
+		return
+	}
+	harness.Eventually(t, 90*time.Second, "the balancer has forgotten all", func() bool { return len(got2(b.LB.Conntrack())(t)) == 0 })
+	b.sees(before, (handshake+1)*n, again)
+}
+
+// sees waits until as many packets have come to the balancer, and has it fail the test if more do, but for what was sent again, or if not all go out again.
+func (b *bed) sees(before stand.Packets, packets int, again int64) {
+	b.t.Helper()
+	var p stand.Packets
+	harness.Eventually(b.t, patience, fmt.Sprintf("%d packets come to the balancer", packets), func() bool {
+		p = got2(b.LB.Packets())(b.t).Since(before)
+		return p.In >= uint64(packets)
+	})
+	if p.In > uint64(packets)+2*uint64(again) || p.Out != p.In {
+		b.t.Errorf("%d packets came to the balancer and %d left it, want %d; %d segments were sent again", p.In, p.Out, packets, again)
+	}
+}
+
 // TIME_WAIT is the server's: so long the balancer must not use the client's end for another.
 func TestConfirmTellsTheBalancerOfTheServersEndsLater(t *testing.T) {
 	atLength(t)
@@ -411,6 +478,32 @@ func TestConfirmAgentsRestartUnderLoad(t *testing.T) {
 		t.Errorf("%d established connections were reset, want none", n)
 	}
 	b.forgotten()
+}
+
+func TestConfirmNarrowLinks(t *testing.T) {
+	atLength(t)
+	for _, side := range []string{"client", "server"} {
+		t.Run(side, func(t *testing.T) {
+			b := newBed(t)
+			w := confirmingPort
+			b.stage(w)
+			o := few(w.target(), 12)
+			o.Request = 200_000
+			hosts := b.Servers
+			if side == "client" {
+				// The balancer passes on what the router says to the VIP. What several connections of a route send at once is found out about by timers, with HEELS or
+				// without.
+				o = few(w.target(), 4)
+				o.Answer, o.Timeout = 200_000, 30*time.Second
+				hosts = []*stand.Host{b.Client}
+			}
+			for _, h := range hosts {
+				must(t, b.Narrow(h, narrow))
+			}
+			complete(t, o, b.ask(o))
+			b.allEnd(0)
+		})
+	}
 }
 
 func TestConfirmWithoutAnAgentOnTheOtherSideTheBalancerServes(t *testing.T) {

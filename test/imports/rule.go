@@ -19,6 +19,7 @@ var layers = map[string][]string{
 	"hashing":   nil,
 	"model":     {"re2", "hashing"},
 	"poller":    nil,
+	"sockdiag":  nil,
 	"upstream":  {"poller"},
 	"mtls":      {"model", "upstream", "files"},
 	"chunked":   nil,
@@ -27,15 +28,16 @@ var layers = map[string][]string{
 	"dfa":       {"re2", "memo"},
 	"problem":   nil,
 	"files":     nil,
-	"check":     nil, // it must run where nothing else can
+	"lpm":       nil,
+	"check":     {"lpm"}, // it must run where nothing else can
 	"config":    {"model", "problem", "files"},
 	"xds":       {"model"},
 	"dns":       {"model"},
 	"compile":   {"model", "maps", "dfa", "memo", "re2", "hashing"},
 	"reconcile": {"compile", "maps", "model", "hashing"},
-	"datapath":  {"maps"},
+	"datapath":  {"maps", "lpm"},
 	"balance":   {"maps", "hashing"},
-	"anchor":    {"maps", "poller"},
+	"anchor":    {"maps", "poller", "sockdiag"},
 	"pool":      {"maps", "poller", "upstream"},
 	"health":    {"model", "maps", "poller"},
 	"explain":   {"model", "maps", "compile"},
@@ -51,7 +53,7 @@ const anything = "*"
 
 // restricted says which folders of internal/ alone may import a foreign module.
 var restricted = map[string][]string{
-	"github.com/cilium/ebpf":                 {"maps", "datapath", "check", "heels"},
+	"github.com/cilium/ebpf":                 {"maps", "datapath", "lpm", "check", "heels"},
 	"github.com/envoyproxy/go-control-plane": {"config", "xds"},
 	"google.golang.org/grpc":                 {"xds"},
 }

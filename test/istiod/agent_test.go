@@ -10,8 +10,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -31,27 +29,18 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/xlb-project/xlb/test/certtest"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 )
 
 // newAuthority writes what istiod signs with where it looks for it, and returns what has to be set for that.
 func newAuthority(t *testing.T) (environment []string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{Organization: []string{"cluster.local"}}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, certificate := t.TempDir(), encode("CERTIFICATE", der)
+	template := certtest.Authority()
+	template.Subject, template.NotAfter = pkix.Name{Organization: []string{"cluster.local"}}, time.Now().Add(24*time.Hour)
+	own, dir := certtest.Sign(t, template, nil), t.TempDir()
 	for name, text := range map[string]string{
-		"ca-key.pem": encodeKey(t, key), "ca-cert.pem": certificate, "root-cert.pem": certificate, "cert-chain.pem": certificate,
+		"ca-key.pem": own.KeyPEM(t), "ca-cert.pem": own.PEM(), "root-cert.pem": own.PEM(), "cert-chain.pem": own.PEM(),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -62,19 +51,6 @@ func newAuthority(t *testing.T) (environment []string) {
 
 // signing has istiod sign certificates.
 var signing = []string{"ENABLE_CA_SERVER=true", "PILOT_CERT_PROVIDER=istiod"}
-
-func encode(kind string, der []byte) string {
-	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
-}
-
-func encodeKey(t *testing.T, key *ecdsa.PrivateKey) string {
-	t.Helper()
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return encode("PRIVATE KEY", der)
-}
 
 // agent is to sidecars what Istio's is: it has istiod sign a certificate for a service account, and serves it over a Unix socket.
 type agent struct {
@@ -130,9 +106,9 @@ func (c *control) certify(t *testing.T, token string) (chain, key, root string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	signed := c.sign(t, token, encode("CERTIFICATE REQUEST", request))
+	signed := c.sign(t, token, certtest.Encode("CERTIFICATE REQUEST", request))
 	last := len(signed) - 1
-	return strings.Join(signed[:last], ""), encodeKey(t, private), signed[last]
+	return strings.Join(signed[:last], ""), certtest.EncodeKey(t, private), signed[last]
 }
 
 func source(text string) *corev3.DataSource {

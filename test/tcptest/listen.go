@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tcptest has servers of TCP in the test's own process: one that does as the test says, and one that leads to another.
+// Package tcptest has what tests of TCP need in their own process: servers, one that does as the test says and one that leads to another; addresses
+// where nobody listens; and the count of what is open.
 package tcptest
 
 import (

@@ -4,11 +4,14 @@ package tcptest
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/netip"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // named answers each line with a name.
@@ -68,5 +71,33 @@ func TestSwitchboardLeadsElsewhere(t *testing.T) {
 	dial(t, s.Address).mustReach(t, "first")
 	if answer, err := old.ask(); err == nil {
 		t.Errorf("a connection from before the turn is answered with %q", answer)
+	}
+}
+
+func TestAddressesWithoutAServerRefuse(t *testing.T) {
+	for name, address := range map[string]netip.AddrPort{"free": FreeAddress(t), "refusing": Refusing(t)} {
+		if c, err := net.Dial("tcp", address.String()); !errors.Is(err, unix.ECONNREFUSED) {
+			t.Errorf("%s: got %v, %v, want %v", name, c, err, unix.ECONNREFUSED)
+		}
+	}
+	refusing := Refusing(t)
+	if l, err := net.Listen("tcp", refusing.String()); err == nil {
+		l.Close()
+		t.Errorf("somebody else can listen at %s", refusing)
+	}
+}
+
+func TestDescriptorsCountsWhatIsOpen(t *testing.T) {
+	before := Descriptors(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := Descriptors(t); got != before+1 {
+		t.Errorf("with a listener: got %d, want %d", got, before+1)
+	}
+	l.Close()
+	if got := Descriptors(t); got != before {
+		t.Errorf("without: got %d, want %d", got, before)
 	}
 }

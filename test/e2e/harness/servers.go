@@ -96,6 +96,28 @@ func (r *Recorder) Take(t testing.TB) [][]byte {
 	return taken.Connections
 }
 
+// Auditor is a running auditor of package programs.
+type Auditor struct {
+	*Process
+	Address netip.AddrPort
+}
+
+// Auditor starts an auditor on a free port of the place.
+func (p *Place) Auditor(t testing.TB) *Auditor {
+	t.Helper()
+	a := &Auditor{}
+	a.Process, a.Address = p.listening(t, programs.AuditorProgram, programs.AuditorSpec{Address: netip.AddrPortFrom(p.Address, 0).String()})
+	return a
+}
+
+// Take returns what has come since the last call.
+func (a *Auditor) Take(t testing.TB) programs.Audited {
+	t.Helper()
+	var taken programs.Audited
+	a.Ask(t, "take", &taken)
+	return taken
+}
+
 // Witness starts a server that says what it was asked, on a free port of the place, and returns its address.
 func (p *Place) Witness(t testing.TB) netip.AddrPort {
 	t.Helper()

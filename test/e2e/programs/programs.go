@@ -55,6 +55,7 @@ const (
 	LiveProgram     = "live"
 	PoisonerProgram = "poisoner"
 	TasterProgram   = "taster"
+	AuditorProgram  = "auditor"
 
 	// heirProgram is a child of the program habit.
 	heirProgram = "heir"
@@ -94,6 +95,7 @@ var registry = map[string]func(*stdio) error{
 	LiveProgram:     runLive,
 	PoisonerProgram: runPoisoner,
 	TasterProgram:   runTaster,
+	AuditorProgram:  runAuditor,
 	heirProgram:     runHeir,
 
 	ChaosClientProgram: runChaosClient,

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package anchor
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// share lets another daemon have a bound socket, with the connections that wait there: a daemon that starts beside another one, and the one
+// that ends, leave no moment in which nobody listens (Envoy: hot restart).
+//
+// The socket is to be had at a name, that of a listening Unix socket in the abstract name space, which belongs to the network namespace as
+// the address does. Who connects there, as the same user, gets both sockets: so every daemon that has them answers, and
+// the name lasts until the last of them has closed it, in whatever way it ends. That tells who leaves whether others stay.
+type share struct {
+	set   *Set
+	name  string
+	bound int
+
+	mu sync.Mutex
+	fd int // the Unix socket; -1: it is closed. Guarded by mu
+}
+
+// shareVersion is the byte that comes with the sockets: what they are, and in which order.
+const shareVersion = 1
+
+// shareTime bounds the wait for another daemon, which answers at once.
+const shareTime = time.Second
+
+// errNobody says that no other daemon has the socket.
+var errNobody = errors.New("no other daemon has it")
+
+func shareName(a netip.AddrPort) string { return "@xlb/bound/" + a.String() }
+
+// newShare offers a socket that no other daemon has.
+func (s *Set) newShare(b *Bound) (*share, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open Unix socket: %w", err)
+	}
+	sh := &share{set: s, name: shareName(b.address), bound: b.fd, fd: fd}
+	err = unix.Bind(fd, &unix.SockaddrUnix{Name: sh.name})
+	if err == nil {
+		err = unix.Listen(fd, unix.SOMAXCONN)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("listen at %s: %w", sh.name, err), unix.Close(fd))
+	}
+	if err := sh.answer(); err != nil {
+		return nil, err
+	}
+	return sh, nil
+}
+
+// answer begins to give the socket to those that ask.
+func (sh *share) answer() error {
+	if err := sh.set.poller.WatchAlways(sh.fd, sh); err != nil {
+		return errors.Join(err, unix.Close(sh.fd))
+	}
+	return nil
+}
+
+// takeBound gets the socket of an address from another daemon. errNobody: there is none.
+func (s *Set) takeBound(a netip.AddrPort) (*Bound, error) {
+	if a.Port() == 0 {
+		return nil, errNobody // the kernel chooses one that nobody has
+	}
+	name := shareName(a)
+	conn, err := knock(name)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(conn)
+	bound, fd, err := receive(conn)
+	if err != nil {
+		return nil, fmt.Errorf("take it from another daemon: %w", err)
+	}
+	b := &Bound{queue: queue{set: s, fd: bound}, address: a, share: &share{set: s, name: name, bound: bound, fd: fd}}
+	err = checkBound(bound, a)
+	if err == nil {
+		err = b.share.answer()
+	} else {
+		err = errors.Join(err, unix.Close(fd))
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("take it from another daemon: %w", err), unix.Close(bound))
+	}
+	s.cfg.Logger.Info("another daemon has the socket of a listener, too; both take connections until one ends", "address", a.String())
+	return b, nil
+}
+
+// checkBound fails for a socket that is not a listener's at that address.
+func checkBound(fd int, a netip.AddrPort) error {
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		return os.NewSyscallError("getsockname", err)
+	}
+	protocol, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PROTOCOL)
+	if err != nil {
+		return os.NewSyscallError("getsockopt", err)
+	}
+	if got := addrPort(sa); got != a || protocol != unix.IPPROTO_TCP {
+		return fmt.Errorf("its socket is at %s, protocol %d", got, protocol)
+	}
+	return nil
+}
+
+// knock connects to who has a name. errNobody: no daemon of this user, or of root, does.
+func knock(name string) (fd int, err error) {
+	fd, err = unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open Unix socket: %w", err)
+	}
+	wait := unix.NsecToTimeval(int64(shareTime))
+	for _, option := range []int{unix.SO_RCVTIMEO, unix.SO_SNDTIMEO} {
+		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, option, &wait); err != nil {
+			return -1, errors.Join(os.NewSyscallError("setsockopt", err), unix.Close(fd))
+		}
+	}
+	if unix.Connect(fd, &unix.SockaddrUnix{Name: name}) != nil || !isTrusted(fd) {
+		return -1, errors.Join(errNobody, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// isTrusted tells whether the other end of a Unix socket belongs to the user that this process runs as, or to root.
+func isTrusted(fd int) bool {
+	peer, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	return err == nil && (peer.Uid == 0 || int(peer.Uid) == os.Geteuid())
+}
+
+var errNoSockets = errors.New("it has sent something else")
+
+// receive gets the bound socket and that of its name.
+func receive(conn int) (bound, name int, err error) {
+	var version [1]byte
+	control := make([]byte, unix.CmsgSpace(2*4))
+	n, controlled, flags, _, err := unix.Recvmsg(conn, version[:], control, unix.MSG_CMSG_CLOEXEC)
+	if err != nil {
+		return -1, -1, os.NewSyscallError("recvmsg", err)
+	}
+	fds, err := rightsIn(control[:controlled])
+	if err != nil {
+		return -1, -1, err
+	}
+	if n == 1 && version[0] == shareVersion && len(fds) == 2 && flags&unix.MSG_CTRUNC == 0 {
+		return fds[0], fds[1], nil
+	}
+	err = errNoSockets
+	for _, fd := range fds {
+		err = errors.Join(err, unix.Close(fd))
+	}
+	return -1, -1, err
+}
+
+func rightsIn(control []byte) (fds []int, err error) {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return nil, os.NewSyscallError("recvmsg", err)
+	}
+	for i := range messages {
+		rights, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			return fds, os.NewSyscallError("recvmsg", err)
+		}
+		fds = append(fds, rights...)
+	}
+	return fds, nil
+}
+
+// Ready implements poller.Handler: it gives the sockets to those that ask.
+func (sh *share) Ready() {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	for sh.fd >= 0 {
+		conn, _, err := unix.Accept4(sh.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		if err != nil {
+			return // there is none, or another daemon has taken it; whatever else it is, the next look finds it
+		}
+		if isTrusted(conn) {
+			// Who has gone needs nothing.
+			_ = unix.Sendmsg(conn, []byte{shareVersion}, unix.UnixRights(sh.bound, sh.fd), nil, unix.MSG_NOSIGNAL)
+		}
+		unix.Close(conn)
+	}
+}
+
+// leave gives the name up, and reports whether another daemon has it still, and with it the socket. Of two that leave at one moment one finds
+// itself alone, or both do.
+func (sh *share) leave() (others bool) {
+	if sh == nil {
+		return false
+	}
+	sh.mu.Lock()
+	sh.set.poller.Remove(sh.fd)
+	unix.Close(sh.fd)
+	sh.fd = -1
+	sh.mu.Unlock()
+	fd, err := knock(sh.name)
+	if err != nil {
+		return false
+	}
+	unix.Close(fd)
+	return true
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package anchor
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// newNamedRig is a daemon that answers each message with its name.
+func newNamedRig(t *testing.T, name string) *rig {
+	t.Helper()
+	return newRig(t, setup{serve: func(_ context.Context, conn net.Conn, _ Session) Result {
+		n, err := conn.Read(make([]byte, 64))
+		if err != nil {
+			return Result{}
+		}
+		written, err := conn.Write([]byte(name))
+		return Result{Read: uint64(n), Written: uint64(written), Keep: err == nil}
+	}})
+}
+
+// bindAt takes an address that another rig may have.
+func (r *rig) bindAt(address string) *Bound {
+	r.t.Helper()
+	b, err := r.s.Bind(netip.MustParseAddrPort(address), BoundTo{Listener: testListener})
+	must(r.t, err)
+	r.t.Cleanup(func() { must(r.t, b.Close()) })
+	return b
+}
+
+// mustAnswer demands that a client is served by the rig of that name.
+func (c *client) mustAnswer(name string) {
+	c.t.Helper()
+	c.send("who is there")
+	c.mustReceive(name)
+}
+
+func mustBeRefused(t *testing.T, address string) {
+	t.Helper()
+	if _, err := net.Dial("tcp", address); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("got %v, want ECONNREFUSED", err)
+	}
+}
+
+func TestSharedSocketOutlivesItsFirstDaemon(t *testing.T) {
+	old, next := newNamedRig(t, "old"), newNamedRig(t, "new")
+	first, address := old.bind(BoundTo{Listener: testListener})
+	must(t, first.Listen())
+	second := next.bindAt(address)
+	kept := old.reach(address)
+	kept.mustAnswer("old") // the new one has not begun
+	must(t, first.Close())
+	waiting := old.reach(address)
+	waiting.send("who is there")
+	must(t, second.Listen())
+	waiting.mustReceive("new")
+	kept.mustAnswer("old")
+	old.reach(address).mustAnswer("new")
+	must(t, second.Close())
+	mustBeRefused(t, address)
+}
+
+func TestSharedSocketKeepsThoseThatWait(t *testing.T) {
+	old, next := newNamedRig(t, "old"), newNamedRig(t, "new")
+	first, address := old.bind(BoundTo{Listener: testListener})
+	must(t, unix.Listen(first.fd, backlog)) // nobody accepts
+	waiting := old.reach(address)
+	waiting.send("who is there")
+	second := next.bindAt(address)
+	must(t, first.Close())
+	must(t, second.Listen())
+	waiting.mustReceive("new")
+}
+
+func TestSharedSocketStaysWithTheFirstDaemon(t *testing.T) {
+	old, next := newNamedRig(t, "old"), newNamedRig(t, "new")
+	first, address := old.bind(BoundTo{Listener: testListener})
+	must(t, first.Listen())
+	must(t, next.bindAt(address).Close())
+	old.reach(address).mustAnswer("old")
+	must(t, first.Close())
+	mustBeRefused(t, address)
+}
+
+func TestSocketIsSharedByMoreThanTwo(t *testing.T) {
+	one, two, three := newNamedRig(t, "one"), newNamedRig(t, "two"), newNamedRig(t, "three")
+	first, address := one.bind(BoundTo{Listener: testListener})
+	second := two.bindAt(address)
+	must(t, first.Close())
+	third := three.bindAt(address)
+	must(t, third.Listen())
+	must(t, second.Close())
+	three.reach(address).mustAnswer("three")
+	must(t, third.Close())
+	mustBeRefused(t, address)
+	must(t, one.bindAt(address).Listen())
+	one.reach(address).mustAnswer("one")
+}
+
+// asNobody runs f on a thread of another user, which ends with it.
+func asNobody(t *testing.T, f func()) {
+	t.Helper()
+	const nobody, keep = 65534, ^uintptr(0)
+	done := make(chan unix.Errno, 1)
+	go func() {
+		runtime.LockOSThread()
+		_, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, keep, nobody, keep)
+		if errno == 0 {
+			f()
+		}
+		done <- errno
+	}()
+	if errno := <-done; errno != 0 {
+		t.Fatal(errno)
+	}
+}
+
+func TestSocketIsNotSharedWithOtherUsers(t *testing.T) {
+	r := newNamedRig(t, "one")
+	b, _ := r.bind(BoundTo{Listener: testListener})
+	var err error
+	asNobody(t, func() {
+		var conn int
+		if conn, err = knock(b.share.name); err != nil {
+			return
+		}
+		_, _, err = receive(conn)
+		unix.Close(conn)
+	})
+	if !errors.Is(err, errNoSockets) {
+		t.Errorf("got %v, want %v", err, errNoSockets)
+	}
+}
+
+func TestSocketIsNotTakenFromOtherUsers(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	address := l.Addr().(*net.TCPAddr).AddrPort()
+	must(t, l.Close())
+	var squatter net.Listener
+	asNobody(t, func() { squatter, err = net.Listen("unix", shareName(address)) })
+	must(t, err)
+	defer squatter.Close()
+	r := newNamedRig(t, "one")
+	must(t, r.bindAt(address.String()).Listen())
+	r.reach(address.String()).mustAnswer("one")
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pool
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// closeLocked closes the socket of a BROKEN slot. One that spills closes when that has ended; it is ended at once, since
+// its client may be the one that left.
+func (p *Pool) closeLocked(s *isock) {
+	if s.busy != nil {
+		s.busy()
+		return
+	}
+	if p.isocks[s.slot] != s {
+		return
+	}
+	delete(p.isocks, s.slot)
+	if s.lent != nil {
+		s.lent()
+	}
+	p.poller.Forget(s.fd)
+	s.resetIfUnread()
+	unix.Close(s.fd)
+	err := p.cfg.Sockets.Peers.Delete(s.peer)
+	if s.remote {
+		err = errors.Join(err, p.cfg.Sockets.ISockSlots.Delete(s.cookie))
+	}
+	if err != nil {
+		p.cfg.Logger.Warn("close i-sock", "slot", s.slot, "err", err)
+	}
+	p.zombies[s.slot] = struct{}{}
+	if e := p.endpoints[s.endpoint]; e != nil {
+		p.closedLocked(e, s)
+	}
+}
+
+// closedLocked takes a closed i-sock from its endpoint, and has another one opened where there are too few now.
+func (p *Pool) closedLocked(e *endpoint, s *isock) {
+	e.open--
+	e.remove(s)
+	p.askLocked(e)
+	p.uncountLocked(e)
+	e.dead++
+	if e.open == 0 {
+		delete(p.live, e.Index)
+	}
+	if e.open >= e.target {
+		return
+	}
+	switch lasted := time.Since(s.opened); {
+	case s.unwanted || s.served() || lasted >= soon:
+		p.fillLocked(e)
+	case lasted >= atOnce:
+		e.target = e.open
+	default:
+		// Without a pause this endpoint would be connected to as fast as it closes.
+		p.failedLocked(e, errUnused)
+	}
+}
+
+// served reports whether an i-sock has carried a request.
+func (s *isock) served() bool {
+	return atomic.LoadUint64(&s.pool.cfg.Shared.Slots[s.slot].Traffic.Requests) != 0
+}
+
+// bury frees the slots that were closed before the call, except those that lie in a stack, once no program is at work on them.
+func (p *Pool) bury() {
+	p.mu.Lock()
+	dead := p.deadLocked()
+	p.mu.Unlock()
+	if len(dead) == 0 {
+		return
+	}
+	if err := maps.Settle(); err != nil {
+		p.cfg.Logger.Warn("slots of closed i-socks are kept", "err", err)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, slot := range dead {
+		p.buryLocked(slot)
+	}
+	p.purgeCrowdedLocked()
+	for _, e := range p.leaving {
+		p.releaseLocked(e)
+	}
+}
+
+func (p *Pool) deadLocked() []uint32 {
+	var dead []uint32
+	for slot := range p.zombies {
+		dead = append(dead, slot)
+	}
+	return dead
+}
+
+// buryLocked frees a closed slot that lies in no stack. Programs must have had time to end.
+func (p *Pool) buryLocked(slot uint32) {
+	sl := &p.cfg.Shared.Slots[slot]
+	if _, dead := p.zombies[slot]; !dead || atomic.LoadUint32(&sl.Stacked) != 0 {
+		return
+	}
+	if e := p.endpoints[sl.Endpoint]; e != nil {
+		e.dead--
+	}
+	delete(p.zombies, slot)
+	if err := p.forgetSpill(slot); err != nil {
+		p.cfg.Logger.Warn("forget spilled response", "slot", slot, "err", err)
+	}
+	p.cfg.Shared.Free(slot)
+	p.free = append(p.free, slot)
+}
+
+// forgetSpill removes the mark of a spill whose client had closed, daemon's end and all, when it was set. No program marks any more.
+func (p *Pool) forgetSpill(slot uint32) error {
+	sl := &p.cfg.Shared.Slots[slot]
+	if !spilled(sl) {
+		return nil
+	}
+	cookie := atomic.LoadUint64(&sl.Cookie)
+	if p.cfg.Sockets.ClientOpen(cookie) {
+		return nil
+	}
+	return p.cfg.Sockets.SlowConns.Delete(cookie)
+}
+
+// purgeCrowdedLocked cleans the stacks that hold many dead slots, or nothing else, and those from which nobody takes any more.
+func (p *Pool) purgeCrowdedLocked() {
+	stacked := map[uint32]int{}
+	for slot := range p.zombies {
+		if atomic.LoadUint32(&p.cfg.Shared.Slots[slot].Stacked) != 0 {
+			stacked[p.cfg.Shared.Slots[slot].Endpoint]++
+		}
+	}
+	for index, n := range stacked {
+		e := p.endpoints[index]
+		if n >= crowdedStack || e == nil || e.gone || e.open == 0 {
+			p.purgeLocked(index)
+		}
+	}
+}
+
+// purgeLocked takes broken slots out of an endpoint's stack. While it runs the stack is short of the good ones too, so
+// it is for stacks that hold many.
+func (p *Pool) purgeLocked(endpoint uint32) {
+	var good []uint32
+	for {
+		slot := p.cfg.Shared.Pop(endpoint)
+		if slot == maps.NoSlot {
+			break
+		}
+		// The others have left the stack with this, and are freed at the next sweep.
+		if p.cfg.Shared.State(slot) == maps.SlotReady {
+			good = append(good, slot)
+		}
+	}
+	for _, slot := range good {
+		if !p.cfg.Shared.Push(slot) {
+			p.cfg.Shared.Break(slot)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pool
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
+
+// Grow opens more i-socks for an endpoint that ran out of idle ones, or is about to: half as many again as are in use, and one for each request
+// that has found none.
+func (p *Pool) Grow(index uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := p.endpoints[index]
+	if e == nil || e.gone {
+		return
+	}
+	shared := &p.cfg.Shared.Endpoints[index]
+	missed := int(atomic.SwapUint32(&shared.Missed, 0))
+	leased := p.leasedLocked(e)
+	if missed > 0 {
+		// All were in use a moment ago.
+		leased = e.open
+	}
+	e.demand.peak = max(e.demand.peak, leased)
+	if leased >= busy(e.open) && (missed > 0 || p.hasSparesLocked()) {
+		e.target = min(max(e.target, leased+(leased+1)/2, e.open+missed, 1), p.cfg.Max)
+	}
+	p.fillLocked(e)
+	if e.dialing > 0 {
+		return
+	}
+	// Enough are idle, or there is no way to open more. To ask again would change nothing until requests are more, or an i-sock opens.
+	at := uint32(0)
+	if idle := busy(e.open) - leased; idle > 0 && e.open >= enough {
+		at = atomic.LoadUint32(&shared.Outstanding) + uint32(idle)
+	}
+	atomic.StoreUint32(&shared.AskAt, at)
+	atomic.StoreUint32(&shared.Want, 0)
+}
+
+// hasSparesLocked reports whether an endpoint may have i-socks before requests have missed them. Thousands of endpoints that are asked now and then would
+// each get a second one with every request and lose it soon after, each time with another source port that stays in use for a minute, and leave no
+// slots for the first ones of others.
+func (p *Pool) hasSparesLocked() bool {
+	return p.floor > 0 || 2*len(p.free) > len(p.cfg.Shared.Slots)
+}
+
+func (p *Pool) leasedLocked(e *endpoint) (n int) {
+	for _, s := range e.isocks {
+		if p.cfg.Shared.State(s.slot) == maps.SlotLeased {
+			n++
+		}
+	}
+	return n
+}
+
+// busy is how many of so many i-socks must be in use for more to be opened before all are.
+func busy(open int) int { return open - open/4 }
+
+// enough is how many i-socks an endpoint must have for that.
+const enough = 8
+
+// askLocked says at how many requests an endpoint is to have more i-socks. To open them takes time, of which a busy machine has little: those
+// that find none meanwhile are served in user space, and take more of it. Requests of the slow path count as well: Grow looks closer.
+func (p *Pool) askLocked(e *endpoint) {
+	at := 0
+	if e.open >= enough && e.open < p.cfg.Max {
+		at = busy(e.open)
+	}
+	atomic.StoreUint32(&p.cfg.Shared.Endpoints[e.Index].AskAt, uint32(at))
+}
+
+// fillLocked starts as many connects as the endpoint is short of.
+func (p *Pool) fillLocked(e *endpoint) {
+	if e.backoff > 0 || e.gone || p.ctx.Err() != nil {
+		return
+	}
+	for e.open+e.dialing < e.target {
+		if len(p.free) == 0 {
+			p.complainLocked(e, fmt.Errorf("no free slot among %d", len(p.cfg.Shared.Slots)))
+			return
+		}
+		if err := p.holdLocked(); err != nil {
+			p.complainLocked(e, err)
+			return
+		}
+		if !p.mayOpenLocked(e) {
+			return
+		}
+		p.openLocked(e)
+	}
+}
+
+// mayOpenLocked reports whether the endpoint's cluster may have another i-sock.
+func (p *Pool) mayOpenLocked(e *endpoint) bool {
+	return e.open+e.dialing == 0 || e.MaxConnections == 0 || p.ofCluster[e.Cluster] < e.MaxConnections
+}
+
+// uncountLocked takes an i-sock from its cluster's count.
+func (p *Pool) uncountLocked(e *endpoint) {
+	if p.ofCluster[e.Cluster]--; p.ofCluster[e.Cluster] == 0 {
+		delete(p.ofCluster, e.Cluster)
+	}
+}
+
+// holdLocked has the kernel's array of slots hold the next one. There is a free one.
+func (p *Pool) holdLocked() error {
+	return p.cfg.Shared.Hold(maps.GrowingSlots, p.free[len(p.free)-1], 1)
+}
+
+// complainLocked reports, at most once a second, that there is no room for an i-sock: each request to the endpoint asks again.
+func (p *Pool) complainLocked(e *endpoint, err error) {
+	if time.Since(p.complain) < time.Second {
+		return
+	}
+	p.complain = time.Now()
+	p.cfg.Logger.Warn("no room for an i-sock; requests that find none are served in user space", "endpoint", e.Address, "err", err)
+}

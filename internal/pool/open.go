@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/upstream"
+)
+
+// openLocked takes a free slot, of which there must be one, for another i-sock.
+func (p *Pool) openLocked(e *endpoint) {
+	slot := p.free[len(p.free)-1]
+	p.free = p.free[:len(p.free)-1]
+	e.dialing++
+	p.ofCluster[e.Cluster]++
+	p.wg.Add(1)
+	go p.open(e, e.Endpoint, slot)
+}
+
+// open connects one i-sock and puts it in service.
+func (p *Pool) open(e *endpoint, to Endpoint, slot uint32) {
+	defer p.wg.Done()
+	p.dials <- struct{}{}
+	s, err := p.connect(to, slot)
+	<-p.dials
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e.dialing--
+	if err != nil {
+		p.free = append(p.free, slot)
+		p.uncountLocked(e)
+		p.failedLocked(e, err)
+		return
+	}
+	e.open++
+	e.add(s)
+	p.askLocked(e)
+	p.live[e.Index] = e
+	e.backoff = 0
+	s.opened = time.Now()
+	p.isocks[slot] = s
+	shared := &p.cfg.Shared.Endpoints[to.Index]
+	if atomic.LoadUint32(&shared.Flags)&uint32(maps.EndpointDown) != 0 {
+		atomic.AndUint32(&shared.Flags, ^uint32(maps.EndpointDown))
+		p.cfg.Logger.Info("endpoint is back", "endpoint", to.Address)
+	}
+	if e.gone || p.ctx.Err() != nil {
+		p.cfg.Shared.Exchange(slot, maps.SlotConnecting, maps.SlotBroken)
+		p.closeLocked(s)
+		return
+	}
+	p.serveLocked(s)
+	atomic.StoreUint32(&shared.Want, 0)
+	p.fillLocked(e)
+}
+
+// serveLocked makes a connected i-sock leasable.
+func (p *Pool) serveLocked(s *isock) {
+	p.cfg.Shared.Exchange(s.slot, maps.SlotConnecting, maps.SlotReady)
+	if err := p.watch(s); err != nil || !p.cfg.Shared.Push(s.slot) {
+		p.cfg.Shared.Break(s.slot)
+		p.closeLocked(s)
+	}
+}
+
+// watch begins to wait for the endpoint's end of the connection. What an endpoint elsewhere sends passes a kernel program, which
+// tells when there is something for the daemon; what it sent before the program was there is unasked for.
+func (p *Pool) watch(s *isock) error {
+	if !s.remote {
+		return p.poller.Watch(s.fd, s)
+	}
+	if err := p.poller.WatchClose(s.fd, s); err != nil {
+		return err
+	}
+	if !s.idle() {
+		return errUnasked
+	}
+	return nil
+}
+
+var (
+	errUnasked = errors.New("the endpoint speaks first")
+	errUnused  = errors.New("the endpoint closes new connections")
+)
+
+// connect opens the socket of a slot. On error nothing of it is left.
+func (p *Pool) connect(to Endpoint, slot uint32) (*isock, error) {
+	s := &isock{pool: p, slot: slot, endpoint: to.Index}
+	p.cfg.Shared.Prepare(slot, to.Index)
+	p.cfg.Shared.Slots[slot].MaxRequests = to.Limits.Requests
+	announced := false
+	fd, err := connect(p.ctx, to.Address, to.ConnectTimeout, p.cfg.CongestionControl, func(local netip.AddrPort) error {
+		s.peer = peerKey(local, to.Address, p.cfg.Netns)
+		announced = true
+		return p.cfg.Sockets.Peers.Put(s.peer, slot)
+	})
+	if err == nil {
+		s.fd = fd
+		err = p.register(s)
+		if err != nil {
+			unix.Close(fd)
+		}
+	}
+	if err == nil {
+		return s, nil
+	}
+	if announced {
+		err = errors.Join(err, p.cfg.Sockets.Peers.Delete(s.peer))
+	}
+	atomic.StoreUint32(&p.cfg.Shared.Slots[slot].State, uint32(maps.SlotFree))
+	return nil, err
+}
+
+// register decides, once and for all, how requests reach this endpoint: into its socket when that is known to the
+// kernel programs, through the network otherwise.
+func (p *Pool) register(s *isock) error {
+	if p.local(s.slot) {
+		return nil
+	}
+	cookie, err := unix.GetsockoptUint64(s.fd, unix.SOL_SOCKET, unix.SO_COOKIE)
+	if err != nil {
+		return fmt.Errorf("read socket cookie: %w", err)
+	}
+	s.remote = true
+	s.cookie = cookie
+	return p.cfg.Sockets.JoinISock(s.slot, cookie, s.fd)
+}
+
+func (p *Pool) local(slot uint32) bool {
+	return atomic.LoadUint32(&p.cfg.Shared.Slots[slot].Flags)&uint32(maps.SlotLocal) != 0
+}
+
+// failedLocked takes an endpoint out of service that has no connection and refuses new ones, and tries again later.
+func (p *Pool) failedLocked(e *endpoint, err error) {
+	if p.ctx.Err() != nil {
+		return
+	}
+	if e.gone {
+		p.releaseLocked(e)
+		return
+	}
+	if e.backoff == 0 {
+		e.backoff = firstBackoff
+	}
+	if upstream.IsShortage(err) {
+		p.complainLocked(e, err)
+	} else {
+		p.refusedLocked(e, err)
+	}
+	if e.retry == nil {
+		e.retry = time.AfterFunc(e.backoff, func() { p.retry(e) })
+	}
+}
+
+// refusedLocked notes that an endpoint has not let itself be connected to.
+func (p *Pool) refusedLocked(e *endpoint, err error) {
+	if p.cfg.Refused != nil {
+		p.cfg.Refused(e.Index, e.open)
+	}
+	flags := &p.cfg.Shared.Endpoints[e.Index].Flags
+	if e.open == 0 && atomic.OrUint32(flags, uint32(maps.EndpointDown))&uint32(maps.EndpointDown) == 0 {
+		p.cfg.Logger.Warn("endpoint is out of service", "endpoint", e.Address, "err", err)
+	}
+}
+
+// retry probes with one connection; when it opens, the others follow.
+func (p *Pool) retry(e *endpoint) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e.retry = nil
+	if p.ctx.Err() != nil || e.gone || e.dialing > 0 {
+		return
+	}
+	if e.open >= e.target {
+		e.backoff = 0
+		return
+	}
+	if len(p.free) == 0 || p.holdLocked() != nil {
+		e.retry = time.AfterFunc(e.backoff, func() { p.retry(e) })
+		return
+	}
+	e.backoff = min(2*e.backoff, longestWait)
+	p.openLocked(e)
+}
+
+// Again connects at once to an endpoint that the pool avoids for a while, because somebody has seen that it is well.
+func (p *Pool) Again(index uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	// A timer that cannot be stopped has fired: it connects anyway.
+	if e := p.endpoints[index]; e != nil && e.retry != nil && e.retry.Stop() {
+		e.retry = time.AfterFunc(0, func() { p.retry(e) })
+	}
+}
