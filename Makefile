@@ -90,7 +90,7 @@ test-race: ## Unit tests under the race detector.
 .PHONY: test-e2e
 test-e2e: build ## End-to-end tests on this kernel (root).
 	@scripts/install-deps test
-	go test -count=1 -timeout 40m ./test/e2e/... ./test/conformance
+	go test -count=1 -timeout 40m -parallel 3 ./test/e2e/... ./test/conformance
 
 .PHONY: test-heels
 test-heels: build ## HEELS in namespaces, with balancers that rewrite and that encapsulate (root); fifteen minutes, alone on the machine. XLB_KATRAN_SRC=DIR: Katran, too.

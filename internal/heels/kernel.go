@@ -224,7 +224,8 @@ func Open(dir string) (*Kernel, error) {
 
 // Close releases the descriptors. What is pinned stays in force.
 func (k *Kernel) Close() {
-	k.maps.Close()
+	// Closing a descriptor of a map has no error that could be acted on.
+	_ = k.maps.Close()
 	k.iterators.Connections.Close()
 	k.iterators.Listening.Close()
 	k.iterators.HalfOpen.Close()

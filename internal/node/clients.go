@@ -93,7 +93,9 @@ func (c clients) whole(ctx context.Context, s pool.Spilled, client net.Conn) (ui
 	}
 	shared := c.n.datapath.Shared
 	requestOpen := shared.Slots[s.Lease.Slot].RequestOpen()
-	r, err := c.n.proxy.Relay(ctx, client, s.Upstream, slowpath.RelayRequest{
+	relay, stop := lateness(ctx, &shared.Slots[s.Lease.Slot])
+	defer stop()
+	r, err := c.n.proxy.Relay(relay, client, s.Upstream, slowpath.RelayRequest{
 		// A client that has its answer may leave out what it has not sent of its request, if it is told to close.
 		Method: method, KeepAlive: !requestOpen, Upgrade: s.Upgrade, Deadline: s.Deadline, Idle: s.Idle,
 	})
@@ -120,6 +122,23 @@ func (c clients) whole(ctx context.Context, s pool.Spilled, client net.Conn) (ui
 	return r.Answered, anchor.Keep
 }
 
+// lateness ends as the context of a spill does, with what has not come in time as its cause.
+func lateness(spill context.Context, slot *maps.Slot) (relay context.Context, stop func()) {
+	relay, end := context.WithCancelCause(context.WithoutCancel(spill))
+	unhook := context.AfterFunc(spill, func() {
+		cause := context.Cause(spill)
+		switch {
+		case !errors.Is(cause, pool.ErrLate):
+		case slot.RequestOpen():
+			cause = slowpath.ErrRequestTimeout
+		default:
+			cause = slowpath.ErrRouteTimeout
+		}
+		end(cause)
+	})
+	return relay, func() { unhook(); end(context.Canceled) }
+}
+
 // rest forwards what is left of a response that the kernel has begun to move, or the endpoint's side of a tunnel.
 func (c clients) rest(ctx context.Context, s pool.Spilled, client net.Conn) (uint64, anchor.Outcome) {
 	shared := c.n.datapath.Shared
@@ -137,7 +156,8 @@ func (c clients) rest(ctx context.Context, s pool.Spilled, client net.Conn) (uin
 		shared.ResponseDone(s.Lease.Slot)
 		return forwarded, anchor.EndWrite
 	case err != nil:
-		if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil {
+		late := errors.Is(context.Cause(ctx), pool.ErrLate) && !slot.RequestOpen()
+		if late || errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil {
 			c.timedOut(slot.Endpoint)
 		}
 		c.n.log.Debug("spilled response ended early", "err", err)

@@ -192,7 +192,8 @@ func (p *Pool) spillLocked(s *isock) {
 		p.lostLocked(s, Reset)
 		return
 	}
-	ctx, stop := context.WithCancel(p.ctx)
+	ctx, end := context.WithCancelCause(p.ctx)
+	stop := func() { end(context.Canceled) }
 	s.busy = stop
 	spilled := Spilled{
 		Lease:    maps.Lease{Slot: s.slot, Number: atomic.LoadUint64(&sl.Lease)},
@@ -211,6 +212,8 @@ func (p *Pool) spillLocked(s *isock) {
 	// While the request is coming it is that of the request.
 	if d := atomic.LoadUint64(&sl.DeadlineNs); d != 0 && !sl.RequestOpen() {
 		spilled.Deadline = timeOf(d)
+	} else {
+		s.late = func() { end(ErrLate) }
 	}
 	if atomic.LoadUint32(&sl.Retry) != 0 && atomic.LoadUint32(&sl.Spill) == uint32(maps.SpillWhole) {
 		spilled.Kept = p.keptOf(s.slot, atomic.LoadUint64(&sl.DeadlineNs))
@@ -224,7 +227,7 @@ func (p *Pool) spillLocked(s *isock) {
 		_ = up.Close()
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		s.busy = nil
+		s.busy, s.late = nil, nil
 		p.afterSpillLocked(s, spilled.Lease)
 	}()
 }
@@ -436,15 +439,19 @@ func (p *Pool) sweepLeaseLocked(s *isock, now uint64) (left time.Duration) {
 		p.lostLocked(s, Stalled)
 		return left
 	}
-	if s.busy != nil {
+	if s.busy != nil && s.late == nil {
 		return left
 	}
 	deadline := atomic.LoadUint64(&sl.DeadlineNs)
 	if deadline != 0 && now > deadline {
+		if s.late != nil {
+			s.late()
+			return left
+		}
 		p.lostLocked(s, overdue(sl))
 		return left
 	}
-	if s.remote && spilled(sl) && !s.finished && !s.failed {
+	if s.busy == nil && s.remote && spilled(sl) && !s.finished && !s.failed {
 		p.spillLocked(s)
 	}
 	if deadline != 0 {

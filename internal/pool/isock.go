@@ -44,6 +44,8 @@ type isock struct {
 	unwanted bool
 	// busy is set while a goroutine needs the socket or its slot, and hurries it. Guarded by Pool.mu.
 	busy context.CancelFunc
+	// late ends the forwarding of a response whose deadline was not known when it was spilled; nil when nobody does that. Guarded by Pool.mu.
+	late context.CancelFunc
 	// lent ends the use of the socket by whoever sends the rest of a request on it; nil when nobody does. Guarded by Pool.mu.
 	lent context.CancelFunc
 	// failed: the connection has ended in an error, which the look that found it has taken from the socket: the next one

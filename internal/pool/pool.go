@@ -67,6 +67,9 @@ type Clients interface {
 	Spill(ctx context.Context, s Spilled)
 }
 
+// ErrLate is the cause with which the context of a Spill ends when the request, or the response behind it, has not come in time.
+var ErrLate = errors.New("time of the request or of its response is up")
+
 // Spilled is a response that the daemon has to forward.
 type Spilled struct {
 	Lease  maps.Lease
@@ -75,7 +78,9 @@ type Spilled struct {
 	Upstream *upstream.Conn
 	// Head reports that the request was a HEAD, Upgrade that it asked for another protocol.
 	Head, Upgrade bool
-	Deadline      time.Time
+	// Deadline of the response. While the request is coming there is none yet: when the time of the lease is up, the context of Spill ends with
+	// ErrLate.
+	Deadline time.Time
 	// Idle is the longest time without progress, zero for the usual one, negative for none.
 	Idle time.Duration
 	// Endpoint is its index.

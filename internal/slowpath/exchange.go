@@ -455,7 +455,7 @@ func (x *exchange) byRequest(coming, read LocalReply) LocalReply {
 func (x *exchange) relay(resp *response) (bool, error) {
 	x.view.keepAlive = x.mayKeep()
 	// Bytes behind a refused CONNECT may be the payload's, and the endpoint may have taken the body of a refused upgrade for what is none.
-	keep := resp.keepAlive && !x.head.connect() && !(x.head.upgrade && x.body != nil)
+	keep := resp.keepAlive && !x.head.connect() && (!x.head.upgrade || x.body == nil)
 	f, err := x.out.relay(resp, &x.view, x.watchdog.progress, func() {
 		if x.sending == nil { // otherwise the client would wait for its own body
 			x.endUpstream(keep)

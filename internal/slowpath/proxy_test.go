@@ -844,6 +844,38 @@ func TestRelayKeepsItsDeadline(t *testing.T) {
 	}
 }
 
+// What ends a relay from outside may be the time of its request: the client is told so, if it has nothing of the response yet.
+func TestRelayThatIsEndedForItsTimeAnswers(t *testing.T) {
+	for _, tt := range []struct {
+		begins, want string
+		why          error
+		flag         Flag
+	}{
+		{"HTTP/1.1 2", "HTTP/1.1 504 ", ErrRouteTimeout, FlagUpstreamTimeout},
+		{"HTTP/1.1 2", "HTTP/1.1 408 ", ErrRequestTimeout, FlagNone},
+		{"HTTP/1.1 2", "", context.Canceled, FlagNone},
+		{"HTTP/1.1 200 OK\r\n\r\nab", "HTTP/1.1 200 ", ErrRouteTimeout, FlagUpstreamTimeout},
+	} {
+		t.Run(fmt.Sprintf("%q, %v", tt.begins, tt.why), func(t *testing.T) {
+			p := New(Config{})
+			defer p.Close()
+			client, anchor := tcpPair(t)
+			upstream, server := tcpPair(t)
+			_, _ = io.WriteString(server, tt.begins)
+			ctx, end := context.WithCancelCause(t.Context())
+			time.AfterFunc(50*time.Millisecond, func() { end(tt.why) })
+			r, err := p.Relay(ctx, anchor, upstream, RelayRequest{Method: "GET"})
+			if err == nil || r.Flag != tt.flag || r.ClientReusable || r.UpstreamReusable {
+				t.Errorf("got %+v, %v; want flag %v", r, err, tt.flag)
+			}
+			got, _ := io.ReadAll(client)
+			if !strings.HasPrefix(string(got), tt.want) || tt.want == "" && len(got) > 0 {
+				t.Errorf("client read %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
 func TestReplyMatchesItsTable(t *testing.T) {
 	p := New(Config{})
 	defer p.Close()

@@ -48,8 +48,10 @@ type RelayResult struct {
 
 // Relay reads one response from upstream, on which a request has already been
 // sent, and writes it to client exactly as Serve would, local replies included.
-// It does not read from client. A cancelled ctx aborts both connections. The
-// error is the reason for a local reply or for an aborted response.
+// It does not read from client. A cancelled ctx aborts both connections; where
+// its cause is ErrRouteTimeout or ErrRequestTimeout, a client that has nothing of
+// the response is answered first. The error is the reason for a local reply or
+// for an aborted response.
 func (p *Proxy) Relay(ctx context.Context, client, upstream net.Conn, req RelayRequest) (RelayResult, error) {
 	if !p.enter() {
 		abort(client)
@@ -59,7 +61,7 @@ func (p *Proxy) Relay(ctx context.Context, client, upstream net.Conn, req RelayR
 	began := time.Now()
 	r := newRelay(p, client, upstream, req)
 	defer r.release()
-	defer context.AfterFunc(ctx, func() { abort(client); abort(upstream) })()
+	defer context.AfterFunc(ctx, func() { r.interrupt(context.Cause(ctx)) })()
 	err := r.run(ctx)
 	r.result.Answered, r.result.Received = r.out.bytesSent(), r.in.consumed
 	p.counters.sent.Add(r.result.Answered)
@@ -122,7 +124,7 @@ func (r *relay) run(ctx context.Context) error {
 	}
 	f, err := r.out.relay(resp, &r.view, r.progress, func() {})
 	if err != nil {
-		r.breakOff(f, err)
+		r.breakOff(ctx, f, err)
 		return err
 	}
 	r.result.UpstreamReusable = resp.keepAlive && !resp.http10 && r.answers.buffered() == 0
@@ -174,9 +176,24 @@ func (r *relay) clearDeadlines() error {
 	return errors.Join(r.upstream.SetReadDeadline(time.Time{}), r.client.SetWriteDeadline(time.Time{}))
 }
 
+// interrupt ends reads and writes that wait. A client is left for the answer that tells of the time.
+func (r *relay) interrupt(cause error) {
+	if isLate(cause) {
+		_ = r.client.SetWriteDeadline(time.Unix(1, 0)) // fails only where nothing waits
+	} else {
+		abort(r.client)
+	}
+	abort(r.upstream)
+}
+
+// isLate tells that what has interrupted a relay is a time of its request.
+func isLate(cause error) bool {
+	return errors.Is(cause, ErrRouteTimeout) || errors.Is(cause, ErrRequestTimeout)
+}
+
 // refuse answers locally: no response head arrived.
 func (r *relay) refuse(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !isLate(context.Cause(ctx)) {
 		return ctx.Err()
 	}
 	if _, ok := errors.AsType[*clientError](err); ok {
@@ -184,7 +201,7 @@ func (r *relay) refuse(ctx context.Context, err error) error {
 		abort(r.client)
 		return err
 	}
-	reply := r.classify(err)
+	reply := r.classify(ctx, err)
 	r.result.Status, r.result.Flag = reply.Status(), reply.Flag()
 	if werr := r.out.reply(reply, r.view); werr != nil {
 		_ = r.client.Close()
@@ -197,8 +214,12 @@ func (r *relay) refuse(ctx context.Context, err error) error {
 	return err
 }
 
-func (r *relay) classify(err error) LocalReply {
-	switch {
+func (r *relay) classify(ctx context.Context, err error) LocalReply {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, ErrRequestTimeout):
+		return ReplyRequestTimeout
+	case errors.Is(cause, ErrRouteTimeout):
+		return ReplyUpstreamTimeout
 	case errors.Is(err, os.ErrDeadlineExceeded) && (r.deadline.IsZero() || time.Now().Before(r.deadline)):
 		return ReplyResponseStalled
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -211,8 +232,8 @@ func (r *relay) classify(err error) LocalReply {
 }
 
 // breakOff ends a response that cannot be completed.
-func (r *relay) breakOff(f framing, err error) {
-	r.result.Flag = r.classify(err).Flag()
+func (r *relay) breakOff(ctx context.Context, f framing, err error) {
+	r.result.Flag = r.classify(ctx, err).Flag()
 	if _, ok := errors.AsType[*clientError](err); ok && !errors.Is(err, os.ErrDeadlineExceeded) {
 		r.result.Flag = FlagDownstreamTermination
 	}

@@ -58,6 +58,7 @@ func actionTable() (table, manager routes.Object) {
 
 // test/routes compares every action with Envoy; this is that they work behind the kernel's programs, and that what has none stays fast.
 func TestActionsOfRoutesThroughTheDaemon(t *testing.T) {
+	harness.Beside(t)
 	curl := harness.Command(t, "curl")
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service := harness.SameHost(t), harness.Service()

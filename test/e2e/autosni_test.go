@@ -47,6 +47,7 @@ func serveNamed(t *testing.T, certificate tls.Certificate) (netip.AddrPort, <-ch
 
 // The name that is sent to an endpoint, and the certificates that are accepted of it, are Envoy's.
 func TestNamesOfSecuredEndpointsAreEnvoys(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "compares both itself")
 	place, a := harness.SameHost(t), newTrust(t)
 	const own, other = "own.test", "other.test"

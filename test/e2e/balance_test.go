@@ -14,6 +14,7 @@ import (
 )
 
 func TestRoundRobinSpreadsOneConnectionEvenly(t *testing.T) {
+	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service := harness.SameHost(t), harness.Service()
 		names := harness.Identities(3)
@@ -46,6 +47,7 @@ func TestRoundRobinSpreadsOneConnectionEvenly(t *testing.T) {
 }
 
 func TestEveryPolicyUsesEveryEndpoint(t *testing.T) {
+	harness.Beside(t)
 	for _, policy := range []string{"LEAST_REQUEST", "RANDOM"} {
 		t.Run(policy, func(t *testing.T) {
 			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
@@ -73,6 +75,7 @@ func TestEveryPolicyUsesEveryEndpoint(t *testing.T) {
 }
 
 func TestLeastRequestByWeightAndByFullScan(t *testing.T) {
+	harness.Beside(t)
 	const least = "type.googleapis.com/envoy.extensions.load_balancing_policies.least_request.v3.LeastRequest"
 	for _, tt := range []struct {
 		name    string
@@ -120,6 +123,7 @@ func TestLeastRequestByWeightAndByFullScan(t *testing.T) {
 }
 
 func TestPrioritiesLocalitiesAndHealthDecideTheShares(t *testing.T) {
+	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service := harness.SameHost(t), harness.Service()
 		names := harness.Identities(4)
@@ -162,6 +166,7 @@ func lbEndpoint(a netip.AddrPort, health string) map[string]any {
 }
 
 func TestWeightedClustersShareByWeight(t *testing.T) {
+	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service := harness.SameHost(t), harness.Service()
 		config := twoClusters(t, place)
@@ -202,6 +207,7 @@ type routing struct {
 }
 
 func TestRoutesByHostPathAndHeaderFirstMatchWins(t *testing.T) {
+	harness.Beside(t)
 	fast := []routing{
 		{"exact path", programs.Ask{Path: "/exact"}, "canary"},
 		{"exact path ignores the query", programs.Ask{Path: "/exact?q=1"}, "canary"},

@@ -70,6 +70,7 @@ func TestEveryBodyArrivesWhole(t *testing.T) {
 // TCP joins what it sends again: a program then sees a segment that begins before the end of the last. How often that happens is TCP's
 // affair, so the rounds go on until it has.
 func TestEveryBodyArrivesWholeOverALossyWire(t *testing.T) {
+	harness.Beside(t)
 	const rounds = 60
 	if !harness.FastPath(t) {
 		t.Skip("without the fast path TCP reads for itself")
@@ -102,6 +103,7 @@ func TestEveryBodyArrivesWholeOverALossyWire(t *testing.T) {
 // The kernel moves 256 KiB of a chunked request, and of one with a length as much as the endpoint keeps up with; the daemon sends the rest behind
 // it, on the same connection to the same endpoint.
 func TestLongRequestsGoOnWhereTheKernelStops(t *testing.T) {
+	harness.Beside(t)
 	const limit = 256 << 10
 	for _, framing := range []string{programs.FramingChunked, programs.FramingLength} {
 		var bodies []programs.Transfer
@@ -115,6 +117,7 @@ func TestLongRequestsGoOnWhereTheKernelStops(t *testing.T) {
 		}
 		for _, topology := range topologies {
 			t.Run(fmt.Sprintf("%s/%s", framing, topology.name), func(t *testing.T) {
+				harness.Beside(t)
 				harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 					clients, servers := topology.places(t)
 					service := harness.Service()
@@ -136,6 +139,7 @@ func TestLongRequestsGoOnWhereTheKernelStops(t *testing.T) {
 // Long responses stay in the kernel while the client keeps up; from the first byte on for which there is no room, the daemon sends them. The
 // clients read faster and more slowly than the servers send, and stop in between.
 func TestLongResponsesGoOnWhereTheKernelStops(t *testing.T) {
+	harness.Beside(t)
 	for _, topology := range topologies {
 		for _, framing := range []string{programs.FramingLength, programs.FramingChunked} {
 			// From another host all that has no length is the daemon's.
@@ -147,6 +151,7 @@ func TestLongResponsesGoOnWhereTheKernelStops(t *testing.T) {
 					if pauses == 0 && (testing.Short() || harness.Emulated()) {
 						t.Skip("-short, or emulated: those that pause also read fast in between")
 					}
+					harness.Beside(t)
 					requireLongResponses(t, topology, framing, pauses)
 				})
 			}
@@ -218,6 +223,7 @@ func requireLongResponses(t *testing.T, topology topology, framing string, pause
 // What the daemon sends on of a request waits in the server's TCP queue, and what a program moves is read before that. So while the server
 // has not read, the next request must not take the same connection, though the response has ended.
 func TestNextRequestDoesNotOvertakeABodyThatTheServerHasNotRead(t *testing.T) {
+	harness.Beside(t)
 	if !harness.FastPath(t) {
 		t.Skip("without the fast path all bytes take one way")
 	}
@@ -263,6 +269,7 @@ func TestNextRequestDoesNotOvertakeABodyThatTheServerHasNotRead(t *testing.T) {
 
 // nginx asks FIONREAD whether there is more, and waits for another event if there is not.
 func TestServerIsToldOfWhatTheDaemonSendsOn(t *testing.T) {
+	harness.Beside(t)
 	const chunk, chunks = 50_000, 20
 	for _, read := range []string{programs.ReadFIONREAD, programs.ReadPlain} {
 		t.Run(read, func(t *testing.T) {

@@ -22,6 +22,7 @@ const boundPort = 8080
 var everyAddress = netip.AddrPortFrom(netip.IPv4Unspecified(), boundPort)
 
 func TestBoundListenerServesOtherHostsAndThisOne(t *testing.T) {
+	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, other := harness.TwoHosts(t)
 		b := harness.Start(t, mode, harness.OneCluster(everyAddress, place.Origin(t, "one").Address), place)
@@ -44,6 +45,7 @@ func TestBoundListenerServesOtherHostsAndThisOne(t *testing.T) {
 }
 
 func TestBoundListenerFollowsTheAddressesOfItsHost(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy intercepts nobody")
 	if !harness.FastPath(t) {
 		return
@@ -60,6 +62,7 @@ func TestBoundListenerFollowsTheAddressesOfItsHost(t *testing.T) {
 }
 
 func TestBoundListenerAndHTTP2(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy speaks HTTP/2")
 	place, other := harness.TwoHosts(t)
 	harness.Start(t, harness.Mode{}, harness.OneCluster(everyAddress, place.Origin(t, "one").Address), place)
@@ -71,6 +74,7 @@ func TestBoundListenerAndHTTP2(t *testing.T) {
 }
 
 func TestBoundListenerDrains(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy drains by its admin API")
 	place, other := harness.TwoHosts(t)
 	o := place.Origin(t, "one")
@@ -96,6 +100,7 @@ func TestBoundListenerDrains(t *testing.T) {
 
 // Whoever could connect is answered: a listening socket that closes resets the connections that wait for it.
 func TestBoundListenerServesWhomItHasTakenAtItsEnd(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy takes over by its hot restart")
 	place, other := harness.TwoHosts(t)
 	b := harness.Start(t, harness.Mode{}, harness.OneCluster(everyAddress, place.Origin(t, "one").Address), place)
@@ -121,6 +126,7 @@ func TestBoundListenerServesWhomItHasTakenAtItsEnd(t *testing.T) {
 }
 
 func TestBoundListenerAtATakenPortIsRefused(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "the text is XLB's")
 	place := harness.Isolated(t)
 	taken := place.Origin(t, "one").Address

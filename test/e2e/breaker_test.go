@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -15,83 +16,107 @@ import (
 
 const overflowText = "upstream connect error or disconnect/reset before headers. reset reason: overflow"
 
-// TestCircuitBreakersBoundWhatIsInFlight has four clients ask at once, and an endpoint that answers when two kinds of answers are clear: what
-// the breakers refuse is refused while the others are in flight, on whichever path.
-func TestCircuitBreakersBoundWhatIsInFlight(t *testing.T) {
-	type answers struct{ Served, Refused int }
-	tests := []struct {
-		name       string
-		thresholds map[string]any
-		priority   string
-		want       answers
-		// alike: Envoy, whose threads each have a connection to begin with, does the same.
-		alike bool
-	}{
-		{"max_requests", map[string]any{"max_requests": 1}, "DEFAULT", answers{1, 3}, true},
-		{"max_connections and max_pending_requests", map[string]any{"max_connections": 1, "max_pending_requests": 1}, "DEFAULT", answers{2, 2}, false},
-		{"priority", map[string]any{"priority": "HIGH", "max_requests": 2}, "HIGH", answers{2, 2}, true},
-		{"of another priority", map[string]any{"max_requests": 1}, "HIGH", answers{4, 0}, true},
-		{"none", map[string]any{"max_requests": uint32(4294967295), "max_connections": uint32(4294967295)}, "DEFAULT", answers{4, 0}, true},
-	}
-	place := harness.SameHost(t)
-	play := func(t *testing.T, start func(harness.Config), thresholds map[string]any, priority string) answers {
-		t.Helper()
-		s, service := newScript(), harness.Service()
-		config := harness.OneCluster(service, s.serve(t))
-		config.Clusters[0].Fields = map[string]any{"circuit_breakers": map[string]any{"thresholds": []any{thresholds}}}
-		route := map[string]any{"match": map[string]any{"prefix": "/"}, "route": map[string]any{"cluster": "origins", "priority": priority}}
-		config.Listeners[0].Table = map[string]any{"name": "all", "virtual_hosts": []any{
-			map[string]any{"name": "all", "domains": []any{"*"}, "routes": []any{route}},
-		}}
-		start(config)
-		return fourAtOnce(t, place, s, service)
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			for _, mode := range harness.Modes(t) {
-				t.Run(mode.Name, func(t *testing.T) {
-					got := play(t, func(c harness.Config) { harness.Start(t, mode, c, place) }, tt.thresholds, tt.priority)
-					if diff := cmp.Diff(tt.want, got); diff != "" {
-						t.Errorf("(-want +got):\n%s", diff)
-					}
-				})
-			}
-			if !tt.alike || harness.Envoy() {
-				return
-			}
-			got := play(t, func(c harness.Config) { harness.StartEnvoy(t, c, place) }, tt.thresholds, tt.priority)
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("Envoy (-want +got):\n%s", diff)
-			}
-		})
+// breakerCase is a cluster with thresholds, and a route of a priority to it.
+type breakerCase struct {
+	name       string
+	thresholds map[string]any
+	priority   string
+	want       fourAnswers
+	// alike: Envoy, whose threads each have a connection to begin with, does the same.
+	alike bool
+}
+
+func (c *breakerCase) config(service, endpoint netip.AddrPort, cluster string) (harness.Listener, harness.Cluster) {
+	route := fields{"match": fields{"prefix": "/"}, "route": fields{"cluster": cluster, "priority": c.priority}}
+	table := fields{"name": cluster, "virtual_hosts": []any{fields{"name": "all", "domains": []any{"*"}, "routes": []any{route}}}}
+	return harness.Listener{Address: service, Table: table}, harness.Cluster{
+		Name: cluster, Endpoints: []netip.AddrPort{endpoint}, Fields: fields{"circuit_breakers": fields{"thresholds": []any{c.thresholds}}},
 	}
 }
 
-// fourAtOnce counts the answers to four clients. Those that are served are held until nobody is refused any more.
-func fourAtOnce(t *testing.T, place *harness.Place, s *script, service netip.AddrPort) (got struct{ Served, Refused int }) {
-	t.Helper()
-	spec := programs.ExchangeSpec{Address: service.String(), Timeout: 30 * time.Second, Steps: getAndReceive("/?do=hold")}
-	var clients []*harness.Process
-	for range 4 {
-		clients = append(clients, place.Program(t, programs.ExchangeProgram, spec))
+// TestCircuitBreakersBoundWhatIsInFlight has four clients ask at once, and an endpoint that answers when two kinds of answers are clear: what
+// the breakers refuse is refused while the others are in flight, on whichever path. All cases are played beside each other.
+func TestCircuitBreakersBoundWhatIsInFlight(t *testing.T) {
+	harness.Beside(t)
+	tests := []breakerCase{
+		{"max_requests", fields{"max_requests": 1}, "DEFAULT", fourAnswers{1, 3}, true},
+		{"max_connections and max_pending_requests", fields{"max_connections": 1, "max_pending_requests": 1}, "DEFAULT", fourAnswers{2, 2}, false},
+		{"priority", fields{"priority": "HIGH", "max_requests": 2}, "HIGH", fourAnswers{2, 2}, true},
+		{"of another priority", fields{"max_requests": 1}, "HIGH", fourAnswers{4, 0}, true},
+		{"none", fields{"max_requests": uint32(4294967295), "max_connections": uint32(4294967295)}, "DEFAULT", fourAnswers{4, 0}, true},
 	}
-	finished := func() (n int) {
-		for _, c := range clients {
-			if !c.Alive() {
-				n++
-			}
+	forAll(t, func(t *testing.T, start func(harness.Config) *harness.Balancer, place *harness.Place) {
+		var config harness.Config
+		fours := make([]four, len(tests))
+		for i, tt := range tests {
+			fours[i] = four{script: newScript(), service: harness.Service()}
+			listener, cluster := tt.config(fours[i].service, fours[i].script.serve(t), fmt.Sprintf("case-%d", i))
+			config.Listeners, config.Clusters = append(config.Listeners, listener), append(config.Clusters, cluster)
 		}
-		return n
+		b := start(config)
+		for i := range fours {
+			fours[i].ask(t, place)
+		}
+		awaitRest(fours)
+		for i, tt := range tests {
+			t.Run(tt.name, func(t *testing.T) {
+				got := fours[i].answers(t)
+				if diff := cmp.Diff(tt.want, got); diff != "" && (tt.alike || !b.IsEnvoy()) {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			})
+		}
+	})
+}
+
+// four are clients that ask a service at once, whose endpoint holds what comes to it.
+type four struct {
+	script  *script
+	service netip.AddrPort
+	clients []*harness.Process
+}
+
+// fourAnswers counts their answers.
+type fourAnswers struct{ Served, Refused int }
+
+func (f *four) ask(t *testing.T, place *harness.Place) {
+	t.Helper()
+	spec := programs.ExchangeSpec{Address: f.service.String(), Timeout: 30 * time.Second, Steps: getAndReceive("/?do=hold")}
+	for range 4 {
+		f.clients = append(f.clients, place.Program(t, programs.ExchangeProgram, spec))
 	}
+}
+
+// moves counts the requests that the endpoint has, and the clients that have their answer.
+func (f *four) moves() int {
+	n, _ := f.script.seen("/")
+	for _, c := range f.clients {
+		if !c.Alive() {
+			n++
+		}
+	}
+	return n
+}
+
+// awaitRest waits until for a second no request has come to an endpoint, and nobody has been refused.
+func awaitRest(fours []four) {
 	quiet := time.Now()
 	for seen := -1; time.Since(quiet) < time.Second; time.Sleep(20 * time.Millisecond) {
-		attempts, _ := s.seen("/")
-		if now := finished() + attempts; now != seen {
+		now := 0
+		for i := range fours {
+			now += fours[i].moves()
+		}
+		if now != seen {
 			seen, quiet = now, time.Now()
 		}
 	}
-	s.Release()
-	for _, c := range clients {
+}
+
+// answers lets those go that are held, and counts.
+func (f *four) answers(t *testing.T) (got fourAnswers) {
+	t.Helper()
+	f.script.Release()
+	for _, c := range f.clients {
 		var report programs.ExchangeReport
 		c.Next(t, &report)
 		switch {

@@ -127,11 +127,7 @@ func requireServed(t *testing.T, place *harness.Place, envoy bool, different map
 	for _, d := range destinations {
 		sends = append(sends, programs.RawSend{Address: d.address, Bytes: begins[d.begins]})
 	}
-	for i, a := range runRaw(t, place, 500*time.Millisecond, sends...) {
-		if len(a.Bytes) == 0 && !a.Closed && a.Error == "" {
-			// A machine that is busy.
-			a = runRaw(t, place, 5*time.Second, sends[i])[0]
-		}
+	for i, a := range runAnswered(t, place, sends...) {
 		d := destinations[i]
 		want := d.want
 		if different[d.name] != "" {
@@ -153,6 +149,7 @@ var registryOnly = map[string]string{
 
 // TestSidecarsTakeConnectionsAsXLBDoes asks a real Envoy, to which a firewall sends connections as to a sidecar.
 func TestSidecarsTakeConnectionsAsXLBDoes(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "it is asked anyway")
 	for rest, different := range map[string]map[string]string{"pass": nil, "black": registryOnly} {
 		t.Run(rest, func(t *testing.T) {
@@ -177,6 +174,7 @@ func TestSidecarsTakeConnectionsAsXLBDoes(t *testing.T) {
 }
 
 func TestConnectionsAreTakenByPortAndByWhatIsLeft(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "see TestSidecarsTakeConnectionsAsXLBDoes")
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place := harness.Isolated(t)
@@ -219,7 +217,7 @@ func requireAllServed(t *testing.T, place *harness.Place) {
 	t.Helper()
 	const clients = 60
 	send := programs.RawSend{Address: "127.81.0.3:9080", Bytes: []byte("hello\n")}
-	for _, a := range runRaw(t, place, 3*time.Second, slices.Repeat([]programs.RawSend{send}, clients)...) {
+	for _, a := range runAnswered(t, place, slices.Repeat([]programs.RawSend{send}, clients)...) {
 		if got := whoServed(send.Bytes, a); got != "passed" {
 			t.Errorf("one of many: served by %s", got)
 		}

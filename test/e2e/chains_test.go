@@ -255,6 +255,7 @@ var aside = map[string]string{
 }
 
 func TestFirstBytesComeToEnvoysChain(t *testing.T) {
+	harness.Beside(t)
 	place := harness.SameHost(t)
 	_, greeting := greeters(t, place, "one", "two", "three", "rest")
 	origin := place.Origin(t, "http")

@@ -18,6 +18,7 @@ import (
 
 // RFC 9112 section 6.3: a response to HEAD ends with its head. What comes behind is taken for the next response.
 func TestLocalReplyToHEADHasNoBody(t *testing.T) {
+	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, _, service := faulty(t, mode)
 		request := []byte("HEAD /hangup HTTP/1.1\r\nHost: e2e.test\r\n\r\n")
@@ -31,6 +32,7 @@ func TestLocalReplyToHEADHasNoBody(t *testing.T) {
 
 // The rest of the request can never come: neither client nor endpoint may wait for it.
 func TestClientThatHalfClosesInMidRequestIsLetGo(t *testing.T) {
+	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, balancer, service := faulty(t, mode)
 		report := runExchange(t, place, service, faultTimeout,
@@ -48,6 +50,7 @@ func TestClientThatHalfClosesInMidRequestIsLetGo(t *testing.T) {
 // An endpoint that closes without an answer may have done what was asked. Envoy does not ask again without a retry policy, nor
 // does the kernel.
 func TestRequestWithoutAnAnswerIsNotRepeated(t *testing.T) {
+	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service := harness.SameHost(t), harness.Service()
 		servers, addresses := origins(t, place, "server")
@@ -66,6 +69,7 @@ func TestRequestWithoutAnAnswerIsNotRepeated(t *testing.T) {
 
 // The answer to a request that is sent before the one before has failed must not be taken for that one's, nor for the rest of it.
 func TestAnswerToPipelinedRequestStaysBehindTheFailureBeforeIt(t *testing.T) {
+	harness.Beside(t)
 	const rounds = 20
 	hosts := []struct {
 		name   string
@@ -92,6 +96,7 @@ func TestAnswerToPipelinedRequestStaysBehindTheFailureBeforeIt(t *testing.T) {
 
 // A response that goes on through the daemon is still to come when the next request arrives there.
 func TestAnswerToPipelinedRequestStaysBehindASpilledResponse(t *testing.T) {
+	harness.Beside(t)
 	const rounds, size = 1000, 500
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		clients, servers := harness.TwoHosts(t)

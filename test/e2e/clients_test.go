@@ -25,6 +25,7 @@ import (
 )
 
 func TestEveryStyleOfSystemCallsWorks(t *testing.T) {
+	harness.Beside(t)
 	const mib = 1 << 20
 	var bodies []programs.Transfer
 	for i := range uint64(40) {
@@ -80,6 +81,7 @@ func filesToServe(t *testing.T, sizes ...int64) (dir string, digests map[int64]s
 }
 
 func TestCurlGetsFilesOfNginxWithAndWithoutSendfile(t *testing.T) {
+	harness.Beside(t)
 	curl := harness.Command(t, "curl")
 	sizes := []int64{1, 4096, 100_000, 3_000_000, 30_000_000}
 	dir, digests := filesToServe(t, sizes...)
@@ -118,6 +120,7 @@ func TestCurlGetsFilesOfNginxWithAndWithoutSendfile(t *testing.T) {
 }
 
 func TestCurlUploadsWithExpectContinue(t *testing.T) {
+	harness.Beside(t)
 	curl := harness.Command(t, "curl")
 	const size = 5_000_000
 	dir, digests := filesToServe(t, size)
@@ -138,6 +141,7 @@ func TestCurlUploadsWithExpectContinue(t *testing.T) {
 var httpClientPython string
 
 func TestRealClientsWork(t *testing.T) {
+	harness.Beside(t)
 	const requests = 2000
 	tests := []struct {
 		name string
@@ -242,6 +246,7 @@ func matches(output, pattern string) error {
 }
 
 func TestFIONREADTellsWhatCanBeRead(t *testing.T) {
+	harness.Beside(t)
 	whole := get("/")
 	tests := []struct {
 		name  string
@@ -278,6 +283,7 @@ func TestFIONREADTellsWhatCanBeRead(t *testing.T) {
 
 // Of a client that asks for SO_ZEROCOPY before it connects no program sees anything: that it has ended its side says nothing of the other one.
 func TestHalfClosedClientThatNoProgramSeesGetsItsAnswer(t *testing.T) {
+	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service := harness.SameHost(t), harness.Service()
 		_, addresses := origins(t, place, "server")
@@ -293,6 +299,7 @@ func TestHalfClosedClientThatNoProgramSeesGetsItsAnswer(t *testing.T) {
 }
 
 func TestHalfClosedClientGetsItsAnswer(t *testing.T) {
+	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service := harness.SameHost(t), harness.Service()
 		_, addresses := origins(t, place, "server")

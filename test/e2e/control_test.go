@@ -93,6 +93,7 @@ func withSocket(d delivery, socket map[string]any) map[string]any {
 }
 
 func TestControlPlaneOverMutualTLS(t *testing.T) {
+	harness.Beside(t)
 	place := harness.SameHost(t)
 	a := newAuthority(t)
 	a.sign(t, "client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
@@ -131,6 +132,7 @@ func runUnready(t *testing.T, place *harness.Place, fields map[string]any) (proc
 }
 
 func TestReadinessWaitsForTheControlPlane(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy says only that it is initializing")
 	place := harness.SameHost(t)
 	d := serveControlPlane(t, false)
@@ -150,6 +152,7 @@ func TestReadinessWaitsForTheControlPlane(t *testing.T) {
 
 // Who pretends to be the control plane is not listened to.
 func TestControlPlaneOfAnotherNameIsNotTrusted(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "it is about what XLB accepts")
 	place := harness.SameHost(t)
 	a := newAuthority(t)
@@ -170,6 +173,7 @@ func TestControlPlaneOfAnotherNameIsNotTrusted(t *testing.T) {
 }
 
 func TestBootstrapChangesBesideTheControlPlane(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy does not read its bootstrap again")
 	place := harness.SameHost(t)
 	d := serveControlPlane(t, true)

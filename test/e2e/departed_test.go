@@ -3,7 +3,11 @@
 package e2e
 
 import (
+	"bufio"
+	"bytes"
+	"io"
 	"net/http"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -11,8 +15,67 @@ import (
 	"github.com/xlb-project/xlb/test/e2e/programs"
 )
 
+// asker is a client with one connection, which asks when it is told to.
+type asker struct {
+	puppet *harness.Puppet
+	conn   int
+	came   []byte
+	ended  bool
+}
+
+func newAsker(t *testing.T, place *harness.Place, service netip.AddrPort) *asker {
+	t.Helper()
+	puppet := place.Puppet(t)
+	return &asker{puppet: puppet, conn: puppet.Pull(t, programs.Pull{Do: programs.PuppetDial, Address: service.String()}).Conn}
+}
+
+// ask demands an answer of 200, and tells whose it is.
+func (a *asker) ask(t *testing.T) (server string) {
+	t.Helper()
+	a.puppet.Pull(t, programs.Pull{Do: programs.PuppetSend, Conn: a.conn, Bytes: []byte(get("/"))})
+	harness.Eventually(t, 10*time.Second, "an answer", func() bool {
+		a.look(t)
+		response, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(a.came)), nil)
+		if err == nil {
+			_, err = io.ReadAll(response.Body)
+			response.Body.Close()
+		}
+		if err != nil && a.ended {
+			t.Fatalf("the connection has ended behind %q", a.came)
+		}
+		if err != nil {
+			return false
+		}
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("answer %d", response.StatusCode)
+		}
+		a.came, server = nil, response.Header.Get(programs.Identity)
+		return true
+	})
+	return server
+}
+
+// requireEnd waits until the balancer has closed the connection.
+func (a *asker) requireEnd(t *testing.T) {
+	t.Helper()
+	harness.Eventually(t, 10*time.Second, "the connection closes behind its last answer", func() bool {
+		if !a.ended {
+			a.look(t)
+		}
+		return a.ended
+	})
+}
+
+func (a *asker) look(t *testing.T) {
+	t.Helper()
+	for _, n := range a.puppet.Pull(t, programs.Pull{Do: programs.PuppetLook, Patience: time.Second}).News {
+		a.came, a.ended = append(a.came, n.Bytes...), a.ended || n.Ended != ""
+	}
+}
+
 // A connection that is open when its listener is removed gets one more answer by the routes that there were, as in Envoy, and closes behind it.
 func TestConnectionsOutliveTheirListenerByOneAnswer(t *testing.T) {
+	harness.Beside(t)
 	forDeliveries(t, func(t *testing.T, d delivery, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		service, stays := harness.Service(), harness.Service()
 		_, servers := origins(t, place, "a")
@@ -24,21 +87,21 @@ func TestConnectionsOutliveTheirListenerByOneAnswer(t *testing.T) {
 		w.put(routesType, "table", tableOf("table", routeTo("/", "shop", nil)))
 		d.deliver(t, w)
 		start(harness.Config{Fields: d.fields()})
-		// Asks, waits for so long as the removal takes, and asks again.
-		client := place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: service.String(), Requests: 2, Pause: 500 * time.Millisecond})
-		awaitRequests(t, client, 1)
+		client := newAsker(t, place, service)
+		client.ask(t)
 		delete(w[listenerType], "web")
 		d.deliver(t, w)
-		var report programs.LoadReport
-		client.Next(t, &report)
-		if report.Status[http.StatusOK] != 2 || report.Failed > 0 || report.Reconnects != 1 {
-			t.Errorf("%v answered, %d connections closed by the balancer, %v; want two answers of 200, the last of which closes", report.Status, report.Reconnects, report.Failures)
-		}
+		harness.Eventually(t, 10*time.Second, "nobody serves new connections", func() bool {
+			return runExchange(t, place, service, 10*time.Second).Error != ""
+		})
+		client.ask(t)
+		client.requireEnd(t)
 	})
 }
 
 // A listener gets another address, and other routes there. Connections to the address before are still those of the routes before.
 func TestConnectionsToTheAddressBeforeKeepItsRoutes(t *testing.T) {
+	harness.Beside(t)
 	forDeliveries(t, func(t *testing.T, d delivery, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		before, after := harness.Service(), harness.Service()
 		_, servers := origins(t, place, "a", "b")
@@ -52,17 +115,18 @@ func TestConnectionsToTheAddressBeforeKeepItsRoutes(t *testing.T) {
 		w.put(listenerType, "bank", rdsListener(d, "bank", harness.Service(), "of-bank"))
 		d.deliver(t, w)
 		start(harness.Config{Fields: d.fields()})
-		client := place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: before.String(), Requests: 2, Pause: time.Second})
-		awaitRequests(t, client, 1)
+		client := newAsker(t, place, before)
+		if got := client.ask(t); got != "a" {
+			t.Errorf("before the change: served by %s, want a", got)
+		}
 		w.put(listenerType, "web", rdsListener(d, "web", after, "of-bank"))
 		d.deliver(t, w)
 		harness.Eventually(t, 10*time.Second, "the listener serves at its new address", func() bool {
 			return runLoad(t, place, programs.LoadSpec{Address: after.String(), Requests: 1}).Served[0]["b"] == 1
 		})
-		var report programs.LoadReport
-		client.Next(t, &report)
-		if report.Served[0]["a"] != 2 || report.Failed > 0 || report.Reconnects != 1 {
-			t.Errorf("served by %v, %d connections closed by the balancer, %v; want two answers of a, the last of which closes", report.Served, report.Reconnects, report.Failures)
+		if got := client.ask(t); got != "a" {
+			t.Errorf("served by %s, want a", got)
 		}
+		client.requireEnd(t)
 	})
 }

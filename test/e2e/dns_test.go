@@ -196,6 +196,19 @@ func forAllIn(t *testing.T, place *harness.Place, test func(t *testing.T, start 
 	}
 }
 
+// forAllAtOnce has all of them run at the same time, each in a place of its own, until the test ends.
+func forAllAtOnce(t *testing.T, begin func(peer string, start func(harness.Config) *harness.Balancer, place *harness.Place)) {
+	t.Helper()
+	for _, mode := range harness.Modes(t) {
+		place := harness.SameHost(t)
+		begin(mode.Name, func(c harness.Config) *harness.Balancer { return harness.Start(t, mode, c, place) }, place)
+	}
+	if !harness.Envoy() {
+		place := harness.SameHost(t)
+		begin("Envoy", func(c harness.Config) *harness.Balancer { return harness.StartEnvoy(t, c, place) }, place)
+	}
+}
+
 var (
 	firstAddr  = netip.MustParseAddr("127.96.0.1")
 	secondAddr = netip.MustParseAddr("127.96.0.2")
@@ -203,6 +216,7 @@ var (
 
 // TestALogicalHostIsTheFirstAddressOfTheLastAnswer moves a name from address to address, and breaks it.
 func TestALogicalHostIsTheFirstAddressOfTheLastAnswer(t *testing.T) {
+	harness.Beside(t)
 	forAll(t, func(t *testing.T, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		names, service, hold := startNameServer(t), harness.Service(), make(chan struct{})
 		names.set(dnsmessage.RCodeSuccess, 60, secondAddr, firstAddr)
@@ -233,6 +247,7 @@ func TestALogicalHostIsTheFirstAddressOfTheLastAnswer(t *testing.T) {
 
 // TestNamesOfAStrictClusterFollowTheirAnswers adds and takes addresses, and breaks the name.
 func TestNamesOfAStrictClusterFollowTheirAnswers(t *testing.T) {
+	harness.Beside(t)
 	forAll(t, func(t *testing.T, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		names, service := startNameServer(t), harness.Service()
 		names.set(dnsmessage.RCodeSuccess, 60, firstAddr)
@@ -255,6 +270,7 @@ func TestNamesOfAStrictClusterFollowTheirAnswers(t *testing.T) {
 
 // TestNamesAreLookedUpWhenTheirAnswersExpire counts questions.
 func TestNamesAreLookedUpWhenTheirAnswersExpire(t *testing.T) {
+	harness.Beside(t)
 	tests := []struct {
 		name   string
 		fields map[string]any
@@ -268,26 +284,38 @@ func TestNamesAreLookedUpWhenTheirAnswersExpire(t *testing.T) {
 		{"jitter", map[string]any{"dns_refresh_rate": "0.1s", "dns_jitter": "0.9s"}, dnsmessage.RCodeSuccess, 2, 15},
 		{"failures", map[string]any{"dns_refresh_rate": "60s", "dns_failure_refresh_rate": map[string]any{"base_interval": "0.1s", "max_interval": "0.5s"}}, dnsmessage.RCodeServerFailure, 6, 200},
 	}
-	forAll(t, func(t *testing.T, start func(harness.Config) *harness.Balancer, _ *harness.Place) {
+	type asked struct {
+		peer    string
+		servers []*nameServer
+		before  []int
+	}
+	var peers []asked
+	forAllAtOnce(t, func(peer string, start func(harness.Config) *harness.Balancer, _ *harness.Place) {
+		p := asked{peer: peer}
 		var config harness.Config
-		servers, before := make([]*nameServer, len(tests)), make([]int, len(tests))
-		for i, tt := range tests {
-			servers[i] = startNameServer(t)
-			servers[i].set(tt.code, 1, firstAddr)
-			config.Add(namedConfig(harness.Service(), servers[i], "STRICT_DNS", 1, tt.fields))
+		for _, tt := range tests {
+			names := startNameServer(t)
+			names.set(tt.code, 1, firstAddr)
+			config.Add(namedConfig(harness.Service(), names, "STRICT_DNS", 1, tt.fields))
+			p.servers = append(p.servers, names)
 		}
 		start(config)
-		for i, names := range servers {
-			before[i] = names.questions()
+		peers = append(peers, p)
+	})
+	for i := range peers {
+		for _, names := range peers[i].servers {
+			peers[i].before = append(peers[i].before, names.questions())
 		}
-		// What did not happen needs a time.
-		time.Sleep(3 * time.Second)
+	}
+	// What did not happen needs a time.
+	time.Sleep(3 * time.Second)
+	for _, p := range peers {
 		for i, tt := range tests {
-			if n := servers[i].questions() - before[i]; n < tt.least || n > tt.most {
-				t.Errorf("%s: %d questions in 3 s, want %d to %d", tt.name, n, tt.least, tt.most)
+			if n := p.servers[i].questions() - p.before[i]; n < tt.least || n > tt.most {
+				t.Errorf("%s: %s: %d questions in 3 s, want %d to %d", p.peer, tt.name, n, tt.least, tt.most)
 			}
 		}
-	})
+	}
 }
 
 // TestNoRequestFailsWhileALogicalHostMoves has a client ask without a pause on one connection, while the answer changes its order ten times.

@@ -29,7 +29,7 @@ func connected(t *testing.T, place *harness.Place, addresses ...string) map[stri
 		sends = append(sends, programs.RawSend{Address: to, Bytes: []byte("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")})
 	}
 	out := map[string]string{}
-	for i, a := range runRaw(t, place, 2*time.Second, sends...) {
+	for i, a := range runAnswered(t, place, sends...) {
 		out[addresses[i]] = whoServed(nil, a)
 	}
 	return out
@@ -37,6 +37,7 @@ func connected(t *testing.T, place *harness.Place, addresses ...string) map[stri
 
 // TestListenersAtBothFamilies asks XLB and Envoy at addresses of both.
 func TestListenersAtBothFamilies(t *testing.T) {
+	harness.Beside(t)
 	requireIPv6(t)
 	type m = map[string]any
 	address := func(a string, more m) m {
@@ -93,6 +94,7 @@ func TestListenersAtBothFamilies(t *testing.T) {
 
 // TestSidecarOfIPv6 has a sidecar's listeners at ::, which take destinations of IPv6 by prefix, port and what is left.
 func TestSidecarOfIPv6(t *testing.T) {
+	harness.Beside(t)
 	requireIPv6(t)
 	harness.OnlyXLB(t, "a firewall would have to send it connections; see TestSidecarsTakeConnectionsAsXLBDoes for IPv4")
 	type m = map[string]any
@@ -128,7 +130,7 @@ func TestSidecarOfIPv6(t *testing.T) {
 		for _, d := range tests {
 			sends = append(sends, programs.RawSend{Address: d.to, Bytes: []byte(d.sends)})
 		}
-		for i, a := range runRaw(t, place, 2*time.Second, sends...) {
+		for i, a := range runAnswered(t, place, sends...) {
 			if got := whoServed(sends[i].Bytes, a); got != tests[i].want {
 				t.Errorf("%s: served by %s, want %s", tests[i].to, got, tests[i].want)
 			}

@@ -320,6 +320,7 @@ func forDeliveries(t *testing.T, test func(t *testing.T, d delivery, start func(
 }
 
 func TestDynamicResourcesChangeUnderLoad(t *testing.T) {
+	harness.Beside(t)
 	forDeliveries(t, func(t *testing.T, d delivery, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		service := harness.Service()
 		_, servers := origins(t, place, "a", "b", "c")
@@ -383,6 +384,7 @@ func TestDynamicResourcesChangeUnderLoad(t *testing.T) {
 
 // What stands in the bootstrap may have its endpoints and its routes from elsewhere, while the control plane is asked for nothing else.
 func TestStaticResourcesHaveTheirPartsFromElsewhere(t *testing.T) {
+	harness.Beside(t)
 	forDeliveries(t, func(t *testing.T, d delivery, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		service := harness.Service()
 		_, servers := origins(t, place, "a", "b")
@@ -416,6 +418,7 @@ func TestStaticResourcesHaveTheirPartsFromElsewhere(t *testing.T) {
 
 // What is missing, or wrong, is answered as Envoy does.
 func TestDynamicResourcesThatAreMissing(t *testing.T) {
+	harness.Beside(t)
 	forDeliveries(t, func(t *testing.T, d delivery, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		service, bare := harness.Service(), harness.Service()
 		_, servers := origins(t, place, "a")
@@ -458,6 +461,7 @@ func TestDynamicResourcesThatAreMissing(t *testing.T) {
 
 // A resource that XLB cannot serve is refused, with the field, and the one before serves on.
 func TestRefusalsAreToldToTheControlPlane(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy has what XLB refuses")
 	place := harness.SameHost(t)
 	for _, delta := range []bool{false, true} {
@@ -563,6 +567,7 @@ func requireClientStatus(t *testing.T, b *harness.Balancer, refused string) {
 
 // What is taken stays with who has it: names with the bootstrap, addresses with the older listener.
 func TestNamesAndAddressesThatAreTaken(t *testing.T) {
+	harness.Beside(t)
 	forDeliveries(t, func(t *testing.T, d delivery, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		service := harness.Service()
 		_, servers := origins(t, place, "static", "dynamic", "late")

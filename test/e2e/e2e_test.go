@@ -58,8 +58,20 @@ func requireClean(t *testing.T, report programs.LoadReport) {
 // runRaw makes connections of raw bytes, many at once. Each ends when nothing has come for so long.
 func runRaw(t *testing.T, place *harness.Place, quiet time.Duration, sends ...programs.RawSend) []programs.RawAnswer {
 	t.Helper()
+	return playRaw(t, place, programs.RawSpec{Sends: sends, Quiet: quiet})
+}
+
+// runAnswered does it where each connection is answered, or closed: an answer may take long to begin, and then comes in one piece.
+func runAnswered(t *testing.T, place *harness.Place, sends ...programs.RawSend) []programs.RawAnswer {
+	t.Helper()
+	return playRaw(t, place, programs.RawSpec{Sends: sends, Patience: faultTimeout, Quiet: 500 * time.Millisecond})
+}
+
+func playRaw(t *testing.T, place *harness.Place, spec programs.RawSpec) []programs.RawAnswer {
+	t.Helper()
+	spec.Concurrency = 128
 	var report programs.RawReport
-	place.Program(t, programs.RawProgram, programs.RawSpec{Sends: sends, Quiet: quiet, Concurrency: 128}).Next(t, &report)
+	place.Program(t, programs.RawProgram, spec).Next(t, &report)
 	return report.Answers
 }
 

@@ -29,6 +29,7 @@ func explained(t *testing.T, b *harness.Balancer, q explain.Query) *explain.Answ
 }
 
 func TestExplainSaysWhatTheKernelWouldDo(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "the verb is XLB's")
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service := harness.SameHost(t), harness.Service()
@@ -112,6 +113,7 @@ func requireKernel(t *testing.T, mode harness.Mode, a *explain.Answer, verdict s
 }
 
 func TestExplainPrintsAndExitsAsDocumented(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "the verb is XLB's")
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service := harness.SameHost(t), harness.Service()
@@ -153,6 +155,7 @@ func TestExplainPrintsAndExitsAsDocumented(t *testing.T) {
 
 // The kernel's decisions on tables of every kind of matcher, for requests that are aimed at their routes.
 func TestExplainAgreesWithTheModelOnRandomRoutes(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "the verb is XLB's")
 	const tables, perTable = 10, 50
 	place := harness.SameHost(t)

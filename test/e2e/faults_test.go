@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 )
@@ -82,6 +83,7 @@ func TestFaultsAreAnsweredAndTheConnectionGoesOn(t *testing.T) {
 // A client that is quick sends its next request before the connection is the fast path's again: it is a whole request, not the
 // rest of the one that failed.
 func TestRequestRightBehindALocalReplyIsServed(t *testing.T) {
+	harness.Beside(t)
 	const rounds = 100
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, _, service := faulty(t, mode)
@@ -97,6 +99,7 @@ func TestRequestRightBehindALocalReplyIsServed(t *testing.T) {
 }
 
 func TestRefusingEndpointDoesNotHarmItsNeighbour(t *testing.T) {
+	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, _, service := faulty(t, mode)
 		report := runLoad(t, place, programs.LoadSpec{
@@ -116,6 +119,7 @@ func TestRefusingEndpointDoesNotHarmItsNeighbour(t *testing.T) {
 }
 
 func TestResetInMidBodyIsNoCleanEnd(t *testing.T) {
+	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, balancer, service := faulty(t, mode)
 		for _, framing := range []string{programs.FramingLength, programs.FramingChunked, programs.FramingClose} {
@@ -142,6 +146,7 @@ func TestResetInMidBodyIsNoCleanEnd(t *testing.T) {
 }
 
 func TestMalformedHTTPIsAnswered400AndClosed(t *testing.T) {
+	harness.Beside(t)
 	tests := []struct{ name, request string }{
 		{"not HTTP at all", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 hello hello hello\r\n\r\n"},
 		{"no target", "GET HTTP/1.1\r\nHost: e2e.test\r\n\r\n"},
@@ -177,6 +182,7 @@ func TestMalformedHTTPIsAnswered400AndClosed(t *testing.T) {
 }
 
 func TestUnusualButValidHTTPIsServed(t *testing.T) {
+	harness.Beside(t)
 	tests := []struct {
 		name   string
 		writes []string
@@ -229,4 +235,84 @@ func repeat(s string, n int) []string {
 		all[i] = s
 	}
 	return all
+}
+
+// An endpoint that begins to answer before it has the whole request, and then stalls: the route's timeout counts from the end of the request,
+// whoever forwards the response.
+func TestAnswersThatBeginTooSoonAndStallTimeOut(t *testing.T) {
+	harness.Beside(t)
+	answers := []struct {
+		begins, want string
+		spilled      bool
+	}{
+		{"HTTP/1.1 2", "HTTP/1.1 504 ", true},
+		{"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nab", "HTTP/1.1 200 ", false},
+		{"HTTP/1.1 200 OK\r\n\r\nab", "HTTP/1.1 200 ", true},
+	}
+	forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
+		service, front, back := harness.Service(), clients.Puppet(t), servers.Puppet(t)
+		config := harness.OneCluster(service, back.Address)
+		config.Listeners[0].Hosts[0].Routes[0].Timeout = 500 * time.Millisecond
+		balancer := harness.Start(t, mode, config, clients)
+		conns, asked, spilled := map[int]int{}, map[int]bool{}, 0
+		for i, a := range answers {
+			conn := front.Pull(t, programs.Pull{Do: programs.PuppetDial, Address: service.String()}).Conn
+			conns[conn] = i
+			front.Pull(t, programs.Pull{Do: programs.PuppetSend, Conn: conn, Bytes: []byte(partialBody.Send)})
+			back.Pull(t, programs.Pull{Do: programs.PuppetSend, Conn: awaitAsked(t, back, asked), Bytes: []byte(a.begins)})
+			if a.spilled && mode.Fast {
+				spilled++
+			}
+		}
+		harness.Eventually(t, faultTimeout, "responses are the daemon's to forward", func() bool { return spills(t, balancer) == spilled })
+		for conn := range conns {
+			front.Pull(t, programs.Pull{Do: programs.PuppetSend, Conn: conn, Bytes: []byte("12345678")})
+		}
+		began, got := time.Now(), make([]string, len(answers))
+		harness.Eventually(t, faultTimeout, "the answers end", func() bool {
+			for _, n := range front.Pull(t, programs.Pull{Do: programs.PuppetLook, Patience: time.Second}).News {
+				i, waits := conns[n.Conn]
+				if !waits {
+					continue
+				}
+				got[i] += string(n.Bytes)
+				if n.Ended == "" && !strings.HasPrefix(got[i], "HTTP/1.1 504 ") {
+					continue
+				}
+				delete(conns, n.Conn)
+				if took := time.Since(began); took < 400*time.Millisecond || !strings.HasPrefix(got[i], answers[i].want) {
+					t.Errorf("%q: after %v: %q, want %s", answers[i].begins, took, got[i], answers[i].want)
+				}
+			}
+			return len(conns) == 0
+		})
+	})
+}
+
+// spills counts the leases of which the daemon forwards the response.
+func spills(t *testing.T, b *harness.Balancer) (n int) {
+	t.Helper()
+	if !b.Mode.Fast {
+		return 0
+	}
+	for _, slot := range b.Slots(t) {
+		if maps.SlotState(slot.State) == maps.SlotLeased && slot.Spill != uint32(maps.SpillNone) {
+			n++
+		}
+	}
+	return n
+}
+
+// awaitAsked waits until one more connection has brought a request, in one piece or in several, and tells which.
+func awaitAsked(t *testing.T, puppet *harness.Puppet, asked map[int]bool) (conn int) {
+	t.Helper()
+	harness.Eventually(t, faultTimeout, "the beginning of a request", func() bool {
+		for _, n := range puppet.Pull(t, programs.Pull{Do: programs.PuppetLook, Patience: time.Second}).News {
+			if len(n.Bytes) > 0 && !asked[n.Conn] {
+				conn, asked[n.Conn] = n.Conn, true
+			}
+		}
+		return conn != 0
+	})
+	return conn
 }

@@ -68,6 +68,7 @@ var keyCases = []keyCase{
 // Each key comes to the server that its table names, and Envoy takes, before and after a server has left. Only keys of that one move, and those
 // that Envoy moves, too.
 func TestKeysComeToTheServersOfEnvoy(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy runs beside it")
 	const gone = 2
 	place := harness.SameHost(t)
@@ -188,6 +189,7 @@ var kindsOfHash = []struct {
 
 // The first six stay in the kernel.
 func TestKindsOfHashPoliciesAreEnvoys(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy runs beside it")
 	const requests = 40
 	place := harness.SameHost(t)
@@ -228,6 +230,7 @@ func TestKindsOfHashPoliciesAreEnvoys(t *testing.T) {
 
 // Where a server has its share of requests that are under way, the next in Envoy's order takes over.
 func TestBoundedLoadsAreEnvoys(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy runs beside it")
 	const requests = 12
 	place, h := harness.SameHost(t), newHolders(t, 4)
@@ -247,6 +250,8 @@ func TestBoundedLoadsAreEnvoys(t *testing.T) {
 			config.Add(one)
 		}
 		start(config)
+		// Before the balancer ends, which waits for requests under way.
+		t.Cleanup(h.reset)
 		h.reset()
 		for i := range 2 * requests {
 			// A few keys: each has an order of its own.

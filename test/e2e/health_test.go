@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"encoding/hex"
+	"fmt"
 	"maps"
 	"net/netip"
 	"strings"
@@ -56,19 +57,50 @@ func outlierDetection(more map[string]any) map[string]any {
 	return map[string]any{"outlier_detection": o}
 }
 
-// underLoad serves three moody servers by a cluster with more fields. Four clients make requests, which have 200 ms each.
-func underLoad(t *testing.T, mode harness.Mode, fields map[string]any) (servers []*harness.Moody, addresses []netip.AddrPort, b *harness.Balancer, load *harness.Process) {
-	t.Helper()
-	place, service := harness.SameHost(t), harness.Service()
-	servers, addresses = moodies(t, place)
-	config := harness.OneCluster(service, addresses...)
-	config.Listeners[0].Hosts[0].Routes[0].Timeout = 200 * time.Millisecond
-	config.Clusters[0].Fields = fields
-	b = harness.Start(t, mode, config, place)
-	load = place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: service.String(), Connections: 4})
-	awaitRequests(t, load, 100)
-	return servers, addresses, b, load
+// moody is a cluster of three servers that can be told to fail, and its service.
+type moody struct {
+	place     *harness.Place
+	name      string
+	servers   []*harness.Moody
+	addresses []netip.AddrPort
+	service   netip.AddrPort
 }
+
+// startMoody serves such a cluster for each of the sets of more fields. Requests have that long each; negative is no limit.
+func startMoody(t *testing.T, mode harness.Mode, timeout time.Duration, sets ...map[string]any) (*harness.Balancer, []*moody) {
+	t.Helper()
+	place := harness.SameHost(t)
+	var config harness.Config
+	var all []*moody
+	for _, fields := range sets {
+		m := &moody{place: place, service: harness.Service()}
+		m.servers, m.addresses = moodies(t, place)
+		one := harness.OneCluster(m.service, m.addresses...)
+		one.Listeners[0].Hosts[0].Routes[0].Timeout = timeout
+		one.Clusters[0].Fields = fields
+		config.Add(one)
+		m.name = config.Clusters[len(config.Clusters)-1].Name
+		all = append(all, m)
+	}
+	return harness.Start(t, mode, config, place), all
+}
+
+// load has four clients make requests until the test ends.
+func (m *moody) load(t *testing.T) *harness.Process {
+	t.Helper()
+	load := m.place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: m.service.String(), Connections: 4, Pause: time.Millisecond})
+	awaitRequests(t, load, 100)
+	return load
+}
+
+// ejections are those of the cluster by a rule, or of another kind.
+func (m *moody) ejections(t *testing.T, b *harness.Balancer, kind string) float64 {
+	t.Helper()
+	return b.Metric(t, "envoy_cluster_outlier_detection_ejections_"+kind, fmt.Sprintf("envoy_cluster_name=%q", m.name))
+}
+
+// requestTime is what a request has where servers stall.
+const requestTime = 200 * time.Millisecond
 
 func TestFailingEndpointIsEjectedAndReturns(t *testing.T) {
 	tests := []struct {
@@ -80,31 +112,35 @@ func TestFailingEndpointIsEjectedAndReturns(t *testing.T) {
 		{programs.MoodReset, "consecutive_5xx"},
 		{programs.MoodStall, "consecutive_5xx"},
 	}
-	for _, test := range tests {
-		t.Run(string(test.mood), func(t *testing.T) {
-			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
-				servers, addresses, balancer, load := underLoad(t, mode, outlierDetection(nil))
-
-				servers[0].Become(t, test.mood)
-				gone := awaitFlags(t, balancer, addresses[0], ejected)
+	var sets []map[string]any
+	for range tests {
+		sets = append(sets, outlierDetection(nil))
+	}
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		balancer, all := startMoody(t, mode, requestTime, sets...)
+		t.Cleanup(func() { balancer.RequireFast(t, mode, 0.5) })
+		for i, test := range tests {
+			t.Run(string(test.mood), func(t *testing.T) {
+				harness.Beside(t) // on a cluster of its own
+				m := all[i]
+				load := m.load(t)
+				m.servers[0].Become(t, test.mood)
+				gone := awaitFlags(t, balancer, m.addresses[0], ejected)
 				failed := requireAway(t, load)
-				servers[0].Become(t, "200")
-				back := awaitFlags(t, balancer, addresses[0], "healthy")
-				awaitServed(t, load, servers[0].Identity)
+				m.servers[0].Become(t, "200")
+				back := awaitFlags(t, balancer, m.addresses[0], "healthy")
+				awaitServed(t, load, m.servers[0].Identity)
 
-				prefix := "envoy_cluster_outlier_detection_ejections_"
-				label := `envoy_cluster_name="origins"`
-				if got := balancer.Metric(t, prefix+"enforced_"+test.rule, label); got < 1 {
-					t.Errorf("%s: %v, want 1 or more", prefix+"enforced_"+test.rule, got)
+				if got := m.ejections(t, balancer, "enforced_"+test.rule); got < 1 {
+					t.Errorf("ejections by %s: %v, want 1 or more", test.rule, got)
 				}
-				if got := balancer.Metric(t, prefix+"active", label); got != 0 {
-					t.Errorf("%s: %v after the return", prefix+"active", got)
+				if got := m.ejections(t, balancer, "active"); got != 0 {
+					t.Errorf("%v are ejected after the return", got)
 				}
 				t.Logf("ejected after %v, back after %v, %d of %d requests failed", gone, back, failed, report(t, load).Total)
-				balancer.RequireFast(t, mode, 0.5)
 			})
-		})
-	}
+		}
+	})
 }
 
 // requireAway fails when requests go on to fail after an endpoint has been taken out, those in flight aside. It returns how many have failed.
@@ -141,29 +177,29 @@ func TestEveryRuleEjects(t *testing.T) {
 		{"failure_percentage", "404,500", map[string]any{"enforcing_failure_percentage": 100, "failure_percentage_threshold": 30}},
 		{"consecutive_local_origin_failure", programs.MoodRefuse, map[string]any{"split_external_local_origin_errors": true, "enforcing_local_origin_success_rate": 0}},
 	}
+	var sets []map[string]any
 	for _, test := range tests {
-		t.Run(test.rule, func(t *testing.T) {
-			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
-				place, service := harness.SameHost(t), harness.Service()
-				servers, addresses := moodies(t, place)
-				config := harness.OneCluster(service, addresses...)
-				more := maps.Clone(base)
-				maps.Copy(more, test.more)
-				config.Clusters[0].Fields = outlierDetection(more)
-				balancer := harness.Start(t, mode, config, place)
-				load := place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: service.String(), Connections: 4})
-				awaitRequests(t, load, 50)
-
-				servers[0].Become(t, test.mood)
+		more := maps.Clone(base)
+		maps.Copy(more, test.more)
+		sets = append(sets, outlierDetection(more))
+	}
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		balancer, all := startMoody(t, mode, -1, sets...)
+		for i, test := range tests {
+			t.Run(test.rule, func(t *testing.T) {
+				harness.Beside(t) // on a cluster of its own
+				m := all[i]
+				m.load(t)
+				m.servers[0].Become(t, test.mood)
 				harness.Eventually(t, 20*time.Second, "an ejection by "+test.rule, func() bool {
-					return balancer.Metric(t, "envoy_cluster_outlier_detection_ejections_enforced_"+test.rule, `envoy_cluster_name="origins"`) > 0
+					return m.ejections(t, balancer, "enforced_"+test.rule) > 0
 				})
-				if got := balancer.Metric(t, "envoy_cluster_outlier_detection_ejections_enforced_consecutive_5xx", `envoy_cluster_name="origins"`); got > 0 {
+				if got := m.ejections(t, balancer, "enforced_consecutive_5xx"); got > 0 {
 					t.Errorf("%v ejections by a rule that is off", got)
 				}
 			})
-		})
-	}
+		}
+	})
 }
 
 func TestEjectionsKeepTheirPercentage(t *testing.T) {
@@ -202,23 +238,30 @@ func healthCheck(more map[string]any) map[string]any {
 const unhealthy = "/failed_active_hc"
 
 func TestUnhealthyEndpointGetsNoRequests(t *testing.T) {
-	for _, mood := range []programs.Mood{"503", programs.MoodReset, programs.MoodStall, programs.MoodRefuse} {
-		t.Run(string(mood), func(t *testing.T) {
-			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
-				servers, addresses, balancer, load := underLoad(t, mode, healthCheck(nil))
-
-				servers[0].Become(t, mood)
+	moods := []programs.Mood{"503", programs.MoodReset, programs.MoodStall, programs.MoodRefuse}
+	var sets []map[string]any
+	for range moods {
+		sets = append(sets, healthCheck(nil))
+	}
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		balancer, all := startMoody(t, mode, requestTime, sets...)
+		t.Cleanup(func() { balancer.RequireFast(t, mode, 0.5) })
+		for i, mood := range moods {
+			t.Run(string(mood), func(t *testing.T) {
+				harness.Beside(t) // on a cluster of its own
+				m := all[i]
+				load := m.load(t)
+				m.servers[0].Become(t, mood)
 				harness.Eventually(t, 10*time.Second, "the endpoint is unhealthy", func() bool {
-					return strings.HasPrefix(flagsOf(t, balancer)[addresses[0].String()], unhealthy)
+					return strings.HasPrefix(flagsOf(t, balancer)[m.addresses[0].String()], unhealthy)
 				})
 				requireAway(t, load)
-				servers[0].Become(t, "200")
-				awaitFlags(t, balancer, addresses[0], "healthy")
-				awaitServed(t, load, servers[0].Identity)
-				balancer.RequireFast(t, mode, 0.5)
+				m.servers[0].Become(t, "200")
+				awaitFlags(t, balancer, m.addresses[0], "healthy")
+				awaitServed(t, load, m.servers[0].Identity)
 			})
-		})
-	}
+		}
+	})
 }
 
 // Payloads are sent and expected as bytes, here of HTTP; what comes in between does not matter.
@@ -228,22 +271,29 @@ func TestTCPCheckJudgesByWhatComes(t *testing.T) {
 		"send": text("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"), "receive": []any{text("HTTP/1.1 2"), text("\r\n\r\n")},
 	}})
 	delete(check["health_checks"].([]any)[0].(map[string]any), "http_health_check")
-	for _, mood := range []programs.Mood{"503", programs.MoodStall} {
-		t.Run(string(mood), func(t *testing.T) {
-			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
-				servers, addresses, balancer, load := underLoad(t, mode, check)
-
-				servers[0].Become(t, mood)
+	moods := []programs.Mood{"503", programs.MoodStall}
+	var sets []map[string]any
+	for range moods {
+		sets = append(sets, check)
+	}
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		balancer, all := startMoody(t, mode, requestTime, sets...)
+		for i, mood := range moods {
+			t.Run(string(mood), func(t *testing.T) {
+				harness.Beside(t) // on a cluster of its own
+				m := all[i]
+				load := m.load(t)
+				m.servers[0].Become(t, mood)
 				harness.Eventually(t, 10*time.Second, "the endpoint is unhealthy", func() bool {
-					return strings.HasPrefix(flagsOf(t, balancer)[addresses[0].String()], unhealthy)
+					return strings.HasPrefix(flagsOf(t, balancer)[m.addresses[0].String()], unhealthy)
 				})
 				requireAway(t, load)
-				servers[0].Become(t, "200")
-				awaitFlags(t, balancer, addresses[0], "healthy")
-				awaitServed(t, load, servers[0].Identity)
+				m.servers[0].Become(t, "200")
+				awaitFlags(t, balancer, m.addresses[0], "healthy")
+				awaitServed(t, load, m.servers[0].Identity)
 			})
-		})
-	}
+		}
+	})
 }
 
 func TestUncheckedEndpointServesNothing(t *testing.T) {

@@ -129,6 +129,7 @@ func TestEndlessRequestsAreRefused(t *testing.T) {
 
 // A client that reads what it is told before it sends more learns why it is refused.
 func TestTooLongHeadsAreAnswered431(t *testing.T) {
+	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, _, service := faulty(t, mode)
 		long := "GET /ok HTTP/1.1\r\nHost: e2e.test\r\nX-Long: " + strings.Repeat("a", 62<<10)
@@ -242,6 +243,7 @@ func middle(reports []programs.LoadReport, of func(programs.LoadReport) time.Dur
 }
 
 func TestEndpointsThatAnswerGarbageAreGatewayErrors(t *testing.T) {
+	harness.Beside(t)
 	const ok = "HTTP/1.1 200 OK\r\n"
 	tests := []struct {
 		name, answer string
@@ -290,6 +292,7 @@ func TestEndpointsThatAnswerGarbageAreGatewayErrors(t *testing.T) {
 // What an endpoint sends beyond its answer, or of an answer before it is asked, is the answer to nobody's request. The slow path's
 // connections are in TestNobodyGetsWhatEndpointsSayToOthers.
 func TestUnaskedAnswersReachNobodyOnTheFastPath(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "it looks at i-socks")
 	if !harness.FastPath(t) {
 		t.Skip("needs a kernel that can run the fast path: 6.12")
@@ -325,6 +328,7 @@ func TestUnaskedAnswersReachNobodyOnTheFastPath(t *testing.T) {
 
 // An i-sock on which an endpoint speaks before it is asked is closed, and none of it reaches a client.
 func TestISocksThatSpeakUnaskedAreClosed(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy opens no connections beforehand")
 	if !harness.FastPath(t) {
 		t.Skip("needs a kernel that can run the fast path: 6.12")

@@ -81,6 +81,7 @@ func garbage(t *testing.T, text string) netip.AddrPort {
 // Whatever a management server says, traffic keeps the configuration that was good last, memory is bounded, and the reason can be read. A server that means well
 // afterwards is followed.
 func TestHostileControlPlanesHarmNoTraffic(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "the bound is XLB's")
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service, good := harness.SameHost(t), harness.Service(), serveControlPlane(t, false)

@@ -63,6 +63,7 @@ func playBrink(t *testing.T, mode harness.Mode, first bool, pause time.Duration,
 // Nothing of a request is pending that has ended: a slot that has just been leased has the cookie of the client before, whom the daemon would
 // take for the holder of the new lease.
 func TestNothingIsPendingOfARequestThatHasEnded(t *testing.T) {
+	harness.Beside(t)
 	if !harness.FastPath(t) {
 		t.Skip("without the fast path there are no leases")
 	}

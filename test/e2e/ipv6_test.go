@@ -13,6 +13,7 @@ import (
 )
 
 func TestIPv6ServiceOverEndpointsOfBothFamilies(t *testing.T) {
+	harness.Beside(t)
 	if _, err := os.Stat("/proc/net/if_inet6"); err != nil {
 		t.Skip("needs a kernel with IPv6")
 	}

@@ -226,6 +226,7 @@ func TestIdleConnectionsToEndpointsClose(t *testing.T) {
 }
 
 func TestConnectionsToEndpointsCarrySoManyRequests(t *testing.T) {
+	harness.Beside(t)
 	forPlaces(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
 		pacer := servers.Pacer(t)
 		config, address := upstreamService(pacer.Address, "max_requests_per_connection", 5)
@@ -273,6 +274,7 @@ func TestConnectionsToEndpointsLastSoLong(t *testing.T) {
 
 // TestUserSpaceUsesConnectionsAgain has no limit: a connection to an endpoint serves as many requests as come.
 func TestUserSpaceUsesConnectionsAgain(t *testing.T) {
+	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		if mode.Fast {
 			t.Skip("the kernel serves")

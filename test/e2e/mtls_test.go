@@ -238,6 +238,7 @@ func meshForEnvoy(v *vault, service netip.AddrPort, cluster harness.Cluster) har
 // Endpoints with a sidecar get TLS from user space, the others plain text from the kernel, each as often as its weight says. Certificates change under load,
 // and no request is lost.
 func TestEndpointsOfAMeshAreSpokenToByTLS(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "compares both itself")
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service := harness.SameHost(t), harness.Service()
@@ -282,6 +283,7 @@ func TestEndpointsOfAMeshAreSpokenToByTLS(t *testing.T) {
 
 // What is answered when a connection cannot be secured is what Envoy answers with the same configuration.
 func TestFailuresToSecureAConnectionAreEnvoys(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "compares both itself")
 	place := harness.SameHost(t)
 	_, addresses := origins(t, place, "meshed")

@@ -14,6 +14,7 @@ import (
 // A response from another host reaches its client through a queue of the kernel; one from this host does not. Answers to pipelined
 // requests keep their order all the same.
 func TestPipelinedAnswersKeepTheirOrderBetweenNearAndFar(t *testing.T) {
+	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		clients, servers := harness.TwoHosts(t)
 		far, near := servers.Origin(t, "far"), clients.Origin(t, "near")
@@ -48,6 +49,7 @@ func TestPipelinedAnswersKeepTheirOrderBetweenNearAndFar(t *testing.T) {
 
 // A client that has not called receive since its last request cannot have read the answer, whatever has become of that.
 func TestRequestBeforeTheAnswerIsReadKeepsTheOrder(t *testing.T) {
+	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place := harness.SameHost(t)
 		service := harness.Service()
@@ -74,6 +76,7 @@ func TestRequestBeforeTheAnswerIsReadKeepsTheOrder(t *testing.T) {
 
 // A client that has never more than two requests under way goes back and forth between the paths, and pipelines on both.
 func TestAnswersKeepTheirOrderWithTwoUnderWay(t *testing.T) {
+	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place := harness.SameHost(t)
 		service := harness.Service()

@@ -15,6 +15,7 @@ import (
 // TestOriginalDestinationIsTheServiceItself has a server listen at the very address that clients connect to. XLB stands between them all the
 // same: of two routes one leads there, one elsewhere, and the daemon's own connections are not intercepted.
 func TestOriginalDestinationIsTheServiceItself(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy cannot listen where the server does")
 	place := harness.SameHost(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
@@ -56,6 +57,7 @@ func TestOriginalDestinationIsTheServiceItself(t *testing.T) {
 
 // TestOriginalDestinationOfAListenerWithoutHTTP does the same by the connection.
 func TestOriginalDestinationOfAListenerWithoutHTTP(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy cannot listen where the server does")
 	place := harness.SameHost(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {

@@ -122,6 +122,7 @@ var busyCases = []busyCase{
 
 // TestBusyServersGetTheShareOfEnvoys compares with what Envoy's rule says, on both paths and on Envoy.
 func TestBusyServersGetTheShareOfEnvoys(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy runs beside it")
 	const requests = 1000
 	forAll(t, func(t *testing.T, start func(harness.Config) *harness.Balancer, place *harness.Place) {
@@ -143,6 +144,8 @@ func TestBusyServersGetTheShareOfEnvoys(t *testing.T) {
 		}
 		b := start(config)
 		for i, c := range busyCases {
+			// Before the balancer ends, which waits for requests under way.
+			t.Cleanup(servers[i].reset)
 			for n := range c.held {
 				hold(t, place, services[i])
 				harness.Eventually(t, 20*time.Second, "the busy server holds a request", func() bool { return len(servers[i].order()) == n+1 })

@@ -219,6 +219,7 @@ func playWhere(t *testing.T, place *harness.Place, service netip.AddrPort, serve
 
 // TestRetriesGoWhereThoseOfEnvoyGo compares the servers that requests come to, one after the other.
 func TestRetriesGoWhereThoseOfEnvoyGo(t *testing.T) {
+	harness.Beside(t)
 	place, service := harness.SameHost(t), harness.Service()
 	harness.OnlyXLB(t, "it is what XLB is compared with")
 	servers := newRefusers(t, 6)

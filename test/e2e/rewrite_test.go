@@ -148,6 +148,7 @@ func exchangesOf(requests []rewritten) (steps []programs.Step) {
 
 // Endpoints get the same paths from XLB, on both ways, and from Envoy.
 func TestPathsAreRewrittenAsByEnvoy(t *testing.T) {
+	harness.Beside(t)
 	const count = 2000
 	random := rand.New(rand.NewPCG(5, 6))
 	var requests []rewritten
@@ -180,6 +181,7 @@ func TestPathsAreRewrittenAsByEnvoy(t *testing.T) {
 
 // What does not come whole in one send is the daemon's to rewrite, and so is what is pipelined.
 func TestRequestsInPiecesAreRewrittenByTheDaemon(t *testing.T) {
+	harness.Beside(t)
 	const head, want = "POST /shorter/x HTTP/1.1\r\nHost: e2e.test\r\n", "POST /s/x HTTP/1.1\r\nHost: e2e.test\r\n"
 	const length, chunked = "Content-Length: 10\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n"
 	whole := rewritten{head + length + "0123456789", want + length + "0123456789"}
@@ -220,6 +222,7 @@ func TestRequestsInPiecesAreRewrittenByTheDaemon(t *testing.T) {
 }
 
 func TestTunnelsAreRewritten(t *testing.T) {
+	harness.Beside(t)
 	for _, topology := range topologies {
 		t.Run(topology.name, func(t *testing.T) {
 			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
@@ -250,6 +253,7 @@ func TestTunnelsAreRewritten(t *testing.T) {
 // Changes of messages change what the kernel has charged for them.
 // What the kernel adds to a message or takes out of it changes the memory that it counts for the client's socket.
 func TestRewritesLeaveNoMemoryBehind(t *testing.T) {
+	harness.Beside(t)
 	const connections, perConnection = 10, 1_000
 	if !harness.FastPath(t) {
 		t.Skip("the slow path rewrites in the daemon's memory")

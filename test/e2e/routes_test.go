@@ -20,6 +20,7 @@ import (
 // Random tables of every kind of matcher, some of which the kernel decides and some not: who answers is who the model says, on
 // both paths. The model itself is compared with Envoy in test/routes.
 func TestRandomRoutesAreThoseOfTheModel(t *testing.T) {
+	harness.Beside(t)
 	const tables, perTable, servers = 4, 150, 5
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		harness.OnlyXLB(t, "test/routes compares Envoy with the model")

@@ -31,6 +31,7 @@ func authoritySecret(text string) map[string]any {
 
 // Secrets that come as other resources do, from files or from the control plane, may be exchanged under load, and one that cannot be used changes nothing.
 func TestSecretsComeAsOtherResourcesDo(t *testing.T) {
+	harness.Beside(t)
 	forDeliveries(t, func(t *testing.T, d delivery, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		x := newWarmingWorld(t, d, place)
 		put := func(chain, key string) {
@@ -91,6 +92,7 @@ func meshedTCP(v *vault, service, endpoint netip.AddrPort, envoy bool) harness.C
 
 // Connections without HTTP are secured, too: what a client sends never comes to the endpoint in plain text.
 func TestConnectionsWithoutHTTPAreSecured(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "compares both itself")
 	place := harness.SameHost(t)
 	a, v := newMesh(t)
@@ -133,6 +135,7 @@ func TestConnectionsWithoutHTTPAreSecured(t *testing.T) {
 
 // An endpoint that stalls in the handshake costs the time to connect, and the answer is Envoy's.
 func TestEndpointsThatStallInTheHandshake(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "compares both itself")
 	place := harness.SameHost(t)
 	_, v := newMesh(t)
@@ -162,6 +165,7 @@ func TestEndpointsThatStallInTheHandshake(t *testing.T) {
 
 // Health checks are secured as requests are.
 func TestHealthChecksAreSecured(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "compares both itself")
 	place := harness.SameHost(t)
 	a, v := newMesh(t)
@@ -186,6 +190,7 @@ func TestHealthChecksAreSecured(t *testing.T) {
 
 // Servers of secrets that are slow, die, or send nonsense leave what has come before in force.
 func TestServersOfSecretsThatFail(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "it is about what stays in force in XLB")
 	place, service := harness.SameHost(t), harness.Service()
 	a, v := newTrust(t), newVault(t)

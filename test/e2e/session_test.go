@@ -265,6 +265,7 @@ func plainField(field string) string {
 
 // TestSessionsAreEnvoys plays requests with sessions of all kinds to XLB and to Envoy.
 func TestSessionsAreEnvoys(t *testing.T) {
+	harness.Beside(t)
 	place, port := harness.SameHost(t), stickyOrigins(t)
 	played := func(t *testing.T, start func(harness.Config)) map[string][]string {
 		t.Helper()
@@ -293,6 +294,7 @@ func TestSessionsAreEnvoys(t *testing.T) {
 
 // TestCookiesOfEnvoyAndXLBAreTheSame takes the cookies of one to the other.
 func TestCookiesOfEnvoyAndXLBAreTheSame(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "it compares the two")
 	place, port := harness.SameHost(t), stickyOrigins(t)
 	envoy, xlb := harness.Service(), harness.Service()

@@ -19,6 +19,7 @@ var refusedWith = regexp.MustCompile(`^HTTP/1\.[01] (4\d\d|5\d\d) `)
 
 // Requests that two readers could understand differently are refused before any byte of them reaches an endpoint.
 func TestNoAmbiguousRequestReachesAnEndpoint(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy repairs some of these by default")
 	const least = 150
 	heads := ambiguousHeads()
@@ -56,6 +57,7 @@ func TestNoAmbiguousRequestReachesAnEndpoint(t *testing.T) {
 }
 
 func TestMalformedBodyBecomesNoRequest(t *testing.T) {
+	harness.Beside(t)
 	cases := malformedBodies()
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place := harness.SameHost(t)

@@ -98,8 +98,10 @@ var limitScenarios = []limitScenario{
 
 // TestStatisticsOfLimitsAreEnvoys provokes each of them, on XLB and on Envoy.
 func TestStatisticsOfLimitsAreEnvoys(t *testing.T) {
+	harness.Beside(t)
 	for _, tt := range limitScenarios {
 		t.Run(tt.name, func(t *testing.T) {
+			harness.Beside(t)
 			forAll(t, func(t *testing.T, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 				if tt.unlike && strings.HasSuffix(t.Name(), "Envoy") {
 					t.Skip("each thread of Envoy has a connection")

@@ -85,6 +85,7 @@ func servedAll(t *testing.T, place *harness.Place, service netip.AddrPort, paths
 }
 
 func TestRoutesChooseAmongEndpointsByMetadata(t *testing.T) {
+	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		const each = 40
 		place, service := harness.SameHost(t), harness.Service()
@@ -176,6 +177,7 @@ func requireSubset(t *testing.T, b *harness.Balancer, mode harness.Mode, service
 
 // In a subset of a cluster that hashes the table is that of the subset's endpoints.
 func TestKeysComeToServersOfTheirSubset(t *testing.T) {
+	harness.Beside(t)
 	for _, p := range hashPolicies {
 		t.Run(p.policy, func(t *testing.T) {
 			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
@@ -231,9 +233,11 @@ var drawnSeed = flag.Uint64("drawn.seed", 7, "of the random clusters")
 
 // The clusters and routes that test/balance draws, here with a kernel, and beside Envoy again.
 func TestRandomClustersAreEnvoys(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy runs beside it")
 	for _, d := range drawers {
 		t.Run(d.name, func(t *testing.T) {
+			harness.Beside(t)
 			place := harness.SameHost(t)
 			names := harness.Identities(20)
 			_, addresses := origins(t, place, names...)
@@ -284,6 +288,7 @@ func TestRandomClustersAreEnvoys(t *testing.T) {
 
 // A copy asks for what its request asks for: the criteria of the share that was drawn, if there are shares.
 func TestCopiesGoToTheSubsetOfTheirRequests(t *testing.T) {
+	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		const requests = 20
 		place, service := harness.SameHost(t), harness.Service()

@@ -15,6 +15,7 @@ import (
 // What XLB counts, by path, class, cluster and endpoint, is what clients and endpoints have counted: of requests that come whole and in
 // pieces, of answers in every framing and with every class of status, of endpoints that nobody listens at, and of routes that there are not.
 func TestCountsAddUp(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "it is of XLB's metrics")
 	const clients, requests = 8, 150
 	forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, from, to *harness.Place) {

@@ -55,6 +55,7 @@ func forPlacesAndModes(t *testing.T, test func(t *testing.T, mode harness.Mode, 
 }
 
 func TestConnectionsWithoutHTTPTakeTurns(t *testing.T) {
+	harness.Beside(t)
 	const connections = 90
 	harness.OnlyXLB(t, "each of Envoy's workers takes turns of its own")
 	forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
@@ -87,6 +88,7 @@ func requireNothingOutstanding(t *testing.T, balancer *harness.Balancer) {
 }
 
 func TestConnectionsWithoutHTTPGoByWeight(t *testing.T) {
+	harness.Beside(t)
 	const connections = 2000
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service := harness.SameHost(t), harness.Service()
@@ -107,6 +109,7 @@ func TestConnectionsWithoutHTTPGoByWeight(t *testing.T) {
 
 // A listener whose connections a proxy has to see is served in user space, with the fast path on.
 func TestIdleTimeoutEndsAConnectionWithoutHTTP(t *testing.T) {
+	harness.Beside(t)
 	const timeout = time.Second
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service := harness.SameHost(t), harness.Service()
@@ -141,6 +144,7 @@ func requireEnd(t *testing.T, puppet *harness.Puppet, conn int) {
 }
 
 func TestFurtherConnectAttemptsFindAnotherEndpoint(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy may try one endpoint twice")
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service := harness.SameHost(t), harness.Service()
@@ -156,6 +160,7 @@ func TestFurtherConnectAttemptsFindAnotherEndpoint(t *testing.T) {
 
 // The endpoint's refusal, or Envoy's close, reaches the client.
 func TestConnectionToARefusingEndpointFails(t *testing.T) {
+	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service := harness.SameHost(t), harness.Service()
 		balancer := harness.Start(t, mode, withoutHTTP(service, netip.AddrPortFrom(place.Address, place.FreePort(t))), place)
@@ -172,6 +177,7 @@ func TestConnectionToARefusingEndpointFails(t *testing.T) {
 
 // Connections outlive the configuration that made them; new ones follow the new one.
 func TestReloadMovesNewConnectionsWithoutHTTP(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy drains connections of listeners that change")
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service := harness.SameHost(t), harness.Service()
@@ -193,6 +199,7 @@ func TestReloadMovesNewConnectionsWithoutHTTP(t *testing.T) {
 
 // A socket of one address family cannot go to an address of the other: the daemon goes, and to the others, too, so that all take their turns.
 func TestConnectionsWithoutHTTPToEndpointsOfBothFamilies(t *testing.T) {
+	harness.Beside(t)
 	if _, err := os.Stat("/proc/net/if_inet6"); err != nil {
 		t.Skip("needs a kernel with IPv6")
 	}
@@ -217,6 +224,7 @@ func TestConnectionsWithoutHTTPToEndpointsOfBothFamilies(t *testing.T) {
 
 // Nothing of ours stands between the two ends.
 func TestConnectionWithoutHTTPOutlivesTheDaemon(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy's connections end with it")
 	place, service := harness.SameHost(t), harness.Service()
 	_, addresses := greeters(t, place, "one")

@@ -120,6 +120,7 @@ func mannersOf(t *testing.T, place *harness.Place, identity string) *harness.Man
 
 // Each client program runs against a server directly and through XLB, and must observe the same.
 func TestApplicationsObserveTheSameAsOnADirectConnection(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "a proxy ends connections, and nobody expects less")
 	for _, topology := range topologies {
 		t.Run(topology.name, func(t *testing.T) {
@@ -189,6 +190,7 @@ func requireSame(t *testing.T, direct, through []string, matches func(direct, th
 
 // A server gets its requests and gives its answers in every manner that there is.
 func TestServersCanUseTheirSocketsInEveryManner(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "a proxy ends connections, and nobody expects less")
 	for _, topology := range topologies {
 		t.Run(topology.name, func(t *testing.T) {
@@ -242,6 +244,7 @@ func TestServersCanUseTheirSocketsInEveryManner(t *testing.T) {
 
 // A server whose listening socket asks for completions waits for them before it uses its memory again, and gets them.
 func TestServersThatAskForCompletionsBeforeTheyListenGetThem(t *testing.T) {
+	harness.Beside(t)
 	harness.OnlyXLB(t, "a proxy ends connections")
 	for _, topology := range topologies {
 		t.Run(topology.name, func(t *testing.T) {

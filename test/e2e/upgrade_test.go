@@ -39,6 +39,7 @@ func switching(service, endpoint netip.AddrPort) harness.Config {
 
 // What is expected is Envoy's: XLB_E2E_PEER=envoy asks it.
 func TestProtocolsAreSwitchedAsConfigured(t *testing.T) {
+	harness.Beside(t)
 	request := func(path string, fields ...string) string {
 		return "GET " + path + " HTTP/1.1\r\nHost: e2e.test\r\n" + strings.Join(append(fields, "\r\n"), "\r\n")
 	}
@@ -92,6 +93,7 @@ func TestProtocolsAreSwitchedAsConfigured(t *testing.T) {
 
 // A tunnel lasts until both sides have ended it, and not a moment longer.
 func TestTunnelsEndWhenBothSidesHave(t *testing.T) {
+	harness.Beside(t)
 	const clients, tunnels = 16, 30
 	for _, topology := range topologies {
 		t.Run(topology.name, func(t *testing.T) {

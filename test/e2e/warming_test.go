@@ -90,6 +90,7 @@ func (x *warmingWorld) status(t *testing.T, path string) int {
 // A cluster that changes serves on as it was until the secrets of what it becomes have come, with the endpoints that it has meanwhile; one that is new is not
 // there before. No request is lost.
 func TestClustersWarmUntilTheirSecretsHaveCome(t *testing.T) {
+	harness.Beside(t)
 	forDeliveries(t, func(t *testing.T, d delivery, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		x := newWarmingWorld(t, d, place)
 		b := start(x.bootstrap())
@@ -123,6 +124,7 @@ func TestClustersWarmUntilTheirSecretsHaveCome(t *testing.T) {
 
 // When the time of the secrets is over, or one cannot be used, a cluster is put in force without them.
 func TestClustersDoNotWarmForEver(t *testing.T) {
+	harness.Beside(t)
 	forDeliveries(t, func(t *testing.T, d delivery, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		x := newWarmingWorld(t, d, place)
 		start(x.bootstrap())

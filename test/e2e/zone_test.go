@@ -21,6 +21,7 @@ func nodeFields(locality map[string]any) map[string]any {
 // come from here, and the half of them is for the other zone. When both have failed this cluster's requests are shared among all, and those of a
 // cluster with fail_traffic_on_panic fail, as many as routing_enabled says.
 func TestZoneAwareRoutingFollowsTheHealthOfNodes(t *testing.T) {
+	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		const each = 600
 		place, service := harness.SameHost(t), harness.Service()

@@ -116,11 +116,12 @@ func TestDetachUnderLoad(t *testing.T) {
 						began := time.Now()
 						err := a.tool(command...)
 						t.Logf("%s: %s to %s: %v", h.Name, began.Format(clock), time.Now().Format(clock), err)
-						if err == nil {
+						switch {
+						case err == nil:
 							detached++
-						} else if force {
+						case force:
 							t.Error(err)
-						} else {
+						default:
 							refused++
 						}
 						b.arrive(20)

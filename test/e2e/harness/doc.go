@@ -9,6 +9,8 @@
 // place of XLB, with the same configuration: what passes there shows that the
 // test asks for the right thing.
 //
+// Tests that wait most of the time call Beside, and run side by side.
+//
 // Environment:
 //
 //	XLB_BIN               the binary to test, default bin/xlb of this repository

@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -227,13 +228,25 @@ func (p *Place) Attached(t testing.TB) []string {
 	return p.cgroup.attached(t)
 }
 
-// FreePort returns a TCP port of the place that nobody listens on. It is below those that the kernel gives to connections: it stays free, and
-// no connection to it can meet itself.
+// Ports that FreePort gives are below those that the kernel gives to connections.
+const (
+	firstPort = 10_000
+	portCount = 22_000
+)
+
+// ports counts those that have been looked at, from a random one on: others may test on this machine, too.
+var (
+	ports     atomic.Uint32
+	portsFrom = rand.Uint32N(portCount)
+)
+
+// FreePort returns a TCP port of the place that nobody listens on, and that no other test is given. It is below those that the kernel gives to
+// connections: it stays free, and no connection to it can meet itself.
 func (p *Place) FreePort(t testing.TB) (port uint16) {
 	t.Helper()
 	p.inside(t, func() error {
 		for {
-			port = uint16(10_000 + rand.IntN(22_000))
+			port = uint16(firstPort + (portsFrom+ports.Add(1))%portCount)
 			l, err := net.Listen("tcp", fmt.Sprintf("0.0.0.0:%d", port))
 			if errors.Is(err, syscall.EADDRINUSE) {
 				continue

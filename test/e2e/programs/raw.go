@@ -3,6 +3,7 @@
 package programs
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -15,6 +16,8 @@ import (
 // one of its own.
 type RawSpec struct {
 	Sends []RawSend
+	// Patience is how long an answer may take to begin; 0 is as long as Quiet.
+	Patience time.Duration `json:",omitempty"`
 	// Quiet is how long an answer may pause before it counts as ended.
 	Quiet time.Duration
 	// Concurrency is the number of connections at a time.
@@ -57,7 +60,7 @@ func runRaw(s *stdio) error {
 	for i, send := range spec.Sends {
 		turns <- struct{}{}
 		wg.Go(func() {
-			report.Answers[i] = send.exchange(spec.Quiet)
+			report.Answers[i] = send.exchange(cmp.Or(spec.Patience, spec.Quiet), spec.Quiet)
 			<-turns
 		})
 	}
@@ -65,7 +68,7 @@ func runRaw(s *stdio) error {
 	return s.answer(report)
 }
 
-func (s *RawSend) exchange(quiet time.Duration) RawAnswer {
+func (s *RawSend) exchange(patience, quiet time.Duration) RawAnswer {
 	conn, err := net.Dial("tcp", s.Address)
 	if err != nil {
 		return RawAnswer{Error: err.Error()}
@@ -78,8 +81,9 @@ func (s *RawSend) exchange(quiet time.Duration) RawAnswer {
 	buffer := make([]byte, 16<<10)
 	for {
 		// The connection is open: setting a deadline cannot fail.
-		_ = conn.SetReadDeadline(time.Now().Add(quiet))
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
 		n, err := conn.Read(buffer)
+		patience = quiet
 		answer.Bytes = append(answer.Bytes, buffer[:min(n, maxRawAnswer-len(answer.Bytes))]...)
 		if err != nil {
 			answer.Closed = errors.Is(err, io.EOF) || !errors.Is(err, os.ErrDeadlineExceeded)

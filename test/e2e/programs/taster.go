@@ -212,10 +212,10 @@ func (t *taster) taste(method, token string, sent int64) (int, error) {
 	switch {
 	case got != token:
 		t.odd(Odd{Token: token, Got: got, From: from, Sent: sent})
-		return 0, errOdd
+		return 0, errors.Join(errOdd, err)
 	case err == nil && foreign != "", err != nil && !strings.HasPrefix(token+" ", foreign):
 		t.odd(Odd{Token: token, Got: got, From: from, Sent: sent, Text: foreign[:min(len(foreign), 200)]})
-		return 0, errOdd
+		return 0, errors.Join(errOdd, err)
 	case err != nil:
 		return 0, err
 	}

@@ -3,6 +3,7 @@
 package grammar
 
 import (
+	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -92,7 +93,7 @@ func ReadResponse(raw []byte, method string) (Message, Outcome) {
 		return Message{}, Refused
 	}
 	switch {
-	case m.Status < 200, m.Status == 204, m.Status == 304, method == "HEAD":
+	case m.Status < 200, m.Status == 204, m.Status == 304, method == http.MethodHead:
 		m.End = m.Head
 		return m, Whole
 	case m.Length < 0 && !m.Chunked:
@@ -182,10 +183,10 @@ func (m *Message) address(fields []line, http10 bool) bool {
 		return false
 	}
 	switch {
-	case m.Method == "CONNECT":
+	case m.Method == http.MethodConnect:
 		m.Host = m.Target
 		return hostAlone.MatchString(m.Target)
-	case m.Target[0] == '/', m.Target == "*" && m.Method == "OPTIONS":
+	case m.Target[0] == '/', m.Target == "*" && m.Method == http.MethodOptions:
 		m.Path = m.Target
 		return true
 	}
