@@ -35,7 +35,7 @@ func TestPagesRefuseWhatTheyDoNotUnderstand(t *testing.T) {
 		{"/xlb/explain?url=http://a/&url=http://b/", `parameter "url": given 2 times; give it once`},
 	} {
 		t.Run(tt.target, func(t *testing.T) {
-			if status, body := ask(t, &state{}, "GET", tt.target); status != http.StatusBadRequest || body != tt.want+"\n" {
+			if status, body := ask(t, &state{}, http.MethodGet, tt.target); status != http.StatusBadRequest || body != tt.want+"\n" {
 				t.Errorf("got %d %q, want 400 %q", status, body, tt.want)
 			}
 		})
@@ -46,7 +46,7 @@ func TestPagesTakeTheParametersOfTools(t *testing.T) {
 	for _, target := range []string{
 		"/config_dump?include_eds", "/config_dump?include_eds=true", "/clusters?format=text", "/listeners?format=text", "/stats?format=text&filter=", "/stats?filter=a%20b",
 	} {
-		if status, body := ask(t, &state{}, "GET", target); status != http.StatusOK {
+		if status, body := ask(t, &state{}, http.MethodGet, target); status != http.StatusOK {
 			t.Errorf("%s: %d %s", target, status, body)
 		}
 	}
@@ -92,7 +92,7 @@ func TestPagesRefuseWhatEnvoyRefuses(t *testing.T) {
 			continue
 		}
 		refused++
-		if status, _ := ask(t, &state{}, "GET", target); status < 400 || status >= 500 {
+		if status, _ := ask(t, &state{}, http.MethodGet, target); status < 400 || status >= 500 {
 			t.Errorf("%s: got %d, Envoy answers %d %s", target, status, response.StatusCode, body)
 		}
 	}
