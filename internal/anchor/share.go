@@ -124,10 +124,21 @@ func knock(name string) (fd int, err error) {
 			return -1, errors.Join(os.NewSyscallError("setsockopt", err), unix.Close(fd))
 		}
 	}
-	if unix.Connect(fd, &unix.SockaddrUnix{Name: name}) != nil || !isTrusted(fd) {
+	err = uninterrupted(func() error { return unix.Connect(fd, &unix.SockaddrUnix{Name: name}) })
+	if err != nil || !isTrusted(fd) {
 		return -1, errors.Join(errNobody, unix.Close(fd))
 	}
 	return fd, nil
+}
+
+// uninterrupted makes a system call again that a signal has ended, as one of those by which the Go runtime interrupts goroutines: the kernel does not where a
+// socket has a time limit.
+func uninterrupted(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }
 
 // isTrusted tells whether the other end of a Unix socket belongs to the user that this process runs as, or to root.
@@ -142,7 +153,11 @@ var errNoSockets = errors.New("it has sent something else")
 func receive(conn int) (bound, name int, err error) {
 	var version [1]byte
 	control := make([]byte, unix.CmsgSpace(2*4))
-	n, controlled, flags, _, err := unix.Recvmsg(conn, version[:], control, unix.MSG_CMSG_CLOEXEC)
+	var n, controlled, flags int
+	err = uninterrupted(func() (err error) {
+		n, controlled, flags, _, err = unix.Recvmsg(conn, version[:], control, unix.MSG_CMSG_CLOEXEC)
+		return err
+	})
 	if err != nil {
 		return -1, -1, os.NewSyscallError("recvmsg", err)
 	}

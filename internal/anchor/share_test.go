@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"runtime"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -151,4 +152,32 @@ func TestSocketIsNotTakenFromOtherUsers(t *testing.T) {
 	r := newNamedRig(t, "one")
 	must(t, r.bindAt(address.String()).Listen())
 	r.reach(address.String()).mustAnswer("one")
+}
+
+// The Go runtime interrupts goroutines by signals, at any time.
+func TestSocketIsTakenThroughSignals(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	must(t, err)
+	defer unix.Close(pair[0])
+	wait := unix.NsecToTimeval(int64(patience))
+	must(t, unix.SetsockoptTimeval(pair[0], unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait))
+	thread, received := make(chan int, 1), make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		thread <- unix.Gettid()
+		bound, name, err := receive(pair[0])
+		if err == nil {
+			err = errors.Join(unix.Close(bound), unix.Close(name))
+		}
+		received <- err
+	}()
+	waiting := <-thread
+	for range 20 {
+		must(t, unix.Tgkill(unix.Getpid(), waiting, unix.SIGURG))
+		time.Sleep(time.Millisecond)
+	}
+	must(t, unix.Sendmsg(pair[1], []byte{shareVersion}, unix.UnixRights(pair[1], pair[1]), nil, 0))
+	must(t, next(t, received, "sockets"))
+	must(t, unix.Close(pair[1]))
 }

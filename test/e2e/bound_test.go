@@ -148,8 +148,8 @@ func TestBoundListenerAtATakenPortIsRefused(t *testing.T) {
 func boundLoads(t *testing.T, from *harness.Place, address string) []*harness.Process {
 	t.Helper()
 	var loads []*harness.Process
-	for _, spec := range []programs.LoadSpec{{Connections: 8}, {Connections: 8, Pause: 50 * time.Millisecond}, {Connections: boundShort, OneShot: true}} {
-		spec.Address = address
+	for _, spec := range []programs.LoadSpec{{}, {Pause: 50 * time.Millisecond}, {OneShot: true}} {
+		spec.Address, spec.Connections = address, boundClients
 		loads = append(loads, from.Program(t, programs.LoadProgram, spec))
 	}
 	for _, load := range loads {
@@ -158,7 +158,8 @@ func boundLoads(t *testing.T, from *harness.Place, address string) []*harness.Pr
 	return loads
 }
 
-const boundShort = 8
+// boundClients is how many clients of each kind there are.
+const boundClients = 8
 
 // A second daemon starts beside the first, and the first is stopped: the socket stays, and whoever connects is served.
 func TestBoundListenerIsReplacedUnderLoad(t *testing.T) {
@@ -180,7 +181,7 @@ func TestBoundListenerIsReplacedUnderLoad(t *testing.T) {
 			now := report(t, loads[2]).Served[0]
 			served, left := []string{"old", "new"}[turn%2], []string{"new", "old"}[turn%2]
 			// Those that the old daemon had under way may have been counted late.
-			if now[served]-settled[served] < 90 || now[left]-settled[left] > boundShort {
+			if now[served]-settled[served] < 90 || now[left]-settled[left] > boundClients {
 				t.Errorf("served before and after the end of the old daemon: %v, %v", settled, now)
 			}
 		}
@@ -200,25 +201,28 @@ func TestBoundListenerOutlivesAKilledDaemon(t *testing.T) {
 		place, other := harness.TwoHosts(t)
 		config := harness.OneCluster(everyAddress, place.Origin(t, "one").Address)
 		own := netip.AddrPortFrom(place.Address, boundPort).String()
-		for round := range max(2, *slainRounds) {
+		for range *slainRounds {
 			daemons := []*harness.Balancer{harness.Start(t, mode, config, place), harness.Start(t, mode, config, place)}
 			loads := boundLoads(t, other, own)
 			time.Sleep(rand.N(100 * time.Millisecond))
-			daemons[round%2].Slay(t)
+			victim := rand.IntN(2)
+			daemons[victim].Slay(t)
 			for _, load := range loads {
 				awaitRequests(t, load, 50)
 				var final programs.LoadReport
 				load.Finish(t, &final)
-				if final.Refused > 0 || final.Failed > 8 {
-					t.Errorf("%d of %d requests failed, one of 8 connections each is what may, and %d were refused: %v", final.Failed, final.Total, final.Refused, final.Failures[0])
+				if final.Refused > 0 || final.Failed > boundClients {
+					t.Errorf("%d of %d requests failed, one of %d connections each is what may, and %d were refused: %v",
+						final.Failed, final.Total, boundClients, final.Refused, final.Failures[0])
 				}
 			}
-			if round%4 < 2 {
-				daemons[1-round%2].Slay(t)
+			survivor := daemons[1-victim]
+			if rand.IntN(2) == 0 {
+				survivor.Slay(t)
 				continue
 			}
-			daemons[1-round%2].Terminate(t)
-			if code := daemons[1-round%2].Wait(t, 20*time.Second); code != 0 {
+			survivor.Terminate(t)
+			if code := survivor.Wait(t, 20*time.Second); code != 0 {
 				t.Errorf("exit code: got %d, want 0", code)
 			}
 		}

@@ -55,3 +55,37 @@ func TestKilledDaemonsLeaveNothing(t *testing.T) {
 		}
 	})
 }
+
+// Of two daemons that intercept connections, one is killed: a client loses the request that the daemon had in its hands, and one more if it connects anew before the
+// kernel has cleared away. Then the other serves.
+func TestOneOfTwoDaemonsIsKilled(t *testing.T) {
+	harness.OnlyXLB(t, "Envoy intercepts nobody")
+	const clients = 8
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place, service := harness.SameHost(t), harness.Service()
+		config := harness.OneCluster(service, place.Origin(t, "one").Address)
+		for range *slainRounds {
+			daemons := []*harness.Balancer{harness.Start(t, mode, config, place), harness.Start(t, mode, config, place)}
+			var loads []*harness.Process
+			for _, oneShot := range []bool{false, true} {
+				spec := programs.LoadSpec{Address: service.String(), Connections: clients, OneShot: oneShot}
+				loads = append(loads, place.Program(t, programs.LoadProgram, spec))
+			}
+			for _, load := range loads {
+				awaitRequests(t, load, 50)
+			}
+			time.Sleep(rand.N(100 * time.Millisecond))
+			victim := rand.IntN(2)
+			daemons[victim].Slay(t)
+			for _, load := range loads {
+				awaitRequests(t, load, 50)
+				var final programs.LoadReport
+				load.Finish(t, &final)
+				if final.Failed > 2*clients {
+					t.Errorf("%d of %d requests failed, two of %d clients each are what may: %v", final.Failed, final.Total, clients, final.Failures)
+				}
+			}
+			daemons[1-victim].Slay(t)
+		}
+	})
+}
