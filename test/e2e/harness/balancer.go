@@ -100,12 +100,22 @@ func OnlyXLB(t testing.TB, reason string) {
 	}
 }
 
-var services atomic.Uint32
+// Service addresses lie in 127.80.0.0/14. Each test process has a block of its own there: packages are tested side by side, and two balancers that
+// listen at one address would share its connections.
+const (
+	serviceBlock  = 1 << 10
+	serviceBlocks = 1<<18/serviceBlock - 1
+)
+
+var (
+	services     atomic.Uint32
+	servicesFrom = uint32(os.Getpid()) % serviceBlocks * serviceBlock
+)
 
 // Service returns a service address that no test has used.
 func Service() netip.AddrPort {
-	n := services.Add(1)
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 80, byte(n >> 8), byte(n)}), 8080)
+	n := servicesFrom + services.Add(1)
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 80 + byte(n>>16), byte(n >> 8), byte(n)}), 8080)
 }
 
 // Balancer is a running XLB, or the peer in its place.
