@@ -30,7 +30,8 @@ func (t *Table) Route(r *model.Request) (*Route, maps.Verdict) {
 	if failure := t.scanFields(r); failure != maps.VerdictOk {
 		return nil, failure
 	}
-	if t.cuts(r.Authority) {
+	// What begins with a colon names no host (RFC 9110, section 4.2.1).
+	if r.Authority[0] == ':' || t.cuts(r.Authority) {
 		return nil, maps.HandoverHost
 	}
 	if t.Flags&pathMarks(r.Path) != 0 {

@@ -310,6 +310,7 @@ func TestRequestsTheKernelDoesNotReadAreHandedOver(t *testing.T) {
 		{"host that is ASCII only in lower case", get("\u212a", "/"), "host"},
 		{"host of all kinds of bytes", get("[::1]:80.A-b_~", "/"), "rest"},
 		{"no host", get("", "/"), "host"},
+		{"no host before the port", get(":80", "/"), "host"},
 	} {
 		if got := clusterFor(&table, tt.r); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
