@@ -42,17 +42,23 @@ type verdict struct {
 	Target string `json:"target"`
 	// Measured is the ratio; nil when no round has both figures.
 	Measured *spread `json:"measured"`
-	Met      bool    `json:"met"`
+	// Lossy: a turn of one of the two has lost requests, or has no figures.
+	Lossy bool `json:"lossy,omitempty"`
+	Met   bool `json:"met"`
 }
 
 func (v verdict) String() string {
-	switch {
-	case v.Measured == nil:
+	if v.Measured == nil {
 		return fmt.Sprintf("open: %s: not measured", v.Target)
-	case v.Met:
-		return fmt.Sprintf("met: %s: measured %.3f (%.3f-%.3f)", v.Target, v.Measured.Median, v.Measured.Min, v.Measured.Max)
 	}
-	return fmt.Sprintf("missed: %s: measured %.3f (%.3f-%.3f)", v.Target, v.Measured.Median, v.Measured.Min, v.Measured.Max)
+	outcome, why := "met", ""
+	if !v.Met {
+		outcome = "missed"
+	}
+	if v.Lossy {
+		why = "; a turn lost requests"
+	}
+	return fmt.Sprintf("%s: %s: measured %.3f (%.3f-%.3f)%s", outcome, v.Target, v.Measured.Median, v.Measured.Min, v.Measured.Max, why)
 }
 
 // judge compares each group with its targets. A figure taken while requests were lost proves nothing, and meets none.
@@ -78,7 +84,8 @@ func (g group) judge(t target) verdict {
 		return v
 	}
 	v.Measured = &have
-	v.Met = t.holds(have.Median) && !g.failed[HEELS] && !g.failed[t.to]
+	v.Lossy = g.failed[HEELS] || g.failed[t.to]
+	v.Met = t.holds(have.Median) && !v.Lossy
 	return v
 }
 
