@@ -92,7 +92,8 @@ func TestPortsMayBeUsedAgainByWayOfTheBalancer(t *testing.T) {
 	}
 }
 
-// Programs that go under load, with or without regard to connections, break no more than those that depend on them.
+// Programs that go under load, with or without regard to connections, break no more than those that depend on them. Resets and the times of starts are told
+// because a few of 100,000 connections do break where balancers encapsulate, which is not understood.
 func TestDetachUnderLoad(t *testing.T) {
 	atLength(t)
 	for _, w := range []way{masquerading, encapsulating, confirmingPort} {
@@ -125,7 +126,9 @@ func TestDetachUnderLoad(t *testing.T) {
 							refused++
 						}
 						b.arrive(20)
+						began = time.Now()
 						a.start()
+						t.Logf("%s: started from %s to %s", h.Name, began.Format(clock), time.Now().Format(clock))
 					}
 				}
 				r := l.finish()
@@ -133,6 +136,8 @@ func TestDetachUnderLoad(t *testing.T) {
 					t.Logf("%s: %s", e.At.Format(clock), e.What)
 				}
 				t.Logf("%d times detached, %d times refused; %d connections, errors %v", detached, refused, r.Connections, r.Kinds)
+				seen := b.resets()
+				t.Logf("resets: %d late ones, %d others: %v", seen.Late, seen.Harmful, seen.First)
 				allowed := int64(0)
 				if force {
 					allowed = int64(detached * o.Concurrency)
