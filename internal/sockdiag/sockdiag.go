@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package sockdiag asks the kernel about TCP sockets of this network namespace, those of other processes as well (sock_diag(7)).
+// It asks for one socket by its ends, where netlink.SocketGet() has the kernel walk through all of them, for each client that leaves.
 package sockdiag
 
 import (

@@ -3,15 +3,15 @@
 package sockdiag
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-const patience = 5 * time.Second
+	"github.com/xlb-project/xlb/test/await"
+)
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -47,16 +47,14 @@ func connect(t *testing.T, l net.Listener) (client, server *net.TCPConn) {
 
 func mustBe(t *testing.T, local, remote netip.AddrPort, want Holder) {
 	t.Helper()
-	var got Holder
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		var err error
-		got, err = HolderOf(local, remote)
+	await.Quiet(t, func() string {
+		got, err := HolderOf(local, remote)
 		must(t, err)
-		if got == want {
-			return
+		if got != want {
+			return fmt.Sprintf("holder: got %d, want %d", got, want)
 		}
-	}
-	t.Fatalf("holder: got %d, want %d", got, want)
+		return ""
+	})
 }
 
 func TestHolderOfASocket(t *testing.T) {
@@ -100,15 +98,14 @@ func TestHandshakesAreThoseUnderWay(t *testing.T) {
 		at := addressOf(l.Addr())
 		count := func(want int) {
 			t.Helper()
-			var n int
-			for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-				if n, err = Handshakes(at); err != nil || n == want {
-					break
+			await.Quiet(t, func() string {
+				n, err := Handshakes(at)
+				must(t, err)
+				if n != want {
+					return fmt.Sprintf("handshakes: got %d, want %d", n, want)
 				}
-			}
-			if err != nil || n != want {
-				t.Fatalf("handshakes: got %d, %v, want %d", n, err, want)
-			}
+				return ""
+			})
 		}
 		connect(t, l)
 		count(0)
