@@ -136,6 +136,8 @@ func (p *Pool) wantLocked(want *Endpoint) (e *endpoint, isNew bool) {
 	e.Endpoint = *want
 	if isNew = e.gone; isNew {
 		e.gone = false
+		// It was tried no more. Where nobody needs an i-sock of it yet, the next request tries it.
+		p.upLocked(e)
 		p.wanted++
 		delete(p.leaving, want.Index)
 	}

@@ -48,18 +48,17 @@ func (p *Pool) open(e *endpoint, to Endpoint, slot uint32) {
 	e.backoff = 0
 	s.opened = time.Now()
 	p.isocks[slot] = s
-	shared := &p.cfg.Shared.Endpoints[to.Index]
-	if atomic.LoadUint32(&shared.Flags)&uint32(maps.EndpointDown) != 0 {
-		atomic.AndUint32(&shared.Flags, ^uint32(maps.EndpointDown))
+	if p.upLocked(e) {
 		p.cfg.Logger.Info("endpoint is back", "endpoint", to.Address)
 	}
-	if e.gone || p.ctx.Err() != nil {
+	if e.gone || p.ctx.Err() != nil || e.Draining && e.open > e.target {
 		p.cfg.Shared.Exchange(slot, maps.SlotConnecting, maps.SlotBroken)
+		s.unwanted = true
 		p.closeLocked(s)
 		return
 	}
 	p.serveLocked(s)
-	atomic.StoreUint32(&shared.Want, 0)
+	atomic.StoreUint32(&p.cfg.Shared.Endpoints[to.Index].Want, 0)
 	p.fillLocked(e)
 }
 
@@ -172,6 +171,16 @@ func (p *Pool) refusedLocked(e *endpoint, err error) {
 	}
 }
 
+// downLocked reports whether an endpoint is out of service.
+func (p *Pool) downLocked(e *endpoint) bool {
+	return atomic.LoadUint32(&p.cfg.Shared.Endpoints[e.Index].Flags)&uint32(maps.EndpointDown) != 0
+}
+
+// upLocked puts an endpoint in service, and reports whether it was out of it.
+func (p *Pool) upLocked(e *endpoint) bool {
+	return atomic.AndUint32(&p.cfg.Shared.Endpoints[e.Index].Flags, ^uint32(maps.EndpointDown))&uint32(maps.EndpointDown) != 0
+}
+
 // retry probes with one connection; when it opens, the others follow.
 func (p *Pool) retry(e *endpoint) {
 	p.mu.Lock()
@@ -180,7 +189,8 @@ func (p *Pool) retry(e *endpoint) {
 	if p.ctx.Err() != nil || e.gone || e.dialing > 0 {
 		return
 	}
-	if e.open >= e.target {
+	// One that is out of service is tried until it is back, though nobody needs an i-sock of it: no request would ever ask for one.
+	if e.open >= e.target && !p.downLocked(e) {
 		e.backoff = 0
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/test/await"
@@ -81,6 +82,102 @@ func TestEndpointThatComesBackWhileItIsAvoidedIsTriedAgain(t *testing.T) {
 	await.Quiet(t, func() string {
 		if r.count(ours, maps.SlotReady) == 0 {
 			return "an endpoint that has come back has no i-sock"
+		}
+		return ""
+	})
+}
+
+// A server that ends closes the i-socks that have served and those that have not, which are spared it; the connect in the place of one that has is
+// refused when none is left.
+func TestEndpointOutOfServiceIsTriedAgainAlthoughNobodyNeedsIt(t *testing.T) {
+	t.Parallel()
+	var refuse atomic.Bool
+	ended := make(chan struct{})
+	r := newRig(t, setup{initial: 2, connecting: func() error {
+		if refuse.Load() {
+			<-ended
+		}
+		return refusal(&refuse)()
+	}})
+	s := r.start(2)
+	used := r.lease(request{cookie: 7})
+	usedConn := r.connOf(s, used)
+	r.p.mu.Lock()
+	for _, i := range r.p.isocks {
+		i.opened = time.Now().Add(-atOnce)
+	}
+	r.p.mu.Unlock()
+	r.shared.ResponseDone(used)
+	refuse.Store(true)
+	must(t, usedConn.Close())
+	r.awaitView(func(open, dialing int) bool { return open == 1 && dialing == 1 })
+	for _, c := range s.conns() {
+		_ = c.Close() // one of them twice
+	}
+	r.awaitView(func(open, _ int) bool { return open == 0 })
+	close(ended)
+	await.Quiet(t, func() string {
+		if !r.down(ours) {
+			return "an endpoint that refuses connections is in service"
+		}
+		return ""
+	})
+	refuse.Store(false)
+	await.Quiet(t, func() string {
+		if r.down(ours) {
+			return "an endpoint that has come back is out of service"
+		}
+		return ""
+	})
+}
+
+// Nobody asks it, and yet it must not stay out of service: where it is the only one, a request takes it.
+func TestDrainingEndpointThatHasComeBackKeepsNoISock(t *testing.T) {
+	t.Parallel()
+	var refuse atomic.Bool
+	refuse.Store(true)
+	r := newRig(t, setup{connecting: refusal(&refuse)})
+	s := newServer(t)
+	e := s.endpoint(ours)
+	r.set(e)
+	await.Quiet(t, func() string {
+		if !r.down(ours) {
+			return "an endpoint that refuses connections is in service"
+		}
+		return ""
+	})
+	e.Draining = true
+	r.p.SetEndpoints([]Endpoint{e})
+	refuse.Store(false)
+	for _, c := range s.await(1) {
+		mustEnd(t, c)
+	}
+	if r.down(ours) {
+		t.Error("an endpoint that has come back is out of service")
+	}
+}
+
+func TestEndpointThatComesBackIsInService(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	s := r.start(1)
+	// So it is known while it is gone.
+	slot := r.lease(request{cookie: 7})
+	r.set()
+	atomic.OrUint32(&r.shared.Endpoints[ours].Flags, uint32(maps.EndpointDown))
+	r.set(s.endpoint(ours))
+	if r.down(ours) {
+		t.Error("the endpoint is out of service")
+	}
+	r.shared.ResponseDone(slot)
+}
+
+// awaitView waits for the pool's own view of the endpoint.
+func (r *rig) awaitView(ok func(open, dialing int) bool) {
+	r.t.Helper()
+	await.Quiet(r.t, func() string {
+		if open, dialing, _, _ := r.view(ours); !ok(open, dialing) {
+			return fmt.Sprintf("i-socks: %d open, %d are being opened", open, dialing)
 		}
 		return ""
 	})
