@@ -348,7 +348,7 @@ func (p *Pool) LeaseOf(cookie uint64) (l maps.Lease, ok bool) {
 	return l, ok
 }
 
-// beat ends overdue leases, frees slots whose events were lost, and closes i-socks that nobody needs. It returns when to do so again.
+// beat ends overdue leases, frees slots whose events were lost, opens i-socks whose were, and closes i-socks that nobody needs. It returns when to do so again.
 func (p *Pool) beat(time.Time) time.Duration {
 	next := p.sweep(uint64(maps.Now()))
 	p.mu.Lock()
@@ -383,6 +383,7 @@ func (p *Pool) sweep(now uint64) (next time.Duration) {
 		return next
 	}
 	at := time.Now()
+	p.heedLocked(at)
 	for _, e := range p.live {
 		next = min(next, p.sweepEndpointLocked(e, at, now), e.pace(p.cfg.Initial))
 		p.shrinkLocked(e, now)

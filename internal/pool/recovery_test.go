@@ -344,3 +344,14 @@ func TestClientOfABrokenLeaseIsToldWhoeverFindsItFirst(t *testing.T) {
 		})
 	}
 }
+
+// A program asks once, until it is heard.
+func TestEndpointWhoseCallForISocksIsLostGetsThem(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{eager: -1})
+	r.set(newServer(t).endpoint(ours))
+	shared := &r.shared.Endpoints[ours]
+	atomic.StoreUint32(&shared.Missed, 1)
+	atomic.StoreUint32(&shared.Want, 1)
+	r.awaitIdle(ours, 1)
+}
