@@ -355,3 +355,50 @@ func TestEndpointWhoseCallForISocksIsLostGetsThem(t *testing.T) {
 	atomic.StoreUint32(&shared.Want, 1)
 	r.awaitIdle(ours, 1)
 }
+
+func TestRetryKeepsToTheConnectionsOfTheCluster(t *testing.T) {
+	t.Parallel()
+	var refuse atomic.Bool
+	r := newRig(t, setup{connecting: refusal(&refuse)})
+	s := newServer(t)
+	ofTwo := func(index uint32) Endpoint {
+		e := s.endpoint(index)
+		e.Cluster, e.MaxConnections = "two", 2
+		return e
+	}
+	r.set(ofTwo(ours))
+	r.awaitIdle(ours, 1)
+	refuse.Store(true)
+	r.runOut(ours)
+	e, free := r.stopRetry(ours)
+	r.p.mu.Lock()
+	r.p.free = free
+	r.p.mu.Unlock()
+	refuse.Store(false)
+	r.p.SetEndpoints([]Endpoint{ofTwo(ours), ofTwo(1)})
+	r.awaitIdle(1, 1)
+	r.p.retry(e)
+	if open, dialing, _, _ := r.view(ours); open+dialing != 1 {
+		t.Errorf("i-socks of the endpoint: got %d and %d being opened, want 1", open, dialing)
+	}
+	// It is not avoided either: there is room again.
+	r.set(ofTwo(ours))
+	r.runOut(ours)
+	r.awaitIdle(ours, 2)
+}
+
+// stopRetry stops an endpoint's next attempt, and takes the free slots away.
+func (r *rig) stopRetry(index uint32) (e *endpoint, free []uint32) {
+	r.t.Helper()
+	await.Quiet(r.t, func() string {
+		r.p.mu.Lock()
+		defer r.p.mu.Unlock()
+		e = r.p.endpoints[index]
+		if e.retry == nil || !e.retry.Stop() {
+			return "the endpoint does not wait for its next attempt"
+		}
+		free, r.p.free = r.p.free, nil
+		return ""
+	})
+	return e, free
+}
