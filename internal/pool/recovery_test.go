@@ -402,3 +402,36 @@ func (r *rig) stopRetry(index uint32) (e *endpoint, free []uint32) {
 	})
 	return e, free
 }
+
+// Few in each stack, and yet all there are.
+func TestSlotsOfClosedISocksAreFreedWhereNoneIsLeft(t *testing.T) {
+	t.Parallel()
+	const slots = 6
+	r := newRig(t, setup{slots: slots, shrinkAfter: time.Hour})
+	s := r.start(1)
+	for _, want := range []int{2, 4, slots} {
+		r.runOut(ours)
+		r.awaitIdle(ours, want)
+	}
+	r.p.mu.Lock()
+	for _, i := range r.p.isocks {
+		i.opened = time.Now().Add(-atOnce)
+	}
+	r.p.mu.Unlock()
+	last := r.connOf(s, uint32(r.shared.Endpoints[ours].Idle)-1)
+	for _, c := range s.await(slots) {
+		if c != last {
+			must(t, c.Close())
+		}
+	}
+	r.awaitIdle(ours, 1)
+	other := newServer(t)
+	r.set(s.endpoint(ours), other.endpoint(1))
+	await.Quiet(t, func() string {
+		r.runOut(1)
+		if r.count(1, maps.SlotReady) == 0 {
+			return fmt.Sprintf("no i-sock of the other endpoint; slots of closed ones: %v", r.closed())
+		}
+		return ""
+	})
+}
