@@ -66,19 +66,21 @@ func (s *isock) resetIfUnread() {
 
 func (p *Pool) rearmLocked(s *isock) {
 	if err := p.poller.Rearm(s.fd); err != nil {
-		p.cfg.Shared.Break(s.slot)
-		p.closeLocked(s)
+		p.lostLocked(s, Reset)
 	}
 }
 
 // lostLocked ends a lease without its response and has the client told.
 func (p *Pool) lostLocked(s *isock, why Failure) {
-	was, ok := p.cfg.Shared.Break(s.slot)
-	if !ok || was != maps.SlotLeased {
+	switch was, ok := p.cfg.Shared.Break(s.slot); {
+	case !ok:
+		// A program has broken it meanwhile.
+		p.endLocked(s)
+	case was != maps.SlotLeased:
 		p.closeLocked(s)
-		return
+	default:
+		p.tellLocked(s, why)
 	}
-	p.tellLocked(s, why)
 }
 
 // endLocked closes the i-sock of a BROKEN slot, once its client has been told if one waits.

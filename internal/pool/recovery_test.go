@@ -435,3 +435,29 @@ func TestSlotsOfClosedISocksAreFreedWhereNoneIsLeft(t *testing.T) {
 		return ""
 	})
 }
+
+// The look at the slot, and what follows from it, are not one step.
+func TestClientOfALeaseThatBreaksMeanwhileIsTold(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	r.start(1)
+	slot := r.lease(request{cookie: 7, moved: 1})
+	r.p.mu.Lock()
+	r.breakSlot(slot, true)
+	r.p.lostLocked(r.p.isocks[slot], Timeout)
+	r.p.mu.Unlock()
+	r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset, Begun: true})
+}
+
+func TestClientOfAnISockThatCannotBeWatchedAnyMoreIsTold(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	r.start(1)
+	slot := r.lease(request{cookie: 7, moved: 1})
+	r.p.mu.Lock()
+	s := r.p.isocks[slot]
+	r.p.poller.Forget(s.fd)
+	r.p.rearmLocked(s)
+	r.p.mu.Unlock()
+	r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset, Begun: true})
+}
