@@ -10,13 +10,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/xlb-project/xlb/bench/heels"
+	"github.com/xlb-project/xlb/bench/machine"
+	"github.com/xlb-project/xlb/bench/tools"
 	"github.com/xlb-project/xlb/test/heels/traffic"
 )
 
 // newHEELSCommand measures HEELS; it has a network, loads and paths of its own.
 func newHEELSCommand() *cobra.Command {
 	var o heels.Options
-	var t tools
+	var t tools.Tools
 	var out string
 	var check bool
 	cmd := &cobra.Command{
@@ -35,7 +37,7 @@ func newHEELSCommand() *cobra.Command {
 			if err := findPrograms(&o, t); err != nil {
 				return err
 			}
-			o.Describe = func(sysctl func(string) (string, error)) fmt.Stringer { return describeMachine(sysctl, t) }
+			o.Describe = func(sysctl func(string) (string, error)) fmt.Stringer { return machine.Describe(sysctl, t) }
 			report, err := heels.Run(cmd.Context(), o, cmd.ErrOrStderr())
 			if err != nil {
 				return err
@@ -61,24 +63,24 @@ func newHEELSCommand() *cobra.Command {
 	flags.DurationVar(&o.Warmup, "warmup", time.Second, "load before each measurement, or 0")
 	flags.StringSliceVar(&o.Cases, "case", nil, "what is measured: "+strings.Join(heels.Cases(), ", ")+"; default: all")
 	flags.StringSliceVar(&o.Balancers, "balancer", nil, "with which balancers: "+strings.Join(heels.Balancers(), ", ")+"; default: all")
-	flags.StringVar(&t.xlb, "xlb", "bin/xlb", "path of the xlb binary")
+	flags.StringVar(&t.XLB, "xlb", "bin/xlb", "path of the xlb binary")
 	flags.StringVar(&out, "out", "bench/results/tmp/heels", "directory for results.json, results.md and plots")
 	flags.BoolVar(&check, "check", false, "exit with code 1 when a target of what was measured is missed")
 	return cmd
 }
 
 // findPrograms finds what a run needs.
-func findPrograms(o *heels.Options, t tools) (err error) {
-	if o.XLB, err = t.find("xlb"); err != nil {
+func findPrograms(o *heels.Options, t tools.Tools) (err error) {
+	if o.XLB, err = t.Find("xlb"); err != nil {
 		return err
 	}
 	if !o.NeedsHTTP() {
 		return nil
 	}
-	if o.NGINX, err = t.find("nginx"); err != nil {
+	if o.NGINX, err = t.Find("nginx"); err != nil {
 		return err
 	}
-	o.Wrk, err = t.find("wrk")
+	o.Wrk, err = t.Find("wrk")
 	return err
 }
 

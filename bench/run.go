@@ -9,26 +9,34 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/xlb-project/xlb/bench/bed"
+	"github.com/xlb-project/xlb/bench/cases"
+	"github.com/xlb-project/xlb/bench/figures"
 	"github.com/xlb-project/xlb/bench/lab"
+	"github.com/xlb-project/xlb/bench/machine"
+	"github.com/xlb-project/xlb/bench/peers"
+	"github.com/xlb-project/xlb/bench/report"
+	"github.com/xlb-project/xlb/bench/tools"
 )
 
 // bench is a run in progress.
 type bench struct {
-	options  options
-	tools    tools
-	peers    []peer
+	options  cases.Options
+	tools    tools.Tools
+	peers    []peers.Peer
 	progress io.Writer
-	report   report
+	report   report.Report
 }
 
 // run measures everything the options ask for. What was measured before an
 // error or the end of ctx is in the report.
-func run(ctx context.Context, o options, progress io.Writer) (report, error) {
-	b := &bench{options: o, tools: tools{xlb: o.XLB}, progress: progress}
-	b.report = report{Started: time.Now(), Options: o}
-	chosen, skipped, err := b.tools.choosePeers(o.Peers)
+func run(ctx context.Context, o cases.Options, progress io.Writer) (report.Report, error) {
+	b := &bench{options: o, tools: tools.Tools{XLB: o.XLB}, progress: progress}
+	b.report = report.Report{Started: time.Now(), Options: o}
+	chosen, skipped, err := peers.Choose(b.tools, o.Peers)
 	if err != nil {
 		return b.report, err
 	}
@@ -39,13 +47,12 @@ func run(ctx context.Context, o options, progress io.Writer) (report, error) {
 	for name, reason := range skipped {
 		fmt.Fprintf(progress, "peer %s is left out: %s\n", name, reason)
 	}
-	for _, topology := range o.topologies() {
+	for _, topology := range o.Topologies() {
 		if err = b.topology(ctx, topology); err != nil {
 			break
 		}
 	}
-	b.report.Summary = summarise(b.report.Measurements)
-	b.report.Targets = judge(b.report.Summary, projectTargets)
+	b.report.Conclude()
 	return b.report, err
 }
 
@@ -53,7 +60,7 @@ func run(ctx context.Context, o options, progress io.Writer) (report, error) {
 func (b *bench) needed() error {
 	var missing error
 	for _, tool := range []string{"nginx", "wrk", "ip"} {
-		_, err := b.tools.find(tool)
+		_, err := b.tools.Find(tool)
 		missing = errors.Join(missing, err)
 	}
 	return missing
@@ -61,12 +68,12 @@ func (b *bench) needed() error {
 
 // topology measures the loads that share endpoints, and then the others.
 func (b *bench) topology(ctx context.Context, topology lab.Topology) error {
-	byEndpoint := map[kind][]load{}
-	for _, l := range b.options.loads() {
-		if !l.runsIn(topology) {
+	byEndpoint := map[cases.Kind][]cases.Load{}
+	for _, l := range b.options.Loads() {
+		if !l.RunsIn(topology) {
 			continue
 		}
-		byEndpoint[l.endpoints()] = append(byEndpoint[l.endpoints()], l)
+		byEndpoint[l.Endpoints()] = append(byEndpoint[l.Endpoints()], l)
 	}
 	for _, endpoints := range slices.Sorted(maps.Keys(byEndpoint)) {
 		if err := b.loads(ctx, topology, byEndpoint[endpoints], endpoints); err != nil {
@@ -76,41 +83,29 @@ func (b *bench) topology(ctx context.Context, topology lab.Topology) error {
 	return nil
 }
 
-func (b *bench) loads(ctx context.Context, topology lab.Topology, loads []load, endpoints kind) (err error) {
-	bed, err := newBed(ctx, topology, b.tools, b.options.Body, endpoints)
+func (b *bench) loads(ctx context.Context, topology lab.Topology, loads []cases.Load, endpoints cases.Kind) (err error) {
+	on, err := bed.New(ctx, topology, b.tools, b.options.Body, endpoints)
 	if err != nil {
 		return fmt.Errorf("topology %s: %w", topology, err)
 	}
-	defer func() { err = errors.Join(err, bed.close()) }()
-	b.report.Machine = describeMachine(bed.lab.Sysctl, b.tools)
-	b.report.Machine.addApps(loads)
-	for _, group := range compared(loads) {
-		if err := b.rounds(ctx, bed, topology, group); err != nil {
+	defer func() { err = errors.Join(err, on.Close()) }()
+	b.report.Machine = machine.Describe(on.Lab.Sysctl, b.tools)
+	if slices.ContainsFunc(loads, cases.Load.IsApp) {
+		b.report.Machine.AddApps()
+	}
+	for _, group := range cases.Compared(loads) {
+		if err := b.rounds(ctx, on, topology, group); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// compared puts loads together whose figures are compared with each other.
-func compared(loads []load) [][]load {
-	var groups [][]load
-	for _, l := range loads {
-		n := len(groups)
-		if n > 0 && (l.Case == caseRoutes && groups[n-1][0].RouteKind == l.RouteKind || l.comparedWith(groups[n-1][0])) {
-			groups[n-1] = append(groups[n-1], l)
-			continue
-		}
-		groups = append(groups, []load{l})
-	}
-	return groups
-}
-
 // rounds lets the peers take turns under loads that are compared with each other.
-func (b *bench) rounds(ctx context.Context, bed *bed, topology lab.Topology, loads []load) error {
+func (b *bench) rounds(ctx context.Context, on *bed.Bed, topology lab.Topology, loads []cases.Load) error {
 	for round := range b.options.Rounds {
 		for _, l := range loads {
-			if err := b.round(ctx, bed, topology, l, round+1); err != nil {
+			if err := b.round(ctx, on, topology, l, round+1); err != nil {
 				return err
 			}
 		}
@@ -119,12 +114,12 @@ func (b *bench) rounds(ctx context.Context, bed *bed, topology lab.Topology, loa
 }
 
 // round gives each peer its turn.
-func (b *bench) round(ctx context.Context, bed *bed, topology lab.Topology, l load, round int) error {
+func (b *bench) round(ctx context.Context, on *bed.Bed, topology lab.Topology, l cases.Load, round int) error {
 	for _, p := range b.peers {
-		if !p.takesPart(l) {
+		if !p.TakesPart(l) {
 			continue
 		}
-		m := bed.turn(ctx, p, l, b.options)
+		m := on.Turn(ctx, p, l, b.options)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -135,36 +130,28 @@ func (b *bench) round(ctx context.Context, bed *bed, topology lab.Topology, l lo
 	return nil
 }
 
-// takesPart reports whether a peer is measured under a load.
-func (p peer) takesPart(l load) bool {
-	if p.name == peerSpread {
-		return l.spreads()
-	}
-	if l.isScaled() {
-		return p.takesPartScaled(l)
-	}
-	switch l.Case {
-	case caseBookstore, caseBank:
-		return p.servesApps()
-	case caseRoutes:
-		return p.knowsRoutes()
-	case caseLeast:
-		return p.balancesLeast()
-	}
-	return p.name != peerSidecars && !p.isFilter()
-}
-
-// spreads reports whether it matters under a load which endpoint a connection goes to, and any would do.
-func (l load) spreads() bool {
-	return slices.Contains([]string{caseKeepalive, caseShort, caseSetup, caseConnections, caseSizes, caseRate}, l.Case)
-}
-
 // tell writes a line of progress.
-func (b *bench) tell(m measurement) {
-	fmt.Fprintf(b.progress, "%s host, %s, round %d/%d, %-8s", m.Topology, m.load, m.Round, b.options.Rounds, m.Peer)
+func (b *bench) tell(m figures.Measurement) {
+	fmt.Fprintf(b.progress, "%s host, %s, round %d/%d, %-8s", m.Topology, m.Load, m.Round, b.options.Rounds, m.Peer)
 	if m.Failure != "" {
 		fmt.Fprintf(b.progress, " failed: %s\n", m.Failure)
 		return
 	}
-	fmt.Fprintf(b.progress, " %8.0f req/s  p50 %6.0f us  p99 %7.0f us  %d errors%s%s\n", m.Rate, m.P50, m.P99, m.Errors, m.firstError(), m.refusedChange())
+	fmt.Fprintf(b.progress, " %8.0f req/s  p50 %6.0f us  p99 %7.0f us  %d errors%s%s\n", m.Rate, m.P50, m.P99, m.Errors, firstError(m), refusedChange(m))
+}
+
+// firstError quotes one for the line of progress; empty: there was none, or nobody knows.
+func firstError(m figures.Measurement) string {
+	if m.FirstError == "" {
+		return ""
+	}
+	return ", the first: " + m.FirstError
+}
+
+// refusedChange quotes a refusal for the line of progress; empty: there was none.
+func refusedChange(m figures.Measurement) string {
+	if m.Changes == nil || m.Changes.Refused == "" {
+		return ""
+	}
+	return "; refused: " + strings.TrimSpace(m.Changes.Refused)
 }

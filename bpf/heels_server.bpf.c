@@ -63,6 +63,12 @@ struct syn_scan {
 	__u32 is_stamped;
 };
 
+/* NULL when there is none. */
+static __always_inline const __u32 *syn_stamp(const struct syn_scan *s)
+{
+	return s->is_stamped ? &s->stamp : 0;
+}
+
 /* More than there can be, so that an option which begins at the end can be read. */
 struct syn_options {
 	__u8 bytes[TCP_OPTIONS_MAX + HEELS_SYN_LENGTH];
@@ -200,20 +206,6 @@ static __always_inline __u32 syn_number(struct __sk_buff *skb, __u32 l4)
 	return bpf_ntohl(seq);
 }
 
-/* Whether a TIME_WAIT makes way for a SYN, as tcp_timewait_state_process() decides. If it does not, it refuses the SYN by an acknowledgement, for which any TCP sends a
- * reset that ends the TIME_WAIT; but the client's would go to the VIP.
- */
-static __always_inline int makes_way(struct bpf_sock *sk, __u32 seq, const struct syn_scan *s)
-{
-	const struct tcp_timewait_sock *tw = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_timewait_sock));
-	int is_stamped = s->is_stamped && tw->tw_ts_recent_stamp;
-	__s32 later = s->stamp - tw->tw_ts_recent;
-
-	if (tw->tw_sk.tw_substate != BPF_TCP_TIME_WAIT || (is_stamped && later < 0))
-		return 0;
-	return (is_stamped && later > 0) || heels_after(seq, tw->tw_sk.__tw_common.skc_tw_rcv_nxt);
-}
-
 /* Whether the SYN is the one that this connection began with: it was sent again, and one of the two came late. As in any TCP it belongs to the
  * connection. Left to the balancer it would begin another, which nobody wants, and which a reset ends.
  */
@@ -256,7 +248,7 @@ static __always_inline enum heels_verdict decide_socket(struct __sk_buff *skb, c
 		full = bpf_sk_fullsock(sk);
 		verdict = full && bpf_sk_storage_get(&heels_listeners, full, 0, 0) ? HEELS_OK : HEELS_DECLINE_LISTENER;
 	} else if (sk->state == BPF_TCP_TIME_WAIT) {
-		if (is_same_vip(o, v) && makes_way(sk, syn_number(skb, p->l4), s))
+		if (is_same_vip(o, v) && heels_makes_way(sk, syn_number(skb, p->l4), syn_stamp(s)))
 			verdict = HEELS_OK;
 	} else if (is_own_syn(skb, p->l4, sk, &vip)) {
 		verdict = HEELS_OK;
@@ -288,7 +280,7 @@ static __always_inline enum heels_verdict decide(struct __sk_buff *skb, const st
 		return HEELS_DECLINE_TAG;
 	if (confirm_is_held(p, v, o))
 		return HEELS_DECLINE_COLLISION;
-	return v->confirm ? confirm_decide(skb, p, o, v) : decide_socket(skb, p, s, v);
+	return v->confirm ? confirm_decide(skb, p, o, v, syn_stamp(s)) : decide_socket(skb, p, s, v);
 }
 
 /* Marks the option as committed to, so that sock_ops can tell it from one that came past us. */

@@ -79,7 +79,7 @@ static __always_inline enum heels_verdict decide_socket6(struct __sk_buff *skb, 
 		full = bpf_sk_fullsock(sk);
 		verdict = full && bpf_sk_storage_get(&heels_listeners, full, 0, 0) ? HEELS_OK : HEELS_DECLINE_LISTENER;
 	} else if (sk->state == BPF_TCP_TIME_WAIT) {
-		if (is_same_vip6(s, v) && makes_way(sk, syn_number(skb, s->p->l4), s->scan))
+		if (is_same_vip6(s, v) && heels_makes_way(sk, syn_number(skb, s->p->l4), syn_stamp(s->scan)))
 			verdict = HEELS_OK;
 	} else if (is_own_syn(skb, s->p->l4, sk, &s->vip)) {
 		verdict = HEELS_OK;

@@ -331,14 +331,7 @@ func TestGoneTellsHalfClosedClientsFromThoseThatHaveLeft(t *testing.T) {
 			}})
 			leave := sync.OnceFunc(func() { close(left) })
 			t.Cleanup(leave)
-			var c *client
-			if tt.bound {
-				b, address := r.bind(BoundTo{Listener: testListener})
-				must(t, b.Listen())
-				c = r.reach(address)
-			} else {
-				c = r.dial()
-			}
+			c := r.dialOr(tt.bound)
 			c.send("hello")
 			next(t, served, "session")
 			must(t, tt.leave(c))
@@ -589,4 +582,54 @@ func TestTroubleWithAcceptIsLoggedOnceASecond(t *testing.T) {
 	if got := strings.Count(log.String(), "accept connection"); got < 1 || got > 2 {
 		t.Errorf("lines in the log: got %d, want 1:\n%s", got, log.String())
 	}
+}
+
+// What nobody reads closes the window, and the client's end waits behind it.
+func TestClientThatLeavesBehindUnreadBytesDoesNotStay(t *testing.T) {
+	tests := []struct {
+		name         string
+		slowPathOnly bool
+		bound        bool
+	}{
+		{"intercepted", false, false},
+		{"slow path only", true, false},
+		{"at a bound socket", false, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			served, left, stays := make(chan struct{}), make(chan struct{}), make(chan [2]bool, 1)
+			r := newRig(t, setup{slowPathOnly: tt.slowPathOnly, serve: func(_ context.Context, _ net.Conn, s Session) Result {
+				before := s.Stays()
+				close(served)
+				<-left
+				stays <- [2]bool{before, s.Stays()}
+				return Result{}
+			}})
+			leave := sync.OnceFunc(func() { close(left) })
+			t.Cleanup(leave)
+			c := r.dialOr(tt.bound)
+			must(t, c.SetWriteDeadline(time.Now().Add(tooEarly)))
+			if _, err := c.Write(make([]byte, 64<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatalf("bytes that nobody reads: got %v, want %v", err, os.ErrDeadlineExceeded)
+			}
+			next(t, served, "session")
+			must(t, c.Close())
+			leave()
+			if got, want := next(t, stays, "what is known of the client"), [2]bool{true, false}; got != want {
+				t.Errorf("stays, before and behind its end: got %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// dialOr connects a client that is intercepted, or one of a bound socket.
+func (r *rig) dialOr(bound bool) *client {
+	r.t.Helper()
+	if !bound {
+		return r.dial()
+	}
+	b, address := r.bind(BoundTo{Listener: testListener})
+	must(r.t, b.Listen())
+	return r.reach(address)
 }

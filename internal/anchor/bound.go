@@ -41,15 +41,41 @@ type BoundTo struct {
 // Bind takes an address without taking connections, which Listen begins. Where another daemon of the same user has it, that one's socket is
 // taken, and both have it from then on. An IPv6 address takes none of IPv4, as in Envoy without ipv4_compat.
 func (s *Set) Bind(a netip.AddrPort, to BoundTo) (*Bound, error) {
-	b, err := s.takeBound(a)
-	if errors.Is(err, errNobody) {
-		b, err = s.newBound(a)
-	}
+	b, err := s.takeOrMake(a)
 	if err != nil {
 		return nil, fmt.Errorf("bind %s: %w", a, err)
 	}
 	b.Assign(to)
 	return b, nil
+}
+
+const (
+	// leavingTime bounds the wait for a daemon that is about to close its socket, which takes it handshakeTime at the most.
+	leavingTime = 2 * handshakeTime
+	// vanishingTime is how long the kernel may take to close the sockets of a daemon that has been killed.
+	vanishingTime = 20 * time.Millisecond
+)
+
+// takeOrMake gets a bound socket, if need be as soon as a daemon that leaves has closed its own.
+func (s *Set) takeOrMake(a netip.AddrPort) (*Bound, error) {
+	deadline := time.Now().Add(leavingTime)
+	for last := false; ; {
+		b, err := s.takeBound(a)
+		if errors.Is(err, errNobody) {
+			b, err = s.newBound(a)
+		}
+		// Reset: the daemon has left before it answered.
+		inUse := errors.Is(err, unix.EADDRINUSE) || errors.Is(err, unix.ECONNRESET)
+		if !inUse || last {
+			return b, err
+		}
+		if isLeft(a) && time.Now().Before(deadline) {
+			time.Sleep(handshakePace)
+			continue
+		}
+		last = true
+		time.Sleep(vanishingTime)
+	}
 }
 
 // newBound takes an address that nobody has.
@@ -130,6 +156,7 @@ func (b *Bound) Close() error {
 	if !b.leave() {
 		return nil
 	}
+	defer announceLeaving(b.address)()
 	if b.share.leave() {
 		return b.closeSocket()
 	}

@@ -181,3 +181,41 @@ func TestSocketIsTakenThroughSignals(t *testing.T) {
 	must(t, next(t, received, "sockets"))
 	must(t, unix.Close(pair[1]))
 }
+
+// A daemon that starts in the last moments of the other one finds its socket, or an address that is free in a moment.
+func TestAddressOfADaemonThatLeavesIsTaken(t *testing.T) {
+	old, next := newNamedRig(t, "old"), newNamedRig(t, "new")
+	b, address := old.bind(BoundTo{Listener: testListener})
+	for range 200 {
+		closed := make(chan error, 1)
+		go func() { closed <- b.Close() }()
+		successor := next.bindAt(address)
+		must(t, <-closed)
+		b, old, next = successor, next, old
+	}
+	must(t, b.Listen())
+	old.reach(address).mustAnswer("old")
+}
+
+// The kernel closes the sockets of a process that has been killed one after the other.
+func TestAddressOfADaemonThatVanishesIsTaken(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	address, closed := l.Addr().String(), make(chan error, 1)
+	time.AfterFunc(vanishingTime/4, func() { closed <- l.Close() })
+	r := newNamedRig(t, "one")
+	must(t, r.bindAt(address).Listen())
+	must(t, <-closed)
+	r.reach(address).mustAnswer("one")
+}
+
+func TestAddressOfAnotherProgramIsNotWaitedFor(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	began := time.Now()
+	_, err = newNamedRig(t, "one").s.Bind(l.Addr().(*net.TCPAddr).AddrPort(), BoundTo{Listener: testListener})
+	if took := time.Since(began); !errors.Is(err, unix.EADDRINUSE) || took > leavingTime/2 {
+		t.Errorf("got %v after %v, want %v at once", err, took, unix.EADDRINUSE)
+	}
+}

@@ -172,6 +172,97 @@ func TestEndpointThatComesBackIsInService(t *testing.T) {
 	r.shared.ResponseDone(slot)
 }
 
+// A cluster of which no listener with HTTP is left, or whose endpoints expect secured connections from now on, has no i-socks: its endpoints stay, and nobody
+// would try any more.
+func TestEndpointThatNeedsNoISocksAnyMoreIsInService(t *testing.T) {
+	t.Parallel()
+	var refuse atomic.Bool
+	refuse.Store(true)
+	r := newRig(t, setup{connecting: refusal(&refuse)})
+	s := newServer(t)
+	r.set(s.endpoint(ours))
+	await.Quiet(t, func() string {
+		if !r.down(ours) {
+			return "an endpoint that refuses connections is in service"
+		}
+		return ""
+	})
+	r.p.SetEndpoints(nil)
+	if r.down(ours) {
+		t.Error("the endpoint is out of service")
+	}
+}
+
+// Programs ask once, and not again before they have been heard.
+func TestEndpointMayAskAgainWhenItsConnectHasFailedAndIsNotNeededAnyMore(t *testing.T) {
+	t.Parallel()
+	var refuse atomic.Bool
+	r := newRig(t, setup{connecting: refusal(&refuse), shrinkAfter: time.Millisecond})
+	r.start(1)
+	refuse.Store(true)
+	r.ask(ours)
+	r.awaitView(func(_, dialing int) bool { return dialing == 0 })
+	await.Quiet(t, func() string {
+		if _, _, backingOff, waiting := r.view(ours); backingOff || waiting {
+			return "the endpoint is tried again, though nobody needs more of it"
+		}
+		return ""
+	})
+	if r.asks(ours) {
+		t.Error("the endpoint cannot ask for more i-socks")
+	}
+}
+
+// Of many endpoints none has i-socks before it asks.
+func TestEndpointThatComesBackMayAsk(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{eager: 1})
+	s, other := newServer(t), newServer(t)
+	r.set(s.endpoint(ours), other.endpoint(1))
+	r.set(other.endpoint(1))
+	// A program that has found the groups of before.
+	r.ask(ours)
+	r.set(s.endpoint(ours), other.endpoint(1))
+	if r.asks(ours) {
+		t.Error("the endpoint cannot ask for i-socks")
+	}
+}
+
+// An i-sock that has opened meanwhile makes the wait for the next attempt void.
+func TestRetryWaitsWhereThereIsNoRoom(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	r.start(1)
+	r.p.mu.Lock()
+	e := r.p.endpoints[ours]
+	e.target = 2
+	var free []uint32
+	free, r.p.free = r.p.free, nil
+	r.p.mu.Unlock()
+	r.p.retry(e)
+	if _, _, backingOff, waiting := r.view(ours); waiting && !backingOff {
+		t.Error("the next attempt follows at once, and so on until there is room")
+	}
+	r.p.mu.Lock()
+	r.p.free = free
+	r.p.mu.Unlock()
+	r.awaitIdle(ours, 2)
+}
+
+// ask does what a program does that finds no i-sock of an endpoint, and what its event does.
+func (r *rig) ask(endpoint uint32) {
+	shared := &r.shared.Endpoints[endpoint]
+	atomic.AddUint32(&shared.Missed, 1)
+	if atomic.CompareAndSwapUint32(&shared.Want, 0, 1) {
+		r.p.Grow(endpoint)
+	}
+}
+
+// asks reports whether programs believe that the pool is at work for the endpoint.
+func (r *rig) asks(endpoint uint32) bool {
+	return atomic.LoadUint32(&r.shared.Endpoints[endpoint].Want) != 0
+}
+
 // awaitView waits for the pool's own view of the endpoint.
 func (r *rig) awaitView(ok func(open, dialing int) bool) {
 	r.t.Helper()

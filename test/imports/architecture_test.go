@@ -12,20 +12,30 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var (
-	// tableRow is a row of "Where things are" about folders of internal/: what they are, and what they may import.
-	tableRow = regexp.MustCompile(`(?m)^\| (\[internal/.*?) \| .* \| ([^|]*) \|$`)
-	// folder of internal/, not one below it.
-	folder = regexp.MustCompile(`\]\(internal/(\w+)\)`)
-)
-
 func TestArchitectureTellsTheRule(t *testing.T) {
 	text, err := os.ReadFile("../../ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	for parent, rows := range map[string]map[string][]string{"internal": layers, "bench": benchLayers} {
+		want := map[string][]string{}
+		for name, allowed := range rows {
+			want[name] = slices.Sorted(slices.Values(allowed))
+		}
+		if diff := cmp.Diff(want, toldOf(t, parent, string(text))); diff != "" {
+			t.Errorf("ARCHITECTURE.md says otherwise than rule.go of folders of %s/ (-rule.go +page):\n%s", parent, diff)
+		}
+	}
+}
+
+// toldOf reads the rows of tables about folders of parent: what they are, and what they may import.
+func toldOf(t *testing.T, parent, text string) map[string][]string {
+	t.Helper()
+	row := regexp.MustCompile(`(?m)^\| (\[` + parent + `/.*?) \| .* \| ([^|]*) \|$`)
+	// Not one below it.
+	folder := regexp.MustCompile(`\]\(` + parent + `/(\w+)\)`)
 	told := map[string][]string{}
-	for _, row := range tableRow.FindAllStringSubmatch(string(text), -1) {
+	for _, row := range row.FindAllStringSubmatch(text, -1) {
 		folders, lists := folder.FindAllStringSubmatch(row[1], -1), strings.Split(row[2], "; ")
 		if len(lists) != 1 && len(lists) != len(folders) {
 			t.Errorf("%d folders and %d lists of imports: %s", len(folders), len(lists), row[0])
@@ -35,13 +45,7 @@ func TestArchitectureTellsTheRule(t *testing.T) {
 			told[f[1]] = importsOf(lists[min(i, len(lists)-1)])
 		}
 	}
-	want := map[string][]string{}
-	for name, allowed := range layers {
-		want[name] = slices.Sorted(slices.Values(allowed))
-	}
-	if diff := cmp.Diff(want, told); diff != "" {
-		t.Errorf("ARCHITECTURE.md says otherwise than layers, by folder (-layers +page):\n%s", diff)
-	}
+	return told
 }
 
 // importsOf is a list as the page writes it.

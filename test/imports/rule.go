@@ -48,6 +48,28 @@ var layers = map[string][]string{
 	"node":      {anything},           // the composition root
 }
 
+// benchLayers is the same for the folders of bench/. The command, bench itself, puts them together.
+var benchLayers = map[string][]string{
+	"lab":       nil,
+	"tools":     nil,
+	"plot":      nil,
+	"accept":    nil,
+	"load":      nil,
+	"control":   {"load"},
+	"wrk":       {"load"},
+	"chain":     {"accept"},
+	"queue":     {"accept", "load"},
+	"websocket": {"accept", "load"},
+	"cases":     {"lab", "websocket"},
+	"machine":   {"tools"},
+	"peers":     {"cases", "chain", "lab", "tools"},
+	"clients":   {"cases", "lab", "load", "tools", "wrk"},
+	"figures":   {"cases", "lab", "load", "peers", "queue"},
+	"bed":       {"cases", "chain", "clients", "control", "figures", "lab", "load", "peers", "queue", "tools", "wrk"},
+	"report":    {"cases", "figures", "lab", "machine", "peers", "plot"},
+	"heels":     {"lab", "load", "wrk"}, // a system of its own
+}
+
 // anything in a row of layers allows every folder.
 const anything = "*"
 
@@ -75,6 +97,10 @@ func violations(p goPackage) []string {
 	if _, known := layers[layer]; layer != "" && !known {
 		return []string{fmt.Sprintf("%s: no row in layers (test/imports/rule.go) says what it may import", from)}
 	}
+	measures := folderOf("bench", from)
+	if _, known := benchLayers[measures]; measures != "" && !known {
+		return []string{fmt.Sprintf("%s: no row in benchLayers (test/imports/rule.go) says what it may import", from)}
+	}
 
 	var found []string
 	for _, imported := range p.Imports {
@@ -94,8 +120,11 @@ func refusal(from, layer, imported string) string {
 		}
 	}
 	to, isOurs := strings.CutPrefix(imported, module)
-	if !isOurs || layer == "" {
+	if !isOurs {
 		return ""
+	}
+	if layer == "" {
+		return benchRefusal(from, to)
 	}
 	target := layerOf(to)
 	if target == "" {
@@ -108,14 +137,26 @@ func refusal(from, layer, imported string) string {
 	return fmt.Sprintf("%s may import of internal/: %q", layer, allowed)
 }
 
-// layerOf returns the folder of internal/ that holds the package, "" when it is not there.
-func layerOf(pkg string) string {
-	below, isInternal := strings.CutPrefix(pkg, "internal/")
-	if !isInternal {
+// benchRefusal says why the package from may not import the package to, or "" when it may or they are not both below bench/.
+func benchRefusal(from, to string) string {
+	user, used := folderOf("bench", from), folderOf("bench", to)
+	if user == "" || used == "" || user == used || slices.Contains(benchLayers[user], used) {
 		return ""
 	}
-	layer, _, _ := strings.Cut(below, "/")
-	return layer
+	return fmt.Sprintf("%s may import of bench/: %q", user, benchLayers[user])
+}
+
+// layerOf returns the folder of internal/ that holds the package, "" when it is not there.
+func layerOf(pkg string) string { return folderOf("internal", pkg) }
+
+// folderOf returns the folder of parent that holds the package, "" when it is not there.
+func folderOf(parent, pkg string) string {
+	below, isThere := strings.CutPrefix(pkg, parent+"/")
+	if !isThere {
+		return ""
+	}
+	folder, _, _ := strings.Cut(below, "/")
+	return folder
 }
 
 // isTest says whether the package exists for tests and measurements only.

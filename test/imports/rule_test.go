@@ -95,6 +95,11 @@ func TestViolations(t *testing.T) {
 		{"unknown package", "internal/newcomer", "net", "no row in layers"},
 		{"unknown package without imports", "internal/newcomer", "", "no row in layers"},
 		{"command from internal", "internal/node", module + "cmd/xlb", "internal packages only"},
+		{"benchmark's command", "bench", module + "bench/report", ""},
+		{"row of the benchmark", "bench/report", module + "bench/plot", ""},
+		{"against the arrow in the benchmark", "bench/plot", module + "bench/report", "may import of bench/"},
+		{"benchmark from an example", "examples/app", module + "bench/lab", ""},
+		{"unknown package of the benchmark", "bench/newcomer", "net", "no row in benchLayers"},
 		{"ebpf in maps", "internal/maps", ebpf, ""},
 		{"ebpf in the checks", "internal/check", ebpf, ""},
 		{"ebpf in a test package", "test/e2e", ebpf, ""},
@@ -119,10 +124,12 @@ func TestViolations(t *testing.T) {
 }
 
 func TestRowsNameFoldersThatHaveRows(t *testing.T) {
-	for layer, allowed := range layers {
-		for _, target := range allowed {
-			if _, known := layers[target]; target != anything && !known {
-				t.Errorf("row %q allows %q, which has no row", layer, target)
+	for _, rows := range []map[string][]string{layers, benchLayers} {
+		for layer, allowed := range rows {
+			for _, target := range allowed {
+				if _, known := rows[target]; target != anything && !known {
+					t.Errorf("row %q allows %q, which has no row", layer, target)
+				}
 			}
 		}
 	}
