@@ -42,17 +42,18 @@ func changingRig(t *testing.T, l Limits) (r *rig, change func(Limits)) {
 func TestIdleConnectionsClose(t *testing.T) {
 	const idle, drain = 80 * time.Millisecond, 60 * time.Millisecond
 	r := limitedRig(t, Limits{Idle: idle, Drain: drain})
-	silent := r.dial()
+	// From before the time can have begun: this goroutine may wait for a processor.
 	began := time.Now()
+	silent := r.dial()
 	silent.mustEnd(io.EOF)
-	if took := time.Since(began); took < idle/2 {
+	if took := time.Since(began); took < idle {
 		t.Errorf("a connection without a request has closed after %v, want %v", took, idle)
 	}
 	user := r.dial()
-	user.exchange("hello")
 	began = time.Now()
+	user.exchange("hello")
 	user.mustEnd(io.EOF)
-	if took := time.Since(began); took < idle {
+	if took := time.Since(began); took < idle+drain {
 		t.Errorf("a connection that was used has closed after %v, want %v", took, idle+drain)
 	}
 }
@@ -128,7 +129,7 @@ func TestClientsThatDoNotBeginAreEnded(t *testing.T) {
 	user.exchange("hello")
 	began := time.Now()
 	r.dial().mustEnd(io.EOF)
-	if took := time.Since(began); took < opening/2 {
+	if took := time.Since(began); took < opening {
 		t.Errorf("a connection without a request has closed after %v, want %v", took, opening)
 	}
 	// It has begun.
