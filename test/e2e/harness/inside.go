@@ -133,7 +133,9 @@ func (b *Balancer) Slots(t testing.TB) (all []maps.Slot) {
 }
 
 // Clusters reads all clusters, those that are not in use too.
-func (b *Balancer) Clusters(t testing.TB) []maps.Cluster { return readOnly[maps.Cluster](t, b, "clusters") }
+func (b *Balancer) Clusters(t testing.TB) []maps.Cluster {
+	return readOnly[maps.Cluster](t, b, "clusters")
+}
 
 // Endpoints reads all endpoints, those that are not in use too.
 func (b *Balancer) Endpoints(t testing.TB) []maps.Endpoint {
