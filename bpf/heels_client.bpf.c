@@ -405,6 +405,23 @@ static __always_inline int client_egress_closing(struct __sk_buff *skb)
 	return client_route(skb, 0, key.local.addr, c->peer.addr);
 }
 
+/* Whether a socket that waits for a SYN-ACK sends a reset: the TIME_WAIT of the last connection with the same ends refuses its SYN. The reset goes where that
+ * connection went if that was in confirm mode; otherwise the server has declined the SYN, and a TIME_WAIT that it meets is one of the balancer's path. Before
+ * Linux 6.13 such a reset has no socket.
+ */
+static __always_inline int client_is_refused(struct __sk_buff *skb)
+{
+	struct heels_closing *c;
+	struct heels_headers h;
+	struct heels_tuple key;
+
+	if (!heels_headers(skb, &h) || !h.tcp->rst)
+		return 0;
+	heels_tuple_set(&key, h.ip->saddr, h.tcp->source, h.ip->daddr, h.tcp->dest);
+	c = bpf_map_lookup_elem(&heels_client_closing, &key);
+	return c && c->confirm;
+}
+
 SEC("tcx/egress")
 int heels_client_egress(struct __sk_buff *skb)
 {
@@ -424,6 +441,8 @@ int heels_client_egress(struct __sk_buff *skb)
 	if (!f)
 		return sk->state == BPF_TCP_CLOSE || sk->state == BPF_TCP_SYN_SENT ? client_egress_closing(skb)
 										   : HEELS_NEXT;
+	if (f->state == HEELS_FLOW_OFFERED && client_is_refused(skb))
+		return client_egress_closing(skb);
 	if (f->state == HEELS_FLOW_WAITING)
 		confirm_begin(skb, sk, f);
 	if (f->state != HEELS_FLOW_DIRECT)

@@ -63,6 +63,12 @@ struct syn_scan {
 	__u32 is_stamped;
 };
 
+/* NULL when there is none. */
+static __always_inline const __u32 *syn_stamp(const struct syn_scan *s)
+{
+	return s->is_stamped ? &s->stamp : 0;
+}
+
 /* More than there can be, so that an option which begins at the end can be read. */
 struct syn_options {
 	__u8 bytes[TCP_OPTIONS_MAX + HEELS_SYN_LENGTH];
@@ -200,20 +206,6 @@ static __always_inline __u32 syn_number(struct __sk_buff *skb, __u32 l4)
 	return bpf_ntohl(seq);
 }
 
-/* Whether a TIME_WAIT makes way for a SYN, as tcp_timewait_state_process() decides. If it does not, it refuses the SYN by an acknowledgement, for which any TCP sends a
- * reset that ends the TIME_WAIT; but the client's would go to the VIP.
- */
-static __always_inline int makes_way(struct bpf_sock *sk, __u32 seq, const struct syn_scan *s)
-{
-	const struct tcp_timewait_sock *tw = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_timewait_sock));
-	int is_stamped = s->is_stamped && tw->tw_ts_recent_stamp;
-	__s32 later = s->stamp - tw->tw_ts_recent;
-
-	if (tw->tw_sk.tw_substate != BPF_TCP_TIME_WAIT || (is_stamped && later < 0))
-		return 0;
-	return (is_stamped && later > 0) || heels_after(seq, tw->tw_sk.__tw_common.skc_tw_rcv_nxt);
-}
-
 /* Whether the SYN is the one that this connection began with: it was sent again, and one of the two came late. As in any TCP it belongs to the
  * connection. Left to the balancer it would begin another, which nobody wants, and which a reset ends.
  */
@@ -256,7 +248,7 @@ static __always_inline enum heels_verdict decide_socket(struct __sk_buff *skb, c
 		full = bpf_sk_fullsock(sk);
 		verdict = full && bpf_sk_storage_get(&heels_listeners, full, 0, 0) ? HEELS_OK : HEELS_DECLINE_LISTENER;
 	} else if (sk->state == BPF_TCP_TIME_WAIT) {
-		if (is_same_vip(o, v) && makes_way(sk, syn_number(skb, p->l4), s))
+		if (is_same_vip(o, v) && heels_makes_way(sk, syn_number(skb, p->l4), syn_stamp(s)))
 			verdict = HEELS_OK;
 	} else if (is_own_syn(skb, p->l4, sk, &vip)) {
 		verdict = HEELS_OK;
@@ -288,7 +280,7 @@ static __always_inline enum heels_verdict decide(struct __sk_buff *skb, const st
 		return HEELS_DECLINE_TAG;
 	if (confirm_is_held(p, v, o))
 		return HEELS_DECLINE_COLLISION;
-	return v->confirm ? confirm_decide(skb, p, o, v) : decide_socket(skb, p, s, v);
+	return v->confirm ? confirm_decide(skb, p, o, v, syn_stamp(s)) : decide_socket(skb, p, s, v);
 }
 
 /* Marks the option as committed to, so that sock_ops can tell it from one that came past us. */
@@ -417,19 +409,33 @@ static __always_inline int shim_length(struct __sk_buff *skb, __u32 at, __u8 pro
 		*inner = gue[0] >> 4 == 6 ? IPPROTO_IPV6 : IPPROTO_IPIP;
 		return sizeof(udp);
 	}
-	/* Variant 0: a control message is none of ours; 5 bits count words of private data. */
+	/* Variant 0: a control message is none of ours, nor what has flags, which may say that a fragment follows or that a checksum is not finished; 5 bits count words
+	 * of private data. */
 	*inner = gue[1];
-	if (gue[0] >> 5 || (*inner != IPPROTO_IPIP && *inner != IPPROTO_IPV6))
+	if (gue[0] >> 5 || gue[2] || gue[3] || (*inner != IPPROTO_IPIP && *inner != IPPROTO_IPV6))
 		return -1;
 	return sizeof(udp) + sizeof(gue) + (gue[0] & 0x1f) * 4;
 }
 
-/* An ICMP error that a balancer passes on: about a packet that we have sent from the VIP. */
+/* Whether what an ICMP error quotes is of a connection by way of the balancer, whose socket is the VIP's. */
+static __always_inline int is_quote_of_vip(struct __sk_buff *skb, __u32 quote, __u32 vip, __u16 port)
+{
+	struct bpf_sock_tuple t = { .ipv4 = { .daddr = vip, .dport = port } };
+
+	if (bpf_skb_load_bytes(skb, quote + HEELS_IP_DADDR, &t.ipv4.saddr, sizeof(t.ipv4.saddr)) ||
+	    bpf_skb_load_bytes(skb, quote + sizeof(struct iphdr) + HEELS_TCP_DEST, &t.ipv4.sport, sizeof(t.ipv4.sport)))
+		return 0;
+	return is_live(state_at(skb, &t, sizeof(t.ipv4)));
+}
+
+/* An ICMP error that a balancer passes on: about a packet that has left from the VIP. Unless the VIP's socket has sent it, it is for our own. */
 static __always_inline void take_icmp(struct __sk_buff *skb, __u32 icmp, const struct heels_server_vip *v, __u32 vip,
 				      __u16 port)
 {
 	__u32 quote = icmp + sizeof(struct heels_icmp), own = heels_ip(&v->local);
 
+	if (is_quote_of_vip(skb, quote, vip, port))
+		return;
 	if (bpf_l3_csum_replace(skb, quote + HEELS_IP_CHECK, vip, own, sizeof(own)) ||
 	    bpf_skb_store_bytes(skb, quote + HEELS_IP_SADDR, &own, sizeof(own), 0) ||
 	    bpf_l4_csum_replace(skb, icmp + __builtin_offsetof(struct heels_icmp, checksum), port, v->local.port,

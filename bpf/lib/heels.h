@@ -9,7 +9,7 @@
 
 enum heels_limits {
 	/* Changes with every type below: an agent does not take over the pinned maps of another number. */
-	HEELS_ABI = 3,
+	HEELS_ABI = 4,
 	/* VIPs of the client role; a reset or an ICMP error is looked up under each. */
 	HEELS_CLIENT_VIPS = 64,
 	HEELS_SERVER_VIPS = 256,
@@ -267,6 +267,8 @@ struct heels_cookie {
 struct heels_closing {
 	struct heels_end vip;
 	struct heels_end peer;
+	/* 1: in confirm mode. */
+	__u32 confirm;
 };
 
 /* What a segment of a connection in confirm mode belongs to. Key: the server's own end, and the one that the segment comes from. */

@@ -54,6 +54,20 @@ static __always_inline int heels_after(__u32 a, __u32 b)
 	return (__s32)(a - b) > 0;
 }
 
+/* Whether a TIME_WAIT makes way for a SYN, as tcp_timewait_state_process() decides; stamp is the SYN's, or NULL. If it does not, it refuses the SYN by an
+ * acknowledgement, for which any TCP sends a reset that ends the TIME_WAIT, and the SYN again at once; but the client's would go to the VIP.
+ */
+static __always_inline int heels_makes_way(struct bpf_sock *sk, __u32 seq, const __u32 *stamp)
+{
+	const struct tcp_timewait_sock *tw = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_timewait_sock));
+	int is_stamped = stamp && tw->tw_ts_recent_stamp;
+	__s32 later = is_stamped ? *stamp - tw->tw_ts_recent : 0;
+
+	if (tw->tw_sk.tw_substate != BPF_TCP_TIME_WAIT || later < 0)
+		return 0;
+	return later > 0 || heels_after(seq, tw->tw_sk.__tw_common.skc_tw_rcv_nxt);
+}
+
 /* Sequence and acknowledgement are in host order. */
 static __always_inline __u32 heels_tcp_word(struct __sk_buff *skb, const struct heels_packet *p, __u32 at)
 {
@@ -208,9 +222,34 @@ static __always_inline int confirm_is_told(void)
 	return until && *until > bpf_ktime_get_ns();
 }
 
-/* Whether a SYN that stays as it is comes to a listener that will answer, and the client's end is nobody's. */
+/* For what no full socket sends. */
+static __always_inline void confirm_remember(const struct heels_tuple *key, const struct heels_confirmed *e)
+{
+	struct heels_closing closing = { .vip = e->vip, .peer = e->client, .confirm = 1 };
+	struct heels_tuple at = { .local = key->local, .remote = e->balancer };
+
+	bpf_map_update_elem(&heels_server_closing, &at, &closing, BPF_ANY);
+}
+
+/* A TIME_WAIT refuses the SYN, and acknowledges what the balancer has not seen, which would drop that. The client gets it directly: the TIME_WAIT is that of its own last
+ * connection, or the balancer would not have given it the same end.
+ */
+static __always_inline void confirm_refuse(const struct heels_packet *p, const struct heels_syn *o)
+{
+	struct heels_confirmed e = {};
+	struct heels_tuple key = {};
+
+	heels_end_set4(&key.local, p->daddr, p->dest);
+	heels_end_set4(&e.balancer, p->saddr, p->source);
+	heels_end_set4(&e.client, o->client, o->client_port);
+	heels_end_set4(&e.vip, o->vip, o->vip_port);
+	confirm_remember(&key, &e);
+}
+
+/* Whether a SYN that stays as it is comes to a listener that will answer, and the client's end is nobody's. stamp is the SYN's, or NULL. */
 static __always_inline enum heels_verdict confirm_decide(struct __sk_buff *skb, const struct heels_packet *p,
-							 const struct heels_syn *o, const struct heels_server_vip *v)
+							 const struct heels_syn *o, const struct heels_server_vip *v,
+							 const __u32 *stamp)
 {
 	struct bpf_sock_tuple t = {
 		.ipv4 = { .saddr = o->client,
@@ -242,8 +281,12 @@ static __always_inline enum heels_verdict confirm_decide(struct __sk_buff *skb, 
 	if (sk->state == BPF_TCP_LISTEN) {
 		full = bpf_sk_fullsock(sk);
 		verdict = full && bpf_sk_storage_get(&heels_listeners, full, 0, 0) ? HEELS_OK : HEELS_DECLINE_LISTENER;
-	} else if (sk->state == BPF_TCP_NEW_SYN_RECV || sk->state == BPF_TCP_TIME_WAIT) {
+	} else if (sk->state == BPF_TCP_NEW_SYN_RECV) {
 		verdict = HEELS_OK;
+	} else if (sk->state == BPF_TCP_TIME_WAIT) {
+		verdict = HEELS_OK;
+		if (!heels_makes_way(sk, heels_tcp_word(skb, p, HEELS_TCP_SEQ), stamp))
+			confirm_refuse(p, o);
 	}
 	bpf_sk_release(sk);
 	return verdict;
@@ -408,15 +451,6 @@ static __always_inline struct bpf_sock *confirm_socket(struct __sk_buff *skb, co
 	return bpf_skc_lookup_tcp(skb, &t, sizeof(t.ipv4), BPF_F_CURRENT_NETNS, 0);
 }
 
-/* For what no full socket sends. */
-static __always_inline void confirm_remember(const struct heels_tuple *key, const struct heels_confirmed *e)
-{
-	struct heels_closing closing = { .vip = e->vip, .peer = e->client };
-	struct heels_tuple at = { .local = key->local, .remote = e->balancer };
-
-	bpf_map_update_elem(&heels_server_closing, &at, &closing, BPF_ANY);
-}
-
 /* Whether the socket that a segment comes to may have sent what that acknowledges. One that was made up says nothing of its connection. */
 static __always_inline int confirm_is_genuine(struct bpf_sock *sk, __u32 acknowledged)
 {
@@ -508,6 +542,28 @@ static __always_inline void confirm_detour(struct __sk_buff *skb, const struct h
 	bpf_sk_release(sk);
 }
 
+/* Whether the balancer has given the end of a connection that has closed to another one. A late segment of the closed one's client has no part in that. */
+static __always_inline int confirm_is_passed_on(struct __sk_buff *skb, const struct heels_tuple *key,
+						const struct heels_confirmed *e)
+{
+	struct bpf_sock *sk, *full;
+	struct heels_flow *f;
+	int is_passed_on;
+
+	if (e->since)
+		return 0;
+	sk = confirm_socket(skb, key, e);
+	if (!sk)
+		return 0;
+	full = sk->state == BPF_TCP_NEW_SYN_RECV ? 0 : bpf_sk_fullsock(sk);
+	f = full ? bpf_sk_storage_get(&heels_server_flows, full, 0, 0) : 0;
+	/* Of the closed one there may be a TIME_WAIT or, for a moment, the socket itself. */
+	is_passed_on = sk->state != BPF_TCP_LISTEN && sk->state != BPF_TCP_TIME_WAIT &&
+		       !(f && f->confirm && heels_end_is(&f->client, heels_ip(&e->client), e->client.port));
+	bpf_sk_release(sk);
+	return is_passed_on;
+}
+
 /* A segment that is no SYN. A function of its own because of the stack. A direct one gets the balancer's end for a source. */
 static __noinline int confirm_segment(struct __sk_buff *skb)
 {
@@ -520,10 +576,11 @@ static __noinline int confirm_segment(struct __sk_buff *skb)
 		return HEELS_NEXT;
 	heels_tuple_set(&key, p.daddr, p.dest, p.saddr, p.source);
 	e = bpf_map_lookup_elem(&heels_confirmed, &key);
-	if (!e)
+	if (!e) {
 		e = bpf_map_lookup_elem(&heels_confirm_other, &key);
-	if (!e)
-		return HEELS_NEXT;
+		if (!e || confirm_is_passed_on(skb, &key, e))
+			return HEELS_NEXT;
+	}
 	if (heels_end_is(&e->balancer, p.saddr, p.source)) {
 		confirm_detour(skb, &p, &key, e);
 		return HEELS_NEXT;

@@ -137,7 +137,7 @@ static __always_inline int heels_is_leaving(struct bpf_sock_ops *ops, int confir
 static __always_inline void heels_remember(void *closing, struct bpf_sock_ops *ops, const struct heels_flow *f)
 {
 	struct heels_tuple key = {};
-	struct heels_closing value = { .vip = f->vip, .peer = f->peer };
+	struct heels_closing value = { .vip = f->vip, .peer = f->peer, .confirm = f->confirm };
 
 	heels_local(ops, &key.local);
 	heels_remote(ops, &key.remote);

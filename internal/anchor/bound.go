@@ -41,15 +41,51 @@ type BoundTo struct {
 // Bind takes an address without taking connections, which Listen begins. Where another daemon of the same user has it, that one's socket is
 // taken, and both have it from then on. An IPv6 address takes none of IPv4, as in Envoy without ipv4_compat.
 func (s *Set) Bind(a netip.AddrPort, to BoundTo) (*Bound, error) {
-	b, err := s.takeBound(a)
-	if errors.Is(err, errNobody) {
-		b, err = s.newBound(a)
-	}
+	b, err := s.takeOrMake(a)
 	if err != nil {
 		return nil, fmt.Errorf("bind %s: %w", a, err)
 	}
 	b.Assign(to)
 	return b, nil
+}
+
+const (
+	// leavingTime bounds the wait for a daemon that is about to close its socket, which takes it handshakeTime at the most.
+	leavingTime = 2 * handshakeTime
+	// vanishingTime is how long the kernel may take to close the sockets of a daemon that has been killed.
+	vanishingTime = 20 * time.Millisecond
+)
+
+// takeOrMake gets a bound socket, if need be as soon as a daemon that leaves has closed its own.
+func (s *Set) takeOrMake(a netip.AddrPort) (b *Bound, err error) {
+	err = untilFree(func() error {
+		b, err = s.takeBound(a)
+		if errors.Is(err, errNobody) {
+			b, err = s.newBound(a)
+		}
+		return err
+	}, func() bool { return isLeft(a) })
+	return b, err
+}
+
+// untilFree takes an address, again and again while a daemon leaves it, and then once more.
+func untilFree(take func() error, isLeft func() bool) error {
+	for deadline := time.Now().Add(leavingTime); ; time.Sleep(handshakePace) {
+		err := take()
+		if !isInUse(err) {
+			return err
+		}
+		if !isLeft() || time.Now().After(deadline) {
+			break
+		}
+	}
+	time.Sleep(vanishingTime)
+	return take()
+}
+
+// isInUse tells that another socket has the address, or that a daemon has left before it gave its own.
+func isInUse(err error) bool {
+	return errors.Is(err, unix.EADDRINUSE) || errors.Is(err, unix.ECONNRESET)
 }
 
 // newBound takes an address that nobody has.
@@ -130,6 +166,7 @@ func (b *Bound) Close() error {
 	if !b.leave() {
 		return nil
 	}
+	defer announceLeaving(b.address)()
 	if b.share.leave() {
 		return b.closeSocket()
 	}

@@ -193,7 +193,15 @@ func (c *Conn) holder() sockdiag.Holder {
 // left and stays implement Session's Gone and Stays.
 func (c *Conn) left() bool { return poller.HasEnded(c.fd) && c.gone() }
 
-func (c *Conn) stays() bool { return !poller.HasEnded(c.fd) || c.holder() == sockdiag.Process }
+func (c *Conn) stays() bool {
+	switch c.holder() {
+	case sockdiag.Process:
+		return true
+	case sockdiag.Kernel:
+		return false
+	}
+	return !poller.HasEnded(c.fd)
+}
 
 // entry reads the kernel's entry of the connection.
 func (c *Conn) entry() (slow maps.SlowConn, found bool) {

@@ -32,8 +32,8 @@ type Session struct {
 	Requests uint32
 	// Closing tells whether the answer to the current request is to close the connection.
 	Closing func() bool
-	// Gone tells whether a client has closed its sending side, and altogether. Stays tells of one that has closed its sending side whether it is known
-	// to have closed no more. Of a client on another host neither is known.
+	// Gone tells whether a client has closed its sending side, and altogether. Stays tells whether it is there still, and knows of one that has closed
+	// altogether before its end has come: that waits behind what the client has sent. Of a client on another host both know what has come.
 	Gone, Stays func() bool
 	// Opened is when the client connected, or a moment later.
 	Opened time.Time

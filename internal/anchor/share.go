@@ -39,19 +39,32 @@ var errNobody = errors.New("no other daemon has it")
 
 func shareName(a netip.AddrPort) string { return "@xlb/bound/" + a.String() }
 
-// newShare offers a socket that no other daemon has.
-func (s *Set) newShare(b *Bound) (*share, error) {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+// leavingName is the name by which the last daemon that has a bound socket says, once it gives the socket to nobody any more, that it is about to
+// close it. It has that name before it gives up the other one, and until the socket is closed.
+func leavingName(a netip.AddrPort) string { return "@xlb/leaving/" + a.String() }
+
+// listenAt takes a name. The socket is to be closed.
+func listenAt(name string) (fd int, err error) {
+	fd, err = unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open Unix socket: %w", err)
+		return -1, fmt.Errorf("open Unix socket: %w", err)
 	}
-	sh := &share{set: s, name: shareName(b.address), bound: b.fd, fd: fd}
-	err = unix.Bind(fd, &unix.SockaddrUnix{Name: sh.name})
+	err = unix.Bind(fd, &unix.SockaddrUnix{Name: name})
 	if err == nil {
 		err = unix.Listen(fd, unix.SOMAXCONN)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("listen at %s: %w", sh.name, err), unix.Close(fd))
+		return -1, errors.Join(fmt.Errorf("listen at %s: %w", name, err), unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// newShare offers a socket that no other daemon has.
+func (s *Set) newShare(b *Bound) (*share, error) {
+	sh := &share{set: s, name: shareName(b.address), bound: b.fd}
+	var err error
+	if sh.fd, err = listenAt(sh.name); err != nil {
+		return nil, err
 	}
 	if err := sh.answer(); err != nil {
 		return nil, err
@@ -110,6 +123,24 @@ func checkBound(fd int, a netip.AddrPort) error {
 		return fmt.Errorf("its socket is at %s, protocol %d", got, protocol)
 	}
 	return nil
+}
+
+// announceLeaving takes the name of who leaves. It fails where another daemon leaves, too, which says the same.
+func announceLeaving(a netip.AddrPort) (end func()) {
+	fd, err := listenAt(leavingName(a))
+	if err != nil {
+		return func() {}
+	}
+	return func() { unix.Close(fd) }
+}
+
+func isLeft(a netip.AddrPort) bool {
+	fd, err := knock(leavingName(a))
+	if err != nil {
+		return false
+	}
+	unix.Close(fd)
+	return true
 }
 
 // knock connects to who has a name. errNobody: no daemon of this user, or of root, does.

@@ -122,7 +122,7 @@ const (
 type abiHeelsLimits uint32
 
 const (
-	abiHeelsLimitsHEELS_ABI               abiHeelsLimits = 3
+	abiHeelsLimitsHEELS_ABI               abiHeelsLimits = 4
 	abiHeelsLimitsHEELS_CLIENT_VIPS       abiHeelsLimits = 64
 	abiHeelsLimitsHEELS_SERVER_VIPS       abiHeelsLimits = 256
 	abiHeelsLimitsHEELS_PREFIXES          abiHeelsLimits = 4096

@@ -75,14 +75,45 @@ func TestAPlainConnectionPassesATimeWaitOfTheVIP(t *testing.T) {
 	}
 }
 
+// outrun makes a connection from a port to the VIP whose payload outruns the clock that the kernel takes first sequence numbers from, which is at 15.6 MB a
+// second. The server ends first: its TIME_WAIT refuses the next SYN from the port. Then it makes one more, and returns how long that took.
+func (r *rig) outrun(port int) time.Duration {
+	const enough, seconds = 128 << 20, 6
+	t := r.t
+	t.Helper()
+	r.servers[0].listen(":80", func(c net.Conn) {
+		_, _ = io.CopyN(io.Discard, c, enough)
+		c.Close()
+	})
+	dial := func() net.Conn {
+		c, err := r.client.dialFrom(port, testVIP+":80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	start := time.Now()
+	c := dial()
+	if _, err := io.CopyN(c, zeros{}, enough); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Fatalf("error %v, want the server's end", err)
+	}
+	c.Close()
+	eventually(t, "the connection is in TIME_WAIT", func() bool { return r.servers[0].sockets(timeWaitState) == 1 })
+	if time.Since(start) > seconds*time.Second {
+		t.Fatalf("%d bytes took %v: the next connection's number is beyond", enough, time.Since(start))
+	}
+	again := time.Now()
+	dial()
+	return time.Since(again)
+}
+
 // A SYN with the option whose TIME_WAIT would refuse it is left to the balancer, who has another end for it: the refusal would go to the client, and what the client
 // answers to the VIP.
 func TestASYNThatATimeWaitRefusesIsLeftToTheBalancer(t *testing.T) {
-	const (
-		port = 21100
-		// enough outruns the clock that the kernel takes first sequence numbers from, which is at 15.6 MB a second.
-		enough, seconds = 128 << 20, 6
-	)
 	for _, mode := range []string{"rewritten", "encapsulated"} {
 		t.Run(mode, func(t *testing.T) {
 			r := newRig(t, testServer1)
@@ -92,38 +123,25 @@ func TestASYNThatATimeWaitRefusesIsLeftToTheBalancer(t *testing.T) {
 			} else {
 				r.encapsulate(ipip)
 			}
-			server, client := r.servers[0].agent(serverText(mode, "80")), r.client.agent(clientText)
-			r.servers[0].listen(":80", func(c net.Conn) {
-				_, _ = io.CopyN(io.Discard, c, enough)
-				c.Close()
-			})
-			dial := func() net.Conn {
-				c, err := r.client.dialFrom(port, testVIP+":80")
-				if err != nil {
-					t.Fatal(err, dump(t, client), dump(t, server))
-				}
-				t.Cleanup(func() { c.Close() })
-				return c
-			}
-			start := time.Now()
-			c := dial()
-			if _, err := io.CopyN(c, zeros{}, enough); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-				t.Fatalf("error %v, want the server's end", err)
-			}
-			c.Close()
-			eventually(t, "the connection is in TIME_WAIT", func() bool { return r.servers[0].sockets(timeWaitState) == 1 })
-			if time.Since(start) > seconds*time.Second {
-				t.Fatalf("%d bytes took %v: the next connection's number is beyond", enough, time.Since(start))
-			}
-			again := time.Now()
-			dial()
-			if took := time.Since(again); took > soon || server.count(t, "decline_collision") != 1 {
+			server := r.servers[0].agent(serverText(mode, "80"))
+			r.client.agent(clientText)
+			if took := r.outrun(21100); took > soon || server.count(t, "decline_collision") != 1 {
 				t.Errorf("the second handshake took %v, want less than %v and one decline_collision: %v", took, soon, dump(t, server))
 			}
 		})
+	}
+}
+
+// In confirm mode the balancer has the same end for it. The refusal acknowledges what the balancer has not seen, and is no packet of the connection to it: it goes to
+// the client directly, and so does the client's reset, which ends the TIME_WAIT.
+func TestConfirmASYNThatATimeWaitRefusesComesAgainAtOnce(t *testing.T) {
+	r := newRig(t, testServer1)
+	r.noTimestamps()
+	r.nat("80", testServer1+":80", true)
+	server := r.servers[0].agent(confirmText("80"))
+	client := r.client.agent(clientText)
+	if took := r.outrun(21300); took > soon || server.count(t, "confirm_accepted") != 2 {
+		t.Errorf("the second handshake took %v, want less than %v, and confirmed as the first: %v %v", took, soon, dump(t, server), dump(t, client))
 	}
 }
 

@@ -199,8 +199,8 @@ func listenAdmin(ctx context.Context, o Options, cfg *model.Config) (net.Listene
 	if err != nil || o.AdminAddressPath == "" {
 		return l, err
 	}
-	if err := os.WriteFile(o.AdminAddressPath, []byte(l.Addr().String()), 0o644); err != nil {
-		return nil, errors.Join(fmt.Errorf("write the address of the admin API: %w; name a file that can be written with --admin-address-path", err), l.Close())
+	if err := writeAddress(o.AdminAddressPath, l.Addr().String()); err != nil {
+		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }

@@ -4,6 +4,7 @@ package pool
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -136,8 +137,9 @@ func (p *Pool) wantLocked(want *Endpoint) (e *endpoint, isNew bool) {
 	e.Endpoint = *want
 	if isNew = e.gone; isNew {
 		e.gone = false
-		// It was tried no more. Where nobody needs an i-sock of it yet, the next request tries it.
+		// It was tried no more. Where nobody needs an i-sock of it yet, the next request tries it, and must ask for that.
 		p.upLocked(e)
+		atomic.StoreUint32(&p.cfg.Shared.Endpoints[want.Index].Want, 0)
 		p.wanted++
 		delete(p.leaving, want.Index)
 	}
@@ -164,6 +166,8 @@ func (p *Pool) floorOf(e *endpoint) int {
 
 func (p *Pool) drainLocked(e *endpoint) {
 	e.gone = true
+	// It is tried no more, and may be in use without i-socks.
+	p.upLocked(e)
 	p.leaving[e.Index] = e
 	e.backoff = 0
 	if e.retry != nil {

@@ -35,6 +35,8 @@ func (p *Pool) open(e *endpoint, to Endpoint, slot uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e.dialing--
+	// Whatever has come of it, who needs an i-sock may ask for one then.
+	defer atomic.StoreUint32(&p.cfg.Shared.Endpoints[to.Index].Want, 0)
 	if err != nil {
 		p.free = append(p.free, slot)
 		p.uncountLocked(e)
@@ -58,7 +60,6 @@ func (p *Pool) open(e *endpoint, to Endpoint, slot uint32) {
 		return
 	}
 	p.serveLocked(s)
-	atomic.StoreUint32(&p.cfg.Shared.Endpoints[to.Index].Want, 0)
 	p.fillLocked(e)
 }
 
@@ -190,11 +191,13 @@ func (p *Pool) retry(e *endpoint) {
 		return
 	}
 	// One that is out of service is tried until it is back, though nobody needs an i-sock of it: no request would ever ask for one.
-	if e.open >= e.target && !p.downLocked(e) {
+	if e.open >= e.target && !p.downLocked(e) || !p.mayOpenLocked(e) {
 		e.backoff = 0
 		return
 	}
 	if len(p.free) == 0 || p.holdLocked() != nil {
+		// Another connect may have succeeded meanwhile.
+		e.backoff = max(e.backoff, firstBackoff)
 		e.retry = time.AfterFunc(e.backoff, func() { p.retry(e) })
 		return
 	}

@@ -172,6 +172,97 @@ func TestEndpointThatComesBackIsInService(t *testing.T) {
 	r.shared.ResponseDone(slot)
 }
 
+// A cluster of which no listener with HTTP is left, or whose endpoints expect secured connections from now on, has no i-socks: its endpoints stay, and nobody
+// would try any more.
+func TestEndpointThatNeedsNoISocksAnyMoreIsInService(t *testing.T) {
+	t.Parallel()
+	var refuse atomic.Bool
+	refuse.Store(true)
+	r := newRig(t, setup{connecting: refusal(&refuse)})
+	s := newServer(t)
+	r.set(s.endpoint(ours))
+	await.Quiet(t, func() string {
+		if !r.down(ours) {
+			return "an endpoint that refuses connections is in service"
+		}
+		return ""
+	})
+	r.p.SetEndpoints(nil)
+	if r.down(ours) {
+		t.Error("the endpoint is out of service")
+	}
+}
+
+// Programs ask once, and not again before they have been heard.
+func TestEndpointMayAskAgainWhenItsConnectHasFailedAndIsNotNeededAnyMore(t *testing.T) {
+	t.Parallel()
+	var refuse atomic.Bool
+	r := newRig(t, setup{connecting: refusal(&refuse), shrinkAfter: time.Millisecond})
+	r.start(1)
+	refuse.Store(true)
+	r.ask(ours)
+	r.awaitView(func(_, dialing int) bool { return dialing == 0 })
+	await.Quiet(t, func() string {
+		if _, _, backingOff, waiting := r.view(ours); backingOff || waiting {
+			return "the endpoint is tried again, though nobody needs more of it"
+		}
+		return ""
+	})
+	if r.asks(ours) {
+		t.Error("the endpoint cannot ask for more i-socks")
+	}
+}
+
+// Of many endpoints none has i-socks before it asks.
+func TestEndpointThatComesBackMayAsk(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{eager: 1})
+	s, other := newServer(t), newServer(t)
+	r.set(s.endpoint(ours), other.endpoint(1))
+	r.set(other.endpoint(1))
+	// A program that has found the groups of before.
+	r.ask(ours)
+	r.set(s.endpoint(ours), other.endpoint(1))
+	if r.asks(ours) {
+		t.Error("the endpoint cannot ask for i-socks")
+	}
+}
+
+// An i-sock that has opened meanwhile makes the wait for the next attempt void.
+func TestRetryWaitsWhereThereIsNoRoom(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	r.start(1)
+	r.p.mu.Lock()
+	e := r.p.endpoints[ours]
+	e.target = 2
+	var free []uint32
+	free, r.p.free = r.p.free, nil
+	r.p.mu.Unlock()
+	r.p.retry(e)
+	if _, _, backingOff, waiting := r.view(ours); waiting && !backingOff {
+		t.Error("the next attempt follows at once, and so on until there is room")
+	}
+	r.p.mu.Lock()
+	r.p.free = free
+	r.p.mu.Unlock()
+	r.awaitIdle(ours, 2)
+}
+
+// ask does what a program does that finds no i-sock of an endpoint, and what its event does.
+func (r *rig) ask(endpoint uint32) {
+	shared := &r.shared.Endpoints[endpoint]
+	atomic.AddUint32(&shared.Missed, 1)
+	if atomic.CompareAndSwapUint32(&shared.Want, 0, 1) {
+		r.p.Grow(endpoint)
+	}
+}
+
+// asks reports whether programs believe that the pool is at work for the endpoint.
+func (r *rig) asks(endpoint uint32) bool {
+	return atomic.LoadUint32(&r.shared.Endpoints[endpoint].Want) != 0
+}
+
 // awaitView waits for the pool's own view of the endpoint.
 func (r *rig) awaitView(ok func(open, dialing int) bool) {
 	r.t.Helper()
@@ -252,4 +343,121 @@ func TestClientOfABrokenLeaseIsToldWhoeverFindsItFirst(t *testing.T) {
 			r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset, Begun: true})
 		})
 	}
+}
+
+// A program asks once, until it is heard.
+func TestEndpointWhoseCallForISocksIsLostGetsThem(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{eager: -1})
+	r.set(newServer(t).endpoint(ours))
+	shared := &r.shared.Endpoints[ours]
+	atomic.StoreUint32(&shared.Missed, 1)
+	atomic.StoreUint32(&shared.Want, 1)
+	r.awaitIdle(ours, 1)
+}
+
+func TestRetryKeepsToTheConnectionsOfTheCluster(t *testing.T) {
+	t.Parallel()
+	var refuse atomic.Bool
+	r := newRig(t, setup{connecting: refusal(&refuse)})
+	s := newServer(t)
+	ofTwo := func(index uint32) Endpoint {
+		e := s.endpoint(index)
+		e.Cluster, e.MaxConnections = "two", 2
+		return e
+	}
+	r.set(ofTwo(ours))
+	r.awaitIdle(ours, 1)
+	refuse.Store(true)
+	r.runOut(ours)
+	e, free := r.stopRetry(ours)
+	r.p.mu.Lock()
+	r.p.free = free
+	r.p.mu.Unlock()
+	refuse.Store(false)
+	r.p.SetEndpoints([]Endpoint{ofTwo(ours), ofTwo(1)})
+	r.awaitIdle(1, 1)
+	r.p.retry(e)
+	if open, dialing, _, _ := r.view(ours); open+dialing != 1 {
+		t.Errorf("i-socks of the endpoint: got %d and %d being opened, want 1", open, dialing)
+	}
+	// It is not avoided either: there is room again.
+	r.set(ofTwo(ours))
+	r.runOut(ours)
+	r.awaitIdle(ours, 2)
+}
+
+// stopRetry stops an endpoint's next attempt, and takes the free slots away.
+func (r *rig) stopRetry(index uint32) (e *endpoint, free []uint32) {
+	r.t.Helper()
+	await.Quiet(r.t, func() string {
+		r.p.mu.Lock()
+		defer r.p.mu.Unlock()
+		e = r.p.endpoints[index]
+		if e.retry == nil || !e.retry.Stop() {
+			return "the endpoint does not wait for its next attempt"
+		}
+		free, r.p.free = r.p.free, nil
+		return ""
+	})
+	return e, free
+}
+
+// Few in each stack, and yet all there are.
+func TestSlotsOfClosedISocksAreFreedWhereNoneIsLeft(t *testing.T) {
+	t.Parallel()
+	const slots = 6
+	r := newRig(t, setup{slots: slots, shrinkAfter: time.Hour})
+	s := r.start(1)
+	for _, want := range []int{2, 4, slots} {
+		r.runOut(ours)
+		r.awaitIdle(ours, want)
+	}
+	r.p.mu.Lock()
+	for _, i := range r.p.isocks {
+		i.opened = time.Now().Add(-atOnce)
+	}
+	r.p.mu.Unlock()
+	last := r.connOf(s, uint32(r.shared.Endpoints[ours].Idle)-1)
+	for _, c := range s.await(slots) {
+		if c != last {
+			must(t, c.Close())
+		}
+	}
+	r.awaitIdle(ours, 1)
+	other := newServer(t)
+	r.set(s.endpoint(ours), other.endpoint(1))
+	await.Quiet(t, func() string {
+		r.runOut(1)
+		if r.count(1, maps.SlotReady) == 0 {
+			return fmt.Sprintf("no i-sock of the other endpoint; slots of closed ones: %v", r.closed())
+		}
+		return ""
+	})
+}
+
+// The look at the slot, and what follows from it, are not one step.
+func TestClientOfALeaseThatBreaksMeanwhileIsTold(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	r.start(1)
+	slot := r.lease(request{cookie: 7, moved: 1})
+	r.p.mu.Lock()
+	r.breakSlot(slot, true)
+	r.p.lostLocked(r.p.isocks[slot], Timeout)
+	r.p.mu.Unlock()
+	r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset, Begun: true})
+}
+
+func TestClientOfAnISockThatCannotBeWatchedAnyMoreIsTold(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	r.start(1)
+	slot := r.lease(request{cookie: 7, moved: 1})
+	r.p.mu.Lock()
+	s := r.p.isocks[slot]
+	r.p.poller.Forget(s.fd)
+	r.p.rearmLocked(s)
+	r.p.mu.Unlock()
+	r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset, Begun: true})
 }

@@ -314,6 +314,7 @@ func (x *exchange) beginBody() {
 		x.noteRead()
 		x.watchdog.requestRead(timeout)
 	}
+	x.watchdog.requestUnread()
 	if x.head.expectContinue {
 		_ = x.out.informational(http.StatusContinue, nil)
 	}

@@ -32,8 +32,8 @@ func (x *exchange) injectFault(ctx context.Context) (done, keep bool, err error)
 	return true, keep, err
 }
 
-// hold waits, and reports whether there still is somebody to answer then. A client that has a body to send is not watched:
-// its bytes are not read before they are wanted.
+// hold waits, and reports whether there still is somebody to answer then. The bytes of a client that has a body to send are not read before they are
+// wanted.
 func (x *exchange) hold(ctx context.Context, d time.Duration) bool {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -42,6 +42,8 @@ func (x *exchange) hold(ctx context.Context, d time.Duration) bool {
 	x.watchdog.stays = x.session.Stays
 	if x.body == nil {
 		x.watchdog.requestRead(0)
+	} else {
+		x.watchdog.requestUnread()
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()

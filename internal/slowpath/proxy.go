@@ -227,8 +227,8 @@ type Session struct {
 	Destination netip.AddrPort
 	// Opened is when the client connected. Only listeners with an Inspection.Timeout need it.
 	Opened time.Time
-	// Stays tells whether a client that has closed its sending side is known to be there still, and waits for its answer; of one that has not closed it
-	// is true. Any other is taken for one that has gone, as Envoy takes all. nil: none is known to stay.
+	// Stays tells whether a client is there still. One whose sending side is closed has gone unless it is known to wait for its answer, as in Envoy all
+	// have; any other stays unless it is known to have gone. nil: nothing is known.
 	Stays func() bool
 	// Gone tells whether a client that has closed its sending side is known to have closed altogether: then its tunnel ends at once.
 	// nil: of none is that known.

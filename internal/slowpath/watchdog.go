@@ -29,7 +29,8 @@ var (
 // are answered sooner and pay for no watching.
 const watchDelay = 20 * time.Millisecond
 
-// lookEvery is how often the watchdog asks, after the first looks, for a client of which a read would not tell that it has gone.
+// lookEvery is how often the watchdog asks, after the first looks, for a client of which a read would not tell that it has gone. It asks for one whose
+// request is still to be read when nothing has moved for that long.
 const lookEvery = time.Second
 
 // watchdog interrupts one request: when one of its times is over, when
@@ -49,6 +50,7 @@ type watchdog struct {
 	deadline time.Time     // guarded by mu; the route's timeout; zero: none
 	readBy   time.Time     // guarded by mu; until when the request has to be read; zero: none, or it is read
 	endBy    time.Time     // guarded by mu; until when all has to be over; zero: none
+	unread   bool          // guarded by mu; the request is being read, and its client watched
 	readable bool          // guarded by mu; the request is read and the reader is free
 	watching chan struct{} // guarded by mu; closed when the watching has ended
 	fired    bool          // guarded by mu
@@ -96,6 +98,16 @@ func (w *watchdog) progress() { w.last.Store(time.Now().UnixNano()) }
 
 func (w *watchdog) lastProgress() time.Time { return time.Unix(0, w.last.Load()) }
 
+// requestUnread begins the watching of a client of which more of the request is to come. While nobody takes that, no read would tell that the
+// client has gone, and its end waits behind what it has sent.
+func (w *watchdog) requestUnread() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.unread = w.stays != nil && !w.readable
+	left, _ := w.left(time.Now())
+	w.timer.Reset(max(min(lookEvery, left), 0))
+}
+
 // requestRead starts the route's timeout (Envoy counts from the end of the
 // request) and the watching of the client. Zero disables the timeout.
 func (w *watchdog) requestRead(timeout time.Duration) {
@@ -104,7 +116,7 @@ func (w *watchdog) requestRead(timeout time.Duration) {
 	if w.over {
 		return
 	}
-	w.readable, w.readBy = true, time.Time{}
+	w.unread, w.readable, w.readBy = false, true, time.Time{}
 	now := time.Now()
 	if timeout > 0 {
 		w.deadline = now.Add(timeout)
@@ -120,15 +132,21 @@ func (w *watchdog) check() {
 		w.mu.Unlock()
 		return
 	}
-	left, why := w.left(time.Now())
+	now := time.Now()
+	left, why := w.left(now)
 	blind := w.blind()
+	pause := lookEvery - now.Sub(w.lastProgress())
 	switch {
 	case left <= 0:
 		w.interrupt(why)
-	case blind && !w.stays():
+	case (blind || w.unread && pause <= 0) && !w.stays():
 		w.interrupt(ErrClientGone)
 	case blind:
 		w.timer.Reset(min(left, w.nextLook()))
+	case w.unread && pause > 0:
+		w.timer.Reset(min(left, pause))
+	case w.unread:
+		w.timer.Reset(min(left, lookEvery))
 	default:
 		w.timer.Reset(left)
 	}
@@ -194,7 +212,7 @@ func (w *watchdog) blind() bool {
 // tunnel leaves the idle timeout and the time for all, and the reader to the caller.
 func (w *watchdog) tunnel() {
 	w.mu.Lock()
-	w.deadline, w.readBy, w.readable = time.Time{}, time.Time{}, false
+	w.deadline, w.readBy, w.unread, w.readable = time.Time{}, time.Time{}, false, false
 	watching := w.watching
 	left, _ := w.left(time.Now())
 	w.timer.Reset(max(left, 0))

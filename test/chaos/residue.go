@@ -27,6 +27,10 @@ type Residue struct {
 	Held []string `json:"slots_held"`
 	// Local are the ready slots whose endpoint is on this host.
 	Local int `json:"slots_local"`
+	// Counted are the requests in flight that circuit breakers count, by cluster's index; Asking the endpoints of which the kernel waits for more
+	// i-socks, and does not ask again meanwhile. Both leave out what is 0.
+	Counted map[uint32]int `json:"requests_counted"`
+	Asking  []uint32       `json:"endpoints_asking"`
 	// Entries of the maps that follow connections.
 	Entries map[string]int `json:"entries"`
 	// Sockets of the daemon: to clients, and to endpoints beyond those of the slots.
@@ -38,7 +42,7 @@ type Residue struct {
 }
 
 // followed are the maps that have entries for connections.
-var followed = []string{"conns", "slow_conns", "psocks", "peers", "isock_slots", "isocks", "ssocks"}
+var followed = []string{"conns", "slow_conns", "psocks", "peers", "isock_slots", "isocks", "ssocks", "receive_sequences"}
 
 // look takes stock.
 func (r *run) look() Residue {
@@ -56,6 +60,7 @@ func (r *run) look() Residue {
 			now.Entries[name] = b.MapEntries(r, name)
 		}
 		r.lookAtSlots(&now)
+		r.lookAtCounts(&now)
 	}
 	r.lookAtSockets(&now)
 	return now
@@ -88,6 +93,20 @@ func (r *run) lookAtSlots(now *Residue) {
 	}
 	for _, n := range dead {
 		now.MostDead = max(now.MostDead, n)
+	}
+}
+
+func (r *run) lookAtCounts(now *Residue) {
+	now.Counted = map[uint32]int{}
+	for i, c := range r.balancer.Clusters(r) {
+		if c.Active != 0 || c.Waiting != 0 {
+			now.Counted[uint32(i)] = int(int32(c.Active)) + int(c.Waiting)
+		}
+	}
+	for i, e := range r.balancer.Endpoints(r) {
+		if e.Want != 0 && e.Flags&uint32(maps.EndpointGone) == 0 {
+			now.Asking = append(now.Asking, uint32(i))
+		}
 	}
 }
 
@@ -145,9 +164,16 @@ func (now *Residue) problems(before *Residue, fast bool) []string {
 	found = append(found, now.Held...)
 	want("closed slots in one stack, at most", now.MostDead, deadInStack)
 	want("ready slots in no stack", now.Lost, 0)
+	for index, n := range now.Counted {
+		found = append(found, fmt.Sprintf("circuit breaker of the cluster at %d: counts %d requests in flight, want none", index, n))
+	}
+	for _, index := range now.Asking {
+		found = append(found, fmt.Sprintf("endpoint %d: waits for i-socks that it has asked for; nobody opens them, and it asks no more", index))
+	}
 	for _, name := range []string{"conns", "slow_conns", "psocks"} {
 		want("entries of "+name, now.Entries[name], 0)
 	}
+	want("entries of receive_sequences, one for each server's socket at most", max(now.Entries["receive_sequences"]-now.Entries["ssocks"], 0), 0)
 	for name, slots := range map[string]int{"peers": now.Ready, "ssocks": now.Local, "isocks": now.Ready - now.Local, "isock_slots": now.Ready - now.Local} {
 		want("entries of "+name+", as many as slots", now.Entries[name]-slots, 0)
 	}

@@ -117,7 +117,7 @@ func (r *run) start() {
 	for _, s := range r.servers {
 		r.startServer(s)
 	}
-	r.balancer = harness.Start(r, r.options.Mode, r.config(""), r.near)
+	r.balancer = harness.Start(r, r.options.Mode, r.config("", true), r.near)
 	log, err := os.Create(r.file("xlb.log"))
 	if err != nil {
 		r.Fatal(err)
@@ -148,8 +148,9 @@ func (r *run) startClients() *harness.Process {
 	})
 }
 
-// config routes by the first element of the path, which endpoints get as the route's own name; all clusters balance by policy.
-func (r *run) config(policy string) harness.Config {
+// config routes by the first element of the path, which endpoints get as the route's own name; all clusters balance by policy. counts: circuit
+// breakers count what is in flight, which there are never so many of that one opens.
+func (r *run) config(policy string, counts bool) harness.Config {
 	same, cross := r.addresses(r.near), r.addresses(r.far)
 	both := slices.Concat(same, cross)
 	var routes []harness.Route
@@ -166,15 +167,22 @@ func (r *run) config(policy string) harness.Config {
 			}
 		}
 	}
+	var breakers map[string]any
+	if counts {
+		breakers = map[string]any{"circuit_breakers": map[string]any{"thresholds": []any{map[string]any{"max_requests": breakerLimit}}}}
+	}
 	return harness.Config{
 		Listeners: []harness.Listener{{Address: r.service, Upgrades: []harness.Upgrade{{Type: traffic.UpgradeProtocol}}, Hosts: []harness.VirtualHost{{Routes: routes}}}},
 		Clusters: []harness.Cluster{
-			{Name: "same", Endpoints: same, Policy: policy},
-			{Name: "cross", Endpoints: cross, Policy: policy},
-			{Name: "both", Endpoints: both, Policy: policy},
+			{Name: "same", Endpoints: same, Policy: policy, Fields: breakers},
+			{Name: "cross", Endpoints: cross, Policy: policy, Fields: breakers},
+			{Name: "both", Endpoints: both, Policy: policy, Fields: breakers},
 		},
 	}
 }
+
+// breakerLimit is far above the number of requests at once.
+const breakerLimit = 1000
 
 // routeTimeout is what requests are given that are never answered whole.
 const routeTimeout = time.Second

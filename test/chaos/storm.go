@@ -87,7 +87,7 @@ func (r *run) killServer(s *server) {
 	r.startServer(s)
 }
 
-// reload changes the balancing, and which endpoints there are: at least one of
+// reload changes the balancing, whether requests in flight are counted, and which endpoints there are: at least one of
 // each host stays.
 func (r *run) reload() {
 	policies := []string{"ROUND_ROBIN", "LEAST_REQUEST", "RANDOM"}
@@ -95,7 +95,7 @@ func (r *run) reload() {
 	if r.random.IntN(2) == 0 {
 		r.left = r.servers[r.random.IntN(len(r.servers))]
 	}
-	r.balancer.Reload(r, r.config(policies[r.random.IntN(len(policies))]))
+	r.balancer.Reload(r, r.config(policies[r.random.IntN(len(policies))], r.random.IntN(4) > 0))
 	r.summary.Reloads++
 }
 
@@ -107,7 +107,7 @@ func (r *run) calmDown() {
 	}
 	r.progress()
 	r.left = nil
-	r.balancer.Reload(r, r.config(""))
+	r.balancer.Reload(r, r.config("", true))
 	r.awaitEndpoints()
 }
 

@@ -110,7 +110,7 @@ func TestControlPlaneOverMutualTLS(t *testing.T) {
 	}
 }
 
-// runUnready starts XLB, and returns what /ready says.
+// runUnready starts XLB, waits until it can be asked, and returns what /ready says.
 func runUnready(t *testing.T, place *harness.Place, fields map[string]any) (process *harness.Process, ready func() (int, string)) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "xlb.yaml")
@@ -120,7 +120,7 @@ func runUnready(t *testing.T, place *harness.Place, fields map[string]any) (proc
 	}
 	admin := fmt.Sprintf("127.0.0.1:%d", place.FreePort(t))
 	process = place.Run(t, harness.Binary(t), "run", "--config", file, "--admin", admin, "--cgroup", place.Cgroup())
-	return process, func() (int, string) {
+	ready = func() (int, string) {
 		response, err := place.HTTPClient().Get("http://" + admin + "/ready")
 		if err != nil {
 			return 0, err.Error()
@@ -129,6 +129,12 @@ func runUnready(t *testing.T, place *harness.Place, fields map[string]any) (proc
 		text, _ := io.ReadAll(response.Body)
 		return response.StatusCode, string(text)
 	}
+	// The kernel verifies its programs first, which takes as long as other work lets it.
+	harness.Eventually(t, patience, "the admin API answers", func() bool {
+		status, _ := ready()
+		return status != 0
+	})
+	return process, ready
 }
 
 func TestReadinessWaitsForTheControlPlane(t *testing.T) {

@@ -86,7 +86,7 @@ func TestConnectionsOutliveTheirListenerByOneAnswer(t *testing.T) {
 		w.put(listenerType, "other", rdsListener(d, "other", stays, "table"))
 		w.put(routesType, "table", tableOf("table", routeTo("/", "shop", nil)))
 		d.deliver(t, w)
-		start(harness.Config{Fields: d.fields()})
+		start(harness.Config{Fields: d.fields(), Drain: time.Minute})
 		client := newAsker(t, place, service)
 		client.ask(t)
 		delete(w[listenerType], "web")
@@ -114,7 +114,7 @@ func TestConnectionsToTheAddressBeforeKeepItsRoutes(t *testing.T) {
 		w.put(listenerType, "web", rdsListener(d, "web", before, "of-shop"))
 		w.put(listenerType, "bank", rdsListener(d, "bank", harness.Service(), "of-bank"))
 		d.deliver(t, w)
-		start(harness.Config{Fields: d.fields()})
+		start(harness.Config{Fields: d.fields(), Drain: time.Minute})
 		client := newAsker(t, place, before)
 		if got := client.ask(t); got != "a" {
 			t.Errorf("before the change: served by %s, want a", got)

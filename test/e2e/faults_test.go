@@ -265,10 +265,10 @@ func TestAnswersThatBeginTooSoonAndStallTimeOut(t *testing.T) {
 			}
 		}
 		harness.Eventually(t, faultTimeout, "responses are the daemon's to forward", func() bool { return spills(t, balancer) == spilled })
+		began, got := time.Now(), make([]string, len(answers))
 		for conn := range conns {
 			front.Pull(t, programs.Pull{Do: programs.PuppetSend, Conn: conn, Bytes: []byte("12345678")})
 		}
-		began, got := time.Now(), make([]string, len(answers))
 		harness.Eventually(t, faultTimeout, "the answers end", func() bool {
 			for _, n := range front.Pull(t, programs.Pull{Do: programs.PuppetLook, Patience: time.Second}).News {
 				i, waits := conns[n.Conn]

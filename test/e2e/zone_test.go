@@ -65,7 +65,9 @@ func TestZoneAwareRoutingFollowsTheHealthOfNodes(t *testing.T) {
 				}
 			}
 		}
-		awaitFlags(t, b, nodeAddresses[1], "healthy")
+		for _, node := range nodeAddresses[:2] {
+			awaitFlags(t, b, node, "healthy")
+		}
 		require("/all", 0.5, 0, 0)
 		require("/some", 0.375, 0.125, 0)
 		nodes[1].Become(t, "503")

@@ -34,7 +34,14 @@ type bed struct {
 
 func newBed(t testing.TB) *bed {
 	t.Helper()
-	s, err := stand.New(stand.Options{Cgroups: harness.CgroupPath(t, "")})
+	return newBedOf(t, stand.Options{})
+}
+
+// newBedOf is newBed with options; cgroups are chosen here.
+func newBedOf(t testing.TB, o stand.Options) *bed {
+	t.Helper()
+	o.Cgroups = harness.CgroupPath(t, "")
+	s, err := stand.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

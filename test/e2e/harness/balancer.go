@@ -100,8 +100,8 @@ func OnlyXLB(t testing.TB, reason string) {
 	}
 }
 
-// Service addresses lie in 127.80.0.0/14. Each test process has a block of its own there: packages are tested side by side, and two balancers that
-// listen at one address would share its connections.
+// Service addresses lie in 127.80.0.0/14. Each test process has a block of its own there: two balancers that listen at one address would share
+// its connections.
 const (
 	serviceBlock  = 1 << 10
 	serviceBlocks = 1<<18/serviceBlock - 1
@@ -109,12 +109,20 @@ const (
 
 var (
 	services     atomic.Uint32
-	servicesFrom = uint32(os.Getpid()) % serviceBlocks * serviceBlock
+	servicesFrom = sync.OnceValue(func() uint32 {
+		// The first address of a block is no service's.
+		block, err := claim(serviceBlocks, func(block uint32) netip.Addr { return serviceAt(block * serviceBlock).Addr() })
+		if err != nil {
+			panic(fmt.Sprintf("claim service addresses: %v", err))
+		}
+		return block * serviceBlock
+	})
 )
 
 // Service returns a service address that no test has used.
-func Service() netip.AddrPort {
-	n := servicesFrom + services.Add(1)
+func Service() netip.AddrPort { return serviceAt(servicesFrom() + services.Add(1)) }
+
+func serviceAt(n uint32) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 80 + byte(n>>16), byte(n >> 8), byte(n)}), 8080)
 }
 

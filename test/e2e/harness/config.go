@@ -18,6 +18,9 @@ type Config struct {
 	Clusters  []Cluster
 	// Fields are added to the bootstrap.
 	Fields map[string]any
+	// Drain is how long an Envoy serves what a listener that has gone leaves behind: it closes those connections then, also in the midst of a
+	// request. Zero is a second; XLB takes as long as Envoy does by default.
+	Drain time.Duration
 }
 
 // Listener is a service address with its virtual hosts.

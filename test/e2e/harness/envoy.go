@@ -4,12 +4,14 @@ package harness
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"maps"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -58,8 +60,9 @@ func (b *Balancer) startEnvoy(t testing.TB, config Config) {
 		bootstrap["static_resources"] = object{"clusters": []any{own}}
 	}
 	b.replace(t, b.file(), toYAML(t, bootstrap))
+	drain := strconv.Itoa(int(cmp.Or(config.Drain, time.Second).Seconds()))
 	b.Process = b.place.Run(t, envoyBinary(t), "--config-path", b.file(),
-		"--use-dynamic-base-id", "--concurrency", "2", "--log-level", "warning", "--drain-time-s", "1", "--drain-strategy", "immediate")
+		"--use-dynamic-base-id", "--concurrency", "2", "--log-level", "warning", "--drain-time-s", drain, "--drain-strategy", "immediate")
 }
 
 // ownCluster is that of the node itself; nil: there is none.

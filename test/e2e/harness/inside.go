@@ -125,22 +125,47 @@ func (b *Balancer) Slots(t testing.TB) (all []maps.Slot) {
 	t.Helper()
 	for _, page := range b.maps(t, "slots") {
 		if page.Type() == ebpf.Array {
-			all = append(all, readSlots(t, page)...)
+			all = append(all, readAll[maps.Slot](t, page)...)
 		}
 		page.Close()
 	}
 	return all
 }
 
-func readSlots(t testing.TB, page *ebpf.Map) []maps.Slot {
+// Clusters reads all clusters, those that are not in use too.
+func (b *Balancer) Clusters(t testing.TB) []maps.Cluster {
+	return readOnly[maps.Cluster](t, b, "clusters")
+}
+
+// Endpoints reads all endpoints, those that are not in use too.
+func (b *Balancer) Endpoints(t testing.TB) []maps.Endpoint {
+	return readOnly[maps.Endpoint](t, b, "endpoints")
+}
+
+// readOnly reads the array of that name.
+func readOnly[T any](t testing.TB, b *Balancer, name string) []T {
 	t.Helper()
-	slots := make([]maps.Slot, page.MaxEntries())
-	for i := range slots {
-		if err := page.Lookup(uint32(i), &slots[i]); err != nil {
-			t.Fatalf("read slot %d of a page: %v", i, err)
+	all := b.maps(t, name)
+	defer func() {
+		for _, m := range all {
+			m.Close()
+		}
+	}()
+	if len(all) != 1 {
+		t.Fatalf("the daemon has %d maps %s, want one", len(all), name)
+	}
+	return readAll[T](t, all[0])
+}
+
+func readAll[T any](t testing.TB, array *ebpf.Map) []T {
+	t.Helper()
+	entries := make([]T, array.MaxEntries())
+	for i := range entries {
+		if err := array.Lookup(uint32(i), &entries[i]); err != nil {
+			t.Fatalf("read entry %d of an array: %v", i, err)
 		}
 	}
-	return slots
+	return entries
 }
 
 func (b *Balancer) slotsInUse(t testing.TB) (n int) {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
@@ -16,6 +15,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -228,25 +228,34 @@ func (p *Place) Attached(t testing.TB) []string {
 	return p.cgroup.attached(t)
 }
 
-// Ports that FreePort gives are below those that the kernel gives to connections.
+// Ports that FreePort gives are below those that the kernel gives to connections. Each test process has a block of its own: until somebody listens
+// at a port that is given, another process would find it free.
 const (
-	firstPort = 10_000
-	portCount = 22_000
+	firstPort  = 10_000
+	portBlock  = 2_000
+	portBlocks = 11
 )
 
-// ports counts those that have been looked at, from a random one on: others may test on this machine, too.
+// ports counts those that have been looked at.
 var (
 	ports     atomic.Uint32
-	portsFrom = rand.Uint32N(portCount)
+	portsFrom = sync.OnceValues(func() (uint32, error) {
+		block, err := claim(portBlocks, func(block uint32) netip.Addr { return netip.AddrFrom4([4]byte{127, 79, 0, byte(block)}) })
+		return firstPort + block*portBlock, err
+	})
 )
 
 // FreePort returns a TCP port of the place that nobody listens on, and that no other test is given. It is below those that the kernel gives to
 // connections: it stays free, and no connection to it can meet itself.
 func (p *Place) FreePort(t testing.TB) (port uint16) {
 	t.Helper()
+	from, err := portsFrom()
+	if err != nil {
+		t.Fatalf("claim ports: %v", err)
+	}
 	p.inside(t, func() error {
 		for {
-			port = uint16(firstPort + (portsFrom+ports.Add(1))%portCount)
+			port = uint16(from + ports.Add(1)%portBlock)
 			l, err := net.Listen("tcp", fmt.Sprintf("0.0.0.0:%d", port))
 			if errors.Is(err, syscall.EADDRINUSE) {
 				continue

@@ -25,6 +25,8 @@ type AbuserSpec struct {
 	// Flood is sent over and over, up to Most bytes, until the other side has had enough.
 	Flood string
 	Most  int
+	// Resets: the connections are reset when the program ends.
+	Resets bool
 }
 
 // AbuserReport is the first answer, when every connection is open and has sent Begin; answers every command; and counts.
@@ -79,6 +81,9 @@ func (a *abuser) open() {
 		turns <- struct{}{}
 		begun.Go(func() {
 			conn, err := net.Dial("tcp", a.spec.Address)
+			if err == nil && a.spec.Resets {
+				err = conn.(*net.TCPConn).SetLinger(0)
+			}
 			if err == nil {
 				_, err = io.WriteString(conn, a.spec.Begin)
 			}

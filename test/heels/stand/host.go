@@ -120,6 +120,13 @@ func (h *Host) forward() error {
 	})
 }
 
+// steer has links that the host gets from now on spread connections over processors (RPS).
+func (h *Host) steer() error {
+	// One word of the mask, which has one for each 32.
+	processors := min(runtime.NumCPU(), 32)
+	return h.Sysctl("core/rps_default_mask", fmt.Sprintf("%x", uint64(1)<<processors-1))
+}
+
 // Do runs f on a thread inside the host's network namespace.
 func (h *Host) Do(f func() error) error { return lab.Within(h.ns, f) }
 

@@ -64,6 +64,11 @@ type Options struct {
 	Cgroups string
 	// Servers is how many there are; 0: three.
 	Servers int
+	// Steered: hosts take the segments of a connection on one processor, one after the other, as behind a device that spreads connections over its
+	// queues. A veth device has the sender's processor take them. Two of one connection may then meet, and while one of them ends the handshake the
+	// kernel may find no socket but the listener for the other, and answer by a reset (in Linux also after "inet: Avoid ehash lookup race in
+	// inet_ehash_insert()").
+	Steered bool
 }
 
 // Stand is a network with its hosts.
@@ -71,6 +76,7 @@ type Stand struct {
 	Client, LB, Router *Host
 	Servers            []*Host
 	watcher            *watcher
+	steered            bool
 }
 
 // New builds a stand. The caller closes it.
@@ -81,7 +87,7 @@ func New(o Options) (*Stand, error) {
 	if o.Servers < 0 || o.Servers > maxServers {
 		return nil, fmt.Errorf("%d servers: use 1 to %d", o.Servers, maxServers)
 	}
-	s := &Stand{}
+	s := &Stand{steered: o.Steered}
 	if err := s.build(o); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -117,7 +123,10 @@ func (s *Stand) join(name, cgroups string, own addresses, mtu int) (*Host, error
 	if err != nil {
 		return nil, err
 	}
-	if err := s.wire(h, mtu); err != nil {
+	if s.steered {
+		err = h.steer()
+	}
+	if err := errors.Join(err, s.wire(h, mtu)); err != nil {
 		return nil, errors.Join(fmt.Errorf("link of %s: %w", name, err), h.Close())
 	}
 	return h, nil
