@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -351,7 +352,7 @@ func TestWhatIsNoPlainGUEIsLeftAlone(t *testing.T) {
 			p := gue(tt.port, tt.header...)(inner.packet()[14:], netip.MustParseAddr("10.77.2.1"))
 			copy(p[12:], netip.MustParseAddr(wrapped.outer).AsSlice())
 			sumHeader(p)
-			packet := append(inner.packet()[:14:14], p...)
+			packet := slices.Concat(inner.packet()[:14], p)
 			out, verdicts := l.run(t, l.hooks.ServerIngress, packet)
 			if tt.takes {
 				l.checkCommitted(t, &wrapped, out, map[string]uint64{"committed": verdicts["committed"]})
