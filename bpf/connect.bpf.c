@@ -59,8 +59,8 @@ static __always_inline void connect_forget(struct bpf_sock *sk)
 		return;
 	ps->vip_port = 0;
 	ps->body = 0;
-	if (s && lease_holds(s, ps->lease))
-		lease_break(s, ps->slot);
+	if (lease_holds(s, ps->lease))
+		lease_break(s, ps->slot, ps->lease);
 	ps->lease = 0;
 }
 

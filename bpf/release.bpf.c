@@ -19,7 +19,7 @@ static __always_inline void release_lease(const struct bpf_sock *sk, const struc
 	/* The daemon has the last bytes of such a tunnel, and ends it behind them; but not one of which it has reset its end. */
 	if (lease_is_tunnel(s) && ps->flags & PSOCK_SLOW && sk->state != TCP_CLOSE)
 		return;
-	lease_break(s, ps->slot);
+	lease_break(s, ps->slot, ps->lease);
 	count(VERDICT_CLIENT_LEFT);
 }
 

@@ -114,7 +114,7 @@ static __always_inline void request_ended(struct slot *s, __u32 index)
 static __always_inline int request_lost(struct sk_msg_md *msg, struct psock *ps, struct slot *s)
 {
 	if (lease_holds(s, ps->lease))
-		lease_fail(s, ps->slot);
+		lease_fail(s, ps->slot, ps->lease);
 	return request_decline(msg, ps, HANDOVER_LEASE_BROKEN, NO_ENDPOINT);
 }
 
@@ -176,7 +176,7 @@ static __always_inline int request_malformed(struct sk_msg_md *msg, struct psock
 	int passed = request_decline(msg, ps, HANDOVER_BODY_MALFORMED, NO_ENDPOINT);
 
 	/* Behind the look at what the client has of the response. */
-	lease_break(s, ps->slot);
+	lease_break(s, ps->slot, ps->lease);
 	return passed;
 }
 
@@ -295,6 +295,7 @@ struct lease_try {
 	struct slot *slot;
 	/* Bytes that the i-sock must have room for. */
 	__u64 room;
+	__u64 lease;
 	__u32 index;
 	/* enum verdict: 0 while the next i-sock is worth a try. */
 	__u32 failure;
@@ -306,27 +307,29 @@ static long lease_try_step(__u32 i, void *ctx)
 {
 	struct lease_try *t = ctx;
 	struct slot *s;
+	__u64 lease = 0;
 	__u32 index;
 
 	(void)i;
-	s = lease_begin(t->endpoint, &index);
+	s = lease_begin(t->endpoint, &index, &lease);
 	if (index == NO_SLOT)
 		return 1;
 	if (!s)
 		return 0;
 	/* A server that is closing leaves the map a moment later. */
 	if (redirect_to_slot(t->msg, s, index) != SK_PASS || *(volatile __u32 *)&s->closed == s->generation) {
-		lease_break(s, index);
+		lease_break(s, index, lease);
 		return 0;
 	}
 	if (target_has_room(t->msg, s->flags & SLOT_LOCAL, t->room)) {
 		t->slot = s;
+		t->lease = lease;
 		t->index = index;
 		t->done = 1;
 		return 1;
 	}
 	/* Full, or closing: either way not one to wait for. */
-	lease_break(s, index);
+	lease_break(s, index, lease);
 	return 0;
 }
 
@@ -392,9 +395,10 @@ static __always_inline __u64 lease_deadline(const struct routing *to, __u32 whol
 	return within ? bpf_ktime_get_coarse_ns() + within : 0;
 }
 
-static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 index, const struct routing *to,
+static __always_inline void lease_fill(const struct lease_try *t, struct psock *ps, const struct routing *to,
 				       __u32 counted)
 {
+	struct slot *s = t->slot;
 	__u32 whole = !ps->body;
 
 	s->cookie = ps->cookie;
@@ -409,7 +413,6 @@ static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 i
 	s->waiting = 0;
 	s->largest = 0;
 	s->head.interims = 0;
-	s->untold = 0;
 	s->counted = counted;
 	s->draw = ps->scan.draw;
 	s->request = request_flags(&ps->scan);
@@ -425,8 +428,9 @@ static __always_inline void lease_fill(struct slot *s, struct psock *ps, __u32 i
 	ps->flags &= ~PSOCK_REMOTE;
 	if (!(s->flags & SLOT_LOCAL))
 		ps->flags |= PSOCK_REMOTE;
-	ps->slot = index;
-	ps->lease = s->lease;
+	ps->slot = t->index;
+	/* Not slot.lease: the daemon may have broken it by now. */
+	ps->lease = t->lease;
 	ps->requests++;
 	ps->scan.draw = 0;
 }
@@ -475,10 +479,10 @@ static __always_inline enum verdict request_move(struct sk_msg_md *msg, struct p
 		t.slot->owed = request_owed(msg);
 	if (edit->before && !edit_message(msg, &ps->scan, edit, !(t.slot->flags & SLOT_LOCAL))) {
 		t.slot->kept = 0;
-		lease_break(t.slot, t.index);
+		lease_break(t.slot, t.index, t.lease);
 		return HANDOVER_REWRITE;
 	}
-	lease_fill(t.slot, ps, t.index, to, counted);
+	lease_fill(&t, ps, to, counted);
 	t.slot->traffic.requests++;
 	lease_wear(t.slot);
 	request_sent(t.slot, first);

@@ -29,7 +29,7 @@ static __always_inline void spill_begin(struct slot *s, __u32 index, enum spill 
 {
 	count(why);
 	if (!spill_mark(s, index, why)) {
-		lease_fail(s, index);
+		lease_fail(s, index, s->lease);
 		return;
 	}
 	s->spill = kind;
@@ -239,7 +239,7 @@ static __always_inline int response_move(struct sk_msg_md *msg, struct slot *s, 
 
 	if (bpf_msg_redirect_hash(msg, &psocks, &cookie, BPF_F_INGRESS) != SK_PASS) {
 		count(VERDICT_RESPONSE_NO_CLIENT);
-		lease_break(s, index);
+		lease_break(s, index, s->lease);
 		return response_pass(msg, index);
 	}
 	room = client_has_room(msg, s);
@@ -250,7 +250,7 @@ static __always_inline int response_move(struct sk_msg_md *msg, struct slot *s, 
 	v = frame_message(msg, s, index, &f);
 	if (v == VERDICT_RESPONSE_MALFORMED) {
 		count(v);
-		lease_fail(s, index);
+		lease_fail(s, index, s->lease);
 		return response_pass(msg, index);
 	}
 	if (v) {
@@ -415,7 +415,7 @@ static __always_inline int verdict_move(struct __sk_buff *skb, struct slot *s, _
 
 	if (bpf_sk_redirect_hash(skb, &psocks, &cookie, BPF_F_INGRESS) != SK_PASS) {
 		count(VERDICT_RESPONSE_NO_CLIENT);
-		lease_break(s, index);
+		lease_break(s, index, s->lease);
 		return SK_PASS;
 	}
 	response_moved(s, len);
@@ -430,30 +430,29 @@ static __always_inline int verdict_move(struct __sk_buff *skb, struct slot *s, _
 
 /* Leaves a segment for the daemon. Counted before the spill is looked at once more, as the daemon ends it before it looks at the count:
  * one of the two finds bytes behind the end, and nobody takes them for the next response. */
-static __always_inline int verdict_pass(struct __sk_buff *skb, struct slot *s, __u32 index)
+static __always_inline int verdict_pass(struct __sk_buff *skb, struct slot *s, __u32 index, __u64 lease)
 {
 	__sync_fetch_and_add(&s->passed, skb->len);
 	if (*(volatile __u32 *)&s->spill)
 		return SK_PASS;
-	count(VERDICT_RESPONSE_UNASKED);
-	slot_discard(s, index);
-	lease_fail(s, index);
+	slot_taint(s, index);
+	lease_fail(s, index, lease);
 	return SK_PASS;
 }
 
 /* A response goes on, or a tunnel: as far as the client keeps up, unless the whole was admitted by its length. */
-static __always_inline int verdict_continue(struct __sk_buff *skb, struct slot *s, __u32 index)
+static __always_inline int verdict_continue(struct __sk_buff *skb, struct slot *s, __u32 index, __u64 lease)
 {
 	int tunnel = s->response.phase == PHASE_TUNNEL;
 
 	if (!tunnel && skb->len > s->response.remaining) {
 		count(VERDICT_RESPONSE_MALFORMED);
-		lease_fail(s, index);
+		lease_fail(s, index, lease);
 		return SK_PASS;
 	}
 	if ((tunnel || response_is_long(s, 0)) && !segment_has_room(skb, s)) {
 		spill_begin(s, index, SPILL_REST, VERDICT_SPILL_FULL);
-		return verdict_pass(skb, s, index);
+		return verdict_pass(skb, s, index, lease);
 	}
 	if (!tunnel)
 		body_skip(&s->response, skb->len);
@@ -466,6 +465,7 @@ int xlb_verdict(struct __sk_buff *skb)
 	__u32 index = 0;
 	struct slot *s;
 	enum verdict v;
+	__u64 lease;
 
 	/* The endpoint's FIN: moved on, it would poison the p-sock. */
 	if (!skb->len) {
@@ -478,15 +478,17 @@ int xlb_verdict(struct __sk_buff *skb)
 		return SK_PASS;
 	}
 	if (!segment_trim(skb, &s->next_sequence)) {
-		lease_fail(s, index);
+		lease_fail(s, index, s->lease);
 		return SK_PASS;
 	}
 	if (s->state != SLOT_LEASED) {
 		slot_taint(s, index);
 		return SK_PASS;
 	}
+	/* Before its spill is looked at, which the daemon may end at any moment, and the lease with it. */
+	lease = *(volatile __u64 *)&s->lease;
 	if (s->spill)
-		return verdict_pass(skb, s, index);
+		return verdict_pass(skb, s, index, lease);
 	switch (s->response.phase) {
 	case PHASE_DONE:
 		/* Behind an early response, or before the lease is filled: then the cookie is still the last client's. */
@@ -498,9 +500,9 @@ int xlb_verdict(struct __sk_buff *skb)
 			return verdict_move(skb, s, index);
 		s->response.phase = PHASE_HEAD;
 		spill_begin(s, index, SPILL_WHOLE, v);
-		return verdict_pass(skb, s, index);
+		return verdict_pass(skb, s, index, lease);
 	}
-	return verdict_continue(skb, s, index);
+	return verdict_continue(skb, s, index, lease);
 }
 
 SEC("sk_skb/stream_verdict")

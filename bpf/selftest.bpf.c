@@ -115,7 +115,7 @@ static __always_inline int client_waits(const struct psock *ps)
 {
 	struct slot *s = slot_at(ps->slot);
 
-	return lease_holds(s, ps->lease) || (lease_was_broken(s, ps->lease) && s->untold);
+	return lease_holds(s, ps->lease) || (lease_was_broken(s, ps->lease) && s->holder);
 }
 
 static __always_inline void client_answer(struct client_look *l, struct bpf_sock *client, struct psock *ps)
@@ -261,4 +261,45 @@ int xlb_selftest_pick(struct __sk_buff *skb)
 	hash = (__u64)bpf_get_prandom_u32() << 32 | bpf_get_prandom_u32();
 	c = cluster_at(t.first + (__u32)hash % t.clusters);
 	return c ? balance_pick(c, hash) : NO_ENDPOINT;
+}
+
+/* What tests of leases ask: that the endpoint ask for i-socks, or that the slot's lease of that number end, of which the client is to be told or not. */
+enum lease_test_kind {
+	LEASE_TEST_WANT = 0,
+	LEASE_TEST_BREAK,
+	LEASE_TEST_FAIL,
+};
+
+struct lease_test {
+	__u32 kind;
+	__u32 index;
+	__u64 lease;
+};
+
+/* Only for tests: does what the packet says, as programs do it. */
+SEC("tc")
+int xlb_selftest_lease(struct __sk_buff *skb)
+{
+	struct lease_test t;
+	struct endpoint *e;
+	struct slot *s;
+
+	if (bpf_skb_load_bytes(skb, ETHERNET_HEADER, &t, sizeof(t)))
+		return -1;
+	e = endpoint_at(t.index);
+	s = slot_at(t.index);
+	if (!e || !s)
+		return -1;
+	switch (t.kind) {
+	case LEASE_TEST_WANT:
+		endpoint_want(e, t.index);
+		break;
+	case LEASE_TEST_BREAK:
+		lease_break(s, t.index, t.lease);
+		break;
+	case LEASE_TEST_FAIL:
+		lease_fail(s, t.index, t.lease);
+		break;
+	}
+	return 0;
 }

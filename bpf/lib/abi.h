@@ -849,6 +849,10 @@ struct response_head {
 struct slot {
 	/* enum slot_state. Writers: everybody, by compare-and-exchange. */
 	__u32 state;
+	/* Low half of the number of a lease: while LEASED of the one that runs, while BROKEN of the one of which the client has not been told yet. 0
+	 * otherwise. It is exchanged together with `state`, as one word: who ends a lease may be late, and must not end the next one. Writers: likewise;
+	 * the daemon, which sets it to 0 when it has told the client. */
+	__u32 holder;
 	/* Next slot in the stack of idle ones, plus 1. Writers: whoever pushes. */
 	__u32 next;
 	/* Non-zero from push to pop. The daemon frees a slot only when it is 0. */
@@ -857,6 +861,8 @@ struct slot {
 	__u32 flags;
 	/* enum pending: what has not ended yet. Who clears the last bit ends the lease. */
 	__u32 pending;
+	/* Requests that the i-sock may serve, 0 for any number. Writer: daemon, while CONNECTING. */
+	__u32 max_requests;
 	/* Number of the lease: changes when one begins and when it ends (odd: leased). */
 	__u64 lease;
 	/* The p-sock that holds the lease. */
@@ -903,10 +909,6 @@ struct slot {
 	/* The last lease that ended otherwise than with a whole response: what its client sends next waits until the daemon has told it.
 	 * Writer: who breaks it. */
 	__u64 broken_lease;
-	/* Non-zero: its client has not been told yet. Writers: the program that breaks it, the daemon. */
-	__u32 untold;
-	/* Requests that the i-sock may serve, 0 for any number. Writer: daemon, while CONNECTING. */
-	__u32 max_requests;
 	/* Bytes of a spilled response from another host that were left for the daemon to read. Writer: verdict. */
 	__u64 passed;
 	/* Where the next segment from another host begins: see lib/segment.h. Writer: verdict. */

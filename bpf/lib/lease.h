@@ -6,7 +6,8 @@
  * so reading `next` of one that has just been taken is harmless: the exchange fails.
  *
  * state decides who may touch a slot. READY -> LEASED is the popper's, LEASED -> READY or BROKEN is whoever wins the exchange, and
- * only the winner settles the accounts (outstanding, lease number). BROKEN -> FREE is the daemon's, after an RCU grace period: a
+ * only the winner settles the accounts (outstanding, lease number). Who ends a lease names it (slot.holder, exchanged with the state): however late,
+ * nobody ends the next one. BROKEN -> FREE is the daemon's, after an RCU grace period: a
  * program that was at work on the slot has ended by then, so it never writes to, or pushes, the slot's next i-sock.
  */
 #ifndef XLB_LEASE_H
@@ -89,21 +90,32 @@ static __always_inline int stack_push(struct endpoint *e, struct slot *s, __u32 
 	return w.done;
 }
 
+/* A state, and the lease that it is of, if any, as one word. */
+static __always_inline __u64 slot_word(enum slot_state state, __u64 lease)
+{
+	return lease << 32 | state;
+}
+
+/* slot_exchange where one of the states, or both, is that of a lease. */
+static __always_inline int slot_exchange_word(struct slot *s, __u64 from, __u64 to)
+{
+	return __sync_val_compare_and_swap((__u64 *)&s->state, from, to) == from;
+}
+
 static __always_inline int slot_exchange(struct slot *s, enum slot_state from, enum slot_state to)
 {
 	return __sync_val_compare_and_swap(&s->state, from, to) == from;
 }
 
-/* Ends a lease that did not run to its end; the daemon closes the i-sock. */
-static __always_inline void lease_break(struct slot *s, __u32 index)
+/* Ends that lease, if it runs still, otherwise than with a whole response. untold: the lease, if the daemon is to tell the client, else 0. */
+static __always_inline void lease_end(struct slot *s, __u32 index, __u64 lease, __u64 untold)
 {
 	struct endpoint *e;
-	__u64 lease = s->lease;
 
-	if (!slot_exchange(s, SLOT_LEASED, SLOT_BROKEN))
+	if (!slot_exchange_word(s, slot_word(SLOT_LEASED, lease), slot_word(SLOT_BROKEN, untold)))
 		return;
 	s->broken_lease = lease;
-	s->lease++;
+	s->lease = lease + 1;
 	e = endpoint_at(s->endpoint);
 	cluster_leave_slot(s, e);
 	if (e) {
@@ -113,12 +125,16 @@ static __always_inline void lease_break(struct slot *s, __u32 index)
 	raise_event(EVENT_SLOT_BROKEN, index, s->endpoint, lease);
 }
 
-/* The same, and the daemon tells the client. That it must is set before the state, so that its sweep sees it even if the event is lost;
- * only a lease that cannot end well is failed. */
-static __always_inline void lease_fail(struct slot *s, __u32 index)
+/* Ends a lease that did not run to its end; the daemon closes the i-sock. */
+static __always_inline void lease_break(struct slot *s, __u32 index, __u64 lease)
 {
-	s->untold = 1;
-	lease_break(s, index);
+	lease_end(s, index, lease, 0);
+}
+
+/* The same, and the daemon tells the client: its sweep sees that it must even if the event is lost. */
+static __always_inline void lease_fail(struct slot *s, __u32 index, __u64 lease)
+{
+	lease_end(s, index, lease, lease);
 }
 
 /* An idle slot that is no use any more. */
@@ -132,6 +148,7 @@ static __always_inline void slot_discard(struct slot *s, __u32 index)
 static __always_inline void lease_release(struct slot *s, __u32 index)
 {
 	struct endpoint *e = endpoint_at(s->endpoint);
+	__u64 lease = s->lease;
 
 	/* The next lease is LEASED before it is filled: the daemon must not find this one's deadline in it, nor take the one for the other by the
 	 * cookie. */
@@ -139,9 +156,9 @@ static __always_inline void lease_release(struct slot *s, __u32 index)
 	s->pending = 0;
 	/* Nor its place in the count: who breaks the lease at this moment finds that it is gone. */
 	cluster_leave_slot(s, e);
-	if (!slot_exchange(s, SLOT_LEASED, SLOT_READY))
+	if (!slot_exchange_word(s, slot_word(SLOT_LEASED, lease), slot_word(SLOT_READY, 0)))
 		return;
-	s->lease++;
+	s->lease = lease + 1;
 	if (!e)
 		return;
 	__sync_fetch_and_add(&e->outstanding, -1);
@@ -193,7 +210,7 @@ static __always_inline int lease_is_tunnel(const struct slot *s)
 }
 
 /* Takes an idle i-sock of the endpoint for the p-sock. */
-static __always_inline struct slot *lease_begin(struct endpoint *e, __u32 *index)
+static __always_inline struct slot *lease_begin(struct endpoint *e, __u32 *index, __u64 *lease)
 {
 	__u32 i = stack_pop(e);
 	struct slot *s;
@@ -202,10 +219,14 @@ static __always_inline struct slot *lease_begin(struct endpoint *e, __u32 *index
 	if (i == NO_SLOT)
 		return 0;
 	s = slot_at(i);
-	/* A broken one lay in the stack: the daemon, which waits for it to leave, may now free it. */
-	if (!s || !slot_exchange(s, SLOT_READY, SLOT_LEASED))
+	if (!s)
 		return 0;
-	s->lease++;
+	/* Nobody else takes it; who breaks it at once must find the number of the lease. */
+	*lease = s->lease + 1;
+	s->lease = *lease;
+	/* A broken one lay in the stack: the daemon, which waits for it to leave, may now free it. */
+	if (!slot_exchange_word(s, slot_word(SLOT_READY, 0), slot_word(SLOT_LEASED, *lease)))
+		return 0;
 	__sync_fetch_and_add(&e->outstanding, 1);
 	return s;
 }
@@ -214,7 +235,9 @@ static __always_inline void endpoint_want(struct endpoint *e, __u32 index)
 {
 	if (e->want || __sync_val_compare_and_swap(&e->want, 0, 1))
 		return;
-	raise_event(EVENT_POOL_LOW, NO_SLOT, index, 0);
+	/* An event that is lost must be raised again by the next request. */
+	if (raise_event(EVENT_POOL_LOW, NO_SLOT, index, 0))
+		e->want = 0;
 }
 
 #endif

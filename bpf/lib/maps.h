@@ -343,12 +343,12 @@ static __always_inline void count(enum verdict v)
 		__sync_fetch_and_add(n, 1);
 }
 
-static __always_inline void raise_event(enum event_kind kind, __u32 slot, __u32 endpoint, __u64 lease)
+/* Not 0: there is no room for the event, and it is lost. The daemon finds by itself, now and then, what it was about. */
+static __always_inline long raise_event(enum event_kind kind, __u32 slot, __u32 endpoint, __u64 lease)
 {
 	struct event e = { .kind = kind, .slot = slot, .endpoint = endpoint, .lease = lease };
 
-	/* A lost event is found by the daemon's sweep. */
-	bpf_ringbuf_output(&events, &e, sizeof(e), 0);
+	return bpf_ringbuf_output(&events, &e, sizeof(e), 0);
 }
 
 static __always_inline struct psock *psock_of(struct bpf_sock *sk)

@@ -32,6 +32,7 @@ func (r *rig) setLeased(slot uint32, pending maps.Pending, request uint32) {
 	s := &r.shared.Slots[slot]
 	atomic.StoreUint32(&s.Request, request)
 	atomic.StoreUint32(&s.Pending, uint32(pending))
+	atomic.StoreUint32(&s.Holder, uint32(atomic.LoadUint64(&s.Lease)))
 	atomic.StoreUint32(&s.State, uint32(maps.SlotLeased))
 }
 

@@ -87,6 +87,7 @@ const (
 	xlbProgXlbResponse         = "xlb_response"
 	xlbProgXlbResponseDispatch = "xlb_response_dispatch"
 	xlbProgXlbSelftestEdit     = "xlb_selftest_edit"
+	xlbProgXlbSelftestLease    = "xlb_selftest_lease"
 	xlbProgXlbSelftestPick     = "xlb_selftest_pick"
 	xlbProgXlbSelftestRequest  = "xlb_selftest_request"
 	xlbProgXlbSelftestResponse = "xlb_selftest_response"
@@ -166,6 +167,7 @@ type xlbProgramSpecs struct {
 	XlbResponse         *ebpf.ProgramSpec `ebpf:"xlb_response"`
 	XlbResponseDispatch *ebpf.ProgramSpec `ebpf:"xlb_response_dispatch"`
 	XlbSelftestEdit     *ebpf.ProgramSpec `ebpf:"xlb_selftest_edit"`
+	XlbSelftestLease    *ebpf.ProgramSpec `ebpf:"xlb_selftest_lease"`
 	XlbSelftestPick     *ebpf.ProgramSpec `ebpf:"xlb_selftest_pick"`
 	XlbSelftestRequest  *ebpf.ProgramSpec `ebpf:"xlb_selftest_request"`
 	XlbSelftestResponse *ebpf.ProgramSpec `ebpf:"xlb_selftest_response"`
@@ -431,6 +433,7 @@ type xlbPrograms struct {
 	XlbResponse         *ebpf.Program `ebpf:"xlb_response"`
 	XlbResponseDispatch *ebpf.Program `ebpf:"xlb_response_dispatch"`
 	XlbSelftestEdit     *ebpf.Program `ebpf:"xlb_selftest_edit"`
+	XlbSelftestLease    *ebpf.Program `ebpf:"xlb_selftest_lease"`
 	XlbSelftestPick     *ebpf.Program `ebpf:"xlb_selftest_pick"`
 	XlbSelftestRequest  *ebpf.Program `ebpf:"xlb_selftest_request"`
 	XlbSelftestResponse *ebpf.Program `ebpf:"xlb_selftest_response"`
@@ -459,6 +462,7 @@ func (p *xlbPrograms) Close() error {
 		p.XlbResponse,
 		p.XlbResponseDispatch,
 		p.XlbSelftestEdit,
+		p.XlbSelftestLease,
 		p.XlbSelftestPick,
 		p.XlbSelftestRequest,
 		p.XlbSelftestResponse,

@@ -520,27 +520,29 @@ type abiRouteTable struct {
 }
 
 type abiSlot struct {
-	_          structs.HostLayout
-	State      uint32
-	Next       uint32
-	Stacked    uint32
-	Endpoint   uint32
-	Flags      uint32
-	Pending    uint32
-	Lease      uint64
-	Cookie     uint64
-	DeadlineNs uint64
-	TimeoutNs  uint64
-	Spill      uint32
-	Request    uint32
-	Sent       uint64
-	Moved      uint64
-	Status     uint32
-	Counted    uint32
-	Retry      uint32
-	Largest    uint32
-	Draw       uint64
-	Head       struct {
+	_           structs.HostLayout
+	State       uint32
+	Holder      uint32
+	Next        uint32
+	Stacked     uint32
+	Endpoint    uint32
+	Flags       uint32
+	Pending     uint32
+	MaxRequests uint32
+	Lease       uint64
+	Cookie      uint64
+	DeadlineNs  uint64
+	TimeoutNs   uint64
+	Spill       uint32
+	Request     uint32
+	Sent        uint64
+	Moved       uint64
+	Status      uint32
+	Counted     uint32
+	Retry       uint32
+	Largest     uint32
+	Draw        uint64
+	Head        struct {
 		_        structs.HostLayout
 		State    uint32
 		Off      uint32
@@ -567,8 +569,6 @@ type abiSlot struct {
 	EndedNs      uint64
 	EndedCookie  uint64
 	BrokenLease  uint64
-	Untold       uint32
-	MaxRequests  uint32
 	Passed       uint64
 	NextSequence uint64
 	Kept         uint32

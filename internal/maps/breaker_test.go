@@ -23,7 +23,7 @@ func TestALeaseLeavesItsClustersCountOnce(t *testing.T) {
 				t.Error("one more than the limit")
 			}
 			s.Endpoints[0].Cluster = 1
-			s.Slots[0] = Slot{State: uint32(SlotLeased), Lease: 1, Pending: uint32(PendingResponse), Counted: number}
+			s.Slots[0] = Slot{State: uint32(SlotLeased), Holder: 1, Lease: 1, Pending: uint32(PendingResponse), Counted: number}
 			end(s)
 			if got := s.Clusters[1].Active; got != 1 {
 				t.Errorf("in flight: got %d, want 1", got)
@@ -52,7 +52,7 @@ func TestALeaseThatIsFilledTooLateLeavesItsClustersCountWithItsSlot(t *testing.T
 	s.NewCluster(1)
 	number, _ := s.EnterCluster(1, 2)
 	s.Endpoints[0].Cluster = 1
-	s.Slots[0] = Slot{State: uint32(SlotLeased), Lease: 1}
+	s.Slots[0] = Slot{State: uint32(SlotLeased), Holder: 1, Lease: 1}
 	s.Break(0)
 	s.Slots[0].Counted = number
 	s.Free(0)

@@ -22,7 +22,7 @@ func (s *Shared) State(slot uint32) SlotState {
 	return SlotState(atomic.LoadUint32(&s.Slots[slot].State))
 }
 
-// Exchange changes the slot's state if it is `from`, and reports whether it did.
+// Exchange changes the slot's state if it is `from`, and reports whether it did. Neither may be that of a lease.
 func (s *Shared) Exchange(slot uint32, from, to SlotState) bool {
 	return atomic.CompareAndSwapUint32(&s.Slots[slot].State, uint32(from), uint32(to))
 }
@@ -81,27 +81,55 @@ func nextTag(head uint64) uint64 {
 	return (head>>32 + 1) << 32
 }
 
-// Break ends the lease on a slot, or its idleness, and leaves it BROKEN; what it was before tells whether a
+// word is a slot's state together with the holder of that, as they are exchanged: see struct slot of bpf/lib/abi.h.
+func (s *Slot) word() *uint64 { return (*uint64)(unsafe.Pointer(&s.State)) }
+
+func wordOf(state SlotState, lease uint64) uint64 { return lease<<32 | uint64(state) }
+
+// Break ends the lease on a slot, whichever it is, or its idleness, and leaves it BROKEN; what it was before tells whether a
 // request was lost. It reports false when the slot was neither READY nor LEASED.
 func (s *Shared) Break(slot uint32) (was SlotState, ok bool) {
-	for !s.Exchange(slot, SlotLeased, SlotBroken) {
-		if s.Exchange(slot, SlotReady, SlotBroken) {
-			return SlotReady, true
+	sl := &s.Slots[slot]
+	for {
+		word := atomic.LoadUint64(sl.word())
+		// A program writes the number before it leases the slot: as long as the word is the same, it is that of its lease.
+		lease := atomic.LoadUint64(&sl.Lease)
+		if was = SlotState(uint32(word)); was != SlotReady && was != SlotLeased {
+			return was, false
 		}
-		// Between the two a program may have ended a lease, or begun one.
-		if state := s.State(slot); state != SlotReady && state != SlotLeased {
-			return state, false
+		// Otherwise a program has ended a lease meanwhile, or begun one.
+		if atomic.CompareAndSwapUint64(sl.word(), word, uint64(SlotBroken)) {
+			if was == SlotLeased {
+				s.broken(sl, lease)
+			}
+			return was, true
 		}
 	}
-	sl := &s.Slots[slot]
+}
+
+// BreakLease ends that lease, and reports whether it has: it may have ended, and the slot be another's.
+func (s *Shared) BreakLease(l Lease) bool { return s.endLease(l, 0) }
+
+// endLease is lease_end of bpf/lib/lease.h.
+func (s *Shared) endLease(l Lease, untold uint64) bool {
+	sl := &s.Slots[l.Slot]
+	if !atomic.CompareAndSwapUint64(sl.word(), wordOf(SlotLeased, l.Number), wordOf(SlotBroken, untold)) {
+		return false
+	}
+	s.broken(sl, l.Number)
+	return true
+}
+
+// broken settles the accounts of a lease that has been broken.
+func (s *Shared) broken(sl *Slot, lease uint64) {
 	// Before the lease is seen to have ended.
-	atomic.StoreUint64(&sl.BrokenLease, atomic.LoadUint64(&sl.Lease))
-	atomic.AddUint64(&sl.Lease, 1)
+	atomic.StoreUint64(&sl.BrokenLease, lease)
+	// Unless the daemon has gone on meanwhile: then the slot is another i-sock's, and a number must not come twice.
+	atomic.CompareAndSwapUint64(&sl.Lease, lease, lease+1)
 	s.uncount(sl)
 	e := &s.Endpoints[sl.Endpoint]
 	atomic.AddUint32(&e.Outstanding, ^uint32(0))
 	atomic.AddUint64(&e.Broken, 1)
-	return SlotLeased, true
 }
 
 // AnyLeased reports whether a request is on the fast path, or an i-sock lent to the slow path.
@@ -112,14 +140,6 @@ func (s *Shared) AnyLeased() bool {
 		}
 	}
 	return false
-}
-
-// BreakLease is Break for whoever holds a side of a lease open. It leaves alone what has become of the slot since another has broken the
-// lease: the i-sock may be closed, and the slot another's.
-func (s *Shared) BreakLease(l Lease) {
-	if s.Holds(l) {
-		s.Break(l.Slot)
-	}
 }
 
 // Kept returns the request of a lease that has broken, as the client sent it, or nil where the kernel has not kept it. The slot must not be
@@ -180,13 +200,14 @@ func (s *Shared) sideDone(slot uint32, side Pending) SlotState {
 	if atomic.AndUint32(&sl.Pending, ^uint32(side)) != uint32(side) {
 		return s.State(slot)
 	}
+	lease := atomic.LoadUint64(&sl.Lease)
 	// The next lease must not find it.
 	atomic.StoreUint64(&sl.DeadlineNs, 0)
 	s.uncount(sl)
-	if !s.Exchange(slot, SlotLeased, SlotReady) {
+	if !atomic.CompareAndSwapUint64(sl.word(), wordOf(SlotLeased, lease), uint64(SlotReady)) {
 		return s.State(slot)
 	}
-	atomic.AddUint64(&sl.Lease, 1)
+	atomic.CompareAndSwapUint64(&sl.Lease, lease, lease+1)
 	atomic.AddUint32(&s.Endpoints[sl.Endpoint].Outstanding, ^uint32(0))
 	if atomic.LoadUint32(&sl.Flags)&uint32(SlotRetire) != 0 || !s.Push(slot) {
 		s.Exchange(slot, SlotReady, SlotBroken)

@@ -27,12 +27,11 @@ func readyShared(t *testing.T) *Shared {
 func lease(s *Shared) uint32 {
 	for {
 		slot := s.Pop(0)
-		if slot == NoSlot || s.Exchange(slot, SlotReady, SlotLeased) {
-			if slot != NoSlot {
-				atomic.AddUint64(&s.Slots[slot].Lease, 1)
-				atomic.AddUint32(&s.Endpoints[0].Outstanding, 1)
-				atomic.StoreUint32(&s.Slots[slot].Pending, uint32(PendingResponse))
-			}
+		if slot == NoSlot {
+			return slot
+		}
+		if _, ok := s.Take(slot); ok {
+			atomic.StoreUint32(&s.Slots[slot].Pending, uint32(PendingResponse))
 			return slot
 		}
 	}

@@ -70,7 +70,7 @@ func (p *Pool) rearmLocked(s *isock) {
 	}
 }
 
-// lostLocked ends a lease without its response and has the client told.
+// lostLocked ends the lease, whichever it is, of an i-sock that is no use any more, without its response, and has the client told.
 func (p *Pool) lostLocked(s *isock, why Failure) {
 	switch was, ok := p.cfg.Shared.Break(s.slot); {
 	case !ok:
@@ -83,9 +83,16 @@ func (p *Pool) lostLocked(s *isock, why Failure) {
 	}
 }
 
+// giveUpLocked is lostLocked for that lease alone: it may have ended meanwhile, and the i-sock serve another client.
+func (p *Pool) giveUpLocked(s *isock, l maps.Lease, why Failure) {
+	if p.cfg.Shared.BreakLease(l) {
+		p.tellLocked(s, why)
+	}
+}
+
 // endLocked closes the i-sock of a BROKEN slot, once its client has been told if one waits.
 func (p *Pool) endLocked(s *isock) {
-	if s.busy == nil && atomic.LoadUint32(&p.cfg.Shared.Slots[s.slot].Untold) != 0 {
+	if s.busy == nil && atomic.LoadUint32(&p.cfg.Shared.Slots[s.slot].Holder) != 0 {
 		p.tellLocked(s, Reset)
 		return
 	}
@@ -110,7 +117,7 @@ func (p *Pool) tellLocked(s *isock, why Failure) {
 		p.cfg.Clients.Fail(lost)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		atomic.StoreUint32(&p.cfg.Shared.Slots[s.slot].Untold, 0)
+		atomic.StoreUint32(&p.cfg.Shared.Slots[s.slot].Holder, 0)
 		s.busy = nil
 		p.closeLocked(s)
 	}()
@@ -241,13 +248,15 @@ func (p *Pool) afterSpillLocked(s *isock, l maps.Lease) {
 	if p.cfg.Shared.State(s.slot) == maps.SlotBroken {
 		if p.cfg.Shared.Broke(l) {
 			// Whoever forwarded the response has told the client.
-			atomic.StoreUint32(&sl.Untold, 0)
+			atomic.StoreUint32(&sl.Holder, 0)
 		}
 		p.endLocked(s)
 		return
 	}
-	if s.refused {
-		p.lostLocked(s, Reset)
+	refused := s.refused
+	s.refused = false
+	if refused && p.cfg.Shared.BreakLease(l) {
+		p.tellLocked(s, Reset)
 		return
 	}
 	held := p.cfg.Shared.Holds(l)
@@ -298,7 +307,7 @@ func (p *Pool) Lost(l maps.Lease) {
 		s.busy()
 		return
 	}
-	p.lostLocked(s, Reset)
+	p.giveUpLocked(s, l, Reset)
 }
 
 func (p *Pool) takeBack(s *isock, c *upstream.Conn) {
@@ -342,7 +351,7 @@ func (p *Pool) LeaseOf(cookie uint64) (l maps.Lease, ok bool) {
 			}
 		case maps.SlotBroken:
 			// The slots that a request has tried in vain are broken as well.
-			if s.busy != nil || atomic.LoadUint32(&sl.Untold) != 0 {
+			if s.busy != nil || atomic.LoadUint32(&sl.Holder) != 0 {
 				l, ok = maps.Lease{Slot: slot, Number: atomic.LoadUint64(&sl.BrokenLease)}, true
 			}
 		}
@@ -435,13 +444,15 @@ func (e *endpoint) pace(few int) time.Duration {
 // lease has left, or more.
 func (p *Pool) sweepLeaseLocked(s *isock, now uint64) (left time.Duration) {
 	sl := &p.cfg.Shared.Slots[s.slot]
+	// First: what is found is this lease's, or that of one behind it, for which this one does not end.
+	lease := maps.Lease{Slot: s.slot, Number: atomic.LoadUint64(&sl.Lease)}
 	stalled, left := s.progress.stalled(sl, now, p.cfg.StreamIdle)
 	if stalled {
 		if s.busy != nil {
 			s.busy()
 			return left
 		}
-		p.lostLocked(s, Stalled)
+		p.giveUpLocked(s, lease, Stalled)
 		return left
 	}
 	if s.busy != nil && s.late == nil {
@@ -453,7 +464,7 @@ func (p *Pool) sweepLeaseLocked(s *isock, now uint64) (left time.Duration) {
 			s.late()
 			return left
 		}
-		p.lostLocked(s, overdue(sl))
+		p.giveUpLocked(s, lease, overdue(sl))
 		return left
 	}
 	if s.busy == nil && s.remote && spilled(sl) && !s.finished && !s.failed {

@@ -608,7 +608,7 @@ func TestLeaseOfIsNotDeceivedByTheCookieOfTheLeaseBefore(t *testing.T) {
 	r.start(1)
 	slot := r.lease(request{cookie: 7})
 	r.shared.ResponseDone(slot)
-	if !r.shared.Exchange(slot, maps.SlotReady, maps.SlotLeased) {
+	if _, ok := r.shared.Take(slot); !ok {
 		t.Fatal("the slot is not idle")
 	}
 	if got, ok := r.p.LeaseOf(7); ok {

@@ -60,7 +60,7 @@ func (w *world) leaseLocked(index uint32) *lease {
 		if slot == maps.NoSlot {
 			return nil
 		}
-		if !w.r.shared.Exchange(slot, maps.SlotReady, maps.SlotLeased) {
+		if _, ok := w.r.shared.Take(slot); !ok {
 			continue
 		}
 		w.r.fill(slot, request{cookie: uint64(len(w.leases) + 1), open: w.likely(30)})

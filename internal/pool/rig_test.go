@@ -422,7 +422,10 @@ type request struct {
 func (r *rig) lease(q request) uint32 {
 	r.t.Helper()
 	slot := r.shared.Pop(ours)
-	if slot == maps.NoSlot || !r.shared.Exchange(slot, maps.SlotReady, maps.SlotLeased) {
+	if slot == maps.NoSlot {
+		r.t.Fatal("lease an i-sock: none is idle")
+	}
+	if _, ok := r.shared.Take(slot); !ok {
 		r.t.Fatalf("lease an i-sock: slot %d is not idle", slot)
 	}
 	r.fill(slot, q)
@@ -432,8 +435,6 @@ func (r *rig) lease(q request) uint32 {
 // fill begins a lease on a slot that has been taken for it.
 func (r *rig) fill(slot uint32, q request) {
 	sl := &r.shared.Slots[slot]
-	atomic.AddUint64(&sl.Lease, 1)
-	atomic.AddUint32(&r.shared.Endpoints[sl.Endpoint].Outstanding, 1)
 	pending := maps.PendingResponse
 	if q.open {
 		pending |= maps.PendingRequest
@@ -443,7 +444,6 @@ func (r *rig) fill(slot uint32, q request) {
 	atomic.StoreUint32(&sl.Spill, uint32(maps.SpillNone))
 	atomic.StoreUint32(&sl.Response.Phase, uint32(maps.PhaseHead))
 	atomic.StoreUint64(&sl.Moved, q.moved)
-	atomic.StoreUint32(&sl.Untold, 0)
 	atomic.StoreUint32(&sl.IdleMs, 0)
 	atomic.StoreUint32(&sl.Request, uint32(q.flags))
 	atomic.AddUint64(&sl.Traffic.Requests, 1)
@@ -454,10 +454,14 @@ func (r *rig) fill(slot uint32, q request) {
 
 // breakSlot gives a lease up, as the kernel programs do; untold says that its client waits. The event is the caller's.
 func (r *rig) breakSlot(slot uint32, untold bool) {
+	l := maps.Lease{Slot: slot, Number: atomic.LoadUint64(&r.shared.Slots[slot].Lease)}
+	end := r.shared.BreakLease
 	if untold {
-		atomic.StoreUint32(&r.shared.Slots[slot].Untold, 1)
+		end = r.shared.Fail
 	}
-	r.shared.Break(slot)
+	if !end(l) {
+		r.t.Errorf("slot %d is not leased", slot)
+	}
 }
 
 // spillRest leaves the rest of the response to the daemon, as the kernel programs do; the event is the caller's to send, or lose.

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package maps
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// Who ends a lease may be late: its slot may have been leased anew, even since that was looked at.
+func TestWhoEndsALeaseLeavesTheNextOneAlone(t *testing.T) {
+	const rounds = 200_000
+	s := NewHeapShared(Sizes{Clusters: 1, Endpoints: 1, Slots: 1})
+	var given atomic.Pointer[Lease]
+	var over atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for !over.Load() {
+			if l := given.Load(); l != nil {
+				s.BreakLease(*l)
+			}
+		}
+	})
+	defer wg.Wait()
+	defer over.Store(true)
+	broken := 0
+	for range rounds {
+		s.Prepare(0, 0)
+		s.Exchange(0, SlotConnecting, SlotReady)
+		first := begin(t, s)
+		given.Store(&first)
+		if s.ResponseDone(0) == SlotBroken {
+			broken++
+			continue
+		}
+		s.Pop(0)
+		second := begin(t, s)
+		if s.ResponseDone(0) == SlotBroken {
+			t.Fatalf("lease %d is broken by who was to end lease %d", second.Number, first.Number)
+		}
+		s.Pop(0)
+	}
+	over.Store(true)
+	wg.Wait()
+	if broken == 0 {
+		t.Error("no lease was broken: the test says nothing")
+	}
+	if n := s.Endpoints[0].Outstanding; n != 0 {
+		t.Errorf("outstanding: got %d, want 0", n)
+	}
+}
+
+func begin(t *testing.T, s *Shared) Lease {
+	l, ok := s.Take(0)
+	if !ok {
+		t.Fatal("an idle slot is broken by who was to end a lease")
+	}
+	atomic.StoreUint32(&s.Slots[0].Pending, uint32(PendingResponse))
+	return l
+}
