@@ -82,6 +82,17 @@ test-unit: ## Unit tests.
 	@scripts/install-deps build
 	go test -timeout 5m ./cmd/... ./internal/... ./bench/... ./test/imports ./test/docs ./test/chaos/... ./test/routes ./test/balance ./test/hashing ./test/fuzz/grammar ./test/heels/traffic ./test/tcptest ./test/await ./test/golden ./examples/...
 
+# What takes many seconds is left to test-unit: HEELS, which is a system of its own, and these.
+QUICK_SKIP := TestSmallChangesAreMadeInPlace|TestKernelDecidesByTheOldRoutesOrTheNewWhileTheyChange|TestCompiledTableRoutesAsTheModel|TestEnvoyRunsWhatIsAccepted
+# The heart of it: balancing, routes, reloads, ends, framing, and that nothing is left behind.
+QUICK_E2E := TestRoundRobinSpreadsOneConnectionEvenly|TestRoutesByHostPathAndHeaderFirstMatchWins|TestOneConnectionPerRequestIsServedFast|TestReloadUnderLoadLosesNoRequest|TestBrokenFileIsRefusedAndTheOldConfigurationStays|TestTerminationFinishesRequestsInFlight|TestNoAmbiguousRequestReachesAnEndpoint|TestKilledDaemonsLeaveNothing
+
+.PHONY: test-quick
+test-quick: build ## While you write: the packages' own tests, and a handful of end-to-end ones (root).
+	@scripts/install-deps build
+	go test -timeout 5m -skip '^($(QUICK_SKIP))$$' $$(go list ./cmd/... ./internal/... | grep -v /internal/heels) ./bench/... ./test/imports ./test/docs
+	go test -count=1 -timeout 3m ./test/e2e -run '^($(QUICK_E2E))$$'
+
 .PHONY: test-race
 test-race: ## Unit tests under the race detector.
 	@scripts/install-deps test

@@ -409,19 +409,33 @@ static __always_inline int shim_length(struct __sk_buff *skb, __u32 at, __u8 pro
 		*inner = gue[0] >> 4 == 6 ? IPPROTO_IPV6 : IPPROTO_IPIP;
 		return sizeof(udp);
 	}
-	/* Variant 0: a control message is none of ours; 5 bits count words of private data. */
+	/* Variant 0: a control message is none of ours, nor what has flags, which may say that a fragment follows or that a checksum is not finished; 5 bits count words
+	 * of private data. */
 	*inner = gue[1];
-	if (gue[0] >> 5 || (*inner != IPPROTO_IPIP && *inner != IPPROTO_IPV6))
+	if (gue[0] >> 5 || gue[2] || gue[3] || (*inner != IPPROTO_IPIP && *inner != IPPROTO_IPV6))
 		return -1;
 	return sizeof(udp) + sizeof(gue) + (gue[0] & 0x1f) * 4;
 }
 
-/* An ICMP error that a balancer passes on: about a packet that we have sent from the VIP. */
+/* Whether what an ICMP error quotes is of a connection by way of the balancer, whose socket is the VIP's. */
+static __always_inline int is_quote_of_vip(struct __sk_buff *skb, __u32 quote, __u32 vip, __u16 port)
+{
+	struct bpf_sock_tuple t = { .ipv4 = { .daddr = vip, .dport = port } };
+
+	if (bpf_skb_load_bytes(skb, quote + HEELS_IP_DADDR, &t.ipv4.saddr, sizeof(t.ipv4.saddr)) ||
+	    bpf_skb_load_bytes(skb, quote + sizeof(struct iphdr) + HEELS_TCP_DEST, &t.ipv4.sport, sizeof(t.ipv4.sport)))
+		return 0;
+	return is_live(state_at(skb, &t, sizeof(t.ipv4)));
+}
+
+/* An ICMP error that a balancer passes on: about a packet that has left from the VIP. Unless the VIP's socket has sent it, it is for our own. */
 static __always_inline void take_icmp(struct __sk_buff *skb, __u32 icmp, const struct heels_server_vip *v, __u32 vip,
 				      __u16 port)
 {
 	__u32 quote = icmp + sizeof(struct heels_icmp), own = heels_ip(&v->local);
 
+	if (is_quote_of_vip(skb, quote, vip, port))
+		return;
 	if (bpf_l3_csum_replace(skb, quote + HEELS_IP_CHECK, vip, own, sizeof(own)) ||
 	    bpf_skb_store_bytes(skb, quote + HEELS_IP_SADDR, &own, sizeof(own), 0) ||
 	    bpf_l4_csum_replace(skb, icmp + __builtin_offsetof(struct heels_icmp, checksum), port, v->local.port,

@@ -208,12 +208,25 @@ static __always_inline void take_detour6(struct __sk_buff *skb, const struct hee
 		heels_count(HEELS_DECAPSULATED_DETOUR);
 }
 
+/* As is_quote_of_vip. */
+static __always_inline int is_quote_of_vip6(struct __sk_buff *skb, __u32 quote, const struct heels_end *vip)
+{
+	struct heels_end client = {};
+
+	if (bpf_skb_load_bytes(skb, quote + HEELS_IP6_DADDR, client.addr, sizeof(client.addr)) ||
+	    bpf_skb_load_bytes(skb, quote + sizeof(struct ipv6hdr) + HEELS_TCP_DEST, &client.port, sizeof(client.port)))
+		return 0;
+	return is_live(state6(skb, &client, vip));
+}
+
 /* As take_icmp. The checksum is over the destination, too. */
 static __always_inline void take_icmp6(struct __sk_buff *skb, const struct heels_server_vip *v,
 				       const struct heels_end *vip)
 {
 	const __u32 icmp = ETH_HLEN + sizeof(struct ipv6hdr), quote = icmp + sizeof(struct heels_icmp);
 
+	if (is_quote_of_vip6(skb, quote, vip))
+		return;
 	if (heels_set_quoted6(skb, icmp, quote + HEELS_IP6_SADDR, vip, &v->local) ||
 	    heels_set_addr6(skb, icmp + HEELS_ICMP_CHECK, ETH_HLEN + HEELS_IP6_DADDR, vip, &v->local)) {
 		heels_count(HEELS_REWRITE_FAILED);

@@ -78,6 +78,8 @@ func TestRequestsPassBothSidecarsByRedirection(t *testing.T) {
 				}
 			})
 			upMesh(t, b, peerOf(peers.Envoy2))
+			// Until the sidecars are there, those who wait for them are redirected, too, and get no answer.
+			before := redirected(t, b)
 			for range requests {
 				if _, err := b.get(t.Context(), "http://"+peers.ServiceAddress.String()+"/"); err != nil {
 					t.Fatal(err)
@@ -90,8 +92,9 @@ func TestRequestsPassBothSidecarsByRedirection(t *testing.T) {
 			}
 			// The test's client makes a connection for each request, the client's sidecar keeps its own.
 			counts := redirected(t, b)
-			if to, from := counts[peers.OutboundPort], counts[peers.InboundPort]; to < requests || from == 0 || from > client {
-				t.Errorf("%d connections to the service are redirected and %d to endpoints, with %d requests", to, from, client)
+			to, from := counts[peers.OutboundPort]-before[peers.OutboundPort], counts[peers.InboundPort]-before[peers.InboundPort]
+			if to != requests || counts[peers.InboundPort] == 0 || from > requests {
+				t.Errorf("%d connections to the service are redirected and %d to endpoints, with %d requests; in all %v", to, from, requests, counts)
 			}
 		})
 	}

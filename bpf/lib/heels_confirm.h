@@ -542,6 +542,28 @@ static __always_inline void confirm_detour(struct __sk_buff *skb, const struct h
 	bpf_sk_release(sk);
 }
 
+/* Whether the balancer has given the end of a connection that has closed to another one. A late segment of the closed one's client has no part in that. */
+static __always_inline int confirm_is_passed_on(struct __sk_buff *skb, const struct heels_tuple *key,
+						const struct heels_confirmed *e)
+{
+	struct bpf_sock *sk, *full;
+	struct heels_flow *f;
+	int is_passed_on;
+
+	if (e->since)
+		return 0;
+	sk = confirm_socket(skb, key, e);
+	if (!sk)
+		return 0;
+	full = sk->state == BPF_TCP_NEW_SYN_RECV ? 0 : bpf_sk_fullsock(sk);
+	f = full ? bpf_sk_storage_get(&heels_server_flows, full, 0, 0) : 0;
+	/* Of the closed one there may be a TIME_WAIT or, for a moment, the socket itself. */
+	is_passed_on = sk->state != BPF_TCP_LISTEN && sk->state != BPF_TCP_TIME_WAIT &&
+		       !(f && f->confirm && heels_end_is(&f->client, heels_ip(&e->client), e->client.port));
+	bpf_sk_release(sk);
+	return is_passed_on;
+}
+
 /* A segment that is no SYN. A function of its own because of the stack. A direct one gets the balancer's end for a source. */
 static __noinline int confirm_segment(struct __sk_buff *skb)
 {
@@ -554,10 +576,11 @@ static __noinline int confirm_segment(struct __sk_buff *skb)
 		return HEELS_NEXT;
 	heels_tuple_set(&key, p.daddr, p.dest, p.saddr, p.source);
 	e = bpf_map_lookup_elem(&heels_confirmed, &key);
-	if (!e)
+	if (!e) {
 		e = bpf_map_lookup_elem(&heels_confirm_other, &key);
-	if (!e)
-		return HEELS_NEXT;
+		if (!e || confirm_is_passed_on(skb, &key, e))
+			return HEELS_NEXT;
+	}
 	if (heels_end_is(&e->balancer, p.saddr, p.source)) {
 		confirm_detour(skb, &p, &key, e);
 		return HEELS_NEXT;

@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"syscall"
@@ -115,8 +117,31 @@ func (r *resource) print(e *env, output format, answer []byte) error {
 	return writeTable(e.stdout, r.header, rows)
 }
 
+// checkAddress refuses what is no host:port.
+func checkAddress(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("admin address %q: want host:port; name that of a running daemon with --admin, as in %s", address, defaultAdmin)
+	}
+	return nil
+}
+
+// reasonOf is a failure to ask without the URL.
+func reasonOf(err error) error {
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		return failed.Err
+	}
+	return err
+}
+
 // askAdmin returns the body of an answer of 200.
 func askAdmin(ctx context.Context, address, path string) ([]byte, error) {
+	if err := checkAddress(address); err != nil {
+		return nil, refused(err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody)
@@ -130,7 +155,7 @@ func askAdmin(ctx context.Context, address, path string) ([]byte, error) {
 		return nil, refused(fmt.Errorf("admin address %s: nobody listens; start \"xlb run\", or name its admin address with --admin", address))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ask the admin API: %w", err)
+		return nil, fmt.Errorf("admin address %s: %w; name that of a running daemon with --admin", address, reasonOf(err))
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))

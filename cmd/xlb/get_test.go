@@ -142,6 +142,9 @@ func TestGetSaysWhyThereIsNoAnswer(t *testing.T) {
 	}{
 		{"nobody listens", "pools", closed.Addr().String(), exitRefused, `nobody listens; start "xlb run"`},
 		{"not an address", "pools", "::", exitRefused, "want host:port"},
+		{"no port", "pools", "localhost", exitRefused, `admin address "localhost": want host:port; name that of a running daemon with --admin`},
+		{"no port that there is", "pools", "127.0.0.1:99999", exitRefused, `admin address "127.0.0.1:99999": want host:port`},
+		{"it does not speak HTTP", "pools", mute(t), exitFailure, "; name that of a running daemon with --admin"},
 		{"the daemon fails", "pools", broken, exitFailure, "/xlb/pools: 500 Internal Server Error: map is gone"},
 		{"it is no daemon", "routes", broken, exitFailure, "the daemon's answer is not ours"},
 	}
@@ -153,4 +156,24 @@ func TestGetSaysWhyThereIsNoAnswer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// mute is where connections are closed without an answer.
+func mute(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conn.Close()
+		}
+	}()
+	return l.Addr().String()
 }

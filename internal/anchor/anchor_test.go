@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/tcptest"
 )
 
@@ -152,7 +153,7 @@ func TestBytesAreServedWithWhatIsKnownOfThem(t *testing.T) {
 				r.decline(c, *tt.slow)
 			}
 			c.exchange("hello")
-			got := next(t, served, "session")
+			got := await.Next(t, served, "session")
 			if got.Gone == nil || got.Gone() || got.Stays == nil || !got.Stays() {
 				t.Error("an open client has gone, or does not stay")
 			}
@@ -182,7 +183,7 @@ func TestConnOfASessionHasTheAddressesOfItsEnds(t *testing.T) {
 	}})
 	c := r.dial()
 	c.exchange("hello")
-	got := next(t, served, "session")
+	got := await.Next(t, served, "session")
 	if want := [2]string{testVIP.String(), c.address.String()}; got[0].String() != want[0] || got[1].String() != want[1] {
 		t.Errorf("local and remote address: got %v, want %v", got, want)
 	}
@@ -333,10 +334,10 @@ func TestGoneTellsHalfClosedClientsFromThoseThatHaveLeft(t *testing.T) {
 			t.Cleanup(leave)
 			c := r.dialOr(tt.bound)
 			c.send("hello")
-			next(t, served, "session")
+			await.Next(t, served, "session")
 			must(t, tt.leave(c))
 			leave()
-			if got := next(t, gone, "what is known of the client"); got != [2]bool{tt.want, tt.want} {
+			if got := await.Next(t, gone, "what is known of the client"); got != [2]bool{tt.want, tt.want} {
 				t.Errorf("gone, and does not stay: got %v, want %v", got, tt.want)
 			}
 		})
@@ -354,7 +355,7 @@ func TestHalfClosedClientGetsTheResponseOfItsLease(t *testing.T) {
 	r.setLease(slot, lease)
 	c := r.dial()
 	must(t, c.CloseWrite())
-	if got := next(t, asked, "question for the lease"); got != c.cookie {
+	if got := await.Next(t, asked, "question for the lease"); got != c.cookie {
 		t.Errorf("lease asked for: client %d, want %d", got, c.cookie)
 	}
 	// As the pool does with what spills.
@@ -399,7 +400,7 @@ func TestPipelinedRequestWaitsForTheLeaseBeforeIt(t *testing.T) {
 	first, second := r.dial(), r.dial()
 	r.decline(first, maps.SlowConn{Reason: uint32(maps.HandoverPipelined), Slot: slot, Lease: lease, HasLease: 1})
 	first.send("behind a lease")
-	eventually(t, func() string {
+	await.Quiet(t, func() string {
 		if got := r.s.Active(); got != 1 {
 			return fmt.Sprintf("connections being served: got %d, want 1", got)
 		}
@@ -407,7 +408,7 @@ func TestPipelinedRequestWaitsForTheLeaseBeforeIt(t *testing.T) {
 	})
 	// What came later overtakes it.
 	second.exchange("alone")
-	if got := next(t, served, "session"); got != second.address {
+	if got := await.Next(t, served, "session"); got != second.address {
 		t.Errorf("served first: client %s, want %s", got, second.address)
 	}
 	if got := len(served); got != 0 {
@@ -415,7 +416,7 @@ func TestPipelinedRequestWaitsForTheLeaseBeforeIt(t *testing.T) {
 	}
 	r.setLease(slot, lease+1)
 	first.mustReceive("behind a lease")
-	eventually(t, func() string {
+	await.Quiet(t, func() string {
 		if got := r.s.Active(); got != 0 {
 			return fmt.Sprintf("connections being served: got %d, want 0", got)
 		}
@@ -473,11 +474,11 @@ func TestCloseEndsEverything(t *testing.T) {
 		kept.exchange("hello")
 		r.decline(busy, maps.SlowConn{Reason: uint32(maps.HandoverUpgrade)})
 		busy.send("x")
-		next(t, serving, "session")
+		await.Next(t, serving, "session")
 		r.decline(waiting, maps.SlowConn{Slot: slot, Lease: lease, HasLease: 1})
 		waiting.send("x")
 		must(t, half.CloseWrite())
-		eventually(t, func() string {
+		await.Quiet(t, func() string {
 			if open, active := r.s.Stats().Open, r.s.Active(); open != 5 || active != 2 {
 				return fmt.Sprintf("connections open, being served: got %d, %d, want 5, 2", open, active)
 			}
@@ -524,7 +525,7 @@ func TestCloseWaitsForItsGoroutines(t *testing.T) {
 	t.Cleanup(release)
 	c := r.dial()
 	must(t, c.CloseWrite())
-	next(t, asked, "question for the lease")
+	await.Next(t, asked, "question for the lease")
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
@@ -538,7 +539,7 @@ func TestCloseWaitsForItsGoroutines(t *testing.T) {
 	case <-time.After(tooEarly):
 	}
 	release()
-	next(t, closed, "Close")
+	await.Next(t, closed, "Close")
 }
 
 func TestNewLeavesNothingWhenItFails(t *testing.T) {
@@ -609,14 +610,16 @@ func TestClientThatLeavesBehindUnreadBytesDoesNotStay(t *testing.T) {
 			leave := sync.OnceFunc(func() { close(left) })
 			t.Cleanup(leave)
 			c := r.dialOr(tt.bound)
+			c.send("hello")
+			await.Next(t, served, "session")
+			unread := make([]byte, 64<<20)
 			must(t, c.SetWriteDeadline(time.Now().Add(tooEarly)))
-			if _, err := c.Write(make([]byte, 64<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			if _, err := c.Write(unread); !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Fatalf("bytes that nobody reads: got %v, want %v", err, os.ErrDeadlineExceeded)
 			}
-			next(t, served, "session")
 			must(t, c.Close())
 			leave()
-			if got, want := next(t, stays, "what is known of the client"), [2]bool{true, false}; got != want {
+			if got, want := await.Next(t, stays, "what is known of the client"), [2]bool{true, false}; got != want {
 				t.Errorf("stays, before and behind its end: got %v, want %v", got, want)
 			}
 		})

@@ -57,25 +57,35 @@ const (
 )
 
 // takeOrMake gets a bound socket, if need be as soon as a daemon that leaves has closed its own.
-func (s *Set) takeOrMake(a netip.AddrPort) (*Bound, error) {
-	deadline := time.Now().Add(leavingTime)
-	for last := false; ; {
-		b, err := s.takeBound(a)
+func (s *Set) takeOrMake(a netip.AddrPort) (b *Bound, err error) {
+	err = untilFree(func() error {
+		b, err = s.takeBound(a)
 		if errors.Is(err, errNobody) {
 			b, err = s.newBound(a)
 		}
-		// Reset: the daemon has left before it answered.
-		inUse := errors.Is(err, unix.EADDRINUSE) || errors.Is(err, unix.ECONNRESET)
-		if !inUse || last {
-			return b, err
+		return err
+	}, func() bool { return isLeft(a) })
+	return b, err
+}
+
+// untilFree takes an address, again and again while a daemon leaves it, and then once more.
+func untilFree(take func() error, isLeft func() bool) error {
+	for deadline := time.Now().Add(leavingTime); ; time.Sleep(handshakePace) {
+		err := take()
+		if !isInUse(err) {
+			return err
 		}
-		if isLeft(a) && time.Now().Before(deadline) {
-			time.Sleep(handshakePace)
-			continue
+		if !isLeft() || time.Now().After(deadline) {
+			break
 		}
-		last = true
-		time.Sleep(vanishingTime)
 	}
+	time.Sleep(vanishingTime)
+	return take()
+}
+
+// isInUse tells that another socket has the address, or that a daemon has left before it gave its own.
+func isInUse(err error) bool {
+	return errors.Is(err, unix.EADDRINUSE) || errors.Is(err, unix.ECONNRESET)
 }
 
 // newBound takes an address that nobody has.

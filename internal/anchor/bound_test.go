@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/test/await"
 )
 
 // bind opens a bound socket, and returns where.
@@ -212,7 +214,7 @@ func TestBoundServesWhomItShakesHandsWithWhenItCloses(t *testing.T) {
 	c := r.reach(address) // its acknowledgement is lost
 	closed := make(chan error, 1)
 	go func() { closed <- b.Close() }()
-	eventually(t, func() string {
+	await.Quiet(t, func() string {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if !b.leaving {
@@ -221,7 +223,7 @@ func TestBoundServesWhomItShakesHandsWithWhenItCloses(t *testing.T) {
 		return ""
 	})
 	c.exchange("one")
-	must(t, next(t, closed, "end of Close"))
+	must(t, await.Next(t, closed, "end of Close"))
 	c.exchange("two")
 }
 
@@ -237,7 +239,7 @@ func TestBoundIsAssignedToAnotherListener(t *testing.T) {
 	r.reach(address).exchange("one")
 	b.Assign(BoundTo{Listener: other})
 	r.reach(address).exchange("two")
-	if one, two := next(t, served, "session"), next(t, served, "session"); one != testListener || two != other {
+	if one, two := await.Next(t, served, "session"), await.Next(t, served, "session"); one != testListener || two != other {
 		t.Errorf("served by listeners %d and %d, want %d and %d", one, two, testListener, other)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/test/await"
 )
 
 // A response began to spill, and the client left before the daemon used its connection.
@@ -53,7 +54,7 @@ func closeBehindALease(t *testing.T) {
 			return 0, Close
 		})
 	})
-	next(t, using, "use")
+	await.Next(t, using, "use")
 	wg.Go(func() {
 		if err := r.s.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -66,7 +67,7 @@ func closeBehindALease(t *testing.T) {
 
 func (r *rig) awaitActive(want int) {
 	r.t.Helper()
-	eventually(r.t, func() string {
+	await.Quiet(r.t, func() string {
 		if got := r.s.Active(); got != want {
 			return fmt.Sprintf("connections being served: got %d, want %d", got, want)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/test/await"
 )
 
 func TestDrainLeavesWhatIsServed(t *testing.T) {
@@ -23,7 +24,7 @@ func TestDrainLeavesWhatIsServed(t *testing.T) {
 	r.awaitOpen(2)
 	r.decline(busy, maps.SlowConn{})
 	busy.send("hello")
-	next(t, serving, "session")
+	await.Next(t, serving, "session")
 	r.s.Drain(tooEarly)
 	quiet.mustEnd(io.EOF)
 	busy.mustStayOpen()

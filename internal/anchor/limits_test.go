@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/xlb-project/xlb/test/await"
 )
 
 // limitedRig is one whose listener has limits. There are no programs: what the kernel knows of clients is nothing.
@@ -72,16 +74,16 @@ func TestOldConnectionsAreToldToClose(t *testing.T) {
 	r := limitedRig(t, Limits{Age: 50 * time.Millisecond, Drain: time.Hour})
 	c := r.dial()
 	c.exchange("hello")
-	if !r.eventually(func() bool {
+	await.Quiet(t, func() string {
 		r.s.mu.Lock()
 		defer r.s.mu.Unlock()
 		for conn := range r.s.limited {
-			return conn.closing.Load()
+			if conn.closing.Load() {
+				return ""
+			}
 		}
-		return false
-	}) {
-		t.Error("the answer to the next request would not close the connection")
-	}
+		return "the answer to the next request would not close the connection"
+	})
 	c.exchange("hello") // it is open for one more
 }
 
@@ -90,13 +92,14 @@ func TestShorterLimitsApplyAtOnce(t *testing.T) {
 	r, change := changingRig(t, Limits{Idle: time.Hour})
 	c := r.dial()
 	c.exchange("hello")
-	if !r.eventually(func() bool {
+	await.Quiet(t, func() string {
 		r.s.mu.Lock()
 		defer r.s.mu.Unlock()
-		return len(r.s.limited) == 1 && r.s.pace > 0
-	}) {
-		t.Fatal("the connection is not watched")
-	}
+		if len(r.s.limited) == 1 && r.s.pace > 0 {
+			return ""
+		}
+		return "the connection is not watched"
+	})
 	c.mustStayOpen()
 	change(Limits{Idle: 100 * time.Millisecond})
 	c.mustEnd(io.EOF)
@@ -110,16 +113,6 @@ func TestListenersWithoutLimitsCostNothing(t *testing.T) {
 	if len(r.s.limited) > 0 || r.s.pace != 0 {
 		t.Errorf("%d connections are watched, every %v", len(r.s.limited), r.s.pace)
 	}
-}
-
-// eventually polls for a condition.
-func (r *rig) eventually(holds func() bool) bool {
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if holds() {
-			return true
-		}
-	}
-	return false
 }
 
 func TestClientsThatDoNotBeginAreEnded(t *testing.T) {

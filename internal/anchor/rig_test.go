@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/test/await"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -295,7 +296,7 @@ func (r *rig) mustBeSlow(c *client, want maps.SlowConn) {
 // awaitSlow waits for what the daemon writes after its client has the answer.
 func (r *rig) awaitSlow(c *client, want maps.SlowConn) {
 	r.t.Helper()
-	eventually(r.t, func() string {
+	await.Quiet(r.t, func() string {
 		if got, ok := r.slow(c); !ok || got != want {
 			return fmt.Sprintf("entry of the slow connection: got %+v, %v, want %+v", got, ok, want)
 		}
@@ -305,7 +306,7 @@ func (r *rig) awaitSlow(c *client, want maps.SlowConn) {
 
 func (r *rig) awaitNotSlow(c *client) {
 	r.t.Helper()
-	eventually(r.t, func() string {
+	await.Quiet(r.t, func() string {
 		if got, ok := r.slow(c); ok {
 			return fmt.Sprintf("entry of the slow connection: got %+v, want none", got)
 		}
@@ -315,7 +316,7 @@ func (r *rig) awaitNotSlow(c *client) {
 
 func (r *rig) awaitOpen(want int) {
 	r.t.Helper()
-	eventually(r.t, func() string {
+	await.Quiet(r.t, func() string {
 		if got := r.s.Stats().Open; got != want {
 			return fmt.Sprintf("open connections: got %d, want %d", got, want)
 		}
@@ -329,33 +330,6 @@ func (r *rig) setLease(slot uint32, number uint64) {
 }
 
 func deadline() time.Time { return time.Now().Add(patience) }
-
-// eventually polls until check has no complaint.
-func eventually(t *testing.T, check func() string) {
-	t.Helper()
-	end := deadline()
-	for {
-		complaint := check()
-		if complaint == "" {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("after %s: %s", patience, complaint)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
-func next[T any](t *testing.T, c <-chan T, what string) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(patience):
-		t.Fatalf("%s: nothing within %s", what, patience)
-		panic("unreachable")
-	}
-}
 
 func must(t *testing.T, err error) {
 	t.Helper()

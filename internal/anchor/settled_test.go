@@ -14,6 +14,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/poller"
+	"github.com/xlb-project/xlb/test/await"
 )
 
 // A wait takes a grace period, some 16 ms: a hundred requests that are pipelined must not wait for a hundred.
@@ -31,7 +32,7 @@ func TestPipelinedRequestsWaitOnceForSenders(t *testing.T) {
 		if got := waits.Load(); got != stay {
 			t.Fatalf("waits for senders in %d stays of the connection: got %d", stay, got)
 		}
-		eventually(t, func() string {
+		await.Quiet(t, func() string {
 			if got, _ := r.slow(c); got.Offer != uint64(stay*180)<<32|uint64(stay*180) {
 				return fmt.Sprintf("the connection is not offered: %+v", got)
 			}

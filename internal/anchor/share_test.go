@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/test/await"
 )
 
 // newNamedRig is a daemon that answers each message with its name.
@@ -178,7 +180,7 @@ func TestSocketIsTakenThroughSignals(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	must(t, unix.Sendmsg(pair[1], []byte{shareVersion}, unix.UnixRights(pair[1], pair[1]), nil, 0))
-	must(t, next(t, received, "sockets"))
+	must(t, await.Next(t, received, "sockets"))
 	must(t, unix.Close(pair[1]))
 }
 
@@ -197,16 +199,34 @@ func TestAddressOfADaemonThatLeavesIsTaken(t *testing.T) {
 	old.reach(address).mustAnswer("old")
 }
 
-// The kernel closes the sockets of a process that has been killed one after the other.
-func TestAddressOfADaemonThatVanishesIsTaken(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	address, closed := l.Addr().String(), make(chan error, 1)
-	time.AfterFunc(vanishingTime/4, func() { closed <- l.Close() })
-	r := newNamedRig(t, "one")
-	must(t, r.bindAt(address).Listen())
-	must(t, <-closed)
-	r.reach(address).mustAnswer("one")
+// The kernel closes the sockets of a process that has been killed one after the other: without a word, its address is free in a moment.
+func TestAddressIsAskedForAgain(t *testing.T) {
+	tests := []struct {
+		name        string
+		inUse, left int
+		attempts    int
+		want        error
+	}{
+		{"free", 0, 0, 1, nil},
+		{"left", 3, 3, 4, nil},
+		{"left, and closed behind the look", 1, 0, 2, nil},
+		{"somebody else's", 9, 0, 2, unix.EADDRINUSE},
+		{"left, and somebody else's", 9, 3, 5, unix.EADDRINUSE},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			attempts, looks := 0, 0
+			err := untilFree(func() error {
+				if attempts++; attempts <= tt.inUse {
+					return unix.EADDRINUSE
+				}
+				return nil
+			}, func() bool { looks++; return looks <= tt.left })
+			if !errors.Is(err, tt.want) || attempts != tt.attempts {
+				t.Errorf("got %v after %d attempts, want %v after %d", err, attempts, tt.want, tt.attempts)
+			}
+		})
+	}
 }
 
 func TestAddressOfAnotherProgramIsNotWaitedFor(t *testing.T) {

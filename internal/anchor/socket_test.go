@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/test/await"
 )
 
 // newSocketPair is an anchor's socket and the descriptor of its peer.
@@ -47,7 +49,7 @@ func TestCloseOfASocketEndsItsUseAlone(t *testing.T) {
 		runtime.Gosched()
 	}
 	must(t, s.Close())
-	if err := next(t, reading, "read that waits"); err == nil {
+	if err := await.Next(t, reading, "read that waits"); err == nil {
 		t.Error("a read that waits ends without an error")
 	}
 	for name, use := range map[string]func() error{

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/test/await"
 )
 
 // openLease makes the rig's slot a lease of which the request has not ended, and of which the client's bytes are.
@@ -59,7 +60,7 @@ func TestBytesOfARequestThatHasBegunAreUploaded(t *testing.T) {
 	r.openLease(c, 2, 7)
 	_, err := io.WriteString(c, "rest")
 	must(t, err)
-	if got := next(t, uploaded, "upload"); got != "rest" {
+	if got := await.Next(t, uploaded, "upload"); got != "rest" {
 		t.Errorf("uploaded %q, want %q", got, "rest")
 	}
 	if _, err := c.Read(make([]byte, 1)); err == nil {
@@ -155,5 +156,5 @@ func TestEndOfAClientBelongsToTheTunnelThatItsRequestBecomes(t *testing.T) {
 	case <-time.After(tooEarly):
 	}
 	r.shared.Switch(2)
-	next(t, uploads, "the tunnel's end")
+	await.Next(t, uploads, "the tunnel's end")
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/test/await"
 )
 
 // write is a use of a connection that writes a message.
@@ -45,7 +46,7 @@ func TestUseWritesAndOffersTheConnection(t *testing.T) {
 	}
 	c.mustReceive("rest of a response")
 	// The kernel must not send beside it.
-	if got, want := next(t, during, "use"), (maps.SlowConn{Reason: uint32(maps.VerdictSpilled)}); got != want {
+	if got, want := await.Next(t, during, "use"), (maps.SlowConn{Reason: uint32(maps.VerdictSpilled)}); got != want {
 		t.Errorf("entry during the use: got %+v, want %+v", got, want)
 	}
 	r.mustBeSlow(c, maps.SlowConn{Reason: uint32(maps.VerdictSpilled), Offer: uint64(len("rest of a response")) << 32, Offered: 1})
@@ -126,7 +127,7 @@ func TestUseAcceptsTheConnectionThatItNeeds(t *testing.T) {
 	// Nobody else accepts any more.
 	r.s.accepting.Stop()
 	c := r.dial()
-	eventually(t, func() string {
+	await.Quiet(t, func() string {
 		// The last segment of a handshake may still be on its way when the client's connect has returned.
 		if !r.s.Use(c.cookie, maps.Lease{}, maps.VerdictSpilled, write("rest", Keep)) {
 			return "a connection that waits to be accepted cannot be used"
@@ -212,7 +213,7 @@ func TestReadyWithoutBytesWaitsForMore(t *testing.T) {
 		t.Fatalf("wait for the client's bytes: %d, %v", n, err)
 	}
 	first.end()
-	next(t, second.busy, "poller")
+	await.Next(t, second.busy, "poller")
 	r.s.Use(c.cookie, maps.Lease{}, maps.VerdictSpilled, func(conn net.Conn) (uint64, Outcome) {
 		b := make([]byte, 64)
 		if n, err := conn.Read(b); string(b[:n]) != "taken" {
@@ -272,7 +273,7 @@ func (h *holder) send() {
 func (h *holder) begin() {
 	h.t.Helper()
 	h.send()
-	next(h.t, h.busy, "poller")
+	await.Next(h.t, h.busy, "poller")
 }
 
 func TestResendServesTheRequestAgain(t *testing.T) {
@@ -314,7 +315,7 @@ func TestResendLeavesAClientThatIsBeingRead(t *testing.T) {
 	r.awaitOpen(1)
 	_, err := c.Write([]byte("next"))
 	must(t, err)
-	next(t, reading, "serving")
+	await.Next(t, reading, "serving")
 	if r.s.Resend(c.cookie, maps.Lease{Slot: 1, Number: 5}, nil) {
 		t.Error("resend beside somebody who reads: got true, want false")
 	}
@@ -328,7 +329,7 @@ func TestNothingIsServedWhereResendHasTakenTheBytes(t *testing.T) {
 		n, err := conn.Write([]byte("answer"))
 		must(t, err)
 		// The next request has come, and somebody waits to serve it.
-		eventually(t, func() string {
+		await.Quiet(t, func() string {
 			if got := r.s.Active(); got != 2 {
 				return fmt.Sprintf("at work for the client: got %d, want 2", got)
 			}
@@ -343,7 +344,7 @@ func TestNothingIsServedWhereResendHasTakenTheBytes(t *testing.T) {
 	go func() { resent <- r.s.Resend(c.cookie, maps.Lease{Slot: 1, Number: 5}, serve) }()
 	c.mustReceive("answer")
 	c.exchange("next")
-	if !next(t, resent, "resend") {
+	if !await.Next(t, resent, "resend") {
 		t.Error("resend for an open connection: got false, want true")
 	}
 	r.awaitQuiet()
@@ -354,7 +355,7 @@ func TestNothingIsServedWhereResendHasTakenTheBytes(t *testing.T) {
 // awaitQuiet waits until nobody is at work for a client.
 func (r *rig) awaitQuiet() {
 	r.t.Helper()
-	eventually(r.t, func() string {
+	await.Quiet(r.t, func() string {
 		if got := r.s.Active(); got != 0 {
 			return fmt.Sprintf("at work for clients: got %d, want none", got)
 		}

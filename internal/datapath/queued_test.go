@@ -4,10 +4,10 @@ package datapath
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net"
 	"os"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/test/await"
 )
 
 // A sender whose program has run, and who waits for the client's lock, must be seen: what the daemon sends would overtake its bytes.
@@ -56,14 +57,14 @@ func TestSenderThatWaitsForTheClientIsSeen(t *testing.T) {
 // requireQueued waits for an answer: a packet that arrives holds a reference for a moment, and a goroutine takes one to begin.
 func requireQueued(t *testing.T, s *maps.Sockets, cookie uint64, want bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	await.Quiet(t, func() string {
 		got, err := s.Queued(cookie)
 		must(t, err)
 		if got == want {
-			return
+			return ""
 		}
-	}
-	t.Fatalf("bytes are on their way to the client: not %t within 10 s", want)
+		return fmt.Sprintf("bytes are on their way to the client: not %t", want)
+	})
 }
 
 // tcpSocket is one end of a connection over loopback.

@@ -480,21 +480,27 @@ func live(t *testing.T, a *Agent) int {
 	return len(conns)
 }
 
-// The client of a server that knows nothing of a connection any more is told at once.
+// The client of a server that knows nothing of a connection any more is told at once, also when its VIP has been removed meanwhile.
 func TestAResetComesBackFromTheVIP(t *testing.T) {
-	r, client, server := pair(t)
-	c := r.connect()
-	// The server loses connection and agent without a word.
-	if err := server.Detach(true); err != nil {
-		t.Fatal(err)
-	}
-	within(t, r.servers[0].ns, func() error { return destroy(c.LocalAddr().(*net.TCPAddr).AddrPort()) })
-	eventually(t, "an error", func() bool {
-		_, err := c.Write([]byte("x"))
-		return errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
-	})
-	if client.count(t, "client_reset") == 0 {
-		t.Errorf("verdicts %v, want a reset", dump(t, client))
+	for _, tt := range []struct{ name, vip string }{{"VIP that stays", testVIP}, {"VIP that was removed", "10.77.0.200"}} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, client, server := pair(t)
+			c := r.connect()
+			again := parse(t, "eth0", strings.ReplaceAll(clientText, testVIP, tt.vip))
+			within(t, r.client.ns, func() error { return client.Reload(again) })
+			// The server loses connection and agent without a word.
+			if err := server.Detach(true); err != nil {
+				t.Fatal(err)
+			}
+			within(t, r.servers[0].ns, func() error { return destroy(c.LocalAddr().(*net.TCPAddr).AddrPort()) })
+			eventually(t, "an error", func() bool {
+				_, err := c.Write([]byte("x"))
+				return errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
+			})
+			if client.count(t, "client_reset") == 0 {
+				t.Errorf("verdicts %v, want a reset", dump(t, client))
+			}
+		})
 	}
 }
 

@@ -160,21 +160,52 @@ func (k *Kernel) applyControl(d *desired) error {
 // putClient writes the client's VIPs; those that are there keep their back-off.
 func (k *Kernel) putClient(vips map[end]clientVIP) error {
 	var list [int(abiHeelsLimitsHEELS_CLIENT_VIPS)]end
-	count := uint32(0)
+	taken := map[uint32]bool{}
 	for e, v := range vips {
 		err := k.maps.HeelsClientVips.Update(e, v, ebpf.UpdateNoExist)
 		if err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
 			return fmt.Errorf("write VIP %s: %w", addrPort(e), err)
 		}
-		list[v.Index] = e
-		count = max(count, v.Index+1)
+		list[v.Index], taken[v.Index] = e, true
 	}
+	if err := k.keepGone(vips, list[:], taken); err != nil {
+		return err
+	}
+	count := uint32(0)
 	for i, e := range list {
+		if taken[uint32(i)] {
+			count = uint32(i) + 1
+		}
 		if err := k.maps.HeelsClientList.Put(uint32(i), e); err != nil {
 			return fmt.Errorf("write list of VIPs: %w", err)
 		}
 	}
 	return k.change(func(c *control) { c.ClientVipCount = count })
+}
+
+// keepGone puts VIPs that are no more, but have connections, where the list has room: a server's resets, and errors about what it is sent, find their
+// connection by it.
+func (k *Kernel) keepGone(vips map[end]clientVIP, list []end, taken map[uint32]bool) error {
+	conns, err := k.Connections()
+	if err != nil {
+		return err
+	}
+	kept := map[end]bool{}
+	next := uint32(0)
+	for _, c := range conns {
+		vip := endOf(c.VIP)
+		if _, stays := vips[vip]; stays || kept[vip] || c.Role != ClientRole || (c.State != Direct && c.State != Waiting) {
+			continue
+		}
+		for taken[next] {
+			next++
+		}
+		if int(next) >= len(list) {
+			return nil
+		}
+		list[next], taken[next], kept[vip] = vip, true, true
+	}
+	return nil
 }
 
 // putList writes the server's VIPs by index. A SYN that was committed to for a VIP that has gone finds another, or none, and is forgotten.

@@ -264,6 +264,48 @@ func TestConfirmWhatIsMadeUpMovesNothing(t *testing.T) {
 	}
 }
 
+// The balancer may give the end of a connection that has closed to another client: what the first client still sends is no part of that one's connection.
+func TestConfirmALateSegmentIsNotForWhoHasTheEndNow(t *testing.T) {
+	r := newRig(t, testServer1)
+	r.nat("80", testServer1+":80", true)
+	server := r.servers[0].agent(confirmText("80"))
+	r.servers[0].listen(":80", answerWhom)
+	r.client.agent(clientText)
+	c, err := r.client.dial(testVIP + ":80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	eventually(t, "the handshake has ended", func() bool { return server.count(t, "confirm_accepted") == 1 })
+	at := func(s string) end { return endOf(netip.MustParseAddrPort(s)) }
+	var live confirmed
+	if err := server.maps.HeelsConfirmed.Lookup(tuple{Local: at(testServer1 + ":80"), Remote: at(c.LocalAddr().String())}, &live); err != nil {
+		t.Fatal(err)
+	}
+	host := &lab{server, r.servers[0]}
+	for _, tt := range []struct {
+		name, first string
+		balancer    end
+		passes      bool
+	}{
+		{"another has it", "10.77.3.2:20999", live.Balancer, true},
+		{"nobody has it", "10.77.3.2:20998", at(testBalancer + ":1"), false},
+	} {
+		closed := confirmed{Vip: live.Vip, Client: at(tt.first), Balancer: tt.balancer, Heard: 1}
+		if err := server.maps.HeelsConfirmOther.Put(tuple{Local: at(testServer1 + ":80"), Remote: closed.Client}, closed); err != nil {
+			t.Fatal(err)
+		}
+		late := fixture{from: tt.first, to: testServer1 + ":80", flags: 0x10}
+		want := late
+		if !tt.passes {
+			want.from = addrPort(tt.balancer).String()
+		}
+		if out, verdicts := host.run(t, server.hooks.ServerIngress, late.packet()); !bytes.Equal(out, want.packet()) {
+			t.Errorf("%s: the packet is\n%x, want\n%x %v", tt.name, out, want.packet(), verdicts)
+		}
+	}
+}
+
 // withoutRaw runs do on a thread that may not open raw sockets.
 func withoutRaw(t *testing.T, do func()) {
 	t.Helper()

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -322,6 +323,45 @@ func (l *lab) checkCommitted(t *testing.T, f *fixture, out []byte, verdicts map[
 	finishChecksum(packet[14:])
 	if !bytes.Equal(out, packet) {
 		t.Errorf("the packet is\n%x, want\n%x", out, packet)
+	}
+}
+
+// GUE has one form that a server need not understand more of than its length. All else is left to whoever does.
+func TestWhatIsNoPlainGUEIsLeftAlone(t *testing.T) {
+	l := newLab(t, labText, "10.77.2.1:8080")
+	within(t, l.host.ns, l.readyListeners)
+	inner := with(wrapped, func(f *fixture) { f.outer = "" })
+	for _, tt := range []struct {
+		name   string
+		port   uint16
+		header []byte
+		takes  bool
+	}{
+		{"variant 1", 6080, nil, true},
+		{"variant 0", 6080, []byte{0, 4, 0, 0}, true},
+		{"private data", 19523, []byte{2, 4, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}, true},
+		{"another port", 6081, []byte{0, 4, 0, 0}, false},
+		{"control message", 6080, []byte{0x20, 4, 0, 0}, false},
+		{"variant 2", 6080, []byte{0x80, 4, 0, 0}, false},
+		{"no IP inside", 6080, []byte{0, 6, 0, 0}, false},
+		{"flags, of a fragment or a checksum to finish", 6080, []byte{1, 4, 0x40, 0, 0, 0, 0, 0}, false},
+		{"flags of private data", 6080, []byte{1, 4, 0, 1, 0, 0, 0, 0}, false},
+		{"more private data than there is packet", 6080, []byte{31, 4, 0, 0}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := gue(tt.port, tt.header...)(inner.packet()[14:], netip.MustParseAddr("10.77.2.1"))
+			copy(p[12:], netip.MustParseAddr(wrapped.outer).AsSlice())
+			sumHeader(p)
+			packet := slices.Concat(inner.packet()[:14], p)
+			out, verdicts := l.run(t, l.hooks.ServerIngress, packet)
+			if tt.takes {
+				l.checkCommitted(t, &wrapped, out, map[string]uint64{"committed": verdicts["committed"]})
+				return
+			}
+			if len(verdicts) != 0 || !bytes.Equal(out, packet) {
+				t.Errorf("verdicts %v, the packet is\n%x, it was\n%x", verdicts, out, packet)
+			}
+		})
 	}
 }
 

@@ -383,14 +383,26 @@ func (n *Node) released(index uint32) {
 	n.waiting[index] = struct{}{}
 }
 
+// releaseWaiting gives up the removed endpoints whose last request has ended. One that the pool knows has come back since: when it is removed again, the pool
+// tells anew.
 func (n *Node) releaseWaiting() {
+	for _, index := range n.takeIdle() {
+		// The pool tells with its lock held: it is not asked with ours.
+		if !n.pool.Knows(index) {
+			n.reconcil.ReleaseEndpoint(index)
+		}
+	}
+}
+
+// takeIdle takes those without requests out of the endpoints that wait.
+func (n *Node) takeIdle() (idle []uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for index := range n.waiting {
-		if atomic.LoadUint32(&n.datapath.Shared.Endpoints[index].Outstanding) > 0 {
-			continue
+		if atomic.LoadUint32(&n.datapath.Shared.Endpoints[index].Outstanding) == 0 {
+			idle = append(idle, index)
+			delete(n.waiting, index)
 		}
-		n.reconcil.ReleaseEndpoint(index)
-		delete(n.waiting, index)
 	}
+	return idle
 }

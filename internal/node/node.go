@@ -370,7 +370,7 @@ func (n *Node) goes(f func()) {
 
 // tendPace is how often the daemon shows that it lives, which is well below the kernel programs' limit of three seconds, and looks for
 // what is to be tended, or given up.
-const tendPace = reconcile.GrowthPace
+const tendPace = reconcile.RegroupPace
 
 // mustTend reports whether there is something to tend. It does not wait.
 func (n *Node) mustTend() bool {
@@ -378,13 +378,13 @@ func (n *Node) mustTend() bool {
 		return true
 	}
 	defer n.mu.Unlock()
-	return len(n.waiting) > 0 || n.reconcil.MustGrow()
+	return len(n.waiting) > 0 || n.reconcil.MustRegroup()
 }
 
-// tend lets the weights of endpoints that have just become healthy grow, and gives up removed ones.
+// tend lets the weights of endpoints that have just become healthy grow, tries again what there was no room for, and gives up removed endpoints.
 func (n *Node) tend() {
-	if err := n.reconcil.GrowWeights(); err != nil {
-		n.log.Warn("weights of endpoints in their slow start were not changed; they will be tried again soon", "err", err)
+	if err := n.reconcil.Regroup(); err != nil {
+		n.log.Warn("slow starts, or changes of endpoints' health, are not in force yet; they will be tried again", "err", err)
 	}
 	n.releaseWaiting()
 }

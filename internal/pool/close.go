@@ -132,7 +132,8 @@ func (p *Pool) forgetSpill(slot uint32) error {
 	return p.cfg.Sockets.SlowConns.Delete(cookie)
 }
 
-// purgeCrowdedLocked cleans the stacks that hold many dead slots, or nothing else, and those from which nobody takes any more.
+// purgeCrowdedLocked cleans the stacks that hold many dead slots, or nothing else, and those from which nobody takes any more; all where slots are
+// scarce: a few in each of many stacks are all of them.
 func (p *Pool) purgeCrowdedLocked() {
 	stacked := map[uint32]int{}
 	for slot := range p.zombies {
@@ -140,9 +141,10 @@ func (p *Pool) purgeCrowdedLocked() {
 			stacked[p.cfg.Shared.Slots[slot].Endpoint]++
 		}
 	}
+	scarce := p.scarceLocked()
 	for index, n := range stacked {
 		e := p.endpoints[index]
-		if n >= crowdedStack || e == nil || e.gone || e.open == 0 {
+		if scarce || n >= crowdedStack || e == nil || e.gone || e.open == 0 {
 			p.purgeLocked(index)
 		}
 	}

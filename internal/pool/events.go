@@ -66,19 +66,21 @@ func (s *isock) resetIfUnread() {
 
 func (p *Pool) rearmLocked(s *isock) {
 	if err := p.poller.Rearm(s.fd); err != nil {
-		p.cfg.Shared.Break(s.slot)
-		p.closeLocked(s)
+		p.lostLocked(s, Reset)
 	}
 }
 
 // lostLocked ends a lease without its response and has the client told.
 func (p *Pool) lostLocked(s *isock, why Failure) {
-	was, ok := p.cfg.Shared.Break(s.slot)
-	if !ok || was != maps.SlotLeased {
+	switch was, ok := p.cfg.Shared.Break(s.slot); {
+	case !ok:
+		// A program has broken it meanwhile.
+		p.endLocked(s)
+	case was != maps.SlotLeased:
 		p.closeLocked(s)
-		return
+	default:
+		p.tellLocked(s, why)
 	}
-	p.tellLocked(s, why)
 }
 
 // endLocked closes the i-sock of a BROKEN slot, once its client has been told if one waits.
@@ -348,7 +350,7 @@ func (p *Pool) LeaseOf(cookie uint64) (l maps.Lease, ok bool) {
 	return l, ok
 }
 
-// beat ends overdue leases, frees slots whose events were lost, and closes i-socks that nobody needs. It returns when to do so again.
+// beat ends overdue leases, frees slots whose events were lost, opens i-socks whose were, and closes i-socks that nobody needs. It returns when to do so again.
 func (p *Pool) beat(time.Time) time.Duration {
 	next := p.sweep(uint64(maps.Now()))
 	p.mu.Lock()
@@ -366,7 +368,7 @@ func (p *Pool) beat(time.Time) time.Duration {
 		defer p.mu.Unlock()
 		p.burying = false
 	}()
-	if len(p.free) < len(p.cfg.Shared.Slots)/scarce {
+	if p.scarceLocked() {
 		return sweepInterval
 	}
 	return next
@@ -374,6 +376,8 @@ func (p *Pool) beat(time.Time) time.Duration {
 
 // scarce is the part of all slots, as a divisor, of which more must be free for those of closed i-socks to have time.
 const scarce = 8
+
+func (p *Pool) scarceLocked() bool { return len(p.free) <= len(p.cfg.Shared.Slots)/scarce }
 
 func (p *Pool) sweep(now uint64) (next time.Duration) {
 	p.mu.Lock()
@@ -383,6 +387,7 @@ func (p *Pool) sweep(now uint64) (next time.Duration) {
 		return next
 	}
 	at := time.Now()
+	p.heedLocked(at)
 	for _, e := range p.live {
 		next = min(next, p.sweepEndpointLocked(e, at, now), e.pace(p.cfg.Initial))
 		p.shrinkLocked(e, now)

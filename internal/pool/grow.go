@@ -15,11 +15,29 @@ import (
 func (p *Pool) Grow(index uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	e := p.endpoints[index]
-	if e == nil || e.gone {
+	if e := p.endpoints[index]; e != nil && !e.gone {
+		p.growLocked(e)
+	}
+}
+
+// heedInterval is between two looks at whether endpoints have been asked for more i-socks. There may be thousands of them.
+const heedInterval = time.Second
+
+// heedLocked grows endpoints that wait for it, since the event was lost. A program asks once until it is heard.
+func (p *Pool) heedLocked(now time.Time) {
+	if now.Sub(p.heeded) < heedInterval {
 		return
 	}
-	shared := &p.cfg.Shared.Endpoints[index]
+	p.heeded = now
+	for index, e := range p.endpoints {
+		if !e.gone && atomic.LoadUint32(&p.cfg.Shared.Endpoints[index].Want) != 0 {
+			p.growLocked(e)
+		}
+	}
+}
+
+func (p *Pool) growLocked(e *endpoint) {
+	shared := &p.cfg.Shared.Endpoints[e.Index]
 	missed := int(atomic.SwapUint32(&shared.Missed, 0))
 	leased := p.leasedLocked(e)
 	if missed > 0 {

@@ -191,7 +191,7 @@ func (p *Pool) retry(e *endpoint) {
 		return
 	}
 	// One that is out of service is tried until it is back, though nobody needs an i-sock of it: no request would ever ask for one.
-	if e.open >= e.target && !p.downLocked(e) {
+	if e.open >= e.target && !p.downLocked(e) || !p.mayOpenLocked(e) {
 		e.backoff = 0
 		return
 	}

@@ -163,6 +163,8 @@ type Pool struct {
 	zombies map[uint32]struct{}
 	// burying: a goroutine is about to free their slots.
 	burying bool
+	// heeded is when the pool last looked at which endpoints wait for more i-socks.
+	heeded time.Time
 	// calm is between two looks while there is little to see.
 	calm time.Duration
 	// beats sweeps.

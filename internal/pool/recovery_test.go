@@ -344,3 +344,120 @@ func TestClientOfABrokenLeaseIsToldWhoeverFindsItFirst(t *testing.T) {
 		})
 	}
 }
+
+// A program asks once, until it is heard.
+func TestEndpointWhoseCallForISocksIsLostGetsThem(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{eager: -1})
+	r.set(newServer(t).endpoint(ours))
+	shared := &r.shared.Endpoints[ours]
+	atomic.StoreUint32(&shared.Missed, 1)
+	atomic.StoreUint32(&shared.Want, 1)
+	r.awaitIdle(ours, 1)
+}
+
+func TestRetryKeepsToTheConnectionsOfTheCluster(t *testing.T) {
+	t.Parallel()
+	var refuse atomic.Bool
+	r := newRig(t, setup{connecting: refusal(&refuse)})
+	s := newServer(t)
+	ofTwo := func(index uint32) Endpoint {
+		e := s.endpoint(index)
+		e.Cluster, e.MaxConnections = "two", 2
+		return e
+	}
+	r.set(ofTwo(ours))
+	r.awaitIdle(ours, 1)
+	refuse.Store(true)
+	r.runOut(ours)
+	e, free := r.stopRetry(ours)
+	r.p.mu.Lock()
+	r.p.free = free
+	r.p.mu.Unlock()
+	refuse.Store(false)
+	r.p.SetEndpoints([]Endpoint{ofTwo(ours), ofTwo(1)})
+	r.awaitIdle(1, 1)
+	r.p.retry(e)
+	if open, dialing, _, _ := r.view(ours); open+dialing != 1 {
+		t.Errorf("i-socks of the endpoint: got %d and %d being opened, want 1", open, dialing)
+	}
+	// It is not avoided either: there is room again.
+	r.set(ofTwo(ours))
+	r.runOut(ours)
+	r.awaitIdle(ours, 2)
+}
+
+// stopRetry stops an endpoint's next attempt, and takes the free slots away.
+func (r *rig) stopRetry(index uint32) (e *endpoint, free []uint32) {
+	r.t.Helper()
+	await.Quiet(r.t, func() string {
+		r.p.mu.Lock()
+		defer r.p.mu.Unlock()
+		e = r.p.endpoints[index]
+		if e.retry == nil || !e.retry.Stop() {
+			return "the endpoint does not wait for its next attempt"
+		}
+		free, r.p.free = r.p.free, nil
+		return ""
+	})
+	return e, free
+}
+
+// Few in each stack, and yet all there are.
+func TestSlotsOfClosedISocksAreFreedWhereNoneIsLeft(t *testing.T) {
+	t.Parallel()
+	const slots = 6
+	r := newRig(t, setup{slots: slots, shrinkAfter: time.Hour})
+	s := r.start(1)
+	for _, want := range []int{2, 4, slots} {
+		r.runOut(ours)
+		r.awaitIdle(ours, want)
+	}
+	r.p.mu.Lock()
+	for _, i := range r.p.isocks {
+		i.opened = time.Now().Add(-atOnce)
+	}
+	r.p.mu.Unlock()
+	last := r.connOf(s, uint32(r.shared.Endpoints[ours].Idle)-1)
+	for _, c := range s.await(slots) {
+		if c != last {
+			must(t, c.Close())
+		}
+	}
+	r.awaitIdle(ours, 1)
+	other := newServer(t)
+	r.set(s.endpoint(ours), other.endpoint(1))
+	await.Quiet(t, func() string {
+		r.runOut(1)
+		if r.count(1, maps.SlotReady) == 0 {
+			return fmt.Sprintf("no i-sock of the other endpoint; slots of closed ones: %v", r.closed())
+		}
+		return ""
+	})
+}
+
+// The look at the slot, and what follows from it, are not one step.
+func TestClientOfALeaseThatBreaksMeanwhileIsTold(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	r.start(1)
+	slot := r.lease(request{cookie: 7, moved: 1})
+	r.p.mu.Lock()
+	r.breakSlot(slot, true)
+	r.p.lostLocked(r.p.isocks[slot], Timeout)
+	r.p.mu.Unlock()
+	r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset, Begun: true})
+}
+
+func TestClientOfAnISockThatCannotBeWatchedAnyMoreIsTold(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	r.start(1)
+	slot := r.lease(request{cookie: 7, moved: 1})
+	r.p.mu.Lock()
+	s := r.p.isocks[slot]
+	r.p.poller.Forget(s.fd)
+	r.p.rearmLocked(s)
+	r.p.mu.Unlock()
+	r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset, Begun: true})
+}

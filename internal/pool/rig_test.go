@@ -425,23 +425,31 @@ func (r *rig) lease(q request) uint32 {
 	if slot == maps.NoSlot || !r.shared.Exchange(slot, maps.SlotReady, maps.SlotLeased) {
 		r.t.Fatalf("lease an i-sock: slot %d is not idle", slot)
 	}
+	r.fill(slot, q)
+	return slot
+}
+
+// fill begins a lease on a slot that has been taken for it.
+func (r *rig) fill(slot uint32, q request) {
 	sl := &r.shared.Slots[slot]
 	atomic.AddUint64(&sl.Lease, 1)
-	atomic.AddUint32(&r.shared.Endpoints[ours].Outstanding, 1)
+	atomic.AddUint32(&r.shared.Endpoints[sl.Endpoint].Outstanding, 1)
 	pending := maps.PendingResponse
 	if q.open {
 		pending |= maps.PendingRequest
 	}
 	atomic.StoreUint64(&sl.Cookie, q.cookie)
 	atomic.StoreUint32(&sl.Pending, uint32(pending))
+	atomic.StoreUint32(&sl.Spill, uint32(maps.SpillNone))
 	atomic.StoreUint32(&sl.Response.Phase, uint32(maps.PhaseHead))
 	atomic.StoreUint64(&sl.Moved, q.moved)
+	atomic.StoreUint32(&sl.Untold, 0)
+	atomic.StoreUint32(&sl.IdleMs, 0)
 	atomic.StoreUint32(&sl.Request, uint32(q.flags))
 	atomic.AddUint64(&sl.Traffic.Requests, 1)
 	if q.deadline != 0 {
 		atomic.StoreUint64(&sl.DeadlineNs, uint64(maps.Now()+int64(q.deadline)))
 	}
-	return slot
 }
 
 // breakSlot gives a lease up, as the kernel programs do; untold says that its client waits. The event is the caller's.

@@ -36,9 +36,10 @@ type cluster struct {
 	held []*group
 	// retries are the roots of requests that are sent again, by what they leave out, while the cluster is grouped as it is.
 	retries map[retryKey]retryRoot
-	// starting says that some endpoint was in its slow start when the cluster was grouped.
-	starting bool
-	grouped  time.Time
+	// starting says that some endpoint was in its slow start when the cluster was grouped, late that its groups could not be made what its endpoints' health
+	// asks for. grouped is when that was done, or tried.
+	starting, late bool
+	grouped        time.Time
 }
 
 // tree is a group and all that it leads to.

@@ -59,7 +59,7 @@ type grouping struct {
 // groups, then the words: a program sees the old groups or the new ones, and of a group that is edited some of either's endpoints. All of it is
 // shared memory: without a kernel the slow path reads the same.
 func (r *Reconciler) regroup(c *cluster) error {
-	c.starting, c.grouped, c.retries = false, r.now(), nil
+	c.starting, c.late, c.grouped, c.retries = false, false, r.now(), nil
 	learned := r.learned(c)
 	parts := c.compiled.PartsOf()
 	written := make([]*grouping, 0, len(parts))

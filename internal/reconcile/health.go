@@ -3,6 +3,7 @@
 package reconcile
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -23,23 +24,30 @@ const healthFlags = maps.EndpointUnhealthy | maps.EndpointEjected | maps.Endpoin
 
 // SetHealth notes the changes in the endpoints' flags, and groups the clusters of those that really change anew: each once, whatever the
 // number of changes. Requests see a cluster's old groups or its new ones. An index that is no endpoint's is passed over: it has been
-// released meanwhile. After an error a cluster has its old groups, and the flags stand: the next change or Apply groups it.
+// released meanwhile. After an error some clusters have their old groups, and the flags stand: Regroup tries again.
 //
 // It waits for no program unless there is no room beside what is unlinked: see Reclaim.
 func (r *Reconciler) SetHealth(changes ...HealthChange) error {
 	changed := r.noteHealth(changes)
 	return r.withRoom(func() error {
-		for name, c := range r.clusters {
-			if !changed[name] && !c.dependsOn(changed) {
-				continue
-			}
-			if err := r.regroup(c); err != nil {
-				r.inForce = nil // the next Apply looks at all clusters
-				return fmt.Errorf("cluster %q: %w", name, err)
-			}
-		}
-		return nil
+		return r.regroupThose(func(c *cluster) bool { return changed[c.compiled.Name] || c.dependsOn(changed) })
 	})
+}
+
+// regroupThose groups clusters anew. One for which there is no room does not keep others from it.
+func (r *Reconciler) regroupThose(which func(*cluster) bool) error {
+	var errs []error
+	for name, c := range r.clusters {
+		if !which(c) {
+			continue
+		}
+		if err := r.regroup(c); err != nil {
+			c.late = true
+			r.inForce = nil // the next Apply looks at all clusters
+			errs = append(errs, fmt.Errorf("cluster %q: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // noteHealth returns the clusters whose endpoints really change.

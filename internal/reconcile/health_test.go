@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -223,6 +224,48 @@ func TestAClusterKeepsItsGroupsWhenThereIsNoRoomForOthers(t *testing.T) {
 	}
 	if used := used(g.r.numbers.groupIndex, newNumbers(g.kernel.cfg.Sizes, g.kernel.sh).groupIndex); used != 1 {
 		t.Errorf("%d groups in use, want 1", used)
+	}
+}
+
+// Where there is no room for a change it is not forgotten, and the other clusters are seen to as well.
+func TestChangesOfHealthThatFoundNoRoomAreTriedAgain(t *testing.T) {
+	g := newRig(t)
+	now := time.Unix(1000, 0)
+	g.r.now = func() time.Time { return now }
+	cfg := &model.Config{Clusters: []*model.Cluster{
+		{Name: "web", Endpoints: []model.Endpoint{endpointOn(9000, 1), endpointOn(9001, 1), behind(9002)}},
+		{Name: "other", Endpoints: []model.Endpoint{endpointOn(9003, 1), endpointOn(9004, 1)}},
+	}}
+	g.mustApply(cfg)
+	var changes []HealthChange
+	for _, e := range g.r.Endpoints() {
+		if port := e.Address.Port(); port == 9000 || port == 9003 {
+			changes = append(changes, HealthChange{Endpoint: e.Index, Set: maps.EndpointUnhealthy})
+		}
+	}
+	free := g.r.numbers.groupIndex
+	others, err := free.take(uint32(free.left()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.r.SetHealth(changes...); err == nil || !strings.Contains(err.Error(), `"web"`) || !strings.Contains(err.Error(), `"other"`) {
+		t.Fatalf("error %v, want both clusters", err)
+	}
+	if !g.r.MustRegroup() {
+		t.Error("nothing is to be tried again")
+	}
+	free.give(others)
+	now = now.Add(latePace)
+	g.mustGrow()
+	if got := g.served(); got != "9001 9002" {
+		t.Errorf("led to %s, want 9001 9002", got)
+	}
+	other, _ := g.r.ClusterIndex("other")
+	if led := slices.Compact(g.kernel.turns(other)); len(led) != 1 || g.addressOf(led[0]) != address(9004).String() {
+		t.Errorf("the other cluster leads to endpoints %v, want that at port 9004 alone", led)
+	}
+	if g.r.MustRegroup() {
+		t.Error("something is to be tried again that is done")
 	}
 }
 

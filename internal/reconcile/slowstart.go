@@ -3,7 +3,6 @@
 package reconcile
 
 import (
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -31,42 +30,37 @@ func isOut(h model.HealthStatus) bool {
 	return h == model.Unhealthy || h == model.Draining || h == model.HealthTimeout
 }
 
-// GrowthPace is how often GrowWeights is to be called: so often the weights of a short window grow.
-const GrowthPace = 250 * time.Millisecond
+// RegroupPace is how often Regroup is to be called: so often the weights of a short window grow.
+const RegroupPace = 250 * time.Millisecond
+
+// latePace is between two attempts at a cluster for which there was no room.
+const latePace = time.Second
 
 // pace is how long the weights of a slow start stay as they are: a sixteenth of the window, and a second at most.
 func pace(window time.Duration) time.Duration { return min(window/16, time.Second) }
 
-// MustGrow reports whether GrowWeights may have something to do. It does not wait.
-func (r *Reconciler) MustGrow() bool {
+// MustRegroup reports whether Regroup may have something to do. It does not wait.
+func (r *Reconciler) MustRegroup() bool {
 	if !r.mu.TryLock() {
 		return true
 	}
 	defer r.mu.Unlock()
 	for _, c := range r.clusters {
-		if c.starting {
+		if c.starting || c.late {
 			return true
 		}
 	}
 	return false
 }
 
-// GrowWeights groups the clusters anew in which some endpoint was in its slow start when they were grouped last, if that was long enough ago.
-// Without any it costs a look at each cluster.
-func (r *Reconciler) GrowWeights() error {
-	return r.withRoom(func() error {
-		for name, c := range r.clusters {
-			// A call may come a moment early.
-			if !c.starting || r.now().Sub(c.grouped) < pace(c.compiled.SlowStart.Window)-GrowthPace/2 {
-				continue
-			}
-			before := c.grouped
-			if err := r.regroup(c); err != nil {
-				// regroup has changed both; the next call tries again.
-				c.starting, c.grouped = true, before
-				return fmt.Errorf("cluster %q: %w", name, err)
-			}
-		}
-		return nil
-	})
+// Regroup groups the clusters anew in which some endpoint was in its slow start when they were grouped last, and those that could not be grouped, if
+// that was long enough ago. Without any it costs a look at each cluster.
+func (r *Reconciler) Regroup() error {
+	return r.withRoom(func() error { return r.regroupThose(r.isDue) })
+}
+
+func (r *Reconciler) isDue(c *cluster) bool {
+	// A call may come a moment early.
+	since := r.now().Sub(c.grouped) + RegroupPace/2
+	return c.late && since >= latePace || c.starting && since >= pace(c.compiled.SlowStart.Window)
 }

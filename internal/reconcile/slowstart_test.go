@@ -40,7 +40,7 @@ func (g *rig) shareOf(port uint16) float64 {
 
 func (g *rig) mustGrow() {
 	g.t.Helper()
-	if err := g.r.GrowWeights(); err != nil {
+	if err := g.r.Regroup(); err != nil {
 		g.t.Fatal(err)
 	}
 }
@@ -95,8 +95,8 @@ func TestWeightsOfAShortWindowGrowSooner(t *testing.T) {
 		index, _ := g.r.ClusterIndex("web")
 		var grown time.Duration
 		for word := g.kernel.sh.Clusters[index].Root; g.kernel.sh.Clusters[index].Root == word && grown < 2*time.Second; {
-			grown += GrowthPace
-			*now = now.Add(GrowthPace)
+			grown += RegroupPace
+			*now = now.Add(RegroupPace)
 			g.mustGrow()
 		}
 		if grown != tt.pace {

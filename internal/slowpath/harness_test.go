@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/await"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -277,12 +278,12 @@ func readHeadOf(r *bufio.Reader) string {
 
 func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	await.Quiet(t, func() string {
 		if condition() {
-			return
+			return ""
 		}
-	}
-	t.Fatalf("not within %v: %s", patience, what)
+		return "in vain: " + what
+	})
 }
 
 func list(a ...netip.AddrPort) []netip.AddrPort { return a }

@@ -4,6 +4,7 @@ package slowpath
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/await"
 )
 
 // plainFront is a front without HTTP.
@@ -100,11 +102,11 @@ func TestPlainConnectionThatStandsStillEnds(t *testing.T) {
 // requireReleased waits until the endpoint is not in use any more.
 func requireReleased(t *testing.T, f *front) {
 	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if picked, outcomes := f.balancer.seen(); picked == 1 && len(outcomes) == 1 {
-			return
+	await.Quiet(t, func() string {
+		picked, outcomes := f.balancer.seen()
+		if picked == 1 && len(outcomes) == 1 {
+			return ""
 		}
-	}
-	picked, outcomes := f.balancer.seen()
-	t.Errorf("endpoints taken: %d, given back: %d, want 1 each", picked, len(outcomes))
+		return fmt.Sprintf("endpoints taken: %d, given back: %d, want 1 each", picked, len(outcomes))
+	})
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/test/await"
 )
 
 // patience bounds every wait of the tests.
@@ -113,11 +115,12 @@ func TestConnIsQuietUntilSomethingComes(t *testing.T) {
 	}
 	_, err := endpoint.Write([]byte("x"))
 	must(t, err)
-	for end := time.Now().Add(patience); receives.Quiet(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("quiet with a byte to read")
+	await.Quiet(t, func() string {
+		if receives.Quiet() {
+			return "quiet with a byte to read"
 		}
-	}
+		return ""
+	})
 	must(t, receives.Close())
 	if receives.Quiet() {
 		t.Error("a connection that is closed is quiet")

@@ -4,6 +4,7 @@ package xds
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -16,6 +17,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+
+	"github.com/xlb-project/xlb/test/await"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -91,13 +94,12 @@ func (o *observed) await(want string) {
 // awaitStatus waits until the status is as wanted.
 func (o *observed) awaitStatus(what string, want func(Status) bool) Status {
 	o.t.Helper()
-	deadline := time.Now().Add(patience)
-	for !want(o.Status()) {
-		if time.Now().After(deadline) {
-			o.t.Fatalf("%s: did not come; status %+v", what, o.Status())
+	await.Quiet(o.t, func() string {
+		if s := o.Status(); !want(s) {
+			return fmt.Sprintf("%s: did not come; status %+v", what, s)
 		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		return ""
+	})
 	return o.Status()
 }
 

@@ -204,19 +204,13 @@ func TestBoundListenerOutlivesAKilledDaemon(t *testing.T) {
 		for range *slainRounds {
 			daemons := []*harness.Balancer{harness.Start(t, mode, config, place), harness.Start(t, mode, config, place)}
 			loads := boundLoads(t, other, own)
-			time.Sleep(rand.N(100 * time.Millisecond))
-			victim := rand.IntN(2)
-			daemons[victim].Slay(t)
-			for _, load := range loads {
-				awaitRequests(t, load, 50)
-				var final programs.LoadReport
-				load.Finish(t, &final)
+			survivor := slayOne(t, daemons)
+			for _, final := range serveOn(t, loads) {
 				if final.Refused > 0 || final.Failed > boundClients {
 					t.Errorf("%d of %d requests failed, one of %d connections each is what may, and %d were refused: %v",
 						final.Failed, final.Total, boundClients, final.Refused, final.Failures[0])
 				}
 			}
-			survivor := daemons[1-victim]
 			if rand.IntN(2) == 0 {
 				survivor.Slay(t)
 				continue

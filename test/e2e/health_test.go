@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -238,11 +239,13 @@ func healthCheck(more map[string]any) map[string]any {
 const unhealthy = "/failed_active_hc"
 
 func TestUnhealthyEndpointGetsNoRequests(t *testing.T) {
-	moods := []programs.Mood{"503", programs.MoodReset, programs.MoodStall, programs.MoodRefuse}
-	var sets []map[string]any
-	for range moods {
-		sets = append(sets, healthCheck(nil))
-	}
+	requireMoodsAreNoticed(t, healthCheck(nil), "503", programs.MoodReset, programs.MoodStall, programs.MoodRefuse)
+}
+
+// requireMoodsAreNoticed has a server of a cluster with this check fall into each mood, and recover.
+func requireMoodsAreNoticed(t *testing.T, check map[string]any, moods ...programs.Mood) {
+	t.Helper()
+	sets := slices.Repeat([]map[string]any{check}, len(moods))
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		balancer, all := startMoody(t, mode, requestTime, sets...)
 		t.Cleanup(func() { balancer.RequireFast(t, mode, 0.5) })
@@ -271,29 +274,7 @@ func TestTCPCheckJudgesByWhatComes(t *testing.T) {
 		"send": text("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"), "receive": []any{text("HTTP/1.1 2"), text("\r\n\r\n")},
 	}})
 	delete(check["health_checks"].([]any)[0].(map[string]any), "http_health_check")
-	moods := []programs.Mood{"503", programs.MoodStall}
-	var sets []map[string]any
-	for range moods {
-		sets = append(sets, check)
-	}
-	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
-		balancer, all := startMoody(t, mode, requestTime, sets...)
-		for i, mood := range moods {
-			t.Run(string(mood), func(t *testing.T) {
-				harness.Beside(t) // on a cluster of its own
-				m := all[i]
-				load := m.load(t)
-				m.servers[0].Become(t, mood)
-				harness.Eventually(t, 10*time.Second, "the endpoint is unhealthy", func() bool {
-					return strings.HasPrefix(flagsOf(t, balancer)[m.addresses[0].String()], unhealthy)
-				})
-				requireAway(t, load)
-				m.servers[0].Become(t, "200")
-				awaitFlags(t, balancer, m.addresses[0], "healthy")
-				awaitServed(t, load, m.servers[0].Identity)
-			})
-		}
-	})
+	requireMoodsAreNoticed(t, check, "503", programs.MoodStall)
 }
 
 func TestUncheckedEndpointServesNothing(t *testing.T) {

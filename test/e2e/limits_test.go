@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 )
@@ -314,10 +315,10 @@ func requestsOf(conns []programs.PacerConn) (n int) {
 // awaitPacer polls until a server's connections are as wanted.
 func awaitPacer(t *testing.T, what string, p *harness.Pacer, wanted func([]programs.PacerConn) bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if wanted(p.Conns(t)) {
-			return
+	await.Quiet(t, func() string {
+		if conns := p.Conns(t); !wanted(conns) {
+			return fmt.Sprintf("%s: not yet: %+v", what, conns)
 		}
-	}
-	t.Fatalf("%s: not within 10 s: %+v", what, p.Conns(t))
+		return ""
+	})
 }

@@ -63,7 +63,9 @@ func TestSecretsComeAsOtherResourcesDo(t *testing.T) {
 		_, key := x.a.issue(t, callerIdentity)
 		put(chain, key)
 		d.deliver(t, x.w)
-		time.Sleep(500 * time.Millisecond)
+		harness.Eventually(t, 10*time.Second, "the pair is refused", func() bool {
+			return strings.Contains(b.Get(t, "/config_dump"), "error_state") || b.IsEnvoy() && strings.Contains(b.Stderr(), "KEY_VALUES_MISMATCH")
+		})
 		awaitRequests(t, load, 50)
 		var final programs.LoadReport
 		load.Finish(t, &final)
@@ -204,16 +206,17 @@ func TestServersOfSecretsThatFail(t *testing.T) {
 			t.Errorf("%s: %d", what, got)
 		}
 	}
+	refused := func() bool { return strings.Contains(b.Get(t, "/config_dump"), "error_state") }
 	good("at first")
 	for name, secret := range map[string][2]string{"truncated": {chain[:len(chain)/2], key}, "another key": {chain, key[:len(key)/2]}, "empty": {"", ""}} {
 		v.put(t, certificateSecret(secret[0], secret[1]))
-		harness.Eventually(t, 10*time.Second, name+" is refused", func() bool { return strings.Contains(b.Get(t, "/config_dump"), "error_state") })
+		harness.Eventually(t, 10*time.Second, name+" is refused", refused)
 		good(name)
 		v.put(t, certificateSecret(chain, key))
-		harness.Eventually(t, 10*time.Second, "the good one is back", func() bool { return !strings.Contains(b.Get(t, "/config_dump"), "error_state") })
+		harness.Eventually(t, 10*time.Second, "the good one is back", func() bool { return !refused() })
 	}
 	v.put(t, rootSecret(""))
-	time.Sleep(200 * time.Millisecond)
+	harness.Eventually(t, 10*time.Second, "an empty authority is refused", refused)
 	good("an empty authority")
 	v.put(t, rootSecret(a.pem))
 	before := b.Descriptors(t)

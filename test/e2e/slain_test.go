@@ -74,18 +74,33 @@ func TestOneOfTwoDaemonsIsKilled(t *testing.T) {
 			for _, load := range loads {
 				awaitRequests(t, load, 50)
 			}
-			time.Sleep(rand.N(100 * time.Millisecond))
-			victim := rand.IntN(2)
-			daemons[victim].Slay(t)
-			for _, load := range loads {
-				awaitRequests(t, load, 50)
-				var final programs.LoadReport
-				load.Finish(t, &final)
+			survivor := slayOne(t, daemons)
+			for _, final := range serveOn(t, loads) {
 				if final.Failed > 2*clients {
 					t.Errorf("%d of %d requests failed, two of %d clients each are what may: %v", final.Failed, final.Total, clients, final.Failures)
 				}
 			}
-			daemons[1-victim].Slay(t)
+			survivor.Slay(t)
 		}
 	})
+}
+
+// slayOne kills one of two daemons, at some moment.
+func slayOne(t *testing.T, daemons []*harness.Balancer) (survivor *harness.Balancer) {
+	t.Helper()
+	time.Sleep(rand.N(100 * time.Millisecond))
+	victim := rand.IntN(2)
+	daemons[victim].Slay(t)
+	return daemons[1-victim]
+}
+
+// serveOn waits until each load has been served some more, and ends it.
+func serveOn(t *testing.T, loads []*harness.Process) []programs.LoadReport {
+	t.Helper()
+	finals := make([]programs.LoadReport, len(loads))
+	for i, load := range loads {
+		awaitRequests(t, load, 50)
+		load.Finish(t, &finals[i])
+	}
+	return finals
 }

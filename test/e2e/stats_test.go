@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 )
@@ -187,13 +189,12 @@ func open(stats map[string]uint64) map[string]uint64 {
 
 func expectStats(t *testing.T, b *harness.Balancer, when string, want map[string]uint64) {
 	t.Helper()
-	diff := ""
-	for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if diff = cmp.Diff(want, statsOf(t, b, want)); diff == "" {
-			return
+	await.Within(t, 3*time.Second, func() string {
+		if diff := cmp.Diff(want, statsOf(t, b, want)); diff != "" {
+			return fmt.Sprintf("%s (-want +got):\n%s", when, diff)
 		}
-	}
-	t.Errorf("%s (-want +got):\n%s", when, diff)
+		return ""
+	})
 }
 
 func statOf(t *testing.T, b *harness.Balancer, name string) uint64 {

@@ -494,3 +494,21 @@ func TestAClientBehindANarrowLink(t *testing.T) {
 		})
 	}
 }
+
+// What the router says about a connection that servers take from the balancer, as from a client without an agent, is for the socket of the VIP.
+func TestANarrowClientWithoutAnAgent(t *testing.T) {
+	for _, w := range []way{encapsulating, encapsulating6} {
+		t.Run(w.name, func(t *testing.T) {
+			b := newBed(t)
+			b.balance(w)
+			b.serve(w.serverPort())
+			for _, h := range b.Servers {
+				b.agent(h, b.serverConfig(w, h))
+			}
+			must(t, b.Narrow(b.Client, narrow))
+			o := few(w.target(), 4)
+			o.Answer = 200_000
+			complete(t, o, b.ask(o))
+		})
+	}
+}

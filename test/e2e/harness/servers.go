@@ -32,9 +32,8 @@ func (p *Place) Origin(t testing.TB, identity string) *Origin {
 // OriginAt starts an origin server at an address.
 func (p *Place) OriginAt(t testing.TB, identity string, address netip.AddrPort) *Origin {
 	t.Helper()
-	o := &Origin{}
-	o.Process, o.Address = p.listening(t, programs.OriginProgram, programs.OriginSpec{Address: address.String(), Identity: identity})
-	return o
+	process, at := p.listening(t, programs.OriginProgram, programs.OriginSpec{Address: address.String(), Identity: identity})
+	return &Origin{process, at}
 }
 
 // listening starts a program whose first answer is the address that it listens on.
@@ -45,6 +44,9 @@ func (p *Place) listening(t testing.TB, name string, spec any) (*Process, netip.
 	process.Next(t, &ready)
 	return process, netip.MustParseAddrPort(ready.Address)
 }
+
+// anyPort is a free port of the place, for a program to listen on.
+func (p *Place) anyPort() string { return netip.AddrPortFrom(p.Address, 0).String() }
 
 // Greeter starts a greeter on a free port of the place.
 func (p *Place) Greeter(t testing.TB, identity string) (*Process, netip.AddrPort) {
@@ -82,10 +84,8 @@ type Recorder struct {
 // Recorder starts a recorder on a free port of the place.
 func (p *Place) Recorder(t testing.TB) *Recorder {
 	t.Helper()
-	spec := programs.RecorderSpec{Address: netip.AddrPortFrom(p.Address, 0).String()}
-	r := &Recorder{}
-	r.Process, r.Address = p.listening(t, programs.RecorderProgram, spec)
-	return r
+	process, address := p.listening(t, programs.RecorderProgram, programs.RecorderSpec{Address: p.anyPort()})
+	return &Recorder{process, address}
 }
 
 // Take returns what has come since the last call, by connection.
@@ -105,9 +105,8 @@ type Auditor struct {
 // Auditor starts an auditor on a free port of the place.
 func (p *Place) Auditor(t testing.TB) *Auditor {
 	t.Helper()
-	a := &Auditor{}
-	a.Process, a.Address = p.listening(t, programs.AuditorProgram, programs.AuditorSpec{Address: netip.AddrPortFrom(p.Address, 0).String()})
-	return a
+	process, address := p.listening(t, programs.AuditorProgram, programs.AuditorSpec{Address: p.anyPort()})
+	return &Auditor{process, address}
 }
 
 // Take returns what has come since the last call.
@@ -121,8 +120,7 @@ func (a *Auditor) Take(t testing.TB) programs.Audited {
 // Witness starts a server that says what it was asked, on a free port of the place, and returns its address.
 func (p *Place) Witness(t testing.TB) netip.AddrPort {
 	t.Helper()
-	spec := programs.WitnessSpec{Address: netip.AddrPortFrom(p.Address, 0).String()}
-	_, address := p.listening(t, programs.WitnessProgram, spec)
+	_, address := p.listening(t, programs.WitnessProgram, programs.WitnessSpec{Address: p.anyPort()})
 	return address
 }
 
@@ -135,10 +133,8 @@ type Puppet struct {
 // Puppet starts a puppet on a free port of the place.
 func (p *Place) Puppet(t testing.TB) *Puppet {
 	t.Helper()
-	spec := programs.PuppetSpec{Address: netip.AddrPortFrom(p.Address, 0).String()}
-	puppet := &Puppet{}
-	puppet.Process, puppet.Address = p.listening(t, programs.PuppetProgram, spec)
-	return puppet
+	process, address := p.listening(t, programs.PuppetProgram, programs.PuppetSpec{Address: p.anyPort()})
+	return &Puppet{process, address}
 }
 
 // Pull makes the puppet do one thing.
@@ -165,10 +161,9 @@ type Manners struct {
 // Manners starts a server with manners on a free port of the place.
 func (p *Place) Manners(t testing.TB, spec programs.MannersSpec) *Manners {
 	t.Helper()
-	spec.Address = netip.AddrPortFrom(p.Address, 0).String()
-	m := &Manners{}
-	m.Process, m.Address = p.listening(t, programs.MannersProgram, spec)
-	return m
+	spec.Address = p.anyPort()
+	process, address := p.listening(t, programs.MannersProgram, spec)
+	return &Manners{process, address}
 }
 
 // State asks the server for its counters.
@@ -182,7 +177,7 @@ func (m *Manners) State(t testing.TB) programs.MannersState {
 // Impostor starts a server that sends what it likes, on a free port of the place.
 func (p *Place) Impostor(t testing.TB, spec programs.ImpostorSpec) netip.AddrPort {
 	t.Helper()
-	spec.Address = netip.AddrPortFrom(p.Address, 0).String()
+	spec.Address = p.anyPort()
 	_, address := p.listening(t, programs.ImpostorProgram, spec)
 	return address
 }
@@ -319,7 +314,7 @@ func (p *Place) Moody(t testing.TB, identity string) *Moody {
 	t.Helper()
 	m := &Moody{Identity: identity}
 	m.Process, m.Address = p.listening(t, programs.MoodyProgram, programs.MoodySpec{
-		Address: netip.AddrPortFrom(p.Address, 0).String(), Identity: identity, Mood: "200",
+		Address: p.anyPort(), Identity: identity, Mood: "200",
 	})
 	return m
 }
@@ -348,7 +343,7 @@ func (p *Place) Hasty(t testing.TB, idle time.Duration, looks bool) (*Process, n
 // HastyAs starts one as it is described, but for its address.
 func (p *Place) HastyAs(t testing.TB, spec programs.HastySpec) (*Process, netip.AddrPort) {
 	t.Helper()
-	spec.Address = netip.AddrPortFrom(p.Address, 0).String()
+	spec.Address = p.anyPort()
 	return p.listening(t, programs.HastyProgram, spec)
 }
 
@@ -361,9 +356,8 @@ type Pacer struct {
 // Pacer starts such a server on a free port of the place.
 func (p *Place) Pacer(t testing.TB) *Pacer {
 	t.Helper()
-	pacer := &Pacer{}
-	pacer.Process, pacer.Address = p.listening(t, programs.PacerProgram, programs.PacerSpec{Address: netip.AddrPortFrom(p.Address, 0).String()})
-	return pacer
+	process, address := p.listening(t, programs.PacerProgram, programs.PacerSpec{Address: p.anyPort()})
+	return &Pacer{process, address}
 }
 
 // Conns tells of the connections that it has had.

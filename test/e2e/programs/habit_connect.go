@@ -272,33 +272,32 @@ func connectOptions(h *habit) error {
 }
 
 func connectInfo(h *habit) error {
-	fd, err := h.dial()
+	info, err := h.infoOfAnswered()
 	if err != nil {
 		return err
-	}
-	if err := h.ask(fd, plainQuestion); err != nil {
-		return err
-	}
-	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
-	if err != nil {
-		return os.NewSyscallError("getsockopt", err)
 	}
 	h.note("state %d, retransmits %d, lost %d", info.State, info.Retransmits, info.Lost)
 	return nil
 }
 
-// connectInfoBytes asks what the connection has carried.
-func connectInfoBytes(h *habit) error {
+// infoOfAnswered asks for TCP_INFO behind an answer.
+func (h *habit) infoOfAnswered() (*unix.TCPInfo, error) {
 	fd, err := h.dial()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := h.ask(fd, plainQuestion); err != nil {
-		return err
+		return nil, err
 	}
 	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	return info, os.NewSyscallError("getsockopt", err)
+}
+
+// connectInfoBytes asks what the connection has carried.
+func connectInfoBytes(h *habit) error {
+	info, err := h.infoOfAnswered()
 	if err != nil {
-		return os.NewSyscallError("getsockopt", err)
+		return err
 	}
 	h.note("bytes of the answer are counted: %v", info.Bytes_received > 0)
 	h.note("bytes of the request are counted: %v", info.Bytes_sent > 0)

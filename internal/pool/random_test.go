@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pool
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/test/await"
+)
+
+var (
+	lifeSeed = flag.Uint64("life.seed", 0, "of the first random life of a pool, the only one that is tried; 0: others each time")
+	lifeTime = flag.Duration("life.time", 1500*time.Millisecond, "how long random lives of pools are tried")
+	lifeActs = flag.Int("life.acts", 60, "what happens to a pool in one of them")
+)
+
+// A pool's servers, clients and configuration do what they like. Its books are right all the while, and when all servers are well again, so is it.
+func TestPoolRecoversFromWhateverHappens(t *testing.T) {
+	t.Parallel()
+	if *lifeSeed != 0 {
+		live(t, *lifeSeed)
+		return
+	}
+	const atATime = 8
+	end := time.Now().Add(*lifeTime)
+	var all sync.WaitGroup
+	for range atATime {
+		all.Go(func() {
+			for time.Now().Before(end) && !t.Failed() {
+				seed := rand.Uint64()
+				t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { live(t, seed) })
+			}
+		})
+	}
+	all.Wait()
+}
+
+func live(t *testing.T, seed uint64) {
+	w := newWorld(t, seed)
+	for range *lifeActs {
+		w.act()
+		w.mustBeConsistent()
+	}
+	w.mustRecover()
+	w.mustBeGivenUp()
+}
+
+// mood is what a server does with who connects to it.
+type mood int32
+
+const (
+	well mood = iota
+	// refusing: the connection is refused. short: this host has no descriptor for it. hanging: it comes to nothing until the mood changes.
+	refusing
+	short
+	hanging
+	// leaving: it closes each connection that it has accepted. speaking: it sends what nobody has asked for.
+	leaving
+	speaking
+	moods
+)
+
+// host is a server of a world.
+type host struct {
+	*server
+	mood atomic.Int32
+}
+
+func (h *host) feels(m mood) bool { return mood(h.mood.Load()) == m }
+
+// world is a pool and all it has to do with. But for the moods of servers everything in it is guarded by the pool's lock, programs of the kernel too: they
+// would end before a slot is freed.
+type world struct {
+	*rand.Rand
+	t     *testing.T
+	r     *rig
+	hosts [3]*host
+	// most are how many i-socks each cluster may have.
+	most   map[string]uint32
+	wanted map[uint32]Endpoint
+	leases []*lease
+	// hidden are slots that the pool does not find among the free ones.
+	hidden []uint32
+	// late are events that have not been read yet.
+	late  []func()
+	trail []string
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	w := &world{
+		Rand: rand.New(rand.NewPCG(seed, 0)), t: t,
+		most: map[string]uint32{"a": 0, "b": 0}, wanted: map[uint32]Endpoint{},
+	}
+	for i := range w.hosts {
+		w.hosts[i] = &host{server: newServer(t)}
+	}
+	o := setup{
+		slots: []uint32{6, 12, 32}[w.IntN(3)], initial: 1 + w.IntN(2), max: []int{0, 4}[w.IntN(2)], eager: []int{0, -1}[w.IntN(2)],
+		streamIdle: time.Hour, shrinkAfter: 50 * time.Millisecond, local: w.IntN(2) == 0,
+	}
+	for cluster := range w.most {
+		w.most[cluster] = []uint32{0, 1, 3}[w.IntN(3)]
+	}
+	w.r = newRig(t, o)
+	t.Cleanup(w.end)
+	w.note("seed %d: %+v, connections %v", seed, o, w.most)
+	w.locked(func() {
+		w.r.p.cfg.Clients, w.r.p.cfg.Released = w, w.released
+		w.r.p.cfg.Sockets.Peers = moody{w.r.p.cfg.Sockets.Peers, w}
+	})
+	w.r.p.SetShortest(1)
+	return w
+}
+
+// end lets go of whoever waits, and tells what has happened if that was wrong.
+func (w *world) end() {
+	w.heal()
+	w.locked(func() {
+		for _, l := range w.leases {
+			l.letGo()
+		}
+	})
+	if w.t.Failed() {
+		w.t.Logf("to repeat: -life.seed and -life.acts=%d\n%s", *lifeActs, strings.Join(w.trail, "\n"))
+	}
+}
+
+func (w *world) note(format string, a ...any) { w.trail = append(w.trail, fmt.Sprintf(format, a...)) }
+
+func (w *world) locked(do func()) {
+	w.r.p.mu.Lock()
+	defer w.r.p.mu.Unlock()
+	do()
+}
+
+// likely is true so many times of a hundred.
+func (w *world) likely(percent int) bool { return w.IntN(100) < percent }
+
+// moody is the table of peers: who is written there is about to be connected to.
+type moody struct {
+	maps.Table[maps.PeerKey, uint32]
+	w *world
+}
+
+func (m moody) Put(k maps.PeerKey, slot uint32) error {
+	h := m.w.hosts[atomic.LoadUint32(&m.w.r.shared.Slots[slot].Endpoint)]
+	for h.feels(hanging) {
+		time.Sleep(time.Millisecond)
+	}
+	switch mood(h.mood.Load()) {
+	case refusing:
+		return maps.ErrFault
+	case short:
+		return unix.EMFILE
+	}
+	return m.Table.Put(k, slot)
+}
+
+// released is called with the pool locked.
+func (w *world) released(index uint32) {
+	for slot := range w.r.shared.Slots {
+		if state := w.r.shared.State(uint32(slot)); state != maps.SlotFree && w.r.shared.Slots[slot].Endpoint == index {
+			w.t.Errorf("endpoint %d is released while its slot %d is in state %d", index, slot, state)
+		}
+	}
+}
+
+func (w *world) mustBeConsistent() {
+	w.t.Helper()
+	var wrong string
+	w.locked(func() { wrong = w.r.inconsistentLocked(w.hidden) })
+	if wrong != "" {
+		w.t.Fatal(wrong)
+	}
+}
+
+func (w *world) heal() {
+	for _, h := range w.hosts {
+		h.mood.Store(int32(well))
+	}
+}
+
+// mustRecover makes all servers well, and demands the same of the pool.
+func (w *world) mustRecover() {
+	w.note("all are well")
+	w.heal()
+	w.locked(func() {
+		w.r.p.free, w.hidden = append(w.r.p.free, w.hidden...), nil
+		for _, l := range w.leases {
+			l.letGo()
+		}
+	})
+	w.deliver()
+	w.awaitWell("requests that have not ended", w.endLeases)
+	w.mustHaveToldOnce()
+	for index, e := range w.wanted {
+		w.awaitWell("an endpoint that is well", func() string {
+			w.r.p.Again(index)
+			if w.r.down(index) {
+				return fmt.Sprintf("endpoint %d is out of service", index)
+			}
+			return ""
+		})
+		w.awaitWell("a request", func() string {
+			l := w.request(index, 100)
+			if l == nil {
+				return fmt.Sprintf("endpoint %d (%+v) has no i-sock for it", index, e)
+			}
+			w.locked(func() { w.finishLocked(l) })
+			return ""
+		})
+	}
+}
+
+// awaitWell waits for what a pool does in no time but for its sweeps, which come after a quarter of a second at the latest, and for shrinking.
+func (w *world) awaitWell(what string, check func() string) {
+	w.t.Helper()
+	await.Within(w.t, 8*time.Second, func() string {
+		w.mustBeConsistent()
+		if wrong := check(); wrong != "" {
+			return what + ": " + wrong + w.books()
+		}
+		return ""
+	})
+}
+
+// books is what the pool knows.
+func (w *world) books() (text string) {
+	w.locked(func() {
+		for index, e := range w.r.p.endpoints {
+			sh := &w.r.shared.Endpoints[index]
+			text += fmt.Sprintf("\nendpoint %d: open %d, dialing %d, dead %d, target %d, backoff %s, retry %t, gone %t, draining %t; want %d, missed %d, ask at %d, flags %d",
+				index, e.open, e.dialing, e.dead, e.target, e.backoff, e.retry != nil, e.gone, e.Draining, sh.Want, sh.Missed, sh.AskAt, sh.Flags)
+		}
+		for slot, s := range w.r.p.isocks {
+			text += fmt.Sprintf("\nslot %d of endpoint %d: state %d, busy %t, lent %t", slot, s.endpoint, w.r.shared.State(slot), s.busy != nil, s.lent != nil)
+		}
+		text += fmt.Sprintf("\nfree %v, closed %v", w.r.p.free, w.r.p.zombies)
+	})
+	return text
+}
+
+// mustBeGivenUp takes all endpoints away.
+func (w *world) mustBeGivenUp() {
+	w.note("all go")
+	w.r.p.SetEndpoints(nil)
+	w.awaitWell("endpoints that have gone", func() (wrong string) {
+		w.locked(func() {
+			p := w.r.p
+			if n := len(p.endpoints) + len(p.isocks) + len(p.zombies) + size(w.r.peers) + size(w.r.cookies); n != 0 || len(p.free) != len(w.r.shared.Slots) {
+				wrong = fmt.Sprintf("left: endpoints %d, i-socks %d, closed slots %d, peers %d, cookies %d; free slots: %d", len(p.endpoints), len(p.isocks),
+					len(p.zombies), size(w.r.peers), size(w.r.cookies), len(p.free))
+			}
+		})
+		return wrong
+	})
+}
+
+// act does one thing.
+func (w *world) act() {
+	n := w.IntN(total)
+	for _, a := range acts {
+		if n -= a.weight; n < 0 {
+			w.note("%s", a.do(w))
+			return
+		}
+	}
+}
+
+type act struct {
+	weight int
+	do     func(*world) (what string)
+}
+
+var acts = []act{
+	{14, (*world).ask}, {10, (*world).finish}, {4, (*world).giveUp}, {4, (*world).breakOne}, {5, (*world).outstay}, {6, (*world).spill}, {4, (*world).lend},
+	{3, (*world).completeRequest}, {12, (*world).changeMood}, {9, (*world).hangUp}, {3, (*world).speak}, {9, (*world).configure}, {4, (*world).hide},
+	{8, (*world).age}, {5, (*world).endWindows}, {3, (*world).again}, {4, (*world).deliver}, {8, (*world).pause}, {2, (*world).babble},
+}
+
+var total = func() (n int) {
+	for _, a := range acts {
+		n += a.weight
+	}
+	return n
+}()
+
+func (w *world) changeMood() string {
+	i, m := w.IntN(len(w.hosts)), mood(0)
+	if w.likely(60) {
+		m = mood(w.IntN(int(moods)))
+	}
+	w.hosts[i].mood.Store(int32(m))
+	return fmt.Sprintf("server %d changes its mood to %d", i, m)
+}
+
+// conns are the connections to a host that the pool has open; others are closed.
+func (w *world) conns(h *host) (open []net.Conn) {
+	for _, c := range h.conns() {
+		local, remote := c.RemoteAddr().(*net.TCPAddr).AddrPort(), c.LocalAddr().(*net.TCPAddr).AddrPort()
+		if _, known, _ := w.r.peers.Lookup(peerKey(local, remote, testNetns)); known {
+			open = append(open, c)
+		}
+	}
+	return open
+}
+
+// hangUp closes one connection of a server, or all.
+func (w *world) hangUp() string {
+	i := w.IntN(len(w.hosts))
+	open := w.conns(w.hosts[i])
+	all, reset := w.likely(30), w.likely(50)
+	w.Shuffle(len(open), func(a, b int) { open[a], open[b] = open[b], open[a] })
+	if !all {
+		open = open[:min(len(open), 1)]
+	}
+	for _, c := range open {
+		if reset {
+			_ = c.(*net.TCPConn).SetLinger(0)
+		}
+		// It may be closed already.
+		_ = c.Close()
+	}
+	return fmt.Sprintf("server %d closes %d connections, by a reset %t", i, len(open), reset)
+}
+
+func (w *world) speak() string {
+	i := w.IntN(len(w.hosts))
+	open := w.conns(w.hosts[i])
+	if len(open) == 0 {
+		return "nobody listens"
+	}
+	// It may be closed.
+	_, _ = open[w.IntN(len(open))].Write([]byte("x"))
+	return fmt.Sprintf("server %d speaks", i)
+}
+
+// endpoint is one as it may be configured.
+func (w *world) endpoint(index uint32) Endpoint {
+	e := w.hosts[index].endpoint(index)
+	e.Cluster = []string{"a", "a", "b"}[index]
+	e.MaxConnections = w.most[e.Cluster]
+	e.Draining = w.likely(25)
+	if w.likely(20) {
+		e.Limits = Limits{Idle: time.Duration(w.IntN(2)) * 30 * time.Millisecond, Age: time.Duration(w.IntN(2)) * 60 * time.Millisecond, Requests: w.Uint32N(3)}
+	}
+	return e
+}
+
+// configure changes endpoints, some or all.
+func (w *world) configure() string {
+	var list []Endpoint
+	var removed []uint32
+	next := map[uint32]Endpoint{}
+	whole := w.likely(40)
+	for index := range uint32(len(w.hosts)) {
+		before, isWanted := w.wanted[index]
+		switch {
+		case whole && w.likely(60), !whole && w.likely(30):
+			next[index] = w.endpoint(index)
+			list = append(list, next[index])
+			w.expect(index)
+		case !whole && w.likely(20):
+			removed = append(removed, index)
+		case !whole && isWanted:
+			next[index] = before
+		}
+	}
+	w.wanted = next
+	if whole {
+		w.r.p.SetEndpoints(list)
+		return fmt.Sprintf("the endpoints are %+v", list)
+	}
+	w.r.p.Change(list, removed)
+	return fmt.Sprintf("the endpoints change: %+v, removed %v", list, removed)
+}
+
+// expect readies the number of an endpoint that the pool does not know: programs may have found it already.
+func (w *world) expect(index uint32) {
+	if w.r.p.Knows(index) {
+		return
+	}
+	e := &w.r.shared.Endpoints[index]
+	for _, word := range []*uint32{&e.Outstanding, &e.Flags, &e.Want, &e.Missed, &e.AskAt} {
+		atomic.StoreUint32(word, 0)
+	}
+	if w.likely(30) {
+		w.request(index, 90)
+	}
+}
+
+// hide takes free slots from the pool, or gives all back.
+func (w *world) hide() string {
+	what := ""
+	w.locked(func() {
+		if len(w.hidden) > 0 {
+			w.r.p.free, w.hidden, what = append(w.r.p.free, w.hidden...), nil, "slots are free again"
+			return
+		}
+		n := len(w.r.p.free)
+		if w.likely(50) {
+			n = w.IntN(n + 1)
+		}
+		w.hidden = append(w.hidden, w.r.p.free[len(w.r.p.free)-n:]...)
+		w.r.p.free, what = w.r.p.free[:len(w.r.p.free)-n], fmt.Sprintf("%d slots are not free any more", n)
+	})
+	return what
+}
+
+// age makes i-socks older.
+func (w *world) age() string {
+	by := []time.Duration{atOnce, soon, 2 * soon}[w.IntN(3)]
+	w.locked(func() {
+		for _, s := range w.r.p.isocks {
+			if s.opened.After(time.Now().Add(-by)) {
+				s.opened = time.Now().Add(-by)
+			}
+		}
+	})
+	return fmt.Sprintf("i-socks are %s old", by)
+}
+
+func (w *world) endWindows() string {
+	w.locked(func() {
+		for _, e := range w.r.p.endpoints {
+			e.demand.until = min(e.demand.until, 1)
+		}
+	})
+	w.r.p.beats.Soon(time.Millisecond)
+	return "the time that is looked at has ended"
+}
+
+func (w *world) again() string {
+	index := w.Uint32N(uint32(len(w.hosts)))
+	w.r.p.Again(index)
+	return fmt.Sprintf("endpoint %d is tried again", index)
+}
+
+func (w *world) pause() string {
+	d := time.Duration(w.Int64N(int64(40 * time.Millisecond)))
+	time.Sleep(d)
+	return fmt.Sprintf("nothing happens for %s", d)
+}
+
+// babble tells the pool what is not so.
+func (w *world) babble() string {
+	slot := w.Uint32N(uint32(len(w.r.shared.Slots)))
+	w.r.p.Broken(slot)
+	w.r.p.Spilled(slot)
+	w.r.p.Grow(w.Uint32N(uint32(len(w.hosts))))
+	return fmt.Sprintf("events of slot %d that mean nothing", slot)
+}
