@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,6 +74,18 @@ func (a *asker) look(t *testing.T) {
 	}
 }
 
+// awaitDraining waits until a listener of an Envoy drains: it has taken the new one into service a moment before, and an answer on a connection
+// of the old one does not close that until then.
+func awaitDraining(t *testing.T, b *harness.Balancer) {
+	t.Helper()
+	if !b.IsEnvoy() {
+		return
+	}
+	harness.Eventually(t, 10*time.Second, "a listener drains", func() bool {
+		return strings.Contains(b.Get(t, "/stats"), "listener_manager.total_listeners_draining: 1\n")
+	})
+}
+
 // A connection that is open when its listener is removed gets one more answer by the routes that there were, as in Envoy, and closes behind it.
 func TestConnectionsOutliveTheirListenerByOneAnswer(t *testing.T) {
 	harness.Beside(t)
@@ -86,7 +99,7 @@ func TestConnectionsOutliveTheirListenerByOneAnswer(t *testing.T) {
 		w.put(listenerType, "other", rdsListener(d, "other", stays, "table"))
 		w.put(routesType, "table", tableOf("table", routeTo("/", "shop", nil)))
 		d.deliver(t, w)
-		start(harness.Config{Fields: d.fields(), Drain: time.Minute})
+		b := start(harness.Config{Fields: d.fields(), Drain: time.Minute})
 		client := newAsker(t, place, service)
 		client.ask(t)
 		delete(w[listenerType], "web")
@@ -94,6 +107,7 @@ func TestConnectionsOutliveTheirListenerByOneAnswer(t *testing.T) {
 		harness.Eventually(t, 10*time.Second, "nobody serves new connections", func() bool {
 			return runExchange(t, place, service, 10*time.Second).Error != ""
 		})
+		awaitDraining(t, b)
 		client.ask(t)
 		client.requireEnd(t)
 	})
@@ -114,7 +128,7 @@ func TestConnectionsToTheAddressBeforeKeepItsRoutes(t *testing.T) {
 		w.put(listenerType, "web", rdsListener(d, "web", before, "of-shop"))
 		w.put(listenerType, "bank", rdsListener(d, "bank", harness.Service(), "of-bank"))
 		d.deliver(t, w)
-		start(harness.Config{Fields: d.fields(), Drain: time.Minute})
+		b := start(harness.Config{Fields: d.fields(), Drain: time.Minute})
 		client := newAsker(t, place, before)
 		if got := client.ask(t); got != "a" {
 			t.Errorf("before the change: served by %s, want a", got)
@@ -124,6 +138,7 @@ func TestConnectionsToTheAddressBeforeKeepItsRoutes(t *testing.T) {
 		harness.Eventually(t, 10*time.Second, "the listener serves at its new address", func() bool {
 			return runLoad(t, place, programs.LoadSpec{Address: after.String(), Requests: 1}).Served[0]["b"] == 1
 		})
+		awaitDraining(t, b)
 		if got := client.ask(t); got != "a" {
 			t.Errorf("served by %s, want a", got)
 		}
