@@ -782,12 +782,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 			Endpoint{Index: 2, Address: silent(t), ConnectTimeout: timeout},           // connects
 		)
 		r.awaitIdle(ours, 4)
-		await.Quiet(t, func() string {
-			if !r.down(1) {
-				return "an endpoint that refuses connections is in service"
-			}
-			return ""
-		})
+		r.awaitDown(1, true)
 		leased := r.lease(request{cookie: 1})
 		spilled := r.lease(request{cookie: 2})
 		r.spillRest(spilled)

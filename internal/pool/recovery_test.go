@@ -116,19 +116,9 @@ func TestEndpointOutOfServiceIsTriedAgainAlthoughNobodyNeedsIt(t *testing.T) {
 	}
 	r.awaitView(func(open, _ int) bool { return open == 0 })
 	close(ended)
-	await.Quiet(t, func() string {
-		if !r.down(ours) {
-			return "an endpoint that refuses connections is in service"
-		}
-		return ""
-	})
+	r.awaitDown(ours, true)
 	refuse.Store(false)
-	await.Quiet(t, func() string {
-		if r.down(ours) {
-			return "an endpoint that has come back is out of service"
-		}
-		return ""
-	})
+	r.awaitDown(ours, false)
 }
 
 // Nobody asks it, and yet it must not stay out of service: where it is the only one, a request takes it.
@@ -140,12 +130,7 @@ func TestDrainingEndpointThatHasComeBackKeepsNoISock(t *testing.T) {
 	s := newServer(t)
 	e := s.endpoint(ours)
 	r.set(e)
-	await.Quiet(t, func() string {
-		if !r.down(ours) {
-			return "an endpoint that refuses connections is in service"
-		}
-		return ""
-	})
+	r.awaitDown(ours, true)
 	e.Draining = true
 	r.p.SetEndpoints([]Endpoint{e})
 	refuse.Store(false)
@@ -181,12 +166,7 @@ func TestEndpointThatNeedsNoISocksAnyMoreIsInService(t *testing.T) {
 	r := newRig(t, setup{connecting: refusal(&refuse)})
 	s := newServer(t)
 	r.set(s.endpoint(ours))
-	await.Quiet(t, func() string {
-		if !r.down(ours) {
-			return "an endpoint that refuses connections is in service"
-		}
-		return ""
-	})
+	r.awaitDown(ours, true)
 	r.p.SetEndpoints(nil)
 	if r.down(ours) {
 		t.Error("the endpoint is out of service")

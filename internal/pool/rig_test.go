@@ -408,6 +408,17 @@ func (r *rig) down(endpoint uint32) bool {
 	return atomic.LoadUint32(&r.shared.Endpoints[endpoint].Flags)&uint32(maps.EndpointDown) != 0
 }
 
+// awaitDown waits until the endpoint is out of service, or in it.
+func (r *rig) awaitDown(endpoint uint32, want bool) {
+	r.t.Helper()
+	await.Quiet(r.t, func() string {
+		if got := r.down(endpoint); got != want {
+			return fmt.Sprintf("endpoint %d out of service: got %v, want %v", endpoint, got, want)
+		}
+		return ""
+	})
+}
+
 // request is what a client asks of an endpoint.
 type request struct {
 	cookie   uint64
