@@ -80,7 +80,7 @@ test: ## Install what is missing, build, and run the unit and end-to-end tests, 
 .PHONY: test-unit
 test-unit: ## Unit tests.
 	@scripts/install-deps build
-	go test -timeout 5m ./cmd/... ./internal/... ./bench/... ./test/imports ./test/docs ./test/chaos/... ./test/routes ./test/balance ./test/hashing ./test/fuzz/grammar ./test/heels/traffic ./test/tcptest ./test/await ./test/golden ./examples/...
+	go test -timeout 5m ./cmd/... ./internal/... ./bench/... ./test/imports ./test/docs ./test/chaos/... ./test/hostile/traffic ./test/routes ./test/balance ./test/hashing ./test/fuzz/grammar ./test/heels/traffic ./test/tcptest ./test/await ./test/golden ./test/model ./examples/...
 
 # What takes many seconds is left to test-unit: HEELS, which is a system of its own, and these.
 QUICK_SKIP := TestSmallChangesAreMadeInPlace|TestKernelDecidesByTheOldRoutesOrTheNewWhileTheyChange|TestCompiledTableRoutesAsTheModel|TestEnvoyRunsWhatIsAccepted
@@ -102,6 +102,7 @@ test-race: ## Unit tests under the race detector.
 test-e2e: build ## End-to-end tests on this kernel (root).
 	@scripts/install-deps test
 	go test -count=1 -timeout 40m -parallel 3 ./test/e2e/... ./test/conformance
+	go test -count=1 -timeout 10m ./test/hostile
 
 .PHONY: test-heels
 test-heels: build ## HEELS in namespaces, with balancers that rewrite and that encapsulate (root); fifteen minutes, alone on the machine. XLB_KATRAN_SRC=DIR: Katran, too.
@@ -147,6 +148,11 @@ test-vm: build ## End-to-end tests on Debian's kernels in QEMU: VM_KERNELS='6.12
 	test/vm/run-all '$(VM_FAST_KERNELS)' --timeout 300 --chdir internal/datapath -- $(CURDIR)/bin/datapath.test
 	test/vm/run-all '$(VM_KERNELS)' --timeout 3600 --chdir test/e2e -- env XLB_BIN=$(XLB_BIN) $(CURDIR)/bin/e2e.test $(VM_ARGS)
 
+.PHONY: model
+model: ## Check all interleavings of a small XLB, the wider ones too: ten minutes and some gigabytes; test-unit checks the small ones.
+	@scripts/install-deps build
+	go test -count=1 -timeout 60m -parallel 1 -v ./test/model -model.wide
+
 # chaos: how long, with which choices (0 draws a seed and prints it), and "json" for a summary on standard output.
 CHAOS_MINUTES ?= 20
 CHAOS_SEED ?= 0
@@ -156,6 +162,16 @@ CHAOS_OUTPUT ?= text
 chaos: build ## Random faults of clients, servers and operator under load: CHAOS_MINUTES=20 CHAOS_SEED=1 (root).
 	@scripts/install-deps test
 	scripts/chaos --minutes $(CHAOS_MINUTES) --seed $(CHAOS_SEED) --output $(CHAOS_OUTPUT)
+
+# test-hostile: how long, with which choices (0 draws a seed and prints it), and one scene alone (-1: all).
+HOSTILE_MINUTES ?= 20
+HOSTILE_SEED ?= 0
+HOSTILE_SCENE ?= -1
+
+.PHONY: test-hostile
+test-hostile: build ## Clients and servers that do whatever a kernel lets them do; no byte may come to a wrong place: HOSTILE_MINUTES=20 HOSTILE_SEED=1 (root).
+	@scripts/install-deps test
+	scripts/hostile --minutes $(HOSTILE_MINUTES) --seed $(HOSTILE_SEED) --scene $(HOSTILE_SCENE)
 
 # interop: arguments of the matrix, for instance -output json -out /tmp/matrix.json, or -test.run 'TestInterop/same_host/nginx'.
 INTEROP_ARGS ?=

@@ -70,3 +70,5 @@ SHARED_ENUM(retry_flags);
 SHARED_ENUM(retry_statuses);
 SHARED_ENUM(event_kind);
 SHARED_ENUM(outlier);
+SHARED_ENUM(guard);
+SHARED_ENUM(hold);

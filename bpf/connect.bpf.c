@@ -2,8 +2,11 @@
 /* cgroup/connect4 and connect6: run at connect(). A connection to a service address goes to the anchor listener of its
  * network namespace instead, or, without HTTP, to an endpoint, and remembers where it meant to go. cgroup/getpeername: gives
  * that address back.
- * Nothing is ever refused here: what is not ours passes unchanged.
+ * What is not ours passes unchanged. A connection to a service address is refused only if the operator
+ * asks for that while the daemon drains or is silent (refuse_when_down).
  */
+#include <linux/errno.h>
+
 #include "lib/addr.h"
 #include "lib/config.h"
 #include "lib/lease.h"
@@ -59,9 +62,26 @@ static __always_inline void connect_forget(struct bpf_sock *sk)
 		return;
 	ps->vip_port = 0;
 	ps->body = 0;
+	ps->unproven = 0;
 	if (lease_holds(s, ps->lease))
 		lease_break(s, ps->slot, ps->lease);
 	ps->lease = 0;
+}
+
+/* A p-sock that was disconnected stays in its map, and what was redirected to it stays in its queue: read behind the next
+ * handshake, it would be taken for what the new peer says. So would be what is on its way there: with a worker, which leaves a segment
+ * in its own queue until that is readable, or with a server's send, which may wait for the lock that this connect has. */
+static __always_inline int connect_is_stale(struct bpf_sock *sk)
+{
+	struct psock *ps = sk ? psock_of(sk) : 0;
+
+	if (!ps || !(ps->flags & PSOCK_JOINED))
+		return 0;
+	/* In this order: each leaves one place when it is seen in the next. */
+	if (sock_foreign_references(sk) > 0 || sock_redirected_segments(sk))
+		return 1;
+	asm volatile("" ::: "memory");
+	return !sock_queue_is_empty(sock_kernel(sk));
 }
 
 /* The table of a listener without HTTP. */
@@ -113,6 +133,16 @@ static __always_inline __u32 *connect_listener(const struct listener_key *key)
 	return connect_captured(key);
 }
 
+/* Whoever connects is whose work the connection makes. */
+static __always_inline void connect_note_tenant(struct psock *ps)
+{
+	__u32 i;
+
+#pragma unroll
+	for (i = 0; i < TENANT_LEVELS; i++)
+		ps->tenant[i] = bpf_get_current_ancestor_cgroup_id(i + 1);
+}
+
 /* Where a connection of ours goes. */
 struct connect_target {
 	struct anchor_ports *ports;
@@ -126,12 +156,17 @@ static __always_inline enum verdict connect_decide(struct bpf_sock_addr *ctx, co
 {
 	struct bpf_sock *sk = ctx->sk;
 	struct route_table *plain;
+	__u32 *listener, again;
 	struct psock *ps;
-	__u32 *listener;
 	enum verdict v;
 
+	/* First: behind this no program finds the lease, and begins to move more. */
 	if (sk)
 		connect_forget(sk);
+	if (fast_path && connect_is_stale(sk)) {
+		bpf_set_retval(-ECONNABORTED);
+		return VERDICT_CONNECT_OTHER;
+	}
 	if (ctx->type != SOCK_STREAM || ctx->protocol != IPPROTO_TCP || !sk)
 		return VERDICT_CONNECT_OTHER;
 	listener = connect_listener(key);
@@ -154,10 +189,41 @@ static __always_inline enum verdict connect_decide(struct bpf_sock_addr *ctx, co
 	__builtin_memcpy(ps->vip, key->addr, sizeof(ps->vip));
 	ps->vip_port = key->port;
 	ps->listener = *listener;
+	connect_note_tenant(ps);
 	ps->requests = 0;
 	ps->held = 0;
-	ps->flags = plain ? PSOCK_PLAIN : 0;
+	/* A response to its first connection may still be under way: nothing else is moved there. */
+	again = ps->flags & PSOCK_JOINED;
+	ps->flags = (plain ? PSOCK_PLAIN : 0) | (again ? PSOCK_JOINED | PSOCK_SLOW : 0);
 	return VERDICT_CONNECT_INTERCEPTED;
+}
+
+/* A service address has nobody to serve it: whoever listens there himself must not get what is meant for
+ * it, if the operator says so. */
+static __always_inline void connect_refuse(void)
+{
+	if (refuse_when_down)
+		bpf_set_retval(-ECONNREFUSED);
+}
+
+/* The kernel runs the programs of all daemons in turn. One that drains, or is silent, has refused what
+ * this one serves; what another program refuses stays refused: that is EPERM, unless it chooses. */
+static __always_inline void connect_admit(void)
+{
+	if (refuse_when_down && bpf_get_retval() == -ECONNREFUSED)
+		bpf_set_retval(0);
+}
+
+/* Whether this connection is sent somewhere else. If not, and it is ours, it may be refused. */
+static __always_inline int connect_takes(enum verdict v, const struct connect_target *to)
+{
+	if ((v == VERDICT_CONNECT_INTERCEPTED || v == VERDICT_CONNECT_PLAIN) && to->ports) {
+		connect_admit();
+		return 1;
+	}
+	if (v == VERDICT_CONNECT_STALE_DAEMON || v == VERDICT_CONNECT_NO_MEMORY)
+		connect_refuse();
+	return 0;
 }
 
 /* The port to connect to, network order. */
@@ -184,7 +250,7 @@ int xlb_connect4(struct bpf_sock_addr *ctx)
 	v = connect_decide(ctx, &key, &to);
 	if (v == VERDICT_CONNECT_OTHER)
 		return PROCEED;
-	if ((v == VERDICT_CONNECT_INTERCEPTED || v == VERDICT_CONNECT_PLAIN) && to.ports) {
+	if (connect_takes(v, &to)) {
 		ctx->user_ip4 = target_addr4(&to);
 		ctx->user_port = target_port(&to, 1);
 	}
@@ -207,7 +273,7 @@ int xlb_connect6(struct bpf_sock_addr *ctx)
 	if (v == VERDICT_CONNECT_OTHER)
 		return PROCEED;
 	count(v);
-	if ((v != VERDICT_CONNECT_INTERCEPTED && v != VERDICT_CONNECT_PLAIN) || !to.ports)
+	if (!connect_takes(v, &to))
 		return PROCEED;
 	ctx->user_port = target_port(&to, v4);
 	if (to.endpoint) {

@@ -38,26 +38,34 @@ static __always_inline void client_back_off(struct heels_client_vip *v)
 	v->quiet_until = bpf_ktime_get_ns() + (BACK_OFF_NS << doublings);
 }
 
-/* Nothing is offered: what an earlier connection of the same two ends has left, and one of the same socket, does not count for this one. */
+/* Nothing is offered: what an earlier connection of the same two ends has left does not count for this one. */
 static __always_inline void client_decline(struct bpf_sock_ops *ops, enum heels_verdict why)
+{
+	heels_forget(&heels_client_closing, ops);
+	heels_count(why);
+}
+
+/* A socket begins anew: what an earlier connection of it has learnt does not count for the next one, to whomever that is. */
+static __always_inline void client_begin(struct bpf_sock_ops *ops)
 {
 	struct bpf_sock *sk = ops->sk;
 
-	heels_forget(&heels_client_closing, ops);
-	if (sk)
-		bpf_sk_storage_delete(&heels_client_flows, sk);
-	heels_count(why);
+	if (!sk || !bpf_sk_storage_get(&heels_client_flows, sk, 0, 0))
+		return;
+	bpf_sk_storage_delete(&heels_client_flows, sk);
+	heels_leave(ops, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG | BPF_SOCK_OPS_RTO_CB_FLAG);
 }
 
 /* connect(): decides whether SYNs of this connection carry the option. */
 static __always_inline void client_connect(struct bpf_sock_ops *ops)
 {
 	struct heels_client_vip *v;
-	struct heels_flow *f, none = {};
 	struct heels_control *c;
+	struct heels_flow *f;
 	struct heels_end vip;
 	struct bpf_sock *sk;
 
+	client_begin(ops);
 	v = client_vip(ops, &vip);
 	c = heels_control_get();
 	/* The interfaces of other network namespaces have no programs to finish the work. */
@@ -65,6 +73,10 @@ static __always_inline void client_connect(struct bpf_sock_ops *ops)
 		return;
 	if (c->flags & HEELS_CLIENT_DRAINING) {
 		client_decline(ops, HEELS_OFFER_DRAINING);
+		return;
+	}
+	if (c->flags & HEELS_INCOMPLETE) {
+		client_decline(ops, HEELS_OFFER_INTERFACE);
 		return;
 	}
 	if (v->quiet_until > bpf_ktime_get_ns()) {
@@ -77,7 +89,6 @@ static __always_inline void client_connect(struct bpf_sock_ops *ops)
 		client_decline(ops, HEELS_OFFER_NO_MEMORY);
 		return;
 	}
-	*f = none;
 	f->vip = vip;
 	heels_want(ops, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 }
@@ -88,7 +99,7 @@ static __always_inline struct heels_flow *client_offer(struct bpf_sock_ops *ops)
 	struct bpf_sock *sk = ops->sk;
 	struct heels_flow *f;
 
-	if (ops->skb_tcp_flags != HEELS_TCP_SYN || !sk)
+	if (!sk || !heels_begins(ops, HEELS_TCP_SYN))
 		return 0;
 	f = bpf_sk_storage_get(&heels_client_flows, sk, 0, 0);
 	return f && f->state == HEELS_FLOW_OFFERED ? f : 0;
@@ -288,8 +299,24 @@ static __always_inline void client_state(struct bpf_sock_ops *ops)
 		return;
 	if (heels_is_leaving(ops, f->confirm))
 		client_leaves(ops, f);
-	if (ops->args[1] == BPF_TCP_CLOSE)
+	if (heels_is_over(ops, f))
 		client_closed(ops, sk, f);
+}
+
+/* What connections need that have begun. */
+static __always_inline void client_finish(struct bpf_sock_ops *ops)
+{
+	switch (ops->op) {
+	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
+		client_established(ops);
+		break;
+	case BPF_SOCK_OPS_RTO_CB:
+		client_timeout(ops);
+		break;
+	case BPF_SOCK_OPS_STATE_CB:
+		client_state(ops);
+		break;
+	}
 }
 
 SEC("sockops")
@@ -305,16 +332,27 @@ int heels_client_sockops(struct bpf_sock_ops *ops)
 	case BPF_SOCK_OPS_WRITE_HDR_OPT_CB:
 		client_write(ops);
 		break;
-	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
-		client_established(ops);
-		break;
-	case BPF_SOCK_OPS_RTO_CB:
-		client_timeout(ops);
-		break;
-	case BPF_SOCK_OPS_STATE_CB:
-		client_state(ops);
-		break;
+	default:
+		client_finish(ops);
 	}
+	return 1;
+}
+
+/* For a cgroup that an agent before has served, and this one does not: nothing begins. The agent's own cgroup may be within, and
+ * its sockets come by here after heels_client_sockops: what has just been begun stays. */
+SEC("sockops")
+int heels_client_finish(struct bpf_sock_ops *ops)
+{
+	struct bpf_sock *sk = ops->sk;
+	struct heels_flow *f;
+
+	if (ops->op != BPF_SOCK_OPS_TCP_CONNECT_CB) {
+		client_finish(ops);
+		return 1;
+	}
+	f = sk ? bpf_sk_storage_get(&heels_client_flows, sk, 0, 0) : 0;
+	if (f && f->state != HEELS_FLOW_OFFERED)
+		client_begin(ops);
 	return 1;
 }
 

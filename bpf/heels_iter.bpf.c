@@ -27,7 +27,31 @@ struct bpf_iter__bpf_sk_storage_map {
 
 #pragma clang attribute pop
 
-/* Listeners of the agent's network namespace: as server_listen. */
+/* Cgroups may be so deep. */
+#define HEELS_CGROUP_LEVELS 128
+
+/* Whether the cgroup that a socket was made in is the agent's, or below it: those of others are asked for nothing by
+ * sock_ops, and a SYN that came to them would be committed to in vain. */
+static __always_inline int is_of_cgroup(struct tcp_sock *tp)
+{
+	struct sock *sk = &tp->inet_conn.icsk_inet.sk;
+	struct cgroup *at = BPF_CORE_READ(sk, sk_cgrp_data.cgroup), *above;
+	void *ancestors = (void *)at + bpf_core_field_offset(at->ancestors);
+	struct heels_control *c = heels_control_get();
+	int level = BPF_CORE_READ(at, level);
+
+	if (!c || !c->cgroup)
+		return 1;
+	for (int i = 0; i < HEELS_CGROUP_LEVELS && i <= level; i++) {
+		if (bpf_probe_read_kernel(&above, sizeof(above), ancestors + i * sizeof(above)))
+			return 0;
+		if (BPF_CORE_READ(above, kn, id) == c->cgroup)
+			return 1;
+	}
+	return 0;
+}
+
+/* Listeners of the agent's network namespace and cgroup: as server_listen. */
 SEC("iter/tcp")
 int heels_listening(struct bpf_iter__tcp *ctx)
 {
@@ -43,7 +67,14 @@ int heels_listening(struct bpf_iter__tcp *ctx)
 	if (!bpf_map_lookup_elem(&heels_ports, &port))
 		return 0;
 	tp = bpf_skc_to_tcp_sock(skc);
-	if (!tp || bpf_sk_storage_get(&heels_listeners, tp, 0, 0))
+	if (!tp)
+		return 0;
+	/* An agent before may have had another cgroup. */
+	if (!is_of_cgroup(tp)) {
+		bpf_sk_storage_delete(&heels_listeners, tp);
+		return 0;
+	}
+	if (bpf_sk_storage_get(&heels_listeners, tp, 0, 0))
 		return 0;
 	if (bpf_setsockopt(tp, HEELS_SOL_TCP, TCP_SAVE_SYN, &one, sizeof(one)) ||
 	    bpf_getsockopt(tp, HEELS_SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags))) {
@@ -111,6 +142,7 @@ int heels_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 	out.vip = f->vip;
 	out.peer = f->peer;
 	out.state = f->state;
+	out.foreign = !is_of_cgroup(tp);
 	out.tcp_state = sk->__sk_common.skc_state;
 	out.sent = tp->bytes_acked;
 	out.sent -= !!out.sent;

@@ -237,7 +237,7 @@ static __always_inline enum heels_verdict decide_socket(struct __sk_buff *skb, c
 			  .daddr = heels_ip(&v->local),
 			  .dport = v->local.port },
 	};
-	struct bpf_sock *sk = bpf_skc_lookup_tcp(skb, &t, sizeof(t.ipv4), BPF_F_CURRENT_NETNS, 0), *full;
+	struct bpf_sock *sk = bpf_skc_lookup_tcp(skb, &t, sizeof(t.ipv4), BPF_F_CURRENT_NETNS, 0);
 	enum heels_verdict verdict = HEELS_DECLINE_COLLISION;
 	struct heels_end vip;
 
@@ -245,8 +245,7 @@ static __always_inline enum heels_verdict decide_socket(struct __sk_buff *skb, c
 	if (!sk)
 		return HEELS_DECLINE_NO_LISTENER;
 	if (sk->state == BPF_TCP_LISTEN) {
-		full = bpf_sk_fullsock(sk);
-		verdict = full && bpf_sk_storage_get(&heels_listeners, full, 0, 0) ? HEELS_OK : HEELS_DECLINE_LISTENER;
+		verdict = heels_is_ready(sk) ? HEELS_OK : HEELS_DECLINE_LISTENER;
 	} else if (sk->state == BPF_TCP_TIME_WAIT) {
 		if (is_same_vip(o, v) && heels_makes_way(sk, syn_number(skb, p->l4), syn_stamp(s)))
 			verdict = HEELS_OK;
@@ -270,14 +269,20 @@ static __always_inline enum heels_verdict decide(struct __sk_buff *skb, const st
 		return s->verdict ? s->verdict : HEELS_DECLINE_VIP;
 	if (c->flags & HEELS_SERVER_DRAINING)
 		return HEELS_DECLINE_DRAINING;
+	if (c->flags & HEELS_INCOMPLETE)
+		return HEELS_DECLINE_INTERFACE;
 	verdict = decide_path(p, o, v, a);
 	if (verdict)
 		return verdict;
 	/* Its SYN would be a martian: it cannot come from outside with our own address. */
 	if (o->client == heels_ip(&v->local) || !heels_allows(HEELS_CLIENTS, v->index, o->client))
 		return HEELS_DECLINE_CLIENT;
-	if (!heels_syn_tag_holds(c, o))
+	if (heels_is_guessed())
+		return HEELS_DECLINE_GUESSED;
+	if (!heels_syn_tag_holds(c, o)) {
+		heels_guess();
 		return HEELS_DECLINE_TAG;
+	}
 	if (confirm_is_held(p, v, o))
 		return HEELS_DECLINE_COLLISION;
 	return v->confirm ? confirm_decide(skb, p, o, v, syn_stamp(s)) : decide_socket(skb, p, s, v);
@@ -617,7 +622,7 @@ static __always_inline int server_syn(struct bpf_sock_ops *ops, struct heels_syn
 
 static __always_inline int is_synack(struct bpf_sock_ops *ops)
 {
-	return ops->skb_tcp_flags == (HEELS_TCP_SYN | HEELS_TCP_ACK);
+	return heels_begins(ops, HEELS_TCP_SYN | HEELS_TCP_ACK);
 }
 
 static __always_inline void server_reserve(struct bpf_sock_ops *ops)
@@ -649,12 +654,25 @@ static __always_inline __u32 answered_number(struct bpf_sock_ops *ops)
 /* Under SYN cookies the SYN will be forgotten. */
 static __always_inline void remember_cookie(struct bpf_sock_ops *ops, const struct heels_end *vip)
 {
-	struct heels_cookie key = { .syn = answered_number(ops) };
+	struct heels_cookie fresh = { .vip = *vip }, *known;
+	__u32 number = answered_number(ops);
+	struct heels_tuple ends = {};
 
-	heels_local(ops, &key.ends.local);
-	heels_remote(ops, &key.ends.remote);
-	bpf_map_update_elem(&heels_cookies, &key, vip, BPF_ANY);
 	heels_count(HEELS_ANSWERED_COOKIE);
+	heels_local(ops, &ends.local);
+	heels_remote(ops, &ends.remote);
+	known = bpf_map_lookup_elem(&heels_cookies, &ends);
+	if (!known || !heels_same(&known->vip, vip)) {
+		fresh.syns[0] = number;
+		fresh.next = 1;
+		bpf_map_update_elem(&heels_cookies, &ends, &fresh, BPF_ANY);
+		return;
+	}
+	for (int i = 0; i < HEELS_COOKIE_NUMBERS; i++)
+		if (i < known->next && known->syns[i] == number)
+			return;
+	known->syns[known->next % HEELS_COOKIE_NUMBERS] = number;
+	known->next++;
 }
 
 /* The option names the VIP; tc puts our own address in its place when it takes it for the source. */
@@ -719,18 +737,24 @@ static __always_inline int is_syn_kept(struct bpf_sock_ops *ops)
 static __always_inline int accepted_cookie(struct bpf_sock_ops *ops, struct heels_end *vip)
 {
 	/* Nothing but the SYN was received yet. */
-	struct heels_cookie key = { .syn = ops->rcv_nxt - 1 };
-	struct heels_end *cookie;
+	__u32 number = ops->rcv_nxt - 1;
+	struct heels_tuple ends = {};
+	struct heels_cookie *cookie;
+	int is_known = 0;
 
 	if (is_syn_kept(ops))
 		return 0;
-	heels_local(ops, &key.ends.local);
-	heels_remote(ops, &key.ends.remote);
-	cookie = bpf_map_lookup_elem(&heels_cookies, &key);
+	heels_local(ops, &ends.local);
+	heels_remote(ops, &ends.remote);
+	cookie = bpf_map_lookup_elem(&heels_cookies, &ends);
 	if (!cookie)
 		return 0;
-	*vip = *cookie;
-	bpf_map_delete_elem(&heels_cookies, &key);
+	for (int i = 0; i < HEELS_COOKIE_NUMBERS; i++)
+		is_known |= i < cookie->next && cookie->syns[i] == number;
+	if (!is_known)
+		return 0;
+	*vip = cookie->vip;
+	bpf_map_delete_elem(&heels_cookies, &ends);
 	heels_count(HEELS_ACCEPTED_COOKIE);
 	return 1;
 }
@@ -750,7 +774,8 @@ static __always_inline void server_established(struct bpf_sock_ops *ops)
 		return;
 	heels_local(ops, &local);
 	ours = bpf_map_lookup_elem(&heels_ports, &local.port);
-	if (!ours)
+	/* Another program of ours, of a cgroup inside this one, may have dealt with it. */
+	if (!ours || bpf_sk_storage_get(&heels_server_flows, sk, 0, 0))
 		return;
 	/* Inherited from the listener. */
 	heels_leave(ops, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
@@ -774,6 +799,17 @@ static __always_inline void server_established(struct bpf_sock_ops *ops)
 	f->syn = ops->rcv_nxt - 1;
 	heels_want(ops, BPF_SOCK_OPS_STATE_CB_FLAG);
 	heels_count_opened(f, 1);
+}
+
+/* A socket that was accepted is used for something else: it is no VIP's any more. */
+static __always_inline void server_begin(struct bpf_sock_ops *ops)
+{
+	struct bpf_sock *sk = ops->sk;
+
+	if (!sk || !bpf_sk_storage_get(&heels_server_flows, sk, 0, 0))
+		return;
+	bpf_sk_storage_delete(&heels_server_flows, sk);
+	heels_leave(ops, BPF_SOCK_OPS_STATE_CB_FLAG);
 }
 
 /* listen(): keeps SYNs, and has a say in SYN-ACKs. Listeners that are older than us: heels_listening. */
@@ -817,16 +853,17 @@ static __always_inline void server_state(struct bpf_sock_ops *ops)
 	}
 	if (heels_is_leaving(ops, 0))
 		heels_remember(&heels_server_closing, ops, f);
-	if (ops->args[1] == BPF_TCP_CLOSE)
+	if (heels_is_over(ops, f))
 		heels_count_closed(ops, f, 1);
 }
 
-SEC("sockops")
-int heels_server_sockops(struct bpf_sock_ops *ops)
+/* What connections need that have begun. */
+static __always_inline void server_finish(struct bpf_sock_ops *ops)
 {
 	switch (ops->op) {
 	case BPF_SOCK_OPS_TCP_LISTEN_CB:
-		server_listen(ops);
+	case BPF_SOCK_OPS_TCP_CONNECT_CB:
+		server_begin(ops);
 		break;
 	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
 		server_reserve(ops);
@@ -841,6 +878,22 @@ int heels_server_sockops(struct bpf_sock_ops *ops)
 		server_state(ops);
 		break;
 	}
+}
+
+SEC("sockops")
+int heels_server_sockops(struct bpf_sock_ops *ops)
+{
+	server_finish(ops);
+	if (ops->op == BPF_SOCK_OPS_TCP_LISTEN_CB)
+		server_listen(ops);
+	return 1;
+}
+
+/* For a cgroup that an agent before has served, and this one does not: handshakes end, and no listener is prepared. */
+SEC("sockops")
+int heels_server_finish(struct bpf_sock_ops *ops)
+{
+	server_finish(ops);
 	return 1;
 }
 

@@ -42,9 +42,14 @@ static __always_inline enum heels_verdict decide_client6(struct syn6 *s, const s
 	s->client = s->p->from;
 	if (o->length == HEELS_SYN6_TAGGED_LENGTH) {
 		/* Who the client is behind a balancer that rewrites it does not say. */
-		if (v->mode == HEELS_REWRITTEN || !heels_tag6_holds(c, &s->client, &s->vip, o->words))
+		if (v->mode == HEELS_REWRITTEN)
 			return HEELS_DECLINE_TAG;
-		return HEELS_OK;
+		if (heels_is_guessed())
+			return HEELS_DECLINE_GUESSED;
+		if (heels_tag6_holds(c, &s->client, &s->vip, o->words))
+			return HEELS_OK;
+		heels_guess();
+		return HEELS_DECLINE_TAG;
 	}
 	if (c->key_count)
 		return HEELS_DECLINE_TAG;
@@ -69,15 +74,14 @@ static __always_inline enum heels_verdict decide_socket6(struct __sk_buff *skb, 
 {
 	enum heels_verdict verdict = HEELS_DECLINE_COLLISION;
 	struct bpf_sock_tuple t;
-	struct bpf_sock *sk, *full;
+	struct bpf_sock *sk;
 
 	heels_tuple6(&t, &s->client, &v->local);
 	sk = bpf_skc_lookup_tcp(skb, &t, sizeof(t.ipv6), BPF_F_CURRENT_NETNS, 0);
 	if (!sk)
 		return HEELS_DECLINE_NO_LISTENER;
 	if (sk->state == BPF_TCP_LISTEN) {
-		full = bpf_sk_fullsock(sk);
-		verdict = full && bpf_sk_storage_get(&heels_listeners, full, 0, 0) ? HEELS_OK : HEELS_DECLINE_LISTENER;
+		verdict = heels_is_ready(sk) ? HEELS_OK : HEELS_DECLINE_LISTENER;
 	} else if (sk->state == BPF_TCP_TIME_WAIT) {
 		if (is_same_vip6(s, v) && heels_makes_way(sk, syn_number(skb, s->p->l4), syn_stamp(s->scan)))
 			verdict = HEELS_OK;
@@ -98,6 +102,8 @@ static __always_inline enum heels_verdict decide6(struct __sk_buff *skb, struct 
 		return HEELS_DECLINE_VIP;
 	if (c->flags & HEELS_SERVER_DRAINING)
 		return HEELS_DECLINE_DRAINING;
+	if (c->flags & HEELS_INCOMPLETE)
+		return HEELS_DECLINE_INTERFACE;
 	if (s->p->is_extended)
 		return HEELS_DECLINE_EXTENSION;
 	if (v->mode == HEELS_ENCAPSULATED ? !s->wrapped : s->wrapped)

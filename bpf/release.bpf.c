@@ -10,17 +10,27 @@
 #include "lib/maps.h"
 #include "lib/plain.h"
 
-static __always_inline void release_lease(const struct bpf_sock *sk, const struct psock *ps)
+/* Whether the daemon ends the lease, a tunnel's: it has the last bytes, or is about to read the end. It forgets the entry when it
+ * closes its end of the connection, and has ended the lease by then. */
+static __always_inline int lease_is_daemons(const struct bpf_sock *sk, const struct psock *ps, const struct slot *s)
+{
+	if (!lease_is_tunnel(s))
+		return 0;
+	return slow_conn_of(ps->cookie) || (ps->flags & PSOCK_SLOW && sk->state != TCP_CLOSE);
+}
+
+/* Ends the client's lease, unless it is the daemon's to end, which is returned. */
+static __always_inline int release_lease(const struct bpf_sock *sk, const struct psock *ps)
 {
 	struct slot *s = slot_at(ps->slot);
 
 	if (!lease_holds(s, ps->lease))
-		return;
-	/* The daemon has the last bytes of such a tunnel, and ends it behind them; but not one of which it has reset its end. */
-	if (lease_is_tunnel(s) && ps->flags & PSOCK_SLOW && sk->state != TCP_CLOSE)
-		return;
+		return 0;
+	if (lease_is_daemons(sk, ps, s))
+		return 1;
 	lease_break(s, ps->slot, ps->lease);
 	count(VERDICT_CLIENT_LEFT);
+	return 0;
 }
 
 /* Bytes that were handed over must reach an endpoint even if their sender does not wait for the answer. */
@@ -77,6 +87,7 @@ SEC("cgroup/sock_release")
 int xlb_release(struct bpf_sock *sk)
 {
 	struct psock *ps = psock_of(sk);
+	int left;
 
 	plain_forget(sk);
 	if (!ps) {
@@ -84,10 +95,11 @@ int xlb_release(struct bpf_sock *sk)
 		return 1;
 	}
 	ps->flags |= PSOCK_CLOSED;
-	release_lease(sk, ps);
+	left = release_lease(sk, ps);
 	sequence_drop(ps->cookie);
-	/* The daemon has closed its end, and forgets nothing more of this connection. */
-	if (sk->state == TCP_CLOSE || sk->state == TCP_CLOSE_WAIT)
+	/* The daemon has closed its end, and forgets nothing more of this connection. Of a tunnel it may have ended one side: it needs
+	 * the entry to find the lease. */
+	if (!left && (sk->state == TCP_CLOSE || sk->state == TCP_CLOSE_WAIT))
 		slow_conn_drop(ps->cookie);
 	if (release_is_silent(ps))
 		bpf_map_delete_elem(&conns, &ps->key);

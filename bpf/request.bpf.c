@@ -14,14 +14,15 @@
 #include "lib/router.h"
 #include "lib/walk.h"
 
-/* Lets the message go to the anchor. After a redirect in the same sendmsg() a plain pass would repeat it: then the way
- * to the anchor is a redirect to the p-sock itself.
+/* Lets the message go to the anchor, by a redirect to the p-sock itself. A plain pass would repeat the redirect before it in the
+ * same sendmsg(), and while it waits for room the kernel would pass what other tasks send without showing it to the program.
+ * Where the redirect cannot be had, the socket listens or leaves its map: what follows a redirect then must go nowhere.
  */
 static __always_inline int request_pass(struct sk_msg_md *msg, struct psock *ps)
 {
-	if (msg_target(msg))
-		bpf_msg_redirect_hash(msg, &psocks, &ps->cookie, 0);
-	return SK_PASS;
+	if (bpf_msg_redirect_hash(msg, &psocks, &ps->cookie, 0) == SK_PASS)
+		return SK_PASS;
+	return msg_target(msg) ? SK_DROP : SK_PASS;
 }
 
 /* Declines: from here on, until the daemon gives the connection back, every byte goes to the anchor. */
@@ -79,6 +80,13 @@ static __always_inline int request_given_back(struct sk_msg_md *msg, const struc
 	return tp->write_seq - ps->write_base == read && tp->copied_seq - ps->read_base == written;
 }
 
+/* A redirect to another host that finds the send buffer full takes a part, and the kernel does not tell the client when there
+ * is room again. */
+static __always_inline int remote_has_room(const struct sock *t, __u64 bytes)
+{
+	return !sock_is_pressed(t) && (__u64)t->sk_wmem_queued + sock_send_cost(t, bytes) <= (__u32)t->sk_sndbuf;
+}
+
 static __always_inline int target_has_room(struct sk_msg_md *msg, __u32 local, __u64 bytes)
 {
 	struct sock *t = msg_target(msg);
@@ -86,8 +94,33 @@ static __always_inline int target_has_room(struct sk_msg_md *msg, __u32 local, _
 	if (!t || t->__sk_common.skc_state != TCP_ESTABLISHED)
 		return 0;
 	if (!local)
-		return (__u64)t->sk_wmem_queued + bytes <= (__u32)t->sk_sndbuf;
+		return remote_has_room(t, bytes);
 	return !ingress_charged || (__u64)t->sk_backlog.rmem_alloc.counter + bytes <= 2 * (__u64)request_limit;
+}
+
+/* Counts one more message that a server on this host may not have read. False: they are too many. A message has a byte at least, so
+ * that where few bytes are unread few messages are. */
+static __always_inline int message_fits(const struct sock *t, struct slot *s)
+{
+	__u32 unread = t->sk_backlog.rmem_alloc.counter;
+
+	if (++s->messages <= MAX_MESSAGES)
+		return 1;
+	if (ingress_charged ? unread >= MAX_MESSAGES / 2 : !sock_queue_is_empty(t))
+		return 0;
+	s->messages = ingress_charged ? unread : 0;
+	return 1;
+}
+
+/* Whether a byte that went before was urgent data: then the server is short of it, and reads what follows otherwise than the
+ * program. */
+static __always_inline int request_is_urgent(struct sk_msg_md *msg, const struct slot *s)
+{
+	struct sock *t = msg_target(msg);
+
+	if (s->flags & SLOT_LOCAL || !t)
+		return 0;
+	return tcp_is_urgent(sock_as_tcp(t)) || *(volatile __u32 *)&s->flags & SLOT_URGENT;
 }
 
 static __always_inline long redirect_to_slot(struct sk_msg_md *msg, const struct slot *s, __u32 index)
@@ -104,10 +137,10 @@ static __always_inline void request_sent(struct slot *s, __u32 bytes)
 }
 
 /* The request is complete. Its timeout, if there is one, begins now, in place of the time that the request itself had. */
-static __always_inline void request_ended(struct slot *s, __u32 index)
+static __always_inline void request_ended(struct slot *s, __u32 index, __u64 lease)
 {
 	s->deadline_ns = s->timeout_ns ? bpf_ktime_get_coarse_ns() + s->timeout_ns : 0;
-	lease_side_done(s, index, PENDING_REQUEST);
+	lease_part_done(s, index, lease, PENDING_REQUEST);
 }
 
 /* The i-sock is lost in the midst of a request; the daemon tells the client. */
@@ -120,15 +153,15 @@ static __always_inline int request_lost(struct sk_msg_md *msg, struct psock *ps,
 
 /* How many of the bytes an endpoint has room for that may read more slowly than they come. 0: the rest is the daemon's, which has flow
  * control. Those to another host go all or not at all: to split them would stall. */
-static __always_inline __u64 body_room(struct sk_msg_md *msg, const struct slot *s, __u64 n)
+static __always_inline __u64 long_body_room(struct sk_msg_md *msg, const struct slot *s, __u64 n)
 {
 	struct sock *t = msg_target(msg);
 	__u64 unread;
 
-	if (!(s->flags & SLOT_LOCAL))
-		return target_has_room(msg, 0, n) ? n : 0;
 	if (!t || t->__sk_common.skc_state != TCP_ESTABLISHED)
 		return 0;
+	if (!(s->flags & SLOT_LOCAL))
+		return remote_has_room(t, n) ? n : 0;
 	/* Without charging by the kernel only the request's own bytes are known. */
 	unread = ingress_charged ? (__u64)t->sk_backlog.rmem_alloc.counter : s->sent;
 	if (unread >= request_window)
@@ -136,36 +169,53 @@ static __always_inline __u64 body_room(struct sk_msg_md *msg, const struct slot 
 	return n < request_window - unread ? n : request_window - unread;
 }
 
-/* The rest of a long body goes through the daemon. */
+/* The same of any. What a body takes of a server's memory was reserved when its head was moved, unless it is long; its messages
+ * were not. */
+static __always_inline __u64 body_room(struct sk_msg_md *msg, struct slot *s, __u64 left, __u64 n)
+{
+	struct sock *t = msg_target(msg);
+
+	if (!t)
+		return 0;
+	if (!(s->flags & SLOT_LOCAL) || s->sent + left > request_limit)
+		n = long_body_room(msg, s, n);
+	if (s->flags & SLOT_LOCAL && (!message_fits(t, s) || !sock_may_charge(t, n)))
+		return 0;
+	return n;
+}
+
+/* The rest of a body goes through the daemon. */
 static __always_inline int request_spill(struct sk_msg_md *msg, struct psock *ps, struct slot *s)
 {
-	s->upload.phase = PHASE_LENGTH;
-	s->upload.remaining = ps->body;
+	if (ps->body != CHUNKED_BODY) {
+		s->upload.phase = PHASE_LENGTH;
+		s->upload.remaining = ps->body;
+	}
+	s->request |= REQUEST_SPILLED;
 	return request_decline(msg, ps, HANDOVER_BODY_SPILLED, NO_ENDPOINT);
 }
 
-/* The rest of a body whose head was moved. Its room was reserved when the head was, unless it is long: then it goes as far as the endpoint
- * keeps up. */
+/* The rest of a body whose head was moved. */
 static __always_inline int request_body(struct sk_msg_md *msg, struct psock *ps)
 {
 	struct slot *s = slot_at(ps->slot);
 	__u64 size = msg->size, n;
 
-	if (!s || !lease_holds(s, ps->lease) || redirect_to_slot(msg, s, ps->slot) != SK_PASS)
+	if (!s || !lease_holds(s, ps->lease) || redirect_to_slot(msg, s, ps->slot) != SK_PASS ||
+	    request_is_urgent(msg, s))
 		return request_lost(msg, ps, s);
-	n = size < ps->body ? size : ps->body;
-	if (s->sent + ps->body > request_limit)
-		n = body_room(msg, s, n);
+	n = body_room(msg, s, ps->body, size < ps->body ? size : ps->body);
 	if (!n)
 		return request_spill(msg, ps, s);
 	/* There is no room for more, or the next request rides in the same send: the program runs again. */
 	if (n < size)
 		bpf_msg_apply_bytes(msg, n);
+	send_claim(msg, &ps->send, n);
 	ps->body -= n;
 	request_sent(s, n);
 	count(VERDICT_REQUEST_BODY);
 	if (!ps->body)
-		request_ended(s, ps->slot);
+		request_ended(s, ps->slot, ps->lease);
 	return SK_PASS;
 }
 
@@ -180,30 +230,72 @@ static __always_inline int request_malformed(struct sk_msg_md *msg, struct psock
 	return passed;
 }
 
-/* The rest of a chunked body. Room for the limit was reserved when the head was moved; what goes beyond is the daemon's, which
- * goes on where the slot's scan stands. */
+/* Longest message that is made one piece: the kernel copies it, to pages that lie side by side. */
+#define MAX_PIECE 65536
+
+/* Whether one of the request's pieces may end within what frames it. */
+static __always_inline int request_must_be_whole(const struct sk_msg_md *msg, const struct psock *ps)
+{
+	return ps->scan.flags & SCAN_CHUNKED || ps->scan.off >= msg->data_end - msg->data;
+}
+
+/* Makes a message one piece, if it is none. As urgent data (MSG_OOB) a send to another host loses the last byte of each of
+ * its pieces: inside of what frames the body that would give the server another body, and what follows in the same send follows
+ * at once. Not 0: it cannot be had. */
+static __always_inline long message_join(struct sk_msg_md *msg)
+{
+	__u32 size = msg->size;
+
+	if (msg->data_end - msg->data >= size)
+		return 0;
+	return size > MAX_PIECE ? -1 : bpf_msg_pull_data(msg, 0, size, 0);
+}
+
+/* Whether the rest of a chunked body may be moved: room for the limit was reserved when the head was. */
+static __always_inline int chunks_have_room(struct sk_msg_md *msg, struct slot *s)
+{
+	struct sock *t = msg_target(msg);
+	__u32 size = msg->size;
+
+	if (!t || s->sent + size > request_limit)
+		return 0;
+	if (!(s->flags & SLOT_LOCAL))
+		return remote_has_room(t, size) && !message_join(msg);
+	return message_fits(t, s) && sock_may_charge(t, size);
+}
+
+/* The rest of a chunked body. What the kernel does not move is the daemon's, which goes on where the slot's scan stands. */
 static __always_inline int request_chunks(struct sk_msg_md *msg, struct psock *ps)
 {
 	struct slot *s = slot_at(ps->slot);
 	__u32 size = msg->size;
+	struct body_scan before;
 	long at;
 
-	if (!s || !lease_holds(s, ps->lease))
+	if (!s || !lease_holds(s, ps->lease) || redirect_to_slot(msg, s, ps->slot) != SK_PASS ||
+	    request_is_urgent(msg, s))
 		return request_lost(msg, ps, s);
-	if (s->sent + size > request_limit)
-		return request_decline(msg, ps, HANDOVER_BODY_SPILLED, NO_ENDPOINT);
+	if (!chunks_have_room(msg, s))
+		return request_spill(msg, ps, s);
+	before = s->upload;
 	at = chunk_walk(msg, &s->upload, 0);
+	if (at >= 0 && at < size && s->upload.phase == PHASE_TRAILER_START) {
+		/* To move what is before the trailers would split the send, which stalls requests to other hosts. */
+		s->upload = before;
+		return request_spill(msg, ps, s);
+	}
 	if (at <= 0)
 		return request_malformed(msg, ps, s);
 	if (redirect_to_slot(msg, s, ps->slot) != SK_PASS)
 		return request_lost(msg, ps, s);
 	if (at < size)
 		bpf_msg_apply_bytes(msg, at);
+	send_claim(msg, &ps->send, at);
 	request_sent(s, at);
 	count(VERDICT_REQUEST_BODY);
 	if (s->upload.phase == PHASE_DONE) {
 		ps->body = 0;
-		request_ended(s, ps->slot);
+		request_ended(s, ps->slot, ps->lease);
 	}
 	return SK_PASS;
 }
@@ -275,6 +367,8 @@ static __always_inline enum verdict request_chunks_begin(struct sk_msg_md *msg, 
 	at = chunk_walk(msg, &ps->upload, ps->scan.off);
 	if (at < 0)
 		return HANDOVER_MALFORMED;
+	if (at < size && ps->upload.phase == PHASE_TRAILER_START)
+		return HANDOVER_TRAILERS;
 	if (at < size)
 		return ps->upload.phase == PHASE_DONE ? HANDOVER_PIPELINED : HANDOVER_TRANSFER_CODING;
 	if (ps->upload.phase == PHASE_DONE)
@@ -282,11 +376,24 @@ static __always_inline enum verdict request_chunks_begin(struct sk_msg_md *msg, 
 	return 0;
 }
 
-static __always_inline __u64 request_owed(struct sk_msg_md *msg)
+/* Notes where the i-sock to another host stands before the request. */
+static __always_inline void request_mark(struct sk_msg_md *msg, struct slot *s)
 {
 	struct sock *t = msg_target(msg);
 
-	return t ? sock_owed(t) : 0;
+	if (!t)
+		return;
+	s->owed = sock_owed(t);
+	s->first_sequence = sock_as_tcp(t)->write_seq;
+}
+
+/* Notes that one more message lies in the server's queue. */
+static __always_inline void request_count(struct sk_msg_md *msg, struct slot *s)
+{
+	struct sock *t = msg_target(msg);
+
+	if (t)
+		message_fits(t, s);
 }
 
 struct lease_try {
@@ -302,6 +409,16 @@ struct lease_try {
 	__u32 done;
 	__u32 reserved;
 };
+
+/* Whether the target may find no memory for what it is sent or, on this host, for what it answers. */
+static __always_inline int target_is_lean(struct sk_msg_md *msg, const struct slot *s)
+{
+	struct sock *t = msg_target(msg);
+
+	if (!t)
+		return 0;
+	return s->flags & SLOT_LOCAL ? sock_is_lean(t) : sock_is_pressed(t);
+}
 
 static long lease_try_step(__u32 i, void *ctx)
 {
@@ -320,6 +437,17 @@ static long lease_try_step(__u32 i, void *ctx)
 	if (redirect_to_slot(t->msg, s, index) != SK_PASS || *(volatile __u32 *)&s->closed == s->generation) {
 		lease_break(s, index, lease);
 		return 0;
+	}
+	/* The look at the target comes first: when its urgent byte is acknowledged the slot has been marked. */
+	if (request_is_urgent(t->msg, s) || *(volatile __u32 *)&s->flags & SLOT_UNFIT) {
+		lease_break(s, index, lease);
+		return 0;
+	}
+	/* It is well, but memory is short: TCP waits for it. */
+	if (target_is_lean(t->msg, s)) {
+		lease_release(s, index, lease);
+		t->failure = HANDOVER_NO_ROOM;
+		return 1;
 	}
 	if (target_has_room(t->msg, s->flags & SLOT_LOCAL, t->room)) {
 		t->slot = s;
@@ -398,13 +526,16 @@ static __always_inline __u64 lease_deadline(const struct routing *to, __u32 whol
 static __always_inline void lease_fill(const struct lease_try *t, struct psock *ps, const struct routing *to,
 				       __u32 counted)
 {
+	struct bpf_sock *sk = t->msg->sk;
 	struct slot *s = t->slot;
 	__u32 whole = !ps->body;
 
 	s->cookie = ps->cookie;
 	/* The daemon looks for a client's lease: where nothing is pending, the cookie is the one of the lease before. */
 	asm volatile("" ::: "memory");
-	s->pending = whole ? PENDING_RESPONSE : PENDING_REQUEST | PENDING_RESPONSE;
+	lease_parts_begin(s, t->lease,
+			  PENDING_RESPONSE | PENDING_SEND | (whole ? 0 : PENDING_REQUEST) |
+				  (s->flags & SLOT_LOCAL ? PENDING_REPLY : 0));
 	s->spill = SPILL_NONE;
 	s->passed = 0;
 	s->status = 0;
@@ -422,6 +553,8 @@ static __always_inline void lease_fill(const struct lease_try *t, struct psock *
 	s->deadline_ns = lease_deadline(to, whole);
 	if (ps->body == CHUNKED_BODY)
 		s->upload = ps->upload;
+	if (!(s->flags & SLOT_LOCAL) && sk && sock_is_lean(sock_kernel(sk)))
+		s->request |= REQUEST_LEAN;
 	/* Last: what comes before it is nobody's. */
 	asm volatile("" ::: "memory");
 	s->response.phase = PHASE_HEAD;
@@ -431,6 +564,7 @@ static __always_inline void lease_fill(const struct lease_try *t, struct psock *
 	ps->slot = t->index;
 	/* Not slot.lease: the daemon may have broken it by now. */
 	ps->lease = t->lease;
+	ps->unproven = t->lease;
 	ps->requests++;
 	ps->scan.draw = 0;
 }
@@ -448,6 +582,7 @@ static __always_inline enum verdict request_move(struct sk_msg_md *msg, struct p
 {
 	struct endpoint *e = endpoint_at(chosen);
 	struct lease_try t = { .msg = msg, .endpoint = e, .room = room };
+	__u64 claimed;
 	__u32 first;
 
 	if (!e)
@@ -455,7 +590,11 @@ static __always_inline enum verdict request_move(struct sk_msg_md *msg, struct p
 	/* i-socks of before, when it was not so, may still lie in its stack. */
 	if (e->flags & ENDPOINT_TLS)
 		return HANDOVER_ENDPOINT_TLS;
+	if (e->flags & ENDPOINT_GUARDED)
+		return HANDOVER_GUARDED;
 	bpf_loop(MAX_LEASE_TRIES, lease_try_step, &t, 0);
+	if (t.failure)
+		return t.failure;
 	if (!t.done || !t.slot) {
 		__sync_fetch_and_add(&e->missed, 1);
 		endpoint_want(e, chosen);
@@ -467,25 +606,38 @@ static __always_inline enum verdict request_move(struct sk_msg_md *msg, struct p
 	t.slot->kept = request_keep(msg, ps, t.index);
 	if (!request_retries(t.slot, t.index, to->flags)) {
 		/* As it was: nothing has been moved. */
-		lease_release(t.slot, t.index);
+		lease_release(t.slot, t.index, t.lease);
 		return HANDOVER_RETRY_COPY;
 	}
 	first = request_first(msg, ps, t.slot);
+	if (!(t.slot->flags & SLOT_LOCAL) && request_must_be_whole(msg, ps) && message_join(msg)) {
+		lease_release(t.slot, t.index, t.lease);
+		return HANDOVER_TRANSFER_CODING;
+	}
 	if (!first) {
-		lease_release(t.slot, t.index);
+		lease_release(t.slot, t.index, t.lease);
 		return HANDOVER_BODY_TOO_LONG;
 	}
-	if (!(t.slot->flags & SLOT_LOCAL))
-		t.slot->owed = request_owed(msg);
+	if (t.slot->flags & SLOT_LOCAL)
+		request_count(msg, t.slot);
+	else
+		request_mark(msg, t.slot);
+	/* Before the edit, which changes the message's size: a send returns how many of the client's own bytes it took. */
+	claimed = send_position(msg, &ps->send) + first;
 	if (edit->before && !edit_message(msg, &ps->scan, edit, !(t.slot->flags & SLOT_LOCAL))) {
 		t.slot->kept = 0;
 		lease_break(t.slot, t.index, t.lease);
 		return HANDOVER_REWRITE;
 	}
 	lease_fill(&t, ps, to, counted);
+	ps->send.claimed = claimed;
+	ps->flags &= ~PSOCK_EDITED;
+	if (edit->before)
+		ps->flags |= PSOCK_EDITED;
 	t.slot->traffic.requests++;
 	lease_wear(t.slot);
-	request_sent(t.slot, first);
+	/* An edited message is moved whole. */
+	request_sent(t.slot, edit->before ? msg->size : first);
 	count(VERDICT_REQUEST_LEASED);
 	return 0;
 }
@@ -493,7 +645,8 @@ static __always_inline enum verdict request_move(struct sk_msg_md *msg, struct p
 /* Whether the daemon serves the request by the choice that was made: a turn is taken once. */
 static __always_inline int request_keeps_choice(enum verdict v, __u32 chosen)
 {
-	return v == HANDOVER_POOL_EMPTY || v == HANDOVER_ENDPOINT_TLS || chosen == FAILING_ENDPOINT;
+	return v == HANDOVER_POOL_EMPTY || v == HANDOVER_NO_ROOM || v == HANDOVER_ENDPOINT_TLS ||
+	       v == HANDOVER_GUARDED || chosen == FAILING_ENDPOINT;
 }
 
 /* Chooses an endpoint, and moves the message there, if the cluster's circuit breaker allows one more request. */
@@ -543,6 +696,7 @@ static __always_inline enum verdict request_plan_edit(const struct psock *ps, __
 static __always_inline int request_begin(struct sk_msg_md *msg, struct psock *ps)
 {
 	struct listener *l = listener_at(ps->listener);
+	struct control *control = control_at(0);
 	struct routing to = {};
 	struct route_table *t;
 	struct edit edit = {};
@@ -551,9 +705,13 @@ static __always_inline int request_begin(struct sk_msg_md *msg, struct psock *ps
 
 	if (!l || !l->table)
 		return request_decline(msg, ps, HANDOVER_LISTENER_GONE, NO_ENDPOINT);
+	if (!control || control->guarded)
+		return request_decline(msg, ps, HANDOVER_GUARDED, NO_ENDPOINT);
 	t = route_table_at(l->table);
 	if (!t || t->flags & (TABLE_SLOW | TABLE_PLAIN))
 		return request_decline(msg, ps, HANDOVER_TABLE_SLOW, NO_ENDPOINT);
+	if (ps->held == HOLD_GUARD)
+		return request_decline(msg, ps, HANDOVER_GUARDED, NO_ENDPOINT);
 	if (request_is_last(ps, t))
 		return request_decline(msg, ps, HANDOVER_CONNECTION_LIMIT, NO_ENDPOINT);
 	to.request_ms = t->request_ms;
@@ -597,26 +755,46 @@ static __always_inline int request_is_unread(struct sk_msg_md *msg, const struct
 {
 	struct bpf_sock *sk = msg->sk;
 
-	if (!reads_stamped || !s || !sk || s->ended_cookie != ps->cookie)
+	if (!sk)
+		return 0;
+	/* Bytes of an earlier response lie there: how many messages they are is not known any more. */
+	if (!sock_queue_is_empty(sock_kernel(sk)))
+		return 1;
+	if (!reads_stamped || !s || s->ended_cookie != ps->cookie)
 		return 0;
 	if (sock_foreign_references(sk) > 0)
 		return 1;
 	return sock_tcp(sk)->tcp_clock_cache < s->ended_ns;
 }
 
-/* A further send of a tunnel. It has no length that could be admitted: what the endpoint has not read bounds it, and from the first
- * send for which there is no room all go through the daemon, in order. */
-static __always_inline int request_tunnel(struct sk_msg_md *msg, struct psock *ps, struct slot *s)
+static __always_inline int tunnel_has_room(struct sk_msg_md *msg, struct slot *s, __u32 size)
 {
-	__u32 local = s->flags & SLOT_LOCAL, size = msg->size;
+	__u32 local = s->flags & SLOT_LOCAL;
+	struct sock *t = msg_target(msg);
+
+	if (!t || !target_has_room(msg, local, size) || target_is_lean(msg, s))
+		return 0;
+	if (!local)
+		return 1;
+	/* Without charging by the kernel only the tunnel's own bytes are known. */
+	return message_fits(t, s) && (ingress_charged || s->sent + size <= request_limit);
+}
+
+/* A further send of a tunnel. It has no length that could be admitted: what the endpoint has not read bounds it, and from the first
+ * send for which there is no room all go through the daemon, in order. `alone`: no other task's send is under way; where one is, its
+ * order is the application's to keep, as on any connection. */
+static __always_inline int request_tunnel(struct sk_msg_md *msg, struct psock *ps, struct slot *s, int alone)
+{
+	__u32 size = msg->size;
 
 	if (redirect_to_slot(msg, s, ps->slot) != SK_PASS)
 		return request_lost(msg, ps, s);
-	/* Without charging by the kernel only the tunnel's own bytes are known. */
-	if (!target_has_room(msg, local, size) || (local && !ingress_charged && s->sent + size > request_limit)) {
+	if (!tunnel_has_room(msg, s, size)) {
 		ps->flags |= PSOCK_SLOW;
 		return request_decline(msg, ps, HANDOVER_BODY_SPILLED, NO_ENDPOINT);
 	}
+	if (alone)
+		send_claim(msg, &ps->send, size);
 	request_sent(s, size);
 	count(VERDICT_REQUEST_BODY);
 	return SK_PASS;
@@ -630,7 +808,8 @@ static __always_inline int request_idle(struct sk_msg_md *msg, struct psock *ps)
 	int tunnel = s && lease_holds(s, ps->lease) && lease_is_tunnel(s);
 
 	if (c) {
-		if (tunnel || !request_given_back(msg, ps, c)) {
+		/* Nor in the midst of a send of which the daemon has a part. */
+		if (tunnel || send_position(msg, &ps->send) || !request_given_back(msg, ps, c)) {
 			/* A tunnel that has spilled in one direction goes through the daemon in both, to its end. */
 			if (tunnel)
 				ps->flags |= PSOCK_SLOW;
@@ -645,7 +824,7 @@ static __always_inline int request_idle(struct sk_msg_md *msg, struct psock *ps)
 		count(VERDICT_REQUEST_RETURNED);
 	}
 	if (s && tunnel)
-		return request_tunnel(msg, ps, s);
+		return request_tunnel(msg, ps, s, 1);
 	if (lease_holds(s, ps->lease) || lease_was_broken(s, ps->lease) || request_overtakes(msg, ps))
 		return request_decline(msg, ps, HANDOVER_PIPELINED, NO_ENDPOINT);
 	if (request_is_unread(msg, ps, s))
@@ -653,18 +832,77 @@ static __always_inline int request_idle(struct sk_msg_md *msg, struct psock *ps)
 	return request_begin(msg, ps);
 }
 
+/* Another task's send is under way. Which of the two reaches its target first is not known: in the midst of a request the
+ * endpoint could read this one's bytes for a head, so the lease ends; between requests these wait in the daemon. Two tasks that
+ * send at once on one connection keep to the daemon from here on. */
+static __always_inline int request_concurrent(struct sk_msg_md *msg, struct psock *ps)
+{
+	struct slot *s = slot_at(ps->slot);
+	int slow = ps->flags & PSOCK_SLOW || slow_conn_of(ps->cookie);
+
+	if (!slow && s && lease_holds(s, ps->lease) && lease_is_tunnel(s))
+		return request_tunnel(msg, ps, s, 0);
+	/* For good, whatever else: of this task's send nothing is recorded, so that a later part of it could not be told from its
+	 * beginning. */
+	ps->flags |= PSOCK_SLOW;
+	if (slow) {
+		count(VERDICT_REQUEST_ON_SLOW_PATH);
+		return request_pass(msg, ps);
+	}
+	if (!ps->body)
+		return request_decline(msg, ps, HANDOVER_PIPELINED, NO_ENDPOINT);
+	if (s && lease_holds(s, ps->lease))
+		guard(GUARD_CONCURRENT, s, ps->slot);
+	return request_lost(msg, ps, s);
+}
+
+/* The kernel has not moved the first bytes of this message, which the run before claimed: their receiver is out of memory. Of a
+ * body with a length the daemon sends them on. A head, or a chunked body, was judged as it stands here, and what is passed to the
+ * daemon may be cut short as well: then the client sends it again, and may send something else. */
+static __always_inline int request_cut(struct sk_msg_md *msg, struct psock *ps, __u64 cut)
+{
+	struct slot *s = slot_at(ps->slot);
+
+	ps->send.claimed = send_position(msg, &ps->send);
+	if (!s || !lease_holds(s, ps->lease))
+		return request_lost(msg, ps, s);
+	guard(GUARD_CUT, s, ps->slot);
+	s->kept = 0;
+	s->retry = 0;
+	s->sent -= cut;
+	s->traffic.bytes_sent -= cut;
+	if (lease_is_tunnel(s)) {
+		ps->flags |= PSOCK_SLOW;
+		return request_decline(msg, ps, HANDOVER_BODY_SPILLED, NO_ENDPOINT);
+	}
+	if (ps->scan.flags & SCAN_CHUNKED || s->sent < ps->scan.off)
+		return request_lost(msg, ps, s);
+	/* The request may have been taken for complete: PENDING_SEND keeps its lease. */
+	lease_part_open(s, PENDING_REQUEST);
+	ps->body += cut;
+	return request_spill(msg, ps, s);
+}
+
 SEC("sk_msg")
 int xlb_request(struct sk_msg_md *msg)
 {
 	struct bpf_sock *sk = msg->sk;
 	struct psock *ps = sk ? psock_of(sk) : 0;
+	__u64 cut;
 
 	/* Both survive from the run before, and from the send before. */
 	bpf_msg_apply_bytes(msg, 0);
 	bpf_msg_cork_bytes(msg, 0);
 	/* Without a service: the socket was disconnected, and connected elsewhere. */
-	if (!ps || !ps->vip_port)
+	if (!ps)
 		return SK_PASS;
+	if (!ps->vip_port)
+		return msg_target(msg) ? request_pass(msg, ps) : SK_PASS;
+	if (!send_enter(msg, &ps->send))
+		return request_concurrent(msg, ps);
+	cut = send_cut(msg, &ps->send);
+	if (cut)
+		return request_cut(msg, ps, cut);
 	/* One side has ended the connection: TCP knows what to answer to a send behind that, and what comes behind the daemon's end is
 	 * nobody's (RFC 9112, section 9.6). */
 	if (sk->state != TCP_ESTABLISHED)

@@ -9,6 +9,7 @@
 #include "lib/lease.h"
 #include "lib/maps.h"
 #include "lib/outlier.h"
+#include "lib/rollback.h"
 #include "lib/segment.h"
 #include "lib/walk.h"
 
@@ -36,6 +37,16 @@ static __always_inline void spill_begin(struct slot *s, __u32 index, enum spill 
 	/* The daemon does not watch i-socks of other hosts for bytes: it would wake for each that is moved. */
 	if (!(s->flags & SLOT_LOCAL))
 		raise_event(EVENT_SPILLED, index, s->endpoint, s->lease);
+}
+
+/* spill_begin of a response from this host. */
+static __always_inline void spill_message(struct sk_msg_md *msg, struct slot *s, __u32 index, enum spill kind,
+					  enum verdict why)
+{
+	struct bpf_sock *sk = msg->sk;
+
+	s->spilled_at = sk ? sock_owed(sock_kernel(sk)) : ~0ULL;
+	spill_begin(s, index, kind, why);
 }
 
 /* A complete response head: its status is known. */
@@ -105,15 +116,18 @@ struct framing {
 
 /* ---- same host: sk_msg ---- */
 
-/* Follows a chunked body through the message. Stops early in one of very many tiny chunks: the rest runs again. */
-static __always_inline int frame_chunked(struct sk_msg_md *msg, struct slot *s, __u32 from, struct framing *f)
+/* Follows a chunked body through the message. Stops early in one of very many tiny chunks, and before trailers: the rest runs
+ * again. */
+static __always_inline enum verdict frame_chunked(struct sk_msg_md *msg, struct slot *s, __u32 from, struct framing *f)
 {
 	long at = chunk_walk(msg, &s->response, from);
 
 	f->bytes = at;
 	f->ended = s->response.phase == PHASE_DONE;
+	if (!at && s->response.phase == PHASE_TRAILER_START)
+		return VERDICT_SPILL_TRAILERS;
 	/* 0: nothing could be looked at, so the message cannot be framed. */
-	return at <= 0;
+	return at <= 0 ? VERDICT_RESPONSE_MALFORMED : 0;
 }
 
 static __always_inline void frame_length(struct slot *s, __u32 from, __u32 size, struct framing *f)
@@ -169,22 +183,33 @@ static __always_inline enum verdict frame_message(struct sk_msg_md *msg, struct 
 		frame_length(s, from, msg->size, f);
 		return 0;
 	}
-	return frame_chunked(msg, s, from, f) ? VERDICT_RESPONSE_MALFORMED : 0;
+	return frame_chunked(msg, s, from, f);
 }
 
-/* Bytes that answer nothing. The i-sock is closed; a request that takes it at this very moment must not be answered with them. */
+/* Bytes that answer nothing. The i-sock is closed; a request that takes it at this very moment must not be answered with them. Where
+ * a lease has broken they are the rest of its response, and no invariant is. */
 static __always_inline void slot_taint(struct slot *s, __u32 index)
 {
 	__sync_fetch_and_or(&s->flags, SLOT_RETIRE | SLOT_TAINTED);
+	if (s->state == SLOT_READY || s->state == SLOT_LEASED)
+		guard(GUARD_UNASKED, s, index);
 	slot_discard(s, index);
 	count(VERDICT_RESPONSE_UNASKED);
 }
 
+/* What has no slot any more must not follow the redirect before it in the same sendmsg(): its connection is over, so that a drop,
+ * which sticks to the socket, harms nobody. */
+static __always_inline int response_stray(struct sk_msg_md *msg)
+{
+	return msg_target(msg) ? SK_DROP : SK_PASS;
+}
+
+/* Lets the message go out over TCP, by a redirect to the s-sock itself: see request_pass. */
 static __always_inline int response_pass(struct sk_msg_md *msg, __u32 index)
 {
-	if (msg_target(msg))
-		bpf_msg_redirect_hash(msg, &ssocks, &index, 0);
-	return SK_PASS;
+	if (bpf_msg_redirect_hash(msg, &ssocks, &index, 0) == SK_PASS)
+		return SK_PASS;
+	return response_stray(msg);
 }
 
 /* What the kernel keeps beside the bytes of each message that is moved, and charges to nobody: a struct sk_msg. */
@@ -220,7 +245,7 @@ static __always_inline int client_has_room(struct sk_msg_md *msg, struct slot *s
 	struct sock *t = msg_target(msg);
 	__u64 size = msg->size, unread;
 
-	if (!t)
+	if (!t || !sock_may_charge(t, size))
 		return 0;
 	if (!ingress_charged)
 		return s->moved + size <= response_window;
@@ -230,7 +255,7 @@ static __always_inline int client_has_room(struct sk_msg_md *msg, struct slot *s
 }
 
 /* Moves what belongs to the response; ends the lease with its last byte. */
-static __always_inline int response_move(struct sk_msg_md *msg, struct slot *s, __u32 index)
+static __always_inline int response_move(struct sk_msg_md *msg, struct ssock *ss, struct slot *s, __u32 index)
 {
 	__u64 cookie = s->cookie;
 	struct framing f = {};
@@ -244,7 +269,8 @@ static __always_inline int response_move(struct sk_msg_md *msg, struct slot *s, 
 	}
 	room = client_has_room(msg, s);
 	if (!room) {
-		spill_begin(s, index, s->response.phase == PHASE_HEAD ? SPILL_WHOLE : SPILL_REST, VERDICT_SPILL_FULL);
+		spill_message(msg, s, index, s->response.phase == PHASE_HEAD ? SPILL_WHOLE : SPILL_REST,
+			      VERDICT_SPILL_FULL);
 		return response_pass(msg, index);
 	}
 	v = frame_message(msg, s, index, &f);
@@ -254,7 +280,7 @@ static __always_inline int response_move(struct sk_msg_md *msg, struct slot *s, 
 		return response_pass(msg, index);
 	}
 	if (v) {
-		spill_begin(s, index, SPILL_WHOLE, v);
+		spill_message(msg, s, index, v == VERDICT_SPILL_TRAILERS ? SPILL_REST : SPILL_WHOLE, v);
 		return response_pass(msg, index);
 	}
 	if (f.bytes < msg->size) {
@@ -264,11 +290,51 @@ static __always_inline int response_move(struct sk_msg_md *msg, struct slot *s, 
 			__sync_fetch_and_or(&s->flags, SLOT_RETIRE);
 	}
 	s->waiting += MESSAGE_COST;
+	send_claim(msg, &ss->send, f.bytes);
 	response_moved(s, f.bytes);
 	count(f.ended ? VERDICT_RESPONSE_ENDED : VERDICT_RESPONSE_MOVED);
 	if (f.ended)
-		lease_response_done(s, index);
+		lease_response_done(s, index, ss->lease);
 	return SK_PASS;
+}
+
+/* Two tasks of the server send at once: in which order their bytes reach the client is not known, and it would frame them
+ * otherwise than the program. In a tunnel nobody frames. */
+static __always_inline int response_concurrent(struct sk_msg_md *msg, struct slot *s, __u32 index)
+{
+	__u64 cookie = s->cookie;
+
+	if (s->state == SLOT_LEASED && s->response.phase == PHASE_TUNNEL && !s->spill &&
+	    bpf_msg_redirect_hash(msg, &psocks, &cookie, BPF_F_INGRESS) == SK_PASS && client_has_room(msg, s)) {
+		response_moved(s, msg->size);
+		count(VERDICT_RESPONSE_MOVED);
+		return SK_PASS;
+	}
+	if (s->spill)
+		return response_pass(msg, index);
+	guard(GUARD_CONCURRENT, s, index);
+	lease_fail(s, index, s->lease);
+	slot_taint(s, index);
+	return response_pass(msg, index);
+}
+
+/* The kernel has not moved the first bytes of this message, which the run before claimed: the client is out of memory. Of a body
+ * with a length the daemon sends them on; see request_cut for the others. */
+static __always_inline int response_cut(struct sk_msg_md *msg, struct ssock *ss, struct slot *s, __u32 index, __u64 cut)
+{
+	ss->send.claimed = send_position(msg, &ss->send);
+	if (s->state != SLOT_LEASED || !lease_holds(s, ss->lease))
+		return response_pass(msg, index);
+	guard(GUARD_CUT, s, index);
+	s->moved -= cut;
+	s->traffic.bytes_received -= cut;
+	if (!response_can_go_on(s)) {
+		lease_fail(s, index, ss->lease);
+		return response_pass(msg, index);
+	}
+	response_take_back(s, cut);
+	spill_message(msg, s, index, SPILL_REST, VERDICT_SPILL_FULL);
+	return response_pass(msg, index);
 }
 
 SEC("sk_msg")
@@ -278,33 +344,39 @@ int xlb_response(struct sk_msg_md *msg)
 	struct ssock *ss = sk ? bpf_sk_storage_get(&ssock_states, sk, 0, 0) : 0;
 	struct slot *s;
 	__u32 index;
+	__u64 cut;
 
 	bpf_msg_apply_bytes(msg, 0);
 	bpf_msg_cork_bytes(msg, 0);
 	if (!ss || !ss->generation)
-		return SK_PASS;
+		return response_stray(msg);
 	index = ss->slot;
 	s = slot_at(index);
-	if (!s) {
-		count(VERDICT_RESPONSE_UNKNOWN_SOCKET);
-		return SK_PASS;
-	}
 	/* The slot is another's by now; to pass it on would need this socket's key, which is the other's too. */
-	if (s->generation != ss->generation) {
+	if (!s || s->generation != ss->generation) {
 		count(VERDICT_RESPONSE_UNKNOWN_SOCKET);
-		return SK_PASS;
+		return response_stray(msg);
 	}
+	/* What the other task claimed was for a lease that has ended since, by way of the daemon: nothing of it is under way. */
+	if (ss->lease != s->lease && ss->send.sender != bpf_get_current_pid_tgid())
+		send_forget(&ss->send);
+	if (!send_enter(msg, &ss->send))
+		return response_concurrent(msg, s, index);
+	cut = send_cut(msg, &ss->send);
+	if (cut)
+		return response_cut(msg, ss, s, index, cut);
 	/* A response that is complete before its request is, and one that is to come: behind the one, and before the other, all is nobody's. */
 	if (s->state != SLOT_LEASED || s->response.phase == PHASE_DONE) {
 		slot_taint(s, index);
 		return response_pass(msg, index);
 	}
-	/* Not counted here: a send that is passed may be cut short by a full socket, and no program learns of it. */
+	ss->lease = s->lease;
+	/* Not counted here: a send that is passed may be cut short by a full socket. */
 	if (s->spill) {
 		count(VERDICT_SPILLED);
 		return response_pass(msg, index);
 	}
-	return response_move(msg, s, index);
+	return response_move(msg, ss, s, index);
 }
 
 SEC("sk_msg")
@@ -408,7 +480,22 @@ static __always_inline enum verdict verdict_head(struct __sk_buff *skb, struct s
 	return v;
 }
 
-static __always_inline int verdict_move(struct __sk_buff *skb, struct slot *s, __u32 index)
+/* Whether the i-sock took exactly the bytes of the request, where all of them are known to have been moved. A tunnel's have no end that is
+ * counted: the daemon passes the client's on as a FIN, which takes a sequence number, and the i-sock serves nobody else. */
+static __always_inline void isock_check(struct __sk_buff *skb, struct slot *s, __u32 index)
+{
+	struct sock *sk = skb_socket(skb);
+
+	if (*(volatile __u32 *)&s->pending != PENDING_RESPONSE || s->request & REQUEST_SPILLED ||
+	    s->response.phase == PHASE_TUNNEL || !sk)
+		return;
+	if (sock_as_tcp(sk)->write_seq - s->first_sequence == (__u32)s->sent)
+		return;
+	__sync_fetch_and_or(&s->flags, SLOT_RETIRE);
+	guard(GUARD_SEQUENCE, s, index);
+}
+
+static __always_inline int verdict_move(struct __sk_buff *skb, struct slot *s, __u32 index, __u64 lease)
 {
 	__u64 cookie = s->cookie;
 	__u32 len = skb->len;
@@ -419,12 +506,13 @@ static __always_inline int verdict_move(struct __sk_buff *skb, struct slot *s, _
 		return SK_PASS;
 	}
 	response_moved(s, len);
+	isock_check(skb, s, index);
 	if (s->response.phase != PHASE_DONE) {
 		count(VERDICT_RESPONSE_MOVED);
 		return SK_PASS;
 	}
 	count(VERDICT_RESPONSE_ENDED);
-	lease_response_done(s, index);
+	lease_response_done(s, index, lease);
 	return SK_PASS;
 }
 
@@ -456,7 +544,7 @@ static __always_inline int verdict_continue(struct __sk_buff *skb, struct slot *
 	}
 	if (!tunnel)
 		body_skip(&s->response, skb->len);
-	return verdict_move(skb, s, index);
+	return verdict_move(skb, s, index, lease);
 }
 
 SEC("sk_skb/stream_verdict")
@@ -495,9 +583,9 @@ int xlb_verdict(struct __sk_buff *skb)
 		slot_taint(s, index);
 		return SK_PASS;
 	case PHASE_HEAD:
-		v = verdict_head(skb, s, index);
+		v = s->request & REQUEST_LEAN ? VERDICT_SPILL_FULL : verdict_head(skb, s, index);
 		if (!v)
-			return verdict_move(skb, s, index);
+			return verdict_move(skb, s, index, lease);
 		s->response.phase = PHASE_HEAD;
 		spill_begin(s, index, SPILL_WHOLE, v);
 		return verdict_pass(skb, s, index, lease);

@@ -122,8 +122,8 @@ static __always_inline void client_answer(struct client_look *l, struct bpf_sock
 {
 	struct slot *s = slot_at(ps->slot);
 
-	if (l->hold)
-		ps->held = 1;
+	if (l->hold > ps->held)
+		ps->held = l->hold;
 	l->known = 1;
 	l->requests = ps->requests;
 	l->busy = client_waits(ps) || ps->body || sock_redirected_segments(client);

@@ -5,6 +5,7 @@
  */
 #include "lib/addr.h"
 #include "lib/config.h"
+#include "lib/lease.h"
 #include "lib/maps.h"
 
 /* VERIFIER: without this the compiler reads both branches through one computed context pointer: "dereference of
@@ -51,6 +52,20 @@ static __always_inline void watch_states(struct bpf_sock_ops *ops)
 	bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 }
 
+/* A connection that was reset, or disconnected (AF_UNSPEC), before the daemon accepted it: nobody takes its record, nor what it has
+ * left on the slow path. Its port is not another's yet. */
+static __always_inline void forget_unaccepted(const struct psock *ps)
+{
+	struct slot *s = slot_at(ps->slot);
+
+	if (bpf_map_delete_elem(&conns, &ps->key))
+		return;
+	slow_conn_drop(ps->cookie);
+	/* A tunnel's, which the release program has left to the daemon. */
+	if (lease_holds(s, ps->lease))
+		lease_break(s, ps->slot, ps->lease);
+}
+
 /* A client that has ended its sending side alone waits for the daemon to end the other one. */
 static __always_inline void state_changed(struct bpf_sock_ops *ops)
 {
@@ -62,6 +77,8 @@ static __always_inline void state_changed(struct bpf_sock_ops *ops)
 	 * and the close has made the entry anew. The flag that calls this stays: another program may have set it, too. */
 	if (closed || state == BPF_TCP_CLOSE)
 		sequence_drop(bpf_get_socket_cookie(ops));
+	if (ps && state == BPF_TCP_CLOSE && ops->args[0] == BPF_TCP_ESTABLISHED)
+		forget_unaccepted(ps);
 	if (!ps || closed || state != BPF_TCP_FIN_WAIT1 || ps->flags & PSOCK_ANNOUNCED)
 		return;
 	ps->flags |= PSOCK_ANNOUNCED;
@@ -88,7 +105,7 @@ static __always_inline void join_psock(struct bpf_sock_ops *ops, struct bpf_sock
 		psock_is_unseen(ps, rec);
 		return;
 	}
-	if (sock_wants_completions(sk)) {
+	if (sock_wants_completions(sk) || sock_is_lean(sock_kernel(sk))) {
 		count(VERDICT_PSOCK_NOT_JOINED);
 		psock_is_unseen(ps, rec);
 		return;
@@ -127,6 +144,7 @@ static __always_inline void active_established(struct bpf_sock_ops *ops)
 	__builtin_memcpy(rec.vip, ps->vip, sizeof(rec.vip));
 	rec.vip_port = ps->vip_port;
 	rec.listener = ps->listener;
+	__builtin_memcpy(rec.tenant, ps->tenant, sizeof(rec.tenant));
 	if (ps->flags & PSOCK_PLAIN)
 		rec.flags = CONN_PLAIN;
 	/* Before the socket may send: the daemon must know it when its first bytes arrive. */
@@ -134,7 +152,8 @@ static __always_inline void active_established(struct bpf_sock_ops *ops)
 	join_psock(ops, sk, ps, &rec);
 }
 
-/* The daemon has announced the i-sock before it connected, so the key is there if this is the other end of one. */
+/* The daemon has announced the i-sock before it connected, so the key is there if this is the other end
+ * of one: a socket that merely has the same addresses, in another namespace, is not found. */
 static __always_inline void passive_established(struct bpf_sock_ops *ops)
 {
 	struct bpf_sock *sk = ops->sk;
@@ -147,6 +166,7 @@ static __always_inline void passive_established(struct bpf_sock_ops *ops)
 	remote_addr(ops, key.remote);
 	key.local_port = ops->local_port;
 	key.remote_port = bpf_ntohl(ops->remote_port);
+	key.sequence = ops->rcv_nxt;
 	if (addr_is_loopback(key.local))
 		key.netns = bpf_get_netns_cookie(ops);
 	index = bpf_map_lookup_elem(&peers, &key);

@@ -3,14 +3,26 @@
  * for MSG_ZEROCOPY: whoever waits for one before it uses its memory again would wait for ever. So such a socket refuses SO_ZEROCOPY, as
  * sockets do that cannot; applications then send without. Who asks before the connection is made keeps an ordinary socket
  * (sockops.bpf.c) and gets completions.
+ * TCP_ULP is refused likewise. TLS in the kernel runs the programs on its own, and its send() returns more than a redirect took.
  */
 #include "lib/config.h"
 #include "lib/maps.h"
 
 #define SO_ZEROCOPY 60
+#define SOL_TCP 6
+#define TCP_ULP 31
+#define ENOENT 2
 #define EOPNOTSUPP 95
 #define REFUSE 0
 #define ALLOW 1
+
+/* Whether the option, set, would take the socket's bytes out of the programs' sight: without completions, or by a protocol of its
+ * own, whose send() does not return what the redirect took. */
+static __always_inline int sockopt_is_ours(const struct bpf_sockopt *ctx)
+{
+	return (ctx->level == SOL_SOCKET && ctx->optname == SO_ZEROCOPY) ||
+	       (ctx->level == SOL_TCP && ctx->optname == TCP_ULP);
+}
 
 /* A p-sock that is on the slow path for good has joined all the same. */
 static __always_inline int sockopt_is_joined(struct bpf_sock *sk)
@@ -26,10 +38,13 @@ int xlb_setsockopt(struct bpf_sockopt *ctx)
 	struct bpf_sock *sk = ctx->sk;
 	int *on = ctx->optval;
 
-	if (ctx->level != SOL_SOCKET || ctx->optname != SO_ZEROCOPY || !sk)
+	if (!sk || !sockopt_is_ours(ctx))
 		return ALLOW;
-	if ((void *)(on + 1) > ctx->optval_end || !*on || !sockopt_is_joined(sk))
+	if (ctx->level == SOL_SOCKET && ((void *)(on + 1) > ctx->optval_end || !*on))
 		return ALLOW;
-	bpf_set_retval(-EOPNOTSUPP);
+	if (!sockopt_is_joined(sk))
+		return ALLOW;
+	/* As where the protocol is not there. */
+	bpf_set_retval(ctx->level == SOL_TCP ? -ENOENT : -EOPNOTSUPP);
 	return REFUSE;
 }

@@ -6,8 +6,10 @@
 #include "request.bpf.c"
 #include "response.bpf.c"
 #include "selftest.bpf.c"
+#include "settle.bpf.c"
 #include "sockops.bpf.c"
 #include "sockopt.bpf.c"
+#include "urgent.bpf.c"
 #include "whoami.bpf.c"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -18,6 +18,8 @@
 enum limits {
 	/* Those of a socket's cookie. */
 	COOKIE_BITS = 64,
+	/* Levels of the cgroup hierarchy by which clients are told apart, below its root. */
+	TENANT_LEVELS = 3,
 	/* Largest head, in bytes, that the fast path reads. */
 	MAX_HEAD = 8192,
 	/* Longest request that is kept while its lease lasts. */
@@ -73,6 +75,9 @@ enum limits {
 	MAX_LEASE_TRIES = 4,
 	/* Anchor listeners of each address family in a network namespace; a power of two. */
 	ANCHOR_PORTS = 8,
+	/* Messages that may lie unread in a server on this host. The kernel keeps a kilobyte beside the bytes of each, and charges
+	 * it to nobody. */
+	MAX_MESSAGES = 1024,
 };
 
 /* Why a hook program ended as it did. Every exit of every program is counted
@@ -107,6 +112,7 @@ enum verdict {
 	HANDOVER_TARGET_FORM,
 	HANDOVER_HOST,
 	HANDOVER_TRANSFER_CODING,
+	HANDOVER_TRAILERS,
 	HANDOVER_CONNECTION_OPTION,
 	HANDOVER_UPGRADE,
 	HANDOVER_EXPECT,
@@ -131,9 +137,11 @@ enum verdict {
 	HANDOVER_NO_ENDPOINT,
 	HANDOVER_ENDPOINT_TLS,
 	HANDOVER_POOL_EMPTY,
+	HANDOVER_NO_ROOM,
 	HANDOVER_LEASE_BROKEN,
 	HANDOVER_BODY_MALFORMED,
 	HANDOVER_BODY_SPILLED,
+	HANDOVER_GUARDED,
 	HANDOVER_NO_STATE,
 	HANDOVER_LAST = HANDOVER_NO_STATE,
 	/* sk_msg of an s-sock, verdict of an i-sock */
@@ -148,12 +156,31 @@ enum verdict {
 	VERDICT_SPILL_FRAMING,
 	VERDICT_SPILL_CONNECTION_OPTION,
 	VERDICT_SPILL_TOO_LONG,
+	VERDICT_SPILL_TRAILERS,
 	VERDICT_SPILL_RETRY,
 	VERDICT_SPILLED,
 	VERDICT_SEGMENT_TRIMMED,
 	/* cgroup/sock_release */
 	VERDICT_CLIENT_LEFT,
 	VERDICT_COUNT,
+};
+
+/* Invariants of every exchange that a program found broken. Each is counted in `guards` (xlb_guard_total), and the i-sock
+ * serves nobody else unless all that was moved is known. */
+enum guard {
+	/* The kernel moved a part of a message to a socket on this host, and ran the program again for the rest. */
+	GUARD_CUT = 0,
+	/* A send returned fewer bytes than the program had claimed. */
+	GUARD_SHORT,
+	/* Two tasks sent on one connection at once, in the midst of a message. */
+	GUARD_CONCURRENT,
+	/* The i-sock's sequence number does not agree with the bytes of the request. */
+	GUARD_SEQUENCE,
+	/* A byte of a request left as urgent data. */
+	GUARD_URGENT,
+	/* An endpoint sent bytes that nobody asked for. */
+	GUARD_UNASKED,
+	GUARD_COUNT,
 };
 
 /* One look at the daemon's life, SHARED, one entry. */
@@ -169,8 +196,13 @@ struct control {
 	__u32 accept_at;
 	/* How many entries `captures` has. Writer: daemon. */
 	__u32 captures;
+	/* CLOCK_MONOTONIC of the last EVENT_GUARD of each kind: more often than GUARD_EVENT_NS they are counted only. Writers:
+	 * programs. */
+	__u64 guard_ns[GUARD_COUNT];
+	/* Non-zero: no request begins on the fast path. Writer: daemon. */
+	__u32 guarded;
 	/* So that `arrived` is not in the cache line of what every connect reads. */
-	__u32 reserved[10];
+	__u32 reserved[13];
 	/* p-socks since the daemon last accepted. Writers: sock_ops; the daemon, which sets it to 0. */
 	__u32 arrived;
 	__u32 reserved2;
@@ -244,6 +276,8 @@ struct conn_record {
 	/* enum conn_flags */
 	__u16 flags;
 	__u32 listener;
+	/* The client's cgroups, the outermost first; 0 behind its own. */
+	__u64 tenant[TENANT_LEVELS];
 };
 
 /* A connection that is, or may be, on the slow path, by the p-sock's cookie. Its presence keeps the
@@ -283,9 +317,18 @@ struct cookie_key {
 	__u32 cookie[2];
 };
 
+/* Why a connection's next request is handed over. */
+enum hold {
+	HOLD_NOT = 0,
+	/* The connection's time is up, or it has carried as many requests as it may. */
+	HOLD_LIMIT = 1,
+	/* It has broken invariants. */
+	HOLD_GUARD = 2,
+};
+
 /* What the daemon asks about a client's connection, and the answer. */
 struct client_look {
-	/* The question: the p-sock, and whether it is to be held from now on: its next request is handed over. */
+	/* The question: the p-sock, and whether it is to be held from now on (enum hold). */
 	__u64 cookie;
 	__u32 hold;
 	/* Non-zero: there is such a p-sock. The rest is the answer. */
@@ -672,6 +715,8 @@ enum endpoint_flags {
 	ENDPOINT_EXCLUDED = 32,
 	/* Connections to it are secured: it has no i-socks, and the daemon serves its requests. */
 	ENDPOINT_TLS = 64,
+	/* Too many invariants were broken with it: the daemon serves its requests. */
+	ENDPOINT_GUARDED = 128,
 };
 
 /* What was carried on the fast path. */
@@ -743,11 +788,21 @@ enum slot_flags {
 	SLOT_RETIRE = 2,
 	/* The endpoint has sent what nobody asked for: a response that is read from the i-sock would begin with it. */
 	SLOT_TAINTED = 4,
+	/* A byte of the request left as urgent data: the server does not read it in its place. */
+	SLOT_URGENT = 8,
+	/* None of these begins another lease. */
+	SLOT_UNFIT = SLOT_RETIRE | SLOT_TAINTED | SLOT_URGENT,
 };
 
 enum pending {
+	/* The framing of the request, of the response: their last byte has not passed a program, or the daemon. */
 	PENDING_REQUEST = 1,
 	PENDING_RESPONSE = 2,
+	/* The client's send with the last byte that a program moved has not returned: what the endpoint's socket took of it is
+	 * not known. */
+	PENDING_SEND = 4,
+	/* The same of the server's send, where that is on this host. */
+	PENDING_REPLY = 8,
 };
 
 /* Where a message stands; the daemon's slow path goes on from any of these. */
@@ -765,14 +820,15 @@ enum phase {
 	PHASE_CHUNK_EXT_VALUE,
 	PHASE_CHUNK_EXT_QUOTED,
 	PHASE_CHUNK_EXT_UNQUOTED,
+	/* Behind whitespace: ';' comes, or behind a name '='. */
+	PHASE_CHUNK_SPACE,
+	PHASE_CHUNK_EXT_NAME_SPACE,
 	PHASE_CHUNK_SIZE_LF,
 	PHASE_CHUNK_DATA,
 	PHASE_CHUNK_DATA_CR,
 	PHASE_CHUNK_DATA_LF,
+	/* Before the line behind the last chunk, or a trailer: those are the daemon's. */
 	PHASE_TRAILER_START,
-	PHASE_TRAILER_NAME,
-	PHASE_TRAILER,
-	PHASE_TRAILER_LF,
 	PHASE_LAST_LF,
 	/* The whole message has been seen. */
 	PHASE_DONE,
@@ -800,6 +856,7 @@ enum field_id {
 	FIELD_TRAILER,
 	FIELD_HTTP2_SETTINGS,
 	FIELD_HOP_BY_HOP,
+	FIELD_TE,
 };
 
 /* Progress through one header field (lib/field.h). It lies in map memory, not on the stack: there the
@@ -824,8 +881,6 @@ struct body_scan {
 	__u32 digits;
 	/* What of the current length or chunk is still to come. */
 	__u64 remaining;
-	/* The trailer's name. */
-	struct field_scan field;
 };
 
 /* Progress through a response's head, lib/http1.h. */
@@ -861,8 +916,13 @@ struct slot {
 	__u32 flags;
 	/* enum pending: what has not ended yet. Who clears the last bit ends the lease. */
 	__u32 pending;
+	/* Low half of the number of the lease that `pending` is of. Both are exchanged as one word: who
+	 * ends a part of a lease may be late, and must not end one of the next. */
+	__u32 pending_lease;
 	/* Requests that the i-sock may serve, 0 for any number. Writer: daemon, while CONNECTING. */
 	__u32 max_requests;
+	/* Messages that were moved to a server on this host since its queue was last seen empty. Writer: the request's program. */
+	__u32 messages;
 	/* Number of the lease: changes when one begins and when it ends (odd: leased). */
 	__u64 lease;
 	/* The p-sock that holds the lease. */
@@ -930,6 +990,12 @@ struct slot {
 	/* The lease of whose request all lay there unread then, 0: none. Of another that was not read its client may have been told that it could
 	 * not be sent. Writer: the release program. */
 	__u64 held_lease;
+	/* Of an i-sock to another host: its write_seq before the lease's request. Writer: the request's program. */
+	__u32 first_sequence;
+	__u32 reserved;
+	/* Bytes that the server, on this host, had been given to send over TCP on this connection before the response spilled. The daemon
+	 * has read as many, or what it would read began with some that nobody asked for. Writer: the response's program. */
+	__u64 spilled_at;
 };
 
 /* The request of a slot's lease as the client sent it, if it was whole in one send. The daemon sends it again when it is certain that no
@@ -945,16 +1011,22 @@ enum request_flags {
 	REQUEST_HEAD = 1,
 	/* The endpoint may switch to another protocol. */
 	REQUEST_UPGRADE = 2,
+	/* The daemon writes the rest of the request to the i-sock. */
+	REQUEST_SPILLED = 4,
+	/* The client is short of memory: a response from another host comes over TCP, which waits. */
+	REQUEST_LEAN = 8,
 };
 
 /* The two ends of a connection, as the accepting side sees them: netns is 0 unless the addresses are
- * loopback, where tuples repeat between namespaces. */
+ * loopback, where tuples repeat between namespaces. Anybody can have these addresses in a namespace of
+ * his own; but the number of the first byte that comes is one that the daemon has drawn, and that only
+ * the i-sock's true peer gets to know. */
 struct peer_key {
 	__u8 local[16];
 	__u8 remote[16];
 	__u16 local_port;
 	__u16 remote_port;
-	__u32 reserved;
+	__u32 sequence;
 	__u64 netns;
 };
 
@@ -970,6 +1042,8 @@ enum event_kind {
 	EVENT_OUTLIER = 5,
 	/* Many connections wait to be accepted, each of which could wait longer. */
 	EVENT_ARRIVED = 6,
+	/* An invariant did not hold; event.detail is enum guard. */
+	EVENT_GUARD = 7,
 };
 
 /* Which limits of an endpoint EVENT_OUTLIER is about. */
@@ -983,9 +1057,11 @@ struct event {
 	__u32 kind;
 	__u32 slot;
 	__u32 endpoint;
-	/* enum outlier */
-	__u32 outlier;
+	/* enum outlier, enum guard */
+	__u32 detail;
 	__u64 lease;
+	/* Of an EVENT_GUARD: the client's. */
+	__u64 cookie;
 };
 
 /* What the daemon asks the explain program about a request head, and what that answers. */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Chunked bodies (RFC 9112, section 7.1) of requests and responses, byte by byte, read strictly: chunk sizes are digits only,
- * extensions have one form, trailers are about nothing that matters here.
+ * extensions have one form; trailers are not read here.
  *
  * Contract: body_begin_chunks() before the first byte behind the head. Data is skipped by the caller, remaining at once; every other
- * byte goes to chunk_byte(), until the phase is PHASE_DONE.
+ * byte goes to chunk_byte(), until the phase is PHASE_DONE, or that byte begins a trailer.
  */
 #ifndef XLB_CHUNKED_H
 #define XLB_CHUNKED_H
 
 #include "abi.h"
-#include "field.h"
+#include "ctype.h"
 
 static __always_inline void body_begin_chunks(struct body_scan *b)
 {
@@ -32,6 +32,26 @@ static __always_inline __u64 body_skip(struct body_scan *b, __u64 n)
 /* A size line has at most this many digits: 2^60 bytes. */
 #define MAX_CHUNK_DIGITS 15
 
+/* Whitespace that may stand around ';' and '=' (BWS, RFC 9112, section 7.1.1). */
+static __always_inline int is_space(__u8 c)
+{
+	return c == ' ' || c == '\t';
+}
+
+/* What may stand behind a size or an extension: the end of the line, another extension, or whitespace before that. */
+static __always_inline int chunk_ext_ends(struct body_scan *b, __u8 c, __u32 behind_space)
+{
+	if (c == ';')
+		b->phase = PHASE_CHUNK_EXT;
+	else if (c == '\r')
+		b->phase = PHASE_CHUNK_SIZE_LF;
+	else if (is_space(c))
+		b->phase = behind_space;
+	else
+		return -1;
+	return 0;
+}
+
 static __always_inline int chunk_size_byte(struct body_scan *b, __u8 c)
 {
 	int digit = hex_digit(c);
@@ -43,72 +63,70 @@ static __always_inline int chunk_size_byte(struct body_scan *b, __u8 c)
 		b->remaining = b->remaining << 4 | digit;
 		return 0;
 	}
-	if (!b->digits)
-		return -1;
-	if (c == '\r')
-		b->phase = PHASE_CHUNK_SIZE_LF;
-	else if (c == ';')
-		b->phase = PHASE_CHUNK_EXT;
-	else
-		return -1;
-	return 0;
+	/* Whitespace may stand here by the letter, but net/http, for one, takes none: endpoints may not agree. */
+	return b->digits && !is_space(c) ? chunk_ext_ends(b, c, PHASE_CHUNK_SPACE) : -1;
 }
 
-/* A part of an extension goes on, or ends the line, or begins the next. */
-static __always_inline int chunk_ext_continues(struct body_scan *b, __u8 c, __u32 here)
+/* More whitespace, or the extension that it is for: none may stand at the end of the line. */
+static __always_inline int chunk_space_byte(struct body_scan *b, __u8 c)
 {
-	if (here)
-		return 0;
-	if (c != ';' && c != '\r')
-		return -1;
-	b->phase = c == ';' ? PHASE_CHUNK_EXT : PHASE_CHUNK_SIZE_LF;
-	return 0;
+	if (c == ';')
+		b->phase = PHASE_CHUNK_EXT;
+	return c == ';' || is_space(c) ? 0 : -1;
 }
 
-/* ";name", ";name=value" or ";name=\"value\"", without the whitespace and the escapes that RFC 9112, section 7.1.1, lets a
- * recipient accept: nobody sends them, and parsers differ. */
+static __always_inline int chunk_ext_name_byte(struct body_scan *b, __u8 c)
+{
+	if (c == '=') {
+		b->phase = PHASE_CHUNK_EXT_EQUALS;
+		return 0;
+	}
+	if (b->phase == PHASE_CHUNK_EXT_NAME_SPACE)
+		return chunk_space_byte(b, c);
+	return is_token(c) ? 0 : chunk_ext_ends(b, c, PHASE_CHUNK_EXT_NAME_SPACE);
+}
+
+/* ";name", ";name=value" or ";name=\"value\"", with whitespace around ';' and '=', and without the escapes that RFC 9110 lets a
+ * quoted value have: nobody sends them, and parsers differ. */
 static __always_inline int chunk_ext_byte(struct body_scan *b, __u8 c)
 {
 	switch (b->phase) {
 	case PHASE_CHUNK_EXT:
+		if (is_space(c))
+			return 0;
 		b->phase = PHASE_CHUNK_EXT_NAME;
 		return is_token(c) ? 0 : -1;
 	case PHASE_CHUNK_EXT_NAME:
-		if (c == '=') {
-			b->phase = PHASE_CHUNK_EXT_EQUALS;
-			return 0;
-		}
-		return chunk_ext_continues(b, c, is_token(c));
+	case PHASE_CHUNK_EXT_NAME_SPACE:
+		return chunk_ext_name_byte(b, c);
 	case PHASE_CHUNK_EXT_EQUALS:
+		if (is_space(c))
+			return 0;
 		b->phase = c == '"' ? PHASE_CHUNK_EXT_QUOTED : PHASE_CHUNK_EXT_VALUE;
 		return c == '"' || is_token(c) ? 0 : -1;
 	case PHASE_CHUNK_EXT_VALUE:
-		return chunk_ext_continues(b, c, is_token(c));
+		return is_token(c) ? 0 : chunk_ext_ends(b, c, PHASE_CHUNK_SPACE);
 	case PHASE_CHUNK_EXT_QUOTED:
 		if (c == '"')
 			b->phase = PHASE_CHUNK_EXT_UNQUOTED;
 		return c != '\\' && is_value(c) ? 0 : -1;
+	case PHASE_CHUNK_SPACE:
+		return chunk_space_byte(b, c);
 	default:
-		return chunk_ext_continues(b, c, 0);
+		return chunk_ext_ends(b, c, PHASE_CHUNK_SPACE);
 	}
 }
 
-/* RFC 9110, section 6.5.1: a trailer must not be about framing or routing. What the sender means by one that is, nobody
- * knows. */
-static __always_inline int chunk_trailer_name_byte(struct body_scan *b, __u8 c)
-{
-	switch (field_name_byte(&b->field, c)) {
-	case FIELD_BAD:
-		return -1;
-	case FIELD_NAMED:
-		b->phase = PHASE_TRAILER;
-		return b->field.id == FIELD_OTHER ? 0 : -1;
-	default:
-		return 0;
-	}
-}
+/* What chunk_byte() has made of a byte. */
+enum chunk_outcome {
+	CHUNK_TAKEN = 0,
+	/* It begins a trailer, and the body stands before it. Whether trailers may pass is for the daemon to say, which can leave them
+	 * out. */
+	CHUNK_TRAILER = 1,
+	CHUNK_MALFORMED = -1,
+};
 
-/* Takes one byte of a chunked body that is not chunk data. Returns -1 when it is malformed. */
+/* Takes one byte of a chunked body that is not chunk data. Returns enum chunk_outcome. */
 static __always_inline int chunk_byte(struct body_scan *b, __u8 c)
 {
 	switch (b->phase) {
@@ -120,6 +138,8 @@ static __always_inline int chunk_byte(struct body_scan *b, __u8 c)
 	case PHASE_CHUNK_EXT_VALUE:
 	case PHASE_CHUNK_EXT_QUOTED:
 	case PHASE_CHUNK_EXT_UNQUOTED:
+	case PHASE_CHUNK_SPACE:
+	case PHASE_CHUNK_EXT_NAME_SPACE:
 		return chunk_ext_byte(b, c);
 	case PHASE_CHUNK_SIZE_LF:
 		b->phase = b->remaining ? PHASE_CHUNK_DATA : PHASE_TRAILER_START;
@@ -132,22 +152,10 @@ static __always_inline int chunk_byte(struct body_scan *b, __u8 c)
 		b->digits = 0;
 		return c == '\n' ? 0 : -1;
 	case PHASE_TRAILER_START:
-		if (c == '\r') {
-			b->phase = PHASE_LAST_LF;
-			return 0;
-		}
-		b->phase = PHASE_TRAILER_NAME;
-		field_begin(&b->field);
-		/* fallthrough */
-	case PHASE_TRAILER_NAME:
-		return chunk_trailer_name_byte(b, c);
-	case PHASE_TRAILER:
-		if (c == '\r')
-			b->phase = PHASE_TRAILER_LF;
-		return c == '\r' || is_value(c) ? 0 : -1;
-	case PHASE_TRAILER_LF:
-		b->phase = PHASE_TRAILER_START;
-		return c == '\n' ? 0 : -1;
+		if (c != '\r')
+			return CHUNK_TRAILER;
+		b->phase = PHASE_LAST_LF;
+		return 0;
 	case PHASE_LAST_LF:
 		b->phase = PHASE_DONE;
 		return c == '\n' ? 0 : -1;

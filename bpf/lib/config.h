@@ -50,4 +50,8 @@ const volatile __u32 psock_rcvbuf = 0;
 /* A heartbeat older than this, in nanoseconds, ends interception. */
 const volatile __u64 heartbeat_limit_ns = 3000000000ULL;
 
+/* A connection to a service address that is not intercepted, since the daemon drains or is silent, is
+ * refused. Off: it goes where its address leads, as if there were no daemon. */
+const volatile __u8 refuse_when_down = 0;
+
 #endif

@@ -6,6 +6,7 @@
 #define XLB_CONN_H
 
 #include "abi.h"
+#include "send.h"
 
 /* Fields, parameters of the query and pseudo headers. */
 #define MAX_COMPARED (2 * MAX_FIELDS + PSEUDO_COUNT)
@@ -109,6 +110,8 @@ enum psock_flags {
 	PSOCK_PLAIN = 16,
 	/* The last descriptor has been closed. */
 	PSOCK_CLOSED = 32,
+	/* The running lease's request was edited: what a send returns says nothing exact of it unless it took all. */
+	PSOCK_EDITED = 64,
 };
 
 /* A body of which the length is not known. */
@@ -120,12 +123,14 @@ struct psock {
 	__u16 vip_port;
 	__u16 flags;
 	__u32 listener;
+	/* As in struct conn_record. */
+	__u64 tenant[TENANT_LEVELS];
 	/* The current or last lease. */
 	__u64 lease;
 	__u32 slot;
 	/* Requests that the connection has carried, on both paths. */
 	__u32 requests;
-	/* Non-zero: the next request is handed over, because the connection's time is up. Writer: the daemon, by xlb_client. */
+	/* enum hold. Writer: the daemon, by xlb_client. */
 	__u32 held;
 	__u32 reserved;
 	/* Sequence numbers of the first bytes over TCP, in both directions. */
@@ -135,6 +140,10 @@ struct psock {
 	__u64 body;
 	/* Its chunks as far as the first send has them; then the slot's scan goes on. */
 	struct body_scan upload;
+	/* The lease whose PENDING_SEND is this connection's to clear, 0: none. */
+	__u64 unproven;
+	/* The send that is under way. */
+	struct send send;
 	/* Of its record in `conns`. */
 	struct conn_key key;
 	struct request_scan scan;
@@ -144,6 +153,10 @@ struct ssock {
 	__u32 slot;
 	/* slot.generation when it joined: a slot is used again before the server has closed its end. */
 	__u32 generation;
+	/* The lease for which the last bytes were claimed. */
+	__u64 lease;
+	/* The send that is under way. */
+	struct send send;
 };
 
 /* A connection of a listener without HTTP, straight to an endpoint. */

@@ -127,9 +127,11 @@ static __always_inline int edit_lengthen(struct sk_msg_md *msg, struct request_s
 
 	if (bpf_msg_push_data(msg, 0, by, 0))
 		return 0;
-	/* TCP would send a small fragment in a segment of its own. If there is no memory, it does. */
-	if (remote)
-		bpf_msg_pull_data(msg, 0, e->after, 0);
+	/* TCP would send a small fragment in a segment of its own and, as urgent data, without its last byte. */
+	if (remote && bpf_msg_pull_data(msg, 0, e->after, 0)) {
+		bpf_msg_pop_data(msg, 0, by, 0);
+		return 0;
+	}
 	/* Each of the two parts lies in one fragment, so pulling it copies nothing, and only moves the data pointers. What was there before is
 	 * written to last. */
 	if (edit_write(msg, r, 0, by) && !bpf_msg_pull_data(msg, by, e->after, 0) && edit_write(msg, r, by, e->after))

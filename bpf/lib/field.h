@@ -59,7 +59,7 @@ static __always_inline enum field_id field_identify(const struct field_scan *f)
 	switch (f->name_len) {
 	case 2:
 		if (name_is(f, PACK8('t', 'e', 0, 0, 0, 0, 0, 0), 0, 0))
-			return FIELD_HOP_BY_HOP;
+			return FIELD_TE;
 		break;
 	case 4:
 		if (name_is(f, PACK8('h', 'o', 's', 't', 0, 0, 0, 0), 0, 0))

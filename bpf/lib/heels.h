@@ -9,7 +9,7 @@
 
 enum heels_limits {
 	/* Changes with every type below: an agent does not take over the pinned maps of another number. */
-	HEELS_ABI = 4,
+	HEELS_ABI = 5,
 	/* VIPs of the client role; a reset or an ICMP error is looked up under each. */
 	HEELS_CLIENT_VIPS = 64,
 	HEELS_SERVER_VIPS = 256,
@@ -19,8 +19,11 @@ enum heels_limits {
 	HEELS_BACKENDS = 8192,
 	/* Connections that are closing or have closed within a minute. An entry that is pushed out costs one late segment. */
 	HEELS_CLOSING = 131072,
-	/* SYN cookies that are being waited for. */
+	/* Ends whose SYN cookies are being waited for, and how many of each. */
 	HEELS_COOKIES = 16384,
+	HEELS_COOKIE_NUMBERS = 4,
+	/* Wrong tags in a second; for the rest of it no SYN is believed. */
+	HEELS_GUESSES = 64,
 	/* Confirm mode: live connections, two entries each; handshakes and ends that packets may still come for; ends that a balancer is to be told of. */
 	HEELS_CONFIRMED = 1048576,
 	HEELS_CONFIRM_OTHER = 131072,
@@ -49,6 +52,7 @@ enum heels_verdict {
 	HEELS_OFFER_NO_ROOM,
 	HEELS_OFFER_REPEATED,
 	HEELS_OFFER_NO_MEMORY,
+	HEELS_OFFER_INTERFACE,
 	/* Client: the SYN-ACK. */
 	HEELS_DIRECT,
 	HEELS_ANSWER_NONE,
@@ -82,7 +86,9 @@ enum heels_verdict {
 	HEELS_DECLINE_EXTENSION,
 	HEELS_DECLINE_PORT,
 	HEELS_DECLINE_AGENT,
-	HEELS_DECLINE_LAST = HEELS_DECLINE_AGENT,
+	HEELS_DECLINE_INTERFACE,
+	HEELS_DECLINE_GUESSED,
+	HEELS_DECLINE_LAST = HEELS_DECLINE_GUESSED,
 	/* Server: the rest of the handshake. */
 	HEELS_ANSWERED,
 	HEELS_ANSWERED_COOKIE,
@@ -134,6 +140,8 @@ enum heels_flags {
 	HEELS_SERVER_DRAINING = 1 << 1,
 	/* There is, or has been, a VIP in confirm mode: segments have to be looked up. */
 	HEELS_SERVER_CONFIRMS = 1 << 2,
+	/* An interface has no programs: it is gone, or another of its name has come. What begins could not be finished. */
+	HEELS_INCOMPLETE = 1 << 3,
 };
 
 /* What a prefix is for. */
@@ -166,6 +174,10 @@ struct heels_control {
 	__u32 flags;
 	/* The network namespace that the interfaces are in: sockets of others are left alone. */
 	__u64 netns;
+	/* The agent that has started last: one that it has succeeded leaves alone what changes. */
+	__u64 agent;
+	/* The number of the cgroup that sock_ops is attached to; 0: whichever. */
+	__u64 cgroup;
 	/* Marks SYNs that this host has committed to; survives restarts. */
 	__u32 secret[2];
 	/* The first signs, all are accepted. */
@@ -224,7 +236,9 @@ struct heels_flow {
 	__u8 confirm;
 	/* Client: the handshake's last segment has gone to the balancer. Server: the flow has been direct. */
 	__u8 begun;
-	__u8 zero[6];
+	/* The end has been dealt with. */
+	__u8 closed;
+	__u8 zero[5];
 	/* When the next hop has to be found again, CLOCK_MONOTONIC_COARSE, ns. */
 	__u64 route_until;
 	/* Confirm mode, in the server: the client's own end. */
@@ -257,10 +271,20 @@ struct heels_tuple {
 	struct heels_end remote;
 };
 
-/* A handshake under SYN cookies, as the host's own stack sees it: the client's first sequence number, in host order, tells it from others of the same ends. */
+/* Handshakes of one client's end under SYN cookies: the client's first sequence numbers, in host order, tell them from those to
+ * the server's own address. Whoever sends one SYN again and again pushes out those of the same end alone. */
 struct heels_cookie {
-	struct heels_tuple ends;
-	__u32 syn;
+	struct heels_end vip;
+	/* The last ones, in turn. */
+	__u32 syns[HEELS_COOKIE_NUMBERS];
+	__u32 next;
+};
+
+/* Wrong tags since a time of CLOCK_MONOTONIC, in ns. */
+struct heels_guesses {
+	__u64 since;
+	__u32 count;
+	__u32 zero;
 };
 
 /* What stands for the flow of a connection that has no socket any more. */
@@ -327,6 +351,9 @@ struct heels_conn {
 	__u32 tcp_state;
 	/* enum heels_flow_state. */
 	__u32 state;
+	/* 1: of a cgroup that is not the agent's. */
+	__u32 foreign;
+	__u32 zero;
 };
 
 /* The option of an IPv4 SYN, as on the wire. */

@@ -258,7 +258,7 @@ static __always_inline enum heels_verdict confirm_decide(struct __sk_buff *skb, 
 			  .dport = v->local.port },
 	};
 	enum heels_verdict verdict = HEELS_DECLINE_COLLISION;
-	struct bpf_sock *sk, *full;
+	struct bpf_sock *sk;
 	int taken;
 
 	if (!confirm_is_told())
@@ -279,8 +279,7 @@ static __always_inline enum heels_verdict confirm_decide(struct __sk_buff *skb, 
 	if (!sk)
 		return HEELS_DECLINE_NO_LISTENER;
 	if (sk->state == BPF_TCP_LISTEN) {
-		full = bpf_sk_fullsock(sk);
-		verdict = full && bpf_sk_storage_get(&heels_listeners, full, 0, 0) ? HEELS_OK : HEELS_DECLINE_LISTENER;
+		verdict = heels_is_ready(sk) ? HEELS_OK : HEELS_DECLINE_LISTENER;
 	} else if (sk->state == BPF_TCP_NEW_SYN_RECV) {
 		verdict = HEELS_OK;
 	} else if (sk->state == BPF_TCP_TIME_WAIT) {
@@ -402,8 +401,10 @@ static __always_inline void confirm_accept(struct bpf_sock_ops *ops, struct bpf_
 	live = bpf_map_lookup_elem(&heels_confirmed, &direct);
 	other = bpf_map_lookup_elem(&heels_confirm_other, &direct);
 	if (other && other->heard && heels_end_is(&other->balancer, heels_ip(&e.balancer), e.balancer.port)) {
-		if (live)
+		if (live) {
+			live->mark = other->mark;
 			live->heard = 1;
+		}
 		confirm_hear(f, other->mark);
 	} else if (live && live->heard) {
 		confirm_hear(f, live->mark);
@@ -451,21 +452,34 @@ static __always_inline struct bpf_sock *confirm_socket(struct __sk_buff *skb, co
 	return bpf_skc_lookup_tcp(skb, &t, sizeof(t.ipv4), BPF_F_CURRENT_NETNS, 0);
 }
 
-/* Whether the socket that a segment comes to may have sent what that acknowledges. One that was made up says nothing of its connection. */
-static __always_inline int confirm_is_genuine(struct bpf_sock *sk, __u32 acknowledged)
+/* Whether a number lies in what has been counted up to an edge: no further back than the bytes that
+ * there were, or than a window. */
+static __always_inline int confirm_is_within(__u32 number, __u32 edge, __u64 bytes, __u32 window)
+{
+	__u32 back = bytes < window ? bytes : window;
+
+	return !heels_after(edge - back, number);
+}
+
+/* Whether the client may have sent a segment with these numbers: it acknowledges what has been sent,
+ * and is in the window, or in the one before that for what is sent again. One that was made up says
+ * nothing of its connection, and whoever cannot see that has to hit both (RFC 5961). */
+static __always_inline int confirm_is_genuine(struct bpf_sock *sk, __u32 seq, __u32 acknowledged)
 {
 	struct tcp_request_sock *half;
-	struct bpf_tcp_sock *tp;
 	struct bpf_sock *full;
+	struct tcp_sock *tp;
 
 	if (sk->state == BPF_TCP_NEW_SYN_RECV) {
 		half = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_request_sock));
-		return acknowledged == half->snt_isn + 1;
+		return acknowledged == half->snt_isn + 1 && heels_after(seq, half->rcv_isn);
 	}
 	full = sk->state != BPF_TCP_LISTEN ? bpf_sk_fullsock(sk) : 0;
-	tp = full ? bpf_tcp_sock(full) : 0;
+	tp = full ? bpf_skc_to_tcp_sock(full) : 0;
 	return tp && !heels_after(acknowledged, tp->snd_nxt) &&
-	       !heels_after(tp->snd_una - (__u32)tp->bytes_acked, acknowledged);
+	       confirm_is_within(acknowledged, tp->snd_una, tp->bytes_acked, tp->max_window) &&
+	       !heels_after(seq, tp->rcv_wup + tp->rcv_wnd) &&
+	       confirm_is_within(seq, tp->rcv_nxt, tp->bytes_received, tp->window_clamp);
 }
 
 /* The first direct segment of a connection, or the first since its client has returned to the balancer. */
@@ -480,7 +494,7 @@ static __always_inline void confirm_first(struct __sk_buff *skb, const struct he
 
 	if (!sk)
 		return;
-	is_genuine = confirm_is_genuine(sk, mark);
+	is_genuine = confirm_is_genuine(sk, heels_tcp_word(skb, p, HEELS_TCP_SEQ), mark);
 	bpf_sk_release(sk);
 	if (!is_genuine)
 		return;
@@ -508,37 +522,46 @@ static __always_inline void confirm_first(struct __sk_buff *skb, const struct he
 	bpf_sk_release(sk);
 }
 
-/* A segment that came by way of the balancer. One with payload, when the client has been heard directly, says that the client has not heard us. */
+/* A genuine segment by way of the balancer. When the client has been heard directly, one that goes on
+ * where the balancer's way has ended says that the client has not heard us, and has returned. */
+static __always_inline void confirm_follow(struct heels_flow *f, const struct heels_tuple *direct, __u32 seq, __u32 end)
+{
+	struct heels_confirmed *live;
+
+	if (!heels_after(end, f->seen))
+		return;
+	if (f->state == HEELS_FLOW_DIRECT) {
+		if (heels_after(seq, f->seen))
+			return;
+		f->state = HEELS_FLOW_WAITING;
+		live = bpf_map_lookup_elem(&heels_confirmed, direct);
+		if (live)
+			live->heard = 0;
+		heels_count(HEELS_CONFIRM_BACK);
+	}
+	f->seen = end;
+}
+
+/* A segment that came by way of the balancer: one without payload says nothing. */
 static __always_inline void confirm_detour(struct __sk_buff *skb, const struct heels_packet *p,
 					   const struct heels_tuple *key, const struct heels_confirmed *e)
 {
-	__u32 length = heels_payload(skb, p), end;
+	__u32 length = heels_payload(skb, p), seq = heels_tcp_word(skb, p, HEELS_TCP_SEQ);
 	struct heels_tuple direct = { .local = key->local, .remote = e->client };
-	struct heels_confirmed *live;
 	struct bpf_sock *sk, *full;
 	struct heels_flow *f;
 
 	if (p->flags & HEELS_TCP_FIN)
 		length++;
-	if (!length)
+	if (!length || !(p->flags & HEELS_TCP_ACK))
 		return;
 	sk = confirm_socket(skb, key, e);
 	if (!sk)
 		return;
 	full = sk->state != BPF_TCP_LISTEN ? bpf_sk_fullsock(sk) : 0;
 	f = full ? bpf_sk_storage_get(&heels_server_flows, full, 0, 0) : 0;
-	if (f && f->confirm) {
-		end = heels_tcp_word(skb, p, HEELS_TCP_SEQ) + length;
-		if (heels_after(end, f->seen))
-			f->seen = end;
-		if (f->state == HEELS_FLOW_DIRECT) {
-			f->state = HEELS_FLOW_WAITING;
-			live = bpf_map_lookup_elem(&heels_confirmed, &direct);
-			if (live)
-				live->heard = 0;
-			heels_count(HEELS_CONFIRM_BACK);
-		}
-	}
+	if (f && f->confirm && confirm_is_genuine(sk, seq, heels_tcp_word(skb, p, HEELS_TCP_ACK_SEQ)))
+		confirm_follow(f, &direct, seq, seq + length);
 	bpf_sk_release(sk);
 }
 
@@ -701,7 +724,7 @@ static __always_inline void confirm_close(struct bpf_sock_ops *ops, const struct
 	confirm_tell(ops, &detour, f->mark);
 }
 
-static __always_inline void confirm_state(struct bpf_sock_ops *ops, const struct heels_flow *f)
+static __always_inline void confirm_state(struct bpf_sock_ops *ops, struct heels_flow *f)
 {
 	struct heels_confirmed e = { .vip = f->vip, .client = f->client };
 	struct heels_tuple key = {};
@@ -711,7 +734,7 @@ static __always_inline void confirm_state(struct bpf_sock_ops *ops, const struct
 		heels_remote(ops, &e.balancer);
 		confirm_remember(&key, &e);
 	}
-	if (ops->args[1] == BPF_TCP_CLOSE)
+	if (heels_is_over(ops, f))
 		confirm_close(ops, f);
 }
 

@@ -107,13 +107,22 @@ struct {
 	__uint(max_entries, HEELS_HOPS);
 } heels_client_hops SEC(".maps");
 
-/* Handshakes under SYN cookies, which keep no SYN, and their VIPs. Writer: sock_ops at the SYN-ACK. */
+/* Handshakes under SYN cookies, which keep no SYN, by the ends of the host's own stack: the tag is over those, a sequence
+ * number is anybody's to choose. Writer: sock_ops at the SYN-ACK. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__type(key, struct heels_cookie);
-	__type(value, struct heels_end);
+	__type(key, struct heels_tuple);
+	__type(value, struct heels_cookie);
 	__uint(max_entries, HEELS_COOKIES);
 } heels_cookies SEC(".maps");
+
+/* One entry. Writer: tc of the server. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct heels_guesses);
+	__uint(max_entries, 1);
+} heels_guesses SEC(".maps");
 
 /* Counters of finished connections. Writers: sock_ops. Reader: agent. */
 struct {
@@ -139,6 +148,33 @@ static __always_inline void heels_count(enum heels_verdict v)
 
 	if (n)
 		__sync_fetch_and_add(n, 1);
+}
+
+#define HEELS_GUESS_NS 1000000000ULL
+
+/* Whether somebody tries tags: 32 bits are few where millions may be tried in a second. The balancer's path serves meanwhile. */
+static __always_inline int heels_is_guessed(void)
+{
+	__u32 zero = 0;
+	struct heels_guesses *g = bpf_map_lookup_elem(&heels_guesses, &zero);
+
+	return g && g->count >= HEELS_GUESSES && bpf_ktime_get_ns() - g->since < HEELS_GUESS_NS;
+}
+
+/* A tag was wrong. */
+static __always_inline void heels_guess(void)
+{
+	__u32 zero = 0;
+	struct heels_guesses *g = bpf_map_lookup_elem(&heels_guesses, &zero);
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!g)
+		return;
+	if (now - g->since >= HEELS_GUESS_NS) {
+		g->count = 0;
+		g->since = now;
+	}
+	__sync_fetch_and_add(&g->count, 1);
 }
 
 static __always_inline struct heels_control *heels_control_get(void)

@@ -6,6 +6,8 @@
 
 #include <linux/in6.h>
 
+#include <bpf/bpf_core_read.h>
+
 #include "heels_maps.h"
 
 #define HEELS_AF_INET 2
@@ -15,6 +17,7 @@
 #define HEELS_TCP_SYN 0x02
 #define HEELS_TCP_RST 0x04
 #define HEELS_TCP_ACK 0x10
+#define HEELS_TCP_HANDSHAKE (HEELS_TCP_FIN | HEELS_TCP_SYN | HEELS_TCP_RST | HEELS_TCP_ACK)
 
 /* VERIFIER: without this the compiler reads both branches through one computed context pointer: "dereference of
  * modified ctx ptr disallowed". */
@@ -35,9 +38,25 @@ struct sock_common {
 	__u32 skc_tw_rcv_nxt;
 };
 
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup {
+	int level;
+	struct kernfs_node *kn;
+	/* From the root to this one, by level. */
+	struct cgroup *ancestors[];
+};
+
+struct sock_cgroup_data {
+	struct cgroup *cgroup;
+};
+
 struct sock {
 	struct sock_common __sk_common;
 	int sk_err;
+	struct sock_cgroup_data sk_cgrp_data;
 };
 
 struct inet_sock {
@@ -52,6 +71,18 @@ struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u64 bytes_acked;
 	__u64 bytes_received;
+	__u32 snd_una;
+	__u32 snd_nxt;
+	/* The largest window that the other end has offered. */
+	__u32 max_window;
+	__u32 rcv_nxt;
+	/* What the last window that this end has offered begins with, and its length. */
+	__u32 rcv_wup;
+	__u32 rcv_wnd;
+	/* The largest window that this end may offer. */
+	__u32 window_clamp;
+	/* A listener's: SYNs are kept. */
+	__u8 save_syn : 2;
 };
 
 struct tcp_request_sock {
@@ -73,6 +104,19 @@ struct tcp_timewait_sock {
 #pragma clang attribute pop
 
 extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
+
+/* Whether a listener was prepared, and still keeps SYNs: its application may have changed its mind, and a connection
+ * without its SYN would be nobody's. */
+static __always_inline int heels_is_ready(struct bpf_sock *listener)
+{
+	struct bpf_sock *full = bpf_sk_fullsock(listener);
+	struct tcp_sock *tp;
+
+	if (!full || !bpf_sk_storage_get(&heels_listeners, full, 0, 0))
+		return 0;
+	tp = bpf_skc_to_tcp_sock(full);
+	return tp && BPF_CORE_READ_BITFIELD_PROBED(tp, save_syn);
+}
 
 static __always_inline void heels_local(struct bpf_sock_ops *ops, struct heels_end *e)
 {
@@ -115,6 +159,13 @@ static __always_inline void heels_leave(struct bpf_sock_ops *ops, int flags)
 	bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags & ~flags);
 }
 
+/* Whether the segment that is being written is a SYN, or a SYN-ACK, as the flags say. Those that negotiate explicit
+ * congestion notification (RFC 3168, RFC 9768) may be set besides. */
+static __always_inline int heels_begins(struct bpf_sock_ops *ops, __u32 flags)
+{
+	return (ops->skb_tcp_flags & HEELS_TCP_HANDSHAKE) == flags;
+}
+
 /* The states in which something is to be done. */
 static __always_inline int heels_is_ending(struct bpf_sock_ops *ops)
 {
@@ -132,6 +183,15 @@ static __always_inline int heels_is_leaving(struct bpf_sock_ops *ops, int confir
 	if (to == BPF_TCP_FIN_WAIT1 || (confirm && to == BPF_TCP_LAST_ACK))
 		return 1;
 	return to == BPF_TCP_CLOSE && (from == BPF_TCP_ESTABLISHED || from == BPF_TCP_CLOSE_WAIT);
+}
+
+/* Whether the connection has just ended. Two programs may be told, of one cgroup inside another. */
+static __always_inline int heels_is_over(struct bpf_sock_ops *ops, struct heels_flow *f)
+{
+	if (ops->args[1] != BPF_TCP_CLOSE || f->closed)
+		return 0;
+	f->closed = 1;
+	return 1;
 }
 
 static __always_inline void heels_remember(void *closing, struct bpf_sock_ops *ops, const struct heels_flow *f)

@@ -246,6 +246,9 @@ static __always_inline long request_field_ended(struct request_scan *r)
 		return field_is_continue(f) ? 0 : request_fail(r, HANDOVER_EXPECT);
 	case FIELD_TRAILER:
 		return field_announces_plainly(f) ? 0 : request_fail(r, HANDOVER_CONNECTION_OPTION);
+	case FIELD_TE:
+		/* Empty it says what is true without it: chunks are understood. Some clients send it with every request. */
+		return f->value_len ? request_fail(r, HANDOVER_CONNECTION_OPTION) : 0;
 	}
 	return 0;
 }

@@ -43,10 +43,42 @@ struct hrtimer {
 	unsigned char state;
 };
 
+struct proto;
+
 struct sock_common {
 	volatile unsigned char skc_state;
+	struct proto *skc_prot;
 	struct refcount_struct skc_refcnt;
 	unsigned long skc_flags;
+};
+
+/* The kernel's long that several processors count on. */
+typedef struct {
+	long counter;
+} atomic_long_t;
+
+struct page_counter {
+	atomic_long_t usage;
+	unsigned long max;
+};
+
+struct mem_cgroup {
+	/* Of cgroup v1: memory of TCP. */
+	struct page_counter tcpmem;
+};
+
+struct list_head {
+	struct list_head *next;
+};
+
+/* Stands for any number of eight bytes: the verifier lets a pointer's own bits be read only as a field of another type. */
+struct timespec64 {
+	long long tv_sec;
+};
+
+struct proto {
+	/* Points to the protocol's flag: its memory is above the second of net.ipv4.tcp_mem. */
+	unsigned long *memory_pressure;
 };
 
 struct sock {
@@ -54,6 +86,8 @@ struct sock {
 	struct {
 		atomic_t rmem_alloc;
 	} sk_backlog;
+	int sk_forward_alloc;
+	struct mem_cgroup *sk_memcg;
 	int sk_sndbuf;
 	int sk_rcvbuf;
 	int sk_wmem_queued;
@@ -66,6 +100,7 @@ struct sk_buff_head {
 };
 
 struct sk_buff {
+	struct sock *sk;
 	char cb[48];
 	unsigned int truesize;
 };
@@ -77,6 +112,7 @@ struct tcp_skb_cb {
 
 struct sk_psock {
 	struct sk_buff_head ingress_skb;
+	struct list_head ingress_msg;
 };
 
 struct inet_sock {
@@ -99,6 +135,8 @@ struct tcp_sock {
 	__u32 copied_seq;
 	__u32 write_seq;
 	__u32 snd_una;
+	__u32 snd_up;
+	__u32 mss_cache;
 	__u64 bytes_acked;
 	__u64 bytes_received;
 	__u64 tcp_clock_cache;
@@ -112,8 +150,9 @@ struct sk_msg {
 
 #pragma clang attribute pop
 
-extern void *bpf_cast_to_kern_ctx(void *obj) __ksym;
-extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
+/* Weak: kernels without them run what the slow path needs, which calls neither. */
+extern void *bpf_cast_to_kern_ctx(void *obj) __ksym __weak;
+extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 
 /* The socket that this message is redirected to so far, or NULL. It survives from one run to the
  * next inside a single sendmsg(). */
@@ -124,6 +163,11 @@ static __always_inline struct sock *msg_target(struct sk_msg_md *msg)
 	return kern->sk_redir;
 }
 
+static __always_inline struct sock *sock_kernel(struct bpf_sock *sk)
+{
+	return bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct sock));
+}
+
 /* The connection's own counts: copied_seq is how far the application has read what came over TCP, write_seq how far
  * it has written what goes over TCP. Redirected bytes appear in neither. tcp_clock_cache is CLOCK_MONOTONIC of the last receive
  * call, or of the last segment if that came later. */
@@ -132,10 +176,15 @@ static __always_inline struct tcp_sock *sock_tcp(struct bpf_sock *sk)
 	return bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_sock));
 }
 
+static __always_inline struct tcp_sock *sock_as_tcp(const struct sock *sk)
+{
+	return bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_sock));
+}
+
 /* How many bytes of the connection its peer has acknowledged or still has to. */
 static __always_inline __u64 sock_owed(const struct sock *sk)
 {
-	struct tcp_sock *tp = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_sock));
+	struct tcp_sock *tp = sock_as_tcp(sk);
 
 	return tp->bytes_acked + (tp->write_seq - tp->snd_una);
 }
@@ -159,6 +208,14 @@ static __always_inline struct tcp_skb_cb *skb_tcp(struct __sk_buff *skb)
 	return bpf_rdonly_cast(&kern->cb, bpf_core_type_id_kernel(struct tcp_skb_cb));
 }
 
+/* The socket that received a segment. */
+static __always_inline struct sock *skb_socket(struct __sk_buff *skb)
+{
+	struct sk_buff *kern = bpf_cast_to_kern_ctx(skb);
+
+	return kern->sk;
+}
+
 /* What a segment takes of a receive buffer: its bytes with the kernel's bookkeeping. */
 static __always_inline __u32 skb_truesize(struct __sk_buff *skb)
 {
@@ -167,23 +224,20 @@ static __always_inline __u32 skb_truesize(struct __sk_buff *skb)
 	return kern->truesize;
 }
 
-/* The kernel keeps flags in the lowest bits of sk_user_data. */
+/* The kernel keeps flags in the lowest bits of sk_user_data; one says that it is a member of a socket map. */
 #define USER_DATA_FLAGS 7UL
+#define USER_DATA_PSOCK 4UL
 
 /* Bytes that the socket's application has not read, with the kernel's bookkeeping. */
 static __always_inline __u64 sock_unread_bytes(struct bpf_sock *sk)
 {
-	struct sock *kern = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct sock));
-
-	return (__u32)kern->sk_backlog.rmem_alloc.counter;
+	return (__u32)sock_kernel(sk)->sk_backlog.rmem_alloc.counter;
 }
 
 /* What the socket's receive buffer holds, with the kernel's bookkeeping. */
 static __always_inline __u32 sock_receive_buffer(struct bpf_sock *sk)
 {
-	struct sock *kern = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct sock));
-
-	return kern->sk_rcvbuf;
+	return sock_kernel(sk)->sk_rcvbuf;
 }
 
 /* Whether at least as many redirected bytes lie in the socket unread. What has come over TCP is counted with bookkeeping: then nobody knows. */
@@ -215,15 +269,100 @@ static __always_inline int sock_foreign_references(struct bpf_sock *sk)
 	return socket_references ? sock_references(sk) - (int)socket_references : 0;
 }
 
+/* The socket's state as a member of socket maps, of which it must be one. */
+static __always_inline struct sk_psock *sock_psock(const struct sock *sk)
+{
+	unsigned long psock = (unsigned long)sk->sk_user_data & ~USER_DATA_FLAGS;
+
+	return bpf_rdonly_cast((void *)psock, bpf_core_type_id_kernel(struct sk_psock));
+}
+
+/* Whether nothing lies in the queue of what was redirected to the socket, and what came for it over TCP. */
+static __always_inline int sock_queue_is_empty(const struct sock *sk)
+{
+	struct sk_psock *p = sock_psock(sk);
+
+	return (unsigned long)p->ingress_msg.next == (unsigned long)&p->ingress_msg;
+}
+
+/* The eight bytes at an address of the kernel's. */
+static __always_inline unsigned long word_at(const void *address)
+{
+	struct timespec64 *t = bpf_rdonly_cast(address, bpf_core_type_id_kernel(struct timespec64));
+
+	return t->tv_sec;
+}
+
+/* Whether the protocol's memory is short on the whole machine. */
+static __always_inline int sock_is_pressed(const struct sock *sk)
+{
+	return word_at(sk->__sk_common.skc_prot->memory_pressure) != 0;
+}
+
+#define PAGE_BITS 12
+
+/* The kernel keeps flags in the lowest bits of sk_memcg. */
+#define MEMCG_FLAGS 7UL
+
+/* Whether the memory limit that cgroup v1 has for TCP leaves the receiver so many bytes. One of its parents may have another
+ * limit, and another socket may take the room before: this keeps most sends from failing, and what is exact is told when a
+ * send returns. */
+static __always_inline int sock_memcg_has_room(const struct sock *sk, __u64 bytes)
+{
+	struct mem_cgroup *memcg;
+	unsigned long at;
+
+	if (!bpf_core_field_exists(struct sock, sk_memcg) || !bpf_core_field_exists(struct mem_cgroup, tcpmem))
+		return 1;
+	at = word_at(&sk->sk_memcg) & ~MEMCG_FLAGS;
+	if (!at)
+		return 1;
+	memcg = bpf_rdonly_cast((void *)at, bpf_core_type_id_kernel(struct mem_cgroup));
+	return (__u64)memcg->tcpmem.usage.counter + (bytes >> PAGE_BITS) + 1 <= memcg->tcpmem.max;
+}
+
+/* Whether the kernel can be expected to charge so many more bytes to the socket. What it has reserved it takes without asking. */
+static __always_inline int sock_may_charge(const struct sock *sk, __u64 bytes)
+{
+	if ((__s64)bytes <= (__s64)sk->sk_forward_alloc)
+		return 1;
+	return !sock_is_pressed(sk) && sock_memcg_has_room(sk, bytes);
+}
+
+/* Room that a member of a socket map must have beyond what it is about to take. */
+#define LEAN_ROOM (1 << 20)
+
+/* Whether the socket may soon find no memory. A member of a socket map whose send finds none is told to wait, and the kernel never
+ * tells it to go on, unless bytes of its own are in flight over TCP; and what a worker cannot charge to it the worker tries again
+ * for ever. */
+static __always_inline int sock_is_lean(const struct sock *sk)
+{
+	return sock_is_pressed(sk) || !sock_memcg_has_room(sk, LEAN_ROOM);
+}
+
+/* The memory that a socket buffer takes beside its bytes, at most. */
+#define SEGMENT_COST 2048
+
+/* What so many bytes may take of the socket's send buffer: each segment may be as short as the peer allows. */
+static __always_inline __u64 sock_send_cost(const struct sock *sk, __u64 bytes)
+{
+	__u32 mss = sock_as_tcp(sk)->mss_cache;
+
+	return bytes + (bytes / (mss ? mss : 1) + 2) * SEGMENT_COST;
+}
+
+/* Whether a byte that was sent as urgent data has not been acknowledged. Two look-ups of a connection at work may be of two
+ * moments: what was acknowledged in between lies before, not behind. */
+static __always_inline int tcp_is_urgent(const struct tcp_sock *tp)
+{
+	return (__s32)(tp->snd_up - tp->snd_una) > 0;
+}
+
 /* How many segments that were redirected to this socket its worker has not yet made readable. The socket must be in a socket
  * map. */
 static __always_inline __u32 sock_redirected_segments(struct bpf_sock *sk)
 {
-	struct sock *kern = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct sock));
-	unsigned long psock = (unsigned long)kern->sk_user_data & ~USER_DATA_FLAGS;
-	struct sk_psock *p = bpf_rdonly_cast((void *)psock, bpf_core_type_id_kernel(struct sk_psock));
-
-	return p->ingress_skb.qlen;
+	return sock_psock(sock_kernel(sk))->ingress_skb.qlen;
 }
 
 #endif

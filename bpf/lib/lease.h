@@ -21,6 +21,9 @@
 /* Exchanges tried before contention is taken for emptiness. */
 #define STACK_TRIES 16
 
+/* Those of enum pending, and as many that open again. */
+#define PENDING_PARTS 8
+
 struct stack_walk {
 	struct endpoint *endpoint;
 	struct slot *slot;
@@ -145,10 +148,9 @@ static __always_inline void slot_discard(struct slot *s, __u32 index)
 }
 
 /* Ends a lease whose request and response are complete. */
-static __always_inline void lease_release(struct slot *s, __u32 index)
+static __always_inline void lease_release(struct slot *s, __u32 index, __u64 lease)
 {
 	struct endpoint *e = endpoint_at(s->endpoint);
-	__u64 lease = s->lease;
 
 	/* The next lease is LEASED before it is filled: the daemon must not find this one's deadline in it, nor take the one for the other by the
 	 * cookie. */
@@ -166,21 +168,50 @@ static __always_inline void lease_release(struct slot *s, __u32 index)
 		slot_discard(s, index);
 }
 
-/* One side of the exchange is complete; the later of the two ends the lease. */
-static __always_inline void lease_side_done(struct slot *s, __u32 index, enum pending side)
+/* What of a lease that begins has not ended. */
+static __always_inline void lease_parts_begin(struct slot *s, __u64 lease, __u32 parts)
 {
-	/* The other side is complete already, as it nearly always is: nobody else writes any more. */
-	if (*(volatile __u32 *)&s->pending == (__u32)side ||
-	    __sync_fetch_and_and(&s->pending, ~(__u32)side) == (__u32)side)
-		lease_release(s, index);
+	*(volatile __u64 *)&s->pending = lease << 32 | parts;
 }
 
-/* The response is complete, though its last bytes may not have reached the client's queue yet: they are on their way there. */
-static __always_inline void lease_response_done(struct slot *s, __u32 index)
+/* One part of the exchange is complete; the last one ends the lease. The framing of a message ends before its last bytes are
+ * moved: the lease waits for the sends that move them (PENDING_SEND, PENDING_REPLY). The lease is named: by the time that a server's
+ * send returns the daemon may have ended it, and another one run. */
+static __always_inline void lease_part_done(struct slot *s, __u32 index, __u64 lease, enum pending part)
+{
+	__u64 *parts = (__u64 *)&s->pending;
+	__u64 had = *(volatile __u64 *)parts;
+
+	for (int i = 0; i < PENDING_PARTS; i++) {
+		__u64 left = had & ~(__u64)part, seen;
+
+		if (had >> 32 != (__u32)lease || !(had & part))
+			return;
+		seen = __sync_val_compare_and_swap(parts, had, left);
+		if (seen == had) {
+			if (!(__u32)left)
+				lease_release(s, index, lease);
+			return;
+		}
+		had = seen;
+	}
+	/* Each failure is another part's end, and there are no more. */
+	lease_break(s, index, lease);
+}
+
+/* A part of the exchange that a program took for complete is not, because the kernel did not move all of it. The lease runs:
+ * its send has not returned. */
+static __always_inline void lease_part_open(struct slot *s, enum pending part)
+{
+	__sync_fetch_and_or(&s->pending, part);
+}
+
+/* The response is framed to its end. Its last bytes may not have reached the client's queue yet. */
+static __always_inline void lease_response_done(struct slot *s, __u32 index, __u64 lease)
 {
 	s->ended_cookie = s->cookie;
 	s->ended_ns = bpf_ktime_get_ns();
-	lease_side_done(s, index, PENDING_RESPONSE);
+	lease_part_done(s, index, lease, PENDING_RESPONSE);
 }
 
 /* Whether the slot still belongs to that lease. */

@@ -327,6 +327,14 @@ struct {
 	__uint(max_entries, VERDICT_COUNT);
 } verdicts SEC(".maps");
 
+/* How often each invariant was broken, by enum guard. Reader: metrics. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, __u64);
+	__uint(max_entries, GUARD_COUNT);
+} guards SEC(".maps");
+
 /* Wakes the daemon; rare by design. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -349,6 +357,33 @@ static __always_inline long raise_event(enum event_kind kind, __u32 slot, __u32 
 	struct event e = { .kind = kind, .slot = slot, .endpoint = endpoint, .lease = lease };
 
 	return bpf_ringbuf_output(&events, &e, sizeof(e), 0);
+}
+
+/* At most so often the daemon is woken for a broken invariant. */
+#define GUARD_EVENT_NS 10000000ULL
+
+/* Counts a broken invariant, and tells the daemon of it now and then. */
+static __always_inline void guard(enum guard what, const struct slot *s, __u32 index)
+{
+	struct event e = { .kind = EVENT_GUARD,
+			   .slot = index,
+			   .endpoint = s->endpoint,
+			   .detail = what,
+			   .lease = s->lease,
+			   .cookie = s->cookie };
+	__u32 key = what;
+	__u64 *n = bpf_map_lookup_elem(&guards, &key);
+	struct control *c = control_at(0);
+	__u64 now = bpf_ktime_get_ns(), last;
+
+	if (n)
+		__sync_fetch_and_add(n, 1);
+	if (!c)
+		return;
+	last = c->guard_ns[what];
+	if (now - last < GUARD_EVENT_NS || __sync_val_compare_and_swap(&c->guard_ns[what], last, now) != last)
+		return;
+	bpf_ringbuf_output(&events, &e, sizeof(e), 0);
 }
 
 static __always_inline struct psock *psock_of(struct bpf_sock *sk)

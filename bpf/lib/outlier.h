@@ -37,13 +37,13 @@ static __always_inline void outlier_account(__u32 index, __u32 status)
 	if (!is_gateway_error(status))
 		errors_reset(&e->gateway_errors);
 	else if (errors_add(&e->gateway_errors, e->gateway_error_limit))
-		event.outlier |= OUTLIER_GATEWAY_ERRORS;
+		event.detail |= OUTLIER_GATEWAY_ERRORS;
 	if (status < 500)
 		errors_reset(&e->errors);
 	else if (errors_add(&e->errors, e->error_limit))
-		event.outlier |= OUTLIER_ERRORS;
+		event.detail |= OUTLIER_ERRORS;
 	/* A lost event is found by the daemon's next look at the counts. */
-	if (event.outlier)
+	if (event.detail)
 		bpf_ringbuf_output(&events, &event, sizeof(event), 0);
 }
 

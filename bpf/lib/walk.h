@@ -23,6 +23,9 @@ struct chunk_walk {
 	__u32 base;
 	__u32 size;
 	__u32 bad;
+	/* A trailer begins at `at`. */
+	__u32 trailer;
+	__u32 reserved;
 };
 
 /* One framing byte, or one leap over chunk data. */
@@ -41,12 +44,16 @@ static long chunk_step(__u32 i, void *ctx)
 	}
 	if (!span_byte(&w->span, w->at - w->base, &c) || w->at - w->base > SPAN_MASK)
 		return 1;
-	w->at++;
-	if (chunk_byte(b, c)) {
-		w->bad = 1;
+	switch (chunk_byte(b, c)) {
+	case CHUNK_TAKEN:
+		w->at++;
+		return 0;
+	case CHUNK_TRAILER:
+		w->trailer = 1;
 		return 1;
 	}
-	return 0;
+	w->bad = 1;
+	return 1;
 }
 
 /* Looks at one window of the message; chunk headers may lie in any of its fragments. */
@@ -56,7 +63,7 @@ static long window_step(__u32 i, void *ctx)
 	__u32 end = w->size;
 
 	(void)i;
-	if (w->bad || w->at >= w->size || w->body->phase == PHASE_DONE)
+	if (w->bad || w->trailer || w->at >= w->size || w->body->phase == PHASE_DONE)
 		return 1;
 	if (end - w->at > WINDOW)
 		end = w->at + WINDOW;
@@ -70,7 +77,7 @@ static long window_step(__u32 i, void *ctx)
 }
 
 /* Follows the body from that offset of the message. Returns the offset behind what it has followed: the body's end, the
- * message's, or earlier in one of very many tiny chunks; -1 when the body is malformed. */
+ * message's, or earlier: before a trailer, and in one of very many tiny chunks; -1 when the body is malformed. */
 static __always_inline long chunk_walk(struct sk_msg_md *msg, struct body_scan *body, __u32 from)
 {
 	struct chunk_walk w = { .msg = msg, .body = body, .at = from, .size = msg->size };

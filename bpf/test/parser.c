@@ -77,14 +77,20 @@ void follow_chunks(const __u8 *data, size_t size, struct followed *f)
 	memset(&b, 0xa5, sizeof(b));
 	memset(f, 0, sizeof(*f));
 	body_begin_chunks(&b);
-	while (at < size && b.phase != PHASE_DONE) {
+	while (at < size && b.phase != PHASE_DONE && !f->malformed && !f->trailer) {
 		if (b.phase == PHASE_CHUNK_DATA) {
 			at += body_skip(&b, size - at);
 			continue;
 		}
-		if (chunk_byte(&b, data[at++])) {
+		switch (chunk_byte(&b, data[at])) {
+		case CHUNK_TRAILER:
+			f->trailer = 1;
+			break;
+		case CHUNK_MALFORMED:
 			f->malformed = 1;
 			break;
+		default:
+			at++;
 		}
 	}
 	f->bytes = at;

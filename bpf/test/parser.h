@@ -35,6 +35,9 @@ struct followed {
 	/* enum phase */
 	__u32 phase;
 	__u32 malformed;
+	/* Behind `bytes` a trailer begins: the rest is the daemon's. */
+	__u32 trailer;
+	__u32 reserved;
 };
 
 /* Each pair must agree: one takes runs of bytes, the other single bytes. */

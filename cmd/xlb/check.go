@@ -14,14 +14,15 @@ import (
 )
 
 func checkCommand(e *env) *cobra.Command {
-	var file string
+	var file, address string
 	var envoyHeaders bool
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Say what this machine can do, and whether a configuration is valid",
 		Long: `Checks kernel, cgroup setup, privileges and limits, by probing and not by version
 numbers, and says what degrades and what to change. With --config it also reads a
-configuration and reports every problem in it.
+configuration and reports every problem in it. Where a daemon runs it says what that has
+taken off the fast path.
 
 The verdict is "fast path", "slow path only" (requests are served, but through the
 daemon), or "cannot run". Exit code 2 means that the machine cannot run XLB or that the
@@ -31,9 +32,13 @@ configuration is not valid.`,
 	}
 	c.Flags().StringVarP(&file, "config", "c", "", "Envoy v3 bootstrap `file`, YAML or JSON, to check too")
 	c.Flags().BoolVar(&envoyHeaders, "envoy-headers", false, "with --config: as \"xlb run --envoy-headers\" would read it")
+	c.Flags().StringVar(&address, "admin", defaultAdmin, "`address` of a running daemon's admin API")
 	output := outputFlag(c)
-	c.RunE = func(*cobra.Command, []string) error {
+	c.RunE = func(c *cobra.Command, _ []string) error {
 		report := checkReport{Report: check.Run()}
+		if r := checkDaemon(c.Context(), address, c.Flags().Changed("admin")); r != nil {
+			report.Results = append(report.Results, *r)
+		}
 		if file != "" {
 			report.Config = checkConfig(file, config.EnvoyHeaders(envoyHeaders))
 		}
@@ -112,7 +117,7 @@ func (r *checkReport) print(e *env, output format) error {
 	r.printRemedies(e)
 	hint := ""
 	if r.Verdict == check.SlowPathOnly {
-		hint = ": start xlb run with --fast-path=off"
+		hint = ": xlb run serves every request itself (--fast-path=off, or auto)"
 	}
 	fmt.Fprintf(e.stdout, "\nverdict: %s%s\n", r.Verdict, hint)
 	return nil

@@ -5,11 +5,15 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/check"
 )
 
@@ -102,5 +106,41 @@ func TestCheckExitCodeAndTextFollowTheVerdict(t *testing.T) {
 			}
 			compareOutput(t, "check-"+strings.ReplaceAll(string(tt.verdict), " ", "-")+".txt", out.String())
 		})
+	}
+}
+
+func TestCheckTellsWhatADaemonHasTakenOffTheFastPath(t *testing.T) {
+	rowOf := func(args ...string) (row *check.Result) {
+		var r checkReport
+		decode(t, &r, append([]string{"check", "--output", "json"}, args...)...)
+		for i := range r.Results {
+			if r.Results[i].Name == "running daemon" {
+				row = &r.Results[i]
+			}
+		}
+		return row
+	}
+	row := rowOf("--admin", adminAPI(t))
+	want := check.Result{
+		Name: "running daemon", Status: check.Degraded, Detail: "off the fast path: endpoint 10.0.0.1:80, 3 client connections: 24 x cut or short",
+		Remedy: `see docs/operations.md, "When a guard fires"`,
+	}
+	if row == nil || *row != want {
+		t.Errorf("got %+v, want %+v", row, want)
+	}
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	if row := rowOf("--admin", other.Listener.Addr().String()); row == nil || row.Status != check.Missing {
+		t.Errorf("somebody else's address: %+v", row)
+	}
+	if r := checkDaemon(t.Context(), other.Listener.Addr().String(), false); r != nil {
+		t.Errorf("somebody else's address, which nobody has named: %+v", r)
+	}
+}
+
+func TestOffTextIsALine(t *testing.T) {
+	off := slices.Repeat([]admin.Guarded{{Scope: "endpoint", Endpoint: "a:1", Why: "x"}}, 5)
+	if got, want := offText(off), "off the fast path: endpoint a:1, endpoint a:1, endpoint a:1, 2 more: x"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -43,10 +43,13 @@ type envoyFlags struct {
 	epoch       uint32
 	showVersion bool
 	// What is XLB's own.
-	cgroups  []string
-	admin    string
-	fastPath string
-	headers  string
+	cgroups []string
+	admin   string
+	// adminHosts has commas between the names.
+	adminHosts string
+	fastPath   string
+	headers    string
+	whenDown   string
 }
 
 // passedOver are Envoy's arguments that change nothing here, and why. Those of takesValue have one.
@@ -78,8 +81,10 @@ var passedOver = []struct {
 const (
 	cgroupVariable   = "XLB_CGROUP"
 	adminVariable    = "XLB_ADMIN"
+	hostsVariable    = "XLB_ADMIN_HOSTS"
 	fastPathVariable = "XLB_FAST_PATH"
 	headersVariable  = "XLB_ENVOY_HEADERS"
+	whenDownVariable = "XLB_WHEN_DOWN"
 )
 
 func envoyCommand(e *env) *cobra.Command {
@@ -95,7 +100,7 @@ are refused. What stands behind "--" is ignored, as by Envoy.
 Unlike "xlb run" it adds the headers that Envoy adds, and serves every request in this process: who
 replaces Envoy expects its answers. With --envoy-headers=off local processes have the fast path.
 
-XLB's own arguments may be given as environment variables: ` + strings.Join([]string{cgroupVariable, adminVariable, fastPathVariable, headersVariable}, ", ") + `.`,
+XLB's own arguments may be given as environment variables: ` + strings.Join([]string{cgroupVariable, adminVariable, hostsVariable, fastPathVariable, headersVariable, whenDownVariable}, ", ") + `.`,
 		Example: `  xlb envoy -c envoy.yaml --service-node gateway-1 --service-cluster gateway
   ln -s /usr/bin/xlb /opt/envoy/bin/envoy`,
 		Args: func(c *cobra.Command, args []string) error {
@@ -127,7 +132,9 @@ func (f *envoyFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.showVersion, "version", false, "print the version")
 	flags.StringArrayVar(&f.cgroups, "cgroup", nil, "as in \"xlb run\"")
 	flags.StringVar(&f.admin, "admin", os.Getenv(adminVariable), "as in \"xlb run\"")
-	flags.StringVar(&f.fastPath, "fast-path", cmp.Or(os.Getenv(fastPathVariable), "on"), "as in \"xlb run\"")
+	flags.StringVar(&f.adminHosts, "admin-host", os.Getenv(hostsVariable), "`names` by which the admin API may be asked for, with commas between them")
+	flags.StringVar(&f.fastPath, "fast-path", cmp.Or(os.Getenv(fastPathVariable), fastPathAuto), "as in \"xlb run\"")
+	flags.StringVar(&f.whenDown, "when-down", cmp.Or(os.Getenv(whenDownVariable), passWhenDown), "as in \"xlb run\"")
 	flags.StringVar(&f.headers, "envoy-headers", cmp.Or(os.Getenv(headersVariable), "on"), "on: "+envoyHeadersUsage+"; or off")
 	for _, p := range passedOver {
 		if p.takesValue {
@@ -217,8 +224,8 @@ func (f *envoyFlags) runFlags(e *env) (*runFlags, io.WriteCloser, error) {
 		log = file
 	}
 	return &runFlags{
-		config: cmp.Or(f.path, "--config-yaml"), cgroups: cgroups, admin: f.admin, fastPath: f.fastPath,
-		drain: time.Duration(f.drain) * time.Second, logLevel: level, envoyHeaders: f.headers == "on",
+		config: cmp.Or(f.path, "--config-yaml"), cgroups: cgroups, admin: f.admin, adminHosts: strings.Split(f.adminHosts, ","), fastPath: f.fastPath,
+		drain: time.Duration(f.drain) * time.Second, logLevel: level, envoyHeaders: f.headers == "on", whenDown: f.whenDown,
 	}, log, nil
 }
 

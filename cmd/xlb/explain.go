@@ -108,6 +108,8 @@ func verdictOn(a *explain.Answer) error {
 	case a.Disagreement != "":
 		return fmt.Errorf("explain: %s; this is a defect of XLB: report it with the configuration, and use --fast-path=off until it is mended",
 			a.Disagreement)
+	case a.Action != nil && a.Action.Kind == explain.Refused:
+		return fmt.Errorf("explain: %s: the answer is %d", a.Action.Because, a.Action.Status)
 	case a.IsAnswered():
 		return nil
 	case a.VirtualHost == nil:

@@ -92,6 +92,9 @@ func actionText(a *explain.Action) string {
 	if a.NotFound != 0 {
 		words = append(words, fmt.Sprintf("%d without a cluster", a.NotFound))
 	}
+	if a.Because != "" {
+		words = append(words, a.Because)
+	}
 	words = append(words, a.Changes...)
 	if a.Path != "" {
 		words = append(words, "path "+a.Path)
@@ -125,7 +128,9 @@ func clusterText(clusters []explain.Cluster) string {
 func kernelText(k *explain.Kernel) string {
 	switch {
 	case k.By == explain.ByNobody:
-		return "no: the daemon runs with --fast-path=off, and the slow path serves everything"
+		return "no: the daemon runs with --fast-path=off, or on a kernel that cannot, and the slow path serves everything"
+	case k.Verdict == "":
+		return "no: the slow path refuses the request"
 	case k.Fast:
 		return fmt.Sprintf("yes: to %s, timeout %s", strings.TrimSpace(k.Cluster+" "+string(k.Criteria)), k.Timeout)
 	default:

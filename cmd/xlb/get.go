@@ -47,6 +47,7 @@ var resources = []resource{
 	{"endpoints", []string{"CLUSTER", "ADDRESS", "STATE", "PRIORITY", "LOCALITY", "WEIGHT", "SHARE", "OUTSTANDING", "REQUESTS", "FAST", "ERRORS"}, each(endpointCells)},
 	{"pools", []string{"CLUSTER", "ENDPOINT", "IDLE", "LEASED", "CONNECTING"}, each(poolCells)},
 	{"connections", []string{"CLIENT", "SERVICE", "LISTENER", "PATH", "REASON", "OPENED"}, each(connectionCells)},
+	{"guards", []string{"OFF THE FAST PATH", "SINCE", "UNTIL", "WHY"}, each(guardCells)},
 	{"notes", []string{"RESOURCE", "FIELD", "ACCEPTED AND NOT DONE"}, each(noteCells)},
 	{"stats", []string{"NAME", "VALUE"}, statRows},
 }
@@ -220,6 +221,17 @@ func connectionCells(c *admin.Connection) []string {
 	return []string{
 		c.Client.String(), c.Service.String(), orDash(c.Listener), c.Path, orDash(c.Reason), c.Opened.Format(time.RFC3339),
 	}
+}
+
+func guardCells(g *admin.Guarded) []string {
+	return []string{g.What(), momentText(g.Since), momentText(g.Until), g.Why}
+}
+
+func momentText(at *time.Time) string {
+	if at == nil {
+		return "-"
+	}
+	return at.UTC().Format(time.RFC3339)
 }
 
 func noteCells(n *admin.Note) []string {

@@ -59,6 +59,15 @@ func (daemon) Snapshot() (*metrics.Snapshot, error) {
 	}, nil
 }
 
+func (daemon) Guarded() []admin.Guarded {
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	until := since.Add(time.Minute)
+	return []admin.Guarded{
+		{Scope: "endpoint", Endpoint: one.String(), Why: "24 x cut or short", Since: &since, Until: &until},
+		{Scope: "client", Connections: 3, Why: "too often"},
+	}
+}
+
 func (daemon) Notes() []admin.Note {
 	return []admin.Note{{Resource: "listener shop", Path: "access_log", Reason: "XLB writes no access log"}}
 }

@@ -46,6 +46,7 @@ func pinFlag(c *cobra.Command) *string {
 // heelsRunFlags are the flags of "xlb heels run".
 type heelsRunFlags struct {
 	config, admin, logLevel string
+	adminHosts              []string
 	pin                     *string
 }
 
@@ -65,6 +66,7 @@ that too: xlb heels detach.`,
 	flags.StringVarP(&f.config, "config", "c", "", "`file` of kind heels, YAML or JSON (required)")
 	flags.StringVar(&f.admin, "admin", "", "`address` of metrics and status, host:port (default: none)")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	flags.StringSliceVar(&f.adminHosts, "admin-host", nil, adminHostUsage)
 	f.pin = pinFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error { return f.run(c.Context(), e) }
 	return c
@@ -111,7 +113,9 @@ func (f *heelsRunFlags) run(ctx context.Context, e *env) error {
 		if err != nil {
 			return err
 		}
-		go func() { served <- admin.Serve(ctx, l, admin.WithoutParameters(agent.Handler()), log) }()
+		go func() {
+			served <- admin.Serve(ctx, l, append([]string{f.admin}, f.adminHosts...), admin.WithoutParameters(agent.Handler()), log)
+		}()
 	}
 	for {
 		select {

@@ -24,19 +24,36 @@ import (
 
 // runFlags are the flags of "xlb run".
 type runFlags struct {
-	config   string
-	cgroups  []string
-	admin    string
-	fastPath string
+	config  string
+	cgroups []string
+	admin   string
+	// adminHosts are names by which the admin API may be asked for.
+	adminHosts []string
+	fastPath   string
 	// congestion control of connections to endpoints.
 	congestion string
 	drain      time.Duration
-	logLevel   string
+	// whenDown says what becomes of connections that nobody is there to serve.
+	whenDown string
+	logLevel string
 	// envoyHeaders makes the daemon a hop.
 	envoyHeaders bool
 	// exclude are addresses and prefixes.
 	exclude []string
 }
+
+// What becomes of connections to service addresses that nobody is there to serve.
+const (
+	passWhenDown = "pass"
+	failWhenDown = "fail"
+)
+
+const (
+	fastPathAuto  = "auto"
+	fastPathUsage = "auto, on, or off to serve every request in this process"
+)
+
+const adminHostUsage = "`name` by which the admin API may be asked for, beside addresses and localhost; may be repeated"
 
 const envoyHeadersUsage = "add the headers that Envoy adds unasked, as x-request-id; serves every request in this process"
 
@@ -53,6 +70,16 @@ SIGHUP, or a change of the file, reloads the configuration; one that cannot be u
 nothing. SIGTERM ends interception, lets requests in flight finish, and leaves nothing
 attached.
 
+While it starts, drains, or has given no sign of life for three seconds, connections go where
+their address leads, as without it. In 127.0.0.0/8, and at the machine's own addresses, any
+process may listen there, on ports from 1024 on. --when-down=fail refuses them instead. Once
+the process has ended, killed or not, nothing is attached, and they go where they lead.
+
+With --fast-path=auto the daemon serves every request itself where the kernel cannot run the
+fast path, and takes clients' connections, endpoints or the whole machine off it that break
+its invariants too often; /ready, "xlb get guards" and the log say what and why. With on, a
+kernel that cannot run it is an error, and broken invariants are told of only.
+
 The admin API, which "xlb get" asks, listens where --admin or the configuration says. With
 neither there is none.`,
 		Example: `  xlb run --config envoy.yaml
@@ -64,12 +91,14 @@ neither there is none.`,
 	flags.StringVarP(&f.config, "config", "c", "", "Envoy v3 bootstrap `file`, YAML or JSON (required)")
 	flags.StringArrayVar(&f.cgroups, "cgroup", nil, "cgroup v2 `directory` whose processes are balanced; may be repeated (default: all processes)")
 	flags.StringVar(&f.admin, "admin", "", "`address` of the admin API, host:port (default: the configuration's, and none without one)")
-	flags.StringVar(&f.fastPath, "fast-path", "on", "on, or off to serve every request in this process")
+	flags.StringSliceVar(&f.adminHosts, "admin-host", nil, adminHostUsage)
+	flags.StringVar(&f.fastPath, "fast-path", fastPathAuto, fastPathUsage)
 	flags.BoolVar(&f.envoyHeaders, "envoy-headers", false, envoyHeadersUsage)
 	flags.StringSliceVar(&f.exclude, "exclude-destinations", []string{"127.0.0.1/32", "::1/128"},
 		"`addresses`, or prefixes, that listeners at 0.0.0.0 or :: leave alone")
 	flags.StringVar(&f.congestion, "congestion-control", "", "TCP's congestion control, by `name`, of connections to endpoints (default: the machine's)")
 	flags.DurationVar(&f.drain, "drain-time", 30*time.Second, "how long requests in flight may take at the end")
+	flags.StringVar(&f.whenDown, "when-down", passWhenDown, "`what` becomes of connections to service addresses while the daemon starts, drains or hangs: pass or fail")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		o, err := f.options(e)
@@ -96,7 +125,8 @@ func runDaemon(ctx context.Context, o node.Options) error {
 		return err
 	}
 	logDetail(o.Logger, err)
-	return refused(explained(err, o.FastPath, check.Privileged()))
+	// With auto it was tried without.
+	return refused(explained(err, o.FastPath && !o.Auto, check.Privileged()))
 }
 
 // logDetail logs what an error says only when it is asked, as the verifier's with its log of many lines.
@@ -111,7 +141,7 @@ func logDetail(log *slog.Logger, err error) {
 }
 
 func (f *runFlags) options(e *env) (node.Options, error) {
-	o := node.Options{Version: version, ConfigPath: f.config, Admin: f.admin, DrainTime: f.drain, CongestionControl: f.congestion, EnvoyHeaders: f.envoyHeaders}
+	o := node.Options{Version: version, ConfigPath: f.config, Admin: f.admin, AdminHosts: f.adminHosts, DrainTime: f.drain, CongestionControl: f.congestion, EnvoyHeaders: f.envoyHeaders}
 	if f.config == "" {
 		return o, errors.New("--config: required: give an Envoy v3 bootstrap, as in: xlb run --config envoy.yaml")
 	}
@@ -124,11 +154,20 @@ func (f *runFlags) options(e *env) (node.Options, error) {
 	log.SetFlags(0)
 	log.SetOutput(slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug).Writer())
 	switch f.fastPath {
+	case fastPathAuto:
+		o.FastPath, o.Auto = true, true
 	case "on":
 		o.FastPath = true
 	case "off":
 	default:
-		return o, fmt.Errorf("--fast-path %q: use on or off", f.fastPath)
+		return o, fmt.Errorf("--fast-path %q: use auto, on or off", f.fastPath)
+	}
+	switch f.whenDown {
+	case failWhenDown:
+		o.RefuseWhenDown = true
+	case passWhenDown:
+	default:
+		return o, fmt.Errorf("--when-down %q: use pass, or fail to refuse connections that nobody serves", f.whenDown)
 	}
 	if err := upstream.CheckCongestionControl(f.congestion); err != nil {
 		return o, fmt.Errorf("--congestion-control: %w", err)

@@ -43,10 +43,14 @@ var (
 	second  = netip.MustParseAddrPort("[2001:db8::2]:8080")
 )
 
+// noon is a moment.
+var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+
 // state is a Source that a test sets.
 type state struct {
 	notReady, broken error
 	connections      []Connection
+	guarded          []Guarded
 }
 
 func (s *state) Ready() error { return s.notReady }
@@ -98,6 +102,8 @@ func (s *state) Snapshot() (*metrics.Snapshot, error) {
 	}, s.broken
 }
 
+func (s *state) Guarded() []Guarded { return s.guarded }
+
 func (s *state) Notes() []Note { return nil }
 
 func (s *state) Bound(l *model.Listener) string {
@@ -145,6 +151,16 @@ func TestStatusAndTextOfPages(t *testing.T) {
 		want   string
 	}{
 		{"ready", &state{}, "GET", "/ready", 200, "LIVE\n"},
+		{"off the fast path", &state{guarded: []Guarded{
+			{Scope: "machine", Why: "3 x sequence", Since: &noon},
+			{Scope: "endpoint", Endpoint: "10.0.0.1:80", Why: "24 x cut", Since: &noon, Until: &noon},
+			{Scope: "client", Connections: 2, Why: "see the log"},
+		}}, "GET", "/ready", 200, "LIVE\nthe whole machine off the fast path: 3 x sequence\n" +
+			"endpoint 10.0.0.1:80 off the fast path until 2026-11-23T12:00:00Z: 24 x cut\n2 client connections off the fast path: see the log\n"},
+		{"much off the fast path", &state{guarded: slices.Repeat([]Guarded{{Scope: "kernel", Why: "old"}}, 18)}, "GET", "/ready", 200,
+			"LIVE\n" + strings.Repeat("this kernel off the fast path: old\n", 16) + "and 2 more; see: xlb get guards\n"},
+		{"not ready and off the fast path", &state{notReady: errors.New("draining"), guarded: []Guarded{{Scope: "machine"}}}, "GET", "/ready", 503, "draining\n"},
+		{"nothing is off the fast path", &state{}, "GET", "/xlb/guards", 200, "[]\n"},
 		{"not ready says why", &state{notReady: errors.New("pool of web is not open")}, "GET", "/ready", 503, "pool of web is not open\n"},
 		{"listeners", &state{}, "GET", "/listeners", 200, "shop::127.80.0.1:8080\n"},
 		{"stats by filter", &state{}, "GET", "/stats?filter=^xlb.requests", 200, "xlb.requests.fast: 99\nxlb.requests.slow: 1\n"},
@@ -394,7 +410,7 @@ func TestServeAnswersUntilItsContextEnds(t *testing.T) {
 		t.Errorf("an empty host listens on %s, want 127.0.0.1", host)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, l, handlerOf(&state{}), slog.New(slog.DiscardHandler)) }()
+	go func() { ended <- Serve(ctx, l, nil, handlerOf(&state{}), slog.New(slog.DiscardHandler)) }()
 
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()

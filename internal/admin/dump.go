@@ -4,8 +4,8 @@ package admin
 
 import (
 	"encoding/json"
-	"strings"
 
+	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -111,7 +111,7 @@ func clusterObject(c *model.Cluster) object {
 		o["common_lb_config"] = common
 	}
 	if config := policyObject(c); len(config) > 0 {
-		o[strings.ToLower(c.Policy.String())+"_lb_config"] = config
+		o[ascii.Lower(c.Policy.String())+"_lb_config"] = config
 	}
 	if c.Subsets != nil {
 		o["lb_subset_config"] = subsetsObject(c.Subsets)

@@ -24,7 +24,9 @@ const (
 // api answers requests from a source.
 type api struct {
 	source  Source
-	metrics http.Handler
+	metrics http.HandlerFunc
+	// large makes all that are large, other than those of metrics: these are never refused for what others ask.
+	large *press
 }
 
 // page is one path of the API.
@@ -35,7 +37,7 @@ type page struct {
 
 // NewHandler returns the admin API. The metrics handler answers in Prometheus's format.
 func NewHandler(source Source, metricsHandler http.Handler) http.Handler {
-	a := &api{source: source, metrics: metricsHandler}
+	a := &api{source: source, metrics: newPress(metrics.FormOf).of(metricsHandler.ServeHTTP), large: newPress(target)}
 	mux := http.NewServeMux()
 	pages := a.pages()
 	for _, p := range pages {
@@ -47,23 +49,24 @@ func NewHandler(source Source, metricsHandler http.Handler) http.Handler {
 
 func (a *api) pages() []page {
 	return []page{
-		{"/ready", "200 LIVE when requests are served, else 503 and the reason", asked(a.ready)},
+		{"/ready", "200 LIVE when requests are served, and what is off the fast path; else 503 and the reason", asked(a.ready)},
 		// Endpoints are always in it.
-		{"/config_dump", "the configuration in force (JSON; ?include_eds is understood)", asked(a.configDump, parameter{name: "include_eds"})},
-		{"/clusters", "endpoints and their statistics (?format=text|json)", asked(a.clusters, formats("text", "json"))},
-		{"/listeners", "service addresses (?format=text|json)", asked(a.listeners, formats("text", "json"))},
+		{"/config_dump", "the configuration in force (JSON; ?include_eds is understood)", asked(a.large.of(a.configDump), parameter{name: "include_eds"})},
+		{"/clusters", "endpoints and their statistics (?format=text|json)", asked(a.large.of(a.clusters), formats("text", "json"))},
+		{"/listeners", "service addresses (?format=text|json)", asked(a.large.of(a.listeners), formats("text", "json"))},
 		{"/stats", "statistics (?format=text|json|prometheus, ?filter=regex)", asked(a.stats, formats("text", "json", "prometheus"), parameter{name: "filter"})},
-		{"/stats/prometheus", "statistics for Prometheus", asked(a.metrics.ServeHTTP)},
-		{"/metrics", "statistics for Prometheus", asked(a.metrics.ServeHTTP)},
-		{"/xlb/listeners", "rows of \"xlb get listeners\" (JSON)", rows(a.listenerRows)},
-		{"/xlb/routes", "rows of \"xlb get routes\" (JSON)", rows(a.routeRows)},
-		{"/xlb/clusters", "rows of \"xlb get clusters\" (JSON)", rows(a.clusterRows)},
-		{"/xlb/endpoints", "rows of \"xlb get endpoints\" (JSON)", rows(a.endpointRows)},
-		{"/xlb/pools", "rows of \"xlb get pools\" (JSON)", rows(a.poolRows)},
-		{"/xlb/connections", "rows of \"xlb get connections\" (JSON)", rows(a.connectionRows)},
-		{"/xlb/notes", "rows of \"xlb get notes\" (JSON)", rows(func() ([]Note, error) { return append([]Note{}, a.source.Notes()...), nil })},
-		{"/xlb/stats", "everything that is counted (JSON)", rows(a.source.Snapshot)},
-		{explain.Path, "\"xlb explain\": ?url=http://host/path, &method=, &header=name: value, &listener=, &draw= (JSON)", a.explain},
+		{"/stats/prometheus", "statistics for Prometheus", asked(a.metrics)},
+		{"/metrics", "statistics for Prometheus", asked(a.metrics)},
+		{"/xlb/listeners", "rows of \"xlb get listeners\" (JSON)", rows(a, a.listenerRows)},
+		{"/xlb/routes", "rows of \"xlb get routes\" (JSON)", rows(a, a.routeRows)},
+		{"/xlb/clusters", "rows of \"xlb get clusters\" (JSON)", rows(a, a.clusterRows)},
+		{"/xlb/endpoints", "rows of \"xlb get endpoints\" (JSON)", rows(a, a.endpointRows)},
+		{"/xlb/pools", "rows of \"xlb get pools\" (JSON)", rows(a, a.poolRows)},
+		{"/xlb/connections", "rows of \"xlb get connections\" (JSON)", rows(a, a.connectionRows)},
+		{"/xlb/guards", "rows of \"xlb get guards\" (JSON)", rows(a, func() ([]Guarded, error) { return append([]Guarded{}, a.source.Guarded()...), nil })},
+		{"/xlb/notes", "rows of \"xlb get notes\" (JSON)", rows(a, func() ([]Note, error) { return append([]Note{}, a.source.Notes()...), nil })},
+		{"/xlb/stats", "everything that is counted (JSON)", rows(a, a.source.Snapshot)},
+		{explain.Path, "\"xlb explain\": ?url=http://host/path, &method=, &header=name: value, &listener=, &draw= (JSON)", a.large.of(a.explain)},
 	}
 }
 
@@ -75,13 +78,14 @@ func writeIndex(w http.ResponseWriter, pages []page) {
 	writeText(w, http.StatusOK, b.String())
 }
 
-// ready answers as Envoy's /ready does, with the reason in place of Envoy's state.
+// ready answers as Envoy's /ready does, with the reason in place of Envoy's state. What is off the
+// fast path follows behind Envoy's line: requests are served all the same.
 func (a *api) ready(w http.ResponseWriter, _ *http.Request) {
 	if err := a.source.Ready(); err != nil {
 		writeText(w, http.StatusServiceUnavailable, err.Error()+"\n")
 		return
 	}
-	writeText(w, http.StatusOK, "LIVE\n")
+	writeText(w, http.StatusOK, readyText(a.source.Guarded()))
 }
 
 func (a *api) configDump(w http.ResponseWriter, _ *http.Request) {
@@ -135,9 +139,14 @@ func (a *api) stats(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if prometheus {
-		a.metrics.ServeHTTP(w, r)
+		a.metrics(w, r)
 		return
 	}
+	a.large.of(func(w http.ResponseWriter, r *http.Request) { a.counted(w, r, filter) })(w, r)
+}
+
+// counted is the page of statistics whose names contain filter.
+func (a *api) counted(w http.ResponseWriter, r *http.Request, filter *regexp.Regexp) {
 	s, err := a.source.Snapshot()
 	if err != nil {
 		writeError(w, err)
@@ -184,15 +193,15 @@ func filtered(stats []metrics.Stat, filter *regexp.Regexp) []metrics.Stat {
 func wantsJSON(r *http.Request) bool { return r.URL.Query().Get("format") == "json" }
 
 // rows serves what list returns.
-func rows[T any](list func() (T, error)) http.HandlerFunc {
-	return asked(func(w http.ResponseWriter, _ *http.Request) {
+func rows[T any](a *api, list func() (T, error)) http.HandlerFunc {
+	return asked(a.large.of(func(w http.ResponseWriter, _ *http.Request) {
 		v, err := list()
 		if err != nil {
 			writeError(w, err)
 			return
 		}
 		writeJSON(w, v)
-	})
+	}))
 }
 
 func writeJSON(w http.ResponseWriter, v any) {
@@ -203,7 +212,8 @@ func writeJSON(w http.ResponseWriter, v any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	// A client that has gone needs no answer.
-	_, _ = w.Write(append(b, '\n'))
+	_, _ = w.Write(b)
+	_, _ = io.WriteString(w, "\n")
 }
 
 func writeError(w http.ResponseWriter, err error) {

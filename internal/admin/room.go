@@ -7,10 +7,18 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 )
 
+// servedTime is how long requests are not given up for others, when all connections have some under way.
+const servedTime = 500 * time.Millisecond
+
+// sentTime is how long a connection is not given up for others once a request has ended: its answer is sent behind that.
+const sentTime = 100 * time.Millisecond
+
 // room bounds the connections of a listener. When one more comes than it has place for, the one that has waited longest without a request under
-// way is closed: clients that send nothing, or half a head, keep nobody out. While all are served, new ones wait.
+// way is closed: clients that send nothing, or half a head, keep nobody out. While all are served, new ones wait for a moment; then the one is closed on
+// which no request has begun or ended for the longest time, such as a stream that nobody speaks on.
 type room struct {
 	net.Listener
 
@@ -18,7 +26,6 @@ type room struct {
 	left  sync.Cond // a connection has gone or waits again, or the listener is closed
 	size  int
 	conns map[*guest]struct{}
-	clock uint64
 	ended bool
 }
 
@@ -26,8 +33,8 @@ type room struct {
 type guest struct {
 	net.Conn
 	room    *room
-	serving int    // requests under way: more than one with HTTP/2
-	since   uint64 // when it began to wait, by the room's clock
+	serving int       // requests under way: more than one with HTTP/2
+	since   time.Time // when a request of it began or ended last
 }
 
 func newRoom(l net.Listener, size int) *room {
@@ -44,33 +51,51 @@ func (r *room) Accept() (net.Conn, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.conns) >= r.size && !r.ended {
-		if g := r.longestWaiting(); g != nil {
+		g, age := r.oldest()
+		if age >= g.patience() {
 			delete(r.conns, g)
 			// Nobody is left to tell.
 			_ = g.Conn.Close()
 			continue
 		}
+		again := time.AfterFunc(g.patience()-age, r.left.Broadcast)
 		r.left.Wait()
+		again.Stop()
 	}
 	if r.ended {
 		_ = c.Close()
 		return nil, net.ErrClosed
 	}
-	r.clock++
-	g := &guest{Conn: c, room: r, since: r.clock}
+	g := &guest{Conn: c, room: r, since: time.Now()}
 	r.conns[g] = struct{}{}
 	return g, nil
 }
 
-// longestWaiting is nil while all are served. The caller holds mu.
-func (r *room) longestWaiting() *guest {
-	var oldest *guest
+// patience is how long nothing has to begin or end on a connection before it is closed for another. The caller holds the room's mu.
+func (g *guest) patience() time.Duration {
+	if g.serving > 0 {
+		return servedTime
+	}
+	return sentTime
+}
+
+// oldest is the connection on which nothing has begun or ended for the longest time, of those without a request under way if there are any, and
+// how long that is. There is one. The caller holds mu.
+func (r *room) oldest() (_ *guest, age time.Duration) {
+	var out *guest
 	for g := range r.conns {
-		if g.serving == 0 && (oldest == nil || g.since < oldest.since) {
-			oldest = g
+		if out == nil || before(g, out) {
+			out = g
 		}
 	}
-	return oldest
+	return out, time.Since(out.since)
+}
+
+func before(a, b *guest) bool {
+	if waits := a.serving == 0; waits != (b.serving == 0) {
+		return waits
+	}
+	return a.since.Before(b.since)
 }
 
 func (r *room) Close() error {
@@ -93,8 +118,7 @@ func (g *guest) Close() error {
 func (g *guest) serve(change int) {
 	g.room.mu.Lock()
 	g.serving += change
-	g.room.clock++
-	g.since = g.room.clock
+	g.since = time.Now()
 	g.room.mu.Unlock()
 	g.room.left.Broadcast()
 }

@@ -12,14 +12,14 @@ import (
 )
 
 // begin serves a handler on an address of its own until the test ends.
-func begin(t *testing.T, handler http.Handler) (address string) {
+func begin(t *testing.T, handler http.Handler, names ...string) (address string) {
 	t.Helper()
 	l, err := Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- Serve(t.Context(), l, handler, slog.New(slog.DiscardHandler)) }()
+	go func() { ended <- Serve(t.Context(), l, names, handler, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
 		if err := <-ended; err != nil {
 			t.Error(err)
@@ -42,6 +42,30 @@ func send(t *testing.T, address, text string) net.Conn {
 	return c
 }
 
+// askRaw is what is answered to a request that ends its connection.
+func askRaw(t *testing.T, address, text string) string {
+	t.Helper()
+	c := send(t, address, text)
+	if err := c.SetReadDeadline(time.Now().Add(readTimeout / 2)); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(answer)
+}
+
+// overHTTP2 speaks HTTP/2 in cleartext.
+func overHTTP2(t *testing.T) *http.Transport {
+	t.Helper()
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: protocols}
+	t.Cleanup(transport.CloseIdleConnections)
+	return transport
+}
+
 // requireStatus asks on a connection of its own.
 func requireStatus(t *testing.T, address string, want int) {
 	t.Helper()
@@ -59,13 +83,13 @@ func requireStatus(t *testing.T, address string, want int) {
 func TestSlowHeadsKeepNobodyOut(t *testing.T) {
 	address := begin(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for range 4 * maxConnections {
-		send(t, address, "GET / HTTP/1.1\r\nHost: a")
+		send(t, address, "GET / HTTP/1.1\r\nHost: localhost")
 	}
 	requireStatus(t, address, http.StatusOK)
 }
 
 func TestRequestsUnderWayAreNotGivenUpForOthers(t *testing.T) {
-	const request = "GET /slow HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+	const request = "GET /slow HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 	arrived, answer := make(chan struct{}, maxConnections), make(chan struct{})
 	address := begin(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
@@ -79,7 +103,7 @@ func TestRequestsUnderWayAreNotGivenUpForOthers(t *testing.T) {
 		slow = append(slow, send(t, address, request))
 		<-arrived
 	}
-	next := send(t, address, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	next := send(t, address, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 	if err := next.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
@@ -93,6 +117,42 @@ func TestRequestsUnderWayAreNotGivenUpForOthers(t *testing.T) {
 		}
 		if b, err := io.ReadAll(c); err != nil || len(b) == 0 {
 			t.Fatalf("a request got %q, %v", b, err)
+		}
+	}
+}
+
+// Streams that nobody speaks on, as those of gRPC, and answers that nobody reads, keep out neither who asks whether requests are served nor who counts.
+func TestSilentStreamsKeepNobodyOut(t *testing.T) {
+	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "counted\n") })
+	mux := http.NewServeMux()
+	mux.Handle("/", NewHandler(&state{}, metrics))
+	mux.HandleFunc("/stream", func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	address := begin(t, mux)
+	for i := range 2 * maxConnections {
+		if i%2 == 0 {
+			send(t, address, "GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			continue
+		}
+		client := &http.Client{Transport: overHTTP2(t)}
+		answer, err := client.Get("http://" + address + "/stream")
+		if err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		t.Cleanup(func() { answer.Body.Close() })
+	}
+	client := http.Client{Timeout: readTimeout / 2, Transport: &http.Transport{DisableKeepAlives: true}}
+	for _, path := range []string{"/ready", "/metrics"} {
+		answer, err := client.Get("http://" + address + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			t.Errorf("%s: got %d", path, answer.StatusCode)
 		}
 	}
 }

@@ -16,6 +16,12 @@ import (
 // Limits of the server: an admin API must not become a way to exhaust the daemon.
 const (
 	maxConnections = 64
+	// maxStreams bounds the requests under way of a connection of HTTP/2.
+	maxStreams = 16
+	// What a connection of HTTP/2, and a stream of it, may send before it is read, in bytes. Requests have no bodies, and those by gRPC short ones.
+	connBuffer     = 256 << 10
+	streamBuffer   = 64 << 10
+	frameSize      = 16 << 10
 	maxHeaderBytes = 16 << 10
 	readTimeout    = 10 * time.Second
 	writeTimeout   = 30 * time.Second
@@ -67,18 +73,25 @@ func errno(err error) error {
 	return err
 }
 
-// Serve answers requests on l until ctx is done, and closes l. Answers being written
-// may finish. It returns nil after an orderly end.
-func Serve(ctx context.Context, l net.Listener, handler http.Handler, log *slog.Logger) error {
+// Serve answers requests on l until ctx is done, and closes l. Requests have to be for an address, localhost, or one of names, which
+// may have a port. Answers being written may finish. It returns nil after an orderly end.
+func Serve(ctx context.Context, l net.Listener, names []string, handler http.Handler, log *slog.Logger) error {
+	own := make([]string, len(names))
+	for i, name := range names {
+		own[i] = hostname(name)
+	}
 	// gRPC, which has services here, speaks HTTP/2.
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	visitors := newRoom(l, maxConnections)
 	server := &http.Server{
-		Handler:           counted(handler),
-		ConnContext:       visitors.connContext,
-		Protocols:         protocols,
+		Handler:     counted(forHosts(own, handler)),
+		ConnContext: visitors.connContext,
+		Protocols:   protocols,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: frameSize, MaxReceiveBufferPerConnection: connBuffer, MaxReceiveBufferPerStream: streamBuffer,
+		},
 		ReadHeaderTimeout: readTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,

@@ -25,6 +25,8 @@ type Source interface {
 	// Intercepted reports whether connections to a service address are intercepted now,
 	// as the kernel's map says.
 	Intercepted(l *model.Listener) (bool, error)
+	// Guarded lists what the daemon has taken off the fast path by itself, the largest first.
+	Guarded() []Guarded
 	// Notes are about what was accepted and is not done.
 	Notes() []Note
 	// Bound says of a bound listener whether its socket takes connections: "yes", or why not. It is empty for others.

@@ -166,6 +166,7 @@ func TestBytesAreServedWithWhatIsKnownOfThem(t *testing.T) {
 			got.Gone, got.Stays, got.Closing, got.Opened = nil, nil, nil, time.Time{}
 			want := fmt.Sprintf("%+v", Session{
 				Listener: testListener, VIP: testVIP, Client: c.address, Reason: tt.reason, Endpoint: tt.endpoint,
+				Tenant: testTenant,
 			})
 			if got := fmt.Sprintf("%+v", got); got != want {
 				t.Errorf("session: got %s, want %s", got, want)
@@ -178,6 +179,9 @@ func TestConnOfASessionHasTheAddressesOfItsEnds(t *testing.T) {
 	t.Parallel()
 	served := make(chan [2]net.Addr, 1)
 	r := newRig(t, setup{serve: func(ctx context.Context, conn net.Conn, s Session) Result {
+		if got := conn.(Client).Tenant(); got != testTenant {
+			t.Errorf("tenant %d, want %d", got, testTenant)
+		}
 		served <- [2]net.Addr{conn.LocalAddr(), conn.RemoteAddr()}
 		return echo(ctx, conn, s)
 	}})

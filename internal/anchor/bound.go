@@ -3,6 +3,7 @@
 package anchor
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/poller"
+	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/sockdiag"
 )
 
@@ -215,7 +217,7 @@ func (b *Bound) accepted(fd int, peer netip.AddrPort) (open bool) {
 	}
 	c := &Conn{
 		set: s, fd: fd, cookie: cookie, bound: b, listener: to.Listener, plain: to.Plain,
-		vip: addrPort(local), client: unmapped(peer), opened: time.Now(),
+		vip: addrPort(local), client: unmapped(peer), opened: time.Now(), tenant: tenantOf(peer.Addr().Unmap()),
 	}
 	b.open.Add(1)
 	s.bound.Add(1)
@@ -243,7 +245,7 @@ func (c *Conn) serveBound() {
 	}
 	s := Session{
 		Listener: c.listener, VIP: c.vip, Client: c.client, Endpoint: NoEndpoint, Requests: c.requests.Load(),
-		Closing: c.closing.Load, Opened: c.opened, Gone: c.left, Stays: c.stays,
+		Closing: c.closing.Load, Opened: c.opened, Gone: c.left, Stays: c.stays, Tenant: c.tenant,
 	}
 	r := c.set.cfg.Handler.Serve(c.set.ctx, conn, s)
 	c.requests.Add(r.Requests)
@@ -253,6 +255,19 @@ func (c *Conn) serveBound() {
 		return
 	}
 	c.rearm()
+}
+
+// otherHosts is the branch of clients that were not intercepted. No cgroup has that number.
+const otherHosts = ^uint64(0)
+
+// tenantOf is the group of such a client: its address, or the network of 64 bits that has it, of which a
+// host may have any.
+func tenantOf(a netip.Addr) shares.Path {
+	bytes := a.As16()
+	if a.Is4() {
+		return shares.Path{otherHosts, uint64(binary.BigEndian.Uint32(bytes[12:]))}
+	}
+	return shares.Path{otherHosts, binary.BigEndian.Uint64(bytes[:8])}
 }
 
 func unmapped(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/test/await"
 )
 
@@ -62,12 +63,30 @@ func TestBoundServesWhoWasNotIntercepted(t *testing.T) {
 		c.mustEnd(io.EOF)
 		r.awaitOpen(0)
 		mu.Lock()
-		if len(sessions) != 2 || sessions[1].Listener != testListener || sessions[1].Requests != 1 || sessions[1].Endpoint != NoEndpoint {
+		if len(sessions) != 2 || sessions[1].Listener != testListener || sessions[1].Requests != 1 || sessions[1].Endpoint != NoEndpoint ||
+			sessions[1].Tenant != tenantOf(c.address.Addr()) {
 			t.Errorf("sessions: got %+v", sessions)
 		}
 		mu.Unlock()
 		if b.Open() != 0 {
 			t.Errorf("open: got %d, want 0", b.Open())
+		}
+	}
+}
+
+// Of IPv6 a host may have all addresses of a network.
+func TestClientsOfOtherHostsAreToldApartByTheirAddresses(t *testing.T) {
+	seen := map[shares.Path]string{}
+	for _, same := range [][]string{{"10.0.0.1"}, {"10.0.0.2"}, {"10.1.0.1"}, {"fd00::1", "fd00::2:1:1:1"}, {"fd00:0:0:1::1", "fd00:0:0:1:8000::"}} {
+		path := tenantOf(netip.MustParseAddr(same[0]))
+		if other := seen[path]; other != "" || path[0] != otherHosts {
+			t.Errorf("%s: tenant %d, as of %q", same[0], path, other)
+		}
+		seen[path] = same[0]
+		for _, a := range same {
+			if got := tenantOf(netip.MustParseAddr(a)); got != path {
+				t.Errorf("%s: tenant %d, that of %s is %d", a, got, same[0], path)
+			}
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/test/await"
@@ -73,4 +74,35 @@ func (r *rig) awaitActive(want int) {
 		}
 		return ""
 	})
+}
+
+// A tunnel's endpoint may say nothing until its client has ended: whoever waits for the endpoint must learn that the client has gone.
+func TestTunnelOfAClientThatResetsEndsWhileItIsForwarded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	lease := maps.Lease{Slot: 1, Number: 3}
+	r.setLease(lease.Slot, lease.Number)
+	r.setLeased(lease.Slot, maps.PendingRequest, uint32(maps.RequestUpgrade))
+	c := r.dial()
+	r.awaitOpen(1)
+	r.decline(c, maps.SlowConn{Reason: uint32(maps.VerdictSpillFraming), Slot: lease.Slot, Lease: lease.Number, HasLease: 1})
+	using := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		r.s.Use(c.cookie, lease, maps.VerdictSpilled, func(net.Conn) (uint64, Outcome) {
+			close(using)
+			for end := deadline(); r.shared.Holds(lease); time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Error("the lease goes on")
+					break
+				}
+			}
+			return 0, Abort
+		})
+	})
+	await.Next(t, using, "use")
+	must(t, c.SetLinger(0))
+	must(t, c.Close())
+	wg.Wait()
+	r.awaitOpen(0)
 }

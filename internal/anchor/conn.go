@@ -12,6 +12,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/poller"
+	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/sockdiag"
 )
 
@@ -31,11 +32,16 @@ type Conn struct {
 	unseen bool
 	// bound is the socket that it came to, nil for one that was intercepted. The kernel's programs know nothing of such a connection.
 	bound *Bound
+	// tenant is the client's group.
+	tenant shares.Path
 	// requests counts those of both paths, as far as the daemon knows; served is when it served the last one, Unix time in ns.
 	requests atomic.Uint32
 	served   atomic.Int64
 	// unopened: the client has not begun in time, and is served without.
 	unopened atomic.Bool
+	// guarded: the daemon keeps the connection, since it has broken invariants too often. Set with
+	// set.mu held.
+	guarded atomic.Bool
 	// closing: the connection's time is up, and the answer to its next request closes it.
 	closing atomic.Bool
 
@@ -226,6 +232,7 @@ func (c *Conn) session(slow maps.SlowConn) Session {
 		Requests: c.requests.Load(),
 		Closing:  c.closing.Load,
 		Opened:   c.opened,
+		Tenant:   c.tenant,
 		Gone:     c.left,
 		Stays:    c.stays,
 	}
@@ -233,11 +240,18 @@ func (c *Conn) session(slow maps.SlowConn) Session {
 
 // leaseOf returns the lease that the client's bytes are part of, or wait for. Where no state could be kept, every i-sock is asked.
 func (c *Conn) leaseOf(slow maps.SlowConn, found bool) (maps.Lease, bool) {
+	if c.isLeaseless() {
+		return maps.Lease{}, false
+	}
 	if !found {
 		return c.set.cfg.Leases.LeaseOf(c.cookie)
 	}
 	return maps.Lease{Slot: slow.Slot, Number: slow.Lease}, slow.HasLease != 0
 }
+
+// isLeaseless tells that no lease is this connection's. One that has its socket's cookie is of an earlier connection: the client has
+// disconnected the socket (AF_UNSPEC) and connected it again, and what is left of that lease must not come here.
+func (c *Conn) isLeaseless() bool { return c.unseen }
 
 // awaitTurn reports whether the client's bytes are the lease's own. Otherwise they are pipelined, and it returns when the lease has
 // ended: their response must not overtake the one before.
@@ -343,7 +357,13 @@ func (c *Conn) settle(keep, settled bool) {
 
 // offer gives the connection back to the kernel, as far as the daemon is concerned.
 func (c *Conn) offer(settled bool) {
-	if err := c.set.cfg.Sockets.Offer(c.cookie, uint32(c.read), uint32(c.written), c.requests.Load(), settled); err != nil {
+	var err error
+	if c.guarded.Load() {
+		err = c.set.cfg.Sockets.Withhold(c.cookie, c.requests.Load(), settled)
+	} else {
+		err = c.set.cfg.Sockets.Offer(c.cookie, uint32(c.read), uint32(c.written), c.requests.Load(), settled)
+	}
+	if err != nil {
 		c.set.cfg.Logger.Warn("connection stays on the slow path", "err", err)
 	}
 }
@@ -357,7 +377,7 @@ func (c *Conn) open() *socket {
 		return nil
 	}
 	if c.conn == nil {
-		c.conn = newSocket(c.fd, c.vip, c.client)
+		c.conn = newSocket(c.fd, c.vip, c.client, c.tenant, c.listener)
 	}
 	return c.conn
 }
@@ -432,7 +452,7 @@ func (c *Conn) awaitSender() bool {
 
 // halfClosed lets the response to a client that has closed its sending side arrive, then closes. In a tunnel the endpoint is told.
 func (c *Conn) halfClosed() {
-	l, ok := c.set.cfg.Leases.LeaseOf(c.cookie)
+	l, ok := c.leaseOf(maps.SlowConn{}, false)
 	if ok && c.awaitTunnel(l) {
 		c.reading.Lock()
 		defer c.reading.Unlock()
@@ -447,7 +467,7 @@ func (c *Conn) halfClosed() {
 		return
 	}
 	// The lease may have broken at the moment of the first look.
-	if l, ok := c.set.cfg.Leases.LeaseOf(c.cookie); ok && !c.awaitTold(l) {
+	if l, ok := c.leaseOf(maps.SlowConn{}, false); ok && !c.awaitTold(l) {
 		return
 	}
 	c.close()

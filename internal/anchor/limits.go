@@ -168,7 +168,7 @@ func (s *Set) endUnused(conns []*Conn) {
 		}
 	}
 	for _, c := range conns {
-		_, busy := c.inUse(false)
+		_, busy := c.inUse(maps.HoldNot)
 		switch {
 		case busy, !c.arrived():
 		case c.clock.silent && s.limits(c.listener).Unopened:
@@ -190,8 +190,8 @@ func (c *Conn) arrived() bool {
 	return err == nil && !queued
 }
 
-// inUse looks at a connection, and reports whether a request is in progress. With hold the kernel begins none from now on.
-func (c *Conn) inUse(hold bool) (look maps.ClientLook, busy bool) {
+// inUse looks at a connection, and reports whether a request is in progress. Unless hold is HoldNot the kernel begins none from now on.
+func (c *Conn) inUse(hold maps.Hold) (look maps.ClientLook, busy bool) {
 	if c.bound == nil {
 		var err error
 		if look, err = c.set.cfg.Sockets.LookAt(c.cookie, hold); err != nil {
@@ -213,7 +213,7 @@ func (c *Conn) inUse(hold bool) (look maps.ClientLook, busy bool) {
 // look measures the connection by its listener's limits, and reports whether it is to be closed now unless it is in use.
 func (c *Conn) look(now time.Time) (over bool) {
 	l := c.set.limits(c.listener)
-	look, busy := c.inUse(false)
+	look, busy := c.inUse(maps.HoldNot)
 	c.noteUse(look, busy, now)
 	c.clock.due = now.Add(l.step())
 	// At the end it is only use that counts: what its listener has allowed is too long, and who is served now may be about to send once more.
@@ -296,7 +296,7 @@ func (c *Conn) lastUse(look maps.ClientLook, now time.Time) time.Time {
 // drain has the answer to the next request close the connection, and the connection close without one after a while.
 func (c *Conn) drain(now time.Time, l Limits) {
 	c.closing.Store(true)
-	look, _ := c.inUse(true)
+	look, _ := c.inUse(maps.HoldLimit)
 	c.clock.closeAt = now
 	if look.Requests > 0 || c.requests.Load() > 0 {
 		c.clock.closeAt = now.Add(l.Drain)

@@ -176,8 +176,12 @@ func (s *Set) Announced() {
 func (s *Set) AcceptNow() {
 	atomic.StoreUint32(&s.cfg.Shared.Control.Arrived, 0)
 	s.left.Store(0)
+	refused := s.refusals.Load()
 	for _, l := range s.listeners {
 		l.Ready()
+	}
+	if s.refusals.Load() == refused {
+		s.forgetUntold()
 	}
 }
 

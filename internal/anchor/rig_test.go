@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/test/await"
 )
 
@@ -38,6 +39,9 @@ const (
 
 // testVIP is the service address that clients have connected to.
 var testVIP = netip.MustParseAddrPort("127.9.8.7:80")
+
+// testTenant are the cgroups of clients.
+var testTenant = shares.Path{7, 77}
 
 // setup says what a rig differs in from the usual: the fast path is on, clients are answered by echo, and hold no lease.
 type setup struct {
@@ -60,6 +64,8 @@ type rig struct {
 	shared  *maps.Shared
 	anchors *maps.FakeTable[uint64, maps.AnchorPorts]
 	psocks  *ebpf.Map
+	// from is where clients connect from; the zero value: from anywhere.
+	from netip.AddrPort
 }
 
 // newRig opens a set, which the test may close itself.
@@ -159,6 +165,14 @@ func echo(_ context.Context, conn net.Conn, _ Session) Result {
 	return Result{Read: uint64(n), Written: uint64(written), Keep: err == nil}
 }
 
+// echoNoting is echo, and tells which endpoint the kernel had chosen.
+func echoNoting(endpoints chan<- uint32) func(context.Context, net.Conn, Session) Result {
+	return func(ctx context.Context, conn net.Conn, s Session) Result {
+		endpoints <- s.Endpoint
+		return echo(ctx, conn, s)
+	}
+}
+
 // ports are those that the set has announced.
 func (r *rig) ports() maps.AnchorPorts {
 	r.t.Helper()
@@ -188,7 +202,7 @@ func (r *rig) dialTo(to netip.AddrPort) *client {
 	r.t.Helper()
 	return r.connect(to, func(c *client, k maps.ConnKey) {
 		must(r.t, r.cfg.Sockets.Conns.Put(k, maps.ConnRecord{
-			Cookie: c.cookie, Vip: testVIP.Addr().As16(), VipPort: testVIP.Port(), Listener: testListener,
+			Cookie: c.cookie, Vip: testVIP.Addr().As16(), VipPort: testVIP.Port(), Listener: testListener, Tenant: testTenant,
 		}))
 	}, func(c *client, fd int) {
 		must(r.t, r.psocks.Put(c.cookie, uint64(fd)))
@@ -206,7 +220,11 @@ func (r *rig) connect(to netip.AddrPort, before func(*client, maps.ConnKey), aft
 	must(r.t, err)
 	f := os.NewFile(uintptr(fd), "client")
 	defer f.Close()
-	must(r.t, unix.Bind(fd, sockaddr(netip.AddrPortFrom(to.Addr(), 0))))
+	from := netip.AddrPortFrom(to.Addr(), 0)
+	if r.from.IsValid() {
+		from = r.from
+	}
+	must(r.t, unix.Bind(fd, sockaddr(from)))
 	bound, err := unix.Getsockname(fd)
 	must(r.t, err)
 	c := &client{t: r.t, address: addrPort(bound)}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/poller"
+	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/sockdiag"
 )
 
 // Session is what is known of a connection whose bytes reached the slow path.
@@ -37,6 +39,8 @@ type Session struct {
 	Gone, Stays func() bool
 	// Opened is when the client connected, or a moment later.
 	Opened time.Time
+	// Tenant is the client's group: its cgroups, or that of its host.
+	Tenant shares.Path
 }
 
 // NoEndpoint is a Session without a choice of endpoint, FailingEndpoint one whose request has come to no endpoint by the rules of balancing.
@@ -87,6 +91,10 @@ type Client interface {
 	Peek(b []byte) (int, error)
 	// Discard takes that many bytes, which Peek has seen.
 	Discard(n int) error
+	// Tenant is the client's group.
+	Tenant() shares.Path
+	// Listener is the number of the listener that it has connected to.
+	Listener() uint32
 }
 
 // Handler serves connections.
@@ -142,11 +150,17 @@ type Set struct {
 	left     atomic.Int32
 	// bound counts the open connections that have come to bound sockets.
 	bound atomic.Int64
+	// guarded counts the open connections that are kept.
+	guarded atomic.Int64
 	// ending is how long a connection must be without a request to be closed, in ns, because all are to end; 0: they are not.
 	ending atomic.Int64
 
-	mu    sync.Mutex
-	conns map[uint64]*Conn
+	// refusals counts looks for connections that ended for want of descriptors.
+	refusals atomic.Uint64
+
+	mu     sync.Mutex
+	conns  map[uint64]*Conn
+	untold map[uint64]struct{}
 	// limited are those whose listener has limits. They are looked at as often as pace says, 0 while there are none; paced tells of a
 	// quicker one. anew: all are due, whenever they were to be looked at.
 	limited  map[*Conn]struct{}
@@ -168,7 +182,7 @@ func New(cfg Config) (*Set, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Set{cfg: cfg, poller: po, ctx: ctx, cancel: cancel, conns: map[uint64]*Conn{}, limited: map[*Conn]struct{}{}, paced: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
+	s := &Set{cfg: cfg, poller: po, ctx: ctx, cancel: cancel, conns: map[uint64]*Conn{}, untold: map[uint64]struct{}{}, limited: map[*Conn]struct{}{}, paced: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
 	s.limitStep.Store(int64(acceptPace))
 	ports, err := s.listen()
 	if err == nil && cfg.FastPath {
@@ -188,9 +202,12 @@ func New(cfg Config) (*Set, error) {
 // accepted takes charge of a connection. One that the kernel knows nothing of has been closed by its client, with every
 // request answered in the kernel; or it was not intercepted: somebody found the anchor's port. It reports whether the client has it still.
 func (s *Set) accepted(fd int, peer netip.AddrPort, port uint16) (open bool) {
-	r, ok := s.cfg.Sockets.TakeConn(maps.ConnKey{
-		Addr: peer.Addr().As16(), Port: peer.Port(), AnchorPort: port, Netns: s.cfg.Netns,
-	})
+	key := maps.ConnKey{Addr: peer.Addr().As16(), Port: peer.Port(), AnchorPort: port, Netns: s.cfg.Netns}
+	if poller.IsOver(fd) && s.isSucceeded(peer, key) {
+		poller.CloseNow(fd)
+		return false
+	}
+	r, ok := s.cfg.Sockets.TakeConn(key)
 	if !ok {
 		poller.CloseNow(fd)
 		return false
@@ -206,9 +223,28 @@ func (s *Set) accepted(fd int, peer netip.AddrPort, port uint16) (open bool) {
 		opened:   time.Now(),
 		plain:    r.Flags&uint16(maps.ConnPlain) != 0,
 		unseen:   r.Flags&uint16(maps.ConnUnseen) != 0,
+		tenant:   shares.Path(r.Tenant),
 	}
 	s.begin(c)
 	return true
+}
+
+// isSucceeded reports a connection that its client has reset before it was accepted, and whose port
+// another client has by now: what the kernel knows by that port is of the other one's.
+func (s *Set) isSucceeded(peer netip.AddrPort, key maps.ConnKey) bool {
+	r, ok, err := s.cfg.Sockets.Conns.Lookup(key)
+	if err != nil || !ok {
+		return false
+	}
+	if s.cfg.FastPath && r.Flags == 0 {
+		return s.cfg.Sockets.ClientOpen(r.Cookie)
+	}
+	anchor := netip.IPv6Loopback()
+	if peer.Addr().Unmap().Is4() {
+		anchor = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	holder, err := sockdiag.HolderOf(peer, netip.AddrPortFrom(anchor, key.AnchorPort))
+	return err == nil && holder == sockdiag.Process
 }
 
 // begin has a new connection served when it has bytes.
@@ -217,7 +253,12 @@ func (s *Set) begin(c *Conn) {
 	s.conns[c.cookie] = c
 	s.limitLocked(c)
 	s.accepts++
+	untold := s.takeUntoldLocked(c)
 	s.mu.Unlock()
+	if untold {
+		s.Go(c.endNow)
+		return
+	}
 	if c.plain {
 		// The endpoint may speak first.
 		s.Go(c.serve)
@@ -231,6 +272,7 @@ func (s *Set) begin(c *Conn) {
 
 // acceptFailed reports, at most once a second, that connections wait: typically for descriptors.
 func (s *Set) acceptFailed(err error) {
+	s.refusals.Add(1)
 	s.mu.Lock()
 	quiet := time.Since(s.complain) < time.Second
 	if !quiet {
@@ -264,13 +306,23 @@ func (s *Set) spawnClose(c *Conn) {
 		c.use.Unlock()
 		return
 	}
+	// Whoever uses it may wait for the endpoint of a tunnel, and that for the client's end.
+	if c.bound == nil {
+		c.endLease()
+	}
 	s.Go(c.close)
 }
 
 func (s *Set) remove(c *Conn) {
 	s.poller.Forget(c.fd)
 	s.mu.Lock()
-	delete(s.conns, c.cookie)
+	// The client's socket may have been disconnected, and have another connection by now.
+	if s.conns[c.cookie] == c {
+		if c.guarded.Load() {
+			s.guarded.Add(-1)
+		}
+		delete(s.conns, c.cookie)
+	}
 	delete(s.limited, c)
 	s.mu.Unlock()
 }
@@ -290,13 +342,25 @@ const (
 )
 
 // Use lets f answer in place of a lease's endpoint: f alone writes to the client's connection, and returns the bytes it wrote and what is
-// to become of the connection. Requests that the client sent behind wait until then. It reports false when the client has gone.
+// to become of the connection. Requests that the client sent behind wait until then. It reports false when the client has gone, or
+// cannot be accepted: then its connection is reset as soon as it is.
 func (s *Set) Use(cookie uint64, l maps.Lease, reason maps.Verdict, f func(conn net.Conn) (written uint64, o Outcome)) bool {
+	refused := s.refusals.Load()
 	c := s.find(cookie)
+	if c == nil && s.refusals.Load() != refused {
+		// It may wait to be accepted.
+		c = s.leaveUntold(cookie, l, reason)
+		if c == nil {
+			return false
+		}
+	}
 	if c == nil {
 		if err := s.cfg.Sockets.SlowConns.Delete(cookie); err != nil {
 			s.cfg.Logger.Warn("forget connection", "err", err)
 		}
+		return false
+	}
+	if c.isLeaseless() {
 		return false
 	}
 	c.use.Lock()
@@ -306,7 +370,7 @@ func (s *Set) Use(cookie uint64, l maps.Lease, reason maps.Verdict, f func(conn 
 		return false
 	}
 	// Before the first byte: from now on, redirected bytes could overtake what is written here.
-	if err := s.cfg.Sockets.MarkSlow(cookie, reason); err != nil {
+	if err := s.cfg.Sockets.MarkSlow(cookie, reason, l); err != nil {
 		s.cfg.Logger.Warn("use connection", "err", err)
 		c.abort()
 		return false
@@ -338,7 +402,7 @@ func (s *Set) Use(cookie uint64, l maps.Lease, reason maps.Verdict, f func(conn 
 // gone or has sent more already: then its bytes wait for this answer.
 func (s *Set) Resend(cookie uint64, l maps.Lease, serve func(ctx context.Context, conn net.Conn, s Session) Result) bool {
 	c := s.find(cookie)
-	if c == nil || !c.takeReading() {
+	if c == nil || c.isLeaseless() || !c.takeReading() {
 		return false
 	}
 	defer c.reading.Unlock()
@@ -401,6 +465,8 @@ type Info struct {
 	Opened time.Time
 	// Bound: it came to a bound socket, and was not intercepted.
 	Bound bool
+	// Guarded: it is kept off the fast path (Set.Guard).
+	Guarded bool
 }
 
 // List returns the open connections, in no order.
@@ -410,7 +476,7 @@ func (s *Set) List() []Info {
 	defer s.mu.Unlock()
 	list := make([]Info, 0, len(s.conns))
 	for _, c := range s.conns {
-		list = append(list, Info{Cookie: c.cookie, VIP: c.vip, Client: c.client, Listener: c.listener, Opened: c.opened, Bound: c.bound != nil})
+		list = append(list, Info{Cookie: c.cookie, VIP: c.vip, Client: c.client, Listener: c.listener, Opened: c.opened, Bound: c.bound != nil, Guarded: c.guarded.Load()})
 	}
 	return list
 }

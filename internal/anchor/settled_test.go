@@ -112,7 +112,7 @@ func (c *simulated) send(s *senders, loses bool) {
 		c.lost = false
 	}
 	if c.unread || c.lost {
-		must(c.t, c.r.cfg.Sockets.MarkSlow(c.cookie, maps.HandoverUnread))
+		must(c.t, c.r.cfg.Sockets.MarkSlow(c.cookie, maps.HandoverUnread, maps.Lease{}))
 		c.pass()
 		return
 	}

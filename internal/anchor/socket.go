@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/shares"
 )
 
 // socket is the net.Conn of an anchor, on the anchor's own descriptor: ten thousand connections that have needed the slow
@@ -25,15 +27,17 @@ type socket struct {
 	raw           syscall.RawConn
 	fd            int
 	local, remote netip.AddrPort
+	tenant        shares.Path
+	listener      uint32
 	closed        atomic.Bool
 }
 
 // newSocket takes over a descriptor that does not block.
-func newSocket(fd int, local, remote netip.AddrPort) *socket {
+func newSocket(fd int, local, remote netip.AddrPort, tenant shares.Path, listener uint32) *socket {
 	file := os.NewFile(uintptr(fd), "anchor")
 	// Only a nil file has none.
 	raw, _ := file.SyscallConn()
-	return &socket{file: file, raw: raw, fd: fd, local: local, remote: remote}
+	return &socket{file: file, raw: raw, fd: fd, local: local, remote: remote, tenant: tenant, listener: listener}
 }
 
 func (s *socket) Read(b []byte) (int, error) {
@@ -54,6 +58,12 @@ func (s *socket) Write(b []byte) (int, error) {
 func (s *socket) Peek(b []byte) (n int, err error) {
 	return s.receive(b, unix.MSG_PEEK)
 }
+
+// Tenant implements Client.
+func (s *socket) Tenant() shares.Path { return s.tenant }
+
+// Listener implements Client.
+func (s *socket) Listener() uint32 { return s.listener }
 
 // Discard implements Client.
 func (s *socket) Discard(n int) error {

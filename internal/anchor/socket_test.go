@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/shares"
+
 	"github.com/xlb-project/xlb/test/await"
 )
 
@@ -31,7 +33,7 @@ func newSocketPair(t *testing.T) (*socket, net.Conn) {
 	defer file.Close()
 	fd, sa, err := unix.Accept4(int(file.Fd()), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 	must(t, err)
-	s := newSocket(fd, testVIP, addrPort(sa))
+	s := newSocket(fd, testVIP, addrPort(sa), shares.Path{1}, testListener)
 	t.Cleanup(func() { _ = s.release() })
 	return s, peer
 }

@@ -3,6 +3,7 @@
 package anchor
 
 import (
+	"fmt"
 	"net/netip"
 	"sync/atomic"
 	"testing"
@@ -97,4 +98,36 @@ func TestArrivedSweeps(t *testing.T) {
 	r.arrive(1)
 	r.s.Arrived()
 	c.mustEnd(unix.ECONNRESET)
+}
+
+// A client resets its connection, and another one gets its port, before the daemon has accepted either.
+func TestConnectionWhosePortWasAnothersIsServed(t *testing.T) {
+	for _, slowPathOnly := range []bool{false, true} {
+		t.Run(fmt.Sprintf("slow path only %v", slowPathOnly), func(t *testing.T) {
+			r := newRig(t, setup{slowPathOnly: slowPathOnly})
+			// Nobody accepts before the second is there.
+			for _, l := range r.s.listeners {
+				l.mu.Lock()
+			}
+			first := r.dialClosed()
+			first.send("half a request")
+			must(t, first.SetLinger(0))
+			must(t, first.Close())
+			second := r.dialFrom(first.address)
+			for _, l := range r.s.listeners {
+				l.mu.Unlock()
+			}
+			r.s.AcceptNow()
+			r.awaitOpen(1)
+			second.exchange("of the second")
+		})
+	}
+}
+
+// dialFrom is dial from that address.
+func (r *rig) dialFrom(from netip.AddrPort) *client {
+	r.t.Helper()
+	r.from = from
+	defer func() { r.from = netip.AddrPort{} }()
+	return r.dial()
 }

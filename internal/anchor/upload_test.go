@@ -20,7 +20,7 @@ import (
 func (r *rig) openLease(c *client, slot uint32, lease uint64) maps.Lease {
 	r.t.Helper()
 	r.setLease(slot, lease)
-	atomic.StoreUint32(&r.shared.Slots[slot].Pending, uint32(maps.PendingRequest|maps.PendingResponse))
+	r.shared.Begin(maps.Lease{Slot: slot, Number: lease}, maps.PendingRequest|maps.PendingResponse)
 	must(r.t, r.cfg.Sockets.SlowConns.Put(c.cookie, maps.SlowConn{
 		Reason: uint32(maps.HandoverBodySpilled), Slot: slot, Lease: lease, HasLease: 1,
 	}))
@@ -31,7 +31,7 @@ func (r *rig) openLease(c *client, slot uint32, lease uint64) maps.Lease {
 func (r *rig) setLeased(slot uint32, pending maps.Pending, request uint32) {
 	s := &r.shared.Slots[slot]
 	atomic.StoreUint32(&s.Request, request)
-	atomic.StoreUint32(&s.Pending, uint32(pending))
+	r.shared.Begin(r.shared.Current(slot), pending)
 	atomic.StoreUint32(&s.Holder, uint32(atomic.LoadUint64(&s.Lease)))
 	atomic.StoreUint32(&s.State, uint32(maps.SlotLeased))
 }
@@ -116,7 +116,7 @@ func TestLeaseThatBreaksAroundTheClientsEndIsNoCleanEnd(t *testing.T) {
 			r.openLease(c, lease.Slot, lease.Number)
 			if tt.tunnel {
 				r.setLeased(2, maps.PendingResponse, uint32(maps.RequestUpgrade))
-				r.shared.Switch(2)
+				r.shared.Switch(r.shared.Current(2))
 			} else {
 				r.setLeased(2, maps.PendingResponse, 0)
 			}
@@ -156,6 +156,6 @@ func TestEndOfAClientBelongsToTheTunnelThatItsRequestBecomes(t *testing.T) {
 		t.Error("the client's end was passed on before there was a tunnel")
 	case <-time.After(tooEarly):
 	}
-	r.shared.Switch(2)
+	r.shared.Switch(r.shared.Current(2))
 	await.Next(t, uploads, "the tunnel's end")
 }

@@ -298,7 +298,9 @@ func TestResendServesTheRequestAgain(t *testing.T) {
 	if !r.s.find(c.cookie).hasTold(lease) {
 		t.Error("the client counts as not told")
 	}
-	r.mustBeSlow(c, maps.SlowConn{Reason: uint32(maps.VerdictRequestOnSlowPath), Offer: uint64(len("answer")) << 32, Offered: 1})
+	r.mustBeSlow(c, maps.SlowConn{
+		Reason: uint32(maps.VerdictRequestOnSlowPath), Slot: 1, HasLease: 1, Lease: 5, Offer: uint64(len("answer")) << 32, Offered: 1,
+	})
 }
 
 // The bytes of a client that has sent on wait for the answer that is due: somebody reads already.

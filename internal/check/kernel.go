@@ -21,7 +21,7 @@ const kernelRemedy = "boot a kernel of " + recommendedKernel + " or newer"
 // kernelProbes try everything that the kernel programs are built on.
 func kernelProbes() []probe {
 	return []probe{
-		{"btf", needFastPath, typeInformation},
+		{"btf", needRun, typeInformation},
 		{"interception", needRun, attempts(hooks, loadHook)},
 		{"interception helpers", needRun, attempts(interceptionHelpers, haveHelper)},
 		{"interception maps", needRun, attempts(interceptionMaps, haveMap)},
@@ -31,6 +31,7 @@ func kernelProbes() []probe {
 		{"fast path maps", needFastPath, attempts(fastMaps, haveMap)},
 		{"tries of prefixes", needFastPath, prefixTries},
 		{"client exit hook", needFastPath, attempts([]hook{sockRelease}, loadHook)},
+		{"outcome of sends", needFastPath, attempts(tracepoints, tracepoint.attach)},
 		{"target inspection", needFastPath, attempts(kfuncPrograms, func(p kfuncProgram) error { return p.load() })},
 	}
 }

@@ -27,6 +27,10 @@ const (
 	ExtQuoted
 	// ExtUnquoted: what ends an extension, behind the closing quote.
 	ExtUnquoted
+	// ExtSpace: whitespace behind a value: another extension comes.
+	ExtSpace
+	// ExtNameSpace: whitespace behind a name: '=' or another extension comes.
+	ExtNameSpace
 	// SizeLF: the LF of a size line.
 	SizeLF
 	// Data: Remaining bytes of a chunk.
@@ -112,6 +116,37 @@ func (b *Body) Follow(p []byte) (int, error) {
 	return at, nil
 }
 
+// Cut is Follow that leaves trailers out: the bytes of p that are to pass are moved to its beginning, and kept is how many they are.
+func (b *Body) Cut(p []byte) (kept, own int, err error) {
+	for own < len(p) && !b.Done() {
+		if b.state.Phase == Data {
+			n := b.skip(len(p) - own)
+			if kept != own {
+				copy(p[kept:], p[own:own+n])
+			}
+			kept += n
+			own += n
+			continue
+		}
+		c := p[own]
+		within := b.state.Phase
+		if err := b.step(c); err != nil {
+			return kept, own, err
+		}
+		own++
+		if !ofTrailer(within) && !ofTrailer(b.state.Phase) {
+			p[kept] = c
+			kept++
+		}
+	}
+	return kept, own, nil
+}
+
+// ofTrailer reports a phase in the midst of a trailer: what leads to it, and from it, is one of the trailer's bytes.
+func ofTrailer(phase Phase) bool {
+	return phase == TrailerName || phase == TrailerValue || phase == TrailerLF
+}
+
 // Next follows the first run in p, which is all data or all something else, and
 // returns its length. It takes at least one byte unless p is empty, the body has
 // ended, or the first byte is an error.
@@ -181,10 +216,11 @@ func (b *Body) size(c byte) error {
 		b.state.Remaining = b.state.Remaining<<4 | d
 		return nil
 	}
-	if b.state.Digits == 0 {
+	// Whitespace may stand here by the letter, but net/http, for one, takes none: endpoints may not agree.
+	if b.state.Digits == 0 || isSpace(c) {
 		return ErrMalformed
 	}
-	return b.endOfExtension(c)
+	return b.endOfExtension(c, ExtSpace)
 }
 
 func digit(c byte) (uint64, bool) {
@@ -199,14 +235,21 @@ func digit(c byte) (uint64, bool) {
 	return 0, false
 }
 
-// endOfExtension takes what may stand behind a size or an extension.
-func (b *Body) endOfExtension(c byte) error {
-	if c == ';' {
+// endOfExtension takes what may stand behind an extension: the end of the line, another extension, or whitespace before that.
+func (b *Body) endOfExtension(c byte, behindSpace Phase) error {
+	switch {
+	case c == ';':
 		b.state.Phase = Ext
-		return nil
+	case isSpace(c):
+		b.state.Phase = behindSpace
+	default:
+		return b.expect(c, '\r', SizeLF)
 	}
-	return b.expect(c, '\r', SizeLF)
+	return nil
 }
+
+// isSpace reports whitespace that a recipient of extensions has to take (BWS, RFC 9112 section 7.1.1).
+func isSpace(c byte) bool { return c == ' ' || c == '\t' }
 
 // lineEnd ends a size line. Behind a size of 0 come the trailers.
 func (b *Body) lineEnd(c byte) error {
@@ -221,25 +264,52 @@ func (b *Body) lineEnd(c byte) error {
 func (b *Body) extension(c byte) error {
 	switch b.state.Phase {
 	case Ext:
-		return b.token(c, ExtName)
-	case ExtName:
-		if c == '=' {
-			b.state.Phase = ExtEquals
+		if isSpace(c) {
 			return nil
 		}
+		return b.token(c, ExtName)
+	case ExtName, ExtNameSpace:
+		return b.extensionName(c)
 	case ExtEquals:
-		if c == '"' {
+		switch {
+		case isSpace(c):
+			return nil
+		case c == '"':
 			b.state.Phase = ExtQuoted
 			return nil
 		}
 		return b.token(c, ExtValue)
 	case ExtQuoted:
 		return b.quoted(c)
+	case ExtSpace:
+		return b.behindSpace(c)
 	}
 	if b.state.Phase != ExtUnquoted && isToken(c) {
 		return nil
 	}
-	return b.endOfExtension(c)
+	return b.endOfExtension(c, ExtSpace)
+}
+
+// extensionName takes the rest of a name, and what may stand behind it.
+func (b *Body) extensionName(c byte) error {
+	switch {
+	case c == '=':
+		b.state.Phase = ExtEquals
+		return nil
+	case b.state.Phase == ExtNameSpace:
+		return b.behindSpace(c)
+	case isToken(c):
+		return nil
+	}
+	return b.endOfExtension(c, ExtNameSpace)
+}
+
+// behindSpace takes more whitespace, or the extension that it is for: none may stand at the end of the line.
+func (b *Body) behindSpace(c byte) error {
+	if isSpace(c) {
+		return nil
+	}
+	return b.expect(c, ';', Ext)
 }
 
 func (b *Body) token(c byte, next Phase) error {

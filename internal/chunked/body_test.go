@@ -53,6 +53,7 @@ func TestBodyIsReadStrictlyHoweverItIsCut(t *testing.T) {
 		{"longest size", "000000000000001\r\na\r\n0\r\n\r\n", "a", nil, 25},
 		{"data that looks like framing", "6\r\n\r\n0\r\n\r\r\n0\r\n\r\n", "\r\n0\r\n\r", nil, 16},
 		{"extensions", "1;a;b=c;d=\"e f;=\t\x80\";g=\"\"\r\nx\r\n0;z\r\n\r\n", "x", nil, 36},
+		{"extensions with whitespace", "5; some; parameters=stuff\r\nhello\r\n0;\ta = b ;c\t=\"d\" ; e\r\n\r\n", "hello", nil, 58},
 		{"trailers", "0\r\nA: b\r\nC-9_:d \t\r\na:\r\n\r\nmore", "", []string{"A", "b", "C-9_", "d", "a", ""}, 25},
 		{"a forbidden name's beginning", "0\r\nContent-Length-Not: 1\r\n\r\n", "", []string{"Content-Length-Not", "1"}, 28},
 
@@ -70,6 +71,14 @@ func TestBodyIsReadStrictlyHoweverItIsCut(t *testing.T) {
 		{"bare LF behind data", "1\r\na\n0\r\n\r\n", "", nil, -1},
 		{"extension without a name", "1;\r\na\r\n", "", nil, -1},
 		{"extension of whitespace", "1; \t\r\na\r\n", "", nil, -1},
+		{"whitespace at the end of the line", "1;a=b \r\na\r\n", "", nil, -1},
+		{"whitespace behind a name at the end of the line", "1;a \r\na\r\n", "", nil, -1},
+		{"whitespace in a name", "1;a b\r\na\r\n", "", nil, -1},
+		{"whitespace in a value", "1;a=b c\r\na\r\n", "", nil, -1},
+		{"extension without a value behind whitespace", "1;a= \r\na\r\n", "", nil, -1},
+		{"whitespace between a size and an extension", "1 ;a\r\na\r\n", "", nil, -1},
+		{"'=' behind a size", "1 =a\r\na\r\n", "", nil, -1},
+		{"LF behind whitespace", "1 \n;a\r\na\r\n", "", nil, -1},
 		{"extension without a value", "1;a=\r\na\r\n", "", nil, -1},
 		{"extension with two values", "1;a=b=c\r\na\r\n", "", nil, -1},
 		{"extension with an open quote", "1;a=\"b\r\na\r\n", "", nil, -1},
@@ -101,6 +110,33 @@ func TestBodyIsReadStrictlyHoweverItIsCut(t *testing.T) {
 				want := reading{tc.data, tc.trailers, tc.own}
 				if diff := cmp.Diff(want, got); !ok || diff != "" {
 					t.Fatalf("in steps of %d: done %t (-want +got):\n%s", step, ok, diff)
+				}
+			}
+		})
+	}
+}
+
+func TestCutLeavesTrailersOutHoweverTheBodyIsCut(t *testing.T) {
+	for _, tc := range []struct{ name, bytes, want string }{
+		{"none", "1;x=y\r\na\r\n0\r\n\r\nmore", "1;x=y\r\na\r\n0\r\n\r\n"},
+		{"some", "1\r\na\r\n2\r\nbc\r\n0;z\r\nA: b\r\nAuthorization:c\r\nd:\r\n\r\nmore", "1\r\na\r\n2\r\nbc\r\n0;z\r\n\r\n"},
+		{"data that looks like them", "b\r\n0\r\nA: b\r\n\r\n\r\n0\r\nA: b\r\n\r\n", "b\r\n0\r\nA: b\r\n\r\n\r\n0\r\n\r\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for step := 1; step <= len(tc.bytes); step++ {
+				var body Body
+				got, at := "", 0
+				for !body.Done() {
+					piece := []byte(tc.bytes[at:min(at+step, len(tc.bytes))])
+					kept, own, err := body.Cut(piece)
+					if err != nil {
+						t.Fatal(err)
+					}
+					got += string(piece[:kept])
+					at += own
+				}
+				if end := len(strings.TrimSuffix(tc.bytes, "more")); got != tc.want || at != end {
+					t.Fatalf("in steps of %d: %d bytes, of which %q passes; want %d, %q", step, at, got, end, tc.want)
 				}
 			}
 		})

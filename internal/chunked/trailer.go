@@ -2,7 +2,7 @@
 
 package chunked
 
-import "strings"
+import "github.com/xlb-project/xlb/internal/ascii"
 
 // forbidden trailers are about framing or routing: enum field_id in bpf/lib/abi.h
 // (RFC 9110, section 6.5.1).
@@ -16,4 +16,4 @@ const maxForbidden = len("transfer-encoding")
 
 // trailerAllowed reports whether a field may stand behind a chunked body,
 // whatever the case of its name.
-func trailerAllowed(name string) bool { return !forbidden[strings.ToLower(name)] }
+func trailerAllowed(name string) bool { return !forbidden[ascii.Lower(name)] }

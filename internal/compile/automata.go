@@ -6,11 +6,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 
 	"github.com/xlb-project/xlb/internal/dfa"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/match"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -85,7 +85,7 @@ func Pages(n int) int { return (n + int(maps.ListsPerPage) - 1) / int(maps.Lists
 func (l *candidateList) divide(matches []*loosePath) []*dfa.Set {
 	patterns := make([]string, len(matches))
 	for i, m := range matches {
-		patterns[i] = expressionOf(m.match)
+		patterns[i] = match.Expression(m.match)
 	}
 	sets, refused := l.space.compiler.Partition(patterns)
 	for _, r := range refused {
@@ -134,22 +134,6 @@ func reasonFor(m model.PathMatch, err error) string {
 		err = refused.Err
 	}
 	return fmt.Sprintf("%s that %v", reasonOf(m), err)
-}
-
-// expressionOf writes a path match as an expression.
-func expressionOf(m model.PathMatch) string {
-	if m.Kind == model.PathRegex {
-		return m.Value
-	}
-	literal := `(?i)` + regexp.QuoteMeta(m.Value)
-	switch m.Kind {
-	case model.PathPrefix:
-		return literal + `(?s:.*)`
-	case model.PathSeparatedPrefix:
-		return literal + `(?s:/.*)?`
-	default:
-		return literal
-	}
 }
 
 // automaton compiles a set: what it accepts becomes lists of routes.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -37,7 +38,7 @@ func (t *Table) Route(r *model.Request) (*Route, maps.Verdict) {
 	if t.Flags&pathMarks(r.Path) != 0 {
 		return nil, maps.HandoverNormalize
 	}
-	host := strings.ToLower(r.Authority)
+	host := ascii.Lower(r.Authority)
 	if t.Flags&maps.TableIgnoresPorts != 0 {
 		host = model.WithoutPort(host)
 	}

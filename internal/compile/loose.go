@@ -7,6 +7,7 @@ import (
 	"regexp/syntax"
 	"strings"
 
+	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/re2"
 )
@@ -48,7 +49,7 @@ func (p *loosePath) reach(value string, whole bool) reach {
 	}
 	want := p.match.Value
 	if p.match.IgnoreCase {
-		value, want = model.LowerASCII(value), model.LowerASCII(want)
+		value, want = ascii.Lower(value), ascii.Lower(want)
 	}
 	if p.match.Kind == model.PathSeparatedPrefix {
 		want += "/"

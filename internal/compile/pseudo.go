@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -75,7 +76,7 @@ func spellings(text string) []string {
 	all := []string{""}
 	for i := range len(text) {
 		var longer []string
-		lower, upper := model.LowerASCII(text[i:i+1]), strings.ToUpper(text[i:i+1])
+		lower, upper := ascii.Lower(text[i:i+1]), ascii.Upper(text[i:i+1])
 		for _, beginning := range all {
 			longer = append(longer, beginning+lower)
 			if upper != lower && hasLetters(lower) {

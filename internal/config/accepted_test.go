@@ -164,6 +164,14 @@ var acceptances = []struct {
 		func(c *model.Config) {
 			c.Clusters[0].Connections = model.UpstreamLimits{Idle: time.Minute, Age: time.Hour, Requests: 100}
 		}},
+	{change{"trailers of clients", "$hcm", "{http_protocol_options: {enable_trailers: true}}"},
+		func(c *model.Config) { c.Listeners[0].Routes.Trailers = true }},
+	{change{"trailers of endpoints", "$cluster", "{typed_extension_protocol_options: {envoy.extensions.upstreams.http.v3.HttpProtocolOptions: " +
+		"{'@type': type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions, explicit_http_config: {http_protocol_options: {enable_trailers: true}}}}}"},
+		func(c *model.Config) { c.Clusters[0].Trailers = true }},
+	{change{"trailers of endpoints, as of clients", "$cluster", "{typed_extension_protocol_options: {envoy.extensions.upstreams.http.v3.HttpProtocolOptions: " +
+		"{'@type': type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions, use_downstream_protocol_config: {http_protocol_options: {enable_trailers: true}}}}}"},
+		func(c *model.Config) { c.Clusters[0].Trailers = true }},
 	{change{"the same in older words", "$cluster", "{common_http_protocol_options: {idle_timeout: 60s}, max_requests_per_connection: 100}"},
 		func(c *model.Config) {
 			c.Clusters[0].Connections = model.UpstreamLimits{Idle: time.Minute, Requests: 100}
@@ -410,6 +418,10 @@ var acceptances = []struct {
 	{change{"redirect", "$route", "{route: null, redirect: {https_redirect: true, host_redirect: h, port_redirect: 8443, path_redirect: /p, strip_query: true}}"},
 		func(c *model.Config) {
 			*firstRoute(c) = local(model.Route{Redirect: &model.Redirect{Status: 301, Scheme: "https", Host: "h", Port: 8443, Path: "/p", StripQuery: true}})
+		}},
+	{change{"redirect to another scheme", "$route", "{route: null, redirect: {scheme_redirect: 'Web+app-1.0'}}"},
+		func(c *model.Config) {
+			*firstRoute(c) = local(model.Route{Redirect: &model.Redirect{Status: 301, Scheme: "Web+app-1.0"}})
 		}},
 	{change{"redirect that rewrites", "$route", "{route: null, redirect: {scheme_redirect: x, regex_rewrite: {pattern: {regex: 'a'}, substitution: 'b'}, response_code: SEE_OTHER}}"},
 		func(c *model.Config) {

@@ -9,6 +9,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -37,7 +38,7 @@ func (t *translator) headerLevel(in changesHeaders, path string) model.HeaderLev
 func (t *translator) changes(add []*corev3.HeaderValueOption, remove []string, isRequest bool, path string) model.HeaderChanges {
 	var out model.HeaderChanges
 	for i, name := range remove {
-		name = asciiLower(name)
+		name = ascii.Lower(name)
 		t.changeable(name, isRequest, at(path+"_to_remove", i))
 		out.Remove = append(out.Remove, name)
 	}
@@ -57,7 +58,7 @@ var headerActions = map[corev3.HeaderValueOption_HeaderAppendAction]model.Header
 //nolint:staticcheck // append is deprecated by Envoy's API, but part of it
 func (t *translator) setting(in *corev3.HeaderValueOption, isRequest bool, path string) model.HeaderSetting {
 	out := model.HeaderSetting{
-		Name: asciiLower(in.GetHeader().GetKey()), How: headerActions[in.GetAppendAction()], KeepEmpty: in.GetKeepEmptyValue(),
+		Name: ascii.Lower(in.GetHeader().GetKey()), How: headerActions[in.GetAppendAction()], KeepEmpty: in.GetKeepEmptyValue(),
 		Value: t.format(in.GetHeader().GetValue(), path+".header.value"),
 	}
 	t.changeable(out.Name, isRequest, path+".header.key")

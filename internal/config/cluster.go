@@ -168,6 +168,9 @@ func (t *translator) endpoints(c *model.Cluster, a *endpointv3.ClusterLoadAssign
 			c.Targets = append(c.Targets, target)
 		}
 	}
+	if n := len(c.Targets); n > model.MaxEndpoints {
+		t.p.add(path+".endpoints", "%d endpoints; XLB has room for %d of all clusters together: configure fewer", n, model.MaxEndpoints)
+	}
 	t.localityWeights(a, path)
 	if weights > math.MaxUint32 {
 		t.p.add(path, "the endpoints' load_balancing_weight sum to more than %d; scale them down", uint32(math.MaxUint32))

@@ -109,11 +109,11 @@ func (s *tlsSettings) own(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 	}
 	chain, err := contentOf(certificate)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("certificate_chain: %w", err)
 	}
 	private, err := contentOf(privateKey)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("private_key: %w", err)
 	}
 	pair, err := tls.X509KeyPair(chain, private)
 	return &pair, err

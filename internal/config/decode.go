@@ -104,6 +104,7 @@ func addYAMLError(p *problems, err error) {
 		messages = typeErr.Errors
 	}
 	for _, m := range messages {
+		m = withoutValues(m)
 		if parts := yamlLine.FindStringSubmatch(m); parts != nil {
 			p.add(parts[1], "not valid YAML: %s", parts[2])
 			continue
@@ -120,5 +121,22 @@ var (
 // reason cuts protojson's prefix off, which differs from build to build, and
 // the position, which belongs to the intermediate JSON text.
 func reason(err error) string {
-	return protoPosition.ReplaceAllString(protoPrefix.ReplaceAllString(err.Error(), ""), "")
+	return withoutValues(protoPosition.ReplaceAllString(protoPrefix.ReplaceAllString(err.Error(), ""), ""))
 }
+
+var quoted = regexp.MustCompile("(?s)`[^`]*`|'[^']*'|\"(?:\\\\.|[^\"\\\\])*\"")
+
+// withoutValues is what a decoder says without what it quotes, other than names: that may be a private key.
+func withoutValues(message string) string {
+	return quoted.ReplaceAllStringFunc(message, func(q string) string {
+		if isName(q[1 : len(q)-1]) {
+			return q
+		}
+		return q[:1] + "..." + q[:1]
+	})
+}
+
+// fieldName is what a field may be called, however it is misspelt. A line of a key in PEM is longer.
+var fieldName = regexp.MustCompile(`^[-A-Za-z0-9_.@$ ]{1,48}$`)
+
+func isName(text string) bool { return fieldName.MatchString(text) }

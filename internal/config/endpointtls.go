@@ -309,6 +309,7 @@ var nameKinds = map[tlsv3.SubjectAltNameMatcher_SanType]model.NameKind{
 func (t *translator) secretSource(in *tlsv3.SdsSecretConfig, path string) *model.SecretSource {
 	out := &model.SecretSource{Name: in.GetName(), Patience: defaultFetchTimeout}
 	from := in.GetSdsConfig()
+	t.checkNames(from.GetPathConfigSource().GetPath(), in.GetName(), path)
 	path += ".sds_config"
 	if limit := from.GetInitialFetchTimeout(); limit != nil {
 		out.Patience = t.duration(limit, 0, path+".initial_fetch_timeout")

@@ -3,9 +3,11 @@
 package config
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -14,6 +16,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/dynamicpb"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xlb-project/xlb/internal/ascii"
 )
 
 // explainer finds what protojson cannot decode in a JSON tree. It reports each
@@ -23,13 +27,17 @@ type explainer struct {
 	// control is the cluster of the control plane, for which another table applies.
 	control string
 	table   fieldTable
-	// service: it is in a cluster that is not balanced.
-	service bool
+	// service: it is in a cluster that is not balanced. secret: where it is there may be private keys, and nothing is quoted.
+	service, secret bool
 }
 
 // message checks the members of one object against its message type. Inside a
 // cosmetic field (free) the table of supported fields does not apply.
 func (e *explainer) message(desc protoreflect.MessageDescriptor, object map[string]any, path string, free bool) {
+	if before := e.secret; !before && desc.ParentFile().Package() == secretPackage {
+		e.secret = true
+		defer func() { e.secret = before }()
+	}
 	seen := map[protoreflect.Descriptor]string{}
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		value := object[key]
@@ -37,6 +45,10 @@ func (e *explainer) message(desc protoreflect.MessageDescriptor, object map[stri
 			continue
 		}
 		fd := fieldByKey(desc, key)
+		if fd == nil && !isName(key) {
+			e.drop(object, key, path, "has a member whose name is that of no field of %s; check what is indented below it", desc.FullName())
+			continue
+		}
 		if fd == nil {
 			e.drop(object, key, join(path, key), "unknown field: %s has no such field; check its spelling and its place",
 				desc.FullName())
@@ -130,11 +142,18 @@ func hasPipe(cluster map[string]any) bool {
 	return node != nil
 }
 
+// typeName is what may stand behind @type.
+var typeName = regexp.MustCompile(`^[a-z0-9./:-]*[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)+$`)
+
 // any checks the content of a google.protobuf.Any.
 func (e *explainer) any(object map[string]any, path string, free bool) bool {
 	url, ok := object["@type"].(string)
 	if !ok {
 		e.p.addLeftOut(path, `"@type" is missing: it names the type of this configuration`)
+		return false
+	}
+	if !typeName.MatchString(url) {
+		e.p.addLeftOut(path, `"@type" is not the name of a type`)
 		return false
 	}
 	t, err := protoregistry.GlobalTypes.FindMessageByURL(url)
@@ -154,6 +173,10 @@ func (e *explainer) leaf(fd protoreflect.FieldDescriptor, key string, value any,
 	if err == nil {
 		err = protojson.Unmarshal(text, dynamicpb.NewMessage(fd.ContainingMessage()))
 	}
+	if err != nil && e.secret {
+		e.p.addLeftOut(path, "invalid value; expected %s", expectation(fd))
+		return false
+	}
 	if err != nil {
 		e.p.addLeftOut(path, "invalid value %s; expected %s", brief(value), expectation(fd))
 		return false
@@ -161,11 +184,17 @@ func (e *explainer) leaf(fd protoreflect.FieldDescriptor, key string, value any,
 	return true
 }
 
+// secretPackage has the messages in which private keys are.
+const secretPackage = "envoy.extensions.transport_sockets.tls.v3"
+
 // brief prints the beginning of a JSON value.
 func brief(value any) string {
 	const limit = 40
 	text, err := json.Marshal(value)
-	if err != nil || len(text) <= limit {
+	switch {
+	case bytes.Contains(text, []byte("-----BEGIN")):
+		return "in PEM"
+	case err != nil || len(text) <= limit:
 		return string(text)
 	}
 	return strings.ToValidUTF8(string(text[:limit]), "") + "..."
@@ -191,7 +220,7 @@ func expectation(fd protoreflect.FieldDescriptor) string {
 	case fd.Message().FullName() == "google.protobuf.Duration":
 		one = `a duration in seconds such as "1.5s"`
 	default:
-		one = strings.TrimSuffix(strings.ToLower(string(fd.Message().Name())), "value")
+		one = strings.TrimSuffix(ascii.Lower(string(fd.Message().Name())), "value")
 	}
 	if fd.IsList() {
 		return "a list of " + one

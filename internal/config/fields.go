@@ -411,7 +411,7 @@ var basicFields = fieldTable{
 		"strip_trailing_host_dot":           translateIt,
 		"path_normalization_options":        refuse("use normalize_path"),
 		"common_http_protocol_options":      translateIt,
-		"http_protocol_options":             refuse(ownParser),
+		"http_protocol_options":             translateIt,
 		"http2_protocol_options":            refuse(plaintext),
 		"http3_protocol_options":            refuse(plaintext),
 		"access_log":                        refuse(noAccessLog),
@@ -946,7 +946,9 @@ var basicFields = fieldTable{
 		"headers_with_underscores_action": translateIt, // in a cluster it changes nothing, as in Envoy
 	},
 	// Present but empty it says that endpoints speak HTTP/1.1.
-	"envoy.config.core.v3.Http1ProtocolOptions": {},
+	"envoy.config.core.v3.Http1ProtocolOptions": {
+		"enable_trailers": translateIt,
+	},
 	"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
 		"common_http_protocol_options":   translateIt,
 		"explicit_http_config":           translateIt,

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -133,7 +134,7 @@ func headerOperator(name, arguments string) (model.FormatPart, bool) {
 	if name == "RESP" {
 		out.Kind = model.FormatResponse
 	}
-	header, other, both := strings.Cut(asciiLower(arguments), "?")
+	header, other, both := strings.Cut(ascii.Lower(arguments), "?")
 	out.Text, out.Other = header, other
 	ok := isHeaderOrPseudo(header, out.Kind) && (!both || isHeaderOrPseudo(other, out.Kind))
 	return out, ok

@@ -7,6 +7,7 @@ import (
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
+	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -71,7 +72,7 @@ func (t *translator) legacyMatch(h *routev3.HeaderMatcher, path string) model.St
 // headerName returns the name as the model has it. It refuses the names whose
 // value is not what the client sent.
 func (t *translator) headerName(name, path string) string {
-	name = asciiLower(name)
+	name = ascii.Lower(name)
 	switch {
 	case name == ":authority":
 		return "host"

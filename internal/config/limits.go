@@ -61,6 +61,8 @@ func (t *translator) protocolOptions(out *model.Cluster, c *clusterv3.Cluster, p
 			t.p.add(optionsPath, "set beside common_http_protocol_options or max_requests_per_connection of the cluster, which Envoy does not look at then; keep this one")
 		}
 		common, commonPath = options.GetCommonHttpProtocolOptions(), optionsPath+".common_http_protocol_options"
+		out.Trailers = options.GetExplicitHttpConfig().GetHttpProtocolOptions().GetEnableTrailers() ||
+			options.GetUseDownstreamProtocolConfig().GetHttpProtocolOptions().GetEnableTrailers()
 	}
 	t.upstreamLimits(out, common, commonPath)
 	if requests != nil {

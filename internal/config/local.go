@@ -6,12 +6,15 @@ import (
 	"math"
 	"net/http"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
+	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -79,6 +82,9 @@ func (t *translator) redirect(in *routev3.RedirectAction, path string) *model.Re
 			Regex:  t.substitution(in.GetRegexRewrite(), path+".regex_rewrite"),
 		},
 	}
+	if out.Scheme != "" {
+		t.scheme(out.Scheme, path+".scheme_redirect")
+	}
 	if in.GetHttpsRedirect() {
 		out.Scheme = "https"
 	}
@@ -87,6 +93,22 @@ func (t *translator) redirect(in *routev3.RedirectAction, path string) *model.Re
 	}
 	out.Port = uint16(in.GetPortRedirect())
 	return out
+}
+
+// schemePattern is RFC 3986, section 3.1.
+var schemePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
+
+// executed are schemes whose addresses a browser executes, or shows as a page of its own: a client's path would be a program.
+var executed = []string{"javascript", "vbscript", "data"}
+
+// scheme looks at what is written in front of a location as it is. Envoy takes anything.
+func (t *translator) scheme(scheme, path string) {
+	switch {
+	case !schemePattern.MatchString(scheme):
+		t.p.add(path, "%q is no scheme: write a letter, and behind it letters, digits, +, - and . (RFC 3986, section 3.1), such as https", scheme)
+	case slices.Contains(executed, ascii.Lower(scheme)):
+		t.p.add(path, "%q is a scheme whose addresses browsers execute; write https, or another that names a place", scheme)
+	}
 }
 
 func (t *translator) substitution(in *matcherv3.RegexMatchAndSubstitute, path string) *model.Substitution {

@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xlb-project/xlb/internal/files"
 )
 
 // redactedText takes the place of a secret, as in Envoy.
@@ -35,6 +37,15 @@ func redact(m protoreflect.Message) bool {
 	case *tlsv3.TlsCertificate:
 		found := false
 		for _, secret := range []*corev3.DataSource{m.GetPrivateKey(), m.GetPassword(), m.GetPkcs12()} {
+			found = hide(secret) || found
+		}
+		if files.IsText(m.GetCertificateChain().GetFilename()) { // who writes one there may write the key, too
+			found = hide(m.GetCertificateChain())
+		}
+		return found
+	case *tlsv3.GenericSecret:
+		found := hide(m.GetSecret())
+		for _, secret := range m.GetSecrets() {
 			found = hide(secret) || found
 		}
 		return found
@@ -79,6 +90,11 @@ func hide(d *corev3.DataSource) bool {
 		s.InlineString = redactedText
 	case *corev3.DataSource_InlineBytes:
 		s.InlineBytes = []byte(redactedText)
+	case *corev3.DataSource_Filename:
+		if !files.IsText(s.Filename) {
+			return false
+		}
+		s.Filename = redactedText
 	default:
 		return false
 	}

@@ -178,6 +178,10 @@ var refusals = []change{
 	{"header without name", "$route.match", "{headers: [{present_match: true}]}"},
 
 	{"redirect to a port beyond the last", "$route", "{route: null, redirect: {port_redirect: 65536}}"},
+	{"redirect to what is no scheme", "$route", "{route: null, redirect: {scheme_redirect: \"https\\r\\nSet-Cookie: a=b\\r\\nX\"}}"},
+	{"redirect to a scheme that does not begin with a letter", "$route", "{route: null, redirect: {scheme_redirect: '1https'}}"},
+	{"redirect to a scheme with a host", "$route", "{route: null, redirect: {scheme_redirect: 'https://evil.example/'}}"},
+	{"redirect to a program", "$route", "{route: null, redirect: {scheme_redirect: JavaScript}}"},
 	{"redirect with a broken regex", "$route", "{route: null, redirect: {regex_rewrite: {pattern: {regex: '('}, substitution: x}}}"},
 	{"redirect with a group that is not there", "$route", "{route: null, redirect: {regex_rewrite: {pattern: {regex: '(a)'}, substitution: '\\2'}}}"},
 	{"redirect with a backslash that escapes nothing", "$route", "{route: null, redirect: {regex_rewrite: {pattern: {regex: a}, substitution: '\\n'}}}"},

@@ -4,6 +4,7 @@ package config
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -361,3 +362,16 @@ func FuzzCheckResource(f *testing.F) {
 }
 
 const typePrefix = "type.googleapis.com/"
+
+// More endpoints than there is room for are refused by number, before anything is tried.
+func TestTooManyEndpointsAreRefusedByNumber(t *testing.T) {
+	var endpoints strings.Builder
+	for i := range 17000 {
+		fmt.Fprintf(&endpoints, "{endpoint: {address: {socket_address: {address: 10.0.%d.%d, port_value: 80}}}},", i>>8, i&255)
+	}
+	body := resource(t, Assignments, []byte("{cluster_name: shop, endpoints: [{lb_endpoints: ["+endpoints.String()+"]}]}"))
+	_, err := dynamicBootstrap(t).CheckResource(Assignments, "shop", body)
+	if err == nil || !strings.HasPrefix(err.Error(), "endpoints: 17000 endpoints; XLB has room for 16384") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	prioritiesv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -107,7 +108,7 @@ func (t *translator) backOff(in *routev3.RetryPolicy, out *model.Retry, path str
 	limited := in.GetRateLimitedRetryBackOff()
 	for _, h := range limited.GetResetHeaders() {
 		out.Resets = append(out.Resets, model.RetryReset{
-			Name: asciiLower(h.GetName()), UnixTime: h.GetFormat() == routev3.RetryPolicy_UNIX_TIMESTAMP,
+			Name: ascii.Lower(h.GetName()), UnixTime: h.GetFormat() == routev3.RetryPolicy_UNIX_TIMESTAMP,
 		})
 	}
 	out.ResetMax = interval(limited.GetMaxInterval().AsDuration(), model.DefaultRetryResetMax)

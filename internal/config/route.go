@@ -9,6 +9,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -79,7 +80,7 @@ func (t *translator) domains(in []string, path string, seen map[string]string) [
 	out := make([]string, 0, len(in))
 	for i, d := range in {
 		domainPath := at(path, i)
-		domain := asciiLower(d)
+		domain := ascii.Lower(d)
 		switch first, twice := seen[domain]; {
 		case domain == "":
 			t.p.add(domainPath, `empty: name a domain, or "*" for all`)
@@ -166,14 +167,4 @@ func (t *translator) clusterMissing(name, path string) bool {
 		t.p.add(path, "no cluster %q in static_resources.clusters; add it or correct the name", name)
 	}
 	return false
-}
-
-// asciiLower is Envoy's absl::AsciiStrToLower: characters outside ASCII stay.
-func asciiLower(s string) string {
-	return strings.Map(func(r rune) rune {
-		if 'A' <= r && r <= 'Z' {
-			return r + ('a' - 'A')
-		}
-		return r
-	}, s)
 }

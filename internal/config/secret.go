@@ -3,7 +3,10 @@
 package config
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"regexp"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
@@ -25,7 +28,18 @@ func (t *translator) secretAt(in *tlsv3.SdsSecretConfig, path string) *secretFil
 		t.p.add(path+".sds_config", "not supported: the control plane cannot be asked for what it is asked with; use path_config_source")
 		return nil
 	}
+	t.checkNames(file, in.GetName(), path)
 	return &secretFile{file, in.GetName()}
+}
+
+// checkNames refuses a text in place of a name before anybody is told of it.
+func (t *translator) checkNames(file, name, path string) {
+	if files.IsText(file) {
+		t.p.add(path+".sds_config.path_config_source.path", "not the name of a file but a text; name the file with the secret")
+	}
+	if files.IsText(name) {
+		t.p.add(path+".name", "not the name of a secret but a text; name the secret")
+	}
 }
 
 func (f *secretFile) read() (*tlsv3.Secret, error) {
@@ -33,12 +47,9 @@ func (f *secretFile) read() (*tlsv3.Secret, error) {
 	if err != nil {
 		return nil, err
 	}
-	if text, err = yaml.YAMLToJSON(text); err != nil {
-		return nil, fmt.Errorf("%s: not YAML or JSON: %w", f.path, err)
-	}
-	response := &discoveryv3.DiscoveryResponse{}
-	if err := protojson.Unmarshal(text, response); err != nil {
-		return nil, fmt.Errorf("%s: %s", f.path, reason(err))
+	response, err := f.decode(text)
+	if err != nil {
+		return nil, err
 	}
 	for _, r := range response.GetResources() {
 		secret := &tlsv3.Secret{}
@@ -48,6 +59,34 @@ func (f *secretFile) read() (*tlsv3.Secret, error) {
 	}
 	return nil, fmt.Errorf("%s: has no secret %q", f.path, f.name)
 }
+
+// decode reads a DiscoveryResponse. The error tells what is wrong by its place, and quotes nothing.
+func (f *secretFile) decode(text []byte) (*discoveryv3.DiscoveryResponse, error) {
+	text, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		place := f.path
+		if line := yamlPlace.FindString(err.Error()); line != "" {
+			place += ": " + line
+		}
+		return nil, fmt.Errorf("%s: not valid YAML or JSON; it is not quoted, for it may have a private key", place)
+	}
+	response := &discoveryv3.DiscoveryResponse{}
+	if protojson.Unmarshal(text, response) == nil {
+		return response, nil
+	}
+	p, tree := newProblems(), map[string]any{}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if decoder.Decode(&tree) == nil && tree != nil {
+		(&explainer{p: p, secret: true}).message(response.ProtoReflect().Descriptor(), tree, "", true)
+	}
+	if len(p.list) == 0 {
+		p.add("", "not a DiscoveryResponse, a mapping with resources")
+	}
+	return nil, p.err(f.path)
+}
+
+var yamlPlace = regexp.MustCompile(`line \d+`)
 
 // pair is the certificate and its key, which is nil where the client shows none.
 func (s *tlsSettings) pair() (chain, private *corev3.DataSource, err error) {

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -233,5 +234,5 @@ func oneofReason(desc protoreflect.MessageDescriptor, goName, violation string) 
 }
 
 func sameGoName(name protoreflect.Name, goName string) bool {
-	return strings.EqualFold(strings.ReplaceAll(string(name), "_", ""), goName)
+	return ascii.EqualFold(strings.ReplaceAll(string(name), "_", ""), goName)
 }

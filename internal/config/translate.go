@@ -206,6 +206,7 @@ func (t *translator) http(out *model.Listener, hcm *hcmv3.HttpConnectionManager,
 	out.Routes.Path = pathRule(hcm)
 	out.Routes.Underscores = underscores[hcm.GetCommonHttpProtocolOptions().GetHeadersWithUnderscoresAction()]
 	out.Routes.Hop = t.hop(hcm, path)
+	out.Routes.Trailers = hcm.GetHttpProtocolOptions().GetEnableTrailers()
 }
 
 // connectionManager finds the one filter of the filter chain.

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -28,7 +29,7 @@ func upgradesOf[T upgradeConfig](t *translator, in []T, path string) upgrades {
 	out := upgrades{}
 	for i, c := range in {
 		typePath := at(path, i) + ".upgrade_type"
-		name := asciiLower(c.GetUpgradeType())
+		name := ascii.Lower(c.GetUpgradeType())
 		_, twice := out[name]
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
@@ -58,7 +59,7 @@ func (t *translator) routeUpgrades(out *model.Route, action *routev3.RouteAction
 		if c.GetConnectConfig() == nil {
 			continue
 		}
-		if asciiLower(c.GetUpgradeType()) != model.UpgradeConnect {
+		if ascii.Lower(c.GetUpgradeType()) != model.UpgradeConnect {
 			t.p.add(at(path, i)+".connect_config", "belongs to upgrade_type CONNECT; remove the field")
 		}
 		out.TerminateConnect = true

@@ -20,6 +20,10 @@ type attachment struct {
 
 // Attach makes the cgroups' processes pass through the programs. On error nothing stays attached.
 func (d *Datapath) Attach(cgroups []string) error {
+	// First: no send that a program sees may return unheard.
+	if err := d.attachSent(); err != nil {
+		return err
+	}
 	if err := d.attachSockets(); err != nil {
 		return err
 	}
@@ -61,6 +65,9 @@ func (d *Datapath) attachSockets() error {
 		return nil
 	}
 	m := &d.objects.xlbMaps
+	if err := d.keepClients(); err != nil {
+		return err
+	}
 	list := []struct {
 		target *ebpf.Map
 		attachment
@@ -78,6 +85,31 @@ func (d *Datapath) attachSockets() error {
 		if err != nil {
 			return fmt.Errorf("attach %s: %w", a.name, err)
 		}
+	}
+	return nil
+}
+
+// attachSent has the kernel tell how much each send has taken. It hears of the sends of the whole machine, and leaves those of
+// other sockets at once.
+func (d *Datapath) attachSent() error {
+	if d.fast == nil {
+		return nil
+	}
+	l, err := link.AttachTracing(link.TracingOptions{Program: d.fast.Sent, AttachType: ebpf.AttachTraceRawTp})
+	if err != nil {
+		return fmt.Errorf("attach to tracepoint sock_send_length, which the fast path needs (Linux 6.3 or later has it; --fast-path=off does without): %w", err)
+	}
+	d.links = append(d.links, l)
+	return nil
+}
+
+// keepClients lets the map of p-socks live as long as there are some in it. A socket that leaves its last
+// socket map loses what lies unread in its queue, and a map that nobody refers to any more is freed, with
+// all that are in it: so a client lost a response that it had whole, but had not read, with the daemon. The
+// p-sock holds its programs, and by one of them the map, until it closes.
+func (d *Datapath) keepClients() error {
+	if err := d.fast.RequestDispatch.BindMap(d.objects.Psocks); err != nil {
+		return fmt.Errorf("bind map psocks to the program of its sockets: %w", err)
 	}
 	return nil
 }

@@ -21,6 +21,9 @@ type Options struct {
 	// ReceiveBuffer is SO_RCVBUF of client sockets in bytes; 0 leaves the kernel's. The kernel caps it at
 	// net.core.rmem_max.
 	ReceiveBuffer uint32
+	// RefuseWhenDown refuses connections to service addresses while the daemon drains or is silent, in
+	// place of letting them through.
+	RefuseWhenDown bool
 	// Kernel is what Probe found; needed for the fast path only.
 	Kernel Kernel
 }
@@ -75,6 +78,8 @@ type fastPrograms struct {
 	Queued           *ebpf.Program `ebpf:"xlb_queued"`
 	Client           *ebpf.Program `ebpf:"xlb_client"`
 	Explain          *ebpf.Program `ebpf:"xlb_explain"`
+	Sent             *ebpf.Program `ebpf:"xlb_sent"`
+	Urgent           *ebpf.Program `ebpf:"xlb_urgent"`
 }
 
 // Load creates maps and programs. Nothing is attached yet. A program that the verifier refuses is reported as
@@ -92,7 +97,12 @@ func Load(o Options) (*Datapath, error) {
 		return nil, err
 	}
 	d := &Datapath{objects: &objects{}, programs: &programs{}}
-	err = d.load(spec, o)
+	if o.FastPath {
+		err = requireTracepoint(sendTracepoint)
+	}
+	if err == nil {
+		err = d.load(spec, o)
+	}
 	if err == nil && o.FastPath {
 		err = d.selfTest()
 	}
@@ -116,6 +126,7 @@ func configure(spec *ebpf.CollectionSpec, o Options) error {
 	}
 	values := map[string]any{
 		"fast_path":         boolByte(o.FastPath),
+		"refuse_when_down":  boolByte(o.RefuseWhenDown),
 		"ingress_charged":   boolByte(o.Kernel.IngressCharged),
 		"reads_stamped":     boolByte(o.Kernel.ReadsStamped),
 		"psock_rcvbuf":      o.ReceiveBuffer,
@@ -136,7 +147,7 @@ func configure(spec *ebpf.CollectionSpec, o Options) error {
 var fastNames = []string{
 	"xlb_release", "xlb_setsockopt", "xlb_request", "xlb_request_dispatch", "xlb_response", "xlb_response_dispatch",
 	"xlb_verdict", "xlb_verdict_dispatch", "xlb_receive_verdict",
-	"xlb_selftest_request", "xlb_selftest_response", "xlb_queued", "xlb_client", "xlb_explain",
+	"xlb_selftest_request", "xlb_selftest_response", "xlb_queued", "xlb_client", "xlb_explain", "xlb_sent", "xlb_urgent",
 }
 
 func boolByte(b bool) uint8 {
@@ -202,6 +213,7 @@ func (d *Datapath) wrapMaps() error {
 	if d.fast != nil {
 		d.Sockets.SetQueued(d.fast.Queued)
 		d.Sockets.SetClient(d.fast.Client)
+		d.Sockets.SetUrgent(d.fast.Urgent)
 		d.Sockets.SetSequences(m.ReceiveSequences, m.Ssocks)
 	}
 	d.Config = &maps.Config{
@@ -274,24 +286,34 @@ func (d *Datapath) allPrograms() []*ebpf.Program {
 	list := []*ebpf.Program{p.Connect4, p.Connect6, p.Getpeername4, p.Getpeername6, p.Sockops, p.Whoami}
 	if f := d.fast; f != nil {
 		list = append(list, f.Release, f.Setsockopt, f.RequestDispatch, f.ResponseDispatch, f.VerdictDispatch, f.ReceiveVerdict,
-			f.Request, f.Response, f.Verdict, f.SelftestRequest, f.SelftestResponse, f.Queued, f.Client, f.Explain)
+			f.Request, f.Response, f.Verdict, f.SelftestRequest, f.SelftestResponse, f.Queued, f.Client, f.Explain, f.Sent, f.Urgent)
 	}
 	return list
 }
 
 // Verdicts returns how often each verdict was given, over all CPUs, indexed by maps.Verdict.
 func (d *Datapath) Verdicts() ([]uint64, error) {
-	sums := make([]uint64, maps.VerdictCount)
+	return sumPerCPU(d.objects.Verdicts, int(maps.VerdictCount), "verdict")
+}
+
+// sumPerCPU adds up the counters of an array that each CPU has its own of.
+func sumPerCPU(m *ebpf.Map, count int, what string) ([]uint64, error) {
+	sums := make([]uint64, count)
 	var perCPU []uint64
-	for v := range sums {
-		if err := d.objects.Verdicts.Lookup(uint32(v), &perCPU); err != nil {
-			return nil, fmt.Errorf("read verdict counters: %w", err)
+	for i := range sums {
+		if err := m.Lookup(uint32(i), &perCPU); err != nil {
+			return nil, fmt.Errorf("read %s counters: %w", what, err)
 		}
 		for _, n := range perCPU {
-			sums[v] += n
+			sums[i] += n
 		}
 	}
 	return sums, nil
+}
+
+// Guards returns how often each invariant was broken, over all CPUs, indexed by maps.Guard.
+func (d *Datapath) Guards() ([]uint64, error) {
+	return sumPerCPU(d.objects.Guards, int(maps.GuardCount), "guard")
 }
 
 // ThreadGroup is this process as the kernel programs see it, whatever PID namespace it lives in.

@@ -21,6 +21,19 @@ func Unsupported(err error) bool {
 	return errors.As(err, &refused) && !isOneOf(refused.Cause, unix.EPERM, unix.ENOMEM, unix.EMFILE, unix.ENFILE)
 }
 
+// Unfit reports whether an error of this package says that the fast path cannot run here, whatever
+// the reason: the kernel lacks something, or does something wrong. Without the fast path a daemon
+// may run all the same.
+func Unfit(err error) bool {
+	var wrong *wrongKernelError
+	return Unsupported(err) || errors.As(err, &wrong)
+}
+
+// wrongKernelError says what the kernel does otherwise than it should.
+type wrongKernelError struct{ error }
+
+func (e *wrongKernelError) Unwrap() error { return e.error }
+
 func isOneOf(err error, list ...error) bool {
 	return slices.ContainsFunc(list, func(one error) bool { return errors.Is(err, one) })
 }

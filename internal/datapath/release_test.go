@@ -60,7 +60,7 @@ func TestCloseTellsWhetherTheRequestWasRead(t *testing.T) {
 			if test.answered {
 				slot.Response.Phase = uint32(maps.PhaseDone)
 			}
-			must(t, d.objects.SsockStates.Put(uint32(c.server.Fd()), [2]uint32{uint32(i), 1}))
+			must(t, d.objects.SsockStates.Put(uint32(c.server.Fd()), ssockState{Slot: uint32(i), Generation: 1}))
 			test.serve(c)
 			must(t, c.server.Close())
 			want := test.unread && (kernel.IngressCharged || !test.bytes)
@@ -69,6 +69,13 @@ func TestCloseTellsWhetherTheRequestWasRead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// ssockState is struct ssock of bpf/lib/conn.h.
+type ssockState struct {
+	Slot, Generation uint32
+	Lease            uint64
+	Send             [4]uint64
 }
 
 // closing is a server's end of an i-sock, and who sends to it.
@@ -116,7 +123,7 @@ func (c *closing) take(n, flags int) {
 }
 
 // enterCgroup makes the sockets that this process opens from here on pass a program.
-func enterCgroup(t *testing.T, hook ebpf.AttachType, program *ebpf.Program) {
+func enterCgroup(t *testing.T, hook ebpf.AttachType, programs ...*ebpf.Program) {
 	t.Helper()
 	root, own := ownCgroup(t)
 	path := filepath.Join(root, fmt.Sprintf("xlb-datapath-test-%d", os.Getpid()))
@@ -128,9 +135,11 @@ func enterCgroup(t *testing.T, hook ebpf.AttachType, program *ebpf.Program) {
 		enter(own)
 		must(t, os.Remove(path))
 	})
-	l, err := link.AttachCgroup(link.CgroupOptions{Path: path, Attach: hook, Program: program})
-	must(t, err)
-	t.Cleanup(func() { must(t, l.Close()) })
+	for _, program := range programs {
+		l, err := link.AttachCgroup(link.CgroupOptions{Path: path, Attach: hook, Program: program})
+		must(t, err)
+		t.Cleanup(func() { must(t, l.Close()) })
+	}
 	enter(path)
 }
 

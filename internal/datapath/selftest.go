@@ -42,6 +42,13 @@ var (
 
 // selfTest runs the parser, as this kernel has compiled it, on heads whose meaning is known, and tries what maps depend on.
 func (d *Datapath) selfTest() error {
+	if err := d.tryKernel(); err != nil {
+		return &wrongKernelError{err}
+	}
+	return nil
+}
+
+func (d *Datapath) tryKernel() error {
 	if err := lpm.Check(); err != nil {
 		return fmt.Errorf("test the maps of this kernel: %w: it would mix up connections of the slow path with those of the fast path; use --fast-path=off, or another kernel", err)
 	}

@@ -36,6 +36,7 @@ const (
 	xlbMapExplainScans         = "explain_scans"
 	xlbMapFields               = "fields"
 	xlbMapGroups               = "groups"
+	xlbMapGuards               = "guards"
 	xlbMapHashPlaces           = "hash_places"
 	xlbMapHosts                = "hosts"
 	xlbMapIsockSlots           = "isock_slots"
@@ -92,8 +93,10 @@ const (
 	xlbProgXlbSelftestRequest  = "xlb_selftest_request"
 	xlbProgXlbSelftestResponse = "xlb_selftest_response"
 	xlbProgXlbSelftestRetry    = "xlb_selftest_retry"
+	xlbProgXlbSent             = "xlb_sent"
 	xlbProgXlbSetsockopt       = "xlb_setsockopt"
 	xlbProgXlbSockops          = "xlb_sockops"
+	xlbProgXlbUrgent           = "xlb_urgent"
 	xlbProgXlbVerdict          = "xlb_verdict"
 	xlbProgXlbVerdictDispatch  = "xlb_verdict_dispatch"
 	xlbProgXlbWhoami           = "xlb_whoami"
@@ -103,6 +106,7 @@ const (
 	xlbVarIngressCharged       = "ingress_charged"
 	xlbVarPsockRcvbuf          = "psock_rcvbuf"
 	xlbVarReadsStamped         = "reads_stamped"
+	xlbVarRefuseWhenDown       = "refuse_when_down"
 	xlbVarRequestLimit         = "request_limit"
 	xlbVarRequestWindow        = "request_window"
 	xlbVarResponseLimit        = "response_limit"
@@ -172,8 +176,10 @@ type xlbProgramSpecs struct {
 	XlbSelftestRequest  *ebpf.ProgramSpec `ebpf:"xlb_selftest_request"`
 	XlbSelftestResponse *ebpf.ProgramSpec `ebpf:"xlb_selftest_response"`
 	XlbSelftestRetry    *ebpf.ProgramSpec `ebpf:"xlb_selftest_retry"`
+	XlbSent             *ebpf.ProgramSpec `ebpf:"xlb_sent"`
 	XlbSetsockopt       *ebpf.ProgramSpec `ebpf:"xlb_setsockopt"`
 	XlbSockops          *ebpf.ProgramSpec `ebpf:"xlb_sockops"`
+	XlbUrgent           *ebpf.ProgramSpec `ebpf:"xlb_urgent"`
 	XlbVerdict          *ebpf.ProgramSpec `ebpf:"xlb_verdict"`
 	XlbVerdictDispatch  *ebpf.ProgramSpec `ebpf:"xlb_verdict_dispatch"`
 	XlbWhoami           *ebpf.ProgramSpec `ebpf:"xlb_whoami"`
@@ -203,6 +209,7 @@ type xlbMapSpecs struct {
 	ExplainScans      *ebpf.MapSpec `ebpf:"explain_scans"`
 	Fields            *ebpf.MapSpec `ebpf:"fields"`
 	Groups            *ebpf.MapSpec `ebpf:"groups"`
+	Guards            *ebpf.MapSpec `ebpf:"guards"`
 	HashPlaces        *ebpf.MapSpec `ebpf:"hash_places"`
 	Hosts             *ebpf.MapSpec `ebpf:"hosts"`
 	IsockSlots        *ebpf.MapSpec `ebpf:"isock_slots"`
@@ -251,6 +258,7 @@ type xlbVariableSpecs struct {
 	IngressCharged   *ebpf.VariableSpec `ebpf:"ingress_charged"`
 	PsockRcvbuf      *ebpf.VariableSpec `ebpf:"psock_rcvbuf"`
 	ReadsStamped     *ebpf.VariableSpec `ebpf:"reads_stamped"`
+	RefuseWhenDown   *ebpf.VariableSpec `ebpf:"refuse_when_down"`
 	RequestLimit     *ebpf.VariableSpec `ebpf:"request_limit"`
 	RequestWindow    *ebpf.VariableSpec `ebpf:"request_window"`
 	ResponseLimit    *ebpf.VariableSpec `ebpf:"response_limit"`
@@ -298,6 +306,7 @@ type xlbMaps struct {
 	ExplainScans      *ebpf.Map `ebpf:"explain_scans"`
 	Fields            *ebpf.Map `ebpf:"fields"`
 	Groups            *ebpf.Map `ebpf:"groups"`
+	Guards            *ebpf.Map `ebpf:"guards"`
 	HashPlaces        *ebpf.Map `ebpf:"hash_places"`
 	Hosts             *ebpf.Map `ebpf:"hosts"`
 	IsockSlots        *ebpf.Map `ebpf:"isock_slots"`
@@ -358,6 +367,7 @@ func (m *xlbMaps) Close() error {
 		m.ExplainScans,
 		m.Fields,
 		m.Groups,
+		m.Guards,
 		m.HashPlaces,
 		m.Hosts,
 		m.IsockSlots,
@@ -407,6 +417,7 @@ type xlbVariables struct {
 	IngressCharged   *ebpf.Variable `ebpf:"ingress_charged"`
 	PsockRcvbuf      *ebpf.Variable `ebpf:"psock_rcvbuf"`
 	ReadsStamped     *ebpf.Variable `ebpf:"reads_stamped"`
+	RefuseWhenDown   *ebpf.Variable `ebpf:"refuse_when_down"`
 	RequestLimit     *ebpf.Variable `ebpf:"request_limit"`
 	RequestWindow    *ebpf.Variable `ebpf:"request_window"`
 	ResponseLimit    *ebpf.Variable `ebpf:"response_limit"`
@@ -438,8 +449,10 @@ type xlbPrograms struct {
 	XlbSelftestRequest  *ebpf.Program `ebpf:"xlb_selftest_request"`
 	XlbSelftestResponse *ebpf.Program `ebpf:"xlb_selftest_response"`
 	XlbSelftestRetry    *ebpf.Program `ebpf:"xlb_selftest_retry"`
+	XlbSent             *ebpf.Program `ebpf:"xlb_sent"`
 	XlbSetsockopt       *ebpf.Program `ebpf:"xlb_setsockopt"`
 	XlbSockops          *ebpf.Program `ebpf:"xlb_sockops"`
+	XlbUrgent           *ebpf.Program `ebpf:"xlb_urgent"`
 	XlbVerdict          *ebpf.Program `ebpf:"xlb_verdict"`
 	XlbVerdictDispatch  *ebpf.Program `ebpf:"xlb_verdict_dispatch"`
 	XlbWhoami           *ebpf.Program `ebpf:"xlb_whoami"`
@@ -467,8 +480,10 @@ func (p *xlbPrograms) Close() error {
 		p.XlbSelftestRequest,
 		p.XlbSelftestResponse,
 		p.XlbSelftestRetry,
+		p.XlbSent,
 		p.XlbSetsockopt,
 		p.XlbSockops,
+		p.XlbUrgent,
 		p.XlbVerdict,
 		p.XlbVerdictDispatch,
 		p.XlbWhoami,

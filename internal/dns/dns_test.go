@@ -34,6 +34,19 @@ func (z *zone) set(host, addrs string) {
 	z.hosts[host] = addrs
 }
 
+func (z *zone) live(ttl time.Duration) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.ttl = ttl
+}
+
+// times is how often it was asked.
+func (z *zone) times() int {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return z.asked
+}
+
 func (z *zone) remove(host string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -132,13 +145,13 @@ func TestResolverReportsTheFirstAnswerAndChangesOnly(t *testing.T) {
 
 		expect(t, "first", pass(0), endpoints("10.0.0.1:80", "10.0.0.2:80"))
 		expect(t, "before the refresh", pass(4*time.Second))
-		if z.asked != 1 {
-			t.Errorf("asked %d times before the refresh", z.asked)
+		if z.times() != 1 {
+			t.Errorf("asked %d times before the refresh", z.times())
 		}
 		z.set("a", "10.0.0.1 10.0.0.2 10.0.0.1")
 		expect(t, "other order", pass(2*time.Second))
-		if z.asked != 2 {
-			t.Errorf("asked %d times", z.asked)
+		if z.times() != 2 {
+			t.Errorf("asked %d times", z.times())
 		}
 		z.set("a", "10.0.0.3")
 		expect(t, "another address", pass(5*time.Second), endpoints("10.0.0.3:80"))
@@ -238,21 +251,38 @@ func TestResolverWaitsForTheTimeToLive(t *testing.T) {
 		c.DNS.RespectTTL, c.DNS.MinRefresh = true, 2*time.Second
 		pass := run(t, z, c, nil)
 		expect(t, "first", pass(29*time.Second), endpoints("10.0.0.1:80"))
-		z.ttl = time.Second
+		z.live(time.Second)
 		pass(2 * time.Second)
-		if z.asked != 2 {
-			t.Errorf("asked %d times in 31 s, for a name that lives 30 s", z.asked)
+		if z.times() != 2 {
+			t.Errorf("asked %d times in 31 s, for a name that lives 30 s", z.times())
 		}
-		z.ttl = 0
+		z.live(0)
 		pass(time.Second) // the shortest wait is 2 s
-		if z.asked != 3 {
-			t.Errorf("asked %d times in 32 s", z.asked)
+		if z.times() != 3 {
+			t.Errorf("asked %d times in 32 s", z.times())
 		}
 		pass(6 * time.Second)
-		if z.asked != 4 {
-			t.Errorf("asked %d times in 38 s: without a time to live it is every 5 s", z.asked)
+		if z.times() != 4 {
+			t.Errorf("asked %d times in 38 s: without a time to live it is every 5 s", z.times())
 		}
 	})
+}
+
+// Nobody who answers once is believed for years.
+func TestTimesToLiveAreBounded(t *testing.T) {
+	const refresh = 5 * time.Second
+	for _, tt := range []struct{ ttl, shortest, want time.Duration }{
+		{30 * time.Second, 0, 30 * time.Second}, {24 * time.Hour, 0, 24 * time.Hour}, {25 * time.Hour, 0, 24 * time.Hour},
+		{time.Hour, 48 * time.Hour, 48 * time.Hour}, {(1<<31 - 1) * time.Second, 0, 24 * time.Hour},
+		{1 << 31 * time.Second, 0, refresh}, {(1<<32 - 1) * time.Second, 0, refresh}, {0, 0, refresh},
+	} {
+		c := cluster(model.Target{Host: "a", Port: 80, Weight: 1})
+		c.DNSRefresh, c.DNS.RespectTTL, c.DNS.MinRefresh = refresh, true, tt.shortest
+		s := newState(c, nil, nil)
+		if got := s.wait(s.hosts["a"], Answer{TTL: tt.ttl}, nil); got != tt.want {
+			t.Errorf("an answer that lives %v is believed for %v, want %v", tt.ttl, got, tt.want)
+		}
+	}
 }
 
 func TestResolverAsksSoonerAfterAFailure(t *testing.T) {
@@ -262,14 +292,14 @@ func TestResolverAsksSoonerAfterAFailure(t *testing.T) {
 		c.DNSRefresh, c.DNS.FailureBase, c.DNS.FailureMax = time.Hour, 100*time.Millisecond, time.Second
 		pass := run(t, z, c, nil)
 		pass(20 * time.Second)
-		if z.asked < 20 || z.asked > 200 {
-			t.Errorf("asked %d times in 20 s, with waits of up to 1 s", z.asked)
+		if z.times() < 20 || z.times() > 200 {
+			t.Errorf("asked %d times in 20 s, with waits of up to 1 s", z.times())
 		}
 		z.set("a", "10.0.0.1")
 		expect(t, "found", pass(time.Second), endpoints("10.0.0.1:80"))
-		asked := z.asked
+		asked := z.times()
 		pass(59 * time.Minute)
-		if z.asked != asked {
+		if z.times() != asked {
 			t.Errorf("asked again before its time")
 		}
 	})
@@ -287,8 +317,8 @@ func TestResolverAddsTheWeightsOfTargetsWithOneAddress(t *testing.T) {
 		want := endpoints("10.0.0.1:80", "10.0.0.1:81", "10.0.0.2:80")
 		want[0].Weight, want[2].Weight = 5, 4294967295
 		expect(t, "first", pass(0), want)
-		if z.asked != 2 {
-			t.Errorf("asked %d times for two names", z.asked)
+		if z.times() != 2 {
+			t.Errorf("asked %d times for two names", z.times())
 		}
 	})
 }

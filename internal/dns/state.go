@@ -142,14 +142,22 @@ func (s *state) wait(h *host, answer Answer, err error) time.Duration {
 			}
 		}
 		wait = max(rand.N(longest), time.Millisecond)
-	case err == nil && c.RespectTTL && answer.TTL > 0:
-		wait = max(answer.TTL, c.MinRefresh)
+	case err == nil && c.RespectTTL && answer.TTL > 0 && answer.TTL <= highestTTL:
+		wait = max(min(answer.TTL, longestTTL), c.MinRefresh)
 	}
 	if c.Jitter > 0 {
 		wait += rand.N(c.Jitter)
 	}
 	return wait
 }
+
+const (
+	// longestTTL bounds how long an answer is believed, whatever it says (RFC 8767 section 4: a bound of days is reasonable): one wrong answer must not
+	// last until the daemon is started anew.
+	longestTTL = 24 * time.Hour
+	// highestTTL is the largest that there is; what is above is none (RFC 2181 section 8).
+	highestTTL = math.MaxInt32 * time.Second
+)
 
 // merge makes the list of endpoints, ordered by address so that an answer in
 // another order is no change. An address that several targets of one place and

@@ -18,7 +18,8 @@ type Answer struct {
 	Routes []Route `json:"routes"`
 	// Winner is the position of the route that won, 0 when none did: 404.
 	Winner int `json:"winner"`
-	// Action of the winner, or what a path is answered without a route (merge_slashes and its kin); null otherwise.
+	// Action of the winner, or what a request is answered without a route: one that is refused, or whose path must not go on (merge_slashes and
+	// its kin); null otherwise.
 	Action *Action `json:"action"`
 	// Endpoints that the action may send to.
 	Endpoints []Endpoint `json:"endpoints"`
@@ -83,14 +84,17 @@ const (
 	Forward        = "forward"
 	Redirect       = "redirect"
 	DirectResponse = "direct_response"
+	Refused        = "refused"
 )
 
 // Action is what the winner does.
 type Action struct {
-	// Kind is "forward", "redirect" or "direct_response".
+	// Kind is "forward", "redirect", "direct_response" or "refused".
 	Kind string `json:"kind"`
-	// Status of a redirect or direct response.
+	// Status of a redirect, direct response or refusal.
 	Status int `json:"status,omitempty"`
+	// Because says why a request is refused.
+	Because string `json:"because,omitempty"`
 	// Clusters to forward to.
 	Clusters []Cluster `json:"clusters,omitempty"`
 	// NotFound is the status of the answer where a header names no cluster.

@@ -67,9 +67,15 @@ func Explain(s *State, q *Query) (*Answer, error) {
 	if r.Path != parsed.path {
 		a.Request.Sent = parsed.path
 	}
-	if outcome != model.PathTaken {
+	refusal := parsed.refused(l.Routes)
+	if refusal != nil || outcome != model.PathTaken {
 		a.Action = pathAction(outcome, r.Path)
-		a.Disagreement = disagreement(s.Config, &d, nil, true)
+		if refusal != nil {
+			a.refuse(refusal, &d)
+		}
+		if d.By != ByCompiler || refusal == nil { // which does not look at how a request is framed
+			a.Disagreement = disagreement(s.Config, &d, nil, true)
+		}
 		a.addNotes(&d, nil, nil)
 		return a, nil
 	}
@@ -79,6 +85,11 @@ func Explain(s *State, q *Query) (*Answer, error) {
 		if err := a.addAction(s, trace.Route, r); err != nil {
 			return nil, err
 		}
+		if refusal := parsed.refusedByRoute(trace.Route, a.Action.Path); refusal != nil {
+			a.refuse(refusal, &d)
+			a.Endpoints = []Endpoint{}
+			return a, nil
+		}
 	}
 	a.handTLS(&d)
 	possible, orNone := l.Routes.Possible(r)
@@ -86,6 +97,14 @@ func Explain(s *State, q *Query) (*Answer, error) {
 	a.Disagreement = disagreement(s.Config, &d, possible, orNone)
 	a.addNotes(&d, trace.Route, possible)
 	return a, nil
+}
+
+// refuse says that the slow path refuses the request. The compiled tables do not know that the kernel leaves it to that.
+func (a *Answer) refuse(r *refusal, d *Decision) {
+	a.Action = r.action()
+	if d.By == ByCompiler {
+		a.Kernel = Kernel{By: d.By}
+	}
 }
 
 // considered are the routes that a trace tells of.

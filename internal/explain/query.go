@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -134,7 +135,7 @@ func (r *request) addHeader(text string) error {
 	if !found || !isToken(name) || !httpguts.ValidHeaderFieldValue(value) {
 		return queryError("header %q: want 'name: value', without control characters", text)
 	}
-	name = model.LowerASCII(name)
+	name = ascii.Lower(name)
 	if name != "host" {
 		r.fields = append(r.fields, field{name, value})
 		return nil

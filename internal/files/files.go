@@ -16,6 +16,9 @@ const Text = 4 << 20
 
 // open does not wait for somebody to open the other end of a pipe: nothing, not even SIGTERM, would end that.
 func open(path string) (*os.File, error) {
+	if IsText(path) {
+		return nil, errText
+	}
 	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 

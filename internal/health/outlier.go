@@ -137,7 +137,8 @@ func (d *Detector) ConnectionFailed(now time.Time, endpoint uint32) (e Ejection,
 	}
 	h.rates[Local].add(1, 0)
 	h.localFailures++
-	if h.localFailures != d.config.ConsecutiveLocalOrigin.Count {
+	// More than so many: a configuration that asked for more has been replaced.
+	if limit := d.config.ConsecutiveLocalOrigin.Count; limit == 0 || h.localFailures < limit {
 		return Ejection{}, false
 	}
 	return d.Consecutive(now, endpoint, ConsecutiveLocalOrigin)

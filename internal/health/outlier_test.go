@@ -254,6 +254,34 @@ func TestLocalOriginFailuresInARowEject(t *testing.T) {
 	}
 }
 
+// A failure in a row that does not eject, since the rule is enforced for a share of them, is not the last one that may.
+func TestLocalOriginFailuresAreCountedAnew(t *testing.T) {
+	r := newRig(2, func(c *model.OutlierDetection) {
+		c.SplitLocalOrigin = true
+		c.ConsecutiveLocalOrigin.Enforcing = 0
+	})
+	for range 10 {
+		r.ConnectionFailed(r.now, 0)
+	}
+	if s := r.Stats(); s.Detected[ConsecutiveLocalOrigin] != 2 {
+		t.Errorf("ten failures in a row, by a rule of five: %+v", s)
+	}
+}
+
+// The count may have passed a limit that a new configuration has made smaller.
+func TestLoweredLimitOfLocalOriginFailuresEjects(t *testing.T) {
+	r := newRig(2, func(c *model.OutlierDetection) { c.SplitLocalOrigin = true })
+	for range 4 {
+		r.ConnectionFailed(r.now, 0)
+	}
+	lower := r.Config()
+	lower.ConsecutiveLocalOrigin.Count = 2
+	r.Configure(lower)
+	if _, ok := r.ConnectionFailed(r.now, 0); !ok {
+		t.Error("not ejected by the limit of two")
+	}
+}
+
 func TestLocalOriginRuleOfZeroIsOff(t *testing.T) {
 	r := newRig(2, func(c *model.OutlierDetection) { c.ConsecutiveLocalOrigin.Count = 0 })
 	for range 100 {

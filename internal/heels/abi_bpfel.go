@@ -48,6 +48,8 @@ type abiHeelsConn struct {
 	Received uint64
 	TcpState uint32
 	State    uint32
+	Foreign  uint32
+	Zero     uint32
 }
 
 type abiHeelsControl struct {
@@ -55,6 +57,8 @@ type abiHeelsControl struct {
 	Abi            uint32
 	Flags          uint32
 	Netns          uint64
+	Agent          uint64
+	Cgroup         uint64
 	Secret         [2]uint32
 	Keys           [2][2]uint32
 	KeyCount       uint32
@@ -63,8 +67,9 @@ type abiHeelsControl struct {
 
 type abiHeelsCookie struct {
 	_    structs.HostLayout
-	Ends abiHeelsTuple
-	Syn  uint32
+	Vip  abiHeelsEnd
+	Syns [4]uint32
+	Next uint32
 }
 
 type abiHeelsEnd struct {
@@ -89,6 +94,7 @@ const (
 	abiHeelsFlagsHEELS_CLIENT_DRAINING abiHeelsFlags = 1
 	abiHeelsFlagsHEELS_SERVER_DRAINING abiHeelsFlags = 2
 	abiHeelsFlagsHEELS_SERVER_CONFIRMS abiHeelsFlags = 4
+	abiHeelsFlagsHEELS_INCOMPLETE      abiHeelsFlags = 8
 )
 
 type abiHeelsFlow struct {
@@ -102,7 +108,8 @@ type abiHeelsFlow struct {
 	Syn        uint32
 	Confirm    uint8
 	Begun      uint8
-	Zero       [6]uint8
+	Closed     uint8
+	Zero       [5]uint8
 	RouteUntil uint64
 	Client     abiHeelsEnd
 	Mark       uint32
@@ -122,13 +129,15 @@ const (
 type abiHeelsLimits uint32
 
 const (
-	abiHeelsLimitsHEELS_ABI               abiHeelsLimits = 4
+	abiHeelsLimitsHEELS_ABI               abiHeelsLimits = 5
 	abiHeelsLimitsHEELS_CLIENT_VIPS       abiHeelsLimits = 64
 	abiHeelsLimitsHEELS_SERVER_VIPS       abiHeelsLimits = 256
 	abiHeelsLimitsHEELS_PREFIXES          abiHeelsLimits = 4096
 	abiHeelsLimitsHEELS_BACKENDS          abiHeelsLimits = 8192
 	abiHeelsLimitsHEELS_CLOSING           abiHeelsLimits = 131072
 	abiHeelsLimitsHEELS_COOKIES           abiHeelsLimits = 16384
+	abiHeelsLimitsHEELS_COOKIE_NUMBERS    abiHeelsLimits = 4
+	abiHeelsLimitsHEELS_GUESSES           abiHeelsLimits = 64
 	abiHeelsLimitsHEELS_CONFIRMED         abiHeelsLimits = 1048576
 	abiHeelsLimitsHEELS_CONFIRM_OTHER     abiHeelsLimits = 131072
 	abiHeelsLimitsHEELS_ENDED             abiHeelsLimits = 65536
@@ -199,66 +208,69 @@ const (
 	abiHeelsVerdictHEELS_OFFER_NO_ROOM       abiHeelsVerdict = 4
 	abiHeelsVerdictHEELS_OFFER_REPEATED      abiHeelsVerdict = 5
 	abiHeelsVerdictHEELS_OFFER_NO_MEMORY     abiHeelsVerdict = 6
-	abiHeelsVerdictHEELS_DIRECT              abiHeelsVerdict = 7
-	abiHeelsVerdictHEELS_ANSWER_NONE         abiHeelsVerdict = 8
-	abiHeelsVerdictHEELS_ANSWER_MALFORMED    abiHeelsVerdict = 9
-	abiHeelsVerdictHEELS_ANSWER_BACKEND      abiHeelsVerdict = 10
-	abiHeelsVerdictHEELS_ANSWER_TAG          abiHeelsVerdict = 11
-	abiHeelsVerdictHEELS_DIRECT_FAILED       abiHeelsVerdict = 12
-	abiHeelsVerdictHEELS_FALLBACK_FAILED     abiHeelsVerdict = 13
-	abiHeelsVerdictHEELS_CLIENT_CLOSING      abiHeelsVerdict = 14
-	abiHeelsVerdictHEELS_CLIENT_RESET        abiHeelsVerdict = 15
-	abiHeelsVerdictHEELS_CLIENT_ICMP         abiHeelsVerdict = 16
-	abiHeelsVerdictHEELS_CLIENT_ROUTED       abiHeelsVerdict = 17
-	abiHeelsVerdictHEELS_COMMITTED           abiHeelsVerdict = 18
-	abiHeelsVerdictHEELS_DECLINE_FIRST       abiHeelsVerdict = 19
-	abiHeelsVerdictHEELS_DECLINE_DRAINING    abiHeelsVerdict = 19
-	abiHeelsVerdictHEELS_DECLINE_MALFORMED   abiHeelsVerdict = 20
-	abiHeelsVerdictHEELS_DECLINE_VIP         abiHeelsVerdict = 21
-	abiHeelsVerdictHEELS_DECLINE_PATH        abiHeelsVerdict = 22
-	abiHeelsVerdictHEELS_DECLINE_BALANCER    abiHeelsVerdict = 23
-	abiHeelsVerdictHEELS_DECLINE_CLIENT      abiHeelsVerdict = 24
-	abiHeelsVerdictHEELS_DECLINE_TAG         abiHeelsVerdict = 25
-	abiHeelsVerdictHEELS_DECLINE_FAST_OPEN   abiHeelsVerdict = 26
-	abiHeelsVerdictHEELS_DECLINE_MPTCP       abiHeelsVerdict = 27
-	abiHeelsVerdictHEELS_DECLINE_SIGNED      abiHeelsVerdict = 28
-	abiHeelsVerdictHEELS_DECLINE_COLLISION   abiHeelsVerdict = 29
-	abiHeelsVerdictHEELS_DECLINE_NO_LISTENER abiHeelsVerdict = 30
-	abiHeelsVerdictHEELS_DECLINE_LISTENER    abiHeelsVerdict = 31
-	abiHeelsVerdictHEELS_DECLINE_EXTENSION   abiHeelsVerdict = 32
-	abiHeelsVerdictHEELS_DECLINE_PORT        abiHeelsVerdict = 33
-	abiHeelsVerdictHEELS_DECLINE_AGENT       abiHeelsVerdict = 34
-	abiHeelsVerdictHEELS_DECLINE_LAST        abiHeelsVerdict = 34
-	abiHeelsVerdictHEELS_ANSWERED            abiHeelsVerdict = 35
-	abiHeelsVerdictHEELS_ANSWERED_COOKIE     abiHeelsVerdict = 36
-	abiHeelsVerdictHEELS_ANSWER_NO_ROOM      abiHeelsVerdict = 37
-	abiHeelsVerdictHEELS_ANSWER_UNKNOWN_VIP  abiHeelsVerdict = 38
-	abiHeelsVerdictHEELS_ACCEPTED            abiHeelsVerdict = 39
-	abiHeelsVerdictHEELS_ACCEPTED_COOKIE     abiHeelsVerdict = 40
-	abiHeelsVerdictHEELS_ACCEPT_NO_MEMORY    abiHeelsVerdict = 41
-	abiHeelsVerdictHEELS_LISTENER_READY      abiHeelsVerdict = 42
-	abiHeelsVerdictHEELS_LISTENER_REFUSED    abiHeelsVerdict = 43
-	abiHeelsVerdictHEELS_DECAPSULATED        abiHeelsVerdict = 44
-	abiHeelsVerdictHEELS_DECAPSULATED_DETOUR abiHeelsVerdict = 45
-	abiHeelsVerdictHEELS_DECAPSULATE_REFUSED abiHeelsVerdict = 46
-	abiHeelsVerdictHEELS_DECAPSULATE_FAILED  abiHeelsVerdict = 47
-	abiHeelsVerdictHEELS_SERVER_CLOSING      abiHeelsVerdict = 48
-	abiHeelsVerdictHEELS_SERVER_ICMP         abiHeelsVerdict = 49
-	abiHeelsVerdictHEELS_REWRITE_FAILED      abiHeelsVerdict = 50
-	abiHeelsVerdictHEELS_CONFIRM_WAITING     abiHeelsVerdict = 51
-	abiHeelsVerdictHEELS_CONFIRM_SWITCHED    abiHeelsVerdict = 52
-	abiHeelsVerdictHEELS_CONFIRM_RETURNED    abiHeelsVerdict = 53
-	abiHeelsVerdictHEELS_CONFIRM_SHARED      abiHeelsVerdict = 54
-	abiHeelsVerdictHEELS_CONFIRM_TAKEN       abiHeelsVerdict = 55
-	abiHeelsVerdictHEELS_CONFIRM_ANSWERED    abiHeelsVerdict = 56
-	abiHeelsVerdictHEELS_CONFIRM_COOKIE      abiHeelsVerdict = 57
-	abiHeelsVerdictHEELS_CONFIRM_ACCEPTED    abiHeelsVerdict = 58
-	abiHeelsVerdictHEELS_CONFIRM_HEARD       abiHeelsVerdict = 59
-	abiHeelsVerdictHEELS_CONFIRM_BACK        abiHeelsVerdict = 60
-	abiHeelsVerdictHEELS_CONFIRM_CLOSING     abiHeelsVerdict = 61
-	abiHeelsVerdictHEELS_CONFIRM_ROUTED      abiHeelsVerdict = 62
-	abiHeelsVerdictHEELS_CONFIRM_UNTOLD      abiHeelsVerdict = 63
-	abiHeelsVerdictHEELS_VERDICTS            abiHeelsVerdict = 64
+	abiHeelsVerdictHEELS_OFFER_INTERFACE     abiHeelsVerdict = 7
+	abiHeelsVerdictHEELS_DIRECT              abiHeelsVerdict = 8
+	abiHeelsVerdictHEELS_ANSWER_NONE         abiHeelsVerdict = 9
+	abiHeelsVerdictHEELS_ANSWER_MALFORMED    abiHeelsVerdict = 10
+	abiHeelsVerdictHEELS_ANSWER_BACKEND      abiHeelsVerdict = 11
+	abiHeelsVerdictHEELS_ANSWER_TAG          abiHeelsVerdict = 12
+	abiHeelsVerdictHEELS_DIRECT_FAILED       abiHeelsVerdict = 13
+	abiHeelsVerdictHEELS_FALLBACK_FAILED     abiHeelsVerdict = 14
+	abiHeelsVerdictHEELS_CLIENT_CLOSING      abiHeelsVerdict = 15
+	abiHeelsVerdictHEELS_CLIENT_RESET        abiHeelsVerdict = 16
+	abiHeelsVerdictHEELS_CLIENT_ICMP         abiHeelsVerdict = 17
+	abiHeelsVerdictHEELS_CLIENT_ROUTED       abiHeelsVerdict = 18
+	abiHeelsVerdictHEELS_COMMITTED           abiHeelsVerdict = 19
+	abiHeelsVerdictHEELS_DECLINE_FIRST       abiHeelsVerdict = 20
+	abiHeelsVerdictHEELS_DECLINE_DRAINING    abiHeelsVerdict = 20
+	abiHeelsVerdictHEELS_DECLINE_MALFORMED   abiHeelsVerdict = 21
+	abiHeelsVerdictHEELS_DECLINE_VIP         abiHeelsVerdict = 22
+	abiHeelsVerdictHEELS_DECLINE_PATH        abiHeelsVerdict = 23
+	abiHeelsVerdictHEELS_DECLINE_BALANCER    abiHeelsVerdict = 24
+	abiHeelsVerdictHEELS_DECLINE_CLIENT      abiHeelsVerdict = 25
+	abiHeelsVerdictHEELS_DECLINE_TAG         abiHeelsVerdict = 26
+	abiHeelsVerdictHEELS_DECLINE_FAST_OPEN   abiHeelsVerdict = 27
+	abiHeelsVerdictHEELS_DECLINE_MPTCP       abiHeelsVerdict = 28
+	abiHeelsVerdictHEELS_DECLINE_SIGNED      abiHeelsVerdict = 29
+	abiHeelsVerdictHEELS_DECLINE_COLLISION   abiHeelsVerdict = 30
+	abiHeelsVerdictHEELS_DECLINE_NO_LISTENER abiHeelsVerdict = 31
+	abiHeelsVerdictHEELS_DECLINE_LISTENER    abiHeelsVerdict = 32
+	abiHeelsVerdictHEELS_DECLINE_EXTENSION   abiHeelsVerdict = 33
+	abiHeelsVerdictHEELS_DECLINE_PORT        abiHeelsVerdict = 34
+	abiHeelsVerdictHEELS_DECLINE_AGENT       abiHeelsVerdict = 35
+	abiHeelsVerdictHEELS_DECLINE_INTERFACE   abiHeelsVerdict = 36
+	abiHeelsVerdictHEELS_DECLINE_GUESSED     abiHeelsVerdict = 37
+	abiHeelsVerdictHEELS_DECLINE_LAST        abiHeelsVerdict = 37
+	abiHeelsVerdictHEELS_ANSWERED            abiHeelsVerdict = 38
+	abiHeelsVerdictHEELS_ANSWERED_COOKIE     abiHeelsVerdict = 39
+	abiHeelsVerdictHEELS_ANSWER_NO_ROOM      abiHeelsVerdict = 40
+	abiHeelsVerdictHEELS_ANSWER_UNKNOWN_VIP  abiHeelsVerdict = 41
+	abiHeelsVerdictHEELS_ACCEPTED            abiHeelsVerdict = 42
+	abiHeelsVerdictHEELS_ACCEPTED_COOKIE     abiHeelsVerdict = 43
+	abiHeelsVerdictHEELS_ACCEPT_NO_MEMORY    abiHeelsVerdict = 44
+	abiHeelsVerdictHEELS_LISTENER_READY      abiHeelsVerdict = 45
+	abiHeelsVerdictHEELS_LISTENER_REFUSED    abiHeelsVerdict = 46
+	abiHeelsVerdictHEELS_DECAPSULATED        abiHeelsVerdict = 47
+	abiHeelsVerdictHEELS_DECAPSULATED_DETOUR abiHeelsVerdict = 48
+	abiHeelsVerdictHEELS_DECAPSULATE_REFUSED abiHeelsVerdict = 49
+	abiHeelsVerdictHEELS_DECAPSULATE_FAILED  abiHeelsVerdict = 50
+	abiHeelsVerdictHEELS_SERVER_CLOSING      abiHeelsVerdict = 51
+	abiHeelsVerdictHEELS_SERVER_ICMP         abiHeelsVerdict = 52
+	abiHeelsVerdictHEELS_REWRITE_FAILED      abiHeelsVerdict = 53
+	abiHeelsVerdictHEELS_CONFIRM_WAITING     abiHeelsVerdict = 54
+	abiHeelsVerdictHEELS_CONFIRM_SWITCHED    abiHeelsVerdict = 55
+	abiHeelsVerdictHEELS_CONFIRM_RETURNED    abiHeelsVerdict = 56
+	abiHeelsVerdictHEELS_CONFIRM_SHARED      abiHeelsVerdict = 57
+	abiHeelsVerdictHEELS_CONFIRM_TAKEN       abiHeelsVerdict = 58
+	abiHeelsVerdictHEELS_CONFIRM_ANSWERED    abiHeelsVerdict = 59
+	abiHeelsVerdictHEELS_CONFIRM_COOKIE      abiHeelsVerdict = 60
+	abiHeelsVerdictHEELS_CONFIRM_ACCEPTED    abiHeelsVerdict = 61
+	abiHeelsVerdictHEELS_CONFIRM_HEARD       abiHeelsVerdict = 62
+	abiHeelsVerdictHEELS_CONFIRM_BACK        abiHeelsVerdict = 63
+	abiHeelsVerdictHEELS_CONFIRM_CLOSING     abiHeelsVerdict = 64
+	abiHeelsVerdictHEELS_CONFIRM_ROUTED      abiHeelsVerdict = 65
+	abiHeelsVerdictHEELS_CONFIRM_UNTOLD      abiHeelsVerdict = 66
+	abiHeelsVerdictHEELS_VERDICTS            abiHeelsVerdict = 67
 )
 
 // Names of all BPF objects in the ELF.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 )
 
 // Agent is a running HEELS: programs attached by a configuration.
@@ -16,12 +17,21 @@ type Agent struct {
 	cgroup string
 	// told is nil while no VIP is, or has been, in confirm mode.
 	told *teller
+	// kept looks after what changes under a running agent.
+	kept *keeper
+	// mu guards config and what is attached by it.
+	mu sync.Mutex
 }
 
 // Start puts a configuration in force, for the network namespace of the calling thread. An agent before it, with the same pins, is succeeded: its
-// connections go on, and none is lost in between. Cgroup is what to attach to when the configuration does not say. After an error nothing is left, unless an
+// connections go on, and none is lost in between. Those of another network namespace are refused. Cgroup is what to attach to when the configuration does not say. After an error nothing is left, unless an
 // agent before it has left something.
 func Start(c *Config, pin, cgroup string) (*Agent, error) {
+	lock, err := lockPins(pin)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.close()
 	before, err := pinned(pin)
 	if err != nil {
 		return nil, err
@@ -47,15 +57,27 @@ func start(c *Config, pin, cgroup string) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{Kernel: k, config: c, cgroup: cgroup}
-	err = a.beginTelling(c)
+	err = k.checkNamespace()
+	if err == nil {
+		err = a.beginTelling(c)
+	}
 	if err == nil {
 		err = k.apply(c)
 	}
 	if err == nil {
 		err = k.attach(c, cgroup)
 	}
+	if err == nil {
+		err = k.nameCgroup(cgroup)
+	}
 	if err == nil && c.Server != nil {
 		err = k.readyListeners()
+	}
+	if err == nil {
+		err = k.setIncomplete(false)
+	}
+	if err == nil {
+		a.kept, err = a.keep()
 	}
 	if err != nil {
 		a.Close()
@@ -81,6 +103,9 @@ func (a *Agent) beginTelling(c *Config) (err error) {
 
 // Close ends the agent. What is pinned stays in force.
 func (a *Agent) Close() {
+	if a.kept != nil {
+		a.kept.close()
+	}
 	if a.told != nil {
 		a.told.close()
 	}
@@ -90,6 +115,8 @@ func (a *Agent) Close() {
 // Reload puts another configuration in force. Roles, interfaces, cgroup and option are fixed at Start: a change of those is refused, and nothing
 // of the configuration is used.
 func (a *Agent) Reload(c *Config) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	was := a.config
 	fixed := []struct {
 		field    string

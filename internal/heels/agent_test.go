@@ -372,8 +372,8 @@ func TestACookieThatNobodyCameForIsNoVIP(t *testing.T) {
 			at := func(address string, port uint16) end {
 				return endOf(netip.AddrPortFrom(netip.MustParseAddr(address), port))
 			}
-			stale := cookie{Ends: tuple{Local: at(tt.server, 80), Remote: at(tt.client, port)}, Syn: 1000}
-			if err := server.maps.HeelsCookies.Put(stale, at(tt.vip, 80)); err != nil {
+			ends := tuple{Local: at(tt.server, 80), Remote: at(tt.client, port)}
+			if err := server.maps.HeelsCookies.Put(ends, cookie{Vip: at(tt.vip, 80), Syns: [4]uint32{1000}, Next: 1}); err != nil {
 				t.Fatal(err)
 			}
 			answered := func(address string, cookies uint64) {
@@ -410,13 +410,33 @@ func reload(t *testing.T, h *host, a *Agent, text string) {
 
 // plainPair is a client and a server with agents, behind a balancer for the VIP.
 func (r *rig) plainPair(mode, vip string) (server, client *Agent) {
+	r.balance(mode, vip)
+	return r.servers[0].agent(serverTextOf(mode, vip)), r.client.agent(clientTextOf(vip))
+}
+
+// balance makes the balancer's kernel send connections to the VIP on to the first server.
+func (r *rig) balance(mode, vip string) {
 	if vip == rig6VIP {
 		r.nat6()
-		server = r.servers[0].agent("server:\n  vips: [{ vip: \"[" + vip + "]:80\", mode: " + mode + ", clients: [\"fd77:3::/32\"] }]\n")
-		return server, r.client.agent("client:\n  vips: [{ vip: \"[" + vip + "]:80\", backends: [\"fd77:2::/32\"] }]\n")
+	} else {
+		r.nat("80", testServer1+":80", mode == "rewritten")
 	}
-	r.nat("80", testServer1+":80", mode == "rewritten")
-	return r.servers[0].agent(serverText(mode, "80")), r.client.agent(clientText)
+}
+
+// clientTextOf is the client's part of a configuration for one of the rig's VIPs.
+func clientTextOf(vip string) string {
+	if vip == rig6VIP {
+		return "client:\n  vips: [{ vip: \"[" + vip + "]:80\", backends: [\"fd77:2::/32\"] }]\n"
+	}
+	return clientText
+}
+
+// serverTextOf is the server's part of a configuration for one of the rig's VIPs.
+func serverTextOf(mode, vip string) string {
+	if vip == rig6VIP {
+		return "server:\n  vips: [{ vip: \"[" + vip + "]:80\", mode: " + mode + ", clients: [\"fd77:3::/32\"] }]\n"
+	}
+	return serverText(mode, "80")
 }
 
 // A connection that the client's programs have no part in may have the two ends of an earlier one: nothing of it goes to that one's server.

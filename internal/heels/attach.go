@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,6 +62,20 @@ func (k *Kernel) attachments(c *Config) []attachment {
 	return list
 }
 
+// finishMark parts, in the name of a link's pin, a program that finishes what an agent before has begun from its cgroup's number.
+const finishMark = "@"
+
+// finisher is the name of the program that finishes, in another cgroup, what this one has begun; "" for that of an interface.
+func (a *attachment) finisher() string {
+	if role, ok := strings.CutSuffix(a.name, "_sockops"); ok {
+		return role + "_finish"
+	}
+	if a.device == "" {
+		return a.name
+	}
+	return ""
+}
+
 // pinName is where the link is pinned. The hyphen is in no program's name, so no interface's name can be mistaken.
 func (a *attachment) pinName() string {
 	if a.device == "" {
@@ -93,6 +108,32 @@ func (k *Kernel) attach(c *Config, cgroup string) error {
 	return nil
 }
 
+// isFinisher says whether a link is to a cgroup that an agent before has served.
+func isFinisher(name string) bool {
+	short, _, _ := strings.Cut(name, "-")
+	return strings.Contains(short, finishMark)
+}
+
+// dropFinished takes programs off that finish what an agent before has begun in another cgroup, when all is finished.
+func (k *Kernel) dropFinished() error {
+	names, err := k.linkNames()
+	if err != nil {
+		return err
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return !isFinisher(name) })
+	if len(names) == 0 {
+		return nil
+	}
+	conns, err := k.Connections()
+	if err != nil || slices.ContainsFunc(conns, func(c Connection) bool { return c.foreign }) {
+		return err
+	}
+	for _, name := range names {
+		err = errors.Join(err, k.unlink(name))
+	}
+	return err
+}
+
 func (k *Kernel) attachOne(a *attachment, cgroup string) error {
 	path := filepath.Join(k.pin, a.pinName())
 	target, err := targetOf(a, cgroup)
@@ -100,9 +141,10 @@ func (k *Kernel) attachOne(a *attachment, cgroup string) error {
 		return err
 	}
 	old, err := link.LoadPinnedLink(path, nil)
+	place := uint64(0)
 	if err == nil {
 		defer old.Close()
-		if at, err := placeOf(old); err == nil && at == target {
+		if place, err = placeOf(old); err == nil && place == target {
 			if err := old.Update(a.program); err != nil {
 				return fmt.Errorf("exchange %s: %w", a.pinName(), err)
 			}
@@ -117,10 +159,31 @@ func (k *Kernel) attachOne(a *attachment, cgroup string) error {
 		return err
 	}
 	defer fresh.Close()
+	if place != 0 && a.finisher() != "" {
+		if err := k.leaveFinisher(a, old, place); err != nil {
+			return errors.Join(err, fresh.Close())
+		}
+	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(fmt.Errorf("take away %s: %w", path, err), fresh.Close())
 	}
 	if err := fresh.Pin(path); err != nil {
+		return fmt.Errorf("pin %s: %w", path, err)
+	}
+	return nil
+}
+
+// leaveFinisher makes the link to a cgroup that an agent before has served one that begins nothing: sockets there depend on it.
+func (k *Kernel) leaveFinisher(a *attachment, old link.Link, cgroup uint64) error {
+	if err := old.Update(k.hooks.byName()[a.finisher()]); err != nil {
+		return fmt.Errorf("exchange %s: %w", a.pinName(), err)
+	}
+	path := filepath.Join(k.pin, fmt.Sprintf("%s%s%s%d", linkPrefix, a.finisher(), finishMark, cgroup))
+	// The cgroup may have been served, left, and served again.
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("take away %s: %w", path, err)
+	}
+	if err := old.Pin(path); err != nil {
 		return fmt.Errorf("pin %s: %w", path, err)
 	}
 	return nil
@@ -154,6 +217,7 @@ func (k *Kernel) renew(name string) error {
 	}
 	defer l.Close()
 	short, _, _ := strings.Cut(strings.TrimPrefix(name, linkPrefix), "-")
+	short, _, _ = strings.Cut(short, finishMark)
 	program := k.hooks.byName()[short]
 	if program == nil {
 		return fmt.Errorf("take over %s: no program has that name", name)
@@ -168,11 +232,7 @@ func (k *Kernel) renew(name string) error {
 // targetOf is the number of the interface or of the cgroup.
 func targetOf(a *attachment, cgroup string) (uint64, error) {
 	if a.device == "" {
-		var st unix.Stat_t
-		if err := unix.Stat(cgroup, &st); err != nil {
-			return 0, &FieldError{Path: "cgroup", Reason: fmt.Sprintf("%s: %v", cgroup, err)}
-		}
-		return st.Ino, nil
+		return cgroupNumber(cgroup)
 	}
 	device, err := net.InterfaceByName(a.device)
 	if err != nil {
@@ -183,6 +243,24 @@ func targetOf(a *attachment, cgroup string) (uint64, error) {
 		return 0, &FieldError{Path: "interfaces", Reason: a.device + ": not an Ethernet interface"}
 	}
 	return uint64(device.Index), nil
+}
+
+// cgroupNumber is what the kernel knows a cgroup by.
+func cgroupNumber(path string) (uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return 0, &FieldError{Path: "cgroup", Reason: fmt.Sprintf("%s: %v", path, err)}
+	}
+	return st.Ino, nil
+}
+
+// nameCgroup tells the iterators whose sockets sock_ops has a say in.
+func (k *Kernel) nameCgroup(path string) error {
+	number, err := cgroupNumber(path)
+	if err != nil {
+		return err
+	}
+	return k.change(func(c *control) { c.Cgroup = number })
 }
 
 // placeOf is the number of what a link is attached to; 0 when that is gone.
@@ -237,6 +315,16 @@ func (k *Kernel) Detach(force bool) error {
 			return errors.Join(err, k.change(func(c *control) { c.Flags = before.Flags }))
 		}
 	}
+	lock, err := openLock(k.pin)
+	if err != nil {
+		return err
+	}
+	defer lock.close()
+	return lock.hold(k.takeOff)
+}
+
+// takeOff takes all programs off, those that begin connections first, and the pins away.
+func (k *Kernel) takeOff() error {
 	names, err := k.linkNames()
 	if err != nil {
 		return err

@@ -51,6 +51,8 @@ type Connection struct {
 	// Sent and Received are bytes of payload: acknowledged by the other end, and received from it.
 	Sent     uint64 `json:"sent_bytes"`
 	Received uint64 `json:"received_bytes"`
+	// foreign: its socket is of a cgroup that an agent before has served.
+	foreign bool
 }
 
 // connSize is that of struct heels_conn, in bytes.
@@ -81,7 +83,7 @@ func (k *Kernel) Connections() ([]Connection, error) {
 func connectionOf(r Role, c *conn) Connection {
 	out := Connection{
 		Role: r, Local: addrPort(c.Local), Remote: addrPort(c.Remote), VIP: addrPort(c.Vip), State: stateNames[c.State],
-		Sent: c.Sent, Received: c.Received,
+		Sent: c.Sent, Received: c.Received, foreign: c.Foreign != 0,
 	}
 	if c.Peer.Port != 0 {
 		out.Server = addrPort(c.Peer)

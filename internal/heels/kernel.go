@@ -29,6 +29,8 @@ type hooks struct {
 	ServerEgress  *ebpf.Program `ebpf:"heels_server_egress"`
 	ServerIngress *ebpf.Program `ebpf:"heels_server_ingress"`
 	ServerSockops *ebpf.Program `ebpf:"heels_server_sockops"`
+	ClientFinish  *ebpf.Program `ebpf:"heels_client_finish"`
+	ServerFinish  *ebpf.Program `ebpf:"heels_server_finish"`
 	ServerPeer4   *ebpf.Program `ebpf:"heels_server_peername4"`
 	ServerPeer6   *ebpf.Program `ebpf:"heels_server_peername6"`
 }
@@ -37,6 +39,7 @@ func (h *hooks) byName() map[string]*ebpf.Program {
 	return map[string]*ebpf.Program{
 		"client_egress": h.ClientEgress, "client_ingress": h.ClientIngress, "client_sockops": h.ClientSockops,
 		"server_egress": h.ServerEgress, "server_ingress": h.ServerIngress, "server_sockops": h.ServerSockops,
+		"client_finish": h.ClientFinish, "server_finish": h.ServerFinish,
 		"server_peername4": h.ServerPeer4, "server_peername6": h.ServerPeer6,
 	}
 }

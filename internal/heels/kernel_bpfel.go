@@ -28,6 +28,7 @@ const (
 	kernelMapHeelsCookies          = "heels_cookies"
 	kernelMapHeelsEndedLater       = "heels_ended_later"
 	kernelMapHeelsEndedNow         = "heels_ended_now"
+	kernelMapHeelsGuesses          = "heels_guesses"
 	kernelMapHeelsListeners        = "heels_listeners"
 	kernelMapHeelsPorts            = "heels_ports"
 	kernelMapHeelsPrefixes         = "heels_prefixes"
@@ -39,12 +40,14 @@ const (
 	kernelMapHeelsTraffic          = "heels_traffic"
 	kernelMapHeelsVerdicts         = "heels_verdicts"
 	kernelProgHeelsClientEgress    = "heels_client_egress"
+	kernelProgHeelsClientFinish    = "heels_client_finish"
 	kernelProgHeelsClientIngress   = "heels_client_ingress"
 	kernelProgHeelsClientSockops   = "heels_client_sockops"
 	kernelProgHeelsConnections     = "heels_connections"
 	kernelProgHeelsHalfOpen        = "heels_half_open"
 	kernelProgHeelsListening       = "heels_listening"
 	kernelProgHeelsServerEgress    = "heels_server_egress"
+	kernelProgHeelsServerFinish    = "heels_server_finish"
 	kernelProgHeelsServerIngress   = "heels_server_ingress"
 	kernelProgHeelsServerPeername4 = "heels_server_peername4"
 	kernelProgHeelsServerPeername6 = "heels_server_peername6"
@@ -96,12 +99,14 @@ type kernelSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type kernelProgramSpecs struct {
 	HeelsClientEgress    *ebpf.ProgramSpec `ebpf:"heels_client_egress"`
+	HeelsClientFinish    *ebpf.ProgramSpec `ebpf:"heels_client_finish"`
 	HeelsClientIngress   *ebpf.ProgramSpec `ebpf:"heels_client_ingress"`
 	HeelsClientSockops   *ebpf.ProgramSpec `ebpf:"heels_client_sockops"`
 	HeelsConnections     *ebpf.ProgramSpec `ebpf:"heels_connections"`
 	HeelsHalfOpen        *ebpf.ProgramSpec `ebpf:"heels_half_open"`
 	HeelsListening       *ebpf.ProgramSpec `ebpf:"heels_listening"`
 	HeelsServerEgress    *ebpf.ProgramSpec `ebpf:"heels_server_egress"`
+	HeelsServerFinish    *ebpf.ProgramSpec `ebpf:"heels_server_finish"`
 	HeelsServerIngress   *ebpf.ProgramSpec `ebpf:"heels_server_ingress"`
 	HeelsServerPeername4 *ebpf.ProgramSpec `ebpf:"heels_server_peername4"`
 	HeelsServerPeername6 *ebpf.ProgramSpec `ebpf:"heels_server_peername6"`
@@ -124,6 +129,7 @@ type kernelMapSpecs struct {
 	HeelsCookies       *ebpf.MapSpec `ebpf:"heels_cookies"`
 	HeelsEndedLater    *ebpf.MapSpec `ebpf:"heels_ended_later"`
 	HeelsEndedNow      *ebpf.MapSpec `ebpf:"heels_ended_now"`
+	HeelsGuesses       *ebpf.MapSpec `ebpf:"heels_guesses"`
 	HeelsListeners     *ebpf.MapSpec `ebpf:"heels_listeners"`
 	HeelsPorts         *ebpf.MapSpec `ebpf:"heels_ports"`
 	HeelsPrefixes      *ebpf.MapSpec `ebpf:"heels_prefixes"`
@@ -176,6 +182,7 @@ type kernelMaps struct {
 	HeelsCookies       *ebpf.Map `ebpf:"heels_cookies"`
 	HeelsEndedLater    *ebpf.Map `ebpf:"heels_ended_later"`
 	HeelsEndedNow      *ebpf.Map `ebpf:"heels_ended_now"`
+	HeelsGuesses       *ebpf.Map `ebpf:"heels_guesses"`
 	HeelsListeners     *ebpf.Map `ebpf:"heels_listeners"`
 	HeelsPorts         *ebpf.Map `ebpf:"heels_ports"`
 	HeelsPrefixes      *ebpf.Map `ebpf:"heels_prefixes"`
@@ -202,6 +209,7 @@ func (m *kernelMaps) Close() error {
 		m.HeelsCookies,
 		m.HeelsEndedLater,
 		m.HeelsEndedNow,
+		m.HeelsGuesses,
 		m.HeelsListeners,
 		m.HeelsPorts,
 		m.HeelsPrefixes,
@@ -228,12 +236,14 @@ type kernelVariables struct {
 // It can be passed to loadKernelObjects or ebpf.CollectionSpec.LoadAndAssign.
 type kernelPrograms struct {
 	HeelsClientEgress    *ebpf.Program `ebpf:"heels_client_egress"`
+	HeelsClientFinish    *ebpf.Program `ebpf:"heels_client_finish"`
 	HeelsClientIngress   *ebpf.Program `ebpf:"heels_client_ingress"`
 	HeelsClientSockops   *ebpf.Program `ebpf:"heels_client_sockops"`
 	HeelsConnections     *ebpf.Program `ebpf:"heels_connections"`
 	HeelsHalfOpen        *ebpf.Program `ebpf:"heels_half_open"`
 	HeelsListening       *ebpf.Program `ebpf:"heels_listening"`
 	HeelsServerEgress    *ebpf.Program `ebpf:"heels_server_egress"`
+	HeelsServerFinish    *ebpf.Program `ebpf:"heels_server_finish"`
 	HeelsServerIngress   *ebpf.Program `ebpf:"heels_server_ingress"`
 	HeelsServerPeername4 *ebpf.Program `ebpf:"heels_server_peername4"`
 	HeelsServerPeername6 *ebpf.Program `ebpf:"heels_server_peername6"`
@@ -243,12 +253,14 @@ type kernelPrograms struct {
 func (p *kernelPrograms) Close() error {
 	return _KernelClose(
 		p.HeelsClientEgress,
+		p.HeelsClientFinish,
 		p.HeelsClientIngress,
 		p.HeelsClientSockops,
 		p.HeelsConnections,
 		p.HeelsHalfOpen,
 		p.HeelsListening,
 		p.HeelsServerEgress,
+		p.HeelsServerFinish,
 		p.HeelsServerIngress,
 		p.HeelsServerPeername4,
 		p.HeelsServerPeername6,

@@ -170,8 +170,15 @@ func (r *rig) plug(name, address string) *host {
 	h := &host{t: r.t, ns: newNS(r.t), name: name}
 	// Addresses of IPv6 are good at once, for questions for neighbours, too.
 	h.sysctl("ipv6/conf/default/accept_dad", "0")
+	r.wireUp(h, address)
+	return h
+}
+
+// wireUp makes the host's interface.
+func (r *rig) wireUp(h *host, addresses ...string) {
+	r.t.Helper()
 	within(r.t, r.wire, func() error {
-		v := netlink.NewVeth(netlink.LinkAttrs{Name: name})
+		v := netlink.NewVeth(netlink.LinkAttrs{Name: h.name})
 		v.PeerName, v.PeerNamespace = "eth0", netlink.NsFd(h.ns)
 		if err := netlink.LinkAdd(v); err != nil {
 			return err
@@ -183,9 +190,24 @@ func (r *rig) plug(name, address string) *host {
 		return errors.Join(netlink.LinkSetMaster(v, br), netlink.LinkSetUp(v))
 	})
 	within(r.t, h.ns, func() error {
-		return errors.Join(linkUp("lo"), addAddr("eth0", address+"/16"), linkUp("eth0"))
+		err := linkUp("lo")
+		for _, a := range addresses {
+			err = errors.Join(err, addAddr("eth0", a+"/16"))
+		}
+		return errors.Join(err, linkUp("eth0"))
 	})
-	return h
+}
+
+// unplug deletes the host's interface.
+func (h *host) unplug() {
+	h.t.Helper()
+	within(h.t, h.ns, func() error {
+		device, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkDel(device)
+	})
 }
 
 func linkUp(name string) error {

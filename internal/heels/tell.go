@@ -29,29 +29,51 @@ const (
 type teller struct {
 	k *Kernel
 	// fd is a raw socket of the network namespace that the programs are in.
-	fd   int
-	stop chan struct{}
-	done chan struct{}
+	fd int
+	// lock is held while ends are told: others may have the same to tell.
+	lock *pinLock
+	// deliver tells of one end.
+	deliver    func(*ended) error
+	stop, done chan struct{}
 	// untold is how many ends were not kept so far, and quietUntil, of CLOCK_MONOTONIC, when those there are can have been told.
 	untold, quietUntil uint64
 }
 
 // tell starts it, for the network namespace of the calling thread.
 func (k *Kernel) tell() (*teller, error) {
-	fd, err := openRaw()
+	t, err := newTeller(k)
 	if err != nil {
 		return nil, err
 	}
-	t := &teller{k: k, fd: fd, stop: make(chan struct{}), done: make(chan struct{})}
 	if t.untold, err = k.verdict(abiHeelsVerdictHEELS_CONFIRM_UNTOLD); err == nil {
 		err = t.promise()
 	}
 	if err != nil {
-		unix.Close(fd)
+		t.release()
 		return nil, err
 	}
 	go t.run()
 	return t, nil
+}
+
+func newTeller(k *Kernel) (*teller, error) {
+	fd, err := openRaw()
+	if err != nil {
+		return nil, err
+	}
+	lock, err := openLock(k.pin)
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	t := &teller{k: k, fd: fd, lock: lock, stop: make(chan struct{}), done: make(chan struct{})}
+	t.deliver = t.send
+	return t, nil
+}
+
+func (t *teller) release() {
+	unix.Close(t.fd)
+	t.lock.close()
 }
 
 // promise says that ends will be told for a while. Not while some could not be kept: there are more than can be told, and each would be the balancer's for days.
@@ -89,7 +111,7 @@ func openRaw() (int, error) {
 func (t *teller) close() {
 	close(t.stop)
 	<-t.done
-	unix.Close(t.fd)
+	t.release()
 }
 
 // tellRest tells of all ends that wait, whether their TIME_WAIT is over or not: nobody will do it later.
@@ -98,19 +120,20 @@ func (k *Kernel) tellRest() error {
 	if !slices.ContainsFunc(queues, isWaiting) {
 		return nil
 	}
-	fd, err := openRaw()
+	t, err := newTeller(k)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
-	t := &teller{k: k, fd: fd}
-	for _, queue := range queues {
-		t.drain(queue, 0)
-		if isWaiting(queue) {
-			return errors.New("tell balancers of ends: the device is full; try again")
+	defer t.release()
+	return t.lock.hold(func() error {
+		for _, queue := range queues {
+			t.drainHeld(queue, 0)
+			if isWaiting(queue) {
+				return errors.New("tell balancers of ends: the device is full; try again")
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 func isWaiting(queue *ebpf.Map) bool {
@@ -127,16 +150,24 @@ func (t *teller) run() {
 		case <-t.stop:
 			return
 		case <-ticker.C:
-			t.drain(t.k.maps.HeelsEndedNow, 0)
-			t.drain(t.k.maps.HeelsEndedLater, timeWait)
 			// What fails here is tried again, and not counted on meanwhile.
-			_ = t.promise()
+			_ = errors.Join(t.drain(t.k.maps.HeelsEndedNow, 0), t.drain(t.k.maps.HeelsEndedLater, timeWait), t.promise())
 		}
 	}
 }
 
-// drain tells of the ends that are old enough. Those of one queue are in order.
-func (t *teller) drain(queue *ebpf.Map, age time.Duration) {
+// drain tells of the ends that are old enough, each once: between a look at an end and its removal nobody else may tell of it. Those of one queue are in order.
+func (t *teller) drain(queue *ebpf.Map, age time.Duration) error {
+	if !isWaiting(queue) {
+		return nil
+	}
+	return t.lock.try(func() error {
+		t.drainHeld(queue, age)
+		return nil
+	})
+}
+
+func (t *teller) drainHeld(queue *ebpf.Map, age time.Duration) {
 	for {
 		var e ended
 		select {
@@ -148,7 +179,7 @@ func (t *teller) drain(queue *ebpf.Map, age time.Duration) {
 			return
 		}
 		// A full device is tried again: nothing is taken out before it has been sent.
-		err := t.send(&e)
+		err := t.deliver(&e)
 		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOBUFS) {
 			return
 		}

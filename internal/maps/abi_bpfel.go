@@ -55,16 +55,6 @@ type abiBodyScan struct {
 	Phase     uint32
 	Digits    uint32
 	Remaining uint64
-	Field     struct {
-		_        structs.HostLayout
-		Name     [3]uint64
-		Value    [3]uint64
-		Number   uint64
-		NameLen  uint32
-		ValueLen uint32
-		State    uint32
-		Id       uint32
-	}
 }
 
 type abiBucketKey struct {
@@ -140,6 +130,7 @@ type abiConnRecord struct {
 	VipPort  uint16
 	Flags    uint16
 	Listener uint32
+	Tenant   [3]uint64
 }
 
 type abiControl struct {
@@ -149,7 +140,9 @@ type abiControl struct {
 	Draining    uint32
 	AcceptAt    uint32
 	Captures    uint32
-	Reserved    [10]uint32
+	GuardNs     [6]uint64
+	Guarded     uint32
+	Reserved    [13]uint32
 	Arrived     uint32
 	Reserved2   uint32
 }
@@ -197,6 +190,7 @@ const (
 	abiEndpointFlagsENDPOINT_DEGRADED       abiEndpointFlags = 16
 	abiEndpointFlagsENDPOINT_EXCLUDED       abiEndpointFlags = 32
 	abiEndpointFlagsENDPOINT_TLS            abiEndpointFlags = 64
+	abiEndpointFlagsENDPOINT_GUARDED        abiEndpointFlags = 128
 )
 
 type abiEvent struct {
@@ -204,8 +198,9 @@ type abiEvent struct {
 	Kind     uint32
 	Slot     uint32
 	Endpoint uint32
-	Outlier  uint32
+	Detail   uint32
 	Lease    uint64
+	Cookie   uint64
 }
 
 type abiEventKind uint32
@@ -217,6 +212,7 @@ const (
 	abiEventKindEVENT_SPILLED     abiEventKind = 4
 	abiEventKindEVENT_OUTLIER     abiEventKind = 5
 	abiEventKindEVENT_ARRIVED     abiEventKind = 6
+	abiEventKindEVENT_GUARD       abiEventKind = 7
 )
 
 type abiExclusionKey struct {
@@ -265,6 +261,18 @@ const (
 	abiGroupFlagsGROUP_OF_GROUPS abiGroupFlags = 1
 )
 
+type abiGuard uint32
+
+const (
+	abiGuardGUARD_CUT        abiGuard = 0
+	abiGuardGUARD_SHORT      abiGuard = 1
+	abiGuardGUARD_CONCURRENT abiGuard = 2
+	abiGuardGUARD_SEQUENCE   abiGuard = 3
+	abiGuardGUARD_URGENT     abiGuard = 4
+	abiGuardGUARD_UNASKED    abiGuard = 5
+	abiGuardGUARD_COUNT      abiGuard = 6
+)
+
 type abiHashPlace struct {
 	_        structs.HostLayout
 	Hash     uint64
@@ -278,6 +286,14 @@ const (
 	abiHashPolicyHASH_FIELD     abiHashPolicy = 15
 	abiHashPolicyHASH_SOURCE_IP abiHashPolicy = 64
 	abiHashPolicyHASH_TERMINAL  abiHashPolicy = 128
+)
+
+type abiHold uint32
+
+const (
+	abiHoldHOLD_NOT   abiHold = 0
+	abiHoldHOLD_LIMIT abiHold = 1
+	abiHoldHOLD_GUARD abiHold = 2
 )
 
 type abiHostDirection uint32
@@ -298,6 +314,7 @@ type abiLimits uint32
 
 const (
 	abiLimitsCOOKIE_BITS       abiLimits = 64
+	abiLimitsTENANT_LEVELS     abiLimits = 3
 	abiLimitsMAX_HEAD          abiLimits = 8192
 	abiLimitsMAX_COPY          abiLimits = 1024
 	abiLimitsMAX_PATH          abiLimits = 251
@@ -328,6 +345,7 @@ const (
 	abiLimitsMAX_GROUP_DEPTH   abiLimits = 3
 	abiLimitsMAX_LEASE_TRIES   abiLimits = 4
 	abiLimitsANCHOR_PORTS      abiLimits = 8
+	abiLimitsMAX_MESSAGES      abiLimits = 1024
 )
 
 type abiListener struct {
@@ -387,7 +405,7 @@ type abiPeerKey struct {
 	Remote     [16]uint8
 	LocalPort  uint16
 	RemotePort uint16
-	Reserved   uint32
+	Sequence   uint32
 	Netns      uint64
 }
 
@@ -396,31 +414,32 @@ type abiPending uint32
 const (
 	abiPendingPENDING_REQUEST  abiPending = 1
 	abiPendingPENDING_RESPONSE abiPending = 2
+	abiPendingPENDING_SEND     abiPending = 4
+	abiPendingPENDING_REPLY    abiPending = 8
 )
 
 type abiPhase uint32
 
 const (
-	abiPhasePHASE_HEAD               abiPhase = 0
-	abiPhasePHASE_LENGTH             abiPhase = 1
-	abiPhasePHASE_CHUNK_SIZE         abiPhase = 2
-	abiPhasePHASE_CHUNK_EXT          abiPhase = 3
-	abiPhasePHASE_CHUNK_EXT_NAME     abiPhase = 4
-	abiPhasePHASE_CHUNK_EXT_EQUALS   abiPhase = 5
-	abiPhasePHASE_CHUNK_EXT_VALUE    abiPhase = 6
-	abiPhasePHASE_CHUNK_EXT_QUOTED   abiPhase = 7
-	abiPhasePHASE_CHUNK_EXT_UNQUOTED abiPhase = 8
-	abiPhasePHASE_CHUNK_SIZE_LF      abiPhase = 9
-	abiPhasePHASE_CHUNK_DATA         abiPhase = 10
-	abiPhasePHASE_CHUNK_DATA_CR      abiPhase = 11
-	abiPhasePHASE_CHUNK_DATA_LF      abiPhase = 12
-	abiPhasePHASE_TRAILER_START      abiPhase = 13
-	abiPhasePHASE_TRAILER_NAME       abiPhase = 14
-	abiPhasePHASE_TRAILER            abiPhase = 15
-	abiPhasePHASE_TRAILER_LF         abiPhase = 16
-	abiPhasePHASE_LAST_LF            abiPhase = 17
-	abiPhasePHASE_DONE               abiPhase = 18
-	abiPhasePHASE_TUNNEL             abiPhase = 19
+	abiPhasePHASE_HEAD                 abiPhase = 0
+	abiPhasePHASE_LENGTH               abiPhase = 1
+	abiPhasePHASE_CHUNK_SIZE           abiPhase = 2
+	abiPhasePHASE_CHUNK_EXT            abiPhase = 3
+	abiPhasePHASE_CHUNK_EXT_NAME       abiPhase = 4
+	abiPhasePHASE_CHUNK_EXT_EQUALS     abiPhase = 5
+	abiPhasePHASE_CHUNK_EXT_VALUE      abiPhase = 6
+	abiPhasePHASE_CHUNK_EXT_QUOTED     abiPhase = 7
+	abiPhasePHASE_CHUNK_EXT_UNQUOTED   abiPhase = 8
+	abiPhasePHASE_CHUNK_SPACE          abiPhase = 9
+	abiPhasePHASE_CHUNK_EXT_NAME_SPACE abiPhase = 10
+	abiPhasePHASE_CHUNK_SIZE_LF        abiPhase = 11
+	abiPhasePHASE_CHUNK_DATA           abiPhase = 12
+	abiPhasePHASE_CHUNK_DATA_CR        abiPhase = 13
+	abiPhasePHASE_CHUNK_DATA_LF        abiPhase = 14
+	abiPhasePHASE_TRAILER_START        abiPhase = 15
+	abiPhasePHASE_LAST_LF              abiPhase = 16
+	abiPhasePHASE_DONE                 abiPhase = 17
+	abiPhasePHASE_TUNNEL               abiPhase = 18
 )
 
 type abiPolicy uint32
@@ -454,6 +473,8 @@ type abiRequestFlags uint32
 const (
 	abiRequestFlagsREQUEST_HEAD    abiRequestFlags = 1
 	abiRequestFlagsREQUEST_UPGRADE abiRequestFlags = 2
+	abiRequestFlagsREQUEST_SPILLED abiRequestFlags = 4
+	abiRequestFlagsREQUEST_LEAN    abiRequestFlags = 8
 )
 
 type abiRetryFlags uint32
@@ -520,29 +541,31 @@ type abiRouteTable struct {
 }
 
 type abiSlot struct {
-	_           structs.HostLayout
-	State       uint32
-	Holder      uint32
-	Next        uint32
-	Stacked     uint32
-	Endpoint    uint32
-	Flags       uint32
-	Pending     uint32
-	MaxRequests uint32
-	Lease       uint64
-	Cookie      uint64
-	DeadlineNs  uint64
-	TimeoutNs   uint64
-	Spill       uint32
-	Request     uint32
-	Sent        uint64
-	Moved       uint64
-	Status      uint32
-	Counted     uint32
-	Retry       uint32
-	Largest     uint32
-	Draw        uint64
-	Head        struct {
+	_            structs.HostLayout
+	State        uint32
+	Holder       uint32
+	Next         uint32
+	Stacked      uint32
+	Endpoint     uint32
+	Flags        uint32
+	Pending      uint32
+	PendingLease uint32
+	MaxRequests  uint32
+	Messages     uint32
+	Lease        uint64
+	Cookie       uint64
+	DeadlineNs   uint64
+	TimeoutNs    uint64
+	Spill        uint32
+	Request      uint32
+	Sent         uint64
+	Moved        uint64
+	Status       uint32
+	Counted      uint32
+	Retry        uint32
+	Largest      uint32
+	Draw         uint64
+	Head         struct {
 		_        structs.HostLayout
 		State    uint32
 		Off      uint32
@@ -561,23 +584,26 @@ type abiSlot struct {
 			Id       uint32
 		}
 	}
-	Response     abiBodyScan
-	Upload       abiBodyScan
-	Generation   uint32
-	IdleMs       uint32
-	Traffic      abiTraffic
-	EndedNs      uint64
-	EndedCookie  uint64
-	BrokenLease  uint64
-	Passed       uint64
-	NextSequence uint64
-	Kept         uint32
-	Closed       uint32
-	BegunNs      uint64
-	Owed         uint64
-	ReadLease    uint64
-	Waiting      uint64
-	HeldLease    uint64
+	Response      abiBodyScan
+	Upload        abiBodyScan
+	Generation    uint32
+	IdleMs        uint32
+	Traffic       abiTraffic
+	EndedNs       uint64
+	EndedCookie   uint64
+	BrokenLease   uint64
+	Passed        uint64
+	NextSequence  uint64
+	Kept          uint32
+	Closed        uint32
+	BegunNs       uint64
+	Owed          uint64
+	ReadLease     uint64
+	Waiting       uint64
+	HeldLease     uint64
+	FirstSequence uint32
+	Reserved      uint32
+	SpilledAt     uint64
 }
 
 type abiSlotFlags uint32
@@ -586,6 +612,8 @@ const (
 	abiSlotFlagsSLOT_LOCAL   abiSlotFlags = 1
 	abiSlotFlagsSLOT_RETIRE  abiSlotFlags = 2
 	abiSlotFlagsSLOT_TAINTED abiSlotFlags = 4
+	abiSlotFlagsSLOT_URGENT  abiSlotFlags = 8
+	abiSlotFlagsSLOT_UNFIT   abiSlotFlags = 14
 )
 
 type abiSlotState uint32
@@ -707,51 +735,55 @@ const (
 	abiVerdictHANDOVER_TARGET_FORM            abiVerdict = 20
 	abiVerdictHANDOVER_HOST                   abiVerdict = 21
 	abiVerdictHANDOVER_TRANSFER_CODING        abiVerdict = 22
-	abiVerdictHANDOVER_CONNECTION_OPTION      abiVerdict = 23
-	abiVerdictHANDOVER_UPGRADE                abiVerdict = 24
-	abiVerdictHANDOVER_EXPECT                 abiVerdict = 25
-	abiVerdictHANDOVER_BODY_TOO_LONG          abiVerdict = 26
-	abiVerdictHANDOVER_PIPELINED              abiVerdict = 27
-	abiVerdictHANDOVER_UNREAD                 abiVerdict = 28
-	abiVerdictHANDOVER_REPEATED_FIELD         abiVerdict = 29
-	abiVerdictHANDOVER_TOO_MANY_FIELDS        abiVerdict = 30
-	abiVerdictHANDOVER_TOO_MANY_PARAMETERS    abiVerdict = 31
-	abiVerdictHANDOVER_LISTENER_GONE          abiVerdict = 32
-	abiVerdictHANDOVER_CONNECTION_LIMIT       abiVerdict = 33
-	abiVerdictHANDOVER_TABLE_SLOW             abiVerdict = 34
-	abiVerdictHANDOVER_ROUTE_SLOW             abiVerdict = 35
-	abiVerdictHANDOVER_NORMALIZE              abiVerdict = 36
-	abiVerdictHANDOVER_REWRITE                abiVerdict = 37
-	abiVerdictHANDOVER_RETRY_COPY             abiVerdict = 38
-	abiVerdictHANDOVER_NO_VHOST               abiVerdict = 39
-	abiVerdictHANDOVER_NO_ROUTE               abiVerdict = 40
-	abiVerdictHANDOVER_NO_CLUSTER             abiVerdict = 41
-	abiVerdictHANDOVER_OVERFLOW               abiVerdict = 42
-	abiVerdictHANDOVER_CLUSTER_SLOW           abiVerdict = 43
-	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 44
-	abiVerdictHANDOVER_ENDPOINT_TLS           abiVerdict = 45
-	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 46
-	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 47
-	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 48
-	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 49
-	abiVerdictHANDOVER_NO_STATE               abiVerdict = 50
-	abiVerdictHANDOVER_LAST                   abiVerdict = 50
-	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 51
-	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 52
-	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 53
-	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 54
-	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 55
-	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 56
-	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 57
-	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 58
-	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 59
-	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 60
-	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 61
-	abiVerdictVERDICT_SPILL_RETRY             abiVerdict = 62
-	abiVerdictVERDICT_SPILLED                 abiVerdict = 63
-	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 64
-	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 65
-	abiVerdictVERDICT_COUNT                   abiVerdict = 66
+	abiVerdictHANDOVER_TRAILERS               abiVerdict = 23
+	abiVerdictHANDOVER_CONNECTION_OPTION      abiVerdict = 24
+	abiVerdictHANDOVER_UPGRADE                abiVerdict = 25
+	abiVerdictHANDOVER_EXPECT                 abiVerdict = 26
+	abiVerdictHANDOVER_BODY_TOO_LONG          abiVerdict = 27
+	abiVerdictHANDOVER_PIPELINED              abiVerdict = 28
+	abiVerdictHANDOVER_UNREAD                 abiVerdict = 29
+	abiVerdictHANDOVER_REPEATED_FIELD         abiVerdict = 30
+	abiVerdictHANDOVER_TOO_MANY_FIELDS        abiVerdict = 31
+	abiVerdictHANDOVER_TOO_MANY_PARAMETERS    abiVerdict = 32
+	abiVerdictHANDOVER_LISTENER_GONE          abiVerdict = 33
+	abiVerdictHANDOVER_CONNECTION_LIMIT       abiVerdict = 34
+	abiVerdictHANDOVER_TABLE_SLOW             abiVerdict = 35
+	abiVerdictHANDOVER_ROUTE_SLOW             abiVerdict = 36
+	abiVerdictHANDOVER_NORMALIZE              abiVerdict = 37
+	abiVerdictHANDOVER_REWRITE                abiVerdict = 38
+	abiVerdictHANDOVER_RETRY_COPY             abiVerdict = 39
+	abiVerdictHANDOVER_NO_VHOST               abiVerdict = 40
+	abiVerdictHANDOVER_NO_ROUTE               abiVerdict = 41
+	abiVerdictHANDOVER_NO_CLUSTER             abiVerdict = 42
+	abiVerdictHANDOVER_OVERFLOW               abiVerdict = 43
+	abiVerdictHANDOVER_CLUSTER_SLOW           abiVerdict = 44
+	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 45
+	abiVerdictHANDOVER_ENDPOINT_TLS           abiVerdict = 46
+	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 47
+	abiVerdictHANDOVER_NO_ROOM                abiVerdict = 48
+	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 49
+	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 50
+	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 51
+	abiVerdictHANDOVER_GUARDED                abiVerdict = 52
+	abiVerdictHANDOVER_NO_STATE               abiVerdict = 53
+	abiVerdictHANDOVER_LAST                   abiVerdict = 53
+	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 54
+	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 55
+	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 56
+	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 57
+	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 58
+	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 59
+	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 60
+	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 61
+	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 62
+	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 63
+	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 64
+	abiVerdictVERDICT_SPILL_TRAILERS          abiVerdict = 65
+	abiVerdictVERDICT_SPILL_RETRY             abiVerdict = 66
+	abiVerdictVERDICT_SPILLED                 abiVerdict = 67
+	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 68
+	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 69
+	abiVerdictVERDICT_COUNT                   abiVerdict = 70
 )
 
 type abiVhost struct {
@@ -789,8 +821,10 @@ const (
 	abiVarSharedFieldKey        = "shared_field_key"
 	abiVarSharedGroup           = "shared_group"
 	abiVarSharedGroupFlags      = "shared_group_flags"
+	abiVarSharedGuard           = "shared_guard"
 	abiVarSharedHashPlace       = "shared_hash_place"
 	abiVarSharedHashPolicy      = "shared_hash_policy"
+	abiVarSharedHold            = "shared_hold"
 	abiVarSharedHostDirection   = "shared_host_direction"
 	abiVarSharedHostKey         = "shared_host_key"
 	abiVarSharedLimits          = "shared_limits"
@@ -910,8 +944,10 @@ type abiVariableSpecs struct {
 	SharedFieldKey        *ebpf.VariableSpec `ebpf:"shared_field_key"`
 	SharedGroup           *ebpf.VariableSpec `ebpf:"shared_group"`
 	SharedGroupFlags      *ebpf.VariableSpec `ebpf:"shared_group_flags"`
+	SharedGuard           *ebpf.VariableSpec `ebpf:"shared_guard"`
 	SharedHashPlace       *ebpf.VariableSpec `ebpf:"shared_hash_place"`
 	SharedHashPolicy      *ebpf.VariableSpec `ebpf:"shared_hash_policy"`
+	SharedHold            *ebpf.VariableSpec `ebpf:"shared_hold"`
 	SharedHostDirection   *ebpf.VariableSpec `ebpf:"shared_host_direction"`
 	SharedHostKey         *ebpf.VariableSpec `ebpf:"shared_host_key"`
 	SharedLimits          *ebpf.VariableSpec `ebpf:"shared_limits"`
@@ -1007,8 +1043,10 @@ type abiVariables struct {
 	SharedFieldKey        *ebpf.Variable `ebpf:"shared_field_key"`
 	SharedGroup           *ebpf.Variable `ebpf:"shared_group"`
 	SharedGroupFlags      *ebpf.Variable `ebpf:"shared_group_flags"`
+	SharedGuard           *ebpf.Variable `ebpf:"shared_guard"`
 	SharedHashPlace       *ebpf.Variable `ebpf:"shared_hash_place"`
 	SharedHashPolicy      *ebpf.Variable `ebpf:"shared_hash_policy"`
+	SharedHold            *ebpf.Variable `ebpf:"shared_hold"`
 	SharedHostDirection   *ebpf.Variable `ebpf:"shared_host_direction"`
 	SharedHostKey         *ebpf.Variable `ebpf:"shared_host_key"`
 	SharedLimits          *ebpf.Variable `ebpf:"shared_limits"`

@@ -6,10 +6,10 @@ import "testing"
 
 func TestALeaseLeavesItsClustersCountOnce(t *testing.T) {
 	ends := map[string]func(*Shared){
-		"whole":              func(s *Shared) { s.ResponseDone(0) },
+		"whole":              func(s *Shared) { s.ResponseDone(s.Current(0)) },
 		"broken":             func(s *Shared) { s.Break(0) },
-		"both":               func(s *Shared) { s.ResponseDone(0); s.Break(0) },
-		"broken, then whole": func(s *Shared) { s.Break(0); s.ResponseDone(0) },
+		"both":               func(s *Shared) { s.ResponseDone(s.Current(0)); s.Break(0) },
+		"broken, then whole": func(s *Shared) { s.Break(0); s.ResponseDone(s.Current(0)) },
 	}
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
@@ -23,7 +23,7 @@ func TestALeaseLeavesItsClustersCountOnce(t *testing.T) {
 				t.Error("one more than the limit")
 			}
 			s.Endpoints[0].Cluster = 1
-			s.Slots[0] = Slot{State: uint32(SlotLeased), Holder: 1, Lease: 1, Pending: uint32(PendingResponse), Counted: number}
+			s.Slots[0] = Slot{State: uint32(SlotLeased), Holder: 1, Lease: 1, Pending: uint32(PendingResponse), PendingLease: 1, Counted: number}
 			end(s)
 			if got := s.Clusters[1].Active; got != 1 {
 				t.Errorf("in flight: got %d, want 1", got)

@@ -65,7 +65,7 @@ func TestMarksAndOffersChangeOnlyWhatTheyShould(t *testing.T) {
 	if err := s.SlowConns.Put(5, declined); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.MarkSlow(5, VerdictSpilled); err != nil {
+	if err := s.MarkSlow(5, VerdictSpilled, Lease{Slot: 1, Number: 7}); err != nil {
 		t.Fatal(err)
 	}
 	if got, _, err := s.SlowConns.Lookup(5); got != declined || err != nil {
@@ -80,10 +80,14 @@ func TestMarksAndOffersChangeOnlyWhatTheyShould(t *testing.T) {
 	if err := s.slowConns.Update(CookieKeyOf(6), SlowConn{}, ebpf.UpdateExist); !errors.Is(err, ebpf.ErrKeyNotExist) {
 		t.Errorf("an entry that is not there is exchanged: %v", err)
 	}
-	if err := s.MarkSlow(6, VerdictSpilled); err != nil {
+	if err := s.MarkSlow(6, VerdictSpilled, Lease{Slot: 1, Number: 7}); err != nil {
 		t.Error(err)
 	}
-	if err := s.MarkSlow(7, VerdictSpilled); err == nil {
+	marked := SlowConn{Reason: uint32(VerdictSpilled), Slot: 1, HasLease: 1, Lease: 7}
+	if got, _, err := s.SlowConns.Lookup(6); got != marked || err != nil {
+		t.Errorf("a new mark: %+v, %v; want %+v", got, err, marked)
+	}
+	if err := s.MarkSlow(7, VerdictSpilled, Lease{}); err == nil {
 		t.Error("there is room for more than the limit")
 	}
 }

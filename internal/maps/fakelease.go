@@ -20,3 +20,8 @@ func (s *Shared) Take(slot uint32) (l Lease, ok bool) {
 
 // Fail is BreakLease, and has the daemon tell the client.
 func (s *Shared) Fail(l Lease) bool { return s.endLease(l, l.Number) }
+
+// Begin says what of a lease has not ended, as lease_fill does.
+func (s *Shared) Begin(l Lease, parts Pending) {
+	atomic.StoreUint64(s.Slots[l.Slot].parts(), l.Number<<32|uint64(parts))
+}

@@ -30,13 +30,13 @@ func TestWhoEndsALeaseLeavesTheNextOneAlone(t *testing.T) {
 		s.Exchange(0, SlotConnecting, SlotReady)
 		first := begin(t, s)
 		given.Store(&first)
-		if s.ResponseDone(0) == SlotBroken {
+		if s.ResponseDone(s.Current(0)) == SlotBroken {
 			broken++
 			continue
 		}
 		s.Pop(0)
 		second := begin(t, s)
-		if s.ResponseDone(0) == SlotBroken {
+		if s.ResponseDone(s.Current(0)) == SlotBroken {
 			t.Fatalf("lease %d is broken by who was to end lease %d", second.Number, first.Number)
 		}
 		s.Pop(0)
@@ -56,6 +56,6 @@ func begin(t *testing.T, s *Shared) Lease {
 	if !ok {
 		t.Fatal("an idle slot is broken by who was to end a lease")
 	}
-	atomic.StoreUint32(&s.Slots[0].Pending, uint32(PendingResponse))
+	s.Begin(l, PendingResponse)
 	return l
 }

@@ -165,54 +165,80 @@ func (s *Shared) ClosedHolding(l Lease) bool {
 
 // SpillDone ends the spill of a response that the daemon has read to its end. It reports whether nothing can have come behind that end:
 // what verdict programs have left to read is what was received. What comes from here on is unasked for.
-func (s *Shared) SpillDone(slot uint32, received uint64) (clean bool) {
-	sl := &s.Slots[slot]
+func (s *Shared) SpillDone(l Lease, received uint64) (clean bool) {
+	if !s.Holds(l) {
+		return false
+	}
+	sl := &s.Slots[l.Slot]
 	atomic.StoreUint32(&sl.Response.Phase, uint32(PhaseDone))
 	atomic.StoreUint32(&sl.Spill, uint32(SpillNone))
 	return atomic.LoadUint32(&sl.Flags)&uint32(SlotLocal) != 0 || atomic.LoadUint64(&sl.Passed) == received
 }
 
-// ResponseDone marks the response of a lease complete; when the request is as well, the lease ends and the slot is idle
-// again, or BROKEN when it is to be retired. It reports the slot's state afterwards.
-func (s *Shared) ResponseDone(slot uint32) SlotState {
-	sl := &s.Slots[slot]
-	// What the endpoint sends from here on is unasked for.
-	atomic.StoreUint64(&sl.Response.Remaining, 0)
-	atomic.StoreUint32(&sl.Response.Phase, uint32(PhaseDone))
-	atomic.StoreUint32(&sl.Spill, uint32(SpillNone))
-	return s.sideDone(slot, PendingResponse)
+// ResponseDone marks the response of a lease complete; when all else of it is as well, the lease ends and the slot is idle
+// again, or BROKEN when it is to be retired. It reports the slot's state afterwards. It does nothing for a lease that has ended.
+func (s *Shared) ResponseDone(l Lease) SlotState {
+	if s.Holds(l) {
+		sl := &s.Slots[l.Slot]
+		// What the endpoint sends from here on is unasked for.
+		atomic.StoreUint64(&sl.Response.Remaining, 0)
+		atomic.StoreUint32(&sl.Response.Phase, uint32(PhaseDone))
+		atomic.StoreUint32(&sl.Spill, uint32(SpillNone))
+	}
+	return s.partDone(l, PendingResponse)
 }
 
 // RequestDone is ResponseDone for the request. The route's time for the response begins, in place of the request's.
-func (s *Shared) RequestDone(slot uint32) SlotState {
-	sl := &s.Slots[slot]
-	deadline := uint64(0)
-	if timeout := atomic.LoadUint64(&sl.TimeoutNs); timeout != 0 {
-		deadline = uint64(Now()) + timeout
+func (s *Shared) RequestDone(l Lease) SlotState {
+	if s.Holds(l) {
+		sl := &s.Slots[l.Slot]
+		deadline := uint64(0)
+		if timeout := atomic.LoadUint64(&sl.TimeoutNs); timeout != 0 {
+			deadline = uint64(Now()) + timeout
+		}
+		atomic.StoreUint64(&sl.DeadlineNs, deadline)
 	}
-	atomic.StoreUint64(&sl.DeadlineNs, deadline)
-	return s.sideDone(slot, PendingRequest)
+	return s.partDone(l, PendingRequest)
 }
 
-// sideDone is lease_side_done of bpf/lib/lease.h: the later of the two sides ends the lease.
-func (s *Shared) sideDone(slot uint32, side Pending) SlotState {
-	sl := &s.Slots[slot]
-	if atomic.AndUint32(&sl.Pending, ^uint32(side)) != uint32(side) {
-		return s.State(slot)
+// parts are what is pending together with the lease that it is of: see struct slot of bpf/lib/abi.h.
+func (s *Slot) parts() *uint64 { return (*uint64)(unsafe.Pointer(&s.Pending)) }
+
+// partDone is lease_part_done of bpf/lib/lease.h: the last part ends the lease.
+func (s *Shared) partDone(l Lease, part Pending) SlotState {
+	sl := &s.Slots[l.Slot]
+	for {
+		parts := atomic.LoadUint64(sl.parts())
+		if uint32(parts>>32) != uint32(l.Number) || uint32(parts)&uint32(part) == 0 {
+			return s.State(l.Slot)
+		}
+		left := parts &^ uint64(part)
+		if !atomic.CompareAndSwapUint64(sl.parts(), parts, left) {
+			continue
+		}
+		if uint32(left) == 0 {
+			s.release(sl, l)
+		}
+		return s.State(l.Slot)
 	}
-	lease := atomic.LoadUint64(&sl.Lease)
+}
+
+// release is lease_release of bpf/lib/lease.h.
+func (s *Shared) release(sl *Slot, l Lease) {
+	if !s.Holds(l) {
+		return
+	}
 	// The next lease must not find it.
 	atomic.StoreUint64(&sl.DeadlineNs, 0)
 	s.uncount(sl)
-	if !atomic.CompareAndSwapUint64(sl.word(), wordOf(SlotLeased, lease), uint64(SlotReady)) {
-		return s.State(slot)
+	if !atomic.CompareAndSwapUint64(sl.word(), wordOf(SlotLeased, l.Number), uint64(SlotReady)) {
+		return
 	}
-	atomic.CompareAndSwapUint64(&sl.Lease, lease, lease+1)
+	atomic.CompareAndSwapUint64(&sl.Lease, l.Number, l.Number+1)
 	atomic.AddUint32(&s.Endpoints[sl.Endpoint].Outstanding, ^uint32(0))
-	if atomic.LoadUint32(&sl.Flags)&uint32(SlotRetire) != 0 || !s.Push(slot) {
-		s.Exchange(slot, SlotReady, SlotBroken)
+	if atomic.LoadUint32(&sl.Flags)&uint32(SlotRetire) != 0 || !s.Push(l.Slot) {
+		s.Exchange(l.Slot, SlotReady, SlotBroken)
 	}
-	return s.State(slot)
 }
 
 // statusSwitching is 101, with which a response becomes a tunnel.
@@ -226,12 +252,18 @@ func (s *Slot) Tunnel() bool {
 // RequestOpen reports whether the request has not ended, or in a tunnel the client's side.
 func (s *Slot) RequestOpen() bool { return atomic.LoadUint32(&s.Pending)&uint32(PendingRequest) != 0 }
 
-// ResponseOpen reports the same of the response.
+// SendOpen reports whether the client's send has not returned: what the endpoint's socket took of the request is not known.
+func (s *Slot) SendOpen() bool { return atomic.LoadUint32(&s.Pending)&uint32(PendingSend) != 0 }
+
+// ResponseOpen reports the same as RequestOpen of the response.
 func (s *Slot) ResponseOpen() bool { return atomic.LoadUint32(&s.Pending)&uint32(PendingResponse) != 0 }
 
 // Switch makes a tunnel of the lease, as a program does that moves the response.
-func (s *Shared) Switch(slot uint32) {
-	sl := &s.Slots[slot]
+func (s *Shared) Switch(l Lease) {
+	if !s.Holds(l) {
+		return
+	}
+	sl := &s.Slots[l.Slot]
 	atomic.StoreUint64(&sl.DeadlineNs, 0)
 	atomic.OrUint32(&sl.Flags, uint32(SlotRetire))
 	atomic.StoreUint32(&sl.Response.Phase, uint32(PhaseTunnel))
@@ -254,6 +286,11 @@ func (s *Shared) Retire(slot uint32) {
 type Lease struct {
 	Slot   uint32
 	Number uint64
+}
+
+// Current is the lease that runs on a slot, or ran last.
+func (s *Shared) Current(slot uint32) Lease {
+	return Lease{Slot: slot, Number: atomic.LoadUint64(&s.Slots[slot].Lease)}
 }
 
 // Holds reports whether a lease is still running.

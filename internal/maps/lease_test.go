@@ -30,8 +30,8 @@ func lease(s *Shared) uint32 {
 		if slot == NoSlot {
 			return slot
 		}
-		if _, ok := s.Take(slot); ok {
-			atomic.StoreUint32(&s.Slots[slot].Pending, uint32(PendingResponse))
+		if l, ok := s.Take(slot); ok {
+			s.Begin(l, PendingResponse)
 			return slot
 		}
 	}
@@ -52,7 +52,7 @@ func TestEverySlotIsLeasedOnceAtATime(t *testing.T) {
 					t.Errorf("slot %d: leased twice", slot)
 				}
 				held[slot].Add(-1)
-				s.ResponseDone(slot)
+				s.ResponseDone(s.Current(slot))
 			}
 		})
 	}
@@ -77,7 +77,7 @@ func TestLeaseEndsOnce(t *testing.T) {
 	slot := lease(s)
 	var wg sync.WaitGroup
 	wg.Go(func() { s.Break(slot) })
-	wg.Go(func() { s.ResponseDone(slot) })
+	wg.Go(func() { s.ResponseDone(s.Current(slot)) })
 	wg.Wait()
 	if n := atomic.LoadUint32(&s.Endpoints[0].Outstanding); n != 0 {
 		t.Errorf("outstanding: got %d, want 0", n)
@@ -90,8 +90,8 @@ func TestLeaseEndsOnce(t *testing.T) {
 func TestLeaseWaitsForItsRequest(t *testing.T) {
 	s := readyShared(t)
 	slot := lease(s)
-	s.Slots[slot].Pending = uint32(PendingRequest | PendingResponse)
-	if state := s.ResponseDone(slot); state != SlotLeased {
+	s.Begin(s.Current(slot), PendingRequest|PendingResponse)
+	if state := s.ResponseDone(s.Current(slot)); state != SlotLeased {
 		t.Errorf("state after the response alone: got %d, want %d", state, SlotLeased)
 	}
 }
@@ -100,7 +100,7 @@ func TestRetiredSlotEndsBroken(t *testing.T) {
 	s := readyShared(t)
 	slot := lease(s)
 	s.Retire(slot)
-	if state := s.ResponseDone(slot); state != SlotBroken {
+	if state := s.ResponseDone(s.Current(slot)); state != SlotBroken {
 		t.Errorf("state: got %d, want %d", state, SlotBroken)
 	}
 	if s.Slots[slot].Stacked != 0 {
@@ -120,5 +120,39 @@ func TestBreakSaysWhatWasLost(t *testing.T) {
 	idle := s.Pop(0)
 	if was, ok := s.Break(idle); !ok || was != SlotReady {
 		t.Errorf("idle slot: got %d, %v, want %d, true", was, ok, SlotReady)
+	}
+}
+
+// Whoever ends a lease late, after the slot was broken, closed and opened again, ends nothing of the next one.
+func TestPartsOfALeaseAreItsAlone(t *testing.T) {
+	s := readyShared(t)
+	late := s.Current(lease(s))
+	s.Break(late.Slot)
+	s.Prepare(late.Slot, 0)
+	s.Exchange(late.Slot, SlotConnecting, SlotReady)
+	next, ok := s.Take(late.Slot)
+	if !ok {
+		t.Fatal("take the slot's next i-sock: it is not idle")
+	}
+	s.Begin(next, PendingRequest|PendingResponse)
+	s.Slots[next.Slot].Response.Phase = uint32(PhaseLength)
+	s.RequestDone(late)
+	s.ResponseDone(late)
+	s.SpillDone(late, 0)
+	s.Switch(late)
+	sl := &s.Slots[next.Slot]
+	if !s.Holds(next) || Pending(sl.Pending) != PendingRequest|PendingResponse || Phase(sl.Response.Phase) != PhaseLength {
+		t.Errorf("the next lease after a late end of the one before: holds %v, pending %d, phase %d", s.Holds(next), sl.Pending, sl.Response.Phase)
+	}
+}
+
+// A lease outlasts the framing of its messages until the sends that move them have returned.
+func TestLeaseWaitsForItsSends(t *testing.T) {
+	s := readyShared(t)
+	l := s.Current(lease(s))
+	s.Begin(l, PendingRequest|PendingResponse|PendingSend|PendingReply)
+	s.RequestDone(l)
+	if state := s.ResponseDone(l); state != SlotLeased {
+		t.Errorf("state before the sends have returned: got %d, want %d", state, SlotLeased)
 	}
 }

@@ -12,7 +12,8 @@ var handoverMeanings = map[Verdict]string{
 	HandoverTargetForm:        "absolute or asterisk form",
 	HandoverHost:              "none, several, one that routes cannot name, or one whose port or last dot the configuration has cut off",
 	HandoverTransferCoding:    "a request with another Transfer-Encoding than chunked, or with hundreds of tiny chunks in one send",
-	HandoverConnectionOption:  "a Connection header other than keep-alive and upgrade, another hop-by-hop header, or a Trailer that names several fields or a forbidden one",
+	HandoverTrailers:          "a chunked request with trailers, which by default do not pass: the slow path leaves them out. Trailers of a later send are `body_spilled`",
+	HandoverConnectionOption:  "a Connection header other than keep-alive and upgrade, a TE header that is not empty, another hop-by-hop header, or a Trailer that names several fields or a forbidden one",
 	HandoverUpgrade:           "an upgrade to anything but websocket, one that the route does not allow, or half of one",
 	HandoverExpect:            "an expectation other than 100-continue",
 	HandoverBodyTooLong:       "first send longer than 256 KiB: chunked, or to another host whose connection has no room for it",
@@ -36,9 +37,11 @@ var handoverMeanings = map[Verdict]string{
 	HandoverNoEndpoint:        "no endpoint in service in a few tries, or a cluster of type ORIGINAL_DST that follows its clients; the slow path looks at all",
 	HandoverEndpointTLS:       "connections to the chosen endpoint are secured by TLS; the slow path uses the same endpoint",
 	HandoverPoolEmpty:         "the chosen endpoint had no idle i-sock; the slow path uses the same endpoint, and the pool grows",
+	HandoverNoRoom:            "the endpoint's socket, or the machine, is short of memory for TCP; the slow path uses the same endpoint, and waits",
 	HandoverLeaseBroken:       "the i-sock was lost while the request was being sent: 503",
 	HandoverBodyMalformed:     "a chunked body went wrong after its head had been sent on: 400, or a reset when the response had begun",
 	HandoverBodySpilled:       "a chunked body reached 256 KiB, or a tunnel's endpoint reads slowly: the rest goes through the daemon to the same endpoint",
+	HandoverGuarded:           "the machine, the endpoint or the connection is off the fast path because invariants were broken; /ready says which",
 	HandoverNoState:           "the connection's state could not be kept: slow path for good",
 }
 

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 )
 
 // Sockets are the maps that follow single connections.
@@ -24,6 +25,8 @@ type Sockets struct {
 	queued *ebpf.Program
 	// client is xlb_client, likewise.
 	client *ebpf.Program
+	// urgent is xlb_urgent, likewise.
+	urgent *ebpf.Program
 	// sequences and ssocks are likewise those that ForgetSequences looks at.
 	sequences Table[uint64, uint64]
 	ssocks    Table[uint32, uint64]
@@ -50,9 +53,14 @@ func (s *Sockets) TakeConn(k ConnKey) (ConnRecord, bool) {
 	return r, takeNow(s.conns.FD(), unsafe.Pointer(&k), unsafe.Pointer(&r)) == nil
 }
 
-// MarkSlow keeps a p-sock off the fast path until an offer is accepted, without disturbing an entry that is there.
-func (s *Sockets) MarkSlow(cookie uint64, reason Verdict) error {
-	err := s.slowConns.Update(CookieKeyOf(cookie), SlowConn{Reason: uint32(reason)}, ebpf.UpdateNoExist)
+// MarkSlow keeps a p-sock off the fast path until an offer is accepted, without disturbing an entry that is there. What the client sends
+// meanwhile waits for the end of the lease, if one is named, or is part of it, if that is a tunnel.
+func (s *Sockets) MarkSlow(cookie uint64, reason Verdict, l Lease) error {
+	c := SlowConn{Reason: uint32(reason)}
+	if l.Number != 0 {
+		c.Slot, c.Lease, c.HasLease = l.Slot, l.Number, 1
+	}
+	err := s.slowConns.Update(CookieKeyOf(cookie), c, ebpf.UpdateNoExist)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
 		return fmt.Errorf("mark connection as slow: %w", err)
 	}
@@ -63,12 +71,21 @@ func (s *Sockets) MarkSlow(cookie uint64, reason Verdict) error {
 // carried. A connection that is not marked slow needs no offer. settled: no bytes that a program has moved are on their way to its client, nor
 // will be before the offer is accepted.
 func (s *Sockets) Offer(cookie uint64, read, written, requests uint32, settled bool) error {
+	return s.answered(cookie, requests, settled, uint64(written)<<32|uint64(read), 1)
+}
+
+// Withhold is Offer for a connection that is to stay with the daemon.
+func (s *Sockets) Withhold(cookie uint64, requests uint32, settled bool) error {
+	return s.answered(cookie, requests, settled, 0, 0)
+}
+
+// answered notes that the daemon has answered all that a connection has sent.
+func (s *Sockets) answered(cookie uint64, requests uint32, settled bool, offer uint64, offered uint32) error {
 	c, ok, err := s.SlowConns.Lookup(cookie)
 	if err != nil || !ok {
 		return err
 	}
-	c.Offer = uint64(written)<<32 | uint64(read)
-	c.Offered = 1
+	c.Offer, c.Offered = offer, offered
 	// They were for a request that has been answered. If the next one comes before the offer is made, the daemon balances it.
 	c.Draw, c.Endpoint = 0, 0
 	c.Requests = max(c.Requests, requests)
@@ -94,13 +111,10 @@ func (s *Sockets) SetQueued(p *ebpf.Program) { s.queued = p }
 // SetClient gives the program that tells how a client's connection stands.
 func (s *Sockets) SetClient(p *ebpf.Program) { s.client = p }
 
-// LookAt tells how a client's connection stands, and with hold has its next request handed over. Known is 0 where no program sees the
-// client's bytes.
-func (s *Sockets) LookAt(cookie uint64, hold bool) (ClientLook, error) {
-	look := ClientLook{Cookie: cookie}
-	if hold {
-		look.Hold = 1
-	}
+// LookAt tells how a client's connection stands, and has its next request handed over unless hold is HoldNot. Known is 0 where no program
+// sees the client's bytes.
+func (s *Sockets) LookAt(cookie uint64, hold Hold) (ClientLook, error) {
+	look := ClientLook{Cookie: cookie, Hold: uint32(hold)}
 	if s.client == nil {
 		return look, nil
 	}
@@ -141,13 +155,28 @@ func (s *Sockets) Queued(cookie uint64) (bool, error) {
 	return int32(segments) > 0, nil
 }
 
-// JoinISock makes what a remote endpoint sends run the verdict program.
+// SetUrgent names the filter that finds urgent data among what i-socks send.
+func (s *Sockets) SetUrgent(p *ebpf.Program) { s.urgent = p }
+
+// JoinISock makes what a remote endpoint sends run the filter and the verdict program.
 func (s *Sockets) JoinISock(slot uint32, cookie uint64, fd int) error {
 	if err := s.ISockSlots.Put(cookie, slot); err != nil {
 		return err
+	}
+	if s.urgent != nil {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ATTACH_BPF, s.urgent.FD()); err != nil {
+			return errors.Join(fmt.Errorf("attach filter for urgent data: %w", err), s.ISockSlots.Delete(cookie))
+		}
 	}
 	if err := s.isocks.Put(slot, uint64(fd)); err != nil {
 		return errors.Join(fmt.Errorf("add socket to map isocks: %w", err), s.ISockSlots.Delete(cookie))
 	}
 	return nil
+}
+
+// LeaveISock takes the filter from a socket that is about to be closed. What the endpoint has not acknowledged may keep the socket for minutes,
+// and the filter would keep the daemon's maps for as long.
+func (s *Sockets) LeaveISock(fd int) {
+	// It fails where no filter was attached.
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0)
 }

@@ -43,6 +43,8 @@ type (
 	FieldKey = abiFieldKey
 	// Group is what a choice is made among.
 	Group = abiGroup
+	// Hold is why a connection's next request is handed over.
+	Hold = abiHold
 	// GroupFlags say what a group's schedule holds.
 	GroupFlags = abiGroupFlags
 	// HostKey is a key of the host trie.
@@ -95,6 +97,8 @@ type (
 	EndpointFlags = abiEndpointFlags
 	// EventKind says what happened.
 	EventKind = abiEventKind
+	// Guard is an invariant of every exchange.
+	Guard = abiGuard
 	// HashPlace is a place of a table that finds endpoints by hash.
 	HashPlace = abiHashPlace
 	// HashPolicy says what is hashed of a request.
@@ -150,6 +154,7 @@ const (
 	EndpointDegraded     = abiEndpointFlagsENDPOINT_DEGRADED
 	EndpointExcluded     = abiEndpointFlagsENDPOINT_EXCLUDED
 	EndpointTLS          = abiEndpointFlagsENDPOINT_TLS
+	EndpointGuarded      = abiEndpointFlagsENDPOINT_GUARDED
 )
 
 // Values of EventKind.
@@ -160,6 +165,25 @@ const (
 	EventSpilled    = abiEventKindEVENT_SPILLED
 	EventOutlier    = abiEventKindEVENT_OUTLIER
 	EventArrived    = abiEventKindEVENT_ARRIVED
+	EventGuard      = abiEventKindEVENT_GUARD
+)
+
+// Values of Hold.
+const (
+	HoldNot   = abiHoldHOLD_NOT
+	HoldLimit = abiHoldHOLD_LIMIT
+	HoldGuard = abiHoldHOLD_GUARD
+)
+
+// Values of Guard.
+const (
+	GuardCut        = abiGuardGUARD_CUT
+	GuardShort      = abiGuardGUARD_SHORT
+	GuardConcurrent = abiGuardGUARD_CONCURRENT
+	GuardSequence   = abiGuardGUARD_SEQUENCE
+	GuardUrgent     = abiGuardGUARD_URGENT
+	GuardUnasked    = abiGuardGUARD_UNASKED
+	GuardCount      = abiGuardGUARD_COUNT
 )
 
 // Values of Outlier.
@@ -206,36 +230,38 @@ const (
 	MaxScan         = abiLimitsMAX_SCAN
 	MaxLeaseTries   = abiLimitsMAX_LEASE_TRIES
 	AnchorPortCount = abiLimitsANCHOR_PORTS
+	MaxMessages     = abiLimitsMAX_MESSAGES
 )
 
 // Values of Pending.
 const (
 	PendingRequest  = abiPendingPENDING_REQUEST
 	PendingResponse = abiPendingPENDING_RESPONSE
+	PendingSend     = abiPendingPENDING_SEND
+	PendingReply    = abiPendingPENDING_REPLY
 )
 
 // Values of Phase.
 const (
-	PhaseHead             = abiPhasePHASE_HEAD
-	PhaseLength           = abiPhasePHASE_LENGTH
-	PhaseChunkSize        = abiPhasePHASE_CHUNK_SIZE
-	PhaseChunkExt         = abiPhasePHASE_CHUNK_EXT
-	PhaseChunkExtName     = abiPhasePHASE_CHUNK_EXT_NAME
-	PhaseChunkExtEquals   = abiPhasePHASE_CHUNK_EXT_EQUALS
-	PhaseChunkExtValue    = abiPhasePHASE_CHUNK_EXT_VALUE
-	PhaseChunkExtQuoted   = abiPhasePHASE_CHUNK_EXT_QUOTED
-	PhaseChunkExtUnquoted = abiPhasePHASE_CHUNK_EXT_UNQUOTED
-	PhaseChunkSizeLF      = abiPhasePHASE_CHUNK_SIZE_LF
-	PhaseChunkData        = abiPhasePHASE_CHUNK_DATA
-	PhaseChunkDataCR      = abiPhasePHASE_CHUNK_DATA_CR
-	PhaseChunkDataLF      = abiPhasePHASE_CHUNK_DATA_LF
-	PhaseTrailerStart     = abiPhasePHASE_TRAILER_START
-	PhaseTrailerName      = abiPhasePHASE_TRAILER_NAME
-	PhaseTrailer          = abiPhasePHASE_TRAILER
-	PhaseTrailerLF        = abiPhasePHASE_TRAILER_LF
-	PhaseLastLF           = abiPhasePHASE_LAST_LF
-	PhaseDone             = abiPhasePHASE_DONE
-	PhaseTunnel           = abiPhasePHASE_TUNNEL
+	PhaseHead              = abiPhasePHASE_HEAD
+	PhaseLength            = abiPhasePHASE_LENGTH
+	PhaseChunkSize         = abiPhasePHASE_CHUNK_SIZE
+	PhaseChunkExt          = abiPhasePHASE_CHUNK_EXT
+	PhaseChunkExtName      = abiPhasePHASE_CHUNK_EXT_NAME
+	PhaseChunkExtEquals    = abiPhasePHASE_CHUNK_EXT_EQUALS
+	PhaseChunkExtValue     = abiPhasePHASE_CHUNK_EXT_VALUE
+	PhaseChunkExtQuoted    = abiPhasePHASE_CHUNK_EXT_QUOTED
+	PhaseChunkExtUnquoted  = abiPhasePHASE_CHUNK_EXT_UNQUOTED
+	PhaseChunkSpace        = abiPhasePHASE_CHUNK_SPACE
+	PhaseChunkExtNameSpace = abiPhasePHASE_CHUNK_EXT_NAME_SPACE
+	PhaseChunkSizeLF       = abiPhasePHASE_CHUNK_SIZE_LF
+	PhaseChunkData         = abiPhasePHASE_CHUNK_DATA
+	PhaseChunkDataCR       = abiPhasePHASE_CHUNK_DATA_CR
+	PhaseChunkDataLF       = abiPhasePHASE_CHUNK_DATA_LF
+	PhaseTrailerStart      = abiPhasePHASE_TRAILER_START
+	PhaseLastLF            = abiPhasePHASE_LAST_LF
+	PhaseDone              = abiPhasePHASE_DONE
+	PhaseTunnel            = abiPhasePHASE_TUNNEL
 )
 
 // Values of GroupFlags.
@@ -289,6 +315,7 @@ const (
 const (
 	RequestHead    = abiRequestFlagsREQUEST_HEAD
 	RequestUpgrade = abiRequestFlagsREQUEST_UPGRADE
+	RequestSpilled = abiRequestFlagsREQUEST_SPILLED
 )
 
 // Values of RouteFlags.
@@ -304,6 +331,7 @@ const (
 	SlotLocal   = abiSlotFlagsSLOT_LOCAL
 	SlotRetire  = abiSlotFlagsSLOT_RETIRE
 	SlotTainted = abiSlotFlagsSLOT_TAINTED
+	SlotUrgent  = abiSlotFlagsSLOT_URGENT
 )
 
 // Values of SlotState.
@@ -368,6 +396,7 @@ const (
 	HandoverTargetForm           = abiVerdictHANDOVER_TARGET_FORM
 	HandoverHost                 = abiVerdictHANDOVER_HOST
 	HandoverTransferCoding       = abiVerdictHANDOVER_TRANSFER_CODING
+	HandoverTrailers             = abiVerdictHANDOVER_TRAILERS
 	HandoverConnectionOption     = abiVerdictHANDOVER_CONNECTION_OPTION
 	HandoverUpgrade              = abiVerdictHANDOVER_UPGRADE
 	HandoverExpect               = abiVerdictHANDOVER_EXPECT
@@ -392,9 +421,11 @@ const (
 	HandoverNoEndpoint           = abiVerdictHANDOVER_NO_ENDPOINT
 	HandoverEndpointTLS          = abiVerdictHANDOVER_ENDPOINT_TLS
 	HandoverPoolEmpty            = abiVerdictHANDOVER_POOL_EMPTY
+	HandoverNoRoom               = abiVerdictHANDOVER_NO_ROOM
 	HandoverLeaseBroken          = abiVerdictHANDOVER_LEASE_BROKEN
 	HandoverBodyMalformed        = abiVerdictHANDOVER_BODY_MALFORMED
 	HandoverBodySpilled          = abiVerdictHANDOVER_BODY_SPILLED
+	HandoverGuarded              = abiVerdictHANDOVER_GUARDED
 	HandoverNoState              = abiVerdictHANDOVER_NO_STATE
 	HandoverLast                 = abiVerdictHANDOVER_LAST
 	VerdictResponseMoved         = abiVerdictVERDICT_RESPONSE_MOVED
@@ -408,6 +439,7 @@ const (
 	VerdictSpillFraming          = abiVerdictVERDICT_SPILL_FRAMING
 	VerdictSpillConnectionOption = abiVerdictVERDICT_SPILL_CONNECTION_OPTION
 	VerdictSpillTooLong          = abiVerdictVERDICT_SPILL_TOO_LONG
+	VerdictSpillTrailers         = abiVerdictVERDICT_SPILL_TRAILERS
 	VerdictSpillRetry            = abiVerdictVERDICT_SPILL_RETRY
 	VerdictSpilled               = abiVerdictVERDICT_SPILLED
 	VerdictSegmentTrimmed        = abiVerdictVERDICT_SEGMENT_TRIMMED

@@ -30,10 +30,26 @@ var (
 		"Responses that continued, or went altogether, through the daemon, by reason.", reasonLabel)
 	resentTotal = describe("xlb_resent_total",
 		"Requests that were sent again because their endpoint had closed the connection before it saw them.")
+	heldBackTotal = describe("xlb_isocks_held_back_total",
+		"Pooled connections that were not replaced at once, because clients had broken many in a short time.")
 	slowRequestsTotal = describe("xlb_slow_requests_total",
 		"Requests that ended on the slow path, by Envoy's response flag; - when an endpoint answered.", "flag")
+	slowWorkTotal = describe("xlb_slow_work_total",
+		"What the daemon does for clients, in turns: requests begun, requests refused with 503 because too many of their cgroup waited, turns waited for, and turns ended for being too long.", "what")
+	slowWorkSeconds = describe("xlb_slow_work_seconds_total",
+		"Time of all turns together.")
+	slowWorkWaiting = describe("xlb_slow_work_waiting",
+		"Who waits for a turn at the moment.")
+	slowWorkTenants = describe("xlb_slow_work_tenants",
+		"Cgroups, and addresses of other hosts, that have a turn or wait for one at the moment.")
 	verdictsTotal = describe("xlb_verdicts_total",
 		"Exits of the kernel programs, by verdict.", "verdict")
+	guardTotal = describe("xlb_guard_total",
+		"Invariants of exchanges that kernel programs found broken, by which.", "what")
+	guarded = describe("xlb_guarded",
+		"What is off the fast path because of broken invariants: clients' connections, endpoints, or 1 for the whole machine.", "scope")
+	fastPath = describe("xlb_fast_path",
+		"1 if the kernel programs that move requests are loaded, 0 with --fast-path=off, or where auto found a kernel that cannot run them.")
 	bytesTotal = describe("xlb_bytes_total",
 		"Bytes of HTTP heads and bodies, by direction and path.", "direction", "path")
 	leasesActive = describe("xlb_leases_active",
@@ -102,24 +118,37 @@ func (c *Collector) observe() []Cluster {
 	return clusters
 }
 
-// Snapshot returns everything that was counted. With an error the verdicts, and what
+// observeKernel brings what the programs count up to date.
+func (c *Collector) observeKernel() error {
+	verdicts, err := c.source.Verdicts()
+	if err != nil {
+		return fmt.Errorf("count verdicts: %w", err)
+	}
+	c.ledger.observeVerdicts(verdicts)
+	guards, err := c.source.Guards()
+	if err != nil {
+		return fmt.Errorf("count guards: %w", err)
+	}
+	c.ledger.observeGuards(guards)
+	return nil
+}
+
+// Snapshot returns everything that was counted. With an error the verdicts and guards, and what
 // is derived from them, are those of the last good look; the rest is right.
 func (c *Collector) Snapshot() (*Snapshot, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clusters := c.observe()
-	verdicts, err := c.source.Verdicts()
-	if err != nil {
-		err = fmt.Errorf("count verdicts: %w", err)
-	} else {
-		c.ledger.observeVerdicts(verdicts)
-	}
+	err := c.observeKernel()
 
 	s := &Snapshot{Clusters: make([]ClusterSnapshot, len(clusters))}
 	s.countVerdicts(c.ledger)
+	s.countGuards(c.ledger)
+	s.Guarded, s.FastPath = c.source.Guarded(), c.source.FastPath()
 	s.Connections.Active = c.source.Connections()
 	s.SlowBytes.Request, s.SlowBytes.Response = c.source.SlowBytes()
-	s.Resent = c.source.Resent()
+	s.Resent, s.HeldBack = c.source.Resent(), c.source.HeldBack()
+	s.SlowWork = c.source.SlowWork()
 	s.Dynamic = c.source.Dynamic()
 	s.Requests.Slow, s.SlowFlags = c.recorder.totals()
 	kernel := c.ledger.total()
@@ -141,7 +170,7 @@ func (c *Collector) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(c, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	// One unreadable map must not hide the rest.
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 8})
+	return inForm(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
 }
 
 // Describe implements prometheus.Collector.
@@ -181,6 +210,13 @@ func (out emitter) counters(d *prometheus.Desc, values map[string]uint64) {
 	}
 }
 
+func number(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // whole writes what does not belong to a cluster.
 func (out emitter) whole(s *Snapshot) {
 	out.counter(requestsTotal, s.Requests.Fast, "fast")
@@ -188,8 +224,18 @@ func (out emitter) whole(s *Snapshot) {
 	out.counters(handoversTotal, s.Handovers)
 	out.counters(spillsTotal, s.Spills)
 	out.counter(resentTotal, s.Resent)
+	out.counter(heldBackTotal, s.HeldBack)
 	out.counters(slowRequestsTotal, s.SlowFlags)
+	out.counters(slowWorkTotal, s.SlowWork.Turns)
+	out <- prometheus.MustNewConstMetric(slowWorkSeconds, prometheus.CounterValue, s.SlowWork.Worked.Seconds())
+	out.gauge(slowWorkWaiting, s.SlowWork.Waiting)
+	out.gauge(slowWorkTenants, s.SlowWork.Tenants)
 	out.counters(verdictsTotal, s.Verdicts)
+	out.counters(guardTotal, s.Guards)
+	for scope, n := range s.Guarded {
+		out.gauge(guarded, n, scope)
+	}
+	out.gauge(fastPath, number(s.FastPath))
 	out.counter(bytesTotal, s.FastBytes.Request, "request", "fast")
 	out.counter(bytesTotal, s.FastBytes.Response, "response", "fast")
 	out.counter(bytesTotal, s.SlowBytes.Request, "request", "slow")

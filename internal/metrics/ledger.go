@@ -91,6 +91,7 @@ type ledger struct {
 	// left is the sum of the clusters that have left the configuration.
 	left     fast
 	verdicts [maps.VerdictCount]counter
+	guards   [maps.GuardCount]counter
 }
 
 // counter follows one number through clearings.
@@ -109,9 +110,13 @@ func (c *counter) total() uint64 { return c.base + c.last }
 
 func newLedger() *ledger { return &ledger{clusters: map[string]*account{}} }
 
-func (l *ledger) observeVerdicts(counts []uint64) {
-	for i := range min(len(counts), len(l.verdicts)) {
-		l.verdicts[i].observe(counts[i])
+func (l *ledger) observeVerdicts(counts []uint64) { observeAll(l.verdicts[:], counts) }
+
+func (l *ledger) observeGuards(counts []uint64) { observeAll(l.guards[:], counts) }
+
+func observeAll(counters []counter, now []uint64) {
+	for i := range min(len(now), len(counters)) {
+		counters[i].observe(now[i])
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,6 +29,7 @@ var (
 // state is a Source that a test sets.
 type state struct {
 	verdicts       []uint64
+	guards         []uint64
 	err            error
 	clusters       []Cluster
 	connections    uint64
@@ -35,10 +37,19 @@ type state struct {
 }
 
 func (s *state) Verdicts() ([]uint64, error) { return s.verdicts, s.err }
+func (s *state) Guards() ([]uint64, error)   { return s.guards, s.err }
+func (s *state) Guarded() map[string]uint64 {
+	return map[string]uint64{"client": 2, "endpoint": 0, "machine": 1}
+}
+func (s *state) FastPath() bool              { return true }
 func (s *state) Clusters() []Cluster         { return s.clusters }
 func (s *state) Connections() uint64         { return s.connections }
 func (s *state) SlowBytes() (uint64, uint64) { return s.received, s.sent }
 func (s *state) Resent() uint64              { return 3 }
+func (s *state) HeldBack() uint64            { return 5 }
+func (s *state) SlowWork() SlowWork {
+	return SlowWork{Turns: map[string]uint64{"begun": 9, "refused": 1, "waited": 4, "ended": 0}, Worked: 1500 * time.Microsecond, Waiting: 2, Tenants: 3}
+}
 func (s *state) Dynamic() map[string]uint64 {
 	return map[string]uint64{"control_plane.connected_state": 1, "xlb.dynamic.updates": 5, "xlb.dynamic.writes": 70, "cluster_manager.cds.update_rejected": 2}
 }
@@ -49,8 +60,10 @@ func busy() *state {
 	verdicts[maps.VerdictRequestLeased] = 150
 	verdicts[maps.HandoverPoolEmpty] = 4
 	verdicts[maps.VerdictSpillTooLong] = 2
+	guards := make([]uint64, maps.GuardCount)
+	guards[maps.GuardUrgent] = 6
 	return &state{
-		verdicts: verdicts, connections: 3, received: 500, sent: 7000,
+		verdicts: verdicts, guards: guards, connections: 3, received: 500, sent: 7000,
 		clusters: []Cluster{{
 			Name: "web", Health: map[string]uint64{"outlier_detection.ejections_active": 1, "health_check.attempt": 7},
 			Limits:  map[string]uint64{"upstream_rq_retry": 3, "circuit_breakers.high.cx_open": 1, "circuit_breakers.high.remaining_cx": 5},
@@ -130,6 +143,10 @@ func TestSnapshotAgreesWithStats(t *testing.T) {
 		"xlb.leases.active":                       1,
 		"xlb.handovers.pool_empty":                4,
 		"xlb.spills.too_long":                     2,
+		"xlb.guards.urgent":                       6,
+		"xlb.guards.cut":                          0,
+		"xlb.guarded.client":                      2,
+		"xlb.fast_path":                           1,
 		"xlb.bytes.fast.response":                 30000,
 		"xlb.bytes.slow.request":                  500,
 		"cluster.web.upstream_rq_total":           152,
@@ -241,7 +258,7 @@ func TestAddressThatCameBackIsOneEndpoint(t *testing.T) {
 	}
 }
 
-func TestVerdictsSurviveNewPrograms(t *testing.T) {
+func TestVerdictsAndGuardsSurviveNewPrograms(t *testing.T) {
 	source := busy()
 	c := NewCollector(source, NewRecorder())
 	if _, err := c.Snapshot(); err != nil {
@@ -249,12 +266,17 @@ func TestVerdictsSurviveNewPrograms(t *testing.T) {
 	}
 	source.verdicts = make([]uint64, maps.VerdictCount)
 	source.verdicts[maps.HandoverPoolEmpty] = 1
+	source.guards = make([]uint64, maps.GuardCount)
+	source.guards[maps.GuardUrgent] = 2
 	s, err := c.Snapshot()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := s.Handovers["pool_empty"]; got != 5 {
 		t.Errorf("handovers: got %d, want 5", got)
+	}
+	if got := s.Guards["urgent"]; got != 8 {
+		t.Errorf("guards: got %d, want 8", got)
 	}
 }
 

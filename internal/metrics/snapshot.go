@@ -17,6 +17,10 @@ type Snapshot struct {
 	Leases uint64 `json:"leases"`
 	// Resent counts requests that were sent again because no server had seen them.
 	Resent uint64 `json:"resent"`
+	// HeldBack counts i-socks that were not replaced at once.
+	HeldBack uint64 `json:"held_back"`
+	// SlowWork is what the daemon does for clients.
+	SlowWork SlowWork `json:"slow_work"`
 	// Dynamic are statistics of dynamic resources by name.
 	Dynamic map[string]uint64 `json:"dynamic,omitempty"`
 	// FastBytes and SlowBytes are HTTP heads and bodies as they were sent.
@@ -27,6 +31,13 @@ type Snapshot struct {
 	Spills    map[string]uint64 `json:"spills"`
 	// Verdicts are the exits of all kernel programs by name.
 	Verdicts map[string]uint64 `json:"verdicts"`
+	// Guards are invariants that programs found broken, by name, all of them.
+	Guards map[string]uint64 `json:"guards"`
+	// Guarded says how many are off the fast path because of that, by scope: client, endpoint,
+	// machine.
+	Guarded map[string]uint64 `json:"guarded"`
+	// FastPath: the kernel programs that move requests are loaded.
+	FastPath bool `json:"fast_path"`
 	// SlowFlags are requests of the slow path by Envoy's response flag.
 	SlowFlags map[string]uint64 `json:"slow_flags"`
 	// Clusters in the order of the configuration.
@@ -133,6 +144,7 @@ var spillNames = map[maps.Verdict]string{
 	maps.VerdictSpillFraming:          "framing",
 	maps.VerdictSpillConnectionOption: "connection_option",
 	maps.VerdictSpillTooLong:          "too_long",
+	maps.VerdictSpillTrailers:         "trailers",
 	maps.VerdictSpillRetry:            "retry",
 }
 
@@ -152,6 +164,14 @@ func (s *Snapshot) countVerdicts(l *ledger) {
 		s.Verdicts[name] = n
 	}
 	s.Connections.Intercepted = l.verdicts[maps.VerdictConnectIntercepted].total()
+}
+
+// countGuards names the broken invariants.
+func (s *Snapshot) countGuards(l *ledger) {
+	s.Guards = make(map[string]uint64, len(l.guards))
+	for i := range l.guards {
+		s.Guards[maps.GuardName(maps.Guard(i))] = l.guards[i].total()
+	}
 }
 
 // snapshotCluster joins what kernel and slow path have counted of a cluster.

@@ -5,6 +5,7 @@ package metrics
 import (
 	"net/netip"
 	"sync/atomic"
+	"time"
 
 	"github.com/xlb-project/xlb/internal/maps"
 )
@@ -16,17 +17,40 @@ type Source interface {
 	// loaded, over all processors; the index is a maps.Verdict. A shorter slice
 	// means zero for the rest, nil is right when no program is loaded.
 	Verdicts() ([]uint64, error)
+	// Guards returns how often each invariant was found broken, likewise; the index is a
+	// maps.Guard.
+	Guards() ([]uint64, error)
+	// Guarded returns how many are off the fast path because of broken invariants, by scope.
+	Guarded() map[string]uint64
+	// FastPath reports whether the programs that move requests are loaded.
+	FastPath() bool
 	// Clusters returns the clusters of the configuration in force, in its order.
 	Clusters() []Cluster
 	// Connections returns the number of intercepted client connections now open.
 	Connections() uint64
 	// Resent returns how many requests were sent to a second endpoint because the first had closed the connection before it saw them.
 	Resent() uint64
+	// HeldBack returns how many i-socks were not replaced at once because clients had broken too many.
+	HeldBack() uint64
+	// SlowWork returns what became of the work that the daemon does for clients.
+	SlowWork() SlowWork
 	// Dynamic returns statistics of dynamic resources by their names; nil: everything is in the file.
 	Dynamic() map[string]uint64
 	// SlowBytes returns the bytes that the slow path has read from clients and
 	// written to them since the daemon started.
 	SlowBytes() (received, sent uint64)
+}
+
+// SlowWork is what the daemon does for clients itself, in turns that are shared among their cgroups.
+type SlowWork struct {
+	// Turns by what became of them: requests "begun" and those that were "refused", turns that were
+	// "waited" for, and those that were "ended" because they took too long.
+	Turns map[string]uint64 `json:"turns"`
+	// Worked is the time of all turns.
+	Worked time.Duration `json:"worked"`
+	// Waiting for a turn are so many at the moment, of so many Tenants that have one or wait.
+	Waiting uint64 `json:"waiting"`
+	Tenants uint64 `json:"tenants"`
 }
 
 // Cluster is a cluster and its live state.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/xlb-project/xlb/internal/ascii"
 )
 
 // HeaderKind says how HeaderMatch compares.
@@ -134,7 +136,7 @@ func SchemeOf(absolute string, forwardedProto []string) string {
 	if scheme == "" && len(forwardedProto) == 1 {
 		scheme = forwardedProto[0]
 	}
-	if scheme = LowerASCII(scheme); scheme == "https" {
+	if scheme = ascii.Lower(scheme); scheme == "https" {
 		return scheme
 	}
 	return "http"

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/ascii"
 )
 
 // Inspection decides by the first bytes of a connection what serves it (envoy.config.listener.v3.FilterChainMatch, as far as the destination does
@@ -137,4 +139,4 @@ func serverNames(name string) []string {
 }
 
 // SuffixOf turns the form of a configuration, "*.example.com", into the one of ServerNames.
-func SuffixOf(name string) string { return strings.TrimPrefix(strings.ToLower(name), "*") }
+func SuffixOf(name string) string { return strings.TrimPrefix(ascii.Lower(name), "*") }

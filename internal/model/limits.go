@@ -4,6 +4,13 @@ package model
 
 import "time"
 
+const (
+	// MaxEndpoints is how many all clusters may have together, and so each.
+	MaxEndpoints = 16384
+	// MaxResolved is how many one cluster may have from DNS, where whoever answers decides.
+	MaxResolved = 4096
+)
+
 // DefaultDrain is how long a connection that is to end waits for one more request
 // (HttpConnectionManager.drain_timeout).
 const DefaultDrain = 5 * time.Second

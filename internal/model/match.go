@@ -2,7 +2,11 @@
 
 package model
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/xlb-project/xlb/internal/ascii"
+)
 
 // Request is what routing looks at.
 type Request struct {
@@ -39,7 +43,7 @@ func (t *RouteTable) match(r *Request, trace *Trace) *Route {
 	if vh == nil {
 		return nil
 	}
-	path := t.path(r)
+	path := t.ComparedPath(r)
 	for _, route := range vh.Routes {
 		unmet := route.unmet(r, path)
 		if unmet == (Unmet{}) {
@@ -64,7 +68,7 @@ func (t *RouteTable) virtualHost(authority string) (best *VirtualHost, domain st
 	if t.IgnorePort {
 		authority = WithoutPort(authority)
 	}
-	host := LowerASCII(authority)
+	host := ascii.Lower(authority)
 	bestRank := 0
 	for _, vh := range t.VirtualHosts {
 		for _, d := range vh.Domains {
@@ -97,8 +101,8 @@ func domainRank(domain, host string) int {
 	return 0
 }
 
-// path is what routes compare: no query, and no parameters where they are ignored.
-func (t *RouteTable) path(r *Request) string {
+// ComparedPath is what routes compare: no query, and no parameters where they are ignored.
+func (t *RouteTable) ComparedPath(r *Request) string {
 	path, _, _ := strings.Cut(r.Path, "?")
 	if t.IgnorePathParameters {
 		path = withoutParameters(path, func(string) bool { return true })
@@ -122,9 +126,17 @@ func withoutParameters(path string, isCut func(name string) bool) string {
 
 // unmet returns the first condition that does not hold; none when the route matches.
 func (r *Route) unmet(req *Request, path string) Unmet {
-	switch {
-	case !r.pathMatches(req, path):
+	if !r.pathMatches(req, path) {
 		return Unmet{Kind: UnmetPath}
+	}
+	return r.unmetBesidePath(req)
+}
+
+// ConditionsHold reports whether all but the path match holds.
+func (r *Route) ConditionsHold(req *Request) bool { return r.unmetBesidePath(req) == Unmet{} }
+
+func (r *Route) unmetBesidePath(req *Request) Unmet {
+	switch {
 	case !r.Fraction.Holds(req.Draw):
 		return Unmet{Kind: UnmetFraction}
 	case r.GRPC && !req.isGRPC():

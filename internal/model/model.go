@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/ascii"
 )
 
 // DefaultRouteTimeout applies where a route sets no timeout
@@ -96,6 +98,8 @@ type RouteTable struct {
 	MaxDuration time.Duration
 	// Connections bounds those of the listener's clients.
 	Connections ConnectionLimits
+	// Trailers pass to and from clusters that have them, too (Http1ProtocolOptions.enable_trailers); otherwise they are left out.
+	Trailers bool
 	// IgnorePort leaves the port out where a request's host is compared with the
 	// domains (ignore_port_in_host_matching).
 	IgnorePort bool
@@ -207,7 +211,7 @@ const (
 // the Upgrade field is compared whole and without case: no list of protocols
 // is ever enabled.
 func (r *Route) Allows(upgrade string) bool {
-	return slices.Contains(r.Upgrades, LowerASCII(upgrade))
+	return slices.Contains(r.Upgrades, ascii.Lower(upgrade))
 }
 
 // Share returns the cluster that a random number, any, falls on: each as often as its weight says. Without weights it is the first.
@@ -353,6 +357,8 @@ type Cluster struct {
 	Breakers [priorities]*Breakers
 	// Connections bounds those to the endpoints.
 	Connections UpstreamLimits
+	// Trailers is that of the table, for the side of the endpoints.
+	Trailers bool
 	// MaxDuration of one attempt, from its beginning to the end of its response, tunnels included
 	// (common_http_protocol_options.max_stream_duration); zero is no limit.
 	MaxDuration time.Duration

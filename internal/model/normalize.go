@@ -74,7 +74,16 @@ func (p PathRule) Apply(target string) (string, PathOutcome) {
 	if p.MergeSlashes {
 		path = merged(path)
 	}
+	if outcome == PathRedirected {
+		path = OnThisHost(path)
+	}
 	return path + query, outcome
+}
+
+// OnThisHost makes a path one that a client cannot take for another host's, as the whole of a Location: "//host" is a host without a scheme (RFC 3986
+// section 4.2), and browsers read "\" as "/". Envoy sends such a client there.
+func OnThisHost(path string) string {
+	return "/" + strings.TrimLeft(path, `/\`)
 }
 
 var slashes = strings.NewReplacer("%2f", "/", "%2F", "/", "%5c", `\`, "%5C", `\`)

@@ -2,7 +2,10 @@
 
 package model
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestPathsAreChangedAsByEnvoy holds what Envoy 1.40 makes of paths; test/routes asks it again, at random.
 func TestPathsAreChangedAsByEnvoy(t *testing.T) {
@@ -88,6 +91,23 @@ func TestOnlyEscapedSlashesRedirect(t *testing.T) {
 	} {
 		if got, outcome := rule.Apply(tt.sent); got != tt.want || outcome != tt.outcome {
 			t.Errorf("%q becomes %q (%d), want %q (%d)", tt.sent, got, outcome, tt.want, tt.outcome)
+		}
+	}
+}
+
+func TestRedirectOfEscapedSlashesStaysOnThisHost(t *testing.T) {
+	for _, rule := range []PathRule{
+		{EscapedSlashes: RedirectSlashes}, {EscapedSlashes: RedirectSlashes, MergeSlashes: true}, {EscapedSlashes: RedirectSlashes, Normalize: true},
+		{EscapedSlashes: RedirectSlashes, Normalize: true, MergeSlashes: true},
+	} {
+		for _, sent := range []string{
+			"/%2Fevil.example", "/%5Cevil.example", "/%5c%5cevil.example", "/%2f%2Fevil.example", "//evil.example%2f", `/\evil.example%2f`, `/%5c/\evil.example?a=//b`, "/.%2f%2fevil.example",
+		} {
+			got, outcome := rule.Apply(sent)
+			rest := strings.TrimPrefix(got, "/")
+			if outcome != PathRedirected || rest == got || strings.HasPrefix(rest, "/") || strings.HasPrefix(rest, `\`) {
+				t.Errorf("%+v: %q becomes %q (%d), which is another host's", rule, sent, got, outcome)
+			}
 		}
 	}
 }

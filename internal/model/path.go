@@ -2,7 +2,11 @@
 
 package model
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/xlb-project/xlb/internal/ascii"
+)
 
 // PathKind says how PathMatch compares.
 type PathKind uint8
@@ -39,7 +43,7 @@ type PathMatch struct {
 func (m PathMatch) Matches(path string) bool {
 	want := m.Value
 	if m.IgnoreCase {
-		path, want = LowerASCII(path), LowerASCII(want)
+		path, want = ascii.Lower(path), ascii.Lower(want)
 	}
 	switch m.Kind {
 	case PathPrefix:

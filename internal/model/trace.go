@@ -84,7 +84,7 @@ func (t *RouteTable) Possible(r *Request) (routes []*Route, orNone bool) {
 	if vh == nil {
 		return nil, true
 	}
-	path := t.path(r)
+	path := t.ComparedPath(r)
 	for _, route := range vh.Routes {
 		if route.unmet(&lucky, path) != (Unmet{}) {
 			continue

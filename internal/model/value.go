@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/re2"
 )
 
@@ -50,7 +51,7 @@ func (m *StringMatch) Matches(value string) bool {
 	}
 	want := m.Value
 	if m.IgnoreCase {
-		value, want = LowerASCII(value), LowerASCII(want)
+		value, want = ascii.Lower(value), ascii.Lower(want)
 	}
 	switch m.Kind {
 	case StringPrefix:
@@ -96,23 +97,4 @@ func (r *Regex) Equal(other *Regex) bool {
 // Matches reports whether the expression matches all of the value.
 func (r *Regex) Matches(value string) bool {
 	return r.whole.MatchString(re2.Text(value))
-}
-
-// LowerASCII writes ASCII letters in lower case and leaves other bytes alone, as
-// Envoy does wherever it compares without case; what is compared is bytes, not text.
-func LowerASCII(s string) string {
-	if strings.IndexFunc(s, isUpper) < 0 {
-		return s
-	}
-	lower := []byte(s)
-	for i, c := range lower {
-		if isUpper(rune(c)) {
-			lower[i] = c + ('a' - 'A')
-		}
-	}
-	return string(lower)
-}
-
-func isUpper(r rune) bool {
-	return 'A' <= r && r <= 'Z'
 }

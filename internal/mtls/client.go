@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
@@ -177,7 +178,7 @@ func hasName(c *x509.Certificate, n model.NameMatch) bool {
 
 // covers reports whether a wildcard stands for a name: for its first label, or a part of it, as Envoy compares.
 func covers(pattern, name string) bool {
-	pattern, name = strings.ToLower(pattern), strings.ToLower(name)
+	pattern, name = ascii.Lower(pattern), ascii.Lower(name)
 	if pattern == name {
 		return true
 	}

@@ -19,7 +19,7 @@ func TestWildcardsCoverTheFirstLabel(t *testing.T) {
 	}{
 		{"a.example", "A.example", true}, {"*.example", "a.example", true}, {"*.example", "example", false}, {"*.example", "a.b.example", false},
 		{"a*c.example", "abc.example", true}, {"a*c.example", "ac.example", true}, {"a*a.example", "a.example", false}, {"xn--*.example", "xn--a.example", false},
-		{"b.example", "a.example", false},
+		{"b.example", "a.example", false}, {"k.example", "\u212a.example", false}, {"*.k.example", "a.\u212a.example", false},
 	} {
 		if got := covers(c.pattern, c.name); got != c.want {
 			t.Errorf("%s covers %s: %v", c.pattern, c.name, got)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/match"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/pool"
 	"github.com/xlb-project/xlb/internal/reconcile"
@@ -82,15 +83,37 @@ func giveBack(path string) {
 // manyClusters is from how many on the page of metrics leaves much behind: some 24 kB for each.
 const manyClusters = 256
 
-// returning gives back to the system what a large page of metrics has taken. Between two of them the runtime would keep it, as one comes every few seconds
-// and all else takes little.
+// returnPace is how often memory is given back: each time all of it is looked through, which takes as long as a page.
+const returnPace = time.Minute
+
+// returning gives back to the system what large pages of metrics have taken. Between two of them the runtime would keep it, as one comes every few seconds
+// and all else takes little. Of pages that come faster than returnPace some do not: who asks often would have the daemon do nothing else.
 func (n *Node) returning(metrics http.Handler) http.Handler {
+	give := paced(returnPace, debug.FreeOSMemory)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		metrics.ServeHTTP(w, r)
 		if len(n.current.Load().clusters) >= manyClusters {
-			debug.FreeOSMemory()
+			give()
 		}
 	})
+}
+
+// paced does something when it is asked to, once in that time. It is safe for concurrent use.
+func paced(pace time.Duration, do func()) func() {
+	var mu sync.Mutex
+	var last time.Time
+	return func() {
+		mu.Lock()
+		now := time.Now()
+		due := last.IsZero() || now.Sub(last) >= pace
+		if due {
+			last = now
+		}
+		mu.Unlock()
+		if due {
+			do()
+		}
+	}
 }
 
 // replace puts another file in force. Needs n.updates.
@@ -122,6 +145,7 @@ func (n *Node) install(cfg *model.Config) error {
 	n.secrets.follow(cfg)
 	cfg = n.doors.place(cfg)
 	image, notes := n.compiler.Compile(cfg)
+	matchers := n.matchers.Build(cfg)
 	n.say(notes)
 	n.sayPassed(cfg)
 	before, places := n.current.Load(), n.directory.Load()
@@ -130,10 +154,11 @@ func (n *Node) install(cfg *model.Config) error {
 		// What their endpoints have counted is not found any more afterwards.
 		n.metrics.Observe()
 	}
-	changes, err := n.switchTo(cfg, image, notes)
+	changes, err := n.switchTo(cfg, image, matchers, notes)
 	if err != nil {
 		return err
 	}
+	n.warden.follow(changes.Endpoints)
 	n.connect(cfg, before, places, &changes)
 	// What cannot be bound is logged, and tried again.
 	_ = n.doors.follow(cfg)
@@ -168,7 +193,7 @@ func (n *Node) sayPassed(cfg *model.Config) {
 
 // switchTo changes the kernel, and then the slow path, whose requests never wait for it: until the end they find what they have found before. It
 // says what has changed since the last time that it did so.
-func (n *Node) switchTo(cfg *model.Config, image *compile.Image, notes []compile.Note) (reconcile.Changes, error) {
+func (n *Node) switchTo(cfg *model.Config, image *compile.Image, matchers map[*model.RouteTable]*match.Table, notes []compile.Note) (reconcile.Changes, error) {
 	n.inForce.Lock()
 	defer n.inForce.Unlock()
 	if err := n.reconcil.Switch(image); err != nil {
@@ -177,17 +202,17 @@ func (n *Node) switchTo(cfg *model.Config, image *compile.Image, notes []compile
 	changes := n.reconcil.Changed()
 	// Endpoints first: who finds the new routes finds their clusters.
 	n.directory.Store(n.newDirectory(n.directory.Load(), cfg, &changes))
-	n.publish(cfg, notes)
+	n.publish(cfg, matchers, notes)
 	return changes, nil
 }
 
-func (n *Node) publish(cfg *model.Config, notes []compile.Note) {
+func (n *Node) publish(cfg *model.Config, matchers map[*model.RouteTable]*match.Table, notes []compile.Note) {
 	before := n.current.Load()
 	if before == nil {
 		before = &loaded{config: &model.Config{}}
 	}
 	l := &loaded{
-		config: cfg, notes: notes, at: time.Now(), tables: before.tables, tcp: before.tcp, inspections: before.inspections, shortest: before.shortest,
+		config: cfg, matchers: matchers, notes: notes, at: time.Now(), tables: before.tables, tcp: before.tcp, inspections: before.inspections, shortest: before.shortest,
 		departed: before.departed,
 		clusters: clustersByName(before, cfg),
 	}

@@ -51,7 +51,7 @@ func newBalancing(t *testing.T, cfg *model.Config) *balancing {
 func (b *balancing) use(cfg *model.Config) {
 	b.t.Helper()
 	image, notes := compile.Compile(cfg)
-	if _, err := b.switchTo(cfg, image, notes); err != nil {
+	if _, err := b.switchTo(cfg, image, nil, notes); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/pool"
 	"github.com/xlb-project/xlb/internal/reconcile"
+	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath"
 )
 
@@ -96,8 +97,8 @@ func (c clients) whole(ctx context.Context, s pool.Spilled, client net.Conn) (ui
 	relay, stop := lateness(ctx, &shared.Slots[s.Lease.Slot])
 	defer stop()
 	r, err := c.n.proxy.Relay(relay, client, s.Upstream, slowpath.RelayRequest{
-		// A client that has its answer may leave out what it has not sent of its request, if it is told to close.
-		Method: method, KeepAlive: !requestOpen, Upgrade: s.Upgrade, Deadline: s.Deadline, Idle: s.Idle,
+		Method: method, KeepAlive: true, Open: requestOpen, Upgrade: s.Upgrade, Deadline: s.Deadline, Idle: s.Idle, Turn: c.n.turnOf(client),
+		Trailers: c.n.trailersPass(client, shared.Slots[s.Lease.Slot].Endpoint),
 	})
 	endpoint := shared.Slots[s.Lease.Slot].Endpoint
 	c.n.keeper.relayed(endpoint, r)
@@ -111,7 +112,9 @@ func (c clients) whole(ctx context.Context, s pool.Spilled, client net.Conn) (ui
 		c.n.log.Debug("response ended early", "err", err)
 	}
 	if r.Switched {
-		shared.Switch(s.Lease.Slot)
+		shared.Switch(s.Lease)
+		// The route's time was for the answer.
+		s.Deadline = time.Time{}
 		forwarded, outcome := c.rest(ctx, s, client)
 		return r.Answered + forwarded, outcome
 	}
@@ -149,11 +152,13 @@ func (c clients) rest(ctx context.Context, s pool.Spilled, client net.Conn) (uin
 		_ = client.SetWriteDeadline(s.Deadline)
 	}
 	defer context.AfterFunc(ctx, func() { interrupt(client, s.Upstream) })()
-	r := restOf(&slot.Response)
-	forwarded, received, err := forward(client, s.Upstream, &r, &slot.Traffic.BytesReceived)
+	r := restOf(&slot.Response, c.n.trailersPass(client, slot.Endpoint))
+	turn := c.n.turnOf(client)
+	defer turn.Rest()
+	forwarded, received, behind, err := forward(client, s.Upstream, &r, &slot.Traffic.BytesReceived, turn)
 	switch {
 	case errors.Is(err, io.EOF) && r.endless:
-		shared.ResponseDone(s.Lease.Slot)
+		shared.ResponseDone(s.Lease)
 		return forwarded, anchor.EndWrite
 	case err != nil:
 		late := errors.Is(context.Cause(ctx), pool.ErrLate) && !slot.RequestOpen()
@@ -165,7 +170,7 @@ func (c clients) rest(ctx context.Context, s pool.Spilled, client net.Conn) (uin
 		return forwarded, anchor.Abort
 	}
 	_ = client.SetWriteDeadline(time.Time{})
-	c.release(s, received, received == forwarded)
+	c.release(s, received, behind == 0)
 	return forwarded, anchor.Keep
 }
 
@@ -179,8 +184,8 @@ func (c clients) timedOut(endpoint uint32) {
 // release gives up an i-sock whose response has been read to its end. It serves on, which is reported, only if nothing came behind that.
 func (c clients) release(s pool.Spilled, received uint64, reusable bool) bool {
 	shared := c.n.datapath.Shared
-	if reusable && shared.SpillDone(s.Lease.Slot, received) && s.Upstream.Quiet() {
-		shared.ResponseDone(s.Lease.Slot)
+	if reusable && shared.SpillDone(s.Lease, received) && s.Upstream.Quiet() {
+		shared.ResponseDone(s.Lease)
 		return true
 	}
 	shared.BreakLease(s.Lease)
@@ -198,25 +203,28 @@ func interrupt(conns ...net.Conn) {
 const copyBuffer = 64 << 10
 
 // forward copies the rest of a response with the flow control of both connections, and counts as it goes. It returns how much the client
-// has got, and how much was read for it.
-func forward(client io.Writer, upstream io.Reader, r *rest, counter *uint64) (forwarded, received uint64, err error) {
+// has got, how much was read for it, and how much of that lay behind the response.
+func forward(client io.Writer, upstream io.Reader, r *rest, counter *uint64, turn *shares.Turn) (forwarded, received, behind uint64, err error) {
 	buffer := make([]byte, copyBuffer)
 	for {
+		turn.Rest()
 		n, err := upstream.Read(buffer)
+		turn.Work()
 		received += uint64(n)
-		own, bad := r.follow(buffer[:n])
-		written, writeErr := client.Write(buffer[:own])
+		passing, own, bad := r.follow(buffer[:n])
+		behind += uint64(n - own)
+		written, writeErr := client.Write(buffer[:passing])
 		forwarded += uint64(written)
 		atomic.AddUint64(counter, uint64(written))
 		if bad == nil && writeErr == nil && r.done() {
-			return forwarded, received, nil
+			return forwarded, received, behind, nil
 		}
 		if writeErr != nil {
 			// Whatever the endpoint has done, the client has not got all of it.
-			return forwarded, received, fmt.Errorf("write to client: %w", writeErr)
+			return forwarded, received, behind, fmt.Errorf("write to client: %w", writeErr)
 		}
 		if err := cmp.Or(bad, err); err != nil {
-			return forwarded, received, err
+			return forwarded, received, behind, err
 		}
 	}
 }
@@ -237,6 +245,7 @@ func (h handler) serve(ctx context.Context, conn net.Conn, s anchor.Session, beg
 	served := servedAt(s.Listener)
 	r, err := h.n.proxy.Serve(ctx, conn, slowpath.Session{
 		Listener: served, Destination: s.VIP, Opened: s.Opened, Claim: h.n.claim(s.Endpoint), Fails: s.Endpoint == anchor.FailingEndpoint, Draw: s.Draw, Gone: s.Gone, Stays: s.Stays, Requests: s.Requests, Begun: begun,
+		Turn:    h.n.desk.Turn(s.Tenant),
 		Closing: func() bool { return s.Closing != nil && s.Closing() || h.n.leaves(served) },
 		Brief:   s.Reason == maps.HandoverPoolEmpty,
 	})
@@ -433,12 +442,21 @@ func (o observer) Observe(r slowpath.Report) {
 	o.r.Record(metrics.Request{Cluster: r.Cluster, Endpoint: r.Endpoint, Status: r.Status, Flag: r.Flag.String(), Begun: r.Begun, Sent: r.Sent})
 }
 
+// match finds a route. The table of a listener that was removed has no index any more: few connections are left there.
+func (n *Node) match(t *model.RouteTable, r *model.Request, gone func() bool) *model.Route {
+	if m := n.current.Load().matchers[t]; m != nil {
+		return m.Match(r, gone)
+	}
+	return t.Match(r)
+}
+
 func (n *Node) newProxy() *slowpath.Proxy {
 	return slowpath.New(slowpath.Config{
 		Table: func(listener string) (*model.RouteTable, bool) {
 			t, ok := n.current.Load().tables[listener]
 			return t, ok
 		},
+		Match:      n.match,
 		Inspection: func(listener string) *model.Inspection { return n.current.Load().inspections[listener] },
 		TCP:        func(listener string) *model.TCPProxy { return n.current.Load().tcp[listener] },
 		Cluster:    func(name string) *model.Cluster { return n.current.Load().clusters[name] },

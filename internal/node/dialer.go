@@ -8,7 +8,10 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/upstream"
 )
@@ -17,6 +20,7 @@ import (
 type dialer struct {
 	// congestion control of the connections; "" is the machine's.
 	congestion string
+	partings   upstream.Partings
 
 	mu    sync.Mutex
 	conns map[netip.AddrPort]uint64
@@ -43,7 +47,7 @@ func (d *dialer) dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) 
 	d.mu.Lock()
 	d.conns[to]++
 	d.mu.Unlock()
-	return &countedConn{TCPConn: tcp, closed: sync.OnceFunc(func() { d.forget(to) })}, nil
+	return &countedConn{TCPConn: tcp, partings: &d.partings, closed: sync.OnceFunc(func() { d.forget(to) })}, nil
 }
 
 func (d *dialer) control(_, _ string, c syscall.RawConn) error {
@@ -73,11 +77,32 @@ func (d *dialer) open(to netip.AddrPort) uint64 {
 // countedConn reports its end once.
 type countedConn struct {
 	*net.TCPConn
-	closed func()
+	partings *upstream.Partings
+	closed   func()
+	// resets: its close is a reset.
+	resets atomic.Bool
+}
+
+// SetLinger is that of net.TCPConn.
+func (c *countedConn) SetLinger(sec int) error {
+	c.resets.Store(sec == 0)
+	return c.TCPConn.SetLinger(sec)
 }
 
 // Close implements net.Conn.
 func (c *countedConn) Close() error {
 	c.closed()
+	if raw, err := c.SyscallConn(); err == nil && !c.resets.Load() {
+		// It fails when the connection is closed.
+		_ = raw.Control(func(fd uintptr) { c.part(int(fd)) })
+	}
 	return c.TCPConn.Close()
+}
+
+// part is for the close of a connection that has nothing on its way: what the endpoint is yet to
+// get must not be lost.
+func (c *countedConn) part(fd int) {
+	if unsent, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ); err == nil && unsent == 0 {
+		c.partings.Part(fd)
+	}
 }

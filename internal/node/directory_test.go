@@ -67,7 +67,7 @@ func TestDirectoriesFollowChanges(t *testing.T) {
 		}
 		cfg = &next
 		image, notes := compiler.Compile(cfg)
-		if _, err := b.switchTo(cfg, image, notes); err != nil {
+		if _, err := b.switchTo(cfg, image, nil, notes); err != nil {
 			t.Fatal(err)
 		}
 		if diff := gocmp.Diff(b.everything(cfg).contents(), b.directory.Load().contents(), cmpopts.EquateEmpty()); diff != "" {

@@ -171,7 +171,7 @@ func (d *dynamic) install() error {
 	}
 	d.leftOut(err)
 	d.n.sayLeftOut(cfg)
-	if err := d.n.apply(cfg); err != nil {
+	if err := d.n.applyFitting(cfg); err != nil {
 		d.counted.rejected.Add(1)
 		return err
 	}

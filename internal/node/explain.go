@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/compile"
@@ -75,7 +76,10 @@ func (n *Node) decide(l *model.Listener, draw uint64, head []byte) (explain.Deci
 	if err != nil {
 		return d, err
 	}
-	if d.Verdict = maps.Verdict(e.Verdict); d.Verdict == maps.VerdictOk {
+	if d.Verdict = maps.Verdict(e.Verdict); d.Verdict == maps.VerdictOk && atomic.LoadUint32(&n.datapath.Shared.Control.Guarded) != 0 {
+		d.Verdict = maps.HandoverGuarded
+	}
+	if d.Verdict == maps.VerdictOk {
 		d.Cluster, d.Criteria = n.clusterName(e.Cluster)
 		d.Timeout = time.Duration(e.TimeoutNs)
 	}

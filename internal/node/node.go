@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,11 +27,13 @@ import (
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/datapath"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/match"
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/poller"
 	"github.com/xlb-project/xlb/internal/pool"
 	"github.com/xlb-project/xlb/internal/reconcile"
+	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath"
 )
 
@@ -46,10 +49,18 @@ type Options struct {
 	AdminAddressPath string
 	// Cgroups are the cgroup v2 directories whose processes are balanced.
 	Cgroups []string
+	// AdminHosts are names by which the admin API may be asked for, beside addresses, localhost and that of Admin.
+	AdminHosts []string
 	// Admin is the address of the admin API; "" takes the configuration's, and none when that has none.
 	Admin string
 	// FastPath off serves every request in user space.
 	FastPath bool
+	// RefuseWhenDown refuses connections to service addresses while the daemon starts, drains or is
+	// silent.
+	RefuseWhenDown bool
+	// Auto lets the daemon do without the fast path, in whole or in part: on a kernel that cannot
+	// run it, and after invariants were broken too often.
+	Auto bool
 	// EnvoyHeaders makes all listeners hops (config.EnvoyHeaders).
 	EnvoyHeaders bool
 	// Exclude are destinations that are not taken for one that a listener has for many, as 0.0.0.0 is.
@@ -75,6 +86,7 @@ type Node struct {
 	datapath *datapath.Datapath
 	events   *datapath.Events
 	compiler *compile.Compiler // needs updates
+	matchers *match.Builder    // needs updates
 	reconcil *reconcile.Reconciler
 	picker   *balance.Picker
 	pool     *pool.Pool
@@ -83,6 +95,7 @@ type Node struct {
 	recorder *metrics.Recorder
 	dialer   *dialer
 	keeper   *keeper
+	warden   *warden
 	doors    *doors
 	passed   *passedOver
 	shown    atomic.Pointer[shown]
@@ -110,6 +123,8 @@ type Node struct {
 	resolver  *resolving
 	ready     atomic.Pointer[error]
 	resent    atomic.Uint64 // requests that no server had seen
+	unfit     string        // why the kernel cannot run the fast path that was asked for; "": it can, or it was not
+	desk      *shares.Desk
 
 	mu      sync.Mutex
 	waiting map[uint32]struct{} // removed endpoints with slow requests outstanding
@@ -123,7 +138,9 @@ type loaded struct {
 	config *model.Config
 	// tables, and what else a listener has for the slow path, by servedAt.
 	tables map[string]*model.RouteTable
-	tcp    map[string]*model.TCPProxy
+	// matchers find routes in them.
+	matchers map[*model.RouteTable]*match.Table
+	tcp      map[string]*model.TCPProxy
 	// departed are listeners that have been removed, or had that address, and since when: their tables still serve the connections that there are.
 	departed map[string]time.Time
 	// inspections are those of listeners whose connections' first bytes decide.
@@ -153,18 +170,16 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	if err != nil {
 		return &UsageError{err}
 	}
-	n, err := start(o, bootstrap, cfg)
+	n, err := startFit(o, bootstrap, cfg)
 	if err != nil {
 		if listener != nil {
 			err = errors.Join(err, listener.Close())
 		}
 		return &UsageError{err}
 	}
-	if err := prioritize(); err != nil {
-		o.Logger.Warn("the daemon is scheduled as any other process; on a busy machine connections may wait for it", "err", err)
-	}
 	running, stop := context.WithCancel(context.Background())
 	n.cancel = stop
+	n.takePrecedence(running, n.desk)
 	n.showBootstrap(bootstrap)
 	n.noteBootstrap(bootstrap)
 	if bootstrap.Dynamic != nil {
@@ -207,9 +222,25 @@ func listenAdmin(ctx context.Context, o Options, cfg *model.Config) (net.Listene
 
 var errStarting = errors.New("starting: pools are being opened")
 
+// startFit starts without the fast path where that cannot be had, and may be done without.
+func startFit(o Options, bootstrap *config.Bootstrap, cfg *model.Config) (*Node, error) {
+	n, err := start(o, bootstrap, cfg)
+	if err == nil || !o.FastPath || !o.Auto || !datapath.Unfit(err) {
+		return n, err
+	}
+	why := strings.ReplaceAll(err.Error(), "\n", "; ")
+	o.Logger.Warn("the kernel cannot run the fast path; every request is served in this process", "kernel", check.KernelRelease(), "why", why)
+	o.FastPath = false
+	n, err = start(o, bootstrap, cfg)
+	if n != nil {
+		n.unfit = why
+	}
+	return n, err
+}
+
 // start loads and attaches everything, with interception still off. On error nothing is left.
 func start(o Options, bootstrap *config.Bootstrap, cfg *model.Config) (*Node, error) {
-	n := &Node{o: o, log: o.Logger, source: cfg, bootstrap: bootstrap, recorder: metrics.NewRecorder(), dialer: newDialer(o.CongestionControl), waiting: map[uint32]struct{}{}, passed: newPassedOver()}
+	n := &Node{o: o, log: o.Logger, source: cfg, bootstrap: bootstrap, recorder: metrics.NewRecorder(), dialer: newDialer(o.CongestionControl), desk: newDesk(), waiting: map[uint32]struct{}{}, passed: newPassedOver()}
 	n.secrets = newSecrets(n)
 	n.setReady(errStarting)
 	n.directory.Store(&directory{})
@@ -230,7 +261,7 @@ func loadDatapath(o Options) (*datapath.Datapath, error) {
 	if err := check.Privileges(); err != nil {
 		return nil, err
 	}
-	options := datapath.Options{FastPath: o.FastPath, ReceiveBuffer: clientReceiveBuffer}
+	options := datapath.Options{FastPath: o.FastPath, ReceiveBuffer: clientReceiveBuffer, RefuseWhenDown: o.RefuseWhenDown}
 	if o.FastPath {
 		kernel, err := datapath.Probe()
 		if err != nil {
@@ -258,14 +289,16 @@ func (n *Node) build() error {
 		return err
 	}
 	n.compiler = compile.NewCompiler()
+	n.matchers = match.NewBuilder()
 	n.reconcil = reconcile.New(d.Config, d.Shared, n.log)
 	n.picker = balance.New(d.Shared)
 	n.metrics = metrics.NewCollector(measured{n}, n.recorder)
 	n.proxy = n.newProxy()
 	n.keeper = newKeeper(n)
+	n.warden = newWarden(n)
 	n.pool, err = pool.New(pool.Config{
 		Shared: d.Shared, Sockets: d.Sockets, Clients: clients{n}, Logger: n.log, Netns: netns, Released: n.released,
-		Refused: n.keeper.refused, CongestionControl: n.o.CongestionControl,
+		Refused: n.keeper.refused, CongestionControl: n.o.CongestionControl, Partings: &n.dialer.partings,
 	})
 	if err != nil {
 		return err
@@ -338,6 +371,7 @@ func (n *Node) background(ctx context.Context, listener net.Listener) {
 	left := &sweeper{n: n}
 	n.every(ctx, sweepPace, left.due, left.sweep)
 	n.goes(n.keeper.run)
+	n.goes(func() { n.warden.run(ctx) })
 	n.goes(func() { n.followSecrets(ctx) })
 	if n.dynamic != nil {
 		n.dynamic.start(ctx)
@@ -355,7 +389,7 @@ func (n *Node) background(ctx context.Context, listener net.Listener) {
 
 func (n *Node) serveAdmin(ctx context.Context, l net.Listener, h http.Handler) {
 	n.log.Info("admin API listens", "address", l.Addr().String())
-	if err := admin.Serve(ctx, l, h, n.log); err != nil {
+	if err := admin.Serve(ctx, l, append([]string{n.o.Admin}, n.o.AdminHosts...), h, n.log); err != nil {
 		n.log.Error("admin API has ended", "err", err)
 	}
 }
@@ -460,7 +494,9 @@ func (n *Node) followEvents() {
 		case maps.EventSpilled:
 			n.pool.Spilled(e.Slot)
 		case maps.EventOutlier:
-			n.keeper.outlier(e.Endpoint, maps.Outlier(e.Outlier))
+			n.keeper.outlier(e.Endpoint, maps.Outlier(e.Detail))
+		case maps.EventGuard:
+			n.warden.hear(e)
 		}
 	}
 }
@@ -540,7 +576,7 @@ func (n *Node) drain() {
 		n.doors.close()
 	})
 	n.proxy.Drain()
-	if err := n.reconcil.Unlink(); err != nil {
+	if err := n.reconcil.Unlink(n.o.RefuseWhenDown); err != nil {
 		n.log.Warn("requests may still take the fast path", "err", err)
 	}
 	began := time.Now()

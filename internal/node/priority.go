@@ -3,12 +3,17 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strconv"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/shares"
 )
 
 // niceness is that of the daemon. It works little, but clients wait for it: on a machine without an idle processor it would get no more of
@@ -16,22 +21,27 @@ import (
 const niceness = -10
 
 // prioritize gives all threads of this process the daemon's niceness, and those that they start. Another one than 0 was chosen by whoever
-// has started the process, and stays.
-func prioritize() error {
+// has started the process, and stays: then it reports false.
+func prioritize() (own bool, err error) {
 	if nice, err := niceOf(0); err != nil || nice != 0 {
-		return err
+		return false, err
 	}
+	return true, renice(niceness)
+}
+
+// renice gives all threads of this process that niceness.
+func renice(nice int) error {
 	// A thread that starts another one meanwhile may have been looked at before, or not yet.
 	for {
-		changed, err := prioritizeThreads()
+		changed, err := reniceThreads(nice)
 		if err != nil || !changed {
 			return err
 		}
 	}
 }
 
-// prioritizeThreads reports whether there was a thread of another niceness.
-func prioritizeThreads() (changed bool, err error) {
+// reniceThreads reports whether there was a thread of another niceness.
+func reniceThreads(wanted int) (changed bool, err error) {
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		return false, fmt.Errorf("list threads: %w", err)
@@ -42,12 +52,12 @@ func prioritizeThreads() (changed bool, err error) {
 			return false, fmt.Errorf("list threads: %w", err)
 		}
 		nice, err := niceOf(id)
-		if err == nil && nice != niceness {
+		if err == nil && nice != wanted {
 			changed = true
-			err = unix.Setpriority(unix.PRIO_PROCESS, id, niceness)
+			err = unix.Setpriority(unix.PRIO_PROCESS, id, wanted)
 		}
 		if err != nil && !errors.Is(err, unix.ESRCH) {
-			return false, fmt.Errorf("set niceness to %d: %w", niceness, err)
+			return false, fmt.Errorf("set niceness to %d: %w", wanted, err)
 		}
 	}
 	return changed, nil
@@ -58,4 +68,83 @@ func niceOf(thread int) (int, error) {
 	// The system call adds 20 and changes the sign, so that no answer is negative.
 	n, err := unix.Getpriority(unix.PRIO_PROCESS, thread)
 	return 20 - n, err
+}
+
+// What the daemon does for clients itself is theirs to wait for, not everybody's: from so much of it on,
+// in processors, the daemon has no precedence, until it is less than that again for a while.
+const (
+	manyProcessors = 0.25
+	fewProcessors  = 0.1
+	// temperPace is between two looks, calmLooks is how many in a row must find little work.
+	temperPace = 250 * time.Millisecond
+	calmLooks  = 4
+)
+
+// temper takes the daemon's precedence away while it works for clients, and gives it back.
+type temper struct {
+	// worked is the time of all turns so far, used that of the processors.
+	worked, used func() time.Duration
+	// last are what they were at the last look, at that time.
+	at                   time.Time
+	lastWorked, lastUsed time.Duration
+	// yields: it has no precedence.
+	yields atomic.Bool
+	// calm are the last looks that found little work.
+	calm int
+}
+
+// look reports whether the daemon is to have precedence no more, or again.
+func (t *temper) look(now time.Time) (change bool) {
+	worked, used := t.worked(), t.used()
+	load := 0.0
+	if passed := now.Sub(t.at); !t.at.IsZero() && passed > 0 {
+		// Turns take longer by the clock where the processors are busy with others; and not all that the
+		// daemon does is done for clients.
+		load = float64(min(worked-t.lastWorked, used-t.lastUsed)) / float64(passed)
+	}
+	t.at, t.lastWorked, t.lastUsed = now, worked, used
+	if load >= fewProcessors {
+		t.calm = 0
+	} else {
+		t.calm++
+	}
+	yields := t.yields.Load()
+	change = !yields && load >= manyProcessors || yields && t.calm >= calmLooks
+	if change {
+		t.yields.Store(!yields)
+	}
+	return change
+}
+
+// wanted is the niceness that the daemon is to have.
+func (t *temper) wanted() int {
+	if t.yields.Load() {
+		return 0
+	}
+	return niceness
+}
+
+// processorTime is that of this process.
+func processorTime() time.Duration {
+	var u unix.Rusage
+	// It fails for a wrong address alone.
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// takePrecedence gives the daemon precedence while it does little for clients.
+func (n *Node) takePrecedence(ctx context.Context, desk *shares.Desk) {
+	own, err := prioritize()
+	if err != nil {
+		n.log.Warn("the daemon is scheduled as any other process; on a busy machine connections may wait for it", "err", err)
+	}
+	if err != nil || !own {
+		return
+	}
+	t := &temper{worked: func() time.Duration { return desk.Counts().Worked }, used: processorTime}
+	n.every(ctx, temperPace, func() bool { return t.look(time.Now()) }, func() {
+		if err := renice(t.wanted()); err != nil {
+			n.log.Warn("the daemon keeps the precedence that it has", "err", err)
+		}
+	})
 }

@@ -4,10 +4,14 @@ package node
 
 import (
 	"os"
+	"runtime"
 	"strconv"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/test/await"
 )
 
 // eachThread calls f with every thread of this process.
@@ -60,7 +64,7 @@ func TestNiceness(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			startWith(t, tt.begins)
-			if err := prioritize(); err != nil {
+			if _, err := prioritize(); err != nil {
 				t.Fatal(err)
 			}
 			eachThread(t, func(id int) {
@@ -69,5 +73,62 @@ func TestNiceness(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// The daemon has no precedence while it works much for clients, and has it again when that is over.
+func TestPrecedenceFollowsWhatIsDoneForClients(t *testing.T) {
+	var worked, used time.Duration
+	now := time.Now()
+	b := &temper{worked: func() time.Duration { return worked }, used: func() time.Duration { return used }}
+	// look lets some time pass, of which that part was worked, and used.
+	look := func(w, u float64) bool {
+		now = now.Add(temperPace)
+		worked += time.Duration(w * float64(temperPace))
+		used += time.Duration(u * float64(temperPace))
+		return b.look(now)
+	}
+	worked, used = time.Hour, time.Hour // before the first look
+	for i, step := range []struct {
+		worked, used float64
+		want         int
+	}{
+		{0, 0, niceness},
+		{0.2, 0.3, niceness},
+		{0, 2, niceness},   // it accepts connections
+		{3, 0.1, niceness}, // its turns take long since others have the processors
+		{0.3, 0.3, 0},
+		{2, 2, 0},
+		{0.05, 0.1, 0}, {0.05, 0.1, 0}, {0.05, 0.1, 0},
+		{0.15, 0.2, 0}, // it goes on
+		{0, 0, 0}, {0, 0, 0}, {0, 0, 0},
+		{0, 0, niceness},
+		{0, 0, niceness},
+		{1, 1, 0},
+	} {
+		before := b.wanted()
+		changed := look(step.worked, step.used)
+		if got := b.wanted(); got != step.want || changed != (got != before) {
+			t.Errorf("look %d: niceness %d, changed %t, want %d, before %d", i, got, changed, step.want, before)
+		}
+	}
+}
+
+// sink keeps a loop from being left out.
+var sink int
+
+func TestProcessorTimeIsThatOfThisProcess(t *testing.T) {
+	began, before := time.Now(), processorTime()
+	await.Quiet(t, func() string {
+		for range 1_000_000 {
+			sink++
+		}
+		if processorTime()-before < time.Millisecond {
+			return "no time was used"
+		}
+		return ""
+	})
+	if used, passed := processorTime()-before, time.Since(began); used > passed*time.Duration(runtime.NumCPU()+1) {
+		t.Errorf("%v used in %v", used, passed)
 	}
 }

@@ -4,8 +4,11 @@ package node
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/xlb-project/xlb/internal/dns"
 	"github.com/xlb-project/xlb/internal/model"
@@ -25,10 +28,17 @@ type resolving struct {
 	missing map[string]bool
 	// merged are clusters with their answers.
 	merged map[string]mergedCluster
+	// install puts a configuration in force. refused are answers, by cluster, for which there was no room; they are tried again while there are any.
+	install  func(*model.Config) error
+	refused  map[string][]model.Endpoint
+	retrying *time.Timer
 }
 
+// refusedPace is how long an answer waits that was refused: endpoints that have left give their room up within seconds.
+const refusedPace = 10 * time.Second
+
 func newResolving(n *Node) *resolving {
-	return &resolving{n: n, answers: map[string][]model.Endpoint{}, cancel: func() {}}
+	return &resolving{n: n, answers: map[string][]model.Endpoint{}, refused: map[string][]model.Endpoint{}, cancel: func() {}, install: n.install}
 }
 
 // follow resolves the names of another configuration from now on, and returns it with what is known already. Where the names are those of
@@ -46,6 +56,7 @@ func (r *resolving) follow(source *model.Config) *model.Config {
 	}
 	r.cancel()
 	r.generation++
+	clear(r.refused)
 	r.named, r.missing = named, map[string]bool{}
 	for _, c := range named {
 		r.missing[c.Name] = true
@@ -104,11 +115,57 @@ func (r *resolving) changed(generation int, cluster string, endpoints []model.En
 	if generation != r.generation {
 		return
 	}
-	r.answers[cluster] = endpoints
 	delete(r.missing, cluster)
-	if err := r.n.install(r.merge(r.n.source)); err != nil {
-		r.n.log.Error("endpoints refused; the ones before stay in force", "cluster", cluster, "err", err)
+	delete(r.refused, cluster)
+	if n := len(endpoints); n > model.MaxResolved {
+		r.n.log.Error("endpoints refused; the ones before stay in force", "cluster", cluster,
+			"err", fmt.Sprintf("its names have %d addresses; XLB takes up to %d of a cluster: have them answer with fewer", n, model.MaxResolved))
+		return
 	}
+	if err := r.put(cluster, endpoints); err != nil {
+		r.n.log.Error("endpoints refused; the ones before stay in force", "cluster", cluster, "addresses", len(endpoints), "err", err)
+		r.refused[cluster] = endpoints
+		r.retryLater(generation)
+	}
+}
+
+// put puts an answer in force. After an error the one before is what is known: it goes with whatever else is put in force. Needs n.updates.
+func (r *resolving) put(cluster string, endpoints []model.Endpoint) error {
+	before, had := r.answers[cluster]
+	r.answers[cluster] = endpoints
+	err := r.install(r.merge(r.n.source))
+	if err == nil {
+		return nil
+	}
+	if had {
+		r.answers[cluster] = before
+	} else {
+		delete(r.answers, cluster)
+	}
+	return err
+}
+
+// retryLater tries again what was refused. Needs n.updates.
+func (r *resolving) retryLater(generation int) {
+	if r.retrying != nil {
+		r.retrying.Stop()
+	}
+	r.retrying = time.AfterFunc(refusedPace, func() {
+		r.n.updates.Lock()
+		defer r.n.updates.Unlock()
+		if generation != r.generation {
+			return
+		}
+		for _, cluster := range slices.Sorted(maps.Keys(r.refused)) {
+			if err := r.put(cluster, r.refused[cluster]); err == nil {
+				r.n.log.Info("endpoints that were refused are in force", "cluster", cluster)
+				delete(r.refused, cluster)
+			}
+		}
+		if len(r.refused) > 0 {
+			r.retryLater(generation)
+		}
+	})
 }
 
 // settled reports whether every name has been looked up once.
@@ -124,4 +181,7 @@ func (r *resolving) stop() {
 	defer r.n.updates.Unlock()
 	r.generation++
 	r.cancel()
+	if r.retrying != nil {
+		r.retrying.Stop()
+	}
 }

@@ -3,9 +3,10 @@
 package node
 
 import (
-	"encoding/binary"
 	"errors"
+	"net"
 
+	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/chunked"
 	"github.com/xlb-project/xlb/internal/maps"
 )
@@ -16,6 +17,8 @@ type rest struct {
 	// length left of a body without chunks.
 	length uint64
 	chunks *chunked.Body // nil: the body has none
+	// trailers pass; otherwise they are left out.
+	trailers bool
 	// endless: a tunnel, to which all that comes belongs, and which ends with the connection.
 	endless bool
 	err     error // the slot is in no phase that leaves a rest
@@ -25,25 +28,24 @@ var errNoRest = errors.New("the kernel has not framed the message")
 
 // chunkPhases are those of a chunked body, in the words of both sides.
 var chunkPhases = map[maps.Phase]chunked.Phase{
-	maps.PhaseChunkSize:        chunked.Size,
-	maps.PhaseChunkExt:         chunked.Ext,
-	maps.PhaseChunkExtName:     chunked.ExtName,
-	maps.PhaseChunkExtEquals:   chunked.ExtEquals,
-	maps.PhaseChunkExtValue:    chunked.ExtValue,
-	maps.PhaseChunkExtQuoted:   chunked.ExtQuoted,
-	maps.PhaseChunkExtUnquoted: chunked.ExtUnquoted,
-	maps.PhaseChunkSizeLF:      chunked.SizeLF,
-	maps.PhaseChunkData:        chunked.Data,
-	maps.PhaseChunkDataCR:      chunked.DataCR,
-	maps.PhaseChunkDataLF:      chunked.DataLF,
-	maps.PhaseTrailerStart:     chunked.TrailerStart,
-	maps.PhaseTrailerName:      chunked.TrailerName,
-	maps.PhaseTrailer:          chunked.TrailerValue,
-	maps.PhaseTrailerLF:        chunked.TrailerLF,
-	maps.PhaseLastLF:           chunked.LastLF,
+	maps.PhaseChunkSize:         chunked.Size,
+	maps.PhaseChunkExt:          chunked.Ext,
+	maps.PhaseChunkExtName:      chunked.ExtName,
+	maps.PhaseChunkExtEquals:    chunked.ExtEquals,
+	maps.PhaseChunkExtValue:     chunked.ExtValue,
+	maps.PhaseChunkExtQuoted:    chunked.ExtQuoted,
+	maps.PhaseChunkExtUnquoted:  chunked.ExtUnquoted,
+	maps.PhaseChunkSpace:        chunked.ExtSpace,
+	maps.PhaseChunkExtNameSpace: chunked.ExtNameSpace,
+	maps.PhaseChunkSizeLF:       chunked.SizeLF,
+	maps.PhaseChunkData:         chunked.Data,
+	maps.PhaseChunkDataCR:       chunked.DataCR,
+	maps.PhaseChunkDataLF:       chunked.DataLF,
+	maps.PhaseTrailerStart:      chunked.TrailerStart,
+	maps.PhaseLastLF:            chunked.LastLF,
 }
 
-func restOf(s *maps.BodyScan) rest {
+func restOf(s *maps.BodyScan, trailers bool) rest {
 	switch maps.Phase(s.Phase) {
 	case maps.PhaseLength:
 		return rest{length: s.Remaining}
@@ -56,21 +58,8 @@ func restOf(s *maps.BodyScan) rest {
 	if !ok {
 		return rest{err: errNoRest}
 	}
-	state := chunked.State{Phase: phase, Remaining: s.Remaining, Digits: int(s.Digits)}
-	if phase == chunked.TrailerName {
-		state.Name = nameOf(s)
-	}
-	body := chunked.New(state, nil)
-	return rest{chunks: &body}
-}
-
-// nameOf is the trailer's name as far as the kernel has read and kept it.
-func nameOf(s *maps.BodyScan) []byte {
-	var name []byte
-	for _, word := range s.Field.Name {
-		name = binary.LittleEndian.AppendUint64(name, word)
-	}
-	return name[:min(int(s.Field.NameLen), len(name))]
+	body := chunked.New(chunked.State{Phase: phase, Remaining: s.Remaining, Digits: int(s.Digits)}, nil)
+	return rest{chunks: &body, trailers: trailers}
 }
 
 // done reports whether the whole message has been followed.
@@ -81,15 +70,30 @@ func (r *rest) done() bool {
 	return r.length == 0 && r.err == nil && !r.endless
 }
 
-// follow returns how many of the bytes belong to the message.
-func (r *rest) follow(b []byte) (int, error) {
-	if r.endless {
-		return len(b), nil
+// follow returns how many of the bytes belong to the message, and how many of them are to pass, which it moves to the beginning.
+func (r *rest) follow(b []byte) (passing, own int, err error) {
+	switch {
+	case r.endless:
+		return len(b), len(b), nil
+	case r.chunks != nil && !r.trailers:
+		return r.chunks.Cut(b)
+	case r.chunks != nil:
+		own, err = r.chunks.Follow(b)
+		return own, own, err
 	}
-	if r.chunks != nil {
-		return r.chunks.Follow(b)
+	own = int(min(uint64(len(b)), r.length))
+	r.length -= uint64(own)
+	return own, own, r.err
+}
+
+// trailersPass reports whether the trailers of a lease's request, and of its response, do: whether both its listener and its cluster say so.
+func (n *Node) trailersPass(client net.Conn, endpoint uint32) bool {
+	now := n.current.Load()
+	c, ok := client.(anchor.Client)
+	e, known := n.directory.Load().endpoint(endpoint)
+	if !ok || !known {
+		return false
 	}
-	own := min(uint64(len(b)), r.length)
-	r.length -= own
-	return int(own), r.err
+	table, cluster := now.tables[servedAt(c.Listener())], now.clusters[e.Cluster]
+	return table != nil && table.Trailers && cluster != nil && cluster.Trailers
 }

@@ -152,7 +152,7 @@ func (s *secrets) take(sources []model.SecretSource, body []byte, version string
 	name, secret, err := config.DecodeSecret(body)
 	for _, source := range sources {
 		if err == nil && name != source.Name {
-			err = fmt.Errorf("has the name %q", name)
+			err = fmt.Errorf("its body has another name than %q", source.Name)
 		}
 		s.store.Put(source, secret, version, err)
 		switch {

@@ -93,6 +93,9 @@ func (n *Node) Connections(limit int) ([]admin.Connection, error) {
 		if onSlow {
 			row.Reason = maps.VerdictName(maps.Verdict(slow.Reason))
 		}
+		if c.Guarded {
+			row.Path, row.Reason = "slow", maps.VerdictName(maps.HandoverGuarded)
+		}
 		out = append(out, row)
 	}
 	return out, nil
@@ -111,11 +114,29 @@ type measured struct{ n *Node }
 // Verdicts implements metrics.Source.
 func (m measured) Verdicts() ([]uint64, error) { return m.n.datapath.Verdicts() }
 
+// Guards implements metrics.Source.
+func (m measured) Guards() ([]uint64, error) { return m.n.datapath.Guards() }
+
+// FastPath implements metrics.Source.
+func (m measured) FastPath() bool { return m.n.o.FastPath }
+
 // Connections implements metrics.Source.
 func (m measured) Connections() uint64 { return uint64(m.n.anchors.Stats().Open) }
 
+// SlowWork implements metrics.Source.
+func (m measured) SlowWork() metrics.SlowWork {
+	c := m.n.desk.Counts()
+	return metrics.SlowWork{
+		Turns:  map[string]uint64{"begun": c.Begun, "refused": c.Refused, "waited": c.Waited, "ended": c.Ended},
+		Worked: c.Worked, Waiting: uint64(c.Waiting), Tenants: uint64(c.Tenants),
+	}
+}
+
 // Resent implements metrics.Source.
 func (m measured) Resent() uint64 { return m.n.resent.Load() }
+
+// HeldBack implements metrics.Source.
+func (m measured) HeldBack() uint64 { return m.n.pool.HeldBack() }
 
 // Dynamic implements metrics.Source.
 func (m measured) Dynamic() map[string]uint64 {

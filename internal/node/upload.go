@@ -11,6 +11,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
@@ -24,7 +25,9 @@ func (h handler) Upload(ctx context.Context, client anchor.Client, l maps.Lease)
 	defer release()
 	defer context.AfterFunc(ctx, func() { interrupt(client, endpoint) })()
 	defer context.AfterFunc(lent, func() { interrupt(endpoint) })()
-	u := upload{n: h.n, client: client, endpoint: endpoint, lease: l, slot: &h.n.datapath.Shared.Slots[l.Slot]}
+	turn := h.n.desk.Turn(client.Tenant())
+	defer turn.Rest()
+	u := upload{n: h.n, turn: turn, client: client, endpoint: endpoint, lease: l, slot: &h.n.datapath.Shared.Slots[l.Slot]}
 	u.buffer = make([]byte, copyBuffer)
 	if u.slot.Tunnel() {
 		return u.tunnel()
@@ -35,6 +38,7 @@ func (h handler) Upload(ctx context.Context, client anchor.Client, l maps.Lease)
 // upload is what is left of one request.
 type upload struct {
 	n        *Node
+	turn     *shares.Turn
 	client   anchor.Client
 	endpoint *upstream.Conn
 	lease    maps.Lease
@@ -47,33 +51,41 @@ type upload struct {
 var errEndpointGone = errors.New("endpoint has gone")
 
 // send passes on bytes that the client has sent, and takes them from its connection only then.
-func (u *upload) send(n int) error {
-	sent, err := u.endpoint.Write(u.buffer[:n])
+// Of what it takes not all has to pass.
+func (u *upload) send(passing, taken int) error {
+	sent, err := u.endpoint.Write(u.buffer[:passing])
 	atomic.AddUint64(&u.slot.Traffic.BytesSent, uint64(sent))
 	if err != nil {
 		return fmt.Errorf("%w: %w", errEndpointGone, err)
 	}
-	u.read += uint64(n)
-	return u.client.Discard(n)
+	u.read += uint64(taken)
+	return u.client.Discard(taken)
+}
+
+// next waits for bytes of the client, which stay there, while others work.
+func (u *upload) next() (int, error) {
+	u.turn.Rest()
+	defer u.turn.Work()
+	return u.client.Peek(u.buffer)
 }
 
 // body follows the chunks of a request to their end, and takes nothing of what lies behind.
 func (u *upload) body() anchor.Uploaded {
-	scan := restOf(&u.slot.Upload)
+	scan := restOf(&u.slot.Upload, u.n.trailersPass(u.client, u.slot.Endpoint))
 	for {
-		n, err := u.client.Peek(u.buffer)
+		n, err := u.next()
 		if err != nil {
 			return u.broken(err)
 		}
-		own, bad := scan.follow(u.buffer[:n])
+		passing, own, bad := scan.follow(u.buffer[:n])
 		if bad != nil {
 			return u.malformed()
 		}
-		if err := u.send(own); err != nil {
+		if err := u.send(passing, own); err != nil {
 			return u.broken(err)
 		}
 		if scan.done() {
-			u.n.datapath.Shared.RequestDone(u.lease.Slot)
+			u.n.datapath.Shared.RequestDone(u.lease)
 			return anchor.Uploaded{Read: u.read, End: anchor.UploadDone}
 		}
 	}
@@ -82,12 +94,12 @@ func (u *upload) body() anchor.Uploaded {
 // tunnel passes on whatever the client sends, and its end.
 func (u *upload) tunnel() anchor.Uploaded {
 	for {
-		n, err := u.client.Peek(u.buffer)
+		n, err := u.next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err == nil {
-			err = u.send(n)
+			err = u.send(n, n)
 		}
 		if err != nil {
 			return u.broken(err)
@@ -95,7 +107,7 @@ func (u *upload) tunnel() anchor.Uploaded {
 	}
 	// It fails when the endpoint has gone, which the pool finds.
 	_ = u.endpoint.CloseWrite()
-	u.n.datapath.Shared.RequestDone(u.lease.Slot)
+	u.n.datapath.Shared.RequestDone(u.lease)
 	return anchor.Uploaded{Read: u.read, End: anchor.UploadClosed}
 }
 

@@ -43,6 +43,14 @@ func AcceptNow(listener int, raw *unix.RawSockaddrAny) (fd int, err error) {
 	return int(n), nil
 }
 
+// IsOver reports whether a connection has ended in both directions, as by a reset, whatever is
+// still to be read.
+func IsOver(fd int) bool {
+	fds, never := unix.PollFd{Fd: int32(fd)}, unix.Timespec{}
+	n, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds)), 1, uintptr(unsafe.Pointer(&never)), 0, 0, 0)
+	return errno == 0 && n == 1 && fds.Revents&unix.POLLHUP != 0
+}
+
 // control is epoll_ctl.
 func control(epfd, op, fd int, ev *unix.EpollEvent) error {
 	_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(epfd), uintptr(op), uintptr(fd), uintptr(unsafe.Pointer(ev)), 0, 0)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/upstream"
 )
 
 // closeLocked closes the socket of a BROKEN slot. One that spills closes when that has ended; it is ended at once, since
@@ -27,7 +28,11 @@ func (p *Pool) closeLocked(s *isock) {
 		s.lent()
 	}
 	p.poller.Forget(s.fd)
-	s.resetIfUnread()
+	byClient := s.brokenByClient()
+	s.part()
+	if s.remote {
+		p.cfg.Sockets.LeaveISock(s.fd)
+	}
 	unix.Close(s.fd)
 	err := p.cfg.Sockets.Peers.Delete(s.peer)
 	if s.remote {
@@ -38,13 +43,39 @@ func (p *Pool) closeLocked(s *isock) {
 	}
 	p.zombies[s.slot] = struct{}{}
 	if e := p.endpoints[s.endpoint]; e != nil {
+		if byClient {
+			p.brokenLocked(e, time.Now())
+		}
 		p.closedLocked(e, s)
 	}
+}
+
+// part decides how the close of an i-sock looks to its endpoint. A request that has ended early
+// must not be taken for whole, and the end of a tunnel comes behind all that was sent there.
+func (s *isock) part() {
+	sl := &s.pool.cfg.Shared.Slots[s.slot]
+	switch {
+	case s.pool.ctx.Err() != nil && s.hasUnsent(), s.broke() && (sl.RequestOpen() || sl.SendOpen()) && !sl.Tunnel():
+		upstream.Reset(s.fd)
+	case sl.Tunnel():
+		upstream.Orderly(s.fd)
+		s.resetIfUnread()
+	case !s.pool.cfg.Partings.Part(s.fd):
+		s.resetIfUnread()
+	}
+}
+
+// hasUnsent reports bytes that the endpoint has not acknowledged: they would outlive a daemon that
+// ends, and with them the socket and the programs that it holds.
+func (s *isock) hasUnsent() bool {
+	unsent, err := unix.IoctlGetInt(s.fd, unix.SIOCOUTQ)
+	return err == nil && unsent > 0
 }
 
 // closedLocked takes a closed i-sock from its endpoint, and has another one opened where there are too few now.
 func (p *Pool) closedLocked(e *endpoint, s *isock) {
 	e.open--
+	e.demand.lost[0]++
 	e.remove(s)
 	p.askLocked(e)
 	p.uncountLocked(e)
@@ -79,7 +110,7 @@ func (p *Pool) bury() {
 	if len(dead) == 0 {
 		return
 	}
-	if err := maps.Settle(); err != nil {
+	if err := p.cfg.Settle(); err != nil {
 		p.cfg.Logger.Warn("slots of closed i-socks are kept", "err", err)
 		return
 	}
@@ -106,6 +137,9 @@ func (p *Pool) deadLocked() []uint32 {
 func (p *Pool) buryLocked(slot uint32) {
 	sl := &p.cfg.Shared.Slots[slot]
 	if _, dead := p.zombies[slot]; !dead || atomic.LoadUint32(&sl.Stacked) != 0 {
+		return
+	}
+	if _, lent := p.lent[slot]; lent {
 		return
 	}
 	if e := p.endpoints[sl.Endpoint]; e != nil {

@@ -22,7 +22,9 @@ type endpoint struct {
 	// target is how many i-socks it should have.
 	target int
 	demand demand
-	gone   bool
+	// breaking is what clients do to its i-socks.
+	breaking breaking
+	gone     bool
 	// backoff is the wait before the next connect after a failure, 0 after a success.
 	backoff time.Duration
 	retry   *time.Timer

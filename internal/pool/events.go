@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/poller"
 	"github.com/xlb-project/xlb/internal/upstream"
@@ -30,6 +28,10 @@ func (s *isock) Ready() {
 	sl := &p.cfg.Shared.Slots[s.slot]
 	switch p.cfg.Shared.State(s.slot) {
 	case maps.SlotLeased:
+		if !s.failed && s.finished {
+			// The event of a tunnel's end, which was read before the event came. It is not to be forwarded again.
+			return
+		}
 		if !s.failed && (spilled(sl) || sl.Tunnel()) {
 			p.spillLocked(s)
 			return
@@ -59,8 +61,7 @@ func (s *isock) idle() bool {
 // whose bytes wait elsewhere. An endpoint that waits for them to be read would not learn of a mere FIN.
 func (s *isock) resetIfUnread() {
 	if poller.Look(s.fd) == poller.Readable {
-		// The socket is ours and open: it cannot fail.
-		_ = unix.SetsockoptLinger(s.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		upstream.Reset(s.fd)
 	}
 }
 
@@ -107,7 +108,7 @@ func (p *Pool) tellLocked(s *isock, why Failure) {
 	go func() {
 		defer p.wg.Done()
 		// A program that found the slot still leased may be moving bytes at this moment.
-		if err := maps.Settle(); err != nil {
+		if err := p.cfg.Settle(); err != nil {
 			p.cfg.Logger.Warn("end of a lease may race with its last bytes", "err", err)
 		}
 		lost := p.lostOf(s.slot, why)
@@ -140,14 +141,15 @@ func (p *Pool) mayResend(s *isock, l *Lost) {
 func (p *Pool) lostOf(slot uint32, why Failure) Lost {
 	sl := &p.cfg.Shared.Slots[slot]
 	return Lost{
-		Lease:       maps.Lease{Slot: slot, Number: atomic.LoadUint64(&sl.BrokenLease)},
-		Endpoint:    atomic.LoadUint32(&sl.Endpoint),
-		Cookie:      atomic.LoadUint64(&sl.Cookie),
-		Why:         why,
-		Head:        atomic.LoadUint32(&sl.Request)&uint32(maps.RequestHead) != 0,
-		Begun:       atomic.LoadUint64(&sl.Moved) > 0,
-		Whole:       !sl.ResponseOpen(),
-		RequestOpen: sl.RequestOpen(),
+		Lease:    maps.Lease{Slot: slot, Number: atomic.LoadUint64(&sl.BrokenLease)},
+		Endpoint: atomic.LoadUint32(&sl.Endpoint),
+		Cookie:   atomic.LoadUint64(&sl.Cookie),
+		Why:      why,
+		Head:     atomic.LoadUint32(&sl.Request)&uint32(maps.RequestHead) != 0,
+		Begun:    atomic.LoadUint64(&sl.Moved) > 0,
+		Whole:    !sl.ResponseOpen(),
+		// Of a send that has not returned the client may have to send a part again.
+		RequestOpen: sl.RequestOpen() || sl.SendOpen(),
 	}
 }
 
@@ -174,6 +176,21 @@ func tainted(sl *maps.Slot) bool {
 	return atomic.LoadUint32(&sl.Flags)&uint32(maps.SlotTainted) != 0
 }
 
+// hasStray reports whether what is to be read from an i-sock to this host begins with bytes that nobody
+// asked for: the server sent them behind an earlier response, while that was forwarded, and they arrive
+// only now. Of other hosts the kernel counts what it leaves to the daemon.
+func (s *isock) hasStray(sl *maps.Slot) bool {
+	if s.remote {
+		return false
+	}
+	// Before the look at the slot: what is there before a spill begins is none of it.
+	readable := poller.Look(s.fd) == poller.Readable
+	if !spilled(sl) {
+		return readable
+	}
+	return atomic.LoadUint64(&sl.SpilledAt) != s.read
+}
+
 func spilled(sl *maps.Slot) bool {
 	return atomic.LoadUint32(&sl.Spill) != uint32(maps.SpillNone)
 }
@@ -191,7 +208,7 @@ func (p *Pool) Spilled(slot uint32) {
 // spillLocked hands the response to the slow path.
 func (p *Pool) spillLocked(s *isock) {
 	sl := &p.cfg.Shared.Slots[s.slot]
-	if tainted(sl) {
+	if tainted(sl) || s.hasStray(sl) {
 		p.lostLocked(s, Reset)
 		return
 	}
@@ -237,6 +254,7 @@ func (p *Pool) spillLocked(s *isock) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		s.busy, s.late = nil, nil
+		s.read += up.Received()
 		p.afterSpillLocked(s, spilled.Lease)
 	}()
 }
@@ -290,6 +308,7 @@ func (p *Pool) Lend(l maps.Lease) (ctx context.Context, conn *upstream.Conn, rel
 		p.cfg.Shared.Retire(l.Slot)
 	}
 	ctx, s.lent = context.WithCancel(p.ctx)
+	p.lent[s.slot] = struct{}{}
 	return ctx, conn, func() { p.takeBack(s, conn) }, true
 }
 
@@ -317,6 +336,7 @@ func (p *Pool) takeBack(s *isock, c *upstream.Conn) {
 	defer p.mu.Unlock()
 	s.lent()
 	s.lent = nil
+	delete(p.lent, s.slot)
 }
 
 // Broken closes an i-sock that a kernel program gave up, and has its client told if one waits.
@@ -397,6 +417,7 @@ func (p *Pool) sweep(now uint64) (next time.Duration) {
 	}
 	at := time.Now()
 	p.heedLocked(at)
+	p.replaceHeldLocked(at)
 	for _, e := range p.live {
 		next = min(next, p.sweepEndpointLocked(e, at, now), e.pace(p.cfg.Initial))
 		p.shrinkLocked(e, now)

@@ -5,6 +5,7 @@ package pool
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"net"
 	"sync"
@@ -258,7 +259,7 @@ func TestSpilledResponseIsForwardedOnce(t *testing.T) {
 			r = newRig(t, setup{local: tt.local, spill: func(_ context.Context, s Spilled) {
 				began <- s
 				<-end
-				r.shared.ResponseDone(s.Lease.Slot)
+				r.shared.ResponseDone(s.Lease)
 			}})
 			release := sync.OnceFunc(func() { close(end) })
 			s := r.start(1)
@@ -303,7 +304,7 @@ func TestSpillIsToldWhatItNeeds(t *testing.T) {
 		_ = s.Upstream.SetReadDeadline(time.Now().Add(patience))
 		n, err := s.Upstream.Read(b)
 		read <- fmt.Sprint(string(b[:n]), err)
-		r.shared.ResponseDone(s.Lease.Slot)
+		r.shared.ResponseDone(s.Lease)
 	}})
 	s := r.start(1)
 	begin := time.Now()
@@ -332,7 +333,7 @@ func TestSpillWithoutADeadlineHasNone(t *testing.T) {
 	var r *rig
 	r = newRig(t, setup{spill: func(_ context.Context, s Spilled) {
 		began <- s
-		r.shared.ResponseDone(s.Lease.Slot)
+		r.shared.ResponseDone(s.Lease)
 	}})
 	r.start(1)
 	slot := r.lease(request{cookie: 7})
@@ -347,7 +348,7 @@ func TestSpillWithoutADeadlineHasNone(t *testing.T) {
 func TestISockServesAfterASpill(t *testing.T) {
 	t.Parallel()
 	var r *rig
-	r = newRig(t, setup{spill: func(_ context.Context, s Spilled) { r.shared.ResponseDone(s.Lease.Slot) }})
+	r = newRig(t, setup{spill: func(_ context.Context, s Spilled) { r.shared.ResponseDone(s.Lease) }})
 	s := r.start(1)
 	first := r.lease(request{cookie: 7})
 	r.spillRest(first)
@@ -420,7 +421,7 @@ func TestEndDuringASpillIsSeenAfterIt(t *testing.T) {
 			r = newRig(t, setup{local: local, spill: func(_ context.Context, s Spilled) {
 				began <- s.Upstream
 				<-end
-				r.shared.ResponseDone(s.Lease.Slot)
+				r.shared.ResponseDone(s.Lease)
 			}})
 			release := sync.OnceFunc(func() { close(end) })
 			s := r.start(1)
@@ -511,7 +512,7 @@ func TestNextLeaseIsNotTakenForTheOneThatHasSpilled(t *testing.T) {
 	}{
 		{
 			"the next is a tunnel, of which the endpoint ends its side", request{cookie: 8, flags: maps.RequestUpgrade},
-			func(r *rig, slot uint32) { r.shared.Switch(slot) },
+			func(r *rig, slot uint32) { r.shared.Switch(r.shared.Current(slot)) },
 			func(r *rig, conn net.Conn, spills <-chan Spilled, lease maps.Lease) {
 				must(r.t, conn.Close())
 				if got := await.Next(r.t, spills, "end of the tunnel"); got.Lease != lease || got.Cookie != 8 {
@@ -541,7 +542,7 @@ func TestNextLeaseIsNotTakenForTheOneThatHasSpilled(t *testing.T) {
 				if _, err := s.Upstream.Read(make([]byte, 64)); err != nil {
 					t.Error(err)
 				}
-				r.shared.ResponseDone(s.Lease.Slot)
+				r.shared.ResponseDone(s.Lease)
 				tt.begin(r, r.lease(tt.next))
 			}})
 			s := r.start(1)
@@ -592,7 +593,7 @@ func TestLeaseOfFindsTheClientsLease(t *testing.T) {
 	if got, ok := r.p.LeaseOf(7); got.Slot != slot || !ok || !r.shared.Holds(got) {
 		t.Errorf("lease of client 7: got %+v, %v, want slot %d", got, ok, slot)
 	}
-	r.shared.ResponseDone(slot)
+	r.shared.ResponseDone(r.shared.Current(slot))
 	if got, ok := r.p.LeaseOf(7); ok {
 		t.Errorf("lease of client 7 after its end: got %+v, want none", got)
 	}
@@ -607,7 +608,7 @@ func TestLeaseOfIsNotDeceivedByTheCookieOfTheLeaseBefore(t *testing.T) {
 	r := newRig(t, setup{})
 	r.start(1)
 	slot := r.lease(request{cookie: 7})
-	r.shared.ResponseDone(slot)
+	r.shared.ResponseDone(r.shared.Current(slot))
 	if _, ok := r.shared.Take(slot); !ok {
 		t.Fatal("the slot is not idle")
 	}
@@ -685,6 +686,67 @@ func TestLeaseStandsStillForAsLongAsItsRouteAllows(t *testing.T) {
 			if got, _ := p.stalled(sl, began+uint64(tt.after)+1, usual); got != (tt.after > 0) {
 				want := tt.after > 0
 				t.Errorf("behind its time: got %t, want %t", got, want)
+			}
+		})
+	}
+}
+
+// A server on this host has sent more than a response that was forwarded, and what is too much
+// arrives when the i-sock is another client's.
+func TestWhatComesBehindASpilledResponseIsNobodysElse(t *testing.T) {
+	t.Parallel()
+	const first, stray = "first", "stray"
+	for _, tt := range []struct {
+		name string
+		// at is where the second response begins, of all that has come.
+		at    uint64
+		flags maps.RequestFlags
+		// begin makes the second lease what it is.
+		begin  func(r *rig, slot uint32)
+		spills int32
+	}{
+		{"the next response spills behind it", uint64(len(first) + len(stray)), 0, func(r *rig, slot uint32) { r.spillRest(slot) }, 1},
+		{"the next is a tunnel", uint64(len(first)), maps.RequestUpgrade, func(r *rig, slot uint32) { r.shared.Switch(r.shared.Current(slot)) }, 1},
+		{"nothing was too much", uint64(len(first)), 0, func(r *rig, slot uint32) { r.spillRest(slot) }, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := make(chan string, 4)
+			var r *rig
+			r = newRig(t, setup{local: true, spill: func(_ context.Context, s Spilled) {
+				b := make([]byte, len(first))
+				_, err := io.ReadFull(s.Upstream, b)
+				if err != nil {
+					t.Error(err)
+				}
+				got <- string(b)
+				r.shared.ResponseDone(s.Lease)
+			}})
+			s := r.start(1)
+			slot := r.lease(request{cookie: 7})
+			r.spillRest(slot)
+			_, err := s.conns()[0].Write([]byte(first))
+			must(t, err)
+			if all := await.Next(t, got, "first response"); all != first {
+				t.Errorf("first response: got %q", all)
+			}
+			r.awaitQuiet(slot)
+			slot = r.lease(request{cookie: 8, flags: tt.flags})
+			atomic.StoreUint64(&r.shared.Slots[slot].SpilledAt, tt.at)
+			tt.begin(r, slot)
+			_, err = s.conns()[0].Write([]byte(stray))
+			must(t, err)
+			if tt.spills == 2 {
+				if all := await.Next(t, got, "second response"); all != stray {
+					t.Errorf("second response: got %q", all)
+				}
+				return
+			}
+			if f := await.Next(t, r.clients.fails, "failed request"); f.Cookie != 8 || f.Why != Reset {
+				t.Errorf("failed request: got %+v", f)
+			}
+			if n := r.clients.spills.Load(); n != tt.spills {
+				t.Errorf("responses that were forwarded: got %d, want %d", n, tt.spills)
 			}
 		})
 	}

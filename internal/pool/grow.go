@@ -10,8 +10,9 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
-// Grow opens more i-socks for an endpoint that ran out of idle ones, or is about to: half as many again as are in use, and one for each request
-// that has found none.
+// Grow opens more i-socks for an endpoint that ran out of idle ones, or is about to: half as many again
+// as are in use, and one for each request that has found none. Of those that have found none because
+// i-socks had just closed, which are replaced, each has one opened as well, but only a few.
 func (p *Pool) Grow(index uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -38,7 +39,11 @@ func (p *Pool) heedLocked(now time.Time) {
 
 func (p *Pool) growLocked(e *endpoint) {
 	shared := &p.cfg.Shared.Endpoints[e.Index]
-	missed := int(atomic.SwapUint32(&shared.Missed, 0))
+	missed, replaced := e.demand.explain(int(atomic.SwapUint32(&shared.Missed, 0)), e.open)
+	if e.breaking.held > 0 {
+		// Who finds none does so for want of those.
+		missed, replaced = 0, 0
+	}
 	leased := p.leasedLocked(e)
 	if missed > 0 {
 		// All were in use a moment ago.
@@ -47,6 +52,9 @@ func (p *Pool) growLocked(e *endpoint) {
 	e.demand.peak = max(e.demand.peak, leased)
 	if leased >= busy(e.open) && (missed > 0 || p.hasSparesLocked()) {
 		e.target = min(max(e.target, leased+(leased+1)/2, e.open+missed, 1), p.cfg.Max)
+	}
+	if replaced > 0 {
+		e.target = max(e.target, min(e.open+replaced, e.demand.spare(), p.cfg.Max))
 	}
 	p.fillLocked(e)
 	if e.dialing > 0 {
@@ -98,7 +106,7 @@ func (p *Pool) fillLocked(e *endpoint) {
 	if e.backoff > 0 || e.gone || p.ctx.Err() != nil {
 		return
 	}
-	for e.open+e.dialing < e.target {
+	for e.open+e.dialing+e.breaking.held < e.target {
 		if len(p.free) == 0 {
 			p.complainLocked(e, fmt.Errorf("no free slot among %d", len(p.cfg.Shared.Slots)))
 			return

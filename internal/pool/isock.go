@@ -4,6 +4,7 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -15,8 +16,16 @@ import (
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
-// sendBuffer lets the largest request of the fast path go out in one send. It is a limit, not an allocation.
+// sendBuffer lets the largest request of the fast path (request_limit of bpf/lib/config.h, and its
+// head) go out in one send: the kernel makes twice as much of it, of which each buffer of the queue
+// takes some 900 bytes beside its data. Towards an endpoint whose window was never larger than 1 KiB
+// that is 2.6 bytes for each byte of the request. It is a limit, not an allocation.
 const sendBuffer = 1 << 20
+
+// unsentLimit is how many bytes of a connection may wait to be sent (TCP_NOTSENT_LOWAT): as many as the
+// send buffer holds. Otherwise net.ipv4.tcp_notsent_lowat counts, and a send that a program redirects
+// to a connection with more than that waiting takes a part, of which the program does not learn.
+const unsentLimit = 1<<31 - 1
 
 // receiveBuffer bounds what an endpoint may send ahead of a client that reads slowly, once a response spills.
 const receiveBuffer = 512 << 10
@@ -54,6 +63,8 @@ type isock struct {
 	ending upstream.Ending
 	// refused: the endpoint has not taken the rest of a request, while the response was forwarded. Guarded by Pool.mu.
 	refused bool
+	// read is how many bytes were read from it, of all responses that have spilled. Guarded by Pool.mu.
+	read uint64
 	// finished: the endpoint has ended its side of a tunnel. Guarded by Pool.mu.
 	finished bool
 	// progress is what the sweep last saw of the lease and its bytes, and since when. Guarded by Pool.mu.
@@ -61,36 +72,60 @@ type isock struct {
 	wear     wear
 }
 
+// dialer opens connections to endpoints.
+type dialer struct {
+	numbers *numbers
+	ports   portRange
+	// congestion control of the connections; "" is the machine's.
+	congestion string
+}
+
+// announce is told of a connection before its handshake: where it comes from, and the number of the
+// first byte that it will carry.
+type announce func(local netip.AddrPort, first uint32) error
+
 // connect opens a connection from a known source port: the kernel must be able to recognise its far end before the
 // handshake is over, so the port is bound, and announced, first.
-func connect(ctx context.Context, to netip.AddrPort, timeout time.Duration, congestion string, announce func(local netip.AddrPort) error) (int, error) {
+func (d *dialer) connect(ctx context.Context, to netip.AddrPort, timeout time.Duration, announce announce) (int, error) {
 	source, err := sourceAddress(to)
 	if err != nil {
 		return -1, err
 	}
-	fd, err := unix.Socket(family(to.Addr()), unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return -1, fmt.Errorf("open socket: %w", err)
-	}
-	if err := dial(ctx, fd, source, to, timeout, congestion, announce); err != nil {
+	err = unix.EADDRNOTAVAIL
+	for i := 0; i < portTries && errors.Is(err, unix.EADDRNOTAVAIL); i++ {
+		var fd int
+		if fd, err = unix.Socket(family(to.Addr()), unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0); err != nil {
+			return -1, fmt.Errorf("open socket: %w", err)
+		}
+		// With a port that another i-sock has there is one connection to each endpoint.
+		if err = d.dial(ctx, fd, source, to, timeout, announce); err == nil {
+			return fd, nil
+		}
 		unix.Close(fd)
-		return -1, err
 	}
-	return fd, nil
+	return -1, err
 }
 
-func dial(ctx context.Context, fd int, source netip.Addr, to netip.AddrPort, timeout time.Duration, congestion string, announce func(netip.AddrPort) error) error {
-	if err := setOptions(fd, congestion); err != nil {
+func (d *dialer) dial(ctx context.Context, fd int, source netip.Addr, to netip.AddrPort, timeout time.Duration, announce announce) error {
+	if err := setOptions(fd, d.congestion); err != nil {
 		return err
 	}
-	if err := bind(fd, source); err != nil {
+	if err := bind(fd, source, d.ports); err != nil {
 		return fmt.Errorf("bind to %s: %w", source, err)
 	}
 	local, err := localAddress(fd)
 	if err != nil {
 		return err
 	}
-	if err := announce(local); err != nil {
+	syn := d.numbers.syn(local, to)
+	if err := setNumber(fd, syn); err != nil {
+		return err
+	}
+	// Behind the number: with that the kernel forgets it.
+	if err := share(fd); err != nil {
+		return err
+	}
+	if err := announce(local, syn+1); err != nil {
 		return err
 	}
 	if err := unix.Connect(fd, sockaddr(to)); err != nil && err != unix.EINPROGRESS {
@@ -132,11 +167,17 @@ func setOptions(fd int, congestion string) error {
 		// Beyond net.core.wmem_max and rmem_max, for which CAP_NET_ADMIN is needed, as BPF is.
 		{unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, sendBuffer},
 		{unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer},
+		{unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentLimit},
 	}
 	for _, o := range options {
 		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
 			return fmt.Errorf("set socket option %d of level %d: %w", o.name, o.level, err)
 		}
+	}
+	// Its close is a reset, however the daemon ends: what a server has not read of a request is of no use to it without the rest,
+	// and would keep the socket, and with it the programs, until the server reads. A reset also leaves no port in TIME_WAIT.
+	if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}); err != nil {
+		return fmt.Errorf("make the close a reset: %w", err)
 	}
 	// A blocking client's send waits on the i-sock when that is full: never longer than this.
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: 5}); err != nil {
@@ -189,12 +230,13 @@ func family(a netip.Addr) int {
 
 // peerKey names the connection as the endpoint's side sees it. The namespace tells apart only loopback addresses: others are
 // the same wherever they are seen.
-func peerKey(local, remote netip.AddrPort, netns uint64) maps.PeerKey {
+func peerKey(local, remote netip.AddrPort, first uint32, netns uint64) maps.PeerKey {
 	k := maps.PeerKey{
 		Local:      remote.Addr().As16(),
 		LocalPort:  remote.Port(),
 		Remote:     local.Addr().As16(),
 		RemotePort: local.Port(),
+		Sequence:   first,
 	}
 	if remote.Addr().IsLoopback() {
 		k.Netns = netns

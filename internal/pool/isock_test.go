@@ -25,8 +25,9 @@ func TestConnectAnnouncesItsPortFirst(t *testing.T) {
 			must(t, err)
 			s := serve(t, l)
 			var announced netip.AddrPort
-			fd, err := connect(t.Context(), s.address, timeout, "reno", func(local netip.AddrPort) error {
-				announced = local
+			var number uint32
+			fd, err := testDialer("reno").connect(t.Context(), s.address, timeout, func(local netip.AddrPort, first uint32) error {
+				announced, number = local, first
 				if n := len(s.conns()); n != 0 {
 					t.Errorf("connections before the announcement: got %d, want 0", n)
 				}
@@ -36,6 +37,9 @@ func TestConnectAnnouncesItsPortFirst(t *testing.T) {
 			defer unix.Close(fd)
 			if got := s.await(1)[0].RemoteAddr().(*net.TCPAddr).AddrPort(); got != announced {
 				t.Errorf("connection from %s, announced as from %s", got, announced)
+			}
+			if got := nextToCome(t, s.conns()[0]); got != number {
+				t.Errorf("number of the first byte: got %d, announced %d", got, number)
 			}
 			if got, err := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY); got != 1 || err != nil {
 				t.Errorf("TCP_NODELAY: got %d, %v, want 1", got, err)
@@ -54,7 +58,7 @@ func TestConnectAnnouncesItsPortFirst(t *testing.T) {
 func TestConnectStopsWhenItsAnnouncementFails(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	fd, err := connect(t.Context(), s.address, timeout, "", func(netip.AddrPort) error { return maps.ErrFault })
+	fd, err := testDialer("").connect(t.Context(), s.address, timeout, func(netip.AddrPort, uint32) error { return maps.ErrFault })
 	if !errors.Is(err, maps.ErrFault) || fd >= 0 {
 		t.Errorf("connect: got %d, %v, want -1, %v", fd, err, maps.ErrFault)
 	}
@@ -75,11 +79,32 @@ func TestPeerKeyIsTheEndpointsView(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			local, remote := netip.MustParseAddrPort(tt.local), netip.MustParseAddrPort(tt.remote)
 			want := maps.PeerKey{
-				Local: remote.Addr().As16(), LocalPort: 80, Remote: local.Addr().As16(), RemotePort: 1000, Netns: tt.netns,
+				Local: remote.Addr().As16(), LocalPort: 80, Remote: local.Addr().As16(), RemotePort: 1000, Sequence: 77, Netns: tt.netns,
 			}
-			if got := peerKey(local, remote, testNetns); got != want {
+			if got := peerKey(local, remote, 77, testNetns); got != want {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
 		})
 	}
+}
+
+func testDialer(congestion string) *dialer {
+	return &dialer{numbers: newNumbers(), ports: ports(), congestion: congestion}
+}
+
+// nextToCome is the sequence number of the next byte that a connection receives.
+func nextToCome(t *testing.T, c net.Conn) (number uint32) {
+	t.Helper()
+	const queueReceives = 1 // TCP_RECV_QUEUE
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	must(t, err)
+	must(t, raw.Control(func(fd uintptr) {
+		must(t, unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_REPAIR, repairOn))
+		must(t, unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_REPAIR_QUEUE, queueReceives))
+		n, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_QUEUE_SEQ)
+		must(t, err)
+		must(t, unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_REPAIR, repairOff))
+		number = uint32(n)
+	}))
+	return number
 }

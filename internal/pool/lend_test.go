@@ -5,6 +5,7 @@ package pool
 import (
 	"context"
 	"fmt"
+	"net"
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/maps"
@@ -61,19 +62,54 @@ func TestTunnelEndsWithItsSecondSide(t *testing.T) {
 	r := newRig(t, setup{})
 	s := r.start(1)
 	slot := r.lease(request{cookie: 7, flags: maps.RequestUpgrade})
-	r.shared.Switch(slot)
+	r.shared.Switch(r.shared.Current(slot))
 	if !r.shared.Slots[slot].Tunnel() || !r.shared.Slots[slot].RequestOpen() {
 		t.Fatal("no tunnel after the switch")
 	}
-	r.shared.ResponseDone(slot)
+	r.shared.ResponseDone(r.shared.Current(slot))
 	r.sweepTwice()
 	if state := r.state(slot); state != maps.SlotLeased {
 		t.Fatalf("state with one side open: got %d, want %d", state, maps.SlotLeased)
 	}
-	r.shared.RequestDone(slot)
+	r.shared.RequestDone(r.shared.Current(slot))
 	// Its i-sock serves nobody else.
 	mustEnd(t, s.conns()[0])
 	r.awaitNoneClosed()
+}
+
+// The goroutine that forwards a tunnel may read its end before the poller tells of that.
+func TestEndOfATunnelIsForwardedOnce(t *testing.T) {
+	t.Parallel()
+	spills := make(chan Spilled, 2)
+	var r *rig
+	r = newRig(t, setup{spill: func(_ context.Context, s Spilled) {
+		r.shared.ResponseDone(s.Lease)
+		spills <- s
+	}})
+	s := r.start(1)
+	slot := r.lease(request{cookie: 7, flags: maps.RequestUpgrade})
+	r.shared.Switch(r.shared.Current(slot))
+	must(t, r.connOf(s, slot).(*net.TCPConn).CloseWrite())
+	await.Next(t, spills, "end of the tunnel")
+	isock := func() *isock {
+		r.p.mu.Lock()
+		defer r.p.mu.Unlock()
+		return r.p.isocks[slot]
+	}()
+	await.Quiet(t, func() string {
+		r.p.mu.Lock()
+		defer r.p.mu.Unlock()
+		if !isock.finished {
+			return "its end is not noted"
+		}
+		return ""
+	})
+	isock.Ready()
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	if isock.busy != nil || len(spills) != 0 {
+		t.Error("the end of the tunnel is forwarded twice")
+	}
 }
 
 // The endpoint ends its side of a tunnel and takes no more of the client's: nobody else would end the lease.
@@ -84,12 +120,12 @@ func TestTunnelWhoseRestIsRefusedAsTheResponseEndsIsLost(t *testing.T) {
 	r = newRig(t, setup{spill: func(_ context.Context, s Spilled) {
 		close(began)
 		<-end
-		r.shared.ResponseDone(s.Lease.Slot)
+		r.shared.ResponseDone(s.Lease)
 	}})
 	r.start(1)
 	slot := r.lease(request{cookie: 7, flags: maps.RequestUpgrade})
 	lease := maps.Lease{Slot: slot, Number: 1}
-	r.shared.Switch(slot)
+	r.shared.Switch(r.shared.Current(slot))
 	r.spillRest(slot)
 	r.p.Spilled(slot)
 	await.Next(t, began, "spill")
@@ -110,14 +146,37 @@ func TestLocalISockThatWasLentServesNoFurtherRequest(t *testing.T) {
 			slot := r.lease(request{cookie: 7, open: true})
 			_, _, release, _ := r.p.Lend(maps.Lease{Slot: slot, Number: 1})
 			release()
-			r.shared.ResponseDone(slot)
+			r.shared.ResponseDone(r.shared.Current(slot))
 			want := maps.SlotReady
 			if local {
 				want = maps.SlotBroken
 			}
-			if got := r.shared.RequestDone(slot); got != want {
+			if got := r.shared.RequestDone(r.shared.Current(slot)); got != want {
 				t.Errorf("state after the lease: got %d, want %d", got, want)
 			}
 		})
+	}
+}
+
+// Whoever ends a part of a lease late must not push a slot that has become another i-sock's.
+func TestSlotOfALentISockIsNobodyElsesUntilItIsBack(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	r.start(1)
+	slot := r.lease(request{cookie: 7, open: true})
+	_, _, release, ok := r.p.Lend(r.shared.Current(slot))
+	if !ok {
+		t.Fatal("lend an i-sock: it is not leased")
+	}
+	r.breakSlot(slot, false)
+	r.p.Broken(slot)
+	r.p.bury()
+	if state := r.shared.State(slot); state == maps.SlotFree {
+		t.Error("the slot was freed while its i-sock was lent")
+	}
+	release()
+	r.p.bury()
+	if state := r.shared.State(slot); state != maps.SlotFree {
+		t.Errorf("state behind the loan: got %d, want %d", state, maps.SlotFree)
 	}
 }

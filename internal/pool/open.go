@@ -38,7 +38,9 @@ func (p *Pool) open(e *endpoint, to Endpoint, slot uint32) {
 	// Whatever has come of it, who needs an i-sock may ask for one then.
 	defer atomic.StoreUint32(&p.cfg.Shared.Endpoints[to.Index].Want, 0)
 	if err != nil {
-		p.free = append(p.free, slot)
+		// It has been announced: a program may have found it, and be about to write to it.
+		p.zombies[slot] = struct{}{}
+		e.dead++
 		p.uncountLocked(e)
 		p.failedLocked(e, err)
 		return
@@ -92,14 +94,20 @@ var (
 	errUnused  = errors.New("the endpoint closes new connections")
 )
 
-// connect opens the socket of a slot. On error nothing of it is left.
+// connect opens the socket of a slot. On error nothing of it is left but the slot, which is BROKEN.
 func (p *Pool) connect(to Endpoint, slot uint32) (*isock, error) {
 	s := &isock{pool: p, slot: slot, endpoint: to.Index}
 	p.cfg.Shared.Prepare(slot, to.Index)
 	p.cfg.Shared.Slots[slot].MaxRequests = to.Limits.Requests
 	announced := false
-	fd, err := connect(p.ctx, to.Address, to.ConnectTimeout, p.cfg.CongestionControl, func(local netip.AddrPort) error {
-		s.peer = peerKey(local, to.Address, p.cfg.Netns)
+	fd, err := p.dialer.connect(p.ctx, to.Address, to.ConnectTimeout, func(local netip.AddrPort, first uint32) error {
+		if announced {
+			// Nothing has come of that.
+			if err := p.cfg.Sockets.Peers.Delete(s.peer); err != nil {
+				return err
+			}
+		}
+		s.peer = peerKey(local, to.Address, first, p.cfg.Netns)
 		announced = true
 		return p.cfg.Sockets.Peers.Put(s.peer, slot)
 	})
@@ -107,6 +115,7 @@ func (p *Pool) connect(to Endpoint, slot uint32) (*isock, error) {
 		s.fd = fd
 		err = p.register(s)
 		if err != nil {
+			upstream.Reset(fd)
 			unix.Close(fd)
 		}
 	}
@@ -116,7 +125,7 @@ func (p *Pool) connect(to Endpoint, slot uint32) (*isock, error) {
 	if announced {
 		err = errors.Join(err, p.cfg.Sockets.Peers.Delete(s.peer))
 	}
-	atomic.StoreUint32(&p.cfg.Shared.Slots[slot].State, uint32(maps.SlotFree))
+	p.cfg.Shared.Exchange(slot, maps.SlotConnecting, maps.SlotBroken)
 	return nil, err
 }
 
@@ -129,6 +138,11 @@ func (p *Pool) register(s *isock) error {
 	cookie, err := unix.GetsockoptUint64(s.fd, unix.SOL_SOCKET, unix.SO_COOKIE)
 	if err != nil {
 		return fmt.Errorf("read socket cookie: %w", err)
+	}
+	if p.cfg.Elsewhere != nil {
+		if err := p.cfg.Elsewhere(s.fd); err != nil {
+			return fmt.Errorf("prepare connection to another host: %w", err)
+		}
 	}
 	s.remote = true
 	s.cookie = cookie

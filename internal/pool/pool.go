@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/maps"
@@ -89,7 +90,8 @@ type Spilled struct {
 	Kept *Kept
 }
 
-// Config is what a pool needs. All fields are required but the limits.
+// Config is what a pool needs. All fields are required but the limits, Elsewhere, Partings
+// and Settle.
 type Config struct {
 	Shared  *maps.Shared
 	Sockets *maps.Sockets
@@ -118,6 +120,13 @@ type Config struct {
 	// Refused is told when an endpoint could not be connected to, or has closed a connection that it had just accepted; open is how
 	// many others there are. It must not block.
 	Refused func(endpoint uint32, open int)
+	// Elsewhere is given the descriptor of each new i-sock to another host before a request takes it;
+	// an error gives the i-sock up. nil: nothing is to be done. It must not keep the descriptor.
+	Elsewhere func(fd int) error
+	// Partings are those of all connections to endpoints; nil: the pool's own.
+	Partings *upstream.Partings
+	// Settle waits until every program that was running has ended. nil: maps.Settle.
+	Settle func() error
 }
 
 // Endpoint is where i-socks lead.
@@ -143,7 +152,8 @@ type Pool struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	// dials bounds connects in progress.
-	dials chan struct{}
+	dials  chan struct{}
+	dialer dialer
 
 	mu sync.Mutex
 	// floor is how many i-socks an endpoint that is not asked keeps.
@@ -154,13 +164,20 @@ type Pool struct {
 	// live are the endpoints that have i-socks, leaving those that are gone: of thousands few, and sweeps look at them alone.
 	live, leaving map[uint32]*endpoint
 	isocks        map[uint32]*isock
+	// held are the endpoints of which broken i-socks are to be replaced later, heldBack counts
+	// those that were.
+	held     map[uint32]*endpoint
+	heldBack atomic.Uint64
 	// ofCluster counts the i-socks of each, those that are being opened too.
 	ofCluster map[string]uint32
 	free      []uint32
 	// complain is when the last complaint about room was made.
 	complain time.Time
-	// zombies are the slots of closed i-socks that programs may still be at work on, or that still lie in a stack.
+	// zombies are the slots of i-socks that are closed, or could not be connected, on which programs
+	// may still be at work, or that still lie in a stack.
 	zombies map[uint32]struct{}
+	// lent are the slots that somebody outside is to end a part of a lease of: until then none becomes another i-sock's.
+	lent map[uint32]struct{}
 	// burying: a goroutine is about to free their slots.
 	burying bool
 	// heeded is when the pool last looked at which endpoints wait for more i-socks.
@@ -202,6 +219,12 @@ func New(cfg Config) (*Pool, error) {
 	if cfg.LastAfter == 0 {
 		cfg.LastAfter = 5 * time.Minute
 	}
+	if cfg.Settle == nil {
+		cfg.Settle = maps.Settle
+	}
+	if cfg.Partings == nil {
+		cfg.Partings = &upstream.Partings{}
+	}
 	po, err := poller.New()
 	if err != nil {
 		return nil, err
@@ -213,12 +236,15 @@ func New(cfg Config) (*Pool, error) {
 		ctx:       ctx,
 		cancel:    cancel,
 		dials:     make(chan struct{}, maxDials),
+		dialer:    dialer{numbers: newNumbers(), ports: ports(), congestion: cfg.CongestionControl},
 		endpoints: map[uint32]*endpoint{},
 		live:      map[uint32]*endpoint{},
 		leaving:   map[uint32]*endpoint{},
 		isocks:    map[uint32]*isock{},
+		held:      map[uint32]*endpoint{},
 		ofCluster: map[string]uint32{},
 		zombies:   map[uint32]struct{}{},
+		lent:      map[uint32]struct{}{},
 		calm:      calmInterval,
 	}
 	for i := len(cfg.Shared.Slots); i > 0; i-- {

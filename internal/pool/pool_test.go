@@ -566,7 +566,7 @@ func TestRemovedEndpointClosesIdleISocksAtOnceAndLeasedOnesLater(t *testing.T) {
 		t.Error("endpoint released while a lease runs")
 	}
 
-	r.shared.ResponseDone(slot)
+	r.shared.ResponseDone(r.shared.Current(slot))
 	mustEnd(t, leased)
 	if got := await.Next(t, r.released, "release of the endpoint"); got != ours {
 		t.Errorf("released endpoint: got %d, want %d", got, ours)
@@ -591,7 +591,7 @@ func TestEndpointThatComesBackIsNotReleased(t *testing.T) {
 	slot := r.lease(request{cookie: 7})
 	r.set()
 	r.set(s.endpoint(ours))
-	r.shared.ResponseDone(slot)
+	r.shared.ResponseDone(r.shared.Current(slot))
 	// Its i-socks are new ones, the leased one's successor too.
 	s.await(2 * initial)
 	r.awaitIdle(ours, initial)
@@ -752,7 +752,7 @@ func TestTrafficOutlivesItsISock(t *testing.T) {
 	atomic.StoreUint64(&sl.Traffic.BytesSent, 100)
 	atomic.StoreUint64(&sl.Traffic.BytesReceived, 2000)
 	atomic.StoreUint64(&sl.Traffic.Responses[1], 1)
-	r.shared.ResponseDone(slot)
+	r.shared.ResponseDone(r.shared.Current(slot))
 	want := maps.Traffic{Requests: 1, Responses: [5]uint64{1: 1}, BytesSent: 100, BytesReceived: 2000}
 	check := func(when string) {
 		t.Helper()

@@ -18,22 +18,42 @@ import (
 // portTries is how many ports are tried at random. With four of five in use one of a thousand i-socks finds none in so many.
 const portTries = 32
 
-// bind gives a socket a source port of its own. The kernel would look for one from a random place on, port after port, and through all of them where
-// most are in use: thousands of connections that have closed keep theirs for a minute. What is tried at random costs the same in any case.
-func bind(fd int, source netip.Addr) error {
-	for range portTries {
-		port := ports().random()
-		if port == 0 {
-			continue
-		}
-		if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(source, port))); !errors.Is(err, unix.EADDRINUSE) {
-			return err
-		}
+// bind gives a socket a source port of its own, as long as there are some; then one that i-socks to
+// other endpoints have as well, or had. The kernel would look for one from a random place on, port
+// after port, and through all of them where most are in use. What is tried at random costs the same
+// in any case.
+func bind(fd int, source netip.Addr, ports portRange) error {
+	err := ports.bind(fd, source)
+	if errors.Is(err, unix.EADDRINUSE) {
+		err = errors.Join(share(fd), ports.bind(fd, source))
 	}
-	return unix.Bind(fd, sockaddr(netip.AddrPortFrom(source, 0)))
+	if errors.Is(err, unix.EADDRINUSE) {
+		err = unix.Bind(fd, sockaddr(netip.AddrPortFrom(source, 0)))
+	}
+	return err
 }
 
-// portRange are the ports that the kernel gives to clients.
+// bind tries some of the ports.
+func (r portRange) bind(fd int, source netip.Addr) (err error) {
+	err = unix.EADDRINUSE
+	for i := 0; i < portTries && errors.Is(err, unix.EADDRINUSE); i++ {
+		if port := r.random(); port != 0 {
+			err = unix.Bind(fd, sockaddr(netip.AddrPortFrom(source, port)))
+		}
+	}
+	return err
+}
+
+// share lets another i-sock have the socket's port, if it leads elsewhere, or once this one waits in
+// TIME_WAIT.
+func share(fd int) error {
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		return fmt.Errorf("share source port: %w", err)
+	}
+	return nil
+}
+
+// portRange are ports that the kernel gives to clients.
 type portRange struct {
 	first, last uint16
 	// reserved are those in between that it does not give away.
@@ -92,12 +112,15 @@ func parsePorts(text string) (portRange, error) {
 	return portRange{first: uint16(first), last: uint16(last)}, nil
 }
 
-// random is 0, the kernel's choice, where there is none to choose, or the one chosen is reserved.
+// random is a port of every second one, and 0, the kernel's choice, where there is none to choose,
+// or the one chosen is reserved. A port that a socket is bound to is nobody's who connects without
+// one: the other half, from which the kernel chooses first for those, is left to them, however many
+// i-socks there are, and however many of their ports wait.
 func (r portRange) random() uint16 {
-	if r.first == 0 || r.last < r.first {
+	if r.first == 0 || r.last <= r.first {
 		return 0
 	}
-	port := r.first + uint16(rand.N(int(r.last)-int(r.first)+1))
+	port := r.first + 1 + 2*uint16(rand.N((int(r.last)-int(r.first)+1)/2))
 	if r.isReserved(port) {
 		return 0
 	}

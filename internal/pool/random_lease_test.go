@@ -127,8 +127,8 @@ func (w *world) Spill(ctx context.Context, s Spilled) {
 		case !w.r.shared.Holds(l.Lease):
 		case l.answered && ctx.Err() == nil:
 			l.spilled = false
-			w.r.shared.SpillDone(l.Slot, 0)
-			w.r.shared.ResponseDone(l.Slot)
+			w.r.shared.SpillDone(l.Lease, 0)
+			w.r.shared.ResponseDone(l.Lease)
 			l.ended = !w.r.shared.Holds(l.Lease)
 		default:
 			w.r.shared.Break(l.Slot)
@@ -197,10 +197,10 @@ func (w *world) finish() string {
 func (w *world) finishLocked(l *lease) {
 	sl := &w.r.shared.Slots[l.Slot]
 	if sl.RequestOpen() {
-		w.r.shared.RequestDone(l.Slot)
+		w.r.shared.RequestDone(l.Lease)
 	}
 	if sl.ResponseOpen() {
-		w.r.shared.ResponseDone(l.Slot)
+		w.r.shared.ResponseDone(l.Lease)
 	}
 	l.ended = true
 }
@@ -289,7 +289,7 @@ func (w *world) lend() string {
 func (w *world) completeRequest() string {
 	return w.with(false, "has a whole request", func(l *lease) {
 		if w.r.shared.Slots[l.Slot].RequestOpen() {
-			w.r.shared.RequestDone(l.Slot)
+			w.r.shared.RequestDone(l.Lease)
 			l.ended = !w.r.shared.Holds(l.Lease)
 		}
 	})

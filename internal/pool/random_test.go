@@ -309,7 +309,7 @@ func (w *world) changeMood() string {
 func (w *world) conns(h *host) (open []net.Conn) {
 	for _, c := range h.conns() {
 		local, remote := c.RemoteAddr().(*net.TCPAddr).AddrPort(), c.LocalAddr().(*net.TCPAddr).AddrPort()
-		if _, known, _ := w.r.peers.Lookup(peerKey(local, remote, testNetns)); known {
+		if _, known, _ := w.r.peers.Lookup(peerKey(local, remote, 0, testNetns)); known {
 			open = append(open, c)
 		}
 	}

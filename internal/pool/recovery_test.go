@@ -78,7 +78,7 @@ func TestEndpointThatComesBackWhileItIsAvoidedIsTriedAgain(t *testing.T) {
 	r.set()
 	r.set(s.endpoint(ours))
 	refuse.Store(false)
-	r.shared.ResponseDone(slot)
+	r.shared.ResponseDone(r.shared.Current(slot))
 	await.Quiet(t, func() string {
 		if r.count(ours, maps.SlotReady) == 0 {
 			return "an endpoint that has come back has no i-sock"
@@ -107,7 +107,7 @@ func TestEndpointOutOfServiceIsTriedAgainAlthoughNobodyNeedsIt(t *testing.T) {
 		i.opened = time.Now().Add(-atOnce)
 	}
 	r.p.mu.Unlock()
-	r.shared.ResponseDone(used)
+	r.shared.ResponseDone(r.shared.Current(used))
 	refuse.Store(true)
 	must(t, usedConn.Close())
 	r.awaitView(func(open, dialing int) bool { return open == 1 && dialing == 1 })
@@ -154,7 +154,7 @@ func TestEndpointThatComesBackIsInService(t *testing.T) {
 	if r.down(ours) {
 		t.Error("the endpoint is out of service")
 	}
-	r.shared.ResponseDone(slot)
+	r.shared.ResponseDone(r.shared.Current(slot))
 }
 
 // A cluster of which no listener with HTTP is left, or whose endpoints expect secured connections from now on, has no i-socks: its endpoints stay, and nobody

@@ -55,6 +55,10 @@ type setup struct {
 	refused func(endpoint uint32, open int)
 	// joining, when set, is called when an i-sock has connected, before it is in service.
 	joining func()
+	// elsewhere, when set, is Config.Elsewhere.
+	elsewhere func(fd int) error
+	// settle, when set, is Config.Settle.
+	settle func() error
 	// fail and spill, when set, are the clients' part.
 	fail  func(Lost)
 	spill func(ctx context.Context, s Spilled)
@@ -100,7 +104,7 @@ func newRig(t *testing.T, o setup) *rig {
 	p, err := New(Config{
 		Shared: r.shared, Sockets: sockets, Clients: r.clients, Logger: slog.New(slog.DiscardHandler), Netns: testNetns,
 		Initial: o.initial, Max: o.max, Eager: o.eager, StreamIdle: o.streamIdle, ShrinkAfter: o.shrinkAfter, LastAfter: max(o.lastAfter, 1),
-		Released: r.noteReleased, Refused: o.refused,
+		Released: r.noteReleased, Refused: o.refused, Elsewhere: o.elsewhere, Settle: o.settle,
 	})
 	must(t, err)
 	r.p = p
@@ -128,7 +132,8 @@ func newSocketMap(t *testing.T, key, entries uint32) *ebpf.Map {
 }
 
 // announced is the table of peers: who is written there is about to be connected to. An endpoint on this host is recognised by
-// the kernel during the handshake.
+// the kernel during the handshake. The entries are without their sequence numbers, which tests do
+// not know.
 type announced struct {
 	maps.Table[maps.PeerKey, uint32]
 	shared *maps.Shared
@@ -144,7 +149,13 @@ func (a announced) Put(k maps.PeerKey, slot uint32) error {
 	if a.setup.local {
 		atomic.OrUint32(&a.shared.Slots[slot].Flags, uint32(maps.SlotLocal))
 	}
+	k.Sequence = 0
 	return a.Table.Put(k, slot)
+}
+
+func (a announced) Delete(k maps.PeerKey) error {
+	k.Sequence = 0
+	return a.Table.Delete(k)
 }
 
 // registered is the table of i-socks by cookie: who is written there is connected.
@@ -451,7 +462,7 @@ func (r *rig) fill(slot uint32, q request) {
 		pending |= maps.PendingRequest
 	}
 	atomic.StoreUint64(&sl.Cookie, q.cookie)
-	atomic.StoreUint32(&sl.Pending, uint32(pending))
+	r.shared.Begin(r.shared.Current(slot), pending)
 	atomic.StoreUint32(&sl.Spill, uint32(maps.SpillNone))
 	atomic.StoreUint32(&sl.Response.Phase, uint32(maps.PhaseHead))
 	atomic.StoreUint64(&sl.Moved, q.moved)
@@ -494,7 +505,7 @@ func (r *rig) slotOf(c net.Conn) uint32 {
 	r.t.Helper()
 	remote := c.LocalAddr().(*net.TCPAddr).AddrPort()
 	local := c.RemoteAddr().(*net.TCPAddr).AddrPort()
-	slot, ok, _ := r.peers.Lookup(peerKey(local, remote, testNetns))
+	slot, ok, _ := r.peers.Lookup(peerKey(local, remote, 0, testNetns))
 	if !ok {
 		r.t.Fatalf("connection from %s is no i-sock's", local)
 	}
@@ -507,7 +518,7 @@ func (r *rig) connOf(s *server, slot uint32) net.Conn {
 	for _, c := range s.conns() {
 		remote := c.LocalAddr().(*net.TCPAddr).AddrPort()
 		local := c.RemoteAddr().(*net.TCPAddr).AddrPort()
-		if at, ok, _ := r.peers.Lookup(peerKey(local, remote, testNetns)); ok && at == slot {
+		if at, ok, _ := r.peers.Lookup(peerKey(local, remote, 0, testNetns)); ok && at == slot {
 			return c
 		}
 	}

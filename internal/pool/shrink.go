@@ -19,7 +19,30 @@ type demand struct {
 	asked, used uint64
 	// until is the window's end, CLOCK_MONOTONIC; 0 before the first sweep.
 	until uint64
+	// lost are those that have closed since the last sweep, and between that and the one before, as far
+	// as no missed request stands for them.
+	lost [2]int
 }
+
+// explain tells of requests that have found no i-sock how many did so because there were never
+// enough, and how many because some had closed. One may have come upon several of these, so that
+// each stands for one request at most. Otherwise clients that leave amid their requests, and
+// servers that close behind each, would make a pool grow as if it were in use.
+func (d *demand) explain(missed, open int) (wanting, replaced int) {
+	if open == 0 {
+		// None is there to be replaced.
+		return missed, 0
+	}
+	replaced = min(missed, d.lost[0]+d.lost[1])
+	d.lost = [2]int{}
+	return missed - replaced, replaced
+}
+
+// spare is how many i-socks are opened to have some while others are replaced: that takes a moment.
+func (d *demand) spare() int { return max(enough, sparing*d.peak) }
+
+// sparing is how many there are then for each that is in use.
+const sparing = 4
 
 // shrinkLocked closes i-socks that a burst has left. At the end of each window an endpoint's target becomes twice what the window has
 // needed: sweeps miss leases that are shorter than the time between two, and what a request asks for and does not find costs more than
@@ -29,6 +52,7 @@ func (p *Pool) shrinkLocked(e *endpoint, now uint64) {
 		return
 	}
 	d := &e.demand
+	d.lost[0], d.lost[1] = 0, d.lost[0]
 	d.peak = max(d.peak, d.leased)
 	switch {
 	case d.until == 0:

@@ -179,6 +179,16 @@ func (r *Reconciler) passBy(l *listener, but []maps.ListenerKey) error {
 	return nil
 }
 
+// dropTables takes all tables away.
+func (r *Reconciler) dropTables() error {
+	for _, l := range r.listenersByNumber() {
+		if err := r.dropTable(l); err != nil {
+			return fmt.Errorf("listener %q: %w", l.name, err)
+		}
+	}
+	return nil
+}
+
 // dropTable takes a listener's table away, of which connections may be left.
 func (r *Reconciler) dropTable(l *listener) error {
 	if l.live == nil {

@@ -52,7 +52,16 @@ func TestBoundListenerInterceptsItsHostsAddressesOnly(t *testing.T) {
 		t.Errorf("without it: first %d, second %d, want %d", number(first), number(second), listener)
 	}
 
-	if err := g.r.Unlink(); err != nil {
+	if err := g.r.Unlink(true); err != nil {
+		t.Fatal(err)
+	}
+	if number(first) != listener || number(second) != listener {
+		t.Error("addresses that are to be refused are not known any more")
+	}
+	if got, _, err := g.kernel.cfg.Listeners.Lookup(listener); err != nil || got != (maps.Listener{}) {
+		t.Errorf("a listener without a table is %+v, error %v", got, err)
+	}
+	if err := g.r.Unlink(false); err != nil {
 		t.Fatal(err)
 	}
 	if number(first) != 0 || number(second) != 0 {

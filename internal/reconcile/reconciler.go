@@ -163,6 +163,9 @@ func (r *Reconciler) switchClusters(im *compile.Image) bool {
 	if len(d.removed) > 0 {
 		return false // a route may name it
 	}
+	if r.fit(d.changed) != nil {
+		return false
+	}
 	r.stats, r.inForce = Stats{}, nil
 	if r.applyClusters(d.changed) != nil {
 		return false
@@ -230,10 +233,14 @@ func (r *Reconciler) apply(im *compile.Image) error {
 	if err := checkClusters(im); err != nil {
 		return err
 	}
-	d := clustersSince(r.inForce, im)
+	d, inForce := clustersSince(r.inForce, im), r.inForce
 	r.inForce = nil
 	// What an earlier failure, or a released endpoint, has left.
 	if err := r.sweep(); err != nil {
+		return err
+	}
+	if err := r.fit(d.changed); err != nil {
+		r.inForce = inForce // nothing has been written
 		return err
 	}
 	if err := r.applyClusters(d.changed); err != nil {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/xlb-project/xlb/internal/shares"
 )
 
 var errBodyStopped = errors.New("request body is no longer wanted")
@@ -19,6 +21,7 @@ const smallBody = 4 << 10
 // requestBody hands a client's body to the goroutine that sends it. The downstream reader is free again once stop has returned.
 type requestBody struct {
 	from io.Reader
+	turn *shares.Turn
 	// onProgress and onEnd are called on the reading goroutine.
 	onProgress, onEnd func()
 	// onBytes likewise, with what has been read; may be nil.
@@ -36,6 +39,14 @@ type requestBody struct {
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
+	b.turn.Rest()
+	n, err := b.read(p)
+	// Not while mu is held: who stops the reading must not wait for a turn.
+	b.turn.Work()
+	return n, err
+}
+
+func (b *requestBody) read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.started.Store(true)

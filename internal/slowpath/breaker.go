@@ -214,8 +214,12 @@ type admission struct {
 }
 
 func (x *exchange) admission(cluster *model.Cluster) *admission {
-	g := x.proxy.gates.of(x.cluster, x.route.Priority)
-	return &admission{x.proxy.gates.tally(x.cluster), g, x.proxy.gates.loadOf(x.cluster, x.route.Priority, g.own), cluster.BreakersOf(x.route.Priority)}
+	return x.proxy.gates.admission(x.cluster, x.route.Priority, cluster)
+}
+
+func (g *gates) admission(name string, p model.Priority, cluster *model.Cluster) *admission {
+	gate := g.of(name, p)
+	return &admission{g.tally(name), gate, g.loadOf(name, p, gate.own), cluster.BreakersOf(p)}
 }
 
 // ownLoad is a count that nobody shares.

@@ -43,6 +43,8 @@ const (
 	FlagUpstreamOverflow
 	// FlagUpstreamMaxDuration (UMSDR): the cluster's time for an attempt was over.
 	FlagUpstreamMaxDuration
+	// FlagOverloadManager (OM): too many requests of the client's group waited.
+	FlagOverloadManager
 	flagCount
 )
 
@@ -52,6 +54,7 @@ var flagNames = [flagCount]string{
 	FlagUpstreamProtocolError: "UPE", FlagDownstreamProtocolError: "DPE",
 	FlagDownstreamTermination: "DC", FlagStreamIdle: "SI", FlagFaultInjected: "FI",
 	FlagRetryLimit: "URX", FlagUpstreamOverflow: "UO", FlagUpstreamMaxDuration: "UMSDR",
+	FlagOverloadManager: "OM",
 }
 
 // String returns Envoy's short name of the flag.

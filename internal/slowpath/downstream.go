@@ -11,6 +11,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/shares"
 )
 
 // source is the client's side as a stream: bytes already read first, then the
@@ -45,6 +47,7 @@ type downstream struct {
 	proxy   *Proxy
 	session Session
 	conn    net.Conn
+	turn    *shares.Turn
 	in      *source
 	reader  *bufio.Reader // over in, for bodies
 	out     *clientWriter
@@ -68,7 +71,7 @@ func putHeadBuffer(b *[]byte) {
 
 func newDownstream(p *Proxy, conn net.Conn, s Session) *downstream {
 	d := &downstream{
-		proxy: p, session: s, conn: conn,
+		proxy: p, session: s, conn: conn, turn: turnOf(s.Turn),
 		in:     &source{conn: conn},
 		reader: readers.Get().(*bufio.Reader),
 		out:    newClientWriter(conn),
@@ -80,6 +83,7 @@ func newDownstream(p *Proxy, conn net.Conn, s Session) *downstream {
 }
 
 func (d *downstream) release() {
+	d.turn.Rest()
 	if c := d.session.Claim; c != nil {
 		c.Endpoint.Done(Outcome{})
 	}
@@ -181,6 +185,8 @@ func (d *downstream) fill() error {
 	if len(b) == cap(b) {
 		b = append(b, 0)[:len(b)]
 	}
+	// Whoever has a head begun takes no turn for it.
+	d.turn.Rest()
 	n, err := d.in.readConn(b[len(b):cap(b)])
 	*d.head = b[:len(b)+n]
 	if n > 0 {
@@ -235,7 +241,7 @@ func (d *downstream) reject(reply LocalReply, view clientView) {
 		_ = d.conn.Close()
 		return
 	}
-	lingeringClose(d.conn)
+	d.linger()
 }
 
 // bodyOf returns the body of the request whose head ends at that offset, or nil if it has none. The reader goes on there.
@@ -244,9 +250,9 @@ func (d *downstream) bodyOf(h *head, end int) *requestBody {
 	d.reader.Reset(d.in)
 	switch {
 	case h.chunked:
-		return &requestBody{from: newChunkedBody(d.reader), left: noLength}
+		return &requestBody{from: newChunkedBody(d.reader), left: noLength, turn: d.turn}
 	case h.length > 0:
-		return &requestBody{from: &lengthBody{r: d.reader, left: h.length}, left: h.length}
+		return &requestBody{from: &lengthBody{r: d.reader, left: h.length}, left: h.length, turn: d.turn}
 	}
 	return nil
 }

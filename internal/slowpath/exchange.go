@@ -91,12 +91,16 @@ type exchange struct {
 // serveOne answers the request whose head ends at that offset. keep is false
 // once the connection has been closed.
 func (d *downstream) serveOne(ctx context.Context, end int) (keep bool, err error) {
+	begins := d.begin()
 	h, reply := parseHead((*d.head)[:end], d.proxy.config.Limits.HeadFields)
 	view := clientView{method: h.method, http10: h.http10, keepAlive: h.keepAlive}
 	if h.upgrade || h.connect() {
 		// What follows may be the other protocol, whatever the answer: as in Envoy
 		// the connection serves no further request.
 		view.keepAlive = false
+	}
+	if reply == noReply && !begins {
+		reply = ReplyOverloaded
 	}
 	if reply != noReply {
 		d.reject(reply, view)
@@ -181,6 +185,7 @@ func (x *exchange) forward(ctx context.Context, claim *Claim, cluster *model.Clu
 	x.hashRequest(cluster)
 	x.connectTimeout = cluster.ConnectTimeout
 	x.connections, x.maxAttempt = cluster.Connections, cluster.MaxDuration
+	x.view.trailers = x.passTrailers(cluster)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	x.start(ctx, cancel)
@@ -255,6 +260,13 @@ func (x *exchange) routeTable() *model.RouteTable {
 	return table
 }
 
+func (x *exchange) find(r *model.Request) *model.Route {
+	if match := x.proxy.config.Match; match != nil {
+		return match(x.table, r, x.session.Gone)
+	}
+	return x.table.Match(r)
+}
+
 // match finds the request's route, and asks whether it allows what the request
 // wants to switch to.
 func (x *exchange) match() LocalReply {
@@ -265,7 +277,7 @@ func (x *exchange) match() LocalReply {
 	x.draw = cmp.Or(x.session.Draw, rand.Uint64())
 	x.session.Draw = 0
 	asked := x.asked()
-	x.route = x.table.Match(&asked)
+	x.route = x.find(&asked)
 	x.head.authority = onward
 	if x.route == nil {
 		return ReplyNoRoute
@@ -487,7 +499,7 @@ func (x *exchange) closeOrKeep() (bool, error) {
 	case !x.head.keepAlive && (x.body == nil || x.body.ended.Load()) && x.buffered() == 0:
 		_ = x.conn.Close() // the client sends nothing more
 	default:
-		lingeringClose(x.conn)
+		x.linger()
 	}
 	return false, nil
 }

@@ -5,6 +5,9 @@ package slowpath
 import (
 	"slices"
 	"strings"
+
+	"github.com/xlb-project/xlb/internal/ascii"
+	"github.com/xlb-project/xlb/internal/model"
 )
 
 // hopByHop fields concern one connection only (RFC 9110 section 7.6.1). TE is another, of which a part may pass.
@@ -41,7 +44,7 @@ func connectionOptions(fields []field) (options []string) {
 			continue
 		}
 		for option := range strings.SplitSeq(string(f.value), ",") {
-			options = append(options, strings.ToLower(strings.TrimSpace(option)))
+			options = append(options, ascii.Lower(ascii.TrimSpace(option)))
 		}
 	}
 	return options
@@ -103,6 +106,11 @@ func trailersAllowed(fields []field) bool {
 	return !slices.ContainsFunc(fields, func(f field) bool {
 		return f.is("trailer") && (f.hasToken("transfer-encoding") || f.hasToken("trailer") || f.hasToken("content-length"))
 	})
+}
+
+// passTrailers reports whether trailers pass between the client and the cluster: as in Envoy where both sides have them enabled.
+func (x *exchange) passTrailers(to *model.Cluster) bool {
+	return x.table != nil && x.table.Trailers && to.Trailers
 }
 
 func (f field) isAny(lower []string) bool { return slices.ContainsFunc(lower, f.is) }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -45,7 +46,7 @@ func (x *exchange) formatPart(p *model.FormatPart, resp *formatResponse) string 
 	case model.FormatRouteName:
 		return x.route.Name
 	case model.FormatProtocol:
-		return strings.TrimSpace(x.view.version())
+		return ascii.TrimSpace(x.view.version())
 	case model.FormatResponseCode:
 		return strconv.Itoa(resp.code())
 	case model.FormatUpstreamCluster:

@@ -5,6 +5,7 @@ package slowpath
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/test/await"
 )
 
@@ -83,6 +85,8 @@ type front struct {
 	address  string
 	// brief is Session.Brief of what is served next.
 	brief atomic.Bool
+	// desk gives the turns: one connection works at a time, unless a test has another.
+	desk atomic.Pointer[shares.Desk]
 
 	mu      sync.Mutex
 	results []Result // guarded by mu; one per Serve call
@@ -120,6 +124,7 @@ func newFront(t testing.TB, endpoints []netip.AddrPort, options ...frontOption) 
 	for _, o := range options {
 		o(&config, route)
 	}
+	f.desk.Store(shares.NewDesk(shares.Limits{AtWork: 1, Waiting: 1000}))
 	f.proxy = New(config)
 	f.listen()
 	return f
@@ -147,13 +152,20 @@ func (f *front) listen() {
 		_ = l.Close()
 		conns.Wait()
 		f.proxy.Close()
+		// Copies of requests may be under way.
+		await.Quiet(f.t, func() string {
+			if c := f.desk.Load().Counts(); c.Tenants > 0 {
+				return fmt.Sprintf("somebody has a turn still: %+v", c)
+			}
+			return ""
+		})
 	})
 }
 
 // serve does what the owner of anchors does.
 func (f *front) serve(ctx context.Context, conn net.Conn) {
 	for {
-		r, _ := f.proxy.Serve(ctx, conn, Session{Listener: "l", Brief: f.brief.Load()})
+		r, _ := f.proxy.Serve(ctx, conn, Session{Listener: "l", Brief: f.brief.Load(), Turn: f.desk.Load().Turn(shares.Path{1})})
 		f.mu.Lock()
 		f.results = append(f.results, r)
 		f.mu.Unlock()

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/xlb-project/xlb/internal/ascii"
 )
 
 // noLength is the content length of a head that declares none.
@@ -183,7 +185,7 @@ func (h *head) parseAuthority() LocalReply {
 
 func (h *head) parseAbsolute() LocalReply {
 	scheme, rest, ok := strings.Cut(h.target, "://")
-	if !ok || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
+	if !ok || !ascii.EqualFold(scheme, "http") && !ascii.EqualFold(scheme, "https") {
 		return ReplyBadRequest
 	}
 	i := strings.IndexAny(rest, "/?")
@@ -239,7 +241,7 @@ func (h *head) interpret() LocalReply {
 			h.length = n
 		case f.is("transfer-encoding"):
 			codings++
-			if !strings.EqualFold(string(f.value), "chunked") {
+			if !ascii.EqualFold(f.value, "chunked") {
 				return ReplyNotImplemented
 			}
 			h.chunked = true
@@ -250,12 +252,12 @@ func (h *head) interpret() LocalReply {
 		case f.is("upgrade"):
 			protocols = append(protocols, string(f.value))
 		case f.is("expect"):
-			h.expectContinue = strings.EqualFold(string(f.value), "100-continue") && !h.http10
+			h.expectContinue = ascii.EqualFold(f.value, "100-continue") && !h.http10
 		}
 	}
 	h.keepAlive = !isClose && (!h.http10 || isKeepAlive)
 	h.protocol = strings.Join(slices.DeleteFunc(protocols, func(p string) bool { return p == "" }), ",")
-	h.upgrade = protocols != nil && isUpgrade && !strings.EqualFold(h.protocol, "h2c") && !h.http10
+	h.upgrade = protocols != nil && isUpgrade && !ascii.EqualFold(h.protocol, "h2c") && !h.http10
 	switch {
 	case h.connect() && h.chunked:
 		return ReplyNotImplemented
@@ -283,9 +285,7 @@ func (h *head) values(name string) []string {
 	return valuesOf(h.fields, name)
 }
 
-func (f field) is(lower string) bool {
-	return len(f.name) == len(lower) && strings.EqualFold(string(f.name), lower)
-}
+func (f field) is(name string) bool { return ascii.EqualFold(f.name, name) }
 
 func (f field) hasToken(token string) bool {
 	return httpguts.HeaderValuesContainsToken([]string{string(f.value)}, token)
@@ -322,8 +322,8 @@ var standardMethods = []string{
 // "head" for HEAD sends no body where the proxy waits for one, and "post" would pass a route that is for others than POST. Envoy refuses
 // them too.
 func validMethod(b []byte) bool {
-	upper := bytes.ToUpper(b)
-	return validToken(b) && (bytes.Equal(b, upper) || !slices.Contains(standardMethods, string(upper)))
+	upper := ascii.Upper(string(b))
+	return validToken(b) && (string(b) == upper || !slices.Contains(standardMethods, upper))
 }
 
 // validToken reports a token (RFC 9110 section 5.6.2).

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -42,7 +43,7 @@ func (x *exchange) enterHop() (answer localAnswer, ok bool) {
 		return localAnswer{}, true
 	}
 	hop := x.hop
-	if hop.UseRemoteAddress && hop.TrustedHops == 0 && strings.EqualFold(x.head.scheme, "https") {
+	if hop.UseRemoteAddress && hop.TrustedHops == 0 && ascii.EqualFold(x.head.scheme, "https") {
 		x.view.keepAlive = false
 		return localAnswer{status: http.StatusForbidden, body: "Forbidden"}, false
 	}

@@ -88,19 +88,40 @@ func (p *idlePool) hasten(c *upstreamConn) {
 	}
 }
 
-// put takes a connection over, and closes it when there is no place.
+// put takes a connection over. Where there are as many as may be it closes another one.
 func (p *idlePool) put(c *upstreamConn) {
 	c.idleSince = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at := c.place.address
-	if p.closed || !p.keeps(at) || len(p.conns[at]) >= p.perEndpoint {
+	if p.closed || !p.keeps(at) || p.perEndpoint <= 0 {
 		_ = c.Close()
 		return
+	}
+	if len(p.conns[at]) >= p.perEndpoint {
+		p.evict(c.place)
 	}
 	p.conns[at] = append(p.conns[at], c)
 	p.hasten(c)
 	p.start()
+}
+
+// evict closes the connection to an address that was used longest ago, so that one to the place can be kept: names that clients make up, and ask for once,
+// crowd out none that is in use. A place with half of all makes room by one of its own, so that it crowds out no other. It needs mu.
+func (p *idlePool) evict(to place) {
+	conns := p.conns[to.address]
+	oldest, own := 0, 0
+	for i, c := range slices.Backward(conns) {
+		if c.place == to {
+			oldest = i
+			own++
+		}
+	}
+	if own < p.perEndpoint/2 {
+		oldest = 0
+	}
+	_ = conns[oldest].Close()
+	p.conns[to.address] = slices.Delete(conns, oldest, oldest+1)
 }
 
 // keeps needs mu.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -75,8 +77,9 @@ func (d *downstream) inspect(i *model.Inspection) (*model.Opening, error) {
 		}
 		defer func() { _ = d.conn.SetReadDeadline(time.Time{}) }()
 	}
+	var hello helloFrame
 	for {
-		if opening := openingOf(i, *d.head); opening != nil {
+		if opening := openingOf(i, *d.head, &hello); opening != nil {
 			return opening, nil
 		}
 		err := d.fill()
@@ -90,7 +93,7 @@ func (d *downstream) inspect(i *model.Inspection) (*model.Opening, error) {
 }
 
 // openingOf is nil while more bytes are needed.
-func openingOf(i *model.Inspection, b []byte) *model.Opening {
+func openingOf(i *model.Inspection, b []byte, hello *helloFrame) *model.Opening {
 	if len(b) > maxOpening || !i.TLS && !i.HTTP {
 		return &model.Opening{}
 	}
@@ -98,6 +101,9 @@ func openingOf(i *model.Inspection, b []byte) *model.Opening {
 		return nil
 	}
 	if i.TLS && b[0] == recordHandshake {
+		if !hello.isWhole(b) {
+			return nil
+		}
 		opening, known := tlsOpening(b)
 		if !known || opening != nil {
 			return opening
@@ -111,6 +117,42 @@ func openingOf(i *model.Inspection, b []byte) *model.Opening {
 
 // recordHandshake is the type of a TLS record that holds a handshake.
 const recordHandshake = 22
+
+// helloFrame follows the records of a ClientHello, each once: a client may send it byte by byte, and parse it from the beginning with each
+// would take seconds (RFC 8446, sections 4 and 5.1).
+type helloFrame struct {
+	// next is where the next record begins, got how many bytes of the message the records before have.
+	next, got int
+	header    []byte
+}
+
+const recordHeader, messageHeader, helloType = 5, 4, 1
+
+// isWhole reports whether there is all of the message, or something that is none. b begins as in the call before.
+func (f *helloFrame) isWhole(b []byte) bool {
+	if len(b) > 1 && b[1] != 3 {
+		return true
+	}
+	for f.next+recordHeader <= len(b) {
+		begin := f.next + recordHeader
+		end := begin + int(binary.BigEndian.Uint16(b[f.next+3:]))
+		if b[f.next] != recordHandshake || end == begin {
+			return true
+		}
+		if end > len(b) {
+			return false
+		}
+		f.header = append(f.header, b[begin:min(end, begin+messageHeader-len(f.header))]...)
+		f.next, f.got = end, f.got+end-begin
+		if len(f.header) < messageHeader {
+			continue
+		}
+		if size := int(f.header[1])<<16 | int(f.header[2])<<8 | int(f.header[3]); f.header[0] != helloType || messageHeader+size <= f.got || size > maxOpening {
+			return true
+		}
+	}
+	return false
+}
 
 // tlsOpening reads a ClientHello. known and nil: it is none.
 func tlsOpening(b []byte) (o *model.Opening, known bool) {
@@ -126,7 +168,7 @@ func tlsOpening(b []byte) (o *model.Opening, known bool) {
 	}}).HandshakeContext(context.Background())
 	switch {
 	case info != nil:
-		return &model.Opening{TLS: true, ServerName: strings.ToLower(info.ServerName), Protocols: slices.Clone(info.SupportedProtos)}, true
+		return &model.Opening{TLS: true, ServerName: ascii.Lower(info.ServerName), Protocols: slices.Clone(info.SupportedProtos)}, true
 	case hello.short && len(b) < maxOpening:
 		return nil, false
 	case err != nil:

@@ -56,15 +56,37 @@ func TestOpeningsAreTheSameInPieces(t *testing.T) {
 		{"like TLS", "\x16\x03\x01\x00\x04abcd", both, other},
 		{"of another version", "\x16\x02", both, other},
 	} {
+		var hello helloFrame
 		for n := range len(c.bytes) {
-			if early := openingOf(c.looks, []byte(c.bytes[:n])); early != nil && cmp.Diff(c.want, early) != "" {
+			if early := openingOf(c.looks, []byte(c.bytes[:n]), &hello); early != nil && cmp.Diff(c.want, early) != "" {
 				t.Errorf("%s: after %d bytes %+v, want %+v", c.name, n, early, c.want)
 				break
 			}
 		}
-		if diff := cmp.Diff(c.want, openingOf(c.looks, []byte(c.bytes))); diff != "" {
+		if diff := cmp.Diff(c.want, openingOf(c.looks, []byte(c.bytes), &hello)); diff != "" {
 			t.Errorf("%s: (-want +got):\n%s", c.name, diff)
 		}
+	}
+}
+
+// Each record is looked at once, however small they and the pieces are.
+func TestOpeningInPiecesIsNotReadFromItsBeginning(t *testing.T) {
+	looks := &model.Inspection{TLS: true}
+	b := []byte("\x16\x03\x01\x00\x04\x01\x00\xff\xff")
+	for len(b) < maxOpening-6 {
+		b = append(b, "\x16\x03\x01\x00\x01x"...)
+	}
+	var hello helloFrame
+	for n := range len(b) {
+		if o := openingOf(looks, b[:n], &hello); o != nil {
+			t.Fatalf("after %d of %d bytes: %+v", n, len(b), o)
+		}
+	}
+	if hello.next+6 < len(b) {
+		t.Errorf("the next record begins at %d of %d bytes", hello.next, len(b))
+	}
+	if n := testing.AllocsPerRun(100, func() { openingOf(looks, b, &hello) }); n > 0 {
+		t.Errorf("a look at a hello that is not whole allocates %.0f times: it is parsed", n)
 	}
 }
 
@@ -73,9 +95,10 @@ func FuzzOpening(f *testing.F) {
 	f.Add([]byte("\x16\x03\x01\x00\x04\x01\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, looks := range []*model.Inspection{{TLS: true}, {HTTP: true}, {TLS: true, HTTP: true}} {
-			whole := openingOf(looks, b)
+			var hello helloFrame
+			whole := openingOf(looks, b, &helloFrame{})
 			for n := range len(b) {
-				if early := openingOf(looks, b[:n]); early != nil && cmp.Diff(early, whole) != "" {
+				if early := openingOf(looks, b[:n], &hello); early != nil && cmp.Diff(early, whole) != "" {
 					t.Fatalf("%d bytes of %q: %+v, all of them: %+v", n, b, early, whole)
 				}
 			}

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/shares"
 )
 
 // Bounds of what copies hold.
@@ -27,12 +29,17 @@ const (
 type requestCopy struct {
 	proxy    *Proxy
 	endpoint Picked
+	// admitted is its way through the circuit breakers of its cluster. As in Envoy its priority is the default one, whatever the route's is.
+	admitted *admission
 	head     []byte
 	method   string
 	host     string
 	chunked  bool
+	// trailers of the request pass.
+	trailers bool
 	// connectTimeout, and timeout of the whole exchange.
 	connectTimeout, timeout time.Duration
+	turn                    *shares.Turn
 }
 
 // mirror begins the copies that the route asks for. They are sent when the request has been read whole; one that
@@ -85,8 +92,9 @@ func (x *exchange) copyFor(m *model.Mirror) *requestCopy {
 		timeout = x.proxy.config.Limits.StreamIdle
 	}
 	return &requestCopy{
-		proxy: x.proxy, endpoint: endpoint, head: copied.appendRequestHead(nil), method: x.head.method, host: copied.head.authority, chunked: x.head.chunked,
-		connectTimeout: cluster.ConnectTimeout, timeout: timeout,
+		proxy: x.proxy, endpoint: endpoint, admitted: x.proxy.gates.admission(name, model.PriorityDefault, cluster), head: copied.appendRequestHead(nil), method: x.head.method, host: copied.head.authority, chunked: x.head.chunked,
+		trailers:       x.passTrailers(cluster),
+		connectTimeout: cluster.ConnectTimeout, timeout: timeout, turn: x.turn.Another(),
 	}
 }
 
@@ -133,10 +141,19 @@ func (c *requestCopy) done(o Outcome) {
 	c.proxy.mirrors.Add(-1)
 }
 
-// run sends a copy and reads its answer.
+// run sends a copy and reads its answer. One that the circuit breakers do not let pass is left out.
 func (c *requestCopy) run(body, trailer []byte) {
 	ctx, cancel := context.WithTimeout(c.proxy.base, c.timeout)
 	defer cancel()
+	leave, err := c.admitted.gate.enter(ctx, c.admitted.load, &c.admitted.breakers)
+	if err != nil {
+		if errors.Is(err, errOverflow) {
+			c.admitted.overflowed()
+		}
+		c.done(Outcome{})
+		return
+	}
+	defer leave()
 	to := destinationOf(c.endpoint, c.host, true)
 	conn := c.proxy.idle.take(to.place())
 	if conn == nil {
@@ -146,7 +163,8 @@ func (c *requestCopy) run(body, trailer []byte) {
 			return
 		}
 	}
-	conn.begin(ctx, &c.proxy.config.Limits)
+	defer c.turn.Rest()
+	conn.begin(ctx, &c.proxy.config.Limits, c.turn)
 	status, keep, err := c.exchange(conn, body, trailer)
 	conn.end(keep, c.proxy.idle)
 	c.done(Outcome{Status: status, Err: err})
@@ -157,6 +175,7 @@ func (c *requestCopy) exchange(conn *upstreamConn, body, trailer []byte) (status
 	if err := c.write(conn, body, trailer); err != nil {
 		return 0, false, err
 	}
+	conn.whole.Store(true)
 	resp, err := conn.responses.final(c.method, func(*response) error { return nil })
 	if err != nil {
 		return 0, false, err
@@ -184,6 +203,9 @@ func (c *requestCopy) write(conn *upstreamConn, body, trailer []byte) error {
 		if err := writeChunk(w, body); err != nil {
 			return err
 		}
+	}
+	if !c.trailers {
+		trailer = nil
 	}
 	if err := writeLastChunk(w, trailer); err != nil {
 		return err

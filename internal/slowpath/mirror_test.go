@@ -3,10 +3,13 @@
 package slowpath
 
 import (
+	"bufio"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/model"
@@ -30,7 +33,7 @@ func recorder(t *testing.T, bodies chan<- string) netip.AddrPort {
 
 func TestCopiesHaveWholeBodies(t *testing.T) {
 	bodies, copied := make(chan string, 1), make(chan string, 1)
-	f := newFront(t, list(recorder(t, bodies)), mirroring(recorder(t, copied)))
+	f := newFront(t, list(recorder(t, bodies)), mirroring(recorder(t, copied)), enableTrailers(true, true))
 	long := strings.Repeat("b", maxMirrorBody)
 	for _, tt := range []struct{ name, framing, body, want string }{
 		{"none", "", "", ""},
@@ -82,4 +85,49 @@ func TestCopiesAreBoundedAndWaitedForByNobody(t *testing.T) {
 	}
 	f.proxy.Close()
 	eventually(t, "the copies end with the proxy", func() bool { return f.proxy.mirrors.Load() == 0 })
+}
+
+// One that has room for one request gets one at a time, and as many wait as may.
+func TestCopiesPassTheCircuitBreakersOfTheirCluster(t *testing.T) {
+	const requests, waiting = 20, 3
+	var mu sync.Mutex
+	var open, most, served int
+	release := make(chan struct{})
+	answer := sync.OnceFunc(func() { close(release) })
+	mirror := rawEndpoint(t, func(conn net.Conn, r *bufio.Reader) {
+		for readHeadOf(r) != "" {
+			mu.Lock()
+			open++
+			most = max(most, open)
+			mu.Unlock()
+			<-release
+			mu.Lock()
+			open--
+			served++
+			mu.Unlock()
+			_, _ = io.WriteString(conn, ok2)
+		}
+	})
+	f := newFront(t, list(httpEndpoint(t, func(http.ResponseWriter, *http.Request) {})), mirroring(mirror), func(c *Config, _ *model.Route) {
+		clusters := c.Cluster
+		c.Cluster = func(name string) *model.Cluster {
+			cluster := clusters(name)
+			if name == "copies" {
+				cluster.Breakers[model.PriorityDefault] = &model.Breakers{MaxConnections: 1, MaxPending: waiting, MaxRequests: 1000, MaxRetries: 3}
+			}
+			return cluster
+		}
+	})
+	t.Cleanup(answer)
+	for range requests {
+		f.exchange("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	}
+	eventually(t, "the copies that have no room are left out", func() bool { return f.proxy.mirrors.Load() == 1+waiting })
+	answer()
+	eventually(t, "the copies have ended", func() bool { return f.proxy.mirrors.Load() == 0 })
+	mu.Lock()
+	defer mu.Unlock()
+	if most != 1 || served != 1+waiting {
+		t.Errorf("%d at once, %d in all; want 1, %d", most, served, 1+waiting)
+	}
 }

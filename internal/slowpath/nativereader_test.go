@@ -35,6 +35,8 @@ type nativeAnswer struct {
 	Host, Path                  [256]byte
 	BodyBytes                   uint64
 	BodyPhase, BodyMalformed    uint32
+	// BodyTrailer: a trailer begins behind BodyBytes, and the rest is the daemon's.
+	BodyTrailer, _ uint32
 }
 
 func (a *nativeAnswer) host() string { return string(a.Host[:a.HostLen]) }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/shares"
 )
 
 // Picked is an endpoint chosen for one request and counted as busy with it.
@@ -106,6 +107,9 @@ func setDefault[T int | time.Duration](v *T, value T) {
 type Config struct {
 	// Table returns the current routes of a listener, which is called as the caller of Serve does.
 	Table func(listener string) (*model.RouteTable, bool)
+	// Match finds the route of a request in a table, or nil; it may stop when gone says that the client has gone. May be nil: then the table's
+	// own function is called, which takes as long as there are routes.
+	Match func(table *model.RouteTable, r *model.Request, gone func() bool) *model.Route
 	// TCP returns what a listener without HTTP does, nil for others. May be nil: there are none.
 	TCP func(listener string) *model.TCPProxy
 	// Inspection returns what the first bytes of a connection to a listener decide, nil where nothing. TCP does not say anything about
@@ -233,6 +237,8 @@ type Session struct {
 	// Gone tells whether a client that has closed its sending side is known to have closed altogether: then its tunnel ends at once.
 	// nil: of none is that known.
 	Gone func() bool
+	// Turn of who serves the connection, which it gives up at the end; nil: nobody waits for it.
+	Turn *shares.Turn
 	// Claim for the first request. It is used if the request's route has that
 	// cluster; in any case Endpoint.Done is called.
 	Claim *Claim

@@ -492,8 +492,8 @@ func TestServeFramesResponses(t *testing.T) {
 		{"close for 1.0", http10, "HTTP/1.1 200 OK\r\n\r\nok", "HTTP/1.0 200 OK\nConnection: close\n\nok"},
 		{"chunks for 1.0", http10, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-T: 1\r\n\r\n", "HTTP/1.0 200 OK\nConnection: close\n\nok"},
 		{"kept alive for 1.0", "GET / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\n\r\n", ok2, "HTTP/1.0 200 OK\nContent-Length: 2\nConnection: keep-alive\n\nok"},
-		{"trailers", get, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n2\r\nok\r\n0\r\nX-T: 1\r\n\r\n", "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\nTrailer: X-T\n\n2\nok\n0\nX-T: 1\n\n"},
-		{"trailers unannounced", get, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-T: 1\r\n\r\n", "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n2\nok\n0\nX-T: 1\n\n"},
+		{"trailers", get, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n2\r\nok\r\n0\r\nX-T: 1\r\n\r\n", "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\nTrailer: X-T\n\n2\nok\n0\n\n"},
+		{"trailers unannounced", get, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-T: 1\r\n\r\n", "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n2\nok\n0\n\n"},
 		{"HEAD with length", "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", "HTTP/1.1 200 OK\nContent-Length: 5\n\n"},
 		{"HEAD with chunks", "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n"},
 		{"204", get, "HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 204 No Content\n\n"},
@@ -590,13 +590,27 @@ func TestServeForwardsRequestTrailers(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = fmt.Fprintf(w, "%v", r.Trailer)
 	})
-	f := newFront(t, list(endpoint))
+	f := newFront(t, list(endpoint), enableTrailers(true, true))
 	for _, announced := range []string{"", "Trailer: X-T\r\n"} {
 		got := f.exchange("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n" + announced + "\r\n3\r\nabc\r\n0\r\nX-T: 1\r\n\r\n")
 		if !strings.HasSuffix(got, "map[X-T:[1]]") {
 			t.Errorf("announced %q: got %q", announced, got)
 		}
 	}
+}
+
+func TestRelayForwardsTrailersWhereTheyAreEnabled(t *testing.T) {
+	p := New(Config{})
+	defer p.Close()
+	client, anchor := tcpPair(t)
+	upstream, server := tcpPair(t)
+	_, _ = io.WriteString(server, okLine+"Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-T: 1\r\n\r\n")
+	go func() {
+		_, _ = p.Relay(context.Background(), anchor, upstream, RelayRequest{Method: "GET", KeepAlive: true, Trailers: true})
+		_ = anchor.Close()
+	}()
+	expectBytes(t, client, "", "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n2\nok\n0\nX-T: 1\n\n")
+	eventually(t, "the relay has ended", func() bool { return p.Counters().Active() == 0 })
 }
 
 func TestServeSplitsByWeight(t *testing.T) {

@@ -312,6 +312,10 @@ func (r *bothPaths) checkMoved(raw []byte, all []slowRequest, c *complaints) int
 		c.want("fast path: length", int64(a.Length), max(q.length, 0))
 	case a.BodyMalformed != 0:
 		c.want("fast path: malformed chunks", true, q.malformed)
+	case a.BodyTrailer != 0:
+		if q.whole && int(a.Head)+int(a.BodyBytes) >= q.end {
+			c.add("fast path: trailers behind %d bytes, the slow path ends before", a.BodyBytes)
+		}
 	case q.whole:
 		c.want("fast path: end", int(a.Head)+int(a.BodyBytes), q.end)
 	case done || q.malformed:

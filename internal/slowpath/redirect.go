@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -29,7 +30,7 @@ func (x *exchange) location(r *model.Redirect) string {
 	}
 	path := locationPath(x.route, r, x.head.path)
 	if host == "" {
-		return path
+		return model.OnThisHost(path)
 	}
 	return scheme + "://" + host + port + path
 }
@@ -56,7 +57,7 @@ func hostFor(authority, scheme, proto string, another bool) string {
 		return authority
 	}
 	port := authority[colon:]
-	isDefault := strings.EqualFold(proto, "http") && port == ":80" || strings.EqualFold(proto, "https") && port == ":443"
+	isDefault := ascii.EqualFold(proto, "http") && port == ":80" || ascii.EqualFold(proto, "https") && port == ":443"
 	if another || scheme != proto && isDefault {
 		return authority[:colon]
 	}

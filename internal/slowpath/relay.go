@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"os"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/shares"
 )
 
 // RelayRequest is what Relay must know about the request that was sent.
@@ -18,12 +20,19 @@ type RelayRequest struct {
 	// HTTP10 and KeepAlive are the client's version and wish.
 	HTTP10    bool
 	KeepAlive bool
+	// Open: the request is still on its way to the endpoint, through the kernel or by somebody else's hands, who reads it from
+	// the client's connection. So that is not closed behind a whole response: what a close discards would be missing there.
+	Open bool
 	// Upgrade: the request asked for another protocol, to which the endpoint may switch.
 	Upgrade bool
+	// Trailers of the response pass.
+	Trailers bool
 	// Deadline of the whole response; zero: none.
 	Deadline time.Time
 	// Idle is the longest time without progress: zero stands for Limits.StreamIdle, a negative one for none.
 	Idle time.Duration
+	// Turn of who does the work; nil: nobody waits for it.
+	Turn *shares.Turn
 	// Report to the observer; Relay sets Status, Flag and Duration.
 	Report Report
 }
@@ -80,28 +89,33 @@ type relay struct {
 	deadline time.Time
 	idle     time.Duration
 	upgrade  bool
+	open     bool
 	in       *source // over upstream
 	answers  *responseReader
 	out      *clientWriter
+	turn     *shares.Turn
 	result   RelayResult
 }
 
 func newRelay(p *Proxy, client, upstream net.Conn, req RelayRequest) *relay {
 	r := &relay{
 		proxy: p, client: client, upstream: upstream,
-		view:     clientView{method: req.Method, http10: req.HTTP10, keepAlive: req.KeepAlive && !p.draining.Load() && !p.closed.Load()},
+		view:     clientView{method: req.Method, http10: req.HTTP10, trailers: req.Trailers, keepAlive: req.Open || req.KeepAlive && !p.draining.Load() && !p.closed.Load()},
 		deadline: req.Deadline,
 		idle:     cmp.Or(req.Idle, p.config.Limits.StreamIdle),
 		upgrade:  req.Upgrade,
+		open:     req.Open,
 		in:       &source{conn: upstream},
 		out:      newClientWriter(client),
+		turn:     turnOf(req.Turn),
 	}
-	r.answers = newResponseReader(r.in, &p.config.Limits)
+	r.answers = newResponseReader(paced{r.in, r.turn}, &p.config.Limits)
 	r.out.begin()
 	return r
 }
 
 func (r *relay) release() {
+	r.turn.Rest()
 	r.out.release()
 	r.answers.release()
 }
@@ -130,6 +144,7 @@ func (r *relay) run(ctx context.Context) error {
 	r.result.UpstreamReusable = resp.keepAlive && !resp.http10 && r.answers.buffered() == 0
 	r.result.ClientReusable = r.view.keepAlive
 	if !r.view.keepAlive {
+		r.turn.Rest()
 		lingeringClose(r.client)
 		return nil
 	}
@@ -196,6 +211,8 @@ func (r *relay) refuse(ctx context.Context, err error) error {
 	if ctx.Err() != nil && !isLate(context.Cause(ctx)) {
 		return ctx.Err()
 	}
+	// The rest of a request that fails is nobody's, and must not be read for the next one.
+	r.view.keepAlive = r.view.keepAlive && !r.open
 	if _, ok := errors.AsType[*clientError](err); ok {
 		r.result.Flag = FlagDownstreamTermination
 		abort(r.client)
@@ -209,6 +226,7 @@ func (r *relay) refuse(ctx context.Context, err error) error {
 	}
 	r.result.ClientReusable = r.view.keepAlive
 	if !r.view.keepAlive {
+		r.turn.Rest()
 		lingeringClose(r.client)
 	}
 	return err

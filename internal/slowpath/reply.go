@@ -51,6 +51,8 @@ const (
 	ReplyUpstreamTimeout
 	// ReplyOverflow (503): a circuit breaker of the cluster is open.
 	ReplyOverflow
+	// ReplyOverloaded (503): too many requests of the client's group wait.
+	ReplyOverloaded
 	// ReplyRequestStalled (408): the request's body stalled.
 	ReplyRequestStalled
 	// ReplyResponseStalled (504): the response stalled.
@@ -87,6 +89,7 @@ var replies = [...]struct {
 	ReplyUpstreamProtocolError:  {502, FlagUpstreamProtocolError, resetBeforeHeaders + "protocol error"},
 	ReplyUpstreamTimeout:        {504, FlagUpstreamTimeout, "upstream request timeout"},
 	ReplyOverflow:               {503, FlagUpstreamOverflow, resetBeforeHeaders + "overflow"},
+	ReplyOverloaded:             {503, FlagOverloadManager, "envoy overloaded"},
 	ReplyRequestStalled:         {408, FlagStreamIdle, "stream timeout"},
 	ReplyResponseStalled:        {504, FlagStreamIdle, "stream timeout"},
 }

@@ -14,6 +14,8 @@ type clientView struct {
 	method    string
 	http10    bool
 	keepAlive bool
+	// trailers pass, the request's as well; otherwise they are left out.
+	trailers bool
 }
 
 func (v clientView) version() string {
@@ -88,7 +90,7 @@ func (w *clientWriter) relay(resp *response, view *clientView, progress, whole f
 		}
 	}
 	if f == framedChunks {
-		if err := w.writeTrailers(resp.trailer()); err != nil {
+		if err := w.writeTrailers(view.passing(resp.trailer())); err != nil {
 			return f, &clientError{err}
 		}
 	}
@@ -126,6 +128,14 @@ func (w *clientWriter) copyBody(body io.Reader, f framing, progress, whole func(
 			return fmt.Errorf("read response body: %w", err)
 		}
 	}
+}
+
+// passing is what the client gets of the trailers.
+func (v clientView) passing(trailer []byte) []byte {
+	if !v.trailers {
+		return nil
+	}
+	return trailer
 }
 
 func (w *clientWriter) writeTrailers(trailer []byte) error {

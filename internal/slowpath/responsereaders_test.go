@@ -158,6 +158,10 @@ func (r *bothPaths) checkMovedResponse(raw []byte, method string, s *slowRespons
 	switch {
 	case a.BodyMalformed != 0:
 		c.want("fast path: malformed chunks", true, s.malformed)
+	case a.BodyTrailer != 0:
+		if s.whole && int(a.Head)+int(a.BodyBytes) >= s.end {
+			c.add("fast path: trailers behind %d bytes, the slow path ends before", a.BodyBytes)
+		}
 	case chunked && s.whole:
 		c.want("fast path: end", int(a.Head)+int(a.BodyBytes), s.end)
 	case chunked:

@@ -271,6 +271,8 @@ func (x *exchange) abandon(resp *response, err error) {
 
 // pause waits before a retry, unless the request ends first.
 func (x *exchange) pause(d time.Duration) bool {
+	x.turn.Rest()
+	defer x.turn.Work()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

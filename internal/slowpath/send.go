@@ -28,6 +28,7 @@ func (x *exchange) send(endpoint netip.AddrPort) (*response, error) {
 		if err := x.connect(endpoint); err != nil {
 			return nil, err
 		}
+		x.upstream.whole.Store(true)
 		return established(), nil
 	}
 	message := headBuffers.Get().(*[]byte)
@@ -84,6 +85,8 @@ func (x *exchange) sendRequest(endpoint netip.AddrPort, message *[]byte, mayReus
 	}
 	if x.body != nil && !x.sentBody() {
 		x.startSending()
+	} else {
+		x.upstream.whole.Store(true)
 	}
 	return nil
 }
@@ -109,7 +112,9 @@ func (x *exchange) reuseOrConnect(endpoint netip.AddrPort, reuse bool) error {
 }
 
 func (x *exchange) connect(endpoint netip.AddrPort) error {
+	x.turn.Rest()
 	c, err := x.proxy.connect(x.tryCtx, x.destination(endpoint), x.connectTimeout)
+	x.turn.Work()
 	if err != nil {
 		return err
 	}
@@ -132,7 +137,7 @@ func (x *exchange) use(c *upstreamConn) {
 	c.requests++
 	c.brief = c.brief && x.session.Brief
 	c.limits = x.connections
-	c.begin(x.tryCtx, &x.proxy.config.Limits)
+	c.begin(x.tryCtx, &x.proxy.config.Limits, x.turn)
 	if x.maxAttempt > 0 {
 		cancel := x.cancelTry
 		c.timer = time.AfterFunc(x.maxAttempt, func() { cancel(ErrMaxAttempt) })
@@ -179,9 +184,11 @@ func (x *exchange) sendBody(c *upstreamConn, body bodySource) error {
 		}
 		switch {
 		case body.whole():
-			return x.writeEnd(w)
+			err := x.writeEnd(w)
+			c.whole.Store(err == nil)
+			return err
 		case err != nil:
-			_ = c.Close() // what is not whole must not look whole
+			c.giveUp()
 			return err
 		case x.replay != nil || x.reader.Buffered() == 0: // the next piece may take a while; otherwise it is here
 			if err := w.Flush(); err != nil {
@@ -201,7 +208,7 @@ func (x *exchange) writePiece(w *bufio.Writer, b []byte) error {
 
 func (x *exchange) writeEnd(w *bufio.Writer) error {
 	if b, ok := x.body.from.(*chunkedBody); ok {
-		if err := writeLastChunk(w, b.trailer); err != nil {
+		if err := writeLastChunk(w, x.view.passing(b.trailer)); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/shares"
 )
 
 var errNoEndpoint = errors.New("no endpoint could be connected to")
@@ -27,6 +28,8 @@ type plain struct {
 	// idle interrupts both sides when nothing has moved; nil: never.
 	idle    *time.Timer
 	timeout time.Duration
+	// up and down are the turns of the two directions.
+	up, down *shares.Turn
 }
 
 // servePlain connects a client to an endpoint, and moves bytes both ways until both directions have ended, or one has failed. It
@@ -39,7 +42,8 @@ func (p *Proxy) servePlain(ctx context.Context, client net.Conn, s Session, prox
 	}
 	defer endpoint.Done(Outcome{Plain: true})
 	defer context.AfterFunc(ctx, func() { abort(upstream) })()
-	c := &plain{proxy: p, client: client, first: first, timeout: proxy.IdleTimeout}
+	down := turnOf(s.Turn)
+	c := &plain{proxy: p, client: client, first: first, timeout: proxy.IdleTimeout, down: down, up: down.Another()}
 	if c.timeout > 0 {
 		c.idle = time.AfterFunc(c.timeout, func() { abort(client); abort(upstream) })
 		defer c.idle.Stop()
@@ -86,10 +90,10 @@ func (c *plain) run(upstream net.Conn) (Result, error) {
 			up <- direction{0, err}
 			return
 		}
-		n, err := c.pump(upstream, c.client)
+		n, err := c.pump(upstream, c.client, c.up)
 		up <- direction{n + uint64(len(c.first)), err}
 	}()
-	answered, err := c.pump(c.client, upstream)
+	answered, err := c.pump(c.client, upstream, c.down)
 	request := <-up
 	_ = upstream.Close()
 	_ = c.client.Close()
@@ -97,8 +101,9 @@ func (c *plain) run(upstream net.Conn) (Result, error) {
 }
 
 // pump moves bytes until their end, which it passes on. A failure resets both connections: it must not look like an end.
-func (c *plain) pump(to, from net.Conn) (uint64, error) {
-	n, err := c.copy(to, from)
+func (c *plain) pump(to, from net.Conn, turn *shares.Turn) (uint64, error) {
+	n, err := c.copy(to, paced{from, turn})
+	turn.Rest()
 	if err == nil {
 		err = closeWrite(to)
 	}

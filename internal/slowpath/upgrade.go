@@ -52,7 +52,7 @@ func appendSwitch(b []byte, resp *response, view clientView) []byte {
 func (x *exchange) tunnel(upstream *upstreamConn) error {
 	sent := make(chan error, 1)
 	go func() {
-		err := x.pump(x.reader, writerFunc(upstream.Write))
+		err := x.pump(paced{x.reader, x.turn}, writerFunc(upstream.Write))
 		if err == nil && x.session.Gone != nil && x.session.Gone() {
 			err = ErrClientGone
 			abort(x.conn) // frees the other direction from a blocked write

@@ -9,9 +9,11 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
@@ -71,9 +73,20 @@ func (d *destination) place() place {
 	return p
 }
 
+// errUnnamed is about a request that names no host, which only HTTP/1.0 allows, for an endpoint whose certificate has to be one for the request's host.
+var errUnnamed = errors.New("the request has no host that the endpoint's certificate could be for (auto_san_validation)")
+
+// isUnnamed reports such a request. What is no request is checked for other names alone.
+func (d *destination) isUnnamed() bool {
+	return d.target != nil && d.target.HTTP && d.target.TLS.HostSAN && d.target.Host == ""
+}
+
 // connect opens a connection to an endpoint within the timeout, which is a cluster's connect_timeout; 0 means its default. A
 // failure is a dialError.
 func (p *Proxy) connect(ctx context.Context, to destination, timeout time.Duration) (*upstreamConn, error) {
+	if to.isUnnamed() {
+		return nil, &dialError{to.address, false, errUnnamed}
+	}
 	if timeout <= 0 {
 		timeout = model.DefaultConnectTimeout
 	}
@@ -116,7 +129,9 @@ type upstreamConn struct {
 	timer *time.Timer
 
 	responses *responseReader // of the request that uses it
-	detach    func() bool
+	// whole: that request has been sent to its end.
+	whole  atomic.Bool
+	detach func() bool
 	// lent is set where the connection is the fast path's, which takes it back.
 	lent *lentConn
 }
@@ -141,12 +156,13 @@ func (c *upstreamConn) quiet() bool {
 }
 
 // begin starts the use by a request. The end of its context closes the connection, and so ends reads and writes that are blocked.
-func (c *upstreamConn) begin(ctx context.Context, limits *Limits) {
-	c.responses = newResponseReader(c.Conn, limits)
+func (c *upstreamConn) begin(ctx context.Context, limits *Limits, turn *shares.Turn) {
+	c.responses = newResponseReader(paced{c.Conn, turn}, limits)
 	if conn, ok := c.Conn.(interface{ Begin() }); ok {
 		conn.Begin()
 	}
-	c.detach = context.AfterFunc(ctx, func() { _ = c.Close() })
+	c.whole.Store(false)
+	c.detach = context.AfterFunc(ctx, c.giveUp)
 }
 
 // end ends the use; nobody may read or write any more. A connection to be kept goes to the pool, unless bytes lie behind the response.
@@ -163,12 +179,26 @@ func (c *upstreamConn) end(keep bool, pool *idlePool) {
 		c.lent.end(keep, c.lent.received)
 		return
 	}
-	if !keep || c.worn(time.Now()) {
+	if !keep {
+		c.giveUp()
+		return
+	}
+	if c.worn(time.Now()) {
 		_ = c.Close()
 		return
 	}
 	c.reused = true
 	pool.put(c)
+}
+
+// giveUp closes a connection that serves no further request. One that has not been sent whole must
+// not look whole.
+func (c *upstreamConn) giveUp() {
+	if c.whole.Load() {
+		_ = c.Close()
+		return
+	}
+	abort(c.Conn)
 }
 
 // closeWrite ends the sending direction, where the connection can.

@@ -420,18 +420,44 @@ func TestServeIsFreedByItsContext(t *testing.T) {
 	}
 }
 
-func TestServeForwardsTrailersAsTheyAre(t *testing.T) {
-	requests := make(chan string, 1)
-	endpoint := rawEndpoint(t, func(conn net.Conn, r *bufio.Reader) {
-		requests <- readHeadOf(r) + readHeadOf(r)
-		_, _ = io.WriteString(conn, okLine+"Transfer-Encoding: chunked\r\ntrailer: x-R\r\n\r\n2\r\nok\r\n0\r\nx-R: 1\r\nX-s:  2 \r\n\r\n")
-	})
-	f := newFront(t, list(endpoint))
-	expectBytes(t, f.dial(), "POST / HTTP/1.1\r\nHost: a\r\ntrailer: x-Q\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\nx-Q: 3\r\n\r\n",
-		"HTTP/1.1 200 OK\nTransfer-Encoding: chunked\ntrailer: x-R\n\n2\nok\n0\nx-R: 1\nX-s: 2\n\n")
-	want := "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\ntrailer: x-Q\r\n\r\n2\r\nno\r\n0\r\nx-Q: 3\r\n\r\n"
-	if diff := cmp.Diff(want, waitFor(t, "the request arrives", requests)); diff != "" {
-		t.Errorf("request (-want +got):\n%s", diff)
+// enableTrailers does so on both sides, or on one.
+func enableTrailers(clients, endpoints bool) frontOption {
+	return func(c *Config, _ *model.Route) {
+		tables, clusters := c.Table, c.Cluster
+		c.Table = func(listener string) (*model.RouteTable, bool) {
+			t, ok := tables(listener)
+			t.Trailers = clients
+			return t, ok
+		}
+		c.Cluster = func(name string) *model.Cluster {
+			cluster := clusters(name)
+			cluster.Trailers = endpoints
+			return cluster
+		}
+	}
+}
+
+// As in Envoy trailers pass where both sides have them enabled. What announces them passes always.
+func TestServeForwardsTrailersWhereBothSidesHaveThem(t *testing.T) {
+	for _, enabled := range []struct{ clients, endpoints bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
+		t.Run(fmt.Sprintf("%+v", enabled), func(t *testing.T) {
+			requests := make(chan string, 1)
+			endpoint := rawEndpoint(t, func(conn net.Conn, r *bufio.Reader) {
+				requests <- readHeadOf(r) + readHeadOf(r)
+				_, _ = io.WriteString(conn, okLine+"Transfer-Encoding: chunked\r\ntrailer: x-R\r\n\r\n2\r\nok\r\n0\r\nx-R: 1\r\nCookie:  2 \r\n\r\n")
+			})
+			sent, got := "", ""
+			if enabled.clients && enabled.endpoints {
+				sent, got = "x-Q: 3\r\nAuthorization: 4\r\n", "x-R: 1\nCookie: 2\n"
+			}
+			f := newFront(t, list(endpoint), enableTrailers(enabled.clients, enabled.endpoints))
+			expectBytes(t, f.dial(), "POST / HTTP/1.1\r\nHost: a\r\ntrailer: x-Q\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\nx-Q: 3\r\nAuthorization:4\r\n\r\n",
+				"HTTP/1.1 200 OK\nTransfer-Encoding: chunked\ntrailer: x-R\n\n2\nok\n0\n"+got+"\n")
+			want := "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\ntrailer: x-Q\r\n\r\n2\r\nno\r\n0\r\n" + sent + "\r\n"
+			if diff := cmp.Diff(want, waitFor(t, "the request arrives", requests)); diff != "" {
+				t.Errorf("request (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/chunked"
 )
 
@@ -105,7 +106,7 @@ func (r *response) frame() error {
 			r.length = n
 		case f.is("transfer-encoding"):
 			declared++
-			if !strings.EqualFold(string(f.value), "chunked") {
+			if !ascii.EqualFold(f.value, "chunked") {
 				return malformed("transfer coding other than chunked")
 			}
 			r.chunked = true

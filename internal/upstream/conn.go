@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -32,6 +33,8 @@ type Conn struct {
 	ending   *Ending
 	// owed is what the peer will have acknowledged before it acknowledges any of the request under way, and sent what was written in all.
 	owed, sent uint64
+	// received is what was read in all. Writer: who receives.
+	received atomic.Uint64
 }
 
 // TCP is what a Conn needs of a *net.TCPConn, or of what wraps one.
@@ -79,11 +82,15 @@ func (c *Conn) Write(b []byte) (int, error) {
 // Read implements net.Conn. Its io.EOF is the endpoint's clean end.
 func (c *Conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	c.received.Add(uint64(n))
 	if errors.Is(err, io.EOF) {
 		return n, c.end()
 	}
 	return n, err
 }
+
+// Received is how many bytes were read.
+func (c *Conn) Received() uint64 { return c.received.Load() }
 
 // end is the error of a receive that has found the end.
 func (c *Conn) end() error {

@@ -10,7 +10,7 @@ import (
 )
 
 // shortages are what the system calls that open a connection answer where this host lacks descriptors, memory or ports.
-var shortages = []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EADDRINUSE}
+var shortages = []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EADDRINUSE, unix.EADDRNOTAVAIL}
 
 // IsShortage reports that this host has no room for another connection, which says nothing of the endpoint. Idle ones may have the room.
 func IsShortage(err error) bool {

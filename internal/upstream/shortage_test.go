@@ -22,6 +22,7 @@ func TestShortagesAreThoseOfThisHost(t *testing.T) {
 		{"buffers", unix.ENOBUFS, true},
 		{"memory", unix.ENOMEM, true},
 		{"ports", unix.EADDRINUSE, true},
+		{"ports to one endpoint", unix.EADDRNOTAVAIL, true},
 		{"as a dialer wraps it", &net.OpError{Op: "dial", Err: os.NewSyscallError("socket", unix.EMFILE)}, true},
 		{"refused", &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", unix.ECONNREFUSED)}, false},
 		{"no way", unix.EHOSTUNREACH, false},

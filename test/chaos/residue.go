@@ -5,7 +5,9 @@ package chaos
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/maps"
@@ -46,29 +48,38 @@ var followed = []string{"conns", "slow_conns", "psocks", "peers", "isock_slots",
 
 // look takes stock.
 func (r *run) look() Residue {
-	b := r.balancer
+	var endpoints []netip.AddrPort
+	for _, s := range r.servers {
+		endpoints = append(endpoints, s.address)
+	}
+	return Look(r, r.balancer, endpoints)
+}
+
+// Look takes stock of a balancer with these endpoints.
+func Look(t testing.TB, b *harness.Balancer, endpoints []netip.AddrPort) Residue {
+	t.Helper()
 	now := Residue{
-		Leases:      int(b.Metric(r, "xlb_leases_active")),
-		Requests:    int(b.Metric(r, "envoy_cluster_upstream_rq_active")),
-		Connections: int(b.Metric(r, "xlb_connections_active")),
+		Leases:      int(b.Metric(t, "xlb_leases_active")),
+		Requests:    int(b.Metric(t, "envoy_cluster_upstream_rq_active")),
+		Connections: int(b.Metric(t, "xlb_connections_active")),
 		Entries:     map[string]int{},
-		Memory:      b.Memory(r),
-		TCPMemory:   harness.TCPMemory(r),
+		Memory:      b.Memory(t),
+		TCPMemory:   harness.TCPMemory(t),
 	}
-	if r.options.Mode.Fast {
+	if b.Mode.Fast {
 		for _, name := range followed {
-			now.Entries[name] = b.MapEntries(r, name)
+			now.Entries[name] = b.MapEntries(t, name)
 		}
-		r.lookAtSlots(&now)
-		r.lookAtCounts(&now)
+		now.lookAtSlots(b.Slots(t))
+		now.lookAtCounts(b.Clusters(t), b.Endpoints(t))
 	}
-	r.lookAtSockets(&now)
+	now.lookAtSockets(t, b, endpoints)
 	return now
 }
 
-func (r *run) lookAtSlots(now *Residue) {
+func (now *Residue) lookAtSlots(slots []maps.Slot) {
 	dead := map[uint32]int{}
-	for i, slot := range r.balancer.Slots(r) {
+	for i, slot := range slots {
 		switch maps.SlotState(slot.State) {
 		case maps.SlotFree:
 		case maps.SlotReady:
@@ -96,30 +107,26 @@ func (r *run) lookAtSlots(now *Residue) {
 	}
 }
 
-func (r *run) lookAtCounts(now *Residue) {
+func (now *Residue) lookAtCounts(clusters []maps.Cluster, endpoints []maps.Endpoint) {
 	now.Counted = map[uint32]int{}
-	for i, c := range r.balancer.Clusters(r) {
+	for i, c := range clusters {
 		if c.Active != 0 || c.Waiting != 0 {
 			now.Counted[uint32(i)] = int(int32(c.Active)) + int(c.Waiting)
 		}
 	}
-	for i, e := range r.balancer.Endpoints(r) {
+	for i, e := range endpoints {
 		if e.Want != 0 && e.Flags&uint32(maps.EndpointGone) == 0 {
 			now.Asking = append(now.Asking, uint32(i))
 		}
 	}
 }
 
-func (r *run) lookAtSockets(now *Residue) {
-	endpoints := map[netip.AddrPort]bool{}
-	for _, s := range r.servers {
-		endpoints[s.address] = true
-	}
+func (now *Residue) lookAtSockets(t testing.TB, b *harness.Balancer, endpoints []netip.AddrPort) {
 	toEndpoints := 0
-	for _, s := range r.balancer.Sockets(r) {
+	for _, s := range b.Sockets(t) {
 		switch {
-		case s.Listens, s.Local.Port() == r.balancer.Admin.Port():
-		case endpoints[s.Remote]:
+		case s.Listens, s.Local.Port() == b.Admin.Port():
+		case slices.Contains(endpoints, s.Remote):
 			toEndpoints++
 		default:
 			now.ClientSockets++
@@ -144,8 +151,8 @@ const (
 	memorySlack  = 16 << 20
 )
 
-// problems says what is left that should not be.
-func (now *Residue) problems(before *Residue, fast bool) []string {
+// Problems says what is left that should not be.
+func (now *Residue) Problems(before *Residue, fast bool) []string {
 	var found []string
 	want := func(what string, got, limit int) {
 		if got > limit || limit == 0 && got != 0 {
@@ -184,17 +191,17 @@ func (now *Residue) problems(before *Residue, fast bool) []string {
 func (r *run) compare(before Residue) {
 	after := r.look()
 	deadline := time.Now().Add(settlePatience)
-	for len(after.problems(&before, r.options.Mode.Fast)) > 0 && time.Now().Before(deadline) {
+	for len(after.Problems(&before, r.options.Mode.Fast)) > 0 && time.Now().Before(deadline) {
 		time.Sleep(time.Second)
 		after = r.look()
 	}
 	r.summary.Before, r.summary.After = before, after
-	for _, p := range after.problems(&before, r.options.Mode.Fast) {
+	for _, p := range after.Problems(&before, r.options.Mode.Fast) {
 		r.Errorf("%v after the load: %s", settlePatience, p)
 	}
 	r.compareMemory()
 	if r.Failed() {
-		r.Logf("metrics that are not zero:\n%s", nonZero(r.balancer.Get(r, "/metrics")))
+		r.Logf("metrics that are not zero:\n%s", NonZero(r.balancer.Get(r, "/metrics")))
 	}
 }
 
@@ -214,8 +221,8 @@ func (r *run) compareMemory() {
 	}
 }
 
-// nonZero are XLB's samples that say something.
-func nonZero(metrics string) string {
+// NonZero are XLB's samples that say something.
+func NonZero(metrics string) string {
 	var b strings.Builder
 	for line := range strings.Lines(metrics) {
 		if strings.HasPrefix(line, "xlb_") && !strings.HasSuffix(line, " 0\n") {

@@ -59,6 +59,8 @@ type dialogue struct {
 
 // side is what came on one connection.
 type side struct {
+	// order in which the dialogue heard of it.
+	order    int
 	id       int
 	received []byte
 	ended    string
@@ -93,7 +95,7 @@ func (d *dialogue) asked(n programs.News) (idle bool) {
 		return true
 	}
 	if s == nil {
-		s = &side{id: n.Conn}
+		s = &side{id: n.Conn, order: len(d.upstream)}
 		d.upstream[n.Conn] = s
 	}
 	s.add(n)
@@ -156,7 +158,8 @@ func (d *dialogue) answers() []message {
 	return messages(d.client.received, responseReader(d.isHead, d.client.ended == "eof"))
 }
 
-// requests are those that the endpoint has so far, on all connections in the order of these.
+// requests are those that the endpoint has so far, on all connections in the order in which these were used: which of those that are open
+// already a balancer takes first is its affair.
 func (d *dialogue) requests() []message {
 	var all []message
 	for _, s := range d.sides() {
@@ -177,7 +180,7 @@ func (d *dialogue) sides() []*side {
 	for _, s := range d.upstream {
 		all = append(all, s)
 	}
-	slices.SortFunc(all, func(a, b *side) int { return a.id - b.id })
+	slices.SortFunc(all, func(a, b *side) int { return a.order - b.order })
 	return all
 }
 

@@ -67,7 +67,7 @@ func readRequest(b []byte, head string) (message, int) {
 	}
 	m.header = request.Header
 	m.readBody(request.Body)
-	m.trailers = len(request.Trailer) > 0
+	m.trailers = hasValues(request.Trailer)
 	return m, source.read() + len(line) - len(plain)
 }
 
@@ -89,10 +89,20 @@ func responseReader(isHead, ended bool) reader {
 			m.framing = "until close"
 		}
 		m.readBody(response.Body)
-		m.trailers = len(response.Trailer) > 0
+		m.trailers = hasValues(response.Trailer)
 		m.whole = m.whole && (m.framing != "until close" || ended)
 		return m, source.read()
 	}
+}
+
+// hasValues tells trailers from those that were only announced.
+func hasValues(trailer http.Header) bool {
+	for _, values := range trailer {
+		if len(values) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // source is a reader that knows how much of it has been read.

@@ -56,6 +56,7 @@ func framedCases() []exchange {
 		{name: "chunked, in single bytes", rfc: "7.1", steps: answered(append([]string{chunkedHead}, singleBytes("5\r\nhello\r\n0\r\n\r\n")...)...), rule: served(200)},
 		{name: "chunk extensions", rfc: "7.1.1", steps: answered(chunkedHead + "5;a=b\r\nhello\r\n0;c\r\n\r\n"), rule: served(200)},
 		{name: "trailers", rfc: "7.1.2", steps: answered(chunkedHead + "5\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n"), rule: served(200)},
+		{name: "trailers, in single bytes", rfc: "7.1.2", steps: answered(append([]string{chunkedHead}, singleBytes("5\r\nhello\r\n0\r\nX-Sum: 1\r\nSet-Cookie: a\r\n\r\n")...)...), rule: served(200)},
 		{name: "until close", rfc: "6.3", steps: thenEnds(programs.PuppetClose, ok+"\r\nhello"), rule: rule{statuses: []int{200}, states: []state{kept, closed}}},
 		{name: "length and Connection: close", rfc: "9.6", steps: thenEnds(programs.PuppetClose, ok+"Connection: close\r\nContent-Length: 5\r\n\r\nhello"), rule: served(200)},
 		{name: "chunked and Connection: close", rfc: "9.6", steps: thenEnds(programs.PuppetClose, ok+"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"), rule: served(200)},

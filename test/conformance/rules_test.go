@@ -111,6 +111,9 @@ func (c *exchange) check(o observation) []string {
 	if o.lingers {
 		complain("the connection to the endpoint is kept")
 	}
+	if count(o.answers, withTrailers)+count(o.requests, withTrailers) > 0 {
+		complain("trailers pass, which nobody has enabled")
+	}
 	wholes := count(o.answers, func(m message) bool { return m.final() && m.whole })
 	if c.rule.cut && wholes > 0 {
 		complain("answer: it looks whole")
@@ -137,6 +140,8 @@ func (c *exchange) check(o observation) []string {
 	}
 	return wrong
 }
+
+func withTrailers(m message) bool { return m.trailers }
 
 // checkDelivery compares what each side got with what the other sent.
 func (c *exchange) checkDelivery(o observation) []string {

@@ -45,6 +45,8 @@ type refusal struct {
 	config string
 	// admin and cgroup replace the good ones.
 	admin, cgroup string
+	// fast is for a kernel that cannot run the fast path, and asks for it.
+	fast bool
 	// asNobody takes all privileges away.
 	asNobody bool
 	// without takes one capability away.
@@ -91,7 +93,7 @@ func TestRefusedStartSaysWhyAndExitsWith2(t *testing.T) {
 	}
 	if !harness.FastPath(t) {
 		tests = append(tests, refusal{
-			name: "kernel without the fast path", config: good, says: []string{"--fast-path=off", "xlb check"},
+			name: "kernel without the fast path", config: good, fast: true, says: []string{"--fast-path=off", "xlb check"},
 		})
 	}
 	for _, tt := range tests {
@@ -109,6 +111,9 @@ func TestRefusedStartSaysWhyAndExitsWith2(t *testing.T) {
 				cgroup = tt.cgroup
 			}
 			argv := []string{binary, "run", "--config", config, "--cgroup", cgroup, "--admin", admin}
+			if tt.fast {
+				argv = append(argv, "--fast-path=on")
+			}
 			if tt.without != "" {
 				argv = append([]string{"setpriv", "--bounding-set=-" + tt.without, "--inh-caps=-" + tt.without}, argv...)
 			}

@@ -123,7 +123,7 @@ func TestExplainPrintsAndExitsAsDocumented(t *testing.T) {
 		b := harness.Start(t, mode, config, place)
 		fast := "\nfast path     yes: to origins, timeout 0s\n"
 		if !mode.Fast {
-			fast = "\nfast path     no: the daemon runs with --fast-path=off"
+			fast = "\nfast path     no: the daemon runs with --fast-path=off, or"
 		}
 		tests := []struct {
 			url    string

@@ -19,6 +19,8 @@ type loaded struct {
 	addresses []netip.AddrPort
 	balancer  *harness.Balancer
 	load      *harness.Process
+	// arguments of XLB's command line.
+	arguments []string
 }
 
 func startLoaded(t *testing.T, mode harness.Mode) *loaded {
@@ -27,9 +29,9 @@ func startLoaded(t *testing.T, mode harness.Mode) *loaded {
 	return startLoadedAt(t, mode, place, place)
 }
 
-func startLoadedAt(t *testing.T, mode harness.Mode, clients, servers *harness.Place) *loaded {
+func startLoadedAt(t *testing.T, mode harness.Mode, clients, servers *harness.Place, arguments ...string) *loaded {
 	t.Helper()
-	l := &loaded{place: clients, service: harness.Service()}
+	l := &loaded{place: clients, service: harness.Service(), arguments: arguments}
 	_, l.addresses = nginxes(t, servers, "old", "new")
 	l.balancer = harness.Start(t, mode, l.config(0), l.place)
 	l.load = l.place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: l.service.String(), Connections: 16})
@@ -39,7 +41,9 @@ func startLoadedAt(t *testing.T, mode harness.Mode, clients, servers *harness.Pl
 
 // config sends everything to one of the servers.
 func (l *loaded) config(server int) harness.Config {
-	return harness.OneCluster(l.service, l.addresses[server])
+	c := harness.OneCluster(l.service, l.addresses[server])
+	c.Arguments = l.arguments
+	return c
 }
 
 // finish ends the load, of which no request may have failed.
@@ -195,29 +199,39 @@ func TestTerminationUnderLoadBreaksNoResponse(t *testing.T) {
 func TestDaemonIsReplacedUnderLoad(t *testing.T) {
 	harness.OnlyXLB(t, "Envoy takes over by its hot restart")
 	forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
-		l := startLoadedAt(t, mode, clients, servers)
-		short := l.place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: l.service.String(), Connections: 2, OneShot: true})
-		pausing := l.place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: l.service.String(), Connections: 16, Pause: 50 * time.Millisecond})
-		for turn := 1; turn <= 3; turn++ {
-			name, old := []string{"old", "new"}[turn%2], l.balancer
-			l.balancer = harness.Start(t, mode, l.config(turn%2), l.place)
-			old.Terminate(t)
-			if code := old.Wait(t, 20*time.Second); code != 0 {
-				t.Errorf("exit code of the daemon that was replaced: %d", code)
-			}
-			awaitRequests(t, l.load, 1000)
-			l.requireUnused(t, []string{"new", "old"}[turn%2])
-			if report(t, l.load).Served[0][name] == 0 {
-				t.Errorf("nothing is served by %q", name)
-			}
-			l.balancer.RequireFast(t, mode, 0.9)
-		}
-		var one, now programs.LoadReport
-		short.Finish(t, &one)
-		requireClean(t, one)
-		pausing.Finish(t, &now)
-		requireClean(t, now)
-		final := l.finish(t)
-		t.Logf("%d requests of kept connections and %d with pauses, %d and %d reconnects, %d with a connection each", final.Total, now.Total, final.Reconnects, now.Reconnects, one.Total)
+		replaceUnderLoad(t, mode, clients, servers)
 	})
+	// The one that ends refuses what the other serves.
+	t.Run("when-down=fail", func(t *testing.T) {
+		place := harness.SameHost(t)
+		replaceUnderLoad(t, harness.Modes(t)[0], place, place, "--when-down=fail")
+	})
+}
+
+func replaceUnderLoad(t *testing.T, mode harness.Mode, clients, servers *harness.Place, arguments ...string) {
+	t.Helper()
+	l := startLoadedAt(t, mode, clients, servers, arguments...)
+	short := l.place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: l.service.String(), Connections: 2, OneShot: true})
+	pausing := l.place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: l.service.String(), Connections: 16, Pause: 50 * time.Millisecond})
+	for turn := 1; turn <= 3; turn++ {
+		name, old := []string{"old", "new"}[turn%2], l.balancer
+		l.balancer = harness.Start(t, mode, l.config(turn%2), l.place)
+		old.Terminate(t)
+		if code := old.Wait(t, 20*time.Second); code != 0 {
+			t.Errorf("exit code of the daemon that was replaced: %d", code)
+		}
+		awaitRequests(t, l.load, 1000)
+		l.requireUnused(t, []string{"new", "old"}[turn%2])
+		if report(t, l.load).Served[0][name] == 0 {
+			t.Errorf("nothing is served by %q", name)
+		}
+		l.balancer.RequireFast(t, mode, 0.9)
+	}
+	var one, now programs.LoadReport
+	short.Finish(t, &one)
+	requireClean(t, one)
+	pausing.Finish(t, &now)
+	requireClean(t, now)
+	final := l.finish(t)
+	t.Logf("%d requests of kept connections and %d with pauses, %d and %d reconnects, %d with a connection each", final.Total, now.Total, final.Reconnects, now.Reconnects, one.Total)
 }

@@ -51,6 +51,7 @@ var differences = []difference{
 	{habit: "SO_RCVBUF, SO_SNDBUF", direct: "SO_RCVBUF reads back doubled: true, ok", through: "SO_RCVBUF reads back doubled: false, ok"},
 	{habit: "TCP_INFO, bytes", direct: "bytes of the request are counted: true", through: "bytes of the request are counted: false"},
 	{habit: "TCP_INFO, bytes", direct: "bytes of the answer are counted: true", through: "bytes of the answer are counted: false"},
+	{habit: "connect again with an answer unread", direct: "connect again: ok", through: "connect again: ECONNABORTED"},
 	{habit: "getsockname", direct: "10.99.0.1", through: "127.0.0.1", slowToo: true, only: twoHosts},
 	{habit: "half close, then recv without poll", direct: "recv: ok", through: "recv: EAGAIN", race: true},
 	{habit: "poll with SO_RCVLOWAT", direct: "poll waits for so much: true", through: "poll waits for so much: false", race: true},

@@ -15,14 +15,16 @@ const module = "github.com/xlb-project/xlb/"
 // internal/ that it may import. Folders below one follow its row, and may import
 // each other. A folder without a row is an error: decide where it stands first.
 var layers = map[string][]string{
+	"ascii":     nil,
 	"re2":       nil,
 	"hashing":   nil,
-	"model":     {"re2", "hashing"},
+	"model":     {"ascii", "re2", "hashing"},
 	"poller":    nil,
+	"shares":    nil,
 	"sockdiag":  nil,
 	"upstream":  {"poller"},
-	"mtls":      {"model", "upstream", "files"},
-	"chunked":   nil,
+	"mtls":      {"ascii", "model", "upstream", "files"},
+	"chunked":   {"ascii"},
 	"maps":      {"hashing"},
 	"memo":      nil,
 	"dfa":       {"re2", "memo"},
@@ -30,20 +32,22 @@ var layers = map[string][]string{
 	"files":     nil,
 	"lpm":       nil,
 	"check":     {"lpm"}, // it must run where nothing else can
-	"config":    {"model", "problem", "files"},
+	"config":    {"ascii", "model", "problem", "files"},
 	"xds":       {"model"},
 	"dns":       {"model"},
-	"compile":   {"model", "maps", "dfa", "memo", "re2", "hashing"},
+	"match":     {"ascii", "model", "dfa"},
+	"compile":   {"ascii", "model", "maps", "dfa", "match", "memo", "re2", "hashing"},
 	"reconcile": {"compile", "maps", "model", "hashing"},
 	"datapath":  {"maps", "lpm"},
 	"balance":   {"maps", "hashing"},
-	"anchor":    {"maps", "poller", "sockdiag"},
+	"anchor":    {"maps", "poller", "shares", "sockdiag"},
 	"pool":      {"maps", "poller", "upstream"},
 	"health":    {"model", "maps", "poller"},
-	"explain":   {"model", "maps", "compile"},
-	"slowpath":  {"model", "chunked", "upstream", "hashing"},
+	"guard":     {"maps"},
+	"explain":   {"ascii", "model", "maps", "compile"},
+	"slowpath":  {"ascii", "model", "chunked", "upstream", "hashing", "shares"},
 	"metrics":   {"maps"},
-	"admin":     {"maps", "model", "metrics", "explain"},
+	"admin":     {"ascii", "maps", "model", "metrics", "explain"},
 	"heels":     {"problem", "files"}, // a system of its own
 	"node":      {anything},           // the composition root
 }

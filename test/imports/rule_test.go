@@ -30,6 +30,20 @@ func TestTreeKeepsTheImportRule(t *testing.T) {
 func readTree(t *testing.T, root string) []goPackage {
 	t.Helper()
 	var packages []goPackage
+	for _, name := range sources(t, root) {
+		p, err := readFile(root, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+	return packages
+}
+
+// sources are the Go files below root that are no tests.
+func sources(t *testing.T, root string) []string {
+	t.Helper()
+	var names []string
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -37,17 +51,15 @@ func readTree(t *testing.T, root string) []goPackage {
 		if entry.IsDir() && name != root && isNoPackage(entry.Name()) {
 			return filepath.SkipDir
 		}
-		if entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
-			return nil
+		if !entry.IsDir() && strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
+			names = append(names, name)
 		}
-		p, err := readFile(root, name)
-		packages = append(packages, p)
-		return err
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return packages
+	return names
 }
 
 // isNoPackage says whether the go command overlooks folders of this name.

@@ -105,6 +105,24 @@ type server struct {
 	files            files
 }
 
+// withTrailers lets trailers pass, which Envoy leaves out unless it is told, as it refuses HTTP/1.0. XLB always serves that.
+func withTrailers() map[string]any {
+	options := map[string]any{"enable_trailers": true}
+	if harness.Envoy() {
+		options["accept_http_10"] = true
+	}
+	return options
+}
+
+// trailersOfEndpoints is the same for a cluster.
+func trailersOfEndpoints() map[string]any {
+	const options = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+	return map[string]any{"typed_extension_protocol_options": map[string]any{options: map[string]any{
+		"@type":                "type.googleapis.com/" + options,
+		"explicit_http_config": map[string]any{"http_protocol_options": withTrailers()},
+	}}}
+}
+
 func newBed(t *testing.T, topology string, places func(testing.TB) (clients, servers *harness.Place)) *bed {
 	t.Helper()
 	clientPlace, serverPlace := places(t)
@@ -115,9 +133,9 @@ func newBed(t *testing.T, topology string, places func(testing.TB) (clients, ser
 		s := startServer(t, serverPlace, p, served.withStore(t))
 		b.servers = append(b.servers, s)
 		config.Listeners = append(config.Listeners, harness.Listener{
-			Address: s.service, Hosts: []harness.VirtualHost{{Routes: []harness.Route{{Clusters: harness.To(p.name), Timeout: -1}}}},
+			Address: s.service, Manager: map[string]any{"http_protocol_options": withTrailers()}, Hosts: []harness.VirtualHost{{Routes: []harness.Route{{Clusters: harness.To(p.name), Timeout: -1}}}},
 		})
-		config.Clusters = append(config.Clusters, harness.Cluster{Name: p.name, Endpoints: []netip.AddrPort{s.address}})
+		config.Clusters = append(config.Clusters, harness.Cluster{Name: p.name, Endpoints: []netip.AddrPort{s.address}, Fields: trailersOfEndpoints()})
 	}
 	for _, s := range b.servers {
 		s.checkContract(t, serverPlace)

@@ -36,17 +36,34 @@ type server struct {
 
 	node      *corev3.Node
 	resources func() []Resource
+	streams   streams
+	// silence is how long a stream stays open on which nothing is asked.
+	silence time.Duration
 }
 
 // NewHandler serves the resources of one client, which has told the control plane that it is node. Requests have to come by HTTP/2.
 func NewHandler(node *corev3.Node, resources func() []Resource) http.Handler {
+	return newHandler(&server{node: node, resources: resources, silence: silence})
+}
+
+func newHandler(of *server) http.Handler {
 	s := grpc.NewServer()
-	statusv3.RegisterClientStatusDiscoveryServiceServer(s, &server{node: node, resources: resources})
+	statusv3.RegisterClientStatusDiscoveryServiceServer(s, of)
+	fetches := make(chan struct{}, maxFetches)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// A stream may stay open, whatever time a page has. What has no deadlines needs none lifted.
 		c := http.NewResponseController(w)
-		_, _ = c.SetReadDeadline(time.Time{}), c.SetWriteDeadline(time.Time{})
-		s.ServeHTTP(w, r)
+		// A stream may stay open, whatever time a page has: it has limits of its own. What has no deadlines needs none lifted.
+		if r.URL.Path == statusv3.ClientStatusDiscoveryService_StreamClientStatus_FullMethodName {
+			_, _ = c.SetReadDeadline(time.Time{}), c.SetWriteDeadline(time.Time{})
+			s.ServeHTTP(&patient{w, c}, r)
+			return
+		}
+		select {
+		case fetches <- struct{}{}:
+			defer func() { <-fetches }()
+			s.ServeHTTP(w, r)
+		case <-r.Context().Done():
+		}
 	})
 }
 
@@ -57,22 +74,60 @@ func (s *server) FetchClientStatus(_ context.Context, in *statusv3.ClientStatusR
 
 // StreamClientStatus answers each request of the stream.
 func (s *server) StreamClientStatus(stream statusv3.ClientStatusDiscoveryService_StreamClientStatusServer) error {
+	own := s.streams.begin()
+	defer s.streams.end(own)
+	said := receive(stream)
+	quiet := time.NewTimer(s.silence)
+	defer quiet.Stop()
 	for {
-		in, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		out, err := s.answer(in)
-		if err != nil {
-			return err
-		}
-		if err := stream.Send(out); err != nil {
-			return err
+		select {
+		case <-own.ended:
+			return status.Errorf(codes.ResourceExhausted, "%d streams are open, and this one was silent for the longest time; open another when it is needed", maxStreams)
+		case <-quiet.C:
+			return status.Errorf(codes.DeadlineExceeded, "nothing was asked for %s; open another stream when it is needed", s.silence)
+		case in := <-said:
+			if errors.Is(in.err, io.EOF) {
+				return nil
+			}
+			if in.err != nil {
+				return in.err
+			}
+			s.streams.asked(own)
+			out, err := s.answer(in.request)
+			if err != nil {
+				return err
+			}
+			if err := stream.Send(out); err != nil {
+				return err
+			}
+			quiet.Reset(s.silence)
 		}
 	}
+}
+
+// incoming is what a client says next.
+type incoming struct {
+	request *statusv3.ClientStatusRequest
+	err     error
+}
+
+// receive hands on what a client says, until the stream has ended.
+func receive(stream statusv3.ClientStatusDiscoveryService_StreamClientStatusServer) <-chan incoming {
+	out := make(chan incoming)
+	go func() {
+		for {
+			request, err := stream.Recv()
+			select {
+			case out <- incoming{request, err}:
+			case <-stream.Context().Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return out
 }
 
 func (s *server) answer(in *statusv3.ClientStatusRequest) (*statusv3.ClientStatusResponse, error) {

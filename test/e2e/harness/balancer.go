@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,6 +28,21 @@ type Mode struct {
 	Name string
 	// Fast tells that the kernel is expected to serve.
 	Fast bool
+	// Auto leaves it to XLB how much of it the kernel serves, by --fast-path=auto.
+	Auto bool
+	// Lacks is a tracepoint that XLB does not find, as on a kernel that is older.
+	Lacks string
+}
+
+// fastPathFlag is how XLB is told.
+func (m *Mode) fastPathFlag() string {
+	switch {
+	case m.Auto:
+		return "--fast-path=auto"
+	case m.Fast:
+		return "--fast-path=on"
+	}
+	return "--fast-path=off"
 }
 
 // Envoy tells that a real Envoy takes the place of XLB.
@@ -157,7 +173,25 @@ func Start(t testing.TB, mode Mode, config Config, places ...*Place) *Balancer {
 		b.startXLB(t, mode, config, places)
 	}
 	b.awaitReady(t)
+	t.Cleanup(func() { b.checkSequences(t) })
 	return b
+}
+
+// checkSequences fails if a connection to an endpoint has ever sent other bytes than were counted: whatever
+// clients do, that must not be.
+func (b *Balancer) checkSequences(t testing.TB) {
+	t.Helper()
+	if b.envoy || !b.Alive() {
+		return
+	}
+	// It may be about to end.
+	text, err := b.get("/metrics")
+	if err != nil {
+		return
+	}
+	if n, err := sumSamples(text, "xlb_guard_total", []string{`what="sequence"`}); err != nil || n > 0 {
+		t.Errorf("xlb_guard_total{what=\"sequence\"}: got %.0f, %v, want 0", n, err)
+	}
 }
 
 // StartEnvoy runs a real Envoy with the same configuration, beside XLB.
@@ -212,16 +246,17 @@ func (b *Balancer) startXLB(t testing.TB, mode Mode, config Config, places []*Pl
 	t.Helper()
 	pinsBefore := pins(t)
 	b.write(t, config)
-	argv := []string{Binary(t), "run", "--config", b.file(), "--admin", b.Admin.String(), "--fast-path=off"}
-	if mode.Fast {
-		argv[len(argv)-1] = "--fast-path=on"
-	}
+	argv := []string{Binary(t), "run", "--config", b.file(), "--admin", b.Admin.String(), mode.fastPathFlag()}
 	for _, p := range places {
 		argv = append(argv, "--cgroup", p.Cgroup())
 	}
+	argv = append(argv, config.Arguments...)
+	if mode.Lacks != "" {
+		argv = OnOlderKernel(t, mode.Lacks, argv)
+	}
 	var objects []kernelObject
-	// Registered before the process's own clean-up, hence run after it.
-	t.Cleanup(func() { checkNothingLeft(t, objects, pinsBefore) })
+	// Clients may still have their sockets: these hold the programs that they found, and the map they are in.
+	places[0].cgroup.atEnd(func(t testing.TB) { checkNothingLeft(t, objects, pinsBefore) })
 	b.Process = b.place.Run(t, argv...)
 	t.Cleanup(func() { objects = kernelObjects(t, b.PID()) })
 }
@@ -527,6 +562,26 @@ func (b *Balancer) Switches(t testing.TB) (sum int64) {
 		}
 	}
 	return sum
+}
+
+// Niceness are those that threads of the daemon have, each once.
+func (b *Balancer) Niceness(t testing.TB) (all []int) {
+	t.Helper()
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", b.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, thread := range threads {
+		id, err := strconv.Atoi(thread.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A thread may have ended. The system call adds 20 and changes the sign.
+		if n, err := syscall.Getpriority(syscall.PRIO_PROCESS, id); err == nil && !slices.Contains(all, 20-n) {
+			all = append(all, 20-n)
+		}
+	}
+	return all
 }
 
 // Descriptors counts the open descriptors of the daemon.

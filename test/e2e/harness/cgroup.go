@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -57,6 +58,17 @@ func CgroupPath(t testing.TB, name string) string {
 type cgroup struct {
 	path string
 	dir  *os.File
+
+	mu sync.Mutex
+	// checks run when all processes in it have ended.
+	checks []func(testing.TB)
+}
+
+// atEnd has something checked when all processes in the cgroup have ended.
+func (c *cgroup) atEnd(check func(testing.TB)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checks = append(c.checks, check)
 }
 
 func newCgroup(t testing.TB) *cgroup {
@@ -82,6 +94,9 @@ func newCgroup(t testing.TB) *cgroup {
 // removes the directory.
 func (c *cgroup) remove(t testing.TB) {
 	c.checkEmpty(t)
+	for _, check := range c.checks {
+		check(t)
+	}
 	for _, what := range c.attached(t) {
 		t.Errorf("%s is still attached to the cgroup of the test", what)
 	}

@@ -18,6 +18,8 @@ type Config struct {
 	Clusters  []Cluster
 	// Fields are added to the bootstrap.
 	Fields map[string]any
+	// Arguments of XLB are added to its command line.
+	Arguments []string
 	// Drain is how long an Envoy serves what a listener that has gone leaves behind: it closes those connections then, also in the midst of a
 	// request. Zero is a second; XLB takes as long as Envoy does by default.
 	Drain time.Duration
@@ -68,6 +70,8 @@ type Route struct {
 	Upgrades []Upgrade
 	// Rewrite is the prefix_rewrite; empty is none.
 	Rewrite string
+	// Retry is the retry_policy; nil is none.
+	Retry map[string]any
 	// RetriedByEnvoy gives the route a retry policy when Envoy is tested: what
 	// XLB does by itself when an endpoint goes away, Envoy does only with it.
 	RetriedByEnvoy bool
@@ -145,7 +149,7 @@ func (c Config) listeners(forEnvoy bool) []any {
 		if l.Upgrades != nil {
 			manager["upgrade_configs"] = upgradeConfigs(l.Upgrades)
 		}
-		if forEnvoy {
+		if forEnvoy && manager["http_protocol_options"] == nil {
 			// ab speaks HTTP/1.0, which Envoy refuses unless it is told.
 			manager["http_protocol_options"] = object{"accept_http_10": true}
 		}
@@ -225,6 +229,9 @@ func (r Route) action(forEnvoy bool) object {
 	}
 	if r.Upgrades != nil {
 		action["upgrade_configs"] = upgradeConfigs(r.Upgrades)
+	}
+	if r.Retry != nil {
+		action["retry_policy"] = r.Retry
 	}
 	if forEnvoy && r.RetriedByEnvoy {
 		action["retry_policy"] = object{

@@ -120,6 +120,25 @@ func pins(t testing.TB) map[string]bool {
 	return found
 }
 
+// KernelObjects are the programs, maps and links that a process holds, and what becomes of them.
+type KernelObjects []kernelObject
+
+// KernelObjects lists those of the daemon.
+func (b *Balancer) KernelObjects(t testing.TB) KernelObjects {
+	t.Helper()
+	return kernelObjects(t, b.PID())
+}
+
+// Left counts those that are still in the kernel.
+func (k KernelObjects) Left() (n int) {
+	for _, o := range k {
+		if !o.gone() {
+			n++
+		}
+	}
+	return n
+}
+
 // Slay kills the daemon, and fails the test for what is left of it in the kernel.
 func (b *Balancer) Slay(t testing.TB) {
 	t.Helper()

@@ -56,6 +56,7 @@ func prepare() (end func() error, err error) {
 	return startJanitor(programs.JanitorSpec{
 		Cgroups:     filepath.Join(root, prefix+"*"),
 		Directories: scratch,
+		Limits:      filepath.Join(v1Root, "*", prefix+"limit-*"),
 	})
 }
 

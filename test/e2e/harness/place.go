@@ -4,6 +4,7 @@ package harness
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -119,6 +120,28 @@ func (p *Place) Netstat(t testing.TB) map[string]int64 {
 		}
 	}
 	return counters
+}
+
+// timeWait is the state of a connection in /proc/net/tcp that has closed, and keeps its port for a
+// while.
+const timeWait = "06"
+
+// Waiting counts the connections to an address that keep a port of the place, of IPv4.
+func (p *Place) Waiting(t testing.TB, to netip.AddrPort) (n int) {
+	t.Helper()
+	var text []byte
+	p.inside(t, func() (err error) {
+		text, err = os.ReadFile("/proc/thread-self/net/tcp")
+		return err
+	})
+	address := to.Addr().As4()
+	remote := fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(address[:]), to.Port())
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 3 && f[2] == remote && f[3] == timeWait {
+			n++
+		}
+	}
+	return n
 }
 
 // newNamespace makes a namespace without a name: it goes with its last user.
@@ -282,4 +305,21 @@ func (p *Place) HTTPClient() *http.Client {
 			return c, err
 		},
 	}}
+}
+
+// Listener is a socket of the place's network, but not of its cgroup: whoever is handed it serves as if that was elsewhere.
+func (p *Place) Listener(t testing.TB) (file *os.File, address netip.AddrPort) {
+	t.Helper()
+	p.inside(t, func() error {
+		l, err := net.Listen("tcp", p.anyPort())
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		address = l.Addr().(*net.TCPAddr).AddrPort()
+		file, err = l.(*net.TCPListener).File()
+		return err
+	})
+	t.Cleanup(func() { file.Close() })
+	return file, address
 }

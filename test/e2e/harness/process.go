@@ -38,15 +38,15 @@ func (p *Place) Run(t testing.TB, argv ...string) *Process {
 	return p.RunCommand(t, exec.Command(argv[0], argv[1:]...))
 }
 
-// Program starts one of package programs inside the place.
-func (p *Place) Program(t testing.TB, name string, spec any) *Process {
+// Program starts one of package programs inside the place, with these files as descriptors from 3 on.
+func (p *Place) Program(t testing.TB, name string, spec any, files ...*os.File) *Process {
 	t.Helper()
 	line, err := json.Marshal(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), programs.Variable+"="+name)
+	cmd.Env, cmd.ExtraFiles = append(os.Environ(), programs.Variable+"="+name), files
 	process := p.RunCommand(t, cmd)
 	process.name = name
 	process.command(t, string(line))
@@ -162,6 +162,12 @@ func (p *Process) Finish(t testing.TB, into any) {
 	t.Helper()
 	p.in.Close()
 	p.Next(t, into)
+}
+
+// TryFinish is Finish for a process that may fail, or not end.
+func (p *Process) TryFinish(patience time.Duration, into any) error {
+	p.in.Close()
+	return p.next(patience, into)
 }
 
 // Output waits for the end of the process and returns what it wrote. Ending

@@ -20,6 +20,8 @@ type ChurnSpec struct {
 	Say string
 	// Take is how many bytes of the answer are read before the close.
 	Take int64 `json:",omitempty"`
+	// Reset makes the close a reset.
+	Reset bool `json:",omitempty"`
 }
 
 // ChurnReport is the program's only answer.
@@ -64,6 +66,11 @@ func (s *ChurnSpec) once(speak bool) error {
 		return err
 	}
 	defer conn.Close()
+	if s.Reset {
+		if err := conn.(*net.TCPConn).SetLinger(0); err != nil {
+			return err
+		}
+	}
 	if !speak {
 		return nil
 	}

@@ -15,6 +15,7 @@ var connectHabits = habitKind{
 	"connect twice":                        connectTwice,
 	"connect, disconnect, connect there":   connectElsewhere,
 	"connect, disconnect, connect again":   connectAgain,
+	"connect again with an answer unread":  connectAgainUnread,
 	"connect after connecting to nobody":   connectAfterRefusal,
 	"bind to an address":                   connectBound,
 	"bind to a port":                       connectBoundToPort,
@@ -143,6 +144,22 @@ func connectAgain(h *habit) error {
 		return err
 	}
 	return h.connectAndAsk(fd, h.to)
+}
+
+// connectAgainUnread disconnects when an answer has come, and before it is read.
+func connectAgainUnread(h *habit) error {
+	fd, err := h.sent(plainQuestion)
+	if err != nil {
+		return err
+	}
+	if _, err := receive(fd, 1, unix.MSG_PEEK); err != nil {
+		return err
+	}
+	if err := disconnect(fd); err != nil {
+		return err
+	}
+	h.noteCall("connect again", unix.Connect(fd, sockaddr4(h.to)))
+	return h.askAnew()
 }
 
 func connectAfterRefusal(h *habit) error {

@@ -13,8 +13,8 @@ import (
 // JanitorSpec names what to remove when the test process is gone, however it
 // went: a panic or a time-out runs no clean-up of its own.
 type JanitorSpec struct {
-	// Cgroups and Directories are glob patterns.
-	Cgroups, Directories string
+	// Cgroups and Directories are glob patterns, as are Limits: cgroups of v1 controllers, whose processes are all in Cgroups.
+	Cgroups, Directories, Limits string
 }
 
 // JanitorReport lists what the tests had left.
@@ -34,6 +34,16 @@ func runJanitor(s *stdio) error {
 	for _, dir := range cgroups {
 		report.Removed = append(report.Removed, dir)
 		if err := RemoveCgroup(dir); err != nil {
+			return err
+		}
+	}
+	limits, err := filepath.Glob(spec.Limits)
+	if err != nil {
+		return err
+	}
+	for _, dir := range limits {
+		report.Removed = append(report.Removed, dir)
+		if err := removeBusy(dir); err != nil {
 			return err
 		}
 	}
@@ -57,6 +67,11 @@ func RemoveCgroup(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0); err != nil {
 		return fmt.Errorf("kill the processes of cgroup %s: %w", dir, err)
 	}
+	return removeBusy(dir)
+}
+
+// removeBusy removes the directory of a cgroup whose processes are about to end.
+func removeBusy(dir string) error {
 	const patience = 10 * time.Second
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()

@@ -8,8 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/test/e2e/body"
 )
@@ -25,11 +28,16 @@ type ParkedSpec struct {
 }
 
 // ParkedReport is the first answer (empty, the requests are sent), and the
-// second after the command "read", about the client that asked last.
+// last after the command "read", about the client that asked last. The command
+// "read all" reads what each has got instead, one after the other.
 type ParkedReport struct {
 	Size   int64
 	Digest string
 	Error  string
+	// Unread answers the command "unread": the fewest bytes that lie unread in a client's socket.
+	Unread int `json:",omitempty"`
+	// All answers "read all".
+	All []ParkedReport `json:",omitempty"`
 }
 
 func runParked(s *stdio) error {
@@ -37,15 +45,17 @@ func runParked(s *stdio) error {
 	if err := s.spec(&spec); err != nil {
 		return err
 	}
-	var conn net.Conn
+	var conns []*net.TCPConn
 	for range max(spec.Clients, 1) {
-		var err error
-		if conn, err = net.Dial("tcp", spec.Address); err != nil {
+		dialed, err := net.Dial("tcp", spec.Address)
+		if err != nil {
 			return err
 		}
-		defer conn.Close()
+		defer dialed.Close()
+		conn := dialed.(*net.TCPConn)
+		conns = append(conns, conn)
 		if spec.ReceiveBuffer != 0 {
-			if err := conn.(*net.TCPConn).SetReadBuffer(spec.ReceiveBuffer); err != nil {
+			if err := conn.SetReadBuffer(spec.ReceiveBuffer); err != nil {
 				return err
 			}
 		}
@@ -56,14 +66,53 @@ func runParked(s *stdio) error {
 	if err := s.answer(ParkedReport{}); err != nil {
 		return err
 	}
-	if _, err := s.command(); err != nil {
+	for {
+		command, err := s.command()
 		// The end without having read: the test wants to see a client go.
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		return fmt.Errorf("read a command: %w", err)
+		if err != nil {
+			return fmt.Errorf("read a command: %w", err)
+		}
+		switch command {
+		case "unread":
+			err = answerUnread(s, conns)
+		case "read all":
+			return s.answer(ParkedReport{All: readEach(conns)})
+		default:
+			return s.answer(readAll(conns[len(conns)-1]))
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return s.answer(readAll(conn))
+}
+
+func answerUnread(s *stdio, conns []*net.TCPConn) error {
+	least := math.MaxInt
+	for _, conn := range conns {
+		raw, err := conn.SyscallConn()
+		if err != nil {
+			return err
+		}
+		n, asked := 0, error(nil)
+		if err := raw.Control(func(fd uintptr) { n, asked = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }); err != nil {
+			return err
+		}
+		if asked != nil {
+			return fmt.Errorf("ask FIONREAD: %w", asked)
+		}
+		least = min(least, n)
+	}
+	return s.answer(ParkedReport{Unread: least})
+}
+
+func readEach(conns []*net.TCPConn) (all []ParkedReport) {
+	for _, conn := range conns {
+		all = append(all, readAll(conn))
+	}
+	return all
 }
 
 func readAll(conn net.Conn) ParkedReport {

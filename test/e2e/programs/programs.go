@@ -56,6 +56,10 @@ const (
 	PoisonerProgram = "poisoner"
 	TasterProgram   = "taster"
 	AuditorProgram  = "auditor"
+	SquatterProgram = "squatter"
+	MumblerProgram  = "mumbler"
+
+	TorrentProgram = "torrent"
 
 	// heirProgram is a child of the program habit.
 	heirProgram = "heir"
@@ -96,6 +100,9 @@ var registry = map[string]func(*stdio) error{
 	PoisonerProgram: runPoisoner,
 	TasterProgram:   runTaster,
 	AuditorProgram:  runAuditor,
+	SquatterProgram: runSquatter,
+	MumblerProgram:  runMumbler,
+	TorrentProgram:  runTorrent,
 	heirProgram:     runHeir,
 
 	ChaosClientProgram: runChaosClient,

@@ -10,6 +10,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // PuppetSpec describes a program that does nothing by itself: the test opens, fills and ends its connections, and so decides what
@@ -30,6 +32,12 @@ const (
 	PuppetClose     = "close"
 	PuppetReset     = "reset"
 	PuppetLook      = "look"
+	// PuppetCork has the kernel keep what does not fill a segment (TCP_CORK), for 200 ms or until
+	// PuppetUncork.
+	PuppetCork   = "cork"
+	PuppetUncork = "uncork"
+	// PuppetSegment asks how many bytes a segment has.
+	PuppetSegment = "segment"
 )
 
 // Pull is one command.
@@ -52,6 +60,8 @@ type Pulled struct {
 	// News of a look tells what has come since the look before. Other commands take none: what comes while they run is not lost on who waits
 	// for it next.
 	News []News
+	// Segment is how many bytes a segment holds that the connection sends.
+	Segment int `json:",omitempty"`
 	// Error of a dial. Writing to a connection that the other side has ended is no error: News tells of the end.
 	Error string
 }
@@ -164,6 +174,16 @@ func (p *puppet) do(pull Pull) Pulled {
 	case pull.Do == PuppetSend:
 		_ = conn.SetWriteDeadline(time.Now().Add(pullPatience))
 		_, _ = conn.Write(pull.Bytes)
+	case pull.Do == PuppetCork:
+		control(conn, func(fd int) { _ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_CORK, 1) })
+	case pull.Do == PuppetUncork:
+		control(conn, func(fd int) { _ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_CORK, 0) })
+	case pull.Do == PuppetSegment:
+		control(conn, func(fd int) {
+			if info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+				done.Segment = int(info.Snd_mss)
+			}
+		})
 	case pull.Do == PuppetHalfClose:
 		_ = conn.CloseWrite()
 	case pull.Do == PuppetReset:
@@ -176,6 +196,13 @@ func (p *puppet) do(pull Pull) Pulled {
 		return Pulled{Error: "unknown command " + pull.Do}
 	}
 	return done
+}
+
+// control does something with an open connection's descriptor.
+func control(conn *net.TCPConn, f func(fd int)) {
+	if raw, err := conn.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { f(int(fd)) })
+	}
 }
 
 func (p *puppet) conn(id int) *net.TCPConn {

@@ -2,161 +2,18 @@
 
 package programs
 
-import (
-	"errors"
-	"os"
-	"runtime"
-	"sync/atomic"
-	"unsafe"
+import "github.com/xlb-project/xlb/test/uring"
 
-	"golang.org/x/sys/unix"
-)
-
-// Constants and layouts of linux/io_uring.h, which x/sys/unix does not have.
-const (
-	uringOffSQRing = 0
-	uringOffSQEs   = 0x10000000
-	uringEnterWait = 1 // IORING_ENTER_GETEVENTS
-	uringOpSend    = 26
-	uringOpRecv    = 27
-	uringOneMmap   = 1 // IORING_FEAT_SINGLE_MMAP, Linux 5.4
-	uringEntries   = 4
-)
-
-type uringSQOffsets struct {
-	head, tail, ringMask, ringEntries, flags, dropped, array, resv1 uint32
-	userAddr                                                        uint64
-}
-
-type uringCQOffsets struct {
-	head, tail, ringMask, ringEntries, overflow, cqes, flags, resv1 uint32
-	userAddr                                                        uint64
-}
-
-type uringParams struct {
-	sqEntries, cqEntries, flags, sqThreadCPU, sqThreadIdle, features, wqFD uint32
-	resv                                                                   [3]uint32
-	sq                                                                     uringSQOffsets
-	cq                                                                     uringCQOffsets
-}
-
-type uringSQE struct {
-	opcode, flags uint8
-	ioprio        uint16
-	fd            int32
-	off, addr     uint64
-	length        uint32
-	opFlags       uint32
-	userData      uint64
-	pad           [3]uint64
-}
-
-type uringCQE struct {
-	userData uint64
-	res      int32
-	flags    uint32
-}
-
-// uringPump submits one operation at a time and waits for its completion.
-type uringPump struct {
-	fd, ring   int
-	params     uringParams
-	rings, sqe []byte
-}
+// uringPump waits for each of its operations.
+type uringPump struct{ *uring.Socket }
 
 func newURingPump(fd int) (pump, error) {
-	u := &uringPump{fd: fd}
-	ring, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, uringEntries, uintptr(unsafe.Pointer(&u.params)), 0)
-	if errno != 0 {
-		return nil, os.NewSyscallError("io_uring_setup", errno)
-	}
-	u.ring = int(ring)
-	if u.params.features&uringOneMmap == 0 {
-		return nil, errors.Join(errors.New("io_uring: the kernel is older than 5.4"), unix.Close(u.ring))
-	}
-	if err := u.mmap(); err != nil {
-		return nil, errors.Join(err, u.close())
-	}
-	return u, nil
+	s, err := uring.New(fd)
+	return uringPump{s}, err
 }
 
-func (u *uringPump) mmap() (err error) {
-	p := &u.params
-	size := max(p.sq.array+p.sqEntries*4, p.cq.cqes+p.cqEntries*uint32(unsafe.Sizeof(uringCQE{})))
-	const prot, flags = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_SHARED | unix.MAP_POPULATE
-	if u.rings, err = unix.Mmap(u.ring, uringOffSQRing, int(size), prot, flags); err != nil {
-		return os.NewSyscallError("mmap", err)
-	}
-	sqes := int(p.sqEntries) * int(unsafe.Sizeof(uringSQE{}))
-	if u.sqe, err = unix.Mmap(u.ring, uringOffSQEs, sqes, prot, flags); err != nil {
-		return os.NewSyscallError("mmap", err)
-	}
-	return nil
-}
+func (u uringPump) read(p []byte) (int, error) { return u.Read(p) }
 
-func (u *uringPump) word(offset uint32) *uint32 {
-	return (*uint32)(unsafe.Pointer(&u.rings[offset]))
-}
+func (u uringPump) write(p []byte) (int, error) { return u.Write(p) }
 
-func (u *uringPump) read(p []byte) (int, error) { return u.do(uringOpRecv, p, 0) }
-
-func (u *uringPump) write(p []byte) (int, error) { return u.do(uringOpSend, p, unix.MSG_NOSIGNAL) }
-
-// do submits one operation on p and returns its result.
-func (u *uringPump) do(opcode uint8, p []byte, flags uint32) (int, error) {
-	var pinned runtime.Pinner
-	pinned.Pin(&p[0])
-	defer pinned.Unpin()
-
-	tail := u.word(u.params.sq.tail)
-	slot := *tail & *u.word(u.params.sq.ringMask)
-	sqe := (*uringSQE)(unsafe.Pointer(&u.sqe[uintptr(slot)*unsafe.Sizeof(uringSQE{})]))
-	*sqe = uringSQE{
-		opcode: opcode, fd: int32(u.fd), addr: uint64(uintptr(unsafe.Pointer(&p[0]))),
-		length: uint32(len(p)), opFlags: flags,
-	}
-	*u.word(u.params.sq.array + 4*slot) = slot
-	atomic.AddUint32(tail, 1)
-	if err := u.enter(); err != nil {
-		return 0, err
-	}
-	return u.completion()
-}
-
-// enter submits what is in the ring and waits for one completion. Repeating it
-// after a signal is harmless: the kernel takes only entries it has not taken.
-func (u *uringPump) enter() error {
-	for !u.completed() {
-		_, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(u.ring), 1, 1, uringEnterWait, 0, 0)
-		if errno != 0 && errno != unix.EINTR {
-			return os.NewSyscallError("io_uring_enter", errno)
-		}
-	}
-	return nil
-}
-
-func (u *uringPump) completed() bool {
-	return atomic.LoadUint32(u.word(u.params.cq.tail)) != *u.word(u.params.cq.head)
-}
-
-func (u *uringPump) completion() (int, error) {
-	head := u.word(u.params.cq.head)
-	slot := *head & *u.word(u.params.cq.ringMask)
-	offset := uintptr(u.params.cq.cqes) + uintptr(slot)*unsafe.Sizeof(uringCQE{})
-	cqe := *(*uringCQE)(unsafe.Pointer(&u.rings[offset]))
-	atomic.AddUint32(head, 1)
-	if cqe.res < 0 {
-		return 0, unix.Errno(-cqe.res)
-	}
-	return int(cqe.res), nil
-}
-
-func (u *uringPump) close() error {
-	var problems []error
-	for _, m := range [][]byte{u.rings, u.sqe} {
-		if m != nil {
-			problems = append(problems, unix.Munmap(m))
-		}
-	}
-	return errors.Join(append(problems, unix.Close(u.ring))...)
-}
+func (u uringPump) close() error { return u.Close() }

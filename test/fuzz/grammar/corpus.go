@@ -47,6 +47,7 @@ func Corpus() []Case {
 		"chunked", "Chunked", "\tchunked", "chunked\t", "\x0bchunked", "\x0cchunked", "chunked\x0b", "chunked\x00", "chunked\xa0", "chunked,", ",chunked", "chunked, chunked",
 		"identity", "identity, chunked", "chunked, identity", "gzip, chunked", `"chunked"`, "chunked;q=1", "xchunked", "", "\r\n chunked", "chunked\r\n ", "chunked\r\nTransfer-Encoding: chunked",
 		"chunked\r\nTransfer-Encoding: identity", "identity\r\nTransfer-Encoding: chunked", "chunked\rX: y", "chunked\nX: y",
+		"chun\u212aed", "\u00a0chunked", "chunked\u0085", "\ufeffchunked", "\uff43hunked",
 	} {
 		add("coding", fmt.Sprintf("%q", v), post+"Transfer-Encoding: "+v+"\r\n\r\n"+lastChunk+Hidden)
 		if strings.Contains(strings.ToLower(v), "chunked") {
@@ -62,6 +63,8 @@ func Corpus() []Case {
 		"Connection: :path", "Connection: Host", "Connection: connection", "Connection: te", "Connection: cookie\r\nCookie: a=b", "Connection: a,b,c,d,e,f,g,h,i", "Connection: a,b,c,d,e,f,g,h,i,j", "Connection: a,b,c,d,e,f,g,h,i,j,k",
 		"Connection: a,b,c,d,e\r\nConnection: f,g,h,i,j,k", "Connection: a,,b,,c,,d,,e,,f,", "Connection: close,close,close,close,close,close,close,close,close,close,close",
 		"Connection: a b", "Connection: a\x80", "Connection: \"host\"", "Connection: via\r\nVia: 1.1 y", "Connection: content-type\r\nContent-Type: a/b", "Connection: expect\r\nExpect: 100-continue",
+		"Connection: ho\u017ft", "Connection: \u00a0host", "Connection: v\u0130a\r\nVia: 1.1 y", "Connection: content-type\u0085\r\nContent-Type: a/b", "Connection: clo\u017fe",
+		"Expect: 100-continue\u00a0", "Upgrade: web\u017focket\r\nConnection: upgrade", "Tran\u017ffer-Encoding: chunked",
 	} {
 		add("field", fmt.Sprintf("%q", l), post+"Content-Length: 5\r\n"+l+"\r\n\r\nhello"+Hidden)
 	}

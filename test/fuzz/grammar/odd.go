@@ -61,7 +61,7 @@ var framings = []string{
 	"Content-Length: 5\r\n ", "Content-Length: 5\r\nContent-Length: 5", "Content-Length: 5\r\nContent-Length: 0", "Content-Length: 0\r\nContent-Length:", "Content-Length: \uff15",
 	"Transfer-Encoding: chunked", "Transfer-Encoding: Chunked", "transfer-encoding: CHUNKED", "Transfer-Encoding:chunked", "Transfer-Encoding:\tchunked", "Transfer-Encoding: chunked\t",
 	"Transfer-Encoding: \tchunked ", "Transfer-Encoding: \x0bchunked", "Transfer-Encoding: \x0cchunked", "Transfer-Encoding: chunked\x0b", "Transfer-Encoding: chunked\x00",
-	"Transfer-Encoding: \x00chunked", "Transfer-Encoding: chunked\xa0", "Transfer-Encoding: chunked,", "Transfer-Encoding: ,chunked", "Transfer-Encoding: chunked, chunked",
+	"Transfer-Encoding: \x00chunked", "Transfer-Encoding: chunked\xa0", "Transfer-Encoding: chun\u212aed", "Transfer-Encoding: \u00a0chunked", "Transfer-Encoding: chunked,", "Transfer-Encoding: ,chunked", "Transfer-Encoding: chunked, chunked",
 	"Transfer-Encoding: chunked,chunked", "Transfer-Encoding: identity", "Transfer-Encoding: identity, chunked", "Transfer-Encoding: chunked, identity", "Transfer-Encoding: gzip",
 	"Transfer-Encoding: gzip, chunked", "Transfer-Encoding: chunked, gzip", "Transfer-Encoding: \"chunked\"", "Transfer-Encoding: chunked;q=1", "Transfer-Encoding: xchunked",
 	"Transfer-Encoding: chunke", "Transfer-Encoding: chunkedchunkedchunkedchunked", "Transfer-Encoding:", "Transfer-Encoding : chunked", "Transfer-Encoding\t: chunked",

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Tracepoint sock_send_length: runs when a send returns, in the task that sent, and says how many bytes the kernel took. Until
+ * then what the request and response programs decided is a claim (lib/send.h): here it becomes true, or is taken back, and the
+ * lease ends, if it was the last part of it.
+ *
+ * The kernel calls it for every send of the machine. Sockets in no socket map leave by the first test.
+ *
+ * The socket's lock is not held. The fields of a send are its task's; a lease whose PENDING_SEND or PENDING_REPLY stands cannot
+ * end but by breaking, and a broken slot is not used again before an RCU grace period, which this program holds up.
+ */
+#include "lib/config.h"
+#include "lib/lease.h"
+#include "lib/maps.h"
+#include "lib/rollback.h"
+
+/* Whether what was claimed of a send can be taken back to the byte: the kernel made one message of it, all of which the lease
+ * claimed as the client sent it, and nothing went to the daemon behind it. */
+static __always_inline int claim_is_exact(const struct psock *ps, const struct slot *s, __u64 bytes)
+{
+	return ps->send.messages == 1 && !(ps->flags & (PSOCK_EDITED | PSOCK_SLOW)) && bytes <= s->sent &&
+	       !slow_conn_of(ps->cookie);
+}
+
+/* How much of a request must have been moved before what its client sends again may be anything else: the head has been judged
+ * as it was, and a chunked body too. */
+static __always_inline int request_can_go_on(const struct psock *ps, __u64 sent)
+{
+	return !(ps->scan.flags & SCAN_CHUNKED) && sent >= ps->scan.off;
+}
+
+/* The last bytes of a request were not taken. The client knows, and sends them again, or others. */
+static __always_inline void client_is_short(struct psock *ps, struct slot *s, __u64 bytes)
+{
+	__u64 sent = s->sent - bytes;
+
+	guard(GUARD_SHORT, s, ps->slot);
+	/* Nobody sends the copy as well. */
+	s->kept = 0;
+	s->retry = 0;
+	if (!claim_is_exact(ps, s, bytes) || (sent && !request_can_go_on(ps, sent))) {
+		lease_fail(s, ps->slot, ps->lease);
+		/* Not 0: what comes next is no request. */
+		ps->body = bytes;
+		return;
+	}
+	/* Nothing of it went: what comes next is a request like any other. */
+	if (!sent) {
+		lease_break(s, ps->slot, ps->lease);
+		ps->lease = 0;
+		ps->body = 0;
+		return;
+	}
+	s->sent = sent;
+	s->traffic.bytes_sent -= bytes;
+	ps->body += bytes;
+	lease_part_open(s, PENDING_REQUEST);
+}
+
+static __always_inline void client_sent(struct psock *ps, __s32 sent)
+{
+	struct slot *s = slot_at(ps->slot);
+	__u64 missing = send_short(&ps->send, sent);
+
+	/* Otherwise PENDING_SEND is another lease's. */
+	if (!s || !ps->unproven || ps->unproven != ps->lease || !lease_holds(s, ps->lease))
+		return;
+	if (missing) {
+		client_is_short(ps, s, missing);
+		return;
+	}
+	if (ps->body)
+		return;
+	ps->unproven = 0;
+	lease_part_done(s, ps->slot, ps->lease, PENDING_SEND);
+}
+
+/* The last bytes of a response were not taken: the client's memory is at its limit. The server knows, and sends them again, or
+ * others: of a body with a length that does not matter. */
+static __always_inline void server_is_short(struct ssock *ss, struct slot *s, __u64 bytes)
+{
+	guard(GUARD_SHORT, s, ss->slot);
+	if (ss->send.messages != 1 || bytes > s->moved) {
+		lease_fail(s, ss->slot, ss->lease);
+		return;
+	}
+	s->moved -= bytes;
+	s->traffic.bytes_received -= bytes;
+	if (response_can_go_on(s))
+		response_take_back(s, bytes);
+	else
+		lease_fail(s, ss->slot, ss->lease);
+}
+
+static __always_inline void server_sent(struct ssock *ss, __s32 sent)
+{
+	struct slot *s = slot_at(ss->slot);
+	__u64 missing = send_short(&ss->send, sent), lease;
+
+	if (!s || s->generation != ss->generation || !ss->lease || !lease_holds(s, ss->lease))
+		return;
+	/* A tunnel has no end that anybody frames. */
+	if (s->response.phase == PHASE_TUNNEL)
+		missing = 0;
+	if (missing) {
+		server_is_short(ss, s, missing);
+		return;
+	}
+	/* What spills is the daemon's to end: no program moves more of it. */
+	if (s->response.phase != PHASE_DONE && s->response.phase != PHASE_TUNNEL && !s->spill)
+		return;
+	lease = ss->lease;
+	ss->lease = 0;
+	lease_part_done(s, ss->slot, lease, PENDING_REPLY);
+}
+
+SEC("tp_btf/sock_send_length")
+int xlb_sent(__u64 *ctx)
+{
+	__u64 task = bpf_get_current_pid_tgid();
+	struct sock *sk = (void *)ctx[0];
+	__s32 sent = ctx[1];
+	struct psock *ps;
+	struct ssock *ss;
+
+	if (!((unsigned long)sk->sk_user_data & USER_DATA_PSOCK))
+		return 0;
+	ps = bpf_sk_storage_get(&psock_states, sk, 0, 0);
+	if (ps && ps->send.sender == task) {
+		client_sent(ps, sent);
+		send_forget(&ps->send);
+		return 0;
+	}
+	ss = bpf_sk_storage_get(&ssock_states, sk, 0, 0);
+	if (ss && ss->send.sender == task) {
+		server_sent(ss, sent);
+		send_forget(&ss->send);
+	}
+	return 0;
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heels
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// directConfirmed is a connection in confirm mode that goes around the balancer, and what its server knows of its ends.
+func directConfirmed(t *testing.T) (r *rig, server *Agent, c net.Conn, live confirmed) {
+	t.Helper()
+	r = newRig(t, testServer1)
+	r.nat("80", testServer1+":80", true)
+	server = r.servers[0].agent(confirmText("80"))
+	r.servers[0].listen(":80", answerWhom)
+	r.client.agent(clientText)
+	c, err := r.client.dial(testVIP + ":80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if _, err := c.Write([]byte("?\n")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 64)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the client is heard", func() bool { return server.count(t, "confirm_heard") == 1 })
+	ends := tuple{Local: endOf(netip.MustParseAddrPort(testServer1 + ":80")), Remote: endOf(netip.MustParseAddrPort(c.LocalAddr().String()))}
+	if err := server.maps.HeelsConfirmed.Lookup(ends, &live); err != nil {
+		t.Fatal(err)
+	}
+	return r, server, c, live
+}
+
+// Whoever can send with the balancer's address cannot send a connection back to it: that would end it, because the balancer has seen nothing of it.
+func TestConfirmWhatIsMadeUpBehindTheBalancerMovesNothing(t *testing.T) {
+	r, server, c, live := directConfirmed(t)
+	host := &lab{server, r.servers[0]}
+	// What the server has sent so far ends here: the handshake's own number, and the client's acknowledgement when it was heard, are what a guess has to hit.
+	for _, tt := range []struct {
+		name  string
+		flags byte
+		ack   uint32
+		seq   uint32
+	}{
+		{"no acknowledgement", 0x01, 0, 0},
+		{"the end of a connection, and any number", 0x11, 0x01020304, 0},
+		{"an acknowledgement that is right, and any sequence", 0x11, live.Mark, 0x40000000},
+		{"an acknowledgement that is right, and the opposite sequence", 0x11, live.Mark, 0xc0000000},
+	} {
+		made := fixture{from: addrPort(live.Balancer).String(), to: testServer1 + ":80", flags: tt.flags, seq: tt.seq}
+		packet := made.packet()
+		binary.BigEndian.PutUint32(packet[14+20+8:], tt.ack)
+		finishChecksum(packet[14:])
+		if _, verdicts := host.run(t, server.hooks.ServerIngress, packet); verdicts["confirm_back"] != 0 {
+			t.Errorf("%s: the connection is the balancer's again", tt.name)
+		}
+	}
+	echo(t, c, 1<<20)
+	if n := server.count(t, "confirm_back"); n != 0 {
+		t.Errorf("verdicts %v: the connection is the balancer's again", dump(t, server))
+	}
+}
+
+// An application may have its listener keep no SYNs after all: a connection would come without its VIP, and answer from another address.
+func TestAListenerThatKeepsNoSYNsIsLeftAlone(t *testing.T) {
+	type vip struct{ name, mode, vip, text string }
+	vips := []vip{{"confirm", "rewritten", testVIP, confirmText("80")}}
+	for _, v := range reuses {
+		vips = append(vips, vip{v.name, v.mode, v.vip, serverTextOf(v.mode, v.vip)})
+	}
+	for _, tt := range vips {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, testServer1)
+			r.balance(tt.mode, tt.vip)
+			server := r.servers[0].agent(tt.text)
+			r.client.agent(clientTextOf(tt.vip))
+			to := netip.AddrPortFrom(netip.MustParseAddr(tt.vip), 80)
+			l := r.servers[0].socket(t, to)
+			l.listen(80)
+			if err := unix.SetsockoptInt(l.fd, unix.IPPROTO_TCP, unix.TCP_SAVE_SYN, 0); err != nil {
+				t.Fatal(err)
+			}
+			c := r.client.socket(t, to)
+			c.begin(to)
+			eventually(t, "the SYN is declined", func() bool { return server.count(t, "decline_listener") == 1 })
+			if n := server.count(t, "committed") + server.count(t, "confirm_taken"); n != 0 {
+				t.Errorf("%d SYNs were taken, want none", n)
+			}
+			// Over IPv6 the rig's balancer has no way back.
+			if to.Addr().Is4() {
+				eventually(t, "the connection is there", func() bool { return r.client.sockets(established) == 1 })
+			}
+		})
+	}
+}
+
+// Whoever has seen one SYN can send it again with other sequence numbers: under SYN cookies those take the room of its own end, and of no other client's.
+func TestACapturedSYNFillsNoCookies(t *testing.T) {
+	const replays = 100
+	r := newRig(t, testServer1)
+	server, _ := r.plainPair("preserved", testVIP)
+	r.servers[0].sysctl("ipv4/tcp_syncookies", "2")
+	r.servers[0].listen(":80", tell)
+	captured := fixture{client: testClient + ":20090", from: testClient + ":20090", to: testServer1 + ":80", vip: testVIP + ":80", flags: 2, ours: true}
+	for i := range uint32(replays) {
+		captured.seq = i
+		r.client.post(captured.packet()[14:])
+	}
+	eventually(t, "all are answered", func() bool { return server.count(t, "answered_cookie") == replays })
+	n := 0
+	var (
+		ends tuple
+		c    cookie
+	)
+	for entries := server.maps.HeelsCookies.Iterate(); entries.Next(&ends, &c); {
+		n++
+	}
+	if n != 1 {
+		t.Errorf("%d entries for one client's end, want 1", n)
+	}
+	// The client itself connects all the same.
+	conn, err := r.client.dialFrom(20090, testVIP+":80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := conn.Read(make([]byte, 64)); err != nil || server.count(t, "accepted_cookie") != 1 {
+		t.Errorf("error %v, %v; want the connection", err, dump(t, server))
+	}
+}
+
+// 32 bits of tag are found by trying: after some wrong ones in a second no SYN is believed for the rest of it, not even one that is right.
+func TestTagsCannotBeTried(t *testing.T) {
+	signer := key{0x03020100, 0x07060504}
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, []byte("0001020304050607\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := newLab(t, "option: { key: { file: "+file+` } }
+server:
+  address: [10.77.2.1, "fd77:2::1"]
+  vips:
+  - { vip: 10.77.0.100:80, port: 8080, mode: rewritten, balancers: [10.77.1.0/24], clients: [10.77.3.0/24] }
+  - { vip: "[fd77::102]:82", mode: preserved, clients: ["fd77:3::/64"] }
+`, "10.77.2.1:8080", "[fd77:2::1]:82")
+	within(t, l.host.ns, l.readyListeners)
+	right := with(rewritten, func(f *fixture) { f.key = &signer })
+	right6 := with6(preserved6, func(f *fixture6) { f.key = &signer })
+	wrong6 := with6(preserved6, func(f *fixture6) { f.key = &key{1, 2} })
+	for _, tt := range []struct {
+		name         string
+		wrong, right []byte
+	}{{"IPv4", rewritten.packet(), right.packet()}, {"IPv6", wrong6.packet(), right6.packet()}} {
+		t.Run(tt.name, func(t *testing.T) {
+			before := l.count(t, "decline_tag")
+			within(t, l.host.ns, func() error {
+				_, err := l.hooks.ServerIngress.Run(&ebpf.RunOptions{Data: tt.wrong, Repeat: 1000})
+				return err
+			})
+			if n := l.count(t, "decline_tag") - before; n != uint64(abiHeelsLimitsHEELS_GUESSES) {
+				t.Errorf("%d tags were tried in a moment, want %d", n, uint64(abiHeelsLimitsHEELS_GUESSES))
+			}
+			if _, verdicts := l.run(t, l.hooks.ServerIngress, tt.right); verdicts["decline_guessed"] != 1 {
+				t.Errorf("verdicts %v, want decline_guessed", verdicts)
+			}
+			eventually(t, "the second is over", func() bool {
+				_, verdicts := l.run(t, l.hooks.ServerIngress, tt.right)
+				return verdicts["committed"] == 1
+			})
+		})
+	}
+}
+
+// With a key, too, what is wrapped is unwrapped by its outer source and the VIP, and by nothing inside: as docs/heels.md says.
+func TestWhatIsWrappedIsTakenByOuterSourceAndVIP(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, []byte("0001020304050607\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := newLab(t, "option: { key: { file: "+file+" } }\n"+labText)
+	plain := with(wrapped, func(f *fixture) { f.ours, f.from = false, "198.51.100.1:40000" })
+	for _, tt := range []struct {
+		name, verdict string
+		f             fixture
+	}{
+		{"a client that takes no part", "decapsulated", plain},
+		{"no balancer", "decapsulate_refused", with(plain, func(f *fixture) { f.outer = "198.51.100.2" })},
+		{"no VIP", "", with(plain, func(f *fixture) { f.to = "10.77.0.101:81" })},
+		{"another's VIP", "", with(plain, func(f *fixture) { f.to = "10.77.2.1:22" })},
+		{"to another host", "", with(plain, func(f *fixture) { f.outerTo = "10.77.2.9" })},
+	} {
+		packet := tt.f.packet()
+		out, verdicts := l.run(t, l.hooks.ServerIngress, packet)
+		if len(verdicts) > 1 || tt.verdict != "" && verdicts[tt.verdict] != 1 {
+			t.Errorf("%s: verdicts %v, want %q", tt.name, verdicts, tt.verdict)
+		}
+		want := packet
+		if tt.verdict == "decapsulated" {
+			want = append(bytes.Clone(packet[:14]), packet[34:]...)
+		}
+		if !bytes.Equal(out, want) {
+			t.Errorf("%s: the packet is\n%x, want\n%x", tt.name, out, want)
+		}
+	}
+}

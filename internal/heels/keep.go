@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heels
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// keepEvery is how often the agent looks at what it has attached, besides when it hears of an interface.
+	keepEvery = time.Second
+	// handshakesEnd is how long handshakes are waited for that a cgroup's listeners have begun, before nobody finishes them.
+	handshakesEnd = 10 * time.Second
+	// sweepEvery is how often entries of connections are held against sockets.
+	sweepEvery = time.Minute
+)
+
+// keeper looks after what changes under a running agent: interfaces that go and come, cgroups that an agent before has served, and entries of connections that
+// nobody has taken away.
+type keeper struct {
+	a *Agent
+	// events tells of interfaces.
+	events     chan netlink.LinkUpdate
+	stop, done chan struct{}
+	// quiet ends the subscription.
+	quiet chan struct{}
+	// agent is the number of this one in the control entry.
+	agent uint64
+	begun time.Time
+	swept time.Time
+}
+
+// keep starts it, for the network namespace of the calling thread.
+func (a *Agent) keep() (*keeper, error) {
+	k := &keeper{a: a, events: make(chan netlink.LinkUpdate, 64), stop: make(chan struct{}), done: make(chan struct{}), quiet: make(chan struct{}), agent: monotonic(), begun: time.Now()}
+	if err := a.change(func(c *control) { c.Agent = k.agent }); err != nil {
+		return nil, err
+	}
+	ns, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return nil, fmt.Errorf("open the network namespace: %w", err)
+	}
+	if err := netlink.LinkSubscribe(k.events, k.quiet); err != nil {
+		return nil, errors.Join(fmt.Errorf("watch interfaces: %w", err), ns.Close())
+	}
+	ready := make(chan error)
+	go k.run(ns, ready)
+	if err := <-ready; err != nil {
+		close(k.quiet)
+		return nil, fmt.Errorf("enter the network namespace: %w", err)
+	}
+	return k, nil
+}
+
+func (k *keeper) close() {
+	close(k.stop)
+	<-k.done
+	close(k.quiet)
+}
+
+// enterNS makes this thread one of a namespace, which takes a capability only if it is another one.
+func enterNS(ns *os.File) error {
+	var want, own unix.Stat_t
+	if err := errors.Join(unix.Fstat(int(ns.Fd()), &want), unix.Stat("/proc/thread-self/ns/net", &own)); err != nil {
+		return err
+	}
+	if want.Ino == own.Ino {
+		return nil
+	}
+	return unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
+}
+
+func (k *keeper) run(ns *os.File, ready chan<- error) {
+	defer close(k.done)
+	// The thread is never given back: it ends with this function.
+	runtime.LockOSThread()
+	err := errors.Join(enterNS(ns), ns.Close())
+	ready <- err
+	if err != nil {
+		return
+	}
+	ticker := time.NewTicker(keepEvery)
+	defer ticker.Stop()
+	for {
+		// What fails is tried again.
+		_ = k.look()
+		select {
+		case <-k.stop:
+			return
+		case <-ticker.C:
+		case _, ok := <-k.events:
+			if !ok {
+				k.events = nil
+			}
+		}
+	}
+}
+
+// look does what is due.
+func (k *keeper) look() error {
+	k.a.mu.Lock()
+	defer k.a.mu.Unlock()
+	lock, err := openLock(k.a.pin)
+	if err != nil {
+		return err
+	}
+	defer lock.close()
+	return lock.try(func() error {
+		if is, err := k.isLatest(); err != nil || !is {
+			return err
+		}
+		return errors.Join(k.lookAtInterfaces(), k.lookAtOwnCgroup(), k.lookAtCgroups(), k.lookAtEntries())
+	})
+}
+
+// isLatest says whether the pins are still this agent's: another one may have succeeded it, or have begun anew after somebody has detached.
+func (k *keeper) isLatest() (bool, error) {
+	m, err := ebpf.LoadPinnedMap(filepath.Join(k.a.pin, kernelMapHeelsControl), nil)
+	if err != nil {
+		return false, err
+	}
+	defer m.Close()
+	var c control
+	err = m.Lookup(uint32(0), &c)
+	return err == nil && c.Agent == k.agent, err
+}
+
+// lookAtInterfaces attaches to interfaces that were made again. Meanwhile nothing begins: what is sent by one without programs could not be finished.
+func (k *keeper) lookAtInterfaces() error {
+	missing := slices.DeleteFunc(k.a.attachments(k.a.config), func(at attachment) bool {
+		return at.device == "" || k.isInPlace(&at)
+	})
+	if len(missing) == 0 {
+		return k.a.setIncomplete(false)
+	}
+	if err := k.a.setIncomplete(true); err != nil {
+		return err
+	}
+	for _, at := range missing {
+		if err := k.a.attachOne(&at, k.a.cgroup); err != nil {
+			return err
+		}
+	}
+	return k.a.setIncomplete(false)
+}
+
+// isInPlace says whether a program is attached to the interface that has its name now.
+func (k *keeper) isInPlace(at *attachment) bool {
+	device, err := net.InterfaceByName(at.device)
+	return err == nil && k.a.placeOfPin(at.pinName()) == uint64(device.Index)
+}
+
+// setIncomplete says whether an interface has no programs.
+func (k *Kernel) setIncomplete(is bool) error {
+	c, err := k.control()
+	if err != nil || c.Flags&uint32(abiHeelsFlagsHEELS_INCOMPLETE) != 0 == is {
+		return err
+	}
+	return k.change(func(c *control) { c.Flags ^= uint32(abiHeelsFlagsHEELS_INCOMPLETE) })
+}
+
+// lookAtOwnCgroup attaches to a cgroup that was made again, as systemd makes that of a service with each start. Listeners that came first are prepared, as any
+// that are older than the agent.
+func (k *keeper) lookAtOwnCgroup() error {
+	c, err := k.a.control()
+	if err != nil {
+		return err
+	}
+	// While there is none nothing can begin.
+	number, err := cgroupNumber(k.a.cgroup)
+	if err != nil || number == c.Cgroup {
+		return nil //nolint:nilerr // A cgroup that is not there is awaited.
+	}
+	for _, at := range k.a.attachments(k.a.config) {
+		if at.device != "" {
+			continue
+		}
+		if err := k.a.attachOne(&at, k.a.cgroup); err != nil {
+			return err
+		}
+	}
+	if k.a.config.Server != nil {
+		if err := k.a.nameCgroup(k.a.cgroup); err != nil {
+			return err
+		}
+		return k.a.readyListeners()
+	}
+	return k.a.nameCgroup(k.a.cgroup)
+}
+
+// lookAtCgroups leaves those that an agent before has served, when nothing of theirs is left.
+func (k *keeper) lookAtCgroups() error {
+	if time.Since(k.begun) < handshakesEnd {
+		return nil
+	}
+	return k.a.dropFinished()
+}
+
+// lookAtEntries holds entries of connections against sockets, now and then.
+func (k *keeper) lookAtEntries() error {
+	if time.Since(k.swept) < sweepEvery {
+		return nil
+	}
+	k.swept = time.Now()
+	return k.a.sweep()
+}

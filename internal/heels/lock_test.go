@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heels
+
+import (
+	"errors"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Two agents have the same ends to tell, for a moment when one succeeds the other, or when an agent is detached by somebody else. Each end is told once.
+func TestTwoTellEachEndOnce(t *testing.T) {
+	const ends = 20000
+	l := newLab(t, confirmLab)
+	var mu sync.Mutex
+	told := map[uint32]int{}
+	for i := range uint32(ends) {
+		if err := l.maps.HeelsEndedNow.Put(nil, ended{Seq: i}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var wg sync.WaitGroup
+	for range 2 {
+		teller, err := newTeller(l.Kernel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer teller.release()
+		teller.deliver = func(e *ended) error {
+			mu.Lock()
+			defer mu.Unlock()
+			told[e.Seq]++
+			return nil
+		}
+		wg.Go(func() {
+			for isWaiting(l.maps.HeelsEndedNow) {
+				if err := teller.drain(l.maps.HeelsEndedNow, 0); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	untold, again := 0, 0
+	for i := range uint32(ends) {
+		switch n := told[i]; {
+		case n == 0:
+			untold++
+		case n > 1:
+			again++
+		}
+	}
+	if untold+again > 0 {
+		t.Errorf("of %d ends %d were told to nobody, %d more than once", ends, untold, again)
+	}
+}
+
+// Who has the lock may wait for an agent to end: a start that fails does. What the agent does again and again waits for nobody.
+func TestAnAgentEndsWhileAnotherHasTheLock(t *testing.T) {
+	h := newRig(t, testServer1).servers[0]
+	h.pin = filepath.Join(bpffs(t), "pins")
+	var a *Agent
+	within(t, h.ns, func() (err error) {
+		a, err = Start(parse(t, "eth0", confirmText("80")), h.pin, testCgroup)
+		return err
+	})
+	defer func() {
+		if err := a.Detach(true); err != nil {
+			t.Error(err)
+		}
+		a.Close()
+	}()
+	lock, err := lockPins(h.pin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.maps.HeelsEndedNow.Put(nil, ended{Local: endOf(netip.MustParseAddrPort(testServer1 + ":80")), Remote: endOf(netip.MustParseAddrPort(testBalancer + ":1"))}); err != nil {
+		t.Fatal(err)
+	}
+	for name, do := range map[string]func() error{
+		"tell": func() error { return a.told.drain(a.maps.HeelsEndedNow, 0) },
+		"keep": a.kept.look,
+	} {
+		done := make(chan error)
+		go func() { done <- do() }()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s waits for the lock", name)
+		}
+	}
+	if !isWaiting(a.maps.HeelsEndedNow) {
+		t.Error("an end was told while another had the lock")
+	}
+	a.told.close()
+	a.told = nil
+	a.kept.close()
+	a.kept = nil
+	lock.close()
+}
+
+// Pins of a namespace where programs are in force are not another's to take: interfaces have the same numbers there. When they are gone they may be.
+func TestPinsOfAnotherNamespace(t *testing.T) {
+	r := newRig(t, testServer1)
+	r.nat("80", testServer1+":80", true)
+	r.servers[0].listen(":80", tell)
+	server := r.servers[0].agent(serverText("rewritten", "80"))
+	r.client.agent(clientText)
+	other := r.plug("other", testServer2)
+	other.pin = r.servers[0].pin
+	begin := func() (*Agent, error) {
+		var a *Agent
+		err := enter(other.ns, func() (err error) {
+			a, err = Start(parse(t, "eth0", serverText("rewritten", "80")), other.pin, testCgroup)
+			return err
+		})
+		return a, err
+	}
+	var pin *PinError
+	if a, err := begin(); !errors.As(err, &pin) || !strings.Contains(err.Error(), "another network namespace") || !strings.Contains(err.Error(), "--pin") {
+		t.Errorf("error %v, want one about the other network namespace", err)
+		if err == nil {
+			a.Close()
+		}
+	}
+	if n := other.attached(); n != 0 {
+		t.Errorf("a refused agent has left %d programs", n)
+	}
+	// The first one's programs serve as before.
+	echo(t, r.connect(), 1<<16)
+	if n := server.count(t, "accepted"); n != 1 {
+		t.Errorf("%d connections around the balancer, want 1: %v", n, dump(t, server))
+	}
+	r.servers[0].unplug()
+	next, err := begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	if n := other.attached(); n != 2 {
+		t.Errorf("%d programs are in force in the new namespace, want 2", n)
+	}
+}
+
+// Agents that begin at once, with pins that are not there yet, come one after the other.
+func TestAgentsThatBeginAtOnce(t *testing.T) {
+	r := newRig(t, testServer1)
+	pin := filepath.Join(bpffs(t), "pins")
+	var wg sync.WaitGroup
+	agents := make([]*Agent, 3)
+	errs := make([]error, len(agents))
+	for i := range agents {
+		wg.Go(func() {
+			errs[i] = enter(r.client.ns, func() (err error) {
+				agents[i], err = Start(parse(t, "eth0", clientText), pin, testCgroup)
+				return err
+			})
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	if n := r.client.attached(); n != 2 {
+		t.Errorf("%d programs are in force, want 2", n)
+	}
+	if err := agents[0].Detach(true); err != nil {
+		t.Error(err)
+	}
+	if n := r.client.attached(); n != 0 {
+		t.Errorf("%d programs are left in force", n)
+	}
+	for _, a := range agents {
+		a.Close()
+	}
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heels
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+)
+
+// sweepAge is how old an entry must be that has no socket: the entry is there first.
+const sweepAge = 10 * time.Second
+
+// sweep takes entries in confirm mode away whose sockets are gone without a word: another program of the cgroup has taken the callbacks, or nobody had them. They would
+// catch the segments of whoever connects with the same end. The balancer is told.
+func (k *Kernel) sweep() error {
+	stale, err := k.staleEntries()
+	if err != nil {
+		return err
+	}
+	for key, e := range stale {
+		err = errors.Join(err, k.sweepOne(key, &e))
+	}
+	return err
+}
+
+// staleEntries are those without a socket, by the client's end.
+func (k *Kernel) staleEntries() (map[tuple]confirmed, error) {
+	before := monotonic() - min(monotonic(), uint64(sweepAge))
+	stale := map[tuple]confirmed{}
+	var (
+		key tuple
+		e   confirmed
+	)
+	entries := k.maps.HeelsConfirmed.Iterate()
+	for entries.Next(&key, &e) {
+		if key.Remote == e.Client && e.Since < before {
+			stale[key] = e
+		}
+	}
+	if err := entries.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
+		return nil, fmt.Errorf("read %s: %w", k.maps.HeelsConfirmed, err)
+	}
+	if len(stale) == 0 {
+		return nil, nil
+	}
+	live, err := k.liveEnds()
+	if err != nil {
+		return nil, err
+	}
+	for key, e := range stale {
+		if live[tuple{Local: key.Local, Remote: e.Balancer}] {
+			delete(stale, key)
+		}
+	}
+	return stale, nil
+}
+
+// liveEnds are the ends of the server's connections, as their sockets have them.
+func (k *Kernel) liveEnds() (map[tuple]bool, error) {
+	conns, err := k.Connections()
+	if err != nil {
+		return nil, err
+	}
+	live := map[tuple]bool{}
+	for _, c := range conns {
+		if c.Role == ServerRole {
+			live[tuple{Local: endOf(c.Local), Remote: endOf(c.Remote)}] = true
+		}
+	}
+	return live, nil
+}
+
+func (k *Kernel) sweepOne(key tuple, was *confirmed) error {
+	detour := tuple{Local: key.Local, Remote: was.Balancer}
+	for _, at := range []tuple{key, detour} {
+		var e confirmed
+		// Another connection may have the balancer's end now.
+		if k.maps.HeelsConfirmed.Lookup(at, &e) != nil || e.Since != was.Since || e.Client != was.Client {
+			continue
+		}
+		if err := k.maps.HeelsConfirmed.Delete(at); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("delete from %s: %w", k.maps.HeelsConfirmed, err)
+		}
+	}
+	if was.Heard == 0 {
+		return nil
+	}
+	end := ended{Local: detour.Local, Remote: detour.Remote, Seq: was.Mark, At: monotonic()}
+	if err := k.maps.HeelsEndedNow.Put(nil, end); err != nil {
+		return fmt.Errorf("write to %s: %w", k.maps.HeelsEndedNow, err)
+	}
+	return nil
+}

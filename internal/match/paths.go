@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package match
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+
+	"github.com/xlb-project/xlb/internal/dfa"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// paths finds those routes of a virtual host whose path match accepts a path. A route is known by its
+// position; lists of positions ascend.
+type paths struct {
+	exact, prefixes map[string][]uint32
+	// lengths of the prefixes.
+	lengths []int
+	// sets have expressions; patterns are the positions of those.
+	sets     []*dfa.Set
+	patterns []uint32
+	// sequential are to be compared one by one.
+	sequential []uint32
+	// connects are those of CONNECT.
+	connects []uint32
+}
+
+// newPaths indexes routes; compiler may be nil where none has an expression.
+func newPaths(routes []*model.Route, compiler *dfa.Compiler) *paths {
+	p := &paths{exact: map[string][]uint32{}, prefixes: map[string][]uint32{}}
+	var expressions []string
+	for i, r := range routes {
+		position := uint32(i)
+		switch m := r.Path; {
+		case m.Kind == model.PathConnect:
+			p.connects = append(p.connects, position)
+		case isExpression(m):
+			expressions = append(expressions, Expression(m))
+			p.patterns = append(p.patterns, position)
+		case m.Kind == model.PathExact:
+			p.exact[m.Value] = append(p.exact[m.Value], position)
+		case m.Kind == model.PathSeparatedPrefix:
+			p.exact[m.Value] = append(p.exact[m.Value], position)
+			p.prefixes[m.Value+"/"] = append(p.prefixes[m.Value+"/"], position)
+		default:
+			p.prefixes[m.Value] = append(p.prefixes[m.Value], position)
+		}
+	}
+	p.addAutomata(expressions, compiler)
+	p.lengths = lengthsOf(p.prefixes)
+	return p
+}
+
+func (p *paths) addAutomata(expressions []string, compiler *dfa.Compiler) {
+	if len(expressions) == 0 {
+		return
+	}
+	sets, refused := compiler.Partition(expressions)
+	p.sets = sets
+	for _, r := range refused {
+		p.sequential = append(p.sequential, p.patterns[r.Index])
+	}
+}
+
+func lengthsOf(texts map[string][]uint32) []int {
+	lengths := map[int]bool{}
+	for text := range texts {
+		lengths[len(text)] = true
+	}
+	return slices.Sorted(maps.Keys(lengths))
+}
+
+// candidates are the routes that may take a path.
+func (p *paths) candidates(path string) candidates {
+	var c candidates
+	c.add(p.exact[path], nil, true)
+	for _, length := range p.lengths {
+		if length > len(path) {
+			break
+		}
+		c.add(p.prefixes[path[:length]], nil, true)
+	}
+	if len(p.sets) > 0 {
+		input := []byte(path)
+		for _, set := range p.sets {
+			c.add(set.Match(input), p.patterns, true)
+		}
+	}
+	c.add(p.sequential, nil, false)
+	return c
+}
+
+// isExpression reports whether keys do not decide about a path match.
+func isExpression(m model.PathMatch) bool {
+	return m.Kind == model.PathRegex || m.IgnoreCase && m.Kind != model.PathConnect
+}
+
+// Expression writes a path match that is not of CONNECT as an expression.
+func Expression(m model.PathMatch) string {
+	if m.Kind == model.PathRegex {
+		return m.Value
+	}
+	literal := `(?i)` + regexp.QuoteMeta(m.Value)
+	switch m.Kind {
+	case model.PathPrefix:
+		return literal + `(?s:.*)`
+	case model.PathSeparatedPrefix:
+		return literal + `(?s:/.*)?`
+	default:
+		return literal
+	}
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/reconcile"
+)
+
+// applyFitting is apply for what a control plane, or files of resources, make up: a cluster with more endpoints than there is room for stays as it is in force, and keeps
+// nothing else from being put in force. Needs n.updates.
+func (n *Node) applyFitting(wanted *model.Config) error {
+	for {
+		err := n.apply(wanted)
+		full, is := errors.AsType[*reconcile.FullError](err)
+		if !is {
+			return err
+		}
+		less := withCluster(wanted, n.source, full.Cluster)
+		if less == nil {
+			return err
+		}
+		n.log.Error("endpoints refused; the cluster stays as it was", "cluster", full.Cluster, "endpoints", full.Most, "room", full.Room)
+		wanted = less
+	}
+}
+
+// withCluster is a configuration whose cluster of that name is the one before, or has no endpoints where there was none; nil: so it is.
+func withCluster(wanted, before *model.Config, name string) *model.Config {
+	at := slices.IndexFunc(wanted.Clusters, func(c *model.Cluster) bool { return c.Name == name })
+	if at < 0 {
+		return nil
+	}
+	instead := before.Cluster(name)
+	if instead == nil {
+		bare := *wanted.Clusters[at]
+		bare.Targets, bare.Endpoints = nil, nil
+		instead = &bare
+	}
+	if now := wanted.Clusters[at]; now == instead || len(now.Endpoints) == 0 {
+		return nil
+	}
+	out := *wanted
+	out.Clusters = slices.Clone(wanted.Clusters)
+	out.Clusters[at] = instead
+	return &out
+}

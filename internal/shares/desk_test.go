@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shares_test
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/shares"
+)
+
+// bubble runs a test on a clock of its own, and lets who watches a desk see that nobody waits.
+func bubble(t *testing.T, f func(*testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f(t)
+		time.Sleep(2 * shares.Quantum)
+	})
+}
+
+// crowd works for one tenant until its time is up: so many at once, each so long in a turn.
+type crowd struct {
+	path    shares.Path
+	workers int
+	work    time.Duration
+	pause   time.Duration
+	// begins is when it comes.
+	begins time.Duration
+	worked atomic.Int64
+}
+
+// play has crowds at a desk for so long, on a clock of the test's own.
+func play(t *testing.T, atWork int, d time.Duration, crowds ...*crowd) shares.Counts {
+	t.Helper()
+	var counts shares.Counts
+	bubble(t, func(*testing.T) {
+		desk := shares.NewDesk(shares.Limits{AtWork: atWork, Waiting: 1000})
+		over := time.Now().Add(d)
+		var all sync.WaitGroup
+		for _, c := range crowds {
+			for range c.workers {
+				all.Go(func() { c.run(desk, over) })
+			}
+		}
+		all.Wait()
+		counts = desk.Counts()
+	})
+	return counts
+}
+
+func (c *crowd) run(desk *shares.Desk, over time.Time) {
+	turn := desk.Turn(c.path)
+	time.Sleep(c.begins)
+	for time.Now().Before(over) {
+		turn.Work()
+		if time.Now().Before(over) {
+			time.Sleep(c.work)
+			c.worked.Add(int64(c.work))
+		}
+		turn.Rest()
+		time.Sleep(c.pause)
+	}
+}
+
+// requireShare fails unless a crowd has worked for that part of the time of all, give or take a tenth of it.
+func requireShare(t *testing.T, c *crowd, name string, want float64, all ...*crowd) {
+	t.Helper()
+	var sum int64
+	for _, other := range all {
+		sum += other.worked.Load()
+	}
+	got := float64(c.worked.Load()) / float64(sum)
+	if got < 0.9*want || got > 1.1*want {
+		t.Errorf("%s has had %.3f of the time, want %.3f", name, got, want)
+	}
+}
+
+func TestTenantsHaveTheSameTimeHoweverManyAsk(t *testing.T) {
+	for _, atWork := range []int{1, 4} {
+		few := &crowd{path: shares.Path{1, 1}, workers: 2 * atWork, work: 50 * time.Microsecond}
+		many := &crowd{path: shares.Path{1, 2}, workers: 500, work: 50 * time.Microsecond}
+		slow := &crowd{path: shares.Path{1, 3}, workers: 500, work: 400 * time.Microsecond}
+		play(t, atWork, 2*time.Second, few, many, slow)
+		for name, c := range map[string]*crowd{"few": few, "many": many, "with long turns": slow} {
+			requireShare(t, c, name, 1.0/3, few, many, slow)
+		}
+	}
+}
+
+func TestABranchDividesWhatItGets(t *testing.T) {
+	const work = 50 * time.Microsecond
+	alone := &crowd{path: shares.Path{1, 7}, workers: 10, work: work}
+	var divided, all []*crowd
+	for i := range 9 {
+		divided = append(divided, &crowd{path: shares.Path{2, 5, uint64(i)}, workers: 10, work: work})
+	}
+	beside := &crowd{path: shares.Path{2, 6}, workers: 10, work: work}
+	all = append(slices.Clone(divided), alone, beside)
+	play(t, 2, 4*time.Second, all...)
+	requireShare(t, alone, "a tenant alone on its branch", 1.0/2, all...)
+	requireShare(t, beside, "one beside a branch of nine", 1.0/4, all...)
+	for _, c := range divided {
+		requireShare(t, c, "one of nine", 1.0/36, all...)
+	}
+}
+
+func TestNobodySavesUpTime(t *testing.T) {
+	first := &crowd{path: shares.Path{1}, workers: 10, work: 50 * time.Microsecond}
+	second := &crowd{path: shares.Path{2}, workers: 10, work: 50 * time.Microsecond, begins: time.Second}
+	play(t, 1, 2*time.Second, first, second)
+	// A second alone, and half of the next one.
+	requireShare(t, first, "who was there first", 0.75, first, second)
+}
+
+// Who asks rarely waits for a turn that is under way, and for nobody else.
+func TestWhoAsksRarelyHardlyWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		desk := shares.NewDesk(shares.Limits{AtWork: 2, Waiting: 1000})
+		over := time.Now().Add(time.Second)
+		flood := &crowd{path: shares.Path{1}, workers: 1000, work: 100 * time.Microsecond}
+		var all sync.WaitGroup
+		for range flood.workers {
+			all.Go(func() { flood.run(desk, over) })
+		}
+		turn := desk.Turn(shares.Path{2})
+		for time.Now().Before(over) {
+			time.Sleep(7 * time.Millisecond)
+			asked := time.Now()
+			turn.Work()
+			if waited := time.Since(asked); waited > flood.work {
+				t.Fatalf("waited for %v beside turns of %v", waited, flood.work)
+			}
+			time.Sleep(30 * time.Microsecond)
+			turn.Rest()
+		}
+		all.Wait()
+	})
+}
+
+func TestNoMoreThanTheLimitWork(t *testing.T) {
+	desk := shares.NewDesk(shares.Limits{AtWork: 3, Waiting: 1000})
+	var working, most, turns atomic.Int64
+	done := make(chan struct{})
+	for i := range 50 {
+		go func() {
+			turn := desk.Turn(shares.Path{uint64(i % 5)})
+			for range 200 {
+				turn.Work()
+				now := working.Add(1)
+				for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
+				}
+				turns.Add(1)
+				working.Add(-1)
+				turn.Rest()
+			}
+			done <- struct{}{}
+		}()
+	}
+	for range 50 {
+		<-done
+	}
+	if c := desk.Counts(); turns.Load() != 50*200 || c.Waiting != 0 || c.Tenants != 0 {
+		t.Errorf("%d turns; at the end %+v", turns.Load(), c)
+	}
+	// A turn that the scheduler of the machine has interrupted may have been ended.
+	if got := most.Load(); got > 3+int64(desk.Counts().Ended) {
+		t.Errorf("%d have worked at a time, want 3", got)
+	}
+}
+
+func TestATurnEndsWhileOthersWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		desk := shares.NewDesk(shares.Limits{AtWork: 1, Waiting: 10})
+		blocked, other := desk.Turn(shares.Path{1}), desk.Turn(shares.Path{2})
+		blocked.Work()
+		time.Sleep(time.Hour) // nobody waits: it is its own
+		asked := time.Now()
+		other.Work()
+		if waited := time.Since(asked); waited > 2*shares.Quantum {
+			t.Errorf("waited for %v beside one who is blocked", waited)
+		}
+		if c := desk.Counts(); c.Ended != 1 || c.Waited != 1 {
+			t.Errorf("got %+v", c)
+		}
+		blocked.Rest() // it has none any more
+		blocked.Rest()
+		other.Rest()
+		blocked.Work()
+		blocked.Rest()
+	})
+}
+
+func TestNewWorkIsRefusedWhereTooMuchWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const most = 5
+		desk := shares.NewDesk(shares.Limits{AtWork: 1, Waiting: most})
+		holder := desk.Turn(shares.Path{9})
+		holder.Begin()
+		// Turns end after a while: no time passes here.
+		var turns []*shares.Turn
+		wait := func(p shares.Path) (refused bool) {
+			turn := desk.Turn(p)
+			turns = append(turns, turn)
+			answered := make(chan bool, 1)
+			go func() { answered <- turn.Begin() }()
+			synctest.Wait()
+			select {
+			case ok := <-answered:
+				return !ok
+			default:
+				return false
+			}
+		}
+		for i := range most {
+			if wait(shares.Path{1, 1}) {
+				t.Fatalf("refused with %d waiting", i)
+			}
+		}
+		if !wait(shares.Path{1, 1}) {
+			t.Errorf("not refused with %d waiting", most)
+		}
+		if wait(shares.Path{1, 2}) {
+			t.Error("another tenant is refused")
+		}
+		for i := range most - 1 {
+			if wait(shares.Path{1, 3, uint64(i)}) {
+				t.Errorf("refused on a branch with %d waiting", most+1+i)
+			}
+		}
+		if !wait(shares.Path{1, 4}) {
+			t.Errorf("not refused on a branch with %d waiting", 2*most)
+		}
+		if wait(shares.Path{2}) {
+			t.Error("another branch is refused")
+		}
+		// What has begun goes on.
+		begun := desk.Turn(shares.Path{1, 1})
+		went := make(chan struct{})
+		go func() { begun.Work(); close(went) }()
+		synctest.Wait()
+		if c := desk.Counts(); c.Refused != 2 || c.Waiting != 2*most+2 {
+			t.Errorf("got %+v, want 2 refused and %d waiting", c, 2*most+2)
+		}
+		holder.Rest()
+		<-went
+		time.Sleep(time.Second) // each turn ends while others wait
+		for _, turn := range turns {
+			turn.Rest()
+		}
+		begun.Rest()
+		if c := desk.Counts(); c.Waiting != 0 || c.Tenants != 0 {
+			t.Errorf("at the end %+v", c)
+		}
+	})
+}
+
+// A turn may be shared: what one gives up another takes again.
+func TestATurnIsShared(t *testing.T) {
+	bubble(t, func(*testing.T) {
+		desk := shares.NewDesk(shares.Limits{AtWork: 1, Waiting: 10})
+		shared, other := desk.Turn(shares.Path{1}), desk.Turn(shares.Path{2})
+		other.Work()
+		done := make(chan struct{}, 2)
+		for range 2 {
+			go func() { shared.Work(); done <- struct{}{} }()
+		}
+		synctest.Wait()
+		other.Rest()
+		<-done
+		<-done
+		shared.Work()
+		shared.Rest()
+		other.Work()
+		other.Rest()
+	})
+}
+
+func TestNobodyWaitsWithoutADesk(t *testing.T) {
+	var turn shares.Turn
+	turn.Work()
+	if !turn.Begin() {
+		t.Error("refused")
+	}
+	turn.Rest()
+}
+
+func TestTenantsThatWantNothingAreForgotten(t *testing.T) {
+	desk := shares.NewDesk(shares.Limits{AtWork: 1, Waiting: 10})
+	stays := desk.Turn(shares.Path{1, 2, 3})
+	stays.Work()
+	for i := range uint64(50_000) {
+		turn := desk.Turn(shares.Path{4, i})
+		if i%2 == 0 {
+			turn = desk.Turn(shares.Path{i})
+		}
+		stays.Rest()
+		turn.Work()
+		turn.Rest()
+		stays.Work()
+	}
+	if got := desk.Nodes(); got > 10_000 {
+		t.Errorf("%d tenants are remembered", got)
+	}
+	stays.Rest()
+}
+
+func BenchmarkTurns(b *testing.B) {
+	desk := shares.NewDesk(shares.Limits{AtWork: 4, Waiting: 10})
+	b.RunParallel(func(pb *testing.PB) {
+		turn := desk.Turn(shares.Path{1, 2, 3})
+		for pb.Next() {
+			turn.Work()
+			turn.Rest()
+		}
+	})
+}

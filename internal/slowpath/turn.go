@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"io"
+
+	"github.com/xlb-project/xlb/internal/shares"
+)
+
+// paced reads for somebody who takes turns: while bytes are waited for, others work.
+type paced struct {
+	io.Reader
+	turn *shares.Turn
+}
+
+// Read implements io.Reader.
+func (p paced) Read(b []byte) (int, error) {
+	p.turn.Rest()
+	n, err := p.Reader.Read(b)
+	p.turn.Work()
+	return n, err
+}
+
+// turnOf is the turn that was given, or one that nobody waits for.
+func turnOf(t *shares.Turn) *shares.Turn {
+	if t == nil {
+		return &shares.Turn{}
+	}
+	return t
+}
+
+// begin waits for the turn of a request. It reports false for one that is not to be served, since too
+// many of its client's group wait: one that the fast path has begun to serve is never that.
+func (d *downstream) begin() bool {
+	if d.requests == 0 && d.session.Begun != nil {
+		d.turn.Work()
+		return true
+	}
+	return d.turn.Begin()
+}
+
+// linger closes the connection as lingeringClose does.
+func (d *downstream) linger() {
+	d.turn.Rest()
+	lingeringClose(d.conn)
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/test/await"
+)
+
+// Requests for which there is no room are refused before anything is done for them; afterwards the next
+// ones are served.
+func TestRequestsAreRefusedWhereTooManyWait(t *testing.T) {
+	endpoint := rawEndpoint(t, func(conn net.Conn, r *bufio.Reader) {
+		for readHeadOf(r) != "" {
+			_, _ = io.WriteString(conn, ok2)
+		}
+	})
+	f := newFront(t, []netip.AddrPort{endpoint})
+	desk := shares.NewDesk(shares.Limits{AtWork: 1})
+	f.desk.Store(desk)
+	busy := desk.Turn(shares.Path{2})
+	busy.Work()
+	got := f.exchange("GET / HTTP/1.1\r\n" + host + "\r\nGET / HTTP/1.1\r\n" + host + "\r\n")
+	if n := strings.Count(got, "HTTP/1.1 "); n != 1 || !strings.HasPrefix(got, "HTTP/1.1 503 ") || !strings.HasSuffix(got, "\r\n\r\nenvoy overloaded") ||
+		!strings.Contains(got, "\r\nConnection: close\r\n") {
+		t.Errorf("got %q", got)
+	}
+	if picked, _ := f.balancer.seen(); picked != 0 || f.proxy.Counters().Flag(FlagOverloadManager) != 1 || desk.Counts().Refused != 1 {
+		t.Errorf("%d endpoints were chosen, %d requests have the flag, desk %+v", picked, f.proxy.Counters().Flag(FlagOverloadManager), desk.Counts())
+	}
+	busy.Rest()
+	if got := f.exchange("GET / HTTP/1.1\r\n" + host + "Connection: close\r\n\r\n"); !strings.HasPrefix(got, okLine) {
+		t.Errorf("afterwards: got %q", got)
+	}
+}
+
+// While one waits, for an endpoint, or for the rest of a head, of a request or of a response, others work.
+// Nobody's turn has to be ended for that.
+func TestOthersWorkWhileOneWaits(t *testing.T) {
+	held := make(chan struct{})
+	endpoint := rawEndpoint(t, func(conn net.Conn, r *bufio.Reader) {
+		for {
+			request, err := http.ReadRequest(r)
+			if err != nil {
+				return
+			}
+			if request.URL.Path == "/held" {
+				_, _ = io.WriteString(conn, okLine+"Content-Length: 4\r\n\r\nab")
+				<-held
+				_, _ = io.WriteString(conn, "cd")
+				return
+			}
+			_, _ = io.Copy(io.Discard, request.Body)
+			if request.URL.Path == "/silent" {
+				<-held
+			}
+			_, _ = io.WriteString(conn, ok2)
+		}
+	})
+	f := newFront(t, []netip.AddrPort{endpoint})
+	var waiting []net.Conn
+	for _, raw := range []string{
+		"GET /silent HTTP/1.1\r\n" + host + "Connection: close\r\n\r\n",
+		"GET /held HTTP/1.1\r\n" + host + "Connection: close\r\n\r\n",
+		"POST / HTTP/1.1\r\n" + host + "Content-Length: 5000\r\nConnection: close\r\n\r\nbeginning",
+		"POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n5\r\nhel",
+		"GET / HTTP/1.1\r\nHost",
+	} {
+		conn := f.dial()
+		if _, err := io.WriteString(conn, raw); err != nil {
+			t.Fatal(err)
+		}
+		waiting = append(waiting, conn)
+	}
+	desk := f.desk.Load()
+	await.Quiet(t, func() string {
+		if active, c := f.proxy.Counters().Active(), desk.Counts(); active != int64(len(waiting)) || c.Tenants > 0 {
+			return fmt.Sprintf("%d of %d connections are served, desk %+v", active, len(waiting), c)
+		}
+		return ""
+	})
+	const others = 50
+	before := desk.Counts().Ended
+	for range others {
+		if got := f.exchange("GET / HTTP/1.1\r\n" + host + "Connection: close\r\n\r\n"); !strings.HasPrefix(got, okLine) {
+			t.Fatalf("got %q", got)
+		}
+	}
+	// On a busy machine somebody may stand still in the midst of a turn.
+	if ended := desk.Counts().Ended - before; ended > others/5 {
+		t.Errorf("%d turns had to be ended for %d requests", ended, others)
+	}
+	close(held)
+	for i, rest := range []string{"", "", strings.Repeat("x", 5000-len("beginning")), "lo\r\n0\r\n\r\n", ": a\r\nConnection: close\r\n\r\n"} {
+		if _, err := io.WriteString(waiting[i], rest); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(waiting[i]); err != nil || !strings.HasPrefix(string(got), okLine) {
+			t.Errorf("client %d: got %q, error %v", i, got, err)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/xlb-project/xlb/internal/ascii/asciitest"
+)
+
+// Names and values that a reader by the letter of RFC 9110 knows, and others that package strings,
+// which goes by Unicode, takes for them.
+
+func TestCodingsAreComparedByBytes(t *testing.T) {
+	for _, c := range asciitest.Of("chunked") {
+		t.Run(c.Name, func(t *testing.T) {
+			raw := []byte("POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: " + c.Text + "\r\n\r\n")
+			if h, reply := parseHead(raw, 100); reply != ReplyNotImplemented || h.chunked {
+				t.Errorf("a request's coding %q: reply %v, chunked %v", c.Text, reply, h.chunked)
+			}
+			raw = []byte(okLine + "Transfer-Encoding: " + c.Text + "\r\n\r\n")
+			if r, err := parseResponse(raw, "GET", nil, 100); !isProtocolError(err) {
+				t.Errorf("a response's coding %q: %+v, error %v", c.Text, r, err)
+			}
+		})
+	}
+	for _, c := range asciitest.Controlled("chunked") {
+		raw := []byte("POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: " + c.Text + "\r\n\r\n")
+		if _, reply := parseHead(raw, 100); reply != ReplyBadRequest {
+			t.Errorf("%s: reply %v", c.Name, reply)
+		}
+	}
+}
+
+func TestConnectionOptionsAreComparedByBytes(t *testing.T) {
+	for _, c := range asciitest.Of("x-kiosk") {
+		fields := []field{{[]byte("Connection"), []byte(c.Text)}, {[]byte("X-Kiosk"), []byte("stays")}}
+		if got := valuesOf(endToEnd(fields), "x-kiosk"); !slices.Equal(got, []string{"stays"}) {
+			t.Errorf("%s: Connection: %q leaves %q of X-Kiosk", c.Name, c.Text, got)
+		}
+		if got := string(appendEndToEnd(nil, fields)); got != "X-Kiosk: stays\r\n" {
+			t.Errorf("%s: Connection: %q passes on %q", c.Name, c.Text, got)
+		}
+	}
+	for _, c := range append(asciitest.Of("close"), asciitest.Of("host")...) {
+		raw := []byte("GET / HTTP/1.1\r\n" + host + "Connection: " + c.Text + "\r\n\r\n")
+		if h, reply := parseHead(raw, 100); reply != noReply || !h.keepAlive {
+			t.Errorf("%s: Connection: %q: reply %v, kept %v", c.Name, c.Text, reply, h.keepAlive)
+		}
+	}
+	for _, c := range asciitest.Of("keep-alive") {
+		raw := []byte("GET / HTTP/1.0\r\nConnection: " + c.Text + "\r\n\r\n")
+		if h, reply := parseHead(raw, 100); reply != noReply || h.keepAlive {
+			t.Errorf("%s: Connection: %q: reply %v, kept %v", c.Name, c.Text, reply, h.keepAlive)
+		}
+		resp := response{http10: true, fields: []field{{[]byte("Connection"), []byte(c.Text)}}}
+		if resp.persists() {
+			t.Errorf("%s: a response's Connection: %q keeps its connection", c.Name, c.Text)
+		}
+	}
+}
+
+func TestNamesOfFieldsAreComparedByBytes(t *testing.T) {
+	for _, name := range []string{"transfer-encoding", "keep-alive", "host", "connection"} {
+		for _, c := range append(asciitest.Of(name), asciitest.Controlled(name)...) {
+			if f, ok := parseField([]byte(c.Text + ": a")); ok {
+				t.Errorf("%s: %q is taken for a field's name: %q", c.Name, c.Text, f.name)
+			}
+			if (field{name: []byte(c.Text)}).is(name) {
+				t.Errorf("%s: %q is %s", c.Name, c.Text, name)
+			}
+		}
+	}
+}
+
+func TestMethodsAndSchemesAreComparedByBytes(t *testing.T) {
+	for _, line := range []string{"OPTION\u017f / HTTP/1.1", "GET http\u017f://a/ HTTP/1.1", "po\u017ft / HTTP/1.1"} {
+		if _, reply := parseHead([]byte(line+"\r\n"+host+"\r\n"), 100); reply != ReplyBadRequest {
+			t.Errorf("%q: reply %v", line, reply)
+		}
+	}
+	for _, c := range asciitest.Of("https") {
+		if got := hostFor("a.test:443", "http", c.Text, false); got != "a.test:443" {
+			t.Errorf("%s: X-Forwarded-Proto: %q makes %q of a.test:443", c.Name, c.Text, got)
+		}
+	}
+}
+
+func TestServerNamesAreComparedByBytes(t *testing.T) {
+	for _, c := range asciitest.Of("kiosk.test") {
+		opening, _ := tlsOpening([]byte(helloFor(t, c.Text)))
+		if opening == nil {
+			continue // crypto/tls does not read it
+		}
+		if opening.ServerName == "kiosk.test" {
+			t.Errorf("%s: %q is taken for kiosk.test", c.Name, c.Text)
+		}
+	}
+	if opening, _ := tlsOpening([]byte(helloFor(t, "\u212aiosk.test"))); opening == nil || opening.ServerName != "\u212aiosk.test" {
+		t.Errorf("a name with U+212A is read as %+v", opening)
+	}
+}
+
+// helloFor is a ClientHello for any name: crypto/tls writes none that is no host's, so another of
+// that length is exchanged.
+func helloFor(t *testing.T, name string) string {
+	t.Helper()
+	filler := string(slices.Repeat([]byte("x"), len(name)))
+	return replaceOnce(t, clientHello(t, filler), filler, name)
+}
+
+func replaceOnce(t *testing.T, s, old, replacement string) string {
+	t.Helper()
+	for i := range len(s) - len(old) {
+		if s[i:i+len(old)] == old {
+			return s[:i] + replacement + s[i+len(old):]
+		}
+	}
+	t.Fatalf("%q is not there", old)
+	return ""
+}

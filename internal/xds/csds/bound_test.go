@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package csds
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	statusv3 "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+)
+
+// client asks a server of which a stream may be silent for that long.
+func client(t *testing.T, silence time.Duration) statusv3.ClientStatusDiscoveryServiceClient {
+	t.Helper()
+	s := httptest.NewUnstartedServer(newHandler(&server{resources: func() []Resource { return nil }, silence: silence}))
+	s.Config.Protocols = cleartext()
+	s.Start()
+	conn, err := grpc.NewClient(s.Listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		conn.Close()
+		s.Close()
+	})
+	return statusv3.NewClientStatusDiscoveryServiceClient(conn)
+}
+
+// open begins a stream that has been answered once.
+func open(t *testing.T, c statusv3.ClientStatusDiscoveryServiceClient) statusv3.ClientStatusDiscoveryService_StreamClientStatusClient {
+	t.Helper()
+	stream, err := c.StreamClientStatus(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask(t, stream)
+	return stream
+}
+
+func ask(t *testing.T, stream statusv3.ClientStatusDiscoveryService_StreamClientStatusClient) {
+	t.Helper()
+	if err := stream.Send(&statusv3.ClientStatusRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func requireEnd(t *testing.T, stream statusv3.ClientStatusDiscoveryService_StreamClientStatusClient, want codes.Code) {
+	t.Helper()
+	if _, err := stream.Recv(); status.Code(err) != want {
+		t.Errorf("the stream ended with %v, want %s", err, want)
+	}
+}
+
+func TestSilentStreamsEnd(t *testing.T) {
+	requireEnd(t, open(t, client(t, 10*time.Millisecond)), codes.DeadlineExceeded)
+}
+
+// One more takes the place of the one on which nothing was asked for the longest time.
+func TestStreamsAreBounded(t *testing.T) {
+	c := client(t, silence)
+	var all []statusv3.ClientStatusDiscoveryService_StreamClientStatusClient
+	for range maxStreams {
+		all = append(all, open(t, c))
+	}
+	ask(t, all[0])
+	last := open(t, c)
+	requireEnd(t, all[1], codes.ResourceExhausted)
+	for _, stream := range append(all[2:], all[0], last) {
+		ask(t, stream)
+	}
+	if _, err := c.FetchClientStatus(t.Context(), &statusv3.ClientStatusRequest{}); err != nil {
+		t.Errorf("beside streams: %v", err)
+	}
+}
+
+func TestOldestStreamGivesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s streams
+		first := s.begin()
+		for range 10 * maxStreams {
+			time.Sleep(time.Millisecond)
+			s.asked(first)
+			s.begin()
+		}
+		select {
+		case <-first.ended:
+			t.Error("one that is used was ended")
+		default:
+		}
+		if len(s.open) != maxStreams {
+			t.Errorf("%d are open", len(s.open))
+		}
+		s.end(first)
+		if len(s.open) != maxStreams-1 {
+			t.Errorf("%d are open without one", len(s.open))
+		}
+	})
+}
+
+func cleartext() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetUnencryptedHTTP2(true)
+	return p
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostile
+
+import (
+	"flag"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/test/e2e/harness"
+)
+
+// What make test-hostile sets. The seed of the short run is fixed: a test that fails fails again.
+var (
+	duration  = flag.Duration("hostile.duration", 45*time.Second, "how long scenes are begun")
+	seed      = flag.Uint64("hostile.seed", 1, "seed of the scenes; 0 draws one")
+	only      = flag.Int("hostile.scene", -1, "the only scene to play")
+	alone     = flag.Bool("hostile.alone", false, "nobody else uses this machine")
+	directory = flag.String("hostile.directory", "", "where violations and a summary are left; default: nowhere")
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(harness.Main(m))
+}
+
+func TestNoByteComesToAWrongPlace(t *testing.T) {
+	harness.OnlyXLB(t, "the test looks into XLB")
+	options := Options{
+		Duration: *duration, Seed: *seed, Scene: *only, Alone: *alone, FastPath: harness.FastPath(t),
+		Directory: *directory, Progress: os.Stderr,
+	}
+	if options.Seed == 0 {
+		options.Seed = rand.Uint64()
+	}
+	if options.Directory == "" {
+		options.Directory = t.TempDir()
+	}
+	t.Logf("seed %d", options.Seed)
+	summary := Run(t, options)
+	t.Logf("%d scenes, %d violations; clients %s; servers %s",
+		summary.Scenes, len(summary.Violations), inOrder(summary.Clients), inOrder(summary.Servers))
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+// rules are what the programs and the daemon hold to. The model without one of them must be found
+// wrong.
+type rules struct {
+	// A lease ends only when the sends that moved its bytes have returned.
+	Settled bool
+	// A program that runs again compares what it is shown with what it had claimed.
+	Cuts bool
+	// What a send returns is compared with what was claimed of it.
+	Shorts bool
+	// While one task sends, what another sends is not moved.
+	Senders bool
+	// A connection on which two tasks have sent at once stays with the daemon.
+	Alone bool
+	// A message of which the framing was judged, a head or chunks, and that was not wholly moved,
+	// fails its lease.
+	Framed bool
+	// A connection that is the daemon's does not get open again what was not moved.
+	Declined bool
+	// A program that passes a message behind a redirect says where to.
+	Named bool
+	// What is passed is redirected to the socket itself: while that waits, other messages are shown
+	// to the program.
+	Shown bool
+	// An i-sock with an urgent byte begins no lease.
+	Urgent bool
+	// A program ends a part of the lease that it means, and of no other, as the daemon does.
+	Means bool
+	// A slot is used again only when no program is at work on it.
+	Grace bool
+	// Nor while a goroutine of the daemon is.
+	Held bool
+	// The next request waits for the end of the lease before it.
+	Next bool
+	// The server's send is waited for as well.
+	Replies bool
+	// Of a lease that broke the request is open until its send has returned.
+	Open bool
+	// What one of a server's threads sent for a lease that has ended does not make another thread
+	// wait.
+	Forgets bool
+	// An i-sock on which the daemon has sent the rest of a request to a server on this host serves
+	// nobody else.
+	Spent bool
+}
+
+// The programs that account before the kernel moves anything.
+var before = rules{Named: true, Shown: true, Means: true, Grace: true, Held: true, Next: true, Urgent: true}
+
+// The programs that account when sends have returned.
+var after = rules{
+	Settled: true, Cuts: true, Shorts: true, Senders: true, Alone: true, Framed: true, Declined: true, Named: true, Shown: true,
+	Urgent: true, Means: true, Grace: true, Held: true, Next: true, Replies: true, Open: true, Forgets: true, Spent: true,
+}
