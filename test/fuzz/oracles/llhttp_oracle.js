@@ -8,6 +8,14 @@ const { HTTPParser } = require('_http_common');
 const REQUEST = 1;
 const HEADER_SIZE = 20;
 
+// failure is the reason for which llhttp refused the message, or nothing if that reason is no difference.
+// llhttp takes no whitespace in chunk extensions, where RFC 9112, section 7.1.1, allows it. It refuses such a
+// message, so no boundary moves; the other oracles compare its length.
+function failure(error) {
+  if (error.code === 'HPE_STRICT' && /^Invalid character in chunk extensions/.test(error.reason)) return '';
+  return error.code || error.message;
+}
+
 // check says what is wrong, or nothing.
 function check(kind, data, head, body) {
   const parser = new HTTPParser();
@@ -34,10 +42,10 @@ function check(kind, data, head, body) {
   if (rest === null && body > (1 << 20)) return '';
   const whole = rest || Buffer.alloc(body, 0x78);
   const most = parser.execute(whole.subarray(0, body - 1));
-  if (most instanceof Error) return most.code || most.message;
+  if (most instanceof Error) return failure(most);
   if (complete) return 'the body ends early';
   const end = parser.execute(whole.subarray(body - 1));
-  if (end instanceof Error) return end.code || end.message;
+  if (end instanceof Error) return failure(end);
   return complete ? '' : 'the body ends late';
 }
 
