@@ -166,6 +166,10 @@ var acceptances = []struct {
 		}},
 	{change{"trailers of clients", "$hcm", "{http_protocol_options: {enable_trailers: true}}"},
 		func(c *model.Config) { c.Listeners[0].Routes.Trailers = true }},
+	{change{"HTTP/1.0", "$hcm", "{http_protocol_options: {accept_http_10: true, default_host_for_http_10: 'old.test:81'}}"},
+		func(c *model.Config) {
+			c.Listeners[0].Routes.HTTP10 = model.HTTP10{Accept: true, DefaultHost: "old.test:81"}
+		}},
 	{change{"trailers of endpoints", "$cluster", "{typed_extension_protocol_options: {envoy.extensions.upstreams.http.v3.HttpProtocolOptions: " +
 		"{'@type': type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions, explicit_http_config: {http_protocol_options: {enable_trailers: true}}}}}"},
 		func(c *model.Config) { c.Clusters[0].Trailers = true }},

@@ -947,7 +947,9 @@ var basicFields = fieldTable{
 	},
 	// Present but empty it says that endpoints speak HTTP/1.1.
 	"envoy.config.core.v3.Http1ProtocolOptions": {
-		"enable_trailers": translateIt,
+		"enable_trailers":          translateIt,
+		"accept_http_10":           translateIt, // in a cluster it changes nothing, as in Envoy
+		"default_host_for_http_10": translateIt, // likewise
 	},
 	"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
 		"common_http_protocol_options":   translateIt,

@@ -209,6 +209,7 @@ var refusals = []change{
 	{"rewrites that are no target", "$route.route", "{prefix_rewrite: '/a b'}"},
 	{"substitution that is no target", "$route.route", "{regex_rewrite: {pattern: {regex: a}, substitution: 'a#b'}}"},
 	{"path rewrite policy", "$route.route", "{path_rewrite_policy: {name: x}}"},
+	{"default host that is no host", "$hcm", "{http_protocol_options: {default_host_for_http_10: a/b}}"},
 	{"host rewrite that is no host", "$route.route", "{host_rewrite_literal: a/b}"},
 	{"host of a header that Envoy rewrites", "$route.route", "{host_rewrite_header: x-envoy-host}"},
 	{"host of the endpoint", "$route.route", "{auto_host_rewrite: true}"},

@@ -207,6 +207,14 @@ func (t *translator) http(out *model.Listener, hcm *hcmv3.HttpConnectionManager,
 	out.Routes.Underscores = underscores[hcm.GetCommonHttpProtocolOptions().GetHeadersWithUnderscoresAction()]
 	out.Routes.Hop = t.hop(hcm, path)
 	out.Routes.Trailers = hcm.GetHttpProtocolOptions().GetEnableTrailers()
+	out.Routes.HTTP10 = t.http10(hcm.GetHttpProtocolOptions(), path+".http_protocol_options")
+}
+
+func (t *translator) http10(options *corev3.Http1ProtocolOptions, path string) model.HTTP10 {
+	return model.HTTP10{
+		Accept:      options.GetAcceptHttp_10(),
+		DefaultHost: t.host(options.GetDefaultHostForHttp_10(), path+".default_host_for_http_10"),
+	}
 }
 
 // connectionManager finds the one filter of the filter chain.

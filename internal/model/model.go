@@ -76,6 +76,14 @@ type Listener struct {
 	TCP *TCPProxy
 }
 
+// HTTP10 says what becomes of requests of HTTP/1.0 (Http1ProtocolOptions). The zero value refuses them, as in Envoy.
+type HTTP10 struct {
+	// Accept serves them (accept_http_10).
+	Accept bool
+	// DefaultHost is the host of requests that name none (default_host_for_http_10). Empty: they are refused.
+	DefaultHost string
+}
+
 // RouteTable is envoy.config.route.v3.RouteConfiguration.
 type RouteTable struct {
 	Name         string
@@ -100,6 +108,8 @@ type RouteTable struct {
 	Connections ConnectionLimits
 	// Trailers pass to and from clusters that have them, too (Http1ProtocolOptions.enable_trailers); otherwise they are left out.
 	Trailers bool
+	// HTTP10 is about requests of HTTP/1.0.
+	HTTP10 HTTP10
 	// IgnorePort leaves the port out where a request's host is compared with the
 	// domains (ignore_port_in_host_matching).
 	IgnorePort bool

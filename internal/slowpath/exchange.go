@@ -152,6 +152,9 @@ func (x *exchange) ownAnswer(ctx context.Context) func() (bool, error) {
 	if refusal, ok := x.checkNames(); !ok {
 		return x.responding(refusal)
 	}
+	if refusal, ok := x.checkVersion(); !ok {
+		return x.responding(refusal)
+	}
 	if refusal, ok := x.normalizePath(); !ok {
 		return x.responding(refusal)
 	}

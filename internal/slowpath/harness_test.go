@@ -106,7 +106,7 @@ func newFront(t testing.TB, endpoints []netip.AddrPort, options ...frontOption) 
 	t.Helper()
 	route := &model.Route{Path: model.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}}
 	gone := &model.Route{Path: model.PathMatch{Value: "/gone"}, Clusters: []model.WeightedCluster{{Name: "gone", Weight: 1}}}
-	table := &model.RouteTable{VirtualHosts: []*model.VirtualHost{
+	table := &model.RouteTable{HTTP10: model.HTTP10{Accept: true}, VirtualHosts: []*model.VirtualHost{
 		{Domains: []string{"nowhere"}},
 		{Domains: []string{"*"}, Routes: []*model.Route{gone, route}},
 	}}

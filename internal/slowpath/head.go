@@ -28,7 +28,7 @@ type head struct {
 	method string
 	// target as it stands in the request line.
 	target string
-	// authority is the target's, else the Host field's; empty only on HTTP/1.0.
+	// authority is the target's, else the Host field's; empty only on HTTP/1.0, until checkVersion().
 	authority string
 	// path is the target in origin form with its query, "*", or empty for CONNECT.
 	path string

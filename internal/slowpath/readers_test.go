@@ -95,7 +95,7 @@ func (r *bothPaths) requests(raw []byte, cut func(int) int, hop *model.Hop) (all
 			return all
 		}
 		h, reply := parseHead((*d.head)[:end], r.limits.HeadFields)
-		if reply != noReply {
+		if reply != noReply || h.authority == "" { // which checkVersion() refuses
 			return all
 		}
 		q := slowRequest{

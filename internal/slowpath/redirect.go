@@ -19,7 +19,7 @@ func (x *exchange) redirect(r *model.Redirect) localAnswer {
 }
 
 // location is where the client is sent: what the action does not set stays as in
-// the request. An HTTP/1.0 client that named no host gets a path only.
+// the request.
 func (x *exchange) location(r *model.Redirect) string {
 	scheme, host, port := cmp.Or(r.Scheme, x.scheme()), r.Host, ""
 	if r.Port != 0 {
@@ -28,11 +28,7 @@ func (x *exchange) location(r *model.Redirect) string {
 	if host == "" {
 		host = hostFor(x.head.authority, scheme, x.forwardedProto(), port != "")
 	}
-	path := locationPath(x.route, r, x.head.path)
-	if host == "" {
-		return model.OnThisHost(path)
-	}
-	return scheme + "://" + host + port + path
+	return scheme + "://" + host + port + locationPath(x.route, r, x.head.path)
 }
 
 // scheme is ":scheme" of the request.

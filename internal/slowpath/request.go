@@ -36,7 +36,7 @@ func (x *exchange) appendRequestHead(b []byte) []byte {
 		b = append(b, h.path...)
 	}
 	b = append(b, " HTTP/1.1\r\n"...)
-	b = appendField(b, "Host", x.host())
+	b = appendField(b, "Host", h.authority)
 	if h.upgrade {
 		b = appendUpgrade(b, h.protocol)
 	}
@@ -70,14 +70,6 @@ func isSecured(e Picked) bool {
 	}
 	tls, _ := s.Security()
 	return tls != nil
-}
-
-// host is the Host field for the endpoint; HTTP/1.0 clients need not send one.
-func (x *exchange) host() string {
-	if x.head.authority == "" {
-		return x.address.String()
-	}
-	return x.head.authority
 }
 
 // mayHaveBody names the methods whose requests some servers refuse without a length (RFC 9110 section 8.6).

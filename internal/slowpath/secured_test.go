@@ -3,12 +3,8 @@
 package slowpath
 
 import (
-	"context"
-	"net"
-	"net/http"
 	"net/netip"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/model"
@@ -71,53 +67,3 @@ type securedPick struct{ tls *model.UpstreamTLS }
 func (p securedPick) Address() netip.AddrPort                { return netip.AddrPort{} }
 func (p securedPick) Done(Outcome)                           {}
 func (p securedPick) Security() (*model.UpstreamTLS, string) { return p.tls, "" }
-
-// securing has the front's endpoints be secured so, in name only.
-func securing(tls *model.UpstreamTLS, secured *atomic.Int32) frontOption {
-	return func(c *Config, _ *model.Route) {
-		c.Balancer = securedBalancer{c.Balancer, tls}
-		c.Secure = func(_ context.Context, conn net.Conn, _ Target) (net.Conn, error) {
-			secured.Add(1)
-			return conn, nil
-		}
-	}
-}
-
-type securedBalancer struct {
-	Balancer
-	tls *model.UpstreamTLS
-}
-
-func (b securedBalancer) Pick(cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (Picked, bool) {
-	p, ok := b.Balancer.Pick(cluster, criteria, hash, skip)
-	return namedPick{p, b.tls}, ok
-}
-
-type namedPick struct {
-	Picked
-	tls *model.UpstreamTLS
-}
-
-func (p namedPick) Security() (*model.UpstreamTLS, string) { return p.tls, "" }
-
-func TestRequestWithoutAHostComesToNoEndpointWhoseCertificateIsToBeForIt(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		tls    model.UpstreamTLS
-		head   string
-		status string
-	}{
-		{"no host, to be validated", model.UpstreamTLS{Key: "k", HostSAN: true}, "GET / HTTP/1.0\r\n\r\n", "503"},
-		{"a host, to be validated", model.UpstreamTLS{Key: "k", HostSAN: true}, "GET / HTTP/1.0\r\nHost: a\r\n\r\n", "200"},
-		{"no host, not to be validated", model.UpstreamTLS{Key: "k"}, "GET / HTTP/1.0\r\n\r\n", "200"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var secured atomic.Int32
-			f := newFront(t, list(httpEndpoint(t, func(http.ResponseWriter, *http.Request) {})), securing(&tt.tls, &secured))
-			got := f.exchange(tt.head)
-			if !strings.HasPrefix(got, "HTTP/1.0 "+tt.status) || (secured.Load() > 0) != (tt.status == "200") {
-				t.Errorf("%d connections secured, got %q", secured.Load(), got)
-			}
-		})
-	}
-}

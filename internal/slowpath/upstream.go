@@ -73,20 +73,9 @@ func (d *destination) place() place {
 	return p
 }
 
-// errUnnamed is about a request that names no host, which only HTTP/1.0 allows, for an endpoint whose certificate has to be one for the request's host.
-var errUnnamed = errors.New("the request has no host that the endpoint's certificate could be for (auto_san_validation)")
-
-// isUnnamed reports such a request. What is no request is checked for other names alone.
-func (d *destination) isUnnamed() bool {
-	return d.target != nil && d.target.HTTP && d.target.TLS.HostSAN && d.target.Host == ""
-}
-
 // connect opens a connection to an endpoint within the timeout, which is a cluster's connect_timeout; 0 means its default. A
 // failure is a dialError.
 func (p *Proxy) connect(ctx context.Context, to destination, timeout time.Duration) (*upstreamConn, error) {
-	if to.isUnnamed() {
-		return nil, &dialError{to.address, false, errUnnamed}
-	}
 	if timeout <= 0 {
 		timeout = model.DefaultConnectTimeout
 	}

@@ -142,7 +142,7 @@ func versionCases() []exchange {
 	const ten = "GET /case HTTP/1.0\r\n"
 	return []exchange{
 		{name: "HTTP/1.0", rfc: "9.3", steps: asked(ten + "Host: e2e.test\r\n\r\n"), rule: servedLast(200)},
-		{name: "HTTP/1.0 without Host", rfc: "3.2", steps: asked(ten + "\r\n"), rule: rule{states: []state{closed}, reached: reachedAny}},
+		{name: "HTTP/1.0 without Host", rfc: "3.2", steps: asked(ten + "\r\n"), rule: refused(400)},
 		{name: "HTTP/1.0, keep-alive", rfc: "9.3", steps: asked(ten + "Host: e2e.test\r\nConnection: keep-alive\r\n\r\n"), rule: served(200)},
 		{name: "HTTP/1.0, chunked response", rfc: "6.1", steps: []step{sends(ten + "Host: e2e.test\r\n\r\n"), replies("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"), receives(1)}, rule: servedLast(200)},
 		{name: "HTTP/1.0, chunked request", rfc: "6.1", steps: asked("POST /case HTTP/1.0\r\nHost: e2e.test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"), rule: refused(400)},

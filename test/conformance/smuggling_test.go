@@ -24,7 +24,6 @@ import (
 var laxer = map[string]string{
 	`TE: long`:                             "TE is not passed on, but for trailers",
 	`method: "!#$%&'*+-.^_` + "`|~\"":      "a method is any token (RFC 9110, section 9.1), and framed as others are",
-	`host: none on HTTP/1.0`:               "HTTP/1.0 has no `Host`; it then names the endpoint",
 	`target: "http://b-NNN.test?case-NNN"`: "an empty path is `/` (RFC 9112, section 3.2.1)",
 	`upgrade: websocket with a body`:       "framed as others are; the endpoint's connection is not used again unless it switches",
 }

@@ -38,7 +38,7 @@ test, [test/conformance](../test/conformance), which holds XLB to a rule for eac
   endpoint got. *Out of step* is a connection on which the next request gets another one's answer; *tunnel* is one that has switched
   protocols. Where the daemon alone
   (` + "`--fast-path=off`" + `) or another host makes a difference, that stands below.
-- **Envoy**, **nginx**: the same, or *same* where it is the same. Envoy runs with its defaults but ` + "`accept_http_10` and upgrades to websocket" + `, nginx
+- **Envoy**, **nginx**: the same, or *same* where it is the same. Envoy and XLB run with their defaults but ` + "`accept_http_10` and upgrades to websocket" + `, nginx
   with its defaults but kept-alive connections to the endpoint, no buffering, and ` + "`Upgrade`" + ` passed on.
 
 Of requests by which one client tries to hide another there are some hundreds more, beside Envoy, in [smuggling.md](smuggling.md).

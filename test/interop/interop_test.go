@@ -105,13 +105,9 @@ type server struct {
 	files            files
 }
 
-// withTrailers lets trailers pass, which Envoy leaves out unless it is told, as it refuses HTTP/1.0. XLB always serves that.
+// withTrailers lets trailers pass, which are left out otherwise, and serves HTTP/1.0, which is refused otherwise.
 func withTrailers() map[string]any {
-	options := map[string]any{"enable_trailers": true}
-	if harness.Envoy() {
-		options["accept_http_10"] = true
-	}
-	return options
+	return map[string]any{"enable_trailers": true, "accept_http_10": true}
 }
 
 // trailersOfEndpoints is the same for a cluster.

@@ -149,8 +149,8 @@ func (c Config) listeners(forEnvoy bool) []any {
 		if l.Upgrades != nil {
 			manager["upgrade_configs"] = upgradeConfigs(l.Upgrades)
 		}
-		if forEnvoy && manager["http_protocol_options"] == nil {
-			// ab speaks HTTP/1.0, which Envoy refuses unless it is told.
+		if manager["http_protocol_options"] == nil {
+			// ab speaks HTTP/1.0.
 			manager["http_protocol_options"] = object{"accept_http_10": true}
 		}
 		filter := object{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"net/http"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// checkVersion does what the listener says of HTTP/1.0 (Http1ProtocolOptions). A request that names no host gets the default one, so that
+// all requests have one from here on. ok is false for a request that is refused; as in Envoy its connection closes.
+func (x *exchange) checkVersion() (answer localAnswer, ok bool) {
+	if !x.head.http10 {
+		return localAnswer{}, true
+	}
+	var rule model.HTTP10
+	if table, found := x.proxy.config.Table(x.session.Listener); found {
+		rule = table.HTTP10
+	}
+	if !rule.Accept {
+		return x.refuseVersion(http.StatusUpgradeRequired)
+	}
+	if x.head.authority == "" {
+		x.head.authority = rule.DefaultHost
+	}
+	if x.head.authority == "" {
+		return x.refuseVersion(http.StatusBadRequest)
+	}
+	return localAnswer{}, true
+}
+
+func (x *exchange) refuseVersion(status int) (localAnswer, bool) {
+	x.view.keepAlive = false
+	return localAnswer{status: status}, false
+}
