@@ -64,7 +64,7 @@ static __always_inline void connect_forget(struct bpf_sock *sk)
 	ps->body = 0;
 	ps->unproven = 0;
 	if (lease_holds(s, ps->lease))
-		lease_break(s, ps->slot, ps->lease);
+		lease_cancel(s, ps->slot, ps->lease);
 	ps->lease = 0;
 }
 

@@ -28,7 +28,7 @@ static __always_inline int release_lease(const struct bpf_sock *sk, const struct
 		return 0;
 	if (lease_is_daemons(sk, ps, s))
 		return 1;
-	lease_break(s, ps->slot, ps->lease);
+	lease_cancel(s, ps->slot, ps->lease);
 	count(VERDICT_CLIENT_LEFT);
 	return 0;
 }

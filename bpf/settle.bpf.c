@@ -45,7 +45,7 @@ static __always_inline void client_is_short(struct psock *ps, struct slot *s, __
 	}
 	/* Nothing of it went: what comes next is a request like any other. */
 	if (!sent) {
-		lease_break(s, ps->slot, ps->lease);
+		lease_cancel(s, ps->slot, ps->lease);
 		ps->lease = 0;
 		ps->body = 0;
 		return;

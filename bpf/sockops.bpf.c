@@ -63,7 +63,7 @@ static __always_inline void forget_unaccepted(const struct psock *ps)
 	slow_conn_drop(ps->cookie);
 	/* A tunnel's, which the release program has left to the daemon. */
 	if (lease_holds(s, ps->lease))
-		lease_break(s, ps->slot, ps->lease);
+		lease_cancel(s, ps->slot, ps->lease);
 }
 
 /* A client that has ended its sending side alone waits for the daemon to end the other one. */

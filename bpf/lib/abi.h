@@ -743,6 +743,9 @@ struct endpoint {
 	__u32 want;
 	/* Leases that ended otherwise than with a whole response. Writers: everybody. */
 	__u64 broken;
+	/* Of those, leases that ended without a fault of the endpoint: nearly always its client has left. Never more than broken, if read
+	 * before it. Writers: everybody. */
+	__u64 cancelled;
 	/* Of i-socks that have closed; what the open ones carry is counted in their slots. Writer: daemon. */
 	struct traffic traffic;
 	/* Responses in a row that were errors, 5xx, and that were a gateway's, 502 to 504, on both paths. Writers: everybody. */

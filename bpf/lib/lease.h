@@ -110,13 +110,14 @@ static __always_inline int slot_exchange(struct slot *s, enum slot_state from, e
 	return __sync_val_compare_and_swap(&s->state, from, to) == from;
 }
 
-/* Ends that lease, if it runs still, otherwise than with a whole response. untold: the lease, if the daemon is to tell the client, else 0. */
-static __always_inline void lease_end(struct slot *s, __u32 index, __u64 lease, __u64 untold)
+/* Ends that lease otherwise than with a whole response, and tells whether it ran still. untold: the lease, if the daemon is to tell the client,
+ * else 0. */
+static __always_inline int lease_end(struct slot *s, __u32 index, __u64 lease, __u64 untold)
 {
 	struct endpoint *e;
 
 	if (!slot_exchange_word(s, slot_word(SLOT_LEASED, lease), slot_word(SLOT_BROKEN, untold)))
-		return;
+		return 0;
 	s->broken_lease = lease;
 	s->lease = lease + 1;
 	e = endpoint_at(s->endpoint);
@@ -126,6 +127,7 @@ static __always_inline void lease_end(struct slot *s, __u32 index, __u64 lease, 
 		__sync_fetch_and_add(&e->broken, 1);
 	}
 	raise_event(EVENT_SLOT_BROKEN, index, s->endpoint, lease);
+	return 1;
 }
 
 /* Ends a lease that did not run to its end; the daemon closes the i-sock. */
@@ -134,7 +136,16 @@ static __always_inline void lease_break(struct slot *s, __u32 index, __u64 lease
 	lease_end(s, index, lease, 0);
 }
 
-/* The same, and the daemon tells the client: its sweep sees that it must even if the event is lost. */
+/* The same of a lease that its client ends: the endpoint has failed in nothing. */
+static __always_inline void lease_cancel(struct slot *s, __u32 index, __u64 lease)
+{
+	struct endpoint *e = endpoint_at(s->endpoint);
+
+	if (lease_end(s, index, lease, 0) && e)
+		__sync_fetch_and_add(&e->cancelled, 1);
+}
+
+/* The same as lease_break, and the daemon tells the client: its sweep sees that it must even if the event is lost. */
 static __always_inline void lease_fail(struct slot *s, __u32 index, __u64 lease)
 {
 	lease_end(s, index, lease, lease);

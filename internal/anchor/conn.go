@@ -490,7 +490,7 @@ func (c *Conn) awaitAnswer(l maps.Lease) bool {
 		return c.awaitTold(l)
 	}
 	whole := !shared.Slots[l.Slot].ResponseOpen()
-	shared.BreakLease(l)
+	shared.CancelLease(l)
 	if !whole {
 		c.endNow()
 	}
@@ -506,7 +506,7 @@ func (c *Conn) finish(l maps.Lease) {
 	over := func() bool { return !shared.Holds(l) }
 	c.awaitUntil(0, func() bool { return over() || c.gone() })
 	if !c.awaitUntil(endPatience, over) {
-		shared.BreakLease(l)
+		shared.CancelLease(l)
 		c.close()
 		return
 	}
@@ -595,11 +595,11 @@ func (c *Conn) hasUnsent() bool {
 	return err == nil && unsent > 0 && c.bound == nil && poller.HasEnded(c.fd) && c.gone()
 }
 
-// endLease breaks the lease of which the daemon had the client's bytes, if it runs still: no program ends a tunnel that has been
+// endLease ends the lease of which the daemon had the client's bytes, if it runs still: no program ends a tunnel that has been
 // handed over, so that it would last until it is overdue.
 func (c *Conn) endLease() {
 	slow, found := c.entry()
 	if found && slow.HasLease != 0 {
-		c.set.cfg.Shared.BreakLease(maps.Lease{Slot: slow.Slot, Number: slow.Lease})
+		c.set.cfg.Shared.CancelLease(maps.Lease{Slot: slow.Slot, Number: slow.Lease})
 	}
 }

@@ -161,6 +161,7 @@ type abiEndpoint struct {
 	Weight            uint32
 	Want              uint32
 	Broken            uint64
+	Cancelled         uint64
 	Traffic           abiTraffic
 	Errors            uint32
 	GatewayErrors     uint32

@@ -110,6 +110,16 @@ func (s *Shared) Break(slot uint32) (was SlotState, ok bool) {
 // BreakLease ends that lease, and reports whether it has: it may have ended, and the slot be another's.
 func (s *Shared) BreakLease(l Lease) bool { return s.endLease(l, 0) }
 
+// CancelLease is BreakLease where the endpoint has failed in nothing, as when the client has left.
+func (s *Shared) CancelLease(l Lease) bool {
+	e := &s.Endpoints[s.Slots[l.Slot].Endpoint]
+	ended := s.endLease(l, 0)
+	if ended {
+		atomic.AddUint64(&e.Cancelled, 1)
+	}
+	return ended
+}
+
 // endLease is lease_end of bpf/lib/lease.h.
 func (s *Shared) endLease(l Lease, untold uint64) bool {
 	sl := &s.Slots[l.Slot]

@@ -63,6 +63,8 @@ var (
 
 	clusterRequestsTotal = describe("envoy_cluster_upstream_rq_total",
 		"Requests sent to endpoints of a cluster, on both paths.", clusterLabel)
+	clusterCancelled = describe("xlb_cluster_cancelled_total",
+		"Requests of a cluster on the fast path whose client left before it had the whole response. They are no errors of endpoints.", clusterLabel)
 	clusterResponses = describe("envoy_cluster_upstream_rq_xx",
 		"Responses of a cluster by class of their status, local replies included.", "envoy_response_code_class", clusterLabel)
 	clusterRequestsActive = describe("envoy_cluster_upstream_rq_active",
@@ -248,6 +250,7 @@ func (out emitter) whole(s *Snapshot) {
 
 func (out emitter) cluster(c *ClusterSnapshot) {
 	out.counter(clusterRequestsTotal, c.Requests, c.Name)
+	out.counter(clusterCancelled, c.Cancelled, c.Name)
 	for i, n := range c.Responses {
 		out.counter(clusterResponses, n, strconv.Itoa(i+1), c.Name)
 	}

@@ -16,13 +16,15 @@ const (
 
 // fast is what the kernel counts of an endpoint, or a sum of it.
 type fast struct {
-	requests, bytesSent, bytesReceived, broken uint64
-	responses                                  [statusClasses]uint64
+	requests, bytesSent, bytesReceived uint64
+	// broken leases that the endpoint is to blame for, and others.
+	broken, cancelled uint64
+	responses         [statusClasses]uint64
 }
 
 func fastOf(e *maps.Endpoint) fast {
 	return fast{
-		requests: e.Traffic.Requests, bytesSent: e.Traffic.BytesSent, bytesReceived: e.Traffic.BytesReceived, broken: e.Broken,
+		requests: e.Traffic.Requests, bytesSent: e.Traffic.BytesSent, bytesReceived: e.Traffic.BytesReceived, broken: e.Broken - e.Cancelled, cancelled: e.Cancelled,
 		responses: e.Traffic.Responses,
 	}
 }
@@ -32,6 +34,7 @@ func (f *fast) add(o fast) {
 	f.bytesSent += o.bytesSent
 	f.bytesReceived += o.bytesReceived
 	f.broken += o.broken
+	f.cancelled += o.cancelled
 	for i := range f.responses {
 		f.responses[i] += o.responses[i]
 	}

@@ -70,7 +70,7 @@ func busy() *state {
 			LeftOut: map[string]uint64{"tls": 2},
 			Endpoints: []Endpoint{
 				{Index: 0, Address: first, Weight: 1, Pool: Pool{Idle: 3, Leased: 1}, SlowConnections: 1, State: maps.Endpoint{
-					Weight: 1, Outstanding: 1, Broken: 1,
+					Weight: 1, Outstanding: 1, Broken: 3, Cancelled: 2,
 					Traffic: maps.Traffic{Requests: 100, Responses: [5]uint64{0, 90, 5, 2, 1}, BytesSent: 1000, BytesReceived: 20000},
 				}},
 				{Index: 1, Address: second, Pool: Pool{Connecting: 2}, State: maps.Endpoint{
@@ -327,7 +327,7 @@ func TestCountPoolsByEndpointAndState(t *testing.T) {
 
 func TestLoadCopiesEveryCounter(t *testing.T) {
 	e := maps.Endpoint{
-		Idle: 1, Outstanding: 2, Flags: 3, Weight: 4, Want: 5, Broken: 14,
+		Idle: 1, Outstanding: 2, Flags: 3, Weight: 4, Want: 5, Broken: 14, Cancelled: 15,
 		Traffic: maps.Traffic{Requests: 6, Responses: [5]uint64{7, 8, 9, 10, 11}, BytesSent: 12, BytesReceived: 13},
 	}
 	if got := LoadEndpoint(&e, &e.Traffic); got != e {

@@ -69,8 +69,10 @@ type ClusterSnapshot struct {
 	Requests uint64 `json:"requests"`
 	// Responses to clients by class, 1xx to 5xx, local replies included.
 	Responses [statusClasses]uint64 `json:"responses"`
-	// Broken are requests that the kernel sent and that ended without a whole response.
+	// Broken are requests that the kernel sent and that ended without a whole response, by the endpoint's fault or the network's.
 	Broken uint64 `json:"broken"`
+	// Cancelled are requests that the kernel sent, and whose client left, or ended them, before it had the whole response.
+	Cancelled uint64 `json:"cancelled"`
 	// Health are Envoy's statistics of outlier detection and health checks; empty without either.
 	Health map[string]uint64 `json:"health,omitempty"`
 	// Limits are those of circuit breakers, retries and timeouts.
@@ -178,12 +180,13 @@ func (s *Snapshot) countGuards(l *ledger) {
 func snapshotCluster(c *Cluster, a *account, slow slowCluster) ClusterSnapshot {
 	kernel := a.total()
 	s := ClusterSnapshot{
-		Name:     c.Name,
-		Requests: kernel.requests + slow.requests,
-		Broken:   kernel.broken,
-		Health:   c.Health,
-		Limits:   c.Limits,
-		LeftOut:  c.LeftOut,
+		Name:      c.Name,
+		Requests:  kernel.requests + slow.requests,
+		Broken:    kernel.broken,
+		Cancelled: kernel.cancelled,
+		Health:    c.Health,
+		Limits:    c.Limits,
+		LeftOut:   c.LeftOut,
 		// Never null in JSON.
 		Endpoints: make([]EndpointSnapshot, 0, len(c.Endpoints)),
 	}

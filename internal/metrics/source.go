@@ -125,6 +125,7 @@ func CountPools(slots []maps.Slot, endpoints int) []Pool {
 // LoadEndpoint copies an endpoint that others change, with the traffic that maps.Shared.Traffic found for it. Each field
 // is whole; fields read one after the other may belong to different moments.
 func LoadEndpoint(e *maps.Endpoint, traffic *maps.Traffic) maps.Endpoint {
+	cancelled := atomic.LoadUint64(&e.Cancelled) // before Broken, which counts the same leases first
 	return maps.Endpoint{
 		Idle:        atomic.LoadUint64(&e.Idle),
 		Outstanding: atomic.LoadUint32(&e.Outstanding),
@@ -132,6 +133,7 @@ func LoadEndpoint(e *maps.Endpoint, traffic *maps.Traffic) maps.Endpoint {
 		Weight:      atomic.LoadUint32(&e.Weight),
 		Want:        atomic.LoadUint32(&e.Want),
 		Broken:      atomic.LoadUint64(&e.Broken),
+		Cancelled:   cancelled,
 		Traffic:     *traffic,
 	}
 }

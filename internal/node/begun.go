@@ -47,7 +47,7 @@ func (c clients) decide(ctx context.Context, s pool.Spilled) bool {
 		Cluster: e.Cluster, Endpoint: endpoint, Conn: s.Upstream,
 		OnLoss: func(f func()) func() bool { return context.AfterFunc(ctx, f) },
 		End: func(reusable bool, received uint64) {
-			endpoint.whole = c.release(s, received, reusable)
+			endpoint.whole = c.release(s, received, reusable, false)
 			close(ended)
 		},
 		Enter: func() (leave func()) {

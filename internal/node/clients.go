@@ -82,7 +82,7 @@ func (c clients) Spill(ctx context.Context, s pool.Spilled) {
 		return c.rest(ctx, s, client)
 	})
 	if !served {
-		c.n.datapath.Shared.BreakLease(s.Lease)
+		c.n.datapath.Shared.CancelLease(s.Lease)
 	}
 }
 
@@ -118,7 +118,7 @@ func (c clients) whole(ctx context.Context, s pool.Spilled, client net.Conn) (ui
 		forwarded, outcome := c.rest(ctx, s, client)
 		return r.Answered + forwarded, outcome
 	}
-	c.release(s, r.Received, r.UpstreamReusable)
+	c.release(s, r.Received, r.UpstreamReusable, err == nil || r.Flag == slowpath.FlagDownstreamTermination)
 	if !r.ClientReusable {
 		return r.Answered, anchor.Close
 	}
@@ -166,11 +166,11 @@ func (c clients) rest(ctx context.Context, s pool.Spilled, client net.Conn) (uin
 			c.timedOut(slot.Endpoint)
 		}
 		c.n.log.Debug("spilled response ended early", "err", err)
-		shared.BreakLease(s.Lease)
+		c.giveUp(s.Lease, errors.Is(err, errToClient))
 		return forwarded, anchor.Abort
 	}
 	_ = client.SetWriteDeadline(time.Time{})
-	c.release(s, received, behind == 0)
+	c.release(s, received, behind == 0, true)
 	return forwarded, anchor.Keep
 }
 
@@ -181,14 +181,27 @@ func (c clients) timedOut(endpoint uint32) {
 	}
 }
 
-// release gives up an i-sock whose response has been read to its end. It serves on, which is reported, only if nothing came behind that.
-func (c clients) release(s pool.Spilled, received uint64, reusable bool) bool {
+// errToClient is of a response that its client does not take, which says nothing about the endpoint.
+var errToClient = errors.New("write to client")
+
+// giveUp ends a lease that did not run to its end. blameless: the endpoint has not failed.
+func (c clients) giveUp(l maps.Lease, blameless bool) {
+	if blameless {
+		c.n.datapath.Shared.CancelLease(l)
+		return
+	}
+	c.n.datapath.Shared.BreakLease(l)
+}
+
+// release gives up an i-sock whose response is read no further. It serves on, which is reported, only if that is the response's end and nothing
+// came behind it. blameless: the endpoint has sent all that was asked for.
+func (c clients) release(s pool.Spilled, received uint64, reusable, blameless bool) bool {
 	shared := c.n.datapath.Shared
 	if reusable && shared.SpillDone(s.Lease, received) && s.Upstream.Quiet() {
 		shared.ResponseDone(s.Lease)
 		return true
 	}
-	shared.BreakLease(s.Lease)
+	c.giveUp(s.Lease, blameless)
 	return false
 }
 
@@ -221,7 +234,7 @@ func forward(client io.Writer, upstream io.Reader, r *rest, counter *uint64, tur
 		}
 		if writeErr != nil {
 			// Whatever the endpoint has done, the client has not got all of it.
-			return forwarded, received, behind, fmt.Errorf("write to client: %w", writeErr)
+			return forwarded, received, behind, fmt.Errorf("%w: %w", errToClient, writeErr)
 		}
 		if err := cmp.Or(bad, err); err != nil {
 			return forwarded, received, behind, err

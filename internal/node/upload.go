@@ -118,12 +118,12 @@ func (u *upload) broken(err error) anchor.Uploaded {
 		u.n.pool.Lost(u.lease)
 		return anchor.Uploaded{Read: u.read, End: anchor.UploadLost}
 	}
-	u.n.datapath.Shared.BreakLease(u.lease)
+	u.n.datapath.Shared.CancelLease(u.lease)
 	return anchor.Uploaded{Read: u.read, End: anchor.UploadAborted}
 }
 
 func (u *upload) malformed() anchor.Uploaded {
 	begun := atomic.LoadUint64(&u.slot.Moved) > 0
-	u.n.datapath.Shared.BreakLease(u.lease)
+	u.n.datapath.Shared.CancelLease(u.lease)
 	return anchor.Uploaded{Read: u.read, End: anchor.UploadMalformed, Begun: begun}
 }
