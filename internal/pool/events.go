@@ -290,7 +290,8 @@ func (p *Pool) afterSpillLocked(s *isock, l maps.Lease) {
 	}
 }
 
-// Lend lets a goroutine send the rest of a lease's request. The context ends with the i-sock. ok is false when the lease has ended.
+// Lend lets a goroutine send the rest of a lease's request. The context ends with the i-sock. ok is false when the lease has ended, or ends
+// now: without a descriptor nobody can send the rest.
 func (p *Pool) Lend(l maps.Lease) (ctx context.Context, conn *upstream.Conn, release func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -301,6 +302,7 @@ func (p *Pool) Lend(l maps.Lease) (ctx context.Context, conn *upstream.Conn, rel
 	conn, err := upstream.Dup(s.fd, &s.ending)
 	if err != nil {
 		p.cfg.Logger.Warn("send on a request", "err", err)
+		p.lostLeaseLocked(s, l)
 		return nil, nil, nil, false
 	}
 	if !s.remote {
@@ -320,6 +322,11 @@ func (p *Pool) Lost(l maps.Lease) {
 	if p.ctx.Err() != nil || s == nil || !p.cfg.Shared.Holds(l) {
 		return
 	}
+	p.lostLeaseLocked(s, l)
+}
+
+// lostLeaseLocked ends a lease of whose request the rest cannot be sent.
+func (p *Pool) lostLeaseLocked(s *isock, l maps.Lease) {
 	if s.busy != nil {
 		// Whoever forwards the response tells the client, if that has not ended at this moment.
 		s.refused = true

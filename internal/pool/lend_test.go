@@ -8,6 +8,8 @@ import (
 	"net"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/test/await"
 )
@@ -40,6 +42,30 @@ func TestLentISockSendsAndEndsWithItsLease(t *testing.T) {
 	if _, _, _, ok := r.p.Lend(lease); ok {
 		t.Error("a lease that has ended was lent")
 	}
+	r.awaitNoneClosed()
+}
+
+// Not parallel: no test opens anything meanwhile.
+func TestLeaseEndsWhereNoDescriptorIsLeftToSendItsRest(t *testing.T) {
+	r := newRig(t, setup{})
+	s := r.start(1)
+	lease := maps.Lease{Slot: r.lease(request{cookie: 7, open: true}), Number: 1}
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: before.Max}); err != nil {
+		t.Fatal(err)
+	}
+	_, _, _, ok := r.p.Lend(lease)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if ok {
+		t.Fatal("lent without a descriptor")
+	}
+	r.mustFail(Lost{Lease: lease, Cookie: 7, Why: Reset, RequestOpen: true})
+	mustEnd(t, s.conns()[0])
 	r.awaitNoneClosed()
 }
 

@@ -117,7 +117,6 @@ func (s *scene) build() {
 	for i, place := range append(slices.Clone(places), places[0], places[0]) {
 		spec := traffic.ServerSpec{
 			Name: fmt.Sprintf("server-%d", i), Seed: s.Seed, Directory: s.directory, Phase: s.String(), Patience: serverWaits,
-			MayHang: s.has(daemonDescriptors),
 		}
 		if s.has(tinyBuffers) {
 			spec.ReceiveBuffer, spec.SendBuffer = 4<<10, 4<<10

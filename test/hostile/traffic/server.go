@@ -87,8 +87,6 @@ type ServerSpec struct {
 	// Stingy servers read so many bytes of a body, and then nothing for the Pause, or, if that is 0, any more; 0: all.
 	Stingy int
 	Pause  time.Duration
-	// MayHang: what clients wait for may take longer than Patience, and so what they send then.
-	MayHang bool
 }
 
 // Server does what requests ask it to.
@@ -420,8 +418,6 @@ func (c *session) read(err error, b *body) bool {
 		c.count("bodies that are garbled")
 	case errors.As(err, &wrong):
 		c.violation(wrong.what, Violation{Offset: wrong.Offset, Want: fmt.Sprintf("%q", wrong.Want)}, wrong.Got)
-	case isTimeout(err) && c.spec.MayHang:
-		c.count("bodies that wait")
 	case isTimeout(err) && !c.order.Garbled:
 		c.violation("a body that never ends", Violation{Offset: b.seen}, c.last())
 	case isTimeout(err), isEnd(err):
