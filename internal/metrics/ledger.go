@@ -23,8 +23,10 @@ type fast struct {
 }
 
 func fastOf(e *maps.Endpoint) fast {
+	// An entry that is cleared between the two stores of one end has the later one alone.
+	cancelled := min(e.Cancelled, e.Broken)
 	return fast{
-		requests: e.Traffic.Requests, bytesSent: e.Traffic.BytesSent, bytesReceived: e.Traffic.BytesReceived, broken: e.Broken - e.Cancelled, cancelled: e.Cancelled,
+		requests: e.Traffic.Requests, bytesSent: e.Traffic.BytesSent, bytesReceived: e.Traffic.BytesReceived, broken: e.Broken - cancelled, cancelled: cancelled,
 		responses: e.Traffic.Responses,
 	}
 }

@@ -334,3 +334,13 @@ func TestLoadCopiesEveryCounter(t *testing.T) {
 		t.Errorf("endpoint: got %+v, want %+v", got, e)
 	}
 }
+
+func TestLeasesThatClientsEndAreNoErrors(t *testing.T) {
+	for _, tt := range []struct{ broken, cancelled, errors, want uint64 }{
+		{5, 0, 5, 0}, {5, 2, 3, 2}, {5, 5, 0, 5}, {0, 1, 0, 0},
+	} {
+		if got := fastOf(&maps.Endpoint{Broken: tt.broken, Cancelled: tt.cancelled}); got.broken != tt.errors || got.cancelled != tt.want {
+			t.Errorf("%d broken, %d cancelled: got %d errors and %d cancelled", tt.broken, tt.cancelled, got.broken, got.cancelled)
+		}
+	}
+}
