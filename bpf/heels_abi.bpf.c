@@ -15,6 +15,8 @@ struct heels_ended *ended_type;
 struct heels_tuple *tuple_type;
 struct heels_cookie *cookie_type;
 struct heels_confirmed *confirmed_type;
+struct heels_guesses *guesses_type;
+struct heels_seen *seen_type;
 struct heels_syn *syn_type;
 struct heels_synack *synack_type;
 struct heels_syn6 *syn6_type;

@@ -128,6 +128,7 @@ static __always_inline void client_write(struct bpf_sock_ops *ops)
 	struct heels_flow *f = client_offer(ops);
 	struct heels_end local;
 	struct heels_syn o = { .kind = heels_kind, .length = sizeof(o), .exid = heels_exid };
+	struct heels_hashed h;
 
 	if (!f || !c)
 		return;
@@ -140,8 +141,10 @@ static __always_inline void client_write(struct bpf_sock_ops *ops)
 	o.client_port = local.port;
 	o.vip = heels_ip(&f->vip);
 	o.vip_port = f->vip.port;
-	if (c->key_count)
-		o.tag = heels_syn_tag(c->keys[0], &o, HEELS_TAG_SYN);
+	if (c->key_count) {
+		heels_syn_hashed(&h, &o, heels_written(ops));
+		o.tag = heels_syn_tag(&h, c->keys[0], heels_slot());
+	}
 	if (bpf_store_hdr_opt(ops, &o, sizeof(o), 0))
 		heels_count(HEELS_OFFER_NO_ROOM);
 	else
@@ -161,7 +164,9 @@ static __always_inline enum heels_verdict client_read_answer(struct bpf_sock_ops
 	if (n != sizeof(o) || o.length != sizeof(o) || o.flags & ~HEELS_ANSWER_CONFIRMS || !o.port)
 		return HEELS_ANSWER_MALFORMED;
 	heels_local(ops, &local);
-	if (!heels_synack_tag_holds(c, &o, heels_ip(&local), local.port, heels_ip(&f->vip), f->vip.port))
+	/* Nothing but the SYN was sent yet, and it is acknowledged. */
+	if (!heels_synack_tag_holds(c, &o, heels_ip(&local), local.port, heels_ip(&f->vip), f->vip.port,
+				    ops->snd_una - 1))
 		return HEELS_ANSWER_TAG;
 	if (!heels_allows(HEELS_BACKENDS_OF, v->index, o.addr) || o.addr == heels_ip(&local))
 		return HEELS_ANSWER_BACKEND;
@@ -528,18 +533,20 @@ struct client_search {
 	__u32 seq;
 };
 
-/* Whether a refusal is of this connection, as TCP asks itself. One that was made up is left to it. */
-static __always_inline int client_is_genuine(struct bpf_tcp_sock *tp, const struct client_search *s)
+/* Whether a refusal is of this connection, as TCP asks itself. One that was made up is left to it. A reset has the number that the refused segment has
+ * acknowledged: no further back than a window. */
+static __always_inline int client_is_genuine(struct tcp_sock *tp, const struct client_search *s)
 {
 	if (s->refuses == CLIENT_REFUSED_BY_ICMP)
 		return !heels_after(tp->snd_una, s->seq) && heels_after(tp->snd_nxt, s->seq);
-	return !heels_after(s->seq, tp->rcv_nxt) && !heels_after(tp->rcv_nxt - (__u32)tp->bytes_received - 1, s->seq);
+	return !heels_after(s->seq, tp->rcv_nxt) &&
+	       confirm_is_within(s->seq, tp->rcv_nxt, tp->bytes_received + 1, tp->window_clamp);
 }
 
 /* Confirm mode: a server that has never confirmed anything refuses what it is sent directly. It may know the connection by the balancer's path. */
 static __always_inline int client_refused(struct bpf_sock *sk, struct heels_flow *f, const struct client_search *s)
 {
-	struct bpf_tcp_sock *tp = bpf_tcp_sock(sk);
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 
 	if (!tp || confirm_is_proved(f, tp->snd_una) || !client_is_genuine(tp, s))
 		return 0;

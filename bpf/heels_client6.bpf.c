@@ -17,15 +17,20 @@ static __always_inline __u32 client6_length(const struct heels_control *c)
 static __always_inline void client6_write(struct bpf_sock_ops *ops, const struct heels_control *c, struct heels_flow *f)
 {
 	struct heels_syn6 o = { .kind = heels_kind, .length = client6_length(c), .exid = heels_exid };
+	struct heels_hashed6 h;
 	struct heels_end local;
 	long failed;
+	__u64 tag;
 
 	heels_local(ops, &local);
 	if (client6_is_named(c)) {
 		__builtin_memcpy(o.words, local.addr, sizeof(o.words));
 		failed = bpf_store_hdr_opt(ops, &o, HEELS_SYN6_LENGTH, 0);
 	} else {
-		heels_tag6(c->keys[0], &local, &f->vip, o.words);
+		heels_syn6_hashed(&h, &local, &f->vip, heels_written(ops));
+		tag = heels_tag6(&h, c->keys[0], heels_slot());
+		o.words[0] = tag;
+		o.words[1] = tag >> 32;
 		failed = bpf_store_hdr_opt(ops, &o, HEELS_SYN6_TAGGED_LENGTH, 0);
 	}
 	if (failed) {

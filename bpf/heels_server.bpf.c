@@ -61,6 +61,8 @@ struct syn_scan {
 	/* The SYN's timestamp, if it has one. */
 	__u32 stamp;
 	__u32 is_stamped;
+	/* How the SYN is taken. */
+	enum heels_tag_use use;
 };
 
 /* NULL when there is none. */
@@ -256,9 +258,25 @@ static __always_inline enum heels_verdict decide_socket(struct __sk_buff *skb, c
 	return verdict;
 }
 
+/* Whether the SYN is signed as it should be. Where there is no key nothing can be found by trying. */
+static __always_inline enum heels_verdict decide_tag(const struct heels_control *c, const struct heels_syn *o,
+						     const struct heels_server_vip *v, __u32 number)
+{
+	__u8 client[16];
+
+	addr_set4(client, o->client);
+	if (c->key_count && heels_is_guessed(v->index, client))
+		return HEELS_DECLINE_GUESSED;
+	if (heels_syn_tag_holds(c, o, number))
+		return HEELS_OK;
+	if (c->key_count)
+		heels_guess(v->index, client);
+	return HEELS_DECLINE_TAG;
+}
+
 /* Everything that can be known of a SYN with the option, the cheap and the telling first. */
 static __always_inline enum heels_verdict decide(struct __sk_buff *skb, const struct heels_packet *p,
-						 const struct syn_scan *s, const struct heels_server_vip *v,
+						 struct syn_scan *s, const struct heels_server_vip *v,
 						 const struct arrival *a)
 {
 	const struct heels_syn *o = &s->option;
@@ -277,27 +295,32 @@ static __always_inline enum heels_verdict decide(struct __sk_buff *skb, const st
 	/* Its SYN would be a martian: it cannot come from outside with our own address. */
 	if (o->client == heels_ip(&v->local) || !heels_allows(HEELS_CLIENTS, v->index, o->client))
 		return HEELS_DECLINE_CLIENT;
-	if (heels_is_guessed())
-		return HEELS_DECLINE_GUESSED;
-	if (!heels_syn_tag_holds(c, o)) {
-		heels_guess();
-		return HEELS_DECLINE_TAG;
-	}
+	verdict = decide_tag(c, o, v, syn_number(skb, p->l4));
+	if (verdict)
+		return verdict;
 	if (confirm_is_held(p, v, o))
 		return HEELS_DECLINE_COLLISION;
-	return v->confirm ? confirm_decide(skb, p, o, v, syn_stamp(s)) : decide_socket(skb, p, s, v);
+	/* What has to go by a way that another connection has taken goes around it from the beginning. */
+	s->use = v->confirm && !confirm_is_forgotten(skb, p) ? HEELS_TAG_CONFIRM : HEELS_TAG_COMMIT;
+	if (s->use == HEELS_TAG_COMMIT)
+		return decide_socket(skb, p, s, v);
+	if (c->key_count && confirm_is_replayed(p, o, syn_number(skb, p->l4)))
+		return HEELS_DECLINE_REPLAYED;
+	verdict = confirm_decide(skb, p, o, v, syn_stamp(s));
+	if (c->key_count && !verdict)
+		confirm_see(p, o, syn_number(skb, p->l4));
+	return verdict;
 }
 
 /* Marks the option as committed to, so that sock_ops can tell it from one that came past us. */
-static __always_inline int mark_option(struct __sk_buff *skb, const struct heels_packet *p, const struct syn_scan *s,
-				       enum heels_tag_use use)
+static __always_inline int mark_option(struct __sk_buff *skb, const struct heels_packet *p, const struct syn_scan *s)
 {
 	struct heels_control *c = heels_control_get();
 	__u32 at = s->at + __builtin_offsetof(struct heels_syn, tag), mark;
 
 	if (!c)
 		return -1;
-	mark = heels_syn_tag(c->secret, &s->option, use);
+	mark = heels_syn_mark(c->secret, &s->option, s->use);
 	if (bpf_l4_csum_replace(skb, p->l4 + HEELS_TCP_CHECK, s->option.tag, mark, sizeof(mark)))
 		return -1;
 	return bpf_skb_store_bytes(skb, at, &mark, sizeof(mark), 0);
@@ -321,11 +344,11 @@ static __always_inline int take_syn(struct __sk_buff *skb, const struct heels_pa
 		heels_count(verdict);
 		return 0;
 	}
-	if (mark_option(skb, p, &s, v->confirm ? HEELS_TAG_CONFIRM : HEELS_TAG_COMMIT)) {
+	if (mark_option(skb, p, &s)) {
 		heels_count(HEELS_REWRITE_FAILED);
 		return 1;
 	}
-	if (v->confirm) {
+	if (s.use == HEELS_TAG_CONFIRM) {
 		heels_count(HEELS_CONFIRM_TAKEN);
 		return 1;
 	}
@@ -367,6 +390,7 @@ static __noinline int meet_plain_syn(struct __sk_buff *skb)
 
 	if (!heels_parse(skb, ETH_HLEN, &p))
 		return 0;
+	confirm_meet_plain(skb, &p);
 	heels_tuple_set(&key, p.daddr, p.dest, p.saddr, p.source);
 	if (bpf_map_lookup_elem(&heels_server_closing, &key) && state4(skb, &p, p.daddr, p.dest) == BPF_TCP_TIME_WAIT)
 		bpf_map_delete_elem(&heels_server_closing, &key);
@@ -602,7 +626,7 @@ static __always_inline int is_committed(const struct heels_syn *o)
 {
 	struct heels_control *c = heels_control_get();
 
-	return c && o->tag == heels_syn_tag(c->secret, o, HEELS_TAG_COMMIT);
+	return c && o->tag == heels_syn_mark(c->secret, o, HEELS_TAG_COMMIT);
 }
 
 /* The option of the connection's SYN. What this host has done with it, enum heels_tag_use: committed to it, left it for the confirm mode, or 0. */
@@ -643,19 +667,11 @@ static __always_inline void server_reserve(struct bpf_sock_ops *ops)
 		heels_count(HEELS_ANSWER_NO_ROOM);
 }
 
-/* The number of the SYN that a SYN-ACK answers. */
-static __always_inline __u32 answered_number(struct bpf_sock_ops *ops)
-{
-	struct tcphdr *tcp = ops->skb_data;
-
-	return (void *)(tcp + 1) <= ops->skb_data_end ? bpf_ntohl(tcp->ack_seq) - 1 : 0;
-}
-
 /* Under SYN cookies the SYN will be forgotten. */
 static __always_inline void remember_cookie(struct bpf_sock_ops *ops, const struct heels_end *vip)
 {
 	struct heels_cookie fresh = { .vip = *vip }, *known;
-	__u32 number = answered_number(ops);
+	__u32 number = heels_answered(ops);
 	struct heels_tuple ends = {};
 
 	heels_count(HEELS_ANSWERED_COOKIE);
@@ -943,7 +959,10 @@ static __always_inline int server_egress_synack(struct __sk_buff *skb, const str
 	port = answer.port;
 	answer.addr = p->saddr;
 	answer.port = p->source;
-	tag = c->key_count ? heels_synack_tag(c->keys[0], &answer, p->daddr, p->dest, ip, port) : 0;
+	tag = 0;
+	if (c->key_count)
+		tag = heels_synack_tag(c->keys[0], &answer, p->daddr, p->dest, ip, port,
+				       heels_tcp_word(skb, p, HEELS_TCP_ACK_SEQ) - 1);
 	answer.tag = tag;
 	if (bpf_l4_csum_replace(skb, sum, ip, p->saddr, sizeof(ip)) ||
 	    bpf_l4_csum_replace(skb, sum, port, p->source, sizeof(port)) ||

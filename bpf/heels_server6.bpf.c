@@ -34,8 +34,8 @@ struct syn6 {
 };
 
 /* Who the client is, and whether it may say so. */
-static __always_inline enum heels_verdict decide_client6(struct syn6 *s, const struct heels_control *c,
-							 const struct heels_server_vip *v)
+static __always_inline enum heels_verdict
+decide_client6(struct __sk_buff *skb, struct syn6 *s, const struct heels_control *c, const struct heels_server_vip *v)
 {
 	const struct heels_syn6 *o = s->option;
 
@@ -44,11 +44,12 @@ static __always_inline enum heels_verdict decide_client6(struct syn6 *s, const s
 		/* Who the client is behind a balancer that rewrites it does not say. */
 		if (v->mode == HEELS_REWRITTEN)
 			return HEELS_DECLINE_TAG;
-		if (heels_is_guessed())
+		if (c->key_count && heels_is_guessed(v->index, s->client.addr))
 			return HEELS_DECLINE_GUESSED;
-		if (heels_tag6_holds(c, &s->client, &s->vip, o->words))
+		if (heels_tag6_holds(c, &s->client, &s->vip, syn_number(skb, s->p->l4), o->words))
 			return HEELS_OK;
-		heels_guess();
+		if (c->key_count)
+			heels_guess(v->index, s->client.addr);
 		return HEELS_DECLINE_TAG;
 	}
 	if (c->key_count)
@@ -110,7 +111,7 @@ static __always_inline enum heels_verdict decide6(struct __sk_buff *skb, struct 
 		return HEELS_DECLINE_PATH;
 	if (v->mode == HEELS_REWRITTEN && !heels_allows6(HEELS_BALANCERS, v->index, s->p->from.addr))
 		return HEELS_DECLINE_BALANCER;
-	verdict = decide_client6(s, c, v);
+	verdict = decide_client6(skb, s, c, v);
 	if (verdict)
 		return verdict;
 	if (heels_same_addr(s->client.addr, v->local.addr) || !heels_allows6(HEELS_CLIENTS, v->index, s->client.addr))

@@ -9,7 +9,7 @@
 
 enum heels_limits {
 	/* Changes with every type below: an agent does not take over the pinned maps of another number. */
-	HEELS_ABI = 5,
+	HEELS_ABI = 6,
 	/* VIPs of the client role; a reset or an ICMP error is looked up under each. */
 	HEELS_CLIENT_VIPS = 64,
 	HEELS_SERVER_VIPS = 256,
@@ -22,15 +22,24 @@ enum heels_limits {
 	/* Ends whose SYN cookies are being waited for, and how many of each. */
 	HEELS_COOKIES = 16384,
 	HEELS_COOKIE_NUMBERS = 4,
-	/* Wrong tags in a second; for the rest of it no SYN is believed. */
+	/* Wrong tags in a second for one VIP, and of those for one of its clients; for the rest of it no SYN for that VIP, or
+	 * of that client for it, is believed. How many clients are counted apart. */
 	HEELS_GUESSES = 64,
+	HEELS_GUESSES_EACH = 8,
+	HEELS_GUESSERS = 4096,
 	/* Confirm mode: live connections, two entries each; handshakes and ends that packets may still come for; ends that a balancer is to be told of. */
 	HEELS_CONFIRMED = 1048576,
 	HEELS_CONFIRM_OTHER = 131072,
 	HEELS_ENDED = 65536,
+	/* Confirm mode: parts of clients' prefixes that are routed apart. */
+	HEELS_ROUTES = 4096,
 	/* Next hops that the client remembers; one that is pushed out is asked for again. */
 	HEELS_HOPS = 4096,
 	HEELS_KEYS = 2,
+	/* Slots of time whose tags are good: this one, the one before, the next one. */
+	HEELS_SLOTS = 3,
+	/* Confirm mode, with a key: clients' ends whose last SYN is known. */
+	HEELS_SEEN = 32768,
 	/* SYNs of one connection that carry the option; those after it go without. */
 	HEELS_OFFERS = 2,
 	/* Length of the option in a SYN and in a SYN-ACK, in bytes. */
@@ -88,7 +97,9 @@ enum heels_verdict {
 	HEELS_DECLINE_AGENT,
 	HEELS_DECLINE_INTERFACE,
 	HEELS_DECLINE_GUESSED,
-	HEELS_DECLINE_LAST = HEELS_DECLINE_GUESSED,
+	HEELS_DECLINE_ROUTE,
+	HEELS_DECLINE_REPLAYED,
+	HEELS_DECLINE_LAST = HEELS_DECLINE_REPLAYED,
 	/* Server: the rest of the handshake. */
 	HEELS_ANSWERED,
 	HEELS_ANSWERED_COOKIE,
@@ -122,6 +133,8 @@ enum heels_verdict {
 	HEELS_CONFIRM_CLOSING,
 	HEELS_CONFIRM_ROUTED,
 	HEELS_CONFIRM_UNTOLD,
+	HEELS_CONFIRM_CHALLENGED,
+	HEELS_CONFIRM_YIELDED,
 	HEELS_VERDICTS,
 };
 
@@ -149,6 +162,8 @@ enum heels_set {
 	HEELS_BALANCERS = 1,
 	HEELS_CLIENTS,
 	HEELS_BACKENDS_OF,
+	/* Of no VIP: in heels_routes. */
+	HEELS_ROUTED,
 };
 
 enum heels_flow_state {
@@ -238,7 +253,12 @@ struct heels_flow {
 	__u8 begun;
 	/* The end has been dealt with. */
 	__u8 closed;
-	__u8 zero[5];
+	/* Confirm mode, in the server: a SYN has come with the balancer's end of this connection. The next bare
+	 * acknowledgement is the answer to it. */
+	__u8 challenged;
+	/* Confirm mode, in the server: the balancer's end is another's, or nobody's; there is nothing to tell of. */
+	__u8 passed_on;
+	__u8 zero[3];
 	/* When the next hop has to be found again, CLOCK_MONOTONIC_COARSE, ns. */
 	__u64 route_until;
 	/* Confirm mode, in the server: the client's own end. */
@@ -247,7 +267,8 @@ struct heels_flow {
 	__u32 mark;
 	/* Confirm mode, in the server: the end of what has come by way of the balancer. */
 	__u32 seen;
-	__u32 zero2;
+	/* Confirm mode, in the server: the interface that mac counts for. */
+	__u32 device;
 };
 
 /* What the kernel finds a next hop by. */
@@ -285,6 +306,16 @@ struct heels_guesses {
 	__u64 since;
 	__u32 count;
 	__u32 zero;
+	/* Of a VIP: SYNs that were not believed because of wrong tags before them, and when the last one was. */
+	__u64 refused;
+	__u64 refused_at;
+};
+
+/* Key of a client's wrong tags for one VIP. */
+struct heels_guesser {
+	/* Of IPv6 the first 64 bits: the rest is anybody's to choose on a link. */
+	__u8 addr[16];
+	__u32 vip;
 };
 
 /* What stands for the flow of a connection that has no socket any more. */
@@ -309,6 +340,16 @@ struct heels_confirmed {
 	__u32 zero;
 	/* CLOCK_MONOTONIC, ns, of the handshake, until the connection is closed: then 0. */
 	__u64 since;
+};
+
+/* The last SYN that was taken of a client's end for a VIP, which is the key, as a tuple. */
+struct heels_seen {
+	/* Where it came from. */
+	struct heels_end from;
+	/* Its sequence number, host order. */
+	__u32 number;
+	/* Of time, when it came. */
+	__u32 slot;
 };
 
 /* The end of a connection that a balancer is to be told of. */
@@ -365,7 +406,7 @@ struct heels_syn {
 	__u16 client_port;
 	__u32 vip;
 	__u16 vip_port;
-	/* From the client: over client and VIP. Of a SYN that was committed to: the server's mark. */
+	/* From the client: over client, VIP, sequence number and time. Of a SYN that was committed to: the server's mark. */
 	__u32 tag;
 } __attribute__((packed));
 

@@ -91,11 +91,13 @@ static __always_inline void heels_hash64(const __u32 *key, const __u32 *words, _
 	out[1] = v[1] ^ v[3];
 }
 
-#define HEELS_TAG6_WORDS 11
+/* Of a mark, and of a tag. */
+#define HEELS_MARK6_WORDS 11
+#define HEELS_TAG6_WORDS 13
 
-/* What tag and mark are over. */
-static __always_inline void heels_tag6_words(__u32 *w, enum heels_tag_use use, const struct heels_end *client,
-					     const struct heels_end *vip, __u32 index)
+/* What a mark is over, and a tag begins with. */
+static __always_inline void heels_mark6_words(__u32 *w, enum heels_tag_use use, const struct heels_end *client,
+					      const struct heels_end *vip, __u32 index)
 {
 	w[0] = use;
 	__builtin_memcpy(&w[1], client->addr, sizeof(client->addr));
@@ -104,42 +106,67 @@ static __always_inline void heels_tag6_words(__u32 *w, enum heels_tag_use use, c
 	w[10] = index;
 }
 
-static __always_inline void heels_tag6(const __u32 *key, const struct heels_end *client, const struct heels_end *vip,
-				       __u32 *tag)
-{
+/* What a tag is over. */
+struct heels_hashed6 {
+	__u32 key[2];
 	__u32 words[HEELS_TAG6_WORDS];
+};
 
-	heels_tag6_words(words, HEELS_TAG_SYN, client, vip, 0);
-	heels_hash64(key, words, HEELS_TAG6_WORDS, tag);
+/* As heels_hash4. */
+__noinline __u64 heels_hash6(const struct heels_hashed6 *h)
+{
+	__u32 out[2];
+
+	if (!h)
+		return 0;
+	heels_hash64(h->key, h->words, HEELS_TAG6_WORDS, out);
+	return (__u64)out[1] << 32 | out[0];
 }
 
-static __always_inline int heels_tag6_is(const __u32 *key, const struct heels_end *client, const struct heels_end *vip,
-					 const __u32 *tag)
+/* As heels_syn_hashed. */
+static __always_inline void heels_syn6_hashed(struct heels_hashed6 *h, const struct heels_end *client,
+					      const struct heels_end *vip, __u32 number)
 {
-	__u32 want[2];
+	heels_mark6_words(h->words, HEELS_TAG_SYN, client, vip, 0);
+	h->words[11] = number;
+}
 
-	heels_tag6(key, client, vip, want);
-	return want[0] == tag[0] && want[1] == tag[1];
+/* As heels_syn_tag. The first word of the tag is the lower half. */
+static __always_inline __u64 heels_tag6(struct heels_hashed6 *h, const __u32 *key, __u32 slot)
+{
+	h->key[0] = key[0];
+	h->key[1] = key[1];
+	h->words[12] = slot;
+	return heels_hash6(h);
 }
 
 static __always_inline int heels_tag6_holds(const struct heels_control *c, const struct heels_end *client,
-					    const struct heels_end *vip, const __u32 *tag)
+					    const struct heels_end *vip, __u32 number, const __u32 *words)
 {
+	__u64 tag = (__u64)words[1] << 32 | words[0];
+	__u32 now = heels_slot();
+	struct heels_hashed6 h;
+
 	if (!c->key_count)
 		return 0;
-	if (heels_tag6_is(c->keys[0], client, vip, tag))
-		return 1;
-	return c->key_count > 1 && heels_tag6_is(c->keys[1], client, vip, tag);
+	heels_syn6_hashed(&h, client, vip, number);
+	for (__u32 n = 0; n < HEELS_SLOTS; n++) {
+		if (tag == heels_tag6(&h, c->keys[0], heels_slot_of(now, n)))
+			return 1;
+		if (c->key_count > 1 && tag == heels_tag6(&h, c->keys[1], heels_slot_of(now, n)))
+			return 1;
+	}
+	return 0;
 }
 
 /* What this host writes into the option of a SYN that it has committed to. */
 static __always_inline __u32 heels_mark6(const __u32 *secret, const struct heels_end *client,
 					 const struct heels_end *vip, __u32 index)
 {
-	__u32 words[HEELS_TAG6_WORDS];
+	__u32 words[HEELS_MARK6_WORDS];
 
-	heels_tag6_words(words, HEELS_TAG_COMMIT, client, vip, index);
-	return heels_hash(secret, words, HEELS_TAG6_WORDS);
+	heels_mark6_words(words, HEELS_TAG_COMMIT, client, vip, index);
+	return heels_hash(secret, words, HEELS_MARK6_WORDS);
 }
 
 #endif

@@ -49,6 +49,25 @@ struct {
 	__uint(max_entries, 1);
 } heels_confirm_until SEC(".maps");
 
+/* The interface by which a client is reached, 0: none. Writer: agent, from the kernel's routes: bpf_fib_lookup() tells
+ * them only to hosts that forward. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct heels_prefix);
+	__type(value, __u32);
+	__uint(max_entries, HEELS_ROUTES);
+} heels_routes SEC(".maps");
+
+/* With a key: the last SYNs, by the client's end and the VIP. One that is pushed out may be sent again by others as long as
+ * its tag is good. Writer: tc at ingress. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__type(key, struct heels_tuple);
+	__type(value, struct heels_seen);
+	__uint(max_entries, HEELS_SEEN);
+} heels_seen SEC(".maps");
+
 static __always_inline int heels_after(__u32 a, __u32 b)
 {
 	return (__s32)(a - b) > 0;
@@ -198,6 +217,33 @@ static __always_inline void confirm_key(struct heels_tuple *key, const struct he
 	heels_tuple_set(key, heels_ip(&v->local), v->local.port, o->client, o->client_port);
 }
 
+/* Whether a SYN whose tag is good is a copy: of a SYN that came another way, or of an older one than the last. A client's
+ * sequence numbers for one VIP and port rise (RFC 6528). Where they seem not to, as after 2 GiB in a slot, the balancer's
+ * path serves. */
+static __always_inline int confirm_is_replayed(const struct heels_packet *p, const struct heels_syn *o, __u32 number)
+{
+	struct heels_seen *seen;
+	struct heels_tuple key;
+
+	heels_tuple_set(&key, o->client, o->client_port, o->vip, o->vip_port);
+	seen = bpf_map_lookup_elem(&heels_seen, &key);
+	if (!seen || heels_slot() - seen->slot >= HEELS_SLOTS)
+		return 0;
+	if (seen->number == number)
+		return !heels_end_is(&seen->from, p->saddr, p->source);
+	return !heels_after(number, seen->number);
+}
+
+static __always_inline void confirm_see(const struct heels_packet *p, const struct heels_syn *o, __u32 number)
+{
+	struct heels_seen seen = { .number = number, .slot = heels_slot() };
+	struct heels_tuple key;
+
+	heels_tuple_set(&key, o->client, o->client_port, o->vip, o->vip_port);
+	heels_end_set4(&seen.from, p->saddr, p->source);
+	bpf_map_update_elem(&heels_seen, &key, &seen, BPF_ANY);
+}
+
 /* Whether a connection in confirm mode has the client's end already. Its own SYN may come again. */
 static __always_inline int confirm_is_held(const struct heels_packet *p, const struct heels_server_vip *v,
 					   const struct heels_syn *o)
@@ -211,6 +257,57 @@ static __always_inline int confirm_is_held(const struct heels_packet *p, const s
 	e = bpf_map_lookup_elem(&heels_confirm_other, &key);
 	return e && e->since + CONFIRM_HANDSHAKE_NS > bpf_ktime_get_ns() &&
 	       !heels_end_is(&e->balancer, p->saddr, p->source);
+}
+
+/* The flow of a live connection whose balancer's end a SYN has, and is not its own SYN that comes again: the balancer has
+ * forgotten the connection, and given its end to another one. NULL when there is none. The socket is the caller's to
+ * release. */
+static __always_inline struct heels_flow *confirm_forgotten(struct __sk_buff *skb, const struct heels_packet *p,
+							    struct bpf_sock **sk)
+{
+	struct bpf_sock_tuple t = {
+		.ipv4 = { .saddr = p->saddr, .sport = p->source, .daddr = p->daddr, .dport = p->dest },
+	};
+	struct heels_confirmed *e;
+	struct heels_tuple key;
+	struct bpf_sock *full;
+	struct heels_flow *f;
+
+	*sk = 0;
+	heels_tuple_set(&key, p->daddr, p->dest, p->saddr, p->source);
+	e = bpf_map_lookup_elem(&heels_confirmed, &key);
+	if (!e || !heels_end_is(&e->balancer, p->saddr, p->source))
+		return 0;
+	*sk = bpf_skc_lookup_tcp(skb, &t, sizeof(t.ipv4), BPF_F_CURRENT_NETNS, 0);
+	if (!*sk)
+		return 0;
+	full = (*sk)->state != BPF_TCP_LISTEN && (*sk)->state != BPF_TCP_TIME_WAIT ? bpf_sk_fullsock(*sk) : 0;
+	f = full ? bpf_sk_storage_get(&heels_server_flows, full, 0, 0) : 0;
+	return f && f->confirm && f->syn != heels_tcp_word(skb, p, HEELS_TCP_SEQ) ? f : 0;
+}
+
+/* Whether a SYN with the option has the balancer's end of a live connection. */
+static __always_inline int confirm_is_forgotten(struct __sk_buff *skb, const struct heels_packet *p)
+{
+	struct bpf_sock *sk;
+	int is = confirm_forgotten(skb, p, &sk) != 0;
+
+	if (sk)
+		bpf_sk_release(sk);
+	return is;
+}
+
+/* A SYN that we have no part in, with the balancer's end of a live connection: the socket acknowledges, as any TCP does
+ * (RFC 5961, section 4), and that goes by way of the balancer to whoever has sent the SYN. */
+static __always_inline void confirm_meet_plain(struct __sk_buff *skb, const struct heels_packet *p)
+{
+	struct bpf_sock *sk;
+	struct heels_flow *f = confirm_forgotten(skb, p, &sk);
+
+	if (f)
+		f->challenged = 1;
+	if (sk)
+		bpf_sk_release(sk);
 }
 
 /* Whether somebody will tell the balancer of the end. */
@@ -246,6 +343,17 @@ static __always_inline void confirm_refuse(const struct heels_packet *p, const s
 	confirm_remember(&key, &e);
 }
 
+/* The number of the interface by which a client is reached, 0: none is known. */
+static __always_inline __u32 confirm_device(__u32 client)
+{
+	struct heels_prefix key = { .length = 64 + 128, .set = HEELS_ROUTED };
+	__u32 *device;
+
+	addr_set4(key.addr, client);
+	device = bpf_map_lookup_elem(&heels_routes, &key);
+	return device ? *device : 0;
+}
+
 /* Whether a SYN that stays as it is comes to a listener that will answer, and the client's end is nobody's. stamp is the SYN's, or NULL. */
 static __always_inline enum heels_verdict confirm_decide(struct __sk_buff *skb, const struct heels_packet *p,
 							 const struct heels_syn *o, const struct heels_server_vip *v,
@@ -266,6 +374,8 @@ static __always_inline enum heels_verdict confirm_decide(struct __sk_buff *skb, 
 	/* A client on the balancer itself: nobody could tell its two ways apart. */
 	if (o->client == p->saddr)
 		return HEELS_DECLINE_CLIENT;
+	if (!confirm_device(o->client))
+		return HEELS_DECLINE_ROUTE;
 	sk = bpf_skc_lookup_tcp(skb, &t, sizeof(t.ipv4), BPF_F_CURRENT_NETNS, 0);
 	if (!sk)
 		return HEELS_DECLINE_NO_LISTENER;
@@ -295,7 +405,7 @@ static __always_inline int confirm_is_taken(const struct heels_syn *o)
 {
 	struct heels_control *c = heels_control_get();
 
-	return c && o->tag == heels_syn_tag(c->secret, o, HEELS_TAG_CONFIRM);
+	return c && o->tag == heels_syn_mark(c->secret, o, HEELS_TAG_CONFIRM);
 }
 
 /* Under SYN cookies the SYN is forgotten, and with it the client: there is no answer. */
@@ -328,7 +438,8 @@ static __always_inline void confirm_answer(struct bpf_sock_ops *ops, const struc
 	answer.addr = heels_ip(&key.local);
 	answer.port = key.local.port;
 	if (c->key_count)
-		answer.tag = heels_synack_tag(c->keys[0], &answer, o->client, o->client_port, o->vip, o->vip_port);
+		answer.tag = heels_synack_tag(c->keys[0], &answer, o->client, o->client_port, o->vip, o->vip_port,
+					      heels_answered(ops));
 	bpf_map_update_elem(&heels_confirm_other, &key, &e, BPF_ANY);
 	if (bpf_store_hdr_opt(ops, &answer, sizeof(answer), 0))
 		heels_count(HEELS_ANSWER_NO_ROOM);
@@ -349,6 +460,15 @@ static __always_inline void confirm_hear(struct heels_flow *f, __u32 mark)
 	heels_count(HEELS_CONFIRM_HEARD);
 }
 
+/* What a map has of a connection under the client's end, or NULL: that may be another connection's by now. */
+static __always_inline struct heels_confirmed *confirm_entry(void *map, const struct heels_tuple *direct,
+							     const struct heels_end *balancer)
+{
+	struct heels_confirmed *e = bpf_map_lookup_elem(map, direct);
+
+	return e && heels_end_is(&e->balancer, heels_ip(balancer), balancer->port) ? e : 0;
+}
+
 /* Makes the two entries of a connection. False when one is taken, or there is no room. */
 static __always_inline int confirm_enter(const struct heels_tuple *direct, const struct heels_tuple *detour,
 					 const struct heels_confirmed *e)
@@ -359,6 +479,16 @@ static __always_inline int confirm_enter(const struct heels_tuple *direct, const
 		return 1;
 	bpf_map_delete_elem(&heels_confirmed, direct);
 	return 0;
+}
+
+/* Takes the entries of a connection away, those under the client's end unless they are another's by now. */
+static __always_inline void confirm_leave(const struct heels_tuple *direct, const struct heels_tuple *detour)
+{
+	if (confirm_entry(&heels_confirmed, direct, &detour->remote))
+		bpf_map_delete_elem(&heels_confirmed, direct);
+	if (confirm_entry(&heels_confirm_other, direct, &detour->remote))
+		bpf_map_delete_elem(&heels_confirm_other, direct);
+	bpf_map_delete_elem(&heels_confirmed, detour);
 }
 
 /* A handshake has ended. The client may have been heard already, and may be being heard on another CPU: whoever comes second sees what the first has done. */
@@ -382,11 +512,16 @@ static __always_inline void confirm_accept(struct bpf_sock_ops *ops, struct bpf_
 		heels_count(HEELS_ACCEPT_NO_MEMORY);
 		return;
 	}
+	/* Either the SYN of a plain connection with the client's end sees the entry, or this sees that it has come. */
+	other = confirm_entry(&heels_confirm_other, &direct, &e.balancer);
+	if (!other) {
+		confirm_leave(&direct, &detour);
+		heels_count(HEELS_CONFIRM_YIELDED);
+		return;
+	}
 	f = bpf_sk_storage_get(&heels_server_flows, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!f) {
-		bpf_map_delete_elem(&heels_confirmed, &direct);
-		bpf_map_delete_elem(&heels_confirmed, &detour);
-		bpf_map_delete_elem(&heels_confirm_other, &direct);
+		confirm_leave(&direct, &detour);
 		heels_count(HEELS_ACCEPT_NO_MEMORY);
 		return;
 	}
@@ -395,12 +530,13 @@ static __always_inline void confirm_accept(struct bpf_sock_ops *ops, struct bpf_
 	f->client = e.client;
 	f->confirm = 1;
 	f->seen = ops->rcv_nxt;
+	/* Nothing but the SYN was received yet. */
+	f->syn = ops->rcv_nxt - 1;
 	f->state = HEELS_FLOW_WAITING;
 	heels_want(ops, BPF_SOCK_OPS_STATE_CB_FLAG);
 	heels_count(HEELS_CONFIRM_ACCEPTED);
-	live = bpf_map_lookup_elem(&heels_confirmed, &direct);
-	other = bpf_map_lookup_elem(&heels_confirm_other, &direct);
-	if (other && other->heard && heels_end_is(&other->balancer, heels_ip(&e.balancer), e.balancer.port)) {
+	live = confirm_entry(&heels_confirmed, &direct, &e.balancer);
+	if (other->heard) {
 		if (live) {
 			live->mark = other->mark;
 			live->heard = 1;
@@ -414,7 +550,8 @@ static __always_inline void confirm_accept(struct bpf_sock_ops *ops, struct bpf_
 /* ---- Server: segments that come ---- */
 
 /* A SYN of whomever: what an earlier connection with these two ends has left goes. True when it has the ends of one that goes around a balancer: that
- * one's socket gets it, as if both were the same. */
+ * one's socket gets it, as if both were the same. Of one that was never heard from there nothing but its SYN names the
+ * client, and whoever sends that names whom he likes: it yields, and stays with the balancer. */
 static __always_inline int confirm_meet_syn(struct __sk_buff *skb, const struct heels_packet *p)
 {
 	struct heels_control *c = heels_control_get();
@@ -428,14 +565,18 @@ static __always_inline int confirm_meet_syn(struct __sk_buff *skb, const struct 
 	closing = bpf_map_lookup_elem(&heels_server_closing, &key);
 	if (closing && !heels_end_is(&closing->peer, p->daddr, p->dest))
 		bpf_map_delete_elem(&heels_server_closing, &key);
-	e = bpf_map_lookup_elem(&heels_confirmed, &key);
-	if (e && heels_end_is(&e->client, p->saddr, p->source)) {
-		heels_set_source(skb, p, heels_ip(&e->balancer), e->balancer.port);
-		return 1;
-	}
 	/* Of a handshake, too: whoever has it has a socket for this SYN now, and will not send directly. */
 	if (bpf_map_lookup_elem(&heels_confirm_other, &key))
 		bpf_map_delete_elem(&heels_confirm_other, &key);
+	e = bpf_map_lookup_elem(&heels_confirmed, &key);
+	if (!e || !heels_end_is(&e->client, p->saddr, p->source))
+		return 0;
+	if (e->heard) {
+		heels_set_source(skb, p, heels_ip(&e->balancer), e->balancer.port);
+		return 1;
+	}
+	bpf_map_delete_elem(&heels_confirmed, &key);
+	heels_count(HEELS_CONFIRM_YIELDED);
 	return 0;
 }
 
@@ -501,8 +642,8 @@ static __always_inline void confirm_first(struct __sk_buff *skb, const struct he
 	e->mark = mark;
 	__sync_lock_test_and_set(&e->heard, 1);
 	/* The handshake may end on another CPU: confirm_accept. */
-	live = bpf_map_lookup_elem(&heels_confirmed, key);
-	if (live && heels_end_is(&live->balancer, heels_ip(&e->balancer), e->balancer.port)) {
+	live = confirm_entry(&heels_confirmed, key, &e->balancer);
+	if (live) {
 		live->mark = mark;
 		__sync_lock_test_and_set(&live->heard, 1);
 	}
@@ -524,7 +665,8 @@ static __always_inline void confirm_first(struct __sk_buff *skb, const struct he
 
 /* A genuine segment by way of the balancer. When the client has been heard directly, one that goes on
  * where the balancer's way has ended says that the client has not heard us, and has returned. */
-static __always_inline void confirm_follow(struct heels_flow *f, const struct heels_tuple *direct, __u32 seq, __u32 end)
+static __always_inline void confirm_follow(struct heels_flow *f, const struct heels_tuple *direct,
+					   const struct heels_end *balancer, __u32 seq, __u32 end)
 {
 	struct heels_confirmed *live;
 
@@ -534,7 +676,7 @@ static __always_inline void confirm_follow(struct heels_flow *f, const struct he
 		if (heels_after(seq, f->seen))
 			return;
 		f->state = HEELS_FLOW_WAITING;
-		live = bpf_map_lookup_elem(&heels_confirmed, direct);
+		live = confirm_entry(&heels_confirmed, direct, balancer);
 		if (live)
 			live->heard = 0;
 		heels_count(HEELS_CONFIRM_BACK);
@@ -542,7 +684,17 @@ static __always_inline void confirm_follow(struct heels_flow *f, const struct he
 	f->seen = end;
 }
 
-/* A segment that came by way of the balancer: one without payload says nothing. */
+/* A reset by way of the balancer. If TCP takes it (RFC 5961, section 3), whoever has the balancer's end now has asked for
+ * it, or the balancer itself. */
+static __always_inline void confirm_reset(struct bpf_sock *full, struct heels_flow *f, __u32 seq)
+{
+	struct tcp_sock *tp = full ? bpf_skc_to_tcp_sock(full) : 0;
+
+	if (tp && f && f->confirm && tp->rcv_nxt == seq)
+		f->passed_on = 1;
+}
+
+/* A segment that came by way of the balancer: one without payload says nothing, but for a reset. */
 static __always_inline void confirm_detour(struct __sk_buff *skb, const struct heels_packet *p,
 					   const struct heels_tuple *key, const struct heels_confirmed *e)
 {
@@ -553,15 +705,17 @@ static __always_inline void confirm_detour(struct __sk_buff *skb, const struct h
 
 	if (p->flags & HEELS_TCP_FIN)
 		length++;
-	if (!length || !(p->flags & HEELS_TCP_ACK))
+	if (!(p->flags & HEELS_TCP_RST) && (!length || !(p->flags & HEELS_TCP_ACK)))
 		return;
 	sk = confirm_socket(skb, key, e);
 	if (!sk)
 		return;
 	full = sk->state != BPF_TCP_LISTEN ? bpf_sk_fullsock(sk) : 0;
 	f = full ? bpf_sk_storage_get(&heels_server_flows, full, 0, 0) : 0;
-	if (f && f->confirm && confirm_is_genuine(sk, seq, heels_tcp_word(skb, p, HEELS_TCP_ACK_SEQ)))
-		confirm_follow(f, &direct, seq, seq + length);
+	if (p->flags & HEELS_TCP_RST)
+		confirm_reset(full, f, seq);
+	else if (f && f->confirm && confirm_is_genuine(sk, seq, heels_tcp_word(skb, p, HEELS_TCP_ACK_SEQ)))
+		confirm_follow(f, &direct, &key->remote, seq, seq + length);
 	bpf_sk_release(sk);
 }
 
@@ -636,15 +790,27 @@ static __always_inline void confirm_clamp(struct __sk_buff *skb, const struct he
 		heels_count(HEELS_REWRITE_FAILED);
 }
 
-/* The packet was routed to the balancer: as the client does for a server (client_route). */
-static __always_inline int confirm_route(struct __sk_buff *skb, const struct heels_flow *f)
+/* The packet was routed to the balancer: as the client does for a server (client_route). Where the client is reached by
+ * another interface, the packet leaves by that. */
+static __always_inline int confirm_route(struct __sk_buff *skb, const struct heels_flow *f, __u32 client)
 {
-	if (f && f->route_until > bpf_ktime_get_coarse_ns()) {
+	__u32 device;
+
+	if (f && f->device == skb->ifindex && f->route_until > bpf_ktime_get_coarse_ns()) {
 		bpf_skb_store_bytes(skb, 0, f->mac, sizeof(f->mac), 0);
 		return HEELS_NEXT;
 	}
+	device = confirm_device(client);
+	if (!device)
+		device = skb->ifindex;
 	heels_count(HEELS_CONFIRM_ROUTED);
-	return bpf_redirect_neigh(skb->ifindex, 0, 0, 0);
+	return bpf_redirect_neigh(device, 0, 0, 0);
+}
+
+/* Whether it is nothing but an acknowledgement. */
+static __always_inline int confirm_is_bare(struct __sk_buff *skb, const struct heels_packet *p)
+{
+	return (p->flags & HEELS_TCP_HANDSHAKE) == HEELS_TCP_ACK && !heels_payload(skb, p);
 }
 
 /* What a full socket sends. */
@@ -655,13 +821,20 @@ static __always_inline int confirm_send(struct __sk_buff *skb, struct heels_flow
 	if (!heels_is_tcp(skb) || !heels_parse(skb, ETH_HLEN, &p))
 		return HEELS_NEXT;
 	if (heels_end_is(&f->vip, p.saddr, p.source)) {
-		if (heels_end_is(&f->client, p.daddr, p.dest) && !bpf_skb_load_bytes(skb, 0, f->mac, sizeof(f->mac)))
+		if (heels_end_is(&f->client, p.daddr, p.dest) && !bpf_skb_load_bytes(skb, 0, f->mac, sizeof(f->mac))) {
+			f->device = skb->ifindex;
 			f->route_until = bpf_ktime_get_coarse_ns() + CONFIRM_ROUTE_NS;
+		}
 		return HEELS_NEXT;
 	}
 	/* What a tunnel has wrapped still belongs to the socket. */
 	if (!heels_end_is(&f->peer, p.saddr, p.source))
 		return HEELS_NEXT;
+	if (f->challenged && confirm_is_bare(skb, &p)) {
+		f->challenged = 0;
+		heels_count(HEELS_CONFIRM_CHALLENGED);
+		return HEELS_NEXT;
+	}
 	if (f->state != HEELS_FLOW_DIRECT) {
 		if (f->begun)
 			confirm_clamp(skb, &p, f);
@@ -670,7 +843,7 @@ static __always_inline int confirm_send(struct __sk_buff *skb, struct heels_flow
 	if (heels_set_source(skb, &p, heels_ip(&f->vip), f->vip.port) ||
 	    heels_set_dest(skb, &p, heels_ip(&f->client), f->client.port))
 		return HEELS_NEXT;
-	return confirm_route(skb, f);
+	return confirm_route(skb, f, heels_ip(&f->client));
 }
 
 /* What no full socket sends, from the VIP already. */
@@ -680,7 +853,7 @@ static __always_inline int confirm_send_closing(struct __sk_buff *skb, const str
 	if (heels_set_dest(skb, p, heels_ip(&c->peer), c->peer.port))
 		return HEELS_NEXT;
 	heels_count(HEELS_CONFIRM_CLOSING);
-	return confirm_route(skb, 0);
+	return confirm_route(skb, 0, heels_ip(&c->peer));
 }
 
 /* ---- Server: the end ---- */
@@ -715,13 +888,16 @@ static __always_inline void confirm_close(struct bpf_sock_ops *ops, const struct
 	direct.local = detour.local;
 	direct.remote = f->client;
 	e.balancer = detour.remote;
-	bpf_map_update_elem(&heels_confirm_other, &direct, &e, BPF_ANY);
-	bpf_map_delete_elem(&heels_confirmed, &direct);
+	if (confirm_entry(&heels_confirmed, &direct, &e.balancer)) {
+		bpf_map_update_elem(&heels_confirm_other, &direct, &e, BPF_ANY);
+		bpf_map_delete_elem(&heels_confirmed, &direct);
+	}
 	bpf_map_delete_elem(&heels_confirmed, &detour);
 	if (f->state != HEELS_FLOW_DIRECT)
 		return;
 	heels_count_closed(ops, f, 1);
-	confirm_tell(ops, &detour, f->mark);
+	if (!f->passed_on)
+		confirm_tell(ops, &detour, f->mark);
 }
 
 static __always_inline void confirm_state(struct bpf_sock_ops *ops, struct heels_flow *f)

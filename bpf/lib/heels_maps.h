@@ -116,13 +116,21 @@ struct {
 	__uint(max_entries, HEELS_COOKIES);
 } heels_cookies SEC(".maps");
 
-/* One entry. Writer: tc of the server. */
+/* Wrong tags by the VIP's index, and by client. A client that is pushed out begins anew; its VIP's count stands. Writer: tc
+ * of the server. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__type(key, __u32);
 	__type(value, struct heels_guesses);
-	__uint(max_entries, 1);
+	__uint(max_entries, HEELS_SERVER_VIPS);
 } heels_guesses SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__type(key, struct heels_guesser);
+	__type(value, struct heels_guesses);
+	__uint(max_entries, HEELS_GUESSERS);
+} heels_guessers SEC(".maps");
 
 /* Counters of finished connections. Writers: sock_ops. Reader: agent. */
 struct {
@@ -152,29 +160,63 @@ static __always_inline void heels_count(enum heels_verdict v)
 
 #define HEELS_GUESS_NS 1000000000ULL
 
-/* Whether somebody tries tags: 32 bits are few where millions may be tried in a second. The balancer's path serves meanwhile. */
-static __always_inline int heels_is_guessed(void)
+static __always_inline void heels_guesser(struct heels_guesser *key, __u32 vip, const __u8 *addr)
 {
-	__u32 zero = 0;
-	struct heels_guesses *g = bpf_map_lookup_elem(&heels_guesses, &zero);
-
-	return g && g->count >= HEELS_GUESSES && bpf_ktime_get_ns() - g->since < HEELS_GUESS_NS;
+	__builtin_memset(key, 0, sizeof(*key));
+	__builtin_memcpy(key->addr, addr, sizeof(key->addr));
+	if (!addr_is_v4(addr))
+		__builtin_memset(key->addr + 8, 0, 8);
+	key->vip = vip;
 }
 
-/* A tag was wrong. */
-static __always_inline void heels_guess(void)
+static __always_inline int heels_is_spent(const struct heels_guesses *g, __u32 limit, __u64 now)
 {
-	__u32 zero = 0;
-	struct heels_guesses *g = bpf_map_lookup_elem(&heels_guesses, &zero);
+	return g && g->count >= limit && now - g->since < HEELS_GUESS_NS;
+}
+
+/* Whether somebody tries tags for a VIP, or in this client's name: 32 bits are few where millions may be tried in a second.
+ * The balancer's path serves meanwhile. */
+static __always_inline int heels_is_guessed(__u32 vip, const __u8 *client)
+{
+	struct heels_guesses *all = bpf_map_lookup_elem(&heels_guesses, &vip), *each;
+	struct heels_guesser key;
 	__u64 now = bpf_ktime_get_ns();
 
-	if (!g)
-		return;
+	heels_guesser(&key, vip, client);
+	each = bpf_map_lookup_elem(&heels_guessers, &key);
+	if (!heels_is_spent(all, HEELS_GUESSES, now) && !heels_is_spent(each, HEELS_GUESSES_EACH, now))
+		return 0;
+	if (all) {
+		__sync_fetch_and_add(&all->refused, 1);
+		all->refused_at = now;
+	}
+	return 1;
+}
+
+static __always_inline void heels_guess_one(struct heels_guesses *g, __u64 now)
+{
 	if (now - g->since >= HEELS_GUESS_NS) {
 		g->count = 0;
 		g->since = now;
 	}
 	__sync_fetch_and_add(&g->count, 1);
+}
+
+/* A tag was wrong. */
+static __always_inline void heels_guess(__u32 vip, const __u8 *client)
+{
+	struct heels_guesses *all = bpf_map_lookup_elem(&heels_guesses, &vip), *each;
+	struct heels_guesses fresh = { .since = bpf_ktime_get_ns(), .count = 1 };
+	struct heels_guesser key;
+
+	if (all)
+		heels_guess_one(all, fresh.since);
+	heels_guesser(&key, vip, client);
+	each = bpf_map_lookup_elem(&heels_guessers, &key);
+	if (each)
+		heels_guess_one(each, fresh.since);
+	else
+		bpf_map_update_elem(&heels_guessers, &key, &fresh, BPF_ANY);
 }
 
 static __always_inline struct heels_control *heels_control_get(void)

@@ -130,6 +130,21 @@ static __always_inline int heels_set_dest(struct __sk_buff *skb, const struct he
 	return -1;
 }
 
+/* The sequence number of the segment that is being written, and of the SYN that a SYN-ACK answers; host order. */
+static __always_inline __u32 heels_written(struct bpf_sock_ops *ops)
+{
+	struct tcphdr *tcp = ops->skb_data;
+
+	return (void *)(tcp + 1) <= ops->skb_data_end ? bpf_ntohl(tcp->seq) : 0;
+}
+
+static __always_inline __u32 heels_answered(struct bpf_sock_ops *ops)
+{
+	struct tcphdr *tcp = ops->skb_data;
+
+	return (void *)(tcp + 1) <= ops->skb_data_end ? bpf_ntohl(tcp->ack_seq) - 1 : 0;
+}
+
 /* TCP and IPv4 headers where they are. Pointers into a packet end with the next helper that may change it. */
 struct heels_headers {
 	struct ethhdr *eth;

@@ -107,6 +107,7 @@ func (f *heelsRunFlags) run(ctx context.Context, e *env) error {
 	}
 	defer agent.Close()
 	log.Info("in force", "config", f.config, "pin", *f.pin)
+	go agent.Watch(ctx, log)
 	served := make(chan error, 1)
 	if f.admin != "" {
 		l, err := admin.Listen(ctx, f.admin)

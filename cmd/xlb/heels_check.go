@@ -17,9 +17,10 @@ func heelsCheckCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Say whether this host can run a configuration, and what to change",
-		Long: `Reads a configuration and looks at this machine: kernel, interfaces, reverse path filter,
-routes, listeners, firewall. Changes and attaches nothing. Exit code 2 means that the agent
-could not run.`,
+		Long: `Reads a configuration and looks at this machine: kernel, who has the pin directory,
+interfaces and their programs, reverse path filter, routes, listeners, firewall. Changes and
+attaches nothing. Exit code 2 means that the agent could not run, or that what one has put in
+force does not work.`,
 		Example: "  xlb heels check --config heels.yaml\n  xlb heels check --config heels.yaml --output json",
 		Args:    noArguments,
 	}

@@ -46,6 +46,9 @@ func printHeelsStatus(e *env, s *heels.Status) error {
 	for _, r := range s.Draining {
 		fmt.Fprintf(e.stdout, "draining: %s\n", r)
 	}
+	for _, p := range s.Problems {
+		fmt.Fprintf(e.stdout, "problem: %s\n", p)
+	}
 	fmt.Fprintln(e.stdout)
 	rows := [][]string{}
 	for _, v := range s.VIPs {

@@ -3,10 +3,18 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/heels"
 )
 
 func TestHeelsRefusals(t *testing.T) {
@@ -45,5 +53,44 @@ func TestHeelsRefusals(t *testing.T) {
 				t.Errorf("code %d, stderr %q, want %q", code, stderr, tt.want)
 			}
 		})
+	}
+}
+
+// What the check finds missing is said on both outputs, and by the exit code.
+func TestHeelsCheckNamesWhoHasTheLock(t *testing.T) {
+	root := t.TempDir()
+	if err := unix.Mount("bpf", root, "bpf", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(root, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	pin, file := filepath.Join(root, "pins"), filepath.Join(t.TempDir(), "heels.yaml")
+	text := "kind: heels\ninterfaces: [lo]\nclient: { vips: [{ vip: 10.0.0.100:80, backends: [10.0.2.0/24] }] }\n"
+	if err := errors.Join(os.WriteFile(file, []byte(text), 0o600), os.Mkdir(pin, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.Open(pin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	who := fmt.Sprintf("%s is locked by process %d (xlb.test)", pin, os.Getpid())
+	code, stdout, stderr := call(t, "heels", "check", "--config", file, "--pin", pin, "--output", "json")
+	var list []heels.Finding
+	if err := json.Unmarshal([]byte(stdout), &list); err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(list, func(f heels.Finding) bool { return f.Name == "lock" })
+	if at < 0 || list[at].Status != heels.Missing || !strings.Contains(list[at].Detail, who) || list[at].Remedy == "" {
+		t.Errorf("findings %+v, want one that says %q", list, who)
+	}
+	if code != exitRefused || !strings.Contains(stderr, "lock: "+who) {
+		t.Errorf("code %d, stderr %q, want %q", code, stderr, who)
 	}
 }

@@ -109,12 +109,14 @@ type abiHeelsFlow struct {
 	Confirm    uint8
 	Begun      uint8
 	Closed     uint8
-	Zero       [5]uint8
+	Challenged uint8
+	PassedOn   uint8
+	Zero       [3]uint8
 	RouteUntil uint64
 	Client     abiHeelsEnd
 	Mark       uint32
 	Seen       uint32
-	Zero2      uint32
+	Device     uint32
 }
 
 type abiHeelsFlowState uint32
@@ -126,10 +128,19 @@ const (
 	abiHeelsFlowStateHEELS_FLOW_WAITING  abiHeelsFlowState = 3
 )
 
+type abiHeelsGuesses struct {
+	_         structs.HostLayout
+	Since     uint64
+	Count     uint32
+	Zero      uint32
+	Refused   uint64
+	RefusedAt uint64
+}
+
 type abiHeelsLimits uint32
 
 const (
-	abiHeelsLimitsHEELS_ABI               abiHeelsLimits = 5
+	abiHeelsLimitsHEELS_ABI               abiHeelsLimits = 6
 	abiHeelsLimitsHEELS_CLIENT_VIPS       abiHeelsLimits = 64
 	abiHeelsLimitsHEELS_SERVER_VIPS       abiHeelsLimits = 256
 	abiHeelsLimitsHEELS_PREFIXES          abiHeelsLimits = 4096
@@ -138,11 +149,16 @@ const (
 	abiHeelsLimitsHEELS_COOKIES           abiHeelsLimits = 16384
 	abiHeelsLimitsHEELS_COOKIE_NUMBERS    abiHeelsLimits = 4
 	abiHeelsLimitsHEELS_GUESSES           abiHeelsLimits = 64
+	abiHeelsLimitsHEELS_GUESSES_EACH      abiHeelsLimits = 8
+	abiHeelsLimitsHEELS_GUESSERS          abiHeelsLimits = 4096
 	abiHeelsLimitsHEELS_CONFIRMED         abiHeelsLimits = 1048576
 	abiHeelsLimitsHEELS_CONFIRM_OTHER     abiHeelsLimits = 131072
 	abiHeelsLimitsHEELS_ENDED             abiHeelsLimits = 65536
+	abiHeelsLimitsHEELS_ROUTES            abiHeelsLimits = 4096
 	abiHeelsLimitsHEELS_HOPS              abiHeelsLimits = 4096
 	abiHeelsLimitsHEELS_KEYS              abiHeelsLimits = 2
+	abiHeelsLimitsHEELS_SLOTS             abiHeelsLimits = 3
+	abiHeelsLimitsHEELS_SEEN              abiHeelsLimits = 32768
 	abiHeelsLimitsHEELS_OFFERS            abiHeelsLimits = 2
 	abiHeelsLimitsHEELS_SYN_LENGTH        abiHeelsLimits = 20
 	abiHeelsLimitsHEELS_SYNACK_LENGTH     abiHeelsLimits = 16
@@ -167,6 +183,13 @@ type abiHeelsPrefix struct {
 	Addr   [16]uint8
 }
 
+type abiHeelsSeen struct {
+	_      structs.HostLayout
+	From   abiHeelsEnd
+	Number uint32
+	Slot   uint32
+}
+
 type abiHeelsServerVip struct {
 	_       structs.HostLayout
 	Index   uint32
@@ -182,6 +205,7 @@ const (
 	abiHeelsSetHEELS_BALANCERS   abiHeelsSet = 1
 	abiHeelsSetHEELS_CLIENTS     abiHeelsSet = 2
 	abiHeelsSetHEELS_BACKENDS_OF abiHeelsSet = 3
+	abiHeelsSetHEELS_ROUTED      abiHeelsSet = 4
 )
 
 type abiHeelsTraffic struct {
@@ -240,37 +264,41 @@ const (
 	abiHeelsVerdictHEELS_DECLINE_AGENT       abiHeelsVerdict = 35
 	abiHeelsVerdictHEELS_DECLINE_INTERFACE   abiHeelsVerdict = 36
 	abiHeelsVerdictHEELS_DECLINE_GUESSED     abiHeelsVerdict = 37
-	abiHeelsVerdictHEELS_DECLINE_LAST        abiHeelsVerdict = 37
-	abiHeelsVerdictHEELS_ANSWERED            abiHeelsVerdict = 38
-	abiHeelsVerdictHEELS_ANSWERED_COOKIE     abiHeelsVerdict = 39
-	abiHeelsVerdictHEELS_ANSWER_NO_ROOM      abiHeelsVerdict = 40
-	abiHeelsVerdictHEELS_ANSWER_UNKNOWN_VIP  abiHeelsVerdict = 41
-	abiHeelsVerdictHEELS_ACCEPTED            abiHeelsVerdict = 42
-	abiHeelsVerdictHEELS_ACCEPTED_COOKIE     abiHeelsVerdict = 43
-	abiHeelsVerdictHEELS_ACCEPT_NO_MEMORY    abiHeelsVerdict = 44
-	abiHeelsVerdictHEELS_LISTENER_READY      abiHeelsVerdict = 45
-	abiHeelsVerdictHEELS_LISTENER_REFUSED    abiHeelsVerdict = 46
-	abiHeelsVerdictHEELS_DECAPSULATED        abiHeelsVerdict = 47
-	abiHeelsVerdictHEELS_DECAPSULATED_DETOUR abiHeelsVerdict = 48
-	abiHeelsVerdictHEELS_DECAPSULATE_REFUSED abiHeelsVerdict = 49
-	abiHeelsVerdictHEELS_DECAPSULATE_FAILED  abiHeelsVerdict = 50
-	abiHeelsVerdictHEELS_SERVER_CLOSING      abiHeelsVerdict = 51
-	abiHeelsVerdictHEELS_SERVER_ICMP         abiHeelsVerdict = 52
-	abiHeelsVerdictHEELS_REWRITE_FAILED      abiHeelsVerdict = 53
-	abiHeelsVerdictHEELS_CONFIRM_WAITING     abiHeelsVerdict = 54
-	abiHeelsVerdictHEELS_CONFIRM_SWITCHED    abiHeelsVerdict = 55
-	abiHeelsVerdictHEELS_CONFIRM_RETURNED    abiHeelsVerdict = 56
-	abiHeelsVerdictHEELS_CONFIRM_SHARED      abiHeelsVerdict = 57
-	abiHeelsVerdictHEELS_CONFIRM_TAKEN       abiHeelsVerdict = 58
-	abiHeelsVerdictHEELS_CONFIRM_ANSWERED    abiHeelsVerdict = 59
-	abiHeelsVerdictHEELS_CONFIRM_COOKIE      abiHeelsVerdict = 60
-	abiHeelsVerdictHEELS_CONFIRM_ACCEPTED    abiHeelsVerdict = 61
-	abiHeelsVerdictHEELS_CONFIRM_HEARD       abiHeelsVerdict = 62
-	abiHeelsVerdictHEELS_CONFIRM_BACK        abiHeelsVerdict = 63
-	abiHeelsVerdictHEELS_CONFIRM_CLOSING     abiHeelsVerdict = 64
-	abiHeelsVerdictHEELS_CONFIRM_ROUTED      abiHeelsVerdict = 65
-	abiHeelsVerdictHEELS_CONFIRM_UNTOLD      abiHeelsVerdict = 66
-	abiHeelsVerdictHEELS_VERDICTS            abiHeelsVerdict = 67
+	abiHeelsVerdictHEELS_DECLINE_ROUTE       abiHeelsVerdict = 38
+	abiHeelsVerdictHEELS_DECLINE_REPLAYED    abiHeelsVerdict = 39
+	abiHeelsVerdictHEELS_DECLINE_LAST        abiHeelsVerdict = 39
+	abiHeelsVerdictHEELS_ANSWERED            abiHeelsVerdict = 40
+	abiHeelsVerdictHEELS_ANSWERED_COOKIE     abiHeelsVerdict = 41
+	abiHeelsVerdictHEELS_ANSWER_NO_ROOM      abiHeelsVerdict = 42
+	abiHeelsVerdictHEELS_ANSWER_UNKNOWN_VIP  abiHeelsVerdict = 43
+	abiHeelsVerdictHEELS_ACCEPTED            abiHeelsVerdict = 44
+	abiHeelsVerdictHEELS_ACCEPTED_COOKIE     abiHeelsVerdict = 45
+	abiHeelsVerdictHEELS_ACCEPT_NO_MEMORY    abiHeelsVerdict = 46
+	abiHeelsVerdictHEELS_LISTENER_READY      abiHeelsVerdict = 47
+	abiHeelsVerdictHEELS_LISTENER_REFUSED    abiHeelsVerdict = 48
+	abiHeelsVerdictHEELS_DECAPSULATED        abiHeelsVerdict = 49
+	abiHeelsVerdictHEELS_DECAPSULATED_DETOUR abiHeelsVerdict = 50
+	abiHeelsVerdictHEELS_DECAPSULATE_REFUSED abiHeelsVerdict = 51
+	abiHeelsVerdictHEELS_DECAPSULATE_FAILED  abiHeelsVerdict = 52
+	abiHeelsVerdictHEELS_SERVER_CLOSING      abiHeelsVerdict = 53
+	abiHeelsVerdictHEELS_SERVER_ICMP         abiHeelsVerdict = 54
+	abiHeelsVerdictHEELS_REWRITE_FAILED      abiHeelsVerdict = 55
+	abiHeelsVerdictHEELS_CONFIRM_WAITING     abiHeelsVerdict = 56
+	abiHeelsVerdictHEELS_CONFIRM_SWITCHED    abiHeelsVerdict = 57
+	abiHeelsVerdictHEELS_CONFIRM_RETURNED    abiHeelsVerdict = 58
+	abiHeelsVerdictHEELS_CONFIRM_SHARED      abiHeelsVerdict = 59
+	abiHeelsVerdictHEELS_CONFIRM_TAKEN       abiHeelsVerdict = 60
+	abiHeelsVerdictHEELS_CONFIRM_ANSWERED    abiHeelsVerdict = 61
+	abiHeelsVerdictHEELS_CONFIRM_COOKIE      abiHeelsVerdict = 62
+	abiHeelsVerdictHEELS_CONFIRM_ACCEPTED    abiHeelsVerdict = 63
+	abiHeelsVerdictHEELS_CONFIRM_HEARD       abiHeelsVerdict = 64
+	abiHeelsVerdictHEELS_CONFIRM_BACK        abiHeelsVerdict = 65
+	abiHeelsVerdictHEELS_CONFIRM_CLOSING     abiHeelsVerdict = 66
+	abiHeelsVerdictHEELS_CONFIRM_ROUTED      abiHeelsVerdict = 67
+	abiHeelsVerdictHEELS_CONFIRM_UNTOLD      abiHeelsVerdict = 68
+	abiHeelsVerdictHEELS_CONFIRM_CHALLENGED  abiHeelsVerdict = 69
+	abiHeelsVerdictHEELS_CONFIRM_YIELDED     abiHeelsVerdict = 70
+	abiHeelsVerdictHEELS_VERDICTS            abiHeelsVerdict = 71
 )
 
 // Names of all BPF objects in the ELF.
@@ -287,9 +315,11 @@ const (
 	abiVarFlagsType     = "flags_type"
 	abiVarFlowStateType = "flow_state_type"
 	abiVarFlowType      = "flow_type"
+	abiVarGuessesType   = "guesses_type"
 	abiVarLimitsType    = "limits_type"
 	abiVarModeType      = "mode_type"
 	abiVarPrefixType    = "prefix_type"
+	abiVarSeenType      = "seen_type"
 	abiVarServerVipType = "server_vip_type"
 	abiVarSetType       = "set_type"
 	abiVarSyn6Type      = "syn6_type"
@@ -365,9 +395,11 @@ type abiVariableSpecs struct {
 	FlagsType     *ebpf.VariableSpec `ebpf:"flags_type"`
 	FlowStateType *ebpf.VariableSpec `ebpf:"flow_state_type"`
 	FlowType      *ebpf.VariableSpec `ebpf:"flow_type"`
+	GuessesType   *ebpf.VariableSpec `ebpf:"guesses_type"`
 	LimitsType    *ebpf.VariableSpec `ebpf:"limits_type"`
 	ModeType      *ebpf.VariableSpec `ebpf:"mode_type"`
 	PrefixType    *ebpf.VariableSpec `ebpf:"prefix_type"`
+	SeenType      *ebpf.VariableSpec `ebpf:"seen_type"`
 	ServerVipType *ebpf.VariableSpec `ebpf:"server_vip_type"`
 	SetType       *ebpf.VariableSpec `ebpf:"set_type"`
 	Syn6Type      *ebpf.VariableSpec `ebpf:"syn6_type"`
@@ -419,9 +451,11 @@ type abiVariables struct {
 	FlagsType     *ebpf.Variable `ebpf:"flags_type"`
 	FlowStateType *ebpf.Variable `ebpf:"flow_state_type"`
 	FlowType      *ebpf.Variable `ebpf:"flow_type"`
+	GuessesType   *ebpf.Variable `ebpf:"guesses_type"`
 	LimitsType    *ebpf.Variable `ebpf:"limits_type"`
 	ModeType      *ebpf.Variable `ebpf:"mode_type"`
 	PrefixType    *ebpf.Variable `ebpf:"prefix_type"`
+	SeenType      *ebpf.Variable `ebpf:"seen_type"`
 	ServerVipType *ebpf.Variable `ebpf:"server_vip_type"`
 	SetType       *ebpf.Variable `ebpf:"set_type"`
 	Syn6Type      *ebpf.Variable `ebpf:"syn6_type"`

@@ -113,10 +113,30 @@ func (a *Agent) Close() {
 }
 
 // Reload puts another configuration in force. Roles, interfaces, cgroup and option are fixed at Start: a change of those is refused, and nothing
-// of the configuration is used.
+// of the configuration is used. An agent that another one has succeeded is refused with a *PinError: what is in force is that one's. It waits for whoever has the pin
+// directory's lock.
 func (a *Agent) Reload(c *Config) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	lock, err := openLock(a.pin)
+	if err != nil {
+		return fmt.Errorf("reload: %w", err)
+	}
+	defer lock.close()
+	return lock.hold(func() error {
+		is, err := a.kept.isLatest()
+		if err != nil {
+			return fmt.Errorf("reload: %w", &PinError{a.pin, err})
+		}
+		if !is {
+			return &PinError{a.pin, errors.New("another agent was started over it, and has what is in force; reload that one, and end this one")}
+		}
+		return a.reload(c)
+	})
+}
+
+// reload is Reload with the lock held.
+func (a *Agent) reload(c *Config) error {
 	was := a.config
 	fixed := []struct {
 		field    string

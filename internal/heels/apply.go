@@ -39,6 +39,7 @@ func (k *Kernel) apply(c *Config) error {
 		k.pruneOrphans,
 		func() error { return put(k.maps.HeelsPrefixes, d.prefixes) },
 		func() error { return put(k.maps.HeelsPorts, d.ports) },
+		func() error { return k.learnRoutes(c) },
 		func() error { return k.applyControl(d) },
 		func() error { return k.putList(d.list) },
 		func() error { return put(k.maps.HeelsServerVips, d.server) },

@@ -23,7 +23,7 @@ import (
 // Finding is one thing that was looked at.
 type Finding struct {
 	Name string `json:"name"`
-	// Status is "ok", "attention" or "missing"; only with the last the agent cannot run.
+	// Status is "ok", "attention" or "missing"; only with the last the agent cannot run, or what it has put in force does not work.
 	Status string `json:"status"`
 	Detail string `json:"detail"`
 	// Remedy is what to do, "" with ok.
@@ -43,9 +43,14 @@ func fine(name, format string, args ...any) Finding {
 
 // Check looks at this machine as configuration c needs it. It changes nothing, attaches nothing and pins nothing.
 func Check(c *Config, pin string) []Finding {
-	list := []Finding{checkPrograms(), checkPinDirectory(pin)}
+	return append([]Finding{checkPrograms()}, checkMachine(c, pin)...)
+}
+
+// checkMachine is Check without the kernel.
+func checkMachine(c *Config, pin string) []Finding {
+	list := []Finding{checkPinDirectory(pin), checkLock(pin), checkAgents(pin)}
 	for _, name := range c.Interfaces {
-		list = append(list, checkInterface(name), checkReversePath(name))
+		list = append(list, checkInterface(name), checkInForce(c, pin, name), checkReversePath(name))
 		if usesIPv6(c) {
 			list = append(list, checkIPv6(name))
 		}
@@ -56,11 +61,17 @@ func Check(c *Config, pin string) []Finding {
 	if c.Server != nil {
 		for _, vip := range c.Server.VIPs {
 			list = append(list, checkListener(vip))
+			if vip.Confirm {
+				list = append(list, checkConfirmRoutes(c, &vip))
+			}
 		}
 		list = append(list, checkSourceCheck())
 		if c.confirms() {
 			list = append(list, checkRaw())
 		}
+	}
+	if c.Option.KeyFile != "" {
+		list = append(list, checkClock())
 	}
 	return append(list, checkProbing(), checkFirewall())
 }

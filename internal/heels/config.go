@@ -243,6 +243,7 @@ func (r *reader) mode(e fields, vip *ServerVIP) {
 				like = netip.Addr{}
 			}
 			vip.Balancers = e.prefixes("balancers", like)
+			r.refuseAnyBalancer(e.at("balancers"), vip.Balancers)
 		}
 	case Preserved:
 		if e.has("balancers") {
@@ -250,6 +251,15 @@ func (r *reader) mode(e fields, vip *ServerVIP) {
 		}
 	default:
 		e.add("mode", "want encapsulated, rewritten or preserved")
+	}
+}
+
+// refuseAnyBalancer refuses a prefix that holds everybody: what any host wraps, or whomever it names, would be believed.
+func (r *reader) refuseAnyBalancer(path string, balancers []netip.Prefix) {
+	for _, p := range balancers {
+		if p.Bits() == 0 {
+			r.add(path, "%s makes every host a balancer, whose packets are unwrapped and whose clients are believed: name the sources of the balancers, for an encapsulating one those of the outer header", p)
+		}
 	}
 }
 

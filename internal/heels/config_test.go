@@ -68,6 +68,7 @@ func TestRefusedConfigurations(t *testing.T) {
 	many := strings.Repeat("10.0.2.0/24, ", int(abiHeelsLimitsHEELS_PREFIXES))
 	for _, tt := range []struct{ name, text, want string }{
 		{"too many backends", change("[10.0.2.0/24,", "["+many), "heels.yaml: client.vips: 4097 prefixes are named, 4096 is the most: name shorter ones that hold several"},
+		{"a balancer that is everybody", change("mode: rewritten, balancers: [10.0.1.0/24]", "mode: encapsulated, balancers: [10.0.1.0/24, 0.0.0.0/0]"), "heels.yaml: server.vips[0].balancers: 0.0.0.0/0 makes every host a balancer, whose packets are unwrapped and whose clients are believed: name the sources of the balancers, for an encapsulating one those of the outer header"},
 		{"too many clients", change("[0.0.0.0/0]", "["+many+"0.0.0.0/0]"), "heels.yaml: server.vips: 4101 prefixes are named, 4096 is the most: name shorter ones that hold several"},
 		{"not YAML", "kind: [", "heels.yaml: not valid YAML: line 1: did not find expected node content"},
 		{"a field twice", whole + "kind: heels\n", "heels.yaml: not valid YAML: line 14: key \"kind\" already set in map"},

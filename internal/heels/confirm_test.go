@@ -151,6 +151,7 @@ const confirmLab = `server:
 // A SYN that is taken is as it was but for the mark; one that is declined, as it was.
 func TestConfirmLeavesSYNsAsTheyAre(t *testing.T) {
 	l := newLab(t, confirmLab, "10.77.2.1:8080")
+	l.reach("10.77.0.0/16")
 	within(t, l.host.ns, l.readyListeners)
 	within(t, l.host.ns, func() error { return l.beginTelling(l.config) })
 	for _, tt := range []struct {
@@ -389,6 +390,7 @@ func TestConfirmDetachTellsTheRest(t *testing.T) {
 // Of an agent that is gone, or has more to tell than it can keep, nobody begins what it would have to tell of: the balancer would run out of ports.
 func TestConfirmOnlyWhatWillBeTold(t *testing.T) {
 	l := newLab(t, confirmLab, "10.77.2.1:8080")
+	l.reach("10.77.0.0/16")
 	within(t, l.host.ns, l.readyListeners)
 	is := func(want string) {
 		t.Helper()

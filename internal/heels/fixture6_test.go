@@ -72,6 +72,7 @@ type fixture6 struct {
 	extension             byte
 	length                int // of our option; 0: as it should be
 	second, odd           bool
+	moved, slot           uint32 // as a fixture's
 }
 
 func tagWords(use uint32, client, vip netip.AddrPort, index uint32) []uint32 {
@@ -90,7 +91,7 @@ func (f *fixture6) option() []byte {
 	o := []byte{254, 20, 0x48, 0x45}
 	if f.key != nil {
 		o[1] = 12
-		for _, w := range halfSipHash64(*f.key, tagWords(1, client, netip.MustParseAddrPort(f.vip), 0)...) {
+		for _, w := range halfSipHash64(*f.key, append(tagWords(1, client, netip.MustParseAddrPort(f.vip), 0), 0x12345678, tagSlot()+f.slot)...) {
 			o = binary.NativeEndian.AppendUint32(o, w)
 		}
 	} else {
@@ -119,7 +120,7 @@ func (f *fixture6) packet() []byte {
 	tcp := make([]byte, 20, 60)
 	binary.BigEndian.PutUint16(tcp, from.Port())
 	binary.BigEndian.PutUint16(tcp[2:], to.Port())
-	binary.BigEndian.PutUint32(tcp[4:], 0x12345678)
+	binary.BigEndian.PutUint32(tcp[4:], 0x12345678+f.moved)
 	tcp[13] = f.flags
 	binary.BigEndian.PutUint16(tcp[14:], 64240)
 	binary.BigEndian.PutUint16(tcp[18:], f.urgent)

@@ -68,11 +68,23 @@ type fixture struct {
 	seq                        uint32 // added to the usual one
 	ours                       bool   // adds our option, made of client and vip
 	key                        *key
+	moved                      uint32 // added to the sequence number after the option was signed
+	slot                       uint32 // added to the slot of time that is signed
+	legacy                     bool   // signed without sequence number and time
 	outer                      string // source of an outer header
 	outerTo                    string
 	fragment                   bool
 	second                     bool // our option twice
 	odd, short, longer, broken bool // at an odd place; without its tag; with two bytes more; with a length beyond the end
+}
+
+// tagSlot is the slot of time that is signed now.
+func tagSlot() uint32 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_TAI, &ts); err != nil {
+		panic(err)
+	}
+	return uint32(uint64(ts.Nano()) >> 36)
 }
 
 func (f *fixture) option() []byte {
@@ -85,7 +97,11 @@ func (f *fixture) option() []byte {
 	tag := uint32(0)
 	if f.key != nil {
 		ports := uint32(order(client.Port()))<<16 | uint32(order(vip.Port()))
-		tag = max(halfSipHash(*f.key, 1, word(o[4:]), word(o[10:]), ports), 1)
+		words := []uint32{1, word(o[4:]), word(o[10:]), ports, 0x12345678 + f.seq, tagSlot() + f.slot}
+		if f.legacy {
+			words = words[:4]
+		}
+		tag = max(halfSipHash(*f.key, words...), 1)
 	}
 	o = binary.NativeEndian.AppendUint32(o, tag)
 	switch {
@@ -117,7 +133,7 @@ func (f *fixture) packet() []byte {
 	tcp := make([]byte, 20, 60)
 	binary.BigEndian.PutUint16(tcp, from.Port())
 	binary.BigEndian.PutUint16(tcp[2:], to.Port())
-	binary.BigEndian.PutUint32(tcp[4:], 0x12345678+f.seq)
+	binary.BigEndian.PutUint32(tcp[4:], 0x12345678+f.seq+f.moved)
 	tcp[13] = f.flags
 	binary.BigEndian.PutUint16(tcp[14:], 64240)
 	tcp = append(tcp, options...)
@@ -188,6 +204,13 @@ func newLab(t *testing.T, text string, listen ...string) *lab {
 		t.Cleanup(func() { l.Close() })
 	}
 	return &lab{a, h}
+}
+
+// reach gives the lab a route; whoever is there does not take what is sent.
+func (l *lab) reach(prefix string) {
+	l.host.t.Helper()
+	l.host.run("", "ip", "route", "add", prefix, "dev", "lo")
+	within(l.host.t, l.host.ns, func() error { return l.learnRoutes(l.config) })
 }
 
 // run gives a packet to a program, and returns what became of it and the verdicts that were given.

@@ -5,10 +5,15 @@ package heels
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
+	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -142,9 +147,9 @@ func TestACapturedSYNFillsNoCookies(t *testing.T) {
 	}
 }
 
-// 32 bits of tag are found by trying: after some wrong ones in a second no SYN is believed for the rest of it, not even one that is right.
-func TestTagsCannotBeTried(t *testing.T) {
-	signer := key{0x03020100, 0x07060504}
+// guessLab is a server with a key, and what signs as its clients do.
+func guessLab(t *testing.T) (*lab, *key) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(file, []byte("0001020304050607\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -154,11 +159,19 @@ server:
   address: [10.77.2.1, "fd77:2::1"]
   vips:
   - { vip: 10.77.0.100:80, port: 8080, mode: rewritten, balancers: [10.77.1.0/24], clients: [10.77.3.0/24] }
+  - { vip: 10.77.0.101:80, port: 8080, mode: rewritten, balancers: [10.77.1.0/24], clients: [10.77.3.0/24] }
   - { vip: "[fd77::102]:82", mode: preserved, clients: ["fd77:3::/64"] }
 `, "10.77.2.1:8080", "[fd77:2::1]:82")
 	within(t, l.host.ns, l.readyListeners)
-	right := with(rewritten, func(f *fixture) { f.key = &signer })
-	right6 := with6(preserved6, func(f *fixture6) { f.key = &signer })
+	return l, &key{0x03020100, 0x07060504}
+}
+
+// 32 bits of tag are found by trying: after some wrong ones of a client in a second none of its SYNs is believed for the
+// rest of it, not even one that is right.
+func TestTagsCannotBeTried(t *testing.T) {
+	l, signer := guessLab(t)
+	right := with(rewritten, func(f *fixture) { f.key = signer })
+	right6 := with6(preserved6, func(f *fixture6) { f.key = signer })
 	wrong6 := with6(preserved6, func(f *fixture6) { f.key = &key{1, 2} })
 	for _, tt := range []struct {
 		name         string
@@ -170,17 +183,119 @@ server:
 				_, err := l.hooks.ServerIngress.Run(&ebpf.RunOptions{Data: tt.wrong, Repeat: 1000})
 				return err
 			})
-			if n := l.count(t, "decline_tag") - before; n != uint64(abiHeelsLimitsHEELS_GUESSES) {
-				t.Errorf("%d tags were tried in a moment, want %d", n, uint64(abiHeelsLimitsHEELS_GUESSES))
+			if n := l.count(t, "decline_tag") - before; n != uint64(abiHeelsLimitsHEELS_GUESSES_EACH) {
+				t.Errorf("%d tags were tried in a moment, want %d", n, uint64(abiHeelsLimitsHEELS_GUESSES_EACH))
 			}
-			if _, verdicts := l.run(t, l.hooks.ServerIngress, tt.right); verdicts["decline_guessed"] != 1 {
-				t.Errorf("verdicts %v, want decline_guessed", verdicts)
-			}
+			eventually(t, "one that is right is not believed", func() bool {
+				within(t, l.host.ns, func() error {
+					_, err := l.hooks.ServerIngress.Run(&ebpf.RunOptions{Data: tt.wrong, Repeat: 1000})
+					return err
+				})
+				_, verdicts := l.run(t, l.hooks.ServerIngress, tt.right)
+				return verdicts["decline_guessed"] == 1
+			})
 			eventually(t, "the second is over", func() bool {
 				_, verdicts := l.run(t, l.hooks.ServerIngress, tt.right)
 				return verdicts["committed"] == 1
 			})
 		})
+	}
+}
+
+// Whoever has another key, or tries tags in one client's name, takes nothing from others; whoever does it in many names
+// keeps one VIP's clients to the balancer's path, and no other VIP's.
+func TestTagsThatAreTriedHurtNobodyElse(t *testing.T) {
+	l, signer := guessLab(t)
+	of := func(vip, client string, k *key) []byte {
+		f := with(rewritten, func(f *fixture) { f.vip, f.client, f.key = vip, client, k })
+		return f.packet()
+	}
+	const vip, other = "10.77.0.100:80", "10.77.0.101:80"
+	try := func(client string) {
+		within(t, l.host.ns, func() error {
+			_, err := l.hooks.ServerIngress.Run(&ebpf.RunOptions{Data: of(vip, client, nil), Repeat: 100})
+			return err
+		})
+	}
+	is := func(name, want string, packet []byte) {
+		t.Helper()
+		if _, verdicts := l.run(t, l.hooks.ServerIngress, packet); verdicts[want] != 1 {
+			t.Errorf("%s: verdicts %v, want %s", name, verdicts, want)
+		}
+	}
+	eventually(t, "another port of the client is not believed", func() bool {
+		try("10.77.3.1:40000")
+		_, verdicts := l.run(t, l.hooks.ServerIngress, of(vip, "10.77.3.1:40001", signer))
+		return verdicts["decline_guessed"] == 1
+	})
+	is("another client", "committed", of(vip, "10.77.3.2:40000", signer))
+	is("the client at another VIP", "committed", of(other, "10.77.3.1:40000", signer))
+	begun, before := time.Now(), l.count(t, "decline_tag")
+	for i := range 64 {
+		try(fmt.Sprintf("10.77.3.%d:40000", 10+i))
+	}
+	// Without a limit for all together it were 8 of each.
+	seconds := uint64(time.Since(begun)/time.Second) + 1
+	if n := l.count(t, "decline_tag") - before; n > seconds*uint64(abiHeelsLimitsHEELS_GUESSES) {
+		t.Errorf("%d tags were tried in %d s, want %d a second at most", n, seconds, uint64(abiHeelsLimitsHEELS_GUESSES))
+	}
+	eventually(t, "the VIP's clients go by way of the balancer", func() bool {
+		for i := range 16 {
+			try(fmt.Sprintf("10.77.3.%d:40000", 100+i))
+		}
+		_, verdicts := l.run(t, l.hooks.ServerIngress, of(vip, "10.77.3.2:40000", signer))
+		return verdicts["decline_guessed"] == 1
+	})
+	is("another VIP", "committed", of(other, "10.77.3.2:40000", signer))
+}
+
+// Whoever looks at status, metrics or log sees that tags are tried.
+func TestTagsThatAreTriedAreSeen(t *testing.T) {
+	l, _ := guessLab(t)
+	status := func() *Status {
+		t.Helper()
+		s, err := l.Status()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	var text bytes.Buffer
+	w := &watcher{log: slog.New(slog.NewTextHandler(&text, nil)), logged: map[netip.AddrPort]guessLog{}}
+	w.begin(status().VIPs)
+	now := time.Now()
+	try := func() *Status {
+		t.Helper()
+		within(t, l.host.ns, func() error {
+			_, err := l.hooks.ServerIngress.Run(&ebpf.RunOptions{Data: rewritten.packet(), Repeat: 100})
+			return err
+		})
+		return status()
+	}
+	if s := status(); len(s.Problems) != 0 {
+		t.Errorf("problems %q, want none", s.Problems)
+	}
+	s := try()
+	if len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "10.77.0.100:80") || !strings.Contains(s.Problems[0], "wrong tags") {
+		t.Errorf("problems %q, want one about the VIP", s.Problems)
+	}
+	for _, later := range []time.Duration{0, guessesLogged / 2, guessesLogged, guessesLogged * 2} {
+		if later < guessesLogged*2 {
+			s = try()
+		}
+		w.look(s.VIPs, now.Add(later))
+	}
+	if n := strings.Count(text.String(), "level=WARN"); n != 2 || !strings.Contains(text.String(), "vip=10.77.0.100:80") {
+		t.Errorf("the log has %d warnings, want one a minute:\n%s", n, text.String())
+	}
+	answer := httptest.NewRecorder()
+	l.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+	want := fmt.Sprintf("xlb_heels_guessed_total{vip=\"10.77.0.100:80\"} %d\n", s.VIPs[0].Guessed)
+	if s.VIPs[0].Guessed == 0 || !strings.Contains(answer.Body.String(), want) {
+		t.Errorf("metrics have no %q", want)
+	}
+	if old := problemsOf([]VIP{{Role: ServerRole, Guessed: 1, GuessedAgo: guessesShown}}); len(old) != 0 {
+		t.Errorf("problems %q, want none of long ago", old)
 	}
 }
 
@@ -214,5 +329,81 @@ func TestWhatIsWrappedIsTakenByOuterSourceAndVIP(t *testing.T) {
 		if !bytes.Equal(out, want) {
 			t.Errorf("%s: the packet is\n%x, want\n%x", tt.name, out, want)
 		}
+	}
+}
+
+// Whoever has seen a SYN can send its option again as long as its time lasts, and with its sequence number alone.
+func TestACapturedOptionIsGoodForOneSYNAndNotForLong(t *testing.T) {
+	l, signer := guessLab(t)
+	before := func(n uint32) uint32 { return -n }
+	for _, tt := range []struct {
+		name, verdict string
+		moved, slot   uint32
+		legacy        bool
+	}{
+		{"as it was signed", "committed", 0, 0, false},
+		{"by a clock that is behind", "committed", 0, before(1), false},
+		{"by a clock that is ahead", "committed", 0, 1, false},
+		{"another sequence number", "decline_tag", 1, 0, false},
+		{"long ago", "decline_tag", 0, before(3), false},
+		{"from the future", "decline_tag", 0, 3, false},
+		{"by an agent that signs neither", "decline_tag", 0, 0, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			// At the edge of a slot what is one apart may be two.
+			eventually(t, tt.verdict, func() bool {
+				f := with(rewritten, func(f *fixture) { f.key, f.moved, f.slot, f.legacy = signer, tt.moved, tt.slot, tt.legacy })
+				_, verdicts := l.run(t, l.hooks.ServerIngress, f.packet())
+				return verdicts[tt.verdict] == 1
+			})
+			if tt.legacy {
+				return
+			}
+			eventually(t, tt.verdict+" over IPv6", func() bool {
+				f := with6(preserved6, func(f *fixture6) { f.key, f.moved, f.slot = signer, tt.moved, tt.slot })
+				_, verdicts := l.run(t, l.hooks.ServerIngress, f.packet())
+				return verdicts[tt.verdict] == 1
+			})
+		})
+	}
+}
+
+// With confirm whoever sends a captured SYN as it was, by another connection of the balancer, gets the answer. So a server
+// takes it once.
+func TestConfirmTakesACapturedSYNOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, []byte("0001020304050607\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := newLab(t, "option: { key: { file: "+file+" } }\n"+confirmLab, "10.77.2.1:8080")
+	l.reach("10.77.0.0/16")
+	within(t, l.host.ns, l.readyListeners)
+	within(t, l.host.ns, func() error { return l.beginTelling(l.config) })
+	signer := &key{0x03020100, 0x07060504}
+	for _, tt := range []struct {
+		name, verdict, client, from string
+		seq                         uint32
+	}{
+		{"the client's", "confirm_taken", "10.77.3.1:40000", "10.77.1.1:1234", 100},
+		{"which comes again", "confirm_taken", "10.77.3.1:40000", "10.77.1.1:1234", 100},
+		{"a copy by way of another connection", "decline_replayed", "10.77.3.1:40000", "10.77.1.1:1235", 100},
+		{"a copy of an older one", "decline_replayed", "10.77.3.1:40000", "10.77.1.1:1235", 99},
+		{"another client's", "confirm_taken", "10.77.3.2:40000", "10.77.1.1:1235", 100},
+		{"the client's next one from the same port", "confirm_taken", "10.77.3.1:40000", "10.77.1.1:1236", 200},
+		{"a copy of the one before", "decline_replayed", "10.77.3.1:40000", "10.77.1.1:1234", 100},
+	} {
+		f := with(rewritten, func(f *fixture) { f.key, f.client, f.from, f.seq = signer, tt.client, tt.from, tt.seq })
+		if _, verdicts := l.run(t, l.hooks.ServerIngress, f.packet()); verdicts[tt.verdict] != 1 {
+			t.Errorf("%s: verdicts %v, want %s", tt.name, verdicts, tt.verdict)
+		}
+	}
+	// What is too old for its tag need not be known any more.
+	ends := tuple{Local: endAt("10.77.3.1:40000"), Remote: endAt(rewritten.vip)}
+	if err := l.maps.HeelsSeen.Put(ends, seen{From: endAt("10.77.1.1:1"), Number: 0x12345678 + 300, Slot: tagSlot() - 3}); err != nil {
+		t.Fatal(err)
+	}
+	f := with(rewritten, func(f *fixture) { f.key, f.seq = signer, 250 })
+	if _, verdicts := l.run(t, l.hooks.ServerIngress, f.packet()); verdicts["confirm_taken"] != 1 {
+		t.Errorf("after its time: verdicts %v, want confirm_taken", verdicts)
 	}
 }

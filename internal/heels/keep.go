@@ -24,6 +24,8 @@ const (
 	handshakesEnd = 10 * time.Second
 	// sweepEvery is how often entries of connections are held against sockets.
 	sweepEvery = time.Minute
+	// routesShare is the most that looking at routes takes of a processor, as one part of so many.
+	routesShare = 20
 )
 
 // keeper looks after what changes under a running agent: interfaces that go and come, cgroups that an agent before has served, and entries of connections that
@@ -39,6 +41,8 @@ type keeper struct {
 	agent uint64
 	begun time.Time
 	swept time.Time
+	// routesDue is when routes are looked at next.
+	routesDue time.Time
 }
 
 // keep starts it, for the network namespace of the calling thread.
@@ -120,7 +124,7 @@ func (k *keeper) look() error {
 		if is, err := k.isLatest(); err != nil || !is {
 			return err
 		}
-		return errors.Join(k.lookAtInterfaces(), k.lookAtOwnCgroup(), k.lookAtCgroups(), k.lookAtEntries())
+		return errors.Join(k.lookAtInterfaces(), k.lookAtOwnCgroup(), k.lookAtCgroups(), k.lookAtEntries(), k.lookAtRoutes())
 	})
 }
 
@@ -205,6 +209,18 @@ func (k *keeper) lookAtCgroups() error {
 		return nil
 	}
 	return k.a.dropFinished()
+}
+
+// lookAtRoutes looks by which interfaces clients are reached. Where there are many routes that takes long, and is done less
+// often.
+func (k *keeper) lookAtRoutes() error {
+	begun := time.Now()
+	if begun.Before(k.routesDue) {
+		return nil
+	}
+	err := k.a.learnRoutes(k.a.config)
+	k.routesDue = begun.Add(routesShare * time.Since(begun))
+	return err
 }
 
 // lookAtEntries holds entries of connections against sockets, now and then.

@@ -58,6 +58,8 @@ type Kernel struct {
 	iterators iterators
 	// hooks is nil for those who only look.
 	hooks *hooks
+	// routes is what heels_routes holds, nil before it was written.
+	routes map[prefix]uint32
 }
 
 // mapSizes are numbers of entries other than those of the kernel side, by the map's name: tests see what happens when a map is full.

@@ -28,10 +28,13 @@ const (
 	kernelMapHeelsCookies          = "heels_cookies"
 	kernelMapHeelsEndedLater       = "heels_ended_later"
 	kernelMapHeelsEndedNow         = "heels_ended_now"
+	kernelMapHeelsGuessers         = "heels_guessers"
 	kernelMapHeelsGuesses          = "heels_guesses"
 	kernelMapHeelsListeners        = "heels_listeners"
 	kernelMapHeelsPorts            = "heels_ports"
 	kernelMapHeelsPrefixes         = "heels_prefixes"
+	kernelMapHeelsRoutes           = "heels_routes"
+	kernelMapHeelsSeen             = "heels_seen"
 	kernelMapHeelsServerClosing    = "heels_server_closing"
 	kernelMapHeelsServerFlows      = "heels_server_flows"
 	kernelMapHeelsServerList       = "heels_server_list"
@@ -129,10 +132,13 @@ type kernelMapSpecs struct {
 	HeelsCookies       *ebpf.MapSpec `ebpf:"heels_cookies"`
 	HeelsEndedLater    *ebpf.MapSpec `ebpf:"heels_ended_later"`
 	HeelsEndedNow      *ebpf.MapSpec `ebpf:"heels_ended_now"`
+	HeelsGuessers      *ebpf.MapSpec `ebpf:"heels_guessers"`
 	HeelsGuesses       *ebpf.MapSpec `ebpf:"heels_guesses"`
 	HeelsListeners     *ebpf.MapSpec `ebpf:"heels_listeners"`
 	HeelsPorts         *ebpf.MapSpec `ebpf:"heels_ports"`
 	HeelsPrefixes      *ebpf.MapSpec `ebpf:"heels_prefixes"`
+	HeelsRoutes        *ebpf.MapSpec `ebpf:"heels_routes"`
+	HeelsSeen          *ebpf.MapSpec `ebpf:"heels_seen"`
 	HeelsServerClosing *ebpf.MapSpec `ebpf:"heels_server_closing"`
 	HeelsServerFlows   *ebpf.MapSpec `ebpf:"heels_server_flows"`
 	HeelsServerList    *ebpf.MapSpec `ebpf:"heels_server_list"`
@@ -182,10 +188,13 @@ type kernelMaps struct {
 	HeelsCookies       *ebpf.Map `ebpf:"heels_cookies"`
 	HeelsEndedLater    *ebpf.Map `ebpf:"heels_ended_later"`
 	HeelsEndedNow      *ebpf.Map `ebpf:"heels_ended_now"`
+	HeelsGuessers      *ebpf.Map `ebpf:"heels_guessers"`
 	HeelsGuesses       *ebpf.Map `ebpf:"heels_guesses"`
 	HeelsListeners     *ebpf.Map `ebpf:"heels_listeners"`
 	HeelsPorts         *ebpf.Map `ebpf:"heels_ports"`
 	HeelsPrefixes      *ebpf.Map `ebpf:"heels_prefixes"`
+	HeelsRoutes        *ebpf.Map `ebpf:"heels_routes"`
+	HeelsSeen          *ebpf.Map `ebpf:"heels_seen"`
 	HeelsServerClosing *ebpf.Map `ebpf:"heels_server_closing"`
 	HeelsServerFlows   *ebpf.Map `ebpf:"heels_server_flows"`
 	HeelsServerList    *ebpf.Map `ebpf:"heels_server_list"`
@@ -209,10 +218,13 @@ func (m *kernelMaps) Close() error {
 		m.HeelsCookies,
 		m.HeelsEndedLater,
 		m.HeelsEndedNow,
+		m.HeelsGuessers,
 		m.HeelsGuesses,
 		m.HeelsListeners,
 		m.HeelsPorts,
 		m.HeelsPrefixes,
+		m.HeelsRoutes,
+		m.HeelsSeen,
 		m.HeelsServerClosing,
 		m.HeelsServerFlows,
 		m.HeelsServerList,

@@ -181,3 +181,38 @@ func TestAgentsThatBeginAtOnce(t *testing.T) {
 		a.Close()
 	}
 }
+
+// What a reload writes is one agent's: nobody else may be in the middle of a start, and an agent that was succeeded has no say.
+func TestAReloadTakesTheLock(t *testing.T) {
+	r := newRig(t, testServer1)
+	a := r.client.agent(clientText)
+	other := parse(t, "eth0", strings.ReplaceAll(clientText, testVIP, "10.77.0.200"))
+	other.Cgroup = testCgroup
+	lock, err := lockPins(r.client.pin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		done <- enter(r.client.ns, func() error { return a.Reload(other) })
+	}()
+	select {
+	case err := <-done:
+		t.Errorf("a reload is done while another has the lock: %v", err)
+		done <- err
+	case <-time.After(300 * time.Millisecond):
+	}
+	lock.close()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	next := r.client.agent(clientText)
+	var pin *PinError
+	err = enter(r.client.ns, func() error { return a.Reload(other) })
+	if !errors.As(err, &pin) || !strings.Contains(err.Error(), "another agent was started") {
+		t.Errorf("error %v, want one about the other agent", err)
+	}
+	if s, err := next.Status(); err != nil || len(s.VIPs) != 1 || s.VIPs[0].VIP.String() != testVIP+":80" {
+		t.Errorf("VIPs %+v, %v; want those of the agent that is in force", s, err)
+	}
+}

@@ -27,13 +27,15 @@ var (
 		"Bytes of payload that went around the balancer, by direction as the host sees it.", []string{"role", "vip", "server", "direction"}, nil)
 	backingOff = prometheus.NewDesc("xlb_heels_backing_off",
 		"1 while the client sends no option to a VIP because connections have failed.", []string{"vip"}, nil)
+	guessedTotal = prometheus.NewDesc("xlb_heels_guessed_total",
+		"SYNs that the server did not believe because of wrong tags before them.", []string{"vip"}, nil)
 	draining = prometheus.NewDesc("xlb_heels_draining",
 		"1 while a role takes no new connections.", []string{"role"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (k *Kernel) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{verdictsTotal, offeredTotal, declinedTotal, connections, openedTotal, bytesTotal, backingOff, draining} {
+	for _, d := range []*prometheus.Desc{verdictsTotal, offeredTotal, declinedTotal, connections, openedTotal, bytesTotal, backingOff, guessedTotal, draining} {
 		ch <- d
 	}
 }
@@ -68,6 +70,8 @@ func (k *Kernel) Collect(ch chan<- prometheus.Metric) {
 	for _, v := range s.VIPs {
 		if v.Role == ClientRole {
 			gauge(backingOff, oneIf(v.BackOff > 0), v.VIP.String())
+		} else {
+			counter(guessedTotal, v.Guessed, v.VIP.String())
 		}
 	}
 	for _, r := range []Role{ClientRole, ServerRole} {

@@ -10,10 +10,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// probeTimeout bounds each step of a probe.
-const probeTimeout = 3 * time.Second
+	"github.com/xlb-project/xlb/internal/limits"
+)
 
 // ProbeResult is what one connection to a VIP has shown.
 type ProbeResult struct {
@@ -38,7 +37,7 @@ func (k *Kernel) Probe(ctx context.Context, vip netip.AddrPort, payload string) 
 	if err != nil {
 		return nil, err
 	}
-	c, err := (&net.Dialer{Timeout: probeTimeout}).DialContext(ctx, "tcp", vip.String())
+	c, err := (&net.Dialer{Timeout: limits.HeelsProbe.Connect}).DialContext(ctx, "tcp", vip.String())
 	if err != nil {
 		return nil, fmt.Errorf("probe %s: %w", vip, err)
 	}
@@ -106,7 +105,7 @@ func await(ctx context.Context, c *net.TCPConn, is func(*unix.TCPInfo) bool) (bo
 	if err != nil {
 		return false, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, limits.HeelsProbe.Connect)
 	defer cancel()
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()

@@ -21,6 +21,8 @@ type Status struct {
 	VIPs     []VIP             `json:"vips"`
 	Backends []Backend         `json:"backends"`
 	Verdicts map[string]uint64 `json:"verdicts"`
+	// Problems are what somebody should look at, a sentence each.
+	Problems []string `json:"problems"`
 }
 
 // VIP is a service address in the care of one role.
@@ -34,6 +36,10 @@ type VIP struct {
 	Confirm bool `json:"confirm,omitempty"`
 	// BackOff is how long the client sends no option.
 	BackOff time.Duration `json:"back_off_ns,omitempty"`
+	// Guessed is how many SYNs the server did not believe because of wrong tags before them, and GuessedAgo how long ago the
+	// last one came.
+	Guessed    uint64        `json:"guessed,omitempty"`
+	GuessedAgo time.Duration `json:"guessed_ago_ns,omitempty"`
 }
 
 // Backend is what has gone between a VIP's clients and one of its servers, around the balancer.
@@ -72,6 +78,7 @@ func (k *Kernel) Status() (*Status, error) {
 	if s.VIPs, err = k.vips(); err != nil {
 		return nil, err
 	}
+	s.Problems = problemsOf(s.VIPs)
 	if s.Backends, err = k.backends(); err != nil {
 		return nil, err
 	}
@@ -105,6 +112,9 @@ func (k *Kernel) vips() ([]VIP, error) {
 			if uint32(number) == server.Mode {
 				v.Mode = mode
 			}
+		}
+		if err := k.countGuesses(&v, server.Index, now); err != nil {
+			return nil, err
 		}
 		list = append(list, v)
 	}

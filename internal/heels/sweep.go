@@ -26,7 +26,7 @@ func (k *Kernel) sweep() error {
 	return err
 }
 
-// staleEntries are those without a socket, by the client's end.
+// staleEntries are those without a socket, by either end: that of the client may have yielded to another connection.
 func (k *Kernel) staleEntries() (map[tuple]confirmed, error) {
 	before := monotonic() - min(monotonic(), uint64(sweepAge))
 	stale := map[tuple]confirmed{}
@@ -36,7 +36,7 @@ func (k *Kernel) staleEntries() (map[tuple]confirmed, error) {
 	)
 	entries := k.maps.HeelsConfirmed.Iterate()
 	for entries.Next(&key, &e) {
-		if key.Remote == e.Client && e.Since < before {
+		if e.Since < before {
 			stale[key] = e
 		}
 	}
@@ -85,7 +85,8 @@ func (k *Kernel) sweepOne(key tuple, was *confirmed) error {
 			return fmt.Errorf("delete from %s: %w", k.maps.HeelsConfirmed, err)
 		}
 	}
-	if was.Heard == 0 {
+	// Once for the two.
+	if was.Heard == 0 || key.Remote != was.Client {
 		return nil
 	}
 	end := ended{Local: detour.Local, Remote: detour.Remote, Seq: was.Mark, At: monotonic()}

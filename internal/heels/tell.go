@@ -20,6 +20,8 @@ const (
 	// tellFor is how long after its last look the agent is counted on: an agent that restarts is missed by nobody. Of one that is gone the server's programs begin no connections
 	// that it would have to tell of.
 	tellFor = 10 * time.Second
+	// tellTries is how long it is tried to tell of an end that cannot be sent: an interface may be made again.
+	tellTries = time.Minute
 	// timeWait is how long a socket's ends are taken after it has closed first: the kernel's TIME_WAIT, and a little more.
 	timeWait = 62 * time.Second
 )
@@ -129,7 +131,7 @@ func (k *Kernel) tellRest() error {
 		for _, queue := range queues {
 			t.drainHeld(queue, 0)
 			if isWaiting(queue) {
-				return errors.New("tell balancers of ends: the device is full; try again")
+				return errors.New("tell balancers of ends: the device is full, or there is no way to them; try again, or leave them until they time out: --force")
 			}
 		}
 		return nil
@@ -178,9 +180,10 @@ func (t *teller) drainHeld(queue *ebpf.Map, age time.Duration) {
 		if queue.Lookup(nil, &e) != nil || e.At+uint64(age) > monotonic() {
 			return
 		}
-		// A full device is tried again: nothing is taken out before it has been sent.
+		// A full device is tried again, and so is a way that is not there: nothing is taken out before it has been sent, or given up.
 		err := t.deliver(&e)
-		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOBUFS) {
+		isFull := errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOBUFS)
+		if isFull || err != nil && monotonic() < e.At+uint64(age+tellTries) {
 			return
 		}
 		if queue.LookupAndDelete(nil, &e) != nil {

@@ -22,6 +22,8 @@ type (
 	tuple     = abiHeelsTuple
 	cookie    = abiHeelsCookie
 	confirmed = abiHeelsConfirmed
+	guesses   = abiHeelsGuesses
+	seen      = abiHeelsSeen
 )
 
 // Role is a side of a connection.

@@ -47,6 +47,8 @@ var verdictNames = [verdictCount]string{
 	abiHeelsVerdictHEELS_DECLINE_AGENT:       "decline_agent",
 	abiHeelsVerdictHEELS_DECLINE_INTERFACE:   "decline_interface",
 	abiHeelsVerdictHEELS_DECLINE_GUESSED:     "decline_guessed",
+	abiHeelsVerdictHEELS_DECLINE_ROUTE:       "decline_route",
+	abiHeelsVerdictHEELS_DECLINE_REPLAYED:    "decline_replayed",
 	abiHeelsVerdictHEELS_ANSWERED:            "answered",
 	abiHeelsVerdictHEELS_ANSWERED_COOKIE:     "answered_cookie",
 	abiHeelsVerdictHEELS_ANSWER_NO_ROOM:      "answer_no_room",
@@ -76,6 +78,8 @@ var verdictNames = [verdictCount]string{
 	abiHeelsVerdictHEELS_CONFIRM_CLOSING:     "confirm_closing",
 	abiHeelsVerdictHEELS_CONFIRM_ROUTED:      "confirm_routed",
 	abiHeelsVerdictHEELS_CONFIRM_UNTOLD:      "confirm_untold",
+	abiHeelsVerdictHEELS_CONFIRM_CHALLENGED:  "confirm_challenged",
+	abiHeelsVerdictHEELS_CONFIRM_YIELDED:     "confirm_yielded",
 }
 
 // Verdicts returns how often each verdict was given since the pins were made, over all CPUs, by name.

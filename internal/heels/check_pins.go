@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heels
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// lockPatience is how long the lock of a pin directory may be taken: agents hold it for milliseconds, each second.
+	lockPatience = 2 * time.Second
+	// attachPatience is how long programs may be missing at an interface that was made again: a running agent attaches them when it hears of it, and looks
+	// each second besides.
+	attachPatience = 2 * keepEvery
+	checkPoll      = 50 * time.Millisecond
+)
+
+// process is one that has something open.
+type process struct {
+	pid  int
+	name string
+	// begun is when it was started, in clock ticks since boot.
+	begun uint64
+}
+
+func (p process) String() string { return fmt.Sprintf("process %d (%s)", p.pid, p.name) }
+
+func processNames(list []process) string {
+	names := make([]string, len(list))
+	for i, p := range list {
+		names[i] = p.String()
+	}
+	return strings.Join(names, ", ")
+}
+
+// processOf reads proc_pid_stat(5): number, name in parentheses, then from the third field on; the 22nd is when it was started.
+func processOf(pid int) process {
+	p := process{pid: pid, name: "unknown"}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return p
+	}
+	_, rest, _ := strings.Cut(string(text), "(")
+	at := strings.LastIndex(rest, ")")
+	if at < 0 {
+		return p
+	}
+	p.name = rest[:at]
+	if fields := strings.Fields(rest[at+1:]); len(fields) > 19 {
+		p.begun, _ = strconv.ParseUint(fields[19], 10, 64)
+	}
+	return p
+}
+
+// holdersOf are the processes of this PID namespace that have a map open, but for this one, the one that was started last at the end.
+func holdersOf(m *ebpf.Map) ([]process, error) {
+	info, err := m.Info()
+	if err != nil {
+		return nil, err
+	}
+	id, ok := info.ID()
+	if !ok {
+		return nil, errors.New("the kernel does not tell the map's number")
+	}
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return nil, err
+	}
+	var list []process
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil || pid == os.Getpid() || !hasMap(dir, fmt.Sprintf("map_id:\t%d\n", id)) {
+			continue
+		}
+		list = append(list, processOf(pid))
+	}
+	slices.SortFunc(list, func(a, b process) int {
+		if a.begun != b.begun {
+			return int(min(max(int64(a.begun)-int64(b.begun), -1), 1))
+		}
+		return a.pid - b.pid
+	})
+	return list, nil
+}
+
+// hasMap says whether a descriptor of a process is of the map that proc_pid_fdinfo(5) shows by that line. Processes may end meanwhile.
+func hasMap(dir, line string) bool {
+	fds, err := os.ReadDir(filepath.Join(dir, "fd"))
+	if err != nil {
+		return false
+	}
+	for _, fd := range fds {
+		to, err := os.Readlink(filepath.Join(dir, "fd", fd.Name()))
+		if err != nil || to != "anon_inode:bpf-map" {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "fdinfo", fd.Name()))
+		if err == nil && strings.Contains(string(text), line) {
+			return true
+		}
+	}
+	return false
+}
+
+// openControl reads what the last agent has written; nil when nothing is pinned.
+func openControl(pin string) (*ebpf.Map, *control, error) {
+	m, err := ebpf.LoadPinnedMap(filepath.Join(pin, kernelMapHeelsControl), &ebpf.LoadPinOptions{ReadOnly: true})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, errnoOf(err)
+	}
+	var c control
+	if err := m.Lookup(uint32(0), &c); err != nil || c.Abi != 0 && c.Abi != uint32(abiHeelsLimitsHEELS_ABI) {
+		m.Close()
+		return nil, nil, errors.New("made by another version of XLB")
+	}
+	return m, &c, nil
+}
+
+// checkAgents looks at who has the pin directory: programs and maps there are one agent's, of one network namespace.
+func checkAgents(pin string) Finding {
+	const name = "agents"
+	m, c, err := openControl(pin)
+	if err != nil {
+		return Finding{name, Missing, fmt.Sprintf("%s: %v; an agent takes over no other's", pin, err), "detach with the version that made the pins: xlb heels detach --pin " + pin}
+	}
+	if m == nil {
+		return fine(name, "none has left anything in %s", pin)
+	}
+	defer m.Close()
+	holders, err := holdersOf(m)
+	if err != nil {
+		return Finding{name, Attention, fmt.Sprintf("%s: who has it open cannot be seen: %v", pin, err), "run the check as root"}
+	}
+	if f := checkForeign(pin, c, holders); f != nil {
+		return *f
+	}
+	switch len(holders) {
+	case 0:
+		return fine(name, "none runs; what the last one has left is in force")
+	case 1:
+		return fine(name, "%s runs; a new one takes over from it", holders[0])
+	}
+	last := holders[len(holders)-1]
+	return Finding{
+		name, Missing, fmt.Sprintf("%s is used by %s: a pin directory is one agent's, and the one that was started last, %d, has taken over from the others", pin, processNames(holders), last.pid),
+		fmt.Sprintf("end all but %s, or give each network namespace a directory of its own with --pin", last),
+	}
+}
+
+// checkForeign is nil unless programs of the directory are in force in another network namespace.
+func checkForeign(pin string, c *control, holders []process) *Finding {
+	own, err := netnsCookie()
+	if err != nil || c.Abi == 0 || c.Netns == own {
+		return nil
+	}
+	k := &Kernel{pin: pin}
+	names, err := k.linkNames()
+	if err != nil {
+		return nil
+	}
+	for _, link := range names {
+		_, device, _ := strings.Cut(link, "-")
+		if device == "" || !k.isAttached(link) {
+			continue
+		}
+		who := "an agent"
+		if len(holders) > 0 {
+			who = processNames(holders)
+		}
+		return &Finding{
+			"agents", Missing, fmt.Sprintf("%s: %s of another network namespace has programs in force at its interface %s, and a pin directory is one namespace's", pin, who, device),
+			"name another directory with --pin, or end that one there: xlb heels detach --pin " + pin,
+		}
+	}
+	return nil
+}
+
+// checkLock tries the lock that agents take for moments.
+func checkLock(pin string) Finding {
+	const name = "lock"
+	l, err := openLock(pin)
+	if errors.Is(err, unix.ENOENT) {
+		return fine(name, "%s is not there yet", pin)
+	}
+	if err != nil {
+		return Finding{name, Missing, err.Error(), "run as root, or name another directory with --pin"}
+	}
+	defer l.close()
+	for end := time.Now().Add(lockPatience); ; time.Sleep(checkPoll) {
+		err := l.take(unix.LOCK_NB)
+		if err == nil {
+			return fine(name, "free")
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return Finding{name, Missing, fmt.Sprintf("%s cannot be locked: %v", pin, err), "name a directory of another file system with --pin"}
+		}
+		if time.Now().After(end) {
+			break
+		}
+	}
+	who, remedy := "a process that cannot be seen from here", "look for it in other PID namespaces: lslocks"
+	if p, ok := l.holder(); ok {
+		who, remedy = p.String(), fmt.Sprintf("wait until it is done; if it hangs, end process %d", p.pid)
+	}
+	return Finding{name, Missing, fmt.Sprintf("%s is locked by %s for more than %v: an agent that starts waits for that", pin, who, lockPatience), remedy}
+}
+
+// holder is who has the lock, by proc_locks(5): "1: FLOCK ADVISORY WRITE 708 08:01:131 0 EOF", with the device in hexadecimal.
+func (l *pinLock) holder() (process, bool) {
+	var st unix.Stat_t
+	text, err := os.ReadFile("/proc/locks")
+	if err != nil || unix.Fstat(l.fd, &st) != nil {
+		return process{}, false
+	}
+	file := fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) < 6 || f[1] != "FLOCK" || f[5] != file {
+			continue
+		}
+		if pid, err := strconv.Atoi(f[4]); err == nil && pid > 0 {
+			return processOf(pid), true
+		}
+	}
+	return process{}, false
+}
+
+// checkInForce looks whether what an agent has attached to an interface is still there: an interface that is deleted takes its programs along, and the next of its
+// name has none until an agent attaches them.
+func checkInForce(c *Config, pin, device string) Finding {
+	name := "programs " + device
+	m, in, err := openControl(pin)
+	if err != nil || m == nil {
+		return fine(name, "none is in force yet")
+	}
+	defer m.Close()
+	if own, err := netnsCookie(); err != nil || in.Netns != own {
+		return fine(name, "none is in force yet in this network namespace")
+	}
+	k := &Kernel{pin: pin, hooks: &hooks{}}
+	var gone, never []string
+	for end := time.Now().Add(attachPatience); ; time.Sleep(checkPoll) {
+		if gone, never = k.notInForce(c, device); len(gone) == 0 || time.Now().After(end) {
+			break
+		}
+	}
+	switch {
+	case len(gone) > 0:
+		return Finding{
+			name, Missing, fmt.Sprintf("%s: %s was deleted, or made again, and an interface has programs only when they are attached to it; connections around the balancer break there", strings.Join(gone, ", "), device),
+			"start the agent, which attaches them: xlb heels run --pin " + pin,
+		}
+	case len(never) > 0:
+		return Finding{
+			name, Attention, fmt.Sprintf("%s: not attached by the agent that is in force, which has another configuration", strings.Join(never, ", ")),
+			"start the agent again with this one: interfaces and roles do not change by a reload",
+		}
+	}
+	return fine(name, "all are in force")
+}
+
+// notInForce are the programs that were attached to an interface that is gone, and those that have never been.
+func (k *Kernel) notInForce(c *Config, device string) (gone, never []string) {
+	index := uint64(0)
+	if d, err := net.InterfaceByName(device); err == nil {
+		index = uint64(d.Index)
+	}
+	for _, at := range k.attachments(c) {
+		if at.device != device {
+			continue
+		}
+		_, err := os.Stat(filepath.Join(k.pin, at.pinName()))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			never = append(never, at.name)
+		case index == 0 || k.placeOfPin(at.pinName()) != index:
+			gone = append(gone, at.name)
+		}
+	}
+	return gone, never
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heels
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// findings are what the check says of a host, by name, but for the kernel, which takes seconds.
+func (h *host) findings(c *Config, pin string) map[string]Finding {
+	h.t.Helper()
+	all := map[string]Finding{}
+	within(h.t, h.ns, func() error {
+		for _, f := range checkMachine(c, pin) {
+			all[f.Name] = f
+		}
+		return nil
+	})
+	return all
+}
+
+// wants demands that a finding names things, and what to do about them.
+func (f Finding) wants(t *testing.T, status string, detail ...string) {
+	t.Helper()
+	if f.Status != status || (f.Remedy == "") != (status == Fine) {
+		t.Errorf("%+v, want %s", f, status)
+	}
+	for _, text := range detail {
+		if !strings.Contains(f.Detail+"\n"+f.Remedy, text) {
+			t.Errorf("%+v does not say %q", f, text)
+		}
+	}
+}
+
+// beside has another process hold files open.
+func beside(t *testing.T, files ...*os.File) int {
+	t.Helper()
+	other := exec.Command("sleep", "60")
+	other.ExtraFiles = files
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = other.Process.Kill()
+		_ = other.Wait()
+	})
+	return other.Process.Pid
+}
+
+// agentBeside is another process that has an agent's maps open.
+func agentBeside(t *testing.T, a *Agent) int {
+	t.Helper()
+	fd, err := unix.FcntlInt(uintptr(a.maps.HeelsControl.FD()), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := os.NewFile(uintptr(fd), "map")
+	pid := beside(t, file)
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// A pin directory is one agent's.
+func TestCheckFindsTwoAgentsOnOnePinDirectory(t *testing.T) {
+	h := newRig(t, testServer1).client
+	c := parse(t, "eth0", clientText)
+	h.pin = filepath.Join(bpffs(t), "pins")
+	h.findings(c, h.pin)["agents"].wants(t, Fine, "none has left anything")
+	a := h.start(c)
+	h.findings(c, h.pin)["agents"].wants(t, Fine, "none runs")
+	first := agentBeside(t, a)
+	h.findings(c, h.pin)["agents"].wants(t, Fine, fmt.Sprintf("process %d (sleep) runs", first))
+	second := agentBeside(t, a)
+	found := h.findings(c, h.pin)["agents"]
+	found.wants(t, Missing, h.pin, fmt.Sprintf("process %d (sleep)", first), "one agent's", fmt.Sprintf("end all but process %d", second), "--pin")
+}
+
+// One of another network namespace cannot be succeeded while its programs are in force.
+func TestCheckFindsAnAgentOfAnotherNamespace(t *testing.T) {
+	r := newRig(t, testServer1)
+	a := r.client.agent(clientText)
+	pid := agentBeside(t, a)
+	c := parse(t, "eth0", serverText("rewritten", "80"))
+	found := r.servers[0].findings(c, r.client.pin)
+	found["agents"].wants(t, Missing, r.client.pin, fmt.Sprintf("process %d (sleep) of another network namespace", pid), "interface eth0", "--pin", "xlb heels detach")
+	found["programs eth0"].wants(t, Fine)
+	err := enter(r.servers[0].ns, func() error {
+		_, err := Start(c, r.client.pin, testCgroup)
+		return err
+	})
+	if err == nil {
+		t.Error("an agent starts where the check says that it cannot")
+	}
+	r.client.unplug()
+	r.servers[0].findings(c, r.client.pin)["agents"].wants(t, Fine)
+}
+
+// An agent that starts waits for the lock: whoever has it is named.
+func TestCheckNamesWhoHasTheLock(t *testing.T) {
+	h := newRig(t, testServer1).client
+	c := parse(t, "eth0", clientText)
+	pin := filepath.Join(bpffs(t), "pins")
+	h.findings(c, pin)["lock"].wants(t, Fine)
+	lock, err := lockPins(pin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.findings(c, pin)["lock"].wants(t, Missing, pin, fmt.Sprintf("process %d (heels.test)", os.Getpid()), "locked", "wait")
+	lock.close()
+	h.findings(c, pin)["lock"].wants(t, Fine, "free")
+}
+
+// An interface that was made again while no agent ran has no programs.
+func TestCheckFindsAnInterfaceWithoutPrograms(t *testing.T) {
+	for _, tt := range []struct {
+		role     Role
+		text     string
+		programs string
+	}{{ClientRole, clientText, "client_egress, client_ingress"}, {ServerRole, serverText("rewritten", "80"), "server_egress, server_ingress"}} {
+		t.Run(string(tt.role), func(t *testing.T) {
+			r := newRig(t, testServer1)
+			h, address := r.client, testClient
+			if tt.role == ServerRole {
+				h, address = r.servers[0], testServer1
+			}
+			c := parse(t, "eth0", tt.text)
+			h.pin = filepath.Join(bpffs(t), "pins")
+			h.findings(c, h.pin)["programs eth0"].wants(t, Fine, "none is in force yet")
+			a := h.start(c)
+			h.findings(c, h.pin)["programs eth0"].wants(t, Fine, "all are in force")
+			a.kept.close()
+			a.kept = nil
+			h.unplug()
+			h.findings(c, h.pin)["programs eth0"].wants(t, Missing, tt.programs, "eth0 was deleted")
+			r.wireUp(h, address)
+			h.findings(c, h.pin)["programs eth0"].wants(t, Missing, tt.programs, "eth0 was deleted, or made again", "xlb heels run --pin "+h.pin)
+			h.start(c)
+			h.findings(c, h.pin)["programs eth0"].wants(t, Fine, "all are in force")
+			other := parse(t, "eth0", clientText+serverText("rewritten", "80"))
+			h.findings(other, h.pin)["programs eth0"].wants(t, Attention, "another configuration", "start the agent again")
+		})
+	}
+}
+
+// An interface that a running agent attends to is missed for a moment only.
+func TestCheckWaitsForTheAgentThatAttaches(t *testing.T) {
+	r := newRig(t, testServer1)
+	r.client.agent(clientText)
+	c := parse(t, "eth0", clientText)
+	for range 3 {
+		r.client.unplug()
+		r.wireUp(r.client, testClient)
+		r.client.findings(c, r.client.pin)["programs eth0"].wants(t, Fine, "all are in force")
+	}
+}
+
+// In confirm mode what is sent to clients goes by the interface that leads to the balancer.
+func TestCheckFindsClientsBehindAnotherInterface(t *testing.T) {
+	h := newRig(t, testServer1).servers[0]
+	within(t, h.ns, func() error {
+		second := netlink.NewVeth(netlink.LinkAttrs{Name: "eth1"})
+		second.PeerName = "end1"
+		return errors.Join(netlink.LinkAdd(second), linkUp("eth1"), linkUp("end1"), addAddr("eth1", "10.88.0.1/16"), addAddr("eth1", "10.77.200.1/24"))
+	})
+	vip := func(clients, more string) *Config {
+		return parse(t, "eth0", "server:\n  vips: [{ vip: 10.77.0.100:80, port: 80, mode: rewritten, "+more+"balancers: [10.77.1.0/24], clients: ["+clients+"] }]\n")
+	}
+	const name = "confirm " + testVIP + ":80"
+	for _, tt := range []struct {
+		name, clients, status string
+		detail                []string
+	}{
+		{"one interface", "10.77.3.0/24", Fine, []string{"through one interface"}},
+		{"another", "10.77.3.0/24, 10.88.3.0/24", Missing, []string{"clients in 10.88.3.0/24", "through eth1", "come in by eth0", "one interface"}},
+		{"a single client there", "10.88.3.7/32", Missing, []string{"clients in 10.88.3.7/32", "through eth1"}},
+		{"a part of the prefix", "10.77.0.0/16", Missing, []string{"clients in 10.77.0.0/16", "through eth1"}},
+		{"everybody, by configured interfaces", "0.0.0.0/0", Fine, nil},
+		{"no route", "192.0.2.0/24", Fine, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h.findings(vip(tt.clients, "confirm: true, "), filepath.Join(bpffs(t), "pins"))[name].wants(t, tt.status, tt.detail...)
+		})
+	}
+	if _, ok := h.findings(vip("10.88.3.0/24", ""), filepath.Join(bpffs(t), "pins"))[name]; ok {
+		t.Error("a VIP that is not in confirm mode is looked at")
+	}
+}

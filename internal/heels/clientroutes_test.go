@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heels
+
+import (
+	"bufio"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+)
+
+// cable plugs an interface of a host into a bridge of the wire, which is made if it is not there.
+func (r *rig) cable(bridge string, h *host, device, address string) {
+	r.t.Helper()
+	within(r.t, r.wire, func() error {
+		br, err := netlink.LinkByName(bridge)
+		if err != nil {
+			br = &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: bridge}}
+			if err := errors.Join(netlink.LinkAdd(br), netlink.LinkSetUp(br)); err != nil {
+				return err
+			}
+		}
+		v := netlink.NewVeth(netlink.LinkAttrs{Name: h.name + device})
+		v.PeerName, v.PeerNamespace = device, netlink.NsFd(h.ns)
+		return errors.Join(netlink.LinkAdd(v), netlink.LinkSetMaster(v, br), netlink.LinkSetUp(v))
+	})
+	within(r.t, h.ns, func() error { return errors.Join(linkUp("lo"), addAddr(device, address), linkUp(device)) })
+}
+
+// far is a client of another network than the balancer's, with which the server shares a second interface. Packets to
+// balancer and server go by way of a router.
+func (r *rig) far() *host {
+	r.t.Helper()
+	h := &host{t: r.t, ns: newNS(r.t), name: "far"}
+	r.cable("br1", h, "eth0", "10.78.0.2/24")
+	router := r.plug("router", "10.77.5.1")
+	r.cable("br1", router, "eth1", "10.78.0.254/24")
+	router.sysctl("ipv4/ip_forward", "1")
+	r.cable("br1", r.servers[0], "eth1", "10.78.0.1/24")
+	h.run("", "ip", "route", "add", "10.77.0.0/16", "via", "10.78.0.254")
+	r.lb.run("", "ip", "route", "add", "10.78.0.0/24", "via", "10.77.5.1")
+	for _, each := range []*host{h, router, r.servers[0]} {
+		for _, at := range []string{"all", "default", "eth0"} {
+			each.sysctl("ipv4/conf/"+at+"/rp_filter", "0")
+		}
+	}
+	r.servers[0].sysctl("ipv4/conf/eth1/rp_filter", "0")
+	return h
+}
+
+// ask sends a line, and wants the server to have seen the client's own end.
+func ask(t *testing.T, c net.Conn) {
+	t.Helper()
+	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := c.Write([]byte("?\n")); err != nil {
+		t.Fatal(err)
+	}
+	if seen, err := bufio.NewReader(c).ReadString('\n'); err != nil || strings.TrimSpace(seen) != c.LocalAddr().String() {
+		t.Fatalf("server sees %q, want %s (%v)", seen, c.LocalAddr(), err)
+	}
+}
+
+// The server's socket is the balancer's; what goes to the client directly leaves by the client's interface.
+func TestConfirmClientsBehindAnotherInterfaceThanTheBalancer(t *testing.T) {
+	r := newRig(t, testServer1)
+	far := r.far()
+	r.nat("80", testServer1+":80", true)
+	server := r.servers[0].agent(strings.Replace(confirmText("80"), "10.77.3.0/24", "10.78.0.0/24", 1))
+	r.servers[0].listen(":80", answerWhom)
+	client := far.agent(clientText)
+	c, err := far.dial(testVIP + ":80")
+	if err != nil {
+		t.Fatal(err, dump(t, client), dump(t, server))
+	}
+	defer c.Close()
+	begun := time.Now()
+	ask(t, c)
+	t.Logf("answered after %v", time.Since(begun))
+	echo(t, c, 1<<20)
+	if n := client.count(t, "confirm_returned") + server.count(t, "confirm_back"); n != 0 || server.count(t, "confirm_heard") != 1 {
+		t.Errorf("the connection has returned to the balancer: %v %v", dump(t, client), dump(t, server))
+	}
+	if in := r.settled(); in != 3 {
+		t.Errorf("%d segments came to the balancer, want the handshake", in)
+	}
+	// The end, too, is the client's to hear, and not from the balancer.
+	c.Close()
+	eventually(t, "no connection is left", func() bool { return live(t, client)+live(t, server) == 0 })
+}
+
+// A client that cannot be reached but by the balancer stays with it, until there is a route.
+func TestConfirmAClientWithoutARouteStaysWithTheBalancer(t *testing.T) {
+	r := newRig(t, testServer1)
+	r.nat("80", testServer1+":80", true)
+	server := r.servers[0].agent(confirmText("80"))
+	r.servers[0].listen(":80", answerWhom)
+	client := r.client.agent(clientText)
+	r.servers[0].run("", "ip", "route", "add", "unreachable", testClient+"/32")
+	served := func() {
+		t.Helper()
+		c, err := r.client.dial(testVIP + ":80")
+		if err != nil {
+			t.Fatal(err, dump(t, client), dump(t, server))
+		}
+		defer c.Close()
+		if _, err := c.Write([]byte("?\n")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bufio.NewReader(c).ReadString('\n'); err != nil {
+			t.Fatal(err, dump(t, client), dump(t, server))
+		}
+	}
+	eventually(t, "the agent has seen it", func() bool {
+		served()
+		return server.count(t, "decline_route") > 0
+	})
+	taken := server.count(t, "confirm_taken")
+	served()
+	if n := server.count(t, "confirm_taken"); n != taken {
+		t.Errorf("%v: a connection was taken that cannot be answered", dump(t, server))
+	}
+	r.servers[0].run("", "ip", "route", "del", "unreachable", testClient+"/32")
+	eventually(t, "there is a route again", func() bool {
+		served()
+		return server.count(t, "confirm_taken") > taken
+	})
+}
+
+// Routes inside a client's prefix are asked for apart, each at an address of its own.
+func TestPartsOfPrefixes(t *testing.T) {
+	prefix := netip.MustParsePrefix
+	var routes []netlink.Route
+	for _, p := range []string{"10.0.0.0/24", "10.0.1.0/24", "10.0.0.0/32", "10.0.128.0/17", "192.0.2.0/24", "10.0.0.0/8"} {
+		_, dst, err := net.ParseCIDR(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		routes = append(routes, netlink.Route{Dst: dst})
+	}
+	want := map[string]string{"10.0.0.0/16": "10.0.2.0", "10.0.0.0/24": "10.0.0.1", "10.0.0.0/32": "10.0.0.0", "10.0.1.0/24": "10.0.1.0", "10.0.128.0/17": "10.0.128.0", "10.1.0.0/16": "10.1.0.0"}
+	parts, ok := partsOf([]netip.Prefix{prefix("10.1.0.0/16"), prefix("10.0.0.0/16")}, append(routes, netlink.Route{}))
+	if !ok || len(parts) != len(want) {
+		t.Fatalf("parts %v (%v), want %d", parts, ok, len(want))
+	}
+	for i, p := range parts {
+		if a, alone := ownAddress(parts[i:]); !alone || a.String() != want[p.String()] {
+			t.Errorf("%s is asked for at %s (%v), want %s", p, a, alone, want[p.String()])
+		}
+	}
+	if a, alone := ownAddress([]netip.Prefix{prefix("10.0.0.0/31"), prefix("10.0.0.0/32"), prefix("10.0.0.1/32")}); alone {
+		t.Errorf("%s is taken for an address of a prefix that has none of its own", a)
+	}
+	if a, alone := ownAddress([]netip.Prefix{prefix("255.255.255.254/31"), prefix("255.255.255.254/31"), prefix("255.255.255.255/32")}); alone {
+		t.Errorf("%s is taken for an address of a prefix that has none of its own", a)
+	}
+	for i := range maxRoutes + 1 {
+		routes = append(routes, netlink.Route{Dst: &net.IPNet{IP: net.IPv4(10, 0, byte(i>>8), byte(i)), Mask: net.CIDRMask(32, 32)}})
+	}
+	if parts, ok := partsOf([]netip.Prefix{prefix("10.0.0.0/16")}, routes); ok || len(parts) != 1 {
+		t.Errorf("%d parts (%v), want the prefix alone", len(parts), ok)
+	}
+}

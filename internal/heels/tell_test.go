@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heels
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// An end that comes while the interface is away is told when it is there again: the balancer would hold the connection for days.
+func TestAnEndIsToldWhenTheInterfaceIsBack(t *testing.T) {
+	r := newRig(t, testServer1)
+	r.nat("80", testServer1+":80", true)
+	h := r.servers[0]
+	server := h.agent(confirmText("80"))
+	before := r.settled()
+	h.unplug()
+	at := func(s string) end { return endOf(netip.MustParseAddrPort(s)) }
+	if err := server.maps.HeelsEndedNow.Put(nil, ended{Local: at(testServer1 + ":80"), Remote: at(testBalancer + ":1"), Seq: 1, At: monotonic()}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * tellEvery)
+	r.wireUp(h, testServer1)
+	eventually(t, "the balancer is told", func() bool { return r.in.Load() == before+1 })
+	if isWaiting(server.maps.HeelsEndedNow) {
+		t.Error("the end is still to be told")
+	}
+}
+
+// One that can never be sent does not keep others waiting for ever.
+func TestAnEndThatCannotBeToldIsGivenUp(t *testing.T) {
+	l := newLab(t, confirmLab)
+	teller, err := newTeller(l.Kernel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer teller.release()
+	told := 0
+	teller.deliver = func(e *ended) error {
+		if e.Seq == 1 {
+			return unix.ENETUNREACH
+		}
+		told++
+		return nil
+	}
+	queue := l.maps.HeelsEndedNow
+	for i, at := range []uint64{monotonic() - uint64(tellTries), monotonic()} {
+		if err := queue.Put(nil, ended{Seq: uint32(i) + 1, At: at}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := teller.drain(queue, 0); err != nil || told != 1 || isWaiting(queue) {
+		t.Errorf("%d ends were told, %v; want the second", told, err)
+	}
+	if err := queue.Put(nil, ended{Seq: 1, At: monotonic()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := teller.drain(queue, 0); err != nil || !isWaiting(queue) {
+		t.Errorf("an end was given up at once, %v", err)
+	}
+}
