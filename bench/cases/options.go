@@ -71,7 +71,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.IntSliceVar(&o.Connections, "connections", []int{1, 8, 32, 128}, "numbers of kept-alive connections")
 	flags.StringSliceVar(&o.Generators, "load", []string{Wrk}, "generators of the case keepalive: wrk, fortio")
 	flags.IntSliceVar(&o.ShortConnections, "short-connections", []int{1, 32}, "numbers of clients that connect again and again, in the cases short and setup")
-	flags.StringSliceVar(&o.RouteKinds, "route-kinds", routeKinds, "kinds of routes")
+	flags.StringSliceVar(&o.RouteKinds, "route-kinds", routeKinds, "kinds of routes; also "+strings.Join(longKinds, ", ")+": long paths against expressions")
 	flags.IntSliceVar(&o.Routes, "routes", []int{1, 10, 100, 1000, 10000}, "numbers of routes in a table")
 	flags.IntVar(&o.RouteConnections, "route-connections", 8, "number of kept-alive connections that ask for routes")
 	flags.IntSliceVar(&o.WebSocketConnections, "websocket-connections", []int{1, 100}, "numbers of WebSocket connections")
@@ -108,7 +108,7 @@ func (o Options) Validate(peers []string) error {
 		oneOf("load", name, Wrk, Fortio)
 	}
 	for _, kind := range o.RouteKinds {
-		oneOf("route-kinds", kind, routeKinds...)
+		oneOf("route-kinds", kind, slices.Concat(routeKinds, longKinds)...)
 	}
 	errs = append(errs,
 		positive("connections", o.Connections...),

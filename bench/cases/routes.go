@@ -4,6 +4,7 @@ package cases
 
 import (
 	"fmt"
+	"strings"
 )
 
 // Kinds of routes, by what tells their requests apart.
@@ -15,7 +16,19 @@ const (
 	OfAnyKind = "mixed"
 )
 
-var routeKinds = []string{ByPath, ByPrefix, ByRegex, ByHeader, OfAnyKind}
+// Kinds by an expression, with requests whose path has so many bytes. The kernel reads paths up to 250; the daemon serves longer ones.
+const (
+	ByRegex100   = "regex-100"
+	ByRegex1000  = "regex-1000"
+	ByRegex10000 = "regex-10000"
+	ByRegex60000 = "regex-60000"
+)
+
+var (
+	routeKinds = []string{ByPath, ByPrefix, ByRegex, ByHeader, OfAnyKind}
+	// longKinds are measured only if they are asked for by name.
+	longKinds = []string{ByRegex100, ByRegex1000, ByRegex10000, ByRegex60000}
+)
 
 // Route is an entry of a table, and a request that takes it.
 type Route struct {
@@ -47,6 +60,11 @@ func routeOf(kind, name string) Route {
 		return Route{Match: fmt.Sprintf(`{ prefix: "/%s/" }`, name), Path: "/" + name + "/items"}
 	case ByRegex:
 		return Route{Match: fmt.Sprintf(`{ safe_regex: { regex: "/%s/[a-z]+" } }`, name), Path: "/" + name + "/items"}
+	case ByRegex100, ByRegex1000, ByRegex10000, ByRegex60000:
+		var size int
+		_, _ = fmt.Sscanf(kind, ByRegex+"-%d", &size) // of constants
+		path := "/" + name + "/"
+		return Route{Match: routeOf(ByRegex, name).Match, Path: path + strings.Repeat("a", size-len(path))}
 	default:
 		return Route{
 			Match:  fmt.Sprintf(`{ prefix: "/", headers: [{ name: x-route, string_match: { exact: %s } }] }`, name),

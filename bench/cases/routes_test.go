@@ -3,11 +3,12 @@
 package cases
 
 import (
+	"slices"
 	"testing"
 )
 
 func TestEveryRouteHasARequestOfItsOwn(t *testing.T) {
-	for _, kind := range routeKinds {
+	for _, kind := range slices.Concat(routeKinds, longKinds) {
 		routes := RoutesOf(kind, 400)
 		matches, requests := map[string]bool{}, map[string]bool{}
 		for _, r := range routes {
@@ -16,6 +17,14 @@ func TestEveryRouteHasARequestOfItsOwn(t *testing.T) {
 		}
 		if len(matches) != 400 || len(requests) != 400 {
 			t.Errorf("%s: %d different matches, %d different requests, want 400 of each", kind, len(matches), len(requests))
+		}
+	}
+}
+
+func TestLongPathsHaveTheLengthOfTheirKind(t *testing.T) {
+	for kind, want := range map[string]int{ByRegex100: 100, ByRegex1000: 1000, ByRegex10000: 10_000, ByRegex60000: 60_000} {
+		if got := len(RoutesOf(kind, 1)[0].Path); got != want {
+			t.Errorf("%s: a path of %d bytes, want %d", kind, got, want)
 		}
 	}
 }

@@ -23,6 +23,9 @@ const AskedRoutes = "routes.txt"
 // MaxAsked bounds the requests that a client takes turns with. They are spread over the whole table.
 const MaxAsked = 1000
 
+// maxAskedBytes bounds the paths of these requests, which each thread of wrk has in memory.
+const maxAskedBytes = 4 << 20
+
 //go:embed routes.lua
 var routesLua []byte
 
@@ -32,7 +35,7 @@ const postScript = "post.lua"
 // AskForRoutes writes the requests for routes that clients take turns with.
 func AskForRoutes(dir string, routes []cases.Route) error {
 	var asked strings.Builder
-	n := min(len(routes), MaxAsked)
+	n := min(len(routes), MaxAsked, maxAskedBytes/len(routes[0].Path))
 	for i := range n {
 		r := routes[i*len(routes)/n]
 		fmt.Fprintln(&asked, strings.TrimSpace(r.Path+" "+r.Header))
