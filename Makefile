@@ -93,10 +93,13 @@ test-quick: build ## While you write: the packages' own tests, and a handful of 
 	go test -timeout 5m -skip '^($(QUICK_SKIP))$$' $$(go list ./cmd/... ./internal/... | grep -v /internal/heels) ./bench/... ./test/imports ./test/docs
 	go test -count=1 -timeout 3m ./test/e2e -run '^($(QUICK_E2E))$$'
 
+# The first two compare automata and tables at random in one goroutine, for minutes, and share nothing. The third handles 10,000 resources within a time that
+# ten times the work does not keep; the same code runs in TestAnyOrder and TestWarming.
+RACE_SKIP := TestAMemoChangesNothing|TestKernelRoutesAsTheModelAndTheCompiledTable|TestManyResources
 .PHONY: test-race
-test-race: ## Unit tests under the race detector.
+test-race: ## Unit tests under the race detector, without those that calculate for minutes and share nothing.
 	@scripts/install-deps test
-	CGO_ENABLED=1 go test -race -timeout 10m ./cmd/... ./internal/... ./bench/...
+	CGO_ENABLED=1 go test -race -timeout 20m -skip '^($(QUICK_SKIP)|$(RACE_SKIP))$$' ./cmd/... ./internal/... ./bench/...
 
 .PHONY: test-e2e
 test-e2e: build ## End-to-end tests on this kernel (root).
@@ -114,6 +117,12 @@ test-heels: build ## HEELS in namespaces, with balancers that rewrite and that e
 test-heels-short: build ## A part of it: each balancer once, fewer connections, few faults; a minute, and part of make test.
 	@scripts/install-deps test
 	go test -short -count=1 -timeout 5m ./test/heels
+
+HEELS_LIVES_MINUTES ?= 60
+.PHONY: test-heels-lives
+test-heels-lives: ## HEELS through random lives of two hosts: HEELS_LIVES_MINUTES=60 (root).
+	@scripts/install-deps test
+	go test -count=1 -v -timeout 0 -run LivesLoseNoConnection ./internal/heels -lives.time $(HEELS_LIVES_MINUTES)m
 
 .PHONY: test-examples
 test-examples: build ## The applications of examples/, with XLB, with Envoy and with nobody between their services (root).
@@ -172,6 +181,15 @@ HOSTILE_SCENE ?= -1
 test-hostile: build ## Clients and servers that do whatever a kernel lets them do; no byte may come to a wrong place: HOSTILE_MINUTES=20 HOSTILE_SEED=1 (root).
 	@scripts/install-deps test
 	scripts/hostile --minutes $(HOSTILE_MINUTES) --seed $(HOSTILE_SEED) --scene $(HOSTILE_SCENE)
+
+# test-hostile-control: how long, and with which choices.
+MINUTES ?= 10
+SEED ?= 1
+
+.PHONY: test-hostile-control
+test-hostile-control: build ## A control plane that does at random what it must not, beside clients: MINUTES=10 SEED=1 (root).
+	@scripts/install-deps test
+	XLB_HOSTILE_CONTROL=$(MINUTES)m XLB_HOSTILE_CONTROL_SEED=$(SEED) go test -v -count=1 -timeout $$(($(MINUTES) + 10))m ./test/e2e -run '^TestControlPlaneAtRandomHarmsNoTraffic$$'
 
 # interop: arguments of the matrix, for instance -output json -out /tmp/matrix.json, or -test.run 'TestInterop/same_host/nginx'.
 INTEROP_ARGS ?=

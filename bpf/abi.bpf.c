@@ -72,3 +72,4 @@ SHARED_ENUM(event_kind);
 SHARED_ENUM(outlier);
 SHARED_ENUM(guard);
 SHARED_ENUM(hold);
+SHARED_ENUM(offer);

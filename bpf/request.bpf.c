@@ -80,6 +80,16 @@ static __always_inline int request_given_back(struct sk_msg_md *msg, const struc
 	return tp->write_seq - ps->write_base == read && tp->copied_seq - ps->read_base == written;
 }
 
+/* Whether the client waits for an answer, from an endpoint or from the daemon. The daemon offers a connection as soon as it has sent on
+ * the rest of a request: the next one must not overtake the answer to that. */
+static __always_inline int request_is_unanswered(const struct psock *ps, const struct slot *s,
+						 const struct slow_conn *c)
+{
+	if (lease_holds(s, ps->lease))
+		return 1;
+	return c->offered != OFFER_ANSWERED && lease_was_broken(s, ps->lease);
+}
+
 /* A redirect to another host that finds the send buffer full takes a part, and the kernel does not tell the client when there
  * is room again. */
 static __always_inline int remote_has_room(const struct sock *t, __u64 bytes)
@@ -809,7 +819,8 @@ static __always_inline int request_idle(struct sk_msg_md *msg, struct psock *ps)
 
 	if (c) {
 		/* Nor in the midst of a send of which the daemon has a part. */
-		if (tunnel || send_position(msg, &ps->send) || !request_given_back(msg, ps, c)) {
+		if (tunnel || send_position(msg, &ps->send) || request_is_unanswered(ps, s, c) ||
+		    !request_given_back(msg, ps, c)) {
 			/* A tunnel that has spilled in one direction goes through the daemon in both, to its end. */
 			if (tunnel)
 				ps->flags |= PSOCK_SLOW;

@@ -280,6 +280,14 @@ struct conn_record {
 	__u64 tenant[TENANT_LEVELS];
 };
 
+enum offer {
+	OFFER_NONE = 0,
+	/* The daemon has sent on what a lease's request lacked. The lease may run still, or have broken: then its client waits. */
+	OFFER_SENT_ON = 1,
+	/* The client has been answered, or told how its lease has ended. */
+	OFFER_ANSWERED = 2,
+};
+
 /* A connection that is, or may be, on the slow path, by the p-sock's cookie. Its presence keeps the
  * p-sock off the fast path; it goes when the daemon's give-back is accepted. */
 struct slow_conn {
@@ -296,6 +304,7 @@ struct slow_conn {
 	 * high half, bytes it has written there; both modulo 2^32, since the handshake. The p-sock accepts when both
 	 * agree with its own counts, so an offer that was overtaken by a send is void. */
 	__u64 offer;
+	/* enum offer. Writer: the daemon. */
 	__u32 offered;
 	/* Non-zero: the client has some of the response to the request of which these bytes are. Writer: p-sock. */
 	__u32 begun;

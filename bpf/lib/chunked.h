@@ -63,7 +63,7 @@ static __always_inline int chunk_size_byte(struct body_scan *b, __u8 c)
 		b->remaining = b->remaining << 4 | digit;
 		return 0;
 	}
-	/* Whitespace may stand here by the letter, but net/http, for one, takes none: endpoints may not agree. */
+	/* Of whitespace here, which net/http, for one, does not take, the daemon makes what all endpoints read alike. */
 	return b->digits && !is_space(c) ? chunk_ext_ends(b, c, PHASE_CHUNK_SPACE) : -1;
 }
 

@@ -20,14 +20,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/xlb-project/xlb/internal/limits"
 )
 
 // Latency is measured in blocks: a peer's turn is long enough to warm the caches, and
 // short enough that all peers meet the same minute of a busy machine.
 const (
-	blockSize   = 100
-	warmUp      = 200
-	clientLimit = 10 * time.Second
+	blockSize = 100
+	warmUp    = 200
 )
 
 // clientSpec is what the demonstration's client shall do: count or measure.
@@ -129,7 +130,7 @@ func (s *clientSpec) count(ctx context.Context) (*clientReport, error) {
 	}})
 	transport := &http.Transport{MaxConnsPerHost: 1}
 	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: clientLimit}
+	client := &http.Client{Transport: transport, Timeout: limits.Demo.Whole}
 	for i := range s.Requests {
 		name, err := askName(ctx, client, "http://"+s.Service.String()+"/")
 		if err != nil {
@@ -204,7 +205,7 @@ type timing struct {
 }
 
 func newTiming(ctx context.Context, p clientPeer, samples int) (*timing, error) {
-	conn, err := (&net.Dialer{Timeout: clientLimit}).DialContext(ctx, "tcp", p.Address.String())
+	conn, err := (&net.Dialer{Timeout: limits.Demo.Whole}).DialContext(ctx, "tcp", p.Address.String())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Name, err)
 	}
@@ -217,7 +218,7 @@ func newTiming(ctx context.Context, p clientPeer, samples int) (*timing, error) 
 
 // exchange times n requests.
 func (r *timing) exchange(n int) error {
-	if err := r.conn.SetDeadline(time.Now().Add(clientLimit)); err != nil {
+	if err := r.conn.SetDeadline(time.Now().Add(limits.Demo.Whole)); err != nil {
 		return fmt.Errorf("%s: %w", r.peer.Name, err)
 	}
 	for range n {

@@ -20,17 +20,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/xlb-project/xlb/internal/admin"
+	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/metrics"
 )
 
 // defaultAdmin is the admin address of a daemon that is told none.
 const defaultAdmin = "127.0.0.1:15000"
-
-const (
-	adminTimeout = 10 * time.Second
-	// maxAnswer bounds an answer of the admin API in bytes.
-	maxAnswer = 64 << 20
-)
 
 // resource is something that "xlb get" can show.
 type resource struct {
@@ -143,14 +138,14 @@ func askAdmin(ctx context.Context, address, path string) ([]byte, error) {
 	if err := checkAddress(address); err != nil {
 		return nil, refused(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	ctx, cancel := context.WithTimeout(ctx, limits.AdminClient.Whole)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody)
 	if err != nil {
 		return nil, refused(fmt.Errorf("admin address %q: want host:port: %w", address, err))
 	}
 	// One question: nothing is kept open, and no proxy of the environment is asked.
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: int64(limits.AdminClient.HeadBytes)}}
 	response, err := client.Do(request)
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return nil, refused(fmt.Errorf("admin address %s: nobody listens; start \"xlb run\", or name its admin address with --admin", address))
@@ -159,7 +154,7 @@ func askAdmin(ctx context.Context, address, path string) ([]byte, error) {
 		return nil, fmt.Errorf("admin address %s: %w; name that of a running daemon with --admin", address, reasonOf(err))
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	body, err := io.ReadAll(io.LimitReader(response.Body, int64(limits.AdminClient.BodyBytes)))
 	if err != nil {
 		return nil, fmt.Errorf("read the admin API's answer: %w", err)
 	}

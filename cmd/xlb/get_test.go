@@ -17,8 +17,10 @@ import (
 
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/explain"
+	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/tcptest"
 )
 
 var (
@@ -185,4 +187,35 @@ func mute(t *testing.T) string {
 		}
 	}()
 	return l.Addr().String()
+}
+
+// Whatever listens at an address that is taken for the admin API, asking it ends, and takes no memory without a bound.
+func TestAskingAnAdminAddressIsBounded(t *testing.T) {
+	whole := limits.AdminClient.Whole
+	limits.AdminClient.Whole = time.Second
+	t.Cleanup(func() { limits.AdminClient.Whole = whole })
+	for name, answer := range map[string]struct {
+		text string
+		goes bool
+	}{
+		"silence":              {"", false},
+		"a head without end":   {"HTTP/1.1 200 OK\r\nX: ", true},
+		"a head that stops":    {"HTTP/1.1 200 OK\r\nX: ", false},
+		"an answer that stops": {"HTTP/1.1 200 OK\r\n\r\n", false},
+	} {
+		address := tcptest.Listen(t, func(c net.Conn) {
+			_, err := io.WriteString(c, answer.text)
+			for text := strings.Repeat("a", 64<<10); answer.goes && err == nil; {
+				_, err = io.WriteString(c, text)
+			}
+			_, _ = io.Copy(io.Discard, c)
+		})
+		began := time.Now()
+		if _, err := askAdmin(t.Context(), address.String(), "/ready"); err == nil {
+			t.Errorf("%s: is an answer", name)
+		}
+		if took := time.Since(began); took > whole/2 {
+			t.Errorf("%s: took %v", name, took)
+		}
+	}
 }

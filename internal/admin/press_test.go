@@ -19,6 +19,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/test/await"
 )
@@ -100,7 +101,7 @@ func TestDumpsForManyTakeTheMemoryOfFew(t *testing.T) {
 	})
 	// Half of as many as the server takes at once: some wait, since what others leave unread fills the connection.
 	await.Within(t, 20*time.Second, func() string {
-		if n := answered.Load(); n < connections*maxStreams/2 {
+		if n := answered.Load(); n < int32(connections*limits.Admin.Streams/2) {
 			return fmt.Sprintf("%d have begun to read", n)
 		}
 		return ""
@@ -144,10 +145,10 @@ func TestStreamsOfAConnectionAreBounded(t *testing.T) {
 	for i := range asked {
 		err = errors.Join(err, framer.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*i + 1), BlockFragment: head.Bytes(), EndStream: true, EndHeaders: true}))
 	}
-	if err = errors.Join(err, c.SetReadDeadline(time.Now().Add(readTimeout))); err != nil {
+	if err = errors.Join(err, c.SetReadDeadline(time.Now().Add(limits.Admin.Whole))); err != nil {
 		t.Fatal(err)
 	}
-	for refused := 0; refused < asked-maxStreams; {
+	for refused := 0; refused < asked-limits.Admin.Streams; {
 		f, err := framer.ReadFrame()
 		if err != nil {
 			t.Fatalf("%d requests under way, %d refused: %v", now.Load(), refused, err)
@@ -156,14 +157,14 @@ func TestStreamsOfAConnectionAreBounded(t *testing.T) {
 			refused++
 		}
 	}
-	await.Within(t, readTimeout, func() string {
-		if n := now.Load(); n < maxStreams {
+	await.Within(t, limits.Admin.Whole, func() string {
+		if n := now.Load(); n < int32(limits.Admin.Streams) {
 			return fmt.Sprintf("%d are under way", n)
 		}
 		return ""
 	})
-	if n := most.Load(); n > maxStreams {
-		t.Errorf("%d requests were under way at once, want at most %d", n, maxStreams)
+	if n := most.Load(); n > int32(limits.Admin.Streams) {
+		t.Errorf("%d requests were under way at once, want at most %d", n, limits.Admin.Streams)
 	}
 }
 

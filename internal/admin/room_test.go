@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/limits"
 )
 
 // begin serves a handler on an address of its own until the test ends.
@@ -46,7 +48,7 @@ func send(t *testing.T, address, text string) net.Conn {
 func askRaw(t *testing.T, address, text string) string {
 	t.Helper()
 	c := send(t, address, text)
-	if err := c.SetReadDeadline(time.Now().Add(readTimeout / 2)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(limits.Admin.Whole / 2)); err != nil {
 		t.Fatal(err)
 	}
 	answer, err := io.ReadAll(c)
@@ -69,7 +71,7 @@ func overHTTP2(t *testing.T) *http.Transport {
 // requireStatus asks on a connection of its own.
 func requireStatus(t *testing.T, address string, want int) {
 	t.Helper()
-	client := http.Client{Timeout: readTimeout / 2, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: limits.Admin.Whole / 2, Transport: &http.Transport{DisableKeepAlives: true}}
 	r, err := client.Get("http://" + address + "/")
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +84,7 @@ func requireStatus(t *testing.T, address string, want int) {
 
 func TestSlowHeadsKeepNobodyOut(t *testing.T) {
 	address := begin(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	for range 4 * maxConnections {
+	for range 4 * limits.Admin.Connections {
 		send(t, address, "GET / HTTP/1.1\r\nHost: localhost")
 	}
 	requireStatus(t, address, http.StatusOK)
@@ -90,7 +92,7 @@ func TestSlowHeadsKeepNobodyOut(t *testing.T) {
 
 func TestRequestsUnderWayAreNotGivenUpForOthers(t *testing.T) {
 	const request = "GET /slow HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-	arrived, answer := make(chan struct{}, maxConnections), make(chan struct{})
+	arrived, answer := make(chan struct{}, limits.Admin.Connections), make(chan struct{})
 	address := begin(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			arrived <- struct{}{}
@@ -99,7 +101,7 @@ func TestRequestsUnderWayAreNotGivenUpForOthers(t *testing.T) {
 		w.WriteHeader(http.StatusAccepted)
 	}))
 	var slow []net.Conn
-	for range maxConnections {
+	for range limits.Admin.Connections {
 		slow = append(slow, send(t, address, request))
 		<-arrived
 	}
@@ -112,7 +114,7 @@ func TestRequestsUnderWayAreNotGivenUpForOthers(t *testing.T) {
 	}
 	close(answer)
 	for _, c := range append(slow, next) {
-		if err := c.SetReadDeadline(time.Now().Add(readTimeout / 2)); err != nil {
+		if err := c.SetReadDeadline(time.Now().Add(limits.Admin.Whole / 2)); err != nil {
 			t.Fatal(err)
 		}
 		if b, err := io.ReadAll(c); err != nil || len(b) == 0 {
@@ -132,7 +134,7 @@ func TestSilentStreamsKeepNobodyOut(t *testing.T) {
 		<-r.Context().Done()
 	})
 	address := begin(t, mux)
-	for i := range 2 * maxConnections {
+	for i := range 2 * limits.Admin.Connections {
 		if i%2 == 0 {
 			send(t, address, "GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
 			continue
@@ -144,7 +146,7 @@ func TestSilentStreamsKeepNobodyOut(t *testing.T) {
 		}
 		t.Cleanup(func() { answer.Body.Close() })
 	}
-	client := http.Client{Timeout: readTimeout / 2, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: limits.Admin.Whole / 2, Transport: &http.Transport{DisableKeepAlives: true}}
 	for _, path := range []string{"/ready", "/metrics"} {
 		answer, err := client.Get("http://" + address + path)
 		if err != nil {

@@ -11,21 +11,15 @@ import (
 	"net/http"
 	"syscall"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/limits"
 )
 
-// Limits of the server: an admin API must not become a way to exhaust the daemon.
 const (
-	maxConnections = 64
-	// maxStreams bounds the requests under way of a connection of HTTP/2.
-	maxStreams = 16
-	// What a connection of HTTP/2, and a stream of it, may send before it is read, in bytes. Requests have no bodies, and those by gRPC short ones.
-	connBuffer     = 256 << 10
-	streamBuffer   = 64 << 10
-	frameSize      = 16 << 10
-	maxHeaderBytes = 16 << 10
-	readTimeout    = 10 * time.Second
-	writeTimeout   = 30 * time.Second
-	idleTimeout    = time.Minute
+	// connStreams is how many streams of a connection of HTTP/2 may send as much as they may before it is read. Requests have no bodies, and those by
+	// gRPC short ones.
+	connStreams = 4
+	frameSize   = 16 << 10
 	// shutdownTimeout is how long answers being written may take when the daemon ends.
 	shutdownTimeout = 2 * time.Second
 )
@@ -76,27 +70,28 @@ func errno(err error) error {
 // Serve answers requests on l until ctx is done, and closes l. Requests have to be for an address, localhost, or one of names, which
 // may have a port. Answers being written may finish. It returns nil after an orderly end.
 func Serve(ctx context.Context, l net.Listener, names []string, handler http.Handler, log *slog.Logger) error {
-	own := make([]string, len(names))
+	allowed := make([]string, len(names))
 	for i, name := range names {
-		own[i] = hostname(name)
+		allowed[i] = hostname(name)
 	}
 	// gRPC, which has services here, speaks HTTP/2.
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
-	visitors := newRoom(l, maxConnections)
+	visitors := newRoom(l, limits.Admin.Connections)
 	server := &http.Server{
-		Handler:     counted(forHosts(own, handler)),
+		Handler:     counted(forHosts(allowed, handler)),
 		ConnContext: visitors.connContext,
 		Protocols:   protocols,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: frameSize, MaxReceiveBufferPerConnection: connBuffer, MaxReceiveBufferPerStream: streamBuffer,
+			MaxConcurrentStreams: limits.Admin.Streams, MaxReadFrameSize: frameSize,
+			MaxReceiveBufferPerConnection: connStreams * limits.Admin.BodyBytes, MaxReceiveBufferPerStream: limits.Admin.BodyBytes,
 		},
-		ReadHeaderTimeout: readTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
+		ReadHeaderTimeout: limits.Admin.Head,
+		ReadTimeout:       limits.Admin.Whole,
+		WriteTimeout:      limits.Admin.Send,
+		IdleTimeout:       limits.Admin.Idle,
+		MaxHeaderBytes:    limits.Admin.HeadBytes,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	served := make(chan error, 1)

@@ -220,7 +220,7 @@ func TestKeptConnectionIsOfferedToTheFastPath(t *testing.T) {
 		read += uint64(len(message))
 		written += uint64(len(message)) + 1
 		want := declined
-		want.Offer, want.Offered = written<<32|read, 1
+		want.Offer, want.Offered = written<<32|read, uint32(maps.OfferAnswered)
 		r.awaitSlow(c, want)
 	}
 	if got := r.s.Stats(); got != (Stats{Open: 1, Accepted: 1}) {
@@ -241,7 +241,7 @@ func TestOfferCountsModuloTheWidthOfItsFields(t *testing.T) {
 	c := r.dial()
 	r.decline(c, maps.SlowConn{})
 	c.exchange("hello")
-	r.awaitSlow(c, maps.SlowConn{Offer: 6<<32 | 5, Offered: 1})
+	r.awaitSlow(c, maps.SlowConn{Offer: 6<<32 | 5, Offered: uint32(maps.OfferAnswered)})
 }
 
 func TestConnectionThatIsNotMarkedSlowNeedsNoOffer(t *testing.T) {
@@ -278,7 +278,7 @@ func TestClientThatClosesBetweenRequestsIsForgotten(t *testing.T) {
 			c := r.dial()
 			r.decline(c, maps.SlowConn{})
 			c.exchange("hello")
-			r.awaitSlow(c, maps.SlowConn{Offer: 5<<32 | 5, Offered: 1})
+			r.awaitSlow(c, maps.SlowConn{Offer: 5<<32 | 5, Offered: uint32(maps.OfferAnswered)})
 			c.Close()
 			r.awaitOpen(0)
 			r.awaitNotSlow(c)

@@ -146,7 +146,7 @@ func (c *Conn) serve() {
 	c.served.Store(time.Now().UnixNano())
 	c.read += r.Read
 	c.written += r.Written
-	c.settle(r.Keep, settled)
+	c.settle(r.Keep, maps.OfferAnswered, settled)
 }
 
 // awaitMore is for bytes that are not there: who has sent a request again may have taken what came behind it, and answered that as well. To wait
@@ -342,26 +342,26 @@ func (c *Conn) upload(l maps.Lease) {
 		s := c.session(maps.SlowConn{Reason: uint32(maps.HandoverBodyMalformed)})
 		c.written += c.set.cfg.Handler.Serve(c.set.ctx, conn, s).Written
 	}
-	c.settle(r.End == UploadDone, false)
+	c.settle(r.End == UploadDone, maps.OfferSentOn, false)
 }
 
-// settle gives a quiet connection back, or closes it. settled is as in Sockets.Offer.
-func (c *Conn) settle(keep, settled bool) {
+// settle gives a quiet connection back, or closes it. what and settled are as in Sockets.Offer.
+func (c *Conn) settle(keep bool, what maps.Offer, settled bool) {
 	if !keep {
 		c.closeLocked()
 		return
 	}
-	c.offer(settled)
+	c.offer(what, settled)
 	c.rearm()
 }
 
 // offer gives the connection back to the kernel, as far as the daemon is concerned.
-func (c *Conn) offer(settled bool) {
+func (c *Conn) offer(what maps.Offer, settled bool) {
 	var err error
 	if c.guarded.Load() {
 		err = c.set.cfg.Sockets.Withhold(c.cookie, c.requests.Load(), settled)
 	} else {
-		err = c.set.cfg.Sockets.Offer(c.cookie, uint32(c.read), uint32(c.written), c.requests.Load(), settled)
+		err = c.set.cfg.Sockets.Offer(c.cookie, uint32(c.read), uint32(c.written), c.requests.Load(), what, settled)
 	}
 	if err != nil {
 		c.set.cfg.Logger.Warn("connection stays on the slow path", "err", err)

@@ -33,7 +33,7 @@ func TestGuardedConnectionIsNotGivenBack(t *testing.T) {
 		t.Errorf("endpoints of the sessions: got %d and %d, want the kernel's choice once", first, second)
 	}
 	other.exchange("one")
-	r.awaitSlow(other, maps.SlowConn{Reason: declined.Reason, Offer: 3<<32 | 3, Offered: 1})
+	r.awaitSlow(other, maps.SlowConn{Reason: declined.Reason, Offer: 3<<32 | 3, Offered: uint32(maps.OfferAnswered)})
 
 	if anew, err := r.s.Guard(c.cookie); anew || err != nil {
 		t.Errorf("guarded twice: %v, %v", anew, err)

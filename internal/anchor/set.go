@@ -327,6 +327,9 @@ func (s *Set) remove(c *Conn) {
 	s.mu.Unlock()
 }
 
+// lingerTime is how long a client has to read how its request has failed, as long as the slow path gives it.
+const lingerTime = time.Second
+
 // Outcome says what becomes of a connection after its use.
 type Outcome uint8
 
@@ -339,6 +342,9 @@ const (
 	Abort
 	// EndWrite ends the daemon's sending side: the endpoint has closed its side of a tunnel.
 	EndWrite
+	// Linger is Close for a client that may be sending still, to whom somebody else listens: what it has been told would be lost
+	// in the reset that bytes nobody reads are answered with.
+	Linger
 )
 
 // Use lets f answer in place of a lease's endpoint: f alone writes to the client's connection, and returns the bytes it wrote and what is
@@ -385,6 +391,10 @@ func (s *Set) Use(cookie uint64, l maps.Lease, reason maps.Verdict, f func(conn 
 	case Close:
 		c.closeLocked()
 		return true
+	case Linger:
+		c.awaitUntil(lingerTime, func() bool { return c.isClosed() || poller.HasEnded(c.fd) })
+		c.closeLocked()
+		return true
 	case EndWrite:
 		if !c.awaitSender() {
 			c.abort()
@@ -394,7 +404,7 @@ func (s *Set) Use(cookie uint64, l maps.Lease, reason maps.Verdict, f func(conn 
 		_ = conn.CloseWrite()
 		return true
 	}
-	c.offer(false)
+	c.offer(maps.OfferAnswered, false)
 	return true
 }
 
@@ -425,8 +435,22 @@ func (s *Set) Resend(cookie uint64, l maps.Lease, serve func(ctx context.Context
 	})
 }
 
-// find returns a client's connection, accepting it if need be; nil when the client has gone.
+// arrivalPatience is longer than the kernel takes to make up for the end of a handshake that was lost: it sends again after a second.
+const arrivalPatience = 3 * time.Second
+
+// find returns a client's connection, accepting it if need be; nil when the client has gone, or cannot be accepted. The client's first
+// request does not come over TCP: it may be answered before the end of its handshake is here.
 func (s *Set) find(cookie uint64) *Conn {
+	refused, deadline := s.refusals.Load(), time.Now().Add(arrivalPatience)
+	c := s.findNow(cookie)
+	for c == nil && s.isArriving(cookie) && s.refusals.Load() == refused && s.ctx.Err() == nil && time.Now().Before(deadline) {
+		time.Sleep(longestPause)
+		c = s.findNow(cookie)
+	}
+	return c
+}
+
+func (s *Set) findNow(cookie uint64) *Conn {
 	for range 2 {
 		s.mu.Lock()
 		c := s.conns[cookie]
@@ -437,6 +461,22 @@ func (s *Set) find(cookie uint64) *Conn {
 		s.AcceptNow()
 	}
 	return nil
+}
+
+// isArriving reports whether a client that is there still has a connection that was never accepted. It looks at all of those: for rare
+// occasions.
+func (s *Set) isArriving(cookie uint64) (arriving bool) {
+	if !s.cfg.FastPath || !s.cfg.Sockets.ClientOpen(cookie) {
+		return false
+	}
+	err := s.cfg.Sockets.Conns.Each(func(_ maps.ConnKey, r maps.ConnRecord) bool {
+		arriving = r.Cookie == cookie
+		return !arriving
+	})
+	if err != nil {
+		s.cfg.Logger.Warn("look for a connection", "err", err)
+	}
+	return arriving
 }
 
 // Stats are counts of connections.

@@ -8,9 +8,10 @@ import (
 	"net/netip"
 	"os"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/limits"
 )
 
 // share lets another daemon have a bound socket, with the connections that wait there: a daemon that starts beside another one, and the one
@@ -30,9 +31,6 @@ type share struct {
 
 // shareVersion is the byte that comes with the sockets: what they are, and in which order.
 const shareVersion = 1
-
-// shareTime bounds the wait for another daemon, which answers at once.
-const shareTime = time.Second
 
 // errNobody says that no other daemon has the socket.
 var errNobody = errors.New("no other daemon has it")
@@ -149,7 +147,7 @@ func knock(name string) (fd int, err error) {
 	if err != nil {
 		return -1, fmt.Errorf("open Unix socket: %w", err)
 	}
-	wait := unix.NsecToTimeval(int64(shareTime))
+	wait := unix.NsecToTimeval(int64(limits.Takeover.Whole))
 	for _, option := range []int{unix.SO_RCVTIMEO, unix.SO_SNDTIMEO} {
 		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, option, &wait); err != nil {
 			return -1, errors.Join(os.NewSyscallError("setsockopt", err), unix.Close(fd))

@@ -49,11 +49,11 @@ func TestUseWritesAndOffersTheConnection(t *testing.T) {
 	if got, want := await.Next(t, during, "use"), (maps.SlowConn{Reason: uint32(maps.VerdictSpilled)}); got != want {
 		t.Errorf("entry during the use: got %+v, want %+v", got, want)
 	}
-	r.mustBeSlow(c, maps.SlowConn{Reason: uint32(maps.VerdictSpilled), Offer: uint64(len("rest of a response")) << 32, Offered: 1})
+	r.mustBeSlow(c, maps.SlowConn{Reason: uint32(maps.VerdictSpilled), Offer: uint64(len("rest of a response")) << 32, Offered: uint32(maps.OfferAnswered)})
 
 	c.exchange("and on")
 	r.awaitSlow(c, maps.SlowConn{
-		Reason: uint32(maps.VerdictSpilled), Offer: uint64(len("rest of a response"+"and on"))<<32 | uint64(len("and on")), Offered: 1,
+		Reason: uint32(maps.VerdictSpilled), Offer: uint64(len("rest of a response"+"and on"))<<32 | uint64(len("and on")), Offered: uint32(maps.OfferAnswered),
 	})
 }
 
@@ -68,7 +68,7 @@ func TestUseLeavesTheKernelsEntryAsItIs(t *testing.T) {
 		r.mustBeSlow(c, declined)
 		return 0, Keep
 	})
-	declined.Offered = 1
+	declined.Offered = uint32(maps.OfferAnswered)
 	r.mustBeSlow(c, declined)
 }
 
@@ -194,7 +194,7 @@ func TestOneAtATimeUsesAConnection(t *testing.T) {
 	}
 	wg.Wait()
 	const bytes = rounds * uint64(len("hello"))
-	r.awaitSlow(c, maps.SlowConn{Reason: uint32(maps.VerdictSpilled), Offer: bytes<<32 | bytes, Offered: 1})
+	r.awaitSlow(c, maps.SlowConn{Reason: uint32(maps.VerdictSpilled), Offer: bytes<<32 | bytes, Offered: uint32(maps.OfferAnswered)})
 }
 
 // The poller has found bytes, and before its look at them they are gone.
@@ -299,7 +299,7 @@ func TestResendServesTheRequestAgain(t *testing.T) {
 		t.Error("the client counts as not told")
 	}
 	r.mustBeSlow(c, maps.SlowConn{
-		Reason: uint32(maps.VerdictRequestOnSlowPath), Slot: 1, HasLease: 1, Lease: 5, Offer: uint64(len("answer")) << 32, Offered: 1,
+		Reason: uint32(maps.VerdictRequestOnSlowPath), Slot: 1, HasLease: 1, Lease: 5, Offer: uint64(len("answer")) << 32, Offered: uint32(maps.OfferAnswered),
 	})
 }
 

@@ -31,6 +31,8 @@ const (
 	ExtSpace
 	// ExtNameSpace: whitespace behind a name: '=' or another extension comes.
 	ExtNameSpace
+	// SizeSpace: whitespace behind a size: an extension comes, or the end of the line.
+	SizeSpace
 	// SizeLF: the LF of a size line.
 	SizeLF
 	// Data: Remaining bytes of a chunk.
@@ -116,8 +118,9 @@ func (b *Body) Follow(p []byte) (int, error) {
 	return at, nil
 }
 
-// Cut is Follow that leaves trailers out: the bytes of p that are to pass are moved to its beginning, and kept is how many they are.
-func (b *Body) Cut(p []byte) (kept, own int, err error) {
+// Cut is Follow that leaves out what readers differ about, whitespace directly behind a size, and trailers, unless these are to pass: the
+// bytes of p that are to pass are moved to its beginning, and kept is how many they are.
+func (b *Body) Cut(p []byte, trailers bool) (kept, own int, err error) {
 	for own < len(p) && !b.Done() {
 		if b.state.Phase == Data {
 			n := b.skip(len(p) - own)
@@ -134,7 +137,8 @@ func (b *Body) Cut(p []byte) (kept, own int, err error) {
 			return kept, own, err
 		}
 		own++
-		if !ofTrailer(within) && !ofTrailer(b.state.Phase) {
+		isTrailer := ofTrailer(within) || ofTrailer(b.state.Phase)
+		if b.state.Phase != SizeSpace && (trailers || !isTrailer) {
 			p[kept] = c
 			kept++
 		}
@@ -216,11 +220,10 @@ func (b *Body) size(c byte) error {
 		b.state.Remaining = b.state.Remaining<<4 | d
 		return nil
 	}
-	// Whitespace may stand here by the letter, but net/http, for one, takes none: endpoints may not agree.
-	if b.state.Digits == 0 || isSpace(c) {
+	if b.state.Digits == 0 {
 		return ErrMalformed
 	}
-	return b.endOfExtension(c, ExtSpace)
+	return b.endOfExtension(c, SizeSpace)
 }
 
 func digit(c byte) (uint64, bool) {
@@ -283,6 +286,8 @@ func (b *Body) extension(c byte) error {
 		return b.quoted(c)
 	case ExtSpace:
 		return b.behindSpace(c)
+	case SizeSpace:
+		return b.endOfExtension(c, SizeSpace)
 	}
 	if b.state.Phase != ExtUnquoted && isToken(c) {
 		return nil

@@ -6,10 +6,13 @@
 // them, in pieces of any length, and can begin where the kernel has left off.
 //
 // Strict means: lines end in CR LF; a size has 1 to 15 hexadecimal digits and no
-// whitespace; extensions are `name`, `name=value` or `name="value"`, with whitespace
-// around `;` and `=` (RFC 9112, section 7.1.1) but none behind the size or at the line's end, and without
+// whitespace in it; extensions are `name`, `name=value` or `name="value"`, with whitespace
+// around `;` and `=` (RFC 9112, section 7.1.1) but none at their line's end, and without
 // backslashes; trailers are named by tokens, and none of
 // them is about framing or routing.
+//
+// Whitespace directly behind a size is taken, as by Envoy, with an extension behind it or without; the kernel
+// leaves it to the daemon. Readers differ about it, so it never passes: [Body.Cut] leaves it out.
 //
 // The package imports nothing of ours.
 package chunked

@@ -18,6 +18,8 @@ type kept struct {
 	cluster   *model.Cluster
 	listeners []*model.Listener
 	tells     bool
+	// effort is what its expressions cost, which count although they are not compiled again.
+	effort int
 }
 
 // lookedUp is one resource that was looked up, and what was found; nil: nothing.
@@ -64,13 +66,14 @@ func (t *translator) before(path string, body *anypb.Any) (kept, bool) {
 func (t *translator) clusterAt(path, name string, body *anypb.Any, translate func() *model.Cluster) *model.Cluster {
 	if k, ok := t.before(path, body); ok {
 		t.clusters[name] = true
+		t.effort.spent += k.effort
 		return k.cluster
 	}
-	problems := len(t.p.list)
-	t.uses = nil
+	problems, spent := len(t.p.list), t.effort.spent
+	t.uses, t.effort.told = nil, false
 	c := translate()
 	if c != nil && t.next != nil && len(t.p.list) == problems && c.Discovery != model.OriginalDst {
-		t.nextKept[path] = kept{body: body, uses: t.uses, cluster: c}
+		t.nextKept[path] = kept{body: body, uses: t.uses, cluster: c, effort: t.effort.spent - spent}
 	}
 	return c
 }
@@ -81,15 +84,16 @@ func (t *translator) listenerAt(path string, body *anypb.Any, translate func() [
 		for _, l := range k.listeners {
 			t.telling[l] = k.tells
 		}
+		t.effort.spent += k.effort
 		return k.listeners
 	}
 	delete(t.nextKept, path)
-	problems := len(t.p.list)
-	t.uses = nil
+	problems, spent := len(t.p.list), t.effort.spent
+	t.uses, t.effort.told = nil, false
 	all := translate()
 	// One that is left alone is said to be so each time.
 	if len(all) > 0 && t.next != nil && len(t.p.list) == problems && !t.timed {
-		t.nextKept[path] = kept{body: body, uses: t.uses, listeners: all, tells: t.telling[all[0]]}
+		t.nextKept[path] = kept{body: body, uses: t.uses, listeners: all, tells: t.telling[all[0]], effort: t.effort.spent - spent}
 	}
 	return all
 }

@@ -31,13 +31,3 @@ func (t *translator) stringMatch(m *matcherv3.StringMatcher, path string) model.
 func (t *translator) regexMatch(m *matcherv3.RegexMatcher, path string) model.StringMatch {
 	return model.StringMatch{Kind: model.StringRegex, Value: m.GetRegex(), Regex: t.regex(m, path)}
 }
-
-// regex compiles an expression. Envoy's is RE2, and Go's package takes its syntax,
-// but for \C and the few names of classes that one of the two does not know.
-func (t *translator) regex(m *matcherv3.RegexMatcher, path string) *model.Regex {
-	re, err := model.NewRegex(m.GetRegex())
-	if err != nil {
-		t.p.add(path+".regex", "%v; write an expression of RE2's syntax, without \\C", err)
-	}
-	return re
-}

@@ -60,6 +60,7 @@ type translator struct {
 	many   bool
 	// passed are the listeners that are left alone.
 	passed []model.Passed
+	effort effort
 }
 
 func newTranslator(p *problems, b *Bootstrap) *translator {

@@ -87,6 +87,9 @@ func (w *work) minimal(pattern string, granted int) (*Set, error) {
 	if len(pattern) > w.limits.PatternLength {
 		return nil, &LimitError{PatternLength, w.limits.PatternLength}
 	}
+	if granted == 0 {
+		return nil, &LimitError{Steps, w.limits.Steps} // to read it takes time, too
+	}
 	own := budget{left: granted}
 	raw, err := w.raw(pattern, &own)
 	w.compiling.spend(granted - own.left)

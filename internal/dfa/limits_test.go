@@ -129,3 +129,13 @@ func TestLimitsOfASet(t *testing.T) {
 		})
 	}
 }
+
+// Where no steps are left patterns are not even read: 10,000 of 4 kB take half a minute.
+func TestNothingIsReadWithoutSteps(t *testing.T) {
+	limits := Default()
+	limits.Steps = 0
+	_, refused := Partition([]string{"a("}, limits)
+	if len(refused) != 1 || limitOf(refused[0]) != Steps {
+		t.Errorf("got %v", refused)
+	}
+}

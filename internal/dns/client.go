@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -42,7 +43,7 @@ func (c *Client) Lookup(ctx context.Context, network, host string) (Answer, erro
 	if len(c.Config.Servers) == 0 {
 		return c.ask(ctx, network, host, "")
 	}
-	patience := lookupTimeout / time.Duration(len(c.Config.Servers))
+	patience := limits.DNS.Whole / time.Duration(len(c.Config.Servers))
 	var failures []error
 	for _, s := range c.Config.Servers {
 		once, cancel := context.WithTimeout(ctx, patience)

@@ -12,13 +12,8 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-const (
-	// defaultRefresh is Envoy's Cluster.dns_refresh_rate.
-	defaultRefresh = 5 * time.Second
-	// lookupTimeout bounds one look-up, so that a server that does not answer
-	// delays the next attempt by no more.
-	lookupTimeout = 10 * time.Second
-)
+// defaultRefresh is Envoy's Cluster.dns_refresh_rate.
+const defaultRefresh = 5 * time.Second
 
 // Resolver keeps the endpoints of StrictDNS and LogicalDNS clusters up to date. Set the
 // fields, then call Run once.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -65,7 +66,7 @@ func (s *state) refresh(ctx context.Context) bool {
 	results := make(chan result, len(due))
 	for _, h := range due {
 		go func() {
-			ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+			ctx, cancel := context.WithTimeout(ctx, limits.DNS.Whole)
 			defer cancel()
 			answer, err := ofFamily(ctx, s.lookup, s.cluster.DNS.Family, h.name)
 			results <- result{h, answer, err}

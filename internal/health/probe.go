@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -56,8 +57,10 @@ func NewProbe(config *model.HealthCheck, cluster string, e model.Endpoint, dial 
 	p.transport = &http.Transport{
 		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return p.connect(ctx) },
 		DisableCompression: true,
-		DisableKeepAlives:  !config.ReuseConnection,
-		MaxConnsPerHost:    1,
+		// Envoy's bound of a response's head.
+		MaxResponseHeaderBytes: int64(limits.HealthHTTP.HeadBytes),
+		DisableKeepAlives:      !config.ReuseConnection,
+		MaxConnsPerHost:        1,
 	}
 	return p
 }
@@ -115,7 +118,13 @@ func (p *Probe) ask(ctx context.Context) (Result, error) {
 	if err != nil {
 		return failureOf(err), err
 	}
-	_, err = io.Copy(io.Discard, resp.Body)
+	n, err := io.CopyN(io.Discard, resp.Body, int64(limits.HealthHTTP.BodyBytes)+1)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if n > int64(limits.HealthHTTP.BodyBytes) {
+		err = fmt.Errorf("it has more than %d bytes; let the endpoint answer health checks in short", limits.HealthHTTP.BodyBytes)
+	}
 	// What is wrong with the rest was found by reading it.
 	_ = resp.Body.Close()
 	if err != nil {
@@ -215,14 +224,11 @@ func (p *Probe) dial(ctx context.Context) (err error) {
 	return err
 }
 
-// maxAnswer bounds what of a TCP answer is kept to look for the expected blocks.
-const maxAnswer = 64 << 10
-
 func (p *Probe) expect(blocks [][]byte) error {
 	var answer []byte
 	buffer := make([]byte, 4<<10)
 	for !inOrder(answer, blocks) {
-		if len(answer) > maxAnswer {
+		if len(answer) > limits.HealthTCP.BodyBytes {
 			return fmt.Errorf("%d bytes have come without what is expected", len(answer))
 		}
 		n, err := p.conn.Read(buffer)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/test/tcptest"
 )
@@ -201,7 +202,7 @@ func TestLostConnectionsAndTimeoutsAreToldApart(t *testing.T) {
 		{"TCP, expected in pieces", tcp("PO", "NG"), func(c net.Conn) { _, _ = c.Write([]byte("xPOyNGz")); mute(c) }, Passed},
 		{"TCP, wrong order", tcp("NG", "PO"), func(c net.Conn) { _, _ = c.Write([]byte("PONG")); mute(c) }, TimedOut},
 		{"TCP, overlapping", tcp("PON", "NG"), func(c net.Conn) { _, _ = c.Write([]byte("PONG")); mute(c) }, TimedOut},
-		{"TCP, endless", tcp("PONG"), func(c net.Conn) { _, _ = c.Write([]byte(strings.Repeat("x", 2*maxAnswer))); mute(c) }, Unreachable},
+		{"TCP, endless", tcp("PONG"), func(c net.Conn) { _, _ = c.Write([]byte(strings.Repeat("x", 2*limits.HealthTCP.BodyBytes))); mute(c) }, Unreachable},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

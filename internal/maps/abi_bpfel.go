@@ -369,6 +369,14 @@ const (
 	abiNoLimitNO_LIMIT abiNoLimit = 4294967295
 )
 
+type abiOffer uint32
+
+const (
+	abiOfferOFFER_NONE     abiOffer = 0
+	abiOfferOFFER_SENT_ON  abiOffer = 1
+	abiOfferOFFER_ANSWERED abiOffer = 2
+)
+
 type abiOutlier uint32
 
 const (
@@ -832,6 +840,7 @@ const (
 	abiVarSharedListener        = "shared_listener"
 	abiVarSharedListenerKey     = "shared_listener_key"
 	abiVarSharedNoLimit         = "shared_no_limit"
+	abiVarSharedOffer           = "shared_offer"
 	abiVarSharedOutlier         = "shared_outlier"
 	abiVarSharedPathKey         = "shared_path_key"
 	abiVarSharedPathRoutes      = "shared_path_routes"
@@ -955,6 +964,7 @@ type abiVariableSpecs struct {
 	SharedListener        *ebpf.VariableSpec `ebpf:"shared_listener"`
 	SharedListenerKey     *ebpf.VariableSpec `ebpf:"shared_listener_key"`
 	SharedNoLimit         *ebpf.VariableSpec `ebpf:"shared_no_limit"`
+	SharedOffer           *ebpf.VariableSpec `ebpf:"shared_offer"`
 	SharedOutlier         *ebpf.VariableSpec `ebpf:"shared_outlier"`
 	SharedPathKey         *ebpf.VariableSpec `ebpf:"shared_path_key"`
 	SharedPathRoutes      *ebpf.VariableSpec `ebpf:"shared_path_routes"`
@@ -1054,6 +1064,7 @@ type abiVariables struct {
 	SharedListener        *ebpf.Variable `ebpf:"shared_listener"`
 	SharedListenerKey     *ebpf.Variable `ebpf:"shared_listener_key"`
 	SharedNoLimit         *ebpf.Variable `ebpf:"shared_no_limit"`
+	SharedOffer           *ebpf.Variable `ebpf:"shared_offer"`
 	SharedOutlier         *ebpf.Variable `ebpf:"shared_outlier"`
 	SharedPathKey         *ebpf.Variable `ebpf:"shared_path_key"`
 	SharedPathRoutes      *ebpf.Variable `ebpf:"shared_path_routes"`

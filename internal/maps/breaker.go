@@ -47,8 +47,17 @@ func (s *Shared) LeaveCluster(index, number uint32) {
 	}
 }
 
-// HoldCluster makes the kernel hand over the requests to a cluster of which some wait, if it counts them.
-func (s *Shared) HoldCluster(index uint32, hold bool) {
+// ClusterNumber tells the cluster at an index from others that were there before, and will be.
+func (s *Shared) ClusterNumber(index uint32) uint32 {
+	return atomic.LoadUint32(&s.Clusters[index].Number)
+}
+
+// HoldCluster makes the kernel hand over the requests to a cluster of which some wait, if it counts them, unless the index is another
+// cluster's by now.
+func (s *Shared) HoldCluster(index, number uint32, hold bool) {
+	if s.ClusterNumber(index) != number {
+		return
+	}
 	var word uint32
 	if hold {
 		word = 1
@@ -56,7 +65,7 @@ func (s *Shared) HoldCluster(index uint32, hold bool) {
 	atomic.StoreUint32(&s.Clusters[index].Waiting, word)
 }
 
-// uncount takes a lease that ends from its cluster's count.
-func (s *Shared) uncount(sl *Slot) {
-	s.LeaveCluster(atomic.LoadUint32(&s.Endpoints[sl.Endpoint].Cluster), atomic.SwapUint32(&sl.Counted, 0))
+// uncount takes a lease that ends from the count of its endpoint's cluster.
+func (s *Shared) uncount(sl *Slot, endpoint uint32) {
+	s.LeaveCluster(atomic.LoadUint32(&s.Endpoints[endpoint].Cluster), atomic.SwapUint32(&sl.Counted, 0))
 }

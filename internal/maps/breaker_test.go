@@ -60,3 +60,24 @@ func TestALeaseThatIsFilledTooLateLeavesItsClustersCountWithItsSlot(t *testing.T
 		t.Errorf("in flight: got %d, want 0", got)
 	}
 }
+
+// Who waited for a cluster that has gone leaves the next one at its index alone.
+func TestALateHoldIsNotTheNextClusters(t *testing.T) {
+	s := NewHeapShared(Sizes{Clusters: 1})
+	s.NewCluster(0)
+	old := s.ClusterNumber(0)
+	s.HoldCluster(0, old, true)
+	if s.Clusters[0].Waiting != 1 {
+		t.Fatal("not held")
+	}
+	s.NewCluster(0)
+	s.HoldCluster(0, old, true)
+	if s.Clusters[0].Waiting != 0 {
+		t.Error("held for nobody, and for ever")
+	}
+	s.HoldCluster(0, s.ClusterNumber(0), true)
+	s.HoldCluster(0, old, false)
+	if s.Clusters[0].Waiting != 1 {
+		t.Error("held no more by one that waits for another cluster")
+	}
+}

@@ -71,7 +71,7 @@ func TestMarksAndOffersChangeOnlyWhatTheyShould(t *testing.T) {
 	if got, _, err := s.SlowConns.Lookup(5); got != declined || err != nil {
 		t.Errorf("after a mark: %+v, %v; want %+v", got, err, declined)
 	}
-	if err := s.Offer(6, 1, 2, 3, true); err != nil {
+	if err := s.Offer(6, 1, 2, 3, OfferAnswered, true); err != nil {
 		t.Error(err)
 	}
 	if _, found, err := s.SlowConns.Lookup(6); found || err != nil {

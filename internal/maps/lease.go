@@ -36,6 +36,8 @@ func (s *Shared) Prepare(slot, endpoint uint32) {
 	sl := &s.Slots[slot]
 	lease := atomic.LoadUint64(&sl.Lease)
 	fresh := Slot{Endpoint: endpoint, Lease: lease + lease&1, Generation: max(sl.Generation+1, 1)}
+	// What comes before the first lease is filled is nobody's, as between leases.
+	fresh.Response.Phase = uint32(PhaseDone)
 	words := (*slotWords)(unsafe.Pointer(sl))
 	for i, w := range (*slotWords)(unsafe.Pointer(&fresh)) {
 		atomic.StoreUint64(&words[i], w)
@@ -46,7 +48,7 @@ func (s *Shared) Prepare(slot, endpoint uint32) {
 // Push puts an idle slot on its endpoint's stack.
 func (s *Shared) Push(slot uint32) bool {
 	sl := &s.Slots[slot]
-	e := &s.Endpoints[sl.Endpoint]
+	e := &s.Endpoints[sl.endpoint()]
 	atomic.StoreUint32(&sl.Stacked, 1)
 	for range stackTries {
 		head := atomic.LoadUint64(&e.Idle)
@@ -97,10 +99,11 @@ func (s *Shared) Break(slot uint32) (was SlotState, ok bool) {
 		if was = SlotState(uint32(word)); was != SlotReady && was != SlotLeased {
 			return was, false
 		}
+		endpoint := sl.endpoint()
 		// Otherwise a program has ended a lease meanwhile, or begun one.
 		if atomic.CompareAndSwapUint64(sl.word(), word, uint64(SlotBroken)) {
 			if was == SlotLeased {
-				s.broken(sl, lease)
+				s.broken(sl, lease, endpoint)
 			}
 			return was, true
 		}
@@ -112,7 +115,7 @@ func (s *Shared) BreakLease(l Lease) bool { return s.endLease(l, 0) }
 
 // CancelLease is BreakLease where the endpoint has failed in nothing, as when the client has left.
 func (s *Shared) CancelLease(l Lease) bool {
-	e := &s.Endpoints[s.Slots[l.Slot].Endpoint]
+	e := &s.Endpoints[s.Slots[l.Slot].endpoint()]
 	ended := s.endLease(l, 0)
 	if ended {
 		atomic.AddUint64(&e.Cancelled, 1)
@@ -120,24 +123,38 @@ func (s *Shared) CancelLease(l Lease) bool {
 	return ended
 }
 
+// DiscardLease is BreakLease where the endpoint has answered, and only the connection is of no use any more: nobody has failed, or left.
+func (s *Shared) DiscardLease(l Lease) bool {
+	e := &s.Endpoints[s.Slots[l.Slot].Endpoint]
+	ended := s.endLease(l, 0)
+	if ended {
+		atomic.AddUint64(&e.Broken, ^uint64(0))
+	}
+	return ended
+}
+
 // endLease is lease_end of bpf/lib/lease.h.
 func (s *Shared) endLease(l Lease, untold uint64) bool {
 	sl := &s.Slots[l.Slot]
+	endpoint := sl.endpoint()
 	if !atomic.CompareAndSwapUint64(sl.word(), wordOf(SlotLeased, l.Number), wordOf(SlotBroken, untold)) {
 		return false
 	}
-	s.broken(sl, l.Number)
+	s.broken(sl, l.Number, endpoint)
 	return true
 }
 
-// broken settles the accounts of a lease that has been broken.
-func (s *Shared) broken(sl *Slot, lease uint64) {
+// endpoint is the one that a slot's i-sock leads to. Who ends a lease looks before that: behind it the slot may be freed, and be another i-sock's.
+func (s *Slot) endpoint() uint32 { return atomic.LoadUint32(&s.Endpoint) }
+
+// broken settles the accounts of a lease that has been broken, at the endpoint that it had.
+func (s *Shared) broken(sl *Slot, lease uint64, endpoint uint32) {
 	// Before the lease is seen to have ended.
 	atomic.StoreUint64(&sl.BrokenLease, lease)
 	// Unless the daemon has gone on meanwhile: then the slot is another i-sock's, and a number must not come twice.
 	atomic.CompareAndSwapUint64(&sl.Lease, lease, lease+1)
-	s.uncount(sl)
-	e := &s.Endpoints[sl.Endpoint]
+	s.uncount(sl, endpoint)
+	e := &s.Endpoints[endpoint]
 	atomic.AddUint32(&e.Outstanding, ^uint32(0))
 	atomic.AddUint64(&e.Broken, 1)
 }
@@ -240,12 +257,13 @@ func (s *Shared) release(sl *Slot, l Lease) {
 	}
 	// The next lease must not find it.
 	atomic.StoreUint64(&sl.DeadlineNs, 0)
-	s.uncount(sl)
+	endpoint := sl.endpoint()
+	s.uncount(sl, endpoint)
 	if !atomic.CompareAndSwapUint64(sl.word(), wordOf(SlotLeased, l.Number), uint64(SlotReady)) {
 		return
 	}
 	atomic.CompareAndSwapUint64(&sl.Lease, l.Number, l.Number+1)
-	atomic.AddUint32(&s.Endpoints[sl.Endpoint].Outstanding, ^uint32(0))
+	atomic.AddUint32(&s.Endpoints[endpoint].Outstanding, ^uint32(0))
 	if atomic.LoadUint32(&sl.Flags)&uint32(SlotRetire) != 0 || !s.Push(l.Slot) {
 		s.Exchange(l.Slot, SlotReady, SlotBroken)
 	}

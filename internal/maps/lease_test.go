@@ -156,3 +156,17 @@ func TestLeaseWaitsForItsSends(t *testing.T) {
 		t.Errorf("state before the sends have returned: got %d, want %d", state, SlotLeased)
 	}
 }
+
+// Behind an answer a connection that is of no use any more is nobody's fault.
+func TestADiscardedLeaseIsNoError(t *testing.T) {
+	s := NewHeapShared(Sizes{Clusters: 1, Endpoints: 1, Slots: 1})
+	s.Endpoints[0].Outstanding = 1
+	s.Slots[0] = Slot{State: uint32(SlotLeased), Holder: 7, Lease: 7}
+	l := Lease{Slot: 0, Number: 7}
+	if !s.DiscardLease(l) || s.DiscardLease(l) || s.State(0) != SlotBroken {
+		t.Errorf("state %d", s.State(0))
+	}
+	if e := &s.Endpoints[0]; e.Broken != 0 || e.Cancelled != 0 || e.Outstanding != 0 {
+		t.Errorf("broken %d, cancelled %d, outstanding %d", e.Broken, e.Cancelled, e.Outstanding)
+	}
+}

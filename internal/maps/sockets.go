@@ -68,24 +68,24 @@ func (s *Sockets) MarkSlow(cookie uint64, reason Verdict, l Lease) error {
 }
 
 // Offer gives a connection back to the fast path: so many bytes were read from its anchor, and written there, and so many requests has it
-// carried. A connection that is not marked slow needs no offer. settled: no bytes that a program has moved are on their way to its client, nor
+// carried. A connection that is not marked slow needs no offer. what tells whether its client has been answered. settled: no bytes that a program has moved are on their way to its client, nor
 // will be before the offer is accepted.
-func (s *Sockets) Offer(cookie uint64, read, written, requests uint32, settled bool) error {
-	return s.answered(cookie, requests, settled, uint64(written)<<32|uint64(read), 1)
+func (s *Sockets) Offer(cookie uint64, read, written, requests uint32, what Offer, settled bool) error {
+	return s.answered(cookie, requests, settled, uint64(written)<<32|uint64(read), what)
 }
 
 // Withhold is Offer for a connection that is to stay with the daemon.
 func (s *Sockets) Withhold(cookie uint64, requests uint32, settled bool) error {
-	return s.answered(cookie, requests, settled, 0, 0)
+	return s.answered(cookie, requests, settled, 0, OfferNone)
 }
 
 // answered notes that the daemon has answered all that a connection has sent.
-func (s *Sockets) answered(cookie uint64, requests uint32, settled bool, offer uint64, offered uint32) error {
+func (s *Sockets) answered(cookie uint64, requests uint32, settled bool, offer uint64, what Offer) error {
 	c, ok, err := s.SlowConns.Lookup(cookie)
 	if err != nil || !ok {
 		return err
 	}
-	c.Offer, c.Offered = offer, offered
+	c.Offer, c.Offered = offer, uint32(what)
 	// They were for a request that has been answered. If the next one comes before the offer is made, the daemon balances it.
 	c.Draw, c.Endpoint = 0, 0
 	c.Requests = max(c.Requests, requests)

@@ -52,6 +52,6 @@ func (s *Shared) Free(slot uint32) {
 	s.Endpoints[sl.Endpoint].Traffic.add(&sl.Traffic)
 	sl.Traffic.Clear()
 	// A program that found the lease already broken has filled it all the same.
-	s.uncount(sl)
+	s.uncount(sl, sl.endpoint())
 	atomic.StoreUint32(&sl.State, uint32(SlotFree))
 }

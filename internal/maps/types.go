@@ -45,6 +45,8 @@ type (
 	Group = abiGroup
 	// Hold is why a connection's next request is handed over.
 	Hold = abiHold
+	// Offer is what the daemon knows of a connection that it offers.
+	Offer = abiOffer
 	// GroupFlags say what a group's schedule holds.
 	GroupFlags = abiGroupFlags
 	// HostKey is a key of the host trie.
@@ -173,6 +175,13 @@ const (
 	HoldNot   = abiHoldHOLD_NOT
 	HoldLimit = abiHoldHOLD_LIMIT
 	HoldGuard = abiHoldHOLD_GUARD
+)
+
+// Values of Offer.
+const (
+	OfferNone     = abiOfferOFFER_NONE
+	OfferSentOn   = abiOfferOFFER_SENT_ON
+	OfferAnswered = abiOfferOFFER_ANSWERED
 )
 
 // Values of Guard.

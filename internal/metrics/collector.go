@@ -64,7 +64,7 @@ var (
 	clusterRequestsTotal = describe("envoy_cluster_upstream_rq_total",
 		"Requests sent to endpoints of a cluster, on both paths.", clusterLabel)
 	clusterCancelled = describe("xlb_cluster_cancelled_total",
-		"Requests of a cluster on the fast path whose client left before it had the whole response. They are no errors of endpoints.", clusterLabel)
+		"Requests of a cluster whose client left before it had the whole response, on both paths. They are no errors of endpoints.", clusterLabel)
 	clusterResponses = describe("envoy_cluster_upstream_rq_xx",
 		"Responses of a cluster by class of their status, local replies included.", "envoy_response_code_class", clusterLabel)
 	clusterRequestsActive = describe("envoy_cluster_upstream_rq_active",

@@ -25,6 +25,9 @@ type Request struct {
 // never became one of an endpoint (Envoy's response flag UF).
 const flagConnectFailure = "UF"
 
+// flagClientGone says that the client left before it had the whole response (DC).
+const flagClientGone = "DC"
+
 // sent reports whether the request reached an endpoint.
 func (r *Request) sent() bool { return r.Endpoint.IsValid() && r.Flag != flagConnectFailure }
 
@@ -51,7 +54,9 @@ type Recorder struct {
 
 // slowCluster counts the slow path's requests of one cluster.
 type slowCluster struct {
-	requests  uint64
+	requests uint64
+	// cancelled are those whose client has left; of what the kernel had begun, and the slow path has not sent again, the kernel tells.
+	cancelled uint64
 	responses [statusClasses]uint64
 	endpoints map[netip.AddrPort]slowEndpoint
 }
@@ -91,6 +96,9 @@ func (c *slowCluster) record(q Request) {
 	class, answered := q.class()
 	if answered {
 		c.responses[class]++
+	}
+	if q.Flag == flagClientGone && (!q.Begun || q.Sent) {
+		c.cancelled++
 	}
 	if !q.sent() {
 		return
@@ -142,7 +150,7 @@ func (r *Recorder) cluster(name string) slowCluster {
 	if c == nil {
 		return slowCluster{}
 	}
-	return slowCluster{requests: c.requests, responses: c.responses, endpoints: maps.Clone(c.endpoints)}
+	return slowCluster{requests: c.requests, cancelled: c.cancelled, responses: c.responses, endpoints: maps.Clone(c.endpoints)}
 }
 
 // prune forgets clusters and endpoints that the configuration no longer has, so that

@@ -9,6 +9,27 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// A client that leaves is counted with its cluster, an endpoint or none.
+func TestClientsThatLeaveAreCountedWithTheirCluster(t *testing.T) {
+	endpoint := netip.MustParseAddrPort("10.0.0.1:80")
+	r := NewRecorder()
+	for _, q := range []Request{
+		{Cluster: "web", Endpoint: endpoint, Flag: "DC"},
+		{Cluster: "web", Endpoint: endpoint, Status: 200, Flag: "DC"},
+		{Cluster: "web", Flag: "DC"},
+		{Cluster: "web", Endpoint: endpoint, Flag: "DC", Begun: true, Sent: true},
+		{Cluster: "web", Endpoint: endpoint, Flag: "DC", Begun: true}, // the kernel has counted it
+		{Cluster: "web", Endpoint: endpoint, Status: 200, Flag: "-"},
+		{Flag: "DC"},
+	} {
+		r.Record(q)
+	}
+	s := snapshotCluster(&Cluster{Name: "web"}, &account{left: fast{cancelled: 3}}, r.cluster("web"))
+	if s.Cancelled != 7 {
+		t.Errorf("got %d, want 4 of the slow path and 3 of the fast one", s.Cancelled)
+	}
+}
+
 // The kernel has counted the request, and its first attempt at its endpoint.
 func TestRequestsThatTheKernelBeganAreNotCountedTwice(t *testing.T) {
 	first, second := netip.MustParseAddrPort("10.0.0.1:80"), netip.MustParseAddrPort("10.0.0.2:80")

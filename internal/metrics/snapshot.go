@@ -71,7 +71,7 @@ type ClusterSnapshot struct {
 	Responses [statusClasses]uint64 `json:"responses"`
 	// Broken are requests that the kernel sent and that ended without a whole response, by the endpoint's fault or the network's.
 	Broken uint64 `json:"broken"`
-	// Cancelled are requests that the kernel sent, and whose client left, or ended them, before it had the whole response.
+	// Cancelled are requests whose client left, or ended them, before it had the whole response, on both paths.
 	Cancelled uint64 `json:"cancelled"`
 	// Health are Envoy's statistics of outlier detection and health checks; empty without either.
 	Health map[string]uint64 `json:"health,omitempty"`
@@ -183,7 +183,7 @@ func snapshotCluster(c *Cluster, a *account, slow slowCluster) ClusterSnapshot {
 		Name:      c.Name,
 		Requests:  kernel.requests + slow.requests,
 		Broken:    kernel.broken,
-		Cancelled: kernel.cancelled,
+		Cancelled: kernel.cancelled + slow.cancelled,
 		Health:    c.Health,
 		Limits:    c.Limits,
 		LeftOut:   c.LeftOut,

@@ -4,7 +4,6 @@ package model
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/re2"
@@ -46,7 +45,7 @@ func (r *Route) ReplacesAll() bool { return r.Path.Kind == PathRegex || r.Path.K
 // Substitution replaces whatever a regular expression finds
 // (envoy.type.matcher.v3.RegexMatchAndSubstitute).
 type Substitution struct {
-	pattern      *regexp.Regexp
+	pattern      pattern
 	source, with string
 	// pieces are the literals of the substitution and between them the groups.
 	pieces []piece
@@ -58,14 +57,15 @@ type piece struct {
 	group   int
 }
 
-// NewSubstitution compiles an expression and what stands in place of its matches:
+// NewSubstitution checks an expression and what stands in place of its matches:
 // there \0 to \9 are what the groups found, and \\ is a backslash.
 func NewSubstitution(regex, with string) (*Substitution, error) {
-	pattern, err := re2.Compile(regex)
+	re, err := re2.Parse(regex)
 	if err != nil {
 		return nil, err
 	}
-	s := &Substitution{pattern: pattern, source: regex, with: with}
+	groups := re.MaxCap()
+	s := &Substitution{source: regex, with: with}
 	for rest := with; ; {
 		literal, escape, found := strings.Cut(rest, `\`)
 		if !found {
@@ -79,8 +79,8 @@ func NewSubstitution(regex, with string) (*Substitution, error) {
 		if escape[0] != '\\' {
 			next = piece{literal, int(escape[0] - '0')}
 		}
-		if next.group > pattern.NumSubexp() {
-			return nil, fmt.Errorf(`substitution %q: \%d, and the expression has %d groups`, with, next.group, pattern.NumSubexp())
+		if next.group > groups {
+			return nil, fmt.Errorf(`substitution %q: \%d, and the expression has %d groups`, with, next.group, groups)
 		}
 		s.pieces = append(s.pieces, next)
 		rest = escape[1:]
@@ -91,7 +91,7 @@ func NewSubstitution(regex, with string) (*Substitution, error) {
 func (s *Substitution) Replace(value string) string {
 	var out strings.Builder
 	end := 0
-	for _, match := range s.pattern.FindAllStringSubmatchIndex(value, -1) {
+	for _, match := range s.pattern.get(s.source, re2.Compile).FindAllStringSubmatchIndex(value, -1) {
 		out.WriteString(value[end:match[0]])
 		for _, p := range s.pieces {
 			out.WriteString(p.literal)

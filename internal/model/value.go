@@ -5,6 +5,7 @@ package model
 import (
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/re2"
@@ -71,17 +72,33 @@ func (m *StringMatch) Matches(value string) bool {
 // Expression and value are bytes, not text: see internal/re2.
 type Regex struct {
 	source string
-	whole  *regexp.Regexp
+	cost   int
+	whole  pattern
 }
 
-// NewRegex compiles an expression. The error is that of regexp/syntax.
+// pattern is compiled when it is first used: nearly all are matched by automata alone (internal/dfa).
+type pattern struct {
+	once sync.Once
+	re   *regexp.Regexp
+}
+
+// get is for an expression that re2.Check has passed.
+func (p *pattern) get(source string, compile func(source string) (*regexp.Regexp, error)) *regexp.Regexp {
+	p.once.Do(func() { p.re, _ = compile(source) })
+	return p.re
+}
+
+// NewRegex checks an expression. The error is that of regexp/syntax.
 func NewRegex(source string) (*Regex, error) {
-	whole, err := re2.CompileWhole(source)
+	cost, err := re2.Check(source)
 	if err != nil {
 		return nil, err
 	}
-	return &Regex{source: source, whole: whole}, nil
+	return &Regex{source: source, cost: cost}, nil
 }
+
+// Cost is what it costs to compile the expression, in steps (re2.Check).
+func (r *Regex) Cost() int { return r.cost }
 
 // String is the expression as it was written.
 func (r *Regex) String() string { return r.source }
@@ -96,5 +113,5 @@ func (r *Regex) Equal(other *Regex) bool {
 
 // Matches reports whether the expression matches all of the value.
 func (r *Regex) Matches(value string) bool {
-	return r.whole.MatchString(re2.Text(value))
+	return r.whole.get(r.source, re2.CompileWhole).MatchString(re2.Text(value))
 }

@@ -20,10 +20,13 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// Store has the secrets by which connections to endpoints are secured. It is safe for concurrent use.
+// Store has the secrets by which connections to endpoints are secured. It is safe for concurrent use. Its lock is held for no system call:
+// who needs files waits for those alone, since the file system of others may be slow, or hang.
 type Store struct {
 	read func(path, name string) (*model.Secret, error)
-	log  *slog.Logger
+	// stamp is stampOf.
+	stamp func(path string) stamp
+	log   *slog.Logger
 
 	mu sync.Mutex
 	// changed is closed when a secret has come that was waited for, or was refused; another takes its place. Guarded by mu.
@@ -31,8 +34,8 @@ type Store struct {
 	// held are secrets by where they come from. Guarded by mu.
 	held map[model.SecretSource]*Held
 	// pairs and roots are what has been made of texts. Guarded by mu.
-	pairs map[*model.Certificate]parsed[*tls.Certificate]
-	roots map[*model.Data]parsed[*x509.CertPool]
+	pairs map[*model.Certificate]*made[*tls.Certificate]
+	roots map[*model.Data]*made[*x509.CertPool]
 }
 
 // Held is a secret that the store has, or waits for.
@@ -45,7 +48,8 @@ type Held struct {
 	// Fault is why what came last was not taken; empty: it was.
 	Fault string
 
-	stamp stamp
+	// file is held by who looks at the file, and guards what was there.
+	file *lookedAt
 	// since is when it was first needed; refused: something has come of it that could not be used.
 	since   time.Time
 	refused bool
@@ -56,8 +60,15 @@ func (h *Held) pending(now time.Time) bool {
 	return h.Secret == nil && !h.refused && (h.Source.Patience == 0 || now.Sub(h.since) < h.Source.Patience)
 }
 
-// parsed is what was made of text, and of which files.
-type parsed[T any] struct {
+// lookedAt is the file of a secret as it was when it was read.
+type lookedAt struct {
+	mu    sync.Mutex
+	stamp stamp
+}
+
+// made is what was made of text, and of which files. Who needs it while it is made waits for that.
+type made[T any] struct {
+	mu     sync.Mutex
 	of     [2]stamp
 	result T
 	// good: there is a result; otherwise there is a fault.
@@ -68,8 +79,8 @@ type parsed[T any] struct {
 // NewStore makes a store without secrets. Read reads one from a file of resources.
 func NewStore(read func(path, name string) (*model.Secret, error), log *slog.Logger) *Store {
 	return &Store{
-		read: read, log: log, changed: make(chan struct{}), held: map[model.SecretSource]*Held{},
-		pairs: map[*model.Certificate]parsed[*tls.Certificate]{}, roots: map[*model.Data]parsed[*x509.CertPool]{},
+		read: read, stamp: stampOf, log: log, changed: make(chan struct{}), held: map[model.SecretSource]*Held{},
+		pairs: map[*model.Certificate]*made[*tls.Certificate]{}, roots: map[*model.Data]*made[*x509.CertPool]{},
 	}
 }
 
@@ -111,7 +122,7 @@ func (s *Store) Knows(contexts []*model.UpstreamTLS) bool {
 
 // beginLocked is a secret that nobody has needed so far. The control plane sends one once, whatever configurations of its source there are.
 func (s *Store) beginLocked(source model.SecretSource, now time.Time) *Held {
-	out := &Held{Source: source, since: now}
+	out := &Held{Source: source, since: now, file: &lookedAt{}}
 	for _, h := range s.held {
 		if source.ADS && h.Source.ADS && h.Source.Name == source.Name {
 			out.Secret, out.Version, out.Updated, out.Fault, out.refused = h.Secret, h.Version, h.Updated, h.Fault, h.refused
@@ -137,8 +148,8 @@ func (s *Store) pruneLocked(contexts []*model.UpstreamTLS) {
 			roots[h.Secret.Validation.CA] = true
 		}
 	}
-	maps.DeleteFunc(s.pairs, func(c *model.Certificate, _ parsed[*tls.Certificate]) bool { return !pairs[c] })
-	maps.DeleteFunc(s.roots, func(d *model.Data, _ parsed[*x509.CertPool]) bool { return !roots[d] })
+	maps.DeleteFunc(s.pairs, func(c *model.Certificate, _ *made[*tls.Certificate]) bool { return !pairs[c] })
+	maps.DeleteFunc(s.roots, func(d *model.Data, _ *made[*x509.CertPool]) bool { return !roots[d] })
 }
 
 // Changed is closed when the next secret has come that is waited for, or was refused. Who waits asks for it before Pending.
@@ -154,16 +165,17 @@ const filePace = 250 * time.Millisecond
 // Pending names the secrets of these contexts that are waited for, each once, and says when to look again where nobody will say that it has come; zero: there is
 // no such time.
 func (s *Store) Pending(contexts []*model.UpstreamTLS, now time.Time) (names []string, again time.Time) {
+	for _, c := range contexts {
+		for _, source := range c.Secrets() {
+			s.refresh(*source)
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range contexts {
 		for _, source := range c.Secrets() {
 			h := s.held[*source]
-			if h == nil || slices.Contains(names, source.Name) {
-				continue
-			}
-			s.refreshLocked(h)
-			if !h.pending(now) {
+			if h == nil || slices.Contains(names, source.Name) || !h.pending(now) {
 				continue
 			}
 			names = append(names, source.Name)
@@ -236,106 +248,159 @@ func (s *Store) ringLocked() {
 
 // Secrets lists what the store has and waits for, by name.
 func (s *Store) Secrets() []Held {
+	for _, source := range s.sources() {
+		s.refresh(source)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []Held
 	for _, h := range s.held {
-		s.refreshLocked(h)
 		out = append(out, *h)
 	}
 	slices.SortFunc(out, func(a, b Held) int { return strings.Compare(a.Source.Name, b.Source.Name) })
 	return out
 }
 
-// refreshLocked reads a file that has changed. One that is not there has not come yet.
-func (s *Store) refreshLocked(h *Held) {
-	if h.Source.File == "" {
+func (s *Store) sources() []model.SecretSource {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.held))
+}
+
+// fileOf is nil for a secret that is not in a file, or that nobody needs.
+func (s *Store) fileOf(from model.SecretSource) *lookedAt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.held[from]; h != nil && from.File != "" {
+		return h.file
+	}
+	return nil
+}
+
+// refresh reads a file that has changed. One that is not there has not come yet.
+func (s *Store) refresh(from model.SecretSource) {
+	file := s.fileOf(from)
+	if file == nil {
 		return
 	}
-	now := stampOf(h.Source.File)
-	if now == h.stamp {
+	file.mu.Lock()
+	defer file.mu.Unlock()
+	now := s.stamp(from.File)
+	if now == file.stamp {
 		return
 	}
-	h.stamp = now
-	secret, err := s.read(h.Source.File, h.Source.Name)
+	file.stamp = now
+	secret, err := s.read(from.File, from.Name)
 	if err != nil {
-		h.Fault, h.refused = err.Error(), h.refused || now.there
-		s.log.Error("file of a secret refused; what it held before stays in force", "file", h.Source.File, "secret", h.Source.Name, "err", err)
-		return
+		s.log.Error("file of a secret refused; what it held before stays in force", "file", from.File, "secret", from.Name, "err", err)
 	}
-	s.setLocked(h, secret)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.held[from]
+	switch {
+	case h == nil || h.file != file: // nobody needs it any more
+	case err != nil:
+		h.Fault, h.refused = err.Error(), h.refused || now.there
+	default:
+		s.setLocked(h, secret)
+	}
 }
 
 // secretLocked is nil until it has come.
 func (s *Store) secretLocked(from *model.SecretSource) *model.Secret {
-	h := s.held[*from]
-	if h == nil {
-		return nil
+	if h := s.held[*from]; h != nil {
+		return h.Secret
 	}
-	s.refreshLocked(h)
-	return h.Secret
+	return nil
 }
 
 // material is what a connection is to be secured with now.
 func (s *Store) material(t *model.UpstreamTLS) (*material, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	certificate, validation := t.Certificate, t.Validation
-	if from := t.CertificateSecret; from != nil {
-		secret := s.secretLocked(from)
-		if secret == nil || secret.Certificate == nil {
-			return nil, fmt.Errorf("%w: %q", errNotSupplied, from.Name)
-		}
-		certificate = secret.Certificate
+	for _, from := range t.Secrets() {
+		s.refresh(*from)
 	}
-	if from := t.ValidationSecret; from != nil {
-		secret := s.secretLocked(from)
-		if secret == nil || secret.Validation == nil {
-			return nil, fmt.Errorf("%w: %q", errNotSupplied, from.Name)
-		}
-		validation = validation.Merge(*secret.Validation)
+	p, err := s.partsOf(t)
+	if err != nil {
+		return nil, err
 	}
-	if validation.CA == nil && (len(validation.Names) > 0 || t.AutoSAN || t.HostSAN) {
-		return nil, fmt.Errorf("%w: names are asked for, and there is no trusted_ca", errNotSupplied)
-	}
-	return s.makeLocked(certificate, &validation)
-}
-
-func (s *Store) makeLocked(certificate *model.Certificate, validation *model.Validation) (*material, error) {
-	out := &material{names: validation.Names, expired: validation.AllowExpired}
-	var err error
-	if certificate != nil {
-		files := [2]stamp{stampOf(certificate.Chain.File), stampOf(certificate.Key.File)}
-		if out.certificate, err = parse(s, s.pairs, certificate, files, func() (*tls.Certificate, error) { return pairOf(certificate) }); err != nil {
+	out := &material{names: p.validation.Names, expired: p.validation.AllowExpired}
+	if c := p.certificate; c != nil {
+		if out.certificate, err = p.pair.get(s, [2]string{c.Chain.File, c.Key.File}, func() (*tls.Certificate, error) { return pairOf(c) }); err != nil {
 			return nil, err
 		}
 	}
-	if ca := validation.CA; ca != nil {
-		out.roots, err = parse(s, s.roots, ca, [2]stamp{stampOf(ca.File)}, func() (*x509.CertPool, error) { return rootsOf(ca) })
+	if ca := p.validation.CA; ca != nil {
+		out.roots, err = p.roots.get(s, [2]string{ca.File}, func() (*x509.CertPool, error) { return rootsOf(ca) })
 	}
 	return out, err
 }
 
-// parse makes something of files that have changed. What was made before stays if that fails: they may be written at the moment. It is then tried again when
-// they have changed again, and not for each connection.
-func parse[K comparable, T any](s *Store, known map[K]parsed[T], key K, of [2]stamp, from func() (T, error)) (T, error) {
-	before, had := known[key]
-	if had && before.of == of {
-		return before.result, before.fault
+// parts are what material is made of.
+type parts struct {
+	certificate *model.Certificate // nil: there is none
+	validation  model.Validation
+	pair        *made[*tls.Certificate]
+	roots       *made[*x509.CertPool]
+}
+
+func (s *Store) partsOf(t *model.UpstreamTLS) (p parts, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.certificate, p.validation = t.Certificate, t.Validation
+	if from := t.CertificateSecret; from != nil {
+		secret := s.secretLocked(from)
+		if secret == nil || secret.Certificate == nil {
+			return p, fmt.Errorf("%w: %q", errNotSupplied, from.Name)
+		}
+		p.certificate = secret.Certificate
 	}
+	if from := t.ValidationSecret; from != nil {
+		secret := s.secretLocked(from)
+		if secret == nil || secret.Validation == nil {
+			return p, fmt.Errorf("%w: %q", errNotSupplied, from.Name)
+		}
+		p.validation = p.validation.Merge(*secret.Validation)
+	}
+	if p.validation.CA == nil && (len(p.validation.Names) > 0 || t.AutoSAN || t.HostSAN) {
+		return p, fmt.Errorf("%w: names are asked for, and there is no trusted_ca", errNotSupplied)
+	}
+	// Here, where they are known to be needed: Put and Follow forget what is not.
+	if p.certificate != nil {
+		p.pair = entryOf(s.pairs, p.certificate)
+	}
+	if p.validation.CA != nil {
+		p.roots = entryOf(s.roots, p.validation.CA)
+	}
+	return p, nil
+}
+
+func entryOf[K comparable, T any](known map[K]*made[T], key K) *made[T] {
+	if known[key] == nil {
+		known[key] = &made[T]{}
+	}
+	return known[key]
+}
+
+// get makes something of files that have changed. What was made before stays if that fails: they may be written at the moment. It is then tried again when
+// they have changed again, and not for each connection.
+func (m *made[T]) get(s *Store, paths [2]string, from func() (T, error)) (T, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	of := [2]stamp{s.stamp(paths[0]), s.stamp(paths[1])}
+	if (m.good || m.fault != nil) && m.of == of {
+		return m.result, m.fault
+	}
+	m.of = of
 	result, err := from()
 	switch {
 	case err == nil:
-		known[key] = parsed[T]{of: of, result: result, good: true}
-	case before.good:
+		m.result, m.good, m.fault = result, true, nil
+	case m.good:
 		s.log.Error("files of a certificate refused; what they held before stays in force", "err", err)
-		before.of = of
-		known[key] = before
-		return before.result, nil
 	default:
-		known[key] = parsed[T]{of: of, fault: err}
+		m.fault = err
 	}
-	return result, err
+	return m.result, m.fault
 }
 
 func pairOf(c *model.Certificate) (*tls.Certificate, error) {

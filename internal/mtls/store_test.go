@@ -90,10 +90,10 @@ func TestFilesThatDoNotFitLeaveWhatWasBefore(t *testing.T) {
 		}
 		return 0, errors.New("broken")
 	}
-	s, known := quietStore(nil), map[string]parsed[int]{}
+	s, known := quietStore(nil), &made[int]{}
 	get := func() (int, error) {
 		t.Helper()
-		return parse(s, known, "a", [2]stamp{stampOf(path)}, attempt)
+		return known.get(s, [2]string{path}, attempt)
 	}
 	if got, err := get(); got != 1 || err != nil {
 		t.Fatal(got, err)
@@ -139,4 +139,78 @@ func TestSecretsOfTheControlPlaneAreShared(t *testing.T) {
 	if names, _ := s.Pending([]*model.UpstreamTLS{two}, time.Now()); names != nil || len(s.Aggregated("own")) != 2 {
 		t.Errorf("%q are awaited", names)
 	}
+}
+
+// The file of one secret is on a file system that hangs. Handshakes that need others go on.
+func TestAFileThatHangsHoldsItsOwnConnectionsAlone(t *testing.T) {
+	dir, hangs, release := t.TempDir(), make(chan bool, 1), make(chan bool)
+	paths := [2]string{filepath.Join(dir, "slow"), filepath.Join(dir, "fast")}
+	for _, path := range paths {
+		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := quietStore(func(path, _ string) (*model.Secret, error) {
+		if path == paths[0] {
+			hangs <- true
+			<-release
+		}
+		return &model.Secret{Validation: &model.Validation{}}, nil
+	})
+	contexts := []*model.UpstreamTLS{{ValidationSecret: &model.SecretSource{Name: "slow", File: paths[0]}}, {ValidationSecret: &model.SecretSource{Name: "fast", File: paths[1]}}}
+	s.Follow(contexts)
+	done := [2]chan error{make(chan error, 1), make(chan error, 1)}
+	begin := func(i int) {
+		_, err := s.material(contexts[i])
+		done[i] <- err
+	}
+	go begin(0)
+	<-hangs
+	go begin(1)
+	select {
+	case err := <-done[1]:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("a connection waits for the file of another")
+	}
+	close(release)
+	if err := <-done[0]; err != nil {
+		t.Error(err)
+	}
+}
+
+// The same for files that are looked at for each handshake, and seldom read.
+func TestAStatThatHangsHoldsItsOwnConnectionsAlone(t *testing.T) {
+	hangs, release := make(chan bool, 1), make(chan bool)
+	s := quietStore(nil)
+	s.stamp = func(path string) stamp {
+		if path == "slow" {
+			hangs <- true
+			<-release
+		}
+		return stamp{}
+	}
+	contexts := []*model.UpstreamTLS{{Validation: model.Validation{CA: &model.Data{File: "slow"}}}, {Validation: model.Validation{CA: &model.Data{Inline: []byte("none")}}}}
+	done := make(chan bool, 1)
+	go func() {
+		_, _ = s.material(contexts[0])
+		done <- true
+	}()
+	<-hangs
+	other := make(chan bool, 1)
+	go func() {
+		_, _ = s.material(contexts[1])
+		s.Secrets()
+		s.Follow(contexts)
+		other <- true
+	}()
+	select {
+	case <-other:
+	case <-time.After(10 * time.Second):
+		t.Error("a connection waits for the file of another")
+	}
+	close(release)
+	<-done
 }

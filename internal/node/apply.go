@@ -159,6 +159,9 @@ func (n *Node) install(cfg *model.Config) error {
 		return err
 	}
 	n.warden.follow(changes.Endpoints)
+	if len(changed.Lost()) > 0 || n.unswept {
+		n.unswept = !n.proxy.Sweep()
+	}
 	n.connect(cfg, before, places, &changes)
 	// What cannot be bound is logged, and tried again.
 	_ = n.doors.follow(cfg)

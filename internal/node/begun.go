@@ -46,8 +46,15 @@ func (c clients) decide(ctx context.Context, s pool.Spilled) bool {
 	begun.Attempt = &slowpath.Attempt{
 		Cluster: e.Cluster, Endpoint: endpoint, Conn: s.Upstream,
 		OnLoss: func(f func()) func() bool { return context.AfterFunc(ctx, f) },
-		End: func(reusable bool, received uint64) {
-			endpoint.whole = c.release(s, received, reusable, false)
+		End: func(end slowpath.AttemptEnd) {
+			endpoint.answered = c.release(s, end.Received, end.Reusable)
+			switch {
+			case endpoint.answered:
+			case end.Withheld:
+				endpoint.answered = c.n.datapath.Shared.DiscardLease(s.Lease)
+			default:
+				c.giveUp(s.Lease, false)
+			}
 			close(ended)
 		},
 		Enter: func() (leave func()) {
@@ -90,14 +97,14 @@ func (lost) Done(slowpath.Outcome) {}
 type decided struct {
 	picked
 	entry reconcile.EndpointEntry
-	// whole: the lease has ended well, and counts nowhere as one that has not.
-	whole bool
+	// answered: the lease counts nowhere as one that has ended badly.
+	answered bool
 }
 
 // Done implements slowpath.Picked. The connection has ended before.
 func (d *decided) Done(o slowpath.Outcome) {
 	d.n.keeper.decided(d.index, o)
-	if o.Withheld && d.whole {
+	if o.Withheld && d.answered {
 		d.n.recorder.Withheld(d.entry.Cluster, d.address, o.Status)
 	}
 }

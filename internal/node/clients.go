@@ -118,8 +118,13 @@ func (c clients) whole(ctx context.Context, s pool.Spilled, client net.Conn) (ui
 		forwarded, outcome := c.rest(ctx, s, client)
 		return r.Answered + forwarded, outcome
 	}
-	c.release(s, r.Received, r.UpstreamReusable, err == nil || r.Flag == slowpath.FlagDownstreamTermination)
-	if !r.ClientReusable {
+	if !c.release(s, r.Received, r.UpstreamReusable) {
+		c.giveUp(s.Lease, err == nil || r.Flag == slowpath.FlagDownstreamTermination)
+	}
+	switch {
+	case r.Lingers:
+		return r.Answered, anchor.Linger
+	case !r.ClientReusable:
 		return r.Answered, anchor.Close
 	}
 	return r.Answered, anchor.Keep
@@ -170,7 +175,9 @@ func (c clients) rest(ctx context.Context, s pool.Spilled, client net.Conn) (uin
 		return forwarded, anchor.Abort
 	}
 	_ = client.SetWriteDeadline(time.Time{})
-	c.release(s, received, behind == 0, true)
+	if !c.release(s, received, behind == 0) {
+		c.giveUp(s.Lease, true)
+	}
 	return forwarded, anchor.Keep
 }
 
@@ -193,15 +200,14 @@ func (c clients) giveUp(l maps.Lease, blameless bool) {
 	c.n.datapath.Shared.BreakLease(l)
 }
 
-// release gives up an i-sock whose response is read no further. It serves on, which is reported, only if that is the response's end and nothing
-// came behind it. blameless: the endpoint has sent all that was asked for.
-func (c clients) release(s pool.Spilled, received uint64, reusable, blameless bool) bool {
+// release has an i-sock serve on whose response is read no further, and reports whether it does: only if that is the response's end and nothing
+// came behind it. Otherwise its lease is to be ended.
+func (c clients) release(s pool.Spilled, received uint64, reusable bool) bool {
 	shared := c.n.datapath.Shared
 	if reusable && shared.SpillDone(s.Lease, received) && s.Upstream.Quiet() {
 		shared.ResponseDone(s.Lease)
 		return true
 	}
-	c.giveUp(s.Lease, blameless)
 	return false
 }
 
@@ -417,6 +423,8 @@ func (b balancer) strayed(v *view, c *model.Cluster, criteria model.Metadata, sk
 type load struct {
 	shared *maps.Shared
 	index  uint32
+	// number tells the cluster from others that have had the index.
+	number uint32
 }
 
 // Enter implements slowpath.Load.
@@ -432,7 +440,7 @@ func (l load) Enter(limit uint32) (leave func(), ok bool) {
 func (l load) Active() uint32 { return atomic.LoadUint32(&l.shared.Clusters[l.index].Active) }
 
 // Hold implements slowpath.Load.
-func (l load) Hold(hold bool) { l.shared.HoldCluster(l.index, hold) }
+func (l load) Hold(hold bool) { l.shared.HoldCluster(l.index, l.number, hold) }
 
 // load is the count of a cluster's requests; nil for one that no route names any more.
 func (n *Node) load(cluster string) slowpath.Load {
@@ -440,7 +448,7 @@ func (n *Node) load(cluster string) slowpath.Load {
 	if !ok {
 		return nil
 	}
-	return load{n.datapath.Shared, c.index}
+	return load{n.datapath.Shared, c.index, n.datapath.Shared.ClusterNumber(c.index)}
 }
 
 // observer implements slowpath.Observer.

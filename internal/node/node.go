@@ -117,6 +117,8 @@ type Node struct {
 	plain map[string]bool
 	// shortest is what the pool was told last. Needs updates.
 	shortest time.Duration
+	// unswept: the slow path still has something of clusters that have gone. Needs updates.
+	unswept bool
 	// bootstrap is that of the start: who asks, and whom, does not change.
 	bootstrap *config.Bootstrap
 	dynamic   *dynamic // nil: the file is all there is

@@ -75,11 +75,8 @@ func (r *rest) follow(b []byte) (passing, own int, err error) {
 	switch {
 	case r.endless:
 		return len(b), len(b), nil
-	case r.chunks != nil && !r.trailers:
-		return r.chunks.Cut(b)
 	case r.chunks != nil:
-		own, err = r.chunks.Follow(b)
-		return own, own, err
+		return r.chunks.Cut(b, r.trailers)
 	}
 	own = int(min(uint64(len(b)), r.length))
 	r.length -= uint64(own)

@@ -295,8 +295,8 @@ func (p *Pool) afterSpillLocked(s *isock, l maps.Lease) {
 func (p *Pool) Lend(l maps.Lease) (ctx context.Context, conn *upstream.Conn, release func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.isocks[l.Slot]
-	if p.ctx.Err() != nil || s == nil || s.lent != nil || !p.cfg.Shared.Holds(l) {
+	s := p.isockOfLocked(l)
+	if s == nil || s.lent != nil {
 		return nil, nil, nil, false
 	}
 	conn, err := upstream.Dup(s.fd, &s.ending)
@@ -310,8 +310,27 @@ func (p *Pool) Lend(l maps.Lease) (ctx context.Context, conn *upstream.Conn, rel
 		p.cfg.Shared.Retire(l.Slot)
 	}
 	ctx, s.lent = context.WithCancel(p.ctx)
+	s.lentTo, s.returned = l, make(chan struct{})
 	p.lent[s.slot] = struct{}{}
 	return ctx, conn, func() { p.takeBack(s, conn) }, true
+}
+
+// isockOfLocked returns the i-sock of a lease, nil where that has ended. It waits for who has just sent the end of the request before, which has
+// ended that lease, and gives the i-sock back at this moment; mu is not held meanwhile.
+func (p *Pool) isockOfLocked(l maps.Lease) *isock {
+	for {
+		s := p.isocks[l.Slot]
+		if p.ctx.Err() != nil || s == nil || !p.cfg.Shared.Holds(l) {
+			return nil
+		}
+		if s.lent == nil || s.lentTo == l {
+			return s
+		}
+		returned := s.returned
+		p.mu.Unlock()
+		<-returned
+		p.mu.Lock()
+	}
 }
 
 // Lost ends a lease whose endpoint does not take the rest of the request.
@@ -343,6 +362,7 @@ func (p *Pool) takeBack(s *isock, c *upstream.Conn) {
 	defer p.mu.Unlock()
 	s.lent()
 	s.lent = nil
+	close(s.returned)
 	delete(p.lent, s.slot)
 }
 
@@ -534,7 +554,9 @@ func (p *progress) stalled(sl *maps.Slot, now uint64, limit time.Duration) (over
 		bytes: atomic.LoadUint64(&sl.Traffic.BytesSent) + atomic.LoadUint64(&sl.Traffic.BytesReceived),
 		since: p.since,
 	}
-	if seen != *p || atomic.LoadUint32(&sl.Spill) == uint32(maps.SpillWhole) {
+	// What has become a tunnel nobody else watches.
+	relayed := atomic.LoadUint32(&sl.Spill) == uint32(maps.SpillWhole) && atomic.LoadUint32(&sl.Response.Phase) != uint32(maps.PhaseTunnel)
+	if seen != *p || relayed {
 		seen.since = now
 		*p = seen
 		return false, limit

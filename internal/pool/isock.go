@@ -55,8 +55,11 @@ type isock struct {
 	busy context.CancelFunc
 	// late ends the forwarding of a response whose deadline was not known when it was spilled; nil when nobody does that. Guarded by Pool.mu.
 	late context.CancelFunc
-	// lent ends the use of the socket by whoever sends the rest of a request on it; nil when nobody does. Guarded by Pool.mu.
-	lent context.CancelFunc
+	// lent ends the use of the socket by whoever sends the rest of lentTo's request on it; nil when nobody does. returned is closed
+	// when that has ended. Guarded by Pool.mu.
+	lent     context.CancelFunc
+	lentTo   maps.Lease
+	returned chan struct{}
 	// failed: the connection has ended in an error, which the look that found it has taken from the socket: the next one
 	// would see a clean end. Guarded by Pool.mu.
 	failed bool

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -204,5 +205,41 @@ func TestSlotOfALentISockIsNobodyElsesUntilItIsBack(t *testing.T) {
 	r.p.bury()
 	if state := r.shared.State(slot); state != maps.SlotFree {
 		t.Errorf("state behind the loan: got %d, want %d", state, maps.SlotFree)
+	}
+}
+
+// The last bytes of a request end its lease, a moment before who has sent them gives the i-sock back: by then another client may have it.
+func TestISockIsLentToTheNextLeaseBehindTheOneBefore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	r.start(1)
+	first := maps.Lease{Slot: r.lease(request{cookie: 7, open: true}), Number: 1}
+	_, _, release, ok := r.p.Lend(first)
+	if !ok {
+		t.Fatal("a running lease was not lent")
+	}
+	r.shared.ResponseDone(first)
+	r.shared.RequestDone(first)
+	slot := r.lease(request{cookie: 8, open: true})
+	next := r.shared.Current(slot)
+	if next.Slot != first.Slot {
+		t.Fatalf("leased slot %d, want %d", next.Slot, first.Slot)
+	}
+	lent := make(chan bool)
+	go func() {
+		_, _, release, ok := r.p.Lend(next)
+		if ok {
+			release()
+		}
+		lent <- ok
+	}()
+	select {
+	case ok := <-lent:
+		t.Fatalf("lent before it was given back: %t", ok)
+	case <-time.After(20 * time.Millisecond):
+	}
+	release()
+	if !await.Next(t, lent, "the next lease's turn") {
+		t.Error("the i-sock was not lent to the lease that runs")
 	}
 }

@@ -28,13 +28,19 @@ func Compile(source string) (*regexp.Regexp, error) {
 // matches (RE2::FullMatch). The error is a *syntax.Error.
 func CompileWhole(source string) (*regexp.Regexp, error) {
 	// On its own first: inside of a group a ")" too many could make another expression of it.
-	re, err := Compile(source)
+	text, err := translate(source)
 	if err != nil {
 		return nil, err
 	}
-	whole, err := regexp.Compile(`\A(?:` + re.String() + `)\z`)
-	return whole, inBytes(err)
+	if _, err := syntax.Parse(text, syntax.Perl); err != nil {
+		return nil, inBytes(err)
+	}
+	re, err := regexp.Compile(whole(text))
+	return re, inBytes(err)
 }
+
+// whole is an expression for all of a text.
+func whole(text string) string { return `\A(?:` + text + `)\z` }
 
 // Parse returns the syntax of an expression over the characters of [Text]. The error is a *syntax.Error.
 func Parse(source string) (*syntax.Regexp, error) {

@@ -2,7 +2,10 @@
 
 package re2
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestMatchesAsRE2 holds what was measured with RE2 (google-re2 1.1.20251105, Latin-1, fullmatch).
 func TestMatchesAsRE2(t *testing.T) {
@@ -111,4 +114,27 @@ func FuzzTranslate(f *testing.F) {
 			re.MatchString(Text(source))
 		}
 	})
+}
+
+func TestCheckCountsWhatIsRepeated(t *testing.T) {
+	for source, want := range map[string]int{
+		`a`: 2, `abc`: 4, `a{1000}`: 2001, `[a-ce-g]`: 3, `(?:[a-c]x){10}`: 51, `a|b`: 2, `((a{10}){10}){10}`: 2221, strings.Repeat(`\x{61}`, 40): 60,
+	} {
+		cost, err := Check(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := CompileWhole(source); err != nil {
+			t.Errorf("%s: checked, and %v", source, err)
+		}
+		if cost != want {
+			t.Errorf("%s: %d steps, want %d", source, cost, want)
+		}
+	}
+	deep := strings.Repeat("(", 999) + strings.Repeat(")", 999)
+	if _, err := Check(deep); err == nil {
+		if _, err := CompileWhole(deep); err != nil {
+			t.Errorf("checked, and %v", err)
+		}
+	}
 }

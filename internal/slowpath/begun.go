@@ -29,9 +29,8 @@ type Attempt struct {
 	Endpoint Picked
 	// Conn is where the response is to be read from; nil: the connection was lost before any of that came.
 	Conn *upstream.Conn
-	// End takes Conn back, once. reusable: a response was read to its end, of so many bytes with what came before it, and the endpoint keeps
-	// the connection. nil without Conn.
-	End func(reusable bool, received uint64)
+	// End takes Conn back, once. nil without Conn.
+	End func(AttemptEnd)
 	// OnLoss has f called when the connection is taken away, because the client has gone or the fast path ends: then the request ends. stop
 	// takes that back. nil without Conn.
 	OnLoss func(f func()) (stop func() bool)
@@ -40,6 +39,15 @@ type Attempt struct {
 	Enter func() (leave func())
 
 	taken bool
+}
+
+// AttemptEnd is what has become of an attempt's connection.
+type AttemptEnd struct {
+	// Reusable: a response was read to its end, of Received bytes with what came before it, and the endpoint keeps the connection.
+	Reusable bool
+	Received uint64
+	// Withheld: the endpoint has answered, and another attempt follows. That the connection is not reusable is then no fault.
+	Withheld bool
 }
 
 // errLost is what has become of an attempt without Conn.
@@ -61,7 +69,7 @@ func (b *Begun) drop() {
 	a := b.Attempt
 	a.taken = true
 	if a.End != nil {
-		a.End(false, 0)
+		a.End(AttemptEnd{})
 	}
 	a.Endpoint.Done(Outcome{})
 }
@@ -100,9 +108,9 @@ func (x *exchange) adopt(reply LocalReply) {
 func (x *exchange) enterCluster() (leave func(), err error) {
 	g := x.admitted
 	if x.attempt != nil && x.attempt.Enter != nil {
-		return g.gate.leaver(g.load, x.attempt.Enter()), nil
+		return g.gate.leaver(x.attempt.Enter()), nil
 	}
-	return g.gate.enter(x.ctx, g.load, &g.breakers)
+	return g.gate.enter(x.ctx, &g.breakers)
 }
 
 // resume goes on with the attempt as if it had just been sent.
@@ -117,12 +125,12 @@ func (x *exchange) resume() (*response, error) {
 		return nil, errLost
 	}
 	kept := a.OnLoss(func() { x.cancel(ErrClientGone) })
-	lent := &lentConn{Conn: a.Conn, end: func(reusable bool, received uint64) {
+	lent := &lentConn{Conn: a.Conn, end: func(end AttemptEnd) {
 		kept()
-		a.End(reusable, received)
+		a.End(end)
 	}}
 	x.use(&upstreamConn{Conn: lent, place: place{address: x.address}, lent: lent, opened: time.Now()})
-	return x.upstream.responses.final(x.head.method, x.passInterim)
+	return x.upstream.responses.final(x.head.Method, x.passInterim)
 }
 
 // readBegun reads the request's body, which is in memory.
@@ -149,8 +157,9 @@ func (x *exchange) sentAnew() bool {
 // lentConn counts what is read of an attempt's connection.
 type lentConn struct {
 	*upstream.Conn
-	end      func(reusable bool, received uint64)
+	end      func(AttemptEnd)
 	received uint64
+	withheld bool
 }
 
 // Read implements net.Conn.

@@ -103,10 +103,13 @@ func (c *begunCase) play(t *testing.T) {
 		conn := upstream.New(near.(upstream.TCP))
 		eventually(t, "the answer is there", func() bool { return !conn.Quiet() || c.answer == "" })
 		attempt.Conn, attempt.OnLoss = conn, func(f func()) func() bool { return context.AfterFunc(lease, f) }
-		attempt.End = func(reusable bool, received uint64) {
-			ends = append(ends, reusable)
-			if reusable && received != uint64(len(c.answer)) {
-				t.Errorf("received: got %d, want %d", received, len(c.answer))
+		attempt.End = func(end AttemptEnd) {
+			ends = append(ends, end.Reusable)
+			if end.Reusable && end.Received != uint64(len(c.answer)) {
+				t.Errorf("received: got %d, want %d", end.Received, len(c.answer))
+			}
+			if withheld := strings.HasPrefix(c.name, "withheld") || c.sent > 0 && strings.HasPrefix(c.answer, "HTTP/1.1 503"); end.Withheld != withheld {
+				t.Errorf("withheld: got %t, want %t", end.Withheld, withheld)
 			}
 		}
 	}
@@ -161,7 +164,7 @@ func TestAttemptIsGivenUpWhereNobodyServes(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
 	begun := &Begun{Request: get, Attempt: &Attempt{
-		Cluster: "c", Endpoint: first, Conn: upstream.New(near.(upstream.TCP)), End: func(bool, uint64) { ends++ },
+		Cluster: "c", Endpoint: first, Conn: upstream.New(near.(upstream.TCP)), End: func(AttemptEnd) { ends++ },
 	}}
 	if _, err := f.proxy.Serve(t.Context(), server, Session{Begun: begun}); err == nil || ends != 1 || !first.done {
 		t.Errorf("got %v, %d ends, endpoint done %v", err, ends, first.done)
@@ -186,7 +189,7 @@ func TestAttemptEndsWithItsClient(t *testing.T) {
 			defer close(waits)
 			return context.AfterFunc(lease, f)
 		},
-		End: func(reusable bool, _ uint64) { ends <- reusable },
+		End: func(end AttemptEnd) { ends <- end.Reusable },
 	}}
 	served := make(chan Result, 1)
 	go func() {

@@ -5,6 +5,7 @@ package slowpath
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -17,7 +18,7 @@ import (
 // errOverflow says that a circuit breaker is open.
 var errOverflow = errors.New("a circuit breaker of the cluster is open")
 
-// Load is the count of a cluster's requests in flight, which the fast path shares.
+// Load is the count of a cluster's requests in flight, which the fast path shares. Loads of the same count are equal.
 type Load interface {
 	// Enter counts one more, unless limit are in flight. leave takes it back, once.
 	Enter(limit uint32) (leave func(), ok bool)
@@ -60,9 +61,29 @@ func (g *gates) of(cluster string, p model.Priority) *gate {
 	defer g.mu.Unlock()
 	key := gateKey{cluster, p}
 	if g.all[key] == nil {
-		g.all[key] = &gate{own: &ownLoad{}}
+		own := &ownLoad{}
+		g.all[key] = &gate{own: own, load: func() Load { return g.loadOf(cluster, p, own) }}
 	}
 	return g.all[key]
+}
+
+// sweep forgets clusters that are not there any more, and says whether it is done: a gate stays while requests have to do with it.
+func (g *gates) sweep(exists func(cluster string) bool) (done bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	maps.DeleteFunc(g.tallies, func(cluster string, _ *tally) bool { return !exists(cluster) })
+	done = true
+	maps.DeleteFunc(g.all, func(key gateKey, gate *gate) bool {
+		switch {
+		case exists(key.cluster):
+			return false
+		case gate.isBusy():
+			done = false
+			return false
+		}
+		return true
+	})
+	return done
 }
 
 // loadOf is shared with the kernel, which serves the default priority alone.
@@ -79,6 +100,8 @@ func (g *gates) loadOf(cluster string, p model.Priority, own Load) Load {
 // gate lets requests to a cluster pass, in the order of their coming.
 type gate struct {
 	own *ownLoad
+	// load is the count that is in force: that of another cluster once one of the same name has taken the place of the one before.
+	load func() Load
 
 	mu      sync.Mutex
 	waiting []*waiter // guarded by mu
@@ -96,8 +119,8 @@ type waiter struct {
 const pollInterval = time.Millisecond
 
 // enter counts a request, or waits until it can; errOverflow, or why ctx has ended, says that it must not be sent.
-func (g *gate) enter(ctx context.Context, load Load, b *model.Breakers) (leave func(), err error) {
-	w, leave, err := g.passOrWait(load, b)
+func (g *gate) enter(ctx context.Context, b *model.Breakers) (leave func(), err error) {
+	w, leave, err := g.passOrWait(b)
 	if w == nil {
 		return leave, err
 	}
@@ -122,12 +145,13 @@ func (g *gate) forget(w *waiter) {
 }
 
 // passOrWait returns a waiter where the request has to wait.
-func (g *gate) passOrWait(load Load, b *model.Breakers) (w *waiter, leave func(), err error) {
+func (g *gate) passOrWait(b *model.Breakers) (w *waiter, leave func(), err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	load := g.load()
 	if len(g.waiting) == 0 {
 		if leave, ok := load.Enter(b.InUse()); ok {
-			return nil, g.leaver(load, leave), nil
+			return nil, g.leaver(leave), nil
 		}
 	}
 	if !b.Waits() || uint64(len(g.waiting)) >= uint64(b.MaxPending) {
@@ -144,12 +168,12 @@ func (g *gate) passOrWait(load Load, b *model.Breakers) (w *waiter, leave func()
 }
 
 // leaver takes a request from the count, and lets the next one pass.
-func (g *gate) leaver(load Load, leave func()) func() {
+func (g *gate) leaver(leave func()) func() {
 	return func() {
 		leave()
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.passLocked(load)
+		g.passLocked(g.load())
 	}
 }
 
@@ -160,17 +184,23 @@ func (g *gate) passLocked(load Load) {
 		if !ok {
 			return
 		}
-		g.waiting[0].passed <- g.leaver(load, leave)
+		g.waiting[0].passed <- g.leaver(leave)
 		g.waiting = g.waiting[1:]
 	}
 }
 
-// poll runs while requests wait.
-func (g *gate) poll(load Load) {
+// poll runs while requests wait, and holds the count that is in force.
+func (g *gate) poll(held Load) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for range tick.C {
-		if g.pollOnce(load) {
+		now := g.load()
+		if now != held {
+			held.Hold(false)
+			now.Hold(true)
+			held = now
+		}
+		if g.pollOnce(held) {
 			return
 		}
 	}
@@ -188,11 +218,18 @@ func (g *gate) pollOnce(load Load) (done bool) {
 	return true
 }
 
-// retry counts a retry, unless there are as many as there may be.
-func (g *gate) retry(load Load, b *model.Breakers) bool {
+// isBusy reports whether a request waits, is counted here, or is sent again.
+func (g *gate) isBusy() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.retries >= b.RetriesAt(uint64(load.Active())+uint64(len(g.waiting))) {
+	return len(g.waiting) > 0 || g.polling || g.retries > 0 || g.own.Active() > 0
+}
+
+// retry counts a retry, unless there are as many as there may be.
+func (g *gate) retry(b *model.Breakers) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.retries >= b.RetriesAt(uint64(g.load().Active())+uint64(len(g.waiting))) {
 		return false
 	}
 	g.retries++
@@ -209,7 +246,6 @@ func (g *gate) retryEnded() {
 type admission struct {
 	tally    *tally
 	gate     *gate
-	load     Load
 	breakers model.Breakers
 }
 
@@ -218,8 +254,7 @@ func (x *exchange) admission(cluster *model.Cluster) *admission {
 }
 
 func (g *gates) admission(name string, p model.Priority, cluster *model.Cluster) *admission {
-	gate := g.of(name, p)
-	return &admission{g.tally(name), gate, g.loadOf(name, p, gate.own), cluster.BreakersOf(p)}
+	return &admission{g.tally(name), g.of(name, p), cluster.BreakersOf(p)}
 }
 
 // ownLoad is a count that nobody shares.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,4 +108,87 @@ func TestRetryBudgetFollowsTheLoad(t *testing.T) {
 	if b.Budget = nil; b.RetriesAt(1000) != 7 {
 		t.Errorf("without a budget: got %d, want 7", b.RetriesAt(1000))
 	}
+}
+
+// fakeLoad is the count of a cluster, of which somebody else has taken some places.
+type fakeLoad struct {
+	ownLoad
+	held atomic.Bool
+}
+
+func (l *fakeLoad) Hold(hold bool) { l.held.Store(hold) }
+
+// A cluster that is taken away and comes back under its name has another count. Who waits then waits for that one: nobody takes from the
+// count of before any more, or those who do are another cluster's requests.
+func TestWaitingRequestsFollowTheClusterOfTheirName(t *testing.T) {
+	serve, came, answer := gated(t)
+	defer close(answer)
+	before, after := &fakeLoad{}, &fakeLoad{}
+	before.active.Store(1)
+	var now atomic.Pointer[fakeLoad]
+	now.Store(before)
+	f := newFront(t, list(rawEndpoint(t, serve)), limited(model.Breakers{MaxConnections: 1, MaxPending: 2, MaxRequests: 9}),
+		func(c *Config, _ *model.Route) { c.Load = func(string) Load { return now.Load() } })
+	answers := make(chan string, 1)
+	go func() { answers <- f.exchange(closing("/1")) }()
+	eventually(t, "the request waits", waitingAt(f, 1))
+	if !before.held.Load() {
+		t.Error("the fast path may take the place of a request that waits")
+	}
+	after.active.Store(1)
+	now.Store(after)
+	eventually(t, "the new cluster is held, and the other one is not", func() bool { return after.held.Load() && !before.held.Load() })
+	after.active.Store(0)
+	come(t, "the request passes", came)
+	if before.Active() != 1 || after.Active() != 1 {
+		t.Errorf("%d in flight to the cluster of before, %d to the new one; want one each", before.Active(), after.Active())
+	}
+	answer <- true
+	if got := come(t, "its answer", answers); !strings.HasPrefix(got, "HTTP/1.1 200 ") {
+		t.Errorf("got %q", got)
+	}
+	eventually(t, "nothing is counted or held", func() bool { return after.Active() == 0 && !after.held.Load() })
+}
+
+// What clusters leave behind that have gone would be more with each name.
+func TestClustersThatHaveGoneLeaveNoGates(t *testing.T) {
+	serve, came, answer := gated(t)
+	defer close(answer)
+	var gone atomic.Bool
+	f := newFront(t, list(rawEndpoint(t, serve)), func(c *Config, _ *model.Route) {
+		c.Cluster = func(name string) *model.Cluster {
+			if gone.Load() {
+				return nil
+			}
+			return &model.Cluster{Name: name, ConnectTimeout: patience}
+		}
+	})
+	count := func() int {
+		f.proxy.gates.mu.Lock()
+		defer f.proxy.gates.mu.Unlock()
+		return len(f.proxy.gates.all) + len(f.proxy.gates.tallies)
+	}
+	answers := make(chan string, 1)
+	go func() { answers <- f.exchange(closing("/1")) }()
+	come(t, "the request", came)
+	if f.proxy.Stats(f.proxy.config.Cluster("c")); count() != 3 || !f.proxy.Sweep() || count() != 3 {
+		t.Errorf("%d gates and tallies of a cluster that is there, want two priorities and a tally", count())
+	}
+	gone.Store(true)
+	if f.proxy.Sweep() || count() != 1 {
+		t.Errorf("%d gates and tallies while a request is under way, want its gate", count())
+	}
+	answer <- true
+	come(t, "its answer", answers)
+	eventually(t, "nothing is left", func() bool { return f.proxy.Sweep() && count() == 0 })
+}
+
+func come[T any](t *testing.T, what string, from <-chan T) (got T) {
+	t.Helper()
+	select {
+	case got = <-from:
+	case <-time.After(patience):
+		t.Fatalf("%s has not come", what)
+	}
+	return got
 }

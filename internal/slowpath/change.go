@@ -12,9 +12,9 @@ import (
 // As in Envoy the cluster's host is there when the route's own levels are evaluated.
 func (x *exchange) changeRequest() {
 	for l := range x.levels {
-		change(&x.head.fields, &l.Request, func(f model.Format) string { return x.format(f, nil) })
+		change(&x.head.Fields, &l.Request, func(f model.Format) string { return x.format(f, nil) })
 		if l == &x.share.Changes && x.share.Host != "" {
-			x.head.authority = x.share.Host
+			x.head.Authority = x.share.Host
 		}
 	}
 }
@@ -56,8 +56,8 @@ func change(fields *[]field, c *model.HeaderChanges, value func(model.Format) st
 		if v == "" && !s.KeepEmpty {
 			continue
 		}
-		exists := slices.ContainsFunc(*fields, func(f field) bool { return f.is(s.Name) })
-		switch one := (field{[]byte(s.Name), []byte(v)}); {
+		exists := slices.ContainsFunc(*fields, func(f field) bool { return f.Is(s.Name) })
+		switch one := (field{Name: []byte(s.Name), Value: []byte(v)}); {
 		case s.How == model.AppendOrAdd, s.How == model.AddIfAbsent && !exists:
 			add = append(add, one)
 		case s.How == model.OverwriteOrAdd, s.How == model.OverwriteIfExists && exists:
@@ -65,11 +65,11 @@ func change(fields *[]field, c *model.HeaderChanges, value func(model.Format) st
 		}
 	}
 	for _, f := range overwrite {
-		*fields = append(without(*fields, string(f.name)), f)
+		*fields = append(without(*fields, string(f.Name)), f)
 	}
 	*fields = append(*fields, add...)
 }
 
 func without(fields []field, name string) []field {
-	return slices.DeleteFunc(fields, func(f field) bool { return f.is(name) })
+	return slices.DeleteFunc(fields, func(f field) bool { return f.Is(name) })
 }

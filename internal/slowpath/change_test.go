@@ -95,7 +95,7 @@ func TestFormatOfTimeAndAddress(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			x := &exchange{began: began, downstream: &downstream{conn: addressed{client, netip.MustParseAddrPort("127.0.0.9:4711")}}}
 			if tt.forwarded != "" {
-				x.head.fields = []field{{[]byte("X-Forwarded-For"), []byte(tt.forwarded)}}
+				x.head.Fields = []field{{Name: []byte("X-Forwarded-For"), Value: []byte(tt.forwarded)}}
 			}
 			if diff := cmp.Diff(tt.want, x.format(model.Format{Parts: tt.parts}, nil)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

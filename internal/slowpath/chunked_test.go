@@ -23,6 +23,7 @@ func TestChunkedBodyIsReadStrictly(t *testing.T) {
 		{"leading zeros", "003\r\nabc\r\n000\r\n\r\n", "abc", nil},
 		{"data that looks like framing", "6\r\n\r\n0\r\n\r\r\n0\r\n\r\n", "\r\n0\r\n\r", nil},
 		{"extensions", "1;a;b=c;d=\"e; f\"\r\nx\r\n0;z\r\n\r\n", "x", nil},
+		{"whitespace behind sizes", "3 ;x\r\nabc\r\n0\t\r\n\r\n", "abc", nil},
 		{"trailers", "1\r\nx\r\n0\r\nX-Sum: 1\r\nX-Sum:2\t\r\n\r\n", "x", nil},
 
 		{"cut in a size", "3", "", io.ErrUnexpectedEOF},
@@ -33,7 +34,7 @@ func TestChunkedBodyIsReadStrictly(t *testing.T) {
 		{"signed size", "+3\r\nabc\r\n", "", chunked.ErrMalformed},
 		{"size with a prefix", "0x3\r\nabc\r\n", "", chunked.ErrMalformed},
 		{"size with an underscore", "1_0\r\nabc\r\n", "", chunked.ErrMalformed},
-		{"size with whitespace", "3 \r\nabc\r\n", "", chunked.ErrMalformed},
+		{"whitespace in a size", "3 0\r\nabc\r\n", "", chunked.ErrMalformed},
 		{"size too long", "0000000000000003\r\nabc\r\n", "", chunked.ErrMalformed},
 		{"bare LF behind a size", "3\nabc\r\n", "", chunked.ErrMalformed},
 		{"two CR behind a size", "3\r\r\nabc\r\n", "", chunked.ErrMalformed},

@@ -10,5 +10,5 @@ import (
 // established is Envoy's own answer to CONNECT.
 func established() *response {
 	date := time.Now().UTC().Format(http.TimeFormat)
-	return &response{status: http.StatusOK, reason: "OK", fields: []field{{[]byte("Date"), []byte(date)}}}
+	return &response{status: http.StatusOK, reason: "OK", fields: []field{{Name: []byte("Date"), Value: []byte(date)}}}
 }

@@ -24,7 +24,7 @@ func (x *exchange) preflight() (answer localAnswer, ok bool) {
 	if allowed {
 		x.cors, x.origin = policy, origin
 	}
-	asks := x.head.method == http.MethodOptions && first(x.requestValues("access-control-request-method")) != ""
+	asks := x.head.Method == http.MethodOptions && first(x.requestValues("access-control-request-method")) != ""
 	if !asks || !allowed && !policy.AnswerAll {
 		return localAnswer{}, false
 	}
@@ -33,7 +33,7 @@ func (x *exchange) preflight() (answer localAnswer, ok bool) {
 
 // allowances are what only a preflight is told. As in Envoy "*" alone allows what it asks for, with credentials or without.
 func (x *exchange) allowances(p *model.CORS) (fields []field) {
-	add := func(name, value string) { fields = append(fields, field{[]byte(name), []byte(value)}) }
+	add := func(name, value string) { fields = append(fields, field{Name: []byte(name), Value: []byte(value)}) }
 	list := func(name, value, asked string) {
 		switch value {
 		case "":
@@ -63,7 +63,7 @@ func (x *exchange) allowOrigin(fields []field) []field {
 		return fields
 	}
 	set := func(name, value string) {
-		fields = append(without(endToEnd(fields), name), field{[]byte(name), []byte(value)})
+		fields = append(without(endToEnd(fields), name), field{Name: []byte(name), Value: []byte(value)})
 	}
 	set("access-control-allow-origin", x.origin)
 	if x.cors.Credentials {

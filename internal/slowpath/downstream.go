@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/shares"
 )
 
@@ -137,11 +138,14 @@ func (d *downstream) readHead() (end int, state headState, reply LocalReply) {
 		if d.skipEmptyLines() {
 			scanned = 0
 		}
-		end, ok := scanHead(*d.head, scanned)
+		end, ok := head.Scan(*d.head, scanned)
 		scanned = len(*d.head)
 		switch {
 		case !ok:
 			return 0, headRejected, ReplyBadRequest
+		case end == 0 && head.IsTooOld(*d.head):
+			// No field follows, and nobody sends an empty line.
+			return 0, headRejected, ReplyTooOld
 		case end > limit, end == 0 && scanned > limit:
 			return 0, headRejected, ReplyHeadTooLarge
 		case end > 0:
@@ -245,14 +249,14 @@ func (d *downstream) reject(reply LocalReply, view clientView) {
 }
 
 // bodyOf returns the body of the request whose head ends at that offset, or nil if it has none. The reader goes on there.
-func (d *downstream) bodyOf(h *head, end int) *requestBody {
+func (d *downstream) bodyOf(h *head.Head, end int) *requestBody {
 	d.in.pending = (*d.head)[end:]
 	d.reader.Reset(d.in)
 	switch {
-	case h.chunked:
-		return &requestBody{from: newChunkedBody(d.reader), left: noLength, turn: d.turn}
-	case h.length > 0:
-		return &requestBody{from: &lengthBody{r: d.reader, left: h.length}, left: h.length, turn: d.turn}
+	case h.Chunked:
+		return &requestBody{from: newChunkedBody(d.reader), left: head.NoLength, turn: d.turn}
+	case h.Length > 0:
+		return &requestBody{from: &lengthBody{r: d.reader, left: h.Length}, left: h.Length, turn: d.turn}
 	}
 	return nil
 }

@@ -16,13 +16,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
 // exchange is one request and its response.
 type exchange struct {
 	*downstream
-	head  head
+	head  head.Head
 	body  *requestBody // nil: the request has none
 	view  clientView
 	began time.Time
@@ -93,14 +94,17 @@ type exchange struct {
 func (d *downstream) serveOne(ctx context.Context, end int) (keep bool, err error) {
 	begins := d.begin()
 	h, reply := parseHead((*d.head)[:end], d.proxy.config.Limits.HeadFields)
-	view := clientView{method: h.method, http10: h.http10, keepAlive: h.keepAlive}
-	if h.upgrade || h.connect() {
+	view := clientView{method: h.Method, http10: h.HTTP10, keepAlive: h.KeepAlive}
+	if h.Upgrade || h.Connect() {
 		// What follows may be the other protocol, whatever the answer: as in Envoy
 		// the connection serves no further request.
 		view.keepAlive = false
 	}
 	if reply == noReply && !begins {
 		reply = ReplyOverloaded
+	}
+	if reply == ReplyBadRequest && head.IsTooOld(*d.head) {
+		reply = ReplyTooOld
 	}
 	if reply != noReply {
 		d.reject(reply, view)
@@ -162,6 +166,10 @@ func (x *exchange) ownAnswer(ctx context.Context) func() (bool, error) {
 		return x.responding(refusal)
 	}
 	reply := x.match()
+	if reply == ReplyNoRoute && x.attempt == nil && x.session.Gone != nil && x.session.Gone() {
+		// No route was found because nobody waits for one (Config.Match).
+		return x.clientGone
+	}
 	if x.attempt != nil {
 		x.adopt(reply)
 		reply = noReply
@@ -177,6 +185,13 @@ func (x *exchange) ownAnswer(ctx context.Context) func() (bool, error) {
 		return x.responding(x.routeAnswer())
 	}
 	return nil
+}
+
+// clientGone ends a request that nobody waits for any more, and that no endpoint has got.
+func (x *exchange) clientGone() (bool, error) {
+	x.finish(0, FlagDownstreamTermination)
+	abort(x.conn)
+	return false, nil
 }
 
 func (x *exchange) responding(a localAnswer) func() (bool, error) {
@@ -203,7 +218,7 @@ func (x *exchange) forward(ctx context.Context, claim *Claim, cluster *model.Clu
 	switch {
 	case resp.status == http.StatusSwitchingProtocols:
 		return x.switchProtocols(resp)
-	case x.head.connect() && resp.status < http.StatusMultipleChoices:
+	case x.head.Connect() && resp.status < http.StatusMultipleChoices:
 		return x.switchTo(resp)
 	}
 	return x.relay(resp)
@@ -257,7 +272,7 @@ func (c *Claim) share(route *model.Route, drawn *model.WeightedCluster) *model.W
 // routeTable returns the listener's routes, or nil. Envoy has no route for "OPTIONS *".
 func (x *exchange) routeTable() *model.RouteTable {
 	table, ok := x.proxy.config.Table(x.session.Listener)
-	if !ok || x.head.path == "*" {
+	if !ok || x.head.Path == "*" {
 		return nil
 	}
 	return table
@@ -281,7 +296,7 @@ func (x *exchange) match() LocalReply {
 	x.session.Draw = 0
 	asked := x.asked()
 	x.route = x.find(&asked)
-	x.head.authority = onward
+	x.head.Authority = onward
 	if x.route == nil {
 		return ReplyNoRoute
 	}
@@ -289,7 +304,7 @@ func (x *exchange) match() LocalReply {
 		x.chooseCluster()
 	}
 	switch {
-	case x.head.upgrade && !x.route.Allows(x.head.protocol), x.head.connect() && !x.route.Allows(model.UpgradeConnect):
+	case x.head.Upgrade && !x.route.Allows(x.head.Protocol), x.head.Connect() && !x.route.Allows(model.UpgradeConnect):
 		return ReplyUpgradeRefused
 	}
 	return noReply
@@ -298,21 +313,21 @@ func (x *exchange) match() LocalReply {
 // asked is the request as routes see it.
 func (x *exchange) asked() model.Request {
 	return model.Request{
-		Authority: x.head.authority, Path: x.head.path, Method: x.head.method, Connect: x.head.connect(),
+		Authority: x.head.Authority, Path: x.head.Path, Method: x.head.Method, Connect: x.head.Connect(),
 		Scheme: x.scheme(),
-		Values: x.head.values, Draw: x.draw,
+		Values: x.head.Values, Draw: x.draw,
 	}
 }
 
 // changeHost gives the request the host that routes see, and returns the one that
 // endpoints get: as in Envoy the target of CONNECT keeps its port.
 func (x *exchange) changeHost(rule model.HostRule) (onward string) {
-	given := x.head.authority
-	x.head.authority = rule.Apply(given)
-	if x.head.connect() {
+	given := x.head.Authority
+	x.head.Authority = rule.Apply(given)
+	if x.head.Connect() {
 		return model.HostRule{TrailingDot: rule.TrailingDot}.Apply(given)
 	}
-	return x.head.authority
+	return x.head.Authority
 }
 
 // beginBody tells the client to send its body, as Envoy does, without asking
@@ -330,7 +345,7 @@ func (x *exchange) beginBody() {
 		x.watchdog.requestRead(timeout)
 	}
 	x.watchdog.requestUnread()
-	if x.head.expectContinue {
+	if x.head.ExpectContinue {
 		_ = x.out.informational(http.StatusContinue, nil)
 	}
 }
@@ -370,7 +385,7 @@ func (x *exchange) exchange(claim *Claim, cluster *model.Cluster) (*response, Lo
 // timeLeft is what the route's timeout leaves from the end of the request on; 0 is no bound.
 func (x *exchange) timeLeft() time.Duration {
 	switch {
-	case x.head.connect():
+	case x.head.Connect():
 		return 0
 	case x.begun == nil:
 		return x.route.Timeout
@@ -461,7 +476,7 @@ func (x *exchange) classify(err error) LocalReply {
 
 // byRequest chooses a reply: whether the request was still coming.
 func (x *exchange) byRequest(coming, read LocalReply) LocalReply {
-	if x.head.connect() || x.body != nil && !x.body.ended.Load() {
+	if x.head.Connect() || x.body != nil && !x.body.ended.Load() {
 		return coming
 	}
 	return read
@@ -471,7 +486,7 @@ func (x *exchange) byRequest(coming, read LocalReply) LocalReply {
 func (x *exchange) relay(resp *response) (bool, error) {
 	x.view.keepAlive = x.mayKeep()
 	// Bytes behind a refused CONNECT may be the payload's, and the endpoint may have taken the body of a refused upgrade for what is none.
-	keep := resp.keepAlive && !x.head.connect() && (!x.head.upgrade || x.body == nil)
+	keep := resp.keepAlive && !x.head.Connect() && (!x.head.Upgrade || x.body == nil)
 	f, err := x.out.relay(resp, &x.view, x.watchdog.progress, func() {
 		if x.sending == nil { // otherwise the client would wait for its own body
 			x.endUpstream(keep)
@@ -499,7 +514,7 @@ func (x *exchange) closeOrKeep() (bool, error) {
 	// keepAlive implies that the body was reached: discard does not block.
 	case x.view.keepAlive && (x.body == nil || x.body.discard()):
 		return true, nil
-	case !x.head.keepAlive && (x.body == nil || x.body.ended.Load()) && x.buffered() == 0:
+	case !x.head.KeepAlive && (x.body == nil || x.body.ended.Load()) && x.buffered() == 0:
 		_ = x.conn.Close() // the client sends nothing more
 	default:
 		x.linger()
@@ -581,7 +596,7 @@ func (x *exchange) answer(reply LocalReply) (bool, error) {
 	a.asIs = x.isLocal()
 	a.status = x.sticky.status(reply, a.status)
 	if reply == ReplyOverflow && (x.hop == nil || !x.hop.SuppressEnvoyHeaders) {
-		a.fields = append(a.fields, field{[]byte("x-envoy-overloaded"), []byte("true")})
+		a.fields = append(a.fields, field{Name: []byte("x-envoy-overloaded"), Value: []byte("true")})
 	}
 	if x.retries != nil && x.attempts > 1 {
 		a.body = strings.Replace(a.body, resetReason, "retried and the latest "+resetReason, 1) // as Envoy

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/ascii"
+	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -76,7 +77,7 @@ func (r *formatResponse) values(name string) []string {
 	case name == ":status":
 		return []string{strconv.Itoa(r.status)}
 	}
-	return valuesOf(r.fields, name)
+	return head.Values(r.fields, name)
 }
 
 func (r *formatResponse) code() int {
@@ -99,15 +100,15 @@ func eitherOf(p *model.FormatPart, values func(name string) []string) string {
 func (x *exchange) requestValues(name string) []string {
 	switch name {
 	case ":path":
-		return []string{x.head.path}
+		return []string{x.head.Path}
 	case ":method":
-		return []string{x.head.method}
+		return []string{x.head.Method}
 	case ":scheme":
 		return []string{x.scheme()}
 	case ":authority":
-		return []string{x.head.authority}
+		return []string{x.head.Authority}
 	}
-	return model.Joined(name, x.head.values(name))
+	return model.Joined(name, x.head.Values(name))
 }
 
 // addressPart is all of an address, its IP, or its port.
@@ -131,7 +132,7 @@ func (x *exchange) remote() netip.AddrPort {
 	if x.client.IsValid() {
 		return x.client
 	}
-	if forwarded := strings.Join(x.head.values("x-forwarded-for"), ","); forwarded != "" {
+	if forwarded := strings.Join(x.head.Values("x-forwarded-for"), ","); forwarded != "" {
 		last := forwarded[strings.LastIndexByte(forwarded, ',')+1:]
 		if a, err := netip.ParseAddr(strings.Trim(last, " ")); err == nil {
 			return netip.AddrPortFrom(a, 0)

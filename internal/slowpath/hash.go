@@ -48,7 +48,7 @@ func (x *exchange) newCookie(p *model.HashPolicy) string {
 // setCookies gives the client the cookies that were made for it.
 func (x *exchange) setCookies(fields []field) []field {
 	for _, c := range x.cookies {
-		fields = append(fields, field{[]byte("set-cookie"), []byte(c)})
+		fields = append(fields, field{Name: []byte("set-cookie"), Value: []byte(c)})
 	}
 	return fields
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/xlb-project/xlb/internal/head"
 )
 
 const host = "Host: a\r\n"
@@ -98,7 +100,6 @@ var hostileHeads = []struct {
 	{"name with parenthesis", 400, "GET / HTTP/1.1\r\n" + host + "A(: b\r\n\r\n"},
 	{"version 2.0", 400, "GET / HTTP/2.0\r\n" + host + "\r\n"},
 	{"version 1.2", 400, "GET / HTTP/1.2\r\n" + host + "\r\n"},
-	{"version 0.9", 400, "GET /\r\n\r\n"},
 	{"version lower case", 400, "GET / http/1.1\r\n" + host + "\r\n"},
 	{"HTTP/2 preface", 400, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"},
 	{"TLS client hello", 400, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"},
@@ -161,8 +162,8 @@ func TestParseHeadReadsFormsOfTargets(t *testing.T) {
 	for _, tc := range tests {
 		t.Run(tc.target, func(t *testing.T) {
 			h, reply := parseHead([]byte("GET "+tc.target+" HTTP/1.1\r\n"+host+"\r\n"), 100)
-			if reply != noReply || h.authority != tc.authority || h.path != tc.path {
-				t.Errorf("got reply %d, authority %q, path %q", reply.Status(), h.authority, h.path)
+			if reply != noReply || h.Authority != tc.authority || h.Path != tc.path {
+				t.Errorf("got reply %d, authority %q, path %q", reply.Status(), h.Authority, h.Path)
 			}
 		})
 	}
@@ -171,7 +172,7 @@ func TestParseHeadReadsFormsOfTargets(t *testing.T) {
 func TestHeaderLookupFindsEveryValue(t *testing.T) {
 	h, _ := parseHead([]byte("GET / HTTP/1.1\r\n"+host+"X-A: 1 \r\nx-a:\t2\r\nX-B:\r\n\r\n"), 100)
 	for name, want := range map[string][]string{"x-a": {"1", "2"}, "x-b": {""}, "host": {"a"}, "x-c": nil} {
-		if got := h.values(name); !slices.Equal(got, want) {
+		if got := h.Values(name); !slices.Equal(got, want) {
 			t.Errorf("header %q: got %q; want %q", name, got, want)
 		}
 	}
@@ -189,7 +190,7 @@ func FuzzHead(f *testing.F) {
 	f.Add([]byte("CONNECT a:80 HTTP/1.1\r\n" + host + "Content-Length: 0\r\n\r\n"))
 	f.Add([]byte("POST / HTTP/1.0\r\nContent-Length: 007\r\nA: \x80\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		end, ok := scanHead(raw, 0)
+		end, ok := head.Scan(raw, 0)
 		if !ok || end == 0 {
 			return
 		}
@@ -202,30 +203,30 @@ func FuzzHead(f *testing.F) {
 }
 
 // compareHead holds a head that was accepted against net/http's reading.
-func compareHead(t *testing.T, raw []byte, h *head) {
+func compareHead(t *testing.T, raw []byte, h *head.Head) {
 	t.Helper()
 	// net/url reads the target of CONNECT in another form, and undoes escapes in a host.
-	if _, err := url.ParseRequestURI(h.target); err == nil && !h.connect() && !strings.Contains(h.authority, "%") {
+	if _, err := url.ParseRequestURI(h.Target); err == nil && !h.Connect() && !strings.Contains(h.Authority, "%") {
 		whole, err := http.ReadRequest(bufio.NewReader(strings.NewReader(string(raw))))
 		if err != nil {
 			t.Fatalf("net/http refuses %q: %v", raw, err)
 		}
-		if whole.RequestURI != h.target || whole.Host != h.authority {
-			t.Fatalf("target %q of %q, net/http: %q of %q", h.target, h.authority, whole.RequestURI, whole.Host)
+		if whole.RequestURI != h.Target || whole.Host != h.Authority {
+			t.Fatalf("target %q of %q, net/http: %q of %q", h.Target, h.Authority, whole.RequestURI, whole.Host)
 		}
 	}
 	// A target that only net/url refuses is replaced, as request does.
-	plain := strings.Replace(string(raw), " "+h.target+" ", " / ", 1)
+	plain := strings.Replace(string(raw), " "+h.Target+" ", " / ", 1)
 	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(plain)))
 	if err != nil {
 		t.Fatalf("net/http refuses %q: %v", plain, err)
 	}
 	chunked := len(r.TransferEncoding) > 0
 	length := r.ContentLength
-	if length == 0 && h.length == noLength {
-		length = noLength
+	if length == 0 && h.Length == head.NoLength {
+		length = head.NoLength
 	}
-	if r.Method != h.method || r.ProtoAtLeast(1, 1) == h.http10 || chunked != h.chunked || length != h.length || r.Close == h.keepAlive {
+	if r.Method != h.Method || r.ProtoAtLeast(1, 1) == h.HTTP10 || chunked != h.Chunked || length != h.Length || r.Close == h.KeepAlive {
 		t.Fatalf("head %q: read as %+v, net/http: %s %v, length %d, close %v", raw, h, r.Method, r.TransferEncoding, r.ContentLength, r.Close)
 	}
 	if got, want := countFields(h), countHeader(r); got != want {
@@ -234,10 +235,10 @@ func compareHead(t *testing.T, raw []byte, h *head) {
 }
 
 // countFields leaves out what net/http takes out of the header.
-func countFields(h *head) (n int) {
-	for _, f := range h.fields {
+func countFields(h *head.Head) (n int) {
+	for _, f := range h.Fields {
 		switch {
-		case f.is("host"), f.is("transfer-encoding"), f.is("trailer"), f.is("cache-control"):
+		case f.Is("host"), f.Is("transfer-encoding"), f.Is("trailer"), f.Is("cache-control"):
 		default:
 			n++
 		}

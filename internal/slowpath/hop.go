@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/xlb-project/xlb/internal/ascii"
+	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -43,32 +44,32 @@ func (x *exchange) enterHop() (answer localAnswer, ok bool) {
 		return localAnswer{}, true
 	}
 	hop := x.hop
-	if hop.UseRemoteAddress && hop.TrustedHops == 0 && ascii.EqualFold(x.head.scheme, "https") {
+	if hop.UseRemoteAddress && hop.TrustedHops == 0 && ascii.EqualFold(x.head.Scheme, "https") {
 		x.view.keepAlive = false
 		return localAnswer{status: http.StatusForbidden, body: "Forbidden"}, false
 	}
 	x.entered = true
-	fields := slices.DeleteFunc(endToEnd(x.head.fields), func(f field) bool {
-		return f.isAny(untrusted) || hop.UseRemoteAddress && f.isAny(untrustedAtEdge)
+	fields := slices.DeleteFunc(endToEnd(x.head.Fields), func(f field) bool {
+		return f.IsAny(untrusted) || hop.UseRemoteAddress && f.IsAny(untrustedAtEdge)
 	})
 	x.client = x.clientOf(hop, fields)
 	if hop.UseRemoteAddress {
 		fields = x.atEdge(hop, fields)
 	}
-	if len(valuesOf(fields, "x-forwarded-proto")) == 0 {
-		fields = append(fields, field{[]byte("x-forwarded-proto"), []byte("http")})
+	if len(head.Values(fields, "x-forwarded-proto")) == 0 {
+		fields = append(fields, field{Name: []byte("x-forwarded-proto"), Value: []byte("http")})
 	}
 	fields = appendVia(fields, hop.Via)
 	if hop.GenerateRequestID {
 		fields = identified(hop, fields)
 	}
-	x.head.fields = fields
+	x.head.Fields = fields
 	return localAnswer{}, true
 }
 
 // identified sees to it that a request has an X-Request-ID.
 func identified(hop *model.Hop, fields []field) []field {
-	id := []byte(strings.Join(valuesOf(fields, requestID), ","))
+	id := []byte(strings.Join(head.Values(fields, requestID), ","))
 	switch {
 	case strings.Trim(string(id), ",") == "", hop.UseRemoteAddress && !hop.PreserveRequestID:
 		return setField(fields, requestID, uuid.NewString())
@@ -107,7 +108,7 @@ func (x *exchange) clientOf(hop *model.Hop, fields []field) netip.AddrPort {
 	if hop.UseRemoteAddress {
 		back-- // one hop is at the other end of the connection
 	}
-	list := strings.Split(strings.Join(valuesOf(fields, "x-forwarded-for"), ","), ",")
+	list := strings.Split(strings.Join(head.Values(fields, "x-forwarded-for"), ","), ",")
 	if back < 0 || back >= len(list) {
 		return x.direct()
 	}
@@ -132,21 +133,21 @@ var localIPv4 = sync.OnceValue(func() netip.Addr {
 // announceTimeout tells the endpoint how long its answer may take.
 func (x *exchange) announceTimeout() {
 	if x.addsEnvoyHeaders() && x.route.Timeout > 0 {
-		x.head.fields = setField(x.head.fields, "x-envoy-expected-rq-timeout-ms", strconv.FormatInt(x.route.Timeout.Milliseconds(), 10))
+		x.head.Fields = setField(x.head.Fields, "x-envoy-expected-rq-timeout-ms", strconv.FormatInt(x.route.Timeout.Milliseconds(), 10))
 	}
 }
 
 // announceAttempt tells the endpoint how often the request has been sent.
 func (x *exchange) announceAttempt() {
 	if x.route.CountAttempts {
-		x.head.fields = setField(x.head.fields, "x-envoy-attempt-count", strconv.Itoa(x.attempts))
+		x.head.Fields = setField(x.head.Fields, "x-envoy-attempt-count", strconv.Itoa(x.attempts))
 	}
 }
 
 // announce tells the endpoint what was asked for, in place of which the route asks for something else.
 func (x *exchange) announce(name, given string) {
 	if x.addsEnvoyHeaders() {
-		x.head.fields = setField(x.head.fields, name, given)
+		x.head.Fields = setField(x.head.Fields, name, given)
 	}
 }
 
@@ -154,7 +155,7 @@ func (x *exchange) addsEnvoyHeaders() bool { return x.hop != nil && !x.hop.Suppr
 
 // addServiceTime tells the client how long the endpoint has taken. As in Envoy nobody knows of a request that has not ended.
 func (x *exchange) addServiceTime(fields []field) []field {
-	if !x.addsEnvoyHeaders() || x.head.upgrade || x.head.connect() {
+	if !x.addsEnvoyHeaders() || x.head.Upgrade || x.head.Connect() {
 		return fields
 	}
 	read := x.readAfter.Load()
@@ -177,7 +178,7 @@ func (x *exchange) leaveHop(fields []field) []field {
 		return fields
 	}
 	fields = dressed(x.hop, fields)
-	if ids := x.head.values(requestID); x.entered && x.hop.RequestIDInResponse && len(ids) > 0 {
+	if ids := x.head.Values(requestID); x.entered && x.hop.RequestIDInResponse && len(ids) > 0 {
 		fields = setField(fields, requestID, strings.Join(ids, ","))
 	}
 	return fields
@@ -186,10 +187,10 @@ func (x *exchange) leaveHop(fields []field) []field {
 // dressed is what needs no request.
 func dressed(hop *model.Hop, fields []field) []field {
 	fields = endToEnd(fields)
-	if len(valuesOf(fields, "date")) == 0 {
-		fields = append(fields, field{[]byte("date"), time.Now().UTC().AppendFormat(nil, http.TimeFormat)})
+	if len(head.Values(fields, "date")) == 0 {
+		fields = append(fields, field{Name: []byte("date"), Value: time.Now().UTC().AppendFormat(nil, http.TimeFormat)})
 	}
-	hasServer := slices.ContainsFunc(fields, func(f field) bool { return f.is("server") })
+	hasServer := slices.ContainsFunc(fields, func(f field) bool { return f.Is("server") })
 	if hop.Server == model.ServerOverwrite || hop.Server == model.ServerAppendIfAbsent && !hasServer {
 		fields = setField(fields, "server", hop.ServerName)
 	}
@@ -205,7 +206,7 @@ func appendVia(fields []field, via string) []field {
 
 // appendToList makes one field of a list that may have several lines, with one more element.
 func appendToList(fields []field, name, separator, element string) []field {
-	if list := strings.Join(valuesOf(fields, name), ","); list != "" {
+	if list := strings.Join(head.Values(fields, name), ","); list != "" {
 		element = list + separator + element
 	}
 	return setField(fields, name, element)
@@ -213,5 +214,5 @@ func appendToList(fields []field, name, separator, element string) []field {
 
 // setField makes one field of all lines with its name, or adds it.
 func setField(fields []field, name, value string) []field {
-	return append(without(fields, name), field{[]byte(name), []byte(value)})
+	return append(without(fields, name), field{Name: []byte(name), Value: []byte(value)})
 }

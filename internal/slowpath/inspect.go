@@ -16,11 +16,9 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/ascii"
+	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/model"
 )
-
-// maxOpening bounds the bytes in which a connection shows what it is; Envoy's inspectors have the same bound.
-const maxOpening = 64 << 10
 
 // errNoChain says that a listener has nothing for what a connection's first bytes are.
 var errNoChain = errors.New("no filter chain matches the connection")
@@ -94,7 +92,7 @@ func (d *downstream) inspect(i *model.Inspection) (*model.Opening, error) {
 
 // openingOf is nil while more bytes are needed.
 func openingOf(i *model.Inspection, b []byte, hello *helloFrame) *model.Opening {
-	if len(b) > maxOpening || !i.TLS && !i.HTTP {
+	if len(b) > limits.Opening.BodyBytes || !i.TLS && !i.HTTP {
 		return &model.Opening{}
 	}
 	if len(b) == 0 {
@@ -147,7 +145,7 @@ func (f *helloFrame) isWhole(b []byte) bool {
 		if len(f.header) < messageHeader {
 			continue
 		}
-		if size := int(f.header[1])<<16 | int(f.header[2])<<8 | int(f.header[3]); f.header[0] != helloType || messageHeader+size <= f.got || size > maxOpening {
+		if size := int(f.header[1])<<16 | int(f.header[2])<<8 | int(f.header[3]); f.header[0] != helloType || messageHeader+size <= f.got || size > limits.Opening.BodyBytes {
 			return true
 		}
 	}
@@ -169,7 +167,7 @@ func tlsOpening(b []byte) (o *model.Opening, known bool) {
 	switch {
 	case info != nil:
 		return &model.Opening{TLS: true, ServerName: ascii.Lower(info.ServerName), Protocols: slices.Clone(info.SupportedProtos)}, true
-	case hello.short && len(b) < maxOpening:
+	case hello.short && len(b) < limits.Opening.BodyBytes:
 		return nil, false
 	case err != nil:
 		return nil, true

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -73,7 +74,7 @@ func TestOpeningsAreTheSameInPieces(t *testing.T) {
 func TestOpeningInPiecesIsNotReadFromItsBeginning(t *testing.T) {
 	looks := &model.Inspection{TLS: true}
 	b := []byte("\x16\x03\x01\x00\x04\x01\x00\xff\xff")
-	for len(b) < maxOpening-6 {
+	for len(b) < limits.Opening.BodyBytes-6 {
 		b = append(b, "\x16\x03\x01\x00\x01x"...)
 	}
 	var hello helloFrame

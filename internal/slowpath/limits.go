@@ -27,7 +27,7 @@ func (d *downstream) headTimeout() (within time.Duration, reply LocalReply) {
 // times are until when the request has to be read, and until when its response has to be written; zero for no limit. A CONNECT is
 // read when its head is.
 func (x *exchange) times() (readBy, endBy time.Time) {
-	if d := x.table.RequestTimeout; d > 0 && !x.head.connect() {
+	if d := x.table.RequestTimeout; d > 0 && !x.head.Connect() {
 		readBy = x.headBegan.Add(d)
 	}
 	if d := x.route.MaxDuration; d > 0 {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -65,13 +66,13 @@ func appendLocalHead(b []byte, a localAnswer, view clientView) []byte {
 	if a.status != http.StatusNoContent {
 		b = appendLength(b, int64(len(a.body)))
 	}
-	if a.body != "" && len(valuesOf(a.fields, "content-type")) == 0 {
+	if a.body != "" && len(head.Values(a.fields, "content-type")) == 0 {
 		b = appendField(b, "Content-Type", "text/plain")
 	}
 	for _, f := range a.fields {
-		b = appendField(b, f.name, f.value)
+		b = appendField(b, f.Name, f.Value)
 	}
-	if len(valuesOf(a.fields, "date")) == 0 {
+	if len(head.Values(a.fields, "date")) == 0 {
 		b = append(b, "Date: "...)
 		b = time.Now().UTC().AppendFormat(b, http.TimeFormat)
 		b = append(b, "\r\n"...)

@@ -45,7 +45,7 @@ type requestCopy struct {
 // mirror begins the copies that the route asks for. They are sent when the request has been read whole; one that
 // never is has none.
 func (x *exchange) mirror() {
-	if x.head.connect() || x.head.upgrade {
+	if x.head.Connect() || x.head.Upgrade {
 		return // what follows is no body
 	}
 	for i := range x.route.Mirrors {
@@ -86,13 +86,13 @@ func (x *exchange) copyFor(m *model.Mirror) *requestCopy {
 		return nil
 	}
 	copied := exchange{head: x.head, endpoint: endpoint, address: endpoint.Address()}
-	copied.head.authority = m.HostOf(x.head.authority)
+	copied.head.Authority = m.HostOf(x.head.Authority)
 	timeout := x.route.Timeout
 	if timeout == 0 {
 		timeout = x.proxy.config.Limits.StreamIdle
 	}
 	return &requestCopy{
-		proxy: x.proxy, endpoint: endpoint, admitted: x.proxy.gates.admission(name, model.PriorityDefault, cluster), head: copied.appendRequestHead(nil), method: x.head.method, host: copied.head.authority, chunked: x.head.chunked,
+		proxy: x.proxy, endpoint: endpoint, admitted: x.proxy.gates.admission(name, model.PriorityDefault, cluster), head: copied.appendRequestHead(nil), method: x.head.Method, host: copied.head.Authority, chunked: x.head.Chunked,
 		trailers:       x.passTrailers(cluster),
 		connectTimeout: cluster.ConnectTimeout, timeout: timeout, turn: x.turn.Another(),
 	}
@@ -145,7 +145,7 @@ func (c *requestCopy) done(o Outcome) {
 func (c *requestCopy) run(body, trailer []byte) {
 	ctx, cancel := context.WithTimeout(c.proxy.base, c.timeout)
 	defer cancel()
-	leave, err := c.admitted.gate.enter(ctx, c.admitted.load, &c.admitted.breakers)
+	leave, err := c.admitted.gate.enter(ctx, &c.admitted.breakers)
 	if err != nil {
 		if errors.Is(err, errOverflow) {
 			c.admitted.overflowed()

@@ -15,15 +15,15 @@ func (x *exchange) normalizePath() (answer localAnswer, ok bool) {
 		return localAnswer{}, true
 	}
 	x.hop = x.table.Hop
-	path, outcome := x.table.Path.Apply(x.head.path)
+	path, outcome := x.table.Path.Apply(x.head.Path)
 	switch outcome {
 	case model.PathRefused:
 		x.view.keepAlive = false // as Envoy, of whom it is malformed
 		return localAnswer{status: http.StatusBadRequest}, false
 	case model.PathRedirected:
-		return localAnswer{status: http.StatusTemporaryRedirect, fields: []field{{[]byte("location"), []byte(path)}}}, false
+		return localAnswer{status: http.StatusTemporaryRedirect, fields: []field{{Name: []byte("location"), Value: []byte(path)}}}, false
 	default:
-		x.head.path = path
+		x.head.Path = path
 		return localAnswer{}, true
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
 )
@@ -87,10 +88,10 @@ type Limits struct {
 }
 
 func (l *Limits) setDefaults() {
-	setDefault(&l.HeadBytes, 60<<10)
-	setDefault(&l.HeadFields, 100)
-	setDefault(&l.StreamIdle, 5*time.Minute)
-	setDefault(&l.HeadTimeout, l.StreamIdle)
+	setDefault(&l.HeadBytes, limits.Downstream.HeadBytes)
+	setDefault(&l.HeadFields, limits.Downstream.HeadFields)
+	setDefault(&l.StreamIdle, limits.Downstream.Idle)
+	setDefault(&l.HeadTimeout, min(limits.Downstream.Head, l.StreamIdle))
 	setDefault(&l.UpstreamIdle, time.Hour)
 	setDefault(&l.BriefIdle, time.Second)
 	setDefault(&l.IdlePerEndpoint, 256)

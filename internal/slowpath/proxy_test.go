@@ -521,7 +521,7 @@ func TestServeFramesResponses(t *testing.T) {
 			_, _ = io.WriteString(server, tc.response)
 			_ = closeWrite(server)
 			go func() {
-				_, _ = p.Relay(context.Background(), anchor, upstream, RelayRequest{Method: h.method, HTTP10: h.http10, KeepAlive: h.keepAlive})
+				_, _ = p.Relay(context.Background(), anchor, upstream, RelayRequest{Method: h.Method, HTTP10: h.HTTP10, KeepAlive: h.KeepAlive})
 				_ = anchor.Close()
 			}()
 			expectBytes(t, client, "", tc.want)

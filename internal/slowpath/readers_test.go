@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/test/fuzz/grammar"
 )
@@ -95,18 +96,18 @@ func (r *bothPaths) requests(raw []byte, cut func(int) int, hop *model.Hop) (all
 			return all
 		}
 		h, reply := parseHead((*d.head)[:end], r.limits.HeadFields)
-		if reply != noReply || h.authority == "" { // which checkVersion() refuses
+		if reply != noReply || h.Authority == "" { // which checkVersion() refuses
 			return all
 		}
 		q := slowRequest{
-			method: h.method, target: h.target, authority: h.authority, path: h.path, length: h.length, chunked: h.chunked, upgrade: h.upgrade,
-			keepAlive: h.keepAlive, protocol: h.protocol, head: int(d.in.consumed) - (len(*d.head) - end),
+			method: h.Method, target: h.Target, authority: h.Authority, path: h.Path, length: h.Length, chunked: h.Chunked, upgrade: h.Upgrade,
+			keepAlive: h.KeepAlive, protocol: h.Protocol, head: int(d.in.consumed) - (len(*d.head) - end),
 		}
 		err := r.sendOn(d, &h, end, hop, &q)
 		q.whole, q.malformed = err == nil, isProtocolError(err)
 		q.end = int(d.in.consumed) - d.buffered()
 		all = append(all, q)
-		if err != nil || !h.keepAlive || h.upgrade || h.connect() {
+		if err != nil || !h.KeepAlive || h.Upgrade || h.Connect() {
 			return all
 		}
 		d.collect()
@@ -114,7 +115,7 @@ func (r *bothPaths) requests(raw []byte, cut func(int) int, hop *model.Hop) (all
 }
 
 // sendOn does what an exchange does with a request that nothing is wrong with.
-func (r *bothPaths) sendOn(d *downstream, h *head, end int, hop *model.Hop, q *slowRequest) error {
+func (r *bothPaths) sendOn(d *downstream, h *head.Head, end int, hop *model.Hop, q *slowRequest) error {
 	x := &exchange{downstream: d, head: *h, body: d.bodyOf(h, end), address: netip.MustParseAddrPort("192.0.2.2:80"), hop: hop, began: time.Now()}
 	if x.body != nil {
 		x.body.onProgress, x.body.onEnd = func() {}, func() {}

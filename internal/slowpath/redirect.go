@@ -14,8 +14,8 @@ import (
 // redirect is the answer of a route with that action.
 func (x *exchange) redirect(r *model.Redirect) localAnswer {
 	location := x.location(r)
-	x.head.path = x.route.Target(x.head.path, r.Rewrite) // which response headers may name
-	return localAnswer{status: r.Status, fields: []field{{[]byte("Location"), []byte(location)}}}
+	x.head.Path = x.route.Target(x.head.Path, r.Rewrite) // which response headers may name
+	return localAnswer{status: r.Status, fields: []field{{Name: []byte("Location"), Value: []byte(location)}}}
 }
 
 // location is where the client is sent: what the action does not set stays as in
@@ -26,20 +26,20 @@ func (x *exchange) location(r *model.Redirect) string {
 		port = ":" + strconv.Itoa(int(r.Port))
 	}
 	if host == "" {
-		host = hostFor(x.head.authority, scheme, x.forwardedProto(), port != "")
+		host = hostFor(x.head.Authority, scheme, x.forwardedProto(), port != "")
 	}
-	return scheme + "://" + host + port + locationPath(x.route, r, x.head.path)
+	return scheme + "://" + host + port + locationPath(x.route, r, x.head.Path)
 }
 
 // scheme is ":scheme" of the request.
 func (x *exchange) scheme() string {
-	return model.SchemeOf(x.head.scheme, x.head.values("x-forwarded-proto"))
+	return model.SchemeOf(x.head.Scheme, x.head.Values("x-forwarded-proto"))
 }
 
 // forwardedProto is what Envoy has in X-Forwarded-Proto of a request over a
 // connection without TLS.
 func (x *exchange) forwardedProto() string {
-	if values := x.head.values("x-forwarded-proto"); len(values) > 0 {
+	if values := x.head.Values("x-forwarded-proto"); len(values) > 0 {
 		return strings.Join(values, ",")
 	}
 	return "http"

@@ -21,7 +21,8 @@ type RelayRequest struct {
 	HTTP10    bool
 	KeepAlive bool
 	// Open: the request is still on its way to the endpoint, through the kernel or by somebody else's hands, who reads it from
-	// the client's connection. So that is not closed behind a whole response: what a close discards would be missing there.
+	// the client's connection. So that is not closed behind a whole response, and not read behind a local reply: what was
+	// discarded would be missing there.
 	Open bool
 	// Upgrade: the request asked for another protocol, to which the endpoint may switch.
 	Upgrade bool
@@ -42,8 +43,10 @@ type RelayResult struct {
 	// UpstreamReusable: the response was complete, the endpoint keeps the
 	// connection, and nothing came behind it. Otherwise the caller closes it.
 	UpstreamReusable bool
-	// ClientReusable: otherwise the client's connection has been closed.
+	// ClientReusable: otherwise the client's connection has been closed, or lingers.
 	ClientReusable bool
+	// Lingers: the client has been told that its connection ends, and the caller closes it, behind who reads it.
+	Lingers bool
 	// Switched: the endpoint has switched protocols. The client has the response's head, and what came behind it; both
 	// connections are open, and the caller moves their bytes from here on.
 	Switched bool
@@ -225,7 +228,12 @@ func (r *relay) refuse(ctx context.Context, err error) error {
 		return errors.Join(err, werr)
 	}
 	r.result.ClientReusable = r.view.keepAlive
-	if !r.view.keepAlive {
+	switch {
+	case r.open:
+		r.result.Lingers = true
+		// It fails when the client has gone.
+		_ = closeWrite(r.client)
+	case !r.view.keepAlive:
 		r.turn.Rest()
 		lingeringClose(r.client)
 	}

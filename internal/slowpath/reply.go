@@ -33,6 +33,8 @@ const (
 	ReplyAttemptResponseTooLong
 	// ReplyNoRoute (404, empty): nothing matches.
 	ReplyNoRoute
+	// ReplyTooOld (426, empty): the request is one of HTTP/0.9.
+	ReplyTooOld
 	// ReplyUpgradeRefused (403, empty): the route does not allow the upgrade, or CONNECT.
 	ReplyUpgradeRefused
 	// ReplyNoCluster (503, empty): the route's cluster does not exist.
@@ -80,6 +82,7 @@ var replies = [...]struct {
 	ReplyAttemptRequestTooLong:  {408, FlagUpstreamMaxDuration, "upstream max stream duration reached"},
 	ReplyAttemptResponseTooLong: {504, FlagUpstreamMaxDuration, "upstream max stream duration reached"},
 	ReplyNoRoute:                {404, FlagNoRoute, ""},
+	ReplyTooOld:                 {426, FlagNone, ""},
 	ReplyUpgradeRefused:         {403, FlagNone, ""},
 	ReplyNoCluster:              {503, FlagNoCluster, ""},
 	ReplyNoHealthyUpstream:      {503, FlagNoHealthyUpstream, "no healthy upstream"},

@@ -12,7 +12,7 @@ func (x *exchange) appendRequest(b []byte) []byte {
 	case x.replay != nil:
 		source := x.replay.begin()
 		x.bodySource = source
-		if !x.head.chunked {
+		if !x.head.Chunked {
 			b = source.appendSmall(b, x.buffered)
 		}
 	default:
@@ -28,32 +28,32 @@ func (x *exchange) appendRequest(b []byte) []byte {
 // fields that are for the endpoint.
 func (x *exchange) appendRequestHead(b []byte) []byte {
 	h := &x.head
-	b = append(b, h.method...)
+	b = append(b, h.Method...)
 	b = append(b, ' ')
-	if h.connect() {
-		b = append(b, h.authority...)
+	if h.Connect() {
+		b = append(b, h.Authority...)
 	} else {
-		b = append(b, h.path...)
+		b = append(b, h.Path...)
 	}
 	b = append(b, " HTTP/1.1\r\n"...)
-	b = appendField(b, "Host", h.authority)
-	if h.upgrade {
-		b = appendUpgrade(b, h.protocol)
+	b = appendField(b, "Host", h.Authority)
+	if h.Upgrade {
+		b = appendUpgrade(b, h.Protocol)
 	}
 	skip := []string{"host", "content-length", "trailer", "http2-settings"} // only h2c has a use for the last one
-	if h.expectContinue {
+	if h.ExpectContinue {
 		skip = append(skip, "expect")
 	}
 	if isSecured(x.endpoint) {
 		skip = append(skip, clientCert)
 	}
-	b = appendEndToEnd(b, h.fields, skip...)
+	b = appendEndToEnd(b, h.Fields, skip...)
 	switch {
-	case h.chunked:
+	case h.Chunked:
 		b = appendField(b, "Transfer-Encoding", "chunked")
-		b = appendTrailerNames(b, h.fields)
-	case !h.connect() && (h.length >= 0 || mayHaveBody(h.method)):
-		b = appendLength(b, max(h.length, 0))
+		b = appendTrailerNames(b, h.Fields)
+	case !h.Connect() && (h.Length >= 0 || mayHaveBody(h.Method)):
+		b = appendLength(b, max(h.Length, 0))
 	}
 	return append(b, "\r\n"...)
 }

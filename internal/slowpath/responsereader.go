@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"sync"
+
+	"github.com/xlb-project/xlb/internal/head"
 )
 
 // maxInterims bounds the interim responses of one exchange, as MAX_INTERIMS of bpf/lib/http1.h does for the kernel.
@@ -83,7 +85,7 @@ func (r *responseReader) readHead() error {
 		ahead, _ := r.reader.Peek(r.reader.Buffered()) // they are buffered: it cannot fail
 		scanned := len(r.head)
 		r.head = append(r.head, ahead...)
-		end, ok := scanHead(r.head, scanned)
+		end, ok := head.Scan(r.head, scanned)
 		switch {
 		case !ok:
 			return malformed("line ends or control characters in its head")

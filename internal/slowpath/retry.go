@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -189,7 +190,7 @@ func (r *retries) decide(resp *response, err error) (wait time.Duration, again b
 
 func (r *retries) wants(resp *response, err error) bool {
 	if err == nil {
-		return r.policy.RetriesResponse(resp.status, func(name string) []string { return valuesOf(resp.fields, name) })
+		return r.policy.RetriesResponse(resp.status, func(name string) []string { return head.Values(resp.fields, name) })
 	}
 	return r.policy.RetriesLost(r.x.lost(err))
 }
@@ -213,7 +214,7 @@ func isDialError(err error) bool {
 // count asks the cluster for one more retry at a time.
 func (r *retries) count() bool {
 	a := r.x.admitted
-	r.counted = a.gate.retry(a.load, &a.breakers)
+	r.counted = a.gate.retry(&a.breakers)
 	return r.counted
 }
 
@@ -240,7 +241,7 @@ func (r *retries) wait(resp *response) time.Duration {
 // asked is what the first header with a valid value asks for; 0 for none.
 func (r *retries) asked(resp *response) time.Duration {
 	for _, reset := range r.policy.Resets {
-		seconds, err := strconv.ParseUint(strings.Trim(first(valuesOf(resp.fields, reset.Name)), " "), 10, 32)
+		seconds, err := strconv.ParseUint(strings.Trim(first(head.Values(resp.fields, reset.Name)), " "), 10, 32)
 		if err != nil {
 			continue
 		}
@@ -261,6 +262,9 @@ func (x *exchange) abandon(resp *response, err error) {
 	keep := false
 	if resp != nil {
 		outcome = Outcome{Status: resp.status, Withheld: true}
+		if x.upstream.lent != nil {
+			x.upstream.lent.withheld = true
+		}
 		keep = resp.keepAlive && (resp.body == nil || x.upstream.hasWhole(resp.body))
 	}
 	x.endUpstream(keep)

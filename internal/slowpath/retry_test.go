@@ -148,7 +148,7 @@ func TestRetriesAtATimeAreBounded(t *testing.T) {
 
 func TestWaitBeforeARetry(t *testing.T) {
 	with := func(fields ...field) *response { return &response{fields: fields} }
-	header := func(name, value string) field { return field{[]byte(name), []byte(value)} }
+	header := func(name, value string) field { return field{Name: []byte(name), Value: []byte(value)} }
 	policy := model.Retry{
 		Base: 25 * time.Millisecond, Max: 60 * time.Millisecond, ResetMax: 10 * time.Second,
 		Resets: []model.RetryReset{{Name: "x-at", UnixTime: true}, {Name: "retry-after"}},

@@ -5,29 +5,30 @@ package slowpath
 import (
 	"strings"
 
+	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
 // rewrite gives the request the host and the path that its route asks for. ok is
 // false where one of them would be none: Envoy sends such a request on.
 func (x *exchange) rewrite() (ok bool) {
-	given, target := x.head.authority, x.head.path
+	given, target := x.head.Authority, x.head.Path
 	host := x.newHost(&x.route.Host, target)
 	if host != "" {
-		if !validAuthority([]byte(host)) {
+		if !head.IsAuthority(host) {
 			return false
 		}
 		if x.route.Host.AppendForwarded && given != "" {
-			x.head.fields = appendForwardedHost(endToEnd(x.head.fields), given)
+			x.head.Fields = appendForwardedHost(endToEnd(x.head.Fields), given)
 		}
-		x.head.authority = host
+		x.head.Authority = host
 		x.announce("x-envoy-original-host", given)
 	}
-	if x.route.Rewrite != (model.PathRewrite{}) && !x.head.connect() {
-		x.head.path = x.route.Target(target, x.route.Rewrite)
+	if x.route.Rewrite != (model.PathRewrite{}) && !x.head.Connect() {
+		x.head.Path = x.route.Target(target, x.route.Rewrite)
 		x.announce("x-envoy-original-path", target)
 	}
-	return x.head.connect() || strings.HasPrefix(x.head.path, "/")
+	return x.head.Connect() || strings.HasPrefix(x.head.Path, "/")
 }
 
 // newHost is the host that replaces the request's, or empty: an empty header replaces none.
@@ -36,7 +37,7 @@ func (x *exchange) newHost(rule *model.HostRewrite, target string) string {
 	case rule.Literal != "":
 		return rule.Literal
 	case rule.Header != "":
-		return first(model.Joined(rule.Header, x.head.values(rule.Header)))
+		return first(model.Joined(rule.Header, x.head.Values(rule.Header)))
 	case rule.Path != nil:
 		path, _, _ := strings.Cut(target, "?")
 		return rule.Path.Replace(path)
@@ -46,11 +47,11 @@ func (x *exchange) newHost(rule *model.HostRewrite, target string) string {
 
 // appendForwardedHost appends a host to X-Forwarded-Host, unless it is the last there. As in Envoy an empty place of that list is none.
 func appendForwardedHost(fields []field, host string) []field {
-	hosts := strings.FieldsFunc(strings.Join(valuesOf(fields, "x-forwarded-host"), ","), func(c rune) bool { return c == ',' })
+	hosts := strings.FieldsFunc(strings.Join(head.Values(fields, "x-forwarded-host"), ","), func(c rune) bool { return c == ',' })
 	if len(hosts) > 0 && hosts[len(hosts)-1] == host {
 		return fields
 	}
-	return append(fields, field{[]byte("X-Forwarded-Host"), []byte(host)})
+	return append(fields, field{Name: []byte("X-Forwarded-Host"), Value: []byte(host)})
 }
 
 // first is the first of several values, or empty.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -50,9 +51,9 @@ func TestForwardedHostIsAppendedOnce(t *testing.T) {
 	} {
 		var fields []field
 		for _, v := range c.given {
-			fields = append(fields, field{[]byte("x-forwarded-host"), []byte(v)})
+			fields = append(fields, field{Name: []byte("x-forwarded-host"), Value: []byte(v)})
 		}
-		if got := strings.Join(valuesOf(appendForwardedHost(fields, "a.test"), "x-forwarded-host"), "|"); got != c.want {
+		if got := strings.Join(head.Values(appendForwardedHost(fields, "a.test"), "x-forwarded-host"), "|"); got != c.want {
 			t.Errorf("%q: got %q, want %q", c.given, got, c.want)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -51,8 +52,8 @@ func TestClientsDoNotSayWhatCertificatesTheyHad(t *testing.T) {
 		{"to an endpoint that is never secured", &fakePick{}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			x := exchange{endpoint: tt.endpoint, head: head{method: "GET", path: "/", authority: "a", length: -1, fields: []field{
-				{[]byte("X-Forwarded-Client-Cert"), []byte("By=forged")}, {[]byte("X-Other"), []byte("stays")},
+			x := exchange{endpoint: tt.endpoint, head: head.Head{Method: "GET", Path: "/", Authority: "a", Length: -1, Fields: []field{
+				{Name: []byte("X-Forwarded-Client-Cert"), Value: []byte("By=forged")}, {Name: []byte("X-Other"), Value: []byte("stays")},
 			}}}
 			sent := string(x.appendRequestHead(nil))
 			if strings.Contains(sent, said) != tt.passes || !strings.Contains(sent, "X-Other: stays\r\n") {

@@ -24,7 +24,7 @@ type sending struct {
 // send makes one attempt: it connects, sends the request and reads up to a final head. Where the route terminates CONNECT,
 // the connection alone makes it a success.
 func (x *exchange) send(endpoint netip.AddrPort) (*response, error) {
-	if x.head.connect() && x.route.TerminateConnect {
+	if x.head.Connect() && x.route.TerminateConnect {
 		if err := x.connect(endpoint); err != nil {
 			return nil, err
 		}
@@ -38,7 +38,7 @@ func (x *exchange) send(endpoint netip.AddrPort) (*response, error) {
 		if err := x.sendRequest(endpoint, message, refused == 0); err != nil {
 			return nil, err
 		}
-		resp, err := x.upstream.responses.final(x.head.method, x.passInterim)
+		resp, err := x.upstream.responses.final(x.head.Method, x.passInterim)
 		if err == nil {
 			return resp, nil
 		}
@@ -96,12 +96,12 @@ func (x *exchange) sentBody() bool {
 	if x.replay == nil {
 		return x.body.ended.Load()
 	}
-	return !x.head.chunked && x.bodySource.whole()
+	return !x.head.Chunked && x.bodySource.whole()
 }
 
 // reuseOrConnect never reuses for CONNECT, whose payload may be no HTTP.
 func (x *exchange) reuseOrConnect(endpoint netip.AddrPort, reuse bool) error {
-	if reuse && !x.head.connect() {
+	if reuse && !x.head.Connect() {
 		to := x.destination(endpoint)
 		if c := x.proxy.idle.take(to.place()); c != nil {
 			x.use(c)
@@ -129,7 +129,7 @@ func (x *exchange) destination(endpoint netip.AddrPort) destination {
 		return destination{address: endpoint}
 	}
 	// The payload of a CONNECT that ends here is whatever the client says.
-	return destinationOf(x.endpoint, x.head.authority, !x.head.connect())
+	return destinationOf(x.endpoint, x.head.Authority, !x.head.Connect())
 }
 
 func (x *exchange) use(c *upstreamConn) {
@@ -150,7 +150,7 @@ func (x *exchange) passInterim(resp *response) error {
 	if x.retries != nil {
 		x.retries.over = true
 	}
-	if x.view.http10 || resp.status == http.StatusContinue && x.head.expectContinue {
+	if x.view.http10 || resp.status == http.StatusContinue && x.head.ExpectContinue {
 		return nil
 	}
 	// A dead client is found by the watchdog or by the final response.
@@ -199,7 +199,7 @@ func (x *exchange) sendBody(c *upstreamConn, body bodySource) error {
 }
 
 func (x *exchange) writePiece(w *bufio.Writer, b []byte) error {
-	if x.head.chunked {
+	if x.head.Chunked {
 		return writeChunk(w, b)
 	}
 	_, err := w.Write(b)

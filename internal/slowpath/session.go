@@ -22,7 +22,7 @@ type stickiness struct {
 // beginSession reads where the request wants to go.
 func (x *exchange) beginSession() {
 	rule := x.filters().Session
-	if rule == nil || !rule.Concerns(x.head.path) {
+	if rule == nil || !rule.Concerns(x.head.Path) {
 		return
 	}
 	asked := x.asked()
@@ -74,5 +74,5 @@ func (x *exchange) keepSession(fields []field) []field {
 	if s.rule.Header != "" {
 		return setField(fields, name, value)
 	}
-	return append(fields, field{[]byte(name), []byte(value)})
+	return append(fields, field{Name: []byte(name), Value: []byte(value)})
 }

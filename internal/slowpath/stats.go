@@ -35,6 +35,12 @@ func (a *admission) overflowed() {
 // CountTimeout counts a request of the fast path that the time of its route has ended.
 func (p *Proxy) CountTimeout(cluster string) { p.gates.tally(cluster).timeouts.Add(1) }
 
+// Sweep forgets the clusters that Config.Cluster does not find any more; what they have counted is lost, as in Envoy. It reports false where
+// requests to some of them are still under way: then it is to be called again.
+func (p *Proxy) Sweep() (done bool) {
+	return p.gates.sweep(func(cluster string) bool { return p.config.Cluster(cluster) != nil })
+}
+
 // Stats are Envoy's statistics of a cluster's circuit breakers, retries and timeouts, by their names below cluster.<name>.
 func (p *Proxy) Stats(c *model.Cluster) map[string]uint64 {
 	t := p.gates.tally(c.Name)
@@ -58,7 +64,7 @@ func (p *Proxy) Stats(c *model.Cluster) map[string]uint64 {
 func (g *gates) addBreakers(stats map[string]uint64, c *model.Cluster, p model.Priority, prefix string) {
 	b := c.BreakersOf(p)
 	gate := g.of(c.Name, p)
-	active := uint64(g.loadOf(c.Name, p, gate.own).Active())
+	active := uint64(gate.load().Active())
 	waiting, retries := gate.counts()
 	add := func(open, remaining string, now, most uint64) {
 		stats[prefix+open] = 0

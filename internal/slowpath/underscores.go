@@ -3,10 +3,10 @@
 package slowpath
 
 import (
-	"bytes"
 	"net/http"
 	"slices"
 
+	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -17,12 +17,11 @@ func (x *exchange) checkNames() (answer localAnswer, ok bool) {
 		return localAnswer{}, true
 	}
 	x.hop = x.table.Hop
-	has := func(f field) bool { return bytes.IndexByte(f.name, '_') >= 0 }
 	if x.table.Underscores == model.DropUnderscores {
-		x.head.fields = slices.DeleteFunc(x.head.fields, has)
+		x.head.Fields = slices.DeleteFunc(x.head.Fields, head.HasUnderscore)
 		return localAnswer{}, true
 	}
-	if !slices.ContainsFunc(x.head.fields, has) {
+	if _, found := head.Underscored(x.head.Fields); !found {
 		return localAnswer{}, true
 	}
 	x.view.keepAlive = false

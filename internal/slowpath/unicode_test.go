@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/ascii/asciitest"
+	"github.com/xlb-project/xlb/internal/head"
 )
 
 // Names and values that a reader by the letter of RFC 9110 knows, and others that package strings,
@@ -16,8 +17,8 @@ func TestCodingsAreComparedByBytes(t *testing.T) {
 	for _, c := range asciitest.Of("chunked") {
 		t.Run(c.Name, func(t *testing.T) {
 			raw := []byte("POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: " + c.Text + "\r\n\r\n")
-			if h, reply := parseHead(raw, 100); reply != ReplyNotImplemented || h.chunked {
-				t.Errorf("a request's coding %q: reply %v, chunked %v", c.Text, reply, h.chunked)
+			if h, reply := parseHead(raw, 100); reply != ReplyNotImplemented || h.Chunked {
+				t.Errorf("a request's coding %q: reply %v, chunked %v", c.Text, reply, h.Chunked)
 			}
 			raw = []byte(okLine + "Transfer-Encoding: " + c.Text + "\r\n\r\n")
 			if r, err := parseResponse(raw, "GET", nil, 100); !isProtocolError(err) {
@@ -35,8 +36,8 @@ func TestCodingsAreComparedByBytes(t *testing.T) {
 
 func TestConnectionOptionsAreComparedByBytes(t *testing.T) {
 	for _, c := range asciitest.Of("x-kiosk") {
-		fields := []field{{[]byte("Connection"), []byte(c.Text)}, {[]byte("X-Kiosk"), []byte("stays")}}
-		if got := valuesOf(endToEnd(fields), "x-kiosk"); !slices.Equal(got, []string{"stays"}) {
+		fields := []field{{Name: []byte("Connection"), Value: []byte(c.Text)}, {Name: []byte("X-Kiosk"), Value: []byte("stays")}}
+		if got := head.Values(endToEnd(fields), "x-kiosk"); !slices.Equal(got, []string{"stays"}) {
 			t.Errorf("%s: Connection: %q leaves %q of X-Kiosk", c.Name, c.Text, got)
 		}
 		if got := string(appendEndToEnd(nil, fields)); got != "X-Kiosk: stays\r\n" {
@@ -45,16 +46,16 @@ func TestConnectionOptionsAreComparedByBytes(t *testing.T) {
 	}
 	for _, c := range append(asciitest.Of("close"), asciitest.Of("host")...) {
 		raw := []byte("GET / HTTP/1.1\r\n" + host + "Connection: " + c.Text + "\r\n\r\n")
-		if h, reply := parseHead(raw, 100); reply != noReply || !h.keepAlive {
-			t.Errorf("%s: Connection: %q: reply %v, kept %v", c.Name, c.Text, reply, h.keepAlive)
+		if h, reply := parseHead(raw, 100); reply != noReply || !h.KeepAlive {
+			t.Errorf("%s: Connection: %q: reply %v, kept %v", c.Name, c.Text, reply, h.KeepAlive)
 		}
 	}
 	for _, c := range asciitest.Of("keep-alive") {
 		raw := []byte("GET / HTTP/1.0\r\nConnection: " + c.Text + "\r\n\r\n")
-		if h, reply := parseHead(raw, 100); reply != noReply || h.keepAlive {
-			t.Errorf("%s: Connection: %q: reply %v, kept %v", c.Name, c.Text, reply, h.keepAlive)
+		if h, reply := parseHead(raw, 100); reply != noReply || h.KeepAlive {
+			t.Errorf("%s: Connection: %q: reply %v, kept %v", c.Name, c.Text, reply, h.KeepAlive)
 		}
-		resp := response{http10: true, fields: []field{{[]byte("Connection"), []byte(c.Text)}}}
+		resp := response{http10: true, fields: []field{{Name: []byte("Connection"), Value: []byte(c.Text)}}}
 		if resp.persists() {
 			t.Errorf("%s: a response's Connection: %q keeps its connection", c.Name, c.Text)
 		}
@@ -64,10 +65,10 @@ func TestConnectionOptionsAreComparedByBytes(t *testing.T) {
 func TestNamesOfFieldsAreComparedByBytes(t *testing.T) {
 	for _, name := range []string{"transfer-encoding", "keep-alive", "host", "connection"} {
 		for _, c := range append(asciitest.Of(name), asciitest.Controlled(name)...) {
-			if f, ok := parseField([]byte(c.Text + ": a")); ok {
-				t.Errorf("%s: %q is taken for a field's name: %q", c.Name, c.Text, f.name)
+			if fields, refusal := head.ParseFields([]byte(c.Text+": a\r\n\r\n"), nil, 100); refusal == nil {
+				t.Errorf("%s: %q is taken for a field's name: %q", c.Name, c.Text, fields[0].Name)
 			}
-			if (field{name: []byte(c.Text)}).is(name) {
+			if (field{Name: []byte(c.Text)}).Is(name) {
 				t.Errorf("%s: %q is %s", c.Name, c.Text, name)
 			}
 		}

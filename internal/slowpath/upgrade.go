@@ -12,7 +12,7 @@ var errUnasked = malformed("protocol switched unasked")
 
 // switchProtocols passes a 101 on, and what follows it.
 func (x *exchange) switchProtocols(resp *response) (bool, error) {
-	if !x.head.upgrade || x.head.connect() || resp.upgrade() == "" || !x.sentWhole() {
+	if !x.head.Upgrade || x.head.Connect() || resp.upgrade() == "" || !x.sentWhole() {
 		x.done(Outcome{Status: resp.status, Err: errUnasked})
 		_ = x.reclaim() // the endpoint is at fault, whatever the body's state
 		return x.answer(ReplyUpstreamProtocolError)

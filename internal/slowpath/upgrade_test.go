@@ -237,3 +237,30 @@ func TestTunnelTakesNoResetForItsEnd(t *testing.T) {
 		upload.Wait()
 	}
 }
+
+// A client that leaves while its route is looked for is no request without a route.
+func TestAClientThatLeavesDuringMatchingIsCancelled(t *testing.T) {
+	var gone atomic.Bool
+	f := newFront(t, list(silent(t)), func(c *Config, _ *model.Route) {
+		c.Match = func(_ *model.RouteTable, _ *model.Request, isGone func() bool) *model.Route {
+			gone.Store(true)
+			if !isGone() {
+				t.Error("the session knows that the client has gone")
+			}
+			return nil
+		}
+	})
+	server, client := tcpPair(t)
+	if _, err := io.WriteString(client, get); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.proxy.Serve(t.Context(), server, Session{Listener: "l", Gone: gone.Load}); err != nil {
+		t.Error(err)
+	}
+	if n := f.proxy.Counters().Flag(FlagDownstreamTermination); n != 1 {
+		t.Errorf("%d clients that have left, want 1", n)
+	}
+	if n := f.proxy.Counters().Flag(FlagNoRoute); n != 0 {
+		t.Errorf("%d requests without a route", n)
+	}
+}

@@ -165,7 +165,7 @@ func (c *upstreamConn) end(keep bool, pool *idlePool) {
 	c.responses.release()
 	c.responses, c.detach = nil, nil
 	if c.lent != nil {
-		c.lent.end(keep, c.lent.received)
+		c.lent.end(AttemptEnd{keep, c.lent.received, c.lent.withheld})
 		return
 	}
 	if !keep {

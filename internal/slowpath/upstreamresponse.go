@@ -12,6 +12,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/chunked"
+	"github.com/xlb-project/xlb/internal/head"
 )
 
 // response is a validated head of an endpoint's answer, and its body as a stream.
@@ -22,7 +23,7 @@ type response struct {
 	http10 bool
 	// fields lie in the reader's buffer: they are valid until it reads the next head or is released.
 	fields []field
-	// length is the Content-Length, or noLength.
+	// length is the Content-Length, or head.NoLength.
 	length  int64
 	chunked bool
 	// keepAlive: the endpoint serves further requests on its connection.
@@ -44,13 +45,13 @@ func isProtocolError(err error) bool {
 // parseResponse validates a complete head that scanHead has passed. The method is that of the request, which decides on the
 // framing (RFC 9112 section 6.3). fields is appended to.
 func parseResponse(raw []byte, method string, fields []field, maxFields int) (*response, error) {
-	r := &response{length: noLength}
-	line, rest, ok := cutLine(raw)
+	r := &response{length: head.NoLength}
+	line, rest, ok := head.CutLine(raw)
 	if !ok || !r.parseStatusLine(line) {
 		return nil, malformed("status line")
 	}
-	fields, reply := parseFields(rest, fields, maxFields)
-	if reply != noReply {
+	fields, refusal := head.ParseFields(rest, fields, maxFields)
+	if refusal != nil {
 		return nil, malformed("fields, or more than " + strconv.Itoa(maxFields) + " of them")
 	}
 	r.fields = fields
@@ -74,7 +75,7 @@ func (r *response) parseStatusLine(line []byte) bool {
 	default:
 		return false
 	}
-	n, ok := parseLength(line[version : version+code])
+	n, ok := head.ParseLength(line[version : version+code])
 	r.status = int(n)
 	r.reason = strings.TrimPrefix(string(line[version+code:]), " ")
 	return ok && r.status >= http.StatusContinue
@@ -84,9 +85,9 @@ func (r *response) parseStatusLine(line []byte) bool {
 func (r *response) persists() bool {
 	isClose, isKeepAlive := false, false
 	for _, f := range r.fields {
-		if f.is("connection") {
-			isClose = isClose || f.hasToken("close")
-			isKeepAlive = isKeepAlive || f.hasToken("keep-alive")
+		if f.Is("connection") {
+			isClose = isClose || f.HasToken("close")
+			isKeepAlive = isKeepAlive || f.HasToken("keep-alive")
 		}
 	}
 	return !isClose && (!r.http10 || isKeepAlive)
@@ -97,16 +98,16 @@ func (r *response) frame() error {
 	declared := 0
 	for _, f := range r.fields {
 		switch {
-		case f.is("content-length"):
+		case f.Is("content-length"):
 			declared++
-			n, ok := parseLength(f.value)
+			n, ok := head.ParseLength(f.Value)
 			if !ok {
 				return malformed("Content-Length")
 			}
 			r.length = n
-		case f.is("transfer-encoding"):
+		case f.Is("transfer-encoding"):
 			declared++
-			if !ascii.EqualFold(f.value, "chunked") {
+			if !ascii.EqualFold(f.Value, "chunked") {
 				return malformed("transfer coding other than chunked")
 			}
 			r.chunked = true
@@ -117,7 +118,7 @@ func (r *response) frame() error {
 		return malformed("more than one Content-Length or Transfer-Encoding")
 	case r.chunked && r.http10:
 		return malformed("Transfer-Encoding on HTTP/1.0")
-	case r.chunked && !trailersAllowed(r.fields):
+	case r.chunked && head.FramingTrailer(r.fields) != "":
 		return malformed("Trailer announces a field that frames")
 	case r.bodiless() && (r.chunked || r.length > 0):
 		return malformed("body declared for a status without one")
@@ -136,7 +137,7 @@ func (r *response) interim() bool {
 }
 
 // upgrade is what a 101 switches to, or empty.
-func (r *response) upgrade() string { return strings.Join(valuesOf(r.fields, "upgrade"), ", ") }
+func (r *response) upgrade() string { return strings.Join(head.Values(r.fields, "upgrade"), ", ") }
 
 // trailer returns the trailers of a body that has been read, as lines.
 func (r *response) trailer() []byte {

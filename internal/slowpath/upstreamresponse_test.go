@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/head"
 )
 
 const okLine = "HTTP/1.1 200 OK\r\n"
@@ -154,7 +156,7 @@ func FuzzResponse(f *testing.F) {
 	f.Add([]byte(okLine+"Transfer-Encoding:\tCHUNKED \r\nTrailer: a\r\n\r\n"), false)
 	f.Add([]byte("HTTP/1.1 304 \r\nContent-Length: 5\r\n\r\n"), false)
 	f.Fuzz(func(t *testing.T, raw []byte, isHead bool) {
-		end, ok := scanHead(raw, 0)
+		end, ok := head.Scan(raw, 0)
 		if !ok || end == 0 {
 			return
 		}

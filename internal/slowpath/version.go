@@ -11,7 +11,7 @@ import (
 // checkVersion does what the listener says of HTTP/1.0 (Http1ProtocolOptions). A request that names no host gets the default one, so that
 // all requests have one from here on. ok is false for a request that is refused; as in Envoy its connection closes.
 func (x *exchange) checkVersion() (answer localAnswer, ok bool) {
-	if !x.head.http10 {
+	if !x.head.HTTP10 {
 		return localAnswer{}, true
 	}
 	var rule model.HTTP10
@@ -21,10 +21,10 @@ func (x *exchange) checkVersion() (answer localAnswer, ok bool) {
 	if !rule.Accept {
 		return x.refuseVersion(http.StatusUpgradeRequired)
 	}
-	if x.head.authority == "" {
-		x.head.authority = rule.DefaultHost
+	if x.head.Authority == "" {
+		x.head.Authority = rule.DefaultHost
 	}
-	if x.head.authority == "" {
+	if x.head.Authority == "" {
 		return x.refuseVersion(http.StatusBadRequest)
 	}
 	return localAnswer{}, true

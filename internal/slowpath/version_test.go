@@ -49,6 +49,26 @@ func TestHTTP10IsServedAsTheListenerSays(t *testing.T) {
 	}
 }
 
+// HTTP/0.9 is answered as by Envoy 1.40, whatever the listener says.
+func TestHTTP09IsToldToUpgrade(t *testing.T) {
+	f := newFront(t, list(silent(t)))
+	for _, tt := range []struct{ head, want string }{
+		{"GET /case\r\n\r\n", "426 Upgrade Required"},
+		{"GET /case\r\n", "426 Upgrade Required"},
+		{"GET /case \r\nHost: a\r\n\r\n", "426 Upgrade Required"},
+		{"POST /case\r\nHost: a\r\n\r\n", "426 Upgrade Required"},
+		{"GET /case HTTP/0.9\r\nHost: a\r\n\r\n", "426 Upgrade Required"},
+		{"GET /case HTTP/00.9\r\nHost: a\r\n\r\n", "400 Bad Request"},
+		{"GET case\r\nHost: a\r\n\r\n", "400 Bad Request"},
+		{"GET\r\nHost: a\r\n\r\n", "400 Bad Request"},
+		{"GET /case HTTP/1.1\r\nHost : a\r\n\r\n", "400 Bad Request"},
+	} {
+		if got := f.exchange(tt.head); !strings.HasPrefix(got, "HTTP/1.1 "+tt.want) || !strings.Contains(got, "\r\nConnection: close\r\n") {
+			t.Errorf("%q: got %q, want %s", tt.head, got, tt.want)
+		}
+	}
+}
+
 func withVersions(rule model.HTTP10) frontOption {
 	return func(c *Config, _ *model.Route) {
 		table := c.Table

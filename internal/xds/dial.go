@@ -20,13 +20,9 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/xlb-project/xlb/internal/limits"
 )
-
-// maxResponse bounds what a server may send in one response, in bytes.
-const maxResponse = 64 << 20
-
-// connectTimeout bounds a connection's set-up, TLS included.
-const connectTimeout = 10 * time.Second
 
 // probes find a server that is gone without a word, in 60 s. They are TCP's, which any server answers: many gRPC servers
 // close connections of clients that send HTTP/2's PING as often.
@@ -40,8 +36,9 @@ func dial(s Server) (*grpc.ClientConn, error) {
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(security(s)),
 		grpc.WithContextDialer(dialTCP),
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: connectTimeout}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: limits.ControlPlane.Connect}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(limits.ControlPlane.BodyBytes)),
+		grpc.WithMaxHeaderListSize(uint32(limits.ControlPlane.HeadBytes)),
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithIdleTimeout(0),
@@ -55,9 +52,6 @@ func dial(s Server) (*grpc.ClientConn, error) {
 	return grpc.NewClient(s.Address, options...)
 }
 
-// unanswered bounds the time in which nothing is acknowledged: probes are not sent while something waits to be.
-const unanswered = 60 * time.Second
-
 func dialTCP(ctx context.Context, address string) (net.Conn, error) {
 	dialer := net.Dialer{KeepAliveConfig: probes, Control: limitUnanswered}
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
@@ -66,13 +60,14 @@ func dialTCP(ctx context.Context, address string) (net.Conn, error) {
 	return dialer.DialContext(ctx, "tcp", address)
 }
 
+// limitUnanswered bounds the time in which nothing is acknowledged: probes are not sent while something waits to be.
 func limitUnanswered(network, _ string, c syscall.RawConn) error {
 	if !strings.HasPrefix(network, "tcp") {
 		return nil
 	}
 	var set error
 	err := c.Control(func(fd uintptr) {
-		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unanswered.Milliseconds()))
+		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(limits.ControlPlane.Idle.Milliseconds()))
 	})
 	return cmp.Or(err, os.NewSyscallError("setsockopt TCP_USER_TIMEOUT", set))
 }
@@ -166,7 +161,7 @@ func tooMuch(err error) bool { return status.Code(err) == codes.ResourceExhauste
 // explain makes the end of a stream plain.
 func explain(err error) error {
 	if tooMuch(err) && strings.Contains(err.Error(), "larger than max") {
-		return fmt.Errorf("a response is larger than %d MiB, more than is taken: %w", maxResponse>>20, err)
+		return fmt.Errorf("a response is larger than %d MiB, more than is taken: %w", limits.ControlPlane.BodyBytes>>20, err)
 	}
 	return err
 }

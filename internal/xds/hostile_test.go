@@ -12,6 +12,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xlb-project/xlb/internal/limits"
 )
 
 // Ten thousand clusters, each with its assignment.
@@ -82,7 +84,7 @@ func TestTooLargeResponse(t *testing.T) {
 // What a server says that is too large is told plainly.
 func TestTooLargeIsExplained(t *testing.T) {
 	server := play(t, func(d *dialogue) {
-		d.write(&discoveryv3.DiscoveryResponse{TypeUrl: Clusters.TypeURL(), Resources: []*anypb.Any{{TypeUrl: Clusters.TypeURL(), Value: make([]byte, maxResponse)}}})
+		d.write(&discoveryv3.DiscoveryResponse{TypeUrl: Clusters.TypeURL(), Resources: []*anypb.Any{{TypeUrl: Clusters.TypeURL(), Value: make([]byte, limits.ControlPlane.BodyBytes)}}})
 		d.stay()
 	})
 	o := observe(t, Config{Servers: []Server{server}})

@@ -43,7 +43,7 @@ func ambiguityCases() []exchange {
 		{name: "method with an at sign", rfc: "9110, 5.6.2", steps: asked("G@T /case HTTP/1.1\r\n" + host + "\r\n\r\n")},
 		{name: "target with a control character", rfc: "3.2", steps: asked("GET /ca\x01se HTTP/1.1\r\n" + host + "\r\n\r\n")},
 		{name: "target with a byte above 127", rfc: "3.2", steps: asked("GET /ca\xe4se HTTP/1.1\r\n" + host + "\r\n\r\n")},
-		{name: "no version", rfc: "3", steps: asked("GET /case\r\n" + host + "\r\n\r\n")},
+		{name: "no version", rfc: "3", steps: asked("GET /case\r\n" + host + "\r\n\r\n"), rule: refused(426)},
 		{name: "unknown transfer coding", rfc: "6.1", steps: head("Transfer-Encoding: cow\r\n"), rule: refused(501)},
 		{name: "gzip, chunked", rfc: "6.1", steps: head("Transfer-Encoding: gzip, chunked\r\n"), rule: refused(501)},
 		{name: "chunked, identity", rfc: "6.1", steps: head("Transfer-Encoding: chunked, identity\r\n"), rule: refused(501)},

@@ -206,6 +206,7 @@ responses that are odd in many ways and hold the two to each other, to Go's ` + 
 Beyond that, a fixed corpus of %d odd requests is sent through XLB and through Envoy with its defaults, each with a second request behind or inside it. With
 XLB the endpoint gets, in their order, requests that the client has sent by the letter, and nothing else; nginx, Node and Python's
 ` + "`http.server`" + `, given the bytes that XLB has sent on, find the same requests in them. %d cases have the same outcome with Envoy.
+Requests from the tests of other readers, and mutants of them: [corpora](internals/corpora.md).
 
 The following have not. *1* is the first request, *2* the one behind or inside it.
 

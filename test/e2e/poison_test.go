@@ -62,6 +62,9 @@ func TestNobodyGetsWhatEndpointsSayToOthers(t *testing.T) {
 		if n := seen.Acts["wrong body"]; n > 0 {
 			t.Errorf("%d requests reached an endpoint with another's body", n)
 		}
+		if n := seen.Acts["trailers of a request"]; n > 0 {
+			t.Errorf("%d requests reached an endpoint with trailers, which are left out by default", n)
+		}
 		// What is said on this host has arrived when the endpoint's send returns.
 		transit := time.Duration(0)
 		if from != to {

@@ -20,7 +20,8 @@ func tunnelsTo(service, endpoint netip.AddrPort) harness.Config {
 	return config
 }
 
-// Clients that are killed at any moment of a tunnel's life leave no lease.
+// Clients that are killed at any moment of a tunnel's life leave no lease, and others, whose requests take the slots, source ports and
+// connections that tunnels leave, get what is theirs.
 func TestKilledClientsOfTunnelsLeaveNothing(t *testing.T) {
 	const rounds = 20
 	forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
@@ -31,6 +32,13 @@ func TestKilledClientsOfTunnelsLeaveNothing(t *testing.T) {
 		service := harness.Service()
 		config := tunnelsTo(service, endpoint)
 		balancer := harness.Start(t, mode, config, clients)
+		bystanders := clients.HostileClients(t, traffic.ClientSpec{
+			Address: service.String(), Process: 1 + rounds, Seed: hostileSeed, Directory: directory, Patience: 5 * time.Second,
+			Workers: 4, PerConnection: 3, Body: [2]int{-1, 3000}, Reply: [2]int{0, 3000}, ChunkedBodies: 50, Gap: time.Millisecond,
+			Kinds:  []string{traffic.KindWhole, traffic.KindHeadBody, traffic.KindPieces},
+			Acts:   []string{traffic.ActAnswers, traffic.ActEarly, traffic.ActLate},
+			Pieces: traffic.AllPieces,
+		})
 		for round := range rounds {
 			running := clients.HostileClients(t, traffic.ClientSpec{
 				Address: service.String(), Process: uint32(1 + round), Seed: hostileSeed, Directory: directory, Patience: 5 * time.Second,
@@ -43,6 +51,13 @@ func TestKilledClientsOfTunnelsLeaveNothing(t *testing.T) {
 				return before.Counts[traffic.Right] > 10
 			})
 			running.Kill(t)
+		}
+		var others traffic.Report
+		bystanders.Ask(t, "report", &others)
+		bystanders.Kill(t)
+		t.Logf("beside the tunnels: %v", others.Counts)
+		if others.Counts[traffic.Right] < rounds {
+			t.Errorf("beside the tunnels only %d exchanges were right", others.Counts[traffic.Right])
 		}
 		harness.Eventually(t, patience, "no lease and no connection is left", func() bool {
 			return balancer.Metric(t, "xlb_leases_active") == 0 && balancer.Metric(t, "xlb_connections_active") == 0

@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -30,6 +31,13 @@ func TestVersionsAsEnvoy(t *testing.T) {
 		"POST / HTTP/1.0\r\nHost: a.test\r\nContent-Length: 2\r\n\r\nok",
 		"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n",
 	}
+	// Envoy serves these where it serves HTTP/1.0. XLB never does.
+	tooOld := []string{
+		"GET /\r\n\r\n",
+		"GET /\r\nHost: a.test\r\n\r\n",
+		"GET / HTTP/0.9\r\nHost: a.test\r\n\r\n",
+		"GET / HTTP/0.8\r\nHost: a.test\r\n\r\n",
+	}
 	for name, options := range map[string]map[string]any{
 		"by default":        {},
 		"accepted":          {"accept_http_10": true},
@@ -46,7 +54,11 @@ func TestVersionsAsEnvoy(t *testing.T) {
 			harness.Start(t, harness.Modes(t)[0], config(service), place)
 			harness.StartEnvoy(t, config(beside), place)
 			answers := map[netip.AddrPort][]string{}
-			for _, head := range heads {
+			asked := slices.Clone(heads)
+			if options["accept_http_10"] == nil {
+				asked = append(asked, tooOld...)
+			}
+			for _, head := range asked {
 				for _, at := range []netip.AddrPort{service, beside} {
 					answers[at] = append(answers[at], fmt.Sprintf("%q: %s", head, askVersion(t, place, at, head)))
 				}

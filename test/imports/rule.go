@@ -16,6 +16,7 @@ const module = "github.com/xlb-project/xlb/"
 // each other. A folder without a row is an error: decide where it stands first.
 var layers = map[string][]string{
 	"ascii":     nil,
+	"limits":    nil,
 	"re2":       nil,
 	"hashing":   nil,
 	"model":     {"ascii", "re2", "hashing"},
@@ -25,6 +26,7 @@ var layers = map[string][]string{
 	"upstream":  {"poller"},
 	"mtls":      {"ascii", "model", "upstream", "files"},
 	"chunked":   {"ascii"},
+	"head":      {"ascii"},
 	"maps":      {"hashing"},
 	"memo":      nil,
 	"dfa":       {"re2", "memo"},
@@ -33,23 +35,23 @@ var layers = map[string][]string{
 	"lpm":       nil,
 	"check":     {"lpm"}, // it must run where nothing else can
 	"config":    {"ascii", "model", "problem", "files"},
-	"xds":       {"model"},
-	"dns":       {"model"},
+	"xds":       {"model", "limits"},
+	"dns":       {"model", "limits"},
 	"match":     {"ascii", "model", "dfa"},
 	"compile":   {"ascii", "model", "maps", "dfa", "match", "memo", "re2", "hashing"},
 	"reconcile": {"compile", "maps", "model", "hashing"},
 	"datapath":  {"maps", "lpm"},
 	"balance":   {"maps", "hashing"},
-	"anchor":    {"maps", "poller", "shares", "sockdiag"},
+	"anchor":    {"maps", "poller", "shares", "sockdiag", "limits"},
 	"pool":      {"maps", "poller", "upstream"},
-	"health":    {"model", "maps", "poller"},
+	"health":    {"model", "maps", "poller", "limits"},
 	"guard":     {"maps"},
-	"explain":   {"ascii", "model", "maps", "compile"},
-	"slowpath":  {"ascii", "model", "chunked", "upstream", "hashing", "shares"},
+	"explain":   {"ascii", "head", "model", "maps", "compile", "limits"},
+	"slowpath":  {"ascii", "head", "model", "chunked", "upstream", "hashing", "shares", "limits"},
 	"metrics":   {"maps"},
-	"admin":     {"ascii", "maps", "model", "metrics", "explain"},
-	"heels":     {"problem", "files"}, // a system of its own
-	"node":      {anything},           // the composition root
+	"admin":     {"ascii", "maps", "model", "metrics", "explain", "limits"},
+	"heels":     {"problem", "files", "limits"}, // a system of its own
+	"node":      {anything},                     // the composition root
 }
 
 // benchLayers is the same for the folders of bench/. The command, bench itself, puts them together.

@@ -101,6 +101,7 @@ var needs = map[string]string{
 	"Open":     "ends",
 	"Forgets":  "two server threads",
 	"Spent":    "cut request",
+	"Answered": "pipelined, spills",
 }
 
 func TestEachRuleIsNeeded(t *testing.T) {

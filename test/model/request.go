@@ -185,7 +185,7 @@ func (m *machine) requestIdle(s *state, c, t uint8) {
 	cl := &s.clients[c]
 	k, ps := &cl.tasks[t], &cl.psock
 	if ps.slow != 0 {
-		if !givenBack(s, c) {
+		if !m.givenBack(s, c) {
 			m.requestPass(k)
 			return
 		}
@@ -212,9 +212,10 @@ func reaches(s *state, c uint8) bool {
 }
 
 // givenBack reports whether the daemon has given the connection back, and nothing has moved since.
-func givenBack(s *state, c uint8) bool {
+func (m *machine) givenBack(s *state, c uint8) bool {
 	cl := &s.clients[c]
-	return cl.anchor.n == 0 && cl.worker.n == 0 && cl.read == 0 && cl.psock.hasLease == 0
+	ended := cl.psock.hasLease == 0 || !m.Answered && s.slots[cl.psock.heldSlot].spilled == 0
+	return cl.anchor.n == 0 && cl.worker.n == 0 && cl.read == 0 && ended
 }
 
 func (m *machine) requestBegin(s *state, c, t uint8) {

@@ -45,13 +45,16 @@ type rules struct {
 	// An i-sock on which the daemon has sent the rest of a request to a server on this host serves
 	// nobody else.
 	Spent bool
+	// A connection of which the daemon has sent on a request's rest goes back to the programs when the lease of that has ended.
+	Answered bool
 }
 
 // The programs that account before the kernel moves anything.
-var before = rules{Named: true, Shown: true, Means: true, Grace: true, Held: true, Next: true, Urgent: true}
+var before = rules{Named: true, Shown: true, Means: true, Grace: true, Held: true, Next: true, Urgent: true, Answered: true}
 
 // The programs that account when sends have returned.
 var after = rules{
 	Settled: true, Cuts: true, Shorts: true, Senders: true, Alone: true, Framed: true, Declined: true, Named: true, Shown: true,
 	Urgent: true, Means: true, Grace: true, Held: true, Next: true, Replies: true, Open: true, Forgets: true, Spent: true,
+	Answered: true,
 }

@@ -102,6 +102,11 @@ var scenarios = []scenario{
 	},
 	{name: "pipelined", slots: 2, clients: [2]plan{piper, getter}, answer: 2, early: true, may: faults{Cuts: 1}},
 	{name: "pipelined, other host", remote: true, slots: 2, clients: [2]plan{piper, getter}, answer: 2, early: true},
+	{
+		name: "pipelined, spills", slots: 2,
+		clients: [2]plan{{requests: 2, head: 1, body: 1, threads: 1, pipelines: true, cuts: []uint8{1, 2}}},
+		answer:  1, early: true, may: faults{Spills: 1},
+	},
 	{name: "ends", slots: 1, clients: [2]plan{small, getter}, answer: 2, early: true, may: faults{Timeouts: 1, Leaves: 1, Closes: 1, Reopens: 2}},
 	{
 		name: "ends, other host", remote: true, slots: 1, clients: [2]plan{small, getter}, answer: 2, early: true,

@@ -7,18 +7,12 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/limits"
 )
 
-// Limits of streams: each may hold an answer, which may be large.
-const (
-	// maxStreams are open at once; maxFetches have single answers under way.
-	maxStreams = 8
-	maxFetches = 4
-	// silence is how long a stream stays open on which nothing is asked.
-	silence = time.Minute
-	// sendTime is how long a client may take to read what is sent.
-	sendTime = 30 * time.Second
-)
+// maxFetches are single answers under way at once; each may be large.
+const maxFetches = 4
 
 // streams are those that are open. For one more than may be the one is ended that has been silent for the longest time.
 type streams struct {
@@ -35,7 +29,7 @@ type stream struct {
 func (s *streams) begin() *stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.open) >= maxStreams {
+	if len(s.open) >= limits.ClientStatus.Streams {
 		oldest := slices.MinFunc(s.open, func(a, b *stream) int { return a.asked.Compare(b.asked) })
 		close(oldest.ended)
 		s.removeLocked(oldest)
@@ -67,7 +61,7 @@ type patient struct {
 	c *http.ResponseController
 }
 
-func (p *patient) extend() { _ = p.c.SetWriteDeadline(time.Now().Add(sendTime)) }
+func (p *patient) extend() { _ = p.c.SetWriteDeadline(time.Now().Add(limits.ClientStatus.Send)) }
 
 func (p *patient) Write(b []byte) (int, error) {
 	p.extend()

@@ -5,15 +5,19 @@ package csds
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	statusv3 "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+
+	"github.com/xlb-project/xlb/internal/limits"
 )
 
 // client asks a server of which a stream may be silent for that long.
@@ -67,9 +71,9 @@ func TestSilentStreamsEnd(t *testing.T) {
 
 // One more takes the place of the one on which nothing was asked for the longest time.
 func TestStreamsAreBounded(t *testing.T) {
-	c := client(t, silence)
+	c := client(t, limits.ClientStatus.Idle)
 	var all []statusv3.ClientStatusDiscoveryService_StreamClientStatusClient
-	for range maxStreams {
+	for range limits.ClientStatus.Streams {
 		all = append(all, open(t, c))
 	}
 	ask(t, all[0])
@@ -87,7 +91,7 @@ func TestOldestStreamGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s streams
 		first := s.begin()
-		for range 10 * maxStreams {
+		for range 10 * limits.ClientStatus.Streams {
 			time.Sleep(time.Millisecond)
 			s.asked(first)
 			s.begin()
@@ -97,11 +101,11 @@ func TestOldestStreamGivesWay(t *testing.T) {
 			t.Error("one that is used was ended")
 		default:
 		}
-		if len(s.open) != maxStreams {
+		if len(s.open) != limits.ClientStatus.Streams {
 			t.Errorf("%d are open", len(s.open))
 		}
 		s.end(first)
-		if len(s.open) != maxStreams-1 {
+		if len(s.open) != limits.ClientStatus.Streams-1 {
 			t.Errorf("%d are open without one", len(s.open))
 		}
 	})
@@ -111,4 +115,15 @@ func cleartext() *http.Protocols {
 	p := new(http.Protocols)
 	p.SetUnencryptedHTTP2(true)
 	return p
+}
+
+// A question has a few hundred bytes; none is read that is longer than the table of limits lets it be.
+func TestLongQuestionsAreRefused(t *testing.T) {
+	c := client(t, limits.ClientStatus.Idle)
+	for size, want := range map[int]codes.Code{limits.ClientStatus.BodyBytes / 2: codes.OK, 2 * limits.ClientStatus.BodyBytes: codes.ResourceExhausted} {
+		_, err := c.FetchClientStatus(t.Context(), &statusv3.ClientStatusRequest{Node: &corev3.Node{Id: strings.Repeat("a", size)}})
+		if got := status.Code(err); got != want {
+			t.Errorf("a question of %d bytes: got %v, want %v", size, err, want)
+		}
+	}
 }

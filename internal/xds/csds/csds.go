@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/xds"
 )
 
@@ -43,11 +44,11 @@ type server struct {
 
 // NewHandler serves the resources of one client, which has told the control plane that it is node. Requests have to come by HTTP/2.
 func NewHandler(node *corev3.Node, resources func() []Resource) http.Handler {
-	return newHandler(&server{node: node, resources: resources, silence: silence})
+	return newHandler(&server{node: node, resources: resources, silence: limits.ClientStatus.Idle})
 }
 
 func newHandler(of *server) http.Handler {
-	s := grpc.NewServer()
+	s := grpc.NewServer(grpc.MaxRecvMsgSize(limits.ClientStatus.BodyBytes))
 	statusv3.RegisterClientStatusDiscoveryServiceServer(s, of)
 	fetches := make(chan struct{}, maxFetches)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -82,7 +83,7 @@ func (s *server) StreamClientStatus(stream statusv3.ClientStatusDiscoveryService
 	for {
 		select {
 		case <-own.ended:
-			return status.Errorf(codes.ResourceExhausted, "%d streams are open, and this one was silent for the longest time; open another when it is needed", maxStreams)
+			return status.Errorf(codes.ResourceExhausted, "%d streams are open, and this one was silent for the longest time; open another when it is needed", limits.ClientStatus.Streams)
 		case <-quiet.C:
 			return status.Errorf(codes.DeadlineExceeded, "nothing was asked for %s; open another stream when it is needed", s.silence)
 		case in := <-said:

@@ -10,6 +10,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	secretv3 "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
 	"google.golang.org/grpc"
+
+	"github.com/xlb-project/xlb/internal/limits"
 )
 
 // deltas speaks of differences. A secret that the server removes stays, as in Envoy.
@@ -54,7 +56,7 @@ func (c *Client) next(ctx context.Context, said <-chan incoming[*discoveryv3.Del
 }
 
 func (c *Client) openDeltas(ctx context.Context, conn *grpc.ClientConn) (secretv3.SecretDiscoveryService_DeltaSecretsClient, error) {
-	limit := grpc.MaxCallRecvMsgSize(maxResponse)
+	limit := grpc.MaxCallRecvMsgSize(limits.Secrets.BodyBytes)
 	if c.c.Aggregated {
 		return discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx, limit)
 	}

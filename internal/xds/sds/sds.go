@@ -25,9 +25,6 @@ const (
 	longestPause = 10 * time.Second
 )
 
-// maxResponse bounds what a server may send in one response, in bytes. A chain of certificates has a few thousand.
-const maxResponse = 4 << 20
-
 // Config says whom to ask, and who wants to know.
 type Config struct {
 	// Servers are tried in their order.

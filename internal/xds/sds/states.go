@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/xlb-project/xlb/internal/limits"
 )
 
 // states speaks of the state of the world.
@@ -65,7 +67,7 @@ func endOf[T any](said <-chan incoming[T], err error) error {
 }
 
 func (c *Client) openStates(ctx context.Context, conn *grpc.ClientConn) (secretv3.SecretDiscoveryService_StreamSecretsClient, error) {
-	limit := grpc.MaxCallRecvMsgSize(maxResponse)
+	limit := grpc.MaxCallRecvMsgSize(limits.Secrets.BodyBytes)
 	if c.c.Aggregated {
 		return discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx, limit)
 	}

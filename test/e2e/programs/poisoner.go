@@ -137,6 +137,15 @@ var poisonousActs = []act{
 		text := c.answer(r, token)
 		return c.sayInPieces(text[:len(text)-1]) && c.say(text[len(text)-1:], c.extra())
 	}},
+	{"chunked, bad trailers", func(c *poisoned, r *http.Request, token string) bool {
+		c.sayInPieces(c.chunkedWith(r, token, badTrailers()))
+		return false
+	}},
+	{"chunked, trailers, and more", func(c *poisoned, r *http.Request, token string) bool {
+		text := c.chunkedWith(r, token, "X-Last: "+token+"\r\n")
+		at := len(text) - rand.IntN(20)
+		return c.say(text[:at]) && c.pause(time.Millisecond) && c.say(text[at:], c.extra())
+	}},
 	{"chunked, twice", func(c *poisoned, r *http.Request, token string) bool { return c.say(c.chunked(r, token), c.extra()) }},
 	{"not framed in the kernel, twice", func(c *poisoned, r *http.Request, token string) bool {
 		text := c.answer(r, token)
@@ -210,6 +219,9 @@ func (c *poisoned) one(r *bufio.Reader) bool {
 		}
 	}
 	body, err := io.ReadAll(request.Body)
+	if err == nil && len(request.Trailer) > 0 {
+		c.count("trailers of a request")
+	}
 	if err != nil || early {
 		return err == nil
 	}
@@ -263,6 +275,10 @@ func (c *poisoned) answer(r *http.Request, token string) string {
 }
 
 func (c *poisoned) chunked(r *http.Request, token string) string {
+	return c.chunkedWith(r, token, trailers(token))
+}
+
+func (c *poisoned) chunkedWith(r *http.Request, token, trailers string) string {
 	head := c.status() + c.fields(token) + "Transfer-Encoding: chunked\r\n\r\n"
 	if r.Method == http.MethodHead {
 		return head
@@ -273,7 +289,29 @@ func (c *poisoned) chunked(r *http.Request, token string) string {
 		fmt.Fprintf(&b, "%x\r\n%s\r\n", n, body[:n])
 		body = body[n:]
 	}
-	return head + b.String() + "0\r\n\r\n"
+	return head + b.String() + "0\r\n" + trailers + "\r\n"
+}
+
+// trailers are those of a chunked message that is in order, or none.
+func trailers(token string) string {
+	switch rand.IntN(6) {
+	case 0:
+		return tokenField + ": " + token + "\r\n"
+	case 1:
+		return strings.Repeat("X-Trailer: "+token+"\r\n", 1+rand.IntN(40))
+	case 2:
+		return "X-Long: " + strings.Repeat(token, 1+rand.IntN(1000)) + "\r\n"
+	}
+	return ""
+}
+
+// badTrailers are of a message that must not be taken for whole: folded, without line ends, about framing, or too many.
+func badTrailers() string {
+	all := []string{
+		" X-A: b\r\n", "X-A: b\r\n c\r\n", "X-A: b\rX-C: d\r\n", "X-A: b\nX-C: d\r\n", "X-A\r\n", ": b\r\n", "\n", "\r", "\x00: b\r\n",
+		"Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n", "Host: other\r\n", "HTTP/1.1 200 OK\r\n", strings.Repeat("X-A: b\r\n", 9000),
+	}
+	return trailers("t0-0") + all[rand.IntN(len(all))]
 }
 
 // extra is an answer that nobody has asked for.

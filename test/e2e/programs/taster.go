@@ -164,7 +164,11 @@ func (t *taster) send(method, target, token string) error {
 	switch {
 	case method == http.MethodPost && rand.IntN(3) == 0:
 		head += "Transfer-Encoding: chunked\r\n\r\n"
-		body = fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)
+		behind := trailers(token)
+		if t.spec.Rude && rand.IntN(6) == 0 {
+			behind = badTrailers()
+		}
+		body = fmt.Sprintf("%x\r\n%s\r\n0\r\n%s\r\n", len(body), body, behind)
 	case method == http.MethodPost:
 		head += fmt.Sprintf("Content-Length: %d\r\n\r\n", len(body))
 	default:
@@ -207,6 +211,10 @@ func (t *taster) taste(method, token string, sent int64) (int, error) {
 			t.close()
 		}
 		return response.StatusCode, err
+	}
+	if len(response.Trailer) > 0 {
+		t.odd(Odd{Token: token, Got: got, From: from, Sent: sent, Text: fmt.Sprintf("trailers: %v", response.Trailer)})
+		return 0, errors.Join(errOdd, err)
 	}
 	foreign := strings.ReplaceAll(string(body), got+" ", "")
 	switch {

@@ -47,6 +47,9 @@ const (
 	authority = `[\-._~%!$&'()*+,;=\[\]0-9A-Za-z][\-._~%!$&'()*+,;=:\[\]0-9A-Za-z]*`
 	qdtext    = `[\t \x21\x23-\x5b\x5d-\x7e\x{80}-\x{ff}]`
 	quoted    = `"(?:` + qdtext + `|\\[\t\x20-\x7e\x{80}-\x{ff}])*"`
+	// sizeEnd lets whitespace stand behind a size without an extension, too, which the letter does not: XLB takes it, as Envoy and nginx do, and
+	// does not pass it on.
+	sizeEnd   = `(?:[ \t]+|(?:` + extension + `)*)\r\n`
 	extension = `[ \t]*;[ \t]*` + token + `(?:[ \t]*=[ \t]*(?:` + token + `|` + quoted + `))?`
 )
 
@@ -56,7 +59,7 @@ var (
 	absoluteForm = regexp.MustCompile(`^(?i:https?)://(` + authority + `)((?:/[^?]*)?(?:\?.*)?)$`)
 	hostAlone    = regexp.MustCompile(`^` + authority + `$`)
 	digits       = regexp.MustCompile(`^[0-9]+$`)
-	sizeLine     = regexp.MustCompile(`^([0-9A-Fa-f]+)(?:` + extension + `)*\r\n`)
+	sizeLine     = regexp.MustCompile(`^([0-9A-Fa-f]+)` + sizeEnd)
 	trailerLines = regexp.MustCompile(`^(?:` + fieldLine + `)*`)
 )
 
