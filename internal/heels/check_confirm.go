@@ -13,40 +13,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkConfirmRoutes looks at the ways to balancers and to clients of a VIP in confirm mode. What the server sends is routed to the balancer, and goes to the client
-// by the same interface: clients behind another one are never reached.
+// checkConfirmRoutes looks at the ways to clients of a VIP in confirm mode. What the server sends goes to a client by the interface that the routes name for
+// it. What the client sends mostly comes in there, too: without programs on that interface its connections stall.
 func checkConfirmRoutes(c *Config, vip *ServerVIP) Finding {
 	name := fmt.Sprintf("confirm %s", vip.VIP)
-	balancers := map[string]netip.Prefix{}
-	for _, p := range vip.Balancers {
-		for _, device := range devicesTo(p, c.Interfaces) {
-			balancers[device] = p
-		}
-	}
-	if len(balancers) == 0 {
-		return fine(name, "not known: there is no route to its balancers yet")
-	}
+	var reached, unreached []string
 	for _, p := range vip.Clients {
-		for _, device := range devicesTo(p, c.Interfaces) {
-			if _, ok := balancers[device]; ok {
-				continue
+		devices := devicesTo(p, c.Interfaces)
+		if len(devices) == 0 {
+			unreached = append(unreached, p.String())
+		}
+		for _, device := range devices {
+			if !slices.Contains(c.Interfaces, device) {
+				return Finding{
+					name, Attention, fmt.Sprintf("clients in %s are reached through %s, which is not in interfaces: connections whose packets come in there stall for seconds before they return to the balancer", p, device),
+					fmt.Sprintf("add %s to interfaces, unless what these clients send comes in by another one", device),
+				}
 			}
-			return Finding{
-				name, Missing, fmt.Sprintf("clients in %s are reached through %s, and packets of the balancers come in by %s: in confirm mode both must be one interface, or each connection stalls for seconds before it returns to the balancer", p, device, deviceNames(balancers)),
-				fmt.Sprintf("route balancers and clients through one interface, leave clients behind %s out of clients, or take confirm away from this VIP", device),
-			}
+			reached = append(reached, device)
 		}
 	}
-	return fine(name, "balancers and clients are reached through one interface")
-}
-
-func deviceNames(devices map[string]netip.Prefix) string {
-	var list []string
-	for device := range devices {
-		list = append(list, device)
+	if len(unreached) > 0 {
+		return fine(name, "there is no route to clients in %s: their connections stay with the balancer", strings.Join(unreached, ", "))
 	}
-	slices.Sort(list)
-	return strings.Join(list, ", ")
+	slices.Sort(reached)
+	return fine(name, "clients are reached through %s", strings.Join(slices.Compact(reached), ", "))
 }
 
 // devicesTo are the interfaces that packets to a prefix leave by: that of its first address, and those of routes to parts of it. Of a prefix that is everything only

@@ -165,7 +165,7 @@ func TestCheckWaitsForTheAgentThatAttaches(t *testing.T) {
 	}
 }
 
-// In confirm mode what is sent to clients goes by the interface that leads to the balancer.
+// In confirm mode what is sent to clients goes by the interface that the routes name for them, which needs programs.
 func TestCheckFindsClientsBehindAnotherInterface(t *testing.T) {
 	h := newRig(t, testServer1).servers[0]
 	within(t, h.ns, func() error {
@@ -173,26 +173,27 @@ func TestCheckFindsClientsBehindAnotherInterface(t *testing.T) {
 		second.PeerName = "end1"
 		return errors.Join(netlink.LinkAdd(second), linkUp("eth1"), linkUp("end1"), addAddr("eth1", "10.88.0.1/16"), addAddr("eth1", "10.77.200.1/24"))
 	})
-	vip := func(clients, more string) *Config {
-		return parse(t, "eth0", "server:\n  vips: [{ vip: 10.77.0.100:80, port: 80, mode: rewritten, "+more+"balancers: [10.77.1.0/24], clients: ["+clients+"] }]\n")
+	vip := func(interfaces, clients, more string) *Config {
+		return parse(t, interfaces, "server:\n  vips: [{ vip: 10.77.0.100:80, port: 80, mode: rewritten, "+more+"balancers: [10.77.1.0/24], clients: ["+clients+"] }]\n")
 	}
 	const name = "confirm " + testVIP + ":80"
 	for _, tt := range []struct {
-		name, clients, status string
-		detail                []string
+		name, interfaces, clients, status string
+		detail                            []string
 	}{
-		{"one interface", "10.77.3.0/24", Fine, []string{"through one interface"}},
-		{"another", "10.77.3.0/24, 10.88.3.0/24", Missing, []string{"clients in 10.88.3.0/24", "through eth1", "come in by eth0", "one interface"}},
-		{"a single client there", "10.88.3.7/32", Missing, []string{"clients in 10.88.3.7/32", "through eth1"}},
-		{"a part of the prefix", "10.77.0.0/16", Missing, []string{"clients in 10.77.0.0/16", "through eth1"}},
-		{"everybody, by configured interfaces", "0.0.0.0/0", Fine, nil},
-		{"no route", "192.0.2.0/24", Fine, nil},
+		{"one interface", "eth0", "10.77.3.0/24", Fine, []string{"reached through eth0"}},
+		{"another with programs", "eth0, eth1", "10.77.3.0/24, 10.88.3.0/24", Fine, []string{"reached through eth0, eth1"}},
+		{"another", "eth0", "10.77.3.0/24, 10.88.3.0/24", Attention, []string{"clients in 10.88.3.0/24", "through eth1", "not in interfaces"}},
+		{"a single client there", "eth0", "10.88.3.7/32", Attention, []string{"clients in 10.88.3.7/32", "through eth1"}},
+		{"a part of the prefix", "eth0", "10.77.0.0/16", Attention, []string{"clients in 10.77.0.0/16", "through eth1"}},
+		{"everybody, by configured interfaces", "eth0", "0.0.0.0/0", Fine, []string{"reached through eth0"}},
+		{"no route", "eth0", "192.0.2.0/24", Fine, []string{"no route to clients in 192.0.2.0/24"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h.findings(vip(tt.clients, "confirm: true, "), filepath.Join(bpffs(t), "pins"))[name].wants(t, tt.status, tt.detail...)
+			h.findings(vip(tt.interfaces, tt.clients, "confirm: true, "), filepath.Join(bpffs(t), "pins"))[name].wants(t, tt.status, tt.detail...)
 		})
 	}
-	if _, ok := h.findings(vip("10.88.3.0/24", ""), filepath.Join(bpffs(t), "pins"))[name]; ok {
+	if _, ok := h.findings(vip("eth0", "10.88.3.0/24", ""), filepath.Join(bpffs(t), "pins"))[name]; ok {
 		t.Error("a VIP that is not in confirm mode is looked at")
 	}
 }
