@@ -389,7 +389,8 @@ func (s *scene) killServer() {
 // squeezeTCP leaves all of TCP little more than it has, for a moment.
 func (s *scene) squeezeTCP() {
 	used := harness.TCPMemory(s) / int64(os.Getpagesize())
-	setting := s.near.Program(s, programs.SettingProgram, programs.SettingSpec{
+	// Other network namespaces do not have that setting.
+	setting := harness.SameHost(s).Program(s, programs.SettingProgram, programs.SettingSpec{
 		Path: "/proc/sys/net/ipv4/tcp_mem", Value: fmt.Sprintf("%d %d %d", used, used+16, used+64),
 	})
 	var in programs.SettingSpec

@@ -45,7 +45,7 @@ func (c *Clients) Hoard(spec HoardSpec) (drop func(), err error) {
 		// Only behind a whole response the next request is one of its own.
 		n.awaitQueued(unread)
 		if _, err := (&socket{fd: n.fd, patience: c.spec.Patience}).Read(make([]byte, 1)); err != nil {
-			return nil, err
+			return n.close, c.excuse(err)
 		}
 		unread--
 		n.begin()
