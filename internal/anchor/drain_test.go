@@ -11,6 +11,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/test/await"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 func TestDrainLeavesWhatIsServed(t *testing.T) {
@@ -55,6 +56,7 @@ func TestDrainWaitsForTheNextRequestOfConnectionsInUse(t *testing.T) {
 }
 
 func TestDrainEndsConnectionsThatHaveLongBeenQuiet(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	const quiet = time.Second
 	r := limitedRig(t, Limits{Idle: time.Hour, Drain: time.Hour})
 	c := r.dial()

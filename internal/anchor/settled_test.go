@@ -15,6 +15,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/poller"
 	"github.com/xlb-project/xlb/test/await"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // A wait takes a grace period, some 16 ms: a hundred requests that are pipelined must not wait for a hundred.
@@ -179,8 +180,7 @@ func TestNoAnswerOvertakesTheSenderOfALease(t *testing.T) {
 			return echo(ctx, conn, session)
 		},
 	})
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := suite.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	c := &simulated{client: r.dial(), r: r}
 	r.awaitOpen(1)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/test/await"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // newNamedRig is a daemon that answers each message with its name.
@@ -230,6 +231,7 @@ func TestAddressIsAskedForAgain(t *testing.T) {
 }
 
 func TestAddressOfAnotherProgramIsNotWaitedFor(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer l.Close()

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // changing makes a configuration of parts that mostly stay.
@@ -98,8 +99,7 @@ func (c *changing) step() *model.Config {
 }
 
 func TestWhatIsCompiledAgainAndAgainIsWhatIsCompiledOnce(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := suite.Seed(t)
 	for round := range uint64(60) {
 		c := &changing{Rand: rand.New(rand.NewPCG(seed, round))}
 		c.clusters = []*model.Cluster{c.cluster("own")}

@@ -11,11 +11,12 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
 	"sigs.k8s.io/yaml"
+
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 func TestChangedAssignmentsComeToWhatAllResourcesComeTo(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := suite.Seed(t)
 	w := rand.New(rand.NewPCG(seed, 0))
 	pack := func(kind Kind, text string) *anypb.Any {
 		m := kind.newMessage()

@@ -25,9 +25,10 @@ import (
 )
 
 var (
-	livesSeed = flag.Uint64("lives.seed", 0, "of the first random life of two hosts, the only one that is tried; 0: others each time")
-	livesTime = flag.Duration("lives.time", 2*time.Second, "how long random lives of two hosts are begun")
-	livesActs = flag.Int("lives.acts", 40, "what happens to the hosts in one of them")
+	livesSeed  = flag.Uint64("lives.seed", 0, "seed of the only random life of two hosts; 0: those that -lives.count or -lives.time say")
+	livesCount = flag.Uint64("lives.count", 2, "how many random lives there are, with the seeds from 1 on")
+	livesTime  = flag.Duration("lives.time", 0, "how long random lives with drawn seeds are begun, in place of those of -lives.count")
+	livesActs  = flag.Int("lives.acts", 40, "what happens to the hosts in one of them")
 )
 
 // Clients, servers, listeners, interfaces, agents, keys and VIPs do at random what they may. No connection is lost but those whose end was itself ended, and when
@@ -37,10 +38,13 @@ func TestLivesLoseNoConnection(t *testing.T) {
 		live1(t, *livesSeed)
 		return
 	}
-	lives := 0
+	one := func(seed uint64) { t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { live1(t, seed) }) }
+	lives := uint64(0)
 	for end := time.Now().Add(*livesTime); time.Now().Before(end) && !t.Failed(); lives++ {
-		seed := rand.Uint64()
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { live1(t, seed) })
+		one(rand.Uint64())
+	}
+	for ; *livesTime == 0 && lives < *livesCount && !t.Failed(); lives++ {
+		one(lives + 1)
 	}
 	t.Logf("%d lives", lives)
 }

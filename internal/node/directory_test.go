@@ -15,6 +15,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // contents is all that a directory finds.
@@ -38,8 +39,7 @@ func (b *balancing) everything(cfg *model.Config) *directory {
 }
 
 func TestDirectoriesFollowChanges(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := suite.Seed(t)
 	w := rand.New(rand.NewPCG(seed, 0))
 	cfg := portsOf(1, 1, 2)
 	b := newBalancing(t, cfg)

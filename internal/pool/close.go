@@ -86,7 +86,7 @@ func (p *Pool) closedLocked(e *endpoint, s *isock) {
 	if e.open >= e.target {
 		return
 	}
-	switch lasted := time.Since(s.opened); {
+	switch lasted := p.cfg.Now().Sub(s.opened); {
 	case s.unwanted || s.served() || lasted >= soon:
 		p.fillLocked(e)
 	case lasted >= atOnce:

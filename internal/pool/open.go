@@ -50,7 +50,7 @@ func (p *Pool) open(e *endpoint, to Endpoint, slot uint32) {
 	p.askLocked(e)
 	p.live[e.Index] = e
 	e.backoff = 0
-	s.opened = time.Now()
+	s.opened = p.cfg.Now()
 	p.isocks[slot] = s
 	if p.upLocked(e) {
 		p.cfg.Logger.Info("endpoint is back", "endpoint", to.Address)

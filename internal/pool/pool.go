@@ -127,6 +127,8 @@ type Config struct {
 	Partings *upstream.Partings
 	// Settle waits until every program that was running has ended. nil: maps.Settle.
 	Settle func() error
+	// Now tells how long an i-sock has lasted. nil: time.Now.
+	Now func() time.Time
 }
 
 // Endpoint is where i-socks lead.
@@ -221,6 +223,9 @@ func New(cfg Config) (*Pool, error) {
 	}
 	if cfg.Settle == nil {
 		cfg.Settle = maps.Settle
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
 	if cfg.Partings == nil {
 		cfg.Partings = &upstream.Partings{}

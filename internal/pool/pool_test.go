@@ -17,6 +17,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/test/await"
+	"github.com/xlb-project/xlb/test/suite"
 	"github.com/xlb-project/xlb/test/tcptest"
 )
 
@@ -324,7 +325,9 @@ func (d *dials) await(t *testing.T, n int) []time.Time {
 func TestEndpointThatClosesNewConnectionsIsTriedWithPauses(t *testing.T) {
 	t.Parallel()
 	var d dials
-	r := newRig(t, setup{connecting: d.note})
+	// However late the pool learns of a connection's end: it has lasted no time.
+	began := time.Now()
+	r := newRig(t, setup{connecting: d.note, now: func() time.Time { return began }})
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
 	must(t, err)
 	s := serve(t, &hangingUp{Listener: l})
@@ -455,6 +458,7 @@ func TestEndpointIsInServiceWhereThereIsNoRoomForConnections(t *testing.T) {
 }
 
 func TestAvoidedEndpointIsConnectedToWhenItIsSaidToBeWell(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	t.Parallel()
 	var d dials
 	r := newRig(t, setup{initial: 1, connecting: d.note})

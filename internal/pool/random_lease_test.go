@@ -5,6 +5,7 @@ package pool
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/xlb-project/xlb/internal/maps"
@@ -278,12 +279,26 @@ func (w *world) lend() string {
 		l.giveBack = nil
 		return what + " no longer"
 	default:
+		returned := w.returnOthers(l)
 		_, _, giveBack, ok := w.r.p.Lend(l.Lease)
+		returned.Wait()
 		if ok {
 			l.giveBack = giveBack
 		}
 	}
 	return what
+}
+
+// returnOthers has the goroutines that sent the rest of earlier requests on the i-sock of a lease give it back: that lease waits for them.
+func (w *world) returnOthers(l *lease) *sync.WaitGroup {
+	var returned sync.WaitGroup
+	for _, other := range w.leases {
+		if giveBack := other.giveBack; other != l && other.Slot == l.Slot && giveBack != nil {
+			other.giveBack = nil
+			returned.Go(giveBack)
+		}
+	}
+	return &returned
 }
 
 func (w *world) completeRequest() string {

@@ -20,9 +20,10 @@ import (
 )
 
 var (
-	lifeSeed = flag.Uint64("life.seed", 0, "of the first random life of a pool, the only one that is tried; 0: others each time")
-	lifeTime = flag.Duration("life.time", 1500*time.Millisecond, "how long random lives of pools are tried")
-	lifeActs = flag.Int("life.acts", 60, "what happens to a pool in one of them")
+	lifeSeed  = flag.Uint64("life.seed", 0, "seed of the only random life of a pool; 0: those that -life.count or -life.time say")
+	lifeCount = flag.Uint64("life.count", 100, "how many random lives of pools there are, with the seeds from 1 on")
+	lifeTime  = flag.Duration("life.time", 0, "how long random lives with drawn seeds are begun, in place of those of -life.count")
+	lifeActs  = flag.Int("life.acts", 60, "what happens to a pool in one of them")
 )
 
 // A pool's servers, clients and configuration do what they like. Its books are right all the while, and when all servers are well again, so is it.
@@ -33,12 +34,19 @@ func TestPoolRecoversFromWhateverHappens(t *testing.T) {
 		return
 	}
 	const atATime = 8
+	var begun atomic.Uint64
 	end := time.Now().Add(*lifeTime)
+	next := func() (seed uint64, more bool) {
+		if *lifeTime > 0 {
+			return rand.Uint64(), time.Now().Before(end)
+		}
+		seed = begun.Add(1)
+		return seed, seed <= *lifeCount
+	}
 	var all sync.WaitGroup
 	for range atATime {
 		all.Go(func() {
-			for time.Now().Before(end) && !t.Failed() {
-				seed := rand.Uint64()
+			for seed, more := next(); more && !t.Failed(); seed, more = next() {
 				t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { live(t, seed) })
 			}
 		})

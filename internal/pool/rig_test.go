@@ -59,6 +59,8 @@ type setup struct {
 	elsewhere func(fd int) error
 	// settle, when set, is Config.Settle.
 	settle func() error
+	// now, when set, is Config.Now.
+	now func() time.Time
 	// fail and spill, when set, are the clients' part.
 	fail  func(Lost)
 	spill func(ctx context.Context, s Spilled)
@@ -104,7 +106,7 @@ func newRig(t *testing.T, o setup) *rig {
 	p, err := New(Config{
 		Shared: r.shared, Sockets: sockets, Clients: r.clients, Logger: slog.New(slog.DiscardHandler), Netns: testNetns,
 		Initial: o.initial, Max: o.max, Eager: o.eager, StreamIdle: o.streamIdle, ShrinkAfter: o.shrinkAfter, LastAfter: max(o.lastAfter, 1),
-		Released: r.noteReleased, Refused: o.refused, Elsewhere: o.elsewhere, Settle: o.settle,
+		Released: r.noteReleased, Refused: o.refused, Elsewhere: o.elsewhere, Settle: o.settle, Now: o.now,
 	})
 	must(t, err)
 	r.p = p
