@@ -69,18 +69,45 @@ demo: ## Install what is missing, build, and show one connection balanced over r
 ##@ Test
 
 # These install what tests need: one that finds it missing fails, and does not skip.
-test test-race test-e2e: export XLB_REQUIRE_CLIENTS := 1
-test test-race test-e2e: export XLB_REQUIRE_ENVOY := 1
+test test-all test-race test-unit test-e2e: export XLB_REQUIRE_CLIENTS := 1
+test test-all test-race test-unit test-e2e: export XLB_REQUIRE_ENVOY := 1
+
+# A hang ends then; a busy machine does not.
+TEST_LIMIT := 60m
+# internal/heels has tests of minutes, in namespaces: it is a part of test-all.
+UNIT_PACKAGES = $$(go list ./cmd/... ./internal/... | grep -v /internal/heels$$) ./bench/... ./test/imports ./test/docs ./test/suite ./test/violation ./test/verdict \
+	./test/chaos/... ./test/hostile/traffic ./test/routes ./test/balance ./test/hashing ./test/fuzz/grammar ./test/heels/traffic ./test/tcptest ./test/await \
+	./test/golden ./test/model ./examples/...
 
 .PHONY: test
-test: ## Install what is missing, build, and run the unit and end-to-end tests, and HEELS' short ones (root).
+test: ## Install what is missing, build, and run what every change must pass: ten minutes (root).
 	@scripts/install-deps test
-	@$(MAKE) --no-print-directory build test-unit test-e2e test-heels-short
+	@rm -rf bin/test-results
+	@$(MAKE) --no-print-directory build fuzz-replay test-unit-short test-e2e-short test-heels-short
+	@go run ./test/verdict bin/test-results/*.json
+
+# Steps of test: with -short, tests that say so (test/suite) are left to test-all.
+.PHONY: test-unit-short test-e2e-short
+test-unit-short:
+	scripts/gotest unit -short -timeout=$(TEST_LIMIT) -- $(UNIT_PACKAGES)
+
+test-e2e-short: export GOTESTSUM_FORMAT := testname
+test-e2e-short:
+	scripts/gotest e2e -short -count=1 -timeout=$(TEST_LIMIT) -parallel=3 -- ./test/e2e/...
+	scripts/gotest conformance -short -count=1 -timeout=$(TEST_LIMIT) -- ./test/conformance
+	scripts/gotest hostile -short -count=1 -timeout=$(TEST_LIMIT) -- ./test/hostile
+
+SHARD ?= 1/1
+.PHONY: test-all
+test-all: ## Every test, or one shard of them: SHARD=2/6 is a quarter of an hour (root). A line about each run is in test/RUNS.md.
+	@scripts/install-deps test
+	@$(MAKE) --no-print-directory build
+	RACE_SKIP='$(QUICK_SKIP)|$(RACE_SKIP)' scripts/test-all $(SHARD)
 
 .PHONY: test-unit
-test-unit: ## Unit tests.
-	@scripts/install-deps build
-	go test -timeout 5m ./cmd/... ./internal/... ./bench/... ./test/imports ./test/docs ./test/chaos/... ./test/hostile/traffic ./test/routes ./test/balance ./test/hashing ./test/fuzz/grammar ./test/heels/traffic ./test/tcptest ./test/await ./test/golden ./test/model ./examples/...
+test-unit: ## Unit tests, all of them.
+	@scripts/install-deps test
+	scripts/gotest unit -timeout=$(TEST_LIMIT) -- $(UNIT_PACKAGES) ./internal/heels
 
 # What takes many seconds is left to test-unit: HEELS, which is a system of its own, and these.
 QUICK_SKIP := TestSmallChangesAreMadeInPlace|TestKernelDecidesByTheOldRoutesOrTheNewWhileTheyChange|TestCompiledTableRoutesAsTheModel|TestEnvoyRunsWhatIsAccepted
@@ -102,10 +129,12 @@ test-race: ## Unit tests under the race detector, without those that calculate f
 	CGO_ENABLED=1 go test -race -timeout 20m -skip '^($(QUICK_SKIP)|$(RACE_SKIP))$$' ./cmd/... ./internal/... ./bench/...
 
 .PHONY: test-e2e
-test-e2e: build ## End-to-end tests on this kernel (root).
+test-e2e: export GOTESTSUM_FORMAT := testname
+test-e2e: build ## End-to-end tests on this kernel, all of them (root).
 	@scripts/install-deps test
-	go test -count=1 -timeout 40m -parallel 3 ./test/e2e/... ./test/conformance
-	go test -count=1 -timeout 10m ./test/hostile
+	scripts/gotest e2e -count=1 -timeout=$(TEST_LIMIT) -parallel=3 -- ./test/e2e/...
+	scripts/gotest conformance -count=1 -timeout=$(TEST_LIMIT) -- ./test/conformance
+	scripts/gotest hostile -count=1 -timeout=$(TEST_LIMIT) -- ./test/hostile
 
 .PHONY: test-heels
 test-heels: build ## HEELS in namespaces, with balancers that rewrite and that encapsulate (root); fifteen minutes, alone on the machine. XLB_KATRAN_SRC=DIR: Katran, too.
@@ -116,7 +145,7 @@ test-heels: build ## HEELS in namespaces, with balancers that rewrite and that e
 .PHONY: test-heels-short
 test-heels-short: build ## A part of it: each balancer once, fewer connections, few faults; a minute, and part of make test.
 	@scripts/install-deps test
-	go test -short -count=1 -timeout 5m ./test/heels
+	scripts/gotest heels -short -count=1 -timeout=$(TEST_LIMIT) -- ./test/heels
 
 HEELS_LIVES_MINUTES ?= 60
 .PHONY: test-heels-lives
@@ -208,6 +237,11 @@ FUZZ_SECONDS ?= 30
 fuzz: ## Fuzz the kernel's HTTP parser and routing, compiled natively: FUZZ_SECONDS=30.
 	@scripts/install-deps fuzz
 	scripts/fuzz $(FUZZ_SECONDS)
+
+.PHONY: fuzz-replay
+fuzz-replay: ## The committed fuzz corpus once, input by input.
+	@scripts/install-deps fuzz
+	scripts/fuzz --replay
 
 .PHONY: fuzz-check
 fuzz-check: ## The committed fuzz corpus, and fixed runs.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/test/chaos/traffic"
+	"github.com/xlb-project/xlb/test/violation"
 )
 
 // Summary is what a run has counted.
@@ -93,7 +94,7 @@ func (r *run) judge() {
 			r.Errorf("%d failures, more in %s", len(r.summary.Failures), r.file(traffic.FailuresFile))
 			return
 		}
-		r.Errorf("seed %d: %s", r.options.Seed, f)
+		violation.Errorf(r, "seed %d: %s", r.options.Seed, f)
 	}
 }
 

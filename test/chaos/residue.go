@@ -12,6 +12,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/test/e2e/harness"
+	"github.com/xlb-project/xlb/test/violation"
 )
 
 // Residue is what is there while nobody asks for anything.
@@ -197,7 +198,7 @@ func (r *run) compare(before Residue) {
 	}
 	r.summary.Before, r.summary.After = before, after
 	for _, p := range after.Problems(&before, r.options.Mode.Fast) {
-		r.Errorf("%v after the load: %s", settlePatience, p)
+		violation.Errorf(r, "%v after the load: %s", settlePatience, p)
 	}
 	r.compareMemory()
 	if r.Failed() {

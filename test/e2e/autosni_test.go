@@ -18,6 +18,7 @@ import (
 	"github.com/xlb-project/xlb/test/certtest"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // named issues a certificate for names and addresses.
@@ -47,6 +48,7 @@ func serveNamed(t *testing.T, certificate tls.Certificate) (netip.AddrPort, <-ch
 
 // The name that is sent to an endpoint, and the certificates that are accepted of it, are Envoy's.
 func TestNamesOfSecuredEndpointsAreEnvoys(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	harness.Beside(t)
 	harness.OnlyXLB(t, "compares both itself")
 	place, a := harness.SameHost(t), newTrust(t)

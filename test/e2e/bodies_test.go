@@ -11,6 +11,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // transfers draws bodies whose sizes spread over all magnitudes up to 64 MiB,
@@ -70,6 +71,7 @@ func TestEveryBodyArrivesWhole(t *testing.T) {
 // TCP joins what it sends again: a program then sees a segment that begins before the end of the last. How often that happens is TCP's
 // affair, so the rounds go on until it has.
 func TestEveryBodyArrivesWholeOverALossyWire(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	harness.Beside(t)
 	const rounds = 60
 	if !harness.FastPath(t) {
@@ -311,6 +313,7 @@ func TestServerIsToldOfWhatTheDaemonSendsOn(t *testing.T) {
 }
 
 func TestResponseIsLargerThanFourGigabytes(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	if testing.Short() {
 		t.Skip("-short: half a minute, and minutes in an emulator")
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 const boundPort = 8080
@@ -197,6 +198,7 @@ func TestBoundListenerIsReplacedUnderLoad(t *testing.T) {
 // Of two daemons that have a socket, one is killed: the other serves whoever connects, and what the killed one had in its hands is lost, one request a connection at most.
 func TestBoundListenerOutlivesAKilledDaemon(t *testing.T) {
 	harness.OnlyXLB(t, "Envoy takes over by its hot restart")
+	random := rand.New(rand.NewPCG(suite.Seed(t), 0))
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, other := harness.TwoHosts(t)
 		config := harness.OneCluster(everyAddress, place.Origin(t, "one").Address)
@@ -204,14 +206,14 @@ func TestBoundListenerOutlivesAKilledDaemon(t *testing.T) {
 		for range *slainRounds {
 			daemons := []*harness.Balancer{harness.Start(t, mode, config, place), harness.Start(t, mode, config, place)}
 			loads := boundLoads(t, other, own)
-			survivor := slayOne(t, daemons)
+			survivor := slayOne(t, random, daemons)
 			for _, final := range serveOn(t, loads) {
 				if final.Refused > 0 || final.Failed > boundClients {
 					t.Errorf("%d of %d requests failed, one of %d connections each is what may, and %d were refused: %v",
 						final.Failed, final.Total, boundClients, final.Refused, final.Failures[0])
 				}
 			}
-			if rand.IntN(2) == 0 {
+			if random.IntN(2) == 0 {
 				survivor.Slay(t)
 				continue
 			}

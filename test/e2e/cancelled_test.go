@@ -11,10 +11,12 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // A client that leaves says nothing about the endpoint: as in Envoy, /clusters counts no error.
 func TestClientsThatLeaveAreNoErrorsOfEndpoints(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		for topology, places := range map[string]func() (clients, servers *harness.Place){

@@ -11,6 +11,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/chaos"
 	"github.com/xlb-project/xlb/test/e2e/harness"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // What scripts/chaos sets. The seed of the short run is fixed: a test that fails fails again.
@@ -22,6 +23,7 @@ var (
 )
 
 func TestChaosBreaksNoResponseAndLeavesNothing(t *testing.T) {
+	suite.Long(t, suite.Machine)
 	harness.OnlyXLB(t, "the test looks into XLB")
 	options := chaos.Options{
 		Duration: *chaosDuration, Seed: *chaosSeed, Mode: harness.Modes(t)[0], Directory: *chaosDirectory, Progress: os.Stderr,

@@ -22,6 +22,7 @@ import (
 	"github.com/xlb-project/xlb/test/e2e/body"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 func TestEveryStyleOfSystemCallsWorks(t *testing.T) {
@@ -141,6 +142,7 @@ func TestCurlUploadsWithExpectContinue(t *testing.T) {
 var httpClientPython string
 
 func TestRealClientsWork(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	harness.Beside(t)
 	const requests = 2000
 	tests := []struct {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // asker is a client with one connection, which asks when it is told to.
@@ -88,6 +89,7 @@ func awaitDraining(t *testing.T, b *harness.Balancer) {
 
 // A connection that is open when its listener is removed gets one more answer by the routes that there were, as in Envoy, and closes behind it.
 func TestConnectionsOutliveTheirListenerByOneAnswer(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	harness.Beside(t)
 	forDeliveries(t, func(t *testing.T, d delivery, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		service, stays := harness.Service(), harness.Service()
@@ -115,6 +117,7 @@ func TestConnectionsOutliveTheirListenerByOneAnswer(t *testing.T) {
 
 // A listener gets another address, and other routes there. Connections to the address before are still those of the routes before.
 func TestConnectionsToTheAddressBeforeKeepItsRoutes(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	harness.Beside(t)
 	forDeliveries(t, func(t *testing.T, d delivery, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		before, after := harness.Service(), harness.Service()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // nameServer knows one name, "origin.test", which is all addresses at a time, or fails.
@@ -216,6 +217,7 @@ var (
 
 // TestALogicalHostIsTheFirstAddressOfTheLastAnswer moves a name from address to address, and breaks it.
 func TestALogicalHostIsTheFirstAddressOfTheLastAnswer(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	harness.Beside(t)
 	forAll(t, func(t *testing.T, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		names, service, hold := startNameServer(t), harness.Service(), make(chan struct{})
@@ -270,6 +272,7 @@ func TestNamesOfAStrictClusterFollowTheirAnswers(t *testing.T) {
 
 // TestNamesAreLookedUpWhenTheirAnswersExpire counts questions.
 func TestNamesAreLookedUpWhenTheirAnswersExpire(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	harness.Beside(t)
 	tests := []struct {
 		name   string
@@ -320,6 +323,7 @@ func TestNamesAreLookedUpWhenTheirAnswersExpire(t *testing.T) {
 
 // TestNoRequestFailsWhileALogicalHostMoves has a client ask without a pause on one connection, while the answer changes its order ten times.
 func TestNoRequestFailsWhileALogicalHostMoves(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	forAll(t, func(t *testing.T, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		const requests = 20000
 		names, service := startNameServer(t), harness.Service()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 func requireIPv6(t *testing.T) {
@@ -37,6 +38,7 @@ func connected(t *testing.T, place *harness.Place, addresses ...string) map[stri
 
 // TestListenersAtBothFamilies asks XLB and Envoy at addresses of both.
 func TestListenersAtBothFamilies(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	harness.Beside(t)
 	requireIPv6(t)
 	type m = map[string]any

@@ -37,6 +37,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 const (
@@ -384,6 +385,7 @@ func TestDynamicResourcesChangeUnderLoad(t *testing.T) {
 
 // What stands in the bootstrap may have its endpoints and its routes from elsewhere, while the control plane is asked for nothing else.
 func TestStaticResourcesHaveTheirPartsFromElsewhere(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	harness.Beside(t)
 	forDeliveries(t, func(t *testing.T, d delivery, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		service := harness.Service()
@@ -418,6 +420,7 @@ func TestStaticResourcesHaveTheirPartsFromElsewhere(t *testing.T) {
 
 // What is missing, or wrong, is answered as Envoy does.
 func TestDynamicResourcesThatAreMissing(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	harness.Beside(t)
 	forDeliveries(t, func(t *testing.T, d delivery, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		service, bare := harness.Service(), harness.Service()
@@ -567,6 +570,7 @@ func requireClientStatus(t *testing.T, b *harness.Balancer, refused string) {
 
 // What is taken stays with who has it: names with the bootstrap, addresses with the older listener.
 func TestNamesAndAddressesThatAreTaken(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	harness.Beside(t)
 	forDeliveries(t, func(t *testing.T, d delivery, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		service := harness.Service()

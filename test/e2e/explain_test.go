@@ -13,6 +13,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/routes"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // explained asks the daemon.
@@ -155,6 +156,7 @@ func TestExplainPrintsAndExitsAsDocumented(t *testing.T) {
 
 // The kernel's decisions on tables of every kind of matcher, for requests that are aimed at their routes.
 func TestExplainAgreesWithTheModelOnRandomRoutes(t *testing.T) {
+	suite.Long(t, suite.Depth)
 	harness.Beside(t)
 	harness.OnlyXLB(t, "the verb is XLB's")
 	const tables, perTable = 10, 50

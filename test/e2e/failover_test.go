@@ -8,9 +8,11 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 func TestKilledEndpointCostsOnlyItsRequestsInFlight(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	const connections, settle = 64, time.Second
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service := harness.SameHost(t), harness.Service()

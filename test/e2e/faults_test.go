@@ -11,6 +11,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // faultTimeout bounds every exchange with something broken: reaching it is a
@@ -49,12 +50,12 @@ func TestFaultsAreAnsweredAndTheConnectionGoesOn(t *testing.T) {
 		name   string
 		path   string
 		status int
-		// The answer comes between these times.
-		earliest, latest time.Duration
+		// The answer comes no sooner. It comes at last: the exchange has a deadline.
+		earliest time.Duration
 	}{
-		{name: "endpoint refuses", path: "/refusing", status: 503, latest: 3 * time.Second},
-		{name: "endpoint stalls", path: "/stall", status: 504, earliest: 900 * time.Millisecond, latest: 3 * time.Second},
-		{name: "no route", path: "/nowhere", status: 404, latest: time.Second},
+		{name: "endpoint refuses", path: "/refusing", status: 503},
+		{name: "endpoint stalls", path: "/stall", status: 504, earliest: 900 * time.Millisecond},
+		{name: "no route", path: "/nowhere", status: 404},
 	}
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, _, service := faulty(t, mode)
@@ -67,8 +68,9 @@ func TestFaultsAreAnsweredAndTheConnectionGoesOn(t *testing.T) {
 				if len(report.Replies) < 2 {
 					return
 				}
-				if took := report.Replies[1].At - report.Replies[0].At; took < tt.earliest || took > tt.latest {
-					t.Errorf("time to the answer: got %v, want %v to %v", took, tt.earliest, tt.latest)
+				// The first answer is read before the second request is sent.
+				if took := report.Replies[1].At - report.Replies[0].At; took < tt.earliest {
+					t.Errorf("time to the answer: got %v, want at least %v", took, tt.earliest)
 				}
 			})
 		}
@@ -240,6 +242,7 @@ func repeat(s string, n int) []string {
 // An endpoint that begins to answer before it has the whole request, and then stalls: the route's timeout counts from the end of the request,
 // whoever forwards the response.
 func TestAnswersThatBeginTooSoonAndStallTimeOut(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	harness.Beside(t)
 	answers := []struct {
 		begins, want string

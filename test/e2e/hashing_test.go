@@ -15,6 +15,7 @@ import (
 	"github.com/xlb-project/xlb/internal/hashing"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // byKey is a table that sends everything to a cluster, by the hash of a header.
@@ -68,6 +69,7 @@ var keyCases = []keyCase{
 // Each key comes to the server that its table names, and Envoy takes, before and after a server has left. Only keys of that one move, and those
 // that Envoy moves, too.
 func TestKeysComeToTheServersOfEnvoy(t *testing.T) {
+	suite.Long(t, suite.Depth)
 	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy runs beside it")
 	const gone = 2
@@ -230,6 +232,7 @@ func TestKindsOfHashPoliciesAreEnvoys(t *testing.T) {
 
 // Where a server has its share of requests that are under way, the next in Envoy's order takes over.
 func TestBoundedLoadsAreEnvoys(t *testing.T) {
+	suite.Long(t, suite.Depth)
 	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy runs beside it")
 	const requests = 12

@@ -14,6 +14,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // moodies starts three servers that can be told to fail.
@@ -104,6 +105,7 @@ func (m *moody) ejections(t *testing.T, b *harness.Balancer, kind string) float6
 const requestTime = 200 * time.Millisecond
 
 func TestFailingEndpointIsEjectedAndReturns(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	tests := []struct {
 		mood programs.Mood
 		rule string

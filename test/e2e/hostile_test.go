@@ -12,6 +12,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // The bounds that docs/limits.md states.
@@ -54,6 +55,7 @@ func requireQuiet(t *testing.T, place *harness.Place, balancer *harness.Balancer
 }
 
 func TestTenThousandRequestsThatDoNotEndCostLittle(t *testing.T) {
+	suite.Long(t, suite.Machine)
 	harness.OnlyXLB(t, "the bound is XLB's")
 	connections := 10_000
 	if testing.Short() {
@@ -143,6 +145,7 @@ func TestTooLongHeadsAreAnswered431(t *testing.T) {
 }
 
 func TestFloodOfShortConnectionsLeavesNothing(t *testing.T) {
+	suite.Long(t, suite.Machine)
 	harness.OnlyXLB(t, "it looks at what XLB keeps")
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place := harness.SameHost(t)
@@ -168,6 +171,7 @@ func TestFloodOfShortConnectionsLeavesNothing(t *testing.T) {
 
 // A client that sends its body slowly holds one connection to an endpoint, and nobody else.
 func TestSlowWritersHoldNobodyElse(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	harness.OnlyXLB(t, "it looks at leases")
 	const writers = 100
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
@@ -194,6 +198,7 @@ func TestSlowWritersHoldNobodyElse(t *testing.T) {
 
 // Rounds with and without abusers alternate, so that both see the same machine.
 func TestAbuseOfOneIsNoDelayOfAnother(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	const rounds, worst = 3, 20
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place := harness.SameHost(t)

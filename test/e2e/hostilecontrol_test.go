@@ -17,6 +17,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 	"github.com/xlb-project/xlb/test/tcptest"
 )
 
@@ -81,6 +82,7 @@ func garbage(t *testing.T, text string) netip.AddrPort {
 // Whatever a management server says, traffic keeps the configuration that was good last, memory is bounded, and the reason can be read. A server that means well
 // afterwards is followed.
 func TestHostileControlPlanesHarmNoTraffic(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	harness.Beside(t)
 	harness.OnlyXLB(t, "the bound is XLB's")
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 	"github.com/xlb-project/xlb/test/tcptest"
 )
 
@@ -90,6 +91,7 @@ func flatOf(t *testing.T, b *harness.Balancer) flat {
 // A control plane that does at random what it must not, for as long as one likes, harms no request: each is answered by an endpoint of a configuration that
 // was accepted. Whenever it means well it is followed, and at the end nothing has grown.
 func TestControlPlaneAtRandomHarmsNoTraffic(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	harness.OnlyXLB(t, "the bounds are XLB's")
 	duration := liveSetting(t, hostileControlDuration, 12*time.Second, time.ParseDuration)
 	seed := liveSetting(t, hostileControlSeed, 1, func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) })

@@ -8,11 +8,13 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // TestIdleCloseLosesNoRequestThatWasTaken sends requests at the very moment at which their connection is closed for being idle. Each is
 // answered, or no endpoint has got it.
 func TestIdleCloseLosesNoRequestThatWasTaken(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	cases := []struct {
 		name  string
 		first bool

@@ -11,11 +11,13 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // TestEndpointThatLeavesFinishesItsRequests takes an endpoint out of service while a download, two uploads and a tunnel use it: it gets no
 // new request, what is in flight ends well, and then its connections close.
 func TestEndpointThatLeavesFinishesItsRequests(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	places := map[string]func(t *testing.T) (clients, servers *harness.Place){
 		"same host": func(t *testing.T) (clients, servers *harness.Place) { p := harness.SameHost(t); return p, p },
 		"two hosts": func(t *testing.T) (clients, servers *harness.Place) { return harness.TwoHosts(t) },

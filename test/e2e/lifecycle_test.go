@@ -10,6 +10,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // loaded is a balancer over one cluster of two nginx servers, under load.
@@ -197,6 +198,7 @@ func TestTerminationUnderLoadBreaksNoResponse(t *testing.T) {
 // A second daemon starts beside the first, and the first is stopped: connections that begin find somebody at any time, and every request of those that are kept is
 // answered, of those also that are without one at the very moment.
 func TestDaemonIsReplacedUnderLoad(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	harness.OnlyXLB(t, "Envoy takes over by its hot restart")
 	forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
 		replaceUnderLoad(t, mode, clients, servers)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 	"github.com/xlb-project/xlb/test/tcptest"
 )
 
@@ -524,6 +525,7 @@ func liveSetting[T any](t *testing.T, name string, otherwise T, parse func(strin
 // Whatever a control plane changes, each request is answered by an endpoint, and by the route, of a time at which it was under way; none fails that Envoy
 // would not fail; and when everything has been removed, nothing is left over.
 func TestEverythingChangesUnderLoad(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	duration := liveSetting(t, liveDuration, 8*time.Second, time.ParseDuration)
 	seed := liveSetting(t, liveSeed, 2, func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) })
 	runs := liveSetting(t, liveRuns, 1, strconv.Atoi)

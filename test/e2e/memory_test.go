@@ -10,6 +10,7 @@ import (
 	"github.com/xlb-project/xlb/test/e2e/body"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // blocked waits until the server has sent something and then nothing for a
@@ -55,6 +56,7 @@ func placeOfBoundedBuffers(t *testing.T) *harness.Place {
 }
 
 func TestClientThatDoesNotReadCostsLittleMemory(t *testing.T) {
+	suite.Long(t, suite.Machine)
 	const size, seed, allowed = 1 << 30, 7, 16 << 20
 	for _, framing := range []string{programs.FramingLength, programs.FramingChunked} {
 		t.Run(framing, func(t *testing.T) {
@@ -126,6 +128,7 @@ func TestClientThatDoesNotReadGetsFewSmallMessages(t *testing.T) {
 // What is moved must leave room in the receive buffer for what the daemon sends behind it: TCP drops what finds none, and tries again ever more
 // seldom.
 func TestClientWithASmallBufferGoesOnWhereItStopped(t *testing.T) {
+	suite.Long(t, suite.Machine)
 	const size, buffer, stopped, allowed = 4 << 20, 160 << 10, 4 * time.Second, time.Second
 	if !harness.FastPath(t) {
 		t.Skip("without the fast path nothing is moved")
@@ -166,6 +169,7 @@ func park(t *testing.T, place *harness.Place, service string, size, clients int)
 
 // What a server has sent and no client has read lies in the kernel, or in the daemon's buffer, whatever of it the kernel counts.
 func TestClientsThatDoNotReadCostLittleEach(t *testing.T) {
+	suite.Long(t, suite.Machine)
 	const size, clients, allowed = 100 << 20, 200, 12 << 20
 	for _, topology := range topologies {
 		t.Run(topology.name, func(t *testing.T) {
@@ -200,6 +204,7 @@ func TestClientsThatDoNotReadCostLittleEach(t *testing.T) {
 
 // What lies before clients that do not read is free soon after they have gone.
 func TestClientsThatDoNotReadFreeTheirMemoryWhenTheyLeave(t *testing.T) {
+	suite.Long(t, suite.Machine)
 	const size, clients, allowed = 100 << 20, 100, 32 << 20
 	for _, topology := range topologies {
 		t.Run(topology.name, func(t *testing.T) {
@@ -226,6 +231,7 @@ func TestClientsThatDoNotReadFreeTheirMemoryWhenTheyLeave(t *testing.T) {
 }
 
 func TestClientThatLeavesInMidResponseFreesEverything(t *testing.T) {
+	suite.Long(t, suite.Machine)
 	const size, seed = 1 << 30, 11
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place := harness.SameHost(t)
@@ -282,6 +288,7 @@ func TestClientsThatCloseAmidSegmentsLeaveNoState(t *testing.T) {
 }
 
 func TestTenThousandOpenConnections(t *testing.T) {
+	suite.Long(t, suite.Machine)
 	connections := 10_000
 	if testing.Short() {
 		connections = 2_000

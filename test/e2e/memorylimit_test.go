@@ -9,6 +9,7 @@ import (
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/hostile/traffic"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // What the sockets of a cgroup may take of TCP memory, and what its process needs besides.
@@ -20,6 +21,7 @@ const (
 // A cgroup that may not take more TCP memory has its own exchanges slower, or visibly broken: none of its bytes go to others, and
 // nothing hangs.
 func TestMemoryLimitOfACgroupCutsNobodysMessages(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	for _, side := range []string{"client", "server"} {
 		t.Run(side, func(t *testing.T) {
 			forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {

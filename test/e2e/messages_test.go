@@ -9,11 +9,13 @@ import (
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/hostile/traffic"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // The kernel keeps a kilobyte for each message that is moved and not read, and charges it to nobody: so XLB bounds how many one connection has,
 // however small they are.
 func TestSmallMessagesTakeLittleOfTheKernelsMemory(t *testing.T) {
+	suite.Long(t, suite.Machine)
 	const (
 		dust  = 150_000
 		bound = 8 << 20

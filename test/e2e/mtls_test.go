@@ -28,6 +28,7 @@ import (
 	"github.com/xlb-project/xlb/test/certtest"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 const (
@@ -283,6 +284,7 @@ func TestEndpointsOfAMeshAreSpokenToByTLS(t *testing.T) {
 
 // What is answered when a connection cannot be secured is what Envoy answers with the same configuration.
 func TestFailuresToSecureAConnectionAreEnvoys(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	harness.Beside(t)
 	harness.OnlyXLB(t, "compares both itself")
 	place := harness.SameHost(t)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // openingTime is the listener_filters_timeout of the tests.
@@ -59,6 +60,7 @@ func hesitantSets() map[string]func(service netip.AddrPort) harness.Listener {
 
 // TestHesitantClientsComeToEnvoysChain: who does not begin in time is closed, or goes on as plain text.
 func TestHesitantClientsComeToEnvoysChain(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	place := harness.SameHost(t)
 	_, greeting := greeters(t, place, "one", "rest")
 	origin := place.Origin(t, "http")

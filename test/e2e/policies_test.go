@@ -17,6 +17,7 @@ import (
 	"github.com/xlb-project/xlb/test/balance"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // holders are servers that keep requests for /hold, if they are told to, until they are reset or the test ends. All others they answer with
@@ -122,6 +123,7 @@ var busyCases = []busyCase{
 
 // TestBusyServersGetTheShareOfEnvoys compares with what Envoy's rule says, on both paths and on Envoy.
 func TestBusyServersGetTheShareOfEnvoys(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy runs beside it")
 	const requests = 1000
@@ -224,6 +226,7 @@ func (c *slowCase) share() (sum float64) {
 
 // TestSlowStartsAreEnvoys has one of two servers become healthy, for XLB and for Envoy at the same time, and compares its share while it starts.
 func TestSlowStartsAreEnvoys(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	harness.OnlyXLB(t, "Envoy runs beside it")
 	modes := harness.Modes(t)
 	var places []*harness.Place

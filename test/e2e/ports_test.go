@@ -10,6 +10,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // waitingPorts is how many ports docs/limits.md allows to wait behind connections to endpoints that
@@ -19,6 +20,7 @@ const waitingPorts = 1024
 // Clients that leave amid their requests cost a connection to an endpoint each, but no port: a host has
 // some 28,000 for all that connects, here 1,500, and each in TIME_WAIT is gone for a minute.
 func TestClientsThatLeaveAmidRequestsTakeNoPorts(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	harness.OnlyXLB(t, "the bound is XLB's")
 	const post = "POST / HTTP/1.1\r\nHost: e2e.test\r\nX-Number: 1\r\n"
 	const leaving, first, last = 2000, 40000, 41499

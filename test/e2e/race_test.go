@@ -11,6 +11,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 var raceRequests = flag.Int("race.requests", 10_000, "how many requests race with servers that close, in each kind of run")
@@ -18,6 +19,7 @@ var raceRequests = flag.Int("race.requests", 10_000, "how many requests race wit
 // Servers close idle connections while requests, every other a POST, are on their way to them. What no server has seen is sent to another, and
 // nothing is sent twice. Envoy, without a retry policy, answers 7 to 8 of a hundred requests of this test with 503.
 func TestRequestsRaceWithServersThatClose(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	const clients = 64
 	kinds := []struct {
 		name  string
@@ -73,6 +75,7 @@ func TestRequestsRaceWithServersThatClose(t *testing.T) {
 
 // The kernel keeps a request as the client has sent it, and not as the server was to get it.
 func TestRequestsThatAreSentAgainAreRewrittenOnce(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	const clients, text = 64, "/rewritten/"
 	if !harness.FastPath(t) {
 		t.Skip("without the fast path the daemon keeps requests")
@@ -111,6 +114,7 @@ func TestRequestsThatAreSentAgainAreRewrittenOnce(t *testing.T) {
 
 // Servers that soon close connections without a request are well: as in Envoy they stay in service, and nothing is held against them.
 func TestServersThatCloseIdleConnectionsAreInService(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	const idle = 300 * time.Millisecond
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service := harness.SameHost(t), harness.Service()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 var (
@@ -66,6 +67,7 @@ type actor struct {
 // TestFaultsCostNoMoreThanWithEnvoy plays every fault to XLB, with the fast path and without, and to Envoy, at the same time and with the same servers.
 // What went worse with XLB is played again: other work on the machine may be the reason once, and hardly three times.
 func TestFaultsCostNoMoreThanWithEnvoy(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	if harness.Envoy() {
 		t.Skip("it starts Envoy itself")
 	}

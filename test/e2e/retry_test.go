@@ -15,6 +15,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 	"github.com/xlb-project/xlb/test/tcptest"
 )
 
@@ -242,6 +243,7 @@ func retryOutcomes(replies []programs.Reply, met programs.ScriptSeen) []retryOut
 // TestRetriesAreThoseOfEnvoy compares what client and endpoints see of each policy, in every mode. To the kernel the endpoints are on this host, on
 // this host and unknown, or on another one.
 func TestRetriesAreThoseOfEnvoy(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	place, service := harness.SameHost(t), harness.Service()
 	harness.OnlyXLB(t, "it is what XLB is compared with")
 	s := newScript()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 var retryRequests = flag.Int("retry.requests", 10_000, "how many requests meet endpoints that fail, in each kind of run")
@@ -29,6 +30,7 @@ func retriedCluster(service netip.AddrPort, action map[string]any, endpoints ...
 // No client sees that one of three endpoints answers 503 to every tenth request, then resets each, then goes away, and comes back. Every request is
 // counted once, and every attempt.
 func TestRetriesHideAnEndpointThatFails(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	const connections = 16
 	forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
 		service := harness.Service()

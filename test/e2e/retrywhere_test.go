@@ -19,6 +19,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // refusers are servers that answer 503, and note who was asked, by path.
@@ -219,6 +220,7 @@ func playWhere(t *testing.T, place *harness.Place, service netip.AddrPort, serve
 
 // TestRetriesGoWhereThoseOfEnvoyGo compares the servers that requests come to, one after the other.
 func TestRetriesGoWhereThoseOfEnvoyGo(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	harness.Beside(t)
 	place, service := harness.SameHost(t), harness.Service()
 	harness.OnlyXLB(t, "it is what XLB is compared with")

@@ -14,6 +14,7 @@ import (
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/routes"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // longestRewrite is the longest text that the kernel writes.
@@ -181,6 +182,7 @@ func TestPathsAreRewrittenAsByEnvoy(t *testing.T) {
 
 // What does not come whole in one send is the daemon's to rewrite, and so is what is pipelined.
 func TestRequestsInPiecesAreRewrittenByTheDaemon(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	harness.Beside(t)
 	const head, want = "POST /shorter/x HTTP/1.1\r\nHost: e2e.test\r\n", "POST /s/x HTTP/1.1\r\nHost: e2e.test\r\n"
 	const length, chunked = "Content-Length: 10\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n"
@@ -253,6 +255,7 @@ func TestTunnelsAreRewritten(t *testing.T) {
 // Changes of messages change what the kernel has charged for them.
 // What the kernel adds to a message or takes out of it changes the memory that it counts for the client's socket.
 func TestRewritesLeaveNoMemoryBehind(t *testing.T) {
+	suite.Long(t, suite.Machine)
 	harness.Beside(t)
 	const connections, perConnection = 10, 1_000
 	if !harness.FastPath(t) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // crowd is a balancer of very many endpoints, all of which are one server.
@@ -89,6 +90,7 @@ func (c *crowd) reload() int {
 // A cluster of thousands must not begin with a storm of connections, nor keep one for each endpoint that was asked once. An endpoint more or less
 // is not a reason to write about the others.
 func TestTenThousandEndpointsAreConnectedToWhenTheyAreAsked(t *testing.T) {
+	suite.Long(t, suite.Machine)
 	const endpoints, requests = 10_000, 3000
 	harness.OnlyXLB(t, "the test looks into XLB")
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
@@ -116,6 +118,7 @@ func TestTenThousandEndpointsAreConnectedToWhenTheyAreAsked(t *testing.T) {
 
 // A thousand clusters cost what their endpoints do, and only those that are asked have connections.
 func TestAThousandClustersAreConnectedToWhenTheyAreAsked(t *testing.T) {
+	suite.Long(t, suite.Machine)
 	const clusters, each, asked, requests = 1000, 10, 3, 3000
 	harness.OnlyXLB(t, "the test looks into XLB")
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
@@ -147,6 +150,7 @@ func TestAThousandClustersAreConnectedToWhenTheyAreAsked(t *testing.T) {
 
 // Turns of many endpoints are exchanged in place when a few of them change; each still has one in every cycle, as with Envoy.
 func TestManyEndpointsHaveTheirTurnsAfterOneHasChanged(t *testing.T) {
+	suite.Long(t, suite.Machine)
 	const endpoints, cycles = 200, 2
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		c := newCrowd(t)

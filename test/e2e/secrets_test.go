@@ -15,6 +15,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 	"github.com/xlb-project/xlb/test/tcptest"
 )
 
@@ -31,6 +32,7 @@ func authoritySecret(text string) map[string]any {
 
 // Secrets that come as other resources do, from files or from the control plane, may be exchanged under load, and one that cannot be used changes nothing.
 func TestSecretsComeAsOtherResourcesDo(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	harness.Beside(t)
 	forDeliveries(t, func(t *testing.T, d delivery, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		x := newWarmingWorld(t, d, place)
@@ -137,6 +139,7 @@ func TestConnectionsWithoutHTTPAreSecured(t *testing.T) {
 
 // An endpoint that stalls in the handshake costs the time to connect, and the answer is Envoy's.
 func TestEndpointsThatStallInTheHandshake(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	harness.Beside(t)
 	harness.OnlyXLB(t, "compares both itself")
 	place := harness.SameHost(t)
@@ -192,6 +195,7 @@ func TestHealthChecksAreSecured(t *testing.T) {
 
 // Servers of secrets that are slow, die, or send nonsense leave what has come before in force.
 func TestServersOfSecretsThatFail(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	harness.Beside(t)
 	harness.OnlyXLB(t, "it is about what stays in force in XLB")
 	place, service := harness.SameHost(t), harness.Service()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // Addresses of the endpoints of sessions; nobody listens at deadAddr.
@@ -265,6 +266,7 @@ func plainField(field string) string {
 
 // TestSessionsAreEnvoys plays requests with sessions of all kinds to XLB and to Envoy.
 func TestSessionsAreEnvoys(t *testing.T) {
+	suite.Long(t, suite.Depth)
 	harness.Beside(t)
 	place, port := harness.SameHost(t), stickyOrigins(t)
 	played := func(t *testing.T, start func(harness.Config)) map[string][]string {

@@ -7,11 +7,13 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // Hundreds of clients that connect for each request leave the daemon little of the processors' time. A connection for which there is no room
 // in a queue is tried again after a second, a request that the daemon does not come to waits as long.
 func TestCrowdOfShortConnectionsIsServed(t *testing.T) {
+	suite.Long(t, suite.Machine)
 	const clients, requests = 400, 150
 	for _, test := range []struct {
 		name   string

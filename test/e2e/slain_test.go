@@ -11,6 +11,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 var slainRounds = flag.Int("slain.rounds", 1, "how often the daemon is killed under load, in each kind of run")
@@ -19,6 +20,7 @@ var slainRounds = flag.Int("slain.rounds", 1, "how often the daemon is killed un
 func TestKilledDaemonsLeaveNothing(t *testing.T) {
 	harness.OnlyXLB(t, "it looks at what XLB leaves")
 	const clients = 16
+	random := rand.New(rand.NewPCG(suite.Seed(t), 0))
 	forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, from, to *harness.Place) {
 		service := harness.Service()
 		spec := programs.PoisonerSpec{Address: netip.AddrPortFrom(to.Address, 0).String(), Name: "good", Honest: true}
@@ -42,7 +44,7 @@ func TestKilledDaemonsLeaveNothing(t *testing.T) {
 				fast, slow := balancer.Served(t)
 				return fast+slow > 0
 			})
-			time.Sleep(rand.N(200 * time.Millisecond))
+			time.Sleep(time.Duration(random.Int64N(int64(200 * time.Millisecond))))
 			balancer.Slay(t)
 			var r programs.TasterReport
 			tasters.Next(t, &r)
@@ -61,6 +63,7 @@ func TestKilledDaemonsLeaveNothing(t *testing.T) {
 func TestOneOfTwoDaemonsIsKilled(t *testing.T) {
 	harness.OnlyXLB(t, "Envoy intercepts nobody")
 	const clients = 8
+	random := rand.New(rand.NewPCG(suite.Seed(t), 0))
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service := harness.SameHost(t), harness.Service()
 		config := harness.OneCluster(service, place.Origin(t, "one").Address)
@@ -74,7 +77,7 @@ func TestOneOfTwoDaemonsIsKilled(t *testing.T) {
 			for _, load := range loads {
 				awaitRequests(t, load, 50)
 			}
-			survivor := slayOne(t, daemons)
+			survivor := slayOne(t, random, daemons)
 			for _, final := range serveOn(t, loads) {
 				if final.Failed > 2*clients {
 					t.Errorf("%d of %d requests failed, two of %d clients each are what may: %v", final.Failed, final.Total, clients, final.Failures)
@@ -86,10 +89,10 @@ func TestOneOfTwoDaemonsIsKilled(t *testing.T) {
 }
 
 // slayOne kills one of two daemons, at some moment.
-func slayOne(t *testing.T, daemons []*harness.Balancer) (survivor *harness.Balancer) {
+func slayOne(t *testing.T, random *rand.Rand, daemons []*harness.Balancer) (survivor *harness.Balancer) {
 	t.Helper()
-	time.Sleep(rand.N(100 * time.Millisecond))
-	victim := rand.IntN(2)
+	time.Sleep(time.Duration(random.Int64N(int64(100 * time.Millisecond))))
+	victim := random.IntN(2)
 	daemons[victim].Slay(t)
 	return daemons[1-victim]
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/xlb-project/xlb/test/balance"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // labelled are endpoints with these objects under envoy.lb, nil for none.
@@ -177,6 +178,7 @@ func requireSubset(t *testing.T, b *harness.Balancer, mode harness.Mode, service
 
 // In a subset of a cluster that hashes the table is that of the subset's endpoints.
 func TestKeysComeToServersOfTheirSubset(t *testing.T) {
+	suite.Long(t, suite.Depth)
 	harness.Beside(t)
 	for _, p := range hashPolicies {
 		t.Run(p.policy, func(t *testing.T) {
@@ -233,6 +235,7 @@ var drawnSeed = flag.Uint64("drawn.seed", 7, "of the random clusters")
 
 // The clusters and routes that test/balance draws, here with a kernel, and beside Envoy again.
 func TestRandomClustersAreEnvoys(t *testing.T) {
+	suite.Long(t, suite.Depth)
 	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy runs beside it")
 	for _, d := range drawers {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // greeters starts one per identity.
@@ -109,6 +110,7 @@ func TestConnectionsWithoutHTTPGoByWeight(t *testing.T) {
 
 // A listener whose connections a proxy has to see is served in user space, with the fast path on.
 func TestIdleTimeoutEndsAConnectionWithoutHTTP(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	harness.Beside(t)
 	const timeout = time.Second
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {

@@ -11,12 +11,14 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // Work in user space is shared among cgroups, and has no precedence: clients that send as much as is taken,
 // which costs them little, leave those of another cgroup their half of it, and other processes their part
 // of the processors.
 func TestSlowPathIsSharedAmongCgroups(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	harness.OnlyXLB(t, "Envoy does not know its clients' cgroups")
 	flooding, other := harness.SameHost(t), harness.SameHost(t)
 	services := []netip.AddrPort{harness.Service(), harness.Service()}
@@ -46,6 +48,7 @@ func TestSlowPathIsSharedAmongCgroups(t *testing.T) {
 
 // What is done for clients themselves has no precedence over other processes.
 func TestPrecedenceEndsWhileTheDaemonWorksForClients(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	harness.OnlyXLB(t, "Envoy has no precedence")
 	if nice, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err != nil || nice != 20 {
 		t.Skipf("whoever runs this test has chosen a niceness: %d (%v)", 20-nice, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/hostile/traffic"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // moment is how long something that must not happen is waited for.
@@ -70,6 +71,7 @@ const chunkedPost = "POST " + traffic.Prefix + "first HTTP/1.1\r\nHost: e2e.test
 
 // A request of which the daemon has sent the end is not answered yet. The next one, on the same connection, waits for its answer.
 func TestNextRequestDoesNotOvertakeTheAnswerToOneThatEndedWithTrailers(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
 		service, server, client := harness.Service(), servers.Puppet(t), clients.Puppet(t)
 		config := publicOnly(service, server.Address)

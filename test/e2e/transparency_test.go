@@ -11,6 +11,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // topology is where a server stands, seen from its client.
@@ -121,6 +122,7 @@ func mannersOf(t *testing.T, place *harness.Place, identity string) *harness.Man
 
 // Each client program runs against a server directly and through XLB, and must observe the same.
 func TestApplicationsObserveTheSameAsOnADirectConnection(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	harness.Beside(t)
 	harness.OnlyXLB(t, "a proxy ends connections, and nobody expects less")
 	for _, topology := range topologies {
@@ -191,6 +193,7 @@ func requireSame(t *testing.T, direct, through []string, matches func(direct, th
 
 // A server gets its requests and gives its answers in every manner that there is.
 func TestServersCanUseTheirSocketsInEveryManner(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	harness.Beside(t)
 	harness.OnlyXLB(t, "a proxy ends connections, and nobody expects less")
 	for _, topology := range topologies {

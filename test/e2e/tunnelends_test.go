@@ -11,6 +11,7 @@ import (
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/hostile/traffic"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // tunnelsTo allows upgrades to websocket, by the route of publicOnly.
@@ -94,6 +95,7 @@ func TestTunnelsOfWhichTheEndpointEndsItsSideFirstAreWhole(t *testing.T) {
 
 // The time of a route is the answer's, also where the daemon had to read that because its head came in pieces.
 func TestTunnelOutlivesTheTimeOfItsRoute(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	const timeout = 500 * time.Millisecond
 	forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
 		service, server, client := harness.Service(), servers.Puppet(t), clients.Puppet(t)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/hostile/traffic"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 const upgradeRequest = "GET " + traffic.Prefix + " HTTP/1.1\r\nHost: e2e.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
@@ -16,6 +17,7 @@ const upgradeRequest = "GET " + traffic.Prefix + " HTTP/1.1\r\nHost: e2e.test\r\
 // A tunnel through which nothing moves ends when the time of its stream is up, also where the daemon has had to read the endpoint's answer
 // because its head came in pieces: two that say nothing must not hold an i-sock for ever.
 func TestTunnelThroughWhichNothingMovesEnds(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	heads := map[string][]string{
 		"head in one piece":  {"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"},
 		"head in two pieces": {"HTTP/1.1 101 Switching", " Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"},

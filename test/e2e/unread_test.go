@@ -9,10 +9,12 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // The end of a client whose bytes nobody reads waits behind them: a closed window keeps it from arriving.
 func TestClientsThatLeaveWhileNobodyReadsTheirRequestsHoldNothing(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	harness.Beside(t)
 	harness.OnlyXLB(t, "Envoy holds such requests for five minutes")
 	ends := []struct {

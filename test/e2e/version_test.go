@@ -13,10 +13,12 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // Whether HTTP/1.0 is served, and what a request without a host gets, is as in Envoy.
 func TestVersionsAsEnvoy(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	harness.Beside(t)
 	harness.OnlyXLB(t, "compares both itself")
 	place := harness.SameHost(t)

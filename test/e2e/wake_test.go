@@ -8,10 +8,12 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // TestDaemonSleepsWhileTheKernelServes counts how often threads of the daemon run: it costs more to wake one than to serve a request.
 func TestDaemonSleepsWhileTheKernelServes(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	if !harness.FastPath(t) {
 		t.Skip("without the fast path the daemon serves every request")
 	}
@@ -41,6 +43,7 @@ func TestDaemonSleepsWhileTheKernelServes(t *testing.T) {
 
 // TestEndOfAClientsSideIsSeenAtOnce: connections are accepted seldom, but a client that has ended its side waits for the end of the other.
 func TestEndOfAClientsSideIsSeenAtOnce(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place := harness.SameHost(t)
 		_, _, service := oneServerWithoutTimeout(t, mode, place, place)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // warmingWorld has a service of a plain cluster, and servers of which one is behind a sidecar.
@@ -90,6 +91,7 @@ func (x *warmingWorld) status(t *testing.T, path string) int {
 // A cluster that changes serves on as it was until the secrets of what it becomes have come, with the endpoints that it has meanwhile; one that is new is not
 // there before. No request is lost.
 func TestClustersWarmUntilTheirSecretsHaveCome(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	harness.Beside(t)
 	forDeliveries(t, func(t *testing.T, d delivery, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		x := newWarmingWorld(t, d, place)
@@ -124,6 +126,7 @@ func TestClustersWarmUntilTheirSecretsHaveCome(t *testing.T) {
 
 // When the time of the secrets is over, or one cannot be used, a cluster is put in force without them.
 func TestClustersDoNotWarmForEver(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	harness.Beside(t)
 	forDeliveries(t, func(t *testing.T, d delivery, start func(harness.Config) *harness.Balancer, place *harness.Place) {
 		x := newWarmingWorld(t, d, place)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // nodeFields are those of a bootstrap whose node stands in a locality, with others in the cluster "nodes".
@@ -21,6 +22,7 @@ func nodeFields(locality map[string]any) map[string]any {
 // come from here, and the half of them is for the other zone. When both have failed this cluster's requests are shared among all, and those of a
 // cluster with fail_traffic_on_panic fail, as many as routing_enabled says.
 func TestZoneAwareRoutingFollowsTheHealthOfNodes(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		const each = 600

@@ -161,15 +161,15 @@ func (b *bed) ask(o traffic.ClientOptions) traffic.ClientReport {
 
 // few is a load of some short connections.
 func few(target netip.AddrPort, n int) traffic.ClientOptions {
-	return traffic.ClientOptions{Target: target, Connections: n, Concurrency: 4, Requests: 3, Request: 1000, Answer: 5000, Timeout: 3 * time.Second}
+	return traffic.ClientOptions{Target: target, Connections: n, Concurrency: 4, Requests: 3, Request: 1000, Answer: 5000, Timeout: patience}
 }
 
 // bulk is a load of large messages, which the kernel hands to devices in super-packets.
 func bulk(target netip.AddrPort) traffic.ClientOptions {
 	if testing.Short() {
-		return traffic.ClientOptions{Target: target, Connections: 3, Concurrency: 3, Requests: 2, Request: 1 << 20, Answer: 3 << 20, Timeout: 5 * time.Second}
+		return traffic.ClientOptions{Target: target, Connections: 3, Concurrency: 3, Requests: 2, Request: 1 << 20, Answer: 3 << 20, Timeout: patience}
 	}
-	return traffic.ClientOptions{Target: target, Connections: 6, Concurrency: 3, Requests: 4, Request: 3 << 20, Answer: 5 << 20, Timeout: 5 * time.Second}
+	return traffic.ClientOptions{Target: target, Connections: 6, Concurrency: 3, Requests: 4, Request: 3 << 20, Answer: 5 << 20, Timeout: patience}
 }
 
 // complete fails the test unless every connection of a load ended well, seen as one with the target.

@@ -12,6 +12,7 @@ import (
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/heels/stand"
 	"github.com/xlb-project/xlb/test/heels/traffic"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 var (
@@ -107,7 +108,7 @@ func TestConfirmLeavesTheHandshakeToTheBalancer(t *testing.T) {
 
 // The balancer holds a connection as long as it lives, and not much longer.
 func TestConfirmTellsTheBalancerOfEnds(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	b := newBed(t)
 	w := confirming
 	b.stage(w)
@@ -128,7 +129,7 @@ func TestConfirmTellsTheBalancerOfEnds(t *testing.T) {
 
 // endings in confirm mode: ten thousand connections; at once the balancer forgets those that the client ends.
 func TestConfirmTenThousandConnectionsEndWell(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	for _, order := range []traffic.Order{traffic.ClientFirst, traffic.ServerFirst} {
 		for _, late := range []time.Duration{0, time.Second} {
 			t.Run(fmt.Sprintf("%s first, other %s later", order, late), func(t *testing.T) {
@@ -155,6 +156,7 @@ func TestConfirmTenThousandConnectionsEndWell(t *testing.T) {
 // Both orders of closing at once, while the pool changes and agents are killed: every byte is right, nobody is reset, no socket is left, and of each connection the
 // balancer sees three packets each way, and a reset when all is over, which for those that servers end waits for their TIME_WAIT.
 func TestConfirmUnderLoad(t *testing.T) {
+	suite.Long(t, suite.Clock)
 	b := newBed(t)
 	w := confirmingPort
 	change := b.balance(w)
@@ -221,7 +223,7 @@ func (b *bed) sees(before stand.Packets, packets int, again int64) {
 
 // TIME_WAIT is the server's: so long the balancer must not use the client's end for another.
 func TestConfirmTellsTheBalancerOfTheServersEndsLater(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	b := newBed(t)
 	w := confirming
 	b.stage(w)
@@ -240,7 +242,7 @@ func TestConfirmTellsTheBalancerOfTheServersEndsLater(t *testing.T) {
 }
 
 func TestConfirmAnOptionStrippedCostsNothing(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	for _, from := range []stand.Stripped{stand.SYN, stand.SYNACK} {
 		each(t, confirmWays(), func(t *testing.T, b *bed, w way) {
 			b.stage(w)
@@ -271,7 +273,7 @@ func (b *bed) filter(rule string) {
 
 // Where the direct way is barred, connections return to the balancer's, and the VIP is left alone for a while.
 func TestConfirmReturnsWhereTheDirectWayIsBarred(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	toServers := "ip saddr " + stand.Clients + " ip daddr " + stand.Servers
 	for _, tt := range []struct {
 		name, rule string
@@ -305,7 +307,7 @@ func TestConfirmReturnsWhereTheDirectWayIsBarred(t *testing.T) {
 
 // The direct way may be faster than the balancer's, and the end of the handshake may be lost there.
 func TestConfirmPayloadEndsTheHandshake(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	b := newBed(t)
 	w := confirmingPort
 	agents := b.stage(w)
@@ -322,7 +324,7 @@ func TestConfirmPayloadEndsTheHandshake(t *testing.T) {
 }
 
 func TestConfirmPoolChangesUnderLoadBreakNothing(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	b := newBed(t)
 	w := confirmingPort
 	change := b.balance(w)
@@ -349,7 +351,7 @@ func TestConfirmPoolChangesUnderLoadBreakNothing(t *testing.T) {
 }
 
 func TestConfirmConnectionsOfAServerThatIsKilledEndAtOnce(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	b := newBed(t)
 	w := confirmingPort
 	b.stage(w)
@@ -370,7 +372,7 @@ func TestConfirmConnectionsOfAServerThatIsKilledEndAtOnce(t *testing.T) {
 }
 
 func TestConfirmAServerThatComesBackEmptyResetsItsConnections(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	b := newBed(t)
 	w := confirmingPort
 	b.pace = slow
@@ -378,7 +380,7 @@ func TestConfirmAServerThatComesBackEmptyResetsItsConnections(t *testing.T) {
 }
 
 func TestConfirmSYNCookiesLeaveTheBalancersPath(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	b := newBed(t)
 	w := confirming
 	for _, h := range b.Servers {
@@ -395,7 +397,7 @@ func TestConfirmSYNCookiesLeaveTheBalancersPath(t *testing.T) {
 }
 
 func TestConfirmTwoVIPsWithOneClientPort(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	for _, second := range []bool{true, false} {
 		t.Run(fmt.Sprintf("second in confirm mode %t", second), func(t *testing.T) {
 			b := newBed(t)
@@ -434,7 +436,7 @@ func TestConfirmTwoVIPsWithOneClientPort(t *testing.T) {
 }
 
 func TestConfirmADirectConnectionWithTheSameClientPort(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	b := newBed(t)
 	w := confirming
 	b.stage(w)
@@ -453,7 +455,7 @@ func TestConfirmADirectConnectionWithTheSameClientPort(t *testing.T) {
 }
 
 func TestConfirmAgentsRestartUnderLoad(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	b := newBed(t)
 	w := confirmingPort
 	agents := b.stage(w)
@@ -481,7 +483,7 @@ func TestConfirmAgentsRestartUnderLoad(t *testing.T) {
 }
 
 func TestConfirmNarrowLinks(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	for _, side := range []string{"client", "server"} {
 		t.Run(side, func(t *testing.T) {
 			b := newBed(t)
@@ -507,7 +509,7 @@ func TestConfirmNarrowLinks(t *testing.T) {
 }
 
 func TestConfirmWithoutAnAgentOnTheOtherSideTheBalancerServes(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	for _, side := range []string{"client", "server"} {
 		t.Run(side, func(t *testing.T) {
 			b := newBed(t)

@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/xlb-project/xlb/test/heels/traffic"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // agentPrograms is the agent's object file.
@@ -62,7 +63,7 @@ func (a *agent) forget() {
 // TestSocketsAloneCannotEndConnections holds what the other tests compare with: where only sockets remember, as in the paper, last acknowledgements go
 // astray. If this fails, the kernel has learnt something, or those tests show nothing.
 func TestSocketsAloneCannotEndConnections(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	for _, order := range []traffic.Order{traffic.ClientFirst, traffic.ServerFirst} {
 		each(t, []way{masquerading, encapsulating}, func(t *testing.T, b *bed, w way) {
 			b.balance(w)

@@ -12,6 +12,7 @@ import (
 	"github.com/xlb-project/xlb/test/heels/balancer"
 	"github.com/xlb-project/xlb/test/heels/stand"
 	"github.com/xlb-project/xlb/test/heels/traffic"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // kind of the option, by default.
@@ -61,16 +62,6 @@ func (b *bed) arrive(n uint64) {
 	})
 }
 
-// atLength skips a test that a short run does without: what it looks at is part of another test, or seldom changes. What is left takes a minute beside
-// a busy machine, for continuous integration: each balancer with its packets counted, over IPv6 too, the confirm mode, many connections, a pool that changes,
-// restarts, options that are stripped, forged or wrongly signed.
-func atLength(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("-short: make test-heels runs it")
-	}
-}
-
 // each runs a test for several ways, a short run for the first of them.
 func each(t *testing.T, list []way, do func(t *testing.T, b *bed, w way)) {
 	if testing.Short() {
@@ -105,6 +96,7 @@ func without(all []*stand.Host, gone *stand.Host) (rest []*stand.Host) {
 }
 
 func TestPoolChangesUnderLoadBreakNothing(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	each(t, threeWays(), func(t *testing.T, b *bed, w way) {
 		change := b.balance(w)
 		b.serve(w.serverPort())
@@ -141,7 +133,7 @@ func TestPoolChangesUnderLoadBreakNothing(t *testing.T) {
 }
 
 func TestConnectionsOfAServerThatIsKilledEndAtOnce(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	each(t, threeWays(), func(t *testing.T, b *bed, w way) {
 		b.balance(w)
 		b.serve(w.serverPort())
@@ -199,7 +191,7 @@ func (b *bed) comeBackEmpty(w way, agents map[*stand.Host]*agent) {
 }
 
 func TestAServerThatComesBackEmptyResetsItsConnections(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	each(t, threeWays(), func(_ *testing.T, b *bed, w way) {
 		b.pace = slow
 		b.balance(w)
@@ -209,7 +201,7 @@ func TestAServerThatComesBackEmptyResetsItsConnections(t *testing.T) {
 }
 
 func TestAHostThatVanishesBreaksItsOwnConnectionsAlone(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	b := newBed(t)
 	w := encapsulating
 	change := b.balance(w)
@@ -235,7 +227,7 @@ func TestAHostThatVanishesBreaksItsOwnConnectionsAlone(t *testing.T) {
 }
 
 func TestSYNCookiesAreNoObstacle(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	each(t, threeWays(), func(t *testing.T, b *bed, w way) {
 		b.balance(w)
 		for _, h := range b.Servers {
@@ -257,7 +249,7 @@ func TestSYNCookiesAreNoObstacle(t *testing.T) {
 }
 
 func TestTwoVIPsWithOneClientPort(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	ways := []way{masquerading, encapsulating, encapsulating6}
 	if testing.Short() {
 		ways = ways[:1]
@@ -301,7 +293,7 @@ func TestTwoVIPsWithOneClientPort(t *testing.T) {
 }
 
 func TestADirectConnectionWithTheSameClientPort(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	each(t, []way{encapsulating, encapsulating6}, func(t *testing.T, b *bed, w way) {
 		b.balance(w)
 		b.serve(w.serverPort())
@@ -322,7 +314,7 @@ func TestADirectConnectionWithTheSameClientPort(t *testing.T) {
 }
 
 func TestWithoutAnAgentOnTheOtherSideTheBalancerServes(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	for _, side := range []string{"client", "server"} {
 		each(t, threeWays(), func(t *testing.T, b *bed, w way) {
 			b.balance(w)
@@ -348,7 +340,7 @@ func TestWithoutAnAgentOnTheOtherSideTheBalancerServes(t *testing.T) {
 }
 
 func TestAMixedPoolServes(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	each(t, threeWays(), func(t *testing.T, b *bed, w way) {
 		b.balance(w)
 		b.serve(w.serverPort())
@@ -383,6 +375,7 @@ func TestAnOptionStrippedFromTheSYNLeavesTheBalancersPath(t *testing.T) {
 const backOffFailures = 3
 
 func TestAnOptionStrippedFromTheSYNACKCostsLittle(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	each(t, threeWays(), func(t *testing.T, b *bed, w way) {
 		b.balance(w)
 		b.serve(w.serverPort())
@@ -406,6 +399,7 @@ func TestAnOptionStrippedFromTheSYNACKCostsLittle(t *testing.T) {
 }
 
 func TestAgentsRestartUnderLoad(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	each(t, threeWays(), func(t *testing.T, b *bed, w way) {
 		b.balance(w)
 		b.serve(w.serverPort())
@@ -435,7 +429,7 @@ func TestAgentsRestartUnderLoad(t *testing.T) {
 }
 
 func TestOffloadsMakeNoDifference(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	for _, on := range []bool{false, true} {
 		each(t, threeWays(), func(t *testing.T, b *bed, w way) {
 			must(t, b.Offloads(on))
@@ -457,7 +451,7 @@ func TestOffloadsMakeNoDifference(t *testing.T) {
 const narrow = 1300
 
 func TestAServerBehindANarrowLink(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	each(t, threeWays(), func(t *testing.T, b *bed, w way) {
 		b.balance(w)
 		b.serve(w.serverPort())
@@ -472,7 +466,7 @@ func TestAServerBehindANarrowLink(t *testing.T) {
 }
 
 func TestAClientBehindANarrowLink(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	for _, w := range threeWays() {
 		t.Run(w.name, func(t *testing.T) {
 			b := newBed(t)
@@ -497,6 +491,7 @@ func TestAClientBehindANarrowLink(t *testing.T) {
 
 // What the router says about a connection that servers take from the balancer, as from a client without an agent, is for the socket of the VIP.
 func TestANarrowClientWithoutAnAgent(t *testing.T) {
+	suite.Long(t, suite.Slow)
 	for _, w := range []way{encapsulating, encapsulating6} {
 		t.Run(w.name, func(t *testing.T) {
 			b := newBed(t)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/test/heels/stand"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // verb runs a verb of "xlb heels" on a host, as one of its applications would, and returns what it prints.
@@ -26,7 +27,7 @@ func (a *agent) verb(args ...string) (string, error) {
 }
 
 func TestVerbsShowIPv6(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	each(t, []way{masquerading6, encapsulating6}, func(t *testing.T, b *bed, w way) {
 		b.balance(w)
 		b.serve(w.serverPort())
@@ -78,7 +79,7 @@ func TestVerbsShowIPv6(t *testing.T) {
 
 // With a key, SYNs over IPv6 have a tag in the place of the client's address.
 func TestTaggedSYNsOverIPv6(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	each(t, []way{encapsulating6, preserving6}, func(t *testing.T, b *bed, w way) {
 		key := filepath.Join(t.TempDir(), "key")
 		must(t, os.WriteFile(key, []byte("0001020304050607\n"), 0o600))

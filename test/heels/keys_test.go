@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // Keys as their file has them.
@@ -117,7 +118,7 @@ func TestAWrongTagLeavesTheBalancersPath(t *testing.T) {
 
 // A server that signs with a key that the client does not have: the client believes no such answer, and backs off.
 func TestAWrongTagOfAnAnswer(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	each(t, []way{encapsulating, masquerading}, func(t *testing.T, b *bed, w way) {
 		b.balance(w)
 		b.serve(w.serverPort())
@@ -155,7 +156,7 @@ func (a *agent) reload() {
 
 // The three steps of an exchange, host by host, each after a while under load: nobody declines, and nothing breaks.
 func TestKeysAreExchangedUnderLoad(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	each(t, taggedWays(), func(t *testing.T, b *bed, w way) {
 		b.balance(w)
 		b.serve(w.serverPort())

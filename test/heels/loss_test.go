@@ -8,11 +8,12 @@ import (
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/heels/stand"
 	"github.com/xlb-project/xlb/test/heels/traffic"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // A SYN-ACK that is lost brings a second SYN and a second SYN-ACK, a FIN that is lost comes from whatever socket is left then.
 func TestSegmentsThatAreSentAgainFindTheirConnection(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	for _, lost := range []stand.Lost{stand.FirstSYNACK, stand.FirstFIN} {
 		for _, order := range []traffic.Order{traffic.ClientFirst, traffic.ServerFirst} {
 			each(t, threeWays(), func(t *testing.T, b *bed, w way) {
@@ -39,7 +40,7 @@ func TestSegmentsThatAreSentAgainFindTheirConnection(t *testing.T) {
 // A SYN that was sent again may come when its connection is long there. It is part of that connection: if the server took it for another one, that would be
 // half open until the client ended it by a reset.
 func TestASYNThatComesLateBeginsNothing(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	each(t, threeWays(), func(t *testing.T, b *bed, w way) {
 		agents := b.stage(w)
 		wire := b.listen(b.Client)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/heels/stand"
 	"github.com/xlb-project/xlb/test/heels/traffic"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // clock says when something happened.
@@ -30,14 +31,12 @@ func (a *agent) tool(command ...string) error {
 
 // However an agent ends, be it while it starts, connections and what begins meanwhile go on.
 func TestAgentsMayBeKilledAtAnyMoment(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	for _, w := range append(threeWays(), confirmingPort) {
 		t.Run(w.name, func(t *testing.T) {
 			b := newBed(t)
 			agents := b.stage(w)
-			seed := rand.Uint64()
-			random := rand.New(rand.NewPCG(seed, 0))
-			t.Logf("seed %d", seed)
+			random := rand.New(rand.NewPCG(suite.Seed(t), 0))
 			broken := b.broken()
 			long, short := b.start(stream(w.target(), 30, endless)), b.start(churn(w.target()))
 			b.underWay(30)
@@ -72,7 +71,7 @@ func TestAgentsMayBeKilledAtAnyMoment(t *testing.T) {
 
 // A port whose last connection went around the balancer, and which the server has in TIME_WAIT, is good for one by way of the balancer.
 func TestPortsMayBeUsedAgainByWayOfTheBalancer(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	for _, w := range append(threeWays(), confirmingPort) {
 		t.Run(w.name, func(t *testing.T) {
 			b := newBed(t)
@@ -94,7 +93,7 @@ func TestPortsMayBeUsedAgainByWayOfTheBalancer(t *testing.T) {
 
 // Programs that go under load, with or without regard to connections, break no more than those that depend on them.
 func TestDetachUnderLoad(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	for _, w := range []way{masquerading, encapsulating, confirmingPort} {
 		for _, force := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, force %t", w.name, force), func(t *testing.T) {
@@ -152,7 +151,7 @@ func TestDetachUnderLoad(t *testing.T) {
 
 // Half-open connections without number, each with the option: what cannot be kept is pushed out, or under SYN cookies not kept at all, and nobody else's connection is hurt.
 func TestAFloodOfOptionsHurtsNobody(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	const syns = 60_000
 	for _, w := range []way{masquerading, encapsulating, confirmingPort} {
 		t.Run(w.name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/heels/balancer"
 	"github.com/xlb-project/xlb/test/heels/stand"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // way is a balancer of the stand.
@@ -81,7 +82,7 @@ func (b *bed) balance(w way) (change func(servers ...*stand.Host)) {
 }
 
 func TestBalancersWorkWithoutHEELS(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	for _, w := range ways() {
 		t.Run(w.name, func(t *testing.T) {
 			b := newBed(t)
@@ -131,7 +132,7 @@ func TestNothingCrossesTheBalancerUnasked(t *testing.T) {
 }
 
 func TestServersOfThePoolAloneGetConnections(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	for _, w := range ways() {
 		t.Run(w.name, func(t *testing.T) {
 			b := newBed(t)
@@ -163,7 +164,7 @@ func TestAServerThatIsGoneIsGone(t *testing.T) {
 }
 
 func TestTrafficSurvivesWithoutOffloads(t *testing.T) {
-	atLength(t)
+	suite.Long(t, suite.Slow)
 	for _, on := range []bool{false, true} {
 		t.Run(fmt.Sprintf("offloads %t", on), func(t *testing.T) {
 			b := newBed(t)

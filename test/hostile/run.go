@@ -16,13 +16,16 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/hostile/traffic"
+	"github.com/xlb-project/xlb/test/violation"
 )
 
 // Options of a run.
 type Options struct {
+	// Duration is how long scenes are begun; 0: Scenes are played, however long they take.
 	Duration time.Duration
+	Scenes   int
 	Seed     uint64
-	// Scene is the only one to play; below 0: all that the duration holds.
+	// Scene is the only one to play; below 0: all.
 	Scene int
 	// Alone: nobody else uses this machine, so settings of the whole of it may change.
 	Alone bool
@@ -66,7 +69,7 @@ func Run(t *testing.T, options Options) *Summary {
 	for number := first; ; number++ {
 		scene := draw(options.Seed, number, &options)
 		t.Run(fmt.Sprintf("scene-%d", number), func(t *testing.T) { r.play(t, scene) })
-		if options.Scene >= 0 || time.Since(r.began) > options.Duration {
+		if options.Scene >= 0 || r.isOver() {
 			break
 		}
 	}
@@ -74,6 +77,14 @@ func Run(t *testing.T, options Options) *Summary {
 	r.judge(t)
 	r.write(t)
 	return &r.summary
+}
+
+// isOver reports whether a run of many scenes has played all of them.
+func (r *run) isOver() bool {
+	if r.options.Duration > 0 {
+		return time.Since(r.began) > r.options.Duration
+	}
+	return r.summary.Scenes >= r.options.Scenes
 }
 
 // enough is how many scenes show each kind of client at least once.
@@ -144,19 +155,10 @@ func (r *run) play(t *testing.T, drawn *Scene) {
 	}
 }
 
-// shownViolations bounds what is printed; the file has all.
-const shownViolations = 4
-
 func (s *scene) complain(seed uint64, found []traffic.Violation) {
-	for i, v := range found {
-		if i == shownViolations {
-			s.Errorf("%d violations, more in %s", len(found), filepath.Join(s.directory, traffic.ViolationsFile))
-			break
-		}
-		s.Error(v.String())
-	}
+	harness.ReportViolations(s, found)
 	for _, l := range s.left {
-		s.Error(l)
+		violation.Errorf(s, "%s", l)
 	}
 	if len(found)+len(s.left) > 0 || testing.Verbose() {
 		s.Logf("again: HOSTILE_SEED=%d HOSTILE_SCENE=%d; %s; clients %s, servers %s",

@@ -18,6 +18,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/violation"
 )
 
 // prefix begins the name of everything that this process makes.
@@ -93,12 +94,12 @@ func newCgroup(t testing.TB) *cgroup {
 // remove ends what still runs, checks that nothing stayed attached, and
 // removes the directory.
 func (c *cgroup) remove(t testing.TB) {
-	c.checkEmpty(t)
+	c.checkEmpty(t, 60*time.Second)
 	for _, check := range c.checks {
 		check(t)
 	}
 	for _, what := range c.attached(t) {
-		t.Errorf("%s is still attached to the cgroup of the test", what)
+		violation.Errorf(t, "%s is still attached to the cgroup of the test", what)
 	}
 	if err := c.dir.Close(); err != nil {
 		t.Error(err)
@@ -109,9 +110,9 @@ func (c *cgroup) remove(t testing.TB) {
 }
 
 // checkEmpty fails the test when a process outlives the one that the harness
-// started and ended. A child of an ended process gets a moment to follow it.
-func (c *cgroup) checkEmpty(t testing.TB) {
-	const patience = 10 * time.Second
+// started and ended. A child of an ended process follows it at once, where it
+// gets a processor.
+func (c *cgroup) checkEmpty(t testing.TB, patience time.Duration) {
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
 	for deadline := time.Now().Add(patience); ; <-ticker.C {
@@ -124,7 +125,7 @@ func (c *cgroup) checkEmpty(t testing.TB) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Errorf("processes outlive the test: %q", strings.Fields(string(procs)))
+			violation.Errorf(t, "processes outlive the test: %q", strings.Fields(string(procs)))
 			return
 		}
 	}

@@ -97,7 +97,7 @@ func TestOrphanIsNoticedAndKilled(t *testing.T) {
 	// The shell ends and leaves its child behind.
 	place.Run(t, "/bin/sh", "-c", "sleep 60 >/dev/null 2>&1 </dev/null &").Wait(t, 5*time.Second)
 	r := &recorder{TB: t}
-	place.cgroup.checkEmpty(r)
+	place.cgroup.checkEmpty(r, time.Second)
 	if len(r.failures) != 1 || !strings.Contains(r.failures[0], "outlive") {
 		t.Errorf("an orphan lives, noticed %q", r.failures)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/test/violation"
 )
 
 // maxName is how much of a map's name the kernel keeps.
@@ -201,7 +202,7 @@ func (b *Balancer) AwaitLeft(t testing.TB, before Left) {
 		case len(more) == 0:
 			return
 		case time.Now().After(deadline):
-			t.Errorf("%v later there are still: %s", patience, strings.Join(more, "; "))
+			violation.Errorf(t, "%v later there are still: %s", patience, strings.Join(more, "; "))
 			return
 		}
 		time.Sleep(200 * time.Millisecond)

@@ -16,6 +16,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/xlb-project/xlb/test/violation"
 )
 
 // kernelObject is a BPF object of the kernel. Identifiers are not used again soon:
@@ -77,15 +79,15 @@ func kernelObjects(t testing.TB, pid int) []kernelObject {
 // checkNothingLeft fails the test when an object or a new pin survives.
 func checkNothingLeft(t testing.TB, objects []kernelObject, pinsBefore map[string]bool) {
 	t.Helper()
-	// Sockets and programs are freed after a grace period of the kernel.
-	const patience = 10 * time.Second
+	// Sockets and programs are freed after a grace period of the kernel, by a worker that waits for a processor like others.
+	const patience = 60 * time.Second
 	deadline := time.Now().Add(patience)
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for _, o := range objects {
 		for !o.gone() {
 			if time.Now().After(deadline) {
-				t.Errorf("%s %d of the daemon is still in the kernel %v after its end", o.kind, o.id, patience)
+				violation.Errorf(t, "%s %d of the daemon is still in the kernel %v after its end", o.kind, o.id, patience)
 				break
 			}
 			<-ticker.C
@@ -93,7 +95,7 @@ func checkNothingLeft(t testing.TB, objects []kernelObject, pinsBefore map[strin
 	}
 	for pin := range pins(t) {
 		if !pinsBefore[pin] && strings.Contains(pin, "xlb") {
-			t.Errorf("%s is still pinned after the daemon's end", pin)
+			violation.Errorf(t, "%s is still pinned after the daemon's end", pin)
 		}
 	}
 }

@@ -4,6 +4,7 @@ package harness
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/violation"
 )
 
 // Main is TestMain: it becomes a program when the test started it as one, and
@@ -117,7 +119,7 @@ func startJanitor(spec programs.JanitorSpec) (end func() error, err error) {
 		}
 		for _, removed := range report.Removed {
 			if removed != spec.Directories {
-				return fmt.Errorf("the tests left %s behind", removed)
+				return errors.New(violation.Text("the tests left %s behind", removed))
 			}
 		}
 		return nil

@@ -507,7 +507,7 @@ func (c *conn) broken(where string, err error, begun string) {
 		c.violation("bytes that are no response", Violation{}, []byte(begun))
 	case errors.Is(err, unix.EAGAIN):
 		if c.honest() && !c.spec.MayHang {
-			c.violation("an exchange that hangs "+where, Violation{}, []byte(begun))
+			c.violation("an exchange that hangs "+where, Violation{Timed: true}, []byte(begun))
 		}
 		c.count("hung " + where)
 	case isEnd(err), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):

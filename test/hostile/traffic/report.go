@@ -30,6 +30,8 @@ type Violation struct {
 	Order string
 	// Exchange is how many the process had done.
 	Exchange int64
+	// Timed: nothing was wrong but that it took longer than the traffic's patience. Other work on the machine may be the reason.
+	Timed bool `json:",omitempty"`
 }
 
 func (v *Violation) String() string {

@@ -239,7 +239,7 @@ func (c *session) noHead(err error, begun []byte) bool {
 	case errors.As(err, &wrong):
 		c.violation("no request: "+wrong.Error(), Violation{}, wrong.Got)
 	case isTimeout(err):
-		c.violation("a head that never ends", Violation{}, begun)
+		c.violation("a head that never ends", Violation{Timed: true}, begun)
 	case !beginsAsRequest(begun):
 		c.violation("bytes that are no request", Violation{}, begun)
 	default:
@@ -419,7 +419,7 @@ func (c *session) read(err error, b *body) bool {
 	case errors.As(err, &wrong):
 		c.violation(wrong.what, Violation{Offset: wrong.Offset, Want: fmt.Sprintf("%q", wrong.Want)}, wrong.Got)
 	case isTimeout(err) && !c.order.Garbled:
-		c.violation("a body that never ends", Violation{Offset: b.seen}, c.last())
+		c.violation("a body that never ends", Violation{Timed: true, Offset: b.seen}, c.last())
 	case isTimeout(err), isEnd(err):
 		c.count("bodies cut short")
 	case c.order.Garbled:
