@@ -75,7 +75,7 @@ test test-all test-race test-unit test-e2e: export XLB_REQUIRE_ENVOY := 1
 # A hang ends then; a busy machine does not.
 TEST_LIMIT := 60m
 # internal/heels has tests of minutes, in namespaces: it is a part of test-all.
-UNIT_PACKAGES = $$(go list ./cmd/... ./internal/... | grep -v /internal/heels$$) ./bench/... ./test/imports ./test/docs ./test/suite ./test/violation ./test/verdict \
+UNIT_PACKAGES := ./bench/... ./test/imports ./test/docs ./test/suite ./test/violation ./test/verdict \
 	./test/chaos/... ./test/hostile/traffic ./test/routes ./test/balance ./test/hashing ./test/fuzz/grammar ./test/heels/traffic ./test/tcptest ./test/await \
 	./test/golden ./test/model ./examples/...
 
@@ -89,7 +89,7 @@ test: ## Install what is missing, build, and run what every change must pass: te
 # Steps of test: with -short, tests that say so (test/suite) are left to test-all.
 .PHONY: test-unit-short test-e2e-short
 test-unit-short:
-	scripts/gotest unit -short -timeout=$(TEST_LIMIT) -- $(UNIT_PACKAGES)
+	packages=$$(go list ./cmd/... ./internal/... | grep -v /internal/heels$$); scripts/gotest unit -short -timeout=$(TEST_LIMIT) -- $$packages $(UNIT_PACKAGES)
 
 test-e2e-short: export GOTESTSUM_FORMAT := testname
 test-e2e-short:
@@ -107,7 +107,7 @@ test-all: ## Every test, or one shard of them: SHARD=2/6 is a quarter of an hour
 .PHONY: test-unit
 test-unit: ## Unit tests, all of them.
 	@scripts/install-deps test
-	scripts/gotest unit -timeout=$(TEST_LIMIT) -- $(UNIT_PACKAGES) ./internal/heels
+	scripts/gotest unit -timeout=$(TEST_LIMIT) -- ./cmd/... ./internal/... $(UNIT_PACKAGES)
 
 # What takes many seconds is left to test-unit: HEELS, which is a system of its own, and these.
 QUICK_SKIP := TestSmallChangesAreMadeInPlace|TestKernelDecidesByTheOldRoutesOrTheNewWhileTheyChange|TestCompiledTableRoutesAsTheModel|TestEnvoyRunsWhatIsAccepted

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/xlb-project/xlb/test/violation"
 )
 
 // subCgroup is a cgroup below the test's, or below another one.
@@ -131,14 +133,14 @@ func TestConnectionsOfTheLastCgroupAreFinished(t *testing.T) {
 			eventually(t, "no connection is left", func() bool { return live(t, client)+live(t, server) == 0 })
 			eventually(t, "the balancer is told", func() bool { return r.in.Load() == 4 })
 			if _, n := entriesOf(t, server); n != 0 {
-				t.Errorf("%d entries of connections are left", n)
+				violation.Errorf(t, "%d entries of connections are left", n)
 			}
 			s, err := server.Status()
 			if err != nil || len(s.Backends) != 1 || s.Backends[0].Opened != 1 || s.Backends[0].Sent > 1<<20+64 {
 				t.Errorf("status %+v, %v; want one connection, and what it has carried once", s, err)
 			}
 			if h := r.servers[0]; h.sockets(established)+h.sockets(closeWait)+h.sockets(lastAck) != 0 {
-				t.Error("a socket of the server is left")
+				violation.Errorf(t, "a socket of the server is left")
 			}
 			for _, a := range []*Agent{server, client} {
 				a.mu.Lock()

@@ -15,6 +15,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/test/violation"
 )
 
 const (
@@ -216,7 +218,7 @@ func (s *plainSocket) echo(n int) {
 		back = append(back, buf[:got]...)
 	}
 	if !bytes.Equal(back, data) {
-		s.t.Fatal("other bytes came back")
+		violation.Errorf(s.t, "other bytes came back")
 	}
 }
 

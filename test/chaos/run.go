@@ -77,12 +77,20 @@ func Run(t testing.TB, options Options) *Summary {
 	r := &run{TB: t, options: options, random: rand.New(rand.NewPCG(options.Seed, 1)), killed: map[string]bool{}}
 	r.summary.Seed, r.summary.FastPath = options.Seed, options.Mode.Fast
 	r.start()
+	judged := false
+	defer func() {
+		// A run that ends before its time is judged, too.
+		if !judged {
+			r.judge()
+		}
+	}()
 	r.calmWave(0)
 	before := r.look()
 	r.storm()
 	r.calmDown()
 	r.calmWave(1)
 	r.compare(before)
+	judged = true
 	r.judge()
 	r.write("summary.json", r.summary.json(t))
 	return &r.summary

@@ -32,7 +32,7 @@ func TestSmallMessagesTakeLittleOfTheKernelsMemory(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
-				directory := t.TempDir()
+				directory := violationsDirectory(t)
 				_, endpoint := servers.HostileServer(t, traffic.ServerSpec{
 					Name: "stingy", Seed: hostileSeed, Directory: directory, Patience: 20 * time.Second, Stingy: 1,
 				})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/violation"
 )
 
 var poisonRequests = flag.Int("poison.requests", 400, "how many requests are made of endpoints that say too much, in each kind of run")
@@ -60,7 +61,7 @@ func TestNobodyGetsWhatEndpointsSayToOthers(t *testing.T) {
 			t.Errorf("%d requests got no answer", sum.Silent)
 		}
 		if n := seen.Acts["wrong body"]; n > 0 {
-			t.Errorf("%d requests reached an endpoint with another's body", n)
+			violation.Errorf(t, "%d requests reached an endpoint with another's body", n)
 		}
 		if n := seen.Acts["trailers of a request"]; n > 0 {
 			t.Errorf("%d requests reached an endpoint with trailers, which are left out by default", n)

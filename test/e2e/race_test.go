@@ -12,6 +12,7 @@ import (
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/suite"
+	"github.com/xlb-project/xlb/test/violation"
 )
 
 var raceRequests = flag.Int("race.requests", 10_000, "how many requests race with servers that close, in each kind of run")
@@ -46,7 +47,7 @@ func TestRequestsRaceWithServersThatClose(t *testing.T) {
 				t.Logf("%d answered, %d GET and %d POST failed, %d could not be sent at first; servers have closed %d idle connections; %q",
 					report.Whole, report.Failed["GET"], report.Failed["POST"], report.Unsent, seen.Closed, report.Failures)
 				if seen.Twice > 0 {
-					t.Errorf("%d requests reached a server twice", seen.Twice)
+					violation.Errorf(t, "%d requests reached a server twice", seen.Twice)
 				}
 				if harness.Envoy() {
 					return
@@ -95,7 +96,7 @@ func TestRequestsThatAreSentAgainAreRewrittenOnce(t *testing.T) {
 		Address: service.String(), Clients: clients, Requests: *raceRequests / clients, Pause: 10 * time.Millisecond,
 	}).Next(t, &report)
 	if seen := hastyReport(t, servers); seen.Twice > 0 {
-		t.Errorf("of %d requests %d came twice", seen.Requests, seen.Twice)
+		violation.Errorf(t, "of %d requests %d came twice", seen.Requests, seen.Twice)
 	}
 	for _, s := range servers {
 		if seen := hastyReport(t, []*harness.Process{s}); seen.Elsewhere > 0 || seen.Target != text {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/violation"
 )
 
 // A process of a balanced cgroup needs no privileges to make a network namespace, in which any address
@@ -59,7 +60,7 @@ func TestNamespaceWithAnEndpointsAddressGetsNoRequest(t *testing.T) {
 			})
 			squatter.Ask(t, "report", &squatted)
 			if len(squatted.Stolen) > 0 {
-				t.Errorf("a foreign process has got %d bytes of requests: %.200q", len(squatted.Stolen), squatted.Stolen)
+				violation.Errorf(t, "a foreign process has got %d bytes of requests: %.200q", len(squatted.Stolen), squatted.Stolen)
 			}
 			// A server that closes behind a request may do so before it has read the next.
 			if report.Status[200] < report.Total*9/10 || report.Status[504] > 0 {

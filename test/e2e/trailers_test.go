@@ -14,6 +14,7 @@ import (
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/hostile/traffic"
 	"github.com/xlb-project/xlb/test/suite"
+	"github.com/xlb-project/xlb/test/violation"
 )
 
 // moment is how long something that must not happen is waited for.
@@ -88,14 +89,14 @@ func TestNextRequestDoesNotOvertakeTheAnswerToOneThatEndedWithTrailers(t *testin
 		say(t, client, conn, "GET "+traffic.Prefix+"second HTTP/1.1\r\nHost: e2e.test\r\n\r\n")
 		there.listen(moment)
 		if second := there.who("second HTTP/1.1"); second != 0 {
-			t.Errorf("the second request was sent before the first one was answered: %.300q", there.got[second])
+			violation.Errorf(t, "the second request was sent before the first one was answered: %.300q", there.got[second])
 			say(t, server, second, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nthe second")
 			here.listen(moment)
 		}
 		say(t, server, first, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nthe first")
 		here.hear("the first")
 		if at := strings.Index(here.got[conn], "the second"); at >= 0 && at < strings.Index(here.got[conn], "the first") {
-			t.Errorf("the answers are in the wrong order: %q", here.got[conn])
+			violation.Errorf(t, "the answers are in the wrong order: %q", here.got[conn])
 		}
 	})
 }

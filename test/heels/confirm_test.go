@@ -13,6 +13,7 @@ import (
 	"github.com/xlb-project/xlb/test/heels/stand"
 	"github.com/xlb-project/xlb/test/heels/traffic"
 	"github.com/xlb-project/xlb/test/suite"
+	"github.com/xlb-project/xlb/test/violation"
 )
 
 var (
@@ -87,7 +88,7 @@ func TestConfirmLeavesTheHandshakeToTheBalancer(t *testing.T) {
 			complete(t, short, r)
 			b.shared(r, b.Servers...)
 			if r.Masked != 0 {
-				t.Errorf("%d of %d connections showed another client to the server", r.Masked, short.Connections)
+				violation.Errorf(t, "%d of %d connections showed another client to the server", r.Masked, short.Connections)
 			}
 		})
 		b.forgotten()

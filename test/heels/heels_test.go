@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/test/heels/traffic"
+	"github.com/xlb-project/xlb/test/violation"
 )
 
 // shortWays are each balancer once, and each family.
@@ -30,7 +31,7 @@ func TestTheBalancerSeesHandshakesOnly(t *testing.T) {
 				complete(t, short, r)
 				b.shared(r, b.Servers...)
 				if r.Masked != 0 {
-					t.Errorf("%d of %d connections showed another client to the server", r.Masked, short.Connections)
+					violation.Errorf(t, "%d of %d connections showed another client to the server", r.Masked, short.Connections)
 				}
 			})
 			b.onlyHandshakes(large.Connections, func() { complete(t, large, b.ask(large)) })

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/test/heels/balancer"
+	"github.com/xlb-project/xlb/test/violation"
 )
 
 // The tests' own balancer stands for Katran; this is Katran itself, compiled from a checkout. None of it is in this tree: it has another licence.
@@ -40,7 +41,7 @@ func TestKatranSeesHandshakesOnly(t *testing.T) {
 		complete(t, many, r)
 		b.shared(r, b.Servers...)
 		if r.Masked != 0 {
-			t.Errorf("%d of %d connections showed another client to the server", r.Masked, many.Connections)
+			violation.Errorf(t, "%d of %d connections showed another client to the server", r.Masked, many.Connections)
 		}
 	})
 	b.onlyHandshakes(large.Connections, func() { complete(t, large, b.ask(large)) })

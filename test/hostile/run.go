@@ -138,8 +138,14 @@ func (r *run) play(t *testing.T, drawn *Scene) {
 	}
 	began := time.Now()
 	s := &scene{TB: t, Scene: drawn, directory: directory, clients: map[string]int64{}, servers: map[string]int64{}}
+	// Also of a scene that ends before its time.
+	defer r.ends(t, s, began)
 	s.play()
-	found, err := traffic.ReadViolations(directory)
+}
+
+// ends judges a scene that has been played.
+func (r *run) ends(t *testing.T, s *scene, began time.Time) {
+	found, err := traffic.ReadViolations(s.directory)
 	if err != nil {
 		t.Error(err)
 	}
@@ -147,11 +153,11 @@ func (r *run) play(t *testing.T, drawn *Scene) {
 	add(r.summary.Clients, s.clients)
 	add(r.summary.Servers, s.servers)
 	r.summary.Violations = append(r.summary.Violations, found...)
-	r.summary.Left = append(r.summary.Left, s.left...)
+	r.summary.Left = slices.Concat(r.summary.Left, s.left, s.poor)
 	r.progress(s, time.Since(began), found)
 	s.complain(r.options.Seed, found)
 	if !t.Failed() {
-		os.RemoveAll(directory)
+		os.RemoveAll(s.directory)
 	}
 }
 
@@ -160,7 +166,11 @@ func (s *scene) complain(seed uint64, found []traffic.Violation) {
 	for _, l := range s.left {
 		violation.Errorf(s, "%s", l)
 	}
-	if len(found)+len(s.left) > 0 || testing.Verbose() {
+	// What follows depends on the machine's other work, too.
+	for _, p := range s.poor {
+		s.Error(p)
+	}
+	if len(found)+len(s.left)+len(s.poor) > 0 || testing.Verbose() {
 		s.Logf("again: HOSTILE_SEED=%d HOSTILE_SCENE=%d; %s; clients %s, servers %s",
 			seed, s.Number, s.Scene, inOrder(s.clients), inOrder(s.servers))
 	}

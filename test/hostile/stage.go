@@ -50,6 +50,8 @@ type scene struct {
 	// most is the memory of the kernel's small objects at its height.
 	most int64
 	left []string
+	// poor is what other work on the machine can bring about, too: few exchanges that are right, much memory of the kernel.
+	poor []string
 }
 
 // server is an endpoint through all its lives.
@@ -430,7 +432,7 @@ func (s *scene) end() {
 // requireShare fails where too few are right: others' faults take some with them, but a balancer that refuses all would pass without this.
 func (s *scene) requireShare(what string, right, made int64, least float64) {
 	if float64(right) < least*float64(made) {
-		s.left = append(s.left, fmt.Sprintf("of %s %d of %d were right, want at least %.0f %%", what, right, made, 100*least))
+		s.poor = append(s.poor, fmt.Sprintf("of %s %d of %d were right, want at least %.0f %%", what, right, made, 100*least))
 	}
 }
 
@@ -442,7 +444,7 @@ func (s *scene) settle(kilobytes int64) {
 	}
 	// Another daemon has maps of its own.
 	if grown := s.most - kilobytes; grown > messagesBound && !s.has(daemonReplaced) {
-		s.left = append(s.left, fmt.Sprintf("the kernel had %d kB more of small objects", grown>>10))
+		s.poor = append(s.poor, fmt.Sprintf("the kernel had %d kB more of small objects", grown>>10))
 	}
 	endpoints := slices.Clone(s.nginxes)
 	for _, one := range s.endpoints {

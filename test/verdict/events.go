@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/xlb-project/xlb/test/suite"
@@ -22,6 +24,9 @@ type event struct {
 
 // module begins the import path of each package.
 const module = "github.com/xlb-project/xlb/"
+
+// dataRace begins a report of the race detector. Races are rare by nature: one is enough.
+const dataRace = "WARNING: DATA RACE"
 
 // test names a test, or a package where Test is "".
 type test struct{ Package, Test string }
@@ -39,16 +44,23 @@ type try struct {
 	output []string
 }
 
+// breakdown is a package's failure that no failed test explains.
+type breakdown struct {
+	Package string
+	// amid are the tests that had begun and not ended.
+	amid   []string
+	output []string
+}
+
 // results are the outcomes of one step.
 type results struct {
 	step string
 	// tries of each test, in order; order has the tests by the end of their first one.
-	tries map[test][]try
-	order []test
-	// unexplained are packages that failed in a run in which none of their tests did, with their output.
-	unexplained map[string][]string
-	violations  []string
-	left        int // tests that are left to make test-all
+	tries      map[test][]try
+	order      []test
+	breakdowns []breakdown
+	violations []string
+	left       int // tests that are left to make test-all
 }
 
 // maxLine bounds a line of a file of events, in bytes: the output of a test may have long lines.
@@ -56,8 +68,8 @@ const maxLine = 16 << 20
 
 func read(step string, from io.Reader) (*results, error) {
 	r := reader{
-		results: results{step: step, tries: map[test][]try{}, unexplained: map[string][]string{}},
-		output:  map[test][]string{}, failed: map[string]bool{},
+		results: results{step: step, tries: map[test][]try{}},
+		output:  map[test][]string{}, running: map[test]bool{}, failed: map[string]bool{},
 	}
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, maxLine)
@@ -75,8 +87,9 @@ func read(step string, from io.Reader) (*results, error) {
 // reader reads events in their order.
 type reader struct {
 	results
-	output map[test][]string // of the run under way
-	failed map[string]bool   // packages a test of which has failed in the run under way
+	output  map[test][]string // of the run under way
+	running map[test]bool     // tests that have begun and not ended, and packages
+	failed  map[string]bool   // packages a test of which has failed in the run under way
 }
 
 func (r *reader) take(e *event) {
@@ -87,23 +100,21 @@ func (r *reader) take(e *event) {
 		r.output[of] = append(r.output[of], e.Output)
 	case "output":
 		r.output[of] = append(r.output[of], e.Output)
-		if _, what, is := strings.Cut(e.Output, violation.Marker); is {
-			r.violations = append(r.violations, fmt.Sprintf("%s: %s", of, strings.TrimSpace(what)))
-		}
 	case "start":
-		r.failed[e.Package] = false
+		r.failed[e.Package], r.running[of] = false, true
+	case "run":
+		r.running[of] = true
 	case "pass", "fail", "skip":
 		r.ends(of, e)
 	}
 }
 
 func (r *reader) ends(of test, e *event) {
-	output := r.output[of]
-	delete(r.output, of)
 	if of.Test == "" {
-		r.packageEnds(e, output)
+		r.packageEnds(e)
 		return
 	}
+	output := r.printed(of)
 	if e.Action == "fail" {
 		r.failed[e.Package] = true
 	}
@@ -116,28 +127,52 @@ func (r *reader) ends(of test, e *event) {
 	r.tries[of] = append(r.tries[of], try{e.Action, output})
 }
 
-func (r *reader) packageEnds(e *event, output []string) {
-	if e.Action != "fail" || r.failed[e.Package] {
-		return
-	}
-	if e.FailedBuild != "" {
-		output = append(r.output[test{Package: e.FailedBuild}], output...)
-	}
-	// A test that was under way when the process ended, by a panic or the time limit.
-	for under, printed := range r.output {
-		if under.Package == e.Package && under.Test != "" {
-			output = append(printed, output...)
-			delete(r.output, under)
+// printed takes what a test, or a package, has printed until its end, and looks for violations in it.
+func (r *reader) printed(of test) []string {
+	output := r.output[of]
+	delete(r.output, of)
+	delete(r.running, of)
+	// A line may have come in two events.
+	for line := range strings.Lines(strings.Join(output, "")) {
+		if _, what, is := strings.Cut(line, violation.Marker); is {
+			r.violations = append(r.violations, fmt.Sprintf("%s: %s", of, strings.TrimSpace(what)))
+		}
+		if strings.Contains(line, dataRace) {
+			r.violations = append(r.violations, fmt.Sprintf("%s: a data race", of))
 		}
 	}
-	r.unexplained[e.Package] = output
+	return output
 }
 
-// finish takes tests that have begun and not ended for failed ones: the process was killed.
+// packageEnds notes the failure of a package, unless a failed test explains it. A test that was under way when the process ended, by a panic,
+// a signal or the time limit, is no failed test: those behind it have not run.
+func (r *reader) packageEnds(e *event) {
+	amid, output := r.amid(e.Package)
+	output = append(output, r.printed(test{Package: e.Package})...)
+	if e.FailedBuild != "" {
+		output = append(r.printed(test{Package: e.FailedBuild}), output...)
+	}
+	if len(amid) > 0 || e.Action == "fail" && !r.failed[e.Package] {
+		r.breakdowns = append(r.breakdowns, breakdown{e.Package, amid, output})
+	}
+}
+
+// amid returns the tests of a package that have begun and not ended, and what they have printed.
+func (r *reader) amid(name string) (names, output []string) {
+	for _, of := range slices.SortedFunc(maps.Keys(r.running), func(a, b test) int { return strings.Compare(a.Test, b.Test) }) {
+		if of.Package == name && of.Test != "" {
+			names = append(names, of.Test)
+			output = append(output, r.printed(of)...)
+		}
+	}
+	return names, output
+}
+
+// finish takes packages that have begun and not ended for failed ones: go test was killed.
 func (r *reader) finish() {
-	for of, output := range r.output {
-		if of.root() {
-			r.unexplained[of.Package] = append(r.unexplained[of.Package], output...)
+	for _, of := range slices.SortedFunc(maps.Keys(r.running), func(a, b test) int { return strings.Compare(a.Package, b.Package) }) {
+		if of.Test == "" {
+			r.packageEnds(&event{Action: "fail", Package: of.Package})
 		}
 	}
 }

@@ -5,16 +5,18 @@ package main
 import (
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 )
 
-// shownLines is how many lines of a failed test's output are shown: the last ones.
-const shownLines = 15
+// A failure shows so many of the lines that were printed: the first and the last ones, or those from its reason on.
+const firstLines, lastLines, reasonLines = 5, 15, 20
+
+// reasons begin the line that says why a process has ended.
+var reasons = []string{"panic: ", "fatal error: ", dataRace}
 
 // report writes what came of a step, and says whether it was green: no violation, no package that failed without a failed test, and each test
-// passed in its last try.
+// passed in its last try, or was skipped in its only one.
 func (r *results) report(to io.Writer) (green bool) {
 	var passed, skipped int
 	var flaky, failed []test
@@ -22,20 +24,20 @@ func (r *results) report(to io.Writer) (green bool) {
 		if !of.root() {
 			continue
 		}
-		switch last := r.last(of); {
-		case last.action == "skip":
-			skipped++
-		case last.action == "fail":
-			failed = append(failed, of)
-		case r.failures(of) > 0:
+		switch last, failures := r.last(of), r.failures(of); {
+		case last.action == "pass" && failures > 0:
 			flaky = append(flaky, of)
 			passed++
-		default:
+		case last.action == "pass":
 			passed++
+		case last.action == "skip" && failures == 0:
+			skipped++
+		default:
+			failed = append(failed, of)
 		}
 	}
 	fmt.Fprintf(to, "%s: %d tests passed, %d of them in a further try; %d failed; %d were skipped, %d of them are left to make test-all\n",
-		r.step, passed, len(flaky), len(failed)+len(r.unexplained), skipped, r.left)
+		r.step, passed, len(flaky), len(failed)+len(r.breakdowns), skipped, r.left)
 	for _, of := range flaky {
 		fmt.Fprintf(to, "flaky: %s\n", of)
 		r.tell(to, of)
@@ -44,14 +46,33 @@ func (r *results) report(to io.Writer) (green bool) {
 		fmt.Fprintf(to, "FAILED: %s, %s, in each of %d tries\n", r.step, of, len(r.tries[of]))
 		r.tell(to, of)
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.unexplained)) {
-		fmt.Fprintf(to, "FAILED: %s, %s, outside its tests or amid one\n", r.step, test{Package: name})
-		show(to, r.unexplained[name])
+	for _, b := range r.breakdowns {
+		fmt.Fprintf(to, "FAILED: %s, %s\n", r.step, &b)
+		show(to, b.output)
 	}
 	for _, v := range r.violations {
 		fmt.Fprintf(to, "VIOLATION: %s, %s\n", r.step, v)
 	}
-	return len(failed)+len(r.unexplained)+len(r.violations) == 0
+	return len(failed)+len(r.breakdowns)+len(r.violations) == 0
+}
+
+// final says why no test of the step may be run again; "" where it may.
+func (r *results) final() string {
+	switch {
+	case len(r.violations) > 0:
+		return "a violation was reported"
+	case len(r.breakdowns) > 0:
+		return fmt.Sprintf("%s has failed", &r.breakdowns[0])
+	}
+	return ""
+}
+
+func (b *breakdown) String() string {
+	name := test{Package: b.Package}.String()
+	if len(b.amid) == 0 {
+		return name + ", outside its tests"
+	}
+	return fmt.Sprintf("%s, amid %s", name, strings.Join(b.amid, ", "))
 }
 
 // tell shows the output of the last failed try of a test, and of its subtests.
@@ -97,11 +118,23 @@ func said(output []string) (lines []string) {
 
 func show(to io.Writer, output []string) {
 	lines := said(output)
-	if more := len(lines) - shownLines; more > 0 {
-		fmt.Fprintf(to, "    (%d lines before)\n", more)
-		lines = lines[more:]
+	first, last := lines, []string(nil)
+	if at := slices.IndexFunc(lines, isReason); at >= 0 {
+		first = lines[at:min(len(lines), at+reasonLines)]
+	} else if len(lines) > firstLines+lastLines {
+		first, last = lines[:firstLines], lines[len(lines)-lastLines:]
 	}
-	for _, line := range lines {
+	for _, line := range first {
 		fmt.Fprintf(to, "    %s\n", strings.TrimSpace(line))
 	}
+	if more := len(lines) - len(first) - len(last); more > 0 {
+		fmt.Fprintf(to, "    (%d lines more)\n", more)
+	}
+	for _, line := range last {
+		fmt.Fprintf(to, "    %s\n", strings.TrimSpace(line))
+	}
+}
+
+func isReason(line string) bool {
+	return slices.ContainsFunc(reasons, func(r string) bool { return strings.HasPrefix(strings.TrimSpace(line), r) })
 }

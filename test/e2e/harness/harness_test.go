@@ -5,6 +5,7 @@ package harness
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,9 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/xlb-project/xlb/test/hostile/traffic"
+	"github.com/xlb-project/xlb/test/violation"
 )
 
 func TestMain(m *testing.M) {
@@ -89,6 +93,20 @@ func TestSurvivingKernelObjectIsNoticed(t *testing.T) {
 	checkNothingLeft(r, objects, pins(t))
 	if len(r.failures) != 0 {
 		t.Errorf("everything is closed, noticed %q", r.failures)
+	}
+}
+
+func TestForeignByteIsReportedBehindExchangesThatTookLong(t *testing.T) {
+	all := slices.Repeat([]traffic.Violation{{What: "an exchange that hangs", Timed: true}}, 2*shownViolations)
+	r := &recorder{TB: t}
+	ReportViolations(r, all)
+	if text := strings.Join(r.failures, "\n"); len(r.failures) == 0 || strings.Contains(text, violation.Marker) {
+		t.Errorf("exchanges that took long: got %q, want failures and no violation", text)
+	}
+	r = &recorder{TB: t}
+	ReportViolations(r, append(all, traffic.Violation{What: "an exchange that hangs", Timed: true, Foreign: "another's"}))
+	if text := strings.Join(r.failures, "\n"); !strings.Contains(text, violation.Marker) || !strings.Contains(text, "another's") {
+		t.Errorf("another's byte behind them: got %q, want a violation", text)
 	}
 }
 

@@ -4,7 +4,6 @@ package harness
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -29,7 +28,8 @@ func Main(m *testing.M) int {
 	}
 	code := m.Run()
 	if err := end(); err != nil {
-		fmt.Fprintf(os.Stderr, "end-to-end tests: %v\n", err)
+		// No test has failed for it.
+		fmt.Fprintln(os.Stderr, violation.Text("end-to-end tests: %v", err))
 		return 1
 	}
 	return code
@@ -119,7 +119,7 @@ func startJanitor(spec programs.JanitorSpec) (end func() error, err error) {
 		}
 		for _, removed := range report.Removed {
 			if removed != spec.Directories {
-				return errors.New(violation.Text("the tests left %s behind", removed))
+				return fmt.Errorf("the tests left %s behind", removed)
 			}
 		}
 		return nil
