@@ -9,8 +9,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/envoytest"
 )
 
@@ -71,7 +71,7 @@ func TestPagesRefuseWhatEnvoyRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	envoytest.Start(t, bootstrap).Dial(t, address)
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: await.Patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	refused := 0
 	for _, target := range []string{
 		"/clusters?format=bogus", "/listeners?format=bogus", "/stats?format=bogus", "/stats?filter=(", "/stats?type=bogus", "/stats?histogram_buckets=bogus",

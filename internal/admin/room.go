@@ -58,7 +58,7 @@ func (r *room) Accept() (net.Conn, error) {
 			_ = g.Conn.Close()
 			continue
 		}
-		again := time.AfterFunc(g.patience()-age, r.left.Broadcast)
+		again := time.AfterFunc(g.patience()-age, r.look)
 		r.left.Wait()
 		again.Stop()
 	}
@@ -69,6 +69,13 @@ func (r *room) Accept() (net.Conn, error) {
 	g := &guest{Conn: c, room: r, since: time.Now()}
 	r.conns[g] = struct{}{}
 	return g, nil
+}
+
+// look has Accept look again. It waits for the lock, and so until Accept waits: a broadcast before that wakes nobody.
+func (r *room) look() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left.Broadcast()
 }
 
 // patience is how long nothing has to begin or end on a connection before it is closed for another. The caller holds the room's mu.

@@ -11,7 +11,16 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/limits"
+	"github.com/xlb-project/xlb/test/await"
 )
+
+// unhurried has slow requests wait longer than any test: what keeps others out meanwhile keeps them out for good. It is called before begin.
+func unhurried(t *testing.T) {
+	t.Helper()
+	before := limits.Admin
+	limits.Admin.Head, limits.Admin.Whole, limits.Admin.Send = time.Hour, time.Hour, time.Hour
+	t.Cleanup(func() { limits.Admin = before })
+}
 
 // begin serves a handler on an address of its own until the test ends.
 func begin(t *testing.T, handler http.Handler, names ...string) (address string) {
@@ -48,14 +57,20 @@ func send(t *testing.T, address, text string) net.Conn {
 func askRaw(t *testing.T, address, text string) string {
 	t.Helper()
 	c := send(t, address, text)
-	if err := c.SetReadDeadline(time.Now().Add(limits.Admin.Whole / 2)); err != nil {
-		t.Fatal(err)
-	}
+	patient(t, c)
 	answer, err := io.ReadAll(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(answer)
+}
+
+// patient bounds how long an answer may take.
+func patient(t *testing.T, c net.Conn) {
+	t.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(await.Patience)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // overHTTP2 speaks HTTP/2 in cleartext.
@@ -71,7 +86,7 @@ func overHTTP2(t *testing.T) *http.Transport {
 // requireStatus asks on a connection of its own.
 func requireStatus(t *testing.T, address string, want int) {
 	t.Helper()
-	client := http.Client{Timeout: limits.Admin.Whole / 2, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: await.Patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	r, err := client.Get("http://" + address + "/")
 	if err != nil {
 		t.Fatal(err)
@@ -83,6 +98,7 @@ func requireStatus(t *testing.T, address string, want int) {
 }
 
 func TestSlowHeadsKeepNobodyOut(t *testing.T) {
+	unhurried(t)
 	address := begin(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for range 4 * limits.Admin.Connections {
 		send(t, address, "GET / HTTP/1.1\r\nHost: localhost")
@@ -90,7 +106,9 @@ func TestSlowHeadsKeepNobodyOut(t *testing.T) {
 	requireStatus(t, address, http.StatusOK)
 }
 
+// While all connections have requests under way, another waits until the oldest of these has had its time. It costs that one, and no other.
 func TestRequestsUnderWayAreNotGivenUpForOthers(t *testing.T) {
+	unhurried(t)
 	const request = "GET /slow HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 	arrived, answer := make(chan struct{}, limits.Admin.Connections), make(chan struct{})
 	address := begin(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -101,30 +119,29 @@ func TestRequestsUnderWayAreNotGivenUpForOthers(t *testing.T) {
 		w.WriteHeader(http.StatusAccepted)
 	}))
 	var slow []net.Conn
-	for range limits.Admin.Connections {
-		slow = append(slow, send(t, address, request))
-		<-arrived
-	}
-	next := send(t, address, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-	if err := next.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	if n, _ := next.Read(make([]byte, 1)); n > 0 {
-		t.Error("there was room for one more")
-	}
-	close(answer)
-	for _, c := range append(slow, next) {
-		if err := c.SetReadDeadline(time.Now().Add(limits.Admin.Whole / 2)); err != nil {
-			t.Fatal(err)
+	first := await.Since(func() {
+		for range limits.Admin.Connections {
+			slow = append(slow, send(t, address, request))
+			await.Next(t, arrived, "a slow request")
 		}
-		if b, err := io.ReadAll(c); err != nil || len(b) == 0 {
-			t.Fatalf("a request got %q, %v", b, err)
+	})
+	if b := askRaw(t, address, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); b == "" {
+		t.Error("one more got no answer")
+	}
+	first.NoSooner(t, servedTime, "room for one more")
+	close(answer)
+	for i, c := range slow {
+		patient(t, c)
+		b, err := io.ReadAll(c)
+		if answered, want := err == nil && len(b) > 0, i > 0; answered != want {
+			t.Errorf("request %d got %q, %v; answered: want %t", i, b, err, want)
 		}
 	}
 }
 
 // Streams that nobody speaks on, as those of gRPC, and answers that nobody reads, keep out neither who asks whether requests are served nor who counts.
 func TestSilentStreamsKeepNobodyOut(t *testing.T) {
+	unhurried(t)
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "counted\n") })
 	mux := http.NewServeMux()
 	mux.Handle("/", NewHandler(&state{}, metrics))
@@ -146,7 +163,7 @@ func TestSilentStreamsKeepNobodyOut(t *testing.T) {
 		}
 		t.Cleanup(func() { answer.Body.Close() })
 	}
-	client := http.Client{Timeout: limits.Admin.Whole / 2, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: await.Patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	for _, path := range []string{"/ready", "/metrics"} {
 		answer, err := client.Get("http://" + address + path)
 		if err != nil {
@@ -155,6 +172,35 @@ func TestSilentStreamsKeepNobodyOut(t *testing.T) {
 		answer.Body.Close()
 		if answer.StatusCode != http.StatusOK {
 			t.Errorf("%s: got %d", path, answer.StatusCode)
+		}
+	}
+}
+
+// alwaysAccepts is a listener to which somebody connects whenever it is asked.
+type alwaysAccepts struct{ net.Listener }
+
+func (alwaysAccepts) Accept() (net.Conn, error) {
+	c, _ := net.Pipe()
+	return c, nil
+}
+
+// A connection may run out of patience at the moment at which another begins to wait for that: the next one comes in nevertheless.
+func TestPatienceThatEndsWhileAnotherBeginsToWait(t *testing.T) {
+	r := newRoom(alwaysAccepts{}, 1)
+	accepted := make(chan error, 1)
+	for i := range 4_000 {
+		r.mu.Lock()
+		clear(r.conns)
+		c, _ := net.Pipe()
+		// So the end of its patience is anywhere in the microseconds that follow.
+		r.conns[&guest{Conn: c, room: r, since: time.Now().Add(-sentTime + time.Duration(5*i)*time.Nanosecond)}] = struct{}{}
+		r.mu.Unlock()
+		go func() {
+			_, err := r.Accept()
+			accepted <- err
+		}()
+		if err := await.Next(t, accepted, "another connection"); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
