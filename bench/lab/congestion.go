@@ -6,11 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
-	"strings"
+	"sync"
 	"syscall"
 
-	"github.com/vishvananda/netns"
+	"github.com/xlb-project/xlb/test/machine"
 )
 
 const (
@@ -39,48 +38,17 @@ func UseCubic() error {
 	return nil
 }
 
+// choosing is held while the machine allows more: what one goroutine takes back, another one may be about to rely on.
+var choosing sync.Mutex
+
 // whileAllowed has the machine allow its namespaces an algorithm until choose
 // returns.
-func whileAllowed(algorithm string, choose func() error) (err error) {
-	allowed, err := openOfMachine(allowedCongestionControl)
+func whileAllowed(algorithm string, choose func() error) error {
+	choosing.Lock()
+	defer choosing.Unlock()
+	allowed, err := machine.Append(allowedCongestionControl, algorithm)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, allowed.Close()) }()
-	// What one process takes back, another one may be about to rely on.
-	if err := syscall.Flock(int(allowed.Fd()), syscall.LOCK_EX); err != nil {
-		return fmt.Errorf("lock %s: %w", allowedCongestionControl, err)
-	}
-	text := make([]byte, 4096)
-	n, err := allowed.ReadAt(text, 0)
-	if n == 0 {
-		return fmt.Errorf("read %s: %w", allowedCongestionControl, err)
-	}
-	before := strings.Fields(string(text[:n]))
-	if err := writeFields(allowed, append(slices.Clone(before), algorithm)); err != nil {
-		return err
-	}
-	return errors.Join(choose(), writeFields(allowed, before))
-}
-
-func writeFields(f *os.File, fields []string) error {
-	_, err := f.WriteAt([]byte(strings.Join(fields, " ")), 0)
-	return err
-}
-
-// machine is the network namespace that the process was started in: the
-// machine's, or else it has no say in what is allowed.
-var machine, errMachine = netns.Get()
-
-// openOfMachine opens a file below /proc/sys/net for reading and writing, as
-// the machine has it.
-func openOfMachine(path string) (f *os.File, err error) {
-	if errMachine != nil {
-		return nil, fmt.Errorf("open the machine's network namespace: %w", errMachine)
-	}
-	err = Within(machine, func() error {
-		f, err = os.OpenFile(path, os.O_RDWR, 0)
-		return err
-	})
-	return f, err
+	return errors.Join(choose(), allowed.Restore())
 }

@@ -8,24 +8,25 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netns"
+
+	"github.com/xlb-project/xlb/test/machine"
 )
 
 // TestCubicIsUsedWhereTheMachineDoesNotAllowIt takes CUBIC from what
 // namespaces of the machine may choose, and expects it to be chosen, and
 // afterwards still not allowed.
 func TestCubicIsUsedWhereTheMachineDoesNotAllowIt(t *testing.T) {
-	before := readFields(t, allowedCongestionControl)
-	without := []string{"reno"}
-	if err := os.WriteFile(allowedCongestionControl, []byte(strings.Join(without, " ")), 0); err != nil {
+	without, err := machine.Change(allowedCongestionControl, "reno")
+	if err != nil {
 		t.Fatalf("take CUBIC away (run as root): %v", err)
 	}
 	t.Cleanup(func() {
-		if err := os.WriteFile(allowedCongestionControl, []byte(strings.Join(before, " ")), 0); err != nil {
+		if err := without.Restore(); err != nil {
 			t.Error(err)
 		}
 	})
 	fresh := newNamespace(t)
-	err := Within(fresh, func() error {
+	err = Within(fresh, func() error {
 		if err := UseCubic(); err != nil {
 			return err
 		}

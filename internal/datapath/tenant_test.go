@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -43,6 +44,8 @@ func TestConnectionsSayWhoseTheyAre(t *testing.T) {
 		must(t, err)
 		t.Cleanup(func() { must(t, l.Close()) })
 	}
+	// Cgroups around the test's, which a container or scripts/isolate has made.
+	var around []uint64
 	for depth, path := range all {
 		enter(path)
 		c, err := net.DialTimeout("tcp4", door.service.String(), 10*time.Second)
@@ -51,8 +54,11 @@ func TestConnectionsSayWhoseTheyAre(t *testing.T) {
 		key := maps.ConnKey{Addr: client.Addr().As16(), Port: client.Port(), AnchorPort: c.RemoteAddr().(*net.TCPAddr).AddrPort().Port(), Netns: netnsCookie(t)}
 		record, ok := d.Sockets.TakeConn(key)
 		must(t, c.Close())
+		if i := slices.Index(record.Tenant[:], ids[0]); depth == 0 && i > 0 {
+			around = slices.Clone(record.Tenant[:i])
+		}
 		var want [3]uint64
-		copy(want[:], ids[:min(depth+1, len(want))])
+		copy(want[:], slices.Concat(around, ids[:depth+1]))
 		if !ok || record.Tenant != want {
 			t.Errorf("in %s: record %t, tenant %d, want %d", path, ok, record.Tenant, want)
 		}

@@ -18,11 +18,18 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/machine"
 	"github.com/xlb-project/xlb/test/violation"
 )
 
-// prefix begins the name of everything that this process makes.
-var prefix = fmt.Sprintf("xlb-e2e-%d-", os.Getpid())
+// prefix begins the name of everything that this process makes. In a run of scripts/isolate, which removes by it what a killed run left,
+// the number of the run comes first: processes of two runs may have the same number.
+var prefix = func() string {
+	if run := os.Getenv(machine.RunVariable); run != "" {
+		return fmt.Sprintf("xlb-e2e-r%s-%d-", run, os.Getpid())
+	}
+	return fmt.Sprintf("xlb-e2e-%d-", os.Getpid())
+}()
 
 var cgroups atomic.Int64
 
