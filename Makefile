@@ -76,11 +76,12 @@ test test-all test-race test-unit test-e2e: export XLB_REQUIRE_ENVOY := 1
 TEST_LIMIT := 60m
 # internal/heels has tests of minutes, in namespaces: it is a part of test-all.
 UNIT_PACKAGES := ./bench/... ./test/imports ./test/docs ./test/suite ./test/violation ./test/verdict \
-	./test/chaos/... ./test/hostile/traffic ./test/routes ./test/balance ./test/hashing ./test/fuzz/grammar ./test/heels/traffic ./test/tcptest ./test/await \
+	./test/chaos/... ./test/hostile/traffic ./test/routes ./test/balance ./test/hashing ./test/fuzz/grammar ./test/heels/traffic ./test/tcptest ./test/await ./test/machine \
 	./test/golden ./test/model ./examples/...
 
 .PHONY: test
 test: ## Install what is missing, build, and run what every change must pass: ten minutes (root).
+	@scripts/isolate --clean
 	@scripts/install-deps test
 	@rm -rf bin/test-results
 	@$(MAKE) --no-print-directory build fuzz-replay test-unit-short test-e2e-short test-heels-short
@@ -89,7 +90,7 @@ test: ## Install what is missing, build, and run what every change must pass: te
 # Steps of test: with -short, tests that say so (test/suite) are left to test-all.
 .PHONY: test-unit-short test-e2e-short
 test-unit-short:
-	packages=$$(go list ./cmd/... ./internal/... | grep -v /internal/heels$$); scripts/gotest unit -short -timeout=$(TEST_LIMIT) -- $$packages $(UNIT_PACKAGES)
+	packages=$$(go list ./cmd/... ./internal/... | grep -v /internal/heels$$); exec scripts/gotest unit -short -timeout=$(TEST_LIMIT) -- $$packages $(UNIT_PACKAGES)
 
 test-e2e-short: export GOTESTSUM_FORMAT := testname
 test-e2e-short:
@@ -100,6 +101,7 @@ test-e2e-short:
 SHARD ?= 1/1
 .PHONY: test-all
 test-all: ## Every test, or one shard of them: SHARD=2/6 is a quarter of an hour (root). A line about each run is in test/RUNS.md.
+	@scripts/isolate --clean
 	@scripts/install-deps test
 	@$(MAKE) --no-print-directory build
 	RACE_SKIP='$(QUICK_SKIP)|$(RACE_SKIP)' scripts/test-all $(SHARD)
@@ -135,6 +137,11 @@ test-e2e: build ## End-to-end tests on this kernel, all of them (root).
 	scripts/gotest e2e -count=1 -timeout=$(TEST_LIMIT) -parallel=3 -- ./test/e2e/...
 	scripts/gotest conformance -count=1 -timeout=$(TEST_LIMIT) -- ./test/conformance
 	scripts/gotest hostile -count=1 -timeout=$(TEST_LIMIT) -- ./test/hostile
+
+.PHONY: test-mutants
+test-mutants: ## Show that make test finds faults: puts some into a copy of this tree, one by one, and runs the tests that must become red (root); five minutes.
+	@scripts/install-deps generate test
+	scripts/mutants
 
 .PHONY: test-heels
 test-heels: build ## HEELS in namespaces, with balancers that rewrite and that encapsulate (root); fifteen minutes, alone on the machine. XLB_KATRAN_SRC=DIR: Katran, too.

@@ -62,18 +62,17 @@ func TestIdleConnectionsClose(t *testing.T) {
 
 func TestConnectionsInUseStay(t *testing.T) {
 	const idle = 400 * time.Millisecond
-	r := limitedRig(t, Limits{Idle: idle, Drain: time.Hour})
-	c := r.dial()
-	for end := time.Now().Add(2 * idle); time.Now().Before(end); {
-		c.exchange("hello")
-		time.Sleep(idle / 8)
-	}
+	await.OneOfThree(t, "a connection in use", func() (difference string) {
+		return limitedRig(t, Limits{Idle: idle, Drain: time.Hour}).dial().use(idle)
+	})
 }
 
 func TestOldConnectionsAreToldToClose(t *testing.T) {
-	r := limitedRig(t, Limits{Age: 50 * time.Millisecond, Drain: time.Hour})
+	r, change := changingRig(t, Limits{})
 	c := r.dial()
 	c.exchange("hello")
+	// Only now: one that is too old when its first request comes has had no time for it.
+	change(Limits{Age: 50 * time.Millisecond, Drain: time.Hour})
 	await.Quiet(t, func() string {
 		r.s.mu.Lock()
 		defer r.s.mu.Unlock()
@@ -117,9 +116,10 @@ func TestListenersWithoutLimitsCostNothing(t *testing.T) {
 
 func TestClientsThatDoNotBeginAreEnded(t *testing.T) {
 	const opening = 80 * time.Millisecond
-	r := limitedRig(t, Limits{Opening: opening})
+	r, change := changingRig(t, Limits{})
 	user := r.dial()
 	user.exchange("hello")
+	change(Limits{Opening: opening})
 	began := time.Now()
 	r.dial().mustEnd(io.EOF)
 	if took := time.Since(began); took < opening {

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	// patience bounds every wait of the tests; tooEarly is how long they watch for what must not happen yet.
-	patience = 20 * time.Second
+	patience = await.Patience
 	tooEarly = 10 * time.Millisecond
 	// testNetns is a network namespace.
 	testNetns = 4711
@@ -287,6 +287,17 @@ func (c *client) exchange(message string) {
 	c.t.Helper()
 	c.send(message)
 	c.mustReceive(message)
+}
+
+// tryExchange is exchange with a connection that may have ended.
+func (c *client) tryExchange(message string) error {
+	c.t.Helper()
+	must(c.t, c.SetDeadline(deadline()))
+	if _, err := io.WriteString(c, message); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(c, make([]byte, len(message)))
+	return err
 }
 
 // slow is the client's entry of that map.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // hashing is a table with one route, of these policies.
@@ -44,6 +45,7 @@ func (k *kernel) requireHash(listener uint32, policies model.HashPolicies, r *mo
 // Texts of each length that ends in another part of a stripe, and of the longest that fit a head.
 func TestKernelHashesTextsOfAllLengths(t *testing.T) {
 	k := newKernel(t)
+	random := rand.New(rand.NewPCG(suite.Seed(t), 0))
 	policies := model.HashPolicies{{Name: "x-key"}}
 	listener := k.load(hashing(policies...))
 	source := netip.MustParseAddr("127.0.0.1")
@@ -51,7 +53,7 @@ func TestKernelHashesTextsOfAllLengths(t *testing.T) {
 		if n > 140 {
 			n *= 27
 		}
-		text := randomText(n)
+		text := randomText(random, n)
 		r := model.Request{Authority: "a", Path: "/", Method: "GET", Values: func(name string) []string {
 			if name == "x-key" {
 				return []string{text}
@@ -67,10 +69,10 @@ func TestKernelHashesTextsOfAllLengths(t *testing.T) {
 	}
 }
 
-func randomText(n int) string {
+func randomText(random *rand.Rand, n int) string {
 	b := make([]byte, n)
 	for i := range b {
-		b[i] = byte('!' + rand.IntN(94))
+		b[i] = byte('!' + random.IntN(94))
 	}
 	return string(b)
 }
@@ -98,18 +100,19 @@ func TestKernelHashesAddresses(t *testing.T) {
 func TestKernelCombinesHashesAsTheModel(t *testing.T) {
 	const tables, requests = 60, 20
 	k := newKernel(t)
+	random := rand.New(rand.NewPCG(suite.Seed(t), 0))
 	names, parameters := []string{"x-a", "x-b", "accept", "x-c"}, []string{"p", "q"}
 	for range tables {
 		var policies model.HashPolicies
-		for range 1 + rand.IntN(4) {
-			p := model.HashPolicy{Terminal: rand.IntN(4) == 0}
-			switch rand.IntN(5) {
+		for range 1 + random.IntN(4) {
+			p := model.HashPolicy{Terminal: random.IntN(4) == 0}
+			switch random.IntN(5) {
 			case 0:
-				p.Kind, p.Name = model.HashQuery, parameters[rand.IntN(2)]
+				p.Kind, p.Name = model.HashQuery, parameters[random.IntN(2)]
 			case 1:
 				p.Kind = model.HashSourceIP
 			default:
-				p.Name = names[rand.IntN(4)]
+				p.Name = names[random.IntN(4)]
 			}
 			policies = append(policies, p)
 		}
@@ -117,16 +120,16 @@ func TestKernelCombinesHashesAsTheModel(t *testing.T) {
 		for range requests {
 			values := map[string][]string{}
 			path := "/a"
-			if rand.IntN(2) == 0 {
-				path += "?" + []string{"p=1", "q=2&p=", "x&q", "pp=1&q=q"}[rand.IntN(4)]
+			if random.IntN(2) == 0 {
+				path += "?" + []string{"p=1", "q=2&p=", "x&q", "pp=1&q=q"}[random.IntN(4)]
 			}
 			for _, name := range names {
-				if rand.IntN(2) == 0 {
-					values[name] = []string{randomText(rand.IntN(40))}
+				if random.IntN(2) == 0 {
+					values[name] = []string{randomText(random, random.IntN(40))}
 				}
 			}
 			r := &model.Request{Authority: "a", Path: path, Method: "GET", Values: func(name string) []string { return values[name] }}
-			source := netip.AddrFrom4([4]byte{byte(rand.IntN(256)), byte(rand.IntN(256)), byte(rand.IntN(256)), byte(1 + rand.IntN(255))})
+			source := netip.AddrFrom4([4]byte{byte(random.IntN(256)), byte(random.IntN(256)), byte(random.IntN(256)), byte(1 + random.IntN(255))})
 			k.requireHash(listener, policies, r, headOf(r, names...), source)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/envoytest"
 )
 
@@ -219,7 +220,7 @@ type keptAlive struct{ *envoytest.Conn }
 // ask returns the body of a 200, which names the cluster, or the status.
 func (c keptAlive) ask(t *testing.T, r request) string {
 	t.Helper()
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(await.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(c, r.String()); err != nil {

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/xlb-project/xlb/test/await"
 )
 
 // A pipe that nobody writes to is no configuration: to wait for a writer would hang the daemon.
@@ -26,7 +28,7 @@ func TestLoadDoesNotWaitForAPipe(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "expected an Envoy v3 bootstrap") {
 			t.Errorf("got %v, want a refusal", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(await.Patience):
 		t.Error("still waiting after 10 s")
 	}
 }

@@ -109,7 +109,7 @@ func (e *editor) rewrite(text string, cut uint32) {
 func (e *editor) requireArrives(what string, want []byte) {
 	e.t.Helper()
 	got := make([]byte, len(want))
-	must(e.t, e.from.SetReadDeadline(time.Now().Add(10*time.Second)))
+	must(e.t, e.from.SetReadDeadline(time.Now().Add(await.Patience)))
 	n, err := io.ReadFull(e.from, got)
 	if err != nil || !bytes.Equal(got, want) {
 		at := 0
@@ -327,7 +327,7 @@ func (e *editor) requireOneOf(c *editCase) {
 		short, long = long, short
 	}
 	got := make([]byte, len(long))
-	must(e.t, e.from.SetReadDeadline(time.Now().Add(10*time.Second)))
+	must(e.t, e.from.SetReadDeadline(time.Now().Add(await.Patience)))
 	n, err := io.ReadFull(e.from, got[:len(short)])
 	must(e.t, err)
 	if bytes.Equal(got[:n], short) && len(short) < len(long) && !bytes.HasPrefix(long, short) {

@@ -336,7 +336,7 @@ func TestAPlainConnectionOfTheSameEndsIsLeftAlone(t *testing.T) {
 					t.Fatalf("error %v, want a reset: %v", err, reset)
 				}
 				// Until the acknowledgement of the server's end has come, there is a socket.
-				time.Sleep(200 * time.Millisecond)
+				eventually(t, "the server's end is acknowledged", func() bool { return r.servers[0].sockets(finWait1) == 0 })
 			}
 			run(tt.vip, true)
 			if server.count(t, "accepted") != 1 {
@@ -384,7 +384,7 @@ func TestACookieThatNobodyCameForIsNoVIP(t *testing.T) {
 				}
 				_ = c.(*net.TCPConn).SetLinger(0)
 				defer c.Close()
-				_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+				_ = c.SetDeadline(time.Now().Add(patience))
 				if _, err := c.Read(make([]byte, 64)); err != nil || server.count(t, "accepted_cookie") != cookies {
 					t.Fatalf("error %v; %v, want %d accepted_cookie", err, dump(t, server), cookies)
 				}

@@ -56,7 +56,7 @@ func (r *rig) far() *host {
 // ask sends a line, and wants the server to have seen the client's own end.
 func ask(t *testing.T, c net.Conn) {
 	t.Helper()
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(patience))
 	if _, err := c.Write([]byte("?\n")); err != nil {
 		t.Fatal(err)
 	}

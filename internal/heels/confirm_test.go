@@ -216,7 +216,7 @@ func TestConfirmAHandshakeThatNobodyEndedHurtsNoPlainConnection(t *testing.T) {
 		t.Fatal(err, dump(t, server))
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(patience))
 	if _, err := c.Write([]byte("?\n")); err != nil {
 		t.Fatal(err)
 	}

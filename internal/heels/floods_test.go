@@ -8,8 +8,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // flood is one kind of SYNs that somebody sends without number, each for another client's port.
@@ -166,26 +166,28 @@ func TestAFloodOfCookiesLosesHandshakesThatItPushesOut(t *testing.T) {
 		}
 	}
 	r.client.run("", "nft", "delete", "table", "ip", "d")
-	served := 0
+	if kept == held {
+		t.Errorf("all of %d handshakes were kept: the flood was none", held)
+	}
+	var served atomic.Int64
 	for _, c := range conns {
-		_ = c.SetDeadline(time.Now().Add(time.Second))
-		_, err := c.Write([]byte("?\n"))
-		if err == nil {
-			_, err = c.Read(make([]byte, 64))
-		}
-		if err == nil {
-			served++
-		}
+		go func() {
+			_, err := c.Write([]byte("?\n"))
+			if err == nil {
+				_, err = c.Read(make([]byte, 64))
+			}
+			if err == nil {
+				served.Add(1)
+			}
+		}()
 	}
-	t.Logf("of %d handshakes that were held back %d were pushed out, and %d lost", held, held-kept, held-served)
-	if kept == held || served < kept {
-		t.Errorf("of %d handshakes %d were kept and %d served, want what was kept", held, kept, served)
-	}
+	eventually(t, fmt.Sprintf("of %d handshakes %d were kept: these are served", held, kept), func() bool { return served.Load() >= int64(kept) })
+	t.Logf("of %d handshakes that were held back %d were pushed out, and at most %d lost", held, held-kept, int64(held)-served.Load())
 	// The client backs off, as after any failure.
 	c := r.asked(t)
 	if c == nil {
 		t.Fatal("no connection after the flood")
 	}
 	echo(t, c, 1<<16)
-	eventually(t, "the client has counted what failed", func() bool { return client.count(t, "direct_failed") == uint64(held-served) })
+	eventually(t, "the client has counted what failed", func() bool { return client.count(t, "direct_failed") == uint64(int64(held)-served.Load()) })
 }

@@ -49,7 +49,7 @@ func TestConfirmABalancerThatForgetsServesANewClient(t *testing.T) {
 		t.Error("the balancer is to be told of an end that is the new connection's")
 	}
 	// The old client learns it when it sends.
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(patience))
 	_, _ = c.Write([]byte("?\n"))
 	if n, err := c.Read(make([]byte, 1)); err == nil {
 		t.Errorf("the old connection has %d bytes more", n)

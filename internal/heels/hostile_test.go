@@ -141,7 +141,7 @@ func TestACapturedSYNFillsNoCookies(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	if _, err := conn.Read(make([]byte, 64)); err != nil || server.count(t, "accepted_cookie") != 1 {
 		t.Errorf("error %v, %v; want the connection", err, dump(t, server))
 	}

@@ -92,7 +92,7 @@ func TestAnAgentEndsWhileAnotherHasTheLock(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("%s waits for the lock", name)
 		}
 	}

@@ -25,6 +25,14 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	tests "github.com/xlb-project/xlb/test/await"
+)
+
+// A busy machine changes no verdict: package await says how.
+const (
+	patience = tests.Patience
+	tries    = tests.Tries
 )
 
 const cgroupRoot = "/sys/fs/cgroup"
@@ -94,6 +102,8 @@ type rig struct {
 	servers    []*host
 	// seen counts TCP segments at the balancer, in and out.
 	in, out atomic.Int64
+	// idle counts how often the one who counts them found none for a while.
+	idle atomic.Int64
 	// wrap puts an encapsulating balancer's header in front of a packet to a server; nil: the balancer's kernel forwards.
 	wrap func(packet []byte, to netip.Addr) []byte
 	// syn is the last SYN that came to the balancer.
@@ -344,14 +354,17 @@ func (r *rig) watch() {
 	}()
 }
 
-// settled is how many segments came to the balancer, when for a moment no more do: who counts them may be late.
+// settled is how many segments came to the balancer, when for a moment no more do. Who counts them may be late: so it is he who has to find none, and
+// twice, since the first moment may have begun before.
 func (r *rig) settled() (n int64) {
 	r.t.Helper()
-	const moment = 100 * time.Millisecond
+	n, idle := r.in.Load(), r.idle.Load()
 	eventually(r.t, "the balancer has rest", func() bool {
-		n = r.in.Load()
-		time.Sleep(moment)
-		return r.in.Load() == n
+		if now := r.in.Load(); now != n {
+			n, idle = now, r.idle.Load()
+			return false
+		}
+		return r.idle.Load() >= idle+2
 	})
 	return n
 }
@@ -365,6 +378,9 @@ func (r *rig) forward(fd, raw int, done chan struct{}) {
 		default:
 		}
 		n, from, err := unix.Recvfrom(fd, buf, 0)
+		if errors.Is(err, unix.EAGAIN) {
+			r.idle.Add(1)
+		}
 		if err != nil || n < 40 || buf[0]>>4 != 4 {
 			continue
 		}
@@ -530,14 +546,17 @@ func (h *host) listen(address string, serve func(net.Conn)) net.Listener {
 	return l
 }
 
-func (h *host) dial(address string) (net.Conn, error) {
+func (h *host) dial(address string) (net.Conn, error) { return h.dialWithin(address, patience) }
+
+// dialWithin is dial with a patience of the caller's, who may try again.
+func (h *host) dialWithin(address string, patience time.Duration) (net.Conn, error) {
 	var c net.Conn
 	err := enter(h.ns, func() (err error) {
-		c, err = net.DialTimeout("tcp", address, 5*time.Second)
+		c, err = net.DialTimeout("tcp", address, patience)
 		return err
 	})
 	if err == nil {
-		err = c.SetDeadline(time.Now().Add(20 * time.Second))
+		err = c.SetDeadline(time.Now().Add(patience))
 	}
 	return c, err
 }
@@ -550,7 +569,7 @@ func (h *host) dialFrom(port int, address string) (net.Conn, error) {
 		})
 		return errors.Join(control, err)
 	}
-	d := net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{Port: port}, Control: reuse}
+	d := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{Port: port}, Control: reuse}
 	var c net.Conn
 	err := enter(h.ns, func() (err error) {
 		c, err = d.Dial("tcp", address)
@@ -583,6 +602,7 @@ func (h *host) post(packet []byte) {
 const (
 	established = "01"
 	synReceived = "03"
+	finWait1    = "04"
 	finWait2    = "05"
 	closeWait   = "08"
 	lastAck     = "09"
@@ -614,7 +634,7 @@ func (h *host) sockets(state string) (n int) {
 // eventually polls until what is true.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if is() {
 			return
 		}

@@ -25,7 +25,7 @@ func (r *rig) stranger(named string) *host {
 
 // claim connects to the VIP from an end that is another host's.
 func (h *host) claim(named string, port int) (c net.Conn, err error) {
-	d := net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(named), Port: port}}
+	d := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: net.ParseIP(named), Port: port}}
 	err = enter(h.ns, func() (err error) {
 		c, err = d.Dial("tcp", testVIP+":80")
 		return err
@@ -71,7 +71,7 @@ func TestConfirmANamedClientConnectsFromItsOwnEnd(t *testing.T) {
 			echo(t, c, 1<<20)
 			// The other's connection is the balancer's, and hurts nobody when it ends.
 			seen := make([]byte, 64)
-			_ = claimed.SetDeadline(time.Now().Add(5 * time.Second))
+			_ = claimed.SetDeadline(time.Now().Add(patience))
 			if _, err := claimed.Read(seen); err != nil {
 				t.Fatal(err, dump(t, server))
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/await"
 )
 
 func quietStore(read func(path, name string) (*model.Secret, error)) *Store {
@@ -172,7 +173,7 @@ func TestAFileThatHangsHoldsItsOwnConnectionsAlone(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(await.Patience):
 		t.Error("a connection waits for the file of another")
 	}
 	close(release)
@@ -208,7 +209,7 @@ func TestAStatThatHangsHoldsItsOwnConnectionsAlone(t *testing.T) {
 	}()
 	select {
 	case <-other:
-	case <-time.After(10 * time.Second):
+	case <-time.After(await.Patience):
 		t.Error("a connection waits for the file of another")
 	}
 	close(release)

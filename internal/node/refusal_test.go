@@ -15,6 +15,7 @@ import (
 	"github.com/xlb-project/xlb/internal/explain"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath"
+	"github.com/xlb-project/xlb/test/await"
 )
 
 // What explain says is refused the slow path refuses, with the same status, and forwards all else.
@@ -100,7 +101,7 @@ func slowStatus(t *testing.T, proxy *slowpath.Proxy, head string) int {
 		defer close(done)
 		_, _ = proxy.Serve(t.Context(), server, slowpath.Session{Listener: "web"})
 	}()
-	_ = client.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = client.SetDeadline(time.Now().Add(await.Patience))
 	go func() { _, _ = client.Write([]byte(head)) }()
 	answer, err := http.ReadResponse(bufio.NewReader(client), nil)
 	if err != nil {

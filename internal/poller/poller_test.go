@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait of the tests; tooEarly is how long they watch for what must not happen yet.
 const (
-	patience = 10 * time.Second
+	patience = 30 * time.Second
 	tooEarly = 10 * time.Millisecond
 )
 

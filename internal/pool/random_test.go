@@ -234,7 +234,7 @@ func (w *world) mustRecover() {
 // awaitWell waits for what a pool does in no time but for its sweeps, which come after a quarter of a second at the latest, and for shrinking.
 func (w *world) awaitWell(what string, check func() string) {
 	w.t.Helper()
-	await.Within(w.t, 8*time.Second, func() string {
+	await.Quiet(w.t, func() string {
 		w.mustBeConsistent()
 		if wrong := check(); wrong != "" {
 			return what + ": " + wrong + w.books()

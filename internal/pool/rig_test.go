@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	// patience bounds every wait of the tests.
-	patience = 20 * time.Second
+	patience = await.Patience
 	// timeout is for connects that a test expects to succeed.
 	timeout = 10 * time.Second
 	// testNetns is a network namespace.
@@ -515,17 +515,21 @@ func (r *rig) slotOf(c net.Conn) uint32 {
 }
 
 // connOf is the server's end of a slot's i-sock.
-func (r *rig) connOf(s *server, slot uint32) net.Conn {
+func (r *rig) connOf(s *server, slot uint32) (found net.Conn) {
 	r.t.Helper()
-	for _, c := range s.conns() {
-		remote := c.LocalAddr().(*net.TCPAddr).AddrPort()
-		local := c.RemoteAddr().(*net.TCPAddr).AddrPort()
-		if at, ok, _ := r.peers.Lookup(peerKey(local, remote, 0, testNetns)); ok && at == slot {
-			return c
+	// The server may accept it a while after the pool has it.
+	await.Quiet(r.t, func() string {
+		for _, c := range s.conns() {
+			remote := c.LocalAddr().(*net.TCPAddr).AddrPort()
+			local := c.RemoteAddr().(*net.TCPAddr).AddrPort()
+			if at, ok, _ := r.peers.Lookup(peerKey(local, remote, 0, testNetns)); ok && at == slot {
+				found = c
+				return ""
+			}
 		}
-	}
-	r.t.Fatalf("slot %d has no connection to the endpoint", slot)
-	return nil
+		return fmt.Sprintf("slot %d has no connection to the endpoint", slot)
+	})
+	return found
 }
 
 // size is the number of entries of a table.

@@ -67,7 +67,7 @@ func TestServeTunnelsConnect(t *testing.T) {
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			heads := make(chan string, 1)
-			f := newFront(t, list(shouting(t, heads, tc.answer)), connectRoute(tc.answer == ""), routeTimeout(200*time.Millisecond))
+			f := newFront(t, list(shouting(t, heads, tc.answer)), connectRoute(tc.answer == ""), routeTimeout(time.Second))
 			conn := f.dial()
 			// Early bytes, and bytes that outlive the route's timeout, which must not apply.
 			_, _ = io.WriteString(conn, tc.request+"early ")
@@ -76,7 +76,7 @@ func TestServeTunnelsConnect(t *testing.T) {
 			if strings.Contains(tc.want, " 103 ") {
 				got += readHeadOf(r)
 			}
-			<-time.After(300 * time.Millisecond)
+			<-time.After(1200 * time.Millisecond)
 			_, _ = io.WriteString(conn, "late")
 			_ = conn.(*net.TCPConn).CloseWrite()
 			if payload, err := io.ReadAll(r); err != nil || string(payload) != "EARLY LATE" {

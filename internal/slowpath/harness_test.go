@@ -27,7 +27,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait of the tests.
-const patience = 20 * time.Second
+const patience = await.Patience
 
 // fakeBalancer takes the endpoints of a cluster in turn and records outcomes.
 type fakeBalancer struct {

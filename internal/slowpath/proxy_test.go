@@ -309,7 +309,7 @@ func TestServeBreaksOffWhenTimeoutExpiresInBody(t *testing.T) {
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
 		_, _ = io.Copy(io.Discard, r)
 	})
-	f := newFront(t, list(endpoint), routeTimeout(100*time.Millisecond))
+	f := newFront(t, list(endpoint), routeTimeout(time.Second))
 	if got := f.exchange(get); !strings.HasSuffix(got, "hello") || strings.Count(got, "HTTP/1.1") != 1 {
 		t.Errorf("got %q", got)
 	}

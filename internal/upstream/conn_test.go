@@ -15,7 +15,7 @@ import (
 )
 
 // patience bounds every wait of the tests.
-const patience = 20 * time.Second
+const patience = await.Patience
 
 // pair is two uses of one connection, and the endpoint's end of it.
 func pair(t *testing.T) (receives, sends *Conn, endpoint *net.TCPConn) {

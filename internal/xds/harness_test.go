@@ -24,7 +24,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long a test waits for what has to come.
-const patience = 20 * time.Second
+const patience = await.Patience
 
 // observed is a client that runs, and what it has handed out.
 type observed struct {

@@ -19,6 +19,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
 	"github.com/xlb-project/xlb/test/envoytest"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 var (
@@ -84,6 +85,14 @@ type balancer struct {
 	r      *reconcile.Reconciler
 	picker *balance.Picker
 	shared *maps.Shared
+	// random draws the numbers that choices take.
+	random *rand.Rand
+}
+
+// drawn is random, from the suite's seed.
+func drawn(t *testing.T) *rand.Rand {
+	t.Helper()
+	return rand.New(rand.NewPCG(suite.Seed(t), 0))
 }
 
 func newBalancer(t *testing.T, bootstrap object) *balancer {
@@ -106,7 +115,7 @@ func newBalancerOf(t *testing.T, cfg *model.Config) *balancer {
 		Schedules: 1 << 18, Clusters: 1 << 10, Groups: 1 << 14, Endpoints: 1 << 14,
 	}
 	shared := maps.NewHeapShared(sizes)
-	b := &balancer{t: t, config: cfg, r: reconcile.New(maps.NewFakeConfig(sizes, nil), shared, slog.New(slog.DiscardHandler)), picker: balance.New(shared), shared: shared}
+	b := &balancer{t: t, config: cfg, r: reconcile.New(maps.NewFakeConfig(sizes, nil), shared, slog.New(slog.DiscardHandler)), picker: balance.New(shared), shared: shared, random: drawn(t)}
 	b.image, _ = compile.Compile(cfg)
 	if _, err := b.r.Apply(b.image); err != nil {
 		t.Fatal(err)
@@ -123,7 +132,7 @@ func (b *balancer) pick(c *compile.Cluster, n int) map[netip.AddrPort]int {
 	index, _ := b.r.ClusterIndex(c.Name)
 	counts := map[netip.AddrPort]int{}
 	for range n {
-		e, ok := b.picker.Pick(index, rand.Uint64(), nil)
+		e, ok := b.picker.Pick(index, b.random.Uint64(), nil)
 		if !ok {
 			counts[Failed]++
 			continue

@@ -3,7 +3,6 @@
 package balance
 
 import (
-	"math/rand/v2"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -48,8 +47,8 @@ func TestNoPickFailsWhileHealthChanges(t *testing.T) {
 	endpoints := b.r.Endpoints()
 	flags := []maps.EndpointFlags{maps.EndpointUnhealthy, maps.EndpointEjected, maps.EndpointDegraded}
 	for range changes {
-		change := reconcile.HealthChange{Endpoint: endpoints[rand.IntN(len(endpoints))].Index, Set: flags[rand.IntN(3)]}
-		if rand.IntN(2) == 0 {
+		change := reconcile.HealthChange{Endpoint: endpoints[b.random.IntN(len(endpoints))].Index, Set: flags[b.random.IntN(3)]}
+		if b.random.IntN(2) == 0 {
 			change.Set, change.Clear = 0, change.Set
 		}
 		if err := b.r.SetHealth(change); err != nil {

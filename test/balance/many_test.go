@@ -16,13 +16,13 @@ import (
 
 // many returns two clusters of some hundred endpoints each, of which a few are drawn to be left out. Their addresses differ, so an index that one
 // gives up is the other's next.
-func many(policy model.Policy) *model.Config {
+func many(random *rand.Rand, policy model.Policy) *model.Config {
 	cfg := &model.Config{}
 	for net, name := range []string{"a", "b"} {
 		c := &model.Cluster{Name: name, Policy: policy}
 		for i := range 400 {
 			address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 91 + byte(net), byte(i >> 8), byte(i)}), 8000)
-			if rand.IntN(100) > 0 {
+			if random.IntN(100) > 0 {
 				c.Endpoints = append(c.Endpoints, model.Endpoint{Address: address, Weight: 1})
 			}
 		}
@@ -43,7 +43,8 @@ func TestAChoiceStaysInItsClusterWhileManyEndpointsChange(t *testing.T) {
 	const changes, clients = 60, 2
 	for _, policy := range []model.Policy{model.RoundRobin, model.LeastRequest, model.Random} {
 		t.Run(policy.String(), func(t *testing.T) {
-			b := newBalancerOf(t, many(policy))
+			random := drawn(t)
+			b := newBalancerOf(t, many(random, policy))
 			var indices []uint32
 			for _, name := range []string{"a", "b"} {
 				index, _ := b.r.ClusterIndex(name)
@@ -52,10 +53,10 @@ func TestAChoiceStaysInItsClusterWhileManyEndpointsChange(t *testing.T) {
 			var stop atomic.Bool
 			var strays, picks atomic.Uint64
 			var running sync.WaitGroup
-			for range clients {
+			for i := range clients {
 				running.Go(func() {
-					for !stop.Load() {
-						index := indices[rand.IntN(2)]
+					for turn := i; !stop.Load(); turn++ {
+						index := indices[turn%2]
 						e, ok := b.picker.Pick(index, 0, nil)
 						if !ok || atomic.LoadUint32(&b.shared.Endpoints[e].Cluster) != index {
 							strays.Add(1)
@@ -69,7 +70,7 @@ func TestAChoiceStaysInItsClusterWhileManyEndpointsChange(t *testing.T) {
 			}
 			edits := 0
 			for range changes {
-				image, _ := compile.Compile(many(policy))
+				image, _ := compile.Compile(many(random, policy))
 				stats, err := b.r.Apply(image)
 				if err != nil {
 					t.Fatal(err)
@@ -103,9 +104,10 @@ func (b *balancer) releaseIdle() {
 
 // TestRoundRobinIsEvenAfterEdits takes whole cycles: each endpoint has its turn in each.
 func TestRoundRobinIsEvenAfterEdits(t *testing.T) {
-	b := newBalancerOf(t, many(model.RoundRobin))
+	random := drawn(t)
+	b := newBalancerOf(t, many(random, model.RoundRobin))
 	for range 20 {
-		cfg := many(model.RoundRobin)
+		cfg := many(random, model.RoundRobin)
 		image, _ := compile.Compile(cfg)
 		if _, err := b.r.Apply(image); err != nil {
 			t.Fatal(err)
@@ -126,7 +128,7 @@ func TestRoundRobinIsEvenAfterEdits(t *testing.T) {
 
 // TestAStalledChoiceIsMadeAgain stops a choice when it has found an endpoint, and gives the endpoint's index to the other cluster.
 func TestAStalledChoiceIsMadeAgain(t *testing.T) {
-	cfg := many(model.RoundRobin)
+	cfg := many(drawn(t), model.RoundRobin)
 	b := newBalancerOf(t, cfg)
 	apply := func() {
 		t.Helper()

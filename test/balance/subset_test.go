@@ -4,7 +4,6 @@ package balance
 
 import (
 	"encoding/json"
-	"math/rand/v2"
 	"net/http"
 	"net/netip"
 	"testing"
@@ -30,9 +29,9 @@ func (b *balancer) pickSubset(route *model.Route, n int) map[netip.AddrPort]int 
 	}
 	counts := map[netip.AddrPort]int{}
 	for range n {
-		w := route.Share(rand.Uint64())
+		w := route.Share(b.random.Uint64())
 		entry, _ := b.r.SubsetIndex(w.Name, w.Criteria)
-		e, ok := b.picker.Pick(entry, rand.Uint64(), nil)
+		e, ok := b.picker.Pick(entry, b.random.Uint64(), nil)
 		if !ok {
 			counts[Failed]++
 			continue

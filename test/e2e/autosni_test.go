@@ -11,10 +11,10 @@ import (
 	"net/http"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/certtest"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
@@ -124,7 +124,7 @@ func TestNamesOfSecuredEndpointsAreEnvoys(t *testing.T) {
 // askNamed is the status of an answer, and the names that connections for it asked for.
 func askNamed(t *testing.T, place *harness.Place, service netip.AddrPort, host string, names <-chan string) string {
 	t.Helper()
-	report := runExchange(t, place, service, 10*time.Second,
+	report := runExchange(t, place, service, await.Patience,
 		programs.Step{Send: fmt.Sprintf("GET / HTTP/1.1\r\nHost: %s\r\n\r\n", host)}, programs.Step{Receive: true})
 	out := report.Error
 	for _, r := range report.Replies {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/suite"
@@ -254,7 +255,7 @@ func TestNextRequestDoesNotOvertakeABodyThatTheServerHasNotRead(t *testing.T) {
 			if body.end != "" {
 				send(body.end)
 			}
-			harness.Eventually(t, 10*time.Second, "response and request have ended", func() bool {
+			harness.Eventually(t, await.Patience, "response and request have ended", func() bool {
 				return servers[0].State(t).Held == 1 && balancer.Metric(t, "xlb_leases_active") == 0
 			})
 			if balancer.Metric(t, "xlb_handovers_total", `reason="body_spilled"`) == 0 {
@@ -262,7 +263,7 @@ func TestNextRequestDoesNotOvertakeABodyThatTheServerHasNotRead(t *testing.T) {
 			}
 			requireStatus(t, runExchange(t, place, service, faultTimeout, programs.Step{Send: get("/ok")}, programs.Step{Receive: true}), 200)
 			servers[0].Release(t)
-			harness.Eventually(t, 10*time.Second, "the server has read the whole body", func() bool {
+			harness.Eventually(t, await.Patience, "the server has read the whole body", func() bool {
 				return servers[0].State(t).Late == int64(chunk*body.chunks)
 			})
 		})
@@ -294,7 +295,7 @@ func TestServerIsToldOfWhatTheDaemonSendsOn(t *testing.T) {
 					send(fmt.Sprintf("%x\r\n%s\r\n", chunk, strings.Repeat("x", chunk)))
 				}
 				send("0\r\n\r\n")
-				harness.Eventually(t, 10*time.Second, "the server has answered", func() bool {
+				harness.Eventually(t, await.Patience, "the server has answered", func() bool {
 					pull(programs.Pull{Do: programs.PuppetLook, Patience: 10 * time.Millisecond})
 					return strings.HasSuffix(got, "\r\n\r\n")
 				})

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/suite"
@@ -54,7 +55,7 @@ func TestBoundListenerFollowsTheAddressesOfItsHost(t *testing.T) {
 	place := harness.Isolated(t)
 	b := harness.Start(t, harness.Mode{Fast: true}, harness.OneCluster(everyAddress, place.Origin(t, "one").Address), place)
 	place.AddAddress(t, "192.0.2.7/32")
-	harness.Eventually(t, 10*time.Second, "connections to a new address are intercepted", func() bool {
+	harness.Eventually(t, await.Patience, "connections to a new address are intercepted", func() bool {
 		before, _ := b.Served(t)
 		requireClean(t, runLoad(t, place, programs.LoadSpec{Address: "192.0.2.7:8080", Requests: 20}))
 		after, _ := b.Served(t)
@@ -67,7 +68,7 @@ func TestBoundListenerAndHTTP2(t *testing.T) {
 	harness.OnlyXLB(t, "Envoy speaks HTTP/2")
 	place, other := harness.TwoHosts(t)
 	harness.Start(t, harness.Mode{}, harness.OneCluster(everyAddress, place.Origin(t, "one").Address), place)
-	r := runExchange(t, other, netip.AddrPortFrom(place.Address, boundPort), 10*time.Second,
+	r := runExchange(t, other, netip.AddrPortFrom(place.Address, boundPort), await.Patience,
 		programs.Step{Send: "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"}, programs.Step{Receive: true})
 	if len(r.Replies) != 1 || r.Replies[0].Status != 400 {
 		t.Errorf("answers to the preface of HTTP/2: got %+v", r)
@@ -82,9 +83,9 @@ func TestBoundListenerDrains(t *testing.T) {
 	b := harness.Start(t, harness.Mode{}, harness.OneCluster(everyAddress, o.Address), place)
 	address := netip.AddrPortFrom(place.Address, boundPort)
 	held := other.Program(t, programs.ExchangeProgram, programs.ExchangeSpec{Address: address.String(), Steps: getAndReceive("/hold"), Timeout: 30 * time.Second})
-	harness.Eventually(t, 10*time.Second, "the request is held", func() bool { return o.State(t).Held == 1 })
+	harness.Eventually(t, await.Patience, "the request is held", func() bool { return o.State(t).Held == 1 })
 	b.Terminate(t)
-	harness.Eventually(t, 10*time.Second, "no connection is taken any more", func() bool {
+	harness.Eventually(t, await.Patience, "no connection is taken any more", func() bool {
 		_, err := other.HTTPClient().Get(fmt.Sprintf("http://%s/", address))
 		return err != nil && strings.Contains(err.Error(), "connection refused")
 	})
@@ -94,7 +95,7 @@ func TestBoundListenerDrains(t *testing.T) {
 	if len(report.Replies) != 1 || report.Replies[0].Status != 200 {
 		t.Errorf("the request in flight: got %+v", report)
 	}
-	if code := b.Wait(t, 20*time.Second); code != 0 {
+	if code := b.Wait(t, await.Patience); code != 0 {
 		t.Errorf("exit code: got %d, want 0", code)
 	}
 }
@@ -114,7 +115,7 @@ func TestBoundListenerServesWhomItHasTakenAtItsEnd(t *testing.T) {
 		awaitRequests(t, load, 500)
 	}
 	b.Terminate(t)
-	if code := b.Wait(t, 20*time.Second); code != 0 {
+	if code := b.Wait(t, await.Patience); code != 0 {
 		t.Errorf("exit code: got %d, want 0", code)
 	}
 	for _, load := range loads {
@@ -137,7 +138,7 @@ func TestBoundListenerAtATakenPortIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := place.Run(t, harness.Binary(t), "run", "--config", file, "--cgroup", place.Cgroup(), "--fast-path=off")
-	if _, code := p.Printed(t, 20*time.Second); code != 2 {
+	if _, code := p.Printed(t, await.Patience); code != 2 {
 		t.Errorf("exit code: got %d, want 2", code)
 	}
 	if !strings.Contains(p.Stderr(), "address already in use; free the address, or change the listener") {
@@ -174,7 +175,7 @@ func TestBoundListenerIsReplacedUnderLoad(t *testing.T) {
 			old := b
 			b = harness.Start(t, mode, harness.OneCluster(everyAddress, addresses[turn%2]), place)
 			old.Terminate(t)
-			if code := old.Wait(t, 20*time.Second); code != 0 {
+			if code := old.Wait(t, await.Patience); code != 0 {
 				t.Errorf("exit code of the daemon that was replaced: %d", code)
 			}
 			settled := report(t, loads[2]).Served[0]
@@ -218,7 +219,7 @@ func TestBoundListenerOutlivesAKilledDaemon(t *testing.T) {
 				continue
 			}
 			survivor.Terminate(t)
-			if code := survivor.Wait(t, 20*time.Second); code != 0 {
+			if code := survivor.Wait(t, await.Patience); code != 0 {
 				t.Errorf("exit code: got %d, want 0", code)
 			}
 		}

@@ -5,11 +5,14 @@ package e2e
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 )
@@ -49,15 +52,17 @@ func TestCircuitBreakersBoundWhatIsInFlight(t *testing.T) {
 		var config harness.Config
 		fours := make([]four, len(tests))
 		for i, tt := range tests {
-			fours[i] = four{script: newScript(), service: harness.Service()}
-			listener, cluster := tt.config(fours[i].service, fours[i].script.serve(t), fmt.Sprintf("case-%d", i))
+			fours[i] = four{script: newScript(), service: harness.Service(), cluster: fmt.Sprintf("case-%d", i), priority: strings.ToLower(tt.priority)}
+			listener, cluster := tt.config(fours[i].service, fours[i].script.serve(t), fours[i].cluster)
 			config.Listeners, config.Clusters = append(config.Listeners, listener), append(config.Clusters, cluster)
 		}
 		b := start(config)
 		for i := range fours {
 			fours[i].ask(t, place)
 		}
-		awaitRest(fours)
+		harness.Eventually(t, await.Patience, "each request is held, waits or has been refused", func() bool {
+			return !slices.ContainsFunc(fours, func(f four) bool { return f.known(t, b) < 4 })
+		})
 		for i, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
 				got := fours[i].answers(t)
@@ -71,9 +76,10 @@ func TestCircuitBreakersBoundWhatIsInFlight(t *testing.T) {
 
 // four are clients that ask a service at once, whose endpoint holds what comes to it.
 type four struct {
-	script  *script
-	service netip.AddrPort
-	clients []*harness.Process
+	script            *script
+	service           netip.AddrPort
+	cluster, priority string
+	clients           []*harness.Process
 }
 
 // fourAnswers counts their answers.
@@ -87,29 +93,18 @@ func (f *four) ask(t *testing.T, place *harness.Place) {
 	}
 }
 
-// moves counts the requests that the endpoint has, and the clients that have their answer.
-func (f *four) moves() int {
+// known counts the requests that the endpoint has, the clients that have their answer, and the request that waits where one may. A request
+// that does not wait any more is at the endpoint: the order of the looks counts none twice.
+func (f *four) known(t *testing.T, b *harness.Balancer) int {
+	t.Helper()
 	n, _ := f.script.seen("/")
 	for _, c := range f.clients {
 		if !c.Alive() {
 			n++
 		}
 	}
-	return n
-}
-
-// awaitRest waits until for a second no request has come to an endpoint, and nobody has been refused.
-func awaitRest(fours []four) {
-	quiet := time.Now()
-	for seen := -1; time.Since(quiet) < time.Second; time.Sleep(20 * time.Millisecond) {
-		now := 0
-		for i := range fours {
-			now += fours[i].moves()
-		}
-		if now != seen {
-			seen, quiet = now, time.Now()
-		}
-	}
+	waits := b.Metric(t, "envoy_cluster_circuit_breakers_"+f.priority+"_rq_pending_open", fmt.Sprintf("envoy_cluster_name=%q", f.cluster))
+	return n + int(waits)
 }
 
 // answers lets those go that are held, and counts.

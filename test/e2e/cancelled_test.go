@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/suite"
@@ -54,13 +55,13 @@ func playLeavers(t *testing.T, mode harness.Mode, places func() (clients, server
 			t.Fatalf("clients that leave %s: %d errors of the endpoint", name, n)
 		}
 	}
-	requireStatus(t, runExchange(t, clients, service, 3*time.Second, getAndReceive("/")...), 200)
+	requireStatus(t, runExchange(t, clients, service, await.Patience, getAndReceive("/")...), 200)
 }
 
 // awaitIdle waits until the endpoint serves no request, and returns its errors.
 func awaitIdle(t *testing.T, b *harness.Balancer, endpoint netip.AddrPort) int {
 	t.Helper()
-	harness.Eventually(t, 10*time.Second, "no request in flight", func() bool { return endpointStat(t, b, endpoint, "rq_active") == 0 })
+	harness.Eventually(t, await.Patience, "no request in flight", func() bool { return endpointStat(t, b, endpoint, "rq_active") == 0 })
 	return endpointStat(t, b, endpoint, "rq_error")
 }
 

@@ -13,8 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 )
@@ -190,7 +190,7 @@ func TestConnectionsAreTakenByPortAndByWhatIsLeft(t *testing.T) {
 		for range 20 {
 			steps = append(steps, programs.Step{Send: shop}, programs.Step{Receive: true})
 		}
-		report := runExchange(t, place, service, 10*time.Second, steps...)
+		report := runExchange(t, place, service, await.Patience, steps...)
 		if report.Peer != service.String() {
 			t.Errorf("the peer is %s, want %s", report.Peer, service)
 		}

@@ -14,14 +14,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 )
 
 // commandPatience bounds a command that ends by itself.
-const commandPatience = 10 * time.Second
+const commandPatience = await.Patience
 
 // readable makes a directory that any user can read, with one file.
 func readable(t *testing.T, name string, content []byte) string {

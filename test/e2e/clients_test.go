@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/body"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
@@ -52,7 +53,7 @@ func TestEveryStyleOfSystemCallsWorks(t *testing.T) {
 		} {
 			t.Run(style, func(t *testing.T) {
 				report := requireTransfers(t, place, programs.TransferSpec{
-					Address: service.String(), Style: style, Clients: 2, Transfers: bodies, Timeout: 20 * time.Second,
+					Address: service.String(), Style: style, Clients: 2, Transfers: bodies, Timeout: await.Patience,
 				})
 				if len(report.ServedBy) != 2 {
 					t.Errorf("servers: got %v, want both", report.ServedBy)

@@ -14,8 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/certtest"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 )
@@ -105,7 +105,7 @@ func TestControlPlaneOverMutualTLS(t *testing.T) {
 		d := serveControlPlaneWith(t, true, a.serverConfig(t))
 		_, service := shopWorld(t, d, place)
 		start(harness.Config{Fields: withSocket(d, a.socket("control.test"))})
-		requireStatus(t, runExchange(t, place, addressOf(t, service), 10*time.Second, getAndReceive("/")...), http.StatusOK)
+		requireStatus(t, runExchange(t, place, addressOf(t, service), await.Patience, getAndReceive("/")...), http.StatusOK)
 		t.Log(name)
 	}
 }
@@ -144,16 +144,16 @@ func TestReadinessWaitsForTheControlPlane(t *testing.T) {
 	d := serveControlPlane(t, false)
 	_, ready := runUnready(t, place, d.fields())
 	want := "starting: waiting for clusters and listeners from " + d.address.String() + "\n"
-	harness.Eventually(t, 10*time.Second, "/ready names the control plane", func() bool {
+	harness.Eventually(t, await.Patience, "/ready names the control plane", func() bool {
 		status, text := ready()
 		return status == http.StatusServiceUnavailable && text == want
 	})
 	_, service := shopWorld(t, d, place)
-	harness.Eventually(t, 10*time.Second, "readiness", func() bool {
+	harness.Eventually(t, await.Patience, "readiness", func() bool {
 		status, _ := ready()
 		return status == http.StatusOK
 	})
-	requireStatus(t, runExchange(t, place, addressOf(t, service), 10*time.Second, getAndReceive("/")...), http.StatusOK)
+	requireStatus(t, runExchange(t, place, addressOf(t, service), await.Patience, getAndReceive("/")...), http.StatusOK)
 }
 
 // Who pretends to be the control plane is not listened to.
@@ -169,7 +169,7 @@ func TestControlPlaneOfAnotherNameIsNotTrusted(t *testing.T) {
 	shopWorld(t, d, place)
 	for _, socket := range []map[string]any{a.socket("other.test"), others.socket("control.test")} {
 		process, ready := runUnready(t, place, withSocket(d, socket))
-		harness.Eventually(t, 10*time.Second, "a message about the certificate", func() bool {
+		harness.Eventually(t, await.Patience, "a message about the certificate", func() bool {
 			return strings.Contains(process.Stderr(), "match_typed_subject_alt_names") || strings.Contains(process.Stderr(), "certificate")
 		})
 		if status, text := ready(); status != http.StatusServiceUnavailable {
@@ -198,20 +198,20 @@ func TestBootstrapChangesBesideTheControlPlane(t *testing.T) {
 	manager["route_config"] = tableOf("fixed", routeTo("/", "fixed", nil))
 	static["listeners"] = []any{listener}
 	b.Reload(t, harness.Config{Fields: more})
-	harness.Eventually(t, 10*time.Second, "both are served", func() bool { return strings.Contains(b.Get(t, "/listeners"), "fixed::") })
+	harness.Eventually(t, await.Patience, "both are served", func() bool { return strings.Contains(b.Get(t, "/listeners"), "fixed::") })
 	for _, address := range []string{fixed.String(), service} {
-		requireStatus(t, runExchange(t, place, addressOf(t, address), 10*time.Second, getAndReceive("/")...), http.StatusOK)
+		requireStatus(t, runExchange(t, place, addressOf(t, address), await.Patience, getAndReceive("/")...), http.StatusOK)
 	}
 
 	other := d.fields()
 	other["node"] = map[string]any{"id": "other", "cluster": "test"}
 	b.Reload(t, harness.Config{Fields: other})
-	harness.Eventually(t, 10*time.Second, "a change of the node is refused", func() bool { return strings.Contains(b.Stderr(), "restart the daemon to change them") })
+	harness.Eventually(t, await.Patience, "a change of the node is refused", func() bool { return strings.Contains(b.Stderr(), "restart the daemon to change them") })
 
 	// A dynamic cluster cannot take the place of the static one.
 	w.put(clusterType, "fixed", map[string]any{"name": "fixed", "type": "STATIC"})
 	w.put(assignmentType, "shop", assignmentOf("shop", servers[0]))
 	d.deliver(t, w)
-	harness.Eventually(t, 10*time.Second, "the control plane is still followed", func() bool { return strings.Contains(b.Get(t, "/clusters"), "shop::"+servers[0].String()) })
-	requireStatus(t, runExchange(t, place, fixed, 10*time.Second, getAndReceive("/")...), http.StatusOK)
+	harness.Eventually(t, await.Patience, "the control plane is still followed", func() bool { return strings.Contains(b.Get(t, "/clusters"), "shop::"+servers[0].String()) })
+	requireStatus(t, runExchange(t, place, fixed, await.Patience, getAndReceive("/")...), http.StatusOK)
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/suite"
@@ -35,7 +36,7 @@ func newAsker(t *testing.T, place *harness.Place, service netip.AddrPort) *asker
 func (a *asker) ask(t *testing.T) (server string) {
 	t.Helper()
 	a.puppet.Pull(t, programs.Pull{Do: programs.PuppetSend, Conn: a.conn, Bytes: []byte(get("/"))})
-	harness.Eventually(t, 10*time.Second, "an answer", func() bool {
+	harness.Eventually(t, await.Patience, "an answer", func() bool {
 		a.look(t)
 		response, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(a.came)), nil)
 		if err == nil {
@@ -60,7 +61,7 @@ func (a *asker) ask(t *testing.T) (server string) {
 // requireEnd waits until the balancer has closed the connection.
 func (a *asker) requireEnd(t *testing.T) {
 	t.Helper()
-	harness.Eventually(t, 10*time.Second, "the connection closes behind its last answer", func() bool {
+	harness.Eventually(t, await.Patience, "the connection closes behind its last answer", func() bool {
 		if !a.ended {
 			a.look(t)
 		}
@@ -82,7 +83,7 @@ func awaitDraining(t *testing.T, b *harness.Balancer) {
 	if !b.IsEnvoy() {
 		return
 	}
-	harness.Eventually(t, 10*time.Second, "a listener drains", func() bool {
+	harness.Eventually(t, await.Patience, "a listener drains", func() bool {
 		return strings.Contains(b.Get(t, "/stats"), "listener_manager.total_listeners_draining: 1\n")
 	})
 }
@@ -106,8 +107,8 @@ func TestConnectionsOutliveTheirListenerByOneAnswer(t *testing.T) {
 		client.ask(t)
 		delete(w[listenerType], "web")
 		d.deliver(t, w)
-		harness.Eventually(t, 10*time.Second, "nobody serves new connections", func() bool {
-			return runExchange(t, place, service, 10*time.Second).Error != ""
+		harness.Eventually(t, await.Patience, "nobody serves new connections", func() bool {
+			return runExchange(t, place, service, await.Patience).Error != ""
 		})
 		awaitDraining(t, b)
 		client.ask(t)
@@ -138,7 +139,7 @@ func TestConnectionsToTheAddressBeforeKeepItsRoutes(t *testing.T) {
 		}
 		w.put(listenerType, "web", rdsListener(d, "web", after, "of-bank"))
 		d.deliver(t, w)
-		harness.Eventually(t, 10*time.Second, "the listener serves at its new address", func() bool {
+		harness.Eventually(t, await.Patience, "the listener serves at its new address", func() bool {
 			return runLoad(t, place, programs.LoadSpec{Address: after.String(), Requests: 1}).Served[0]["b"] == 1
 		})
 		awaitDraining(t, b)

@@ -8,8 +8,8 @@ import (
 	"net/netip"
 	"os"
 	"testing"
-	"time"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/suite"
@@ -142,7 +142,7 @@ func TestSidecarOfIPv6(t *testing.T) {
 		for range 20 {
 			steps = append(steps, programs.Step{Send: shop}, programs.Step{Receive: true})
 		}
-		if report := runExchange(t, place, service, 10*time.Second, steps...); report.Peer != service.String() || len(report.Replies) != 20 {
+		if report := runExchange(t, place, service, await.Patience, steps...); report.Peer != service.String() || len(report.Replies) != 20 {
 			t.Errorf("%d replies of %s, want 20 of %s", len(report.Replies), report.Peer, service)
 		}
 		if fast, _ := b.Served(t); mode.Fast && fast < 20 {

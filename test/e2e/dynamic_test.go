@@ -16,7 +16,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -35,6 +34,7 @@ import (
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/suite"
@@ -335,14 +335,14 @@ func TestDynamicResourcesChangeUnderLoad(t *testing.T) {
 
 		load := place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: service.String(), Connections: 8})
 		awaitRequests(t, load, 500)
-		await := func(name string) {
+		moved := func(name string) {
 			t.Helper()
 			before := report(t, load).Served[0][name]
-			harness.Eventually(t, 15*time.Second, "requests come to "+name, func() bool { return report(t, load).Served[0][name] > before+50 })
+			harness.Eventually(t, await.Patience, "requests come to "+name, func() bool { return report(t, load).Served[0][name] > before+50 })
 		}
 		settled := func(name string) {
 			t.Helper()
-			harness.Eventually(t, 15*time.Second, "no more requests come to "+name, func() bool {
+			harness.Eventually(t, await.Patience, "no more requests come to "+name, func() bool {
 				before := report(t, load).Served[0][name]
 				awaitRequests(t, load, 300)
 				return report(t, load).Served[0][name] == before
@@ -351,7 +351,7 @@ func TestDynamicResourcesChangeUnderLoad(t *testing.T) {
 		for range 3 {
 			w.put(assignmentType, "shop-1", assignmentOf("shop-1", servers[0], servers[1]))
 			d.deliver(t, w)
-			await("b")
+			moved("b")
 			w.put(assignmentType, "shop-1", assignmentOf("shop-1", servers[1]))
 			d.deliver(t, w)
 			settled("a")
@@ -359,17 +359,17 @@ func TestDynamicResourcesChangeUnderLoad(t *testing.T) {
 			w.put(clusterType, "other", edsCluster(d, "other", "other"))
 			d.deliver(t, w)
 			// In Envoy, too, a route that comes before its cluster has warmed leads nowhere.
-			harness.Eventually(t, 15*time.Second, "the new cluster has its endpoint", func() bool {
+			harness.Eventually(t, await.Patience, "the new cluster has its endpoint", func() bool {
 				return strings.Contains(b.Get(t, "/clusters"), "other::"+servers[2].String())
 			})
 			w.put(routesType, "table", tableOf("table", routeTo("/", "other", nil)))
 			d.deliver(t, w)
-			await("c")
+			moved("c")
 			settled("b")
 			w.put(assignmentType, "shop-1", assignmentOf("shop-1", servers[0]))
 			w.put(routesType, "table", tableOf("table", routeTo("/", "shop", nil)))
 			d.deliver(t, w)
-			await("a")
+			moved("a")
 			settled("c")
 			delete(w[clusterType], "other")
 			delete(w[assignmentType], "other")
@@ -406,13 +406,13 @@ func TestStaticResourcesHaveTheirPartsFromElsewhere(t *testing.T) {
 		d.deliver(t, w)
 		b := start(harness.Config{Fields: fields})
 		status := func(path string) int {
-			return runExchange(t, place, service, 10*time.Second, getAndReceive(path)...).Replies[0].Status
+			return runExchange(t, place, service, await.Patience, getAndReceive(path)...).Replies[0].Status
 		}
-		harness.Eventually(t, 15*time.Second, "there are an endpoint and a route", func() bool { return status("/") == http.StatusOK })
+		harness.Eventually(t, await.Patience, "there are an endpoint and a route", func() bool { return status("/") == http.StatusOK })
 		w.put(assignmentType, "shop-1", assignmentOf("shop-1", servers[1]))
 		w.put(routesType, "table", tableOf("table", routeTo("/b", "shop", nil)))
 		d.deliver(t, w)
-		harness.Eventually(t, 15*time.Second, "both are others", func() bool {
+		harness.Eventually(t, await.Patience, "both are others", func() bool {
 			return strings.Contains(b.Get(t, "/clusters"), "shop::"+servers[1].String()) && status("/") == http.StatusNotFound && status("/b") == http.StatusOK
 		})
 	})
@@ -454,7 +454,7 @@ func TestDynamicResourcesThatAreMissing(t *testing.T) {
 			{service, "/nowhere", http.StatusServiceUnavailable}, {service, "/half", http.StatusServiceUnavailable}, {service, "/told", http.StatusNotFound},
 			{service, "/else", http.StatusNotFound}, {bare, "/", http.StatusNotFound},
 		} {
-			report := runExchange(t, place, c.at, 10*time.Second, getAndReceive(c.path)...)
+			report := runExchange(t, place, c.at, await.Patience, getAndReceive(c.path)...)
 			if got := report.Replies[0].Status; got != c.want {
 				t.Errorf("%s: status %d, want %d", c.path, got, c.want)
 			}
@@ -485,12 +485,12 @@ func TestRefusalsAreToldToTheControlPlane(t *testing.T) {
 			w.put(clusterType, "shop", bad)
 			w.put(routesType, "table", tableOf("table", routeTo("/", "shop", map[string]any{"rate_limits": []any{map[string]any{"actions": []any{map[string]any{"remote_address": map[string]any{}}}}}})))
 			d.deliver(t, w)
-			harness.Eventually(t, 10*time.Second, "both are refused", func() bool {
+			harness.Eventually(t, await.Patience, "both are refused", func() bool {
 				told := d.refusals()
 				return strings.Contains(told, "upstream_bind_config: not supported") && strings.Contains(told, "rate_limits: not supported")
 			})
 			for range 5 {
-				requireStatus(t, runExchange(t, place, service, 10*time.Second, getAndReceive("/")...), http.StatusOK)
+				requireStatus(t, runExchange(t, place, service, await.Patience, getAndReceive("/")...), http.StatusOK)
 			}
 			requireDump(t, b, "upstream_bind_config: not supported")
 			requireClientStatus(t, b, "upstream_bind_config: not supported")
@@ -546,7 +546,7 @@ func requireClientStatus(t *testing.T, b *harness.Balancer, refused string) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	out, err := statusv3.NewClientStatusDiscoveryServiceClient(conn).FetchClientStatus(ctx, &statusv3.ClientStatusRequest{})
 	if err != nil {
@@ -588,7 +588,7 @@ func TestNamesAndAddressesThatAreTaken(t *testing.T) {
 		b := start(harness.Config{Fields: fields})
 		answered := func() string {
 			t.Helper()
-			report := runExchange(t, place, service, 10*time.Second, getAndReceive("/")...)
+			report := runExchange(t, place, service, await.Patience, getAndReceive("/")...)
 			requireStatus(t, report, http.StatusOK)
 			return report.Replies[0].Identity
 		}
@@ -599,7 +599,7 @@ func TestNamesAndAddressesThatAreTaken(t *testing.T) {
 		w.put(routesType, "other", tableOf("other", routeTo("/", "late", nil)))
 		w.put(clusterType, "sign", map[string]any{"name": "sign", "type": "STATIC", "connect_timeout": "1s", "load_assignment": assignmentOf("sign", servers[2])})
 		d.deliver(t, w)
-		harness.Eventually(t, 10*time.Second, "the change is taken", func() bool { return strings.Contains(b.Get(t, "/clusters"), "sign::") })
+		harness.Eventually(t, await.Patience, "the change is taken", func() bool { return strings.Contains(b.Get(t, "/clusters"), "sign::") })
 		for range 10 { // nothing tells when a listener is refused
 			if got := answered(); got != "static" {
 				t.Fatalf("%q answers, want the older listener", got)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/hostile/traffic"
@@ -16,11 +17,14 @@ import (
 // hostileSeed is fixed: a test that fails fails again.
 const hostileSeed = 1
 
+// publicTimeout is that of the route of publicOnly. No answer takes as long.
+const publicTimeout = await.Patience
+
 // publicOnly lets nobody reach anything but what is public.
 func publicOnly(service netip.AddrPort, endpoints ...netip.AddrPort) harness.Config {
 	config := harness.OneCluster(service, endpoints...)
 	route := &config.Listeners[0].Hosts[0].Routes[0]
-	route.Prefix, route.Timeout = traffic.Prefix, 2*time.Second
+	route.Prefix, route.Timeout = traffic.Prefix, publicTimeout
 	return config
 }
 
@@ -53,7 +57,7 @@ func TestEarlyAnswersMixNobodysBytes(t *testing.T) {
 	forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
 		directory := violationsDirectory(t)
 		server, endpoint := servers.HostileServer(t, traffic.ServerSpec{
-			Name: "early", Seed: hostileSeed, Directory: directory, Patience: 5 * time.Second,
+			Name: "early", Seed: hostileSeed, Directory: directory, Patience: await.Patience,
 		})
 		service := harness.Service()
 		balancer := harness.Start(t, mode, publicOnly(service, endpoint), clients)
@@ -90,7 +94,7 @@ func overtake(t *testing.T, mode harness.Mode, place *harness.Place, spec traffi
 	t.Helper()
 	const rounds = 20
 	c := &spec.Clients
-	c.Process, c.Patience, c.Kinds, c.Acts = 1, 3*time.Second, []string{traffic.KindWhole}, []string{traffic.ActEarly}
+	c.Process, c.Patience, c.Kinds, c.Acts = 1, await.Patience, []string{traffic.KindWhole}, []string{traffic.ActEarly}
 	spec.Rounds = rounds
 	var report traffic.Report
 	place.Program(t, programs.HostileOvertakerProgram, spec).Next(t, &report)
@@ -113,13 +117,13 @@ func TestEarlyAnswersInPiecesLeaveNoHoleInTheRequest(t *testing.T) {
 			forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
 				directory := violationsDirectory(t)
 				_, endpoint := servers.HostileServer(t, traffic.ServerSpec{
-					Name: "early", Seed: hostileSeed, Directory: directory, Patience: 4 * time.Second,
+					Name: "early", Seed: hostileSeed, Directory: directory, Patience: await.Patience,
 				})
 				service := harness.Service()
 				harness.Start(t, mode, publicOnly(service, endpoint), clients)
 				var report traffic.Report
 				clients.HostileClients(t, traffic.ClientSpec{
-					Address: service.String(), Process: 1, Seed: hostileSeed, Directory: directory, Patience: 4 * time.Second,
+					Address: service.String(), Process: 1, Seed: hostileSeed, Directory: directory, Patience: await.Patience,
 					Workers: 4, Requests: 25, PerConnection: 40, Body: [2]int{200_000, 250_000}, Reply: [2]int{0, 300},
 					Kinds: []string{traffic.KindPieces}, Acts: []string{traffic.ActEarly}, Gap: 300 * time.Microsecond,
 					Pieces: []string{traffic.PiecesMany, traffic.PiecesBytes}, ChunkedBodies: framing.chunked,

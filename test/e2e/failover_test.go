@@ -3,17 +3,19 @@
 package e2e
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/suite"
 )
 
 func TestKilledEndpointCostsOnlyItsRequestsInFlight(t *testing.T) {
-	suite.Long(t, suite.Clock)
-	const connections, settle = 64, time.Second
+	suite.Long(t, suite.Slow)
+	const connections = 64
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place, service := harness.SameHost(t), harness.Service()
 		names := harness.Identities(3)
@@ -24,15 +26,20 @@ func TestKilledEndpointCostsOnlyItsRequestsInFlight(t *testing.T) {
 		load := place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: service.String(), Connections: connections})
 		awaitRequests(t, load, 2000)
 
-		killed := time.Now()
 		servers[0].Kill(t)
-		harness.Eventually(t, 10*time.Second, "a second without late failures", func() bool {
-			requireNoneAfter(t, report(t, load), killed.Add(settle))
-			return time.Since(killed) > 2*settle
+		// By then each connection has made many requests since. A processor that is taken away may hold up one that was in flight.
+		awaitRequests(t, load, 2000)
+		await.OneOfThree(t, "requests that began after the kill", func() string {
+			failed := report(t, load).Failed
+			awaitRequests(t, load, 2000)
+			if r := report(t, load); r.Failed > failed {
+				return fmt.Sprintf("%d of them failed, the last one: %v", r.Failed-failed, r.Failures[len(r.Failures)-1])
+			}
+			return ""
 		})
 		restarted := place.Nginx(t, harness.Nginx{Identity: restartedName(names[0]), Port: addresses[0].Port()})
-		began := time.Now()
-		harness.Eventually(t, 10*time.Second, "the restarted endpoint gets requests", func() bool {
+		began, failed := time.Now(), report(t, load).Failed
+		harness.Eventually(t, await.Patience, "the restarted endpoint gets requests", func() bool {
 			return report(t, load).Served[0][restartedName(names[0])] > 0
 		})
 		t.Logf("the restarted endpoint got requests after %v", time.Since(began))
@@ -43,22 +50,14 @@ func TestKilledEndpointCostsOnlyItsRequestsInFlight(t *testing.T) {
 		if final.Failed > connections {
 			t.Errorf("failed requests: got %d, want at most the %d in flight", final.Failed, connections)
 		}
-		requireNoneAfter(t, final, killed.Add(settle))
+		if final.Failed > failed {
+			t.Errorf("%d requests failed since the endpoint is back, the last one: %v", final.Failed-failed, final.Failures[len(final.Failures)-1])
+		}
 		if !restarted.Alive() {
 			t.Error("the restarted endpoint is gone")
 		}
 		t.Logf("%d requests, %d failed", final.Total, final.Failed)
 	})
-}
-
-// requireNoneAfter fails when a request failed after a point in time.
-func requireNoneAfter(t *testing.T, r programs.LoadReport, limit time.Time) {
-	t.Helper()
-	for _, f := range r.Failures {
-		if late := f.At.Sub(limit); late > 0 {
-			t.Fatalf("a request failed %v later than it may: %s", late, f.Reason)
-		}
-	}
 }
 
 func restartedName(identity string) string { return identity + "-again" }
@@ -75,7 +74,7 @@ func report(t *testing.T, load *harness.Process) programs.LoadReport {
 func awaitRequests(t *testing.T, load *harness.Process, n int) {
 	t.Helper()
 	want := report(t, load).Total + n
-	harness.Eventually(t, 20*time.Second, "the load makes progress", func() bool {
+	harness.Eventually(t, await.Patience, "the load makes progress", func() bool {
 		return report(t, load).Total >= want
 	})
 }

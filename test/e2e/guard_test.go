@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/admin"
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 )
@@ -52,7 +53,7 @@ func (r *guardRig) urgent(t *testing.T, times int) {
 	for range times {
 		before := r.Metric(t, "xlb_guard_total", `what="urgent"`)
 		r.ask(t, "urgent")
-		harness.Eventually(t, 10*time.Second, "the guard is counted", func() bool {
+		harness.Eventually(t, await.Patience, "the guard is counted", func() bool {
 			return r.Metric(t, "xlb_guard_total", `what="urgent"`) == before+1
 		})
 		time.Sleep(20 * time.Millisecond)
@@ -110,7 +111,7 @@ func TestClientThatBreaksInvariantsLosesTheFastPathAlone(t *testing.T) {
 		t.Errorf("xlb_guarded: got %.0f after three, want 0", n)
 	}
 	r.urgent(t, 1)
-	harness.Eventually(t, 10*time.Second, "the connection is kept off the fast path", func() bool {
+	harness.Eventually(t, await.Patience, "the connection is kept off the fast path", func() bool {
 		return r.Metric(t, "xlb_guarded", `scope="client"`) == 1
 	})
 
@@ -164,7 +165,7 @@ func TestClientThatBreaksInvariantsLosesTheFastPathAlone(t *testing.T) {
 
 	// Nothing is left when it has gone.
 	r.mumbler.Kill(t)
-	harness.Eventually(t, 10*time.Second, "a connection that has closed is kept no more", func() bool {
+	harness.Eventually(t, await.Patience, "a connection that has closed is kept no more", func() bool {
 		return r.Metric(t, "xlb_guarded") == 0 && r.Get(t, "/ready") == "LIVE\n"
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/xlb-project/xlb/internal/hashing"
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/suite"
@@ -262,7 +263,7 @@ func TestBoundedLoadsAreEnvoys(t *testing.T) {
 			place.Program(t, programs.ExchangeProgram, programs.ExchangeSpec{
 				Address: services[i/requests].String(), Timeout: time.Minute, Steps: []programs.Step{{Send: request}, {Receive: true}},
 			})
-			harness.Eventually(t, 20*time.Second, "the request is there", func() bool { return len(h.order()) == i+1 })
+			harness.Eventually(t, await.Patience, "the request is there", func() bool { return len(h.order()) == i+1 })
 		}
 		all = append(all, h.order())
 	})

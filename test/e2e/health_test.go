@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/suite"
@@ -44,7 +45,7 @@ func flagsOf(t *testing.T, b *harness.Balancer) map[string]string {
 func awaitFlags(t *testing.T, b *harness.Balancer, endpoint netip.AddrPort, want string) time.Duration {
 	t.Helper()
 	began := time.Now()
-	harness.Eventually(t, 20*time.Second, endpoint.String()+" is "+want, func() bool { return flagsOf(t, b)[endpoint.String()] == want })
+	harness.Eventually(t, await.Patience, endpoint.String()+" is "+want, func() bool { return flagsOf(t, b)[endpoint.String()] == want })
 	return time.Since(began)
 }
 
@@ -68,17 +69,20 @@ type moody struct {
 	service   netip.AddrPort
 }
 
-// startMoody serves such a cluster for each of the sets of more fields. Requests have that long each; negative is no limit.
-func startMoody(t *testing.T, mode harness.Mode, timeout time.Duration, sets ...map[string]any) (*harness.Balancer, []*moody) {
+// startMoody serves such a cluster for each of the sets of more fields, of which a server will have that mood.
+func startMoody(t *testing.T, mode harness.Mode, moods []programs.Mood, sets ...map[string]any) (*harness.Balancer, []*moody) {
 	t.Helper()
 	place := harness.SameHost(t)
 	var config harness.Config
 	var all []*moody
-	for _, fields := range sets {
+	for i, fields := range sets {
 		m := &moody{place: place, service: harness.Service()}
 		m.servers, m.addresses = moodies(t, place)
 		one := harness.OneCluster(m.service, m.addresses...)
-		one.Listeners[0].Hosts[0].Routes[0].Timeout = timeout
+		one.Listeners[0].Hosts[0].Routes[0].Timeout = -1
+		if moods[i] == programs.MoodStall {
+			one.Listeners[0].Hosts[0].Routes[0].Timeout = stallTime
+		}
 		one.Clusters[0].Fields = fields
 		config.Add(one)
 		m.name = config.Clusters[len(config.Clusters)-1].Name
@@ -101,11 +105,12 @@ func (m *moody) ejections(t *testing.T, b *harness.Balancer, kind string) float6
 	return b.Metric(t, "envoy_cluster_outlier_detection_ejections_"+kind, fmt.Sprintf("envoy_cluster_name=%q", m.name))
 }
 
-// requestTime is what a request has where servers stall.
-const requestTime = 200 * time.Millisecond
+// stallTime is what a request, or a check, has where a server stalls. It is long, because the other servers have no more: one that waits for a
+// processor is not to look like one that stalls.
+const stallTime = time.Second
 
 func TestFailingEndpointIsEjectedAndReturns(t *testing.T) {
-	suite.Long(t, suite.Clock)
+	suite.Long(t, suite.Slow)
 	tests := []struct {
 		mood programs.Mood
 		rule string
@@ -116,11 +121,12 @@ func TestFailingEndpointIsEjectedAndReturns(t *testing.T) {
 		{programs.MoodStall, "consecutive_5xx"},
 	}
 	var sets []map[string]any
-	for range tests {
-		sets = append(sets, outlierDetection(nil))
+	var moods []programs.Mood
+	for _, test := range tests {
+		sets, moods = append(sets, outlierDetection(nil)), append(moods, test.mood)
 	}
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
-		balancer, all := startMoody(t, mode, requestTime, sets...)
+		balancer, all := startMoody(t, mode, moods, sets...)
 		t.Cleanup(func() { balancer.RequireFast(t, mode, 0.5) })
 		for i, test := range tests {
 			t.Run(string(test.mood), func(t *testing.T) {
@@ -129,7 +135,10 @@ func TestFailingEndpointIsEjectedAndReturns(t *testing.T) {
 				load := m.load(t)
 				m.servers[0].Become(t, test.mood)
 				gone := awaitFlags(t, balancer, m.addresses[0], ejected)
-				failed := requireAway(t, load)
+				failed := requireAway(t, load, func() (since float64, away bool) {
+					away = flagsOf(t, balancer)[m.addresses[0].String()] == ejected
+					return m.ejections(t, balancer, "enforced_total"), away
+				})
 				m.servers[0].Become(t, "200")
 				back := awaitFlags(t, balancer, m.addresses[0], "healthy")
 				awaitServed(t, load, m.servers[0].Identity)
@@ -146,17 +155,31 @@ func TestFailingEndpointIsEjectedAndReturns(t *testing.T) {
 	})
 }
 
-// requireAway fails when requests go on to fail after an endpoint has been taken out, those in flight aside. It returns how many have failed.
-func requireAway(t *testing.T, load *harness.Process) int {
+// requireAway fails when requests go on to fail while an endpoint is out of service, those in flight aside. It returns how many had failed before.
+// State tells whether the endpoint is out, and since which time it was taken out: an endpoint may return, and be taken out again, while one looks.
+func requireAway(t *testing.T, load *harness.Process, state func() (since float64, away bool)) (failed int) {
 	t.Helper()
-	// Flags are shown a moment before they take effect.
-	awaitRequests(t, load, 50)
-	failed := report(t, load).Failed
-	awaitRequests(t, load, 100)
-	// The load's four connections may have had a request on their way.
-	if late := report(t, load).Failed - failed; late > 4 {
-		t.Errorf("%d requests failed although the endpoint is out of service", late)
-	}
+	await.OneOfThree(t, "an endpoint that is out of service", func() (difference string) {
+		harness.Eventually(t, 2*await.Patience, "the endpoint is out of service for a hundred requests", func() bool {
+			since, away := state()
+			if !away {
+				return false
+			}
+			// Flags are shown a moment before they take effect.
+			awaitRequests(t, load, 50)
+			failed = report(t, load).Failed
+			awaitRequests(t, load, 100)
+			late := report(t, load).Failed - failed
+			still, away := state()
+			difference = ""
+			// The load's four connections may have had a request on their way.
+			if late > 4 {
+				difference = fmt.Sprintf("%d of a hundred requests failed", late)
+			}
+			return away && still == since
+		})
+		return difference
+	})
 	return failed
 }
 
@@ -164,7 +187,7 @@ func requireAway(t *testing.T, load *harness.Process) int {
 func awaitServed(t *testing.T, load *harness.Process, identity string) {
 	t.Helper()
 	before := report(t, load).Served[0][identity]
-	harness.Eventually(t, 10*time.Second, identity+" serves again", func() bool { return report(t, load).Served[0][identity] > before })
+	harness.Eventually(t, await.Patience, identity+" serves again", func() bool { return report(t, load).Served[0][identity] > before })
 }
 
 func TestEveryRuleEjects(t *testing.T) {
@@ -187,14 +210,14 @@ func TestEveryRuleEjects(t *testing.T) {
 		sets = append(sets, outlierDetection(more))
 	}
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
-		balancer, all := startMoody(t, mode, -1, sets...)
+		balancer, all := startMoody(t, mode, make([]programs.Mood, len(tests)), sets...)
 		for i, test := range tests {
 			t.Run(test.rule, func(t *testing.T) {
 				harness.Beside(t) // on a cluster of its own
 				m := all[i]
 				m.load(t)
 				m.servers[0].Become(t, test.mood)
-				harness.Eventually(t, 20*time.Second, "an ejection by "+test.rule, func() bool {
+				harness.Eventually(t, await.Patience, "an ejection by "+test.rule, func() bool {
 					return m.ejections(t, balancer, "enforced_"+test.rule) > 0
 				})
 				if got := m.ejections(t, balancer, "enforced_consecutive_5xx"); got > 0 {
@@ -217,7 +240,7 @@ func TestEjectionsKeepTheirPercentage(t *testing.T) {
 		servers[0].Become(t, "503")
 		servers[1].Become(t, "503")
 		label := `envoy_cluster_name="origins"`
-		harness.Eventually(t, 10*time.Second, "a second ejection is forbidden", func() bool {
+		harness.Eventually(t, await.Patience, "a second ejection is forbidden", func() bool {
 			return balancer.Metric(t, "envoy_cluster_outlier_detection_ejections_overflow", label) > 0
 		})
 		if got := balancer.Metric(t, "envoy_cluster_outlier_detection_ejections_active", label); got != 1 {
@@ -229,7 +252,7 @@ func TestEjectionsKeepTheirPercentage(t *testing.T) {
 
 func healthCheck(more map[string]any) map[string]any {
 	h := map[string]any{
-		"timeout": "0.2s", "interval": "0.1s", "no_traffic_interval": "0.1s", "unhealthy_threshold": 2, "healthy_threshold": 2,
+		"timeout": fmt.Sprintf("%gs", stallTime.Seconds()), "interval": "0.1s", "no_traffic_interval": "0.1s", "unhealthy_threshold": 2, "healthy_threshold": 2,
 		"http_health_check": map[string]any{"path": "/healthz"},
 	}
 	for k, v := range more {
@@ -249,7 +272,7 @@ func requireMoodsAreNoticed(t *testing.T, check map[string]any, moods ...program
 	t.Helper()
 	sets := slices.Repeat([]map[string]any{check}, len(moods))
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
-		balancer, all := startMoody(t, mode, requestTime, sets...)
+		balancer, all := startMoody(t, mode, moods, sets...)
 		t.Cleanup(func() { balancer.RequireFast(t, mode, 0.5) })
 		for i, mood := range moods {
 			t.Run(string(mood), func(t *testing.T) {
@@ -257,10 +280,9 @@ func requireMoodsAreNoticed(t *testing.T, check map[string]any, moods ...program
 				m := all[i]
 				load := m.load(t)
 				m.servers[0].Become(t, mood)
-				harness.Eventually(t, 10*time.Second, "the endpoint is unhealthy", func() bool {
-					return strings.HasPrefix(flagsOf(t, balancer)[m.addresses[0].String()], unhealthy)
-				})
-				requireAway(t, load)
+				away := func() bool { return strings.HasPrefix(flagsOf(t, balancer)[m.addresses[0].String()], unhealthy) }
+				harness.Eventually(t, await.Patience, "the endpoint is unhealthy", away)
+				requireAway(t, load, func() (since float64, is bool) { return 0, away() }) // it recovers when it is told
 				m.servers[0].Become(t, "200")
 				awaitFlags(t, balancer, m.addresses[0], "healthy")
 				awaitServed(t, load, m.servers[0].Identity)
@@ -312,7 +334,7 @@ func TestPassedCheckEndsAnEjection(t *testing.T) {
 
 		label := `envoy_cluster_name="origins"`
 		servers[0].Become(t, "503")
-		harness.Eventually(t, 10*time.Second, "an ejection", func() bool {
+		harness.Eventually(t, await.Patience, "an ejection", func() bool {
 			return balancer.Metric(t, "envoy_cluster_outlier_detection_ejections_enforced_total", label) > 0
 		})
 		servers[0].Become(t, "200")

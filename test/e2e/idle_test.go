@@ -3,18 +3,21 @@
 package e2e
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/suite"
+	"github.com/xlb-project/xlb/test/violation"
 )
 
 // TestIdleCloseLosesNoRequestThatWasTaken sends requests at the very moment at which their connection is closed for being idle. Each is
 // answered, or no endpoint has got it.
 func TestIdleCloseLosesNoRequestThatWasTaken(t *testing.T) {
-	suite.Long(t, suite.Clock)
+	suite.Long(t, suite.Slow)
 	cases := []struct {
 		name  string
 		first bool
@@ -27,17 +30,19 @@ func TestIdleCloseLosesNoRequestThatWasTaken(t *testing.T) {
 		for _, c := range cases {
 			t.Run(c.name, func(t *testing.T) {
 				clients, servers := harness.SameHost(t), harness.SameHost(t)
-				pacer := clients.Pacer(t)
-				playBrink(t, mode, c.first, c.pause, clients, pacer)
-				if mode.Fast && c.first {
-					playBrink(t, mode, c.first, c.pause, clients, servers.Pacer(t)) // not known to XLB: as on another host
+				await.OneOfThree(t, "clients at the brink", func() string { return playBrink(t, mode, c.first, c.pause, clients, clients.Pacer(t)) })
+				if mode.Fast && c.first { // not known to XLB: as on another host
+					await.OneOfThree(t, "clients at the brink, of servers elsewhere", func() string {
+						return playBrink(t, mode, c.first, c.pause, clients, servers.Pacer(t))
+					})
 				}
 			})
 		}
 	})
 }
 
-func playBrink(t *testing.T, mode harness.Mode, first bool, pause time.Duration, place *harness.Place, pacer *harness.Pacer) {
+// playBrink tells if few of the clients met the moment, as where processors are late, or if one waited in vain.
+func playBrink(t *testing.T, mode harness.Mode, first bool, pause time.Duration, place *harness.Place, pacer *harness.Pacer) (difference string) {
 	t.Helper()
 	service := harness.Service()
 	config := harness.OneCluster(service, pacer.Address)
@@ -51,15 +56,19 @@ func playBrink(t *testing.T, mode harness.Mode, first bool, pause time.Duration,
 		served += conn.Requests
 	}
 	t.Logf("answered %d, ended %d, %d of them while they waited for a processor, served %d", r.Answered, r.Ended, r.Early, served)
-	if r.Failure != "" || r.Broken > 0 {
-		t.Errorf("%d broken answers, failure %q", r.Broken, r.Failure)
+	if r.Broken > 0 {
+		violation.Errorf(t, "%d broken answers: %s", r.Broken, r.Failure)
+	}
+	if r.Failure != "" {
+		return r.Failure
 	}
 	if served != r.Answered {
-		t.Errorf("%d requests came to the endpoint, %d were answered", served, r.Answered)
+		violation.Errorf(t, "%d requests came to the endpoint, %d were answered", served, r.Answered)
 	}
 	if tries := spec.Connections - spec.Connections%spec.Clients; r.Ended < tries/50 || r.Answered < tries/50 {
-		t.Errorf("of %d tries %d were answered and %d met the end: few were at the moment", tries, r.Answered, r.Ended)
+		return fmt.Sprintf("of %d tries %d were answered and %d met the end: few were at the moment", tries, r.Answered, r.Ended)
 	}
+	return ""
 }
 
 // Nothing of a request is pending that has ended: a slot that has just been leased has the cookie of the client before, whom the daemon would

@@ -6,8 +6,8 @@ import (
 	"net/netip"
 	"os"
 	"testing"
-	"time"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 )
@@ -39,7 +39,7 @@ func TestIPv6ServiceOverEndpointsOfBothFamilies(t *testing.T) {
 			t.Errorf("getpeername: got %v, want 2 of %s", load.Peers, service)
 		}
 		requireTransfers(t, place, programs.TransferSpec{
-			Address: service.String(), Clients: 8, Transfers: transfersOf(50), Timeout: 20 * time.Second,
+			Address: service.String(), Clients: 8, Transfers: transfersOf(50), Timeout: await.Patience,
 		})
 		balancer.RequireFast(t, mode, 0.9)
 	})

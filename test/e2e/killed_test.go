@@ -7,12 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 )
 
 // leavingTime is how soon an endpoint is to learn that nobody waits for its answer any more.
-const leavingTime = 10 * time.Second
+const leavingTime = await.Patience
 
 // holdAt sends a request that the endpoint holds, and waits until it is there.
 func holdAt(t *testing.T, from *harness.Place, service netip.AddrPort, o *harness.Origin, then ...programs.Step) *harness.Process {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/suite"
@@ -73,7 +74,7 @@ func TestReloadUnderLoadLosesNoRequest(t *testing.T) {
 					name := []string{"old", "new"}[turn%2]
 					before := report(t, l.load).Served[0][name]
 					way.reload(l.balancer, t, l.config(turn%2))
-					harness.Eventually(t, 10*time.Second, "requests follow the changed file", func() bool {
+					harness.Eventually(t, await.Patience, "requests follow the changed file", func() bool {
 						return report(t, l.load).Served[0][name] > before+100
 					})
 				}
@@ -127,7 +128,7 @@ func TestBrokenFileIsRefusedAndTheOldConfigurationStays(t *testing.T) {
 		}
 
 		l.balancer.Reload(t, l.config(1))
-		harness.Eventually(t, 10*time.Second, "a good file is taken after a broken one", func() bool {
+		harness.Eventually(t, await.Patience, "a good file is taken after a broken one", func() bool {
 			return report(t, l.load).Served[0]["new"] > 100
 		})
 		l.finish(t)
@@ -143,13 +144,13 @@ func TestTerminationFinishesRequestsInFlight(t *testing.T) {
 		load := place.Program(t, programs.LoadProgram, programs.LoadSpec{
 			Address: service.String(), Connections: inFlight, Requests: 1, Asks: []programs.Ask{{Path: "/hold"}},
 		})
-		harness.Eventually(t, 10*time.Second, "all requests are at the server", func() bool {
+		harness.Eventually(t, await.Patience, "all requests are at the server", func() bool {
 			return servers[0].State(t).Held == inFlight
 		})
 
 		balancer.Terminate(t)
-		harness.Eventually(t, 10*time.Second, "new connections find nobody", func() bool {
-			return runExchange(t, place, service, 5*time.Second).Error != ""
+		harness.Eventually(t, await.Patience, "new connections find nobody", func() bool {
+			return runExchange(t, place, service, await.Patience).Error != ""
 		})
 		if held := servers[0].State(t).Held; held != inFlight {
 			t.Errorf("requests in flight after the signal: got %d, want %d", held, inFlight)
@@ -162,7 +163,7 @@ func TestTerminationFinishesRequestsInFlight(t *testing.T) {
 		if final.Served[0]["server"] != inFlight {
 			t.Errorf("answered: got %v, want %d", final.Served, inFlight)
 		}
-		if code := balancer.Wait(t, 20*time.Second); code != 0 {
+		if code := balancer.Wait(t, await.Patience); code != 0 {
 			t.Errorf("exit code: got %d, want 0", code)
 		}
 		for _, what := range place.Attached(t) {
@@ -175,7 +176,7 @@ func TestTerminationUnderLoadBreaksNoResponse(t *testing.T) {
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		l := startLoaded(t, mode)
 		l.balancer.Terminate(t)
-		if code := l.balancer.Wait(t, 20*time.Second); code != 0 {
+		if code := l.balancer.Wait(t, await.Patience); code != 0 {
 			t.Errorf("exit code: got %d, want 0", code)
 		}
 		var final programs.LoadReport
@@ -219,7 +220,7 @@ func replaceUnderLoad(t *testing.T, mode harness.Mode, clients, servers *harness
 		name, old := []string{"old", "new"}[turn%2], l.balancer
 		l.balancer = harness.Start(t, mode, l.config(turn%2), l.place)
 		old.Terminate(t)
-		if code := old.Wait(t, 20*time.Second); code != 0 {
+		if code := old.Wait(t, await.Patience); code != 0 {
 			t.Errorf("exit code of the daemon that was replaced: %d", code)
 		}
 		awaitRequests(t, l.load, 1000)

@@ -7,10 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/body"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/suite"
+	"github.com/xlb-project/xlb/test/violation"
 )
 
 // blocked waits until the server has sent something and then nothing for a
@@ -20,7 +22,7 @@ func blocked(t *testing.T, server *harness.Origin) int64 {
 	const quiet = 500 * time.Millisecond
 	var sent int64
 	since := time.Now()
-	harness.Eventually(t, 20*time.Second, "the server blocks in its write", func() bool {
+	harness.Eventually(t, await.Patience, "the server blocks in its write", func() bool {
 		now := server.State(t).Sent
 		if now != sent {
 			sent, since = now, time.Now()
@@ -66,9 +68,13 @@ func TestClientThatDoesNotReadCostsLittleMemory(t *testing.T) {
 				}
 				place := placeOfBoundedBuffers(t)
 				_, server, service := oneServerWithoutTimeout(t, mode, place, place)
-				others := programs.LoadSpec{Address: service, Connections: 4, Requests: 500}
-				before := runLoad(t, place, others)
-				requireClean(t, before)
+				// Nobody stops to read from the other one: both have the same machine at the same time.
+				otherPlace := placeOfBoundedBuffers(t)
+				_, _, otherService := oneServerWithoutTimeout(t, mode, otherPlace, otherPlace)
+				compare := func() (median, other time.Duration) {
+					return runBoth(t, place, otherPlace, service, otherService)
+				}
+				compare()
 				memory := harness.TCPMemory(t)
 
 				parked := place.Program(t, programs.ParkedProgram, programs.ParkedSpec{
@@ -80,27 +86,51 @@ func TestClientThatDoesNotReadCostsLittleMemory(t *testing.T) {
 				if sent >= size/4 {
 					t.Errorf("the server sent %d MB to a client that does not read", sent>>20)
 				}
-				grown := harness.TCPMemory(t) - memory
-				if grown >= allowed {
-					t.Errorf("TCP memory grew by %d MB, want less than %d", grown>>20, allowed>>20)
-				}
-
-				after := runLoad(t, place, others)
-				requireClean(t, after)
-				if after.Median > 3*before.Median {
-					t.Errorf("median latency of others: got %v beside a client that does not read, want at most 3 x %v", after.Median, before.Median)
-				}
+				grown := awaitTCPMemory(t, memory, allowed)
+				await.OneOfThree(t, "latency of others", func() string {
+					median, other := compare()
+					t.Logf("median %v beside a client that does not read, %v elsewhere", median, other)
+					if median > 3*other {
+						return fmt.Sprintf("median %v beside a client that does not read, want at most 3 x %v", median, other)
+					}
+					return ""
+				})
 
 				var report programs.ParkedReport
 				parked.Ask(t, "read", &report)
 				if want := body.Digest(seed, size); report.Error != "" || report.Size != size || report.Digest != want {
-					t.Errorf("the body differs: %d of %d bytes, error %q", report.Size, size, report.Error)
+					violation.Errorf(t, "the body differs: %d of %d bytes, error %q", report.Size, size, report.Error)
 				}
-				t.Logf("server blocked after %d kB, TCP memory grew %d kB, median %v before and %v beside it",
-					sent>>10, grown>>10, before.Median, after.Median)
+				t.Logf("server blocked after %d kB, TCP memory grew %d kB", sent>>10, grown>>10)
 			})
 		})
 	}
+}
+
+// awaitTCPMemory waits until TCP holds less than so many bytes more than before, and returns how many. What clients that do not read have lies there as
+// long as they live; what else the machine does with TCP comes and goes.
+func awaitTCPMemory(t *testing.T, before, allowed int64) (grown int64) {
+	t.Helper()
+	await.Quiet(t, func() string {
+		if grown = harness.TCPMemory(t) - before; grown >= allowed {
+			return fmt.Sprintf("TCP memory grew by %d MB, want less than %d", grown>>20, allowed>>20)
+		}
+		return ""
+	})
+	return grown
+}
+
+// runBoth has clients of two services ask at the same time, and returns their medians.
+func runBoth(t *testing.T, place, otherPlace *harness.Place, service, otherService string) (median, other time.Duration) {
+	t.Helper()
+	spec, otherSpec := programs.LoadSpec{Address: service, Connections: 4, Requests: 500}, programs.LoadSpec{Address: otherService, Connections: 4, Requests: 500}
+	load, otherLoad := place.Program(t, programs.LoadProgram, spec), otherPlace.Program(t, programs.LoadProgram, otherSpec)
+	var report, otherReport programs.LoadReport
+	load.Next(t, &report)
+	otherLoad.Next(t, &otherReport)
+	requireClean(t, report)
+	requireClean(t, otherReport)
+	return report.Median, otherReport.Median
 }
 
 // Of the bookkeeping of many small messages the kernel counts nothing: XLB has to.
@@ -128,33 +158,45 @@ func TestClientThatDoesNotReadGetsFewSmallMessages(t *testing.T) {
 // What is moved must leave room in the receive buffer for what the daemon sends behind it: TCP drops what finds none, and tries again ever more
 // seldom.
 func TestClientWithASmallBufferGoesOnWhereItStopped(t *testing.T) {
-	suite.Long(t, suite.Machine)
-	const size, buffer, stopped, allowed = 4 << 20, 160 << 10, 4 * time.Second, time.Second
+	suite.Long(t, suite.Slow)
+	const size, buffer, stopped = 4 << 20, 160 << 10, 2 * time.Second
 	if !harness.FastPath(t) {
 		t.Skip("without the fast path nothing is moved")
 	}
 	for _, framing := range []string{programs.FramingLength, programs.FramingChunked} {
 		t.Run(framing, func(t *testing.T) {
-			place := harness.SameHost(t)
+			place := harness.Isolated(t) // which has counters of its own
 			_, server, service := oneServerWithoutTimeout(t, harness.Mode{Fast: true}, place, place)
-			parked := place.Program(t, programs.ParkedProgram, programs.ParkedSpec{
-				Address: service, Path: fmt.Sprintf("/body?seed=3&size=%d&framing=%s", size, framing), ReceiveBuffer: buffer,
+			await.OneOfThree(t, "a client that has stopped", func() string {
+				before := place.Netstat(t)
+				parked := place.Program(t, programs.ParkedProgram, programs.ParkedSpec{
+					Address: service, Path: fmt.Sprintf("/body?seed=3&size=%d&framing=%s", size, framing), ReceiveBuffer: buffer,
+				})
+				parked.Next(t, &programs.ParkedReport{})
+				blocked(t, server)
+				time.Sleep(stopped) // what is sent in vain meanwhile is counted
+				var report programs.ParkedReport
+				began := time.Now()
+				parked.Ask(t, "read", &report)
+				t.Logf("the rest took %v from when the client read on", time.Since(began))
+				if want := body.Digest(3, size); report.Error != "" || report.Size != size || report.Digest != want {
+					violation.Errorf(t, "the body differs: %d of %d bytes, error %q", report.Size, size, report.Error)
+				}
+				return sentInVain(before, place.Netstat(t))
 			})
-			parked.Next(t, &programs.ParkedReport{})
-			blocked(t, server)
-			time.Sleep(stopped)
-			began := time.Now()
-			var report programs.ParkedReport
-			parked.Ask(t, "read", &report)
-			took := time.Since(began)
-			if want := body.Digest(3, size); report.Error != "" || report.Size != size || report.Digest != want {
-				t.Errorf("the body differs: %d of %d bytes, error %q", report.Size, size, report.Error)
-			}
-			if took > allowed {
-				t.Errorf("the rest took %v from when the client read on, want at most %v", took, allowed)
-			}
 		})
 	}
+}
+
+// sentInVain tells of segments that a receiver without room has dropped, and of those that were sent again because nothing told of them in time: as many
+// as there are, by so much later does what stopped go on. A sender that knows that the window is closed asks instead, and goes on when it is told.
+func sentInVain(before, after map[string]int64) (what string) {
+	for _, counter := range []string{"TCPZeroWindowDrop", "TCPRcvQDrop", "TCPTimeouts"} {
+		if n := after[counter] - before[counter]; n > 0 {
+			what += fmt.Sprintf("%s %d ", counter, n)
+		}
+	}
+	return what
 }
 
 // park starts clients that ask for a body of that size, and do not read it.
@@ -183,10 +225,7 @@ func TestClientsThatDoNotReadCostLittleEach(t *testing.T) {
 				if sent > clients*allowed {
 					t.Errorf("the server sent %d kB to each client that does not read, want at most %d", sent/clients>>10, allowed>>10)
 				}
-				grown := harness.TCPMemory(t) - memory
-				if grown > clients*allowed {
-					t.Errorf("TCP memory grew by %d kB for each client, want at most %d", grown/clients>>10, allowed>>10)
-				}
+				grown := awaitTCPMemory(t, memory, clients*allowed)
 				t.Logf("for each of %d clients the server sent %d kB, and TCP memory grew by %d kB", clients, sent/clients>>10, grown/clients>>10)
 
 				var report programs.ParkedReport
@@ -246,10 +285,10 @@ func TestClientThatLeavesInMidResponseFreesEverything(t *testing.T) {
 			parked.Kill(t)
 		}
 
-		harness.Eventually(t, 10*time.Second, "TCP memory returns", func() bool {
+		harness.Eventually(t, await.Patience, "TCP memory returns", func() bool {
 			return harness.TCPMemory(t) < memory+4<<20
 		})
-		harness.Eventually(t, 10*time.Second, "no lease is active", func() bool {
+		harness.Eventually(t, await.Patience, "no lease is active", func() bool {
 			return balancer.Metric(t, "xlb_leases_active") == 0
 		})
 		// Rests of the responses must not come up in anyone else's.

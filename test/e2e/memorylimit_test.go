@@ -4,8 +4,8 @@ package e2e
 
 import (
 	"testing"
-	"time"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/hostile/traffic"
@@ -26,9 +26,9 @@ func TestMemoryLimitOfACgroupCutsNobodysMessages(t *testing.T) {
 		t.Run(side, func(t *testing.T) {
 			forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
 				directory := violationsDirectory(t)
-				server := traffic.ServerSpec{Name: "honest", Seed: hostileSeed, Directory: directory, Patience: 4 * time.Second}
+				server := traffic.ServerSpec{Name: "honest", Seed: hostileSeed, Directory: directory, Patience: await.Patience}
 				base := traffic.ClientSpec{
-					Seed: hostileSeed, Directory: directory, Patience: 4 * time.Second, Acts: []string{traffic.ActAnswers},
+					Seed: hostileSeed, Directory: directory, Patience: await.Patience, Acts: []string{traffic.ActAnswers},
 					Kinds: []string{traffic.KindWhole}, Pieces: []string{traffic.PiecesOne},
 				}
 				limited, free := base, base
@@ -76,14 +76,14 @@ func TestRestOfACutResponseIsNobodyElses(t *testing.T) {
 	place := harness.SameHost(t)
 	directory := violationsDirectory(t)
 	server, endpoint := place.HostileServer(t, traffic.ServerSpec{
-		Name: "honest", Seed: hostileSeed, Directory: directory, Patience: 4 * time.Second,
+		Name: "honest", Seed: hostileSeed, Directory: directory, Patience: await.Patience,
 	})
 	service := harness.Service()
 	harness.Start(t, harness.Modes(t)[0], publicOnly(service, endpoint), place)
 	spec := traffic.CutSpec{
 		PID: server.PID(), Rounds: rounds, Cgroup: place.TCPMemoryLimit(t, tcpMemoryLimit, memoryBesideTCP),
 		Clients: traffic.ClientSpec{
-			Address: service.String(), Process: 1, Seed: hostileSeed, Directory: directory, Patience: 2 * time.Second,
+			Address: service.String(), Process: 1, Seed: hostileSeed, Directory: directory, Patience: await.Patience,
 			Kinds: []string{traffic.KindWhole}, Acts: []string{traffic.ActAnswers}, Pieces: []string{traffic.PiecesOne},
 			Reply: [2]int{100_000, 100_000},
 		},

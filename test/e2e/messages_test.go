@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/hostile/traffic"
@@ -34,7 +35,7 @@ func TestSmallMessagesTakeLittleOfTheKernelsMemory(t *testing.T) {
 			forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
 				directory := violationsDirectory(t)
 				_, endpoint := servers.HostileServer(t, traffic.ServerSpec{
-					Name: "stingy", Seed: hostileSeed, Directory: directory, Patience: 20 * time.Second, Stingy: 1,
+					Name: "stingy", Seed: hostileSeed, Directory: directory, Patience: await.Patience, Stingy: 1,
 				})
 				service := harness.Service()
 				config := publicOnly(service, endpoint)
@@ -44,7 +45,7 @@ func TestSmallMessagesTakeLittleOfTheKernelsMemory(t *testing.T) {
 				hoarder := clients.Program(t, programs.HostileHoarderProgram, traffic.HoardSpec{
 					Exchanges: tt.exchanges,
 					Clients: traffic.ClientSpec{
-						Address: service.String(), Process: 1, Seed: hostileSeed, Directory: directory, Patience: 5 * time.Second,
+						Address: service.String(), Process: 1, Seed: hostileSeed, Directory: directory, Patience: await.Patience,
 						Kinds: []string{traffic.KindBytes}, Acts: []string{traffic.ActAnswers}, Pieces: []string{traffic.PiecesDust},
 						ReceiveBuffer: 4 << 20, Body: [2]int{tt.body, tt.body}, Reply: [2]int{tt.reply, tt.reply},
 					},

@@ -36,7 +36,7 @@ func TestWhoListenedAtTheServiceAddressServesOn(t *testing.T) {
 		}
 		b.RequireFast(t, mode, 0.9)
 		b.Terminate(t)
-		if code := b.Wait(t, 10*time.Second); code != 0 {
+		if code := b.Wait(t, patience); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
 		if got := balanced(); got != "before" {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/hostile/traffic"
@@ -19,12 +20,12 @@ func TestSendsCutShortAreSentOnce(t *testing.T) {
 		clients.Sysctl(t, "ipv4/tcp_notsent_lowat", "16384")
 		directory := violationsDirectory(t)
 		_, endpoint := servers.HostileServer(t, traffic.ServerSpec{
-			Name: "honest", Seed: hostileSeed, Directory: directory, Patience: 4 * time.Second,
+			Name: "honest", Seed: hostileSeed, Directory: directory, Patience: await.Patience,
 		})
 		service := harness.Service()
 		harness.Start(t, mode, publicOnly(service, endpoint), clients)
 		spec := traffic.ClientSpec{
-			Address: service.String(), Process: 1, Seed: hostileSeed, Directory: directory, Patience: 4 * time.Second,
+			Address: service.String(), Process: 1, Seed: hostileSeed, Directory: directory, Patience: await.Patience,
 			Workers: 4, Requests: 5, Body: [2]int{100_000, 250_000}, Reply: [2]int{0, 300},
 			Kinds: []string{traffic.KindNonblocking}, Acts: []string{traffic.ActAnswers, traffic.ActEarly},
 			Pieces: []string{traffic.PiecesOne},
@@ -45,7 +46,7 @@ func TestFullBuffersTakeEachByteOnce(t *testing.T) {
 		clients, servers := harness.TwoHosts(t)
 		directory := violationsDirectory(t)
 		_, endpoint := servers.HostileServer(t, traffic.ServerSpec{
-			Name: "slow", Seed: hostileSeed, Directory: directory, Patience: 4 * time.Second,
+			Name: "slow", Seed: hostileSeed, Directory: directory, Patience: await.Patience,
 			ReceiveBuffer: 64 << 10, Stingy: 1, Pause: time.Second,
 		})
 		service := harness.Service()
@@ -56,7 +57,7 @@ func TestFullBuffersTakeEachByteOnce(t *testing.T) {
 		clients.Program(t, programs.HostileFillerProgram, traffic.FillSpec{
 			Rounds: rounds, PID: balancer.PID(), Port: endpoint.Port(),
 			Clients: traffic.ClientSpec{
-				Address: service.String(), Process: 1, Seed: hostileSeed, Directory: directory, Patience: 4 * time.Second,
+				Address: service.String(), Process: 1, Seed: hostileSeed, Directory: directory, Patience: await.Patience,
 				Kinds: []string{traffic.KindNonblocking}, Acts: []string{traffic.ActAnswers}, Pieces: []string{traffic.PiecesOne},
 				Body: [2]int{6 << 20, 6 << 20}, Reply: [2]int{0, 300},
 			},

@@ -377,7 +377,7 @@ func (a *actor) out(endpoint netip.AddrPort, since time.Time) time.Duration {
 func awaitQuiet(t *testing.T, load *harness.Process, quiet time.Duration) {
 	t.Helper()
 	failed, since := -1, time.Now()
-	harness.Eventually(t, 20*time.Second, "requests fail no more", func() bool {
+	harness.Eventually(t, patience, "requests fail no more", func() bool {
 		time.Sleep(20 * time.Millisecond)
 		if now := report(t, load).Failed; now != failed {
 			failed, since = now, time.Now()

@@ -164,7 +164,7 @@ func TestManyEndpointsHaveTheirTurnsAfterOneHasChanged(t *testing.T) {
 			c.config.Clusters[0].Endpoints = list
 			c.balancer.Reload(t, c.config)
 			newest := list[len(list)-1].String()
-			harness.Eventually(t, 20*time.Second, "the newest endpoint is there", func() bool {
+			harness.Eventually(t, patience, "the newest endpoint is there", func() bool {
 				_, is := c.balancer.EndpointRequests(t)[newest]
 				return is
 			})

@@ -65,7 +65,7 @@ func TestSecretsComeAsOtherResourcesDo(t *testing.T) {
 		_, key := x.a.issue(t, callerIdentity)
 		put(chain, key)
 		d.deliver(t, x.w)
-		harness.Eventually(t, 10*time.Second, "the pair is refused", func() bool {
+		harness.Eventually(t, patience, "the pair is refused", func() bool {
 			return strings.Contains(b.Get(t, "/config_dump"), "error_state") || b.IsEnvoy() && strings.Contains(b.Stderr(), "KEY_VALUES_MISMATCH")
 		})
 		awaitRequests(t, load, 50)
@@ -76,7 +76,7 @@ func TestSecretsComeAsOtherResourcesDo(t *testing.T) {
 			t.Errorf("%d with a secret that cannot be used", got)
 		}
 		if s, ok := d.(*byServer); ok {
-			harness.Eventually(t, 5*time.Second, "the secret is refused", func() bool { return s.refusals() != "" })
+			harness.Eventually(t, patience, "the secret is refused", func() bool { return s.refusals() != "" })
 			t.Log(s.refusals())
 		}
 		t.Logf("%d requests: %v, Envoy: %v", final.Total, final.Served, b.IsEnvoy())
@@ -115,8 +115,8 @@ func TestConnectionsWithoutHTTPAreSecured(t *testing.T) {
 			service, strange := harness.Service(), harness.Service()
 			start(service, secured)
 			start(strange, raw)
-			requireStatus(t, runExchange(t, place, service, 10*time.Second, getAndReceive("/")...), http.StatusOK)
-			runExchange(t, place, strange, 10*time.Second, getAndReceive("/")...)
+			requireStatus(t, runExchange(t, place, service, patience, getAndReceive("/")...), http.StatusOK)
+			runExchange(t, place, strange, patience, getAndReceive("/")...)
 			select {
 			case b := <-first:
 				if b != 22 {
@@ -155,7 +155,7 @@ func TestEndpointsThatStallInTheHandshake(t *testing.T) {
 	for _, address := range []netip.AddrPort{service, beside} {
 		for range 5 {
 			begun := time.Now()
-			r := runExchange(t, place, address, 10*time.Second, getAndReceive("/")...).Replies[0]
+			r := runExchange(t, place, address, patience, getAndReceive("/")...).Replies[0]
 			answers[address] = fmt.Sprintf("%d %s", r.Status, r.Body)
 			if took := time.Since(begun); took < 400*time.Millisecond {
 				t.Errorf("answered after %v", took)
@@ -165,7 +165,7 @@ func TestEndpointsThatStallInTheHandshake(t *testing.T) {
 	if answers[service] != answers[beside] {
 		t.Errorf("%s, and Envoy answers %s", answers[service], answers[beside])
 	}
-	harness.Eventually(t, 10*time.Second, "no connection is left", func() bool { return b.Descriptors(t) <= before+2 })
+	harness.Eventually(t, patience, "no connection is left", func() bool { return b.Descriptors(t) <= before+2 })
 }
 
 // Health checks are secured as requests are.
@@ -206,7 +206,7 @@ func TestServersOfSecretsThatFail(t *testing.T) {
 	b := harness.Start(t, harness.Modes(t)[0], mesh(v, service, meshCluster(webIdentity, secured)), place)
 	good := func(what string) {
 		t.Helper()
-		if got := runExchange(t, place, service, 10*time.Second, getAndReceive("/")...).Replies[0].Status; got != http.StatusOK {
+		if got := runExchange(t, place, service, patience, getAndReceive("/")...).Replies[0].Status; got != http.StatusOK {
 			t.Errorf("%s: %d", what, got)
 		}
 	}
@@ -214,13 +214,13 @@ func TestServersOfSecretsThatFail(t *testing.T) {
 	good("at first")
 	for name, secret := range map[string][2]string{"truncated": {chain[:len(chain)/2], key}, "another key": {chain, key[:len(key)/2]}, "empty": {"", ""}} {
 		v.put(t, certificateSecret(secret[0], secret[1]))
-		harness.Eventually(t, 10*time.Second, name+" is refused", refused)
+		harness.Eventually(t, patience, name+" is refused", refused)
 		good(name)
 		v.put(t, certificateSecret(chain, key))
-		harness.Eventually(t, 10*time.Second, "the good one is back", func() bool { return !refused() })
+		harness.Eventually(t, patience, "the good one is back", func() bool { return !refused() })
 	}
 	v.put(t, rootSecret(""))
-	harness.Eventually(t, 10*time.Second, "an empty authority is refused", refused)
+	harness.Eventually(t, patience, "an empty authority is refused", refused)
 	good("an empty authority")
 	v.put(t, rootSecret(a.pem))
 	before := b.Descriptors(t)

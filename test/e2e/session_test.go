@@ -224,7 +224,7 @@ func playSticky(t *testing.T, place *harness.Place, service netip.AddrPort, path
 	}
 	var report programs.ExchangeReport
 	place.Program(t, programs.ExchangeProgram, programs.ExchangeSpec{
-		Address: service.String(), Steps: steps, Timeout: 20 * time.Second, Fields: []string{"set-cookie", "x-host"},
+		Address: service.String(), Steps: steps, Timeout: patience, Fields: []string{"set-cookie", "x-host"},
 	}).Next(t, &report)
 	if len(report.Replies) != 4 {
 		t.Fatalf("%s: %d replies: %s", path, len(report.Replies), report.Error)
@@ -309,7 +309,7 @@ func TestCookiesOfEnvoyAndXLBAreTheSame(t *testing.T) {
 		for i := range 4 {
 			var report programs.ExchangeReport
 			place.Program(t, programs.ExchangeProgram, programs.ExchangeSpec{
-				Address: way.from.String(), Steps: getAndReceive("/"), Timeout: 20 * time.Second, Fields: []string{"set-cookie"},
+				Address: way.from.String(), Steps: getAndReceive("/"), Timeout: patience, Fields: []string{"set-cookie"},
 			}).Next(t, &report)
 			if len(report.Replies) != 1 || len(report.Replies[0].Fields) != 1 {
 				t.Fatalf("%s: no cookie: %+v", way.name, report)

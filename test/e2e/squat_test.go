@@ -58,7 +58,8 @@ func playSquat(t *testing.T, mode harness.Mode, place *harness.Place, service ne
 	awaitTaker(t, place, service, "it hangs", down)
 	requireTaker(t, place, service, "it hangs still", down)
 	b.Signal(t, syscall.SIGCONT)
-	awaitTaker(t, place, service, "it goes on", "endpoint")
+	// Until it has shown that it lives, the operator's choice holds.
+	awaitTakerAfter(t, place, service, "it goes on", down, "endpoint")
 
 	held := holdAt(t, place, service, endpoint, programs.Step{Receive: true})
 	b.Terminate(t)
@@ -67,7 +68,7 @@ func playSquat(t *testing.T, mode harness.Mode, place *harness.Place, service ne
 	var r programs.ExchangeReport
 	held.Next(t, &r)
 	requireStatus(t, r, 200)
-	if code := b.Wait(t, 20*time.Second); code != 0 {
+	if code := b.Wait(t, patience); code != 0 {
 		t.Errorf("exit code: got %d, want 0", code)
 	}
 	requireTaker(t, place, service, "it has ended", "stranger")
@@ -79,9 +80,9 @@ func playSquat(t *testing.T, mode harness.Mode, place *harness.Place, service ne
 }
 
 // takerOf is who answers at an address.
-func takerOf(t *testing.T, place *harness.Place, service netip.AddrPort) string {
+func takerOf(t *testing.T, place *harness.Place, service netip.AddrPort, timeout time.Duration) string {
 	t.Helper()
-	r := runExchange(t, place, service, time.Second, getAndReceive("/")...)
+	r := runExchange(t, place, service, timeout, getAndReceive("/")...)
 	switch {
 	case strings.Contains(r.Error, "connection refused"):
 		return refused
@@ -93,7 +94,7 @@ func takerOf(t *testing.T, place *harness.Place, service netip.AddrPort) string 
 
 func requireTaker(t *testing.T, place *harness.Place, service netip.AddrPort, when, want string) {
 	t.Helper()
-	if got := takerOf(t, place, service); got != want {
+	if got := takerOf(t, place, service, patience); got != want {
 		t.Errorf("%s: answered by %q, want %q", when, got, want)
 	}
 }
@@ -101,9 +102,15 @@ func requireTaker(t *testing.T, place *harness.Place, service netip.AddrPort, wh
 // awaitTaker waits until somebody answers. Until then nobody else but the daemon's endpoint may.
 func awaitTaker(t *testing.T, place *harness.Place, service netip.AddrPort, when, want string) {
 	t.Helper()
-	harness.Eventually(t, 20*time.Second, when+": answered by "+want, func() bool {
-		got := takerOf(t, place, service)
-		if got == "stranger" && want != "stranger" {
+	awaitTakerAfter(t, place, service, when, "endpoint", want)
+}
+
+// awaitTakerAfter waits until want answers. Until then the stranger may only if it is the one before.
+func awaitTakerAfter(t *testing.T, place *harness.Place, service netip.AddrPort, when, before, want string) {
+	t.Helper()
+	harness.Eventually(t, patience, when+": answered by "+want, func() bool {
+		got := takerOf(t, place, service, time.Second)
+		if got == "stranger" && before != "stranger" && want != "stranger" {
 			t.Fatalf("%s: answered by a stranger, want %q", when, want)
 		}
 		return got == want

@@ -145,11 +145,11 @@ func playBreakers(t *testing.T, tt *limitScenario, start func(harness.Config) *h
 		held = append(held, place.Program(t, programs.ExchangeProgram, programs.ExchangeSpec{
 			Address: service.String(), Timeout: 30 * time.Second, Steps: getAndReceive(path(do))}))
 		if strings.HasSuffix(do, "hold") {
-			harness.Eventually(t, 10*time.Second, "the request is in flight", func() bool { return statOf(t, b, "upstream_rq_active") == uint64(len(held)) })
+			harness.Eventually(t, patience, "the request is in flight", func() bool { return statOf(t, b, "upstream_rq_active") == uint64(len(held)) })
 		}
 	}
 	if len(held) > 0 {
-		harness.Eventually(t, 10*time.Second, "the requests are in flight", func() bool { return cmp.Diff(open(tt.during), statsOf(t, b, open(tt.during))) == "" })
+		harness.Eventually(t, patience, "the requests are in flight", func() bool { return cmp.Diff(open(tt.during), statsOf(t, b, open(tt.during))) == "" })
 		for _, do := range tt.refused {
 			if report := runExchange(t, place, service, 20*time.Second, getAndReceive(path(do))...); len(report.Replies) != 1 || report.Replies[0].Body != overflowText {
 				t.Errorf("a request that had to be refused: %+v", report)
@@ -189,7 +189,7 @@ func open(stats map[string]uint64) map[string]uint64 {
 
 func expectStats(t *testing.T, b *harness.Balancer, when string, want map[string]uint64) {
 	t.Helper()
-	await.Within(t, 3*time.Second, func() string {
+	await.Quiet(t, func() string {
 		if diff := cmp.Diff(want, statsOf(t, b, want)); diff != "" {
 			return fmt.Sprintf("%s (-want +got):\n%s", when, diff)
 		}

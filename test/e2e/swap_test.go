@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
@@ -89,7 +88,7 @@ func playSwap(t *testing.T, mode harness.Mode, place, clients *harness.Place, at
 // awaitListener waits until a listener is in force at an address.
 func awaitListener(t *testing.T, b *harness.Balancer, name string, at netip.AddrPort) {
 	t.Helper()
-	harness.Eventually(t, 10*time.Second, "the change is in force", func() bool {
+	harness.Eventually(t, patience, "the change is in force", func() bool {
 		var rows []struct{ Name, Address string }
 		if err := json.Unmarshal([]byte(b.Get(t, "/xlb/listeners")), &rows); err != nil {
 			t.Fatal(err)
@@ -121,7 +120,7 @@ func TestListenerLosesItsHTTPDuringARequest(t *testing.T) {
 
 		config.Listeners[0].TCP, config.Listeners[0].Hosts = map[string]any{"cluster": "others"}, nil
 		b.Reload(t, config)
-		harness.Eventually(t, 10*time.Second, "connections are of the listener without HTTP", func() bool {
+		harness.Eventually(t, patience, "connections are of the listener without HTTP", func() bool {
 			return runLoad(t, place, programs.LoadSpec{Address: service.String(), Requests: 1}).Served[0]["after"] == 1
 		})
 		servers[0].Release(t)

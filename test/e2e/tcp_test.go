@@ -38,7 +38,7 @@ func call(t *testing.T, place *harness.Place, service netip.AddrPort, connection
 	t.Helper()
 	var report programs.CallerReport
 	place.Program(t, programs.CallerProgram, programs.CallerSpec{
-		Address: service.String(), Clients: 8, Connections: connections, Bytes: 64 << 10, Timeout: 20 * time.Second,
+		Address: service.String(), Clients: 8, Connections: connections, Bytes: 64 << 10, Timeout: patience,
 	}).Next(t, &report)
 	return report
 }
@@ -83,7 +83,7 @@ func TestConnectionsWithoutHTTPTakeTurns(t *testing.T) {
 
 func requireNothingOutstanding(t *testing.T, balancer *harness.Balancer) {
 	t.Helper()
-	harness.Eventually(t, 10*time.Second, "no connection is counted any more", func() bool {
+	harness.Eventually(t, patience, "no connection is counted any more", func() bool {
 		return balancer.Metric(t, "envoy_cluster_upstream_rq_active") == 0
 	})
 }
@@ -135,7 +135,7 @@ func TestIdleTimeoutEndsAConnectionWithoutHTTP(t *testing.T) {
 // requireEnd waits for the end of a puppet's connection.
 func requireEnd(t *testing.T, puppet *harness.Puppet, conn int) {
 	t.Helper()
-	harness.Eventually(t, 10*time.Second, "the connection ends", func() bool {
+	harness.Eventually(t, patience, "the connection ends", func() bool {
 		for _, news := range puppet.Pull(t, programs.Pull{Do: programs.PuppetLook, Patience: time.Second}).News {
 			if news.Conn == conn && news.Ended != "" {
 				return true
@@ -189,7 +189,7 @@ func TestReloadMovesNewConnectionsWithoutHTTP(t *testing.T) {
 		conn := client.Pull(t, programs.Pull{Do: programs.PuppetDial, Address: service.String()}).Conn
 		requireHeard(t, client, conn, "old\n")
 		balancer.Reload(t, withoutHTTP(service, addresses[1]))
-		harness.Eventually(t, 10*time.Second, "new connections go to the new endpoint", func() bool {
+		harness.Eventually(t, patience, "new connections go to the new endpoint", func() bool {
 			return call(t, place, service, 20).ServedBy["new"] == 20
 		})
 		client.Pull(t, programs.Pull{Do: programs.PuppetSend, Conn: conn, Bytes: []byte("still here")})
@@ -235,7 +235,7 @@ func TestConnectionWithoutHTTPOutlivesTheDaemon(t *testing.T) {
 	conn := client.Pull(t, programs.Pull{Do: programs.PuppetDial, Address: service.String()}).Conn
 	requireHeard(t, client, conn, "one\n")
 	balancer.Terminate(t)
-	if code := balancer.Wait(t, 20*time.Second); code != 0 {
+	if code := balancer.Wait(t, patience); code != 0 {
 		t.Errorf("exit code: got %d, want 0", code)
 	}
 	client.Pull(t, programs.Pull{Do: programs.PuppetSend, Conn: conn, Bytes: []byte("still here")})
@@ -246,7 +246,7 @@ func TestConnectionWithoutHTTPOutlivesTheDaemon(t *testing.T) {
 func requireHeard(t *testing.T, puppet *harness.Puppet, conn int, want string) {
 	t.Helper()
 	var got []byte
-	harness.Eventually(t, 10*time.Second, fmt.Sprintf("%q arrives", want), func() bool {
+	harness.Eventually(t, patience, fmt.Sprintf("%q arrives", want), func() bool {
 		for _, news := range puppet.Pull(t, programs.Pull{Do: programs.PuppetLook, Patience: time.Second}).News {
 			if news.Conn == conn {
 				got = append(got, news.Bytes...)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/hostile/traffic"
@@ -28,13 +29,13 @@ func TestKilledClientsOfTunnelsLeaveNothing(t *testing.T) {
 	forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
 		directory := violationsDirectory(t)
 		_, endpoint := servers.HostileServer(t, traffic.ServerSpec{
-			Name: "honest", Seed: hostileSeed, Directory: directory, Patience: 30 * time.Second,
+			Name: "honest", Seed: hostileSeed, Directory: directory, Patience: await.Patience,
 		})
 		service := harness.Service()
 		config := tunnelsTo(service, endpoint)
 		balancer := harness.Start(t, mode, config, clients)
 		bystanders := clients.HostileClients(t, traffic.ClientSpec{
-			Address: service.String(), Process: 1 + rounds, Seed: hostileSeed, Directory: directory, Patience: 5 * time.Second,
+			Address: service.String(), Process: 1 + rounds, Seed: hostileSeed, Directory: directory, Patience: await.Patience,
 			Workers: 4, PerConnection: 3, Body: [2]int{-1, 3000}, Reply: [2]int{0, 3000}, ChunkedBodies: 50, Gap: time.Millisecond,
 			Kinds:  []string{traffic.KindWhole, traffic.KindHeadBody, traffic.KindPieces},
 			Acts:   []string{traffic.ActAnswers, traffic.ActEarly, traffic.ActLate},
@@ -42,7 +43,7 @@ func TestKilledClientsOfTunnelsLeaveNothing(t *testing.T) {
 		})
 		for round := range rounds {
 			running := clients.HostileClients(t, traffic.ClientSpec{
-				Address: service.String(), Process: uint32(1 + round), Seed: hostileSeed, Directory: directory, Patience: 5 * time.Second,
+				Address: service.String(), Process: uint32(1 + round), Seed: hostileSeed, Directory: directory, Patience: await.Patience,
 				Workers: 8, Body: [2]int{0, 1000}, Reply: [2]int{0, 3000},
 				Kinds: []string{traffic.KindTunnel}, Acts: []string{traffic.ActAnswers}, Pieces: traffic.AllPieces, Gap: time.Millisecond,
 			})
@@ -71,13 +72,13 @@ func TestTunnelsOfWhichTheEndpointEndsItsSideFirstAreWhole(t *testing.T) {
 	forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
 		directory := violationsDirectory(t)
 		server, endpoint := servers.HostileServer(t, traffic.ServerSpec{
-			Name: "honest", Seed: hostileSeed, Directory: directory, Patience: 5 * time.Second,
+			Name: "honest", Seed: hostileSeed, Directory: directory, Patience: await.Patience,
 		})
 		service := harness.Service()
 		config := tunnelsTo(service, endpoint)
 		harness.Start(t, mode, config, clients)
 		running := clients.HostileClients(t, traffic.ClientSpec{
-			Address: service.String(), Process: 1, Seed: hostileSeed, Directory: directory, Patience: 5 * time.Second,
+			Address: service.String(), Process: 1, Seed: hostileSeed, Directory: directory, Patience: await.Patience,
 			Workers: 4, Requests: 50, Body: [2]int{0, 5000}, Reply: [2]int{0, 300},
 			Kinds: []string{traffic.KindTunnel}, Acts: []string{traffic.ActAnswers}, Pieces: traffic.AllPieces, Gap: time.Millisecond,
 		})
@@ -137,7 +138,7 @@ func TestTunnelEndsWithAClientThatResets(t *testing.T) {
 			}
 			heard(t, client, "\r\n\r\n")
 			client.Pull(t, programs.Pull{Do: programs.PuppetReset, Conn: here})
-			harness.Eventually(t, 5*time.Second, "the endpoint is told of the end", func() bool {
+			harness.Eventually(t, patience, "the endpoint is told of the end", func() bool {
 				for _, n := range server.Pull(t, programs.Pull{Do: programs.PuppetLook, Patience: 10 * time.Millisecond}).News {
 					if n.Conn == there && n.Ended != "" {
 						return true
@@ -145,7 +146,7 @@ func TestTunnelEndsWithAClientThatResets(t *testing.T) {
 				}
 				return false
 			})
-			harness.Eventually(t, 5*time.Second, "no lease is left", func() bool { return balancer.Metric(t, "xlb_leases_active") == 0 })
+			harness.Eventually(t, patience, "no lease is left", func() bool { return balancer.Metric(t, "xlb_leases_active") == 0 })
 		}
 	})
 }

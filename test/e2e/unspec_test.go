@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"testing"
-	"time"
 
 	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
@@ -20,12 +19,12 @@ func TestSocketsThatConnectAgainGetWhatIsTheirs(t *testing.T) {
 	forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
 		directory := violationsDirectory(t)
 		_, endpoint := servers.HostileServer(t, traffic.ServerSpec{
-			Name: "honest", Seed: hostileSeed, Directory: directory, Patience: 4 * time.Second,
+			Name: "honest", Seed: hostileSeed, Directory: directory, Patience: await.Patience,
 		})
 		service := harness.Service()
 		balancer := harness.Start(t, mode, publicOnly(service, endpoint), clients)
 		spec := traffic.ClientSpec{
-			Address: service.String(), Process: 1, Seed: hostileSeed, Directory: directory, Patience: 3 * time.Second,
+			Address: service.String(), Process: 1, Seed: hostileSeed, Directory: directory, Patience: await.Patience,
 			Workers: 8, Requests: 20, Body: [2]int{-1, 2000}, Reply: [2]int{0, 5000},
 			Kinds: []string{traffic.KindUnspec}, Acts: []string{traffic.ActAnswers, traffic.ActEarly, traffic.ActLate}, Pieces: traffic.AllPieces,
 		}
@@ -65,7 +64,7 @@ func TestSocketThatConnectsAgainGetsNoResponseOfAWorkers(t *testing.T) {
 	service := harness.Service()
 	harness.Start(t, harness.Mode{Name: "fast-path=on", Fast: true}, publicOnly(service, endpoint), clients)
 	spec := traffic.ReconnectSpec{Rounds: 20, Clients: traffic.ClientSpec{
-		Address: service.String(), Process: 1, Seed: hostileSeed, Directory: directory, Patience: 200 * time.Millisecond,
+		Address: service.String(), Process: 1, Seed: hostileSeed, Directory: directory, Patience: await.Patience,
 		Body: [2]int{-1, -1}, Reply: [2]int{100, 100}, Kinds: []string{traffic.KindWhole}, Acts: []string{traffic.ActAnswers},
 		Pieces: []string{traffic.PiecesOne},
 	}}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/hostile/traffic"
 )
@@ -23,7 +24,7 @@ func TestUrgentBytesSmuggleNothing(t *testing.T) {
 				service := harness.Service()
 				balancer := harness.Start(t, mode, publicOnly(service, endpoint), clients)
 				base := traffic.ClientSpec{
-					Address: service.String(), Seed: hostileSeed, Directory: directory, Patience: 5 * time.Second, Reply: [2]int{0, 300},
+					Address: service.String(), Seed: hostileSeed, Directory: directory, Patience: await.Patience, Reply: [2]int{0, 300},
 					// Early, so that a request which lacks a byte is answered all the same.
 					Acts: []string{traffic.ActEarly},
 				}

@@ -102,21 +102,21 @@ func TestClustersWarmUntilTheirSecretsHaveCome(t *testing.T) {
 		x.secure("shop", "shop-2", "60s", secretOf)
 		x.secure("new", "new-1", "0s", secretOf)
 		d.deliver(t, x.w)
-		harness.Eventually(t, 10*time.Second, "the secrets are awaited", func() bool { return strings.Contains(b.Get(t, "/config_dump"), "dynamic_warming_secrets") })
+		harness.Eventually(t, patience, "the secrets are awaited", func() bool { return strings.Contains(b.Get(t, "/config_dump"), "dynamic_warming_secrets") })
 		if got := x.answer(t, "/new"); got != "503 " {
 			t.Errorf("a new cluster answers %q", got)
 		}
 		x.w.put(assignmentType, "shop-1", assignmentOf("shop-1", x.plain[1]))
 		d.deliver(t, x.w)
-		harness.Eventually(t, 10*time.Second, "the endpoints change meanwhile", func() bool {
+		harness.Eventually(t, patience, "the endpoints change meanwhile", func() bool {
 			return report(t, load).Served[0]["more"] > 50
 		})
 		if served := report(t, load).Served[0]; served["meshed"] > 0 {
 			t.Errorf("without secrets: %v", served)
 		}
 		x.supply(t)
-		harness.Eventually(t, 10*time.Second, "the cluster has changed", func() bool { return report(t, load).Served[0]["meshed"] > 50 })
-		harness.Eventually(t, 10*time.Second, "the new cluster is there", func() bool { return x.status(t, "/new") == http.StatusOK })
+		harness.Eventually(t, patience, "the cluster has changed", func() bool { return report(t, load).Served[0]["meshed"] > 50 })
+		harness.Eventually(t, patience, "the new cluster is there", func() bool { return x.status(t, "/new") == http.StatusOK })
 		var final programs.LoadReport
 		load.Finish(t, &final)
 		requireClean(t, final)
@@ -144,13 +144,13 @@ func TestClustersDoNotWarmForEver(t *testing.T) {
 		} {
 			x.w.put(clusterType, "shop", edsCluster(d, "shop", "shop-1"))
 			d.deliver(t, x.w)
-			harness.Eventually(t, 10*time.Second, "the cluster is plain", func() bool { return x.status(t, "/") == http.StatusOK })
+			harness.Eventually(t, patience, "the cluster is plain", func() bool { return x.status(t, "/") == http.StatusOK })
 			c.before()
 			x.secure("shop", "shop-2", c.patience, secretOf)
 			// The balancer has the change before this process knows that it is delivered.
 			begun := time.Now()
 			d.deliver(t, x.w)
-			harness.Eventually(t, 15*time.Second, c.name+": the cluster has changed", func() bool { return x.status(t, "/") == http.StatusServiceUnavailable })
+			harness.Eventually(t, patience, c.name+": the cluster has changed", func() bool { return x.status(t, "/") == http.StatusServiceUnavailable })
 			took := time.Since(begun)
 			t.Logf("%s: %s after %v", c.name, x.answer(t, "/"), took)
 			if c.name == "time" && took < 900*time.Millisecond {
@@ -158,6 +158,6 @@ func TestClustersDoNotWarmForEver(t *testing.T) {
 			}
 		}
 		x.supply(t)
-		harness.Eventually(t, 10*time.Second, "the secrets have come", func() bool { return x.status(t, "/") == http.StatusOK })
+		harness.Eventually(t, patience, "the secrets have come", func() bool { return x.status(t, "/") == http.StatusOK })
 	})
 }

@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	seedFlag  = flag.Uint64("seed", 0, "of random policies and requests; 0 takes another one each time")
+	seedFlag  = flag.Uint64("seed", 1, "of random policies and requests, fixed: a test that fails fails again; 0 draws one")
 	tries     = flag.Int("tries", 40, "routes with random policies")
 	perPolicy = flag.Int("requests", 25, "requests to each of those routes")
 )

@@ -175,8 +175,8 @@ func (b *bed) comeBackEmpty(w way, agents map[*stand.Host]*agent) {
 	delete(b.servers, gone)
 	got2(b.Replace(gone))(b.t)
 	returned := time.Now()
-	// TCP doubles its wait: what was lost is sent again before as much time has passed as the server was gone. A second for its first wait, and one for questions.
-	allowed := returned.Sub(vanished) + 2*time.Second
+	// TCP doubles its wait: what was lost is sent again before as much time has passed as the server was gone. To give up by itself takes it many minutes.
+	allowed := returned.Sub(vanished) + patience
 	for name, l := range loads {
 		r := l.report()
 		if r.Errors == 0 || r.Errors >= n {

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/chaos"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
@@ -74,8 +75,8 @@ const (
 // Times of a scene.
 const (
 	routeTimeout  = 2 * time.Second
-	serverWaits   = 9 * time.Second
-	clientWaits   = 10 * time.Second
+	serverWaits   = await.Patience - time.Second
+	clientWaits   = await.Patience
 	settles       = 40 * time.Second
 	gone          = 90 * time.Second
 	nginxAnswers  = "what nginx always says"

@@ -21,10 +21,11 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/xds"
+	"github.com/xlb-project/xlb/test/await"
 )
 
 // patience bounds every wait of these tests.
-const patience = 10 * time.Second
+const patience = await.Patience
 
 // ask is what a client says, in either form of the protocol.
 type ask struct {

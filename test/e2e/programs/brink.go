@@ -82,7 +82,7 @@ func (s *BrinkSpec) connection(pause time.Duration, r *BrinkReport) error {
 		return err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		return err
 	}
 	in := bufio.NewReader(conn)

@@ -29,7 +29,7 @@ type CrowdReport struct {
 const crowdWorkers = 32
 
 // crowdTimeout of one request.
-const crowdTimeout = 20 * time.Second
+const crowdTimeout = 30 * time.Second
 
 func runCrowd(s *stdio) error {
 	var spec CrowdSpec

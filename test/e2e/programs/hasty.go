@@ -122,7 +122,7 @@ func hasBytes(conn net.Conn) (has bool) {
 }
 
 func (h *hasty) answer(conn net.Conn, r *bufio.Reader) error {
-	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		return err
 	}
 	request, err := http.ReadRequest(r)

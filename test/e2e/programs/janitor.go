@@ -72,7 +72,7 @@ func RemoveCgroup(dir string) error {
 
 // removeBusy removes the directory of a cgroup whose processes are about to end.
 func removeBusy(dir string) error {
-	const patience = 10 * time.Second
+	const patience = 30 * time.Second
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
 	var err error

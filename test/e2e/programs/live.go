@@ -51,7 +51,7 @@ type LiveReport struct {
 }
 
 // livePatience is how long an answer may take.
-const livePatience = 20 * time.Second
+const livePatience = 30 * time.Second
 
 type live struct {
 	spec LiveSpec

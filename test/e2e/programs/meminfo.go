@@ -28,7 +28,7 @@ func memInfoOf(fd int) (m memInfo, err error) {
 }
 
 // evenPatience is how long the last bytes of a connection may take to be acknowledged.
-const evenPatience = 2 * time.Second
+const evenPatience = 30 * time.Second
 
 // isEven reports whether the kernel's count of an idle socket's memory is right. A socket gets memory in whole pages: when nothing is queued,
 // whole pages are what it has in reserve, unless something was counted that was not given back, or the other way round.

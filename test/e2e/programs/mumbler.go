@@ -34,7 +34,7 @@ const (
 )
 
 // mumblePatience bounds the wait for an answer.
-const mumblePatience = 10 * time.Second
+const mumblePatience = 30 * time.Second
 
 func runMumbler(s *stdio) error {
 	var spec MumblerSpec

@@ -40,7 +40,7 @@ type PauserReport struct {
 }
 
 // answerPatience is how long a client waits for an answer.
-const answerPatience = 20 * time.Second
+const answerPatience = 30 * time.Second
 
 func runPauser(s *stdio) error {
 	var spec PauserSpec

@@ -75,7 +75,7 @@ type News struct {
 }
 
 // pullPatience bounds a dial, and a write that nobody reads.
-const pullPatience = 10 * time.Second
+const pullPatience = 30 * time.Second
 
 type puppet struct {
 	mu    sync.Mutex // guards what follows

@@ -59,15 +59,19 @@ func (c *Clients) reconnectOnce(s *reconnectServer) error {
 	defer n.close()
 	request, body := n.request()
 	response, _ := n.order.response(c.spec.Seed, n.id)
+	n.count(Exchanges)
+	if err := n.send(request, body); err != nil {
+		return err
+	}
+	asked, err := s.asked(request, c.spec.Patience)
+	if err != nil {
+		return err
+	}
+	// From here on no worker runs on this processor, until the socket is connected again. Before, the request may have needed one.
 	if err := schedule(unix.SCHED_FIFO, 1); err != nil {
 		return err
 	}
-	n.count(Exchanges)
-	err = n.send(request, body)
-	if err == nil {
-		err = s.answer(request, response)
-	}
-	if err == nil {
+	if _, err = unix.Write(asked, response); err == nil {
 		err = n.connectAgain()
 	}
 	refused := errors.Is(err, unix.ECONNABORTED)
@@ -121,12 +125,9 @@ func (s *reconnectServer) close() {
 	}
 }
 
-// requestPatience is short: nobody else has this processor meanwhile.
-const requestPatience = 50 * time.Millisecond
-
-// answer finds the request, and sends the response.
-func (s *reconnectServer) answer(request, response []byte) error {
-	for end := time.Now().Add(requestPatience); time.Now().Before(end); {
+// asked waits for the request, and returns the connection that it has come on.
+func (s *reconnectServer) asked(request []byte, patience time.Duration) (fd int, err error) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
 		if fd, _, err := unix.Accept4(ReconnectListener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC); err == nil {
 			s.fds = append(s.fds, fd)
 		}
@@ -137,11 +138,10 @@ func (s *reconnectServer) answer(request, response []byte) error {
 				continue
 			}
 			if !bytes.Equal(b[:n], request) {
-				return fmt.Errorf("the endpoint got %q, want %q", b[:n], request)
+				return 0, fmt.Errorf("the endpoint got %q, want %q", b[:n], request)
 			}
-			_, err = unix.Write(fd, response)
-			return err
+			return fd, nil
 		}
 	}
-	return errors.New("the request does not come to the endpoint")
+	return 0, errors.New("the request does not come to the endpoint")
 }
