@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// stopPatience is what a process has after SIGTERM before SIGKILL.
-	stopPatience = 10 * time.Second
+	// stopPatience is what a process has after SIGTERM before SIGKILL: a client first gives up a connection that hangs, after 30 s.
+	stopPatience = time.Minute
 	// logTail is how much of a process's output an error quotes, in bytes.
 	logTail = 600
 )
