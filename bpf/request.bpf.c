@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* sk_msg of p-socks: runs on every send() of a client. Frames the request, routes it, takes an i-sock and moves the
- * message there, or declines: the bytes then reach the anchor whole, and the slow path. Never drops: SK_DROP would stick to
- * the socket for good.
+ * message there, or declines: the bytes then reach the anchor whole, and the slow path. Drops only where the socket is of no
+ * further use: SK_DROP may stick to it for good.
  */
 #include "lib/balance.h"
 #include "lib/breaker.h"
@@ -25,6 +25,31 @@ static __always_inline int request_pass(struct sk_msg_md *msg, struct psock *ps)
 	return msg_target(msg) ? SK_DROP : SK_PASS;
 }
 
+/* Whether what is declined for that reason are bytes amid a message, which nobody may take for a request. */
+static __always_inline int is_amid(enum verdict why)
+{
+	return why == HANDOVER_LEASE_BROKEN || why == HANDOVER_BODY_MALFORMED || why == HANDOVER_BODY_SPILLED;
+}
+
+/* There is no room to tell the daemon what the bytes are. It asks each i-sock whether a lease runs that they are of. */
+static __noinline int request_unstated(struct sk_msg_md *msg, struct psock *ps, enum verdict why)
+{
+	struct slot *s = slot_at(ps->slot);
+
+	count(HANDOVER_NO_STATE);
+	if (!is_amid(why) || (why == HANDOVER_BODY_SPILLED && lease_holds(s, ps->lease))) {
+		ps->body = 0;
+		ps->flags |= PSOCK_SLOW;
+		return request_pass(msg, ps);
+	}
+	/* They would be taken for a request. So they go nowhere, nor does anything else that the socket sends: the daemon resets it when it
+	 * tells the client how its lease has ended. */
+	ps->body = CHUNKED_BODY;
+	if (lease_holds(s, ps->lease))
+		lease_fail(s, ps->slot, ps->lease);
+	return SK_DROP;
+}
+
 /* Declines: from here on, until the daemon gives the connection back, every byte goes to the anchor. */
 static __always_inline int request_decline(struct sk_msg_md *msg, struct psock *ps, enum verdict why, __u32 endpoint)
 {
@@ -43,7 +68,6 @@ static __always_inline int request_decline(struct sk_msg_md *msg, struct psock *
 		fresh.begun = s->moved != 0;
 	}
 	count(why);
-	ps->body = 0;
 	if (!(ps->flags & PSOCK_ANNOUNCED)) {
 		ps->flags |= PSOCK_ANNOUNCED;
 		raise_event(EVENT_HANDOVER, 0, endpoint, 0);
@@ -59,9 +83,9 @@ static __always_inline int request_decline(struct sk_msg_md *msg, struct psock *
 		known->draw = fresh.draw;
 		known->requests = fresh.requests;
 	} else if (slow_conn_put(ps->cookie, &fresh, BPF_ANY)) {
-		ps->flags |= PSOCK_SLOW;
-		count(HANDOVER_NO_STATE);
+		return request_unstated(msg, ps, why);
 	}
+	ps->body = 0;
 	return request_pass(msg, ps);
 }
 
@@ -158,6 +182,8 @@ static __always_inline int request_lost(struct sk_msg_md *msg, struct psock *ps,
 {
 	if (lease_holds(s, ps->lease))
 		lease_fail(s, ps->slot, ps->lease);
+	/* What was taken of the request is not known. */
+	ps->unproven = 0;
 	return request_decline(msg, ps, HANDOVER_LEASE_BROKEN, NO_ENDPOINT);
 }
 
@@ -875,11 +901,14 @@ static __always_inline int request_cut(struct sk_msg_md *msg, struct psock *ps, 
 	struct slot *s = slot_at(ps->slot);
 
 	ps->send.claimed = send_position(msg, &ps->send);
+	/* Nobody sends the copy as well. */
+	if (s && (lease_holds(s, ps->lease) || lease_was_broken(s, ps->lease))) {
+		s->kept = 0;
+		s->retry = 0;
+	}
 	if (!s || !lease_holds(s, ps->lease))
 		return request_lost(msg, ps, s);
 	guard(GUARD_CUT, s, ps->slot);
-	s->kept = 0;
-	s->retry = 0;
 	s->sent -= cut;
 	s->traffic.bytes_sent -= cut;
 	if (lease_is_tunnel(s)) {

@@ -8,6 +8,8 @@
  * The socket's lock is not held. The fields of a send are its task's; a lease whose PENDING_SEND or PENDING_REPLY stands cannot
  * end but by breaking, and a broken slot is not used again before an RCU grace period, which this program holds up.
  */
+#include <linux/errno.h>
+
 #include "lib/config.h"
 #include "lib/lease.h"
 #include "lib/maps.h"
@@ -28,8 +30,31 @@ static __always_inline int request_can_go_on(const struct psock *ps, __u64 sent)
 	return !(ps->scan.flags & SCAN_CHUNKED) && sent >= ps->scan.off;
 }
 
+/* The client may send the last bytes of its request again, for which no lease runs: what comes next is no request. Its PENDING_SEND stands
+ * for good, which tells the daemon.
+ */
+static __always_inline void client_is_amid(struct psock *ps, __u64 bytes)
+{
+	ps->unproven = 0;
+	if (!ps->body)
+		ps->body = bytes;
+}
+
+/* Errors that are not the kernel's own for applications to see, as include/linux/errno.h has them: a signal came. */
+#define ERESTARTSYS 512
+#define ERESTART_RESTARTBLOCK 516
+
+/* Whether a send that took nothing leaves its application a connection that works. Otherwise, as with EPIPE, that takes the connection for over,
+ * or the error for nothing, and waits for an answer. */
+static __always_inline int client_may_try_again(__s32 sent)
+{
+	if (sent >= 0 || (sent <= -ERESTARTSYS && sent >= -ERESTART_RESTARTBLOCK))
+		return 1;
+	return sent == -EAGAIN || sent == -EINTR || sent == -ENOMEM || sent == -ENOBUFS;
+}
+
 /* The last bytes of a request were not taken. The client knows, and sends them again, or others. */
-static __always_inline void client_is_short(struct psock *ps, struct slot *s, __u64 bytes)
+static __always_inline void client_is_short(struct psock *ps, struct slot *s, __u64 bytes, __s32 returned)
 {
 	__u64 sent = s->sent - bytes;
 
@@ -39,8 +64,13 @@ static __always_inline void client_is_short(struct psock *ps, struct slot *s, __
 	s->retry = 0;
 	if (!claim_is_exact(ps, s, bytes) || (sent && !request_can_go_on(ps, sent))) {
 		lease_fail(s, ps->slot, ps->lease);
-		/* Not 0: what comes next is no request. */
-		ps->body = bytes;
+		client_is_amid(ps, bytes);
+		return;
+	}
+	/* The daemon answers, and closes. */
+	if (!sent && !client_may_try_again(returned)) {
+		lease_fail(s, ps->slot, ps->lease);
+		client_is_amid(ps, bytes);
 		return;
 	}
 	/* Nothing of it went: what comes next is a request like any other. */
@@ -62,15 +92,20 @@ static __always_inline void client_sent(struct psock *ps, __s32 sent)
 	__u64 missing = send_short(&ps->send, sent);
 
 	/* Otherwise PENDING_SEND is another lease's. */
-	if (!s || !ps->unproven || ps->unproven != ps->lease || !lease_holds(s, ps->lease))
+	if (!s || !ps->unproven || ps->unproven != ps->lease)
 		return;
+	if (missing && lease_holds(s, ps->lease)) {
+		client_is_short(ps, s, missing, sent);
+		return;
+	}
 	if (missing) {
-		client_is_short(ps, s, missing);
+		client_is_amid(ps, missing);
 		return;
 	}
 	if (ps->body)
 		return;
 	ps->unproven = 0;
+	/* Of a lease that was broken, too: the daemon waits for it before it takes what comes next for a request. */
 	lease_part_done(s, ps->slot, ps->lease, PENDING_SEND);
 }
 

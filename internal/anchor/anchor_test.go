@@ -363,7 +363,7 @@ func TestHalfClosedClientGetsTheResponseOfItsLease(t *testing.T) {
 		t.Errorf("lease asked for: client %d, want %d", got, c.cookie)
 	}
 	// As the pool does with what spills.
-	if !r.s.Use(c.cookie, maps.Lease{}, maps.VerdictSpilled, write("response", Keep)) {
+	if !r.s.Use(c.cookie, maps.Lease{}, maps.VerdictSpilled, write("response", r.keep(maps.Lease{}))) {
 		t.Fatal("the connection of a half closed client has gone while its lease runs")
 	}
 	c.mustReceive("response")
@@ -507,7 +507,7 @@ func TestCloseEndsEverything(t *testing.T) {
 				t.Errorf("%s connection: its entry is left", name)
 			}
 		}
-		if r.s.Use(idle.cookie, maps.Lease{}, maps.VerdictSpilled, write("x", Keep)) {
+		if r.s.Use(idle.cookie, maps.Lease{}, maps.VerdictSpilled, write("x", r.keep(maps.Lease{}))) {
 			t.Error("a connection can be used after Close")
 		}
 	})

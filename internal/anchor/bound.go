@@ -247,7 +247,7 @@ func (c *Conn) serveBound() {
 		Listener: c.listener, VIP: c.vip, Client: c.client, Endpoint: NoEndpoint, Requests: c.requests.Load(),
 		Closing: c.closing.Load, Opened: c.opened, Gone: c.left, Stays: c.stays, Tenant: c.tenant,
 	}
-	r := c.set.cfg.Handler.Serve(c.set.ctx, conn, s)
+	r := c.set.cfg.Handler.Serve(c.set.ctx, conn, c.boundaryOfOwn(), s)
 	c.requests.Add(r.Requests)
 	c.served.Store(time.Now().UnixNano())
 	if !r.Keep {

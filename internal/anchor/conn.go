@@ -49,15 +49,21 @@ type Conn struct {
 	// response may pass at the same time. Who needs both takes reading first.
 	reading sync.Mutex
 	use     sync.Mutex
+	// uploaded is the last lease of whose request the daemon has sent on the rest. Guarded by reading.
+	uploaded maps.Lease
 	// read and written count the bytes that ever passed here, which is what an offer to the kernel states. Guarded by use.
 	read, written uint64
+	// forwarded is the last lease of which the daemon has forwarded a response, to its end. Guarded by use.
+	forwarded maps.Lease
 
 	// mu guards what follows, for moments.
 	mu     sync.Mutex
 	conn   *socket
 	closed bool
-	// told is the last lease in place of whose endpoint the daemon has answered.
-	told maps.Lease
+	// told is of the last lease in place of whose endpoint the daemon has answered and kept the connection.
+	told maps.Whole
+	// over: the client has its answer, and the connection is about to be closed. What still comes is the rest of nothing.
+	over bool
 	// behind: what is read comes behind a lease's request, and waits for the end of that.
 	behind bool
 }
@@ -103,12 +109,18 @@ func (c *Conn) serve() {
 		return
 	}
 	slow, found := c.entry()
+	if maps.Verdict(slow.Reason) == maps.HandoverBodyMalformed {
+		if lingers := c.refuse(slow); lingers {
+			c.awaitEnd()
+		}
+		return
+	}
 	// The entry stays while bytes wait here, which only this goroutine takes: the program accepts an offer that counts all bytes that were
 	// sent, and no offer so far counts these.
 	stays := found && waiting == poller.Readable
 	reason := maps.Verdict(slow.Reason)
 	pipelined := reason == maps.HandoverUnread || reason == maps.HandoverPipelined
-	if l, ok := c.leaseOf(slow, found); ok && reason != maps.HandoverBodyMalformed {
+	if l, ok := c.leaseOf(slow, found); ok {
 		if c.awaitTurn(l) {
 			c.upload(l)
 			return
@@ -118,6 +130,11 @@ func (c *Conn) serve() {
 		}
 		pipelined = true
 	}
+	at, ok := c.boundaryAt(slow, found)
+	if !ok {
+		c.awaitEnd()
+		return
+	}
 	settled := stays && slow.Settled != 0
 	if pipelined && !settled {
 		if !c.awaitSender() {
@@ -126,27 +143,47 @@ func (c *Conn) serve() {
 		}
 		settled = stays
 	}
-	if reason == maps.HandoverLeaseBroken {
-		c.awaitEnd()
-		return
-	}
 	c.use.Lock()
 	defer c.use.Unlock()
 	conn := c.open()
 	if conn == nil || c.set.ctx.Err() != nil {
 		return
 	}
-	if slow.Begun != 0 && reason == maps.HandoverBodyMalformed {
-		c.abort()
-		return
-	}
 	c.requests.Store(max(c.requests.Load(), slow.Requests))
-	r := c.set.cfg.Handler.Serve(c.set.ctx, conn, c.session(slow))
+	r := c.set.cfg.Handler.Serve(c.set.ctx, conn, at, c.session(slow))
 	c.requests.Add(r.Requests)
 	c.served.Store(time.Now().UnixNano())
 	c.read += r.Read
 	c.written += r.Written
 	c.settle(r.Keep, maps.OfferAnswered, settled)
+}
+
+// refuse ends a connection of which the request's body cannot be framed. Its client is told, unless it has some of a response. lingers: it has
+// all of one, and may be sending still.
+func (c *Conn) refuse(slow maps.SlowConn) (lingers bool) {
+	c.use.Lock()
+	defer c.use.Unlock()
+	conn := c.open()
+	if conn == nil || c.set.ctx.Err() != nil {
+		return false
+	}
+	l := maps.Lease{Slot: slow.Slot, Number: slow.Lease}
+	return c.refuseLocked(conn, l, slow.Begun != 0)
+}
+
+// refuseLocked is refuse for the request of a lease. The caller holds use.
+func (c *Conn) refuseLocked(conn *socket, l maps.Lease, begun bool) (lingers bool) {
+	switch {
+	case c.forwarded == l && l.Number != 0:
+		c.part(conn, l, Linger)
+		return true
+	case begun:
+		c.abort()
+	default:
+		c.written += c.set.cfg.Handler.Refuse(conn)
+		c.closeLocked()
+	}
+	return false
 }
 
 // awaitMore is for bytes that are not there: who has sent a request again may have taken what came behind it, and answered that as well. To wait
@@ -260,9 +297,8 @@ func (c *Conn) awaitTurn(l maps.Lease) (own bool) {
 	c.setBehind(true)
 	defer c.setBehind(false)
 	c.awaitUntil(0, func() bool {
-		held := shared.Holds(l)
-		own = held && shared.Slots[l.Slot].RequestOpen()
-		return own || !held
+		own = shared.AwaitsRequest(l)
+		return own || !shared.Holds(l)
 	})
 	return own
 }
@@ -274,8 +310,12 @@ func (c *Conn) awaitTold(l maps.Lease) bool {
 	}
 	c.setBehind(true)
 	defer c.setBehind(false)
-	if !c.awaitUntil(failurePatience, func() bool { return c.hasTold(l) || c.isClosed() }) {
+	if !c.awaitUntil(failurePatience, func() bool { return c.hasTold(l) || c.isClosed() || c.isOver() }) {
 		c.endNow()
+		return false
+	}
+	if c.isOver() {
+		c.awaitEnd()
 		return false
 	}
 	return !c.isClosed()
@@ -301,16 +341,29 @@ func (c *Conn) takeReading() (taken bool) {
 	return taken
 }
 
-func (c *Conn) tell(l maps.Lease) {
+func (c *Conn) tell(w maps.Whole) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.told = l
+	c.told = w
 }
 
 func (c *Conn) hasTold(l maps.Lease) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.told == l
+	return c.told.Of(l)
+}
+
+// end has what still comes of the client read and dropped, until the connection is closed.
+func (c *Conn) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+}
+
+func (c *Conn) isOver() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.over
 }
 
 // upload sends on what is left of a request that the kernel has begun to move. The caller holds reading.
@@ -328,21 +381,27 @@ func (c *Conn) upload(l maps.Lease) {
 		c.awaitEnd()
 		return
 	}
+	if lingers := c.uploadEnded(conn, l, r); lingers {
+		c.awaitEnd()
+	}
+}
+
+// uploadEnded leaves the connection behind an upload. lingers is as of refuse.
+func (c *Conn) uploadEnded(conn *socket, l maps.Lease, r Uploaded) (lingers bool) {
 	c.use.Lock()
 	defer c.use.Unlock()
 	if c.isClosed() {
-		return
+		return false
 	}
 	c.read += r.Read
-	switch {
-	case r.End == UploadMalformed && r.Begun:
-		c.abort()
-		return
-	case r.End == UploadMalformed:
-		s := c.session(maps.SlowConn{Reason: uint32(maps.HandoverBodyMalformed)})
-		c.written += c.set.cfg.Handler.Serve(c.set.ctx, conn, s).Written
+	switch r.End {
+	case UploadMalformed:
+		return c.refuseLocked(conn, l, r.Begun)
+	case UploadDone:
+		c.uploaded = l
 	}
 	c.settle(r.End == UploadDone, maps.OfferSentOn, false)
+	return false
 }
 
 // settle gives a quiet connection back, or closes it. what and settled are as in Sockets.Offer.
@@ -408,13 +467,21 @@ func (c *Conn) awaitUntil(patience time.Duration, holds func() bool) bool {
 // failurePatience is longer than the pool takes to answer for a lease that it lost.
 const failurePatience = time.Second
 
-// awaitEnd waits for the pool, which tells a client that its endpoint has failed: what else the client sends of its request is
-// nobody's.
+// awaitEnd is for the rest of a request that has failed, or was answered before it was whole: it is read, so that the client can
+// send it and read its answer, and dropped. The connection ends: whoever tells the client closes it, or it is reset. The caller
+// holds reading.
 func (c *Conn) awaitEnd() {
-	if !c.awaitUntil(failurePatience, c.isClosed) {
+	deadline := time.Now().Add(failurePatience)
+	if conn := c.open(); conn != nil {
+		conn.drop(deadline, dropLimit)
+	}
+	if !c.awaitUntil(max(time.Until(deadline), longestPause), c.isClosed) {
 		c.endNow()
 	}
 }
+
+// dropLimit bounds what is read of a request that has been answered, in bytes, as the slow path does.
+const dropLimit = 1 << 20
 
 // endNow resets the connection.
 func (c *Conn) endNow() {

@@ -30,7 +30,7 @@ func TestWhatIsLeftOfALeaseDoesNotComeToTheNextConnectionOfItsSocket(t *testing.
 	again := r.dialAgain(first.cookie)
 	r.s.AcceptNow()
 	mustNotUse(t, r, first.cookie, lease)
-	if r.s.Resend(first.cookie, lease, nil) {
+	if r.s.Resend(first.cookie, lease, r.whole(lease), nil) {
 		t.Error("a request of the connection before is sent again on this one")
 	}
 	// Nor does it wait for the end of that lease.

@@ -48,6 +48,7 @@ type setup struct {
 	slowPathOnly bool
 	serve        func(context.Context, net.Conn, Session) Result
 	upload       func(context.Context, Client, maps.Lease) Uploaded
+	refuse       func(net.Conn) (written uint64)
 	leaseOf      func(cookie uint64) (maps.Lease, bool)
 	// slowConns is the size of that map.
 	slowConns uint32
@@ -137,9 +138,11 @@ func hashOf[K, V any](entries uint32) *ebpf.MapSpec {
 // handler and leases lead to the rig's setup.
 type handler struct{ r *rig }
 
-func (h handler) Serve(ctx context.Context, conn net.Conn, s Session) Result {
+func (h handler) Serve(ctx context.Context, conn net.Conn, _ Boundary, s Session) Result {
 	return h.r.setup.serve(ctx, conn, s)
 }
+
+func (h handler) Refuse(conn net.Conn) uint64 { return h.r.setup.refuse(conn) }
 
 func (h handler) Upload(ctx context.Context, conn Client, l maps.Lease) Uploaded {
 	return h.r.setup.upload(ctx, conn, l)
@@ -351,6 +354,23 @@ func (r *rig) awaitOpen(want int) {
 		}
 		return ""
 	})
+}
+
+// whole makes a lease that of its slot, with nothing of its request outstanding, and proves that.
+func (r *rig) whole(l maps.Lease) maps.Whole {
+	r.t.Helper()
+	r.shared.Begin(l, 0)
+	w, ok := r.shared.RequestWhole(l)
+	if !ok {
+		r.t.Fatalf("the request of %+v counts as open", l)
+	}
+	return w
+}
+
+// keep is the outcome of a use that answers such a lease.
+func (r *rig) keep(l maps.Lease) Outcome {
+	r.t.Helper()
+	return Keep(r.whole(l))
 }
 
 // setLease gives the lease of a slot its number: another one ends it.

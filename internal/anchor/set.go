@@ -99,8 +99,10 @@ type Client interface {
 
 // Handler serves connections.
 type Handler interface {
-	// Serve serves a connection until it is quiet.
-	Serve(ctx context.Context, conn net.Conn, s Session) Result
+	// Serve serves a connection until it is quiet. It reads the next bytes as a request's head, which at is the proof of.
+	Serve(ctx context.Context, conn net.Conn, at Boundary, s Session) Result
+	// Refuse tells a client that the body of its request is not one, and returns the bytes that it wrote. It reads nothing.
+	Refuse(conn net.Conn) (written uint64)
 	// Upload sends the rest of a lease's request to its endpoint, or the client's side of a tunnel. It must not take what lies
 	// behind the request.
 	Upload(ctx context.Context, conn Client, l maps.Lease) Uploaded
@@ -331,21 +333,38 @@ func (s *Set) remove(c *Conn) {
 const lingerTime = time.Second
 
 // Outcome says what becomes of a connection after its use.
-type Outcome uint8
+type Outcome struct {
+	end   ending
+	whole maps.Whole
+}
+
+type ending uint8
 
 const (
-	// Keep leaves it open: what was written is whole.
-	Keep Outcome = iota
-	// Close ends it after what was written.
-	Close
-	// Abort resets it: the client must not take what it got for the whole.
-	Abort
-	// EndWrite ends the daemon's sending side: the endpoint has closed its side of a tunnel.
-	EndWrite
-	// Linger is Close for a client that may be sending still, to whom somebody else listens: what it has been told would be lost
-	// in the reset that bytes nobody reads are answered with.
-	Linger
+	endAbort ending = iota
+	endKeep
+	endRuns
+	endClose
+	endWrite
+	endLinger
 )
+
+var (
+	// Runs leaves it open: the lease goes on, since its request has not ended, or the lease has ended as it should.
+	Runs = Outcome{end: endRuns}
+	// Close ends it after what was written.
+	Close = Outcome{end: endClose}
+	// Abort resets it: the client must not take what it got for the whole.
+	Abort = Outcome{end: endAbort}
+	// EndWrite ends the daemon's sending side: the endpoint has closed its side of a tunnel.
+	EndWrite = Outcome{end: endWrite}
+	// Linger is Close for a client that may be sending still, the rest of a request that has been answered: what it has been told
+	// would be lost in the reset that bytes nobody reads are answered with.
+	Linger = Outcome{end: endLinger}
+)
+
+// Keep leaves it open for the client's next request. The lease has been broken, what was written is whole, and so is the request.
+func Keep(w maps.Whole) Outcome { return Outcome{end: endKeep, whole: w} }
 
 // Use lets f answer in place of a lease's endpoint: f alone writes to the client's connection, and returns the bytes it wrote and what is
 // to become of the connection. Requests that the client sent behind wait until then. It reports false when the client has gone, or
@@ -372,7 +391,7 @@ func (s *Set) Use(cookie uint64, l maps.Lease, reason maps.Verdict, f func(conn 
 	c.use.Lock()
 	defer c.use.Unlock()
 	conn := c.open()
-	if conn == nil {
+	if conn == nil || c.isOver() {
 		return false
 	}
 	// Before the first byte: from now on, redirected bytes could overtake what is written here.
@@ -381,38 +400,65 @@ func (s *Set) Use(cookie uint64, l maps.Lease, reason maps.Verdict, f func(conn 
 		c.abort()
 		return false
 	}
-	defer c.tell(l)
-	written, outcome := f(conn)
+	written, o := f(conn)
 	c.written += written
-	switch outcome {
-	case Abort:
-		c.abort()
-		return true
-	case Close:
-		c.closeLocked()
-		return true
-	case Linger:
-		c.awaitUntil(lingerTime, func() bool { return c.isClosed() || poller.HasEnded(c.fd) })
-		c.closeLocked()
-		return true
-	case EndWrite:
-		if !c.awaitSender() {
-			c.abort()
-			return true
-		}
-		// It fails when the client has gone, which ends the connection elsewhere.
-		_ = conn.CloseWrite()
-		return true
-	}
-	c.offer(maps.OfferAnswered, false)
+	c.part(conn, l, o)
 	return true
 }
 
-// Resend lets the slow path go on with a lease's request, in place of its endpoint. It reports false, and does nothing, when the client has
-// gone or has sent more already: then its bytes wait for this answer.
-func (s *Set) Resend(cookie uint64, l maps.Lease, serve func(ctx context.Context, conn net.Conn, s Session) Result) bool {
+// part does with a connection what its use has decided. The caller holds use.
+func (c *Conn) part(conn *socket, l maps.Lease, o Outcome) {
+	switch o.end {
+	case endKeep:
+		if !o.whole.Of(l) {
+			c.abort()
+			return
+		}
+		c.tell(o.whole)
+		c.offer(maps.OfferAnswered, false)
+	case endRuns:
+		c.forwarded = l
+		c.offer(maps.OfferAnswered, false)
+	case endClose:
+		c.closeLocked()
+	case endLinger:
+		c.end()
+		// It fails when the client has gone.
+		_ = conn.CloseWrite()
+		if !c.set.Go(func() { c.linger(conn) }) {
+			c.closeLocked()
+		}
+	case endWrite:
+		if !c.awaitSender() {
+			c.abort()
+			return
+		}
+		// It fails when the client has gone, which ends the connection elsewhere.
+		_ = conn.CloseWrite()
+	default:
+		c.abort()
+	}
+}
+
+// linger closes a connection that is over when its client has ended its side, or a while later. It reads what comes until then, unless somebody else
+// does.
+func (c *Conn) linger(conn *socket) {
+	deadline := time.Now().Add(lingerTime)
+	if c.reading.TryLock() {
+		conn.drop(deadline, dropLimit)
+		c.reading.Unlock()
+	}
+	c.awaitUntil(max(time.Until(deadline), longestPause), func() bool {
+		return c.isClosed() || poller.HasEnded(c.fd) && poller.Look(c.fd) != poller.Readable
+	})
+	c.close()
+}
+
+// Resend lets the slow path go on with a lease's request, in place of its endpoint. The proof is the lease's. It reports false, and does
+// nothing, when the client has gone or has sent more already: then its bytes wait for this answer.
+func (s *Set) Resend(cookie uint64, l maps.Lease, w maps.Whole, serve func(ctx context.Context, conn net.Conn, at Boundary, s Session) Result) bool {
 	c := s.find(cookie)
-	if c == nil || c.isLeaseless() || !c.takeReading() {
+	if c == nil || c.isLeaseless() || !w.Of(l) || !c.takeReading() {
 		return false
 	}
 	defer c.reading.Unlock()
@@ -420,8 +466,8 @@ func (s *Set) Resend(cookie uint64, l maps.Lease, serve func(ctx context.Context
 		s.active.Add(1)
 		defer s.active.Add(-1)
 		// Whoever waits for the client to be told may go on to wait for the connection.
-		c.tell(l)
-		r := serve(s.ctx, conn, c.session(maps.SlowConn{}))
+		c.tell(w)
+		r := serve(s.ctx, conn, c.boundaryBehind(w), c.session(maps.SlowConn{}))
 		c.served.Store(time.Now().UnixNano())
 		if r.Requests > 1 {
 			// The kernel has counted the first one.
@@ -431,7 +477,7 @@ func (s *Set) Resend(cookie uint64, l maps.Lease, serve func(ctx context.Context
 		if !r.Keep {
 			return r.Written, Close
 		}
-		return r.Written, Keep
+		return r.Written, Keep(w)
 	})
 }
 

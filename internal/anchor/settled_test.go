@@ -51,7 +51,7 @@ func TestRequestBehindASpillWaitsForSenders(t *testing.T) {
 	r.decline(c, maps.SlowConn{Reason: uint32(maps.VerdictSpillFull), Slot: 1, Lease: 3, HasLease: 1})
 	r.setLease(1, 4)
 	r.awaitOpen(1)
-	r.s.Use(c.cookie, maps.Lease{Slot: 1, Number: 3}, maps.VerdictSpilled, write("rest", Keep))
+	r.s.Use(c.cookie, maps.Lease{Slot: 1, Number: 3}, maps.VerdictSpilled, write("rest", r.keep(maps.Lease{Slot: 1, Number: 3})))
 	c.mustReceive("rest")
 	if got := waits.Load(); got != 0 {
 		t.Errorf("waits of a spill: got %d, want 0", got)
@@ -139,7 +139,7 @@ func (c *simulated) pass() {
 // well.
 func (c *simulated) resend() {
 	anchor := c.r.s.find(c.cookie)
-	resent := c.r.s.Resend(c.cookie, maps.Lease{}, func(ctx context.Context, conn net.Conn, session Session) Result {
+	resent := c.r.s.Resend(c.cookie, maps.Lease{}, c.r.whole(maps.Lease{}), func(ctx context.Context, conn net.Conn, _ Boundary, session Session) Result {
 		if _, err := conn.Write([]byte("y")); err != nil {
 			return Result{}
 		}
@@ -151,7 +151,7 @@ func (c *simulated) resend() {
 		return r
 	})
 	if !resent {
-		c.r.s.Use(c.cookie, maps.Lease{}, maps.VerdictSpilled, write("y", Keep))
+		c.r.s.Use(c.cookie, maps.Lease{}, maps.VerdictSpilled, write("y", c.r.keep(maps.Lease{})))
 	}
 }
 

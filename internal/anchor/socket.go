@@ -78,6 +78,14 @@ func (s *socket) Discard(n int) error {
 	return nil
 }
 
+// drop reads bytes that nobody is to get, until their end, the deadline, or so many.
+func (s *socket) drop(deadline time.Time, limit int64) {
+	if s.SetReadDeadline(deadline) == nil {
+		// However it ends, the connection is of no further use.
+		_, _ = io.CopyN(io.Discard, struct{ io.Reader }{s}, limit)
+	}
+}
+
 // receive waits for bytes, unless the connection is closed.
 func (s *socket) receive(b []byte, flags int) (n int, err error) {
 	if s.closed.Load() {

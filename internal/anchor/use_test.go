@@ -39,7 +39,7 @@ func TestUseWritesAndOffersTheConnection(t *testing.T) {
 	used := r.s.Use(c.cookie, maps.Lease{}, maps.VerdictSpilled, func(conn net.Conn) (uint64, Outcome) {
 		entry, _ := r.slow(c)
 		during <- entry
-		return write("rest of a response", Keep)(conn)
+		return write("rest of a response", r.keep(maps.Lease{}))(conn)
 	})
 	if !used {
 		t.Error("use of an open connection: got false, want true")
@@ -66,7 +66,7 @@ func TestUseLeavesTheKernelsEntryAsItIs(t *testing.T) {
 	r.awaitOpen(1)
 	r.s.Use(c.cookie, maps.Lease{}, maps.VerdictSpilled, func(net.Conn) (uint64, Outcome) {
 		r.mustBeSlow(c, declined)
-		return 0, Keep
+		return 0, r.keep(maps.Lease{})
 	})
 	declined.Offered = uint32(maps.OfferAnswered)
 	r.mustBeSlow(c, declined)
@@ -110,7 +110,7 @@ func TestUseOfAClientThatHasGoneForgetsIt(t *testing.T) {
 	r.decline(c, maps.SlowConn{Reason: uint32(maps.VerdictSpillFull)})
 	used := r.s.Use(c.cookie, maps.Lease{}, maps.VerdictSpilled, func(net.Conn) (uint64, Outcome) {
 		t.Error("a connection is used whose client has gone")
-		return 0, Keep
+		return 0, r.keep(maps.Lease{})
 	})
 	if used {
 		t.Error("use of a connection whose client has gone: got true, want false")
@@ -129,7 +129,7 @@ func TestUseAcceptsTheConnectionThatItNeeds(t *testing.T) {
 	c := r.dial()
 	await.Quiet(t, func() string {
 		// The last segment of a handshake may still be on its way when the client's connect has returned.
-		if !r.s.Use(c.cookie, maps.Lease{}, maps.VerdictSpilled, write("rest", Keep)) {
+		if !r.s.Use(c.cookie, maps.Lease{}, maps.VerdictSpilled, write("rest", r.keep(maps.Lease{}))) {
 			return "a connection that waits to be accepted cannot be used"
 		}
 		return ""
@@ -148,7 +148,7 @@ func TestUseWithoutRoomForItsMarkAborts(t *testing.T) {
 	r.decline(other, maps.SlowConn{})
 	used := r.s.Use(c.cookie, maps.Lease{}, maps.VerdictSpilled, func(net.Conn) (uint64, Outcome) {
 		t.Error("a connection is used that the kernel takes for the fast path's")
-		return 0, Keep
+		return 0, r.keep(maps.Lease{})
 	})
 	if used {
 		t.Error("use without room for its mark: got true, want false")
@@ -184,7 +184,7 @@ func TestOneAtATimeUsesAConnection(t *testing.T) {
 			for range rounds {
 				r.s.Use(c.cookie, maps.Lease{}, maps.VerdictSpilled, func(net.Conn) (uint64, Outcome) {
 					alone(func() {})
-					return 0, Keep
+					return 0, r.keep(maps.Lease{})
 				})
 			}
 		})
@@ -219,7 +219,7 @@ func TestReadyWithoutBytesWaitsForMore(t *testing.T) {
 		if n, err := conn.Read(b); string(b[:n]) != "taken" {
 			t.Errorf("read: got %q, %v, want %q", b[:n], err, "taken")
 		}
-		return 0, Keep
+		return 0, r.keep(maps.Lease{})
 	})
 	second.end()
 	// The thread comes to the third when it is done with what it found.
@@ -283,12 +283,12 @@ func TestResendServesTheRequestAgain(t *testing.T) {
 	r.awaitOpen(1)
 	lease := maps.Lease{Slot: 1, Number: 5}
 	var served []uint64
-	serve := func(_ context.Context, conn net.Conn, _ Session) Result {
+	serve := func(_ context.Context, conn net.Conn, _ Boundary, _ Session) Result {
 		served = append(served, c.cookie)
 		n, err := conn.Write([]byte("answer"))
 		return Result{Written: uint64(n), Keep: err == nil}
 	}
-	if !r.s.Resend(c.cookie, lease, serve) {
+	if !r.s.Resend(c.cookie, lease, r.whole(lease), serve) {
 		t.Fatal("resend for an open connection: got false, want true")
 	}
 	c.mustReceive("answer")
@@ -318,7 +318,7 @@ func TestResendLeavesAClientThatIsBeingRead(t *testing.T) {
 	_, err := c.Write([]byte("next"))
 	must(t, err)
 	await.Next(t, reading, "serving")
-	if r.s.Resend(c.cookie, maps.Lease{Slot: 1, Number: 5}, nil) {
+	if r.s.Resend(c.cookie, maps.Lease{Slot: 1, Number: 5}, r.whole(maps.Lease{Slot: 1, Number: 5}), nil) {
 		t.Error("resend beside somebody who reads: got true, want false")
 	}
 }
@@ -327,7 +327,7 @@ func TestResendLeavesAClientThatIsBeingRead(t *testing.T) {
 func TestNothingIsServedWhereResendHasTakenTheBytes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{serve: echo})
-	serve := func(ctx context.Context, conn net.Conn, s Session) Result {
+	serve := func(ctx context.Context, conn net.Conn, _ Boundary, s Session) Result {
 		n, err := conn.Write([]byte("answer"))
 		must(t, err)
 		// The next request has come, and somebody waits to serve it.
@@ -343,7 +343,9 @@ func TestNothingIsServedWhereResendHasTakenTheBytes(t *testing.T) {
 	c := r.dial()
 	r.awaitOpen(1)
 	resent := make(chan bool, 1)
-	go func() { resent <- r.s.Resend(c.cookie, maps.Lease{Slot: 1, Number: 5}, serve) }()
+	go func() {
+		resent <- r.s.Resend(c.cookie, maps.Lease{Slot: 1, Number: 5}, r.whole(maps.Lease{Slot: 1, Number: 5}), serve)
+	}()
 	c.mustReceive("answer")
 	c.exchange("next")
 	if !await.Next(t, resent, "resend") {

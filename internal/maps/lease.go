@@ -300,6 +300,38 @@ func (s *Shared) Switch(l Lease) {
 	atomic.OrUint32(&sl.Pending, uint32(PendingRequest))
 }
 
+// Whole is the proof that the request of a lease has ended: what its client sends next is no part of it. RequestWhole makes it.
+type Whole struct {
+	lease  Lease
+	proved bool
+}
+
+// Of reports whether it is the proof for that lease.
+func (w Whole) Of(l Lease) bool { return w.proved && w.lease == l }
+
+// RequestWhole proves that the request of a lease has ended: its last byte is framed, and the send that moved it has returned and fell short
+// of nothing. ok is false where that is not so, or not known any more because the slot has another lease.
+func (s *Shared) RequestWhole(l Lease) (w Whole, ok bool) {
+	parts := atomic.LoadUint64(s.Slots[l.Slot].parts())
+	const open = uint32(PendingRequest | PendingSend)
+	if uint32(parts>>32) != uint32(l.Number) || uint32(parts)&open != 0 {
+		return Whole{}, false
+	}
+	return Whole{lease: l, proved: true}, true
+}
+
+// AwaitsRequest reports whether a lease runs of which the request has not ended, or in a tunnel the client's side.
+func (s *Shared) AwaitsRequest(l Lease) bool {
+	parts := atomic.LoadUint64(s.Slots[l.Slot].parts())
+	return uint32(parts>>32) == uint32(l.Number) && uint32(parts)&uint32(PendingRequest) != 0 && s.Holds(l)
+}
+
+// HadClient reports whether a lease that has ended had a client: one that a program takes, and gives up before it moves anything, has none, and
+// the slot says what is of the lease before. No program may be at work on it.
+func (s *Shared) HadClient(l Lease) bool {
+	return uint32(atomic.LoadUint64(s.Slots[l.Slot].parts())>>32) == uint32(l.Number)
+}
+
 // Broke reports whether a lease that has ended did so without a whole response.
 func (s *Shared) Broke(l Lease) bool {
 	return atomic.LoadUint64(&s.Slots[l.Slot].BrokenLease) == l.Number

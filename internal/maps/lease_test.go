@@ -170,3 +170,40 @@ func TestADiscardedLeaseIsNoError(t *testing.T) {
 		t.Errorf("broken %d, cancelled %d, outstanding %d", e.Broken, e.Cancelled, e.Outstanding)
 	}
 }
+
+// The proof is of one lease, and none while the last send of its request has not returned, or when the slot is another lease's.
+func TestRequestIsProvedWholeWhenItsLastSendHasReturned(t *testing.T) {
+	s := NewHeapShared(Sizes{Clusters: 1, Endpoints: 1, Slots: 1})
+	s.Prepare(0, 0)
+	s.Exchange(0, SlotConnecting, SlotReady)
+	l, _ := s.Take(0)
+	if s.HadClient(l) {
+		t.Error("a lease that is not filled has a client")
+	}
+	for _, tt := range []struct {
+		open Pending
+		want bool
+	}{
+		{PendingRequest | PendingSend | PendingResponse, false},
+		{PendingRequest, false},
+		{PendingSend | PendingResponse, false},
+		{PendingResponse | PendingReply, true},
+		{0, true},
+	} {
+		s.Begin(l, tt.open)
+		w, ok := s.RequestWhole(l)
+		if ok != tt.want || w.Of(l) != tt.want {
+			t.Errorf("pending %v: got %v, %+v, want %v", tt.open, ok, w, tt.want)
+		}
+		if !s.HadClient(l) {
+			t.Error("a lease that is filled has no client")
+		}
+	}
+	if w, _ := s.RequestWhole(l); w.Of(Lease{Slot: 0, Number: l.Number + 2}) || (Whole{}).Of(Lease{}) {
+		t.Error("the proof is another lease's as well")
+	}
+	s.Begin(Lease{Slot: 0, Number: l.Number + 2}, 0)
+	if _, ok := s.RequestWhole(l); ok {
+		t.Error("a request is whole of which the slot says nothing any more")
+	}
+}

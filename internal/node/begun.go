@@ -24,7 +24,8 @@ func (c clients) resend(l pool.Lost) bool {
 		}
 		begun.Attempt = &slowpath.Attempt{Cluster: e.Cluster, Endpoint: lost{c.n.pickedOf(e)}}
 	}
-	if !c.n.anchors.Resend(l.Cookie, l.Lease, c.goOn(l.Kept.Draw, begun)) {
+	w, ok := c.requestWhole(l.Lease)
+	if !ok || !c.n.anchors.Resend(l.Cookie, l.Lease, w, c.goOn(l.Kept.Draw, begun)) {
 		return false
 	}
 	if l.Unseen {
@@ -37,6 +38,10 @@ func (c clients) resend(l pool.Lost) bool {
 // reports false, and does nothing, where the client is to get the response as it is.
 func (c clients) decide(ctx context.Context, s pool.Spilled) bool {
 	e, ok := c.n.directory.Load().endpoint(s.Endpoint)
+	if !ok {
+		return false
+	}
+	w, ok := c.requestWhole(s.Lease)
 	if !ok {
 		return false
 	}
@@ -64,7 +69,7 @@ func (c clients) decide(ctx context.Context, s pool.Spilled) bool {
 		},
 	}
 	// The next attempt needs the client, but not the i-sock.
-	if !c.n.anchors.Go(func() { served <- c.n.anchors.Resend(s.Cookie, s.Lease, c.goOn(s.Kept.Draw, begun)) }) {
+	if !c.n.anchors.Go(func() { served <- c.n.anchors.Resend(s.Cookie, s.Lease, w, c.goOn(s.Kept.Draw, begun)) }) {
 		return false
 	}
 	select {
@@ -80,10 +85,10 @@ func begunOf(k *pool.Kept) *slowpath.Begun {
 }
 
 // goOn serves a client's connection from that request on, which the random number has decided about.
-func (c clients) goOn(draw uint64, begun *slowpath.Begun) func(context.Context, net.Conn, anchor.Session) anchor.Result {
-	return func(ctx context.Context, conn net.Conn, s anchor.Session) anchor.Result {
+func (c clients) goOn(draw uint64, begun *slowpath.Begun) func(context.Context, net.Conn, anchor.Boundary, anchor.Session) anchor.Result {
+	return func(ctx context.Context, conn net.Conn, at anchor.Boundary, s anchor.Session) anchor.Result {
 		s.Draw = draw
-		return handler(c).serve(ctx, conn, s, begun)
+		return handler(c).serve(ctx, conn, at, s, begun)
 	}
 }
 

@@ -42,17 +42,45 @@ func (c clients) Fail(l pool.Lost) {
 	c.n.anchors.Use(l.Cookie, l.Lease, maps.VerdictRequestOnSlowPath, func(conn net.Conn) (uint64, anchor.Outcome) {
 		switch {
 		case l.Whole:
-			// An answer that did not wait for the request. What is left of that would be taken for the next.
-			return 0, anchor.Close
+			// An answer that did not wait for the request.
+			return 0, anchor.Linger
 		case l.Begun:
 			return 0, anchor.Abort
 		}
 		written, err := c.n.proxy.Reply(conn, replyTo(l), slowpath.ReplyTo{Head: l.Head, Close: l.RequestOpen})
-		if err != nil || l.RequestOpen {
+		if err != nil {
 			return written, anchor.Close
 		}
-		return written, anchor.Keep
+		return written, c.behind(l.Lease)
 	})
+}
+
+// settlePatience bounds the wait for a client's send that is about to return.
+const settlePatience = 100 * time.Millisecond
+
+// behind is what becomes of a client that has the answer to a lease which has been broken: it may go on if its request was whole. Otherwise nobody
+// takes what it sends of that.
+func (c clients) behind(l maps.Lease) anchor.Outcome {
+	w, ok := c.requestWhole(l)
+	if !ok {
+		return anchor.Linger
+	}
+	return anchor.Keep(w)
+}
+
+// requestWhole proves that a lease's request has ended. It waits for the send that has moved the last of it: an endpoint may have answered before
+// that has returned. The slot must not be another's yet.
+func (c clients) requestWhole(l maps.Lease) (w maps.Whole, ok bool) {
+	shared := c.n.datapath.Shared
+	slot := &shared.Slots[l.Slot]
+	deadline := time.Now().Add(settlePatience)
+	for wait := 50 * time.Microsecond; ; wait = min(2*wait, 5*time.Millisecond) {
+		w, ok = shared.RequestWhole(l)
+		if ok || slot.RequestOpen() || !slot.SendOpen() || time.Now().After(deadline) {
+			return w, ok
+		}
+		time.Sleep(wait)
+	}
 }
 
 // replyTo is what Envoy answers to such a failure.
@@ -71,19 +99,23 @@ func replyTo(l pool.Lost) slowpath.LocalReply {
 }
 
 // Spill implements pool.Clients.
-func (c clients) Spill(ctx context.Context, s pool.Spilled) {
+func (c clients) Spill(ctx context.Context, s pool.Spilled) (runs bool) {
 	if s.Kept != nil && c.decide(ctx, s) {
-		return
+		return false
 	}
-	served := c.n.anchors.Use(s.Cookie, s.Lease, maps.VerdictSpilled, func(client net.Conn) (uint64, anchor.Outcome) {
+	served := c.n.anchors.Use(s.Cookie, s.Lease, maps.VerdictSpilled, func(client net.Conn) (written uint64, o anchor.Outcome) {
 		if atomic.LoadUint32(&c.n.datapath.Shared.Slots[s.Lease.Slot].Spill) == uint32(maps.SpillWhole) {
-			return c.whole(ctx, s, client)
+			written, o = c.whole(ctx, s, client)
+		} else {
+			written, o = c.rest(ctx, s, client)
 		}
-		return c.rest(ctx, s, client)
+		runs = o == anchor.Runs || o == anchor.EndWrite
+		return written, o
 	})
 	if !served {
 		c.n.datapath.Shared.CancelLease(s.Lease)
 	}
+	return runs
 }
 
 // whole reads a response that the kernel has not touched.
@@ -118,7 +150,8 @@ func (c clients) whole(ctx context.Context, s pool.Spilled, client net.Conn) (ui
 		forwarded, outcome := c.rest(ctx, s, client)
 		return r.Answered + forwarded, outcome
 	}
-	if !c.release(s, r.Received, r.UpstreamReusable) {
+	released := c.release(s, r.Received, r.UpstreamReusable)
+	if !released {
 		c.giveUp(s.Lease, err == nil || r.Flag == slowpath.FlagDownstreamTermination)
 	}
 	switch {
@@ -126,8 +159,10 @@ func (c clients) whole(ctx context.Context, s pool.Spilled, client net.Conn) (ui
 		return r.Answered, anchor.Linger
 	case !r.ClientReusable:
 		return r.Answered, anchor.Close
+	case released:
+		return r.Answered, anchor.Runs
 	}
-	return r.Answered, anchor.Keep
+	return r.Answered, c.behind(s.Lease)
 }
 
 // lateness ends as the context of a spill does, with what has not come in time as its cause.
@@ -175,10 +210,11 @@ func (c clients) rest(ctx context.Context, s pool.Spilled, client net.Conn) (uin
 		return forwarded, anchor.Abort
 	}
 	_ = client.SetWriteDeadline(time.Time{})
-	if !c.release(s, received, behind == 0) {
-		c.giveUp(s.Lease, true)
+	if c.release(s, received, behind == 0) {
+		return forwarded, anchor.Runs
 	}
-	return forwarded, anchor.Keep
+	c.giveUp(s.Lease, true)
+	return forwarded, c.behind(s.Lease)
 }
 
 // timedOut counts a request that the time of its route has ended.
@@ -252,15 +288,12 @@ func forward(client io.Writer, upstream io.Reader, r *rest, counter *uint64, tur
 type handler struct{ n *Node }
 
 // Serve implements anchor.Handler.
-func (h handler) Serve(ctx context.Context, conn net.Conn, s anchor.Session) anchor.Result {
-	if s.Reason == maps.HandoverBodyMalformed {
-		return h.malformed(conn)
-	}
-	return h.serve(ctx, conn, s, nil)
+func (h handler) Serve(ctx context.Context, conn net.Conn, at anchor.Boundary, s anchor.Session) anchor.Result {
+	return h.serve(ctx, conn, at, s, nil)
 }
 
 // serve serves a connection, of which the kernel has begun to serve the first request unless that is nil.
-func (h handler) serve(ctx context.Context, conn net.Conn, s anchor.Session, begun *slowpath.Begun) anchor.Result {
+func (h handler) serve(ctx context.Context, conn net.Conn, _ anchor.Boundary, s anchor.Session, begun *slowpath.Begun) anchor.Result {
 	served := servedAt(s.Listener)
 	r, err := h.n.proxy.Serve(ctx, conn, slowpath.Session{
 		Listener: served, Destination: s.VIP, Opened: s.Opened, Claim: h.n.claim(s.Endpoint), Fails: s.Endpoint == anchor.FailingEndpoint, Draw: s.Draw, Gone: s.Gone, Stays: s.Stays, Requests: s.Requests, Begun: begun,
@@ -274,13 +307,13 @@ func (h handler) serve(ctx context.Context, conn net.Conn, s anchor.Session, beg
 	return anchor.Result{Read: r.Consumed, Written: r.Answered, Requests: r.Requests, Keep: r.Quiet}
 }
 
-// malformed answers a request whose body cannot be framed.
-func (h handler) malformed(conn net.Conn) anchor.Result {
+// Refuse implements anchor.Handler.
+func (h handler) Refuse(conn net.Conn) (written uint64) {
 	written, err := h.n.proxy.Reply(conn, slowpath.ReplyBadRequest, slowpath.ReplyTo{Close: true})
 	if err != nil {
 		h.n.log.Debug("answer client", "err", err)
 	}
-	return anchor.Result{Written: written}
+	return written
 }
 
 // claim is the endpoint that the kernel had chosen before it declined the request.

@@ -111,11 +111,12 @@ func (p *Pool) tellLocked(s *isock, why Failure) {
 		if err := p.cfg.Settle(); err != nil {
 			p.cfg.Logger.Warn("end of a lease may race with its last bytes", "err", err)
 		}
-		lost := p.lostOf(s.slot, why)
-		if why == Reset && !lost.Begun && !lost.Whole && !lost.RequestOpen {
-			p.mayResend(s, &lost)
+		if lost := p.lostOf(s.slot, why); p.cfg.Shared.HadClient(lost.Lease) {
+			if why == Reset && !lost.Begun && !lost.Whole && !lost.RequestOpen {
+				p.mayResend(s, &lost)
+			}
+			p.cfg.Clients.Fail(lost)
 		}
-		p.cfg.Clients.Fail(lost)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		atomic.StoreUint32(&p.cfg.Shared.Slots[s.slot].Holder, 0)
@@ -140,16 +141,18 @@ func (p *Pool) mayResend(s *isock, l *Lost) {
 // lostOf says what is known of a lease that was broken. The slot must not be another's yet.
 func (p *Pool) lostOf(slot uint32, why Failure) Lost {
 	sl := &p.cfg.Shared.Slots[slot]
+	lease := maps.Lease{Slot: slot, Number: atomic.LoadUint64(&sl.BrokenLease)}
+	// Of a send that has not returned the client may have to send a part again.
+	_, whole := p.cfg.Shared.RequestWhole(lease)
 	return Lost{
-		Lease:    maps.Lease{Slot: slot, Number: atomic.LoadUint64(&sl.BrokenLease)},
-		Endpoint: atomic.LoadUint32(&sl.Endpoint),
-		Cookie:   atomic.LoadUint64(&sl.Cookie),
-		Why:      why,
-		Head:     atomic.LoadUint32(&sl.Request)&uint32(maps.RequestHead) != 0,
-		Begun:    atomic.LoadUint64(&sl.Moved) > 0,
-		Whole:    !sl.ResponseOpen(),
-		// Of a send that has not returned the client may have to send a part again.
-		RequestOpen: sl.RequestOpen() || sl.SendOpen(),
+		Lease:       lease,
+		Endpoint:    atomic.LoadUint32(&sl.Endpoint),
+		Cookie:      atomic.LoadUint64(&sl.Cookie),
+		Why:         why,
+		Head:        atomic.LoadUint32(&sl.Request)&uint32(maps.RequestHead) != 0,
+		Begun:       atomic.LoadUint64(&sl.Moved) > 0,
+		Whole:       !sl.ResponseOpen(),
+		RequestOpen: !whole,
 	}
 }
 
@@ -248,23 +251,23 @@ func (p *Pool) spillLocked(s *isock) {
 	go func() {
 		defer p.wg.Done()
 		defer stop()
-		p.cfg.Clients.Spill(ctx, spilled)
+		runs := p.cfg.Clients.Spill(ctx, spilled)
 		// What was wrong with it was found while it was used.
 		_ = up.Close()
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		s.busy, s.late = nil, nil
 		s.read += up.Received()
-		p.afterSpillLocked(s, spilled.Lease)
+		p.afterSpillLocked(s, spilled.Lease, runs)
 	}()
 }
 
 // afterSpillLocked goes on with an i-sock of which the response of a lease has been forwarded. Where it was whole, the slot may be leased
-// again already, and what the slot says may be another lease's: a tunnel's, a broken one's, a spilled one's.
-func (p *Pool) afterSpillLocked(s *isock, l maps.Lease) {
+// again already, and what the slot says may be another lease's: a tunnel's, a broken one's, a spilled one's. runs is what Clients.Spill has said.
+func (p *Pool) afterSpillLocked(s *isock, l maps.Lease, runs bool) {
 	sl := &p.cfg.Shared.Slots[s.slot]
 	if p.cfg.Shared.State(s.slot) == maps.SlotBroken {
-		if p.cfg.Shared.Broke(l) {
+		if p.cfg.Shared.Broke(l) && !runs {
 			// Whoever forwarded the response has told the client.
 			atomic.StoreUint32(&sl.Holder, 0)
 		}
@@ -399,11 +402,25 @@ func (p *Pool) LeaseOf(cookie uint64) (l maps.Lease, ok bool) {
 		case maps.SlotBroken:
 			// The slots that a request has tried in vain are broken as well.
 			if s.busy != nil || atomic.LoadUint32(&sl.Holder) != 0 {
-				l, ok = maps.Lease{Slot: slot, Number: atomic.LoadUint64(&sl.BrokenLease)}, true
+				l, ok = maps.Lease{Slot: slot, Number: brokenOf(sl, lease)}, true
 			}
 		}
 	}
 	return l, ok
+}
+
+// brokenOf is the number of a lease that has broken, which its slot's word may tell of before the number is stored. lease is the slot's,
+// looked at before.
+func brokenOf(sl *maps.Slot, lease uint64) uint64 {
+	holder, broken := atomic.LoadUint32(&sl.Holder), atomic.LoadUint64(&sl.BrokenLease)
+	switch {
+	case holder == 0 || holder == uint32(broken):
+		return broken
+	case holder == uint32(lease):
+		return lease
+	}
+	// It has been counted on already.
+	return lease - 1
 }
 
 // beat ends overdue leases, frees slots whose events were lost, opens i-socks whose were, and closes i-socks that nobody needs. It returns when to do so again.

@@ -64,8 +64,8 @@ type Clients interface {
 	// Fail ends a request: a local reply when nothing of the response has reached the client, an abort when not all has.
 	Fail(l Lost)
 	// Spill reads the rest of a response and forwards it, until the lease has ended. It owns the slot's response
-	// meanwhile, and may block.
-	Spill(ctx context.Context, s Spilled)
+	// meanwhile, and may block. runs: it has not broken the lease; should that break otherwise, its client is still to be told.
+	Spill(ctx context.Context, s Spilled) (runs bool)
 }
 
 // ErrLate is the cause with which the context of a Spill ends when the request, or the response behind it, has not come in time.

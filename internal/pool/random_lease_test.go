@@ -113,11 +113,11 @@ func (w *world) tellLocked(told maps.Lease) {
 }
 
 // Spill implements Clients.
-func (w *world) Spill(ctx context.Context, s Spilled) {
+func (w *world) Spill(ctx context.Context, s Spilled) (runs bool) {
 	var l *lease
 	w.locked(func() { l = w.runningLocked(s.Lease) })
 	if l == nil {
-		return
+		return false
 	}
 	select {
 	case <-l.goOn:
@@ -131,11 +131,13 @@ func (w *world) Spill(ctx context.Context, s Spilled) {
 			w.r.shared.SpillDone(l.Lease, 0)
 			w.r.shared.ResponseDone(l.Lease)
 			l.ended = !w.r.shared.Holds(l.Lease)
+			runs = true
 		default:
 			w.r.shared.Break(l.Slot)
 			l.told++
 		}
 	})
+	return runs
 }
 
 func (w *world) runningLocked(of maps.Lease) *lease {

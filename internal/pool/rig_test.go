@@ -196,6 +196,8 @@ type fakeClients struct {
 	fail   func(Lost)
 	spill  func(ctx context.Context, s Spilled)
 	spills atomic.Int32
+	// runs is what Spill says.
+	runs bool
 }
 
 func (c *fakeClients) Fail(f Lost) {
@@ -205,9 +207,10 @@ func (c *fakeClients) Fail(f Lost) {
 	c.fails <- f
 }
 
-func (c *fakeClients) Spill(ctx context.Context, s Spilled) {
+func (c *fakeClients) Spill(ctx context.Context, s Spilled) (runs bool) {
 	c.spills.Add(1)
 	c.spill(ctx, s)
+	return c.runs
 }
 
 // mustFail waits for the next failed request, which must be this one.

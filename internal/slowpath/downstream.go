@@ -105,10 +105,13 @@ const (
 	headRejected           // the bytes are not a head; see the reply
 )
 
-// run serves requests until the connection is quiet or closed.
+// boundary is the proof that what is read next begins a request: of the one before nothing is left. readHead can't be called without it.
+type boundary struct{}
+
+// run serves requests until the connection is quiet or closed. That it begins between two requests is its caller's proof (Proxy.Serve).
 func (d *downstream) run(ctx context.Context) (quiet bool, err error) {
-	for {
-		end, state, reply := d.readHead()
+	for at := new(boundary); ; {
+		end, state, reply := d.readHead(at)
 		switch state {
 		case headNone:
 			return true, nil
@@ -120,8 +123,7 @@ func (d *downstream) run(ctx context.Context) (quiet bool, err error) {
 			return false, nil
 		case headComplete:
 		}
-		keep, err := d.serveOne(ctx, end)
-		if !keep {
+		if at, err = d.serveOne(ctx, end); at == nil {
 			return false, err
 		}
 		d.collect()
@@ -129,7 +131,7 @@ func (d *downstream) run(ctx context.Context) (quiet bool, err error) {
 }
 
 // readHead reads until the head buffer holds a whole head and returns its end.
-func (d *downstream) readHead() (end int, state headState, reply LocalReply) {
+func (d *downstream) readHead(*boundary) (end int, state headState, reply LocalReply) {
 	limit := d.proxy.config.Limits.HeadBytes
 	scanned, timed := 0, false
 	d.headBegan = time.Now()

@@ -27,6 +27,8 @@ type exchange struct {
 	body  *requestBody // nil: the request has none
 	view  clientView
 	began time.Time
+	// next is set when the request has been answered and read out, and the connection is kept.
+	next *boundary
 
 	ctx      context.Context
 	cancel   context.CancelCauseFunc // of ctx
@@ -89,9 +91,9 @@ type exchange struct {
 	cookies []string
 }
 
-// serveOne answers the request whose head ends at that offset. keep is false
-// once the connection has been closed.
-func (d *downstream) serveOne(ctx context.Context, end int) (keep bool, err error) {
+// serveOne answers the request whose head ends at that offset. next is nil once
+// the connection has been closed.
+func (d *downstream) serveOne(ctx context.Context, end int) (next *boundary, err error) {
 	begins := d.begin()
 	h, reply := parseHead((*d.head)[:end], d.proxy.config.Limits.HeadFields)
 	view := clientView{method: h.Method, http10: h.HTTP10, keepAlive: h.KeepAlive}
@@ -108,7 +110,7 @@ func (d *downstream) serveOne(ctx context.Context, end int) (keep bool, err erro
 	}
 	if reply != noReply {
 		d.reject(reply, view)
-		return false, nil
+		return nil, nil
 	}
 	d.requests++
 	x := &exchange{downstream: d, head: h, body: d.bodyOf(&h, end), view: view, began: time.Now()}
@@ -118,7 +120,8 @@ func (d *downstream) serveOne(ctx context.Context, end int) (keep bool, err erro
 	if x.body != nil {
 		x.body.onProgress = func() { x.watchdog.progress() }
 	}
-	return x.run(ctx)
+	_, err = x.run(ctx)
+	return x.next, err
 }
 
 func (x *exchange) run(ctx context.Context) (bool, error) {
@@ -511,8 +514,7 @@ func (x *exchange) mayKeep() bool {
 func (x *exchange) closeOrKeep() (bool, error) {
 	_ = x.reclaim() // mayKeep has asked whether the body failed
 	switch {
-	// keepAlive implies that the body was reached: discard does not block.
-	case x.view.keepAlive && (x.body == nil || x.body.discard()):
+	case x.view.keepAlive && x.readOut():
 		return true, nil
 	case !x.head.KeepAlive && (x.body == nil || x.body.ended.Load()) && x.buffered() == 0:
 		_ = x.conn.Close() // the client sends nothing more
@@ -520,6 +522,16 @@ func (x *exchange) closeOrKeep() (bool, error) {
 		x.linger()
 	}
 	return false, nil
+}
+
+// readOut reads the rest of the request's body, which proves that another request may be read. It does not block: mayKeep has asked whether
+// the body was reached.
+func (x *exchange) readOut() bool {
+	if x.body != nil && !x.body.discard() {
+		return false
+	}
+	x.next = new(boundary)
+	return true
 }
 
 // reclaim takes the connection back from the watchdog and from what sends the body.

@@ -846,6 +846,43 @@ func TestRelayTellsWhatMayBeReused(t *testing.T) {
 	}
 }
 
+// Who has been answered before its request has ended goes on only where the endpoint takes the rest. Otherwise it is told that its connection ends,
+// and may send what is left of its request, of which nothing is read here.
+func TestRelayEndsAClientWhoseRequestNobodyTakesToItsEnd(t *testing.T) {
+	for _, tt := range []struct {
+		name, response string
+		keeps          bool
+	}{
+		{"endpoint stays", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", true},
+		{"endpoint closes", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", false},
+		{"the end of the connection ends the body", "HTTP/1.1 200 OK\r\n\r\nok", false},
+		{"version 1.0", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := New(Config{})
+			defer p.Close()
+			client, anchor := tcpPair(t)
+			upstream, server := tcpPair(t)
+			_, _ = io.WriteString(server, tt.response)
+			_ = closeWrite(server)
+			const rest = "rest of the request"
+			_, _ = io.WriteString(client, rest)
+			r, err := p.Relay(context.Background(), anchor, upstream, RelayRequest{Method: "POST", KeepAlive: true, Open: true})
+			if err != nil || r.ClientReusable != tt.keeps || r.Lingers == tt.keeps || r.UpstreamReusable != tt.keeps {
+				t.Errorf("got %+v, %v", r, err)
+			}
+			head := readHeadOf(bufio.NewReader(client))
+			if closes := strings.Contains(head, "Connection: close\r\n"); closes == tt.keeps {
+				t.Errorf("head of the answer: %q", head)
+			}
+			got := make([]byte, len(rest))
+			if n, err := io.ReadFull(anchor, got); err != nil || string(got) != rest {
+				t.Errorf("left of the request: got %q, %v, want %q", got[:n], err, rest)
+			}
+		})
+	}
+}
+
 func TestRelayKeepsItsDeadline(t *testing.T) {
 	p := New(Config{})
 	defer p.Close()

@@ -91,7 +91,7 @@ func (r *bothPaths) requests(raw []byte, cut func(int) int, hop *model.Hop) (all
 	d := newDownstream(r.proxy, conn, Session{})
 	defer d.release()
 	for {
-		end, state, _ := d.readHead()
+		end, state, _ := d.readHead(new(boundary))
 		if state != headComplete {
 			return all
 		}

@@ -21,8 +21,9 @@ type RelayRequest struct {
 	HTTP10    bool
 	KeepAlive bool
 	// Open: the request is still on its way to the endpoint, through the kernel or by somebody else's hands, who reads it from
-	// the client's connection. So that is not closed behind a whole response, and not read behind a local reply: what was
-	// discarded would be missing there.
+	// the client's connection. So that is not read here: what was discarded would be missing there. It stays open behind a whole response
+	// if the endpoint keeps its connection; else nobody takes the request's rest, and the client is told that its connection ends, as by
+	// Envoy behind each answer that comes before the end of its request.
 	Open bool
 	// Upgrade: the request asked for another protocol, to which the endpoint may switch.
 	Upgrade bool
@@ -139,19 +140,34 @@ func (r *relay) run(ctx context.Context) error {
 	if resp.status == http.StatusSwitchingProtocols {
 		return r.switchProtocols(resp)
 	}
+	stays := resp.keepAlive && !resp.http10
+	r.view.keepAlive = r.view.keepAlive && (stays || !r.open)
 	f, err := r.out.relay(resp, &r.view, r.progress, func() {})
 	if err != nil {
 		r.breakOff(ctx, f, err)
 		return err
 	}
-	r.result.UpstreamReusable = resp.keepAlive && !resp.http10 && r.answers.buffered() == 0
-	r.result.ClientReusable = r.view.keepAlive
+	r.result.UpstreamReusable = stays && r.answers.buffered() == 0
+	r.part()
 	if !r.view.keepAlive {
-		r.turn.Rest()
-		lingeringClose(r.client)
 		return nil
 	}
 	return r.clearDeadlines()
+}
+
+// part leaves the client's connection behind a whole answer.
+func (r *relay) part() {
+	r.result.ClientReusable = r.view.keepAlive
+	switch {
+	case r.view.keepAlive:
+	case r.open:
+		r.result.Lingers = true
+		// It fails when the client has gone.
+		_ = closeWrite(r.client)
+	default:
+		r.turn.Rest()
+		lingeringClose(r.client)
+	}
 }
 
 func (r *relay) passInterim(resp *response) error {
@@ -227,16 +243,7 @@ func (r *relay) refuse(ctx context.Context, err error) error {
 		_ = r.client.Close()
 		return errors.Join(err, werr)
 	}
-	r.result.ClientReusable = r.view.keepAlive
-	switch {
-	case r.open:
-		r.result.Lingers = true
-		// It fails when the client has gone.
-		_ = closeWrite(r.client)
-	case !r.view.keepAlive:
-		r.turn.Rest()
-		lingeringClose(r.client)
-	}
+	r.part()
 	return err
 }
 

@@ -16,6 +16,9 @@ func (m *machine) threadSteps(s *state, c, t uint8, emit func(step, *state)) {
 		}
 	case taskFill:
 		do("request program fills the slot", func(n *state) { m.requestFill(n, c, t) })
+		if cn := &s.conns[k.ending.slot]; cn.live == 0 || cn.closed != 0 {
+			do("request program finds the slot's server closed, and gives the slot up", func(n *state) { m.requestRetry(n, c, t) })
+		}
 	case taskMove:
 		m.requestMoves(s, c, t, emit)
 	case taskWait:

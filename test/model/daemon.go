@@ -20,7 +20,9 @@ func (m *machine) daemonSteps(s *state, i uint8, emit func(step, *state)) {
 			n.end(i, n.slots[i].holder, tellClient)
 		})
 	}
-	if cn.live != 0 && (cn.closed != 0 || sl.state == slotReady && cn.out.n > 0) {
+	// Of a response that spills the end is read behind the rest.
+	reads := sl.state == slotLeased && sl.spill != 0 && sl.remaining > 0 && cn.out.n > 0
+	if cn.live != 0 && !reads && (cn.closed != 0 || sl.state == slotReady && cn.out.n > 0) {
 		do("notices the server's end, or what nobody asked for", func(n *state) {
 			if n.slots[i].state == slotLeased {
 				n.end(i, n.slots[i].holder, tellClient)
@@ -31,8 +33,11 @@ func (m *machine) daemonSteps(s *state, i uint8, emit func(step, *state)) {
 	if sl.state == slotBroken && cn.live != 0 && s.late[i].idle() {
 		do("closes the i-sock", func(n *state) { n.closes(i) })
 	}
-	if sl.state == slotBroken && sl.untold != tellNothing && (!m.Grace || !s.atWork(i)) {
+	if sl.state == slotBroken && sl.untold == tellClient && (!m.Grace || !s.atWork(i)) {
 		do("tells the client", func(n *state) { m.tells(n, i) })
+	}
+	if sl.state == slotBroken && sl.untold == tellsEnd {
+		do("lets the client go on, or closes", func(n *state) { m.parts(n, i) })
 	}
 	if s.left.Reopens > 0 && m.mayReopen(s, i) {
 		do("opens an i-sock in the slot", func(n *state) {
@@ -59,7 +64,10 @@ func (m *machine) tells(s *state, i uint8) {
 	sl := &s.slots[i]
 	sl.untold = tellNothing
 	// Before the slot is filled its cookie is the last client's.
-	if sl.pending == 0 {
+	if sl.parts != sl.broken {
+		if !m.Filled && sl.cookie != 0 {
+			s.wrong(badTold, 0, sl.cookie-1)
+		}
 		return
 	}
 	cl := &s.clients[sl.cookie-1]
@@ -82,9 +90,29 @@ func (m *machine) tells(s *state, i uint8) {
 			cl.dead = wasClosed
 		}
 	}
-	if ps.hasLease != 0 && ps.heldSlot == i && ps.heldNum == sl.broken {
+	ps.told(i, sl.broken)
+}
+
+// told lets a client's next bytes be served, which have waited for the end of that lease.
+func (ps *psock) told(i, lease uint8) {
+	if ps.hasLease != 0 && ps.heldSlot == i && ps.heldNum == lease {
 		ps.hasLease, ps.heldSlot, ps.heldNum = 0, 0, 0
 	}
+}
+
+// parts decides about a client that has the whole answer to a lease which the daemon has ended. It may have waited for the client's send.
+func (m *machine) parts(s *state, i uint8) {
+	sl := &s.slots[i]
+	sl.untold = tellNothing
+	cl := &s.clients[sl.cookie-1]
+	if cl.gone != 0 || cl.dead != 0 || cl.psock.elsewhere != 0 {
+		return
+	}
+	if m.Proved && sl.pending&(pendingRequest|pendingSend) != 0 {
+		cl.dead = wasClosed
+		return
+	}
+	cl.psock.told(i, sl.broken)
 }
 
 // arrives puts what the daemon writes into the client's queue, behind what waits for a worker.
@@ -144,7 +172,7 @@ func (m *machine) spillSteps(s *state, i uint8, emit func(step, *state)) {
 	if sl.spilled != 0 && sl.skip+sl.rest == 0 {
 		do("has sent on all of the request", func(n *state) { m.uploaded(n, i) })
 	}
-	if sl.spilled != 0 && sl.skip+sl.rest > 0 && cl.anchor.n > 0 {
+	if sl.spilled != 0 && sl.skip+sl.rest > 0 && cl.anchor.n > 0 && cn.closed == 0 {
 		do("sends on what is left of the request", func(n *state) { m.uploads(n, i) })
 	}
 	if sl.spill != 0 && sl.remaining > 0 && cn.out.n > 0 {
@@ -187,6 +215,11 @@ func (m *machine) downloads(s *state, i uint8) {
 	m.arrives(s, sl.cookie-1, s.conns[i].out.take())
 	sl.moved++
 	sl.remaining--
+	if sl.remaining == 0 && m.closing {
+		sl.phase, sl.spill = phaseDone, 0
+		s.end(i, sl.lease, tellsEnd)
+		return
+	}
 	if sl.remaining == 0 {
 		sl.phase, sl.spill = phaseDone, 0
 		s.daemon[i].finish(pendingResponse, i, sl.lease, taskIdle)

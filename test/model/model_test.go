@@ -80,6 +80,34 @@ func TestAccountingBeforeTheMoveIsFoundWrong(t *testing.T) {
 	}
 }
 
+// What was seen of hand-overs between programs and daemon, it shows without the rules that ended that.
+func TestHandOversOfBeforeAreFoundWrong(t *testing.T) {
+	for _, row := range []struct {
+		name, scenario string
+		without        func(*rules)
+		wrong          string
+	}{
+		{
+			"rest of a body", "answers that close", func(r *rules) { r.Proved = false },
+			"the daemon reads unit 1 of request 0 of client 0 as the beginning of a request",
+		},
+		{
+			"innocent client", "ends", func(r *rules) { r.Filled = false },
+			"client 0 is told of the end of a lease that it has not had",
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := after
+			row.without(&r)
+			got := searched(t, scenarioOf(t, row.scenario), r, mostStates)
+			if got.wrong != row.wrong {
+				t.Errorf("found %q, want %q", got.wrong, row.wrong)
+			}
+			golden.Compare(t, "testdata/"+strings.ReplaceAll(row.name, " ", "-")+".txt", strings.Join(append(got.trace, got.wrong), "\n")+"\n")
+		})
+	}
+}
+
 // needs names for each rule a scenario that is wrong without it.
 var needs = map[string]string{
 	"Settled":  "early",
@@ -102,6 +130,8 @@ var needs = map[string]string{
 	"Forgets":  "two server threads",
 	"Spent":    "cut request",
 	"Answered": "pipelined, spills",
+	"Proved":   "answers that close",
+	"Filled":   "ends",
 }
 
 func TestEachRuleIsNeeded(t *testing.T) {

@@ -13,6 +13,7 @@ const (
 	badClient
 	badHandover
 	badStack
+	badTold
 )
 
 func (s *state) wrong(bad fault, with unit, who uint8) {
@@ -121,6 +122,8 @@ func (m *machine) wrong(s *state, last bool) string {
 		return fmt.Sprintf("the daemon reads %s as the beginning of a request", s.with)
 	case badStack:
 		return fmt.Sprintf("slot %d lies in the stack twice", s.who)
+	case badTold:
+		return fmt.Sprintf("client %d is told of the end of a lease that it has not had", s.who)
 	}
 	for c := range s.clients {
 		if m.kind && s.clients[c].dead != stillOpen {

@@ -107,6 +107,7 @@ func (m *machine) requestLost(s *state, c uint8, k *task) {
 	if s.slots[ps.slot].holds(ps.lease) {
 		s.end(ps.slot, ps.lease, tellClient)
 	}
+	ps.unproven = 0
 	m.requestDecline(s, c, k)
 }
 
@@ -234,6 +235,15 @@ func (m *machine) requestBegin(s *state, c, t uint8) {
 	k.ending = ending{slot: i, lease: s.slots[i].holder}
 }
 
+// requestRetry gives up a slot that was taken, unless the daemon has ended its lease meanwhile, and takes another one.
+func (m *machine) requestRetry(s *state, c, t uint8) {
+	k := &s.clients[c].tasks[t]
+	s.end(k.ending.slot, k.ending.lease, tellNothing)
+	k.ending = ending{}
+	k.at = taskMove
+	m.requestBegin(s, c, t)
+}
+
 // requestFill makes the slot that was taken the request's.
 func (m *machine) requestFill(s *state, c, t uint8) {
 	k, p, ps := &s.clients[c].tasks[t], &m.clients[c], &s.clients[c].psock
@@ -276,11 +286,16 @@ func (m *machine) requestSent(s *state, c, t uint8) {
 func (m *machine) requestProven(s *state, c uint8, k *task, taken uint8) {
 	ps := &s.clients[c].psock
 	sl := &s.slots[ps.slot]
-	if ps.unproven == 0 || ps.unproven != ps.lease || !sl.holds(ps.lease) {
+	if ps.unproven == 0 || ps.unproven != ps.lease {
 		return
 	}
-	if missing := ps.short(taken); missing > 0 && m.Shorts {
+	missing := ps.short(taken)
+	if missing > 0 && m.Shorts && sl.holds(ps.lease) {
 		m.requestShort(s, c, missing)
+		return
+	}
+	if missing > 0 {
+		ps.unproven, ps.body = 0, max(ps.body, missing)
 		return
 	}
 	if ps.body > 0 {
@@ -299,7 +314,7 @@ func (m *machine) requestShort(s *state, c, missing uint8) {
 	switch {
 	case !exact || m.Framed && sent > 0 && (p.chunked || sent < p.head):
 		s.end(ps.slot, ps.lease, tellClient)
-		ps.body = missing
+		ps.unproven, ps.body = 0, missing
 	case sent == 0:
 		s.end(ps.slot, ps.lease, tellNothing)
 		ps.lease, ps.body = 0, 0

@@ -73,7 +73,8 @@ func (m *machine) responseMove(s *state, v *server, tight bool) {
 		responsePass(k)
 		return
 	}
-	if tight {
+	// A response that ends with its connection is not framed.
+	if tight || m.closing {
 		m.responseSpill(s, v.slot)
 		responsePass(k)
 		return
@@ -177,7 +178,7 @@ func (m *machine) verdicts(s *state, i uint8, tight bool) {
 		s.end(i, sl.lease, tellNothing)
 		return
 	}
-	if tight {
+	if tight || m.closing {
 		m.responseSpill(s, i)
 		return
 	}

@@ -47,14 +47,18 @@ type rules struct {
 	Spent bool
 	// A connection of which the daemon has sent on a request's rest goes back to the programs when the lease of that has ended.
 	Answered bool
+	// A client that has an answer in place of whose endpoint the daemon has ended the lease goes on only if its request was whole.
+	Proved bool
+	// Nobody is told of a lease that was taken and not filled: the slot has the cookie of the one before.
+	Filled bool
 }
 
 // The programs that account before the kernel moves anything.
-var before = rules{Named: true, Shown: true, Means: true, Grace: true, Held: true, Next: true, Urgent: true, Answered: true}
+var before = rules{Named: true, Shown: true, Means: true, Grace: true, Held: true, Next: true, Urgent: true, Answered: true, Proved: true, Filled: true}
 
 // The programs that account when sends have returned.
 var after = rules{
 	Settled: true, Cuts: true, Shorts: true, Senders: true, Alone: true, Framed: true, Declined: true, Named: true, Shown: true,
 	Urgent: true, Means: true, Grace: true, Held: true, Next: true, Replies: true, Open: true, Forgets: true, Spent: true,
-	Answered: true,
+	Answered: true, Proved: true, Filled: true,
 }

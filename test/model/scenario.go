@@ -45,6 +45,8 @@ type scenario struct {
 	// have read the body.
 	answer        uint8
 	pieces, early bool
+	// Each server closes behind its response, whether it has read the request or not: by HTTP/1.0, or without a length.
+	closing bool
 	// Each server has two threads: one goes on before the send of the other has returned.
 	crowd bool
 	// No client gives reason for anything but its response.
@@ -111,6 +113,11 @@ var scenarios = []scenario{
 	{
 		name: "ends, other host", remote: true, slots: 1, clients: [2]plan{small, getter}, answer: 2, early: true,
 		may: faults{Timeouts: 1, Leaves: 1, Closes: 1, Reopens: 2},
+	},
+	{name: "answers that close", slots: 1, clients: [2]plan{twoOf, getter}, answer: 1, early: true, closing: true, may: faults{Spills: 1, Shorts: 1, Reopens: 1}},
+	{
+		name: "answers that close, other host", remote: true, slots: 1, clients: [2]plan{twoOf, getter}, answer: 1, early: true, closing: true,
+		may: faults{Spills: 1, Shorts: 1, Reopens: 1},
 	},
 	{name: "killed", slots: 1, clients: [2]plan{poster, getter}, answer: 2, early: true, may: faults{Cuts: 1, Shorts: 1, Kills: 1}},
 	{name: "spills", slots: 1, clients: [2]plan{poster, getter}, answer: 2, early: true, may: faults{Spills: 2, Timeouts: 1, Reopens: 1}},

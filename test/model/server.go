@@ -45,12 +45,27 @@ func (m *machine) serverSteps(s *state, i uint8, emit func(step, *state)) {
 	if s.left.Closes > 0 {
 		do("closes", func(n *state) {
 			n.left.Closes--
-			n.conns[i].closed = 1
-			n.conns[i].in.clear()
-			n.conns[i].tcp.clear()
-			n.conns[i].wire.clear()
+			n.conns[i].closes()
 		})
 	}
+}
+
+// closes ends the server's side of a connection: what it has not read is lost.
+func (cn *conn) closes() {
+	cn.closed = 1
+	cn.in.clear()
+	cn.tcp.clear()
+	cn.wire.clear()
+}
+
+// answered is the server behind a part of a response that it has sent.
+func (m *machine) answered(s *state, i uint8) {
+	if cn := &s.conns[i]; m.closing && cn.server.answered == m.answer {
+		cn.closes()
+		return
+	}
+	m.serverDone(&s.conns[i].server)
+	m.serverReadsAtOnce(s, i)
 }
 
 // serverAnswers begins to send a response, or a part of it.
@@ -81,8 +96,7 @@ func (m *machine) serverAnswers(s *state, i uint8, emit func(step, *state)) {
 			n.conns[i].out.put(v.unit(at))
 		}
 		v.answered = end
-		m.serverDone(v)
-		m.serverReadsAtOnce(&n, i)
+		m.answered(&n, i)
 		emit(step{what: "sends", who: i, by: byServer, count: end - from}, &n)
 	}
 }
@@ -193,6 +207,5 @@ func (m *machine) serverGoesOn(s *state, v *server, late bool) {
 		return
 	}
 	v.task = task{}
-	m.serverDone(v)
-	m.serverReadsAtOnce(s, v.slot)
+	m.answered(s, v.slot)
 }

@@ -101,6 +101,8 @@ const (
 const (
 	tellNothing uint8 = iota
 	tellClient
+	// It has the whole answer, and the daemon has yet to decide whether it may go on.
+	tellsEnd
 )
 
 // How the daemon ends a client's connection.

@@ -51,6 +51,24 @@ func takeGrip(pid int, port uint16) (*grip, error) {
 	return g.take()
 }
 
+// Grip holds the locks of a process's connections of a port.
+type Grip struct{ held *grip }
+
+// TakeGrip takes them. ErrNoGrip: that can't be done here.
+func TakeGrip(pid int, port uint16) (Grip, error) {
+	g, err := takeGrip(pid, port)
+	return Grip{g}, err
+}
+
+// Release lets them go.
+func (g Grip) Release() error {
+	err := g.held.release()
+	return errors.Join(err, g.held.drop())
+}
+
+// AwaitLocked waits until a thread of a process waits for the lock of a socket; false: none does.
+func AwaitLocked(pid int) bool { return awaitLocked(pid, lockPatience) }
+
 // takeGripOf locks a socket of this process.
 func takeGripOf(fd int) (*grip, error) {
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/test/e2e/harness"
+	"github.com/xlb-project/xlb/test/e2e/programs"
+	"github.com/xlb-project/xlb/test/hostile/traffic"
+	"github.com/xlb-project/xlb/test/violation"
+)
+
+//go:embed clients/early_server.py
+var earlyServerPython string
+
+//go:embed clients/post_then_get.py
+var postThenGetPython string
+
+var earlyPairs = flag.Int("early.pairs", 200, "how many bodies are refused before they are read, in each kind of run")
+
+// pairCounts is what post_then_get.py prints.
+type pairCounts struct {
+	Pairs, Refused, Lost, Right, Wrong, Reset, Kept int
+}
+
+// earlyServer starts Python's file server with files 0 to files-1, of which each contains its own name. The file log gets a line for each request
+// that it executes.
+func earlyServer(t *testing.T, place *harness.Place, files int) (address netip.AddrPort, log string) {
+	t.Helper()
+	dir := t.TempDir()
+	for i := range files {
+		name := strconv.Itoa(i)
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	address, log = netip.AddrPortFrom(place.Address, place.FreePort(t)), filepath.Join(t.TempDir(), "log")
+	server := place.Run(t, harness.Command(t, "python3"), "-c", earlyServerPython, place.Address.String(), strconv.Itoa(int(address.Port())), dir, log)
+	var ready string
+	server.Next(t, &ready)
+	return address, log
+}
+
+// What a server does that refuses a request by its head: it answers by HTTP/1.0, closes, and reads nothing of the body. The body's rest
+// comes to the daemon, which is about to give that lease up. It holds requests that nobody has sent.
+func TestRestOfARefusedBodyIsNoRequest(t *testing.T) {
+	const files = 7
+	forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
+		service := harness.Service()
+		endpoint, log := earlyServer(t, servers, files)
+		harness.Start(t, mode, harness.OneCluster(service, endpoint), clients)
+		output := clients.Run(t, harness.Command(t, "python3"), "-c", postThenGetPython,
+			service.Addr().String(), strconv.Itoa(int(service.Port())), strconv.Itoa(*earlyPairs), strconv.Itoa(files)).Output(t, time.Hour)
+		var got pairCounts
+		if err := json.Unmarshal([]byte(output), &got); err != nil {
+			t.Fatalf("output of the client: %v: %s", err, output)
+		}
+		t.Logf("%+v", got)
+		requireExecuted(t, log, files)
+		if got.Wrong > 0 {
+			violation.Errorf(t, "%d requests got an answer to what nobody asked", got.Wrong)
+		}
+		if got.Reset > 0 {
+			t.Errorf("%d requests got no answer", got.Reset)
+		}
+	})
+}
+
+// requireExecuted fails for each line of a server's log that the client has not sent.
+func requireExecuted(t *testing.T, log string, files int) {
+	t.Helper()
+	content, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+	sent := map[string]bool{"POST /public HTTP/1.1": true}
+	for i := range files {
+		sent[fmt.Sprintf("GET /%d HTTP/1.1", i)] = true
+	}
+	unsent := map[string]int{}
+	for _, line := range lines {
+		if !sent[line] {
+			unsent[line]++
+		}
+	}
+	if len(lines) < 2 {
+		t.Errorf("the server has executed %q: the test says nothing", lines)
+	}
+	if len(unsent) > 0 {
+		violation.Errorf(t, "requests were executed that nobody has sent: %v", unsent)
+	}
+}
+
+// A program that declines bytes says what they are in a map, which may be full. The rest of a chunked body that is no chunk, but looks like a
+// request, must not be taken for one then.
+func TestRestOfABodyIsNoRequestWhereNothingCanBeSaidOfIt(t *testing.T) {
+	forFastExchanges(t, func(t *testing.T, e exchanges) {
+		here, _ := e.ask(t, "POST /public HTTP/1.1\r\nHost: e2e.test\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n", "some\r\n")
+		fillSlowConns(t, e.balancer.PID())
+		// The send may fail.
+		e.client.Pull(t, programs.Pull{Do: programs.PuppetSend, Conn: here, Bytes: []byte(get("/private"))})
+		seen, ended := "", false
+		look := func() bool {
+			for _, n := range e.server.Pull(t, programs.Pull{Do: programs.PuppetLook, Patience: 10 * time.Millisecond}).News {
+				seen += string(n.Bytes)
+			}
+			for _, n := range e.client.Pull(t, programs.Pull{Do: programs.PuppetLook, Patience: 10 * time.Millisecond}).News {
+				ended = ended || n.Ended != ""
+			}
+			return ended || strings.Contains(seen, "/private")
+		}
+		harness.Eventually(t, patience, "the client's connection has ended", look)
+		if look(); strings.Contains(seen, "/private") {
+			violation.Errorf(t, "the rest of a body was executed as a request: %q", seen)
+		}
+		if e.balancer.Metric(t, "xlb_handovers_total", `reason="no_state"`) == 0 {
+			t.Error("there was room for the state of the connection: the test says nothing")
+		}
+	})
+}
+
+// An answer that comes before the end of its request, and in pieces, goes through the daemon. Behind it the client gets no second one, though the
+// rest of its request is none.
+func TestAnswerThatWasForwardedIsTheOnlyOne(t *testing.T) {
+	forFastExchanges(t, func(t *testing.T, e exchanges) {
+		here, there := e.ask(t, "POST /public HTTP/1.1\r\nHost: e2e.test\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n", "some\r\n")
+		say(t, e.server, there, okHead+"Content-Le")
+		harness.Eventually(t, patience, "the response goes through the daemon", func() bool { return e.balancer.Metric(t, "xlb_spills_total") > 0 })
+		e.answer(t, there, "ngth: 5\r\n\r\nearly", "early")
+		say(t, e.client, here, get("/private"))
+		got, ended := "", false
+		harness.Eventually(t, patience, "the client's connection has ended", func() bool {
+			for _, n := range e.client.Pull(t, programs.Pull{Do: programs.PuppetLook, Patience: 10 * time.Millisecond}).News {
+				got += string(n.Bytes)
+				ended = ended || n.Ended != ""
+			}
+			return ended
+		})
+		if got != "" {
+			t.Errorf("behind the answer to its request the client got %q", got)
+		}
+	})
+}
+
+// fillSlowConns leaves no room in a daemon's map of the connections that are on the slow path.
+func fillSlowConns(t *testing.T, daemon int) {
+	t.Helper()
+	m := mapOf(t, daemon, "slow_conns")
+	keys := make([]maps.CookieKey, m.MaxEntries())
+	for i := range keys {
+		// No socket has such a number.
+		keys[i] = maps.CookieKeyOf(1<<62 + uint64(i))
+	}
+	n, err := m.BatchUpdate(keys, make([]maps.SlowConn, len(keys)), nil)
+	if err != nil && !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("fill the map: %d entries, %v", n, err)
+	}
+}
+
+// mapOf is the map of that name that a process has open.
+func mapOf(t *testing.T, pid int, name string) *ebpf.Map {
+	t.Helper()
+	infos, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, info := range infos {
+		content, err := os.ReadFile(info)
+		if err != nil {
+			continue // closed meanwhile
+		}
+		found := mapID.FindSubmatch(content)
+		if found == nil {
+			continue
+		}
+		id, err := strconv.ParseUint(string(found[1]), 10, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := ebpf.NewMapFromID(ebpf.MapID(id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { m.Close() })
+		if i, err := m.Info(); err == nil && i.Name == name {
+			return m
+		}
+	}
+	t.Fatalf("process %d has no map %s", pid, name)
+	return nil
+}
+
+var mapID = regexp.MustCompile(`(?m)^map_id:\s*(\d+)$`)
+
+// A server closes between the program that has chosen its connection and the kernel's moving the request there: the send fails, by ECONNRESET or
+// EPIPE, on a connection that is well. Some libraries (urllib3) take no notice, and wait for the answer.
+func TestRequestThatCouldNotBeSentIsAnswered(t *testing.T) {
+	const rounds = 20
+	harness.OnlyXLB(t, "it is of i-socks")
+	if !harness.FastPath(t) {
+		t.Skip("needs a kernel of 6.12 or newer for the fast path")
+	}
+	clients, servers := harness.TwoHosts(t)
+	service, server := harness.Service(), servers.Puppet(t)
+	balancer := harness.Start(t, harness.Mode{Fast: true}, harness.OneCluster(service, server.Address), clients)
+	e := exchanges{clients.Puppet(t), server, balancer, service.String()}
+	held := 0
+	for range rounds {
+		here, there := e.ask(t, get("/before"), "\r\n\r\n")
+		e.answer(t, there, okHead+"Content-Length: 4\r\n\r\nfine", "fine")
+		g, err := traffic.TakeGrip(balancer.PID(), server.Address.Port())
+		if errors.Is(err, traffic.ErrNoGrip) {
+			t.Skip(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent := make(chan struct{})
+		go func() {
+			defer close(sent)
+			say(t, e.client, here, get("/now"))
+		}()
+		if traffic.AwaitLocked(e.client.PID()) {
+			held++
+		}
+		server.Pull(t, programs.Pull{Do: programs.PuppetReset, Conn: there})
+		if err := g.Release(); err != nil {
+			t.Fatal(err)
+		}
+		<-sent
+		harness.Eventually(t, patience, "the client hears of its request", func() bool {
+			for _, n := range server.Pull(t, programs.Pull{Do: programs.PuppetLook}).News {
+				if strings.Contains(string(n.Bytes), "/now") && n.Ended == "" {
+					// It was sent, and then again.
+					say(t, server, n.Conn, okHead+"Content-Length: 4\r\n\r\nfine")
+				}
+			}
+			return slices.ContainsFunc(e.client.Pull(t, programs.Pull{Do: programs.PuppetLook, Patience: 10 * time.Millisecond}).News,
+				func(n programs.News) bool { return n.Conn == here })
+		})
+	}
+	if held < rounds/2 {
+		t.Errorf("only %d of %d requests were held", held, rounds)
+	}
+}
