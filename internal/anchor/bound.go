@@ -235,8 +235,7 @@ func (b *Bound) without() {
 func (c *Conn) serveBound() {
 	c.use.Lock()
 	defer c.use.Unlock()
-	conn := c.open()
-	if conn == nil || c.set.ctx.Err() != nil {
+	if c.open() == nil || c.set.ctx.Err() != nil {
 		return
 	}
 	if !c.servesFirst() && poller.Look(c.fd) == poller.Quiet {
@@ -247,7 +246,7 @@ func (c *Conn) serveBound() {
 		Listener: c.listener, VIP: c.vip, Client: c.client, Endpoint: NoEndpoint, Requests: c.requests.Load(),
 		Closing: c.closing.Load, Opened: c.opened, Gone: c.left, Stays: c.stays, Tenant: c.tenant,
 	}
-	r := c.set.cfg.Handler.Serve(c.set.ctx, conn, c.boundaryOfOwn(), s)
+	r := c.boundaryOfOwn().read(s, c.set.cfg.Handler.Serve)
 	c.requests.Add(r.Requests)
 	c.served.Store(time.Now().UnixNano())
 	if !r.Keep {

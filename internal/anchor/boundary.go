@@ -2,12 +2,22 @@
 
 package anchor
 
-import "github.com/xlb-project/xlb/internal/maps"
+import (
+	"context"
+	"net"
+
+	"github.com/xlb-project/xlb/internal/maps"
+)
 
 // Boundary is the proof that a client's connection stands between two messages: nothing of a request that has begun is outstanding, so that
 // the next bytes are a request's head. Handler.Serve, which reads them as one, can't be called without it, and it is made in this file alone
 // (a test says so). docs/internals/handover.md lists every way in which bytes come to the daemon, and what they are.
 type Boundary struct{ of *Conn }
+
+// read has heads read from the connection that the proof is of, and of no other. It is open; the caller holds reading and use.
+func (b Boundary) read(s Session, serve func(context.Context, net.Conn, Boundary, Session) Result) Result {
+	return serve(b.of.set.ctx, b.of.conn, b, s)
+}
 
 // boundaryOfOwn is that of a connection of which no program moves anything: a handler has read all of it, from its beginning, and has kept
 // it behind a request that was read to its end.

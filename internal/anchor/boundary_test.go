@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/test/violation"
 )
@@ -159,7 +160,7 @@ func TestClientThatHasBeenAnsweredCanSendTheRest(t *testing.T) {
 	r.shared.CancelLease(lease)
 	r.s.Use(c.cookie, lease, maps.VerdictSpilled, write("answer", Linger))
 	must(t, c.SetDeadline(deadline()))
-	_, err := c.Write(make([]byte, dropLimit/2))
+	_, err := c.Write(make([]byte, limits.LingerBytes/2))
 	must(t, err)
 	c.mustReceive("answer")
 	c.mustEnd(io.EOF)

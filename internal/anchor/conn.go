@@ -145,12 +145,11 @@ func (c *Conn) serve() {
 	}
 	c.use.Lock()
 	defer c.use.Unlock()
-	conn := c.open()
-	if conn == nil || c.set.ctx.Err() != nil {
+	if c.open() == nil || c.set.ctx.Err() != nil {
 		return
 	}
 	c.requests.Store(max(c.requests.Load(), slow.Requests))
-	r := c.set.cfg.Handler.Serve(c.set.ctx, conn, at, c.session(slow))
+	r := at.read(c.session(slow), c.set.cfg.Handler.Serve)
 	c.requests.Add(r.Requests)
 	c.served.Store(time.Now().UnixNano())
 	c.read += r.Read
@@ -473,15 +472,12 @@ const failurePatience = time.Second
 func (c *Conn) awaitEnd() {
 	deadline := time.Now().Add(failurePatience)
 	if conn := c.open(); conn != nil {
-		conn.drop(deadline, dropLimit)
+		conn.drop(deadline)
 	}
 	if !c.awaitUntil(max(time.Until(deadline), longestPause), c.isClosed) {
 		c.endNow()
 	}
 }
-
-// dropLimit bounds what is read of a request that has been answered, in bytes, as the slow path does.
-const dropLimit = 1 << 20
 
 // endNow resets the connection.
 func (c *Conn) endNow() {

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/poller"
 	"github.com/xlb-project/xlb/internal/shares"
@@ -329,9 +330,6 @@ func (s *Set) remove(c *Conn) {
 	s.mu.Unlock()
 }
 
-// lingerTime is how long a client has to read how its request has failed, as long as the slow path gives it.
-const lingerTime = time.Second
-
 // Outcome says what becomes of a connection after its use.
 type Outcome struct {
 	end   ending
@@ -443,9 +441,9 @@ func (c *Conn) part(conn *socket, l maps.Lease, o Outcome) {
 // linger closes a connection that is over when its client has ended its side, or a while later. It reads what comes until then, unless somebody else
 // does.
 func (c *Conn) linger(conn *socket) {
-	deadline := time.Now().Add(lingerTime)
+	deadline := time.Now().Add(limits.LingerTime)
 	if c.reading.TryLock() {
-		conn.drop(deadline, dropLimit)
+		conn.drop(deadline)
 		c.reading.Unlock()
 	}
 	c.awaitUntil(max(time.Until(deadline), longestPause), func() bool {
@@ -462,12 +460,12 @@ func (s *Set) Resend(cookie uint64, l maps.Lease, w maps.Whole, serve func(ctx c
 		return false
 	}
 	defer c.reading.Unlock()
-	return s.Use(cookie, l, maps.VerdictRequestOnSlowPath, func(conn net.Conn) (uint64, Outcome) {
+	return s.Use(cookie, l, maps.VerdictRequestOnSlowPath, func(net.Conn) (uint64, Outcome) {
 		s.active.Add(1)
 		defer s.active.Add(-1)
 		// Whoever waits for the client to be told may go on to wait for the connection.
 		c.tell(w)
-		r := serve(s.ctx, conn, c.boundaryBehind(w), c.session(maps.SlowConn{}))
+		r := c.boundaryBehind(w).read(c.session(maps.SlowConn{}), serve)
 		c.served.Store(time.Now().UnixNano())
 		if r.Requests > 1 {
 			// The kernel has counted the first one.

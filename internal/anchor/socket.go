@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/shares"
 )
 
@@ -78,11 +79,11 @@ func (s *socket) Discard(n int) error {
 	return nil
 }
 
-// drop reads bytes that nobody is to get, until their end, the deadline, or so many.
-func (s *socket) drop(deadline time.Time, limit int64) {
+// drop reads bytes that nobody is to get, until their end or the deadline, and not too many.
+func (s *socket) drop(deadline time.Time) {
 	if s.SetReadDeadline(deadline) == nil {
 		// However it ends, the connection is of no further use.
-		_, _ = io.CopyN(io.Discard, struct{ io.Reader }{s}, limit)
+		_, _ = io.CopyN(io.Discard, struct{ io.Reader }{s}, limits.LingerBytes)
 	}
 }
 

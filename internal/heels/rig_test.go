@@ -634,12 +634,12 @@ func (h *host) sockets(state string) (n int) {
 // eventually polls until what is true.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	tests.Quiet(t, func() string {
 		if is() {
-			return
+			return ""
 		}
-	}
-	t.Fatalf("in vain: %s", what)
+		return "in vain: " + what
+	})
 }
 
 func (a *Agent) count(t testing.TB, verdict string) uint64 {

@@ -37,6 +37,13 @@ type Row struct {
 	Trusted string
 }
 
+// A client's connection of which the last answer has been sent is read on for so long, and so many bytes, before it closes: bytes that nobody
+// reads are answered with a reset, which may cost the client its answer (Envoy: delayed_close_timeout).
+const (
+	LingerTime  = time.Second
+	LingerBytes = 1 << 20
+)
+
 // The rows. They are set before anything is served, and not changed afterwards.
 var (
 	// Admin is the admin API, the metrics and the client status with it.

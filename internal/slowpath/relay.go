@@ -46,7 +46,7 @@ type RelayResult struct {
 	UpstreamReusable bool
 	// ClientReusable: otherwise the client's connection has been closed, or lingers.
 	ClientReusable bool
-	// Lingers: the client has been told that its connection ends, and the caller closes it, behind who reads it.
+	// Lingers: the client has been told that its connection ends. The caller ends it, its sending side at once, and the rest behind who reads it.
 	Lingers bool
 	// Switched: the endpoint has switched protocols. The client has the response's head, and what came behind it; both
 	// connections are open, and the caller moves their bytes from here on.
@@ -162,8 +162,6 @@ func (r *relay) part() {
 	case r.view.keepAlive:
 	case r.open:
 		r.result.Lingers = true
-		// It fails when the client has gone.
-		_ = closeWrite(r.client)
 	default:
 		r.turn.Rest()
 		lingeringClose(r.client)

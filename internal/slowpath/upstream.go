@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/upstream"
@@ -207,18 +208,10 @@ func abort(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// lingerTime and lingerBytes bound the reading on after a final response, like
-// Envoy's delayed_close_timeout: closing with unread data would reset the
-// connection and could destroy the response on its way.
-const (
-	lingerTime  = time.Second
-	lingerBytes = 1 << 20
-)
-
 // lingeringClose sends FIN and waits a little for the client to read and close.
 func lingeringClose(conn net.Conn) {
-	if closeWrite(conn) == nil && conn.SetReadDeadline(time.Now().Add(lingerTime)) == nil {
-		_, _ = io.CopyN(io.Discard, struct{ io.Reader }{conn}, lingerBytes)
+	if closeWrite(conn) == nil && conn.SetReadDeadline(time.Now().Add(limits.LingerTime)) == nil {
+		_, _ = io.CopyN(io.Discard, struct{ io.Reader }{conn}, limits.LingerBytes)
 	}
 	_ = conn.Close()
 }

@@ -20,18 +20,27 @@ type exchanges struct {
 // forFastExchanges runs a test on one host and between two.
 func forFastExchanges(t *testing.T, test func(t *testing.T, e exchanges)) {
 	t.Helper()
+	requireFastPath(t)
+	for _, topology := range topologies {
+		t.Run(topology.name, func(t *testing.T) { test(t, newExchanges(t, topology)) })
+	}
+}
+
+// requireFastPath leaves a test that is of i-socks to kernels that have any: a kernel that is known to must (harness.FastPath).
+func requireFastPath(t *testing.T) {
+	t.Helper()
 	harness.OnlyXLB(t, "it is of i-socks")
 	if !harness.FastPath(t) {
 		t.Skip("needs a kernel of 6.12 or newer for the fast path")
 	}
-	for _, topology := range topologies {
-		t.Run(topology.name, func(t *testing.T) {
-			clients, servers := topology.places(t)
-			service, server := harness.Service(), servers.Puppet(t)
-			balancer := harness.Start(t, harness.Mode{Fast: true}, harness.OneCluster(service, server.Address), clients)
-			test(t, exchanges{clients.Puppet(t), server, balancer, service.String()})
-		})
-	}
+}
+
+func newExchanges(t *testing.T, topology topology) exchanges {
+	t.Helper()
+	clients, servers := topology.places(t)
+	service, server := harness.Service(), servers.Puppet(t)
+	balancer := harness.Start(t, harness.Mode{Fast: true}, harness.OneCluster(service, server.Address), clients)
+	return exchanges{clients.Puppet(t), server, balancer, service.String()}
 }
 
 // ask opens a connection and sends a request on it, and returns both ends when the endpoint has received its last bytes.
