@@ -39,13 +39,6 @@ static __always_inline int release_is_silent(const struct psock *ps)
 	return ps->flags & PSOCK_JOINED && !(ps->flags & (PSOCK_SLOW | PSOCK_ANNOUNCED)) && !slow_conn_of(ps->cookie);
 }
 
-/* Whether all of the request of the slot's lease lies unread at the server. The bytes of a request are the last that were moved there: as many
- * that are unread are those. */
-static __always_inline int request_is_held(struct bpf_sock *sk, const struct slot *s)
-{
-	return s->sent && sock_has_unread(sk, s->sent);
-}
-
 /* Whether the server, which reads nothing more, may have read some of a request that does not lie there. The time tells of one that has not
  * called receive since the lease began. Of one that has, and got nothing because the bytes were on their way, nothing does. */
 static __always_inline int request_may_be_read(struct bpf_sock *sk, const struct slot *s)
@@ -64,7 +57,7 @@ static __always_inline void server_closes(struct bpf_sock *sk, const struct ssoc
 	lease = *(volatile __u64 *)&s->lease;
 	/* While the response is that of the lease before, the lease is not filled, and its request not moved. */
 	if (*(volatile __u32 *)&s->response.phase != PHASE_DONE) {
-		held = request_is_held(sk, s) ? lease : 0;
+		held = request_lies_unread(sk, s) ? lease : 0;
 		read = !held && request_may_be_read(sk, s) ? lease : 0;
 	}
 	s->read_lease = read;

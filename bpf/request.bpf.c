@@ -8,6 +8,7 @@
 #include "lib/config.h"
 #include "lib/dispatch.h"
 #include "lib/edit.h"
+#include "lib/locked.h"
 #include "lib/http1.h"
 #include "lib/lease.h"
 #include "lib/maps.h"
@@ -215,7 +216,7 @@ static __always_inline __u64 body_room(struct sk_msg_md *msg, struct slot *s, __
 		return 0;
 	if (!(s->flags & SLOT_LOCAL) || s->sent + left > request_limit)
 		n = long_body_room(msg, s, n);
-	if (s->flags & SLOT_LOCAL && (!message_fits(t, s) || !sock_may_charge(t, n)))
+	if (s->flags & SLOT_LOCAL && (!message_fits(t, s) || !sock_may_charge(t, n) || target_is_locked(msg)))
 		return 0;
 	return n;
 }
@@ -297,7 +298,7 @@ static __always_inline int chunks_have_room(struct sk_msg_md *msg, struct slot *
 		return 0;
 	if (!(s->flags & SLOT_LOCAL))
 		return remote_has_room(t, size) && !message_join(msg);
-	return message_fits(t, s) && sock_may_charge(t, size);
+	return message_fits(t, s) && sock_may_charge(t, size) && !target_is_locked(msg);
 }
 
 /* The rest of a chunked body. What the kernel does not move is the daemon's, which goes on where the slot's scan stands. */
@@ -483,6 +484,11 @@ static long lease_try_step(__u32 i, void *ctx)
 	if (target_is_lean(t->msg, s)) {
 		lease_release(s, index, lease);
 		t->failure = HANDOVER_NO_ROOM;
+		return 1;
+	}
+	if (s->flags & SLOT_LOCAL && target_is_locked(t->msg)) {
+		lease_release(s, index, lease);
+		t->failure = HANDOVER_ENDPOINT_LOCKED;
 		return 1;
 	}
 	if (target_has_room(t->msg, s->flags & SLOT_LOCAL, t->room)) {
@@ -681,8 +687,8 @@ static __always_inline enum verdict request_move(struct sk_msg_md *msg, struct p
 /* Whether the daemon serves the request by the choice that was made: a turn is taken once. */
 static __always_inline int request_keeps_choice(enum verdict v, __u32 chosen)
 {
-	return v == HANDOVER_POOL_EMPTY || v == HANDOVER_NO_ROOM || v == HANDOVER_ENDPOINT_TLS ||
-	       v == HANDOVER_GUARDED || chosen == FAILING_ENDPOINT;
+	return v == HANDOVER_POOL_EMPTY || v == HANDOVER_NO_ROOM || v == HANDOVER_ENDPOINT_LOCKED ||
+	       v == HANDOVER_ENDPOINT_TLS || v == HANDOVER_GUARDED || chosen == FAILING_ENDPOINT;
 }
 
 /* Chooses an endpoint, and moves the message there, if the cluster's circuit breaker allows one more request. */
@@ -813,7 +819,7 @@ static __always_inline int tunnel_has_room(struct sk_msg_md *msg, struct slot *s
 	if (!local)
 		return 1;
 	/* Without charging by the kernel only the tunnel's own bytes are known. */
-	return message_fits(t, s) && (ingress_charged || s->sent + size <= request_limit);
+	return message_fits(t, s) && (ingress_charged || s->sent + size <= request_limit) && !target_is_locked(msg);
 }
 
 /* A further send of a tunnel. It has no length that could be admitted: what the endpoint has not read bounds it, and from the first

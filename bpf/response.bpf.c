@@ -5,6 +5,7 @@
  */
 #include "lib/config.h"
 #include "lib/dispatch.h"
+#include "lib/locked.h"
 #include "lib/http1.h"
 #include "lib/lease.h"
 #include "lib/maps.h"
@@ -254,23 +255,29 @@ static __always_inline int client_has_room(struct sk_msg_md *msg, struct slot *s
 	return response_fits(s, size, unread) || unread + size <= window_of(t->sk_rcvbuf);
 }
 
+/* Whether a message may be moved to the client. Non-zero: the verdict that says why it spills. */
+static __always_inline enum verdict client_admits(struct sk_msg_md *msg, struct slot *s)
+{
+	if (!client_has_room(msg, s))
+		return VERDICT_SPILL_FULL;
+	return target_is_locked(msg) ? VERDICT_SPILL_LOCKED : 0;
+}
+
 /* Moves what belongs to the response; ends the lease with its last byte. */
 static __always_inline int response_move(struct sk_msg_md *msg, struct ssock *ss, struct slot *s, __u32 index)
 {
 	__u64 cookie = s->cookie;
 	struct framing f = {};
 	enum verdict v;
-	int room;
 
 	if (bpf_msg_redirect_hash(msg, &psocks, &cookie, BPF_F_INGRESS) != SK_PASS) {
 		count(VERDICT_RESPONSE_NO_CLIENT);
 		lease_break(s, index, s->lease);
 		return response_pass(msg, index);
 	}
-	room = client_has_room(msg, s);
-	if (!room) {
-		spill_message(msg, s, index, s->response.phase == PHASE_HEAD ? SPILL_WHOLE : SPILL_REST,
-			      VERDICT_SPILL_FULL);
+	v = client_admits(msg, s);
+	if (v) {
+		spill_message(msg, s, index, s->response.phase == PHASE_HEAD ? SPILL_WHOLE : SPILL_REST, v);
 		return response_pass(msg, index);
 	}
 	v = frame_message(msg, s, index, &f);
@@ -298,18 +305,33 @@ static __always_inline int response_move(struct sk_msg_md *msg, struct ssock *ss
 	return SK_PASS;
 }
 
-/* Two tasks of the server send at once: in which order their bytes reach the client is not known, and it would frame them
- * otherwise than the program. In a tunnel nobody frames. */
-static __always_inline int response_concurrent(struct sk_msg_md *msg, struct slot *s, __u32 index)
+/* Two tasks of the server send at once in a tunnel, where nobody frames: in which order their bytes arrive is the server's to keep. */
+static __always_inline int tunnel_concurrent(struct sk_msg_md *msg, struct slot *s, __u32 index)
 {
 	__u64 cookie = s->cookie;
+	enum verdict v;
 
-	if (s->state == SLOT_LEASED && s->response.phase == PHASE_TUNNEL && !s->spill &&
-	    bpf_msg_redirect_hash(msg, &psocks, &cookie, BPF_F_INGRESS) == SK_PASS && client_has_room(msg, s)) {
-		response_moved(s, msg->size);
-		count(VERDICT_RESPONSE_MOVED);
-		return SK_PASS;
+	if (bpf_msg_redirect_hash(msg, &psocks, &cookie, BPF_F_INGRESS) != SK_PASS) {
+		count(VERDICT_RESPONSE_NO_CLIENT);
+		lease_break(s, index, s->lease);
+		return response_pass(msg, index);
 	}
+	v = client_admits(msg, s);
+	if (v) {
+		spill_message(msg, s, index, SPILL_REST, v);
+		return response_pass(msg, index);
+	}
+	response_moved(s, msg->size);
+	count(VERDICT_RESPONSE_MOVED);
+	return SK_PASS;
+}
+
+/* Two tasks of the server send at once: in which order their bytes reach the client is not known, and outside of a tunnel it would frame them
+ * otherwise than the program. */
+static __always_inline int response_concurrent(struct sk_msg_md *msg, struct slot *s, __u32 index)
+{
+	if (s->state == SLOT_LEASED && s->response.phase == PHASE_TUNNEL && !s->spill)
+		return tunnel_concurrent(msg, s, index);
 	if (s->spill)
 		return response_pass(msg, index);
 	guard(GUARD_CONCURRENT, s, index);
@@ -334,6 +356,16 @@ static __always_inline int response_cut(struct sk_msg_md *msg, struct ssock *ss,
 	}
 	response_take_back(s, cut);
 	spill_message(msg, s, index, SPILL_REST, VERDICT_SPILL_FULL);
+	return response_pass(msg, index);
+}
+
+/* What the server sends before it has read any of the request is no answer to it: it answers the request before once more. */
+static __always_inline int response_early(struct sk_msg_md *msg, struct slot *s, __u32 index)
+{
+	__u64 lease = s->lease;
+
+	slot_taint(s, index);
+	lease_fail(s, index, lease);
 	return response_pass(msg, index);
 }
 
@@ -370,6 +402,8 @@ int xlb_response(struct sk_msg_md *msg)
 		slot_taint(s, index);
 		return response_pass(msg, index);
 	}
+	if (!s->spill && s->response.phase == PHASE_HEAD && request_lies_unread(sk, s))
+		return response_early(msg, s, index);
 	ss->lease = s->lease;
 	/* Not counted here: a send that is passed may be cut short by a full socket. */
 	if (s->spill) {
@@ -528,6 +562,15 @@ static __always_inline int verdict_pass(struct __sk_buff *skb, struct slot *s, _
 	return SK_PASS;
 }
 
+/* Whether a segment was sent before the endpoint's kernel had any of the request: each segment acknowledges what has come. The kernel takes note
+ * of that before it runs the program. */
+static __always_inline int segment_is_early(struct __sk_buff *skb, const struct slot *s)
+{
+	struct sock *sk = skb_socket(skb);
+
+	return sk && (__s32)(sock_as_tcp(sk)->snd_una - s->first_sequence) <= 0;
+}
+
 /* A response goes on, or a tunnel: as far as the client keeps up, unless the whole was admitted by its length. */
 static __always_inline int verdict_continue(struct __sk_buff *skb, struct slot *s, __u32 index, __u64 lease)
 {
@@ -583,6 +626,11 @@ int xlb_verdict(struct __sk_buff *skb)
 		slot_taint(s, index);
 		return SK_PASS;
 	case PHASE_HEAD:
+		if (segment_is_early(skb, s)) {
+			slot_taint(s, index);
+			lease_fail(s, index, lease);
+			return SK_PASS;
+		}
 		v = s->request & REQUEST_LEAN ? VERDICT_SPILL_FULL : verdict_head(skb, s, index);
 		if (!v)
 			return verdict_move(skb, s, index, lease);

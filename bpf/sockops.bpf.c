@@ -170,7 +170,7 @@ static __always_inline void passive_established(struct bpf_sock_ops *ops)
 	if (addr_is_loopback(key.local))
 		key.netns = bpf_get_netns_cookie(ops);
 	index = bpf_map_lookup_elem(&peers, &key);
-	if (!index || !fast_path || !sk)
+	if (!index || !fast_path || same_host_tcp || !sk)
 		return;
 	s = slot_at(*index);
 	/* Too late to become local: requests already go over TCP, and must go on so (see docs/decisions). */

@@ -12,6 +12,13 @@
 /* p-socks and s-socks join the socket maps. Off: every connection is served by the slow path. */
 const volatile __u8 fast_path = 1;
 
+/* Servers on this host get requests over TCP, as those on other hosts, and no s-sock joins its map. */
+const volatile __u8 same_host_tcp = 0;
+
+/* Programs do not look whether the lock of a target is taken, and their senders wait for it: so tests hold a message between its program and its
+ * target. */
+const volatile __u8 wait_for_locks = 0;
+
 /* Redirected bytes are charged to the receiver's sk_rmem_alloc (6.13 and stable kernels after it): found
  * by a probe, never by version. */
 const volatile __u8 ingress_charged = 1;

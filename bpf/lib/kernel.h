@@ -81,8 +81,14 @@ struct proto {
 	unsigned long *memory_pressure;
 };
 
+/* Who has the socket's lock, as a process does amid a call: not what interrupts hold. */
+typedef struct {
+	int owned;
+} socket_lock_t;
+
 struct sock {
 	struct sock_common __sk_common;
+	socket_lock_t sk_lock;
 	struct {
 		atomic_t rmem_alloc;
 	} sk_backlog;

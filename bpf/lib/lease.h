@@ -251,6 +251,13 @@ static __always_inline int lease_is_tunnel(const struct slot *s)
 	return s->status == 101 && s->request & REQUEST_UPGRADE;
 }
 
+/* Whether all of the request lies unread at its server, of which this is the socket. The bytes of a request are the last that were moved there:
+ * as many that are unread are those. */
+static __always_inline int request_lies_unread(struct bpf_sock *sk, const struct slot *s)
+{
+	return s->sent && sock_has_unread(sk, s->sent);
+}
+
 /* Takes an idle i-sock of the endpoint for the p-sock. */
 static __always_inline struct slot *lease_begin(struct endpoint *e, __u32 *index, __u64 *lease)
 {

@@ -50,6 +50,7 @@ type envoyFlags struct {
 	fastPath   string
 	headers    string
 	whenDown   string
+	sameHost   string
 }
 
 // passedOver are Envoy's arguments that change nothing here, and why. Those of takesValue have one.
@@ -85,6 +86,7 @@ const (
 	fastPathVariable = "XLB_FAST_PATH"
 	headersVariable  = "XLB_ENVOY_HEADERS"
 	whenDownVariable = "XLB_WHEN_DOWN"
+	sameHostVariable = "XLB_SAME_HOST"
 )
 
 func envoyCommand(e *env) *cobra.Command {
@@ -100,7 +102,7 @@ are refused. What stands behind "--" is ignored, as by Envoy.
 Unlike "xlb run" it adds the headers that Envoy adds, and serves every request in this process: who
 replaces Envoy expects its answers. With --envoy-headers=off local processes have the fast path.
 
-XLB's own arguments may be given as environment variables: ` + strings.Join([]string{cgroupVariable, adminVariable, hostsVariable, fastPathVariable, headersVariable, whenDownVariable}, ", ") + `.`,
+XLB's own arguments may be given as environment variables: ` + strings.Join([]string{cgroupVariable, adminVariable, hostsVariable, fastPathVariable, headersVariable, whenDownVariable, sameHostVariable}, ", ") + `.`,
 		Example: `  xlb envoy -c envoy.yaml --service-node gateway-1 --service-cluster gateway
   ln -s /usr/bin/xlb /opt/envoy/bin/envoy`,
 		Args: func(c *cobra.Command, args []string) error {
@@ -135,6 +137,7 @@ func (f *envoyFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.adminHosts, "admin-host", os.Getenv(hostsVariable), "`names` by which the admin API may be asked for, with commas between them")
 	flags.StringVar(&f.fastPath, "fast-path", cmp.Or(os.Getenv(fastPathVariable), fastPathAuto), "as in \"xlb run\"")
 	flags.StringVar(&f.whenDown, "when-down", cmp.Or(os.Getenv(whenDownVariable), passWhenDown), "as in \"xlb run\"")
+	flags.StringVar(&f.sameHost, "same-host", cmp.Or(os.Getenv(sameHostVariable), sameHostDirect), "as in \"xlb run\"")
 	flags.StringVar(&f.headers, "envoy-headers", cmp.Or(os.Getenv(headersVariable), "on"), "on: "+envoyHeadersUsage+"; or off")
 	for _, p := range passedOver {
 		if p.takesValue {
@@ -225,7 +228,7 @@ func (f *envoyFlags) runFlags(e *env) (*runFlags, io.WriteCloser, error) {
 	}
 	return &runFlags{
 		config: cmp.Or(f.path, "--config-yaml"), cgroups: cgroups, admin: f.admin, adminHosts: strings.Split(f.adminHosts, ","), fastPath: f.fastPath,
-		drain: time.Duration(f.drain) * time.Second, logLevel: level, envoyHeaders: f.headers == "on", whenDown: f.whenDown,
+		drain: time.Duration(f.drain) * time.Second, logLevel: level, envoyHeaders: f.headers == "on", whenDown: f.whenDown, sameHost: f.sameHost,
 	}, log, nil
 }
 

@@ -144,6 +144,7 @@ func TestWrongCommandLinesGetOneLineAndCodeTwo(t *testing.T) {
 		{[]string{"version", "--output", "xml"}, `invalid argument "xml" for "-o, --output" flag: must be text or json; see: xlb version --help`},
 		{[]string{"run"}, "--config: required: give an Envoy v3 bootstrap, as in: xlb run --config envoy.yaml"},
 		{[]string{"run", "--config", "x", "--when-down", "wait"}, `--when-down "wait": use pass, or fail to refuse connections that nobody serves`},
+		{[]string{"run", "--config", "x", "--same-host", "udp"}, `--same-host "udp": use direct, or tcp where clients and servers do not trust each other`},
 		{[]string{"run", "--drain-time", "x"}, `invalid argument "x" for "--drain-time" flag: time: invalid duration "x"; see: xlb run --help`},
 		{[]string{"get"}, "get: 0 resources named; name one of listeners, routes, clusters, endpoints, pools, connections, guards, notes, stats; see: xlb get --help"},
 		{[]string{"explain", "GET"}, "explain: want a method and a URL, as in: xlb explain GET http://127.80.0.1:8080/cart; see: xlb explain --help"},

@@ -24,6 +24,12 @@ type Options struct {
 	// RefuseWhenDown refuses connections to service addresses while the daemon drains or is silent, in
 	// place of letting them through.
 	RefuseWhenDown bool
+	// SameHostTCP sends requests to endpoints on this host over TCP, as to those on others: no process waits for the lock of another's
+	// socket then.
+	SameHostTCP bool
+	// WaitForLocks has senders wait for the lock of a socket on this host, whoever holds it. For tests: so they hold a message between its
+	// program and its target.
+	WaitForLocks bool
 	// Kernel is what Probe found; needed for the fast path only.
 	Kernel Kernel
 }
@@ -127,6 +133,8 @@ func configure(spec *ebpf.CollectionSpec, o Options) error {
 	values := map[string]any{
 		"fast_path":         boolByte(o.FastPath),
 		"refuse_when_down":  boolByte(o.RefuseWhenDown),
+		"same_host_tcp":     boolByte(o.SameHostTCP),
+		"wait_for_locks":    boolByte(o.WaitForLocks),
 		"ingress_charged":   boolByte(o.Kernel.IngressCharged),
 		"reads_stamped":     boolByte(o.Kernel.ReadsStamped),
 		"psock_rcvbuf":      o.ReceiveBuffer,

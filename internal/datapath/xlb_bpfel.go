@@ -111,7 +111,9 @@ const (
 	xlbVarRequestWindow        = "request_window"
 	xlbVarResponseLimit        = "response_limit"
 	xlbVarResponseWindow       = "response_window"
+	xlbVarSameHostTcp          = "same_host_tcp"
 	xlbVarSocketReferences     = "socket_references"
+	xlbVarWaitForLocks         = "wait_for_locks"
 )
 
 // loadXlb returns the embedded CollectionSpec for xlb.
@@ -263,7 +265,9 @@ type xlbVariableSpecs struct {
 	RequestWindow    *ebpf.VariableSpec `ebpf:"request_window"`
 	ResponseLimit    *ebpf.VariableSpec `ebpf:"response_limit"`
 	ResponseWindow   *ebpf.VariableSpec `ebpf:"response_window"`
+	SameHostTcp      *ebpf.VariableSpec `ebpf:"same_host_tcp"`
 	SocketReferences *ebpf.VariableSpec `ebpf:"socket_references"`
+	WaitForLocks     *ebpf.VariableSpec `ebpf:"wait_for_locks"`
 }
 
 // xlbObjects contains all objects after they have been loaded into the kernel.
@@ -422,7 +426,9 @@ type xlbVariables struct {
 	RequestWindow    *ebpf.Variable `ebpf:"request_window"`
 	ResponseLimit    *ebpf.Variable `ebpf:"response_limit"`
 	ResponseWindow   *ebpf.Variable `ebpf:"response_window"`
+	SameHostTcp      *ebpf.Variable `ebpf:"same_host_tcp"`
 	SocketReferences *ebpf.Variable `ebpf:"socket_references"`
+	WaitForLocks     *ebpf.Variable `ebpf:"wait_for_locks"`
 }
 
 // xlbPrograms contains all programs after they have been loaded into the kernel.

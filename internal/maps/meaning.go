@@ -38,6 +38,7 @@ var handoverMeanings = map[Verdict]string{
 	HandoverEndpointTLS:       "connections to the chosen endpoint are secured by TLS; the slow path uses the same endpoint",
 	HandoverPoolEmpty:         "the chosen endpoint had no idle i-sock; the slow path uses the same endpoint, and the pool grows",
 	HandoverNoRoom:            "the endpoint's socket, or the machine, is short of memory for TCP; the slow path uses the same endpoint, and waits",
+	HandoverEndpointLocked:    "a process holds the lock of the endpoint's socket for longer than a call takes, as while it sends from memory that is swapped out; the slow path uses the same endpoint, and waits for nobody's lock",
 	HandoverLeaseBroken:       "the i-sock was lost while the request was being sent: 503",
 	HandoverBodyMalformed:     "a chunked body went wrong after its head had been sent on: 400, or a reset when the response had begun; whitespace directly behind a chunk's size the daemon takes, and leaves out",
 	HandoverBodySpilled:       "a chunked body reached 256 KiB, or a tunnel's endpoint reads slowly: the rest goes through the daemon to the same endpoint",

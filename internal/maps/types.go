@@ -431,6 +431,7 @@ const (
 	HandoverEndpointTLS          = abiVerdictHANDOVER_ENDPOINT_TLS
 	HandoverPoolEmpty            = abiVerdictHANDOVER_POOL_EMPTY
 	HandoverNoRoom               = abiVerdictHANDOVER_NO_ROOM
+	HandoverEndpointLocked       = abiVerdictHANDOVER_ENDPOINT_LOCKED
 	HandoverLeaseBroken          = abiVerdictHANDOVER_LEASE_BROKEN
 	HandoverBodyMalformed        = abiVerdictHANDOVER_BODY_MALFORMED
 	HandoverBodySpilled          = abiVerdictHANDOVER_BODY_SPILLED
@@ -445,6 +446,7 @@ const (
 	VerdictResponseMalformed     = abiVerdictVERDICT_RESPONSE_MALFORMED
 	VerdictResponseUnknownSocket = abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET
 	VerdictSpillFull             = abiVerdictVERDICT_SPILL_FULL
+	VerdictSpillLocked           = abiVerdictVERDICT_SPILL_LOCKED
 	VerdictSpillFraming          = abiVerdictVERDICT_SPILL_FRAMING
 	VerdictSpillConnectionOption = abiVerdictVERDICT_SPILL_CONNECTION_OPTION
 	VerdictSpillTooLong          = abiVerdictVERDICT_SPILL_TOO_LONG

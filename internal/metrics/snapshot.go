@@ -143,6 +143,7 @@ func (c *ClusterSnapshot) Members() (total, healthy uint64) {
 // spillNames are the reasons of spills.
 var spillNames = map[maps.Verdict]string{
 	maps.VerdictSpillFull:             "full",
+	maps.VerdictSpillLocked:           "locked",
 	maps.VerdictSpillFraming:          "framing",
 	maps.VerdictSpillConnectionOption: "connection_option",
 	maps.VerdictSpillTooLong:          "too_long",

@@ -55,6 +55,10 @@ type Options struct {
 	Admin string
 	// FastPath off serves every request in user space.
 	FastPath bool
+	// SameHostTCP sends requests to endpoints on this host over TCP, as to those on others.
+	SameHostTCP bool
+	// WaitForLocks is for tests: see datapath.Options.
+	WaitForLocks bool
 	// RefuseWhenDown refuses connections to service addresses while the daemon starts, drains or is
 	// silent.
 	RefuseWhenDown bool
@@ -263,7 +267,7 @@ func loadDatapath(o Options) (*datapath.Datapath, error) {
 	if err := check.Privileges(); err != nil {
 		return nil, err
 	}
-	options := datapath.Options{FastPath: o.FastPath, ReceiveBuffer: clientReceiveBuffer, RefuseWhenDown: o.RefuseWhenDown}
+	options := datapath.Options{FastPath: o.FastPath, ReceiveBuffer: clientReceiveBuffer, RefuseWhenDown: o.RefuseWhenDown, SameHostTCP: o.SameHostTCP, WaitForLocks: o.WaitForLocks}
 	if o.FastPath {
 		kernel, err := datapath.Probe()
 		if err != nil {

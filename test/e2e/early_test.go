@@ -60,6 +60,7 @@ func TestEarlyAnswersMixNobodysBytes(t *testing.T) {
 			Name: "early", Seed: hostileSeed, Directory: directory, Patience: await.Patience,
 		})
 		service := harness.Service()
+		mode.Waits = true
 		balancer := harness.Start(t, mode, publicOnly(service, endpoint), clients)
 		pid := server.PID()
 		if clients != servers {
@@ -77,6 +78,7 @@ func TestNginxThatReturnsMixesNobodysBytes(t *testing.T) {
 	forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
 		nginx := servers.Nginx(t, harness.Nginx{Identity: "what nginx always says"})
 		service := harness.Service()
+		mode.Waits = true
 		balancer := harness.Start(t, mode, publicOnly(service, nginx.Address), clients)
 		pid := nginx.PID()
 		if clients != servers {

@@ -79,7 +79,9 @@ func TestRestOfACutResponseIsNobodyElses(t *testing.T) {
 		Name: "honest", Seed: hostileSeed, Directory: directory, Patience: await.Patience,
 	})
 	service := harness.Service()
-	harness.Start(t, harness.Modes(t)[0], publicOnly(service, endpoint), place)
+	mode := harness.Modes(t)[0]
+	mode.Waits = true
+	harness.Start(t, mode, publicOnly(service, endpoint), place)
 	spec := traffic.CutSpec{
 		PID: server.PID(), Rounds: rounds, Cgroup: place.TCPMemoryLimit(t, tcpMemoryLimit, memoryBesideTCP),
 		Clients: traffic.ClientSpec{

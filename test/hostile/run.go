@@ -210,7 +210,7 @@ func (r *run) write(t *testing.T) {
 // modeOf is how the balancer is run.
 func modeOf(s *Scene) harness.Mode {
 	if s.Fast {
-		return harness.Mode{Name: "fast-path=on", Fast: true}
+		return harness.Mode{Name: "fast-path=on", Fast: true, Waits: s.Actor == overtaker || s.Actor == cutter}
 	}
 	return harness.Mode{Name: "fast-path=off"}
 }

@@ -34,6 +34,8 @@ type Mode struct {
 	Auto bool
 	// Lacks is a tracepoint that XLB does not find, as on a kernel that is older.
 	Lacks string
+	// Waits has senders wait for the lock of a socket that somebody holds, as the test does.
+	Waits bool
 }
 
 // fastPathFlag is how XLB is told.
@@ -257,6 +259,9 @@ func (b *Balancer) startXLB(t testing.TB, mode Mode, config Config, places []*Pl
 		argv = append(argv, "--cgroup", p.Cgroup())
 	}
 	argv = append(argv, config.Arguments...)
+	if mode.Waits {
+		argv = append([]string{"env", "XLB_TEST_WAIT_FOR_LOCKS=1"}, argv...)
+	}
 	if mode.Lacks != "" {
 		argv = OnOlderKernel(t, mode.Lacks, argv)
 	}

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -38,6 +40,9 @@ const (
 	PuppetUncork = "uncork"
 	// PuppetSegment asks how many bytes a segment has.
 	PuppetSegment = "segment"
+	// PuppetIgnore reads nothing of a connection until PuppetHear.
+	PuppetIgnore = "ignore"
+	PuppetHear   = "hear"
 )
 
 // Pull is one command.
@@ -49,6 +54,8 @@ type Pull struct {
 	Conn int `json:",omitempty"`
 	// Bytes to send in one write.
 	Bytes []byte `json:",omitempty"`
+	// Flags of the send; with any, the answer says how it failed.
+	Flags int `json:",omitempty"`
 	// Patience is how long a look waits for something new.
 	Patience time.Duration `json:",omitempty"`
 }
@@ -62,6 +69,8 @@ type Pulled struct {
 	News []News
 	// Segment is how many bytes a segment holds that the connection sends.
 	Segment int `json:",omitempty"`
+	// Errno of a send with flags; 0: it took something.
+	Errno syscall.Errno `json:",omitempty"`
 	// Error of a dial. Writing to a connection that the other side has ended is no error: News tells of the end.
 	Error string
 }
@@ -81,10 +90,14 @@ type puppet struct {
 	mu    sync.Mutex // guards what follows
 	conns []*net.TCPConn
 	news  map[int]*News
+	ears  []ear
 
 	// stir holds a token while there is something new.
 	stir chan struct{}
 }
+
+// ear holds a token for each turn of a connection's reader: to rest, and to go on.
+type ear struct{ rests, goesOn chan struct{} }
 
 func runPuppet(s *stdio) error {
 	var spec PuppetSpec
@@ -122,14 +135,21 @@ func (p *puppet) adopt(conn *net.TCPConn) int {
 	defer p.mu.Unlock()
 	p.conns = append(p.conns, conn)
 	id := len(p.conns) // 0 is none
-	go p.hear(id, conn)
+	e := ear{make(chan struct{}, 1), make(chan struct{}, 1)}
+	p.ears = append(p.ears, e)
+	go p.hear(id, conn, e)
 	return id
 }
 
-func (p *puppet) hear(id int, conn *net.TCPConn) {
+func (p *puppet) hear(id int, conn *net.TCPConn, e ear) {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := conn.Read(buffer)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			e.rests <- struct{}{}
+			<-e.goesOn
+			continue
+		}
 		p.note(id, buffer[:n], err)
 		if err != nil {
 			return
@@ -171,9 +191,21 @@ func (p *puppet) do(pull Pull) Pulled {
 		done.Conn = p.adopt(conn.(*net.TCPConn))
 	case conn == nil:
 		return Pulled{Error: fmt.Sprintf("%s: there is no connection %d", pull.Do, pull.Conn)}
+	case pull.Do == PuppetSend && pull.Flags != 0:
+		control(conn, func(fd int) {
+			_, err := unix.SendmsgN(fd, pull.Bytes, nil, nil, pull.Flags)
+			_ = errors.As(err, &done.Errno)
+		})
 	case pull.Do == PuppetSend:
 		_ = conn.SetWriteDeadline(time.Now().Add(pullPatience))
 		_, _ = conn.Write(pull.Bytes)
+	case pull.Do == PuppetIgnore:
+		// A read that has begun ends as well.
+		_ = conn.SetReadDeadline(time.Unix(1, 0))
+		<-p.ear(pull.Conn).rests
+	case pull.Do == PuppetHear:
+		_ = conn.SetReadDeadline(time.Time{})
+		p.ear(pull.Conn).goesOn <- struct{}{}
 	case pull.Do == PuppetCork:
 		control(conn, func(fd int) { _ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_CORK, 1) })
 	case pull.Do == PuppetUncork:
@@ -212,6 +244,12 @@ func (p *puppet) conn(id int) *net.TCPConn {
 		return nil
 	}
 	return p.conns[id-1]
+}
+
+func (p *puppet) ear(id int) ear {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ears[id-1]
 }
 
 // await returns when there is something new, or after patience.

@@ -66,6 +66,9 @@ func (g Grip) Release() error {
 	return errors.Join(err, g.held.drop())
 }
 
+// WaitsForALock tells whether a thread of a process waits for the lock of a socket at this moment.
+func WaitsForALock(pid int) bool { return waitsForALock(pid) }
+
 // AwaitLocked waits until a thread of a process waits for the lock of a socket; false: none does.
 func AwaitLocked(pid int) bool { return awaitLocked(pid, lockPatience) }
 
@@ -211,12 +214,19 @@ func awaitCall(tid, number int, patience time.Duration) bool {
 // awaitLocked waits until a thread of a process waits for the lock of a socket; false: none does.
 func awaitLocked(pid int, patience time.Duration) bool {
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(gripPollInterval) {
-		// Those that end meanwhile are not there.
-		waits, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/wchan", pid))
-		for _, name := range waits {
-			if where, err := os.ReadFile(name); err == nil && string(where) == "__lock_sock" {
-				return true
-			}
+		if waitsForALock(pid) {
+			return true
+		}
+	}
+	return false
+}
+
+func waitsForALock(pid int) bool {
+	// Those that end meanwhile are not there.
+	waits, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/wchan", pid))
+	for _, name := range waits {
+		if where, err := os.ReadFile(name); err == nil && string(where) == "__lock_sock" {
+			return true
 		}
 	}
 	return false

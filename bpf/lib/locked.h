@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Whether a process holds the lock of the socket that a message is redirected to.
+ *
+ * On one host the kernel moves a message in the task that sends it, and takes the lock of the socket that receives (bpf_tcp_ingress). It waits
+ * for that lock, and no signal ends the wait. Whoever has the lock may sleep with it: a send() that copies from memory which has
+ * to be read from a disk, from FUSE, or comes by userfaultfd. So a message goes over TCP where the lock is taken and stays so.
+ *
+ * Between this look and the kernel's own lies a microsecond (docs/reference/threats.md).
+ */
+#ifndef XLB_LOCKED_H
+#define XLB_LOCKED_H
+
+#include "config.h"
+#include "kernel.h"
+
+/* Looks at a lock before it counts as taken: some microseconds, for which a call of a process that runs may have it. */
+#define LOCK_LOOKS 1000
+
+struct lock_look {
+	struct sock *target;
+	int taken;
+};
+
+static long lock_step(__u32 i, void *ctx)
+{
+	struct lock_look *look = ctx;
+
+	(void)i;
+	look->taken = *(volatile int *)&look->target->sk_lock.owned;
+	return !look->taken;
+}
+
+/* Called with a target on this host. */
+static __noinline int target_is_locked(struct sk_msg_md *msg)
+{
+	struct lock_look look = { .target = msg_target(msg) };
+
+	if (wait_for_locks || !look.target || !look.target->sk_lock.owned)
+		return 0;
+	bpf_loop(LOCK_LOOKS, lock_step, &look, 0);
+	return look.taken;
+}
+
+#endif
