@@ -44,13 +44,20 @@ static __always_inline void client_is_amid(struct psock *ps, __u64 bytes)
 #define ERESTARTSYS 512
 #define ERESTART_RESTARTBLOCK 516
 
+/* Whether TCP refuses such a send whatever becomes of it: MSG_FASTOPEN on a connection that stands. On a connection without the fast path it
+ * fails likewise. */
+static __always_inline int send_was_refused(__s32 sent)
+{
+	return sent == -EISCONN;
+}
+
 /* Whether a send that took nothing leaves its application a connection that works. Otherwise, as with EPIPE, that takes the connection for over,
  * or the error for nothing, and waits for an answer. */
 static __always_inline int client_may_try_again(__s32 sent)
 {
 	if (sent >= 0 || (sent <= -ERESTARTSYS && sent >= -ERESTART_RESTARTBLOCK))
 		return 1;
-	return sent == -EAGAIN || sent == -EINTR || sent == -ENOMEM || sent == -ENOBUFS;
+	return sent == -EAGAIN || sent == -EINTR || sent == -ENOMEM || sent == -ENOBUFS || send_was_refused(sent);
 }
 
 /* The last bytes of a request were not taken. The client knows, and sends them again, or others. */
@@ -58,7 +65,8 @@ static __always_inline void client_is_short(struct psock *ps, struct slot *s, __
 {
 	__u64 sent = s->sent - bytes;
 
-	guard(GUARD_SHORT, s, ps->slot);
+	if (!send_was_refused(returned))
+		guard(GUARD_SHORT, s, ps->slot);
 	/* Nobody sends the copy as well. */
 	s->kept = 0;
 	s->retry = 0;
