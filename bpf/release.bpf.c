@@ -39,29 +39,40 @@ static __always_inline int release_is_silent(const struct psock *ps)
 	return ps->flags & PSOCK_JOINED && !(ps->flags & (PSOCK_SLOW | PSOCK_ANNOUNCED)) && !slow_conn_of(ps->cookie);
 }
 
-/* Whether the server, which reads nothing more, may have read some of a request that does not lie there. The time tells of one that has not
- * called receive since the lease began. Of one that has, and got nothing because the bytes were on their way, nothing does. */
-static __always_inline int request_may_be_read(struct bpf_sock *sk, const struct slot *s)
+/* Whether the server, which reads nothing more, may have seen some of the request: it has called receive since the lease began. That a request
+ * lies there whole does not tell, since it may have been looked at (MSG_PEEK), nor of one that does not whether the call came before the
+ * bytes. Where the server has ended its sending side the time may be that of a segment: then it has not called receive before that, and
+ * nobody looks at a request behind it and leaves it there. */
+static __always_inline int request_may_be_seen(struct bpf_sock *sk, const struct ssock *ss, const struct slot *s,
+					       int held)
 {
-	return !reads_stamped || sock_tcp(sk)->tcp_clock_cache >= s->begun_ns;
+	if (!reads_stamped)
+		return 1;
+	if (sock_tcp(sk)->tcp_clock_cache < s->begun_ns)
+		return 0;
+	return !held || !ss->read_ns || ss->read_ns >= s->begun_ns;
 }
 
 /* The server reads nothing more; nor does it see a request of which the lease begins from here on. */
 static __always_inline void server_closes(struct bpf_sock *sk, const struct ssock *ss)
 {
 	struct slot *s = slot_at(ss->slot);
-	__u64 lease, read = 0, held = 0;
+	__u64 lease, read = 0, unseen = 0;
+	int held;
 
 	if (!s || !ss->generation || s->generation != ss->generation)
 		return;
 	lease = *(volatile __u64 *)&s->lease;
 	/* While the response is that of the lease before, the lease is not filled, and its request not moved. */
 	if (*(volatile __u32 *)&s->response.phase != PHASE_DONE) {
-		held = request_lies_unread(sk, s) ? lease : 0;
-		read = !held && request_may_be_read(sk, s) ? lease : 0;
+		held = request_lies_unread(sk, s);
+		if (request_may_be_seen(sk, ss, s, held))
+			read = lease;
+		else if (held)
+			unseen = lease;
 	}
 	s->read_lease = read;
-	s->held_lease = held;
+	s->held_lease = unseen;
 	asm volatile("" ::: "memory");
 	s->closed = ss->generation;
 }

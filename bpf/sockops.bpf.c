@@ -66,6 +66,16 @@ static __always_inline void forget_unaccepted(const struct psock *ps)
 		lease_cancel(s, ps->slot, ps->lease);
 }
 
+/* A server that has ended its sending side alone gets a segment that acknowledges this, behind which the socket does not tell any more when
+ * receive was called. */
+static __always_inline void note_reads(struct bpf_sock *sk)
+{
+	struct ssock *ss = bpf_sk_storage_get(&ssock_states, sk, 0, 0);
+
+	if (ss)
+		ss->read_ns = sock_tcp(sk)->tcp_clock_cache;
+}
+
 /* A client that has ended its sending side alone waits for the daemon to end the other one. */
 static __always_inline void state_changed(struct bpf_sock_ops *ops)
 {
@@ -79,6 +89,8 @@ static __always_inline void state_changed(struct bpf_sock_ops *ops)
 		sequence_drop(bpf_get_socket_cookie(ops));
 	if (ps && state == BPF_TCP_CLOSE && ops->args[0] == BPF_TCP_ESTABLISHED)
 		forget_unaccepted(ps);
+	if (sk && !ps && state == BPF_TCP_FIN_WAIT1)
+		note_reads(sk);
 	if (!ps || closed || state != BPF_TCP_FIN_WAIT1 || ps->flags & PSOCK_ANNOUNCED)
 		return;
 	ps->flags |= PSOCK_ANNOUNCED;

@@ -157,6 +157,8 @@ struct ssock {
 	__u64 lease;
 	/* The send that is under way. */
 	struct send send;
+	/* When the server had last called receive, or a segment had last come, before it ended its sending side alone; 0: it has not. */
+	__u64 read_ns;
 };
 
 /* A connection of a listener without HTTP, straight to an endpoint. */

@@ -33,39 +33,49 @@ func TestCloseTellsWhetherTheRequestWasRead(t *testing.T) {
 
 	for i, test := range []struct {
 		name string
-		// answered: the lease of the request is not filled yet.
-		answered bool
-		serve    func(*closing)
-		unread   bool
+		// answered: the lease of the request is not filled yet. ended: the server had ended its sending side before, and what comes
+		// later may be a segment.
+		answered, ended bool
+		serve           func(*closing)
+		unread          bool
 		// bytes: only those that lie there tell, where the kernel charges them to the socket.
 		bytes bool
 	}{
-		{"the server has not called receive", false, func(c *closing) { c.send(request) }, true, false},
-		{"it has, and got nothing before the request came", false, func(c *closing) { c.receive(0); c.send(request) }, true, true},
-		{"it has looked at the request", false, func(c *closing) { c.send(request); c.peek(len(request)) }, true, true},
-		{"it has read all of it", false, func(c *closing) { c.send(request); c.receive(len(request)) }, false, false},
-		{"it has read a byte of it", false, func(c *closing) { c.send(request); c.receive(1) }, false, false},
-		{"it has read what came before it", false, func(c *closing) { c.send("rest"); c.send(request); c.receive(4) }, true, true},
-		{"it has read more than that", false, func(c *closing) { c.send("rest"); c.send(request); c.receive(5) }, false, false},
-		{"it has not read all that came before it", false, func(c *closing) { c.send("rest"); c.send(request); c.receive(1) }, true, true},
-		{"it has called receive, and the request may have been there", false, func(c *closing) { c.receive(0) }, false, false},
-		{"the request comes later", true, func(c *closing) { c.send("rest"); c.receive(4) }, true, false},
-		{"what lies there came over TCP", false, func(c *closing) { c.send(request); c.receive(len(request)); c.sendOverTCP(request) }, false, false},
+		{"the server has not called receive", false, false, func(c *closing) { c.send(request) }, true, false},
+		{"it has, and got nothing before the request came", false, false, func(c *closing) { c.receive(0); c.send(request) }, false, false},
+		{"it has looked at the request", false, false, func(c *closing) { c.send(request); c.peek(len(request)) }, false, false},
+		{"it has read all of it", false, false, func(c *closing) { c.send(request); c.receive(len(request)) }, false, false},
+		{"it has read a byte of it", false, false, func(c *closing) { c.send(request); c.receive(1) }, false, false},
+		{"it has read what came before it", false, false, func(c *closing) { c.send("rest"); c.send(request); c.receive(4) }, false, false},
+		{"it has read more than that", false, false, func(c *closing) { c.send("rest"); c.send(request); c.receive(5) }, false, false},
+		{"it has called receive, and the request may have been there", false, false, func(c *closing) { c.receive(0) }, false, false},
+		{"the request comes later", true, false, func(c *closing) { c.send("rest"); c.receive(4) }, true, false},
+		{"it has ended its sending side, of which a segment tells", false, true, func(c *closing) { c.receive(0); c.send(request) }, true, true},
+		{"it has ended its sending side, and read a byte", false, true, func(c *closing) { c.send(request); c.receive(1) }, false, false},
+		{"what lies there came over TCP", false, true, func(c *closing) { c.send(request); c.receive(len(request)); c.sendOverTCP(request) }, false, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := newClosing(t, d, uint32(i))
 			must(t, d.Shared.Hold(maps.GrowingSlots, uint32(i), 1))
 			slot := &d.Shared.Slots[i]
-			*slot = maps.Slot{Generation: 1, Lease: 7, Sent: uint64(len(request)), BegunNs: uint64(maps.Now())}
+			state := ssockState{Slot: uint32(i), Generation: 1}
+			if test.ended {
+				state.ReadNs = uint64(maps.Now())
+			}
+			*slot = maps.Slot{Generation: 1, Lease: 7, Sent: uint64(len(request)), BegunNs: uint64(maps.Now()) + 1}
 			if test.answered {
 				slot.Response.Phase = uint32(maps.PhaseDone)
 			}
-			must(t, d.objects.SsockStates.Put(uint32(c.server.Fd()), ssockState{Slot: uint32(i), Generation: 1}))
+			must(t, d.objects.SsockStates.Put(uint32(c.server.Fd()), state))
 			test.serve(c)
 			must(t, c.server.Close())
 			want := test.unread && (kernel.IngressCharged || !test.bytes)
-			if got := d.Shared.ClosedUnread(maps.Lease{Slot: uint32(i), Number: 7}); got != want {
+			lease := maps.Lease{Slot: uint32(i), Number: 7}
+			if got := d.Shared.ClosedUnread(lease); got != want {
 				t.Errorf("nothing of the request was read: got %v, want %v", got, want)
+			}
+			if d.Shared.ClosedHolding(lease) && !want {
+				t.Error("the request lay there unread, and was read")
 			}
 		})
 	}
@@ -76,6 +86,7 @@ type ssockState struct {
 	Slot, Generation uint32
 	Lease            uint64
 	Send             [4]uint64
+	ReadNs           uint64
 }
 
 // closing is a server's end of an i-sock, and who sends to it.

@@ -3,10 +3,15 @@
 package e2e
 
 import (
+	_ "embed"
 	"flag"
 	"fmt"
 	"math/bits"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +22,12 @@ import (
 	"github.com/xlb-project/xlb/test/violation"
 )
 
+//go:embed clients/peek_server.py
+var peekServerPython string
+
+//go:embed clients/post_each.py
+var postEachPython string
+
 var raceRequests = flag.Int("race.requests", 10_000, "how many requests race with servers that close, in each kind of run")
 
 // Servers close idle connections while requests, every other a POST, are on their way to them. What no server has seen is sent to another, and
@@ -24,25 +35,30 @@ var raceRequests = flag.Int("race.requests", 10_000, "how many requests race wit
 func TestRequestsRaceWithServersThatClose(t *testing.T) {
 	suite.Long(t, suite.Slow)
 	kinds := []struct {
-		name  string
-		looks bool
-	}{{"servers look before they close", true}, {"servers close blindly", false}}
+		name   string
+		server programs.HastySpec
+	}{
+		{"servers look before they close", programs.HastySpec{Looks: true}},
+		{"servers close blindly", programs.HastySpec{}},
+		{"servers end their sending side and close", programs.HastySpec{Ends: true}},
+	}
 	for _, kind := range kinds {
 		t.Run(kind.name, func(t *testing.T) {
 			forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, from, to *harness.Place) {
 				// Where a server loses its processor between its last look and its close, more requests than usual come in between.
-				await.OneOfThree(t, "requests that race with servers that close", func() string { return playRace(t, mode, from, to, kind.looks) })
+				await.OneOfThree(t, "requests that race with servers that close", func() string { return playRace(t, mode, from, to, kind.server) })
 			})
 		})
 	}
 }
 
 // playRace returns what is wrong with how many requests have failed.
-func playRace(t *testing.T, mode harness.Mode, from, to *harness.Place, looks bool) (difference string) {
+func playRace(t *testing.T, mode harness.Mode, from, to *harness.Place, kind programs.HastySpec) (difference string) {
 	t.Helper()
+	kind.Idle = 20 * time.Millisecond
 	service, servers, addresses := harness.Service(), []*harness.Process(nil), []netip.AddrPort(nil)
 	for range 3 {
-		server, address := to.Hasty(t, 20*time.Millisecond, looks)
+		server, address := to.HastyAs(t, kind)
 		servers, addresses = append(servers, server), append(addresses, address)
 	}
 	balancer := harness.Start(t, mode, harness.OneCluster(service, addresses...), from)
@@ -70,6 +86,40 @@ func playRace(t *testing.T, mode harness.Mode, from, to *harness.Place, looks bo
 		return fmt.Sprintf("%d requests failed on the fast path: %q", failed-onSlowPath, failures)
 	}
 	return ""
+}
+
+// A request that lies unread at a server which closes may have been looked at, and executed.
+func TestRequestThatWasLookedAtIsNotSentAgain(t *testing.T) {
+	const requests = 40
+	harness.Beside(t)
+	forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
+		service, log := harness.Service(), filepath.Join(t.TempDir(), "log")
+		endpoint := netip.AddrPortFrom(servers.Address, servers.FreePort(t))
+		server := servers.Run(t, harness.Command(t, "python3"), "-c", peekServerPython, endpoint.Addr().String(), strconv.Itoa(int(endpoint.Port())), log)
+		var ready string
+		server.Next(t, &ready)
+		balancer := harness.Start(t, mode, harness.OneCluster(service, endpoint), clients)
+		answered := clients.Run(t, harness.Command(t, "python3"), "-c", postEachPython,
+			service.Addr().String(), strconv.Itoa(int(service.Port())), strconv.Itoa(requests)).Output(t, time.Hour)
+		content, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		executed, twice := map[string]int{}, 0
+		for line := range strings.Lines(string(content)) {
+			if executed[line]++; executed[line] == 2 {
+				twice++
+			}
+		}
+		t.Logf("%d of %d requests were executed, %d more than once; answered: %s", len(executed), requests, twice, strings.TrimSpace(answered))
+		if twice > 0 {
+			violation.Errorf(t, "of %d requests %d were executed more than once", requests, twice)
+		}
+		if len(executed) == 0 {
+			t.Error("the server has executed nothing: the test says nothing")
+		}
+		balancer.RequireFast(t, mode, 0)
+	})
 }
 
 // runPauser has clients send the requests that race, and counts those that failed.

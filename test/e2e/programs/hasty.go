@@ -31,6 +31,8 @@ type HastySpec struct {
 	First time.Duration
 	// Looks: it looks for bytes at the last moment, as servers with an event loop do. Otherwise it may close behind bytes that have come.
 	Looks bool
+	// Ends: it ends its sending side alone before it closes.
+	Ends bool
 }
 
 // HastyReport answers the specification and each command.
@@ -101,6 +103,10 @@ func (h *hasty) serve(conn net.Conn) {
 func (h *hasty) awaitRequest(conn net.Conn, r *bufio.Reader) bool {
 	if _, err := r.Peek(1); err == nil || h.spec.Looks && hasBytes(conn) {
 		return true
+	}
+	if h.spec.Ends {
+		// It fails when the connection has ended.
+		_ = conn.(*net.TCPConn).CloseWrite()
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
