@@ -106,6 +106,15 @@ static __always_inline void psock_is_unseen(const struct psock *ps, struct conn_
 	raise_event(EVENT_HANDOVER, 0, 0, 0);
 }
 
+/* A member of a socket map has room for what it sends. */
+static __always_inline void widen(struct bpf_sock_ops *ops, struct bpf_sock *sk)
+{
+	int size = NARROW_ROOM;
+
+	if (sock_is_narrow(sock_kernel(sk)))
+		bpf_setsockopt(ops, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+}
+
 static __always_inline void join_psock(struct bpf_sock_ops *ops, struct bpf_sock *sk, struct psock *ps,
 				       struct conn_record *rec)
 {
@@ -132,6 +141,7 @@ static __always_inline void join_psock(struct bpf_sock_ops *ops, struct bpf_sock
 	ps->flags |= PSOCK_JOINED;
 	watch_states(ops);
 	count_arrival();
+	widen(ops, sk);
 	if (size)
 		bpf_setsockopt(ops, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
 	count(VERDICT_PSOCK_JOINED);
@@ -203,6 +213,7 @@ static __always_inline void passive_established(struct bpf_sock_ops *ops)
 		return;
 	}
 	watch_states(ops);
+	widen(ops, sk);
 	__sync_fetch_and_or(&s->flags, SLOT_LOCAL);
 	count(VERDICT_SSOCK_JOINED);
 }

@@ -3,6 +3,7 @@
  * for MSG_ZEROCOPY: whoever waits for one before it uses its memory again would wait for ever. So such a socket refuses SO_ZEROCOPY, as
  * sockets do that cannot; applications then send without. Who asks before the connection is made keeps an ordinary socket
  * (sockops.bpf.c) and gets completions.
+ * A send buffer for which its owner asks behind that has the room that it gets when the socket joins (sock_is_narrow).
  * TCP_ULP is refused likewise. TLS in the kernel runs the programs on its own, and its send() returns more than a redirect took.
  */
 #include "lib/config.h"
@@ -32,12 +33,24 @@ static __always_inline int sockopt_is_joined(struct bpf_sock *sk)
 	return (ps && ps->flags & PSOCK_JOINED) || bpf_sk_storage_get(&ssock_states, sk, 0, 0);
 }
 
+/* Less than nothing is as much as there may be. */
+static __always_inline void sockopt_widen(struct bpf_sockopt *ctx, struct bpf_sock *sk)
+{
+	int *room = ctx->optval;
+
+	if ((void *)(room + 1) > ctx->optval_end || *room < 0 || *room >= NARROW_ROOM || !sockopt_is_joined(sk))
+		return;
+	*room = NARROW_ROOM;
+}
+
 SEC("cgroup/setsockopt")
 int xlb_setsockopt(struct bpf_sockopt *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
 	int *on = ctx->optval;
 
+	if (sk && ctx->level == SOL_SOCKET && ctx->optname == SO_SNDBUF)
+		sockopt_widen(ctx, sk);
 	if (!sk || !sockopt_is_ours(ctx))
 		return ALLOW;
 	if (ctx->level == SOL_SOCKET && ((void *)(on + 1) > ctx->optval_end || !*on))

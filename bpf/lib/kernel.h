@@ -16,6 +16,7 @@
 #define AF_INET 2
 #define AF_INET6 10
 #define SOL_SOCKET 1
+#define SO_SNDBUF 7
 #define SO_RCVBUF 8
 #define TCP_ESTABLISHED 1
 #define TCP_CLOSE 7
@@ -96,6 +97,7 @@ struct sock {
 	struct mem_cgroup *sk_memcg;
 	int sk_sndbuf;
 	int sk_rcvbuf;
+	unsigned char sk_userlocks;
 	int sk_wmem_queued;
 	struct timer_list sk_timer;
 	void *sk_user_data;
@@ -333,6 +335,18 @@ static __always_inline int sock_may_charge(const struct sock *sk, __u64 bytes)
 	if ((__s64)bytes <= (__s64)sk->sk_forward_alloc)
 		return 1;
 	return !sock_is_pressed(sk) && sock_memcg_has_room(sk, bytes);
+}
+
+/* Least room of a send buffer, as SO_SNDBUF takes it, with which a member of a socket map keeps sending. One whose send buffer is full waits
+ * without having pushed what is queued, other than TCP: a piece that MSG_MORE or TCP_CORK holds back lies there until a timer of 200 ms. Of the
+ * longest segment, that of loopback, there is no such piece where twice as many bytes have room. */
+#define NARROW_ROOM (128 << 10)
+#define SOCK_SNDBUF_LOCK 1
+
+/* Whether the application has asked for a send buffer with less room. */
+static __always_inline int sock_is_narrow(const struct sock *sk)
+{
+	return BPF_CORE_READ_BITFIELD(sk, sk_userlocks) & SOCK_SNDBUF_LOCK && sk->sk_sndbuf < 2 * NARROW_ROOM;
 }
 
 /* Room that a member of a socket map must have beyond what it is about to take. */

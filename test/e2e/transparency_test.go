@@ -50,6 +50,11 @@ var differences = []difference{
 	{habit: "MSG_ZEROCOPY asked for after an exchange", direct: "SO_ZEROCOPY: ok", through: "SO_ZEROCOPY: ENOTSUP"},
 	{habit: "MSG_ZEROCOPY asked for after an exchange", direct: "when the completion comes", through: "at once"},
 	{habit: "SO_RCVBUF, SO_SNDBUF", direct: "SO_RCVBUF reads back doubled: true, ok", through: "SO_RCVBUF reads back doubled: false, ok"},
+	{habit: "SO_RCVBUF, SO_SNDBUF", direct: "SO_SNDBUF reads back doubled: true, ok", through: "SO_SNDBUF reads back doubled: false, ok"},
+	{
+		habit: "SO_RCVBUF, SO_SNDBUF", direct: "SO_SNDBUF, set again, reads back doubled: true, ok",
+		through: "SO_SNDBUF, set again, reads back doubled: false, ok",
+	},
 	{habit: "TCP_INFO, bytes", direct: "bytes of the request are counted: true", through: "bytes of the request are counted: false"},
 	{habit: "TCP_INFO, bytes", direct: "bytes of the answer are counted: true", through: "bytes of the answer are counted: false"},
 	{habit: "connect again with an answer unread", direct: "connect again: ok", through: "connect again: ECONNABORTED"},

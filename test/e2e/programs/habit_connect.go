@@ -389,5 +389,10 @@ func connectBuffers(h *habit) error {
 	h.note("SO_RCVBUF reads back doubled: %v, %s", received == 64<<10, describe(err))
 	sent, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
 	h.note("SO_SNDBUF reads back doubled: %v, %s", sent == 64<<10, describe(err))
+	if err := setInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 32<<10); err != nil {
+		return err
+	}
+	sent, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
+	h.note("SO_SNDBUF, set again, reads back doubled: %v, %s", sent == 64<<10, describe(err))
 	return nil
 }
