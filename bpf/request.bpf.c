@@ -944,7 +944,7 @@ int xlb_request(struct sk_msg_md *msg)
 		return SK_PASS;
 	if (!ps->vip_port)
 		return msg_target(msg) ? request_pass(msg, ps) : SK_PASS;
-	if (!send_enter(msg, &ps->send))
+	if (!send_enter(msg, &ps->send, 0))
 		return request_concurrent(msg, ps);
 	cut = send_cut(msg, &ps->send);
 	if (cut)

@@ -390,9 +390,7 @@ int xlb_response(struct sk_msg_md *msg)
 		return response_stray(msg);
 	}
 	/* What the other task claimed was for a lease that has ended since, by way of the daemon: nothing of it is under way. */
-	if (ss->lease != s->lease && ss->send.sender != bpf_get_current_pid_tgid())
-		send_forget(&ss->send);
-	if (!send_enter(msg, &ss->send))
+	if (!send_enter(msg, &ss->send, ss->lease != s->lease))
 		return response_concurrent(msg, s, index);
 	cut = send_cut(msg, &ss->send);
 	if (cut)

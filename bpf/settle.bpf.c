@@ -5,8 +5,10 @@
  *
  * The kernel calls it for every send of the machine. Sockets in no socket map leave by the first test.
  *
- * The socket's lock is not held. The fields of a send are its task's; a lease whose PENDING_SEND or PENDING_REPLY stands cannot
- * end but by breaking, and a broken slot is not used again before an RCU grace period, which this program holds up.
+ * The socket's lock is not held. Of a send this program has a copy, and has made sure that it is of its task (lib/send.h); the lease is the
+ * one that the bytes were claimed for, and is named. A lease whose PENDING_SEND or PENDING_REPLY stands cannot end but by breaking, and a
+ * broken slot is not used again before an RCU grace period, which this program holds up: so what was claimed and not taken can be taken out
+ * of the slot, for no other send clears that bit.
  */
 #include <linux/errno.h>
 
@@ -17,9 +19,10 @@
 
 /* Whether what was claimed of a send can be taken back to the byte: the kernel made one message of it, all of which the lease
  * claimed as the client sent it, and nothing went to the daemon behind it. */
-static __always_inline int claim_is_exact(const struct psock *ps, const struct slot *s, __u64 bytes)
+static __always_inline int claim_is_exact(const struct psock *ps, const struct settled *was, const struct slot *s,
+					  __u64 bytes)
 {
-	return ps->send.messages == 1 && !(ps->flags & (PSOCK_EDITED | PSOCK_SLOW)) && bytes <= s->sent &&
+	return was->messages == 1 && !(ps->flags & (PSOCK_EDITED | PSOCK_SLOW)) && bytes <= s->sent &&
 	       !slow_conn_of(ps->cookie);
 }
 
@@ -61,7 +64,8 @@ static __always_inline int client_may_try_again(__s32 sent)
 }
 
 /* The last bytes of a request were not taken. The client knows, and sends them again, or others. */
-static __always_inline void client_is_short(struct psock *ps, struct slot *s, __u64 bytes, __s32 returned)
+static __always_inline void client_is_short(struct psock *ps, const struct settled *was, struct slot *s, __u64 bytes,
+					    __s32 returned)
 {
 	__u64 sent = s->sent - bytes;
 
@@ -70,7 +74,7 @@ static __always_inline void client_is_short(struct psock *ps, struct slot *s, __
 	/* Nobody sends the copy as well. */
 	s->kept = 0;
 	s->retry = 0;
-	if (!claim_is_exact(ps, s, bytes) || (sent && !request_can_go_on(ps, sent))) {
+	if (!claim_is_exact(ps, was, s, bytes) || (sent && !request_can_go_on(ps, sent))) {
 		lease_fail(s, ps->slot, ps->lease);
 		client_is_amid(ps, bytes);
 		return;
@@ -94,16 +98,17 @@ static __always_inline void client_is_short(struct psock *ps, struct slot *s, __
 	lease_part_open(s, PENDING_REQUEST);
 }
 
-static __always_inline void client_sent(struct psock *ps, __s32 sent)
+/* The connection's other fields are the send's as well: nobody takes over from a client's task. */
+static __always_inline void client_sent(struct psock *ps, const struct settled *was, __s32 sent)
 {
 	struct slot *s = slot_at(ps->slot);
-	__u64 missing = send_short(&ps->send, sent);
+	__u64 missing = send_short(was, sent);
 
 	/* Otherwise PENDING_SEND is another lease's. */
 	if (!s || !ps->unproven || ps->unproven != ps->lease)
 		return;
 	if (missing && lease_holds(s, ps->lease)) {
-		client_is_short(ps, s, missing, sent);
+		client_is_short(ps, was, s, missing, sent);
 		return;
 	}
 	if (missing) {
@@ -119,11 +124,12 @@ static __always_inline void client_sent(struct psock *ps, __s32 sent)
 
 /* The last bytes of a response were not taken: the client's memory is at its limit. The server knows, and sends them again, or
  * others: of a body with a length that does not matter. */
-static __always_inline void server_is_short(struct ssock *ss, struct slot *s, __u64 bytes)
+static __always_inline void server_is_short(const struct settled *was, struct slot *s, __u32 index, __u64 lease,
+					    __u64 bytes)
 {
-	guard(GUARD_SHORT, s, ss->slot);
-	if (ss->send.messages != 1 || bytes > s->moved) {
-		lease_fail(s, ss->slot, ss->lease);
+	guard(GUARD_SHORT, s, index);
+	if (was->messages != 1 || bytes > s->moved) {
+		lease_fail(s, index, lease);
 		return;
 	}
 	s->moved -= bytes;
@@ -131,28 +137,29 @@ static __always_inline void server_is_short(struct ssock *ss, struct slot *s, __
 	if (response_can_go_on(s))
 		response_take_back(s, bytes);
 	else
-		lease_fail(s, ss->slot, ss->lease);
+		lease_fail(s, index, lease);
 }
 
-static __always_inline void server_sent(struct ssock *ss, __s32 sent)
+/* `lease`: for which the last bytes were claimed. */
+static __always_inline void server_sent(struct ssock *ss, const struct settled *was, __u64 lease, __s32 sent)
 {
 	struct slot *s = slot_at(ss->slot);
-	__u64 missing = send_short(&ss->send, sent), lease;
+	__u64 missing = send_short(was, sent);
 
-	if (!s || s->generation != ss->generation || !ss->lease || !lease_holds(s, ss->lease))
+	if (!s || s->generation != ss->generation || !lease_holds(s, lease))
 		return;
 	/* A tunnel has no end that anybody frames. */
 	if (s->response.phase == PHASE_TUNNEL)
 		missing = 0;
 	if (missing) {
-		server_is_short(ss, s, missing);
+		server_is_short(was, s, ss->slot, lease, missing);
 		return;
 	}
 	/* What spills is the daemon's to end: no program moves more of it. */
 	if (s->response.phase != PHASE_DONE && s->response.phase != PHASE_TUNNEL && !s->spill)
 		return;
-	lease = ss->lease;
-	ss->lease = 0;
+	/* Unless another task has taken over, for the next lease. */
+	__sync_val_compare_and_swap(&ss->lease, lease, 0);
 	lease_part_done(s, ss->slot, lease, PENDING_REPLY);
 }
 
@@ -162,21 +169,26 @@ int xlb_sent(__u64 *ctx)
 	__u64 task = bpf_get_current_pid_tgid();
 	struct sock *sk = (void *)ctx[0];
 	__s32 sent = ctx[1];
+	struct settled was;
 	struct psock *ps;
 	struct ssock *ss;
+	__u64 lease;
 
 	if (!((unsigned long)sk->sk_user_data & USER_DATA_PSOCK))
 		return 0;
 	ps = bpf_sk_storage_get(&psock_states, sk, 0, 0);
-	if (ps && ps->send.sender == task) {
-		client_sent(ps, sent);
-		send_forget(&ps->send);
+	if (ps && send_settle(&ps->send, task, &was)) {
+		client_sent(ps, &was, sent);
+		send_leave(&ps->send, task);
 		return 0;
 	}
 	ss = bpf_sk_storage_get(&ssock_states, sk, 0, 0);
-	if (ss && ss->send.sender == task) {
-		server_sent(ss, sent);
-		send_forget(&ss->send);
-	}
+	if (!ss)
+		return 0;
+	lease = *(volatile __u64 *)&ss->lease;
+	if (!send_settle(&ss->send, task, &was))
+		return 0;
+	server_sent(ss, &was, lease, sent);
+	send_leave(&ss->send, task);
 	return 0;
 }

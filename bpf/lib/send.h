@@ -5,8 +5,12 @@
  * again for the rest), or nothing (and fail the send), and it may do so after another processor has seen the program's
  * decision. So a decision is a claim. It counts when the send has returned and says how much it took (settle.bpf.c).
  *
- * Positions count from the first byte of the send. The fields belong to the task that sends: `sender` is set under the
- * socket's lock by the first program run of a send, and cleared by that task when the send returns.
+ * Positions count from the first byte of the send. `sender` says whose the fields are. A program, under the socket's lock, enters
+ * its task when there is none, or takes over from another one, of which nothing counts any more. The task's send returns without
+ * that lock: it copies what it needs, and then exchanges its id for the same with SEND_SETTLES. If that fails it has been taken
+ * over, and has nothing to settle. If it succeeds the copy is of one piece, as only a taker changes the fields of another task, and
+ * only behind its own exchange of `sender`. From there on it goes by the copy alone. So nothing has to be cleared before `sender`
+ * is: whoever enters does that.
  */
 #ifndef XLB_SEND_H
 #define XLB_SEND_H
@@ -17,8 +21,11 @@
 #include "kernel.h"
 #endif
 
+/* In `sender`, beside the task, which is told apart from others that settle: its send has returned. No id has this bit. */
+#define SEND_SETTLES (1ULL << 63)
+
 struct send {
-	/* The task, as bpf_get_current_pid_tgid() has it; 0: no send is under way. */
+	/* The task, as bpf_get_current_pid_tgid() has it, and SEND_SETTLES; 0: no send is under way. */
 	__u64 sender;
 	/* Bytes that the program has been shown. */
 	__u64 offered;
@@ -32,14 +39,20 @@ struct send {
 #ifndef XLB_NATIVE
 
 /* Begins a run of the program. False: the send of another task is under way, and its bytes may reach their target behind
- * these. The kernel lets go of the socket's lock while it redirects. */
-static __always_inline int send_enter(struct sk_msg_md *msg, struct send *w)
+ * these. The kernel lets go of the socket's lock while it redirects. `over`: that send counts for nothing any more. */
+static __always_inline int send_enter(struct sk_msg_md *msg, struct send *w, int over)
 {
-	__u64 task = bpf_get_current_pid_tgid();
+	__u64 task = bpf_get_current_pid_tgid(), had = *(volatile __u64 *)&w->sender;
 
-	if (w->sender && w->sender != task)
-		return 0;
-	w->sender = task;
+	if (had != task) {
+		if (had && !over)
+			return 0;
+		/* First: what the other task, which does not hold the lock, has copied before this is still its own. */
+		__sync_lock_test_and_set(&w->sender, task);
+		w->offered = 0;
+		w->claimed = 0;
+		w->messages = 0;
+	}
 	/* With a target the program runs again for the rest of a message that it has been shown. */
 	if (!msg_target(msg)) {
 		w->offered += msg->size;
@@ -68,22 +81,36 @@ static __always_inline void send_claim(const struct sk_msg_md *msg, struct send 
 	w->claimed = send_position(msg, w) + bytes;
 }
 
-static __always_inline void send_forget(struct send *w)
+/* What a send that has returned had claimed: a copy. */
+struct settled {
+	__u64 claimed;
+	__u64 messages;
+};
+
+/* Takes the send of that task, the one that runs, to settle it. False: none of its is under way, or another task has taken it over. What
+ * else the caller goes by it copies before the call. */
+static __always_inline int send_settle(struct send *w, __u64 task, struct settled *was)
 {
-	w->offered = 0;
-	w->claimed = 0;
-	w->messages = 0;
-	/* Last: another task's program reads the rest only when there is no sender. */
-	asm volatile("" ::: "memory");
-	w->sender = 0;
+	/* Most sends of sockets that programs know are not theirs: no exchange for those. */
+	if (*(volatile __u64 *)&w->sender != task)
+		return 0;
+	was->claimed = *(volatile __u64 *)&w->claimed;
+	was->messages = *(volatile __u64 *)&w->messages;
+	return __sync_val_compare_and_swap(&w->sender, task, task | SEND_SETTLES) == task;
+}
+
+/* Ends what send_settle began. A task that has taken over meanwhile stays. */
+static __always_inline void send_leave(struct send *w, __u64 task)
+{
+	__sync_val_compare_and_swap(&w->sender, task | SEND_SETTLES, 0);
 }
 
 /* How many of the claimed bytes a send that returned `sent` did not take. */
-static __always_inline __u64 send_short(const struct send *w, __s32 sent)
+static __always_inline __u64 send_short(const struct settled *was, __s32 sent)
 {
 	__u64 taken = sent > 0 ? sent : 0;
 
-	return w->claimed > taken ? w->claimed - taken : 0;
+	return was->claimed > taken ? was->claimed - taken : 0;
 }
 
 #endif

@@ -37,6 +37,11 @@ func (m *machine) threadSteps(s *state, c, t uint8, emit func(step, *state)) {
 			m.endings(n, &n.clients[c].tasks[t], byProgram)
 			m.threadHasSent(n, c, t)
 		})
+	case taskLeave:
+		do("tracepoint program lets go of the send", func(n *state) {
+			requestLeaves(n, c, t)
+			m.threadHasSent(n, c, t)
+		})
 	case taskAgain:
 		m.threadGoesOn(s, c, t, emit)
 	}

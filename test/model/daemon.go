@@ -145,6 +145,11 @@ func (s *state) atWork(i uint8) bool {
 		}
 	}
 	for n := range s.conns {
+		for _, v := range []*server{&s.conns[n].server, &s.late[n]} {
+			if r := v.returning.at; v.slot == i && (r == taskSettle || r == taskLeave) {
+				return true
+			}
+		}
 		for _, k := range []*task{&s.conns[n].server.task, &s.conns[n].server.returning, &s.late[n].task, &s.late[n].returning, &s.verdict[n]} {
 			if at(k) {
 				return true

@@ -70,14 +70,19 @@ func TestAccountingBeforeTheMoveIsFoundWrong(t *testing.T) {
 		{"urgent byte", "urgent", "the server of slot 0 reads unit 0 of request 0 of client 1"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			got := searched(t, scenarioOf(t, row.scenario), before, mostStates)
-			if got.wrong != row.wrong {
-				t.Errorf("found %q, want %q", got.wrong, row.wrong)
-			}
-			text := strings.Join(append(got.trace, got.wrong), "\n") + "\n"
-			golden.Compare(t, "testdata/"+strings.ReplaceAll(row.name, " ", "-")+".txt", text)
+			requireWrong(t, row.name, row.scenario, before, row.wrong)
 		})
 	}
+}
+
+// requireWrong compares what is found wrong, and the way there with the file of that name.
+func requireWrong(t *testing.T, name, scenario string, r rules, wrong string) {
+	t.Helper()
+	got := searched(t, scenarioOf(t, scenario), r, mostStates)
+	if got.wrong != wrong {
+		t.Errorf("found %q, want %q", got.wrong, wrong)
+	}
+	golden.Compare(t, "testdata/"+strings.ReplaceAll(name, " ", "-")+".txt", strings.Join(append(got.trace, got.wrong), "\n")+"\n")
 }
 
 // What was seen of hand-overs between programs and daemon, it shows without the rules that ended that.
@@ -99,13 +104,21 @@ func TestHandOversOfBeforeAreFoundWrong(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			r := after
 			row.without(&r)
-			got := searched(t, scenarioOf(t, row.scenario), r, mostStates)
-			if got.wrong != row.wrong {
-				t.Errorf("found %q, want %q", got.wrong, row.wrong)
-			}
-			golden.Compare(t, "testdata/"+strings.ReplaceAll(row.name, " ", "-")+".txt", strings.Join(append(got.trace, got.wrong), "\n")+"\n")
+			requireWrong(t, row.name, row.scenario, r, row.wrong)
 		})
 	}
+}
+
+// A tracepoint's program that looks whose a send is, and then goes by what stands there, was found wrong by reading it: another thread may
+// have taken the send over in between.
+func TestSettlingTheSendOfAnotherIsFoundWrong(t *testing.T) {
+	const scenario = "two server threads"
+	r := after
+	r.Taken = false
+	requireWrong(t, "claim of another", scenario, r, "the connection of client 1 is ended, which has done nothing")
+	r = after
+	r.Leaves = false
+	requireWrong(t, "send of another", scenario, r, "client 0 waits for ever")
 }
 
 // needs names for each rule a scenario that is wrong without it.
@@ -128,6 +141,8 @@ var needs = map[string]string{
 	"Replies":  "short",
 	"Open":     "ends",
 	"Forgets":  "two server threads",
+	"Taken":    "two server threads",
+	"Leaves":   "two server threads",
 	"Spent":    "cut request",
 	"Answered": "pipelined, spills",
 	"Proved":   "answers that close",

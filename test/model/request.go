@@ -60,9 +60,9 @@ func (w *send) cut(size uint8) uint8 {
 }
 
 // short is how much of what was claimed a send that has returned did not take.
-func (w *send) short(taken uint8) uint8 {
-	if w.claimed > taken {
-		return w.claimed - taken
+func short(claimed, taken uint8) uint8 {
+	if claimed > taken {
+		return claimed - taken
 	}
 	return 0
 }
@@ -271,7 +271,8 @@ func (m *machine) requestFill(s *state, c, t uint8) {
 	k.at = taskMove
 }
 
-// requestSent runs the tracepoint's program when a send returns that took so many units.
+// requestSent runs the tracepoint's program when a send returns that took so many units. Nobody takes over from a thread of a client;
+// where there is no other one, nobody looks at the send before it is let go of.
 func (m *machine) requestSent(s *state, c, t uint8) {
 	ps := &s.clients[c].psock
 	k := &s.clients[c].tasks[t]
@@ -279,17 +280,31 @@ func (m *machine) requestSent(s *state, c, t uint8) {
 	if !m.Settled || ps.sender != t+1 {
 		return
 	}
+	if m.clients[c].threads == 1 {
+		m.requestProven(s, c, k, k.taken-k.from)
+		ps.send = send{}
+		return
+	}
+	k.at = taskLeave
+	ps.sender |= settles
 	m.requestProven(s, c, k, k.taken-k.from)
-	ps.send = send{}
 }
 
+func requestLeaves(s *state, c, t uint8) {
+	s.clients[c].tasks[t].at = taskAgain
+	if ps := &s.clients[c].psock; ps.sender == t+1|settles {
+		ps.send = send{}
+	}
+}
+
+// requestProven settles what was claimed. The task goes on where it stands.
 func (m *machine) requestProven(s *state, c uint8, k *task, taken uint8) {
 	ps := &s.clients[c].psock
 	sl := &s.slots[ps.slot]
 	if ps.unproven == 0 || ps.unproven != ps.lease {
 		return
 	}
-	missing := ps.short(taken)
+	missing := short(ps.claimed, taken)
 	if missing > 0 && m.Shorts && sl.holds(ps.lease) {
 		m.requestShort(s, c, missing)
 		return
@@ -302,7 +317,7 @@ func (m *machine) requestProven(s *state, c uint8, k *task, taken uint8) {
 		return
 	}
 	ps.unproven = 0
-	k.finish(pendingSend, ps.slot, ps.lease, taskAgain)
+	k.finish(pendingSend, ps.slot, ps.lease, k.at)
 }
 
 // requestShort takes back what was claimed and not moved.

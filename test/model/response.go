@@ -122,38 +122,77 @@ func (m *machine) responseCut(s *state, v *server, cut uint8) {
 	responsePass(k)
 }
 
-// responseSent runs the tracepoint's program when the send of one of the server's threads returns.
-func (m *machine) responseSent(s *state, v *server, k *task, thread uint8) {
-	k.at = taskAgain
-	if !m.Settled || v.sender != thread+1 {
+// responseSent runs the tracepoint's program when the send of the server returns, and no other thread sends. Nobody looks at the send
+// before it is let go of.
+func (m *machine) responseSent(s *state, v *server) {
+	v.at = taskAgain
+	if !m.Settled || v.sender != v.thread+1 {
 		return
 	}
-	m.responseProven(s, v, k)
+	m.responseProven(s, v, &v.task, v.copied())
 	v.send = send{}
 }
 
-func (m *machine) responseProven(s *state, v *server, k *task) {
+func (v *server) copied() settled { return settled{v.claimed, v.messages, v.lease} }
+
+// responseLooks is the first step of the tracepoint's program for the thread whose send returns while the other one goes on.
+func (m *machine) responseLooks(v *server) {
+	v.returning.at = taskAgain
+	if m.Settled && v.sender == 2-v.thread {
+		v.was = v.copied()
+		v.returning.at = taskSettle
+	}
+}
+
+// responseSettles is the second one: what it has copied is its own if the exchange of the sender succeeds.
+func (m *machine) responseSettles(s *state, v *server) {
+	k, me, was := &v.returning, 2-v.thread, v.was
+	v.was = settled{}
+	k.at = taskLeave
+	switch {
+	case !m.Taken:
+		was = v.copied()
+	case v.sender != me:
+		k.at = taskAgain
+		return
+	default:
+		v.sender |= settles
+	}
+	m.responseProven(s, v, k, was)
+}
+
+// responseLeaves is the last one.
+func (m *machine) responseLeaves(v *server) {
+	v.returning.at = taskAgain
+	if me := 2 - v.thread; !m.Leaves || v.sender&^settles == me {
+		v.send = send{}
+	}
+}
+
+// responseProven settles what was claimed. The task goes on where it stands.
+func (m *machine) responseProven(s *state, v *server, k *task, was settled) {
 	sl := &s.slots[v.slot]
-	if sl.generation != v.generation || !sl.holds(v.lease) {
+	if sl.generation != v.generation || !sl.holds(was.lease) {
 		return
 	}
-	if missing := v.short(k.taken - k.from); missing > 0 && m.Shorts {
-		m.responseShort(s, v, missing)
+	if missing := short(was.claimed, k.taken-k.from); missing > 0 && m.Shorts {
+		m.responseShort(s, v.slot, was, missing)
 		return
 	}
 	if sl.phase != phaseDone && sl.spill == 0 || !m.Replies {
 		return
 	}
-	lease := v.lease
-	v.lease = 0
-	k.finish(pendingReply, v.slot, lease, taskAgain)
+	if v.lease == was.lease {
+		v.lease = 0
+	}
+	k.finish(pendingReply, v.slot, was.lease, k.at)
 }
 
 // responseShort takes back what was claimed and not moved.
-func (m *machine) responseShort(s *state, v *server, missing uint8) {
-	sl := &s.slots[v.slot]
-	if v.messages != 1 || m.Framed && sl.moved-missing < answerHead {
-		s.end(v.slot, v.lease, tellClient)
+func (m *machine) responseShort(s *state, i uint8, was settled, missing uint8) {
+	sl := &s.slots[i]
+	if was.messages != 1 || m.Framed && sl.moved-missing < answerHead {
+		s.end(i, was.lease, tellClient)
 		return
 	}
 	sl.moved -= missing

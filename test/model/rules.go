@@ -42,6 +42,10 @@ type rules struct {
 	// What one of a server's threads sent for a lease that has ended does not make another thread
 	// wait.
 	Forgets bool
+	// A thread that settles its send goes by a copy, and only if no other one has taken the send over since.
+	Taken bool
+	// It lets go of the send only if no other one has taken it over meanwhile.
+	Leaves bool
 	// An i-sock on which the daemon has sent the rest of a request to a server on this host serves
 	// nobody else.
 	Spent bool
@@ -59,6 +63,6 @@ var before = rules{Named: true, Shown: true, Means: true, Grace: true, Held: tru
 // The programs that account when sends have returned.
 var after = rules{
 	Settled: true, Cuts: true, Shorts: true, Senders: true, Alone: true, Framed: true, Declined: true, Named: true, Shown: true,
-	Urgent: true, Means: true, Grace: true, Held: true, Next: true, Replies: true, Open: true, Forgets: true, Spent: true,
+	Urgent: true, Means: true, Grace: true, Held: true, Next: true, Replies: true, Open: true, Forgets: true, Taken: true, Leaves: true, Spent: true,
 	Answered: true, Proved: true, Filled: true,
 }

@@ -138,7 +138,7 @@ func (m *machine) serverTask(s *state, i uint8, late bool, emit func(step, *stat
 	case taskMove:
 		m.responseMoves(s, i, late, emit)
 	case taskReturn:
-		do("send returns, tracepoint program runs", func(n *state, v *server) { m.responseSent(n, v, &v.task, v.thread) })
+		do("send returns, tracepoint program runs", func(n *state, v *server) { m.responseSent(n, v) })
 		if m.crowd && !late && v.taken == m.answer && v.returning.at == taskIdle {
 			do("its other thread goes on", func(n *state, v *server) { m.serverChanges(n, v) })
 		}
@@ -163,7 +163,11 @@ func (m *machine) serverReturns(s *state, i uint8, late bool, emit func(step, *s
 	}
 	switch at := serverOf(s, i, late).returning.at; at {
 	case taskReturn:
-		do("send of the thread before returns, tracepoint program runs", func(n *state, v *server) { m.responseSent(n, v, &v.returning, 1-v.thread) })
+		do("send of the thread before returns, tracepoint program looks at it", func(_ *state, v *server) { m.responseLooks(v) })
+	case taskSettle:
+		do("tracepoint program of the thread before settles the send", m.responseSettles)
+	case taskLeave:
+		do("tracepoint program of the thread before lets go of the send", func(_ *state, v *server) { m.responseLeaves(v) })
 	case taskClear, taskRelease, taskPush:
 		do("program of the thread before "+endingSteps[at-taskClear], func(n *state, v *server) { m.endings(n, &v.returning, byProgram) })
 	}

@@ -134,11 +134,19 @@ type slot struct {
 	request uint8
 }
 
+// settles is set in the sender of a send that has returned, and of which a task goes by a copy.
+const settles = 1 << 7
+
 // What a send has shown to its program, and what that claimed of it: struct send of bpf/lib/send.h.
 type send struct {
 	sender, offered, claimed uint8
 	// Messages that the kernel has made of the send so far.
 	messages uint8
+}
+
+// What the tracepoint's program has copied of a send, and the lease that it was for.
+type settled struct {
+	claimed, messages, lease uint8
 }
 
 // A psock is what programs know of a client's connection.
@@ -188,6 +196,10 @@ const (
 	taskPush
 	// The application has a count that is short, and sends the rest.
 	taskAgain
+	// The tracepoint's program has seen that the send is its task's, and has copied it.
+	taskSettle
+	// It has settled the send, and has yet to let go of it.
+	taskLeave
 )
 
 // A target is what a message was redirected to, which outlives the lease.
@@ -225,6 +237,7 @@ type server struct {
 	// A thread whose send has taken all, and not returned. The other one, of which this is the
 	// number, goes on.
 	returning task
+	was       settled
 	thread    uint8
 	send
 	slot, generation uint8
