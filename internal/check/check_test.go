@@ -188,25 +188,3 @@ func TestThisKernelIsProbed(t *testing.T) {
 		t.Logf("%-22s %-9s %s", result.Name, result.Status, result.Detail)
 	}
 }
-
-func TestMembarrierMustWaitForAllProcessors(t *testing.T) {
-	tests := []struct {
-		name     string
-		commands int
-		errno    unix.Errno
-		want     Status
-	}{
-		{"all commands", 0x1ff, 0, OK},
-		{"nohz_full", 0x1fe, 0, Missing},
-		{"refused", -1, unix.EPERM, Missing},
-		{"no such call", -1, unix.ENOSYS, Missing},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			r := judgeMembarrier(tt.commands, tt.errno)
-			if r.Status != tt.want || (r.Remedy == "") != (tt.want == OK) {
-				t.Errorf("got %+v, want %s", r, tt.want)
-			}
-		})
-	}
-}

@@ -25,7 +25,6 @@ func kernelProbes() []probe {
 		{"interception", needRun, attempts(hooks, loadHook)},
 		{"interception helpers", needRun, attempts(interceptionHelpers, haveHelper)},
 		{"interception maps", needRun, attempts(interceptionMaps, haveMap)},
-		{"grace periods", needRun, gracePeriods},
 		{"socket redirection", needFastPath, attempts(socketPrograms, attachToSockhash)},
 		{"fast path helpers", needFastPath, attempts(fastHelpers, haveHelper)},
 		{"fast path maps", needFastPath, attempts(fastMaps, haveMap)},
@@ -196,6 +195,8 @@ func (m mapKind) String() string {
 var (
 	interceptionMaps = []mapKind{
 		{kind: ebpf.Array, mappable: true}, {kind: ebpf.Hash}, {kind: ebpf.LRUHash}, {kind: ebpf.PerCPUArray}, {kind: ebpf.SkStorage},
+		// The daemon waits by it for programs that run, too (maps.Settle).
+		{kind: ebpf.ArrayOfMaps},
 	}
 	fastMaps = []mapKind{{kind: ebpf.SockHash}, {kind: ebpf.LPMTrie}, {kind: ebpf.ProgramArray}, {kind: ebpf.RingBuf}}
 )
