@@ -5,7 +5,7 @@
  * for that lock, and no signal ends the wait. Whoever has the lock may sleep with it: a send() that copies from memory which has
  * to be read from a disk, from FUSE, or comes by userfaultfd. So a message goes over TCP where the lock is taken and stays so.
  *
- * Between this look and the kernel's own lies a microsecond (docs/reference/threats.md).
+ * That is for accidents: between this look and the kernel's own lie microseconds, and who wants to wins them (docs/reference/threats.md).
  */
 #ifndef XLB_LOCKED_H
 #define XLB_LOCKED_H
@@ -30,15 +30,22 @@ static long lock_step(__u32 i, void *ctx)
 	return !look->taken;
 }
 
-/* Called with a target on this host. */
-static __noinline int target_is_locked(struct sk_msg_md *msg)
+static __noinline int lock_stays_taken(struct sk_msg_md *msg)
 {
 	struct lock_look look = { .target = msg_target(msg) };
 
-	if (wait_for_locks || !look.target || !look.target->sk_lock.owned)
+	if (!look.target)
 		return 0;
 	bpf_loop(LOCK_LOOKS, lock_step, &look, 0);
 	return look.taken;
+}
+
+/* Called with a target on this host. */
+static __always_inline int target_is_locked(struct sk_msg_md *msg)
+{
+	struct sock *target = msg_target(msg);
+
+	return !wait_for_locks && target && target->sk_lock.owned && lock_stays_taken(msg);
 }
 
 #endif

@@ -93,8 +93,8 @@ its invariants too often; /ready, "xlb get guards" and the log say what and why.
 kernel that cannot run it is an error, and broken invariants are told of only.
 
 Clients and servers on one host have their messages moved from socket to socket, for which one may
-have to wait for the other's socket. --same-host=tcp keeps them apart where they do not trust each
-other, at less than half of the speed.
+have to wait for the other's socket. Where they may attack each other --same-host=tcp keeps them
+apart, at about half of the speed.
 
 The admin API, which "xlb get" asks, listens where --admin or the configuration says. With
 neither there is none.`,
