@@ -454,6 +454,8 @@ func TestOpenConnectionsStayWhenTheListenersClose(t *testing.T) {
 }
 
 func TestCloseEndsEverything(t *testing.T) {
+	// Its maps stay with the process.
+	must(t, maps.Settle())
 	before := tcptest.Descriptors(t)
 	t.Run("set", func(t *testing.T) {
 		const slot, lease = 0, 1
