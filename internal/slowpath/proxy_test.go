@@ -846,6 +846,35 @@ func TestRelayTellsWhatMayBeReused(t *testing.T) {
 	}
 }
 
+// A client that has nothing yet of a response that breaks off is answered. It may have its head: that waits for the body, but not for long.
+func TestRelayAnswersInPlaceOfAResponseThatBreaksOffAtOnce(t *testing.T) {
+	const rounds = 50
+	answered := 0
+	for range rounds {
+		p := New(Config{})
+		client, anchor := tcpPair(t)
+		upstream, server := tcpPair(t)
+		_, _ = io.WriteString(server, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n")
+		_ = closeWrite(server)
+		r, err := p.Relay(t.Context(), anchor, upstream, RelayRequest{Method: "GET", KeepAlive: true})
+		if err == nil || r.Flag != FlagUpstreamTermination || r.UpstreamReusable {
+			t.Errorf("got %+v, %v", r, err)
+		}
+		_ = anchor.Close()
+		all, _ := io.ReadAll(client)
+		switch got := string(all); {
+		case strings.HasPrefix(got, "HTTP/1.1 503 ") && r.Status == 503 && r.ClientReusable:
+			answered++
+		case !strings.HasPrefix(got, "HTTP/1.1 200 ") || r.Status != 200 || r.ClientReusable:
+			t.Errorf("client read %q, with %+v", got, r)
+		}
+		p.Close()
+	}
+	if answered == 0 {
+		t.Errorf("in %d rounds the client had the head each time: the test says nothing", rounds)
+	}
+}
+
 // Who has been answered before its request has ended goes on only where the endpoint takes the rest. Otherwise it is told that its connection ends,
 // and may send what is left of its request, of which nothing is read here.
 func TestRelayEndsAClientWhoseRequestNobodyTakesToItsEnd(t *testing.T) {

@@ -144,8 +144,7 @@ func (r *relay) run(ctx context.Context) error {
 	r.view.keepAlive = r.view.keepAlive && (stays || !r.open)
 	f, err := r.out.relay(resp, &r.view, r.progress, func() {})
 	if err != nil {
-		r.breakOff(ctx, f, err)
-		return err
+		return r.breakOff(ctx, f, err)
 	}
 	r.result.UpstreamReusable = stays && r.answers.buffered() == 0
 	r.part()
@@ -262,15 +261,19 @@ func (r *relay) classify(ctx context.Context, err error) LocalReply {
 	}
 }
 
-// breakOff ends a response that cannot be completed.
-func (r *relay) breakOff(ctx context.Context, f framing, err error) {
+// breakOff ends a response that cannot be completed. A client that has nothing of it yet is answered.
+func (r *relay) breakOff(ctx context.Context, f framing, err error) error {
 	r.result.Flag = r.classify(ctx, err).Flag()
 	if _, ok := errors.AsType[*clientError](err); ok && !errors.Is(err, os.ErrDeadlineExceeded) {
 		r.result.Flag = FlagDownstreamTermination
 	}
+	if r.result.Flag != FlagDownstreamTermination && r.out.discardBuffered() {
+		return r.refuse(ctx, err)
+	}
 	if f == framedLength || f == framedChunks {
 		_ = r.client.Close()
-		return
+		return err
 	}
 	abort(r.client)
+	return err
 }
