@@ -48,7 +48,7 @@ static __always_inline int request_may_be_seen(struct bpf_sock *sk, const struct
 {
 	if (!reads_stamped)
 		return 1;
-	if (sock_tcp(sk)->tcp_clock_cache < s->begun_ns)
+	if (nothing_read_since_lease(sk, s))
 		return 0;
 	return !held || !ss->read_ns || ss->read_ns >= s->begun_ns;
 }
@@ -57,12 +57,19 @@ static __always_inline int request_may_be_seen(struct bpf_sock *sk, const struct
 static __always_inline void server_closes(struct bpf_sock *sk, const struct ssock *ss)
 {
 	struct slot *s = slot_at(ss->slot);
-	__u64 lease, read = 0, unseen = 0;
+	__u64 lease, broken, read, unseen = 0;
 	int held;
 
 	if (!s || !ss->generation || s->generation != ss->generation)
 		return;
 	lease = *(volatile __u64 *)&s->lease;
+	asm volatile("" ::: "memory");
+	/* One that the FIN of this server has broken meanwhile has counted on: it is the last of this i-sock. */
+	broken = *(volatile __u64 *)&s->broken_lease;
+	if (broken && lease == broken + 1)
+		lease = broken;
+	/* Nothing of this lease, unless it is found below. */
+	read = lease ? lease - 1 : 0;
 	/* While the response is that of the lease before, the lease is not filled, and its request not moved. */
 	if (*(volatile __u32 *)&s->response.phase != PHASE_DONE) {
 		held = request_lies_unread(sk, s);

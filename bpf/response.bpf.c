@@ -359,6 +359,13 @@ static __always_inline int response_cut(struct sk_msg_md *msg, struct ssock *ss,
 	return response_pass(msg, index);
 }
 
+/* Whether the server has seen nothing of the request. That all of it lies unread shows only when it has come: the sender may wait for the lock of this
+ * socket, which this send holds. */
+static __always_inline int response_is_early(struct bpf_sock *sk, const struct slot *s)
+{
+	return request_lies_unread(sk, s) || (reads_stamped && nothing_read_since_lease(sk, s));
+}
+
 /* What the server sends before it has read any of the request is no answer to it: it answers the request before once more. */
 static __always_inline int response_early(struct sk_msg_md *msg, struct slot *s, __u32 index)
 {
@@ -400,7 +407,7 @@ int xlb_response(struct sk_msg_md *msg)
 		slot_taint(s, index);
 		return response_pass(msg, index);
 	}
-	if (!s->spill && s->response.phase == PHASE_HEAD && request_lies_unread(sk, s))
+	if (!s->spill && s->response.phase == PHASE_HEAD && response_is_early(sk, s))
 		return response_early(msg, s, index);
 	ss->lease = s->lease;
 	/* Not counted here: a send that is passed may be cut short by a full socket. */
@@ -561,12 +568,12 @@ static __always_inline int verdict_pass(struct __sk_buff *skb, struct slot *s, _
 }
 
 /* Whether a segment was sent before the endpoint's kernel had any of the request: each segment acknowledges what has come. The kernel takes note
- * of that before it runs the program. */
+ * of that before it runs the program. Sequence numbers would not do: 2 GiB further they say the opposite. */
 static __always_inline int segment_is_early(struct __sk_buff *skb, const struct slot *s)
 {
 	struct sock *sk = skb_socket(skb);
 
-	return sk && (__s32)(sock_as_tcp(sk)->snd_una - s->first_sequence) <= 0;
+	return sk && sock_as_tcp(sk)->bytes_acked <= s->owed;
 }
 
 /* A response goes on, or a tunnel: as far as the client keeps up, unless the whole was admitted by its length. */

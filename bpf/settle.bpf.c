@@ -47,11 +47,11 @@ static __always_inline void client_is_amid(struct psock *ps, __u64 bytes)
 #define ERESTARTSYS 512
 #define ERESTART_RESTARTBLOCK 516
 
-/* Whether TCP refuses such a send whatever becomes of it: MSG_FASTOPEN on a connection that stands. On a connection without the fast path it
- * fails likewise. */
+/* Whether TCP refuses such a send whatever becomes of it: MSG_FASTOPEN on a connection that stands, also where the machine has switched that
+ * off (tcp_fastopen). On a connection without the fast path it fails likewise. */
 static __always_inline int send_was_refused(__s32 sent)
 {
-	return sent == -EISCONN;
+	return sent == -EISCONN || sent == -EOPNOTSUPP;
 }
 
 /* Whether a send that took nothing leaves its application a connection that works. Otherwise, as with EPIPE, that takes the connection for over,

@@ -996,7 +996,8 @@ struct slot {
 	/* Of an i-sock to another host: the bytes that its peer has to acknowledge before any of this request. Writer: the request's
 	 * program. */
 	__u64 owed;
-	/* The lease of whose request the server may have seen some when it closed the s-sock, 0: none. Writer: the release program. */
+	/* The last lease of whose request the server may have seen some when it closed the s-sock: of any later one it has not. Writer: the release
+	 * program. */
 	__u64 read_lease;
 	/* Bytes from another host, with the kernel's bookkeeping, that were moved since the worker of the client's socket had nothing to do; from this
 	 * host, bookkeeping of what was moved since the client had nothing unread. Writer: the response's program. */

@@ -258,6 +258,12 @@ static __always_inline int request_lies_unread(struct bpf_sock *sk, const struct
 	return s->sent && sock_has_unread(sk, s->sent);
 }
 
+/* Whether the server has not called receive since the lease began: then it has seen nothing of the request. Ask only where reads_stamped. */
+static __always_inline int nothing_read_since_lease(struct bpf_sock *sk, const struct slot *s)
+{
+	return sock_tcp(sk)->tcp_clock_cache < s->begun_ns;
+}
+
 /* Takes an idle i-sock of the endpoint for the p-sock. */
 static __always_inline struct slot *lease_begin(struct endpoint *e, __u32 *index, __u64 *lease)
 {

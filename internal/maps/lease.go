@@ -180,7 +180,7 @@ func (s *Shared) Kept(slot uint32) []byte {
 // request.
 func (s *Shared) ClosedUnread(l Lease) bool {
 	sl := &s.Slots[l.Slot]
-	return atomic.LoadUint32(&sl.Closed) == atomic.LoadUint32(&sl.Generation) && atomic.LoadUint64(&sl.ReadLease) != l.Number
+	return atomic.LoadUint32(&sl.Closed) == atomic.LoadUint32(&sl.Generation) && atomic.LoadUint64(&sl.ReadLease) < l.Number
 }
 
 // ClosedHolding reports whether all of a lease's request lay unread at the server when that closed: the client has sent it. Of another one that

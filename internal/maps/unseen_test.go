@@ -18,6 +18,7 @@ func TestClosedUnread(t *testing.T) {
 		{"it closed with the lease unread", 3, 3, 0, 0, true, false},
 		{"it may have read it", 3, 3, lease, 0, false, false},
 		{"it may have read an earlier one", 3, 3, lease - 2, 0, true, false},
+		{"it may have read a later one, as which this one was taken", 3, 3, lease + 1, 0, false, false},
 		{"all of it lay there", 3, 3, 0, lease, true, true},
 		{"all of an earlier one did", 3, 3, 0, lease - 2, true, false},
 		{"the server of an earlier i-sock has closed", 3, 2, 0, lease, false, false},

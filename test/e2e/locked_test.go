@@ -3,16 +3,28 @@
 package e2e
 
 import (
+	_ "embed"
+	"errors"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/hostile/traffic"
+	"github.com/xlb-project/xlb/test/suite"
+	"github.com/xlb-project/xlb/test/violation"
 )
+
+//go:embed clients/large_upload.py
+var largeUploadPython string
+
+//go:embed clients/upload_server.py
+var uploadServerPython string
 
 const (
 	upgradeHead  = "GET /tunnel HTTP/1.1\r\nHost: e2e.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
@@ -189,6 +201,86 @@ func TestSecondAnswerIsNotTheNextClients(t *testing.T) {
 			}
 			if n := balancer.Metric(t, "xlb_guard_total", `what="unasked"`); n != rounds {
 				t.Errorf("answers that nobody asked for: %.0f are counted, want %d", n, rounds)
+			}
+		})
+	}
+}
+
+// The same where the second answer is under way when the next request is about to come: that one waits for the lock of the server's socket, which
+// the answer has. Nothing of it lies at the server then.
+func TestSecondAnswerThatOvertakesTheNextRequestIsNobodys(t *testing.T) {
+	const rounds = 10
+	requireFastPath(t)
+	clients, servers := topologies[0].places(t)
+	service, server := harness.Service(), servers.Puppet(t)
+	balancer := harness.Start(t, harness.Mode{Fast: true, Waits: true}, harness.OneCluster(service, server.Address), clients)
+	e := exchanges{clients.Puppet(t), server, balancer, service.String()}
+	held := 0
+	for range rounds {
+		_, there := e.ask(t, get("/first"), "\r\n\r\n")
+		const answer = okHead + "Content-Length: 5\r\n\r\n"
+		e.answer(t, there, answer+"first", "first")
+		next := e.client.Pull(t, programs.Pull{Do: programs.PuppetDial, Address: e.service}).Conn
+		g, err := traffic.TakeGrip(server.PID(), server.Address.Port())
+		if errors.Is(err, traffic.ErrNoGrip) {
+			t.Skip(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sends sync.WaitGroup
+		sends.Go(func() { say(t, server, there, answer+"stray") })
+		first := traffic.AwaitLocked(server.PID())
+		sends.Go(func() { say(t, e.client, next, get("/second")) })
+		if traffic.AwaitLocked(e.client.PID()) && first {
+			held++
+		}
+		if err := g.Release(); err != nil {
+			t.Fatal(err)
+		}
+		sends.Wait()
+		got := ""
+		harness.Eventually(t, patience, "the next client is answered", func() bool {
+			for _, n := range server.Pull(t, programs.Pull{Do: programs.PuppetLook}).News {
+				if n.Conn != there && strings.Contains(string(n.Bytes), "/second") {
+					say(t, server, n.Conn, answer+"right")
+				}
+			}
+			for _, n := range e.client.Pull(t, programs.Pull{Do: programs.PuppetLook, Patience: 10 * time.Millisecond}).News {
+				if n.Conn == next {
+					got += string(n.Bytes)
+				}
+			}
+			return got != ""
+		})
+		if strings.Contains(got, "stray") {
+			violation.Errorf(t, "the next client got %q", got)
+		}
+	}
+	if held < rounds/2 {
+		t.Errorf("only in %d of %d rounds the second answer was before the request: the test says nothing", held, rounds)
+	}
+}
+
+// What a server has acknowledged of a request is told by a count that does not wrap: behind 2 GiB a sequence number says that nothing was.
+func TestAnswerToALongUploadIsNoSecondOne(t *testing.T) {
+	suite.Long(t, suite.Slow)
+	const length = 5 << 29 // 2.5 GiB
+	for _, topology := range topologies {
+		t.Run(topology.name, func(t *testing.T) {
+			clients, servers := topology.places(t)
+			service, endpoint := harness.Service(), netip.AddrPortFrom(servers.Address, servers.FreePort(t))
+			server := servers.Run(t, harness.Command(t, "python3"), "-c", uploadServerPython, endpoint.Addr().String(), strconv.Itoa(int(endpoint.Port())))
+			var ready string
+			server.Next(t, &ready)
+			balancer := harness.Start(t, harness.Mode{Fast: harness.FastPath(t)}, harness.OneCluster(service, endpoint), clients)
+			got := clients.Run(t, harness.Command(t, "python3"), "-c", largeUploadPython,
+				service.Addr().String(), strconv.Itoa(int(service.Port())), strconv.Itoa(length)).Output(t, time.Hour)
+			if want := "200 " + strconv.Itoa(length); strings.TrimSpace(got) != want {
+				t.Errorf("the answer is %q, want %q", got, want)
+			}
+			if n := balancer.Metric(t, "xlb_guard_total"); n > 0 {
+				t.Errorf("%.0f invariants are said to be broken", n)
 			}
 		})
 	}

@@ -25,6 +25,9 @@ import (
 //go:embed clients/peek_server.py
 var peekServerPython string
 
+//go:embed clients/raising_server.py
+var raisingServerPython string
+
 //go:embed clients/post_each.py
 var postEachPython string
 
@@ -90,12 +93,22 @@ func playRace(t *testing.T, mode harness.Mode, from, to *harness.Place, kind pro
 
 // A request that lies unread at a server which closes may have been looked at, and executed.
 func TestRequestThatWasLookedAtIsNotSentAgain(t *testing.T) {
+	executeOnce(t, peekServerPython)
+}
+
+// A server executes a request, and its handler raises: the server, Python's own, ends its sending side, and then closes. The lease breaks in between.
+func TestRequestWhoseHandlerRaisesIsNotSentAgain(t *testing.T) {
+	executeOnce(t, raisingServerPython)
+}
+
+// executeOnce has a server that logs what it executes, and closes without an answer, execute no request twice.
+func executeOnce(t *testing.T, program string) {
 	const requests = 40
 	harness.Beside(t)
 	forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
 		service, log := harness.Service(), filepath.Join(t.TempDir(), "log")
 		endpoint := netip.AddrPortFrom(servers.Address, servers.FreePort(t))
-		server := servers.Run(t, harness.Command(t, "python3"), "-c", peekServerPython, endpoint.Addr().String(), strconv.Itoa(int(endpoint.Port())), log)
+		server := servers.Run(t, harness.Command(t, "python3"), "-c", program, endpoint.Addr().String(), strconv.Itoa(int(endpoint.Port())), log)
 		var ready string
 		server.Next(t, &ready)
 		balancer := harness.Start(t, mode, harness.OneCluster(service, endpoint), clients)
