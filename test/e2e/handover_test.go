@@ -3,12 +3,9 @@
 package e2e
 
 import (
-	_ "embed"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -28,53 +25,23 @@ import (
 	"github.com/xlb-project/xlb/test/violation"
 )
 
-//go:embed clients/early_server.py
-var earlyServerPython string
-
-//go:embed clients/post_then_get.py
-var postThenGetPython string
-
 var earlyPairs = flag.Int("early.pairs", 200, "how many bodies are refused before they are read, in each kind of run")
-
-// pairCounts is what post_then_get.py prints.
-type pairCounts struct {
-	Pairs, Refused, Lost, Right, Wrong, Reset, Kept int
-}
-
-// earlyServer starts Python's file server with files 0 to files-1, of which each contains its own name. The file log gets a line for each request
-// that it executes.
-func earlyServer(t *testing.T, place *harness.Place, files int) (address netip.AddrPort, log string) {
-	t.Helper()
-	dir := t.TempDir()
-	for i := range files {
-		name := strconv.Itoa(i)
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	address, log = netip.AddrPortFrom(place.Address, place.FreePort(t)), filepath.Join(t.TempDir(), "log")
-	server := place.Run(t, harness.Command(t, "python3"), "-c", earlyServerPython, place.Address.String(), strconv.Itoa(int(address.Port())), dir, log)
-	var ready string
-	server.Next(t, &ready)
-	return address, log
-}
 
 // What a server does that refuses a request by its head: it answers by HTTP/1.0, closes, and reads nothing of the body. The body's rest
 // comes to the daemon, which is about to give that lease up. It holds requests that nobody has sent.
 func TestRestOfARefusedBodyIsNoRequest(t *testing.T) {
-	const files = 7
 	forPlacesAndModes(t, func(t *testing.T, mode harness.Mode, clients, servers *harness.Place) {
-		service := harness.Service()
-		endpoint, log := earlyServer(t, servers, files)
-		harness.Start(t, mode, harness.OneCluster(service, endpoint), clients)
-		output := clients.Run(t, harness.Command(t, "python3"), "-c", postThenGetPython,
-			service.Addr().String(), strconv.Itoa(int(service.Port())), strconv.Itoa(*earlyPairs), strconv.Itoa(files)).Output(t, time.Hour)
-		var got pairCounts
-		if err := json.Unmarshal([]byte(output), &got); err != nil {
-			t.Fatalf("output of the client: %v: %s", err, output)
-		}
+		service, server := harness.Service(), servers.StockServer(t)
+		harness.Start(t, mode, harness.OneCluster(service, server.Address), clients)
+		got := clients.StockClient(t, service, *earlyPairs).StockCounts(t, time.Hour)
 		t.Logf("%+v", got)
-		requireExecuted(t, log, files)
+		executed, unsent := server.Unsent(t)
+		if executed < 2 {
+			t.Errorf("the server has executed %d requests: the test says nothing", executed)
+		}
+		if len(unsent) > 0 {
+			violation.Errorf(t, "requests were executed that nobody has sent: %v", unsent)
+		}
 		if got.Wrong > 0 {
 			violation.Errorf(t, "%d requests got an answer to what nobody asked", got.Wrong)
 		}
@@ -82,32 +49,6 @@ func TestRestOfARefusedBodyIsNoRequest(t *testing.T) {
 			t.Errorf("%d requests got no answer", got.Reset)
 		}
 	})
-}
-
-// requireExecuted fails for each line of a server's log that the client has not sent.
-func requireExecuted(t *testing.T, log string, files int) {
-	t.Helper()
-	content, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
-	sent := map[string]bool{"POST /public HTTP/1.1": true}
-	for i := range files {
-		sent[fmt.Sprintf("GET /%d HTTP/1.1", i)] = true
-	}
-	unsent := map[string]int{}
-	for _, line := range lines {
-		if !sent[line] {
-			unsent[line]++
-		}
-	}
-	if len(lines) < 2 {
-		t.Errorf("the server has executed %q: the test says nothing", lines)
-	}
-	if len(unsent) > 0 {
-		violation.Errorf(t, "requests were executed that nobody has sent: %v", unsent)
-	}
 }
 
 // A program that declines bytes says what they are in a map, which may be full. The rest of a chunked body that is no chunk, but looks like a

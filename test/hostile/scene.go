@@ -38,10 +38,16 @@ const (
 	daemonStopped  = "daemon stopped"  // for some moments
 	clientsKilled  = "clients killed"
 	serversKilled  = "servers killed"
-	reloads        = "reloads" // of the configuration
-	lossy          = "lossy"   // the wire loses packets
-	retried        = "retried" // routes have a retry policy
-	idleClients    = "idle"    // some clients run when nobody else wants to
+	reloads        = "reloads"    // of the configuration
+	lossy          = "lossy"      // the wire loses packets
+	retried        = "retried"    // routes have a retry policy
+	idleClients    = "idle"       // some clients run when nobody else wants to
+	locksHeld      = "locks held" // of sockets, by sends from memory that is not there
+	paused         = "paused"     // clients and servers, for moments: by a signal, by a debugger, or with their cgroup
+	traced         = "traced"
+	frozen         = "frozen"
+	stock          = "stock"        // Python's file server, and a client that posts and then gets
+	blindCloses    = "blind closes" // of connections that may have a request
 	// daemonDescriptors leaves the daemon few more than it has.
 	daemonDescriptors = "daemon descriptors"
 )
@@ -49,6 +55,7 @@ const (
 var allConditions = []string{
 	clientMemory, serverMemory, clientCPU, serverCPU, daemonCPU, notSentLowat, tinyBuffers, tcpMemory, fewPorts, fewDescriptors,
 	daemonReplaced, daemonStopped, clientsKilled, serversKilled, reloads, lossy, retried, idleClients, daemonDescriptors,
+	locksHeld, paused, traced, frozen, stock, blindCloses,
 }
 
 // severe conditions break requests of others visibly: then nobody counts how many were answered.
@@ -89,6 +96,9 @@ func (s *Scene) String() string {
 	}
 	return fmt.Sprintf("scene %d, %s, %s path, %v, %s, clients %s", s.Number, s.Topology, path, s.Conditions, s.Actor, strings.Join(kinds, "; "))
 }
+
+// isSevere tells whether the scene's conditions break requests of others.
+func (s *Scene) isSevere() bool { return slices.ContainsFunc(severe, s.has) }
 
 func (s *Scene) has(condition string) bool { return slices.Contains(s.Conditions, condition) }
 
@@ -131,6 +141,9 @@ func draw(seed uint64, number int, options *Options) *Scene {
 	return s
 }
 
+// fitsSmall is the size of a response that small buffers take in little time.
+const fitsSmall = 5000
+
 // lowatScene is the one of the known scenes in which little is taken that is not sent yet.
 const lowatScene = 3
 
@@ -144,6 +157,13 @@ var known = []func(*Scene){
 	func(s *Scene) { s.be(mixed, noActor, daemonReplaced) },
 	func(s *Scene) { s.be(sameHost, noActor, idleClients, clientsKilled) },
 	func(s *Scene) { s.be(apart, noActor, tinyBuffers, clientCPU); s.Fast = false },
+	func(s *Scene) { s.be(twoHosts, noActor, stock, clientsKilled) },
+	func(s *Scene) { s.be(sameHost, noActor, locksHeld, paused) },
+	func(s *Scene) { s.be(sameHost, noActor, traced, frozen, stock) },
+	func(s *Scene) { s.be(twoHosts, noActor, blindCloses) },
+	func(s *Scene) { s.be(sameHost, noActor, blindCloses) },
+	func(s *Scene) { s.be(sameHost, noActor, blindCloses, locksHeld) },
+	func(s *Scene) { s.be(twoHosts, noActor, blindCloses, locksHeld) },
 }
 
 func (s *Scene) be(topology, actor string, conditions ...string) {
@@ -166,6 +186,10 @@ func (s *Scene) repair(options *Options) {
 	}
 	if s.Topology != twoHosts {
 		drop(lossy)
+	}
+	if s.isSevere() {
+		// Its client waits for each answer, and would outlast the scene.
+		drop(stock)
 	}
 	if !options.FastPath {
 		s.Fast = false
@@ -221,6 +245,10 @@ func (s *Scene) wild(r *rand.Rand, turn int) traffic.ClientSpec {
 	if r.IntN(4) == 0 || s.has(notSentLowat) {
 		c.NotSentLowat = 1 << (10 + r.IntN(5))
 	}
+	if c.ReceiveBuffer > 0 {
+		// On the slow path a small window takes a piece each time that TCP probes it.
+		c.Reply[0], c.Reply[1] = min(c.Reply[0], fitsSmall), min(c.Reply[1], max(fitsSmall, 4*c.ReceiveBuffer))
+	}
 	if slices.Contains(c.Kinds, traffic.KindThreads) {
 		// Its requests must go in one piece each, or they would be in each other.
 		c.SendBuffer, c.NotSentLowat = 0, 0
@@ -230,6 +258,11 @@ func (s *Scene) wild(r *rand.Rand, turn int) traffic.ClientSpec {
 	}
 	if r.IntN(6) == 0 {
 		c.Sip = 100 + r.IntN(3000)
+	}
+	if s.has(blindCloses) {
+		// What is long seldom meets a close.
+		c.Body[0], c.Body[1] = min(c.Body[0], 0), min(c.Body[1], 1000)
+		c.Reply[0], c.Reply[1], c.Sip = 0, min(c.Reply[1], 1000), 0
 	}
 	if r.IntN(3) == 0 {
 		c.Path = rewrittenPrefixes[r.IntN(len(rewrittenPrefixes))]

@@ -36,9 +36,13 @@ type scene struct {
 	// service, and those whose endpoints lie, are slow to read, and nginx, of which there may be none.
 	service, liars, slow, nginx netip.AddrPort
 	nginxes                     []netip.AddrPort
-	endpoints                   []*server
-	running                     []*harness.Process
-	balancer                    *harness.Balancer
+	// The server of the stock pair, its service, and its client, if the scene has them.
+	stock        *harness.StockServer
+	stockService netip.AddrPort
+	stockClient  *harness.Process
+	endpoints    []*server
+	running      []*harness.Process
+	balancer     *harness.Balancer
 	// confines are the cgroups of the daemon's limits.
 	confines []string
 
@@ -86,6 +90,7 @@ const (
 	descriptors   = 40
 	calmestShare  = 0.98
 	honestShare   = 0.95
+	longestBlind  = 2 * time.Millisecond
 	messagesBound = 24 << 20
 	// moreGoroutines are for what the daemon does only since there was a client.
 	moreGoroutines = 20
@@ -133,6 +138,9 @@ func (s *scene) build() {
 		if s.has(fewDescriptors) {
 			spec.Confine.Descriptors = descriptors
 		}
+		if s.has(blindCloses) {
+			spec.Blind = longestBlind
+		}
 		if clusters[i] == slowCluster {
 			spec.Stingy, spec.Pause, spec.ReceiveBuffer = 1, time.Second, 64<<10
 		}
@@ -141,6 +149,9 @@ func (s *scene) build() {
 		s.endpoints = append(s.endpoints, one)
 	}
 	s.startNginx(places[0])
+	if s.has(stock) {
+		s.stock, s.stockService = places[0].StockServer(s), harness.Service()
+	}
 }
 
 // startNginx has one answer to whatever begins as a request.
@@ -199,6 +210,9 @@ func (s *scene) config() harness.Config {
 	if len(s.nginxes) > 0 {
 		add(s.nginx, nginxCluster, routeTimeout)
 	}
+	if s.stock != nil {
+		c.Add(harness.OneCluster(s.stockService, s.stock.Address))
+	}
 	for i := range c.Listeners {
 		c.Listeners[i].Upgrades = []harness.Upgrade{{Type: "websocket"}}
 	}
@@ -217,21 +231,32 @@ func (s *scene) addresses(cluster string) (all []netip.AddrPort) {
 	return all
 }
 
-// start starts the clients.
-func (s *scene) start() {
-	base := traffic.ClientSpec{
+// client is what all clients have in common.
+func (s *scene) client() traffic.ClientSpec {
+	return traffic.ClientSpec{
 		Address: s.service.String(), Seed: s.Seed, Directory: s.directory, Phase: s.String(), Patience: clientWaits,
 		// Who cannot be accepted waits.
-		MayHang: s.has(daemonDescriptors),
+		MayHang: s.has(daemonDescriptors), MayBreak: s.isSevere(),
 	}
+}
+
+// wildClient is one of the scene's.
+func (s *scene) wildClient(i int) traffic.ClientSpec {
+	c, common := s.Clients[i], s.client()
+	c.Address, c.Seed, c.Directory, c.Phase, c.Patience = common.Address, common.Seed, common.Directory, common.Phase, common.Patience
+	c.MayHang, c.MayBreak = common.MayHang, common.MayBreak
+	return c
+}
+
+// start starts the clients.
+func (s *scene) start() {
+	base := s.client()
 	calm := base
 	calm.Process, calm.Workers, calm.Kinds = calmProcess, 4, []string{traffic.KindWhole, traffic.KindHeadBody}
 	calm.Acts, calm.Pieces, calm.Body, calm.Reply = []string{traffic.ActAnswers, traffic.ActEarly}, traffic.AllPieces, [2]int{-1, 400}, [2]int{0, 400}
 	s.startClients(calm)
 	for i := range s.Clients {
-		c := s.Clients[i]
-		c.Address, c.Seed, c.Directory, c.Phase, c.Patience = base.Address, base.Seed, base.Directory, base.Phase, base.Patience
-		c.MayHang = base.MayHang
+		c := s.wildClient(i)
 		s.confine(&c, i)
 		s.startClients(c)
 	}
@@ -242,6 +267,9 @@ func (s *scene) start() {
 		asking.Acts, asking.Pieces, asking.Body = []string{traffic.ActEarly}, []string{traffic.PiecesOne}, [2]int{-1, 3000}
 		asking.Gap = 200 * time.Microsecond
 		defer s.startClients(asking)
+	}
+	if s.stock != nil {
+		s.stockClient = s.near.StockClient(s, s.stockService, stockPairs)
 	}
 	lying := base
 	lying.Address, lying.Process, lying.Workers = s.liars.String(), traffic.FirstLiar, 2
@@ -289,11 +317,9 @@ func (s *scene) startClients(c traffic.ClientSpec) {
 
 // act lets the actor play; the others go on meanwhile.
 func (s *scene) act() {
-	spec := traffic.ClientSpec{
-		Address: s.service.String(), Seed: s.Seed, Process: actorProcess, Directory: s.directory, Phase: s.String(), Patience: clientWaits,
-		Kinds: []string{traffic.KindWhole}, Acts: []string{traffic.ActEarly}, Pieces: []string{traffic.PiecesOne}, Reply: [2]int{0, 300},
-		MayHang: s.has(daemonDescriptors),
-	}
+	spec := s.client()
+	spec.Process, spec.Reply = actorProcess, [2]int{0, 300}
+	spec.Kinds, spec.Acts, spec.Pieces = []string{traffic.KindWhole}, []string{traffic.ActEarly}, []string{traffic.PiecesOne}
 	one := s.endpoints[0]
 	pid := one.process.PID()
 	if one.place != s.near {
@@ -352,6 +378,7 @@ func (s *scene) strikes() (all []func()) {
 	for condition, strike := range map[string]func(){
 		daemonReplaced: s.replaceDaemon, daemonStopped: s.stopDaemon, clientsKilled: s.killClients, serversKilled: s.killServer,
 		reloads: func() { s.balancer.Reload(s, s.config()) }, tcpMemory: s.squeezeTCP,
+		locksHeld: s.holdLocks, paused: s.pause, traced: s.trace, frozen: s.freeze,
 	} {
 		if s.has(condition) {
 			all = append(all, strike)
@@ -375,11 +402,8 @@ func (s *scene) stopDaemon() {
 func (s *scene) killClients() {
 	i := s.random.IntN(len(s.Clients))
 	s.running[1+i].Kill(s)
-	c := s.Clients[i]
 	s.Clients[i].Process += 0x100
-	c.Process += 0x100
-	c.Address, c.Seed, c.Directory, c.Phase, c.Patience = s.service.String(), s.Seed, s.directory, s.String(), clientWaits
-	s.running[1+i] = s.near.HostileClients(s, c)
+	s.running[1+i] = s.near.HostileClients(s, s.wildClient(i))
 }
 
 func (s *scene) killServer() {
@@ -423,6 +447,7 @@ func (s *scene) end() {
 		// The hoarder holds what it has until now.
 		c.Wait(s, gone)
 	}
+	s.endStock()
 	for _, one := range s.endpoints {
 		var r traffic.Report
 		one.process.Ask(s, "report", &r)
@@ -439,7 +464,7 @@ func (s *scene) requireShare(what string, right, made int64, least float64) {
 
 // settle looks for what is left.
 func (s *scene) settle(kilobytes int64) {
-	if !slices.ContainsFunc(s.Conditions, func(c string) bool { return slices.Contains(severe, c) }) {
+	if !s.isSevere() && !s.has(blindCloses) {
 		s.requireShare("calm clients' exchanges", s.calm.Counts[traffic.Right], s.calm.Counts[traffic.Exchanges], calmestShare)
 		s.requireShare("honest exchanges", s.honestRight, s.honest, honestShare)
 	}
@@ -451,6 +476,10 @@ func (s *scene) settle(kilobytes int64) {
 	for _, one := range s.endpoints {
 		endpoints = append(endpoints, one.address)
 	}
+	if s.stock != nil {
+		endpoints = append(endpoints, s.stock.Address)
+	}
+	s.Logf("metrics that are not zero:\n%s", chaos.NonZero(s.balancer.Get(s, "/metrics")))
 	var now []string
 	for end := time.Now().Add(settles); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		residue := chaos.Look(s, s.balancer, endpoints)

@@ -18,6 +18,7 @@ const (
 	HostileCutterProgram    = "hostile-cutter"
 	HostileFillerProgram    = "hostile-filler"
 	HostileHoarderProgram   = "hostile-hoarder"
+	HostileTracerProgram    = "hostile-tracer"
 	// HostileReconnectorProgram is the e2e tests' alone.
 	HostileReconnectorProgram = "hostile-reconnector"
 
@@ -32,6 +33,7 @@ func init() {
 	registry[HostileCutterProgram] = runHostileCutter
 	registry[HostileFillerProgram] = runHostileFiller
 	registry[HostileHoarderProgram] = runHostileHoarder
+	registry[HostileTracerProgram] = runHostileTracer
 	registry[HostileReconnectorProgram] = runHostileReconnector
 	registry[hostileHeirProgram] = runHostileHeir
 }
@@ -160,6 +162,18 @@ func runHostileCutter(s *stdio) error {
 		return err
 	}
 	return s.answer(clients.Report())
+}
+
+// runHostileTracer traces a process once.
+func runHostileTracer(s *stdio) error {
+	var spec traffic.TraceSpec
+	if err := s.spec(&spec); err != nil {
+		return err
+	}
+	if err := traffic.Trace(spec); err != nil {
+		return err
+	}
+	return s.answer(struct{}{})
 }
 
 // runHostileReconnector plays its rounds, and reports.

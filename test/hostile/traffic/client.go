@@ -57,7 +57,9 @@ type ClientSpec struct {
 	Gap time.Duration
 	// MayHang: what lacks something else than bytes does not come, and nobody is to blame.
 	MayHang bool
-	Confine Confinement
+	// MayBreak: the scene itself ends connections, for instance by killing servers.
+	MayBreak bool
+	Confine  Confinement
 }
 
 // Clients are the workers of a process.
@@ -127,9 +129,11 @@ func (c *Clients) work(ctx context.Context) {
 // conn is one connection.
 type conn struct {
 	*Clients
-	fd     int
-	id     ID
-	order  Order
+	fd    int
+	id    ID
+	order Order
+	// before is the act of the exchange before.
+	before string
 	random *rand.Rand
 	socket *socket
 	// lent is memory that the kernel sends from.
@@ -253,6 +257,7 @@ func (c *conn) work(ctx context.Context, before int) (made int) {
 // draw chooses what the exchange is like.
 func (c *conn) draw() {
 	r, s := c.random, &c.spec
+	c.before = c.order.Act
 	c.order = Order{
 		Kind: pick(r, s.Kinds), Act: pick(r, s.Acts), Pieces: pick(r, s.Pieces),
 		Body: size(r, s.Body), Reply: size(r, s.Reply), At: r.IntN(1000), Pad: 8 + r.IntN(64),
@@ -260,6 +265,9 @@ func (c *conn) draw() {
 	c.order.BodyChunked = c.order.Body >= 0 && r.IntN(100) < s.ChunkedBodies
 	c.order.ReplyChunked = r.IntN(100) < s.ChunkedReplies
 	c.order.Garbled = slices.Contains(garbledKinds, c.order.Kind)
+	if isOld(c.order.Act) || isUnframed(c.order.Act) {
+		c.order.ReplyChunked = false
+	}
 	switch {
 	case c.order.Kind == KindSmuggler:
 		c.order.Body, c.order.BodyChunked = 0, true
@@ -430,13 +438,21 @@ func (c *conn) compare(lines []string, text []byte) bool {
 	// Whether the connection ends is between neighbours: the endpoint's may, and this one, when an answer came before the request was whole.
 	closes := slices.Contains(lines, closing)
 	want := strings.Split(strings.TrimSuffix(string(b[:body]), "\r\n\r\n"), "\r\n")
+	// So is the version.
+	want[0] = strings.Replace(want[0], "HTTP/1.0 ", "HTTP/1.1 ", 1)
 	isClosing := func(l string) bool { return l == closing }
 	lines, want = slices.DeleteFunc(lines, isClosing), slices.DeleteFunc(want, isClosing)
+	chunked := c.order.ReplyChunked
+	if isUnframed(c.order.Act) {
+		// A balancer may end it by chunks.
+		chunked = slices.Contains(lines, chunkedCoding)
+		lines = slices.DeleteFunc(lines, func(l string) bool { return l == chunkedCoding })
+	}
 	if different := differentLines(lines, want); different != "" {
 		c.violation("the response's head differs: "+different, Violation{}, text)
 		return false
 	}
-	r := newBody(c.reader, newStream(c.spec.Seed, c.id, responseBytes), c.order.ReplyChunked, c.order.Reply)
+	r := newBody(c.reader, newStream(c.spec.Seed, c.id, responseBytes), chunked, c.order.Reply)
 	err := r.finish()
 	c.add("response bytes", r.seen)
 	var wrong *mismatch
@@ -452,10 +468,14 @@ func (c *conn) compare(lines []string, text []byte) bool {
 	if c.honest() && leaving[c.order.Kind] == nil {
 		c.count(HonestRight)
 	}
-	return !closes
+	// Without chunks the response ends with the connection.
+	return !closes && (chunked || !isUnframed(c.order.Act))
 }
 
-const closing = "Connection: close"
+const (
+	closing       = "Connection: close"
+	chunkedCoding = "Transfer-Encoding: chunked"
+)
 
 // receiveFixed compares the only body that there is.
 func (c *conn) receiveFixed(lines []string, text []byte) bool {
@@ -511,10 +531,19 @@ func (c *conn) broken(where string, err error, begun string) {
 		}
 		c.count("hung " + where)
 	case isEnd(err), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
+		if begun == "" && where == "in the head" && c.mustBeAnswered() {
+			c.violation("an exchange without an answer: "+err.Error(), Violation{}, nil)
+		}
 		c.count("broken " + where)
 	default:
 		c.violation(fmt.Sprintf("not to be read %s: %v", where, err), Violation{}, nil)
 	}
+}
+
+// mustBeAnswered tells whether nothing excuses an end without an answer. A server that closes is no excuse: the balancer answers in its place. An
+// early answer to the request before is one: where its server does not take the rest of that, the balancer ends the connection, as Envoy does.
+func (c *conn) mustBeAnswered() bool {
+	return c.honest() && leaving[c.order.Kind] == nil && !c.spec.MayBreak && c.before != ActEarly && c.before != ActEarlyMid
 }
 
 // quiet tells whether nothing follows a response.

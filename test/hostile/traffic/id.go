@@ -29,10 +29,12 @@ func parseID(s string) (id ID, ok bool) {
 // named matches an identity in bytes that went astray, with the place in its stream if they are of a body.
 var named = regexp.MustCompile(`[0-9a-f]{4}\.[0-9a-f]{6}\.[0-9a-f]{6}(@[0-9a-f]{8})?`)
 
-// owner is the first identity in b that is not id; "" if there is none.
+// owner is the first identity in b that is not id; "" if there is none. No process has the number 0: such a name is what is left of one of which bytes
+// are missing, as where they were sent out of band.
 func owner(b []byte, id ID) string {
 	for _, found := range named.FindAll(b, -1) {
-		if string(found[:idLength]) != id.String() {
+		other, ok := parseID(string(found[:idLength]))
+		if ok && other != id && other.Process != 0 {
 			return string(found)
 		}
 	}

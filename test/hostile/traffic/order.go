@@ -95,8 +95,12 @@ func (o *Order) response(seed uint64, id ID) (b []byte, body int) {
 	if o.Act == ActTunnel {
 		status = "101 Switching Protocols"
 	}
-	b = fmt.Appendf(nil, "HTTP/1.1 %s\r\n%s: %s\r\n%s: %s\r\n",
-		status, idField, id, padField, padding(seed, id, responseBytes, o.Pad))
+	version := "HTTP/1.1"
+	if isOld(o.Act) {
+		version = "HTTP/1.0"
+	}
+	b = fmt.Appendf(nil, "%s %s\r\n%s: %s\r\n%s: %s\r\n",
+		version, status, idField, id, padField, padding(seed, id, responseBytes, o.Pad))
 	if o.Act == ActTunnel {
 		b = append(b, upgrading+"\r\n"...)
 		return b, len(b)
@@ -104,7 +108,11 @@ func (o *Order) response(seed uint64, id ID) (b []byte, body int) {
 	if o.Act == ActClosesAnnounced {
 		b = append(b, "Connection: close\r\n"...)
 	}
-	b = appendFraming(b, o.ReplyChunked, o.Reply)
+	if isUnframed(o.Act) {
+		b = append(b, "\r\n"...)
+	} else {
+		b = appendFraming(b, o.ReplyChunked, o.Reply)
+	}
 	body = len(b)
 	return appendBody(b, seed, id, responseBytes, o.ReplyChunked, o.Reply), body
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -46,13 +47,31 @@ const (
 	ActEndsInReply     = "ends-in-reply"
 	ActEndsAfter       = "ends-after"
 	ActClosesAnnounced = "closes-announced"
+	// These answer as servers of HTTP/1.0 do, or without a length, and close: the close ends the response.
+	ActOld      = "1.0"
+	ActUnframed = "unframed"
+	// The same before they have read the body, or in the middle of it: they read no more.
+	ActEarlyOld         = "early-1.0"
+	ActEarlyUnframed    = "early-unframed"
+	ActEarlyMidOld      = "early-mid-1.0"
+	ActEarlyMidUnframed = "early-mid-unframed"
 )
 
+// isOld tells whether a server answers by HTTP/1.0, isUnframed whether nothing but its close ends the response.
+func isOld(act string) bool {
+	return slices.Contains([]string{ActOld, ActEarlyOld, ActEarlyMidOld}, act)
+}
+
+func isUnframed(act string) bool {
+	return slices.Contains([]string{ActUnframed, ActEarlyUnframed, ActEarlyMidUnframed}, act)
+}
+
 // HonestActs end in a whole response. A tunnel is what a kind of clients asks for.
-var HonestActs = []string{ActAnswers, ActLate, ActEarly, ActEarlyMid, ActInforms, ActClosesAnnounced}
+var HonestActs = []string{ActAnswers, ActLate, ActEarly, ActEarlyMid, ActInforms, ActClosesAnnounced, ActOld, ActUnframed}
 
 // AllActs are those of servers that do not lie: one that answers twice says what nobody has asked.
 var AllActs = append([]string{
+	ActEarlyOld, ActEarlyUnframed, ActEarlyMidOld, ActEarlyMidUnframed,
 	ActNever, ActEndsBeforeBody, ActEndsInBody, ActEndsAfterBody, ActEndsInHead, ActEndsInReply, ActEndsAfter,
 }, HonestActs...)
 
@@ -87,6 +106,8 @@ type ServerSpec struct {
 	// Stingy servers read so many bytes of a body, and then nothing for the Pause, or, if that is 0, any more; 0: all.
 	Stingy int
 	Pause  time.Duration
+	// Blind is the longest time after a response at which the server closes a part of its connections, whatever comes on them; 0: never.
+	Blind time.Duration
 }
 
 // Server does what requests ask it to.
@@ -354,6 +375,10 @@ func (c *session) act() bool {
 		return c.respond() && c.readBody(b)
 	case ActEarlyMid:
 		return c.read(b.readTo(middle), b) && c.respond() && c.readBody(b)
+	case ActEarlyOld, ActEarlyUnframed:
+		return c.respond() && c.end()
+	case ActEarlyMidOld, ActEarlyMidUnframed:
+		return c.read(b.readTo(middle), b) && c.respond() && c.end()
 	case ActEndsBeforeBody:
 		return c.end()
 	case ActEndsInBody:
@@ -379,16 +404,37 @@ func (c *session) act() bool {
 	if !c.respond() {
 		return false
 	}
+	c.closeBlindly()
 	switch c.order.Act {
 	case ActTwice:
 		_, err := fmt.Fprintf(c.conn, "HTTP/1.1 200 OK\r\n%s: %s\r\nContent-Length: 0\r\n\r\n", idField, c.id)
 		return err == nil
 	case ActEndsAfter:
 		return c.end()
-	case ActClosesAnnounced:
+	case ActClosesAnnounced, ActOld, ActUnframed:
 		return false
 	}
 	return true
+}
+
+// blindCloses is of how many responses one is followed by a blind close.
+const blindCloses = 4
+
+// closeBlindly closes the connection soon, without a look at what comes: the next request may be on its way, or half served.
+func (c *session) closeBlindly() {
+	if c.spec.Blind == 0 || rand.IntN(blindCloses) > 0 {
+		return
+	}
+	c.count("blind closes")
+	reset := c.order.At%2 == 0
+	// Short times are as likely as long ones.
+	soon := time.Duration(1) << rand.IntN(bits.Len64(uint64(c.spec.Blind)))
+	time.AfterFunc(rand.N(soon), func() {
+		if reset {
+			_ = c.conn.SetLinger(0)
+		}
+		c.conn.Close()
+	})
 }
 
 // end closes the connection, or resets it.

@@ -75,6 +75,9 @@ func TestBodiesAreMessagesThatNameTheirOwner(t *testing.T) {
 	if got := owner(stray, other); !strings.HasPrefix(got, someID.String()+"@") {
 		t.Errorf("owner of stray bytes: got %q", got)
 	}
+	if got := owner([]byte("0012.00000.000345.006789@00000007"), someID); got != "" {
+		t.Errorf("owner of a name without its beginning: got %q, want none", got)
+	}
 	if got := owner(stray, someID); got != "" {
 		t.Errorf("owner of one's own bytes: got %q, want none", got)
 	}
