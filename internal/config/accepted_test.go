@@ -874,8 +874,8 @@ func TestJSONIsAcceptedAndDuplicateKeysInItAreNot(t *testing.T) {
 
 func TestSyntaxErrorsAreOneLineEachWithTheirPlace(t *testing.T) {
 	tests := []struct{ name, file, data, want string }{
-		{"empty file", "f.yaml", "", "f.yaml: expected an Envoy v3 bootstrap: a mapping with static_resources"},
-		{"only comments", "f.yaml", "# x\n", "f.yaml: expected an Envoy v3 bootstrap: a mapping with static_resources"},
+		{"empty file", "f.yaml", "", "f.yaml: empty: expected an Envoy v3 bootstrap: a mapping with static_resources"},
+		{"only comments", "f.yaml", "# x\n", "f.yaml: empty: expected an Envoy v3 bootstrap: a mapping with static_resources"},
 		{"list", "f.yaml", "- a\n", "f.yaml: expected an Envoy v3 bootstrap: a mapping with static_resources"},
 		{"duplicate keys", "f.yaml", "admin: {}\nnode: {}\nadmin: {}\nnode: {}\n",
 			"f.yaml: line 3: not valid YAML: key \"admin\" already set in map\nf.yaml: line 4: not valid YAML: key \"node\" already set in map"},

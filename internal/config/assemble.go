@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -116,7 +117,7 @@ func (t *translator) found(from source, kind Kind, name, path string) any {
 		return nil
 	}
 	if from.file.Path != "" {
-		t.files[from.file] = true
+		t.asksFile(from.file, name)
 	}
 	if from.ads && !t.dynamicPart {
 		t.asked[kind] = append(t.asked[kind], name)
@@ -127,6 +128,9 @@ func (t *translator) found(from source, kind Kind, name, path string) any {
 	body := t.lookUp(from, kind, name)
 	t.uses = append(t.uses, lookedUp{from, kind, name, body})
 	if body == nil {
+		if held := t.resources.Files[from.file]; len(held) > 0 {
+			t.p.add(path, "%s holds %s, and %q is asked for", from.file.Path, strings.Join(slices.Sorted(maps.Keys(held)), " and "), name)
+		}
 		return nil
 	}
 	m, err := t.from.bodies.get(kind, body, t.next)
@@ -134,22 +138,31 @@ func (t *translator) found(from source, kind Kind, name, path string) any {
 		t.p.add(path, "%v", err)
 		return nil
 	}
-	if from.file.Path != "" && nameOf(m) != name {
-		t.p.add(path, "%s holds %q, and %q is asked for", from.file.Path, nameOf(m), name)
-		return nil
-	}
 	return m
+}
+
+// asksFile notes that the configuration asks a file for a resource.
+func (t *translator) asksFile(f File, name string) {
+	if t.files[f] == nil {
+		t.files[f] = map[string]bool{}
+	}
+	t.files[f][name] = true
 }
 
 // Files are the files that the last configuration, assembled or parsed, has its resources from: whether they were there or not.
 func (b *Bootstrap) Files() []File {
 	if b.Dynamic != nil {
 		for _, f := range b.Dynamic.RootFiles() {
-			b.files[f] = true
+			if b.files[f] == nil {
+				b.files[f] = map[string]bool{}
+			}
 		}
 	}
 	return slices.SortedFunc(maps.Keys(b.files), File.compare)
 }
+
+// Asks reports whether the last configuration, assembled or parsed, asks a file of Assignments or Routes for a resource of that name.
+func (b *Bootstrap) Asks(f File, name string) bool { return b.files[f][name] }
 
 // assignment is what a cluster has for endpoints; never nil.
 func (t *translator) assignment(c *clusterv3.Cluster, out *model.Cluster, path string) (*endpointv3.ClusterLoadAssignment, string) {
@@ -203,12 +216,10 @@ func (t *translator) rds(config *hcmv3.Rds, path string) (*routev3.RouteConfigur
 // Join makes Resources of what servers have sent and what files hold. A kind whose source is a file comes from there alone.
 func (b *Bootstrap) Join(served Resources, read map[File][]Named) Resources {
 	out := served
-	out.Files = map[File]*anypb.Any{}
+	out.Files = map[File]map[string]*anypb.Any{}
 	for file, list := range read {
 		if file.Kind == Assignments || file.Kind == Routes {
-			for _, one := range list {
-				out.Files[file] = one.Body
-			}
+			out.Files[file] = byName(list)
 		}
 	}
 	if file := b.Dynamic.clusters.file; file.Path != "" {

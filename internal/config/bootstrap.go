@@ -38,7 +38,7 @@ type Bootstrap struct {
 	// last is the last configuration, or nil.
 	last *assembled
 	// files are those that the last configuration needs.
-	files map[File]bool
+	files map[File]map[string]bool
 }
 
 // Dynamic says where resources come from that are not in the file (Bootstrap.dynamic_resources).

@@ -157,6 +157,21 @@ func TestFilesOfResources(t *testing.T) {
 		}
 		got.WriteString("# " + text + "\n" + strings.ReplaceAll(err.Error(), dir+"/", "") + "\n\n")
 	}
+	for i, text := range []string{"", "# nothing\n", "null", "---\n", " \n", "--- null\n...\n"} {
+		for _, ending := range []string{".yaml", ".json"} {
+			if _, err := ReadFile(write("none"+strconv.Itoa(i)+ending, text)); err == nil {
+				t.Errorf("%q in a file with %s: accepted", text, ending)
+			}
+		}
+	}
+	for i, text := range []string{"{}", "resources: []\n"} {
+		if list, err := ReadFile(write("no-resources"+strconv.Itoa(i)+".yaml", text)); err != nil || len(list) > 0 {
+			t.Errorf("%q: %v, %v, want no resources", text, list, err)
+		}
+	}
+	if _, err := ReadFile(write("two.json", "{} {}")); err == nil {
+		t.Error("two values in a file of JSON were accepted")
+	}
 	empty := write("empty.yaml", "resources: []")
 	empty.Kind = Routes
 	if _, err := ReadFile(empty); err == nil {

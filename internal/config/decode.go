@@ -33,7 +33,7 @@ import (
 // nothing could be read.
 func decode(p *problems, name string, data []byte) *bootstrapv3.Bootstrap {
 	if !strings.HasSuffix(name, ".json") {
-		if data = yamlToJSON(p, data); data == nil {
+		if data = yamlToJSON(p, data, aBootstrap); data == nil {
 			return nil
 		}
 	}
@@ -54,7 +54,7 @@ func decode(p *problems, name string, data []byte) *bootstrapv3.Bootstrap {
 	}
 	root, ok := tree.(map[string]any)
 	if !ok {
-		p.add("", "expected an Envoy v3 bootstrap: a mapping with static_resources")
+		p.add("", "%s", aBootstrap)
 		return nil
 	}
 	(&explainer{p: p, control: controlOf(root)}).message(bootstrap.ProtoReflect().Descriptor(), root, "", false)
@@ -68,12 +68,26 @@ func decode(p *problems, name string, data []byte) *bootstrapv3.Bootstrap {
 	return bootstrap
 }
 
-// yamlToJSON converts exactly one YAML document, refusing duplicate keys. It
+// What a document has to be.
+const (
+	aBootstrap = "expected an Envoy v3 bootstrap: a mapping with static_resources"
+	aResponse  = "expected a DiscoveryResponse: a mapping with resources, which may be []"
+)
+
+// isEmpty is said of a document without a value: of 0 bytes, of comments, "---" or null. What wrote it has failed more often than not: a template that
+// rendered nothing, a full disk. Envoy refuses it, too.
+const isEmpty = "empty: "
+
+// yamlToJSON converts exactly one YAML document with a value, which has to be what expected says, refusing duplicate keys. It
 // returns nil when that is not what data holds.
-func yamlToJSON(p *problems, data []byte) []byte {
+func yamlToJSON(p *problems, data []byte, expected string) []byte {
 	converted, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
 		addYAMLError(p, err)
+		return nil
+	}
+	if string(converted) == "null" {
+		p.add("", "%s", isEmpty+expected)
 		return nil
 	}
 	if documentMarker.Match(data) && hasSecondDocument(data) {

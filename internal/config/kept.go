@@ -34,7 +34,7 @@ type lookedUp struct {
 func (t *translator) lookUp(from source, kind Kind, name string) *anypb.Any {
 	switch {
 	case from.file.Path != "":
-		return t.resources.Files[from.file]
+		return t.resources.Files[from.file][name]
 	case kind == Routes:
 		return t.resources.Routes[name]
 	default:
@@ -55,7 +55,7 @@ func (t *translator) before(path string, body *anypb.Any) (kept, bool) {
 	}
 	for _, u := range k.uses {
 		if u.from.file.Path != "" {
-			t.files[u.from.file] = true
+			t.asksFile(u.from.file, u.name)
 		}
 	}
 	t.nextKept[path] = k

@@ -25,7 +25,7 @@ func TestLoadDoesNotWaitForAPipe(t *testing.T) {
 	}()
 	select {
 	case err := <-done:
-		if err == nil || !strings.Contains(err.Error(), "expected an Envoy v3 bootstrap") {
+		if err == nil || !strings.Contains(err.Error(), "empty: expected an Envoy v3 bootstrap") {
 			t.Errorf("got %v, want a refusal", err)
 		}
 	case <-time.After(await.Patience):

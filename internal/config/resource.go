@@ -50,8 +50,9 @@ func (k Kind) newMessage() proto.Message {
 type Resources struct {
 	// Clusters, Assignments of endpoints by the name of the service, Listeners, and Routes.
 	Clusters, Assignments, Listeners, Routes map[string]*anypb.Any
-	// Files are what files of Assignments and Routes hold, by kind and path: each has one.
-	Files map[File]*anypb.Any
+	// Files are what files of Assignments and Routes hold, by name. Each has one resource; where that is another one than the configuration asks for,
+	// the one before stays beside it.
+	Files map[File]map[string]*anypb.Any
 }
 
 // ownBuffers: who writes a file can leave the field out, a control plane often cannot.

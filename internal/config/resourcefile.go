@@ -5,8 +5,8 @@ package config
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -53,16 +53,23 @@ type response struct {
 
 func decodeResources(p *problems, f File, data []byte) []Named {
 	if !strings.HasSuffix(f.Path, ".json") {
-		if data = yamlToJSON(p, data); data == nil {
+		if data = yamlToJSON(p, data, aResponse); data == nil {
 			return nil
 		}
 	}
-	var r response
+	var r *response
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&r); err != nil {
-		p.add("", "not a DiscoveryResponse, a mapping with resources: %v", errors.Unwrap(fmt.Errorf("%w", err)))
+	switch err := decoder.Decode(&r); {
+	case err == io.EOF, err == nil && r == nil:
+		p.add("", "%s", isEmpty+aResponse)
+		return nil
+	case err != nil:
+		p.add("", "not a DiscoveryResponse, a mapping with resources: %v", err)
+		return nil
+	case decoder.More():
+		p.add("", "more than one JSON value; keep one")
 		return nil
 	}
 	var list []Named

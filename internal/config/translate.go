@@ -37,7 +37,7 @@ type translator struct {
 	// resources are those that are not in the bootstrap; nil: there are none yet. next keeps what has been decoded of them, files what has to be read.
 	resources *Resources
 	next      bodies
-	files     map[File]bool
+	files     map[File]map[string]bool
 	// nextKept is what may serve the next configuration. uses are the resources that the one which is being translated has looked up.
 	// sameClusters: there are those of the configuration before; timed: some of them limits the time of requests.
 	nextKept            map[string]kept
@@ -66,7 +66,7 @@ type translator struct {
 func newTranslator(p *problems, b *Bootstrap) *translator {
 	return &translator{
 		p: p, from: b, options: b.options, services: services(b.message), ads: b.message.GetDynamicResources().GetAdsConfig() != nil,
-		clusters: map[string]bool{}, references: map[string]bool{}, files: map[File]bool{},
+		clusters: map[string]bool{}, references: map[string]bool{}, files: map[File]map[string]bool{},
 		telling: map[*model.Listener]bool{}, places: map[*model.Listener]string{},
 		names: map[string]*model.Listener{}, addresses: map[destination]*model.Listener{},
 	}

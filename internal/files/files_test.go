@@ -35,6 +35,8 @@ func TestOnlyRegularFilesWithinTheLimitAreRead(t *testing.T) {
 		{"a folder", dir, 5, "not a regular file"},
 		{"a pipe without a writer", at("pipe"), 5, "pipe: not a regular file"},
 		{"a device without an end", "/dev/zero", 5, "/dev/zero: not a regular file"},
+		{"a file of the kernel's", "/proc/kmsg", 5, "/proc/kmsg: a file of procfs"},
+		{"a link to one", "/proc/self/status", 5000, "a file of procfs"},
 		{"links in a circle", at("loop"), 5, "too many levels of symbolic links"},
 	}
 	for _, tt := range tests {

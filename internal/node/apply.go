@@ -19,15 +19,20 @@ import (
 
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/match"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/pool"
 	"github.com/xlb-project/xlb/internal/reconcile"
 )
 
-// reload reads the file again. What cannot be used changes nothing.
-func (n *Node) reload() {
+// reload reads the file again, which is as the stamp says. What cannot be used changes nothing, nor does a file that changes while it is read: the
+// watch tells of it again.
+func (n *Node) reload(w *files.Watch, stamp files.Stamp) {
 	bootstrap, cfg, err := loadBootstrap(n.o)
+	if !w.Take(n.o.ConfigPath, stamp) {
+		return
+	}
 	if err == nil {
 		n.updates.Lock()
 		if err = n.replace(bootstrap, cfg); err == nil {
@@ -75,7 +80,7 @@ const largeFile = 1 << 20
 // giveBack returns the memory to the system that the reading of a large file has left: several times what is kept of it, which the runtime
 // would hold until as much is used again.
 func giveBack(path string) {
-	if stampOf(path).size >= largeFile {
+	if files.StampOf(path).Size >= largeFile {
 		debug.FreeOSMemory()
 	}
 }

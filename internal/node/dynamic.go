@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/xds"
 )
@@ -34,7 +35,7 @@ type dynamic struct {
 	warming warming
 	cold    map[string]bool
 	read    map[config.File][]config.Named
-	stamps  map[config.File]stamp
+	watches map[config.File]*files.Watch
 	// missing says what there has been nothing of yet. In force: what there is has been put in force once.
 	missing  map[string]bool
 	complete chan struct{}
@@ -55,7 +56,7 @@ type dynamicCounters struct {
 }
 
 func newDynamic(n *Node, b *config.Bootstrap) *dynamic {
-	d := &dynamic{n: n, read: map[config.File][]config.Named{}, stamps: map[config.File]stamp{}, missing: map[string]bool{}, complete: make(chan struct{}), others: true}
+	d := &dynamic{n: n, read: map[config.File][]config.Named{}, watches: map[config.File]*files.Watch{}, missing: map[string]bool{}, complete: make(chan struct{}), others: true}
 	d.bootstrap.Store(b)
 	for _, f := range b.Dynamic.RootFiles() {
 		d.missing[fmt.Sprintf("%s from %s", f.Kind, f.Path)] = true

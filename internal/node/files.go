@@ -11,13 +11,11 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/files"
 )
 
 // errFromFile refuses what nobody would ask for.
 var errFromFile = errors.New("a resource of a file refers to one of the control plane; use path_config_source in it, or have the control plane send both")
-
-// filePace is how often files of resources are looked at.
-const filePace = 250 * time.Millisecond
 
 // followFiles reads the files of resources now, and whenever they change, until ctx ends.
 func (d *dynamic) followFiles(ctx context.Context) {
@@ -54,24 +52,28 @@ func (d *dynamic) takeFiles() {
 // readChanged reads the files that have changed, or are needed since the last configuration, and reports whether there were any.
 // Needs n.updates.
 func (d *dynamic) readChanged() bool {
-	files := d.bootstrap.Load().Files()
+	named := d.bootstrap.Load().Files()
 	changed := false
-	for _, f := range files {
-		now := stampOf(f.Path)
-		if before, known := d.stamps[f]; known && now == before {
-			continue
+	for _, f := range named {
+		if d.watches[f] == nil {
+			d.watches[f] = &files.Watch{}
 		}
-		d.stamps[f] = now
-		changed = d.readFile(f) || changed
+		if stamp, due := d.watches[f].Due(f.Path, time.Now()); due {
+			changed = d.readFile(f, stamp) || changed
+		}
 	}
-	maps.DeleteFunc(d.stamps, func(f config.File, _ stamp) bool { return !slices.Contains(files, f) })
-	maps.DeleteFunc(d.read, func(f config.File, _ []config.Named) bool { return !slices.Contains(files, f) })
+	maps.DeleteFunc(d.watches, func(f config.File, _ *files.Watch) bool { return !slices.Contains(named, f) })
+	maps.DeleteFunc(d.read, func(f config.File, _ []config.Named) bool { return !slices.Contains(named, f) })
 	return changed
 }
 
-// readFile reports whether the file could be read. Resources that cannot be served stay as they were before. Needs n.updates.
-func (d *dynamic) readFile(f config.File) bool {
+// readFile reports whether the file could be read. Resources that cannot be served stay as they were before. A file that has changed while it was read
+// is read again later. Needs n.updates.
+func (d *dynamic) readFile(f config.File, stamp files.Stamp) bool {
 	list, err := config.ReadFile(f)
+	if !d.watches[f].Take(f.Path, stamp) {
+		return false
+	}
 	if err != nil {
 		d.counted.rejected.Add(1)
 		d.n.log.Error("file of resources refused; what it held before stays in force", "err", err)
@@ -96,8 +98,28 @@ func (d *dynamic) readFile(f config.File) bool {
 		}
 		good = append(good, one)
 	}
-	d.read[f] = good
+	d.read[f] = append(good, d.asksStill(f, list)...)
 	return true
+}
+
+// asksStill returns what a file held before, and the configuration asks it for, where the file holds something else now: as in Envoy that is refused,
+// and the endpoints or routes stay that there were. The configuration may be about to ask for the new name, in which case they go with the next
+// change of the file. Needs n.updates.
+func (d *dynamic) asksStill(f config.File, holds []config.Named) (stay []config.Named) {
+	if f.Kind != config.Assignments && f.Kind != config.Routes || len(holds) == 0 {
+		return nil
+	}
+	b := d.bootstrap.Load()
+	for _, one := range d.read[f] {
+		if one.Name != holds[0].Name && b.Asks(f, one.Name) {
+			stay = append(stay, one)
+		}
+	}
+	if len(stay) > 0 && !b.Asks(f, holds[0].Name) {
+		d.counted.rejected.Add(1)
+		d.n.log.Error("file of resources refused; what it held before stays in force", "file", f.Path, "holds", holds[0].Name, "asked_for", stay[0].Name)
+	}
+	return stay
 }
 
 func sortedKeys(m map[string]bool) []string { return slices.Sorted(maps.Keys(m)) }

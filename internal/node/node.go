@@ -26,6 +26,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/datapath"
+	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/match"
 	"github.com/xlb-project/xlb/internal/metrics"
@@ -168,10 +169,13 @@ func (e *UsageError) Unwrap() error { return e.Err }
 
 // Run runs the daemon until ctx ends, then drains it. reload makes it read its file again.
 func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
+	watch, stamp := &files.Watch{}, files.StampOf(o.ConfigPath)
 	bootstrap, cfg, err := loadBootstrap(o)
 	if err != nil {
 		return &UsageError{err}
 	}
+	// If it has changed meanwhile, it is due.
+	watch.Take(o.ConfigPath, stamp)
 	listener, err := listenAdmin(ctx, o, cfg)
 	if err != nil {
 		return &UsageError{err}
@@ -195,7 +199,7 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	n.open(ctx)
 	// To load the kernel programs takes some times what is needed from then on.
 	debug.FreeOSMemory()
-	n.follow(ctx, reload)
+	n.follow(ctx, watch, reload)
 	if n.dynamic != nil {
 		n.dynamic.stop()
 	}
@@ -526,49 +530,26 @@ func (n *Node) open(ctx context.Context) {
 	n.log.Info("intercepting connections", "cgroups", n.o.Cgroups, "fast_path", n.o.FastPath)
 }
 
-// follow serves until ctx ends, and reloads the file when it changes or when told to.
-func (n *Node) follow(ctx context.Context, reload <-chan os.Signal) {
-	const interval = 500 * time.Millisecond
-	tick, stop := n.ticks(interval, func() bool { return true })
+// filePace is how often files are looked at.
+const filePace = 250 * time.Millisecond
+
+// follow serves until ctx ends, and reloads the file, which w has seen, when it has changed or when told to. A configuration that is a text has
+// no file.
+func (n *Node) follow(ctx context.Context, w *files.Watch, reload <-chan os.Signal) {
+	tick, stop := n.ticks(filePace, func() bool { return len(n.o.ConfigText) == 0 })
 	defer stop()
-	last := n.stamp()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-reload:
-			last = n.stamp()
-			n.reload()
+			n.reload(w, files.StampOf(n.o.ConfigPath))
 		case <-tick:
-			if now := n.stamp(); now != last {
-				last = now
-				n.reload()
+			if stamp, due := w.Due(n.o.ConfigPath, time.Now()); due {
+				n.reload(w, stamp)
 			}
 		}
 	}
-}
-
-// stamp changes when a file is written, replaced, or pointed elsewhere.
-type stamp struct {
-	modified time.Time
-	size     int64
-	inode    uint64
-}
-
-// stamp is that of the bootstrap. A text stays as it is.
-func (n *Node) stamp() stamp {
-	if len(n.o.ConfigText) > 0 {
-		return stamp{}
-	}
-	return stampOf(n.o.ConfigPath)
-}
-
-func stampOf(path string) stamp {
-	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		return stamp{}
-	}
-	return stamp{time.Unix(st.Mtim.Unix()), st.Size, st.Ino}
 }
 
 // drain ends interception, lets requests in flight finish, and returns when they have or their time is up.

@@ -254,7 +254,7 @@ func (b *Balancer) startXLB(t testing.TB, mode Mode, config Config, places []*Pl
 	t.Helper()
 	pinsBefore := pins(t)
 	b.write(t, config)
-	argv := []string{Binary(t), "run", "--config", b.file(), "--admin", b.Admin.String(), mode.fastPathFlag()}
+	argv := []string{Binary(t), "run", "--config", b.File(), "--admin", b.Admin.String(), mode.fastPathFlag()}
 	for _, p := range places {
 		argv = append(argv, "--cgroup", p.Cgroup())
 	}
@@ -272,11 +272,12 @@ func (b *Balancer) startXLB(t testing.TB, mode Mode, config Config, places []*Pl
 	t.Cleanup(func() { objects = kernelObjects(t, b.PID()) })
 }
 
-func (b *Balancer) file() string { return filepath.Join(b.dir, "xlb.yaml") }
+// File is the path of XLB's bootstrap.
+func (b *Balancer) File() string { return filepath.Join(b.dir, "xlb.yaml") }
 
 func (b *Balancer) write(t testing.TB, config Config) {
 	t.Helper()
-	b.replace(t, b.file(), toYAML(t, config.bootstrap(b.Admin, false)))
+	b.replace(t, b.File(), toYAML(t, config.bootstrap(b.Admin, false)))
 }
 
 // replace puts content at path in one step, as editors and tools do.
@@ -321,7 +322,7 @@ func (b *Balancer) ReloadBroken(t testing.TB, config Config) {
 	if b.envoy {
 		b.replace(t, b.envoyFile("lds"), envoyResources(t, listenerType, listeners))
 	} else {
-		b.replace(t, b.file(), toYAML(t, broken))
+		b.replace(t, b.File(), toYAML(t, broken))
 		b.Signal(t, syscall.SIGHUP)
 	}
 	Eventually(t, 10*time.Second, "a message that names the field \"adress\"", func() bool {

@@ -59,9 +59,9 @@ func (b *Balancer) startEnvoy(t testing.TB, config Config) {
 		// Envoy wants it before it asks for others.
 		bootstrap["static_resources"] = object{"clusters": []any{own}}
 	}
-	b.replace(t, b.file(), toYAML(t, bootstrap))
+	b.replace(t, b.File(), toYAML(t, bootstrap))
 	drain := strconv.Itoa(int(cmp.Or(config.Drain, time.Second).Seconds()))
-	b.Process = b.place.Run(t, envoyBinary(t), "--config-path", b.file(),
+	b.Process = b.place.Run(t, envoyBinary(t), "--config-path", b.File(),
 		"--use-dynamic-base-id", "--concurrency", "2", "--log-level", "warning", "--drain-time-s", drain, "--drain-strategy", "immediate")
 }
 
