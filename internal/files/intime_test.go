@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/xlb-project/xlb/test/suite"
 )
@@ -58,7 +57,7 @@ func TestReadThatHangsIsTriedOnce(t *testing.T) {
 			t.Errorf("%d tries, want 1", tries)
 		}
 		close(release)
-		time.Sleep(time.Second)
+		synctest.Wait()
 		if err := try(); err != nil || tries != 2 {
 			t.Errorf("after it has ended: %v, %d tries", err, tries)
 		}

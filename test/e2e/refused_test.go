@@ -24,9 +24,7 @@ func TestSendThatTCPRefusesIsTheClientsAffair(t *testing.T) {
 					if topology.name == twoHosts { // otherwise no TCP is asked, and the setting would be the machine's
 						clients.Sysctl(t, "ipv4/tcp_fastopen", setting)
 					}
-					service, server := harness.Service(), servers.Puppet(t)
-					balancer := harness.Start(t, harness.Mode{Fast: true}, harness.OneCluster(service, server.Address), clients)
-					sendFastOpen(t, exchanges{clients.Puppet(t), server, balancer, service.String()}, refusal)
+					sendFastOpen(t, exchangesBetween(t, clients, servers, harness.Mode{Fast: true}), refusal)
 				})
 			}
 		})

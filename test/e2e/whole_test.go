@@ -38,8 +38,14 @@ func requireFastPath(t *testing.T) {
 func newExchanges(t *testing.T, topology topology) exchanges {
 	t.Helper()
 	clients, servers := topology.places(t)
+	return exchangesBetween(t, clients, servers, harness.Mode{Fast: true})
+}
+
+// exchangesBetween are exchanges of clients and servers that are there already.
+func exchangesBetween(t *testing.T, clients, servers *harness.Place, mode harness.Mode) exchanges {
+	t.Helper()
 	service, server := harness.Service(), servers.Puppet(t)
-	balancer := harness.Start(t, harness.Mode{Fast: true}, harness.OneCluster(service, server.Address), clients)
+	balancer := harness.Start(t, mode, harness.OneCluster(service, server.Address), clients)
 	return exchanges{clients.Puppet(t), server, balancer, service.String()}
 }
 

@@ -44,6 +44,7 @@ func (s *scene) holdLocks() {
 		p, port := s.anyProcess()
 		g, err := traffic.TakeGrip(p.PID(), port)
 		if errors.Is(err, traffic.ErrNoGrip) {
+			s.Errorf("hold locks: %v", err)
 			return
 		}
 		if err != nil {
