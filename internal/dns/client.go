@@ -98,35 +98,65 @@ func failure(err error) error {
 }
 
 // ofFamily looks a name up as a family wants it. Where one kind of address is preferred, the other counts as well if there is no answer
-// about the first.
+// about the first; where there is one, it does not wait for the other.
 func ofFamily(ctx context.Context, l Lookup, family model.Family, host string) (Answer, error) {
 	switch family {
 	case model.FamilyV4:
 		return l.Lookup(ctx, "ip4", host)
 	case model.FamilyV6:
 		return l.Lookup(ctx, "ip6", host)
+	case model.FamilyAll:
+		return all(ctx, l, host)
+	case model.FamilyV4Preferred:
+		return preferred(ctx, l, host, "ip4", "ip6")
 	}
-	type result struct {
-		answer Answer
-		err    error
+	return preferred(ctx, l, host, "ip6", "ip4")
+}
+
+// preferred returns the addresses of the first network or, if there are none, of the second.
+func preferred(ctx context.Context, l Lookup, host, first, second string) (Answer, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	other := begin(ctx, l, second, host)
+	answer, err := l.Lookup(ctx, first, host)
+	if len(answer.Addrs) > 0 {
+		return answer, nil
 	}
-	other := make(chan result, 1)
-	go func() {
-		answer, err := l.Lookup(ctx, "ip4", host)
-		other <- result{answer, err}
-	}()
-	v6, err6 := l.Lookup(ctx, "ip6", host)
-	r := <-other
-	v4, err4 := r.answer, r.err
+	o := <-other
+	if len(o.Addrs) > 0 {
+		return o.Answer, nil
+	}
+	return Answer{}, errors.Join(err, o.err)
+}
+
+// all returns the addresses of both networks.
+func all(ctx context.Context, l Lookup, host string) (Answer, error) {
+	other := begin(ctx, l, "ip4", host)
+	v6, err := l.Lookup(ctx, "ip6", host)
+	v4 := <-other
 	switch {
-	case family == model.FamilyV4Preferred && len(v4.Addrs) > 0:
-		return v4, nil
-	case family == model.FamilyAll && len(v4.Addrs) > 0 && len(v6.Addrs) > 0:
-		return Answer{Addrs: slices.Concat(v4.Addrs, v6.Addrs), TTL: min(v4.TTL, v6.TTL)}, nil
-	case len(v6.Addrs) > 0:
+	case len(v4.Addrs) == 0 && len(v6.Addrs) == 0:
+		return Answer{}, errors.Join(err, v4.err)
+	case len(v4.Addrs) == 0:
 		return v6, nil
-	case len(v4.Addrs) > 0:
-		return v4, nil
+	case len(v6.Addrs) == 0:
+		return v4.Answer, nil
 	}
-	return Answer{}, errors.Join(err4, err6)
+	return Answer{Addrs: slices.Concat(v4.Addrs, v6.Addrs), TTL: min(v4.TTL, v6.TTL)}, nil
+}
+
+// answered is what a look-up has come to.
+type answered struct {
+	Answer
+	err error
+}
+
+// begin looks a name up while its caller does something else.
+func begin(ctx context.Context, l Lookup, network, host string) <-chan answered {
+	done := make(chan answered, 1)
+	go func() {
+		answer, err := l.Lookup(ctx, network, host)
+		done <- answered{answer, err}
+	}()
+	return done
 }

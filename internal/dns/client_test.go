@@ -4,6 +4,7 @@ package dns
 
 import (
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -151,6 +152,49 @@ func TestClientTellsOrderAndTimeToLive(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An address is believed no longer than the aliases that lead to it.
+func TestClientTellsTheTimeToLiveOfAliases(t *testing.T) {
+	for name, tt := range map[string]struct {
+		aliases []uint32
+		address uint32
+		want    time.Duration
+	}{
+		"the alias moves sooner":     {[]uint32{2}, 3600, 2 * time.Second},
+		"the address moves sooner":   {[]uint32{3600}, 2, 2 * time.Second},
+		"one in a chain moves first": {[]uint32{60, 3, 60}, 3600, 3 * time.Second},
+		"an alias of no time":        {[]uint32{0}, 3600, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startServer(t, &server{answer: func(q dnsmessage.Question, _ string) (dnsmessage.RCode, []dnsmessage.Resource) {
+				return dnsmessage.RCodeSuccess, aliased(q, tt.aliases, tt.address)
+			}})
+			c := &Client{Config: model.DNS{Servers: []netip.AddrPort{s.address}, NoSearch: true}}
+			got, err := c.Lookup(t.Context(), "ip4", "name.test")
+			if err != nil || got.TTL != tt.want || !slices.Equal(got.Addrs, addresses("127.0.0.9")) {
+				t.Errorf("%v, %v, want %v", got, err, tt.want)
+			}
+			if got, err := c.Lookup(t.Context(), "ip6", "name.test"); err != nil || got.TTL != 0 || len(got.Addrs) != 0 {
+				t.Errorf("aliases without an address: %v, %v", got, err)
+			}
+		})
+	}
+}
+
+// aliased makes an answer of aliases, each leading to the next and the last to an address.
+func aliased(q dnsmessage.Question, aliases []uint32, address uint32) (all []dnsmessage.Resource) {
+	name := q.Name
+	for i, ttl := range aliases {
+		next := dnsmessage.MustNewName(fmt.Sprintf("alias%d.test.", i))
+		all = append(all, dnsmessage.Resource{
+			Header: dnsmessage.ResourceHeader{Name: name, Class: q.Class, TTL: ttl},
+			Body:   &dnsmessage.CNAMEResource{CNAME: next},
+		})
+		name = next
+	}
+	q.Name = name
+	return append(all, records(q, address, "127.0.0.9")...)
 }
 
 func TestClientAsksOverTCP(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -26,7 +27,9 @@ type zone struct {
 	mu    sync.Mutex // guards the rest
 	hosts map[string]string
 	ttl   time.Duration
-	asked int
+	// silent is a network for which there is no answer.
+	silent string
+	asked  int
 }
 
 func (z *zone) set(host, addrs string) {
@@ -61,6 +64,9 @@ func (z *zone) Lookup(ctx context.Context, network, host string) (Answer, error)
 	}
 	answer := Answer{TTL: z.ttl}
 	text, ok := z.hosts[host]
+	if network == z.silent {
+		text = "hang"
+	}
 	z.mu.Unlock()
 	if !ok {
 		return Answer{}, errors.New("no such host")
@@ -77,46 +83,52 @@ func (z *zone) Lookup(ctx context.Context, network, host string) (Answer, error)
 	return answer, nil
 }
 
+// watched is a Resolver in a synctest bubble, and what it reports.
+type watched struct {
+	Resolver
+	mu      sync.Mutex // guards reports
+	reports [][]model.Endpoint
+}
+
+// follow has the resolver look after a cluster until stop.
+func (w *watched) follow(t *testing.T, c *model.Cluster) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.Run(ctx, []*model.Cluster{c, {Name: "static", Targets: []model.Target{{Host: "never.asked"}}}}, func(cluster string, endpoints []model.Endpoint) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if cluster != c.Name {
+				t.Errorf("report for %s", cluster)
+			}
+			w.reports = append(w.reports, endpoints)
+		})
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// pass lets time pass and returns what was reported in it.
+func (w *watched) pass(d time.Duration) [][]model.Endpoint {
+	<-time.After(d) // the bubble's clock
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := w.reports
+	w.reports = nil
+	return out
+}
+
 // run starts a Resolver for one cluster inside a synctest bubble. The function
 // it returns lets time pass and returns what was reported in it.
 func run(t *testing.T, z *zone, c *model.Cluster, log *slog.Logger) func(time.Duration) [][]model.Endpoint {
 	t.Helper()
-	var (
-		mu      sync.Mutex // guards reports
-		reports [][]model.Endpoint
-	)
-	r := &Resolver{
-		Clusters: []*model.Cluster{c, {Name: "static", Targets: []model.Target{{Host: "never.asked"}}}},
-		Lookup:   z,
-		Log:      log,
-		Changed: func(cluster string, endpoints []model.Endpoint) {
-			mu.Lock()
-			defer mu.Unlock()
-			if cluster != c.Name {
-				t.Errorf("report for %s", cluster)
-			}
-			reports = append(reports, endpoints)
-		},
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		r.Run(ctx)
-		close(done)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
-	return func(d time.Duration) [][]model.Endpoint {
-		<-time.After(d) // the bubble's clock
-		synctest.Wait()
-		mu.Lock()
-		defer mu.Unlock()
-		out := reports
-		reports = nil
-		return out
-	}
+	w := &watched{Resolver: Resolver{Lookup: z, Log: log}}
+	t.Cleanup(w.follow(t, c))
+	return w.pass
 }
 
 func cluster(targets ...model.Target) *model.Cluster {
@@ -279,8 +291,7 @@ func TestTimesToLiveAreBounded(t *testing.T) {
 	} {
 		c := cluster(model.Target{Host: "a", Port: 80, Weight: 1})
 		c.DNSRefresh, c.DNS.RespectTTL, c.DNS.MinRefresh = refresh, true, tt.shortest
-		s := newState(c, nil, nil)
-		if got := s.wait(s.hosts["a"], Answer{TTL: tt.ttl}, nil); got != tt.want {
+		if got := newHost("a").wait(c, Answer{TTL: tt.ttl}, nil); got != tt.want {
 			t.Errorf("an answer that lives %v is believed for %v, want %v", tt.ttl, got, tt.want)
 		}
 	}
@@ -324,28 +335,127 @@ func TestResolverAddsTheWeightsOfTargetsWithOneAddress(t *testing.T) {
 	})
 }
 
-func TestResolverSurvivesAServerThatDoesNotAnswer(t *testing.T) {
+// A name that does not answer keeps nothing from its neighbours, at first nor later.
+func TestANameThatDoesNotAnswerHoldsNoOtherUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		z := &zone{hosts: map[string]string{"a": "10.0.0.1", "b": "hang"}}
 		pass := run(t, z, cluster(
 			model.Target{Host: "a", Port: 80, Weight: 1}, model.Target{Host: "b", Port: 80, Weight: 1},
 		), nil)
-		expect(t, "within the time limit of a look-up", pass(limits.DNS.Whole-time.Millisecond))
-		expect(t, "after it", pass(time.Millisecond), endpoints("10.0.0.1:80"))
+		expect(t, "before others have had their chance", pass(gathering-time.Millisecond))
+		expect(t, "then", pass(time.Millisecond), endpoints("10.0.0.1:80"))
+		z.set("a", "10.0.0.2")
+		expect(t, "at the next refresh", pass(5*time.Second), endpoints("10.0.0.2:80"))
+		expect(t, "when the look-up has failed", pass(limits.DNS.Whole))
+		z.set("b", "10.0.0.3")
+		expect(t, "when it answers", pass(limits.DNS.Whole+5*time.Second), endpoints("10.0.0.2:80", "10.0.0.3:80"))
 	})
+}
+
+func TestNamesThatAnswerAtOneTimeAreOneChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		z := &zone{hosts: map[string]string{"hangs": "hang"}}
+		c := cluster(model.Target{Host: "hangs", Port: 80, Weight: 1})
+		var want []string
+		for i := range 50 {
+			name, addr := fmt.Sprint("name", i), fmt.Sprint("10.0.0.", i+1)
+			z.set(name, addr)
+			c.Targets = append(c.Targets, model.Target{Host: name, Port: 80, Weight: 1})
+			want = append(want, addr+":80")
+		}
+		expect(t, "first", run(t, z, c, nil)(time.Second), endpoints(want...))
+	})
+}
+
+func TestAClusterWithoutAnyAnswerIsReportedWhenItsLookUpsHaveFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		z := &zone{hosts: map[string]string{"a": "hang"}}
+		pass := run(t, z, cluster(model.Target{Host: "a", Port: 80, Weight: 1}), nil)
+		expect(t, "within the time limit of a look-up", pass(limits.DNS.Whole-time.Millisecond))
+		expect(t, "after it", pass(time.Millisecond), endpoints())
+	})
+}
+
+// A configuration changes while one name does not answer: its neighbours are as they were, follow their answers, and are not looked up anew.
+func TestWhatIsKnownOutlivesAChangeOfConfiguration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		z := &zone{hosts: map[string]string{"a": "10.0.0.1", "b": "10.0.0.2"}}
+		w := &watched{Resolver: Resolver{Lookup: z}}
+		c := cluster(model.Target{Host: "a", Port: 80, Weight: 1}, model.Target{Host: "b", Port: 80, Weight: 1})
+		stop := w.follow(t, c)
+		expect(t, "first", w.pass(time.Second), endpoints("10.0.0.1:80", "10.0.0.2:80"))
+		stop()
+
+		z.set("b", "hang")
+		z.set("new", "hang")
+		changed := *c
+		changed.Endpoints = endpoints("10.0.0.1:80", "10.0.0.2:80")
+		changed.Targets = append(changed.Targets, model.Target{Host: "new", Port: 80, Weight: 1})
+		asked := z.times()
+		stop = w.follow(t, &changed)
+		expect(t, "a name more, which does not answer", w.pass(time.Second))
+		if n := z.times() - asked; n != 1 {
+			t.Errorf("%d questions, want one for the new name", n)
+		}
+		z.set("a", "10.0.0.9")
+		expect(t, "a name moves", w.pass(4*time.Second), endpoints("10.0.0.2:80", "10.0.0.9:80"))
+		stop()
+
+		changed.Endpoints = endpoints("10.0.0.2:80", "10.0.0.9:80")
+		changed.Targets = changed.Targets[:2]
+		stop = w.follow(t, &changed)
+		defer stop()
+		expect(t, "only names that are known", w.pass(gathering), endpoints("10.0.0.2:80", "10.0.0.9:80"))
+	})
+}
+
+// Who asks other servers, or for other addresses, wants to know at once; until then the addresses stand.
+func TestNamesThatAreAskedForInAnotherWayAreDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		z := &zone{hosts: map[string]string{"a": "10.0.0.1 fd00::1"}}
+		w := &watched{Resolver: Resolver{Lookup: z}}
+		c := cluster(model.Target{Host: "a", Port: 80, Weight: 1})
+		c.DNSRefresh, c.DNS.Family = time.Hour, model.FamilyV4
+		stop := w.follow(t, c)
+		expect(t, "first", w.pass(time.Second), endpoints("10.0.0.1:80"))
+		stop()
+		changed := *c
+		changed.DNS.Family, changed.Endpoints = model.FamilyV6, endpoints("10.0.0.1:80")
+		defer w.follow(t, &changed)()
+		expect(t, "the other family", w.pass(time.Second), endpoints("[fd00::1]:80"))
+	})
+}
+
+// A server that does not answer for one kind of addresses keeps nobody from those that are preferred.
+func TestThePreferredAddressesDoNotWaitForOthers(t *testing.T) {
+	for _, tt := range []struct {
+		family model.Family
+		silent string
+		want   []model.Endpoint
+	}{
+		{model.FamilyV4Preferred, "ip6", endpoints("10.0.0.1:80")},
+		{model.FamilyAuto, "ip4", endpoints("[fd00::1]:80")},
+	} {
+		t.Run(tt.family.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				z := &zone{hosts: map[string]string{"a": "10.0.0.1 fd00::1"}, silent: tt.silent}
+				c := cluster(model.Target{Host: "a", Port: 80, Weight: 1})
+				c.DNS.Family = tt.family
+				expect(t, "at once", run(t, z, c, nil)(0), tt.want)
+			})
+		})
+	}
 }
 
 func TestRunEndsWithItsContextWhileLookingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		r := &Resolver{
-			Clusters: []*model.Cluster{cluster(model.Target{Host: "a", Port: 80, Weight: 1})},
-			Lookup:   &zone{hosts: map[string]string{"a": "hang"}},
-			Changed:  func(string, []model.Endpoint) { t.Error("reported an answer that never came") },
-		}
+		r := &Resolver{Lookup: &zone{hosts: map[string]string{"a": "hang"}}}
 		start := time.Now()
-		r.Run(ctx)
+		r.Run(ctx, []*model.Cluster{cluster(model.Target{Host: "a", Port: 80, Weight: 1})}, func(string, []model.Endpoint) {
+			t.Error("reported an answer that never came")
+		})
 		if took := time.Since(start); took != time.Second {
 			t.Errorf("ended after %v", took)
 		}

@@ -15,68 +15,42 @@ import (
 // defaultRefresh is Envoy's Cluster.dns_refresh_rate.
 const defaultRefresh = 5 * time.Second
 
-// Resolver keeps the endpoints of StrictDNS and LogicalDNS clusters up to date. Set the
-// fields, then call Run once.
+// Resolver keeps the endpoints of StrictDNS and LogicalDNS clusters up to date. The zero value is ready for use. A Run goes on from what the ones
+// before it have learned.
 type Resolver struct {
-	// Clusters to look after; those without names are passed over.
-	// The endpoints they hold, if any, stand until all names have been found.
-	Clusters []*model.Cluster
-	// Changed is told the endpoints of a cluster after the first look-up of all
-	// its names, found or not, and after each change, ordered by address. Calls
-	// do not overlap and end before Run returns. The slice belongs to the
-	// callee.
-	Changed func(cluster string, endpoints []model.Endpoint)
 	// Lookup resolves names; nil means a Client of each cluster's DNS.
 	Lookup Lookup
 	// Log is told when a name begins or ceases to fail; nil means no log.
 	Log *slog.Logger
 
-	changed sync.Mutex // orders the calls of Changed
+	memory memory
 }
 
-// Run resolves until ctx ends.
-func (r *Resolver) Run(ctx context.Context) {
+// Run resolves the names of clusters until ctx ends; clusters without names are passed over. The endpoints that a cluster has, if any, stand until
+// all of its names have been found, but for those of names that are known from a Run before.
+//
+// changed is told the endpoints of a cluster when one of its names has been looked up, found or not, and after each change, ordered by address.
+// Answers that come within a tenth of a second are one change. Calls do not overlap and end before Run returns. The slice belongs to the callee.
+func (r *Resolver) Run(ctx context.Context, clusters []*model.Cluster, changed func(cluster string, endpoints []model.Endpoint)) {
 	log := r.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	named := slices.DeleteFunc(slices.Clone(clusters), func(c *model.Cluster) bool { return !c.Discovery.Named() })
+	var order sync.Mutex // orders the calls of changed
 	var running sync.WaitGroup
 	defer running.Wait()
-	for _, c := range r.Clusters {
-		if !c.Discovery.Named() {
-			continue
+	for _, s := range r.memory.states(ctx, named) {
+		name := s.cluster.Name
+		s.log = log.With("cluster", name)
+		if s.lookup = r.Lookup; s.lookup == nil {
+			s.lookup = &Client{Config: s.cluster.DNS}
 		}
-		lookup := r.Lookup
-		if lookup == nil {
-			lookup = &Client{Config: c.DNS}
+		report := func(endpoints []model.Endpoint) {
+			order.Lock()
+			defer order.Unlock()
+			changed(name, slices.Clone(endpoints))
 		}
-		s := newState(c, lookup, log.With("cluster", c.Name))
-		running.Go(func() { r.keep(ctx, c, s) })
+		running.Go(func() { s.follow(ctx, func(h host) { r.memory.keep(ctx, name, h) }, report) })
 	}
-}
-
-// keep looks one cluster's names up, each when its time has come.
-func (r *Resolver) keep(ctx context.Context, c *model.Cluster, s *state) {
-	for {
-		changed := s.refresh(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if changed {
-			r.report(c.Name, s.endpoints)
-		}
-		timer := time.NewTimer(s.next(time.Now()))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-		}
-	}
-}
-
-func (r *Resolver) report(cluster string, endpoints []model.Endpoint) {
-	r.changed.Lock()
-	defer r.changed.Unlock()
-	r.Changed(cluster, slices.Clone(endpoints))
 }

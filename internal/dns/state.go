@@ -7,9 +7,9 @@ import (
 	"context"
 	"log/slog"
 	"math"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/limits"
@@ -21,144 +21,163 @@ type state struct {
 	cluster *model.Cluster
 	lookup  Lookup
 	log     *slog.Logger
-
-	hosts map[string]*host
-	// before are endpoints from before this state, in force until every host
-	// has been found once.
+	hosts   map[string]*host
+	// before are endpoints from before this state, in force until every host has been found once; but for those that a host of now had.
 	before    []model.Endpoint
 	endpoints []model.Endpoint
-	refreshed bool
+	reported  bool
+	// news is when the first answer came that has not been looked at; zero: there is none.
+	news time.Time
+
+	// results of look-ups; there is room for one of each host, so that none waits for the state.
+	results chan result
+	// asking is the number of look-ups under way.
+	asking  int
+	running sync.WaitGroup
 }
 
-// host is a name, or an IP address, which is never due.
-type host struct {
-	name  string
-	addrs []netip.Addr
-	// found: there was an answer.
-	found bool
-	// failures of the last look-ups, in a row.
-	failures int
-	// due is the time of the next look-up.
-	due time.Time
+// result is what a look-up has come to.
+type result struct {
+	host   *host
+	answer Answer
+	err    error
 }
 
-func newState(c *model.Cluster, lookup Lookup, log *slog.Logger) *state {
-	s := &state{cluster: c, lookup: lookup, log: log, hosts: map[string]*host{}, before: c.Endpoints}
-	for _, t := range c.Targets {
-		h := &host{name: t.Host}
-		if ip, err := netip.ParseAddr(t.Host); err == nil {
-			h.addrs, h.found = []netip.Addr{ip}, true
+// gathering is how long an answer waits for those of other names, so that many names are not as many changes. A name that does not answer holds the
+// others up no longer than that.
+const gathering = 100 * time.Millisecond
+
+// newState goes on from what is known of the cluster's hosts, by name.
+func newState(c *model.Cluster, known map[string]host) *state {
+	s := &state{cluster: c, hosts: map[string]*host{}, before: slices.Clone(c.Endpoints)}
+	for i := range c.Targets {
+		name := c.Targets[i].Host
+		h := newHost(name)
+		if k, ok := known[name]; ok {
+			*h = k
+			s.before = slices.DeleteFunc(s.before, func(e model.Endpoint) bool { return slices.Contains(k.addrs, e.Address.Addr()) })
 		}
-		s.hosts[t.Host] = h
+		s.hosts[name] = h
 	}
+	s.results = make(chan result, len(s.hosts))
 	return s
 }
 
-// refresh looks all names up at once that are due, and says whether there is something to
-// report.
-func (s *state) refresh(ctx context.Context) bool {
-	type result struct {
-		host   *host
-		answer Answer
-		err    error
+// follow looks each name up when its time has come, until ctx ends, and reports the endpoints: the first time, and when they have changed. What is
+// learned is kept by remember.
+func (s *state) follow(ctx context.Context, remember func(host), report func([]model.Endpoint)) {
+	defer s.running.Wait()
+	if s.complete() {
+		s.news = time.Now()
 	}
-	due := s.due(time.Now())
-	results := make(chan result, len(due))
-	for _, h := range due {
-		go func() {
+	for ctx.Err() == nil {
+		s.ask(ctx)
+		if s.gathered(time.Now()) && s.settle() {
+			report(s.endpoints)
+		}
+		if r, ok := s.await(ctx); ok {
+			s.learn(r)
+			remember(*r.host)
+		}
+	}
+}
+
+// await returns the next result; none if it is time to ask, or to report, or if ctx has ended: what a look-up comes to then says nothing.
+func (s *state) await(ctx context.Context) (result, bool) {
+	timer := time.NewTimer(s.next(time.Now()))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case r := <-s.results:
+		return r, ctx.Err() == nil
+	}
+	return result{}, false
+}
+
+// ask begins to look up the names that are due.
+func (s *state) ask(ctx context.Context) {
+	now := time.Now()
+	for _, h := range s.hosts {
+		if !h.waits() || h.due.After(now) {
+			continue
+		}
+		h.asking = true
+		s.asking++
+		s.running.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, limits.DNS.Whole)
 			defer cancel()
 			answer, err := ofFamily(ctx, s.lookup, s.cluster.DNS.Family, h.name)
-			results <- result{h, answer, err}
-		}()
+			s.results <- result{h, answer, err}
+		})
 	}
-	for range due {
-		r := <-results
-		s.learn(r.host, r.answer, r.err)
-	}
-	if ctx.Err() != nil {
-		return false
-	}
-	endpoints := s.merge()
-	changed := !s.refreshed || !slices.Equal(endpoints, s.endpoints)
-	s.endpoints, s.refreshed = endpoints, true
-	return changed
 }
 
-// due are the names to look up now.
-func (s *state) due(now time.Time) []*host {
-	var due []*host
-	for _, h := range s.hosts {
-		if _, err := netip.ParseAddr(h.name); err != nil && !h.due.After(now) {
-			due = append(due, h)
-		}
-	}
-	return due
-}
-
-// next is how long no name is due; the longest time if there is none.
+// next is how long there is nothing to ask or to report, if no result comes; the longest time if there will not be.
 func (s *state) next(now time.Time) time.Duration {
 	wait := time.Duration(math.MaxInt64)
+	if !s.news.IsZero() {
+		wait = s.news.Add(gathering).Sub(now)
+	}
 	for _, h := range s.hosts {
-		if !h.due.IsZero() {
-			wait = min(wait, max(h.due.Sub(now), 0))
+		if h.waits() {
+			wait = min(wait, h.due.Sub(now))
 		}
 	}
-	return wait
+	return max(wait, 0)
 }
 
-// learn keeps an answer. After a failure the answer before it stands.
-func (s *state) learn(h *host, answer Answer, err error) {
-	switch {
-	case err != nil && h.failures == 0:
-		s.log.Warn("name not found; keeping its last addresses", "host", h.name, "addresses", len(h.addrs), "err", err)
-	case err == nil && h.failures > 0:
-		s.log.Info("name found again", "host", h.name, "addresses", len(answer.Addrs))
+// gathered reports whether there is news, and no reason to wait for more. From then on there is none.
+func (s *state) gathered(now time.Time) bool {
+	if s.news.IsZero() || s.asking > 0 && now.Before(s.news.Add(gathering)) {
+		return false
 	}
-	h.due = time.Now().Add(s.wait(h, answer, err))
-	if err != nil {
+	s.news = time.Time{}
+	return true
+}
+
+// learn keeps a result. After a failure the answer before it stands.
+func (s *state) learn(r result) {
+	h := r.host
+	h.asking = false
+	s.asking--
+	if s.news.IsZero() {
+		s.news = time.Now()
+	}
+	switch {
+	case r.err != nil && h.failures == 0:
+		s.log.Warn("name not found; keeping its last addresses", "host", h.name, "addresses", len(h.addrs), "err", r.err)
+	case r.err == nil && h.failures > 0:
+		s.log.Info("name found again", "host", h.name, "addresses", len(r.answer.Addrs))
+	}
+	h.due = time.Now().Add(h.wait(s.cluster, r.answer, r.err))
+	if r.err != nil {
 		h.failures++
 		return
 	}
 	h.failures = 0
-	if len(answer.Addrs) > 0 || s.cluster.Discovery != model.LogicalDNS {
-		h.addrs, h.found = answer.Addrs, true
+	if len(r.answer.Addrs) > 0 || s.cluster.Discovery != model.LogicalDNS {
+		h.addrs, h.found = r.answer.Addrs, true
 	}
 }
 
-// wait is the time to the next look-up of a host.
-func (s *state) wait(h *host, answer Answer, err error) time.Duration {
-	c := &s.cluster.DNS
-	wait := s.cluster.DNSRefresh
-	if wait <= 0 {
-		wait = defaultRefresh
-	}
-	switch {
-	case err != nil && c.FailureBase > 0:
-		longest := c.FailureBase
-		for range h.failures {
-			if longest *= 2; longest >= c.FailureMax {
-				longest = max(c.FailureMax, c.FailureBase)
-				break
-			}
+// settle makes the endpoints of what is known, and says whether they are to be reported.
+func (s *state) settle() bool {
+	endpoints := s.merge()
+	changed := !s.reported || !slices.Equal(endpoints, s.endpoints)
+	s.endpoints, s.reported = endpoints, true
+	return changed
+}
+
+// complete reports whether every host has been found.
+func (s *state) complete() bool {
+	for _, h := range s.hosts {
+		if !h.found {
+			return false
 		}
-		wait = max(rand.N(longest), time.Millisecond)
-	case err == nil && c.RespectTTL && answer.TTL > 0 && answer.TTL <= highestTTL:
-		wait = max(min(answer.TTL, longestTTL), c.MinRefresh)
 	}
-	if c.Jitter > 0 {
-		wait += rand.N(c.Jitter)
-	}
-	return wait
+	return true
 }
-
-const (
-	// longestTTL bounds how long an answer is believed, whatever it says (RFC 8767 section 4: a bound of days is reasonable): one wrong answer must not
-	// last until the daemon is started anew.
-	longestTTL = 24 * time.Hour
-	// highestTTL is the largest that there is; what is above is none (RFC 2181 section 8).
-	highestTTL = math.MaxInt32 * time.Second
-)
 
 // merge makes the list of endpoints, ordered by address so that an answer in
 // another order is no change. An address that several targets of one place and
@@ -168,18 +187,15 @@ func (s *state) merge() []model.Endpoint {
 	// By what the endpoint is but for its weight.
 	weights := map[model.Endpoint]uint64{}
 	known := map[netip.AddrPort]bool{}
-	complete := true
 	for i := range s.cluster.Targets {
 		t := &s.cluster.Targets[i]
-		h := s.hosts[t.Host]
-		complete = complete && h.found
-		for _, a := range s.used(h.addrs) {
+		for _, a := range s.used(s.hosts[t.Host].addrs) {
 			e := t.At(a)
 			known[e.Address] = true
 			weights[weightless(e)] += uint64(e.Weight)
 		}
 	}
-	if complete {
+	if s.complete() {
 		s.before = nil
 	}
 	for _, e := range s.before {

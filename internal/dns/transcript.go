@@ -21,6 +21,8 @@ type transcript struct {
 	order []netip.Addr
 	// ttl in seconds, by address.
 	ttl map[netip.Addr]uint32
+	// alias is the shortest time to live, in seconds, of the CNAMEs before the addresses.
+	alias uint32
 }
 
 // arrange puts addresses in the order of the answer; those that no answer held are in /etc/hosts.
@@ -34,7 +36,7 @@ func (t *transcript) arrange(addrs []netip.Addr) Answer {
 		return len(t.order)
 	}
 	slices.SortStableFunc(addrs, func(a, b netip.Addr) int { return place(a) - place(b) })
-	shortest := uint32(math.MaxUint32)
+	shortest := t.alias
 	for _, a := range addrs {
 		shortest = min(shortest, t.ttl[a])
 	}
@@ -56,7 +58,7 @@ func (t *transcript) note(message []byte, id uint16) {
 		return
 	}
 	var order []netip.Addr
-	ttl := map[netip.Addr]uint32{}
+	ttl, alias := map[netip.Addr]uint32{}, uint32(math.MaxUint32)
 	for i := range answers {
 		var a netip.Addr
 		switch body := answers[i].Body.(type) {
@@ -64,6 +66,10 @@ func (t *transcript) note(message []byte, id uint16) {
 			a = netip.AddrFrom4(body.A)
 		case *dnsmessage.AAAAResource:
 			a = netip.AddrFrom16(body.AAAA).Unmap()
+		case *dnsmessage.CNAMEResource:
+			// An address is believed no longer than the names that lead to it (RFC 1034 section 3.6.2; c-ares counts alike).
+			alias = min(alias, answers[i].Header.TTL)
+			continue
 		default:
 			continue
 		}
@@ -72,7 +78,7 @@ func (t *transcript) note(message []byte, id uint16) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.order, t.ttl = order, ttl
+	t.order, t.ttl, t.alias = order, ttl, alias
 }
 
 // listen returns a connection whose answers are noted. A packet connection stays one: by that the resolver knows how messages are framed.

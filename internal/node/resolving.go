@@ -16,15 +16,16 @@ import (
 
 // resolving keeps the names of STRICT_DNS and LOGICAL_DNS clusters resolved. Node.updates guards it.
 type resolving struct {
-	n *Node
+	n        *Node
+	resolver *dns.Resolver
 	// answers are the last ones, by cluster; they outlive a reload.
 	answers map[string][]model.Endpoint
-	// generation tells the resolver of the configuration in force from those before it.
+	// generation tells the look-ups for the configuration in force from those before them.
 	generation int
 	cancel     context.CancelFunc
 	// named are the clusters whose names are being resolved.
 	named []*model.Cluster
-	// missing clusters have not been looked up yet.
+	// missing are clusters of which nothing is known yet.
 	missing map[string]bool
 	// merged are clusters with their answers.
 	merged map[string]mergedCluster
@@ -38,7 +39,7 @@ type resolving struct {
 const refusedPace = 10 * time.Second
 
 func newResolving(n *Node) *resolving {
-	return &resolving{n: n, answers: map[string][]model.Endpoint{}, refused: map[string][]model.Endpoint{}, cancel: func() {}, install: n.install}
+	return &resolving{n: n, resolver: &dns.Resolver{Log: n.log}, answers: map[string][]model.Endpoint{}, refused: map[string][]model.Endpoint{}, cancel: func() {}, install: n.install}
 }
 
 // follow resolves the names of another configuration from now on, and returns it with what is known already. Where the names are those of
@@ -98,14 +99,9 @@ func sameNames(a, b *model.Cluster) bool {
 func (r *resolving) start(named []*model.Cluster, generation int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
-	resolver := &dns.Resolver{
-		Clusters: named,
-		Log:      r.n.log,
-		Changed: func(cluster string, endpoints []model.Endpoint) {
-			r.changed(generation, cluster, endpoints)
-		},
-	}
-	r.n.goes(func() { resolver.Run(ctx) })
+	r.n.goes(func() {
+		r.resolver.Run(ctx, named, func(cluster string, endpoints []model.Endpoint) { r.changed(generation, cluster, endpoints) })
+	})
 }
 
 // changed puts new endpoints in force.
@@ -168,7 +164,7 @@ func (r *resolving) retryLater(generation int) {
 	})
 }
 
-// settled reports whether every name has been looked up once.
+// settled reports whether something is known of each cluster: one of its names has been looked up, as Envoy wants it.
 func (r *resolving) settled() bool {
 	r.n.updates.Lock()
 	defer r.n.updates.Unlock()

@@ -20,7 +20,7 @@ import (
 	"github.com/xlb-project/xlb/test/suite"
 )
 
-// nameServer knows one name, "origin.test", which is all addresses at a time, or fails.
+// nameServer knows one name, "origin.test", which is all addresses at a time, or fails. It has no answer to questions for silentName.
 type nameServer struct {
 	address netip.AddrPort
 
@@ -32,9 +32,17 @@ type nameServer struct {
 	silent bool
 	// asked for IPv4 addresses.
 	asked int
+	// unanswered questions for silentName.
+	unanswered int
+	// alias is the time to live of an alias of the name, which has the addresses then; 0: there is none.
+	alias uint32
 }
 
-const originName = "origin.test"
+const (
+	originName = "origin.test"
+	silentName = "silent.test"
+	aliasName  = "alias.test"
+)
 
 func startNameServer(t *testing.T) *nameServer {
 	t.Helper()
@@ -67,6 +75,10 @@ func (s *nameServer) reply(question []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := m.Questions[0]
+	if q.Name.String() == silentName+"." {
+		s.unanswered++
+		return nil
+	}
 	if q.Type == dnsmessage.TypeA {
 		s.asked++
 	}
@@ -76,6 +88,14 @@ func (s *nameServer) reply(question []byte) []byte {
 	m.Response, m.RecursionAvailable, m.Additionals, m.RCode = true, true, nil, s.code
 	if q.Name.String() != originName+"." {
 		m.RCode = dnsmessage.RCodeNameError
+	}
+	if s.alias > 0 && m.RCode == dnsmessage.RCodeSuccess {
+		alias := dnsmessage.MustNewName(aliasName + ".")
+		m.Answers = append(m.Answers, dnsmessage.Resource{
+			Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: s.alias},
+			Body:   &dnsmessage.CNAMEResource{CNAME: alias},
+		})
+		q.Name = alias
 	}
 	for _, a := range s.addrs {
 		if m.RCode == dnsmessage.RCodeSuccess && q.Type == dnsmessage.TypeA {
@@ -93,6 +113,20 @@ func (s *nameServer) set(code dnsmessage.RCode, ttl uint32, addrs ...netip.Addr)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.code, s.ttl, s.addrs, s.silent = code, ttl, addrs, false
+}
+
+// setAlias has the name lead to its addresses by way of an alias with that time to live in seconds.
+func (s *nameServer) setAlias(ttl uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.alias = ttl
+}
+
+// silences counts the questions that got no answer.
+func (s *nameServer) silences() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unanswered
 }
 
 func (s *nameServer) questions() int {
@@ -120,9 +154,7 @@ func namedConfig(service netip.AddrPort, servers *nameServer, kind string, port 
 	config := harness.OneCluster(service)
 	f := map[string]any{
 		"type": kind, "dns_refresh_rate": "0.2s", "dns_lookup_family": "V4_ONLY",
-		"load_assignment": map[string]any{"cluster_name": "origins", "endpoints": []any{map[string]any{"lb_endpoints": []any{
-			map[string]any{"endpoint": map[string]any{"address": map[string]any{"socket_address": map[string]any{"address": originName, "port_value": port}}}},
-		}}}},
+		"load_assignment": assignedNames(port, originName),
 		"typed_dns_resolver_config": map[string]any{"name": "envoy.network.dns_resolver.cares", "typed_config": map[string]any{
 			"@type":                "type.googleapis.com/envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig",
 			"resolvers":            []any{map[string]any{"socket_address": map[string]any{"address": servers.address.Addr().String(), "port_value": servers.address.Port()}}},
@@ -134,6 +166,15 @@ func namedConfig(service netip.AddrPort, servers *nameServer, kind string, port 
 	}
 	config.Clusters[0].Fields = f
 	return config
+}
+
+// assignedNames are the endpoints of the cluster, by name.
+func assignedNames(port uint16, names ...string) map[string]any {
+	var all []any
+	for _, name := range names {
+		all = append(all, map[string]any{"endpoint": map[string]any{"address": map[string]any{"socket_address": map[string]any{"address": name, "port_value": port}}}})
+	}
+	return map[string]any{"cluster_name": "origins", "endpoints": []any{map[string]any{"lb_endpoints": all}}}
 }
 
 // answers asks n times, on connections of their own, and counts bodies of 200 and statuses of others.
@@ -269,6 +310,49 @@ func TestNamesOfAStrictClusterFollowTheirAnswers(t *testing.T) {
 		only(t, place, service, "no such name", http.StatusText(http.StatusServiceUnavailable))
 		names.set(dnsmessage.RCodeSuccess, 60, secondAddr)
 		only(t, place, service, "found again", secondAddr.String())
+	})
+}
+
+// TestANameThatDoesNotAnswerHoldsNoOtherUp has a cluster of two names, of which one never gets an answer. The other one is served from, and moves,
+// while the first look-up of that one is still under way: it fails after two questions at the earliest, with XLB and with Envoy.
+func TestANameThatDoesNotAnswerHoldsNoOtherUp(t *testing.T) {
+	harness.Beside(t)
+	place := harness.SameHost(t)
+	port := namedOrigins(t, nil, firstAddr, secondAddr)
+	forAllIn(t, place, func(t *testing.T, start func(harness.Config) *harness.Balancer) {
+		await.OneOfThree(t, "one name is silent", func() (difference string) {
+			names, service := startNameServer(t), harness.Service()
+			names.set(dnsmessage.RCodeSuccess, 60, firstAddr)
+			balancer := start(namedConfig(service, names, "STRICT_DNS", port, map[string]any{"load_assignment": assignedNames(port, originName, silentName)}))
+			defer balancer.Terminate(t)
+			only(t, place, service, "the name that answers", firstAddr.String())
+			if n := names.silences(); n != 1 {
+				difference = fmt.Sprintf("served after %d questions without an answer; ", n)
+			}
+			before := names.silences()
+			names.set(dnsmessage.RCodeSuccess, 60, secondAddr)
+			only(t, place, service, "it moves", secondAddr.String())
+			if n := names.silences() - before; n > 1 {
+				difference += fmt.Sprintf("moved after %d more; ", n)
+			}
+			return difference
+		})
+	})
+}
+
+// TestAnAddressIsBelievedNoLongerThanItsAlias moves a name whose address may be kept for an hour, and its alias for a second.
+func TestAnAddressIsBelievedNoLongerThanItsAlias(t *testing.T) {
+	harness.Beside(t)
+	place := harness.SameHost(t)
+	port := namedOrigins(t, nil, firstAddr, secondAddr)
+	forAllIn(t, place, func(t *testing.T, start func(harness.Config) *harness.Balancer) {
+		names, service := startNameServer(t), harness.Service()
+		names.setAlias(1)
+		names.set(dnsmessage.RCodeSuccess, 3600, firstAddr)
+		start(namedConfig(service, names, "STRICT_DNS", port, map[string]any{"dns_refresh_rate": "3600s", "respect_dns_ttl": true}))
+		only(t, place, service, "at first", firstAddr.String())
+		names.set(dnsmessage.RCodeSuccess, 3600, secondAddr)
+		only(t, place, service, "it moves", secondAddr.String())
 	})
 }
 
