@@ -37,7 +37,7 @@ func clusterText(s *metrics.Snapshot) string {
 	var b strings.Builder
 	for i := range s.Clusters {
 		c := &s.Clusters[i]
-		fmt.Fprintf(&b, "%s::observability_name::%s\n%s::added_via_api::false\n", c.Name, c.Name, c.Name)
+		fmt.Fprintf(&b, "%s::observability_name::%s\n%s::added_via_api::false\n", c.Name, c.ObservedAs(), c.Name)
 		for j := range c.Endpoints {
 			e := &c.Endpoints[j]
 			prefix := c.Name + "::" + e.Address.String() + "::"
@@ -61,7 +61,7 @@ func clusterStatuses(s *metrics.Snapshot) object {
 		for j := range c.Endpoints {
 			hosts = append(hosts, hostStatus(&c.Endpoints[j]))
 		}
-		statuses = append(statuses, object{"name": c.Name, "observability_name": c.Name, "added_via_api": false, "host_statuses": hosts})
+		statuses = append(statuses, object{"name": c.Name, "observability_name": c.ObservedAs(), "added_via_api": false, "host_statuses": hosts})
 	}
 	return object{"cluster_statuses": statuses}
 }

@@ -182,12 +182,13 @@ var acceptances = []struct {
 		}},
 	{change{"stream idle timeout off", "$hcm", "{stream_idle_timeout: 0s}"},
 		func(c *model.Config) { firstRoute(c).Idle = model.NoIdle }},
-	{change{"what speaks of gRPC, and a duration without limit", "$route.route", "{max_grpc_timeout: 0s, grpc_timeout_offset: 1s, max_stream_duration: {max_stream_duration: 0s, grpc_timeout_header_max: 0s}}"},
+	{change{"a duration without limit", "$route.route", "{max_stream_duration: {max_stream_duration: 0s}}"},
 		func(c *model.Config) { firstRoute(c).Timeout = 0 }},
 	{change{"stream duration of a route, which has no other timeout then", "$route.route", "{timeout: 1s, max_stream_duration: {max_stream_duration: 3s}}"},
 		func(c *model.Config) { firstRoute(c).Timeout, firstRoute(c).MaxDuration = 0, 3*time.Second }},
 	{change{"router fields that change nothing", "$hcm.http_filters[0].typed_config",
 		"{dynamic_stats: false, suppress_envoy_headers: true}"}, nil},
+	{change{"another name for observers", "$cluster", "{alt_stat_name: x}"}, func(c *model.Config) { c.Clusters[0].StatName = "x" }},
 	{change{"clusters validated", "$routes", "{validate_clusters: true}"}, nil},
 
 	{change{"TCP proxy", "$chain.filters[0]", tcpProxy + ", cluster: a}}"}, func(c *model.Config) {

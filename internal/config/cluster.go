@@ -31,6 +31,7 @@ func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 
 	out := &model.Cluster{
 		Name:           c.GetName(),
+		StatName:       c.GetAltStatName(),
 		Policy:         policyOf(c.GetLbPolicy()),
 		ChoiceCount:    defaultChoiceCount,
 		OverrideStatus: overrideStatus(c),

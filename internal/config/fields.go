@@ -154,7 +154,7 @@ const (
 	hopChange     = "XLB passes headers as they are; remove the field, or run with --envoy-headers, which serves all requests in user space"
 	plaintext     = "XLB balances plaintext HTTP/1.1; remove the field"
 	noRetry       = "use retry_policy"
-	noGRPC        = "speaks of gRPC, which HTTP/1.1 does not carry"
+	noGRPCTimeout = "XLB does not read the header grpc-timeout; remove the field: timeout bounds requests of gRPC, too"
 	noHedge       = "XLB sends a request again only when the attempt before has ended; remove the field"
 	noFilterHooks = "XLB has no HTTP filter that uses it; remove the field"
 	noRateLimit   = "XLB does not limit rates; remove the field"
@@ -716,8 +716,8 @@ var basicFields = fieldTable{
 		"hash_policy":                     translateIt,
 		"metadata_match":                  translateIt,
 		"max_stream_duration":             translateIt,
-		"max_grpc_timeout":                ignore(noGRPC),
-		"grpc_timeout_offset":             ignore(noGRPC),
+		"max_grpc_timeout":                refuse(noGRPCTimeout),
+		"grpc_timeout_offset":             refuse(noGRPCTimeout),
 		"internal_redirect_policy":        refuse("XLB hands redirects to the client; remove the field"),
 		"internal_redirect_action":        refuse("XLB hands redirects to the client; remove the field"),
 		"priority":                        translateIt,
@@ -725,8 +725,8 @@ var basicFields = fieldTable{
 	},
 	"envoy.config.route.v3.RouteAction.MaxStreamDuration": {
 		"max_stream_duration":        translateIt,
-		"grpc_timeout_header_max":    limit("XLB does not read the header grpc-timeout; remove the field, or set 0s", zero),
-		"grpc_timeout_header_offset": ignore(noGRPC),
+		"grpc_timeout_header_max":    refuse(noGRPCTimeout),
+		"grpc_timeout_header_offset": refuse(noGRPCTimeout),
 	},
 	"envoy.config.route.v3.RetryPolicy": {
 		"retry_on":                          translateIt,
@@ -846,7 +846,7 @@ var basicFields = fieldTable{
 		"least_request_lb_config":           translateIt,
 		"dns_refresh_rate":                  translateIt,
 		"metadata":                          ignore(labelOnly),
-		"alt_stat_name":                     ignore("names counters for Envoy's statistics"),
+		"alt_stat_name":                     translateIt,
 		"dns_lookup_family":                 translateIt,
 		"respect_dns_ttl":                   translateIt,
 		"dns_failure_refresh_rate":          translateIt,

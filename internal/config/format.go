@@ -20,7 +20,7 @@ var operatorForm = regexp.MustCompile(`^%([A-Z0-9_]+)(?:\(([^)]*)\))?(?::([0-9]+
 // plainOperators take no arguments, and their values depend on the request.
 var plainOperators = map[string]model.FormatKind{
 	"ROUTE_NAME": model.FormatRouteName, "PROTOCOL": model.FormatProtocol, "RESPONSE_CODE": model.FormatResponseCode,
-	"UPSTREAM_CLUSTER": model.FormatUpstreamCluster, "UPSTREAM_CLUSTER_RAW": model.FormatUpstreamCluster,
+	"UPSTREAM_CLUSTER": model.FormatUpstreamCluster, "UPSTREAM_CLUSTER_RAW": model.FormatUpstreamClusterRaw,
 	"UPSTREAM_HOST":             model.FormatUpstreamHost,
 	"DOWNSTREAM_REMOTE_ADDRESS": model.FormatRemoteAddress, "DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT": model.FormatRemoteIP,
 	"DOWNSTREAM_REMOTE_PORT": model.FormatRemotePort, "DOWNSTREAM_DIRECT_REMOTE_ADDRESS": model.FormatDirectAddress,

@@ -12,6 +12,9 @@ const (
 	idOfTraces = "what a request's identity says of traces, of which there are none"
 )
 
+// passedTimeout is for what Istio writes into each route. Over HTTP/1.1 nobody speaks gRPC but a client that was made for it.
+var passedTimeout = ignore("timeout bounds requests of gRPC over HTTP/1.1, too, whatever their header grpc-timeout says")
+
 // meshFields are what Istio writes into every listener and route table; of none of it a request is answered otherwise or sent elsewhere. Who writes
 // a file can leave them out.
 var meshFields = fieldTable{
@@ -36,6 +39,14 @@ var meshFields = fieldTable{
 		"custom_tags":         ignore(noProvider),
 		"spawn_upstream_span": ignore(noProvider),
 		"provider":            refuse(noTracing),
+	},
+	"envoy.config.route.v3.RouteAction": {
+		"max_grpc_timeout":    passedTimeout,
+		"grpc_timeout_offset": passedTimeout,
+	},
+	"envoy.config.route.v3.RouteAction.MaxStreamDuration": {
+		"grpc_timeout_header_max":    passedTimeout,
+		"grpc_timeout_header_offset": passedTimeout,
 	},
 	"envoy.config.route.v3.VirtualHost": {
 		"include_request_attempt_count": ofHop(ignore("adds x-envoy-attempt-count; XLB adds no header unless --envoy-headers asks for it")),

@@ -223,6 +223,8 @@ var refusals = []change{
 		"explicit_http_config: {http2_protocol_options: {}}}}}"},
 	{"limits of connections to endpoints, twice", "$cluster", "{max_requests_per_connection: 3, typed_extension_protocol_options: {envoy.extensions.upstreams.http.v3.HttpProtocolOptions: " +
 		"{'@type': type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions, explicit_http_config: {http_protocol_options: {}}, common_http_protocol_options: {idle_timeout: -1s}}}}"},
+	{"timeouts of gRPC", "$route.route", "{max_grpc_timeout: 0s, grpc_timeout_offset: 1s, max_stream_duration: {grpc_timeout_header_max: 0s, grpc_timeout_header_offset: 1s}}"},
+	{"numbers that are none", "$cluster", "{common_lb_config: {healthy_panic_threshold: {value: NaN}, zone_aware_lb_config: {routing_enabled: {value: NaN}}}, circuit_breakers: {thresholds: [{retry_budget: {budget_percent: {value: NaN}}}]}, lb_policy: ROUND_ROBIN, round_robin_lb_config: {slow_start_config: {slow_start_window: 1s, aggression: {default_value: NaN, runtime_key: x}, min_weight_percent: {value: NaN}}}}"},
 	{"stream duration of gRPC", "$route.route", "{max_stream_duration: {max_stream_duration: -1s, grpc_timeout_header_max: 1s}}"},
 	{"negative idle timeout", "$route.route", "{idle_timeout: -1s}"},
 	{"negative timeout", "$route.route", "{timeout: -1s}"},

@@ -4,6 +4,7 @@ package config
 
 import (
 	"errors"
+	"math"
 	"strings"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
@@ -85,6 +86,8 @@ func (w *walker) field(fd protoreflect.FieldDescriptor, value protoreflect.Value
 		w.p.refuse(fd, path, rule.reason)
 	case rule.use == limited && !rule.allows(fd, value):
 		w.p.add(path, "%s", rule.reason)
+	case isNaN(fd, value):
+		w.p.add(path, "NaN is no number; write one")
 	case rule.use != translated || fd.Message() == nil:
 		return
 	case fd.IsMap():
@@ -100,6 +103,21 @@ func (w *walker) field(fd protoreflect.FieldDescriptor, value protoreflect.Value
 	default:
 		w.element(value.Message(), path)
 	}
+}
+
+// isNaN reports the one value that is within every range, since no comparison with it holds. JSON has it as a text (protobuf's ProtoJSON
+// format).
+func isNaN(fd protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+	switch {
+	case fd.IsList() || fd.IsMap():
+		return false
+	case fd.Kind() == protoreflect.DoubleKind || fd.Kind() == protoreflect.FloatKind:
+		return math.IsNaN(value.Float())
+	case fd.Message() == nil:
+		return false
+	}
+	wrapped, ok := value.Message().Interface().(interface{ GetValue() float64 })
+	return ok && math.IsNaN(wrapped.GetValue())
 }
 
 // configurations visits a typed_per_filter_config, the only map that is translated.

@@ -3,6 +3,7 @@
 package metrics
 
 import (
+	"cmp"
 	"net/netip"
 
 	"github.com/xlb-project/xlb/internal/maps"
@@ -65,6 +66,8 @@ type Bytes struct {
 // ClusterSnapshot is a cluster's part of a Snapshot, both paths together.
 type ClusterSnapshot struct {
 	Name string `json:"name"`
+	// StatName is its name in Envoy's statistics; empty: Name is.
+	StatName string `json:"statName,omitempty"`
 	// Requests sent to endpoints.
 	Requests uint64 `json:"requests"`
 	// Responses to clients by class, 1xx to 5xx, local replies included.
@@ -177,11 +180,15 @@ func (s *Snapshot) countGuards(l *ledger) {
 	}
 }
 
+// ObservedAs is the cluster's name in Envoy's statistics.
+func (c *ClusterSnapshot) ObservedAs() string { return cmp.Or(c.StatName, c.Name) }
+
 // snapshotCluster joins what kernel and slow path have counted of a cluster.
 func snapshotCluster(c *Cluster, a *account, slow slowCluster) ClusterSnapshot {
 	kernel := a.total()
 	s := ClusterSnapshot{
 		Name:      c.Name,
+		StatName:  c.StatName,
 		Requests:  kernel.requests + slow.requests,
 		Broken:    kernel.broken,
 		Cancelled: kernel.cancelled + slow.cancelled,

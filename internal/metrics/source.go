@@ -56,6 +56,8 @@ type SlowWork struct {
 // Cluster is a cluster and its live state.
 type Cluster struct {
 	Name string
+	// StatName is its name in Envoy's statistics; empty: Name is.
+	StatName string
 	// Health are Envoy's statistics of outlier detection and health checks, by their names below cluster.<name>.
 	Health map[string]uint64
 	// Limits are those of circuit breakers, retries and timeouts, likewise.

@@ -60,8 +60,14 @@ func (l *list) addAll(prefix string, values map[string]uint64) {
 	}
 }
 
+// statPrefix begins the names of statistics below one: as in Envoy (Stats::Utility::sanitizeStatsName) without colons, which
+// separate a name from its value.
+func statPrefix(name string) string {
+	return strings.NewReplacer("://", "_", ":/", "_", ":", "_", "\x00", "_").Replace(name) + "."
+}
+
 func (l *list) addCluster(c *ClusterSnapshot) {
-	prefix := "cluster." + c.Name + "."
+	prefix := statPrefix("cluster." + c.ObservedAs())
 	l.add(prefix+"upstream_rq_total", c.Requests)
 	l.add(prefix+"upstream_rq_active", c.Outstanding())
 	l.add(prefix+"upstream_cx_active", c.Connections())

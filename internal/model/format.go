@@ -37,8 +37,10 @@ const (
 	FormatProtocol
 	// FormatResponseCode is %RESPONSE_CODE%: that of an endpoint's response, else 0.
 	FormatResponseCode
-	// FormatUpstreamCluster is %UPSTREAM_CLUSTER%.
+	// FormatUpstreamCluster is %UPSTREAM_CLUSTER%: the cluster's name for observers (Cluster.ObservedAs).
 	FormatUpstreamCluster
+	// FormatUpstreamClusterRaw is %UPSTREAM_CLUSTER_RAW%: the cluster's name.
+	FormatUpstreamClusterRaw
 	// FormatUpstreamHost is %UPSTREAM_HOST%, known once an endpoint has been chosen.
 	FormatUpstreamHost
 	// FormatRemoteAddress is %DOWNSTREAM_REMOTE_ADDRESS%: the last of X-Forwarded-For if it is an address.

@@ -7,10 +7,13 @@ import "strings"
 // GRPCContentType begins the content type of every gRPC request.
 const GRPCContentType = "application/grpc"
 
-// isGRPC is Envoy's rule for RouteMatch.grpc: the content type is
-// "application/grpc", or that and something behind a "+".
-func (r *Request) isGRPC() bool {
-	values := r.values("content-type")
+// isGRPC decides for RouteMatch.grpc.
+func (r *Request) isGRPC() bool { return IsGRPC(r.Values("content-type")) }
+
+// IsGRPC reports whether a request with these values of content-type is one of gRPC. That is Envoy's rule
+// (Grpc::Common::hasGrpcContentType): the content type is "application/grpc", or that and something behind a "+".
+func IsGRPC(contentTypes []string) bool {
+	values := Joined("content-type", contentTypes)
 	if len(values) == 0 {
 		return false
 	}

@@ -3,6 +3,7 @@
 package model
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -34,6 +35,9 @@ type Config struct {
 	// Local is this node; nil: it is not known where it stands, and there is no zone-aware routing.
 	Local *Local
 }
+
+// ObservedAs is the name by which statistics and %UPSTREAM_CLUSTER% know the cluster.
+func (c *Cluster) ObservedAs() string { return cmp.Or(c.StatName, c.Name) }
 
 // Cluster returns the cluster of that name, or nil.
 func (c *Config) Cluster(name string) *Cluster {
@@ -342,7 +346,9 @@ func (d Discovery) Named() bool { return d == StrictDNS || d == LogicalDNS }
 
 // Cluster is a set of endpoints that serve the same thing.
 type Cluster struct {
-	Name      string
+	Name string
+	// StatName names it in Envoy's statistics and in %UPSTREAM_CLUSTER% (Cluster.alt_stat_name); empty: Name does.
+	StatName  string
 	Policy    Policy
 	Discovery Discovery
 	// ChoiceCount for LeastRequest, at least 2 (LeastRequestLbConfig.choice_count).

@@ -174,7 +174,7 @@ func (m measured) Clusters() []metrics.Cluster {
 	for _, c := range m.n.current.Load().config.Clusters {
 		if _, ok := d.clusters[c.Name]; ok {
 			list = append(list, metrics.Cluster{
-				Name: c.Name, Health: m.n.keeper.stats(c.Name), Limits: m.n.proxy.Stats(c), LeftOut: leftOutOf(c), Endpoints: byCluster[c.Name],
+				Name: c.Name, StatName: c.StatName, Health: m.n.keeper.stats(c.Name), Limits: m.n.proxy.Stats(c), LeftOut: leftOutOf(c), Endpoints: byCluster[c.Name],
 			})
 		}
 	}

@@ -627,6 +627,9 @@ func (x *exchange) respond(a localAnswer) (bool, error) {
 	}
 	a.fields = x.leaveHop(x.keepSession(x.allowOrigin(a.fields)))
 	x.finish(a.status, a.flag)
+	if x.isGRPC() {
+		a = a.asGRPC(x.view.method)
+	}
 	if err := x.out.local(a, x.view); err != nil {
 		_ = x.conn.Close()
 		return false, nil // the client went away

@@ -51,6 +51,8 @@ func (x *exchange) formatPart(p *model.FormatPart, resp *formatResponse) string 
 	case model.FormatResponseCode:
 		return strconv.Itoa(resp.code())
 	case model.FormatUpstreamCluster:
+		return x.observedCluster()
+	case model.FormatUpstreamClusterRaw:
 		return x.target
 	case model.FormatUpstreamHost:
 		return textOf(x.address)
@@ -67,6 +69,14 @@ func (x *exchange) formatPart(p *model.FormatPart, resp *formatResponse) string 
 	default:
 		return p.Text
 	}
+}
+
+// observedCluster is the name by which observers know the cluster of the request.
+func (x *exchange) observedCluster() string {
+	if c := x.proxy.config.Cluster(x.target); c != nil {
+		return c.ObservedAs()
+	}
+	return x.target
 }
 
 // values are those of a response's header; there is none of no response.
