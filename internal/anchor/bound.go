@@ -16,6 +16,7 @@ import (
 	"github.com/xlb-project/xlb/internal/poller"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/sockdiag"
+	"github.com/xlb-project/xlb/internal/upstream"
 )
 
 // Bound is a socket at an address of this host, to which connections come that no program has intercepted: from other hosts, or from
@@ -29,6 +30,8 @@ type Bound struct {
 	share *share
 	// leaving: the socket is about to be closed. Guarded by mu.
 	leaving bool
+	// inner knows who comes to a socket that is for this process alone; nil: it is for everybody.
+	inner *inner
 }
 
 // BoundTo says who is served at a bound socket.
@@ -207,22 +210,31 @@ func (b *Bound) Ready() {
 
 // accepted takes charge of a connection. Its number is the cookie of the daemon's own socket, which no p-sock has.
 func (b *Bound) accepted(fd int, peer netip.AddrPort) (open bool) {
-	s, to := b.set, b.serve.Load()
+	s := b.set
 	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_COOKIE)
-	local, nameErr := unix.Getsockname(fd)
-	if err != nil || nameErr != nil || to.Admits != nil && !to.Admits(int(s.bound.Load())) {
+	v, ok := b.visitOf(fd, peer)
+	if err != nil || !ok || v.to.Admits != nil && !v.to.Admits(int(s.bound.Load())) {
 		reset(fd)
 		unix.Close(fd)
 		return false
 	}
 	c := &Conn{
-		set: s, fd: fd, cookie: cookie, bound: b, listener: to.Listener, plain: to.Plain,
-		vip: addrPort(local), client: unmapped(peer), opened: time.Now(), tenant: tenantOf(peer.Addr().Unmap()),
+		set: s, fd: fd, cookie: cookie, bound: b, listener: v.to.Listener, plain: v.to.Plain,
+		vip: v.vip, client: unmapped(peer), opened: time.Now(), tenant: tenantOf(peer.Addr().Unmap()), from: v.from,
 	}
 	b.open.Add(1)
 	s.bound.Add(1)
 	s.begin(c)
 	return true
+}
+
+// visitOf says whom a connection has come to; false: it is not to be taken.
+func (b *Bound) visitOf(fd int, peer netip.AddrPort) (*visit, bool) {
+	if b.inner != nil {
+		return b.inner.take(unmapped(peer))
+	}
+	local, err := nameOf(fd)
+	return &visit{to: *b.serve.Load(), vip: local}, err == nil
 }
 
 // without counts a connection out.
@@ -245,6 +257,10 @@ func (c *Conn) serveBound() {
 	s := Session{
 		Listener: c.listener, VIP: c.vip, Client: c.client, Endpoint: NoEndpoint, Requests: c.requests.Load(),
 		Closing: c.closing.Load, Opened: c.opened, Gone: c.left, Stays: c.stays, Tenant: c.tenant,
+	}
+	if c.from != nil {
+		s.From = func() upstream.Origin { return *c.from.Load() }
+		s.Tenant = s.From().Tenant
 	}
 	r := c.boundaryOfOwn().read(s, c.set.cfg.Handler.Serve)
 	c.requests.Add(r.Requests)

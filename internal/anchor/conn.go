@@ -14,6 +14,7 @@ import (
 	"github.com/xlb-project/xlb/internal/poller"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/sockdiag"
+	"github.com/xlb-project/xlb/internal/upstream"
 )
 
 // Conn is the daemon's end of one client connection.
@@ -32,6 +33,8 @@ type Conn struct {
 	unseen bool
 	// bound is the socket that it came to, nil for one that was intercepted. The kernel's programs know nothing of such a connection.
 	bound *Bound
+	// from says whose requests it carries, of one between two listeners of this process; nil: it is the client's.
+	from *atomic.Pointer[upstream.Origin]
 	// tenant is the client's group.
 	tenant shares.Path
 	// requests counts those of both paths, as far as the daemon knows; served is when it served the last one, Unix time in ns.

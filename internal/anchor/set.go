@@ -18,6 +18,7 @@ import (
 	"github.com/xlb-project/xlb/internal/poller"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/sockdiag"
+	"github.com/xlb-project/xlb/internal/upstream"
 )
 
 // Session is what is known of a connection whose bytes reached the slow path.
@@ -42,6 +43,8 @@ type Session struct {
 	Opened time.Time
 	// Tenant is the client's group: its cgroups, or that of its host.
 	Tenant shares.Path
+	// From says whose the request is that the connection carries, where it comes from another listener of this process; nil: its client's.
+	From func() upstream.Origin
 }
 
 // NoEndpoint is a Session without a choice of endpoint, FailingEndpoint one whose request has come to no endpoint by the rules of balancing.
@@ -151,8 +154,9 @@ type Set struct {
 	sweepAll atomic.Bool
 	acceptAt uint32
 	left     atomic.Int32
-	// bound counts the open connections that have come to bound sockets.
+	// bound counts the open connections that have come to bound sockets, and those between two listeners.
 	bound atomic.Int64
+	inner inner
 	// guarded counts the open connections that are kept.
 	guarded atomic.Int64
 	// ending is how long a connection must be without a request to be closed, in ns, because all are to end; 0: they are not.
@@ -186,6 +190,7 @@ func New(cfg Config) (*Set, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Set{cfg: cfg, poller: po, ctx: ctx, cancel: cancel, conns: map[uint64]*Conn{}, untold: map[uint64]struct{}{}, limited: map[*Conn]struct{}{}, paced: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
+	s.inner = inner{set: s, expected: map[netip.AddrPort]*visit{}}
 	s.limitStep.Store(int64(acceptPace))
 	ports, err := s.listen()
 	if err == nil && cfg.FastPath {
@@ -580,6 +585,7 @@ func (s *Set) StopListening() error {
 // Close closes every connection and waits for all goroutines.
 func (s *Set) Close() error {
 	err := s.StopListening()
+	err = errors.Join(err, s.inner.close())
 	if s.accepting != nil {
 		s.accepting.Stop()
 	}

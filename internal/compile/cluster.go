@@ -75,7 +75,7 @@ func (c *Cluster) addMembers(source *model.Cluster) {
 			i = len(c.Endpoints)
 			at[address] = i
 			checked := source.HealthCheck != nil && !e.Check.Disabled
-			c.Endpoints = append(c.Endpoints, Endpoint{Address: address, Checked: checked, TLS: e.TLS, Hostname: e.Hostname})
+			c.Endpoints = append(c.Endpoints, Endpoint{Address: address, Checked: checked, TLS: e.TLS, Hostname: e.Hostname, Inner: e.Inner})
 		}
 		weight := turnWeight(source.Policy, e.Weight)
 		c.Endpoints[i].Weight = saturatingSum(c.Endpoints[i].Weight, weight)

@@ -322,4 +322,6 @@ type Endpoint struct {
 	// secured endpoint go.
 	TLS      *model.UpstreamTLS
 	Hostname string
+	// Inner: it is a listener of this process, and for the slow path as well.
+	Inner bool
 }

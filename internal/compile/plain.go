@@ -26,13 +26,19 @@ func compilePlain(left *space, where string, cfg *model.Config, l *model.Listene
 	return table, notes
 }
 
-// secured names a cluster with an endpoint that expects TLS, which only the slow path speaks, if there is one. It gets all connections, as with
-// otherFamily.
+// secured names a cluster with an endpoint that expects TLS, or that is a listener of this process, if there is one: only the slow path connects
+// to it. It gets all connections, as with otherFamily.
 func secured(cfg *model.Config, p *model.TCPProxy) string {
 	for _, share := range p.Clusters {
 		c := cfg.Cluster(share.Name)
-		if c != nil && slices.ContainsFunc(c.Endpoints, func(e model.Endpoint) bool { return e.TLS != nil }) {
+		if c == nil {
+			continue
+		}
+		if slices.ContainsFunc(c.Endpoints, func(e model.Endpoint) bool { return e.TLS != nil }) {
 			return fmt.Sprintf("an endpoint of cluster %s has TLS", c.Name)
+		}
+		if slices.ContainsFunc(c.Endpoints, func(e model.Endpoint) bool { return e.Inner }) {
+			return fmt.Sprintf("an endpoint of cluster %s is the address of a listener", c.Name)
 		}
 	}
 	return ""

@@ -114,6 +114,9 @@ func (t *translator) finish(cfg *model.Config) {
 	t.leadTo(cfg)
 	t.resolveOriginals(cfg)
 	markTimed(cfg)
+	if t.resources == nil {
+		t.circles(cfg)
+	}
 	admin, ok := t.addresses[destination{address: cfg.Admin}]
 	if !ok || !cfg.Admin.IsValid() {
 		return

@@ -139,6 +139,8 @@ type Endpoint struct {
 	Weight  uint32 `json:"weight"`
 	// TLS secures connections to it: the slow path sends its requests.
 	TLS bool `json:"tls,omitempty"`
+	// Inner: it is the address of a listener of the configuration, which the slow path enters.
+	Inner bool `json:"inner,omitempty"`
 	// State is "healthy", "down" or another state that metrics.EndpointSnapshot shows; empty when no daemon was asked.
 	State string `json:"state,omitempty"`
 	// Share is the part of the cluster's requests, 0 to 1, that is its own; 0 too when no daemon was asked, or with Criteria.

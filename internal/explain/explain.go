@@ -239,24 +239,33 @@ func kernelOf(d Decision) Kernel {
 	return k
 }
 
-// handTLS says that a request is handed over after all where all endpoints that it may go to have TLS, and notes it where some have.
+// handTLS says that a request is handed over after all where all endpoints that it may go to have TLS, or are listeners, and notes it where some
+// are.
 func (a *Answer) handTLS(d *Decision) {
-	secured, all := 0, 0
+	secured, inner, all := 0, 0, 0
 	for _, e := range a.Endpoints {
-		if e.Cluster == d.Cluster && e.Criteria == d.Criteria {
-			all++
-			if e.TLS {
-				secured++
-			}
+		if e.Cluster != d.Cluster || e.Criteria != d.Criteria {
+			continue
 		}
+		all++
+		switch {
+		case e.TLS:
+			secured++
+		case e.Inner:
+			inner++
+		}
+	}
+	what := "have TLS"
+	if inner > 0 {
+		what = "have TLS, or are the address of a listener"
 	}
 	v := maps.HandoverEndpointTLS
 	switch {
-	case !a.Kernel.Fast || secured == 0:
-	case secured == all:
+	case !a.Kernel.Fast || secured+inner == 0:
+	case secured+inner == all:
 		a.Kernel = Kernel{By: d.By, Verdict: maps.VerdictName(v), Meaning: maps.HandoverMeaning(v), Cluster: d.Cluster, Criteria: d.Criteria}
 	default:
-		a.secured = fmt.Sprintf("%d of %d endpoints of %s have TLS: the kernel hands over what it chooses them for (%s)", secured, all, d.Cluster, maps.VerdictName(v))
+		a.secured = fmt.Sprintf("%d of %d endpoints of %s %s: the kernel hands over what it chooses them for (%s)", secured+inner, all, d.Cluster, what, maps.VerdictName(v))
 	}
 }
 
@@ -336,7 +345,7 @@ func (a *Answer) shortage(d *Decision) string {
 		if e.Cluster == d.Cluster && e.Criteria == d.Criteria && e.State != Down && (e.Share > 0 || e.Criteria != "") {
 			inService++
 			idle += *e.Idle
-			secured = secured || e.TLS // it has no i-socks, and needs none
+			secured = secured || e.TLS || e.Inner // it has no i-socks, and needs none
 		}
 	}
 	switch {

@@ -4,6 +4,7 @@ package explain
 
 import (
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 
@@ -14,7 +15,13 @@ import (
 
 // Compiled is a configuration that nobody serves: the compiled tables stand for the kernel.
 func Compiled(cfg *model.Config) *State {
-	image, notes := compile.Compile(cfg)
+	inner := model.InnerOf(cfg.Listeners)
+	marked := *cfg
+	marked.Clusters = make([]*model.Cluster, len(cfg.Clusters))
+	for i, c := range cfg.Clusters {
+		marked.Clusters[i] = inner.Mark(c)
+	}
+	image, notes := compile.Compile(&marked)
 	return &State{
 		Config: cfg,
 		Notes:  notes,
@@ -22,7 +29,7 @@ func Compiled(cfg *model.Config) *State {
 			i := slices.IndexFunc(image.Listeners, func(c compile.Listener) bool { return c.Name == l.Name })
 			return decideByTable(&image.Listeners[i].Table, r), nil
 		},
-		Endpoints: func(cluster string) ([]Endpoint, error) { return targets(cfg.Cluster(cluster)), nil },
+		Endpoints: func(cluster string) ([]Endpoint, error) { return targets(cfg.Cluster(cluster), inner), nil },
 	}
 }
 
@@ -48,13 +55,17 @@ func decideByTable(t *compile.Table, r *model.Request) Decision {
 var plainMethods = []string{"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"}
 
 // targets are the endpoints as they are configured, names not resolved.
-func targets(c *model.Cluster) []Endpoint {
+func targets(c *model.Cluster, inner *model.Inner) []Endpoint {
 	if c == nil {
 		return nil
 	}
 	list := make([]Endpoint, 0, len(c.Targets))
 	for _, t := range c.Targets {
-		list = append(list, Endpoint{Cluster: c.Name, Address: net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port))), Weight: t.Weight, TLS: t.TLS != nil})
+		e := Endpoint{Cluster: c.Name, Address: net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port))), Weight: t.Weight, TLS: t.TLS != nil}
+		if ip, err := netip.ParseAddr(t.Host); err == nil {
+			e.Inner = c.Discovery != model.OriginalDst && inner.At(netip.AddrPortFrom(ip, t.Port)) != nil
+		}
+		list = append(list, e)
 	}
 	return list
 }

@@ -35,7 +35,7 @@ var handoverMeanings = map[Verdict]string{
 	HandoverOverflow:          "the cluster has as many requests in flight as its circuit breakers allow, or others wait: the request waits as well, or is answered 503",
 	HandoverClusterSlow:       "the cluster is balanced by hash with a bound on loads, or with a table that the kernel has no room for",
 	HandoverNoEndpoint:        "no endpoint in service in a few tries, or a cluster of type ORIGINAL_DST that follows its clients; the slow path looks at all",
-	HandoverEndpointTLS:       "connections to the chosen endpoint are secured by TLS; the slow path uses the same endpoint",
+	HandoverEndpointTLS:       "connections to the chosen endpoint are secured by TLS, or it is the address of a listener; the slow path uses the same endpoint",
 	HandoverPoolEmpty:         "the chosen endpoint had no idle i-sock; the slow path uses the same endpoint, and the pool grows",
 	HandoverNoRoom:            "the endpoint's socket, or the machine, is short of memory for TCP; the slow path uses the same endpoint, and waits",
 	HandoverEndpointLocked:    "a process holds the lock of the endpoint's socket for longer than a call takes, as while it sends from memory that is swapped out; the slow path uses the same endpoint, and waits for nobody's lock",

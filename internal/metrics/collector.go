@@ -74,7 +74,7 @@ var (
 	clusterMembers = describe("envoy_cluster_membership_total",
 		"Endpoints of a cluster.", clusterLabel)
 	clusterLeftOut = describe("xlb_cluster_endpoints_left_out",
-		"Endpoints of a cluster that get no requests, because XLB cannot speak to them as they expect, by reason.", clusterLabel, reasonLabel)
+		"Endpoints of a cluster that get no requests, because XLB cannot speak to them as they expect, or since they lead in a circle, by reason.", clusterLabel, reasonLabel)
 	clusterMembersHealthy = describe("envoy_cluster_membership_healthy",
 		"Endpoints of a cluster that take requests.", clusterLabel)
 )

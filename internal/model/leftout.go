@@ -9,13 +9,14 @@ import (
 	"strings"
 )
 
-// LeftOut is an endpoint that gets no requests and no health checks: XLB cannot speak to it as it is to be spoken to.
+// LeftOut is an endpoint that gets no requests and no health checks: XLB cannot speak to it as it is to be spoken to, or they would come back.
 type LeftOut struct {
 	// Host is an IP address, or a name.
 	Host   string
 	Port   uint16
 	Reason LeftOutReason
-	// Socket is the type of the transport socket where that is the reason; with LeftOutTLS the cluster that its secrets are to come from.
+	// Socket is the type of the transport socket where that is the reason; with LeftOutTLS the cluster that its secrets are to come from,
+	// with LeftOutCircle the listener at its address.
 	Socket string
 }
 
@@ -28,12 +29,13 @@ const (
 	LeftOutSocket
 	LeftOutHTTP2
 	LeftOutSource
+	LeftOutCircle
 	LeftOutReasons = iota
 )
 
 // String is a label of metrics.
 func (r LeftOutReason) String() string {
-	return [LeftOutReasons]string{"tls", "transport_socket", "http2", "upstream_bind_config"}[r]
+	return [LeftOutReasons]string{"tls", "transport_socket", "http2", "upstream_bind_config", "circle"}[r]
 }
 
 // Because says what an endpoint expects, and what XLB does.
@@ -48,6 +50,8 @@ func (l *LeftOut) Because() string {
 		return "expects the transport socket " + l.Socket + ", which XLB does not have"
 	case LeftOutHTTP2:
 		return "expects HTTP/2; XLB speaks HTTP/1.1 to endpoints"
+	case LeftOutCircle:
+		return fmt.Sprintf("is the address of listener %q, from where all requests come back; route to the cluster that is meant", l.Socket)
 	default:
 		return "expects connections from the address of upstream_bind_config; the kernel chooses the address that XLB connects from"
 	}
@@ -74,10 +78,12 @@ func (c *Cluster) LeftOutBy() [LeftOutReasons]int {
 func (c *Cluster) LeftOutText() string {
 	var texts []string
 	counts := c.LeftOutBy()
+	// Those of circles are still among the targets.
+	all := len(c.Targets) + len(c.LeftOut) - counts[LeftOutCircle]
 	for i := range c.LeftOut {
 		l := &c.LeftOut[i]
 		if n := counts[l.Reason]; n > 0 {
-			texts = append(texts, fmt.Sprintf("%d of %d endpoints left out: %s %s", n, len(c.Targets)+len(c.LeftOut), l.Address(), l.Because()))
+			texts = append(texts, fmt.Sprintf("%d of %d endpoints left out: %s %s", n, all, l.Address(), l.Because()))
 			counts[l.Reason] = 0
 		}
 	}

@@ -391,7 +391,7 @@ type Cluster struct {
 	// Endpoints to balance over: for Static and EDS the targets, for names the
 	// addresses the targets resolve to (empty until then), for OriginalDst the listener's address, if it is one.
 	Endpoints []Endpoint
-	// LeftOut are endpoints that are not among Targets.
+	// LeftOut are endpoints that are not among Targets, and those that are not among Endpoints since they lead in a circle (LeftOutCircle).
 	LeftOut []LeftOut
 	// Sockets are all that its endpoints may be secured with, each once; nil: all of them are spoken to in plain text.
 	Sockets []*UpstreamTLS
@@ -433,4 +433,6 @@ type Endpoint struct {
 	Metadata Metadata
 	TLS      *UpstreamTLS
 	Hostname string
+	// Inner: the address is that of a listener of this configuration, which the slow path enters without a way through the kernel. See Inner.Mark.
+	Inner bool `json:",omitempty"`
 }

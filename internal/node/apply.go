@@ -148,7 +148,7 @@ func (n *Node) apply(wanted *model.Config) error {
 // install puts a configuration in force whose names are resolved. Needs n.updates.
 func (n *Node) install(cfg *model.Config) error {
 	n.secrets.follow(cfg)
-	cfg = n.doors.place(cfg)
+	cfg = n.inners.mark(n.doors.place(cfg))
 	image, notes := n.compiler.Compile(cfg)
 	matchers := n.matchers.Build(cfg)
 	n.say(notes)
@@ -221,12 +221,13 @@ func (n *Node) publish(cfg *model.Config, matchers map[*model.RouteTable]*match.
 	}
 	l := &loaded{
 		config: cfg, matchers: matchers, notes: notes, at: time.Now(), tables: before.tables, tcp: before.tcp, inspections: before.inspections, shortest: before.shortest,
-		departed: before.departed,
+		departed: before.departed, inner: before.inner, numbers: before.numbers,
 		clusters: clustersByName(before, cfg),
 	}
 	l.version = sync.OnceValue(func() string { return versionOf(cfg) })
 	if before.tables == nil || !slices.Equal(before.config.Listeners, cfg.Listeners) {
-		l.addListeners(cfg, n.reconcil.ListenerNumbers())
+		l.inner, l.numbers = model.InnerOf(cfg.Listeners), n.reconcil.ListenerNumbers()
+		l.addListeners(cfg, l.numbers)
 		l.keepDeparted(before)
 	}
 	n.current.Store(l)
@@ -346,7 +347,7 @@ func (n *Node) plainOf(cfg *model.Config, before *loaded) map[string]bool {
 
 // connects reports whether an endpoint is to have i-socks.
 func (n *Node) connects(e *reconcile.EndpointEntry) bool {
-	return !e.Gone && n.o.FastPath && !n.plain[e.Cluster] && e.TLS == nil
+	return !e.Gone && n.o.FastPath && !n.plain[e.Cluster] && e.TLS == nil && !e.Inner
 }
 
 func (n *Node) toConnect(entries []reconcile.EndpointEntry, now *loaded) []pool.Endpoint {
@@ -398,6 +399,7 @@ func (n *Node) keepConnections(places *directory, changes *reconcile.Changes) {
 		}
 	}
 	n.proxy.KeepConnections(added, dropped)
+	n.dropTurned(places, changes)
 }
 
 // releaseGone gives up removed endpoints that have no pool: of all when there is no fast path, and those of listeners without HTTP.

@@ -20,7 +20,7 @@ type asking struct {
 	check *health.Check
 	// how says what is different for this endpoint.
 	how model.EndpointCheck
-	// security tells how connections to it are secured; empty: they are plain text.
+	// security tells how connections to it are secured, or that it is a listener of this process; empty: they are plain text.
 	security string
 	stop     context.CancelFunc
 }
@@ -66,7 +66,10 @@ func (k *keeper) startLocked(m *member, before *asking, config *model.HealthChec
 }
 
 func securityOf(e model.Endpoint) string {
-	if e.TLS == nil {
+	switch {
+	case e.Inner:
+		return "inner"
+	case e.TLS == nil:
 		return ""
 	}
 	return e.TLS.Key

@@ -296,7 +296,7 @@ func (h handler) Serve(ctx context.Context, conn net.Conn, at anchor.Boundary, s
 func (h handler) serve(ctx context.Context, conn net.Conn, _ anchor.Boundary, s anchor.Session, begun *slowpath.Begun) anchor.Result {
 	served := servedAt(s.Listener)
 	r, err := h.n.proxy.Serve(ctx, conn, slowpath.Session{
-		Listener: served, Destination: s.VIP, Opened: s.Opened, Claim: h.n.claim(s.Endpoint), Fails: s.Endpoint == anchor.FailingEndpoint, Draw: s.Draw, Gone: s.Gone, Stays: s.Stays, Requests: s.Requests, Begun: begun,
+		Listener: served, Destination: s.VIP, Opened: s.Opened, Claim: h.n.claim(s.Endpoint), Fails: s.Endpoint == anchor.FailingEndpoint, Draw: s.Draw, Gone: s.Gone, Stays: s.Stays, From: s.From, Requests: s.Requests, Begun: begun,
 		Turn:    h.n.desk.Turn(s.Tenant),
 		Closing: func() bool { return s.Closing != nil && s.Closing() || h.n.leaves(served) },
 		Brief:   s.Reason == maps.HandoverPoolEmpty,
@@ -341,11 +341,16 @@ type picked struct {
 	// tls secures connections to it; nil: they are plain text.
 	tls      *model.UpstreamTLS
 	hostname string
+	// inner: it is a listener of this process.
+	inner bool
 }
 
 func (n *Node) pickedOf(e reconcile.EndpointEntry) picked {
-	return picked{n, e.Index, e.Address, e.TLS, e.Hostname}
+	return picked{n, e.Index, e.Address, e.TLS, e.Hostname, e.Inner}
 }
+
+// Inner implements slowpath.InnerPicked.
+func (p picked) Inner() bool { return p.inner }
 
 // Security implements slowpath.Secured.
 func (p picked) Security() (*model.UpstreamTLS, string) { return p.tls, p.hostname }
@@ -519,6 +524,8 @@ func (n *Node) newProxy() *slowpath.Proxy {
 		Named:      n.named,
 		Load:       n.load,
 		Dial:       n.dialer.dial,
+		DialInner:  n.dialInner,
+		Circled:    n.inners.circled,
 		Secure:     n.secure,
 		Observer:   observer{n.recorder},
 		Logger:     n.log,

@@ -40,9 +40,14 @@ func (d *dialer) dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) 
 	if !ok {
 		return conn, nil
 	}
+	return d.counted(tcp, to)
+}
+
+// counted takes a new connection into the count.
+func (d *dialer) counted(tcp *net.TCPConn, to netip.AddrPort) (*countedConn, error) {
 	// What a client that reads slowly may make an endpoint send ahead.
 	if err := tcp.SetReadBuffer(slowReceiveBuffer); err != nil {
-		return nil, err
+		return nil, errors.Join(err, tcp.Close())
 	}
 	d.mu.Lock()
 	d.conns[to]++

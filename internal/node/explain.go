@@ -104,10 +104,10 @@ func (n *Node) clusterName(index uint32) (name string, criteria model.Metadata) 
 // endpointsOf are the candidates: those that have left the configuration get no request.
 func endpointsOf(s *metrics.Snapshot, c *model.Cluster, cluster string, fast bool) []explain.Endpoint {
 	var list []explain.Endpoint
-	secured := map[netip.AddrPort]bool{}
+	known := map[netip.AddrPort]model.Endpoint{}
 	if c != nil {
 		for _, e := range c.Endpoints {
-			secured[netip.AddrPortFrom(e.Address.Addr().Unmap(), e.Address.Port())] = e.TLS != nil
+			known[netip.AddrPortFrom(e.Address.Addr().Unmap(), e.Address.Port())] = e
 		}
 	}
 	for i := range s.Clusters {
@@ -119,7 +119,7 @@ func endpointsOf(s *metrics.Snapshot, c *model.Cluster, cluster string, fast boo
 			if e.Gone {
 				continue
 			}
-			row := explain.Endpoint{Cluster: cluster, Address: e.Address.String(), Weight: e.Weight, State: e.State, Share: e.Share, TLS: secured[e.Address]}
+			row := explain.Endpoint{Cluster: cluster, Address: e.Address.String(), Weight: e.Weight, State: e.State, Share: e.Share, TLS: known[e.Address].TLS != nil, Inner: known[e.Address].Inner}
 			if fast {
 				row.Idle = &e.Pool.Idle
 			}

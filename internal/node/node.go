@@ -102,6 +102,7 @@ type Node struct {
 	keeper   *keeper
 	warden   *warden
 	doors    *doors
+	inners   *inners // needs updates
 	passed   *passedOver
 	shown    atomic.Pointer[shown]
 	secrets  *secrets
@@ -145,6 +146,9 @@ type loaded struct {
 	config *model.Config
 	// tables, and what else a listener has for the slow path, by servedAt.
 	tables map[string]*model.RouteTable
+	// inner finds the listeners that endpoints may be, numbers what the kernel calls listeners, by name.
+	inner   *model.Inner
+	numbers map[string]uint32
 	// matchers find routes in them.
 	matchers map[*model.RouteTable]*match.Table
 	tcp      map[string]*model.TCPProxy
@@ -251,7 +255,7 @@ func startFit(o Options, bootstrap *config.Bootstrap, cfg *model.Config) (*Node,
 // start loads and attaches everything, with interception still off. On error nothing is left.
 func start(o Options, bootstrap *config.Bootstrap, cfg *model.Config) (*Node, error) {
 	n := &Node{o: o, log: o.Logger, source: cfg, bootstrap: bootstrap, recorder: metrics.NewRecorder(), dialer: newDialer(o.CongestionControl), desk: newDesk(), waiting: map[uint32]struct{}{}, passed: newPassedOver()}
-	n.secrets = newSecrets(n)
+	n.secrets, n.inners = newSecrets(n), newInners(n)
 	n.setReady(errStarting)
 	n.directory.Store(&directory{})
 	n.current.Store(&loaded{config: &model.Config{}})

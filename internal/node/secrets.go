@@ -212,8 +212,7 @@ func (n *Node) secure(ctx context.Context, conn net.Conn, to slowpath.Target) (n
 // dialCheck connects a health check to an endpoint.
 func (n *Node) dialCheck(e model.Endpoint, http bool) health.Dial {
 	return func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
-		var d net.Dialer
-		conn, err := d.DialContext(ctx, "tcp", to.String())
+		conn, err := n.dialForCheck(ctx, to, e.Inner)
 		if err != nil || e.TLS == nil {
 			return conn, err
 		}

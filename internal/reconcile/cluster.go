@@ -72,6 +72,8 @@ type endpoint struct {
 	// tls and hostname are for those who connect to it.
 	tls      *model.UpstreamTLS
 	hostname string
+	// inner: it is a listener of this process.
+	inner bool
 	// since is when it became healthy, or was added.
 	since time.Time
 	gone  bool
@@ -150,8 +152,8 @@ func (r *Reconciler) applyEndpoint(name string, e *compile.Endpoint) (uint32, er
 	shared := &r.sh.Endpoints[known.index]
 	changed := known.gone || known.weight != e.Weight || known.loadWeight != e.LoadWeight
 	known.weight, known.loadWeight = e.Weight, e.LoadWeight
-	known.tls, known.hostname = e.TLS, e.Hostname
-	markSecured(shared, e.TLS != nil)
+	known.tls, known.hostname, known.inner = e.TLS, e.Hostname, e.Inner
+	markSecured(shared, e.TLS != nil || e.Inner)
 	atomic.StoreUint32(&shared.Weight, e.LoadWeight)
 	atomic.StoreUint32(&shared.Cluster, r.clusters[name].index)
 	if known.gone {
@@ -166,7 +168,7 @@ func (r *Reconciler) applyEndpoint(name string, e *compile.Endpoint) (uint32, er
 	return known.index, nil
 }
 
-// markSecured says whether the kernel may send requests to an endpoint. What the pool knows of its plain connections is of no consequence when
+// markSecured says whether the kernel may send requests to an endpoint: not to one with TLS, nor to a listener of this process. What the pool knows of its plain connections is of no consequence when
 // there are no more of them.
 func markSecured(e *maps.Endpoint, secured bool) {
 	was := maps.EndpointFlags(atomic.LoadUint32(&e.Flags))&maps.EndpointTLS != 0

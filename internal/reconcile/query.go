@@ -28,6 +28,8 @@ type EndpointEntry struct {
 	// TLS secures connections to it; nil: they are plain text. Hostname is Envoy's name of it.
 	TLS      *model.UpstreamTLS
 	Hostname string
+	// Inner: it is the address of a listener of this configuration.
+	Inner bool
 }
 
 // ClusterEntry is a cluster in the maps.
@@ -65,7 +67,7 @@ func (r *Reconciler) Endpoints() []EndpointEntry {
 func (e *endpoint) entry(key endpointKey) EndpointEntry {
 	return EndpointEntry{
 		Index: e.index, Cluster: key.cluster, Address: key.address, Weight: e.weight, Place: e.place, Health: e.health, Share: e.share, Gone: e.gone,
-		TLS: e.tls, Hostname: e.hostname,
+		TLS: e.tls, Hostname: e.hostname, Inner: e.inner,
 	}
 }
 

@@ -35,6 +35,9 @@ func (d *Desk) Turn(p Path) *Turn { return &Turn{desk: d, path: p} }
 // Another is a further place for work of the same tenant.
 func (t *Turn) Another() *Turn { return &Turn{desk: t.desk, path: t.path} }
 
+// Path is the tenant's.
+func (t *Turn) Path() Path { return t.path }
+
 // Begin waits for the turn of a new piece of work. It reports false, and does not wait, where too many
 // of its tenant do.
 func (t *Turn) Begin() bool {

@@ -84,6 +84,8 @@ type exchange struct {
 	attempt *Attempt
 	// flag of a response that is the endpoint's.
 	flag Flag
+	// circle is upstream.Origin's of a request that has come from its client, and was sent to a listener of this process; nil: it was not.
+	circle *atomic.Bool
 	// copies that are to be sent when the request has been read.
 	copies []*requestCopy
 	// hash decides among endpoints where the cluster's policy asks for one, and cookies are for a client that had none to be hashed.
@@ -416,6 +418,9 @@ func (x *exchange) roundTrip(claim *Claim) (*response, LocalReply) {
 			x.endpoint = e
 		} else {
 			return nil, failure
+		}
+		if x.circles() {
+			return nil, ReplyOverflow
 		}
 		x.address = x.endpoint.Address()
 		x.attempts++

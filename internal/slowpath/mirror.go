@@ -15,6 +15,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/upstream"
 )
 
 // Bounds of what copies hold.
@@ -40,6 +41,8 @@ type requestCopy struct {
 	// connectTimeout, and timeout of the whole exchange.
 	connectTimeout, timeout time.Duration
 	turn                    *shares.Turn
+	// onward says for whom it is sent.
+	onward func() upstream.Origin
 }
 
 // mirror begins the copies that the route asks for. They are sent when the request has been read whole; one that
@@ -85,6 +88,11 @@ func (x *exchange) copyFor(m *model.Mirror) *requestCopy {
 		x.proxy.mirrors.Add(-1)
 		return nil
 	}
+	if x.proxy.circles(name, endpoint, x.session.origin()) {
+		x.proxy.mirrors.Add(-1)
+		endpoint.Done(Outcome{})
+		return nil
+	}
 	copied := exchange{head: x.head, endpoint: endpoint, address: endpoint.Address()}
 	copied.head.Authority = m.HostOf(x.head.Authority)
 	timeout := x.route.Timeout
@@ -94,7 +102,7 @@ func (x *exchange) copyFor(m *model.Mirror) *requestCopy {
 	return &requestCopy{
 		proxy: x.proxy, endpoint: endpoint, admitted: x.proxy.gates.admission(name, model.PriorityDefault, cluster), head: copied.appendRequestHead(nil), method: x.head.Method, host: copied.head.Authority, chunked: x.head.Chunked,
 		trailers:       x.passTrailers(cluster),
-		connectTimeout: cluster.ConnectTimeout, timeout: timeout, turn: x.turn.Another(),
+		connectTimeout: cluster.ConnectTimeout, timeout: timeout, turn: x.turn.Another(), onward: x.copied(),
 	}
 }
 
@@ -154,8 +162,8 @@ func (c *requestCopy) run(body, trailer []byte) {
 		return
 	}
 	defer leave()
-	to := destinationOf(c.endpoint, c.host, true)
-	conn := c.proxy.idle.take(to.place())
+	to := destinationOf(c.endpoint, c.host, true, c.onward)
+	conn := c.proxy.reuse(&to)
 	if conn == nil {
 		var err error
 		if conn, err = c.proxy.connect(ctx, to, c.connectTimeout); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/upstream"
 )
 
 // Picked is an endpoint chosen for one request and counted as busy with it.
@@ -131,6 +132,11 @@ type Config struct {
 	// namespace. Connections are pooled by address alone, so workloads with
 	// different networks need a Proxy each.
 	Dial func(ctx context.Context, endpoint netip.AddrPort) (net.Conn, error)
+	// DialInner connects to a listener of this process, which is at an endpoint's address. May be nil: no endpoint is one (InnerPicked).
+	DialInner func(ctx context.Context, endpoint netip.AddrPort, from upstream.Origin) (InnerConn, error)
+	// Circled is told of a request that was given up since it has passed MaxDepth listeners of this process, and was to come to another one. It
+	// must not block; may be nil.
+	Circled func(cluster string, endpoint netip.AddrPort)
 	// Secure shakes hands on a connection that Dial has made; it owns the connection, and closes it when it fails. Nil: there are no endpoints that ask for it.
 	Secure func(ctx context.Context, conn net.Conn, to Target) (net.Conn, error)
 	// Logger for unexpected states; never for single requests. nil discards.
@@ -245,6 +251,8 @@ type Session struct {
 	Claim *Claim
 	// Fails: the first request has come to no endpoint by the rules of balancing. Drawn again, less would fail than are to.
 	Fails bool
+	// From says whose the request is that the connection carries, where it leads from one listener of this process to another; nil: its client's.
+	From func() upstream.Origin
 	// Requests is how many the connection has carried before, on either path.
 	Requests uint32
 	// Closing tells whether the answer to the current request is to be the last. May be nil: it is not.

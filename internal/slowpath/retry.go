@@ -57,6 +57,9 @@ func (x *exchange) retrying(claim *Claim) (*response, LocalReply) {
 		if x.attempt == nil && !x.pick(claim) {
 			return nil, ReplyNoHealthyUpstream
 		}
+		if x.circles() {
+			return nil, ReplyOverflow
+		}
 		claim = nil
 		resp, err := x.try()
 		wait, again := x.retries.decide(resp, err)
@@ -160,7 +163,7 @@ func (x *exchange) try() (*response, error) {
 func (r *retries) decide(resp *response, err error) (wait time.Duration, again bool) {
 	retried, tally := r.counted, r.x.admitted.tally
 	r.uncount()
-	if r.over || r.x.ctx.Err() != nil || r.x.body != nil && (r.x.body.broken.Load() || r.x.replay.spoiled()) {
+	if r.over || r.x.ctx.Err() != nil || r.x.hasCircled() || r.x.body != nil && (r.x.body.broken.Load() || r.x.replay.spoiled()) {
 		return 0, false
 	}
 	if !r.wants(resp, err) {

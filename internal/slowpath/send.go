@@ -103,7 +103,7 @@ func (x *exchange) sentBody() bool {
 func (x *exchange) reuseOrConnect(endpoint netip.AddrPort, reuse bool) error {
 	if reuse && !x.head.Connect() {
 		to := x.destination(endpoint)
-		if c := x.proxy.idle.take(to.place()); c != nil {
+		if c := x.proxy.reuse(&to); c != nil {
 			x.use(c)
 			return nil
 		}
@@ -129,7 +129,7 @@ func (x *exchange) destination(endpoint netip.AddrPort) destination {
 		return destination{address: endpoint}
 	}
 	// The payload of a CONNECT that ends here is whatever the client says.
-	return destinationOf(x.endpoint, x.head.Authority, !x.head.Connect())
+	return destinationOf(x.endpoint, x.head.Authority, !x.head.Connect(), x.onward)
 }
 
 func (x *exchange) use(c *upstreamConn) {

@@ -65,7 +65,11 @@ func (p *Proxy) connectPlain(ctx context.Context, proxy *model.TCPProxy, s Sessi
 		if !ok {
 			return nil, nil, failure
 		}
-		conn, err := p.connect(ctx, destinationOf(endpoint, "", false), cluster.ConnectTimeout)
+		if p.circles(name, endpoint, s.origin()) {
+			endpoint.Done(Outcome{})
+			return nil, nil, errCircle
+		}
+		conn, err := p.connect(ctx, destinationOf(endpoint, "", false, s.connecting), cluster.ConnectTimeout)
 		if err == nil {
 			return conn.Conn, endpoint, nil
 		}

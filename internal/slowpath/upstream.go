@@ -37,6 +37,8 @@ type place struct {
 	tls, sni string
 	// host is what the endpoint's certificate was checked for; empty: it need not have the name of the request's host.
 	host string
+	// inner: it leads to a listener of this process.
+	inner bool
 }
 
 // destination is an endpoint that is connected to.
@@ -44,11 +46,18 @@ type destination struct {
 	address netip.AddrPort
 	// target is nil where connections are plain text.
 	target *Target
+	// inner: it is a listener of this process. from is for whom it is connected to, which that listener has to know.
+	inner bool
+	from  upstream.Origin
 }
 
-// destinationOf is that of a request, for that host, or of what else is sent to an endpoint.
-func destinationOf(e Picked, host string, http bool) destination {
-	out := destination{address: e.Address()}
+// destinationOf is that of a request, for that host, or of what else is sent to an endpoint. Where it is a listener of this process onward says
+// for whom.
+func destinationOf(e Picked, host string, http bool, onward func() upstream.Origin) destination {
+	out := destination{address: e.Address(), inner: isInner(e)}
+	if out.inner {
+		out.from = onward()
+	}
 	if s, ok := e.(Secured); ok {
 		if tls, hostname := s.Security(); tls != nil {
 			out.target = &Target{TLS: tls, Hostname: hostname, Host: host, HTTP: http}
@@ -58,10 +67,11 @@ func destinationOf(e Picked, host string, http bool) destination {
 }
 
 func (d *destination) place() place {
+	p := place{address: d.address, inner: d.inner}
 	if d.target == nil {
-		return place{address: d.address}
+		return p
 	}
-	p := place{address: d.address, tls: d.target.TLS.Key}
+	p.tls = d.target.TLS.Key
 	switch {
 	case d.target.TLS.AutoHostSNI && d.target.Hostname != "":
 		p.sni = d.target.Hostname
@@ -83,10 +93,11 @@ func (p *Proxy) connect(ctx context.Context, to destination, timeout time.Durati
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	defer context.AfterFunc(p.base, cancel)()
-	conn, err := p.config.Dial(ctx, to.address)
+	conn, err := p.dial(ctx, &to)
 	if upstream.IsShortage(err) && p.idle.shed() > 0 {
-		conn, err = p.config.Dial(ctx, to.address)
+		conn, err = p.dial(ctx, &to)
 	}
+	inner, _ := conn.(InnerConn)
 	if err == nil && to.target != nil {
 		conn, err = p.config.Secure(ctx, conn, *to.target)
 	}
@@ -95,7 +106,29 @@ func (p *Proxy) connect(ctx context.Context, to destination, timeout time.Durati
 		timedOut := ctx.Err() == context.DeadlineExceeded || errors.As(err, &ne) && ne.Timeout()
 		return nil, &dialError{to.address, timedOut, err}
 	}
-	return newUpstreamConn(conn, to.place()), nil
+	c := newUpstreamConn(conn, to.place())
+	c.inner = inner
+	return c, nil
+}
+
+func (p *Proxy) dial(ctx context.Context, to *destination) (net.Conn, error) {
+	if !to.inner {
+		return p.config.Dial(ctx, to.address)
+	}
+	conn, err := p.config.DialInner(ctx, to.address, to.from)
+	if err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+// reuse takes a connection that no request uses, or nil.
+func (p *Proxy) reuse(to *destination) *upstreamConn {
+	c := p.idle.take(to.place())
+	if c != nil && c.inner != nil {
+		c.inner.Carry(to.from)
+	}
+	return c
 }
 
 func dialTCP(ctx context.Context, endpoint netip.AddrPort) (net.Conn, error) {
@@ -106,7 +139,9 @@ func dialTCP(ctx context.Context, endpoint netip.AddrPort) (net.Conn, error) {
 // upstreamConn is a connection to an endpoint. One request at a time uses it, between begin and end.
 type upstreamConn struct {
 	net.Conn
-	place  place
+	place place
+	// inner tells the listener of this process that it leads to whose request follows; nil: it leads to none.
+	inner  InnerConn
 	reused bool
 	// brief: it was opened, and has been used since, for sessions that are Brief.
 	brief bool

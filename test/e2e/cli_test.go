@@ -61,7 +61,7 @@ func TestRefusedStartSaysWhyAndExitsWith2(t *testing.T) {
 	harness.OnlyXLB(t, "these are XLB's messages")
 	binary := harness.Binary(t)
 	service := harness.Service()
-	good := string(harness.YAML(t, harness.OneCluster(service, service)))
+	good := string(harness.YAML(t, harness.OneCluster(service, harness.Service())))
 	occupied, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -227,7 +227,7 @@ func TestKernelWithoutTheTracepointIsRefusedInWords(t *testing.T) {
 		argv := harness.OnOlderKernel(t, "sock_send_length", append([]string{harness.Binary(t)}, args...))
 		return place.Run(t, argv...)
 	}
-	config := readable(t, "xlb.yaml", harness.YAML(t, harness.OneCluster(service, service)))
+	config := readable(t, "xlb.yaml", harness.YAML(t, harness.OneCluster(service, harness.Service())))
 	run := older("run", "--config", config, "--cgroup", place.Cgroup(), "--admin", fmt.Sprintf("127.0.0.1:%d", place.FreePort(t)), "--fast-path=on")
 	if code := run.Wait(t, commandPatience); code != 2 {
 		t.Errorf("exit code: got %d, want 2", code)

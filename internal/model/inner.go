@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import "net/netip"
+
+// Inner finds the listeners that an endpoint may be the address of: a request then passes two listeners of one process, as in Envoy, which
+// binds both. Nil has none. It is never changed.
+type Inner struct {
+	exact map[netip.AddrPort]*Listener
+	// bound are those at 0.0.0.0 and ::, own their addresses of this host.
+	bound map[boundPort]*Listener
+	own   map[netip.AddrPort]*Listener
+}
+
+// boundPort is a port of one address family.
+type boundPort struct {
+	port uint16
+	is4  bool
+}
+
+// InnerOf finds those of a configuration whose bound listeners have their addresses of this host (Listener.Own). A listener with bind_to_port
+// false, and one for many destinations, has no address of its own that somebody could connect to.
+func InnerOf(listeners []*Listener) *Inner {
+	in := &Inner{exact: map[netip.AddrPort]*Listener{}, bound: map[boundPort]*Listener{}, own: map[netip.AddrPort]*Listener{}}
+	for _, l := range listeners {
+		switch {
+		case l.Unbound || l.Many.IsValid() || !l.Address.IsValid():
+		case l.Bound:
+			in.bound[boundPort{l.Address.Port(), l.Address.Addr().Is4()}] = l
+			for _, a := range l.Own {
+				in.own[unmappedPort(a)] = l
+			}
+		default:
+			in.exact[unmappedPort(l.Address)] = l
+		}
+	}
+	return in
+}
+
+// At returns the listener that a connection from this host to an address comes to, or nil.
+func (in *Inner) At(address netip.AddrPort) *Listener {
+	if in == nil {
+		return nil
+	}
+	address = unmappedPort(address)
+	if l := in.exact[address]; l != nil {
+		return l
+	}
+	if l := in.own[address]; l != nil {
+		return l
+	}
+	if !address.Addr().IsLoopback() {
+		return nil
+	}
+	return in.bound[boundPort{address.Port(), address.Addr().Is4()}]
+}
+
+// Same reports whether both find the same.
+func (in *Inner) Same(other *Inner) bool {
+	return other != nil && sameListeners(in.exact, other.exact) && sameListeners(in.bound, other.bound) && sameListeners(in.own, other.own)
+}
+
+// sameListeners compares where listeners are: which one is at a place may change without it.
+func sameListeners[K comparable](a, b map[K]*Listener) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for at := range a {
+		if b[at] == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Mark returns the cluster with its endpoints marked that are the address of a listener; the cluster itself where none is. Endpoints of type
+// ORIGINAL_DST are where the client meant to go, which is a server behind the listener: they are not marked.
+func (in *Inner) Mark(c *Cluster) *Cluster {
+	if c.Discovery == OriginalDst {
+		return c
+	}
+	var marked *Cluster
+	for i := range c.Endpoints {
+		if in.At(c.Endpoints[i].Address) == nil {
+			continue
+		}
+		if marked == nil {
+			copied := *c
+			copied.Endpoints = append([]Endpoint(nil), c.Endpoints...)
+			marked = &copied
+		}
+		marked.Endpoints[i].Inner = true
+	}
+	if marked == nil {
+		return c
+	}
+	return marked
+}
+
+func unmappedPort(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/upstream"
+)
+
+// MaxDepth is how many listeners of this process a request may pass. Envoy has no such bound: a request that goes in a circle there takes as many
+// connections as the circuit breaker of the cluster allows, 1,024 unless told otherwise, and gets 504 when its time is up.
+const MaxDepth = 16
+
+// errCircle says that a connection has passed MaxDepth listeners of this process.
+var errCircle = errors.New("the connection has passed too many listeners of this process")
+
+// InnerPicked is a Picked whose endpoint may be a listener of this process.
+type InnerPicked interface {
+	Picked
+	Inner() bool
+}
+
+// InnerConn is a connection to a listener of this process. Carry says whose request follows; it goes before the first byte of that.
+type InnerConn interface {
+	upstream.TCP
+	Carry(from upstream.Origin)
+}
+
+func isInner(e Picked) bool {
+	inner, ok := e.(InnerPicked)
+	return ok && inner.Inner()
+}
+
+// origin is that of the request, or connection, that is being served.
+func (s *Session) origin() upstream.Origin {
+	if s.From == nil {
+		return upstream.Origin{}
+	}
+	return s.From()
+}
+
+// onward is the origin of what is sent on. circle is for what comes from its client.
+func (s *Session) onward(turn *shares.Turn, circle *atomic.Bool) upstream.Origin {
+	from := s.origin()
+	if from.Circle == nil {
+		from.Circle = circle
+	}
+	return upstream.Origin{Tenant: turn.Path(), Depth: from.Depth + 1, Circle: from.Circle}
+}
+
+// connecting is the origin of a connection without HTTP that is made for the session.
+func (s *Session) connecting() upstream.Origin { return s.onward(turnOf(s.Turn), &atomic.Bool{}) }
+
+// onward is the origin of what is sent on for the request.
+func (x *exchange) onward() upstream.Origin {
+	if x.circle == nil {
+		x.circle = &atomic.Bool{}
+	}
+	return x.session.onward(x.turn, x.circle)
+}
+
+// copied is that of a copy, which may be sent when the session has another request.
+func (x *exchange) copied() func() upstream.Origin {
+	from := x.session.onward(x.turn, &atomic.Bool{})
+	return func() upstream.Origin { return from }
+}
+
+// circles reports an endpoint that what has passed so many listeners must not come to.
+func (p *Proxy) circles(cluster string, e Picked, from upstream.Origin) bool {
+	// It has passed the listener at which it is, too.
+	if !isInner(e) || from.Depth+1 < MaxDepth {
+		return false
+	}
+	if from.Circle != nil {
+		from.Circle.Store(true)
+	}
+	if p.config.Circled != nil {
+		p.config.Circled(cluster, e.Address())
+	}
+	return true
+}
+
+// circles gives up the endpoint that was chosen, if it is a listener and the request has passed too many.
+func (x *exchange) circles() bool {
+	if x.attempt != nil || !x.proxy.circles(x.cluster, x.endpoint, x.session.origin()) {
+		return false
+	}
+	x.done(Outcome{})
+	return true
+}
+
+// hasCircled reports that the request was given up by a listener that it has come to from here.
+func (x *exchange) hasCircled() bool {
+	return x.circle != nil && x.session.onward(x.turn, x.circle).Circle.Load()
+}

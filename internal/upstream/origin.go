@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package upstream
+
+import (
+	"sync/atomic"
+
+	"github.com/xlb-project/xlb/internal/shares"
+)
+
+// Origin says for whom a listener of this process is connected to, where an endpoint is one.
+type Origin struct {
+	// Tenant is the group of the client that began.
+	Tenant shares.Path
+	// Depth is how many listeners of this process the request, or connection, has passed; 0: it comes from its client.
+	Depth uint8
+	// Circle is set when one of them gives it up since there were too many: then none sends it again. All that it passes share it; nil: it has
+	// passed none.
+	Circle *atomic.Bool
+}
