@@ -22,7 +22,7 @@ func checkCommand(e *env) *cobra.Command {
 		Long: `Checks kernel, cgroup setup, privileges and limits, by probing and not by version
 numbers, and says what degrades and what to change. With --config it also reads a
 configuration and reports every problem in it. Where a daemon runs it says what that has
-taken off the fast path.
+taken off the fast path, and what it has refused of its configuration.
 
 The verdict is "fast path", "slow path only" (requests are served, but through the
 daemon), or "cannot run". Exit code 2 means that the machine cannot run XLB or that the
@@ -36,9 +36,7 @@ configuration is not valid.`,
 	output := outputFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		report := checkReport{Report: check.Run()}
-		if r := checkDaemon(c.Context(), address, c.Flags().Changed("admin")); r != nil {
-			report.Results = append(report.Results, *r)
-		}
+		report.Results = append(report.Results, checkDaemon(c.Context(), address, c.Flags().Changed("admin"))...)
 		if file != "" {
 			report.Config = checkConfig(file, config.EnvoyHeaders(envoyHeaders))
 		}

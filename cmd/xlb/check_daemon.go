@@ -16,19 +16,30 @@ import (
 // daemonPatience bounds the wait for a daemon of which "xlb check" only supposes that it is there.
 const daemonPatience = time.Second
 
-// checkDaemon says what a running daemon has taken off the fast path. nil: nobody said that there
-// is one, and there seems to be none.
-func checkDaemon(ctx context.Context, address string, named bool) *check.Result {
-	r := &check.Result{Name: "running daemon", Status: check.OK, Detail: "nothing is off the fast path"}
+// checkDaemon says what a running daemon has taken off the fast path, and what it has refused of its configuration. Empty: nobody said that there is one, and
+// there seems to be none.
+func checkDaemon(ctx context.Context, address string, named bool) []check.Result {
 	if !named {
 		short, cancel := context.WithTimeout(ctx, daemonPatience)
 		defer cancel()
 		ctx = short
 	}
-	off, err := askGuards(ctx, address)
-	switch {
-	case err != nil && !named:
+	off, err := askRows[admin.Guarded](ctx, address, "/xlb/guards")
+	if err != nil && !named {
 		return nil
+	}
+	results := []check.Result{fastPathOf(off, err)}
+	if err != nil {
+		return results
+	}
+	origins, err := askRows[admin.Origin](ctx, address, "/xlb/config")
+	return append(results, configurationOf(origins, err))
+}
+
+// fastPathOf is the result about what is off the fast path.
+func fastPathOf(off []admin.Guarded, err error) check.Result {
+	r := check.Result{Name: "running daemon", Status: check.OK, Detail: "nothing is off the fast path"}
+	switch {
 	case err != nil:
 		r.Status, r.Detail, r.Remedy = check.Missing, err.Error(), "name the admin address of a running daemon with --admin"
 	case len(off) > 0:
@@ -38,15 +49,32 @@ func checkDaemon(ctx context.Context, address string, named bool) *check.Result 
 	return r
 }
 
-func askGuards(ctx context.Context, address string) (off []admin.Guarded, err error) {
-	answer, err := askAdmin(ctx, address, "/xlb/guards")
+// configurationOf is the result about what the daemon has refused.
+func configurationOf(origins []admin.Origin, err error) check.Result {
+	r := check.Result{Name: "daemon configuration", Status: check.OK, Detail: "what came last is in force"}
+	refused := admin.RefusedOf(origins)
+	switch {
+	case err != nil:
+		r.Status, r.Detail, r.Remedy = check.Degraded, err.Error(), "use the xlb of the daemon's version"
+	case len(refused) > 0:
+		r.Status, r.Detail = check.Degraded, refused[0].String()
+		if more := len(refused) - 1; more > 0 {
+			r.Detail += fmt.Sprintf("; and %d more refused", more)
+		}
+		r.Remedy = "what was before stays in force; \"xlb get config\" lists what is wrong: correct it, and it is taken"
+	}
+	return r
+}
+
+func askRows[T any](ctx context.Context, address, path string) (list []T, err error) {
+	answer, err := askAdmin(ctx, address, path)
 	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(answer, &off); err != nil {
+	if err := json.Unmarshal(answer, &list); err != nil {
 		return nil, fmt.Errorf("admin address %s: the answer is not ours: %w", address, err)
 	}
-	return off, nil
+	return list, nil
 }
 
 // offText names what is off the fast path, and says why of the first, which is the largest.

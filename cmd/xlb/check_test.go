@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/check"
@@ -135,6 +137,32 @@ func TestCheckTellsWhatADaemonHasTakenOffTheFastPath(t *testing.T) {
 	}
 	if r := checkDaemon(t.Context(), other.Listener.Addr().String(), false); r != nil {
 		t.Errorf("somebody else's address, which nobody has named: %+v", r)
+	}
+}
+
+func TestCheckTellsWhatADaemonHasRefused(t *testing.T) {
+	results := checkDaemon(t.Context(), adminAPI(t), true)
+	want := check.Result{
+		Name: "daemon configuration", Status: check.Degraded,
+		Detail: "bootstrap from /etc/xlb/envoy.yaml refused at 2026-01-02T03:04:05Z: admun: unknown field; and 4 more; and 1 more refused",
+		Remedy: `what was before stays in force; "xlb get config" lists what is wrong: correct it, and it is taken`,
+	}
+	if len(results) != 2 || results[1] != want {
+		t.Errorf("got %+v, want %+v behind the guards", results, want)
+	}
+	at := time.Now()
+	for _, c := range []struct {
+		origins []admin.Origin
+		err     error
+		want    check.Status
+	}{
+		{[]admin.Origin{{Kind: "bootstrap", Taken: &at, Refused: 9}}, nil, check.OK}, // once, and mended
+		{[]admin.Origin{{Kind: "bootstrap", Refusal: &admin.Refusal{At: at}}}, nil, check.Degraded},
+		{nil, errors.New("an older daemon"), check.Degraded},
+	} {
+		if r := configurationOf(c.origins, c.err); r.Status != c.want {
+			t.Errorf("%+v, %v: %+v", c.origins, c.err, r)
+		}
 	}
 }
 

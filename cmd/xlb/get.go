@@ -43,6 +43,7 @@ var resources = []resource{
 	{"pools", []string{"CLUSTER", "ENDPOINT", "IDLE", "LEASED", "CONNECTING"}, each(poolCells)},
 	{"connections", []string{"CLIENT", "SERVICE", "LISTENER", "PATH", "REASON", "OPENED"}, each(connectionCells)},
 	{"guards", []string{"OFF THE FAST PATH", "SINCE", "UNTIL", "WHY"}, each(guardCells)},
+	{"config", []string{"KIND", "FROM", "STATE", "VERSION", "TAKEN", "REFUSED", "WHY"}, originRows},
 	{"notes", []string{"RESOURCE", "FIELD", "ACCEPTED AND NOT DONE"}, each(noteCells)},
 	{"stats", []string{"NAME", "VALUE"}, statRows},
 }
@@ -75,11 +76,12 @@ func getCommand(e *env) *cobra.Command {
 		Short: "Show what a running daemon does",
 		Long: `Shows what a running daemon does, as it is now: from its admin API, which reads the
 live state that kernel and daemon share. "stats" leaves out counters that are zero;
-the JSON has them all.
+the JSON has them all. "config" says where the configuration comes from, what is in
+force of it, and why what came last was refused, field by field.
 
 A daemon has an admin API only where its --admin or its configuration names an address;
 name the same one here if it is not the default.`,
-		Example: "  xlb get endpoints\n  xlb get stats --output json\n  xlb get pools --admin 127.0.0.1:9901",
+		Example: "  xlb get endpoints\n  xlb get config\n  xlb get stats --output json\n  xlb get pools --admin 127.0.0.1:9901",
 		Args: func(_ *cobra.Command, args []string) error {
 			_, err := findResource(args)
 			return err
@@ -231,6 +233,47 @@ func momentText(at *time.Time) string {
 
 func noteCells(n *admin.Note) []string {
 	return []string{cmp.Or(n.Resource, "bootstrap"), n.Path, n.Reason}
+}
+
+// originRows has a row for each problem of what is refused: the first with its origin, the others behind it.
+func originRows(answer []byte) ([][]string, error) {
+	var list []admin.Origin
+	if err := json.Unmarshal(answer, &list); err != nil {
+		return nil, err
+	}
+	var rows [][]string
+	for i := range list {
+		rows = append(rows, originCells(&list[i])...)
+	}
+	return rows, nil
+}
+
+func originCells(o *admin.Origin) [][]string {
+	kind := o.Kind
+	if o.Name != "" {
+		kind += " " + o.Name
+	}
+	row := []string{kind, orDash(o.From), "in force", orDash(o.Version), momentText(o.Taken), number(o.Refused), "-"}
+	if o.Refusal == nil {
+		if o.Taken == nil {
+			row[2] = "waiting"
+		}
+		return [][]string{row}
+	}
+	row[2] = "refused at " + o.Refusal.At.UTC().Format(time.RFC3339)
+	rows := [][]string{row}
+	for i := range o.Refusal.Problems {
+		if i > 0 {
+			rows = append(rows, make([]string, len(row)))
+		}
+		rows[i][len(row)-1] = o.Refusal.Problems[i].String()
+	}
+	if more := o.Refusal.More; more > 0 {
+		last := make([]string, len(row))
+		last[len(row)-1] = fmt.Sprintf("and %d more", more)
+		rows = append(rows, last)
+	}
+	return rows
 }
 
 // statRows lists the counters that have counted something.

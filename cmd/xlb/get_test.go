@@ -71,6 +71,19 @@ func (daemon) Guarded() []admin.Guarded {
 	}
 }
 
+func (daemon) Origins() []admin.Origin {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	return []admin.Origin{
+		{Kind: admin.WholeConfiguration, Source: "all"},
+		{Kind: "bootstrap", Source: "file", From: "/etc/xlb/envoy.yaml", Version: "5ffef9bab902aeb8", Taken: &at, Refused: 2, Refusal: &admin.Refusal{
+			At: at, More: 3, Problems: []admin.Problem{{Path: "admun", Reason: "unknown field"}, {Path: "node.id", Reason: "missing"}},
+		}},
+		{Kind: "clusters", Source: "server", From: "10.0.0.1:18000", Version: "7", Taken: &at, Refused: 1},
+		{Kind: "listeners", Source: "server", From: "10.0.0.1:18000"},
+		{Kind: "secret", Name: "ca", Source: "file", From: "/etc/xlb/ca.yaml", Refusal: &admin.Refusal{At: at, Problems: []admin.Problem{{Resource: "ca", Reason: "not a secret"}}}},
+	}
+}
+
 func (daemon) Notes() []admin.Note {
 	return []admin.Note{{Resource: "listener shop", Path: "access_log", Reason: "XLB writes no access log"}}
 }

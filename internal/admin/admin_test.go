@@ -51,6 +51,7 @@ type state struct {
 	notReady, broken error
 	connections      []Connection
 	guarded          []Guarded
+	origins          []Origin
 }
 
 func (s *state) Ready() error { return s.notReady }
@@ -104,6 +105,8 @@ func (s *state) Snapshot() (*metrics.Snapshot, error) {
 
 func (s *state) Guarded() []Guarded { return s.guarded }
 
+func (s *state) Origins() []Origin { return slices.Clone(s.origins) }
+
 func (s *state) Notes() []Note { return nil }
 
 func (s *state) Bound(l *model.Listener) string {
@@ -124,6 +127,20 @@ func (s *state) Explain(q *explain.Query) (*explain.Answer, error) {
 		return nil, s.broken
 	}
 	return explain.Explain(explain.Compiled(s.Config().Model), q)
+}
+
+// origins are a configuration, a bootstrap and a secret, the last two refused, and clusters in force.
+func origins() []Origin {
+	return []Origin{
+		{Kind: WholeConfiguration, Source: "all"},
+		{Kind: "bootstrap", Source: "file", From: "/etc/xlb.yaml", Version: "1", Taken: &noon, Refused: 2, Refusal: &Refusal{At: noon, More: 2, Problems: []Problem{
+			{Path: "admin.adress", Reason: "unknown field"}, {Reason: "empty"},
+		}}},
+		{Kind: "secret", Source: "file", From: "/etc/ca.yaml", Name: "ca", Refused: 1, Refusal: &Refusal{At: noon, Version: "7", Problems: []Problem{
+			{Resource: "ca", Reason: "not a secret"},
+		}}},
+		{Kind: "clusters", Source: "server", From: "10.0.0.1:18000", Version: "3", Taken: &noon},
+	}
 }
 
 func handlerOf(s *state) http.Handler {
@@ -160,6 +177,13 @@ func TestStatusAndTextOfPages(t *testing.T) {
 		{"much off the fast path", &state{guarded: slices.Repeat([]Guarded{{Scope: "kernel", Why: "old"}}, 18)}, "GET", "/ready", 200,
 			"LIVE\n" + strings.Repeat("this kernel off the fast path: old\n", 16) + "and 2 more; see: xlb get guards\n"},
 		{"not ready and off the fast path", &state{notReady: errors.New("draining"), guarded: []Guarded{{Scope: "machine"}}}, "GET", "/ready", 503, "draining\n"},
+		{"refused", &state{origins: origins()}, "GET", "/ready", 200, "LIVE\n" +
+			"bootstrap from /etc/xlb.yaml refused at 2026-11-23T12:00:00Z: admin.adress: unknown field; and 3 more; what was before stays in force\n" +
+			"secret ca from /etc/ca.yaml refused at 2026-11-23T12:00:00Z: ca: not a secret; what was before stays in force\n"},
+		{"much is refused", &state{origins: slices.Repeat(origins()[2:3], 18)}, "GET", "/ready", 200,
+			"LIVE\n" + strings.Repeat("secret ca from /etc/ca.yaml refused at 2026-11-23T12:00:00Z: ca: not a secret; what was before stays in force\n", 16) +
+				"and 2 more; see: xlb get config\n"},
+		{"not ready and refused", &state{notReady: errors.New("draining"), origins: origins()}, "GET", "/ready", 503, "draining\n"},
 		{"nothing is off the fast path", &state{}, "GET", "/xlb/guards", 200, "[]\n"},
 		{"not ready says why", &state{notReady: errors.New("pool of web is not open")}, "GET", "/ready", 503, "pool of web is not open\n"},
 		{"listeners", &state{}, "GET", "/listeners", 200, "shop::127.80.0.1:8080\n"},
@@ -360,6 +384,7 @@ func TestRowsOfGet(t *testing.T) {
 		{Cluster: "web", EndpointSnapshot: snapshot.Clusters[0].Endpoints[1]},
 	})
 	check("/xlb/stats", &metrics.Snapshot{}, snapshot)
+	check("/xlb/config", &[]Origin{}, &[]Origin{})
 	check("/xlb/connections", &[]Connection{}, &[]Connection{
 		{Client: first, Service: service, Listener: "shop", Path: "fast", Opened: time.Unix(1700000000, 0).UTC()},
 	})

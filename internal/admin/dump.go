@@ -65,7 +65,7 @@ func secretsObject(list []Secret) object {
 	for _, s := range list {
 		one := object{"name": s.Name, "version_info": s.Version, "secret": object{"@type": typeURL + "envoy.extensions.transport_sockets.tls.v3.Secret", "name": s.Name}}
 		if s.Fault != "" {
-			one["error_state"] = object{"details": s.Fault}
+			one["error_state"] = object{"details": s.Fault, "last_update_attempt": timestamp(s.FaultAt)}
 		}
 		if s.Updated.IsZero() {
 			warming = append(warming, one)

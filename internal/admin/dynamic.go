@@ -30,6 +30,8 @@ type Resource struct {
 	// Refused says why the newest was refused; empty: it was not. RefusedVersion and RefusedAt are of that.
 	Refused, RefusedVersion string
 	RefusedAt               time.Time
+	// RefusedBody is what was refused, in JSON with its @type; nil: it cannot be shown.
+	RefusedBody json.RawMessage
 }
 
 // state is what several messages of envoy.admin.v3 have in common; the body stands under that name.
@@ -59,7 +61,11 @@ func (r *Resource) failure() object {
 	if r.Refused == "" {
 		return nil
 	}
-	return object{"details": r.Refused, "version_info": r.RefusedVersion, "last_update_attempt": timestamp(r.RefusedAt)}
+	o := object{"details": r.Refused, "version_info": r.RefusedVersion, "last_update_attempt": timestamp(r.RefusedAt)}
+	if r.RefusedBody != nil {
+		o["failed_configuration"] = r.RefusedBody
+	}
+	return o
 }
 
 func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

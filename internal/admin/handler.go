@@ -49,7 +49,7 @@ func NewHandler(source Source, metricsHandler http.Handler) http.Handler {
 
 func (a *api) pages() []page {
 	return []page{
-		{"/ready", "200 LIVE when requests are served, and what is off the fast path; else 503 and the reason", asked(a.ready)},
+		{"/ready", "200 LIVE when requests are served, what is off the fast path, and what was refused of the configuration; else 503 and the reason", asked(a.ready)},
 		// Endpoints are always in it.
 		{"/config_dump", "the configuration in force (JSON; ?include_eds is understood)", asked(a.large.of(a.configDump), parameter{name: "include_eds"})},
 		{"/clusters", "endpoints and their statistics (?format=text|json)", asked(a.large.of(a.clusters), formats("text", "json"))},
@@ -64,6 +64,7 @@ func (a *api) pages() []page {
 		{"/xlb/pools", "rows of \"xlb get pools\" (JSON)", rows(a, a.poolRows)},
 		{"/xlb/connections", "rows of \"xlb get connections\" (JSON)", rows(a, a.connectionRows)},
 		{"/xlb/guards", "rows of \"xlb get guards\" (JSON)", rows(a, func() ([]Guarded, error) { return append([]Guarded{}, a.source.Guarded()...), nil })},
+		{"/xlb/config", "rows of \"xlb get config\" (JSON)", rows(a, a.originRows)},
 		{"/xlb/notes", "rows of \"xlb get notes\" (JSON)", rows(a, func() ([]Note, error) { return append([]Note{}, a.source.Notes()...), nil })},
 		{"/xlb/stats", "everything that is counted (JSON)", rows(a, a.source.Snapshot)},
 		{explain.Path, "\"xlb explain\": ?url=http://host/path, &method=, &header=name: value, &listener=, &draw= (JSON)", a.large.of(a.explain)},
@@ -79,13 +80,13 @@ func writeIndex(w http.ResponseWriter, pages []page) {
 }
 
 // ready answers as Envoy's /ready does, with the reason in place of Envoy's state. What is off the
-// fast path follows behind Envoy's line: requests are served all the same.
+// fast path, or was refused of the configuration, follows behind Envoy's line: requests are served all the same.
 func (a *api) ready(w http.ResponseWriter, _ *http.Request) {
 	if err := a.source.Ready(); err != nil {
 		writeText(w, http.StatusServiceUnavailable, err.Error()+"\n")
 		return
 	}
-	writeText(w, http.StatusOK, readyText(a.source.Guarded()))
+	writeText(w, http.StatusOK, readyText(a.source.Guarded())+refusedText(a.source.Origins()))
 }
 
 func (a *api) configDump(w http.ResponseWriter, _ *http.Request) {
@@ -98,6 +99,9 @@ func (a *api) configDump(w http.ResponseWriter, _ *http.Request) {
 	// Beside what Envoy's dump has.
 	if notes := a.source.Notes(); len(notes) > 0 {
 		all["xlb_notes"] = notes
+	}
+	if refused := untoldOf(a.source.Origins()); len(refused) > 0 {
+		all["xlb_refused"] = refused
 	}
 	writeJSON(w, all)
 }

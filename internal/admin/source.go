@@ -27,6 +27,8 @@ type Source interface {
 	Intercepted(l *model.Listener) (bool, error)
 	// Guarded lists what the daemon has taken off the fast path by itself, the largest first.
 	Guarded() []Guarded
+	// Origins lists where the configuration comes from, and what was refused of it.
+	Origins() []Origin
 	// Notes are about what was accepted and is not done.
 	Notes() []Note
 	// Bound says of a bound listener whether its socket takes connections: "yes", or why not. It is empty for others.
@@ -65,9 +67,10 @@ type Config struct {
 // Secret is one of them, without its content.
 type Secret struct {
 	Name, Version string
-	// Updated is zero while it has not come. Fault is why what came last was refused.
+	// Updated is zero while it has not come. Fault is why what came last was refused, at FaultAt.
 	Updated time.Time
 	Fault   string
+	FaultAt time.Time
 }
 
 // Connection is an intercepted client connection.

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
 	"fmt"
 	"reflect"
@@ -37,6 +38,8 @@ type Bootstrap struct {
 	listening map[string]bool
 	// last is the last configuration, or nil.
 	last *assembled
+	// digest is that of the text.
+	digest [sha256.Size]byte
 	// files are those that the last configuration needs.
 	files map[File]map[string]bool
 }
@@ -87,8 +90,14 @@ func ParseBootstrap(name string, data []byte, change ...Option) (*Bootstrap, err
 	if err == nil && b.Dynamic == nil {
 		b.whole = cfg
 	}
+	if err == nil {
+		b.digest = sha256.Sum256(data)
+	}
 	return b, err
 }
+
+// Digest is SHA-256 of the text.
+func (b *Bootstrap) Digest() [sha256.Size]byte { return b.digest }
 
 // Whole is the configuration of a file that is all there is; nil where Dynamic is not. To assemble it would translate the file once more.
 func (b *Bootstrap) Whole() *model.Config { return b.whole }

@@ -17,20 +17,36 @@ import (
 type Named struct {
 	Name string
 	Body *anypb.Any
+	// Version is the version_info of the file it is in, for those who look: XLB goes by the file itself.
+	Version string
 }
+
+// UnreadableError says that a file holds no DiscoveryResponse: it cannot be read, or is no YAML, or nothing. Envoy counts that as update_failure, and
+// what it does not take of a DiscoveryResponse as update_rejected.
+type UnreadableError struct{ Err error }
+
+func (e *UnreadableError) Error() string { return e.Err.Error() }
+func (e *UnreadableError) Unwrap() error { return e.Err }
+
+// Unreadable tells it from other errors where this package is not known.
+func (e *UnreadableError) Unreadable() {}
 
 // ReadFile reads a file of resources: a DiscoveryResponse in YAML, or in JSON if its path ends in ".json". As in Envoy a file of Assignments or
 // Routes holds one resource. A field that Envoy does not know is an error, as in the bootstrap: a file is written by hand.
 func ReadFile(f File) ([]Named, error) {
 	data, err := readFile(f.Path)
 	if err != nil {
-		return nil, fmt.Errorf("read resources: %w", err)
+		return nil, &UnreadableError{fmt.Errorf("read resources: %w", err)}
 	}
 	if len(data) > maxSize {
-		return nil, fmt.Errorf("%s: larger than %d MiB, the limit of a configuration", f.Path, maxSize>>20)
+		return nil, &UnreadableError{fmt.Errorf("%s: larger than %d MiB, the limit of a configuration", f.Path, maxSize>>20)}
 	}
 	p := newProblems()
-	list := decodeResources(p, f, data)
+	r := decodeResponse(p, f, data)
+	if r == nil {
+		return nil, &UnreadableError{p.err(f.Path)}
+	}
+	list := decodeResources(p, f.Kind, r)
 	if err := p.err(f.Path); err != nil {
 		return nil, err
 	}
@@ -40,7 +56,7 @@ func ReadFile(f File) ([]Named, error) {
 	return list, nil
 }
 
-// response is a DiscoveryResponse. What it says beside the resources is of no consequence in a file.
+// response is a DiscoveryResponse. What it says beside the resources is shown, and of no other consequence in a file.
 type response struct {
 	Resources []any `json:"resources"`
 
@@ -51,7 +67,18 @@ type response struct {
 	Nonce    any `json:"nonce"`
 }
 
-func decodeResources(p *problems, f File, data []byte) []Named {
+// version is empty where there is none.
+func (r *response) version() string {
+	for _, v := range []any{r.Version, r.VersionC} {
+		if text, ok := v.(string); ok {
+			return text
+		}
+	}
+	return ""
+}
+
+// decodeResponse is nil, after a problem, where the text is no DiscoveryResponse.
+func decodeResponse(p *problems, f File, data []byte) *response {
 	if !strings.HasSuffix(f.Path, ".json") {
 		if data = yamlToJSON(p, data, aResponse); data == nil {
 			return nil
@@ -72,15 +99,20 @@ func decodeResources(p *problems, f File, data []byte) []Named {
 		p.add("", "more than one JSON value; keep one")
 		return nil
 	}
+	return r
+}
+
+func decodeResources(p *problems, kind Kind, r *response) []Named {
 	var list []Named
+	version := r.version()
 	seen := map[string]bool{}
 	for i, tree := range r.Resources {
 		path := at("resources", i)
-		body := decodeResource(p, f.Kind, tree, path)
+		body := decodeResource(p, kind, tree, path)
 		if body == nil {
 			continue
 		}
-		m := f.Kind.newMessage()
+		m := kind.newMessage()
 		if err := body.UnmarshalTo(m); err != nil {
 			p.add(path, "%s", reason(err))
 			continue
@@ -90,7 +122,7 @@ func decodeResources(p *problems, f File, data []byte) []Named {
 			p.add(path, "a second resource %q, which Envoy refuses; keep one", name)
 		}
 		seen[name] = true
-		list = append(list, Named{name, body})
+		list = append(list, Named{Name: name, Body: body, Version: version})
 	}
 	return list
 }

@@ -45,11 +45,11 @@ func (t *translator) checkNames(file, name, path string) {
 func (f *secretFile) read() (*tlsv3.Secret, error) {
 	text, err := files.Read(f.path, files.Text)
 	if err != nil {
-		return nil, err
+		return nil, &UnreadableError{err}
 	}
 	response, err := f.decode(text)
 	if err != nil {
-		return nil, err
+		return nil, &UnreadableError{err}
 	}
 	for _, r := range response.GetResources() {
 		secret := &tlsv3.Secret{}

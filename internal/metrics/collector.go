@@ -152,6 +152,8 @@ func (c *Collector) Snapshot() (*Snapshot, error) {
 	s.Resent, s.HeldBack = c.source.Resent(), c.source.HeldBack()
 	s.SlowWork = c.source.SlowWork()
 	s.Dynamic = c.source.Dynamic()
+	s.Origins, s.BootstrapVersion = c.source.Origins(), c.source.BootstrapVersion()
+	s.RouteTables, s.Secrets = c.source.Subscriptions()
 	s.Requests.Slow, s.SlowFlags = c.recorder.totals()
 	kernel := c.ledger.total()
 	s.Requests.Fast = kernel.requests
@@ -245,6 +247,8 @@ func (out emitter) whole(s *Snapshot) {
 	out.gauge(leasesActive, s.Leases)
 	out.gauge(connectionsActive, s.Connections.Active)
 	out.counter(connectionsInterceptedTotal, s.Connections.Intercepted)
+	out.origins(s)
+	out.subscriptions(s)
 	out.dynamic(s.Dynamic)
 }
 
@@ -264,6 +268,9 @@ func (out emitter) cluster(c *ClusterSnapshot) {
 	}
 	out.named(healthStats, c.Health, c.Name)
 	out.named(limitStats, c.Limits, c.Name)
+	if c.Updates != nil {
+		out.updates(clusterUpdates, c.Updates, c.Name)
+	}
 	for i := range c.Endpoints {
 		e := &c.Endpoints[i]
 		out.gauge(poolISocks, e.Pool.Idle, c.Name, e.Address.String(), "idle")

@@ -19,6 +19,10 @@ func dynamicCounter(name, help string) dynamicStat {
 	return dynamicStat{name, false, describe(prometheusName(name), help)}
 }
 
+func dynamicGauge(name, help string) dynamicStat {
+	return dynamicStat{name, true, describe(prometheusName(name), help)}
+}
+
 func prometheusName(name string) string {
 	full := strings.ReplaceAll(name, ".", "_")
 	if strings.HasPrefix(name, "xlb.") {
@@ -40,9 +44,12 @@ var dynamicStats = append([]dynamicStat{
 // updateStats are those of the responses of one kind.
 func updateStats(prefix, kind string) []dynamicStat {
 	return []dynamicStat{
-		dynamicCounter(prefix+".update_attempt", "Responses of the control plane with "+kind+"."),
-		dynamicCounter(prefix+".update_success", "Responses with "+kind+" that were accepted."),
-		dynamicCounter(prefix+".update_rejected", "Responses with "+kind+" of which something was refused."),
+		dynamicCounter(prefix+".update_attempt", "Responses of the control plane with "+kind+", or looks at a changed file of them."),
+		dynamicCounter(prefix+".update_success", "Responses or files with "+kind+" that were accepted."),
+		dynamicCounter(prefix+".update_rejected", "Responses or files with "+kind+" of which something was refused."),
+		dynamicCounter(prefix+".update_failure", "Streams to the control plane that were lost, or files of "+kind+" that could not be read."),
+		dynamicGauge(prefix+".update_time", "When "+kind+" were last accepted, in milliseconds since 1970."),
+		dynamicGauge(prefix+".version", "Envoy's hash of the version of the "+kind+" in force."),
 	}
 }
 

@@ -54,6 +54,18 @@ func (s *state) Dynamic() map[string]uint64 {
 	return map[string]uint64{"control_plane.connected_state": 1, "xlb.dynamic.updates": 5, "xlb.dynamic.writes": 70, "cluster_manager.cds.update_rejected": 2}
 }
 
+func (s *state) Origins() []Origin {
+	return []Origin{
+		{OriginKey: OriginKey{"bootstrap", "file"}, Successful: true, Taken: time.Unix(1700000000, 5)},
+		{OriginKey: OriginKey{"clusters", "server"}, Refused: 4},
+	}
+}
+func (s *state) BootstrapVersion() uint64 { return 0xaabbccddeeff }
+func (s *state) Subscriptions() (tables, secrets []Subscription) {
+	return []Subscription{{Prefix: "shop", Name: "table", Updates: Updates{Successes: 3, Rejected: 2, Failures: 1, Time: 1700000000000, Version: 7}}},
+		[]Subscription{{Name: "ca", Updates: Updates{Rejected: 1}}}
+}
+
 func busy() *state {
 	verdicts := make([]uint64, maps.VerdictCount)
 	verdicts[maps.VerdictConnectIntercepted] = 12
@@ -67,7 +79,7 @@ func busy() *state {
 		clusters: []Cluster{{
 			Name: "web", Health: map[string]uint64{"outlier_detection.ejections_active": 1, "health_check.attempt": 7},
 			Limits:  map[string]uint64{"upstream_rq_retry": 3, "circuit_breakers.high.cx_open": 1, "circuit_breakers.high.remaining_cx": 5},
-			LeftOut: map[string]uint64{"tls": 2},
+			LeftOut: map[string]uint64{"tls": 2}, Updates: &Updates{Successes: 5, Rejected: 1, Time: 1700000001000, Version: 9},
 			Endpoints: []Endpoint{
 				{Index: 0, Address: first, Weight: 1, Pool: Pool{Idle: 3, Leased: 1}, SlowConnections: 1, State: maps.Endpoint{
 					Weight: 1, Outstanding: 1, Broken: 3, Cancelled: 2,

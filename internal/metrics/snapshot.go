@@ -24,6 +24,12 @@ type Snapshot struct {
 	SlowWork SlowWork `json:"slow_work"`
 	// Dynamic are statistics of dynamic resources by name.
 	Dynamic map[string]uint64 `json:"dynamic,omitempty"`
+	// Origins say what has become of the configuration, by where it comes from; BootstrapVersion changes with the bootstrap in force.
+	Origins          []Origin `json:"config,omitempty"`
+	BootstrapVersion uint64   `json:"bootstrap_version"`
+	// RouteTables and Secrets that are not with who uses them.
+	RouteTables []Subscription `json:"route_tables,omitempty"`
+	Secrets     []Subscription `json:"secrets,omitempty"`
 	// FastBytes and SlowBytes are HTTP heads and bodies as they were sent.
 	FastBytes Bytes `json:"fast_bytes"`
 	SlowBytes Bytes `json:"slow_bytes"`
@@ -81,7 +87,9 @@ type ClusterSnapshot struct {
 	// Limits are those of circuit breakers, retries and timeouts.
 	Limits map[string]uint64 `json:"limits,omitempty"`
 	// LeftOut are endpoints that get no requests, by reason; they are not among Endpoints.
-	LeftOut   map[string]uint64  `json:"left_out,omitempty"`
+	LeftOut map[string]uint64 `json:"left_out,omitempty"`
+	// Updates are those of its endpoints; null: they are with the cluster.
+	Updates   *Updates           `json:"updates,omitempty"`
 	Endpoints []EndpointSnapshot `json:"endpoints"`
 }
 
@@ -193,6 +201,7 @@ func snapshotCluster(c *Cluster, a *account, slow slowCluster) ClusterSnapshot {
 		Broken:    kernel.broken,
 		Cancelled: kernel.cancelled + slow.cancelled,
 		Health:    c.Health,
+		Updates:   c.Updates,
 		Limits:    c.Limits,
 		LeftOut:   c.LeftOut,
 		// Never null in JSON.

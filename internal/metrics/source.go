@@ -36,6 +36,12 @@ type Source interface {
 	SlowWork() SlowWork
 	// Dynamic returns statistics of dynamic resources by their names; nil: everything is in the file.
 	Dynamic() map[string]uint64
+	// Origins returns where the configuration comes from, in their order.
+	Origins() []Origin
+	// Subscriptions returns those of route tables and of secrets.
+	Subscriptions() (tables, secrets []Subscription)
+	// BootstrapVersion is a number that changes with the text of the bootstrap in force.
+	BootstrapVersion() uint64
 	// SlowBytes returns the bytes that the slow path has read from clients and
 	// written to them since the daemon started.
 	SlowBytes() (received, sent uint64)
@@ -64,6 +70,8 @@ type Cluster struct {
 	Limits map[string]uint64
 	// LeftOut are endpoints that get no requests, by reason.
 	LeftOut map[string]uint64
+	// Updates are those of its endpoints; nil: they are with the cluster.
+	Updates *Updates
 	// Endpoints of the configuration in its order, followed by those that have left
 	// it but still hold a lease. An address that left and came back may be in both.
 	Endpoints []Endpoint

@@ -34,6 +34,11 @@ func (s *Snapshot) Stats() []Stat {
 	l.add("xlb.bytes.slow.request", s.SlowBytes.Request)
 	l.add("xlb.bytes.slow.response", s.SlowBytes.Response)
 	l.addAll("", s.Dynamic)
+	for i := range s.Origins {
+		l.addOrigin(&s.Origins[i])
+	}
+	l.addSubscriptions(s)
+	l.add("xlb.bootstrap.version", s.BootstrapVersion)
 	l.addAll("xlb.handovers.", s.Handovers)
 	l.addAll("xlb.spills.", s.Spills)
 	l.addAll("xlb.verdicts.", s.Verdicts)
@@ -79,4 +84,7 @@ func (l *list) addCluster(c *ClusterSnapshot) {
 	l.add(prefix+"membership_healthy", healthy)
 	l.addAll(prefix, c.Health)
 	l.addAll(prefix, c.Limits)
+	if c.Updates != nil {
+		l.addUpdates(prefix, c.Updates)
+	}
 }

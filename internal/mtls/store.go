@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,6 +34,8 @@ type Store struct {
 	changed chan struct{}
 	// held are secrets by where they come from. Guarded by mu.
 	held map[model.SecretSource]*Held
+	// refusedSecrets and refusedCertificates count what files held that was not taken.
+	refusedSecrets, refusedCertificates atomic.Uint64
 	// pairs and roots are what has been made of texts. Guarded by mu.
 	pairs map[*model.Certificate]*made[*tls.Certificate]
 	roots map[*model.Data]*made[*x509.CertPool]
@@ -45,8 +48,12 @@ type Held struct {
 	Secret  *model.Secret
 	Version string
 	Updated time.Time
-	// Fault is why what came last was not taken; empty: it was.
-	Fault string
+	// Fault is why what came last was not taken, at FaultAt, and Cause the error itself; empty: it was taken.
+	Fault   string
+	FaultAt time.Time
+	Cause   error
+	// Taken and Refused count how often something has come that was taken, or was not; Unread how often that was a file that holds no resources at all.
+	Taken, Refused, Unread uint64
 
 	// file is held by who looks at the file, and guards what was there.
 	file *lookedAt
@@ -74,6 +81,8 @@ type made[T any] struct {
 	// good: there is a result; otherwise there is a fault.
 	good  bool
 	fault error
+	// outcome of the last try; nil: there was none. It may be read while another is under way.
+	outcome atomic.Pointer[Outcome]
 }
 
 // NewStore makes a store without secrets. Read reads one from a file of resources.
@@ -209,7 +218,8 @@ func (s *Store) Put(from model.SecretSource, secret *model.Secret, version strin
 		defer s.ringLocked()
 	}
 	if fault != nil {
-		h.Fault, h.refused = fault.Error(), true
+		h.refuse(fault)
+		h.refused = true
 		return
 	}
 	s.setLocked(h, secret)
@@ -238,7 +248,8 @@ func (s *Store) setLocked(h *Held, secret *model.Secret) {
 			delete(s.roots, before.Validation.CA)
 		}
 	}
-	h.Secret, h.Updated, h.Fault = secret, time.Now(), ""
+	h.Secret, h.Updated, h.Fault, h.FaultAt, h.Cause = secret, time.Now(), "", time.Time{}, nil
+	h.Taken++
 }
 
 func (s *Store) ringLocked() {
@@ -251,6 +262,11 @@ func (s *Store) Secrets() []Held {
 	for _, source := range s.sources() {
 		s.refresh(source)
 	}
+	return s.Held()
+}
+
+// Held is Secrets without a look at the files.
+func (s *Store) Held() []Held {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []Held
@@ -300,7 +316,9 @@ func (s *Store) refresh(from model.SecretSource) {
 	switch {
 	case h == nil || h.file != file: // nobody needs it any more
 	case err != nil:
-		h.Fault, h.refused = err.Error(), h.refused || now.there
+		h.refuse(err)
+		h.refused = h.refused || now.there
+		s.refusedSecrets.Add(1)
 	default:
 		s.setLocked(h, secret)
 	}
@@ -392,6 +410,9 @@ func (m *made[T]) get(s *Store, paths [2]string, from func() (T, error)) (T, err
 	}
 	m.of = of
 	result, err := from()
+	if paths != [2]string{} {
+		m.outcome.Store(s.outcomeOf(m.outcome.Load(), err))
+	}
 	switch {
 	case err == nil:
 		m.result, m.good, m.fault = result, true, nil

@@ -36,13 +36,13 @@ func (n *Node) reload(w *files.Watch, stamp files.Stamp) {
 	if err == nil {
 		n.updates.Lock()
 		if err = n.replace(bootstrap, cfg); err == nil {
-			n.showBootstrap(bootstrap)
-			n.noteBootstrap(bootstrap)
+			n.tookBootstrap(bootstrap)
 		}
 		n.updates.Unlock()
 	}
 	if err != nil {
 		n.log.Error("configuration refused; the one before stays in force", "file", n.o.ConfigPath, "err", err)
+		n.intake.refuse(n.bootstrapKey(), refusalOf(err), false)
 	}
 	giveBack(n.o.ConfigPath)
 }
@@ -120,6 +120,18 @@ func paced(pace time.Duration, do func()) func() {
 		}
 	}
 }
+
+// tookBootstrap notes what is to be shown of a bootstrap in force.
+func (n *Node) tookBootstrap(b *config.Bootstrap) {
+	n.showBootstrap(b)
+	n.noteBootstrap(b)
+	n.intake.take(n.bootstrapKey(), digestText(b))
+	if n.dynamic == nil {
+		n.intake.take(wholeKey, "")
+	}
+}
+
+func (n *Node) bootstrapKey() originKey { return originKey{kindBootstrap, n.o.ConfigPath} }
 
 // replace puts another file in force. Needs n.updates.
 func (n *Node) replace(b *config.Bootstrap, static *model.Config) error {

@@ -72,8 +72,8 @@ func (d *dynamic) resources() []csds.Resource {
 	d.n.updates.Lock()
 	defer d.n.updates.Unlock()
 	for _, f := range b.Files() {
-		for _, one := range d.read[f] {
-			add(f.Kind, &xds.ResourceStatus{Name: one.Name, Body: one.Body, State: xds.Acked})
+		for _, r := range d.inFile(f) {
+			add(f.Kind, r)
 		}
 	}
 	return out
@@ -82,7 +82,7 @@ func (d *dynamic) resources() []csds.Resource {
 func sent(r *xds.ResourceStatus) admin.Resource {
 	return admin.Resource{
 		Name: r.Name, Version: r.Version, Body: inJSON(r.Body), Updated: r.LastUpdate, Status: r.State.String(), Warming: r.Warming,
-		Refused: r.Error, RefusedVersion: r.FailedVersion, RefusedAt: r.FailedAt,
+		Refused: r.Error, RefusedVersion: r.FailedVersion, RefusedAt: r.FailedAt, RefusedBody: inJSON(r.FailedBody),
 	}
 }
 

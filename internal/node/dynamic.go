@@ -35,11 +35,15 @@ type dynamic struct {
 	warming warming
 	cold    map[string]bool
 	read    map[config.File][]config.Named
+	// known says of each file's resources what is to be shown of them, also of those that were refused.
+	known   map[config.File]map[string]fileResource
 	watches map[config.File]*files.Watch
 	// missing says what there has been nothing of yet. In force: what there is has been put in force once.
 	missing  map[string]bool
 	complete chan struct{}
 	counted  dynamicCounters
+	// subscribed are the subscriptions of the last configuration. They are read at any time.
+	subscribed atomic.Pointer[subscriptions]
 	// left is what was left out the last time.
 	left string
 	// client is that of the control plane, or nil.
@@ -56,7 +60,7 @@ type dynamicCounters struct {
 }
 
 func newDynamic(n *Node, b *config.Bootstrap) *dynamic {
-	d := &dynamic{n: n, read: map[config.File][]config.Named{}, watches: map[config.File]*files.Watch{}, missing: map[string]bool{}, complete: make(chan struct{}), others: true}
+	d := &dynamic{n: n, read: map[config.File][]config.Named{}, known: map[config.File]map[string]fileResource{}, watches: map[config.File]*files.Watch{}, missing: map[string]bool{}, complete: make(chan struct{}), others: true}
 	d.bootstrap.Store(b)
 	for _, f := range b.Dynamic.RootFiles() {
 		d.missing[fmt.Sprintf("%s from %s", f.Kind, f.Path)] = true
@@ -166,16 +170,22 @@ func (d *dynamic) install() error {
 	for d.readChanged() {
 		// It names further files: a listener does not begin without its routes.
 		cfg, err = b.Assemble(d.join(b))
+		d.subscribe(b)
 	}
 	if err != nil {
 		d.counted.partly.Add(1)
 	}
 	d.leftOut(err)
 	d.n.sayLeftOut(cfg)
-	if err := d.n.applyFitting(cfg); err != nil {
+	wrong := newRefusal("", time.Now())
+	wrong.add("", err)
+	if err := d.n.applyFitting(cfg, wrong); err != nil {
 		d.counted.rejected.Add(1)
+		wrong.add("", err)
+		d.n.intake.settle(wholeKey, "", wrong)
 		return err
 	}
+	d.n.intake.settle(wholeKey, "", wrong)
 	d.counted.inForce.Add(1)
 	return nil
 }
@@ -185,6 +195,7 @@ func (d *dynamic) assemble(b *config.Bootstrap) (*model.Config, error) {
 	assignments, others := d.assignments, d.others || len(d.read) > 0
 	d.assignments, d.others = nil, false
 	if others {
+		defer d.subscribe(b)
 		return b.Assemble(d.join(b))
 	}
 	return b.AssembleAssignments(b.Join(d.served, d.read), assignments)
@@ -222,17 +233,33 @@ func (d *dynamic) stats() map[string]uint64 {
 		"xlb.dynamic.writes": d.n.reconcil.Written(), "xlb.dynamic.updates": d.counted.inForce.Load(), "xlb.dynamic.rejected": d.counted.rejected.Load(),
 		"xlb.dynamic.partial": d.counted.partly.Load(), "xlb.dynamic.resources.refused": d.counted.resources.Load(),
 	}
+	for _, f := range d.bootstrap.Load().Dynamic.RootFiles() {
+		counted := d.n.intake.of(keyOf(f))
+		counted.addTo(out, rootPrefixes[f.Kind])
+	}
 	if d.client == nil {
 		return out
 	}
-	status := d.client.Status()
+	status := d.client.Refused()
 	out["control_plane.connected_state"] = 0
 	if status.Connected {
 		out["control_plane.connected_state"] = 1
 	}
-	for kind, prefix := range map[xds.Kind]string{xds.Clusters: "cluster_manager.cds.", xds.Listeners: "listener_manager.lds."} {
-		counted := &status.Kinds[kind]
-		out[prefix+"update_attempt"], out[prefix+"update_success"], out[prefix+"update_rejected"] = counted.Attempts, counted.Successes, counted.Rejected
+	for _, kind := range d.bootstrap.Load().Dynamic.Roots() {
+		s := &status.Kinds[kind]
+		counted := taken{version: s.Version, at: s.LastUpdate, successes: s.Successes, rejected: s.Rejected, failure: status.StreamFailures}
+		counted.addTo(out, rootPrefixes[kind])
 	}
 	return out
+}
+
+// rootPrefixes begin Envoy's names of the statistics of kinds that are asked for as a whole.
+var rootPrefixes = map[config.Kind]string{config.Clusters: "cluster_manager.cds.", config.Listeners: "listener_manager.lds."}
+
+// addTo adds Envoy's statistics of a subscription, under names that begin so (Envoy: ALL_SUBSCRIPTION_STATS).
+func (t *taken) addTo(stats map[string]uint64, prefix string) {
+	u := t.updates()
+	stats[prefix+"update_attempt"], stats[prefix+"update_success"] = u.Successes+u.Rejected+u.Failures, u.Successes
+	stats[prefix+"update_rejected"], stats[prefix+"update_failure"] = u.Rejected, u.Failures
+	stats[prefix+"update_time"], stats[prefix+"version"] = u.Time, u.Version
 }

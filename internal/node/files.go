@@ -62,8 +62,12 @@ func (d *dynamic) readChanged() bool {
 			changed = d.readFile(f, stamp) || changed
 		}
 	}
+	had := len(d.watches)
 	maps.DeleteFunc(d.watches, func(f config.File, _ *files.Watch) bool { return !slices.Contains(named, f) })
 	maps.DeleteFunc(d.read, func(f config.File, _ []config.Named) bool { return !slices.Contains(named, f) })
+	if len(d.watches) != had {
+		d.forgetFiles(named)
+	}
 	return changed
 }
 
@@ -77,13 +81,24 @@ func (d *dynamic) readFile(f config.File, stamp files.Stamp) bool {
 	if err != nil {
 		d.counted.rejected.Add(1)
 		d.n.log.Error("file of resources refused; what it held before stays in force", "err", err)
+		d.n.intake.refuse(keyOf(f), refusalOf(err), isUnreadable(err))
 		return false
+	}
+	d.takeList(f, list)
+	return true
+}
+
+// takeList takes what can be served of what a file holds. Needs n.updates.
+func (d *dynamic) takeList(f config.File, list []config.Named) {
+	version := ""
+	if len(list) > 0 {
+		version = list[0].Version
 	}
 	before := map[string]config.Named{}
 	for _, one := range d.read[f] {
 		before[one.Name] = one
 	}
-	good := []config.Named{}
+	good, wrong, known := []config.Named{}, newRefusal(version, time.Now()), map[string]fileResource{}
 	for _, one := range list {
 		references, err := d.check(f.Kind, one.Name, one.Body)
 		if err == nil && len(references) > 0 {
@@ -91,23 +106,34 @@ func (d *dynamic) readFile(f config.File, stamp files.Stamp) bool {
 		}
 		if err != nil {
 			d.n.log.Error("resource refused; the one before stays in force", "file", f.Path, "name", one.Name, "err", err)
+			known[one.Name] = d.known[f][one.Name].refuse(one, err, wrong)
 			if old, had := before[one.Name]; had {
 				good = append(good, old)
 			}
 			continue
 		}
 		good = append(good, one)
+		known[one.Name] = d.known[f][one.Name].take(before[one.Name].Body, one.Body, wrong)
 	}
-	d.read[f] = append(good, d.asksStill(f, list)...)
-	return true
+	stay, err := d.asksStill(f, list)
+	for _, one := range stay {
+		known[one.Name] = d.known[f][one.Name]
+	}
+	if err != nil {
+		other := list[0]
+		d.n.log.Error("file of resources refused; what it held before stays in force", "file", f.Path, "holds", other.Name, "asked_for", stay[0].Name)
+		known[other.Name] = fileResource{}.refuse(other, err, wrong)
+	}
+	d.read[f], d.known[f] = append(good, stay...), known
+	d.n.intake.settle(keyOf(f), version, wrong)
 }
 
 // asksStill returns what a file held before, and the configuration asks it for, where the file holds something else now: as in Envoy that is refused,
 // and the endpoints or routes stay that there were. The configuration may be about to ask for the new name, in which case they go with the next
-// change of the file. Needs n.updates.
-func (d *dynamic) asksStill(f config.File, holds []config.Named) (stay []config.Named) {
+// change of the file. The error says that nobody asks for what it holds. Needs n.updates.
+func (d *dynamic) asksStill(f config.File, holds []config.Named) (stay []config.Named, err error) {
 	if f.Kind != config.Assignments && f.Kind != config.Routes || len(holds) == 0 {
-		return nil
+		return nil, nil
 	}
 	b := d.bootstrap.Load()
 	for _, one := range d.read[f] {
@@ -117,9 +143,9 @@ func (d *dynamic) asksStill(f config.File, holds []config.Named) (stay []config.
 	}
 	if len(stay) > 0 && !b.Asks(f, holds[0].Name) {
 		d.counted.rejected.Add(1)
-		d.n.log.Error("file of resources refused; what it held before stays in force", "file", f.Path, "holds", holds[0].Name, "asked_for", stay[0].Name)
+		err = fmt.Errorf("%q is asked for, and the file holds another; give it that name", stay[0].Name)
 	}
-	return stay
+	return stay, err
 }
 
 func sortedKeys(m map[string]bool) []string { return slices.Sorted(maps.Keys(m)) }

@@ -11,8 +11,8 @@ import (
 )
 
 // applyFitting is apply for what a control plane, or files of resources, make up: a cluster with more endpoints than there is room for stays as it is in force, and keeps
-// nothing else from being put in force. Needs n.updates.
-func (n *Node) applyFitting(wanted *model.Config) error {
+// nothing else from being put in force; what is wrong is added. Needs n.updates.
+func (n *Node) applyFitting(wanted *model.Config, wrong *refusal) error {
 	for {
 		err := n.apply(wanted)
 		full, is := errors.AsType[*reconcile.FullError](err)
@@ -24,6 +24,7 @@ func (n *Node) applyFitting(wanted *model.Config) error {
 			return err
 		}
 		n.log.Error("endpoints refused; the cluster stays as it was", "cluster", full.Cluster, "endpoints", full.Most, "room", full.Room)
+		wrong.add(full.Cluster, full)
 		wanted = less
 	}
 }

@@ -104,6 +104,7 @@ type Node struct {
 	doors    *doors
 	inners   *inners // needs updates
 	passed   *passedOver
+	intake   *intake
 	shown    atomic.Pointer[shown]
 	secrets  *secrets
 	metrics  *metrics.Collector
@@ -194,11 +195,10 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	running, stop := context.WithCancel(context.Background())
 	n.cancel = stop
 	n.takePrecedence(running, n.desk)
-	n.showBootstrap(bootstrap)
-	n.noteBootstrap(bootstrap)
 	if bootstrap.Dynamic != nil {
 		n.dynamic = newDynamic(n, bootstrap)
 	}
+	n.tookBootstrap(bootstrap)
 	n.background(running, listener)
 	n.open(ctx)
 	// To load the kernel programs takes some times what is needed from then on.
@@ -254,7 +254,7 @@ func startFit(o Options, bootstrap *config.Bootstrap, cfg *model.Config) (*Node,
 
 // start loads and attaches everything, with interception still off. On error nothing is left.
 func start(o Options, bootstrap *config.Bootstrap, cfg *model.Config) (*Node, error) {
-	n := &Node{o: o, log: o.Logger, source: cfg, bootstrap: bootstrap, recorder: metrics.NewRecorder(), dialer: newDialer(o.CongestionControl), desk: newDesk(), waiting: map[uint32]struct{}{}, passed: newPassedOver()}
+	n := &Node{o: o, log: o.Logger, source: cfg, bootstrap: bootstrap, recorder: metrics.NewRecorder(), dialer: newDialer(o.CongestionControl), desk: newDesk(), waiting: map[uint32]struct{}{}, passed: newPassedOver(), intake: newIntake()}
 	n.secrets, n.inners = newSecrets(n), newInners(n)
 	n.setReady(errStarting)
 	n.directory.Store(&directory{})

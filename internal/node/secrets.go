@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/config"
@@ -47,6 +48,8 @@ type secrets struct {
 	// faults are the last ones of endpoints, told what was logged last of secrets, and when. Guarded by mu.
 	faults map[string]string
 	told   map[model.SecretSource]logged
+	// refused counts what servers have sent of secrets and was not taken.
+	refused atomic.Uint64
 }
 
 // logged is what was logged of a secret, and when.
@@ -155,6 +158,9 @@ func (s *secrets) take(sources []model.SecretSource, body []byte, version string
 			err = fmt.Errorf("its body has another name than %q", source.Name)
 		}
 		s.store.Put(source, secret, version, err)
+		if err != nil {
+			s.refused.Add(1)
+		}
 		switch {
 		case err != nil && s.news(source, err.Error()):
 			s.n.log.Error("secret refused; the one before stays in force", "secret", source.Name, "err", err)

@@ -56,7 +56,11 @@ func requireNoKey(t *testing.T, key string, log *bytes.Buffer, s *secrets) {
 	t.Helper()
 	shown := log.String()
 	for _, held := range s.store.Secrets() {
-		shown += held.Fault
+		row, err := json.Marshal(originOfSecret(&held, ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown += held.Fault + string(row)
 	}
 	shown += log.String()
 	if !strings.Contains(shown, "refused") {

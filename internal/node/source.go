@@ -32,7 +32,7 @@ func (n *Node) Config() admin.Config {
 		c.Bootstrap, c.Control = s.bootstrap, s.control
 	}
 	for _, h := range n.secrets.store.Secrets() {
-		c.Secrets = append(c.Secrets, admin.Secret{Name: h.Source.Name, Version: h.Version, Updated: h.Updated, Fault: h.Fault})
+		c.Secrets = append(c.Secrets, admin.Secret{Name: h.Source.Name, Version: h.Version, Updated: h.Updated, Fault: h.Fault, FaultAt: h.FaultAt})
 	}
 	return c
 }
@@ -146,6 +146,9 @@ func (m measured) Dynamic() map[string]uint64 {
 	return m.n.dynamic.stats()
 }
 
+// BootstrapVersion implements metrics.Source.
+func (m measured) BootstrapVersion() uint64 { return m.n.bootstrapVersion() }
+
 // SlowBytes implements metrics.Source.
 func (m measured) SlowBytes() (received, sent uint64) {
 	c := m.n.proxy.Counters()
@@ -170,11 +173,16 @@ func (m measured) Clusters() []metrics.Cluster {
 			SlowConnections: m.n.dialer.open(e.Address),
 		})
 	}
+	var updates map[string]*metrics.Updates
+	if m.n.dynamic != nil {
+		updates = m.n.dynamic.ofClusters()
+	}
 	var list []metrics.Cluster
 	for _, c := range m.n.current.Load().config.Clusters {
 		if _, ok := d.clusters[c.Name]; ok {
 			list = append(list, metrics.Cluster{
-				Name: c.Name, StatName: c.StatName, Health: m.n.keeper.stats(c.Name), Limits: m.n.proxy.Stats(c), LeftOut: leftOutOf(c), Endpoints: byCluster[c.Name],
+				Name: c.Name, StatName: c.StatName, Health: m.n.keeper.stats(c.Name), Limits: m.n.proxy.Stats(c), LeftOut: leftOutOf(c), Updates: updates[c.Name],
+				Endpoints: byCluster[c.Name],
 			})
 		}
 	}

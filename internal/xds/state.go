@@ -29,6 +29,8 @@ type entry struct {
 	// served is what snapshots show of a root: accepted, once all it refers to is settled.
 	served  content
 	refused *refused
+	// count is of what the server has said of it.
+	count Count
 
 	// users counts references: of the roots' accepted and served content; shown those of served content alone.
 	users, shown int
@@ -49,7 +51,9 @@ type entry struct {
 type refused struct {
 	body            *anypb.Any
 	version, reason string
-	at              time.Time
+	// fault is what Check has found; nil where the reason is another.
+	fault error
+	at    time.Time
 }
 
 // settled says whether what refers to e need not wait for it.

@@ -52,9 +52,9 @@ type KindStatus struct {
 	Version string
 	// Attempts counts responses (Envoy: update_attempt), each of which was accepted or refused (update_success, update_rejected).
 	Attempts, Successes, Rejected uint64
-	// Error says why the last response was refused, if it was; LastUpdate is when one was last accepted.
-	Error      string
-	LastUpdate time.Time
+	// Error says why the last response was refused, at FailedAt with FailedVersion, if it was; LastUpdate is when one was last accepted.
+	Error, FailedVersion string
+	FailedAt, LastUpdate time.Time
 	// Resources are sorted by name.
 	Resources []ResourceStatus
 }
@@ -73,14 +73,47 @@ type ResourceStatus struct {
 	FailedVersion, Error string
 	FailedBody           *anypb.Any
 	FailedAt             time.Time
+	// Fault is what Check has found wrong with it; nil where Error has another reason.
+	Fault error
+}
+
+// Count is what has become of one resource each time it came.
+type Count struct {
+	// Successes and Rejected are Envoy's update_success and update_rejected of its subscription.
+	Successes, Rejected uint64
+	// Accepted is when it was last accepted, also where it was the same as before, and Version the one of then.
+	Accepted time.Time
+	Version  string
+}
+
+func (c *Count) add(good bool, version string, now time.Time) {
+	if !good {
+		c.Rejected++
+		return
+	}
+	c.Successes++
+	c.Accepted, c.Version = now, version
+}
+
+// Counts returns what has become of the resources of a kind, by name.
+func (c *Client) Counts(kind Kind) map[string]Count {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make(map[string]Count, len(c.state.entries[kind]))
+	for name, e := range c.state.entries[kind] {
+		if e.isKnown() {
+			out[name] = e.count
+		}
+	}
+	return out
 }
 
 type counters struct{ streamFailures, timeouts, updates, failures uint64 }
 
 type kindCounters struct {
 	attempts, successes, rejected uint64
-	fault                         string
-	accepted                      time.Time
+	fault, failedVersion          string
+	failedAt, accepted            time.Time
 }
 
 // link is the stream, or the last one.
@@ -91,30 +124,40 @@ type link struct {
 }
 
 // note counts a response.
-func (c *Client) note(kind Kind, _ *response, fault error) {
+func (c *Client) note(kind Kind, r *response, fault error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := &c.kinds[kind]
 	k.attempts++
 	if fault != nil {
 		k.rejected++
-		k.fault = fault.Error()
+		k.fault, k.failedVersion, k.failedAt = fault.Error(), r.version, time.Now()
 		return
 	}
 	k.successes++
-	k.fault, k.accepted = "", time.Now()
+	k.fault, k.failedVersion, k.failedAt, k.accepted = "", "", time.Time{}, time.Now()
 }
 
 // Status returns what is known now.
-func (c *Client) Status() Status {
-	s := c.status()
+func (c *Client) Status() Status { return c.sorted((*entry).isKnown) }
+
+// Refused returns what is known now, and of the resources those that were refused.
+func (c *Client) Refused() Status {
+	return c.sorted(func(e *entry) bool { return e.isKnown() && e.refused != nil })
+}
+
+// isKnown reports whether there is something to say of it.
+func (e *entry) isKnown() bool { return !e.unused }
+
+func (c *Client) sorted(of func(*entry) bool) Status {
+	s := c.status(of)
 	for _, kind := range every {
 		slices.SortFunc(s.Kinds[kind].Resources, func(a, b ResourceStatus) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	return s
 }
 
-func (c *Client) status() Status {
+func (c *Client) status(of func(*entry) bool) Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := Status{
@@ -125,16 +168,17 @@ func (c *Client) status() Status {
 		counted := c.kinds[kind]
 		s.Kinds[kind] = KindStatus{
 			Version: c.state.version[kind], Attempts: counted.attempts, Successes: counted.successes, Rejected: counted.rejected,
-			Error: counted.fault, LastUpdate: counted.accepted, Resources: c.state.list(kind),
+			Error: counted.fault, FailedVersion: counted.failedVersion, FailedAt: counted.failedAt, LastUpdate: counted.accepted,
+			Resources: c.state.list(kind, of),
 		}
 	}
 	return s
 }
 
-func (s *state) list(kind Kind) []ResourceStatus {
-	list := make([]ResourceStatus, 0, len(s.entries[kind]))
+func (s *state) list(kind Kind, of func(*entry) bool) []ResourceStatus {
+	var list []ResourceStatus
 	for _, e := range s.entries[kind] {
-		if !e.unused {
+		if of(e) {
 			list = append(list, e.status())
 		}
 	}
@@ -150,6 +194,7 @@ func (e *entry) status() ResourceStatus {
 	case e.refused != nil:
 		s.State = Nacked
 		s.FailedVersion, s.FailedBody, s.Error, s.FailedAt = e.refused.version, e.refused.body, e.refused.reason, e.refused.at
+		s.Fault = e.refused.fault
 	case e.absent || e.withdrawn:
 		s.State = DoesNotExist
 	case e.accepted.body != nil:

@@ -19,6 +19,7 @@ type judgement struct {
 	*received
 	references []string
 	reason     string // of a refusal
+	fault      error  // which Check has found
 	known      bool   // it was judged before, or there is nothing to judge
 }
 
@@ -34,7 +35,8 @@ func (c *Client) take(kind Kind, r *response, server int) error {
 	// Outside the lock: it may take long.
 	for i := range judgements {
 		if j := &judgements[i]; !j.known {
-			j.references, j.reason = c.check(kind, j.received)
+			j.references, j.fault = c.check(kind, j.received)
+			j.reason = reasonOf(j.fault)
 		}
 	}
 
@@ -62,12 +64,12 @@ func (c *Client) take(kind Kind, r *response, server int) error {
 }
 
 // check asks whether a resource is good. One that makes Check panic is refused: a server must not end the daemon.
-func (c *Client) check(kind Kind, r *received) (references []string, reason string) {
+func (c *Client) check(kind Kind, r *received) (references []string, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			c.log.Error("a resource of the management server could not be judged", "kind", kind.String(), "name", r.name,
 				"error", fmt.Sprint(fault), "stack", string(debug.Stack()))
-			references, reason = nil, "internal error while it was judged"
+			references, err = nil, errors.New("internal error while it was judged")
 		}
 	}()
 	name, err := nameOf(r.body)
@@ -78,9 +80,17 @@ func (c *Client) check(kind Kind, r *received) (references []string, reason stri
 		references, err = c.config.Check(kind, r.name, r.body)
 	}
 	if err != nil {
-		return nil, cmp.Or(err.Error(), "refused")
+		return nil, err
 	}
-	return references, ""
+	return references, nil
+}
+
+// reasonOf is empty for nil alone.
+func reasonOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return cmp.Or(err.Error(), "refused")
 }
 
 // preview says which resources of a response are to be judged. Those that nobody has asked for are left out.
@@ -100,7 +110,7 @@ func (s *state) preview(kind Kind, r *response) []judgement {
 			}
 		case e == nil:
 		case e.refused != nil && same(e.refused.body, j.body):
-			j.known, j.reason = true, e.refused.reason
+			j.known, j.reason, j.fault = true, e.refused.reason, e.refused.fault
 		case same(e.accepted.body, j.body):
 			j.known, j.references = true, e.accepted.references
 		}
@@ -115,9 +125,12 @@ func (s *state) apply(kind Kind, j *judgement, server int, now time.Time) {
 	if e == nil && !kind.isRoot() {
 		return // no longer asked for
 	}
+	if e != nil {
+		e.count.add(j.reason == "", j.version, now)
+	}
 	if j.reason != "" {
 		if j.body != nil {
-			s.refuse(kind, j.name, refused{j.body, j.version, j.reason, now})
+			s.refuse(kind, j.name, refused{j.body, j.version, j.reason, j.fault, now})
 		}
 		return
 	}

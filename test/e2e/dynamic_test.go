@@ -34,6 +34,7 @@ import (
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
+	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
@@ -494,8 +495,21 @@ func TestRefusalsAreToldToTheControlPlane(t *testing.T) {
 			}
 			requireDump(t, b, "upstream_bind_config: not supported")
 			requireClientStatus(t, b, "upstream_bind_config: not supported")
+			f := &inFiles{T: t, balancer: b, place: place}
+			f.requireServerRefused(map[string]string{"clusters": "shop: upstream_bind_config: not supported", "routes": "table: virtual_hosts[0].routes[0].route.rate_limits: not supported"})
 			if n := b.Metric(t, "xlb_dynamic_resources_refused_total"); n < 2 {
 				t.Errorf("%v resources were counted as refused, want 2 or more", n)
+			}
+
+			w.put(clusterType, "shop", edsCluster(d, "shop", "shop"))
+			w.put(routesType, "table", tableOf("table", routeTo("/mended", "shop", nil), routeTo("/", "shop", nil)))
+			d.deliver(t, w)
+			harness.Eventually(t, await.Patience, "both are taken", func() bool { return len(admin.RefusedOf(f.origins())) == 0 })
+			f.requireNothingRefused()
+			for _, prefix := range []string{"cluster_manager.cds.", "http.web.rds.table."} {
+				if rejected, success := f.stat(prefix+"update_rejected"), f.stat(prefix+"update_success"); rejected == "0" || success == "0" || rejected == "none" {
+					t.Errorf("%supdate_rejected is %s, update_success %s", prefix, rejected, success)
+				}
 			}
 		})
 	}
@@ -521,6 +535,8 @@ func requireDump(t *testing.T, b *harness.Balancer, refused string) {
 				t.Errorf("clusters: %v", m)
 			} else if !strings.Contains(c[0].GetErrorState().GetDetails(), refused) {
 				t.Errorf("the cluster was refused for %q, want %q in it", c[0].GetErrorState().GetDetails(), refused)
+			} else if failed := c[0].GetErrorState().GetFailedConfiguration(); failed.GetTypeUrl() != clusterType {
+				t.Errorf("what was refused of the cluster is %v", failed)
 			}
 		case *adminv3.ListenersConfigDump:
 			if l := m.GetDynamicListeners(); len(l) != 1 || l[0].GetName() != "web" || l[0].GetActiveState().GetListener() == nil || len(m.GetStaticListeners()) != 0 {

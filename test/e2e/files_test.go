@@ -26,6 +26,7 @@ import (
 type inFiles struct {
 	*testing.T
 	dir      string
+	place    *harness.Place
 	balancer *harness.Balancer
 	load     *harness.Process
 	servers  []netip.AddrPort
@@ -124,7 +125,7 @@ func forFiles(t *testing.T, test func(f *inFiles)) {
 	harness.Beside(t)
 	place := harness.SameHost(t)
 	run := func(t *testing.T, start func(harness.Config) *harness.Balancer) {
-		f := &inFiles{T: t, dir: t.TempDir()}
+		f := &inFiles{T: t, dir: t.TempDir(), place: place}
 		_, f.servers = origins(t, place, "a", "b")
 		service, w := harness.Service(), world{}
 		w.put(assignmentType, "shop", assignmentOf("shop", f.servers[0]))

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/hashing"
+	"github.com/xlb-project/xlb/internal/metrics"
+	"github.com/xlb-project/xlb/internal/xds"
+)
+
+// subscriptions are those of one configuration.
+type subscriptions struct {
+	// clusters of type EDS by name.
+	clusters map[string]config.Subscription
+	tables   []config.Subscription
+}
+
+// subscribe notes the subscriptions of the configuration that has been assembled. Needs n.updates.
+func (d *dynamic) subscribe(b *config.Bootstrap) {
+	next := &subscriptions{clusters: map[string]config.Subscription{}}
+	for _, s := range b.Subscriptions() {
+		if s.Cluster != "" {
+			next.clusters[s.Cluster] = s
+		} else {
+			next.tables = append(next.tables, s)
+		}
+	}
+	slices.SortFunc(next.tables, func(a, b config.Subscription) int {
+		return cmp.Or(strings.Compare(a.Prefix, b.Prefix), strings.Compare(a.Name, b.Name))
+	})
+	d.subscribed.Store(next)
+}
+
+// updates are Envoy's statistics of that.
+func (t *taken) updates() metrics.Updates {
+	u := metrics.Updates{Successes: t.successes, Rejected: t.rejected, Failures: t.failure}
+	if !t.at.IsZero() {
+		u.Time, u.Version = uint64(t.at.UnixMilli()), hashing.Sum(t.version)
+	}
+	return u
+}
+
+// counts find the statistics of subscriptions.
+type counts struct {
+	in *intake
+	// served are what the control plane has sent, by kind and name.
+	served map[xds.Kind]map[string]xds.Count
+}
+
+func (d *dynamic) counts() counts {
+	c := counts{in: d.n.intake, served: map[xds.Kind]map[string]xds.Count{}}
+	if d.client != nil {
+		for _, k := range []xds.Kind{xds.Assignments, xds.Routes} {
+			c.served[k] = d.client.Counts(k)
+		}
+	}
+	return c
+}
+
+// of are those of one.
+func (c counts) of(s *config.Subscription, kind config.Kind) metrics.Updates {
+	if s.File.Path != "" {
+		t := c.in.of(keyOf(s.File))
+		return t.updates()
+	}
+	one := c.served[xds.Kind(kind)][s.Name]
+	t := taken{version: one.Version, at: one.Accepted, successes: one.Successes, rejected: one.Rejected}
+	return t.updates()
+}
+
+// ofClusters are those of clusters of type EDS by name.
+func (d *dynamic) ofClusters() map[string]*metrics.Updates {
+	subscribed := d.subscribed.Load()
+	if subscribed == nil || len(subscribed.clusters) == 0 {
+		return nil
+	}
+	c, out := d.counts(), make(map[string]*metrics.Updates, len(subscribed.clusters))
+	for name, s := range subscribed.clusters {
+		u := c.of(&s, config.Assignments)
+		out[name] = &u
+	}
+	return out
+}
+
+// Subscriptions implements metrics.Source.
+func (m measured) Subscriptions() (tables, secrets []metrics.Subscription) {
+	if d := m.n.dynamic; d != nil {
+		if subscribed := d.subscribed.Load(); subscribed != nil {
+			c := d.counts()
+			for _, s := range subscribed.tables {
+				tables = append(tables, metrics.Subscription{Prefix: s.Prefix, Name: s.Name, Updates: c.of(&s, config.Routes)})
+			}
+		}
+	}
+	for _, h := range m.n.secrets.store.Held() {
+		t := taken{version: h.Version, at: h.Updated, successes: h.Taken, rejected: h.Refused - h.Unread, failure: h.Unread}
+		one := metrics.Subscription{Name: h.Source.Name, Updates: t.updates()}
+		// They are sorted by name. Those of one name are one series, as in Envoy.
+		if n := len(secrets); n > 0 && secrets[n-1].Name == one.Name {
+			secrets[n-1].Add(&one.Updates)
+			continue
+		}
+		secrets = append(secrets, one)
+	}
+	return tables, secrets
+}
