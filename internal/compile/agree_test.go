@@ -123,7 +123,7 @@ func agree(rt *model.RouteTable, compiled *Table, r *model.Request) (maps.Verdic
 	if got.Flags&maps.RouteWebsocket != 0 != want.Allows(model.UpgradeWebSocket) {
 		return verdict, fmt.Errorf("compiled: flags %#x, model: upgrades %q", got.Flags, want.Upgrades)
 	}
-	if target := want.Target(r.Path, want.Rewrite); got.Rewrite.apply(r.Path) != target {
+	if target := targetOf(want, r.Path); got.Rewrite.apply(r.Path) != target {
 		return verdict, fmt.Errorf("compiled: asks for %s, model: %s", got.Rewrite.apply(r.Path), target)
 	}
 	if name, _ := compiled.ClusterOf(got, draw); name != want.Share(draw).Name {

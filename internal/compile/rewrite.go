@@ -21,8 +21,6 @@ func (b *tableBuilder) rewriteOf(r *model.Route) (out Rewrite, reason string) {
 		return Rewrite{}, ""
 	case len(text) > int(maps.MaxRewrite):
 		return Rewrite{}, fmt.Sprintf("a path rewritten to %d bytes, more than %d", len(text), maps.MaxRewrite)
-	case text[0] != '/':
-		return Rewrite{}, "a path rewritten to one that does not begin with /"
 	case strings.Contains(text, "?") && len(r.Hash) > 0:
 		// What is hashed is the query that the endpoint gets.
 		return Rewrite{}, "a query written into the path, and a hash policy"

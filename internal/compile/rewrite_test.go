@@ -37,6 +37,7 @@ func TestRewrittenPathsAreThoseOfTheModel(t *testing.T) {
 		rewritten(longest, model.PathMatch{Kind: model.PathSeparatedPrefix, Value: "/separated"}),
 		rewritten("/new?a=b", model.PathMatch{Kind: model.PathExact, Value: "/exact"}),
 		rewritten("/new", model.PathMatch{Kind: model.PathRegex, Value: "/regex/[0-9]+"}),
+		rewritten("bare", model.PathMatch{Value: "/bare"}),
 		prefixRoute("/", "rest"),
 	}
 	table, notes := compileTable("table", oneHost(routes...))
@@ -45,7 +46,7 @@ func TestRewrittenPathsAreThoseOfTheModel(t *testing.T) {
 	}
 	rt := oneHost(routes...)
 	for _, target := range []string{
-		"/prefix/", "/prefix/x?y", "/any/x", "/ANY/x/", "/separated", "/separated/x?", "/exact", "/exact?q=1", "/regex/1", "/regex/12?x", "/other", "/?x",
+		"/prefix/", "/prefix/x?y", "/any/x", "/ANY/x/", "/separated", "/separated/x?", "/exact", "/exact?q=1", "/regex/1", "/regex/12?x", "/bare", "/bare?x", "/bare/x", "/other", "/?x",
 	} {
 		request := get("h", target)
 		route, verdict := table.Route(request)
@@ -54,10 +55,16 @@ func TestRewrittenPathsAreThoseOfTheModel(t *testing.T) {
 			continue
 		}
 		won := rt.Match(request)
-		if got, want := route.Rewrite.apply(target), won.Target(target, won.Rewrite); got != want {
+		if got, want := route.Rewrite.apply(target), targetOf(won, target); got != want {
 			t.Errorf("%s: got %s, want %s", target, got, want)
 		}
 	}
+}
+
+// targetOf is the target that a route's endpoints get.
+func targetOf(r *model.Route, target string) string {
+	target, _ = r.Target(target, r.Rewrite)
+	return target
 }
 
 // apply is what bpf/lib/edit.h does.

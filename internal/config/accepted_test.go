@@ -440,6 +440,7 @@ var acceptances = []struct {
 		func(c *model.Config) {
 			firstRoute(c).Rewrite.Prefix, firstRoute(c).Host = "/x", model.HostRewrite{Literal: "h:81", AppendForwarded: true}
 		}},
+	{change{"prefix rewrite without a slash", "$route.route", "{prefix_rewrite: x}"}, func(c *model.Config) { firstRoute(c).Rewrite.Prefix = "x" }},
 	{change{"regex rewrite and host of a header", "$route.route", "{regex_rewrite: {pattern: {regex: a}, substitution: b}, host_rewrite_header: X-Host}"},
 		func(c *model.Config) {
 			firstRoute(c).Rewrite.Regex, firstRoute(c).Host.Header = substitution("a", "b"), "x-host"

@@ -205,7 +205,6 @@ var refusals = []change{
 		"{name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.retry.host.other.v3.Predicate}}], retry_options_predicates: [{name: x}]}}"},
 	{"hedge policy", "$route.route", "{hedge_policy: {hedge_on_per_try_timeout: true}}"},
 	{"two path rewrites", "$route.route", "{prefix_rewrite: /x, regex_rewrite: {pattern: {regex: a}, substitution: b}}"},
-	{"prefix rewrite that is no path", "$route.route", "{prefix_rewrite: x}"},
 	{"rewrites that are no target", "$route.route", "{prefix_rewrite: '/a b'}"},
 	{"substitution that is no target", "$route.route", "{regex_rewrite: {pattern: {regex: a}, substitution: 'a#b'}}"},
 	{"path rewrite policy", "$route.route", "{path_rewrite_policy: {name: x}}"},

@@ -15,9 +15,6 @@ func (t *translator) pathRewrite(in *routev3.RouteAction, path string) model.Pat
 	if out.Prefix != "" && in.GetRegexRewrite() != nil {
 		t.p.add(path+".regex_rewrite", "set together with prefix_rewrite, which Envoy refuses; keep one")
 	}
-	if out.Prefix != "" && out.Prefix[0] != '/' {
-		t.p.add(path+".prefix_rewrite", "%q: a path begins with /; write it in front", out.Prefix)
-	}
 	t.inTarget(out.Prefix, path+".prefix_rewrite")
 	t.inTarget(in.GetRegexRewrite().GetSubstitution(), path+".regex_rewrite.substitution")
 	return out

@@ -39,8 +39,8 @@ func pathAction(outcome model.PathOutcome, path string) *Action {
 func (a *Action) forward(cfg *model.Config, r *model.Route, req *model.Request) {
 	a.Timeout, a.Upgrades = r.Timeout.String(), slices.Clone(r.Upgrades)
 	a.Changes = append(pathChanges(r.Rewrite), hostChanges(&r.Host)...)
-	if r.Rewrite != (model.PathRewrite{}) && !req.Connect {
-		a.Path = r.Target(req.Path, r.Rewrite)
+	if path, ok := r.Target(req.Path, r.Rewrite); ok && !req.Connect {
+		a.Path = path
 	}
 	for _, c := range sharesOf(r) {
 		share, found := clusterOf(cfg, &c, req)

@@ -49,3 +49,25 @@ func TestSharesAreNamedAsTheRequestHasThem(t *testing.T) {
 		t.Errorf("note: %s", note)
 	}
 }
+
+// As the slow path does, and Envoy.
+func TestRewritesThatLeaveNoPathAreToldAsTheyGoOn(t *testing.T) {
+	for _, c := range []struct{ regex, with, want string }{
+		{"^.*$", "", ""}, {"^/", "", "svc?q"}, {"^/svc", "/new", "/new?q"},
+	} {
+		s := served(Decision{By: ByKernel, Cluster: "a"})
+		with, err := model.NewSubstitution(c.regex, c.with)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Config.Clusters = []*model.Cluster{{Name: "a"}}
+		s.Config.Listeners[0].Routes.VirtualHosts[0].Routes[0].Rewrite.Regex = with
+		a, err := Explain(s, &Query{Method: "GET", URL: "http://127.80.0.1/svc?q"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Action.Kind != Forward || a.Action.Path != c.want {
+			t.Errorf("%s to %q: %s of %q, want %s of %q", c.regex, c.with, a.Action.Kind, a.Action.Path, Forward, c.want)
+		}
+	}
+}

@@ -85,7 +85,7 @@ func Explain(s *State, q *Query) (*Answer, error) {
 		if err := a.addAction(s, trace.Route, r); err != nil {
 			return nil, err
 		}
-		if refusal := parsed.refusedByRoute(trace.Route, a.Action.Path); refusal != nil {
+		if refusal := parsed.refusedByRoute(trace.Route); refusal != nil {
 			a.refuse(refusal, &d)
 			a.Endpoints = []Endpoint{}
 			return a, nil

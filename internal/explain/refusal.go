@@ -5,7 +5,6 @@ package explain
 import (
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/limits"
@@ -41,15 +40,13 @@ func (r *request) refused(t *model.RouteTable) *refusal {
 }
 
 // refusedByRoute says why a route that wins does not serve a request that keeps the rules of heads; nil: it does.
-func (r *request) refusedByRoute(route *model.Route, path string) *refusal {
+func (r *request) refusedByRoute(route *model.Route) *refusal {
 	h, _ := head.Parse(r.head(), limits.Downstream.HeadFields)
 	switch {
 	case h.Upgrade && !route.Allows(h.Protocol):
 		return &refusal{http.StatusForbidden, fmt.Sprintf("upgrade to %q: the route's upgrade_configs do not allow it", h.Protocol)}
 	case h.Connect() && !route.Allows(model.UpgradeConnect):
 		return &refusal{http.StatusForbidden, "CONNECT: the route's upgrade_configs do not allow it"}
-	case path != "" && !strings.HasPrefix(path, "/"):
-		return badRequest("the rewritten path %q does not begin with /", path)
 	}
 	return nil
 }

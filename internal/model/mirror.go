@@ -24,9 +24,9 @@ func (m *Mirror) HostOf(authority string) string {
 	case m.KeepHost || authority == "" || authority[0] == '[':
 		return authority
 	}
-	name, port, found := strings.Cut(authority, ":")
-	if found {
-		port = ":" + port
+	port := len(authority)
+	if colon := strings.LastIndexByte(authority, ':'); colon >= 0 {
+		port = colon
 	}
-	return name + "-shadow" + port
+	return authority[:port] + "-shadow" + authority[port:]
 }

@@ -14,6 +14,7 @@ func TestHostOfACopy(t *testing.T) {
 		{"name", Mirror{}, "a.test", "a.test-shadow"},
 		{"name and port", Mirror{}, "a.test:81", "a.test-shadow:81"},
 		{"IPv4", Mirror{}, "10.0.0.1:81", "10.0.0.1-shadow:81"},
+		{"two colons", Mirror{}, "a:b:c", "a:b-shadow:c"}, // which a rewrite may leave
 		{"IPv6", Mirror{}, "[::1]:81", "[::1]:81"},
 		{"none", Mirror{}, "", ""},
 		{"kept", Mirror{KeepHost: true}, "a.test:81", "a.test:81"},

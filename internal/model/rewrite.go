@@ -17,18 +17,21 @@ type PathRewrite struct {
 	Regex *Substitution
 }
 
-// Target rewrites a request target in origin form, of a request that the route matches.
-func (r *Route) Target(target string, w PathRewrite) string {
+// Target rewrites a request target in origin form, of a request that the route matches. What comes out need not begin with "/": as in Envoy it
+// goes on as it is. ok is false where the target stays as it was: a rewrite that leaves nothing of a path, whatever its query, is none.
+func (r *Route) Target(target string, w PathRewrite) (out string, ok bool) {
 	path, _, _ := strings.Cut(target, "?")
 	switch {
 	case w.Prefix != "":
 		// Envoy counts the bytes of the match, and cuts off as many, even if path
 		// parameters were ignored in the comparison.
-		return w.Prefix + target[min(r.matched(path), len(target)):]
+		return w.Prefix + target[min(r.matched(path), len(target)):], true
 	case w.Regex != nil:
-		return w.Regex.Replace(path) + target[len(path):]
+		if replaced := w.Regex.Replace(path); replaced != "" {
+			return replaced + target[len(path):], true
+		}
 	}
-	return target
+	return target, false
 }
 
 // matched is how many bytes of a path prefix_rewrite replaces.

@@ -225,10 +225,16 @@ func (g *rig) agree(l *model.Listener, r *model.Request, got routing, draw uint3
 	if why := g.agreeWith(want, got, draw); why != "" || want == nil {
 		return why
 	}
-	if asked, target := want.Target(r.Path, want.Rewrite), got.target(r.Path); asked != target {
+	if asked, target := targetOf(want, r.Path), got.target(r.Path); asked != target {
 		return fmt.Sprintf("asks for %s, want %s", target, asked)
 	}
 	return ""
+}
+
+// targetOf is the target that a route's endpoints get.
+func targetOf(r *model.Route, target string) string {
+	target, _ = r.Target(target, r.Rewrite)
+	return target
 }
 
 func (g *rig) agreeWith(want *model.Route, got routing, draw uint32) string {

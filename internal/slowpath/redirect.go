@@ -14,7 +14,7 @@ import (
 // redirect is the answer of a route with that action.
 func (x *exchange) redirect(r *model.Redirect) localAnswer {
 	location := x.location(r)
-	x.head.Path = x.route.Target(x.head.Path, r.Rewrite) // which response headers may name
+	x.head.Path, _ = x.route.Target(x.head.Path, r.Rewrite) // which response headers may name
 	return localAnswer{status: r.Status, fields: []field{{Name: []byte("Location"), Value: []byte(location)}}}
 }
 
@@ -65,7 +65,7 @@ func locationPath(route *model.Route, r *model.Redirect, target string) string {
 	if strings.Contains(r.Path, "?") {
 		return r.Path
 	}
-	path := route.Target(target, r.Rewrite)
+	path, _ := route.Target(target, r.Rewrite)
 	if r.Path != "" {
 		_, query, found := strings.Cut(target, "?")
 		path = r.Path

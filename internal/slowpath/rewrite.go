@@ -9,13 +9,14 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// rewrite gives the request the host and the path that its route asks for. ok is
-// false where one of them would be none: Envoy sends such a request on.
+// rewrite gives the request the host and the path that its route asks for, whatever they come to: as in Envoy it is the endpoint that says what
+// it makes of a host that is none, or of a path without "/". ok is false for a CONNECT to what is no host: that would stand in the
+// request line, where Envoy lets a space through, which makes another line of it.
 func (x *exchange) rewrite() (ok bool) {
 	given, target := x.head.Authority, x.head.Path
 	host := x.newHost(&x.route.Host, target)
 	if host != "" {
-		if !head.IsAuthority(host) {
+		if x.head.Connect() && !head.IsAuthority(host) {
 			return false
 		}
 		if x.route.Host.AppendForwarded && given != "" {
@@ -24,14 +25,14 @@ func (x *exchange) rewrite() (ok bool) {
 		x.head.Authority = host
 		x.announce("x-envoy-original-host", given)
 	}
-	if x.route.Rewrite != (model.PathRewrite{}) && !x.head.Connect() {
-		x.head.Path = x.route.Target(target, x.route.Rewrite)
+	if path, ok := x.route.Target(target, x.route.Rewrite); ok && !x.head.Connect() {
+		x.head.Path = path
 		x.announce("x-envoy-original-path", target)
 	}
-	return x.head.Connect() || strings.HasPrefix(x.head.Path, "/")
+	return true
 }
 
-// newHost is the host that replaces the request's, or empty: an empty header replaces none.
+// newHost is the host that replaces the request's. Empty, which a header and an expression may leave, replaces none.
 func (x *exchange) newHost(rule *model.HostRewrite, target string) string {
 	switch {
 	case rule.Literal != "":

@@ -223,6 +223,92 @@ func TestRequestsInPiecesAreRewrittenByTheDaemon(t *testing.T) {
 	}
 }
 
+// oddRewrites are routes that may leave a request with no path, or with no host. The kernel writes "bare" itself; the rest is the daemon's.
+func oddRewrites() routes.Object {
+	rewrites := func(regex, with string) routes.Object {
+		return routes.Object{"pattern": routes.Object{"regex": regex}, "substitution": with}
+	}
+	var list []any
+	for prefix, change := range map[string]routes.Object{
+		"/gone":  {"regex_rewrite": rewrites("^/gone(/.*)?$", `\1`)},
+		"/slash": {"regex_rewrite": rewrites("^/", "")},
+		"/bare":  {"prefix_rewrite": "bare"},
+		"/host":  {"host_rewrite_path_regex": rewrites("^/host/([a-z]+)/.*$", `\1`)},
+	} {
+		change["cluster"] = "recorder"
+		list = append(list, routes.Object{"match": routes.Object{"prefix": prefix}, "route": change})
+	}
+	return routes.Object{"name": "table", "virtual_hosts": []any{routes.Object{"name": "vh", "domains": []any{"*"}, "routes": list}}}
+}
+
+// oddlyRewritten are targets, and the request line and the host that the endpoint is to get.
+var oddlyRewritten = []struct {
+	target, line, host string
+	fast               bool
+}{
+	{"/gone", "GET /gone HTTP/1.1", "e2e.test", false},
+	{"/gone?q=1", "GET /gone?q=1 HTTP/1.1", "e2e.test", false},
+	{"/gone/a", "GET /a HTTP/1.1", "e2e.test", false},
+	{"/slash/a?q", "GET slash/a?q HTTP/1.1", "e2e.test", false},
+	{"/bare", "GET bare HTTP/1.1", "e2e.test", true},
+	{"/bare/a?q", "GET bare/a?q HTTP/1.1", "e2e.test", true},
+	{"/host/a/b", "GET /host/a/b HTTP/1.1", "a", false},
+	{"/host?q", "GET /host?q HTTP/1.1", "/host", false},
+}
+
+// askOddly sends each of these requests. fast counts those that the kernel has served; nil where nothing is counted.
+func askOddly(t *testing.T, clients *harness.Place, service netip.AddrPort, recorder *harness.Recorder, fast func() float64) {
+	t.Helper()
+	for _, ask := range oddlyRewritten {
+		exchange := func() {
+			requireStatus(t, runExchange(t, clients, service, time.Minute, getAndReceive(ask.target)...), 200)
+			requireAll(t, "the endpoint got", awaitRecorded(t, recorder), []string{ask.line + "\r\n", "\r\nhost: " + ask.host + "\r\n"})
+		}
+		if fast == nil || !ask.fast {
+			exchange()
+			continue
+		}
+		// While the pool grows, requests find no connection.
+		harness.Eventually(t, patience, ask.target+" is served fast", func() bool {
+			before := fast()
+			exchange()
+			return fast() > before
+		})
+	}
+}
+
+// Endpoints get the same from XLB, on both ways, and from Envoy.
+func TestRewritesThatLeaveNoPathOrNoHostGoOn(t *testing.T) {
+	harness.Beside(t)
+	config := func(service netip.AddrPort, recorder *harness.Recorder) harness.Config {
+		return harness.Config{
+			Listeners: []harness.Listener{{Address: service, Table: oddRewrites()}},
+			Clusters:  []harness.Cluster{{Name: "recorder", Endpoints: []netip.AddrPort{recorder.Address}}},
+		}
+	}
+	for _, topology := range topologies {
+		t.Run(topology.name, func(t *testing.T) {
+			harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+				harness.OnlyXLB(t, "it is asked below")
+				clients, servers := topology.places(t)
+				service, recorder := harness.Service(), servers.Recorder(t)
+				b := harness.Start(t, mode, config(service, recorder), clients)
+				var fast func() float64
+				if mode.Fast {
+					fast = func() float64 { return servedFast(t, b, mode) }
+				}
+				askOddly(t, clients, service, recorder, fast)
+			})
+		})
+	}
+	t.Run("Envoy", func(t *testing.T) {
+		place, service := harness.SameHost(t), harness.Service()
+		recorder := place.Recorder(t)
+		harness.StartEnvoy(t, config(service, recorder), place)
+		askOddly(t, place, service, recorder, nil)
+	})
+}
+
 func TestTunnelsAreRewritten(t *testing.T) {
 	harness.Beside(t)
 	for _, topology := range topologies {

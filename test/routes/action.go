@@ -137,7 +137,7 @@ func (w World) prefixRewrite() string {
 
 func (w World) regexRewrite() Object {
 	r := pick(w, [][2]string{
-		{"^/([A-Z])([0-9]+)", `/\2/\1`}, {"/", "//"}, {"x*", "/"}, {"[a-b]", `[\0]`}, {"(a)|(b)", `\1\\\2`}, {"$", "/end"}, {"^", "/begin"}, {"none", "never"},
+		{"^/([A-Z])([0-9]+)", `/\2/\1`}, {"/", "//"}, {"x*", "/"}, {"[a-b]", `[\0]`}, {"(a)|(b)", `\1\\\2`}, {"$", "/end"}, {"^", "/begin"}, {"none", "never"}, {"^/[A-Z][0-9]*$", ""},
 	})
 	return Object{"pattern": Object{"regex": r[0]}, "substitution": r[1]}
 }
