@@ -248,11 +248,15 @@ func TestKernelsLimitIsThatOfConnectionsOrRequests(t *testing.T) {
 		want     uint32
 	}{
 		{"Envoy's defaults", nil, 1024},
-		{"connections", &model.Breakers{MaxConnections: 3, MaxRequests: 5}, 3},
-		{"requests", &model.Breakers{MaxConnections: 5, MaxRequests: 3}, 3},
-		{"none", &model.Breakers{MaxConnections: maps.NoLimit, MaxRequests: maps.NoLimit}, maps.NoLimit},
+		{"connections", &model.Breakers{MaxConnections: 3, MaxPending: 1, MaxRequests: 5}, 3},
+		{"requests", &model.Breakers{MaxConnections: 5, MaxPending: 1, MaxRequests: 3}, 3},
+		{"no connections", &model.Breakers{MaxPending: 1, MaxRequests: 5}, 1},
+		{"none may wait", &model.Breakers{MaxConnections: 5, MaxRequests: 5}, 0},
+		{"no requests", &model.Breakers{MaxConnections: 5, MaxPending: 1}, 0},
+		{"no pools", &model.Breakers{MaxConnections: 5, MaxPending: 1, MaxRequests: 5, NoPools: true}, 0},
+		{"none", &model.Breakers{MaxConnections: maps.NoLimit, MaxPending: 1, MaxRequests: maps.NoLimit}, maps.NoLimit},
 		{"none, but all are counted for a budget",
-			&model.Breakers{MaxConnections: maps.NoLimit, MaxRequests: maps.NoLimit, Budget: &model.RetryBudget{}}, maps.NoLimit - 1},
+			&model.Breakers{MaxConnections: maps.NoLimit, MaxPending: 1, MaxRequests: maps.NoLimit, Budget: &model.RetryBudget{}}, maps.NoLimit - 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := model.Cluster{}

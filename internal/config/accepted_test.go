@@ -366,6 +366,14 @@ var acceptances = []struct {
 				{MaxConnections: 1024, MaxPending: 1024, MaxRetries: 3, Budget: &model.RetryBudget{Percent: 20, Min: 1}},
 			}
 		}},
+	{change{"thresholds of zero", "$cluster", "{circuit_breakers: {thresholds: [{max_connections: 0, max_pending_requests: 0, max_requests: 0, max_retries: 0, max_connection_pools: 0, " +
+		"retry_budget: {budget_percent: {value: 0}, min_retry_concurrency: 0}}, {priority: HIGH, max_connection_pools: 1}]}}"},
+		func(c *model.Config) {
+			c.Clusters[0].Breakers = [2]*model.Breakers{
+				{Budget: &model.RetryBudget{}, NoPools: true},
+				{MaxConnections: 1024, MaxPending: 1024, MaxRequests: 1024, MaxRetries: 3},
+			}
+		}},
 	{change{"priority", "$route.route", "{priority: HIGH}"},
 		func(c *model.Config) { firstRoute(c).Priority = model.PriorityHigh }},
 	{change{"retry policy", "$route.route", "{retry_policy: {retry_on: ' 5xx, reset,unavailable,'}}"},

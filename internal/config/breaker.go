@@ -29,6 +29,7 @@ func (t *translator) breakers(in *clusterv3.CircuitBreakers, out *model.Cluster,
 		override(&b.MaxRequests, th.GetMaxRequests())
 		override(&b.MaxRetries, th.GetMaxRetries())
 		b.Budget = budget(th.GetRetryBudget())
+		b.NoPools = th.GetMaxConnectionPools() != nil && th.GetMaxConnectionPools().GetValue() == 0
 		b.TrackRemaining = th.GetTrackRemaining()
 		out.Breakers[p] = &b
 	}

@@ -1084,7 +1084,7 @@ var basicFields = fieldTable{
 		"max_retries":          translateIt,
 		"retry_budget":         translateIt,
 		"track_remaining":      translateIt,
-		"max_connection_pools": ignore("Envoy has one pool of connections for each endpoint and thread; XLB has one for each endpoint"),
+		"max_connection_pools": ignore("Envoy has one pool of connections for each endpoint and thread; XLB has one for each endpoint. But with 0 no endpoint is asked, as in Envoy"),
 	},
 	"envoy.config.cluster.v3.CircuitBreakers.Thresholds.RetryBudget": {
 		"budget_percent":        translateIt,

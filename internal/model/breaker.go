@@ -19,6 +19,8 @@ type Breakers struct {
 	MaxConnections, MaxPending, MaxRequests, MaxRetries uint32
 	// Budget stands in place of MaxRetries; nil does not.
 	Budget *RetryBudget
+	// NoPools: no endpoint may be connected to (max_connection_pools is 0).
+	NoPools bool
 	// TrackRemaining shows how much of each is left.
 	TrackRemaining bool
 }
@@ -50,12 +52,23 @@ func (c *Cluster) BreakersOf(p Priority) Breakers {
 	return DefaultBreakers()
 }
 
-// InUse is how many requests may be in flight: each has a connection of its own.
-func (b *Breakers) InUse() uint32 { return min(b.MaxConnections, b.MaxRequests) }
+// InUse is how many requests may be in flight: each has a connection of its own. As in Envoy none is where none may wait, since a request waits
+// while the first connection is made for it.
+func (b *Breakers) InUse() uint32 {
+	if b.NoPools || b.MaxPending == 0 {
+		return 0
+	}
+	return min(b.connections(), b.MaxRequests)
+}
 
 // Waits reports whether a request for which there is no connection waits for one. Otherwise as in Envoy there is one, on which it may
 // not be sent.
-func (b *Breakers) Waits() bool { return b.MaxConnections <= b.MaxRequests }
+func (b *Breakers) Waits() bool {
+	return !b.NoPools && (b.MaxPending == 0 || b.connections() <= b.MaxRequests)
+}
+
+// connections is how many there may be. As in Envoy the first one is made whatever the limit says.
+func (b *Breakers) connections() uint32 { return max(b.MaxConnections, 1) }
 
 // RetriesAt is how many retries there may be at a time while so many requests are in flight and waiting.
 func (b *Breakers) RetriesAt(requests uint64) uint64 {

@@ -4,8 +4,10 @@ package slowpath
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -96,6 +98,50 @@ func TestWaitingForAConnectionEndsWithTheRoutesTimeout(t *testing.T) {
 	eventually(t, "nobody waits, and nothing is counted", func() bool {
 		return waitingAt(f, 0)() && f.proxy.gates.of("c", model.PriorityDefault).own.Active() == 0
 	})
+}
+
+// A limit of 0 for connections leaves one, as in Envoy; each other one leaves no request.
+func TestLimitsOfZero(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		breakers model.Breakers
+		want     string
+		flag     Flag
+		active   uint64
+		pending  uint64
+	}{
+		{"connections", model.Breakers{MaxPending: 1, MaxRequests: 9}, "HTTP/1.1 200 ", FlagNone, 0, 0},
+		{"connections, and one request", model.Breakers{MaxPending: 1, MaxRequests: 1}, "HTTP/1.1 200 ", FlagNone, 0, 0},
+		{"pending requests", model.Breakers{MaxConnections: 9, MaxRequests: 9}, "HTTP/1.1 503 ", FlagUpstreamOverflow, 0, 1},
+		{"requests", model.Breakers{MaxConnections: 9, MaxPending: 9}, "HTTP/1.1 503 ", FlagUpstreamOverflow, 1, 0},
+		{"connections and requests", model.Breakers{MaxPending: 9}, "HTTP/1.1 503 ", FlagUpstreamOverflow, 1, 0},
+		{"pending requests and requests", model.Breakers{MaxConnections: 9}, "HTTP/1.1 503 ", FlagUpstreamOverflow, 0, 1},
+		{"pools", model.Breakers{MaxConnections: 9, MaxPending: 9, MaxRequests: 9, NoPools: true}, "HTTP/1.1 503 ", FlagNoHealthyUpstream, 0, 0},
+		{"all", model.Breakers{NoPools: true}, "HTTP/1.1 503 ", FlagNoHealthyUpstream, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			endpoint := httpEndpoint(t, func(http.ResponseWriter, *http.Request) {})
+			f := newFront(t, list(endpoint), limited(c.breakers), routeTimeout(patience))
+			if got := f.exchange(closing("/")); !strings.HasPrefix(got, c.want) {
+				t.Errorf("got %q, want %s", got, c.want)
+			}
+			if n := f.proxy.Counters().Flag(c.flag); n != 1 {
+				t.Errorf("flag %v counted %d times", c.flag, n)
+			}
+			stats := f.proxy.Stats(f.proxy.config.Cluster("c"))
+			if a, p := stats["upstream_rq_active_overflow"], stats["upstream_rq_pending_overflow"]; a != c.active || p != c.pending {
+				t.Errorf("refused for those in flight %d, for those that wait %d; want %d, %d", a, p, c.active, c.pending)
+			}
+		})
+	}
+}
+
+// A copy does not wait where no request may be asked.
+func TestNothingWaitsWhereThereAreNoPools(t *testing.T) {
+	g := newGates(nil).of("c", model.PriorityDefault)
+	if leave, err := g.enter(t.Context(), &model.Breakers{MaxConnections: 1, MaxPending: 9, MaxRequests: 9, NoPools: true}); !errors.Is(err, errOverflow) {
+		t.Errorf("entered %t: %v", leave != nil, err)
+	}
 }
 
 func TestRetryBudgetFollowsTheLoad(t *testing.T) {

@@ -359,6 +359,10 @@ func (x *exchange) beginBody() {
 // between attempts as well.
 func (x *exchange) exchange(claim *Claim, cluster *model.Cluster) (*response, LocalReply) {
 	x.admitted = x.admission(cluster)
+	if x.admitted.breakers.NoPools && x.attempt == nil {
+		claim.unused()
+		return nil, ReplyNoHealthyUpstream
+	}
 	leave, err := x.enterCluster()
 	if err != nil {
 		claim.unused()

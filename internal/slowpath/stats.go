@@ -68,7 +68,7 @@ func (g *gates) addBreakers(stats map[string]uint64, c *model.Cluster, p model.P
 	waiting, retries := gate.counts()
 	add := func(open, remaining string, now, most uint64) {
 		stats[prefix+open] = 0
-		if now >= most {
+		if now >= most && now > 0 { // as in Envoy a limit of 0 is never reached, since nothing comes to be counted
 			stats[prefix+open] = 1
 		}
 		if b.TrackRemaining {

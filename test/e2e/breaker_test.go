@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -44,6 +45,8 @@ func TestCircuitBreakersBoundWhatIsInFlight(t *testing.T) {
 	tests := []breakerCase{
 		{"max_requests", fields{"max_requests": 1}, "DEFAULT", fourAnswers{1, 3}, true},
 		{"max_connections and max_pending_requests", fields{"max_connections": 1, "max_pending_requests": 1}, "DEFAULT", fourAnswers{2, 2}, false},
+		{"no connections", fields{"max_connections": 0, "max_pending_requests": 1}, "DEFAULT", fourAnswers{2, 2}, false},
+		{"no connections of a priority", fields{"priority": "HIGH", "max_connections": 0, "max_pending_requests": 1}, "HIGH", fourAnswers{2, 2}, false},
 		{"priority", fields{"priority": "HIGH", "max_requests": 2}, "HIGH", fourAnswers{2, 2}, true},
 		{"of another priority", fields{"max_requests": 1}, "HIGH", fourAnswers{4, 0}, true},
 		{"none", fields{"max_requests": uint32(4294967295), "max_connections": uint32(4294967295)}, "DEFAULT", fourAnswers{4, 0}, true},
@@ -126,4 +129,92 @@ func (f *four) answers(t *testing.T) (got fourAnswers) {
 		}
 	}
 	return got
+}
+
+// zeroCase is a cluster with a threshold of 0.
+type zeroCase struct {
+	name       string
+	thresholds fields
+	// status and body are the answer, and tries what the endpoint gets of a request that it answers 503, with two retries.
+	status int
+	body   string
+	tries  int
+}
+
+const noneHealthyText = "no healthy upstream"
+
+var zeroCases = []zeroCase{
+	{"max_connections", fields{"max_connections": 0}, 200, "", 3},
+	{"max_pending_requests", fields{"max_pending_requests": 0}, 503, overflowText, 0},
+	{"max_requests", fields{"max_requests": 0}, 503, overflowText, 0},
+	{"connections and pending requests", fields{"max_connections": 0, "max_pending_requests": 0}, 503, overflowText, 0},
+	{"connections and requests", fields{"max_connections": 0, "max_requests": 0}, 503, overflowText, 0},
+	{"max_connections, and one request", fields{"max_connections": 0, "max_requests": 1}, 200, "", 3},
+	{"max_retries", fields{"max_retries": 0}, 200, "", 1},
+	{"retry_budget", fields{"retry_budget": fields{"budget_percent": fields{"value": 0}, "min_retry_concurrency": 0}}, 200, "", 1},
+	{"retry_budget, and retries", fields{"max_retries": 5, "retry_budget": fields{"budget_percent": fields{"value": 0}, "min_retry_concurrency": 0}}, 200, "", 1},
+	{"percent of a retry_budget", fields{"retry_budget": fields{"budget_percent": fields{"value": 0}}}, 200, "", 3},
+	{"min_retry_concurrency", fields{"retry_budget": fields{"budget_percent": fields{"value": 100}, "min_retry_concurrency": 0}}, 200, "", 3},
+	{"max_connection_pools", fields{"max_connection_pools": 0}, 503, noneHealthyText, 0},
+	{"all", fields{"max_connections": 0, "max_pending_requests": 0, "max_requests": 0, "max_retries": 0, "max_connection_pools": 0}, 503, noneHealthyText, 0},
+}
+
+// zeroes are the cases with thresholds of a priority, and routes of one.
+type zeroes struct{ thresholds, routes string }
+
+// config has a listener and a cluster for each case, and a script for its endpoint.
+func (z zeroes) config(t *testing.T) (config harness.Config, scripts []*script) {
+	t.Helper()
+	for i, tt := range zeroCases {
+		name, s := fmt.Sprintf("case-%d", i), newScript()
+		thresholds := maps.Clone(tt.thresholds)
+		thresholds["priority"] = z.thresholds
+		action := fields{"cluster": name, "priority": z.routes, "retry_policy": retryOn("5xx", 2), "timeout": "20s"}
+		table := fields{"name": name, "virtual_hosts": []any{fields{"name": "all", "domains": []any{"*"}, "routes": []any{
+			fields{"match": fields{"prefix": "/"}, "route": action},
+		}}}}
+		config.Listeners = append(config.Listeners, harness.Listener{Address: harness.Service(), Table: table})
+		config.Clusters = append(config.Clusters, harness.Cluster{
+			Name: name, Endpoints: []netip.AddrPort{s.serve(t)}, Fields: fields{"circuit_breakers": fields{"thresholds": []any{thresholds}}},
+		})
+		scripts = append(scripts, s)
+	}
+	return config, scripts
+}
+
+// TestThresholdsOfZeroAreEnvoys asks one request after the other, on XLB and on Envoy.
+func TestThresholdsOfZeroAreEnvoys(t *testing.T) {
+	harness.Beside(t)
+	for _, z := range []zeroes{{"DEFAULT", "DEFAULT"}, {"HIGH", "HIGH"}, {"DEFAULT", "HIGH"}, {"HIGH", "DEFAULT"}} {
+		t.Run(fmt.Sprintf("%s for %s", z.thresholds, z.routes), func(t *testing.T) {
+			harness.Beside(t)
+			forAll(t, func(t *testing.T, start func(harness.Config) *harness.Balancer, place *harness.Place) {
+				config, scripts := z.config(t)
+				start(config)
+				for i, tt := range zeroCases {
+					if z.thresholds != z.routes {
+						tt.status, tt.body, tt.tries = 200, "", 3
+					}
+					tt.require(t, place, config.Listeners[i].Address, scripts[i])
+				}
+			})
+		})
+	}
+}
+
+func (tt *zeroCase) require(t *testing.T, place *harness.Place, service netip.AddrPort, s *script) {
+	t.Helper()
+	report := runExchange(t, place, service, 30*time.Second, slices.Repeat(getAndReceive("/plain?do=200"), 3)...)
+	if len(report.Replies) != 3 {
+		t.Errorf("%s: %d of 3 answers: %s", tt.name, len(report.Replies), report.Error)
+	}
+	for _, r := range report.Replies {
+		if r.Status != tt.status || tt.body != "" && r.Body != tt.body {
+			t.Errorf("%s: answer %d %q, want %d %q", tt.name, r.Status, r.Body, tt.status, tt.body)
+		}
+	}
+	runExchange(t, place, service, 30*time.Second, getAndReceive("/fails?do=503")...)
+	if tries, _ := s.seen("/fails"); tries != tt.tries {
+		t.Errorf("%s: a request that fails is tried %d times, want %d", tt.name, tries, tt.tries)
+	}
 }

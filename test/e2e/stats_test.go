@@ -92,6 +92,26 @@ var limitScenarios = []limitScenario{
 		after: map[string]uint64{"circuit_breakers.default.rq_pending_open": 0, "circuit_breakers.default.remaining_pending": 1},
 	},
 	{
+		name: "none may wait", thresholds: map[string]any{"max_pending_requests": 0, "track_remaining": true}, requests: []string{"200", "200"},
+		after: map[string]uint64{
+			"upstream_rq_pending_overflow": 2, "upstream_rq_active_overflow": 0, "circuit_breakers.default.rq_pending_open": 0,
+			"circuit_breakers.default.remaining_pending": 0, "circuit_breakers.default.rq_open": 0, "circuit_breakers.default.remaining_rq": 1024,
+		},
+	},
+	{
+		name: "none may be in flight", requests: []string{"200", "200"},
+		thresholds: map[string]any{"max_requests": 0, "max_retries": 0, "track_remaining": true},
+		after: map[string]uint64{
+			"upstream_rq_pending_overflow": 0, "upstream_rq_active_overflow": 2, "circuit_breakers.default.rq_open": 0,
+			"circuit_breakers.default.remaining_rq": 0, "circuit_breakers.default.rq_retry_open": 0, "circuit_breakers.default.remaining_retries": 0,
+		},
+	},
+	{
+		name: "no connections", thresholds: map[string]any{"max_connections": 0, "track_remaining": true}, held: []string{"hold"},
+		during: map[string]uint64{"circuit_breakers.default.cx_open": 1, "circuit_breakers.default.remaining_cx": 0, "circuit_breakers.default.rq_open": 0},
+		after:  map[string]uint64{"circuit_breakers.default.remaining_cx": 0, "upstream_rq_pending_overflow": 0, "upstream_rq_active_overflow": 0},
+	},
+	{
 		name: "retries under way", policy: retryOn("5xx", 2), thresholds: map[string]any{"max_retries": 1, "track_remaining": true}, held: []string{"503,hold"},
 		during: map[string]uint64{"circuit_breakers.default.rq_retry_open": 1, "circuit_breakers.default.remaining_retries": 0, "upstream_rq_retry_success": 0},
 		after:  map[string]uint64{"circuit_breakers.default.rq_retry_open": 0, "circuit_breakers.default.remaining_retries": 1, "upstream_rq_retry_success": 1},
