@@ -316,8 +316,8 @@ static __always_inline int request_chunks(struct sk_msg_md *msg, struct psock *p
 		return request_spill(msg, ps, s);
 	before = s->upload;
 	at = chunk_walk(msg, &s->upload, 0);
-	if (at >= 0 && at < size && s->upload.phase == PHASE_TRAILER_START) {
-		/* To move what is before the trailers would split the send, which stalls requests to other hosts. */
+	if (at >= WALK_LEFT) {
+		/* To move what is before that would split the send, which stalls requests to other hosts. */
 		s->upload = before;
 		return request_spill(msg, ps, s);
 	}
@@ -404,8 +404,8 @@ static __always_inline enum verdict request_chunks_begin(struct sk_msg_md *msg, 
 	at = chunk_walk(msg, &ps->upload, ps->scan.off);
 	if (at < 0)
 		return HANDOVER_MALFORMED;
-	if (at < size && ps->upload.phase == PHASE_TRAILER_START)
-		return HANDOVER_TRAILERS;
+	if (at >= WALK_LEFT)
+		return ps->upload.phase == PHASE_TRAILER_START ? HANDOVER_TRAILERS : HANDOVER_MALFORMED;
 	if (at < size)
 		return ps->upload.phase == PHASE_DONE ? HANDOVER_PIPELINED : HANDOVER_TRANSFER_CODING;
 	if (ps->upload.phase == PHASE_DONE)

@@ -117,15 +117,15 @@ struct framing {
 
 /* ---- same host: sk_msg ---- */
 
-/* Follows a chunked body through the message. Stops early in one of very many tiny chunks, and before trailers: the rest runs
- * again. */
+/* Follows a chunked body through the message. Stops early in one of very many tiny chunks, and before what is the daemon's: the rest
+ * runs again. */
 static __always_inline enum verdict frame_chunked(struct sk_msg_md *msg, struct slot *s, __u32 from, struct framing *f)
 {
 	long at = chunk_walk(msg, &s->response, from);
 
 	f->bytes = at;
 	f->ended = s->response.phase == PHASE_DONE;
-	if (!at && s->response.phase == PHASE_TRAILER_START)
+	if (at == WALK_LEFT)
 		return VERDICT_SPILL_TRAILERS;
 	/* 0: nothing could be looked at, so the message cannot be framed. */
 	return at <= 0 ? VERDICT_RESPONSE_MALFORMED : 0;

@@ -3,7 +3,7 @@
  * extensions have one form; trailers are not read here.
  *
  * Contract: body_begin_chunks() before the first byte behind the head. Data is skipped by the caller, remaining at once; every other
- * byte goes to chunk_byte(), until the phase is PHASE_DONE, or that byte begins a trailer.
+ * byte goes to chunk_byte(), until the phase is PHASE_DONE, or that byte is left to the daemon.
  */
 #ifndef XLB_CHUNKED_H
 #define XLB_CHUNKED_H
@@ -38,6 +38,15 @@ static __always_inline int is_space(__u8 c)
 	return c == ' ' || c == '\t';
 }
 
+/* What chunk_byte() has made of a byte. */
+enum chunk_outcome {
+	CHUNK_TAKEN = 0,
+	/* It is for the daemon to read, and the body stands before it: a trailer, which the daemon can leave out, and what of extensions readers
+	 * differ about, which it leaves out always. */
+	CHUNK_LEFT = 1,
+	CHUNK_MALFORMED = -1,
+};
+
 /* What may stand behind a size or an extension: the end of the line, another extension, or whitespace before that. */
 static __always_inline int chunk_ext_ends(struct body_scan *b, __u8 c, __u32 behind_space)
 {
@@ -63,15 +72,19 @@ static __always_inline int chunk_size_byte(struct body_scan *b, __u8 c)
 		b->remaining = b->remaining << 4 | digit;
 		return 0;
 	}
+	if (!b->digits)
+		return -1;
 	/* Of whitespace here, which net/http, for one, does not take, the daemon makes what all endpoints read alike. */
-	return b->digits && !is_space(c) ? chunk_ext_ends(b, c, PHASE_CHUNK_SPACE) : -1;
+	return is_space(c) ? CHUNK_LEFT : chunk_ext_ends(b, c, PHASE_CHUNK_SPACE);
 }
 
-/* More whitespace, or the extension that it is for: none may stand at the end of the line. */
+/* More whitespace, or the extension that it is for. At the end of the line it is the daemon's. */
 static __always_inline int chunk_space_byte(struct body_scan *b, __u8 c)
 {
 	if (c == ';')
 		b->phase = PHASE_CHUNK_EXT;
+	if (c == '\r')
+		return CHUNK_LEFT;
 	return c == ';' || is_space(c) ? 0 : -1;
 }
 
@@ -86,14 +99,16 @@ static __always_inline int chunk_ext_name_byte(struct body_scan *b, __u8 c)
 	return is_token(c) ? 0 : chunk_ext_ends(b, c, PHASE_CHUNK_EXT_NAME_SPACE);
 }
 
-/* ";name", ";name=value" or ";name=\"value\"", with whitespace around ';' and '=', and without the escapes that RFC 9110 lets a
- * quoted value have: nobody sends them, and parsers differ. */
+/* ";name", ";name=value" or ";name=\"value\"", with whitespace around ';' and '='. Empty ones, and the escapes that RFC 9110 lets a
+ * quoted value have, are the daemon's: nearly nobody sends them, and parsers differ. */
 static __always_inline int chunk_ext_byte(struct body_scan *b, __u8 c)
 {
 	switch (b->phase) {
 	case PHASE_CHUNK_EXT:
 		if (is_space(c))
 			return 0;
+		if (c == ';' || c == '\r')
+			return CHUNK_LEFT;
 		b->phase = PHASE_CHUNK_EXT_NAME;
 		return is_token(c) ? 0 : -1;
 	case PHASE_CHUNK_EXT_NAME:
@@ -109,22 +124,15 @@ static __always_inline int chunk_ext_byte(struct body_scan *b, __u8 c)
 	case PHASE_CHUNK_EXT_QUOTED:
 		if (c == '"')
 			b->phase = PHASE_CHUNK_EXT_UNQUOTED;
-		return c != '\\' && is_value(c) ? 0 : -1;
+		if (c == '\\')
+			return CHUNK_LEFT;
+		return is_value(c) ? 0 : -1;
 	case PHASE_CHUNK_SPACE:
 		return chunk_space_byte(b, c);
 	default:
 		return chunk_ext_ends(b, c, PHASE_CHUNK_SPACE);
 	}
 }
-
-/* What chunk_byte() has made of a byte. */
-enum chunk_outcome {
-	CHUNK_TAKEN = 0,
-	/* It begins a trailer, and the body stands before it. Whether trailers may pass is for the daemon to say, which can leave them
-	 * out. */
-	CHUNK_TRAILER = 1,
-	CHUNK_MALFORMED = -1,
-};
 
 /* Takes one byte of a chunked body that is not chunk data. Returns enum chunk_outcome. */
 static __always_inline int chunk_byte(struct body_scan *b, __u8 c)
@@ -153,7 +161,7 @@ static __always_inline int chunk_byte(struct body_scan *b, __u8 c)
 		return c == '\n' ? 0 : -1;
 	case PHASE_TRAILER_START:
 		if (c != '\r')
-			return CHUNK_TRAILER;
+			return CHUNK_LEFT;
 		b->phase = PHASE_LAST_LF;
 		return 0;
 	case PHASE_LAST_LF:

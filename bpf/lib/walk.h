@@ -23,8 +23,8 @@ struct chunk_walk {
 	__u32 base;
 	__u32 size;
 	__u32 bad;
-	/* A trailer begins at `at`. */
-	__u32 trailer;
+	/* What stands at `at` is left to the daemon. */
+	__u32 left;
 	__u32 reserved;
 };
 
@@ -48,8 +48,8 @@ static long chunk_step(__u32 i, void *ctx)
 	case CHUNK_TAKEN:
 		w->at++;
 		return 0;
-	case CHUNK_TRAILER:
-		w->trailer = 1;
+	case CHUNK_LEFT:
+		w->left = 1;
 		return 1;
 	}
 	w->bad = 1;
@@ -63,7 +63,7 @@ static long window_step(__u32 i, void *ctx)
 	__u32 end = w->size;
 
 	(void)i;
-	if (w->bad || w->trailer || w->at >= w->size || w->body->phase == PHASE_DONE)
+	if (w->bad || w->left || w->at >= w->size || w->body->phase == PHASE_DONE)
 		return 1;
 	if (end - w->at > WINDOW)
 		end = w->at + WINDOW;
@@ -76,14 +76,20 @@ static long window_step(__u32 i, void *ctx)
 	return 0;
 }
 
+/* What chunk_walk() adds to an offset behind which the daemon has to go on. */
+#define WALK_LEFT (1LL << 32)
+
 /* Follows the body from that offset of the message. Returns the offset behind what it has followed: the body's end, the
- * message's, or earlier: before a trailer, and in one of very many tiny chunks; -1 when the body is malformed. */
+ * message's, or earlier: in one of very many tiny chunks and, with WALK_LEFT, before what is left to the daemon; -1 when the body is
+ * malformed. */
 static __always_inline long chunk_walk(struct sk_msg_md *msg, struct body_scan *body, __u32 from)
 {
 	struct chunk_walk w = { .msg = msg, .body = body, .at = from, .size = msg->size };
 
 	bpf_loop(MAX_WINDOWS, window_step, &w, 0);
-	return w.bad ? -1 : (long)w.at;
+	if (w.bad)
+		return -1;
+	return w.left ? WALK_LEFT + w.at : (long)w.at;
 }
 
 #endif

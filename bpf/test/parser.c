@@ -83,7 +83,7 @@ void follow_chunks(const __u8 *data, size_t size, struct followed *f)
 			continue;
 		}
 		switch (chunk_byte(&b, data[at])) {
-		case CHUNK_TRAILER:
+		case CHUNK_LEFT:
 			f->trailer = 1;
 			break;
 		case CHUNK_MALFORMED:

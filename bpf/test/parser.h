@@ -35,7 +35,7 @@ struct followed {
 	/* enum phase */
 	__u32 phase;
 	__u32 malformed;
-	/* Behind `bytes` a trailer begins: the rest is the daemon's. */
+	/* What stands behind `bytes` is left to the daemon: a trailer, or what of extensions readers differ about. */
 	__u32 trailer;
 	__u32 reserved;
 };

@@ -25,11 +25,13 @@ const (
 	ExtValue
 	// ExtQuoted: the inside of a quoted value.
 	ExtQuoted
+	// ExtEscape: the byte behind a backslash in it.
+	ExtEscape
 	// ExtUnquoted: what ends an extension, behind the closing quote.
 	ExtUnquoted
-	// ExtSpace: whitespace behind a value: another extension comes.
+	// ExtSpace: whitespace behind a value: another extension comes, or the end of the line.
 	ExtSpace
-	// ExtNameSpace: whitespace behind a name: '=' or another extension comes.
+	// ExtNameSpace: whitespace behind a name: '=', another extension or the end of the line comes.
 	ExtNameSpace
 	// SizeSpace: whitespace behind a size: an extension comes, or the end of the line.
 	SizeSpace
@@ -80,6 +82,8 @@ type State struct {
 // Body follows one body. The zero value stands at its beginning.
 type Body struct {
 	state State
+	// begun: the reader has the beginning of the extensions of this line.
+	begun bool
 	// overhead counts towards MaxOverhead.
 	overhead int
 	// onTrailer is told of every trailer, value the bytes of the current one.
@@ -90,7 +94,7 @@ type Body struct {
 // New returns a body that goes on from a state. onTrailer is called for each
 // trailer, in order, whitespace around its value cut off; it may be nil.
 func New(from State, onTrailer func(name, value string)) Body {
-	return Body{state: from, onTrailer: onTrailer}
+	return Body{state: from, begun: ofExtension(from.Phase), onTrailer: onTrailer}
 }
 
 // Done reports whether the whole body has been followed.
@@ -118,8 +122,9 @@ func (b *Body) Follow(p []byte) (int, error) {
 	return at, nil
 }
 
-// Cut is Follow that leaves out what readers differ about, whitespace directly behind a size, and trailers, unless these are to pass: the
-// bytes of p that are to pass are moved to its beginning, and kept is how many they are.
+// Cut is Follow that leaves out what readers differ about, extensions and whitespace behind a size, and trailers, unless these are to pass: the
+// bytes of p that are to pass are moved to its beginning, and kept is how many they are. Extensions whose beginning was passed before the body
+// was New pass to their end, with a quote closed in place of the first escape.
 func (b *Body) Cut(p []byte, trailers bool) (kept, own int, err error) {
 	for own < len(p) && !b.Done() {
 		if b.state.Phase == Data {
@@ -137,14 +142,31 @@ func (b *Body) Cut(p []byte, trailers bool) (kept, own int, err error) {
 			return kept, own, err
 		}
 		own++
-		isTrailer := ofTrailer(within) || ofTrailer(b.state.Phase)
-		if b.state.Phase != SizeSpace && (trailers || !isTrailer) {
+		if c, passes := b.passes(c, within, trailers); passes {
 			p[kept] = c
 			kept++
 		}
 	}
 	return kept, own, nil
 }
+
+// passes says whether a byte passes that was taken within a phase, and what of it.
+func (b *Body) passes(c byte, within Phase, trailers bool) (byte, bool) {
+	switch now := b.state.Phase; {
+	case ofTrailer(within), ofTrailer(now):
+		return c, trailers
+	case now == ExtEscape && b.begun:
+		b.begun = false
+		return '"', true
+	case ofExtension(now):
+		return c, b.begun
+	}
+	b.begun = false
+	return c, true
+}
+
+// ofExtension reports a phase between a size and the end of its line.
+func ofExtension(phase Phase) bool { return phase > Size && phase < SizeLF }
 
 // ofTrailer reports a phase in the midst of a trailer: what leads to it, and from it, is one of the trailer's bytes.
 func ofTrailer(phase Phase) bool {
@@ -251,7 +273,8 @@ func (b *Body) endOfExtension(c byte, behindSpace Phase) error {
 	return nil
 }
 
-// isSpace reports whitespace that a recipient of extensions has to take (BWS, RFC 9112 section 7.1.1).
+// isSpace reports whitespace that a recipient of extensions has to take (BWS, RFC 9112 section 7.1.1), and what stands at a line's end, which no
+// reader takes for another end.
 func isSpace(c byte) bool { return c == ' ' || c == '\t' }
 
 // lineEnd ends a size line. Behind a size of 0 come the trailers.
@@ -267,10 +290,7 @@ func (b *Body) lineEnd(c byte) error {
 func (b *Body) extension(c byte) error {
 	switch b.state.Phase {
 	case Ext:
-		if isSpace(c) {
-			return nil
-		}
-		return b.token(c, ExtName)
+		return b.extensionStart(c)
 	case ExtName, ExtNameSpace:
 		return b.extensionName(c)
 	case ExtEquals:
@@ -282,17 +302,25 @@ func (b *Body) extension(c byte) error {
 			return nil
 		}
 		return b.token(c, ExtValue)
-	case ExtQuoted:
+	case ExtQuoted, ExtEscape:
 		return b.quoted(c)
-	case ExtSpace:
-		return b.behindSpace(c)
 	case SizeSpace:
 		return b.endOfExtension(c, SizeSpace)
-	}
-	if b.state.Phase != ExtUnquoted && isToken(c) {
-		return nil
+	case ExtValue:
+		if isToken(c) {
+			return nil
+		}
 	}
 	return b.endOfExtension(c, ExtSpace)
+}
+
+// extensionStart takes the beginning of a name, or what stands behind an extension that is empty, which others take too.
+func (b *Body) extensionStart(c byte) error {
+	if isToken(c) {
+		b.state.Phase = ExtName
+		return nil
+	}
+	return b.endOfExtension(c, Ext)
 }
 
 // extensionName takes the rest of a name, and what may stand behind it.
@@ -301,20 +329,10 @@ func (b *Body) extensionName(c byte) error {
 	case c == '=':
 		b.state.Phase = ExtEquals
 		return nil
-	case b.state.Phase == ExtNameSpace:
-		return b.behindSpace(c)
-	case isToken(c):
+	case b.state.Phase == ExtName && isToken(c):
 		return nil
 	}
 	return b.endOfExtension(c, ExtNameSpace)
-}
-
-// behindSpace takes more whitespace, or the extension that it is for: none may stand at the end of the line.
-func (b *Body) behindSpace(c byte) error {
-	if isSpace(c) {
-		return nil
-	}
-	return b.expect(c, ';', Ext)
 }
 
 func (b *Body) token(c byte, next Phase) error {
@@ -325,14 +343,19 @@ func (b *Body) token(c byte, next Phase) error {
 	return nil
 }
 
-// quoted takes a byte of a quoted value: qdtext, but no backslash, about which
-// readers differ.
+// quoted takes a byte of a quoted value (RFC 9110, section 5.6.4). Neither qdtext nor what a backslash escapes may be a control character: the end
+// of the line is that of the value's reader and of all others.
 func (b *Body) quoted(c byte) error {
+	if !isValue(c) {
+		return ErrMalformed
+	}
 	switch {
+	case b.state.Phase == ExtEscape:
+		b.state.Phase = ExtQuoted
+	case c == '\\':
+		b.state.Phase = ExtEscape
 	case c == '"':
 		b.state.Phase = ExtUnquoted
-	case c == '\\', !isValue(c):
-		return ErrMalformed
 	}
 	return nil
 }

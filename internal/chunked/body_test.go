@@ -23,22 +23,24 @@ type reading struct {
 	Own int
 }
 
-// read feeds the bytes in pieces of a length. ok is false when they are malformed
-// or end too early.
-func read(p string, step int) (got reading, ok bool) {
+// read feeds the bytes in pieces of a length. The error is ErrMalformed, or io.ErrUnexpectedEOF when they end too early.
+func read(p string, step int) (got reading, err error) {
 	body := New(State{}, func(name, value string) { got.Trailers = append(got.Trailers, name, value) })
 	for !body.Done() && got.Own < len(p) {
 		piece := []byte(p[got.Own:min(got.Own+step, len(p))])
 		n, data, err := body.Next(piece)
 		if err != nil {
-			return got, false
+			return got, err
 		}
 		if data {
 			got.Data += string(piece[:n])
 		}
 		got.Own += n
 	}
-	return got, body.Done()
+	if !body.Done() {
+		return got, io.ErrUnexpectedEOF
+	}
+	return got, nil
 }
 
 func TestBodyIsReadStrictlyHoweverItIsCut(t *testing.T) {
@@ -55,6 +57,10 @@ func TestBodyIsReadStrictlyHoweverItIsCut(t *testing.T) {
 		{"extensions", "1;a;b=c;d=\"e f;=\t\x80\";g=\"\"\r\nx\r\n0;z\r\n\r\n", "x", nil, 36},
 		{"extensions with whitespace", "5; some; parameters=stuff\r\nhello\r\n0;\ta = b ;c\t=\"d\" ; e\r\n\r\n", "hello", nil, 58},
 		{"whitespace behind sizes", "5 ;x\r\nhello\r\n1\t \t\r\na\r\n0 ; y\r\n\r\nmore", "helloa", nil, 31},
+		{"whitespace at the ends of lines", "5;a \r\nhello\r\n1;a=b\t\r\nx\r\n1;a=\"b\" \t\r\ny\r\n0;a \r\n\r\n", "helloxy", nil, 46},
+		{"empty extensions", "1;\r\na\r\n1; \t\r\nb\r\n1;;\r\nc\r\n1;a;;b ; ;\r\nd\r\n0;\r\n\r\n", "abcd", nil, 45},
+		{"escapes", "1;a=\"b\\\"d\"\r\na\r\n1;a=\"\\\\\";b\r\nb\r\n1;a=\"\\\t\\ \\\x80\\d\"\r\nc\r\n0\r\n\r\n", "abc", nil, 54},
+		{"an escaped CR is not taken for a value's", "1;a=\"\\\\\"\r\na\r\n0\r\n\r\n", "a", nil, 18},
 		{"trailers", "0\r\nA: b\r\nC-9_:d \t\r\na:\r\n\r\nmore", "", []string{"A", "b", "C-9_", "d", "a", ""}, 25},
 		{"a forbidden name's beginning", "0\r\nContent-Length-Not: 1\r\n\r\n", "", []string{"Content-Length-Not", "1"}, 28},
 
@@ -69,10 +75,6 @@ func TestBodyIsReadStrictlyHoweverItIsCut(t *testing.T) {
 		{"two CR behind a size", "1\r\r\na\r\n", "", nil, -1},
 		{"data is longer than its size", "1\r\nab\r\n", "", nil, -1},
 		{"bare LF behind data", "1\r\na\n0\r\n\r\n", "", nil, -1},
-		{"extension without a name", "1;\r\na\r\n", "", nil, -1},
-		{"extension of whitespace", "1; \t\r\na\r\n", "", nil, -1},
-		{"whitespace at the end of the line", "1;a=b \r\na\r\n", "", nil, -1},
-		{"whitespace behind a name at the end of the line", "1;a \r\na\r\n", "", nil, -1},
 		{"whitespace in a name", "1;a b\r\na\r\n", "", nil, -1},
 		{"whitespace in a value", "1;a=b c\r\na\r\n", "", nil, -1},
 		{"extension without a value behind whitespace", "1;a= \r\na\r\n", "", nil, -1},
@@ -87,7 +89,22 @@ func TestBodyIsReadStrictlyHoweverItIsCut(t *testing.T) {
 		{"extension without a value", "1;a=\r\na\r\n", "", nil, -1},
 		{"extension with two values", "1;a=b=c\r\na\r\n", "", nil, -1},
 		{"extension with an open quote", "1;a=\"b\r\na\r\n", "", nil, -1},
-		{"extension with an escape", "1;a=\"\\\"\"\r\na\r\n", "", nil, -1},
+		{"extension with a quote that an escape leaves open", "1;a=\"b\\\"\r\na\r\n", "", nil, -1},
+		{"escaped CR", "1;a=\"\\\r\n\"\r\na\r\n", "", nil, -1},
+		{"escaped LF", "1;a=\"\\\n\"\r\na\r\n", "", nil, -1},
+		{"escaped NUL", "1;a=\"\\\x00\"\r\na\r\n", "", nil, -1},
+		{"escaped DEL", "1;a=\"\\\x7f\"\r\na\r\n", "", nil, -1},
+		{"CR in a quoted value", "1;a=\"\r\na\r\n\"\r\n", "", nil, -1},
+		{"LF in a quoted value", "1;a=\"\n\"\r\na\r\n", "", nil, -1},
+		{"escape in a token", "1;a=b\\;c\r\na\r\n", "", nil, -1},
+		{"escape in a name", "1;a\\=b\r\na\r\n", "", nil, -1},
+		{"extension without a name", "1;=b\r\na\r\n", "", nil, -1},
+		{"quoted name", "1;\"a\"\r\na\r\n", "", nil, -1},
+		{"bare CR behind an empty extension", "1;\r\r\na\r\n", "", nil, -1},
+		{"bare LF behind an empty extension", "1;\na\r\n", "", nil, -1},
+		{"vertical tab behind a size", "1\v\r\na\r\n", "", nil, -1},
+		{"NUL behind an empty extension", "1;\x00\r\na\r\n", "", nil, -1},
+		{"LF behind whitespace at the end of the line", "1;a \na\r\n", "", nil, -1},
 		{"extension behind a quote", "1;a=\"b\"c\r\na\r\n", "", nil, -1},
 		{"extension with a quote inside", "1;a=b\"c\"\r\na\r\n", "", nil, -1},
 		{"extension with NUL", "1;a\x00\r\na\r\n", "", nil, -1},
@@ -105,27 +122,28 @@ func TestBodyIsReadStrictlyHoweverItIsCut(t *testing.T) {
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			for step := 1; step <= len(tc.bytes); step++ {
-				got, ok := read(tc.bytes, step)
+				got, err := read(tc.bytes, step)
 				if tc.own < 0 {
-					if ok {
-						t.Fatalf("in steps of %d: accepted as %+v", step, got)
+					if !errors.Is(err, ErrMalformed) {
+						t.Fatalf("in steps of %d: read as %+v, %v", step, got, err)
 					}
 					continue
 				}
 				want := reading{tc.data, tc.trailers, tc.own}
-				if diff := cmp.Diff(want, got); !ok || diff != "" {
-					t.Fatalf("in steps of %d: done %t (-want +got):\n%s", step, ok, diff)
+				if diff := cmp.Diff(want, got); err != nil || diff != "" {
+					t.Fatalf("in steps of %d: %v (-want +got):\n%s", step, err, diff)
 				}
 			}
 		})
 	}
 }
 
-func TestCutLeavesTrailersOutHoweverTheBodyIsCut(t *testing.T) {
+func TestCutLeavesOutWhatReadersDifferAboutHoweverTheBodyIsCut(t *testing.T) {
 	for _, tc := range []struct{ name, bytes, want string }{
-		{"none", "1;x=y\r\na\r\n0\r\n\r\nmore", "1;x=y\r\na\r\n0\r\n\r\n"},
-		{"some", "1\r\na\r\n2\r\nbc\r\n0;z\r\nA: b\r\nAuthorization:c\r\nd:\r\n\r\nmore", "1\r\na\r\n2\r\nbc\r\n0;z\r\n\r\n"},
-		{"whitespace behind sizes", "5 ;x; y\r\nhello\r\n1 \t\r\na\r\n3\r\n1 ;\r\n0 \t;z\r\nA: b\r\n\r\nmore", "5;x; y\r\nhello\r\n1\r\na\r\n3\r\n1 ;\r\n0;z\r\n\r\n"},
+		{"nothing", "1\r\na\r\n0\r\n\r\nmore", "1\r\na\r\n0\r\n\r\n"},
+		{"extensions", "1;x=y\r\na\r\n2;a=\"b\\\"d\"\r\n;;\r\n1;\r\nb\r\n0; \t;\r\n\r\nmore", "1\r\na\r\n2\r\n;;\r\n1\r\nb\r\n0\r\n\r\n"},
+		{"some", "1\r\na\r\n2\r\nbc\r\n0;z\r\nA: b\r\nAuthorization:c\r\nd:\r\n\r\nmore", "1\r\na\r\n2\r\nbc\r\n0\r\n\r\n"},
+		{"whitespace behind sizes", "5 ;x; y\r\nhello\r\n1 \t\r\na\r\n3\r\n1 ;\r\n0 \t;z\r\nA: b\r\n\r\nmore", "5\r\nhello\r\n1\r\na\r\n3\r\n1 ;\r\n0\r\n\r\n"},
 		{"data that looks like them", "b\r\n0\r\nA: b\r\n\r\n\r\n0\r\nA: b\r\n\r\n", "b\r\n0\r\nA: b\r\n\r\n\r\n0\r\n\r\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -149,6 +167,46 @@ func TestCutLeavesTrailersOutHoweverTheBodyIsCut(t *testing.T) {
 	}
 }
 
+// The kernel has passed the beginning of a line, whose rest is here.
+func TestCutEndsExtensionsWhoseBeginningHasPassed(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		phase       Phase
+		bytes, want string
+	}{
+		{"a name", Ext, " a;b\r\n", " a;b\r\n"},
+		{"no name", Ext, "\r\n", "\r\n"},
+		{"the rest of a name", ExtName, "a = b\r\n", "a = b\r\n"},
+		{"behind a name", ExtNameSpace, " ;c\r\n", " ;c\r\n"},
+		{"a value", ExtEquals, "b;c=\"d\"\r\n", "b;c=\"d\"\r\n"},
+		{"the rest of a value", ExtValue, "b ;c\r\n", "b ;c\r\n"},
+		{"the rest of a quoted value", ExtQuoted, "b;\";c\r\n", "b;\";c\r\n"},
+		{"an escape", ExtQuoted, "b\\\"c\";d=\"\\\"\"\r\n", "b\"\r\n"},
+		{"an escape in the next value", ExtUnquoted, ";d=\"\\\"\"\r\n", ";d=\"\"\r\n"},
+		{"whitespace at the end", ExtSpace, " \r\n", " \r\n"},
+		{"behind a size", Size, ";a\r\n", "\r\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			whole, want := tc.bytes+"x\r\n1;z=\"\\y\"\r\ny\r\n0;\r\n\r\n", tc.want+"x\r\n1\r\ny\r\n0\r\n\r\n"
+			for step := 1; step <= len(whole); step++ {
+				body, got := New(State{Phase: tc.phase, Remaining: 1, Digits: 1}, nil), ""
+				for at := 0; !body.Done(); {
+					piece := []byte(whole[at:min(at+step, len(whole))])
+					kept, own, err := body.Cut(piece, false)
+					if err != nil {
+						t.Fatal(err)
+					}
+					got += string(piece[:kept])
+					at += own
+				}
+				if got != want {
+					t.Fatalf("in steps of %d: %q passes, want %q", step, got, want)
+				}
+			}
+		})
+	}
+}
+
 func TestFollowStopsBeforeTheOffendingByte(t *testing.T) {
 	var body Body
 	if n, err := body.Follow([]byte("1\r\nax\r\n")); n != 4 || !errors.Is(err, ErrMalformed) {
@@ -159,8 +217,8 @@ func TestFollowStopsBeforeTheOffendingByte(t *testing.T) {
 func TestEveryForbiddenTrailerIsRefusedWhateverItsCase(t *testing.T) {
 	for name := range forbidden {
 		for _, written := range []string{name, strings.ToUpper(name), textproto.CanonicalMIMEHeaderKey(name)} {
-			if _, ok := read("0\r\n"+written+": x\r\n\r\n", 5); ok {
-				t.Errorf("%s is accepted", written)
+			if _, err := read("0\r\n"+written+": x\r\n\r\n", 5); !errors.Is(err, ErrMalformed) {
+				t.Errorf("%s: %v", written, err)
 			}
 		}
 		if len(name) > maxForbidden {
@@ -190,6 +248,8 @@ func TestOverheadIsBounded(t *testing.T) {
 		{"extensions", "1", ";a=b;c", true},
 		{"whitespace behind a size", "1", " \t", true},
 		{"quoted extension", "1;a=\"", "        ", true},
+		{"escapes", "1;a=\"", "\\\"\\\\", true},
+		{"empty extensions", "1", "; ;", true},
 		{"trailer's name", "0\r\n", "aaaaaaaa", true},
 		{"trailer's value", "0\r\na:", "aaaaaaaa", true},
 		{"trailers", "0\r\n", "a: b\r\n", true},
@@ -222,7 +282,7 @@ func TestOverheadIsBounded(t *testing.T) {
 func FuzzBody(f *testing.F) {
 	for _, s := range []string{
 		"0\r\n\r\n", "3\r\nabc\r\n0\r\n\r\nGET", "A;a;b=c;d=\"e; f\"\r\n0123456789\r\n00\r\nX: y \r\nx:\r\n\r\n", "1;a=\"\\\"\r\na\r\n", "0\r\nContent-Length: 1\r\n\r\n",
-		"3 ;x\r\nabc\r\n0 \t\r\n\r\nGET",
+		"3 ;x\r\nabc\r\n0 \t\r\n\r\nGET", "1;a=\"b\\\"d\"\r\na\r\n0;;\r\n\r\n", "1;a \r\na\r\n0; \r\n\r\n",
 	} {
 		f.Add(s, 1)
 	}
@@ -230,12 +290,12 @@ func FuzzBody(f *testing.F) {
 		if len(p) > 4<<10 {
 			return // net/http has a limit of its own for lines
 		}
-		whole, ok := read(p, max(len(p), 1))
-		cut, cutOK := read(p, min(max(step, 1), len(p)+1))
-		if ok != cutOK || ok && !cmp.Equal(whole, cut) {
-			t.Fatalf("%q: whole %+v (%t), cut %+v (%t)", p, whole, ok, cut, cutOK)
+		whole, wholeErr := read(p, max(len(p), 1))
+		cut, cutErr := read(p, min(max(step, 1), len(p)+1))
+		if !errors.Is(cutErr, wholeErr) || wholeErr == nil && !cmp.Equal(whole, cut) {
+			t.Fatalf("%q: whole %+v (%v), cut %+v (%v)", p, whole, wholeErr, cut, cutErr)
 		}
-		if !ok {
+		if wholeErr != nil {
 			return
 		}
 		passed, body := []byte(p), Body{}

@@ -40,8 +40,8 @@ var handoverMeanings = map[Verdict]string{
 	HandoverNoRoom:            "the endpoint's socket, or the machine, is short of memory for TCP; the slow path uses the same endpoint, and waits",
 	HandoverEndpointLocked:    "a process holds the lock of the endpoint's socket for longer than a call takes, as while it sends from memory that is swapped out; the slow path uses the same endpoint, and waits for nobody's lock",
 	HandoverLeaseBroken:       "the i-sock was lost while the request was being sent: 503",
-	HandoverBodyMalformed:     "a chunked body went wrong after its head had been sent on: 400, or a reset when the response had begun; whitespace directly behind a chunk's size the daemon takes, and leaves out",
-	HandoverBodySpilled:       "a chunked body reached 256 KiB, or a tunnel's endpoint reads slowly: the rest goes through the daemon to the same endpoint",
+	HandoverBodyMalformed:     "a chunked body went wrong after its head had been sent on: 400, or a reset when the response had begun",
+	HandoverBodySpilled:       "a chunked body reached 256 KiB, its trailers, or what the daemon alone reads of chunk extensions, or a tunnel's endpoint reads slowly: the rest goes through the daemon to the same endpoint",
 	HandoverGuarded:           "the machine, the endpoint or the connection is off the fast path because invariants were broken; /ready says which",
 	HandoverNoState:           "the connection's state could not be kept: slow path for good",
 }

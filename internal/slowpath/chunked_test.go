@@ -23,6 +23,8 @@ func TestChunkedBodyIsReadStrictly(t *testing.T) {
 		{"leading zeros", "003\r\nabc\r\n000\r\n\r\n", "abc", nil},
 		{"data that looks like framing", "6\r\n\r\n0\r\n\r\r\n0\r\n\r\n", "\r\n0\r\n\r", nil},
 		{"extensions", "1;a;b=c;d=\"e; f\"\r\nx\r\n0;z\r\n\r\n", "x", nil},
+		{"empty extensions", "3;\r\nabc\r\n0;;\r\n\r\n", "abc", nil},
+		{"escapes", "3;a=\"b\\\"d\" \r\nabc\r\n0\r\n\r\n", "abc", nil},
 		{"whitespace behind sizes", "3 ;x\r\nabc\r\n0\t\r\n\r\n", "abc", nil},
 		{"trailers", "1\r\nx\r\n0\r\nX-Sum: 1\r\nX-Sum:2\t\r\n\r\n", "x", nil},
 
@@ -41,7 +43,7 @@ func TestChunkedBodyIsReadStrictly(t *testing.T) {
 		{"bare LF behind data", "3\r\nabc\n0\r\n\r\n", "abc", chunked.ErrMalformed},
 		{"data too long", "3\r\nabcd\r\n", "abc", chunked.ErrMalformed},
 		{"bare LF at the end", "0\r\n\n" + behind, "", chunked.ErrMalformed},
-		{"empty extension", "3;\r\nabc\r\n", "", chunked.ErrMalformed},
+		{"extension of a value", "3;=b\r\nabc\r\n", "", chunked.ErrMalformed},
 		{"extension with NUL", "3;a\x00\r\nabc\r\n", "", chunked.ErrMalformed},
 		{"extension with an open quote", "3;a=\"b\r\nabc\r\n", "", chunked.ErrMalformed},
 		{"trailer without a colon", "0\r\nnonsense\r\n\r\n", "", chunked.ErrMalformed},

@@ -35,7 +35,7 @@ type nativeAnswer struct {
 	Host, Path                  [256]byte
 	BodyBytes                   uint64
 	BodyPhase, BodyMalformed    uint32
-	// BodyTrailer: a trailer begins behind BodyBytes, and the rest is the daemon's.
+	// BodyTrailer: what stands behind BodyBytes is the daemon's: a trailer, or what of extensions readers differ about.
 	BodyTrailer, _ uint32
 }
 

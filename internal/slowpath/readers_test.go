@@ -311,10 +311,9 @@ func (r *bothPaths) checkMoved(raw []byte, all []slowRequest, c *complaints) int
 	switch done := a.BodyMalformed == 0 && a.BodyBytes < uint64(len(raw)-int(a.Head)); {
 	case !chunked:
 		c.want("fast path: length", int64(a.Length), max(q.length, 0))
-	case a.BodyMalformed != 0 && !isSpaceBehindSize(raw, int(a.Head)+int(a.BodyBytes)):
-		c.want("fast path: malformed chunks", true, q.malformed)
 	case a.BodyMalformed != 0:
-	case a.BodyTrailer != 0:
+		c.want("fast path: malformed chunks", true, q.malformed)
+	case a.BodyTrailer != 0: // or what else is left to the slow path
 		if q.whole && int(a.Head)+int(a.BodyBytes) >= q.end {
 			c.add("fast path: trailers behind %d bytes, the slow path ends before", a.BodyBytes)
 		}
@@ -323,12 +322,7 @@ func (r *bothPaths) checkMoved(raw []byte, all []slowRequest, c *complaints) int
 	case done || q.malformed:
 		c.add("fast path: it ends behind %d bytes of body, malformed for the slow path: %t", a.BodyBytes, q.malformed)
 	}
-	c.checkNetHTTP(raw, q, 0, a.BodyMalformed == 0)
+	// What it leaves to the slow path it does not move as it is.
+	c.checkNetHTTP(raw, q, 0, a.BodyMalformed == 0 && a.BodyTrailer == 0)
 	return 1
-}
-
-// isSpaceBehindSize reports a byte that the fast path leaves to the slow path, which takes it and does not pass it on: whitespace directly behind
-// a chunk's size. Others that the fast path finds malformed are so for both.
-func isSpaceBehindSize(raw []byte, at int) bool {
-	return at < len(raw) && (raw[at] == ' ' || raw[at] == '\t') && strings.IndexByte("0123456789abcdefABCDEF", raw[at-1]) >= 0
 }

@@ -156,9 +156,8 @@ func (r *bothPaths) checkMovedResponse(raw []byte, method string, s *slowRespons
 	c.want("fast path: keeps the connection", true, s.keepAlive)
 	chunked := s.framing == framedChunks
 	switch {
-	case a.BodyMalformed != 0 && !isSpaceBehindSize(raw, int(a.Head)+int(a.BodyBytes)):
-		c.want("fast path: malformed chunks", true, s.malformed)
 	case a.BodyMalformed != 0:
+		c.want("fast path: malformed chunks", true, s.malformed)
 	case a.BodyTrailer != 0:
 		if s.whole && int(a.Head)+int(a.BodyBytes) >= s.end {
 			c.add("fast path: trailers behind %d bytes, the slow path ends before", a.BodyBytes)

@@ -49,8 +49,9 @@ const (
 	quoted    = `"(?:` + qdtext + `|\\[\t\x20-\x7e\x{80}-\x{ff}])*"`
 	// sizeEnd lets whitespace stand behind a size without an extension, too, which the letter does not: XLB takes it, as Envoy and nginx do, and
 	// does not pass it on.
-	sizeEnd   = `(?:[ \t]+|(?:` + extension + `)*)\r\n`
-	extension = `[ \t]*;[ \t]*` + token + `(?:[ \t]*=[ \t]*(?:` + token + `|` + quoted + `))?`
+	// An extension may be empty, likewise.
+	sizeEnd   = `(?:` + extension + `)*[ \t]*\r\n`
+	extension = `[ \t]*;(?:[ \t]*` + token + `(?:[ \t]*=[ \t]*(?:` + token + `|` + quoted + `))?)?`
 )
 
 var (
