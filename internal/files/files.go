@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,7 +26,7 @@ func open(path string) (*os.File, error) {
 	if IsText(path) {
 		return nil, errText
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := openLeased(path)
 	if err != nil {
 		return nil, err
 	}
@@ -39,6 +39,20 @@ func open(path string) (*os.File, error) {
 	return f, nil
 }
 
+// leasePace is how often a file is tried that another process has a lease for.
+const leasePace = 10 * time.Millisecond
+
+// openLeased opens a file that another process may have a lease for writing for, as a file server has: the first try tells it to give that up, and fails
+// (fcntl(2), F_SETLEASE).
+func openLeased(path string) (*os.File, error) {
+	for began := time.Now(); ; time.Sleep(leasePace) {
+		f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Since(began) >= patience {
+			return f, err
+		}
+	}
+}
+
 // control calls do with the file's descriptor, and leaves it as it is: File.Fd would have its reads block.
 func control(f *os.File, do func(fd int) error) error {
 	raw, err := f.SyscallConn()
@@ -47,6 +61,23 @@ func control(f *os.File, do func(fd int) error) error {
 	}
 	var failed error
 	return errors.Join(raw.Control(func(fd uintptr) { failed = do(int(fd)) }), failed)
+}
+
+// Passes reports whether an error of Begin or Read may be another one at the next try, though the file stays as it is: for want of descriptors, of a
+// permission, of a disk that answers. Others are of what the file is.
+func Passes(err error) bool {
+	var errno unix.Errno
+	switch {
+	case errors.Is(err, errHangs):
+		return true
+	case !errors.As(err, &errno):
+		return false
+	}
+	switch errno {
+	case unix.ENOENT, unix.ENOTDIR, unix.EISDIR, unix.ELOOP, unix.ENAMETOOLONG, unix.ENXIO:
+		return false
+	}
+	return true
 }
 
 // Begin returns the first n bytes, or as many as there are, of a file that the operator names, which may be a pipe. The file must give them within

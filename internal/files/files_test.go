@@ -8,6 +8,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestOnlyRegularFilesWithinTheLimitAreRead(t *testing.T) {
@@ -49,5 +52,61 @@ func TestOnlyRegularFilesWithinTheLimitAreRead(t *testing.T) {
 				t.Errorf("got %q, %v, want %q", got, err, tt.want)
 			}
 		})
+	}
+}
+
+// A file server has a lease for writing while one of its clients has the file open. Who opens the file has it give that up.
+func TestFileThatAnotherProcessHasALeaseForIsRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	set := func(lease int) {
+		t.Helper()
+		if err := control(server, func(fd int) error { _, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, lease); return err }); err != nil {
+			t.Error(err)
+		}
+	}
+	set(unix.F_WRLCK)
+	given := time.AfterFunc(5*leasePace, func() { set(unix.F_UNLCK) })
+	defer given.Stop()
+	if got, err := Read(path, Text); err != nil || string(got) != "hello" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// What a file is does not pass; what it takes to read it may.
+func TestErrorsThatPass(t *testing.T) {
+	dir := t.TempDir()
+	for _, path := range []string{dir, dir + "/none", "/dev/zero", "/proc/self/status", "-----BEGIN"} {
+		if _, err := Read(path, Text); err == nil || Passes(err) {
+			t.Errorf("%q: %v passes", path, err)
+		}
+		if _, err := Begin(path, 1); err != nil && Passes(err) {
+			t.Errorf("%q: %v passes", path, err)
+		}
+	}
+	for _, err := range []error{errHangs, unix.EACCES, unix.EIO, unix.ENFILE, &os.PathError{Op: "open", Path: "x", Err: unix.ESTALE}} {
+		if !Passes(err) {
+			t.Errorf("%v does not pass", err)
+		}
+	}
+}
+
+// Whoever reads block by block takes the beginning of a bundle for all of it.
+func TestTextThatEndsWithinABlockIsRefused(t *testing.T) {
+	const block = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"
+	for text, whole := range map[string]bool{
+		"": true, "nothing in PEM": true, block: true, "# first\n" + block + "# second\n" + block: true, strings.TrimSpace(block): true,
+		block[:40]: false, block + block[:len(block)/2]: false, block + block[:len(block)-10]: false, block + "-----BEGIN CERT": false,
+	} {
+		if err := CheckPEM([]byte(text)); (err == nil) != whole {
+			t.Errorf("%q: %v", text, err)
+		}
 	}
 }

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -39,10 +42,10 @@ func TestReadThatTakesTooLongIsEnded(t *testing.T) {
 func TestReadThatHangsIsTriedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		tries := 0
+		tries := atomic.Int32{}
 		try := func() error {
 			_, err := inTime("hangs", func(func(io.Closer)) (int, error) {
-				tries++
+				tries.Add(1)
 				<-release
 				return 0, nil
 			})
@@ -53,13 +56,41 @@ func TestReadThatHangsIsTriedOnce(t *testing.T) {
 				t.Error("no error")
 			}
 		}
-		if tries != 1 {
-			t.Errorf("%d tries, want 1", tries)
+		if tries.Load() != 1 {
+			t.Errorf("%d tries, want 1", tries.Load())
 		}
 		close(release)
 		synctest.Wait()
-		if err := try(); err != nil || tries != 2 {
-			t.Errorf("after it has ended: %v, %d tries", err, tries)
+		if err := try(); err != nil || tries.Load() != 2 {
+			t.Errorf("after it has ended: %v, %d tries", err, tries.Load())
+		}
+	})
+}
+
+// Each file that hangs holds a thread, of which there are not many. When some have ended others are tried again.
+func TestFilesThatHangAreNotTriedWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release, tries := make(chan struct{}), atomic.Int32{}
+		try := func(path string) error {
+			_, err := inTime(path, func(func(io.Closer)) (int, error) {
+				tries.Add(1)
+				<-release
+				return 0, nil
+			})
+			return err
+		}
+		var all sync.WaitGroup
+		for i := range maxHanging {
+			all.Go(func() { _ = try(strconv.Itoa(i)) })
+		}
+		all.Wait()
+		if err := try("one more"); err == nil || tries.Load() != maxHanging {
+			t.Errorf("%v after %d tries, want %d", err, tries.Load(), maxHanging)
+		}
+		close(release)
+		synctest.Wait()
+		if err := try("one more"); err != nil {
+			t.Errorf("after the others have ended: %v", err)
 		}
 	})
 }

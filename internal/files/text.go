@@ -3,7 +3,9 @@
 package files
 
 import (
+	"bytes"
 	"encoding/base64"
+	"encoding/pem"
 	"errors"
 	"strings"
 )
@@ -42,4 +44,23 @@ func isEncoded(name string) bool {
 	}
 	text, err := base64.RawStdEncoding.DecodeString(name[:len(name)&^3])
 	return err == nil && (text[0] == 0x30 || strings.HasPrefix(string(text), "-----"))
+}
+
+// errCut does not quote the text: it may be a private key.
+var errCut = errors.New("ends within a block of PEM, as a file that is being written does; write it to its end")
+
+// CheckPEM returns an error for text that ends within a block of PEM: whoever reads block by block takes what is before, a bundle or chain without its
+// end. Envoy refuses it as well.
+func CheckPEM(text []byte) error {
+	for {
+		block, rest := pem.Decode(text)
+		if block == nil {
+			break
+		}
+		text = rest
+	}
+	if bytes.Contains(text, []byte("-----BEGIN ")) {
+		return errCut
+	}
+	return nil
 }

@@ -3,10 +3,14 @@
 package files
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // watched is a file and a clock.
@@ -153,6 +157,104 @@ func TestFileThatChangesWhileItIsReadIsNotTaken(t *testing.T) {
 		t.Error("taken, though it has changed")
 	}
 	w.want(true, 0, "not taken yet")
+}
+
+// As rsync --inplace --times does, and cp --preserve over a file of the same length.
+func TestFileWithTheFormerSizeAndTimeIsAnotherOne(t *testing.T) {
+	w := watch(t)
+	w.write("first")
+	then := time.Unix(1e9, 0)
+	if err := os.Chtimes(w.path, then, then); err != nil {
+		t.Fatal(err)
+	}
+	w.want(true, 0, "never looked at")
+	w.write("other")
+	if err := os.Chtimes(w.path, then, then); err != nil {
+		t.Fatal(err)
+	}
+	w.want(false, 0, "written")
+	w.want(true, QuietTime, "written")
+}
+
+// Whoever may read it now has not written it.
+func TestFileWhosePermissionsChangeIsDue(t *testing.T) {
+	w := watch(t)
+	w.write("first")
+	w.want(true, 0, "never looked at")
+	if err := os.Chmod(w.path, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	w.want(false, 0, "changed")
+	w.want(true, QuietTime, "changed")
+}
+
+// A process that writes the file anew all the time does not keep it from being read for ever.
+func TestFileThatIsNeverQuietIsDueAfterAMinute(t *testing.T) {
+	const pace = QuietTime / 2
+	w := watch(t)
+	w.write("first")
+	w.want(true, 0, "never looked at")
+	for round := range 2 {
+		for passed := time.Duration(0); passed < longestWriter; passed += pace {
+			w.write(strings.Repeat("x", int(passed/pace)%7+round))
+			w.want(false, pace, "never quiet")
+		}
+		w.write("after a minute")
+		f, err := os.OpenFile(w.path, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.want(false, pace, "never quiet, and open for writing")
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		w.want(true, 0, "never quiet, and whole at the moment")
+	}
+}
+
+// Files that are looked at for each connection may have been quiet for long at the first look.
+func TestFileThatWasWrittenLongAgoIsDueAtOnce(t *testing.T) {
+	w := watch(t)
+	w.write("first")
+	w.now = time.Now()
+	w.want(true, 0, "never looked at")
+	w.write("other")
+	w.now = time.Now()
+	w.want(true, QuietTime, "written a second before")
+}
+
+// The file is as it was when there are descriptors again.
+func TestFileThatCouldNotBeReadIsDueAgain(t *testing.T) {
+	w := watch(t)
+	w.write("first")
+	w.want(true, 0, "never looked at")
+	w.Again(withoutDescriptors(t, w.path), w.now)
+	w.want(false, retryPace-1, "not read for want of descriptors")
+	w.want(true, 1, "not read for want of descriptors")
+	w.want(false, time.Hour, "read at last")
+	w.Again(errors.New("line 3: no such field"), w.now)
+	w.want(false, time.Hour, "refused")
+}
+
+// withoutDescriptors is the error of reading a file when there are no descriptors.
+func withoutDescriptors(t *testing.T, path string) error {
+	t.Helper()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	none := unix.Rlimit{Cur: 0, Max: limit.Max}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	_, failed := Read(path, Text)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if failed == nil {
+		t.Fatal("read without a descriptor")
+	}
+	return failed
 }
 
 func TestFileThatGoesIsDueWhenItStaysAway(t *testing.T) {
