@@ -27,12 +27,19 @@ func (e *FieldError) Error() string {
 	return e.Path + ": " + e.Reason
 }
 
+// most is how many problems of a file are told: a mistake of whatever writes it is in each of its resources, and the log has all in one line.
+const most = 100
+
 // Join joins problems, each with the name of the file in front, or returns nil
-// when there are none; errors.As finds a *FieldError in it.
+// when there are none; errors.As finds a *FieldError in it. Behind the first 100
+// it says how many there are.
 func Join(name string, list []*FieldError) error {
-	errs := make([]error, len(list))
-	for i, e := range list {
-		errs[i] = fmt.Errorf("%s: %w", name, e)
+	var errs []error
+	for _, e := range list[:min(most, len(list))] {
+		errs = append(errs, fmt.Errorf("%s: %w", name, e))
+	}
+	if more := len(list) - most; more > 0 {
+		errs = append(errs, fmt.Errorf("%s: and %d more problems; correct these first", name, more))
 	}
 	return errors.Join(errs...)
 }
