@@ -149,8 +149,16 @@ func (m sanMatcher) has(c *x509.Certificate) bool {
 	return false
 }
 
-// contentOf reads a source of text.
+// contentOf reads a source of text in PEM.
 func contentOf(in *corev3.DataSource) ([]byte, error) {
+	text, err := textOf(in)
+	if err != nil {
+		return nil, err
+	}
+	return text, files.CheckPEM(text)
+}
+
+func textOf(in *corev3.DataSource) ([]byte, error) {
 	switch s := in.GetSpecifier().(type) {
 	case *corev3.DataSource_InlineString:
 		return []byte(s.InlineString), nil

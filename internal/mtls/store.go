@@ -15,8 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -25,9 +23,9 @@ import (
 // who needs files waits for those alone, since the file system of others may be slow, or hang.
 type Store struct {
 	read func(path, name string) (*model.Secret, error)
-	// stamp is stampOf.
-	stamp func(path string) stamp
-	log   *slog.Logger
+	// due is files.Set.Due.
+	due func(set *files.Set, paths []string, now time.Time) bool
+	log *slog.Logger
 
 	mu sync.Mutex
 	// changed is closed when a secret has come that was waited for, or was refused; another takes its place. Guarded by mu.
@@ -55,7 +53,7 @@ type Held struct {
 	// Taken and Refused count how often something has come that was taken, or was not; Unread how often that was a file that holds no resources at all.
 	Taken, Refused, Unread uint64
 
-	// file is held by who looks at the file, and guards what was there.
+	// file is the file that it is in.
 	file *lookedAt
 	// since is when it was first needed; refused: something has come of it that could not be used.
 	since   time.Time
@@ -67,18 +65,20 @@ func (h *Held) pending(now time.Time) bool {
 	return h.Secret == nil && !h.refused && (h.Source.Patience == 0 || now.Sub(h.since) < h.Source.Patience)
 }
 
-// lookedAt is the file of a secret as it was when it was read.
+// lookedAt is the file of a secret. Its lock is held by who looks at the file.
 type lookedAt struct {
 	mu    sync.Mutex
-	stamp stamp
+	watch files.Watch
+	// there: it has been.
+	there bool
 }
 
 // made is what was made of text, and of which files. Who needs it while it is made waits for that.
 type made[T any] struct {
 	mu     sync.Mutex
-	of     [2]stamp
+	of     files.Set
 	result T
-	// good: there is a result; otherwise there is a fault.
+	// good: there is a result; otherwise there is a fault, or nothing has been whole yet.
 	good  bool
 	fault error
 	// outcome of the last try; nil: there was none. It may be read while another is under way.
@@ -88,7 +88,7 @@ type made[T any] struct {
 // NewStore makes a store without secrets. Read reads one from a file of resources.
 func NewStore(read func(path, name string) (*model.Secret, error), log *slog.Logger) *Store {
 	return &Store{
-		read: read, stamp: stampOf, log: log, changed: make(chan struct{}), held: map[model.SecretSource]*Held{},
+		read: read, due: (*files.Set).Due, log: log, changed: make(chan struct{}), held: map[model.SecretSource]*Held{},
 		pairs: map[*model.Certificate]*made[*tls.Certificate]{}, roots: map[*model.Data]*made[*x509.CertPool]{},
 	}
 }
@@ -174,11 +174,13 @@ const filePace = 250 * time.Millisecond
 // Pending names the secrets of these contexts that are waited for, each once, and says when to look again where nobody will say that it has come; zero: there is
 // no such time.
 func (s *Store) Pending(contexts []*model.UpstreamTLS, now time.Time) (names []string, again time.Time) {
+	var sources []model.SecretSource
 	for _, c := range contexts {
 		for _, source := range c.Secrets() {
-			s.refresh(*source)
+			sources = append(sources, *source)
 		}
 	}
+	s.refreshSoon(sources)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range contexts {
@@ -259,9 +261,7 @@ func (s *Store) ringLocked() {
 
 // Secrets lists what the store has and waits for, by name.
 func (s *Store) Secrets() []Held {
-	for _, source := range s.sources() {
-		s.refresh(source)
-	}
+	s.refreshSoon(s.sources())
 	return s.Held()
 }
 
@@ -283,6 +283,35 @@ func (s *Store) sources() []model.SecretSource {
 	return slices.Collect(maps.Keys(s.held))
 }
 
+// glance bounds how long who asks for many secrets waits for their files: others wait for the lock that it holds.
+const glance = time.Second
+
+// refreshSoon reads those files that have changed, and gives their answers a moment. What takes longer is there for who asks later, and is not waited for again.
+func (s *Store) refreshSoon(sources []model.SecretSource) {
+	var all sync.WaitGroup
+	for _, source := range sources {
+		file := s.fileOf(source)
+		if file == nil || !file.mu.TryLock() {
+			continue
+		}
+		all.Go(func() {
+			defer file.mu.Unlock()
+			s.refreshLocked(source, file)
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		all.Wait()
+	}()
+	timer := time.NewTimer(glance)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
 // fileOf is nil for a secret that is not in a file, or that nobody needs.
 func (s *Store) fileOf(from model.SecretSource) *lookedAt {
 	s.mu.Lock()
@@ -293,7 +322,7 @@ func (s *Store) fileOf(from model.SecretSource) *lookedAt {
 	return nil
 }
 
-// refresh reads a file that has changed. One that is not there has not come yet.
+// refresh reads a file that has changed, and is whole. One that is not there has not come yet.
 func (s *Store) refresh(from model.SecretSource) {
 	file := s.fileOf(from)
 	if file == nil {
@@ -301,12 +330,22 @@ func (s *Store) refresh(from model.SecretSource) {
 	}
 	file.mu.Lock()
 	defer file.mu.Unlock()
-	now := s.stamp(from.File)
-	if now == file.stamp {
+	s.refreshLocked(from, file)
+}
+
+// refreshLocked needs the file's lock.
+func (s *Store) refreshLocked(from model.SecretSource, file *lookedAt) {
+	now := time.Now()
+	stamp, due := file.watch.Due(from.File, now)
+	if !due || !file.there && !stamp.There() {
 		return
 	}
-	file.stamp = now
 	secret, err := s.read(from.File, from.Name)
+	if !file.watch.Take(from.File, stamp) {
+		return // it has changed meanwhile: who comes next reads it again
+	}
+	file.watch.Again(err, now)
+	file.there = true
 	if err != nil {
 		s.log.Error("file of a secret refused; what it held before stays in force", "file", from.File, "secret", from.Name, "err", err)
 	}
@@ -317,7 +356,7 @@ func (s *Store) refresh(from model.SecretSource) {
 	case h == nil || h.file != file: // nobody needs it any more
 	case err != nil:
 		h.refuse(err)
-		h.refused = h.refused || now.there
+		h.refused = h.refused || stamp.There()
 		s.refusedSecrets.Add(1)
 	default:
 		s.setLocked(h, secret)
@@ -343,12 +382,12 @@ func (s *Store) material(t *model.UpstreamTLS) (*material, error) {
 	}
 	out := &material{names: p.validation.Names, expired: p.validation.AllowExpired}
 	if c := p.certificate; c != nil {
-		if out.certificate, err = p.pair.get(s, [2]string{c.Chain.File, c.Key.File}, func() (*tls.Certificate, error) { return pairOf(c) }); err != nil {
+		if out.certificate, err = p.pair.get(s, []string{c.Chain.File, c.Key.File}, func() (*tls.Certificate, error) { return pairOf(c) }); err != nil {
 			return nil, err
 		}
 	}
 	if ca := p.validation.CA; ca != nil {
-		out.roots, err = p.roots.get(s, [2]string{ca.File}, func() (*x509.CertPool, error) { return rootsOf(ca) })
+		out.roots, err = p.roots.get(s, []string{ca.File}, func() (*x509.CertPool, error) { return rootsOf(ca) })
 	}
 	return out, err
 }
@@ -399,18 +438,43 @@ func entryOf[K comparable, T any](known map[K]*made[T], key K) *made[T] {
 	return known[key]
 }
 
-// get makes something of files that have changed. What was made before stays if that fails: they may be written at the moment. It is then tried again when
-// they have changed again, and not for each connection.
-func (m *made[T]) get(s *Store, paths [2]string, from func() (T, error)) (T, error) {
+// errUnsettled is of files that are not whole, where nothing was before.
+var errUnsettled = errors.New("is being written")
+
+// maxReads bounds how often files are read that have changed meanwhile.
+const maxReads = 3
+
+// get makes something of files that have changed, and are whole, all of one rotation. What was made before stays where they are not, or if that fails. It is
+// then tried again when they have changed again, and not for each connection.
+func (m *made[T]) get(s *Store, paths []string, from func() (T, error)) (T, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	of := [2]stamp{s.stamp(paths[0]), s.stamp(paths[1])}
-	if (m.good || m.fault != nil) && m.of == of {
-		return m.result, m.fault
+	for range maxReads {
+		now := time.Now()
+		if !s.due(&m.of, paths, now) {
+			break
+		}
+		result, err := from()
+		if m.of.Take(paths) {
+			m.note(s, paths, result, err)
+			m.of.Again(err, now)
+			break
+		}
 	}
-	m.of = of
-	result, err := from()
-	if paths != [2]string{} {
+	if !m.good && m.fault == nil {
+		return m.result, fmt.Errorf("%s: %w", strings.Join(named(paths), " or "), errUnsettled)
+	}
+	return m.result, m.fault
+}
+
+// named are the paths of those that are files.
+func named(paths []string) []string {
+	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return path == "" })
+}
+
+// note takes what was made of files. Needs mu.
+func (m *made[T]) note(s *Store, paths []string, result T, err error) {
+	if len(named(paths)) > 0 {
 		m.outcome.Store(s.outcomeOf(m.outcome.Load(), err))
 	}
 	switch {
@@ -421,7 +485,6 @@ func (m *made[T]) get(s *Store, paths [2]string, from func() (T, error)) (T, err
 	default:
 		m.fault = err
 	}
-	return m.result, m.fault
 }
 
 func pairOf(c *model.Certificate) (*tls.Certificate, error) {
@@ -451,26 +514,14 @@ func rootsOf(ca *model.Data) (*x509.CertPool, error) {
 
 func textOf(d *model.Data) ([]byte, error) {
 	if d.File == "" {
-		return d.Inline, nil
+		return d.Inline, files.CheckPEM(d.Inline)
 	}
-	return files.Read(d.File, files.Text)
-}
-
-// stamp changes when a file is written, replaced, or pointed elsewhere.
-type stamp struct {
-	modified time.Time
-	size     int64
-	inode    uint64
-	there    bool
-}
-
-func stampOf(path string) stamp {
-	if path == "" {
-		return stamp{}
+	text, err := files.Read(d.File, files.Text)
+	if err != nil {
+		return nil, err
 	}
-	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		return stamp{}
+	if err := files.CheckPEM(text); err != nil {
+		return nil, fmt.Errorf("%s: %w", d.File, err)
 	}
-	return stamp{time.Unix(st.Mtim.Unix()), st.Size, st.Ino, true}
+	return text, nil
 }

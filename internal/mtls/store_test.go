@@ -19,6 +19,17 @@ func quietStore(read func(path, name string) (*model.Secret, error)) *Store {
 	return NewStore(read, slog.New(slog.DiscardHandler))
 }
 
+// move puts a file into its place, as a whole.
+func move(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // What was made of a secret is forgotten with it, however often it changes, and kept while it stays.
 func TestRotationLeavesNothingBehind(t *testing.T) {
 	s, source := quietStore(nil), model.SecretSource{Name: "roots", Socket: "s"}
@@ -59,9 +70,7 @@ func TestFilesOfSecretsComeAndChange(t *testing.T) {
 	}
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		move(t, path, text)
 	}
 	write("1")
 	if names, _ := s.Pending(contexts, time.Now()); names != nil {
@@ -94,15 +103,13 @@ func TestFilesThatDoNotFitLeaveWhatWasBefore(t *testing.T) {
 	s, known := quietStore(nil), &made[int]{}
 	get := func() (int, error) {
 		t.Helper()
-		return known.get(s, [2]string{path}, attempt)
+		return known.get(s, []string{path}, attempt)
 	}
 	if got, err := get(); got != 1 || err != nil {
 		t.Fatal(got, err)
 	}
 	good = false
-	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	move(t, path, "x")
 	for range 10 {
 		if got, err := get(); got != 1 || err != nil {
 			t.Fatal(got, err)
@@ -186,12 +193,12 @@ func TestAFileThatHangsHoldsItsOwnConnectionsAlone(t *testing.T) {
 func TestAStatThatHangsHoldsItsOwnConnectionsAlone(t *testing.T) {
 	hangs, release := make(chan bool, 1), make(chan bool)
 	s := quietStore(nil)
-	s.stamp = func(path string) stamp {
-		if path == "slow" {
+	s.due = func(set *files.Set, paths []string, now time.Time) bool {
+		if paths[0] == "slow" {
 			hangs <- true
 			<-release
 		}
-		return stamp{}
+		return set.Due(paths, now)
 	}
 	contexts := []*model.UpstreamTLS{{Validation: model.Validation{CA: &model.Data{File: "slow"}}}, {Validation: model.Validation{CA: &model.Data{Inline: []byte("none")}}}}
 	done := make(chan bool, 1)
