@@ -110,14 +110,14 @@ func (t *translator) body(kind Kind, name string, body *anypb.Any) any {
 // found is the one resource that a source has under a name, or nil. A resource is found where all are at hand; otherwise it is noted as a
 // reference.
 func (t *translator) found(from source, kind Kind, name, path string) any {
+	if from.file.Path != "" {
+		t.asksFile(from.file, name)
+	}
 	if t.alone {
 		if from.ads {
 			t.references[name] = true
 		}
 		return nil
-	}
-	if from.file.Path != "" {
-		t.asksFile(from.file, name)
 	}
 	if from.ads && !t.dynamicPart {
 		t.asked[kind] = append(t.asked[kind], name)

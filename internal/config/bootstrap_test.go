@@ -135,7 +135,7 @@ func TestFilesOfResources(t *testing.T) {
 		}
 		return File{Path: path}
 	}
-	list, err := ReadFile(write("good.yaml", "version_info: '7'\nresources:\n- {'@type': type.googleapis.com/"+clusterMessage+", name: a}\n- {'@type': type.googleapis.com/"+clusterMessage+", name: b}\n"))
+	list, err := readNamed(write("good.yaml", "version_info: '7'\nresources:\n- {'@type': type.googleapis.com/"+clusterMessage+", name: a}\n- {'@type': type.googleapis.com/"+clusterMessage+", name: b}\n"))
 	if err != nil || len(list) != 2 || list[1].Name != "b" {
 		t.Errorf("%v, %v", list, err)
 	}
@@ -150,7 +150,7 @@ func TestFilesOfResources(t *testing.T) {
 		"- a",
 		"resources: [",
 	} {
-		_, err := ReadFile(write(strconv.Itoa(i)+".yaml", text))
+		_, err := readNamed(write(strconv.Itoa(i)+".yaml", text))
 		if err == nil {
 			t.Errorf("%s: accepted", text)
 			continue
@@ -159,23 +159,31 @@ func TestFilesOfResources(t *testing.T) {
 	}
 	for i, text := range []string{"", "# nothing\n", "null", "---\n", " \n", "--- null\n...\n"} {
 		for _, ending := range []string{".yaml", ".json"} {
-			if _, err := ReadFile(write("none"+strconv.Itoa(i)+ending, text)); err == nil {
+			if _, err := readNamed(write("none"+strconv.Itoa(i)+ending, text)); err == nil {
 				t.Errorf("%q in a file with %s: accepted", text, ending)
 			}
 		}
 	}
 	for i, text := range []string{"{}", "resources: []\n"} {
-		if list, err := ReadFile(write("no-resources"+strconv.Itoa(i)+".yaml", text)); err != nil || len(list) > 0 {
+		if list, err := readNamed(write("no-resources"+strconv.Itoa(i)+".yaml", text)); err != nil || len(list) > 0 {
 			t.Errorf("%q: %v, %v, want no resources", text, list, err)
 		}
 	}
-	if _, err := ReadFile(write("two.json", "{} {}")); err == nil {
+	if _, err := readNamed(write("two.json", "{} {}")); err == nil {
 		t.Error("two values in a file of JSON were accepted")
 	}
 	empty := write("empty.yaml", "resources: []")
 	empty.Kind = Routes
-	if _, err := ReadFile(empty); err == nil {
+	if _, err := readNamed(empty); err == nil {
 		t.Error("a file of routes without any was accepted")
 	}
 	golden.Compare(t, "testdata/files_refused.golden", got.String())
+}
+
+func readNamed(f File) ([]Named, error) {
+	text, err := ReadText(f.Path)
+	if err != nil {
+		return nil, err
+	}
+	return ParseFile(f, text)
 }

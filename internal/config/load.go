@@ -29,15 +29,15 @@ func EnvoyHeaders(on bool) Option { return func(o *options) { o.envoyHeaders = o
 // Load reads the Envoy v3 bootstrap at path and translates it. See Parse for
 // the errors of its content.
 func Load(path string, change ...Option) (*model.Config, error) {
-	data, err := readFile(path)
+	data, err := ReadText(path)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w; name a readable Envoy v3 bootstrap", err)
 	}
 	return Parse(path, data, change...)
 }
 
-// readFile reads no more than what is certainly too long.
-func readFile(path string) ([]byte, error) { return files.Begin(path, maxSize+1) }
+// ReadText reads a file of a bootstrap or of resources, and no more of it than what is certainly too long.
+func ReadText(path string) ([]byte, error) { return files.Begin(path, maxSize+1) }
 
 // Parse translates the static part of an Envoy v3 bootstrap. Data is JSON if name ends in
 // ".json", otherwise YAML.

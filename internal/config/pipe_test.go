@@ -20,7 +20,7 @@ func TestLoadDoesNotWaitForAPipe(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, err := LoadBootstrap(path)
+		_, err := Load(path)
 		done <- err
 	}()
 	select {

@@ -85,19 +85,26 @@ var resourceFields = fieldTable{
 	},
 }
 
+// Needs are what a resource has from elsewhere: a cluster its assignment, a listener its route tables.
+type Needs struct {
+	// References are names that the control plane has to be asked for, in order.
+	References []string
+	// Files are in order, too.
+	Files []File
+}
+
 // CheckResource says whether XLB can serve a resource, on its own, all of it. The error joins its problems, one line each, with the path of the
-// field inside the resource. References are names that the control plane has to be asked for: of a cluster its assignment, of a listener its
-// route tables.
-func (b *Bootstrap) CheckResource(kind Kind, name string, body *anypb.Any) (references []string, err error) {
+// field inside the resource.
+func (b *Bootstrap) CheckResource(kind Kind, name string, body *anypb.Any) (Needs, error) {
 	m := kind.newMessage()
 	if !body.MessageIs(m) {
-		return nil, errors.New("not a resource of this type: " + body.GetTypeUrl())
+		return Needs{}, errors.New("not a resource of this type: " + body.GetTypeUrl())
 	}
 	if err := body.UnmarshalTo(m); err != nil {
-		return nil, errors.New(reason(err))
+		return Needs{}, errors.New(reason(err))
 	}
 	if b.static[kind][name] {
-		return nil, nil
+		return Needs{}, nil
 	}
 	p := newProblems()
 	if own := nameOf(m); own != name {
@@ -119,9 +126,9 @@ func (b *Bootstrap) CheckResource(kind Kind, name string, body *anypb.Any) (refe
 		t.routeTable(m, routeOwner{upgrades: upgrades{}}, "")
 	}
 	if err := p.joined(); err != nil {
-		return nil, err
+		return Needs{}, err
 	}
-	return slices.Sorted(maps.Keys(t.references)), nil
+	return Needs{References: slices.Sorted(maps.Keys(t.references)), Files: slices.SortedFunc(maps.Keys(t.files), File.compare)}, nil
 }
 
 func nameOf(m proto.Message) string {

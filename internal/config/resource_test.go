@@ -119,13 +119,13 @@ func TestResourcesOfRealControlPlanes(t *testing.T) {
 			if strings.Contains(file, "Listener-0") {
 				kind = Listeners
 			}
-			references, err := b.CheckResource(kind, name, resource(t, kind, all[name]))
+			needs, err := b.CheckResource(kind, name, resource(t, kind, all[name]))
 			got.WriteString("# " + strings.TrimPrefix(file, "testdata/resources/") + ": " + name + "\n")
 			if err != nil {
 				got.WriteString(err.Error() + "\n\n")
 				continue
 			}
-			got.WriteString("accepted; refers to: " + strings.Join(references, ", ") + "\n\n")
+			got.WriteString("accepted; refers to: " + strings.Join(needs.References, ", ") + "\n\n")
 		}
 	}
 	golden.Compare(t, "testdata/resources.golden", got.String())
@@ -203,17 +203,18 @@ func TestReferencesOfResources(t *testing.T) {
 		kind       Kind
 		name, text string
 		want       []string
+		files      []File
 	}{
-		{Clusters, "shop", edsCluster, []string{"shop-1"}},
-		{Clusters, "shop", "{name: shop, type: EDS, eds_cluster_config: {eds_config: {ads: {}}}}", []string{"shop"}},
-		{Clusters, "shop", "{name: shop, type: EDS, eds_cluster_config: {eds_config: {path_config_source: {path: /x}}}}", nil},
-		{Clusters, "fixed", "{name: fixed, type: EDS}", nil},
-		{Listeners, "web", httpListener("web", "127.0.0.1", rdsManager), []string{"table"}},
-		{Routes, "table", table, nil},
+		{Clusters, "shop", edsCluster, []string{"shop-1"}, nil},
+		{Clusters, "shop", "{name: shop, type: EDS, eds_cluster_config: {eds_config: {ads: {}}}}", []string{"shop"}, nil},
+		{Clusters, "shop", "{name: shop, type: EDS, eds_cluster_config: {eds_config: {path_config_source: {path: /x}}}}", nil, []File{{Kind: Assignments, Path: "/x"}}},
+		{Clusters, "fixed", "{name: fixed, type: EDS}", nil, nil},
+		{Listeners, "web", httpListener("web", "127.0.0.1", rdsManager), []string{"table"}, nil},
+		{Routes, "table", table, nil, nil},
 	} {
 		got, err := b.CheckResource(c.kind, c.name, resource(t, c.kind, []byte(c.text)))
-		if err != nil || !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v, %v; want %v", c.text, got, err, c.want)
+		if err != nil || !slices.Equal(got.References, c.want) || !slices.Equal(got.Files, c.files) {
+			t.Errorf("%s: %v, %v; want %v and %v", c.text, got, err, c.want, c.files)
 		}
 	}
 }
@@ -339,8 +340,7 @@ func FuzzCheckResource(f *testing.F) {
 		}
 		name := nameOf(m)
 		body := &anypb.Any{TypeUrl: typePrefix + string(m.ProtoReflect().Descriptor().FullName()), Value: value}
-		references, err := b.CheckResource(kind, name, body)
-		if err != nil {
+		if _, err := b.CheckResource(kind, name, body); err != nil {
 			return
 		}
 		r := Resources{}
@@ -357,7 +357,6 @@ func FuzzCheckResource(f *testing.F) {
 			r.Assignments = nil
 		}
 		_, _ = b.Assemble(r)
-		_ = references
 	})
 }
 

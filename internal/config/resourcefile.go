@@ -31,13 +31,9 @@ func (e *UnreadableError) Unwrap() error { return e.Err }
 // Unreadable tells it from other errors where this package is not known.
 func (e *UnreadableError) Unreadable() {}
 
-// ReadFile reads a file of resources: a DiscoveryResponse in YAML, or in JSON if its path ends in ".json". As in Envoy a file of Assignments or
+// ParseFile reads what is in a file of resources: a DiscoveryResponse in YAML, or in JSON if its path ends in ".json". As in Envoy a file of Assignments or
 // Routes holds one resource. A field that Envoy does not know is an error, as in the bootstrap: a file is written by hand.
-func ReadFile(f File) ([]Named, error) {
-	data, err := readFile(f.Path)
-	if err != nil {
-		return nil, &UnreadableError{fmt.Errorf("read resources: %w", err)}
-	}
+func ParseFile(f File, data []byte) ([]Named, error) {
 	if len(data) > maxSize {
 		return nil, &UnreadableError{fmt.Errorf("%s: larger than %d MiB, the limit of a configuration", f.Path, maxSize>>20)}
 	}

@@ -26,17 +26,43 @@ import (
 	"github.com/xlb-project/xlb/internal/reconcile"
 )
 
-// reload reads the file again, which is as the stamp says. What cannot be used changes nothing, nor does a file that changes while it is read: the
-// watch tells of it again.
-func (n *Node) reload(w *files.Watch, stamp files.Stamp) {
-	bootstrap, cfg, err := loadBootstrap(n.o)
-	if !w.Take(n.o.ConfigPath, stamp) {
-		return
+// reading is what a file of the bootstrap says, or why it cannot be used.
+type reading struct {
+	bootstrap *config.Bootstrap
+	static    *model.Config
+	err       error
+}
+
+// read reads the file again, if it is due, or asked for. It is nil for one that is neither, and for one that changes while it is read: the watch tells of
+// it again.
+func (n *Node) read(w *files.Watch, asked bool) *reading {
+	now := time.Now()
+	stamp, due := w.Due(n.o.ConfigPath, now)
+	if !due && !asked {
+		return nil
 	}
+	text, err := textOf(n.o)
+	if !w.Take(n.o.ConfigPath, stamp) {
+		return nil
+	}
+	w.Again(err, now)
+	if err != nil {
+		return &reading{err: err}
+	}
+	r := &reading{}
+	if r.bootstrap, r.static, r.err = parseBootstrap(n.o, text); r.err == nil && n.dynamic != nil {
+		n.dynamic.readAhead(r.bootstrap.Files())
+	}
+	return r
+}
+
+// reload puts in force what has been read. What cannot be used changes nothing.
+func (n *Node) reload(r *reading) {
+	err := r.err
 	if err == nil {
 		n.updates.Lock()
-		if err = n.replace(bootstrap, cfg); err == nil {
-			n.tookBootstrap(bootstrap)
+		if err = n.replace(r.bootstrap, r.static); err == nil {
+			n.tookBootstrap(r.bootstrap)
 		}
 		n.updates.Unlock()
 	}
@@ -49,7 +75,26 @@ func (n *Node) reload(w *files.Watch, stamp files.Stamp) {
 
 // loadBootstrap reads the file, and returns its static part, too.
 func loadBootstrap(o Options) (*config.Bootstrap, *model.Config, error) {
-	b, err := readBootstrap(o)
+	text, err := textOf(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return parseBootstrap(o, text)
+}
+
+func textOf(o Options) ([]byte, error) {
+	if len(o.ConfigText) > 0 {
+		return o.ConfigText, nil
+	}
+	text, err := config.ReadText(o.ConfigPath)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w; name a readable Envoy v3 bootstrap", err)
+	}
+	return text, nil
+}
+
+func parseBootstrap(o Options, text []byte) (*config.Bootstrap, *model.Config, error) {
+	b, err := config.ParseBootstrap(o.ConfigPath, text, config.EnvoyHeaders(o.EnvoyHeaders), config.AsNode(o.Node))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -58,14 +103,6 @@ func loadBootstrap(o Options) (*config.Bootstrap, *model.Config, error) {
 	}
 	cfg, err := b.Assemble(config.Resources{})
 	return b, cfg, err
-}
-
-func readBootstrap(o Options) (*config.Bootstrap, error) {
-	change := []config.Option{config.EnvoyHeaders(o.EnvoyHeaders), config.AsNode(o.Node)}
-	if len(o.ConfigText) > 0 {
-		return config.ParseBootstrap(o.ConfigPath, o.ConfigText, change...)
-	}
-	return config.LoadBootstrap(o.ConfigPath, change...)
 }
 
 // Validate says whether a daemon could begin with this bootstrap, as far as that can be said of a text.

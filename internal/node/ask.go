@@ -29,7 +29,9 @@ func (d *dynamic) newClient() *xds.Client {
 	return xds.New(xds.Config{
 		Node: from.Node, Servers: serversOf(from), Delta: from.Delta, Roots: roots, Names: names, FetchTimeout: from.FetchTimeout, Logger: d.n.log,
 		Check: func(kind xds.Kind, name string, body *anypb.Any) (references []string, err error) {
-			return d.check(config.Kind(kind), name, body)
+			needs, err := d.check(config.Kind(kind), name, body)
+			d.readAhead(needs.Files)
+			return needs.References, err
 		},
 		Ready:  func(name string, body *anypb.Any) bool { return d.n.secrets.ready(d.bootstrap.Load(), name, body) },
 		Update: func(s xds.Snapshot) error { return d.update(s, what) },

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/config"
-	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/xds"
 )
@@ -36,8 +35,8 @@ type dynamic struct {
 	cold    map[string]bool
 	read    map[config.File][]config.Named
 	// known says of each file's resources what is to be shown of them, also of those that were refused.
-	known   map[config.File]map[string]fileResource
-	watches map[config.File]*files.Watch
+	known map[config.File]map[string]fileResource
+	looks looks
 	// missing says what there has been nothing of yet. In force: what there is has been put in force once.
 	missing  map[string]bool
 	complete chan struct{}
@@ -50,6 +49,8 @@ type dynamic struct {
 	client *xds.Client
 
 	running sync.WaitGroup
+	// stopped is closed by stop.
+	stopped <-chan struct{}
 	cancel  context.CancelFunc
 }
 
@@ -60,7 +61,7 @@ type dynamicCounters struct {
 }
 
 func newDynamic(n *Node, b *config.Bootstrap) *dynamic {
-	d := &dynamic{n: n, read: map[config.File][]config.Named{}, known: map[config.File]map[string]fileResource{}, watches: map[config.File]*files.Watch{}, missing: map[string]bool{}, complete: make(chan struct{}), others: true}
+	d := &dynamic{n: n, read: map[config.File][]config.Named{}, known: map[config.File]map[string]fileResource{}, looks: looks{watches: map[config.File]*watchedFile{}, ahead: map[config.File]*found{}}, missing: map[string]bool{}, complete: make(chan struct{}), others: true}
 	d.bootstrap.Store(b)
 	for _, f := range b.Dynamic.RootFiles() {
 		d.missing[fmt.Sprintf("%s from %s", f.Kind, f.Path)] = true
@@ -99,9 +100,10 @@ func (d *dynamic) servers() string {
 // start begins to follow all sources, until stop.
 func (d *dynamic) start(ctx context.Context) {
 	ctx, d.cancel = context.WithCancel(ctx)
+	d.stopped = ctx.Done()
 	// What is there already is in force before anything is served.
 	d.takeFiles()
-	d.running.Go(func() { d.followFiles(ctx) })
+	d.running.Go(d.followFiles)
 	if d.client != nil {
 		d.running.Go(func() { d.client.Run(ctx) })
 	}
@@ -167,7 +169,7 @@ func (d *dynamic) replace(b *config.Bootstrap) error {
 func (d *dynamic) install() error {
 	b := d.bootstrap.Load()
 	cfg, err := d.assemble(b)
-	for d.readChanged() {
+	for d.putAhead() {
 		// It names further files: a listener does not begin without its routes.
 		cfg, err = b.Assemble(d.join(b))
 		d.subscribe(b)
@@ -213,18 +215,19 @@ func (d *dynamic) leftOut(err error) {
 	d.left = what
 }
 
-// check says whether a resource can be served.
-func (d *dynamic) check(kind config.Kind, name string, body *anypb.Any) (references []string, err error) {
+// check says whether a resource can be served, and what it needs.
+func (d *dynamic) check(kind config.Kind, name string, body *anypb.Any) (config.Needs, error) {
 	b := d.bootstrap.Load()
-	if references, err = b.CheckResource(kind, name, body); err != nil {
+	needs, err := b.CheckResource(kind, name, body)
+	if err != nil {
 		d.counted.resources.Add(1)
-		return nil, err
+		return needs, err
 	}
 	d.n.noteResource(b, kind, name, body)
 	if b.IsStatic(kind, name) {
 		d.n.log.Warn("a dynamic resource has the name of a static one, which stays", "kind", kind.String(), "name", name)
 	}
-	return references, nil
+	return needs, nil
 }
 
 // stats are the statistics that internal/metrics knows. They are read at any time.

@@ -3,39 +3,46 @@
 package node
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/config"
-	"github.com/xlb-project/xlb/internal/files"
 )
 
-// errFromFile refuses what nobody would ask for.
-var errFromFile = errors.New("a resource of a file refers to one of the control plane; use path_config_source in it, or have the control plane send both")
-
-// followFiles reads the files of resources now, and whenever they change, until ctx ends.
-func (d *dynamic) followFiles(ctx context.Context) {
+// followFiles reads the files of resources now, and whenever they change, until stop.
+func (d *dynamic) followFiles() {
 	tick := time.NewTicker(filePace)
 	defer tick.Stop()
 	for {
 		d.takeFiles()
 		select {
-		case <-ctx.Done():
+		case <-d.stopped:
 			return
 		case <-tick.C:
 		}
 	}
 }
 
-// takeFiles puts in force what has changed.
+// takeFiles puts in force what has changed. Files are read before: while n.updates is held, others wait for it.
 func (d *dynamic) takeFiles() {
+	all := d.look(d.named())
+	var needs []config.File
+	for _, one := range all {
+		needs = append(needs, one.needs...)
+	}
+	d.readAhead(needs)
+	if isClosed(d.stopped) {
+		return
+	}
 	d.n.updates.Lock()
 	defer d.n.updates.Unlock()
-	if !d.readChanged() {
+	changed := false
+	for _, one := range all {
+		changed = d.put(one) || changed
+	}
+	if !changed {
 		return
 	}
 	if err := d.install(); err != nil {
@@ -49,71 +56,70 @@ func (d *dynamic) takeFiles() {
 	}
 }
 
-// readChanged reads the files that have changed, or are needed since the last configuration, and reports whether there were any.
-// Needs n.updates.
-func (d *dynamic) readChanged() bool {
-	named := d.bootstrap.Load().Files()
-	changed := false
-	for _, f := range named {
-		if d.watches[f] == nil {
-			d.watches[f] = &files.Watch{}
-		}
-		if stamp, due := d.watches[f].Due(f.Path, time.Now()); due {
-			changed = d.readFile(f, stamp) || changed
-		}
+// named are the files that the configuration has its resources from. What others held is forgotten.
+func (d *dynamic) named() []config.File {
+	d.n.updates.Lock()
+	defer d.n.updates.Unlock()
+	list := d.bootstrap.Load().Files()
+	named := make(map[config.File]bool, len(list))
+	for _, f := range list {
+		named[f] = true
 	}
-	had := len(d.watches)
-	maps.DeleteFunc(d.watches, func(f config.File, _ *files.Watch) bool { return !slices.Contains(named, f) })
-	maps.DeleteFunc(d.read, func(f config.File, _ []config.Named) bool { return !slices.Contains(named, f) })
-	if len(d.watches) != had {
-		d.forgetFiles(named)
+	maps.DeleteFunc(d.read, func(f config.File, _ []config.Named) bool { return !named[f] })
+	if d.looks.keep(named) {
+		d.forgetFiles(list)
+	}
+	return list
+}
+
+// putAhead notes what new files hold that the configuration names, and reports whether there were any that could be used. As a rule they have been read
+// before. Needs n.updates.
+func (d *dynamic) putAhead() bool {
+	named, changed := d.bootstrap.Load().Files(), false
+	d.readAhead(named)
+	for _, f := range named {
+		if one := d.looks.takeAhead(f); one != nil {
+			changed = d.put(one) || changed
+		}
 	}
 	return changed
 }
 
-// readFile reports whether the file could be read. Resources that cannot be served stay as they were before. A file that has changed while it was read
-// is read again later. Needs n.updates.
-func (d *dynamic) readFile(f config.File, stamp files.Stamp) bool {
-	list, err := config.ReadFile(f)
-	if !d.watches[f].Take(f.Path, stamp) {
-		return false
-	}
-	if err != nil {
+// put notes what a file holds, and reports whether that can be used. Resources that cannot be served stay as they were before. Needs n.updates.
+func (d *dynamic) put(one *found) bool {
+	f := one.file
+	if one.err != nil {
 		d.counted.rejected.Add(1)
-		d.n.log.Error("file of resources refused; what it held before stays in force", "err", err)
-		d.n.intake.refuse(keyOf(f), refusalOf(err), isUnreadable(err))
+		d.n.log.Error("file of resources refused; what it held before stays in force", "err", one.err)
+		d.n.intake.refuse(keyOf(f), refusalOf(one.err), isUnreadable(one.err))
 		return false
 	}
-	d.takeList(f, list)
+	d.takeList(f, one.list)
 	return true
 }
 
 // takeList takes what can be served of what a file holds. Needs n.updates.
-func (d *dynamic) takeList(f config.File, list []config.Named) {
+func (d *dynamic) takeList(f config.File, list []candidate) {
 	version := ""
 	if len(list) > 0 {
 		version = list[0].Version
 	}
 	before := map[string]config.Named{}
-	for _, one := range d.read[f] {
-		before[one.Name] = one
+	for _, old := range d.read[f] {
+		before[old.Name] = old
 	}
 	good, wrong, known := []config.Named{}, newRefusal(version, time.Now()), map[string]fileResource{}
-	for _, one := range list {
-		references, err := d.check(f.Kind, one.Name, one.Body)
-		if err == nil && len(references) > 0 {
-			err = errFromFile
-		}
-		if err != nil {
-			d.n.log.Error("resource refused; the one before stays in force", "file", f.Path, "name", one.Name, "err", err)
-			known[one.Name] = d.known[f][one.Name].refuse(one, err, wrong)
-			if old, had := before[one.Name]; had {
-				good = append(good, old)
-			}
+	for _, c := range list {
+		if c.err == nil {
+			good = append(good, c.Named)
+			known[c.Name] = d.known[f][c.Name].take(before[c.Name].Body, c.Body, wrong)
 			continue
 		}
-		good = append(good, one)
-		known[one.Name] = d.known[f][one.Name].take(before[one.Name].Body, one.Body, wrong)
+		d.n.log.Error("resource refused; the one before stays in force", "file", f.Path, "name", c.Name, "err", c.err)
+		known[c.Name] = d.known[f][c.Name].refuse(c.Named, c.err, wrong)
+		if old, had := before[c.Name]; had {
+			good = append(good, old)
+		}
 	}
 	stay, err := d.asksStill(f, list)
 	for _, one := range stay {
@@ -122,7 +128,7 @@ func (d *dynamic) takeList(f config.File, list []config.Named) {
 	if err != nil {
 		other := list[0]
 		d.n.log.Error("file of resources refused; what it held before stays in force", "file", f.Path, "holds", other.Name, "asked_for", stay[0].Name)
-		known[other.Name] = fileResource{}.refuse(other, err, wrong)
+		known[other.Name] = fileResource{}.refuse(other.Named, err, wrong)
 	}
 	d.read[f], d.known[f] = append(good, stay...), known
 	d.n.intake.settle(keyOf(f), version, wrong)
@@ -131,7 +137,7 @@ func (d *dynamic) takeList(f config.File, list []config.Named) {
 // asksStill returns what a file held before, and the configuration asks it for, where the file holds something else now: as in Envoy that is refused,
 // and the endpoints or routes stay that there were. The configuration may be about to ask for the new name, in which case they go with the next
 // change of the file. The error says that nobody asks for what it holds. Needs n.updates.
-func (d *dynamic) asksStill(f config.File, holds []config.Named) (stay []config.Named, err error) {
+func (d *dynamic) asksStill(f config.File, holds []candidate) (stay []config.Named, err error) {
 	if f.Kind != config.Assignments && f.Kind != config.Routes || len(holds) == 0 {
 		return nil, nil
 	}

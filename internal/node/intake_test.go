@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/config"
-	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/problem"
 	"github.com/xlb-project/xlb/internal/xds"
 )
@@ -137,13 +135,7 @@ func (f *oneFile) hold(version string, resources ...string) {
 
 func (f *oneFile) write(text string) {
 	f.Helper()
-	if err := os.WriteFile(f.f.Path, []byte(text), 0o600); err != nil {
-		f.Fatal(err)
-	}
-	if f.d.watches[f.f] == nil {
-		f.d.watches[f.f] = &files.Watch{}
-	}
-	f.d.readFile(f.f, files.StampOf(f.f.Path))
+	f.d.put(f.d.parse(f.f, []byte(text)))
 }
 
 // origin is what is shown of the file.

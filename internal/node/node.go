@@ -538,21 +538,33 @@ func (n *Node) open(ctx context.Context) {
 const filePace = 250 * time.Millisecond
 
 // follow serves until ctx ends, and reloads the file, which w has seen, when it has changed or when told to. A configuration that is a text has
-// no file.
+// no file. The file is read by another goroutine, which the end does not wait for: a read may take seconds.
 func (n *Node) follow(ctx context.Context, w *files.Watch, reload <-chan os.Signal) {
 	tick, stop := n.ticks(filePace, func() bool { return len(n.o.ConfigText) == 0 })
 	defer stop()
+	done := make(chan *reading, 1)
+	reads, asked := false, false
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-reload:
-			n.reload(w, files.StampOf(n.o.ConfigPath))
-		case <-tick:
-			if stamp, due := w.Due(n.o.ConfigPath, time.Now()); due {
-				n.reload(w, stamp)
+		case r := <-done:
+			if reads = false; r != nil {
+				n.reload(r)
 			}
+			if !asked {
+				continue
+			}
+		case <-reload:
+			asked = true
+		case <-tick:
 		}
+		if reads {
+			continue
+		}
+		reads = true
+		go func(asked bool) { done <- n.read(w, asked) }(asked)
+		asked = false
 	}
 }
 

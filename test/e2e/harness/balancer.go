@@ -605,3 +605,17 @@ func (b *Balancer) Descriptors(t testing.TB) int {
 	}
 	return len(open)
 }
+
+// HasOpen reports whether the daemon has a file open.
+func (b *Balancer) HasOpen(t testing.TB, path string) bool {
+	t.Helper()
+	dir := fmt.Sprintf("/proc/%d/fd", b.PID())
+	open, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(open, func(e os.DirEntry) bool {
+		to, err := os.Readlink(filepath.Join(dir, e.Name()))
+		return err == nil && to == path // one that has been closed meanwhile has no link
+	})
+}

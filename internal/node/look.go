@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/files"
+)
+
+// errFromFile refuses what nobody would ask for.
+var errFromFile = errors.New("a resource of a file refers to one of the control plane; use path_config_source in it, or have the control plane send both")
+
+// found is what a file holds that has changed.
+type found struct {
+	file config.File
+	list []candidate
+	// err is why nothing of it can be used, or nil.
+	err error
+	// needs are the files that its resources name.
+	needs []config.File
+}
+
+// candidate is a resource of a file. Err is why it cannot be served, or nil.
+type candidate struct {
+	config.Named
+	err error
+}
+
+// watchedFile is a file that is looked at. Its lock is held by who looks.
+type watchedFile struct {
+	mu sync.Mutex
+	files.Watch
+}
+
+// looks are what is known of files of resources. They are safe for concurrent use.
+type looks struct {
+	mu      sync.Mutex
+	watches map[config.File]*watchedFile // guarded by mu
+	// arrived has been read by those who look at all files, ahead by others, for a configuration that names the file. Guarded by mu.
+	arrived []*found
+	ahead   map[config.File]*found
+	// parsing is held by one file at a time: a large one takes some times its size.
+	parsing sync.Mutex
+}
+
+// watch begins to watch a file, and reports whether nobody did before.
+func (l *looks) watch(f config.File) (w *watchedFile, first bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w := l.watches[f]; w != nil {
+		return w, false
+	}
+	w = &watchedFile{}
+	l.watches[f] = w
+	return w, true
+}
+
+// keep forgets other files, and reports whether there were any.
+func (l *looks) keep(named map[config.File]bool) (forgot bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for f := range l.watches {
+		if !named[f] {
+			delete(l.watches, f)
+			delete(l.ahead, f)
+			forgot = true
+		}
+	}
+	return forgot
+}
+
+func (l *looks) arrive(one *found) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.arrived = append(l.arrived, one)
+}
+
+func (l *looks) takeArrived() []*found {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.arrived
+	l.arrived = nil
+	return all
+}
+
+func (l *looks) putAhead(one *found) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ahead[one.file] = one
+}
+
+// takeAhead is nil for a file that was not read ahead, or has been taken.
+func (l *looks) takeAhead(f config.File) *found {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	one := l.ahead[f]
+	delete(l.ahead, f)
+	return one
+}
+
+const (
+	// lookers is how many files are looked at at the same time: one that hangs takes some seconds of one looker.
+	lookers = 32
+	// glance is how long is waited for files that were there before. Those that take longer come with a later look.
+	glance = time.Second
+)
+
+// look returns what those files hold that have changed. It waits for new ones, which the configuration is not whole without, and ends with stop.
+func (d *dynamic) look(list []config.File) []*found {
+	first, later := newRound(), newRound()
+	for _, f := range list {
+		w, isNew := d.looks.watch(f)
+		if !w.mu.TryLock() {
+			continue // the look before has not ended
+		}
+		if isNew {
+			d.begin(first, f, w, d.looks.arrive)
+		} else {
+			d.begin(later, f, w, d.looks.arrive)
+		}
+	}
+	d.end(first, nil)
+	late := time.NewTimer(glance)
+	defer late.Stop()
+	d.end(later, late.C)
+	return d.looks.takeArrived()
+}
+
+// readAhead reads those files that nobody has looked at before, for whoever puts in force what names them.
+func (d *dynamic) readAhead(list []config.File) {
+	all := newRound()
+	for _, f := range list {
+		if w, isNew := d.looks.watch(f); isNew {
+			w.mu.Lock()
+			d.begin(all, f, w, d.looks.putAhead)
+		}
+	}
+	d.end(all, nil)
+}
+
+// round is of files that are looked at at the same time.
+type round struct {
+	sync.WaitGroup
+	gate chan struct{}
+}
+
+func newRound() *round { return &round{gate: make(chan struct{}, lookers)} }
+
+// begin looks at a file that is locked, and gives what it holds if that has changed.
+func (d *dynamic) begin(r *round, f config.File, w *watchedFile, give func(*found)) {
+	r.Go(func() {
+		defer w.mu.Unlock()
+		r.gate <- struct{}{}
+		defer func() { <-r.gate }()
+		if one := d.lookAt(f, &w.Watch); one != nil {
+			give(one)
+		}
+	})
+}
+
+// end waits for all files of a round, until late, or stop.
+func (d *dynamic) end(r *round, late <-chan time.Time) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.Wait()
+	}()
+	select {
+	case <-done:
+	case <-late:
+	case <-d.stopped:
+	}
+}
+
+// lookAt returns what a file holds that has changed, and is whole; nil: it is not. One that has changed while it was read is read again later.
+func (d *dynamic) lookAt(f config.File, w *files.Watch) *found {
+	now := time.Now()
+	stamp, due := w.Due(f.Path, now)
+	if !due {
+		return nil
+	}
+	text, err := config.ReadText(f.Path)
+	if isClosed(d.stopped) || !w.Take(f.Path, stamp) {
+		return nil
+	}
+	w.Again(err, now)
+	if err != nil {
+		return &found{file: f, err: &config.UnreadableError{Err: fmt.Errorf("read resources: %w", err)}}
+	}
+	d.looks.parsing.Lock()
+	defer d.looks.parsing.Unlock()
+	return d.parse(f, text)
+}
+
+// parse checks what a file holds.
+func (d *dynamic) parse(f config.File, text []byte) *found {
+	list, err := config.ParseFile(f, text)
+	out := &found{file: f, err: err}
+	for _, one := range list {
+		needs, err := d.check(f.Kind, one.Name, one.Body)
+		if err == nil && len(needs.References) > 0 {
+			err = errFromFile
+		}
+		if err == nil {
+			out.needs = append(out.needs, needs.Files...)
+		}
+		out.list = append(out.list, candidate{one, err})
+	}
+	return out
+}
