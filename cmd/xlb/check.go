@@ -11,6 +11,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/check"
 	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/model"
 )
 
 func checkCommand(e *env) *cobra.Command {
@@ -21,8 +22,9 @@ func checkCommand(e *env) *cobra.Command {
 		Short: "Say what this machine can do, and whether a configuration is valid",
 		Long: `Checks kernel, cgroup setup, privileges and limits, by probing and not by version
 numbers, and says what degrades and what to change. With --config it also reads a
-configuration and reports every problem in it. Where a daemon runs it says what that has
-taken off the fast path, and what it has refused of its configuration.
+configuration, and the files that it names, and reports every problem in them. Where a
+daemon runs it says what that has taken off the fast path, and what it has refused of its
+configuration.
 
 The verdict is "fast path", "slow path only" (requests are served, but through the
 daemon), or "cannot run". Exit code 2 means that the machine cannot run XLB or that the
@@ -66,7 +68,7 @@ type configReport struct {
 
 func checkConfig(file string, change config.Option) *configReport {
 	r := &configReport{File: file, Problems: []string{}}
-	cfg, err := config.Load(file, change)
+	cfg, err := readConfig(file, change)
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {
 			r.Problems = append(r.Problems, strings.TrimSpace(line))
@@ -75,6 +77,15 @@ func checkConfig(file string, change config.Option) *configReport {
 	}
 	r.Valid, r.Listeners, r.Clusters = true, len(cfg.Listeners), len(cfg.Clusters)
 	return r
+}
+
+// readConfig reads a bootstrap, and the files that it names.
+func readConfig(file string, change config.Option) (*model.Config, error) {
+	b, err := config.LoadBootstrap(file, change)
+	if err != nil {
+		return nil, err
+	}
+	return b.CheckFiles()
 }
 
 // err is nil when a daemon could start here with this configuration.

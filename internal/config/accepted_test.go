@@ -646,7 +646,7 @@ var acceptances = []struct {
 		load_assignment: {cluster_name: a, endpoints: [{lb_endpoints: [{metadata: {filter_metadata: {x: {y: z}, envoy.lb: {version: 1.50, stage: [prod, canary], live: true}}},
 		endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 1}}}}]}]}}`},
 		func(c *model.Config) {
-			const metadata = `{"live":true,"stage":["prod","canary"],"version":1.5}`
+			const metadata = `{"live":true,"stage":["prod","canary"],"version":"1.5"}`
 			c.Clusters[0].Subsets = &model.Subsets{
 				Fallback: model.DefaultSubset, Default: `{"stage":"prod"}`, PanicAny: true, ListAsAny: true, ScaleLocality: true,
 				Selectors: []model.SubsetSelector{

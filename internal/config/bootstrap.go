@@ -75,6 +75,15 @@ type Server struct {
 // TLSConfig secures connections to the server; nil: they are plaintext.
 func (s Server) TLSConfig() *tls.Config { return s.security.config() }
 
+// LoadBootstrap is ParseBootstrap of the file at path.
+func LoadBootstrap(path string, change ...Option) (*Bootstrap, error) {
+	data, err := ReadText(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w; name a readable Envoy v3 bootstrap", err)
+	}
+	return ParseBootstrap(path, data, change...)
+}
+
 // ParseBootstrap checks an Envoy v3 bootstrap, as Parse does, and keeps it to be joined with dynamic resources.
 func ParseBootstrap(name string, data []byte, change ...Option) (*Bootstrap, error) {
 	b, cfg, err := parse(name, data, change...)

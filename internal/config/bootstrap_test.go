@@ -54,7 +54,6 @@ var bootstrapRefusals = []change{
 	{"no service", "$ads", "{grpc_services: []}"},
 	{"REST", "$ads", "{api_type: REST}"},
 	{"another version", "$ads", "{transport_api_version: V2}"},
-	{"no version", "$ads", "{transport_api_version: null}"},
 	{"unknown cluster", "$grpc.envoy_grpc", "{cluster_name: nobody}"},
 	{"cluster without HTTP/2", "$control", "{typed_extension_protocol_options: null}"},
 	{"cluster with other options", "$options", "{x: {'@type': type.googleapis.com/" + upstreamOptions + "}}"},

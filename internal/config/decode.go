@@ -3,17 +3,16 @@
 package config
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
+	"path/filepath"
 	"regexp"
 	"strings"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	"google.golang.org/protobuf/encoding/protojson"
-	"sigs.k8s.io/yaml"
-	goyaml "sigs.k8s.io/yaml/goyaml.v2"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/xlb-project/xlb/internal/ascii"
 
 	// The types that a typed_config may hold must be linked in to be decoded.
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
@@ -28,44 +27,38 @@ import (
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 )
 
-// decode reads data strictly. Values that cannot be decoded are reported and
-// left out, so that the rest of the file is still checked. It returns nil when
-// nothing could be read.
+// decode reads a bootstrap. Values that cannot be decoded are reported and left out, so that the rest of the file is still checked. It returns nil
+// when nothing could be read.
 func decode(p *problems, name string, data []byte) *bootstrapv3.Bootstrap {
-	if !strings.HasSuffix(name, ".json") {
-		if data = yamlToJSON(p, data, aBootstrap); data == nil {
-			return nil
-		}
+	root := readTree(p, name, data, aBootstrap)
+	if root == nil {
+		return nil
 	}
 	bootstrap := &bootstrapv3.Bootstrap{}
-	err := protojson.Unmarshal(data, bootstrap)
+	respell(bootstrap.ProtoReflect().Descriptor(), root)
+	err := decodeTree(root, bootstrap)
 	if err == nil {
 		return bootstrap
 	}
 
 	// protojson stops at the first problem and tells a position in the JSON
 	// text. Look for the reasons in the tree, where they have paths.
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber()
-	var tree any
-	if decodeErr := decoder.Decode(&tree); decodeErr != nil {
-		p.add("", "not JSON: %v", decodeErr)
-		return nil
-	}
-	root, ok := tree.(map[string]any)
-	if !ok {
-		p.add("", "%s", aBootstrap)
-		return nil
-	}
 	(&explainer{p: p, control: controlOf(root)}).message(bootstrap.ProtoReflect().Descriptor(), root, "", false)
-
-	pruned, marshalErr := json.Marshal(root)
 	bootstrap = &bootstrapv3.Bootstrap{}
-	if marshalErr != nil || protojson.Unmarshal(pruned, bootstrap) != nil || len(p.list) == 0 {
+	if decodeTree(root, bootstrap) != nil || len(p.list) == 0 {
 		p.add("", "%s", reason(err))
 		return nil
 	}
 	return bootstrap
+}
+
+// decodeTree decodes a message from a tree that respell has seen.
+func decodeTree(tree any, m proto.Message) error {
+	text, err := json.Marshal(tree)
+	if err != nil {
+		return err
+	}
+	return protojson.Unmarshal(text, m)
 }
 
 // What a document has to be.
@@ -78,53 +71,48 @@ const (
 // rendered nothing, a full disk. Envoy refuses it, too.
 const isEmpty = "empty: "
 
-// yamlToJSON converts exactly one YAML document with a value, which has to be what expected says, refusing duplicate keys. It
-// returns nil when that is not what data holds.
-func yamlToJSON(p *problems, data []byte, expected string) []byte {
-	converted, err := yaml.YAMLToJSONStrict(data)
-	if err != nil {
-		addYAMLError(p, err)
+// readTree reads the one object that a file of that name holds, which has to be what expected says, in the format that its name tells. It returns nil
+// when that is not what data holds. Envoy takes a file for YAML if its name ends in .yaml or .yml, and for JSON otherwise; XLB takes one with another
+// end, as a pipe, for what it is.
+func readTree(p *problems, name string, data []byte, expected string) map[string]any {
+	read := yamlTree
+	if isJSON(name, data) {
+		read = jsonTree
+	}
+	tree, ok := read(p, data)
+	if !ok {
 		return nil
 	}
-	if string(converted) == "null" {
+	root, isObject := tree.(map[string]any)
+	switch {
+	case tree == nil:
 		p.add("", "%s", isEmpty+expected)
-		return nil
+	case !isObject:
+		p.add("", "%s", expected)
 	}
-	if documentMarker.Match(data) && hasSecondDocument(data) {
-		p.add("", "more than one YAML document; Envoy reads only the first: keep one")
-		return nil
-	}
-	return converted
+	return root
 }
 
-// documentMarker is what a second document needs; without one the file is not
-// read a second time.
-var documentMarker = regexp.MustCompile(`(?m)^(---|\.\.\.)`)
-
-// hasSecondDocument tells what the conversion to JSON is silent about.
-func hasSecondDocument(data []byte) bool {
-	documents := goyaml.NewDecoder(bytes.NewReader(data))
-	var ignored any
-	return documents.Decode(&ignored) == nil && !errors.Is(documents.Decode(&ignored), io.EOF)
+func isJSON(name string, data []byte) bool {
+	switch ascii.Lower(filepath.Ext(name)) {
+	case ".json":
+		return true
+	case ".yaml", ".yml":
+		return false
+	}
+	return json.Valid(data)
 }
 
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?(line \d+): (.*)$`)
 
-// addYAMLError reports each message of a YAML error under its line.
+// addYAMLError reports a YAML error under its line.
 func addYAMLError(p *problems, err error) {
-	messages := []string{err.Error()}
-	var typeErr *goyaml.TypeError
-	if errors.As(err, &typeErr) {
-		messages = typeErr.Errors
+	m := withoutValues(err.Error())
+	if parts := yamlLine.FindStringSubmatch(m); parts != nil {
+		p.add(parts[1], "not valid YAML: %s", parts[2])
+		return
 	}
-	for _, m := range messages {
-		m = withoutValues(m)
-		if parts := yamlLine.FindStringSubmatch(m); parts != nil {
-			p.add(parts[1], "not valid YAML: %s", parts[2])
-			continue
-		}
-		p.add("", "not valid YAML: %s", strings.TrimPrefix(m, "yaml: "))
-	}
+	p.add("", "not valid YAML: %s", strings.TrimPrefix(m, "yaml: "))
 }
 
 var (

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/dynamicpb"
@@ -45,6 +44,10 @@ func (e *explainer) message(desc protoreflect.MessageDescriptor, object map[stri
 			continue
 		}
 		fd := fieldByKey(desc, key)
+		if fd == nil && key == "<<" {
+			e.drop(object, key, path, "has a merge key (<<), which Envoy does not know; write the fields out, or use an alias for a whole value")
+			continue
+		}
 		if fd == nil && !isName(key) {
 			e.drop(object, key, path, "has a member whose name is that of no field of %s; check what is indented below it", desc.FullName())
 			continue
@@ -76,20 +79,22 @@ func (e *explainer) field(fd protoreflect.FieldDescriptor, key string, value any
 	if fd.IsMap() && fd.MapValue().Message() != nil && isAny(fd.MapValue().Message()) {
 		return e.configurations(value, path, free)
 	}
-	if fd.IsMap() || fd.Message() == nil || (isWellKnown(fd.Message()) && !isAny(fd.Message())) {
-		return e.leaf(fd, key, value, path)
-	}
-	if !fd.IsList() {
-		return e.element(fd.Message(), value, path, free)
-	}
+	isLeaf := fd.IsMap() || fd.Message() == nil || (isWellKnown(fd.Message()) && !isAny(fd.Message()))
 	list, ok := value.([]any)
-	if !ok {
-		e.p.addLeftOut(path, "expected a list of %s", fd.Message().FullName())
-		return false
+	if !fd.IsList() || !ok {
+		list = []any{value}
 	}
 	keep := true
 	for i, v := range list {
-		keep = e.element(fd.Message(), v, at(path, i), free) && keep
+		place := path
+		if fd.IsList() {
+			place = at(path, i)
+		}
+		if isLeaf {
+			keep = e.leaf(fd, key, v, place) && keep
+			continue
+		}
+		keep = e.element(fd.Message(), v, place, free) && keep
 	}
 	return keep
 }
@@ -148,7 +153,12 @@ var typeName = regexp.MustCompile(`^[a-z0-9./:-]*[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)+
 // any checks the content of a google.protobuf.Any.
 func (e *explainer) any(object map[string]any, path string, free bool) bool {
 	url, ok := object["@type"].(string)
-	if !ok {
+	_, hasNoHost := object["@type"].(misspelt)
+	switch {
+	case hasNoHost:
+		e.p.addLeftOut(path, `"@type" has no host in front of the name of the type; write type.googleapis.com/ there`)
+		return false
+	case !ok:
 		e.p.addLeftOut(path, `"@type" is missing: it names the type of this configuration`)
 		return false
 	}
@@ -169,19 +179,22 @@ func (e *explainer) any(object map[string]any, path string, free bool) bool {
 
 // leaf decodes one value on its own.
 func (e *explainer) leaf(fd protoreflect.FieldDescriptor, key string, value any, path string) bool {
-	text, err := json.Marshal(map[string]any{key: value})
-	if err == nil {
-		err = protojson.Unmarshal(text, dynamicpb.NewMessage(fd.ContainingMessage()))
+	alone := value
+	if fd.IsList() {
+		alone = []any{value}
 	}
-	if err != nil && e.secret {
-		e.p.addLeftOut(path, "invalid value; expected %s", expectation(fd))
+	if decodeTree(map[string]any{key: alone}, dynamicpb.NewMessage(fd.ContainingMessage())) == nil {
+		return true
+	}
+	if e.secret {
+		e.p.addLeftOut(path, "invalid value; expected %s", expectation(fd, nil))
 		return false
 	}
-	if err != nil {
-		e.p.addLeftOut(path, "invalid value %s; expected %s", brief(value), expectation(fd))
-		return false
+	if m, ok := value.(misspelt); ok {
+		value = m.value
 	}
-	return true
+	e.p.addLeftOut(path, "invalid value %s; expected %s", brief(value), expectation(fd, value))
+	return false
 }
 
 // secretPackage has the messages in which private keys are.
@@ -200,9 +213,9 @@ func brief(value any) string {
 	return strings.ToValidUTF8(string(text[:limit]), "") + "..."
 }
 
-// expectation says in words what a field holds.
-func expectation(fd protoreflect.FieldDescriptor) string {
-	var one string
+// expectation says in words what a field, or an element of one, holds in place of the value.
+func expectation(fd protoreflect.FieldDescriptor, value any) string {
+	_, isNumber := value.(json.Number)
 	switch {
 	case fd.IsMap():
 		return "a mapping"
@@ -212,20 +225,20 @@ func expectation(fd protoreflect.FieldDescriptor) string {
 		for i := range names {
 			names[i] = string(values.Get(i).Name())
 		}
-		one = "one of " + strings.Join(names, ", ")
+		return "one of " + strings.Join(names, ", ")
+	case fd.Kind() == protoreflect.StringKind && isNumber:
+		return "string: quote it"
 	case fd.Kind() == protoreflect.StringKind:
-		one = "string (YAML reads words such as on, yes and n as booleans: quote them)"
+		return "string (YAML reads words such as on, yes and n as booleans: quote them)"
+	case fd.Kind() == protoreflect.BytesKind:
+		return "base64, without a line break"
 	case fd.Message() == nil:
-		one = fd.Kind().String()
+		return fd.Kind().String()
 	case fd.Message().FullName() == "google.protobuf.Duration":
-		one = `a duration in seconds such as "1.5s"`
+		return `a duration in seconds such as "1.5s"`
 	default:
-		one = strings.TrimSuffix(ascii.Lower(string(fd.Message().Name())), "value")
+		return strings.TrimSuffix(ascii.Lower(string(fd.Message().Name())), "value")
 	}
-	if fd.IsList() {
-		return "a list of " + one
-	}
-	return one
 }
 
 func (e *explainer) drop(object map[string]any, key, path, format string, args ...any) {

@@ -31,8 +31,6 @@ var refusals = []change{
 	{"unknown enum value", "$cluster", "{lb_policy: ROUNDROBIN}"},
 	{"wrong scalar type", "$listener.address.socket_address", "{port_value: eighty}"},
 	{"YAML boolean instead of string", "$route.match", "{headers: [{name: x, string_match: {exact: yes}}]}"},
-	{"scalar instead of list", "$vh", "{domains: all}"},
-	{"mapping instead of list", "$cluster.load_assignment", "{endpoints: {lb_endpoints: []}}"},
 	{"scalar instead of mapping", "$route", "{match: /}"},
 	{"malformed duration", "$cluster", "{connect_timeout: 5}"},
 	{"two members of a oneof", "$route.match", "{path: /x}"},

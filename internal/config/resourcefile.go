@@ -3,13 +3,9 @@
 package config
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"io"
-	"strings"
 
-	"google.golang.org/protobuf/encoding/protojson"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
@@ -31,7 +27,7 @@ func (e *UnreadableError) Unwrap() error { return e.Err }
 // Unreadable tells it from other errors where this package is not known.
 func (e *UnreadableError) Unreadable() {}
 
-// ParseFile reads what is in a file of resources: a DiscoveryResponse in YAML, or in JSON if its path ends in ".json". As in Envoy a file of Assignments or
+// ParseFile reads what is in a file of resources: a DiscoveryResponse in YAML or JSON, as readTree has it. As in Envoy a file of Assignments or
 // Routes holds one resource. A field that Envoy does not know is an error, as in the bootstrap: a file is written by hand.
 func ParseFile(f File, data []byte) ([]Named, error) {
 	if len(data) > maxSize {
@@ -54,45 +50,24 @@ func ParseFile(f File, data []byte) ([]Named, error) {
 
 // response is a DiscoveryResponse. What it says beside the resources is shown, and of no other consequence in a file.
 type response struct {
-	Resources []any `json:"resources"`
-
-	Version  any `json:"version_info"`
-	VersionC any `json:"versionInfo"`
-	Type     any `json:"type_url"`
-	TypeC    any `json:"typeUrl"`
-	Nonce    any `json:"nonce"`
-}
-
-// version is empty where there is none.
-func (r *response) version() string {
-	for _, v := range []any{r.Version, r.VersionC} {
-		if text, ok := v.(string); ok {
-			return text
-		}
-	}
-	return ""
+	resources []any
+	version   string
 }
 
 // decodeResponse is nil, after a problem, where the text is no DiscoveryResponse.
 func decodeResponse(p *problems, f File, data []byte) *response {
-	if !strings.HasSuffix(f.Path, ".json") {
-		if data = yamlToJSON(p, data, aResponse); data == nil {
-			return nil
-		}
+	root := readTree(p, f.Path, data, aResponse)
+	if root == nil {
+		return nil
 	}
-	var r *response
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber()
-	decoder.DisallowUnknownFields()
-	switch err := decoder.Decode(&r); {
-	case err == io.EOF, err == nil && r == nil:
-		p.add("", "%s", isEmpty+aResponse)
-		return nil
-	case err != nil:
-		p.add("", "not a DiscoveryResponse, a mapping with resources: %v", err)
-		return nil
-	case decoder.More():
-		p.add("", "more than one JSON value; keep one")
+	desc := (&discoveryv3.DiscoveryResponse{}).ProtoReflect().Descriptor()
+	respell(desc, root)
+	r := &response{}
+	r.resources, _ = root["resources"].([]any) // respell has made a list of what there is
+	r.version, _ = memberOf(root, "version_info", "versionInfo").(string)
+	delete(root, "resources")
+	// What it says beside the resources has to be what Envoy takes.
+	if (&explainer{p: p}).message(desc, root, "", true); len(p.list) > 0 {
 		return nil
 	}
 	return r
@@ -100,9 +75,8 @@ func decodeResponse(p *problems, f File, data []byte) *response {
 
 func decodeResources(p *problems, kind Kind, r *response) []Named {
 	var list []Named
-	version := r.version()
 	seen := map[string]bool{}
-	for i, tree := range r.Resources {
+	for i, tree := range r.resources {
 		path := at("resources", i)
 		body := decodeResource(p, kind, tree, path)
 		if body == nil {
@@ -118,7 +92,7 @@ func decodeResources(p *problems, kind Kind, r *response) []Named {
 			p.add(path, "a second resource %q, which Envoy refuses; keep one", name)
 		}
 		seen[name] = true
-		list = append(list, Named{Name: name, Body: body, Version: version})
+		list = append(list, Named{Name: name, Body: body, Version: r.version})
 	}
 	return list
 }
@@ -129,13 +103,8 @@ func decodeResource(p *problems, kind Kind, tree any, path string) *anypb.Any {
 		p.add(path, "expected a mapping with the fields of a resource and its @type")
 		return nil
 	}
-	text, err := json.Marshal(object)
-	if err != nil {
-		p.add(path, "%v", err)
-		return nil
-	}
 	body := &anypb.Any{}
-	if err := protojson.Unmarshal(text, body); err != nil {
+	if err := decodeTree(object, body); err != nil {
 		before := len(p.list)
 		(&explainer{p: p, table: resourceFields}).any(object, path, false)
 		if len(p.list) == before {

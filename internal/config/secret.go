@@ -3,16 +3,11 @@
 package config
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"regexp"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/protobuf/encoding/protojson"
-	"sigs.k8s.io/yaml"
 
 	"github.com/xlb-project/xlb/internal/files"
 )
@@ -62,31 +57,31 @@ func (f *secretFile) read() (*tlsv3.Secret, error) {
 
 // decode reads a DiscoveryResponse. The error tells what is wrong by its place, and quotes nothing.
 func (f *secretFile) decode(text []byte) (*discoveryv3.DiscoveryResponse, error) {
-	text, err := yaml.YAMLToJSON(text)
-	if err != nil {
-		place := f.path
-		if line := yamlPlace.FindString(err.Error()); line != "" {
-			place += ": " + line
-		}
-		return nil, fmt.Errorf("%s: not valid YAML or JSON; it is not quoted, for it may have a private key", place)
+	p := newProblems()
+	tree := readTree(p, f.path, text, aResponse)
+	if tree == nil {
+		return nil, f.unquoted(p.list[0])
 	}
 	response := &discoveryv3.DiscoveryResponse{}
-	if protojson.Unmarshal(text, response) == nil {
+	respell(response.ProtoReflect().Descriptor(), tree)
+	if decodeTree(tree, response) == nil {
 		return response, nil
 	}
-	p, tree := newProblems(), map[string]any{}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	if decoder.Decode(&tree) == nil && tree != nil {
-		(&explainer{p: p, secret: true}).message(response.ProtoReflect().Descriptor(), tree, "", true)
-	}
+	(&explainer{p: p, secret: true}).message(response.ProtoReflect().Descriptor(), tree, "", true)
 	if len(p.list) == 0 {
 		p.add("", "not a DiscoveryResponse, a mapping with resources")
 	}
 	return nil, p.err(f.path)
 }
 
-var yamlPlace = regexp.MustCompile(`line \d+`)
+// unquoted tells of a file that cannot be read by the line alone, if there is one.
+func (f *secretFile) unquoted(e *FieldError) error {
+	place := f.path
+	if e.Path != "" {
+		place += ": " + e.Path
+	}
+	return fmt.Errorf("%s: not YAML or JSON with a DiscoveryResponse, a mapping with resources; it is not quoted, for it may have a private key", place)
+}
 
 // pair is the certificate and its key, which is nil where the client shows none.
 func (s *tlsSettings) pair() (chain, private *corev3.DataSource, err error) {

@@ -83,9 +83,6 @@ func (t *translator) dynamic(in *bootstrapv3.Bootstrap) *Dynamic {
 
 func (t *translator) adsConfig(out *Dynamic, in *bootstrapv3.Bootstrap, ads *corev3.ApiConfigSource, path string) {
 	out.Delta = ads.GetApiType() == corev3.ApiConfigSource_DELTA_GRPC
-	if v := ads.GetTransportApiVersion(); v != corev3.ApiVersion_V3 {
-		t.p.add(path+".transport_api_version", "missing: write V3")
-	}
 	if in.GetNode().GetId() == "" || in.GetNode().GetCluster() == "" {
 		t.p.add("node", "needs id and cluster, as in Envoy: a control plane is told who asks; add them")
 	}

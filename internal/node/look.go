@@ -3,7 +3,6 @@
 package node
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -11,9 +10,6 @@ import (
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/files"
 )
-
-// errFromFile refuses what nobody would ask for.
-var errFromFile = errors.New("a resource of a file refers to one of the control plane; use path_config_source in it, or have the control plane send both")
 
 // found is what a file holds that has changed.
 type found struct {
@@ -204,7 +200,7 @@ func (d *dynamic) parse(f config.File, text []byte) *found {
 	for _, one := range list {
 		needs, err := d.check(f.Kind, one.Name, one.Body)
 		if err == nil && len(needs.References) > 0 {
-			err = errFromFile
+			err = config.ErrFromFile
 		}
 		if err == nil {
 			out.needs = append(out.needs, needs.Files...)
