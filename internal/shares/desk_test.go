@@ -318,3 +318,59 @@ func BenchmarkTurns(b *testing.B) {
 		}
 	})
 }
+
+// In the midst of long work others have their turn, and the work goes on behind them.
+func TestWhoYieldsGoesOnBehindThoseWhoWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		desk := shares.NewDesk(shares.Limits{AtWork: 1, Waiting: 10})
+		long, short := desk.Turn(shares.Path{1}), desk.Turn(shares.Path{2})
+		long.Work()
+		long.Yield()
+		if c := desk.Counts(); c.Tenants != 1 || c.Waited != 0 {
+			t.Errorf("nobody waits: %+v", c)
+		}
+		var worked time.Time
+		var other sync.WaitGroup
+		other.Go(func() {
+			short.Work()
+			time.Sleep(50 * time.Microsecond)
+			worked = time.Now()
+			short.Rest()
+		})
+		synctest.Wait()
+		long.Yield()
+		if now := time.Now(); worked.IsZero() || now.Before(worked) {
+			t.Errorf("goes on at %v, the one who waited has worked until %v", now, worked)
+		}
+		other.Wait()
+		if c := desk.Counts(); c.Ended != 0 || c.Tenants != 1 {
+			t.Errorf("the turn had to be ended, or was lost: %+v", c)
+		}
+		long.Rest()
+	})
+}
+
+// Whose turn was ended has none until it is its time again.
+func TestWhoseTurnWasEndedWaitsWhenItYields(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		desk := shares.NewDesk(shares.Limits{AtWork: 1, Waiting: 10})
+		long, other := desk.Turn(shares.Path{1}), desk.Turn(shares.Path{2})
+		long.Work()
+		var done time.Time
+		var all sync.WaitGroup
+		all.Go(func() {
+			other.Work()
+			time.Sleep(shares.Quantum / 2)
+			done = time.Now()
+			other.Rest()
+		})
+		synctest.Wait()
+		time.Sleep(2*shares.Quantum + shares.Quantum/4) // by now the other works
+		long.Yield()
+		if now := time.Now(); now.Before(done) || done.IsZero() {
+			t.Errorf("goes on at %v, the other works until %v", now, done)
+		}
+		all.Wait()
+		long.Rest()
+	})
+}

@@ -61,6 +61,16 @@ func (t *Turn) Work() {
 	}
 }
 
+// Yield lets others work that wait, and goes on when it is the turn's time again: at once where nobody waits. It goes into the midst of
+// work that may last longer than a [Quantum].
+func (t *Turn) Yield() {
+	if t.desk == nil {
+		return
+	}
+	t.desk.yield(t)
+	t.Work()
+}
+
 // Rest gives the turn up. It goes before every wait for somebody else, and after the last piece of work.
 func (t *Turn) Rest() {
 	if t.desk != nil {
