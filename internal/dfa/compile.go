@@ -31,14 +31,14 @@ func nothing() *Set {
 	return &Set{ClassCount: 1, Next: []uint16{Dead}, Accept: []uint16{0}, Lists: [][]uint32{nil}}
 }
 
-// work is one compilation: its limits, and what is left of the steps. Patterns and
-// sets have half of the steps each, so that a hostile pattern takes nothing from the
-// sets of the others.
+// work is one compilation: its limits, what is left of the steps, and of the bytes of sets that are in no other.
+// Patterns and sets have half of the steps each, so that a hostile pattern takes nothing from the sets of the others.
 type work struct {
 	memo      *Memo
 	limits    Limits
 	compiling budget
 	joining   budget
+	alone     budget
 }
 
 func newWork(m *Memo) *work {
@@ -47,7 +47,7 @@ func newWork(m *Memo) *work {
 	limits.PatternStates = min(limits.PatternStates, limits.SetStates, maxStates/rawFactor)
 	limits.RoamingBytes = min(limits.RoamingBytes, limits.SetBytes)
 	half := budget{left: limits.Steps / 2}
-	return &work{memo: m, limits: limits, compiling: half, joining: half}
+	return &work{memo: m, limits: limits, compiling: half, joining: half, alone: budget{left: limits.AloneBytes}}
 }
 
 // merge returns the union of sets, halves first: so every state is copied as often as the

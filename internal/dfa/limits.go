@@ -30,6 +30,8 @@ type Limits struct {
 	RoamingBytes int
 	// Sets is how many sets Partition makes.
 	Sets int
+	// AloneBytes is the size of those sets together that are in no other set, see [PatternError.Alone].
+	AloneBytes int
 	// Steps is the work for all patterns together: half of it for their PatternSteps, half for
 	// the entries of every table that is tried out on the way to the sets. It is a hard
 	// stop: what is not in a set by then is refused.
@@ -53,6 +55,7 @@ func Default() Limits {
 		SetBytes:      4 << 20,
 		RoamingBytes:  4 << 20,
 		Sets:          16,
+		AloneBytes:    32 << 20,
 		Steps:         128 << 20,
 	}
 }
@@ -97,6 +100,9 @@ type PatternError struct {
 	Index   int // in the slice that was passed
 	Pattern string
 	Err     error
+	// Alone is the set of this pattern and no other, in which it has number 0; nil if it was not made, or if those of the patterns before
+	// it take [Limits.AloneBytes].
+	Alone *Set
 }
 
 // reason is Err without the words that regexp/syntax puts before it, which repeat the pattern.

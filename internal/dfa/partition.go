@@ -171,6 +171,10 @@ func (p *packer) exhausted() *LimitError {
 
 func (p *packer) refuse(leaves []leaf, reason *LimitError) {
 	for _, l := range leaves {
-		p.refused = append(p.refused, &PatternError{Index: l.index, Pattern: p.patterns[l.index], Err: reason})
+		e := &PatternError{Index: l.index, Pattern: p.patterns[l.index], Err: reason}
+		if p.alone.spend(l.set.footprint()) {
+			e.Alone = l.set
+		}
+		p.refused = append(p.refused, e)
 	}
 }

@@ -28,16 +28,23 @@ type Set struct {
 }
 
 // Match returns the patterns that match the whole input, ascending. The caller must not change the list.
-func (s *Set) Match(input []byte) []uint32 {
-	state := s.Start
-	for _, b := range input {
+func (s *Set) Match(input []byte) []uint32 { return s.Accepted(walk(s, s.Start, input)) }
+
+// Walk returns the state behind a state and a part of the input.
+func (s *Set) Walk(state uint16, part string) uint16 { return walk(s, state, part) }
+
+func walk[T string | []byte](s *Set, state uint16, part T) uint16 {
+	for i := range len(part) {
 		if state == Dead {
-			return nil
+			return Dead
 		}
-		state = s.next(state, s.Classes[b])
+		state = s.next(state, s.Classes[part[i]])
 	}
-	return s.Lists[s.Accept[state]]
+	return state
 }
+
+// Accepted returns the patterns that match an input which ends in a state, ascending. The caller must not change the list.
+func (s *Set) Accepted(state uint16) []uint32 { return s.Lists[s.Accept[state]] }
 
 // States returns the number of states, Dead included.
 func (s *Set) States() int { return len(s.Accept) }

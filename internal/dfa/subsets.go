@@ -24,6 +24,7 @@ type construction struct {
 	subsets   []subset
 	numbers   map[string]uint16 // of subsets, by their key
 	followers map[string]uint16 // the same by what number was asked for, to close each but once
+	kept      int               // bytes of subsets, numbers and followers
 	key       []byte
 	visited   []int // by instruction: the last closure that came by
 	closures  int
@@ -31,9 +32,8 @@ type construction struct {
 	reached   []int32 // its result
 }
 
-// determinise returns the DFA of n, as the set of pattern 0. It is not minimal.
-func determinise(n *nfa, maxStates int) (*Set, error) {
-	c := &construction{
+func newConstruction(n *nfa, maxStates int) *construction {
+	return &construction{
 		nfa:       n,
 		bytes:     n.classes(),
 		maxStates: maxStates,
@@ -41,6 +41,11 @@ func determinise(n *nfa, maxStates int) (*Set, error) {
 		followers: map[string]uint16{},
 		visited:   make([]int, len(n.code)),
 	}
+}
+
+// determinise returns the DFA of n, as the set of pattern 0. It is not minimal.
+func determinise(n *nfa, maxStates int) (*Set, error) {
+	c := newConstruction(n, maxStates)
 	set := &Set{
 		Patterns:   []uint32{0},
 		Classes:    c.bytes.of,
@@ -74,9 +79,7 @@ func (c *construction) expand(set *Set, from subset) (uint16, error) {
 			return from.at
 		}
 		if !known[after] {
-			live[after], known[after] = slices.Clone(c.close(from.at, func(i *instruction) bool {
-				return holds(i.look, from.before, after)
-			})), true
+			live[after], known[after] = slices.Clone(c.resolve(from, after)), true
 		}
 		return live[after]
 	}
@@ -91,10 +94,23 @@ func (c *construction) expand(set *Set, from subset) (uint16, error) {
 		}
 		set.Next = append(set.Next, next)
 	}
-	if slices.ContainsFunc(resolve(edge), func(at int32) bool { return c.code[at].op == opMatch }) {
+	if c.matches(resolve(edge)) {
 		return 1, nil
 	}
 	return 0, nil
+}
+
+// matches says whether the NFA has matched at one of these instructions.
+func (c *construction) matches(at []int32) bool {
+	return slices.ContainsFunc(at, func(i int32) bool { return c.code[i].op == opMatch })
+}
+
+// resolve returns the instructions of a subset that are left where the next byte is of a kind. The result is valid until the next closure.
+func (c *construction) resolve(s subset, after kind) []int32 {
+	if !s.hasLooks {
+		return s.at
+	}
+	return c.close(s.at, func(i *instruction) bool { return holds(i.look, s.before, after) })
 }
 
 // step appends where the instructions go on after byte b.
@@ -119,6 +135,7 @@ func (c *construction) follow(at []int32, before kind) (uint16, error) {
 		return known, nil
 	}
 	asked := string(c.key)
+	c.kept += entryBytes + len(asked)
 	number, err := c.number(c.close(at, nil), before)
 	c.followers[asked] = number
 	return number, err
@@ -139,6 +156,7 @@ func (c *construction) number(at []int32, before kind) (uint16, error) {
 		return 0, errStates
 	}
 	fresh := uint16(len(c.subsets))
+	c.kept += entryBytes + 2*len(c.key)
 	c.numbers[string(c.key)] = fresh
 	c.subsets = append(c.subsets, subset{slices.Clone(at), before, hasLooks})
 	return fresh, nil
@@ -150,6 +168,9 @@ func (c *construction) setKey(at []int32, before kind) {
 		c.key = binary.NativeEndian.AppendUint32(c.key, uint32(i))
 	}
 }
+
+// entryBytes is what an entry of a map takes besides its key, and a subset besides its instructions.
+const entryBytes = 64
 
 // errStates ends the construction of a DFA that became too large.
 var errStates = errors.New("too many states")
