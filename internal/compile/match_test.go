@@ -67,9 +67,9 @@ func usualExpression(i int) string { return fmt.Sprintf(`/v1/service-%d/[^/]+/it
 
 // What no automaton takes is compared one by one, and the client may leave meanwhile.
 func TestMatchingEndsWithItsClient(t *testing.T) {
-	rt := expressionTable(t, 20, func(i int) string { return fmt.Sprintf("%s|/%d", unfit, i) })
+	rt := expressionTable(t, 20, func(i int) string { return fmt.Sprintf("%s|.*b/%d", unfit, i) })
 	m := matcherOf(rt)
-	r := &model.Request{Authority: "a", Path: "/" + strings.Repeat("b", 100_000)}
+	r := &model.Request{Authority: "a", Path: "/a" + strings.Repeat("b", 100_000)}
 	if got, want := m.Match(r, func() bool { return false }), rt.Match(r); got != want {
 		t.Errorf("route: got %p, want %p", got, want)
 	}

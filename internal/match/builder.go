@@ -11,11 +11,20 @@ import (
 // same time.
 type Builder struct {
 	automata *dfa.Memo
+	lazies   *shelf
 	before   map[*model.RouteTable]*Table
 }
 
 // NewBuilder returns a builder.
-func NewBuilder() *Builder { return &Builder{automata: dfa.NewMemo(dfa.Default())} }
+func NewBuilder() *Builder { return &Builder{automata: dfa.NewMemo(limits()), lazies: &shelf{}} }
+
+// limits are those of automata. Of expressions that roam they hold some hundred: more would take seconds to make, and more than a processor's cache
+// holds, while a sieve leaves most of them out in no time.
+func limits() dfa.Limits {
+	l := dfa.Default()
+	l.RoamingBytes = 256 << 10
+	return l
+}
 
 // Build returns the index of each table of a configuration. A table whose pointer is the same as in the
 // configuration before is not indexed again, nor are automata of the same expressions made again. All
@@ -29,7 +38,7 @@ func (b *Builder) Build(cfg *model.Config) map[*model.RouteTable]*Table {
 		}
 		t := b.before[l.Routes]
 		if t == nil {
-			t = New(l.Routes, compiler)
+			t = newTable(l.Routes, compiler, b.lazies)
 		}
 		now[l.Routes] = t
 	}

@@ -44,3 +44,13 @@ func (c *candidates) next() (position uint32, sure, ok bool) {
 	s.list = s.list[1:]
 	return position, s.sure, true
 }
+
+// unsure are those that are left of the source that is not sure; at most one is.
+func (c *candidates) unsure() []uint32 {
+	for _, s := range c.sources {
+		if !s.sure {
+			return s.list
+		}
+	}
+	return nil
+}

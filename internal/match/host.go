@@ -26,43 +26,46 @@ func newHost(vh *model.VirtualHost, compiler *dfa.Compiler) *host {
 	return &host{vh, func() *paths { return made }}
 }
 
-// lookEvery is how many bytes are compared between two looks at whether the client has gone: some
-// milliseconds of work.
-const lookEvery = 256 << 10
-
-func (h *host) match(t *model.RouteTable, r *model.Request, gone func() bool) *model.Route {
+func (h *host) match(t *Table, r *model.Request, at *pace) *model.Route {
 	p := h.paths()
 	if r.Connect {
-		return h.first(p.connects, r)
+		return h.first(p.connects, r, at)
 	}
-	path := t.ComparedPath(r)
-	c := p.candidates(path)
-	compared := 0
-	for position, sure, ok := c.next(); ok; position, sure, ok = c.next() {
+	path := t.model.ComparedPath(r)
+	c, ok := p.candidates(path, at)
+	if !ok {
+		return nil
+	}
+	v := verdicts{paths: p, lazies: t.lazies, path: path, at: at}
+	for position, sure, ok := c.next(); ok && !at.gone; position, sure, ok = c.next() {
 		route := h.model.Routes[position]
-		if !sure {
-			compared += len(path)
-			if compared >= lookEvery && gone != nil {
-				compared = 0
-				if gone() {
-					return nil
-				}
-			}
-			if !route.Path.Matches(path) {
-				continue
-			}
+		if !sure && !v.of(position, &route.Path, c.unsure) {
+			continue
 		}
-		if route.ConditionsHold(r) {
-			return route
+		if done, found := decide(route, r, at); done {
+			return found
 		}
 	}
 	return nil
 }
 
-func (h *host) first(positions []uint32, r *model.Request) *model.Route {
+// decide asks whether all but the path match of a route holds. The match is done when it does, or when the client has gone: then no route is found.
+func decide(route *model.Route, r *model.Request, at *pace) (done bool, found *model.Route) {
+	holds := route.ConditionsHold(r)
+	// Each condition may read all of the path; header fields are counted as they are read.
+	if !at.goOn(lookUp + (len(route.Headers)+len(route.Query))*(lookUp+len(r.Path))) {
+		return true, nil
+	}
+	if holds {
+		return true, route
+	}
+	return false, nil
+}
+
+func (h *host) first(positions []uint32, r *model.Request, at *pace) *model.Route {
 	for _, position := range positions {
-		if route := h.model.Routes[position]; route.ConditionsHold(r) {
-			return route
+		if done, found := decide(h.model.Routes[position], r, at); done {
+			return found
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/dfa"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/sift"
 )
 
 // paths finds those routes of a virtual host whose path match accepts a path. A route is known by its
@@ -20,8 +21,11 @@ type paths struct {
 	// sets have expressions; patterns are the positions of those.
 	sets     []*dfa.Set
 	patterns []uint32
-	// sequential are to be compared one by one.
-	sequential []uint32
+	// rest are the positions of expressions that no set has, and sieve leaves those of them out that do not match; alone are their own sets,
+	// as far as there are any, by position.
+	rest  []uint32
+	sieve *sift.Sieve
+	alone map[uint32]*dfa.Set
 	// connects are those of CONNECT.
 	connects []uint32
 }
@@ -58,8 +62,17 @@ func (p *paths) addAutomata(expressions []string, compiler *dfa.Compiler) {
 	}
 	sets, refused := compiler.Partition(expressions)
 	p.sets = sets
+	var left []string
+	p.alone = map[uint32]*dfa.Set{}
 	for _, r := range refused {
-		p.sequential = append(p.sequential, p.patterns[r.Index])
+		position := p.patterns[r.Index]
+		p.rest, left = append(p.rest, position), append(left, r.Pattern)
+		if r.Alone != nil {
+			p.alone[position] = r.Alone
+		}
+	}
+	if len(left) > 0 {
+		p.sieve = sift.New(left)
 	}
 }
 
@@ -71,9 +84,8 @@ func lengthsOf(texts map[string][]uint32) []int {
 	return slices.Sorted(maps.Keys(lengths))
 }
 
-// candidates are the routes that may take a path.
-func (p *paths) candidates(path string) candidates {
-	var c candidates
+// candidates are the routes that may take a path; ok is false if the client has gone meanwhile.
+func (p *paths) candidates(path string, at *pace) (c candidates, ok bool) {
 	c.add(p.exact[path], nil, true)
 	for _, length := range p.lengths {
 		if length > len(path) {
@@ -81,14 +93,23 @@ func (p *paths) candidates(path string) candidates {
 		}
 		c.add(p.prefixes[path[:length]], nil, true)
 	}
-	if len(p.sets) > 0 {
-		input := []byte(path)
-		for _, set := range p.sets {
-			c.add(set.Match(input), p.patterns, true)
+	for group := range slices.Chunk(p.sets, dfa.Abreast) {
+		states, ok := walk(group, path, at)
+		if !ok {
+			return candidates{}, false
+		}
+		for i, set := range group {
+			c.add(set.Accepted(states[i]), p.patterns, true)
 		}
 	}
-	c.add(p.sequential, nil, false)
-	return c
+	if p.sieve != nil {
+		passed := p.sieve.Pass(path)
+		for i, index := range passed {
+			passed[i] = p.rest[index]
+		}
+		c.add(passed, nil, false)
+	}
+	return c, at.goOn(len(path))
 }
 
 // isExpression reports whether keys do not decide about a path match.

@@ -19,10 +19,10 @@ func TestManyExpressionsTakeFewAutomata(t *testing.T) {
 		all = append(all, &model.Route{Path: model.PathMatch{Kind: model.PathRegex, Value: fmt.Sprintf(`/v1/service-%d/[^/]+/items(/.*)?`, i)}})
 	}
 	p := newPaths(all, dfa.NewMemo(dfa.Default()).Compiler())
-	if len(p.sets) > 2 || len(p.sequential) > 0 {
-		t.Errorf("%d automata, and %d expressions that none takes; want at most 2, and none", len(p.sets), len(p.sequential))
+	if len(p.sets) > 2 || len(p.rest) > 0 {
+		t.Errorf("%d automata, and %d expressions that none takes; want at most 2, and none", len(p.sets), len(p.rest))
 	}
-	c := p.candidates("/v1/service-2999/a/items/b")
+	c, _ := p.candidates("/v1/service-2999/a/items/b", &pace{})
 	position, sure, ok := c.next()
 	if position != routes-1 || !sure || !ok {
 		t.Errorf("first candidate: %d, sure %t, found %t", position, sure, ok)

@@ -14,7 +14,8 @@ import (
 
 // Table is a route table with its indexes. It may be used by many goroutines.
 type Table struct {
-	model *model.RouteTable
+	model  *model.RouteTable
+	lazies *shelf
 	// exact is by domain. Wildcards are by what stands beside the "*".
 	exact              map[string]*host
 	suffixes, prefixes wildcards
@@ -32,8 +33,12 @@ type wildcards struct {
 // New indexes a table, of which nothing may be changed any more. The compiler makes automata of path
 // expressions, within its limits.
 func New(table *model.RouteTable, compiler *dfa.Compiler) *Table {
+	return newTable(table, compiler, &shelf{})
+}
+
+func newTable(table *model.RouteTable, compiler *dfa.Compiler, lazies *shelf) *Table {
 	t := &Table{
-		model: table, exact: map[string]*host{},
+		model: table, lazies: lazies, exact: map[string]*host{},
 		suffixes: wildcards{byText: map[string]*host{}}, prefixes: wildcards{byText: map[string]*host{}},
 	}
 	for _, vh := range table.VirtualHosts {
@@ -92,14 +97,15 @@ func (w *wildcards) find(name string, part func(length int) string) *host {
 	return nil
 }
 
-// Match is [model.RouteTable.Match]. It looks now and then whether the request's client has gone, unless
-// gone is nil, and returns nil then.
-func (t *Table) Match(r *model.Request, gone func() bool) *model.Route {
+// Match is [model.RouteTable.Match]. Unless pause is nil it calls that after each stretch of work, of some hundreds of microseconds, and returns
+// nil if the request's client has gone.
+func (t *Table) Match(r *model.Request, pause func() (gone bool)) *model.Route {
 	h := t.host(r.Authority)
 	if h == nil {
 		return nil
 	}
-	return h.match(t.model, r, gone)
+	at := &pace{pause: pause}
+	return h.match(t, at.counted(r, t.lazies), at)
 }
 
 // host is [model.RouteTable.VirtualHost].

@@ -16,7 +16,7 @@ type CookieMatch struct {
 
 func (m *CookieMatch) matches(req *Request) bool {
 	value, found := req.cookie(m.Name)
-	return (found && m.String.Matches(value)) != m.Invert
+	return (found && m.String.matches(value, req.Whole)) != m.Invert
 }
 
 // cookie reads the Cookie fields as Envoy does: pairs end with ";", spaces before

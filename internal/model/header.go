@@ -66,19 +66,19 @@ func (h *HeaderMatch) matches(req *Request) bool {
 	if len(values) == 0 {
 		return false
 	}
-	return slices.ContainsFunc(values, h.accepts) != h.Invert
+	return slices.ContainsFunc(values, func(value string) bool { return h.accepts(value, req.Whole) }) != h.Invert
 }
 
 // MatchesValue reports whether a header that occurs once, with this value, satisfies the match.
 func (h *HeaderMatch) MatchesValue(value string) bool {
-	return (h.Kind == HeaderPresent || h.accepts(value)) != h.Invert
+	return (h.Kind == HeaderPresent || h.accepts(value, nil)) != h.Invert
 }
 
-func (h *HeaderMatch) accepts(value string) bool {
+func (h *HeaderMatch) accepts(value string, whole func(re *Regex, value string) bool) bool {
 	if h.Kind == HeaderRange {
 		return h.Range.Contains(value)
 	}
-	return h.String.Matches(value)
+	return h.String.matches(value, whole)
 }
 
 // Header returns the values of a header or pseudo header as a header match compares them.

@@ -26,6 +26,8 @@ type Request struct {
 	Values func(name string) []string
 	// Draw is the request's random number: fractions and weighted clusters share it.
 	Draw uint64
+	// Whole decides, unless it is nil, in place of [Regex.Matches] about regular expressions on header fields, query parameters and cookies.
+	Whole func(re *Regex, value string) bool
 }
 
 // Match returns the route that serves the request, or nil: no virtual host or

@@ -20,7 +20,7 @@ func (m *QueryMatch) matches(req *Request) bool {
 	if m.String == nil {
 		return found != m.Absent
 	}
-	return found && m.String.Matches(value)
+	return found && m.String.matches(value, req.Whole)
 }
 
 // QueryValue returns the value of the first parameter of that name. A parameter

@@ -46,8 +46,14 @@ func Exact(value string) StringMatch { return StringMatch{Kind: StringExact, Val
 func Prefix(value string) StringMatch { return StringMatch{Kind: StringPrefix, Value: value} }
 
 // Matches reports whether the value satisfies the match.
-func (m *StringMatch) Matches(value string) bool {
+func (m *StringMatch) Matches(value string) bool { return m.matches(value, nil) }
+
+// matches has whole, unless it is nil, decide about regular expressions.
+func (m *StringMatch) matches(value string, whole func(re *Regex, value string) bool) bool {
 	if m.Kind == StringRegex {
+		if whole != nil {
+			return whole(m.Regex, value)
+		}
 		return m.Regex.Matches(value)
 	}
 	want := m.Value
@@ -114,4 +120,29 @@ func (r *Regex) Equal(other *Regex) bool {
 // Matches reports whether the expression matches all of the value.
 func (r *Regex) Matches(value string) bool {
 	return r.whole.get(r.source, re2.CompileWhole).MatchString(re2.Text(value))
+}
+
+// Pace is told, again and again, of so many steps of work, of some ten nanoseconds each. It may wait, and reports whether to go on.
+type Pace func(steps int) bool
+
+// quick is how many steps are done at a time: some hundreds of microseconds.
+const quick = 1 << 15
+
+// MatchesAt is Matches at a pace. If the pace says not to go on it returns anything.
+func (r *Regex) MatchesAt(pace Pace, value string) bool {
+	// Regexp takes no more steps for each character than it has instructions.
+	if r.cost*len(value) <= quick {
+		return pace(r.cost*len(value)) && r.Matches(value)
+	}
+	steps := 0
+	next := func() bool {
+		steps += r.cost
+		if steps < quick {
+			return true
+		}
+		done := steps
+		steps = 0
+		return pace(done)
+	}
+	return r.whole.get(r.source, re2.CompileWhole).MatchReader(re2.NewReader(value, next))
 }

@@ -502,9 +502,9 @@ func (o observer) Observe(r slowpath.Report) {
 }
 
 // match finds a route. The table of a listener that was removed has no index any more: few connections are left there.
-func (n *Node) match(t *model.RouteTable, r *model.Request, gone func() bool) *model.Route {
+func (n *Node) match(t *model.RouteTable, r *model.Request, pause func() (gone bool)) *model.Route {
 	if m := n.current.Load().matchers[t]; m != nil {
-		return m.Match(r, gone)
+		return m.Match(r, pause)
 	}
 	return t.Match(r)
 }

@@ -283,9 +283,15 @@ func (x *exchange) routeTable() *model.RouteTable {
 	return table
 }
 
+// letWork lets others work, in the midst of what may take long.
+func (x *exchange) letWork() (gone bool) {
+	x.turn.Yield()
+	return x.session.Gone != nil && x.session.Gone()
+}
+
 func (x *exchange) find(r *model.Request) *model.Route {
 	if match := x.proxy.config.Match; match != nil {
-		return match(x.table, r, x.session.Gone)
+		return match(x.table, r, x.letWork)
 	}
 	return x.table.Match(r)
 }

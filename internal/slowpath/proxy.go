@@ -109,9 +109,9 @@ func setDefault[T int | time.Duration](v *T, value T) {
 type Config struct {
 	// Table returns the current routes of a listener, which is called as the caller of Serve does.
 	Table func(listener string) (*model.RouteTable, bool)
-	// Match finds the route of a request in a table, or nil; it may stop when gone says that the client has gone. May be nil: then the table's
-	// own function is called, which takes as long as there are routes.
-	Match func(table *model.RouteTable, r *model.Request, gone func() bool) *model.Route
+	// Match finds the route of a request in a table, or nil; it calls pause again and again, and may stop when that says that the client has gone.
+	// May be nil: then the table's own function is called, which takes as long as there are routes.
+	Match func(table *model.RouteTable, r *model.Request, pause func() (gone bool)) *model.Route
 	// TCP returns what a listener without HTTP does, nil for others. May be nil: there are none.
 	TCP func(listener string) *model.TCPProxy
 	// Inspection returns what the first bytes of a connection to a listener decide, nil where nothing. TCP does not say anything about

@@ -11,7 +11,10 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/test/await"
 )
@@ -108,4 +111,39 @@ func TestOthersWorkWhileOneWaits(t *testing.T) {
 			t.Errorf("client %d: got %q, error %v", i, got, err)
 		}
 	}
+}
+
+// A match that takes long lets others work in each of its pauses, and learns there that its client has gone.
+func TestOthersWorkWhileARouteIsLookedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		desk := shares.NewDesk(shares.Limits{AtWork: 1})
+		long, other := desk.Turn(shares.Path{1}), desk.Turn(shares.Path{2})
+		table, gone, worked := &model.RouteTable{}, false, false
+		x := &exchange{
+			downstream: &downstream{turn: long, session: Session{Gone: func() bool { return gone }}},
+			table:      table,
+		}
+		x.proxy = &Proxy{config: Config{Match: func(got *model.RouteTable, _ *model.Request, pause func() bool) *model.Route {
+			if got != table || pause() || !worked {
+				t.Errorf("right table: %t; the other has worked: %t", got == table, worked)
+			}
+			if gone = true; !pause() {
+				t.Error("a client has gone, and the match goes on")
+			}
+			return nil
+		}}}
+		long.Work()
+		go func() {
+			other.Work()
+			worked = true
+			other.Rest()
+		}()
+		synctest.Wait()
+		x.find(&model.Request{})
+		if c := desk.Counts(); c.Tenants != 1 || c.Ended != 0 {
+			t.Errorf("the match has lost its turn, or it had to be ended: %+v", c)
+		}
+		long.Rest()
+		time.Sleep(2 * shares.Quantum) // who watches the desk sees that nobody waits
+	})
 }

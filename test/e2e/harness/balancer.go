@@ -556,7 +556,19 @@ func (b *Balancer) status(t testing.TB, name string) int64 {
 }
 
 // Switches is how often the daemon's threads have run so far.
-func (b *Balancer) Switches(t testing.TB) (sum int64) {
+func (b *Balancer) Switches(t testing.TB) int64 {
+	t.Helper()
+	return b.scheduled(t, 2)
+}
+
+// ProcessorTime is what the daemon's threads have had so far.
+func (b *Balancer) ProcessorTime(t testing.TB) time.Duration {
+	t.Helper()
+	return time.Duration(b.scheduled(t, 0))
+}
+
+// scheduled adds up what a column of schedstat says of the daemon's threads.
+func (b *Balancer) scheduled(t testing.TB, column int) (sum int64) {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", b.PID()))
 	if err != nil {
@@ -566,7 +578,7 @@ func (b *Balancer) Switches(t testing.TB) (sum int64) {
 		// A thread may have ended.
 		stat, _ := os.ReadFile(file)
 		if fields := strings.Fields(string(stat)); len(fields) == 3 {
-			n, err := strconv.ParseInt(fields[2], 10, 64)
+			n, err := strconv.ParseInt(fields[column], 10, 64)
 			if err != nil {
 				t.Fatal(err)
 			}
