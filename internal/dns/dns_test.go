@@ -393,7 +393,7 @@ func TestWhatIsKnownOutlivesAChangeOfConfiguration(t *testing.T) {
 		changed.Targets = append(changed.Targets, model.Target{Host: "new", Port: 80, Weight: 1})
 		asked := z.times()
 		stop = w.follow(t, &changed)
-		expect(t, "a name more, which does not answer", w.pass(time.Second))
+		expect(t, "a name more, which does not answer", w.pass(time.Second), endpoints("10.0.0.1:80", "10.0.0.2:80"))
 		if n := z.times() - asked; n != 1 {
 			t.Errorf("%d questions, want one for the new name", n)
 		}
@@ -406,6 +406,26 @@ func TestWhatIsKnownOutlivesAChangeOfConfiguration(t *testing.T) {
 		stop = w.follow(t, &changed)
 		defer stop()
 		expect(t, "only names that are known", w.pass(gathering), endpoints("10.0.0.2:80", "10.0.0.9:80"))
+	})
+}
+
+// What a configuration changes of a cluster is in force although a name of it fails: another port of one that is known, and the end of another.
+func TestChangesOfAClusterDoNotWaitForANameThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		z := &zone{hosts: map[string]string{"a": "10.0.0.1", "gone": "10.0.0.3"}}
+		w := &watched{Resolver: Resolver{Lookup: z}}
+		c := cluster(
+			model.Target{Host: "a", Port: 80, Weight: 1}, model.Target{Host: "fails", Port: 80, Weight: 1}, model.Target{Host: "gone", Port: 80, Weight: 1},
+		)
+		c.DNSRefresh = time.Hour
+		stop := w.follow(t, c)
+		expect(t, "first", w.pass(time.Second), endpoints("10.0.0.1:80", "10.0.0.3:80"))
+		stop()
+		changed := *c
+		changed.Endpoints = endpoints("10.0.0.1:80", "10.0.0.3:80")
+		changed.Targets = []model.Target{{Host: "a", Port: 8080, Weight: 1}, c.Targets[1]}
+		defer w.follow(t, &changed)()
+		expect(t, "at once", w.pass(time.Second), endpoints("10.0.0.1:8080"))
 	})
 }
 

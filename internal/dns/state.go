@@ -55,9 +55,12 @@ func newState(c *model.Cluster, known map[string]host) *state {
 		h := newHost(name)
 		if k, ok := known[name]; ok {
 			*h = k
-			s.before = slices.DeleteFunc(s.before, func(e model.Endpoint) bool { return slices.Contains(k.addrs, e.Address.Addr()) })
 		}
 		s.hosts[name] = h
+	}
+	// Those that the cluster has no more, too.
+	for _, k := range known {
+		s.before = slices.DeleteFunc(s.before, func(e model.Endpoint) bool { return slices.Contains(k.addrs, e.Address.Addr()) })
 	}
 	s.results = make(chan result, len(s.hosts))
 	return s
@@ -67,7 +70,7 @@ func newState(c *model.Cluster, known map[string]host) *state {
 // learned is kept by remember.
 func (s *state) follow(ctx context.Context, remember func(host), report func([]model.Endpoint)) {
 	defer s.running.Wait()
-	if s.complete() {
+	if s.anyFound() {
 		s.news = time.Now()
 	}
 	for ctx.Err() == nil {
@@ -167,6 +170,16 @@ func (s *state) settle() bool {
 	changed := !s.reported || !slices.Equal(endpoints, s.endpoints)
 	s.endpoints, s.reported = endpoints, true
 	return changed
+}
+
+// anyFound reports whether some host has been found: what is known of it need not wait for the others.
+func (s *state) anyFound() bool {
+	for _, h := range s.hosts {
+		if h.found {
+			return true
+		}
+	}
+	return false
 }
 
 // complete reports whether every host has been found.
