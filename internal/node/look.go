@@ -31,7 +31,12 @@ type candidate struct {
 type watchedFile struct {
 	mu sync.Mutex
 	files.Watch
+	// ahead is when it began to be read for a configuration that is not in force yet; zero: it has been taken, or was not. Guarded by looks.mu.
+	ahead time.Time
 }
+
+// spared is how long what was read ahead waits for the configuration that names it. One that is refused never comes.
+const spared = 30 * time.Second
 
 // looks are what is known of files of resources. They are safe for concurrent use.
 type looks struct {
@@ -56,12 +61,23 @@ func (l *looks) watch(f config.File) (w *watchedFile, first bool) {
 	return w, true
 }
 
+// watchAhead is watch for a file that a configuration names which is not in force yet.
+func (l *looks) watchAhead(f config.File) (w *watchedFile, first bool) {
+	w, first = l.watch(f)
+	if first {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		w.ahead = time.Now()
+	}
+	return w, first
+}
+
 // keep forgets other files, and reports whether there were any.
 func (l *looks) keep(named map[config.File]bool) (forgot bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for f := range l.watches {
-		if !named[f] {
+	for f, w := range l.watches {
+		if !named[f] && time.Since(w.ahead) > spared {
 			delete(l.watches, f)
 			delete(l.ahead, f)
 			forgot = true
@@ -70,10 +86,13 @@ func (l *looks) keep(named map[config.File]bool) (forgot bool) {
 	return forgot
 }
 
-func (l *looks) arrive(one *found) {
+// arrive takes what those have read who look at all files, unless the file has been forgotten meanwhile: another may have read newer content.
+func (l *looks) arrive(w *watchedFile, one *found) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.arrived = append(l.arrived, one)
+	if l.watches[one.file] == w {
+		l.arrived = append(l.arrived, one)
+	}
 }
 
 func (l *looks) takeArrived() []*found {
@@ -84,10 +103,13 @@ func (l *looks) takeArrived() []*found {
 	return all
 }
 
-func (l *looks) putAhead(one *found) {
+// putAhead takes what has been read ahead, likewise.
+func (l *looks) putAhead(w *watchedFile, one *found) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ahead[one.file] = one
+	if l.watches[one.file] == w {
+		l.ahead[one.file] = one
+	}
 }
 
 // takeAhead is nil for a file that was not read ahead, or has been taken.
@@ -96,6 +118,9 @@ func (l *looks) takeAhead(f config.File) *found {
 	defer l.mu.Unlock()
 	one := l.ahead[f]
 	delete(l.ahead, f)
+	if w := l.watches[f]; w != nil {
+		w.ahead = time.Time{}
+	}
 	return one
 }
 
@@ -131,7 +156,7 @@ func (d *dynamic) look(list []config.File) []*found {
 func (d *dynamic) readAhead(list []config.File) {
 	all := newRound()
 	for _, f := range list {
-		if w, isNew := d.looks.watch(f); isNew {
+		if w, isNew := d.looks.watchAhead(f); isNew {
 			w.mu.Lock()
 			d.begin(all, f, w, d.looks.putAhead)
 		}
@@ -148,13 +173,13 @@ type round struct {
 func newRound() *round { return &round{gate: make(chan struct{}, lookers)} }
 
 // begin looks at a file that is locked, and gives what it holds if that has changed.
-func (d *dynamic) begin(r *round, f config.File, w *watchedFile, give func(*found)) {
+func (d *dynamic) begin(r *round, f config.File, w *watchedFile, give func(*watchedFile, *found)) {
 	r.Go(func() {
 		defer w.mu.Unlock()
 		r.gate <- struct{}{}
 		defer func() { <-r.gate }()
 		if one := d.lookAt(f, &w.Watch); one != nil {
-			give(one)
+			give(w, one)
 		}
 	})
 }
