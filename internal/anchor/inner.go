@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -127,8 +128,10 @@ func nameOf(fd int) (netip.AddrPort, error) {
 func (i *inner) expect(raw syscall.RawConn, loopback netip.Addr, v *visit, source *netip.AddrPort) error {
 	var failed error
 	err := raw.Control(func(fd uintptr) {
-		_, sa := sockaddrOf(netip.AddrPortFrom(loopback, 0))
-		if failed = os.NewSyscallError("bind", unix.Bind(int(fd), sa)); failed != nil {
+		_, sa := sockaddrOf(netip.AddrPortFrom(sourceOf(loopback), 0))
+		if failed = unix.Bind(int(fd), sa); failed != nil {
+			// Not as a shortage: the ports are those of others, and no idle connection has them.
+			failed = errors.New("bind for a connection between listeners: " + failed.Error())
 			return
 		}
 		*source, failed = nameOf(int(fd))
@@ -140,6 +143,17 @@ func (i *inner) expect(raw syscall.RawConn, loopback netip.Addr, v *visit, sourc
 	defer i.mu.Unlock()
 	i.expected[*source] = v
 	return nil
+}
+
+// sourceOf is an address that such a connection comes from. To bind to a free port looks for one that no socket at the address has, whatever its peer,
+// while connect shares ports among peers: clients, and whoever opens many connections, use up those of 127.0.0.1. Each host has a network of such
+// addresses in IPv4, and one in IPv6.
+func sourceOf(loopback netip.Addr) netip.Addr {
+	if !loopback.Is4() {
+		return loopback
+	}
+	n := rand.Uint32()
+	return netip.AddrFrom4([4]byte{127, byte(n>>16)%255 + 1, byte(n >> 8), byte(n)%253 + 1})
 }
 
 func (i *inner) forget(source netip.AddrPort) {

@@ -114,6 +114,21 @@ func TestInnerConnectionIsCountedAndMayBeRefused(t *testing.T) {
 	}
 }
 
+// A bind to a free port of 127.0.0.1 finds none where clients hold them all, though connect would.
+func TestInnerConnectionsTakeNoPortsOfClients(t *testing.T) {
+	r, _ := innerRig(t)
+	for range 8 {
+		conn, err := r.s.DialInner(t.Context(), testVIP, BoundTo{Listener: testListener}, upstream.Origin{Tenant: testTenant, Depth: 1})
+		must(t, err)
+		from := netip.MustParseAddrPort(conn.LocalAddr().String()).Addr()
+		if from == netip.MustParseAddr("127.0.0.1") || !from.IsLoopback() {
+			t.Errorf("from %s, want another address of the loopback network", from)
+		}
+		exchangeByte(t, conn)
+		conn.Close()
+	}
+}
+
 func TestInnerConnectionOfAClosedSetFails(t *testing.T) {
 	r, _ := innerRig(t)
 	must(t, r.s.Close())
