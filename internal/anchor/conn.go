@@ -507,6 +507,15 @@ func (c *Conn) awaitSender() bool {
 	if err := c.set.cfg.Settle(); err != nil {
 		c.set.cfg.Logger.Warn("order of answers", "err", err)
 	}
+	return c.awaitMoved()
+}
+
+// awaitMoved is awaitSender for bytes of which the move has begun before something that the daemon has seen. A worker of the kernel may have them
+// still, and an end or a reset would overtake them: the client would read that there is no answer.
+func (c *Conn) awaitMoved() bool {
+	if !c.set.cfg.FastPath || c.unseen || c.bound != nil {
+		return true
+	}
 	return c.awaitUntil(senderPatience, func() bool {
 		queued, err := c.set.cfg.Sockets.Queued(c.cookie)
 		if err != nil {

@@ -350,6 +350,7 @@ const (
 	endClose
 	endWrite
 	endLinger
+	endCut
 )
 
 var (
@@ -359,6 +360,8 @@ var (
 	Close = Outcome{end: endClose}
 	// Abort resets it: the client must not take what it got for the whole.
 	Abort = Outcome{end: endAbort}
+	// Cut is Abort for a client to which the kernel has moved a part: the client gets that before the reset.
+	Cut = Outcome{end: endCut}
 	// EndWrite ends the daemon's sending side: the endpoint has closed its side of a tunnel.
 	EndWrite = Outcome{end: endWrite}
 	// Linger is Close for a client that may be sending still, the rest of a request that has been answered: what it has been told
@@ -423,9 +426,21 @@ func (c *Conn) part(conn *socket, l maps.Lease, o Outcome) {
 		c.forwarded = l
 		c.offer(maps.OfferAnswered, false)
 	case endClose:
+		// Interim responses may have been moved before.
+		if !c.awaitMoved() {
+			c.abort()
+			return
+		}
 		c.closeLocked()
+	case endCut:
+		c.awaitSender()
+		c.abort()
 	case endLinger:
 		c.end()
+		if !c.awaitSender() {
+			c.abort()
+			return
+		}
 		// It fails when the client has gone.
 		_ = conn.CloseWrite()
 		if !c.set.Go(func() { c.linger(conn) }) {

@@ -45,7 +45,7 @@ func (c clients) Fail(l pool.Lost) {
 			// An answer that did not wait for the request.
 			return 0, anchor.Linger
 		case l.Begun:
-			return 0, anchor.Abort
+			return 0, anchor.Cut
 		}
 		written, err := c.n.proxy.Reply(conn, replyTo(l), slowpath.ReplyTo{Head: l.Head, Close: l.RequestOpen})
 		if err != nil {
@@ -207,7 +207,10 @@ func (c clients) rest(ctx context.Context, s pool.Spilled, client net.Conn) (uin
 		}
 		c.n.log.Debug("spilled response ended early", "err", err)
 		c.giveUp(s.Lease, errors.Is(err, errToClient))
-		return forwarded, anchor.Abort
+		if errors.Is(err, errToClient) {
+			return forwarded, anchor.Abort
+		}
+		return forwarded, anchor.Cut
 	}
 	_ = client.SetWriteDeadline(time.Time{})
 	if c.release(s, received, behind == 0) {

@@ -56,6 +56,8 @@ type run struct {
 	options Options
 	summary Summary
 	began   time.Time
+	// tries of the scene that is played.
+	tries int
 }
 
 // Run plays scenes, and fails the test for whatever must not happen.
@@ -69,6 +71,7 @@ func Run(t *testing.T, options Options) *Summary {
 	first := max(options.Scene, 0)
 	for number := first; ; number++ {
 		name := fmt.Sprintf("scene-%d", number)
+		r.tries = 0
 		await.OneOfThree(t, name, func() (difference string) {
 			t.Run(name, func(t *testing.T) { difference = r.play(t, draw(options.Seed, number, &options)) })
 			return difference
@@ -135,7 +138,7 @@ func add(to, from map[string]int64) {
 
 // play plays a scene, and returns what other work on the machine may have brought about. It fails the test for what must not happen once.
 func (r *run) play(t *testing.T, drawn *Scene) (difference string) {
-	directory := filepath.Join(r.options.Directory, fmt.Sprintf("scene-%d", drawn.Number))
+	directory := r.nextDirectory(drawn.Number)
 	// Of a run before.
 	os.RemoveAll(directory)
 	if err := os.MkdirAll(directory, 0o755); err != nil {
@@ -147,6 +150,16 @@ func (r *run) play(t *testing.T, drawn *Scene) (difference string) {
 	defer func() { difference = r.ends(t, s, began) }()
 	s.play()
 	return ""
+}
+
+// nextDirectory is where a try of a scene leaves what it finds: a further try may find nothing.
+func (r *run) nextDirectory(number int) string {
+	r.tries++
+	name := fmt.Sprintf("scene-%d", number)
+	if r.tries > 1 {
+		name += fmt.Sprintf("-try-%d", r.tries)
+	}
+	return filepath.Join(r.options.Directory, name)
 }
 
 // ends judges a scene that has been played.

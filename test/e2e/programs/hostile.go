@@ -19,8 +19,9 @@ const (
 	HostileFillerProgram    = "hostile-filler"
 	HostileHoarderProgram   = "hostile-hoarder"
 	HostileTracerProgram    = "hostile-tracer"
-	// HostileReconnectorProgram is the e2e tests' alone.
+	// HostileReconnectorProgram and HostileDepartureProgram are the e2e tests' alone.
 	HostileReconnectorProgram = "hostile-reconnector"
+	HostileDepartureProgram   = "hostile-departure"
 
 	// hostileHeirProgram is a child of hostile clients.
 	hostileHeirProgram = "hostile-heir"
@@ -35,6 +36,7 @@ func init() {
 	registry[HostileHoarderProgram] = runHostileHoarder
 	registry[HostileTracerProgram] = runHostileTracer
 	registry[HostileReconnectorProgram] = runHostileReconnector
+	registry[HostileDepartureProgram] = runHostileDeparture
 	registry[hostileHeirProgram] = runHostileHeir
 }
 
@@ -187,6 +189,22 @@ func runHostileReconnector(s *stdio) error {
 		return err
 	}
 	if err := clients.Reconnect(spec); err != nil {
+		return err
+	}
+	return s.answer(clients.Report())
+}
+
+// runHostileDeparture plays its rounds, and reports.
+func runHostileDeparture(s *stdio) error {
+	var spec traffic.DepartSpec
+	if err := s.spec(&spec); err != nil {
+		return err
+	}
+	clients, err := traffic.NewClients(spec.Clients, nil)
+	if err != nil {
+		return err
+	}
+	if err := clients.Depart(spec); err != nil {
 		return err
 	}
 	return s.answer(clients.Report())

@@ -325,7 +325,8 @@ func (c *conn) exchange() bool {
 	c.losePatience()
 	request, body := c.request()
 	if c.spec.Fixed != "" {
-		c.order.Act = ActAnswers
+		// Its endpoint waits for no body.
+		c.order.Act = ActEarly
 	}
 	sent := make(chan error, 1)
 	leave := leaving[c.order.Kind]
