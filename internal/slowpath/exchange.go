@@ -88,6 +88,8 @@ type exchange struct {
 	circle *atomic.Bool
 	// copies that are to be sent when the request has been read.
 	copies []*requestCopy
+	// copied is how many there are of the request.
+	copied int
 	// hash decides among endpoints where the cluster's policy asks for one, and cookies are for a client that had none to be hashed.
 	hash    uint64
 	cookies []string

@@ -42,31 +42,40 @@ func (s *Session) origin() upstream.Origin {
 	return s.From()
 }
 
-// onward is the origin of what is sent on. circle is for what comes from its client.
-func (s *Session) onward(turn *shares.Turn, circle *atomic.Bool) upstream.Origin {
+// onward is the origin of what is sent on, of which so many copies may be made. circle is for what comes from its client.
+func (s *Session) onward(turn *shares.Turn, circle *atomic.Bool, copies int) upstream.Origin {
 	from := s.origin()
 	if from.Circle == nil {
 		from.Circle = circle
 	}
-	return upstream.Origin{Tenant: turn.Path(), Depth: from.Depth + 1, Circle: from.Circle}
+	return upstream.Origin{Tenant: turn.Path(), Depth: from.Depth + 1, Circle: from.Circle, Copies: copies}
 }
 
-// connecting is the origin of a connection without HTTP that is made for the session.
-func (s *Session) connecting() upstream.Origin { return s.onward(turnOf(s.Turn), &atomic.Bool{}) }
+// connecting is the origin of a connection without HTTP that is made for the session. Each of its requests may have as many copies as the
+// connection's origin says: it passes so few listeners that this is bounded, too.
+func (s *Session) connecting() upstream.Origin {
+	return s.onward(turnOf(s.Turn), &atomic.Bool{}, s.copies())
+}
+
+// copies is how many copies may be made of a request of the session, and of those.
+func (s *Session) copies() int {
+	from := s.origin()
+	if from.Depth == 0 {
+		return maxCopies
+	}
+	return from.Copies
+}
 
 // onward is the origin of what is sent on for the request.
 func (x *exchange) onward() upstream.Origin {
 	if x.circle == nil {
 		x.circle = &atomic.Bool{}
 	}
-	return x.session.onward(x.turn, x.circle)
+	return x.session.onward(x.turn, x.circle, copiesOfEach(x.session.copies(), x.copied))
 }
 
-// copied is that of a copy, which may be sent when the session has another request.
-func (x *exchange) copied() func() upstream.Origin {
-	from := x.session.onward(x.turn, &atomic.Bool{})
-	return func() upstream.Origin { return from }
-}
+// copiesOfEach is how many copies may be made of a request, and of each of its copies, so that together with these they are no more than left.
+func copiesOfEach(left, copied int) int { return (left - copied) / (copied + 1) }
 
 // circles reports an endpoint that what has passed so many listeners must not come to.
 func (p *Proxy) circles(cluster string, e Picked, from upstream.Origin) bool {
@@ -94,5 +103,5 @@ func (x *exchange) circles() bool {
 
 // hasCircled reports that the request was given up by a listener that it has come to from here.
 func (x *exchange) hasCircled() bool {
-	return x.circle != nil && x.session.onward(x.turn, x.circle).Circle.Load()
+	return x.circle != nil && x.session.onward(x.turn, x.circle, 0).Circle.Load()
 }

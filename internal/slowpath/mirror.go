@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
@@ -22,6 +23,9 @@ import (
 const (
 	// maxMirrors is the number of copies of one proxy that are made or sent at a time. Others are left out.
 	maxMirrors = 128
+	// maxCopies is the number of copies that are made of one request of a client, by all listeners of this process that it and its copies come
+	// to. Others are left out. Without it they would multiply where a copy comes back to a route that has copies made.
+	maxCopies = 128
 	// maxMirrorBody is the longest body of a request that is copied, in bytes.
 	maxMirrorBody = 64 << 10
 )
@@ -41,8 +45,8 @@ type requestCopy struct {
 	// connectTimeout, and timeout of the whole exchange.
 	connectTimeout, timeout time.Duration
 	turn                    *shares.Turn
-	// onward says for whom it is sent.
-	onward func() upstream.Origin
+	// from is its origin, for an endpoint that is a listener of this process.
+	from upstream.Origin
 }
 
 // mirror begins the copies that the route asks for. They are sent when the request has been read whole; one that
@@ -51,21 +55,31 @@ func (x *exchange) mirror() {
 	if x.head.Connect() || x.head.Upgrade {
 		return // what follows is no body
 	}
-	for i := range x.route.Mirrors {
-		m := &x.route.Mirrors[i]
-		if !m.Share.Holds(rand.Uint64()) {
-			continue
-		}
-		if c := x.copyFor(m); c != nil {
-			x.copies = append(x.copies, c)
-		}
-	}
+	x.makeCopies()
 	switch {
 	case len(x.copies) == 0:
 	case x.body == nil:
 		x.sendCopies(nil, nil)
 	default:
 		x.copyBody()
+	}
+}
+
+// makeCopies makes those that the session may still have. Each may be copied as often as the request itself.
+func (x *exchange) makeCopies() {
+	left := x.session.copies()
+	for i := range x.route.Mirrors {
+		m := &x.route.Mirrors[i]
+		if len(x.copies) >= left || !m.Share.Holds(rand.Uint64()) {
+			continue
+		}
+		if c := x.copyFor(m); c != nil {
+			x.copies = append(x.copies, c)
+		}
+	}
+	x.copied = len(x.copies)
+	for _, c := range x.copies {
+		c.from = x.session.onward(x.turn, &atomic.Bool{}, copiesOfEach(left, x.copied))
 	}
 }
 
@@ -102,7 +116,7 @@ func (x *exchange) copyFor(m *model.Mirror) *requestCopy {
 	return &requestCopy{
 		proxy: x.proxy, endpoint: endpoint, admitted: x.proxy.gates.admission(name, model.PriorityDefault, cluster), head: copied.appendRequestHead(nil), method: x.head.Method, host: copied.head.Authority, chunked: x.head.Chunked,
 		trailers:       x.passTrailers(cluster),
-		connectTimeout: cluster.ConnectTimeout, timeout: timeout, turn: x.turn.Another(), onward: x.copied(),
+		connectTimeout: cluster.ConnectTimeout, timeout: timeout, turn: x.turn.Another(),
 	}
 }
 
@@ -162,7 +176,7 @@ func (c *requestCopy) run(body, trailer []byte) {
 		return
 	}
 	defer leave()
-	to := destinationOf(c.endpoint, c.host, true, c.onward)
+	to := destinationOf(c.endpoint, c.host, true, func() upstream.Origin { return c.from })
 	conn := c.proxy.reuse(&to)
 	if conn == nil {
 		var err error

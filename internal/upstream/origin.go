@@ -17,4 +17,6 @@ type Origin struct {
 	// Circle is set when one of them gives it up since there were too many: then none sends it again. All that it passes share it; nil: it has
 	// passed none.
 	Circle *atomic.Bool
+	// Copies is how many copies may still be made of what follows, by all listeners of this process that it comes to. Only those look at it.
+	Copies int
 }

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/upstream"
+)
+
+// house is a proxy whose endpoints are its own listeners, the rooms: clusters and listeners are called by their addresses.
+type house struct {
+	proxy *Proxy
+	desk  *shares.Desk
+	ctx   context.Context
+
+	mu sync.Mutex
+	// requests are those that were routed, by listener, and dialed whom connections were made for. Both are guarded by mu.
+	requests map[string]int
+	dialed   []upstream.Origin
+}
+
+func room(n byte) netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 80, 0, n}), 80)
+}
+
+// leads is a route to a room, that has copies made for others.
+func leads(to byte, copies ...byte) *model.Route {
+	r := &model.Route{Path: model.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: room(to).String(), Weight: 1}}}
+	for _, c := range copies {
+		r.Mirrors = append(r.Mirrors, model.Mirror{Cluster: room(c).String()})
+	}
+	return r
+}
+
+// answers is a route that leads nowhere.
+func answers() *model.Route {
+	return &model.Route{Path: model.PathMatch{Value: "/"}, Direct: &model.DirectResponse{Status: http.StatusOK}}
+}
+
+// newHouse has rooms with one route each.
+func newHouse(t *testing.T, routes map[byte]*model.Route) *house {
+	ctx, cancel := context.WithCancel(context.Background())
+	h := &house{requests: map[string]int{}, ctx: ctx, desk: shares.NewDesk(shares.Limits{AtWork: 2, Waiting: 1 << 20})}
+	balancer := &fakeBalancer{endpoints: map[string][]netip.AddrPort{}}
+	tables := map[string]*model.RouteTable{}
+	names := map[*model.RouteTable]string{}
+	for n, r := range routes {
+		name := room(n).String()
+		tables[name] = &model.RouteTable{VirtualHosts: []*model.VirtualHost{{Domains: []string{"*"}, Routes: []*model.Route{r}}}}
+		names[tables[name]], balancer.endpoints[name] = name, list(room(n))
+	}
+	h.proxy = New(Config{
+		Table: func(name string) (*model.RouteTable, bool) { return tables[name], true },
+		Match: func(table *model.RouteTable, r *model.Request, _ func() bool) *model.Route {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.requests[names[table]]++
+			return table.Match(r)
+		},
+		Cluster:  func(name string) *model.Cluster { return &model.Cluster{Name: name, ConnectTimeout: patience} },
+		Balancer: innerBalancer{balancer}, DialInner: h.dial,
+	})
+	t.Cleanup(func() { cancel(); h.proxy.Close() })
+	return h
+}
+
+type innerBalancer struct{ *fakeBalancer }
+
+type innerPick struct{ Picked }
+
+func (innerPick) Inner() bool { return true }
+
+func (b innerBalancer) Pick(cluster string, m model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (Picked, bool) {
+	p, ok := b.fakeBalancer.Pick(cluster, m, hash, skip)
+	return innerPick{p}, ok
+}
+
+type innerEnd struct {
+	*net.TCPConn
+	from *atomic.Pointer[upstream.Origin]
+}
+
+func (c innerEnd) Carry(from upstream.Origin) { c.from.Store(&from) }
+
+func (h *house) dial(ctx context.Context, to netip.AddrPort, from upstream.Origin) (InnerConn, error) {
+	near, far, err := pair(ctx)
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	h.dialed = append(h.dialed, from)
+	h.mu.Unlock()
+	end := innerEnd{near, &atomic.Pointer[upstream.Origin]{}}
+	end.Carry(from)
+	go h.serve(far, Session{Listener: to.String(), From: func() upstream.Origin { return *end.from.Load() }})
+	return end, nil
+}
+
+// pair is both ends of a connection.
+func pair(ctx context.Context) (near, far *net.TCPConn, err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer l.Close()
+	var d net.Dialer
+	a, err := d.DialContext(ctx, "tcp", l.Addr().String())
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := l.Accept()
+	if err != nil {
+		return nil, nil, errors.Join(err, a.Close())
+	}
+	return a.(*net.TCPConn), b.(*net.TCPConn), nil
+}
+
+// serve does what the owner of connections does.
+func (h *house) serve(conn net.Conn, s Session) {
+	s.Turn = h.desk.Turn(shares.Path{1})
+	for quiet := true; quiet; {
+		r, _ := h.proxy.Serve(h.ctx, conn, s)
+		quiet = r.Quiet
+	}
+}
+
+// ask has a client of a room send something, and waits until all that came of it has ended.
+func (h *house) ask(t *testing.T, at byte, from func() upstream.Origin, raw string) {
+	t.Helper()
+	near, far, err := pair(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	go h.serve(far, Session{Listener: room(at).String(), From: from})
+	if _, err := io.WriteString(near, raw); err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan error, 1)
+	go func() {
+		_, err := io.ReadAll(near)
+		answered <- err
+	}()
+	for len(answered) == 0 || h.proxy.mirrors.Load() > 0 {
+		if n := h.total(); n > maxTotal {
+			t.Fatalf("%d requests, and no end, have come of one", n)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+}
+
+// maxTotal is more requests than may come of one.
+const maxTotal = (1 + 128) * MaxDepth
+
+func (h *house) total() (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, r := range h.requests {
+		n += r
+	}
+	return n
+}
+
+const lastGet = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+
+func TestCopiesThatComeBackDoNotMultiply(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		routes map[byte]*model.Route
+	}{
+		{"to itself", map[byte]*model.Route{1: leads(1, 1)}},
+		{"to itself, twice", map[byte]*model.Route{1: leads(1, 1, 1)}},
+		{"to each other", map[byte]*model.Route{1: leads(2, 2, 2, 2), 2: leads(1, 1, 1, 1)}},
+		{"copies alone", map[byte]*model.Route{1: leads(3, 2, 2), 2: leads(3, 1, 1), 3: answers()}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := newHouse(t, tt.routes)
+			h.ask(t, 1, nil, lastGet)
+			if n := h.total(); n > maxTotal || n < MaxDepth/2 {
+				t.Errorf("%d requests have come of one, want at most %d", n, maxTotal)
+			}
+		})
+	}
+}
+
+// As in Envoy, copies may be copied.
+func TestCopiesOfCopiesAreMade(t *testing.T) {
+	h := newHouse(t, map[byte]*model.Route{1: leads(9, 2), 2: leads(9, 3), 3: leads(9, 4, 4), 4: answers(), 9: answers()})
+	h.ask(t, 1, nil, lastGet)
+	want := map[string]int{room(1).String(): 1, room(2).String(): 1, room(3).String(): 1, room(4).String(): 2, room(9).String(): 3}
+	if !maps.Equal(h.requests, want) {
+		t.Errorf("requests by listener: %v, want %v", h.requests, want)
+	}
+}
+
+// More copies than the bound are left out, one by one.
+func TestCopiesOfOneRequestAreBounded(t *testing.T) {
+	for left := range 40 {
+		for copied := range left + 1 {
+			each := copiesOfEach(left, copied)
+			if each < 0 || copied+(copied+1)*each > left {
+				t.Errorf("%d left and %d made: %d for each", left, copied, each)
+			}
+		}
+	}
+}
