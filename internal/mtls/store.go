@@ -131,12 +131,15 @@ func (s *Store) Knows(contexts []*model.UpstreamTLS) bool {
 
 // beginLocked is a secret that nobody has needed so far. The control plane sends one once, whatever configurations of its source there are.
 func (s *Store) beginLocked(source model.SecretSource, now time.Time) *Held {
-	out := &Held{Source: source, since: now, file: &lookedAt{}}
+	out := &Held{}
 	for _, h := range s.held {
 		if source.ADS && h.Source.ADS && h.Source.Name == source.Name {
-			out.Secret, out.Version, out.Updated, out.Fault, out.refused = h.Secret, h.Version, h.Updated, h.Fault, h.refused
+			*out = *h
 		}
 	}
+	// Counts are of what has come since.
+	out.Taken, out.Refused, out.Unread = 0, 0, 0
+	out.Source, out.since, out.file = source, now, &lookedAt{}
 	return out
 }
 

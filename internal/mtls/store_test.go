@@ -222,3 +222,23 @@ func TestAStatThatHangsHoldsItsOwnConnectionsAlone(t *testing.T) {
 	close(release)
 	<-done
 }
+
+// A source that begins with what another one of the control plane has got, begins with why the last was refused, too.
+func TestRefusedSecretsOfTheControlPlaneAreShared(t *testing.T) {
+	s := quietStore(nil)
+	first, second := model.SecretSource{Name: "own", ADS: true, Patience: time.Second}, model.SecretSource{Name: "own", ADS: true}
+	one, two := &model.UpstreamTLS{CertificateSecret: &first}, &model.UpstreamTLS{CertificateSecret: &second}
+	s.Follow([]*model.UpstreamTLS{one})
+	s.Put(first, &model.Secret{Certificate: &model.Certificate{}}, "1", nil)
+	s.Put(first, nil, "2", errors.New("truncated"))
+	s.Follow([]*model.UpstreamTLS{one, two})
+	got, want := *s.held[second], *s.held[first]
+	if want.Cause == nil || want.FaultAt.IsZero() || want.Fault == "" {
+		t.Fatalf("not refused: %+v", want)
+	}
+	// What a source has of its own.
+	got.Source, got.since, got.file, got.Taken, got.Refused = want.Source, want.since, want.file, want.Taken, want.Refused
+	if got != want {
+		t.Errorf("the second source begins with %+v, want %+v", got, want)
+	}
+}
