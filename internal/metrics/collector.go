@@ -153,7 +153,8 @@ func (c *Collector) Snapshot() (*Snapshot, error) {
 	s.SlowWork = c.source.SlowWork()
 	s.Dynamic = c.source.Dynamic()
 	s.Origins, s.BootstrapVersion = c.source.Origins(), c.source.BootstrapVersion()
-	s.RouteTables, s.Secrets = c.source.Subscriptions()
+	tables, secrets := c.source.Subscriptions()
+	s.RouteTables, s.Secrets = merged(tables), merged(secrets)
 	s.Requests.Slow, s.SlowFlags = c.recorder.totals()
 	kernel := c.ledger.total()
 	s.Requests.Fast = kernel.requests

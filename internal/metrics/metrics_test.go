@@ -356,3 +356,42 @@ func TestLeasesThatClientsEndAreNoErrors(t *testing.T) {
 		}
 	}
 }
+
+// doubled is a Source that has everything twice under one name that can come so: resources of one name in different files, and an endpoint that has
+// left and come back.
+type doubled struct{ *state }
+
+func (d doubled) Clusters() []Cluster {
+	clusters := d.state.Clusters()
+	clusters[0].Endpoints = append(clusters[0].Endpoints, clusters[0].Endpoints...)
+	return clusters
+}
+
+func (d doubled) Subscriptions() (tables, secrets []Subscription) {
+	tables, secrets = d.state.Subscriptions()
+	tables = append(tables, Subscription{Prefix: "another", Name: "table"})
+	return append(tables, tables[0]), append(secrets, secrets...)
+}
+
+func TestEqualNamesAreOneSeries(t *testing.T) {
+	c := NewCollector(doubled{busy()}, recorded())
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(c)
+	if _, err := registry.Gather(); err != nil {
+		t.Errorf("a scrape fails: %v", err)
+	}
+	s, err := c.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.RouteTables) != 2 || s.RouteTables[0].Successes != 6 || len(s.Secrets) != 1 || s.Secrets[0].Rejected != 2 {
+		t.Errorf("tables %+v, secrets %+v", s.RouteTables, s.Secrets)
+	}
+	seen := map[string]bool{}
+	for _, stat := range s.Stats() {
+		if seen[stat.Name] {
+			t.Errorf("%s is listed twice", stat.Name)
+		}
+		seen[stat.Name] = true
+	}
+}

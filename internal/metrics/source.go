@@ -38,7 +38,7 @@ type Source interface {
 	Dynamic() map[string]uint64
 	// Origins returns where the configuration comes from, in their order.
 	Origins() []Origin
-	// Subscriptions returns those of route tables and of secrets.
+	// Subscriptions returns those of route tables and of secrets. Several may have one name: resources of one name in different files.
 	Subscriptions() (tables, secrets []Subscription)
 	// BootstrapVersion is a number that changes with the text of the bootstrap in force.
 	BootstrapVersion() uint64

@@ -18,8 +18,8 @@ type Updates struct {
 	Version uint64 `json:"version"`
 }
 
-// Add adds those of another subscription of the same name.
-func (u *Updates) Add(other *Updates) {
+// add adds those of another subscription of the same name.
+func (u *Updates) add(other *Updates) {
 	u.Successes += other.Successes
 	u.Rejected += other.Rejected
 	u.Failures += other.Failures
@@ -34,6 +34,23 @@ type Subscription struct {
 	Prefix string `json:"prefix,omitempty"`
 	Name   string `json:"name"`
 	Updates
+}
+
+// merged makes one of those that have one name: as in Envoy they are one statistic. Two series of one name are none to Prometheus.
+func merged(list []Subscription) []Subscription {
+	type identity struct{ prefix, name string }
+	at := make(map[identity]int, len(list))
+	out := make([]Subscription, 0, len(list))
+	for i := range list {
+		id := identity{list[i].Prefix, list[i].Name}
+		if first, ok := at[id]; ok {
+			out[first].add(&list[i].Updates)
+			continue
+		}
+		at[id] = len(out)
+		out = append(out, list[i])
+	}
+	return out
 }
 
 // updateStat is one of them.

@@ -99,13 +99,7 @@ func (m measured) Subscriptions() (tables, secrets []metrics.Subscription) {
 	}
 	for _, h := range m.n.secrets.store.Held() {
 		t := taken{version: h.Version, at: h.Updated, successes: h.Taken, rejected: h.Refused - h.Unread, failure: h.Unread}
-		one := metrics.Subscription{Name: h.Source.Name, Updates: t.updates()}
-		// They are sorted by name. Those of one name are one series, as in Envoy.
-		if n := len(secrets); n > 0 && secrets[n-1].Name == one.Name {
-			secrets[n-1].Add(&one.Updates)
-			continue
-		}
-		secrets = append(secrets, one)
+		secrets = append(secrets, metrics.Subscription{Name: h.Source.Name, Updates: t.updates()})
 	}
 	return tables, secrets
 }
