@@ -179,7 +179,7 @@ func (b *Bound) Close() error {
 	for deadline := time.Now().Add(handshakeTime); ; time.Sleep(handshakePace) {
 		// First the count: who is through by then waits.
 		n, diagErr := sockdiag.Handshakes(b.address)
-		b.Ready()
+		b.accept(all)
 		if n == 0 && diagErr == nil || time.Now().After(deadline) {
 			return errors.Join(err, diagErr, b.closeSocket())
 		}
@@ -201,11 +201,14 @@ func (b *Bound) closeSocket() error {
 	return b.closeLocked()
 }
 
-// Ready implements poller.Handler: it accepts what is there.
-func (b *Bound) Ready() {
+// Ready implements poller.Handler: it accepts a portion of what is there. The poller calls again for the rest, when others have had their turn.
+func (b *Bound) Ready() { b.accept(sweepPortion) }
+
+// accept is acceptLocked.
+func (b *Bound) accept(most int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.acceptLocked(all, all, b.accepted)
+	b.acceptLocked(most, all, b.accepted)
 }
 
 // accepted takes charge of a connection. Its number is the cookie of the daemon's own socket, which no p-sock has.

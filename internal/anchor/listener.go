@@ -178,15 +178,15 @@ func (s *Set) AcceptNow() {
 	s.left.Store(0)
 	refused := s.refusals.Load()
 	for _, l := range s.listeners {
-		l.Ready()
+		l.accept(all, all)
 	}
 	if s.refusals.Load() == refused {
 		s.forgetUntold()
 	}
 }
 
-// Ready implements poller.Handler: it accepts what is there.
-func (l *listener) Ready() { l.accept(all, all) }
+// Ready implements poller.Handler: it accepts a portion of what is there. The poller calls again for the rest, when others have had their turn.
+func (l *listener) Ready() { l.accept(sweepPortion, all) }
 
 // all is more than can wait.
 const all = 1 << 30
