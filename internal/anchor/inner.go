@@ -42,11 +42,22 @@ type visit struct {
 // InnerConn is the connecting end.
 type InnerConn struct {
 	*net.TCPConn
-	from *atomic.Pointer[upstream.Origin]
+	inner  *inner
+	visit  *visit
+	source netip.AddrPort
 }
 
 // Carry says whose request follows. It goes before its first byte.
-func (c *InnerConn) Carry(from upstream.Origin) { c.from.Store(&from) }
+func (c *InnerConn) Carry(from upstream.Origin) { c.visit.from.Store(&from) }
+
+// Leave goes before the close of the TCPConn: whoever gets its source next must not be taken for it, though it may not have been accepted yet.
+func (c *InnerConn) Leave() { c.inner.forget(c.source, c.visit) }
+
+// Close leaves, and closes the connection.
+func (c *InnerConn) Close() error {
+	c.Leave()
+	return c.TCPConn.Close()
+}
 
 // DialInner connects to a listener, at that address of its.
 func (s *Set) DialInner(ctx context.Context, vip netip.AddrPort, to BoundTo, from upstream.Origin) (*InnerConn, error) {
@@ -56,22 +67,71 @@ func (s *Set) DialInner(ctx context.Context, vip netip.AddrPort, to BoundTo, fro
 	}
 	v := &visit{to: to, vip: vip, from: &atomic.Pointer[upstream.Origin]{}}
 	v.from.Store(&from)
-	var source netip.AddrPort
+	a := &arrival{inner: &s.inner, visit: v, held: -1}
 	d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
 		// Go may try again.
-		s.inner.forget(source)
-		return s.inner.expect(raw, socket.address.Addr(), v, &source)
+		if err := a.giveUp(); err != nil {
+			return err
+		}
+		return a.begin(raw, socket.address.Addr())
 	}}
 	conn, err := d.DialContext(ctx, "tcp", socket.address.String())
 	if err != nil {
-		s.inner.forget(source)
-		return nil, err
+		return nil, errors.Join(err, a.giveUp())
 	}
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("connection to %s is none of TCP", socket.address), conn.Close())
+		return nil, errors.Join(fmt.Errorf("connection to %s is none of TCP", socket.address), a.giveUp(), conn.Close())
 	}
-	return &InnerConn{TCPConn: tcp, from: v.from}, nil
+	out := &InnerConn{TCPConn: tcp, inner: a.inner, visit: v, source: a.source}
+	if err := a.release(); err != nil {
+		return nil, errors.Join(err, out.Close())
+	}
+	return out, nil
+}
+
+// arrival is a connection that is being made.
+type arrival struct {
+	inner  *inner
+	visit  *visit
+	source netip.AddrPort
+	// held is a descriptor of its socket, by which nobody else gets the source before that is forgotten; -1: there is none.
+	held int
+}
+
+// begin gives a socket that is to connect its source, by which it is known when it is accepted.
+func (a *arrival) begin(raw syscall.RawConn, loopback netip.Addr) error {
+	var failed error
+	err := raw.Control(func(fd uintptr) {
+		a.source, failed = bindSource(int(fd), loopback)
+		if failed == nil {
+			a.held, failed = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
+			failed = os.NewSyscallError("fcntl", failed)
+		}
+	})
+	if err := errors.Join(err, failed); err != nil {
+		return err
+	}
+	a.inner.expect(a.source, a.visit)
+	return nil
+}
+
+// giveUp forgets a connection that could not be made, and then lets others have its source.
+func (a *arrival) giveUp() error {
+	if a.source.IsValid() {
+		a.inner.forget(a.source, a.visit)
+	}
+	return a.release()
+}
+
+// release gives the descriptor up.
+func (a *arrival) release() error {
+	if a.held < 0 {
+		return nil
+	}
+	fd := a.held
+	a.held = -1
+	return os.NewSyscallError("close", unix.Close(fd))
 }
 
 // socket is where connections of a family come to.
@@ -124,25 +184,20 @@ func nameOf(fd int) (netip.AddrPort, error) {
 	return addrPort(sa), nil
 }
 
-// expect gives a socket that is to connect its source, by which it is known when it is accepted.
-func (i *inner) expect(raw syscall.RawConn, loopback netip.Addr, v *visit, source *netip.AddrPort) error {
-	var failed error
-	err := raw.Control(func(fd uintptr) {
-		_, sa := sockaddrOf(netip.AddrPortFrom(sourceOf(loopback), 0))
-		if failed = unix.Bind(int(fd), sa); failed != nil {
-			// Not as a shortage: the ports are those of others, and no idle connection has them.
-			failed = errors.New("bind for a connection between listeners: " + failed.Error())
-			return
-		}
-		*source, failed = nameOf(int(fd))
-	})
-	if err := errors.Join(err, failed); err != nil {
-		return err
+// bindSource binds a socket to the source that it is to connect from.
+func bindSource(fd int, loopback netip.Addr) (netip.AddrPort, error) {
+	_, sa := sockaddrOf(netip.AddrPortFrom(sourceOf(loopback), 0))
+	if err := unix.Bind(fd, sa); err != nil {
+		// Not as a shortage: the ports are those of others, and no idle connection has them.
+		return netip.AddrPort{}, errors.New("bind for a connection between listeners: " + err.Error())
 	}
+	return nameOf(fd)
+}
+
+func (i *inner) expect(source netip.AddrPort, v *visit) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.expected[*source] = v
-	return nil
+	i.expected[source] = v
 }
 
 // sourceOf is an address that such a connection comes from. To bind to a free port looks for one that no socket at the address has, whatever its peer,
@@ -156,10 +211,13 @@ func sourceOf(loopback netip.Addr) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, byte(n>>16)%255 + 1, byte(n >> 8), byte(n)%253 + 1})
 }
 
-func (i *inner) forget(source netip.AddrPort) {
+// forget expects a connection no more. It goes before the source is free: the connection that has it next is another.
+func (i *inner) forget(source netip.AddrPort, v *visit) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	delete(i.expected, source)
+	if i.expected[source] == v {
+		delete(i.expected, source)
+	}
 }
 
 // take finds who has come; false: a stranger.

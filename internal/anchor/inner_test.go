@@ -4,14 +4,18 @@ package anchor
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/netip"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/upstream"
+	"github.com/xlb-project/xlb/test/await"
 )
 
 // innerRig answers each byte on a connection between listeners with it, and tells of the sessions.
@@ -135,4 +139,103 @@ func TestInnerConnectionOfAClosedSetFails(t *testing.T) {
 	if conn, err := r.s.DialInner(t.Context(), netip.MustParseAddrPort("[fd00::1]:80"), BoundTo{}, upstream.Origin{}); err == nil {
 		t.Errorf("connected to %s", conn.RemoteAddr())
 	}
+}
+
+// Who gets the source of a connection that has ended is another: the next connection between listeners, or a stranger.
+func TestInnerConnectionIsForgottenBeforeItsSourceIsFree(t *testing.T) {
+	r, sessions := innerRig(t)
+	conn, err := r.s.DialInner(t.Context(), testVIP, BoundTo{Listener: testListener}, upstream.Origin{Depth: 1})
+	must(t, err)
+	exchangeByte(t, conn)
+	<-sessions
+	must(t, conn.Close())
+
+	socket, err := r.s.inner.socket(true)
+	must(t, err)
+	socket.mu.Lock() // nobody accepts
+	defer socket.mu.Unlock()
+	conn, err = r.s.DialInner(t.Context(), testVIP, BoundTo{Listener: testListener}, upstream.Origin{Depth: 1})
+	must(t, err)
+	if n := r.expected(); n != 1 {
+		t.Fatalf("%d connections are expected, want 1", n)
+	}
+	must(t, conn.Close())
+	if n := r.expected(); n != 0 {
+		t.Errorf("%d connections are expected that have closed", n)
+	}
+}
+
+func (r *rig) expected() int {
+	r.s.inner.mu.Lock()
+	defer r.s.inner.mu.Unlock()
+	return len(r.s.inner.expected)
+}
+
+// A connection that cannot be made has its source until it is forgotten.
+func TestInnerConnectionThatFailsHasItsSourceUntilItIsForgotten(t *testing.T) {
+	r, _ := innerRig(t)
+	socket, err := r.s.inner.socket(true)
+	must(t, err)
+	full := fullListener(t)
+	r.s.inner.mu.Lock()
+	r.s.inner.sockets[0] = &Bound{queue: queue{set: r.s, fd: -1, closed: true}, address: full}
+	r.s.inner.mu.Unlock()
+	defer func() { must(t, socket.closeSocket()) }()
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error, 1)
+	go func() {
+		_, err := r.s.DialInner(ctx, testVIP, BoundTo{}, upstream.Origin{Depth: 1})
+		failed <- err
+	}()
+	var source netip.AddrPort
+	await.Quiet(t, func() string {
+		r.s.inner.mu.Lock()
+		defer r.s.inner.mu.Unlock()
+		for source = range r.s.inner.expected {
+			return ""
+		}
+		return "it is not expected"
+	})
+	r.s.inner.mu.Lock()
+	cancel()
+	// It can be forgotten no sooner than this has been tried: until then the source is taken.
+	for range 200 {
+		if !isTaken(t, source) {
+			t.Error("the source is free, and the connection that had it is still expected")
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	r.s.inner.mu.Unlock()
+	if err := await.Next(t, failed, "the end of a connect"); !errors.Is(err, context.Canceled) {
+		t.Errorf("failed with %v", err)
+	}
+	if r.expected() != 0 || isTaken(t, source) {
+		t.Error("what has failed is still expected, or has its source")
+	}
+}
+
+// fullListener takes no further connection.
+func fullListener(t *testing.T) netip.AddrPort {
+	fd, err := newListening(unix.AF_INET)
+	must(t, err)
+	t.Cleanup(func() { must(t, unix.Close(fd)) })
+	must(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: loopback.As4()}))
+	must(t, unix.Listen(fd, 0))
+	at, err := nameOf(fd)
+	must(t, err)
+	conn, err := net.Dial("tcp", at.String())
+	must(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return at
+}
+
+func isTaken(t *testing.T, a netip.AddrPort) bool {
+	t.Helper()
+	fd, err := newListening(unix.AF_INET)
+	must(t, err)
+	_, sa := sockaddrOf(a)
+	err = unix.Bind(fd, sa)
+	must(t, unix.Close(fd))
+	return errors.Is(err, unix.EADDRINUSE)
 }

@@ -170,6 +170,7 @@ func (n *Node) dialInner(ctx context.Context, to netip.AddrPort, from upstream.O
 	}
 	counted, err := n.dialer.counted(conn.TCPConn, to)
 	if err != nil {
+		conn.Leave()
 		return nil, err
 	}
 	return &innerConn{countedConn: counted, inner: conn}, nil
@@ -179,6 +180,12 @@ func (n *Node) dialInner(ctx context.Context, to netip.AddrPort, from upstream.O
 type innerConn struct {
 	*countedConn
 	inner *anchor.InnerConn
+}
+
+// Close ends the connection; its source is another's afterwards.
+func (c *innerConn) Close() error {
+	c.inner.Leave()
+	return c.countedConn.Close()
 }
 
 // Carry implements slowpath.InnerConn.
