@@ -35,6 +35,9 @@ func (d *Desk) Turn(p Path) *Turn { return &Turn{desk: d, path: p} }
 // Another is a further place for work of the same tenant.
 func (t *Turn) Another() *Turn { return &Turn{desk: t.desk, path: t.path} }
 
+// For is a place at the same desk for work of another tenant.
+func (t *Turn) For(p Path) *Turn { return &Turn{desk: t.desk, path: p} }
+
 // Path is the tenant's.
 func (t *Turn) Path() Path { return t.path }
 

@@ -98,6 +98,7 @@ type exchange struct {
 // serveOne answers the request whose head ends at that offset. next is nil once
 // the connection has been closed.
 func (d *downstream) serveOne(ctx context.Context, end int) (next *boundary, err error) {
+	d.charge()
 	begins := d.begin()
 	h, reply := parseHead((*d.head)[:end], d.proxy.config.Limits.HeadFields)
 	view := clientView{method: h.Method, http10: h.HTTP10, keepAlive: h.KeepAlive}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,12 +25,12 @@ import (
 type house struct {
 	proxy *Proxy
 	desk  *shares.Desk
-	ctx   context.Context
+	ctx   context.Context //nolint:containedctx // of the test
 
 	mu sync.Mutex
-	// requests are those that were routed, by listener, and dialed whom connections were made for. Both are guarded by mu.
+	// requests are those that were routed, by listener, and carried the origins of those that came from another. Both are guarded by mu.
 	requests map[string]int
-	dialed   []upstream.Origin
+	carried  []upstream.Origin
 }
 
 func room(n byte) netip.AddrPort {
@@ -90,20 +91,23 @@ func (b innerBalancer) Pick(cluster string, m model.Metadata, hash uint64, skip 
 
 type innerEnd struct {
 	*net.TCPConn
-	from *atomic.Pointer[upstream.Origin]
+	house *house
+	from  *atomic.Pointer[upstream.Origin]
 }
 
-func (c innerEnd) Carry(from upstream.Origin) { c.from.Store(&from) }
+func (c innerEnd) Carry(from upstream.Origin) {
+	c.from.Store(&from)
+	c.house.mu.Lock()
+	defer c.house.mu.Unlock()
+	c.house.carried = append(c.house.carried, from)
+}
 
 func (h *house) dial(ctx context.Context, to netip.AddrPort, from upstream.Origin) (InnerConn, error) {
 	near, far, err := pair(ctx)
 	if err != nil {
 		return nil, err
 	}
-	h.mu.Lock()
-	h.dialed = append(h.dialed, from)
-	h.mu.Unlock()
-	end := innerEnd{near, &atomic.Pointer[upstream.Origin]{}}
+	end := innerEnd{near, h, &atomic.Pointer[upstream.Origin]{}}
 	end.Carry(from)
 	go h.serve(far, Session{Listener: to.String(), From: func() upstream.Origin { return *end.from.Load() }})
 	return end, nil
@@ -218,5 +222,26 @@ func TestCopiesOfOneRequestAreBounded(t *testing.T) {
 				t.Errorf("%d left and %d made: %d for each", left, copied, each)
 			}
 		}
+	}
+}
+
+// Requests of several clients follow each other on a connection between listeners, perhaps before the one before has been read out.
+func TestEachRequestIsChargedToItsOwnClient(t *testing.T) {
+	h := newHouse(t, map[byte]*model.Route{1: leads(2), 2: {Path: model.PathMatch{Value: "/"}, Direct: &model.DirectResponse{Status: http.StatusOK, Body: "-"}}})
+	// The tenant is that of the request which is being served: the first, the second.
+	from := func() upstream.Origin {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return upstream.Origin{Tenant: shares.Path{uint64(10 + h.requests[room(1).String()])}, Depth: 1}
+	}
+	h.ask(t, 1, from, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"+lastGet)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var charged []shares.Path
+	for _, o := range h.carried {
+		charged = append(charged, o.Tenant)
+	}
+	if want := []shares.Path{{10}, {11}}; !slices.Equal(charged, want) {
+		t.Errorf("requests were charged to %v, want %v", charged, want)
 	}
 }

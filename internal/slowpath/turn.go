@@ -30,6 +30,17 @@ func turnOf(t *shares.Turn) *shares.Turn {
 	return t
 }
 
+// charge makes the turn that of whose request has come, where the connection carries those of several clients: the one before may have been another's.
+func (d *downstream) charge() {
+	if d.session.From == nil {
+		return
+	}
+	if tenant := d.session.From().Tenant; tenant != d.turn.Path() {
+		d.turn.Rest()
+		d.turn = d.turn.For(tenant)
+	}
+}
+
 // begin waits for the turn of a request. It reports false for one that is not to be served, since too
 // many of its client's group wait: one that the fast path has begun to serve is never that.
 func (d *downstream) begin() bool {
