@@ -3,6 +3,7 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -83,19 +84,20 @@ func hostStatus(e *metrics.EndpointSnapshot) object {
 	}
 }
 
+// healthFlagFields are the fields of envoy.admin.v3.HostHealthStatus by the flags of the text.
+var healthFlagFields = map[string]string{
+	"/failed_active_hc": "failed_active_health_check", "/failed_outlier_check": "failed_outlier_check",
+	"/degraded_active_hc": "failed_active_degraded_check", "/pending_dynamic_removal": "pending_dynamic_removal",
+	"/pending_active_hc": "pending_active_hc", "/active_hc_timeout": "active_hc_timeout",
+}
+
+// edsStatuses are what Envoy shows of statuses that it does not tell from others.
+var edsStatuses = map[string]string{"": "HEALTHY", "UNKNOWN": "HEALTHY", "TIMEOUT": "UNHEALTHY"}
+
 // healthStatus is envoy.admin.v3.HostHealthStatus.
 func healthStatus(e *metrics.EndpointSnapshot) object {
-	status := e.Health
-	if status == "" || status == "UNKNOWN" {
-		// What Envoy shows of both.
-		status = "HEALTHY"
-	}
-	health := object{"eds_health_status": status}
-	for flag, name := range map[string]string{
-		"/failed_active_hc": "failed_active_health_check", "/failed_outlier_check": "failed_outlier_check",
-		"/degraded_active_hc": "failed_active_degraded_check", "/pending_dynamic_removal": "pending_dynamic_removal",
-		"/pending_active_hc": "pending_active_hc",
-	} {
+	health := object{"eds_health_status": cmp.Or(edsStatuses[e.Health], e.Health)}
+	for flag, name := range healthFlagFields {
 		if strings.Contains(e.HealthFlags, flag) {
 			health[name] = true
 		}

@@ -153,8 +153,7 @@ func (c *Collector) Snapshot() (*Snapshot, error) {
 	s.SlowWork = c.source.SlowWork()
 	s.Dynamic = c.source.Dynamic()
 	s.Origins, s.BootstrapVersion = c.source.Origins(), c.source.BootstrapVersion()
-	tables, secrets := c.source.Subscriptions()
-	s.RouteTables, s.Secrets = merged(tables), merged(secrets)
+	s.RouteTables, s.Secrets = c.source.Subscriptions()
 	s.Requests.Slow, s.SlowFlags = c.recorder.totals()
 	kernel := c.ledger.total()
 	s.Requests.Fast = kernel.requests
@@ -191,11 +190,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(verdictsTotal, err)
 	}
-	out := emitter(ch)
-	out.whole(s)
-	for i := range s.Clusters {
-		out.cluster(&s.Clusters[i])
-	}
+	emitter(ch).all(s)
 }
 
 // emitter writes metrics of a scrape.
@@ -220,6 +215,14 @@ func number(b bool) uint64 {
 		return 1
 	}
 	return 0
+}
+
+func (out emitter) all(s *Snapshot) {
+	out.whole(s)
+	clusters := observed(s.Clusters)
+	for i := range clusters {
+		out.cluster(&clusters[i])
+	}
 }
 
 // whole writes what does not belong to a cluster.
@@ -253,29 +256,29 @@ func (out emitter) whole(s *Snapshot) {
 	out.dynamic(s.Dynamic)
 }
 
+// cluster writes what is of one, as observed has it.
 func (out emitter) cluster(c *ClusterSnapshot) {
-	out.counter(clusterRequestsTotal, c.Requests, c.Name)
-	out.counter(clusterCancelled, c.Cancelled, c.Name)
+	out.counter(clusterRequestsTotal, c.Requests, c.StatName)
+	out.counter(clusterCancelled, c.Cancelled, c.StatName)
 	for i, n := range c.Responses {
-		out.counter(clusterResponses, n, strconv.Itoa(i+1), c.Name)
+		out.counter(clusterResponses, n, strconv.Itoa(i+1), c.StatName)
 	}
-	out.gauge(clusterRequestsActive, c.Outstanding(), c.Name)
-	out.gauge(clusterConnectionsActive, c.Connections(), c.Name)
+	out.gauge(clusterRequestsActive, c.Outstanding(), c.StatName)
+	out.gauge(clusterConnectionsActive, c.Connections(), c.StatName)
 	total, healthy := c.Members()
-	out.gauge(clusterMembers, total, c.Name)
-	out.gauge(clusterMembersHealthy, healthy, c.Name)
+	out.gauge(clusterMembers, total, c.StatName)
+	out.gauge(clusterMembersHealthy, healthy, c.StatName)
 	for reason, n := range c.LeftOut {
-		out.gauge(clusterLeftOut, n, c.Name, reason)
+		out.gauge(clusterLeftOut, n, c.StatName, reason)
 	}
-	out.named(healthStats, c.Health, c.Name)
-	out.named(limitStats, c.Limits, c.Name)
+	out.named(healthStats, c.Health, c.StatName)
+	out.named(limitStats, c.Limits, c.StatName)
 	if c.Updates != nil {
-		out.updates(clusterUpdates, c.Updates, c.Name)
+		out.updates(clusterUpdates, c.Updates, c.StatName)
 	}
-	for i := range c.Endpoints {
-		e := &c.Endpoints[i]
-		out.gauge(poolISocks, e.Pool.Idle, c.Name, e.Address.String(), "idle")
-		out.gauge(poolISocks, e.Pool.Leased, c.Name, e.Address.String(), "leased")
-		out.gauge(poolISocks, e.Pool.Connecting, c.Name, e.Address.String(), "connecting")
+	for address, p := range c.pools() {
+		out.gauge(poolISocks, p.Idle, c.StatName, address, "idle")
+		out.gauge(poolISocks, p.Leased, c.StatName, address, "leased")
+		out.gauge(poolISocks, p.Connecting, c.StatName, address, "connecting")
 	}
 }

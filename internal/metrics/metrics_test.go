@@ -384,8 +384,9 @@ func TestEqualNamesAreOneSeries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s.RouteTables) != 2 || s.RouteTables[0].Successes != 6 || len(s.Secrets) != 1 || s.Secrets[0].Rejected != 2 {
-		t.Errorf("tables %+v, secrets %+v", s.RouteTables, s.Secrets)
+	tables, secrets := observedSubscriptions(s.RouteTables), observedSubscriptions(s.Secrets)
+	if len(tables) != 2 || tables[0].Successes != 6 || len(secrets) != 1 || secrets[0].Rejected != 2 {
+		t.Errorf("of tables %+v, secrets %+v: got %d and %d", s.RouteTables, s.Secrets, len(tables), len(secrets))
 	}
 	seen := map[string]bool{}
 	for _, stat := range s.Stats() {

@@ -3,6 +3,8 @@
 package metrics
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/maps"
@@ -56,31 +58,28 @@ func (e *Endpoint) worstState() string {
 	return StateHealthy
 }
 
-// HealthFlags are Envoy's names of what is wrong with the endpoint, "healthy" when nothing is.
+// HealthFlags are Envoy's names of what is wrong with the endpoint, in Envoy's order (Host::HealthFlag), "healthy" when nothing is.
 func (e *Endpoint) HealthFlags() string {
+	flags := func(of maps.EndpointFlags) bool { return maps.EndpointFlags(e.State.Flags)&of != 0 }
+	status := func(of ...string) bool { return slices.Contains(of, e.Place.Health) }
 	var names string
 	for _, f := range []struct {
-		flag maps.EndpointFlags
 		name string
+		is   bool
 	}{
-		{maps.EndpointDown | maps.EndpointUnhealthy, "/failed_active_hc"},
-		{maps.EndpointEjected, "/failed_outlier_check"},
-		{maps.EndpointDegraded, "/degraded_active_hc"},
-		{maps.EndpointGone, "/pending_dynamic_removal"},
-		{maps.EndpointExcluded, "/pending_active_hc"},
+		{"/failed_active_hc", flags(maps.EndpointDown | maps.EndpointUnhealthy)},
+		{"/failed_outlier_check", flags(maps.EndpointEjected)},
+		{"/failed_eds_health", status("UNHEALTHY", "TIMEOUT")},
+		{"/degraded_active_hc", flags(maps.EndpointDegraded)},
+		{"/degraded_eds_health", status("DEGRADED")},
+		{"/pending_dynamic_removal", flags(maps.EndpointGone)},
+		{"/pending_active_hc", flags(maps.EndpointExcluded)},
+		{"/active_hc_timeout", e.CheckTimedOut && flags(maps.EndpointUnhealthy)},
+		{"/eds_status_draining", status("DRAINING")},
 	} {
-		if maps.EndpointFlags(e.State.Flags)&f.flag != 0 {
+		if f.is {
 			names += f.name
 		}
 	}
-	switch e.Place.Health {
-	case "UNHEALTHY", "TIMEOUT", "DRAINING":
-		names += "/failed_eds_health"
-	case "DEGRADED":
-		names += "/degraded_eds_health"
-	}
-	if names == "" {
-		return "healthy"
-	}
-	return names
+	return cmp.Or(names, "healthy")
 }

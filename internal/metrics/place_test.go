@@ -16,10 +16,10 @@ func TestWorstIsShownAndAllIsFlagged(t *testing.T) {
 		all    string
 	}{
 		{0, "UNKNOWN", StateHealthy, "healthy"},
-		{0, "DRAINING", StateDraining, "/failed_eds_health"},
+		{0, "DRAINING", StateDraining, "/eds_status_draining"},
 		{0, "TIMEOUT", StateUnhealthy, "/failed_eds_health"},
 		{0, "DEGRADED", StateDegraded, "/degraded_eds_health"},
-		{maps.EndpointDegraded, "UNHEALTHY", StateUnhealthy, "/degraded_active_hc/failed_eds_health"},
+		{maps.EndpointDegraded, "UNHEALTHY", StateUnhealthy, "/failed_eds_health/degraded_active_hc"},
 		{maps.EndpointUnhealthy | maps.EndpointEjected, "HEALTHY", StateEjected, "/failed_active_hc/failed_outlier_check"},
 		{maps.EndpointExcluded, "HEALTHY", StateUnhealthy, "/pending_active_hc"},
 		{maps.EndpointDown, "DEGRADED", StateDown, "/failed_active_hc/degraded_eds_health"},

@@ -233,9 +233,7 @@ func (e *EndpointSnapshot) add(gone EndpointSnapshot) {
 	e.Errors += gone.Errors
 	e.FastBytes.Request += gone.FastBytes.Request
 	e.FastBytes.Response += gone.FastBytes.Response
-	e.Pool.Idle += gone.Pool.Idle
-	e.Pool.Leased += gone.Pool.Leased
-	e.Pool.Connecting += gone.Pool.Connecting
+	e.Pool.add(gone.Pool)
 	e.Connections += gone.Connections
 }
 

@@ -87,6 +87,8 @@ type Endpoint struct {
 	Place  Place
 	// State is a copy made by LoadEndpoint.
 	State maps.Endpoint
+	// CheckTimedOut: it fails its active health checks, and the last was not answered in time.
+	CheckTimedOut bool
 	// Pool is its entry of CountPools.
 	Pool Pool
 	// SlowConnections are open to the endpoint outside the pool.
@@ -104,6 +106,12 @@ type Pool struct {
 	Idle       uint64 `json:"idle"`
 	Leased     uint64 `json:"leased"`
 	Connecting uint64 `json:"connecting"`
+}
+
+func (p *Pool) add(other Pool) {
+	p.Idle += other.Idle
+	p.Leased += other.Leased
+	p.Connecting += other.Connecting
 }
 
 // CountPools counts all i-socks by the index of their endpoint. The result has an

@@ -46,8 +46,9 @@ func (s *Snapshot) Stats() []Stat {
 	l.addAll("xlb.guarded.", s.Guarded)
 	l.add("xlb.fast_path", number(s.FastPath))
 	l.addAll("xlb.slow_requests.", s.SlowFlags)
-	for i := range s.Clusters {
-		l.addCluster(&s.Clusters[i])
+	clusters := observed(s.Clusters)
+	for i := range clusters {
+		l.addCluster(&clusters[i])
 	}
 	slices.SortFunc(l.stats, func(a, b Stat) int { return strings.Compare(a.Name, b.Name) })
 	return l.stats
@@ -65,14 +66,8 @@ func (l *list) addAll(prefix string, values map[string]uint64) {
 	}
 }
 
-// statPrefix begins the names of statistics below one: as in Envoy (Stats::Utility::sanitizeStatsName) without colons, which
-// separate a name from its value.
-func statPrefix(name string) string {
-	return strings.NewReplacer("://", "_", ":/", "_", ":", "_", "\x00", "_").Replace(name) + "."
-}
-
 func (l *list) addCluster(c *ClusterSnapshot) {
-	prefix := statPrefix("cluster." + c.ObservedAs())
+	prefix := "cluster." + c.StatName + "."
 	l.add(prefix+"upstream_rq_total", c.Requests)
 	l.add(prefix+"upstream_rq_active", c.Outstanding())
 	l.add(prefix+"upstream_cx_active", c.Connections())

@@ -36,23 +36,6 @@ type Subscription struct {
 	Updates
 }
 
-// merged makes one of those that have one name: as in Envoy they are one statistic. Two series of one name are none to Prometheus.
-func merged(list []Subscription) []Subscription {
-	type identity struct{ prefix, name string }
-	at := make(map[identity]int, len(list))
-	out := make([]Subscription, 0, len(list))
-	for i := range list {
-		id := identity{list[i].Prefix, list[i].Name}
-		if first, ok := at[id]; ok {
-			out[first].add(&list[i].Updates)
-			continue
-		}
-		at[id] = len(out)
-		out = append(out, list[i])
-	}
-	return out
-}
-
 // updateStat is one of them.
 type updateStat struct {
 	name, help string
@@ -97,12 +80,11 @@ func (out emitter) updates(descs []*prometheus.Desc, u *Updates, labels ...strin
 
 // subscriptions writes those that belong to no cluster.
 func (out emitter) subscriptions(s *Snapshot) {
-	for i := range s.RouteTables {
-		t := &s.RouteTables[i]
+	for _, t := range observedSubscriptions(s.RouteTables) {
 		out.updates(tableUpdates, &t.Updates, t.Name, t.Prefix)
 	}
-	for i := range s.Secrets {
-		out.updates(secretUpdates, &s.Secrets[i].Updates, s.Secrets[i].Name)
+	for _, secret := range observedSubscriptions(s.Secrets) {
+		out.updates(secretUpdates, &secret.Updates, secret.Name)
 	}
 }
 
@@ -113,11 +95,10 @@ func (l *list) addUpdates(prefix string, u *Updates) {
 }
 
 func (l *list) addSubscriptions(s *Snapshot) {
-	for i := range s.RouteTables {
-		t := &s.RouteTables[i]
+	for _, t := range observedSubscriptions(s.RouteTables) {
 		l.addUpdates("http."+t.Prefix+".rds."+t.Name+".", &t.Updates)
 	}
-	for i := range s.Secrets {
-		l.addUpdates("sds."+s.Secrets[i].Name+".", &s.Secrets[i].Updates)
+	for _, secret := range observedSubscriptions(s.Secrets) {
+		l.addUpdates("sds."+secret.Name+".", &secret.Updates)
 	}
 }

@@ -204,6 +204,21 @@ func (k *keeper) warmth() time.Duration {
 	return longest
 }
 
+// timedOut are the endpoints, by index, that are unhealthy and did not answer their last check in time.
+func (k *keeper) timedOut() map[uint32]bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	late := map[uint32]bool{}
+	for _, w := range k.watched {
+		for _, m := range w.members {
+			if m.asking != nil && m.asking.check.TimedOut() {
+				late[m.index] = true
+			}
+		}
+	}
+	return late
+}
+
 // stats are a cluster's statistics under Envoy's names; nil for one that is not watched.
 func (k *keeper) stats(cluster string) map[string]uint64 {
 	k.mu.Lock()

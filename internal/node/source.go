@@ -160,7 +160,7 @@ func (m measured) Clusters() []metrics.Cluster {
 	shared := m.n.datapath.Shared
 	pools := metrics.CountPools(shared.Slots, len(shared.Endpoints))
 	traffic := shared.Traffic()
-	d := m.n.directory.Load()
+	d, timedOut := m.n.directory.Load(), m.n.keeper.timedOut()
 	byCluster := map[string][]metrics.Endpoint{}
 	for _, e := range m.n.reconcil.Endpoints() {
 		byCluster[e.Cluster] = append(byCluster[e.Cluster], metrics.Endpoint{
@@ -169,6 +169,7 @@ func (m measured) Clusters() []metrics.Cluster {
 			Weight:          e.Weight,
 			Place:           placeOf(&e),
 			State:           metrics.LoadEndpoint(&shared.Endpoints[e.Index], &traffic[e.Index]),
+			CheckTimedOut:   timedOut[e.Index],
 			Pool:            pools[e.Index],
 			SlowConnections: m.n.dialer.open(e.Address),
 		})
