@@ -113,7 +113,7 @@ func parse(name string, data []byte, change ...Option) (*Bootstrap, *model.Confi
 		c(&b.options)
 	}
 	p := newProblems()
-	if b.message = decode(p, name, data); b.message == nil {
+	if b.message = decode(p, name, data, EnvoyHeaders(b.options.envoyHeaders)); b.message == nil {
 		return nil, nil, p.err(name)
 	}
 	b.options.nameNode(b.message)

@@ -29,7 +29,7 @@ import (
 
 // decode reads a bootstrap. Values that cannot be decoded are reported and left out, so that the rest of the file is still checked. It returns nil
 // when nothing could be read.
-func decode(p *problems, name string, data []byte) *bootstrapv3.Bootstrap {
+func decode(p *problems, name string, data []byte, change ...Option) *bootstrapv3.Bootstrap {
 	root := readTree(p, name, data, aBootstrap)
 	if root == nil {
 		return nil
@@ -43,7 +43,11 @@ func decode(p *problems, name string, data []byte) *bootstrapv3.Bootstrap {
 
 	// protojson stops at the first problem and tells a position in the JSON
 	// text. Look for the reasons in the tree, where they have paths.
-	(&explainer{p: p, control: controlOf(root)}).message(bootstrap.ProtoReflect().Descriptor(), root, "", false)
+	var o options
+	for _, c := range change {
+		c(&o)
+	}
+	(&explainer{p: p, options: o, control: controlOf(root)}).message(bootstrap.ProtoReflect().Descriptor(), root, "", false)
 	bootstrap = &bootstrapv3.Bootstrap{}
 	if decodeTree(root, bootstrap) != nil || len(p.list) == 0 {
 		p.add("", "%s", reason(err))

@@ -22,7 +22,8 @@ import (
 // explainer finds what protojson cannot decode in a JSON tree. It reports each
 // place by its path and removes it from the tree, until the rest decodes.
 type explainer struct {
-	p *problems
+	p       *problems
+	options options
 	// control is the cluster of the control plane, for which another table applies.
 	control string
 	table   fieldTable
@@ -63,15 +64,33 @@ func (e *explainer) message(desc protoreflect.MessageDescriptor, object map[stri
 			continue
 		}
 		seen[identity(fd)] = key
-		if rule := e.table.ruleOf(fd); !free && rule.use == refused {
+		rule := e.table.ruleOf(fd)
+		if rule.hop && e.options.envoyHeaders {
+			rule = translateIt
+		}
+		if !free && rule.use == refused {
+			if e.isUnset(fd, key, value) {
+				delete(object, key)
+				continue
+			}
 			e.p.refuse(fd, fieldPath, rule.reason)
 			delete(object, key)
 			continue
 		}
-		if !e.field(fd, key, value, fieldPath, free || e.table.ruleOf(fd).use == cosmetic) {
+		if !e.field(fd, key, value, fieldPath, free || rule.use == cosmetic) {
 			delete(object, key)
 		}
 	}
+}
+
+// isUnset reports whether a field is as good as left out: its value is the one that protobuf does not tell from none (false, 0, "", the first of
+// an enum, an empty list).
+func (e *explainer) isUnset(fd protoreflect.FieldDescriptor, key string, value any) bool {
+	if fd.HasPresence() {
+		return false
+	}
+	m := dynamicpb.NewMessage(fd.ContainingMessage())
+	return decodeTree(map[string]any{key: value}, m) == nil && !m.Has(fd)
 }
 
 // field checks one value and says whether it can be kept.

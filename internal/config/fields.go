@@ -4,6 +4,7 @@ package config
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -57,7 +58,7 @@ func (t fieldTable) ruleOf(fd protoreflect.FieldDescriptor) rule {
 	if r, ok := supported[fd.ContainingMessage().FullName()][fd.Name()]; ok {
 		return r
 	}
-	return refuse("remove the field")
+	return refuse(noField)
 }
 
 // and is the table with what another says beside it.
@@ -122,10 +123,25 @@ func boolean(want bool) func(protoreflect.FieldDescriptor, protoreflect.Value) b
 	}
 }
 
-// zero allows a duration of 0, which in Envoy switches a timeout off.
-func zero(_ protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-	d, ok := v.Message().Interface().(*durationpb.Duration)
-	return ok && d.AsDuration() == time.Duration(0)
+// lasting allows these durations.
+func lasting(wanted ...time.Duration) func(protoreflect.FieldDescriptor, protoreflect.Value) bool {
+	return func(_ protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		d, ok := v.Message().Interface().(*durationpb.Duration)
+		return ok && slices.Contains(wanted, d.AsDuration())
+	}
+}
+
+// count allows one value of a google.protobuf.UInt32Value or UInt64Value.
+func count(want uint64) func(protoreflect.FieldDescriptor, protoreflect.Value) bool {
+	return func(_ protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch n := v.Message().Interface().(type) {
+		case *wrapperspb.UInt32Value:
+			return uint64(n.GetValue()) == want
+		case *wrapperspb.UInt64Value:
+			return n.GetValue() == want
+		}
+		return false
+	}
 }
 
 const supportedFilters = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager, " +
@@ -148,6 +164,10 @@ const (
 	socketTypes   = "envoy.extensions.transport_sockets"
 )
 
+// connectionBuffer is Envoy's default of per_connection_buffer_limit_bytes. A field that is set to its default asks for what it asks for when it
+// is left out: such a value is allowed of fields whose other values are refused.
+const connectionBuffer = 1 << 20
+
 // Reasons and remedies that several fields share.
 const (
 	headerChange  = "XLB passes headers as they are; remove the field, or add the header in the application"
@@ -167,6 +187,7 @@ const (
 	onlyLoad      = "list the endpoints in lb_endpoints"
 	noRuntime     = "without a runtime, which is refused (layered_runtime), what is written here always applies"
 	nodeLabel     = "identifies the process to a control plane"
+	noField       = "remove the field"
 	labelOnly     = "read by nothing but filters and load balancers that are refused"
 )
 
@@ -258,7 +279,7 @@ var basicFields = fieldTable{
 		"grpc_services":                  translateIt,
 		"cluster_names":                  refuse("belongs to REST; use grpc_services"),
 		"refresh_delay":                  refuse("belongs to REST; remove the field"),
-		"request_timeout":                refuse("belongs to REST; remove the field"),
+		"request_timeout":                limit("belongs to REST; remove the field", lasting(time.Second)),
 		"rate_limit_settings":            refuse("XLB sends a request when there is something to say; remove the field"),
 		"set_node_on_first_message_only": ignore("whether later requests repeat who asks"),
 		"config_validators":              refuse("XLB checks resources by its own rules; remove the field"),
@@ -274,7 +295,7 @@ var basicFields = fieldTable{
 		"cluster_name":               translateIt,
 		"authority":                  translateIt,
 		"retry_policy":               refuse("XLB connects again by Envoy's default back-off; remove the field"),
-		"max_receive_message_length": refuse("XLB has a bound of its own; remove the field"),
+		"max_receive_message_length": limit("XLB has a bound of its own; remove the field", count(0)),
 		"skip_envoy_headers":         ignore("XLB sends no x-envoy headers to a control plane"),
 	},
 	"envoy.config.bootstrap.v3.ClusterManager": {
@@ -330,10 +351,12 @@ var basicFields = fieldTable{
 		"filter_chain_matcher":                       refuse("keep one filter chain without a match"),
 		"default_filter_chain":                       translateIt,
 		"listener_filters":                           translateIt,
-		"per_connection_buffer_limit_bytes":          refuse("XLB bounds its buffers by itself; remove the field"),
+		"per_connection_buffer_limit_bytes":          limit("XLB bounds its buffers by itself; remove the field", count(connectionBuffer)),
 		"access_log":                                 refuse(noAccessLog),
 		"use_original_dst":                           translateIt,
 		"udp_listener_config":                        refuse("XLB balances TCP; remove the field"),
+		"transparent":                                limit(noField, boolean(false)),
+		"tcp_fast_open_queue_length":                 limit(noField, count(0)),
 		"api_listener":                               refuse("write the address and a filter chain instead"),
 	},
 	"envoy.config.listener.v3.AdditionalAddress": {
@@ -346,7 +369,7 @@ var basicFields = fieldTable{
 		"metadata":                         ignore(labelOnly),
 		"transport_socket":                 refuse("XLB does not terminate TLS; remove the field"),
 		"transport_socket_connect_timeout": ignore("bounds the handshake of a transport_socket, which is refused"),
-		"use_proxy_proto":                  refuse("XLB does not read the PROXY protocol; remove the field"),
+		"use_proxy_proto":                  limit("XLB does not read the PROXY protocol; remove the field", boolean(false)),
 	},
 	// Present but empty it matches everything, like its absence.
 	"envoy.config.listener.v3.FilterChainMatch": {
@@ -374,6 +397,7 @@ var basicFields = fieldTable{
 		"max_connect_attempts": translateIt,
 		"access_log":           refuse(noAccessLog),
 		"access_log_options":   refuse(noAccessLog),
+		"check_drain_close":    limit(noField, boolean(false)),
 	},
 	"envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy.WeightedCluster": {
 		"clusters": translateIt,
@@ -390,36 +414,40 @@ var basicFields = fieldTable{
 		"upgrade_configs": translateIt,
 
 		// XLB adds no header unless it is told to (EnvoyHeaders). Until then these may only say so.
-		"generate_request_id":               ofHop(limit(hopChange, boolean(false))),
-		"preserve_external_request_id":      ofHop(limit(hopChange, boolean(true))),
-		"server_header_transformation":      ofHop(limit(hopChange, oneOf("PASS_THROUGH"))),
-		"skip_xff_append":                   ofHop(limit(hopChange, boolean(true))),
-		"use_remote_address":                ofHop(limit(hopChange, boolean(false))),
-		"xff_num_trusted_hops":              ofHop(refuse(hopChange)),
-		"add_user_agent":                    limit(headerChange, boolean(false)),
-		"server_name":                       ofHop(refuse(hopChange)),
-		"via":                               ofHop(refuse(hopChange)),
-		"normalize_path":                    translateIt,
-		"stream_idle_timeout":               translateIt,
-		"request_timeout":                   translateIt,
-		"drain_timeout":                     translateIt,
-		"request_headers_timeout":           translateIt,
-		"merge_slashes":                     translateIt,
-		"path_with_escaped_slashes_action":  translateIt,
-		"strip_matching_host_port":          translateIt,
-		"strip_any_host_port":               translateIt,
-		"strip_trailing_host_dot":           translateIt,
-		"path_normalization_options":        refuse("use normalize_path"),
-		"common_http_protocol_options":      translateIt,
-		"http_protocol_options":             translateIt,
-		"http2_protocol_options":            refuse(plaintext),
-		"http3_protocol_options":            refuse(plaintext),
-		"access_log":                        refuse(noAccessLog),
-		"tracing":                           refuse(noTracing),
-		"rds":                               translateIt,
-		"scoped_routes":                     refuse("write the routes in route_config, or use rds"),
-		"local_reply_config":                refuse("XLB's own answers cannot be changed; remove the field"),
-		"always_set_request_id_in_response": ofHop(refuse(hopChange)),
+		"generate_request_id":                  ofHop(limit(hopChange, boolean(false))),
+		"preserve_external_request_id":         ofHop(limit(hopChange, boolean(true))),
+		"server_header_transformation":         ofHop(limit(hopChange, oneOf("PASS_THROUGH"))),
+		"skip_xff_append":                      ofHop(limit(hopChange, boolean(true))),
+		"use_remote_address":                   ofHop(limit(hopChange, boolean(false))),
+		"xff_num_trusted_hops":                 ofHop(refuse(hopChange)),
+		"add_user_agent":                       limit(headerChange, boolean(false)),
+		"server_name":                          ofHop(refuse(hopChange)),
+		"via":                                  ofHop(refuse(hopChange)),
+		"normalize_path":                       translateIt,
+		"stream_idle_timeout":                  translateIt,
+		"request_timeout":                      translateIt,
+		"drain_timeout":                        translateIt,
+		"request_headers_timeout":              translateIt,
+		"merge_slashes":                        translateIt,
+		"path_with_escaped_slashes_action":     translateIt,
+		"strip_matching_host_port":             translateIt,
+		"strip_any_host_port":                  translateIt,
+		"strip_trailing_host_dot":              translateIt,
+		"path_normalization_options":           refuse("use normalize_path"),
+		"common_http_protocol_options":         translateIt,
+		"http_protocol_options":                translateIt,
+		"http2_protocol_options":               refuse(plaintext),
+		"http3_protocol_options":               refuse(plaintext),
+		"access_log":                           refuse(noAccessLog),
+		"tracing":                              refuse(noTracing),
+		"rds":                                  translateIt,
+		"scoped_routes":                        refuse("write the routes in route_config, or use rds"),
+		"local_reply_config":                   refuse("XLB's own answers cannot be changed; remove the field"),
+		"always_set_request_id_in_response":    ofHop(refuse(hopChange)),
+		"max_request_headers_kb":               limit(ownParser, count(60)),
+		"delayed_close_timeout":                limit(noField, lasting(time.Second)),
+		"stream_error_on_invalid_http_message": limit(noField, boolean(false)),
+		"add_proxy_protocol_connection_state":  limit(noField, boolean(true)),
 	},
 	"envoy.extensions.filters.network.http_connection_manager.v3.Rds": {
 		"config_source":     translateIt,
@@ -442,6 +470,7 @@ var basicFields = fieldTable{
 		"suppress_envoy_headers":                   ofHop(ignore("XLB adds no x-envoy headers unless it is told to")),
 		"suppress_grpc_request_failure_code_stats": ignore("switches counters of the router"),
 		"upstream_log":                             refuse(noAccessLog),
+		"reject_connect_request_early_data":        limit(noField, boolean(false)),
 	},
 
 	"envoy.extensions.filters.http.health_check.v3.HealthCheck": {
@@ -686,7 +715,7 @@ var basicFields = fieldTable{
 	},
 	// RE2 is the only engine, and its bound on the size of a program is a matter of RE2's own compiler.
 	"envoy.type.matcher.v3.RegexMatcher.GoogleRE2": {
-		"max_program_size": refuse("XLB compiles with bounds of its own; remove the field"),
+		"max_program_size": limit("XLB compiles with bounds of its own; remove the field", count(100)),
 	},
 	"envoy.config.route.v3.RouteAction": {
 		"cluster":                         translateIt,
@@ -720,6 +749,8 @@ var basicFields = fieldTable{
 		"grpc_timeout_offset":             refuse(noGRPCTimeout),
 		"internal_redirect_policy":        refuse("XLB hands redirects to the client; remove the field"),
 		"internal_redirect_action":        refuse("XLB hands redirects to the client; remove the field"),
+		"max_internal_redirects":          limit("XLB hands redirects to the client; remove the field", count(1)),
+		"include_vh_rate_limits":          limit(noRateLimit, boolean(false)),
 		"priority":                        translateIt,
 		"cors":                            refuse(noFilterHooks),
 	},
@@ -876,7 +907,8 @@ var basicFields = fieldTable{
 		"common_http_protocol_options":      translateIt,
 		"max_requests_per_connection":       translateIt,
 		"upstream_bind_config":              refuse("the kernel chooses the source address; remove the field"),
-		"per_connection_buffer_limit_bytes": refuse("XLB bounds its buffers by itself; remove the field"),
+		"per_connection_buffer_limit_bytes": limit("XLB bounds its buffers by itself; remove the field", count(connectionBuffer)),
+		"wait_for_warm_on_init":             limit(noField, boolean(true)),
 	},
 	"envoy.config.cluster.v3.Cluster.EdsClusterConfig": {
 		"eds_config":   translateIt,
@@ -897,6 +929,7 @@ var basicFields = fieldTable{
 	"envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector": {
 		"enable_ja3_fingerprinting":                       ignore("for logs"),
 		"enable_ja4_fingerprinting":                       ignore("for logs"),
+		"max_client_hello_size":                           limit(noField, count(16<<10)),
 		"initial_read_buffer_size":                        ignore("how Envoy reads"),
 		"close_connection_on_client_hello_parsing_errors": limit("XLB takes such connections for plain text; remove the field", boolean(false)),
 	},
@@ -925,11 +958,11 @@ var basicFields = fieldTable{
 		"udp_max_queries":            ignore("XLB opens a socket for each query"),
 		"max_udp_channel_duration":   ignore("XLB opens a socket for each query"),
 		"reinit_channel_on_timeout":  ignore("XLB opens a socket for each query"),
-		"query_timeout_seconds":      refuse("XLB waits ten seconds in all; remove the field"),
-		"query_tries":                refuse("XLB asks a server as often as /etc/resolv.conf says; remove the field"),
+		"query_timeout_seconds":      limit("XLB waits ten seconds in all; remove the field", count(5)),
+		"query_tries":                limit("XLB asks a server as often as /etc/resolv.conf says; remove the field", count(4)),
 		"rotate_nameservers":         limit("XLB asks the servers in their order; remove the field", boolean(false)),
 		"edns0_max_payload_size":     ignore("a longer answer is asked for over TCP"),
-		"qcache_max_ttl":             refuse("XLB keeps no answer beyond the next look-up; use dns_refresh_rate"),
+		"qcache_max_ttl":             limit("XLB keeps no answer beyond the next look-up; use dns_refresh_rate", count(0)),
 	},
 	"envoy.config.core.v3.DnsResolverOptions": {
 		"use_tcp_for_dns_lookups":  translateIt,
@@ -941,13 +974,15 @@ var basicFields = fieldTable{
 		"max_connection_duration":         translateIt,
 		"max_requests_per_connection":     translateIt,
 		"max_stream_duration":             translateIt,
-		"max_headers_count":               refuse(ownParser),
-		"max_response_headers_kb":         refuse(ownParser),
+		"max_headers_count":               limit(ownParser, count(100)),
+		"max_response_headers_kb":         limit(ownParser, count(60)),
 		"headers_with_underscores_action": translateIt, // in a cluster it changes nothing, as in Envoy
 	},
 	// Present but empty it says that endpoints speak HTTP/1.1.
 	"envoy.config.core.v3.Http1ProtocolOptions": {
-		"enable_trailers":          translateIt,
+		"enable_trailers":    translateIt,
+		"allow_absolute_url": limit(noField, boolean(true)),
+		"override_stream_error_on_invalid_http_message": limit(noField, boolean(false)),
 		"accept_http_10":           translateIt, // in a cluster it changes nothing, as in Envoy
 		"default_host_for_http_10": translateIt, // likewise
 	},
@@ -1057,7 +1092,7 @@ var basicFields = fieldTable{
 		"healthy_panic_threshold":              translateIt,
 		"locality_weighted_lb_config":          translateIt,
 		"zone_aware_lb_config":                 translateIt,
-		"update_merge_window":                  limit("XLB puts every change in force at once; remove the field, or set 0s", zero),
+		"update_merge_window":                  limit("XLB puts every change in force at once; remove the field, or set 0s", lasting(0, time.Second)),
 		"ignore_new_hosts_until_first_hc":      refuse("XLB counts endpoints before their first health check, too; remove the field"),
 		"close_connections_on_host_set_change": refuse("XLB keeps the connections to endpoints that stay; remove the field"),
 		"consistent_hashing_lb_config":         translateIt,
@@ -1089,7 +1124,7 @@ var basicFields = fieldTable{
 	"envoy.config.cluster.v3.CircuitBreakers.Thresholds.RetryBudget": {
 		"budget_percent":        translateIt,
 		"min_retry_concurrency": translateIt,
-		"budget_interval":       refuse("XLB compares with the requests in flight at the moment; remove the field"),
+		"budget_interval":       limit("XLB compares with the requests in flight at the moment; remove the field", lasting(0)),
 	},
 	"envoy.type.v3.Percent": {
 		"value": translateIt,
@@ -1203,7 +1238,7 @@ var basicFields = fieldTable{
 		"overprovisioning_factor":  translateIt,
 		"weighted_priority_health": translateIt,
 		"drop_overloads":           refuse("XLB drops no requests; remove the field"),
-		"endpoint_stale_after":     refuse("these endpoints are of no control plane; remove the field"),
+		"endpoint_stale_after":     limit("these endpoints are of no control plane; remove the field", lasting(0)),
 	},
 	"envoy.config.endpoint.v3.LocalityLbEndpoints": {
 		"lb_endpoints":                 translateIt,

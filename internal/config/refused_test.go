@@ -292,7 +292,7 @@ var refusals = []change{
 	{"subsets of the client's own address", "$cluster", "{type: ORIGINAL_DST, lb_policy: CLUSTER_PROVIDED, load_assignment: null, lb_subset_config: {subset_selectors: [{keys: [a]}]}}"},
 	{"subsets of an empty list", "$cluster", `{lb_subset_config: {list_as_any: true, subset_selectors: [{keys: [a]}]}, load_assignment: {cluster_name: a, endpoints: [{lb_endpoints: [
 		{metadata: {filter_metadata: {envoy.lb: {a: []}}}, endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 2}}}}]}]}}`},
-	{"close connections on change", "$cluster", "{common_lb_config: {close_connections_on_host_set_change: true, update_merge_window: 1s}}"},
+	{"close connections on change", "$cluster", "{common_lb_config: {close_connections_on_host_set_change: true, update_merge_window: 2s}}"},
 	{"no policy", "$cluster", "{load_balancing_policy: {policies: []}}"},
 	{"policy by type, without one", "$cluster", "{lb_policy: LOAD_BALANCING_POLICY_CONFIG}"},
 	{"policy that XLB does not have", "$cluster", "{load_balancing_policy: {policies: [" + policyOfType("pick_first.v3.PickFirst") + "]}}"},

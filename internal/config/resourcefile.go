@@ -106,7 +106,7 @@ func decodeResource(p *problems, kind Kind, tree any, path string) *anypb.Any {
 	body := &anypb.Any{}
 	if err := decodeTree(object, body); err != nil {
 		before := len(p.list)
-		(&explainer{p: p, table: resourceFields}).any(object, path, false)
+		(&explainer{p: p, table: dynamicFields}).any(object, path, false)
 		if len(p.list) == before {
 			p.add(path, "%s", reason(err))
 		}
