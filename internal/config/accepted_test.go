@@ -821,6 +821,18 @@ var acceptances = []struct {
 		func(c *model.Config) {
 			c.Clusters[0].Balancing = model.Balancing{Overprovisioning: 200, WeightedHealth: true}
 		}},
+	{change{"an address twice in one place", "$locality.lb_endpoints", "+ {load_balancing_weight: 5, endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 18081}}}}"},
+		func(c *model.Config) {
+			again, target := c.Clusters[0].Endpoints[0], c.Clusters[0].Targets[0]
+			again.Weight, target.Weight = 5, 5
+			c.Clusters[0].Endpoints, c.Clusters[0].Targets = append(c.Clusters[0].Endpoints, again), append(c.Clusters[0].Targets, target)
+		}},
+	{change{"an address in two priorities", "$cluster.load_assignment.endpoints", "+ {priority: 1, lb_endpoints: [{health_status: DRAINING, endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 18081}}}}]}"},
+		func(c *model.Config) {
+			again, target := c.Clusters[0].Endpoints[0], c.Clusters[0].Targets[0]
+			again.Priority, target.Priority, again.Health, target.Health = 1, 1, model.Draining, model.Draining
+			c.Clusters[0].Endpoints, c.Clusters[0].Targets = append(c.Clusters[0].Endpoints, again), append(c.Clusters[0].Targets, target)
+		}},
 	{change{"another locality", "$cluster.load_assignment.endpoints", "+ {locality: {zone: z}, lb_endpoints: [{endpoint: {hostname: h, address: {socket_address: {address: '::1', port_value: 1}}}}]}"},
 		func(c *model.Config) {
 			place := model.Place{Locality: model.Locality{Zone: "z"}}

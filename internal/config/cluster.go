@@ -133,7 +133,7 @@ type endpointRules struct {
 
 // endpoints fills in the targets and, where they are addresses, the endpoints.
 func (t *translator) endpoints(c *model.Cluster, a *endpointv3.ClusterLoadAssignment, rules endpointRules, path string) {
-	seen := map[model.Target]string{}
+	seen := map[model.Target]firstTarget{}
 	var weights uint64
 	for i, locality := range a.GetEndpoints() {
 		for j, lb := range locality.GetLbEndpoints() {
@@ -148,12 +148,12 @@ func (t *translator) endpoints(c *model.Cluster, a *endpointv3.ClusterLoadAssign
 			if twice && c.Discovery == model.EDS {
 				continue // as in Envoy, which takes the first
 			}
-			if twice {
-				t.p.add(targetPath+".endpoint.address", "the same as %s; raise load_balancing_weight there instead", first)
-				continue
-			}
-			seen[key] = targetPath
 			expects := rules.speech.of(lb, locality)
+			if !twice {
+				first = firstTarget{targetPath, target.Check, expects.tls}
+				seen[key] = first
+			}
+			t.oneOfSeveral(first, &target, expects.tls, targetPath)
 			if why := expects.why; why != nil {
 				c.LeftOut = append(c.LeftOut, model.LeftOut{Host: target.Host, Port: target.Port, Reason: why.Reason, Socket: why.Socket})
 				continue
@@ -179,6 +179,31 @@ func (t *translator) endpoints(c *model.Cluster, a *endpointv3.ClusterLoadAssign
 	if c.Discovery == model.Static || c.Discovery == model.EDS {
 		c.Endpoints = staticEndpoints(c.Targets)
 	}
+}
+
+// firstTarget is where an address of a cluster stands first, and what there is once for all its places.
+type firstTarget struct {
+	path  string
+	check model.EndpointCheck
+	tls   *model.UpstreamTLS
+}
+
+// oneOfSeveral refuses what an address that stands in several places of a cluster cannot have of its own in each: it is one endpoint, asked by one
+// health check and connected to in one way. Envoy has a host for each place.
+func (t *translator) oneOfSeveral(first firstTarget, again *model.Target, tls *model.UpstreamTLS, path string) {
+	if again.Check != first.check {
+		t.p.add(path+".endpoint.health_check_config", "another one than of the same address at %s, which XLB checks once; write the same there", first.path)
+	}
+	if keyOfTLS(tls) != keyOfTLS(first.tls) {
+		t.p.add(path+".metadata", "leads to another transport socket than the same address at %s, to which XLB connects in one way; write the same there", first.path)
+	}
+}
+
+func keyOfTLS(tls *model.UpstreamTLS) string {
+	if tls == nil {
+		return ""
+	}
+	return tls.Key
 }
 
 // target translates one endpoint. The host of a Static target is an IP address

@@ -312,7 +312,7 @@ var refusals = []change{
 	{"unspecified endpoint", "$endpoint.endpoint.address.socket_address", "{address: 0.0.0.0}"},
 	{"endpoint port 0", "$endpoint.endpoint.address.socket_address", "{port_value: 0}"},
 	{"endpoint without address", "$endpoint", "{endpoint: {}}"},
-	{"endpoint twice", "$locality.lb_endpoints", "+ {endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 18081}}}}"},
+	{"endpoint twice, with two health checks", "$locality.lb_endpoints", "+ {endpoint: {health_check_config: {port_value: 1}, address: {socket_address: {address: 127.0.0.1, port_value: 18081}}}}"},
 	{"endpoint weight 0", "$endpoint", "{load_balancing_weight: 0}"},
 	{"endpoint weights overflow", "$locality.lb_endpoints", "+ {load_balancing_weight: 4294967295, endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 1}}}}"},
 	{"endpoint health check", "$endpoint.endpoint", "{health_check_config: {port_value: 65536, address: {socket_address: {address: localhost, port_value: 80}}}}"},

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -33,7 +34,19 @@ func TestSharesAreEnvoys(t *testing.T) {
 		*seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("seed %d: repeat with -seed=%d", *seed, *seed)
-	addresses, listener := servers(t, 24, 0), envoytest.FreeAddress(t)
+	requireShares(t, servers(t, 24, 0))
+}
+
+// TestAddressesInSeveralPlacesAreSharedAsInEnvoy has each address in up to three places of a cluster: in one locality, in several, and in several
+// priorities, with weights and health of their own.
+func TestAddressesInSeveralPlacesAreSharedAsInEnvoy(t *testing.T) {
+	requireShares(t, slices.Concat(slices.Repeat([][]netip.AddrPort{servers(t, 8, 0)}, 3)...))
+}
+
+// requireShares compares random clusters at these addresses.
+func requireShares(t *testing.T, addresses []netip.AddrPort) {
+	t.Helper()
+	listener := envoytest.FreeAddress(t)
 	list, _ := Clusters(*seed, *clusters, addresses)
 	b := bootstrap(listener, list)
 	// It listens when that connection is there.

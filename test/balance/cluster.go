@@ -14,7 +14,7 @@ type object = map[string]any
 // random draws clusters.
 type random struct{ *rand.Rand }
 
-// cluster is an Envoy cluster over some of the addresses, without one twice. Its policy has a name, or may be given by type.
+// cluster is an Envoy cluster over some of the addresses, without one twice unless it is there twice. Its policy has a name, or may be given by type.
 func (r random) cluster(name string, addresses []netip.AddrPort, byType bool) object {
 	addresses = append([]netip.AddrPort(nil), addresses...)
 	r.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
