@@ -77,7 +77,7 @@ TEST_LIMIT := 60m
 # internal/heels has tests of minutes, in namespaces: it is a part of test-all.
 UNIT_PACKAGES := ./bench/... ./test/imports ./test/docs ./test/suite ./test/violation ./test/verdict \
 	./test/chaos/... ./test/hostile/traffic ./test/routes ./test/balance ./test/hashing ./test/fuzz/grammar ./test/heels/traffic ./test/tcptest ./test/await ./test/machine \
-	./test/golden ./test/model ./examples/...
+	./test/golden ./test/model ./test/envoyexamples ./examples/...
 
 .PHONY: test
 test: ## Install what is missing, build, and run what every change must pass: ten minutes (root).
@@ -236,6 +236,14 @@ interop: build ## Real clients with real servers, each pair through XLB (root): 
 	test/interop/build
 	go test -c -o bin/interop.test ./test/interop
 	cd test/interop && $(CURDIR)/bin/interop.test -test.v -test.timeout 40m $(INTEROP_ARGS)
+
+# A git checkout of https://github.com/envoyproxy/examples.
+EXAMPLES ?=
+
+.PHONY: envoy-examples
+envoy-examples: build ## Which of Envoy's examples XLB takes, into docs/reference/envoy-examples.md: EXAMPLES=CHECKOUT.
+	@scripts/install-deps test
+	go run ./test/envoyexamples '$(EXAMPLES)'
 
 # How long each fuzz target runs.
 FUZZ_SECONDS ?= 30

@@ -118,7 +118,7 @@ func (r *checkReport) print(e *env, output format) error {
 		rows = append(rows, []string{"configuration", string(check.OK), fmt.Sprintf("%s: %d listeners, %d clusters", r.Config.File, r.Config.Listeners, r.Config.Clusters)})
 	}
 	if r.Config != nil && !r.Config.Valid {
-		rows = append(rows, []string{"configuration", "refused", fmt.Sprintf("%s: %d problems", r.Config.File, len(r.Config.Problems))})
+		rows = append(rows, []string{"configuration", "refused", r.Config.File + ": " + plural(len(r.Config.Problems), "problem")})
 	}
 	if err := writeTable(e.stdout, []string{"CHECK", "STATUS", "DETAIL"}, rows); err != nil {
 		return err

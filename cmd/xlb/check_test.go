@@ -70,6 +70,13 @@ func TestCheckReportsEveryProblemOfAConfiguration(t *testing.T) {
 	}
 }
 
+func TestCheckCountsOneProblemAsOne(t *testing.T) {
+	file := writeFile(t, "bad.yaml", "node: {idd: a}\n")
+	if _, stdout, _ := call(t, "check", "--config", file); !strings.Contains(stdout, file+": one problem\n") {
+		t.Errorf("stdout:\n%s", stdout)
+	}
+}
+
 func TestCheckReportsAnUnreadableFile(t *testing.T) {
 	code, _, stderr := call(t, "check", "--config", "/nonexistent/envoy.yaml")
 	if code != exitRefused || !strings.Contains(stderr, "/nonexistent/envoy.yaml") {

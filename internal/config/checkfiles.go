@@ -45,7 +45,7 @@ func (b *Bootstrap) CheckFiles() (*model.Config, error) {
 func (b *Bootstrap) checkFile(f File) ([]Named, error) {
 	text, err := ReadText(f.Path)
 	if err != nil {
-		return nil, fmt.Errorf("read resources: %w", err)
+		return nil, b.unread(f, err)
 	}
 	list, err := ParseFile(f, text)
 	if err != nil {
@@ -66,6 +66,19 @@ func (b *Bootstrap) checkFile(f File) ([]Named, error) {
 		}
 	}
 	return good, errors.Join(problems...)
+}
+
+// unread says which field names a file that cannot be read: of the bootstrap; or, where another file does, what it should hold.
+func (b *Bootstrap) unread(f File, err error) error {
+	const remedy = "name a readable file, or make it before you check"
+	switch f.Kind {
+	case Clusters:
+		return fmt.Errorf("%s: dynamic_resources.cds_config.path_config_source.path: %w; %s", b.name, err, remedy)
+	case Listeners:
+		return fmt.Errorf("%s: dynamic_resources.lds_config.path_config_source.path: %w; %s", b.name, err, remedy)
+	default:
+		return fmt.Errorf("path_config_source.path of %s: %w; %s", f.Kind, err, remedy)
+	}
 }
 
 // parts are what errors.Join has joined.

@@ -69,7 +69,8 @@ func TestFilesAreCheckedAsFarAsTheyNameOthers(t *testing.T) {
 		{"syntax", "rds.json", `"resources":`, `"resources"`, `@/rds.json: line 1: not JSON: expected a colon`},
 		{"a secret", "sds.yaml", "trusted_ca: {filename: @/ca.pem}", "trusted_ca: {filename: 7}", `@/sds.yaml: resources[0].validation_context.trusted_ca.filename: invalid value; expected string`},
 		{"a secret of another name", "sds.yaml", "name: ca", "name: other", `@/sds.yaml: has no secret "ca"`},
-		{"a file that is not there", "lds.yaml", "rds.json", "none.json", `read resources: open @/none.json: no such file or directory`},
+		{"a file that is not there", "lds.yaml", "rds.json", "none.json", `path_config_source.path of routes: open @/none.json: no such file or directory; name a readable file, or make it before you check`},
+		{"a file of the bootstrap that is not there", "envoy.yaml", "/cds.yaml", "/none.yaml", `@/envoy.yaml: dynamic_resources.cds_config.path_config_source.path: open @/none.yaml: no such file or directory; name a readable file, or make it before you check`},
 		{"routes of another name", "rds.json", `"table"`, `"other"`, `@/lds.yaml: listeners["web"].filter_chains[0].filters[0].typed_config.rds.config_source: @/rds.json holds other, and "table" is asked for`},
 		{"from the control plane", "cds.yaml", "path_config_source: {path: @/eds.yaml}", "ads: {}", `@/cds.yaml: resources[0].eds_cluster_config.eds_config.ads: there is no dynamic_resources.ads_config, which says whom to ask; add it`},
 	} {

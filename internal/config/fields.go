@@ -183,7 +183,7 @@ const (
 	ownBuffer     = "XLB keeps up to 1 MiB of a body for retries; remove the field"
 	ownParser     = "XLB takes the limits of its own HTTP/1.1 parser; remove the field"
 	noDelta       = "write the configuration here"
-	onlyClusters  = "use cluster, cluster_header or weighted_clusters"
+	onlyClusters  = "XLB runs no plugins that choose a cluster; use cluster, cluster_header or weighted_clusters"
 	onlyLoad      = "list the endpoints in lb_endpoints"
 	noRuntime     = "without a runtime, which is refused (layered_runtime), what is written here always applies"
 	nodeLabel     = "identifies the process to a control plane"
@@ -471,6 +471,8 @@ var basicFields = fieldTable{
 		"suppress_grpc_request_failure_code_stats": ignore("switches counters of the router"),
 		"upstream_log":                             refuse(noAccessLog),
 		"reject_connect_request_early_data":        limit(noField, boolean(false)),
+		"upstream_log_options":                     refuse(noAccessLog),
+		"start_child_span":                         refuse(noTracing),
 	},
 
 	"envoy.extensions.filters.http.health_check.v3.HealthCheck": {
