@@ -44,12 +44,17 @@ generate: ## Compile the kernel programs and rewrite all generated Go.
 	@scripts/install-deps generate
 	go generate ./...
 
+.PHONY: man
+man: build ## Write the manual pages to bin/man.
+	bin/xlb docs man bin/man
+
 # Where install puts the binary; the units for systemd go to /etc/systemd/system. DESTDIR stands before both.
 PREFIX ?= /usr/local
 
 .PHONY: install
-install: build ## Install the binary and the units for systemd: PREFIX=/usr/local DESTDIR=.
+install: build ## Install the binary, its manual pages and the units for systemd: PREFIX=/usr/local DESTDIR=.
 	install -D -m 755 bin/xlb '$(DESTDIR)$(PREFIX)/bin/xlb'
+	bin/xlb docs man '$(DESTDIR)$(PREFIX)/share/man/man1'
 	for unit in examples/xlb.service examples/heels/xlb-heels.service; do \
 		sed 's|/usr/local/bin|$(PREFIX)/bin|' "$$unit" | install -D -m 644 /dev/stdin "$(DESTDIR)/etc/systemd/system/$${unit##*/}"; \
 	done

@@ -9,14 +9,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/check"
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/plural"
 )
 
 func checkCommand(e *env) *cobra.Command {
 	var file, address string
 	var envoyHeaders bool
+	var pid int
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Say what this machine can do, and whether a configuration is valid",
@@ -27,20 +30,32 @@ daemon runs it says what that has taken off the fast path, and what it has refus
 configuration.
 
 The verdict is "fast path", "slow path only" (requests are served, but through the
-daemon), or "cannot run". Exit code 2 means that the machine cannot run XLB or that the
-configuration is not valid.`,
-		Example: "  xlb check\n  xlb check --config envoy.yaml\n  xlb check --output json",
+daemon), "configuration refused", or "cannot run". Exit code 2 means that the machine cannot
+run XLB or that the configuration is not valid.
+
+With --pid it says of a process, instead, whether a daemon balances its connections to
+service addresses, and of each reason why not what to do: by the programs that are attached
+to its cgroup, and not by what a daemon says. Connections that the process opened before the
+daemon served stay as they are. Exit code 1 means that it is not balanced.`,
+		Example: "  xlb check\n  xlb check --config envoy.yaml\n  xlb check --output json\n  xlb check --pid 4711",
 		Args:    noArguments,
 	}
 	c.Flags().StringVarP(&file, "config", "c", "", "Envoy v3 bootstrap `file`, YAML or JSON, to check too")
 	c.Flags().BoolVar(&envoyHeaders, "envoy-headers", false, "with --config: as \"xlb run --envoy-headers\" would read it")
-	c.Flags().StringVar(&address, "admin", defaultAdmin, "`address` of a running daemon's admin API")
+	c.Flags().StringVar(&address, "admin", admin.DefaultAddress, "`address` of a running daemon's admin API")
+	c.Flags().IntVar(&pid, "pid", 0, "`number` of a process: say whether it is balanced")
+	for _, other := range []string{"config", "admin", "envoy-headers"} {
+		c.MarkFlagsMutuallyExclusive("pid", other)
+	}
 	output := outputFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if c.Flags().Changed("pid") {
+			return checkProcess(e, *output, pid)
+		}
 		report := checkReport{Report: check.Run()}
 		report.Results = append(report.Results, checkDaemon(c.Context(), address, c.Flags().Changed("admin"))...)
 		if file != "" {
-			report.Config = checkConfig(file, config.EnvoyHeaders(envoyHeaders))
+			report.take(checkConfig(file, config.EnvoyHeaders(envoyHeaders)))
 		}
 		if err := report.print(e, *output); err != nil {
 			return err
@@ -54,6 +69,17 @@ configuration is not valid.`,
 type checkReport struct {
 	*check.Report
 	Config *configReport `json:"config,omitempty"`
+}
+
+// configurationRefused is the verdict on a machine that could run XLB, but not with this configuration.
+const configurationRefused check.Verdict = "configuration refused"
+
+// take adds what was found out about a configuration. The verdict is about both.
+func (r *checkReport) take(c *configReport) {
+	r.Config = c
+	if !c.Valid && r.Verdict != check.CannotRun {
+		r.Verdict = configurationRefused
+	}
 }
 
 // configReport is the outcome of reading a configuration.
@@ -110,20 +136,17 @@ func (r *checkReport) print(e *env, output format) error {
 	if output == formatJSON {
 		return writeJSON(e.stdout, r)
 	}
-	rows := make([][]string, 0, len(r.Results))
-	for _, result := range r.Results {
-		rows = append(rows, []string{result.Name, string(result.Status), result.Detail})
-	}
+	rows := checkRows(r.Results)
 	if r.Config != nil && r.Config.Valid {
-		rows = append(rows, []string{"configuration", string(check.OK), fmt.Sprintf("%s: %d listeners, %d clusters", r.Config.File, r.Config.Listeners, r.Config.Clusters)})
+		rows = append(rows, []string{"configuration", string(check.OK), fmt.Sprintf("%s: %s, %s", r.Config.File, plural.Of(r.Config.Listeners, "listener"), plural.Of(r.Config.Clusters, "cluster"))})
 	}
 	if r.Config != nil && !r.Config.Valid {
-		rows = append(rows, []string{"configuration", "refused", r.Config.File + ": " + plural(len(r.Config.Problems), "problem")})
+		rows = append(rows, []string{"configuration", "refused", fmt.Sprintf("%s: %s", r.Config.File, plural.Of(len(r.Config.Problems), "problem"))})
 	}
 	if err := writeTable(e.stdout, []string{"CHECK", "STATUS", "DETAIL"}, rows); err != nil {
 		return err
 	}
-	r.printRemedies(e)
+	printRemedies(e, r.Results)
 	hint := ""
 	if r.Verdict == check.SlowPathOnly {
 		hint = ": xlb run serves every request itself (--fast-path=off, or auto)"
@@ -132,9 +155,19 @@ func (r *checkReport) print(e *env, output format) error {
 	return nil
 }
 
-func (r *checkReport) printRemedies(e *env) {
+// checkRows are results as a table.
+func checkRows(results []check.Result) [][]string {
+	rows := make([][]string, 0, len(results))
+	for _, result := range results {
+		rows = append(rows, []string{result.Name, string(result.Status), result.Detail})
+	}
+	return rows
+}
+
+// printRemedies lists what to change.
+func printRemedies(e *env, results []check.Result) {
 	heading := "\nto change:\n"
-	for _, result := range r.Results {
+	for _, result := range results {
 		if result.Status != check.OK && result.Remedy != "" {
 			fmt.Fprintf(e.stdout, "%s  %s: %s\n", heading, result.Name, result.Remedy)
 			heading = ""

@@ -56,7 +56,7 @@ func TestCheckReportsEveryProblemOfAConfiguration(t *testing.T) {
 			t.Errorf("line %q does not begin with the program's name", line)
 		}
 	}
-	if !strings.Contains(stdout, "refused") || !strings.Contains(stdout, "verdict: ") {
+	if !strings.Contains(stdout, file+": 3 problems\n") || !strings.HasSuffix(stdout, "\nverdict: configuration refused\n") {
 		t.Errorf("stdout:\n%s", stdout)
 	}
 
@@ -65,15 +65,8 @@ func TestCheckReportsEveryProblemOfAConfiguration(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
 		t.Fatal(err)
 	}
-	if code != exitRefused || r.Config == nil || r.Config.Valid || len(r.Config.Problems) < 2 {
+	if code != exitRefused || r.Config == nil || r.Config.Valid || len(r.Config.Problems) < 2 || r.Verdict != configurationRefused {
 		t.Errorf("code %d, configuration %+v", code, r.Config)
-	}
-}
-
-func TestCheckCountsOneProblemAsOne(t *testing.T) {
-	file := writeFile(t, "bad.yaml", "node: {idd: a}\n")
-	if _, stdout, _ := call(t, "check", "--config", file); !strings.Contains(stdout, file+": one problem\n") {
-		t.Errorf("stdout:\n%s", stdout)
 	}
 }
 
@@ -177,5 +170,32 @@ func TestOffTextIsALine(t *testing.T) {
 	off := slices.Repeat([]admin.Guarded{{Scope: "endpoint", Endpoint: "a:1", Why: "x"}}, 5)
 	if got, want := offText(off), "off the fast path: endpoint a:1, endpoint a:1, endpoint a:1, 2 more: x"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestCheckCountsOne(t *testing.T) {
+	good, err := os.ReadFile("testdata/explain.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, stdout, _ := call(t, "check", "--config", writeFile(t, "bad.yaml", string(good)+"adminn: {}\n"))
+	if !strings.Contains(stdout, "bad.yaml: 1 problem\n") {
+		t.Errorf("stdout:\n%s", stdout)
+	}
+	one := checkReport{Report: &check.Report{}, Config: &configReport{File: "a.yaml", Valid: true, Listeners: 1, Clusters: 1}}
+	var out bytes.Buffer
+	if err = one.print(&env{stdout: &out}, formatText); err != nil || !strings.Contains(out.String(), "a.yaml: 1 listener, 1 cluster\n") {
+		t.Errorf("%v, stdout:\n%s", err, out.String())
+	}
+}
+
+func TestVerdictOnAMachineThatCannotRunStays(t *testing.T) {
+	r := checkReport{Report: &check.Report{Verdict: check.CannotRun}}
+	if r.take(&configReport{}); r.Verdict != check.CannotRun {
+		t.Errorf("got %q", r.Verdict)
+	}
+	r = checkReport{Report: &check.Report{Verdict: check.SlowPathOnly}}
+	if r.take(&configReport{Valid: true}); r.Verdict != check.SlowPathOnly {
+		t.Errorf("a good configuration: got %q", r.Verdict)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/metrics"
+	"github.com/xlb-project/xlb/internal/plural"
 )
 
 // Names of the peers in the report.
@@ -79,7 +80,7 @@ func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 
 func (r *demoReport) print(w io.Writer) error {
 	fmt.Fprintf(w, "\n%d requests over %s to http://%s/, all answered 200\n\n",
-		r.Requests, plural(r.Connections, "kept-alive connection"), r.Service)
+		r.Requests, oneOr(r.Connections, "kept-alive connection"), r.Service)
 	var rows [][]string
 	for _, e := range r.Endpoints {
 		rows = append(rows, []string{"  " + e.Name, e.Address.String(), fmt.Sprint(e.Requests)})
@@ -102,9 +103,10 @@ func (r *demoReport) print(w io.Writer) error {
 	return nil
 }
 
-func plural(n int, thing string) string {
+// oneOr writes one in letters.
+func oneOr(n int, thing string) string {
 	if n == 1 {
 		return "one " + thing
 	}
-	return fmt.Sprintf("%d %ss", n, thing)
+	return plural.Of(n, thing)
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/logging"
 	"github.com/xlb-project/xlb/internal/node"
 )
 
@@ -133,7 +133,7 @@ func (f *envoyFlags) add(flags *pflag.FlagSet) {
 	flags.Uint32Var(&f.epoch, "restart-epoch", 0, "0: there is no hot restart")
 	flags.BoolVar(&f.showVersion, "version", false, "print the version")
 	flags.StringArrayVar(&f.cgroups, "cgroup", nil, "as in \"xlb run\"")
-	flags.StringVar(&f.admin, "admin", os.Getenv(adminVariable), "as in \"xlb run\"")
+	flags.StringVar(&f.admin, "admin", os.Getenv(adminVariable), "`address` of the admin API, or none (default: the bootstrap's, and none without one, as in Envoy)")
 	flags.StringVar(&f.adminHosts, "admin-host", os.Getenv(hostsVariable), "`names` by which the admin API may be asked for, with commas between them")
 	flags.StringVar(&f.fastPath, "fast-path", cmp.Or(os.Getenv(fastPathVariable), fastPathAuto), "as in \"xlb run\"")
 	flags.StringVar(&f.whenDown, "when-down", cmp.Or(os.Getenv(whenDownVariable), passWhenDown), "as in \"xlb run\"")
@@ -207,8 +207,7 @@ func (f *envoyFlags) runFlags(e *env) (*runFlags, io.WriteCloser, error) {
 	if f.headers != "on" && f.headers != "off" {
 		problems = append(problems, fmt.Errorf("--envoy-headers %q: use on or off", f.headers))
 	}
-	level, ok := envoyLevels[f.logLevel]
-	if !ok {
+	if _, err := logging.Level(f.logLevel); err != nil {
 		problems = append(problems, fmt.Errorf("--log-level %q: not a level of Envoy's", f.logLevel))
 	}
 	cgroups := f.cgroups
@@ -228,14 +227,8 @@ func (f *envoyFlags) runFlags(e *env) (*runFlags, io.WriteCloser, error) {
 	}
 	return &runFlags{
 		config: cmp.Or(f.path, "--config-yaml"), cgroups: cgroups, admin: f.admin, adminHosts: strings.Split(f.adminHosts, ","), fastPath: f.fastPath,
-		drain: time.Duration(f.drain) * time.Second, logLevel: level, envoyHeaders: f.headers == "on", whenDown: f.whenDown, sameHost: f.sameHost,
+		drain: time.Duration(f.drain) * time.Second, logLevel: f.logLevel, envoyHeaders: f.headers == "on", whenDown: f.whenDown, sameHost: f.sameHost,
 	}, log, nil
-}
-
-// envoyLevels are those of "xlb run" by Envoy's names; what Envoy does not log at "off" XLB logs as errors.
-var envoyLevels = map[string]string{
-	"trace": "debug", "debug": "debug", "info": "info", "warning": "warn", "warn": "warn",
-	"error": "error", "critical": "error", "off": slog.Level(100).String(),
 }
 
 type nopCloser struct{ io.Writer }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/explain"
 )
@@ -55,7 +56,7 @@ routes disagree, which is a defect of XLB; 2 that the question cannot be answere
 		},
 	}
 	c.Flags().StringVarP(&o.file, "config", "c", "", "Envoy v3 bootstrap `file` to explain from, in place of a daemon")
-	c.Flags().StringVar(&o.admin, "admin", defaultAdmin, "`address` of the daemon's admin API")
+	c.Flags().StringVar(&o.admin, "admin", admin.DefaultAddress, "`address` of the daemon's admin API")
 	c.Flags().StringArrayVarP(&o.query.Headers, "header", "H", nil, "header of the request, as `'name: value'`; may be repeated")
 	c.Flags().StringVar(&o.query.Listener, "listener", "", "`name` or address of the listener, whatever the URL says")
 	c.Flags().BoolVar(&o.envoyHeaders, "envoy-headers", false, "with --config: as \"xlb run --envoy-headers\" would serve it")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/explain"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/plural"
 )
 
 func printAnswer(e *env, output format, a *explain.Answer) error {
@@ -146,7 +147,7 @@ func routeRows(routes []explain.Route) [][]string {
 	left := 0
 	leave := func() {
 		if left > 0 {
-			rows = append(rows, []string{"...", "", "", fmt.Sprintf("%d more lack the path", left)})
+			rows = append(rows, []string{"...", "", "", fmt.Sprintf("%d more %s the path", left, plural.Verb(left, "lacks", "lack"))})
 		}
 		left = 0
 	}

@@ -24,9 +24,6 @@ import (
 	"github.com/xlb-project/xlb/internal/metrics"
 )
 
-// defaultAdmin is the admin address of a daemon that is told none.
-const defaultAdmin = "127.0.0.1:15000"
-
 // resource is something that "xlb get" can show.
 type resource struct {
 	name string
@@ -79,26 +76,45 @@ live state that kernel and daemon share. "stats" leaves out counters that are ze
 the JSON has them all. "config" says where the configuration comes from, what is in
 force of it, and why what came last was refused, field by field.
 
-A daemon has an admin API only where its --admin or its configuration names an address;
-name the same one here if it is not the default.`,
-		Example: "  xlb get endpoints\n  xlb get config\n  xlb get stats --output json\n  xlb get pools --admin 127.0.0.1:9901",
+With --watch it asks again and again, until it is interrupted: text has the time above each
+table, JSON has one line for each answer. After the first, an answer that fails is told of on
+standard error, and asked for again.
+
+The address is that of the daemon's --admin, or admin.address of its configuration; name it
+here if it is not the default.`,
+		Example: "  xlb get endpoints\n  xlb get config\n  xlb get stats --output json\n  xlb get endpoints --watch --interval 5s\n" +
+			"  xlb get pools --admin 127.0.0.1:9902",
+		ValidArgs: resourceNames(),
 		Args: func(_ *cobra.Command, args []string) error {
 			_, err := findResource(args)
 			return err
 		},
 	}
-	c.Flags().StringVar(&address, "admin", defaultAdmin, "`address` of the daemon's admin API")
+	c.Flags().StringVar(&address, "admin", admin.DefaultAddress, "`address` of the daemon's admin API")
+	watch := watchFlags(c)
 	output := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		r, err := findResource(args)
 		if err != nil {
 			return refused(err)
 		}
-		answer, err := askAdmin(c.Context(), address, "/xlb/"+r.name)
-		if err != nil {
-			return err
+		if err := watch.check(c); err != nil {
+			return refused(err)
 		}
-		return r.print(e, *output, answer)
+		show := func(ctx context.Context, e *env, line bool) error {
+			answer, err := askAdmin(ctx, address, "/xlb/"+r.name)
+			if err != nil {
+				return err
+			}
+			if line && *output == formatJSON {
+				return writeLine(e.stdout, answer)
+			}
+			return r.print(e, *output, answer)
+		}
+		if !watch.on {
+			return show(c.Context(), e, false)
+		}
+		return watch.repeat(c.Context(), e, *output, show)
 	}
 	return c
 }
@@ -122,7 +138,7 @@ func checkAddress(address string) error {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return fmt.Errorf("admin address %q: want host:port; name that of a running daemon with --admin, as in %s", address, defaultAdmin)
+		return fmt.Errorf("admin address %q: want host:port; name that of a running daemon with --admin, as in %s", address, admin.DefaultAddress)
 	}
 	return nil
 }
@@ -137,12 +153,17 @@ func reasonOf(err error) error {
 
 // askAdmin returns the body of an answer of 200.
 func askAdmin(ctx context.Context, address, path string) ([]byte, error) {
+	return sendAdmin(ctx, http.MethodGet, address, path)
+}
+
+// sendAdmin does so with a method.
+func sendAdmin(ctx context.Context, method, address, path string) ([]byte, error) {
 	if err := checkAddress(address); err != nil {
 		return nil, refused(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, limits.AdminClient.Whole)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, http.NoBody)
 	if err != nil {
 		return nil, refused(fmt.Errorf("admin address %q: want host:port: %w", address, err))
 	}

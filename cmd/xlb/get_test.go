@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -31,7 +32,11 @@ var (
 )
 
 // daemon is what the admin API of a test shows.
-type daemon struct{}
+type daemon struct{ level *slog.LevelVar }
+
+func (d daemon) LogLevel() slog.Level { return d.level.Level() }
+
+func (d daemon) SetLogLevel(level slog.Level) { d.level.Set(level) }
 
 func (daemon) Ready() error { return nil }
 
@@ -107,7 +112,15 @@ func (daemon) Connections(int) ([]admin.Connection, error) {
 // adminAPI serves a daemon's admin API.
 func adminAPI(t *testing.T) string {
 	t.Helper()
-	server := httptest.NewServer(admin.NewHandler(daemon{}, http.NotFoundHandler()))
+	server := httptest.NewServer(admin.NewHandler(daemon{new(slog.LevelVar)}, http.NotFoundHandler()))
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String()
+}
+
+// serving is the address of a server.
+func serving(t *testing.T, page http.HandlerFunc) string {
+	t.Helper()
+	server := httptest.NewServer(page)
 	t.Cleanup(server.Close)
 	return server.Listener.Addr().String()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/check"
 	"github.com/xlb-project/xlb/internal/heels"
+	"github.com/xlb-project/xlb/internal/node"
 )
 
 func heelsCommand(e *env) *cobra.Command {
@@ -67,6 +68,7 @@ that too: xlb heels detach.`,
 	flags.StringVar(&f.admin, "admin", "", "`address` of metrics and status, host:port (default: none)")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringSliceVar(&f.adminHosts, "admin-host", nil, adminHostUsage)
+	completes(c, "log-level", logLevels...)
 	f.pin = pinFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error { return f.run(c.Context(), e) }
 	return c
@@ -76,11 +78,10 @@ func (f *heelsRunFlags) run(ctx context.Context, e *env) error {
 	if f.config == "" {
 		return refused(errNoHeelsFile("run"))
 	}
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
-		return refused(fmt.Errorf("--log-level %q: not a level; use debug, info, warn or error", f.logLevel))
+	log, _, err := newLog(e, f.logLevel)
+	if err != nil {
+		return refused(err)
 	}
-	log := slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: level}))
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
@@ -106,6 +107,7 @@ func (f *heelsRunFlags) run(ctx context.Context, e *env) error {
 		return heelsRefused(err)
 	}
 	defer agent.Close()
+	node.SayBuild(log, build())
 	log.Info("in force", "config", f.config, "pin", *f.pin)
 	go agent.Watch(ctx, log)
 	served := make(chan error, 1)
@@ -183,8 +185,9 @@ func heelsDrainCommand(_ *env, name string, on bool) *cobra.Command {
 		Long: `Tells one role of this host's agent to offer (client) or answer (server) nothing more: new
 connections take the balancer's own path, and those around it go on. It holds until "xlb heels
 undrain", whether the agent runs or not.`,
-		Example: "  xlb heels " + name + " client\n  xlb heels " + name + " server",
-		Args:    oneArgument("client or server", "client"),
+		Example:   "  xlb heels " + name + " client\n  xlb heels " + name + " server",
+		Args:      oneArgument("client or server", "client"),
+		ValidArgs: []string{string(heels.ClientRole), string(heels.ServerRole)},
 	}
 	if !on {
 		c.Short = "Take new connections around the balancer again"

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/xlb-project/xlb/internal/heels"
+	"github.com/xlb-project/xlb/internal/plural"
 )
 
 func heelsCheckCommand(e *env) *cobra.Command {
@@ -102,7 +103,7 @@ func printProbe(e *env, output format, r *heels.ProbeResult) error {
 	}
 	state := string(r.State)
 	err := writeTable(e.stdout, []string{"VIP", "LOCAL", "OPTION", "SERVER", "CONFIRMED", "PAYLOAD THROUGH BALANCER"}, [][]string{{
-		r.VIP.String(), r.Local.String(), orDash(state), orDash(addrText(r.Server)), yesNo(r.Confirmed), number(r.ThroughBalancer) + " bytes",
+		r.VIP.String(), r.Local.String(), orDash(state), orDash(addrText(r.Server)), yesNo(r.Confirmed), plural.Of(r.ThroughBalancer, "byte"),
 	}})
 	return errors.Join(err, verdict)
 }

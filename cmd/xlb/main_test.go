@@ -78,6 +78,16 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+func TestHelpVerbSaysWhatTheFlagSays(t *testing.T) {
+	for _, c := range commands() {
+		_, want, _ := call(t, append(words(c), "--help")...)
+		code, got, stderr := call(t, append([]string{"help"}, words(c)...)...)
+		if code != exitOK || stderr != "" || got != want {
+			t.Errorf("help of %s: code %d, stderr %q and\n%s\nwant\n%s", c.CommandPath(), code, stderr, got, want)
+		}
+	}
+}
+
 func TestNoVerbGetsTheHelp(t *testing.T) {
 	code, stdout, stderr := call(t)
 	if code != exitOK || stderr != "" {
@@ -87,7 +97,7 @@ func TestNoVerbGetsTheHelp(t *testing.T) {
 }
 
 // silent are the verbs that print no data: what they do is seen elsewhere, or in their log.
-var silent = []string{"xlb run", "xlb envoy", "xlb heels run", "xlb heels drain", "xlb heels undrain", "xlb heels detach"}
+var silent = []string{"xlb run", "xlb envoy", "xlb help", "xlb completion", "xlb heels run", "xlb heels drain", "xlb heels undrain", "xlb heels detach"}
 
 func TestEveryVerbExplainsItself(t *testing.T) {
 	for _, c := range commands()[1:] {
@@ -138,7 +148,18 @@ func TestWrongCommandLinesGetOneLineAndCodeTwo(t *testing.T) {
 		{[]string{"chek"}, `unknown command "chek" of xlb; similar: check; see: xlb --help`},
 		{[]string{"expl"}, `unknown command "expl" of xlb; similar: explain; see: xlb --help`},
 		{[]string{"heels", "stauts"}, `unknown command "stauts" of xlb heels; similar: status; see: xlb heels --help`},
-		{[]string{"help"}, `unknown command "help" of xlb; see: xlb --help`},
+		{[]string{"help", "nosuch"}, `help: unknown command "nosuch"; see: xlb help --help`},
+		{[]string{"help", "run", "nosuch"}, `help: unknown command "run nosuch"; see: xlb help --help`},
+		{[]string{"--version", "extra"}, `unknown command "extra" of xlb; see: xlb --help`},
+		{[]string{"completion"}, "completion: want a shell, one of bash, zsh, fish, as in: xlb completion bash; see: xlb completion --help"},
+		{[]string{"completion", "tcsh"}, "completion: want a shell, one of bash, zsh, fish, as in: xlb completion bash; see: xlb completion --help"},
+		{[]string{"docs", "man"}, "docs man: 0 arguments; want a directory, as in: xlb docs man /usr/local/share/man/man1; see: xlb docs man --help"},
+		{[]string{"log-level", "loud"}, "log-level: want one of debug, info, warn, error, off, or nothing to see which is set; see: xlb log-level --help"},
+		{[]string{"get", "pools", "--interval", "1s"}, "--interval: is for --watch; add that, or leave it out"},
+		{[]string{"get", "pools", "--watch", "--interval", "1ms"}, "--interval 1ms: want 100ms or more"},
+		{[]string{"check", "--pid", "4194305"}, "--pid 4194305: no such process; give the number of one that runs, as ps shows it here"},
+		{[]string{"check", "--pid", "0"}, "--pid 0: no such process; give the number of one that runs, as ps shows it here"},
+		{[]string{"check", "--pid", "1", "--config", "x"}, "if any flags in the group [pid config] are set none of the others can be; [config pid] were all set; see: xlb check --help"},
 		{[]string{"version", "--nosuch"}, "unknown flag: --nosuch; see: xlb version --help"},
 		{[]string{"version", "extra"}, `version: unexpected argument "extra"; it takes none; see: xlb version --help`},
 		{[]string{"version", "--output", "xml"}, `invalid argument "xml" for "-o, --output" flag: must be text or json; see: xlb version --help`},
@@ -223,6 +244,11 @@ func TestVersion(t *testing.T) {
 	code, stdout, _ := call(t, "version")
 	if code != exitOK || !strings.HasPrefix(stdout, "xlb dev (") || strings.Count(stdout, "\n") != 1 {
 		t.Errorf("got %d %q", code, stdout)
+	}
+	for _, flag := range []string{"--version", "-v"} {
+		if code, same, stderr := call(t, flag); code != exitOK || same != stdout || stderr != "" {
+			t.Errorf("%s: got %d %q, stderr %q, want what \"xlb version\" prints", flag, code, same, stderr)
+		}
 	}
 	var r versionReport
 	decode(t, &r, "version", "--output", "json")

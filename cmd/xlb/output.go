@@ -39,6 +39,7 @@ func (f *format) Set(s string) error {
 func outputFlag(c *cobra.Command) *format {
 	f := formatText
 	c.Flags().VarP(&f, "output", "o", "`format` of the output: text or json")
+	completes(c, "output", string(formatText), string(formatJSON))
 	return &f
 }
 

@@ -23,9 +23,12 @@ func verbs(e *env) []*cobra.Command {
 		getCommand(e),
 		explainCommand(e),
 		versionCommand(e),
+		logLevelCommand(e),
 		demoCommand(e),
 		demoClientCommand(e),
 		heelsCommand(e),
+		completionCommand(e),
+		docsCommand(e),
 	}
 }
 
@@ -35,16 +38,22 @@ func rootCommand(e *env) *cobra.Command {
 		Short: "Layer-7 load balancer without a proxy in the data path",
 		Long: `XLB balances HTTP requests inside the kernel, at the socket layer: from an Envoy
 configuration, without a proxy, a sidecar or a change to any application.`,
+		// For --version, which says what the verb says.
+		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		// One line for each problem.
 		DisableSuggestions: true,
 	}
+	// There is one in verbs, as all others are.
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetHelpCommand(&cobra.Command{Hidden: true})
+	root.SetVersionTemplate(versionText())
 	root.SetOut(e.stdout)
 	root.SetErr(e.stderr)
 	root.AddCommand(verbs(e)...)
+	root.SetHelpCommand(helpCommand())
+	// Cobra does so when it runs, and the command is looked for before.
+	root.InitDefaultHelpCmd()
 	for _, verb := range root.Commands() {
 		markRun(verb)
 	}
@@ -74,7 +83,11 @@ func execute(ctx context.Context, e *env, args []string) int {
 	root := rootCommand(e)
 	// Cobra takes nil for "those of the process".
 	root.SetArgs(append([]string{}, args...))
-	c, err := unknownCommand(root, args)
+	var c *cobra.Command
+	var err error
+	if !isCompletion(args) {
+		c, err = unknownCommand(root, args)
+	}
 	if err == nil {
 		c, err = root.ExecuteContextC(ctx)
 	}

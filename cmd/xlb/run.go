@@ -6,18 +6,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
+	standard "log"
 	"log/slog"
 	"net/netip"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/check"
+	"github.com/xlb-project/xlb/internal/logging"
 	"github.com/xlb-project/xlb/internal/node"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
@@ -27,6 +30,8 @@ type runFlags struct {
 	config  string
 	cgroups []string
 	admin   string
+	// adminDefault is the admin address where nobody names one; "" is none.
+	adminDefault string
 	// adminHosts are names by which the admin API may be asked for.
 	adminHosts []string
 	fastPath   string
@@ -65,12 +70,15 @@ const (
 	fastPathUsage = "auto, on, or off to serve every request in this process"
 )
 
+// noAdmin is the admin address of a daemon that has no admin API.
+const noAdmin = "none"
+
 const adminHostUsage = "`name` by which the admin API may be asked for, beside addresses and localhost; may be repeated"
 
 const envoyHeadersUsage = "add the headers that Envoy adds unasked, as x-request-id; serves every request in this process"
 
 func runCommand(e *env) *cobra.Command {
-	var f runFlags
+	f := runFlags{adminDefault: admin.DefaultAddress}
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Balance the HTTP requests of this machine's processes",
@@ -96,17 +104,17 @@ Clients and servers on one host have their messages moved from socket to socket,
 have to wait for the other's socket. Where they may attack each other --same-host=tcp keeps them
 apart, at about half of the speed.
 
-The admin API, which "xlb get" asks, listens where --admin or the configuration says. With
-neither there is none.`,
+The admin API, which "xlb get" asks, listens where --admin says, else where admin.address of the
+configuration does, else at ` + admin.DefaultAddress + `, unless that is taken. --admin none goes without.`,
 		Example: `  xlb run --config envoy.yaml
-  xlb run --config envoy.yaml --cgroup /sys/fs/cgroup/shop --admin 127.0.0.1:15000
+  xlb run --config envoy.yaml --cgroup /sys/fs/cgroup/shop --admin 127.0.0.1:9902
   xlb run --config envoy.yaml --fast-path=off`,
 		Args: noArguments,
 	}
 	flags := c.Flags()
 	flags.StringVarP(&f.config, "config", "c", "", "Envoy v3 bootstrap `file`, YAML or JSON (required)")
 	flags.StringArrayVar(&f.cgroups, "cgroup", nil, "cgroup v2 `directory` whose processes are balanced; may be repeated (default: all processes)")
-	flags.StringVar(&f.admin, "admin", "", "`address` of the admin API, host:port (default: the configuration's, and none without one)")
+	flags.StringVar(&f.admin, "admin", "", "`address` of the admin API, host:port, or none (default: admin.address of the configuration, else "+admin.DefaultAddress+")")
 	flags.StringSliceVar(&f.adminHosts, "admin-host", nil, adminHostUsage)
 	flags.StringVar(&f.fastPath, "fast-path", fastPathAuto, fastPathUsage)
 	flags.BoolVar(&f.envoyHeaders, "envoy-headers", false, envoyHeadersUsage)
@@ -116,7 +124,11 @@ neither there is none.`,
 	flags.DurationVar(&f.drain, "drain-time", 30*time.Second, "how long requests in flight may take at the end")
 	flags.StringVar(&f.whenDown, "when-down", passWhenDown, "`what` becomes of connections to service addresses while the daemon starts, drains or hangs: pass or fail")
 	flags.StringVar(&f.sameHost, "same-host", sameHostDirect, sameHostUsage)
-	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error; \"xlb log-level\" changes it")
+	completes(c, "fast-path", fastPathAuto, "on", "off")
+	completes(c, "when-down", passWhenDown, failWhenDown)
+	completes(c, "same-host", sameHostDirect, sameHostTCP)
+	completes(c, "log-level", logLevels...)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		o, err := f.options(e)
 		if err != nil {
@@ -158,18 +170,21 @@ func logDetail(log *slog.Logger, err error) {
 }
 
 func (f *runFlags) options(e *env) (node.Options, error) {
-	o := node.Options{Version: version, ConfigPath: f.config, Admin: f.admin, AdminHosts: f.adminHosts, DrainTime: f.drain, CongestionControl: f.congestion, EnvoyHeaders: f.envoyHeaders}
+	o := node.Options{Build: build(), ConfigPath: f.config, AdminHosts: f.adminHosts, DrainTime: f.drain, CongestionControl: f.congestion, EnvoyHeaders: f.envoyHeaders}
 	if f.config == "" {
 		return o, errors.New("--config: required: give an Envoy v3 bootstrap, as in: xlb run --config envoy.yaml")
 	}
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
-		return o, fmt.Errorf("--log-level %q: not a level; use debug, info, warn or error", f.logLevel)
+	if o.Admin, o.AdminDefault = f.admin, f.adminDefault; f.admin == noAdmin {
+		o.Admin, o.NoAdmin = "", true
 	}
-	o.Logger = slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: level}))
+	log, level, err := newLog(e, f.logLevel)
+	if err != nil {
+		return o, err
+	}
+	o.Logger, o.LogLevel = log, level
 	// net/http reports what endpoints do to the standard logger: a line per event, with bytes of theirs.
-	log.SetFlags(0)
-	log.SetOutput(slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug).Writer())
+	standard.SetFlags(0)
+	standard.SetOutput(slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug).Writer())
 	switch f.fastPath {
 	case fastPathAuto:
 		o.FastPath, o.Auto = true, true
@@ -212,6 +227,17 @@ func (f *runFlags) options(e *env) (node.Options, error) {
 	cgroups, err := f.cgroupPaths()
 	o.Cgroups = cgroups
 	return o, err
+}
+
+// newLog is a log on standard error, and its level, which may be changed.
+func newLog(e *env, level string) (*slog.Logger, *slog.LevelVar, error) {
+	l, err := logging.Level(strings.ToLower(level))
+	if err != nil {
+		return nil, nil, fmt.Errorf("--log-level %q: not a level; use debug, info, warn or error", level)
+	}
+	changing := new(slog.LevelVar)
+	changing.Set(l)
+	return slog.New(logging.NewHandler(e.stderr, changing)), changing, nil
 }
 
 // prefixOf parses an address or a prefix.

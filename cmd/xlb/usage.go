@@ -47,8 +47,7 @@ func unknownCommand(root *cobra.Command, args []string) (*cobra.Command, error) 
 			continue
 		}
 		c.SuggestionsMinimumDistance = maxTypos
-		// Who asks for help is told of it below.
-		if similar := c.SuggestionsFor(word); len(similar) > 0 && word != "help" {
+		if similar := c.SuggestionsFor(word); len(similar) > 0 {
 			return c, fmt.Errorf("unknown command %q of %s; similar: %s", word, c.CommandPath(), strings.Join(similar, ", "))
 		}
 		return c, fmt.Errorf("unknown command %q of %s", word, c.CommandPath())

@@ -4,14 +4,22 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/xlb-project/xlb/internal/metrics"
 )
 
 // version is set by the linker: -X main.version=v1.2.3.
 var version = "dev"
+
+// build is this binary.
+func build() metrics.Build {
+	return metrics.Build{Version: version, Revision: commit(), Go: runtime.Version()}
+}
 
 // versionReport is what "xlb version" prints.
 type versionReport struct {
@@ -26,7 +34,7 @@ func versionCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
-		Long:    "Prints the version of this binary, the commit it was built from, and the Go version that built it.",
+		Long:    "Prints the version of this binary, the commit it was built from, and the Go version that built it.\n\"xlb --version\" prints the same.",
 		Example: "  xlb version\n  xlb version --output json",
 		Args:    noArguments,
 	}
@@ -38,18 +46,26 @@ func versionCommand(e *env) *cobra.Command {
 }
 
 func printVersion(e *env, output format) error {
-	r := versionReport{
-		Version: version, Commit: commit(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-	}
 	if output == formatJSON {
-		return writeJSON(e.stdout, r)
+		return writeJSON(e.stdout, newVersionReport())
 	}
+	_, err := io.WriteString(e.stdout, versionText())
+	return err
+}
+
+func newVersionReport() versionReport {
+	b := build()
+	return versionReport{Version: b.Version, Commit: b.Revision, Go: b.Go, Platform: runtime.GOOS + "/" + runtime.GOARCH}
+}
+
+// versionText is the line that "xlb version" and "xlb --version" print.
+func versionText() string {
+	r := newVersionReport()
 	built := r.Go + " " + r.Platform
 	if r.Commit != "" {
 		built = "commit " + r.Commit + ", " + built
 	}
-	_, err := fmt.Fprintf(e.stdout, "xlb %s (%s)\n", r.Version, built)
-	return err
+	return fmt.Sprintf("xlb %s (%s)\n", r.Version, built)
 }
 
 // commit is the revision that the Go tool recorded.

@@ -52,7 +52,12 @@ type state struct {
 	connections      []Connection
 	guarded          []Guarded
 	origins          []Origin
+	level            slog.Level
 }
+
+func (s *state) LogLevel() slog.Level { return s.level }
+
+func (s *state) SetLogLevel(level slog.Level) { s.level = level }
 
 func (s *state) Ready() error { return s.notReady }
 
@@ -172,8 +177,9 @@ func TestStatusAndTextOfPages(t *testing.T) {
 			{Scope: "machine", Why: "3 x sequence", Since: &noon},
 			{Scope: "endpoint", Endpoint: "10.0.0.1:80", Why: "24 x cut", Since: &noon, Until: &noon},
 			{Scope: "client", Connections: 2, Why: "see the log"},
+			{Scope: "client", Connections: 1, Why: "see the log"},
 		}}, "GET", "/ready", 200, "LIVE\nthe whole machine off the fast path: 3 x sequence\n" +
-			"endpoint 10.0.0.1:80 off the fast path until 2026-11-23T12:00:00Z: 24 x cut\n2 client connections off the fast path: see the log\n"},
+			"endpoint 10.0.0.1:80 off the fast path until 2026-11-23T12:00:00Z: 24 x cut\n2 client connections off the fast path: see the log\n1 client connection off the fast path: see the log\n"},
 		{"much off the fast path", &state{guarded: slices.Repeat([]Guarded{{Scope: "kernel", Why: "old"}}, 18)}, "GET", "/ready", 200,
 			"LIVE\n" + strings.Repeat("this kernel off the fast path: old\n", 16) + "and 2 more; see: xlb get guards\n"},
 		{"not ready and off the fast path", &state{notReady: errors.New("draining"), guarded: []Guarded{{Scope: "machine"}}}, "GET", "/ready", 503, "draining\n"},
@@ -228,7 +234,11 @@ func TestIndexNamesEveryPathThatAnswers(t *testing.T) {
 		if path == explain.Path {
 			path += "?url=http://127.80.0.1:8080/"
 		}
-		if status, body := ask(t, &state{}, "GET", path); status != 200 {
+		method := "GET"
+		if path == LogPath {
+			method = "POST"
+		}
+		if status, body := ask(t, &state{}, method, path); status != 200 {
 			t.Errorf("%s: %d %s", path, status, body)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/plural"
 )
 
 // Guarded is a row of /xlb/guards: something that the daemon has taken off the fast path by itself.
@@ -30,7 +32,7 @@ func (g *Guarded) What() string {
 	case "endpoint":
 		return "endpoint " + g.Endpoint
 	case "client":
-		return fmt.Sprintf("%d client connections", g.Connections)
+		return plural.Of(g.Connections, "client connection")
 	case "machine":
 		return "the whole machine"
 	}

@@ -43,6 +43,10 @@ func NewHandler(source Source, metricsHandler http.Handler) http.Handler {
 	for _, p := range pages {
 		mux.HandleFunc("GET "+p.path, p.serve)
 	}
+	for _, p := range a.changes() {
+		mux.HandleFunc("POST "+p.path, p.serve)
+		pages = append(pages, p)
+	}
 	mux.HandleFunc("GET /{$}", asked(func(w http.ResponseWriter, _ *http.Request) { writeIndex(w, pages) }))
 	return mux
 }

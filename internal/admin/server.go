@@ -24,6 +24,9 @@ const (
 	shutdownTimeout = 2 * time.Second
 )
 
+// DefaultAddress is where the admin API listens, and is asked, unless somebody names another address. It is that of Envoy's documentation and examples.
+const DefaultAddress = "127.0.0.1:9901"
+
 // ListenError says that the admin address cannot be used. Its cause lies in the
 // environment: another address, or the end of another process, is the remedy.
 type ListenError struct {

@@ -4,6 +4,7 @@ package admin
 
 import (
 	"encoding/json"
+	"log/slog"
 	"net/netip"
 	"time"
 
@@ -35,6 +36,9 @@ type Source interface {
 	Bound(l *model.Listener) string
 	// Connections returns open client connections, at most limit of them.
 	Connections(limit int) ([]Connection, error)
+	// LogLevel is the level of the log; SetLogLevel makes it another one.
+	LogLevel() slog.Level
+	SetLogLevel(level slog.Level)
 	// Explain gives an account of one request, made up by the query. What is wrong with that is an *explain.QueryError.
 	Explain(q *explain.Query) (*explain.Answer, error)
 }

@@ -64,8 +64,8 @@ func (s *space) take(blocks, accepts, routes int) error {
 		{"routes of combined expressions", routes, s.routes, maxAcceptedRoutes},
 	} {
 		if n.needed > n.left {
-			return fmt.Errorf("needs %d %s, and %d of %d are left; use fewer expressions, or begin them with distinct literal text",
-				n.needed, n.what, n.left, n.of)
+			return fmt.Errorf("needs room for %s: %d, and %d of %d are left; use fewer expressions, or begin them with distinct literal text",
+				n.what, n.needed, n.left, n.of)
 		}
 	}
 	s.automata--

@@ -17,6 +17,7 @@ import (
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/plural"
 )
 
 // defaultDirectBody is Envoy's bound on bodies of direct_response, in bytes
@@ -35,7 +36,7 @@ func (t *translator) directResponse(in *routev3.DirectResponseAction, limit uint
 	out := &model.DirectResponse{Status: int(in.GetStatus()), Body: t.dataSource(in.GetBody(), path+".body")}
 	switch {
 	case uint64(len(out.Body)) > uint64(limit):
-		t.p.add(path+".body", "%d bytes, more than %d; shorten it, or raise max_direct_response_body_size_bytes", len(out.Body), limit)
+		t.p.add(path+".body", "%s, more than %d; shorten it, or raise max_direct_response_body_size_bytes", plural.Of(len(out.Body), "byte"), limit)
 	case out.Body != "" && (out.Status == http.StatusNoContent || out.Status == http.StatusNotModified):
 		t.p.add(path+".body", "a response of status %d has no body; remove one of the two", out.Status)
 	}

@@ -146,8 +146,8 @@ func TestMeshIsAssembledWithoutEndpointsWhoseSecretsNobodyHas(t *testing.T) {
 		t.Fatalf("listeners: %+v", cfg.Listeners)
 	}
 	for name, want := range map[string]string{
-		"mixed.default.svc.cluster.local": "1 served, 1 of 2 endpoints left out: expects TLS", "meshed.default.svc.cluster.local": "0 served, 1 of 1 endpoints left out: expects TLS",
-		"outside.example.com": "1 served, ", "grpc.default.svc.cluster.local": "0 served, 1 of 1 endpoints left out: expects HTTP/2",
+		"mixed.default.svc.cluster.local": "1 served, 1 of 2 endpoints left out: expects TLS", "meshed.default.svc.cluster.local": "0 served, 1 of 1 endpoint left out: expects TLS",
+		"outside.example.com": "1 served, ", "grpc.default.svc.cluster.local": "0 served, 1 of 1 endpoint left out: expects HTTP/2",
 	} {
 		c := cfg.Cluster("outbound|9080||" + name)
 		text := regexp.MustCompile(`127\.82\.0\.1:\d+ `).ReplaceAllString(c.LeftOutText(), "")

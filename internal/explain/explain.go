@@ -11,6 +11,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/plural"
 )
 
 // State is a configuration, and how it is served.
@@ -265,7 +266,7 @@ func (a *Answer) handTLS(d *Decision) {
 	case secured+inner == all:
 		a.Kernel = Kernel{By: d.By, Verdict: maps.VerdictName(v), Meaning: maps.HandoverMeaning(v), Cluster: d.Cluster, Criteria: d.Criteria}
 	default:
-		a.secured = fmt.Sprintf("%d of %d endpoints of %s %s: the kernel hands over what it chooses them for (%s)", secured+inner, all, d.Cluster, what, maps.VerdictName(v))
+		a.secured = fmt.Sprintf("%d of %s of %s %s: the kernel hands over what it chooses them for (%s)", secured+inner, plural.Of(all, "endpoint"), d.Cluster, what, maps.VerdictName(v))
 	}
 }
 

@@ -193,7 +193,7 @@ func TestEndpointsThatAreLeftOutAreTold(t *testing.T) {
 	a.addLeftOut(nil)
 	a.addLeftOut(&model.Cluster{Name: "whole"})
 	a.addLeftOut(&model.Cluster{Name: "shop", LeftOut: []model.LeftOut{{Host: "10.0.0.1", Port: 80, Reason: model.LeftOutTLS}}})
-	want := []string{"shop: 1 of 1 endpoints left out: 10.0.0.1:80 expects TLS, which XLB does not originate to original destinations"}
+	want := []string{"shop: 1 of 1 endpoint left out: 10.0.0.1:80 expects TLS, which XLB does not originate to original destinations"}
 	if !slices.Equal(a.leftOut, want) {
 		t.Errorf("got %q, want %q", a.leftOut, want)
 	}

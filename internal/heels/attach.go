@@ -16,6 +16,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/plural"
 )
 
 // linkPrefix begins the names of pinned links; none of a map does.
@@ -296,7 +298,8 @@ func (k *Kernel) linkNames() ([]string, error) {
 type FlowsError struct{ Count int }
 
 func (e *FlowsError) Error() string {
-	return fmt.Sprintf("%d connections go around the balancer and would break; drain, and wait until \"xlb heels conns\" shows none, or use --force", e.Count)
+	return fmt.Sprintf("%s %s around the balancer and would break; drain, and wait until \"xlb heels conns\" shows none, or use --force",
+		plural.Of(e.Count, "connection"), plural.Verb(e.Count, "goes", "go"))
 }
 
 // Detach takes programs and pins away, what begins connections first. While connections depend on them it changes nothing but returns a *FlowsError,

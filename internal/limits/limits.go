@@ -102,7 +102,7 @@ var (
 	// AdminClient is "xlb get" and its like.
 	AdminClient = Row{
 		Name: "xlb get", Side: Client, Whole: 10 * time.Second, HeadBytes: 16 << 10, BodyBytes: 64 << 20,
-		Made: []string{"cmd/xlb.askAdmin"}, Shown: []string{"TestAskingAnAdminAddressIsBounded"},
+		Made: []string{"cmd/xlb.sendAdmin"}, Shown: []string{"TestAskingAnAdminAddressIsBounded"},
 	}
 	// Takeover hands a bound socket to a daemon that replaces this one.
 	Takeover = Row{

@@ -22,6 +22,8 @@ const (
 
 // The metrics, in the order in which a reader asks for them.
 var (
+	buildInfo = describe("xlb_build_info",
+		"1, of the program that runs: its version, the commit that it was built from, empty where the build did not record that, and the version of Go.", "version", "revision", "goversion")
 	requestsTotal = describe("xlb_requests_total",
 		"Requests by the path that served them: fast when the kernel sent it, slow when the daemon's proxy did.", "path")
 	handoversTotal = describe("xlb_handovers_total",
@@ -190,7 +192,10 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(verdictsTotal, err)
 	}
-	emitter(ch).all(s)
+	out := emitter(ch)
+	b := c.source.Build()
+	out.gauge(buildInfo, 1, b.Version, b.Revision, b.Go)
+	out.all(s)
 }
 
 // emitter writes metrics of a scrape.

@@ -13,6 +13,8 @@ import (
 // Source is the live state that a Collector reads. Its methods are called once per
 // scrape, concurrently with everything else.
 type Source interface {
+	// Build returns which program this is.
+	Build() Build
 	// Verdicts returns how often each verdict was given since the programs were
 	// loaded, over all processors; the index is a maps.Verdict. A shorter slice
 	// means zero for the rest, nil is right when no program is loaded.
@@ -45,6 +47,15 @@ type Source interface {
 	// SlowBytes returns the bytes that the slow path has read from clients and
 	// written to them since the daemon started.
 	SlowBytes() (received, sent uint64)
+}
+
+// Build tells one build of the program from others.
+type Build struct {
+	Version string
+	// Revision is the commit; empty where the build did not record it.
+	Revision string
+	// Go is the version of Go that built it.
+	Go string
 }
 
 // SlowWork is what the daemon does for clients itself, in turns that are shared among their cgroups.

@@ -7,6 +7,8 @@ import (
 	"net"
 	"strconv"
 	"strings"
+
+	"github.com/xlb-project/xlb/internal/plural"
 )
 
 // LeftOut is an endpoint that gets no requests and no health checks: XLB cannot speak to it as it is to be spoken to, or they would come back.
@@ -83,7 +85,7 @@ func (c *Cluster) LeftOutText() string {
 	for i := range c.LeftOut {
 		l := &c.LeftOut[i]
 		if n := counts[l.Reason]; n > 0 {
-			texts = append(texts, fmt.Sprintf("%d of %d endpoints left out: %s %s", n, all, l.Address(), l.Because()))
+			texts = append(texts, fmt.Sprintf("%d of %s left out: %s %s", n, plural.Of(all, "endpoint"), l.Address(), l.Because()))
 			counts[l.Reason] = 0
 		}
 	}

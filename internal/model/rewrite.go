@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/xlb-project/xlb/internal/plural"
 	"github.com/xlb-project/xlb/internal/re2"
 )
 
@@ -83,7 +84,7 @@ func NewSubstitution(regex, with string) (*Substitution, error) {
 			next = piece{literal, int(escape[0] - '0')}
 		}
 		if next.group > groups {
-			return nil, fmt.Errorf(`substitution %q: \%d, and the expression has %d groups`, with, next.group, groups)
+			return nil, fmt.Errorf(`substitution %q: \%d, and the expression has %s`, with, next.group, plural.Of(groups, "group"))
 		}
 		s.pieces = append(s.pieces, next)
 		rest = escape[1:]

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/health"
+	"github.com/xlb-project/xlb/internal/logging"
 	shared "github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
@@ -167,11 +168,11 @@ func (k *keeper) logCheck(m *member, c *health.Check, config *model.HealthCheck,
 	log := k.n.log.With("cluster", m.cluster.name, "endpoint", m.address)
 	switch {
 	case v.Changed && c.Healthy():
-		log.Info("endpoint is healthy", "degraded", c.Degraded())
+		log.Info("endpoint is healthy", "degraded", logging.NonZero(c.Degraded()))
 	case v.Changed:
-		log.Warn("endpoint is unhealthy", "check", r, "err", err)
+		log.Warn("endpoint is unhealthy", "check", r, "err", logging.NonZero(err))
 	case !r.Healthy() && (config.LogFailures || first):
-		log.Warn("health check has failed", "check", r, "err", err)
+		log.Warn("health check has failed", "check", r, "err", logging.NonZero(err))
 	case r.Healthy() && config.LogSuccesses:
 		log.Info("health check has passed")
 	}

@@ -30,7 +30,7 @@ type shown struct{ bootstrap, control json.RawMessage }
 func (n *Node) showBootstrap(b *config.Bootstrap) {
 	s := &shown{}
 	// It has been read from such a text.
-	s.bootstrap, _ = inEnvoysNames.Marshal(b.Shown(n.o.Version))
+	s.bootstrap, _ = inEnvoysNames.Marshal(b.Shown(n.o.Build.Version))
 	if c := b.Control(); c != nil {
 		if body, err := anypb.New(c); err == nil {
 			s.control = inJSON(body)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/logging"
 )
 
 // followFiles reads the files of resources now, and whenever they change, until stop.
@@ -115,7 +116,7 @@ func (d *dynamic) takeList(f config.File, list []candidate) {
 			known[c.Name] = d.known[f][c.Name].take(before[c.Name].Body, c.Body, wrong)
 			continue
 		}
-		d.n.log.Error("resource refused; the one before stays in force", "file", f.Path, "name", c.Name, "err", c.err)
+		d.n.log.Error("resource refused; the one before stays in force", "file", f.Path, "name", logging.NonZero(c.Name), "err", c.err)
 		known[c.Name] = d.known[f][c.Name].refuse(c.Named, c.err, wrong)
 		if old, had := before[c.Name]; had {
 			good = append(good, old)

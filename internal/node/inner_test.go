@@ -72,7 +72,7 @@ func TestEndpointsOfACircleAreLeftOutAndBack(t *testing.T) {
 	self, twice := markCluster("a", "127.0.0.1:80"), &model.Config{}
 	for range 2 {
 		cfg := m.in.mark(&model.Config{Listeners: []*model.Listener{a}, Clusters: []*model.Cluster{self}})
-		if c := cfg.Clusters[0]; len(c.Endpoints) != 0 || !strings.HasPrefix(c.LeftOutText(), `1 of 1 endpoints left out: 127.0.0.1:80 is the address of listener "a"`) {
+		if c := cfg.Clusters[0]; len(c.Endpoints) != 0 || !strings.HasPrefix(c.LeftOutText(), `1 of 1 endpoint left out: 127.0.0.1:80 is the address of listener "a"`) {
 			t.Fatalf("endpoints %+v, left out %q", c.Endpoints, c.LeftOutText())
 		}
 		if len(twice.Clusters) > 0 && twice.Clusters[0] != cfg.Clusters[0] {

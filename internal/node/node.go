@@ -52,8 +52,12 @@ type Options struct {
 	Cgroups []string
 	// AdminHosts are names by which the admin API may be asked for, beside addresses, localhost and that of Admin.
 	AdminHosts []string
-	// Admin is the address of the admin API; "" takes the configuration's, and none when that has none.
+	// Admin is the address of the admin API; "" takes the configuration's, and AdminDefault when that has none.
 	Admin string
+	// AdminDefault may be "", which is no admin API. Nobody has asked for this address: where it cannot be had the daemon does without.
+	AdminDefault string
+	// NoAdmin takes neither.
+	NoAdmin bool
 	// FastPath off serves every request in user space.
 	FastPath bool
 	// SameHostTCP sends requests to endpoints on this host over TCP, as to those on others.
@@ -74,9 +78,11 @@ type Options struct {
 	CongestionControl string
 	// DrainTime bounds how long requests in flight may take at the end.
 	DrainTime time.Duration
-	// Version of this program, to be shown.
-	Version string
-	Logger  *slog.Logger
+	// Build is this program, to be shown.
+	Build  metrics.Build
+	Logger *slog.Logger
+	// LogLevel is that of the Logger, which the admin API changes.
+	LogLevel *slog.LevelVar
 }
 
 // clientReceiveBuffer is SO_RCVBUF of clients' sockets in bytes, of which the kernel makes twice as much. It holds what a client may leave unread of a
@@ -216,24 +222,6 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	return n.close()
 }
 
-func listenAdmin(ctx context.Context, o Options, cfg *model.Config) (net.Listener, error) {
-	address := o.Admin
-	if address == "" && cfg.Admin.IsValid() {
-		address = cfg.Admin.String()
-	}
-	if address == "" {
-		return nil, nil
-	}
-	l, err := admin.Listen(ctx, address)
-	if err != nil || o.AdminAddressPath == "" {
-		return l, err
-	}
-	if err := writeAddress(o.AdminAddressPath, l.Addr().String()); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
-}
-
 var errStarting = errors.New("starting: pools are being opened")
 
 // startFit starts without the fast path where that cannot be had, and may be done without.
@@ -332,6 +320,8 @@ func (n *Node) build() error {
 	}
 	n.resolver = newResolving(n)
 	n.doors = newDoors(n)
+	// A start that the kernel refuses ends in one line, which says why.
+	SayBuild(n.log, n.o.Build)
 	n.updates.Lock()
 	defer n.updates.Unlock()
 	if err := n.apply(n.source); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/logging"
 )
 
 // passedOver keeps what is accepted and not done. It is used at any time.
@@ -63,7 +64,7 @@ func (n *Node) noteResource(b *config.Bootstrap, kind config.Kind, name string, 
 
 func (n *Node) sayNotes(list []config.Note) {
 	for _, note := range list {
-		n.log.Warn("accepted, and not done; \"xlb get notes\" lists all", "resource", note.Resource, "field", note.Path, "reason", note.Reason)
+		n.log.Warn("accepted, and not done; \"xlb get notes\" lists all", "resource", logging.NonZero(note.Resource), "field", logging.NonZero(note.Path), "reason", note.Reason)
 	}
 }
 

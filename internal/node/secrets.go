@@ -15,6 +15,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/health"
+	"github.com/xlb-project/xlb/internal/logging"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/mtls"
 	"github.com/xlb-project/xlb/internal/slowpath"
@@ -165,7 +166,7 @@ func (s *secrets) take(sources []model.SecretSource, body []byte, version string
 		case err != nil && s.news(source, err.Error()):
 			s.n.log.Error("secret refused; the one before stays in force", "secret", source.Name, "err", err)
 		case err == nil && s.news(source, version):
-			s.n.log.Info("secret is in force for new connections", "secret", source.Name, "version", version)
+			s.n.log.Info("secret is in force for new connections", "secret", source.Name, "version", logging.NonZero(version))
 		}
 	}
 	return err

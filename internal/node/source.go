@@ -111,6 +111,9 @@ func placeOf(e *reconcile.EndpointEntry) metrics.Place {
 // measured implements metrics.Source.
 type measured struct{ n *Node }
 
+// Build implements metrics.Source.
+func (m measured) Build() metrics.Build { return m.n.o.Build }
+
 // Verdicts implements metrics.Source.
 func (m measured) Verdicts() ([]uint64, error) { return m.n.datapath.Verdicts() }
 

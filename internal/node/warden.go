@@ -12,6 +12,7 @@ import (
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/check"
 	"github.com/xlb-project/xlb/internal/guard"
+	"github.com/xlb-project/xlb/internal/logging"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/reconcile"
 )
@@ -104,7 +105,8 @@ func (w *warden) take(now time.Time, e maps.Event) {
 	client := w.clientOf(&seen)
 	if unsaid, ok := w.said.may(now, maps.GuardName(seen.What)); ok {
 		w.n.log.Warn("an exchange broke an invariant; it was ended, or its accounts were put right", "guard", maps.GuardName(seen.What),
-			"endpoint", known(seen.Endpoint), "client", known(client), "cgroup", seen.Tenant, "cookie", seen.Client, "lease", e.Lease, "slot", e.Slot, "not_logged", unsaid)
+			"endpoint", known(seen.Endpoint), "client", known(client), "cgroup", logging.NonZero(seen.Tenant), "cookie", logging.NonZero(seen.Client), "lease", e.Lease, "slot", e.Slot,
+			"not_logged", logging.NonZero(unsaid))
 	}
 	w.mu.Lock()
 	decisions := w.policy.Event(now, seen)
@@ -195,7 +197,7 @@ func (w *warden) keep(now time.Time, d guard.Decision) {
 		return
 	}
 	if unsaid, ok := w.said.may(now, "client"); ok {
-		w.n.log.Warn("a client's connection is kept off the fast path", "client", known(client), "cookie", d.Client, "why", d.Why, "not_logged", unsaid)
+		w.n.log.Warn("a client's connection is kept off the fast path", "client", known(client), "cookie", d.Client, "why", d.Why, "not_logged", logging.NonZero(unsaid))
 	}
 }
 

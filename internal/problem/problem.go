@@ -7,6 +7,8 @@ package problem
 import (
 	"errors"
 	"fmt"
+
+	"github.com/xlb-project/xlb/internal/plural"
 )
 
 // FieldError is one problem of a configuration: where it is, which rule it
@@ -39,7 +41,7 @@ func Join(name string, list []*FieldError) error {
 		errs = append(errs, fmt.Errorf("%s: %w", name, e))
 	}
 	if more := len(list) - most; more > 0 {
-		errs = append(errs, fmt.Errorf("%s: and %d more problems; correct these first", name, more))
+		errs = append(errs, fmt.Errorf("%s: and %s; correct these first", name, plural.Of(more, "more problem")))
 	}
 	return errors.Join(errs...)
 }

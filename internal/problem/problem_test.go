@@ -27,7 +27,7 @@ func TestOfManyProblemsTheFirstAreTold(t *testing.T) {
 	for i := range list {
 		list[i] = &FieldError{Reason: "wrong"}
 	}
-	for n, want := range map[int]string{most: "a.yaml: wrong", most + 1: "a.yaml: and 1 more problems; correct these first", 1e6: "a.yaml: and 999900 more problems; correct these first"} {
+	for n, want := range map[int]string{most: "a.yaml: wrong", most + 1: "a.yaml: and 1 more problem; correct these first", 1e6: "a.yaml: and 999900 more problems; correct these first"} {
 		lines := strings.Split(Join("a.yaml", list[:n]).Error(), "\n")
 		if last := lines[len(lines)-1]; last != want || len(lines) > most+1 {
 			t.Errorf("%d problems: %d lines, the last %q, want %q", n, len(lines), last, want)

@@ -309,7 +309,7 @@ func TestFullMapIsRefusedBeforeAnythingIsSwitched(t *testing.T) {
 	big.Listeners[0].Routes.VirtualHosts[0] = &rt
 	im, _ := compile.Compile(big)
 	_, err := g.r.Apply(im)
-	want := `listener "web": map routes is full: 1 routes are needed in a row, 0 are free in pieces; configure fewer or enlarge the map`
+	want := `listener "web": map routes is full: 1 place in a row is needed for routes, and 0 are free in pieces; configure fewer or enlarge the map`
 	if err == nil || err.Error() != want {
 		t.Fatalf("error %q, want %q", err, want)
 	}

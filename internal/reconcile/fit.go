@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/plural"
 )
 
 // FullError says that there is no room for the endpoints of an image. Nothing of it was written.
@@ -17,8 +18,8 @@ type FullError struct {
 }
 
 func (e *FullError) Error() string {
-	return fmt.Sprintf("map endpoints is full: %d endpoints are new, %d of them of cluster %q, and there is room for %d; configure fewer, or try again when those that have left are idle",
-		e.New, e.Most, e.Cluster, e.Room)
+	return fmt.Sprintf("map endpoints is full: %s %s new, %d of cluster %q, and there is room for %d; configure fewer, or try again when those that have left are idle",
+		plural.Of(e.New, "endpoint"), plural.Verb(e.New, "is", "are"), e.Most, e.Cluster, e.Room)
 }
 
 // fit says whether there are indices for the endpoints of clusters that are new, before any is taken: those that a failure had taken would be

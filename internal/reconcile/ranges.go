@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/plural"
 )
 
 // span is a range of indices. The zero value is empty.
@@ -47,8 +48,8 @@ func (r *ranges) take(n uint32) (span, error) {
 	}
 	i := slices.IndexFunc(r.free, func(s span) bool { return s.count >= n })
 	if i < 0 {
-		return span{}, fmt.Errorf("map %s is full: %d %s are needed in a row, %d are free in pieces; configure fewer or enlarge the map",
-			r.table, n, r.what, r.left())
+		return span{}, fmt.Errorf("map %s is full: %s in a row %s needed for %s, and %d %s free in pieces; configure fewer or enlarge the map",
+			r.table, plural.Of(n, "place"), plural.Verb(n, "is", "are"), r.what, r.left(), plural.Verb(r.left(), "is", "are"))
 	}
 	taken := span{r.free[i].first, n}
 	if r.hold != nil {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/logging"
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
@@ -198,7 +199,7 @@ func (r *Reconciler) sayInForce(im *compile.Image) {
 		level = slog.LevelDebug
 	}
 	r.log.Log(context.Background(), level, "configuration is in force",
-		"listeners", len(im.Listeners), "clusters", len(im.Clusters), "writes", r.stats.Total(), "unsaid", r.said.unsaid)
+		"listeners", len(im.Listeners), "clusters", len(im.Clusters), "writes", r.stats.Total(), "unsaid", logging.NonZero(r.said.unsaid))
 	if level == slog.LevelInfo {
 		r.said.unsaid = 0
 	}

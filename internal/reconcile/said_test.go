@@ -3,8 +3,13 @@
 package reconcile
 
 import (
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/logging"
 )
 
 func TestOfManyChangesInARowFewAreSaid(t *testing.T) {
@@ -28,5 +33,23 @@ func TestOfManyChangesInARowFewAreSaid(t *testing.T) {
 	}
 	if s.may(now) {
 		t.Error("more changes are said at once than are to be")
+	}
+}
+
+func TestLineOfAChangeCountsThoseBeforeItOnlyIfThereWereSome(t *testing.T) {
+	var log strings.Builder
+	now := time.Unix(1, 0)
+	r := &Reconciler{log: slog.New(logging.NewHandler(&log, slog.LevelInfo)), said: newSaid(), now: func() time.Time { return now }, stats: Stats{Routes: 1}}
+	for range saidAtOnce + 3 {
+		r.sayInForce(&compile.Image{})
+	}
+	if strings.Contains(log.String(), "unsaid") {
+		t.Errorf("nothing was left out, and a line counts it:\n%s", log.String())
+	}
+	log.Reset()
+	now = now.Add(saidEvery)
+	r.sayInForce(&compile.Image{})
+	if !strings.HasSuffix(log.String(), " writes=1 unsaid=3\n") {
+		t.Errorf("got %q, want the three that were left out", log.String())
 	}
 }

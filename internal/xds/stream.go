@@ -10,6 +10,8 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/xlb-project/xlb/internal/logging"
 )
 
 // maxQueue bounds the requests that a server has not read.
@@ -184,7 +186,7 @@ func (s *stream) answer(r *response) error {
 	text := ""
 	if fault != nil {
 		text = fault.Error()
-		c.log.Warn("configuration of the management server was refused", "kind", kind.String(), "version", r.version, "error", text)
+		c.log.Warn("configuration of the management server was refused", "kind", kind.String(), "version", logging.NonZero(r.version), "error", text)
 	}
 	if wait := s.repeats[kind].wait(r.version, text); wait > 0 && r.whole {
 		s.awaitDue()

@@ -147,17 +147,17 @@ func TestClientThatBreaksInvariantsLosesTheFastPathAlone(t *testing.T) {
 	}
 
 	// All who are asked tell of it.
-	const told = "1 client connections off the fast path"
+	const told = "1 client connection off the fast path"
 	if ready := r.Get(t, "/ready"); !strings.HasPrefix(ready, "LIVE\n") || !strings.Contains(ready, told) {
 		t.Errorf("/ready: %q", ready)
 	}
-	if table := r.xlb(t, "get", "guards"); !strings.Contains(table, "1 client connections") {
+	if table := r.xlb(t, "get", "guards"); !strings.Contains(table, "1 client connection") {
 		t.Errorf("xlb get guards:\n%s", table)
 	}
 	if stats := r.xlb(t, "get", "stats"); !strings.Contains(stats, "xlb.guards.urgent") {
 		t.Errorf("xlb get stats:\n%s", stats)
 	}
-	if report := r.xlb(t, "check"); !strings.Contains(report, "off the fast path: 1 client connections") {
+	if report := r.xlb(t, "check"); !strings.Contains(report, "off the fast path: 1 client connection") {
 		t.Errorf("xlb check:\n%s", report)
 	}
 	r.requireLogged(t, "level=WARN", "guard=urgent", "client="+client, "endpoint=10.99.0.2:", "cgroup=/", "cookie=", "lease=")

@@ -212,7 +212,7 @@ func TestEndpointThatComesLaterMayBeAListener(t *testing.T) {
 
 		put(first)
 		answers("503 no healthy upstream")
-		const why = `1 of 1 endpoints left out: %s is the address of listener "service_0", from where all requests come back; route to the cluster that is meant`
+		const why = `1 of 1 endpoint left out: %s is the address of listener "service_0", from where all requests come back; route to the cluster that is meant`
 		if shown := b.Get(t, "/xlb/clusters"); !strings.Contains(shown, jsonText(t, fmt.Sprintf(why, first))) {
 			t.Errorf("the clusters do not show why they have no endpoint: %s", shown)
 		}

@@ -17,9 +17,11 @@ const module = "github.com/xlb-project/xlb/"
 var layers = map[string][]string{
 	"ascii":     nil,
 	"limits":    nil,
+	"plural":    nil,
+	"logging":   nil,
 	"re2":       nil,
 	"hashing":   nil,
-	"model":     {"ascii", "re2", "hashing"},
+	"model":     {"ascii", "re2", "hashing", "plural"},
 	"poller":    nil,
 	"shares":    nil,
 	"sockdiag":  nil,
@@ -30,29 +32,29 @@ var layers = map[string][]string{
 	"maps":      {"hashing"},
 	"memo":      nil,
 	"dfa":       {"re2", "memo"},
-	"problem":   nil,
+	"problem":   {"plural"},
 	"files":     nil,
 	"lpm":       nil,
 	"check":     {"lpm"}, // it must run where nothing else can
-	"config":    {"ascii", "model", "problem", "files"},
-	"xds":       {"model", "limits"},
+	"config":    {"ascii", "model", "problem", "files", "plural"},
+	"xds":       {"model", "limits", "logging"},
 	"dns":       {"model", "limits"},
 	"sift":      {"ascii", "re2"},
 	"match":     {"ascii", "model", "dfa", "sift"},
 	"compile":   {"ascii", "model", "maps", "dfa", "match", "memo", "re2", "hashing"},
-	"reconcile": {"compile", "maps", "model", "hashing"},
+	"reconcile": {"compile", "maps", "model", "hashing", "plural", "logging"},
 	"datapath":  {"maps", "lpm"},
 	"balance":   {"maps", "hashing"},
 	"anchor":    {"maps", "poller", "shares", "sockdiag", "upstream", "limits"},
 	"pool":      {"maps", "poller", "upstream"},
 	"health":    {"model", "maps", "poller", "limits"},
 	"guard":     {"maps"},
-	"explain":   {"ascii", "head", "model", "maps", "compile", "limits"},
+	"explain":   {"ascii", "head", "model", "maps", "compile", "limits", "plural"},
 	"slowpath":  {"ascii", "head", "model", "chunked", "upstream", "hashing", "shares", "limits"},
 	"metrics":   {"maps"},
-	"admin":     {"ascii", "maps", "model", "metrics", "explain", "limits"},
-	"heels":     {"problem", "files", "limits"}, // a system of its own
-	"node":      {anything},                     // the composition root
+	"admin":     {"ascii", "maps", "model", "metrics", "explain", "limits", "plural", "logging"},
+	"heels":     {"problem", "files", "limits", "plural"}, // a system of its own
+	"node":      {anything},                               // the composition root
 }
 
 // benchLayers is the same for the folders of bench/. The command, bench itself, puts them together.

@@ -4,6 +4,7 @@ package routes
 
 import (
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -35,6 +36,8 @@ func (shown) Bound(*model.Listener) string                     { return "" }
 func (shown) Intercepted(*model.Listener) (bool, error)        { return true, nil }
 func (shown) Connections(int) ([]admin.Connection, error)      { return nil, nil }
 func (shown) Explain(*explain.Query) (*explain.Answer, error)  { return nil, nil }
+func (shown) LogLevel() slog.Level                             { return slog.LevelInfo }
+func (shown) SetLogLevel(slog.Level)                           {}
 func (shown) ServeHTTP(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }
 
 // TestConfigDumpMeansWhatWasRead reads what /config_dump shows as a configuration: it has to be the one in force.

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/tcptest"
+)
+
+func TestAddressOfTheAdminAPI(t *testing.T) {
+	const usual = "127.0.0.1:9901"
+	named := &model.Config{Admin: netip.MustParseAddrPort("127.0.0.1:15000")}
+	serving := func(address string) *model.Config {
+		return &model.Config{Listeners: []*model.Listener{{Address: netip.MustParseAddrPort(address)}}}
+	}
+	for _, tt := range []struct {
+		name    string
+		options Options
+		config  *model.Config
+		want    string
+		asked   bool
+	}{
+		{"nobody names one", Options{AdminDefault: usual}, &model.Config{}, usual, false},
+		{"nobody names one, and there is no default", Options{}, &model.Config{}, "", false},
+		{"the configuration", Options{AdminDefault: usual}, named, "127.0.0.1:15000", true},
+		{"the command line", Options{AdminDefault: usual, Admin: ":1"}, named, ":1", true},
+		{"none is wanted", Options{AdminDefault: usual, NoAdmin: true}, named, "", false},
+		{"a listener has it", Options{AdminDefault: usual}, serving(usual), "", false},
+		{"a listener has its port everywhere", Options{AdminDefault: usual}, serving("0.0.0.0:9901"), "", false},
+		{"a listener has another port", Options{AdminDefault: usual}, serving("0.0.0.0:9902"), usual, false},
+	} {
+		if got, asked := adminAddressOf(tt.options, tt.config); got != tt.want || asked != tt.asked {
+			t.Errorf("%s: got %q, %v, want %q, %v", tt.name, got, asked, tt.want, tt.asked)
+		}
+	}
+}
+
+func TestAdminAddressInUseIsAnErrorOnlyIfSomebodyAskedForIt(t *testing.T) {
+	taken := tcptest.Listen(t, nil).String()
+	var log strings.Builder
+	o := Options{AdminDefault: taken, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	l, err := listenAdmin(t.Context(), o, &model.Config{})
+	if l != nil || err != nil || !strings.Contains(log.String(), "already in use") {
+		t.Errorf("default: got %v, %v and the log %q, want none and a line that says why", l, err, log.String())
+	}
+	o.Admin = taken
+	if l, err := listenAdmin(t.Context(), o, &model.Config{}); err == nil {
+		t.Errorf("--admin: got %v, want an error", l.Addr())
+	}
+}
