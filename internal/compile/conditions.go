@@ -184,6 +184,9 @@ func literalsOf(h *model.HeaderMatch) (literals []literal, undecided string) {
 	if strings.HasPrefix(h.Name, ":") {
 		return literalsOfPseudo(h)
 	}
+	if h.Name == forwardedProto {
+		return literalsOfForwardedProto(h), ""
+	}
 	if h.Kind == model.HeaderPresent {
 		return literalsOfPresence(h, present, absent), ""
 	}

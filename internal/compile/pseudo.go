@@ -14,6 +14,8 @@ import (
 const (
 	methodField = ":method"
 	pathField   = ":path"
+	// forwardedProto is a header, which a request without it is compared as if it had.
+	forwardedProto = "x-forwarded-proto"
 )
 
 // methods are those that the kernel reads: method_is_plain() in bpf/lib/http1.h.
@@ -54,12 +56,22 @@ func literalsOfSet(name string, all []string, holds func(string) bool) []literal
 
 // literalsOfScheme asks what the scheme follows from: see model.SchemeOf. The kernel reads no target in absolute form.
 func literalsOfScheme(h *model.HeaderMatch) []literal {
-	isHTTPS := condition{name: "x-forwarded-proto", kind: isOneOf, value: strings.Join(spellings("https"), "\x00")}
+	isHTTPS := condition{name: forwardedProto, kind: isOneOf, value: strings.Join(spellings("https"), "\x00")}
 	byHTTP := h.MatchesValue("http")
 	if byHTTP == h.MatchesValue("https") {
 		return constant(isHTTPS.name, byHTTP)
 	}
 	return []literal{{condition: isHTTPS, negated: byHTTP}}
+}
+
+// literalsOfForwardedProto is literalsOf for what every request has when Envoy routes it: http, unless the client sent another one.
+func literalsOfForwardedProto(h *model.HeaderMatch) []literal {
+	if h.Kind == model.HeaderPresent {
+		return constant(h.Name, !h.Invert)
+	}
+	value := valueCondition(h)
+	value.orMissing = h.MatchesValue("http") != h.Invert
+	return []literal{{condition: value, negated: h.Invert}}
 }
 
 // constant holds for every request, or for none.

@@ -83,7 +83,7 @@ func appendPart(parts []model.FormatPart, p model.FormatPart) []model.FormatPart
 // operator reads one operator. Only values of headers may be cut to a length.
 func (t *translator) operator(name, arguments, length string) ([]model.FormatPart, bool) {
 	if name == "REQ" || name == "RESP" {
-		part, ok := headerOperator(name, arguments)
+		part, ok := t.headerOperator(name, arguments)
 		part.Max, _ = strconv.Atoi(length)
 		return []model.FormatPart{part}, ok && (length == "" || part.Max > 0)
 	}
@@ -129,26 +129,32 @@ func environment(name string) string {
 }
 
 // headerOperator reads "X" or "X?Y".
-func headerOperator(name, arguments string) (model.FormatPart, bool) {
+func (t *translator) headerOperator(name, arguments string) (model.FormatPart, bool) {
 	out := model.FormatPart{Kind: model.FormatRequest}
 	if name == "RESP" {
 		out.Kind = model.FormatResponse
 	}
 	header, other, both := strings.Cut(ascii.Lower(arguments), "?")
 	out.Text, out.Other = header, other
-	ok := isHeaderOrPseudo(header, out.Kind) && (!both || isHeaderOrPseudo(other, out.Kind))
+	ok := t.isHeaderOrPseudo(header, out.Kind) && (!both || t.isHeaderOrPseudo(other, out.Kind))
 	return out, ok
 }
 
-// isHeaderOrPseudo leaves out those that Envoy sets or removes and XLB does not.
-func isHeaderOrPseudo(name string, kind model.FormatKind) bool {
+// isHeaderOrPseudo leaves out those that Envoy sets or removes and XLB does not. Of responses that are headers of the router's own.
+func (t *translator) isHeaderOrPseudo(name string, kind model.FormatKind) bool {
 	switch name {
 	case ":path", ":method", ":authority", ":scheme":
 		return kind == model.FormatRequest
 	case ":status":
 		return kind == model.FormatResponse
 	}
-	return httpguts.ValidHeaderFieldName(name) && !rewritten[name] && !strings.HasPrefix(name, "x-envoy-")
+	if !httpguts.ValidHeaderFieldName(name) || ofConnection[name] {
+		return false
+	}
+	if kind == model.FormatResponse {
+		return t.options.envoyHeaders || !strings.HasPrefix(name, "x-envoy-")
+	}
+	return !t.isOfHop(name) || t.isKnown(name)
 }
 
 // startTime is %START_TIME% without arguments.

@@ -11,26 +11,57 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// rewritten are the request headers that Envoy's connection manager sets or
-// removes before it looks for a route. A match on one of them sees Envoy's
-// value there and the client's value here.
-var rewritten = map[string]bool{
-	"connection": true, "keep-alive": true, "proxy-connection": true, "te": true,
-	"transfer-encoding": true, "upgrade": true, "expect": true,
+// ofConnection are the request headers that Envoy's connection manager changes or removes whatever is configured: they are for one connection.
+// A match on one of them sees Envoy's value there and the client's value here.
+var ofConnection = map[string]bool{
+	"connection": true, "keep-alive": true, "proxy-connection": true, "te": true, "transfer-encoding": true, "upgrade": true, "expect": true,
+}
+
+// ofHopAlone are those that it sets or removes as it is configured, besides those that begin with x-envoy-. XLB does so where it is a hop (EnvoyHeaders).
+var ofHopAlone = map[string]bool{
 	"x-forwarded-for": true, "x-forwarded-proto": true, "x-forwarded-client-cert": true, "x-request-id": true,
 }
 
+// isOfHop reports whether the value of a request header is another one in Envoy than the client's.
+func (t *translator) isOfHop(name string) bool {
+	return !t.options.envoyHeaders && (ofHopAlone[name] || strings.HasPrefix(name, "x-envoy-"))
+}
+
+// isKnown reports whether XLB, although it is no hop, knows what Envoy has in such a header. Unless the client's address is that of its connection
+// (use_remote_address), X-Forwarded-For is what the client sent, and so is X-Forwarded-Proto, or else http; and so is X-Request-Id where
+// none is made.
+func (t *translator) isKnown(name string) bool {
+	generated := t.manager.GetGenerateRequestId()
+	switch {
+	case t.manager.GetUseRemoteAddress().GetValue():
+		return false
+	case name == "x-request-id":
+		return generated != nil && !generated.GetValue()
+	}
+	return name == "x-forwarded-for" || name == "x-forwarded-proto"
+}
+
+// headerMatches translates those of requests.
 func (t *translator) headerMatches(in []*routev3.HeaderMatcher, path string) []model.HeaderMatch {
+	return t.matchesOf(in, t.matchName, path)
+}
+
+// responseMatches translates those of responses.
+func (t *translator) responseMatches(in []*routev3.HeaderMatcher, path string) []model.HeaderMatch {
+	return t.matchesOf(in, t.headerName, path)
+}
+
+func (t *translator) matchesOf(in []*routev3.HeaderMatcher, named func(name, path string) string, path string) []model.HeaderMatch {
 	var out []model.HeaderMatch
 	for i, h := range in {
-		out = append(out, t.headerMatch(h, at(path, i)))
+		out = append(out, t.headerMatch(h, named(h.GetName(), at(path, i)+".name"), at(path, i)))
 	}
 	return out
 }
 
-func (t *translator) headerMatch(h *routev3.HeaderMatcher, path string) model.HeaderMatch {
+func (t *translator) headerMatch(h *routev3.HeaderMatcher, name, path string) model.HeaderMatch {
 	out := model.HeaderMatch{
-		Name:           t.headerName(h.GetName(), path+".name"),
+		Name:           name,
 		Invert:         h.GetInvertMatch(),
 		MissingAsEmpty: h.GetTreatMissingHeaderAsEmpty(),
 	}
@@ -69,6 +100,14 @@ func (t *translator) legacyMatch(h *routev3.HeaderMatcher, path string) model.St
 	return model.Exact(h.GetExactMatch())
 }
 
+// matchName is headerName where values are compared: the model has what Envoy has in more headers then.
+func (t *translator) matchName(name, path string) string {
+	if lower := ascii.Lower(name); lower == "upgrade" || t.isKnown(lower) {
+		return lower
+	}
+	return t.headerName(name, path)
+}
+
 // headerName returns the name as the model has it. It refuses the names whose
 // value is not what the client sent.
 func (t *translator) headerName(name, path string) string {
@@ -79,7 +118,7 @@ func (t *translator) headerName(name, path string) string {
 	case name == ":method", name == ":path", name == ":scheme":
 	case strings.HasPrefix(name, ":"):
 		t.p.add(path, "%q: an HTTP/1.1 request has no such pseudo header; use :method, :authority, :path or :scheme", name)
-	case rewritten[name] || strings.HasPrefix(name, "x-envoy-"):
+	case ofConnection[name], t.isOfHop(name):
 		t.p.add(path, "Envoy rewrites %q before it routes, XLB does not; match another header", name)
 	}
 	return name

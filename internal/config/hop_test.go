@@ -3,10 +3,12 @@
 package config
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -62,4 +64,60 @@ func TestHopRefusesWhatNoHeaderMayHold(t *testing.T) {
 			t.Errorf("%q is not in it:\n%v", want, err)
 		}
 	}
+}
+
+// TestHeadersOfHopsAreTakenWhereTheirValuesAreKnown has matches and operators of files, by whether XLB is a hop, and what else decides about values.
+func TestHeadersOfHopsAreTakenWhereTheirValuesAreKnown(t *testing.T) {
+	match := func(name string) change {
+		return change{"match " + name, "$route", "{match: {prefix: /, headers: [{name: " + name + ", present_match: true}]}}"}
+	}
+	operator := func(text string) change {
+		return change{"operator " + text, "$route", "{request_headers_to_add: [{header: {key: a, value: '" + text + "'}}]}"}
+	}
+	hashed := func(name string) change {
+		return change{"hash " + name, "$route.route", "{hash_policy: [{header: {header_name: " + name + "}}]}"}
+	}
+	tests := []struct {
+		change
+		// fields of the connection manager.
+		fields    string
+		hop, none bool
+	}{
+		{match("X-Forwarded-Proto"), "", true, true}, {match("x-forwarded-for"), "", true, true}, {match("Upgrade"), "", true, true},
+		{match("x-request-id"), "", true, false}, {match("x-request-id"), "generate_request_id: false", true, true},
+		{match("x-envoy-original-path"), "", true, false}, {match("x-envoy-other"), "", true, false}, {match("x-forwarded-client-cert"), "", true, false},
+		{match("x-forwarded-proto"), "use_remote_address: true", true, false}, {match("x-forwarded-for"), "use_remote_address: true", true, false},
+		{match("te"), "", false, false}, {match("connection"), "", false, false}, {match("expect"), "", false, false},
+		{operator("%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%"), "", true, false}, {operator("%REQ(:PATH?X-ENVOY-ORIGINAL-PATH)%"), "", true, false},
+		{operator("%REQ(x-forwarded-proto):3%"), "", true, true}, {operator("%REQ(x-forwarded-for)%"), "", true, true},
+		{operator("%REQ(x-request-id)%"), "", true, false}, {operator("%REQ(x-request-id)%"), "generate_request_id: false", true, true},
+		{operator("%RESP(x-request-id)%"), "", true, true}, {operator("%RESP(x-envoy-upstream-service-time)%"), "", true, false},
+		{operator("%REQ(upgrade)%"), "", false, false}, {operator("%REQ(x-forwarded-proto)%"), "use_remote_address: true", true, false},
+		{hashed("x-forwarded-for"), "", true, false}, {hashed("x-envoy-original-path"), "", true, false}, {hashed("upgrade"), "", false, false},
+	}
+	for _, tt := range tests {
+		for _, isHop := range []bool{true, false} {
+			_, err := Parse("f.yaml", withManager(t, tt.apply(t), tt.fields), EnvoyHeaders(isHop))
+			want := isHop && tt.hop || !isHop && tt.none
+			refused := err != nil && strings.Contains(err.Error(), ".routes[0].")
+			if refused == want {
+				t.Errorf("%s with %q, a hop: %t: taken %t, want %t: %v", tt.name, tt.fields, isHop, !refused, want, err)
+			}
+		}
+	}
+}
+
+// withManager adds a field to the connection manager.
+func withManager(t *testing.T, file []byte, field string) []byte {
+	t.Helper()
+	var root, fields any
+	if err := errors.Join(yaml.Unmarshal(file, &root), yaml.Unmarshal([]byte("{"+field+"}"), &fields)); err != nil {
+		t.Fatal(err)
+	}
+	keys := strings.FieldsFunc(places.Replace("$hcm"), func(r rune) bool { return strings.ContainsRune(".[]", r) })
+	out, err := yaml.Marshal(put(root, keys, fields, false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }

@@ -43,7 +43,7 @@ func (t *translator) retry(in *routev3.RetryPolicy, path string) *model.Retry {
 		On: t.retryOn(in.GetRetryOn(), path+".retry_on"), Retries: model.DefaultRetries,
 		PerTry:         t.duration(in.GetPerTryTimeout(), 0, path+".per_try_timeout"),
 		PerTryIdle:     t.duration(in.GetPerTryIdleTimeout(), 0, path+".per_try_idle_timeout"),
-		Headers:        t.headerMatches(in.GetRetriableHeaders(), path+".retriable_headers"),
+		Headers:        t.responseMatches(in.GetRetriableHeaders(), path+".retriable_headers"),
 		RequestHeaders: t.headerMatches(in.GetRetriableRequestHeaders(), path+".retriable_request_headers"),
 	}
 	if n := in.GetNumRetries(); n != nil {

@@ -20,6 +20,9 @@ import (
 // checkSupport has reported the others. What it makes of a file with problems
 // is thrown away.
 type translator struct {
+	// manager is the connection manager whose routes are translated; nil: they stand alone.
+	manager *hcmv3.HttpConnectionManager
+
 	p        *problems
 	from     *Bootstrap
 	clusters map[string]bool
@@ -185,6 +188,7 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 
 // http fills in what the connection manager of a listener says.
 func (t *translator) http(out *model.Listener, hcm *hcmv3.HttpConnectionManager, path string) {
+	t.manager = hcm
 	t.filters = t.httpFilters(hcm, path)
 	out.StatPrefix = hcm.GetStatPrefix()
 	routes, routesPath := hcm.GetRouteConfig(), path+".route_config"

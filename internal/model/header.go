@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/xlb-project/xlb/internal/ascii"
 )
 
@@ -93,8 +95,35 @@ func (r *Request) values(name string) []string {
 		return present(r.Path)
 	case ":scheme":
 		return present(r.Scheme)
+	case "x-forwarded-proto":
+		return r.forwardedProto()
+	case "upgrade":
+		return r.upgrade()
 	}
 	return Joined(name, r.Values(name))
+}
+
+// forwardedProto is X-Forwarded-Proto, which every request has that Envoy routes: over a connection without TLS it is http where the client has
+// sent none.
+func (r *Request) forwardedProto() []string {
+	values := Joined("x-forwarded-proto", r.Values("x-forwarded-proto"))
+	if len(values) == 0 && !r.response {
+		return []string{"http"}
+	}
+	return values
+}
+
+// upgrade is Upgrade where Connection names it, which Envoy leaves, unless it is h2c. Of a request of HTTP/1.0 the caller has none.
+func (r *Request) upgrade() []string {
+	values := Joined("upgrade", r.Values("upgrade"))
+	if r.response {
+		return values
+	}
+	listed := httpguts.HeaderValuesContainsToken(r.Values("connection"), "upgrade")
+	if !listed || len(values) == 1 && ascii.EqualFold(values[0], "h2c") {
+		return nil
+	}
+	return values
 }
 
 // Joined are the values of a header, by its lower-case name, as Envoy has them: of some
@@ -125,7 +154,10 @@ var joined = map[string]bool{
 	"grpc-accept-encoding": true, "grpc-timeout": true, "if-match": true, "if-modified-since": true,
 	"if-none-match": true, "if-range": true, "if-unmodified-since": true, "origin": true, "pragma": true,
 	"proxy-status": true, "referer": true, "user-agent": true, "via": true, "x-client-trace-id": true,
-	"x-forwarded-host": true, "x-forwarded-port": true,
+	"x-forwarded-host": true, "x-forwarded-port": true, "upgrade": true, "x-forwarded-for": true, "x-forwarded-proto": true, "x-request-id": true,
+	"x-envoy-attempt-count": true, "x-envoy-decorator-operation": true, "x-envoy-downstream-service-cluster": true,
+	"x-envoy-downstream-service-node": true, "x-envoy-external-address": true, "x-envoy-is-timeout-retry": true, "x-envoy-original-host": true,
+	"x-envoy-original-path": true,
 }
 
 // SchemeOf is the ":scheme" of a request over a connection without TLS, as Envoy

@@ -28,6 +28,8 @@ type Request struct {
 	Draw uint64
 	// Whole decides, unless it is nil, in place of [Regex.Matches] about regular expressions on header fields, query parameters and cookies.
 	Whole func(re *Regex, value string) bool
+	// response: the headers are those of a response, to which nothing has been added.
+	response bool
 }
 
 // Match returns the route that serves the request, or nil: no virtual host or

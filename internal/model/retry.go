@@ -131,7 +131,7 @@ func (r *Retry) RetriesResponse(status int, fields func(name string) []string) b
 		r.On&RetryOnStatusCodes != 0 && slices.Contains(r.StatusCodes, status):
 		return true
 	}
-	return r.On&RetryOnHeaders != 0 && anyMatches(r.Headers, &Request{Values: fields})
+	return r.On&RetryOnHeaders != 0 && anyMatches(r.Headers, &Request{Values: fields, response: true})
 }
 
 // Concerns reports whether the policy is for a request.

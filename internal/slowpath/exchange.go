@@ -150,6 +150,7 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 		return x.respond(x.noCluster())
 	}
 	x.announceTimeout()
+	x.announceAttempt() // which changes of headers may name
 	x.changeRequest()
 	if !x.rewrite() {
 		claim.unused()
@@ -324,12 +325,25 @@ func (x *exchange) match() LocalReply {
 	return noReply
 }
 
+// valuesAsked are those of a header. What the request switches to is known by now, and a hop has taken Connection out.
+func (x *exchange) valuesAsked(name string) []string {
+	switch {
+	case name != "connection" && name != "upgrade":
+		return x.head.Values(name)
+	case !x.head.Upgrade:
+		return nil
+	case name == "connection":
+		return []string{"upgrade"}
+	}
+	return []string{x.head.Protocol}
+}
+
 // asked is the request as routes see it.
 func (x *exchange) asked() model.Request {
 	return model.Request{
 		Authority: x.head.Authority, Path: x.head.Path, Method: x.head.Method, Connect: x.head.Connect(),
 		Scheme: x.scheme(),
-		Values: x.head.Values, Draw: x.draw,
+		Values: x.valuesAsked, Draw: x.draw,
 	}
 }
 

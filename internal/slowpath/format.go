@@ -117,6 +117,8 @@ func (x *exchange) requestValues(name string) []string {
 		return []string{x.scheme()}
 	case ":authority":
 		return []string{x.head.Authority}
+	case "x-forwarded-proto":
+		return []string{x.forwardedProto()}
 	}
 	return model.Joined(name, x.head.Values(name))
 }

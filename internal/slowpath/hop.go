@@ -69,7 +69,7 @@ func (x *exchange) enterHop() (answer localAnswer, ok bool) {
 
 // identified sees to it that a request has an X-Request-ID.
 func identified(hop *model.Hop, fields []field) []field {
-	id := []byte(strings.Join(head.Values(fields, requestID), ","))
+	id := []byte(listOf(fields, requestID))
 	switch {
 	case strings.Trim(string(id), ",") == "", hop.UseRemoteAddress && !hop.PreserveRequestID:
 		return setField(fields, requestID, uuid.NewString())
@@ -108,7 +108,7 @@ func (x *exchange) clientOf(hop *model.Hop, fields []field) netip.AddrPort {
 	if hop.UseRemoteAddress {
 		back-- // one hop is at the other end of the connection
 	}
-	list := strings.Split(strings.Join(head.Values(fields, "x-forwarded-for"), ","), ",")
+	list := strings.Split(listOf(fields, "x-forwarded-for"), ",")
 	if back < 0 || back >= len(list) {
 		return x.direct()
 	}
@@ -140,7 +140,7 @@ func (x *exchange) announceTimeout() {
 // announceAttempt tells the endpoint how often the request has been sent.
 func (x *exchange) announceAttempt() {
 	if x.route.CountAttempts {
-		x.head.Fields = setField(x.head.Fields, "x-envoy-attempt-count", strconv.Itoa(x.attempts))
+		x.head.Fields = setField(x.head.Fields, "x-envoy-attempt-count", strconv.Itoa(max(x.attempts, 1)))
 	}
 }
 
@@ -206,10 +206,15 @@ func appendVia(fields []field, via string) []field {
 
 // appendToList makes one field of a list that may have several lines, with one more element.
 func appendToList(fields []field, name, separator, element string) []field {
-	if list := strings.Join(head.Values(fields, name), ","); list != "" {
+	if list := listOf(fields, name); list != "" {
 		element = list + separator + element
 	}
 	return setField(fields, name, element)
+}
+
+// listOf is the list that several lines of a field are; as in Envoy empty lines are none of it.
+func listOf(fields []field, name string) string {
+	return strings.Join(slices.DeleteFunc(head.Values(fields, name), func(v string) bool { return v == "" }), ",")
 }
 
 // setField makes one field of all lines with its name, or adds it.

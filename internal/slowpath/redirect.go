@@ -14,7 +14,7 @@ import (
 // redirect is the answer of a route with that action.
 func (x *exchange) redirect(r *model.Redirect) localAnswer {
 	location := x.location(r)
-	x.head.Path, _ = x.route.Target(x.head.Path, r.Rewrite) // which response headers may name
+	x.rewritePath(r.Rewrite) // which response headers may name
 	return localAnswer{status: r.Status, fields: []field{{Name: []byte("Location"), Value: []byte(location)}}}
 }
 
@@ -39,8 +39,8 @@ func (x *exchange) scheme() string {
 // forwardedProto is what Envoy has in X-Forwarded-Proto of a request over a
 // connection without TLS.
 func (x *exchange) forwardedProto() string {
-	if values := x.head.Values("x-forwarded-proto"); len(values) > 0 {
-		return strings.Join(values, ",")
+	if values := model.Joined("x-forwarded-proto", x.head.Values("x-forwarded-proto")); len(values) > 0 {
+		return values[0]
 	}
 	return "http"
 }

@@ -25,11 +25,19 @@ func (x *exchange) rewrite() (ok bool) {
 		x.head.Authority = host
 		x.announce("x-envoy-original-host", given)
 	}
-	if path, ok := x.route.Target(target, x.route.Rewrite); ok && !x.head.Connect() {
+	if !x.head.Connect() {
+		x.rewritePath(x.route.Rewrite)
+	}
+	return true
+}
+
+// rewritePath gives the request the path that a rule of its route asks for. As in Envoy a redirect does so, too.
+func (x *exchange) rewritePath(rule model.PathRewrite) {
+	target := x.head.Path
+	if path, ok := x.route.Target(target, rule); ok {
 		x.head.Path = path
 		x.announce("x-envoy-original-path", target)
 	}
-	return true
 }
 
 // newHost is the host that replaces the request's. Empty, which a header and an expression may leave, replaces none.
