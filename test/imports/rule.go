@@ -76,6 +76,7 @@ var benchLayers = map[string][]string{
 	"figures":   {"cases", "lab", "load", "peers", "queue"},
 	"bed":       {"cases", "chain", "clients", "control", "figures", "lab", "load", "peers", "queue", "tools", "wrk"},
 	"report":    {"cases", "figures", "lab", "machine", "peers", "plot"},
+	"quote":     nil,
 	"heels":     {"lab", "load", "wrk"}, // a system of its own
 }
 
