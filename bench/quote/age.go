@@ -5,6 +5,7 @@ package quote
 import (
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -15,16 +16,31 @@ const olderBound = 10
 // Age tells how many commits have changed the kernel's programs since a commit; false: it cannot tell.
 type Age func(commit string) (commits int, known bool)
 
-// GitAge asks the history of the work tree at root. A shallow copy has none.
+// GitAge asks the history of the work tree at root, once for each commit. A shallow copy has none.
 func GitAge(root string) Age {
-	return func(commit string) (int, bool) {
-		out, err := exec.Command("git", "-C", root, "rev-list", "--count", commit+"..HEAD", "--", "bpf").Output()
-		if err != nil {
-			return 0, false
-		}
-		n, err := strconv.Atoi(strings.TrimSpace(string(out)))
-		return n, err == nil
+	type answer struct {
+		commits int
+		known   bool
 	}
+	answers := map[string]answer{}
+	return func(commit string) (int, bool) {
+		a, asked := answers[commit]
+		if !asked {
+			a.commits, a.known = commitsSince(root, commit)
+			answers[commit] = a
+		}
+		return a.commits, a.known
+	}
+}
+
+// commitsSince counts those that have changed the kernel's programs.
+func commitsSince(root, commit string) (int, bool) {
+	out, err := exec.Command("git", "-C", root, "rev-list", "--count", commit+"..HEAD", "--", "bpf").Output()
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(out)))
+	return n, err == nil
 }
 
 // code says of which code a run is, as "31c7a1d, older". What the history does not tell stays as said has it.
@@ -73,10 +89,8 @@ func (p *Pages) notice(names []string, said string) (string, error) {
 }
 
 func appendNew(list []string, text string) []string {
-	for _, other := range list {
-		if other == text {
-			return list
-		}
+	if slices.Contains(list, text) {
+		return list
 	}
 	return append(list, text)
 }

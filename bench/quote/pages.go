@@ -4,6 +4,7 @@ package quote
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,7 +22,7 @@ type Pages struct {
 }
 
 var (
-	// figure is a number, or a word of digits with what groups them, and the marker behind it.
+	// figure is a number and the marker behind it.
 	figure = regexp.MustCompile(`(-?[0-9][0-9,]*(?:\.[0-9]+)?)?<!--figure ([^>]*)-->`)
 	// block is text that is made from runs.
 	block = regexp.MustCompile(`(?s)<!--(table|notice) ([^>]*)-->(.*?)<!--end-->`)
@@ -103,43 +104,15 @@ func replaceRun(text, old, run string) string {
 }
 
 // Check says what is wrong with a page.
-func (p *Pages) Check(path string, text string) (faults []string) {
-	quoted := map[string]bool{}
-	for _, m := range figure.FindAllStringSubmatch(text, -1) {
-		number, words := m[1], strings.Fields(m[2])
-		want, err := p.figure(number, words)
-		switch {
-		case err != nil:
-			faults = append(faults, fmt.Sprintf("%s: %v", m[0], err))
-		case number != want:
-			faults = append(faults, fmt.Sprintf("%s: the run says %s", m[0], want))
-		}
-		if len(words) > 0 {
-			quoted[words[0]] = true
-		}
-	}
-	told := map[string]bool{}
-	for _, m := range block.FindAllStringSubmatch(text, -1) {
-		words := strings.Fields(m[2])
-		want, err := p.block(m[1], words, m[3])
-		switch {
-		case err != nil:
-			faults = append(faults, fmt.Sprintf("%s %s: %v", m[1], m[2], err))
-		case want != m[3]:
-			faults = append(faults, fmt.Sprintf("%s %s: the runs say\n%s", m[1], m[2], want))
-		}
-		for _, run := range words {
-			if m[1] == "notice" || words[0] == tableOfRuns {
-				told[run] = true
-			} else if run != words[0] {
-				quoted[run] = true
-			}
-		}
-	}
-	if n := len(opened.FindAllString(text, -1)); n != len(figure.FindAllString(text, -1))+len(block.FindAllString(text, -1)) {
+func (p *Pages) Check(path, text string) (faults []string) {
+	quoted, faults := p.checkFigures(text)
+	shown, told, wrong := p.checkBlocks(text)
+	faults = append(faults, wrong...)
+	if len(opened.FindAllString(text, -1)) != len(figure.FindAllString(text, -1))+len(block.FindAllString(text, -1)) {
 		faults = append(faults, "a marker that is none: want <!--figure RUN ... PATH--> with nothing else in it, or <!--table NAME RUN-->, <!--notice RUN--> and <!--end-->")
 	}
-	for _, run := range slices.Sorted(keys(quoted)) {
+	maps.Copy(quoted, shown)
+	for _, run := range slices.Sorted(maps.Keys(quoted)) {
 		if !told[run] {
 			faults = append(faults, fmt.Sprintf("%s: no <!--notice--> and no table of runs says of which code it is", run))
 		}
@@ -150,14 +123,50 @@ func (p *Pages) Check(path string, text string) (faults []string) {
 	return faults
 }
 
-func keys(set map[string]bool) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for key := range set {
-			if !yield(key) {
-				return
-			}
+// checkFigures says which figures are not those of their runs, and which runs they name.
+func (p *Pages) checkFigures(text string) (quoted map[string]bool, faults []string) {
+	quoted = map[string]bool{}
+	for _, m := range figure.FindAllStringSubmatch(text, -1) {
+		written, words := m[1], strings.Fields(m[2])
+		want, err := p.figure(written, words)
+		switch {
+		case err != nil:
+			faults = append(faults, fmt.Sprintf("%s: %v", m[0], err))
+		case written != want:
+			faults = append(faults, fmt.Sprintf("%s: the run says %s", m[0], want))
+		}
+		if len(words) > 0 {
+			quoted[words[0]] = true
 		}
 	}
+	return quoted, faults
+}
+
+// checkBlocks says which tables and notices are not what the runs say, whose figures tables show, and of which runs the page tells the code.
+func (p *Pages) checkBlocks(text string) (shown, told map[string]bool, faults []string) {
+	shown, told = map[string]bool{}, map[string]bool{}
+	for _, m := range block.FindAllStringSubmatch(text, -1) {
+		kind, words, was := m[1], strings.Fields(m[2]), m[3]
+		want, err := p.block(kind, words, was)
+		switch {
+		case err != nil:
+			faults = append(faults, fmt.Sprintf("%s %s: %v", kind, m[2], err))
+			continue
+		case want != was:
+			faults = append(faults, fmt.Sprintf("%s %s: the runs say\n%s", kind, m[2], want))
+		}
+		runs, into := words, told
+		if kind == "table" {
+			runs = words[1:]
+			if words[0] != tableOfRuns {
+				into = shown
+			}
+		}
+		for _, run := range runs {
+			into[run] = true
+		}
+	}
+	return shown, told, faults
 }
 
 // apply returns the text with what its runs say.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package slowpath is a complete HTTP/1 reverse proxy in user space. It serves
-// the requests that the kernel hands over, by the same routes, and is right
-// alone: with the fast path off it serves everything.
+// Package slowpath is an HTTP/1.1 reverse proxy in user space. It serves the
+// requests that the kernel hands over, by the same routes, and is right alone:
+// with the fast path off it serves everything. Clients speak HTTP/1.1 in clear
+// text, and HTTP/1.0 where a listener accepts it; endpoints may have TLS.
 //
 // It works on anchors, the daemon's ends of intercepted connections. [Proxy.Serve]
 // answers requests until the connection is quiet (everything read has been

@@ -326,6 +326,10 @@ func TestClientsThatCloseAmidSegmentsLeaveNoState(t *testing.T) {
 	})
 }
 
+// idleMemory bounds what a client connection that is idle may take of the daemon's memory, with all that one request of it has left there: less than
+// a goroutine with a buffer.
+const idleMemory = 4 << 10
+
 func TestTenThousandOpenConnections(t *testing.T) {
 	suite.Long(t, suite.Machine)
 	connections := 10_000
@@ -342,6 +346,9 @@ func TestTenThousandOpenConnections(t *testing.T) {
 		crowd.Next(t, &first)
 		grown := balancer.Memory(t) - memory
 		kernelGrown := harness.TCPMemory(t) - kernel
+		if most := int64(connections) * idleMemory; !balancer.IsEnvoy() && grown > most {
+			t.Errorf("daemon memory for %d idle connections: got %d bytes, want at most %d, %d for each", connections, grown, most, idleMemory)
+		}
 		crowd.Ask(t, "again", &second)
 
 		for _, report := range []programs.CrowdReport{first, second} {

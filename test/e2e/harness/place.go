@@ -48,6 +48,14 @@ func Isolated(t testing.TB) *Place {
 	return p
 }
 
+// Apart is a place in the same cgroup that is in a network namespace of its own, with only a loopback: as a pod, for a daemon of its host.
+func (p *Place) Apart(t testing.TB) *Place {
+	t.Helper()
+	apart := &Place{cgroup: p.cgroup, ns: newNamespace(t), Address: netip.MustParseAddr("127.0.0.1")}
+	apart.inside(t, func() error { return up("lo") })
+	return apart
+}
+
 // Addresses of the two hosts, on the wire between them.
 const (
 	clientHostAddress = "10.99.0.1"
