@@ -505,7 +505,7 @@ func (c *Conn) awaitSender() bool {
 	}
 	// From here on whoever moves bytes to the client is seen to.
 	if err := c.set.cfg.Settle(); err != nil {
-		c.set.cfg.Logger.Warn("order of answers", "err", err)
+		c.set.cfg.Logger.Warn("waiting for in-flight sends failed", "err", err)
 	}
 	return c.awaitMoved()
 }
@@ -519,7 +519,7 @@ func (c *Conn) awaitMoved() bool {
 	return c.awaitUntil(senderPatience, func() bool {
 		queued, err := c.set.cfg.Sockets.Queued(c.cookie)
 		if err != nil {
-			c.set.cfg.Logger.Warn("order of answers", "err", err)
+			c.set.cfg.Logger.Warn("reading the queue of a client's socket failed", "err", err)
 		}
 		return !queued
 	})

@@ -163,7 +163,7 @@ func (s *Set) endUnused(conns []*Conn) {
 	}
 	if s.cfg.FastPath {
 		if err := s.cfg.Settle(); err != nil {
-			s.cfg.Logger.Warn("connections whose time is up were not closed; the next look tries again", "err", err)
+			s.cfg.Logger.Warn("closing connections at their time limit failed; will retry", "err", err)
 			return
 		}
 	}

@@ -151,7 +151,7 @@ func (d *doors) bindAll() error {
 		err := fmt.Errorf("listener %q: %w; free the address, or change the listener", w.listener, w.failure)
 		problems = append(problems, err)
 		if before == nil {
-			d.n.log.Error("nobody can connect to a listener; it is tried again", "listener", w.listener, "err", w.failure)
+			d.n.log.Error("binding a listener failed; will retry", "listener", w.listener, "err", w.failure)
 		}
 	}
 	return errors.Join(problems...)

@@ -422,7 +422,7 @@ func (n *Node) mustTend() bool {
 // tend lets the weights of endpoints that have just become healthy grow, tries again what there was no room for, and gives up removed endpoints.
 func (n *Node) tend() {
 	if err := n.reconcil.Regroup(); err != nil {
-		n.log.Warn("slow starts, or changes of endpoints' health, are not in force yet; they will be tried again", "err", err)
+		n.log.Warn("applying slow starts or health changes failed; will retry", "err", err)
 	}
 	n.releaseWaiting()
 }
@@ -430,7 +430,7 @@ func (n *Node) tend() {
 // reclaim waits for the kernel, which takes seconds where other work takes all the time of the processors: nothing else may wait for it.
 func (n *Node) reclaim() {
 	if err := n.reconcil.Reclaim(); err != nil {
-		n.log.Warn("what the configuration before has left was not given up; it will be tried again", "err", err)
+		n.log.Warn("reclaiming entries of the previous configuration failed; will retry", "err", err)
 	}
 }
 
@@ -465,7 +465,7 @@ func (n *Node) ticks(pace time.Duration, due func() bool) (call <-chan struct{},
 	})
 	if err != nil {
 		// The pool has beats as well: without them there is no daemon.
-		n.log.Error("nothing is done again and again", "err", err)
+		n.log.Error("periodic tasks are disabled", "err", err)
 		return c, func() {}
 	}
 	return c, beat.Stop

@@ -31,7 +31,7 @@ func (s *sweeper) sweep() {
 	begun := time.Now()
 	left, err := s.n.datapath.Sockets.ForgetSequences()
 	if err != nil {
-		s.n.log.Warn("what closed sockets have left in the kernel's maps was not given up; it will be tried again", "err", err)
+		s.n.log.Warn("reclaiming entries of closed sockets failed; will retry", "err", err)
 	}
 	if left > 0 {
 		s.told.Do(func() {

@@ -18,7 +18,7 @@ import (
 // kernfsHandle is FILEID_KERNFS: a file of a cgroup hierarchy by its number.
 const kernfsHandle = 0xfe
 
-// errNoTenant says that a cgroup is none of the hierarchy, any more or as it is seen from here.
+// errNoTenant says that a cgroup is not in the hierarchy: it was removed, or this mount does not show it.
 var errNoTenant = errors.New("no such cgroup")
 
 // tenantOf is whom a client's cgroups belong to, for those who count tenants and not what one of them

@@ -136,7 +136,7 @@ func (w *warden) look(now time.Time) {
 	w.looked.Store(maps.Now())
 	counts, err := w.n.datapath.Guards()
 	if err != nil {
-		w.n.log.Warn("broken invariants are not counted; the next look tries again", "err", err)
+		w.n.log.Warn("reading guard counters failed; will retry", "err", err)
 	}
 	w.mu.Lock()
 	missed, decisions := w.policy.Counts(now, counts)

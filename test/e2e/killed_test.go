@@ -76,7 +76,7 @@ func TestHalfClosedClientWaitsForItsAnswer(t *testing.T) {
 		o := place.Origin(t, "one")
 		harness.Start(t, harness.Mode{}, harness.OneCluster(everyAddress, o.Address), place)
 		wait(t, place, netip.MustParseAddrPort("127.0.0.77:8080"), o)
-		// Of one on another host nothing more can be known than that it sends nothing any more: it is taken for gone, as by Envoy.
+		// Of one on another host the daemon knows only that it has stopped sending: it is treated as disconnected, as in Envoy.
 		r := runExchange(t, other, netip.AddrPortFrom(place.Address, boundPort), 30*time.Second,
 			programs.Step{Send: get("/hold")}, programs.Step{HalfClose: true}, programs.Step{Receive: true})
 		if len(r.Replies) > 0 || r.Error == "" {
