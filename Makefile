@@ -80,7 +80,7 @@ test test-all test-race test-unit test-e2e: export XLB_REQUIRE_ENVOY := 1
 # A hang ends then; a busy machine does not.
 TEST_LIMIT := 60m
 # internal/heels has tests of minutes, in namespaces: it is a part of test-all.
-UNIT_PACKAGES := ./bench/... ./test/imports ./test/docs ./test/suite ./test/violation ./test/verdict \
+UNIT_PACKAGES := ./bench/... ./test/imports ./test/words ./test/docs ./test/suite ./test/violation ./test/verdict \
 	./test/chaos/... ./test/hostile/traffic ./test/routes ./test/balance ./test/hashing ./test/fuzz/grammar ./test/heels/traffic ./test/tcptest ./test/await ./test/machine \
 	./test/golden ./test/model ./test/envoyexamples ./examples/...
 
@@ -124,7 +124,7 @@ QUICK_E2E := TestRoundRobinSpreadsOneConnectionEvenly|TestRoutesByHostPathAndHea
 .PHONY: test-quick
 test-quick: build ## While you write: the packages' own tests, and a handful of end-to-end ones (root).
 	@scripts/install-deps build
-	go test -timeout 5m -skip '^($(QUICK_SKIP))$$' $$(go list ./cmd/... ./internal/... | grep -v /internal/heels) ./bench/... ./test/imports ./test/docs
+	go test -timeout 5m -skip '^($(QUICK_SKIP))$$' $$(go list ./cmd/... ./internal/... | grep -v /internal/heels) ./bench/... ./test/imports ./test/words ./test/docs
 	go test -count=1 -timeout 3m ./test/e2e -run '^($(QUICK_E2E))$$'
 
 # The first two compare automata and tables at random in one goroutine, for minutes, and share nothing. The third handles 10,000 resources within a time that
