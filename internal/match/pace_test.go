@@ -92,3 +92,20 @@ func TestAClientThatGoesGetsNoRoute(t *testing.T) {
 		}
 	}
 }
+
+// To make an automaton takes longer than to walk a short value.
+func TestAutomataThatAreMadePause(t *testing.T) {
+	re, err := model.NewRegex(`.*word.{600}[a-z]y.*`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pauses := 0
+	at := &pace{pause: func() bool { pauses++; return false }}
+	const made = 20
+	for range made {
+		new(shelf).matches(re, strings.Repeat("x", 100), at)
+	}
+	if least := made * making * re.Cost() / stretch / 2; pauses < least {
+		t.Errorf("%d pauses for %d automata of %d instructions, want %d at least", pauses, made, re.Cost(), least)
+	}
+}

@@ -103,7 +103,10 @@ func (p *paths) candidates(path string, at *pace) (c candidates, ok bool) {
 		}
 	}
 	if p.sieve != nil {
-		passed := p.sieve.Pass(path)
+		passed, ok := p.sieve.Pass(path, at.goOn)
+		if !ok {
+			return candidates{}, false
+		}
 		for i, index := range passed {
 			passed[i] = p.rest[index]
 		}

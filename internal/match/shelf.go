@@ -15,6 +15,8 @@ const (
 	shelved = 8
 	// quick is a match that regexp does in less time than an automaton is made in: so many steps, of its instructions times the bytes.
 	quick = 1 << 15
+	// making is how many steps it takes to make an automaton, for each instruction.
+	making = 32
 )
 
 // shelf has automata whose states are made as they are needed, for expressions for which there are no tables. It may be used by many goroutines. An
@@ -71,6 +73,9 @@ func (s *shelf) walk(re *model.Regex, value string, at *pace) (accepts, ok bool)
 			var err error
 			if lazy, err = dfa.NewLazy(re.String()); err != nil {
 				return false, false
+			}
+			if !at.goOn(making * re.Cost()) {
+				return false, true
 			}
 		}
 		part := value[:min(len(value), stretch)]

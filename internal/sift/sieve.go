@@ -8,9 +8,13 @@ import (
 	"github.com/xlb-project/xlb/internal/ascii"
 )
 
-// maxBytes is the size of a sieve's automaton: 10,000 words of ten letters at random take some 10 MB. Words for which there is no room
-// are not looked for.
-const maxBytes = 16 << 20
+const (
+	// maxBytes is the size of a sieve with all that belongs to its states and words: 10,000 words of ten letters at random take some 10 MB. Words for
+	// which there is no room are not looked for.
+	maxBytes = 16 << 20
+	// stretch is how many bytes of a value are read at a time.
+	stretch = 1 << 14
+)
 
 // Sieve knows the words of several expressions, by their places in a slice. It may be used by many goroutines.
 type Sieve struct {
@@ -87,22 +91,36 @@ func (s *Sieve) classify(all [][]clause) {
 	}
 }
 
-// Pass returns the expressions that may match a value, ascending. It takes a step for each byte, and one for each clause that holds.
-func (s *Sieve) Pass(value string) []uint32 {
+// Pass returns the expressions that may match a value, ascending. It takes a step for each byte, and one for each clause that holds. goOn is
+// told of the steps after each stretch of work; once it reports false ok is false.
+func (s *Sieve) Pass(value string, goOn func(steps int) bool) (passed []uint32, ok bool) {
 	found := finding{Sieve: s, passed: slices.Clone(s.open)}
 	if len(s.owners) == 0 {
-		return found.passed
+		return found.passed, goOn(len(found.passed))
 	}
 	at := uint32(0)
-	for i := range len(value) {
-		at = s.next[at+uint32(s.classes[value[i]])]
-		if at&hit != 0 {
-			at &^= hit
-			found.ending(at / s.row)
+	for value != "" {
+		part := value[:min(len(value), stretch)]
+		value = value[len(part):]
+		at = found.read(at, part)
+		if !goOn(len(part) + found.takeSteps()) {
+			return nil, false
 		}
 	}
 	slices.Sort(found.passed)
-	return found.passed
+	return found.passed, goOn(len(found.passed))
+}
+
+// read goes on from a row, to that behind a part of the value.
+func (f *finding) read(at uint32, part string) uint32 {
+	for i := range len(part) {
+		at = f.next[at+uint32(f.classes[part[i]])]
+		if at&hit != 0 {
+			at &^= hit
+			f.ending(at / f.row)
+		}
+	}
+	return at
 }
 
 // finding is what has been found of one value.
@@ -114,6 +132,13 @@ type finding struct {
 	// left is how many clauses of each expression are to be found yet.
 	left   []uint8
 	passed []uint32
+	// steps have been taken for words that were found.
+	steps int
+}
+
+func (f *finding) takeSteps() (n int) {
+	n, f.steps = f.steps, 0
+	return n
 }
 
 // ending takes the words that end at a state: not those that were seen, with which their shorter ones were.
@@ -123,6 +148,7 @@ func (f *finding) ending(state uint32) {
 	}
 	for ; state != 0 && !f.seen[state]; state = f.ends[state].shorter {
 		f.seen[state] = true
+		f.steps += 1 + len(f.ends[state].clauses)
 		for _, c := range f.ends[state].clauses {
 			f.hold(c)
 		}

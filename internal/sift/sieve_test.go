@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -91,7 +92,7 @@ func TestNothingThatMatchesIsLeftOut(t *testing.T) {
 			for i := range value {
 				value[i] = "aabbbcABC1\xe9\xc9"[r.IntN(12)]
 			}
-			passed := s.Pass(string(value))
+			passed := passedOf(s, string(value))
 			if !slices.IsSorted(passed) || len(slices.Compact(slices.Clone(passed))) != len(passed) {
 				t.Fatalf("%q: %v is not ascending", value, passed)
 			}
@@ -129,7 +130,7 @@ func TestWhatLacksAWordIsLeftOut(t *testing.T) {
 		"yz-bc":     {1, 4, 5},
 		"\xff\x00b": {4},
 	} {
-		if diff := cmp.Diff(want, s.Pass(value)); diff != "" {
+		if diff := cmp.Diff(want, passedOf(s, value)); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", value, diff)
 		}
 	}
@@ -150,7 +151,7 @@ func TestAnAutomatonIsBounded(t *testing.T) {
 	if size := 4 * len(s.next); size > maxBytes {
 		t.Errorf("%d bytes, want at most %d", size, maxBytes)
 	}
-	passed := s.Pass(strings.Trim(expressions[0], ".*"))
+	passed := passedOf(s, strings.Trim(expressions[0], ".*"))
 	if len(s.open) == 0 || len(s.open) == len(expressions) || len(passed) != len(s.open)+1 || passed[0] != 0 {
 		t.Errorf("of %d expressions %d are open, and %d pass", len(expressions), len(s.open), len(passed))
 	}
@@ -166,8 +167,63 @@ func BenchmarkPass(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(value)))
 			for b.Loop() {
-				s.Pass(value)
+				passedOf(s, value)
 			}
 		})
+	}
+}
+
+// passedOf is Pass without a client that may go.
+func passedOf(s *Sieve, value string) []uint32 {
+	passed, _ := s.Pass(value, func(int) bool { return true })
+	return passed
+}
+
+// held is how many bytes a sieve holds that grow with its words.
+func (s *Sieve) held() int {
+	n := 4*cap(s.next) + 4*cap(s.owners) + cap(s.ends)*int(unsafe.Sizeof(end{}))
+	for _, e := range s.ends {
+		n += 4 * cap(e.clauses)
+	}
+	return n
+}
+
+// Words of few letters have short rows: all else that belongs to a state counts, too.
+func TestASieveIsBounded(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, tt := range []struct {
+		name   string
+		letter string
+		length int
+	}{{"two letters", "ab", 64}, {"many letters", "abcdefghijklmnopqrstuvwxyz", 20}} {
+		expressions := make([]string, 10_000)
+		for i := range expressions {
+			word := make([]byte, tt.length)
+			for j := range word {
+				word[j] = tt.letter[random.IntN(len(tt.letter))]
+			}
+			expressions[i] = ".*" + string(word) + ".*"
+		}
+		s := New(expressions)
+		if n := s.held(); n > maxBytes || n < maxBytes/2 {
+			t.Errorf("%s: %d bytes are held, of at most %d", tt.name, n, maxBytes)
+		}
+		if len(s.open) == 0 || len(s.owners) == 0 {
+			t.Errorf("%s: %d expressions are not looked for, %d clauses are", tt.name, len(s.open), len(s.owners))
+		}
+	}
+}
+
+func TestASievePassesInStretches(t *testing.T) {
+	s := New([]string{`.*word.*`, `.*other.*`})
+	value := strings.Repeat("x", 3*stretch) + "word"
+	counted, pauses := 0, 0
+	passed, ok := s.Pass(value, func(steps int) bool { counted += steps; pauses++; return true })
+	if !ok || !slices.Equal(passed, []uint32{0}) || counted < len(value) || pauses < 3 {
+		t.Errorf("passed %v, %v after %d steps in %d stretches", passed, ok, counted, pauses)
+	}
+	pauses = 0
+	if passed, ok = s.Pass(value, func(int) bool { pauses++; return false }); ok || pauses != 1 {
+		t.Errorf("passed %v, %v after %d stretches for a client that has gone in the first", passed, ok, pauses)
 	}
 }

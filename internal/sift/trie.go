@@ -2,14 +2,26 @@
 
 package sift
 
+import (
+	"slices"
+	"unsafe"
+)
+
 // trie makes the automaton of a sieve whose classes are known.
 type trie struct {
 	*Sieve
-	maxStates int
+	// left is how many bytes may still be taken.
+	left int
 }
 
+// perWord is what a word takes besides its states: the list of clauses at its end, and its place among those of the expression.
+const perWord = 4 * 4
+
+// perState is what a state takes: a row, and what ends there.
+func (t *trie) perState() int { return 4*int(t.row) + int(unsafe.Sizeof(end{})) }
+
 func newTrie(s *Sieve) *trie {
-	t := &trie{Sieve: s, maxStates: maxBytes / int(4*s.row)}
+	t := &trie{Sieve: s, left: maxBytes}
 	t.state()
 	return t
 }
@@ -18,18 +30,20 @@ func newTrie(s *Sieve) *trie {
 func (t *trie) state() uint32 {
 	t.next = append(t.next, make([]uint32, t.row)...)
 	t.ends = append(t.ends, end{})
+	t.left -= t.perState()
 	return uint32(len(t.ends) - 1)
 }
 
 // add has a clause hold where one of the words ends; it reports false, and does nothing, where there is no room.
 func (t *trie) add(c clause, number uint32) bool {
-	length := 0
+	needs := 0
 	for _, word := range c {
-		length += len(word)
+		needs += len(word)*t.perState() + perWord
 	}
-	if len(t.ends)+length > t.maxStates {
+	if needs > t.left {
 		return false
 	}
+	t.left -= len(c) * perWord
 	for _, word := range c {
 		e := &t.ends[t.enter(word)]
 		e.clauses = append(e.clauses, number)
@@ -53,6 +67,8 @@ func (t *trie) enter(word string) (at uint32) {
 // finish makes an automaton of the tree: behind each state and byte comes the state of the longest end of what was read that begins a word. Breadth
 // first, so that what shorter texts lead to is known.
 func (t *trie) finish() {
+	// Slices that grow have room for a quarter more.
+	t.next, t.ends, t.owners = slices.Clone(t.next), slices.Clone(t.ends), slices.Clone(t.owners)
 	fallback := make([]uint32, len(t.ends))
 	todo := []uint32{0}
 	for len(todo) > 0 {
