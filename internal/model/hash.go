@@ -59,6 +59,8 @@ type HashSource struct {
 	IP string
 	// NewCookie makes the value of a cookie that the client does not have, for a policy with New; nil leaves it without a hash.
 	NewCookie func(*HashPolicy) string
+	// Pace is that at which values are rewritten; it says to go on. nil: nobody waits.
+	Pace Pace
 }
 
 // Hash joins the hashes of all policies that find something to hash, as Envoy does; ok is false where none does.
@@ -78,7 +80,7 @@ func (l HashPolicies) Hash(r *Request, from HashSource) (hash uint64, ok bool) {
 func (p *HashPolicy) hash(r *Request, from HashSource) (hash uint64, ok bool) {
 	switch p.Kind {
 	case HashHeader:
-		values := p.values(r)
+		values := p.values(r, from.Pace)
 		return hashing.Sum(values...), len(values) > 0
 	case HashCookie:
 		value, _ := r.cookie(p.Name)
@@ -95,11 +97,14 @@ func (p *HashPolicy) hash(r *Request, from HashSource) (hash uint64, ok bool) {
 }
 
 // values are those of the header. Their order is of no consequence: Envoy sorts them.
-func (p *HashPolicy) values(r *Request) []string {
+func (p *HashPolicy) values(r *Request, pace Pace) []string {
 	values := slices.Clone(r.values(p.Name))
+	if pace == nil {
+		pace = steadily
+	}
 	if p.Rewrite != nil {
 		for i := range values {
-			values[i] = p.Rewrite.Replace(values[i])
+			values[i] = p.Rewrite.ReplaceAt(pace, values[i])
 		}
 	}
 	slices.Sort(values)

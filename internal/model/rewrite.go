@@ -5,6 +5,7 @@ package model
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/xlb-project/xlb/internal/plural"
 	"github.com/xlb-project/xlb/internal/re2"
@@ -21,6 +22,11 @@ type PathRewrite struct {
 // Target rewrites a request target in origin form, of a request that the route matches. What comes out need not begin with "/": as in Envoy it
 // goes on as it is. ok is false where the target stays as it was: a rewrite that leaves nothing of a path, whatever its query, is none.
 func (r *Route) Target(target string, w PathRewrite) (out string, ok bool) {
+	return r.TargetAt(steadily, target, w)
+}
+
+// TargetAt is Target at a pace.
+func (r *Route) TargetAt(pace Pace, target string, w PathRewrite) (out string, ok bool) {
 	path, _, _ := strings.Cut(target, "?")
 	switch {
 	case w.Prefix != "":
@@ -28,7 +34,7 @@ func (r *Route) Target(target string, w PathRewrite) (out string, ok bool) {
 		// parameters were ignored in the comparison.
 		return w.Prefix + target[min(r.matched(path), len(target)):], true
 	case w.Regex != nil:
-		if replaced := w.Regex.Replace(path); replaced != "" {
+		if replaced := w.Regex.ReplaceAt(pace, path); replaced != "" {
 			return replaced + target[len(path):], true
 		}
 	}
@@ -49,7 +55,11 @@ func (r *Route) ReplacesAll() bool { return r.Path.Kind == PathRegex || r.Path.K
 // Substitution replaces whatever a regular expression finds
 // (envoy.type.matcher.v3.RegexMatchAndSubstitute).
 type Substitution struct {
-	pattern      pattern
+	pattern pattern
+	// behind finds the first match behind the first character, which is looked at by those conditions that ask for what is in front of a match: \b, ^.
+	behind pattern
+	// cost is that of the expression, in steps for each character.
+	cost         int
 	source, with string
 	// pieces are the literals of the substitution and between them the groups.
 	pieces []piece
@@ -68,8 +78,12 @@ func NewSubstitution(regex, with string) (*Substitution, error) {
 	if err != nil {
 		return nil, err
 	}
+	cost, err := re2.Check(regex)
+	if err != nil {
+		return nil, err
+	}
 	groups := re.MaxCap()
-	s := &Substitution{source: regex, with: with}
+	s := &Substitution{source: regex, with: with, cost: cost}
 	for rest := with; ; {
 		literal, escape, found := strings.Cut(rest, `\`)
 		if !found {
@@ -92,10 +106,59 @@ func NewSubstitution(regex, with string) (*Substitution, error) {
 }
 
 // Replace replaces every match in a value of ASCII.
-func (s *Substitution) Replace(value string) string {
+func (s *Substitution) Replace(value string) string { return s.ReplaceAt(steadily, value) }
+
+// ReplaceAt is Replace at a pace, which must say to go on.
+func (s *Substitution) ReplaceAt(pace Pace, value string) string {
+	if s.cost*len(value) <= quick || !isASCII(value) {
+		pace(s.cost * len(value))
+		return s.substitute(value, s.pattern.get(s.source, re2.Compile).FindAllStringSubmatchIndex(value, -1))
+	}
+	return s.substitute(value, s.find(pace, value))
+}
+
+// find is [regexp.Regexp.FindAllStringSubmatchIndex], which reads as long as there are bytes. An empty match at the end of another one is none.
+func (s *Substitution) find(pace Pace, value string) (all [][]int) {
+	count := paced(pace, s.cost)
+	for at, last := 0, -1; at <= len(value); {
+		match := s.next(count, value, at)
+		if match == nil {
+			break
+		}
+		isNone := match[1] == at && match[0] == last
+		last = match[1]
+		at = max(at+1, last)
+		if !isNone {
+			all = append(all, match)
+		}
+	}
+	return all
+}
+
+// next is the first match from an offset on, or nil.
+func (s *Substitution) next(count func() bool, value string, at int) []int {
+	if at == 0 {
+		return s.pattern.get(s.source, re2.Compile).FindReaderSubmatchIndex(re2.NewReader(value, count))
+	}
+	re := s.behind.get(`\A(?s:.)(?s:.*?)(`+s.source+`)`, re2.Compile)
+	match := re.FindReaderSubmatchIndex(re2.NewReader(value[at-1:], count))
+	if match == nil {
+		return nil
+	}
+	match = match[2:]
+	for i := range match {
+		if match[i] >= 0 {
+			match[i] += at - 1
+		}
+	}
+	return match
+}
+
+// substitute replaces matches, each with the places of its groups.
+func (s *Substitution) substitute(value string, matches [][]int) string {
 	var out strings.Builder
 	end := 0
-	for _, match := range s.pattern.get(s.source, re2.Compile).FindAllStringSubmatchIndex(value, -1) {
+	for _, match := range matches {
 		out.WriteString(value[end:match[0]])
 		for _, p := range s.pieces {
 			out.WriteString(p.literal)
@@ -107,6 +170,10 @@ func (s *Substitution) Replace(value string) string {
 	}
 	out.WriteString(value[end:])
 	return out.String()
+}
+
+func isASCII(value string) bool {
+	return !strings.ContainsFunc(value, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
 // Regex is the expression as it was written.

@@ -30,7 +30,7 @@ func (x *exchange) chooseShare() *model.WeightedCluster {
 	draw := x.draw
 	if x.route.DrawByHash {
 		asked := x.asked()
-		if hash, ok := x.route.Hash.Hash(&asked, model.HashSource{IP: x.sourceIP()}); ok {
+		if hash, ok := x.route.Hash.Hash(&asked, model.HashSource{IP: x.sourceIP(), Pace: x.pace}); ok {
 			draw = hash
 		}
 	}

@@ -41,6 +41,7 @@ type exchange struct {
 	client         netip.AddrPort         // that it is said to come from; the zero value where there is no hop
 	readAfter      atomic.Int64           // since began, in nanoseconds, when the request had been read whole; 0: it has not
 	draw           uint64                 // decides by chance where match and weights ask for it
+	steps          int                    // of work since the turn was given up
 	share          *model.WeightedCluster // of the route; nil where there is none
 	target         string                 // the cluster that share means; empty where a header names none
 	cluster        string                 // that the request is counted for
@@ -292,6 +293,19 @@ func (x *exchange) letWork() (gone bool) {
 	x.turn.Yield()
 	return x.session.Gone != nil && x.session.Gone()
 }
+
+// pace is that of work which is done to its end: others have their turn meanwhile.
+func (x *exchange) pace(steps int) bool {
+	x.steps += steps
+	if x.steps >= stretch {
+		x.steps = 0
+		x.turn.Yield()
+	}
+	return true
+}
+
+// stretch is how many steps are done at a time, of some ten nanoseconds each.
+const stretch = 1 << 15
 
 func (x *exchange) find(r *model.Request) *model.Route {
 	if match := x.proxy.config.Match; match != nil {

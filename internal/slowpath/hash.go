@@ -25,7 +25,7 @@ func (x *exchange) hashRequest(c *model.Cluster) {
 		return
 	}
 	asked := x.asked()
-	if hash, ok := policies.Hash(&asked, model.HashSource{IP: x.sourceIP(), NewCookie: x.newCookie}); ok {
+	if hash, ok := policies.Hash(&asked, model.HashSource{IP: x.sourceIP(), NewCookie: x.newCookie, Pace: x.pace}); ok {
 		x.hash = hash
 	}
 }

@@ -28,7 +28,7 @@ func (x *exchange) location(r *model.Redirect) string {
 	if host == "" {
 		host = hostFor(x.head.Authority, scheme, x.forwardedProto(), port != "")
 	}
-	return scheme + "://" + host + port + locationPath(x.route, r, x.head.Path)
+	return scheme + "://" + host + port + locationPath(x.pace, x.route, r, x.head.Path)
 }
 
 // scheme is ":scheme" of the request.
@@ -61,11 +61,11 @@ func hostFor(authority, scheme, proto string, another bool) string {
 }
 
 // locationPath is the path with its query.
-func locationPath(route *model.Route, r *model.Redirect, target string) string {
+func locationPath(pace model.Pace, route *model.Route, r *model.Redirect, target string) string {
 	if strings.Contains(r.Path, "?") {
 		return r.Path
 	}
-	path, _ := route.Target(target, r.Rewrite)
+	path, _ := route.TargetAt(pace, target, r.Rewrite)
 	if r.Path != "" {
 		_, query, found := strings.Cut(target, "?")
 		path = r.Path

@@ -34,7 +34,7 @@ func (x *exchange) rewrite() (ok bool) {
 // rewritePath gives the request the path that a rule of its route asks for. As in Envoy a redirect does so, too.
 func (x *exchange) rewritePath(rule model.PathRewrite) {
 	target := x.head.Path
-	if path, ok := x.route.Target(target, rule); ok {
+	if path, ok := x.route.TargetAt(x.pace, target, rule); ok {
 		x.head.Path = path
 		x.announce("x-envoy-original-path", target)
 	}
@@ -49,7 +49,7 @@ func (x *exchange) newHost(rule *model.HostRewrite, target string) string {
 		return first(model.Joined(rule.Header, x.head.Values(rule.Header)))
 	case rule.Path != nil:
 		path, _, _ := strings.Cut(target, "?")
-		return rule.Path.Replace(path)
+		return rule.Path.ReplaceAt(x.pace, path)
 	}
 	return ""
 }

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/xlb-project/xlb/internal/head"
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/shares"
+)
+
+// Whatever has a regular expression rewrite a long value gives the turn up meanwhile.
+func TestLongRewritesLetOthersWork(t *testing.T) {
+	long, err := model.NewSubstitution(`a.{100}b`, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := "/" + strings.Repeat("a", 32<<10)
+	policy := model.HashPolicies{{Kind: model.HashHeader, Name: "x", Rewrite: long}}
+	conn, peer, err := pair(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	defer peer.Close()
+	for name, does := range map[string]struct {
+		route model.Route
+		work  func(x *exchange)
+	}{
+		"path":     {model.Route{Rewrite: model.PathRewrite{Regex: long}}, func(x *exchange) { x.rewrite() }},
+		"host":     {model.Route{Host: model.HostRewrite{Path: long}}, func(x *exchange) { x.rewrite() }},
+		"redirect": {model.Route{Redirect: &model.Redirect{Rewrite: model.PathRewrite{Regex: long}}}, func(x *exchange) { x.redirect(x.route.Redirect) }},
+		"hash": {model.Route{Hash: policy}, func(x *exchange) {
+			x.hashRequest(&model.Cluster{Policy: model.RingHash})
+		}},
+		"share": {model.Route{Hash: policy, DrawByHash: true, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}}, func(x *exchange) { x.chooseShare() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			desk := shares.NewDesk(shares.Limits{AtWork: 1, Waiting: 10})
+			x := &exchange{downstream: &downstream{conn: conn, turn: desk.Turn(shares.Path{1})}, route: &does.route, table: &model.RouteTable{}}
+			x.head = head.Head{Path: value, Authority: "a", Fields: []field{{Name: []byte("x"), Value: []byte(value)}}}
+			// The turn has been ended since it took long, and another works.
+			other := desk.Turn(shares.Path{2})
+			other.Begin()
+			defer other.Rest()
+			defer x.turn.Rest()
+			does.work(x)
+			if desk.Counts().Waited == 0 {
+				t.Error("all of it was done while another had the turn")
+			}
+		})
+	}
+}
