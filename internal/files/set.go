@@ -3,6 +3,7 @@
 package files
 
 import (
+	"errors"
 	"time"
 )
 
@@ -30,10 +31,10 @@ func (s *Set) Due(paths []string, now time.Time) bool {
 }
 
 // Take notes that the files have been read as they were when they were due. It reports false, and notes nothing, if any of them is another one now: what
-// was read may be parts of several rotations, as when the directory was exchanged that all of them lie in.
-func (s *Set) Take(paths []string) bool {
+// was read may be parts of several rotations, as when the directory was exchanged that all of them lie in. The error is as for Watch.Take.
+func (s *Set) Take(paths []string, err error) bool {
 	for i, path := range paths {
-		if StampOf(path) != s.stamps[i] {
+		if !errors.Is(err, errHangs) && StampOf(path) != s.stamps[i] {
 			return false
 		}
 	}

@@ -124,10 +124,10 @@ func (w *Watch) isWhole(path string, s Stamp, now time.Time) bool {
 	return quiet >= QuietTime || known && (another || rested)
 }
 
-// Take notes that what the file was with that stamp has been read. It reports false, and notes nothing, if the file is another one now: what was
-// read may be parts of both.
-func (w *Watch) Take(path string, s Stamp) bool {
-	if StampOf(path) != s {
+// Take notes that what the file was with that stamp has been read, with that error. It reports false, and notes nothing, if the file is another one
+// now: what was read may be parts of both. Of one that was not read in time nothing was, and it may hang still, so that nothing is known of it.
+func (w *Watch) Take(path string, s Stamp, err error) bool {
+	if !errors.Is(err, errHangs) && StampOf(path) != s {
 		return false
 	}
 	w.take(s)

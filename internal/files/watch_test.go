@@ -37,7 +37,7 @@ func (w *watched) take(after time.Duration) (due bool) {
 	w.Helper()
 	w.now = w.now.Add(after)
 	stamp, due := w.Due(w.path, w.now)
-	if due && !w.Take(w.path, stamp) {
+	if due && !w.Take(w.path, stamp, nil) {
 		w.Error("the file has changed meanwhile")
 	}
 	return due
@@ -153,7 +153,7 @@ func TestFileThatChangesWhileItIsReadIsNotTaken(t *testing.T) {
 		t.Fatal("not due at the first look")
 	}
 	w.write("other, and longer")
-	if w.Take(w.path, stamp) {
+	if w.Take(w.path, stamp, nil) {
 		t.Error("taken, though it has changed")
 	}
 	w.want(true, 0, "not taken yet")
@@ -299,5 +299,32 @@ func TestWritersAndLooksDoNotHarmEachOther(t *testing.T) {
 		default:
 			isWritten(w.path, stamp)
 		}
+	}
+}
+
+// A read that was given up may end a moment later, and until then nothing is known of the file: what has come of it is told all the same.
+func TestWhatWasNotReadInTimeIsTaken(t *testing.T) {
+	path := t.TempDir() + "/pipe"
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var one Watch
+	now := time.Now()
+	stamp, due := one.Due(path, now)
+	if !due {
+		t.Fatal("a pipe is not due")
+	}
+	var both Set
+	if !both.Due([]string{path}, now) {
+		t.Fatal("a set with a pipe is not due")
+	}
+	underWay.add(path)
+	defer underWay.remove(path)
+	_, err := Begin(path, 1)
+	if one.Take(path, stamp, nil) || both.Take([]string{path}, nil) {
+		t.Error("a file of which nothing is known was taken for what it was")
+	}
+	if !one.Take(path, stamp, err) || !both.Take([]string{path}, err) {
+		t.Errorf("%v is not told", err)
 	}
 }

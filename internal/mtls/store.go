@@ -344,7 +344,7 @@ func (s *Store) refreshLocked(from model.SecretSource, file *lookedAt) {
 		return
 	}
 	secret, err := s.read(from.File, from.Name)
-	if !file.watch.Take(from.File, stamp) {
+	if !file.watch.Take(from.File, stamp, err) {
 		return // it has changed meanwhile: who comes next reads it again
 	}
 	file.watch.Again(err, now)
@@ -458,7 +458,7 @@ func (m *made[T]) get(s *Store, paths []string, from func() (T, error)) (T, erro
 			break
 		}
 		result, err := from()
-		if m.of.Take(paths) {
+		if m.of.Take(paths, err) {
 			m.note(s, paths, result, err)
 			m.of.Again(err, now)
 			break

@@ -42,7 +42,7 @@ func (n *Node) read(w *files.Watch, asked bool) *reading {
 		return nil
 	}
 	text, err := textOf(n.o)
-	if !w.Take(n.o.ConfigPath, stamp) {
+	if !w.Take(n.o.ConfigPath, stamp, err) {
 		return nil
 	}
 	w.Again(err, now)

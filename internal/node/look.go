@@ -206,7 +206,7 @@ func (d *dynamic) lookAt(f config.File, w *files.Watch) *found {
 		return nil
 	}
 	text, err := config.ReadText(f.Path)
-	if isClosed(d.stopped) || !w.Take(f.Path, stamp) {
+	if isClosed(d.stopped) || !w.Take(f.Path, stamp, err) {
 		return nil
 	}
 	w.Again(err, now)

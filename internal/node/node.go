@@ -186,7 +186,7 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 		return &UsageError{err}
 	}
 	// If it has changed meanwhile, it is due.
-	watch.Take(o.ConfigPath, stamp)
+	watch.Take(o.ConfigPath, stamp, nil)
 	listener, err := listenAdmin(ctx, o, cfg)
 	if err != nil {
 		return &UsageError{err}
