@@ -45,6 +45,8 @@ type looks struct {
 	// arrived has been read by those who look at all files, ahead by others, for a configuration that names the file. Guarded by mu.
 	arrived []*found
 	ahead   map[config.File]*found
+	// begun are rounds that read ahead, and that nobody has waited for. Guarded by mu.
+	begun []*round
 	// parsing is held by one file at a time: a large one takes some times its size.
 	parsing sync.Mutex
 }
@@ -154,14 +156,46 @@ func (d *dynamic) look(list []config.File) []*found {
 
 // readAhead reads those files that nobody has looked at before, for whoever puts in force what names them.
 func (d *dynamic) readAhead(list []config.File) {
-	all := newRound()
+	d.end(d.beginAhead(newRound(), list), nil)
+}
+
+func (d *dynamic) beginAhead(all *round, list []config.File) *round {
 	for _, f := range list {
 		if w, isNew := d.looks.watchAhead(f); isNew {
 			w.mu.Lock()
 			d.begin(all, f, w, d.looks.putAhead)
 		}
 	}
-	d.end(all, nil)
+	return all
+}
+
+// readAheadOf is readAhead for who must not wait. All that is read for a configuration counts as one round.
+func (d *dynamic) readAheadOf(list []config.File) {
+	if len(list) == 0 {
+		return
+	}
+	d.looks.mu.Lock()
+	one := newRound()
+	if n := len(d.looks.begun); n > 0 {
+		one.gate = d.looks.begun[n-1].gate
+	}
+	d.looks.begun = append(d.looks.begun, one)
+	// Who waits finds all of it.
+	one.Add(1)
+	d.looks.mu.Unlock()
+	defer one.Done()
+	d.beginAhead(one, list)
+}
+
+// awaitAhead waits for what readAheadOf has begun: some seconds where a file hangs, however many do.
+func (d *dynamic) awaitAhead() {
+	d.looks.mu.Lock()
+	begun := d.looks.begun
+	d.looks.begun = nil
+	d.looks.mu.Unlock()
+	for _, one := range begun {
+		d.end(one, nil)
+	}
 }
 
 // round is of files that are looked at at the same time.
