@@ -286,10 +286,7 @@ func (s *Store) sources() []model.SecretSource {
 	return slices.Collect(maps.Keys(s.held))
 }
 
-// glance bounds how long who asks for many secrets waits for their files: others wait for the lock that it holds.
-const glance = time.Second
-
-// refreshSoon reads those files that have changed, and gives their answers a moment. What takes longer is there for who asks later, and is not waited for again.
+// refreshSoon reads those files that have changed, and gives their answers a moment: others wait for the lock that who asks holds. What takes longer is there for who asks later, and is not waited for again.
 func (s *Store) refreshSoon(sources []model.SecretSource) {
 	var all sync.WaitGroup
 	for _, source := range sources {
@@ -302,17 +299,7 @@ func (s *Store) refreshSoon(sources []model.SecretSource) {
 			s.refreshLocked(source, file)
 		})
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		all.Wait()
-	}()
-	timer := time.NewTimer(glance)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	}
+	files.Wait(&all, files.Glance, nil)
 }
 
 // fileOf is nil for a secret that is not in a file, or that nobody needs.

@@ -126,14 +126,11 @@ func (l *looks) takeAhead(f config.File) *found {
 	return one
 }
 
-const (
-	// lookers is how many files are looked at at the same time: one that hangs takes some seconds of one looker.
-	lookers = 32
-	// glance is how long is waited for files that were there before. Those that take longer come with a later look.
-	glance = time.Second
-)
+// lookers is how many files are looked at at the same time: one that hangs takes some seconds of one looker.
+const lookers = 32
 
-// look returns what those files hold that have changed. It waits for new ones, which the configuration is not whole without, and ends with stop.
+// look returns what those files hold that have changed. It waits for new ones, which the configuration is not whole without, a moment for
+// others, and ends with stop.
 func (d *dynamic) look(list []config.File) []*found {
 	first, later := newRound(), newRound()
 	for _, f := range list {
@@ -147,16 +144,14 @@ func (d *dynamic) look(list []config.File) []*found {
 			d.begin(later, f, w, d.looks.arrive)
 		}
 	}
-	d.end(first, nil)
-	late := time.NewTimer(glance)
-	defer late.Stop()
-	d.end(later, late.C)
+	files.Wait(&first.WaitGroup, 0, d.stopped)
+	files.Wait(&later.WaitGroup, files.Glance, d.stopped)
 	return d.looks.takeArrived()
 }
 
 // readAhead reads those files that nobody has looked at before, for whoever puts in force what names them.
 func (d *dynamic) readAhead(list []config.File) {
-	d.end(d.beginAhead(newRound(), list), nil)
+	files.Wait(&d.beginAhead(newRound(), list).WaitGroup, 0, d.stopped)
 }
 
 func (d *dynamic) beginAhead(all *round, list []config.File) *round {
@@ -194,7 +189,7 @@ func (d *dynamic) awaitAhead() {
 	d.looks.begun = nil
 	d.looks.mu.Unlock()
 	for _, one := range begun {
-		d.end(one, nil)
+		files.Wait(&one.WaitGroup, 0, d.stopped)
 	}
 }
 
@@ -216,20 +211,6 @@ func (d *dynamic) begin(r *round, f config.File, w *watchedFile, give func(*watc
 			give(w, one)
 		}
 	})
-}
-
-// end waits for all files of a round, until late, or stop.
-func (d *dynamic) end(r *round, late <-chan time.Time) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		r.Wait()
-	}()
-	select {
-	case <-done:
-	case <-late:
-	case <-d.stopped:
-	}
 }
 
 // lookAt returns what a file holds that has changed, and is whole; nil: it is not. One that has changed while it was read is read again later.

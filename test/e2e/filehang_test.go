@@ -40,16 +40,7 @@ func (f *inFiles) silent(name string) {
 func TestFilesThatHangHoldUpNothing(t *testing.T) {
 	harness.OnlyXLB(t, "Envoy waits for a pipe without end")
 	mode, place := harness.Modes(t)[0], harness.SameHost(t)
-	f := &inFiles{T: t, dir: t.TempDir()}
-	_, f.servers = origins(t, place, "a", "b")
-	w := world{}
-	w.put(assignmentType, "shop", assignmentOf("shop", f.servers[0]))
-	w.put(assignmentType, "beacon", assignmentOf("beacon", f.servers[0]))
-	w.put(clusterType, "shop", edsCluster(f, "shop", "shop"))
-	w.put(clusterType, "beacon", edsCluster(f, "beacon", "beacon"))
-	w.put(listenerType, "web", rdsListener(f, "web", harness.Service(), "table"))
-	w.put(routesType, "table", tableOf("table", routeTo("/", "shop", nil)))
-	f.deliver(t, w)
+	f := newInFiles(t, place, harness.Service())
 	f.balancer = harness.Start(t, mode, harness.Config{Fields: f.fields()}, place)
 
 	f.silent("first")

@@ -87,16 +87,8 @@ func TestWhateverLiesInThePlaceOfAFileChangesNothing(t *testing.T) {
 	suite.Long(t, suite.Slow)
 	harness.OnlyXLB(t, "Envoy reads devices and pipes until it is out of memory")
 	mode, place := harness.Modes(t)[0], harness.SameHost(t)
-	f := &inFiles{T: t, dir: t.TempDir()}
-	_, f.servers = origins(t, place, "a", "b")
-	service, w := harness.Service(), world{}
-	w.put(assignmentType, "shop", assignmentOf("shop", f.servers[0]))
-	w.put(assignmentType, "beacon", assignmentOf("beacon", f.servers[0]))
-	w.put(clusterType, "shop", edsCluster(f, "shop", "shop"))
-	w.put(clusterType, "beacon", edsCluster(f, "beacon", "beacon"))
-	w.put(listenerType, "web", rdsListener(f, "web", service, "table"))
-	w.put(routesType, "table", tableOf("table", routeTo("/beacon", "beacon", nil), routeTo("/", "shop", nil)))
-	f.deliver(t, w)
+	service := harness.Service()
+	f := newInFiles(t, place, service)
 	f.balancer = harness.Start(t, mode, harness.Config{Fields: f.fields()}, place)
 	f.load = place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: service.String(), Connections: 2})
 	awaitRequests(t, f.load, 50)

@@ -120,21 +120,29 @@ func (f *inFiles) awaitEndpoint(cluster string, at netip.AddrPort) {
 	})
 }
 
+// newInFiles delivers files that lead from a service to the first of two servers.
+func newInFiles(t *testing.T, place *harness.Place, service netip.AddrPort) *inFiles {
+	t.Helper()
+	f := &inFiles{T: t, dir: t.TempDir(), place: place}
+	_, f.servers = origins(t, place, "a", "b")
+	w := world{}
+	w.put(assignmentType, "shop", assignmentOf("shop", f.servers[0]))
+	w.put(assignmentType, "beacon", assignmentOf("beacon", f.servers[0]))
+	w.put(clusterType, "shop", edsCluster(f, "shop", "shop"))
+	w.put(clusterType, "beacon", edsCluster(f, "beacon", "beacon"))
+	w.put(listenerType, "web", rdsListener(f, "web", service, "table"))
+	w.put(routesType, "table", tableOf("table", routeTo("/beacon", "beacon", nil), routeTo("/", "shop", nil)))
+	f.deliver(t, w)
+	return f
+}
+
 // forFiles runs a test with XLB in each mode, and with Envoy. Each request of the load has to be answered by an endpoint.
 func forFiles(t *testing.T, test func(f *inFiles)) {
 	harness.Beside(t)
 	place := harness.SameHost(t)
 	run := func(t *testing.T, start func(harness.Config) *harness.Balancer) {
-		f := &inFiles{T: t, dir: t.TempDir(), place: place}
-		_, f.servers = origins(t, place, "a", "b")
-		service, w := harness.Service(), world{}
-		w.put(assignmentType, "shop", assignmentOf("shop", f.servers[0]))
-		w.put(assignmentType, "beacon", assignmentOf("beacon", f.servers[0]))
-		w.put(clusterType, "shop", edsCluster(f, "shop", "shop"))
-		w.put(clusterType, "beacon", edsCluster(f, "beacon", "beacon"))
-		w.put(listenerType, "web", rdsListener(f, "web", service, "table"))
-		w.put(routesType, "table", tableOf("table", routeTo("/beacon", "beacon", nil), routeTo("/", "shop", nil)))
-		f.deliver(t, w)
+		service := harness.Service()
+		f := newInFiles(t, place, service)
 		f.balancer = start(harness.Config{Fields: f.fields()})
 		f.load = place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: service.String(), Connections: 2})
 		awaitRequests(t, f.load, 50)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/test/envoytest"
+	"github.com/xlb-project/xlb/test/tcptest"
 )
 
 // rewriting is a route that changes path or host, and what requests for it ask.
@@ -141,21 +142,7 @@ func told(h http.Header) []string { return []string{h.Get("Location"), h.Get("X-
 // echoEndpoint runs a server that takes any head, and answers with its request line and with the fields that a rewrite is about.
 func echoEndpoint(t *testing.T) netip.AddrPort {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go echoHeads(c)
-		}
-	}()
-	return netip.MustParseAddrPort(l.Addr().String())
+	return tcptest.Listen(t, echoHeads)
 }
 
 // echoHeads answers the requests of a connection, none of which has a body.
