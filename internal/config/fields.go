@@ -24,7 +24,7 @@ const (
 	// limited: the field may only hold values that ask for what XLB does
 	// anyway.
 	limited
-	// cosmetic: the field changes nothing about traffic, whatever it holds.
+	// cosmetic: the field changes nothing about traffic, whatever it holds; but see differs.
 	cosmetic
 )
 
@@ -41,6 +41,8 @@ type rule struct {
 	// noted: somebody hears that the field is passed over, by note, or else by reason.
 	noted bool
 	note  string
+	// differs: the field changes what Envoy does, and XLB does what reason says.
+	differs bool
 	// hop: with EnvoyHeaders the field is translated, whatever use says.
 	hop bool
 }
@@ -88,6 +90,11 @@ func refuse(remedy string) rule {
 
 func ignore(why string) rule {
 	return rule{use: cosmetic, reason: why}
+}
+
+// passOver is for a field that changes what Envoy does, and is accepted all the same; why says what XLB does.
+func passOver(why string) rule {
+	return rule{use: cosmetic, reason: why, differs: true}
 }
 
 func limit(remedy string, allows func(protoreflect.FieldDescriptor, protoreflect.Value) bool) rule {
@@ -144,6 +151,11 @@ func count(want uint64) func(protoreflect.FieldDescriptor, protoreflect.Value) b
 	}
 }
 
+// isString allows one text.
+func isString(want string) func(protoreflect.FieldDescriptor, protoreflect.Value) bool {
+	return func(_ protoreflect.FieldDescriptor, v protoreflect.Value) bool { return v.String() == want }
+}
+
 const supportedFilters = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager, " +
 	"envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy and, of " +
 	"envoy.extensions.filters.http, cors.v3.Cors, fault.v3.HTTPFault, health_check.v3.HealthCheck, stateful_session.v3.StatefulSession and router.v3.Router"
@@ -167,6 +179,9 @@ const (
 // connectionBuffer is Envoy's default of per_connection_buffer_limit_bytes. A field that is set to its default asks for what it asks for when it
 // is left out: such a value is allowed of fields whose other values are refused.
 const connectionBuffer = 1 << 20
+
+// connectionsMonitor is the resource of max_active_downstream_connections. Envoy finds it by this name, unlike other extensions.
+const connectionsMonitor = "envoy.resource_monitors.global_downstream_max_connections"
 
 // Reasons and remedies that several fields share.
 const (
@@ -242,7 +257,7 @@ var basicFields = fieldTable{
 		"buffer_factory_config": refuse("XLB bounds its buffers by itself; remove the field"),
 	},
 	"envoy.config.overload.v3.ResourceMonitor": {
-		"name":         ignore("the type of typed_config decides"),
+		"name":         limit("use "+connectionsMonitor+", the name by which Envoy knows the resource", isString(connectionsMonitor)),
 		"typed_config": translateIt,
 	},
 	"envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig": {
@@ -459,7 +474,7 @@ var basicFields = fieldTable{
 		"filters":      refuse(noFilterHooks),
 	},
 	"envoy.extensions.filters.network.http_connection_manager.v3.HttpFilter": {
-		"name":             ignore("the type of typed_config decides"),
+		"name":             translateIt, // typed_per_filter_config goes by it
 		"typed_config":     translateIt,
 		"is_optional":      ignore("speaks of filters that are unknown; the router is known"),
 		"config_discovery": refuse(noDelta),
@@ -467,7 +482,7 @@ var basicFields = fieldTable{
 	},
 	"envoy.extensions.filters.http.router.v3.Router": {
 		"dynamic_stats":                            ignore("switches counters of the router"),
-		"suppress_envoy_headers":                   ofHop(ignore("XLB adds no x-envoy headers unless it is told to")),
+		"suppress_envoy_headers":                   ofHop(passOver("XLB adds no x-envoy headers unless it is told to")),
 		"suppress_grpc_request_failure_code_stats": ignore("switches counters of the router"),
 		"upstream_log":                             refuse(noAccessLog),
 		"reject_connect_request_early_data":        limit(noField, boolean(false)),
@@ -1003,7 +1018,7 @@ var basicFields = fieldTable{
 	"envoy.extensions.upstreams.http.v3.HttpProtocolOptions.UseDownstreamHttpConfig": {
 		"http_protocol_options":  translateIt,
 		"http2_protocol_options": ignore("clients speak HTTP/1.1, and so does XLB to endpoints"),
-		"http3_protocol_options": ignore("clients speak HTTP/1.1, and so does XLB to endpoints"),
+		"http3_protocol_options": refuse("Envoy refuses it for endpoints that QUIC does not reach; remove the field"),
 	},
 	"envoy.config.cluster.v3.LoadBalancingPolicy": {
 		"policies": {use: translated, first: true},

@@ -26,7 +26,8 @@ differs from Envoy, say [limits.md](limits.md#routes), [balancing.md](balancing.
 |---|---|
 | **read** | means here what it means in Envoy. A value of it may still be refused; the message then says which are not |
 | **some values** | other values are refused, with the remedy that stands here |
-| **no effect** | accepted, because it changes nothing about traffic; why, stands here. *Noted*: ` + "`xlb get notes`" + ` lists it |
+| **no effect** | accepted, because it changes nothing about traffic, here as in Envoy; why, stands here, and [tests](../test/noeffect/rows.go) prove it beside Envoy. *Noted*: ` + "`xlb get notes`" + ` lists it |
+| **passed over** | accepted, though it changes what Envoy does; what XLB does, stands here. *Noted* as above |
 | **refused** | the configuration is refused, with the path of the field, the reason and the remedy that stand here |
 | **from a control plane** | what becomes of the field in a resource that a control plane sends |
 | **with ` + "`--envoy-headers`" + `** | what becomes of the field with that option |
@@ -122,17 +123,21 @@ func fate(r rule) string {
 		}
 		return "some values: " + reason
 	case cosmetic:
-		if r.noted {
-			return "no effect, noted: " + r.said()
+		what := "no effect"
+		if r.differs {
+			what = "passed over"
 		}
-		return "no effect: " + reason
+		if r.noted {
+			return what + ", noted: " + r.said()
+		}
+		return what + ": " + reason
 	default:
 		return "refused: " + reason
 	}
 }
 
 // fates are the beginnings of what fate says, in the order of a table.
-var fates = []string{"read", "some values", "no effect", "refused"}
+var fates = []string{"read", "some values", "no effect", "passed over", "refused"}
 
 // writeFields writes the table of one message: fields of which the same is to be said share a row. Fields of which nothing is are left out.
 func writeFields(t *testing.T, page *strings.Builder, name protoreflect.FullName, say func(protoreflect.FieldDescriptor) string) {

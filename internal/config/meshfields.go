@@ -13,13 +13,13 @@ const (
 )
 
 // passedTimeout is for what Istio writes into each route. Over HTTP/1.1 nobody speaks gRPC but a client that was made for it.
-var passedTimeout = ignore("timeout bounds requests of gRPC over HTTP/1.1, too, whatever their header grpc-timeout says")
+var passedTimeout = passOver("timeout bounds requests of gRPC over HTTP/1.1, too, whatever their header grpc-timeout says")
 
-// meshFields are what Istio writes into every listener and route table; of none of it a request is answered otherwise or sent elsewhere. Who writes
+// meshFields are what Istio writes into every listener and route table; none of it decides where a request goes. Who writes
 // a file can leave them out.
 var meshFields = fieldTable{
 	"envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager": {
-		"proxy_100_continue":   ignore("who answers Expect: the kernel passes it on; the slow path answers by itself"),
+		"proxy_100_continue":   passOver("who answers Expect: the kernel passes it on; the slow path answers by itself"),
 		"request_id_extension": translateIt,
 		"tracing":              translateIt,
 	},
@@ -49,6 +49,6 @@ var meshFields = fieldTable{
 		"grpc_timeout_header_offset": passedTimeout,
 	},
 	"envoy.config.route.v3.VirtualHost": {
-		"include_request_attempt_count": ofHop(ignore("adds x-envoy-attempt-count; XLB adds no header unless --envoy-headers asks for it")),
+		"include_request_attempt_count": ofHop(passOver("XLB adds no x-envoy-attempt-count unless --envoy-headers asks for it")),
 	},
 }

@@ -37,6 +37,10 @@ var refusals = []change{
 	{"missing @type", "$hcm", "{\"@type\": null}"},
 
 	{"dynamic resources", "", "{dynamic_resources: {lds_config: {ads: {}}}}"},
+	{"resource monitor of another name", "", "{overload_manager: {resource_monitors: [{name: x, typed_config: {'@type': type.googleapis.com/" +
+		"envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig, max_active_downstream_connections: 7}}]}}"},
+	{"HTTP/3 to endpoints as to clients", "$cluster", "{typed_extension_protocol_options: {envoy.extensions.upstreams.http.v3.HttpProtocolOptions: {'@type': type.googleapis.com/" +
+		"envoy.extensions.upstreams.http.v3.HttpProtocolOptions, use_downstream_protocol_config: {http3_protocol_options: {}}}}}"},
 	{"layered runtime", "", "{layered_runtime: {layers: [{name: x, static_layer: {a: b}}]}}"},
 	{"stats sinks", "", "{stats_sinks: [{name: x}]}"},
 	{"health that others are told of", "", "{hds_config: {}}"},

@@ -58,6 +58,9 @@ type Resources struct {
 // ownBuffers: who writes a file can leave the field out, a control plane often cannot.
 const ownBuffers = "when Envoy stops reading; XLB has bounds of its own"
 
+// ownBodies is of listeners, where Envoy goes by it in retries, too.
+const ownBodies = "when Envoy stops reading, and up to which length of its body it retries a request; XLB has bounds of its own: 1 MiB of a body"
+
 // unwrittenLog: requests that the kernel serves are not seen by any process.
 const unwrittenLog = "XLB writes no access log: no process sees the requests that the kernel serves; /metrics has what is counted"
 
@@ -65,7 +68,7 @@ const unwrittenLog = "XLB writes no access log: no process sees the requests tha
 var resourceFields = fieldTable{
 	clusterMessage: {"per_connection_buffer_limit_bytes": ignore(ownBuffers)},
 	"envoy.config.listener.v3.Listener": {
-		"per_connection_buffer_limit_bytes": ignore(ownBuffers),
+		"per_connection_buffer_limit_bytes": passOver(ownBodies),
 		"access_log":                        noted(unwrittenLog),
 	},
 	// What control planes write by default. Whoever writes a bootstrap by hand is told to leave it out.
@@ -73,7 +76,7 @@ var resourceFields = fieldTable{
 		"access_log":             noted(unwrittenLog),
 		"http2_protocol_options": noted("clients speak HTTP/1.1 here: one that begins with HTTP/2 is refused"),
 		"use_remote_address": ofHop(rule{
-			use: cosmetic, noted: true, allows: boolean(true),
+			use: cosmetic, noted: true, differs: true, allows: boolean(true),
 			reason: "requests are passed on without X-Forwarded-For and what else Envoy adds; with --envoy-headers they have it, and are served in user space",
 		}),
 	},

@@ -32,7 +32,7 @@ var speechFields = fieldTable{
 		"filters":                  translateIt,
 		"transport_socket":         translateIt,
 		"transport_socket_matches": translateIt,
-		"http2_protocol_options":   ignore(leavesOut),
+		"http2_protocol_options":   passOver(leavesOut),
 		"upstream_bind_config":     limit("the kernel chooses the source address; remove the field", isInbound),
 	},
 	"envoy.config.cluster.v3.Filter": {
@@ -41,7 +41,7 @@ var speechFields = fieldTable{
 		"config_discovery": refuse(noDelta),
 	},
 	"envoy.extensions.upstreams.http.v3.HttpProtocolOptions.ExplicitHttpConfig": {
-		"http2_protocol_options": ignore(leavesOut),
+		"http2_protocol_options": passOver(leavesOut),
 	},
 }
 

@@ -18,6 +18,8 @@ type Config struct {
 	Clusters  []Cluster
 	// Fields are added to the bootstrap.
 	Fields map[string]any
+	// Admin is added to the bootstrap's admin.
+	Admin map[string]any
 	// Arguments of XLB are added to its command line.
 	Arguments []string
 	// Drain is how long an Envoy serves what a listener that has gone leaves behind: it closes those connections then, also in the midst of a
@@ -122,11 +124,17 @@ type object = map[string]any
 // bootstrap renders the configuration as a static Envoy bootstrap.
 func (c Config) bootstrap(admin netip.AddrPort, forEnvoy bool) object {
 	whole := object{
-		"admin":            object{"address": socketAddress(admin)},
+		"admin":            c.admin(admin),
 		"static_resources": object{"listeners": c.listeners(forEnvoy), "clusters": c.clusters(forEnvoy)},
 	}
 	maps.Copy(whole, c.Fields)
 	return whole
+}
+
+func (c Config) admin(address netip.AddrPort) object {
+	admin := object{"address": socketAddress(address)}
+	maps.Copy(admin, c.Admin)
+	return admin
 }
 
 func (c Config) listeners(forEnvoy bool) []any {

@@ -51,7 +51,7 @@ func (b *Balancer) startEnvoy(t testing.TB, config Config) {
 	}
 	bootstrap := object{
 		"node":              object{"id": "e2e", "cluster": "e2e"},
-		"admin":             object{"address": socketAddress(b.Admin)},
+		"admin":             config.admin(b.Admin),
 		"dynamic_resources": object{"lds_config": source("lds"), "cds_config": source("cds")},
 	}
 	maps.Copy(bootstrap, config.Fields)
