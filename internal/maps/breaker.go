@@ -11,6 +11,8 @@ const NoLimit = uint32(abiNoLimitNO_LIMIT)
 
 // NewCluster begins the count of a cluster at an index that may have been another's, requests of which may be in flight.
 func (s *Shared) NewCluster(index uint32) {
+	s.counting.Lock()
+	defer s.counting.Unlock()
 	c := &s.Clusters[index]
 	atomic.StoreUint32(&c.Limit, NoLimit)
 	atomic.StoreUint32(&c.Number, max(atomic.LoadUint32(&c.Number)+1, 1))
@@ -22,17 +24,21 @@ func (s *Shared) NewCluster(index uint32) {
 // SetLimit bounds the requests that the kernel may have in flight to a cluster.
 func (s *Shared) SetLimit(index, limit uint32) { atomic.StoreUint32(&s.Clusters[index].Limit, limit) }
 
-// EnterCluster counts a request of the slow path, unless limit are in flight. LeaveCluster is to be given the number that it returns.
-func (s *Shared) EnterCluster(index, limit uint32) (number uint32, ok bool) {
+// EnterCluster counts a request of the slow path to the cluster of that number, unless limit are in flight, or the index is another cluster's by now.
+func (s *Shared) EnterCluster(index, number, limit uint32) (ok bool) {
+	s.counting.RLock()
+	defer s.counting.RUnlock()
 	c := &s.Clusters[index]
-	number = atomic.LoadUint32(&c.Number)
+	if atomic.LoadUint32(&c.Number) != number {
+		return false
+	}
 	for {
 		active := atomic.LoadUint32(&c.Active)
 		if active >= limit {
-			return 0, false
+			return false
 		}
 		if atomic.CompareAndSwapUint32(&c.Active, active, active+1) {
-			return number, true
+			return true
 		}
 	}
 }
@@ -42,10 +48,15 @@ func (s *Shared) LeaveCluster(index, number uint32) {
 	if number == 0 {
 		return
 	}
+	s.counting.RLock()
+	defer s.counting.RUnlock()
 	if c := &s.Clusters[index]; atomic.LoadUint32(&c.Number) == number {
 		atomic.AddUint32(&c.Active, ^uint32(0))
 	}
 }
+
+// Counts reports whether requests to the cluster at an index are in flight, of those that are counted.
+func (s *Shared) Counts(index uint32) bool { return atomic.LoadUint32(&s.Clusters[index].Active) != 0 }
 
 // ClusterNumber tells the cluster at an index from others that were there before, and will be.
 func (s *Shared) ClusterNumber(index uint32) uint32 {

@@ -15,11 +15,11 @@ func TestALeaseLeavesItsClustersCountOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := NewHeapShared(Sizes{Clusters: 2, Endpoints: 1, Slots: 1})
 			s.NewCluster(1)
-			number, ok := s.EnterCluster(1, 2)
-			if _, second := s.EnterCluster(1, 2); !ok || !second {
+			number := s.ClusterNumber(1)
+			if !s.EnterCluster(1, number, 2) || !s.EnterCluster(1, number, 2) {
 				t.Fatal("not counted")
 			}
-			if _, ok := s.EnterCluster(1, 2); ok {
+			if s.EnterCluster(1, number, 2) {
 				t.Error("one more than the limit")
 			}
 			s.Endpoints[0].Cluster = 1
@@ -35,10 +35,16 @@ func TestALeaseLeavesItsClustersCountOnce(t *testing.T) {
 func TestALateLeaseIsNotTakenFromTheNextClustersCount(t *testing.T) {
 	s := NewHeapShared(Sizes{Clusters: 1})
 	s.NewCluster(0)
-	old, _ := s.EnterCluster(0, 9)
-	s.NewCluster(0)
-	if _, ok := s.EnterCluster(0, 9); !ok {
+	old := s.ClusterNumber(0)
+	if !s.EnterCluster(0, old, 9) {
 		t.Fatal("not counted")
+	}
+	s.NewCluster(0)
+	if !s.EnterCluster(0, s.ClusterNumber(0), 9) {
+		t.Fatal("not counted")
+	}
+	if s.EnterCluster(0, old, 9) {
+		t.Error("a request to the cluster of before is counted for the next")
 	}
 	s.LeaveCluster(0, old)
 	if got := s.Clusters[0].Active; got != 1 {
@@ -50,7 +56,10 @@ func TestALateLeaseIsNotTakenFromTheNextClustersCount(t *testing.T) {
 func TestALeaseThatIsFilledTooLateLeavesItsClustersCountWithItsSlot(t *testing.T) {
 	s := NewHeapShared(Sizes{Clusters: 2, Endpoints: 1, Slots: 1})
 	s.NewCluster(1)
-	number, _ := s.EnterCluster(1, 2)
+	number := s.ClusterNumber(1)
+	if !s.EnterCluster(1, number, 2) {
+		t.Fatal("not counted")
+	}
 	s.Endpoints[0].Cluster = 1
 	s.Slots[0] = Slot{State: uint32(SlotLeased), Holder: 1, Lease: 1}
 	s.Break(0)

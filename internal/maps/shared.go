@@ -40,6 +40,8 @@ type Shared struct {
 	growing map[Growing][]*Pages
 	// folding is held while counters move from a slot to its endpoint, so that nobody counts them twice, or not at all.
 	folding sync.Mutex
+	// counting is held for writing while an index becomes another cluster's: who looks at its number and then counts must not be divided by that.
+	counting sync.RWMutex
 }
 
 // NewHeapShared returns shared state that no kernel sees, for the slow path alone and for tests.

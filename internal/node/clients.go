@@ -470,11 +470,10 @@ type load struct {
 
 // Enter implements slowpath.Load.
 func (l load) Enter(limit uint32) (leave func(), ok bool) {
-	number, ok := l.shared.EnterCluster(l.index, limit)
-	if !ok {
+	if !l.shared.EnterCluster(l.index, l.number, limit) {
 		return nil, false
 	}
-	return func() { l.shared.LeaveCluster(l.index, number) }, true
+	return func() { l.shared.LeaveCluster(l.index, l.number) }, true
 }
 
 // Active implements slowpath.Load.
@@ -485,11 +484,18 @@ func (l load) Hold(hold bool) { l.shared.HoldCluster(l.index, l.number, hold) }
 
 // load is the count of a cluster's requests; nil for one that no route names any more.
 func (n *Node) load(cluster string) slowpath.Load {
-	c, ok := n.directory.Load().clusters[cluster]
-	if !ok {
-		return nil
+	for {
+		d := n.directory.Load()
+		c, ok := d.clusters[cluster]
+		if !ok {
+			return nil
+		}
+		number := n.datapath.Shared.ClusterNumber(c.index)
+		if n.directory.Load() == d {
+			return load{n.datapath.Shared, c.index, number}
+		}
+		// The index may have become another cluster's before its number was read.
 	}
-	return load{n.datapath.Shared, c.index, n.datapath.Shared.ClusterNumber(c.index)}
 }
 
 // observer implements slowpath.Observer.

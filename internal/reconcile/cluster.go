@@ -122,7 +122,7 @@ func (r *Reconciler) clusterFor(name string) (*cluster, error) {
 
 // newEntry returns one that leads nowhere yet.
 func (r *Reconciler) newEntry() (entry, error) {
-	s, err := r.numbers.clusterIndex.take(1)
+	s, err := r.takeCluster()
 	if err != nil {
 		return entry{}, err
 	}

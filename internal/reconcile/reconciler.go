@@ -39,8 +39,10 @@ type Reconciler struct {
 	// byIndex are the keys of endpoints.
 	byIndex  map[uint32]endpointKey
 	unlinked unlinked
-	numbers  numbers
-	library  library
+	// busy are indices of clusters that have gone, and of whose requests some were counted when they were looked at last.
+	busy    []span
+	numbers numbers
+	library library
 	// manyPaths is as the constant says; tests have another one.
 	manyPaths int
 	// manyTurns likewise.

@@ -72,6 +72,7 @@ func (r *Reconciler) Reclaim() error {
 
 // sweep waits until no program uses what is unlinked, erases it and frees its numbers. Needs applying, and mu, which it leaves and takes again.
 func (r *Reconciler) sweep() error {
+	r.giveIdleClusters()
 	u := &r.unlinked
 	if u.empty() && len(r.library.indexes.unused) == 0 {
 		return nil
@@ -137,10 +138,36 @@ func (r *Reconciler) giveUp(s *spent) {
 	for _, g := range s.groups {
 		r.giveGroup(g)
 	}
-	for _, c := range s.clusters {
-		r.numbers.clusterIndex.give(c)
-	}
+	r.busy = append(r.busy, s.clusters...)
+	r.giveIdleClusters()
 	for _, e := range s.endpoints {
 		r.numbers.endpointIndex.give(e)
 	}
+}
+
+// giveIdleClusters frees the indices of clusters that no request is counted for any more. The others keep theirs, for a lease that ends takes itself from
+// the count at its cluster's index, and no program can look whose that is and subtract in one step.
+func (r *Reconciler) giveIdleClusters() {
+	r.busy = slices.DeleteFunc(r.busy, func(c span) bool {
+		if r.sh.Counts(c.first) {
+			return false
+		}
+		r.numbers.clusterIndex.give(c)
+		return true
+	})
+}
+
+// takeCluster returns an index that has no cluster. One with requests of a former cluster is taken only where there is no other: of a lease whose endpoint
+// has come back in a new cluster of the same name nobody knows the index, and its count stays.
+func (r *Reconciler) takeCluster() (span, error) {
+	s, err := r.numbers.clusterIndex.take(1)
+	if err == nil || len(r.busy) == 0 {
+		return s, err
+	}
+	r.giveIdleClusters()
+	if s, err = r.numbers.clusterIndex.take(1); err == nil {
+		return s, nil
+	}
+	s, r.busy = r.busy[0], r.busy[1:]
+	return s, nil
 }

@@ -150,7 +150,7 @@ func (g *gate) passOrWait(b *model.Breakers) (w *waiter, leave func(), err error
 	defer g.mu.Unlock()
 	load := g.load()
 	if len(g.waiting) == 0 {
-		if leave, ok := load.Enter(b.InUse()); ok {
+		if load, leave = g.count(load, b.InUse()); leave != nil {
 			return nil, g.leaver(leave), nil
 		}
 	}
@@ -165,6 +165,21 @@ func (g *gate) passOrWait(b *model.Breakers) (w *waiter, leave func(), err error
 		go g.poll(load)
 	}
 	return w, nil, nil
+}
+
+// count enters the count that is in force, and returns which that is; leave is nil where as many are in flight. One that has been replaced meanwhile
+// takes nobody in, which says nothing of the cluster.
+func (g *gate) count(load Load, limit uint32) (now Load, leave func()) {
+	for {
+		leave, ok := load.Enter(limit)
+		if ok {
+			return load, leave
+		}
+		if now = g.load(); now == load {
+			return load, nil
+		}
+		load = now
+	}
 }
 
 // leaver takes a request from the count, and lets the next one pass.
