@@ -4,8 +4,10 @@ package xds
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/anypb"
@@ -49,11 +51,38 @@ type entry struct {
 
 // refused is the newest content that was refused; a later one that is accepted ends it.
 type refused struct {
+	// body is nil where it is longer than maxRefusedBody; digest is then how it is known again.
 	body            *anypb.Any
+	digest          [sha256.Size]byte
 	version, reason string
 	// fault is what Check has found; nil where the reason is another.
 	fault error
 	at    time.Time
+}
+
+// maxRefusedBody bounds what is kept of a resource to show why it was refused, in bytes. A response may have 64 MiB, and what was refused stays until the
+// server says better: it may never do so, and name another one next.
+const maxRefusedBody = 64 << 10
+
+// newRefused notes a body that was refused.
+func newRefused(j *judgement, at time.Time) refused {
+	r := refused{body: j.body, version: j.version, reason: j.reason, fault: j.fault, at: at}
+	if len(j.body.GetValue()) > maxRefusedBody {
+		r.body, r.digest = nil, sha256.Sum256(j.body.GetValue())
+	}
+	if len(r.reason) > maxFault {
+		// It quotes what was sent, and so does the fault.
+		r.reason, r.fault = strings.Clone(r.reason[:maxFault])+" ...", nil
+	}
+	return r
+}
+
+// isOf reports whether it is that body that was refused.
+func (r *refused) isOf(body *anypb.Any) bool {
+	if r.body == nil {
+		return len(body.GetValue()) > maxRefusedBody && r.digest == sha256.Sum256(body.GetValue())
+	}
+	return same(r.body, body)
 }
 
 // settled says whether what refers to e need not wait for it.

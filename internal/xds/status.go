@@ -69,7 +69,7 @@ type ResourceStatus struct {
 	State      State
 	// Warming: what was accepted waits for what it refers to; what was accepted before serves.
 	Warming bool
-	// FailedVersion and FailedBody are of what was refused, at FailedAt, for the reason Error, if State is Nacked.
+	// FailedVersion and FailedBody are of what was refused, at FailedAt, for the reason Error, if State is Nacked; FailedBody is nil where it is too long to be kept.
 	FailedVersion, Error string
 	FailedBody           *anypb.Any
 	FailedAt             time.Time

@@ -109,7 +109,7 @@ func (s *state) preview(kind Kind, r *response) []judgement {
 				j.reason = fmt.Sprintf("heartbeat of version %q, which is not in force", j.version)
 			}
 		case e == nil:
-		case e.refused != nil && same(e.refused.body, j.body):
+		case e.refused != nil && e.refused.isOf(j.body):
 			j.known, j.reason, j.fault = true, e.refused.reason, e.refused.fault
 		case same(e.accepted.body, j.body):
 			j.known, j.references = true, e.accepted.references
@@ -130,7 +130,7 @@ func (s *state) apply(kind Kind, j *judgement, server int, now time.Time) {
 	}
 	if j.reason != "" {
 		if j.body != nil {
-			s.refuse(kind, j.name, refused{j.body, j.version, j.reason, j.fault, now})
+			s.refuse(kind, j.name, newRefused(j, now))
 		}
 		return
 	}
