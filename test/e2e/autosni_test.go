@@ -54,7 +54,7 @@ func TestNamesOfSecuredEndpointsAreEnvoys(t *testing.T) {
 	place, a := harness.SameHost(t), newTrust(t)
 	const own, other = "own.test", "other.test"
 	certificate := a.named(t, []string{own, "*.wild.test"}, net.IPv4(127, 0, 0, 9))
-	hosts := []string{own, "OWN.Test", own + ":8080", other, "x.wild.test", "x.y.wild.test", "127.0.0.9", "127.0.0.9:80", "127.0.0.8", "[::1]:80"}
+	hosts := []string{own, "OWN.Test", own + ":8080", other, "x.wild.test", "x.y.wild.test", "127.0.0.9", "127.0.0.9:80", "127.0.0.8", "[::1]:80", noHost}
 	exact := func(name string) map[string]any {
 		return map[string]any{"match_typed_subject_alt_names": []any{map[string]any{"san_type": "DNS", "matcher": map[string]any{"exact": name}}}}
 	}
@@ -96,6 +96,7 @@ func TestNamesOfSecuredEndpointsAreEnvoys(t *testing.T) {
 			config := func(service netip.AddrPort) harness.Config {
 				out := harness.OneCluster(service)
 				out.Clusters = []harness.Cluster{{Name: "origins", Fields: fields}}
+				out.Listeners[0].Manager = map[string]any{"http_protocol_options": map[string]any{"accept_http_10": true, "default_host_for_http_10": own}}
 				if c.rewrite != "" {
 					chain := rdsListener(&asFiles{}, "named", service, "")["filter_chains"].([]any)
 					manager := chain[0].(map[string]any)["filters"].([]any)[0].(map[string]any)["typed_config"].(map[string]any)
@@ -121,11 +122,17 @@ func TestNamesOfSecuredEndpointsAreEnvoys(t *testing.T) {
 	}
 }
 
+// noHost stands for a request of HTTP/1.0 without a Host: default_host_for_http_10 is then what is sent and validated.
+const noHost = ""
+
 // askNamed is the status of an answer, and the names that connections for it asked for.
 func askNamed(t *testing.T, place *harness.Place, service netip.AddrPort, host string, names <-chan string) string {
 	t.Helper()
-	report := runExchange(t, place, service, await.Patience,
-		programs.Step{Send: fmt.Sprintf("GET / HTTP/1.1\r\nHost: %s\r\n\r\n", host)}, programs.Step{Receive: true})
+	head := fmt.Sprintf("GET / HTTP/1.1\r\nHost: %s\r\n\r\n", host)
+	if host == noHost {
+		head = "GET / HTTP/1.0\r\n\r\n"
+	}
+	report := runExchange(t, place, service, await.Patience, programs.Step{Send: head}, programs.Step{Receive: true})
 	out := report.Error
 	for _, r := range report.Replies {
 		out += fmt.Sprint(r.Status)
