@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/hangup"
 	"github.com/xlb-project/xlb/internal/logging"
 	"github.com/xlb-project/xlb/internal/node"
 )
@@ -116,7 +117,7 @@ XLB's own arguments may be given as environment variables: ` + strings.Join([]st
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return asEnvoy(f.run(c, e))
 	}
-	return c
+	return reloads(c)
 }
 
 func (f *envoyFlags) add(flags *pflag.FlagSet) {
@@ -168,6 +169,7 @@ func (f *envoyFlags) run(c *cobra.Command, e *env) error {
 	}
 	defer log.Close()
 	if f.mode == "validate" {
+		hangup.Default()
 		return f.validate(e, node.Options{ConfigPath: runs.config, ConfigText: []byte(f.text), Node: f.node, EnvoyHeaders: runs.envoyHeaders})
 	}
 	o, err := runs.options(&env{stdout: e.stdout, stderr: log})

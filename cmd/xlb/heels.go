@@ -7,14 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/check"
+	"github.com/xlb-project/xlb/internal/hangup"
 	"github.com/xlb-project/xlb/internal/heels"
 	"github.com/xlb-project/xlb/internal/node"
 )
@@ -71,7 +69,7 @@ that too: xlb heels detach.`,
 	completes(c, "log-level", logLevels...)
 	f.pin = pinFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error { return f.run(c.Context(), e) }
-	return c
+	return reloads(c)
 }
 
 func (f *heelsRunFlags) run(ctx context.Context, e *env) error {
@@ -82,9 +80,8 @@ func (f *heelsRunFlags) run(ctx context.Context, e *env) error {
 	if err != nil {
 		return refused(err)
 	}
-	reload := make(chan os.Signal, 1)
-	signal.Notify(reload, syscall.SIGHUP)
-	defer signal.Stop(reload)
+	reload := hangup.Take()
+	defer hangup.Default()
 	cfg, err := heels.Load(f.config)
 	if err != nil {
 		return refused(err)

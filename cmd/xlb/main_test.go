@@ -29,6 +29,8 @@ func TestMain(m *testing.M) {
 			os.Exit(standIn(os.Args[2:]))
 		case "demo-client":
 			main()
+		case roleReloads, roleEnds:
+			os.Exit(playHangup(os.Args[1]))
 		}
 	}
 	os.Exit(m.Run())

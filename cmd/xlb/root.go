@@ -7,6 +7,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/xlb-project/xlb/internal/hangup"
 )
 
 // env is what a command sees of the world besides its arguments.
@@ -71,11 +73,23 @@ func markRun(verb *cobra.Command) {
 		return
 	}
 	verb.RunE = func(c *cobra.Command, args []string) error {
+		if c.Annotations[reloading] == "" {
+			hangup.Default()
+		}
 		if err := run(c, args); err != nil {
 			return &runError{err}
 		}
 		return nil
 	}
+}
+
+// reloading is the annotation of commands that take SIGHUP for a reload.
+const reloading = "reloads"
+
+// reloads marks a command that calls hangup.Take. All others have the default action of SIGHUP.
+func reloads(c *cobra.Command) *cobra.Command {
+	c.Annotations = map[string]string{reloading: "by SIGHUP"}
+	return c
 }
 
 // execute runs one command line, says what went wrong, and returns the exit code.

@@ -10,9 +10,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/check"
+	"github.com/xlb-project/xlb/internal/hangup"
 	"github.com/xlb-project/xlb/internal/logging"
 	"github.com/xlb-project/xlb/internal/node"
 	"github.com/xlb-project/xlb/internal/upstream"
@@ -136,14 +135,13 @@ configuration does, else at ` + admin.DefaultAddress + `, unless that is taken. 
 		}
 		return runDaemon(c.Context(), o)
 	}
-	return c
+	return reloads(c)
 }
 
 // runDaemon runs it until ctx ends.
 func runDaemon(ctx context.Context, o node.Options) error {
-	reload := make(chan os.Signal, 1)
-	signal.Notify(reload, syscall.SIGHUP)
-	defer signal.Stop(reload)
+	reload := hangup.Take()
+	defer hangup.Default()
 	// Before it can be too late to say so.
 	if warning := check.MemoryWarning(); warning != "" {
 		o.Logger.Warn("little memory is allowed", "limit", warning)

@@ -10,15 +10,23 @@ import (
 	"time"
 )
 
-// servedTime is how long requests are not given up for others, when all connections have some under way.
+// servedTime is how long requests are not given up for others, when all connections have some under way of which nothing has been sent.
 const servedTime = 500 * time.Millisecond
 
-// sentTime is how long a connection is not given up for others once a request has ended: its answer is sent behind that.
+// sentTime is how long a connection is not given up for others once a request has ended, for its answer is sent behind that, and once a part of an answer has
+// been sent.
 const sentTime = 100 * time.Millisecond
 
-// room bounds the connections of a listener. When one more comes than it has place for, the one that has waited longest without a request under
-// way is closed: clients that send nothing, or half a head, keep nobody out. While all are served, new ones wait for a moment; then the one is closed on
-// which no request has begun or ended for the longest time, such as a stream that nobody speaks on.
+const (
+	// sentBytes are a part of an answer. Who takes less in sentTime reads slowly, however often. What HTTP/2 sends beside answers is less.
+	sentBytes = 16 << 10
+	// sendBuffer is SO_SNDBUF of a connection in bytes, of which the kernel makes twice as much: what it holds of an answer that nobody reads.
+	sendBuffer = 64 << 10
+)
+
+// room bounds the connections of a listener. When one more comes than it has place for, one without a request under way, or with an answer
+// that is not read, is closed: clients that send nothing, or half a head, or that read slowly, keep nobody out. While all are served, new ones wait for a
+// moment; then the one is closed on which nothing has happened for the longest time, such as a stream that nobody speaks on.
 type room struct {
 	net.Listener
 
@@ -34,7 +42,9 @@ type guest struct {
 	net.Conn
 	room    *room
 	serving int       // requests under way: more than one with HTTP/2
-	since   time.Time // when a request of it began or ended last
+	since   time.Time // when a request of it began or ended last, or a part of an answer had been sent
+	sent    int       // bytes since then: less than a part
+	sends   bool      // a part of an answer was sent last
 }
 
 func newRoom(l net.Listener, size int) *room {
@@ -51,20 +61,24 @@ func (r *room) Accept() (net.Conn, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.conns) >= r.size && !r.ended {
-		g, age := r.oldest()
-		if age >= g.patience() {
+		g, wait := r.next(time.Now())
+		if wait <= 0 {
 			delete(r.conns, g)
 			// Nobody is left to tell.
 			_ = g.Conn.Close()
 			continue
 		}
-		again := time.AfterFunc(g.patience()-age, r.look)
+		again := time.AfterFunc(wait, r.look)
 		r.left.Wait()
 		again.Stop()
 	}
 	if r.ended {
 		_ = c.Close()
 		return nil, net.ErrClosed
+	}
+	if tcp, ok := c.(*net.TCPConn); ok {
+		// Without it the kernel takes more, and nothing else changes.
+		_ = tcp.SetWriteBuffer(sendBuffer)
 	}
 	g := &guest{Conn: c, room: r, since: time.Now()}
 	r.conns[g] = struct{}{}
@@ -78,24 +92,25 @@ func (r *room) look() {
 	r.left.Broadcast()
 }
 
-// patience is how long nothing has to begin or end on a connection before it is closed for another. The caller holds the room's mu.
+// patience is how long nothing has to happen on a connection before it is closed for another. The caller holds the room's mu.
 func (g *guest) patience() time.Duration {
-	if g.serving > 0 {
+	if g.serving > 0 && !g.sends {
 		return servedTime
 	}
 	return sentTime
 }
 
-// oldest is the connection on which nothing has begun or ended for the longest time, of those without a request under way if there are any, and
-// how long that is. There is one. The caller holds mu.
-func (r *room) oldest() (_ *guest, age time.Duration) {
+// next is the connection to be closed for another, and in which time. At once that may be several: then it is the one on which nothing has happened for the
+// longest time, of those without a request under way if there are any. There is one. The caller holds mu.
+func (r *room) next(now time.Time) (_ *guest, wait time.Duration) {
 	var out *guest
 	for g := range r.conns {
-		if out == nil || before(g, out) {
-			out = g
+		left := max(0, g.since.Add(g.patience()).Sub(now))
+		if out == nil || left < wait || left == wait && before(g, out) {
+			out, wait = g, left
 		}
 	}
-	return out, time.Since(out.since)
+	return out, wait
 }
 
 func before(a, b *guest) bool {
@@ -125,9 +140,31 @@ func (g *guest) Close() error {
 func (g *guest) serve(change int) {
 	g.room.mu.Lock()
 	g.serving += change
-	g.since = time.Now()
+	g.since, g.sent, g.sends = time.Now(), 0, false
 	g.room.mu.Unlock()
 	g.room.left.Broadcast()
+}
+
+// Write notes each part that the client's side has taken.
+func (g *guest) Write(b []byte) (written int, err error) {
+	for written < len(b) || written == 0 {
+		n, err := g.Conn.Write(b[written:min(len(b), written+sentBytes)])
+		written += n
+		g.wrote(n)
+		if err != nil || len(b) == 0 {
+			return written, err
+		}
+	}
+	return written, nil
+}
+
+// wrote counts bytes that have been sent.
+func (g *guest) wrote(n int) {
+	g.room.mu.Lock()
+	defer g.room.mu.Unlock()
+	if g.sent += n; g.sent >= sentBytes {
+		g.since, g.sent, g.sends = time.Now(), 0, true
+	}
 }
 
 type guestKey struct{}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -202,5 +203,95 @@ func TestPatienceThatEndsWhileAnotherBeginsToWait(t *testing.T) {
 		if err := await.Next(t, accepted, "another connection"); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// Fewer readers than there is room for are not cut, however slow they are, and keep nobody out.
+func TestSlowReadersAreLeftAlone(t *testing.T) {
+	unhurried(t)
+	const readers = 200
+	body := make([]byte, 4<<20) // more than sockets take
+	arrived := make(chan struct{}, readers)
+	var cut atomic.Int32
+	address := begin(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/page" {
+			return
+		}
+		arrived <- struct{}{}
+		if _, err := w.Write(body); err != nil {
+			cut.Add(1)
+		}
+	}))
+	for range readers {
+		send(t, address, "GET /page HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	}
+	requireStatus(t, address, http.StatusOK)
+	if n := cut.Load(); n > 0 {
+		t.Errorf("%d readers were cut for a place that was free", n)
+	}
+	for range readers {
+		await.Next(t, arrived, "a reader")
+	}
+}
+
+// A place is had from who reads nothing before it is had from whose answer is not begun, and to read a little of it, again and again, does not help.
+func TestWhoIsClosedForAnother(t *testing.T) {
+	const ms = time.Millisecond
+	now := time.Now()
+	idle := func(age time.Duration) *guest { return &guest{since: now.Add(-age)} }
+	waits := func(age time.Duration) *guest { return &guest{serving: 1, since: now.Add(-age)} }
+	reads := func(age time.Duration) *guest { return &guest{serving: 1, sends: true, since: now.Add(-age)} }
+	for name, c := range map[string]struct {
+		guests []*guest // the first is closed
+		wait   time.Duration
+	}{
+		"idle before slow":              {[]*guest{idle(100 * ms), reads(300 * ms), waits(600 * ms)}, 0},
+		"slow before one that waits":    {[]*guest{reads(100 * ms), waits(200 * ms), idle(50 * ms)}, 0},
+		"the slowest":                   {[]*guest{reads(300 * ms), reads(200 * ms), reads(99 * ms)}, 0},
+		"whose time is up first":        {[]*guest{waits(450 * ms), reads(10 * ms), idle(20 * ms)}, 50 * ms},
+		"a request has half a second":   {[]*guest{waits(400 * ms)}, 100 * ms},
+		"an answer's part has a moment": {[]*guest{reads(40 * ms)}, 60 * ms},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoom(nil, 1)
+			for _, g := range c.guests {
+				r.conns[g] = struct{}{}
+			}
+			if g, wait := r.next(now); g != c.guests[0] || wait != c.wait {
+				t.Errorf("got %+v in %v, want %+v in %v", g, wait, c.guests[0], c.wait)
+			}
+		})
+	}
+}
+
+// An answer is sent part by part, and less than a part is not told from silence.
+func TestPartsOfAnswersAreNoted(t *testing.T) {
+	ours, theirs := net.Pipe()
+	defer theirs.Close()
+	long := time.Now().Add(-time.Hour)
+	g := &guest{Conn: ours, room: newRoom(nil, 1), serving: 1, since: long}
+	write := func(size int) {
+		t.Helper()
+		go func() { _, _ = io.CopyN(io.Discard, theirs, int64(size)) }()
+		if n, err := g.Write(make([]byte, size)); n != size || err != nil {
+			t.Fatalf("wrote %d of %d: %v", n, size, err)
+		}
+	}
+	write(sentBytes - 1)
+	if g.sends || g.since != long {
+		t.Errorf("less than a part counts as one: %+v", g)
+	}
+	write(1)
+	if !g.sends || g.since == long {
+		t.Errorf("a part does not count: %+v", g)
+	}
+	before := g.since
+	write(5*sentBytes + 1)
+	if g.since == before || g.sent != 1 {
+		t.Errorf("five parts and a byte: %+v", g)
+	}
+	g.serve(1)
+	if g.sends || g.sent != 0 {
+		t.Errorf("another request has the time of the one before: %+v", g)
 	}
 }

@@ -19,6 +19,7 @@ var layers = map[string][]string{
 	"limits":    nil,
 	"plural":    nil,
 	"logging":   nil,
+	"hangup":    nil, // it is initialised first: see its doc comment
 	"re2":       nil,
 	"hashing":   nil,
 	"model":     {"ascii", "re2", "hashing", "plural"},
