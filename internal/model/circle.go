@@ -50,31 +50,33 @@ func (in *Inner) hopsOf(l *Listener, clusters map[string]*Cluster) []InnerHop {
 	if l.Inspection != nil || len(l.Routes.Filters) > 0 {
 		return nil
 	}
-	var shares []WeightedCluster
-	if l.TCP != nil {
-		shares = l.TCP.Clusters
+	var out []InnerHop
+	seen := map[string]bool{}
+	// add reports whether all of these lead to listeners.
+	add := func(shares []WeightedCluster) bool {
+		for i := range shares {
+			name := shares[i].Name
+			if seen[name] {
+				continue
+			}
+			seen[name] = true
+			hops := in.hopsBy(l, clusters[name])
+			if hops == nil {
+				return false
+			}
+			out = append(out, hops...)
+		}
+		return true
+	}
+	if l.TCP != nil && !add(l.TCP.Clusters) {
+		return nil
 	}
 	for _, host := range l.Routes.VirtualHosts {
 		for _, r := range host.Routes {
-			if r.IsLocal() || len(r.Clusters) == 0 {
+			if r.IsLocal() || len(r.Clusters) == 0 || !add(r.Clusters) {
 				return nil
 			}
-			shares = append(shares[:len(shares):len(shares)], r.Clusters...)
 		}
-	}
-	var out []InnerHop
-	seen := map[string]bool{}
-	for i := range shares {
-		name := shares[i].Name
-		if seen[name] {
-			continue
-		}
-		seen[name] = true
-		hops := in.hopsBy(l, clusters[name])
-		if hops == nil {
-			return nil
-		}
-		out = append(out, hops...)
 	}
 	return out
 }

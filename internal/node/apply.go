@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -66,11 +67,14 @@ func (n *Node) reload(r *reading) {
 		}
 		n.updates.Unlock()
 	}
+	if errors.Is(err, errEnding) {
+		return
+	}
 	if err != nil {
 		n.log.Error("configuration refused; the one before stays in force", "file", n.o.ConfigPath, "err", err)
 		n.intake.refuse(n.bootstrapKey(), refusalOf(err), false)
 	}
-	giveBack(n.o.ConfigPath)
+	n.giveBack()
 }
 
 // loadBootstrap reads the file, and returns its static part, too.
@@ -80,6 +84,12 @@ func loadBootstrap(o Options) (*config.Bootstrap, *model.Config, error) {
 		return nil, nil, err
 	}
 	return parseBootstrap(o, text)
+}
+
+// readFirst is loadBootstrap for the start.
+func readFirst(o Options) reading {
+	bootstrap, static, err := loadBootstrap(o)
+	return reading{bootstrap, static, err}
 }
 
 func textOf(o Options) ([]byte, error) {
@@ -114,12 +124,14 @@ func Validate(o Options) error {
 // largeFile is the size in bytes of a configuration that leaves much behind when it has been read.
 const largeFile = 1 << 20
 
-// giveBack returns the memory to the system that the reading of a large file has left: several times what is kept of it, which the runtime
-// would hold until as much is used again.
-func giveBack(path string) {
-	if files.StampOf(path).Size >= largeFile {
-		debug.FreeOSMemory()
+// giveBack returns the memory to the system that the reading of a large file has left, several times what is kept of it, and what a small one has made needless:
+// the runtime would hold it until as much is used again.
+func (n *Node) giveBack() {
+	size := files.StampOf(n.o.ConfigPath).Size
+	if max(size, n.sizeBefore) >= largeFile {
+		n.freeMemory()
 	}
+	n.sizeBefore = size
 }
 
 // manyClusters is from how many on the page of metrics leaves much behind: some 24 kB for each.
@@ -198,8 +210,11 @@ func (n *Node) apply(wanted *model.Config) error {
 func (n *Node) install(cfg *model.Config) error {
 	n.secrets.follow(cfg)
 	cfg = n.inners.mark(n.doors.place(cfg))
-	image, notes := n.compiler.Compile(cfg)
-	matchers := n.matchers.Build(cfg)
+	made, ok := unlessEnded(n.ending, func() prepared { return n.prepare(cfg) })
+	if !ok {
+		return errEnding
+	}
+	image, matchers, notes := made.image, made.matchers, made.notes
 	n.say(notes)
 	n.sayPassed(cfg)
 	before, places := n.current.Load(), n.directory.Load()
@@ -224,6 +239,20 @@ func (n *Node) install(cfg *model.Config) error {
 	}
 	n.keeper.follow(cfg)
 	return nil
+}
+
+// prepared is what is made of a configuration before anything is changed.
+type prepared struct {
+	image    *compile.Image
+	matchers map[*model.RouteTable]*match.Table
+	notes    []compile.Note
+}
+
+// prepare takes seconds where there are thousands of regular expressions. It touches nothing but the compiler and the builder. Needs n.updates, or that the
+// daemon ends.
+func (n *Node) prepare(cfg *model.Config) prepared {
+	image, notes := n.compiler.Compile(cfg)
+	return prepared{image, n.matchers.Build(cfg), notes}
 }
 
 // say logs the notes that the configuration before did not have: endpoints may change often.

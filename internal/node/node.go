@@ -141,6 +141,13 @@ type Node struct {
 	unfit     string        // why the kernel cannot run the fast path that was asked for; "": it can, or it was not
 	desk      *shares.Desk
 
+	// ending is closed when the daemon is to end.
+	ending <-chan struct{}
+	// sizeBefore is that of the file when it was read last, in bytes. It is follow's.
+	sizeBefore int64
+	// freeMemory is debug.FreeOSMemory.
+	freeMemory func()
+
 	mu      sync.Mutex
 	waiting map[uint32]struct{} // removed endpoints with slow requests outstanding
 
@@ -181,7 +188,11 @@ func (e *UsageError) Unwrap() error { return e.Err }
 // Run runs the daemon until ctx ends, then drains it. reload makes it read its file again.
 func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	watch, stamp := &files.Watch{}, files.StampOf(o.ConfigPath)
-	bootstrap, cfg, err := loadBootstrap(o)
+	first, ok := unlessEnded(ctx.Done(), func() reading { return readFirst(o) })
+	if !ok {
+		return nil
+	}
+	bootstrap, cfg, err := first.bootstrap, first.static, first.err
 	if err != nil {
 		return &UsageError{err}
 	}
@@ -191,10 +202,14 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	if err != nil {
 		return &UsageError{err}
 	}
-	n, err := startFit(o, bootstrap, cfg)
+	n, err := startFit(ctx, o, bootstrap, cfg)
 	if err != nil {
+		ended := errors.Is(err, errEnding)
 		if listener != nil {
 			err = errors.Join(err, listener.Close())
+		}
+		if ended {
+			return nil
 		}
 		return &UsageError{err}
 	}
@@ -209,6 +224,7 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	n.open(ctx)
 	// To load the kernel programs takes some times what is needed from then on.
 	debug.FreeOSMemory()
+	n.sizeBefore = files.StampOf(o.ConfigPath).Size
 	n.follow(ctx, watch, reload)
 	if n.dynamic != nil {
 		n.dynamic.stop()
@@ -225,15 +241,15 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 var errStarting = errors.New("starting: pools are being opened")
 
 // startFit starts without the fast path where that cannot be had, and may be done without.
-func startFit(o Options, bootstrap *config.Bootstrap, cfg *model.Config) (*Node, error) {
-	n, err := start(o, bootstrap, cfg)
+func startFit(ctx context.Context, o Options, bootstrap *config.Bootstrap, cfg *model.Config) (*Node, error) {
+	n, err := start(ctx, o, bootstrap, cfg)
 	if err == nil || !o.FastPath || !o.Auto || !datapath.Unfit(err) {
 		return n, err
 	}
 	why := strings.ReplaceAll(err.Error(), "\n", "; ")
 	o.Logger.Warn("the kernel cannot run the fast path; every request is served in this process", "kernel", check.KernelRelease(), "why", why)
 	o.FastPath = false
-	n, err = start(o, bootstrap, cfg)
+	n, err = start(ctx, o, bootstrap, cfg)
 	if n != nil {
 		n.unfit = why
 	}
@@ -241,22 +257,38 @@ func startFit(o Options, bootstrap *config.Bootstrap, cfg *model.Config) (*Node,
 }
 
 // start loads and attaches everything, with interception still off. On error nothing is left.
-func start(o Options, bootstrap *config.Bootstrap, cfg *model.Config) (*Node, error) {
-	n := &Node{o: o, log: o.Logger, source: cfg, bootstrap: bootstrap, recorder: metrics.NewRecorder(), dialer: newDialer(o.CongestionControl), desk: newDesk(), waiting: map[uint32]struct{}{}, passed: newPassedOver(), intake: newIntake()}
+func start(ctx context.Context, o Options, bootstrap *config.Bootstrap, cfg *model.Config) (*Node, error) {
+	n := &Node{o: o, log: o.Logger, ending: ctx.Done(), freeMemory: debug.FreeOSMemory, source: cfg, bootstrap: bootstrap, recorder: metrics.NewRecorder(), dialer: newDialer(o.CongestionControl), desk: newDesk(), waiting: map[uint32]struct{}{}, passed: newPassedOver(), intake: newIntake()}
 	n.secrets, n.inners = newSecrets(n), newInners(n)
 	n.setReady(errStarting)
 	n.directory.Store(&directory{})
 	n.current.Store(&loaded{config: &model.Config{}})
 	n.kept = map[netip.AddrPort]int{}
-	d, err := loadDatapath(o)
-	if err != nil {
-		return nil, err
+	// Nothing is attached yet: what is loaded when the daemon ends goes with the process.
+	opened, ok := unlessEnded(n.ending, func() opening { return openDatapath(o) })
+	if !ok {
+		return nil, errEnding
 	}
-	n.datapath = d
+	if opened.err != nil {
+		return nil, opened.err
+	}
+	n.datapath = opened.datapath
 	if err := n.build(); err != nil {
 		return nil, errors.Join(err, n.close())
 	}
 	return n, nil
+}
+
+// opening is what has come of loading the kernel programs.
+type opening struct {
+	datapath *datapath.Datapath
+	err      error
+}
+
+// openDatapath waits for the kernel's verifier, some seconds on a busy machine.
+func openDatapath(o Options) opening {
+	d, err := loadDatapath(o)
+	return opening{d, err}
 }
 
 func loadDatapath(o Options) (*datapath.Datapath, error) {
