@@ -278,16 +278,16 @@ func TestPartsOfAnswersAreNoted(t *testing.T) {
 		}
 	}
 	write(sentBytes - 1)
-	if g.sends || g.since != long {
+	if g.sends || !g.since.Equal(long) {
 		t.Errorf("less than a part counts as one: %+v", g)
 	}
 	write(1)
-	if !g.sends || g.since == long {
+	if !g.sends || g.since.Equal(long) {
 		t.Errorf("a part does not count: %+v", g)
 	}
 	before := g.since
 	write(5*sentBytes + 1)
-	if g.since == before || g.sent != 1 {
+	if g.since.Equal(before) || g.sent != 1 {
 		t.Errorf("five parts and a byte: %+v", g)
 	}
 	g.serve(1)
