@@ -164,8 +164,11 @@ func (b *Bootstrap) SameDynamic(other *Bootstrap) bool {
 		reflect.DeepEqual(b.Dynamic.names, other.Dynamic.names)
 }
 
+// Asker is the node that identifies this daemon to a server of secrets. It is immutable.
+type Asker = corev3.Node
+
 // Asker tells a server who asks for secrets.
-func (b *Bootstrap) Asker() *corev3.Node { return nodeOf(b.message.GetNode()) }
+func (b *Bootstrap) Asker() *Asker { return nodeOf(b.message.GetNode()) }
 
 // nodeOf adds the name of this program.
 func nodeOf(in *corev3.Node) *corev3.Node {

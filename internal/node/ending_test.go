@@ -6,8 +6,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 
+	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -52,6 +54,15 @@ func TestMemoryIsGivenBackBehindLargeFiles(t *testing.T) {
 		}
 		if n.giveBack(); given != c.want {
 			t.Errorf("file %d: given back %d times, want %d", i, given, c.want)
+		}
+	}
+}
+
+// A bootstrap holds its configuration, routes and all, which is replaced.
+func TestNodeKeepsNoBootstrap(t *testing.T) {
+	for f := range reflect.TypeFor[Node]().Fields() {
+		if f.Type == reflect.TypeFor[*config.Bootstrap]() {
+			t.Errorf("field %s keeps what was in force at the start; take what is needed of it", f.Name)
 		}
 	}
 }

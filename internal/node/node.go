@@ -132,14 +132,15 @@ type Node struct {
 	shortest time.Duration
 	// unswept: the slow path still has something of clusters that have gone. Needs updates.
 	unswept bool
-	// bootstrap is that of the start: who asks, and whom, does not change.
-	bootstrap *config.Bootstrap
-	dynamic   *dynamic // nil: the file is all there is
-	resolver  *resolving
-	ready     atomic.Pointer[error]
-	resent    atomic.Uint64 // requests that no server had seen
-	unfit     string        // why the kernel cannot run the fast path that was asked for; "": it can, or it was not
-	desk      *shares.Desk
+	// asker and sources are those of the bootstrap of the start, and do not change. To keep the whole bootstrap would keep its routes.
+	asker    *config.Asker
+	sources  *config.Dynamic
+	dynamic  *dynamic // nil: the file is all there is
+	resolver *resolving
+	ready    atomic.Pointer[error]
+	resent   atomic.Uint64 // requests that no server had seen
+	unfit    string        // why the kernel cannot run the fast path that was asked for; "": it can, or it was not
+	desk     *shares.Desk
 
 	// ending is closed when the daemon is to end.
 	ending <-chan struct{}
@@ -258,7 +259,7 @@ func startFit(ctx context.Context, o Options, bootstrap *config.Bootstrap, cfg *
 
 // start loads and attaches everything, with interception still off. On error nothing is left.
 func start(ctx context.Context, o Options, bootstrap *config.Bootstrap, cfg *model.Config) (*Node, error) {
-	n := &Node{o: o, log: o.Logger, ending: ctx.Done(), freeMemory: debug.FreeOSMemory, source: cfg, bootstrap: bootstrap, recorder: metrics.NewRecorder(), dialer: newDialer(o.CongestionControl), desk: newDesk(), waiting: map[uint32]struct{}{}, passed: newPassedOver(), intake: newIntake()}
+	n := &Node{o: o, log: o.Logger, ending: ctx.Done(), freeMemory: debug.FreeOSMemory, source: cfg, asker: bootstrap.Asker(), sources: bootstrap.Dynamic, recorder: metrics.NewRecorder(), dialer: newDialer(o.CongestionControl), desk: newDesk(), waiting: map[uint32]struct{}{}, passed: newPassedOver(), intake: newIntake()}
 	n.secrets, n.inners = newSecrets(n), newInners(n)
 	n.setReady(errStarting)
 	n.directory.Store(&directory{})

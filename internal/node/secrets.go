@@ -115,7 +115,7 @@ func (s *secrets) askLocked() {
 func (s *secrets) askServer(source model.SecretSource) context.CancelFunc {
 	ctx, stop := context.WithCancel(s.ctx)
 	client := sds.New(sds.Config{
-		Node: s.n.bootstrap.Asker(), Delta: source.Delta, Logger: s.n.log,
+		Node: s.n.asker, Delta: source.Delta, Logger: s.n.log,
 		Servers: []xds.Server{{Address: "unix:" + source.Socket, Authority: source.Authority}},
 		Update: func(_ string, body []byte, version string) error {
 			return s.take([]model.SecretSource{source}, body, version)
@@ -128,7 +128,7 @@ func (s *secrets) askServer(source model.SecretSource) context.CancelFunc {
 
 // askControlPlaneLocked asks for these names, which may be none.
 func (s *secrets) askControlPlaneLocked(names []string) {
-	from := s.n.bootstrap.Dynamic
+	from := s.n.sources
 	switch {
 	case len(names) == 0 && s.aggregated != nil:
 		s.stopADS()
@@ -138,7 +138,7 @@ func (s *secrets) askControlPlaneLocked(names []string) {
 		s.aggregated.Want(names)
 	default:
 		s.aggregated = sds.New(sds.Config{
-			Node: s.n.bootstrap.Asker(), Servers: serversOf(from), Aggregated: true, Delta: from.Delta, Logger: s.n.log,
+			Node: s.n.asker, Servers: serversOf(from), Aggregated: true, Delta: from.Delta, Logger: s.n.log,
 			Update: func(name string, body []byte, version string) error {
 				return s.take(s.store.Aggregated(name), body, version)
 			},
