@@ -55,7 +55,8 @@ func traced(t *testing.T, role string) *run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &run{Cmd: exec.CommandContext(t.Context(), self, role)}
+	// The test may run below nohup.
+	r := &run{Cmd: exec.CommandContext(t.Context(), "env", "--default-signal=HUP", self, role)}
 	r.Env = append(os.Environ(), "GODEBUG=inittrace=1")
 	stderr, err1 := r.StderrPipe()
 	stdout, err2 := r.StdoutPipe()
