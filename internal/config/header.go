@@ -29,11 +29,11 @@ func (t *translator) isOfHop(name string) bool {
 
 // isKnown reports whether XLB, although it is no hop, knows what Envoy has in such a header. Unless the client's address is that of its connection
 // (use_remote_address), X-Forwarded-For is what the client sent, and so is X-Forwarded-Proto, or else http; and so is X-Request-Id where
-// none is made.
+// none is made. Of a table that stands alone, which may be any listener's, nothing is known.
 func (t *translator) isKnown(name string) bool {
 	generated := t.manager.GetGenerateRequestId()
 	switch {
-	case t.manager.GetUseRemoteAddress().GetValue():
+	case t.manager == nil, t.manager.GetUseRemoteAddress().GetValue():
 		return false
 	case name == "x-request-id":
 		return generated != nil && !generated.GetValue()

@@ -170,6 +170,7 @@ var resourceRefusals = []struct {
 	{"clusters validated", Routes, "{name: shop, validate_clusters: true}"},
 	{"route to the control plane", Routes, "{name: shop, virtual_hosts: [{name: v, domains: ['*'], routes: [{match: {prefix: /}, route: {cluster: control}}]}]}"},
 	{"rate limits", Routes, "{name: shop, virtual_hosts: [{name: v, domains: ['*'], routes: [{match: {prefix: /}, route: {cluster: x, rate_limits: [{actions: [{remote_address: {}}]}]}}]}]}"},
+	{"a header that a listener of the table may set", Routes, "{name: shop, virtual_hosts: [{name: v, domains: ['*'], routes: [{match: {prefix: /, headers: [{name: x-forwarded-proto, string_match: {exact: https}}]}, route: {cluster: x}}]}]}"},
 	{"one domain twice", Routes, "{name: shop, virtual_hosts: [{name: v, domains: [a]}, {name: w, domains: [a]}]}"},
 }
 

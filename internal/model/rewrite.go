@@ -78,6 +78,9 @@ func NewSubstitution(regex, with string) (*Substitution, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := re2.CheckBehind(regex); err != nil {
+		return nil, err
+	}
 	cost, err := re2.Check(regex)
 	if err != nil {
 		return nil, err
@@ -140,7 +143,7 @@ func (s *Substitution) next(count func() bool, value string, at int) []int {
 	if at == 0 {
 		return s.pattern.get(s.source, re2.Compile).FindReaderSubmatchIndex(re2.NewReader(value, count))
 	}
-	re := s.behind.get(`\A(?s:.)(?s:.*?)(`+s.source+`)`, re2.Compile)
+	re := s.behind.get(s.source, re2.CompileBehind)
 	match := re.FindReaderSubmatchIndex(re2.NewReader(value[at-1:], count))
 	if match == nil {
 		return nil

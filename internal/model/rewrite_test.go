@@ -56,7 +56,7 @@ func TestSubstitutionsAtAPaceReplaceTheSame(t *testing.T) {
 		}
 		return b.String()
 	}
-	atoms := []string{"a", "b", "a*", "b?", "(a|ab)", "(b)*", "(a*?)", ".", `\b`, `\B`, "^", "$", "(?m:^)", "(?i:A)", "(c|)", "[ab]+", "/", "|", "(?s:.)"}
+	atoms := []string{"a", "b", "a*", "b?", "(a|ab)", "(b)*", "(a*?)", ".", `\b`, `\B`, "^", "$", "(?m:^)", "(?i:A)", "(c|)", "[ab]+", "/", "|", "(?s:.)", `\Qa.`, `\Q`, `\E`, `\Qb\E`}
 	texts := []string{"a", "b", "c", "/", " ", "\n", "ab", "A"}
 	tried := 0
 	for range 20_000 {
@@ -77,6 +77,24 @@ func TestSubstitutionsAtAPaceReplaceTheSame(t *testing.T) {
 	}
 	if tried < 10_000 {
 		t.Errorf("%d expressions were tried", tried)
+	}
+}
+
+// What finds the first match finds the ones behind it, too, however the expression is written.
+func TestSubstitutionThatIsTakenFindsAllMatches(t *testing.T) {
+	for _, regex := range []string{`\Qa.b`, `a\Q.b`, `a\Q)`, `\Q`, strings.Repeat("(", 990) + "a" + strings.Repeat(")", 990), strings.Repeat("(", 997) + "a" + strings.Repeat(")", 997), strings.Repeat("(", 998) + "a" + strings.Repeat(")", 998)} {
+		s, err := NewSubstitution(regex, "x")
+		if err != nil {
+			continue
+		}
+		value := strings.Repeat("a.b", 5000) + "a)"
+		re, err := re2.Compile(regex)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := s.Replace(value), s.substitute(value, re.FindAllStringSubmatchIndex(value, -1)); got != want {
+			t.Errorf("%.20q: got %.40q, want %.40q", regex, got, want)
+		}
 	}
 }
 

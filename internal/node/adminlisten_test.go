@@ -4,6 +4,8 @@ package node
 
 import (
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
@@ -51,5 +53,18 @@ func TestAdminAddressInUseIsAnErrorOnlyIfSomebodyAskedForIt(t *testing.T) {
 	o.Admin = taken
 	if l, err := listenAdmin(t.Context(), o, &model.Config{}); err == nil {
 		t.Errorf("--admin: got %v, want an error", l.Addr())
+	}
+}
+
+func TestDefaultAdminAddressChangesNothing(t *testing.T) {
+	h := readOnly(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for target, want := range map[string]int{
+		"/logging?level=off": http.StatusForbidden, "/logging": http.StatusOK, "/logging?format=json": http.StatusOK, "/envoy.service.status.v3": http.StatusOK,
+	} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, target, nil))
+		if w.Code != want {
+			t.Errorf("POST %s: got %d, want %d", target, w.Code, want)
+		}
 	}
 }

@@ -421,6 +421,9 @@ func (n *Node) background(ctx context.Context, listener net.Listener) {
 	if n.dynamic != nil {
 		handler = withClientStatus(handler, n.dynamic)
 	}
+	if _, asked := adminAddressOf(n.o, n.source); !asked {
+		handler = readOnly(handler)
+	}
 	n.goes(func() { n.serveAdmin(ctx, listener, handler) })
 }
 

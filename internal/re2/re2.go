@@ -42,6 +42,29 @@ func CompileWhole(source string) (*regexp.Regexp, error) {
 // whole is an expression for all of a text.
 func whole(text string) string { return `\A(?:` + text + `)\z` }
 
+// CompileBehind returns an expression that finds, in [Text] from the character before an offset on, the first match from that offset on, as its first
+// group: the one character tells \A, \b and the like that the offset is not the beginning. [CheckBehind] tells whether there is one.
+func CompileBehind(source string) (*regexp.Regexp, error) {
+	text, err := translate(source)
+	if err != nil {
+		return nil, err
+	}
+	re, err := regexp.Compile(behind(text))
+	return re, inBytes(err)
+}
+
+// CheckBehind returns the error of [CompileBehind] for an expression that is one by itself: it may be nested too deeply. The error is a *syntax.Error.
+func CheckBehind(source string) error {
+	text, err := translate(source)
+	if err != nil {
+		return err
+	}
+	_, err = syntax.Parse(behind(text), syntax.Perl)
+	return inBytes(err)
+}
+
+func behind(text string) string { return `\A(?s:.)(?s:.*?)(` + text + `)` }
+
 // Parse returns the syntax of an expression over the characters of [Text]. The error is a *syntax.Error.
 func Parse(source string) (*syntax.Regexp, error) {
 	text, err := translate(source)
