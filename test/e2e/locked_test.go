@@ -232,9 +232,11 @@ func TestSecondAnswerThatOvertakesTheNextRequestIsNobodys(t *testing.T) {
 			t.Fatal(err)
 		}
 		sends.Wait()
-		got := ""
-		harness.Eventually(t, patience, "the next client is answered", func() bool {
+		got, ended := "", false
+		harness.Eventually(t, patience, "the next client is answered, and the connection that spoke unasked has ended", func() bool {
 			for _, n := range server.Pull(t, programs.Pull{Do: programs.PuppetLook}).News {
+				// What comes there late would be taken for the first request of the next round.
+				ended = ended || n.Conn == there && n.Ended != ""
 				if n.Conn != there && strings.Contains(string(n.Bytes), "/second") {
 					say(t, server, n.Conn, answer+"right")
 				}
@@ -244,7 +246,7 @@ func TestSecondAnswerThatOvertakesTheNextRequestIsNobodys(t *testing.T) {
 					got += string(n.Bytes)
 				}
 			}
-			return got != ""
+			return got != "" && ended
 		})
 		if strings.Contains(got, "stray") {
 			violation.Errorf(t, "the next client got %q", got)
