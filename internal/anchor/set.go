@@ -427,17 +427,18 @@ func (c *Conn) part(conn *socket, l maps.Lease, o Outcome) {
 		c.offer(maps.OfferAnswered, false)
 	case endClose:
 		// Interim responses may have been moved before.
-		if !c.awaitMoved() {
+		if !c.awaitMoved(senderPatience) {
 			c.abort()
 			return
 		}
 		c.closeLocked()
 	case endCut:
-		c.awaitSender()
+		// A client that is in the midst of a send would hold the reset up: its bytes are not read any more.
+		c.awaitSender(failurePatience)
 		c.abort()
 	case endLinger:
 		c.end()
-		if !c.awaitSender() {
+		if !c.awaitSender(senderPatience) {
 			c.abort()
 			return
 		}
@@ -447,7 +448,7 @@ func (c *Conn) part(conn *socket, l maps.Lease, o Outcome) {
 			c.closeLocked()
 		}
 	case endWrite:
-		if !c.awaitSender() {
+		if !c.awaitSender(senderPatience) {
 			c.abort()
 			return
 		}

@@ -99,3 +99,31 @@ func TestAnswersKeepTheirOrderWithTwoUnderWay(t *testing.T) {
 		t.Logf("%.0f requests fast, %.0f slow", fast, slow)
 	})
 }
+
+// A client that blocks in its send until there is room is one of those that may move bytes to it, as the kernel sees it. The daemon reads what it
+// sends all the same, though the answer before has not been read: nothing else makes room.
+func TestLongRequestBehindAnUnreadAnswerIsAnswered(t *testing.T) {
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		for name, hosts := range map[string]func(testing.TB) (clients, servers *harness.Place){
+			"one host":  func(t testing.TB) (_, _ *harness.Place) { place := harness.SameHost(t); return place, place },
+			"two hosts": func(t testing.TB) (_, _ *harness.Place) { return harness.TwoHosts(t) },
+		} {
+			t.Run(name, func(t *testing.T) {
+				clients, servers := hosts(t)
+				service := harness.Service()
+				_, addresses := origins(t, servers, "one")
+				harness.Start(t, mode, harness.OneCluster(service, addresses...), clients)
+				// Behind the round's first answer, which may be there before the second request is sent, or not.
+				spec := programs.PipelineSpec{
+					Address: service.String(), Paths: []string{"/one", "/body?seed=1&size=10"}, Pause: 20 * time.Millisecond, Connections: 2, Rounds: 5,
+					SendBuffer: 4 << 10, Content: 2 << 20,
+				}
+				var report programs.PipelineReport
+				clients.Program(t, programs.PipelineProgram, spec).Next(t, &report)
+				if want := spec.Connections * spec.Rounds; report.Rounds != want {
+					t.Errorf("rounds answered in order: got %d, want %d: %v", report.Rounds, want, report.Failures)
+				}
+			})
+		}
+	})
+}

@@ -4,19 +4,25 @@ package programs
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"strings"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // PipelineSpec describes clients that send the next request before they have
 // read the answer to the one before.
 type PipelineSpec struct {
 	Address string
-	// Paths are asked for in turn, without reading what need not be read; then all answers are read.
+	// Paths are asked for in turn, without reading what need not be read; then all answers are read. A path is the identity of the server that
+	// is to answer, unless it has a query.
 	Paths []string
 	// Pause is the longest time between two sends; each is drawn anew.
 	Pause       time.Duration
@@ -24,6 +30,10 @@ type PipelineSpec struct {
 	Rounds      int
 	// Depth is how many requests wait for their answers at most; 0 is as many as there are paths.
 	Depth int
+	// SendBuffer is the size of the client's, and has it block in each send until all is sent; 0 is the kernel's, with sends that do not block.
+	SendBuffer int `json:",omitempty"`
+	// Content is how many bytes the last request of a round has behind its head.
+	Content int `json:",omitempty"`
 }
 
 // PipelineReport is the program's only answer.
@@ -61,16 +71,53 @@ func (s *PipelineSpec) connection() (int, error) {
 	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		return 0, err
 	}
+	w, err := s.writer(conn.(*net.TCPConn))
+	if err != nil {
+		return 0, err
+	}
 	r := bufio.NewReader(conn)
 	for round := range s.Rounds {
-		if err := s.round(conn, r); err != nil {
+		if err := s.round(w, r); err != nil {
 			return round, fmt.Errorf("round %d: %w", round, err)
 		}
 	}
 	return s.Rounds, nil
 }
 
-func (s *PipelineSpec) round(conn net.Conn, r *bufio.Reader) error {
+// writer is how the connection is written.
+func (s *PipelineSpec) writer(conn *net.TCPConn) (io.Writer, error) {
+	if s.SendBuffer == 0 {
+		return conn, nil
+	}
+	if err := conn.SetWriteBuffer(s.SendBuffer); err != nil {
+		return nil, err
+	}
+	raw, err := conn.SyscallConn()
+	return blockingWriter{raw}, err
+}
+
+// blockingWriter sends in one call of the kernel, which does not return before all is sent.
+type blockingWriter struct{ raw syscall.RawConn }
+
+func (w blockingWriter) Write(b []byte) (n int, err error) {
+	controlled := w.raw.Control(func(fd uintptr) {
+		if err = unix.SetNonblock(int(fd), false); err != nil {
+			return
+		}
+		n, err = unix.Write(int(fd), b)
+		err = errors.Join(err, unix.SetNonblock(int(fd), true))
+	})
+	return n, errors.Join(controlled, err)
+}
+
+func (s *PipelineSpec) request(i int, path string) string {
+	if s.Content == 0 || i < len(s.Paths)-1 {
+		return Ask{Path: path}.head()
+	}
+	return Ask{Path: path, Headers: []string{fmt.Sprintf("Content-Length: %d", s.Content)}}.head() + strings.Repeat("x", s.Content)
+}
+
+func (s *PipelineSpec) round(w io.Writer, r *bufio.Reader) error {
 	waiting := s.Paths
 	for i, path := range s.Paths {
 		if s.Depth > 0 && i+len(waiting)-len(s.Paths) >= s.Depth {
@@ -82,7 +129,7 @@ func (s *PipelineSpec) round(conn net.Conn, r *bufio.Reader) error {
 		if i > 0 && s.Pause > 0 {
 			spin(time.Duration(rand.Int64N(int64(s.Pause))))
 		}
-		if _, err := io.WriteString(conn, Ask{Path: path}.head()); err != nil {
+		if _, err := io.WriteString(w, s.request(i, path)); err != nil {
 			return err
 		}
 	}
@@ -104,7 +151,7 @@ func (s *PipelineSpec) read(r *bufio.Reader, path string) error {
 	if err != nil {
 		return err
 	}
-	if "/"+response.Header.Get(Identity) != path {
+	if response.StatusCode != http.StatusOK || !strings.Contains(path, "?") && "/"+response.Header.Get(Identity) != path {
 		return fmt.Errorf("asked %s for %s, answered by %s: %q", s.Address, path, response.Header.Get(Identity), content)
 	}
 	return nil
