@@ -241,6 +241,10 @@ func TestWhoIsClosedForAnother(t *testing.T) {
 	idle := func(age time.Duration) *guest { return &guest{since: now.Add(-age)} }
 	waits := func(age time.Duration) *guest { return &guest{serving: 1, since: now.Add(-age)} }
 	reads := func(age time.Duration) *guest { return &guest{serving: 1, sends: true, since: now.Add(-age)} }
+	leaves := func(age time.Duration, g *guest) *guest {
+		g.chosen = now.Add(-age)
+		return g
+	}
 	for name, c := range map[string]struct {
 		guests []*guest // the first is closed
 		wait   time.Duration
@@ -251,6 +255,8 @@ func TestWhoIsClosedForAnother(t *testing.T) {
 		"whose time is up first":        {[]*guest{waits(450 * ms), reads(10 * ms), idle(20 * ms)}, 50 * ms},
 		"a request has half a second":   {[]*guest{waits(400 * ms)}, 100 * ms},
 		"an answer's part has a moment": {[]*guest{reads(40 * ms)}, 60 * ms},
+		"who gives way ends an answer":  {[]*guest{idle(30 * ms), leaves(900*ms, reads(10*ms))}, 70 * ms},
+		"but in time":                   {[]*guest{leaves(950*ms, reads(10*ms)), idle(30 * ms)}, 50 * ms},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRoom(nil, 1)

@@ -51,7 +51,7 @@ var (
 		Name: "admin API", Side: Server, Head: 10 * time.Second, Whole: 10 * time.Second, Send: 30 * time.Second, Idle: time.Minute,
 		Connections: 256, Streams: 16, HeadBytes: 16 << 10, BodyBytes: 64 << 10,
 		Made:  []string{"internal/admin.Listen", "internal/admin.Serve"},
-		Shown: []string{"TestSlowHeadsKeepNobodyOut", "TestStreamsOfAConnectionAreBounded", "TestSlowReadersOfPagesKeepNobodyOut", "TestSlowReadersAreLeftAlone"},
+		Shown: []string{"TestSlowHeadsKeepNobodyOut", "TestStreamsOfAConnectionAreBounded", "TestSlowReadersOfPagesKeepNobodyOut", "TestSlowReadersAreLeftAlone", "TestBusyConnectionsLeaveRoomForOthers"},
 	}
 	// ClientStatus are the streams of the client status service, behind Admin. Its requests are short.
 	ClientStatus = Row{
