@@ -104,7 +104,8 @@ have to wait for the other's socket. Where they may attack each other --same-hos
 apart, at about half of the speed.
 
 The admin API, which "xlb get" asks, listens where --admin says, else where admin.address of the
-configuration does, else at ` + admin.DefaultAddress + `, unless that is taken. --admin none goes without.`,
+configuration does, else at ` + admin.DefaultAddress + `, unless that is taken, or a listener's. --admin none goes
+without.`,
 		Example: `  xlb run --config envoy.yaml
   xlb run --config envoy.yaml --cgroup /sys/fs/cgroup/shop --admin 127.0.0.1:9902
   xlb run --config envoy.yaml --fast-path=off`,

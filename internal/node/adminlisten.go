@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync"
 
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/model"
@@ -44,24 +45,67 @@ func adminAddressOf(o Options, cfg *model.Config) (address string, asked bool) {
 		return o.Admin, true
 	case cfg.Admin.IsValid():
 		return cfg.Admin.String(), true
-	case isListeners(o.AdminDefault, cfg):
+	case listenerAt(o.AdminDefault, cfg) != nil:
 		return "", false
 	}
 	return o.AdminDefault, false
 }
 
-// isListeners reports whether connections to an address are those of a listener, which would have them in place of the admin API.
-func isListeners(address string, cfg *model.Config) bool {
+// listenerAt is the listener to which connections to an address belong, in place of the admin API; nil: there is no such one.
+func listenerAt(address string, cfg *model.Config) *model.Listener {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return false
+		return nil
 	}
 	for _, l := range cfg.Listeners {
 		if l.Address.Port() == a.Port() && (l.Address.Addr() == a.Addr() || l.Address.Addr().IsUnspecified()) {
-			return true
+			return l
 		}
 	}
-	return false
+	return nil
+}
+
+// unaskedAdmin is the admin API at the default address, which no operator has named: it gives way to a listener that a later configuration has there.
+type unaskedAdmin struct {
+	net.Listener
+	end    context.CancelFunc
+	once   sync.Once
+	closed chan struct{}
+}
+
+// serveUnasked serves the admin API at the default address until ctx ends or a listener has the address. Needs n.updates.
+func (n *Node) serveUnasked(ctx context.Context, l net.Listener, h http.Handler) {
+	ctx, end := context.WithCancel(ctx)
+	u := &unaskedAdmin{Listener: l, end: end, closed: make(chan struct{})}
+	n.unasked = u
+	n.goes(func() {
+		defer end()
+		n.serveAdmin(ctx, u, readOnly(h))
+	})
+}
+
+// Close notes that the address is free.
+func (u *unaskedAdmin) Close() error {
+	defer u.once.Do(func() { close(u.closed) })
+	return u.Listener.Close()
+}
+
+// yieldAdmin ends the admin API at the default address if a listener has the address, which is free then. Answers under way may finish. It does not
+// come back when the listener goes: its clients need an address that stays. Needs n.updates.
+func (n *Node) yieldAdmin(cfg *model.Config) {
+	if n.unasked == nil {
+		return
+	}
+	address := n.unasked.Addr().String()
+	l := listenerAt(address, cfg)
+	if l == nil {
+		return
+	}
+	n.log.Warn("the admin API ends, since a listener has its default address; name another one with --admin, or in admin of the bootstrap, and start the daemon anew",
+		"address", address, "listener", l.Name)
+	n.unasked.end()
+	<-n.unasked.closed
+	n.unasked = nil
 }
 
 // readOnly refuses to change anything, for the default address: every user of the host can connect to it, and no operator has named it.

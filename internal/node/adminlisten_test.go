@@ -3,13 +3,16 @@
 package node
 
 import (
+	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
 
+	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/test/tcptest"
 )
@@ -53,6 +56,39 @@ func TestAdminAddressInUseIsAnErrorOnlyIfSomebodyAskedForIt(t *testing.T) {
 	o.Admin = taken
 	if l, err := listenAdmin(t.Context(), o, &model.Config{}); err == nil {
 		t.Errorf("--admin: got %v, want an error", l.Addr())
+	}
+}
+
+// A listener that a later configuration has at the default address finds it free.
+func TestDefaultAdminAddressGoesToAListenerOfALaterConfiguration(t *testing.T) {
+	for _, everywhere := range []bool{false, true} {
+		var log strings.Builder
+		l, err := admin.Listen(t.Context(), "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := netip.MustParseAddrPort(l.Addr().String())
+		n := &Node{log: slog.New(slog.NewTextHandler(&log, nil))}
+		n.serveUnasked(t.Context(), l, http.NotFoundHandler())
+		listeners := []*model.Listener{{Name: "elsewhere", Address: netip.AddrPortFrom(address.Addr(), address.Port()^1)}}
+		n.yieldAdmin(&model.Config{Listeners: listeners})
+		if n.unasked == nil {
+			t.Fatalf("the admin API at %s has ended for a listener at %s", address, listeners[0].Address)
+		}
+		web := &model.Listener{Name: "web", Address: address}
+		if everywhere {
+			web.Address = netip.AddrPortFrom(netip.IPv4Unspecified(), address.Port())
+		}
+		for range 2 {
+			n.yieldAdmin(&model.Config{Listeners: append(listeners, web)})
+		}
+		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("a listener at %s: the admin API has the address still, %v", web.Address, err)
+		}
+		n.wg.Wait()
+		if said := strings.Count(log.String(), "--admin"); said != 1 || !strings.Contains(log.String(), "address="+address.String()+" listener=web") {
+			t.Errorf("a listener at %s: the log does not say once what has the address, and the remedy:\n%s", web.Address, log.String())
+		}
 	}
 }
 

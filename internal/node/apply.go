@@ -232,6 +232,7 @@ func (n *Node) install(cfg *model.Config) error {
 		n.unswept = !n.proxy.Sweep()
 	}
 	n.connect(cfg, before, places, &changes)
+	n.yieldAdmin(cfg)
 	// What cannot be bound is logged, and tried again.
 	_ = n.doors.follow(cfg)
 	if now := n.directory.Load(); places.limits == nil || !maps.Equal(places.limits, now.limits) {

@@ -111,6 +111,7 @@ type Node struct {
 	inners   *inners // needs updates
 	passed   *passedOver
 	intake   *intake
+	unasked  *unaskedAdmin // nil: it has ended, or has another address; needs updates
 	shown    atomic.Pointer[shown]
 	secrets  *secrets
 	metrics  *metrics.Collector
@@ -410,21 +411,28 @@ func (n *Node) background(ctx context.Context, listener net.Listener) {
 	n.goes(n.keeper.run)
 	n.goes(func() { n.warden.run(ctx) })
 	n.goes(func() { n.followSecrets(ctx) })
+	// Before there is any other configuration, which may want its address.
+	if listener != nil {
+		n.beginAdmin(ctx, listener)
+	}
 	if n.dynamic != nil {
 		n.dynamic.start(ctx)
 	}
 	go n.followEvents()
-	if listener == nil {
-		return
-	}
+}
+
+func (n *Node) beginAdmin(ctx context.Context, listener net.Listener) {
 	handler := admin.NewHandler(n, n.returning(n.metrics.Handler()))
 	if n.dynamic != nil {
 		handler = withClientStatus(handler, n.dynamic)
 	}
-	if _, asked := adminAddressOf(n.o, n.source); !asked {
-		handler = readOnly(handler)
+	n.updates.Lock()
+	defer n.updates.Unlock()
+	if _, asked := adminAddressOf(n.o, n.source); asked {
+		n.goes(func() { n.serveAdmin(ctx, listener, handler) })
+		return
 	}
-	n.goes(func() { n.serveAdmin(ctx, listener, handler) })
+	n.serveUnasked(ctx, listener, handler)
 }
 
 func (n *Node) serveAdmin(ctx context.Context, l net.Listener, h http.Handler) {

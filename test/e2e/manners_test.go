@@ -4,8 +4,10 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,7 +15,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/test/e2e/harness"
+	"github.com/xlb-project/xlb/test/e2e/programs"
 )
 
 // Nobody names an admin address, neither to the daemon nor to the commands that ask it.
@@ -53,6 +57,43 @@ func TestCommandsFindADaemonThatWasToldNoAdminAddress(t *testing.T) {
 		if code := p.Wait(t, commandPatience); code != 0 {
 			t.Errorf("exit code %d:\n%s", code, p.Stderr())
 		}
+	}
+}
+
+// The admin API has its default address only as long as no listener wants it: one of a later configuration is served there, also for other hosts.
+func TestListenerOfALaterConfigurationTakesTheDefaultAdminAddress(t *testing.T) {
+	harness.Beside(t)
+	harness.OnlyXLB(t, "Envoy has no default address")
+	place, other := harness.TwoHosts(t)
+	binary, file := harness.Binary(t), filepath.Join(t.TempDir(), "xlb.yaml")
+	origin := place.Origin(t, "one").Address
+	write := func(config harness.Config) {
+		t.Helper()
+		if err := errors.Join(os.WriteFile(file+".new", harness.YAML(t, config), 0o644), os.Rename(file+".new", file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := harness.OneCluster(harness.Service(), origin)
+	write(config)
+	daemon := place.Run(t, binary, "run", "--config", file, "--cgroup", place.Cgroup(), "--fast-path=off")
+	harness.Eventually(t, commandPatience, "the admin API has its default address", func() bool {
+		_, code := place.Run(t, binary, "get", "listeners").Printed(t, commandPatience)
+		return code == 0
+	})
+	everywhere := netip.AddrPortFrom(netip.IPv4Unspecified(), netip.MustParseAddrPort(admin.DefaultAddress).Port())
+	config.Add(harness.OneCluster(everywhere, origin))
+	write(config)
+	harness.Eventually(t, commandPatience, "the listener has its socket", func() bool {
+		return strings.Contains(daemon.Stderr(), "address="+everywhere.String())
+	})
+	own := netip.AddrPortFrom(place.Address, everywhere.Port()).String()
+	requireClean(t, runLoad(t, other, programs.LoadSpec{Address: own, Connections: 4, Requests: 20}))
+	if log := daemon.Stderr(); !strings.Contains(log, "the admin API ends") || strings.Contains(log, "level=ERROR") {
+		t.Errorf("the log does not say that the admin API ends, or has errors:\n%s", log)
+	}
+	daemon.Signal(t, syscall.SIGTERM)
+	if code := daemon.Wait(t, commandPatience); code != 0 {
+		t.Errorf("exit code %d:\n%s", code, daemon.Stderr())
 	}
 }
 
