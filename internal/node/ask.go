@@ -55,11 +55,14 @@ func (d *dynamic) update(s xds.Snapshot, what string) error {
 	d.n.updates.Lock()
 	defer d.n.updates.Unlock()
 	d.take(&s)
-	if err := d.install(); err != nil {
-		return err
+	err := d.install()
+	if err == nil {
+		d.arrived(what)
 	}
-	d.arrived(what)
-	return nil
+	if !isRefusal(err) {
+		return nil // the client counts and logs errors
+	}
+	return err
 }
 
 // take notes what has changed in what the control plane says.

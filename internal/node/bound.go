@@ -244,7 +244,7 @@ func (d *doors) tend() {
 	d.n.updates.Lock()
 	defer d.n.updates.Unlock()
 	d.n.log.Info("the addresses of this host have changed", "addresses", own)
-	if err := d.n.apply(d.n.source); err != nil {
+	if err := d.n.apply(d.n.source); isRefusal(err) {
 		d.n.log.Error("connections to other addresses of this host are not intercepted", "err", err)
 	}
 }

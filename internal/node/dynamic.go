@@ -165,7 +165,7 @@ func (d *dynamic) replace(b *config.Bootstrap) error {
 	return nil
 }
 
-// install puts in force what there is. After an error the configuration before stays. Needs n.updates.
+// install puts in force what there is. After an error the configuration before stays; errEnding counts nowhere. Needs n.updates.
 func (d *dynamic) install() error {
 	b := d.bootstrap.Load()
 	cfg, err := d.assemble(b)
@@ -174,18 +174,22 @@ func (d *dynamic) install() error {
 		cfg, err = b.Assemble(d.join(b))
 		d.subscribe(b)
 	}
-	if err != nil {
-		d.counted.partly.Add(1)
-	}
 	d.leftOut(err)
 	d.n.sayLeftOut(cfg)
 	wrong := newRefusal("", time.Now())
 	wrong.add("", err)
-	if err := d.n.applyFitting(cfg, wrong); err != nil {
+	failure := d.n.applyFitting(cfg, wrong)
+	if errors.Is(failure, errEnding) {
+		return failure
+	}
+	if err != nil {
+		d.counted.partly.Add(1)
+	}
+	if failure != nil {
 		d.counted.rejected.Add(1)
-		wrong.add("", err)
+		wrong.add("", failure)
 		d.n.intake.settle(wholeKey, "", wrong)
-		return err
+		return failure
 	}
 	d.n.intake.settle(wholeKey, "", wrong)
 	d.counted.inForce.Add(1)

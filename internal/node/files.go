@@ -47,7 +47,9 @@ func (d *dynamic) takeFiles() {
 		return
 	}
 	if err := d.install(); err != nil {
-		d.n.log.Error("files of resources were not put in force; the configuration before stays", "err", err)
+		if isRefusal(err) {
+			d.n.log.Error("files of resources were not put in force; the configuration before stays", "err", err)
+		}
 		return
 	}
 	for _, f := range d.bootstrap.Load().Dynamic.RootFiles() {

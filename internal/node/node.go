@@ -206,14 +206,7 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	}
 	n, err := startFit(ctx, o, bootstrap, cfg)
 	if err != nil {
-		ended := errors.Is(err, errEnding)
-		if listener != nil {
-			err = errors.Join(err, listener.Close())
-		}
-		if ended {
-			return nil
-		}
-		return &UsageError{err}
+		return failedStart(err, listener)
 	}
 	running, stop := context.WithCancel(context.Background())
 	n.cancel = stop
@@ -238,6 +231,17 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	stop()
 	n.wg.Wait()
 	return n.close()
+}
+
+// failedStart is what Run returns where a start has failed, or ended. It closes the listener of the admin API, which may be nil.
+func failedStart(err error, listener net.Listener) error {
+	if listener != nil {
+		err = errors.Join(err, listener.Close())
+	}
+	if errors.Is(err, errEnding) {
+		return besidesEnding(err)
+	}
+	return &UsageError{err}
 }
 
 var errStarting = errors.New("starting: pools are being opened")

@@ -118,7 +118,7 @@ func (r *resolving) changed(generation int, cluster string, endpoints []model.En
 			"err", fmt.Sprintf("its names have %d addresses; XLB takes up to %d of a cluster: have them answer with fewer", n, model.MaxResolved))
 		return
 	}
-	if err := r.put(cluster, endpoints); err != nil {
+	if err := r.put(cluster, endpoints); isRefusal(err) {
 		r.n.log.Error("endpoints refused; the ones before stay in force", "cluster", cluster, "addresses", len(endpoints), "err", err)
 		r.refused[cluster] = endpoints
 		r.retryLater(generation)

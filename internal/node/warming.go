@@ -277,7 +277,7 @@ func (n *Node) rewarm() {
 	case len(n.held) > 0:
 		err = n.apply(n.wanted)
 	}
-	if err != nil {
+	if isRefusal(err) {
 		n.log.Error("clusters whose secrets have come were not put in force; the configuration before stays", "err", err)
 	}
 }
