@@ -73,6 +73,7 @@ func refusalOfServer(s *xds.KindStatus) *admin.Refusal {
 		}
 		r.add(one.Name, fault)
 	}
+	r.More += int(s.NotKept)
 	if len(r.Problems) == 0 && s.Error != "" {
 		r.add("", errors.New(s.Error))
 	}

@@ -3,10 +3,13 @@
 package xds
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -72,4 +75,112 @@ func unknownField(size int) []byte {
 		out = append(out, byte(n)|0x80)
 	}
 	return append(out, make([]byte, size)...)
+}
+
+// refuses is a client that refuses each resource, with that text.
+func refuses(reason string) *Client {
+	return New(Config{Check: func(Kind, string, *anypb.Any) ([]string, error) { return nil, errors.New(reason) }})
+}
+
+// small is a resource of that name, with a field without a meaning of that size.
+func small(name string, size int) received {
+	body := packed(static(name, 1))
+	body.Value = append(body.Value, unknownField(size)...)
+	return received{name: name, version: "1", body: body}
+}
+
+// A server may name ever more resources that are refused. A bounded number is kept, and the others are counted.
+func TestRefusedResourcesAreBoundedInNumber(t *testing.T) {
+	const many, size, allowed = 4 * maxRefused, 60 << 10, 2 * maxRefused * 64 << 10
+	c := refuses("is bad")
+	before := heap()
+	for i := range many {
+		if err := c.take(Clusters, &response{typeURL: Clusters.TypeURL(), version: "1", resources: []received{small(fmt.Sprint("other-", i), size)}}, 0); err == nil {
+			t.Fatal("taken")
+		}
+	}
+	if grown := heap() - before; grown > allowed {
+		t.Errorf("%d refused resources of %d KiB take %d MiB", many, size>>10, grown>>20)
+	}
+	if s := c.Refused().Kinds[Clusters]; len(s.Resources) != maxRefused || s.NotKept != many-maxRefused {
+		t.Errorf("%d are kept, and %d not; want %d and %d", len(s.Resources), s.NotKept, maxRefused, many-maxRefused)
+	}
+	// Those that are kept and have gone leave room, and a response that names all begins anew.
+	all := &response{typeURL: Clusters.TypeURL(), version: "2", whole: true}
+	for i := range maxRefused + 1 {
+		all.resources = append(all.resources, small(fmt.Sprint("new-", i), 0))
+	}
+	if err := c.take(Clusters, all, 0); err == nil {
+		t.Fatal("taken")
+	}
+	s := c.Refused().Kinds[Clusters]
+	if len(s.Resources) != maxRefused || s.NotKept != 1 || s.Resources[0].Error != "is bad" || s.Resources[0].FailedBody == nil {
+		t.Errorf("%d are kept, and %d not; want %d and 1, whole: %+v", len(s.Resources), s.NotKept, maxRefused, s.Resources[0])
+	}
+	runtime.KeepAlive(c)
+}
+
+// What is in force stays known as refused, however many others are: with the beginning of the reason, and it is not judged again.
+func TestRefusedChangesAreKnownBeyondTheBound(t *testing.T) {
+	refusing, judged := false, 0
+	c := New(Config{Check: func(Kind, string, *anypb.Any) ([]string, error) {
+		if judged++; refusing {
+			return nil, errors.New(strings.Repeat("é", maxRefusedBody))
+		}
+		return nil, nil
+	}})
+	take := func(r received) error {
+		return c.take(Clusters, &response{typeURL: Clusters.TypeURL(), version: "1", resources: []received{r}}, 0)
+	}
+	if err := take(small("shop", 0)); err != nil {
+		t.Fatal(err)
+	}
+	refusing = true
+	for i := range maxRefused {
+		_ = take(small(fmt.Sprint("other-", i), 0))
+	}
+	for range 2 {
+		judged = 0
+		if err := take(small("shop", 100)); err == nil {
+			t.Fatal("taken")
+		}
+	}
+	if judged != 0 {
+		t.Errorf("the same again was judged %d times", judged)
+	}
+	at := slices.IndexFunc(c.Refused().Kinds[Clusters].Resources, func(r ResourceStatus) bool { return r.Name == "shop" })
+	if at < 0 {
+		t.Fatal("it is not known to be refused")
+	}
+	if r := c.Refused().Kinds[Clusters].Resources[at]; r.Body == nil || r.FailedBody != nil || r.Fault != nil || len(r.Error) > maxBriefReason+4 || !strings.HasPrefix(r.Error, "éé") {
+		t.Errorf("got body %v, refused %v for %q", r.Body, r.FailedBody, r.Error)
+	}
+	// It is taken, and the others go.
+	refusing = false
+	if err := take(small("shop", 1)); err != nil {
+		t.Error(err)
+	}
+	if err := c.take(Clusters, &response{typeURL: Clusters.TypeURL(), version: "2", whole: true}, 0); err != nil || c.state.refusals != 0 {
+		t.Errorf("%v; %d refusals are counted of nothing", err, c.state.refusals)
+	}
+}
+
+// A reason is cut between characters, wherever it has to be.
+func TestReasonsAreCutBetweenCharacters(t *testing.T) {
+	for _, character := range []string{"e", "é", "€", "😀"} {
+		for shift := range 4 {
+			c := refuses(strings.Repeat("x", shift) + strings.Repeat(character, maxFault+1))
+			err := c.take(Clusters, &response{typeURL: Clusters.TypeURL(), version: "1", resources: []received{small("a", 0)}}, 0)
+			kept := c.Refused().Kinds[Clusters].Resources[0].Error
+			if !utf8.ValidString(kept) || len(kept) < maxFault-3 || !strings.HasSuffix(kept, character+" ...") {
+				t.Errorf("%q after %d: %d bytes are kept, which end in %q", character, shift, len(kept), kept[len(kept)-8:])
+			}
+			if err == nil || !strings.HasSuffix(err.Error(), character) {
+				t.Errorf("%q after %d: the server gets %.20v ..., which does not end in that", character, shift, err)
+			}
+		}
+	}
+	if got := cut(strings.Repeat("\x80", 10), 7); len(got) != 7 {
+		t.Errorf("of what is no text %d bytes stay, want 7", len(got))
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/anypb"
 )
@@ -51,36 +52,65 @@ type entry struct {
 
 // refused is the newest content that was refused; a later one that is accepted ends it.
 type refused struct {
-	// body is nil where it is longer than maxRefusedBody; digest is then how it is known again.
+	// body is nil where it is longer than maxRefusedBody, or brief; digest is then how it is known again.
 	body            *anypb.Any
 	digest          [sha256.Size]byte
 	version, reason string
 	// fault is what Check has found; nil where the reason is another.
 	fault error
 	at    time.Time
+	// brief: there was no room for more.
+	brief bool
 }
 
 // maxRefusedBody bounds what is kept of a resource to show why it was refused, in bytes. A response may have 64 MiB, and what was refused stays until the
 // server says better: it may never do so, and name another one next.
 const maxRefusedBody = 64 << 10
 
+// maxRefused is the number of refused resources, of all kinds, of which body and reason are kept, up to 64 KiB of each. Further ones that are in force, or
+// referred to, are brief: they have maxBriefReason bytes of the reason. The rest is counted.
+const (
+	maxRefused     = 256
+	maxBriefReason = 128
+)
+
 // newRefused notes a body that was refused.
-func newRefused(j *judgement, at time.Time) refused {
-	r := refused{body: j.body, version: j.version, reason: j.reason, fault: j.fault, at: at}
-	if len(j.body.GetValue()) > maxRefusedBody {
+func newRefused(j *judgement, brief bool, at time.Time) refused {
+	r := refused{body: j.body, version: j.version, reason: j.reason, fault: j.fault, at: at, brief: brief}
+	longest := maxFault
+	if brief {
+		longest = maxBriefReason
+	}
+	if brief || len(j.body.GetValue()) > maxRefusedBody {
 		r.body, r.digest = nil, sha256.Sum256(j.body.GetValue())
 	}
-	if len(r.reason) > maxFault {
-		// It quotes what was sent, and so does the fault.
-		r.reason, r.fault = strings.Clone(r.reason[:maxFault])+" ...", nil
+	if len(r.reason) > longest {
+		// It quotes what was sent.
+		r.reason = strings.Clone(cut(r.reason, longest)) + " ..."
+	}
+	if brief || len(j.reason) > longest {
+		r.fault = nil // so does the fault
 	}
 	return r
+}
+
+// cut is the beginning of a text, in so many bytes at most. It ends at the end of a character.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for at := most; at > max(0, most-utf8.UTFMax); at-- {
+		if utf8.RuneStart(text[at]) {
+			return text[:at]
+		}
+	}
+	return text[:most] // it is not UTF-8
 }
 
 // isOf reports whether it is that body that was refused.
 func (r *refused) isOf(body *anypb.Any) bool {
 	if r.body == nil {
-		return len(body.GetValue()) > maxRefusedBody && r.digest == sha256.Sum256(body.GetValue())
+		return (r.brief || len(body.GetValue()) > maxRefusedBody) && r.digest == sha256.Sum256(body.GetValue())
 	}
 	return same(r.body, body)
 }
@@ -102,6 +132,10 @@ type state struct {
 	source  [kinds]int
 	// answered: a server has said something of the kind; of a root's, what there is.
 	answered [kinds]bool
+
+	// refusals counts the resources that were refused and are kept whole, notKept those that were, and of which nothing is known.
+	refusals int
+	notKept  [kinds]uint64
 
 	patience time.Duration // how long a resource may be missing; 0 is for ever
 	fetches  []fetch       // in order of their deadlines
@@ -140,7 +174,8 @@ func (s *state) put(kind Kind, name string, c content, now time.Time) *entry {
 	if same(old.body, c.body) {
 		c.body = old.body
 	}
-	e.accepted, e.updated, e.refused, e.absent, e.withdrawn = c, now, nil, false, false
+	s.mend(e)
+	e.accepted, e.updated, e.absent, e.withdrawn = c, now, false, false
 	if !kind.isRoot() {
 		e.served = c
 		s.dirty[kind][name] = struct{}{}
@@ -154,14 +189,34 @@ func (s *state) put(kind Kind, name string, c content, now time.Time) *entry {
 	return e
 }
 
-// refuse keeps why a resource was refused; what was accepted before stays.
-func (s *state) refuse(kind Kind, name string, r refused) {
-	e := s.entries[kind][name]
-	if e == nil {
-		e = &entry{kind: kind, name: name}
-		s.entries[kind][name] = e
+// refuse keeps why a resource was refused; what was accepted before stays. Once so many are kept, the number alone of those that nothing else is known of.
+func (s *state) refuse(kind Kind, j *judgement, now time.Time) {
+	e := s.entries[kind][j.name]
+	s.mend(e)
+	brief := s.refusals >= maxRefused
+	if e == nil && brief {
+		s.notKept[kind]++
+		return
 	}
-	e.refused = &r
+	if e == nil {
+		e = &entry{kind: kind, name: j.name}
+		s.entries[kind][j.name] = e
+	}
+	r := newRefused(j, brief, now)
+	if e.refused = &r; !brief {
+		s.refusals++
+	}
+}
+
+// mend forgets that a resource, which may be nil, was refused.
+func (s *state) mend(e *entry) {
+	if e == nil || e.refused == nil {
+		return
+	}
+	if !e.refused.brief {
+		s.refusals--
+	}
+	e.refused = nil
 }
 
 // warm serves what was accepted if all it refers to is settled; else e waits.
@@ -249,7 +304,8 @@ func (s *state) remove(e *entry, now time.Time) {
 		e.withdrawn = e.accepted.body != nil
 		e.absent = !e.withdrawn
 		e.updated = now
-		e.refused, e.expires = nil, time.Time{}
+		s.mend(e)
+		e.expires = time.Time{}
 		delete(s.mortal, e)
 		s.release(e, now)
 		return
@@ -267,7 +323,8 @@ func (s *state) expire(e *entry, now time.Time) {
 		s.remove(e, now)
 		return
 	}
-	e.accepted, e.served, e.refused, e.version, e.expires = content{}, content{}, nil, "", time.Time{}
+	s.mend(e)
+	e.accepted, e.served, e.version, e.expires = content{}, content{}, "", time.Time{}
 	delete(s.mortal, e)
 	e.absent, e.updated = true, now
 	s.dirty[e.kind][e.name] = struct{}{}
@@ -276,6 +333,7 @@ func (s *state) expire(e *entry, now time.Time) {
 
 func (s *state) forget(e *entry) {
 	e.gone = true
+	s.mend(e)
 	delete(s.holding, e)
 	if s.ready != nil && e.kind == Clusters {
 		s.ready(e.name, nil)

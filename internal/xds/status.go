@@ -55,6 +55,9 @@ type KindStatus struct {
 	// Error says why the last response was refused, at FailedAt with FailedVersion, if it was; LastUpdate is when one was last accepted.
 	Error, FailedVersion string
 	FailedAt, LastUpdate time.Time
+	// NotKept counts refusals of resources that Resources does not have, since the stream began, or since the last response that named all: there were too
+	// many of them.
+	NotKept uint64
 	// Resources are sorted by name.
 	Resources []ResourceStatus
 }
@@ -169,7 +172,7 @@ func (c *Client) status(of func(*entry) bool) Status {
 		s.Kinds[kind] = KindStatus{
 			Version: c.state.version[kind], Attempts: counted.attempts, Successes: counted.successes, Rejected: counted.rejected,
 			Error: counted.fault, FailedVersion: counted.failedVersion, FailedAt: counted.failedAt, LastUpdate: counted.accepted,
-			Resources: c.state.list(kind, of),
+			NotKept: c.state.notKept[kind], Resources: c.state.list(kind, of),
 		}
 	}
 	return s

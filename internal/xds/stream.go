@@ -126,6 +126,7 @@ func (s *stream) begin() error {
 	c := s.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.state.notKept = [kinds]uint64{} // the server sends them again
 	for _, kind := range every {
 		if kind.isRoot() && !c.wants(kind) || !kind.isRoot() && len(c.state.subscribed(kind)) == 0 {
 			c.state.told(kind)

@@ -45,7 +45,9 @@ func (c *Client) take(kind Kind, r *response, server int) error {
 	now := time.Now()
 	if r.whole && kind.isRoot() && !r.heartbeatsOnly() {
 		c.state.keepOnly(kind, r.resources, now)
+		c.state.notKept[kind] = 0
 	}
+	notKept := c.state.notKept[kind]
 	for i := range judgements {
 		c.state.apply(kind, &judgements[i], server, now)
 	}
@@ -53,6 +55,9 @@ func (c *Client) take(kind Kind, r *response, server int) error {
 		if e := c.state.entries[kind][name]; e != nil {
 			c.state.remove(e, now)
 		}
+	}
+	if notKept == 0 && c.state.notKept[kind] > 0 {
+		c.log.Warn("more resources were refused than are kept; of the others their number is kept alone", "kind", kind.String(), "kept", maxRefused)
 	}
 	c.state.sweep(now)
 	c.state.answered[kind] = true
@@ -130,7 +135,7 @@ func (s *state) apply(kind Kind, j *judgement, server int, now time.Time) {
 	}
 	if j.reason != "" {
 		if j.body != nil {
-			s.refuse(kind, j.name, newRefused(j, now))
+			s.refuse(kind, j, now)
 		}
 		return
 	}
@@ -155,7 +160,8 @@ func (s *state) accept(kind Kind, j *judgement, now time.Time) *entry {
 	if e == nil || !same(e.accepted.body, j.body) {
 		return s.put(kind, j.name, content{j.body, j.references}, now)
 	}
-	e.refused, e.withdrawn = nil, false
+	s.mend(e)
+	e.withdrawn = false
 	return e
 }
 
@@ -189,7 +195,7 @@ func refusal(judgements []judgement) error {
 		if text.Len() > 0 {
 			text.WriteString("; ")
 		}
-		text.WriteString(line[:min(len(line), maxFault)])
+		text.WriteString(cut(line, maxFault))
 	}
 	if text.Len() == 0 {
 		return nil
