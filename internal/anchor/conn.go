@@ -77,14 +77,14 @@ func (c *Conn) Ready() {
 	case poller.Quiet:
 		c.rearm()
 	case poller.Readable:
-		c.set.Go(c.serve)
+		c.spawn(c.serve)
 	case poller.Ended:
 		// Where no program moves bytes, nothing is on its way to a client whose requests have been answered.
 		if c.bound != nil || !c.set.cfg.FastPath || c.gone() {
 			c.set.spawnClose(c)
 			return
 		}
-		c.set.Go(c.halfClosed)
+		c.spawn(c.halfClosed)
 	default:
 		c.set.spawnClose(c)
 	}
@@ -639,10 +639,7 @@ func reset(fd int) {
 
 // closeLocked closes the descriptor; a read that waits ends. The caller holds use.
 func (c *Conn) closeLocked() {
-	c.mu.Lock()
-	closed, conn := c.closed, c.conn
-	c.closed = true
-	c.mu.Unlock()
+	conn, closed := c.markClosed()
 	if closed {
 		return
 	}
@@ -667,6 +664,13 @@ func (c *Conn) closeLocked() {
 	if err := c.set.cfg.Sockets.SlowConns.Delete(c.cookie); err != nil {
 		c.set.cfg.Logger.Warn("forget connection", "err", err)
 	}
+}
+
+func (c *Conn) markClosed() (conn *socket, was bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was, c.closed = c.closed, true
+	return c.conn, was
 }
 
 // hasUnsent reports bytes of which the client has gone. A p-sock that closes is no more than a FIN, and its window may stay closed: without a

@@ -173,7 +173,7 @@ func (s *Set) endUnused(conns []*Conn) {
 		case busy, !c.arrived():
 		case c.clock.silent && s.limits(c.listener).Unopened:
 			if c.unopened.CompareAndSwap(false, true) {
-				s.Go(c.serve)
+				c.spawn(c.serve)
 			}
 		default:
 			c.closeQuiet()

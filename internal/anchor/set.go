@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/poller"
@@ -117,7 +118,7 @@ type Leases interface {
 	LeaseOf(cookie uint64) (maps.Lease, bool)
 }
 
-// Config is what a Set needs; all fields but Limits and Settle are required.
+// Config is what a Set needs; all fields but Limits, Crashes and Settle are required.
 type Config struct {
 	Shared  *maps.Shared
 	Sockets *maps.Sockets
@@ -130,6 +131,8 @@ type Config struct {
 	FastPath bool
 	// Limits returns those of a listener, by its number. nil: there are none. It must not call the set.
 	Limits func(listener uint32) Limits
+	// Crashes are the panics of code that serves one connection; nil: the set has its own.
+	Crashes *crash.Log
 	// Settle waits until every program that was running has ended. nil: maps.Settle.
 	Settle func() error
 }
@@ -183,6 +186,9 @@ type Set struct {
 func New(cfg Config) (*Set, error) {
 	if cfg.Settle == nil {
 		cfg.Settle = maps.Settle
+	}
+	if cfg.Crashes == nil {
+		cfg.Crashes = crash.New(cfg.Logger)
 	}
 	po, err := poller.New()
 	if err != nil {
@@ -264,12 +270,12 @@ func (s *Set) begin(c *Conn) {
 	untold := s.takeUntoldLocked(c)
 	s.mu.Unlock()
 	if untold {
-		s.Go(c.endNow)
+		c.spawn(c.endNow)
 		return
 	}
 	if c.plain {
 		// The endpoint may speak first.
-		s.Go(c.serve)
+		c.spawn(c.serve)
 		return
 	}
 	if err := s.poller.Watch(c.fd, c); err != nil {
@@ -307,6 +313,22 @@ func (s *Set) Go(f func()) bool {
 	return true
 }
 
+// spawn is Set.Go for work on this connection, which a panic of it ends, and nothing else.
+func (c *Conn) spawn(f func()) bool {
+	return c.set.Go(func() {
+		defer c.set.cfg.Crashes.Recover("a client's connection", c.crashed)
+		f()
+	})
+}
+
+// crashed resets a connection amid whose use a goroutine has panicked. Another one may use it at this moment: first what that waits for ends.
+func (c *Conn) crashed() {
+	if conn := c.open(); conn != nil {
+		_ = conn.Close()
+	}
+	c.endNow()
+}
+
 // spawnClose closes a connection from the poller's thread, which must not wait for who uses it.
 func (s *Set) spawnClose(c *Conn) {
 	if c.use.TryLock() {
@@ -318,12 +340,13 @@ func (s *Set) spawnClose(c *Conn) {
 	if c.bound == nil {
 		c.endLease()
 	}
-	s.Go(c.close)
+	c.spawn(c.close)
 }
 
 func (s *Set) remove(c *Conn) {
 	s.poller.Forget(c.fd)
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	// The client's socket may have been disconnected, and have another connection by now.
 	if s.conns[c.cookie] == c {
 		if c.guarded.Load() {
@@ -332,7 +355,6 @@ func (s *Set) remove(c *Conn) {
 		delete(s.conns, c.cookie)
 	}
 	delete(s.limited, c)
-	s.mu.Unlock()
 }
 
 // Outcome says what becomes of a connection after its use.
@@ -406,10 +428,16 @@ func (s *Set) Use(cookie uint64, l maps.Lease, reason maps.Verdict, f func(conn 
 		c.abort()
 		return false
 	}
-	written, o := f(conn)
+	written, o := s.answer(conn, f)
 	c.written += written
 	c.part(conn, l, o)
 	return true
+}
+
+// answer has a connection answered, and reset where that panics.
+func (s *Set) answer(conn net.Conn, f func(net.Conn) (uint64, Outcome)) (written uint64, o Outcome) {
+	defer s.cfg.Crashes.Recover("an answer in place of an endpoint", func() { written, o = 0, Abort })
+	return f(conn)
 }
 
 // part does with a connection what its use has decided. The caller holds use.
@@ -444,7 +472,7 @@ func (c *Conn) part(conn *socket, l maps.Lease, o Outcome) {
 		}
 		// It fails when the client has gone.
 		_ = conn.CloseWrite()
-		if !c.set.Go(func() { c.linger(conn) }) {
+		if !c.spawn(func() { c.linger(conn) }) {
 			c.closeLocked()
 		}
 	case endWrite:
@@ -463,14 +491,18 @@ func (c *Conn) part(conn *socket, l maps.Lease, o Outcome) {
 // does.
 func (c *Conn) linger(conn *socket) {
 	deadline := time.Now().Add(limits.LingerTime)
-	if c.reading.TryLock() {
-		conn.drop(deadline)
-		c.reading.Unlock()
-	}
+	c.dropUnread(conn, deadline)
 	c.awaitUntil(max(time.Until(deadline), longestPause), func() bool {
 		return c.isClosed() || poller.HasEnded(c.fd) && poller.Look(c.fd) != poller.Readable
 	})
 	c.close()
+}
+
+func (c *Conn) dropUnread(conn *socket, deadline time.Time) {
+	if c.reading.TryLock() {
+		defer c.reading.Unlock()
+		conn.drop(deadline)
+	}
 }
 
 // Resend lets the slow path go on with a lease's request, in place of its endpoint. The proof is the lease's. It reports false, and does
@@ -517,15 +549,18 @@ func (s *Set) find(cookie uint64) *Conn {
 
 func (s *Set) findNow(cookie uint64) *Conn {
 	for range 2 {
-		s.mu.Lock()
-		c := s.conns[cookie]
-		s.mu.Unlock()
-		if c != nil {
+		if c := s.lookUp(cookie); c != nil {
 			return c
 		}
 		s.AcceptNow()
 	}
 	return nil
+}
+
+func (s *Set) lookUp(cookie uint64) *Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conns[cookie]
 }
 
 // isArriving reports whether a client that is there still has a connection that was never accepted. It looks at all of those: for rare

@@ -32,6 +32,8 @@ var (
 		"Responses that continued, or went altogether, through the daemon, by reason.", reasonLabel)
 	resentTotal = describe("xlb_resent_total",
 		"Requests that were sent again because their endpoint had closed the connection before it saw them.")
+	panicsTotal = describe("xlb_request_panics_total",
+		"Panics of the daemon's own code that have ended the client's connection, or the copy of a request, that it served. Each is a fault of XLB: the log has the stack.")
 	heldBackTotal = describe("xlb_isocks_held_back_total",
 		"Pooled connections that were not replaced at once, because clients had broken many in a short time.")
 	slowRequestsTotal = describe("xlb_slow_requests_total",
@@ -151,7 +153,7 @@ func (c *Collector) Snapshot() (*Snapshot, error) {
 	s.Guarded, s.FastPath = c.source.Guarded(), c.source.FastPath()
 	s.Connections.Active = c.source.Connections()
 	s.SlowBytes.Request, s.SlowBytes.Response = c.source.SlowBytes()
-	s.Resent, s.HeldBack = c.source.Resent(), c.source.HeldBack()
+	s.Resent, s.HeldBack, s.Panics = c.source.Resent(), c.source.HeldBack(), c.source.Panics()
 	s.SlowWork = c.source.SlowWork()
 	s.Dynamic = c.source.Dynamic()
 	s.Origins, s.BootstrapVersion = c.source.Origins(), c.source.BootstrapVersion()
@@ -238,6 +240,7 @@ func (out emitter) whole(s *Snapshot) {
 	out.counters(spillsTotal, s.Spills)
 	out.counter(resentTotal, s.Resent)
 	out.counter(heldBackTotal, s.HeldBack)
+	out.counter(panicsTotal, s.Panics)
 	out.counters(slowRequestsTotal, s.SlowFlags)
 	out.counters(slowWorkTotal, s.SlowWork.Turns)
 	out <- prometheus.MustNewConstMetric(slowWorkSeconds, prometheus.CounterValue, s.SlowWork.Worked.Seconds())

@@ -20,6 +20,8 @@ type Snapshot struct {
 	Resent uint64 `json:"resent"`
 	// HeldBack counts i-socks that were not replaced at once.
 	HeldBack uint64 `json:"held_back"`
+	// Panics counts those that have ended the connection, or the copy of a request, that they served.
+	Panics uint64 `json:"request_panics"`
 	// SlowWork is what the daemon does for clients.
 	SlowWork SlowWork `json:"slow_work"`
 	// Dynamic are statistics of dynamic resources by name.

@@ -27,6 +27,7 @@ func (s *Snapshot) Stats() []Stat {
 	l.add("xlb.bytes.fast.response", s.FastBytes.Response)
 	l.add("xlb.resent", s.Resent)
 	l.add("xlb.isocks.held_back", s.HeldBack)
+	l.add("xlb.request_panics", s.Panics)
 	l.addAll("xlb.slow_work.", s.SlowWork.Turns)
 	l.add("xlb.slow_work.microseconds", uint64(s.SlowWork.Worked.Microseconds()))
 	l.add("xlb.slow_work.waiting", s.SlowWork.Waiting)

@@ -69,13 +69,23 @@ func (c clients) decide(ctx context.Context, s pool.Spilled) bool {
 		},
 	}
 	// The next attempt needs the client, but not the i-sock.
-	if !c.n.anchors.Go(func() { served <- c.n.anchors.Resend(s.Cookie, s.Lease, w, c.goOn(s.Kept.Draw, begun)) }) {
+	begins := c.n.anchors.Go(func() {
+		defer c.n.crashes.Recover("a response that may be withheld", func() {
+			c.reset(s.Cookie, s.Lease)
+			served <- true
+		})
+		served <- c.n.anchors.Resend(s.Cookie, s.Lease, w, c.goOn(s.Kept.Draw, begun))
+	})
+	if !begins {
 		return false
 	}
 	select {
 	case <-ended:
 		return true
 	case ok := <-served:
+		if ok && !isClosed(ended) { // it has panicked before it took the attempt
+			c.giveUp(s.Lease, true)
+		}
 		return ok
 	}
 }

@@ -30,6 +30,7 @@ type clients struct{ n *Node }
 
 // Fail implements pool.Clients.
 func (c clients) Fail(l pool.Lost) {
+	defer c.n.crashes.Recover("a request that has lost its endpoint", func() { c.reset(l.Cookie, l.Lease) })
 	c.n.keeper.lost(l)
 	if l.Why == pool.Timeout {
 		c.timedOut(l.Endpoint)
@@ -53,6 +54,12 @@ func (c clients) Fail(l pool.Lost) {
 		}
 		return written, c.behind(l.Lease)
 	})
+}
+
+// reset ends the connection of a client amid whose lease the daemon's own code has panicked.
+func (c clients) reset(cookie uint64, l maps.Lease) {
+	c.n.datapath.Shared.CancelLease(l)
+	c.n.anchors.Use(cookie, l, maps.VerdictRequestOnSlowPath, func(net.Conn) (uint64, anchor.Outcome) { return 0, anchor.Abort })
 }
 
 // settlePatience bounds the wait for a client's send that is about to return.
@@ -100,6 +107,11 @@ func replyTo(l pool.Lost) slowpath.LocalReply {
 
 // Spill implements pool.Clients.
 func (c clients) Spill(ctx context.Context, s pool.Spilled) (runs bool) {
+	defer c.n.crashes.Recover("a spilled response", func() {
+		c.reset(s.Cookie, s.Lease)
+		runs = false
+	})
+	answered := false
 	if s.Kept != nil && c.decide(ctx, s) {
 		return false
 	}
@@ -109,10 +121,10 @@ func (c clients) Spill(ctx context.Context, s pool.Spilled) (runs bool) {
 		} else {
 			written, o = c.rest(ctx, s, client)
 		}
-		runs = o == anchor.Runs || o == anchor.EndWrite
+		runs, answered = o == anchor.Runs || o == anchor.EndWrite, true
 		return written, o
 	})
-	if !served {
+	if !served || !answered {
 		c.n.datapath.Shared.CancelLease(s.Lease)
 	}
 	return runs
@@ -537,6 +549,7 @@ func (n *Node) newProxy() *slowpath.Proxy {
 		Circled:    n.inners.circled,
 		Secure:     n.secure,
 		Observer:   observer{n.recorder},
+		Crashes:    n.crashes,
 		Logger:     n.log,
 	})
 }

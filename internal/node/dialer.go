@@ -49,10 +49,14 @@ func (d *dialer) counted(tcp *net.TCPConn, to netip.AddrPort) (*countedConn, err
 	if err := tcp.SetReadBuffer(slowReceiveBuffer); err != nil {
 		return nil, errors.Join(err, tcp.Close())
 	}
-	d.mu.Lock()
-	d.conns[to]++
-	d.mu.Unlock()
+	d.note(to)
 	return &countedConn{TCPConn: tcp, partings: &d.partings, closed: sync.OnceFunc(func() { d.forget(to) })}, nil
+}
+
+func (d *dialer) note(to netip.AddrPort) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.conns[to]++
 }
 
 func (d *dialer) control(_, _ string, c syscall.RawConn) error {

@@ -25,6 +25,7 @@ import (
 	"github.com/xlb-project/xlb/internal/check"
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/datapath"
 	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/maps"
@@ -104,6 +105,7 @@ type Node struct {
 	anchors  *anchor.Set
 	proxy    *slowpath.Proxy
 	recorder *metrics.Recorder
+	crashes  *crash.Log
 	dialer   *dialer
 	keeper   *keeper
 	warden   *warden
@@ -264,7 +266,7 @@ func startFit(ctx context.Context, o Options, bootstrap *config.Bootstrap, cfg *
 
 // start loads and attaches everything, with interception still off. On error nothing is left.
 func start(ctx context.Context, o Options, bootstrap *config.Bootstrap, cfg *model.Config) (*Node, error) {
-	n := &Node{o: o, log: o.Logger, ending: ctx.Done(), freeMemory: debug.FreeOSMemory, source: cfg, asker: bootstrap.Asker(), sources: bootstrap.Dynamic, recorder: metrics.NewRecorder(), dialer: newDialer(o.CongestionControl), desk: newDesk(), waiting: map[uint32]struct{}{}, passed: newPassedOver(), intake: newIntake()}
+	n := &Node{o: o, log: o.Logger, ending: ctx.Done(), freeMemory: debug.FreeOSMemory, source: cfg, asker: bootstrap.Asker(), sources: bootstrap.Dynamic, recorder: metrics.NewRecorder(), crashes: crash.New(o.Logger), dialer: newDialer(o.CongestionControl), desk: newDesk(), waiting: map[uint32]struct{}{}, passed: newPassedOver(), intake: newIntake()}
 	n.secrets, n.inners = newSecrets(n), newInners(n)
 	n.setReady(errStarting)
 	n.directory.Store(&directory{})
@@ -345,7 +347,7 @@ func (n *Node) build() error {
 	}
 	n.anchors, err = anchor.New(anchor.Config{
 		Shared: d.Shared, Sockets: d.Sockets, Handler: handler{n}, Leases: n.pool, Logger: n.log, Netns: netns,
-		FastPath: n.o.FastPath, Limits: n.limits,
+		FastPath: n.o.FastPath, Limits: n.limits, Crashes: n.crashes,
 	})
 	if err != nil {
 		return err

@@ -138,6 +138,9 @@ func (m measured) SlowWork() metrics.SlowWork {
 // Resent implements metrics.Source.
 func (m measured) Resent() uint64 { return m.n.resent.Load() }
 
+// Panics implements metrics.Source.
+func (m measured) Panics() uint64 { return m.n.crashes.Count() }
+
 // HeldBack implements metrics.Source.
 func (m measured) HeldBack() uint64 { return m.n.pool.HeldBack() }
 

@@ -27,12 +27,21 @@ func (h handler) Upload(ctx context.Context, client anchor.Client, l maps.Lease)
 	defer context.AfterFunc(lent, func() { interrupt(endpoint) })()
 	turn := h.n.desk.Turn(client.Tenant())
 	defer turn.Rest()
+	returned := false
+	defer func() {
+		if !returned { // a panic, which resets the client
+			h.n.datapath.Shared.CancelLease(l)
+		}
+	}()
 	u := upload{n: h.n, turn: turn, client: client, endpoint: endpoint, lease: l, slot: &h.n.datapath.Shared.Slots[l.Slot]}
 	u.buffer = make([]byte, copyBuffer)
+	send := u.body
 	if u.slot.Tunnel() {
-		return u.tunnel()
+		send = u.tunnel
 	}
-	return u.body()
+	out := send()
+	returned = true
+	return out
 }
 
 // upload is what is left of one request.

@@ -94,7 +94,7 @@ func (x *exchange) goOnWith(b *Begun) {
 func (x *exchange) adopt(reply LocalReply) {
 	a := x.attempt
 	if reply == noReply && !x.route.IsLocal() {
-		claim := &Claim{a.Cluster, a.Endpoint}
+		claim := &Claim{Cluster: a.Cluster, Endpoint: a.Endpoint}
 		if share := claim.share(x.route, x.share); share != nil {
 			x.share, x.target = share, a.Cluster
 			return
@@ -116,11 +116,11 @@ func (x *exchange) enterCluster() (leave func(), err error) {
 // resume goes on with the attempt as if it had just been sent.
 func (x *exchange) resume() (*response, error) {
 	a := x.attempt
+	x.readBegun()
 	x.attempt, a.taken = nil, true
 	x.endpoint, x.address = a.Endpoint, a.Endpoint.Address()
 	x.attempts++
 	x.sentSome = true
-	x.readBegun()
 	if a.Conn == nil {
 		return nil, errLost
 	}

@@ -57,6 +57,8 @@ type downstream struct {
 	requests uint32
 	// headBegan is when the first byte of the current head was read.
 	headBegan time.Time
+	// crashed: what has served the connection has panicked.
+	crashed bool
 }
 
 // headBuffers hold heads; ones that grew beyond headBufferMax are not kept.
@@ -75,7 +77,7 @@ func newDownstream(p *Proxy, conn net.Conn, s Session) *downstream {
 		proxy: p, session: s, conn: conn, turn: turnOf(s.Turn),
 		in:     &source{conn: conn},
 		reader: readers.Get().(*bufio.Reader),
-		out:    newClientWriter(conn),
+		out:    newClientWriter(conn, p.config.Crashes),
 		head:   headBuffers.Get().(*[]byte),
 	}
 	*d.head = append((*d.head)[:0], s.Begun.request()...)
@@ -85,10 +87,13 @@ func newDownstream(p *Proxy, conn net.Conn, s Session) *downstream {
 
 func (d *downstream) release() {
 	d.turn.Rest()
-	if c := d.session.Claim; c != nil {
-		c.Endpoint.Done(Outcome{})
-	}
+	d.session.Claim.unused()
 	d.session.Begun.drop()
+	if d.crashed {
+		// Another goroutine may use the buffers still.
+		d.out.abandon()
+		return
+	}
 	d.out.release()
 	d.reader.Reset(nil)
 	readers.Put(d.reader)

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -73,6 +74,8 @@ type exchange struct {
 	headArrived func()
 	// whole is closed when the request has been read.
 	whole chan struct{}
+	// claim is what was to be used, or that of the endpoint that the request has named, or nil.
+	claim *Claim
 	// admitted is the request's way through the cluster's circuit breakers, which leaveCluster ends.
 	admitted     *admission
 	leaveCluster func()
@@ -126,7 +129,7 @@ func (d *downstream) serveOne(ctx context.Context, end int) (next *boundary, err
 	if x.body != nil {
 		x.body.onProgress = func() { x.watchdog.progress() }
 	}
-	_, err = x.run(ctx)
+	err = x.serve(ctx)
 	return x.next, err
 }
 
@@ -134,6 +137,7 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 	claim := x.session.Claim
 	x.fails = x.session.Fails
 	x.session.Claim, x.session.Fails = nil, false
+	x.claim = claim
 	if answer := x.ownAnswer(ctx); answer != nil {
 		claim.unused()
 		return answer()
@@ -214,12 +218,8 @@ func (x *exchange) forward(ctx context.Context, claim *Claim, cluster *model.Clu
 	x.connectTimeout = cluster.ConnectTimeout
 	x.connections, x.maxAttempt = cluster.Connections, cluster.MaxDuration
 	x.view.trailers = x.passTrailers(cluster)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	x.start(ctx, cancel)
-	defer x.dropCopies()
+	x.start(context.WithCancelCause(ctx))
 	resp, failure := x.exchange(claim, cluster)
-	defer x.leave()
 	if resp == nil {
 		return x.fail(failure)
 	}
@@ -239,7 +239,7 @@ func (x *exchange) start(ctx context.Context, cancel context.CancelCauseFunc) {
 	x.ctx, x.cancel, x.tryCtx, x.cancelTry = ctx, cancel, ctx, cancel
 	x.whole = make(chan struct{})
 	x.out.begin()
-	x.watchdog = startWatchdog(x.conn, x.reader, x.idleLimit(), cancel)
+	x.watchdog = startWatchdog(x.conn, x.reader, x.idleLimit(), cancel, x.proxy.config.Crashes)
 	x.watchdog.stays = x.session.Stays
 	x.watchdog.limit(x.times())
 	x.beginBody()
@@ -259,9 +259,15 @@ func (x *exchange) idleLimit() time.Duration {
 
 // unused gives a claim back.
 func (c *Claim) unused() {
-	if c != nil {
-		c.Endpoint.Done(Outcome{})
+	if c != nil && !c.taken {
+		c.take().Done(Outcome{})
 	}
+}
+
+// take is for the one that calls Done.
+func (c *Claim) take() Picked {
+	c.taken = true
+	return c.Endpoint
 }
 
 // share is the route's share with the claim's cluster, or nil. Of several, with subsets of one cluster, it is that which the draw has chosen.
@@ -441,8 +447,9 @@ func (x *exchange) timeLeft() time.Duration {
 
 // leave takes the request from its cluster's count.
 func (x *exchange) leave() {
-	if x.leaveCluster != nil {
-		x.leaveCluster()
+	if leave := x.leaveCluster; leave != nil {
+		x.leaveCluster = nil
+		leave()
 	}
 }
 
@@ -454,7 +461,7 @@ func (x *exchange) roundTrip(claim *Claim) (*response, LocalReply) {
 	skip := func(a netip.AddrPort) bool { return slices.Contains(tried, a) }
 	for {
 		if claim != nil {
-			x.endpoint, claim = claim.Endpoint, nil
+			x.endpoint, claim = claim.take(), nil
 		} else if e, ok := x.pickAny(skip); ok {
 			x.endpoint = e
 		} else {
@@ -481,11 +488,11 @@ func (x *exchange) roundTrip(claim *Claim) (*response, LocalReply) {
 
 // done ends the use of the endpoint.
 func (x *exchange) done(o Outcome) {
-	if x.endpoint != nil {
+	if e := x.endpoint; e != nil {
 		o.BadBody = x.body != nil && x.body.broken.Load()
 		x.admitted.tally.timedOut(o.Err)
-		x.endpoint.Done(o)
 		x.endpoint = nil
+		e.Done(o)
 	}
 }
 
@@ -560,6 +567,9 @@ func (x *exchange) mayKeep() bool {
 func (x *exchange) closeOrKeep() (bool, error) {
 	_ = x.reclaim() // mayKeep has asked whether the body failed
 	switch {
+	case x.hasCrashed():
+		abort(x.conn)
+		return false, crash.Err
 	case x.view.keepAlive && x.readOut():
 		return true, nil
 	case !x.head.KeepAlive && (x.body == nil || x.body.ended.Load()) && x.buffered() == 0:

@@ -40,7 +40,7 @@ func (x *exchange) hold(ctx context.Context, d time.Duration) bool {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	x.ctx = ctx
-	x.watchdog = startWatchdog(x.conn, x.reader, x.idleLimit(), cancel)
+	x.watchdog = startWatchdog(x.conn, x.reader, x.idleLimit(), cancel, x.proxy.config.Crashes)
 	x.watchdog.stays = x.session.Stays
 	if x.body == nil {
 		x.watchdog.requestRead(0)

@@ -88,6 +88,9 @@ type front struct {
 	// desk gives the turns: one connection works at a time, unless a test has another.
 	desk atomic.Pointer[shares.Desk]
 
+	// panics are those that a test provokes.
+	panics uint64
+
 	mu      sync.Mutex
 	results []Result // guarded by mu; one per Serve call
 }
@@ -159,6 +162,9 @@ func (f *front) listen() {
 			}
 			return ""
 		})
+		if n := f.proxy.config.Crashes.Count(); n != f.panics {
+			f.t.Errorf("%d panics, want %d", n, f.panics)
+		}
 	})
 }
 

@@ -45,6 +45,9 @@ type requestCopy struct {
 	// connectTimeout, and timeout of the whole exchange.
 	connectTimeout, timeout time.Duration
 	turn                    *shares.Turn
+	// conn is the connection in use, or nil. ended: done was called.
+	conn  *upstreamConn
+	ended bool
 	// from is its origin, for an endpoint that is a listener of this process.
 	from upstream.Origin
 }
@@ -159,12 +162,14 @@ func (x *exchange) dropCopies() {
 }
 
 func (c *requestCopy) done(o Outcome) {
-	c.endpoint.Done(o)
+	c.ended = true
 	c.proxy.mirrors.Add(-1)
+	c.endpoint.Done(o)
 }
 
 // run sends a copy and reads its answer. One that the circuit breakers do not let pass is left out.
 func (c *requestCopy) run(body, trailer []byte) {
+	defer c.proxy.config.Crashes.Recover("a copy of a request", c.giveBack)
 	ctx, cancel := context.WithTimeout(c.proxy.base, c.timeout)
 	defer cancel()
 	leave, err := c.admitted.gate.enter(ctx, &c.admitted.breakers)
@@ -186,10 +191,28 @@ func (c *requestCopy) run(body, trailer []byte) {
 		}
 	}
 	defer c.turn.Rest()
+	c.conn = conn
 	conn.begin(ctx, &c.proxy.config.Limits, c.turn)
 	status, keep, err := c.exchange(conn, body, trailer)
+	c.conn = nil
 	conn.end(keep, c.proxy.idle)
 	c.done(Outcome{Status: status, Err: err})
+}
+
+// giveBack ends a copy amid which its goroutine has panicked.
+func (c *requestCopy) giveBack() {
+	c.proxy.config.Crashes.Each("the end of a copy that has panicked",
+		func() {
+			if c.conn != nil {
+				abort(c.conn.Conn)
+			}
+		},
+		func() {
+			if !c.ended {
+				c.done(Outcome{})
+			}
+		},
+	)
 }
 
 // exchange reports the status of the answer, and whether the endpoint takes another request on the connection.

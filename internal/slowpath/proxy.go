@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
@@ -63,6 +64,8 @@ type RetryBalancer interface {
 type Claim struct {
 	Cluster  string
 	Endpoint Picked
+	// taken: the user of the endpoint calls its Done.
+	taken bool
 }
 
 // Limits bound what a client or endpoint can make the proxy hold. A zero field
@@ -143,7 +146,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Observer is told of every request; may be nil.
 	Observer Observer
-	Limits   Limits
+	// Crashes are the panics of code that serves one connection; nil: the proxy has its own.
+	Crashes *crash.Log
+	Limits  Limits
 }
 
 func (c *Config) tcp(listener string) *model.TCPProxy {
@@ -177,6 +182,9 @@ func New(config Config) *Proxy {
 	config.Limits.setDefaults()
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	if config.Crashes == nil {
+		config.Crashes = crash.New(config.Logger)
 	}
 	if config.Dial == nil {
 		config.Dial = dialTCP
@@ -283,7 +291,7 @@ type Result struct {
 // case it has been closed in the way its client must see. A cancelled ctx
 // aborts the connection. The error says why a connection was aborted; a client
 // that closes, or gets a local reply, is none.
-func (p *Proxy) Serve(ctx context.Context, conn net.Conn, s Session) (Result, error) {
+func (p *Proxy) Serve(ctx context.Context, conn net.Conn, s Session) (r Result, err error) {
 	d := newDownstream(p, conn, s)
 	defer d.release()
 	if !p.enter() {
@@ -292,24 +300,28 @@ func (p *Proxy) Serve(ctx context.Context, conn net.Conn, s Session) (Result, er
 	}
 	defer p.leave()
 	release := context.AfterFunc(ctx, func() { abort(conn) })
+	defer release()
+	defer p.config.Crashes.Recover("a connection", func() {
+		d.crashed = true
+		abort(conn)
+		r, err = Result{Consumed: d.in.consumed, Requests: d.requests}, crash.Err
+	})
 	proxy, first, err := p.chosen(d)
 	if err != nil {
-		release()
 		s.Claim.unused()
 		_ = conn.Close()
 		return Result{Consumed: d.in.consumed}, err
 	}
 	if proxy != nil {
-		defer release()
 		s.Claim.unused()
-		r, err := p.servePlain(ctx, conn, s, proxy, first)
+		r, err = p.servePlain(ctx, conn, s, proxy, first)
 		p.counters.received.Add(r.Consumed)
 		p.counters.sent.Add(r.Answered)
 		return r, err
 	}
 	quiet, err := d.run(ctx)
 	quiet = release() && quiet
-	r := Result{Quiet: quiet, Consumed: d.in.consumed, Answered: d.out.bytesSent(), Requests: d.requests}
+	r = Result{Quiet: quiet, Consumed: d.in.consumed, Answered: d.out.bytesSent(), Requests: d.requests}
 	p.counters.received.Add(r.Consumed)
 	p.counters.sent.Add(r.Answered)
 	return r, err

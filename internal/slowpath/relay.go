@@ -11,6 +11,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/shares"
 )
 
@@ -65,7 +66,7 @@ type RelayResult struct {
 // its cause is ErrRouteTimeout or ErrRequestTimeout, a client that has nothing of
 // the response is answered first. The error is the reason for a local reply or
 // for an aborted response.
-func (p *Proxy) Relay(ctx context.Context, client, upstream net.Conn, req RelayRequest) (RelayResult, error) {
+func (p *Proxy) Relay(ctx context.Context, client, upstream net.Conn, req RelayRequest) (result RelayResult, err error) {
 	if !p.enter() {
 		abort(client)
 		return RelayResult{}, ErrClosed
@@ -75,7 +76,13 @@ func (p *Proxy) Relay(ctx context.Context, client, upstream net.Conn, req RelayR
 	r := newRelay(p, client, upstream, req)
 	defer r.release()
 	defer context.AfterFunc(ctx, func() { r.interrupt(context.Cause(ctx)) })()
-	err := r.run(ctx)
+	defer p.config.Crashes.Recover("a response", func() {
+		r.crashed = true
+		abort(client)
+		abort(upstream)
+		result, err = RelayResult{Received: r.in.consumed, Flag: FlagDownstreamTermination}, crash.Err
+	})
+	err = r.run(ctx)
 	r.result.Answered, r.result.Received = r.out.bytesSent(), r.in.consumed
 	p.counters.sent.Add(r.result.Answered)
 	report := req.Report
@@ -99,6 +106,8 @@ type relay struct {
 	out      *clientWriter
 	turn     *shares.Turn
 	result   RelayResult
+	// crashed is downstream's.
+	crashed bool
 }
 
 func newRelay(p *Proxy, client, upstream net.Conn, req RelayRequest) *relay {
@@ -110,7 +119,7 @@ func newRelay(p *Proxy, client, upstream net.Conn, req RelayRequest) *relay {
 		upgrade:  req.Upgrade,
 		open:     req.Open,
 		in:       &source{conn: upstream},
-		out:      newClientWriter(client),
+		out:      newClientWriter(client, p.config.Crashes),
 		turn:     turnOf(req.Turn),
 	}
 	r.answers = newResponseReader(paced{r.in, r.turn}, &p.config.Limits)
@@ -120,6 +129,10 @@ func newRelay(p *Proxy, client, upstream net.Conn, req RelayRequest) *relay {
 
 func (r *relay) release() {
 	r.turn.Rest()
+	if r.crashed {
+		r.out.abandon()
+		return
+	}
 	r.out.release()
 	r.answers.release()
 }

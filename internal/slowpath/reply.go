@@ -116,7 +116,7 @@ type ReplyTo struct {
 
 // Reply writes a local reply as Envoy words it and counts it. n is the number of bytes written.
 func (p *Proxy) Reply(conn net.Conn, kind LocalReply, to ReplyTo) (n uint64, err error) {
-	w := newClientWriter(conn)
+	w := newClientWriter(conn, p.config.Crashes)
 	defer w.release()
 	p.counters.count(kind.Status(), kind.Flag())
 	view := clientView{keepAlive: !to.Close}

@@ -65,7 +65,7 @@ func (r *bothPaths) response(raw []byte, method string, cut func(int) int) (s sl
 		return s, first, true
 	}
 	client := &memoryConn{}
-	out := newClientWriter(client)
+	out := newClientWriter(client, nil)
 	view := clientView{method: method, keepAlive: true}
 	s.framing, err = out.relay(resp, &view, func() {}, func() {})
 	out.release()

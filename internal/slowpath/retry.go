@@ -82,7 +82,7 @@ func (x *exchange) retrying(claim *Claim) (*response, LocalReply) {
 // pick takes the endpoint that has been chosen already, or chooses one.
 func (x *exchange) pick(claim *Claim) bool {
 	if claim != nil {
-		x.endpoint = claim.Endpoint
+		x.endpoint = claim.take()
 	} else {
 		e, ok := x.retries.choose()
 		if !ok {
@@ -298,7 +298,11 @@ func (x *exchange) watchTry() (headArrived func()) {
 		return nil
 	}
 	head := make(chan struct{})
-	go x.limitTry(x.tryCtx, x.cancelTry, head)
+	ctx, cancel := x.tryCtx, x.cancelTry
+	go func() {
+		defer x.proxy.config.Crashes.Recover("the time of an attempt", x.watchdog.crashed)
+		x.limitTry(ctx, cancel, head)
+	}()
 	return func() { close(head) }
 }
 

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/netip"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/crash"
 )
 
 // maxStale bounds how many connections that had ended while they were idle one request may find.
@@ -163,6 +165,11 @@ func (x *exchange) startSending() {
 	x.sending = s
 	x.senders.Go(func() {
 		defer close(s.done)
+		defer x.proxy.config.Crashes.Recover("the body of a request", func() {
+			s.err = crash.Err
+			x.watchdog.crashed()
+			abort(c.Conn)
+		})
 		s.err = x.sendBody(c, body)
 	})
 }

@@ -40,7 +40,8 @@ func (x *exchange) follow(claim *Claim, cluster *model.Cluster) (*Claim, LocalRe
 	switch {
 	case ok && cluster.MayOverride(health):
 		claim.unused()
-		return &Claim{x.cluster, e}, noReply
+		x.claim = &Claim{Cluster: x.cluster, Endpoint: e}
+		return x.claim, noReply
 	case ok:
 		e.Done(Outcome{})
 	default:

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
 )
@@ -69,15 +70,27 @@ func (p *Proxy) connectPlain(ctx context.Context, proxy *model.TCPProxy, s Sessi
 			endpoint.Done(Outcome{})
 			return nil, nil, errCircle
 		}
-		conn, err := p.connect(ctx, destinationOf(endpoint, "", false, s.connecting), cluster.ConnectTimeout)
+		conn, err := p.connectTo(ctx, endpoint, s, cluster)
 		if err == nil {
 			return conn.Conn, endpoint, nil
 		}
 		failure = err
-		endpoint.Done(Outcome{Err: err, ConnectFailed: true})
 		tried = append(tried, endpoint.Address())
 	}
 	return nil, nil, failure
+}
+
+// connectTo connects to an endpoint, whose use it ends unless there is a connection.
+func (p *Proxy) connectTo(ctx context.Context, e Picked, s Session, cluster *model.Cluster) (conn *upstreamConn, err error) {
+	o := Outcome{} // of a panic
+	defer func() {
+		if conn == nil {
+			e.Done(o)
+		}
+	}()
+	conn, err = p.connect(ctx, destinationOf(e, "", false, s.connecting), cluster.ConnectTimeout)
+	o = Outcome{Err: err, ConnectFailed: true}
+	return conn, err
 }
 
 func (c *plain) run(upstream net.Conn) (Result, error) {
@@ -85,8 +98,20 @@ func (c *plain) run(upstream net.Conn) (Result, error) {
 		bytes uint64
 		err   error
 	}
-	up := make(chan direction, 1)
+	up, over := make(chan direction, 1), false
+	defer func() {
+		if !over { // a panic: the other direction ends, too
+			abort(upstream)
+			abort(c.client)
+			<-up
+		}
+	}()
 	go func() {
+		defer c.proxy.config.Crashes.Recover("a connection's direction", func() {
+			abort(upstream)
+			abort(c.client)
+			up <- direction{0, crash.Err}
+		})
 		_, err := upstream.Write(c.first)
 		if err != nil {
 			abort(upstream)
@@ -99,6 +124,7 @@ func (c *plain) run(upstream net.Conn) (Result, error) {
 	}()
 	answered, err := c.pump(c.client, upstream, c.down)
 	request := <-up
+	over = true
 	_ = upstream.Close()
 	_ = c.client.Close()
 	return Result{Consumed: request.bytes, Answered: answered}, errors.Join(request.err, err)
@@ -106,8 +132,10 @@ func (c *plain) run(upstream net.Conn) (Result, error) {
 
 // pump moves bytes until their end, which it passes on. A failure resets both connections: it must not look like an end.
 func (c *plain) pump(to, from net.Conn, turn *shares.Turn) (uint64, error) {
-	n, err := c.copy(to, paced{from, turn})
-	turn.Rest()
+	n, err := func() (uint64, error) {
+		defer turn.Rest()
+		return c.copy(to, paced{from, turn})
+	}()
 	if err == nil {
 		err = closeWrite(to)
 	}

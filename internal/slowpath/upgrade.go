@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+
+	"github.com/xlb-project/xlb/internal/crash"
 )
 
 var errUnasked = malformed("protocol switched unasked")
@@ -51,7 +53,12 @@ func appendSwitch(b []byte, resp *response, view clientView) []byte {
 // would wait for a reader that is not there.
 func (x *exchange) tunnel(upstream *upstreamConn) error {
 	sent := make(chan error, 1)
-	go func() {
+	x.senders.Go(func() {
+		defer x.proxy.config.Crashes.Recover("a tunnel", func() {
+			abort(x.conn)
+			abort(upstream.Conn)
+			sent <- crash.Err
+		})
 		err := x.pump(paced{x.reader, x.turn}, writerFunc(upstream.Write))
 		if err == nil && x.session.Gone != nil && x.session.Gone() {
 			err = ErrClientGone
@@ -64,7 +71,7 @@ func (x *exchange) tunnel(upstream *upstreamConn) error {
 			_ = upstream.Close() // ends the other direction
 		}
 		sent <- err
-	}()
+	})
 	err := x.pump(upstream.responses.reader, writerFunc(func(p []byte) (int, error) { return len(p), x.out.writeThrough(p) }))
 	if err == nil {
 		err = closeWrite(x.conn)

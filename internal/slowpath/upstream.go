@@ -99,7 +99,7 @@ func (p *Proxy) connect(ctx context.Context, to destination, timeout time.Durati
 	}
 	inner, _ := conn.(InnerConn)
 	if err == nil && to.target != nil {
-		conn, err = p.config.Secure(ctx, conn, *to.target)
+		conn, err = p.secure(ctx, conn, to.target)
 	}
 	if err != nil {
 		var ne net.Error
@@ -109,6 +109,19 @@ func (p *Proxy) connect(ctx context.Context, to destination, timeout time.Durati
 	c := newUpstreamConn(conn, to.place())
 	c.inner = inner
 	return c, nil
+}
+
+// secure is Config.Secure, which owns the connection, unless it panics.
+func (p *Proxy) secure(ctx context.Context, conn net.Conn, to *Target) (net.Conn, error) {
+	returned := false
+	defer func() {
+		if !returned {
+			abort(conn)
+		}
+	}()
+	secured, err := p.config.Secure(ctx, conn, *to)
+	returned = true
+	return secured, err
 }
 
 func (p *Proxy) dial(ctx context.Context, to *destination) (net.Conn, error) {

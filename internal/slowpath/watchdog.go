@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/crash"
 )
 
 // Causes in Outcome.Err: the request was interrupted, by no fault of the
@@ -40,6 +42,8 @@ type watchdog struct {
 	reader *bufio.Reader
 	cancel context.CancelCauseFunc
 	idle   time.Duration
+	// crashes are those of check.
+	crashes *crash.Log
 	// stays is Session.Stays. Set before the first check.
 	stays func() bool
 
@@ -58,8 +62,8 @@ type watchdog struct {
 	look     time.Duration // guarded by mu; see nextLook
 }
 
-func startWatchdog(conn net.Conn, r *bufio.Reader, idle time.Duration, cancel context.CancelCauseFunc) *watchdog {
-	w := &watchdog{conn: conn, reader: r, cancel: cancel, idle: idle}
+func startWatchdog(conn net.Conn, r *bufio.Reader, idle time.Duration, cancel context.CancelCauseFunc, crashes *crash.Log) *watchdog {
+	w := &watchdog{conn: conn, reader: r, cancel: cancel, idle: idle, crashes: crashes}
 	w.progress()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -127,10 +131,27 @@ func (w *watchdog) requestRead(timeout time.Duration) {
 
 // check runs when the timer fires.
 func (w *watchdog) check() {
+	defer w.crashes.Recover("the watch over a request", w.crashed)
+	if w.mustWatch() {
+		w.watch()
+	}
+}
+
+// crashed interrupts the request because code that works for it has panicked.
+func (w *watchdog) crashed() {
 	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.over {
+		w.interrupt(crash.Err)
+	}
+}
+
+// mustWatch interrupts the request if it is time, or says when to look again. It reports whether the client is to be watched from now on.
+func (w *watchdog) mustWatch() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.over || w.fired {
-		w.mu.Unlock()
-		return
+		return false
 	}
 	now := time.Now()
 	left, why := w.left(now)
@@ -154,10 +175,7 @@ func (w *watchdog) check() {
 	if watch {
 		w.watching = make(chan struct{})
 	}
-	w.mu.Unlock()
-	if watch {
-		w.watch()
-	}
+	return watch
 }
 
 // interrupt needs mu. The deadline frees reads and writes that are blocked.
@@ -211,27 +229,26 @@ func (w *watchdog) blind() bool {
 
 // tunnel leaves the idle timeout and the time for all, and the reader to the caller.
 func (w *watchdog) tunnel() {
-	w.mu.Lock()
-	w.deadline, w.readBy, w.unread, w.readable = time.Time{}, time.Time{}, false, false
-	watching := w.watching
-	left, _ := w.left(time.Now())
-	w.timer.Reset(max(left, 0))
-	w.mu.Unlock()
-	if watching != nil {
+	if watching := w.leaveTimes(); watching != nil {
 		_ = w.conn.SetReadDeadline(time.Unix(1, 0))
 		<-watching
 		_ = w.conn.SetReadDeadline(time.Time{})
 	}
 }
 
+func (w *watchdog) leaveTimes() (watching <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.deadline, w.readBy, w.unread, w.readable = time.Time{}, time.Time{}, false, false
+	left, _ := w.left(time.Now())
+	w.timer.Reset(max(left, 0))
+	return w.watching
+}
+
 // stop ends the watchdog and waits until it no longer uses the connection,
 // whose deadlines are then as they were: none.
 func (w *watchdog) stop() {
-	w.mu.Lock()
-	w.over = true
-	w.timer.Stop()
-	watching, fired := w.watching, w.fired
-	w.mu.Unlock()
+	watching, fired := w.endTimes()
 	if watching != nil {
 		_ = w.conn.SetReadDeadline(time.Unix(1, 0))
 		<-watching
@@ -239,4 +256,12 @@ func (w *watchdog) stop() {
 	if watching != nil || fired {
 		_ = w.conn.SetDeadline(time.Time{})
 	}
+}
+
+func (w *watchdog) endTimes() (watching <-chan struct{}, fired bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over = true
+	w.timer.Stop()
+	return w.watching, w.fired
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/crash"
 )
 
 // bufferSize of pooled copy buffers, in bytes.
@@ -27,7 +29,8 @@ var (
 // clientWriter writes responses to a client's connection and counts the bytes.
 // A held head is flushed by a timer, so it locks.
 type clientWriter struct {
-	conn net.Conn
+	conn    net.Conn
+	crashes *crash.Log
 
 	mu   sync.Mutex
 	buf  *bufio.Writer // guarded by mu
@@ -36,8 +39,8 @@ type clientWriter struct {
 	hold *time.Timer   // guarded by mu
 }
 
-func newClientWriter(conn net.Conn) *clientWriter {
-	w := &clientWriter{conn: conn, buf: writers.Get().(*bufio.Writer)}
+func newClientWriter(conn net.Conn, crashes *crash.Log) *clientWriter {
+	w := &clientWriter{conn: conn, crashes: crashes, buf: writers.Get().(*bufio.Writer)}
 	w.buf.Reset(countedWriter{w})
 	return w
 }
@@ -52,6 +55,16 @@ func (w *clientWriter) release() {
 	w.buf.Reset(nil)
 	writers.Put(w.buf)
 	w.buf = nil
+}
+
+// abandon is release where another goroutine may use the buffer still.
+func (w *clientWriter) abandon() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.hold != nil {
+		w.hold.Stop()
+	}
+	w.buf.Reset(countedWriter{w})
 }
 
 // countedWriter is the connection below the buffer. It has no ReadFrom, hence
@@ -137,6 +150,7 @@ func (w *clientWriter) flushSoon() {
 		return
 	}
 	w.hold = time.AfterFunc(headHold, func() {
+		defer w.crashes.Recover("the head of a response", func() { abort(w.conn) })
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.buf != nil {

@@ -20,6 +20,7 @@ var layers = map[string][]string{
 	"plural":    nil,
 	"logging":   nil,
 	"hangup":    nil, // it is initialised first: see its doc comment
+	"crash":     nil,
 	"re2":       nil,
 	"hashing":   nil,
 	"model":     {"ascii", "re2", "hashing", "plural"},
@@ -46,12 +47,12 @@ var layers = map[string][]string{
 	"reconcile": {"compile", "maps", "model", "hashing", "plural", "logging"},
 	"datapath":  {"maps", "lpm"},
 	"balance":   {"maps", "hashing"},
-	"anchor":    {"maps", "poller", "shares", "sockdiag", "upstream", "limits"},
+	"anchor":    {"crash", "maps", "poller", "shares", "sockdiag", "upstream", "limits"},
 	"pool":      {"maps", "poller", "upstream"},
 	"health":    {"model", "maps", "poller", "limits"},
 	"guard":     {"maps"},
 	"explain":   {"ascii", "head", "model", "maps", "compile", "limits", "plural"},
-	"slowpath":  {"ascii", "head", "model", "chunked", "upstream", "hashing", "shares", "limits"},
+	"slowpath":  {"ascii", "crash", "head", "model", "chunked", "upstream", "hashing", "shares", "limits"},
 	"metrics":   {"maps"},
 	"admin":     {"ascii", "maps", "model", "metrics", "explain", "limits", "plural", "logging"},
 	"heels":     {"problem", "files", "limits", "plural"}, // a system of its own
