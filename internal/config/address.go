@@ -26,13 +26,13 @@ func (t *translator) address(a *corev3.Address, path string) netip.AddrPort {
 func (t *translator) hostPort(a *corev3.Address, path string) (host string, port uint16, ok bool) {
 	socket := a.GetSocketAddress()
 	if socket == nil {
-		t.p.add(path, "missing: XLB needs a socket_address")
+		t.p.Add(path, "missing: XLB needs a socket_address")
 		return "", 0, false
 	}
 	path += ".socket_address"
 	switch n := socket.GetPortValue(); {
 	case n == 0:
-		t.p.add(path+".port_value", "port 0: name the port, 1 to 65535")
+		t.p.Add(path+".port_value", "port 0: name the port, 1 to 65535")
 		return "", 0, false
 	case n > 65535: // a violation of Envoy's constraint, reported as such
 		return "", 0, false
@@ -47,11 +47,11 @@ func (t *translator) ip(host, path string) netip.Addr {
 	ip, err := netip.ParseAddr(host)
 	switch {
 	case err != nil:
-		t.p.add(path, "%q is no IP address; names need a cluster of type STRICT_DNS or LOGICAL_DNS", host)
+		t.p.Add(path, "%q is no IP address; names need a cluster of type STRICT_DNS or LOGICAL_DNS", host)
 	case ip.Zone() != "":
-		t.p.add(path, "%q: addresses with a zone are not supported; use one of a wider scope", host)
+		t.p.Add(path, "%q: addresses with a zone are not supported; use one of a wider scope", host)
 	case ip.Is4In6():
-		t.p.add(path, "%q: an IPv4 address in IPv6 form; write %s", host, ip.Unmap())
+		t.p.Add(path, "%q: an IPv4 address in IPv6 form; write %s", host, ip.Unmap())
 	default:
 		return ip
 	}

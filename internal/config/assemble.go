@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // Assemble joins dynamic resources, each of which has passed CheckResource, with the static part. Names of the static part stay its own.
@@ -23,7 +24,7 @@ import (
 // What only shows when resources meet, as two listeners at one address, is an error; the configuration is then the rest, and may be put in
 // force. The error's lines begin with the resource: listeners["web"].address. Not safe for concurrent use.
 func (b *Bootstrap) Assemble(r Resources) (*model.Config, error) {
-	p := newProblems()
+	p := problem.NewList()
 	t := newTranslator(p, b)
 	t.resources, t.next, t.nextKept = &r, bodies{}, map[string]kept{}
 	cfg := &model.Config{Clusters: t.staticClusters()}
@@ -39,12 +40,12 @@ func (b *Bootstrap) Assemble(r Resources) (*model.Config, error) {
 	t.static(cfg)
 	t.dynamicPart = true
 	for _, name := range b.listenerOrder(r.Listeners) {
-		before := len(p.list)
+		before := len(p.All())
 		parts := t.dynamicListener(name, r.Listeners[name])
 		for _, l := range parts {
-			t.place(l, key("listeners", name))
+			t.place(l, problem.Key("listeners", name))
 		}
-		if len(p.list) == before {
+		if len(p.All()) == before {
 			cfg.Listeners = append(cfg.Listeners, parts...)
 		}
 	}
@@ -54,12 +55,12 @@ func (b *Bootstrap) Assemble(r Resources) (*model.Config, error) {
 		b.listening[cmp.Or(l.Source, l.Name)] = true
 	}
 	b.remember(t, cfg)
-	return cfg, p.joined()
+	return cfg, p.Joined()
 }
 
 // dynamicCluster is nil for the name of a static one, and after a problem.
 func (t *translator) dynamicCluster(name string, body *anypb.Any) *model.Cluster {
-	path := key("clusters", name)
+	path := problem.Key("clusters", name)
 	return t.clusterAt(path, name, body, func() *model.Cluster {
 		if m, ok := t.body(Clusters, name, body).(*clusterv3.Cluster); ok {
 			return t.cluster(m, path)
@@ -70,7 +71,7 @@ func (t *translator) dynamicCluster(name string, body *anypb.Any) *model.Cluster
 
 // dynamicListener likewise.
 func (t *translator) dynamicListener(name string, body *anypb.Any) []*model.Listener {
-	path := key("listeners", name)
+	path := problem.Key("listeners", name)
 	return t.listenerAt(path, body, func() []*model.Listener {
 		if m, ok := t.body(Listeners, name, body).(*listenerv3.Listener); ok {
 			return t.listeners(m, path)
@@ -101,7 +102,7 @@ func (t *translator) body(kind Kind, name string, body *anypb.Any) any {
 	}
 	m, err := t.from.bodies.get(kind, body, t.next)
 	if err != nil {
-		t.p.add(key(kind.String(), name), "%v", err)
+		t.p.Add(problem.Key(kind.String(), name), "%v", err)
 		return nil
 	}
 	return m
@@ -129,13 +130,13 @@ func (t *translator) found(from source, kind Kind, name, path string) any {
 	t.uses = append(t.uses, lookedUp{from, kind, name, body})
 	if body == nil {
 		if held := t.resources.Files[from.file]; len(held) > 0 {
-			t.p.add(path, "%s holds %s, and %q is asked for", from.file.Path, strings.Join(slices.Sorted(maps.Keys(held)), " and "), name)
+			t.p.Add(path, "%s holds %s, and %q is asked for", from.file.Path, strings.Join(slices.Sorted(maps.Keys(held)), " and "), name)
 		}
 		return nil
 	}
 	m, err := t.from.bodies.get(kind, body, t.next)
 	if err != nil {
-		t.p.add(path, "%v", err)
+		t.p.Add(path, "%v", err)
 		return nil
 	}
 	return m
@@ -169,26 +170,26 @@ func (t *translator) assignment(c *clusterv3.Cluster, out *model.Cluster, path s
 	eds := c.GetEdsClusterConfig()
 	if out.Discovery != model.EDS {
 		if eds != nil {
-			t.p.add(path+".eds_cluster_config", "set for a cluster of type %s, which Envoy refuses; remove it, or use type EDS", c.GetType())
+			t.p.Add(path+".eds_cluster_config", "set for a cluster of type %s, which Envoy refuses; remove it, or use type EDS", c.GetType())
 		}
 		return c.GetLoadAssignment(), path + ".load_assignment"
 	}
 	if c.GetLoadAssignment() != nil {
-		t.p.add(path+".load_assignment", "set for a cluster of type EDS, which has its endpoints from elsewhere; remove it")
+		t.p.Add(path+".load_assignment", "set for a cluster of type EDS, which has its endpoints from elsewhere; remove it")
 	}
 	place := path + ".eds_cluster_config.eds_config"
 	from := t.source(eds.GetEdsConfig(), Assignments, place)
 	if from == (source{}) {
-		t.p.add(place, "missing: say where the endpoints come from")
+		t.p.Add(place, "missing: say where the endpoints come from")
 	}
 	name := eds.GetServiceName()
 	if name == "" {
 		name = c.GetName()
 	}
 	if m, ok := t.found(from, Assignments, name, place).(*endpointv3.ClusterLoadAssignment); ok {
-		return m, key(Assignments.String(), name)
+		return m, problem.Key(Assignments.String(), name)
 	}
-	return &endpointv3.ClusterLoadAssignment{}, key(Assignments.String(), name)
+	return &endpointv3.ClusterLoadAssignment{}, problem.Key(Assignments.String(), name)
 }
 
 // checkAssignment checks endpoints for whatever cluster has them.
@@ -203,14 +204,14 @@ func (t *translator) rds(config *hcmv3.Rds, path string) (*routev3.RouteConfigur
 	from := t.source(config.GetConfigSource(), Routes, place)
 	switch {
 	case name == "":
-		t.p.add(path+".rds.route_config_name", "missing: name the route table")
+		t.p.Add(path+".rds.route_config_name", "missing: name the route table")
 	case from == source{}:
-		t.p.add(place, "missing: say where the routes come from")
+		t.p.Add(place, "missing: say where the routes come from")
 	}
 	if m, ok := t.found(from, Routes, name, place).(*routev3.RouteConfiguration); ok {
-		return m, key(Routes.String(), name)
+		return m, problem.Key(Routes.String(), name)
 	}
-	return &routev3.RouteConfiguration{Name: name}, key(Routes.String(), name)
+	return &routev3.RouteConfiguration{Name: name}, problem.Key(Routes.String(), name)
 }
 
 // Join makes Resources of what servers have sent and what files hold. A kind whose source is a file comes from there alone.

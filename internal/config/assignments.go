@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // assembled is the last configuration, as far as it can become the next by a change of endpoints alone.
@@ -33,7 +34,7 @@ func (b *Bootstrap) withAssignments(r *Resources, names []string) *model.Config 
 		return nil
 	}
 	last.index(b.kept)
-	p := newProblems()
+	p := problem.NewList()
 	t := newTranslator(p, b)
 	t.resources, t.next, t.nextKept, t.dynamicPart = r, bodies{}, map[string]kept{}, true
 	for _, name := range names {
@@ -51,7 +52,7 @@ func (b *Bootstrap) withAssignments(r *Resources, names []string) *model.Config 
 			}
 		}
 	}
-	if len(p.list)+len(t.originals)+len(t.files) > 0 {
+	if len(p.All())+len(t.originals)+len(t.files) > 0 {
 		return nil
 	}
 	next := *last.cfg
@@ -89,7 +90,7 @@ func (a *assembled) index(all map[string]kept) {
 // remember keeps a configuration that has come about without problems, if a change of endpoints changes nothing else of it.
 func (b *Bootstrap) remember(t *translator, cfg *model.Config) {
 	b.last = nil
-	if len(t.p.list) == 0 && !t.timed && len(t.originals) == 0 {
+	if len(t.p.All()) == 0 && !t.timed && len(t.originals) == 0 {
 		// The caller may change its own.
 		kept := *cfg
 		b.last = &assembled{cfg: &kept}

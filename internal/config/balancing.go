@@ -8,6 +8,7 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // balancing translates what a cluster says of priorities and localities.
@@ -48,7 +49,7 @@ func (t *translator) localityWeights(a *endpointv3.ClusterLoadAssignment, path s
 			continue
 		}
 		if placeOf(a.GetEndpoints()[before]) != place {
-			t.p.add(at(path+".endpoints", i)+".load_balancing_weight",
+			t.p.Add(problem.At(path+".endpoints", i)+".load_balancing_weight",
 				"differs from that of endpoints[%d], which is the same locality and priority; merge the two", before)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // Bootstrap is a checked bootstrap file. It has a static part, and may say where more resources come from.
@@ -112,9 +113,9 @@ func parse(name string, data []byte, change ...Option) (*Bootstrap, *model.Confi
 	for _, c := range change {
 		c(&b.options)
 	}
-	p := newProblems()
+	p := problem.NewList()
 	if b.message = decode(p, name, data, EnvoyHeaders(b.options.envoyHeaders)); b.message == nil {
-		return nil, nil, p.err(name)
+		return nil, nil, p.Err(name)
 	}
 	b.options.nameNode(b.message)
 	b.notes = checkSupport(p, b.message, b.options)
@@ -134,7 +135,7 @@ func parse(name string, data []byte, change ...Option) (*Bootstrap, *model.Confi
 			b.Dynamic.names[kind] = slices.Compact(names)
 		}
 	}
-	if err := p.err(name); err != nil {
+	if err := p.Err(name); err != nil {
 		return nil, nil, err
 	}
 	return b, cfg, nil

@@ -16,7 +16,7 @@ func (t *translator) bind(out *model.Listener, l *listenerv3.Listener, path stri
 	out.Bound = true
 	out.Unlimited = l.GetBypassOverloadManager()
 	if t.telling[out] {
-		t.p.add(path+".listener_filters", "original_dst at %s: a client that the kernel has not sent here has meant this host; name the address that clients connect to", out.Address.Addr())
+		t.p.Add(path+".listener_filters", "original_dst at %s: a client that the kernel has not sent here has meant this host; name the address that clients connect to", out.Address.Addr())
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 var priorities = map[corev3.RoutingPriority]model.Priority{
@@ -20,7 +21,7 @@ func (t *translator) breakers(in *clusterv3.CircuitBreakers, out *model.Cluster,
 	for i, th := range in.GetThresholds() {
 		p := priorities[th.GetPriority()]
 		if out.Breakers[p] != nil {
-			t.p.add(at(path+".thresholds", i)+".priority", "a second entry for %s, which Envoy passes over; remove it", th.GetPriority())
+			t.p.Add(problem.At(path+".thresholds", i)+".priority", "a second entry for %s, which Envoy passes over; remove it", th.GetPriority())
 			continue
 		}
 		b := model.DefaultBreakers()

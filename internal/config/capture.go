@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // inboundWhy says why a listener for connections from outside is passed over.
@@ -47,10 +48,10 @@ type cell struct {
 
 // listeners makes the listeners of one of Envoy's: one, or where it has more addresses or filter chains for certain destinations, several.
 func (t *translator) listeners(l *listenerv3.Listener, path string) []*model.Listener {
-	before := len(t.p.list)
+	before := len(t.p.All())
 	out := t.listenersAt(l, path)
 	more := t.moreAddresses(l, path)
-	if len(t.p.list) > before {
+	if len(t.p.All()) > before {
 		// It would be the same with the others.
 		return out
 	}
@@ -75,7 +76,7 @@ func (t *translator) moreAddresses(l *listenerv3.Listener, path string) []*corev
 	own := l.GetAddress()
 	var out []*corev3.Address
 	for i, a := range l.GetAdditionalAddresses() {
-		t.address(a.GetAddress(), at(path+".additional_addresses", i)+".address")
+		t.address(a.GetAddress(), problem.At(path+".additional_addresses", i)+".address")
 		out = append(out, a.GetAddress())
 	}
 	for _, a := range append([]*corev3.Address{own}, out...) {
@@ -85,7 +86,7 @@ func (t *translator) moreAddresses(l *listenerv3.Listener, path string) []*corev
 			continue
 		}
 		if ip != netip.IPv6Unspecified() {
-			t.p.add(path, "%s with ipv4_compat, which Envoy refuses; it belongs to ::", ip)
+			t.p.Add(path, "%s with ipv4_compat, which Envoy refuses; it belongs to ::", ip)
 			continue
 		}
 		out = append(out, &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
@@ -102,8 +103,8 @@ func (t *translator) listenersAt(l *listenerv3.Listener, path string) []*model.L
 		return nil
 	}
 	address := t.address(l.GetAddress(), path+".address")
-	problems := len(t.p.list)
-	if t.checkChains(l, path); len(t.p.list) > problems {
+	problems := len(t.p.All())
+	if t.checkChains(l, path); len(t.p.All()) > problems {
 		return []*model.Listener{{Name: cmp.Or(l.GetName(), address.String()), Address: address, Routes: &model.RouteTable{}}}
 	}
 	many := address.IsValid() && address.Addr().IsUnspecified() && (unbound(l) || l.GetUseOriginalDst().GetValue())
@@ -122,7 +123,7 @@ func (t *translator) listenersAt(l *listenerv3.Listener, path string) []*model.L
 func chainsOf(l *listenerv3.Listener, path string) []chainAt {
 	var list []chainAt
 	for i, c := range l.GetFilterChains() {
-		list = append(list, chainAt{c, at(path+".filter_chains", i)})
+		list = append(list, chainAt{c, problem.At(path+".filter_chains", i)})
 	}
 	return list
 }
@@ -130,21 +131,21 @@ func chainsOf(l *listenerv3.Listener, path string) []chainAt {
 // checkChains reports filter chains that Envoy refuses, or that XLB cannot tell apart.
 func (t *translator) checkChains(l *listenerv3.Listener, path string) {
 	if len(l.GetFilterChains()) == 0 && l.GetDefaultFilterChain() == nil {
-		t.p.add(path+".filter_chains", "empty; XLB needs a filter chain")
+		t.p.Add(path+".filter_chains", "empty; XLB needs a filter chain")
 	}
 	known := map[string]string{}
 	for _, c := range chainsOf(l, path) {
 		t.checkMatch(c)
 		for _, key := range matchKeys(c.chain.GetFilterChainMatch()) {
 			if other, twice := known[key]; twice && other != c.path {
-				t.p.add(c.path+".filter_chain_match", "matches what %s matches, which Envoy refuses; remove one of them", other)
+				t.p.Add(c.path+".filter_chain_match", "matches what %s matches, which Envoy refuses; remove one of them", other)
 				break
 			}
 			known[key] = c.path
 		}
 	}
 	if m := l.GetDefaultFilterChain().GetFilterChainMatch(); len(matchKeys(m)) > 1 || m != nil && matchKeys(m)[0] != matchKeys(nil)[0] {
-		t.p.add(path+".default_filter_chain.filter_chain_match", "not supported: Envoy does not look at it; remove the field")
+		t.p.Add(path+".default_filter_chain.filter_chain_match", "not supported: Envoy does not look at it; remove the field")
 	}
 }
 
@@ -152,17 +153,17 @@ func (t *translator) checkMatch(c chainAt) {
 	m, path := c.chain.GetFilterChainMatch(), c.path+".filter_chain_match"
 	for i, p := range m.GetPrefixRanges() {
 		if !prefixOf(p).IsValid() {
-			t.p.add(at(path+".prefix_ranges", i), "no IP address with a length that it can have")
+			t.p.Add(problem.At(path+".prefix_ranges", i), "no IP address with a length that it can have")
 		}
 	}
 	switch m.GetTransportProtocol() {
 	case "", model.TransportTLS, model.TransportRaw:
 	default:
-		t.p.add(path+".transport_protocol", "%q: XLB knows %s and %s", m.GetTransportProtocol(), model.TransportTLS, model.TransportRaw)
+		t.p.Add(path+".transport_protocol", "%q: XLB knows %s and %s", m.GetTransportProtocol(), model.TransportTLS, model.TransportRaw)
 	}
 	for i, name := range m.GetServerNames() {
 		if suffix := model.SuffixOf(name); suffix == "" || suffix[0] == '*' || name[0] == '*' && suffix[0] != '.' {
-			t.p.add(at(path+".server_names", i), "%q: XLB needs a name, or *. and the end of one", name)
+			t.p.Add(problem.At(path+".server_names", i), "%q: XLB needs a name, or *. and the end of one", name)
 		}
 	}
 }
@@ -302,7 +303,7 @@ func (t *translator) cellListener(l *listenerv3.Listener, c cell, path string) *
 	if c.prefix.IsValid() {
 		out.Address, out.Many = netip.AddrPortFrom(c.prefix.Addr(), c.port), c.prefix
 		if out.TCP == nil && c.port == 0 && out.Routes.Host.Port != 0 {
-			t.p.add(path, "strip_matching_host_port with use_original_dst: XLB knows no port to strip; write a listener for each port")
+			t.p.Add(path, "strip_matching_host_port with use_original_dst: XLB knows no port to strip; write a listener for each port")
 		}
 	}
 	if !c.base {
@@ -353,7 +354,7 @@ func (t *translator) inspected(l *listenerv3.Listener, c cell, otherwise *chainA
 		first = cmp.Or(first, made)
 		if made.TCP == nil {
 			if http != nil {
-				t.p.add(at.path, "a second HTTP connection manager for the same destination; XLB needs one")
+				t.p.Add(at.path, "a second HTTP connection manager for the same destination; XLB needs one")
 			}
 			http = made
 		}
@@ -372,7 +373,7 @@ func (t *translator) inspected(l *listenerv3.Listener, c cell, otherwise *chainA
 	}
 	plain, served := looks.Serves(&model.Opening{Protocols: httpAsSeen(looks)})
 	if http != nil && !served {
-		t.p.add(path+".filter_chains", "the HTTP connection manager does not get plain HTTP/1.1, and XLB serves nothing else; correct filter_chain_match")
+		t.p.Add(path+".filter_chains", "the HTTP connection manager does not get plain HTTP/1.1, and XLB serves nothing else; correct filter_chain_match")
 	}
 	if looks.TLS || looks.HTTP {
 		out := cmp.Or(http, first)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // changesHeaders is a level of the configuration that changes headers.
@@ -39,11 +40,11 @@ func (t *translator) changes(add []*corev3.HeaderValueOption, remove []string, i
 	var out model.HeaderChanges
 	for i, name := range remove {
 		name = ascii.Lower(name)
-		t.changeable(name, isRequest, at(path+"_to_remove", i))
+		t.changeable(name, isRequest, problem.At(path+"_to_remove", i))
 		out.Remove = append(out.Remove, name)
 	}
 	for i, o := range add {
-		out.Set = append(out.Set, t.setting(o, isRequest, at(path+"_to_add", i)))
+		out.Set = append(out.Set, t.setting(o, isRequest, problem.At(path+"_to_add", i)))
 	}
 	return out
 }
@@ -64,14 +65,14 @@ func (t *translator) setting(in *corev3.HeaderValueOption, isRequest bool, path 
 	t.changeable(out.Name, isRequest, path+".header.key")
 	if in.GetAppend() != nil {
 		if out.How != model.AppendOrAdd {
-			t.p.add(path+".append", "set together with append_action, which Envoy refuses; keep append_action")
+			t.p.Add(path+".append", "set together with append_action, which Envoy refuses; keep append_action")
 		}
 		if !in.GetAppend().GetValue() {
 			out.How = model.OverwriteOrAdd
 		}
 	}
 	if isRequest && out.How != model.OverwriteOrAdd && (out.Name == "x-forwarded-proto" || out.Name == "x-request-id") {
-		t.p.add(path+".append_action", "Envoy has set %q before, XLB does not; use OVERWRITE_IF_EXISTS_OR_ADD", out.Name)
+		t.p.Add(path+".append_action", "Envoy has set %q before, XLB does not; use OVERWRITE_IF_EXISTS_OR_ADD", out.Name)
 	}
 	return out
 }
@@ -80,12 +81,12 @@ func (t *translator) setting(in *corev3.HeaderValueOption, isRequest bool, path 
 func (t *translator) changeable(name string, isRequest bool, path string) {
 	switch {
 	case strings.HasPrefix(name, ":") || name == "host":
-		t.p.add(path, "%q cannot be changed like this; use host_rewrite_literal or prefix_rewrite", name)
+		t.p.Add(path, "%q cannot be changed like this; use host_rewrite_literal or prefix_rewrite", name)
 	case !httpguts.ValidHeaderFieldName(name):
-		t.p.add(path, "%q is no header name; write a token (RFC 9110 section 5.6.2)", name)
+		t.p.Add(path, "%q is no header name; write a token (RFC 9110 section 5.6.2)", name)
 	case slices.Contains(framing, name):
-		t.p.add(path, "%q is for one connection or frames the message; remove the entry", name)
+		t.p.Add(path, "%q is for one connection or frames the message; remove the entry", name)
 	case isRequest && strings.HasPrefix(name, "x-envoy-"):
-		t.p.add(path, "%q steers Envoy's own router; remove the entry", name)
+		t.p.Add(path, "%q steers Envoy's own router; remove the entry", name)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // ErrFromFile refuses a resource in a file that names one which the control plane has: nobody would ask for that.
@@ -62,7 +63,7 @@ func (b *Bootstrap) checkFile(f File) ([]Named, error) {
 			good = append(good, one)
 		}
 		for _, e := range parts(err) {
-			problems = append(problems, fmt.Errorf("%s: %w", f.Path, below(at("resources", i), e)))
+			problems = append(problems, fmt.Errorf("%s: %w", f.Path, below(problem.At("resources", i), e)))
 		}
 	}
 	return good, errors.Join(problems...)
@@ -96,7 +97,7 @@ func parts(err error) []error {
 func below(path string, err error) error {
 	var field *FieldError
 	if errors.As(err, &field) && field.Path != "" {
-		return &FieldError{Path: join(path, field.Path), Reason: field.Reason}
+		return &FieldError{Path: problem.Field(path, field.Path), Reason: field.Reason}
 	}
 	return &FieldError{Path: path, Reason: err.Error()}
 }

@@ -9,6 +9,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 var notFoundStatus = map[routev3.RouteAction_ClusterNotFoundResponseCode]int{
@@ -34,7 +35,7 @@ func (t *translator) clusterChoice(out *model.Route, action *routev3.RouteAction
 		}
 		out.DrawByHash = c.WeightedClusters.GetUseHashPolicy().GetValue() && len(out.Hash) > 0
 	default:
-		t.p.add(path, "needs cluster, cluster_header or weighted_clusters")
+		t.p.Add(path, "needs cluster, cluster_header or weighted_clusters")
 	}
 }
 
@@ -42,13 +43,13 @@ func (t *translator) weightedClusters(w *routev3.WeightedCluster, asked model.Me
 	var out []model.WeightedCluster
 	var sum uint64
 	for i, c := range w.GetClusters() {
-		share := t.share(c, owner, at(path+".clusters", i))
+		share := t.share(c, owner, problem.At(path+".clusters", i))
 		share.Criteria = criteria(c.GetMetadataMatch(), asked)
 		sum += uint64(share.Weight)
 		out = append(out, share)
 	}
 	if sum == 0 || sum > math.MaxUint32 {
-		t.p.add(path, "the weights sum to %d; they need a sum of 1 to %d", sum, uint32(math.MaxUint32))
+		t.p.Add(path, "the weights sum to %d; they need a sum of 1 to %d", sum, uint32(math.MaxUint32))
 	}
 	return out
 }
@@ -65,13 +66,13 @@ func (t *translator) share(c *routev3.WeightedCluster_ClusterWeight, owner route
 		}
 	}
 	if c.GetWeight() == nil {
-		t.p.add(path+".weight", "missing: write the share, or 0 for none")
+		t.p.Add(path+".weight", "missing: write the share, or 0 for none")
 	}
 	switch {
 	case c.GetClusterHeader() == "":
 		out.Missing = t.clusterMissing(c.GetName(), path+".name")
 	case c.GetName() != "":
-		t.p.add(path+".cluster_header", "set together with name, which Envoy refuses; keep one")
+		t.p.Add(path+".cluster_header", "set together with name, which Envoy refuses; keep one")
 	default:
 		out.Header = t.headerName(c.GetClusterHeader(), path+".cluster_header")
 	}

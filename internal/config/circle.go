@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // circles refuses static endpoints that are the address of a listener from which requests can only come back. What comes later is found when it is
@@ -19,7 +20,7 @@ func (t *translator) circles(cfg *model.Config) {
 			continue
 		}
 		said[path] = true
-		t.p.add(path, "%s is the address of %s, from where all requests come back: they would go in a circle; route to the cluster that is meant, "+
+		t.p.Add(path, "%s is the address of %s, from where all requests come back: they would go in a circle; route to the cluster that is meant, "+
 			"or, if a server listens at that address behind the listener, use type ORIGINAL_DST", h.Endpoint, strings.TrimPrefix(t.places[h.To], staticPath))
 	}
 }
@@ -30,13 +31,13 @@ func (t *translator) endpointPath(cluster string, endpoint netip.AddrPort) strin
 		if c.GetName() != cluster {
 			continue
 		}
-		path := at("static_resources.clusters", i) + ".load_assignment.endpoints"
+		path := problem.At("static_resources.clusters", i) + ".load_assignment.endpoints"
 		for j, locality := range c.GetLoadAssignment().GetEndpoints() {
 			for k, lb := range locality.GetLbEndpoints() {
 				s := lb.GetEndpoint().GetAddress().GetSocketAddress()
 				ip, err := netip.ParseAddr(s.GetAddress())
 				if err == nil && netip.AddrPortFrom(ip, uint16(s.GetPortValue())) == endpoint {
-					return at(at(path, j)+".lb_endpoints", k) + ".endpoint.address"
+					return problem.At(problem.At(path, j)+".lb_endpoints", k) + ".endpoint.address"
 				}
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // Envoy's defaults.
@@ -25,7 +26,7 @@ const (
 
 func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 	if t.clusters[c.GetName()] {
-		t.p.add(path+".name", "a second cluster %q; rename one", c.GetName())
+		t.p.Add(path+".name", "a second cluster %q; rename one", c.GetName())
 	}
 	t.clusters[c.GetName()] = true
 
@@ -51,7 +52,7 @@ func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 	case c.GetLoadBalancingPolicy() != nil:
 		byName = t.extension(out, c, path)
 	case c.GetLbPolicy() == clusterv3.Cluster_LOAD_BALANCING_POLICY_CONFIG:
-		t.p.add(path+".lb_policy", "needs load_balancing_policy; write it, or use another lb_policy")
+		t.p.Add(path+".lb_policy", "needs load_balancing_policy; write it, or use another lb_policy")
 	default:
 		out.Hashing, byName = t.hashing(c, out.Policy, path)
 	}
@@ -71,10 +72,10 @@ func (t *translator) droppedHealth(out *model.Cluster, c *clusterv3.Cluster, pat
 	}
 	path += ".ignore_health_on_host_removal"
 	if out.Discovery == model.StrictDNS {
-		t.p.add(path, "has to be true: XLB drops the addresses that a name has lost, though they pass their health checks")
+		t.p.Add(path, "has to be true: XLB drops the addresses that a name has lost, though they pass their health checks")
 	}
 	if out.Discovery == model.EDS {
-		t.p.add(path, "has to be true: XLB drops the endpoints that are listed no more, though they pass their health checks")
+		t.p.Add(path, "has to be true: XLB drops the endpoints that are listed no more, though they pass their health checks")
 	}
 }
 
@@ -82,7 +83,7 @@ func (t *translator) droppedHealth(out *model.Cluster, c *clusterv3.Cluster, pat
 func (t *translator) policyConfig(out *model.Cluster, c *clusterv3.Cluster, path string) {
 	idle := func(field string, wanted model.Policy) {
 		if out.Policy != wanted && c.GetLoadBalancingPolicy() == nil {
-			t.p.add(path+"."+field, "has no effect with lb_policy %s; remove it or use %s", out.Policy, wanted)
+			t.p.Add(path+"."+field, "has no effect with lb_policy %s; remove it or use %s", out.Policy, wanted)
 		}
 	}
 	if rr := c.GetRoundRobinLbConfig(); rr != nil {
@@ -105,7 +106,7 @@ func (t *translator) unbiased(bias *corev3.RuntimeDouble, path string) bool {
 		return false
 	}
 	if bias.GetDefaultValue() != 0 {
-		t.p.add(path+".default_value", "%v; XLB has 1, Envoy's default, and 0, which weighs without a look at requests: write one of them", bias.GetDefaultValue())
+		t.p.Add(path+".default_value", "%v; XLB has 1, Envoy's default, and 0, which weighs without a look at requests: write one of them", bias.GetDefaultValue())
 	}
 	return true
 }
@@ -137,7 +138,7 @@ func (t *translator) endpoints(c *model.Cluster, a *endpointv3.ClusterLoadAssign
 	var weights uint64
 	for i, locality := range a.GetEndpoints() {
 		for j, lb := range locality.GetLbEndpoints() {
-			targetPath := at(at(path+".endpoints", i)+".lb_endpoints", j)
+			targetPath := problem.At(problem.At(path+".endpoints", i)+".lb_endpoints", j)
 			target, ok := t.target(c, lb, targetPath)
 			if !ok {
 				continue
@@ -170,11 +171,11 @@ func (t *translator) endpoints(c *model.Cluster, a *endpointv3.ClusterLoadAssign
 		}
 	}
 	if n := len(c.Targets); n > model.MaxEndpoints {
-		t.p.add(path+".endpoints", "%d endpoints; XLB has room for %d of all clusters together: configure fewer", n, model.MaxEndpoints)
+		t.p.Add(path+".endpoints", "%d endpoints; XLB has room for %d of all clusters together: configure fewer", n, model.MaxEndpoints)
 	}
 	t.localityWeights(a, path)
 	if weights > math.MaxUint32 {
-		t.p.add(path, "the endpoints' load_balancing_weight sum to more than %d; scale them down", uint32(math.MaxUint32))
+		t.p.Add(path, "the endpoints' load_balancing_weight sum to more than %d; scale them down", uint32(math.MaxUint32))
 	}
 	if c.Discovery == model.Static || c.Discovery == model.EDS {
 		c.Endpoints = staticEndpoints(c.Targets)
@@ -192,10 +193,10 @@ type firstTarget struct {
 // health check and connected to in one way. Envoy has a host for each place.
 func (t *translator) oneOfSeveral(first firstTarget, again *model.Target, tls *model.UpstreamTLS, path string) {
 	if again.Check != first.check {
-		t.p.add(path+".endpoint.health_check_config", "another one than of the same address at %s, which XLB checks once; write the same there", first.path)
+		t.p.Add(path+".endpoint.health_check_config", "another one than of the same address at %s, which XLB checks once; write the same there", first.path)
 	}
 	if keyOfTLS(tls) != keyOfTLS(first.tls) {
-		t.p.add(path+".metadata", "leads to another transport socket than the same address at %s, to which XLB connects in one way; write the same there", first.path)
+		t.p.Add(path+".metadata", "leads to another transport socket than the same address at %s, to which XLB connects in one way; write the same there", first.path)
 	}
 }
 
@@ -222,7 +223,7 @@ func (t *translator) target(c *model.Cluster, lb *endpointv3.LbEndpoint, path st
 			return model.Target{}, false
 		}
 		if ip.IsUnspecified() || ip.IsMulticast() {
-			t.p.add(hostPath, "%s is no address of an endpoint; name the one it listens at", ip)
+			t.p.Add(hostPath, "%s is no address of an endpoint; name the one it listens at", ip)
 			return model.Target{}, false
 		}
 		host = ip.String()
@@ -256,7 +257,7 @@ func staticEndpoints(targets []model.Target) []model.Endpoint {
 func (t *translator) positive(d *durationpb.Duration, absent time.Duration, path string) time.Duration {
 	out := t.duration(d, absent, path)
 	if out == 0 {
-		t.p.add(path, "shorter than 1 ms, Envoy's smallest unit; use more")
+		t.p.Add(path, "shorter than 1 ms, Envoy's smallest unit; use more")
 	}
 	return out
 }
@@ -268,7 +269,7 @@ func (t *translator) duration(d *durationpb.Duration, absent time.Duration, path
 	case d == nil:
 		return absent
 	case d.AsDuration() < 0:
-		t.p.add(path, "negative; use 0s or more")
+		t.p.Add(path, "negative; use 0s or more")
 		return absent
 	default:
 		return d.AsDuration().Truncate(time.Millisecond)

@@ -35,15 +35,15 @@ type ringConfig struct {
 // their names.
 func (t *translator) hashing(c *clusterv3.Cluster, policy model.Policy, path string) (out model.Hashing, byName bool) {
 	if c.GetRingHashLbConfig() != nil && policy != model.RingHash {
-		t.p.add(path+".ring_hash_lb_config", "has no effect with lb_policy %s; remove it or use RING_HASH", policy)
+		t.p.Add(path+".ring_hash_lb_config", "has no effect with lb_policy %s; remove it or use RING_HASH", policy)
 	}
 	if c.GetMaglevLbConfig() != nil && policy != model.Maglev {
-		t.p.add(path+".maglev_lb_config", "has no effect with lb_policy %s; remove it or use MAGLEV", policy)
+		t.p.Add(path+".maglev_lb_config", "has no effect with lb_policy %s; remove it or use MAGLEV", policy)
 	}
 	common := c.GetCommonLbConfig().GetConsistentHashingLbConfig()
 	if !policy.Hashes() {
 		if common != nil {
-			t.p.add(path+".common_lb_config.consistent_hashing_lb_config",
+			t.p.Add(path+".common_lb_config.consistent_hashing_lb_config",
 				"has no effect with lb_policy %s; remove it or use RING_HASH or MAGLEV", policy)
 		}
 		return model.Hashing{}, false
@@ -60,7 +60,7 @@ func (t *translator) hashing(c *clusterv3.Cluster, policy model.Policy, path str
 func (t *translator) commonHashing(in hashingOf, c *clusterv3.Cluster) (out model.Hashing, byName bool) {
 	byName = in.GetUseHostnameForHashing()
 	if byName && c.GetType() != clusterv3.Cluster_STRICT_DNS {
-		t.p.add(in.path+".use_hostname_for_hashing",
+		t.p.Add(in.path+".use_hostname_for_hashing",
 			"set for a cluster of type %s; Envoy has it for STRICT_DNS: remove it, or write hash_key in the endpoints' envoy.lb metadata", c.GetType())
 	}
 	out = model.DefaultHashing()
@@ -78,9 +78,9 @@ func (t *translator) ring(in ringConfig, out *model.Hashing, path string) {
 	out.Murmur = in.murmur
 	switch {
 	case out.Ring.Min > out.Ring.Max:
-		t.p.add(path+".minimum_ring_size", "%d, more than maximum_ring_size, %d; lower it", out.Ring.Min, out.Ring.Max)
+		t.p.Add(path+".minimum_ring_size", "%d, more than maximum_ring_size, %d; lower it", out.Ring.Min, out.Ring.Max)
 	case out.Ring.Min == 0 || out.Ring.Max == 0:
-		t.p.add(path, "a ring of no points finds no endpoint; set minimum_ring_size and maximum_ring_size to 1 or more")
+		t.p.Add(path, "a ring of no points finds no endpoint; set minimum_ring_size and maximum_ring_size to 1 or more")
 	}
 }
 
@@ -91,7 +91,7 @@ func (t *translator) maglevSize(in *wrapperspb.UInt64Value, out *model.Hashing, 
 	}
 	out.TableSize = in.GetValue()
 	if !new(big.Int).SetUint64(out.TableSize).ProbablyPrime(0) { // certain for 64 bits
-		t.p.add(path, "%d is not prime, as the size of a Maglev table has to be; use 65537, or another prime number", out.TableSize)
+		t.p.Add(path, "%d is not prime, as the size of a Maglev table has to be; use 65537, or another prime number", out.TableSize)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	upstreamv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // clusterMessage is the type of clusters.
@@ -177,7 +179,7 @@ func (t *translator) servers(c *clusterv3.Cluster, authority, path string) []Ser
 	var out []Server
 	for i, locality := range c.GetLoadAssignment().GetEndpoints() {
 		for j, lb := range locality.GetLbEndpoints() {
-			place := at(at(path+".load_assignment.endpoints", i)+".lb_endpoints", j) + ".endpoint.address"
+			place := problem.At(problem.At(path+".load_assignment.endpoints", i)+".lb_endpoints", j) + ".endpoint.address"
 			if pipe := lb.GetEndpoint().GetAddress().GetPipe(); pipe != nil {
 				out = append(out, Server{Address: "unix:" + pipe.GetPath(), Authority: authority, KeepAlive: interval, KeepAliveTimeout: timeout, security: config})
 				continue
@@ -196,7 +198,7 @@ func (t *translator) servers(c *clusterv3.Cluster, authority, path string) []Ser
 		}
 	}
 	if len(out) == 0 {
-		t.p.add(path+".load_assignment", "has no endpoints; list the servers of the control plane")
+		t.p.Add(path+".load_assignment", "has no endpoints; list the servers of the control plane")
 	}
 	return out
 }
@@ -209,9 +211,9 @@ func (t *translator) controlProtocol(c *clusterv3.Cluster, path string) (interva
 	http2Path := path + ".http2_protocol_options"
 	for name, content := range c.GetTypedExtensionProtocolOptions() {
 		options := &upstreamv3.HttpProtocolOptions{}
-		place := key(path+".typed_extension_protocol_options", name)
+		place := problem.Key(path+".typed_extension_protocol_options", name)
 		if name != upstreamOptions {
-			t.p.add(place, "not supported: XLB knows %s", upstreamOptions)
+			t.p.Add(place, "not supported: XLB knows %s", upstreamOptions)
 			continue
 		}
 		if t.unpack(content, options, place, "HttpProtocolOptions") {
@@ -219,7 +221,7 @@ func (t *translator) controlProtocol(c *clusterv3.Cluster, path string) (interva
 		}
 	}
 	if http2 == nil {
-		t.p.add(path+".typed_extension_protocol_options", "without HTTP/2, which gRPC needs; add explicit_http_config with http2_protocol_options")
+		t.p.Add(path+".typed_extension_protocol_options", "without HTTP/2, which gRPC needs; add explicit_http_config with http2_protocol_options")
 	}
 	alive := http2.GetConnectionKeepalive()
 	return t.duration(alive.GetInterval(), 0, http2Path+".connection_keepalive.interval"), t.duration(alive.GetTimeout(), 0, http2Path+".connection_keepalive.timeout")

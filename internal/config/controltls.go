@@ -37,23 +37,23 @@ func (t *translator) upstreamTLS(in *tlsv3.UpstreamTlsContext, path string) *tls
 	out := &tlsSettings{serverName: in.GetSni(), authority: common.GetValidationContext().GetTrustedCa()}
 	t.secrets(common, out, path)
 	if out.authority == nil && out.authorityFile == nil {
-		t.p.add(path+".validation_context.trusted_ca", "missing: name the file with the authority that has signed the control plane's certificate")
+		t.p.Add(path+".validation_context.trusted_ca", "missing: name the file with the authority that has signed the control plane's certificate")
 	}
 	if n := len(common.GetTlsCertificates()); n > 1 {
-		t.p.add(path+".tls_certificates", "has %d certificates; keep one", n)
+		t.p.Add(path+".tls_certificates", "has %d certificates; keep one", n)
 	} else if n == 1 {
 		out.certificate = common.GetTlsCertificates()[0].GetCertificateChain()
 		out.privateKey = common.GetTlsCertificates()[0].GetPrivateKey()
 	}
 	out.names = t.sanMatchers(common.GetValidationContext(), path+".validation_context")
-	if len(t.p.list) > 0 {
+	if len(t.p.All()) > 0 {
 		return out
 	}
 	if _, _, err := out.roots(); err != nil {
-		t.p.add(path+".validation_context.trusted_ca", "%v; name a readable file in PEM", err)
+		t.p.Add(path+".validation_context.trusted_ca", "%v; name a readable file in PEM", err)
 	}
 	if _, err := out.own(nil); err != nil {
-		t.p.add(path+".tls_certificates", "%v; name readable files in PEM", err)
+		t.p.Add(path+".tls_certificates", "%v; name readable files in PEM", err)
 	}
 	return out
 }
@@ -63,7 +63,7 @@ func (t *translator) secrets(in *tlsv3.CommonTlsContext, out *tlsSettings, path 
 	if list := in.GetTlsCertificateSdsSecretConfigs(); len(list) > 0 {
 		out.certificateFile = t.secretAt(list[0], path+".tls_certificate_sds_secret_configs[0]")
 		if len(list) > 1 || len(in.GetTlsCertificates()) > 0 {
-			t.p.add(path+".tls_certificate_sds_secret_configs", "beside another certificate; keep one")
+			t.p.Add(path+".tls_certificate_sds_secret_configs", "beside another certificate; keep one")
 		}
 	}
 	if in.GetValidationContextSdsSecretConfig() != nil {

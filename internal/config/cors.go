@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // corsLevel is a policy as it was written, and its origins translated.
@@ -21,7 +22,7 @@ type corsLevel struct {
 func (t *translator) corsLevel(in *corsv3.CorsPolicy, path string) *corsLevel {
 	out := &corsLevel{CorsPolicy: in}
 	for i, m := range in.GetAllowOriginStringMatch() {
-		out.origins = append(out.origins, t.stringMatch(m, at(path+".allow_origin_string_match", i)))
+		out.origins = append(out.origins, t.stringMatch(m, problem.At(path+".allow_origin_string_match", i)))
 	}
 	t.fieldValue(in.GetAllowMethods(), path+".allow_methods")
 	t.fieldValue(in.GetAllowHeaders(), path+".allow_headers")
@@ -33,7 +34,7 @@ func (t *translator) corsLevel(in *corsv3.CorsPolicy, path string) *corsLevel {
 // fieldValue refuses what would end a header field, or that no field may hold (RFC 9110 section 5.5).
 func (t *translator) fieldValue(value, path string) {
 	if !httpguts.ValidHeaderFieldValue(value) {
-		t.p.add(path, "%q: a header holds no control characters; remove them", value)
+		t.p.Add(path, "%q: a header holds no control characters; remove them", value)
 	}
 }
 

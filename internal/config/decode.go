@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xlb-project/xlb/internal/ascii"
+	"github.com/xlb-project/xlb/internal/problem"
 
 	// The types that a typed_config may hold must be linked in to be decoded.
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
@@ -29,7 +30,7 @@ import (
 
 // decode reads a bootstrap. Values that cannot be decoded are reported and left out, so that the rest of the file is still checked. It returns nil
 // when nothing could be read.
-func decode(p *problems, name string, data []byte, change ...Option) *bootstrapv3.Bootstrap {
+func decode(p *problem.List, name string, data []byte, change ...Option) *bootstrapv3.Bootstrap {
 	root := readTree(p, name, data, aBootstrap)
 	if root == nil {
 		return nil
@@ -49,8 +50,8 @@ func decode(p *problems, name string, data []byte, change ...Option) *bootstrapv
 	}
 	(&explainer{p: p, options: o, control: controlOf(root)}).message(bootstrap.ProtoReflect().Descriptor(), root, "", false)
 	bootstrap = &bootstrapv3.Bootstrap{}
-	if decodeTree(root, bootstrap) != nil || len(p.list) == 0 {
-		p.add("", "%s", reason(err))
+	if decodeTree(root, bootstrap) != nil || len(p.All()) == 0 {
+		p.Add("", "%s", reason(err))
 		return nil
 	}
 	return bootstrap
@@ -78,7 +79,7 @@ const isEmpty = "empty: "
 // readTree reads the one object that a file of that name holds, which has to be what expected says, in the format that its name tells. It returns nil
 // when that is not what data holds. Envoy takes a file for YAML if its name ends in .yaml or .yml, and for JSON otherwise; XLB takes one with another
 // end, as a pipe, for what it is.
-func readTree(p *problems, name string, data []byte, expected string) map[string]any {
+func readTree(p *problem.List, name string, data []byte, expected string) map[string]any {
 	read := yamlTree
 	if isJSON(name, data) {
 		read = jsonTree
@@ -90,9 +91,9 @@ func readTree(p *problems, name string, data []byte, expected string) map[string
 	root, isObject := tree.(map[string]any)
 	switch {
 	case tree == nil:
-		p.add("", "%s", isEmpty+expected)
+		p.Add("", "%s", isEmpty+expected)
 	case !isObject:
-		p.add("", "%s", expected)
+		p.Add("", "%s", expected)
 	}
 	return root
 }
@@ -110,13 +111,13 @@ func isJSON(name string, data []byte) bool {
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?(line \d+): (.*)$`)
 
 // addYAMLError reports a YAML error under its line.
-func addYAMLError(p *problems, err error) {
+func addYAMLError(p *problem.List, err error) {
 	m := withoutValues(err.Error())
 	if parts := yamlLine.FindStringSubmatch(m); parts != nil {
-		p.add(parts[1], "not valid YAML: %s", parts[2])
+		p.Add(parts[1], "not valid YAML: %s", parts[2])
 		return
 	}
-	p.add("", "not valid YAML: %s", strings.TrimPrefix(m, "yaml: "))
+	p.Add("", "not valid YAML: %s", strings.TrimPrefix(m, "yaml: "))
 }
 
 var (

@@ -14,6 +14,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // envoysDefaults are those of fields that are told from none and of which not all values are taken, as Envoy's API documents them.
@@ -119,9 +121,9 @@ func TestWhatProtobufDoesNotTellFromNoneIsNoProblem(t *testing.T) {
 				return
 			}
 			for _, key := range []string{string(fd.Name()), fd.JSONName()} {
-				p := newProblems()
+				p := problem.NewList()
 				(&explainer{p: p, table: table}).message(fd.ContainingMessage(), map[string]any{key: unsetValue(fd)}, "", false)
-				if err := p.err("f"); err != nil {
+				if err := p.Err("f"); err != nil {
 					t.Errorf("%s: %v is a problem: %v", fd.FullName(), unsetValue(fd), err)
 				}
 			}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // families of a Cluster and of a DnsCluster, whose default is AUTO as well.
@@ -47,7 +48,7 @@ func (t *translator) discovery(out *model.Cluster, c *clusterv3.Cluster, path st
 		t.dnsFields(out, c, path)
 	}
 	if out.Discovery == model.LogicalDNS && out.DNS.Family == model.FamilyAll {
-		t.p.add(path, "ALL addresses of one logical host are not supported; use V4_PREFERRED or AUTO as the family, or STRICT_DNS")
+		t.p.Add(path, "ALL addresses of one logical host are not supported; use V4_PREFERRED or AUTO as the family, or STRICT_DNS")
 	}
 }
 
@@ -96,7 +97,7 @@ func (t *translator) failureRate(in refreshRate, refresh time.Duration, path str
 	first = t.positive(in.GetBaseInterval(), refresh, path+".base_interval")
 	longest = t.positive(in.GetMaxInterval(), 10*first, path+".max_interval")
 	if longest < first {
-		t.p.add(path+".max_interval", "%s is less than base_interval, %s, which Envoy refuses; use at least that", longest, first)
+		t.p.Add(path+".max_interval", "%s is less than base_interval, %s, which Envoy refuses; use at least that", longest, first)
 	}
 	return first, longest
 }
@@ -112,7 +113,7 @@ func (t *translator) cares(out *model.DNS, in *corev3.TypedExtensionConfig, path
 		return
 	}
 	for i, r := range c.GetResolvers() {
-		place := at(path+".resolvers", i)
+		place := problem.At(path+".resolvers", i)
 		host, port, ok := t.hostPort(r, place)
 		if !ok {
 			continue
@@ -132,6 +133,6 @@ func (t *translator) logical(out *model.Cluster, c *clusterv3.Cluster, path stri
 	}
 	localities := c.GetLoadAssignment().GetEndpoints()
 	if len(localities) != 1 || len(localities[0].GetLbEndpoints()) != 1 {
-		t.p.add(path, "a LOGICAL_DNS cluster has one endpoint, in one locality; use STRICT_DNS for several")
+		t.p.Add(path, "a LOGICAL_DNS cluster has one endpoint, in one locality; use STRICT_DNS for several")
 	}
 }

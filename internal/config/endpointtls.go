@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // Versions of TLS that XLB speaks, and the ciphers of TLS 1.2, by Envoy's names.
@@ -201,13 +202,13 @@ func (t *translator) tlsParameters(out *model.UpstreamTLS, in *tlsv3.TlsParamete
 		out.MaxVersion = v
 	}
 	if out.MinVersion > out.MaxVersion {
-		t.p.add(path+".tls_maximum_protocol_version", "lower than tls_minimum_protocol_version; without it clients speak TLS 1.2 at most, as in Envoy: write TLSv1_3")
+		t.p.Add(path+".tls_maximum_protocol_version", "lower than tls_minimum_protocol_version; without it clients speak TLS 1.2 at most, as in Envoy: write TLSv1_3")
 	}
 	for i, group := range in.GetCipherSuites() {
 		for name := range strings.SplitSeq(strings.Trim(group, "[]"), "|") {
 			id, known := tlsCiphers[name]
 			if !known {
-				t.p.add(at(path+".cipher_suites", i), "not supported: %q; use ECDHE with AES-GCM or CHACHA20-POLY1305", name)
+				t.p.Add(problem.At(path+".cipher_suites", i), "not supported: %q; use ECDHE with AES-GCM or CHACHA20-POLY1305", name)
 			}
 			out.Ciphers = append(out.Ciphers, id)
 		}
@@ -221,14 +222,14 @@ func spoken(offered []string) []string {
 
 func (t *translator) ownCertificate(out *model.UpstreamTLS, in *tlsv3.CommonTlsContext, path string) {
 	if n := len(in.GetTlsCertificates()) + len(in.GetTlsCertificateSdsSecretConfigs()); n > 1 {
-		t.p.add(path+".tls_certificates", "%d certificates, with tls_certificate_sds_secret_configs; a client shows one: keep one", n)
+		t.p.Add(path+".tls_certificates", "%d certificates, with tls_certificate_sds_secret_configs; a client shows one: keep one", n)
 		return
 	}
 	for i, c := range in.GetTlsCertificates() {
-		out.Certificate = t.certificate(c, at(path+".tls_certificates", i))
+		out.Certificate = t.certificate(c, problem.At(path+".tls_certificates", i))
 	}
 	for i, s := range in.GetTlsCertificateSdsSecretConfigs() {
-		out.CertificateSecret = t.secretSource(s, at(path+".tls_certificate_sds_secret_configs", i))
+		out.CertificateSecret = t.secretSource(s, problem.At(path+".tls_certificate_sds_secret_configs", i))
 	}
 }
 
@@ -240,7 +241,7 @@ func (t *translator) certificate(in *tlsv3.TlsCertificate, path string) *model.C
 		return out
 	}
 	if _, err := tls.X509KeyPair(chain, private); err != nil {
-		t.p.add(path, "%v; write a certificate and its key in PEM", err)
+		t.p.Add(path, "%v; write a certificate and its key in PEM", err)
 	}
 	return out
 }
@@ -249,7 +250,7 @@ func (t *translator) certificate(in *tlsv3.TlsCertificate, path string) *model.C
 func (t *translator) pem(in *corev3.DataSource, path string) model.Data {
 	text, err := contentOf(in)
 	if err != nil {
-		t.p.add(path, "%v; name a readable file in PEM", err)
+		t.p.Add(path, "%v; name a readable file in PEM", err)
 		return model.Data{}
 	}
 	if name := in.GetFilename(); name != "" {
@@ -270,11 +271,11 @@ func (t *translator) peerValidation(out *model.UpstreamTLS, in *tlsv3.CommonTlsC
 		path += ".validation_context"
 		out.Validation = t.validation(in.GetValidationContext(), path)
 		if out.Validation.CA == nil && len(out.Validation.Names) > 0 {
-			t.p.add(path+".trusted_ca", "missing: without it a name proves nothing, and Envoy refuses to ask for one; name the authority")
+			t.p.Add(path+".trusted_ca", "missing: without it a name proves nothing, and Envoy refuses to ask for one; name the authority")
 		}
 	}
 	if (out.AutoSAN || out.HostSAN) && out.Validation.CA == nil && out.ValidationSecret == nil {
-		t.p.add(path, "auto_san_validation without trusted_ca, which proves nothing; name the authority")
+		t.p.Add(path, "auto_san_validation without trusted_ca, which proves nothing; name the authority")
 	}
 }
 
@@ -284,16 +285,16 @@ func (t *translator) validation(in *tlsv3.CertificateValidationContext, path str
 		ca := t.pem(in.GetTrustedCa(), path+".trusted_ca")
 		out.CA = &ca
 		if text, err := contentOf(in.GetTrustedCa()); err == nil && !x509.NewCertPool().AppendCertsFromPEM(text) {
-			t.p.add(path+".trusted_ca", "no certificate in it; name a file in PEM")
+			t.p.Add(path+".trusted_ca", "no certificate in it; name a file in PEM")
 		}
 	}
 	for i, m := range in.GetMatchTypedSubjectAltNames() {
-		matcher := t.stringMatch(m.GetMatcher(), at(path+".match_typed_subject_alt_names", i)+".matcher")
+		matcher := t.stringMatch(m.GetMatcher(), problem.At(path+".match_typed_subject_alt_names", i)+".matcher")
 		out.Names = append(out.Names, model.NameMatch{Kind: nameKinds[m.GetSanType()], Match: matcher})
 	}
 	//nolint:staticcheck // deprecated in favour of typed ones, but what Istio sends
 	for i, m := range in.GetMatchSubjectAltNames() {
-		matcher := t.stringMatch(m, at(path+".match_subject_alt_names", i))
+		matcher := t.stringMatch(m, problem.At(path+".match_subject_alt_names", i))
 		for _, kind := range []model.NameKind{model.NameDNS, model.NameURI, model.NameEmail, model.NameIP} {
 			out.Names = append(out.Names, model.NameMatch{Kind: kind, Match: matcher})
 		}
@@ -321,14 +322,14 @@ func (t *translator) secretSource(in *tlsv3.SdsSecretConfig, path string) *model
 	case *corev3.ConfigSource_Ads:
 		out.ADS = true
 		if !t.ads {
-			t.p.add(path+".ads", "there is no dynamic_resources.ads_config, which says whom to ask; add it")
+			t.p.Add(path+".ads", "there is no dynamic_resources.ads_config, which says whom to ask; add it")
 		}
 	case *corev3.ConfigSource_ApiConfigSource:
 		t.secretServer(s.ApiConfigSource, out, path+".api_config_source")
 	case nil:
-		t.p.add(path, "missing: XLB has no static secrets; say where the secret comes from")
+		t.p.Add(path, "missing: XLB has no static secrets; say where the secret comes from")
 	default:
-		t.p.add(path, "needs ads, path_config_source or api_config_source")
+		t.p.Add(path, "needs ads, path_config_source or api_config_source")
 	}
 	return out
 }
@@ -339,11 +340,11 @@ func (t *translator) secretServer(in *corev3.ApiConfigSource, out *model.SecretS
 	case corev3.ApiConfigSource_DELTA_GRPC:
 		out.Delta = true
 	default:
-		t.p.add(path+".api_type", "not supported: %s; use GRPC or DELTA_GRPC", in.GetApiType())
+		t.p.Add(path+".api_type", "not supported: %s; use GRPC or DELTA_GRPC", in.GetApiType())
 	}
 	services := in.GetGrpcServices()
 	if len(services) != 1 || services[0].GetEnvoyGrpc() == nil {
-		t.p.add(path+".grpc_services", "needs one entry with envoy_grpc")
+		t.p.Add(path+".grpc_services", "needs one entry with envoy_grpc")
 		return
 	}
 	name := services[0].GetEnvoyGrpc().GetClusterName()
@@ -352,7 +353,7 @@ func (t *translator) secretServer(in *corev3.ApiConfigSource, out *model.SecretS
 		out.Authority = name
 	}
 	if out.Socket = t.socketPath(name); out.Socket == "" {
-		t.p.add(path+".grpc_services[0].envoy_grpc.cluster_name", "%q is no cluster of static_resources with a pipe for an endpoint; XLB asks servers of secrets over Unix sockets: add it", name)
+		t.p.Add(path+".grpc_services[0].envoy_grpc.cluster_name", "%q is no cluster of static_resources with a pipe for an endpoint; XLB asks servers of secrets over Unix sockets: add it", name)
 	}
 }
 
@@ -394,7 +395,7 @@ func (b *Bootstrap) Secured(body *anypb.Any) []*model.UpstreamTLS {
 	if !bytes.Contains(body.GetValue(), upstreamTLS) || body.UnmarshalTo(c) != nil {
 		return nil
 	}
-	t := newTranslator(newProblems(), b)
+	t := newTranslator(problem.NewList(), b)
 	t.dynamicPart, t.alone = true, true
 	return slices.DeleteFunc(t.speechOf(c, "").secured(), func(tls *model.UpstreamTLS) bool { return len(tls.Secrets()) == 0 })
 }
@@ -434,7 +435,7 @@ func ReadSecret(path, name string) (*model.Secret, error) {
 }
 
 func secretOf(in *tlsv3.Secret) (*model.Secret, error) {
-	p := newProblems()
+	p := problem.NewList()
 	(&walker{p: p}).check(in)
 	t, out := &translator{p: p}, &model.Secret{}
 	switch s := in.GetType().(type) {
@@ -444,9 +445,9 @@ func secretOf(in *tlsv3.Secret) (*model.Secret, error) {
 		validation := t.validation(s.ValidationContext, "validation_context")
 		out.Validation = &validation
 	default:
-		p.add("", "neither tls_certificate nor validation_context")
+		p.Add("", "neither tls_certificate nor validation_context")
 	}
-	if err := p.joined(); err != nil {
+	if err := p.Joined(); err != nil {
 		return nil, err
 	}
 	return out, nil

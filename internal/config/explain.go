@@ -17,12 +17,13 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/ascii"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // explainer finds what protojson cannot decode in a JSON tree. It reports each
 // place by its path and removes it from the tree, until the rest decodes.
 type explainer struct {
-	p       *problems
+	p       *problem.List
 	options options
 	// control is the cluster of the control plane, for which another table applies.
 	control string
@@ -54,11 +55,11 @@ func (e *explainer) message(desc protoreflect.MessageDescriptor, object map[stri
 			continue
 		}
 		if fd == nil {
-			e.drop(object, key, join(path, key), "unknown field: %s has no such field; check its spelling and its place",
+			e.drop(object, key, problem.Field(path, key), "unknown field: %s has no such field; check its spelling and its place",
 				desc.FullName())
 			continue
 		}
-		fieldPath := join(path, string(fd.Name()))
+		fieldPath := problem.Field(path, string(fd.Name()))
 		if other, twice := seen[identity(fd)]; twice {
 			e.drop(object, key, fieldPath, "set together with %s: only one of them may be set", other)
 			continue
@@ -73,7 +74,7 @@ func (e *explainer) message(desc protoreflect.MessageDescriptor, object map[stri
 				delete(object, key)
 				continue
 			}
-			e.p.refuse(fd, fieldPath, rule.reason)
+			e.p.Refuse(fd, fieldPath, rule.reason)
 			delete(object, key)
 			continue
 		}
@@ -107,7 +108,7 @@ func (e *explainer) field(fd protoreflect.FieldDescriptor, key string, value any
 	for i, v := range list {
 		place := path
 		if fd.IsList() {
-			place = at(path, i)
+			place = problem.At(path, i)
 		}
 		if isLeaf {
 			keep = e.leaf(fd, key, v, place) && keep
@@ -122,12 +123,12 @@ func (e *explainer) field(fd protoreflect.FieldDescriptor, key string, value any
 func (e *explainer) configurations(value any, path string, free bool) bool {
 	object, ok := value.(map[string]any)
 	if !ok {
-		e.p.addLeftOut(path, "expected a mapping from names of filters to their configurations")
+		e.p.AddLeftOut(path, "expected a mapping from names of filters to their configurations")
 		return false
 	}
 	keep := true
 	for _, name := range slices.Sorted(maps.Keys(object)) {
-		keep = e.element((&anypb.Any{}).ProtoReflect().Descriptor(), object[name], key(path, name), free) && keep
+		keep = e.element((&anypb.Any{}).ProtoReflect().Descriptor(), object[name], problem.Key(path, name), free) && keep
 	}
 	return keep
 }
@@ -136,7 +137,7 @@ func (e *explainer) configurations(value any, path string, free bool) bool {
 func (e *explainer) element(desc protoreflect.MessageDescriptor, value any, path string, free bool) bool {
 	object, ok := value.(map[string]any)
 	if !ok {
-		e.p.addLeftOut(path, "expected a mapping with the fields of %s", desc.FullName())
+		e.p.AddLeftOut(path, "expected a mapping with the fields of %s", desc.FullName())
 		return false
 	}
 	if isAny(desc) {
@@ -175,19 +176,19 @@ func (e *explainer) any(object map[string]any, path string, free bool) bool {
 	_, hasNoHost := object["@type"].(misspelt)
 	switch {
 	case hasNoHost:
-		e.p.addLeftOut(path, `"@type" has no host in front of the name of the type; write type.googleapis.com/ there`)
+		e.p.AddLeftOut(path, `"@type" has no host in front of the name of the type; write type.googleapis.com/ there`)
 		return false
 	case !ok:
-		e.p.addLeftOut(path, `"@type" is missing: it names the type of this configuration`)
+		e.p.AddLeftOut(path, `"@type" is missing: it names the type of this configuration`)
 		return false
 	}
 	if !typeName.MatchString(url) {
-		e.p.addLeftOut(path, `"@type" is not the name of a type`)
+		e.p.AddLeftOut(path, `"@type" is not the name of a type`)
 		return false
 	}
 	t, err := protoregistry.GlobalTypes.FindMessageByURL(url)
 	if err != nil || isWellKnown(t.Descriptor()) || (!free && !e.table.isSupported(t.Descriptor())) {
-		e.p.addLeftOut(path, "%s", unsupportedType(url))
+		e.p.AddLeftOut(path, "%s", unsupportedType(url))
 		return false
 	}
 	delete(object, "@type")
@@ -206,13 +207,13 @@ func (e *explainer) leaf(fd protoreflect.FieldDescriptor, key string, value any,
 		return true
 	}
 	if e.secret {
-		e.p.addLeftOut(path, "invalid value; expected %s", expectation(fd, nil))
+		e.p.AddLeftOut(path, "invalid value; expected %s", expectation(fd, nil))
 		return false
 	}
 	if m, ok := value.(misspelt); ok {
 		value = m.value
 	}
-	e.p.addLeftOut(path, "invalid value %s; expected %s", brief(value), expectation(fd, value))
+	e.p.AddLeftOut(path, "invalid value %s; expected %s", brief(value), expectation(fd, value))
 	return false
 }
 
@@ -261,7 +262,7 @@ func expectation(fd protoreflect.FieldDescriptor, value any) string {
 }
 
 func (e *explainer) drop(object map[string]any, key, path, format string, args ...any) {
-	e.p.addLeftOut(path, format, args...)
+	e.p.AddLeftOut(path, format, args...)
 	delete(object, key)
 }
 

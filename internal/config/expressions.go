@@ -30,7 +30,7 @@ func (t *translator) regex(m *matcherv3.RegexMatcher, path string) *model.Regex 
 	path += ".regex"
 	source := m.GetRegex()
 	if len(source) > maxExpression {
-		t.p.add(path, "an expression of %d bytes, more than %d; divide it, or match by prefixes", len(source), maxExpression)
+		t.p.Add(path, "an expression of %d bytes, more than %d; divide it, or match by prefixes", len(source), maxExpression)
 		return nil
 	}
 	if !t.affords(len(source)/4, path) {
@@ -38,12 +38,12 @@ func (t *translator) regex(m *matcherv3.RegexMatcher, path string) *model.Regex 
 	}
 	re, err := model.NewRegex(source)
 	if err != nil {
-		t.p.add(path, "%v; write an expression of RE2's syntax, without \\C", err)
+		t.p.Add(path, "%v; write an expression of RE2's syntax, without \\C", err)
 		return nil
 	}
 	cost := re.Cost()
 	if cost > maxExpression {
-		t.p.add(path, "takes %d steps to compile (one for each character, range of a class and operator, as often as it is repeated), more than %d; "+
+		t.p.Add(path, "takes %d steps to compile (one for each character, range of a class and operator, as often as it is repeated), more than %d; "+
 			"use smaller repetitions and classes", cost, maxExpression)
 		return nil
 	}
@@ -62,7 +62,7 @@ func (t *translator) affords(cost int, path string) bool {
 	t.effort.spent = maxExpressions
 	if !t.effort.told {
 		t.effort.told = true
-		t.p.add(path, "the regular expressions of the configuration, up to this one, take more than %d steps to compile; "+
+		t.p.Add(path, "the regular expressions of the configuration, up to this one, take more than %d steps to compile; "+
 			"use fewer of them, smaller repetitions and classes, or prefixes", maxExpressions)
 	}
 	return false

@@ -19,7 +19,7 @@ import (
 func (t *translator) extension(out *model.Cluster, c *clusterv3.Cluster, path string) (byName bool) {
 	policies := c.GetLoadBalancingPolicy().GetPolicies()
 	if len(policies) == 0 {
-		t.p.add(path+".load_balancing_policy.policies", "empty, which Envoy refuses; list a policy, or use lb_policy")
+		t.p.Add(path+".load_balancing_policy.policies", "empty, which Envoy refuses; list a policy, or use lb_policy")
 		return false
 	}
 	t.besideExtension(c, path)
@@ -81,13 +81,13 @@ func (t *translator) maglevOfType(out *model.Cluster, p *maglevv3.Maglev, c *clu
 // besideExtension refuses what Envoy refuses beside a load_balancing_policy, or does not look at.
 func (t *translator) besideExtension(c *clusterv3.Cluster, path string) {
 	if c.GetCommonLbConfig().GetLocalityConfigSpecifier() != nil {
-		t.p.add(path+".common_lb_config", "says how localities are used, which Envoy refuses beside load_balancing_policy; write it in locality_lb_config there")
+		t.p.Add(path+".common_lb_config", "says how localities are used, which Envoy refuses beside load_balancing_policy; write it in locality_lb_config there")
 	}
 	if c.GetCommonLbConfig().GetConsistentHashingLbConfig() != nil {
-		t.p.add(path+".common_lb_config.consistent_hashing_lb_config", "set beside load_balancing_policy, where Envoy does not look at it; write it in the policy's typed_config")
+		t.p.Add(path+".common_lb_config.consistent_hashing_lb_config", "set beside load_balancing_policy, where Envoy does not look at it; write it in the policy's typed_config")
 	}
 	if c.GetLbConfig() != nil {
-		t.p.add(path+".load_balancing_policy", "set beside the configuration of an lb_policy, which Envoy does not look at then; write it in the policy's typed_config")
+		t.p.Add(path+".load_balancing_policy", "set beside the configuration of an lb_policy, which Envoy does not look at then; write it in the policy's typed_config")
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // httpFilters are those of one connection manager before its router.
@@ -39,7 +40,7 @@ func (t *translator) httpFilters(hcm *hcmv3.HttpConnectionManager, path string) 
 	out := httpFilters{named: map[string]model.Filter{}}
 	all := hcm.GetHttpFilters()
 	if len(all) == 0 {
-		t.p.add(path, "empty; XLB needs the router")
+		t.p.Add(path, "empty; XLB needs the router")
 		return out
 	}
 	last := len(all) - 1
@@ -47,10 +48,10 @@ func (t *translator) httpFilters(hcm *hcmv3.HttpConnectionManager, path string) 
 		if isPassedHTTP(f.GetTypedConfig()) {
 			continue
 		}
-		t.httpFilter(f, &out, at(path, i))
+		t.httpFilter(f, &out, problem.At(path, i))
 	}
 	router := &routerv3.Router{}
-	t.unpack(all[last].GetTypedConfig(), router, at(path, last)+".typed_config", "Router at the end")
+	t.unpack(all[last].GetTypedConfig(), router, problem.At(path, last)+".typed_config", "Router at the end")
 	out.suppressEnvoyHeaders = router.GetSuppressEnvoyHeaders()
 	return out
 }
@@ -80,10 +81,10 @@ func (t *translator) httpFilter(f *hcmv3.HttpFilter, out *httpFilters, path stri
 		return
 	}
 	if slices.Contains(out.order, kind) {
-		t.p.add(path, "a second filter of one type; keep one")
+		t.p.Add(path, "a second filter of one type; keep one")
 	}
 	if _, twice := out.named[f.GetName()]; twice {
-		t.p.add(path+".name", "%q is the name of another filter; rename one", f.GetName())
+		t.p.Add(path+".name", "%q is the name of another filter; rename one", f.GetName())
 	}
 	out.order = append(out.order, kind)
 	out.named[f.GetName()] = kind
@@ -105,7 +106,7 @@ func (t *translator) filterLevel(in map[string]*anypb.Any, path string) filterLe
 	var out filterLevel
 	path += ".typed_per_filter_config"
 	for _, name := range slices.Sorted(maps.Keys(in)) {
-		place := key(path, name)
+		place := problem.Key(path, name)
 		kind, known := t.filters.named[name]
 		if !known && t.lenient {
 			// As in Envoy one for a filter that the listener does not have changes nothing.
@@ -115,7 +116,7 @@ func (t *translator) filterLevel(in map[string]*anypb.Any, path string) filterLe
 		}
 		switch {
 		case !known:
-			t.p.add(place, "no such filter in http_filters; add it there, or correct the name")
+			t.p.Add(place, "no such filter in http_filters; add it there, or correct the name")
 		case kind == model.FilterCORS:
 			policy := &corsv3.CorsPolicy{}
 			if t.unpack(in[name], policy, place, "CorsPolicy") {

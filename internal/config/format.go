@@ -44,12 +44,12 @@ func (t *translator) format(text, path string) model.Format {
 		}
 		match := operatorForm.FindStringSubmatch(text)
 		if match == nil {
-			t.p.add(path, "%q begins no operator: write %%NAME%%, %%NAME(arguments)%%, or %%%% for a percent sign", text)
+			t.p.Add(path, "%q begins no operator: write %%NAME%%, %%NAME(arguments)%%, or %%%% for a percent sign", text)
 			break
 		}
 		parts, ok := t.operator(match[1], match[2], match[3])
 		if !ok {
-			t.p.add(path, "%s is no operator that XLB has; docs/limits.md lists them", match[0])
+			t.p.Add(path, "%s is no operator that XLB has; docs/limits.md lists them", match[0])
 			break
 		}
 		for _, p := range parts {

@@ -10,13 +10,14 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // hashPolicies translates a list at that path, without those that never have a hash.
 func (t *translator) hashPolicies(in []*routev3.RouteAction_HashPolicy, path string) model.HashPolicies {
 	var out model.HashPolicies
 	for i, p := range in {
-		place := at(path, i)
+		place := problem.At(path, i)
 		policy := model.HashPolicy{Terminal: p.GetTerminal()}
 		switch s := p.GetPolicySpecifier().(type) {
 		case *routev3.RouteAction_HashPolicy_Header_:
@@ -33,7 +34,7 @@ func (t *translator) hashPolicies(in []*routev3.RouteAction_HashPolicy, path str
 		case *routev3.RouteAction_HashPolicy_QueryParameter_:
 			policy.Kind, policy.Name = model.HashQuery, s.QueryParameter.GetName()
 		default:
-			t.p.add(place, "needs header, cookie, connection_properties or query_parameter")
+			t.p.Add(place, "needs header, cookie, connection_properties or query_parameter")
 			continue
 		}
 		out = append(out, policy)
@@ -47,14 +48,14 @@ func (t *translator) newCookie(c *routev3.RouteAction_HashPolicy_Cookie, path st
 		return nil
 	}
 	if !httpguts.ValidHeaderFieldName(c.GetName()) {
-		t.p.add(path+".name", "%q is no name of a cookie that can be set; write a token (RFC 6265 section 4.1.1)", c.GetName())
+		t.p.Add(path+".name", "%q is no name of a cookie that can be set; write a token (RFC 6265 section 4.1.1)", c.GetName())
 	}
 	out := &model.NewCookie{TTL: t.duration(c.GetTtl(), 0, path+".ttl").Truncate(time.Second), Path: c.GetPath()}
 	t.inCookie(c.GetPath(), path+".path")
 	for i, a := range c.GetAttributes() {
 		out.Attributes = append(out.Attributes, model.CookieAttribute{Name: a.GetName(), Value: a.GetValue()})
-		t.inCookie(a.GetName(), at(path+".attributes", i)+".name")
-		t.inCookie(a.GetValue(), at(path+".attributes", i)+".value")
+		t.inCookie(a.GetName(), problem.At(path+".attributes", i)+".name")
+		t.inCookie(a.GetValue(), problem.At(path+".attributes", i)+".value")
 	}
 	return out
 }
@@ -62,6 +63,6 @@ func (t *translator) newCookie(c *routev3.RouteAction_HashPolicy_Cookie, path st
 // inCookie refuses what would end a cookie's attribute, or the header.
 func (t *translator) inCookie(text, path string) {
 	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' || r == ';' }) {
-		t.p.add(path, "%q: an attribute of a cookie holds visible ASCII without a semicolon (RFC 6265 section 4.1.1); leave the rest out", text)
+		t.p.Add(path, "%q: an attribute of a cookie holds visible ASCII without a semicolon (RFC 6265 section 4.1.1); leave the rest out", text)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // ofConnection are the request headers that Envoy's connection manager changes or removes whatever is configured: they are for one connection.
@@ -54,7 +55,7 @@ func (t *translator) responseMatches(in []*routev3.HeaderMatcher, path string) [
 func (t *translator) matchesOf(in []*routev3.HeaderMatcher, named func(name, path string) string, path string) []model.HeaderMatch {
 	var out []model.HeaderMatch
 	for i, h := range in {
-		out = append(out, t.headerMatch(h, named(h.GetName(), at(path, i)+".name"), at(path, i)))
+		out = append(out, t.headerMatch(h, named(h.GetName(), problem.At(path, i)+".name"), problem.At(path, i)))
 	}
 	return out
 }
@@ -95,7 +96,7 @@ func (t *translator) legacyMatch(h *routev3.HeaderMatcher, path string) model.St
 		return t.regexMatch(s.SafeRegexMatch, path+".safe_regex_match")
 	}
 	if h.GetExactMatch() == "" {
-		t.p.add(path+".exact_match", "empty, which to Envoy means any value; use present_match, or string_match with exact")
+		t.p.Add(path+".exact_match", "empty, which to Envoy means any value; use present_match, or string_match with exact")
 	}
 	return model.Exact(h.GetExactMatch())
 }
@@ -117,9 +118,9 @@ func (t *translator) headerName(name, path string) string {
 		return "host"
 	case name == ":method", name == ":path", name == ":scheme":
 	case strings.HasPrefix(name, ":"):
-		t.p.add(path, "%q: an HTTP/1.1 request has no such pseudo header; use :method, :authority, :path or :scheme", name)
+		t.p.Add(path, "%q: an HTTP/1.1 request has no such pseudo header; use :method, :authority, :path or :scheme", name)
 	case ofConnection[name], t.isOfHop(name):
-		t.p.add(path, "Envoy rewrites %q before it routes, XLB does not; match another header", name)
+		t.p.Add(path, "Envoy rewrites %q before it routes, XLB does not; match another header", name)
 	}
 	return name
 }

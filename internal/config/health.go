@@ -14,6 +14,7 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // defaultNoTraffic is Envoy's HealthCheck.no_traffic_interval.
@@ -25,9 +26,9 @@ func (t *translator) healthCheck(list []*corev3.HealthCheck, path string) *model
 		return nil
 	}
 	if len(list) > 1 {
-		t.p.add(path, "has %d health checks; XLB asks endpoints in one way: keep one", len(list))
+		t.p.Add(path, "has %d health checks; XLB asks endpoints in one way: keep one", len(list))
 	}
-	in, path := list[0], at(path, 0)
+	in, path := list[0], problem.At(path, 0)
 	out := &model.HealthCheck{
 		Timeout:               t.positive(in.GetTimeout(), time.Second, path+".timeout"),
 		UnhealthyThreshold:    in.GetUnhealthyThreshold().GetValue(),
@@ -75,11 +76,11 @@ func (t *translator) httpCheck(in *corev3.HealthCheck_HttpHealthCheck, path stri
 		out.Expected = []model.StatusRange{{First: 200, Behind: 201}}
 	}
 	if _, err := url.ParseRequestURI(out.Path); !strings.HasPrefix(out.Path, "/") || err != nil {
-		t.p.add(path+".path", "%q is no path: begin with \"/\", and escape what may not stand in one (RFC 3986 section 3.3)", out.Path)
+		t.p.Add(path+".path", "%q is no path: begin with \"/\", and escape what may not stand in one (RFC 3986 section 3.3)", out.Path)
 	}
 	for i := range out.Changes.Set {
 		if !isLiteral(out.Changes.Set[i].Value) {
-			t.p.add(at(path+".request_headers_to_add", i)+".header.value", "a health check has no client's request to take values from; write the value itself")
+			t.p.Add(problem.At(path+".request_headers_to_add", i)+".header.value", "a health check has no client's request to take values from; write the value itself")
 		}
 	}
 	return out
@@ -99,7 +100,7 @@ func (t *translator) statusRanges(in []*typev3.Int64Range, path string) []model.
 	var out []model.StatusRange
 	for i, r := range in {
 		if r.GetStart() < 100 || r.GetEnd() > 600 || r.GetStart() >= r.GetEnd() {
-			t.p.add(at(path, i), "[%d, %d) is no range of statuses; start below end, within 100 and 600", r.GetStart(), r.GetEnd())
+			t.p.Add(problem.At(path, i), "[%d, %d) is no range of statuses; start below end, within 100 and 600", r.GetStart(), r.GetEnd())
 			continue
 		}
 		out = append(out, model.StatusRange{First: int(r.GetStart()), Behind: int(r.GetEnd())})
@@ -110,7 +111,7 @@ func (t *translator) statusRanges(in []*typev3.Int64Range, path string) []model.
 func (t *translator) tcpCheck(in *corev3.HealthCheck_TcpHealthCheck, path string) *model.TCPCheck {
 	out := &model.TCPCheck{Send: t.payload(in.GetSend(), path+".send")}
 	for i, block := range in.GetReceive() {
-		out.Receive = append(out.Receive, t.payload(block, at(path+".receive", i)))
+		out.Receive = append(out.Receive, t.payload(block, problem.At(path+".receive", i)))
 	}
 	return out
 }
@@ -119,7 +120,7 @@ func (t *translator) tcpCheck(in *corev3.HealthCheck_TcpHealthCheck, path string
 func (t *translator) payload(in *corev3.HealthCheck_Payload, path string) []byte {
 	b, err := hex.DecodeString(in.GetText())
 	if err != nil {
-		t.p.add(path+".text", "%q is not hexadecimal: write two digits for each byte", in.GetText())
+		t.p.Add(path+".text", "%q is not hexadecimal: write two digits for each byte", in.GetText())
 	}
 	return b
 }
@@ -131,7 +132,7 @@ func (t *translator) endpointCheck(in *endpointv3.Endpoint_HealthCheckConfig, pa
 	if socket := in.GetAddress().GetSocketAddress(); socket != nil {
 		ip = t.ip(socket.GetAddress(), path+".address.socket_address.address")
 		if socket.GetPortValue() != 0 {
-			t.p.add(path+".address.socket_address.port_value", "the check's port is port_value of health_check_config; use 0 here")
+			t.p.Add(path+".address.socket_address.port_value", "the check's port is port_value of health_check_config; use 0 here")
 		}
 	}
 	out.Address = netip.AddrPortFrom(ip, uint16(in.GetPortValue()))

@@ -11,6 +11,7 @@ import (
 	tlsinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // listenerFilters are those of a listener.
@@ -19,7 +20,7 @@ type listenerFilters struct{ original, tls, http bool }
 func (t *translator) listenerFilters(l *listenerv3.Listener, path string) listenerFilters {
 	var out listenerFilters
 	for i, f := range l.GetListenerFilters() {
-		content, place := f.GetTypedConfig(), at(path+".listener_filters", i)+".typed_config"
+		content, place := f.GetTypedConfig(), problem.At(path+".listener_filters", i)+".typed_config"
 		switch {
 		case content.MessageIs(&tlsinspectorv3.TlsInspector{}):
 			out.tls = true

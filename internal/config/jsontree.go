@@ -13,14 +13,16 @@ import (
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // jsonTree reads one JSON value as Envoy does, with what its parser grants beyond the standard (protobuf, src/google/protobuf/json/internal/lexer.cc):
 // a comma behind the last element, names without quotes, strings in single quotes, and control characters in strings. The tree is as yamlTree's, but
 // that its numbers are of any size. It reports what cannot be read under its line and returns false.
-func jsonTree(p *problems, data []byte) (tree any, ok bool) {
+func jsonTree(p *problem.List, data []byte) (tree any, ok bool) {
 	if !utf8.Valid(data) {
-		p.add("", "not JSON: it is not in UTF-8")
+		p.Add("", "not JSON: it is not in UTF-8")
 		return nil, false
 	}
 	r := &jsonReader{rest: data}
@@ -35,9 +37,9 @@ func jsonTree(p *problems, data []byte) (tree any, ok bool) {
 	case err == nil:
 		return tree, true
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		p.add("", "not JSON: %v", err)
+		p.Add("", "not JSON: %v", err)
 	default:
-		p.add(fmt.Sprintf("line %d", 1+bytes.Count(data[:len(data)-len(r.rest)], []byte("\n"))), "%v", err)
+		p.Add(fmt.Sprintf("line %d", 1+bytes.Count(data[:len(data)-len(r.rest)], []byte("\n"))), "%v", err)
 	}
 	return nil, false
 }

@@ -69,10 +69,10 @@ func (t *translator) clusterAt(path, name string, body *anypb.Any, translate fun
 		t.effort.spent += k.effort
 		return k.cluster
 	}
-	problems, spent := len(t.p.list), t.effort.spent
+	problems, spent := len(t.p.All()), t.effort.spent
 	t.uses, t.effort.told = nil, false
 	c := translate()
-	if c != nil && t.next != nil && len(t.p.list) == problems && c.Discovery != model.OriginalDst {
+	if c != nil && t.next != nil && len(t.p.All()) == problems && c.Discovery != model.OriginalDst {
 		t.nextKept[path] = kept{body: body, uses: t.uses, cluster: c, effort: t.effort.spent - spent}
 	}
 	return c
@@ -88,11 +88,11 @@ func (t *translator) listenerAt(path string, body *anypb.Any, translate func() [
 		return k.listeners
 	}
 	delete(t.nextKept, path)
-	problems, spent := len(t.p.list), t.effort.spent
+	problems, spent := len(t.p.All()), t.effort.spent
 	t.uses, t.effort.told = nil, false
 	all := translate()
 	// One that is left alone is said to be so each time.
-	if len(all) > 0 && t.next != nil && len(t.p.list) == problems && !t.timed {
+	if len(all) > 0 && t.next != nil && len(t.p.All()) == problems && !t.timed {
 		t.nextKept[path] = kept{body: body, uses: t.uses, listeners: all, tells: t.telling[all[0]], effort: t.effort.spent - spent}
 	}
 	return all

@@ -12,6 +12,7 @@ import (
 	upstreamv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // connectionLimits translates what bounds the connections of a listener's clients.
@@ -48,17 +49,17 @@ func (t *translator) protocolOptions(out *model.Cluster, c *clusterv3.Cluster, p
 	common, requests := c.GetCommonHttpProtocolOptions(), c.GetMaxRequestsPerConnection()
 	commonPath := path + ".common_http_protocol_options"
 	for name, content := range c.GetTypedExtensionProtocolOptions() {
-		optionsPath := key(path+".typed_extension_protocol_options", name)
+		optionsPath := problem.Key(path+".typed_extension_protocol_options", name)
 		options := &upstreamv3.HttpProtocolOptions{}
 		if name != upstreamOptions {
-			t.p.add(optionsPath, "not supported: XLB knows %s", upstreamOptions)
+			t.p.Add(optionsPath, "not supported: XLB knows %s", upstreamOptions)
 			continue
 		}
 		if !t.unpack(content, options, optionsPath, "HttpProtocolOptions") {
 			continue
 		}
 		if common != nil || requests != nil {
-			t.p.add(optionsPath, "set beside common_http_protocol_options or max_requests_per_connection of the cluster, which Envoy does not look at then; keep this one")
+			t.p.Add(optionsPath, "set beside common_http_protocol_options or max_requests_per_connection of the cluster, which Envoy does not look at then; keep this one")
 		}
 		common, commonPath = options.GetCommonHttpProtocolOptions(), optionsPath+".common_http_protocol_options"
 		out.Trailers = options.GetExplicitHttpConfig().GetHttpProtocolOptions().GetEnableTrailers() ||

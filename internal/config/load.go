@@ -7,6 +7,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // maxSize bounds a configuration file, in bytes. A bootstrap of 16 MiB holds
@@ -25,6 +26,9 @@ type options struct {
 // EnvoyHeaders returns the option that, if it is on, makes listeners hops that add headers unasked, and accepts the fields that say which
 // (model.Hop). Without it the fields may only ask for none.
 func EnvoyHeaders(on bool) Option { return func(o *options) { o.envoyHeaders = on } }
+
+// FieldError is one problem of a configuration, its path in Envoy's field names from the root of the bootstrap.
+type FieldError = problem.FieldError
 
 // Load reads the Envoy v3 bootstrap at path and translates it. See Parse for
 // the errors of its content.

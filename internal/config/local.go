@@ -36,9 +36,9 @@ func (t *translator) directResponse(in *routev3.DirectResponseAction, limit uint
 	out := &model.DirectResponse{Status: int(in.GetStatus()), Body: t.dataSource(in.GetBody(), path+".body")}
 	switch {
 	case uint64(len(out.Body)) > uint64(limit):
-		t.p.add(path+".body", "%s, more than %d; shorten it, or raise max_direct_response_body_size_bytes", plural.Of(len(out.Body), "byte"), limit)
+		t.p.Add(path+".body", "%s, more than %d; shorten it, or raise max_direct_response_body_size_bytes", plural.Of(len(out.Body), "byte"), limit)
 	case out.Body != "" && (out.Status == http.StatusNoContent || out.Status == http.StatusNotModified):
-		t.p.add(path+".body", "a response of status %d has no body; remove one of the two", out.Status)
+		t.p.Add(path+".body", "a response of status %d has no body; remove one of the two", out.Status)
 	}
 	return out
 }
@@ -53,13 +53,13 @@ func (t *translator) dataSource(in *corev3.DataSource, path string) string {
 	case *corev3.DataSource_Filename:
 		text, err := files.Read(s.Filename, files.Text)
 		if err != nil {
-			t.p.add(path+".filename", "%v; name a readable file", err)
+			t.p.Add(path+".filename", "%v; name a readable file", err)
 		}
 		return string(text)
 	case *corev3.DataSource_EnvironmentVariable:
 		text, ok := os.LookupEnv(s.EnvironmentVariable)
 		if !ok {
-			t.p.add(path+".environment_variable", "%q is not set; set it, or use inline_string", s.EnvironmentVariable)
+			t.p.Add(path+".environment_variable", "%q is not set; set it, or use inline_string", s.EnvironmentVariable)
 		}
 		return text
 	}
@@ -90,7 +90,7 @@ func (t *translator) redirect(in *routev3.RedirectAction, path string) *model.Re
 		out.Scheme = "https"
 	}
 	if in.GetPortRedirect() > math.MaxUint16 {
-		t.p.add(path+".port_redirect", "%d is no port; write 1 to %d", in.GetPortRedirect(), math.MaxUint16)
+		t.p.Add(path+".port_redirect", "%d is no port; write 1 to %d", in.GetPortRedirect(), math.MaxUint16)
 	}
 	out.Port = uint16(in.GetPortRedirect())
 	return out
@@ -106,9 +106,9 @@ var executed = []string{"javascript", "vbscript", "data"}
 func (t *translator) scheme(scheme, path string) {
 	switch {
 	case !schemePattern.MatchString(scheme):
-		t.p.add(path, "%q is no scheme: write a letter, and behind it letters, digits, +, - and . (RFC 3986, section 3.1), such as https", scheme)
+		t.p.Add(path, "%q is no scheme: write a letter, and behind it letters, digits, +, - and . (RFC 3986, section 3.1), such as https", scheme)
 	case slices.Contains(executed, ascii.Lower(scheme)):
-		t.p.add(path, "%q is a scheme whose addresses browsers execute; write https, or another that names a place", scheme)
+		t.p.Add(path, "%q is a scheme whose addresses browsers execute; write https, or another that names a place", scheme)
 	}
 }
 
@@ -118,7 +118,7 @@ func (t *translator) substitution(in *matcherv3.RegexMatchAndSubstitute, path st
 	}
 	out, err := model.NewSubstitution(in.GetPattern().GetRegex(), in.GetSubstitution())
 	if err != nil {
-		t.p.add(path+".substitution", "%s", strings.TrimPrefix(err.Error(), "substitution "))
+		t.p.Add(path+".substitution", "%s", strings.TrimPrefix(err.Error(), "substitution "))
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // match translates the conditions of a route into it.
@@ -37,7 +38,7 @@ func (t *translator) pathMatch(m *routev3.RouteMatch, path string) model.PathMat
 	case *routev3.RouteMatch_ConnectMatcher_:
 		return model.PathMatch{Kind: model.PathConnect}
 	default:
-		t.p.add(path, "needs prefix, path, path_separated_prefix, safe_regex or connect_matcher")
+		t.p.Add(path, "needs prefix, path, path_separated_prefix, safe_regex or connect_matcher")
 		return model.PathMatch{}
 	}
 }
@@ -48,7 +49,7 @@ func (t *translator) queryMatches(in []*routev3.QueryParameterMatcher, path stri
 		match := model.QueryMatch{Name: q.GetName()}
 		switch s := q.GetQueryParameterMatchSpecifier().(type) {
 		case *routev3.QueryParameterMatcher_StringMatch:
-			value := t.stringMatch(s.StringMatch, at(path, i)+".string_match")
+			value := t.stringMatch(s.StringMatch, problem.At(path, i)+".string_match")
 			match.String = &value
 		case *routev3.QueryParameterMatcher_PresentMatch:
 			match.Absent = !s.PresentMatch
@@ -62,7 +63,7 @@ func (t *translator) cookieMatches(in []*routev3.CookieMatcher, path string) []m
 	var out []model.CookieMatch
 	for i, c := range in {
 		out = append(out, model.CookieMatch{
-			Name: c.GetName(), String: t.stringMatch(c.GetStringMatch(), at(path, i)+".string_match"), Invert: c.GetInvertMatch(),
+			Name: c.GetName(), String: t.stringMatch(c.GetStringMatch(), problem.At(path, i)+".string_match"), Invert: c.GetInvertMatch(),
 		})
 	}
 	return out

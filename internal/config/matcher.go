@@ -21,7 +21,7 @@ func (t *translator) stringMatch(m *matcherv3.StringMatcher, path string) model.
 		out.Kind, out.Value = model.StringContains, p.Contains
 	case *matcherv3.StringMatcher_SafeRegex:
 		if m.GetIgnoreCase() {
-			t.p.add(path+".ignore_case", "Envoy refuses it with safe_regex; begin the expression with (?i) instead")
+			t.p.Add(path+".ignore_case", "Envoy refuses it with safe_regex; begin the expression with (?i) instead")
 		}
 		out = t.regexMatch(p.SafeRegex, path+".safe_regex")
 	}

@@ -4,6 +4,8 @@ package config
 
 import (
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // Note is about a field that is accepted although XLB does not do what it says: it changes no answer, and whoever wrote it should know.
@@ -41,7 +43,7 @@ func (b *Bootstrap) NotesOn(kind Kind, name string, body *anypb.Any) []Note {
 	if kind != Listeners || body.UnmarshalTo(m) != nil {
 		return nil // no field of the others is noted
 	}
-	w := &walker{p: newProblems(), options: b.options, table: dynamicFields}
+	w := &walker{p: problem.NewList(), options: b.options, table: dynamicFields}
 	w.check(m)
 	for i := range w.notes {
 		w.notes[i].Resource = "listener " + name

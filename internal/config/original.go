@@ -21,16 +21,16 @@ type original struct {
 // originalCluster notes a cluster of type ORIGINAL_DST.
 func (t *translator) originalCluster(out *model.Cluster, c *clusterv3.Cluster, speech *speech, path string) {
 	if provided := c.GetLbPolicy() == clusterv3.Cluster_CLUSTER_PROVIDED; provided != (out.Discovery == model.OriginalDst) {
-		t.p.add(path+".lb_policy", "CLUSTER_PROVIDED and type ORIGINAL_DST belong together; write both or neither")
+		t.p.Add(path+".lb_policy", "CLUSTER_PROVIDED and type ORIGINAL_DST belong together; write both or neither")
 	}
 	if out.Discovery != model.OriginalDst {
 		return
 	}
 	if c.GetLoadAssignment() != nil {
-		t.p.add(path+".load_assignment", "set for a cluster of type ORIGINAL_DST, which Envoy refuses; remove it")
+		t.p.Add(path+".load_assignment", "set for a cluster of type ORIGINAL_DST, which Envoy refuses; remove it")
 	}
 	if len(c.GetHealthChecks()) > 0 {
-		t.p.add(path+".health_checks", "not supported for ORIGINAL_DST; use STATIC with the address")
+		t.p.Add(path+".health_checks", "not supported for ORIGINAL_DST; use STATIC with the address")
 	}
 	// One beyond 65535 is a violation of Envoy's constraint, reported as such.
 	port := uint16(c.GetOriginalDstLbConfig().GetUpstreamPortOverride().GetValue())
@@ -56,7 +56,7 @@ func (t *translator) resolveOriginals(cfg *model.Config) {
 				continue
 			}
 			if !t.telling[l] {
-				t.p.add(o.path+".type", "the listener %q leads to this cluster without the listener filter OriginalDst, so Envoy knows no address; add it to listener_filters", l.Name)
+				t.p.Add(o.path+".type", "the listener %q leads to this cluster without the listener filter OriginalDst, so Envoy knows no address; add it to listener_filters", l.Name)
 			}
 			leading = append(leading, l)
 		}
@@ -74,7 +74,7 @@ func (t *translator) resolveOriginals(cfg *model.Config) {
 // checkFollowing refuses what is known of endpoints that stay.
 func (t *translator) checkFollowing(o original) {
 	if o.cluster.Outlier != nil {
-		t.p.add(o.path+".outlier_detection", "not supported for ORIGINAL_DST where clients connect to several addresses; remove the field")
+		t.p.Add(o.path+".outlier_detection", "not supported for ORIGINAL_DST where clients connect to several addresses; remove the field")
 	}
 }
 

@@ -53,7 +53,7 @@ func (t *translator) outlier(in *clusterv3.OutlierDetection, path string) *model
 	longest := max(defaultMaxEjectionTime, out.BaseEjectionTime)
 	out.MaxEjectionTime = t.positive(in.GetMaxEjectionTime(), longest, path+".max_ejection_time")
 	if out.MaxEjectionTime < out.BaseEjectionTime {
-		t.p.add(path+".max_ejection_time", "%s is less than base_ejection_time, %s, which Envoy refuses; use at least that",
+		t.p.Add(path+".max_ejection_time", "%s is less than base_ejection_time, %s, which Envoy refuses; use at least that",
 			out.MaxEjectionTime, out.BaseEjectionTime)
 	}
 	return out

@@ -14,10 +14,10 @@ import (
 // readyFilter translates the filter by which load balancers ask whether the listener serves: which requests it answers itself.
 func (t *translator) readyFilter(in *healthcheckv3.HealthCheck, out *httpFilters, path string) {
 	if out.ready != nil || len(out.order) > 0 {
-		t.p.add(path, "the health_check filter has to be the first one, and the only one of its type; move it to the front of http_filters")
+		t.p.Add(path, "the health_check filter has to be the first one, and the only one of its type; move it to the front of http_filters")
 	}
 	if in.GetPassThroughMode() == nil {
-		t.p.add(path+".typed_config.pass_through_mode", "missing, which Envoy refuses; write false")
+		t.p.Add(path+".typed_config.pass_through_mode", "missing, which Envoy refuses; write false")
 	}
 	out.ready = &readiness{matches: t.headerMatches(in.GetHeaders(), path+".typed_config.headers")}
 }

@@ -13,6 +13,8 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // Kind is a kind of dynamic resources.
@@ -109,9 +111,9 @@ func (b *Bootstrap) CheckResource(kind Kind, name string, body *anypb.Any) (Need
 	if b.static[kind][name] {
 		return Needs{}, nil
 	}
-	p := newProblems()
+	p := problem.NewList()
 	if own := nameOf(m); own != name {
-		p.add("name", "%q, and the resource is named %q", own, name)
+		p.Add("name", "%q, and the resource is named %q", own, name)
 	}
 	w := &walker{p: p, options: b.options, table: dynamicFields, leavesOut: true}
 	w.check(m)
@@ -128,7 +130,7 @@ func (b *Bootstrap) CheckResource(kind Kind, name string, body *anypb.Any) (Need
 		t.lenient = true
 		t.routeTable(m, routeOwner{upgrades: upgrades{}}, "")
 	}
-	if err := p.joined(); err != nil {
+	if err := p.Joined(); err != nil {
 		return Needs{}, err
 	}
 	return Needs{References: slices.Sorted(maps.Keys(t.references)), Files: slices.SortedFunc(maps.Keys(t.files), File.compare)}, nil

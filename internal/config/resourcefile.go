@@ -7,6 +7,8 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // Named is a resource with its name.
@@ -33,13 +35,13 @@ func ParseFile(f File, data []byte) ([]Named, error) {
 	if len(data) > maxSize {
 		return nil, &UnreadableError{fmt.Errorf("%s: larger than %d MiB, the limit of a configuration", f.Path, maxSize>>20)}
 	}
-	p := newProblems()
+	p := problem.NewList()
 	r := decodeResponse(p, f, data)
 	if r == nil {
-		return nil, &UnreadableError{p.err(f.Path)}
+		return nil, &UnreadableError{p.Err(f.Path)}
 	}
 	list := decodeResources(p, f.Kind, r)
-	if err := p.err(f.Path); err != nil {
+	if err := p.Err(f.Path); err != nil {
 		return nil, err
 	}
 	if n := len(list); n != 1 && (f.Kind == Assignments || f.Kind == Routes) {
@@ -55,7 +57,7 @@ type response struct {
 }
 
 // decodeResponse is nil, after a problem, where the text is no DiscoveryResponse.
-func decodeResponse(p *problems, f File, data []byte) *response {
+func decodeResponse(p *problem.List, f File, data []byte) *response {
 	root := readTree(p, f.Path, data, aResponse)
 	if root == nil {
 		return nil
@@ -67,29 +69,29 @@ func decodeResponse(p *problems, f File, data []byte) *response {
 	r.version, _ = memberOf(root, "version_info", "versionInfo").(string)
 	delete(root, "resources")
 	// What it says beside the resources has to be what Envoy takes.
-	if (&explainer{p: p}).message(desc, root, "", true); len(p.list) > 0 {
+	if (&explainer{p: p}).message(desc, root, "", true); len(p.All()) > 0 {
 		return nil
 	}
 	return r
 }
 
-func decodeResources(p *problems, kind Kind, r *response) []Named {
+func decodeResources(p *problem.List, kind Kind, r *response) []Named {
 	var list []Named
 	seen := map[string]bool{}
 	for i, tree := range r.resources {
-		path := at("resources", i)
+		path := problem.At("resources", i)
 		body := decodeResource(p, kind, tree, path)
 		if body == nil {
 			continue
 		}
 		m := kind.newMessage()
 		if err := body.UnmarshalTo(m); err != nil {
-			p.add(path, "%s", reason(err))
+			p.Add(path, "%s", reason(err))
 			continue
 		}
 		name := nameOf(m)
 		if seen[name] {
-			p.add(path, "a second resource %q, which Envoy refuses; keep one", name)
+			p.Add(path, "a second resource %q, which Envoy refuses; keep one", name)
 		}
 		seen[name] = true
 		list = append(list, Named{Name: name, Body: body, Version: r.version})
@@ -97,23 +99,23 @@ func decodeResources(p *problems, kind Kind, r *response) []Named {
 	return list
 }
 
-func decodeResource(p *problems, kind Kind, tree any, path string) *anypb.Any {
+func decodeResource(p *problem.List, kind Kind, tree any, path string) *anypb.Any {
 	object, ok := tree.(map[string]any)
 	if !ok {
-		p.add(path, "expected a mapping with the fields of a resource and its @type")
+		p.Add(path, "expected a mapping with the fields of a resource and its @type")
 		return nil
 	}
 	body := &anypb.Any{}
 	if err := decodeTree(object, body); err != nil {
-		before := len(p.list)
+		before := len(p.All())
 		(&explainer{p: p, table: dynamicFields}).any(object, path, false)
-		if len(p.list) == before {
-			p.add(path, "%s", reason(err))
+		if len(p.All()) == before {
+			p.Add(path, "%s", reason(err))
 		}
 		return nil
 	}
 	if !body.MessageIs(kind.newMessage()) {
-		p.add(path, "not supported here: %s; the file is for %s", body.GetTypeUrl(), kind)
+		p.Add(path, "not supported here: %s; the file is for %s", body.GetTypeUrl(), kind)
 		return nil
 	}
 	return body

@@ -15,6 +15,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // retryConditions are the values of retry_on. Those about gRPC, HTTP/2 and HTTP/3 speak of what does not occur here.
@@ -53,7 +54,7 @@ func (t *translator) retry(in *routev3.RetryPolicy, path string) *model.Retry {
 		out.StatusCodes = append(out.StatusCodes, int(code))
 	}
 	for i, p := range in.GetRetryHostPredicate() {
-		t.hostPredicate(p.GetTypedConfig(), out, at(path+".retry_host_predicate", i)+".typed_config")
+		t.hostPredicate(p.GetTypedConfig(), out, problem.At(path+".retry_host_predicate", i)+".typed_config")
 	}
 	if p := in.GetRetryPriority(); p != nil {
 		config := &prioritiesv3.PreviousPrioritiesConfig{}
@@ -90,7 +91,7 @@ func (t *translator) retryOn(list, path string) model.RetryOn {
 		name = strings.Trim(name, " ")
 		condition, known := retryConditions[name]
 		if name != "" && !known {
-			t.p.add(path, "unknown condition %q; remove it, or write status codes in retriable_status_codes", name)
+			t.p.Add(path, "unknown condition %q; remove it, or write status codes in retriable_status_codes", name)
 		}
 		on |= condition
 	}
@@ -103,7 +104,7 @@ func (t *translator) backOff(in *routev3.RetryPolicy, out *model.Retry, path str
 	out.Base = interval(in.GetRetryBackOff().GetBaseInterval().AsDuration(), model.DefaultRetryBase)
 	out.Max = interval(in.GetRetryBackOff().GetMaxInterval().AsDuration(), 10*out.Base)
 	if out.Max < out.Base {
-		t.p.add(exponential+".max_interval", "shorter than base_interval, which Envoy refuses; use as much or more")
+		t.p.Add(exponential+".max_interval", "shorter than base_interval, which Envoy refuses; use as much or more")
 	}
 	limited := in.GetRateLimitedRetryBackOff()
 	for _, h := range limited.GetResetHeaders() {

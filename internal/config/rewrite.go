@@ -13,7 +13,7 @@ import (
 func (t *translator) pathRewrite(in *routev3.RouteAction, path string) model.PathRewrite {
 	out := model.PathRewrite{Prefix: in.GetPrefixRewrite(), Regex: t.substitution(in.GetRegexRewrite(), path+".regex_rewrite")}
 	if out.Prefix != "" && in.GetRegexRewrite() != nil {
-		t.p.add(path+".regex_rewrite", "set together with prefix_rewrite, which Envoy refuses; keep one")
+		t.p.Add(path+".regex_rewrite", "set together with prefix_rewrite, which Envoy refuses; keep one")
 	}
 	t.inTarget(out.Prefix, path+".prefix_rewrite")
 	t.inTarget(in.GetRegexRewrite().GetSubstitution(), path+".regex_rewrite.substitution")
@@ -24,7 +24,7 @@ func (t *translator) pathRewrite(in *routev3.RouteAction, path string) model.Pat
 func (t *translator) inTarget(text, path string) {
 	isForeign := func(r rune) bool { return r <= ' ' || r > '~' || r == '#' }
 	if strings.ContainsFunc(text, isForeign) {
-		t.p.add(path, "%q: a request target holds visible ASCII without #; escape the rest with %%", text)
+		t.p.Add(path, "%q: a request target holds visible ASCII without #; escape the rest with %%", text)
 	}
 }
 
@@ -36,7 +36,7 @@ func (t *translator) hostRewrite(in *routev3.RouteAction, path string) model.Hos
 	case *routev3.RouteAction_HostRewriteHeader:
 		out.Header = t.headerName(h.HostRewriteHeader, path+".host_rewrite_header")
 		if strings.HasPrefix(out.Header, ":") {
-			t.p.add(path+".host_rewrite_header", "%q holds no host; name another header", out.Header)
+			t.p.Add(path+".host_rewrite_header", "%q holds no host; name another header", out.Header)
 		}
 	case *routev3.RouteAction_HostRewritePathRegex:
 		out.Path = t.substitution(h.HostRewritePathRegex, path+".host_rewrite_path_regex")
@@ -50,7 +50,7 @@ func (t *translator) host(name, path string) string {
 		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && !strings.ContainsRune("-._~%!$&'()*+,;=:[]", r)
 	}
 	if strings.ContainsFunc(name, isForeign) || strings.HasPrefix(name, ":") {
-		t.p.add(path, "%q is no host; write a name or an address, and a port if it needs one", name)
+		t.p.Add(path, "%q is no host; write a name or an address, and a port if it needs one", name)
 	}
 	return name
 }

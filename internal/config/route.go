@@ -11,6 +11,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // routeTable translates a route table; owner is what its routes take from the connection manager.
@@ -33,7 +34,7 @@ func (t *translator) routeTable(rc *routev3.RouteConfiguration, owner routeOwner
 	tableMirrors := t.mirrors(rc.GetRequestMirrorPolicies(), path)
 	tableFilters := t.filterLevel(rc.GetTypedPerFilterConfig(), path)
 	for i, vh := range rc.GetVirtualHosts() {
-		vhPath := at(path+".virtual_hosts", i)
+		vhPath := problem.At(path+".virtual_hosts", i)
 		owner.filters = []filterLevel{t.filterLevel(vh.GetTypedPerFilterConfig(), vhPath), tableFilters}
 		host := &model.VirtualHost{
 			Name:    vh.GetName(),
@@ -46,7 +47,7 @@ func (t *translator) routeTable(rc *routev3.RouteConfiguration, owner routeOwner
 			owner.mirrors = t.mirrors(own, vhPath)
 		}
 		for j, r := range vh.GetRoutes() {
-			host.Routes = append(host.Routes, t.route(r, owner, at(vhPath+".routes", j)))
+			host.Routes = append(host.Routes, t.route(r, owner, problem.At(vhPath+".routes", j)))
 		}
 		out.VirtualHosts = append(out.VirtualHosts, host)
 	}
@@ -79,15 +80,15 @@ type routeOwner struct {
 func (t *translator) domains(in []string, path string, seen map[string]string) []string {
 	out := make([]string, 0, len(in))
 	for i, d := range in {
-		domainPath := at(path, i)
+		domainPath := problem.At(path, i)
 		domain := ascii.Lower(d)
 		switch first, twice := seen[domain]; {
 		case domain == "":
-			t.p.add(domainPath, `empty: name a domain, or "*" for all`)
+			t.p.Add(domainPath, `empty: name a domain, or "*" for all`)
 		case strings.Count(domain, "*") > 1 || strings.Contains(strings.Trim(domain, "*"), "*"):
-			t.p.add(domainPath, `%q: one "*" may stand at the beginning or at the end`, d)
+			t.p.Add(domainPath, `%q: one "*" may stand at the beginning or at the end`, d)
 		case twice:
-			t.p.add(domainPath, "%q is also at %s; keep one", d, strings.TrimPrefix(first, "."))
+			t.p.Add(domainPath, "%q is also at %s; keep one", d, strings.TrimPrefix(first, "."))
 		}
 		seen[domain] = domainPath
 		out = append(out, domain)
@@ -110,7 +111,7 @@ func (t *translator) route(r *routev3.Route, owner routeOwner, path string) *mod
 		out.Redirect = t.redirect(a.Redirect, path+".redirect")
 		t.routeUpgrades(out, nil, owner.upgrades, path)
 	default:
-		t.p.add(path+".route", "missing: name the cluster to send to, or answer with redirect or direct_response")
+		t.p.Add(path+".route", "missing: name the cluster to send to, or answer with redirect or direct_response")
 	}
 	if out.IsLocal() {
 		out.Filters.CORS = nil    // as in Envoy, whose filter looks at routes to clusters only
@@ -156,15 +157,15 @@ func (t *translator) idle(d *durationpb.Duration, absent time.Duration, path str
 func (t *translator) clusterMissing(name, path string) bool {
 	switch {
 	case name == "":
-		t.p.add(path, "missing: name a cluster")
+		t.p.Add(path, "missing: name a cluster")
 	case t.services[name]:
-		t.p.add(path, "%q is the control plane's or a server's of secrets, with which XLB speaks HTTP/2 itself; name another", name)
+		t.p.Add(path, "%q is the control plane's or a server's of secrets, with which XLB speaks HTTP/2 itself; name another", name)
 	case t.alone || t.clusters[name]:
 		return false
 	case t.lenient:
 		return true
 	default:
-		t.p.add(path, "no cluster %q in static_resources.clusters; add it or correct the name", name)
+		t.p.Add(path, "no cluster %q in static_resources.clusters; add it or correct the name", name)
 	}
 	return false
 }

@@ -10,6 +10,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	"github.com/xlb-project/xlb/internal/files"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // secretFile is a secret in a file of resources: a DiscoveryResponse in YAML or JSON, as Envoy's SDS by file has it. It is read for each
@@ -20,7 +21,7 @@ type secretFile struct{ path, name string }
 func (t *translator) secretAt(in *tlsv3.SdsSecretConfig, path string) *secretFile {
 	file := in.GetSdsConfig().GetPathConfigSource().GetPath()
 	if file == "" {
-		t.p.add(path+".sds_config", "not supported: the control plane cannot be asked for what it is asked with; use path_config_source")
+		t.p.Add(path+".sds_config", "not supported: the control plane cannot be asked for what it is asked with; use path_config_source")
 		return nil
 	}
 	t.checkNames(file, in.GetName(), path)
@@ -30,10 +31,10 @@ func (t *translator) secretAt(in *tlsv3.SdsSecretConfig, path string) *secretFil
 // checkNames refuses a text in place of a name before anybody is told of it.
 func (t *translator) checkNames(file, name, path string) {
 	if files.IsText(file) {
-		t.p.add(path+".sds_config.path_config_source.path", "not the name of a file but a text; name the file with the secret")
+		t.p.Add(path+".sds_config.path_config_source.path", "not the name of a file but a text; name the file with the secret")
 	}
 	if files.IsText(name) {
-		t.p.add(path+".name", "not the name of a secret but a text; name the secret")
+		t.p.Add(path+".name", "not the name of a secret but a text; name the secret")
 	}
 }
 
@@ -57,10 +58,10 @@ func (f *secretFile) read() (*tlsv3.Secret, error) {
 
 // decode reads a DiscoveryResponse. The error tells what is wrong by its place, and quotes nothing.
 func (f *secretFile) decode(text []byte) (*discoveryv3.DiscoveryResponse, error) {
-	p := newProblems()
+	p := problem.NewList()
 	tree := readTree(p, f.path, text, aResponse)
 	if tree == nil {
-		return nil, f.unquoted(p.list[0])
+		return nil, f.unquoted(p.All()[0])
 	}
 	response := &discoveryv3.DiscoveryResponse{}
 	respell(response.ProtoReflect().Descriptor(), tree)
@@ -68,10 +69,10 @@ func (f *secretFile) decode(text []byte) (*discoveryv3.DiscoveryResponse, error)
 		return response, nil
 	}
 	(&explainer{p: p, secret: true}).message(response.ProtoReflect().Descriptor(), tree, "", true)
-	if len(p.list) == 0 {
-		p.add("", "not a DiscoveryResponse, a mapping with resources")
+	if len(p.All()) == 0 {
+		p.Add("", "not a DiscoveryResponse, a mapping with resources")
 	}
-	return nil, p.err(f.path)
+	return nil, p.Err(f.path)
 }
 
 // unquoted tells of a file that cannot be read by the line alone, if there is one.
@@ -108,13 +109,13 @@ func (s *tlsSettings) trusted() (*corev3.DataSource, []sanMatcher, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	p := newProblems()
+	p := problem.NewList()
 	(&walker{p: p, table: controlFields}).check(secret)
 	names := (&translator{p: p}).sanMatchers(secret.GetValidationContext(), "validation_context")
 	if secret.GetValidationContext().GetTrustedCa() == nil {
-		p.add("validation_context.trusted_ca", "missing: name the file with the authority that has signed the control plane's certificate")
+		p.Add("validation_context.trusted_ca", "missing: name the file with the authority that has signed the control plane's certificate")
 	}
-	if err := p.joined(); err != nil {
+	if err := p.Joined(); err != nil {
 		return nil, nil, fmt.Errorf("%s: %q: %w", s.authorityFile.path, s.authorityFile.name, err)
 	}
 	return secret.GetValidationContext().GetTrustedCa(), names, nil
@@ -124,7 +125,7 @@ func (s *tlsSettings) trusted() (*corev3.DataSource, []sanMatcher, error) {
 func (t *translator) sanMatchers(in *tlsv3.CertificateValidationContext, path string) []sanMatcher {
 	var out []sanMatcher
 	for i, m := range in.GetMatchTypedSubjectAltNames() {
-		matcher := t.stringMatch(m.GetMatcher(), at(path+".match_typed_subject_alt_names", i)+".matcher")
+		matcher := t.stringMatch(m.GetMatcher(), problem.At(path+".match_typed_subject_alt_names", i)+".matcher")
 		out = append(out, sanMatcher{m.GetSanType() == tlsv3.SubjectAltNameMatcher_URI, matcher.Matches})
 	}
 	return out

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // session translates the filter's configuration; nil for one that does nothing.
@@ -24,7 +25,7 @@ func (t *translator) session(in *sessionv3.StatefulSession, path string) *model.
 	if status := in.GetStatusOnStrictDestinationNotFound(); out.Strict && status != 0 {
 		out.NotFound = int(status)
 		if status < 200 || status > 599 {
-			t.p.add(path+".status_on_strict_destination_not_found", "%d is no status of an answer; use 200 to 599", status)
+			t.p.Add(path+".status_on_strict_destination_not_found", "%d is no status of an answer; use 200 to 599", status)
 		}
 	}
 	path += ".session_state.typed_config"
@@ -46,14 +47,14 @@ func (t *translator) sessionCookie(out *model.Session, state *cookiev3.CookieBas
 	c := state.GetCookie()
 	out.Cookie = c.GetName()
 	if !httpguts.ValidHeaderFieldName(c.GetName()) {
-		t.p.add(path+".name", "%q is no name of a cookie that can be set; write a token (RFC 6265 section 4.1.1)", c.GetName())
+		t.p.Add(path+".name", "%q is no name of a cookie that can be set; write a token (RFC 6265 section 4.1.1)", c.GetName())
 	}
 	out.New = model.NewCookie{TTL: t.duration(c.GetTtl(), 0, path+".ttl").Truncate(time.Second), Path: c.GetPath()}
 	t.inCookie(c.GetPath(), path+".path")
 	for i, a := range c.GetAttributes() {
 		out.New.Attributes = append(out.New.Attributes, model.CookieAttribute{Name: a.GetName(), Value: a.GetValue()})
-		t.inCookie(a.GetName(), at(path+".attributes", i)+".name")
-		t.inCookie(a.GetValue(), at(path+".attributes", i)+".value")
+		t.inCookie(a.GetName(), problem.At(path+".attributes", i)+".name")
+		t.inCookie(a.GetValue(), problem.At(path+".attributes", i)+".value")
 	}
 }
 

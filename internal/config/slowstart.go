@@ -28,7 +28,7 @@ func (t *translator) slowStart(s slowStartConfig, path string) model.SlowStart {
 	if a := s.GetAggression(); a != nil {
 		out.Aggression = a.GetDefaultValue()
 		if out.Aggression <= 0 {
-			t.p.add(path+".aggression.default_value", "%v, in place of which Envoy takes 1; write a number above 0", out.Aggression)
+			t.p.Add(path+".aggression.default_value", "%v, in place of which Envoy takes 1; write a number above 0", out.Aggression)
 		}
 	}
 	if p := s.GetMinWeightPercent(); p != nil {

@@ -8,6 +8,8 @@ import (
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // defaultFetchTimeout is Envoy's ConfigSource.initial_fetch_timeout.
@@ -41,17 +43,17 @@ func (t *translator) source(in *corev3.ConfigSource, kind Kind, path string) sou
 	switch s := in.GetConfigSourceSpecifier().(type) {
 	case *corev3.ConfigSource_Ads:
 		if !t.ads {
-			t.p.add(path+".ads", "there is no dynamic_resources.ads_config, which says whom to ask; add it")
+			t.p.Add(path+".ads", "there is no dynamic_resources.ads_config, which says whom to ask; add it")
 		}
 		return source{ads: true}
 	case *corev3.ConfigSource_PathConfigSource:
 		file := s.PathConfigSource
 		if file.GetPath() == "" {
-			t.p.add(path+".path_config_source.path", "must not be empty; name a file")
+			t.p.Add(path+".path_config_source.path", "must not be empty; name a file")
 		}
 		return source{file: File{Kind: kind, Path: file.GetPath(), Directory: file.GetWatchedDirectory().GetPath()}}
 	default:
-		t.p.add(path, "needs ads or path_config_source")
+		t.p.Add(path, "needs ads or path_config_source")
 		return source{}
 	}
 }
@@ -76,7 +78,7 @@ func (t *translator) dynamic(in *bootstrapv3.Bootstrap) *Dynamic {
 		}
 	}
 	if ads == nil && d.GetCdsConfig() == nil && d.GetLdsConfig() == nil {
-		t.p.add(path, "asks for nothing; add cds_config or lds_config")
+		t.p.Add(path, "asks for nothing; add cds_config or lds_config")
 	}
 	return out
 }
@@ -84,23 +86,23 @@ func (t *translator) dynamic(in *bootstrapv3.Bootstrap) *Dynamic {
 func (t *translator) adsConfig(out *Dynamic, in *bootstrapv3.Bootstrap, ads *corev3.ApiConfigSource, path string) {
 	out.Delta = ads.GetApiType() == corev3.ApiConfigSource_DELTA_GRPC
 	if in.GetNode().GetId() == "" || in.GetNode().GetCluster() == "" {
-		t.p.add("node", "needs id and cluster, as in Envoy: a control plane is told who asks; add them")
+		t.p.Add("node", "needs id and cluster, as in Envoy: a control plane is told who asks; add them")
 	}
 	if in.GetNode().GetMetadata().GetFields()["GENERATOR"].GetStringValue() == "grpc" {
-		t.p.add("node.metadata.GENERATOR", "istiod's view for gRPC clients has clusters for those alone who name them, and does not say which TLS an endpoint expects; remove it, and let a Sidecar resource say what is sent")
+		t.p.Add("node.metadata.GENERATOR", "istiod's view for gRPC clients has clusters for those alone who name them, and does not say which TLS an endpoint expects; remove it, and let a Sidecar resource say what is sent")
 	}
 	out.Node = nodeOf(in.GetNode())
 	services := ads.GetGrpcServices()
 	if len(services) != 1 || services[0].GetEnvoyGrpc() == nil {
-		t.p.add(path+".grpc_services", "needs one entry with envoy_grpc; list further servers as endpoints of its cluster")
+		t.p.Add(path+".grpc_services", "needs one entry with envoy_grpc; list further servers as endpoints of its cluster")
 		return
 	}
 	grpc := services[0].GetEnvoyGrpc()
 	for i, c := range in.GetStaticResources().GetClusters() {
 		if c.GetName() == grpc.GetClusterName() {
-			out.Servers = t.servers(c, grpc.GetAuthority(), at("static_resources.clusters", i))
+			out.Servers = t.servers(c, grpc.GetAuthority(), problem.At("static_resources.clusters", i))
 			return
 		}
 	}
-	t.p.add(path+".grpc_services[0].envoy_grpc.cluster_name", "no cluster %q in static_resources.clusters; add it or correct the name", grpc.GetClusterName())
+	t.p.Add(path+".grpc_services[0].envoy_grpc.cluster_name", "no cluster %q in static_resources.clusters; add it or correct the name", grpc.GetClusterName())
 }

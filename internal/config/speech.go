@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // socketFilter is the key of the metadata by which transport_socket_matches find endpoints.
@@ -77,7 +78,7 @@ func (t *translator) speechOf(c *clusterv3.Cluster, path string) *speech {
 		out.all = &model.LeftOut{Reason: model.LeftOutSource}
 	default:
 		for i, m := range out.matches {
-			out.sockets[m.GetTransportSocket()] = t.socketOf(m.GetTransportSocket(), c, at(path+".transport_socket_matches", i)+".transport_socket")
+			out.sockets[m.GetTransportSocket()] = t.socketOf(m.GetTransportSocket(), c, problem.At(path+".transport_socket_matches", i)+".transport_socket")
 		}
 		out.sockets[out.otherwise] = t.socketOf(out.otherwise, c, path+".transport_socket")
 	}

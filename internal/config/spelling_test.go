@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // spelling is a way to write some fields of a cluster, and what they are.
@@ -195,9 +197,9 @@ func compareClusters(t *testing.T, list []spelling, got *bootstrapv3.Bootstrap) 
 
 func TestSpellingsThatEnvoyTakesAreTaken(t *testing.T) {
 	for file, list := range map[string][]spelling{"f.yaml": inYAML, "f.json": inJSON} {
-		p := newProblems()
+		p := problem.NewList()
 		got := decode(p, file, clustersOf(file, "", list))
-		if err := p.err(file); err != nil {
+		if err := p.Err(file); err != nil {
 			t.Error(err)
 		}
 		compareClusters(t, list, got)
@@ -261,10 +263,10 @@ var misspellings = []struct{ file, text, want string }{
 
 func TestSpellingsThatEnvoyRefusesAreRefusedByTheirField(t *testing.T) {
 	for _, tt := range misspellings {
-		p := newProblems()
+		p := problem.NewList()
 		decode(p, tt.file, clustersOf(tt.file, "", []spelling{{text: tt.text}}))
 		want := tt.file + ": static_resources.clusters[0]." + tt.want
-		if err := p.err(tt.file); err == nil || err.Error() != want {
+		if err := p.Err(tt.file); err == nil || err.Error() != want {
 			t.Errorf("%s:\ngot  %v\nwant %s", tt.text, err, want)
 		}
 	}
@@ -304,9 +306,9 @@ var documents = []struct {
 
 func TestDocumentsAreReadAsEnvoyReadsThem(t *testing.T) {
 	for _, tt := range documents {
-		p := newProblems()
+		p := problem.NewList()
 		got := decode(p, tt.file, []byte(tt.text))
-		err := p.err(tt.file)
+		err := p.Err(tt.file)
 		switch {
 		case tt.want == "" && err != nil, tt.want != "" && (err == nil || err.Error() != tt.want):
 			t.Errorf("%s:\ngot  %v\nwant %s", tt.name, err, tt.want)
@@ -318,9 +320,9 @@ func TestDocumentsAreReadAsEnvoyReadsThem(t *testing.T) {
 
 func TestAnchorThatContainsItselfIsRefused(t *testing.T) {
 	for _, text := range []string{"node: &x {id: *x}\n", "node: &x [*x]\n", "node: &x {id: &y [*x], cluster: *y}\n"} {
-		p := newProblems()
+		p := problem.NewList()
 		decode(p, "f.yaml", []byte(text))
-		if err := p.err("f.yaml"); err == nil || !strings.Contains(err.Error(), `f.yaml: line 1: not valid YAML: anchor "x" contains itself`) {
+		if err := p.Err("f.yaml"); err == nil || !strings.Contains(err.Error(), `f.yaml: line 1: not valid YAML: anchor "x" contains itself`) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // lbFilter is the key of the metadata that load balancers read.
@@ -36,19 +37,19 @@ func (t *translator) subsets(c *clusterv3.Cluster, path string) *model.Subsets {
 		return nil
 	}
 	if c.GetLoadBalancingPolicy() != nil {
-		t.p.add(path, "set beside load_balancing_policy, which Envoy refuses; use lb_policy")
+		t.p.Add(path, "set beside load_balancing_policy, which Envoy refuses; use lb_policy")
 	}
 	if c.GetType() == clusterv3.Cluster_ORIGINAL_DST {
-		t.p.add(path, "set for a cluster of type ORIGINAL_DST, which has one endpoint for a client; remove it")
+		t.p.Add(path, "set for a cluster of type ORIGINAL_DST, which has one endpoint for a client; remove it")
 	}
 	if len(in.GetSubsetSelectors()) == 0 {
 		return nil
 	}
 	if in.GetPanicModeAny() && c.GetCommonLbConfig().GetZoneAwareLbConfig().GetFailTrafficOnPanic() {
-		t.p.add(path+".panic_mode_any", "set together with fail_traffic_on_panic: XLB cannot have a part of the requests fail and come back; keep one")
+		t.p.Add(path+".panic_mode_any", "set together with fail_traffic_on_panic: XLB cannot have a part of the requests fail and come back; keep one")
 	}
 	if in.GetLocalityWeightAware() && c.GetCommonLbConfig().GetLocalityWeightedLbConfig() == nil {
-		t.p.add(path+".locality_weight_aware", "set without common_lb_config.locality_weighted_lb_config, which Envoy refuses; add that, or remove the field")
+		t.p.Add(path+".locality_weight_aware", "set without common_lb_config.locality_weighted_lb_config, which Envoy refuses; add that, or remove the field")
 	}
 	out := &model.Subsets{
 		Fallback: subsetFallbacks[in.GetFallbackPolicy()], Default: metadataOf(in.GetDefaultSubset()),
@@ -57,7 +58,7 @@ func (t *translator) subsets(c *clusterv3.Cluster, path string) *model.Subsets {
 	}
 	for i, s := range in.GetSubsetSelectors() {
 		selector := model.SubsetSelector{Keys: sortedSet(s.GetKeys()), Fallback: selectorFallbacks[s.GetFallbackPolicy()], FallbackKeys: sortedSet(s.GetFallbackKeysSubset())}
-		t.fallbackKeys(&selector, at(path+".subset_selectors", i)+".fallback_keys_subset")
+		t.fallbackKeys(&selector, problem.At(path+".subset_selectors", i)+".fallback_keys_subset")
 		if len(selector.Keys) > 0 { // Envoy passes the others over
 			out.Selectors = append(out.Selectors, selector)
 		}
@@ -71,12 +72,12 @@ func (t *translator) fallbackKeys(s *model.SubsetSelector, path string) {
 	switch {
 	case s.Fallback != model.KeysSubset:
 		if len(s.FallbackKeys) > 0 {
-			t.p.add(path, "has an effect with fallback_policy KEYS_SUBSET only; remove it, or use that")
+			t.p.Add(path, "has an effect with fallback_policy KEYS_SUBSET only; remove it, or use that")
 		}
 	case len(s.FallbackKeys) == 0:
-		t.p.add(path, "empty with fallback_policy KEYS_SUBSET; list some of the keys")
+		t.p.Add(path, "empty with fallback_policy KEYS_SUBSET; list some of the keys")
 	case slices.ContainsFunc(s.FallbackKeys, isForeign), len(s.FallbackKeys) == len(s.Keys):
-		t.p.add(path, "has to be a part of keys, and less than all of them; leave one out")
+		t.p.Add(path, "has to be a part of keys, and less than all of them; leave one out")
 	}
 }
 
@@ -86,7 +87,7 @@ func (t *translator) endpointMetadata(of *model.Subsets, m *corev3.Metadata, pat
 	for key, value := range fields.GetFields() {
 		list, isList := value.GetKind().(*structpb.Value_ListValue)
 		if of != nil && of.ListAsAny && isList && len(list.ListValue.GetValues()) == 0 {
-			t.p.add(path+".filter_metadata["+lbFilter+"]."+key, "an empty list, which with list_as_any matches nothing; remove it")
+			t.p.Add(path+".filter_metadata["+lbFilter+"]."+key, "an empty list, which with list_as_any matches nothing; remove it")
 		}
 	}
 	return metadataOf(fields)

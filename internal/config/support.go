@@ -17,11 +17,12 @@ import (
 
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // checkSupport reports every populated field that XLB does not act on, and
 // every value that breaks one of Envoy's own constraints.
-func checkSupport(p *problems, bootstrap *bootstrapv3.Bootstrap, o options) []Note {
+func checkSupport(p *problem.List, bootstrap *bootstrapv3.Bootstrap, o options) []Note {
 	w := &walker{p: p, options: o, services: services(bootstrap)}
 	w.check(bootstrap)
 	return w.notes
@@ -38,7 +39,7 @@ func (w *walker) check(m proto.Message) {
 
 // walker visits the populated fields of a message tree.
 type walker struct {
-	p       *problems
+	p       *problem.List
 	options options
 	// services are the clusters that are not balanced, for which another table applies.
 	services map[string]bool
@@ -68,7 +69,7 @@ func (w *walker) message(m protoreflect.Message, path string) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
 		if fd := fields.Get(i); m.Has(fd) {
-			w.field(fd, m.Get(fd), join(path, string(fd.Name())))
+			w.field(fd, m.Get(fd), problem.Field(path, string(fd.Name())))
 		}
 	}
 }
@@ -83,11 +84,11 @@ func (w *walker) field(fd protoreflect.FieldDescriptor, value protoreflect.Value
 	}
 	switch {
 	case rule.use == refused:
-		w.p.refuse(fd, path, rule.reason)
+		w.p.Refuse(fd, path, rule.reason)
 	case rule.use == limited && !rule.allows(fd, value):
-		w.p.add(path, "%s", rule.reason)
+		w.p.Add(path, "%s", rule.reason)
 	case isNaN(fd, value):
-		w.p.add(path, "NaN is no number; write one")
+		w.p.Add(path, "NaN is no number; write one")
 	case rule.use != translated || fd.Message() == nil:
 		return
 	case fd.IsMap():
@@ -98,7 +99,7 @@ func (w *walker) field(fd protoreflect.FieldDescriptor, value protoreflect.Value
 			n = min(n, 1)
 		}
 		for i := range n {
-			w.element(value.List().Get(i).Message(), at(path, i))
+			w.element(value.List().Get(i).Message(), problem.At(path, i))
 		}
 	default:
 		w.element(value.Message(), path)
@@ -123,7 +124,7 @@ func isNaN(fd protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 // configurations visits a typed_per_filter_config, the only map that is translated.
 func (w *walker) configurations(m protoreflect.Map, path string) {
 	m.Range(func(name protoreflect.MapKey, value protoreflect.Value) bool {
-		w.element(value.Message(), key(path, name.String()))
+		w.element(value.Message(), problem.Key(path, name.String()))
 		return true
 	})
 }
@@ -139,7 +140,7 @@ func (w *walker) element(m protoreflect.Message, path string) {
 	if f, ok := m.Interface().(*clusterv3.Filter); ok && f.GetTypedConfig() != nil {
 		url, _ := typeOfContent(f.GetTypedConfig())
 		name := lastOf(url)
-		w.p.add(path+".typed_config", "not supported: %s; XLB has no filters of connections to endpoints, and does without %s whose protocol is %s", name, typeExchange, exchangeProtocol)
+		w.p.Add(path+".typed_config", "not supported: %s; XLB has no filters of connections to endpoints, and does without %s whose protocol is %s", name, typeExchange, exchangeProtocol)
 		return
 	}
 	if c, ok := m.Interface().(*clusterv3.Cluster); ok && w.services[c.GetName()] {
@@ -168,7 +169,7 @@ func (w *walker) any(content *anypb.Any, path string) {
 	m, err := content.UnmarshalNew()
 	if err != nil || !w.table.isSupported(m.ProtoReflect().Descriptor()) {
 		url, _ := typeOfContent(content)
-		w.p.add(path, "%s", unsupportedType(url))
+		w.p.Add(path, "%s", unsupportedType(url))
 		return
 	}
 	w.typed(m, path)
@@ -183,7 +184,7 @@ func validateAll(m proto.Message) error {
 }
 
 // addViolations turns the nested errors of ValidateAll into paths.
-func addViolations(p *problems, desc protoreflect.MessageDescriptor, path string, err error) {
+func addViolations(p *problem.List, desc protoreflect.MessageDescriptor, path string, err error) {
 	var many interface{ AllErrors() []error }
 	if errors.As(err, &many) {
 		for _, e := range many.AllErrors() {
@@ -202,10 +203,10 @@ func addViolations(p *problems, desc protoreflect.MessageDescriptor, path string
 	goName, index, _ := strings.Cut(violation.Field(), "[")
 	fd := fieldByGoName(desc, goName)
 	if fd == nil {
-		p.add(path, "invalid: %s", oneofReason(desc, goName, violation.Reason()))
+		p.Add(path, "invalid: %s", oneofReason(desc, goName, violation.Reason()))
 		return
 	}
-	fieldPath := join(path, string(fd.Name()))
+	fieldPath := problem.Field(path, string(fd.Name()))
 	if index != "" {
 		fieldPath += "[" + index
 	}
@@ -213,7 +214,7 @@ func addViolations(p *problems, desc protoreflect.MessageDescriptor, path string
 		addViolations(p, fd.Message(), fieldPath, violation.Cause())
 		return
 	}
-	p.add(fieldPath, "invalid: %s", plainer.Replace(violation.Reason()))
+	p.Add(fieldPath, "invalid: %s", plainer.Replace(violation.Reason()))
 }
 
 // plainer puts the generator's commonest phrases into words.

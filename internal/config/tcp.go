@@ -8,6 +8,7 @@ import (
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // tcpProxyOf finds the one filter of the filter chain, where it is the TCP proxy.
@@ -36,7 +37,7 @@ func (t *translator) tcpProxy(p *tcpv3.TcpProxy, path string) *model.TCPProxy {
 	case *tcpv3.TcpProxy_WeightedClusters:
 		out.Clusters = t.tcpShares(c.WeightedClusters, path+".weighted_clusters")
 	default:
-		t.p.add(path, "needs cluster or weighted_clusters")
+		t.p.Add(path, "needs cluster or weighted_clusters")
 	}
 	return out
 }
@@ -45,12 +46,12 @@ func (t *translator) tcpShares(w *tcpv3.TcpProxy_WeightedCluster, path string) [
 	var out []model.WeightedCluster
 	var sum uint64
 	for i, c := range w.GetClusters() {
-		missing := t.clusterMissing(c.GetName(), at(path+".clusters", i)+".name")
+		missing := t.clusterMissing(c.GetName(), problem.At(path+".clusters", i)+".name")
 		out = append(out, model.WeightedCluster{Name: c.GetName(), Weight: c.GetWeight(), Missing: missing})
 		sum += uint64(c.GetWeight())
 	}
 	if sum > math.MaxUint32 {
-		t.p.add(path, "the weights sum to %d; they need a sum of 1 to %d", sum, uint32(math.MaxUint32))
+		t.p.Add(path, "the weights sum to %d; they need a sum of 1 to %d", sum, uint32(math.MaxUint32))
 	}
 	return out
 }

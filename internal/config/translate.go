@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // translator turns a bootstrap into a model. It reads supported fields only;
@@ -23,7 +24,7 @@ type translator struct {
 	// manager is the connection manager whose routes are translated; nil: they stand alone.
 	manager *hcmv3.HttpConnectionManager
 
-	p        *problems
+	p        *problem.List
 	from     *Bootstrap
 	clusters map[string]bool
 	// services are the static clusters that are not balanced; ads: there is a control plane.
@@ -66,7 +67,7 @@ type translator struct {
 	effort effort
 }
 
-func newTranslator(p *problems, b *Bootstrap) *translator {
+func newTranslator(p *problem.List, b *Bootstrap) *translator {
 	return &translator{
 		p: p, from: b, options: b.options, services: services(b.message), ads: b.message.GetDynamicResources().GetAdsConfig() != nil,
 		clusters: map[string]bool{}, references: map[string]bool{}, files: map[File]map[string]bool{},
@@ -79,10 +80,10 @@ func newTranslator(p *problems, b *Bootstrap) *translator {
 func (t *translator) staticClusters() []*model.Cluster {
 	var out []*model.Cluster
 	for i, c := range t.from.message.GetStaticResources().GetClusters() {
-		path := at("static_resources.clusters", i)
+		path := problem.At("static_resources.clusters", i)
 		if t.services[c.GetName()] {
 			if c != clusterNamed(t.from.message, c.GetName()) {
-				t.p.add(path+".name", "a second cluster %q; rename one", c.GetName())
+				t.p.Add(path+".name", "a second cluster %q; rename one", c.GetName())
 			}
 			continue
 		}
@@ -96,10 +97,10 @@ func (t *translator) static(cfg *model.Config) {
 	bootstrap := t.from.message
 	resources := bootstrap.GetStaticResources()
 	if len(resources.GetListeners()) == 0 && bootstrap.GetDynamicResources().GetLdsConfig() == nil {
-		t.p.add("static_resources.listeners", "empty: nothing to balance; add a listener, or lds_config to dynamic_resources")
+		t.p.Add("static_resources.listeners", "empty: nothing to balance; add a listener, or lds_config to dynamic_resources")
 	}
 	for i, l := range resources.GetListeners() {
-		path := at("static_resources.listeners", i)
+		path := problem.At("static_resources.listeners", i)
 		for _, translated := range t.listenerAt(path, nil, func() []*model.Listener { return t.listeners(l, path) }) {
 			t.place(translated, path)
 			cfg.Listeners = append(cfg.Listeners, translated)
@@ -125,10 +126,10 @@ func (t *translator) finish(cfg *model.Config) {
 		return
 	}
 	if path, static := strings.CutPrefix(t.places[admin], staticPath); static {
-		t.p.add("admin.address", "%s is the address of %s; choose another", cfg.Admin, path)
+		t.p.Add("admin.address", "%s is the address of %s; choose another", cfg.Admin, path)
 		return
 	}
-	t.p.add(t.places[admin]+".address", "%s is the address of the admin API; choose another", cfg.Admin)
+	t.p.Add(t.places[admin]+".address", "%s is the address of the admin API; choose another", cfg.Admin)
 	cfg.Listeners = slices.DeleteFunc(cfg.Listeners, func(l *model.Listener) bool { return l == admin })
 }
 
@@ -141,13 +142,13 @@ func (t *translator) place(l *model.Listener, path string) {
 	shown := func(other *model.Listener) string { return strings.TrimPrefix(t.places[other], staticPath) }
 	t.places[l] = path
 	if first, ok := t.names[l.Name]; ok {
-		t.p.add(path+".name", "%q is the name of %s; rename one", l.Name, shown(first))
+		t.p.Add(path+".name", "%q is the name of %s; rename one", l.Name, shown(first))
 	} else {
 		t.names[l.Name] = l
 	}
 	place := destination{l.Address, l.Many, l.CatchAll}
 	if first, ok := t.addresses[place]; ok && l.Address.IsValid() {
-		t.p.add(path+".address", "%s is the address of %s; merge their virtual hosts", l.Place(), shown(first))
+		t.p.Add(path+".address", "%s is the address of %s; merge their virtual hosts", l.Place(), shown(first))
 	} else {
 		t.addresses[place] = l
 	}
@@ -161,7 +162,7 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 		Routes:  &model.RouteTable{},
 	}
 	if a := out.Address.Addr(); a.IsValid() && a.IsMulticast() {
-		t.p.add(addressPath, "%s is no service address: name the address that clients connect to, one listener for each", a)
+		t.p.Add(addressPath, "%s is no service address: name the address that clients connect to, one listener for each", a)
 	}
 	if out.Name == "" {
 		out.Name = out.Address.String()
@@ -198,7 +199,7 @@ func (t *translator) http(out *model.Listener, hcm *hcmv3.HttpConnectionManager,
 	case hcm.GetRds() != nil:
 		routes, routesPath = t.rds(hcm.GetRds(), path)
 	case routes == nil:
-		t.p.add(routesPath, "missing: write the routes here, or use rds")
+		t.p.Add(routesPath, "missing: write the routes here, or use rds")
 	}
 	manager := upgradesOf(t, hcm.GetUpgradeConfigs(), path+".upgrade_configs")
 	idle := t.idle(hcm.GetStreamIdleTimeout(), 0, path+".stream_idle_timeout")
@@ -230,7 +231,7 @@ func (t *translator) connectionManager() (*hcmv3.HttpConnectionManager, string) 
 	path := t.chosen.path + ".filters"
 	filters := t.chosen.chain.GetFilters()
 	if len(filters) != 1 {
-		t.p.add(path, "has %d filters; XLB needs exactly one, the HTTP connection manager or the TCP proxy", len(filters))
+		t.p.Add(path, "has %d filters; XLB needs exactly one, the HTTP connection manager or the TCP proxy", len(filters))
 		return nil, ""
 	}
 	path += "[0].typed_config"
@@ -244,15 +245,15 @@ func (t *translator) connectionManager() (*hcmv3.HttpConnectionManager, string) 
 // unpack decodes a filter's configuration, which has to be of the type of m.
 func (t *translator) unpack(content *anypb.Any, m proto.Message, path, want string) bool {
 	if content == nil {
-		t.p.add(path, "missing: XLB needs %s here", want)
+		t.p.Add(path, "missing: XLB needs %s here", want)
 		return false
 	}
 	if !content.MessageIs(m) {
-		t.p.add(path, "not supported here: %s; XLB needs %s", content.GetTypeUrl(), want)
+		t.p.Add(path, "not supported here: %s; XLB needs %s", content.GetTypeUrl(), want)
 		return false
 	}
 	if err := content.UnmarshalTo(m); err != nil {
-		t.p.add(path, "%s", reason(err))
+		t.p.Add(path, "%s", reason(err))
 		return false
 	}
 	return true
@@ -261,7 +262,7 @@ func (t *translator) unpack(content *anypb.Any, m proto.Message, path, want stri
 // hostRule is for a listener at that port.
 func (t *translator) hostRule(hcm *hcmv3.HttpConnectionManager, port uint16, path string) model.HostRule {
 	if hcm.GetStripAnyHostPort() && hcm.GetStripMatchingHostPort() {
-		t.p.add(path+".strip_matching_host_port", "set together with strip_any_host_port, which Envoy refuses; keep one")
+		t.p.Add(path+".strip_matching_host_port", "set together with strip_any_host_port, which Envoy refuses; keep one")
 	}
 	rule := model.HostRule{AnyPort: hcm.GetStripAnyHostPort(), TrailingDot: hcm.GetStripTrailingHostDot()}
 	if hcm.GetStripMatchingHostPort() {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // upgrades says of each upgrade type, in lower case, whether it is enabled.
@@ -28,16 +29,16 @@ type upgradeConfig interface {
 func upgradesOf[T upgradeConfig](t *translator, in []T, path string) upgrades {
 	out := upgrades{}
 	for i, c := range in {
-		typePath := at(path, i) + ".upgrade_type"
+		typePath := problem.At(path, i) + ".upgrade_type"
 		name := ascii.Lower(c.GetUpgradeType())
 		_, twice := out[name]
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			t.p.add(typePath, "%q: write one protocol, such as websocket, or CONNECT", c.GetUpgradeType())
+			t.p.Add(typePath, "%q: write one protocol, such as websocket, or CONNECT", c.GetUpgradeType())
 		case name == "connect-udp":
-			t.p.add(typePath, "not supported: XLB balances TCP; remove the entry")
+			t.p.Add(typePath, "not supported: XLB balances TCP; remove the entry")
 		case twice:
-			t.p.add(typePath, "%q is already in the list; keep one", c.GetUpgradeType())
+			t.p.Add(typePath, "%q is already in the list; keep one", c.GetUpgradeType())
 		}
 		out[name] = c.GetEnabled() == nil || c.GetEnabled().GetValue()
 	}
@@ -60,7 +61,7 @@ func (t *translator) routeUpgrades(out *model.Route, action *routev3.RouteAction
 			continue
 		}
 		if ascii.Lower(c.GetUpgradeType()) != model.UpgradeConnect {
-			t.p.add(at(path, i)+".connect_config", "belongs to upgrade_type CONNECT; remove the field")
+			t.p.Add(problem.At(path, i)+".connect_config", "belongs to upgrade_type CONNECT; remove the field")
 		}
 		out.TerminateConnect = true
 	}

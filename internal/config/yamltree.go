@@ -16,12 +16,13 @@ import (
 	goyaml "go.yaml.in/yaml/v3"
 
 	"github.com/xlb-project/xlb/internal/ascii"
+	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // yamlTree reads one YAML document as Envoy does, which has rules of its own for what a plain word means (yaml-cpp, and parseYamlNode in Envoy's
 // source/common/protobuf/yaml_utility.cc). Objects are map[string]any, lists []any, and a scalar is a string, a bool, nil or, between -2^31 and 2^31-1, a
 // json.Number. It reports what cannot be read under its line and returns false.
-func yamlTree(p *problems, data []byte) (tree any, ok bool) {
+func yamlTree(p *problem.List, data []byte) (tree any, ok bool) {
 	documents := goyaml.NewDecoder(bytes.NewReader(ofVersion11(data)))
 	var document goyaml.Node
 	switch err := documents.Decode(&document); {
@@ -32,7 +33,7 @@ func yamlTree(p *problems, data []byte) (tree any, ok bool) {
 		return nil, false
 	}
 	if hasMore(documents) {
-		p.add("", "more than one YAML document; Envoy reads only the first: keep one")
+		p.Add("", "more than one YAML document; Envoy reads only the first: keep one")
 		return nil, false
 	}
 	r := &yamlReader{p: p, inside: map[*goyaml.Node]bool{}}
@@ -68,7 +69,7 @@ func hasMore(documents *goyaml.Decoder) bool {
 const maxAliased = 400_000
 
 type yamlReader struct {
-	p *problems
+	p *problem.List
 	// inside are the anchors that are being read: an alias to one of them has no end.
 	inside map[*goyaml.Node]bool
 	// aliases is how many the reader is in, aliased how many nodes they have stood for.
@@ -151,7 +152,7 @@ func (r *yamlReader) mapping(n *goyaml.Node) any {
 
 func (r *yamlReader) refuse(n *goyaml.Node, format string, args ...any) {
 	r.failed = true
-	r.p.add(fmt.Sprintf("line %d", n.Line), "not valid YAML: %s", withoutValues(fmt.Sprintf(format, args...)))
+	r.p.Add(fmt.Sprintf("line %d", n.Line), "not valid YAML: %s", withoutValues(fmt.Sprintf(format, args...)))
 }
 
 const quotedStyles = goyaml.SingleQuotedStyle | goyaml.DoubleQuotedStyle | goyaml.LiteralStyle | goyaml.FoldedStyle

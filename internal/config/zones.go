@@ -22,12 +22,12 @@ func (t *translator) local(in *bootstrapv3.Bootstrap, cfg *model.Config) *model.
 	}
 	c := cfg.Cluster(name)
 	if c == nil {
-		t.p.add(path, "there is no cluster %q, which Envoy refuses; add the one of this node and its like", name)
+		t.p.Add(path, "there is no cluster %q, which Envoy refuses; add the one of this node and its like", name)
 		return nil
 	}
 	for i := range c.Targets {
 		if c.Targets[i].Priority > 0 {
-			t.p.add(path, "cluster %q has an endpoint of priority %d, which Envoy refuses; leave priorities out there", name, c.Targets[i].Priority)
+			t.p.Add(path, "cluster %q has an endpoint of priority %d, which Envoy refuses; leave priorities out there", name, c.Targets[i].Priority)
 			break
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package problem
 
 import (
 	"cmp"
@@ -11,32 +11,28 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
-
-	"github.com/xlb-project/xlb/internal/problem"
 )
 
-// FieldError is one problem of a configuration, its path in Envoy's field names from the root of the bootstrap.
-type FieldError = problem.FieldError
-
-// problems collects the FieldErrors of one file.
+// List collects the problems of one file. NewList makes one.
 //
 // One mistake makes one line: a problem inside a field that has been reported
 // already is dropped, and so is a complaint about a field that decoding had to
 // empty because something inside it could not be read.
-type problems struct {
-	list     []*FieldError
+type List struct {
+	all      []*FieldError
 	reported map[string]bool
 	// incomplete holds the ancestors of what decoding left out, and what a
 	// refused field stands in place of.
 	incomplete map[string]bool
 }
 
-func newProblems() *problems {
-	return &problems{reported: map[string]bool{}, incomplete: map[string]bool{}}
+// NewList returns a List without problems.
+func NewList() *List {
+	return &List{reported: map[string]bool{}, incomplete: map[string]bool{}}
 }
 
-// add reports a problem at path unless it follows from an earlier one.
-func (p *problems) add(path, format string, args ...any) {
+// Add reports a problem at path unless it follows from an earlier one.
+func (p *List) Add(path, format string, args ...any) {
 	path = strings.TrimPrefix(path, ".") // where the resource has no path in front
 	if p.incomplete[path] {
 		return
@@ -47,60 +43,60 @@ func (p *problems) add(path, format string, args ...any) {
 		}
 	}
 	p.reported[path] = true
-	p.list = append(p.list, &FieldError{Path: path, Reason: oneLine(fmt.Sprintf(format, args...))})
+	p.all = append(p.all, &FieldError{Path: path, Reason: oneLine(fmt.Sprintf(format, args...))})
 }
 
-// addLeftOut reports a problem at path, where decoding had to leave the value
+// AddLeftOut reports a problem at path, where decoding had to leave the value
 // out.
-func (p *problems) addLeftOut(path, format string, args ...any) {
-	p.add(path, format, args...)
+func (p *List) AddLeftOut(path, format string, args ...any) {
+	p.Add(path, format, args...)
 	for a, ok := parent(path); ok; a, ok = parent(a) {
 		p.incomplete[a] = true
 	}
 }
 
-// refuse reports an unsupported field. If it stands for another member of its
+// Refuse reports an unsupported field. If it stands for another member of its
 // oneof, nobody needs to hear that the other one is missing.
-func (p *problems) refuse(fd protoreflect.FieldDescriptor, path, reason string) {
-	p.add(path, "%s", reason)
+func (p *List) Refuse(fd protoreflect.FieldDescriptor, path, reason string) {
+	p.Add(path, "%s", reason)
 	message, _ := parent(path)
 	if oneof := fd.ContainingOneof(); oneof != nil {
 		p.incomplete[message] = true
 		for i := range oneof.Fields().Len() {
 			if other := oneof.Fields().Get(i); other != fd {
-				p.incomplete[join(message, string(other.Name()))] = true
+				p.incomplete[Field(message, string(other.Name()))] = true
 			}
 		}
 	}
 }
 
-// err joins the problems in the order of their paths, each with the name of
+// All are the problems, in the order in which they were reported.
+func (p *List) All() []*FieldError { return p.all }
+
+// Err joins the problems in the order of their paths, each with the name of
 // the file in front, or returns nil.
-func (p *problems) err(name string) error {
-	slices.SortStableFunc(p.list, func(a, b *FieldError) int { return comparePaths(a.Path, b.Path) })
-	return problem.Join(name, p.list)
+func (p *List) Err(name string) error {
+	slices.SortStableFunc(p.all, func(a, b *FieldError) int { return comparePaths(a.Path, b.Path) })
+	return Join(name, p.all)
 }
 
-// joined joins the problems in the order of their paths, or returns nil.
-func (p *problems) joined() error {
-	slices.SortStableFunc(p.list, func(a, b *FieldError) int { return comparePaths(a.Path, b.Path) })
-	errs := make([]error, len(p.list))
-	for i, e := range p.list {
+// Joined joins the problems in the order of their paths, or returns nil.
+func (p *List) Joined() error {
+	slices.SortStableFunc(p.all, func(a, b *FieldError) int { return comparePaths(a.Path, b.Path) })
+	errs := make([]error, len(p.all))
+	for i, e := range p.all {
 		errs[i] = e
 	}
 	return errors.Join(errs...)
 }
 
-// join appends a field's name to the path of its message.
-func join(path, name string) string { return problem.Field(path, name) }
-
-// at appends an index to the path of a repeated field.
-func at(path string, i int) string {
+// At appends an index to the path of a repeated field.
+func At(path string, i int) string {
 	return path + "[" + strconv.Itoa(i) + "]"
 }
 
-// key appends a name to the path of a map.
-func key(path, name string) string {
+// Key appends a name to the path of a map.
+func Key(path, name string) string {
 	return path + "[" + strconv.Quote(name) + "]"
 }
 
