@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/xlb-project/xlb/internal/config/document"
 	"github.com/xlb-project/xlb/internal/problem"
 )
 
@@ -109,7 +110,7 @@ func TestDefaultThatIsWrittenOutIsNoProblem(t *testing.T) {
 // tellsNone reports a field of a type that tells a value from none.
 func tellsNone(fd protoreflect.FieldDescriptor) bool {
 	m := fd.Message()
-	return m != nil && !fd.IsList() && isWellKnown(m) && (strings.HasSuffix(string(m.Name()), "Value") || m.Name() == "Duration") && m.Name() != "Value"
+	return m != nil && !fd.IsList() && document.IsWellKnown(m) && (strings.HasSuffix(string(m.Name()), "Value") || m.Name() == "Duration") && m.Name() != "Value"
 }
 
 // TestWhatProtobufDoesNotTellFromNoneIsNoProblem has all other fields, each written out beside what cannot be decoded: such a file is looked at

@@ -7,7 +7,7 @@
 // silently. A file goes through four steps, and every step reports all the
 // problems it finds:
 //
-//   - decode:    YAML or JSON into Envoy's own message types, strictly;
+//   - decode:    YAML or JSON into Envoy's own message types, strictly (document/);
 //   - support:   every populated field is looked up in one table (fields.go),
 //     and whatever is not in it is refused;
 //   - validate:  Envoy's own constraints (protoc-gen-validate);

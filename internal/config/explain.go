@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/ascii"
+	"github.com/xlb-project/xlb/internal/config/document"
 	"github.com/xlb-project/xlb/internal/problem"
 )
 
@@ -45,12 +46,12 @@ func (e *explainer) message(desc protoreflect.MessageDescriptor, object map[stri
 		if value == nil { // JSON null is an absent field
 			continue
 		}
-		fd := fieldByKey(desc, key)
+		fd := document.FieldByKey(desc, key)
 		if fd == nil && key == "<<" {
 			e.drop(object, key, path, "has a merge key (<<), which Envoy does not know; write the fields out, or use an alias for a whole value")
 			continue
 		}
-		if fd == nil && !isName(key) {
+		if fd == nil && !document.IsName(key) {
 			e.drop(object, key, path, "has a member whose name is that of no field of %s; check what is indented below it", desc.FullName())
 			continue
 		}
@@ -91,15 +92,15 @@ func (e *explainer) isUnset(fd protoreflect.FieldDescriptor, key string, value a
 		return false
 	}
 	m := dynamicpb.NewMessage(fd.ContainingMessage())
-	return decodeTree(map[string]any{key: value}, m) == nil && !m.Has(fd)
+	return document.Decode(map[string]any{key: value}, m) == nil && !m.Has(fd)
 }
 
 // field checks one value and says whether it can be kept.
 func (e *explainer) field(fd protoreflect.FieldDescriptor, key string, value any, path string, free bool) bool {
-	if fd.IsMap() && fd.MapValue().Message() != nil && isAny(fd.MapValue().Message()) {
+	if fd.IsMap() && fd.MapValue().Message() != nil && document.IsAny(fd.MapValue().Message()) {
 		return e.configurations(value, path, free)
 	}
-	isLeaf := fd.IsMap() || fd.Message() == nil || (isWellKnown(fd.Message()) && !isAny(fd.Message()))
+	isLeaf := fd.IsMap() || fd.Message() == nil || (document.IsWellKnown(fd.Message()) && !document.IsAny(fd.Message()))
 	list, ok := value.([]any)
 	if !fd.IsList() || !ok {
 		list = []any{value}
@@ -140,7 +141,7 @@ func (e *explainer) element(desc protoreflect.MessageDescriptor, value any, path
 		e.p.AddLeftOut(path, "expected a mapping with the fields of %s", desc.FullName())
 		return false
 	}
-	if isAny(desc) {
+	if document.IsAny(desc) {
 		return e.any(object, path, free)
 	}
 	if desc.FullName() == clusterMessage && (e.control != "" && object["name"] == e.control || hasPipe(object)) {
@@ -173,7 +174,7 @@ var typeName = regexp.MustCompile(`^[a-z0-9./:-]*[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)+
 // any checks the content of a google.protobuf.Any.
 func (e *explainer) any(object map[string]any, path string, free bool) bool {
 	url, ok := object["@type"].(string)
-	_, hasNoHost := object["@type"].(misspelt)
+	_, hasNoHost := object["@type"].(document.Misspelt)
 	switch {
 	case hasNoHost:
 		e.p.AddLeftOut(path, `"@type" has no host in front of the name of the type; write type.googleapis.com/ there`)
@@ -187,7 +188,7 @@ func (e *explainer) any(object map[string]any, path string, free bool) bool {
 		return false
 	}
 	t, err := protoregistry.GlobalTypes.FindMessageByURL(url)
-	if err != nil || isWellKnown(t.Descriptor()) || (!free && !e.table.isSupported(t.Descriptor())) {
+	if err != nil || document.IsWellKnown(t.Descriptor()) || (!free && !e.table.isSupported(t.Descriptor())) {
 		e.p.AddLeftOut(path, "%s", unsupportedType(url))
 		return false
 	}
@@ -203,15 +204,15 @@ func (e *explainer) leaf(fd protoreflect.FieldDescriptor, key string, value any,
 	if fd.IsList() {
 		alone = []any{value}
 	}
-	if decodeTree(map[string]any{key: alone}, dynamicpb.NewMessage(fd.ContainingMessage())) == nil {
+	if document.Decode(map[string]any{key: alone}, dynamicpb.NewMessage(fd.ContainingMessage())) == nil {
 		return true
 	}
 	if e.secret {
 		e.p.AddLeftOut(path, "invalid value; expected %s", expectation(fd, nil))
 		return false
 	}
-	if m, ok := value.(misspelt); ok {
-		value = m.value
+	if m, ok := value.(document.Misspelt); ok {
+		value = m.Value
 	}
 	e.p.AddLeftOut(path, "invalid value %s; expected %s", brief(value), expectation(fd, value))
 	return false
@@ -266,28 +267,12 @@ func (e *explainer) drop(object map[string]any, key, path, format string, args .
 	delete(object, key)
 }
 
-// fieldByKey finds a field by either of its two names in JSON.
-func fieldByKey(desc protoreflect.MessageDescriptor, key string) protoreflect.FieldDescriptor {
-	if fd := desc.Fields().ByJSONName(key); fd != nil {
-		return fd
-	}
-	return desc.Fields().ByTextName(key)
-}
-
 // identity is what may be set once: the field, or the oneof it belongs to.
 func identity(fd protoreflect.FieldDescriptor) protoreflect.Descriptor {
 	if oneof := fd.ContainingOneof(); oneof != nil {
 		return oneof
 	}
 	return fd
-}
-
-func isWellKnown(desc protoreflect.MessageDescriptor) bool {
-	return desc.ParentFile().Package() == "google.protobuf"
-}
-
-func isAny(desc protoreflect.MessageDescriptor) bool {
-	return desc.FullName() == "google.protobuf.Any"
 }
 
 func unsupportedType(url string) string {

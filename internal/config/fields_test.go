@@ -7,6 +7,8 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/xlb-project/xlb/internal/config/document"
 )
 
 func TestTableOfFieldsFitsEnvoysTypes(t *testing.T) {
@@ -30,10 +32,10 @@ func checkTable(t *testing.T, all fieldTable) {
 			case rule.reason == "" && rule.use != translated:
 				t.Errorf("%s.%s has no reason", message, name)
 			case rule.use == translated && fd.IsMap():
-				if v := fd.MapValue().Message(); v == nil || !isAny(v) {
+				if v := fd.MapValue().Message(); v == nil || !document.IsAny(v) {
 					t.Errorf("%s.%s is translated and maps to something else than google.protobuf.Any", message, name)
 				}
-			case rule.use == translated && fd.Message() != nil && !isWellKnown(fd.Message()) && !all.isSupported(fd.Message()):
+			case rule.use == translated && fd.Message() != nil && !document.IsWellKnown(fd.Message()) && !all.isSupported(fd.Message()):
 				t.Errorf("%s.%s is translated but the table has no %s", message, name, fd.Message().FullName())
 			}
 		}

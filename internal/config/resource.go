@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/xlb-project/xlb/internal/config/document"
 	"github.com/xlb-project/xlb/internal/problem"
 )
 
@@ -106,7 +107,7 @@ func (b *Bootstrap) CheckResource(kind Kind, name string, body *anypb.Any) (Need
 		return Needs{}, errors.New("not a resource of this type: " + body.GetTypeUrl())
 	}
 	if err := body.UnmarshalTo(m); err != nil {
-		return Needs{}, errors.New(reason(err))
+		return Needs{}, errors.New(document.Reason(err))
 	}
 	if b.static[kind][name] {
 		return Needs{}, nil
@@ -155,7 +156,7 @@ func (b bodies) get(kind Kind, body *anypb.Any, next bodies) (proto.Message, err
 	if !known {
 		m = kind.newMessage()
 		if err := body.UnmarshalTo(m); err != nil {
-			return nil, errors.New(reason(err))
+			return nil, errors.New(document.Reason(err))
 		}
 	}
 	next[body] = m

@@ -8,6 +8,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/xlb-project/xlb/internal/config/document"
 	"github.com/xlb-project/xlb/internal/problem"
 )
 
@@ -58,12 +59,12 @@ type response struct {
 
 // decodeResponse is nil, after a problem, where the text is no DiscoveryResponse.
 func decodeResponse(p *problem.List, f File, data []byte) *response {
-	root := readTree(p, f.Path, data, aResponse)
+	root := document.Read(p, f.Path, data, document.ExpectResponse)
 	if root == nil {
 		return nil
 	}
 	desc := (&discoveryv3.DiscoveryResponse{}).ProtoReflect().Descriptor()
-	respell(desc, root)
+	document.Respell(desc, root)
 	r := &response{}
 	r.resources, _ = root["resources"].([]any) // respell has made a list of what there is
 	r.version, _ = memberOf(root, "version_info", "versionInfo").(string)
@@ -86,7 +87,7 @@ func decodeResources(p *problem.List, kind Kind, r *response) []Named {
 		}
 		m := kind.newMessage()
 		if err := body.UnmarshalTo(m); err != nil {
-			p.Add(path, "%s", reason(err))
+			p.Add(path, "%s", document.Reason(err))
 			continue
 		}
 		name := nameOf(m)
@@ -106,11 +107,11 @@ func decodeResource(p *problem.List, kind Kind, tree any, path string) *anypb.An
 		return nil
 	}
 	body := &anypb.Any{}
-	if err := decodeTree(object, body); err != nil {
+	if err := document.Decode(object, body); err != nil {
 		before := len(p.All())
 		(&explainer{p: p, table: dynamicFields}).any(object, path, false)
 		if len(p.All()) == before {
-			p.Add(path, "%s", reason(err))
+			p.Add(path, "%s", document.Reason(err))
 		}
 		return nil
 	}

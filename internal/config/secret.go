@@ -9,6 +9,7 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
+	"github.com/xlb-project/xlb/internal/config/document"
 	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/problem"
 )
@@ -59,13 +60,13 @@ func (f *secretFile) read() (*tlsv3.Secret, error) {
 // decode reads a DiscoveryResponse. The error tells what is wrong by its place, and quotes nothing.
 func (f *secretFile) decode(text []byte) (*discoveryv3.DiscoveryResponse, error) {
 	p := problem.NewList()
-	tree := readTree(p, f.path, text, aResponse)
+	tree := document.Read(p, f.path, text, document.ExpectResponse)
 	if tree == nil {
 		return nil, f.unquoted(p.All()[0])
 	}
 	response := &discoveryv3.DiscoveryResponse{}
-	respell(response.ProtoReflect().Descriptor(), tree)
-	if decodeTree(tree, response) == nil {
+	document.Respell(response.ProtoReflect().Descriptor(), tree)
+	if document.Decode(tree, response) == nil {
 		return response, nil
 	}
 	(&explainer{p: p, secret: true}).message(response.ProtoReflect().Descriptor(), tree, "", true)

@@ -317,13 +317,3 @@ func TestDocumentsAreReadAsEnvoyReadsThem(t *testing.T) {
 		}
 	}
 }
-
-func TestAnchorThatContainsItselfIsRefused(t *testing.T) {
-	for _, text := range []string{"node: &x {id: *x}\n", "node: &x [*x]\n", "node: &x {id: &y [*x], cluster: *y}\n"} {
-		p := problem.NewList()
-		decode(p, "f.yaml", []byte(text))
-		if err := p.Err("f.yaml"); err == nil || !strings.Contains(err.Error(), `f.yaml: line 1: not valid YAML: anchor "x" contains itself`) {
-			t.Errorf("%s: %v", text, err)
-		}
-	}
-}

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/ascii"
+	"github.com/xlb-project/xlb/internal/config/document"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 )
@@ -154,7 +155,7 @@ func (w *walker) element(m protoreflect.Message, path string) {
 		defer func(before fieldTable) { w.table = before }(w.table)
 		w.table = secretMembers
 	}
-	if !isWellKnown(m.Descriptor()) {
+	if !document.IsWellKnown(m.Descriptor()) {
 		w.message(m, path)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/xlb-project/xlb/internal/config/document"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 )
@@ -253,7 +254,7 @@ func (t *translator) unpack(content *anypb.Any, m proto.Message, path, want stri
 		return false
 	}
 	if err := content.UnmarshalTo(m); err != nil {
-		t.p.Add(path, "%s", reason(err))
+		t.p.Add(path, "%s", document.Reason(err))
 		return false
 	}
 	return true

@@ -56,7 +56,7 @@ func (p *List) AddLeftOut(path, format string, args ...any) {
 }
 
 // Refuse reports an unsupported field. If it stands for another member of its
-// oneof, nobody needs to hear that the other one is missing.
+// oneof, a complaint that the other one is missing would add nothing.
 func (p *List) Refuse(fd protoreflect.FieldDescriptor, path, reason string) {
 	p.Add(path, "%s", reason)
 	message, _ := parent(path)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package document
 
 import (
 	"encoding/json"
@@ -11,19 +11,19 @@ import (
 )
 
 // Envoy reads files with the parser of protobuf in C++ (src/google/protobuf/json/internal/parser.cc, with its legacy syntax, and enums in any case).
-// That takes more spellings than protojson does, and a few less. respell makes canonical ones of them, with the same meaning, wherever a value may
+// That takes more spellings than protojson does, and a few less. Respell makes canonical ones of them, with the same meaning, wherever a value may
 // stand: below any type, in the content of an Any too. What it does not know it leaves, for the explainer to tell.
 
-// misspelt stands in a tree for a value that Envoy refuses. No field can be decoded from what it marshals to.
-type misspelt struct{ value any }
+// Misspelt stands in a tree for a Value that Envoy refuses. No field can be decoded from what it marshals to.
+type Misspelt struct{ Value any }
 
 // MarshalJSON returns an object that is no message, with the value.
-func (m misspelt) MarshalJSON() ([]byte, error) { return json.Marshal(map[string]any{"": m.value}) }
+func (m Misspelt) MarshalJSON() ([]byte, error) { return json.Marshal(map[string]any{"": m.Value}) }
 
-// respell rewrites the members of an object, a message of type desc. Those that are null go: a field that is null is absent.
-func respell(desc protoreflect.MessageDescriptor, object map[string]any) {
+// Respell rewrites the members of an object, a message of type desc. Those that are null go: a field that is null is absent.
+func Respell(desc protoreflect.MessageDescriptor, object map[string]any) {
 	for name, value := range object {
-		fd := fieldByKey(desc, name)
+		fd := FieldByKey(desc, name)
 		switch {
 		case fd == nil:
 		case value == nil && !isFreeForm(fd):
@@ -112,7 +112,7 @@ func single(fd protoreflect.FieldDescriptor, value any) any {
 		out, ok = integral(fd.Kind(), value)
 	}
 	if !ok {
-		return misspelt{value}
+		return Misspelt{value}
 	}
 	return out
 }
@@ -127,10 +127,10 @@ func message(desc protoreflect.MessageDescriptor, value any) any {
 		return timestampOf(desc, object)
 	case isWrapper(desc):
 		return wrapper(desc, value)
-	case isAny(desc) && isObject:
+	case IsAny(desc) && isObject:
 		content(object)
-	case isObject && !isWellKnown(desc):
-		respell(desc, object)
+	case isObject && !IsWellKnown(desc):
+		Respell(desc, object)
 	}
 	return value
 }
@@ -149,7 +149,7 @@ func wrapper(desc protoreflect.MessageDescriptor, value any) any {
 	}
 	inner, has := object["value"]
 	if len(object) > 1 || len(object) == 1 && !has {
-		return misspelt{value}
+		return Misspelt{value}
 	}
 	return elementOf(fd, inner)
 }
@@ -161,19 +161,19 @@ func content(object map[string]any) {
 		return
 	}
 	if strings.Index(url, "/") < 1 {
-		object["@type"] = misspelt{url}
+		object["@type"] = Misspelt{url}
 		return
 	}
 	t, err := protoregistry.GlobalTypes.FindMessageByURL(url)
 	switch {
 	case err != nil:
-	case isWellKnown(t.Descriptor()):
+	case IsWellKnown(t.Descriptor()):
 		if value, has := object["value"]; has && value != nil {
 			object["value"] = message(t.Descriptor(), value)
 		}
 	default:
 		delete(object, "@type")
-		respell(t.Descriptor(), object)
+		Respell(t.Descriptor(), object)
 		object["@type"] = url
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package document
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ func jsonTree(p *problem.List, data []byte) (tree any, ok bool) {
 		p.Add("", "not JSON: it is not in UTF-8")
 		return nil, false
 	}
-	r := &jsonReader{rest: data}
+	r := &jsonReader{unread: data}
 	if r.peek() == 0 {
 		return nil, true
 	}
@@ -39,7 +39,7 @@ func jsonTree(p *problem.List, data []byte) (tree any, ok bool) {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		p.Add("", "not JSON: %v", err)
 	default:
-		p.Add(fmt.Sprintf("line %d", 1+bytes.Count(data[:len(data)-len(r.rest)], []byte("\n"))), "%v", err)
+		p.Add(fmt.Sprintf("line %d", 1+bytes.Count(data[:len(data)-len(r.unread)], []byte("\n"))), "%v", err)
 	}
 	return nil, false
 }
@@ -50,15 +50,15 @@ const (
 	maxDepth = 100
 )
 
-type jsonReader struct{ rest []byte }
+type jsonReader struct{ unread []byte }
 
 // peek is the byte that the next token begins with; 0 at the end.
 func (r *jsonReader) peek() byte {
-	r.rest = bytes.TrimLeft(r.rest, jsonSpace)
-	if len(r.rest) == 0 {
+	r.unread = bytes.TrimLeft(r.unread, jsonSpace)
+	if len(r.unread) == 0 {
 		return 0
 	}
-	return r.rest[0]
+	return r.unread[0]
 }
 
 // take passes over the next token if it begins with c.
@@ -66,7 +66,7 @@ func (r *jsonReader) take(c byte) bool {
 	if r.peek() != c {
 		return false
 	}
-	r.rest = r.rest[1:]
+	r.unread = r.unread[1:]
 	return true
 }
 
@@ -97,8 +97,8 @@ func (r *jsonReader) value(depth int) (any, error) {
 	case c == '-', c >= '0' && c <= '9':
 		return r.number()
 	}
-	word := bareWord.Find(r.rest)
-	r.rest = r.rest[len(word):]
+	word := bareWord.Find(r.unread)
+	r.unread = r.unread[len(word):]
 	switch string(word) {
 	case "null":
 		return nil, nil
@@ -111,8 +111,8 @@ func (r *jsonReader) value(depth int) (any, error) {
 }
 
 func (r *jsonReader) number() (any, error) {
-	n := jsonNumber.Find(r.rest)
-	r.rest = r.rest[len(n):]
+	n := jsonNumber.Find(r.unread)
+	r.unread = r.unread[len(n):]
 	if c := r.peek(); len(n) == 0 || c != ',' && c != ']' && c != '}' && c != 0 {
 		return nil, errors.New("not JSON: a number is malformed; 5, -5, 0.5 and 5e3 are some")
 	}
@@ -163,12 +163,12 @@ func (r *jsonReader) name() (string, error) {
 	if c := r.peek(); c == '"' || c == '\'' {
 		return r.text()
 	}
-	word := string(bareWord.Find(r.rest))
+	word := string(bareWord.Find(r.unread))
 	switch word {
 	case "", "null", "true", "false":
 		return "", r.unexpected("a name")
 	}
-	r.rest = r.rest[len(word):]
+	r.unread = r.unread[len(word):]
 	return word, nil
 }
 
@@ -177,18 +177,18 @@ var escapes = map[byte]byte{'"': '"', '\'': '\'', '\\': '\\', '/': '/', 'b': '\b
 
 // text reads a string between quotes of either kind.
 func (r *jsonReader) text() (string, error) {
-	quote := r.rest[0]
-	r.rest = r.rest[1:]
+	quote := r.unread[0]
+	r.unread = r.unread[1:]
 	var out strings.Builder
 	for {
-		i := bytes.IndexAny(r.rest, `\`+string(quote))
+		i := bytes.IndexAny(r.unread, `\`+string(quote))
 		if i < 0 {
-			r.rest = nil
+			r.unread = nil
 			return "", io.ErrUnexpectedEOF
 		}
-		out.Write(r.rest[:i])
-		found := r.rest[i]
-		r.rest = r.rest[i+1:]
+		out.Write(r.unread[:i])
+		found := r.unread[i]
+		r.unread = r.unread[i+1:]
 		if found == quote {
 			return out.String(), nil
 		}
@@ -202,23 +202,23 @@ func (r *jsonReader) text() (string, error) {
 
 // escape reads what follows a backslash.
 func (r *jsonReader) escape() (rune, error) {
-	if len(r.rest) == 0 {
+	if len(r.unread) == 0 {
 		return 0, io.ErrUnexpectedEOF
 	}
-	c := r.rest[0]
+	c := r.unread[0]
 	if c != 'u' && c != 'U' {
 		if escapes[c] == 0 {
 			return 0, fmt.Errorf("not JSON: there is no escape \\%c", c)
 		}
-		r.rest = r.rest[1:]
+		r.unread = r.unread[1:]
 		return rune(escapes[c]), nil
 	}
-	first, ok := r.codeUnit(r.rest[1:])
+	first, ok := r.codeUnit(r.unread[1:])
 	if ok && !utf16.IsSurrogate(first) {
 		return first, nil
 	}
-	if ok && bytes.HasPrefix(r.rest, []byte(`\u`)) {
-		if second, also := r.codeUnit(r.rest[2:]); also {
+	if ok && bytes.HasPrefix(r.unread, []byte(`\u`)) {
+		if second, also := r.codeUnit(r.unread[2:]); also {
 			if pair := utf16.DecodeRune(first, second); pair != utf8.RuneError {
 				return pair, nil
 			}
@@ -233,6 +233,6 @@ func (r *jsonReader) codeUnit(digits []byte) (rune, bool) {
 		return 0, false
 	}
 	n, err := strconv.ParseUint(string(digits[:4]), 16, 16)
-	r.rest = digits[4:]
+	r.unread = digits[4:]
 	return rune(n), err == nil && !bytes.ContainsAny(digits[:4], "+-_")
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package document
 
 import (
 	"encoding/json"
@@ -20,7 +20,7 @@ import (
 // asciiSpace is what absl::ascii_isspace takes for white space.
 const asciiSpace = " \t\n\v\f\r"
 
-// truth takes a bool, and the words that absl::SimpleAtob does. A number is none.
+// truth takes a bool, and the words that absl::SimpleAtob does, but no number.
 func truth(value any) (any, bool) {
 	word, ok := value.(string)
 	if !ok {
@@ -181,7 +181,7 @@ func durationOf(desc protoreflect.MessageDescriptor, value any) any {
 	case string:
 		parts := durationText.FindStringSubmatch(v)
 		if parts == nil {
-			return misspelt{value}
+			return Misspelt{value}
 		}
 		var err error
 		seconds, err = strconv.ParseInt(parts[1], 10, 64)
@@ -192,7 +192,7 @@ func durationOf(desc protoreflect.MessageDescriptor, value any) any {
 		}
 	}
 	if !ok || max(seconds, -seconds) > maxSeconds || max(nanos, -nanos) >= 1e9 || seconds < 0 && nanos > 0 || seconds > 0 && nanos < 0 {
-		return misspelt{value}
+		return Misspelt{value}
 	}
 	sign := ""
 	if seconds < 0 || nanos < 0 {
@@ -205,7 +205,7 @@ func durationOf(desc protoreflect.MessageDescriptor, value any) any {
 func timestampOf(desc protoreflect.MessageDescriptor, object map[string]any) any {
 	seconds, nanos, ok := secondsAndNanos(desc, object)
 	if !ok || nanos < 0 || nanos >= 1e9 {
-		return misspelt{object}
+		return Misspelt{object}
 	}
 	return time.Unix(seconds, nanos).UTC().Format(time.RFC3339Nano)
 }

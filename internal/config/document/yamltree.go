@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package document
 
 import (
 	"bytes"
@@ -157,8 +157,8 @@ func (r *yamlReader) refuse(n *goyaml.Node, format string, args ...any) {
 
 const quotedStyles = goyaml.SingleQuotedStyle | goyaml.DoubleQuotedStyle | goyaml.LiteralStyle | goyaml.FoldedStyle
 
-// isPlain reports a scalar that stands for what it looks like. A tag, such as !!str, makes one of what is quoted.
-func isPlain(n *goyaml.Node) bool {
+// isUnquoted reports a scalar that stands for what it looks like. A tag, such as !!str, makes one of quoted text.
+func isUnquoted(n *goyaml.Node) bool {
 	return n.Style&goyaml.TaggedStyle != 0 || n.Style&quotedStyles == 0
 }
 
@@ -180,7 +180,7 @@ func scalar(n *goyaml.Node) any {
 	if isNull(n) {
 		return nil
 	}
-	if !isPlain(n) {
+	if !isUnquoted(n) {
 		return n.Value
 	}
 	if b, ok := flexibleBool(n.Value); ok {
@@ -211,7 +211,7 @@ func flexibleBool(word string) (value, ok bool) {
 	return false, false
 }
 
-// integers of yaml-cpp: decimal, octal as 010, and hexadecimal as 0x1f. 08 is none, nor are 0o10, 0b1 and 1_000.
+// integers of yaml-cpp: decimal, octal as 010, and hexadecimal as 0x1f. The forms 08, 0o10, 0b1 and 1_000 are strings.
 var integers = regexp.MustCompile(`^[-+]?(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)$`)
 
 func yamlInteger(word string) (int64, bool) {
