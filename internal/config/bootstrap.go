@@ -14,6 +14,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 )
@@ -114,11 +115,11 @@ func parse(name string, data []byte, change ...Option) (*Bootstrap, *model.Confi
 		c(&b.options)
 	}
 	p := problem.NewList()
-	if b.message = decode(p, name, data, EnvoyHeaders(b.options.envoyHeaders)); b.message == nil {
+	if b.message = decode(p, name, data, EnvoyHeaders(b.options.schema.EnvoyHeaders)); b.message == nil {
 		return nil, nil, p.Err(name)
 	}
 	b.options.nameNode(b.message)
-	b.notes = checkSupport(p, b.message, b.options)
+	b.notes = schema.CheckBootstrap(p, b.message, b.options.schema)
 	b.noteStatic()
 	t := newTranslator(p, b)
 	b.Dynamic = t.dynamic(b.message)
@@ -158,7 +159,7 @@ func (b *Bootstrap) IsStatic(kind Kind, name string) bool { return b.static[kind
 
 // SameDynamic reports whether two bootstraps ask the same for resources, of the same.
 func (b *Bootstrap) SameDynamic(other *Bootstrap) bool {
-	control := controlCluster(b.message)
+	control := schema.ControlCluster(b.message)
 	return proto.Equal(b.message.GetDynamicResources(), other.message.GetDynamicResources()) &&
 		proto.Equal(b.message.GetNode(), other.message.GetNode()) &&
 		proto.Equal(clusterNamed(b.message, control), clusterNamed(other.message, control)) &&

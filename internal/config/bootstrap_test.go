@@ -12,6 +12,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/test/golden"
 )
 
@@ -43,7 +44,7 @@ func changed(t *testing.T, place, text string) []byte {
 	return out
 }
 
-const tlsContext = "'@type': type.googleapis.com/" + tlsType
+const tlsContext = "'@type': type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
 
 var bootstrapRefusals = []change{
 	{"no node", "", "{node: null}"},
@@ -134,14 +135,14 @@ func TestFilesOfResources(t *testing.T) {
 		}
 		return File{Path: path}
 	}
-	list, err := readNamed(write("good.yaml", "version_info: '7'\nresources:\n- {'@type': type.googleapis.com/"+clusterMessage+", name: a}\n- {'@type': type.googleapis.com/"+clusterMessage+", name: b}\n"))
+	list, err := readNamed(write("good.yaml", "version_info: '7'\nresources:\n- {'@type': type.googleapis.com/"+schema.ClusterMessage+", name: a}\n- {'@type': type.googleapis.com/"+schema.ClusterMessage+", name: b}\n"))
 	if err != nil || len(list) != 2 || list[1].Name != "b" {
 		t.Errorf("%v, %v", list, err)
 	}
 	var got strings.Builder
 	for i, text := range []string{
-		"resources: [{'@type': type.googleapis.com/" + clusterMessage + ", nane: a}]",
-		"resources: [{'@type': type.googleapis.com/" + clusterMessage + ", name: a}, {'@type': type.googleapis.com/" + clusterMessage + ", name: a}]",
+		"resources: [{'@type': type.googleapis.com/" + schema.ClusterMessage + ", nane: a}]",
+		"resources: [{'@type': type.googleapis.com/" + schema.ClusterMessage + ", name: a}, {'@type': type.googleapis.com/" + schema.ClusterMessage + ", name: a}]",
 		"resources: [{'@type': type.googleapis.com/envoy.config.listener.v3.Listener, name: a}]",
 		"resources: [{name: a}]",
 		"resources: [a]",

@@ -12,18 +12,13 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // inboundWhy says why a listener for connections from outside is passed over.
 const inboundWhy = "traffic_direction INBOUND: it takes connections that come to this node, which XLB leaves alone; they reach their server unchanged"
-
-// leftAlone reports a listener that takes connections from outside, which a firewall has sent to it. Nothing of it is looked at.
-func leftAlone(l *listenerv3.Listener) bool {
-	address, err := netip.ParseAddr(l.GetAddress().GetSocketAddress().GetAddress())
-	return l.GetTrafficDirection() == corev3.TrafficDirection_INBOUND && err == nil && address.IsUnspecified()
-}
 
 // unbound reports a listener that takes connections only from another one.
 func unbound(l *listenerv3.Listener) bool {
@@ -98,7 +93,7 @@ func (t *translator) moreAddresses(l *listenerv3.Listener, path string) []*corev
 
 // listenersAt makes those at the listener's own address.
 func (t *translator) listenersAt(l *listenerv3.Listener, path string) []*model.Listener {
-	if leftAlone(l) {
+	if schema.LeavesAlone(l) {
 		t.passed = append(t.passed, model.Passed{Listener: l.GetName(), Address: t.address(l.GetAddress(), path+".address"), Why: inboundWhy})
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/test/certtest"
 )
 
@@ -35,7 +36,7 @@ func checked(t *testing.T, files map[string]string) (listeners, clusters int, pr
 
 const (
 	fromTwoFiles = "node: {id: a, cluster: b}\ndynamic_resources: {cds_config: {path_config_source: {path: @/cds.yaml}}, lds_config: {path_config_source: {path: @/lds.yaml}}}\n"
-	clusterIs    = "'@type': type.googleapis.com/" + clusterMessage
+	clusterIs    = "'@type': type.googleapis.com/" + schema.ClusterMessage
 	listenerIs   = "'@type': type.googleapis.com/envoy.config.listener.v3.Listener"
 )
 
@@ -50,10 +51,10 @@ func TestFilesAreCheckedAsFarAsTheyNameOthers(t *testing.T) {
 		"envoy.yaml": fromTwoFiles,
 		"ca.pem":     certtest.Sign(t, certtest.Authority(), nil).PEM(),
 		"cds.yaml": "resources: {" + clusterIs + ", name: shop, type: eds, eds_cluster_config: {eds_config: {path_config_source: {path: @/eds.yaml}}}, transport_socket: {name: tls, typed_config: " +
-			"{'@type': type.googleapis.com/" + tlsType + ", common_tls_context: {validation_context_sds_secret_config: {name: ca, sds_config: {path_config_source: {path: @/sds.yaml}}}}}}}\n",
+			"{" + tlsContext + ", common_tls_context: {validation_context_sds_secret_config: {name: ca, sds_config: {path_config_source: {path: @/sds.yaml}}}}}}}\n",
 		"eds.yaml": "resources: {'@type': type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment, cluster_name: shop, " +
 			"endpoints: {lb_endpoints: {endpoint: {address: {socket_address: {address: 127.0.0.7, port_value: '7'}}}}}}\n",
-		"sds.yaml": "resources: {'@type': type.googleapis.com/" + secretMessage + ", name: ca, validation_context: {trusted_ca: {filename: @/ca.pem}}}\n",
+		"sds.yaml": "resources: {'@type': type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret, name: ca, validation_context: {trusted_ca: {filename: @/ca.pem}}}\n",
 		"lds.yaml": "resources: " + listenerAt("web", "127.80.0.1", "@/rds.json") + "\n",
 		"rds.json": `{"resources": {"@type": "type.googleapis.com/envoy.config.route.v3.RouteConfiguration", "name": "table", "virtual_hosts": {"name": "v", "domains": "*", "routes": {"match": {"prefix": "/"}, "route": {"cluster": "shop", "timeout": {"seconds": 3}}}},}}`,
 	}

@@ -6,19 +6,8 @@ import (
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 
 	"github.com/xlb-project/xlb/internal/config/document"
+	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/internal/problem"
-
-	// The types that a typed_config may hold must be linked in to be decoded.
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/stream/v3"
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/health_check/v3"
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3"
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 )
 
 // decode reads a bootstrap. Values that cannot be decoded are reported and left out, so that the rest of the file is still checked. It returns nil
@@ -41,7 +30,7 @@ func decode(p *problem.List, name string, data []byte, change ...Option) *bootst
 	for _, c := range change {
 		c(&o)
 	}
-	(&explainer{p: p, options: o, control: controlOf(root)}).message(bootstrap.ProtoReflect().Descriptor(), root, "", false)
+	schema.ExplainBootstrap(p, root, o.schema)
 	bootstrap = &bootstrapv3.Bootstrap{}
 	if document.Decode(root, bootstrap) != nil || len(p.All()) == 0 {
 		p.Add("", "%s", document.Reason(err))

@@ -8,7 +8,7 @@
 // problems it finds:
 //
 //   - decode:    YAML or JSON into Envoy's own message types, strictly (document/);
-//   - support:   every populated field is looked up in one table (fields.go),
+//   - support:   every populated field is looked up in one table (schema/),
 //     and whatever is not in it is refused;
 //   - validate:  Envoy's own constraints (protoc-gen-validate);
 //   - translate: into the model, with the rules that span several fields.

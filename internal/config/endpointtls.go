@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 )
@@ -35,106 +36,6 @@ var (
 	}
 )
 
-const (
-	noTLSKeys   = "XLB has keys in files and secrets; use private_key"
-	noHashes    = "use trusted_ca, or match_typed_subject_alt_names beside it"
-	noTLSDetail = "XLB has no setting for it; remove the field"
-)
-
-// endpointTLSFields are about connections to endpoints that are secured.
-var endpointTLSFields = fieldTable{
-	"envoy.config.cluster.v3.Cluster.TransportSocketMatch": {
-		"name":             ignore("names counters"),
-		"match":            translateIt,
-		"transport_socket": translateIt,
-	},
-	"envoy.config.core.v3.TransportSocket": {
-		"name":         ignore("the type of typed_config decides"),
-		"typed_config": translateIt,
-	},
-	"envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer": {},
-	tlsType: {
-		"common_tls_context":      translateIt,
-		"sni":                     translateIt,
-		"auto_host_sni":           translateIt,
-		"auto_sni_san_validation": translateIt,
-		"max_session_keys":        ignore("XLB keeps no sessions of TLS"),
-		"enforce_rsa_key_usage":   limit(noTLSDetail, boolean(false)),
-		"allow_renegotiation":     limit("XLB does not negotiate again; remove the field", boolean(false)),
-	},
-	"envoy.extensions.transport_sockets.tls.v3.CommonTlsContext": {
-		"tls_params":                           translateIt,
-		"tls_certificates":                     translateIt,
-		"tls_certificate_sds_secret_configs":   translateIt,
-		"validation_context":                   translateIt,
-		"validation_context_sds_secret_config": translateIt,
-		"combined_validation_context":          translateIt,
-		"alpn_protocols":                       translateIt,
-	},
-	"envoy.extensions.transport_sockets.tls.v3.CommonTlsContext.CombinedCertificateValidationContext": {
-		"default_validation_context":           translateIt,
-		"validation_context_sds_secret_config": translateIt,
-	},
-	"envoy.extensions.transport_sockets.tls.v3.TlsParameters": {
-		"tls_minimum_protocol_version": limit("XLB speaks TLS 1.2 and 1.3; use TLSv1_2", oneOf("TLS_AUTO", "TLSv1_2", "TLSv1_3")),
-		"tls_maximum_protocol_version": limit("XLB speaks TLS 1.2 and 1.3; use TLSv1_3", oneOf("TLS_AUTO", "TLSv1_2", "TLSv1_3")),
-		"cipher_suites":                translateIt,
-		"ecdh_curves":                  refuse(noTLSDetail),
-		"signature_algorithms":         refuse(noTLSDetail),
-		"compliance_policies":          refuse(noTLSDetail),
-	},
-	"envoy.extensions.transport_sockets.tls.v3.TlsCertificate": {
-		"certificate_chain":    translateIt,
-		"private_key":          translateIt,
-		"watched_directory":    ignore("XLB reads the files again whenever they change"),
-		"pkcs12":               refuse("use certificate_chain and private_key"),
-		"private_key_provider": refuse(noTLSKeys),
-		"password":             refuse("write the key without a password"),
-		"ocsp_staple":          refuse("of a server's certificate; remove the field"),
-	},
-	"envoy.extensions.transport_sockets.tls.v3.CertificateValidationContext": {
-		"trusted_ca":                           translateIt,
-		"match_typed_subject_alt_names":        translateIt,
-		"match_subject_alt_names":              translateIt,
-		"allow_expired_certificate":            translateIt,
-		"watched_directory":                    ignore("XLB reads the files again whenever they change"),
-		"trust_chain_verification":             limit("use VERIFY_TRUST_CHAIN, the default", oneOf("VERIFY_TRUST_CHAIN")),
-		"require_signed_certificate_timestamp": limit(noField, boolean(false)),
-		"verify_certificate_spki":              refuse(noHashes),
-		"verify_certificate_hash":              refuse(noHashes),
-		"crl":                                  refuse("XLB reads no lists of revoked certificates; remove the field"),
-		"custom_validator_config":              refuse(noHashes),
-		"system_root_certs":                    refuse("name the file in trusted_ca"),
-	},
-	"envoy.extensions.transport_sockets.tls.v3.SubjectAltNameMatcher": {
-		"san_type": limit("use DNS, URI, EMAIL or IP_ADDRESS", oneOf("DNS", "URI", "EMAIL", "IP_ADDRESS")),
-		"matcher":  translateIt,
-	},
-	secretConfig: {
-		"name":       translateIt,
-		"sds_config": translateIt,
-	},
-	secretMessage: {
-		"name":               translateIt,
-		"tls_certificate":    translateIt,
-		"validation_context": translateIt,
-	},
-	"envoy.config.core.v3.UpstreamHttpProtocolOptions": {
-		"auto_sni":            translateIt,
-		"auto_san_validation": translateIt,
-	},
-	"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
-		"upstream_http_protocol_options": translateIt,
-	},
-}
-
-// secretMembers are about where secrets come from: a server of their own, beside what others may come from.
-var secretMembers = fieldTable{
-	"envoy.config.core.v3.ConfigSource": {"api_config_source": translateIt},
-}
-
-const secretConfig = "envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig"
-
 // security is what an endpoint expects: TLS, nothing, or what XLB does not have.
 type security struct {
 	tls *model.UpstreamTLS
@@ -144,7 +45,7 @@ type security struct {
 
 // socketOf translates a transport socket that endpoints of the cluster may have. One of an unknown type has been refused, or is left out.
 func (t *translator) socketOf(s *corev3.TransportSocket, c *clusterv3.Cluster, path string) security {
-	if why := notPlain(s); why == nil || why.Reason != model.LeftOutTLS {
+	if why := schema.LeftOut(s); why == nil || why.Reason != model.LeftOutTLS {
 		return security{why: why}
 	}
 	in := &tlsv3.UpstreamTlsContext{}
@@ -217,7 +118,7 @@ func (t *translator) tlsParameters(out *model.UpstreamTLS, in *tlsv3.TlsParamete
 
 // spoken are the protocols that XLB can speak of those that the configuration offers: no HTTP/2, and no exchange of metadata.
 func spoken(offered []string) []string {
-	return slices.DeleteFunc(slices.Clone(offered), func(p string) bool { return p == "h2" || p == "istio-h2" || p == exchangeProtocol })
+	return slices.DeleteFunc(slices.Clone(offered), func(p string) bool { return p == "h2" || p == "istio-h2" || p == schema.ExchangeProtocol })
 }
 
 func (t *translator) ownCertificate(out *model.UpstreamTLS, in *tlsv3.CommonTlsContext, path string) {
@@ -360,7 +261,7 @@ func (t *translator) secretServer(in *corev3.ApiConfigSource, out *model.SecretS
 // socketPath is where a static cluster has its Unix socket; empty: there is none.
 func (t *translator) socketPath(name string) string {
 	c := clusterNamed(t.from.message, name)
-	if c == nil || !isService(c) {
+	if c == nil || !schema.IsService(c) {
 		return ""
 	}
 	for _, locality := range c.GetLoadAssignment().GetEndpoints() {
@@ -400,20 +301,6 @@ func (b *Bootstrap) Secured(body *anypb.Any) []*model.UpstreamTLS {
 	return slices.DeleteFunc(t.speechOf(c, "").secured(), func(tls *model.UpstreamTLS) bool { return len(tls.Secrets()) == 0 })
 }
 
-// isService reports whether a static cluster is a server over a Unix socket, which is asked and not balanced.
-func isService(c *clusterv3.Cluster) bool {
-	for _, locality := range c.GetLoadAssignment().GetEndpoints() {
-		for _, lb := range locality.GetLbEndpoints() {
-			if lb.GetEndpoint().GetAddress().GetPipe() != nil {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-const secretMessage = "envoy.extensions.transport_sockets.tls.v3.Secret"
-
 // DecodeSecret reads the text of a secret, of the type envoy.extensions.transport_sockets.tls.v3.Secret, as a server sends it. The error does not hold
 // any of it.
 func DecodeSecret(body []byte) (name string, _ *model.Secret, _ error) {
@@ -436,7 +323,7 @@ func ReadSecret(path, name string) (*model.Secret, error) {
 
 func secretOf(in *tlsv3.Secret) (*model.Secret, error) {
 	p := problem.NewList()
-	(&walker{p: p}).check(in)
+	schema.CheckSecret(p, in)
 	t, out := &translator{p: p}, &model.Secret{}
 	switch s := in.GetType().(type) {
 	case *tlsv3.Secret_TlsCertificate:

@@ -14,6 +14,7 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 )
@@ -45,7 +46,7 @@ func (t *translator) httpFilters(hcm *hcmv3.HttpConnectionManager, path string) 
 	}
 	last := len(all) - 1
 	for i, f := range all[:last] {
-		if isPassedHTTP(f.GetTypedConfig()) {
+		if schema.IgnoresHTTPFilter(f.GetTypedConfig()) {
 			continue
 		}
 		t.httpFilter(f, &out, problem.At(path, i))

@@ -152,7 +152,7 @@ func (t *translator) isHeaderOrPseudo(name string, kind model.FormatKind) bool {
 		return false
 	}
 	if kind == model.FormatResponse {
-		return t.options.envoyHeaders || !strings.HasPrefix(name, "x-envoy-")
+		return t.options.schema.EnvoyHeaders || !strings.HasPrefix(name, "x-envoy-")
 	}
 	return !t.isOfHop(name) || t.isKnown(name)
 }

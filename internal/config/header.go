@@ -25,7 +25,7 @@ var ofHopAlone = map[string]bool{
 
 // isOfHop reports whether the value of a request header is another one in Envoy than the client's.
 func (t *translator) isOfHop(name string) bool {
-	return !t.options.envoyHeaders && (ofHopAlone[name] || strings.HasPrefix(name, "x-envoy-"))
+	return !t.options.schema.EnvoyHeaders && (ofHopAlone[name] || strings.HasPrefix(name, "x-envoy-"))
 }
 
 // isKnown reports whether XLB, although it is no hop, knows what Envoy has in such a header. Unless the client's address is that of its connection

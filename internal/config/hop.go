@@ -18,7 +18,7 @@ var serverHeaders = map[hcmv3.HttpConnectionManager_ServerHeaderTransformation]m
 
 // hop is nil unless EnvoyHeaders asks for one.
 func (t *translator) hop(hcm *hcmv3.HttpConnectionManager, path string) *model.Hop {
-	if !t.options.envoyHeaders {
+	if !t.options.schema.EnvoyHeaders {
 		return nil
 	}
 	t.fieldValue(hcm.GetServerName(), path+".server_name")

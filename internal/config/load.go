@@ -5,6 +5,7 @@ package config
 import (
 	"fmt"
 
+	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
@@ -18,14 +19,14 @@ const maxSize = 16 << 20
 type Option func(*options)
 
 type options struct {
-	envoyHeaders bool
+	schema schema.Options
 	// node is what the command line says of node; what is empty is left as it is.
 	node NodeName
 }
 
 // EnvoyHeaders returns the option that, if it is on, makes listeners hops that add headers unasked, and accepts the fields that say which
 // (model.Hop). Without it the fields may only ask for none.
-func EnvoyHeaders(on bool) Option { return func(o *options) { o.envoyHeaders = on } }
+func EnvoyHeaders(on bool) Option { return func(o *options) { o.schema.EnvoyHeaders = on } }
 
 // FieldError is one problem of a configuration, its path in Envoy's field names from the root of the bootstrap.
 type FieldError = problem.FieldError

@@ -5,34 +5,12 @@ package config
 import (
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/internal/problem"
 )
 
-// Note is about a field that is accepted although XLB does not do what it says: it changes no answer, and whoever wrote it should know.
-type Note struct {
-	// Resource is "listener NAME" and the like; empty: the bootstrap.
-	Resource string `json:"resource,omitempty"`
-	// Path of the field in the resource.
-	Path   string `json:"path"`
-	Reason string `json:"reason"`
-}
-
-// noted is for a field of which somebody should hear that it is passed over.
-func noted(why string) rule { return rule{use: cosmetic, reason: why, noted: true} }
-
-// andNoted is for a limited field, likewise, where it is allowed.
-func andNoted(r rule, why string) rule {
-	r.noted, r.note = true, why
-	return r
-}
-
-// said is what somebody should hear.
-func (r rule) said() string {
-	if r.note != "" {
-		return r.note
-	}
-	return r.reason
-}
+// Note is about a field that is accepted although XLB does not do what it says.
+type Note = schema.Note
 
 // Notes are those on the bootstrap.
 func (b *Bootstrap) Notes() []Note { return b.notes }
@@ -43,10 +21,9 @@ func (b *Bootstrap) NotesOn(kind Kind, name string, body *anypb.Any) []Note {
 	if kind != Listeners || body.UnmarshalTo(m) != nil {
 		return nil // no field of the others is noted
 	}
-	w := &walker{p: problem.NewList(), options: b.options, table: dynamicFields}
-	w.check(m)
-	for i := range w.notes {
-		w.notes[i].Resource = "listener " + name
+	notes := schema.CheckResource(problem.NewList(), m, b.options.schema)
+	for i := range notes {
+		notes[i].Resource = "listener " + name
 	}
-	return w.notes
+	return notes
 }

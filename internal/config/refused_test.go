@@ -350,3 +350,25 @@ func TestRefusalsNameThePathTheRuleAndTheRemedy(t *testing.T) {
 func named(host string) string {
 	return "{endpoint: {address: {socket_address: {address: " + host + ", port_value: 80}}}}"
 }
+
+// TestOtherProblemsDoNotMakeAFieldOne: a file with one problem that no decoder takes has that problem alone.
+func TestOtherProblemsDoNotMakeAFieldOne(t *testing.T) {
+	tests := []struct {
+		change
+		headers bool
+	}{
+		{change{"a default", "$vh", "{include_request_attempt_count: false, require_tls: NONE, bogus: 1}"}, false},
+		{change{"what only hops do", "$vh", "{include_request_attempt_count: true, bogus: 1}"}, true},
+	}
+	for _, tt := range tests {
+		_, err := Parse("f.yaml", tt.apply(t), EnvoyHeaders(tt.headers))
+		if err == nil || strings.Count(err.Error(), "\n") > 0 || !strings.Contains(err.Error(), ".bogus: unknown field") {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+	list, err := ParseFile(File{Kind: Routes, Path: "r.json"}, []byte(`{"resources": [{"@type": "type.googleapis.com/envoy.config.route.v3.RouteConfiguration", "name": "x",
+		"bogus": 1, "virtual_hosts": [{"name": "v", "domains": ["*"], "include_request_attempt_count": true}]}]}`))
+	if list != nil || err == nil || err.Error() != "r.json: resources[0].bogus: unknown field: envoy.config.route.v3.RouteConfiguration has no such field; check its spelling and its place" {
+		t.Errorf("a file of resources: %v", err)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/config/document"
+	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/internal/problem"
 )
 
@@ -58,39 +59,6 @@ type Resources struct {
 	Files map[File]map[string]*anypb.Any
 }
 
-// ownBuffers: who writes a file can leave the field out, a control plane often cannot.
-const ownBuffers = "when Envoy stops reading; XLB has bounds of its own"
-
-// ownBodies is of listeners, where Envoy goes by it in retries, too.
-const ownBodies = "when Envoy stops reading, and up to which length of its body it retries a request; XLB has bounds of its own: 1 MiB of a body"
-
-// unwrittenLog: requests that the kernel serves are not seen by any process.
-const unwrittenLog = "XLB writes no access log: no process sees the requests that the kernel serves; /metrics has what is counted"
-
-// resourceFields is for resources that are not in the bootstrap.
-var resourceFields = fieldTable{
-	clusterMessage: {"per_connection_buffer_limit_bytes": ignore(ownBuffers)},
-	"envoy.config.listener.v3.Listener": {
-		"per_connection_buffer_limit_bytes": passOver(ownBodies),
-		"access_log":                        noted(unwrittenLog),
-	},
-	// What control planes write by default. Whoever writes a bootstrap by hand is told to leave it out.
-	"envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager": {
-		"access_log":             noted(unwrittenLog),
-		"http2_protocol_options": noted("clients speak HTTP/1.1 here: one that begins with HTTP/2 is refused"),
-		"use_remote_address": ofHop(rule{
-			use: cosmetic, noted: true, differs: true, allows: boolean(true),
-			reason: "requests are passed on without X-Forwarded-For and what else Envoy adds; with --envoy-headers they have it, and are served in user space",
-		}),
-	},
-	"envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy": {
-		"access_log": noted(unwrittenLog),
-	},
-	"envoy.config.route.v3.RouteConfiguration": {
-		"validate_clusters": limit("XLB answers requests to a cluster that does not exist with 503, or cluster_not_found_response_code; remove the field", boolean(false)),
-	},
-}
-
 // Needs are what a resource has from elsewhere: a cluster its assignment, a listener its route tables.
 type Needs struct {
 	// References are names that the control plane has to be asked for, in order.
@@ -116,8 +84,7 @@ func (b *Bootstrap) CheckResource(kind Kind, name string, body *anypb.Any) (Need
 	if own := nameOf(m); own != name {
 		p.Add("name", "%q, and the resource is named %q", own, name)
 	}
-	w := &walker{p: p, options: b.options, table: dynamicFields, leavesOut: true}
-	w.check(m)
+	schema.CheckResource(p, m, b.options.schema)
 	t := newTranslator(p, b)
 	t.dynamicPart, t.alone = true, true
 	switch m := m.(type) {

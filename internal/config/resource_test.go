@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"sigs.k8s.io/yaml"
 
+	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/test/golden"
 )
@@ -193,7 +194,7 @@ func TestResourceOfAnotherTypeIsRefused(t *testing.T) {
 	if _, err := b.CheckResource(Clusters, "shop", resource(t, Assignments, []byte(shopHosts))); err == nil {
 		t.Error("an assignment was taken for a cluster")
 	}
-	if _, err := b.CheckResource(Clusters, "shop", &anypb.Any{TypeUrl: "type.googleapis.com/" + clusterMessage, Value: []byte{0xff}}); err == nil {
+	if _, err := b.CheckResource(Clusters, "shop", &anypb.Any{TypeUrl: "type.googleapis.com/" + schema.ClusterMessage, Value: []byte{0xff}}); err == nil {
 		t.Error("bytes that are no message were taken for a cluster")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/config/document"
+	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/internal/problem"
 )
 
@@ -67,10 +68,10 @@ func decodeResponse(p *problem.List, f File, data []byte) *response {
 	document.Respell(desc, root)
 	r := &response{}
 	r.resources, _ = root["resources"].([]any) // respell has made a list of what there is
-	r.version, _ = memberOf(root, "version_info", "versionInfo").(string)
+	r.version, _ = schema.Member(root, "version_info", "versionInfo").(string)
 	delete(root, "resources")
 	// What it says beside the resources has to be what Envoy takes.
-	if (&explainer{p: p}).message(desc, root, "", true); len(p.All()) > 0 {
+	if schema.ExplainResponse(p, root, false); len(p.All()) > 0 {
 		return nil
 	}
 	return r
@@ -109,7 +110,7 @@ func decodeResource(p *problem.List, kind Kind, tree any, path string) *anypb.An
 	body := &anypb.Any{}
 	if err := document.Decode(object, body); err != nil {
 		before := len(p.All())
-		(&explainer{p: p, table: dynamicFields}).any(object, path, false)
+		schema.ExplainResource(p, object, path)
 		if len(p.All()) == before {
 			p.Add(path, "%s", document.Reason(err))
 		}

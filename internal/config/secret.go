@@ -10,6 +10,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	"github.com/xlb-project/xlb/internal/config/document"
+	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/problem"
 )
@@ -69,7 +70,7 @@ func (f *secretFile) decode(text []byte) (*discoveryv3.DiscoveryResponse, error)
 	if document.Decode(tree, response) == nil {
 		return response, nil
 	}
-	(&explainer{p: p, secret: true}).message(response.ProtoReflect().Descriptor(), tree, "", true)
+	schema.ExplainResponse(p, tree, true)
 	if len(p.All()) == 0 {
 		p.Add("", "not a DiscoveryResponse, a mapping with resources")
 	}
@@ -111,7 +112,7 @@ func (s *tlsSettings) trusted() (*corev3.DataSource, []sanMatcher, error) {
 		return nil, nil, err
 	}
 	p := problem.NewList()
-	(&walker{p: p, table: controlFields}).check(secret)
+	schema.CheckControlSecret(p, secret)
 	names := (&translator{p: p}).sanMatchers(secret.GetValidationContext(), "validation_context")
 	if secret.GetValidationContext().GetTrustedCa() == nil {
 		p.Add("validation_context.trusted_ca", "missing: name the file with the authority that has signed the control plane's certificate")

@@ -11,6 +11,8 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/xlb-project/xlb/internal/config/schema"
 )
 
 // Shown is what the bootstrap says of this node and of where resources come from, for who asks what is in force. It has neither static
@@ -37,8 +39,8 @@ func buildVersion(version string) *corev3.BuildVersion {
 
 // Control is the control plane's cluster without what secures it, nil where there is none.
 func (b *Bootstrap) Control() *clusterv3.Cluster {
-	c, ok := proto.Clone(clusterNamed(b.message, controlCluster(b.message))).(*clusterv3.Cluster)
-	if !ok || c == nil || controlCluster(b.message) == "" {
+	c, ok := proto.Clone(clusterNamed(b.message, schema.ControlCluster(b.message))).(*clusterv3.Cluster)
+	if !ok || c == nil || schema.ControlCluster(b.message) == "" {
 		return nil
 	}
 	c.TransportSocket, c.TransportSocketMatches = nil, nil

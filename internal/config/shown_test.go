@@ -5,11 +5,13 @@ package config
 import (
 	"strings"
 	"testing"
+
+	"github.com/xlb-project/xlb/internal/config/schema"
 )
 
 func TestWhatIsShownOfABootstrapHasNoSecrets(t *testing.T) {
 	b := dynamicBootstrap(t)
-	control := clusterNamed(b.message, controlCluster(b.message))
+	control := clusterNamed(b.message, schema.ControlCluster(b.message))
 	if control == nil {
 		t.Fatal("there is no cluster of a control plane")
 	}

@@ -3,17 +3,11 @@
 package config
 
 import (
-	"cmp"
-	"slices"
-
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	rawv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
-	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	upstreamv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/xlb-project/xlb/internal/model"
@@ -22,40 +16,6 @@ import (
 
 // socketFilter is the key of the metadata by which transport_socket_matches find endpoints.
 const socketFilter = "envoy.transport_socket_match"
-
-// dynamicFields are all that is particular to resources that are not in the bootstrap.
-var dynamicFields = resourceFields.and(speechFields).and(meshFields)
-
-// speechFields are of clusters that are not in the bootstrap. What control planes send is taken although some endpoints cannot be served: the others
-// are, and requests that no endpoint is left for are answered with 503. A file that says so is refused.
-var speechFields = fieldTable{
-	clusterMessage: {
-		"filters":                  translateIt,
-		"transport_socket":         translateIt,
-		"transport_socket_matches": translateIt,
-		"http2_protocol_options":   passOver(leavesOut),
-		"upstream_bind_config":     limit("the kernel chooses the source address; remove the field", isInbound),
-	},
-	"envoy.config.cluster.v3.Filter": {
-		"name":             ignore("the type of typed_config decides"),
-		"typed_config":     translateIt,
-		"config_discovery": refuse(noDelta),
-	},
-	"envoy.extensions.upstreams.http.v3.HttpProtocolOptions.ExplicitHttpConfig": {
-		"http2_protocol_options": passOver(leavesOut),
-	},
-}
-
-// inboundSources are where Istio has a sidecar's connections to its own application come from. Nobody else's cluster is taken whose endpoints all
-// have to be left out for that: the server had better know.
-var inboundSources = []string{"127.0.0.6", "::6"}
-
-func isInbound(_ protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-	bind, ok := v.Message().Interface().(*corev3.BindConfig)
-	return ok && slices.Contains(inboundSources, bind.GetSourceAddress().GetAddress())
-}
-
-const leavesOut = "decides which endpoints are left out"
 
 // speech says how the endpoints of one cluster are to be spoken to. Nil: in plain text.
 type speech struct {
@@ -139,17 +99,4 @@ func hasAll(has, wanted *structpb.Struct) bool {
 		}
 	}
 	return true
-}
-
-// notPlain is nil for a transport socket that passes bytes as they are; none does.
-func notPlain(s *corev3.TransportSocket) *model.LeftOut {
-	content := s.GetTypedConfig()
-	switch {
-	case s == nil, content.MessageIs(&rawv3.RawBuffer{}):
-		return nil
-	case content.MessageIs(&tlsv3.UpstreamTlsContext{}):
-		return &model.LeftOut{Reason: model.LeftOutTLS}
-	}
-	url, _ := typeOfContent(content)
-	return &model.LeftOut{Reason: model.LeftOutSocket, Socket: cmp.Or(lastOf(url), s.GetName())}
 }

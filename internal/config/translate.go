@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/config/document"
+	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 )
@@ -70,7 +71,7 @@ type translator struct {
 
 func newTranslator(p *problem.List, b *Bootstrap) *translator {
 	return &translator{
-		p: p, from: b, options: b.options, services: services(b.message), ads: b.message.GetDynamicResources().GetAdsConfig() != nil,
+		p: p, from: b, options: b.options, services: schema.Services(b.message), ads: b.message.GetDynamicResources().GetAdsConfig() != nil,
 		clusters: map[string]bool{}, references: map[string]bool{}, files: map[File]map[string]bool{},
 		telling: map[*model.Listener]bool{}, places: map[*model.Listener]string{},
 		names: map[string]*model.Listener{}, addresses: map[destination]*model.Listener{},

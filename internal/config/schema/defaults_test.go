@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package schema
 
 import (
 	"maps"
@@ -160,27 +160,5 @@ func eachField(t *testing.T, table fieldTable, do func(protoreflect.FieldDescrip
 		for i := range list.Len() {
 			do(list.Get(i))
 		}
-	}
-}
-
-// TestOtherProblemsDoNotMakeAFieldOne: a file with one problem that no decoder takes has that problem alone.
-func TestOtherProblemsDoNotMakeAFieldOne(t *testing.T) {
-	tests := []struct {
-		change
-		headers bool
-	}{
-		{change{"a default", "$vh", "{include_request_attempt_count: false, require_tls: NONE, bogus: 1}"}, false},
-		{change{"what only hops do", "$vh", "{include_request_attempt_count: true, bogus: 1}"}, true},
-	}
-	for _, tt := range tests {
-		_, err := Parse("f.yaml", tt.apply(t), EnvoyHeaders(tt.headers))
-		if err == nil || strings.Count(err.Error(), "\n") > 0 || !strings.Contains(err.Error(), ".bogus: unknown field") {
-			t.Errorf("%s: %v", tt.name, err)
-		}
-	}
-	list, err := ParseFile(File{Kind: Routes, Path: "r.json"}, []byte(`{"resources": [{"@type": "type.googleapis.com/envoy.config.route.v3.RouteConfiguration", "name": "x",
-		"bogus": 1, "virtual_hosts": [{"name": "v", "domains": ["*"], "include_request_attempt_count": true}]}]}`))
-	if list != nil || err == nil || err.Error() != "r.json: resources[0].bogus: unknown field: envoy.config.route.v3.RouteConfiguration has no such field; check its spelling and its place" {
-		t.Errorf("a file of resources: %v", err)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package schema
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/dynamicpb"
@@ -21,11 +23,30 @@ import (
 	"github.com/xlb-project/xlb/internal/problem"
 )
 
+// ExplainBootstrap reports what can't be decoded in the tree of a bootstrap, each value by its path, and removes it, until the rest decodes. The
+// tree has been respelt.
+func ExplainBootstrap(p *problem.List, root map[string]any, o Options) {
+	e := &explainer{p: p, options: o, control: controlOf(root)}
+	e.message((&bootstrapv3.Bootstrap{}).ProtoReflect().Descriptor(), root, "", false)
+}
+
+// ExplainResponse is ExplainBootstrap for what a DiscoveryResponse says beside its resources. secret: values are not quoted, since private keys
+// may be among them.
+func ExplainResponse(p *problem.List, root map[string]any, secret bool) {
+	e := &explainer{p: p, secret: secret}
+	e.message((&discoveryv3.DiscoveryResponse{}).ProtoReflect().Descriptor(), root, "", true)
+}
+
+// ExplainResource is ExplainBootstrap for one resource with its @type.
+func ExplainResource(p *problem.List, object map[string]any, path string) {
+	(&explainer{p: p, table: dynamicFields}).any(object, path, false)
+}
+
 // explainer finds what protojson cannot decode in a JSON tree. It reports each
 // place by its path and removes it from the tree, until the rest decodes.
 type explainer struct {
 	p       *problem.List
-	options options
+	options Options
 	// control is the cluster of the control plane, for which another table applies.
 	control string
 	table   fieldTable
@@ -67,7 +88,7 @@ func (e *explainer) message(desc protoreflect.MessageDescriptor, object map[stri
 		}
 		seen[identity(fd)] = key
 		rule := e.table.ruleOf(fd)
-		if rule.hop && e.options.envoyHeaders {
+		if rule.hop && e.options.EnvoyHeaders {
 			rule = translateIt
 		}
 		if !free && rule.use == refused {
@@ -144,7 +165,7 @@ func (e *explainer) element(desc protoreflect.MessageDescriptor, value any, path
 	if document.IsAny(desc) {
 		return e.any(object, path, free)
 	}
-	if desc.FullName() == clusterMessage && (e.control != "" && object["name"] == e.control || hasPipe(object)) {
+	if desc.FullName() == ClusterMessage && (e.control != "" && object["name"] == e.control || hasPipe(object)) {
 		defer func(before fieldTable) { e.table, e.service = before, false }(e.table)
 		e.table, e.service = controlFields, true
 	}
@@ -163,7 +184,7 @@ func hasPipe(cluster map[string]any) bool {
 		if list, ok := node.([]any); ok && len(list) > 0 {
 			node = list[0]
 		}
-		node = memberOf(node, names...)
+		node = Member(node, names...)
 	}
 	return node != nil
 }

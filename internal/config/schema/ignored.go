@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package schema
 
 import (
 	"strings"
@@ -28,17 +28,17 @@ const (
 	typeExchange     = "envoy.tcp.metadataexchange.config.MetadataExchange"
 )
 
-// passedHTTP are HTTP filters that are passed over, whatever they say.
-var passedHTTP = map[string]bool{typeGRPCStats: true, typeALPN: true, typePeerMetadata: true, typeIstioStats: true}
+// ignoredHTTP are HTTP filters that are passed over, whatever they say.
+var ignoredHTTP = map[string]bool{typeGRPCStats: true, typeALPN: true, typePeerMetadata: true, typeIstioStats: true}
 
-// passedNetwork are likewise filters of connections: of metadata exchange that which only acts when TLS has agreed on its protocol.
-var passedNetwork = map[string]bool{typeExchange: true, typeIstioStats: true}
+// ignoredNetwork are likewise filters of connections: of metadata exchange that which only acts when TLS has agreed on its protocol.
+var ignoredNetwork = map[string]bool{typeExchange: true, typeIstioStats: true}
 
-// exchangeProtocol is what TLS agrees on for metadata exchange.
-const exchangeProtocol = "istio-peer-exchange"
+// ExchangeProtocol is what TLS agrees on for metadata exchange.
+const ExchangeProtocol = "istio-peer-exchange"
 
-// typeOfContent is the address of the type of a configuration, which may stand in a TypedStruct, and then its fields.
-func typeOfContent(content *anypb.Any) (url string, fields map[string]any) {
+// TypeOf is the address of the type of a configuration, which may stand in a TypedStruct, and then its fields.
+func TypeOf(content *anypb.Any) (url string, fields map[string]any) {
 	url = content.GetTypeUrl()
 	for _, m := range []typedStruct{&udpav1.TypedStruct{}, &xdsv3.TypedStruct{}} {
 		if content.MessageIs(m) && content.UnmarshalTo(m) == nil {
@@ -48,8 +48,8 @@ func typeOfContent(content *anypb.Any) (url string, fields map[string]any) {
 	return url, fields
 }
 
-// lastOf is the name in the address of a type.
-func lastOf(url string) string { return url[strings.LastIndex(url, "/")+1:] }
+// NameOf is the name in the address of a type.
+func NameOf(url string) string { return url[strings.LastIndex(url, "/")+1:] }
 
 // typedStruct is a message that has two names.
 type typedStruct interface {
@@ -58,30 +58,30 @@ type typedStruct interface {
 	GetValue() *structpb.Struct
 }
 
-// isPassedHTTP reports whether XLB does without an HTTP filter.
-func isPassedHTTP(content *anypb.Any) bool {
-	url, _ := typeOfContent(content)
-	return passedHTTP[lastOf(url)]
+// IgnoresHTTPFilter reports whether XLB does without an HTTP filter.
+func IgnoresHTTPFilter(content *anypb.Any) bool {
+	url, _ := TypeOf(content)
+	return ignoredHTTP[NameOf(url)]
 }
 
-// isPassedNetwork reports whether XLB does without a filter of connections, to endpoints or from clients.
-func isPassedNetwork(content *anypb.Any) bool {
-	url, fields := typeOfContent(content)
-	name := lastOf(url)
-	if !passedNetwork[name] {
+// ignoresNetworkFilter reports whether XLB does without a filter of connections, to endpoints or from clients.
+func ignoresNetworkFilter(content *anypb.Any) bool {
+	url, fields := TypeOf(content)
+	name := NameOf(url)
+	if !ignoredNetwork[name] {
 		return false
 	}
 	protocol, given := fields["protocol"]
-	return name != typeExchange || !given || protocol == exchangeProtocol
+	return name != typeExchange || !given || protocol == ExchangeProtocol
 }
 
-// isPassed reports whether an element of a list is a filter that need not be looked at.
-func isPassed(m proto.Message) bool {
+// isIgnored reports whether an element of a list is a filter that need not be looked at.
+func isIgnored(m proto.Message) bool {
 	switch f := m.(type) {
 	case *hcmv3.HttpFilter:
-		return isPassedHTTP(f.GetTypedConfig())
+		return IgnoresHTTPFilter(f.GetTypedConfig())
 	case *clusterv3.Filter:
-		return isPassedNetwork(f.GetTypedConfig())
+		return ignoresNetworkFilter(f.GetTypedConfig())
 	}
 	return false
 }

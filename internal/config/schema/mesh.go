@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package schema
 
 import (
 	// The type has to be linked in to be decoded.
@@ -12,8 +12,8 @@ const (
 	idOfTraces = "what a request's identity says of traces, of which there are none"
 )
 
-// passedTimeout is for what Istio writes into each route. Over HTTP/1.1 nobody speaks gRPC but a client that was made for it.
-var passedTimeout = passOver("timeout bounds requests of gRPC over HTTP/1.1, too, whatever their header grpc-timeout says")
+// ignoredTimeout is for what Istio writes into each route. Over HTTP/1.1 nobody speaks gRPC but a client that was made for it.
+var ignoredTimeout = passOver("timeout bounds requests of gRPC over HTTP/1.1, too, whatever their header grpc-timeout says")
 
 // meshFields are what Istio writes into every listener and route table; none of it decides where a request goes. Who writes
 // a file can leave them out.
@@ -41,12 +41,12 @@ var meshFields = fieldTable{
 		"provider":            refuse(noTracing),
 	},
 	"envoy.config.route.v3.RouteAction": {
-		"max_grpc_timeout":    passedTimeout,
-		"grpc_timeout_offset": passedTimeout,
+		"max_grpc_timeout":    ignoredTimeout,
+		"grpc_timeout_offset": ignoredTimeout,
 	},
 	"envoy.config.route.v3.RouteAction.MaxStreamDuration": {
-		"grpc_timeout_header_max":    passedTimeout,
-		"grpc_timeout_header_offset": passedTimeout,
+		"grpc_timeout_header_max":    ignoredTimeout,
+		"grpc_timeout_header_offset": ignoredTimeout,
 	},
 	"envoy.config.route.v3.VirtualHost": {
 		"include_request_attempt_count": ofHop(passOver("XLB adds no x-envoy-attempt-count unless --envoy-headers asks for it")),

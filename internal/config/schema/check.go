@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package schema
 
 import (
 	"errors"
@@ -21,12 +21,34 @@ import (
 	"github.com/xlb-project/xlb/internal/problem"
 )
 
-// checkSupport reports every populated field that XLB does not act on, and
-// every value that breaks one of Envoy's own constraints.
-func checkSupport(p *problem.List, bootstrap *bootstrapv3.Bootstrap, o options) []Note {
-	w := &walker{p: p, options: o, services: services(bootstrap)}
+// Options change which fields are taken.
+type Options struct {
+	// EnvoyHeaders has listeners add headers unasked, so that the fields that say which are translated.
+	EnvoyHeaders bool
+}
+
+// CheckBootstrap reports every populated field of a bootstrap that XLB does not act on, and every value that breaks one of Envoy's own
+// constraints. It returns notes on fields that are accepted although XLB does not do what they say.
+func CheckBootstrap(p *problem.List, bootstrap *bootstrapv3.Bootstrap, o Options) []Note {
+	w := &walker{p: p, options: o, services: Services(bootstrap)}
 	w.check(bootstrap)
 	return w.notes
+}
+
+// CheckResource is CheckBootstrap for a resource of a control plane, or of a file of resources. Endpoints that XLB can't speak to are left out of
+// it, and no problem.
+func CheckResource(p *problem.List, m proto.Message, o Options) []Note {
+	w := &walker{p: p, options: o, table: dynamicFields, leavesOut: true}
+	w.check(m)
+	return w.notes
+}
+
+// CheckSecret is CheckBootstrap for a secret of endpoints.
+func CheckSecret(p *problem.List, m proto.Message) { (&walker{p: p}).check(m) }
+
+// CheckControlSecret is CheckBootstrap for a secret of the connection to a control plane.
+func CheckControlSecret(p *problem.List, m proto.Message) {
+	(&walker{p: p, table: controlFields}).check(m)
 }
 
 // check does it for one message, whose fields have no path in front.
@@ -41,7 +63,7 @@ func (w *walker) check(m proto.Message) {
 // walker visits the populated fields of a message tree.
 type walker struct {
 	p       *problem.List
-	options options
+	options Options
 	// services are the clusters that are not balanced, for which another table applies.
 	services map[string]bool
 	table    fieldTable
@@ -64,7 +86,7 @@ func (w *walker) typed(m proto.Message, path string) {
 }
 
 func (w *walker) message(m protoreflect.Message, path string) {
-	if l, ok := m.Interface().(*listenerv3.Listener); ok && leftAlone(l) {
+	if l, ok := m.Interface().(*listenerv3.Listener); ok && LeavesAlone(l) {
 		return
 	}
 	fields := m.Descriptor().Fields()
@@ -77,7 +99,7 @@ func (w *walker) message(m protoreflect.Message, path string) {
 
 func (w *walker) field(fd protoreflect.FieldDescriptor, value protoreflect.Value, path string) {
 	rule := w.table.ruleOf(fd)
-	if rule.hop && w.options.envoyHeaders {
+	if rule.hop && w.options.EnvoyHeaders {
 		rule = translateIt
 	}
 	if rule.noted && (rule.allows == nil || rule.allows(fd, value)) {
@@ -135,13 +157,13 @@ func (w *walker) element(m protoreflect.Message, path string) {
 		w.any(content, path)
 		return
 	}
-	if isPassed(m.Interface()) {
+	if isIgnored(m.Interface()) {
 		return
 	}
 	if f, ok := m.Interface().(*clusterv3.Filter); ok && f.GetTypedConfig() != nil {
-		url, _ := typeOfContent(f.GetTypedConfig())
-		name := lastOf(url)
-		w.p.Add(path+".typed_config", "not supported: %s; XLB has no filters of connections to endpoints, and does without %s whose protocol is %s", name, typeExchange, exchangeProtocol)
+		url, _ := TypeOf(f.GetTypedConfig())
+		name := NameOf(url)
+		w.p.Add(path+".typed_config", "not supported: %s; XLB has no filters of connections to endpoints, and does without %s whose protocol is %s", name, typeExchange, ExchangeProtocol)
 		return
 	}
 	if c, ok := m.Interface().(*clusterv3.Cluster); ok && w.services[c.GetName()] {
@@ -162,14 +184,14 @@ func (w *walker) element(m protoreflect.Message, path string) {
 
 // isForeign reports a transport socket whose endpoints are left out.
 func isForeign(s *corev3.TransportSocket) bool {
-	why := notPlain(s)
+	why := LeftOut(s)
 	return why != nil && why.Reason == model.LeftOutSocket
 }
 
 func (w *walker) any(content *anypb.Any, path string) {
 	m, err := content.UnmarshalNew()
 	if err != nil || !w.table.isSupported(m.ProtoReflect().Descriptor()) {
-		url, _ := typeOfContent(content)
+		url, _ := TypeOf(content)
 		w.p.Add(path, "%s", unsupportedType(url))
 		return
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package schema
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ import (
 const fieldsIntroduction = `# Fields
 
 Each message of Envoy's v3 API that XLB reads, and what becomes of each of its fields. The page is written from the table by which
-configurations are checked (` + "`go test ./internal/config -run FieldsPage -update`" + `), so no field is missing. How a field is served, and where that
+configurations are checked (` + "`go test ./internal/config/schema -run FieldsPage -update`" + `), so no field is missing. How a field is served, and where that
 differs from Envoy, say [limits.md](limits.md#routes), [balancing.md](balancing.md), [resilience.md](resilience.md) and [sidecar.md](sidecar.md).
 
 | | |
@@ -54,7 +54,7 @@ var fieldsSections = []struct {
 }
 
 func TestFieldsPageSaysWhatBecomesOfEachField(t *testing.T) {
-	golden.Compare(t, "../../docs/fields.md", fieldsPage(t))
+	golden.Compare(t, "../../../docs/fields.md", fieldsPage(t))
 }
 
 func fieldsPage(t *testing.T) string {
