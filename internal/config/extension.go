@@ -25,7 +25,7 @@ func (t *translator) extension(out *model.Cluster, c *clusterv3.Cluster, path st
 	t.besideExtension(c, path)
 	m, err := policies[0].GetTypedExtensionConfig().GetTypedConfig().UnmarshalNew()
 	if err != nil {
-		// checkSupport has reported it.
+		// package schema has reported it.
 		return false
 	}
 	typed := path + ".load_balancing_policy.policies[0].typed_extension_config.typed_config"

@@ -20,7 +20,7 @@ import (
 )
 
 // translator turns a bootstrap into a model. It reads supported fields only;
-// checkSupport has reported the others. What it makes of a file with problems
+// package schema has reported the others. What it makes of a file with problems
 // is thrown away.
 type translator struct {
 	// manager is the connection manager whose routes are translated; nil: they stand alone.
