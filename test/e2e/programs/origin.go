@@ -3,6 +3,7 @@
 package programs
 
 import (
+	"bufio"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -38,6 +39,7 @@ const Identity = "X-Identity"
 //	/stall                      never answers
 //	/reset?seed=&size=&framing= half of the body, then a reset
 //	/switch                     switches to the protocol that the request asks for: an echo
+//	/switch?end=reset           the same, and resets the connection behind an empty line
 //	CONNECT                     a tunnel: an echo
 //	/…                          the server's identity
 type OriginSpec struct {
@@ -162,8 +164,28 @@ func (o *origin) serveSwitch(w http.ResponseWriter, r *http.Request) {
 	if _, err := io.WriteString(conn, head+Identity+": "+o.identity+"\r\n\r\n"); err != nil {
 		return
 	}
+	if r.FormValue("end") == "reset" {
+		echoUntilEmptyLine(conn, early)
+		return
+	}
 	// Its end is the client's affair.
 	_, _ = io.Copy(conn, early)
+}
+
+// echoUntilEmptyLine echoes lines. The connection is reset when it is closed.
+func echoUntilEmptyLine(conn net.Conn, r *bufio.ReadWriter) {
+	if err := conn.(*net.TCPConn).SetLinger(0); err != nil {
+		panic(err) // it is open
+	}
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil || line == "\n" {
+			return
+		}
+		if _, err := io.WriteString(conn, line); err != nil {
+			return
+		}
+	}
 }
 
 func (o *origin) serveIdentity(w http.ResponseWriter, _ *http.Request) {

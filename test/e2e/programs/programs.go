@@ -58,6 +58,7 @@ const (
 	AuditorProgram  = "auditor"
 	SquatterProgram = "squatter"
 	MumblerProgram  = "mumbler"
+	StormProgram    = "storm"
 
 	TorrentProgram = "torrent"
 
@@ -102,6 +103,7 @@ var registry = map[string]func(*stdio) error{
 	AuditorProgram:  runAuditor,
 	SquatterProgram: runSquatter,
 	MumblerProgram:  runMumbler,
+	StormProgram:    runStorm,
 	TorrentProgram:  runTorrent,
 	heirProgram:     runHeir,
 
