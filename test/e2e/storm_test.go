@@ -31,8 +31,8 @@ func storms(t *testing.T, p *harness.Process, rounds int) (all []programs.StormR
 	return all
 }
 
-// requireNothingOfStorms waits until nothing is left of tunnels but idle i-socks, each of which is one descriptor.
-func requireNothingOfStorms(t *testing.T, b *harness.Balancer, before flat) {
+// requireIdleAsBefore waits until nothing is left of clients that have gone but idle i-socks, each of which is one descriptor.
+func requireIdleAsBefore(t *testing.T, b *harness.Balancer, before flat) {
 	t.Helper()
 	if b.IsEnvoy() {
 		return
@@ -90,7 +90,7 @@ func TestStormsOfTunnelsAreAllAnsweredAndLeaveNothing(t *testing.T) {
 							i+1, r.Echoed, stormClients, r.Refused, r.Failures[:min(3, len(r.Failures))])
 					}
 				}
-				requireNothingOfStorms(t, b, before)
+				requireIdleAsBefore(t, b, before)
 				if !b.IsEnvoy() {
 					fast, slow := b.Served(t)
 					t.Logf("%.0f requests on the fast path, %.0f on the slow path", fast, slow)
@@ -123,7 +123,7 @@ func TestStormsOfTunnelsHaveAsManyPlacesAsTheCircuitBreakersSay(t *testing.T) {
 				t.Errorf("round %d: %d tunnels echoed their frame and %d were refused, want %d and %d; the others, such as: %q",
 					i+1, r.Echoed, r.Refused, places, stormClients-places, r.Failures[:min(3, len(r.Failures))])
 			}
-			requireNothingOfStorms(t, b, before)
+			requireIdleAsBefore(t, b, before)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +20,8 @@ type CallerSpec struct {
 	Address string
 	// Clients at work at once, and Connections of them all.
 	Clients, Connections int
+	// Opening is what each connection sends at once, before it waits for the greeting; it comes back as well.
+	Opening []byte
 	// Bytes is the most that one connection sends.
 	Bytes int
 	// Timeout of one connection.
@@ -79,6 +82,9 @@ func (s *CallerSpec) call() (identity, peer string, err error) {
 	if err := conn.SetDeadline(time.Now().Add(s.Timeout)); err != nil {
 		return "", "", err
 	}
+	if _, err := conn.Write(s.Opening); err != nil {
+		return "", "", err
+	}
 	r := bufio.NewReader(conn)
 	greeting, err := r.ReadString('\n')
 	if err != nil {
@@ -90,11 +96,11 @@ func (s *CallerSpec) call() (identity, peer string, err error) {
 		_ = sendInPieces(conn, sent)
 	}()
 	got, err := io.ReadAll(r)
-	if err == nil && !bytes.Equal(got, sent) {
+	if err == nil && !bytes.Equal(got, slices.Concat(s.Opening, sent)) {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		return "", "", fmt.Errorf("%d of %d bytes came back: %w", len(got), len(sent), err)
+		return "", "", fmt.Errorf("%d of %d bytes came back: %w", len(got), len(s.Opening)+len(sent), err)
 	}
 	return strings.TrimSuffix(greeting, "\n"), conn.RemoteAddr().String(), nil
 }
