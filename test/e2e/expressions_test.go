@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
@@ -143,5 +144,141 @@ func TestALongMatchHoldsNobodyUp(t *testing.T) {
 			return fmt.Sprintf("median %v beside long matches, %v alone: want at most %d times as long", beside, alone, worst)
 		}
 		return ""
+	})
+}
+
+// hostileSteps is what the expressions of a configuration may cost, in steps (docs/limits.md).
+const hostileSteps = 4 << 20
+
+// hostileMemory bounds the daemon's memory beside expressions that are as hostile as it accepts them.
+const hostileMemory = 512 << 20
+
+// hostileExpression is one that is valid, short, and costs much to compile or to match: nested repetitions, large counts and classes, and automata of
+// exponentially many states.
+func hostileExpression(r *rand.Rand, depth int) string {
+	if depth == 0 {
+		return []string{"a", "b", "[a-q]", "[^u-z]", ".", "(?i)ab", `\PN`, "(?:a|b)", "ab?", "x"}[r.IntN(10)]
+	}
+	part := func() string { return hostileExpression(r, depth-1) }
+	switch r.IntN(7) {
+	case 0:
+		return fmt.Sprintf("(?:%s%s)*", part(), part())
+	case 1:
+		return fmt.Sprintf("(?:%s+%s+)+", part(), part())
+	case 2:
+		return fmt.Sprintf("(?:%s|%s|%s)", part(), part(), part())
+	case 3:
+		return fmt.Sprintf("(?:%s){%d}", part(), 1+r.IntN(60))
+	case 4:
+		return fmt.Sprintf("(?:%s){0,%d}%s", part(), 1+r.IntN(60), part())
+	case 5:
+		return fmt.Sprintf("%s.*%s", part(), part())
+	default:
+		return fmt.Sprintf("(?:a|b)*a(?:%s){%d}", part(), 1+r.IntN(20))
+	}
+}
+
+// hostileExpressions share what expressions may cost, not quite evenly.
+func hostileExpressions(t *testing.T, seed uint64, n int) (all []*model.Regex) {
+	t.Helper()
+	r, left := rand.New(rand.NewPCG(seed, 0)), hostileSteps
+	for tries := 0; len(all) < n; tries++ {
+		regex, err := model.NewRegex(fmt.Sprintf("/%d/%s", r.IntN(5), hostileExpression(r, 1+r.IntN(5))))
+		// Go refuses what is repeated more than 1,000 times, also by repetitions of repetitions. Most are cheap.
+		if share := left / (n - len(all)); err == nil && regex.Cost() <= share && (regex.Cost() >= share/2 || tries%50 == 0) {
+			all, left = append(all, regex), left-regex.Cost()
+		}
+	}
+	t.Logf("%d expressions cost %d of %d steps", n, hostileSteps-left, hostileSteps)
+	return all
+}
+
+// hostilePath is what such expressions can match for long.
+func hostilePath(r *rand.Rand) string {
+	path := []byte(fmt.Sprintf("/%d/", r.IntN(5)))
+	for length := 1 + r.IntN(200); len(path) < length; {
+		path = append(path, "aaaaaabbbx"[r.IntN(10)])
+	}
+	return string(path)
+}
+
+// numbered is a configuration of routes that each answer with their number, and behind them one for all paths, beside that of others.
+func numbered(others harness.Config, service netip.AddrPort, all []*model.Regex) harness.Config {
+	answer := func(text string) any { return fields{"status": 200, "body": inline(text)} }
+	var routes []any
+	for i, regex := range all {
+		routes = append(routes, fields{"match": fields{"safe_regex": fields{"regex": regex.String()}}, "direct_response": answer(fmt.Sprint(i))})
+	}
+	routes = append(routes, fields{"match": fields{"prefix": "/"}, "direct_response": answer("none")})
+	others.Listeners = append(slices.Clone(others.Listeners), harness.Listener{Address: service, Table: fields{
+		"name": "numbered", "virtual_hosts": []any{fields{"name": "all", "domains": []any{"*"}, "routes": routes}},
+	}})
+	return others
+}
+
+// wantNumbers are the answers to random paths, one behind the other, each of which such expressions can match for long.
+func wantNumbers(seed uint64, all []*model.Regex, paths int) (steps []programs.Step, want []string) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	for range paths {
+		path, answer := hostilePath(r), "none"
+		if i := slices.IndexFunc(all, func(regex *model.Regex) bool { return regex.Matches(path) }); i >= 0 {
+			answer = fmt.Sprint(i)
+		}
+		steps, want = append(steps, getAndReceive(path)...), append(want, answer)
+	}
+	return steps, want
+}
+
+// Expressions that are valid, and as hostile as a configuration may have them, come into force while all others are served, take bounded memory, choose
+// the routes that they name, and do not keep the daemon from its end, also while others like them are compiled.
+func TestHostileExpressionsComeIntoForceBesideOthers(t *testing.T) {
+	harness.Beside(t)
+	harness.OnlyXLB(t, "Envoy refuses expressions of more than 100 instructions")
+	count, paths, seed := 10_000, 200, suite.Seed(t)
+	if testing.Short() {
+		count, paths = 400, 100
+	}
+	all, next := hostileExpressions(t, seed, count), hostileExpressions(t, seed+1, count)
+	steps, want := wantNumbers(seed, all, paths)
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		place, services := harness.SameHost(t), []netip.AddrPort{harness.Service(), harness.Service()}
+		_, addresses := origins(t, place, "one")
+		others := harness.OneCluster(services[0], addresses...)
+		b := harness.Start(t, mode, others, place)
+		load := place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: services[0].String(), Connections: 2, Pause: time.Millisecond})
+		awaitRequests(t, load, 10)
+
+		before := report(t, load).Total
+		clock := await.Since(func() { b.Reload(t, numbered(others, services[1], all)) })
+		harness.Eventually(t, 4*patience, "the expressions are in force", func() bool {
+			return len(runExchange(t, place, services[1], patience, getAndReceive("/")...).Replies) == 1
+		})
+		t.Logf("in force after %v, %d requests of others meanwhile", clock.Elapsed().Round(time.Millisecond), report(t, load).Total-before)
+
+		var got programs.ExchangeReport
+		clock = await.Since(func() { got = runExchange(t, place, services[1], 4*patience, steps...) })
+		t.Logf("%d requests to %d routes took %v", paths, len(slices.Compact(slices.Sorted(slices.Values(want)))), clock.Elapsed().Round(time.Millisecond))
+		for i, reply := range got.Replies {
+			if reply.Body != want[i] {
+				t.Errorf("%q: route %s, want %s", steps[2*i].Send, reply.Body, want[i])
+			}
+		}
+		if len(got.Replies) != paths {
+			t.Errorf("%d of %d answers: %s", len(got.Replies), paths, got.Error)
+		}
+		var final programs.LoadReport
+		load.Finish(t, &final)
+		requireClean(t, final)
+		t.Logf("memory %d MiB, at most %d MiB", b.OwnMemory(t)>>20, b.PeakMemory(t)>>20)
+		if peak := b.PeakMemory(t); peak > hostileMemory {
+			t.Errorf("daemon memory: %d MiB, want at most %d", peak>>20, hostileMemory>>20)
+		}
+
+		b.Reload(t, numbered(others, services[1], next))
+		clock = await.Since(func() { b.Terminate(t) })
+		if code := b.Wait(t, patience); code != 0 {
+			t.Errorf("it ends with code %d", code)
+		}
+		t.Logf("ended after %v", clock.Elapsed().Round(time.Millisecond))
 	})
 }

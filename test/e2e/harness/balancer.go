@@ -535,6 +535,12 @@ func (b *Balancer) OwnMemory(t testing.TB) int64 {
 	return b.status(t, "RssAnon:")
 }
 
+// PeakMemory is the most that Memory has been.
+func (b *Balancer) PeakMemory(t testing.TB) int64 {
+	t.Helper()
+	return b.status(t, "VmHWM:")
+}
+
 // status is an amount of memory, in bytes, that the kernel tells of the daemon.
 func (b *Balancer) status(t testing.TB, name string) int64 {
 	t.Helper()
