@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -366,15 +367,21 @@ func TestNamesAreLookedUpWhenTheirAnswersExpire(t *testing.T) {
 		name   string
 		fields map[string]any
 		code   dnsmessage.RCode
+		ttl    uint32
 		// least are the questions in a window behind the first one; between two are pause at least, on the average.
 		least int
 		pause time.Duration
 	}{
-		{"every refresh", map[string]any{"dns_refresh_rate": "0.5s"}, dnsmessage.RCodeSuccess, 4, 500 * time.Millisecond},
-		{"time to live of one second", map[string]any{"dns_refresh_rate": "60s", "respect_dns_ttl": true}, dnsmessage.RCodeSuccess, 2, time.Second},
-		{"long refresh", map[string]any{"dns_refresh_rate": "3600s"}, dnsmessage.RCodeSuccess, 0, time.Hour},
-		{"jitter", map[string]any{"dns_refresh_rate": "0.1s", "dns_jitter": "0.9s"}, dnsmessage.RCodeSuccess, 2, 210 * time.Millisecond},
-		{"failures", map[string]any{"dns_refresh_rate": "60s", "dns_failure_refresh_rate": map[string]any{"base_interval": "0.1s", "max_interval": "0.5s"}}, dnsmessage.RCodeServerFailure, 6, 15 * time.Millisecond},
+		{"every refresh", map[string]any{"dns_refresh_rate": "0.5s"}, dnsmessage.RCodeSuccess, 1, 4, 500 * time.Millisecond},
+		{"time to live of one second", map[string]any{"dns_refresh_rate": "60s", "respect_dns_ttl": true}, dnsmessage.RCodeSuccess, 1, 2, time.Second},
+		{"long refresh", map[string]any{"dns_refresh_rate": "3600s"}, dnsmessage.RCodeSuccess, 1, 0, time.Hour},
+		{"jitter", map[string]any{"dns_refresh_rate": "0.1s", "dns_jitter": "0.9s"}, dnsmessage.RCodeSuccess, 1, 2, 210 * time.Millisecond},
+		{"failures", map[string]any{"dns_refresh_rate": "60s", "dns_failure_refresh_rate": map[string]any{"base_interval": "0.1s", "max_interval": "0.5s"}}, dnsmessage.RCodeServerFailure, 1, 6, 15 * time.Millisecond},
+		{"no time to live", lively("0.5s"), dnsmessage.RCodeSuccess, 0, 4, 500 * time.Millisecond},
+		{"time to live above the refresh rate", lively("0.1s"), dnsmessage.RCodeSuccess, 3600, 0, time.Hour},
+		{"longest time to live", lively("0.1s"), dnsmessage.RCodeSuccess, math.MaxInt32, 0, time.Hour},
+		{"time to live of 2^31 s", lively("0.5s"), dnsmessage.RCodeSuccess, math.MaxInt32 + 1, 4, 500 * time.Millisecond},
+		{"name that does not exist", lively("0.5s"), dnsmessage.RCodeNameError, 3600, 4, 500 * time.Millisecond},
 	}
 	type asked struct {
 		peer    string
@@ -386,7 +393,7 @@ func TestNamesAreLookedUpWhenTheirAnswersExpire(t *testing.T) {
 		var config harness.Config
 		for _, tt := range tests {
 			names := startNameServer(t)
-			names.set(tt.code, 1, firstAddr)
+			names.set(tt.code, tt.ttl, firstAddr)
 			config.Add(namedConfig(harness.Service(), names, "STRICT_DNS", 1, tt.fields))
 			p.servers = append(p.servers, names)
 		}
@@ -415,6 +422,15 @@ func TestNamesAreLookedUpWhenTheirAnswersExpire(t *testing.T) {
 		}
 		return difference
 	})
+}
+
+// lively is a cluster whose names are believed as long as their answers say, and asked for anew at that rate where these say nothing. Failures would be
+// asked for more seldom.
+func lively(refresh string) map[string]any {
+	return map[string]any{
+		"dns_refresh_rate": refresh, "respect_dns_ttl": true,
+		"dns_failure_refresh_rate": map[string]any{"base_interval": "3600s", "max_interval": "3600s"},
+	}
 }
 
 // mostQuestions come in some time behind the first one.
