@@ -2,9 +2,9 @@
 
 // Package hostile is a machine that looks for a byte in a wrong place. It runs XLB between clients and servers that do whatever
 // a kernel lets them do, one scene after another: servers that answer early, late, never, by HTTP/1.0 and without a length, that close at
-// each point, and close blindly, whatever comes at that moment; clients that send in every way there is, or leave; under limits of memory,
-// processor, ports and descriptors; on one host, on two, with the fast path and without. Everybody knows each byte that is to come
-// ([traffic]). At the end of a scene nothing may be left.
+// each point, and close blindly, whatever comes at that moment, or as the next request is about to come; clients that send in every way
+// there is, or leave; under limits of memory, processor, ports and descriptors; on one host, on two, with the fast path and without. Everybody
+// knows each byte that is to come ([traffic]). At the end of a scene nothing may be left.
 //
 // Beside clients that meet by chance there are actors that bring about what chance seldom does: they hold the lock of a socket while a message
 // is between its program and that socket, cut messages by a memory limit, fill a buffer to its last byte, and have the

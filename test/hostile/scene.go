@@ -46,8 +46,9 @@ const (
 	paused         = "paused"     // clients and servers, for moments: by a signal, by a debugger, or with their cgroup
 	traced         = "traced"
 	frozen         = "frozen"
-	stock          = "stock"        // Python's file server, and a client that posts and then gets
-	blindCloses    = "blind closes" // of connections that may have a request
+	stock          = "stock"         // Python's file server, and a client that posts and then gets
+	blindCloses    = "blind closes"  // of connections that may have a request
+	promptCloses   = "prompt closes" // of connections that the next request is about to take
 	// daemonDescriptors leaves the daemon few more than it has.
 	daemonDescriptors = "daemon descriptors"
 )
@@ -113,6 +114,10 @@ const (
 // sceneLength is how long clients are at work.
 const sceneLength = 3 * time.Second
 
+// promptLength is how long a known scene of prompt closes is. What it looks for takes a program and the daemon within a fraction of a
+// microsecond: once in some 15,000 closes.
+const promptLength = time.Minute
+
 // draw makes a scene: the first ones of a run show what has been found before, others what nobody has thought of.
 func draw(seed uint64, number int, options *Options) *Scene {
 	sceneSeed := seed + uint64(number)*0x9e3779b97f4a7c15
@@ -138,7 +143,26 @@ func draw(seed uint64, number int, options *Options) *Scene {
 		}
 		s.Clients[0].Kinds = []string{traffic.KindNonblocking, traffic.KindChanger}
 	}
+	// Last: what else a seed draws stays as it was.
+	if number >= len(known) && r.IntN(promptScenes) == 0 {
+		s.add(promptCloses)
+	}
+	if s.has(promptCloses) {
+		s.Actor, s.Clients = noActor, []traffic.ClientSpec{hurried(firstWild)}
+	}
 	return s
+}
+
+// promptScenes is of how many scenes one has prompt closes.
+const promptScenes = 15
+
+// hurried are clients that ask again at once, for what nothing excuses from an answer. In a scene of prompt closes there are no others: they
+// would take the processors, and the slots that are about to be closed.
+func hurried(process uint32) traffic.ClientSpec {
+	return traffic.ClientSpec{
+		Process: process, Workers: 4, Kinds: []string{traffic.KindWhole}, Acts: []string{traffic.ActAnswers},
+		Pieces: []string{traffic.PiecesOne}, Body: [2]int{-1, -1}, Reply: [2]int{0, 100},
+	}
 }
 
 // fitsSmall is the size of a response that small buffers take in little time.
@@ -164,6 +188,7 @@ var known = []func(*Scene){
 	func(s *Scene) { s.be(sameHost, noActor, blindCloses) },
 	func(s *Scene) { s.be(sameHost, noActor, blindCloses, locksHeld) },
 	func(s *Scene) { s.be(twoHosts, noActor, blindCloses, locksHeld) },
+	func(s *Scene) { s.be(twoHosts, noActor, promptCloses); s.Length = promptLength },
 }
 
 func (s *Scene) be(topology, actor string, conditions ...string) {

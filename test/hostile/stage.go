@@ -91,6 +91,7 @@ const (
 	calmestShare  = 0.98
 	honestShare   = 0.95
 	longestBlind  = 2 * time.Millisecond
+	longestPrompt = 60 * time.Microsecond
 	messagesBound = 24 << 20
 	// moreGoroutines are for what the daemon does only since there was a client.
 	moreGoroutines = 20
@@ -140,6 +141,9 @@ func (s *scene) build() {
 		}
 		if s.has(blindCloses) {
 			spec.Blind = longestBlind
+		}
+		if s.has(promptCloses) && clusters[i] == honestCluster {
+			spec.Prompt = longestPrompt
 		}
 		if clusters[i] == slowCluster {
 			spec.Stingy, spec.Pause, spec.ReceiveBuffer = 1, time.Second, 64<<10
@@ -241,8 +245,11 @@ func (s *scene) client() traffic.ClientSpec {
 }
 
 // wildClient is one of the scene's.
-func (s *scene) wildClient(i int) traffic.ClientSpec {
-	c, common := s.Clients[i], s.client()
+func (s *scene) wildClient(i int) traffic.ClientSpec { return s.inScene(s.Clients[i]) }
+
+// inScene adds what all clients have in common.
+func (s *scene) inScene(c traffic.ClientSpec) traffic.ClientSpec {
+	common := s.client()
 	c.Address, c.Seed, c.Directory, c.Phase, c.Patience = common.Address, common.Seed, common.Directory, common.Phase, common.Patience
 	c.MayHang, c.MayBreak = common.MayHang, common.MayBreak
 	return c
@@ -250,16 +257,34 @@ func (s *scene) wildClient(i int) traffic.ClientSpec {
 
 // start starts the clients.
 func (s *scene) start() {
-	base := s.client()
-	calm := base
-	calm.Process, calm.Workers, calm.Kinds = calmProcess, 4, []string{traffic.KindWhole, traffic.KindHeadBody}
-	calm.Acts, calm.Pieces, calm.Body, calm.Reply = []string{traffic.ActAnswers, traffic.ActEarly}, traffic.AllPieces, [2]int{-1, 400}, [2]int{0, 400}
-	s.startClients(calm)
+	s.startClients(s.calmClient())
 	for i := range s.Clients {
 		c := s.wildClient(i)
 		s.confine(&c, i)
 		s.startClients(c)
 	}
+	if s.stock != nil {
+		s.stockClient = s.near.StockClient(s, s.stockService, stockPairs)
+	}
+	if !s.has(promptCloses) {
+		s.startOthers()
+	}
+}
+
+// calmClient asks for what any balancer manages.
+func (s *scene) calmClient() traffic.ClientSpec {
+	if s.has(promptCloses) {
+		return s.inScene(hurried(calmProcess))
+	}
+	return s.inScene(traffic.ClientSpec{
+		Process: calmProcess, Workers: 4, Kinds: []string{traffic.KindWhole, traffic.KindHeadBody},
+		Acts: []string{traffic.ActAnswers, traffic.ActEarly}, Pieces: traffic.AllPieces, Body: [2]int{-1, 400}, Reply: [2]int{0, 400},
+	})
+}
+
+// startOthers starts those who meet no honest server.
+func (s *scene) startOthers() {
+	base := s.client()
 	if len(s.nginxes) > 0 {
 		asking := base
 		asking.Address, asking.Process, asking.Workers, asking.Fixed = s.nginx.String(), nginxProcess, 3, nginxAnswers
@@ -267,9 +292,6 @@ func (s *scene) start() {
 		asking.Acts, asking.Pieces, asking.Body = []string{traffic.ActEarly}, []string{traffic.PiecesOne}, [2]int{-1, 3000}
 		asking.Gap = 200 * time.Microsecond
 		defer s.startClients(asking)
-	}
-	if s.stock != nil {
-		s.stockClient = s.near.StockClient(s, s.stockService, stockPairs)
 	}
 	lying := base
 	lying.Address, lying.Process, lying.Workers = s.liars.String(), traffic.FirstLiar, 2
@@ -464,7 +486,7 @@ func (s *scene) requireShare(what string, right, made int64, least float64) {
 
 // settle looks for what is left.
 func (s *scene) settle(kilobytes int64) {
-	if !s.isSevere() && !s.has(blindCloses) {
+	if !s.isSevere() && !s.has(blindCloses) && !s.has(promptCloses) {
 		s.requireShare("calm clients' exchanges", s.calm.Counts[traffic.Right], s.calm.Counts[traffic.Exchanges], calmestShare)
 		s.requireShare("honest exchanges", s.honestRight, s.honest, honestShare)
 	}

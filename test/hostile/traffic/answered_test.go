@@ -74,3 +74,36 @@ func answerOnce(listener net.Listener) {
 		}
 	}
 }
+
+// A server that closes promptly does so behind a whole answer, and its client finds each end.
+func TestPromptClosesAreBehindAnswers(t *testing.T) {
+	directory := t.TempDir()
+	server, err := Listen(ServerSpec{
+		Address: "127.0.0.1:0", Name: "server", Seed: 1, Directory: directory, Patience: 20 * time.Second, Prompt: time.Nanosecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	go func() { _ = server.Serve() }()
+	clients, err := NewClients(ClientSpec{
+		Address: server.Address(), Seed: 1, Directory: directory, Workers: 1, Requests: 100, Patience: 20 * time.Second,
+		Kinds: []string{KindWhole}, Acts: []string{ActAnswers}, Pieces: []string{PiecesOne}, Body: [2]int{-1, -1}, MayBreak: true,
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients.Run(context.Background())
+	found, err := ReadViolations(directory)
+	if err != nil || len(found) > 0 {
+		t.Errorf("violations: %v, %v; want none", found, err)
+	}
+	closes := server.Report().Counts["prompt closes"]
+	// The last connection may end because all requests are made.
+	if closes == 0 || int64(clients.conns)-closes > 1 {
+		t.Errorf("%d prompt closes of %d connections, want each but the last", closes, clients.conns)
+	}
+	if right, served := clients.Report().Counts[Right], server.Report().Counts[Exchanges]; right != served {
+		t.Errorf("%d answers were right, %d requests served", right, served)
+	}
+}

@@ -108,6 +108,8 @@ type ServerSpec struct {
 	Pause  time.Duration
 	// Blind is the longest time after a response at which the server closes a part of its connections, whatever comes on them; 0: never.
 	Blind time.Duration
+	// Prompt is the same within the time that a client takes to ask again: the server's own task closes, and does nothing else until then.
+	Prompt time.Duration
 }
 
 // Server does what requests ask it to.
@@ -404,6 +406,9 @@ func (c *session) act() bool {
 	if !c.respond() {
 		return false
 	}
+	if c.closesPromptly() {
+		return c.end()
+	}
 	c.closeBlindly()
 	switch c.order.Act {
 	case ActTwice:
@@ -435,6 +440,22 @@ func (c *session) closeBlindly() {
 		}
 		c.conn.Close()
 	})
+}
+
+// promptCloses is of how many responses one is followed by a prompt close.
+const promptCloses = 2
+
+// closesPromptly tells whether the connection is to be closed, when the moment has come. A timer would be late by as much as a client takes to ask
+// again.
+func (c *session) closesPromptly() bool {
+	if c.spec.Prompt == 0 || rand.IntN(promptCloses) > 0 {
+		return false
+	}
+	c.count("prompt closes")
+	wait := rand.N(c.spec.Prompt)
+	for began := time.Now(); time.Since(began) < wait; {
+	}
+	return true
 }
 
 // end closes the connection, or resets it.
