@@ -77,6 +77,7 @@ func TestDrainEndsConnectionsThatHaveLongBeenQuiet(t *testing.T) {
 	r := limitedRig(t, Limits{})
 	c := r.dial()
 	c.exchange("hello")
+	r.awaitActive(0) // until then the daemon may note the time of this request
 	r.s.mu.Lock()
 	for _, conn := range r.s.conns {
 		conn.served.Store(time.Now().Add(-2 * quiet).UnixNano())
