@@ -24,7 +24,10 @@ func serve(l *Log, f func()) (ended bool) {
 //go:noinline
 func faulty() { panic("of faulty") }
 
-func outOfRange(list []int) func() { return func() { list[len(list)]++ } }
+func outOfRange(list []int) func() {
+	behind := len(list)
+	return func() { list[behind]++ }
+}
 
 func TestPanicIsCountedAndLoggedOnceForEachPlace(t *testing.T) {
 	l, text := newLog()

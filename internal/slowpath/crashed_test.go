@@ -77,7 +77,7 @@ func (o faultyObserver) Observe(Report) { o.here("observer") }
 
 func newCrashing(t *testing.T, endpoint netip.AddrPort, options ...frontOption) *crashing {
 	c, copies := &crashing{faults: &faults{}}, echoing(t)
-	c.front = newFront(t, []netip.AddrPort{endpoint}, append(options, func(config *Config, r *model.Route) {
+	c.front = newFront(t, []netip.AddrPort{endpoint}, append(options, func(config *Config, _ *model.Route) {
 		config.Match = func(table *model.RouteTable, r *model.Request, _ func() bool) *model.Route {
 			c.faults.here("match")
 			return table.Match(r)
@@ -173,7 +173,7 @@ func (c *crashing) mustHaveNothing() {
 			return fmt.Sprintf("%d endpoints were picked, and %d given back", picked, len(outcomes))
 		case active != 0 || mirrors != 0:
 			return fmt.Sprintf("%d requests and %d copies are counted", active, mirrors)
-		case int64(c.proxy.counters.active.Load()) > c.others:
+		case c.proxy.counters.active.Load() > c.others:
 			return "a connection is counted as being served"
 		case int(c.open.Load()) != c.proxy.idle.count():
 			return fmt.Sprintf("%d connections to endpoints are open, and %d of them idle", c.open.Load(), c.proxy.idle.count())

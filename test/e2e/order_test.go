@@ -106,7 +106,7 @@ func TestLongRequestBehindAnUnreadAnswerIsAnswered(t *testing.T) {
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		for name, hosts := range map[string]func(testing.TB) (clients, servers *harness.Place){
 			"one host":  func(t testing.TB) (_, _ *harness.Place) { place := harness.SameHost(t); return place, place },
-			"two hosts": func(t testing.TB) (_, _ *harness.Place) { return harness.TwoHosts(t) },
+			"two hosts": harness.TwoHosts,
 		} {
 			t.Run(name, func(t *testing.T) {
 				clients, servers := hosts(t)

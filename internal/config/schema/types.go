@@ -2,8 +2,8 @@
 
 package schema
 
-// The types that a typed_config may hold must be linked in to be decoded.
 import (
+	// The types that a typed_config may hold must be linked in to be decoded.
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/stream/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/common/dns/v3"
