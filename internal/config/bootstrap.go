@@ -11,9 +11,14 @@ import (
 	"time"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	downstreamv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/xlb-project/xlb/internal/config/document"
 	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
@@ -186,3 +191,81 @@ func nodeOf(in *corev3.Node) *corev3.Node {
 
 // userAgent is the name that a control plane sees.
 const userAgent = "xlb"
+
+// Shown is what the bootstrap says of this node and of where resources come from, for who asks what is in force. It has neither static
+// resources nor secrets. version is that of this program.
+func (b *Bootstrap) Shown(version string) *bootstrapv3.Bootstrap {
+	in := b.message
+	out := &bootstrapv3.Bootstrap{
+		Node: nodeOf(in.GetNode()), DynamicResources: in.GetDynamicResources(), ClusterManager: in.GetClusterManager(), Admin: in.GetAdmin(),
+	}
+	if out.Node.GetUserAgentVersionType() == nil {
+		out.Node.UserAgentVersionType = &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: buildVersion(version)}
+	}
+	return out
+}
+
+// buildVersion has the numbers of a version like v1.2.3, or zeros, and beside them the whole text.
+func buildVersion(version string) *corev3.BuildVersion {
+	v := &typev3.SemanticVersion{}
+	if _, err := fmt.Sscanf(version, "v%d.%d.%d", &v.MajorNumber, &v.MinorNumber, &v.Patch); err != nil {
+		v = &typev3.SemanticVersion{}
+	}
+	return &corev3.BuildVersion{Version: v, Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"build.label": structpb.NewStringValue(version)}}}
+}
+
+// Control is the control plane's cluster without what secures it, nil where there is none.
+func (b *Bootstrap) Control() *clusterv3.Cluster {
+	c, ok := proto.Clone(clusterNamed(b.message, schema.ControlCluster(b.message))).(*clusterv3.Cluster)
+	if !ok || c == nil || schema.ControlCluster(b.message) == "" {
+		return nil
+	}
+	c.TransportSocket, c.TransportSocketMatches = nil, nil
+	return c
+}
+
+// decode reads a bootstrap. Values that cannot be decoded are reported and left out, so that the rest of the file is still checked. It returns nil
+// when nothing could be read.
+func decode(p *problem.List, name string, data []byte, change ...Option) *bootstrapv3.Bootstrap {
+	root := document.Read(p, name, data, document.ExpectBootstrap)
+	if root == nil {
+		return nil
+	}
+	bootstrap := &bootstrapv3.Bootstrap{}
+	document.Respell(bootstrap.ProtoReflect().Descriptor(), root)
+	err := document.Decode(root, bootstrap)
+	if err == nil {
+		return bootstrap
+	}
+
+	// protojson stops at the first problem and tells a position in the JSON
+	// text. Look for the reasons in the tree, where they have paths.
+	var o options
+	for _, c := range change {
+		c(&o)
+	}
+	schema.ExplainBootstrap(p, root, o.schema)
+	bootstrap = &bootstrapv3.Bootstrap{}
+	if document.Decode(root, bootstrap) != nil || len(p.All()) == 0 {
+		p.Add("", "%s", document.Reason(err))
+		return nil
+	}
+	return bootstrap
+}
+
+// maxConnections is what the overload manager says of connections, 0 for nothing. It knows no other limit here.
+func (t *translator) maxConnections(in *bootstrapv3.Bootstrap) (limit uint64) {
+	const path = "overload_manager.resource_monitors"
+	for i, m := range in.GetOverloadManager().GetResourceMonitors() {
+		if limit != 0 {
+			t.p.Add(problem.At(path, i), "a second monitor of connections; keep one")
+			continue
+		}
+		config := &downstreamv3.DownstreamConnectionsConfig{}
+		if t.unpack(m.GetTypedConfig(), config, problem.At(path, i)+".typed_config", "DownstreamConnectionsConfig") {
+			// 0 and less violate Envoy's constraint, reported as such.
+			limit = uint64(max(config.GetMaxActiveDownstreamConnections(), 0))
+		}
+	}
+	return limit
+}

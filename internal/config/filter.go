@@ -4,6 +4,8 @@ package config
 
 import (
 	"maps"
+	"math"
+	"net/http"
 	"slices"
 
 	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
@@ -12,6 +14,7 @@ import (
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	sessionv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/stateful_session/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/config/schema"
@@ -160,6 +163,115 @@ func (t *translator) routeFilters(levels []filterLevel) model.RouteFilters {
 	}
 	if i := slices.IndexFunc(levels, func(l filterLevel) bool { return l.ownSession }); i >= 0 {
 		out.Session = levels[i].session
+	}
+	return out
+}
+
+// defaultFaultBody is Envoy's answer to an aborted request.
+const defaultFaultBody = "fault filter abort"
+
+// fault translates one filter's configuration; nil is one that never has an effect, as that of an empty filter.
+func (t *translator) fault(in *faultv3.HTTPFault, path string) *model.Fault {
+	out := &model.Fault{Cluster: in.GetUpstreamCluster(), Headers: t.headerMatches(in.GetHeaders(), path+".headers")}
+	if d := in.GetDelay(); d != nil {
+		out.Delay = t.duration(d.GetFixedDelay(), 0, path+".delay.fixed_delay")
+		out.DelayShare = fraction(d.GetPercentage())
+	}
+	if a := in.GetAbort(); a != nil {
+		out.Status, out.Body = int(a.GetHttpStatus()), a.GetResponseBody()
+		out.AbortShare = fraction(a.GetPercentage())
+		if out.Body == "" {
+			out.Body = defaultFaultBody
+		}
+	}
+	if out.DelayShare.Never() || out.Delay == 0 {
+		out.Delay, out.DelayShare = 0, model.Fraction{}
+	}
+	if out.AbortShare.Never() {
+		out.Status, out.Body, out.AbortShare = 0, "", model.Fraction{}
+	}
+	if out.Delay == 0 && out.Status == 0 {
+		return nil
+	}
+	return out
+}
+
+// readyFilter translates the filter by which load balancers ask whether the listener serves: which requests it answers itself.
+func (t *translator) readyFilter(in *healthcheckv3.HealthCheck, out *httpFilters, path string) {
+	if out.ready != nil || len(out.order) > 0 {
+		t.p.Add(path, "the health_check filter has to be the first one, and the only one of its type; move it to the front of http_filters")
+	}
+	if in.GetPassThroughMode() == nil {
+		t.p.Add(path+".typed_config.pass_through_mode", "missing, which Envoy refuses; write false")
+	}
+	out.ready = &readiness{matches: t.headerMatches(in.GetHeaders(), path+".typed_config.headers")}
+}
+
+// readiness is a filter of the connection manager, which comes before all routes.
+type readiness struct{ matches []model.HeaderMatch }
+
+// addTo puts a route in front of those of every virtual host; hosts without one get one that has no other.
+func (r *readiness) addTo(table *model.RouteTable) {
+	if r == nil {
+		return
+	}
+	answer := func() *model.Route {
+		return &model.Route{
+			Name: "health_check", Path: model.PathMatch{Kind: model.PathPrefix, Value: "/"}, Headers: r.matches,
+			Direct: &model.DirectResponse{Status: http.StatusOK}, Timeout: model.DefaultRouteTimeout,
+		}
+	}
+	all := false
+	for _, vh := range table.VirtualHosts {
+		vh.Routes = append([]*model.Route{answer()}, vh.Routes...)
+		all = all || slices.Contains(vh.Domains, "*")
+	}
+	if !all {
+		table.VirtualHosts = append(table.VirtualHosts, &model.VirtualHost{Name: "health_check", Domains: []string{"*"}, Routes: []*model.Route{answer()}})
+	}
+}
+
+// tcpProxyOf finds the one filter of the filter chain, where it is the TCP proxy.
+func (t *translator) tcpProxyOf() (*tcpv3.TcpProxy, string) {
+	filters := t.chosen.chain.GetFilters()
+	if len(filters) != 1 {
+		return nil, ""
+	}
+	proxy, content := &tcpv3.TcpProxy{}, filters[0].GetTypedConfig()
+	path := t.chosen.path + ".filters[0].typed_config"
+	if !content.MessageIs(proxy) || !t.unpack(content, proxy, path, "TcpProxy") {
+		return nil, ""
+	}
+	return proxy, path
+}
+
+func (t *translator) tcpProxy(p *tcpv3.TcpProxy, path string) *model.TCPProxy {
+	out := &model.TCPProxy{ConnectAttempts: 1, IdleTimeout: t.duration(p.GetIdleTimeout(), 0, path+".idle_timeout")}
+	if n := p.GetMaxConnectAttempts(); n != nil {
+		out.ConnectAttempts = n.GetValue()
+	}
+	switch c := p.GetClusterSpecifier().(type) {
+	case *tcpv3.TcpProxy_Cluster:
+		missing := t.clusterMissing(c.Cluster, path+".cluster")
+		out.Clusters = []model.WeightedCluster{{Name: c.Cluster, Weight: 1, Missing: missing}}
+	case *tcpv3.TcpProxy_WeightedClusters:
+		out.Clusters = t.tcpShares(c.WeightedClusters, path+".weighted_clusters")
+	default:
+		t.p.Add(path, "needs cluster or weighted_clusters")
+	}
+	return out
+}
+
+func (t *translator) tcpShares(w *tcpv3.TcpProxy_WeightedCluster, path string) []model.WeightedCluster {
+	var out []model.WeightedCluster
+	var sum uint64
+	for i, c := range w.GetClusters() {
+		missing := t.clusterMissing(c.GetName(), problem.At(path+".clusters", i)+".name")
+		out = append(out, model.WeightedCluster{Name: c.GetName(), Weight: c.GetWeight(), Missing: missing})
+		sum += uint64(c.GetWeight())
+	}
+	if sum > math.MaxUint32 {
+		t.p.Add(path, "the weights sum to %d; they need a sum of 1 to %d", sum, uint32(math.MaxUint32))
 	}
 	return out
 }

@@ -3,9 +3,11 @@
 package config
 
 import (
+	"cmp"
 	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
@@ -123,4 +125,31 @@ func (t *translator) headerName(name, path string) string {
 		t.p.Add(path, "Envoy rewrites %q before it routes, XLB does not; match another header", name)
 	}
 	return name
+}
+
+var serverHeaders = map[hcmv3.HttpConnectionManager_ServerHeaderTransformation]model.ServerHeader{
+	hcmv3.HttpConnectionManager_OVERWRITE:        model.ServerOverwrite,
+	hcmv3.HttpConnectionManager_APPEND_IF_ABSENT: model.ServerAppendIfAbsent,
+	hcmv3.HttpConnectionManager_PASS_THROUGH:     model.ServerPassThrough,
+}
+
+// hop is nil unless EnvoyHeaders asks for one.
+func (t *translator) hop(hcm *hcmv3.HttpConnectionManager, path string) *model.Hop {
+	if !t.options.schema.EnvoyHeaders {
+		return nil
+	}
+	t.fieldValue(hcm.GetServerName(), path+".server_name")
+	t.fieldValue(hcm.GetVia(), path+".via")
+	return &model.Hop{
+		UseRemoteAddress:     hcm.GetUseRemoteAddress().GetValue(),
+		TrustedHops:          hcm.GetXffNumTrustedHops(),
+		SkipForwardedFor:     hcm.GetSkipXffAppend(),
+		GenerateRequestID:    hcm.GetGenerateRequestId() == nil || hcm.GetGenerateRequestId().GetValue(),
+		PreserveRequestID:    hcm.GetPreserveExternalRequestId(),
+		RequestIDInResponse:  hcm.GetAlwaysSetRequestIdInResponse(),
+		Server:               serverHeaders[hcm.GetServerHeaderTransformation()],
+		ServerName:           cmp.Or(hcm.GetServerName(), "envoy"),
+		Via:                  hcm.GetVia(),
+		SuppressEnvoyHeaders: t.filters.suppressEnvoyHeaders,
+	}
 }

@@ -5,6 +5,10 @@ package config
 import (
 	"fmt"
 
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+
 	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/model"
@@ -51,4 +55,52 @@ func ReadText(path string) ([]byte, error) { return files.Begin(path, maxSize+1)
 func Parse(name string, data []byte, change ...Option) (*model.Config, error) {
 	_, cfg, err := parse(name, data, change...)
 	return cfg, err
+}
+
+// NodeName is who the daemon is for a control plane.
+type NodeName struct{ ID, Cluster, Zone string }
+
+// AsNode returns the option that makes the daemon this node. As in Envoy what it says goes before what the bootstrap says.
+func AsNode(n NodeName) Option { return func(o *options) { o.node = n } }
+
+// nameNode changes a bootstrap accordingly.
+func (o *options) nameNode(in *bootstrapv3.Bootstrap) {
+	if o.node == (NodeName{}) {
+		return
+	}
+	if in.GetNode() == nil {
+		in.Node = &corev3.Node{}
+	}
+	if o.node.ID != "" {
+		in.Node.Id = o.node.ID
+	}
+	if o.node.Cluster != "" {
+		in.Node.Cluster = o.node.Cluster
+	}
+	if o.node.Zone == "" {
+		return
+	}
+	if in.Node.GetLocality() == nil {
+		in.Node.Locality = &corev3.Locality{}
+	}
+	in.Node.Locality.Zone = o.node.Zone
+}
+
+// Note is about a field that is accepted although XLB does not do what it says.
+type Note = schema.Note
+
+// Notes are those on the bootstrap.
+func (b *Bootstrap) Notes() []Note { return b.notes }
+
+// NotesOn are those on a resource that CheckResource has accepted.
+func (b *Bootstrap) NotesOn(kind Kind, name string, body *anypb.Any) []Note {
+	m := kind.newMessage()
+	if kind != Listeners || body.UnmarshalTo(m) != nil {
+		return nil // no field of the others is noted
+	}
+	notes := schema.CheckResource(problem.NewList(), m, b.options.schema)
+	for i := range notes {
+		notes[i].Resource = "listener " + name
+	}
+	return notes
 }

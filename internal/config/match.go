@@ -4,6 +4,7 @@ package config
 
 import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
 	"github.com/xlb-project/xlb/internal/model"
@@ -79,4 +80,28 @@ func fraction(f *typev3.FractionalPercent) model.Fraction {
 		out.Denominator = 1_000_000
 	}
 	return out
+}
+
+func (t *translator) stringMatch(m *matcherv3.StringMatcher, path string) model.StringMatch {
+	out := model.StringMatch{IgnoreCase: m.GetIgnoreCase()}
+	switch p := m.GetMatchPattern().(type) {
+	case *matcherv3.StringMatcher_Exact:
+		out.Value = p.Exact
+	case *matcherv3.StringMatcher_Prefix:
+		out.Kind, out.Value = model.StringPrefix, p.Prefix
+	case *matcherv3.StringMatcher_Suffix:
+		out.Kind, out.Value = model.StringSuffix, p.Suffix
+	case *matcherv3.StringMatcher_Contains:
+		out.Kind, out.Value = model.StringContains, p.Contains
+	case *matcherv3.StringMatcher_SafeRegex:
+		if m.GetIgnoreCase() {
+			t.p.Add(path+".ignore_case", "Envoy refuses it with safe_regex; begin the expression with (?i) instead")
+		}
+		out = t.regexMatch(p.SafeRegex, path+".safe_regex")
+	}
+	return out
+}
+
+func (t *translator) regexMatch(m *matcherv3.RegexMatcher, path string) model.StringMatch {
+	return model.StringMatch{Kind: model.StringRegex, Value: m.GetRegex(), Regex: t.regex(m, path)}
 }
