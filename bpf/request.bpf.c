@@ -21,6 +21,11 @@
  */
 static __always_inline int request_pass(struct sk_msg_md *msg, struct psock *ps)
 {
+	struct bpf_sock *sk = msg->sk;
+
+	/* Of the task alone that `send` is of: others send beside it, and are not recorded. */
+	if (sk && send_is_of_this_task(&ps->send))
+		ps->pass_end = sock_tcp(sk)->write_seq + msg->size;
 	if (bpf_msg_redirect_hash(msg, &psocks, &ps->cookie, 0) == SK_PASS)
 		return SK_PASS;
 	return msg_target(msg) ? SK_DROP : SK_PASS;

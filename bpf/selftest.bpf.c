@@ -86,6 +86,15 @@ int xlb_selftest_retry(struct __sk_buff *skb)
 	return SELFTEST_RESULT(v, t->response.retry, t->response.head.off);
 }
 
+/* Whether the client holds a reference to its own socket: a program passes bytes to the anchor by a redirect to the client itself, which lasts
+ * until they have room. The daemon makes room, and must not wait for it. */
+static __always_inline int client_waits_for_room(struct bpf_sock *client)
+{
+	struct psock *ps = psock_of(client);
+
+	return ps && send_is_under_way(&ps->send) && sock_waits_for_room(client, ps->pass_end);
+}
+
 /* Not a test: how many messages are on their way to a p-sock, of which the packet is the cookie: with a worker, or with a sender that
  * has been interrupted, or waits for the p-sock's lock. The daemon asks before it sends or ends, because that would overtake them. Only
  * senders whose program had run when an RCU grace period began are sure to be seen. -1: no such p-sock.
@@ -95,7 +104,7 @@ int xlb_queued(struct __sk_buff *skb)
 {
 	struct bpf_sock *client;
 	__u64 cookie = 0;
-	int queued;
+	int queued, references = 0, waits;
 
 	if (bpf_skb_load_bytes(skb, ETHERNET_HEADER, &cookie, sizeof(cookie)))
 		return -1;
@@ -103,11 +112,15 @@ int xlb_queued(struct __sk_buff *skb)
 	if (!client)
 		return -1;
 	queued = sock_redirected_segments(client);
+	/* Before the count and behind it: a send that begins to wait in between had no reference when they were counted. */
+	waits = client_waits_for_room(client);
 	/* One reference is this look's. */
 	if (socket_references)
-		queued += sock_foreign_references(client) - 1;
+		references = sock_foreign_references(client) - 1;
+	if (references > 0 && waits && client_waits_for_room(client))
+		references--;
 	bpf_sk_release(client);
-	return queued;
+	return queued + references;
 }
 
 /* Whether the client waits for an answer: its lease runs, or broke and nobody has told it yet. */

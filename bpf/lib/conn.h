@@ -132,7 +132,8 @@ struct psock {
 	__u32 requests;
 	/* enum hold. Writer: the daemon, by xlb_client. */
 	__u32 held;
-	__u32 reserved;
+	/* Sequence number behind the bytes that were last passed to the anchor. */
+	__u32 pass_end;
 	/* Sequence numbers of the first bytes over TCP, in both directions. */
 	__u32 read_base;
 	__u32 write_base;

@@ -99,6 +99,7 @@ struct sock {
 	int sk_rcvbuf;
 	unsigned char sk_userlocks;
 	int sk_wmem_queued;
+	int sk_write_pending;
 	struct timer_list sk_timer;
 	void *sk_user_data;
 };
@@ -275,6 +276,12 @@ static __always_inline int sock_references(struct bpf_sock *sk)
 static __always_inline int sock_foreign_references(struct bpf_sock *sk)
 {
 	return socket_references ? sock_references(sk) - (int)socket_references : 0;
+}
+
+/* Whether a send of the socket waits for room, with bytes to push up to that sequence number. One that waits before its next piece has none. */
+static __always_inline int sock_waits_for_room(struct bpf_sock *sk, __u32 end)
+{
+	return sock_kernel(sk)->sk_write_pending > 0 && (__s32)(end - sock_tcp(sk)->write_seq) > 0;
 }
 
 /* The socket's state as a member of socket maps, of which it must be one. */

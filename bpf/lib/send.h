@@ -61,6 +61,20 @@ static __always_inline int send_enter(struct sk_msg_md *msg, struct send *w, int
 	return 1;
 }
 
+/* Whether the send that is under way is of the task that runs. */
+static __always_inline int send_is_of_this_task(const struct send *w)
+{
+	return *(volatile __u64 *)&w->sender == bpf_get_current_pid_tgid();
+}
+
+/* Whether a program has been shown bytes of a send that has not returned. */
+static __always_inline int send_is_under_way(const struct send *w)
+{
+	__u64 task = *(volatile __u64 *)&w->sender;
+
+	return task && !(task & SEND_SETTLES);
+}
+
 /* The position of the message's first byte. */
 static __always_inline __u64 send_position(const struct sk_msg_md *msg, const struct send *w)
 {

@@ -139,15 +139,17 @@ func (c *Conn) serve() {
 		return
 	}
 	settled := stays && slow.Settled != 0
+	if pipelined && !settled {
+		if !c.awaitSender() {
+			c.endNow()
+			return
+		}
+		settled = stays
+	}
 	c.use.Lock()
 	defer c.use.Unlock()
-	conn := c.open()
-	if conn == nil || c.set.ctx.Err() != nil {
+	if c.open() == nil || c.set.ctx.Err() != nil {
 		return
-	}
-	if pipelined && !settled {
-		conn.holdBack(func() bool { return c.awaitSender(senderPatience) })
-		settled = stays
 	}
 	c.requests.Store(max(c.requests.Load(), slow.Requests))
 	r := at.read(c.session(slow), c.set.cfg.Handler.Serve)
@@ -155,11 +157,6 @@ func (c *Conn) serve() {
 	c.served.Store(time.Now().UnixNano())
 	c.read += r.Read
 	c.written += r.Written
-	// The end of a connection overtakes bytes as an answer does.
-	if !conn.awaitBeforeAnswer() {
-		c.abort()
-		return
-	}
 	c.settle(r.Keep, maps.OfferAnswered, settled)
 }
 
@@ -496,16 +493,13 @@ func (c *Conn) endNow() {
 const senderPatience = 5 * time.Second
 
 // awaitSender lets what has been sent to the client arrive: a lease has ended, but the last bytes may not yet have reached the client's
-// queue. The process that sends them may have been interrupted on the way, or they wait for a worker. Answers to clients that pipeline, and the
-// ends of those that half-close, wait here. It reports false when the bytes do not come: what is sent then would be taken for them.
-//
-// A client that sends is seen as one of those that may move bytes: its send holds the socket, and one that has no room lasts until the daemon has
-// read. So the request is read first.
+// queue. The process that sends them may have been interrupted on the way, or they wait for a worker. Clients that pipeline, and those
+// that half-close, wait here. It reports false when the bytes do not come: what is sent then would be taken for them.
 //
 // One wait is enough for as long as the connection stays with the daemon, which is as long as its entry lives: a program moves bytes to the
 // client for a lease alone, the one before has ended, and the program takes none before it has accepted an offer and removed the entry.
 // SlowConn.Settled keeps this in the entry, which a program makes without it.
-func (c *Conn) awaitSender(patience time.Duration) bool {
+func (c *Conn) awaitSender() bool {
 	if !c.set.cfg.FastPath {
 		return true // nobody moves bytes
 	}
@@ -513,16 +507,16 @@ func (c *Conn) awaitSender(patience time.Duration) bool {
 	if err := c.set.cfg.Settle(); err != nil {
 		c.set.cfg.Logger.Warn("waiting for in-flight sends failed", "err", err)
 	}
-	return c.awaitMoved(patience)
+	return c.awaitMoved()
 }
 
 // awaitMoved is awaitSender for bytes of which the move has begun before something that the daemon has seen. A worker of the kernel may have them
 // still, and an end or a reset would overtake them: the client would read that there is no answer.
-func (c *Conn) awaitMoved(patience time.Duration) bool {
+func (c *Conn) awaitMoved() bool {
 	if !c.set.cfg.FastPath || c.unseen || c.bound != nil {
 		return true
 	}
-	return c.awaitUntil(patience, func() bool {
+	return c.awaitUntil(senderPatience, func() bool {
 		queued, err := c.set.cfg.Sockets.Queued(c.cookie)
 		if err != nil {
 			c.set.cfg.Logger.Warn("reading the queue of a client's socket failed", "err", err)
@@ -543,7 +537,7 @@ func (c *Conn) halfClosed() {
 	if ok && !c.awaitAnswer(l) {
 		return
 	}
-	if !c.awaitSender(senderPatience) {
+	if !c.awaitSender() {
 		c.endNow()
 		return
 	}
@@ -594,7 +588,7 @@ func (c *Conn) finish(l maps.Lease) {
 	if !c.awaitTold(l) {
 		return
 	}
-	if !c.awaitSender(senderPatience) {
+	if !c.awaitSender() {
 		c.endNow()
 		return
 	}

@@ -455,18 +455,17 @@ func (c *Conn) part(conn *socket, l maps.Lease, o Outcome) {
 		c.offer(maps.OfferAnswered, false)
 	case endClose:
 		// Interim responses may have been moved before.
-		if !c.awaitMoved(senderPatience) {
+		if !c.awaitMoved() {
 			c.abort()
 			return
 		}
 		c.closeLocked()
 	case endCut:
-		// A client that is in the midst of a send would hold the reset up: its bytes are not read any more.
-		c.awaitSender(failurePatience)
+		c.awaitSender()
 		c.abort()
 	case endLinger:
 		c.end()
-		if !c.awaitSender(senderPatience) {
+		if !c.awaitSender() {
 			c.abort()
 			return
 		}
@@ -476,7 +475,7 @@ func (c *Conn) part(conn *socket, l maps.Lease, o Outcome) {
 			c.closeLocked()
 		}
 	case endWrite:
-		if !c.awaitSender(senderPatience) {
+		if !c.awaitSender() {
 			c.abort()
 			return
 		}

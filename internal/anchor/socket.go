@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -32,8 +31,6 @@ type socket struct {
 	tenant        shares.Path
 	listener      uint32
 	closed        atomic.Bool
-	// before is what the first write waits for; nil: nothing.
-	before atomic.Pointer[func() bool]
 }
 
 // newSocket takes over a descriptor that does not block.
@@ -55,25 +52,7 @@ func (s *socket) Write(b []byte) (int, error) {
 	if s.closed.Load() {
 		return 0, net.ErrClosed
 	}
-	if !s.awaitBeforeAnswer() {
-		return 0, errOvertakes
-	}
 	return s.file.Write(b)
-}
-
-// errOvertakes says that an answer can't be sent, since the bytes of the one before do not arrive.
-var errOvertakes = errors.New("the answer before is still on its way to the client")
-
-// holdBack has the next write wait until arrived returns, which is called once. Where it returns false, nothing is written.
-func (s *socket) holdBack(arrived func() bool) {
-	once := sync.OnceValue(arrived)
-	s.before.Store(&once)
-}
-
-// awaitBeforeAnswer waits for what holdBack has been told, and reports whether an answer may be sent.
-func (s *socket) awaitBeforeAnswer() bool {
-	arrived := s.before.Load()
-	return arrived == nil || (*arrived)()
 }
 
 // Peek implements Client.
@@ -177,9 +156,6 @@ func (s *socket) unlessClosed(set func(time.Time) error, t time.Time) error {
 
 // CloseWrite sends FIN.
 func (s *socket) CloseWrite() error {
-	if !s.awaitBeforeAnswer() {
-		return errOvertakes
-	}
 	return os.NewSyscallError("shutdown", unix.Shutdown(s.fd, unix.SHUT_WR))
 }
 

@@ -177,6 +177,8 @@ func observe(group, exchange, observation) {}
 func runXLB(t *testing.T, r *results) {
 	j := &judge{broken: map[string]bool{}}
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		// Where another process holds a socket at that moment, its bytes go over TCP, as they should. The page is about sockets that are free.
+		mode.Waits = mode.Fast
 		place := harness.SameHost(t)
 		all := stageXLB(t, mode, place, place).playAll(t, j.in(t, mode))
 		if mode.Fast {
@@ -191,6 +193,7 @@ func runXLB(t *testing.T, r *results) {
 	t.Run("other host", func(t *testing.T) {
 		clients, servers := harness.TwoHosts(t)
 		mode := harness.Modes(t)[0]
+		mode.Waits = mode.Fast
 		r.remote = stageXLB(t, mode, clients, servers).playAll(t, j.in(t, mode))
 	})
 	j.requireBroken(t)

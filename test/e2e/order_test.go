@@ -112,18 +112,36 @@ func TestLongRequestBehindAnUnreadAnswerIsAnswered(t *testing.T) {
 				clients, servers := hosts(t)
 				service := harness.Service()
 				_, addresses := origins(t, servers, "one")
-				harness.Start(t, mode, harness.OneCluster(service, addresses...), clients)
-				// Behind the round's first answer, which may be there before the second request is sent, or not.
-				spec := programs.PipelineSpec{
-					Address: service.String(), Paths: []string{"/one", "/body?seed=1&size=10"}, Pause: 20 * time.Millisecond, Connections: 2, Rounds: 5,
-					SendBuffer: 4 << 10, Content: 2 << 20,
-				}
-				var report programs.PipelineReport
-				clients.Program(t, programs.PipelineProgram, spec).Next(t, &report)
-				if want := spec.Connections * spec.Rounds; report.Rounds != want {
-					t.Errorf("rounds answered in order: got %d, want %d: %v", report.Rounds, want, report.Failures)
+				config := harness.OneCluster(service, addresses...)
+				config.Listeners[0].Hosts[0].Routes = []harness.Route{{Path: "/one", Clusters: harness.To("origins")}, {Path: "/body", Clusters: harness.To("origins")}}
+				harness.Start(t, mode, config, clients)
+				for name, spec := range longPipelines() {
+					spec.Address = service.String()
+					// The next request may be sent before the answer is there, or behind it.
+					spec.Pause = 20 * time.Millisecond
+					spec.SendBuffer, spec.Content = 4<<10, 2<<20
+					var report programs.PipelineReport
+					clients.Program(t, programs.PipelineProgram, spec).Next(t, &report)
+					if want := spec.Connections * spec.Rounds; report.Rounds != want {
+						t.Errorf("%s: rounds answered in order: got %d, want %d: %v", name, report.Rounds, want, report.Failures)
+					}
 				}
 			})
 		}
 	})
+}
+
+// longPipelines are requests of which the last is longer than its connection has room for.
+func longPipelines() map[string]programs.PipelineSpec {
+	const short, long = "/one", "/body?seed=1&size=10"
+	return map[string]programs.PipelineSpec{
+		"second request long": {Paths: []string{short, long}, Connections: 4, Rounds: 5},
+		"third request long":  {Paths: []string{short, short, long}, Connections: 4, Rounds: 5},
+		"fourth request long": {Paths: []string{short, short, short, long}, Connections: 4, Rounds: 5},
+		"100 Continue":        {Paths: []string{short, long}, Connections: 4, Rounds: 5, Continue: true},
+		// The other task finds room for small pieces while the first one waits for more of it.
+		"two tasks": {Paths: []string{short + "?late=300ms", long}, Connections: 4, Rounds: 2, Beside: true},
+		// Such an answer may end its connection.
+		"no route": {Paths: []string{short, programs.PipelineUnrouted}, Connections: 8, Rounds: 1},
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/xlb-project/xlb/test/e2e/body"
 )
@@ -188,7 +189,10 @@ func echoUntilEmptyLine(conn net.Conn, r *bufio.ReadWriter) {
 	}
 }
 
-func (o *origin) serveIdentity(w http.ResponseWriter, _ *http.Request) {
+func (o *origin) serveIdentity(w http.ResponseWriter, r *http.Request) {
+	if late, err := time.ParseDuration(r.FormValue("late")); err == nil {
+		time.Sleep(late)
+	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(o.identity)))
 	// A client that is gone is the client's affair.
 	_, _ = io.WriteString(w, o.identity)

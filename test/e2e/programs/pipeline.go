@@ -34,7 +34,14 @@ type PipelineSpec struct {
 	SendBuffer int `json:",omitempty"`
 	// Content is how many bytes the last request of a round has behind its head.
 	Content int `json:",omitempty"`
+	// Continue has the last request ask for 100 Continue, and not wait for it.
+	Continue bool `json:",omitempty"`
+	// Beside has another task send the content's last third at the same time, in pieces for which there is room.
+	Beside bool `json:",omitempty"`
 }
+
+// PipelineUnrouted is a path for which there is to be no route.
+const PipelineUnrouted = "/unrouted"
 
 // PipelineReport is the program's only answer.
 type PipelineReport struct {
@@ -99,6 +106,43 @@ func (s *PipelineSpec) writer(conn *net.TCPConn) (io.Writer, error) {
 // blockingWriter sends in one call of the kernel, which does not return before all is sent.
 type blockingWriter struct{ raw syscall.RawConn }
 
+// besidePiece is how many bytes another task sends at a time.
+const besidePiece = 1000
+
+// roomPause is between two looks at a connection of which others take the room as well.
+const roomPause = 200 * time.Microsecond
+
+// writeBeside sends in pieces that do not block, until all is sent. It begins when another task's send has filled the connection, or has returned.
+func (w blockingWriter) writeBeside(b []byte, other <-chan struct{}) (err error) {
+	controlled := w.raw.Control(func(fd uintptr) {
+		for !isClosed(other) {
+			if queued, failed := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ); failed != nil || queued > besidePiece {
+				break
+			}
+			time.Sleep(roomPause)
+		}
+		for len(b) > 0 && err == nil {
+			var n int
+			n, err = unix.SendmsgN(int(fd), b[:min(len(b), besidePiece)], nil, nil, unix.MSG_DONTWAIT)
+			b = b[max(n, 0):]
+			if errors.Is(err, unix.EAGAIN) {
+				err = nil
+				time.Sleep(roomPause)
+			}
+		}
+	})
+	return errors.Join(controlled, err)
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 func (w blockingWriter) Write(b []byte) (n int, err error) {
 	controlled := w.raw.Control(func(fd uintptr) {
 		if err = unix.SetNonblock(int(fd), false); err != nil {
@@ -114,7 +158,26 @@ func (s *PipelineSpec) request(i int, path string) string {
 	if s.Content == 0 || i < len(s.Paths)-1 {
 		return Ask{Path: path}.head()
 	}
-	return Ask{Path: path, Headers: []string{fmt.Sprintf("Content-Length: %d", s.Content)}}.head() + strings.Repeat("x", s.Content)
+	headers := []string{fmt.Sprintf("Content-Length: %d", s.Content)}
+	if s.Continue {
+		headers = append(headers, "Expect: 100-continue")
+	}
+	return Ask{Path: path, Headers: headers}.head() + strings.Repeat("x", s.Content)
+}
+
+// send sends a request, a part of it from another task where it is long.
+func (s *PipelineSpec) send(w io.Writer, request []byte) error {
+	blocking, ok := w.(blockingWriter)
+	if !ok || !s.Beside || len(request) < s.Content {
+		_, err := w.Write(request)
+		return err
+	}
+	cut := len(request) - s.Content/3
+	beside, sent := make(chan error, 1), make(chan struct{})
+	go func() { beside <- blocking.writeBeside(request[cut:], sent) }()
+	_, err := blocking.Write(request[:cut])
+	close(sent)
+	return errors.Join(err, <-beside)
 }
 
 func (s *PipelineSpec) round(w io.Writer, r *bufio.Reader) error {
@@ -129,7 +192,7 @@ func (s *PipelineSpec) round(w io.Writer, r *bufio.Reader) error {
 		if i > 0 && s.Pause > 0 {
 			spin(time.Duration(rand.Int64N(int64(s.Pause))))
 		}
-		if _, err := io.WriteString(w, s.request(i, path)); err != nil {
+		if err := s.send(w, []byte(s.request(i, path))); err != nil {
 			return err
 		}
 	}
@@ -144,12 +207,18 @@ func (s *PipelineSpec) round(w io.Writer, r *bufio.Reader) error {
 // read reads the next answer, which must be that of the path.
 func (s *PipelineSpec) read(r *bufio.Reader, path string) error {
 	response, err := http.ReadResponse(r, nil)
+	if err == nil && response.StatusCode == http.StatusContinue {
+		response, err = http.ReadResponse(r, nil)
+	}
 	if err != nil {
 		return err
 	}
 	content, err := io.ReadAll(response.Body)
 	if err != nil {
 		return err
+	}
+	if path == PipelineUnrouted && response.StatusCode == http.StatusNotFound {
+		return nil
 	}
 	if response.StatusCode != http.StatusOK || !strings.Contains(path, "?") && "/"+response.Header.Get(Identity) != path {
 		return fmt.Errorf("asked %s for %s, answered by %s: %q", s.Address, path, response.Header.Get(Identity), content)
