@@ -75,6 +75,36 @@ type faultyObserver struct{ *faults }
 
 func (o faultyObserver) Observe(Report) { o.here("observer") }
 
+// faultyBalancer panics when it picks an endpoint of copies, or such an endpoint when it gives its address.
+type faultyBalancer struct {
+	Balancer
+	faults *faults
+}
+
+func (b faultyBalancer) Pick(cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (Picked, bool) {
+	if cluster != "m" {
+		return b.Balancer.Pick(cluster, criteria, hash, skip)
+	}
+	b.faults.here("copy's pick")
+	e, ok := b.Balancer.Pick(cluster, criteria, hash, skip)
+	return faultyPick{e, b.faults}, ok
+}
+
+type faultyPick struct {
+	Picked
+	faults *faults
+}
+
+func (p faultyPick) Address() netip.AddrPort {
+	p.faults.here("copy's address")
+	return p.Picked.Address()
+}
+
+// mirrored has copies made of each request.
+func mirrored(_ *Config, r *model.Route) {
+	r.Mirrors = []model.Mirror{{Cluster: "m", Share: model.Fraction{Numerator: 1, Denominator: 1}}}
+}
+
 func newCrashing(t *testing.T, endpoint netip.AddrPort, options ...frontOption) *crashing {
 	c, copies := &crashing{faults: &faults{}}, echoing(t)
 	c.front = newFront(t, []netip.AddrPort{endpoint}, append(options, func(config *Config, _ *model.Route) {
@@ -100,6 +130,7 @@ func newCrashing(t *testing.T, endpoint netip.AddrPort, options ...frontOption) 
 			return &model.Cluster{Name: name, ConnectTimeout: patience}
 		}
 		config.Observer = faultyObserver{c.faults}
+		config.Balancer = faultyBalancer{config.Balancer, c.faults}
 	})...)
 	c.balancer.endpoints["m"] = []netip.AddrPort{copies}
 	c.panics = 1
@@ -210,6 +241,8 @@ func TestPanicEndsOneConnection(t *testing.T) {
 		{name: "while the head of the response is read, with retries", at: "read 1", request: get, option: retries},
 		{name: "while the response is read, and the body is to come", at: "read 1", request: posted, more: "x"},
 		{name: "behind the whole response", at: "observer", request: get},
+		{name: "while a copy is made, before its endpoint is chosen", at: "copy's pick", request: get, option: mirrored},
+		{name: "while a copy is made, behind that", at: "copy's address", request: get, option: mirrored},
 		{name: "in a tunnel, by the goroutine that sends", at: "write 2", request: switchTo, more: "hello", option: upgrades},
 		{name: "in a tunnel, by the one that receives", at: "read 2", request: switchTo, more: "hello", option: upgrades},
 	} {
@@ -255,9 +288,7 @@ func tcpEnded(err error) bool { return err != nil && !isTimeout(err) }
 func TestPanicOfACopyEndsTheCopy(t *testing.T) {
 	for _, at := range []string{"copy's write 1", "copy's read 1"} {
 		t.Run(at, func(t *testing.T) {
-			c := newCrashing(t, echoing(t), func(_ *Config, r *model.Route) {
-				r.Mirrors = []model.Mirror{{Cluster: "m", Share: model.Fraction{Numerator: 1, Denominator: 1}}}
-			})
+			c := newCrashing(t, echoing(t), mirrored)
 			o := c.other()
 			c.mustHaveNothing()
 			c.proxy.idle.shed()

@@ -86,8 +86,9 @@ func (x *exchange) makeCopies() {
 	}
 }
 
-// copyFor is nil where the policy's cluster cannot be had, or too many copies are under way.
-func (x *exchange) copyFor(m *model.Mirror) *requestCopy {
+// copyFor is nil where the policy's cluster cannot be had, or too many copies are under way. What a copy has taken that is not made, also because of a
+// panic, is given back.
+func (x *exchange) copyFor(m *model.Mirror) (c *requestCopy) {
 	name := m.Cluster
 	if m.Header != "" {
 		name = first(x.requestValues(m.Header))
@@ -96,18 +97,24 @@ func (x *exchange) copyFor(m *model.Mirror) *requestCopy {
 	if cluster == nil {
 		return nil
 	}
+	defer func() {
+		if c == nil {
+			x.proxy.mirrors.Add(-1)
+		}
+	}()
 	if x.proxy.mirrors.Add(1) > maxMirrors {
-		x.proxy.mirrors.Add(-1)
 		return nil
 	}
 	endpoint, ok := x.proxy.pick(name, x.share.Criteria, rand.Uint64(), x.session.Destination, func(netip.AddrPort) bool { return false })
 	if !ok {
-		x.proxy.mirrors.Add(-1)
 		return nil
 	}
+	defer func() {
+		if c == nil {
+			endpoint.Done(Outcome{})
+		}
+	}()
 	if x.proxy.circles(name, endpoint, x.session.origin()) {
-		x.proxy.mirrors.Add(-1)
-		endpoint.Done(Outcome{})
 		return nil
 	}
 	copied := exchange{head: x.head, endpoint: endpoint, address: endpoint.Address()}
