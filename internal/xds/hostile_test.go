@@ -161,13 +161,13 @@ func (f *flood) push(receive func(any) error, m any, send func(int) error) error
 func TestRefusalIsBounded(t *testing.T) {
 	var all []judgement
 	for i := range 10000 {
-		all = append(all, judgement{received: &received{name: fmt.Sprintf("cluster-%d", i)}, reason: "is bad \xff"})
+		all = append(all, judgement{received: &received{name: fmt.Sprintf("cluster-%d", i)}, reason: reason{text: "is bad \xff"}})
 	}
 	text := refusal(all).Error()
 	if len(text) > maxFault+10000*3 || !strings.HasSuffix(text, " more") || !strings.HasPrefix(text, "cluster-0: is bad ?; cluster-1: is bad ?") {
 		t.Errorf("%d bytes, %.80s … %s", len(text), text, text[len(text)-40:])
 	}
-	if err := refusal([]judgement{{received: &received{name: strings.Repeat("x", 1<<20)}, reason: "long"}}); len(err.Error()) > maxFault {
+	if err := refusal([]judgement{{received: &received{name: strings.Repeat("x", 1<<20)}, reason: reason{text: "long"}}}); len(err.Error()) > maxFault {
 		t.Errorf("%d bytes", len(err.Error()))
 	}
 }

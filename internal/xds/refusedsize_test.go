@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
@@ -162,6 +163,149 @@ func TestRefusedChangesAreKnownBeyondTheBound(t *testing.T) {
 	}
 	if err := c.take(Clusters, &response{typeURL: Clusters.TypeURL(), version: "2", whole: true}, 0); err != nil || c.state.refusals != 0 {
 		t.Errorf("%v; %d refusals are counted of nothing", err, c.state.refusals)
+	}
+}
+
+// crowded is a client that has accepted "shop" and keeps as many other refusals as it keeps whole; what comes behind that is refused for the reason.
+func crowded(t *testing.T, reason *string, judged *int) *Client {
+	t.Helper()
+	c := New(Config{Check: func(Kind, string, *anypb.Any) ([]string, error) {
+		if *judged++; *reason == "" {
+			return nil, nil
+		}
+		return nil, errors.New(*reason)
+	}})
+	why := *reason
+	*reason = ""
+	if err := takeOne(c, small("shop", 0)); err != nil {
+		t.Fatal(err)
+	}
+	*reason = why
+	for i := range maxRefused {
+		_ = takeOne(c, small(fmt.Sprint("other-", i), 0))
+	}
+	*judged = 0
+	return c
+}
+
+func takeOne(c *Client, r received) error {
+	return c.take(Clusters, &response{typeURL: Clusters.TypeURL(), version: r.version, resources: []received{r}}, 0)
+}
+
+// refusalOf is what is known of a refused cluster.
+func refusalOf(t *testing.T, c *Client, name string) ResourceStatus {
+	t.Helper()
+	all := c.Refused().Kinds[Clusters].Resources
+	at := slices.IndexFunc(all, func(r ResourceStatus) bool { return r.Name == name })
+	if at < 0 {
+		t.Fatalf("%s is not known to be refused", name)
+	}
+	return all[at]
+}
+
+// What was refused in short has its whole reason as soon as there is room again: it is judged once more.
+func TestRefusalInShortIsKeptWholeWhenThereIsRoomAgain(t *testing.T) {
+	shop := small("shop", 100)
+	all := &response{typeURL: Clusters.TypeURL(), version: "2", whole: true, resources: []received{shop}}
+	for i := 1; i < maxRefused; i++ {
+		all.resources = append(all.resources, small(fmt.Sprint("other-", i), 0))
+	}
+	for name, another := range map[string]*response{
+		"another one is taken away":             {typeURL: Clusters.TypeURL(), version: "2", removed: []string{"other-0"}},
+		"what comes with it leaves another out": all,
+	} {
+		t.Run(name, func(t *testing.T) {
+			reason, judged := strings.Repeat("x", 2*maxBriefReason), 0
+			c := crowded(t, &reason, &judged)
+			_ = takeOne(c, shop)
+			if got := refusalOf(t, c, "shop"); len(got.Error) > maxBriefReason+4 {
+				t.Fatalf("%d bytes of its reason are kept", len(got.Error))
+			}
+			_ = c.take(Clusters, another, 0)
+			judged = 0
+			for range 3 {
+				_ = takeOne(c, shop)
+			}
+			if got := refusalOf(t, c, "shop"); got.Error != reason || got.FailedBody == nil || got.Fault == nil || judged != 1 || c.state.refusals != maxRefused {
+				t.Errorf("kept are %d bytes of its reason, the body %t; judged %d times, %d refusals; want %d bytes, true, once, %d", len(got.Error), got.FailedBody != nil, judged, c.state.refusals, len(reason), maxRefused)
+			}
+		})
+	}
+}
+
+// One place that is free has one resource judged again, whatever the number of those that were refused in short.
+func TestOnePlaceHasOneRefusalJudgedAgain(t *testing.T) {
+	const many = 20
+	reason, judged := "", 0
+	c := crowded(t, &reason, &judged)
+	all := func(size int) *response {
+		r := &response{typeURL: Clusters.TypeURL(), version: "1"}
+		for i := range many {
+			r.resources = append(r.resources, small(fmt.Sprint("shop-", i), size))
+		}
+		return r
+	}
+	if err := c.take(Clusters, all(0), 0); err != nil {
+		t.Fatal(err)
+	}
+	reason = "is bad"
+	for i := range maxRefused - 1 {
+		_ = takeOne(c, small(fmt.Sprint("bad-", i), 0))
+	}
+	for _, want := range []int{many, 0} {
+		judged = 0
+		if _ = c.take(Clusters, all(1), 0); judged != want {
+			t.Errorf("judged %d times, want %d", judged, want)
+		}
+	}
+	if err := c.take(Clusters, &response{typeURL: Clusters.TypeURL(), version: "2", removed: []string{"bad-0"}}, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{1, 0} {
+		judged = 0
+		if _ = c.take(Clusters, all(1), 0); judged != want {
+			t.Errorf("with room for one, judged %d times, want %d", judged, want)
+		}
+	}
+}
+
+// A reason that was cut stays as it is when the same comes again.
+func TestCutReasonStaysAsItIs(t *testing.T) {
+	for name, c := range map[string]struct{ most, others int }{"whole": {maxFault, 0}, "in short": {maxBriefReason, maxRefused}} {
+		for shift := range 4 {
+			reason, judged := strings.Repeat("x", shift)+strings.Repeat("😀", maxFault), 0
+			client := refuses(reason)
+			if c.others > 0 {
+				client = crowded(t, &reason, &judged)
+			}
+			_ = takeOne(client, small("shop", 100))
+			first := refusalOf(t, client, "shop").Error
+			for range 3 {
+				again := small("shop", 100)
+				again.version = "2"
+				_ = takeOne(client, again)
+			}
+			if got := refusalOf(t, client, "shop"); got.Error != first || !strings.HasSuffix(first, "😀 ...") || got.FailedVersion != "2" {
+				t.Errorf("%s, after %d: version %s, %d bytes that end in %q, were %d that end in %q", name, shift, got.FailedVersion, len(got.Error), got.Error[len(got.Error)-12:], len(first), first[len(first)-12:])
+			}
+		}
+	}
+}
+
+// What is kept as a digest is known by its type, too.
+func TestRefusedBodyIsKnownByItsType(t *testing.T) {
+	of := func(typeURL, value string) *anypb.Any { return &anypb.Any{TypeUrl: typeURL, Value: []byte(value)} }
+	for _, brief := range []bool{true, false} {
+		value := strings.Repeat("v", maxRefusedBody+1)
+		r := newRefused(&judgement{received: &received{body: of("a", value)}}, brief, time.Now())
+		if !r.isOf(of("a", value)) {
+			t.Errorf("brief %t: the same is not known", brief)
+		}
+		for _, other := range []*anypb.Any{of("b", value), of("av", value[1:]), of("", "a"+value), of("a", value+"v")} {
+			if r.isOf(other) {
+				t.Errorf("brief %t: type %q is taken for it", brief, other.TypeUrl)
+			}
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ package xds
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"maps"
 	"slices"
@@ -53,14 +54,46 @@ type entry struct {
 // refused is the newest content that was refused; a later one that is accepted ends it.
 type refused struct {
 	// body is nil where it is longer than maxRefusedBody, or brief; digest is then how it is known again.
-	body            *anypb.Any
-	digest          [sha256.Size]byte
-	version, reason string
-	// fault is what Check has found; nil where the reason is another.
-	fault error
-	at    time.Time
+	body    *anypb.Any
+	digest  [sha256.Size]byte
+	version string
+	reason  reason
+	at      time.Time
 	// brief: there was no room for more.
 	brief bool
+}
+
+// reason is why a resource was refused, or the beginning of that. The zero value: it was not refused.
+type reason struct {
+	text  string
+	isCut bool
+	// fault is what Check has found; nil where the reason is another one, and where little is kept, since it quotes what was sent.
+	fault error
+}
+
+// reasonOf is that of an error; nil has no reason.
+func reasonOf(err error) reason {
+	if err == nil {
+		return reason{}
+	}
+	return reason{text: cmp.Or(err.Error(), "refused"), fault: err}
+}
+
+func (r reason) isNone() bool { return r.text == "" }
+
+// within is what fits into so many bytes, a copy if that is not all. What was cut stays as it is where it fits.
+func (r reason) within(most int) reason {
+	if len(r.text) <= most {
+		return r
+	}
+	return reason{text: strings.Clone(cut(r.text, most)), isCut: true}
+}
+
+func (r reason) String() string {
+	if r.isCut {
+		return r.text + " ..."
+	}
+	return r.text
 }
 
 // maxRefusedBody bounds what is kept of a resource to show why it was refused, in bytes. A response may have 64 MiB, and what was refused stays until the
@@ -68,7 +101,8 @@ type refused struct {
 const maxRefusedBody = 64 << 10
 
 // maxRefused is the number of refused resources, of all kinds, of which body and reason are kept, up to 64 KiB of each. Further ones that are in force, or
-// referred to, are brief: they have maxBriefReason bytes of the reason. The rest is counted.
+// referred to, are brief: they have maxBriefReason bytes of the reason, until there is room and they come again. The rest is counted, and judged each time
+// it comes: nothing is kept by which it would be known.
 const (
 	maxRefused     = 256
 	maxBriefReason = 128
@@ -76,22 +110,34 @@ const (
 
 // newRefused notes a body that was refused.
 func newRefused(j *judgement, brief bool, at time.Time) refused {
-	r := refused{body: j.body, version: j.version, reason: j.reason, fault: j.fault, at: at, brief: brief}
-	longest := maxFault
+	r := refused{body: j.body, version: j.version, reason: j.reason.within(maxFault), at: at, brief: brief}
 	if brief {
-		longest = maxBriefReason
+		r.reason = r.reason.within(maxBriefReason)
+		r.reason.fault = nil
 	}
-	if brief || len(j.body.GetValue()) > maxRefusedBody {
-		r.body, r.digest = nil, sha256.Sum256(j.body.GetValue())
-	}
-	if len(r.reason) > longest {
-		// It quotes what was sent.
-		r.reason = strings.Clone(cut(r.reason, longest)) + " ..."
-	}
-	if brief || len(j.reason) > longest {
-		r.fault = nil // so does the fault
+	if r.isDigest(j.body) {
+		r.body, r.digest = nil, digestOf(j.body)
 	}
 	return r
+}
+
+// isDigest reports whether such a body is not kept.
+func (r *refused) isDigest(body *anypb.Any) bool {
+	return r.brief || len(body.GetValue()) > maxRefusedBody
+}
+
+// isOf reports whether it is that body that was refused.
+func (r *refused) isOf(body *anypb.Any) bool {
+	if r.body == nil {
+		return r.isDigest(body) && r.digest == digestOf(body)
+	}
+	return same(r.body, body)
+}
+
+// digestOf is the same for bodies that are the same.
+func digestOf(body *anypb.Any) [sha256.Size]byte {
+	of, value := sha256.Sum256([]byte(body.GetTypeUrl())), sha256.Sum256(body.GetValue())
+	return sha256.Sum256(append(of[:], value[:]...))
 }
 
 // cut is the beginning of a text, in so many bytes at most. It ends at the end of a character.
@@ -105,14 +151,6 @@ func cut(text string, most int) string {
 		}
 	}
 	return text[:most] // it is not UTF-8
-}
-
-// isOf reports whether it is that body that was refused.
-func (r *refused) isOf(body *anypb.Any) bool {
-	if r.body == nil {
-		return (r.brief || len(body.GetValue()) > maxRefusedBody) && r.digest == sha256.Sum256(body.GetValue())
-	}
-	return same(r.body, body)
 }
 
 // settled says whether what refers to e need not wait for it.
@@ -193,7 +231,7 @@ func (s *state) put(kind Kind, name string, c content, now time.Time) *entry {
 func (s *state) refuse(kind Kind, j *judgement, now time.Time) {
 	e := s.entries[kind][j.name]
 	s.mend(e)
-	brief := s.refusals >= maxRefused
+	brief := j.brief || s.refusals >= maxRefused
 	if e == nil && brief {
 		s.notKept[kind]++
 		return

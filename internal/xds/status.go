@@ -196,8 +196,8 @@ func (e *entry) status() ResourceStatus {
 	switch {
 	case e.refused != nil:
 		s.State = Nacked
-		s.FailedVersion, s.FailedBody, s.Error, s.FailedAt = e.refused.version, e.refused.body, e.refused.reason, e.refused.at
-		s.Fault = e.refused.fault
+		s.FailedVersion, s.FailedBody, s.Error, s.FailedAt = e.refused.version, e.refused.body, e.refused.reason.String(), e.refused.at
+		s.Fault = e.refused.reason.fault
 	case e.absent || e.withdrawn:
 		s.State = DoesNotExist
 	case e.accepted.body != nil:

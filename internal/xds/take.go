@@ -3,7 +3,6 @@
 package xds
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -18,8 +17,8 @@ const maxFault = 64 << 10
 type judgement struct {
 	*received
 	references []string
-	reason     string // of a refusal
-	fault      error  // which Check has found
+	reason     reason // of a refusal
+	brief      bool   // no more is known of that than its beginning
 	known      bool   // it was judged before, or there is nothing to judge
 }
 
@@ -35,8 +34,8 @@ func (c *Client) take(kind Kind, r *response, server int) error {
 	// Outside the lock: it may take long.
 	for i := range judgements {
 		if j := &judgements[i]; !j.known {
-			j.references, j.fault = c.check(kind, j.received)
-			j.reason = reasonOf(j.fault)
+			references, err := c.check(kind, j.received)
+			j.references, j.reason = references, reasonOf(err)
 		}
 	}
 
@@ -90,16 +89,10 @@ func (c *Client) check(kind Kind, r *received) (references []string, err error) 
 	return references, nil
 }
 
-// reasonOf is empty for nil alone.
-func reasonOf(err error) string {
-	if err == nil {
-		return ""
-	}
-	return cmp.Or(err.Error(), "refused")
-}
-
-// preview says which resources of a response are to be judged. Those that nobody has asked for are left out.
+// preview says which resources of a response are to be judged. Those that nobody has asked for are left out. Of those that were refused, and of which
+// little is kept, as many are judged again as there is room for.
 func (s *state) preview(kind Kind, r *response) []judgement {
+	room := maxRefused - s.refusals
 	judgements := make([]judgement, 0, len(r.resources))
 	for i := range r.resources {
 		j := judgement{received: &r.resources[i]}
@@ -111,11 +104,15 @@ func (s *state) preview(kind Kind, r *response) []judgement {
 			j.known = true
 			current := e != nil && e.accepted.body != nil && (e.version == j.version || r.whole && s.version[kind] == r.version)
 			if !current {
-				j.reason = fmt.Sprintf("heartbeat of version %q, which is not in force", j.version)
+				j.reason.text = fmt.Sprintf("heartbeat of version %q, which is not in force", j.version)
 			}
 		case e == nil:
 		case e.refused != nil && e.refused.isOf(j.body):
-			j.known, j.reason, j.fault = true, e.refused.reason, e.refused.fault
+			if e.refused.brief && room > 0 {
+				room--
+				break
+			}
+			j.known, j.reason, j.brief = true, e.refused.reason, e.refused.brief
 		case same(e.accepted.body, j.body):
 			j.known, j.references = true, e.accepted.references
 		}
@@ -131,9 +128,9 @@ func (s *state) apply(kind Kind, j *judgement, server int, now time.Time) {
 		return // no longer asked for
 	}
 	if e != nil {
-		e.count.add(j.reason == "", j.version, now)
+		e.count.add(j.reason.isNone(), j.version, now)
 	}
-	if j.reason != "" {
+	if !j.reason.isNone() {
 		if j.body != nil {
 			s.refuse(kind, j, now)
 		}
@@ -184,10 +181,10 @@ func refusal(judgements []judgement) error {
 	left := 0
 	for i := range judgements {
 		j := &judgements[i]
-		if j.reason == "" {
+		if j.reason.isNone() {
 			continue
 		}
-		line := j.name + ": " + j.reason
+		line := j.name + ": " + j.reason.String()
 		if text.Len()+len(line) > maxFault && text.Len() > 0 {
 			left++
 			continue
