@@ -5,6 +5,7 @@ package anchor
 import (
 	"context"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -94,4 +95,32 @@ func TestPanicOfAnAnswerResetsTheConnection(t *testing.T) {
 	r.panics(1)
 	r.awaitOpen(1)
 	other.exchange("behind")
+}
+
+// A panic amid the use of a lock releases it: the goroutine may be one that recovers, and all others go on.
+func TestPanicReleasesLocks(t *testing.T) {
+	panicking := func(uint32) Limits { panic("of the limits") }
+	s := &Set{cfg: Config{Limits: panicking}, conns: map[uint64]*Conn{}, limited: map[*Conn]struct{}{}}
+	// It has no sockets, where its entry would be.
+	c := &Conn{set: s}
+	for _, tt := range []struct {
+		name  string
+		panic func()
+		lock  *sync.Mutex
+	}{
+		{"of the set, by a new connection", func() { s.begin(c) }, &s.mu},
+		{"of a connection, by its end", func() { s.spawnClose(c) }, &c.use},
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: nothing has panicked", tt.name)
+				}
+			}()
+			tt.panic()
+		}()
+		if !tt.lock.TryLock() {
+			t.Errorf("%s: it is locked still", tt.name)
+		}
+	}
 }

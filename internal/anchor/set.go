@@ -263,13 +263,7 @@ func (s *Set) isSucceeded(peer netip.AddrPort, key maps.ConnKey) bool {
 
 // begin has a new connection served when it has bytes.
 func (s *Set) begin(c *Conn) {
-	s.mu.Lock()
-	s.conns[c.cookie] = c
-	s.limitLocked(c)
-	s.accepts++
-	untold := s.takeUntoldLocked(c)
-	s.mu.Unlock()
-	if untold {
+	if untold := s.add(c); untold {
 		c.spawn(c.endNow)
 		return
 	}
@@ -284,18 +278,33 @@ func (s *Set) begin(c *Conn) {
 	}
 }
 
+// add takes a new connection into the books, and reports whether it is to be reset.
+func (s *Set) add(c *Conn) (untold bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns[c.cookie] = c
+	s.limitLocked(c)
+	s.accepts++
+	return s.takeUntoldLocked(c)
+}
+
 // acceptFailed reports, at most once a second, that connections wait: typically for descriptors.
 func (s *Set) acceptFailed(err error) {
 	s.refusals.Add(1)
-	s.mu.Lock()
-	quiet := time.Since(s.complain) < time.Second
-	if !quiet {
-		s.complain = time.Now()
-	}
-	s.mu.Unlock()
-	if !quiet {
+	if s.mayComplain(time.Now()) {
 		s.cfg.Logger.Error("accept connection; raise the limit of open files if it is that", "err", err)
 	}
+}
+
+// mayComplain is true once a second.
+func (s *Set) mayComplain(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.complain) < time.Second {
+		return false
+	}
+	s.complain = now
+	return true
 }
 
 // Go runs f in a goroutine for which Close waits. It reports false, and does nothing, once the set closes.
@@ -331,9 +340,7 @@ func (c *Conn) crashed() {
 
 // spawnClose closes a connection from the poller's thread, which must not wait for who uses it.
 func (s *Set) spawnClose(c *Conn) {
-	if c.use.TryLock() {
-		c.closeLocked()
-		c.use.Unlock()
+	if c.closeUnused() {
 		return
 	}
 	// Whoever uses it may wait for the endpoint of a tunnel, and that for the client's end.
@@ -341,6 +348,16 @@ func (s *Set) spawnClose(c *Conn) {
 		c.endLease()
 	}
 	c.spawn(c.close)
+}
+
+// closeUnused closes a connection, unless a goroutine uses it: then it reports false.
+func (c *Conn) closeUnused() bool {
+	if !c.use.TryLock() {
+		return false
+	}
+	defer c.use.Unlock()
+	c.closeLocked()
+	return true
 }
 
 func (s *Set) remove(c *Conn) {

@@ -274,7 +274,9 @@ type heard struct {
 }
 
 func (n *news) add(index uint32, h heard) {
+	defer n.ring()
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	if n.heard == nil {
 		n.heard = map[uint32]heard{}
 	}
@@ -284,8 +286,6 @@ func (n *news) add(index uint32, h heard) {
 	sum.failures += h.failures
 	sum.refused += h.refused
 	n.heard[index] = sum
-	n.mu.Unlock()
-	n.ring()
 }
 
 // ring wakes the keeper.

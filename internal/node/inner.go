@@ -212,16 +212,20 @@ const (
 
 // circled logs that a request has passed too many listeners. It implements slowpath.Config.Circled.
 func (h *inners) circled(cluster string, endpoint netip.AddrPort) {
-	at := circle{cluster, endpoint}
-	h.mu.Lock()
-	last, known := h.said[at]
-	due := time.Since(last) >= circlePace && (known || len(h.said) < maxCircles)
-	if due {
-		h.said[at] = time.Now()
-	}
-	h.mu.Unlock()
-	if due {
+	if h.maySay(circle{cluster, endpoint}, time.Now()) {
 		h.n.log.Warn("requests go in a circle; they get 503: have one of these listeners lead elsewhere", "cluster", cluster, "endpoint", endpoint,
 			"listeners_passed", slowpath.MaxDepth)
 	}
+}
+
+// maySay reports whether the log is to be told of a circle now.
+func (h *inners) maySay(at circle, now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	last, known := h.said[at]
+	if now.Sub(last) < circlePace || !known && len(h.said) == maxCircles {
+		return false
+	}
+	h.said[at] = now
+	return true
 }

@@ -94,3 +94,19 @@ func TestEndpointsOfACircleAreLeftOutAndBack(t *testing.T) {
 		t.Error("the cluster itself has been changed")
 	}
 }
+
+// A panic amid the use of the lock releases it: its caller recovers, and all other requests in circles would wait.
+func TestPanicReleasesTheLockOfCircles(t *testing.T) {
+	h := &inners{} // without a map
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("nothing has panicked")
+			}
+		}()
+		h.circled("c", netip.AddrPort{})
+	}()
+	if !h.mu.TryLock() {
+		t.Error("it is locked still")
+	}
+}
