@@ -51,14 +51,17 @@ func adminAddressOf(o Options, cfg *model.Config) (address string, asked bool) {
 	return o.AdminDefault, false
 }
 
-// listenerAt is the listener to which connections to an address belong, in place of the admin API; nil: there is no such one.
+// listenerAt is the listener to which connections to an address belong, in place of the admin API; nil: there is no such one. One at :: has the
+// addresses of IPv6 alone; what it has of IPv4 (ipv4_compat) is a listener of its own.
 func listenerAt(address string, cfg *model.Config) *model.Listener {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return nil
 	}
+	ip := a.Addr().Unmap()
 	for _, l := range cfg.Listeners {
-		if l.Address.Port() == a.Port() && (l.Address.Addr() == a.Addr() || l.Address.Addr().IsUnspecified()) {
+		own := l.Address.Addr()
+		if l.Address.Port() == a.Port() && (own == ip || own.IsUnspecified() && own.Is4() == ip.Is4()) {
 			return l
 		}
 	}

@@ -37,6 +37,10 @@ func TestAddressOfTheAdminAPI(t *testing.T) {
 		{"none is wanted", Options{AdminDefault: usual, NoAdmin: true}, named, "", false},
 		{"a listener has it", Options{AdminDefault: usual}, serving(usual), "", false},
 		{"a listener has its port everywhere", Options{AdminDefault: usual}, serving("0.0.0.0:9901"), "", false},
+		{"a listener has its port everywhere in IPv6", Options{AdminDefault: usual}, serving("[::]:9901"), usual, false},
+		{"a listener has its port everywhere in IPv4, and it is of IPv6", Options{AdminDefault: "[::1]:9901"}, serving("0.0.0.0:9901"), "[::1]:9901", false},
+		{"a listener has its port everywhere, and both are of IPv6", Options{AdminDefault: "[::1]:9901"}, serving("[::]:9901"), "", false},
+		{"a listener has its port everywhere, and it is IPv4 in IPv6", Options{AdminDefault: "[::ffff:127.0.0.1]:9901"}, serving("0.0.0.0:9901"), "", false},
 		{"a listener has another port", Options{AdminDefault: usual}, serving("0.0.0.0:9902"), usual, false},
 	} {
 		if got, asked := adminAddressOf(tt.options, tt.config); got != tt.want || asked != tt.asked {
