@@ -3,6 +3,8 @@
 package node
 
 import (
+	"errors"
+
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/config"
@@ -56,13 +58,13 @@ func (d *dynamic) update(s xds.Snapshot, what string) error {
 	defer d.n.updates.Unlock()
 	d.take(&s)
 	err := d.install()
-	if err == nil {
+	switch {
+	case err == nil:
 		d.arrived(what)
+	case !isRefusal(err):
+		return errors.Join(xds.ErrUnfinished, err)
 	}
-	if !isRefusal(err) {
-		return nil // the client counts and logs errors
-	}
-	return err
+	return err // the client counts and logs it
 }
 
 // take notes what has changed in what the control plane says.

@@ -2,7 +2,11 @@
 
 package node
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
 
 // errEnding says that the daemon ends before a configuration was ready to be put in force.
 var errEnding = errors.New("the daemon is ending")
@@ -11,26 +15,25 @@ var errEnding = errors.New("the daemon is ending")
 // try again.
 func isRefusal(err error) bool { return err != nil && !errors.Is(err, errEnding) }
 
-// severalErrors is what errors.Join returns.
-type severalErrors interface {
-	error
-	Unwrap() []error
-}
-
-// besidesEnding is what an error says beside that the daemon ends, such as what its clean-up has failed at.
+// besidesEnding is what an error says beside that the daemon ends, such as what its clean-up has failed at. The texts around that stay.
 func besidesEnding(err error) error {
-	several, ok := errors.AsType[severalErrors](err)
-	switch {
-	case ok:
+	if !errors.Is(err, errEnding) {
+		return err
+	}
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
 		var rest []error
 		for _, one := range several.Unwrap() {
 			rest = append(rest, besidesEnding(one))
 		}
 		return errors.Join(rest...)
-	case isRefusal(err):
-		return err
 	}
-	return nil
+	inner := errors.Unwrap(err)
+	rest := besidesEnding(inner)
+	if inner == nil || rest == nil {
+		return nil
+	}
+	before, behind, _ := strings.Cut(err.Error(), inner.Error())
+	return fmt.Errorf("%s%w%s", before, rest, behind)
 }
 
 // unlessEnded returns what work returns; false once ending is closed. Then work may run on until the process ends, in a goroutine that nobody

@@ -82,7 +82,12 @@ func TestTheEndRefusesNoConfiguration(t *testing.T) {
 		come func(*dynamic) error
 	}{
 		{"files of resources", func(d *dynamic) error { d.takeFiles(); return nil }},
-		{"the control plane", func(d *dynamic) error { return d.update(xds.Snapshot{}, "") }},
+		{"the control plane", func(d *dynamic) error {
+			if err := d.update(xds.Snapshot{}, ""); !errors.Is(err, xds.ErrUnfinished) {
+				return fmt.Errorf("the client gets %w, and takes the update for one that is in force, or refused", err)
+			}
+			return nil
+		}},
 		{"secrets of dynamic clusters", func(d *dynamic) error { d.cold = map[string]bool{"shop": true}; d.n.rewarm(); return nil }},
 		{"secrets of clusters of the bootstrap", func(d *dynamic) error {
 			d.n.dynamic, d.n.held, d.n.wanted = nil, map[*model.Cluster]*model.Cluster{{}: nil}, d.n.source
@@ -161,6 +166,9 @@ func TestStartThatEndsSaysWhatItsCleanUpHasFailedAt(t *testing.T) {
 		{"ended, and nothing to clean up fails", errors.Join(errEnding, nil), false, "", ""},
 		{"ended, and the clean-up fails", errors.Join(errEnding, failure), false, failure.Error(), ""},
 		{"ended, and the listener of the admin API does not close", errors.Join(errEnding, failure), true, failure.Error() + "\n", "use of closed"},
+		{"ended, and one step of the clean-up fails", fmt.Errorf("start: %w", errors.Join(errEnding, fmt.Errorf("close: %w", failure))), false, "start: close: " + failure.Error(), ""},
+		{"ended, within other steps", fmt.Errorf("start: %w; see the log", fmt.Errorf("load: %w", errEnding)), false, "", ""},
+		{"ended, and a text stands behind", fmt.Errorf("start: %w; see the log", errors.Join(errEnding, failure)), false, "start: " + failure.Error() + "; see the log", ""},
 		{"failed", failure, false, failure.Error(), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

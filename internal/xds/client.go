@@ -4,6 +4,7 @@ package xds
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -124,18 +125,26 @@ func (c *Client) handOut(ctx context.Context) {
 		begun := time.Now()
 		err := c.config.Update(next)
 		took := time.Since(begun)
-		if err != nil {
+		if err != nil && !errors.Is(err, ErrUnfinished) {
 			c.log.Error("configuration of the management server was not applied; the one before stays in force", "error", err)
 		}
-		c.mu.Lock()
-		c.counted.updates++
-		if err != nil {
-			c.counted.failures++
-		}
-		c.mu.Unlock()
+		c.countUpdate(err)
 		if rest := p.rest(begun, took); rest > 0 && !Sleep(ctx, rest) {
 			return
 		}
+	}
+}
+
+// countUpdate counts what Update has returned.
+func (c *Client) countUpdate(err error) {
+	if errors.Is(err, ErrUnfinished) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counted.updates++
+	if err != nil {
+		c.counted.failures++
 	}
 }
 

@@ -4,6 +4,7 @@ package xds
 
 import (
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -43,6 +44,9 @@ type Server struct {
 	KeepAlive, KeepAliveTimeout time.Duration
 }
 
+// ErrUnfinished is what Config.Update returns where it was cut off, as by the end of the process: the state is neither in force nor refused.
+var ErrUnfinished = errors.New("the update was cut off")
+
 // Config says whom to ask for what, and who wants to know.
 type Config struct {
 	// Node is who asks (Envoy: bootstrap.node).
@@ -64,7 +68,8 @@ type Config struct {
 	// of Client.Again finds that it has. A nil body says that there is no cluster of that name any more. It must neither wait nor call the client.
 	Ready func(name string, body *anypb.Any) bool
 	// Update is called with each warm state that differs from the one before, one call at a time. An error is logged and counted; the
-	// state before then stays in force, until the next. States that come while Update runs are merged: it is called again with the newest.
+	// state before then stays in force, until the next. ErrUnfinished is neither. States that come while Update runs are merged: it is called again with
+	// the newest.
 	Update func(Snapshot) error
 	// FetchTimeout is how long a resource that something refers to may be missing before it counts as absent (Envoy: initial_fetch_timeout,
 	// 15 s where the field is not set). 0 is for ever, as in Envoy.

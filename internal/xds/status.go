@@ -39,7 +39,7 @@ type Status struct {
 	Error     string
 
 	// StreamFailures counts streams that ended or could not be opened; FetchTimeouts resources that were not sent in time (Envoy:
-	// init_fetch_timeout); Updates calls of Update, UpdateErrors those that failed.
+	// init_fetch_timeout); Updates calls of Update that were not cut off, UpdateErrors those that failed.
 	StreamFailures, FetchTimeouts, Updates, UpdateErrors uint64
 
 	// Kinds is indexed by Kind.

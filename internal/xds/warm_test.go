@@ -3,10 +3,16 @@
 package xds
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/xlb-project/xlb/test/await"
 )
 
 // both runs a test in each form of the protocol.
@@ -193,6 +199,31 @@ func TestUpdateFails(t *testing.T) {
 	c.set("2", static("a", 2), listener("l", 1))
 	o.await("clusters a=2; listeners l=1")
 	o.awaitStatus("count", func(s Status) bool { return s.Updates == 2 && s.UpdateErrors == 2 })
+}
+
+// An update that is cut off counts nowhere, and the log has nothing of it.
+func TestUpdateThatIsCutOffCountsNowhere(t *testing.T) {
+	c := newControl(t, true)
+	c.set("1", static("a", 1), listener("l", 1))
+	var log bytes.Buffer
+	cutOff := make(chan struct{})
+	behind := make(chan Status, 1)
+	var o *observed
+	first := true
+	o = observe(t, Config{Servers: []Server{c.Server}, Logger: slog.New(slog.NewTextHandler(&log, nil)), Update: func(Snapshot) error {
+		if first {
+			first = false
+			close(cutOff)
+			return fmt.Errorf("the end: %w", ErrUnfinished)
+		}
+		behind <- o.Status()
+		return nil
+	}})
+	<-cutOff
+	c.set("2", static("a", 2), listener("l", 1))
+	if s := await.Next(t, behind, "the next update"); s.Updates != 0 || s.UpdateErrors != 0 || strings.Contains(log.String(), "the end") {
+		t.Errorf("counted are %d updates, %d errors; want none; the log says\n%s", s.Updates, s.UpdateErrors, &log)
+	}
 }
 
 // A server that does not notice that a name was given up for a moment does not send the resource again.
