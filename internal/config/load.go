@@ -48,7 +48,7 @@ func Load(path string, change ...Option) (*model.Config, error) {
 // ReadText reads a file of a bootstrap or of resources, and no more of it than what is certainly too long.
 func ReadText(path string) ([]byte, error) { return files.Begin(path, maxSize+1) }
 
-// Parse translates the static part of an Envoy v3 bootstrap. The name tells whether data is YAML or JSON, as readTree has it.
+// Parse translates the static part of an Envoy v3 bootstrap. The name tells whether data is YAML or JSON, as document.Read has it.
 //
 // The error joins all problems of the file in a stable order, one line each
 // and each with name in front; errors.As finds a *FieldError in it.

@@ -31,7 +31,7 @@ func (e *UnreadableError) Unwrap() error { return e.Err }
 // Unreadable tells it from other errors where this package is not known.
 func (e *UnreadableError) Unreadable() {}
 
-// ParseFile reads what is in a file of resources: a DiscoveryResponse in YAML or JSON, as readTree has it. As in Envoy a file of Assignments or
+// ParseFile reads what is in a file of resources: a DiscoveryResponse in YAML or JSON, as document.Read has it. As in Envoy a file of Assignments or
 // Routes holds one resource. A field that Envoy does not know is an error, as in the bootstrap: a file is written by hand.
 func ParseFile(f File, data []byte) ([]Named, error) {
 	if len(data) > maxSize {
