@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -229,6 +230,26 @@ func wantNumbers(seed uint64, all []*model.Regex, paths int) (steps []programs.S
 	return steps, want
 }
 
+// mostBesideNone bounds how many requests a client without the daemon has answered while one through the daemon, which sends as fast, has none.
+const mostBesideNone = 500
+
+// besides compares a client whose requests come through the daemon with one whose requests do not.
+type besides struct {
+	load, direct *harness.Process
+	// answered are the requests through the daemon that were answered at the last look, since those of direct when their number was new, and
+	// none the most of direct that were answered while it stayed the same.
+	answered, since, none int
+}
+
+func (b *besides) look(t *testing.T) {
+	t.Helper()
+	answered, direct := report(t, b.load).Status[http.StatusOK], report(t, b.direct).Status[http.StatusOK]
+	if answered != b.answered {
+		b.answered, b.since = answered, direct
+	}
+	b.none = max(b.none, direct-b.since)
+}
+
 // Expressions that are valid, and as hostile as a configuration may have them, come into force while all others are served, take bounded memory, choose
 // the routes that they name, and do not keep the daemon from its end, also while others like them are compiled.
 func TestHostileExpressionsComeIntoForceBesideOthers(t *testing.T) {
@@ -245,15 +266,28 @@ func TestHostileExpressionsComeIntoForceBesideOthers(t *testing.T) {
 		_, addresses := origins(t, place, "one")
 		others := harness.OneCluster(services[0], addresses...)
 		b := harness.Start(t, mode, others, place)
-		load := place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: services[0].String(), Connections: 2, Pause: time.Millisecond})
-		awaitRequests(t, load, 10)
+		to := func(address netip.AddrPort) *harness.Process {
+			load := place.Program(t, programs.LoadProgram, programs.LoadSpec{Address: address.String(), Connections: 2, Pause: time.Millisecond})
+			awaitRequests(t, load, 10)
+			return load
+		}
+		load, direct := to(services[0]), to(addresses[0])
 
-		before := report(t, load).Total
+		beside := besides{load: load, direct: direct}
+		beside.look(t)
+		before, directBefore := beside.answered, beside.since
 		clock := await.Since(func() { b.Reload(t, numbered(others, services[1], all)) })
 		harness.Eventually(t, 4*patience, "the expressions are in force", func() bool {
+			beside.look(t)
 			return len(runExchange(t, place, services[1], patience, getAndReceive("/")...).Replies) == 1
 		})
-		t.Logf("in force after %v, %d requests of others meanwhile", clock.Elapsed().Round(time.Millisecond), report(t, load).Total-before)
+		beside.look(t)
+		direct.Kill(t)
+		t.Logf("in force after %v, %d requests of others were answered meanwhile, %d without the daemon, and %d of these at most beside none", clock.Elapsed().Round(time.Millisecond),
+			beside.answered-before, beside.since-directBefore, beside.none)
+		if beside.answered == before || beside.none > mostBesideNone {
+			t.Errorf("%d requests of others were answered while the expressions came into force, and none beside %d without the daemon; want some beside %d at most", beside.answered-before, beside.none, mostBesideNone)
+		}
 
 		var got programs.ExchangeReport
 		clock = await.Since(func() { got = runExchange(t, place, services[1], 4*patience, steps...) })

@@ -55,7 +55,7 @@ func generation(n int, service netip.AddrPort, servers map[string]netip.AddrPort
 }
 
 // Requests that wait for a connection while reloads replace all clusters, so that the index of the one that they wait for becomes another's, come to an
-// endpoint of their own route or are refused, and leave nothing in the count of another cluster.
+// endpoint of their own route or are refused, and leave nothing in the count of another cluster. Of each route some are answered.
 func TestRequestsThatWaitDuringReloadsComeToTheirOwnCluster(t *testing.T) {
 	harness.Beside(t)
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
@@ -73,6 +73,9 @@ func TestRequestsThatWaitDuringReloadsComeToTheirOwnCluster(t *testing.T) {
 		var final programs.LoadReport
 		load.Finish(t, &final)
 		for i, own := range []string{"x", "y"} {
+			if final.Served[i][own] == 0 {
+				t.Errorf("no request of the route to %s was answered by it", own)
+			}
 			for name, n := range final.Served[i] {
 				if name != own {
 					violation.Errorf(t, "%d requests of the route to %s were answered by %s", n, own, name)
@@ -241,6 +244,7 @@ func TestRequestsThatWaitForAClusterThatGoesComeToNoOther(t *testing.T) {
 
 func (r *replacement) requireOwnAnswers(t *testing.T) {
 	t.Helper()
+	const ofOwn = "its endpoint"
 	answers := map[string]int{}
 	for _, p := range r.requests {
 		var report programs.ExchangeReport
@@ -251,12 +255,16 @@ func (r *replacement) requireOwnAnswers(t *testing.T) {
 		case report.Replies[0].Status == http.StatusServiceUnavailable:
 			answers["503"]++
 		case report.Replies[0].Status == http.StatusOK && report.Replies[0].Body == "before":
-			answers["its endpoint"]++
+			answers[ofOwn]++
 		default:
 			violation.Errorf(t, "a request to a cluster that has gone was answered %d %q", report.Replies[0].Status, report.Replies[0].Body)
 		}
 	}
 	t.Logf("answers: %v", answers)
+	// One was held there when the others began to wait, or all had been on their way to it.
+	if answers[ofOwn] == 0 {
+		t.Errorf("none of %d requests was answered by the endpoint of the cluster that they were for", len(r.requests))
+	}
 	if r.b.IsEnvoy() {
 		return
 	}
