@@ -78,7 +78,7 @@ type slowStartConfig interface {
 
 func (t *translator) slowStart(s slowStartConfig, path string) model.SlowStart {
 	out := model.SlowStart{
-		Window:     t.duration(s.GetSlowStartWindow(), 0, path+".slow_start_window"),
+		Window:     t.Duration(s.GetSlowStartWindow(), 0, path+".slow_start_window"),
 		Aggression: 1, MinWeight: defaultMinWeight,
 	}
 	if a := s.GetAggression(); a != nil {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/config/document"
 	"github.com/xlb-project/xlb/internal/config/schema"
+	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 )
@@ -133,7 +134,7 @@ func parse(name string, data []byte, change ...Option) (*Bootstrap, *model.Confi
 	t.finish(cfg)
 	b.files = t.files
 	if b.Dynamic == nil && len(b.files) > 0 {
-		b.Dynamic = &Dynamic{FetchTimeout: defaultFetchTimeout}
+		b.Dynamic = &Dynamic{FetchTimeout: values.FetchTimeout}
 	}
 	for kind, names := range t.asked {
 		slices.Sort(names)
@@ -262,7 +263,7 @@ func (t *translator) maxConnections(in *bootstrapv3.Bootstrap) (limit uint64) {
 			continue
 		}
 		config := &downstreamv3.DownstreamConnectionsConfig{}
-		if t.unpack(m.GetTypedConfig(), config, problem.At(path, i)+".typed_config", "DownstreamConnectionsConfig") {
+		if t.Unpack(m.GetTypedConfig(), config, problem.At(path, i)+".typed_config", "DownstreamConnectionsConfig") {
 			// 0 and less violate Envoy's constraint, reported as such.
 			limit = uint64(max(config.GetMaxActiveDownstreamConnections(), 0))
 		}

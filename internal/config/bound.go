@@ -23,10 +23,10 @@ func (t *translator) bind(out *model.Listener, l *listenerv3.Listener, path stri
 // adminAddress is address, where port 0 has the kernel choose.
 func (t *translator) adminAddress(a *corev3.Address, path string) netip.AddrPort {
 	if s := a.GetSocketAddress(); s != nil && s.GetPortValue() == 0 && s.GetNamedPort() == "" {
-		if ip := t.ip(s.GetAddress(), path+".socket_address.address"); ip.IsValid() {
+		if ip := t.IP(s.GetAddress(), path+".socket_address.address"); ip.IsValid() {
 			return netip.AddrPortFrom(ip, 0)
 		}
 		return netip.AddrPort{}
 	}
-	return t.address(a, path)
+	return t.Address(a, path)
 }

@@ -55,7 +55,7 @@ func (t *translator) listeners(l *listenerv3.Listener, path string) []*model.Lis
 		if !ok {
 			continue
 		}
-		same.Name, same.Address = cmp.Or(l.GetName(), t.address(l.GetAddress(), path).String()), address
+		same.Name, same.Address = cmp.Or(l.GetName(), t.Address(l.GetAddress(), path).String()), address
 		for _, at := range t.listenersAt(same, path) {
 			if at.Source == "" {
 				at.Source, at.Name = same.GetName(), fmt.Sprintf("%s (%s)", same.GetName(), at.Place())
@@ -71,7 +71,7 @@ func (t *translator) moreAddresses(l *listenerv3.Listener, path string) []*corev
 	own := l.GetAddress()
 	var out []*corev3.Address
 	for i, a := range l.GetAdditionalAddresses() {
-		t.address(a.GetAddress(), problem.At(path+".additional_addresses", i)+".address")
+		t.Address(a.GetAddress(), problem.At(path+".additional_addresses", i)+".address")
 		out = append(out, a.GetAddress())
 	}
 	for _, a := range append([]*corev3.Address{own}, out...) {
@@ -94,10 +94,10 @@ func (t *translator) moreAddresses(l *listenerv3.Listener, path string) []*corev
 // listenersAt makes those at the listener's own address.
 func (t *translator) listenersAt(l *listenerv3.Listener, path string) []*model.Listener {
 	if schema.LeavesAlone(l) {
-		t.passed = append(t.passed, model.Passed{Listener: l.GetName(), Address: t.address(l.GetAddress(), path+".address"), Why: inboundWhy})
+		t.passed = append(t.passed, model.Passed{Listener: l.GetName(), Address: t.Address(l.GetAddress(), path+".address"), Why: inboundWhy})
 		return nil
 	}
-	address := t.address(l.GetAddress(), path+".address")
+	address := t.Address(l.GetAddress(), path+".address")
 	problems := len(t.p.All())
 	if t.checkChains(l, path); len(t.p.All()) > problems {
 		return []*model.Listener{{Name: cmp.Or(l.GetName(), address.String()), Address: address, Routes: &model.RouteTable{}}}

@@ -8,6 +8,7 @@ import (
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
+	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 )
@@ -20,7 +21,7 @@ var notFoundStatus = map[routev3.RouteAction_ClusterNotFoundResponseCode]int{
 // clusterChoice translates what an action says of clusters.
 func (t *translator) clusterChoice(out *model.Route, action *routev3.RouteAction, owner routeOwner, path string) {
 	out.NotFound = notFoundStatus[action.GetClusterNotFoundResponseCode()]
-	asked := criteria(action.GetMetadataMatch(), "")
+	asked := values.Criteria(action.GetMetadataMatch(), "")
 	switch c := action.GetClusterSpecifier().(type) {
 	case *routev3.RouteAction_Cluster:
 		missing := t.clusterMissing(c.Cluster, path+".cluster")
@@ -44,7 +45,7 @@ func (t *translator) weightedClusters(w *routev3.WeightedCluster, asked model.Me
 	var sum uint64
 	for i, c := range w.GetClusters() {
 		share := t.share(c, owner, problem.At(path+".clusters", i))
-		share.Criteria = criteria(c.GetMetadataMatch(), asked)
+		share.Criteria = values.Criteria(c.GetMetadataMatch(), asked)
 		sum += uint64(share.Weight)
 		out = append(out, share)
 	}

@@ -10,9 +10,9 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 )
@@ -37,7 +37,7 @@ func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 		Policy:         policyOf(c.GetLbPolicy()),
 		ChoiceCount:    defaultChoiceCount,
 		OverrideStatus: overrideStatus(c),
-		ConnectTimeout: t.positive(c.GetConnectTimeout(), model.DefaultConnectTimeout, path+".connect_timeout"),
+		ConnectTimeout: t.Positive(c.GetConnectTimeout(), model.DefaultConnectTimeout, path+".connect_timeout"),
 		Outlier:        t.outlier(c.GetOutlierDetection(), path+".outlier_detection"),
 		HealthCheck:    t.healthCheck(c.GetHealthChecks(), path+".health_checks"),
 	}
@@ -213,13 +213,13 @@ func keyOfTLS(tls *model.UpstreamTLS) string {
 func (t *translator) target(c *model.Cluster, lb *endpointv3.LbEndpoint, path string) (model.Target, bool) {
 	check := t.endpointCheck(lb.GetEndpoint().GetHealthCheckConfig(), path+".endpoint.health_check_config")
 	path += ".endpoint.address"
-	host, port, ok := t.hostPort(lb.GetEndpoint().GetAddress(), path)
+	host, port, ok := t.HostPort(lb.GetEndpoint().GetAddress(), path)
 	if !ok {
 		return model.Target{}, false
 	}
 	hostPath := path + ".socket_address.address"
 	if _, err := netip.ParseAddr(host); err == nil || !c.Discovery.Named() {
-		ip := t.ip(host, hostPath)
+		ip := t.IP(host, hostPath)
 		if !ip.IsValid() {
 			return model.Target{}, false
 		}
@@ -254,38 +254,10 @@ func staticEndpoints(targets []model.Target) []model.Endpoint {
 	return endpoints
 }
 
-// positive translates a duration that may not be 0.
-func (t *translator) positive(d *durationpb.Duration, absent time.Duration, path string) time.Duration {
-	out := t.duration(d, absent, path)
-	if out == 0 {
-		t.p.Add(path, "shorter than 1 ms, Envoy's smallest unit; use more")
-	}
-	return out
-}
-
-// duration translates to milliseconds, cutting off what is smaller as Envoy
-// does.
-func (t *translator) duration(d *durationpb.Duration, absent time.Duration, path string) time.Duration {
-	switch {
-	case d == nil:
-		return absent
-	case d.AsDuration() < 0:
-		t.p.Add(path, "negative; use 0s or more")
-		return absent
-	default:
-		return d.AsDuration().Truncate(time.Millisecond)
-	}
-}
-
-var priorities = map[corev3.RoutingPriority]model.Priority{
-	corev3.RoutingPriority_DEFAULT: model.PriorityDefault,
-	corev3.RoutingPriority_HIGH:    model.PriorityHigh,
-}
-
 // breakers translates a cluster's thresholds. As in Envoy the first of a priority counts.
 func (t *translator) breakers(in *clusterv3.CircuitBreakers, out *model.Cluster, path string) {
 	for i, th := range in.GetThresholds() {
-		p := priorities[th.GetPriority()]
+		p := values.Priority(th.GetPriority())
 		if out.Breakers[p] != nil {
 			t.p.Add(problem.At(path+".thresholds", i)+".priority", "a second entry for %s, which Envoy passes over; remove it", th.GetPriority())
 			continue

@@ -10,6 +10,7 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -97,7 +98,7 @@ func (t *translator) maglevSize(in *wrapperspb.UInt64Value, out *model.Hashing, 
 
 // hashKey is what stands for an endpoint where a cluster's policy hashes; empty stands for its address.
 func hashKey(lb *endpointv3.LbEndpoint, byName bool) string {
-	if key := lb.GetMetadata().GetFilterMetadata()[lbFilter].GetFields()["hash_key"].GetStringValue(); key != "" {
+	if key := lb.GetMetadata().GetFilterMetadata()[values.LoadBalancer].GetFields()["hash_key"].GetStringValue(); key != "" {
 		return key
 	}
 	if !byName {

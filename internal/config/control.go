@@ -40,12 +40,12 @@ func (t *translator) servers(c *clusterv3.Cluster, authority, path string) []Ser
 				out = append(out, Server{Address: "unix:" + pipe.GetPath(), Authority: authority, KeepAlive: interval, KeepAliveTimeout: timeout, security: config})
 				continue
 			}
-			host, port, ok := t.hostPort(lb.GetEndpoint().GetAddress(), place)
+			host, port, ok := t.HostPort(lb.GetEndpoint().GetAddress(), place)
 			if !ok {
 				continue
 			}
 			if c.GetType() == clusterv3.Cluster_STATIC && c.GetClusterType() == nil {
-				t.ip(host, place+".socket_address.address")
+				t.IP(host, place+".socket_address.address")
 			}
 			out = append(out, Server{
 				Address: net.JoinHostPort(host, strconv.Itoa(int(port))), Authority: authority,
@@ -72,7 +72,7 @@ func (t *translator) controlProtocol(c *clusterv3.Cluster, path string) (interva
 			t.p.Add(place, "not supported: XLB knows %s", upstreamOptions)
 			continue
 		}
-		if t.unpack(content, options, place, "HttpProtocolOptions") {
+		if t.Unpack(content, options, place, "HttpProtocolOptions") {
 			http2, http2Path = options.GetExplicitHttpConfig().GetHttp2ProtocolOptions(), place+".explicit_http_config.http2_protocol_options"
 		}
 	}
@@ -80,7 +80,7 @@ func (t *translator) controlProtocol(c *clusterv3.Cluster, path string) (interva
 		t.p.Add(path+".typed_extension_protocol_options", "without HTTP/2, which gRPC needs; add explicit_http_config with http2_protocol_options")
 	}
 	alive := http2.GetConnectionKeepalive()
-	return t.duration(alive.GetInterval(), 0, http2Path+".connection_keepalive.interval"), t.duration(alive.GetTimeout(), 0, http2Path+".connection_keepalive.timeout")
+	return t.Duration(alive.GetInterval(), 0, http2Path+".connection_keepalive.interval"), t.Duration(alive.GetTimeout(), 0, http2Path+".connection_keepalive.timeout")
 }
 
 // controlTLS is nil where the cluster has no transport_socket.
@@ -90,7 +90,7 @@ func (t *translator) controlTLS(c *clusterv3.Cluster, path string) *tlsSettings 
 	}
 	in := &tlsv3.UpstreamTlsContext{}
 	path += ".typed_config"
-	if !t.unpack(c.GetTransportSocket().GetTypedConfig(), in, path, "UpstreamTlsContext") {
+	if !t.Unpack(c.GetTransportSocket().GetTypedConfig(), in, path, "UpstreamTlsContext") {
 		return nil
 	}
 	return t.upstreamTLS(in, path)

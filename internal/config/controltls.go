@@ -7,13 +7,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
-	"github.com/xlb-project/xlb/internal/files"
+	"github.com/xlb-project/xlb/internal/config/values"
 )
 
 // tlsSettings say how connections to a control plane are secured. What is in files is read for each connection, so that it may be exchanged.
@@ -91,7 +90,7 @@ func (s *tlsSettings) roots() (*x509.CertPool, []sanMatcher, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	text, err := contentOf(authority)
+	text, err := values.PEM(authority)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -107,11 +106,11 @@ func (s *tlsSettings) own(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 	if err != nil || certificate == nil {
 		return &tls.Certificate{}, err
 	}
-	chain, err := contentOf(certificate)
+	chain, err := values.PEM(certificate)
 	if err != nil {
 		return nil, fmt.Errorf("certificate_chain: %w", err)
 	}
-	private, err := contentOf(privateKey)
+	private, err := values.PEM(privateKey)
 	if err != nil {
 		return nil, fmt.Errorf("private_key: %w", err)
 	}
@@ -147,27 +146,4 @@ func (m sanMatcher) has(c *x509.Certificate) bool {
 		}
 	}
 	return false
-}
-
-// contentOf reads a source of text in PEM.
-func contentOf(in *corev3.DataSource) ([]byte, error) {
-	text, err := textOf(in)
-	if err != nil {
-		return nil, err
-	}
-	return text, files.CheckPEM(text)
-}
-
-func textOf(in *corev3.DataSource) ([]byte, error) {
-	switch s := in.GetSpecifier().(type) {
-	case *corev3.DataSource_InlineString:
-		return []byte(s.InlineString), nil
-	case *corev3.DataSource_InlineBytes:
-		return s.InlineBytes, nil
-	case *corev3.DataSource_Filename:
-		return files.Read(s.Filename, files.Text)
-	case *corev3.DataSource_EnvironmentVariable:
-		return []byte(os.Getenv(s.EnvironmentVariable)), nil
-	}
-	return nil, errors.New("nothing is named")
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 )
@@ -22,7 +23,7 @@ type corsLevel struct {
 func (t *translator) corsLevel(in *corsv3.CorsPolicy, path string) *corsLevel {
 	out := &corsLevel{CorsPolicy: in}
 	for i, m := range in.GetAllowOriginStringMatch() {
-		out.origins = append(out.origins, t.stringMatch(m, problem.At(path+".allow_origin_string_match", i)))
+		out.origins = append(out.origins, t.StringMatch(m, problem.At(path+".allow_origin_string_match", i)))
 	}
 	t.fieldValue(in.GetAllowMethods(), path+".allow_methods")
 	t.fieldValue(in.GetAllowHeaders(), path+".allow_headers")
@@ -50,7 +51,7 @@ func mergedCORS(levels []filterLevel) *model.CORS {
 		if out == nil {
 			out = &model.CORS{}
 			if enabled := l.cors.GetFilterEnabled(); enabled != nil {
-				out.Enabled = fraction(enabled.GetDefaultValue())
+				out.Enabled = values.Fraction(enabled.GetDefaultValue())
 			}
 		}
 		if len(out.Origins) == 0 {

@@ -54,9 +54,9 @@ func (t *translator) discovery(out *model.Cluster, c *clusterv3.Cluster, path st
 
 //nolint:staticcheck // the fields are deprecated in favour of cluster_type, but what files have
 func (t *translator) dnsFields(out *model.Cluster, c *clusterv3.Cluster, path string) {
-	out.DNSRefresh = t.positive(c.GetDnsRefreshRate(), defaultDNSRefresh, path+".dns_refresh_rate")
+	out.DNSRefresh = t.Positive(c.GetDnsRefreshRate(), defaultDNSRefresh, path+".dns_refresh_rate")
 	out.DNS.RespectTTL = c.GetRespectDnsTtl()
-	out.DNS.Jitter = t.duration(c.GetDnsJitter(), 0, path+".dns_jitter")
+	out.DNS.Jitter = t.Duration(c.GetDnsJitter(), 0, path+".dns_jitter")
 	out.DNS.Family = families[c.GetDnsLookupFamily()]
 	if f := c.GetDnsFailureRefreshRate(); f != nil {
 		out.DNS.FailureBase, out.DNS.FailureMax = t.failureRate(f, out.DNSRefresh, path+".dns_failure_refresh_rate")
@@ -68,17 +68,17 @@ func (t *translator) dnsFields(out *model.Cluster, c *clusterv3.Cluster, path st
 func (t *translator) dnsCluster(out *model.Cluster, in *clusterv3.Cluster_CustomClusterType, path string) {
 	d := &dnsv3.DnsCluster{}
 	path += ".typed_config"
-	if !t.unpack(in.GetTypedConfig(), d, path, "DnsCluster") {
+	if !t.Unpack(in.GetTypedConfig(), d, path, "DnsCluster") {
 		return
 	}
 	out.Discovery = model.StrictDNS
 	if d.GetAllAddressesInSingleEndpoint() {
 		out.Discovery = model.LogicalDNS
 	}
-	out.DNSRefresh = t.positive(d.GetDnsRefreshRate(), defaultDNSRefresh, path+".dns_refresh_rate")
+	out.DNSRefresh = t.Positive(d.GetDnsRefreshRate(), defaultDNSRefresh, path+".dns_refresh_rate")
 	out.DNS.RespectTTL = d.GetRespectDnsTtl()
-	out.DNS.MinRefresh = t.duration(d.GetDnsMinRefreshRate(), 0, path+".dns_min_refresh_rate")
-	out.DNS.Jitter = t.duration(d.GetDnsJitter(), 0, path+".dns_jitter")
+	out.DNS.MinRefresh = t.Duration(d.GetDnsMinRefreshRate(), 0, path+".dns_min_refresh_rate")
+	out.DNS.Jitter = t.Duration(d.GetDnsJitter(), 0, path+".dns_jitter")
 	out.DNS.Family = extensionFamilies[d.GetDnsLookupFamily()]
 	if f := d.GetDnsFailureRefreshRate(); f != nil {
 		out.DNS.FailureBase, out.DNS.FailureMax = t.failureRate(f, out.DNSRefresh, path+".dns_failure_refresh_rate")
@@ -94,8 +94,8 @@ type refreshRate interface {
 
 // failureRate translates a dns_failure_refresh_rate; the default of max_interval is ten times the other.
 func (t *translator) failureRate(in refreshRate, refresh time.Duration, path string) (first, longest time.Duration) {
-	first = t.positive(in.GetBaseInterval(), refresh, path+".base_interval")
-	longest = t.positive(in.GetMaxInterval(), 10*first, path+".max_interval")
+	first = t.Positive(in.GetBaseInterval(), refresh, path+".base_interval")
+	longest = t.Positive(in.GetMaxInterval(), 10*first, path+".max_interval")
 	if longest < first {
 		t.p.Add(path+".max_interval", "%s is less than base_interval, %s, which Envoy refuses; use at least that", longest, first)
 	}
@@ -109,16 +109,16 @@ func (t *translator) cares(out *model.DNS, in *corev3.TypedExtensionConfig, path
 	}
 	path += ".typed_config"
 	c := &caresv3.CaresDnsResolverConfig{}
-	if !t.unpack(in.GetTypedConfig(), c, path, "CaresDnsResolverConfig") {
+	if !t.Unpack(in.GetTypedConfig(), c, path, "CaresDnsResolverConfig") {
 		return
 	}
 	for i, r := range c.GetResolvers() {
 		place := problem.At(path+".resolvers", i)
-		host, port, ok := t.hostPort(r, place)
+		host, port, ok := t.HostPort(r, place)
 		if !ok {
 			continue
 		}
-		if ip := t.ip(host, place+".socket_address.address"); ip.IsValid() {
+		if ip := t.IP(host, place+".socket_address.address"); ip.IsValid() {
 			out.Servers = append(out.Servers, netip.AddrPortFrom(ip, port))
 		}
 	}

@@ -11,5 +11,6 @@
 //   - support:   every populated field is looked up in one table (schema/),
 //     and whatever is not in it is refused;
 //   - validate:  Envoy's own constraints (protoc-gen-validate);
-//   - translate: into the model, with the rules that span several fields.
+//   - translate: into the model, with the rules that span several fields;
+//     values that many messages have in common are read in one place (values/).
 package config

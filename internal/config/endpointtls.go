@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/config/schema"
+	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 )
@@ -50,7 +51,7 @@ func (t *translator) socketOf(s *corev3.TransportSocket, c *clusterv3.Cluster, p
 	}
 	in := &tlsv3.UpstreamTlsContext{}
 	path += ".typed_config"
-	if !t.unpack(s.GetTypedConfig(), in, path, "UpstreamTlsContext") {
+	if !t.Unpack(s.GetTypedConfig(), in, path, "UpstreamTlsContext") {
 		return security{}
 	}
 	if missing := t.missingServer(in.GetCommonTlsContext()); missing != "" && t.dynamicPart {
@@ -136,8 +137,8 @@ func (t *translator) ownCertificate(out *model.UpstreamTLS, in *tlsv3.CommonTlsC
 
 func (t *translator) certificate(in *tlsv3.TlsCertificate, path string) *model.Certificate {
 	out := &model.Certificate{Chain: t.pem(in.GetCertificateChain(), path+".certificate_chain"), Key: t.pem(in.GetPrivateKey(), path+".private_key")}
-	chain, err1 := contentOf(in.GetCertificateChain())
-	private, err2 := contentOf(in.GetPrivateKey())
+	chain, err1 := values.PEM(in.GetCertificateChain())
+	private, err2 := values.PEM(in.GetPrivateKey())
 	if err1 != nil || err2 != nil {
 		return out
 	}
@@ -149,7 +150,7 @@ func (t *translator) certificate(in *tlsv3.TlsCertificate, path string) *model.C
 
 // pem is text that is there.
 func (t *translator) pem(in *corev3.DataSource, path string) model.Data {
-	text, err := contentOf(in)
+	text, err := values.PEM(in)
 	if err != nil {
 		t.p.Add(path, "%v; name a readable file in PEM", err)
 		return model.Data{}
@@ -185,17 +186,17 @@ func (t *translator) validation(in *tlsv3.CertificateValidationContext, path str
 	if in.GetTrustedCa() != nil {
 		ca := t.pem(in.GetTrustedCa(), path+".trusted_ca")
 		out.CA = &ca
-		if text, err := contentOf(in.GetTrustedCa()); err == nil && !x509.NewCertPool().AppendCertsFromPEM(text) {
+		if text, err := values.PEM(in.GetTrustedCa()); err == nil && !x509.NewCertPool().AppendCertsFromPEM(text) {
 			t.p.Add(path+".trusted_ca", "no certificate in it; name a file in PEM")
 		}
 	}
 	for i, m := range in.GetMatchTypedSubjectAltNames() {
-		matcher := t.stringMatch(m.GetMatcher(), problem.At(path+".match_typed_subject_alt_names", i)+".matcher")
+		matcher := t.StringMatch(m.GetMatcher(), problem.At(path+".match_typed_subject_alt_names", i)+".matcher")
 		out.Names = append(out.Names, model.NameMatch{Kind: nameKinds[m.GetSanType()], Match: matcher})
 	}
 	//nolint:staticcheck // deprecated in favour of typed ones, but what Istio sends
 	for i, m := range in.GetMatchSubjectAltNames() {
-		matcher := t.stringMatch(m, problem.At(path+".match_subject_alt_names", i))
+		matcher := t.StringMatch(m, problem.At(path+".match_subject_alt_names", i))
 		for _, kind := range []model.NameKind{model.NameDNS, model.NameURI, model.NameEmail, model.NameIP} {
 			out.Names = append(out.Names, model.NameMatch{Kind: kind, Match: matcher})
 		}
@@ -210,12 +211,12 @@ var nameKinds = map[tlsv3.SubjectAltNameMatcher_SanType]model.NameKind{
 
 // secretSource says where a secret comes from; nil after a problem.
 func (t *translator) secretSource(in *tlsv3.SdsSecretConfig, path string) *model.SecretSource {
-	out := &model.SecretSource{Name: in.GetName(), Patience: defaultFetchTimeout}
+	out := &model.SecretSource{Name: in.GetName(), Patience: values.FetchTimeout}
 	from := in.GetSdsConfig()
-	t.checkNames(from.GetPathConfigSource().GetPath(), in.GetName(), path)
+	t.CheckNames(from.GetPathConfigSource().GetPath(), in.GetName(), path)
 	path += ".sds_config"
 	if limit := from.GetInitialFetchTimeout(); limit != nil {
-		out.Patience = t.duration(limit, 0, path+".initial_fetch_timeout")
+		out.Patience = t.Duration(limit, 0, path+".initial_fetch_timeout")
 	}
 	switch s := from.GetConfigSourceSpecifier().(type) {
 	case *corev3.ConfigSource_PathConfigSource:
@@ -324,7 +325,7 @@ func ReadSecret(path, name string) (*model.Secret, error) {
 func secretOf(in *tlsv3.Secret) (*model.Secret, error) {
 	p := problem.NewList()
 	schema.CheckSecret(p, in)
-	t, out := &translator{p: p}, &model.Secret{}
+	t, out := &translator{Reader: values.NewReader(p), p: p}, &model.Secret{}
 	switch s := in.GetType().(type) {
 	case *tlsv3.Secret_TlsCertificate:
 		out.Certificate = t.certificate(s.TlsCertificate, "tls_certificate")

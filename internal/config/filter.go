@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/config/schema"
+	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 )
@@ -55,7 +56,7 @@ func (t *translator) httpFilters(hcm *hcmv3.HttpConnectionManager, path string) 
 		t.httpFilter(f, &out, problem.At(path, i))
 	}
 	router := &routerv3.Router{}
-	t.unpack(all[last].GetTypedConfig(), router, problem.At(path, last)+".typed_config", "Router at the end")
+	t.Unpack(all[last].GetTypedConfig(), router, problem.At(path, last)+".typed_config", "Router at the end")
 	out.suppressEnvoyHeaders = router.GetSuppressEnvoyHeaders()
 	return out
 }
@@ -67,21 +68,21 @@ func (t *translator) httpFilter(f *hcmv3.HttpFilter, out *httpFilters, path stri
 	ready := &healthcheckv3.HealthCheck{}
 	switch {
 	case content.MessageIs(ready):
-		if t.unpack(content, ready, path+".typed_config", "HealthCheck") {
+		if t.Unpack(content, ready, path+".typed_config", "HealthCheck") {
 			t.readyFilter(ready, out, path)
 		}
 		return
 	case content.MessageIs(fault):
 		kind = model.FilterFault
-		if t.unpack(content, fault, path+".typed_config", "HTTPFault") {
+		if t.Unpack(content, fault, path+".typed_config", "HTTPFault") {
 			out.fault = t.fault(fault, path+".typed_config")
 		}
 	case content.MessageIs(session):
 		kind = model.FilterSession
-		if t.unpack(content, session, path+".typed_config", "StatefulSession") {
+		if t.Unpack(content, session, path+".typed_config", "StatefulSession") {
 			out.session = t.session(session, path+".typed_config")
 		}
-	case !t.unpack(content, &corsv3.Cors{}, path+".typed_config", "Cors, HTTPFault or StatefulSession before the router"):
+	case !t.Unpack(content, &corsv3.Cors{}, path+".typed_config", "Cors, HTTPFault or StatefulSession before the router"):
 		return
 	}
 	if slices.Contains(out.order, kind) {
@@ -123,17 +124,17 @@ func (t *translator) filterLevel(in map[string]*anypb.Any, path string) filterLe
 			t.p.Add(place, "no such filter in http_filters; add it there, or correct the name")
 		case kind == model.FilterCORS:
 			policy := &corsv3.CorsPolicy{}
-			if t.unpack(in[name], policy, place, "CorsPolicy") {
+			if t.Unpack(in[name], policy, place, "CorsPolicy") {
 				out.cors = t.corsLevel(policy, place)
 			}
 		case kind == model.FilterSession:
 			own := &sessionv3.StatefulSessionPerRoute{}
-			if t.unpack(in[name], own, place, "StatefulSessionPerRoute") {
+			if t.Unpack(in[name], own, place, "StatefulSessionPerRoute") {
 				out.session, out.ownSession = t.routeSession(own, place), true
 			}
 		default:
 			fault := &faultv3.HTTPFault{}
-			if t.unpack(in[name], fault, place, "HTTPFault") {
+			if t.Unpack(in[name], fault, place, "HTTPFault") {
 				out.fault, out.ownFault = t.fault(fault, place), true
 			}
 		}
@@ -174,12 +175,12 @@ const defaultFaultBody = "fault filter abort"
 func (t *translator) fault(in *faultv3.HTTPFault, path string) *model.Fault {
 	out := &model.Fault{Cluster: in.GetUpstreamCluster(), Headers: t.headerMatches(in.GetHeaders(), path+".headers")}
 	if d := in.GetDelay(); d != nil {
-		out.Delay = t.duration(d.GetFixedDelay(), 0, path+".delay.fixed_delay")
-		out.DelayShare = fraction(d.GetPercentage())
+		out.Delay = t.Duration(d.GetFixedDelay(), 0, path+".delay.fixed_delay")
+		out.DelayShare = values.Fraction(d.GetPercentage())
 	}
 	if a := in.GetAbort(); a != nil {
 		out.Status, out.Body = int(a.GetHttpStatus()), a.GetResponseBody()
-		out.AbortShare = fraction(a.GetPercentage())
+		out.AbortShare = values.Fraction(a.GetPercentage())
 		if out.Body == "" {
 			out.Body = defaultFaultBody
 		}
@@ -239,14 +240,14 @@ func (t *translator) tcpProxyOf() (*tcpv3.TcpProxy, string) {
 	}
 	proxy, content := &tcpv3.TcpProxy{}, filters[0].GetTypedConfig()
 	path := t.chosen.path + ".filters[0].typed_config"
-	if !content.MessageIs(proxy) || !t.unpack(content, proxy, path, "TcpProxy") {
+	if !content.MessageIs(proxy) || !t.Unpack(content, proxy, path, "TcpProxy") {
 		return nil, ""
 	}
 	return proxy, path
 }
 
 func (t *translator) tcpProxy(p *tcpv3.TcpProxy, path string) *model.TCPProxy {
-	out := &model.TCPProxy{ConnectAttempts: 1, IdleTimeout: t.duration(p.GetIdleTimeout(), 0, path+".idle_timeout")}
+	out := &model.TCPProxy{ConnectAttempts: 1, IdleTimeout: t.Duration(p.GetIdleTimeout(), 0, path+".idle_timeout")}
 	if n := p.GetMaxConnectAttempts(); n != nil {
 		out.ConnectAttempts = n.GetValue()
 	}

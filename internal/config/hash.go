@@ -50,7 +50,7 @@ func (t *translator) newCookie(c *routev3.RouteAction_HashPolicy_Cookie, path st
 	if !httpguts.ValidHeaderFieldName(c.GetName()) {
 		t.p.Add(path+".name", "%q is no name of a cookie that can be set; write a token (RFC 6265 section 4.1.1)", c.GetName())
 	}
-	out := &model.NewCookie{TTL: t.duration(c.GetTtl(), 0, path+".ttl").Truncate(time.Second), Path: c.GetPath()}
+	out := &model.NewCookie{TTL: t.Duration(c.GetTtl(), 0, path+".ttl").Truncate(time.Second), Path: c.GetPath()}
 	t.inCookie(c.GetPath(), path+".path")
 	for i, a := range c.GetAttributes() {
 		out.Attributes = append(out.Attributes, model.CookieAttribute{Name: a.GetName(), Value: a.GetValue()})

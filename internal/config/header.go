@@ -75,7 +75,7 @@ func (t *translator) headerMatch(h *routev3.HeaderMatcher, name, path string) mo
 	case *routev3.HeaderMatcher_RangeMatch:
 		out.Kind, out.Range = model.HeaderRange, model.Range{Start: s.RangeMatch.GetStart(), End: s.RangeMatch.GetEnd()}
 	case *routev3.HeaderMatcher_StringMatch:
-		out.Kind, out.String = model.HeaderString, t.stringMatch(s.StringMatch, path+".string_match")
+		out.Kind, out.String = model.HeaderString, t.StringMatch(s.StringMatch, path+".string_match")
 	default:
 		out.Kind, out.String = model.HeaderString, t.legacyMatch(h, path)
 	}
@@ -95,7 +95,7 @@ func (t *translator) legacyMatch(h *routev3.HeaderMatcher, path string) model.St
 	case *routev3.HeaderMatcher_ContainsMatch:
 		return model.StringMatch{Kind: model.StringContains, Value: s.ContainsMatch}
 	case *routev3.HeaderMatcher_SafeRegexMatch:
-		return t.regexMatch(s.SafeRegexMatch, path+".safe_regex_match")
+		return t.RegexMatch(s.SafeRegexMatch, path+".safe_regex_match")
 	}
 	if h.GetExactMatch() == "" {
 		t.p.Add(path+".exact_match", "empty, which to Envoy means any value; use present_match, or string_match with exact")

@@ -30,12 +30,12 @@ func (t *translator) healthCheck(list []*corev3.HealthCheck, path string) *model
 	}
 	in, path := list[0], problem.At(path, 0)
 	out := &model.HealthCheck{
-		Timeout:               t.positive(in.GetTimeout(), time.Second, path+".timeout"),
+		Timeout:               t.Positive(in.GetTimeout(), time.Second, path+".timeout"),
 		UnhealthyThreshold:    in.GetUnhealthyThreshold().GetValue(),
 		HealthyThreshold:      in.GetHealthyThreshold().GetValue(),
 		Intervals:             t.checkIntervals(in, path),
-		InitialJitter:         t.duration(in.GetInitialJitter(), 0, path+".initial_jitter"),
-		IntervalJitter:        t.duration(in.GetIntervalJitter(), 0, path+".interval_jitter"),
+		InitialJitter:         t.Duration(in.GetInitialJitter(), 0, path+".initial_jitter"),
+		IntervalJitter:        t.Duration(in.GetIntervalJitter(), 0, path+".interval_jitter"),
 		IntervalJitterPercent: in.GetIntervalJitterPercent(),
 		ReuseConnection:       boolOr(in.GetReuseConnection(), true),
 		LogFailures:           in.GetAlwaysLogHealthCheckFailures(),
@@ -53,12 +53,12 @@ func (t *translator) healthCheck(list []*corev3.HealthCheck, path string) *model
 // checkIntervals fills those in that are derived from others.
 func (t *translator) checkIntervals(in *corev3.HealthCheck, path string) model.CheckIntervals {
 	var i model.CheckIntervals
-	i.Healthy = t.positive(in.GetInterval(), time.Second, path+".interval")
-	i.HealthyEdge = t.positive(in.GetHealthyEdgeInterval(), i.Healthy, path+".healthy_edge_interval")
-	i.Unhealthy = t.positive(in.GetUnhealthyInterval(), i.Healthy, path+".unhealthy_interval")
-	i.UnhealthyEdge = t.positive(in.GetUnhealthyEdgeInterval(), i.Unhealthy, path+".unhealthy_edge_interval")
-	i.NoTraffic = t.positive(in.GetNoTrafficInterval(), defaultNoTraffic, path+".no_traffic_interval")
-	i.NoTrafficHealthy = t.positive(in.GetNoTrafficHealthyInterval(), i.NoTraffic, path+".no_traffic_healthy_interval")
+	i.Healthy = t.Positive(in.GetInterval(), time.Second, path+".interval")
+	i.HealthyEdge = t.Positive(in.GetHealthyEdgeInterval(), i.Healthy, path+".healthy_edge_interval")
+	i.Unhealthy = t.Positive(in.GetUnhealthyInterval(), i.Healthy, path+".unhealthy_interval")
+	i.UnhealthyEdge = t.Positive(in.GetUnhealthyEdgeInterval(), i.Unhealthy, path+".unhealthy_edge_interval")
+	i.NoTraffic = t.Positive(in.GetNoTrafficInterval(), defaultNoTraffic, path+".no_traffic_interval")
+	i.NoTrafficHealthy = t.Positive(in.GetNoTrafficHealthyInterval(), i.NoTraffic, path+".no_traffic_healthy_interval")
 	return i
 }
 
@@ -130,7 +130,7 @@ func (t *translator) endpointCheck(in *endpointv3.Endpoint_HealthCheckConfig, pa
 	out := model.EndpointCheck{Hostname: in.GetHostname(), Disabled: in.GetDisableActiveHealthCheck()}
 	var ip netip.Addr
 	if socket := in.GetAddress().GetSocketAddress(); socket != nil {
-		ip = t.ip(socket.GetAddress(), path+".address.socket_address.address")
+		ip = t.IP(socket.GetAddress(), path+".address.socket_address.address")
 		if socket.GetPortValue() != 0 {
 			t.p.Add(path+".address.socket_address.port_value", "the check's port is port_value of health_check_config; use 0 here")
 		}

@@ -27,7 +27,7 @@ func (t *translator) listenerFilters(l *listenerv3.Listener, path string) listen
 		case content.MessageIs(&httpinspectorv3.HttpInspector{}):
 			out.http = true
 		default:
-			out.original = t.unpack(content, &originalv3.OriginalDst{}, place, "OriginalDst, TlsInspector or HttpInspector") || out.original
+			out.original = t.Unpack(content, &originalv3.OriginalDst{}, place, "OriginalDst, TlsInspector or HttpInspector") || out.original
 		}
 	}
 	return out
@@ -43,7 +43,7 @@ func (t *translator) inspection(l *listenerv3.Listener, path string) *model.Insp
 	filters := t.listenerFilters(l, path)
 	return &model.Inspection{
 		TLS: filters.tls, HTTP: filters.http, Continue: l.GetContinueOnListenerFiltersTimeout(),
-		Timeout: t.duration(l.GetListenerFiltersTimeout(), defaultInspectionTime, path+".listener_filters_timeout"),
+		Timeout: t.Duration(l.GetListenerFiltersTimeout(), defaultInspectionTime, path+".listener_filters_timeout"),
 	}
 }
 

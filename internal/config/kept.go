@@ -66,14 +66,15 @@ func (t *translator) before(path string, body *anypb.Any) (kept, bool) {
 func (t *translator) clusterAt(path, name string, body *anypb.Any, translate func() *model.Cluster) *model.Cluster {
 	if k, ok := t.before(path, body); ok {
 		t.clusters[name] = true
-		t.effort.spent += k.effort
+		t.AddCost(k.effort)
 		return k.cluster
 	}
-	problems, spent := len(t.p.All()), t.effort.spent
-	t.uses, t.effort.told = nil, false
+	problems, cost := len(t.p.All()), t.Cost()
+	t.uses = nil
+	t.NextResource()
 	c := translate()
 	if c != nil && t.next != nil && len(t.p.All()) == problems && c.Discovery != model.OriginalDst {
-		t.nextKept[path] = kept{body: body, uses: t.uses, cluster: c, effort: t.effort.spent - spent}
+		t.nextKept[path] = kept{body: body, uses: t.uses, cluster: c, effort: t.Cost() - cost}
 	}
 	return c
 }
@@ -84,16 +85,17 @@ func (t *translator) listenerAt(path string, body *anypb.Any, translate func() [
 		for _, l := range k.listeners {
 			t.telling[l] = k.tells
 		}
-		t.effort.spent += k.effort
+		t.AddCost(k.effort)
 		return k.listeners
 	}
 	delete(t.nextKept, path)
-	problems, spent := len(t.p.All()), t.effort.spent
-	t.uses, t.effort.told = nil, false
+	problems, cost := len(t.p.All()), t.Cost()
+	t.uses = nil
+	t.NextResource()
 	all := translate()
 	// One that is left alone is said to be so each time.
 	if len(all) > 0 && t.next != nil && len(t.p.All()) == problems && !t.timed {
-		t.nextKept[path] = kept{body: body, uses: t.uses, listeners: all, tells: t.telling[all[0]], effort: t.effort.spent - spent}
+		t.nextKept[path] = kept{body: body, uses: t.uses, listeners: all, tells: t.telling[all[0]], effort: t.Cost() - cost}
 	}
 	return all
 }

@@ -19,11 +19,11 @@ import (
 func (t *translator) connectionLimits(hcm *hcmv3.HttpConnectionManager, path string) model.ConnectionLimits {
 	common, commonPath := hcm.GetCommonHttpProtocolOptions(), path+".common_http_protocol_options"
 	out := model.ConnectionLimits{
-		Idle:     t.duration(common.GetIdleTimeout(), 0, commonPath+".idle_timeout"),
-		Age:      t.duration(common.GetMaxConnectionDuration(), 0, commonPath+".max_connection_duration"),
+		Idle:     t.Duration(common.GetIdleTimeout(), 0, commonPath+".idle_timeout"),
+		Age:      t.Duration(common.GetMaxConnectionDuration(), 0, commonPath+".max_connection_duration"),
 		Requests: common.GetMaxRequestsPerConnection().GetValue(),
 	}
-	drain := t.duration(hcm.GetDrainTimeout(), model.DefaultDrain, path+".drain_timeout")
+	drain := t.Duration(hcm.GetDrainTimeout(), model.DefaultDrain, path+".drain_timeout")
 	if out.Idle > 0 || out.Age > 0 {
 		out.Drain = drain
 	}
@@ -37,7 +37,7 @@ func (t *translator) longest(out *model.Route, d *routev3.RouteAction_MaxStreamD
 		return
 	}
 	out.Timeout = 0
-	out.MaxDuration = t.duration(d.GetMaxStreamDuration(), absent, path+".max_stream_duration")
+	out.MaxDuration = t.Duration(d.GetMaxStreamDuration(), absent, path+".max_stream_duration")
 }
 
 // upstreamOptions is the one extension that clusters may have options for.
@@ -55,7 +55,7 @@ func (t *translator) protocolOptions(out *model.Cluster, c *clusterv3.Cluster, p
 			t.p.Add(optionsPath, "not supported: XLB knows %s", upstreamOptions)
 			continue
 		}
-		if !t.unpack(content, options, optionsPath, "HttpProtocolOptions") {
+		if !t.Unpack(content, options, optionsPath, "HttpProtocolOptions") {
 			continue
 		}
 		if common != nil || requests != nil {
@@ -73,11 +73,11 @@ func (t *translator) protocolOptions(out *model.Cluster, c *clusterv3.Cluster, p
 
 func (t *translator) upstreamLimits(out *model.Cluster, common *corev3.HttpProtocolOptions, path string) {
 	out.Connections = model.UpstreamLimits{
-		Idle:     t.duration(common.GetIdleTimeout(), 0, path+".idle_timeout"),
-		Age:      t.duration(common.GetMaxConnectionDuration(), 0, path+".max_connection_duration"),
+		Idle:     t.Duration(common.GetIdleTimeout(), 0, path+".idle_timeout"),
+		Age:      t.Duration(common.GetMaxConnectionDuration(), 0, path+".max_connection_duration"),
 		Requests: common.GetMaxRequestsPerConnection().GetValue(),
 	}
-	out.MaxDuration = t.duration(common.GetMaxStreamDuration(), 0, path+".max_stream_duration")
+	out.MaxDuration = t.Duration(common.GetMaxStreamDuration(), 0, path+".max_stream_duration")
 }
 
 // markTimed tells the routes that lead to clusters which limit how long a request may take.

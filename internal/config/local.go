@@ -113,7 +113,7 @@ func (t *translator) scheme(scheme, path string) {
 }
 
 func (t *translator) substitution(in *matcherv3.RegexMatchAndSubstitute, path string) *model.Substitution {
-	if in == nil || t.regex(in.GetPattern(), path+".pattern") == nil {
+	if in == nil || t.Regex(in.GetPattern(), path+".pattern") == nil {
 		return nil
 	}
 	out, err := model.NewSubstitution(in.GetPattern().GetRegex(), in.GetSubstitution())

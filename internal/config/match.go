@@ -4,9 +4,8 @@ package config
 
 import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
-	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
+	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 )
@@ -19,7 +18,7 @@ func (t *translator) match(m *routev3.RouteMatch, out *model.Route, path string)
 	out.Cookies = t.cookieMatches(m.GetCookies(), path+".cookies")
 	out.GRPC = m.GetGrpc() != nil
 	if f := m.GetRuntimeFraction(); f != nil {
-		out.Fraction = fraction(f.GetDefaultValue())
+		out.Fraction = values.Fraction(f.GetDefaultValue())
 	}
 }
 
@@ -34,7 +33,7 @@ func (t *translator) pathMatch(m *routev3.RouteMatch, path string) model.PathMat
 		return model.PathMatch{Kind: model.PathSeparatedPrefix, Value: s.PathSeparatedPrefix, IgnoreCase: ignoreCase}
 	case *routev3.RouteMatch_SafeRegex:
 		return model.PathMatch{
-			Kind: model.PathRegex, Value: s.SafeRegex.GetRegex(), Regex: t.regex(s.SafeRegex, path+".safe_regex"),
+			Kind: model.PathRegex, Value: s.SafeRegex.GetRegex(), Regex: t.Regex(s.SafeRegex, path+".safe_regex"),
 		}
 	case *routev3.RouteMatch_ConnectMatcher_:
 		return model.PathMatch{Kind: model.PathConnect}
@@ -50,7 +49,7 @@ func (t *translator) queryMatches(in []*routev3.QueryParameterMatcher, path stri
 		match := model.QueryMatch{Name: q.GetName()}
 		switch s := q.GetQueryParameterMatchSpecifier().(type) {
 		case *routev3.QueryParameterMatcher_StringMatch:
-			value := t.stringMatch(s.StringMatch, problem.At(path, i)+".string_match")
+			value := t.StringMatch(s.StringMatch, problem.At(path, i)+".string_match")
 			match.String = &value
 		case *routev3.QueryParameterMatcher_PresentMatch:
 			match.Absent = !s.PresentMatch
@@ -64,44 +63,8 @@ func (t *translator) cookieMatches(in []*routev3.CookieMatcher, path string) []m
 	var out []model.CookieMatch
 	for i, c := range in {
 		out = append(out, model.CookieMatch{
-			Name: c.GetName(), String: t.stringMatch(c.GetStringMatch(), problem.At(path, i)+".string_match"), Invert: c.GetInvertMatch(),
+			Name: c.GetName(), String: t.StringMatch(c.GetStringMatch(), problem.At(path, i)+".string_match"), Invert: c.GetInvertMatch(),
 		})
 	}
 	return out
-}
-
-// fraction is the default value: without a runtime nothing else ever applies.
-func fraction(f *typev3.FractionalPercent) model.Fraction {
-	out := model.Fraction{Numerator: f.GetNumerator(), Denominator: 100}
-	switch f.GetDenominator() {
-	case typev3.FractionalPercent_TEN_THOUSAND:
-		out.Denominator = 10_000
-	case typev3.FractionalPercent_MILLION:
-		out.Denominator = 1_000_000
-	}
-	return out
-}
-
-func (t *translator) stringMatch(m *matcherv3.StringMatcher, path string) model.StringMatch {
-	out := model.StringMatch{IgnoreCase: m.GetIgnoreCase()}
-	switch p := m.GetMatchPattern().(type) {
-	case *matcherv3.StringMatcher_Exact:
-		out.Value = p.Exact
-	case *matcherv3.StringMatcher_Prefix:
-		out.Kind, out.Value = model.StringPrefix, p.Prefix
-	case *matcherv3.StringMatcher_Suffix:
-		out.Kind, out.Value = model.StringSuffix, p.Suffix
-	case *matcherv3.StringMatcher_Contains:
-		out.Kind, out.Value = model.StringContains, p.Contains
-	case *matcherv3.StringMatcher_SafeRegex:
-		if m.GetIgnoreCase() {
-			t.p.Add(path+".ignore_case", "Envoy refuses it with safe_regex; begin the expression with (?i) instead")
-		}
-		out = t.regexMatch(p.SafeRegex, path+".safe_regex")
-	}
-	return out
-}
-
-func (t *translator) regexMatch(m *matcherv3.RegexMatcher, path string) model.StringMatch {
-	return model.StringMatch{Kind: model.StringRegex, Value: m.GetRegex(), Regex: t.regex(m, path)}
 }

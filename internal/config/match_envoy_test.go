@@ -67,7 +67,7 @@ var (
 		"/h/b", "/h/c", "/h/bc?x=1", "/h", "/o", "/o/x?y", "/pre", "/pre/fix", "/pre/fixed?x", "/pre/", "/prefix",
 		"/q", "/q?", "/q?x", "/%41", "/A", "/a", "/none", "/exact;x",
 	}
-	values = []string{"", "one", "two", "One", "one,two", "on", "tw", "one two"}
+	fieldValues = []string{"", "one", "two", "One", "one,two", "on", "tw", "one two"}
 )
 
 // TestMatchAgreesWithEnvoy sends requests through a real Envoy and compares
@@ -119,7 +119,7 @@ func requests() []request {
 	for range 3000 {
 		r := request{host: "routes", target: pick([]string{"/h/", "/h/b", "/h/c", "/o", "/o/x?y"})}
 		for range random.IntN(4) {
-			r.headers = append(r.headers, [2]string{pick([]string{"x-a", "X-A", "x-b", "X-c", "Accept"}), pick(values)})
+			r.headers = append(r.headers, [2]string{pick([]string{"x-a", "X-A", "x-b", "X-c", "Accept"}), pick(fieldValues)})
 		}
 		out = append(out, r)
 	}

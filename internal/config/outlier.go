@@ -24,9 +24,9 @@ func (t *translator) outlier(in *clusterv3.OutlierDetection, path string) *model
 		return nil
 	}
 	out := &model.OutlierDetection{
-		Interval:              t.positive(in.GetInterval(), defaultOutlierInterval, path+".interval"),
-		BaseEjectionTime:      t.positive(in.GetBaseEjectionTime(), defaultBaseEjectionTime, path+".base_ejection_time"),
-		MaxEjectionTimeJitter: t.duration(in.GetMaxEjectionTimeJitter(), 0, path+".max_ejection_time_jitter"),
+		Interval:              t.Positive(in.GetInterval(), defaultOutlierInterval, path+".interval"),
+		BaseEjectionTime:      t.Positive(in.GetBaseEjectionTime(), defaultBaseEjectionTime, path+".base_ejection_time"),
+		MaxEjectionTimeJitter: t.Duration(in.GetMaxEjectionTimeJitter(), 0, path+".max_ejection_time_jitter"),
 		MaxEjectionPercent:    number(in.GetMaxEjectionPercent(), 10),
 		AlwaysEjectOne:        in.GetAlwaysEjectOneHost().GetValue(),
 		SplitLocalOrigin:      in.GetSplitExternalLocalOriginErrors(),
@@ -51,7 +51,7 @@ func (t *translator) outlier(in *clusterv3.OutlierDetection, path string) *model
 		UnejectOnCheck: boolOr(in.GetSuccessfulActiveHealthCheckUnejectHost(), true),
 	}
 	longest := max(defaultMaxEjectionTime, out.BaseEjectionTime)
-	out.MaxEjectionTime = t.positive(in.GetMaxEjectionTime(), longest, path+".max_ejection_time")
+	out.MaxEjectionTime = t.Positive(in.GetMaxEjectionTime(), longest, path+".max_ejection_time")
 	if out.MaxEjectionTime < out.BaseEjectionTime {
 		t.p.Add(path+".max_ejection_time", "%s is less than base_ejection_time, %s, which Envoy refuses; use at least that",
 			out.MaxEjectionTime, out.BaseEjectionTime)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/ascii"
+	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 )
@@ -42,8 +43,8 @@ func (t *translator) retry(in *routev3.RetryPolicy, path string) *model.Retry {
 	path += ".retry_policy"
 	out := &model.Retry{
 		On: t.retryOn(in.GetRetryOn(), path+".retry_on"), Retries: model.DefaultRetries,
-		PerTry:         t.duration(in.GetPerTryTimeout(), 0, path+".per_try_timeout"),
-		PerTryIdle:     t.duration(in.GetPerTryIdleTimeout(), 0, path+".per_try_idle_timeout"),
+		PerTry:         t.Duration(in.GetPerTryTimeout(), 0, path+".per_try_timeout"),
+		PerTryIdle:     t.Duration(in.GetPerTryIdleTimeout(), 0, path+".per_try_idle_timeout"),
 		Headers:        t.responseMatches(in.GetRetriableHeaders(), path+".retriable_headers"),
 		RequestHeaders: t.headerMatches(in.GetRetriableRequestHeaders(), path+".retriable_request_headers"),
 	}
@@ -58,7 +59,7 @@ func (t *translator) retry(in *routev3.RetryPolicy, path string) *model.Retry {
 	}
 	if p := in.GetRetryPriority(); p != nil {
 		config := &prioritiesv3.PreviousPrioritiesConfig{}
-		if t.unpack(p.GetTypedConfig(), config, path+".retry_priority.typed_config", "PreviousPrioritiesConfig") {
+		if t.Unpack(p.GetTypedConfig(), config, path+".retry_priority.typed_config", "PreviousPrioritiesConfig") {
 			out.AvoidPriorities = uint32(config.GetUpdateFrequency())
 		}
 	}
@@ -73,13 +74,13 @@ func (t *translator) hostPredicate(content *anypb.Any, out *model.Retry, path st
 		out.OmitCanaries = true
 	case content.MessageIs(&metadatav3.OmitHostMetadataConfig{}):
 		config := &metadatav3.OmitHostMetadataConfig{}
-		if !t.unpack(content, config, path, "OmitHostMetadataConfig") {
+		if !t.Unpack(content, config, path, "OmitHostMetadataConfig") {
 			return
 		}
-		if asked := criteria(config.GetMetadataMatch(), ""); asked != "" { // Envoy leaves nobody out without one
+		if asked := values.Criteria(config.GetMetadataMatch(), ""); asked != "" { // Envoy leaves nobody out without one
 			out.OmitMetadata = append(out.OmitMetadata, asked)
 		}
-	case t.unpack(content, &previousv3.PreviousHostsPredicate{}, path, "PreviousHostsPredicate"):
+	case t.Unpack(content, &previousv3.PreviousHostsPredicate{}, path, "PreviousHostsPredicate"):
 		out.AvoidPrevious = true
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/xlb-project/xlb/internal/ascii"
+	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 )
@@ -122,13 +123,13 @@ func (t *translator) route(r *routev3.Route, owner routeOwner, path string) *mod
 
 // forward translates the action that sends requests to clusters.
 func (t *translator) forward(out *model.Route, action *routev3.RouteAction, owner routeOwner, path string) {
-	out.Timeout = t.duration(action.GetTimeout(), model.DefaultRouteTimeout, path+".timeout")
+	out.Timeout = t.Duration(action.GetTimeout(), model.DefaultRouteTimeout, path+".timeout")
 	t.routeUpgrades(out, action, owner.upgrades, path+".upgrade_configs")
 	out.Rewrite = t.pathRewrite(action, path)
 	out.Host = t.hostRewrite(action, path)
 	out.Idle = t.idle(action.GetIdleTimeout(), owner.idle, path+".idle_timeout")
 	t.longest(out, action.GetMaxStreamDuration(), owner.longest, path+".max_stream_duration")
-	out.Priority = priorities[action.GetPriority()]
+	out.Priority = values.Priority(action.GetPriority())
 	out.Retry, out.CountAttempts = owner.retry, owner.countAttempts
 	if own := action.GetRetryPolicy(); own != nil {
 		out.Retry = t.retry(own, path)
@@ -143,7 +144,7 @@ func (t *translator) forward(out *model.Route, action *routev3.RouteAction, owne
 
 // idle translates an idle timeout, of which 0 is none.
 func (t *translator) idle(d *durationpb.Duration, absent time.Duration, path string) time.Duration {
-	out := t.duration(d, absent, path)
+	out := t.Duration(d, absent, path)
 	switch {
 	case d == nil:
 		return absent
@@ -188,7 +189,7 @@ func (t *translator) mirrors(in []*routev3.RouteAction_RequestMirrorPolicy, path
 			m.Header = t.headerName(p.GetClusterHeader(), place+".cluster_header")
 		}
 		if f := p.GetRuntimeFraction(); f != nil {
-			m.Share = fraction(f.GetDefaultValue())
+			m.Share = values.Fraction(f.GetDefaultValue())
 		}
 		if !m.Share.Never() {
 			out = append(out, m)

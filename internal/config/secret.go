@@ -11,6 +11,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/config/document"
 	"github.com/xlb-project/xlb/internal/config/schema"
+	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/problem"
 )
@@ -26,18 +27,8 @@ func (t *translator) secretAt(in *tlsv3.SdsSecretConfig, path string) *secretFil
 		t.p.Add(path+".sds_config", "not supported: the control plane cannot be asked for what it is asked with; use path_config_source")
 		return nil
 	}
-	t.checkNames(file, in.GetName(), path)
+	t.CheckNames(file, in.GetName(), path)
 	return &secretFile{file, in.GetName()}
-}
-
-// checkNames refuses a text in place of a name before anybody is told of it.
-func (t *translator) checkNames(file, name, path string) {
-	if files.IsText(file) {
-		t.p.Add(path+".sds_config.path_config_source.path", "not the name of a file but a text; name the file with the secret")
-	}
-	if files.IsText(name) {
-		t.p.Add(path+".name", "not the name of a secret but a text; name the secret")
-	}
 }
 
 func (f *secretFile) read() (*tlsv3.Secret, error) {
@@ -113,7 +104,7 @@ func (s *tlsSettings) trusted() (*corev3.DataSource, []sanMatcher, error) {
 	}
 	p := problem.NewList()
 	schema.CheckControlSecret(p, secret)
-	names := (&translator{p: p}).sanMatchers(secret.GetValidationContext(), "validation_context")
+	names := (&translator{Reader: values.NewReader(p), p: p}).sanMatchers(secret.GetValidationContext(), "validation_context")
 	if secret.GetValidationContext().GetTrustedCa() == nil {
 		p.Add("validation_context.trusted_ca", "missing: name the file with the authority that has signed the control plane's certificate")
 	}
@@ -127,7 +118,7 @@ func (s *tlsSettings) trusted() (*corev3.DataSource, []sanMatcher, error) {
 func (t *translator) sanMatchers(in *tlsv3.CertificateValidationContext, path string) []sanMatcher {
 	var out []sanMatcher
 	for i, m := range in.GetMatchTypedSubjectAltNames() {
-		matcher := t.stringMatch(m.GetMatcher(), problem.At(path+".match_typed_subject_alt_names", i)+".matcher")
+		matcher := t.StringMatch(m.GetMatcher(), problem.At(path+".match_typed_subject_alt_names", i)+".matcher")
 		out = append(out, sanMatcher{m.GetSanType() == tlsv3.SubjectAltNameMatcher_URI, matcher.Matches})
 	}
 	return out

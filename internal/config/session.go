@@ -30,13 +30,13 @@ func (t *translator) session(in *sessionv3.StatefulSession, path string) *model.
 	}
 	path += ".session_state.typed_config"
 	if header := (&headerv3.HeaderBasedSessionState{}); state.MessageIs(header) {
-		if t.unpack(state, header, path, "HeaderBasedSessionState") {
+		if t.Unpack(state, header, path, "HeaderBasedSessionState") {
 			out.Header = t.headerName(header.GetName(), path+".name")
 		}
 		return out
 	}
 	cookie := &cookiev3.CookieBasedSessionState{}
-	if !t.unpack(state, cookie, path, "CookieBasedSessionState or HeaderBasedSessionState") {
+	if !t.Unpack(state, cookie, path, "CookieBasedSessionState or HeaderBasedSessionState") {
 		return nil
 	}
 	t.sessionCookie(out, cookie, path+".cookie")
@@ -49,7 +49,7 @@ func (t *translator) sessionCookie(out *model.Session, state *cookiev3.CookieBas
 	if !httpguts.ValidHeaderFieldName(c.GetName()) {
 		t.p.Add(path+".name", "%q is no name of a cookie that can be set; write a token (RFC 6265 section 4.1.1)", c.GetName())
 	}
-	out.New = model.NewCookie{TTL: t.duration(c.GetTtl(), 0, path+".ttl").Truncate(time.Second), Path: c.GetPath()}
+	out.New = model.NewCookie{TTL: t.Duration(c.GetTtl(), 0, path+".ttl").Truncate(time.Second), Path: c.GetPath()}
 	t.inCookie(c.GetPath(), path+".path")
 	for i, a := range c.GetAttributes() {
 		out.New.Attributes = append(out.New.Attributes, model.CookieAttribute{Name: a.GetName(), Value: a.GetValue()})

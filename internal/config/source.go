@@ -4,17 +4,14 @@ package config
 
 import (
 	"cmp"
-	"time"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
+	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 )
-
-// defaultFetchTimeout is Envoy's ConfigSource.initial_fetch_timeout.
-const defaultFetchTimeout = 15 * time.Second
 
 // File holds resources of one kind, in the form of a DiscoveryResponse.
 type File struct {
@@ -66,7 +63,7 @@ func (t *translator) dynamic(in *bootstrapv3.Bootstrap) *Dynamic {
 		return nil
 	}
 	const path = "dynamic_resources"
-	out := &Dynamic{FetchTimeout: defaultFetchTimeout}
+	out := &Dynamic{FetchTimeout: values.FetchTimeout}
 	ads := d.GetAdsConfig()
 	if t.ads = ads != nil; t.ads {
 		t.adsConfig(out, in, ads, path+".ads_config")
@@ -75,7 +72,7 @@ func (t *translator) dynamic(in *bootstrapv3.Bootstrap) *Dynamic {
 	out.listeners = t.source(d.GetLdsConfig(), Listeners, path+".lds_config")
 	for _, s := range []*corev3.ConfigSource{d.GetCdsConfig(), d.GetLdsConfig()} {
 		if limit := s.GetInitialFetchTimeout(); limit != nil {
-			out.FetchTimeout = t.duration(limit, 0, path)
+			out.FetchTimeout = t.Duration(limit, 0, path)
 		}
 	}
 	if ads == nil && d.GetCdsConfig() == nil && d.GetLdsConfig() == nil {

@@ -9,12 +9,10 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 )
-
-// lbFilter is the key of the metadata that load balancers read.
-const lbFilter = "envoy.lb"
 
 var subsetFallbacks = map[clusterv3.Cluster_LbSubsetConfig_LbSubsetFallbackPolicy]model.SubsetFallback{
 	clusterv3.Cluster_LbSubsetConfig_NO_FALLBACK:    model.NoFallback,
@@ -52,7 +50,7 @@ func (t *translator) subsets(c *clusterv3.Cluster, path string) *model.Subsets {
 		t.p.Add(path+".locality_weight_aware", "set without common_lb_config.locality_weighted_lb_config, which Envoy refuses; add that, or remove the field")
 	}
 	out := &model.Subsets{
-		Fallback: subsetFallbacks[in.GetFallbackPolicy()], Default: metadataOf(in.GetDefaultSubset()),
+		Fallback: subsetFallbacks[in.GetFallbackPolicy()], Default: values.Metadata(in.GetDefaultSubset()),
 		PanicAny: in.GetPanicModeAny(), ListAsAny: in.GetListAsAny(),
 		LocalityAware: in.GetLocalityWeightAware(), ScaleLocality: in.GetScaleLocalityWeight(),
 	}
@@ -83,22 +81,15 @@ func (t *translator) fallbackKeys(s *model.SubsetSelector, path string) {
 
 // endpointMetadata is what endpoints are found by, where a cluster has subsets, and left out by.
 func (t *translator) endpointMetadata(of *model.Subsets, m *corev3.Metadata, path string) model.Metadata {
-	fields := m.GetFilterMetadata()[lbFilter]
+	fields := m.GetFilterMetadata()[values.LoadBalancer]
 	for key, value := range fields.GetFields() {
 		list, isList := value.GetKind().(*structpb.Value_ListValue)
 		if of != nil && of.ListAsAny && isList && len(list.ListValue.GetValues()) == 0 {
-			t.p.Add(path+".filter_metadata["+lbFilter+"]."+key, "an empty list, which with list_as_any matches nothing; remove it")
+			t.p.Add(path+".filter_metadata["+values.LoadBalancer+"]."+key, "an empty list, which with list_as_any matches nothing; remove it")
 		}
 	}
-	return metadataOf(fields)
+	return values.Metadata(fields)
 }
-
-// criteria are what a metadata_match asks of endpoints, beside what an outer one does.
-func criteria(m *corev3.Metadata, outer model.Metadata) model.Metadata {
-	return outer.Merge(metadataOf(m.GetFilterMetadata()[lbFilter]))
-}
-
-func metadataOf(s *structpb.Struct) model.Metadata { return model.NewMetadata(s.AsMap()) }
 
 func sortedSet(list []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(list)))

@@ -10,11 +10,9 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/xlb-project/xlb/internal/config/document"
 	"github.com/xlb-project/xlb/internal/config/schema"
+	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 )
@@ -26,6 +24,7 @@ type translator struct {
 	// manager is the connection manager whose routes are translated; nil: they stand alone.
 	manager *hcmv3.HttpConnectionManager
 
+	*values.Reader
 	p        *problem.List
 	from     *Bootstrap
 	clusters map[string]bool
@@ -66,12 +65,11 @@ type translator struct {
 	many   bool
 	// passed are the listeners that are left alone.
 	passed []model.Passed
-	effort effort
 }
 
 func newTranslator(p *problem.List, b *Bootstrap) *translator {
 	return &translator{
-		p: p, from: b, options: b.options, services: schema.Services(b.message), ads: b.message.GetDynamicResources().GetAdsConfig() != nil,
+		Reader: values.NewReader(p), p: p, from: b, options: b.options, services: schema.Services(b.message), ads: b.message.GetDynamicResources().GetAdsConfig() != nil,
 		clusters: map[string]bool{}, references: map[string]bool{}, files: map[File]map[string]bool{},
 		telling: map[*model.Listener]bool{}, places: map[*model.Listener]string{},
 		names: map[string]*model.Listener{}, addresses: map[destination]*model.Listener{},
@@ -160,7 +158,7 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 	addressPath := path + ".address"
 	out := &model.Listener{
 		Name:    l.GetName(),
-		Address: t.address(l.GetAddress(), addressPath),
+		Address: t.Address(l.GetAddress(), addressPath),
 		Routes:  &model.RouteTable{},
 	}
 	if a := out.Address.Addr(); a.IsValid() && a.IsMulticast() {
@@ -206,13 +204,13 @@ func (t *translator) http(out *model.Listener, hcm *hcmv3.HttpConnectionManager,
 	manager := upgradesOf(t, hcm.GetUpgradeConfigs(), path+".upgrade_configs")
 	idle := t.idle(hcm.GetStreamIdleTimeout(), 0, path+".stream_idle_timeout")
 	common := path + ".common_http_protocol_options"
-	longest := t.duration(hcm.GetCommonHttpProtocolOptions().GetMaxStreamDuration(), 0, common+".max_stream_duration")
+	longest := t.Duration(hcm.GetCommonHttpProtocolOptions().GetMaxStreamDuration(), 0, common+".max_stream_duration")
 	out.Routes = t.routeTable(routes, routeOwner{upgrades: manager, idle: idle, longest: longest}, routesPath)
 	t.filters.ready.addTo(out.Routes)
 	out.Routes.MaxDuration = longest
-	out.Routes.RequestTimeout = t.duration(hcm.GetRequestTimeout(), 0, path+".request_timeout")
+	out.Routes.RequestTimeout = t.Duration(hcm.GetRequestTimeout(), 0, path+".request_timeout")
 	out.Routes.Connections = t.connectionLimits(hcm, path)
-	out.Routes.HeadTimeout = t.duration(hcm.GetRequestHeadersTimeout(), 0, path+".request_headers_timeout")
+	out.Routes.HeadTimeout = t.Duration(hcm.GetRequestHeadersTimeout(), 0, path+".request_headers_timeout")
 	out.Routes.Host = t.hostRule(hcm, out.Address.Port(), path)
 	out.Routes.Path = pathRule(hcm)
 	out.Routes.Underscores = underscores[hcm.GetCommonHttpProtocolOptions().GetHeadersWithUnderscoresAction()]
@@ -238,27 +236,10 @@ func (t *translator) connectionManager() (*hcmv3.HttpConnectionManager, string) 
 	}
 	path += "[0].typed_config"
 	hcm := &hcmv3.HttpConnectionManager{}
-	if !t.unpack(filters[0].GetTypedConfig(), hcm, path, "HttpConnectionManager") {
+	if !t.Unpack(filters[0].GetTypedConfig(), hcm, path, "HttpConnectionManager") {
 		return nil, ""
 	}
 	return hcm, path
-}
-
-// unpack decodes a filter's configuration, which has to be of the type of m.
-func (t *translator) unpack(content *anypb.Any, m proto.Message, path, want string) bool {
-	if content == nil {
-		t.p.Add(path, "missing: XLB needs %s here", want)
-		return false
-	}
-	if !content.MessageIs(m) {
-		t.p.Add(path, "not supported here: %s; XLB needs %s", content.GetTypeUrl(), want)
-		return false
-	}
-	if err := content.UnmarshalTo(m); err != nil {
-		t.p.Add(path, "%s", document.Reason(err))
-		return false
-	}
-	return true
 }
 
 // hostRule is for a listener at that port.
