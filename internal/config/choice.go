@@ -27,12 +27,12 @@ func (t *translator) clusterChoice(out *model.Route, action *routev3.RouteAction
 		missing := t.clusterMissing(c.Cluster, path+".cluster")
 		out.Clusters = []model.WeightedCluster{{Name: c.Cluster, Weight: 1, Criteria: asked, Missing: missing}}
 	case *routev3.RouteAction_ClusterHeader:
-		out.Clusters = []model.WeightedCluster{{Header: t.headerName(c.ClusterHeader, path+".cluster_header"), Weight: 1, Criteria: asked}}
+		out.Clusters = []model.WeightedCluster{{Header: t.headers.Name(c.ClusterHeader, path+".cluster_header"), Weight: 1, Criteria: asked}}
 	case *routev3.RouteAction_WeightedClusters:
 		path += ".weighted_clusters"
 		out.Clusters = t.weightedClusters(c.WeightedClusters, asked, owner, path)
 		if name := c.WeightedClusters.GetHeaderName(); name != "" {
-			out.DrawHeader = t.headerName(name, path+".header_name")
+			out.DrawHeader = t.headers.Name(name, path+".header_name")
 		}
 		out.DrawByHash = c.WeightedClusters.GetUseHashPolicy().GetValue() && len(out.Hash) > 0
 	default:
@@ -57,7 +57,7 @@ func (t *translator) weightedClusters(w *routev3.WeightedCluster, asked model.Me
 
 func (t *translator) share(c *routev3.WeightedCluster_ClusterWeight, owner routeOwner, path string) model.WeightedCluster {
 	out := model.WeightedCluster{
-		Name: c.GetName(), Weight: c.GetWeight().GetValue(), Changes: t.headerLevel(c, path),
+		Name: c.GetName(), Weight: c.GetWeight().GetValue(), Changes: t.headers.Level(c, path),
 		Host: t.host(c.GetHostRewriteLiteral(), path+".host_rewrite_literal"),
 	}
 	if own := t.filterLevel(c.GetTypedPerFilterConfig(), path); own != (filterLevel{}) {
@@ -75,7 +75,7 @@ func (t *translator) share(c *routev3.WeightedCluster_ClusterWeight, owner route
 	case c.GetName() != "":
 		t.p.Add(path+".cluster_header", "set together with name, which Envoy refuses; keep one")
 	default:
-		out.Header = t.headerName(c.GetClusterHeader(), path+".cluster_header")
+		out.Header = t.headers.Name(c.GetClusterHeader(), path+".cluster_header")
 	}
 	return out
 }

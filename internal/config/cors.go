@@ -6,7 +6,6 @@ import (
 	"cmp"
 
 	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
-	"golang.org/x/net/http/httpguts"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/xlb-project/xlb/internal/config/values"
@@ -25,18 +24,11 @@ func (t *translator) corsLevel(in *corsv3.CorsPolicy, path string) *corsLevel {
 	for i, m := range in.GetAllowOriginStringMatch() {
 		out.origins = append(out.origins, t.StringMatch(m, problem.At(path+".allow_origin_string_match", i)))
 	}
-	t.fieldValue(in.GetAllowMethods(), path+".allow_methods")
-	t.fieldValue(in.GetAllowHeaders(), path+".allow_headers")
-	t.fieldValue(in.GetExposeHeaders(), path+".expose_headers")
-	t.fieldValue(in.GetMaxAge(), path+".max_age")
+	t.headers.FieldValue(in.GetAllowMethods(), path+".allow_methods")
+	t.headers.FieldValue(in.GetAllowHeaders(), path+".allow_headers")
+	t.headers.FieldValue(in.GetExposeHeaders(), path+".expose_headers")
+	t.headers.FieldValue(in.GetMaxAge(), path+".max_age")
 	return out
-}
-
-// fieldValue refuses what would end a header field, or that no field may hold (RFC 9110 section 5.5).
-func (t *translator) fieldValue(value, path string) {
-	if !httpguts.ValidHeaderFieldValue(value) {
-		t.p.Add(path, "%q: a header holds no control characters; remove them", value)
-	}
 }
 
 // mergedCORS takes each field from the first level that sets it, as Envoy does, but for

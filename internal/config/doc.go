@@ -12,5 +12,6 @@
 //     and whatever is not in it is refused;
 //   - validate:  Envoy's own constraints (protoc-gen-validate);
 //   - translate: into the model, with the rules that span several fields;
-//     values that many messages have in common are read in one place (values/).
+//     values that many messages have in common are read in one place
+//     (values/), and so is what they say of header fields (headers/).
 package config

@@ -173,7 +173,7 @@ const defaultFaultBody = "fault filter abort"
 
 // fault translates one filter's configuration; nil is one that never has an effect, as that of an empty filter.
 func (t *translator) fault(in *faultv3.HTTPFault, path string) *model.Fault {
-	out := &model.Fault{Cluster: in.GetUpstreamCluster(), Headers: t.headerMatches(in.GetHeaders(), path+".headers")}
+	out := &model.Fault{Cluster: in.GetUpstreamCluster(), Headers: t.headers.Matches(in.GetHeaders(), path+".headers")}
 	if d := in.GetDelay(); d != nil {
 		out.Delay = t.Duration(d.GetFixedDelay(), 0, path+".delay.fixed_delay")
 		out.DelayShare = values.Fraction(d.GetPercentage())
@@ -205,7 +205,7 @@ func (t *translator) readyFilter(in *healthcheckv3.HealthCheck, out *httpFilters
 	if in.GetPassThroughMode() == nil {
 		t.p.Add(path+".typed_config.pass_through_mode", "missing, which Envoy refuses; write false")
 	}
-	out.ready = &readiness{matches: t.headerMatches(in.GetHeaders(), path+".typed_config.headers")}
+	out.ready = &readiness{matches: t.headers.Matches(in.GetHeaders(), path+".typed_config.headers")}
 }
 
 // readiness is a filter of the connection manager, which comes before all routes.

@@ -21,7 +21,7 @@ func (t *translator) hashPolicies(in []*routev3.RouteAction_HashPolicy, path str
 		policy := model.HashPolicy{Terminal: p.GetTerminal()}
 		switch s := p.GetPolicySpecifier().(type) {
 		case *routev3.RouteAction_HashPolicy_Header_:
-			policy.Name = t.headerName(s.Header.GetHeaderName(), place+".header.header_name")
+			policy.Name = t.headers.Name(s.Header.GetHeaderName(), place+".header.header_name")
 			policy.Rewrite = t.substitution(s.Header.GetRegexRewrite(), place+".header.regex_rewrite")
 		case *routev3.RouteAction_HashPolicy_Cookie_:
 			policy.Kind, policy.Name = model.HashCookie, s.Cookie.GetName()

@@ -65,7 +65,7 @@ func (t *translator) checkIntervals(in *corev3.HealthCheck, path string) model.C
 func (t *translator) httpCheck(in *corev3.HealthCheck_HttpHealthCheck, path string) *model.HTTPCheck {
 	out := &model.HTTPCheck{
 		Host: in.GetHost(), Path: in.GetPath(), Method: "GET",
-		Changes:   t.changes(in.GetRequestHeadersToAdd(), in.GetRequestHeadersToRemove(), true, path+".request_headers"),
+		Changes:   t.headers.Changes(in.GetRequestHeadersToAdd(), in.GetRequestHeadersToRemove(), true, path+".request_headers"),
 		Expected:  t.statusRanges(in.GetExpectedStatuses(), path+".expected_statuses"),
 		Retriable: t.statusRanges(in.GetRetriableStatuses(), path+".retriable_statuses"),
 	}

@@ -13,7 +13,7 @@ import (
 // match translates the conditions of a route into it.
 func (t *translator) match(m *routev3.RouteMatch, out *model.Route, path string) {
 	out.Path = t.pathMatch(m, path)
-	out.Headers = t.headerMatches(m.GetHeaders(), path+".headers")
+	out.Headers = t.headers.Matches(m.GetHeaders(), path+".headers")
 	out.Query = t.queryMatches(m.GetQueryParameters(), path+".query_parameters")
 	out.Cookies = t.cookieMatches(m.GetCookies(), path+".cookies")
 	out.GRPC = m.GetGrpc() != nil

@@ -45,8 +45,8 @@ func (t *translator) retry(in *routev3.RetryPolicy, path string) *model.Retry {
 		On: t.retryOn(in.GetRetryOn(), path+".retry_on"), Retries: model.DefaultRetries,
 		PerTry:         t.Duration(in.GetPerTryTimeout(), 0, path+".per_try_timeout"),
 		PerTryIdle:     t.Duration(in.GetPerTryIdleTimeout(), 0, path+".per_try_idle_timeout"),
-		Headers:        t.responseMatches(in.GetRetriableHeaders(), path+".retriable_headers"),
-		RequestHeaders: t.headerMatches(in.GetRetriableRequestHeaders(), path+".retriable_request_headers"),
+		Headers:        t.headers.ResponseMatches(in.GetRetriableHeaders(), path+".retriable_headers"),
+		RequestHeaders: t.headers.Matches(in.GetRetriableRequestHeaders(), path+".retriable_request_headers"),
 	}
 	if n := in.GetNumRetries(); n != nil {
 		out.Retries = n.GetValue()

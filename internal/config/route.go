@@ -21,7 +21,7 @@ func (t *translator) routeTable(rc *routev3.RouteConfiguration, owner routeOwner
 		Name:                 rc.GetName(),
 		IgnorePort:           rc.GetIgnorePortInHostMatching(),
 		IgnorePathParameters: rc.GetIgnorePathParametersInPathMatching(),
-		Changes:              t.headerLevel(rc, path),
+		Changes:              t.headers.Level(rc, path),
 		Filters:              t.filters.order,
 		Fault:                t.filters.fault,
 		Session:              t.filters.session,
@@ -40,7 +40,7 @@ func (t *translator) routeTable(rc *routev3.RouteConfiguration, owner routeOwner
 		host := &model.VirtualHost{
 			Name:    vh.GetName(),
 			Domains: t.domains(vh.GetDomains(), vhPath+".domains", domains),
-			Changes: t.headerLevel(vh, vhPath),
+			Changes: t.headers.Level(vh, vhPath),
 		}
 		owner.retry, owner.countAttempts = t.retry(vh.GetRetryPolicy(), vhPath), vh.GetIncludeRequestAttemptCount()
 		owner.mirrors = tableMirrors
@@ -98,7 +98,7 @@ func (t *translator) domains(in []string, path string, seen map[string]string) [
 }
 
 func (t *translator) route(r *routev3.Route, owner routeOwner, path string) *model.Route {
-	out := &model.Route{Name: r.GetName(), Changes: t.headerLevel(r, path)}
+	out := &model.Route{Name: r.GetName(), Changes: t.headers.Level(r, path)}
 	t.match(r.GetMatch(), out, path+".match")
 	owner.filters = append([]filterLevel{t.filterLevel(r.GetTypedPerFilterConfig(), path)}, owner.filters...)
 	out.Filters = t.routeFilters(owner.filters)
@@ -186,7 +186,7 @@ func (t *translator) mirrors(in []*routev3.RouteAction_RequestMirrorPolicy, path
 		case m.Cluster != "":
 			t.p.Add(place+".cluster_header", "set together with cluster, which Envoy refuses; keep one")
 		default:
-			m.Header = t.headerName(p.GetClusterHeader(), place+".cluster_header")
+			m.Header = t.headers.Name(p.GetClusterHeader(), place+".cluster_header")
 		}
 		if f := p.GetRuntimeFraction(); f != nil {
 			m.Share = values.Fraction(f.GetDefaultValue())

@@ -31,7 +31,7 @@ func (t *translator) session(in *sessionv3.StatefulSession, path string) *model.
 	path += ".session_state.typed_config"
 	if header := (&headerv3.HeaderBasedSessionState{}); state.MessageIs(header) {
 		if t.Unpack(state, header, path, "HeaderBasedSessionState") {
-			out.Header = t.headerName(header.GetName(), path+".name")
+			out.Header = t.headers.Name(header.GetName(), path+".name")
 		}
 		return out
 	}

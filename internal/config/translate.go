@@ -3,7 +3,6 @@
 package config
 
 import (
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
+	"github.com/xlb-project/xlb/internal/config/headers"
 	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/model"
@@ -21,10 +21,9 @@ import (
 // package schema has reported the others. What it makes of a file with problems
 // is thrown away.
 type translator struct {
-	// manager is the connection manager whose routes are translated; nil: they stand alone.
-	manager *hcmv3.HttpConnectionManager
-
 	*values.Reader
+	// headers reads header fields of the connection manager that is being translated, or of none.
+	headers  *headers.Reader
 	p        *problem.List
 	from     *Bootstrap
 	clusters map[string]bool
@@ -52,15 +51,13 @@ type translator struct {
 	places    map[*model.Listener]string
 	names     map[string]*model.Listener
 	addresses map[destination]*model.Listener
-	// service is the address of the listener that is being translated.
-	service netip.AddrPort
-	// filters are those of its connection manager.
+	// filters are those of the connection manager that is being translated.
 	filters httpFilters
 	options options
 	// originals are clusters that have the address of a listener, telling the listeners that tell it.
 	originals []original
 	telling   map[*model.Listener]bool
-	// chosen is the filter chain that is being translated; many: it is for many destinations, and service is none of them.
+	// chosen is the filter chain that is being translated; many: it is for many destinations.
 	chosen *chainAt
 	many   bool
 	// passed are the listeners that are left alone.
@@ -68,8 +65,10 @@ type translator struct {
 }
 
 func newTranslator(p *problem.List, b *Bootstrap) *translator {
+	v := values.NewReader(p)
 	return &translator{
-		Reader: values.NewReader(p), p: p, from: b, options: b.options, services: schema.Services(b.message), ads: b.message.GetDynamicResources().GetAdsConfig() != nil,
+		Reader: v, headers: headers.NewReader(p, v, headers.Scope{EnvoyHeaders: b.options.schema.EnvoyHeaders}),
+		p: p, from: b, options: b.options, services: schema.Services(b.message), ads: b.message.GetDynamicResources().GetAdsConfig() != nil,
 		clusters: map[string]bool{}, references: map[string]bool{}, files: map[File]map[string]bool{},
 		telling: map[*model.Listener]bool{}, places: map[*model.Listener]string{},
 		names: map[string]*model.Listener{}, addresses: map[destination]*model.Listener{},
@@ -167,7 +166,6 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 	if out.Name == "" {
 		out.Name = out.Address.String()
 	}
-	t.service = out.Address
 	t.telling[out] = t.tellsOriginal(l, path)
 	if out.Address.IsValid() && out.Address.Addr().IsUnspecified() && !t.many {
 		t.bind(out, l, path)
@@ -189,7 +187,9 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 
 // http fills in what the connection manager of a listener says.
 func (t *translator) http(out *model.Listener, hcm *hcmv3.HttpConnectionManager, path string) {
-	t.manager = hcm
+	t.headers = headers.NewReader(t.p, t.Reader, headers.Scope{
+		EnvoyHeaders: t.options.schema.EnvoyHeaders, Manager: hcm, Address: out.Address, Many: t.many,
+	})
 	t.filters = t.httpFilters(hcm, path)
 	out.StatPrefix = hcm.GetStatPrefix()
 	routes, routesPath := hcm.GetRouteConfig(), path+".route_config"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package headers
 
 import (
 	"os"
@@ -28,7 +28,7 @@ var plainOperators = map[string]model.FormatKind{
 }
 
 // format reads a text with operators.
-func (t *translator) format(text, path string) model.Format {
+func (r *Reader) format(text, path string) model.Format {
 	out := model.Format{Source: text}
 	for text != "" {
 		literal, _, found := strings.Cut(text, "%")
@@ -44,12 +44,12 @@ func (t *translator) format(text, path string) model.Format {
 		}
 		match := operatorForm.FindStringSubmatch(text)
 		if match == nil {
-			t.p.Add(path, "%q begins no operator: write %%NAME%%, %%NAME(arguments)%%, or %%%% for a percent sign", text)
+			r.p.Add(path, "%q begins no operator: write %%NAME%%, %%NAME(arguments)%%, or %%%% for a percent sign", text)
 			break
 		}
-		parts, ok := t.operator(match[1], match[2], match[3])
+		parts, ok := r.operator(match[1], match[2], match[3])
 		if !ok {
-			t.p.Add(path, "%s is no operator that XLB has; docs/limits.md lists them", match[0])
+			r.p.Add(path, "%s is no operator that XLB has; docs/limits.md lists them", match[0])
 			break
 		}
 		for _, p := range parts {
@@ -59,7 +59,7 @@ func (t *translator) format(text, path string) model.Format {
 	}
 	for _, p := range out.Parts {
 		if p.Kind == model.FormatLiteral {
-			t.fieldValue(p.Text, path)
+			r.FieldValue(p.Text, path)
 		}
 	}
 	return out
@@ -81,9 +81,9 @@ func appendPart(parts []model.FormatPart, p model.FormatPart) []model.FormatPart
 }
 
 // operator reads one operator. Only values of headers may be cut to a length.
-func (t *translator) operator(name, arguments, length string) ([]model.FormatPart, bool) {
+func (r *Reader) operator(name, arguments, length string) ([]model.FormatPart, bool) {
 	if name == "REQ" || name == "RESP" {
-		part, ok := t.headerOperator(name, arguments)
+		part, ok := r.headerOperator(name, arguments)
 		part.Max, _ = strconv.Atoi(length)
 		return []model.FormatPart{part}, ok && (length == "" || part.Max > 0)
 	}
@@ -100,17 +100,17 @@ func (t *translator) operator(name, arguments, length string) ([]model.FormatPar
 	if kind, ok := plainOperators[name]; ok {
 		return []model.FormatPart{{Kind: kind}}, true
 	}
-	if t.many && strings.HasPrefix(name, "DOWNSTREAM_LOCAL_") ||
-		t.service.IsValid() && t.service.Addr().IsUnspecified() && strings.HasPrefix(name, "DOWNSTREAM_LOCAL_ADDRESS") {
+	if r.scope.Many && strings.HasPrefix(name, "DOWNSTREAM_LOCAL_") ||
+		r.scope.Address.IsValid() && r.scope.Address.Addr().IsUnspecified() && strings.HasPrefix(name, "DOWNSTREAM_LOCAL_ADDRESS") {
 		return nil, false // another one for each connection
 	}
 	switch name {
 	case "DOWNSTREAM_LOCAL_ADDRESS":
-		return literal(t.service.String()), true
+		return literal(r.scope.Address.String()), true
 	case "DOWNSTREAM_LOCAL_ADDRESS_WITHOUT_PORT":
-		return literal(t.service.Addr().String()), true
+		return literal(r.scope.Address.Addr().String()), true
 	case "DOWNSTREAM_LOCAL_PORT":
-		return literal(strconv.Itoa(int(t.service.Port()))), true
+		return literal(strconv.Itoa(int(r.scope.Address.Port()))), true
 	case "HOSTNAME":
 		host, err := os.Hostname()
 		return literal(host), err == nil
@@ -129,19 +129,19 @@ func environment(name string) string {
 }
 
 // headerOperator reads "X" or "X?Y".
-func (t *translator) headerOperator(name, arguments string) (model.FormatPart, bool) {
+func (r *Reader) headerOperator(name, arguments string) (model.FormatPart, bool) {
 	out := model.FormatPart{Kind: model.FormatRequest}
 	if name == "RESP" {
 		out.Kind = model.FormatResponse
 	}
 	header, other, both := strings.Cut(ascii.Lower(arguments), "?")
 	out.Text, out.Other = header, other
-	ok := t.isHeaderOrPseudo(header, out.Kind) && (!both || t.isHeaderOrPseudo(other, out.Kind))
+	ok := r.isHeaderOrPseudo(header, out.Kind) && (!both || r.isHeaderOrPseudo(other, out.Kind))
 	return out, ok
 }
 
 // isHeaderOrPseudo leaves out those that Envoy sets or removes and XLB does not. Of responses that are headers of the router's own.
-func (t *translator) isHeaderOrPseudo(name string, kind model.FormatKind) bool {
+func (r *Reader) isHeaderOrPseudo(name string, kind model.FormatKind) bool {
 	switch name {
 	case ":path", ":method", ":authority", ":scheme":
 		return kind == model.FormatRequest
@@ -152,9 +152,9 @@ func (t *translator) isHeaderOrPseudo(name string, kind model.FormatKind) bool {
 		return false
 	}
 	if kind == model.FormatResponse {
-		return t.options.schema.EnvoyHeaders || !strings.HasPrefix(name, "x-envoy-")
+		return r.scope.EnvoyHeaders || !strings.HasPrefix(name, "x-envoy-")
 	}
-	return !t.isOfHop(name) || t.isKnown(name)
+	return !r.isOfHop(name) || r.isKnown(name)
 }
 
 // startTime is %START_TIME% without arguments.

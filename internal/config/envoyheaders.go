@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"cmp"
+
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+var serverHeaders = map[hcmv3.HttpConnectionManager_ServerHeaderTransformation]model.ServerHeader{
+	hcmv3.HttpConnectionManager_OVERWRITE:        model.ServerOverwrite,
+	hcmv3.HttpConnectionManager_APPEND_IF_ABSENT: model.ServerAppendIfAbsent,
+	hcmv3.HttpConnectionManager_PASS_THROUGH:     model.ServerPassThrough,
+}
+
+// hop is nil unless EnvoyHeaders asks for one.
+func (t *translator) hop(hcm *hcmv3.HttpConnectionManager, path string) *model.Hop {
+	if !t.options.schema.EnvoyHeaders {
+		return nil
+	}
+	t.headers.FieldValue(hcm.GetServerName(), path+".server_name")
+	t.headers.FieldValue(hcm.GetVia(), path+".via")
+	return &model.Hop{
+		UseRemoteAddress:     hcm.GetUseRemoteAddress().GetValue(),
+		TrustedHops:          hcm.GetXffNumTrustedHops(),
+		SkipForwardedFor:     hcm.GetSkipXffAppend(),
+		GenerateRequestID:    hcm.GetGenerateRequestId() == nil || hcm.GetGenerateRequestId().GetValue(),
+		PreserveRequestID:    hcm.GetPreserveExternalRequestId(),
+		RequestIDInResponse:  hcm.GetAlwaysSetRequestIdInResponse(),
+		Server:               serverHeaders[hcm.GetServerHeaderTransformation()],
+		ServerName:           cmp.Or(hcm.GetServerName(), "envoy"),
+		Via:                  hcm.GetVia(),
+		SuppressEnvoyHeaders: t.filters.suppressEnvoyHeaders,
+	}
+}
