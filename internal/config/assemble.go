@@ -15,6 +15,7 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/xlb-project/xlb/internal/config/clusters"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 )
@@ -165,10 +166,30 @@ func (b *Bootstrap) Files() []File {
 // Asks reports whether the last configuration, assembled or parsed, asks a file of Assignments or Routes for a resource of that name.
 func (b *Bootstrap) Asks(f File, name string) bool { return b.files[f][name] }
 
+// clusterScope is that of the part of the configuration that is being translated.
+func (t *translator) clusterScope() clusters.Scope {
+	return clusters.Scope{
+		Values: t.Reader, Bootstrap: t.from.message, Dynamic: t.dynamicPart, EnvoyHeaders: t.options.schema.EnvoyHeaders, Assignment: t.assignment,
+	}
+}
+
+// cluster translates a cluster, whose name has to be its own.
+func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
+	if t.clusters[c.GetName()] {
+		t.p.Add(path+".name", "a second cluster %q; rename one", c.GetName())
+	}
+	t.clusters[c.GetName()] = true
+	out, isOriginal := clusters.Translate(t.clusterScope(), c, path)
+	if isOriginal {
+		t.originals = append(t.originals, original{out, path})
+	}
+	return out
+}
+
 // assignment is what a cluster has for endpoints; never nil.
-func (t *translator) assignment(c *clusterv3.Cluster, out *model.Cluster, path string) (*endpointv3.ClusterLoadAssignment, string) {
+func (t *translator) assignment(c *clusterv3.Cluster, discovery model.Discovery, path string) (*endpointv3.ClusterLoadAssignment, string) {
 	eds := c.GetEdsClusterConfig()
-	if out.Discovery != model.EDS {
+	if discovery != model.EDS {
 		if eds != nil {
 			t.p.Add(path+".eds_cluster_config", "set for a cluster of type %s, which Envoy refuses; remove it, or use type EDS", c.GetType())
 		}
@@ -190,11 +211,6 @@ func (t *translator) assignment(c *clusterv3.Cluster, out *model.Cluster, path s
 		return m, problem.Key(Assignments.String(), name)
 	}
 	return &endpointv3.ClusterLoadAssignment{}, problem.Key(Assignments.String(), name)
-}
-
-// checkAssignment checks endpoints for whatever cluster has them.
-func (t *translator) checkAssignment(a *endpointv3.ClusterLoadAssignment) {
-	t.endpoints(&model.Cluster{Discovery: model.EDS}, a, endpointRules{}, "")
 }
 
 // rds is the route table that a connection manager has from elsewhere. One that is missing has no routes.

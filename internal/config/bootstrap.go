@@ -168,7 +168,7 @@ func (b *Bootstrap) SameDynamic(other *Bootstrap) bool {
 	control := schema.ControlCluster(b.message)
 	return proto.Equal(b.message.GetDynamicResources(), other.message.GetDynamicResources()) &&
 		proto.Equal(b.message.GetNode(), other.message.GetNode()) &&
-		proto.Equal(clusterNamed(b.message, control), clusterNamed(other.message, control)) &&
+		proto.Equal(schema.ClusterNamed(b.message, control), schema.ClusterNamed(other.message, control)) &&
 		reflect.DeepEqual(b.Dynamic.names, other.Dynamic.names)
 }
 
@@ -217,7 +217,7 @@ func buildVersion(version string) *corev3.BuildVersion {
 
 // Control is the control plane's cluster without what secures it, nil where there is none.
 func (b *Bootstrap) Control() *clusterv3.Cluster {
-	c, ok := proto.Clone(clusterNamed(b.message, schema.ControlCluster(b.message))).(*clusterv3.Cluster)
+	c, ok := proto.Clone(schema.ClusterNamed(b.message, schema.ControlCluster(b.message))).(*clusterv3.Cluster)
 	if !ok || c == nil || schema.ControlCluster(b.message) == "" {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/xlb-project/xlb/internal/config/clusters"
 	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/test/golden"
 )
@@ -57,7 +58,7 @@ var bootstrapRefusals = []change{
 	{"another version", "$ads", "{transport_api_version: V2}"},
 	{"unknown cluster", "$grpc.envoy_grpc", "{cluster_name: nobody}"},
 	{"cluster without HTTP/2", "$control", "{typed_extension_protocol_options: null}"},
-	{"cluster with other options", "$options", "{x: {'@type': type.googleapis.com/" + upstreamOptions + "}}"},
+	{"cluster with other options", "$options", "{x: {'@type': type.googleapis.com/" + clusters.UpstreamOptions + "}}"},
 	{"cluster without servers", "$control", "{load_assignment: null}"},
 	{"server by name of a STATIC cluster", "$control.load_assignment.endpoints[0].lb_endpoints[0].endpoint.address.socket_address", "{address: control.test}"},
 	{"cluster of EDS", "$control", "{type: EDS}"},

@@ -7,23 +7,13 @@ import (
 	"strconv"
 	"time"
 
-	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	upstreamv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 
+	"github.com/xlb-project/xlb/internal/config/clusters"
 	"github.com/xlb-project/xlb/internal/problem"
 )
-
-// clusterNamed is a static cluster, or nil.
-func clusterNamed(in *bootstrapv3.Bootstrap, name string) *clusterv3.Cluster {
-	for _, c := range in.GetStaticResources().GetClusters() {
-		if c.GetName() == name {
-			return c
-		}
-	}
-	return nil
-}
 
 // servers translates the endpoints of the control plane's cluster.
 func (t *translator) servers(c *clusterv3.Cluster, authority, path string) []Server {
@@ -68,8 +58,8 @@ func (t *translator) controlProtocol(c *clusterv3.Cluster, path string) (interva
 	for name, content := range c.GetTypedExtensionProtocolOptions() {
 		options := &upstreamv3.HttpProtocolOptions{}
 		place := problem.Key(path+".typed_extension_protocol_options", name)
-		if name != upstreamOptions {
-			t.p.Add(place, "not supported: XLB knows %s", upstreamOptions)
+		if name != clusters.UpstreamOptions {
+			t.p.Add(place, "not supported: XLB knows %s", clusters.UpstreamOptions)
 			continue
 		}
 		if t.Unpack(content, options, place, "HttpProtocolOptions") {

@@ -11,7 +11,7 @@
 //   - support:   every populated field is looked up in one table (schema/),
 //     and whatever is not in it is refused;
 //   - validate:  Envoy's own constraints (protoc-gen-validate);
-//   - translate: into the model, with the rules that span several fields;
-//     values that many messages have in common are read in one place
-//     (values/), and so is what they say of header fields (headers/).
+//   - translate: into the model, with the rules that span several fields:
+//     clusters (clusters/), values that many messages have in common
+//     (values/), what they say of header fields (headers/), and the rest.
 package config

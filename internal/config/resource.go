@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/xlb-project/xlb/internal/config/clusters"
 	"github.com/xlb-project/xlb/internal/config/document"
 	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/internal/problem"
@@ -91,7 +92,7 @@ func (b *Bootstrap) CheckResource(kind Kind, name string, body *anypb.Any) (Need
 	case *clusterv3.Cluster:
 		t.cluster(m, "")
 	case *endpointv3.ClusterLoadAssignment:
-		t.checkAssignment(m)
+		clusters.CheckAssignment(t.clusterScope(), m)
 	case *listenerv3.Listener:
 		t.listeners(m, "")
 	case *routev3.RouteConfiguration:

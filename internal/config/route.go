@@ -197,3 +197,13 @@ func (t *translator) mirrors(in []*routev3.RouteAction_RequestMirrorPolicy, path
 	}
 	return out
 }
+
+// longest translates how long a route's requests may take. As in Envoy a route that says so has no timeout beside it, whatever it says.
+func (t *translator) longest(out *model.Route, d *routev3.RouteAction_MaxStreamDuration, absent time.Duration, path string) {
+	out.MaxDuration = absent
+	if d == nil {
+		return
+	}
+	out.Timeout = 0
+	out.MaxDuration = t.Duration(d.GetMaxStreamDuration(), absent, path+".max_stream_duration")
+}

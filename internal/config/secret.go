@@ -3,16 +3,24 @@
 package config
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"slices"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/xlb-project/xlb/internal/config/clusters"
 	"github.com/xlb-project/xlb/internal/config/document"
 	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/files"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 )
 
@@ -122,4 +130,38 @@ func (t *translator) sanMatchers(in *tlsv3.CertificateValidationContext, path st
 		out = append(out, sanMatcher{m.GetSanType() == tlsv3.SubjectAltNameMatcher_URI, matcher.Matches})
 	}
 	return out
+}
+
+// upstreamTLS is in every cluster that has connections secured.
+var upstreamTLS = []byte("UpstreamTlsContext")
+
+// Secured are the contexts of a cluster that need secrets; nil: none does. The resource has passed CheckResource.
+func (b *Bootstrap) Secured(body *anypb.Any) []*model.UpstreamTLS {
+	c := &clusterv3.Cluster{}
+	if !bytes.Contains(body.GetValue(), upstreamTLS) || body.UnmarshalTo(c) != nil {
+		return nil
+	}
+	t := newTranslator(problem.NewList(), b)
+	t.dynamicPart = true
+	return slices.DeleteFunc(clusters.Secured(t.clusterScope(), c), func(tls *model.UpstreamTLS) bool { return len(tls.Secrets()) == 0 })
+}
+
+// DecodeSecret reads the text of a secret, of the type envoy.extensions.transport_sockets.tls.v3.Secret, as a server sends it. The error does not hold
+// any of it.
+func DecodeSecret(body []byte) (name string, _ *model.Secret, _ error) {
+	in := &tlsv3.Secret{}
+	if err := proto.Unmarshal(body, in); err != nil {
+		return "", nil, errors.New("not a secret")
+	}
+	s, err := clusters.Secret(in)
+	return in.GetName(), s, err
+}
+
+// ReadSecret reads the secret of that name from a file of resources.
+func ReadSecret(path, name string) (*model.Secret, error) {
+	in, err := (&secretFile{path, name}).read()
+	if err != nil {
+		return nil, err
+	}
+	return clusters.Secret(in)
 }

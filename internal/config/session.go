@@ -5,7 +5,6 @@ package config
 import (
 	"time"
 
-	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	sessionv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/stateful_session/v3"
 	cookiev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/stateful_session/cookie/v3"
 	headerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/stateful_session/header/v3"
@@ -64,17 +63,4 @@ func (t *translator) routeSession(in *sessionv3.StatefulSessionPerRoute, path st
 		return nil
 	}
 	return t.session(in.GetStatefulSession(), path+".stateful_session")
-}
-
-// overrideStatus is nil where the cluster says nothing.
-func overrideStatus(c *clusterv3.Cluster) []model.HealthStatus {
-	set := c.GetCommonLbConfig().GetOverrideHostStatus()
-	if set == nil {
-		return nil
-	}
-	out := []model.HealthStatus{}
-	for _, s := range set.GetStatuses() {
-		out = append(out, healthStatuses[s])
-	}
-	return out
 }

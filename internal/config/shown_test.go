@@ -11,7 +11,7 @@ import (
 
 func TestWhatIsShownOfABootstrapHasNoSecrets(t *testing.T) {
 	b := dynamicBootstrap(t)
-	control := clusterNamed(b.message, schema.ControlCluster(b.message))
+	control := schema.ClusterNamed(b.message, schema.ControlCluster(b.message))
 	if control == nil {
 		t.Fatal("there is no cluster of a control plane")
 	}

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/xlb-project/xlb/internal/config/clusters"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -43,7 +44,7 @@ func TestEndpointsAreSpokenToAsTheirSocketsSay(t *testing.T) {
 		{"of another socket", "transport_socket: {name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.transport_sockets.alts.v3.Alts}}", all, "",
 			"3 of 3 endpoints left out: 127.0.0.7:1 expects the transport socket envoy.extensions.transport_sockets.alts.v3.Alts, which XLB does not have"},
 		{"plain", "transport_socket: " + rawSocket, all, "1 2 3", ""},
-		{"of gRPC", "typed_extension_protocol_options: {" + upstreamOptions + ": {'@type': type.googleapis.com/" + upstreamOptions + ", explicit_http_config: {http2_protocol_options: {}}}}", all, "",
+		{"of gRPC", "typed_extension_protocol_options: {" + clusters.UpstreamOptions + ": {'@type': type.googleapis.com/" + clusters.UpstreamOptions + ", explicit_http_config: {http2_protocol_options: {}}}}", all, "",
 			"3 of 3 endpoints left out: 127.0.0.7:1 expects HTTP/2; XLB speaks HTTP/1.1 to endpoints"},
 		{"of gRPC, the older way", "http2_protocol_options: {}", all, "", "3 of 3 endpoints left out: 127.0.0.7:1 expects HTTP/2; XLB speaks HTTP/1.1 to endpoints"},
 		{"from an address", "upstream_bind_config: {source_address: {address: 127.0.0.6, port_value: 0}}", all, "",

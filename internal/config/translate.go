@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -67,7 +68,7 @@ type translator struct {
 func newTranslator(p *problem.List, b *Bootstrap) *translator {
 	v := values.NewReader(p)
 	return &translator{
-		Reader: v, headers: headers.NewReader(p, v, headers.Scope{EnvoyHeaders: b.options.schema.EnvoyHeaders}),
+		Reader: v, headers: headers.NewReader(v, headers.Scope{EnvoyHeaders: b.options.schema.EnvoyHeaders}),
 		p: p, from: b, options: b.options, services: schema.Services(b.message), ads: b.message.GetDynamicResources().GetAdsConfig() != nil,
 		clusters: map[string]bool{}, references: map[string]bool{}, files: map[File]map[string]bool{},
 		telling: map[*model.Listener]bool{}, places: map[*model.Listener]string{},
@@ -81,7 +82,7 @@ func (t *translator) staticClusters() []*model.Cluster {
 	for i, c := range t.from.message.GetStaticResources().GetClusters() {
 		path := problem.At("static_resources.clusters", i)
 		if t.services[c.GetName()] {
-			if c != clusterNamed(t.from.message, c.GetName()) {
+			if c != schema.ClusterNamed(t.from.message, c.GetName()) {
 				t.p.Add(path+".name", "a second cluster %q; rename one", c.GetName())
 			}
 			continue
@@ -187,7 +188,7 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 
 // http fills in what the connection manager of a listener says.
 func (t *translator) http(out *model.Listener, hcm *hcmv3.HttpConnectionManager, path string) {
-	t.headers = headers.NewReader(t.p, t.Reader, headers.Scope{
+	t.headers = headers.NewReader(t.Reader, headers.Scope{
 		EnvoyHeaders: t.options.schema.EnvoyHeaders, Manager: hcm, Address: out.Address, Many: t.many,
 	})
 	t.filters = t.httpFilters(hcm, path)
@@ -272,4 +273,60 @@ func pathRule(hcm *hcmv3.HttpConnectionManager) model.PathRule {
 		Normalize:      hcm.GetNormalizePath().GetValue(),
 		MergeSlashes:   hcm.GetMergeSlashes(),
 	}
+}
+
+// connectionLimits translates what bounds the connections of a listener's clients.
+func (t *translator) connectionLimits(hcm *hcmv3.HttpConnectionManager, path string) model.ConnectionLimits {
+	common, commonPath := hcm.GetCommonHttpProtocolOptions(), path+".common_http_protocol_options"
+	out := model.ConnectionLimits{
+		Idle:     t.Duration(common.GetIdleTimeout(), 0, commonPath+".idle_timeout"),
+		Age:      t.Duration(common.GetMaxConnectionDuration(), 0, commonPath+".max_connection_duration"),
+		Requests: common.GetMaxRequestsPerConnection().GetValue(),
+	}
+	drain := t.Duration(hcm.GetDrainTimeout(), model.DefaultDrain, path+".drain_timeout")
+	if out.Idle > 0 || out.Age > 0 {
+		out.Drain = drain
+	}
+	return out
+}
+
+// markTimed tells the routes that lead to clusters which limit how long a request may take.
+func markTimed(cfg *model.Config) {
+	timed := false
+	for _, c := range cfg.Clusters {
+		timed = timed || c.MaxDuration > 0
+	}
+	if !timed {
+		return
+	}
+	for _, l := range cfg.Listeners {
+		for _, vh := range l.Routes.VirtualHosts {
+			for _, r := range vh.Routes {
+				r.TimedByCluster = cfg.TimedByCluster(r)
+			}
+		}
+	}
+}
+
+// local translates what a bootstrap says of this node; nil where that is not enough for zone-aware routing.
+func (t *translator) local(in *bootstrapv3.Bootstrap, cfg *model.Config) *model.Local {
+	name, path := in.GetClusterManager().GetLocalClusterName(), "cluster_manager.local_cluster_name"
+	if name == "" {
+		return nil
+	}
+	c := cfg.Cluster(name)
+	if c == nil {
+		t.p.Add(path, "there is no cluster %q, which Envoy refuses; add the one of this node and its like", name)
+		return nil
+	}
+	for i := range c.Targets {
+		if c.Targets[i].Priority > 0 {
+			t.p.Add(path, "cluster %q has an endpoint of priority %d, which Envoy refuses; leave priorities out there", name, c.Targets[i].Priority)
+			break
+		}
+	}
+	if in.GetNode().GetLocality() == nil {
+		return nil
+	}
+	return &model.Local{Cluster: name, Locality: values.Locality(in.GetNode().GetLocality())}
 }

@@ -37,8 +37,8 @@ type Reader struct {
 	scope  Scope
 }
 
-// NewReader returns a Reader that reports to p, and reads matchers with v.
-func NewReader(p *problem.List, v *values.Reader, s Scope) *Reader { return &Reader{p, v, s} }
+// NewReader returns a Reader that reads matchers with v, and reports where v does.
+func NewReader(v *values.Reader, s Scope) *Reader { return &Reader{v.Problems(), v, s} }
 
 // ofConnection are the request headers that Envoy's connection manager changes or removes whatever is configured: they are for one connection.
 // A match on one of them sees Envoy's value there and the client's value here.

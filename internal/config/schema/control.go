@@ -137,6 +137,16 @@ func Member(node any, names ...string) any {
 	return nil
 }
 
+// ClusterNamed is the static cluster of that name (static_resources.clusters), the first of several; nil: the file has no such cluster.
+func ClusterNamed(in *bootstrapv3.Bootstrap, name string) *clusterv3.Cluster {
+	for _, c := range in.GetStaticResources().GetClusters() {
+		if c.GetName() == name {
+			return c
+		}
+	}
+	return nil
+}
+
 // Services are the static clusters that are asked, and not balanced: that of the control plane, and those behind a Unix socket.
 func Services(in *bootstrapv3.Bootstrap) map[string]bool {
 	out := map[string]bool{}

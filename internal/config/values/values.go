@@ -34,6 +34,9 @@ type Reader struct {
 // NewReader returns a Reader that reports to p, and has read no expression.
 func NewReader(p *problem.List) *Reader { return &Reader{p: p} }
 
+// Problems is where the Reader reports problems, and where others report those of the same document.
+func (r *Reader) Problems() *problem.List { return r.p }
+
 // Positive is Duration for one that may not be below 1 ms, which is a problem.
 func (r *Reader) Positive(d *durationpb.Duration, absent time.Duration, path string) time.Duration {
 	out := r.Duration(d, absent, path)
@@ -93,4 +96,9 @@ func Priority(p corev3.RoutingPriority) model.Priority { return priorities[p] }
 var priorities = map[corev3.RoutingPriority]model.Priority{
 	corev3.RoutingPriority_DEFAULT: model.PriorityDefault,
 	corev3.RoutingPriority_HIGH:    model.PriorityHigh,
+}
+
+// Locality translates where a node or an endpoint is (Locality).
+func Locality(l *corev3.Locality) model.Locality {
+	return model.Locality{Region: l.GetRegion(), Zone: l.GetZone(), SubZone: l.GetSubZone()}
 }

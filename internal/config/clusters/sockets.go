@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package clusters
 
 import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -32,9 +32,9 @@ type speech struct {
 func (t *translator) speechOf(c *clusterv3.Cluster, path string) *speech {
 	out := &speech{matches: c.GetTransportSocketMatches(), otherwise: c.GetTransportSocket(), sockets: map[*corev3.TransportSocket]security{}}
 	switch {
-	case t.dynamicPart && isHTTP2(c):
+	case t.in.Dynamic && isHTTP2(c):
 		out.all = &model.LeftOut{Reason: model.LeftOutHTTP2}
-	case t.dynamicPart && c.GetUpstreamBindConfig() != nil:
+	case t.in.Dynamic && c.GetUpstreamBindConfig() != nil:
 		out.all = &model.LeftOut{Reason: model.LeftOutSource}
 	default:
 		for i, m := range out.matches {
@@ -43,6 +43,11 @@ func (t *translator) speechOf(c *clusterv3.Cluster, path string) *speech {
 		out.sockets[out.otherwise] = t.socketOf(out.otherwise, c, path+".transport_socket")
 	}
 	return out
+}
+
+// Secured are all that endpoints of a cluster may be secured with, in order, each once (transport_socket and transport_socket_matches).
+func Secured(in Scope, c *clusterv3.Cluster) []*model.UpstreamTLS {
+	return newTranslator(in).speechOf(c, "").secured()
 }
 
 // secured are all that endpoints may be secured with, in order, each once.
@@ -61,7 +66,7 @@ func (s *speech) secured() []*model.UpstreamTLS {
 
 func isHTTP2(c *clusterv3.Cluster) bool {
 	options := &upstreamv3.HttpProtocolOptions{}
-	content := c.GetTypedExtensionProtocolOptions()[upstreamOptions]
+	content := c.GetTypedExtensionProtocolOptions()[UpstreamOptions]
 	if content.MessageIs(options) && content.UnmarshalTo(options) == nil {
 		return options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil
 	}

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package clusters
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
-	"errors"
 	"slices"
 	"strings"
 
@@ -17,7 +15,6 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	upstreamv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/internal/config/values"
@@ -54,7 +51,7 @@ func (t *translator) socketOf(s *corev3.TransportSocket, c *clusterv3.Cluster, p
 	if !t.Unpack(s.GetTypedConfig(), in, path, "UpstreamTlsContext") {
 		return security{}
 	}
-	if missing := t.missingServer(in.GetCommonTlsContext()); missing != "" && t.dynamicPart {
+	if missing := t.missingServer(in.GetCommonTlsContext()); missing != "" && t.in.Dynamic {
 		return security{why: &model.LeftOut{Reason: model.LeftOutTLS, Socket: missing}}
 	}
 	return security{tls: t.endpointTLS(in, c, path)}
@@ -90,7 +87,7 @@ func keyOf(messages ...proto.Message) string {
 
 func upstreamHTTP(c *clusterv3.Cluster) *corev3.UpstreamHttpProtocolOptions {
 	options := &upstreamv3.HttpProtocolOptions{}
-	if content := c.GetTypedExtensionProtocolOptions()[upstreamOptions]; content.MessageIs(options) && content.UnmarshalTo(options) == nil {
+	if content := c.GetTypedExtensionProtocolOptions()[UpstreamOptions]; content.MessageIs(options) && content.UnmarshalTo(options) == nil {
 		return options.GetUpstreamHttpProtocolOptions()
 	}
 	return nil
@@ -223,7 +220,7 @@ func (t *translator) secretSource(in *tlsv3.SdsSecretConfig, path string) *model
 		out.File = s.PathConfigSource.GetPath()
 	case *corev3.ConfigSource_Ads:
 		out.ADS = true
-		if !t.ads {
+		if t.in.Bootstrap.GetDynamicResources().GetAdsConfig() == nil {
 			t.p.Add(path+".ads", "there is no dynamic_resources.ads_config, which says whom to ask; add it")
 		}
 	case *corev3.ConfigSource_ApiConfigSource:
@@ -261,7 +258,7 @@ func (t *translator) secretServer(in *corev3.ApiConfigSource, out *model.SecretS
 
 // socketPath is where a static cluster has its Unix socket; empty: there is none.
 func (t *translator) socketPath(name string) string {
-	c := clusterNamed(t.from.message, name)
+	c := schema.ClusterNamed(t.in.Bootstrap, name)
 	if c == nil || !schema.IsService(c) {
 		return ""
 	}
@@ -280,7 +277,7 @@ func (t *translator) missingServer(in *tlsv3.CommonTlsContext) string {
 	})
 	for _, s := range all {
 		for _, service := range s.GetSdsConfig().GetApiConfigSource().GetGrpcServices() {
-			if name := service.GetEnvoyGrpc().GetClusterName(); name != "" && clusterNamed(t.from.message, name) == nil {
+			if name := service.GetEnvoyGrpc().GetClusterName(); name != "" && schema.ClusterNamed(t.in.Bootstrap, name) == nil {
 				return name
 			}
 		}
@@ -288,44 +285,12 @@ func (t *translator) missingServer(in *tlsv3.CommonTlsContext) string {
 	return ""
 }
 
-// upstreamTLS is in every cluster that has connections secured.
-var upstreamTLS = []byte("UpstreamTlsContext")
-
-// Secured are the contexts of a cluster that need secrets; nil: none does. The resource has passed CheckResource.
-func (b *Bootstrap) Secured(body *anypb.Any) []*model.UpstreamTLS {
-	c := &clusterv3.Cluster{}
-	if !bytes.Contains(body.GetValue(), upstreamTLS) || body.UnmarshalTo(c) != nil {
-		return nil
-	}
-	t := newTranslator(problem.NewList(), b)
-	t.dynamicPart, t.alone = true, true
-	return slices.DeleteFunc(t.speechOf(c, "").secured(), func(tls *model.UpstreamTLS) bool { return len(tls.Secrets()) == 0 })
-}
-
-// DecodeSecret reads the text of a secret, of the type envoy.extensions.transport_sockets.tls.v3.Secret, as a server sends it. The error does not hold
-// any of it.
-func DecodeSecret(body []byte) (name string, _ *model.Secret, _ error) {
-	in := &tlsv3.Secret{}
-	if err := proto.Unmarshal(body, in); err != nil {
-		return "", nil, errors.New("not a secret")
-	}
-	s, err := secretOf(in)
-	return in.GetName(), s, err
-}
-
-// ReadSecret reads the secret of that name from a file of resources.
-func ReadSecret(path, name string) (*model.Secret, error) {
-	in, err := (&secretFile{path, name}).read()
-	if err != nil {
-		return nil, err
-	}
-	return secretOf(in)
-}
-
-func secretOf(in *tlsv3.Secret) (*model.Secret, error) {
+// Secret translates a secret that a server or a file has: a certificate with its key, or what a certificate of a peer is validated by (Secret). The error
+// joins its problems, and quotes nothing of it.
+func Secret(in *tlsv3.Secret) (*model.Secret, error) {
 	p := problem.NewList()
 	schema.CheckSecret(p, in)
-	t, out := &translator{Reader: values.NewReader(p), p: p}, &model.Secret{}
+	t, out := newTranslator(Scope{Values: values.NewReader(p)}), &model.Secret{}
 	switch s := in.GetType().(type) {
 	case *tlsv3.Secret_TlsCertificate:
 		out.Certificate = t.certificate(s.TlsCertificate, "tls_certificate")

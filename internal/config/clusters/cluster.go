@@ -1,21 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package clusters
 
 import (
 	"math"
 	"net/netip"
 	"time"
 
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/xlb-project/xlb/internal/config/headers"
 	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 )
+
+// Scope is what clusters are translated in.
+type Scope struct {
+	// Values reads values of the document, and collects its problems.
+	Values *values.Reader
+	// Bootstrap has the static clusters, among which are servers of secrets, and says whether there is a control plane.
+	Bootstrap *bootstrapv3.Bootstrap
+	// Dynamic: the clusters are not part of the bootstrap. Of these some endpoints may be left out, where XLB does not have what they expect.
+	Dynamic bool
+	// EnvoyHeaders is as in headers.Scope.
+	EnvoyHeaders bool
+	// Assignment returns the endpoints of a cluster, which are found as discovery says, and their path. For a cluster without endpoints it is empty.
+	Assignment func(c *clusterv3.Cluster, discovery model.Discovery, path string) (*endpointv3.ClusterLoadAssignment, string)
+}
+
+// translator translates one cluster.
+type translator struct {
+	*values.Reader
+	p       *problem.List
+	headers *headers.Reader
+	in      Scope
+}
+
+func newTranslator(in Scope) *translator {
+	return &translator{
+		Reader: in.Values, p: in.Values.Problems(), headers: headers.NewReader(in.Values, headers.Scope{EnvoyHeaders: in.EnvoyHeaders}), in: in,
+	}
+}
 
 // Envoy's defaults.
 const (
@@ -25,13 +55,11 @@ const (
 	defaultDNSRefresh = 5 * time.Second
 )
 
-func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
-	if t.clusters[c.GetName()] {
-		t.p.Add(path+".name", "a second cluster %q; rename one", c.GetName())
-	}
-	t.clusters[c.GetName()] = true
-
-	out := &model.Cluster{
+// Translate translates a cluster at that path, with its endpoints (Cluster); the caller sees to it that names differ. isOriginal: the endpoint of the
+// cluster is where a client meant to go (type ORIGINAL_DST), which is known when all listeners are.
+func Translate(in Scope, c *clusterv3.Cluster, path string) (out *model.Cluster, isOriginal bool) {
+	t := newTranslator(in)
+	out = &model.Cluster{
 		Name:           c.GetName(),
 		StatName:       c.GetAltStatName(),
 		Policy:         policyOf(c.GetLbPolicy()),
@@ -45,7 +73,7 @@ func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 	t.breakers(c.GetCircuitBreakers(), out, path+".circuit_breakers")
 	t.discovery(out, c, path)
 	t.droppedHealth(out, c, path)
-	assignment, assignmentPath := t.assignment(c, out, path)
+	assignment, assignmentPath := t.in.Assignment(c, out.Discovery, path)
 	out.Balancing = balancing(c, assignment)
 	t.policyConfig(out, c, path)
 	var byName bool
@@ -62,8 +90,12 @@ func (t *translator) cluster(c *clusterv3.Cluster, path string) *model.Cluster {
 	out.Sockets = speech.secured()
 	t.endpoints(out, assignment, endpointRules{byName: byName, speech: speech}, assignmentPath)
 	t.logical(out, c, path+".load_assignment")
-	t.originalCluster(out, c, speech, path)
-	return out
+	return out, t.originalCluster(out, c, speech, path)
+}
+
+// CheckAssignment checks endpoints for whatever cluster has them, at no path (ClusterLoadAssignment).
+func CheckAssignment(in Scope, a *endpointv3.ClusterLoadAssignment) {
+	newTranslator(in).endpoints(&model.Cluster{Discovery: model.EDS}, a, endpointRules{}, "")
 }
 
 // droppedHealth refuses what XLB does not do with endpoints that are listed no more.
@@ -290,4 +322,33 @@ func budget(in *clusterv3.CircuitBreakers_Thresholds_RetryBudget) *model.RetryBu
 	}
 	override(&out.Min, in.GetMinRetryConcurrency())
 	return out
+}
+
+// originalCluster checks a cluster of type ORIGINAL_DST, and reports one whose endpoint XLB can serve.
+func (t *translator) originalCluster(out *model.Cluster, c *clusterv3.Cluster, speech *speech, path string) bool {
+	if provided := c.GetLbPolicy() == clusterv3.Cluster_CLUSTER_PROVIDED; provided != (out.Discovery == model.OriginalDst) {
+		t.p.Add(path+".lb_policy", "CLUSTER_PROVIDED and type ORIGINAL_DST belong together; write both or neither")
+	}
+	if out.Discovery != model.OriginalDst {
+		return false
+	}
+	if c.GetLoadAssignment() != nil {
+		t.p.Add(path+".load_assignment", "set for a cluster of type ORIGINAL_DST, which Envoy refuses; remove it")
+	}
+	if len(c.GetHealthChecks()) > 0 {
+		t.p.Add(path+".health_checks", "not supported for ORIGINAL_DST; use STATIC with the address")
+	}
+	// One beyond 65535 is a violation of Envoy's constraint, reported as such.
+	port := uint16(c.GetOriginalDstLbConfig().GetUpstreamPortOverride().GetValue())
+	expects := speech.of(nil, nil)
+	if expects.tls != nil {
+		expects.why = &model.LeftOut{Reason: model.LeftOutTLS}
+	}
+	if why := expects.why; why != nil {
+		// Whoever it would be.
+		out.LeftOut = []model.LeftOut{{Host: "the original destination", Port: port, Reason: why.Reason, Socket: why.Socket}}
+		return false
+	}
+	out.OriginalPort = port
+	return true
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package clusters
 
 import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -9,6 +9,7 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 )
@@ -30,7 +31,7 @@ func balancing(c *clusterv3.Cluster, a *endpointv3.ClusterLoadAssignment) model.
 func placeOf(l *endpointv3.LocalityLbEndpoints) model.Place {
 	return model.Place{
 		Priority:       l.GetPriority(),
-		Locality:       localityOf(l.GetLocality()),
+		Locality:       values.Locality(l.GetLocality()),
 		LocalityWeight: l.GetLoadBalancingWeight().GetValue(),
 	}
 }
@@ -92,6 +93,19 @@ func (t *translator) slowStart(s slowStartConfig, path string) model.SlowStart {
 	}
 	if out.Window == 0 {
 		return model.SlowStart{}
+	}
+	return out
+}
+
+// overrideStatus is nil where the cluster says nothing.
+func overrideStatus(c *clusterv3.Cluster) []model.HealthStatus {
+	set := c.GetCommonLbConfig().GetOverrideHostStatus()
+	if set == nil {
+		return nil
+	}
+	out := []model.HealthStatus{}
+	for _, s := range set.GetStatuses() {
+		out = append(out, healthStatuses[s])
 	}
 	return out
 }
