@@ -12,6 +12,7 @@
 //     and whatever is not in it is refused;
 //   - validate:  Envoy's own constraints (protoc-gen-validate);
 //   - translate: into the model, with the rules that span several fields:
-//     clusters (clusters/), values that many messages have in common
-//     (values/), what they say of header fields (headers/), and the rest.
+//     clusters (clusters/), connection managers with their routes (routes/),
+//     values that many messages have in common (values/), what they say of
+//     header fields (headers/), and the rest.
 package config

@@ -5,6 +5,7 @@ package config
 import (
 	"errors"
 	"maps"
+	"net/netip"
 	"slices"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/config/clusters"
 	"github.com/xlb-project/xlb/internal/config/document"
+	"github.com/xlb-project/xlb/internal/config/routes"
 	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/internal/problem"
 )
@@ -96,8 +98,7 @@ func (b *Bootstrap) CheckResource(kind Kind, name string, body *anypb.Any) (Need
 	case *listenerv3.Listener:
 		t.listeners(m, "")
 	case *routev3.RouteConfiguration:
-		t.lenient = true
-		t.routeTable(m, routeOwner{upgrades: upgrades{}}, "")
+		routes.Check(t.routeScope(netip.AddrPort{}), m)
 	}
 	if err := p.Joined(); err != nil {
 		return Needs{}, err

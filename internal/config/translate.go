@@ -3,15 +3,15 @@
 package config
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
-	"github.com/xlb-project/xlb/internal/config/headers"
+	"github.com/xlb-project/xlb/internal/config/routes"
 	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/model"
@@ -23,8 +23,6 @@ import (
 // is thrown away.
 type translator struct {
 	*values.Reader
-	// headers reads header fields of the connection manager that is being translated, or of none.
-	headers  *headers.Reader
 	p        *problem.List
 	from     *Bootstrap
 	clusters map[string]bool
@@ -37,8 +35,6 @@ type translator struct {
 	references         map[string]bool
 	// asked are the names that the bootstrap itself has from the control plane.
 	asked [kinds][]string
-	// lenient: clusters need not exist.
-	lenient bool
 	// resources are those that are not in the bootstrap; nil: there are none yet. next keeps what has been decoded of them, files what has to be read.
 	resources *Resources
 	next      bodies
@@ -52,9 +48,7 @@ type translator struct {
 	places    map[*model.Listener]string
 	names     map[string]*model.Listener
 	addresses map[destination]*model.Listener
-	// filters are those of the connection manager that is being translated.
-	filters httpFilters
-	options options
+	options   options
 	// originals are clusters that have the address of a listener, telling the listeners that tell it.
 	originals []original
 	telling   map[*model.Listener]bool
@@ -66,10 +60,8 @@ type translator struct {
 }
 
 func newTranslator(p *problem.List, b *Bootstrap) *translator {
-	v := values.NewReader(p)
 	return &translator{
-		Reader: v, headers: headers.NewReader(v, headers.Scope{EnvoyHeaders: b.options.schema.EnvoyHeaders}),
-		p: p, from: b, options: b.options, services: schema.Services(b.message), ads: b.message.GetDynamicResources().GetAdsConfig() != nil,
+		Reader: values.NewReader(p), p: p, from: b, options: b.options, services: schema.Services(b.message), ads: b.message.GetDynamicResources().GetAdsConfig() != nil,
 		clusters: map[string]bool{}, references: map[string]bool{}, files: map[File]map[string]bool{},
 		telling: map[*model.Listener]bool{}, places: map[*model.Listener]string{},
 		names: map[string]*model.Listener{}, addresses: map[destination]*model.Listener{},
@@ -171,7 +163,6 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 	if out.Address.IsValid() && out.Address.Addr().IsUnspecified() && !t.many {
 		t.bind(out, l, path)
 	}
-	t.lenient = t.dynamicPart
 	if t.chosen.chain == nil {
 		return out
 	}
@@ -181,49 +172,22 @@ func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listen
 		return out
 	}
 	if hcm, hcmPath := t.connectionManager(); hcm != nil {
-		t.http(out, hcm, hcmPath)
+		out.StatPrefix = hcm.GetStatPrefix()
+		out.Routes = routes.Manager(t.routeScope(out.Address), hcm, hcmPath)
 	}
 	return out
 }
 
-// http fills in what the connection manager of a listener says.
-func (t *translator) http(out *model.Listener, hcm *hcmv3.HttpConnectionManager, path string) {
-	t.headers = headers.NewReader(t.Reader, headers.Scope{
-		EnvoyHeaders: t.options.schema.EnvoyHeaders, Manager: hcm, Address: out.Address, Many: t.many,
-	})
-	t.filters = t.httpFilters(hcm, path)
-	out.StatPrefix = hcm.GetStatPrefix()
-	routes, routesPath := hcm.GetRouteConfig(), path+".route_config"
-	// Where routes are not part of the bootstrap, Envoy does not ask whether their clusters exist.
-	t.lenient = t.dynamicPart || hcm.GetRds() != nil
-	switch {
-	case hcm.GetRds() != nil:
-		routes, routesPath = t.rds(hcm.GetRds(), path)
-	case routes == nil:
-		t.p.Add(routesPath, "missing: write the routes here, or use rds")
-	}
-	manager := upgradesOf(t, hcm.GetUpgradeConfigs(), path+".upgrade_configs")
-	idle := t.idle(hcm.GetStreamIdleTimeout(), 0, path+".stream_idle_timeout")
-	common := path + ".common_http_protocol_options"
-	longest := t.Duration(hcm.GetCommonHttpProtocolOptions().GetMaxStreamDuration(), 0, common+".max_stream_duration")
-	out.Routes = t.routeTable(routes, routeOwner{upgrades: manager, idle: idle, longest: longest}, routesPath)
-	t.filters.ready.addTo(out.Routes)
-	out.Routes.MaxDuration = longest
-	out.Routes.RequestTimeout = t.Duration(hcm.GetRequestTimeout(), 0, path+".request_timeout")
-	out.Routes.Connections = t.connectionLimits(hcm, path)
-	out.Routes.HeadTimeout = t.Duration(hcm.GetRequestHeadersTimeout(), 0, path+".request_headers_timeout")
-	out.Routes.Host = t.hostRule(hcm, out.Address.Port(), path)
-	out.Routes.Path = pathRule(hcm)
-	out.Routes.Underscores = underscores[hcm.GetCommonHttpProtocolOptions().GetHeadersWithUnderscoresAction()]
-	out.Routes.Hop = t.hop(hcm, path)
-	out.Routes.Trailers = hcm.GetHttpProtocolOptions().GetEnableTrailers()
-	out.Routes.HTTP10 = t.http10(hcm.GetHttpProtocolOptions(), path+".http_protocol_options")
+// clusterNames are those that routes and TCP proxies may name.
+func (t *translator) clusterNames() routes.Clusters {
+	return routes.Clusters{Balanced: t.clusters, Services: t.services, Unknown: t.alone}
 }
 
-func (t *translator) http10(options *corev3.Http1ProtocolOptions, path string) model.HTTP10 {
-	return model.HTTP10{
-		Accept:      options.GetAcceptHttp_10(),
-		DefaultHost: t.host(options.GetDefaultHostForHttp_10(), path+".default_host_for_http_10"),
+// routeScope is that of a listener's routes; an invalid address is that of none.
+func (t *translator) routeScope(address netip.AddrPort) routes.Scope {
+	return routes.Scope{
+		Values: t.Reader, Clusters: t.clusterNames(), Dynamic: t.dynamicPart, EnvoyHeaders: t.options.schema.EnvoyHeaders,
+		Address: address, Many: t.many, Table: t.rds,
 	}
 }
 
@@ -241,53 +205,6 @@ func (t *translator) connectionManager() (*hcmv3.HttpConnectionManager, string) 
 		return nil, ""
 	}
 	return hcm, path
-}
-
-// hostRule is for a listener at that port.
-func (t *translator) hostRule(hcm *hcmv3.HttpConnectionManager, port uint16, path string) model.HostRule {
-	if hcm.GetStripAnyHostPort() && hcm.GetStripMatchingHostPort() {
-		t.p.Add(path+".strip_matching_host_port", "set together with strip_any_host_port, which Envoy refuses; keep one")
-	}
-	rule := model.HostRule{AnyPort: hcm.GetStripAnyHostPort(), TrailingDot: hcm.GetStripTrailingHostDot()}
-	if hcm.GetStripMatchingHostPort() {
-		rule.Port = port
-	}
-	return rule
-}
-
-// escapedSlashes leaves out what keeps them: KEEP_UNCHANGED, and IMPLEMENTATION_SPECIFIC_DEFAULT, which is the same without a runtime.
-var escapedSlashes = map[hcmv3.HttpConnectionManager_PathWithEscapedSlashesAction]model.EscapedSlashes{
-	hcmv3.HttpConnectionManager_REJECT_REQUEST:        model.RejectSlashes,
-	hcmv3.HttpConnectionManager_UNESCAPE_AND_REDIRECT: model.RedirectSlashes,
-	hcmv3.HttpConnectionManager_UNESCAPE_AND_FORWARD:  model.ForwardSlashes,
-}
-
-var underscores = map[corev3.HttpProtocolOptions_HeadersWithUnderscoresAction]model.Underscores{
-	corev3.HttpProtocolOptions_REJECT_REQUEST: model.RefuseUnderscores,
-	corev3.HttpProtocolOptions_DROP_HEADER:    model.DropUnderscores,
-}
-
-func pathRule(hcm *hcmv3.HttpConnectionManager) model.PathRule {
-	return model.PathRule{
-		EscapedSlashes: escapedSlashes[hcm.GetPathWithEscapedSlashesAction()],
-		Normalize:      hcm.GetNormalizePath().GetValue(),
-		MergeSlashes:   hcm.GetMergeSlashes(),
-	}
-}
-
-// connectionLimits translates what bounds the connections of a listener's clients.
-func (t *translator) connectionLimits(hcm *hcmv3.HttpConnectionManager, path string) model.ConnectionLimits {
-	common, commonPath := hcm.GetCommonHttpProtocolOptions(), path+".common_http_protocol_options"
-	out := model.ConnectionLimits{
-		Idle:     t.Duration(common.GetIdleTimeout(), 0, commonPath+".idle_timeout"),
-		Age:      t.Duration(common.GetMaxConnectionDuration(), 0, commonPath+".max_connection_duration"),
-		Requests: common.GetMaxRequestsPerConnection().GetValue(),
-	}
-	drain := t.Duration(hcm.GetDrainTimeout(), model.DefaultDrain, path+".drain_timeout")
-	if out.Idle > 0 || out.Age > 0 {
-		out.Drain = drain
-	}
-	return out
 }
 
 // markTimed tells the routes that lead to clusters which limit how long a request may take.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package routes
 
 import (
 	"cmp"
@@ -18,7 +18,7 @@ var serverHeaders = map[hcmv3.HttpConnectionManager_ServerHeaderTransformation]m
 
 // hop is nil unless EnvoyHeaders asks for one.
 func (t *translator) hop(hcm *hcmv3.HttpConnectionManager, path string) *model.Hop {
-	if !t.options.schema.EnvoyHeaders {
+	if !t.in.EnvoyHeaders {
 		return nil
 	}
 	t.headers.FieldValue(hcm.GetServerName(), path+".server_name")

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package routes
 
 import (
 	"maps"
-	"math"
 	"net/http"
 	"slices"
 
@@ -14,7 +13,6 @@ import (
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	sessionv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/stateful_session/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/config/schema"
@@ -115,7 +113,7 @@ func (t *translator) filterLevel(in map[string]*anypb.Any, path string) filterLe
 		kind, known := t.filters.named[name]
 		if !known && t.lenient {
 			// As in Envoy one for a filter that the listener does not have changes nothing.
-			if kind, known = kindOfContent(in[name]); !t.alone {
+			if kind, known = kindOfContent(in[name]); !t.in.Clusters.Unknown {
 				continue
 			}
 		}
@@ -230,49 +228,4 @@ func (r *readiness) addTo(table *model.RouteTable) {
 	if !all {
 		table.VirtualHosts = append(table.VirtualHosts, &model.VirtualHost{Name: "health_check", Domains: []string{"*"}, Routes: []*model.Route{answer()}})
 	}
-}
-
-// tcpProxyOf finds the one filter of the filter chain, where it is the TCP proxy.
-func (t *translator) tcpProxyOf() (*tcpv3.TcpProxy, string) {
-	filters := t.chosen.chain.GetFilters()
-	if len(filters) != 1 {
-		return nil, ""
-	}
-	proxy, content := &tcpv3.TcpProxy{}, filters[0].GetTypedConfig()
-	path := t.chosen.path + ".filters[0].typed_config"
-	if !content.MessageIs(proxy) || !t.Unpack(content, proxy, path, "TcpProxy") {
-		return nil, ""
-	}
-	return proxy, path
-}
-
-func (t *translator) tcpProxy(p *tcpv3.TcpProxy, path string) *model.TCPProxy {
-	out := &model.TCPProxy{ConnectAttempts: 1, IdleTimeout: t.Duration(p.GetIdleTimeout(), 0, path+".idle_timeout")}
-	if n := p.GetMaxConnectAttempts(); n != nil {
-		out.ConnectAttempts = n.GetValue()
-	}
-	switch c := p.GetClusterSpecifier().(type) {
-	case *tcpv3.TcpProxy_Cluster:
-		missing := t.clusterMissing(c.Cluster, path+".cluster")
-		out.Clusters = []model.WeightedCluster{{Name: c.Cluster, Weight: 1, Missing: missing}}
-	case *tcpv3.TcpProxy_WeightedClusters:
-		out.Clusters = t.tcpShares(c.WeightedClusters, path+".weighted_clusters")
-	default:
-		t.p.Add(path, "needs cluster or weighted_clusters")
-	}
-	return out
-}
-
-func (t *translator) tcpShares(w *tcpv3.TcpProxy_WeightedCluster, path string) []model.WeightedCluster {
-	var out []model.WeightedCluster
-	var sum uint64
-	for i, c := range w.GetClusters() {
-		missing := t.clusterMissing(c.GetName(), problem.At(path+".clusters", i)+".name")
-		out = append(out, model.WeightedCluster{Name: c.GetName(), Weight: c.GetWeight(), Missing: missing})
-		sum += uint64(c.GetWeight())
-	}
-	if sum > math.MaxUint32 {
-		t.p.Add(path, "the weights sum to %d; they need a sum of 1 to %d", sum, uint32(math.MaxUint32))
-	}
-	return out
 }

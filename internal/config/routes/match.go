@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package routes
 
 import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"

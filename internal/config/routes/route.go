@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package routes
 
 import (
 	"strings"
@@ -152,23 +152,6 @@ func (t *translator) idle(d *durationpb.Duration, absent time.Duration, path str
 		return model.NoIdle
 	}
 	return out
-}
-
-// clusterMissing reports whether there is no cluster of that name. That is a problem, except in routes that are no part of the bootstrap.
-func (t *translator) clusterMissing(name, path string) bool {
-	switch {
-	case name == "":
-		t.p.Add(path, "missing: name a cluster")
-	case t.services[name]:
-		t.p.Add(path, "%q is the control plane's or a server's of secrets, with which XLB speaks HTTP/2 itself; name another", name)
-	case t.alone || t.clusters[name]:
-		return false
-	case t.lenient:
-		return true
-	default:
-		t.p.Add(path, "no cluster %q in static_resources.clusters; add it or correct the name", name)
-	}
-	return false
 }
 
 // mirrors translates one level's policies, without those that copy nothing.
