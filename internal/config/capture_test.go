@@ -13,6 +13,9 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
+// leavesInbound is why a listener for connections from outside is left alone.
+const leavesInbound = "traffic_direction INBOUND: it takes connections that come to this node, which XLB leaves alone; they reach their server unchanged"
+
 // istioListeners are those of istiod's that need nothing but what listeners need.
 func istioListeners(t *testing.T) map[string]string {
 	t.Helper()
@@ -86,7 +89,7 @@ func TestSidecarsListenersAreFoundByDestination(t *testing.T) {
 		requirePlaces(t, cfg,
 			"0.0.0.0_9080: 0.0.0.0/0, port 9080: HTTP inspected",
 			"10.96.0.12_3306: 10.96.0.12:3306: outbound|3306||details.default.svc.cluster.local",
-			"virtualInbound: left alone: "+inboundWhy,
+			"virtualInbound: left alone: "+leavesInbound,
 			"virtualOutbound (0.0.0.0/0, port 15001): 0.0.0.0/0, port 15001: BlackHoleCluster",
 			"virtualOutbound: 0.0.0.0/0, any port: PassthroughCluster passes by",
 		)
@@ -140,8 +143,8 @@ func TestListenersHaveMoreAddresses(t *testing.T) {
 		"0.0.0.0_9080 (0.0.0.0/0, port 9080): 0.0.0.0/0, port 9080: HTTP inspected",
 		"0.0.0.0_9080: ::/0, port 9080: HTTP inspected",
 		"10.96.0.12_3306: 10.96.0.12:3306: outbound|3306||details.default.svc.cluster.local",
-		"virtualInbound: left alone: "+inboundWhy,
-		"virtualInbound: left alone: "+inboundWhy,
+		"virtualInbound: left alone: "+leavesInbound,
+		"virtualInbound: left alone: "+leavesInbound,
 		"virtualOutbound (0.0.0.0/0, port 15001): 0.0.0.0/0, port 15001: BlackHoleCluster",
 		"virtualOutbound (::/0, any port): ::/0, any port: PassthroughCluster passes by",
 		"virtualOutbound (::/0, port 15001): ::/0, port 15001: BlackHoleCluster",

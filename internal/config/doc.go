@@ -12,7 +12,11 @@
 //     and whatever is not in it is refused;
 //   - validate:  Envoy's own constraints (protoc-gen-validate);
 //   - translate: into the model, with the rules that span several fields:
-//     clusters (clusters/), connection managers with their routes (routes/),
-//     values that many messages have in common (values/), what they say of
-//     header fields (headers/), and the rest.
+//     clusters (clusters/), listeners (listeners/), their connection managers
+//     with the routes (routes/), values that many messages have in common
+//     (values/), and what they say of header fields (headers/).
+//
+// This package puts the parts together: it has the rules that span several
+// clusters and listeners, where resources come from that are not in the file,
+// and what is taken over from one configuration to the next.
 package config

@@ -5,7 +5,6 @@ package config
 import (
 	"errors"
 	"maps"
-	"net/netip"
 	"slices"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -98,7 +97,7 @@ func (b *Bootstrap) CheckResource(kind Kind, name string, body *anypb.Any) (Need
 	case *listenerv3.Listener:
 		t.listeners(m, "")
 	case *routev3.RouteConfiguration:
-		routes.Check(t.routeScope(netip.AddrPort{}), m)
+		routes.Check(t.routeScope(), m)
 	}
 	if err := p.Joined(); err != nil {
 		return Needs{}, err

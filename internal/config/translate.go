@@ -8,9 +8,10 @@ import (
 	"strings"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
+	"github.com/xlb-project/xlb/internal/config/listeners"
 	"github.com/xlb-project/xlb/internal/config/routes"
 	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/internal/config/values"
@@ -52,9 +53,6 @@ type translator struct {
 	// originals are clusters that have the address of a listener, telling the listeners that tell it.
 	originals []original
 	telling   map[*model.Listener]bool
-	// chosen is the filter chain that is being translated; many: it is for many destinations.
-	chosen *chainAt
-	many   bool
 	// passed are the listeners that are left alone.
 	passed []model.Passed
 }
@@ -146,65 +144,22 @@ func (t *translator) place(l *model.Listener, path string) {
 	}
 }
 
-func (t *translator) listener(l *listenerv3.Listener, path string) *model.Listener {
-	addressPath := path + ".address"
-	out := &model.Listener{
-		Name:    l.GetName(),
-		Address: t.Address(l.GetAddress(), addressPath),
-		Routes:  &model.RouteTable{},
+// listeners makes the listeners of one of Envoy's.
+func (t *translator) listeners(l *listenerv3.Listener, path string) []*model.Listener {
+	out := listeners.Translate(t.routeScope(), l, path)
+	for _, one := range out.Listeners {
+		t.telling[one] = out.TellsOriginal
 	}
-	if a := out.Address.Addr(); a.IsValid() && a.IsMulticast() {
-		t.p.Add(addressPath, "%s is no service address: name the address that clients connect to, one listener for each", a)
-	}
-	if out.Name == "" {
-		out.Name = out.Address.String()
-	}
-	t.telling[out] = t.tellsOriginal(l, path)
-	if out.Address.IsValid() && out.Address.Addr().IsUnspecified() && !t.many {
-		t.bind(out, l, path)
-	}
-	if t.chosen.chain == nil {
-		return out
-	}
-	if proxy, proxyPath := t.tcpProxyOf(); proxy != nil {
-		out.StatPrefix = proxy.GetStatPrefix()
-		out.TCP = t.tcpProxy(proxy, proxyPath)
-		return out
-	}
-	if hcm, hcmPath := t.connectionManager(); hcm != nil {
-		out.StatPrefix = hcm.GetStatPrefix()
-		out.Routes = routes.Manager(t.routeScope(out.Address), hcm, hcmPath)
-	}
-	return out
+	t.passed = append(t.passed, out.LeftAlone...)
+	return out.Listeners
 }
 
-// clusterNames are those that routes and TCP proxies may name.
-func (t *translator) clusterNames() routes.Clusters {
-	return routes.Clusters{Balanced: t.clusters, Services: t.services, Unknown: t.alone}
-}
-
-// routeScope is that of a listener's routes; an invalid address is that of none.
-func (t *translator) routeScope(address netip.AddrPort) routes.Scope {
+// routeScope is that of routes which no listener has yet.
+func (t *translator) routeScope() routes.Scope {
 	return routes.Scope{
-		Values: t.Reader, Clusters: t.clusterNames(), Dynamic: t.dynamicPart, EnvoyHeaders: t.options.schema.EnvoyHeaders,
-		Address: address, Many: t.many, Table: t.rds,
+		Values: t.Reader, Clusters: routes.Clusters{Balanced: t.clusters, Services: t.services, Unknown: t.alone},
+		Dynamic: t.dynamicPart, EnvoyHeaders: t.options.schema.EnvoyHeaders, Table: t.rds,
 	}
-}
-
-// connectionManager finds the one filter of the filter chain.
-func (t *translator) connectionManager() (*hcmv3.HttpConnectionManager, string) {
-	path := t.chosen.path + ".filters"
-	filters := t.chosen.chain.GetFilters()
-	if len(filters) != 1 {
-		t.p.Add(path, "has %d filters; XLB needs exactly one, the HTTP connection manager or the TCP proxy", len(filters))
-		return nil, ""
-	}
-	path += "[0].typed_config"
-	hcm := &hcmv3.HttpConnectionManager{}
-	if !t.Unpack(filters[0].GetTypedConfig(), hcm, path, "HttpConnectionManager") {
-		return nil, ""
-	}
-	return hcm, path
 }
 
 // markTimed tells the routes that lead to clusters which limit how long a request may take.
@@ -246,4 +201,48 @@ func (t *translator) local(in *bootstrapv3.Bootstrap, cfg *model.Config) *model.
 		return nil
 	}
 	return &model.Local{Cluster: name, Locality: values.Locality(in.GetNode().GetLocality())}
+}
+
+// adminAddress is address, where port 0 has the kernel choose.
+func (t *translator) adminAddress(a *corev3.Address, path string) netip.AddrPort {
+	if s := a.GetSocketAddress(); s != nil && s.GetPortValue() == 0 && s.GetNamedPort() == "" {
+		if ip := t.IP(s.GetAddress(), path+".socket_address.address"); ip.IsValid() {
+			return netip.AddrPortFrom(ip, 0)
+		}
+		return netip.AddrPort{}
+	}
+	return t.Address(a, path)
+}
+
+// destination is where connections go that a listener takes.
+type destination struct {
+	address netip.AddrPort
+	many    netip.Prefix
+	// rest: those that no other listener takes.
+	rest bool
+}
+
+// leadTo takes out listeners to which nothing leads.
+func (t *translator) leadTo(cfg *model.Config) {
+	type portOf struct {
+		is4  bool
+		port uint16
+	}
+	portOfMany := func(l *model.Listener) portOf { return portOf{l.Many.Addr().Is4(), l.Address.Port()} }
+	redirects, taken := false, map[portOf]bool{}
+	for _, l := range cfg.Listeners {
+		redirects = redirects || l.CatchAll
+		if !l.CatchAll && l.Many.IsValid() {
+			taken[portOfMany(l)] = true
+		}
+	}
+	cfg.Listeners = slices.DeleteFunc(cfg.Listeners, func(l *model.Listener) bool {
+		if l.Unbound && !redirects {
+			t.passed = append(t.passed, model.Passed{Listener: l.Name, Address: l.Address, Why: "bind_to_port is false, and no listener with use_original_dst leads to it"})
+			return true
+		}
+		// A listener for the port takes all its connections.
+		return l.CatchAll && l.Address.Port() != 0 && taken[portOfMany(l)]
+	})
+	cfg.Passed = t.passed
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package listeners
 
 import (
 	"math"
@@ -32,7 +32,7 @@ func (t *translator) tcpProxy(p *tcpv3.TcpProxy, path string) *model.TCPProxy {
 	}
 	switch c := p.GetClusterSpecifier().(type) {
 	case *tcpv3.TcpProxy_Cluster:
-		missing := t.clusterNames().Missing(t.p, c.Cluster, path+".cluster", t.dynamicPart)
+		missing := t.in.Clusters.Missing(t.p, c.Cluster, path+".cluster", t.in.Dynamic)
 		out.Clusters = []model.WeightedCluster{{Name: c.Cluster, Weight: 1, Missing: missing}}
 	case *tcpv3.TcpProxy_WeightedClusters:
 		out.Clusters = t.tcpShares(c.WeightedClusters, path+".weighted_clusters")
@@ -46,7 +46,7 @@ func (t *translator) tcpShares(w *tcpv3.TcpProxy_WeightedCluster, path string) [
 	var out []model.WeightedCluster
 	var sum uint64
 	for i, c := range w.GetClusters() {
-		missing := t.clusterNames().Missing(t.p, c.GetName(), problem.At(path+".clusters", i)+".name", t.dynamicPart)
+		missing := t.in.Clusters.Missing(t.p, c.GetName(), problem.At(path+".clusters", i)+".name", t.in.Dynamic)
 		out = append(out, model.WeightedCluster{Name: c.GetName(), Weight: c.GetWeight(), Missing: missing})
 		sum += uint64(c.GetWeight())
 	}

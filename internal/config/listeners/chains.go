@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package listeners
 
 import (
 	"cmp"
@@ -10,7 +10,6 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/internal/model"
@@ -41,60 +40,10 @@ type cell struct {
 	base bool
 }
 
-// listeners makes the listeners of one of Envoy's: one, or where it has more addresses or filter chains for certain destinations, several.
-func (t *translator) listeners(l *listenerv3.Listener, path string) []*model.Listener {
-	before := len(t.p.All())
-	out := t.listenersAt(l, path)
-	more := t.moreAddresses(l, path)
-	if len(t.p.All()) > before {
-		// It would be the same with the others.
-		return out
-	}
-	for _, address := range more {
-		same, ok := proto.Clone(l).(*listenerv3.Listener)
-		if !ok {
-			continue
-		}
-		same.Name, same.Address = cmp.Or(l.GetName(), t.Address(l.GetAddress(), path).String()), address
-		for _, at := range t.listenersAt(same, path) {
-			if at.Source == "" {
-				at.Source, at.Name = same.GetName(), fmt.Sprintf("%s (%s)", same.GetName(), at.Place())
-			}
-			out = append(out, at)
-		}
-	}
-	return out
-}
-
-// moreAddresses are those that a listener has beside its own: additional_addresses, and for IPv4 that of a socket at :: with ipv4_compat.
-func (t *translator) moreAddresses(l *listenerv3.Listener, path string) []*corev3.Address {
-	own := l.GetAddress()
-	var out []*corev3.Address
-	for i, a := range l.GetAdditionalAddresses() {
-		t.Address(a.GetAddress(), problem.At(path+".additional_addresses", i)+".address")
-		out = append(out, a.GetAddress())
-	}
-	for _, a := range append([]*corev3.Address{own}, out...) {
-		socket := a.GetSocketAddress()
-		ip, err := netip.ParseAddr(socket.GetAddress())
-		if err != nil || ip.Is4() || !socket.GetIpv4Compat() {
-			continue
-		}
-		if ip != netip.IPv6Unspecified() {
-			t.p.Add(path, "%s with ipv4_compat, which Envoy refuses; it belongs to ::", ip)
-			continue
-		}
-		out = append(out, &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
-			Address: netip.IPv4Unspecified().String(), PortSpecifier: socket.GetPortSpecifier(),
-		}}})
-	}
-	return out
-}
-
 // listenersAt makes those at the listener's own address.
 func (t *translator) listenersAt(l *listenerv3.Listener, path string) []*model.Listener {
 	if schema.LeavesAlone(l) {
-		t.passed = append(t.passed, model.Passed{Listener: l.GetName(), Address: t.Address(l.GetAddress(), path+".address"), Why: inboundWhy})
+		t.leftAlone = append(t.leftAlone, model.Passed{Listener: l.GetName(), Address: t.Address(l.GetAddress(), path+".address"), Why: inboundWhy})
 		return nil
 	}
 	address := t.Address(l.GetAddress(), path+".address")
@@ -399,37 +348,4 @@ func (t *translator) chainListener(l *listenerv3.Listener, chain chainAt, c cell
 	t.chosen, t.many = &chain, c.prefix.IsValid()
 	defer func() { t.chosen, t.many = nil, false }()
 	return t.listener(l, path)
-}
-
-// destination is where connections go that a listener takes.
-type destination struct {
-	address netip.AddrPort
-	many    netip.Prefix
-	// rest: those that no other listener takes.
-	rest bool
-}
-
-// leadTo takes out listeners to which nothing leads.
-func (t *translator) leadTo(cfg *model.Config) {
-	type portOf struct {
-		is4  bool
-		port uint16
-	}
-	portOfMany := func(l *model.Listener) portOf { return portOf{l.Many.Addr().Is4(), l.Address.Port()} }
-	redirects, taken := false, map[portOf]bool{}
-	for _, l := range cfg.Listeners {
-		redirects = redirects || l.CatchAll
-		if !l.CatchAll && l.Many.IsValid() {
-			taken[portOfMany(l)] = true
-		}
-	}
-	cfg.Listeners = slices.DeleteFunc(cfg.Listeners, func(l *model.Listener) bool {
-		if l.Unbound && !redirects {
-			t.passed = append(t.passed, model.Passed{Listener: l.Name, Address: l.Address, Why: "bind_to_port is false, and no listener with use_original_dst leads to it"})
-			return true
-		}
-		// A listener for the port takes all its connections.
-		return l.CatchAll && l.Address.Port() != 0 && taken[portOfMany(l)]
-	})
-	cfg.Passed = t.passed
 }
