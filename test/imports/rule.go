@@ -13,7 +13,8 @@ const module = "github.com/xlb-project/xlb/"
 
 // layers is the import rule: for each folder of internal/, the folders of
 // internal/ that it may import. Folders below one follow its row, and may import
-// each other. A folder without a row is an error: decide where it stands first.
+// each other, but for those that configLayers orders. A folder without a row is an
+// error: decide where it stands first.
 var layers = map[string][]string{
 	"ascii":     nil,
 	"limits":    nil,
@@ -82,6 +83,17 @@ var benchLayers = map[string][]string{
 	"heels":     {"lab", "load", "wrk"}, // a system of its own
 }
 
+// configLayers is the same for the folders of internal/config/. The package above them puts them together.
+var configLayers = map[string][]string{
+	"document":  nil,
+	"schema":    {"document"},
+	"values":    {"document"},
+	"headers":   {"values"},
+	"clusters":  {"headers", "schema", "values"},
+	"routes":    {"headers", "schema", "values"},
+	"listeners": {"routes", "schema", "values"},
+}
+
 // anything in a row of layers allows every folder.
 const anything = "*"
 
@@ -114,6 +126,11 @@ func violations(p goPackage) []string {
 		return []string{fmt.Sprintf("%s: no row in benchLayers (test/imports/rule.go) says what it may import", from)}
 	}
 
+	part := folderOf("internal/config", from)
+	if _, known := configLayers[part]; part != "" && !known {
+		return []string{fmt.Sprintf("%s: no row in configLayers (test/imports/rule.go) says what it may import", from)}
+	}
+
 	var found []string
 	for _, imported := range p.Imports {
 		if reason := refusal(from, layer, imported); reason != "" {
@@ -136,7 +153,10 @@ func refusal(from, layer, imported string) string {
 		return ""
 	}
 	if layer == "" {
-		return benchRefusal(from, to)
+		return orderRefusal("bench", benchLayers, from, to)
+	}
+	if reason := orderRefusal("internal/config", configLayers, from, to); reason != "" {
+		return reason
 	}
 	target := layerOf(to)
 	if target == "" {
@@ -149,13 +169,14 @@ func refusal(from, layer, imported string) string {
 	return fmt.Sprintf("%s may import of internal/: %q", layer, allowed)
 }
 
-// benchRefusal says why the package from may not import the package to, or "" when it may or they are not both below bench/.
-func benchRefusal(from, to string) string {
-	user, used := folderOf("bench", from), folderOf("bench", to)
-	if user == "" || used == "" || user == used || slices.Contains(benchLayers[user], used) {
+// orderRefusal says why the package from may not import the package to by the rows for the folders of parent, or "" when it may or they are not both
+// below parent.
+func orderRefusal(parent string, rows map[string][]string, from, to string) string {
+	user, used := folderOf(parent, from), folderOf(parent, to)
+	if user == "" || used == "" || user == used || slices.Contains(rows[user], used) {
 		return ""
 	}
-	return fmt.Sprintf("%s may import of bench/: %q", user, benchLayers[user])
+	return fmt.Sprintf("%s may import of %s/: %q", user, parent, rows[user])
 }
 
 // layerOf returns the folder of internal/ that holds the package, "" when it is not there.
