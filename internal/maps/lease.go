@@ -125,13 +125,16 @@ func (s *Shared) CancelLease(l Lease) bool {
 
 // DiscardLease is BreakLease where the endpoint has answered, and only the connection is of no use any more: nobody has failed, or left.
 func (s *Shared) DiscardLease(l Lease) bool {
-	e := &s.Endpoints[s.Slots[l.Slot].Endpoint]
+	endpoint := s.Slots[l.Slot].endpoint()
 	ended := s.endLease(l, 0)
 	if ended {
-		atomic.AddUint64(&e.Broken, ^uint64(0))
+		s.Acquit(endpoint)
 	}
 	return ended
 }
+
+// Acquit takes a broken lease out of an endpoint's count, which has answered its request.
+func (s *Shared) Acquit(endpoint uint32) { atomic.AddUint64(&s.Endpoints[endpoint].Broken, ^uint64(0)) }
 
 // endLease is lease_end of bpf/lib/lease.h.
 func (s *Shared) endLease(l Lease, untold uint64) bool {

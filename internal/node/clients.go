@@ -40,20 +40,23 @@ func (c clients) Fail(l pool.Lost) {
 		return
 	}
 	// Not HandoverLeaseBroken: the client's next request may come before the connection is offered back, and is whole.
-	c.n.anchors.Use(l.Cookie, l.Lease, maps.VerdictRequestOnSlowPath, func(conn net.Conn) (uint64, anchor.Outcome) {
-		switch {
-		case l.Whole:
-			// An answer that did not wait for the request.
-			return 0, anchor.Linger
-		case l.Begun:
-			return 0, anchor.Cut
-		}
-		written, err := c.n.proxy.Reply(conn, replyTo(l), slowpath.ReplyTo{Head: l.Head, Close: l.RequestOpen})
-		if err != nil {
-			return written, anchor.Close
-		}
-		return written, c.behind(l.Lease)
-	})
+	c.n.anchors.Use(l.Cookie, l.Lease, maps.VerdictRequestOnSlowPath, func(conn net.Conn) (uint64, anchor.Outcome) { return c.endLost(conn, l) })
+}
+
+// endLost tells a client that its request has lost its endpoint, as far as there is something to tell.
+func (c clients) endLost(conn net.Conn, l pool.Lost) (written uint64, o anchor.Outcome) {
+	switch {
+	case l.Whole:
+		// The answer did not wait for the request, or the endpoint closed behind it before the lease had ended.
+		return 0, c.behind(l.Lease)
+	case l.Begun:
+		return 0, anchor.Cut
+	}
+	written, err := c.n.proxy.Reply(conn, replyTo(l), slowpath.ReplyTo{Head: l.Head, Close: l.RequestOpen})
+	if err != nil {
+		return written, anchor.Close
+	}
+	return written, c.behind(l.Lease)
 }
 
 // reset ends the connection of a client amid whose lease the daemon's own code has panicked.

@@ -115,6 +115,10 @@ func (p *Pool) tellLocked(s *isock, why Failure) {
 			if why == Reset && !lost.Begun && !lost.Whole && !lost.RequestOpen {
 				p.mayResend(s, &lost)
 			}
+			if lost.Whole && !lost.RequestOpen {
+				// A program was about to end it as it should.
+				p.cfg.Shared.Acquit(lost.Endpoint)
+			}
 			p.cfg.Clients.Fail(lost)
 		}
 		p.mu.Lock()

@@ -366,6 +366,21 @@ func TestISockServesAfterASpill(t *testing.T) {
 	r.mustFail(Lost{Lease: maps.Lease{Slot: second, Number: 3}, Cookie: 8, Why: Reset})
 }
 
+// The endpoint closes behind its response as a program, for which nothing of the lease is pending any more, is about to end the lease.
+func TestLeaseThatIsAboutToEndAsItsEndpointClosesHasNotFailed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	s := r.start(1)
+	slot := r.lease(request{cookie: 7, moved: 5})
+	atomic.StoreUint32(&r.shared.Slots[slot].Pending, 0)
+	must(t, r.connOf(s, slot).Close())
+	r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset, Begun: true, Whole: true})
+	e := &r.shared.Endpoints[ours]
+	if out, broken := atomic.LoadUint32(&e.Outstanding), atomic.LoadUint64(&e.Broken); out != 0 || broken != 0 {
+		t.Errorf("requests outstanding, leases broken: got %d, %d, want none", out, broken)
+	}
+}
+
 // Between the arrival of a segment and the verdict on it the socket looks readable.
 func TestISockThatOnlyLookedReadableIsKept(t *testing.T) {
 	t.Parallel()

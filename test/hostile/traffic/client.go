@@ -575,6 +575,15 @@ func (c *Clients) excuse(err error) error {
 	return nil
 }
 
+// port is the client's own, by which the daemon's log names the connection; 0 where the socket has none any more.
+func (c *conn) port() int {
+	name, err := unix.Getsockname(c.fd)
+	if at, ok := name.(*unix.SockaddrInet4); err == nil && ok {
+		return at.Port
+	}
+	return 0
+}
+
 // violation tells what is wrong, with the bytes around it.
 func (c *conn) violation(what string, v Violation, near []byte) {
 	soon := unix.NsecToTimeval((50 * time.Millisecond).Nanoseconds())
@@ -592,5 +601,6 @@ func (c *conn) violation(what string, v Violation, near []byte) {
 		return
 	}
 	v.Got = fmt.Sprintf("%q", slices.Concat(near[:min(len(near), shownBytes)], behind))
+	v.Before, v.Port = c.before, c.port()
 	c.violate(v)
 }

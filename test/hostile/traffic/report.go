@@ -28,6 +28,9 @@ type Violation struct {
 	Want, Got string `json:",omitempty"`
 	// Order as the side knows it: mechanism, act, sizes.
 	Order string
+	// Before is the act of the exchange before on a client's connection, and Port the client's own, by which the daemon names the connection.
+	Before string `json:",omitempty"`
+	Port   int    `json:",omitempty"`
 	// Exchange is how many the process had done.
 	Exchange int64
 	// Timed: nothing was wrong but that it took longer than the traffic's patience. Other work on the machine may be the reason.
@@ -35,8 +38,8 @@ type Violation struct {
 }
 
 func (v *Violation) String() string {
-	return fmt.Sprintf("seed %d, phase %s: %s %s, exchange %d: %s: exchange %s [%s], bytes of %q, offset %d, want %q, got %q",
-		v.Seed, v.Phase, v.Side, v.Who, v.Exchange, v.What, v.ID, v.Order, v.Foreign, v.Offset, v.Want, v.Got)
+	return fmt.Sprintf("seed %d, phase %s: %s %s, exchange %d: %s: exchange %s [%s] behind [%s], port %d, bytes of %q, offset %d, want %q, got %q",
+		v.Seed, v.Phase, v.Side, v.Who, v.Exchange, v.What, v.ID, v.Order, v.Before, v.Port, v.Foreign, v.Offset, v.Want, v.Got)
 }
 
 // ViolationsFile is the name of the file of violations in a run's directory: a line of JSON for each.
