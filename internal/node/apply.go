@@ -238,7 +238,7 @@ func (n *Node) install(cfg *model.Config) error {
 	if now := n.directory.Load(); places.limits == nil || !maps.Equal(places.limits, now.limits) {
 		n.anchors.LimitsChanged(now.limits)
 	}
-	n.keeper.follow(cfg)
+	n.health.Apply(cfg.Clusters, n.directory.Load().endpointsOf)
 	return nil
 }
 
@@ -460,10 +460,10 @@ func (n *Node) keepConnections(places *directory, changes *reconcile.Changes) {
 	}
 	for i := range changes.Endpoints {
 		count(&changes.Endpoints[i], +1)
-		count(places.endpoints.at(changes.Endpoints[i].Index), -1)
+		count(places.endpoints.At(changes.Endpoints[i].Index), -1)
 	}
 	for _, index := range changes.Released {
-		count(places.endpoints.at(index), -1)
+		count(places.endpoints.At(index), -1)
 	}
 	var added, dropped []netip.AddrPort
 	for address, before := range touched {

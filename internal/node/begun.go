@@ -118,7 +118,7 @@ type decided struct {
 
 // Done implements slowpath.Picked. The connection has ended before.
 func (d *decided) Done(o slowpath.Outcome) {
-	d.n.keeper.decided(d.index, o)
+	d.n.health.Attempted(d.index, o)
 	if o.Withheld && d.answered {
 		d.n.recorder.Withheld(d.entry.Cluster, d.address, o.Status)
 	}

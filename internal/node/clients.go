@@ -31,7 +31,7 @@ type clients struct{ n *Node }
 // Fail implements pool.Clients.
 func (c clients) Fail(l pool.Lost) {
 	defer c.n.crashes.Recover("a request that has lost its endpoint", func() { c.reset(l.Cookie, l.Lease) })
-	c.n.keeper.lost(l)
+	c.n.health.Lost(l)
 	if l.Why == pool.Timeout {
 		c.timedOut(l.Endpoint)
 	}
@@ -148,7 +148,7 @@ func (c clients) whole(ctx context.Context, s pool.Spilled, client net.Conn) (ui
 		Trailers: c.n.trailersPass(client, shared.Slots[s.Lease.Slot].Endpoint),
 	})
 	endpoint := shared.Slots[s.Lease.Slot].Endpoint
-	c.n.keeper.relayed(endpoint, r)
+	c.n.health.Relayed(endpoint, r)
 	if r.Flag == slowpath.FlagUpstreamTimeout {
 		c.timedOut(endpoint)
 	}
@@ -385,7 +385,7 @@ func (p picked) Done(o slowpath.Outcome) {
 		p.n.pool.Again(p.index)
 	}
 	p.n.picker.Done(p.index)
-	p.n.keeper.done(p.index, o)
+	p.n.health.Done(p.index, o)
 }
 
 // balancer implements slowpath.Balancer over the state shared with the kernel.

@@ -10,13 +10,14 @@ import (
 
 	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/pages"
 	"github.com/xlb-project/xlb/internal/reconcile"
 )
 
 // directory finds what the kernel's indices mean. Every configuration has its own, which shares what stays with the one before. It is never changed.
 type directory struct {
 	clusters  map[string]*place
-	endpoints pages[reconcile.EndpointEntry]
+	endpoints pages.List[reconcile.EndpointEntry]
 	// limits of connections to listeners, by number; listeners are those that they are of.
 	limits    map[uint32]anchor.Limits
 	listeners []*model.Listener
@@ -43,16 +44,24 @@ func (p *place) entry(criteria model.Metadata) (index uint32, ok bool) {
 	return p.index, false
 }
 
+// endpointsOf are those of a cluster that are in the configuration.
+func (d *directory) endpointsOf(cluster string) []*reconcile.EndpointEntry {
+	if p := d.clusters[cluster]; p != nil {
+		return p.endpoints
+	}
+	return nil
+}
+
 // endpoint finds one that is in the maps, or was when the configuration was put in force.
 func (d *directory) endpoint(index uint32) (reconcile.EndpointEntry, bool) {
-	if e := d.endpoints.at(index); e != nil {
+	if e := d.endpoints.At(index); e != nil {
 		return *e, true
 	}
 	return reconcile.EndpointEntry{}, false
 }
 
 // each yields all endpoints.
-func (d *directory) each() iter.Seq2[uint32, *reconcile.EndpointEntry] { return d.endpoints.all() }
+func (d *directory) each() iter.Seq2[uint32, *reconcile.EndpointEntry] { return d.endpoints.All() }
 
 // indexOf finds an endpoint that is in the configuration by its cluster and address.
 func (d *directory) indexOf(cluster, address string) (index uint32, ok bool) {
@@ -73,22 +82,22 @@ func (n *Node) newDirectory(before *directory, cfg *model.Config, changes *recon
 	if before.limits == nil || !slices.Equal(before.listeners, cfg.Listeners) {
 		d.limits = n.limitsOfAll(cfg)
 	}
-	edit := before.endpoints.edit()
+	edit := before.endpoints.Edit()
 	for _, index := range changes.Released {
-		edit.set(index, nil)
+		edit.Set(index, nil)
 	}
 	// Of a cluster all endpoints are told, or those alone that have gone with it.
 	of := map[string][]*reconcile.EndpointEntry{}
 	for i := range changes.Endpoints {
 		e := &changes.Endpoints[i]
-		edit.set(e.Index, e)
+		edit.Set(e.Index, e)
 		if !e.Gone {
 			of[e.Cluster] = append(of[e.Cluster], e)
 		} else if of[e.Cluster] == nil {
 			of[e.Cluster] = []*reconcile.EndpointEntry{}
 		}
 	}
-	d.endpoints = edit.next
+	d.endpoints = *edit.List()
 	d.clusters = n.placesOf(before, changes, of)
 	return d
 }

@@ -134,7 +134,7 @@ func (n *Node) dropTurned(before *directory, changes *reconcile.Changes) {
 	var turned, kept []netip.AddrPort
 	for i := range changes.Endpoints {
 		e := &changes.Endpoints[i]
-		old := before.endpoints.at(e.Index)
+		old := before.endpoints.At(e.Index)
 		if old == nil || old.Inner == e.Inner {
 			continue
 		}

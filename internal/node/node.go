@@ -28,6 +28,7 @@ import (
 	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/datapath"
 	"github.com/xlb-project/xlb/internal/files"
+	"github.com/xlb-project/xlb/internal/healthctl"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/match"
 	"github.com/xlb-project/xlb/internal/metrics"
@@ -107,7 +108,7 @@ type Node struct {
 	recorder *metrics.Recorder
 	crashes  *crash.Log
 	dialer   *dialer
-	keeper   *keeper
+	health   *healthctl.Manager
 	warden   *warden
 	doors    *doors
 	inners   *inners // needs updates
@@ -228,7 +229,7 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	}
 	n.resolver.stop()
 	n.drain()
-	n.keeper.stop()
+	n.health.Stop()
 	n.secrets.stopAll()
 	stop()
 	n.wg.Wait()
@@ -336,11 +337,14 @@ func (n *Node) build() error {
 	n.picker = balance.New(d.Shared)
 	n.metrics = metrics.NewCollector(measured{n}, n.recorder)
 	n.proxy = n.newProxy()
-	n.keeper = newKeeper(n)
+	n.health = healthctl.New(healthctl.Config{
+		Shared: d.Shared, Logger: n.log, SetHealth: n.reconcil.SetHealth, Returned: func(endpoint uint32) { n.pool.Again(endpoint) },
+		AwaitSecrets: n.secrets.come, Dial: n.dialCheck, Spawn: n.goes,
+	})
 	n.warden = newWarden(n)
 	n.pool, err = pool.New(pool.Config{
 		Shared: d.Shared, Sockets: d.Sockets, Clients: clients{n}, Logger: n.log, Netns: netns, Released: n.released,
-		Refused: n.keeper.refused, CongestionControl: n.o.CongestionControl, Partings: &n.dialer.partings,
+		Refused: n.health.Refused, CongestionControl: n.o.CongestionControl, Partings: &n.dialer.partings,
 	})
 	if err != nil {
 		return err
@@ -378,8 +382,8 @@ func (n *Node) close() error {
 	if n.resolver != nil {
 		n.resolver.stop()
 	}
-	if n.keeper != nil {
-		n.keeper.stop()
+	if n.health != nil {
+		n.health.Stop()
 		n.wg.Wait()
 	}
 	if n.datapath != nil {
@@ -414,7 +418,7 @@ func (n *Node) background(ctx context.Context, listener net.Listener) {
 	n.every(ctx, doorPace, n.doors.any, n.doors.tend)
 	left := &sweeper{n: n}
 	n.every(ctx, sweepPace, left.due, left.sweep)
-	n.goes(n.keeper.run)
+	n.goes(n.health.Run)
 	n.goes(func() { n.warden.run(ctx) })
 	n.goes(func() { n.followSecrets(ctx) })
 	// Before there is any other configuration, which may want its address.
@@ -548,7 +552,7 @@ func (n *Node) followEvents() {
 		case maps.EventSpilled:
 			n.pool.Spilled(e.Slot)
 		case maps.EventOutlier:
-			n.keeper.outlier(e.Endpoint, maps.Outlier(e.Detail))
+			n.health.Reached(e.Endpoint, maps.Outlier(e.Detail))
 		case maps.EventGuard:
 			n.warden.hear(e)
 		}
@@ -564,8 +568,8 @@ func (n *Node) open(ctx context.Context) {
 	n.secrets.awaitAll(ctx)
 	n.setReady(errStarting)
 	const patience = 5 * time.Second
-	deadline := time.Now().Add(patience + n.keeper.warmth())
-	for (!n.resolver.settled() || !n.pool.Ready() || !n.keeper.warm()) && time.Now().Before(deadline) && ctx.Err() == nil {
+	deadline := time.Now().Add(patience + n.health.FirstResults())
+	for (!n.resolver.settled() || !n.pool.Ready() || !n.health.Warm()) && time.Now().Before(deadline) && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
 	atomic.StoreUint32(&n.datapath.Shared.Control.Draining, 0)

@@ -166,7 +166,7 @@ func (m measured) Clusters() []metrics.Cluster {
 	shared := m.n.datapath.Shared
 	pools := metrics.CountPools(shared.Slots, len(shared.Endpoints))
 	traffic := shared.Traffic()
-	d, timedOut := m.n.directory.Load(), m.n.keeper.timedOut()
+	d, timedOut := m.n.directory.Load(), m.n.health.TimedOut()
 	byCluster := map[string][]metrics.Endpoint{}
 	for _, e := range m.n.reconcil.Endpoints() {
 		byCluster[e.Cluster] = append(byCluster[e.Cluster], metrics.Endpoint{
@@ -188,7 +188,7 @@ func (m measured) Clusters() []metrics.Cluster {
 	for _, c := range m.n.current.Load().config.Clusters {
 		if _, ok := d.clusters[c.Name]; ok {
 			list = append(list, metrics.Cluster{
-				Name: c.Name, StatName: c.StatName, Health: m.n.keeper.stats(c.Name), Limits: m.n.proxy.Stats(c), LeftOut: leftOutOf(c), Updates: updates[c.Name],
+				Name: c.Name, StatName: c.StatName, Health: m.n.health.Stats(c.Name), Limits: m.n.proxy.Stats(c), LeftOut: leftOutOf(c), Updates: updates[c.Name],
 				Endpoints: byCluster[c.Name],
 			})
 		}

@@ -16,7 +16,7 @@ type view struct {
 
 // skips reports whether an endpoint cannot be chosen. The index of one that has left the configuration may already be another's.
 func (v *view) skips(endpoint uint32, skip func(netip.AddrPort) bool) bool {
-	e := v.endpoints.at(endpoint)
+	e := v.endpoints.At(endpoint)
 	if e == nil || e.Gone {
 		return true
 	}

@@ -52,6 +52,8 @@ var layers = map[string][]string{
 	"pool":      {"maps", "poller", "upstream"},
 	"health":    {"model", "maps", "poller", "limits"},
 	"guard":     {"maps"},
+	"pages":     nil,
+	"healthctl": {"health", "logging", "maps", "model", "pages", "pool", "reconcile", "slowpath"},
 	"explain":   {"ascii", "head", "model", "maps", "compile", "limits", "plural"},
 	"slowpath":  {"ascii", "crash", "head", "model", "chunked", "upstream", "hashing", "shares", "limits"},
 	"metrics":   {"maps"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package healthctl
 
 import (
 	"net/http"
@@ -24,9 +24,9 @@ const (
 
 // ---- results, as they come ----
 
-// done takes the end of a slow request in.
-func (k *keeper) done(index uint32, o slowpath.Outcome) {
-	m := k.member(index)
+// Done takes the end of a slow request in.
+func (mgr *Manager) Done(index uint32, o slowpath.Outcome) {
+	m := mgr.member(index)
 	if m == nil || o == (slowpath.Outcome{}) {
 		return
 	}
@@ -35,110 +35,110 @@ func (k *keeper) done(index uint32, o slowpath.Outcome) {
 		o.Status = statusOfConnection
 	}
 	if !o.ConnectFailed {
-		k.connected(m)
+		mgr.connected(m)
 	}
 	if o.Status != 0 {
 		m.tallies[health.External].add(o.Status < http.StatusInternalServerError)
-		k.status(m, o.Status)
+		mgr.status(m, o.Status)
 	}
-	k.fault(m, o.Fault())
+	mgr.fault(m, o.Fault())
 }
 
-// lost takes a lease in that has ended without its response.
-func (k *keeper) lost(l pool.Lost) {
-	m := k.member(l.Endpoint)
+// Lost takes a lease in that has ended without its response.
+func (mgr *Manager) Lost(l pool.Lost) {
+	m := mgr.member(l.Endpoint)
 	if m == nil || l.Whole {
 		return
 	}
 	switch l.Why {
 	case pool.Reset:
-		k.fault(m, slowpath.FaultReset)
+		mgr.fault(m, slowpath.FaultReset)
 	case pool.Timeout:
-		k.fault(m, slowpath.FaultTimeout)
+		mgr.fault(m, slowpath.FaultTimeout)
 	case pool.Stalled, pool.RequestTimeout: // Envoy does not blame the endpoint
 	}
 }
 
-// relayed takes a response in that the kernel had asked for and the daemon has forwarded from its head. Its status is in the slot's traffic.
-func (k *keeper) relayed(index uint32, r slowpath.RelayResult) {
-	m := k.member(index)
+// Relayed takes a response in that the kernel had asked for and the daemon has forwarded from its head. Its status is in the slot's traffic.
+func (mgr *Manager) Relayed(index uint32, r slowpath.RelayResult) {
+	m := mgr.member(index)
 	if m == nil {
 		return
 	}
 	if r.Flag == slowpath.FlagNone {
-		k.status(m, r.Status)
+		mgr.status(m, r.Status)
 	}
-	k.fault(m, r.Fault())
+	mgr.fault(m, r.Fault())
 }
 
-// decided takes the outcome of an attempt in that the kernel had made and the daemon has decided about. It stands nowhere else.
-func (k *keeper) decided(index uint32, o slowpath.Outcome) {
-	m := k.member(index)
+// Attempted takes the outcome of an attempt in that the kernel has made and the daemon judges. It stands nowhere else.
+func (mgr *Manager) Attempted(index uint32, o slowpath.Outcome) {
+	m := mgr.member(index)
 	if m == nil {
 		return
 	}
 	if o.Status != 0 {
 		m.tallies[health.External].add(o.Status < http.StatusInternalServerError)
-		k.status(m, o.Status)
+		mgr.status(m, o.Status)
 	}
-	k.fault(m, o.Fault())
+	mgr.fault(m, o.Fault())
 }
 
-// refused takes a connection in that the pool could not make.
-func (k *keeper) refused(index uint32, open int) {
-	if k.member(index) == nil {
+// Refused takes a connection in that the pool could not make.
+func (mgr *Manager) Refused(index uint32, open int) {
+	if mgr.member(index) == nil {
 		return
 	}
-	h := heard{refused: 1}
+	h := delta{refused: 1}
 	if open > 0 {
 		h.connected = 1
 	}
-	k.news.add(index, h)
+	mgr.events.add(index, h)
 }
 
-// outlier takes an event of the kernel in.
-func (k *keeper) outlier(index uint32, reached shared.Outlier) {
-	k.news.add(index, heard{reached: reached})
+// Reached takes an event of the kernel in.
+func (mgr *Manager) Reached(index uint32, reached shared.Outlier) {
+	mgr.events.add(index, delta{reached: reached})
 }
 
-func (k *keeper) status(m *member, status int) {
-	if reached := k.n.datapath.Shared.CountStatus(m.index, status); reached != 0 {
-		k.outlier(m.index, reached)
+func (mgr *Manager) status(m *member, status int) {
+	if reached := mgr.cfg.Shared.CountStatus(m.index, status); reached != 0 {
+		mgr.Reached(m.index, reached)
 	}
 }
 
 // connected notes a connection that was made or used for a request.
-func (k *keeper) connected(m *member) {
+func (mgr *Manager) connected(m *member) {
 	if m.cluster.split.Load() {
 		m.tallies[health.Local].add(true)
-		k.news.add(m.index, heard{connected: 1})
+		mgr.events.add(m.index, delta{connected: 1})
 	}
 }
 
 // fault counts what an endpoint is to be blamed for as a response, or apart from those.
-func (k *keeper) fault(m *member, f slowpath.Fault) {
+func (mgr *Manager) fault(m *member, f slowpath.Fault) {
 	switch {
 	case f == slowpath.NoFault:
 	case m.cluster.split.Load():
-		h := heard{failures: 1}
+		h := delta{failures: 1}
 		if f != slowpath.FaultConnect {
 			h.connected = 1
 		}
-		k.news.add(m.index, h)
+		mgr.events.add(m.index, h)
 	case f == slowpath.FaultTimeout:
 		m.tallies[health.External].add(false)
-		k.status(m, statusOfTimeout)
+		mgr.status(m, statusOfTimeout)
 	default:
 		m.tallies[health.External].add(false)
-		k.status(m, statusOfReset)
+		mgr.status(m, statusOfReset)
 	}
 }
 
-// ---- what the keeper makes of them ----
+// ---- what the manager makes of them ----
 
-func (k *keeper) detectLocked(w *watched, config *model.OutlierDetection) {
+func (mgr *Manager) detectLocked(w *watched, config *model.OutlierDetection) {
 	if config == nil {
-		k.undetectLocked(w)
+		mgr.undetectLocked(w)
 		return
 	}
 	if w.detector == nil {
@@ -153,45 +153,45 @@ func (k *keeper) detectLocked(w *watched, config *model.OutlierDetection) {
 	indices := make([]uint32, len(w.members))
 	for i, m := range w.members {
 		indices[i] = m.index
-		k.n.datapath.Shared.SetErrorLimits(m.index, config.Consecutive5xx.Count, config.ConsecutiveGateway.Count)
+		mgr.cfg.Shared.SetErrorLimits(m.index, config.Consecutive5xx.Count, config.ConsecutiveGateway.Count)
 	}
 	w.detector.SetEndpoints(indices)
 }
 
 // undetectLocked lets all endpoints return.
-func (k *keeper) undetectLocked(w *watched) {
+func (mgr *Manager) undetectLocked(w *watched) {
 	if w.detector == nil {
 		return
 	}
 	var changes []reconcile.HealthChange
 	for _, m := range w.members {
-		k.n.datapath.Shared.SetErrorLimits(m.index, 0, 0)
+		mgr.cfg.Shared.SetErrorLimits(m.index, 0, 0)
 		changes = append(changes, reconcile.HealthChange{Endpoint: m.index, Clear: shared.EndpointEjected})
 	}
 	w.detector = nil
-	k.tellLocked(changes...)
+	mgr.publishLocked(changes...)
 }
 
-func (k *keeper) hearLocked(now time.Time, m *member, h heard) {
+func (mgr *Manager) takeLocked(now time.Time, m *member, h delta) {
 	var ejections []health.Ejection
 	if h.connected > 0 {
 		m.cluster.detector.Connected(m.index)
 	}
 	for range h.failures {
-		ejections = k.failedLocked(now, m, ejections)
+		ejections = mgr.failedLocked(now, m, ejections)
 	}
-	if h.refused > 0 && m.cluster.hasServedLocked(k) {
-		ejections = k.failedLocked(now, m, ejections)
+	if h.refused > 0 && m.cluster.hasServedLocked(mgr) {
+		ejections = mgr.failedLocked(now, m, ejections)
 	}
-	k.changeLocked(m.cluster, k.reachedLocked(now, m, h.reached, ejections))
+	mgr.changeLocked(m.cluster, mgr.reachedLocked(now, m, h.reached, ejections))
 }
 
 // failedLocked counts a failure of a connection.
-func (k *keeper) failedLocked(now time.Time, m *member, ejections []health.Ejection) []health.Ejection {
+func (mgr *Manager) failedLocked(now time.Time, m *member, ejections []health.Ejection) []health.Ejection {
 	d := m.cluster.detector
 	if !d.Config().SplitLocalOrigin {
 		m.tallies[health.External].add(false)
-		return k.reachedLocked(now, m, k.n.datapath.Shared.CountStatus(m.index, statusOfReset), ejections)
+		return mgr.reachedLocked(now, m, mgr.cfg.Shared.CountStatus(m.index, statusOfReset), ejections)
 	}
 	if e, ok := d.ConnectionFailed(now, m.index); ok {
 		ejections = append(ejections, e)
@@ -201,24 +201,24 @@ func (k *keeper) failedLocked(now time.Time, m *member, ejections []health.Eject
 
 // hasServedLocked reports whether the cluster has had requests since a refused connection was last counted. The pool connects without being
 // asked: what is no request's loss is no failure to Envoy.
-func (w *watched) hasServedLocked(k *keeper) bool {
-	requests := w.requestsLocked(k)
-	served := requests != w.counted
-	w.counted = requests
+func (w *watched) hasServedLocked(mgr *Manager) bool {
+	requests := w.requestsLocked(mgr)
+	served := requests != w.requestsSeen
+	w.requestsSeen = requests
 	return served
 }
 
-func (w *watched) requestsLocked(k *keeper) uint64 {
+func (w *watched) requestsLocked(mgr *Manager) uint64 {
 	var sum uint64
 	for _, m := range w.members {
-		traffic := k.traffic.of(k.n.datapath.Shared, m.index)
+		traffic := mgr.traffic.of(mgr.cfg.Shared, m.index)
 		sum += traffic.Requests + m.slow.Load()
 	}
 	return sum
 }
 
 // reachedLocked judges errors in a row that have reached a limit; in Envoy's order.
-func (k *keeper) reachedLocked(now time.Time, m *member, reached shared.Outlier, ejections []health.Ejection) []health.Ejection {
+func (mgr *Manager) reachedLocked(now time.Time, m *member, reached shared.Outlier, ejections []health.Ejection) []health.Ejection {
 	for _, limit := range []struct {
 		which  shared.Outlier
 		reason health.Reason
@@ -229,7 +229,7 @@ func (k *keeper) reachedLocked(now time.Time, m *member, reached shared.Outlier,
 		if reached&limit.which == 0 {
 			continue
 		}
-		k.n.datapath.Shared.ForgetErrors(m.index, limit.which)
+		mgr.cfg.Shared.ForgetErrors(m.index, limit.which)
 		if e, ok := m.cluster.detector.Consecutive(now, m.index, limit.reason); ok {
 			ejections = append(ejections, e)
 		}
@@ -238,22 +238,22 @@ func (k *keeper) reachedLocked(now time.Time, m *member, reached shared.Outlier,
 }
 
 // tickLocked ends an interval of a cluster.
-func (k *keeper) tickLocked(now time.Time, w *watched) {
+func (mgr *Manager) tickLocked(now time.Time, w *watched) {
 	for _, m := range w.members {
-		k.countLocked(m)
+		mgr.countLocked(m)
 	}
 	changes := w.detector.Tick(now)
 	for _, m := range w.members {
-		changes = k.reachedLocked(now, m, k.n.datapath.Shared.ReachedLimits(m.index), changes)
+		changes = mgr.reachedLocked(now, m, mgr.cfg.Shared.ReachedLimits(m.index), changes)
 	}
 	w.due = now.Add(w.detector.Config().Interval)
-	k.changeLocked(w, changes)
+	mgr.changeLocked(w, changes)
 }
 
 // countLocked gives the detector what has come since it last looked.
-func (k *keeper) countLocked(m *member) {
+func (mgr *Manager) countLocked(m *member) {
 	d, before := m.cluster.detector, m.seen
-	m.seen = k.traffic.of(k.n.datapath.Shared, m.index)
+	m.seen = mgr.traffic.of(mgr.cfg.Shared, m.index)
 	var successes uint64
 	for class := 1; class < 4; class++ {
 		successes += m.seen.Responses[class] - before.Responses[class]
@@ -269,7 +269,7 @@ func (k *keeper) countLocked(m *member) {
 }
 
 // changeLocked puts ejections and returns in force.
-func (k *keeper) changeLocked(w *watched, ejections []health.Ejection) {
+func (mgr *Manager) changeLocked(w *watched, ejections []health.Ejection) {
 	changes := make([]reconcile.HealthChange, 0, len(ejections))
 	for _, e := range ejections {
 		change := reconcile.HealthChange{Endpoint: e.Endpoint, Clear: shared.EndpointEjected}
@@ -277,20 +277,20 @@ func (k *keeper) changeLocked(w *watched, ejections []health.Ejection) {
 			change = reconcile.HealthChange{Endpoint: e.Endpoint, Set: shared.EndpointEjected}
 		} else {
 			// A few errors more would be enough otherwise.
-			k.n.datapath.Shared.ForgetErrors(e.Endpoint, shared.OutlierErrors|shared.OutlierGatewayErrors)
-			k.n.pool.Again(e.Endpoint)
+			mgr.cfg.Shared.ForgetErrors(e.Endpoint, shared.OutlierErrors|shared.OutlierGatewayErrors)
+			mgr.cfg.Returned(e.Endpoint)
 		}
 		changes = append(changes, change)
-		k.logLocked(w, e)
+		mgr.logLocked(w, e)
 	}
-	k.tellLocked(changes...)
+	mgr.publishLocked(changes...)
 }
 
-func (k *keeper) logLocked(w *watched, e health.Ejection) {
-	address := k.member(e.Endpoint).address
+func (mgr *Manager) logLocked(w *watched, e health.Ejection) {
+	address := mgr.member(e.Endpoint).address
 	if e.Ejected {
-		k.n.log.Warn("endpoint is ejected", "cluster", w.name, "endpoint", address, "reason", e.Reason, "for", e.Time)
+		mgr.cfg.Logger.Warn("endpoint is ejected", "cluster", w.name, "endpoint", address, "reason", e.Reason, "for", e.Time)
 		return
 	}
-	k.n.log.Info("endpoint returns", "cluster", w.name, "endpoint", address, "ejected_for", e.Time.Round(time.Millisecond))
+	mgr.cfg.Logger.Info("endpoint returns", "cluster", w.name, "endpoint", address, "ejected_for", e.Time.Round(time.Millisecond))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package healthctl
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 	"github.com/xlb-project/xlb/internal/reconcile"
 )
 
-// asking is the active health check of one endpoint. Guarded by keeper.mu.
-type asking struct {
+// prober is the active health check of one endpoint. Guarded by Manager.mu.
+type prober struct {
 	check *health.Check
 	// how says what is different for this endpoint.
 	how model.EndpointCheck
@@ -29,40 +29,40 @@ type asking struct {
 // checkStats are Envoy's cluster.<name>.health_check counters.
 type checkStats struct{ attempts, successes, failures, networkFailures atomic.Uint64 }
 
-// askLocked starts and stops the checks of a cluster's endpoints; the sources say what is configured for each.
-func (k *keeper) askLocked(w *watched, config *model.HealthCheck, sources map[netip.AddrPort]model.Endpoint) {
+// probeLocked starts and stops the checks of a cluster's endpoints; the sources say what is configured for each.
+func (mgr *Manager) probeLocked(w *watched, config *model.HealthCheck, sources map[netip.AddrPort]model.Endpoint) {
 	same := reflect.DeepEqual(w.check, config)
 	w.check = config
 	var changes []reconcile.HealthChange
 	for _, m := range w.members {
 		e := sources[m.address]
 		wanted := config != nil && !e.Check.Disabled
-		if wanted && same && m.asking != nil && m.asking.how == e.Check && m.asking.security == securityOf(e) {
+		if wanted && same && m.prober != nil && m.prober.how == e.Check && m.prober.security == securityOf(e) {
 			continue
 		}
-		before := m.stopAsking()
+		before := m.stopProber()
 		if wanted {
-			k.startLocked(m, before, config, e)
+			mgr.startLocked(m, before, config, e)
 			continue
 		}
 		changes = append(changes, reconcile.HealthChange{Endpoint: m.index, Clear: shared.EndpointUnhealthy | shared.EndpointDegraded})
 	}
-	k.tellLocked(changes...)
+	mgr.publishLocked(changes...)
 }
 
-// startLocked begins to ask an endpoint. One that is in service stays there until it has failed.
-func (k *keeper) startLocked(m *member, before *asking, config *model.HealthCheck, e model.Endpoint) {
-	healthy := atomic.LoadUint32(&k.n.datapath.Shared.Endpoints[m.index].Flags)&uint32(shared.EndpointUnhealthy) == 0
+// startLocked begins to check an endpoint. One that is in service stays there until it has failed.
+func (mgr *Manager) startLocked(m *member, before *prober, config *model.HealthCheck, e model.Endpoint) {
+	healthy := atomic.LoadUint32(&mgr.cfg.Shared.Endpoints[m.index].Flags)&uint32(shared.EndpointUnhealthy) == 0
 	ctx, stop := context.WithCancel(context.Background())
-	m.asking = &asking{check: health.NewCheck(config, healthy), how: e.Check, security: securityOf(e), stop: stop}
+	m.prober = &prober{check: health.NewCheck(config, healthy), how: e.Check, security: securityOf(e), stop: stop}
 	if before != nil {
-		m.asking.check = before.check
-		m.asking.check.Configure(config)
+		m.prober.check = before.check
+		m.prober.check.Configure(config)
 	}
-	a := m.asking
+	pr := m.prober
 	e.Address = m.address
-	k.n.goes(func() {
-		k.ask(ctx, m, a, config, e.TLS, health.NewProbe(config, m.cluster.name, e, k.n.dialCheck(e, config.HTTP != nil)))
+	mgr.cfg.Spawn(func() {
+		mgr.probe(ctx, m, pr, config, e.TLS, health.NewProbe(config, m.cluster.name, e, mgr.cfg.Dial(e, config.HTTP != nil)))
 	})
 }
 
@@ -76,29 +76,29 @@ func securityOf(e model.Endpoint) string {
 	return e.TLS.Key
 }
 
-// stopAsking returns what was being asked.
-func (m *member) stopAsking() *asking {
-	a := m.asking
-	if a != nil {
-		a.stop()
-		m.asking = nil
+// stopProber returns the prober that it has stopped. It is nil without one.
+func (m *member) stopProber() *prober {
+	was := m.prober
+	if was != nil {
+		was.stop()
+		m.prober = nil
 	}
-	return a
+	return was
 }
 
-// ask makes one attempt after the other, until it is stopped. The first waits, as in Envoy, until the cluster is warm but for its health.
-func (k *keeper) ask(ctx context.Context, m *member, a *asking, config *model.HealthCheck, tls *model.UpstreamTLS, probe *health.Probe) {
-	defer probe.Close()
-	if tls != nil && !k.n.secrets.come(ctx, tls) {
+// probe makes one attempt after the other, until it is stopped. The first waits, as in Envoy, until the cluster is warm but for its health.
+func (mgr *Manager) probe(ctx context.Context, m *member, pr *prober, config *model.HealthCheck, tls *model.UpstreamTLS, p *health.Probe) {
+	defer p.Close()
+	if tls != nil && !mgr.cfg.AwaitSecrets(ctx, tls) {
 		return
 	}
 	for wait := health.FirstWait(config, draw); sleep(ctx, wait); {
 		m.cluster.checks.attempts.Add(1)
-		result, err := probe.Attempt(ctx)
+		result, err := p.Attempt(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		wait = k.asked(m, a, config, result, err)
+		wait = mgr.probed(m, pr, config, result, err)
 	}
 }
 
@@ -114,29 +114,29 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// asked takes the result of an attempt in, and returns how long to wait for the next one.
-func (k *keeper) asked(m *member, a *asking, config *model.HealthCheck, r health.Result, err error) time.Duration {
+// probed takes the result of an attempt in, and returns how long to wait for the next one.
+func (mgr *Manager) probed(m *member, pr *prober, config *model.HealthCheck, r health.Result, err error) time.Duration {
 	m.cluster.checks.count(r)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if m.asking != a {
+	mgr.mu.Lock()
+	defer mgr.mu.Unlock()
+	if m.prober != pr {
 		return idle
 	}
-	first := !a.check.Checked()
-	v := a.check.Attempted(r)
+	first := !pr.check.Checked()
+	v := pr.check.Attempted(r)
 	if v.Changed {
-		k.tellLocked(healthOf(m.index, a.check))
-		k.n.pool.Again(m.index)
+		mgr.publishLocked(healthOf(m.index, pr.check))
+		mgr.cfg.Returned(m.index)
 	}
-	k.logCheck(m, a.check, config, r, err, first, v)
+	mgr.logCheck(m, pr.check, config, r, err, first, v)
 	w := m.cluster
-	if a.check.Healthy() && r.Healthy() && w.detector != nil {
+	if pr.check.Healthy() && r.Healthy() && w.detector != nil {
 		if e, ok := w.detector.Passed(time.Now(), m.index); ok {
-			k.changeLocked(w, []health.Ejection{e})
+			mgr.changeLocked(w, []health.Ejection{e})
 		}
 	}
-	w.used = w.used || w.requestsLocked(k) > 0
-	return a.check.Wait(v, w.used, draw)
+	w.used = w.used || w.requestsLocked(mgr) > 0
+	return pr.check.Wait(v, w.used, draw)
 }
 
 func (s *checkStats) count(r health.Result) {
@@ -164,8 +164,8 @@ func healthOf(endpoint uint32, c *health.Check) reconcile.HealthChange {
 }
 
 // logCheck logs changes, first failures, and what the configuration asks for.
-func (k *keeper) logCheck(m *member, c *health.Check, config *model.HealthCheck, r health.Result, err error, first bool, v health.Verdict) {
-	log := k.n.log.With("cluster", m.cluster.name, "endpoint", m.address)
+func (mgr *Manager) logCheck(m *member, c *health.Check, config *model.HealthCheck, r health.Result, err error, first bool, v health.Verdict) {
+	log := mgr.cfg.Logger.With("cluster", m.cluster.name, "endpoint", m.address)
 	switch {
 	case v.Changed && c.Healthy():
 		log.Info("endpoint is healthy", "degraded", logging.NonZero(c.Degraded()))
@@ -178,13 +178,13 @@ func (k *keeper) logCheck(m *member, c *health.Check, config *model.HealthCheck,
 	}
 }
 
-// warm reports whether every check has had its first result.
-func (k *keeper) warm() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, w := range k.watched {
+// Warm reports whether every check has had its first result.
+func (mgr *Manager) Warm() bool {
+	mgr.mu.Lock()
+	defer mgr.mu.Unlock()
+	for _, w := range mgr.watched {
 		for _, m := range w.members {
-			if m.asking != nil && !m.asking.check.Checked() {
+			if m.prober != nil && !m.prober.check.Checked() {
 				return false
 			}
 		}
@@ -192,12 +192,12 @@ func (k *keeper) warm() bool {
 	return true
 }
 
-// warmth is how long first results may take.
-func (k *keeper) warmth() time.Duration {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+// FirstResults is how long first results may take.
+func (mgr *Manager) FirstResults() time.Duration {
+	mgr.mu.Lock()
+	defer mgr.mu.Unlock()
 	var longest time.Duration
-	for _, w := range k.watched {
+	for _, w := range mgr.watched {
 		if w.check != nil {
 			longest = max(longest, w.check.InitialJitter+w.check.Timeout)
 		}
@@ -205,14 +205,14 @@ func (k *keeper) warmth() time.Duration {
 	return longest
 }
 
-// timedOut are the endpoints, by index, that are unhealthy and did not answer their last check in time.
-func (k *keeper) timedOut() map[uint32]bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+// TimedOut are the endpoints, by index, that are unhealthy and did not answer their last check in time.
+func (mgr *Manager) TimedOut() map[uint32]bool {
+	mgr.mu.Lock()
+	defer mgr.mu.Unlock()
 	late := map[uint32]bool{}
-	for _, w := range k.watched {
+	for _, w := range mgr.watched {
 		for _, m := range w.members {
-			if m.asking != nil && m.asking.check.TimedOut() {
+			if m.prober != nil && m.prober.check.TimedOut() {
 				late[m.index] = true
 			}
 		}
@@ -220,11 +220,11 @@ func (k *keeper) timedOut() map[uint32]bool {
 	return late
 }
 
-// stats are a cluster's statistics under Envoy's names; nil for one that is not watched.
-func (k *keeper) stats(cluster string) map[string]uint64 {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	w := k.watched[cluster]
+// Stats are a cluster's statistics under Envoy's names; nil for one that is not watched.
+func (mgr *Manager) Stats(cluster string) map[string]uint64 {
+	mgr.mu.Lock()
+	defer mgr.mu.Unlock()
+	w := mgr.watched[cluster]
 	if w == nil {
 		return nil
 	}
@@ -253,13 +253,13 @@ func (w *watched) addCheckStatsLocked(stats map[string]uint64) {
 	stats[prefix+"failure"], stats[prefix+"network_failure"] = w.checks.failures.Load(), w.checks.networkFailures.Load()
 	var healthy, degraded uint64
 	for _, m := range w.members {
-		if m.asking == nil {
+		if m.prober == nil {
 			continue
 		}
-		if m.asking.check.Healthy() {
+		if m.prober.check.Healthy() {
 			healthy++
 		}
-		if m.asking.check.Degraded() {
+		if m.prober.check.Degraded() {
 			degraded++
 		}
 	}
