@@ -102,7 +102,12 @@ func (s *Shared) Break(slot uint32) (was SlotState, ok bool) {
 		endpoint := sl.endpoint()
 		// Otherwise a program has ended a lease meanwhile, or begun one.
 		if atomic.CompareAndSwapUint64(sl.word(), word, uint64(SlotBroken)) {
-			if was == SlotLeased {
+			switch {
+			case was != SlotLeased:
+			case atomic.LoadUint64(sl.parts()) == lease<<32:
+				// A program was about to end the lease as it should: nobody has failed.
+				s.ended(sl, lease, endpoint)
+			default:
 				s.broken(sl, lease, endpoint)
 			}
 			return was, true
@@ -128,13 +133,10 @@ func (s *Shared) DiscardLease(l Lease) bool {
 	endpoint := s.Slots[l.Slot].endpoint()
 	ended := s.endLease(l, 0)
 	if ended {
-		s.Acquit(endpoint)
+		atomic.AddUint64(&s.Endpoints[endpoint].Broken, ^uint64(0))
 	}
 	return ended
 }
-
-// Acquit takes a broken lease out of an endpoint's count, which has answered its request.
-func (s *Shared) Acquit(endpoint uint32) { atomic.AddUint64(&s.Endpoints[endpoint].Broken, ^uint64(0)) }
 
 // endLease is lease_end of bpf/lib/lease.h.
 func (s *Shared) endLease(l Lease, untold uint64) bool {
@@ -152,14 +154,18 @@ func (s *Slot) endpoint() uint32 { return atomic.LoadUint32(&s.Endpoint) }
 
 // broken settles the accounts of a lease that has been broken, at the endpoint that it had.
 func (s *Shared) broken(sl *Slot, lease uint64, endpoint uint32) {
+	s.ended(sl, lease, endpoint)
+	atomic.AddUint64(&s.Endpoints[endpoint].Broken, 1)
+}
+
+// ended is broken for a lease whose request and response are whole.
+func (s *Shared) ended(sl *Slot, lease uint64, endpoint uint32) {
 	// Before the lease is seen to have ended.
 	atomic.StoreUint64(&sl.BrokenLease, lease)
 	// Unless the daemon has gone on meanwhile: then the slot is another i-sock's, and a number must not come twice.
 	atomic.CompareAndSwapUint64(&sl.Lease, lease, lease+1)
 	s.uncount(sl, endpoint)
-	e := &s.Endpoints[endpoint]
-	atomic.AddUint32(&e.Outstanding, ^uint32(0))
-	atomic.AddUint64(&e.Broken, 1)
+	atomic.AddUint32(&s.Endpoints[endpoint].Outstanding, ^uint32(0))
 }
 
 // AnyLeased reports whether a request is on the fast path, or an i-sock lent to the slow path.
@@ -288,6 +294,10 @@ func (s *Slot) SendOpen() bool { return atomic.LoadUint32(&s.Pending)&uint32(Pen
 
 // ResponseOpen reports the same as RequestOpen of the response.
 func (s *Slot) ResponseOpen() bool { return atomic.LoadUint32(&s.Pending)&uint32(PendingResponse) != 0 }
+
+// ReplyOpen reports whether the response is framed to its end by a send of the server that has not returned, or has fallen short: how much of it
+// was moved is not known.
+func (s *Slot) ReplyOpen() bool { return atomic.LoadUint32(&s.Pending)&uint32(PendingReply) != 0 }
 
 // Switch makes a tunnel of the lease, as a program does that moves the response.
 func (s *Shared) Switch(l Lease) {

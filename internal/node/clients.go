@@ -32,7 +32,7 @@ type clients struct{ n *Node }
 func (c clients) Fail(l pool.Lost) {
 	defer c.n.crashes.Recover("a request that has lost its endpoint", func() { c.reset(l.Cookie, l.Lease) })
 	c.n.health.Lost(l)
-	if l.Why == pool.Timeout {
+	if l.Why == pool.Timeout && (!l.Whole || l.ReplyOpen) {
 		c.timedOut(l.Endpoint)
 	}
 	c.n.log.Debug("request has lost its endpoint", "why", l.Why, "begun", l.Begun, "whole", l.Whole, "request_open", l.RequestOpen)
@@ -46,6 +46,9 @@ func (c clients) Fail(l pool.Lost) {
 // endLost tells a client that its request has lost its endpoint, as far as there is something to tell.
 func (c clients) endLost(conn net.Conn, l pool.Lost) (written uint64, o anchor.Outcome) {
 	switch {
+	case l.Whole && l.ReplyOpen:
+		// What the client has of the answer may be cut short: another one must not follow.
+		return 0, anchor.Linger
 	case l.Whole:
 		// The answer did not wait for the request, or the endpoint closed behind it before the lease had ended.
 		return 0, c.behind(l.Lease)

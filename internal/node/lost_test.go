@@ -36,6 +36,7 @@ func TestClientOfALostLeaseGoesOnBehindAWholeExchange(t *testing.T) {
 		{name: "the client's send does not return", pending: send, number: 7, whole: true, want: anchor.Linger},
 		{name: "the answer has not waited for the request", pending: request, number: 7, until: settlePatience / 2, whole: true, want: anchor.Linger},
 		{name: "nothing is known of the request", number: 6, whole: true, want: anchor.Linger},
+		{name: "the server's send has fallen short, or has not returned", pending: maps.PendingReply, number: 7, whole: true, want: anchor.Linger},
 		{name: "a part of the answer has been moved", number: 7, want: anchor.Cut},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -48,7 +49,7 @@ func TestClientOfALostLeaseGoesOnBehindAWholeExchange(t *testing.T) {
 				c := clients{&Node{datapath: &datapath.Datapath{Shared: shared}}}
 				// A write would wait for ever.
 				conn, _ := net.Pipe()
-				written, got := c.endLost(conn, pool.Lost{Lease: lease, Begun: true, Whole: tt.whole, RequestOpen: tt.pending != 0})
+				written, got := c.endLost(conn, pool.Lost{Lease: lease, Begun: true, Whole: tt.whole, ReplyOpen: tt.pending&maps.PendingReply != 0, RequestOpen: tt.pending&(request|send) != 0})
 				want := tt.want
 				if tt.keeps {
 					proof, ok := shared.RequestWhole(lease)

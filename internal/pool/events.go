@@ -115,10 +115,6 @@ func (p *Pool) tellLocked(s *isock, why Failure) {
 			if why == Reset && !lost.Begun && !lost.Whole && !lost.RequestOpen {
 				p.mayResend(s, &lost)
 			}
-			if lost.Whole && !lost.RequestOpen {
-				// A program was about to end it as it should.
-				p.cfg.Shared.Acquit(lost.Endpoint)
-			}
 			p.cfg.Clients.Fail(lost)
 		}
 		p.mu.Lock()
@@ -156,6 +152,7 @@ func (p *Pool) lostOf(slot uint32, why Failure) Lost {
 		Head:        atomic.LoadUint32(&sl.Request)&uint32(maps.RequestHead) != 0,
 		Begun:       atomic.LoadUint64(&sl.Moved) > 0,
 		Whole:       !sl.ResponseOpen(),
+		ReplyOpen:   sl.ReplyOpen(),
 		RequestOpen: !whole,
 	}
 }

@@ -369,15 +369,31 @@ func TestISockServesAfterASpill(t *testing.T) {
 // The endpoint closes behind its response as a program, for which nothing of the lease is pending any more, is about to end the lease.
 func TestLeaseThatIsAboutToEndAsItsEndpointClosesHasNotFailed(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, setup{})
-	s := r.start(1)
-	slot := r.lease(request{cookie: 7, moved: 5})
-	atomic.StoreUint32(&r.shared.Slots[slot].Pending, 0)
-	must(t, r.connOf(s, slot).Close())
-	r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset, Begun: true, Whole: true})
-	e := &r.shared.Endpoints[ours]
-	if out, broken := atomic.LoadUint32(&e.Outstanding), atomic.LoadUint64(&e.Broken); out != 0 || broken != 0 {
-		t.Errorf("requests outstanding, leases broken: got %d, %d, want none", out, broken)
+	for _, tt := range []struct {
+		name    string
+		pending maps.Pending
+		broken  uint64
+	}{
+		{"nothing is pending", 0, 0},
+		{"the server's send is", maps.PendingReply, 1},
+		{"the client's send is", maps.PendingSend, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, setup{})
+			s := r.start(1)
+			slot := r.lease(request{cookie: 7, moved: 5})
+			atomic.StoreUint32(&r.shared.Slots[slot].Pending, uint32(tt.pending))
+			must(t, r.connOf(s, slot).Close())
+			r.mustFail(Lost{
+				Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset, Begun: true, Whole: true,
+				ReplyOpen: tt.pending == maps.PendingReply, RequestOpen: tt.pending == maps.PendingSend,
+			})
+			e := &r.shared.Endpoints[ours]
+			if out, broken := atomic.LoadUint32(&e.Outstanding), atomic.LoadUint64(&e.Broken); out != 0 || broken != tt.broken {
+				t.Errorf("requests outstanding, leases broken: got %d, %d, want 0, %d", out, broken, tt.broken)
+			}
+		})
 	}
 }
 

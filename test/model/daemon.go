@@ -80,6 +80,9 @@ func (m *machine) tells(s *state, i uint8) {
 		open |= pendingSend
 	}
 	switch {
+	case sl.pending&pendingResponse == 0 && (!m.Moved || sl.pending&pendingReply == 0):
+		sl.untold = tellsEnd
+		return
 	case sl.pending&pendingResponse == 0:
 		cl.dead = wasClosed
 	case sl.moved > 0:

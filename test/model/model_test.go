@@ -146,6 +146,7 @@ var needs = map[string]string{
 	"Spent":    "cut request",
 	"Answered": "pipelined, spills",
 	"Proved":   "answers that close",
+	"Moved":    "short, pipelined",
 	"Filled":   "ends",
 }
 

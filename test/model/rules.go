@@ -53,16 +53,18 @@ type rules struct {
 	Answered bool
 	// A client that has an answer in place of whose endpoint the daemon has ended the lease goes on only if its request was whole.
 	Proved bool
+	// Nor does it if the answer is framed to its end and not known to have been moved to there.
+	Moved bool
 	// Nobody is told of a lease that was taken and not filled: the slot has the cookie of the one before.
 	Filled bool
 }
 
 // The programs that account before the kernel moves anything.
-var before = rules{Named: true, Shown: true, Means: true, Grace: true, Held: true, Next: true, Urgent: true, Answered: true, Proved: true, Filled: true}
+var before = rules{Named: true, Shown: true, Means: true, Grace: true, Held: true, Next: true, Urgent: true, Answered: true, Proved: true, Moved: true, Filled: true}
 
 // The programs that account when sends have returned.
 var after = rules{
 	Settled: true, Cuts: true, Shorts: true, Senders: true, Alone: true, Framed: true, Declined: true, Named: true, Shown: true,
 	Urgent: true, Means: true, Grace: true, Held: true, Next: true, Replies: true, Open: true, Forgets: true, Taken: true, Leaves: true, Spent: true,
-	Answered: true, Proved: true, Filled: true,
+	Answered: true, Proved: true, Moved: true, Filled: true,
 }

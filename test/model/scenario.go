@@ -79,6 +79,7 @@ func threaded(p plan) plan {
 
 // scenarios are checked with each run of the unit tests: a minute altogether at the most.
 var scenarios = []scenario{
+	{name: "short, pipelined", slots: 2, clients: [2]plan{{requests: 2, head: 1, body: 1, threads: 1, pipelines: true, cuts: []uint8{2}}}, answer: 2, may: faults{Shorts: 1, Spills: 1}},
 	{name: "early", kind: true, slots: 1, clients: [2]plan{poster, getter}, answer: 2, pieces: true, early: true},
 	{name: "early, other host", kind: true, remote: true, slots: 1, clients: [2]plan{poster, getter}, answer: 2, early: true},
 	{name: "early, two i-socks", kind: true, slots: 2, clients: [2]plan{twoOf, twice}, answer: 1, early: true},
