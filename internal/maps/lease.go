@@ -105,7 +105,7 @@ func (s *Shared) Break(slot uint32) (was SlotState, ok bool) {
 			switch {
 			case was != SlotLeased:
 			case atomic.LoadUint64(sl.parts()) == lease<<32:
-				// A program was about to end the lease as it should: nobody has failed.
+				// A program was about to end the lease as it should: the endpoint has not failed.
 				s.ended(sl, lease, endpoint)
 			default:
 				s.broken(sl, lease, endpoint)

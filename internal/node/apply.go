@@ -227,7 +227,7 @@ func (n *Node) install(cfg *model.Config) error {
 	if err != nil {
 		return err
 	}
-	n.warden.follow(changes.Endpoints)
+	n.guards.Apply(changes.Endpoints)
 	if len(changed.Lost()) > 0 || n.unswept {
 		n.unswept = !n.proxy.Sweep()
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/datapath"
 	"github.com/xlb-project/xlb/internal/files"
+	"github.com/xlb-project/xlb/internal/guardctl"
 	"github.com/xlb-project/xlb/internal/healthctl"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/match"
@@ -109,7 +110,7 @@ type Node struct {
 	crashes  *crash.Log
 	dialer   *dialer
 	health   *healthctl.Manager
-	warden   *warden
+	guards   *guardctl.Controller
 	doors    *doors
 	inners   *inners // needs updates
 	passed   *passedOver
@@ -341,7 +342,6 @@ func (n *Node) build() error {
 		Shared: d.Shared, Logger: n.log, SetHealth: n.reconcil.SetHealth, Returned: func(endpoint uint32) { n.pool.Again(endpoint) },
 		AwaitSecrets: n.secrets.come, Dial: n.dialCheck, Spawn: n.goes,
 	})
-	n.warden = newWarden(n)
 	n.pool, err = pool.New(pool.Config{
 		Shared: d.Shared, Sockets: d.Sockets, Clients: clients{n}, Logger: n.log, Netns: netns, Released: n.released,
 		Refused: n.health.Refused, CongestionControl: n.o.CongestionControl, Partings: &n.dialer.partings,
@@ -356,6 +356,7 @@ func (n *Node) build() error {
 	if err != nil {
 		return err
 	}
+	n.guards = n.newGuards()
 	if n.events, err = d.Events(); err != nil {
 		return err
 	}
@@ -419,7 +420,7 @@ func (n *Node) background(ctx context.Context, listener net.Listener) {
 	left := &sweeper{n: n}
 	n.every(ctx, sweepPace, left.due, left.sweep)
 	n.goes(n.health.Run)
-	n.goes(func() { n.warden.run(ctx) })
+	n.goes(func() { n.guards.Run(ctx) })
 	n.goes(func() { n.followSecrets(ctx) })
 	// Before there is any other configuration, which may want its address.
 	if listener != nil {
@@ -554,7 +555,7 @@ func (n *Node) followEvents() {
 		case maps.EventOutlier:
 			n.health.Reached(e.Endpoint, maps.Outlier(e.Detail))
 		case maps.EventGuard:
-			n.warden.hear(e)
+			n.guards.Event(e)
 		}
 	}
 }

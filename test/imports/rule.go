@@ -52,6 +52,7 @@ var layers = map[string][]string{
 	"pool":      {"maps", "poller", "upstream"},
 	"health":    {"model", "maps", "poller", "limits"},
 	"guard":     {"maps"},
+	"guardctl":  {"check", "guard", "logging", "maps", "reconcile", "shares"},
 	"pages":     nil,
 	"healthctl": {"health", "logging", "maps", "model", "pages", "pool", "reconcile", "slowpath"},
 	"explain":   {"ascii", "head", "model", "maps", "compile", "limits", "plural"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package guardctl
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 	"github.com/xlb-project/xlb/internal/shares"
 )
 
-// Whoever makes cgroups below one of his own is one tenant still.
+// A user who makes cgroups below one of his own is one tenant still.
 func TestTenantIsWhoCannotMakeMoreOfHimself(t *testing.T) {
 	mount, err := check.CgroupMount()
 	if err != nil || os.Getuid() != 0 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package guardctl
 
 import (
 	"log/slog"
@@ -9,16 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/xlb-project/xlb/internal/datapath"
 	"github.com/xlb-project/xlb/internal/guard"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/reconcile"
 )
 
-// wardenAlone is one over memory that no program shares.
-func wardenAlone(o Options) *warden {
+// newAlone is one over memory that no program shares.
+func newAlone(acts bool) *Controller {
 	shared := maps.NewHeapShared(maps.Sizes{Slots: 1, Endpoints: 4})
-	return newWarden(&Node{o: o, datapath: &datapath.Datapath{Shared: shared}})
+	return New(Config{Shared: shared, Logger: slog.New(slog.DiscardHandler), Acts: acts})
 }
 
 var (
@@ -27,19 +26,19 @@ var (
 )
 
 // leaves has an endpoint leave the fast path.
-func (w *warden) leaves(t *testing.T, now time.Time, endpoint netip.AddrPort) {
+func (c *Controller) leaves(t *testing.T, now time.Time, endpoint netip.AddrPort) {
 	t.Helper()
-	w.policy.Event(now, guard.Event{What: maps.GuardSequence, Endpoint: endpoint, Client: 1, Tenant: "/a"})
-	w.policy.Event(now, guard.Event{What: maps.GuardSequence, Endpoint: endpoint, Client: 2, Tenant: "/b"})
-	if !w.off()[endpoint] {
+	c.policy.Event(now, guard.Event{What: maps.GuardSequence, Endpoint: endpoint, Client: 1, Tenant: "/a"})
+	c.policy.Event(now, guard.Event{What: maps.GuardSequence, Endpoint: endpoint, Client: 2, Tenant: "/b"})
+	if !c.off()[endpoint] {
 		t.Fatalf("endpoint %s is on the fast path", endpoint)
 	}
 }
 
 func TestEveryIndexOfAnEndpointIsMarked(t *testing.T) {
-	w := wardenAlone(Options{FastPath: true, Auto: true})
+	c := newAlone(true)
 	all := []reconcile.EndpointEntry{{Index: 0, Address: bad, Cluster: "a"}, {Index: 1, Address: good}, {Index: 3, Address: bad, Cluster: "b"}}
-	endpoints := w.n.datapath.Shared.Endpoints
+	endpoints := c.cfg.Shared.Endpoints
 	endpoints[0].Flags = uint32(maps.EndpointDegraded)
 	mustBeMarked := func(want ...bool) {
 		t.Helper()
@@ -52,49 +51,48 @@ func TestEveryIndexOfAnEndpointIsMarked(t *testing.T) {
 			t.Error("another flag is gone")
 		}
 	}
-	w.follow(all)
+	c.Apply(all)
 	mustBeMarked(false, false, false, false)
 	now := time.Now()
-	w.leaves(t, now, bad)
+	c.leaves(t, now, bad)
 	// A configuration that comes meanwhile.
-	w.follow(all[:2])
+	c.Apply(all[:2])
 	mustBeMarked(true, false, false, false)
-	w.follow(all)
+	c.Apply(all)
 	mustBeMarked(true, false, false, true)
-	if due := w.policy.Due(now.Add(time.Hour)); len(due) != 1 {
+	if due := c.policy.Due(now.Add(time.Hour)); len(due) != 1 {
 		t.Fatalf("due: %v", due)
 	}
-	w.mark(all)
+	c.mark(all)
 	mustBeMarked(false, false, false, false)
 }
 
 func TestNothingIsMarkedUnlessTheDaemonMay(t *testing.T) {
-	for _, o := range []Options{{FastPath: true}, {Auto: true}, {}} {
-		w := wardenAlone(o)
-		w.leaves(t, time.Now(), bad)
-		w.follow([]reconcile.EndpointEntry{{Index: 0, Address: bad}})
-		w.act(time.Now(), []guard.Decision{{Scope: guard.Machine}})
-		shared := w.n.datapath.Shared
-		if shared.Endpoints[0].Flags != 0 || shared.Control.Guarded != 0 {
-			t.Errorf("%+v: flags of the endpoint %d, of the machine %d", o, shared.Endpoints[0].Flags, shared.Control.Guarded)
-		}
+	c := newAlone(false)
+	c.leaves(t, time.Now(), bad)
+	c.Apply([]reconcile.EndpointEntry{{Index: 0, Address: bad}})
+	c.act(time.Now(), []guard.Decision{{Scope: guard.Machine}})
+	if endpoint, machine := c.cfg.Shared.Endpoints[0].Flags, c.cfg.Shared.Control.Guarded; endpoint != 0 || machine != 0 {
+		t.Errorf("flags of the endpoint %d, of the machine %d", endpoint, machine)
+	}
+	if off := c.Off(); len(off) != 0 {
+		t.Errorf("off the fast path: got %v, want none", off)
 	}
 }
 
 func TestMachineLeavesByTheWordThatProgramsRead(t *testing.T) {
-	w := wardenAlone(Options{FastPath: true, Auto: true})
-	w.n.log = slog.New(slog.DiscardHandler)
-	w.act(time.Now(), []guard.Decision{{Scope: guard.Machine, Why: "because"}})
-	if atomic.LoadUint32(&w.n.datapath.Shared.Control.Guarded) != 1 {
+	c := newAlone(true)
+	c.act(time.Now(), []guard.Decision{{Scope: guard.Machine, Why: "because"}})
+	if atomic.LoadUint32(&c.cfg.Shared.Control.Guarded) != 1 {
 		t.Error("requests begin on the fast path")
 	}
 }
 
 func TestCountsAreReadAfterEventsAlone(t *testing.T) {
-	w := wardenAlone(Options{FastPath: true})
-	at := &w.n.datapath.Shared.Control.GuardNs[maps.GuardCut]
+	c := newAlone(false)
+	at := &c.cfg.Shared.Control.GuardNs[maps.GuardCut]
 	now := maps.Now()
-	w.looked.Store(now)
+	c.looked.Store(now)
 	for _, tt := range []struct {
 		name  string
 		event int64
@@ -106,36 +104,36 @@ func TestCountsAreReadAfterEventsAlone(t *testing.T) {
 		{"since", now + 1, true},
 	} {
 		atomic.StoreUint64(at, uint64(tt.event))
-		if got := w.due(); got != tt.want {
+		if got := c.due(); got != tt.want {
 			t.Errorf("%s: due %v, want %v", tt.name, got, tt.want)
 		}
 	}
 	atomic.StoreUint64(at, 0)
-	w.behind.Store(true)
-	if !w.due() {
+	c.behind.Store(true)
+	if !c.due() {
 		t.Error("counts without an event are not looked for again")
 	}
-	w.behind.Store(false)
-	w.next.Store(maps.Now())
-	if !w.due() {
+	c.behind.Store(false)
+	c.next.Store(maps.Now())
+	if !c.due() {
 		t.Error("an endpoint that is to return does not")
 	}
 }
 
-func TestSpeakerSaysHowOftenItWasSilent(t *testing.T) {
-	s := speaker{pace: time.Second}
+func TestLogSaysHowManyLinesItLeftOut(t *testing.T) {
+	s := guardLog{pace: time.Second}
 	now := time.Now()
 	for i, want := range []struct {
-		after  time.Duration
-		what   string
-		unsaid uint64
-		ok     bool
+		after      time.Duration
+		what       string
+		suppressed uint64
+		ok         bool
 	}{
 		{0, "cut", 0, true}, {0, "cut", 0, false}, {0, "urgent", 0, true}, {time.Second - 1, "cut", 0, false}, {1, "cut", 2, true}, {time.Minute, "cut", 0, true},
 	} {
 		now = now.Add(want.after)
-		if unsaid, ok := s.may(now, want.what); unsaid != want.unsaid || ok != want.ok {
-			t.Errorf("step %d: got %d, %v, want %d, %v", i, unsaid, ok, want.unsaid, want.ok)
+		if suppressed, ok := s.allows(now, want.what); suppressed != want.suppressed || ok != want.ok {
+			t.Errorf("step %d: got %d, %v, want %d, %v", i, suppressed, ok, want.suppressed, want.ok)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package guardctl
 
 import (
 	"encoding/binary"
@@ -22,7 +22,7 @@ const kernfsHandle = 0xfe
 var errNoTenant = errors.New("no such cgroup")
 
 // tenantOf is whom a client's cgroups belong to, for those who count tenants and not what one of them
-// has made: the path of the innermost below the mount of the hierarchy, or, where somebody but root
+// has made: the path of the innermost below the mount of the hierarchy, or, where a user other than root
 // owns that or a directory above it, such a directory: who owns it makes as many below as he likes.
 // It needs CAP_DAC_READ_SEARCH.
 func tenantOf(mount string, path shares.Path) (string, error) {
