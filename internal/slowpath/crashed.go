@@ -21,13 +21,18 @@ func (x *exchange) serve(ctx context.Context) (err error) {
 	return err
 }
 
-// end gives up what the request has of the cluster and of copies, and ends its context. No goroutine reads its body any more.
+// end gives up what the request has of the cluster and of copies, and ends its context. No goroutine reads its body any more. It runs behind the recovery
+// of the request, so that each step has one of its own; the client has its answer by then, or has been reset.
 func (x *exchange) end() {
-	x.leave()
-	x.dropCopies()
-	if x.cancel != nil {
-		x.cancel(nil)
-	}
+	x.proxy.config.Crashes.Each("the end of a request",
+		x.leave,
+		x.dropCopies,
+		func() {
+			if x.cancel != nil {
+				x.cancel(nil)
+			}
+		},
+	)
 }
 
 // giveBack ends both connections of a request amid which its goroutine has panicked, waits for the others that work for it, which end since all that they

@@ -75,7 +75,7 @@ type faultyObserver struct{ *faults }
 
 func (o faultyObserver) Observe(Report) { o.here("observer") }
 
-// faultyBalancer panics when it picks an endpoint of copies, or such an endpoint when it gives its address.
+// faultyBalancer panics when it picks an endpoint of copies, or such an endpoint when it gives its address or is given back.
 type faultyBalancer struct {
 	Balancer
 	faults *faults
@@ -100,9 +100,20 @@ func (p faultyPick) Address() netip.AddrPort {
 	return p.Picked.Address()
 }
 
-// mirrored has copies made of each request.
+// Done panics behind what it is for: one that is called again counts.
+func (p faultyPick) Done(o Outcome) {
+	p.Picked.Done(o)
+	p.faults.here("copy's done")
+}
+
+// mirrored has a copy made of each request, and mirroredTwice two.
 func mirrored(_ *Config, r *model.Route) {
 	r.Mirrors = []model.Mirror{{Cluster: "m", Share: model.Fraction{Numerator: 1, Denominator: 1}}}
+}
+
+func mirroredTwice(config *Config, r *model.Route) {
+	mirrored(config, r)
+	r.Mirrors = append(r.Mirrors, r.Mirrors...)
 }
 
 func newCrashing(t *testing.T, endpoint netip.AddrPort, options ...frontOption) *crashing {
@@ -286,7 +297,7 @@ func tcpEnded(err error) bool { return err != nil && !isTimeout(err) }
 
 // A copy of a request that panics is no matter of the client's.
 func TestPanicOfACopyEndsTheCopy(t *testing.T) {
-	for _, at := range []string{"copy's write 1", "copy's read 1"} {
+	for _, at := range []string{"copy's write 1", "copy's read 1", "copy's done"} {
 		t.Run(at, func(t *testing.T) {
 			c := newCrashing(t, echoing(t), mirrored)
 			o := c.other()
@@ -294,6 +305,44 @@ func TestPanicOfACopyEndsTheCopy(t *testing.T) {
 			c.proxy.idle.shed()
 			c.faults.set(at)
 			o.exchange()
+			await.Quiet(t, func() string {
+				if c.faults.at.Load() != nil {
+					return "nothing has panicked"
+				}
+				return ""
+			})
+			o.exchange()
+			c.mustHaveNothing()
+		})
+	}
+}
+
+// Copies that are not sent are given back once each, whatever the first of them panics at: amid the request, whose body is too long for them, or at its
+// end, behind the recovery of the request.
+func TestPanicOfACopyThatIsNotSentEndsTheCopy(t *testing.T) {
+	for _, tt := range []struct {
+		name, body string
+		answered   bool
+	}{
+		{"amid the request", strings.Repeat("x", 100_000), true},
+		{"at its end", "x", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCrashing(t, echoing(t), mirroredTwice)
+			o := c.other()
+			c.mustHaveNothing()
+			c.faults.set("copy's done")
+			client := c.dial()
+			if _, err := io.WriteString(client, "POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 100000\r\n\r\n"+tt.body); err != nil {
+				t.Fatal(err)
+			}
+			if err := client.(*net.TCPConn).CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			answer, err := io.ReadAll(client)
+			if isTimeout(err) || tt.answered != strings.Contains(string(answer), "200 OK") {
+				t.Errorf("the client got %.100q, %v", answer, err)
+			}
 			await.Quiet(t, func() string {
 				if c.faults.at.Load() != nil {
 					return "nothing has panicked"

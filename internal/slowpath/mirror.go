@@ -160,15 +160,21 @@ func (x *exchange) sendCopies(body, trailer []byte) {
 	x.copies = nil
 }
 
-// dropCopies gives up what has not been sent. Nobody may read the request's body meanwhile.
+// dropCopies gives up what has not been sent, once: a panic at one of the copies is no matter of the others, nor of the request. No other goroutine may read the
+// request's body meanwhile.
 func (x *exchange) dropCopies() {
-	for _, c := range x.copies {
-		c.done(Outcome{})
-	}
+	copies := x.copies
 	x.copies = nil
+	for _, c := range copies {
+		x.proxy.config.Crashes.Each("the end of a copy that is not sent", func() { c.done(Outcome{}) })
+	}
 }
 
+// done gives back what a copy has taken, the first time.
 func (c *requestCopy) done(o Outcome) {
+	if c.ended {
+		return
+	}
 	c.ended = true
 	c.proxy.mirrors.Add(-1)
 	c.endpoint.Done(o)
@@ -214,11 +220,7 @@ func (c *requestCopy) giveBack() {
 				abort(c.conn.Conn)
 			}
 		},
-		func() {
-			if !c.ended {
-				c.done(Outcome{})
-			}
-		},
+		func() { c.done(Outcome{}) },
 	)
 }
 
