@@ -275,6 +275,8 @@ var refusals = []change{
 	{"health check without a way to check", "$cluster", "{health_checks: [{" + everySecond + "}]}"},
 	{"health check without times", "$cluster", "{health_checks: [{tcp_health_check: {}}]}"},
 	{"HTTP health check that cannot be", "$cluster", "{health_checks: [{" + everySecond + ", http_health_check: {path: 'a b', expected_statuses: [{start: 200, end: 200}], retriable_statuses: [{start: 99, end: 601}], request_headers_to_add: [{header: {key: a, value: '%PROTOCOL%'}}, {header: {key: host, value: x}}]}}]}"},
+	{"HTTP health check that asks for the address of a listener", "$cluster", "{health_checks: [{" + everySecond + ", http_health_check: {path: /, request_headers_to_add: [{header: {key: a, value: '%DOWNSTREAM_LOCAL_ADDRESS%'}}, " +
+		"{header: {key: b, value: 'b%DOWNSTREAM_LOCAL_ADDRESS_WITHOUT_PORT%'}}, {header: {key: c, value: '%DOWNSTREAM_LOCAL_PORT%'}}, {header: {key: d, value: '%%DOWNSTREAM_LOCAL_PORT%%'}}]}}]}"},
 	{"HTTP health check with more", "$cluster", "{health_checks: [{" + everySecond + ", http_health_check: {path: /, codec_client_type: HTTP2, receive: [{text: '00'}], service_name_matcher: {exact: a}}}]}"},
 	{"TCP health check that cannot be", "$cluster", "{health_checks: [{" + everySecond + ", tcp_health_check: {send: {text: ping}, receive: [{text: '0'}, {binary: AA==}], proxy_protocol_config: {}}}]}"},
 	{"health check of names whose lost addresses Envoy keeps", "$cluster", "{type: STRICT_DNS, health_checks: [{" + everySecond + ", tcp_health_check: {}}]}"},

@@ -43,7 +43,7 @@ type translator struct {
 
 func newTranslator(in Scope) *translator {
 	return &translator{
-		Reader: in.Values, p: in.Values.Problems(), headers: headers.NewReader(in.Values, headers.Scope{EnvoyHeaders: in.EnvoyHeaders}), in: in,
+		Reader: in.Values, p: in.Values.Problems(), headers: headers.NewReader(in.Values, headers.Scope{EnvoyHeaders: in.EnvoyHeaders, Checks: true}), in: in,
 	}
 }
 

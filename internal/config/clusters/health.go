@@ -78,21 +78,7 @@ func (t *translator) httpCheck(in *corev3.HealthCheck_HttpHealthCheck, path stri
 	if _, err := url.ParseRequestURI(out.Path); !strings.HasPrefix(out.Path, "/") || err != nil {
 		t.p.Add(path+".path", "%q is no path: begin with \"/\", and escape what may not stand in one (RFC 3986 section 3.3)", out.Path)
 	}
-	for i := range out.Changes.Set {
-		if !isLiteral(out.Changes.Set[i].Value) {
-			t.p.Add(problem.At(path+".request_headers_to_add", i)+".header.value", "a health check has no client's request to take values from; write the value itself")
-		}
-	}
 	return out
-}
-
-func isLiteral(f model.Format) bool {
-	for _, part := range f.Parts {
-		if part.Kind != model.FormatLiteral {
-			return false
-		}
-	}
-	return true
 }
 
 // statusRanges holds them to Envoy's bounds.

@@ -5,6 +5,7 @@ package headers
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -52,6 +53,10 @@ func (r *Reader) format(text, path string) model.Format {
 			r.p.Add(path, "%s is no operator that XLB has; docs/limits.md lists them", match[0])
 			break
 		}
+		if r.scope.Checks && (isOfListener(match[1]) || !areLiteral(parts)) {
+			r.p.Add(path, "%s: a health check has no client's request to take values from; write the value itself", match[0])
+			break
+		}
 		for _, p := range parts {
 			out.Parts = appendPart(out.Parts, p)
 		}
@@ -63,6 +68,14 @@ func (r *Reader) format(text, path string) model.Format {
 		}
 	}
 	return out
+}
+
+// isOfListener reports an operator whose value is the address of the listener that a request has come to, or a part of it. In a health check, which comes to
+// none, Envoy accepts these too, and writes an address that no socket has: 127.0.0.1:0.
+func isOfListener(operator string) bool { return strings.HasPrefix(operator, "DOWNSTREAM_LOCAL_") }
+
+func areLiteral(parts []model.FormatPart) bool {
+	return !slices.ContainsFunc(parts, func(p model.FormatPart) bool { return p.Kind != model.FormatLiteral })
 }
 
 // appendPart makes one literal of several that follow one another.
@@ -100,7 +113,7 @@ func (r *Reader) operator(name, arguments, length string) ([]model.FormatPart, b
 	if kind, ok := plainOperators[name]; ok {
 		return []model.FormatPart{{Kind: kind}}, true
 	}
-	if r.scope.Many && strings.HasPrefix(name, "DOWNSTREAM_LOCAL_") ||
+	if r.scope.Many && isOfListener(name) ||
 		r.scope.Address.IsValid() && r.scope.Address.Addr().IsUnspecified() && strings.HasPrefix(name, "DOWNSTREAM_LOCAL_ADDRESS") {
 		return nil, false // another one for each connection
 	}

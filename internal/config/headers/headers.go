@@ -28,6 +28,8 @@ type Scope struct {
 	// Address is that of the manager's listener, invalid if it is not known. Many: the listener is for many addresses, and Address is only its own.
 	Address netip.AddrPort
 	Many    bool
+	// Checks: the messages are health checks. They have no client's request to take values from, and come to no listener.
+	Checks bool
 }
 
 // Reader translates messages about header fields of one scope. Not safe for concurrent use.
