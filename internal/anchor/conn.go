@@ -631,30 +631,39 @@ func reset(fd int) {
 	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 }
 
-// closeLocked closes the descriptor; a read that waits ends. The caller holds use.
+// closeLocked closes the descriptor; a read that waits ends. The caller holds use. It does so once: the steps are deferred, last one first, so that
+// each is taken whatever one before panics at.
 func (c *Conn) closeLocked() {
 	conn, closed := c.markClosed()
 	if closed {
 		return
 	}
+	if c.bound == nil {
+		defer c.dropEntry()
+	}
+	defer c.closeSocket(conn)
+	defer c.set.remove(c)
 	if c.bound != nil {
 		c.bound.without()
 	} else {
 		c.endLease()
 	}
-	c.set.remove(c)
-	if conn != nil && c.hasUnsent() {
-		reset(c.fd)
-	}
-	if conn != nil {
-		// What is wrong with the socket was found while it was used.
-		_ = conn.release()
-	} else {
+}
+
+// closeSocket closes the descriptor; conn is nil where no goroutine has used it.
+func (c *Conn) closeSocket(conn *socket) {
+	if conn == nil {
 		unix.Close(c.fd)
-	}
-	if c.bound != nil {
 		return
 	}
+	// What is wrong with the socket was found while it was used.
+	defer func() { _ = conn.release() }()
+	if c.hasUnsent() {
+		reset(c.fd)
+	}
+}
+
+func (c *Conn) dropEntry() {
 	if err := c.set.cfg.Sockets.SlowConns.Delete(c.cookie); err != nil {
 		c.set.cfg.Logger.Warn("forget connection", "err", err)
 	}

@@ -4,6 +4,7 @@ package anchor
 
 import (
 	"context"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -97,12 +98,34 @@ func TestPanicOfAnAnswerResetsTheConnection(t *testing.T) {
 	other.exchange("behind")
 }
 
+// A panic amid the end of a connection leaves nothing of it: no other goroutine ends it again.
+func TestPanicAmidTheEndOfAConnectionEndsIt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	c := r.dial()
+	c.exchange("before")
+	r.awaitOpen(1)
+	r.awaitActive(0)
+	// There is no such slot.
+	must(t, r.cfg.Sockets.SlowConns.Put(c.cookie, maps.SlowConn{Reason: uint32(maps.HandoverBodySpilled), Slot: 99, Lease: 7, HasLease: 1}))
+	r.s.mu.Lock()
+	conn := r.s.conns[c.cookie]
+	r.s.mu.Unlock()
+	if !conn.spawn(conn.close) {
+		t.Fatal("the set closes")
+	}
+	r.panics(1)
+	c.mustEnd(io.EOF)
+	r.awaitOpen(0)
+	r.awaitNotSlow(c)
+}
+
 // A panic amid the use of a lock releases it: the goroutine may be one that recovers, and all others go on.
 func TestPanicReleasesLocks(t *testing.T) {
 	panicking := func(uint32) Limits { panic("of the limits") }
 	s := &Set{cfg: Config{Limits: panicking}, conns: map[uint64]*Conn{}, limited: map[*Conn]struct{}{}}
-	// It has no sockets, where its entry would be.
-	c := &Conn{set: s}
+	// It has no socket, and the set no table for its entry.
+	c := &Conn{set: s, fd: -1}
 	for _, tt := range []struct {
 		name  string
 		panic func()
