@@ -40,25 +40,28 @@ var unconfined = map[string][]string{
 type parsedPackage struct {
 	fset  *token.FileSet
 	files map[string]*ast.File
+	// crash is package internal/crash.
+	crash *types.Package
 }
 
-// goroutines returns what p starts without recovery, once for each, as "file function"; and how many goroutines it starts.
+// goroutines returns what p starts without recovery, once for each, as "file function", or "file variable" where that has the function; and how many
+// goroutines it starts.
 func (p *parsedPackage) goroutines() (unrecovered []string, started int) {
 	names := slices.Sorted(maps.Keys(p.files))
-	known := p.functions(names)
+	known := p.resolve(names)
 	for _, name := range names {
 		for _, d := range p.files[name].Decls {
-			in, isFunction := d.(*ast.FuncDecl)
-			if !isFunction || in.Body == nil {
-				continue
-			}
-			ast.Inspect(in.Body, func(n ast.Node) bool {
-				f := startedBy(n)
+			called := map[ast.Node]bool{}
+			ast.Inspect(d, func(n ast.Node) bool {
+				if call, isCall := n.(*ast.CallExpr); isCall {
+					called[ast.Unparen(call.Fun)] = true
+				}
+				f := startedBy(n, called[n])
 				if f == nil {
 					return true
 				}
-				if started++; !recovers(known(f)) {
-					unrecovered = append(unrecovered, name+" "+in.Name.Name)
+				if started++; !known.recovers(known.body(f)) {
+					unrecovered = append(unrecovered, name+" "+declared(d, n))
 				}
 				return true
 			})
@@ -67,71 +70,137 @@ func (p *parsedPackage) goroutines() (unrecovered []string, started int) {
 	return unrecovered, started
 }
 
-// startedBy is the function that a statement or a call has run in a goroutine of its own; nil: it starts none.
-func startedBy(n ast.Node) ast.Expr {
+// declared is the name of the function or variable that a declaration has at n.
+func declared(d ast.Decl, n ast.Node) string {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		return d.Name.Name
+	case *ast.GenDecl:
+		for _, s := range d.Specs {
+			if v, isValue := s.(*ast.ValueSpec); isValue && v.Pos() <= n.Pos() && n.Pos() < v.End() {
+				return v.Names[0].Name
+			}
+		}
+	}
+	return "?"
+}
+
+// startedBy is the function that a statement or a call has run in a goroutine of its own; nil: it starts none. Where what starts goroutines is not called but
+// is a value, it is that itself: what it will be given is not known.
+func startedBy(n ast.Node, isCalled bool) ast.Expr {
 	switch n := n.(type) {
 	case *ast.GoStmt:
 		return n.Call.Fun
 	case *ast.CallExpr:
-		s, isSelector := n.Fun.(*ast.SelectorExpr)
-		if isSelector && (s.Sel.Name == "Go" || s.Sel.Name == "AfterFunc") && len(n.Args) > 0 {
+		if starts(ast.Unparen(n.Fun)) && len(n.Args) > 0 {
 			return n.Args[len(n.Args)-1]
+		}
+	case *ast.SelectorExpr:
+		if starts(n) && !isCalled {
+			return n
 		}
 	}
 	return nil
 }
 
-// recovers reports whether a function begins by deferring the recovery of package crash. Nothing but what is deferred goes before.
-func recovers(body *ast.BlockStmt) bool {
+func starts(n ast.Node) bool {
+	s, isSelector := n.(*ast.SelectorExpr)
+	return isSelector && (s.Sel.Name == "Go" || s.Sel.Name == "AfterFunc")
+}
+
+// resolved is what is known of the names in a package. Of the packages that it imports internal/crash alone is read, so that other types are not known.
+type resolved struct {
+	info   *types.Info
+	bodies map[types.Object]*ast.BlockStmt
+}
+
+func (p *parsedPackage) resolve(names []string) *resolved {
+	r := &resolved{
+		&types.Info{Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}},
+		map[types.Object]*ast.BlockStmt{},
+	}
+	var files []*ast.File
+	for _, name := range names {
+		files = append(files, p.files[name])
+	}
+	check := types.Config{Importer: unread{p.crash}, Error: func(error) {}}
+	_, _ = check.Check("p", p.fset, files, r.info) // errors are of what is not read
+	for _, f := range files {
+		for _, d := range f.Decls {
+			if d, isFunction := d.(*ast.FuncDecl); isFunction {
+				r.bodies[r.info.Defs[d.Name]] = d.Body
+			}
+		}
+	}
+	return r
+}
+
+// body is that of a function that an expression names, or is; nil: it is not of the package, or not known.
+func (r *resolved) body(e ast.Expr) *ast.BlockStmt {
+	switch e := ast.Unparen(e).(type) {
+	case *ast.FuncLit:
+		return e.Body
+	case *ast.Ident:
+		return r.bodies[r.info.Uses[e]]
+	case *ast.SelectorExpr:
+		return r.bodies[r.info.Uses[e.Sel]]
+	}
+	return nil
+}
+
+// recovers reports whether a function begins by deferring the recovery of package crash. Nothing but what is deferred goes before, and nothing is called for
+// that: receiver and arguments are evaluated where the recovery is not in place yet.
+func (r *resolved) recovers(body *ast.BlockStmt) bool {
 	if body == nil {
 		return false
 	}
 	for _, s := range body.List {
 		d, isDefer := s.(*ast.DeferStmt)
-		if !isDefer {
+		if !isDefer || !areNamed(d.Call.Fun) || !areNamed(d.Call.Args...) {
 			return false
 		}
-		if f, isSelector := d.Call.Fun.(*ast.SelectorExpr); isSelector && f.Sel.Name == "Recover" && len(d.Call.Args) == 2 {
+		if f, isSelector := d.Call.Fun.(*ast.SelectorExpr); isSelector && r.isRecover(f) {
 			return true
 		}
 	}
 	return false
 }
 
-// functions tells the body of a function that an expression names, or is; nil: it is not of the package, or not known. Other packages are not read, so
-// types of theirs are not known.
-func (p *parsedPackage) functions(names []string) func(ast.Expr) *ast.BlockStmt {
-	info := &types.Info{Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}}
-	files, bodies := []*ast.File{}, map[types.Object]*ast.BlockStmt{}
-	for _, name := range names {
-		files = append(files, p.files[name])
-	}
-	check := types.Config{Importer: unread{}, Error: func(error) {}}
-	_, _ = check.Check("p", p.fset, files, info) // errors are of what is not read
-	for _, f := range files {
-		for _, d := range f.Decls {
-			if d, isFunction := d.(*ast.FuncDecl); isFunction {
-				bodies[info.Defs[d.Name]] = d.Body
-			}
-		}
-	}
-	return func(e ast.Expr) *ast.BlockStmt {
-		switch e := ast.Unparen(e).(type) {
-		case *ast.FuncLit:
-			return e.Body
-		case *ast.Ident:
-			return bodies[info.Uses[e]]
-		case *ast.SelectorExpr:
-			return bodies[info.Uses[e.Sel]]
-		}
-		return nil
-	}
+func (r *resolved) isRecover(f *ast.SelectorExpr) bool {
+	method, isFunction := r.info.Uses[f.Sel].(*types.Func)
+	return isFunction && method.FullName() == "(*"+crashPath+".Log).Recover"
 }
 
-// unread imports packages without what they have.
-type unread struct{}
+// areNamed reports expressions that are names, constants or functions alone.
+func areNamed(list ...ast.Expr) bool {
+	return !slices.ContainsFunc(list, func(e ast.Expr) bool {
+		switch e := ast.Unparen(e).(type) {
+		case *ast.Ident, *ast.BasicLit, *ast.FuncLit:
+			return false
+		case *ast.SelectorExpr:
+			return !areNamed(e.X)
+		}
+		return true
+	})
+}
 
-func (unread) Import(name string) (*types.Package, error) {
+// crashPath is the package that recovers.
+const crashPath = "github.com/xlb-project/xlb/internal/crash"
+
+// crashPackage is what those files of it declare.
+func crashPackage(fset *token.FileSet, files []*ast.File) *types.Package {
+	check := types.Config{Importer: unread{}, Error: func(error) {}}
+	p, _ := check.Check(crashPath, fset, files, nil) // errors are of what is not read
+	return p
+}
+
+// unread imports packages without what they have, but for crash.
+type unread struct{ crash *types.Package }
+
+func (u unread) Import(name string) (*types.Package, error) {
+	if name == crashPath && u.crash != nil {
+		return u.crash, nil
+	}
 	p := types.NewPackage(name, path.Base(name))
 	p.MarkComplete()
 	return p, nil

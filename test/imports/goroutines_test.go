@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"path"
 	"path/filepath"
 	"slices"
@@ -17,7 +18,7 @@ import (
 
 // A goroutine without the recovery ends the daemon by a panic that concerns one client.
 func TestGoroutinesConfinePanics(t *testing.T) {
-	packages := map[string]*parsedPackage{}
+	packages, crash := map[string]*parsedPackage{}, parseCrash(t)
 	for _, name := range sources(t, "../..") {
 		file := filepath.ToSlash(strings.TrimPrefix(name, "../../"))
 		folder := path.Dir(file)
@@ -25,7 +26,7 @@ func TestGoroutinesConfinePanics(t *testing.T) {
 			continue
 		}
 		if packages[folder] == nil {
-			packages[folder] = &parsedPackage{fset: token.NewFileSet(), files: map[string]*ast.File{}}
+			packages[folder] = &parsedPackage{fset: token.NewFileSet(), files: map[string]*ast.File{}, crash: crash}
 		}
 		p := packages[folder]
 		p.files[file] = parseIn(t, p.fset, name, nil)
@@ -56,24 +57,48 @@ func parseIn(t *testing.T, fset *token.FileSet, name string, text any) *ast.File
 	return f
 }
 
+func parseCrash(t *testing.T) *types.Package {
+	t.Helper()
+	fset := token.NewFileSet()
+	p := crashPackage(fset, []*ast.File{parseIn(t, fset, "../../internal/crash/crash.go", nil)})
+	if p.Scope().Lookup("Log") == nil {
+		t.Fatal("internal/crash has no Log")
+	}
+	return p
+}
+
 func TestGoroutinesWithoutRecoveryAreSeen(t *testing.T) {
 	const text = `package p
 
 import (
+	"context"
 	"sync"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/crash"
 )
 
-type a struct{ log log }
-type b struct{ log log }
-type log struct{}
+type a struct{ log *crash.Log }
+type b struct{ log *crash.Log }
+type embeds struct{ *crash.Log }
+type own struct{}
 
-func (log) Recover(string, func()) {}
+func (own) Recover(string, func()) {}
 
 func (x *a) run(int) { defer x.log.Recover("a", func() {}); x.run(1) }
 func (x *b) run(int) { x.run(1) }
 func (x *a) late() { x.run(1); defer x.log.Recover("a", func() {}) }
 func end() {}
+
+func name() string { return "" }
+func ending() func() { return end }
+
+var confined = func(x *a) { go func() { defer x.log.Recover("a", end) }() }
+var bare = func() { go end() }
+var (
+	first  = 1
+	second = map[int]func(){1: func() { time.AfterFunc(1, end) }}
+)
 
 func starts(list []*a, group *sync.WaitGroup) {
 	for _, x := range list {
@@ -81,6 +106,7 @@ func starts(list []*a, group *sync.WaitGroup) {
 		go func() { defer group.Done(); defer x.log.Recover("a", end) }()
 		group.Go(func() { defer x.log.Recover("a", end) })
 		time.AfterFunc(1, func() { defer x.log.Recover("a", end) })
+		go func(e embeds) { defer e.Recover("a", end) }(embeds{})
 	}
 }
 
@@ -91,12 +117,29 @@ func group(g *sync.WaitGroup) { g.Go(end) }
 func timer() { time.AfterFunc(1, end) }
 func variable(f func()) { func() { go f() }() }
 func nested(x *a) { go func() { defer x.log.Recover("a", end); go end() }() }
+func given(f func()) { context.AfterFunc(nil, f) }
+func parenthesized() { (time.AfterFunc)(1, end) }
+func value() { f := time.AfterFunc; f(1, end) }
+func field(x *struct{ onLoss any }) { x.onLoss = context.AfterFunc }
+func ofGroup(g *sync.WaitGroup) { f := g.Go; f(end) }
+func another(x own) { go func() { defer x.Recover("a", end) }() }
+func unknown(x context.Log) { go func() { defer x.Recover("a", end) }() }
+func argument(x *a) { go func() { defer x.log.Recover(name(), end) }() }
+func calledEnd(x *a) { go func() { defer x.log.Recover("a", ending()) }() }
+func index(x []*a) { go func() { defer x[1].log.Recover("a", end) }() }
+func before(x *a) { go func() { defer ending()(); defer x.log.Recover("a", end) }() }
+func argumentBefore(x *a) { go func() { defer close([]chan int{}[1]); defer x.log.Recover("a", end) }() }
 `
 	fset := token.NewFileSet()
-	p := parsedPackage{fset, map[string]*ast.File{"p.go": parseIn(t, fset, "p.go", text)}}
+	p := parsedPackage{fset, map[string]*ast.File{"p.go": parseIn(t, fset, "p.go", text)}, parseCrash(t)}
 	got, started := p.goroutines()
-	want := []string{"p.go method", "p.go literal", "p.go late", "p.go group", "p.go timer", "p.go variable", "p.go nested"}
-	if diff := cmp.Diff(want, got); diff != "" || started != len(want)+5 {
+	const recovered = 7
+	want := []string{
+		"p.go bare", "p.go second", "p.go method", "p.go literal", "p.go late", "p.go group", "p.go timer", "p.go variable", "p.go nested",
+		"p.go given", "p.go parenthesized", "p.go value", "p.go field", "p.go ofGroup", "p.go another", "p.go unknown", "p.go argument", "p.go calledEnd",
+		"p.go index", "p.go before", "p.go argumentBefore",
+	}
+	if diff := cmp.Diff(want, got); diff != "" || started != len(want)+recovered {
 		t.Errorf("%d started; -want +got:\n%s", started, diff)
 	}
 	lines := unconfinedLines([]string{"f.go a", "f.go b", "f.go b"}, map[string][]string{"f.go b": {"because"}, "f.go gone": {"because"}})
