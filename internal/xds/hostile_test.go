@@ -212,3 +212,27 @@ func TestCheckPanics(t *testing.T) {
 	}})
 	o.await("clusters a=1")
 }
+
+// textless is an error whose text cannot be had.
+type textless struct{}
+
+func (textless) Error() string { panic("no text") }
+
+// So is one whose reason panics when it is read.
+func TestReasonPanics(t *testing.T) {
+	server := play(t, func(d *dialogue) {
+		d.next(Clusters)
+		d.whole(Listeners, "1", "1")
+		d.whole(Clusters, "1", "1", static("a", 1), static("b", 13))
+		a := d.next(Clusters)
+		d.expect(a.fault == "b: internal error while it was judged", "refused", a)
+		d.stay()
+	})
+	o := observe(t, Config{Servers: []Server{server}, Check: func(k Kind, name string, body *anypb.Any) ([]string, error) {
+		if content, _, _ := contentOf(body); content == 13 {
+			return nil, textless{}
+		}
+		return check(k, name, body)
+	}})
+	o.await("clusters a=1")
+}

@@ -34,8 +34,7 @@ func (c *Client) take(kind Kind, r *response, server int) error {
 	// Outside the lock: it may take long.
 	for i := range judgements {
 		if j := &judgements[i]; !j.known {
-			references, err := c.check(kind, j.received)
-			j.references, j.reason = references, reasonOf(err)
+			j.references, j.reason = c.check(kind, j.received)
 		}
 	}
 
@@ -67,13 +66,13 @@ func (c *Client) take(kind Kind, r *response, server int) error {
 	return err
 }
 
-// check asks whether a resource is good. One that makes Check panic is refused: a server must not end the daemon.
-func (c *Client) check(kind Kind, r *received) (references []string, err error) {
+// check asks whether a resource is good. One that makes Check panic, or the text of its reason, is refused: a server must not end the daemon.
+func (c *Client) check(kind Kind, r *received) (references []string, refused reason) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			c.log.Error("a resource of the management server could not be judged", "kind", kind.String(), "name", r.name,
 				"error", fmt.Sprint(fault), "stack", string(debug.Stack()))
-			references, err = nil, errors.New("internal error while it was judged")
+			references, refused = nil, reasonOf(errors.New("internal error while it was judged"))
 		}
 	}()
 	name, err := nameOf(r.body)
@@ -84,9 +83,9 @@ func (c *Client) check(kind Kind, r *received) (references []string, err error) 
 		references, err = c.config.Check(kind, r.name, r.body)
 	}
 	if err != nil {
-		return nil, err
+		return nil, reasonOf(err)
 	}
-	return references, nil
+	return references, reason{}
 }
 
 // preview says which resources of a response are to be judged. Those that nobody has asked for are left out. Of those that were refused, and of which
