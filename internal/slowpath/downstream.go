@@ -9,11 +9,11 @@ import (
 	"io"
 	"net"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/slowpath/buffers"
 )
 
 // source is the client's side as a stream: bytes already read first, then the
@@ -61,24 +61,13 @@ type downstream struct {
 	crashed bool
 }
 
-// headBuffers hold heads; ones that grew beyond headBufferMax are not kept.
-var headBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
-
-const headBufferMax = 16 << 10
-
-func putHeadBuffer(b *[]byte) {
-	if cap(*b) <= headBufferMax {
-		headBuffers.Put(b)
-	}
-}
-
 func newDownstream(p *Proxy, conn net.Conn, s Session) *downstream {
 	d := &downstream{
 		proxy: p, session: s, conn: conn, turn: turnOf(s.Turn),
 		in:     &source{conn: conn},
 		reader: readers.Get().(*bufio.Reader),
 		out:    newClientWriter(conn, p.config.Crashes),
-		head:   headBuffers.Get().(*[]byte),
+		head:   buffers.Head(),
 	}
 	*d.head = append((*d.head)[:0], s.Begun.request()...)
 	d.reader.Reset(d.in)
@@ -97,7 +86,7 @@ func (d *downstream) release() {
 	d.out.release()
 	d.reader.Reset(nil)
 	readers.Put(d.reader)
-	putHeadBuffer(d.head)
+	buffers.PutHead(d.head)
 }
 
 // headState is what readHead found.

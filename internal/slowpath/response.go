@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+
+	"github.com/xlb-project/xlb/internal/slowpath/buffers"
 )
 
 // clientView is what a response's form depends on.
@@ -102,8 +104,8 @@ func (w *clientWriter) relay(resp *response, view *clientView, progress, whole f
 
 // copyBody streams the body; the client's pace is the endpoint's pace.
 func (w *clientWriter) copyBody(body io.Reader, f framing, progress, whole func()) error {
-	buf := copyBuffers.Get().(*[]byte)
-	defer copyBuffers.Put(buf)
+	buf := buffers.Copy()
+	defer buffers.PutCopy(buf)
 	emit := w.writeThrough
 	if f == framedChunks {
 		emit = w.writeChunk
@@ -145,8 +147,8 @@ func (w *clientWriter) writeTrailers(trailer []byte) error {
 }
 
 func (w *clientWriter) writeResponseHead(resp *response, view clientView, f framing) error {
-	head := headBuffers.Get().(*[]byte)
-	defer putHeadBuffer(head)
+	head := buffers.Head()
+	defer buffers.PutHead(head)
 	*head = appendResponseHead((*head)[:0], resp, view, f)
 	w.mu.Lock()
 	defer w.mu.Unlock()

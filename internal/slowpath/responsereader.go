@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/xlb-project/xlb/internal/head"
+	"github.com/xlb-project/xlb/internal/slowpath/buffers"
 )
 
 // maxInterims bounds the interim responses of one exchange, as MAX_INTERIMS of bpf/lib/http1.h does for the kernel.
@@ -35,7 +36,7 @@ func newResponseReader(from io.Reader, limits *Limits) *responseReader {
 // release ends the use of the reader and of the fields of its responses.
 func (r *responseReader) release() {
 	r.reader.Reset(nil)
-	if cap(r.head) > headBufferMax {
+	if cap(r.head) > buffers.MaxHead {
 		r.head = nil
 	}
 	responseReaders.Put(r)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/crash"
+	"github.com/xlb-project/xlb/internal/slowpath/buffers"
 )
 
 // maxStale bounds how many connections that had ended while they were idle one request may find.
@@ -33,8 +34,8 @@ func (x *exchange) send(endpoint netip.AddrPort) (*response, error) {
 		x.upstream.whole.Store(true)
 		return established(), nil
 	}
-	message := headBuffers.Get().(*[]byte)
-	defer putHeadBuffer(message)
+	message := buffers.Head()
+	defer buffers.PutHead(message)
 	*message = (*message)[:0]
 	for refused := 0; ; refused++ {
 		if err := x.sendRequest(endpoint, message, refused == 0); err != nil {
@@ -180,8 +181,8 @@ func (x *exchange) sendBody(c *upstreamConn, body bodySource) error {
 	w := writers.Get().(*bufio.Writer)
 	w.Reset(c.Conn)
 	defer func() { w.Reset(nil); writers.Put(w) }()
-	buf := copyBuffers.Get().(*[]byte)
-	defer copyBuffers.Put(buf)
+	buf := buffers.Copy()
+	defer buffers.PutCopy(buf)
 	for {
 		n, err := body.Read(*buf)
 		if n > 0 {

@@ -16,6 +16,7 @@ import (
 	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/slowpath/buffers"
 )
 
 var errNoEndpoint = errors.New("no endpoint could be connected to")
@@ -147,8 +148,8 @@ func (c *plain) pump(to, from net.Conn, turn *shares.Turn) (uint64, error) {
 }
 
 func (c *plain) copy(to io.Writer, from io.Reader) (moved uint64, err error) {
-	buffer := copyBuffers.Get().(*[]byte)
-	defer copyBuffers.Put(buffer)
+	buffer := buffers.Copy()
+	defer buffers.PutCopy(buffer)
 	for {
 		n, err := from.Read(*buffer)
 		if n > 0 && c.idle != nil {

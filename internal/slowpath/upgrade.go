@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/xlb-project/xlb/internal/crash"
+	"github.com/xlb-project/xlb/internal/slowpath/buffers"
 )
 
 var errUnasked = malformed("protocol switched unasked")
@@ -90,8 +91,8 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // pump copies until EOF; every piece is progress.
 func (x *exchange) pump(from io.Reader, to io.Writer) error {
-	buf := copyBuffers.Get().(*[]byte)
-	defer copyBuffers.Put(buf)
+	buf := buffers.Copy()
+	defer buffers.PutCopy(buf)
 	watched := writerFunc(func(p []byte) (int, error) {
 		x.watchdog.progress()
 		return to.Write(p)

@@ -13,17 +13,13 @@ import (
 	"github.com/xlb-project/xlb/internal/crash"
 )
 
-// bufferSize of pooled copy buffers, in bytes.
-const bufferSize = 32 << 10
-
 // headHold is how long a response head waits for the first bytes of its body,
 // to leave in one segment with them. Longer would delay streams.
 const headHold = time.Millisecond
 
 var (
-	copyBuffers = sync.Pool{New: func() any { b := make([]byte, bufferSize); return &b }}
-	writers     = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 4<<10) }}
-	readers     = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 4<<10) }}
+	writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 4<<10) }}
+	readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 4<<10) }}
 )
 
 // clientWriter writes responses to a client's connection and counts the bytes.
