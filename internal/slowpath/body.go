@@ -3,12 +3,14 @@
 package slowpath
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
 
+	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/shares"
 )
 
@@ -38,6 +40,28 @@ type requestBody struct {
 	err  error      // guarded by mu; a failure other than EOF
 }
 
+// newRequestBody is the body of the request with that head, and nil if it has none. from goes on behind the head; whoever reads the body gives
+// the turn up meanwhile.
+func newRequestBody(h *head.Head, from *bufio.Reader, turn *shares.Turn) *requestBody {
+	switch {
+	case h.Chunked:
+		return &requestBody{from: newChunkedBody(from), left: head.NoLength, turn: turn}
+	case h.Length > 0:
+		return &requestBody{from: &lengthBody{r: from, left: h.Length}, left: h.Length, turn: turn}
+	}
+	return nil
+}
+
+// isStarted reports whether anybody has read of it.
+func (b *requestBody) isStarted() bool { return b.started.Load() }
+
+// isBroken reports whether the client's connection or its framing has failed amid it.
+func (b *requestBody) isBroken() bool { return b.broken.Load() }
+
+// trailer returns the trailers of a body that has been read, as lines.
+func (b *requestBody) trailer() []byte { return trailerOf(b.from) }
+
+// Read implements io.Reader. The end of the body is io.EOF; its turn is given up while it waits for the client.
 func (b *requestBody) Read(p []byte) (int, error) {
 	b.turn.Rest()
 	n, err := b.read(p)
@@ -72,7 +96,7 @@ func (b *requestBody) read(p []byte) (int, error) {
 	return n, err
 }
 
-// whole implements bodySource.
+// whole reports whether it has been read to its end.
 func (b *requestBody) whole() bool { return b.ended.Load() }
 
 func (b *requestBody) end() {

@@ -41,6 +41,14 @@ func (b *chunkedBody) Read(p []byte) (int, error) {
 	return n, b.err
 }
 
+// trailerOf returns the trailers of a body that has been read, as lines: nil where it has no chunks.
+func trailerOf(body io.Reader) []byte {
+	if b, ok := body.(*chunkedBody); ok {
+		return b.trailer
+	}
+	return nil
+}
+
 // toData consumes what comes before the next data, or ends with io.EOF.
 func (b *chunkedBody) toData() error {
 	for {

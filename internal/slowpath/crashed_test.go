@@ -431,7 +431,7 @@ func TestPanicOfTheTimeOfAnAttemptEndsTheRequest(t *testing.T) {
 func TestPanicOfALateHeadEndsTheConnection(t *testing.T) {
 	log := crash.New(slog.New(slog.DiscardHandler))
 	client, server := boundedPair(t)
-	w := newClientWriter(panickingWriter{server}, log)
+	w := newClientWriter(panickingWriter{server}, log, abort)
 	if _, err := w.buf.WriteString("head"); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/head"
@@ -43,6 +44,9 @@ func (s *source) readConn(p []byte) (int, error) {
 	return n, err
 }
 
+// readers are over sources.
+var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 4<<10) }}
+
 // downstream is one Serve call: a client's connection and what is buffered of it.
 type downstream struct {
 	proxy   *Proxy
@@ -66,7 +70,7 @@ func newDownstream(p *Proxy, conn net.Conn, s Session) *downstream {
 		proxy: p, session: s, conn: conn, turn: turnOf(s.Turn),
 		in:     &source{conn: conn},
 		reader: readers.Get().(*bufio.Reader),
-		out:    newClientWriter(conn, p.config.Crashes),
+		out:    newClientWriter(conn, p.config.Crashes, abort),
 		head:   buffers.Head(),
 	}
 	*d.head = append((*d.head)[:0], s.Begun.request()...)
@@ -237,7 +241,7 @@ func (d *downstream) reject(reply LocalReply, view clientView) {
 	if table, ok := d.proxy.config.Table(d.session.Listener); ok && table.Hop != nil {
 		a.fields = dressed(table.Hop, a.fields)
 	}
-	if d.out.local(a, view) != nil {
+	if a.write(d.out, view) != nil {
 		_ = d.conn.Close()
 		return
 	}
@@ -248,11 +252,5 @@ func (d *downstream) reject(reply LocalReply, view clientView) {
 func (d *downstream) bodyOf(h *head.Head, end int) *requestBody {
 	d.in.pending = (*d.head)[end:]
 	d.reader.Reset(d.in)
-	switch {
-	case h.Chunked:
-		return &requestBody{from: newChunkedBody(d.reader), left: head.NoLength, turn: d.turn}
-	case h.Length > 0:
-		return &requestBody{from: &lengthBody{r: d.reader, left: h.Length}, left: h.Length, turn: d.turn}
-	}
-	return nil
+	return newRequestBody(h, d.reader, d.turn)
 }

@@ -479,7 +479,7 @@ func (x *exchange) roundTrip(claim *Claim) (*response, LocalReply) {
 		failure = x.classify(err)
 		connectFailed := isDialError(err) && x.ctx.Err() == nil
 		x.done(Outcome{Err: cmp.Or(context.Cause(x.ctx), err), ConnectFailed: connectFailed})
-		if !connectFailed || x.sticky.insists() || x.body != nil && x.body.started.Load() {
+		if !connectFailed || x.sticky.insists() || x.body != nil && x.body.isStarted() {
 			return nil, failure
 		}
 		tried = append(tried, x.address)
@@ -489,7 +489,7 @@ func (x *exchange) roundTrip(claim *Claim) (*response, LocalReply) {
 // done ends the use of the endpoint.
 func (x *exchange) done(o Outcome) {
 	if e := x.endpoint; e != nil {
-		o.BadBody = x.body != nil && x.body.broken.Load()
+		o.BadBody = x.body != nil && x.body.isBroken()
 		x.admitted.tally.timedOut(o.Err)
 		x.endpoint = nil
 		e.Done(o)
@@ -532,7 +532,7 @@ func (x *exchange) classify(err error) LocalReply {
 
 // byRequest chooses a reply: whether the request was still coming.
 func (x *exchange) byRequest(coming, read LocalReply) LocalReply {
-	if x.head.Connect() || x.body != nil && !x.body.ended.Load() {
+	if x.head.Connect() || x.body != nil && !x.body.whole() {
 		return coming
 	}
 	return read
@@ -572,7 +572,7 @@ func (x *exchange) closeOrKeep() (bool, error) {
 		return false, crash.Err
 	case x.view.keepAlive && x.readOut():
 		return true, nil
-	case !x.head.KeepAlive && (x.body == nil || x.body.ended.Load()) && x.buffered() == 0:
+	case !x.head.KeepAlive && (x.body == nil || x.body.whole()) && x.buffered() == 0:
 		_ = x.conn.Close() // the client sends nothing more
 	default:
 		x.linger()
@@ -686,7 +686,7 @@ func (x *exchange) respond(a localAnswer) (bool, error) {
 	if x.isGRPC() {
 		a = a.asGRPC(x.view.method)
 	}
-	if err := x.out.local(a, x.view); err != nil {
+	if err := a.write(x.out, x.view); err != nil {
 		_ = x.conn.Close()
 		return false, nil // the client went away
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/xlb-project/xlb/internal/head"
-	"github.com/xlb-project/xlb/internal/model"
 )
 
 // hopByHop fields concern one connection only (RFC 9110 section 7.6.1). TE is another, of which a part may pass.
@@ -60,9 +59,4 @@ func appendField[N, V string | []byte](b []byte, name N, value V) []byte {
 	b = append(b, ": "...)
 	b = append(b, value...)
 	return append(b, "\r\n"...)
-}
-
-// passTrailers reports whether trailers pass between the client and the cluster: as in Envoy where both sides have them enabled.
-func (x *exchange) passTrailers(to *model.Cluster) bool {
-	return x.table != nil && x.table.Trailers && to.Trailers
 }

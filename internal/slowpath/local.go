@@ -4,10 +4,7 @@ package slowpath
 
 import (
 	"net/http"
-	"strconv"
-	"time"
 
-	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -42,41 +39,7 @@ func (x *exchange) routeAnswer() localAnswer {
 	return a
 }
 
-// local writes and flushes an answer. With HEAD the body is left out.
-func (w *clientWriter) local(a localAnswer, view clientView) error {
-	if err := w.conn.SetWriteDeadline(time.Now().Add(replyTimeout)); err != nil {
-		return err
-	}
-	b := appendLocalHead(make([]byte, 0, 512), a, view)
-	if view.method != http.MethodHead {
-		b = append(b, a.body...)
-	}
-	if err := w.writeThrough(b); err != nil {
-		return err
-	}
-	return w.conn.SetWriteDeadline(time.Time{})
-}
-
-func appendLocalHead(b []byte, a localAnswer, view clientView) []byte {
-	b = append(b, view.version()...)
-	b = strconv.AppendInt(b, int64(a.status), 10)
-	b = append(b, ' ')
-	b = append(b, http.StatusText(a.status)...)
-	b = append(b, "\r\n"...)
-	if a.status != http.StatusNoContent {
-		b = appendLength(b, int64(len(a.body)))
-	}
-	if a.body != "" && len(head.Values(a.fields, "content-type")) == 0 {
-		b = appendField(b, "Content-Type", "text/plain")
-	}
-	for _, f := range a.fields {
-		b = appendField(b, f.Name, f.Value)
-	}
-	if len(head.Values(a.fields, "date")) == 0 {
-		b = append(b, "Date: "...)
-		b = time.Now().UTC().AppendFormat(b, http.TimeFormat)
-		b = append(b, "\r\n"...)
-	}
-	b = append(b, view.persistence()...)
-	return append(b, "\r\n"...)
+// write writes and flushes the answer.
+func (a localAnswer) write(w *clientWriter, view clientView) error {
+	return w.local(a.status, a.fields, a.body, view)
 }

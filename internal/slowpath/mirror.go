@@ -3,7 +3,6 @@
 package slowpath
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -144,11 +143,7 @@ func (x *exchange) copyBody() {
 	end := x.body.onEnd
 	x.body.onEnd = func() {
 		end()
-		var trailer []byte
-		if b, ok := x.body.from.(*chunkedBody); ok {
-			trailer = bytes.Clone(b.trailer)
-		}
-		x.sendCopies(body, trailer)
+		x.sendCopies(body, bytes.Clone(x.body.trailer()))
 	}
 }
 
@@ -241,28 +236,16 @@ func (c *requestCopy) exchange(conn *upstreamConn, body, trailer []byte) (status
 }
 
 func (c *requestCopy) write(conn *upstreamConn, body, trailer []byte) error {
-	w := writers.Get().(*bufio.Writer)
-	w.Reset(conn.Conn)
-	defer func() { w.Reset(nil); writers.Put(w) }()
-	if _, err := w.Write(c.head); err != nil {
+	w := newRequestWriter(conn.Conn, c.chunked)
+	defer w.release()
+	if err := w.head(c.head); err != nil {
 		return err
 	}
-	if !c.chunked {
-		if _, err := w.Write(body); err != nil {
-			return err
-		}
-		return w.Flush()
-	}
-	if len(body) > 0 {
-		if err := writeChunk(w, body); err != nil {
-			return err
-		}
+	if err := w.data(body); err != nil {
+		return err
 	}
 	if !c.trailers {
 		trailer = nil
 	}
-	if err := writeLastChunk(w, trailer); err != nil {
-		return err
-	}
-	return w.Flush()
+	return w.end(trailer)
 }

@@ -91,6 +91,9 @@ type Limits struct {
 	IdlePerEndpoint int
 }
 
+// heads are those of a response head.
+func (l *Limits) heads() headLimits { return headLimits{Bytes: l.HeadBytes, Fields: l.HeadFields} }
+
 func (l *Limits) setDefaults() {
 	setDefault(&l.HeadBytes, limits.Downstream.HeadBytes)
 	setDefault(&l.HeadFields, limits.Downstream.HeadFields)

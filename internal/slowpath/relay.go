@@ -119,10 +119,10 @@ func newRelay(p *Proxy, client, upstream net.Conn, req RelayRequest) *relay {
 		upgrade:  req.Upgrade,
 		open:     req.Open,
 		in:       &source{conn: upstream},
-		out:      newClientWriter(client, p.config.Crashes),
+		out:      newClientWriter(client, p.config.Crashes, abort),
 		turn:     turnOf(req.Turn),
 	}
-	r.answers = newResponseReader(paced{r.in, r.turn}, &p.config.Limits)
+	r.answers = newResponseReader(paced{r.in, r.turn}, p.config.Limits.heads())
 	r.out.begin()
 	return r
 }
@@ -192,8 +192,7 @@ func (r *relay) passInterim(resp *response) error {
 
 // switchProtocols answers 101, and passes on what came with it.
 func (r *relay) switchProtocols(resp *response) error {
-	ahead, _ := r.answers.reader.Peek(r.answers.buffered()) // they are buffered: it cannot fail
-	if err := r.out.writeThrough(append(appendSwitch(nil, resp, r.view), ahead...)); err != nil {
+	if err := r.out.writeThrough(append(appendSwitch(nil, resp, r.view), r.answers.ahead()...)); err != nil {
 		abort(r.client)
 		return &clientError{err}
 	}
@@ -249,7 +248,7 @@ func (r *relay) refuse(ctx context.Context, err error) error {
 	}
 	reply := r.classify(ctx, err)
 	r.result.Status, r.result.Flag = reply.Status(), reply.Flag()
-	if werr := r.out.reply(reply, r.view); werr != nil {
+	if werr := reply.localAnswer().write(r.out, r.view); werr != nil {
 		_ = r.client.Close()
 		return errors.Join(err, werr)
 	}

@@ -62,7 +62,7 @@ func (s *replayReader) whole() bool {
 	r := s.replay
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.body.ended.Load() && s.at >= len(r.kept)
+	return r.body.whole() && s.at >= len(r.kept)
 }
 
 // Read implements bodySource.
@@ -80,7 +80,7 @@ func (s *replayReader) Read(p []byte) (int, error) {
 	if !s.isCurrent() {
 		return 0, errBodyStopped
 	}
-	if r.body.ended.Load() {
+	if r.body.whole() {
 		return 0, io.EOF
 	}
 	n, err := r.body.Read(p)
@@ -131,13 +131,13 @@ func (s *replayReader) appendSmall(b []byte, buffered func() int) []byte {
 		return b
 	}
 	defer r.reading.Unlock()
-	if !r.body.ended.Load() && r.body.small(buffered) {
+	if !r.body.whole() && r.body.small(buffered) {
 		s.keep(r.body.appendTo(nil))
 		s.rewind()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.body.ended.Load() || len(r.kept) > smallBody {
+	if !r.body.whole() || len(r.kept) > smallBody {
 		return b
 	}
 	s.at = len(r.kept)

@@ -5,7 +5,6 @@ package slowpath
 import (
 	"net"
 	"net/http"
-	"time"
 )
 
 // LocalReply is an answer of the proxy itself, in Envoy's words.
@@ -103,9 +102,6 @@ func (r LocalReply) Status() int { return replies[r].status }
 // Flag is the reply's Envoy response flag.
 func (r LocalReply) Flag() Flag { return replies[r].flag }
 
-// replyTimeout bounds the writing of a local reply to a client that may not read.
-const replyTimeout = time.Second
-
 // ReplyTo is what a local reply depends on.
 type ReplyTo struct {
 	// Head: the request was a HEAD, the answer to which has no body.
@@ -116,19 +112,15 @@ type ReplyTo struct {
 
 // Reply writes a local reply as Envoy words it and counts it. n is the number of bytes written.
 func (p *Proxy) Reply(conn net.Conn, kind LocalReply, to ReplyTo) (n uint64, err error) {
-	w := newClientWriter(conn, p.config.Crashes)
+	w := newClientWriter(conn, p.config.Crashes, abort)
 	defer w.release()
 	p.counters.count(kind.Status(), kind.Flag())
 	view := clientView{keepAlive: !to.Close}
 	if to.Head {
 		view.method = http.MethodHead
 	}
-	err = w.reply(kind, view)
-	p.counters.sent.Add(w.sent)
-	return w.sent, err
-}
-
-// reply writes and flushes a local reply.
-func (w *clientWriter) reply(kind LocalReply, view clientView) error {
-	return w.local(kind.localAnswer(), view)
+	err = kind.localAnswer().write(w, view)
+	n = w.bytesSent()
+	p.counters.sent.Add(n)
+	return n, err
 }

@@ -108,7 +108,7 @@ func (w *clientWriter) copyBody(body io.Reader, f framing, progress, whole func(
 	defer buffers.PutCopy(buf)
 	emit := w.writeThrough
 	if f == framedChunks {
-		emit = w.writeChunk
+		emit = w.writeThroughChunk
 	}
 	for {
 		n, err := body.Read(*buf)
@@ -171,6 +171,16 @@ func appendResponseHead(b []byte, resp *response, view clientView, f framing) []
 	case framedClose:
 	}
 	b = append(b, view.persistence()...)
+	return append(b, "\r\n"...)
+}
+
+// appendSwitch appends a head without any framing: no body follows it. Of a 101 it keeps what the next hop must know.
+func appendSwitch(b []byte, resp *response, view clientView) []byte {
+	b = appendStatusLine(b, resp, view)
+	if resp.status == http.StatusSwitchingProtocols {
+		b = appendUpgrade(b, resp.upgrade())
+	}
+	b = appendEndToEnd(b, resp.fields, framingFields...)
 	return append(b, "\r\n"...)
 }
 

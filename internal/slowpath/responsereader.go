@@ -16,17 +16,24 @@ import (
 // maxInterims bounds the interim responses of one exchange, as MAX_INTERIMS of bpf/lib/http1.h does for the kernel.
 const maxInterims = 16
 
+// headLimits bound a head. Both are needed.
+type headLimits struct {
+	// Bytes of a head, and Fields in it, in numbers.
+	Bytes, Fields int
+}
+
 // responseReader reads an endpoint's answers. It is pooled: a connection has one only while a request uses it.
 type responseReader struct {
 	reader *bufio.Reader
 	head   []byte
 	fields []field
-	limits *Limits
+	limits headLimits
 }
 
 var responseReaders = sync.Pool{New: func() any { return &responseReader{reader: bufio.NewReaderSize(nil, 4<<10)} }}
 
-func newResponseReader(from io.Reader, limits *Limits) *responseReader {
+// newResponseReader reads what an endpoint sends.
+func newResponseReader(from io.Reader, limits headLimits) *responseReader {
 	r := responseReaders.Get().(*responseReader)
 	r.reader.Reset(from)
 	r.limits = limits
@@ -44,6 +51,15 @@ func (r *responseReader) release() {
 
 // buffered counts the bytes that lie behind what has been read of the answers.
 func (r *responseReader) buffered() int { return r.reader.Buffered() }
+
+// ahead are these bytes. They are valid until the next read.
+func (r *responseReader) ahead() []byte {
+	ahead, _ := r.reader.Peek(r.reader.Buffered()) // they are buffered: it cannot fail
+	return ahead
+}
+
+// Read implements io.Reader: what lies behind the answers, which is no HTTP where 101 is the last one.
+func (r *responseReader) Read(p []byte) (int, error) { return r.reader.Read(p) }
 
 // final reads up to a final response or 101, and gives interim ones to the function, whose error ends it. An endpoint that
 // does not speak HTTP is an error that isProtocolError knows; others are the connection's or the function's.
@@ -68,7 +84,7 @@ func (r *responseReader) next(method string) (*response, error) {
 	if err := r.readHead(); err != nil {
 		return nil, err
 	}
-	resp, err := parseResponse(r.head, method, r.fields[:0], r.limits.HeadFields)
+	resp, err := parseResponse(r.head, method, r.fields[:0], r.limits.Fields)
 	if err != nil {
 		return nil, err
 	}
@@ -83,15 +99,15 @@ func (r *responseReader) readHead() error {
 		if _, err := r.reader.Peek(1); err != nil {
 			return fmt.Errorf("read response head: %w", err)
 		}
-		ahead, _ := r.reader.Peek(r.reader.Buffered()) // they are buffered: it cannot fail
+		ahead := r.ahead()
 		scanned := len(r.head)
 		r.head = append(r.head, ahead...)
 		end, ok := head.Scan(r.head, scanned)
 		switch {
 		case !ok:
 			return malformed("line ends or control characters in its head")
-		case max(end, scanned) > r.limits.HeadBytes:
-			return malformed(fmt.Sprintf("head of more than %d bytes", r.limits.HeadBytes))
+		case max(end, scanned) > r.limits.Bytes:
+			return malformed(fmt.Sprintf("head of more than %d bytes", r.limits.Bytes))
 		case end > 0:
 			_, _ = r.reader.Discard(end - scanned)
 			r.head = r.head[:end]

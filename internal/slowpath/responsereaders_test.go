@@ -45,7 +45,7 @@ func (r *countingReader) Read(p []byte) (int, error) {
 // false where it takes nothing.
 func (r *bothPaths) response(raw []byte, method string, cut func(int) int) (s slowResponse, first int, ok bool) {
 	from := &countingReader{Reader: &memoryConn{left: raw, cut: cut}}
-	in := newResponseReader(from, &r.limits)
+	in := newResponseReader(from, r.limits.heads())
 	defer in.release()
 	at := func() int { return from.n - in.buffered() }
 	resp, err := in.final(method, func(*response) error {
@@ -65,7 +65,7 @@ func (r *bothPaths) response(raw []byte, method string, cut func(int) int) (s sl
 		return s, first, true
 	}
 	client := &memoryConn{}
-	out := newClientWriter(client, nil)
+	out := newClientWriter(client, nil, abort)
 	view := clientView{method: method, keepAlive: true}
 	s.framing, err = out.relay(resp, &view, func() {}, func() {})
 	out.release()

@@ -163,7 +163,7 @@ func (x *exchange) try() (*response, error) {
 func (r *retries) decide(resp *response, err error) (wait time.Duration, again bool) {
 	retried, tally := r.counted, r.x.admitted.tally
 	r.uncount()
-	if r.over || r.x.ctx.Err() != nil || r.x.hasCircled() || r.x.body != nil && (r.x.body.broken.Load() || r.x.replay.spoiled()) {
+	if r.over || r.x.ctx.Err() != nil || r.x.hasCircled() || r.x.body != nil && (r.x.body.isBroken() || r.x.replay.spoiled()) {
 		return 0, false
 	}
 	if !r.wants(resp, err) {

@@ -3,12 +3,12 @@
 package slowpath
 
 import (
-	"bufio"
 	"net/http"
 	"net/netip"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/crash"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath/buffers"
 )
 
@@ -97,7 +97,7 @@ func (x *exchange) sendRequest(endpoint netip.AddrPort, message *[]byte, mayReus
 // sentBody reports whether the body has gone with the head.
 func (x *exchange) sentBody() bool {
 	if x.replay == nil {
-		return x.body.ended.Load()
+		return x.body.whole()
 	}
 	return !x.head.Chunked && x.bodySource.whole()
 }
@@ -178,49 +178,36 @@ func (x *exchange) startSending() {
 // sendBody writes the rest of the request. It leaves the connection open when that cannot be written: the answer may
 // lie behind it.
 func (x *exchange) sendBody(c *upstreamConn, body bodySource) error {
-	w := writers.Get().(*bufio.Writer)
-	w.Reset(c.Conn)
-	defer func() { w.Reset(nil); writers.Put(w) }()
+	w := newRequestWriter(c.Conn, x.head.Chunked)
+	defer w.release()
 	buf := buffers.Copy()
 	defer buffers.PutCopy(buf)
 	for {
 		n, err := body.Read(*buf)
 		if n > 0 {
-			if err := x.writePiece(w, (*buf)[:n]); err != nil {
+			if err := w.data((*buf)[:n]); err != nil {
 				return err
 			}
 		}
 		switch {
 		case body.whole():
-			err := x.writeEnd(w)
+			err := w.end(x.view.passing(x.body.trailer()))
 			c.whole.Store(err == nil)
 			return err
 		case err != nil:
 			c.giveUp()
 			return err
 		case x.replay != nil || x.reader.Buffered() == 0: // the next piece may take a while; otherwise it is here
-			if err := w.Flush(); err != nil {
+			if err := w.flush(); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-func (x *exchange) writePiece(w *bufio.Writer, b []byte) error {
-	if x.head.Chunked {
-		return writeChunk(w, b)
-	}
-	_, err := w.Write(b)
-	return err
-}
-
-func (x *exchange) writeEnd(w *bufio.Writer) error {
-	if b, ok := x.body.from.(*chunkedBody); ok {
-		if err := writeLastChunk(w, x.view.passing(b.trailer)); err != nil {
-			return err
-		}
-	}
-	return w.Flush()
+// passTrailers reports whether trailers pass between the client and the cluster: as in Envoy where both sides have them enabled.
+func (x *exchange) passTrailers(to *model.Cluster) bool {
+	return x.table != nil && x.table.Trailers && to.Trailers
 }
 
 // sentWhole reports whether the endpoint has been sent the whole request.
@@ -228,7 +215,7 @@ func (x *exchange) sentWhole() bool {
 	switch {
 	case x.sending == nil:
 		return x.sendError == nil
-	case !x.body.ended.Load():
+	case !x.body.whole():
 		return false
 	}
 	// The last piece is being written, or has been.

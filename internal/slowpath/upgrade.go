@@ -5,7 +5,6 @@ package slowpath
 import (
 	"errors"
 	"io"
-	"net/http"
 
 	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/slowpath/buffers"
@@ -40,16 +39,6 @@ func (x *exchange) switchTo(resp *response) (bool, error) {
 	return false, err
 }
 
-// appendSwitch appends a head without any framing: no body follows it. Of a 101 it keeps what the next hop must know.
-func appendSwitch(b []byte, resp *response, view clientView) []byte {
-	b = appendStatusLine(b, resp, view)
-	if resp.status == http.StatusSwitchingProtocols {
-		b = appendUpgrade(b, resp.upgrade())
-	}
-	b = appendEndToEnd(b, resp.fields, framingFields...)
-	return append(b, "\r\n"...)
-}
-
 // tunnel passes a half close on, unless Session.Gone knows that the client has closed altogether: the other direction
 // would wait for a reader that is not there.
 func (x *exchange) tunnel(upstream *upstreamConn) error {
@@ -73,7 +62,7 @@ func (x *exchange) tunnel(upstream *upstreamConn) error {
 		}
 		sent <- err
 	})
-	err := x.pump(upstream.responses.reader, writerFunc(func(p []byte) (int, error) { return len(p), x.out.writeThrough(p) }))
+	err := x.pump(upstream.responses, writerFunc(func(p []byte) (int, error) { return len(p), x.out.writeThrough(p) }))
 	if err == nil {
 		err = closeWrite(x.conn)
 	}

@@ -195,7 +195,7 @@ func (c *upstreamConn) quiet() bool {
 
 // begin starts the use by a request. The end of its context closes the connection, and so ends reads and writes that are blocked.
 func (c *upstreamConn) begin(ctx context.Context, limits *Limits, turn *shares.Turn) {
-	c.responses = newResponseReader(paced{c.Conn, turn}, limits)
+	c.responses = newResponseReader(paced{c.Conn, turn}, limits.heads())
 	if conn, ok := c.Conn.(interface{ Begin() }); ok {
 		conn.Begin()
 	}

@@ -141,8 +141,5 @@ func (r *response) upgrade() string { return strings.Join(head.Values(r.fields, 
 
 // trailer returns the trailers of a body that has been read, as lines.
 func (r *response) trailer() []byte {
-	if b, ok := r.body.(*chunkedBody); ok {
-		return b.trailer
-	}
-	return nil
+	return trailerOf(r.body)
 }

@@ -125,7 +125,7 @@ func TestResponsesAreReadHoweverTheyAreCut(t *testing.T) {
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			for name, from := range map[string]io.Reader{"whole": strings.NewReader(tc.raw), "in bytes": iotest.OneByteReader(strings.NewReader(tc.raw))} {
-				r := newResponseReader(from, &limits)
+				r := newResponseReader(from, limits.heads())
 				resp, err := r.final(tc.method, func(*response) error { return nil })
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
@@ -137,7 +137,7 @@ func TestResponsesAreReadHoweverTheyAreCut(t *testing.T) {
 				if err != nil || string(body) != tc.body || resp.keepAlive != tc.keepAlive {
 					t.Errorf("%s: body %q, %v, keepAlive %t", name, body, err, resp.keepAlive)
 				}
-				if rest, _ := io.ReadAll(r.reader); len(rest) != tc.rest {
+				if rest, _ := io.ReadAll(r); len(rest) != tc.rest {
 					t.Errorf("%s: %q behind it, want %d bytes", name, rest, tc.rest)
 				}
 				r.release()

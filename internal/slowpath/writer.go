@@ -17,16 +17,14 @@ import (
 // to leave in one segment with them. Longer would delay streams.
 const headHold = time.Millisecond
 
-var (
-	writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 4<<10) }}
-	readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 4<<10) }}
-)
+var writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 4<<10) }}
 
 // clientWriter writes responses to a client's connection and counts the bytes.
 // A held head is flushed by a timer, so it locks.
 type clientWriter struct {
 	conn    net.Conn
 	crashes *crash.Log
+	abort   func(net.Conn)
 
 	mu   sync.Mutex
 	buf  *bufio.Writer // guarded by mu
@@ -35,13 +33,14 @@ type clientWriter struct {
 	hold *time.Timer   // guarded by mu
 }
 
-func newClientWriter(conn net.Conn, crashes *crash.Log) *clientWriter {
-	w := &clientWriter{conn: conn, crashes: crashes, buf: writers.Get().(*bufio.Writer)}
+// newClientWriter writes to a connection, which abort ends after a panic amid a write that nobody waits for: crashes counts that.
+func newClientWriter(conn net.Conn, crashes *crash.Log, abort func(net.Conn)) *clientWriter {
+	w := &clientWriter{conn: conn, crashes: crashes, abort: abort, buf: writers.Get().(*bufio.Writer)}
 	w.buf.Reset(countedWriter{w})
 	return w
 }
 
-// release returns the buffer. Unflushed bytes are dropped.
+// release ends the use of the writer. Unflushed bytes are dropped.
 func (w *clientWriter) release() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -53,7 +52,7 @@ func (w *clientWriter) release() {
 	w.buf = nil
 }
 
-// abandon is release where another goroutine may use the buffer still.
+// abandon is release where a goroutine that has panicked may use the writer still.
 func (w *clientWriter) abandon() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,8 +96,8 @@ func (w *clientWriter) writeThrough(b []byte) error {
 	return w.buf.Flush()
 }
 
-// writeChunk writes one chunk and flushes.
-func (w *clientWriter) writeChunk(b []byte) error {
+// writeThroughChunk writes one chunk and flushes.
+func (w *clientWriter) writeThroughChunk(b []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := writeChunk(w.buf, b); err != nil {
@@ -106,30 +105,6 @@ func (w *clientWriter) writeChunk(b []byte) error {
 	}
 	return w.buf.Flush()
 }
-
-// writeChunk writes one chunk, which must not be empty (RFC 9112 section 7.1).
-func writeChunk(w *bufio.Writer, b []byte) error {
-	var size [20]byte
-	line := append(strconv.AppendInt(size[:0], int64(len(b)), 16), '\r', '\n')
-	for _, part := range [][]byte{line, b, crlf} {
-		if _, err := w.Write(part); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// writeLastChunk ends a chunked body. trailer holds whole lines.
-func writeLastChunk(w *bufio.Writer, trailer []byte) error {
-	w.WriteString("0\r\n")
-	if _, err := w.Write(trailer); err != nil {
-		return err
-	}
-	_, err := w.Write(crlf)
-	return err
-}
-
-var crlf = []byte("\r\n")
 
 func (w *clientWriter) flush() error {
 	w.mu.Lock()
@@ -146,7 +121,7 @@ func (w *clientWriter) flushSoon() {
 		return
 	}
 	w.hold = time.AfterFunc(headHold, func() {
-		defer w.crashes.Recover("the head of a response", func() { abort(w.conn) })
+		defer w.crashes.Recover("the head of a response", func() { w.abort(w.conn) })
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.buf != nil {

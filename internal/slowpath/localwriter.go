@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/head"
+)
+
+// replyTimeout bounds the writing of a local answer to a client that may not read.
+const replyTimeout = time.Second
+
+// local writes and flushes an answer that comes from no endpoint. Of the fields those of the framing, of the connection and, unless it is
+// there, the date are added, and a content type where there is a body and none is given. With HEAD the body is left out. It takes no longer than a second.
+func (w *clientWriter) local(status int, fields []field, body string, view clientView) error {
+	if err := w.conn.SetWriteDeadline(time.Now().Add(replyTimeout)); err != nil {
+		return err
+	}
+	b := appendLocalHead(make([]byte, 0, 512), status, fields, body, view)
+	if view.method != http.MethodHead {
+		b = append(b, body...)
+	}
+	if err := w.writeThrough(b); err != nil {
+		return err
+	}
+	return w.conn.SetWriteDeadline(time.Time{})
+}
+
+func appendLocalHead(b []byte, status int, fields []field, body string, view clientView) []byte {
+	b = append(b, view.version()...)
+	b = strconv.AppendInt(b, int64(status), 10)
+	b = append(b, ' ')
+	b = append(b, http.StatusText(status)...)
+	b = append(b, "\r\n"...)
+	if status != http.StatusNoContent {
+		b = appendLength(b, int64(len(body)))
+	}
+	if body != "" && len(head.Values(fields, "content-type")) == 0 {
+		b = appendField(b, "Content-Type", "text/plain")
+	}
+	for _, f := range fields {
+		b = appendField(b, f.Name, f.Value)
+	}
+	if len(head.Values(fields, "date")) == 0 {
+		b = append(b, "Date: "...)
+		b = time.Now().UTC().AppendFormat(b, http.TimeFormat)
+		b = append(b, "\r\n"...)
+	}
+	b = append(b, view.persistence()...)
+	return append(b, "\r\n"...)
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"net/http"
+
+	"github.com/xlb-project/xlb/internal/head"
+)
+
+// appendRequestHead appends the client's head for an endpoint: Host first, framing last, and between them the
+// fields that are for the endpoint, but for those that without names in lower case. A body has the framing that the client gave it, and a
+// request that usually has one a length in any case.
+func appendRequestHead(b []byte, h *head.Head, without ...string) []byte {
+	b = append(b, h.Method...)
+	b = append(b, ' ')
+	if h.Connect() {
+		b = append(b, h.Authority...)
+	} else {
+		b = append(b, h.Path...)
+	}
+	b = append(b, " HTTP/1.1\r\n"...)
+	b = appendField(b, "Host", h.Authority)
+	if h.Upgrade {
+		b = appendUpgrade(b, h.Protocol)
+	}
+	skip := []string{"host", "content-length", "trailer", "http2-settings"} // only h2c has a use for the last one
+	if h.ExpectContinue {
+		skip = append(skip, "expect")
+	}
+	skip = append(skip, without...)
+	b = appendEndToEnd(b, h.Fields, skip...)
+	switch {
+	case h.Chunked:
+		b = appendField(b, "Transfer-Encoding", "chunked")
+		b = appendTrailerNames(b, h.Fields)
+	case !h.Connect() && (h.Length >= 0 || mayHaveBody(h.Method)):
+		b = appendLength(b, max(h.Length, 0))
+	}
+	return append(b, "\r\n"...)
+}
+
+// mayHaveBody names the methods whose requests some servers refuse without a length (RFC 9110 section 8.6).
+func mayHaveBody(method string) bool {
+	switch method {
+	case http.MethodPost, http.MethodPut, http.MethodPatch:
+		return true
+	}
+	return false
+}
+
+// appendUpgrade appends what asks for another protocol, or agrees to it.
+func appendUpgrade(b []byte, protocol string) []byte {
+	return appendField(appendField(b, "Connection", "Upgrade"), "Upgrade", protocol)
+}
