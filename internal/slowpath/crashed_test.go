@@ -427,28 +427,6 @@ func TestPanicOfTheTimeOfAnAttemptEndsTheRequest(t *testing.T) {
 	}
 }
 
-// The head of a response is flushed by a timer if its body is late.
-func TestPanicOfALateHeadEndsTheConnection(t *testing.T) {
-	log := crash.New(slog.New(slog.DiscardHandler))
-	client, server := boundedPair(t)
-	w := newClientWriter(panickingWriter{server}, log, abort)
-	if _, err := w.buf.WriteString("head"); err != nil {
-		t.Fatal(err)
-	}
-	w.flushSoon()
-	if got, err := io.ReadAll(client); len(got) > 0 || isTimeout(err) {
-		t.Errorf("the client got %q, %v", got, err)
-	}
-	if log.Count() != 1 {
-		t.Errorf("%d panics", log.Count())
-	}
-	w.release()
-}
-
-type panickingWriter struct{ net.Conn }
-
-func (panickingWriter) Write([]byte) (int, error) { panic("of the client's connection") }
-
 // A response that is relayed for the fast path gives neither connection back.
 func TestPanicEndsARelay(t *testing.T) {
 	c := newCrashing(t, echoing(t))

@@ -22,7 +22,7 @@ func TestOnlyWhatTheEndpointDidIsItsFault(t *testing.T) {
 		{"not used", Outcome{}, NoFault},
 		{"not connected", Outcome{Err: refused, ConnectFailed: true}, FaultConnect},
 		{"closed", Outcome{Err: io.ErrUnexpectedEOF}, FaultReset},
-		{"not HTTP", Outcome{Err: errMalformed}, FaultReset},
+		{"not HTTP", Outcome{Err: malformed("status line")}, FaultReset},
 		{"closed within the response", Outcome{Status: 200, Err: io.ErrUnexpectedEOF}, FaultReset},
 		{"too late", Outcome{Err: fmt.Errorf("read: %w", ErrRouteTimeout)}, FaultTimeout},
 		{"too late for one attempt", Outcome{Err: errPerTryTimeout}, FaultTimeout},
