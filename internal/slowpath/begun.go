@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
@@ -114,7 +115,7 @@ func (x *exchange) enterCluster() (leave func(), err error) {
 }
 
 // resume goes on with the attempt as if it had just been sent.
-func (x *exchange) resume() (*response, error) {
+func (x *exchange) resume() (*h1.Response, error) {
 	a := x.attempt
 	x.readBegun()
 	x.attempt, a.taken = nil, true
@@ -130,7 +131,7 @@ func (x *exchange) resume() (*response, error) {
 		a.End(end)
 	}}
 	x.use(&upstreamConn{Conn: lent, place: place{address: x.address}, lent: lent, opened: time.Now()})
-	return x.upstream.responses.final(x.head.Method, x.passInterim)
+	return x.upstream.responses.Final(x.head.Method, x.passInterim)
 }
 
 // readBegun reads the request's body, which is in memory.

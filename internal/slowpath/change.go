@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
 // changeRequest applies what the route, and all that it is part of, asks of request headers.
@@ -45,7 +46,7 @@ func change(fields *[]field, c *model.HeaderChanges, value func(model.Format) st
 	if c.IsZero() {
 		return
 	}
-	*fields = endToEnd(*fields)
+	*fields = h1.EndToEnd(*fields)
 	for _, name := range c.Remove {
 		*fields = without(*fields, name)
 	}

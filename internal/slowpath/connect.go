@@ -5,10 +5,12 @@ package slowpath
 import (
 	"net/http"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
 // established is Envoy's own answer to CONNECT.
-func established() *response {
+func established() *h1.Response {
 	date := time.Now().UTC().Format(http.TimeFormat)
-	return &response{status: http.StatusOK, reason: "OK", fields: []field{{Name: []byte("Date"), Value: []byte(date)}}}
+	return &h1.Response{Status: http.StatusOK, Reason: "OK", Fields: []field{{Name: []byte("Date"), Value: []byte(date)}}}
 }

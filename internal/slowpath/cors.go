@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
 // preflight looks at where a request comes from (Fetch standard, CORS protocol), and answers one that only asks
@@ -63,7 +64,7 @@ func (x *exchange) allowOrigin(fields []field) []field {
 		return fields
 	}
 	set := func(name, value string) {
-		fields = append(without(endToEnd(fields), name), field{Name: []byte(name), Value: []byte(value)})
+		fields = append(without(h1.EndToEnd(fields), name), field{Name: []byte(name), Value: []byte(value)})
 	}
 	set("access-control-allow-origin", x.origin)
 	if x.cors.Credentials {

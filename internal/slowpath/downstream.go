@@ -15,6 +15,7 @@ import (
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath/buffers"
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
 // source is the client's side as a stream: bytes already read first, then the
@@ -55,7 +56,7 @@ type downstream struct {
 	turn    *shares.Turn
 	in      *source
 	reader  *bufio.Reader // over in, for bodies
-	out     *clientWriter
+	out     *h1.Writer
 	head    *[]byte // pooled; the bytes of the current head
 	// requests that have been read.
 	requests uint32
@@ -70,7 +71,7 @@ func newDownstream(p *Proxy, conn net.Conn, s Session) *downstream {
 		proxy: p, session: s, conn: conn, turn: turnOf(s.Turn),
 		in:     &source{conn: conn},
 		reader: readers.Get().(*bufio.Reader),
-		out:    newClientWriter(conn, p.config.Crashes, abort),
+		out:    h1.NewWriter(conn, p.config.Crashes, abort),
 		head:   buffers.Head(),
 	}
 	*d.head = append((*d.head)[:0], s.Begun.request()...)
@@ -84,10 +85,10 @@ func (d *downstream) release() {
 	d.session.Begun.drop()
 	if d.crashed {
 		// Another goroutine may use the buffers still.
-		d.out.abandon()
+		d.out.Abandon()
 		return
 	}
-	d.out.release()
+	d.out.Release()
 	d.reader.Reset(nil)
 	readers.Put(d.reader)
 	buffers.PutHead(d.head)
@@ -117,7 +118,7 @@ func (d *downstream) run(ctx context.Context) (quiet bool, err error) {
 			_ = d.conn.Close()
 			return false, ctx.Err()
 		case headRejected:
-			d.reject(reply, clientView{})
+			d.reject(reply, h1.ClientView{})
 			return false, nil
 		case headComplete:
 		}
@@ -234,8 +235,8 @@ func (d *downstream) collect() {
 func (d *downstream) buffered() int { return d.reader.Buffered() + len(d.in.pending) }
 
 // reject answers a request that must not pass, and closes.
-func (d *downstream) reject(reply LocalReply, view clientView) {
-	view.keepAlive = false
+func (d *downstream) reject(reply LocalReply, view h1.ClientView) {
+	view.KeepAlive = false
 	d.proxy.finish(Report{Listener: d.session.Listener, Status: reply.Status(), Flag: reply.Flag()})
 	a := reply.localAnswer()
 	if table, ok := d.proxy.config.Table(d.session.Listener); ok && table.Hop != nil {
@@ -249,8 +250,8 @@ func (d *downstream) reject(reply LocalReply, view clientView) {
 }
 
 // bodyOf returns the body of the request whose head ends at that offset, or nil if it has none. The reader goes on there.
-func (d *downstream) bodyOf(h *head.Head, end int) *requestBody {
+func (d *downstream) bodyOf(h *head.Head, end int) *h1.RequestBody {
 	d.in.pending = (*d.head)[end:]
 	d.reader.Reset(d.in)
-	return newRequestBody(h, d.reader, d.turn)
+	return h1.NewRequestBody(h, d.reader, d.turn)
 }

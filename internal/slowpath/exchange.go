@@ -19,14 +19,15 @@ import (
 	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
 // exchange is one request and its response.
 type exchange struct {
 	*downstream
 	head  head.Head
-	body  *requestBody // nil: the request has none
-	view  clientView
+	body  *h1.RequestBody // nil: the request has none
+	view  h1.ClientView
 	began time.Time
 	// next is set when the request has been answered and read out, and the connection is kept.
 	next *boundary
@@ -105,11 +106,11 @@ func (d *downstream) serveOne(ctx context.Context, end int) (next *boundary, err
 	d.charge()
 	begins := d.begin()
 	h, reply := parseHead((*d.head)[:end], d.proxy.config.Limits.HeadFields)
-	view := clientView{method: h.Method, http10: h.HTTP10, keepAlive: h.KeepAlive}
+	view := h1.ClientView{Method: h.Method, HTTP10: h.HTTP10, KeepAlive: h.KeepAlive}
 	if h.Upgrade || h.Connect() {
 		// What follows may be the other protocol, whatever the answer: as in Envoy
 		// the connection serves no further request.
-		view.keepAlive = false
+		view.KeepAlive = false
 	}
 	if reply == noReply && !begins {
 		reply = ReplyOverloaded
@@ -127,7 +128,7 @@ func (d *downstream) serveOne(ctx context.Context, end int) (next *boundary, err
 		x.goOnWith(d.session.Begun)
 	}
 	if x.body != nil {
-		x.body.onProgress = func() { x.watchdog.progress() }
+		x.body.OnProgress = func() { x.watchdog.progress() }
 	}
 	err = x.serve(ctx)
 	return x.next, err
@@ -217,18 +218,18 @@ func (x *exchange) forward(ctx context.Context, claim *Claim, cluster *model.Clu
 	x.hashRequest(cluster)
 	x.connectTimeout = cluster.ConnectTimeout
 	x.connections, x.maxAttempt = cluster.Connections, cluster.MaxDuration
-	x.view.trailers = x.passTrailers(cluster)
+	x.view.Trailers = x.passTrailers(cluster)
 	x.start(context.WithCancelCause(ctx))
 	resp, failure := x.exchange(claim, cluster)
 	if resp == nil {
 		return x.fail(failure)
 	}
-	resp.fields = x.setCookies(x.addServiceTime(resp.fields))
-	resp.fields = x.leaveHop(x.keepSession(x.allowOrigin(x.changeResponse(&formatResponse{status: resp.status, fields: resp.fields}))))
+	resp.Fields = x.setCookies(x.addServiceTime(resp.Fields))
+	resp.Fields = x.leaveHop(x.keepSession(x.allowOrigin(x.changeResponse(&formatResponse{status: resp.Status, fields: resp.Fields}))))
 	switch {
-	case resp.status == http.StatusSwitchingProtocols:
+	case resp.Status == http.StatusSwitchingProtocols:
 		return x.switchProtocols(resp)
-	case x.head.Connect() && resp.status < http.StatusMultipleChoices:
+	case x.head.Connect() && resp.Status < http.StatusMultipleChoices:
 		return x.switchTo(resp)
 	}
 	return x.relay(resp)
@@ -238,7 +239,7 @@ func (x *exchange) forward(ctx context.Context, claim *Claim, cluster *model.Clu
 func (x *exchange) start(ctx context.Context, cancel context.CancelCauseFunc) {
 	x.ctx, x.cancel, x.tryCtx, x.cancelTry = ctx, cancel, ctx, cancel
 	x.whole = make(chan struct{})
-	x.out.begin()
+	x.out.Begin()
 	x.watchdog = startWatchdog(x.conn, x.reader, x.idleLimit(), cancel, x.proxy.config.Crashes)
 	x.watchdog.stays = x.session.Stays
 	x.watchdog.limit(x.times())
@@ -388,19 +389,19 @@ func (x *exchange) beginBody() {
 		x.watchdog.requestRead(timeout)
 		return
 	}
-	x.body.onEnd = func() {
+	x.body.OnEnd = func() {
 		x.noteRead()
 		x.watchdog.requestRead(timeout)
 	}
 	x.watchdog.requestUnread()
 	if x.head.ExpectContinue {
-		_ = x.out.informational(http.StatusContinue, nil)
+		_ = x.out.Informational(http.StatusContinue, nil)
 	}
 }
 
 // exchange has the request answered by an endpoint, when the cluster's circuit breakers let it pass. It counts until leave is called,
 // between attempts as well.
-func (x *exchange) exchange(claim *Claim, cluster *model.Cluster) (*response, LocalReply) {
+func (x *exchange) exchange(claim *Claim, cluster *model.Cluster) (*h1.Response, LocalReply) {
 	x.admitted = x.admission(cluster)
 	if x.admitted.breakers.NoPools && x.attempt == nil {
 		claim.unused()
@@ -455,7 +456,7 @@ func (x *exchange) leave() {
 
 // roundTrip sends the request to an endpoint, and to another when a connection
 // cannot be made: nothing has been sent then. Each is tried once. It is for routes without a retry policy.
-func (x *exchange) roundTrip(claim *Claim) (*response, LocalReply) {
+func (x *exchange) roundTrip(claim *Claim) (*h1.Response, LocalReply) {
 	var tried []netip.AddrPort
 	failure := ReplyNoHealthyUpstream
 	skip := func(a netip.AddrPort) bool { return slices.Contains(tried, a) }
@@ -479,7 +480,7 @@ func (x *exchange) roundTrip(claim *Claim) (*response, LocalReply) {
 		failure = x.classify(err)
 		connectFailed := isDialError(err) && x.ctx.Err() == nil
 		x.done(Outcome{Err: cmp.Or(context.Cause(x.ctx), err), ConnectFailed: connectFailed})
-		if !connectFailed || x.sticky.insists() || x.body != nil && x.body.isStarted() {
+		if !connectFailed || x.sticky.insists() || x.body != nil && x.body.Started() {
 			return nil, failure
 		}
 		tried = append(tried, x.address)
@@ -489,7 +490,7 @@ func (x *exchange) roundTrip(claim *Claim) (*response, LocalReply) {
 // done ends the use of the endpoint.
 func (x *exchange) done(o Outcome) {
 	if e := x.endpoint; e != nil {
-		o.BadBody = x.body != nil && x.body.isBroken()
+		o.BadBody = x.body != nil && x.body.Broken()
 		x.admitted.tally.timedOut(o.Err)
 		x.endpoint = nil
 		e.Done(o)
@@ -524,7 +525,7 @@ func (x *exchange) classify(err error) LocalReply {
 		return ReplyConnectTimeout
 	case isDial:
 		return ReplyConnectFailure
-	case isProtocolError(err):
+	case h1.IsProtocolError(err):
 		return ReplyUpstreamProtocolError
 	}
 	return ReplyUpstreamTermination
@@ -532,35 +533,35 @@ func (x *exchange) classify(err error) LocalReply {
 
 // byRequest chooses a reply: whether the request was still coming.
 func (x *exchange) byRequest(coming, read LocalReply) LocalReply {
-	if x.head.Connect() || x.body != nil && !x.body.whole() {
+	if x.head.Connect() || x.body != nil && !x.body.Whole() {
 		return coming
 	}
 	return read
 }
 
 // relay writes an endpoint's response to the client.
-func (x *exchange) relay(resp *response) (bool, error) {
-	x.view.keepAlive = x.mayKeep()
+func (x *exchange) relay(resp *h1.Response) (bool, error) {
+	x.view.KeepAlive = x.mayKeep()
 	// Bytes behind a refused CONNECT may be the payload's, and the endpoint may have taken the body of a refused upgrade for what is none.
-	keep := resp.keepAlive && !x.head.Connect() && (!x.head.Upgrade || x.body == nil)
-	f, err := x.out.relay(resp, &x.view, x.watchdog.progress, func() {
+	keep := resp.KeepAlive && !x.head.Connect() && (!x.head.Upgrade || x.body == nil)
+	f, err := x.out.Relay(resp, &x.view, x.watchdog.progress, func() {
 		if x.sending == nil { // otherwise the client would wait for its own body
 			x.endUpstream(keep)
 		}
 	})
 	if err != nil {
-		return x.breakOff(resp.status, f, err)
+		return x.breakOff(resp.Status, f, err)
 	}
 	x.endUpstream(keep)
-	x.finish(resp.status, x.flag)
-	x.done(Outcome{Status: resp.status})
+	x.finish(resp.Status, x.flag)
+	x.done(Outcome{Status: resp.Status})
 	return x.closeOrKeep()
 }
 
 // mayKeep decides, before a response head is written, whether the connection
 // can serve another request. One whose body is still to come cannot.
 func (x *exchange) mayKeep() bool {
-	return x.view.keepAlive && !x.isLast() && !x.proxy.draining.Load() && !x.proxy.closed.Load() && (x.body == nil || x.body.reached(x.buffered))
+	return x.view.KeepAlive && !x.isLast() && !x.proxy.draining.Load() && !x.proxy.closed.Load() && (x.body == nil || x.body.Reached(x.buffered))
 }
 
 // closeOrKeep ends the reading of the request after its whole answer.
@@ -570,9 +571,9 @@ func (x *exchange) closeOrKeep() (bool, error) {
 	case x.hasCrashed():
 		abort(x.conn)
 		return false, crash.Err
-	case x.view.keepAlive && x.readOut():
+	case x.view.KeepAlive && x.readOut():
 		return true, nil
-	case !x.head.KeepAlive && (x.body == nil || x.body.whole()) && x.buffered() == 0:
+	case !x.head.KeepAlive && (x.body == nil || x.body.Whole()) && x.buffered() == 0:
 		_ = x.conn.Close() // the client sends nothing more
 	default:
 		x.linger()
@@ -583,7 +584,7 @@ func (x *exchange) closeOrKeep() (bool, error) {
 // readOut reads the rest of the request's body, which proves that another request may be read. It does not block: mayKeep has asked whether
 // the body was reached.
 func (x *exchange) readOut() bool {
-	if x.body != nil && !x.body.discard() {
+	if x.body != nil && !x.body.Discard() {
 		return false
 	}
 	x.next = new(boundary)
@@ -607,21 +608,21 @@ func (x *exchange) stopBody() error {
 		return nil
 	}
 	defer func() { _ = x.conn.SetReadDeadline(time.Time{}) }()
-	return x.body.stop(func() { _ = x.conn.SetReadDeadline(time.Unix(1, 0)) })
+	return x.body.Stop(func() { _ = x.conn.SetReadDeadline(time.Unix(1, 0)) })
 }
 
 // breakOff ends a response that cannot be completed: the client must see that.
-func (x *exchange) breakOff(status int, f framing, err error) (bool, error) {
+func (x *exchange) breakOff(status int, f h1.Framing, err error) (bool, error) {
 	failure := x.classify(err)
 	_ = x.reclaim() // what broke the response off is err
 	cause := x.cause()
 	x.done(Outcome{Status: status, Err: cmp.Or(cause, err)})
 	flag := failure.Flag()
 	// A write that an interrupt made fail is not the client's doing.
-	if _, ok := errors.AsType[*clientError](err); ok && cause == nil || failure == noReply {
+	if _, ok := errors.AsType[*h1.ClientError](err); ok && cause == nil || failure == noReply {
 		flag = FlagDownstreamTermination
 	}
-	if flag != FlagDownstreamTermination && x.out.discardBuffered() {
+	if flag != FlagDownstreamTermination && x.out.DiscardBuffered() {
 		return x.answer(failure)
 	}
 	x.finish(status, flag)
@@ -631,8 +632,8 @@ func (x *exchange) breakOff(status int, f framing, err error) (bool, error) {
 
 // abort closes so that a body cannot be taken for complete. A length or chunks
 // tell that by themselves, and leave the client what has arrived.
-func (x *exchange) abort(f framing) {
-	if f == framedLength || f == framedChunks {
+func (x *exchange) abort(f h1.Framing) {
+	if f == h1.FramedLength || f == h1.FramedChunks {
 		_ = x.conn.Close()
 		return
 	}
@@ -659,7 +660,7 @@ func (x *exchange) fail(failure LocalReply) (bool, error) {
 
 // answer writes a local reply and keeps the connection if it can.
 func (x *exchange) answer(reply LocalReply) (bool, error) {
-	x.view.keepAlive = x.view.keepAlive && reply != ReplyBadRequest
+	x.view.KeepAlive = x.view.KeepAlive && reply != ReplyBadRequest
 	a := reply.localAnswer()
 	a.asIs = x.isLocal()
 	a.status = x.sticky.status(reply, a.status)
@@ -677,14 +678,14 @@ func (x *exchange) isLocal() bool { return x.route != nil && x.route.IsLocal() }
 
 // respond writes an answer of our own and keeps the connection if it can.
 func (x *exchange) respond(a localAnswer) (bool, error) {
-	x.view.keepAlive = x.mayKeep()
+	x.view.KeepAlive = x.mayKeep()
 	if !a.asIs {
 		a.fields = x.changeResponse(&formatResponse{a.status, true, a.fields})
 	}
 	a.fields = x.leaveHop(x.keepSession(x.allowOrigin(a.fields)))
 	x.finish(a.status, a.flag)
 	if x.isGRPC() {
-		a = a.asGRPC(x.view.method)
+		a = a.asGRPC(x.view.Method)
 	}
 	if err := a.write(x.out, x.view); err != nil {
 		_ = x.conn.Close()

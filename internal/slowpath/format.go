@@ -47,7 +47,7 @@ func (x *exchange) formatPart(p *model.FormatPart, resp *formatResponse) string 
 	case model.FormatRouteName:
 		return x.route.Name
 	case model.FormatProtocol:
-		return ascii.TrimSpace(x.view.version())
+		return ascii.TrimSpace(x.view.Version())
 	case model.FormatResponseCode:
 		return strconv.Itoa(resp.code())
 	case model.FormatUpstreamCluster:

@@ -17,6 +17,7 @@ import (
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
 // Headers by which a client could tell a proxy what to do, or what it has done.
@@ -45,11 +46,11 @@ func (x *exchange) enterHop() (answer localAnswer, ok bool) {
 	}
 	hop := x.hop
 	if hop.UseRemoteAddress && hop.TrustedHops == 0 && ascii.EqualFold(x.head.Scheme, "https") {
-		x.view.keepAlive = false
+		x.view.KeepAlive = false
 		return localAnswer{status: http.StatusForbidden, body: "Forbidden"}, false
 	}
 	x.entered = true
-	fields := slices.DeleteFunc(endToEnd(x.head.Fields), func(f field) bool {
+	fields := slices.DeleteFunc(h1.EndToEnd(x.head.Fields), func(f field) bool {
 		return f.IsAny(untrusted) || hop.UseRemoteAddress && f.IsAny(untrustedAtEdge)
 	})
 	x.client = x.clientOf(hop, fields)
@@ -186,7 +187,7 @@ func (x *exchange) leaveHop(fields []field) []field {
 
 // dressed is what needs no request.
 func dressed(hop *model.Hop, fields []field) []field {
-	fields = endToEnd(fields)
+	fields = h1.EndToEnd(fields)
 	if len(head.Values(fields, "date")) == 0 {
 		fields = append(fields, field{Name: []byte("date"), Value: time.Now().UTC().AppendFormat(nil, http.TimeFormat)})
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
 // localAnswer is a response of the proxy itself: a local reply, or what a route answers.
@@ -40,6 +41,6 @@ func (x *exchange) routeAnswer() localAnswer {
 }
 
 // write writes and flushes the answer.
-func (a localAnswer) write(w *clientWriter, view clientView) error {
-	return w.local(a.status, a.fields, a.body, view)
+func (a localAnswer) write(w *h1.Writer, view h1.ClientView) error {
+	return w.Local(a.status, a.fields, a.body, view)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
@@ -132,18 +133,18 @@ func (x *exchange) copyFor(m *model.Mirror) (c *requestCopy) {
 // copyBody keeps what is read of the request's body until its end, unless it is too long.
 func (x *exchange) copyBody() {
 	var body []byte
-	x.body.onBytes = func(b []byte) {
+	x.body.OnBytes = func(b []byte) {
 		if len(body)+len(b) > maxMirrorBody {
-			x.body.onBytes, body = nil, nil
+			x.body.OnBytes, body = nil, nil
 			x.dropCopies()
 			return
 		}
 		body = append(body, b...)
 	}
-	end := x.body.onEnd
-	x.body.onEnd = func() {
+	end := x.body.OnEnd
+	x.body.OnEnd = func() {
 		end()
-		x.sendCopies(body, bytes.Clone(x.body.trailer()))
+		x.sendCopies(body, bytes.Clone(x.body.Trailer()))
 	}
 }
 
@@ -225,27 +226,27 @@ func (c *requestCopy) exchange(conn *upstreamConn, body, trailer []byte) (status
 		return 0, false, err
 	}
 	conn.whole.Store(true)
-	resp, err := conn.responses.final(c.method, func(*response) error { return nil })
+	resp, err := conn.responses.Final(c.method, func(*h1.Response) error { return nil })
 	if err != nil {
 		return 0, false, err
 	}
-	if resp.body != nil {
-		_, err = io.Copy(io.Discard, resp.body)
+	if resp.Body != nil {
+		_, err = io.Copy(io.Discard, resp.Body)
 	}
-	return resp.status, resp.keepAlive && err == nil && resp.status != http.StatusSwitchingProtocols, err
+	return resp.Status, resp.KeepAlive && err == nil && resp.Status != http.StatusSwitchingProtocols, err
 }
 
 func (c *requestCopy) write(conn *upstreamConn, body, trailer []byte) error {
-	w := newRequestWriter(conn.Conn, c.chunked)
-	defer w.release()
-	if err := w.head(c.head); err != nil {
+	w := h1.NewRequestWriter(conn.Conn, c.chunked)
+	defer w.Release()
+	if err := w.Head(c.head); err != nil {
 		return err
 	}
-	if err := w.data(body); err != nil {
+	if err := w.Data(body); err != nil {
 		return err
 	}
 	if !c.trailers {
 		trailer = nil
 	}
-	return w.end(trailer)
+	return w.End(trailer)
 }

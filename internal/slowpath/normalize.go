@@ -18,7 +18,7 @@ func (x *exchange) normalizePath() (answer localAnswer, ok bool) {
 	path, outcome := x.table.Path.Apply(x.head.Path)
 	switch outcome {
 	case model.PathRefused:
-		x.view.keepAlive = false // as Envoy, of whom it is malformed
+		x.view.KeepAlive = false // as Envoy, of whom it is malformed
 		return localAnswer{status: http.StatusBadRequest}, false
 	case model.PathRedirected:
 		return localAnswer{status: http.StatusTemporaryRedirect, fields: []field{{Name: []byte("location"), Value: []byte(path)}}}, false

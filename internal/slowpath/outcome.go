@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
 // Outcome is how the use of an endpoint ended.
@@ -43,7 +45,7 @@ var interruptions = []error{ErrStreamIdle, ErrRequestTimeout, ErrMaxDuration, Er
 
 // Fault says what the endpoint is to be blamed for.
 func (o Outcome) Fault() Fault {
-	_, byClient := errors.AsType[*clientError](o.Err)
+	_, byClient := errors.AsType[*h1.ClientError](o.Err)
 	switch {
 	case o.Err == nil, byClient, o.BadBody:
 		return NoFault

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/netip"
 	"testing"
+
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
 func TestOnlyWhatTheEndpointDidIsItsFault(t *testing.T) {
@@ -22,13 +24,13 @@ func TestOnlyWhatTheEndpointDidIsItsFault(t *testing.T) {
 		{"not used", Outcome{}, NoFault},
 		{"not connected", Outcome{Err: refused, ConnectFailed: true}, FaultConnect},
 		{"closed", Outcome{Err: io.ErrUnexpectedEOF}, FaultReset},
-		{"not HTTP", Outcome{Err: malformed("status line")}, FaultReset},
+		{"not HTTP", Outcome{Err: h1.Malformed("status line")}, FaultReset},
 		{"closed within the response", Outcome{Status: 200, Err: io.ErrUnexpectedEOF}, FaultReset},
 		{"too late", Outcome{Err: fmt.Errorf("read: %w", ErrRouteTimeout)}, FaultTimeout},
 		{"too late for one attempt", Outcome{Err: errPerTryTimeout}, FaultTimeout},
 		{"stands still", Outcome{Err: ErrStreamIdle}, NoFault},
 		{"the client has gone", Outcome{Err: ErrClientGone}, NoFault},
-		{"the client does not take the response", Outcome{Status: 200, Err: &clientError{io.ErrClosedPipe}}, NoFault},
+		{"the client does not take the response", Outcome{Status: 200, Err: &h1.ClientError{Err: io.ErrClosedPipe}}, NoFault},
 		{"the client's body is malformed", Outcome{Err: io.EOF, BadBody: true}, NoFault},
 		{"the daemon ends", Outcome{Err: context.Canceled}, NoFault},
 	}

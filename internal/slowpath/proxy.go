@@ -16,6 +16,7 @@ import (
 	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
@@ -92,7 +93,9 @@ type Limits struct {
 }
 
 // heads are those of a response head.
-func (l *Limits) heads() headLimits { return headLimits{Bytes: l.HeadBytes, Fields: l.HeadFields} }
+func (l *Limits) heads() h1.HeadLimits {
+	return h1.HeadLimits{Bytes: l.HeadBytes, Fields: l.HeadFields}
+}
 
 func (l *Limits) setDefaults() {
 	setDefault(&l.HeadBytes, limits.Downstream.HeadBytes)
@@ -324,7 +327,7 @@ func (p *Proxy) Serve(ctx context.Context, conn net.Conn, s Session) (r Result, 
 	}
 	quiet, err := d.run(ctx)
 	quiet = release() && quiet
-	r = Result{Quiet: quiet, Consumed: d.in.consumed, Answered: d.out.bytesSent(), Requests: d.requests}
+	r = Result{Quiet: quiet, Consumed: d.in.consumed, Answered: d.out.Sent(), Requests: d.requests}
 	p.counters.received.Add(r.Consumed)
 	p.counters.sent.Add(r.Answered)
 	return r, err

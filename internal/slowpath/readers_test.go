@@ -17,6 +17,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/test/fuzz/grammar"
 )
 
@@ -104,7 +105,7 @@ func (r *bothPaths) requests(raw []byte, cut func(int) int, hop *model.Hop) (all
 			keepAlive: h.KeepAlive, protocol: h.Protocol, head: int(d.in.consumed) - (len(*d.head) - end),
 		}
 		err := r.sendOn(d, &h, end, hop, &q)
-		q.whole, q.malformed = err == nil, isProtocolError(err)
+		q.whole, q.malformed = err == nil, h1.IsProtocolError(err)
 		q.end = int(d.in.consumed) - d.buffered()
 		all = append(all, q)
 		if err != nil || !h.KeepAlive || h.Upgrade || h.Connect() {
@@ -118,7 +119,7 @@ func (r *bothPaths) requests(raw []byte, cut func(int) int, hop *model.Hop) (all
 func (r *bothPaths) sendOn(d *downstream, h *head.Head, end int, hop *model.Hop, q *slowRequest) error {
 	x := &exchange{downstream: d, head: *h, body: d.bodyOf(h, end), address: netip.MustParseAddrPort("192.0.2.2:80"), hop: hop, began: time.Now()}
 	if x.body != nil {
-		x.body.onProgress, x.body.onEnd = func() {}, func() {}
+		x.body.OnProgress, x.body.OnEnd = func() {}, func() {}
 	}
 	x.enterHop()
 	endpoint := &memoryConn{}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
 // RelayRequest is what Relay must know about the request that was sent.
@@ -83,7 +84,7 @@ func (p *Proxy) Relay(ctx context.Context, client, upstream net.Conn, req RelayR
 		result, err = RelayResult{Received: r.in.consumed, Flag: FlagDownstreamTermination}, crash.Err
 	})
 	err = r.run(ctx)
-	r.result.Answered, r.result.Received = r.out.bytesSent(), r.in.consumed
+	r.result.Answered, r.result.Received = r.out.Sent(), r.in.consumed
 	p.counters.sent.Add(r.result.Answered)
 	report := req.Report
 	report.Status, report.Flag, report.Duration = r.result.Status, r.result.Flag, time.Since(began)
@@ -96,14 +97,14 @@ type relay struct {
 	proxy    *Proxy
 	client   net.Conn
 	upstream net.Conn
-	view     clientView
+	view     h1.ClientView
 	deadline time.Time
 	idle     time.Duration
 	upgrade  bool
 	open     bool
 	in       *source // over upstream
-	answers  *responseReader
-	out      *clientWriter
+	answers  *h1.ResponseReader
+	out      *h1.Writer
 	turn     *shares.Turn
 	result   RelayResult
 	// crashed is downstream's.
@@ -113,28 +114,28 @@ type relay struct {
 func newRelay(p *Proxy, client, upstream net.Conn, req RelayRequest) *relay {
 	r := &relay{
 		proxy: p, client: client, upstream: upstream,
-		view:     clientView{method: req.Method, http10: req.HTTP10, trailers: req.Trailers, keepAlive: req.Open || req.KeepAlive && !p.draining.Load() && !p.closed.Load()},
+		view:     h1.ClientView{Method: req.Method, HTTP10: req.HTTP10, Trailers: req.Trailers, KeepAlive: req.Open || req.KeepAlive && !p.draining.Load() && !p.closed.Load()},
 		deadline: req.Deadline,
 		idle:     cmp.Or(req.Idle, p.config.Limits.StreamIdle),
 		upgrade:  req.Upgrade,
 		open:     req.Open,
 		in:       &source{conn: upstream},
-		out:      newClientWriter(client, p.config.Crashes, abort),
+		out:      h1.NewWriter(client, p.config.Crashes, abort),
 		turn:     turnOf(req.Turn),
 	}
-	r.answers = newResponseReader(paced{r.in, r.turn}, p.config.Limits.heads())
-	r.out.begin()
+	r.answers = h1.NewResponseReader(paced{r.in, r.turn}, p.config.Limits.heads())
+	r.out.Begin()
 	return r
 }
 
 func (r *relay) release() {
 	r.turn.Rest()
 	if r.crashed {
-		r.out.abandon()
+		r.out.Abandon()
 		return
 	}
-	r.out.release()
-	r.answers.release()
+	r.out.Release()
+	r.answers.Release()
 }
 
 func (r *relay) run(ctx context.Context) error {
@@ -142,26 +143,26 @@ func (r *relay) run(ctx context.Context) error {
 		abort(r.client)
 		return err
 	}
-	resp, err := r.answers.final(r.view.method, r.passInterim)
-	if err == nil && resp.status == http.StatusSwitchingProtocols && (!r.upgrade || resp.upgrade() == "") {
+	resp, err := r.answers.Final(r.view.Method, r.passInterim)
+	if err == nil && resp.Status == http.StatusSwitchingProtocols && (!r.upgrade || resp.Upgrade() == "") {
 		err = errUnasked
 	}
 	if err != nil {
 		return r.refuse(ctx, err)
 	}
-	r.result.Status = resp.status
-	if resp.status == http.StatusSwitchingProtocols {
+	r.result.Status = resp.Status
+	if resp.Status == http.StatusSwitchingProtocols {
 		return r.switchProtocols(resp)
 	}
-	stays := resp.keepAlive && !resp.http10
-	r.view.keepAlive = r.view.keepAlive && (stays || !r.open)
-	f, err := r.out.relay(resp, &r.view, r.progress, func() {})
+	stays := resp.KeepAlive && !resp.HTTP10
+	r.view.KeepAlive = r.view.KeepAlive && (stays || !r.open)
+	f, err := r.out.Relay(resp, &r.view, r.progress, func() {})
 	if err != nil {
 		return r.breakOff(ctx, f, err)
 	}
-	r.result.UpstreamReusable = stays && r.answers.buffered() == 0
+	r.result.UpstreamReusable = stays && r.answers.Buffered() == 0
 	r.part()
-	if !r.view.keepAlive {
+	if !r.view.KeepAlive {
 		return nil
 	}
 	return r.clearDeadlines()
@@ -169,9 +170,9 @@ func (r *relay) run(ctx context.Context) error {
 
 // part leaves the client's connection behind a whole answer.
 func (r *relay) part() {
-	r.result.ClientReusable = r.view.keepAlive
+	r.result.ClientReusable = r.view.KeepAlive
 	switch {
-	case r.view.keepAlive:
+	case r.view.KeepAlive:
 	case r.open:
 		r.result.Lingers = true
 	default:
@@ -180,21 +181,21 @@ func (r *relay) part() {
 	}
 }
 
-func (r *relay) passInterim(resp *response) error {
-	if r.view.http10 {
+func (r *relay) passInterim(resp *h1.Response) error {
+	if r.view.HTTP10 {
 		return nil
 	}
-	if err := r.out.informational(resp.status, resp.fields); err != nil {
-		return &clientError{err}
+	if err := r.out.Informational(resp.Status, resp.Fields); err != nil {
+		return &h1.ClientError{Err: err}
 	}
 	return nil
 }
 
 // switchProtocols answers 101, and passes on what came with it.
-func (r *relay) switchProtocols(resp *response) error {
-	if err := r.out.writeThrough(append(appendSwitch(nil, resp, r.view), r.answers.ahead()...)); err != nil {
+func (r *relay) switchProtocols(resp *h1.Response) error {
+	if err := r.out.WriteThrough(append(h1.AppendSwitch(nil, resp, r.view), r.answers.Ahead()...)); err != nil {
 		abort(r.client)
-		return &clientError{err}
+		return &h1.ClientError{Err: err}
 	}
 	r.result.Switched = true
 	return r.clearDeadlines()
@@ -240,8 +241,8 @@ func (r *relay) refuse(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	// The rest of a request that fails is nobody's, and must not be read for the next one.
-	r.view.keepAlive = r.view.keepAlive && !r.open
-	if _, ok := errors.AsType[*clientError](err); ok {
+	r.view.KeepAlive = r.view.KeepAlive && !r.open
+	if _, ok := errors.AsType[*h1.ClientError](err); ok {
 		r.result.Flag = FlagDownstreamTermination
 		abort(r.client)
 		return err
@@ -266,7 +267,7 @@ func (r *relay) classify(ctx context.Context, err error) LocalReply {
 		return ReplyResponseStalled
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return ReplyUpstreamTimeout
-	case isProtocolError(err):
+	case h1.IsProtocolError(err):
 		return ReplyUpstreamProtocolError
 	default:
 		return ReplyUpstreamTermination
@@ -274,15 +275,15 @@ func (r *relay) classify(ctx context.Context, err error) LocalReply {
 }
 
 // breakOff ends a response that cannot be completed. A client that has nothing of it yet is answered.
-func (r *relay) breakOff(ctx context.Context, f framing, err error) error {
+func (r *relay) breakOff(ctx context.Context, f h1.Framing, err error) error {
 	r.result.Flag = r.classify(ctx, err).Flag()
-	if _, ok := errors.AsType[*clientError](err); ok && !errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, ok := errors.AsType[*h1.ClientError](err); ok && !errors.Is(err, os.ErrDeadlineExceeded) {
 		r.result.Flag = FlagDownstreamTermination
 	}
-	if r.result.Flag != FlagDownstreamTermination && r.out.discardBuffered() {
+	if r.result.Flag != FlagDownstreamTermination && r.out.DiscardBuffered() {
 		return r.refuse(ctx, err)
 	}
-	if f == framedLength || f == framedChunks {
+	if f == h1.FramedLength || f == h1.FramedChunks {
 		_ = r.client.Close()
 		return err
 	}

@@ -5,6 +5,8 @@ package slowpath
 import (
 	"io"
 	"sync"
+
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
 // maxReplay is the longest body of a request that is kept for another attempt, in bytes: Envoy's per_connection_buffer_limit_bytes.
@@ -15,13 +17,13 @@ type bodySource interface {
 	// Read's error is io.EOF at the body's end.
 	io.Reader
 	// whole reports whether that has been reached.
-	whole() bool
+	Whole() bool
 }
 
 // replay keeps a request's body so that several attempts, one after another, can send it. One that is too long is not kept: then there is
 // no further attempt. An attempt that has been given up may still wait for the client; what it reads is kept for the next one.
 type replay struct {
-	body *requestBody
+	body *h1.RequestBody
 
 	reading sync.Mutex // held while the client is read
 
@@ -31,7 +33,7 @@ type replay struct {
 	current *replayReader // guarded by mu; of the last attempt
 }
 
-func newReplay(b *requestBody) *replay { return &replay{body: b} }
+func newReplay(b *h1.RequestBody) *replay { return &replay{body: b} }
 
 // spoiled reports that the body can be sent no more from its beginning.
 func (r *replay) spoiled() bool {
@@ -58,11 +60,11 @@ type replayReader struct {
 }
 
 // whole implements bodySource.
-func (s *replayReader) whole() bool {
+func (s *replayReader) Whole() bool {
 	r := s.replay
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.body.whole() && s.at >= len(r.kept)
+	return r.body.Whole() && s.at >= len(r.kept)
 }
 
 // Read implements bodySource.
@@ -78,9 +80,9 @@ func (s *replayReader) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	if !s.isCurrent() {
-		return 0, errBodyStopped
+		return 0, h1.ErrBodyStopped
 	}
-	if r.body.whole() {
+	if r.body.Whole() {
 		return 0, io.EOF
 	}
 	n, err := r.body.Read(p)
@@ -131,13 +133,13 @@ func (s *replayReader) appendSmall(b []byte, buffered func() int) []byte {
 		return b
 	}
 	defer r.reading.Unlock()
-	if !r.body.whole() && r.body.small(buffered) {
-		s.keep(r.body.appendTo(nil))
+	if !r.body.Whole() && r.body.Small(buffered) {
+		s.keep(r.body.AppendTo(nil))
 		s.rewind()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.body.whole() || len(r.kept) > smallBody {
+	if !r.body.Whole() || len(r.kept) > h1.SmallBody {
 		return b
 	}
 	s.at = len(r.kept)

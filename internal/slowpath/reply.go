@@ -5,6 +5,8 @@ package slowpath
 import (
 	"net"
 	"net/http"
+
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
 // LocalReply is an answer of the proxy itself, in Envoy's words.
@@ -112,15 +114,15 @@ type ReplyTo struct {
 
 // Reply writes a local reply as Envoy words it and counts it. n is the number of bytes written.
 func (p *Proxy) Reply(conn net.Conn, kind LocalReply, to ReplyTo) (n uint64, err error) {
-	w := newClientWriter(conn, p.config.Crashes, abort)
-	defer w.release()
+	w := h1.NewWriter(conn, p.config.Crashes, abort)
+	defer w.Release()
 	p.counters.count(kind.Status(), kind.Flag())
-	view := clientView{keepAlive: !to.Close}
+	view := h1.ClientView{KeepAlive: !to.Close}
 	if to.Head {
-		view.method = http.MethodHead
+		view.Method = http.MethodHead
 	}
 	err = kind.localAnswer().write(w, view)
-	n = w.bytesSent()
+	n = w.Sent()
 	p.counters.sent.Add(n)
 	return n, err
 }

@@ -2,6 +2,8 @@
 
 package slowpath
 
+import "github.com/xlb-project/xlb/internal/slowpath/h1"
+
 // appendRequest appends what is sent before the answer is awaited: the head, and a small body that has come with it.
 func (x *exchange) appendRequest(b []byte) []byte {
 	b = x.appendRequestHead(b)
@@ -15,8 +17,8 @@ func (x *exchange) appendRequest(b []byte) []byte {
 		}
 	default:
 		x.bodySource = x.body
-		if x.body.small(x.buffered) {
-			b = x.body.appendTo(b)
+		if x.body.Small(x.buffered) {
+			b = x.body.AppendTo(b)
 		}
 	}
 	return b
@@ -25,9 +27,9 @@ func (x *exchange) appendRequest(b []byte) []byte {
 // appendRequestHead appends the request's head for the endpoint in use.
 func (x *exchange) appendRequestHead(b []byte) []byte {
 	if isSecured(x.endpoint) {
-		return appendRequestHead(b, &x.head, clientCert)
+		return h1.AppendRequestHead(b, &x.head, clientCert)
 	}
-	return appendRequestHead(b, &x.head)
+	return h1.AppendRequestHead(b, &x.head)
 }
 
 // clientCert tells a server what certificates its clients had, as proxies before it say. Who speaks to it with a certificate may be believed: so no client of XLB

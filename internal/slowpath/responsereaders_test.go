@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/test/fuzz/grammar"
 )
 
@@ -26,7 +27,7 @@ type slowResponse struct {
 	// sent is what the client gets of it.
 	sent []byte
 	// framing of that.
-	framing framing
+	framing h1.Framing
 }
 
 // countingReader knows how much of it has been read.
@@ -45,10 +46,10 @@ func (r *countingReader) Read(p []byte) (int, error) {
 // false where it takes nothing.
 func (r *bothPaths) response(raw []byte, method string, cut func(int) int) (s slowResponse, first int, ok bool) {
 	from := &countingReader{Reader: &memoryConn{left: raw, cut: cut}}
-	in := newResponseReader(from, r.limits.heads())
-	defer in.release()
-	at := func() int { return from.n - in.buffered() }
-	resp, err := in.final(method, func(*response) error {
+	in := h1.NewResponseReader(from, r.limits.heads())
+	defer in.Release()
+	at := func() int { return from.n - in.Buffered() }
+	resp, err := in.Final(method, func(*h1.Response) error {
 		if s.begins = at(); first == 0 {
 			first = s.begins
 		}
@@ -57,19 +58,19 @@ func (r *bothPaths) response(raw []byte, method string, cut func(int) int) (s sl
 	if err != nil {
 		return s, first, false
 	}
-	s.head, s.status, s.length, s.chunked, s.keepAlive = at(), resp.status, resp.length, resp.chunked, resp.keepAlive
+	s.head, s.status, s.length, s.chunked, s.keepAlive = at(), resp.Status, resp.Length, resp.Chunked, resp.KeepAlive
 	if first == 0 {
 		first = s.head
 	}
-	if resp.status == http.StatusSwitchingProtocols {
+	if resp.Status == http.StatusSwitchingProtocols {
 		return s, first, true
 	}
 	client := &memoryConn{}
-	out := newClientWriter(client, nil, abort)
-	view := clientView{method: method, keepAlive: true}
-	s.framing, err = out.relay(resp, &view, func() {}, func() {})
-	out.release()
-	s.whole, s.malformed = err == nil, isProtocolError(err)
+	out := h1.NewWriter(client, nil, abort)
+	view := h1.ClientView{Method: method, KeepAlive: true}
+	s.framing, err = out.Relay(resp, &view, func() {}, func() {})
+	out.Release()
+	s.whole, s.malformed = err == nil, h1.IsProtocolError(err)
 	s.end, s.sent = at(), client.sent.Bytes()
 	return s, first, true
 }
@@ -154,7 +155,7 @@ func (r *bothPaths) checkMovedResponse(raw []byte, method string, s *slowRespons
 	}
 	c.want("fast path: status", int(a.Status), s.status)
 	c.want("fast path: keeps the connection", true, s.keepAlive)
-	chunked := s.framing == framedChunks
+	chunked := s.framing == h1.FramedChunks
 	switch {
 	case a.BodyMalformed != 0:
 		c.want("fast path: malformed chunks", true, s.malformed)
@@ -166,9 +167,9 @@ func (r *bothPaths) checkMovedResponse(raw []byte, method string, s *slowRespons
 		c.want("fast path: end", int(a.Head)+int(a.BodyBytes), s.end)
 	case chunked:
 		c.want("fast path: malformed for the slow path", s.malformed, false)
-	case s.framing == framedLength:
+	case s.framing == h1.FramedLength:
 		c.want("fast path: length", int64(a.Length), s.length)
-	case s.framing == framedEmpty:
+	case s.framing == h1.FramedEmpty:
 		c.want("fast path: body", int(a.Length)+int(a.BodyBytes), 0)
 	}
 	return 1

@@ -15,6 +15,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
 // errPerTryTimeout is a cause in Outcome.Err: an attempt took longer than its policy allows.
@@ -40,7 +41,7 @@ type retries struct {
 }
 
 // retrying sends the request, and again as the policy says.
-func (x *exchange) retrying(claim *Claim) (*response, LocalReply) {
+func (x *exchange) retrying(claim *Claim) (*h1.Response, LocalReply) {
 	asked, policy := x.asked(), x.route.Retry
 	if policy == nil {
 		policy = &model.Retry{}
@@ -144,7 +145,7 @@ func (r *retries) omittedEndpoints() map[netip.AddrPort]bool {
 }
 
 // try makes one attempt within the time that the policy gives it.
-func (x *exchange) try() (*response, error) {
+func (x *exchange) try() (*h1.Response, error) {
 	ctx, cancel := context.WithCancelCause(x.ctx)
 	x.tryCtx, x.cancelTry = ctx, cancel
 	x.sending, x.sendError, x.sentSome, x.bodySource = nil, nil, false, nil
@@ -160,10 +161,10 @@ func (x *exchange) try() (*response, error) {
 }
 
 // decide says whether the request is to be sent again, and after what time.
-func (r *retries) decide(resp *response, err error) (wait time.Duration, again bool) {
+func (r *retries) decide(resp *h1.Response, err error) (wait time.Duration, again bool) {
 	retried, tally := r.counted, r.x.admitted.tally
 	r.uncount()
-	if r.over || r.x.ctx.Err() != nil || r.x.hasCircled() || r.x.body != nil && (r.x.body.isBroken() || r.x.replay.spoiled()) {
+	if r.over || r.x.ctx.Err() != nil || r.x.hasCircled() || r.x.body != nil && (r.x.body.Broken() || r.x.replay.spoiled()) {
 		return 0, false
 	}
 	if !r.wants(resp, err) {
@@ -191,9 +192,9 @@ func (r *retries) decide(resp *response, err error) (wait time.Duration, again b
 	return r.wait(resp), true
 }
 
-func (r *retries) wants(resp *response, err error) bool {
+func (r *retries) wants(resp *h1.Response, err error) bool {
 	if err == nil {
-		return r.policy.RetriesResponse(resp.status, func(name string) []string { return head.Values(resp.fields, name) })
+		return r.policy.RetriesResponse(resp.Status, func(name string) []string { return head.Values(resp.Fields, name) })
 	}
 	return r.policy.RetriesLost(r.x.lost(err))
 }
@@ -230,7 +231,7 @@ func (r *retries) uncount() {
 }
 
 // wait is how long the endpoint says, and half as much again at most, or a random part of an interval that doubles from retry to retry.
-func (r *retries) wait(resp *response) time.Duration {
+func (r *retries) wait(resp *h1.Response) time.Duration {
 	if resp != nil {
 		if d := r.asked(resp); d > time.Millisecond {
 			return d + rand.N(d/2+1)
@@ -242,9 +243,9 @@ func (r *retries) wait(resp *response) time.Duration {
 }
 
 // asked is what the first header with a valid value asks for; 0 for none.
-func (r *retries) asked(resp *response) time.Duration {
+func (r *retries) asked(resp *h1.Response) time.Duration {
 	for _, reset := range r.policy.Resets {
-		seconds, err := strconv.ParseUint(strings.Trim(first(head.Values(resp.fields, reset.Name)), " "), 10, 32)
+		seconds, err := strconv.ParseUint(strings.Trim(first(head.Values(resp.Fields, reset.Name)), " "), 10, 32)
 		if err != nil {
 			continue
 		}
@@ -260,15 +261,15 @@ func (r *retries) asked(resp *response) time.Duration {
 }
 
 // abandon ends an attempt that another one follows. A response that is withheld is not read to its end: as in Envoy its connection goes.
-func (x *exchange) abandon(resp *response, err error) {
+func (x *exchange) abandon(resp *h1.Response, err error) {
 	outcome := Outcome{Err: err, ConnectFailed: isDialError(err)}
 	keep := false
 	if resp != nil {
-		outcome = Outcome{Status: resp.status, Withheld: true}
+		outcome = Outcome{Status: resp.Status, Withheld: true}
 		if x.upstream.lent != nil {
 			x.upstream.lent.withheld = true
 		}
-		keep = resp.keepAlive && (resp.body == nil || x.upstream.hasWhole(resp.body))
+		keep = resp.KeepAlive && (resp.Body == nil || x.upstream.hasWhole(resp.Body))
 	}
 	x.endUpstream(keep)
 	x.done(outcome)

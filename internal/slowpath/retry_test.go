@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
 // What a policy does to whole requests is compared with Envoy in test/e2e; here is what takes a hand on the clock or on the client.
@@ -147,7 +148,7 @@ func TestRetriesAtATimeAreBounded(t *testing.T) {
 }
 
 func TestWaitBeforeARetry(t *testing.T) {
-	with := func(fields ...field) *response { return &response{fields: fields} }
+	with := func(fields ...field) *h1.Response { return &h1.Response{Fields: fields} }
 	header := func(name, value string) field { return field{Name: []byte(name), Value: []byte(value)} }
 	policy := model.Retry{
 		Base: 25 * time.Millisecond, Max: 60 * time.Millisecond, ResetMax: 10 * time.Second,
@@ -156,7 +157,7 @@ func TestWaitBeforeARetry(t *testing.T) {
 	soon := fmt.Sprint(time.Now().Add(5 * time.Second).Unix())
 	for _, tt := range []struct {
 		name     string
-		response *response
+		response *h1.Response
 		// from and to bound the waits of the first, second, third and fourth retry.
 		from, to [4]time.Duration
 	}{

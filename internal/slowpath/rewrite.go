@@ -7,6 +7,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
 // rewrite gives the request the host and the path that its route asks for, whatever they come to: as in Envoy it is the endpoint that says what
@@ -20,7 +21,7 @@ func (x *exchange) rewrite() (ok bool) {
 			return false
 		}
 		if x.route.Host.AppendForwarded && given != "" {
-			x.head.Fields = appendForwardedHost(endToEnd(x.head.Fields), given)
+			x.head.Fields = appendForwardedHost(h1.EndToEnd(x.head.Fields), given)
 		}
 		x.head.Authority = host
 		x.announce("x-envoy-original-host", given)

@@ -10,6 +10,7 @@ import (
 	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath/buffers"
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
 // maxStale bounds how many connections that had ended while they were idle one request may find.
@@ -26,7 +27,7 @@ type sending struct {
 
 // send makes one attempt: it connects, sends the request and reads up to a final head. Where the route terminates CONNECT,
 // the connection alone makes it a success.
-func (x *exchange) send(endpoint netip.AddrPort) (*response, error) {
+func (x *exchange) send(endpoint netip.AddrPort) (*h1.Response, error) {
 	if x.head.Connect() && x.route.TerminateConnect {
 		if err := x.connect(endpoint); err != nil {
 			return nil, err
@@ -41,7 +42,7 @@ func (x *exchange) send(endpoint netip.AddrPort) (*response, error) {
 		if err := x.sendRequest(endpoint, message, refused == 0); err != nil {
 			return nil, err
 		}
-		resp, err := x.upstream.responses.final(x.head.Method, x.passInterim)
+		resp, err := x.upstream.responses.Final(x.head.Method, x.passInterim)
 		if err == nil {
 			return resp, nil
 		}
@@ -97,9 +98,9 @@ func (x *exchange) sendRequest(endpoint netip.AddrPort, message *[]byte, mayReus
 // sentBody reports whether the body has gone with the head.
 func (x *exchange) sentBody() bool {
 	if x.replay == nil {
-		return x.body.whole()
+		return x.body.Whole()
 	}
-	return !x.head.Chunked && x.bodySource.whole()
+	return !x.head.Chunked && x.bodySource.Whole()
 }
 
 // reuseOrConnect never reuses for CONNECT, whose payload may be no HTTP.
@@ -148,16 +149,16 @@ func (x *exchange) use(c *upstreamConn) {
 }
 
 // passInterim forwards an interim response. The client's 100 has been sent by us; HTTP/1.0 knows none.
-func (x *exchange) passInterim(resp *response) error {
+func (x *exchange) passInterim(resp *h1.Response) error {
 	x.watchdog.progress()
 	if x.retries != nil {
 		x.retries.over = true
 	}
-	if x.view.http10 || resp.status == http.StatusContinue && x.head.ExpectContinue {
+	if x.view.HTTP10 || resp.Status == http.StatusContinue && x.head.ExpectContinue {
 		return nil
 	}
 	// A dead client is found by the watchdog or by the final response.
-	_ = x.out.informational(resp.status, resp.fields)
+	_ = x.out.Informational(resp.Status, resp.Fields)
 	return nil
 }
 
@@ -178,27 +179,27 @@ func (x *exchange) startSending() {
 // sendBody writes the rest of the request. It leaves the connection open when that cannot be written: the answer may
 // lie behind it.
 func (x *exchange) sendBody(c *upstreamConn, body bodySource) error {
-	w := newRequestWriter(c.Conn, x.head.Chunked)
-	defer w.release()
+	w := h1.NewRequestWriter(c.Conn, x.head.Chunked)
+	defer w.Release()
 	buf := buffers.Copy()
 	defer buffers.PutCopy(buf)
 	for {
 		n, err := body.Read(*buf)
 		if n > 0 {
-			if err := w.data((*buf)[:n]); err != nil {
+			if err := w.Data((*buf)[:n]); err != nil {
 				return err
 			}
 		}
 		switch {
-		case body.whole():
-			err := w.end(x.view.passing(x.body.trailer()))
+		case body.Whole():
+			err := w.End(x.view.Passing(x.body.Trailer()))
 			c.whole.Store(err == nil)
 			return err
 		case err != nil:
 			c.giveUp()
 			return err
 		case x.replay != nil || x.reader.Buffered() == 0: // the next piece may take a while; otherwise it is here
-			if err := w.flush(); err != nil {
+			if err := w.Flush(); err != nil {
 				return err
 			}
 		}
@@ -215,7 +216,7 @@ func (x *exchange) sentWhole() bool {
 	switch {
 	case x.sending == nil:
 		return x.sendError == nil
-	case !x.body.whole():
+	case !x.body.Whole():
 		return false
 	}
 	// The last piece is being written, or has been.

@@ -24,6 +24,6 @@ func (x *exchange) checkNames() (answer localAnswer, ok bool) {
 	if _, found := head.Underscored(x.head.Fields); !found {
 		return localAnswer{}, true
 	}
-	x.view.keepAlive = false
+	x.view.KeepAlive = false
 	return localAnswer{status: http.StatusBadRequest, body: "Bad Request"}, false
 }

@@ -8,14 +8,15 @@ import (
 
 	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/slowpath/buffers"
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
-var errUnasked = malformed("protocol switched unasked")
+var errUnasked = h1.Malformed("protocol switched unasked")
 
 // switchProtocols passes a 101 on, and what follows it.
-func (x *exchange) switchProtocols(resp *response) (bool, error) {
-	if !x.head.Upgrade || x.head.Connect() || resp.upgrade() == "" || !x.sentWhole() {
-		x.done(Outcome{Status: resp.status, Err: errUnasked})
+func (x *exchange) switchProtocols(resp *h1.Response) (bool, error) {
+	if !x.head.Upgrade || x.head.Connect() || resp.Upgrade() == "" || !x.sentWhole() {
+		x.done(Outcome{Status: resp.Status, Err: errUnasked})
 		_ = x.reclaim() // the endpoint is at fault, whatever the body's state
 		return x.answer(ReplyUpstreamProtocolError)
 	}
@@ -24,17 +25,17 @@ func (x *exchange) switchProtocols(resp *response) (bool, error) {
 
 // switchTo answers with a head that no HTTP follows, and moves bytes both ways
 // until both directions have ended or one has failed. A half close is passed on.
-func (x *exchange) switchTo(resp *response) (bool, error) {
+func (x *exchange) switchTo(resp *h1.Response) (bool, error) {
 	x.watchdog.tunnel()
-	err := x.out.writeThrough(appendSwitch(nil, resp, x.view))
+	err := x.out.WriteThrough(h1.AppendSwitch(nil, resp, x.view))
 	if err == nil {
 		err = x.tunnel(x.upstream)
 	}
 	x.endUpstream(false)
 	x.watchdog.stop()
-	x.finish(resp.status, FlagNone)
+	x.finish(resp.Status, FlagNone)
 	// How a tunnel ends says nothing about the endpoint: either side may have left.
-	x.done(Outcome{Status: resp.status})
+	x.done(Outcome{Status: resp.Status})
 	_ = x.conn.Close()
 	return false, err
 }
@@ -62,7 +63,7 @@ func (x *exchange) tunnel(upstream *upstreamConn) error {
 		}
 		sent <- err
 	})
-	err := x.pump(upstream.responses, writerFunc(func(p []byte) (int, error) { return len(p), x.out.writeThrough(p) }))
+	err := x.pump(upstream.responses, writerFunc(func(p []byte) (int, error) { return len(p), x.out.WriteThrough(p) }))
 	if err == nil {
 		err = closeWrite(x.conn)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
@@ -166,7 +167,7 @@ type upstreamConn struct {
 	// timer ends the attempt that uses it; nil: nothing does.
 	timer *time.Timer
 
-	responses *responseReader // of the request that uses it
+	responses *h1.ResponseReader // of the request that uses it
 	// whole: that request has been sent to its end.
 	whole  atomic.Bool
 	detach func() bool
@@ -195,7 +196,7 @@ func (c *upstreamConn) quiet() bool {
 
 // begin starts the use by a request. The end of its context closes the connection, and so ends reads and writes that are blocked.
 func (c *upstreamConn) begin(ctx context.Context, limits *Limits, turn *shares.Turn) {
-	c.responses = newResponseReader(paced{c.Conn, turn}, limits.heads())
+	c.responses = h1.NewResponseReader(paced{c.Conn, turn}, limits.heads())
 	if conn, ok := c.Conn.(interface{ Begin() }); ok {
 		conn.Begin()
 	}
@@ -210,8 +211,8 @@ func (c *upstreamConn) end(keep bool, pool *idlePool) {
 		c.timer.Stop()
 		c.timer = nil
 	}
-	keep = keep && open && c.responses.buffered() == 0
-	c.responses.release()
+	keep = keep && open && c.responses.Buffered() == 0
+	c.responses.Release()
 	c.responses, c.detach = nil, nil
 	if c.lent != nil {
 		c.lent.end(AttemptEnd{keep, c.lent.received, c.lent.withheld})

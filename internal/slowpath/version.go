@@ -31,6 +31,6 @@ func (x *exchange) checkVersion() (answer localAnswer, ok bool) {
 }
 
 func (x *exchange) refuseVersion(status int) (localAnswer, bool) {
-	x.view.keepAlive = false
+	x.view.KeepAlive = false
 	return localAnswer{status: status}, false
 }

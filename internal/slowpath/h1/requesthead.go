@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package slowpath
+package h1
 
 import (
 	"net/http"
@@ -8,10 +8,10 @@ import (
 	"github.com/xlb-project/xlb/internal/head"
 )
 
-// appendRequestHead appends the client's head for an endpoint: Host first, framing last, and between them the
-// fields that are for the endpoint, but for those that without names in lower case. A body has the framing that the client gave it, and a
+// AppendRequestHead appends the client's head for an endpoint: Host first, framing last, and between them the
+// Fields that are for the endpoint, but for those that without names in lower case. A body has the framing that the client gave it, and a
 // request that usually has one a length in any case.
-func appendRequestHead(b []byte, h *head.Head, without ...string) []byte {
+func AppendRequestHead(b []byte, h *head.Head, without ...string) []byte {
 	b = append(b, h.Method...)
 	b = append(b, ' ')
 	if h.Connect() {

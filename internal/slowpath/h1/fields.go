@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package slowpath
+package h1
 
 import (
 	"slices"
@@ -16,7 +16,7 @@ var framingFields = []string{"content-length", "trailer"}
 
 // appendEndToEnd appends the fields that are for the next recipient, as they were written and in their order:
 // without hop-by-hop fields, those that Connection lists, and those named in skip, in lower case.
-func appendEndToEnd(b []byte, fields []field, skip ...string) []byte {
+func appendEndToEnd(b []byte, fields []head.Field, skip ...string) []byte {
 	listed := head.Options(fields)
 	trailers := false
 	for _, f := range fields {
@@ -35,17 +35,17 @@ func appendEndToEnd(b []byte, fields []field, skip ...string) []byte {
 	return b
 }
 
-// endToEnd leaves out what Connection lists, and Connection itself: otherwise a peer could name there a field that is added for the next
+// EndToEnd leaves out what Connection lists, and Connection itself: otherwise a peer could name there a field that is added for the next
 // recipient. TE and Upgrade have rules of their own.
-func endToEnd(fields []field) []field {
+func EndToEnd(fields []head.Field) []head.Field {
 	listed := head.Options(fields)
-	return slices.DeleteFunc(slices.Clone(fields), func(f field) bool {
+	return slices.DeleteFunc(slices.Clone(fields), func(f head.Field) bool {
 		return f.Is("connection") || f.IsAny(listed) && !f.Is("te") && !f.Is("upgrade")
 	})
 }
 
 // appendTrailerNames announces the trailers that the sender has announced.
-func appendTrailerNames(b []byte, fields []field) []byte {
+func appendTrailerNames(b []byte, fields []head.Field) []byte {
 	for _, f := range fields {
 		if f.Is("trailer") {
 			b = appendField(b, f.Name, f.Value)

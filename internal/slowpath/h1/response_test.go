@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package slowpath
+package h1
 
 import (
 	"bufio"
@@ -38,26 +38,26 @@ func TestResponsesAreReadHoweverTheyAreCut(t *testing.T) {
 		{"1.0 with keep-alive", "GET", "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 2\r\n\r\nok", "ok", 0, true},
 		{"CONNECT", "CONNECT", h1test.OK + "Content-Length: five\r\n\r\nxyz", "", 3, true},
 	}
-	limits := headLimits{Bytes: 60 << 10, Fields: 100}
+	limits := HeadLimits{Bytes: 60 << 10, Fields: 100}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			for name, from := range map[string]io.Reader{"whole": strings.NewReader(tc.raw), "in bytes": iotest.OneByteReader(strings.NewReader(tc.raw))} {
-				r := newResponseReader(from, limits)
-				resp, err := r.final(tc.method, func(*response) error { return nil })
+				r := NewResponseReader(from, limits)
+				resp, err := r.Final(tc.method, func(*Response) error { return nil })
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
 				}
 				var body []byte
-				if resp.body != nil {
-					body, err = io.ReadAll(resp.body)
+				if resp.Body != nil {
+					body, err = io.ReadAll(resp.Body)
 				}
-				if err != nil || string(body) != tc.body || resp.keepAlive != tc.keepAlive {
-					t.Errorf("%s: body %q, %v, keepAlive %t", name, body, err, resp.keepAlive)
+				if err != nil || string(body) != tc.body || resp.KeepAlive != tc.keepAlive {
+					t.Errorf("%s: body %q, %v, keepAlive %t", name, body, err, resp.KeepAlive)
 				}
 				if rest, _ := io.ReadAll(r); len(rest) != tc.rest {
 					t.Errorf("%s: %q behind it, want %d bytes", name, rest, tc.rest)
 				}
-				r.release()
+				r.Release()
 			}
 		})
 	}
@@ -90,13 +90,13 @@ func FuzzResponse(f *testing.F) {
 		if err != nil {
 			t.Fatalf("net/http refuses %q: %v", raw, err)
 		}
-		if ours.status != theirs.StatusCode || ours.http10 == theirs.ProtoAtLeast(1, 1) {
+		if ours.Status != theirs.StatusCode || ours.HTTP10 == theirs.ProtoAtLeast(1, 1) {
 			t.Fatalf("%q: read as %+v, net/http %+v", raw, ours, theirs)
 		}
-		if ours.bodiless() || ours.status == http.StatusNotModified {
+		if ours.bodiless() || ours.Status == http.StatusNotModified {
 			return // net/http keeps no framing of these
 		}
-		if ours.length != theirs.ContentLength || ours.chunked != (len(theirs.TransferEncoding) > 0) {
+		if ours.Length != theirs.ContentLength || ours.Chunked != (len(theirs.TransferEncoding) > 0) {
 			t.Fatalf("%q: read as %+v, net/http: length %d, %v", raw, ours, theirs.ContentLength, theirs.TransferEncoding)
 		}
 	})

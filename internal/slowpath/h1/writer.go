@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package slowpath
+package h1
 
 import (
 	"bufio"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/crash"
+	"github.com/xlb-project/xlb/internal/head"
 )
 
 // headHold is how long a response head waits for the first bytes of its body,
@@ -19,9 +20,9 @@ const headHold = time.Millisecond
 
 var writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 4<<10) }}
 
-// clientWriter writes responses to a client's connection and counts the bytes.
+// Writer writes responses to a client's connection and counts the bytes.
 // A held head is flushed by a timer, so it locks.
-type clientWriter struct {
+type Writer struct {
 	conn    net.Conn
 	crashes *crash.Log
 	abort   func(net.Conn)
@@ -33,15 +34,15 @@ type clientWriter struct {
 	hold *time.Timer   // guarded by mu
 }
 
-// newClientWriter writes to a connection, which abort ends after a panic amid a write that nobody waits for: crashes counts that.
-func newClientWriter(conn net.Conn, crashes *crash.Log, abort func(net.Conn)) *clientWriter {
-	w := &clientWriter{conn: conn, crashes: crashes, abort: abort, buf: writers.Get().(*bufio.Writer)}
+// NewWriter writes to a connection, which abort ends after a panic amid a write that nobody waits for: crashes counts that.
+func NewWriter(conn net.Conn, crashes *crash.Log, abort func(net.Conn)) *Writer {
+	w := &Writer{conn: conn, crashes: crashes, abort: abort, buf: writers.Get().(*bufio.Writer)}
 	w.buf.Reset(countedWriter{w})
 	return w
 }
 
-// release ends the use of the writer. Unflushed bytes are dropped.
-func (w *clientWriter) release() {
+// Release ends the use of the writer. Unflushed bytes are dropped.
+func (w *Writer) Release() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.hold != nil {
@@ -52,8 +53,8 @@ func (w *clientWriter) release() {
 	w.buf = nil
 }
 
-// abandon is release where a goroutine that has panicked may use the writer still.
-func (w *clientWriter) abandon() {
+// Abandon is release where a goroutine that has panicked may use the writer still.
+func (w *Writer) Abandon() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.hold != nil {
@@ -64,7 +65,7 @@ func (w *clientWriter) abandon() {
 
 // countedWriter is the connection below the buffer. It has no ReadFrom, hence
 // no splice.
-type countedWriter struct{ w *clientWriter }
+type countedWriter struct{ w *Writer }
 
 func (c countedWriter) Write(p []byte) (int, error) {
 	n, err := c.w.conn.Write(p)
@@ -72,22 +73,22 @@ func (c countedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// bytesSent returns the bytes that the connection took so far.
-func (w *clientWriter) bytesSent() uint64 {
+// Sent returns the bytes that the connection took so far.
+func (w *Writer) Sent() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.sent
 }
 
-// begin starts a response.
-func (w *clientWriter) begin() {
+// Begin starts a response.
+func (w *Writer) Begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mark = w.sent
 }
 
-// writeThrough writes and flushes.
-func (w *clientWriter) writeThrough(b []byte) error {
+// WriteThrough writes and flushes.
+func (w *Writer) WriteThrough(b []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, err := w.buf.Write(b); err != nil {
@@ -97,7 +98,7 @@ func (w *clientWriter) writeThrough(b []byte) error {
 }
 
 // writeThroughChunk writes one chunk and flushes.
-func (w *clientWriter) writeThroughChunk(b []byte) error {
+func (w *Writer) writeThroughChunk(b []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := writeChunk(w.buf, b); err != nil {
@@ -106,14 +107,14 @@ func (w *clientWriter) writeThroughChunk(b []byte) error {
 	return w.buf.Flush()
 }
 
-func (w *clientWriter) flush() error {
+func (w *Writer) flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.buf.Flush()
 }
 
 // flushSoon flushes after headHold unless a flush comes first.
-func (w *clientWriter) flushSoon() {
+func (w *Writer) flushSoon() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.hold != nil {
@@ -131,20 +132,20 @@ func (w *clientWriter) flushSoon() {
 	})
 }
 
-// discardBuffered drops what has not been flushed and reports whether nothing
+// DiscardBuffered drops what has not been flushed and reports whether nothing
 // at all was sent of the final response.
-func (w *clientWriter) discardBuffered() (untouched bool) {
+func (w *Writer) DiscardBuffered() (untouched bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.buf.Reset(countedWriter{w})
 	return w.sent == w.mark
 }
 
-// informational forwards a 1xx response, for which there must be a version that knows them. 101 is not one of them.
-func (w *clientWriter) informational(status int, fields []field) error {
+// Informational forwards a 1xx response, for which there must be a version that knows them. 101 is not one of them.
+func (w *Writer) Informational(status int, fields []head.Field) error {
 	b := append([]byte(nil), "HTTP/1.1 "+strconv.Itoa(status)+" "+http.StatusText(status)+"\r\n"...)
 	b = appendEndToEnd(b, fields, framingFields...)
-	err := w.writeThrough(append(b, "\r\n"...))
-	w.begin()
+	err := w.WriteThrough(append(b, "\r\n"...))
+	w.Begin()
 	return err
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package slowpath
+package h1
 
 import (
 	"slices"
@@ -17,7 +17,7 @@ func TestCodingsOfResponsesAreComparedByBytes(t *testing.T) {
 	for _, c := range asciitest.Of("chunked") {
 		t.Run(c.Name, func(t *testing.T) {
 			raw := []byte(h1test.OK + "Transfer-Encoding: " + c.Text + "\r\n\r\n")
-			if r, err := parseResponse(raw, "GET", nil, 100); !isProtocolError(err) {
+			if r, err := parseResponse(raw, "GET", nil, 100); !IsProtocolError(err) {
 				t.Errorf("a response's coding %q: %+v, error %v", c.Text, r, err)
 			}
 		})
@@ -26,8 +26,8 @@ func TestCodingsOfResponsesAreComparedByBytes(t *testing.T) {
 
 func TestConnectionOptionsOfResponsesAreComparedByBytes(t *testing.T) {
 	for _, c := range asciitest.Of("x-kiosk") {
-		fields := []field{{Name: []byte("Connection"), Value: []byte(c.Text)}, {Name: []byte("X-Kiosk"), Value: []byte("stays")}}
-		if got := head.Values(endToEnd(fields), "x-kiosk"); !slices.Equal(got, []string{"stays"}) {
+		fields := []head.Field{{Name: []byte("Connection"), Value: []byte(c.Text)}, {Name: []byte("X-Kiosk"), Value: []byte("stays")}}
+		if got := head.Values(EndToEnd(fields), "x-kiosk"); !slices.Equal(got, []string{"stays"}) {
 			t.Errorf("%s: Connection: %q leaves %q of X-Kiosk", c.Name, c.Text, got)
 		}
 		if got := string(appendEndToEnd(nil, fields)); got != "X-Kiosk: stays\r\n" {
@@ -35,7 +35,7 @@ func TestConnectionOptionsOfResponsesAreComparedByBytes(t *testing.T) {
 		}
 	}
 	for _, c := range asciitest.Of("keep-alive") {
-		resp := response{http10: true, fields: []field{{Name: []byte("Connection"), Value: []byte(c.Text)}}}
+		resp := Response{HTTP10: true, Fields: []head.Field{{Name: []byte("Connection"), Value: []byte(c.Text)}}}
 		if resp.persists() {
 			t.Errorf("%s: a response's Connection: %q keeps its connection", c.Name, c.Text)
 		}

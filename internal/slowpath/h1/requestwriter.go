@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package slowpath
+package h1
 
 import (
 	"bufio"
@@ -14,27 +14,27 @@ type requestWriter struct {
 	chunked bool
 }
 
-// newRequestWriter writes to an endpoint; chunked says how the body is framed. Its user releases it.
-func newRequestWriter(to io.Writer, chunked bool) requestWriter {
+// NewRequestWriter writes to an endpoint; chunked says how the body is framed. Its user releases it.
+func NewRequestWriter(to io.Writer, chunked bool) requestWriter {
 	w := requestWriter{buf: writers.Get().(*bufio.Writer), chunked: chunked}
 	w.buf.Reset(to)
 	return w
 }
 
-// release ends the use of the writer. Unflushed bytes are dropped.
-func (w requestWriter) release() {
+// Release ends the use of the writer. Unflushed bytes are dropped.
+func (w requestWriter) Release() {
 	w.buf.Reset(nil)
 	writers.Put(w.buf)
 }
 
-// head writes a head as it is.
-func (w requestWriter) head(b []byte) error {
+// Head writes a head as it is.
+func (w requestWriter) Head(b []byte) error {
 	_, err := w.buf.Write(b)
 	return err
 }
 
-// data writes some of the body, as one chunk if it is chunked.
-func (w requestWriter) data(b []byte) error {
+// Data writes some of the body, as one chunk if it is chunked.
+func (w requestWriter) Data(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
@@ -45,8 +45,8 @@ func (w requestWriter) data(b []byte) error {
 	return err
 }
 
-// end ends the body and flushes. trailer holds whole lines, which only a chunked body can have.
-func (w requestWriter) end(trailer []byte) error {
+// End ends the body and flushes. trailer holds whole lines, which only a chunked body can have.
+func (w requestWriter) End(trailer []byte) error {
 	if w.chunked {
 		if err := writeLastChunk(w.buf, trailer); err != nil {
 			return err
@@ -55,8 +55,8 @@ func (w requestWriter) end(trailer []byte) error {
 	return w.buf.Flush()
 }
 
-// flush sends what waits.
-func (w requestWriter) flush() error { return w.buf.Flush() }
+// Flush sends what waits.
+func (w requestWriter) Flush() error { return w.buf.Flush() }
 
 // writeChunk writes one chunk, which must not be empty (RFC 9112 section 7.1).
 func writeChunk(w *bufio.Writer, b []byte) error {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package slowpath
+package h1
 
 import (
 	"bufio"
@@ -15,7 +15,7 @@ type chunkedBody struct {
 	r    *bufio.Reader
 	body chunked.Body
 	err  error
-	// trailer holds the trailers as lines, complete when Read has returned io.EOF. chunked.MaxOverhead bounds it.
+	// Trailer holds the trailers as lines, complete when Read has returned io.EOF. chunked.MaxOverhead bounds it.
 	trailer []byte
 }
 

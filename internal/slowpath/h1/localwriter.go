@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package slowpath
+package h1
 
 import (
 	"net/http"
@@ -13,24 +13,24 @@ import (
 // replyTimeout bounds the writing of a local answer to a client that may not read.
 const replyTimeout = time.Second
 
-// local writes and flushes an answer that comes from no endpoint. Of the fields those of the framing, of the connection and, unless it is
+// Local writes and flushes an answer that comes from no endpoint. Of the fields those of the framing, of the connection and, unless it is
 // there, the date are added, and a content type where there is a body and none is given. With HEAD the body is left out. It takes no longer than a second.
-func (w *clientWriter) local(status int, fields []field, body string, view clientView) error {
+func (w *Writer) Local(status int, fields []head.Field, body string, view ClientView) error {
 	if err := w.conn.SetWriteDeadline(time.Now().Add(replyTimeout)); err != nil {
 		return err
 	}
 	b := appendLocalHead(make([]byte, 0, 512), status, fields, body, view)
-	if view.method != http.MethodHead {
+	if view.Method != http.MethodHead {
 		b = append(b, body...)
 	}
-	if err := w.writeThrough(b); err != nil {
+	if err := w.WriteThrough(b); err != nil {
 		return err
 	}
 	return w.conn.SetWriteDeadline(time.Time{})
 }
 
-func appendLocalHead(b []byte, status int, fields []field, body string, view clientView) []byte {
-	b = append(b, view.version()...)
+func appendLocalHead(b []byte, status int, fields []head.Field, body string, view ClientView) []byte {
+	b = append(b, view.Version()...)
 	b = strconv.AppendInt(b, int64(status), 10)
 	b = append(b, ' ')
 	b = append(b, http.StatusText(status)...)

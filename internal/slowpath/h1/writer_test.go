@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package slowpath
+package h1
 
 import (
 	"io"
@@ -20,7 +20,7 @@ func TestPanicOfALateHeadEndsTheConnection(t *testing.T) {
 	if err := client.SetDeadline(time.Now().Add(await.Patience)); err != nil {
 		t.Fatal(err)
 	}
-	w := newClientWriter(panickingWriter{server}, log, func(conn net.Conn) { _ = conn.Close() })
+	w := NewWriter(panickingWriter{server}, log, func(conn net.Conn) { _ = conn.Close() })
 	if _, err := w.buf.WriteString("head"); err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestPanicOfALateHeadEndsTheConnection(t *testing.T) {
 	if log.Count() != 1 {
 		t.Errorf("%d panics", log.Count())
 	}
-	w.release()
+	w.Release()
 }
 
 type panickingWriter struct{ net.Conn }
