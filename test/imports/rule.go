@@ -13,7 +13,7 @@ const module = "github.com/xlb-project/xlb/"
 
 // layers is the import rule: for each folder of internal/, the folders of
 // internal/ that it may import. Folders below one follow its row, and may import
-// each other, but for those that configLayers orders. A folder without a row is an
+// each other, but for those that orders has rows for. A folder without a row is an
 // error: decide where it stands first.
 var layers = map[string][]string{
 	"ascii":     nil,
@@ -97,6 +97,25 @@ var configLayers = map[string][]string{
 	"listeners": {"routes", "schema", "values"},
 }
 
+// slowpathLayers is the same for the folders of internal/slowpath/. The package above them serves requests with them.
+var slowpathLayers = map[string][]string{
+	"buffers": nil,
+	"h1":      {"buffers"},
+}
+
+// orders are the parents of folders that have rows of their own.
+var orders = []order{
+	{"bench", "benchLayers", benchLayers},
+	{"internal/config", "configLayers", configLayers},
+	{"internal/slowpath", "slowpathLayers", slowpathLayers},
+}
+
+// order says for each folder of parent which folders of parent it may import. name is that of the rows.
+type order struct {
+	parent, name string
+	rows         map[string][]string
+}
+
 // anything in a row of layers allows every folder.
 const anything = "*"
 
@@ -124,14 +143,10 @@ func violations(p goPackage) []string {
 	if _, known := layers[layer]; layer != "" && !known {
 		return []string{fmt.Sprintf("%s: no row in layers (test/imports/rule.go) says what it may import", from)}
 	}
-	measures := folderOf("bench", from)
-	if _, known := benchLayers[measures]; measures != "" && !known {
-		return []string{fmt.Sprintf("%s: no row in benchLayers (test/imports/rule.go) says what it may import", from)}
-	}
-
-	part := folderOf("internal/config", from)
-	if _, known := configLayers[part]; part != "" && !known {
-		return []string{fmt.Sprintf("%s: no row in configLayers (test/imports/rule.go) says what it may import", from)}
+	for _, o := range orders {
+		if folder := folderOf(o.parent, from); folder != "" && !o.knows(folder) {
+			return []string{fmt.Sprintf("%s: no row in %s (test/imports/rule.go) says what it may import", from, o.name)}
+		}
 	}
 
 	var found []string
@@ -155,11 +170,13 @@ func refusal(from, layer, imported string) string {
 	if !isOurs {
 		return ""
 	}
-	if layer == "" {
-		return orderRefusal("bench", benchLayers, from, to)
+	for _, o := range orders {
+		if reason := o.refusal(from, to); reason != "" {
+			return reason
+		}
 	}
-	if reason := orderRefusal("internal/config", configLayers, from, to); reason != "" {
-		return reason
+	if layer == "" {
+		return ""
 	}
 	target := layerOf(to)
 	if target == "" {
@@ -172,14 +189,19 @@ func refusal(from, layer, imported string) string {
 	return fmt.Sprintf("%s may import of internal/: %q", layer, allowed)
 }
 
-// orderRefusal says why the package from may not import the package to by the rows for the folders of parent, or "" when it may or they are not both
-// below parent.
-func orderRefusal(parent string, rows map[string][]string, from, to string) string {
-	user, used := folderOf(parent, from), folderOf(parent, to)
-	if user == "" || used == "" || user == used || slices.Contains(rows[user], used) {
+// knows says whether a folder of parent has a row.
+func (o order) knows(folder string) bool {
+	_, known := o.rows[folder]
+	return known
+}
+
+// refusal says why the package from may not import the package to by these rows, or "" when it may or they are not both below parent.
+func (o order) refusal(from, to string) string {
+	user, used := folderOf(o.parent, from), folderOf(o.parent, to)
+	if user == "" || used == "" || user == used || slices.Contains(o.rows[user], used) {
 		return ""
 	}
-	return fmt.Sprintf("%s may import of %s/: %q", user, parent, rows[user])
+	return fmt.Sprintf("%s may import of %s/: %q", user, o.parent, o.rows[user])
 }
 
 // layerOf returns the folder of internal/ that holds the package, "" when it is not there.
