@@ -35,7 +35,7 @@ func appendEndToEnd(b []byte, fields []head.Field, skip ...string) []byte {
 	return b
 }
 
-// EndToEnd leaves out what Connection lists, and Connection itself: otherwise a peer could name there a field that is added for the next
+// EndToEnd returns the fields without Connection and those that it lists: otherwise a peer could name there a field that is added for the next
 // recipient. TE and Upgrade have rules of their own.
 func EndToEnd(fields []head.Field) []head.Field {
 	listed := head.Options(fields)

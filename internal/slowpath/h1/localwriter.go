@@ -13,8 +13,9 @@ import (
 // replyTimeout bounds the writing of a local answer to a client that may not read.
 const replyTimeout = time.Second
 
-// Local writes and flushes an answer that comes from no endpoint. Of the fields those of the framing, of the connection and, unless it is
-// there, the date are added, and a content type where there is a body and none is given. With HEAD the body is left out. It takes no longer than a second.
+// Local writes an answer that comes from no endpoint, and flushes. It adds the fields that frame the body and say whether the connection is kept, and,
+// where fields has none, a date and the content type of a text. The answer to HEAD has no body. A client that does not read fails the write after
+// replyTimeout.
 func (w *Writer) Local(status int, fields []head.Field, body string, view ClientView) error {
 	if err := w.conn.SetWriteDeadline(time.Now().Add(replyTimeout)); err != nil {
 		return err

@@ -11,15 +11,19 @@ import (
 	"github.com/xlb-project/xlb/internal/slowpath/buffers"
 )
 
-// ClientView is what a response's form depends on.
+// ClientView is what the form of a response depends on: the client's request, and whether its connection is kept.
 type ClientView struct {
-	Method    string
-	HTTP10    bool
+	// Method of the request.
+	Method string
+	// HTTP10: the request has version 1.0.
+	HTTP10 bool
+	// KeepAlive: the connection serves further requests. Writer.Relay makes it false for a body that ends with the connection.
 	KeepAlive bool
-	// Trailers pass, the request's as well; otherwise they are left out.
+	// Trailers: those of the request and of the response pass. Otherwise they are left out.
 	Trailers bool
 }
 
+// Version returns what a status line begins with, with the space.
 func (v ClientView) Version() string {
 	if v.HTTP10 {
 		return "HTTP/1.0 "
@@ -40,14 +44,18 @@ func (v ClientView) persistence() string {
 	}
 }
 
-// Framing is how the end of a response's body is marked towards the client.
+// Framing is how the end of a response's body is marked towards the client (RFC 9112 section 6).
 type Framing uint8
 
 const (
-	FramedEmpty  Framing = iota // no body, whatever the header says
-	FramedLength                // Content-Length
+	// FramedEmpty: there is no body, whatever the head says.
+	FramedEmpty Framing = iota
+	// FramedLength: by Content-Length.
+	FramedLength
+	// FramedChunks: by the last chunk.
 	FramedChunks
-	FramedClose // by the end of the connection
+	// FramedClose: by the end of the connection.
+	FramedClose
 )
 
 // chooseFraming re-frames a response for the client (RFC 9112 section 6.3).
@@ -64,16 +72,21 @@ func (v ClientView) chooseFraming(resp *Response) Framing {
 	}
 }
 
-// ClientError is a failure to write to the client, as opposed to one to read
-// from the endpoint.
-type ClientError struct{ Err error }
+// ClientError is a failure to write to the client, as opposed to one to read from the endpoint.
+type ClientError struct {
+	// Err is the error of the client's connection.
+	Err error
+}
 
+// Error implements error.
 func (e *ClientError) Error() string { return fmt.Sprintf("write response to client: %v", e.Err) }
+
+// Unwrap returns Err.
 func (e *ClientError) Unwrap() error { return e.Err }
 
-// Relay writes a final response, body and trailers included, and flushes it.
-// progress is called after every piece, and whole when the response has been read whole, before the client has the end of it:
-// what the client does next finds the endpoint's connection idle.
+// Relay writes a final response with its body and trailers, and flushes it. It calls progress after every piece, and whole when the response has been
+// read to its end, before the client has that end: what the client does next finds the endpoint's connection idle. An error is a *ClientError where
+// the client's side has failed, and otherwise the endpoint's. The framing is the one towards the client, also of a response that has failed.
 func (w *Writer) Relay(resp *Response, view *ClientView, progress, whole func()) (Framing, error) {
 	f := view.chooseFraming(resp)
 	if f == FramedClose {
@@ -132,7 +145,7 @@ func (w *Writer) copyBody(body io.Reader, f Framing, progress, whole func()) err
 	}
 }
 
-// Passing is what the client gets of the trailers.
+// Passing returns the trailers that pass: all of them, or none.
 func (v ClientView) Passing(trailer []byte) []byte {
 	if !v.Trailers {
 		return nil
@@ -174,7 +187,7 @@ func appendResponseHead(b []byte, resp *Response, view ClientView, f Framing) []
 	return append(b, "\r\n"...)
 }
 
-// AppendSwitch appends a head without any framing: no body follows it. Of a 101 it keeps what the next hop must know.
+// AppendSwitch appends the head of a response behind which no HTTP follows: it has no framing. That of a 101 names the protocol.
 func AppendSwitch(b []byte, resp *Response, view ClientView) []byte {
 	b = appendStatusLine(b, resp, view)
 	if resp.Status == http.StatusSwitchingProtocols {

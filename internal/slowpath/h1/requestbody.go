@@ -14,19 +14,21 @@ import (
 	"github.com/xlb-project/xlb/internal/shares"
 )
 
+// ErrBodyStopped is what RequestBody.Read returns after Stop.
 var ErrBodyStopped = errors.New("request body is no longer wanted")
 
-// SmallBody is the longest body, in bytes, that is sent together with its head. An endpoint that reads no request to its end
+// SmallBody is the length, in bytes, of the longest body that is sent together with its head. An endpoint that reads no request to its end
 // takes as much before its answer is read.
 const SmallBody = 4 << 10
 
-// RequestBody hands a client's body to the goroutine that sends it. The downstream reader is free again once stop has returned.
+// RequestBody hands a client's body to the goroutine that sends it. One goroutine at a time reads; other methods may run meanwhile. The reader below it
+// is free again when Stop has returned.
 type RequestBody struct {
 	from io.Reader
 	turn *shares.Turn
-	// OnProgress and onEnd are called on the reading goroutine.
+	// OnProgress is called after each read, OnEnd at the end of the body, on the reading goroutine. The user sets both before the first read.
 	OnProgress, OnEnd func()
-	// OnBytes likewise, with what has been read; may be nil.
+	// OnBytes is called likewise, with the bytes that have been read; nil: nobody wants them.
 	OnBytes func([]byte)
 
 	started atomic.Bool
@@ -40,8 +42,8 @@ type RequestBody struct {
 	err  error      // guarded by mu; a failure other than EOF
 }
 
-// NewRequestBody is the body of the request with that head, and nil if it has none. from goes on behind the head; whoever reads the body gives
-// the turn up meanwhile.
+// NewRequestBody returns the body of the request with that head, framed as the head says (RFC 9112 section 6.3), or nil if it has none. from goes on
+// behind the head. Read gives up the turn while it waits for the client.
 func NewRequestBody(h *head.Head, from *bufio.Reader, turn *shares.Turn) *RequestBody {
 	switch {
 	case h.Chunked:
@@ -52,16 +54,18 @@ func NewRequestBody(h *head.Head, from *bufio.Reader, turn *shares.Turn) *Reques
 	return nil
 }
 
-// Started reports whether anybody has read of it.
+// Started reports whether Read was called.
 func (b *RequestBody) Started() bool { return b.started.Load() }
 
-// Broken reports whether the client's connection or its framing has failed amid it.
+// Broken reports whether the client's connection has failed within the body, or the body is malformed.
 func (b *RequestBody) Broken() bool { return b.broken.Load() }
 
-// Trailer returns the trailers of a body that has been read, as lines.
+// Trailer returns the trailers as whole lines, complete when the body has been read to its end; nil: the body has no chunks. The bytes are valid as
+// long as the body.
 func (b *RequestBody) Trailer() []byte { return trailerOf(b.from) }
 
-// Read implements io.Reader. The end of the body is io.EOF; its turn is given up while it waits for the client.
+// Read implements io.Reader. The end of the body is a bare io.EOF; the end of the connection before it is io.ErrUnexpectedEOF. Chunks that are
+// malformed are chunked.ErrMalformed.
 func (b *RequestBody) Read(p []byte) (int, error) {
 	b.turn.Rest()
 	n, err := b.read(p)
@@ -96,7 +100,7 @@ func (b *RequestBody) read(p []byte) (int, error) {
 	return n, err
 }
 
-// Whole reports whether it has been read to its end.
+// Whole reports whether the body has been read to its end.
 func (b *RequestBody) Whole() bool { return b.ended.Load() }
 
 func (b *RequestBody) end() {
@@ -107,8 +111,8 @@ func (b *RequestBody) end() {
 	b.OnEnd()
 }
 
-// Reached reports whether the body has ended, or its known rest lies in memory,
-// so that the connection can be kept whatever becomes of the body.
+// Reached reports whether the body has ended, or its known rest lies in memory: then the connection can be kept whatever becomes of the body.
+// buffered counts the bytes that have been read from the connection and lie in memory.
 func (b *RequestBody) Reached(buffered func() int) bool {
 	if b.ended.Load() {
 		return true
@@ -120,12 +124,12 @@ func (b *RequestBody) Reached(buffered func() int) bool {
 	return b.err == nil && b.left >= 0 && b.left <= int64(buffered())
 }
 
-// Small reports whether the whole body lies in memory and is short.
+// Small reports whether the rest of the body lies in memory and is no longer than SmallBody.
 func (b *RequestBody) Small(buffered func() int) bool {
 	return b.Reached(buffered) && b.left <= SmallBody
 }
 
-// AppendTo appends a body that is small.
+// AppendTo reads a body for which Small was true, and appends it.
 func (b *RequestBody) AppendTo(p []byte) []byte {
 	p = slices.Grow(p, int(b.left))
 	for !b.ended.Load() {
@@ -138,8 +142,7 @@ func (b *RequestBody) AppendTo(p []byte) []byte {
 	return p
 }
 
-// Discard consumes the rest of a body for which reached was true. Nobody else
-// may read it: stop comes first.
+// Discard reads the rest of a body for which Reached was true, and reports whether that succeeded. Nobody else may read it: Stop comes first.
 func (b *RequestBody) Discard() bool {
 	if b.ended.Load() {
 		return true
@@ -148,8 +151,8 @@ func (b *RequestBody) Discard() bool {
 	return err == nil
 }
 
-// Stop ends reading: interrupt must make a blocked read of the connection fail.
-// It returns the error that the client's side of the body had before.
+// Stop ends reading: a Read that comes later returns ErrBodyStopped. interrupt must make a blocked read of the connection fail. The error is that of
+// the client's side of the body, if it had one before.
 func (b *RequestBody) Stop(interrupt func()) error {
 	if b.ended.Load() {
 		return nil

@@ -8,9 +8,9 @@ import (
 	"github.com/xlb-project/xlb/internal/head"
 )
 
-// AppendRequestHead appends the client's head for an endpoint: Host first, framing last, and between them the
-// Fields that are for the endpoint, but for those that without names in lower case. A body has the framing that the client gave it, and a
-// request that usually has one a length in any case.
+// AppendRequestHead appends the client's head for an endpoint: Host first, framing last, and between them the fields that are for the endpoint. It
+// leaves out the fields that without names, in lower case. A body keeps the client's framing; a request whose method usually has a body gets a
+// length in any case (RFC 9110 section 8.6).
 func AppendRequestHead(b []byte, h *head.Head, without ...string) []byte {
 	b = append(b, h.Method...)
 	b = append(b, ' ')

@@ -8,33 +8,34 @@ import (
 	"strconv"
 )
 
-// requestWriter writes a request, or the rest of one, to an endpoint's connection. It has a buffer: what is small waits for flush.
-type requestWriter struct {
+// RequestWriter writes a request, or the rest of one, to an endpoint's connection. It has a buffer: a short piece waits for Flush or End. Errors are
+// those of the connection. Not safe for concurrent use.
+type RequestWriter struct {
 	buf     *bufio.Writer
 	chunked bool
 }
 
-// NewRequestWriter writes to an endpoint; chunked says how the body is framed. Its user releases it.
-func NewRequestWriter(to io.Writer, chunked bool) requestWriter {
-	w := requestWriter{buf: writers.Get().(*bufio.Writer), chunked: chunked}
+// NewRequestWriter returns a writer to an endpoint's connection; chunked: the body has chunks (RFC 9112 section 7.1). The caller calls Release.
+func NewRequestWriter(to io.Writer, chunked bool) RequestWriter {
+	w := RequestWriter{buf: writers.Get().(*bufio.Writer), chunked: chunked}
 	w.buf.Reset(to)
 	return w
 }
 
-// Release ends the use of the writer. Unflushed bytes are dropped.
-func (w requestWriter) Release() {
+// Release ends the use of the writer. It drops what has not been flushed.
+func (w RequestWriter) Release() {
 	w.buf.Reset(nil)
 	writers.Put(w.buf)
 }
 
-// Head writes a head as it is.
-func (w requestWriter) Head(b []byte) error {
+// Head writes a whole head, which AppendRequestHead has made.
+func (w RequestWriter) Head(b []byte) error {
 	_, err := w.buf.Write(b)
 	return err
 }
 
-// Data writes some of the body, as one chunk if it is chunked.
-func (w requestWriter) Data(b []byte) error {
+// Data writes a piece of the body, as one chunk if the body has chunks. An empty piece writes nothing.
+func (w RequestWriter) Data(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
@@ -45,8 +46,8 @@ func (w requestWriter) Data(b []byte) error {
 	return err
 }
 
-// End ends the body and flushes. trailer holds whole lines, which only a chunked body can have.
-func (w requestWriter) End(trailer []byte) error {
+// End ends the body and flushes. trailer holds whole lines; a body without chunks has none.
+func (w RequestWriter) End(trailer []byte) error {
 	if w.chunked {
 		if err := writeLastChunk(w.buf, trailer); err != nil {
 			return err
@@ -55,8 +56,8 @@ func (w requestWriter) End(trailer []byte) error {
 	return w.buf.Flush()
 }
 
-// Flush sends what waits.
-func (w requestWriter) Flush() error { return w.buf.Flush() }
+// Flush sends what waits in the buffer.
+func (w RequestWriter) Flush() error { return w.buf.Flush() }
 
 // writeChunk writes one chunk, which must not be empty (RFC 9112 section 7.1).
 func writeChunk(w *bufio.Writer, b []byte) error {

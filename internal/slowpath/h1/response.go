@@ -15,16 +15,19 @@ import (
 	"github.com/xlb-project/xlb/internal/head"
 )
 
-// Response is a validated head of an endpoint's answer, and its body as a stream.
+// Response is the validated head of an endpoint's answer, and its body as a stream.
 type Response struct {
-	// Status is 100 to 999, reason what stands behind it, possibly empty.
+	// Status is 100 to 999.
 	Status int
+	// Reason is the text behind the status, possibly empty.
 	Reason string
+	// HTTP10: the version is 1.0.
 	HTTP10 bool
 	// Fields lie in the reader's buffer: they are valid until it reads the next head or is released.
 	Fields []head.Field
-	// Length is the Content-Length, or head.NoLength.
-	Length  int64
+	// Length is the Content-Length in bytes, or head.NoLength.
+	Length int64
+	// Chunked: the body has chunks.
 	Chunked bool
 	// KeepAlive: the endpoint serves further requests on its connection.
 	KeepAlive bool
@@ -35,6 +38,7 @@ type Response struct {
 // errMalformed is a response that is no HTTP/1.1, or not framed beyond doubt.
 var errMalformed = errors.New("response of the endpoint is malformed, which RFC 9112 makes a 502; the endpoint must be repaired")
 
+// Malformed returns an error that IsProtocolError knows. what names the part of the response that is at fault.
 func Malformed(what string) error { return fmt.Errorf("%w: %s", errMalformed, what) }
 
 // IsProtocolError tells an endpoint that does not speak HTTP from a connection that has failed.
@@ -42,8 +46,8 @@ func IsProtocolError(err error) bool {
 	return errors.Is(err, errMalformed) || errors.Is(err, chunked.ErrMalformed)
 }
 
-// parseResponse validates a complete head that scanHead has passed. The method is that of the request, which decides on the
-// Framing (RFC 9112 section 6.3). fields is appended to.
+// parseResponse validates a complete head that head.Scan has passed. The method is that of the request, which decides on the
+// framing (RFC 9112 section 6.3). fields is appended to.
 func parseResponse(raw []byte, method string, fields []head.Field, maxFields int) (*Response, error) {
 	r := &Response{Length: head.NoLength}
 	line, rest, ok := head.CutLine(raw)
@@ -136,7 +140,7 @@ func (r *Response) interim() bool {
 	return r.Status < http.StatusOK && r.Status != http.StatusSwitchingProtocols
 }
 
-// Upgrade is what a 101 switches to, or empty.
+// Upgrade returns the protocols that a 101 switches to (its Upgrade field), or "".
 func (r *Response) Upgrade() string { return strings.Join(head.Values(r.Fields, "upgrade"), ", ") }
 
 // Trailer returns the trailers of a body that has been read, as lines.

@@ -16,10 +16,12 @@ import (
 // maxInterims bounds the interim responses of one exchange, as MAX_INTERIMS of bpf/lib/http1.h does for the kernel.
 const maxInterims = 16
 
-// HeadLimits bound a head. Both are needed.
+// HeadLimits bound the head of a response: a longer one is malformed. There are no defaults.
 type HeadLimits struct {
-	// Bytes of a head, and Fields in it, in numbers.
-	Bytes, Fields int
+	// Bytes is the length of a head with its empty line.
+	Bytes int
+	// Fields is the number of fields in a head.
+	Fields int
 }
 
 // ResponseReader reads an endpoint's answers. It is pooled: a connection has one only while a request uses it.
@@ -32,7 +34,7 @@ type ResponseReader struct {
 
 var responseReaders = sync.Pool{New: func() any { return &ResponseReader{reader: bufio.NewReaderSize(nil, 4<<10)} }}
 
-// NewResponseReader reads what an endpoint sends.
+// NewResponseReader returns a reader of what an endpoint sends. The caller calls Release.
 func NewResponseReader(from io.Reader, limits HeadLimits) *ResponseReader {
 	r := responseReaders.Get().(*ResponseReader)
 	r.reader.Reset(from)
@@ -40,7 +42,7 @@ func NewResponseReader(from io.Reader, limits HeadLimits) *ResponseReader {
 	return r
 }
 
-// Release ends the use of the reader and of the fields of its responses.
+// Release ends the use of the reader, and of the fields and bodies of its responses.
 func (r *ResponseReader) Release() {
 	r.reader.Reset(nil)
 	if cap(r.head) > buffers.MaxHead {
@@ -49,20 +51,20 @@ func (r *ResponseReader) Release() {
 	responseReaders.Put(r)
 }
 
-// Buffered counts the bytes that lie behind what has been read of the answers.
+// Buffered returns the number of bytes that the endpoint has sent behind what has been read.
 func (r *ResponseReader) Buffered() int { return r.reader.Buffered() }
 
-// Ahead are these bytes. They are valid until the next read.
+// Ahead returns these bytes. They are valid until the next read.
 func (r *ResponseReader) Ahead() []byte {
 	ahead, _ := r.reader.Peek(r.reader.Buffered()) // they are buffered: it cannot fail
 	return ahead
 }
 
-// Read implements io.Reader: what lies behind the answers, which is no HTTP where 101 is the last one.
+// Read implements io.Reader: it reads what follows the answers, which is no HTTP behind a 101.
 func (r *ResponseReader) Read(p []byte) (int, error) { return r.reader.Read(p) }
 
-// Final reads up to a final response or 101, and gives interim ones to the function, whose error ends it. An endpoint that
-// does not speak HTTP is an error that isProtocolError knows; others are the connection's or the function's.
+// Final reads up to a final response or 101, and gives interim ones to the function, whose error ends it. method is that of the request. An endpoint
+// that does not speak HTTP is an error that IsProtocolError knows; other errors are the connection's or the function's.
 func (r *ResponseReader) Final(method string, interim func(*Response) error) (*Response, error) {
 	for range maxInterims + 1 {
 		resp, err := r.next(method)

@@ -20,8 +20,8 @@ const headHold = time.Millisecond
 
 var writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 4<<10) }}
 
-// Writer writes responses to a client's connection and counts the bytes.
-// A held head is flushed by a timer, so it locks.
+// Writer writes responses to a client's connection and counts the bytes. A timer flushes a head that is held: so it locks. Errors are those of the
+// connection, unless a method says otherwise.
 type Writer struct {
 	conn    net.Conn
 	crashes *crash.Log
@@ -34,14 +34,15 @@ type Writer struct {
 	hold *time.Timer   // guarded by mu
 }
 
-// NewWriter writes to a connection, which abort ends after a panic amid a write that nobody waits for: crashes counts that.
+// NewWriter returns a writer to a client's connection. A write by the timer that panics is counted by crashes, and abort ends the connection then. The
+// caller calls Release or Abandon.
 func NewWriter(conn net.Conn, crashes *crash.Log, abort func(net.Conn)) *Writer {
 	w := &Writer{conn: conn, crashes: crashes, abort: abort, buf: writers.Get().(*bufio.Writer)}
 	w.buf.Reset(countedWriter{w})
 	return w
 }
 
-// Release ends the use of the writer. Unflushed bytes are dropped.
+// Release ends the use of the writer. It drops what has not been flushed.
 func (w *Writer) Release() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -53,7 +54,7 @@ func (w *Writer) Release() {
 	w.buf = nil
 }
 
-// Abandon is release where a goroutine that has panicked may use the writer still.
+// Abandon is Release behind a panic: another goroutine may use the writer still, so its buffer serves nobody else.
 func (w *Writer) Abandon() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,21 +74,21 @@ func (c countedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Sent returns the bytes that the connection took so far.
+// Sent returns the number of bytes that the connection has taken.
 func (w *Writer) Sent() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.sent
 }
 
-// Begin starts a response.
+// Begin marks where the final response begins, for DiscardBuffered.
 func (w *Writer) Begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mark = w.sent
 }
 
-// WriteThrough writes and flushes.
+// WriteThrough writes bytes as they are, and flushes.
 func (w *Writer) WriteThrough(b []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -132,8 +133,7 @@ func (w *Writer) flushSoon() {
 	})
 }
 
-// DiscardBuffered drops what has not been flushed and reports whether nothing
-// at all was sent of the final response.
+// DiscardBuffered drops what has not been flushed, and reports whether nothing at all was sent behind the mark of Begin.
 func (w *Writer) DiscardBuffered() (untouched bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -141,7 +141,7 @@ func (w *Writer) DiscardBuffered() (untouched bool) {
 	return w.sent == w.mark
 }
 
-// Informational forwards a 1xx response, for which there must be a version that knows them. 101 is not one of them.
+// Informational writes a 1xx response other than 101, and flushes. The client must speak HTTP/1.1: HTTP/1.0 has no such responses.
 func (w *Writer) Informational(status int, fields []head.Field) error {
 	b := append([]byte(nil), "HTTP/1.1 "+strconv.Itoa(status)+" "+http.StatusText(status)+"\r\n"...)
 	b = appendEndToEnd(b, fields, framingFields...)
