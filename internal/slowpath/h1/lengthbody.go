@@ -18,7 +18,7 @@ func (b *lengthBody) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
 	if b.left == 0 {
-		return n, io.EOF // what became of the connection behind it is not this body's
+		return n, io.EOF // how the connection ends behind it does not concern this body
 	}
 	return n, unexpected(err)
 }

@@ -28,7 +28,7 @@ type RequestBody struct {
 	turn *shares.Turn
 	// OnProgress is called after each read, OnEnd at the end of the body, on the reading goroutine. The user sets both before the first read.
 	OnProgress, OnEnd func()
-	// OnBytes is called likewise, with the bytes that have been read; nil: nobody wants them.
+	// OnBytes is called after each read with the bytes that have been read; nil: they are not wanted.
 	OnBytes func([]byte)
 
 	started atomic.Bool
@@ -111,7 +111,7 @@ func (b *RequestBody) end() {
 	b.OnEnd()
 }
 
-// Reached reports whether the body has ended, or its known rest lies in memory: then the connection can be kept whatever becomes of the body.
+// Reached reports whether the body has ended, or its known rest lies in memory: then the connection can be kept, however the body is handled.
 // buffered counts the bytes that have been read from the connection and lie in memory.
 func (b *RequestBody) Reached(buffered func() int) bool {
 	if b.ended.Load() {
@@ -142,7 +142,8 @@ func (b *RequestBody) AppendTo(p []byte) []byte {
 	return p
 }
 
-// Discard reads the rest of a body for which Reached was true, and reports whether that succeeded. Nobody else may read it: Stop comes first.
+// Discard reads the rest of a body for which Reached was true, and reports whether that succeeded. Stop must have returned before: no other goroutine
+// may read the body meanwhile.
 func (b *RequestBody) Discard() bool {
 	if b.ended.Load() {
 		return true

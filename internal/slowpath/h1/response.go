@@ -31,7 +31,7 @@ type Response struct {
 	Chunked bool
 	// KeepAlive: the endpoint serves further requests on its connection.
 	KeepAlive bool
-	// Body ends with a bare io.EOF where the framing says so, and in no other way. nil: there is none.
+	// Body ends with a bare io.EOF where the framing says so, and in no other way. nil: there is no body.
 	Body io.Reader
 }
 

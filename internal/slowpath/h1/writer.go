@@ -54,7 +54,7 @@ func (w *Writer) Release() {
 	w.buf = nil
 }
 
-// Abandon is Release behind a panic: another goroutine may use the writer still, so its buffer serves nobody else.
+// Abandon is Release behind a panic: another goroutine may use the writer still, so that its buffer is not used again.
 func (w *Writer) Abandon() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
