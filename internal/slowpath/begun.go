@@ -141,7 +141,7 @@ func (x *exchange) readBegun() {
 	}
 	var from io.Reader = x.body
 	if x.replay != nil {
-		from = x.replay.begin()
+		from = x.replay.Begin()
 	}
 	// The kernel has read its framing: nothing is wrong with it, or missing.
 	_, _ = io.Copy(io.Discard, from)

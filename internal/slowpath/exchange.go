@@ -64,9 +64,9 @@ type exchange struct {
 	sentSome bool
 	// retries is the route's policy at work, nil without one, and replay the body that it keeps.
 	retries *retries
-	replay  *replay
+	replay  *h1.Replay
 	// bodySource is where the last attempt has the body from.
-	bodySource bodySource
+	bodySource h1.BodySource
 	// attempts so far. tryCtx is that of the last one, which cancelTry ends, and headArrived says that it is answered; nil where
 	// nothing limits a single one.
 	attempts    int

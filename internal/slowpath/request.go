@@ -10,10 +10,10 @@ func (x *exchange) appendRequest(b []byte) []byte {
 	switch {
 	case x.body == nil:
 	case x.replay != nil:
-		source := x.replay.begin()
+		source := x.replay.Begin()
 		x.bodySource = source
 		if !x.head.Chunked {
-			b = source.appendSmall(b, x.buffered)
+			b = source.AppendSmall(b, x.buffered)
 		}
 	default:
 		x.bodySource = x.body

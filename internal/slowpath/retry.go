@@ -51,7 +51,7 @@ func (x *exchange) retrying(claim *Claim) (*h1.Response, LocalReply) {
 		x.retries.elsewhere = begin(x.cluster, x.share.Criteria, policy.AvoidPriorities)
 	}
 	if x.body != nil && !x.retries.over {
-		x.replay = newReplay(x.body)
+		x.replay = h1.NewReplay(x.body)
 	}
 	defer x.retries.uncount()
 	for {
@@ -164,7 +164,7 @@ func (x *exchange) try() (*h1.Response, error) {
 func (r *retries) decide(resp *h1.Response, err error) (wait time.Duration, again bool) {
 	retried, tally := r.counted, r.x.admitted.tally
 	r.uncount()
-	if r.over || r.x.ctx.Err() != nil || r.x.hasCircled() || r.x.body != nil && (r.x.body.Broken() || r.x.replay.spoiled()) {
+	if r.over || r.x.ctx.Err() != nil || r.x.hasCircled() || r.x.body != nil && (r.x.body.Broken() || r.x.replay.Spoiled()) {
 		return 0, false
 	}
 	if !r.wants(resp, err) {

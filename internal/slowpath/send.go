@@ -178,7 +178,7 @@ func (x *exchange) startSending() {
 
 // sendBody writes the rest of the request. It leaves the connection open when that cannot be written: the answer may
 // lie behind it.
-func (x *exchange) sendBody(c *upstreamConn, body bodySource) error {
+func (x *exchange) sendBody(c *upstreamConn, body h1.BodySource) error {
 	w := h1.NewRequestWriter(c.Conn, x.head.Chunked)
 	defer w.Release()
 	buf := buffers.Copy()

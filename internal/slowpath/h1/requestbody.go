@@ -14,12 +14,12 @@ import (
 	"github.com/xlb-project/xlb/internal/shares"
 )
 
-// ErrBodyStopped is what RequestBody.Read returns after Stop.
-var ErrBodyStopped = errors.New("request body is no longer wanted")
+// errBodyStopped is what RequestBody.Read returns after Stop.
+var errBodyStopped = errors.New("request body is no longer wanted")
 
-// SmallBody is the length, in bytes, of the longest body that is sent together with its head. An endpoint that reads no request to its end
+// smallBody is the length, in bytes, of the longest body that is sent together with its head. An endpoint that reads no request to its end
 // takes as much before its answer is read.
-const SmallBody = 4 << 10
+const smallBody = 4 << 10
 
 // RequestBody hands a client's body to the goroutine that sends it. One goroutine at a time reads; other methods may run meanwhile. The reader below it
 // is free again when Stop has returned.
@@ -79,7 +79,7 @@ func (b *RequestBody) read(p []byte) (int, error) {
 	defer b.mu.Unlock()
 	b.started.Store(true)
 	if b.stopped.Load() {
-		return 0, ErrBodyStopped
+		return 0, errBodyStopped
 	}
 	n, err := b.from.Read(p)
 	if b.left > 0 {
@@ -124,9 +124,9 @@ func (b *RequestBody) Reached(buffered func() int) bool {
 	return b.err == nil && b.left >= 0 && b.left <= int64(buffered())
 }
 
-// Small reports whether the rest of the body lies in memory and is no longer than SmallBody.
+// Small reports whether the rest of the body lies in memory and is no longer than smallBody.
 func (b *RequestBody) Small(buffered func() int) bool {
-	return b.Reached(buffered) && b.left <= SmallBody
+	return b.Reached(buffered) && b.left <= smallBody
 }
 
 // AppendTo reads a body for which Small was true, and appends it.
@@ -152,7 +152,7 @@ func (b *RequestBody) Discard() bool {
 	return err == nil
 }
 
-// Stop ends reading: a Read that comes later returns ErrBodyStopped. interrupt must make a blocked read of the connection fail. The error is that of
+// Stop ends reading: a Read that comes later returns errBodyStopped. interrupt must make a blocked read of the connection fail. The error is that of
 // the client's side of the body, if it had one before.
 func (b *RequestBody) Stop(interrupt func()) error {
 	if b.ended.Load() {

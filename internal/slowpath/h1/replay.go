@@ -1,42 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package slowpath
+package h1
 
 import (
 	"io"
 	"sync"
-
-	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
 // maxReplay is the longest body of a request that is kept for another attempt, in bytes: Envoy's per_connection_buffer_limit_bytes.
 const maxReplay = 1 << 20
 
-// bodySource is where one attempt has a request's body from.
-type bodySource interface {
+// BodySource is where one attempt has a request's body from.
+type BodySource interface {
 	// Read's error is io.EOF at the body's end.
 	io.Reader
-	// whole reports whether that has been reached.
+	// Whole reports whether that has been reached.
 	Whole() bool
 }
 
-// replay keeps a request's body so that several attempts, one after another, can send it. One that is too long is not kept: then there is
+// Replay keeps a request's body so that several attempts, one after another, can send it. One that is too long is not kept: then there is
 // no further attempt. An attempt that has been given up may still wait for the client; what it reads is kept for the next one.
-type replay struct {
-	body *h1.RequestBody
+type Replay struct {
+	body *RequestBody
 
 	reading sync.Mutex // held while the client is read
 
 	mu      sync.Mutex
 	kept    []byte        // guarded by mu
 	tooLong bool          // guarded by mu
-	current *replayReader // guarded by mu; of the last attempt
+	current *ReplayReader // guarded by mu; of the last attempt
 }
 
-func newReplay(b *h1.RequestBody) *replay { return &replay{body: b} }
+func NewReplay(b *RequestBody) *Replay { return &Replay{body: b} }
 
-// spoiled reports that the body can be sent no more from its beginning.
-func (r *replay) spoiled() bool {
+// Spoiled reports that the body can be sent no more from its beginning.
+func (r *Replay) Spoiled() bool {
 	if r == nil {
 		return false
 	}
@@ -45,30 +43,30 @@ func (r *replay) spoiled() bool {
 	return r.tooLong
 }
 
-// begin starts an attempt: those before it read no more.
-func (r *replay) begin() *replayReader {
+// Begin starts an attempt: those before it read no more.
+func (r *Replay) Begin() *ReplayReader {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.current = &replayReader{replay: r}
+	r.current = &ReplayReader{replay: r}
 	return r.current
 }
 
-// replayReader is the body for one attempt.
-type replayReader struct {
-	replay *replay
+// ReplayReader is the body for one attempt.
+type ReplayReader struct {
+	replay *Replay
 	at     int // guarded by replay.mu
 }
 
-// whole implements bodySource.
-func (s *replayReader) Whole() bool {
+// Whole implements BodySource.
+func (s *ReplayReader) Whole() bool {
 	r := s.replay
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.body.Whole() && s.at >= len(r.kept)
 }
 
-// Read implements bodySource.
-func (s *replayReader) Read(p []byte) (int, error) {
+// Read implements BodySource.
+func (s *ReplayReader) Read(p []byte) (int, error) {
 	if n, ok := s.again(p); ok {
 		return n, nil
 	}
@@ -80,7 +78,7 @@ func (s *replayReader) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	if !s.isCurrent() {
-		return 0, h1.ErrBodyStopped
+		return 0, errBodyStopped
 	}
 	if r.body.Whole() {
 		return 0, io.EOF
@@ -91,7 +89,7 @@ func (s *replayReader) Read(p []byte) (int, error) {
 }
 
 // again reads what has been kept.
-func (s *replayReader) again(p []byte) (n int, ok bool) {
+func (s *ReplayReader) again(p []byte) (n int, ok bool) {
 	r := s.replay
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,14 +101,14 @@ func (s *replayReader) again(p []byte) (n int, ok bool) {
 	return n, true
 }
 
-func (s *replayReader) isCurrent() bool {
+func (s *ReplayReader) isCurrent() bool {
 	s.replay.mu.Lock()
 	defer s.replay.mu.Unlock()
 	return s.replay.current == s
 }
 
 // keep stores what has been read. A later attempt needs it, however long it is, if there is one already.
-func (s *replayReader) keep(b []byte) {
+func (s *ReplayReader) keep(b []byte) {
 	r := s.replay
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,8 +124,8 @@ func (s *replayReader) keep(b []byte) {
 	s.at += len(b)
 }
 
-// appendSmall appends a body that is short and at hand, to be sent with the head. One that an attempt before waits for is not at hand.
-func (s *replayReader) appendSmall(b []byte, buffered func() int) []byte {
+// AppendSmall appends a body that is short and at hand, to be sent with the head. One that an attempt before waits for is not at hand.
+func (s *ReplayReader) AppendSmall(b []byte, buffered func() int) []byte {
 	r := s.replay
 	if !r.reading.TryLock() {
 		return b
@@ -139,14 +137,14 @@ func (s *replayReader) appendSmall(b []byte, buffered func() int) []byte {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.body.Whole() || len(r.kept) > h1.SmallBody {
+	if !r.body.Whole() || len(r.kept) > smallBody {
 		return b
 	}
 	s.at = len(r.kept)
 	return append(b, r.kept...)
 }
 
-func (s *replayReader) rewind() {
+func (s *ReplayReader) rewind() {
 	s.replay.mu.Lock()
 	defer s.replay.mu.Unlock()
 	s.at = 0
