@@ -10,11 +10,11 @@ import (
 // maxReplay is the longest body of a request that is kept for another attempt, in bytes: Envoy's per_connection_buffer_limit_bytes.
 const maxReplay = 1 << 20
 
-// BodySource is where one attempt has a request's body from.
+// BodySource is the body of a request for one attempt.
 type BodySource interface {
-	// Read's error is io.EOF at the body's end.
+	// Read returns io.EOF at the end of the body.
 	io.Reader
-	// Whole reports whether that has been reached.
+	// Whole reports whether the end has been reached.
 	Whole() bool
 }
 
@@ -31,9 +31,10 @@ type Replay struct {
 	current *ReplayReader // guarded by mu; of the last attempt
 }
 
+// NewReplay returns a Replay of a body, of which nothing has been read.
 func NewReplay(b *RequestBody) *Replay { return &Replay{body: b} }
 
-// Spoiled reports that the body can be sent no more from its beginning.
+// Spoiled reports whether the body was too long to be kept, so that it cannot be sent again from its beginning. A nil Replay is not spoiled.
 func (r *Replay) Spoiled() bool {
 	if r == nil {
 		return false
@@ -43,7 +44,7 @@ func (r *Replay) Spoiled() bool {
 	return r.tooLong
 }
 
-// Begin starts an attempt: those before it read no more.
+// Begin starts an attempt and returns its body. Readers of earlier attempts read no more.
 func (r *Replay) Begin() *ReplayReader {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,7 +52,7 @@ func (r *Replay) Begin() *ReplayReader {
 	return r.current
 }
 
-// ReplayReader is the body for one attempt.
+// ReplayReader is the body of one attempt. It implements BodySource.
 type ReplayReader struct {
 	replay *Replay
 	at     int // guarded by replay.mu
@@ -65,7 +66,7 @@ func (s *ReplayReader) Whole() bool {
 	return r.body.Whole() && s.at >= len(r.kept)
 }
 
-// Read implements BodySource.
+// Read implements BodySource. It returns what has been kept, and then reads the client. A reader of an earlier attempt gets an error.
 func (s *ReplayReader) Read(p []byte) (int, error) {
 	if n, ok := s.again(p); ok {
 		return n, nil
@@ -124,7 +125,8 @@ func (s *ReplayReader) keep(b []byte) {
 	s.at += len(b)
 }
 
-// AppendSmall appends a body that is short and at hand, to be sent with the head. One that an attempt before waits for is not at hand.
+// AppendSmall appends a body that is short and at hand, so that it is sent with the head; otherwise it appends nothing. A body that an earlier attempt
+// still waits for is not at hand. buffered is that of RequestBody.Reached.
 func (s *ReplayReader) AppendSmall(b []byte, buffered func() int) []byte {
 	r := s.replay
 	if !r.reading.TryLock() {

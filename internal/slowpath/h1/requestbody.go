@@ -152,7 +152,7 @@ func (b *RequestBody) Discard() bool {
 	return err == nil
 }
 
-// Stop ends reading: a Read that comes later returns errBodyStopped. interrupt must make a blocked read of the connection fail. The error is that of
+// Stop ends reading: a later Read fails. interrupt must make a blocked read of the connection fail. The error is that of
 // the client's side of the body, if it had one before.
 func (b *RequestBody) Stop(interrupt func()) error {
 	if b.ended.Load() {
