@@ -3,7 +3,6 @@
 package slowpath
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/ascii/asciitest"
@@ -69,38 +68,4 @@ func TestMethodsAndSchemesAreComparedByBytes(t *testing.T) {
 			t.Errorf("%s: X-Forwarded-Proto: %q makes %q of a.test:443", c.Name, c.Text, got)
 		}
 	}
-}
-
-func TestServerNamesAreComparedByBytes(t *testing.T) {
-	for _, c := range asciitest.Of("kiosk.test") {
-		opening, _ := tlsOpening([]byte(helloFor(t, c.Text)))
-		if opening == nil {
-			continue // crypto/tls does not read it
-		}
-		if opening.ServerName == "kiosk.test" {
-			t.Errorf("%s: %q is taken for kiosk.test", c.Name, c.Text)
-		}
-	}
-	if opening, _ := tlsOpening([]byte(helloFor(t, "\u212aiosk.test"))); opening == nil || opening.ServerName != "\u212aiosk.test" {
-		t.Errorf("a name with U+212A is read as %+v", opening)
-	}
-}
-
-// helloFor is a ClientHello for any name: crypto/tls writes none that is no host's, so another of
-// that length is exchanged.
-func helloFor(t *testing.T, name string) string {
-	t.Helper()
-	filler := string(slices.Repeat([]byte("x"), len(name)))
-	return replaceOnce(t, clientHello(t, filler), filler, name)
-}
-
-func replaceOnce(t *testing.T, s, old, replacement string) string {
-	t.Helper()
-	for i := range len(s) - len(old) {
-		if s[i:i+len(old)] == old {
-			return s[:i] + replacement + s[i+len(old):]
-		}
-	}
-	t.Fatalf("%q is not there", old)
-	return ""
 }

@@ -101,6 +101,7 @@ var configLayers = map[string][]string{
 var slowpathLayers = map[string][]string{
 	"buffers": nil,
 	"h1":      {"buffers"},
+	"opening": nil,
 }
 
 // orders are the parents of folders that have rows of their own.
