@@ -123,8 +123,8 @@ func agree(rt *model.RouteTable, compiled *Table, r *model.Request) (maps.Verdic
 	if got.Flags&maps.RouteWebsocket != 0 != want.Allows(model.UpgradeWebSocket) {
 		return verdict, fmt.Errorf("compiled: flags %#x, model: upgrades %q", got.Flags, want.Upgrades)
 	}
-	if target := targetOf(want, r.Path); got.Rewrite.apply(r.Path) != target {
-		return verdict, fmt.Errorf("compiled: asks for %s, model: %s", got.Rewrite.apply(r.Path), target)
+	if target := targetOf(want, r.Path); apply(got.Rewrite, r.Path) != target {
+		return verdict, fmt.Errorf("compiled: asks for %s, model: %s", apply(got.Rewrite, r.Path), target)
 	}
 	if name, _ := compiled.ClusterOf(got, draw); name != want.Share(draw).Name {
 		return verdict, fmt.Errorf("compiled: cluster %q for draw %d, model: %q", name, draw, want.Share(draw).Name)

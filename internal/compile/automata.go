@@ -14,73 +14,6 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// What the automata of one configuration may take, in all tables. The maps hold twice as much, so
-// that a new version fits beside the old one.
-const (
-	maxAutomata = 512
-	maxBlocks   = 32768 // of maps.Cells: a million transitions, 2 MB
-	maxAccepts  = 32768
-	// maxAcceptedRoutes bounds the entries of lists of routes, a quarter of what the map holds.
-	maxAcceptedRoutes = 65536
-	// maxComparisons is how often a path match without an automaton is compared with a key: where there are thousands of
-	// both, that takes longer than all the rest.
-	maxComparisons = 1 << 20
-)
-
-// space is what is left of that, and of the steps that compiling may take.
-type space struct {
-	automata, blocks, accepts, routes int
-	comparisons                       int
-	known                             *known
-	compiler                          *dfa.Compiler
-	// subsetted are the clusters with subsets.
-	subsetted map[string]bool
-	// rewrites are those that have been taken.
-	rewrites map[Rewrite]bool
-	// retries likewise.
-	retries map[Retry]bool
-}
-
-func newSpace(k *known) *space {
-	return &space{
-		automata: maxAutomata, blocks: maxBlocks, accepts: maxAccepts, routes: maxAcceptedRoutes,
-		comparisons: maxComparisons,
-		rewrites:    map[Rewrite]bool{},
-		retries:     map[Retry]bool{},
-		known:       k,
-		compiler:    k.automata.Compiler(),
-	}
-}
-
-// take takes what an automaton needs, or says of what there is not enough.
-func (s *space) take(blocks, accepts, routes int) error {
-	for _, n := range []struct {
-		what             string
-		needed, left, of int
-	}{
-		{"automata", 1, s.automata, maxAutomata},
-		{"transitions", blocks * int(maps.CellsPerBlock), s.blocks * int(maps.CellsPerBlock), maxBlocks * int(maps.CellsPerBlock)},
-		{"combinations of expressions", accepts, s.accepts, maxAccepts},
-		{"routes of combined expressions", routes, s.routes, maxAcceptedRoutes},
-	} {
-		if n.needed > n.left {
-			return fmt.Errorf("needs room for %s: %d, and %d of %d are left; use fewer expressions, or begin them with distinct literal text",
-				n.what, n.needed, n.left, n.of)
-		}
-	}
-	s.automata--
-	s.blocks -= blocks
-	s.accepts -= accepts
-	s.routes -= routes
-	return nil
-}
-
-// Blocks is how many entries of cells n transitions, or states, take.
-func Blocks(n int) int { return (n + int(maps.CellsPerBlock) - 1) / int(maps.CellsPerBlock) }
-
-// Pages is how many pages n lists take.
-func Pages(n int) int { return (n + int(maps.ListsPerPage) - 1) / int(maps.ListsPerPage) }
-
 // divide puts path matches, which are in order, into sets that become automata.
 func (l *candidateList) divide(matches []*loosePath) []*dfa.Set {
 	patterns := make([]string, len(matches))
@@ -188,20 +121,4 @@ func countDistinct(lists [][]candidate) (total int) {
 		}
 	}
 	return total + len(single)
-}
-
-// accepts walks the automaton as the kernel does: to a list, or, at the end of what it sees of a path, to
-// where it cannot tell.
-func (a *Automaton) accepts(path string) (list List, isCut bool) {
-	state := a.Start
-	for i := range len(path) {
-		if state == dfa.Dead {
-			return List{}, false
-		}
-		state = a.Next[uint32(state)*a.ClassCount+uint32(a.Classes[path[i]])]
-	}
-	if len(path) >= int(maps.MaxPath) {
-		return List{}, state != dfa.Dead
-	}
-	return a.Lists[a.Accept[state]], false
 }

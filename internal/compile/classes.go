@@ -11,14 +11,6 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
-// Classes of values. A header that is missing has the first; one with a value that no condition names, the
-// second; then come the values that conditions name, and then the beginnings of values.
-const (
-	missingClass = iota
-	otherClass
-	firstClass
-)
-
 // valueClasses numbers the values of one header that some condition of the table names.
 type valueClasses struct {
 	// values and prefixes are sorted, and none is twice. places are those of the values.
@@ -65,7 +57,7 @@ func (v *valueClasses) settle() {
 	for i, value := range v.values {
 		v.places[value] = uint32(i)
 	}
-	v.asked = make([]bool, firstClass+len(v.values)+len(v.prefixes))
+	v.asked = make([]bool, FirstClass+len(v.values)+len(v.prefixes))
 }
 
 // surveyRoute numbers the values of one route that have not been seen.
@@ -101,7 +93,7 @@ func (s *conditionSet) number(c condition) {
 }
 
 // of returns the class of a value that conditions name.
-func (v *valueClasses) of(text string) uint32 { return firstClass + v.places[text] }
+func (v *valueClasses) of(text string) uint32 { return FirstClass + v.places[text] }
 
 // maxClassesAsked is how many classes may satisfy a condition that an index is about.
 const maxClassesAsked = 4
@@ -111,7 +103,7 @@ const maxClassesAsked = 4
 func (v *valueClasses) satisfying(c condition) []uint32 {
 	var classes []uint32
 	if c.orMissing {
-		classes = append(classes, missingClass)
+		classes = append(classes, MissingClass)
 	}
 	switch {
 	case c.kind == equals:
@@ -121,7 +113,7 @@ func (v *valueClasses) satisfying(c condition) []uint32 {
 			classes = append(classes, v.of(text))
 		}
 	case c.kind == beginsWith && c.value != "":
-		first := firstClass
+		first := FirstClass
 		for _, texts := range [][]string{v.values, v.prefixes} {
 			i, _ := slices.BinarySearch(texts, c.value)
 			for ; i < len(texts) && strings.HasPrefix(texts[i], c.value) && len(classes) <= maxClassesAsked; i++ {

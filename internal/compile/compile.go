@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -79,25 +78,4 @@ func compileListener(left *space, where string, cfg *model.Config, l *model.List
 	}
 	t, notes := compileTableWithin(left, where, l.Routes)
 	return t, append(notes, inspectionNotes(where, l)...)
-}
-
-// compileTable compiles the only table of a configuration.
-func compileTable(where string, rt *model.RouteTable) (Table, []Note) {
-	return compileTableWithin(newSpace(newKnown()), where, rt)
-}
-
-// compileTableWithin falls back to a slow table, which holds nothing but its flag, where
-// the kernel would send on other headers than the slow path.
-func compileTableWithin(left *space, where string, rt *model.RouteTable) (Table, []Note) {
-	if rt.Hop != nil {
-		return Table{Flags: maps.TableSlow}, []Note{{Where: where, Reason: "--envoy-headers; the slow path serves the listener"}}
-	}
-	b := newTableBuilder(where, left)
-	b.add(rt)
-	return b.finish(), b.notes
-}
-
-// unmapped gives an address the one form in which it is compared.
-func unmapped(a netip.AddrPort) netip.AddrPort {
-	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 }

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/xlb-project/xlb/internal/dfa"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -160,16 +159,4 @@ func (s *conditionSet) matching(of *valueClasses, value string) (bits uint64) {
 		bits |= s.bitsOf(of, set.Match([]byte(value)))
 	}
 	return bits
-}
-
-// matches returns the conditions that hold for a value, as value_match() in bpf/lib/fields.h finds them.
-func (a *Automaton) matches(value string) uint64 {
-	state := a.Start
-	for i := range len(value) {
-		if state == dfa.Dead {
-			return 0
-		}
-		state = a.Next[uint32(state)*a.ClassCount+uint32(a.Classes[value[i]])]
-	}
-	return a.Values[a.Accept[state]]
 }

@@ -56,7 +56,7 @@ func (s *conditionSet) hashed(name string) (number maps.HashPolicy, reason strin
 	}
 	of := s.classes[name]
 	if of == nil {
-		of = &valueClasses{asked: make([]bool, firstClass)}
+		of = &valueClasses{asked: make([]bool, FirstClass)}
 		s.classes[name] = of
 	}
 	if of.hash == 0 {

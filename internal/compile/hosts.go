@@ -160,9 +160,3 @@ func (x *hostIndex) find(host string) uint32 {
 	}
 	return x.any
 }
-
-func reversed(s string) string {
-	b := []byte(s)
-	slices.Reverse(b)
-	return string(b)
-}

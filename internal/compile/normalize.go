@@ -3,8 +3,6 @@
 package compile
 
 import (
-	"strings"
-
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -28,24 +26,6 @@ func pathFlags(rt *model.RouteTable) (flags maps.TableFlags) {
 	}
 	if rt.Underscores != model.PassUnderscores {
 		flags |= maps.TableUnderscores
-	}
-	return flags
-}
-
-// pathMarks are the flags that hand a request with this target over: request_path_mark() in bpf/lib/http1.h.
-func pathMarks(target string) (flags maps.TableFlags) {
-	path, _, _ := strings.Cut(target, "?")
-	if strings.Contains(path, "%") {
-		flags |= maps.TableEscapes
-	}
-	if strings.Contains(path, ";") {
-		flags |= maps.TableParameters
-	}
-	if strings.Contains(path, "/.") {
-		flags |= maps.TableDots
-	}
-	if strings.Contains(path, "//") {
-		flags |= maps.TableSlashes
 	}
 	return flags
 }

@@ -12,10 +12,6 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// terminator stands behind a key that must match whole. No host and no path that
-// the kernel accepts contains it.
-const terminator = "\x00"
-
 // Longest path values. The kernel compares the first MaxPath bytes of a path and
 // takes a longer one for its beginning: a prefix of that length is still told
 // apart, an exact path is not, because its terminator would lie behind it.
@@ -122,8 +118,8 @@ func expressions(loose []*loosePath) []*loosePath {
 	return found
 }
 
-// include extends the range of automata.
-func (p *Path) include(automaton uint32) {
+// include extends the range of automata of a path.
+func include(p *Path, automaton uint32) {
 	if p.Automata == 0 {
 		p.Automaton, p.Automata = automaton, 1
 		return
@@ -320,7 +316,7 @@ func (l *candidateList) path(vhost uint32, key *pathKey, stems []*stem, x *pathI
 	f := l.find(key, stems, x)
 	p := Path{VHost: vhost, Key: key.text}
 	if key.stem != nil { // what automata find for a whole path is among the candidates
-		p.includeBefore(l.winner(&f), stems)
+		includeBefore(&p, l.winner(&f), stems)
 	}
 	f.isMerged = p.Automata > 0
 	p.List = l.list(f)
@@ -328,11 +324,11 @@ func (l *candidateList) path(vhost uint32, key *pathKey, stems []*stem, x *pathI
 }
 
 // includeBefore has those automata of the stems asked whose routes stand before a position.
-func (p *Path) includeBefore(position int, stems []*stem) {
+func includeBefore(p *Path, position int, stems []*stem) {
 	for _, s := range stems {
 		for _, a := range s.automata {
 			if a.position < position {
-				p.include(a.automaton)
+				include(p, a.automaton)
 			}
 		}
 	}

@@ -10,13 +10,8 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// Names of what is compared like a header, in Table.Fields. ":authority" is the header "host".
-const (
-	methodField = ":method"
-	pathField   = ":path"
-	// forwardedProto is a header, which a request without it is compared as if it had.
-	forwardedProto = "x-forwarded-proto"
-)
+// forwardedProto is a header, which a request without it is compared as if it had.
+const forwardedProto = "x-forwarded-proto"
 
 // methods are those that the kernel reads: method_is_plain() in bpf/lib/http1.h.
 var methods = []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
@@ -108,21 +103,4 @@ func countLetters(text string) (n int) {
 		}
 	}
 	return n
-}
-
-// valuesOf are those of a header, or of what is compared like one; of a query parameter, the first.
-func valuesOf(r *model.Request, name string) []string {
-	switch name {
-	case methodField:
-		return []string{r.Method}
-	case pathField:
-		return []string{r.Path}
-	}
-	if parameter, is := parameterOf(name); is {
-		if value, found := r.QueryValue(parameter); found {
-			return []string{value}
-		}
-		return nil
-	}
-	return r.Values(name)
 }

@@ -2,20 +2,7 @@
 
 package compile
 
-import (
-	"strings"
-
-	"github.com/xlb-project/xlb/internal/maps"
-	"github.com/xlb-project/xlb/internal/model"
-)
-
-// parameterMark begins the names of query parameters in conditions and Table.Fields: no header's name has it.
-const parameterMark = "?"
-
-// parameterOf returns the query parameter that a name in Table.Fields stands for, if it does.
-func parameterOf(name string) (parameter string, is bool) {
-	return strings.CutPrefix(name, parameterMark)
-}
+import "github.com/xlb-project/xlb/internal/model"
 
 // literalsOfParameter is literalsOf for a query parameter, which is compared like a header.
 func literalsOfParameter(q *model.QueryMatch) []literal {
@@ -25,18 +12,6 @@ func literalsOfParameter(q *model.QueryMatch) []literal {
 	}
 	literals, _ := literalsOf(&like)
 	return literals
-}
-
-// kindOf returns the flag of a table that asks about what a name in Table.Fields stands for.
-func kindOf(name string) maps.TableFlags {
-	switch {
-	case strings.HasPrefix(name, ":"):
-		return maps.TablePseudo
-	case strings.HasPrefix(name, parameterMark):
-		return maps.TableQuery
-	default:
-		return maps.TableFields
-	}
 }
 
 // subject says what a name in Table.Fields stands for, for a note.

@@ -35,36 +35,27 @@ func (b *tableBuilder) retryOf(p *model.Retry) (number uint32, reason string) {
 func retriedBy(p *model.Retry) Retry {
 	r := Retry{Limited: p.On&model.RetryOnRateLimited != 0}
 	if p.On&model.RetryOn5xx != 0 {
-		r.add(500, 599)
+		addStatuses(&r, 500, 599)
 	}
 	if p.On&model.RetryOnGatewayError != 0 {
-		r.add(502, 504)
+		addStatuses(&r, 502, 504)
 	}
 	if p.On&model.RetryOnRetriable4xx != 0 {
-		r.add(409, 409)
+		addStatuses(&r, 409, 409)
 	}
 	if p.On&model.RetryOnStatusCodes != 0 {
 		for _, status := range p.StatusCodes {
-			r.add(status, status)
+			addStatuses(&r, status, status)
 		}
 	}
 	return r
 }
 
-// add leaves out what the kernel has no bit for: there the daemon decides.
-func (r *Retry) add(first, last int) {
+// addStatuses leaves out what the kernel has no bit for: there the daemon decides.
+func addStatuses(r *Retry, first, last int) {
 	for status := max(first, int(maps.FirstStatus)); status <= last; status++ {
 		if at := uint32(status) - maps.FirstStatus; at < maps.StatusWords*64 {
 			r.Statuses[at/64] |= 1 << (at % 64)
 		}
 	}
-}
-
-// takeRetry reports whether there is room for a set; equal ones need it once.
-func (s *space) takeRetry(r Retry) bool {
-	if !s.retries[r] && len(s.retries) == maxRetries {
-		return false
-	}
-	s.retries[r] = true
-	return true
 }

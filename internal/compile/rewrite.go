@@ -34,15 +34,3 @@ func (b *tableBuilder) rewriteOf(r *model.Route) (out Rewrite, reason string) {
 	}
 	return out, ""
 }
-
-// takeRewrite reports whether there is room for a rewrite; equal ones need it once.
-func (s *space) takeRewrite(r Rewrite) bool {
-	if s.rewrites[r] {
-		return true
-	}
-	if len(s.rewrites) == maxRewrites {
-		return false
-	}
-	s.rewrites[r] = true
-	return true
-}

@@ -55,7 +55,7 @@ func TestRewrittenPathsAreThoseOfTheModel(t *testing.T) {
 			continue
 		}
 		won := rt.Match(request)
-		if got, want := route.Rewrite.apply(target), targetOf(won, target); got != want {
+		if got, want := apply(route.Rewrite, target), targetOf(won, target); got != want {
 			t.Errorf("%s: got %s, want %s", target, got, want)
 		}
 	}
@@ -68,7 +68,7 @@ func targetOf(r *model.Route, target string) string {
 }
 
 // apply is what bpf/lib/edit.h does.
-func (r Rewrite) apply(target string) string {
+func apply(r Rewrite, target string) string {
 	if r.Text == "" {
 		return target
 	}

@@ -25,45 +25,6 @@ type Part struct {
 	LocalityWeighted bool
 }
 
-// criteriaSet are the criteria that routes have, by cluster; those of the empty name are for every cluster.
-type criteriaSet map[string][]model.Metadata
-
-// criteriaOf looks through all routes of a configuration.
-func criteriaOf(cfg *model.Config) criteriaSet {
-	set := criteriaSet{}
-	for _, l := range cfg.Listeners {
-		for _, vh := range l.Routes.VirtualHosts {
-			for _, r := range vh.Routes {
-				set.addRoute(r)
-			}
-		}
-	}
-	return set
-}
-
-func (s criteriaSet) addRoute(r *model.Route) {
-	for i := range r.Clusters {
-		c := &r.Clusters[i]
-		s.add(c.Name, c.Criteria)
-		for j := range r.Mirrors { // copies ask for what their requests do
-			s.add(r.Mirrors[j].Cluster, c.Criteria)
-		}
-	}
-}
-
-// add notes what is asked of a cluster. Without a name a header holds that, and it may be any cluster's.
-func (s criteriaSet) add(cluster string, criteria model.Metadata) {
-	if criteria != "" && !slices.Contains(s[cluster], criteria) {
-		s[cluster] = append(s[cluster], criteria)
-	}
-}
-
-func (s criteriaSet) of(cluster string) []model.Metadata {
-	list := slices.Concat(s[cluster], s[""])
-	slices.Sort(list)
-	return slices.Compact(list)
-}
-
 // addSubsets finds the parts of a cluster that routes with such criteria need; the first is for requests without criteria.
 func (c *Cluster) addSubsets(source *model.Cluster, criteria []model.Metadata) {
 	rules := source.Subsets
@@ -154,22 +115,4 @@ func (c *Cluster) RootOf(part int, of Learned) Group {
 		return narrow.root(of)
 	}
 	return root
-}
-
-// noteSubsets notes which clusters have subsets.
-func (s *space) noteSubsets(cfg *model.Config) {
-	s.subsetted = map[string]bool{}
-	for _, c := range cfg.Clusters {
-		if c.Subsets != nil {
-			s.subsetted[c.Name] = true
-		}
-	}
-}
-
-// criteria of a share; none where its cluster has no subsets.
-func (s *space) criteria(c *model.WeightedCluster) model.Metadata {
-	if !s.subsetted[c.Name] {
-		return ""
-	}
-	return c.Criteria
 }

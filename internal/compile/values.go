@@ -3,10 +3,8 @@
 package compile
 
 import (
-	"cmp"
 	gomaps "maps"
 	"slices"
-	"strings"
 
 	"github.com/xlb-project/xlb/internal/maps"
 )
@@ -40,7 +38,7 @@ func (s *conditionSet) layout(t *Table) {
 func (s *conditionSet) field(name string, of *valueClasses, all []condition, hasValues, hasPrefixes bool) Field {
 	field := Field{Name: name, Slot: of.slot, Flags: maps.AskedFlags(of.hash << maps.AskedHashShift)}
 	if of.slot != 0 {
-		field.Class = otherClass
+		field.Class = OtherClass
 	}
 	for _, c := range all {
 		if c.orMissing {
@@ -72,9 +70,9 @@ func (s *conditionSet) texts(field uint32, of *valueClasses, all []condition, ki
 			}
 		}
 	}
-	texts, first := of.values, uint32(firstClass)
+	texts, first := of.values, uint32(FirstClass)
 	if kind == beginsWith {
-		texts, first = of.prefixes, uint32(firstClass+len(of.values))
+		texts, first = of.prefixes, uint32(FirstClass+len(of.values))
 	}
 	var list []Value
 	for i, text := range texts {
@@ -104,31 +102,4 @@ func (s *conditionSet) heldBy(text string, all []condition, kind conditionKind) 
 		}
 	}
 	return bits
-}
-
-// valueOf returns the conditions that a value of a field satisfies, and its class, as value_find()
-// in bpf/lib/fields.h finds them.
-func (t *Table) valueOf(field int, value string) (bits uint64, class uint32) {
-	if len(value) <= int(maps.MaxFieldValue) {
-		if i, found := findValue(t.Values, field, value); found {
-			return t.Values[i].Bits, t.Values[i].Class
-		}
-	}
-	f := &t.Fields[field]
-	bits = f.Present
-	for i := range t.Automata[f.Automaton : f.Automaton+f.Automata] {
-		bits |= t.Automata[int(f.Automaton)+i].matches(value)
-	}
-	for n := min(len(value), int(maps.MaxFieldValue)); n > 0; n-- {
-		if i, found := findValue(t.Prefixes, field, value[:n]); found {
-			return bits | t.Prefixes[i].Bits, t.Prefixes[i].Class
-		}
-	}
-	return bits, f.Class
-}
-
-func findValue(list []Value, field int, text string) (int, bool) {
-	return slices.BinarySearchFunc(list, Value{Field: uint32(field), Text: text}, func(a, b Value) int {
-		return cmp.Or(cmp.Compare(a.Field, b.Field), strings.Compare(a.Text, b.Text))
-	})
 }

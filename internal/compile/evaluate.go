@@ -265,3 +265,21 @@ func (t *Table) conditions(r *model.Request) (*held, maps.Verdict) {
 	}
 	return &h, maps.VerdictOk
 }
+
+// pathMarks are the flags that hand a request with this target over: request_path_mark() in bpf/lib/http1.h.
+func pathMarks(target string) (flags maps.TableFlags) {
+	path, _, _ := strings.Cut(target, "?")
+	if strings.Contains(path, "%") {
+		flags |= maps.TableEscapes
+	}
+	if strings.Contains(path, ";") {
+		flags |= maps.TableParameters
+	}
+	if strings.Contains(path, "/.") {
+		flags |= maps.TableDots
+	}
+	if strings.Contains(path, "//") {
+		flags |= maps.TableSlashes
+	}
+	return flags
+}
