@@ -15,7 +15,7 @@ import (
 )
 
 // divide puts path matches, which are in order, into sets that become automata.
-func (l *candidateList) divide(matches []*loosePath) []*dfa.Set {
+func (l *candidateList) divide(matches []*regexPath) []*dfa.Set {
 	patterns := make([]string, len(matches))
 	for i, m := range matches {
 		patterns[i] = match.Expression(m.match)
@@ -34,7 +34,7 @@ func (l *candidateList) divide(matches []*loosePath) []*dfa.Set {
 
 // addAutomata makes automata of sets, and says in each path match which automaton decides it. The
 // result finds the positions of those that accept a path.
-func (l *candidateList) addAutomata(matches []*loosePath, sets []*dfa.Set) (accepts func(path string) []int) {
+func (l *candidateList) addAutomata(matches []*regexPath, sets []*dfa.Set) (accepts func(path string) []int) {
 	var taken []*dfa.Set
 	for _, set := range sets {
 		automaton, err := l.automaton(set, matches)
@@ -70,7 +70,7 @@ func reasonFor(m model.PathMatch, err error) string {
 }
 
 // automaton compiles a set: what it accepts becomes lists of routes.
-func (l *candidateList) automaton(set *dfa.Set, matches []*loosePath) (Automaton, error) {
+func (l *candidateList) automaton(set *dfa.Set, matches []*regexPath) (Automaton, error) {
 	lists := l.listsOf(set, matches)
 	pages := Pages(len(lists))
 	blocks := Blocks(len(set.Next)) + Blocks(len(set.Accept)) + Blocks(pages)
@@ -88,7 +88,7 @@ func (l *candidateList) automaton(set *dfa.Set, matches []*loosePath) (Automaton
 }
 
 // listsOf are the candidates of what the set accepts, in order.
-func (l *candidateList) listsOf(set *dfa.Set, matches []*loosePath) [][]candidate {
+func (l *candidateList) listsOf(set *dfa.Set, matches []*regexPath) [][]candidate {
 	lists := make([][]candidate, len(set.Lists))
 	for i, patterns := range set.Lists {
 		lists[i] = make([]candidate, 0, len(patterns))

@@ -8,8 +8,8 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// round is what was compiled of one configuration, and what serves the next.
-type round struct {
+// build is what was compiled of one configuration, and what serves the next.
+type build struct {
 	listeners []*model.Listener
 	compiled  []Listener
 	// notes on the listeners.
@@ -32,34 +32,34 @@ type keptCluster struct {
 	local      model.Local
 }
 
-// serves takes over the compiled listeners of the round before, if they are what would be compiled now.
-func (r *round) serves(now *round, changed *model.ClusterChange) bool {
-	if r.criteria == nil || !slices.Equal(r.listeners, now.listeners) || r.dependsOn(changed) {
+// serves takes over the compiled listeners of the previous build, if they are what would be compiled now.
+func (b *build) serves(now *build, changed *model.ClusterChange) bool {
+	if b.criteria == nil || !slices.Equal(b.listeners, now.listeners) || b.dependsOn(changed) {
 		return false
 	}
-	now.compiled, now.notes, now.criteria, now.proxied = r.compiled, r.notes, r.criteria, r.proxied
+	now.compiled, now.notes, now.criteria, now.proxied = b.compiled, b.notes, b.criteria, b.proxied
 	return true
 }
 
 // dependsOn reports whether the compiled listeners may be others for the change: some of them lead to an endpoint by themselves, and only of
 // a cluster with subsets it matters which one a route asks for.
-func (r *round) dependsOn(changed *model.ClusterChange) bool {
-	divided := map[string]bool{}
+func (b *build) dependsOn(changed *model.ClusterChange) bool {
+	subsetted := map[string]bool{}
 	for _, c := range changed.Removed {
-		if r.proxied[c.Name] {
+		if b.proxied[c.Name] {
 			return true
 		}
 		if c.Subsets != nil {
-			divided[c.Name] = true
+			subsetted[c.Name] = true
 		}
 	}
 	for _, c := range changed.Added {
-		if r.proxied[c.Name] || (c.Subsets != nil) != divided[c.Name] {
+		if b.proxied[c.Name] || (c.Subsets != nil) != subsetted[c.Name] {
 			return true
 		}
-		delete(divided, c.Name)
+		delete(subsetted, c.Name)
 	}
-	return len(divided) > 0
+	return len(subsetted) > 0
 }
 
 // proxiedBy are the clusters that listeners without HTTP name.
@@ -76,35 +76,35 @@ func proxiedBy(listeners []*model.Listener) map[string]bool {
 	return names
 }
 
-// addClusters compiles those that the round before does not have.
-func (r *round) addClusters(before *round, changed *model.ClusterChange) {
-	r.clusters = make([]*keptCluster, 0, len(r.sources))
-	known := map[*model.Cluster]*keptCluster{}
+// addClusters compiles those that the previous build does not have.
+func (b *build) addClusters(previous *build, changed *model.ClusterChange) {
+	b.clusters = make([]*keptCluster, 0, len(b.sources))
+	replaced := map[*model.Cluster]*keptCluster{}
 	for i, c := range changed.Removed {
-		known[c] = before.clusters[changed.First+i]
+		replaced[c] = previous.clusters[changed.First+i]
 	}
-	for i, c := range r.sources {
+	for i, c := range b.sources {
 		var k *keptCluster
 		switch behind := i - changed.First - len(changed.Added); {
 		case i < changed.First:
-			k = before.clusters[i]
+			k = previous.clusters[i]
 		case behind < 0:
-			k = known[c]
+			k = replaced[c]
 		default:
-			k = before.clusters[changed.First+len(changed.Removed)+behind]
+			k = previous.clusters[changed.First+len(changed.Removed)+behind]
 		}
-		r.clusters = append(r.clusters, r.cluster(c, k))
+		b.clusters = append(b.clusters, b.cluster(c, k))
 	}
 }
 
-// cluster compiles a cluster, unless what is known of it is still right.
-func (r *round) cluster(c *model.Cluster, known *keptCluster) *keptCluster {
+// cluster compiles a cluster, unless the cached one is still right.
+func (b *build) cluster(c *model.Cluster, cached *keptCluster) *keptCluster {
 	var criteria []model.Metadata
 	if c.Subsets != nil {
-		criteria = r.criteria.of(c.Name)
+		criteria = b.criteria.of(c.Name)
 	}
-	if known != nil && slices.Equal(known.criteria, criteria) {
-		return known
+	if cached != nil && slices.Equal(cached.criteria, criteria) {
+		return cached
 	}
 	out, notes := compileCluster(c)
 	out.addSubsets(c, criteria)
@@ -112,16 +112,16 @@ func (r *round) cluster(c *model.Cluster, known *keptCluster) *keptCluster {
 }
 
 // image lists the clusters, zone-aware if it is known where this node stands.
-func (r *round) image(local *model.Local) []*Cluster {
-	list := make([]*Cluster, len(r.clusters))
-	for i, k := range r.clusters {
+func (b *build) image(local *model.Local) []*Cluster {
+	list := make([]*Cluster, len(b.clusters))
+	for i, k := range b.clusters {
 		list[i] = k.compiled
 	}
 	if local == nil {
 		return list
 	}
 	own := list[slices.IndexFunc(list, func(c *Cluster) bool { return c.Name == local.Cluster })]
-	for i, k := range r.clusters {
+	for i, k := range b.clusters {
 		if k.own != own || k.local != *local {
 			k.zoned, k.own, k.local = k.compiled.zoneAware(local, own), own, *local
 		}

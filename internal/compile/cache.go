@@ -8,8 +8,8 @@ import (
 	"github.com/xlb-project/xlb/internal/memo"
 )
 
-// known is what is known of expressions from one configuration to the next.
-type known struct {
+// cache is what has been compiled of expressions from one configuration to the next.
+type cache struct {
 	automata *dfa.Memo
 	prefixes *memo.Memo[string, string]
 }
@@ -17,8 +17,8 @@ type known struct {
 // maxPrefixes is how many bytes of expressions, and of what they begin with, are kept.
 const maxPrefixes = 8 << 20
 
-func newKnown() *known {
-	return &known{dfa.NewMemo(automataLimits()), memo.New[string, string](maxPrefixes)}
+func newCache() *cache {
+	return &cache{dfa.NewMemo(automataLimits()), memo.New[string, string](maxPrefixes)}
 }
 
 // automataLimits are such that one virtual host finds room for all its sets. Those that no other set has to be walked beside are larger,
@@ -31,17 +31,18 @@ func automataLimits() dfa.Limits {
 	return limits
 }
 
-func (k *known) endRound() {
-	k.automata.EndRound()
-	k.prefixes.EndRound()
+// EndRound ends a configuration: what it has not used may go.
+func (c *cache) EndRound() {
+	c.automata.EndRound()
+	c.prefixes.EndRound()
 }
 
 // literalPrefix returns what begins every text that an expression matches as a whole.
-func (k *known) literalPrefix(source string) string {
-	prefix, is := k.prefixes.Get(source)
+func (c *cache) literalPrefix(source string) string {
+	prefix, is := c.prefixes.Get(source)
 	if !is {
 		prefix = literalPrefix(source)
-		k.prefixes.Put(source, prefix, len(source)+len(prefix))
+		c.prefixes.Put(source, prefix, len(source)+len(prefix))
 	}
 	return prefix
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// TestWhatIsKnownChangesNothing compiles random configurations, each made of the one before, with what is known of those and without.
-func TestWhatIsKnownChangesNothing(t *testing.T) {
+// TestCacheChangesNothing compiles random configurations, each made of the one before, with the cache of those and without.
+func TestCacheChangesNothing(t *testing.T) {
 	w := newWorld(max(*seedFlag, 1))
 	c := NewCompiler()
 	rt := oneHost()

@@ -43,12 +43,12 @@ func (s *conditionSet) survey(hosts [][]asked, left *space) {
 		s.compileExpressions(name, left)
 	}
 	for _, c := range s.classes {
-		c.settle()
+		c.assignClasses()
 	}
 }
 
-// settle orders what survey has found, each once, and gives values their places.
-func (v *valueClasses) settle() {
+// assignClasses orders what survey has found, each once, and gives values their places.
+func (v *valueClasses) assignClasses() {
 	slices.Sort(v.values)
 	v.values = slices.Compact(v.values)
 	slices.Sort(v.prefixes)

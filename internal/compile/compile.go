@@ -13,12 +13,12 @@ import (
 // Compiler compiles configurations, one after another. What is the same in the next one, by its pointer, is not compiled again, so nothing
 // of the model may be changed once it has been compiled. What comes out depends on nothing but the configuration.
 type Compiler struct {
-	known  *known
-	before round
+	cache    *cache
+	previous build
 }
 
 // NewCompiler returns a compiler.
-func NewCompiler() *Compiler { return &Compiler{known: newKnown()} }
+func NewCompiler() *Compiler { return &Compiler{cache: newCache()} }
 
 // Compile compiles the only configuration.
 func Compile(cfg *model.Config) (*Image, []Note) { return NewCompiler().Compile(cfg) }
@@ -26,13 +26,13 @@ func Compile(cfg *model.Config) (*Image, []Note) { return NewCompiler().Compile(
 // Compile compiles a validated configuration. It always succeeds; the notes say
 // what will be slower than it could be, in the order of the configuration.
 func (c *Compiler) Compile(cfg *model.Config) (*Image, []Note) {
-	now := round{listeners: cfg.Listeners, sources: cfg.Clusters}
-	changed := model.ChangeOf(c.before.sources, cfg.Clusters)
-	if !c.before.serves(&now, &changed) {
+	now := build{listeners: cfg.Listeners, sources: cfg.Clusters}
+	changed := model.ChangeOf(c.previous.sources, cfg.Clusters)
+	if !c.previous.serves(&now, &changed) {
 		c.compileListeners(&now, cfg)
 	}
-	now.addClusters(&c.before, &changed)
-	c.before = now
+	now.addClusters(&c.previous, &changed)
+	c.previous = now
 	notes := slices.Clip(now.notes)
 	for _, k := range now.clusters {
 		notes = append(notes, k.notes...)
@@ -41,9 +41,9 @@ func (c *Compiler) Compile(cfg *model.Config) (*Image, []Note) {
 }
 
 // compileListeners compiles all of them: they share what there is room for.
-func (c *Compiler) compileListeners(now *round, cfg *model.Config) {
-	defer c.known.endRound()
-	left := newSpace(c.known)
+func (c *Compiler) compileListeners(now *build, cfg *model.Config) {
+	defer c.cache.EndRound()
+	left := newSpace(c.cache)
 	left.noteSubsets(cfg)
 	now.criteria, now.proxied = criteriaOf(cfg), proxiedBy(cfg.Listeners)
 	for _, l := range cfg.Listeners {

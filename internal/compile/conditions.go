@@ -110,9 +110,9 @@ func compareBools(a, b bool) int {
 type asked struct {
 	// literals must all hold; sorted, and none twice.
 	literals []literal
-	// undecided says what the kernel cannot tell, for a note; empty: nothing. Then
+	// kernelLimit says what the kernel cannot tell, for a note; empty: nothing. Then
 	// the literals are not enough to choose the route, but still needed.
-	undecided string
+	kernelLimit string
 	// fraction of the requests, if it is not all of them.
 	fraction model.Fraction
 	// impossible: no request satisfies it.
@@ -132,8 +132,8 @@ func askedByAll(routes []*model.Route) []asked {
 func askedBy(r *model.Route) asked {
 	var out asked
 	for i := range r.Headers {
-		literals, undecided := literalsOf(&r.Headers[i])
-		out.ask(undecided, literals...)
+		literals, kernelLimit := literalsOf(&r.Headers[i])
+		out.ask(kernelLimit, literals...)
 	}
 	if r.GRPC {
 		present := condition{name: "content-type", kind: isPresent}
@@ -159,10 +159,10 @@ func askedBy(r *model.Route) asked {
 	return out
 }
 
-func (a *asked) ask(undecided string, literals ...literal) {
+func (a *asked) ask(kernelLimit string, literals ...literal) {
 	a.literals = append(a.literals, literals...)
-	if a.undecided == "" {
-		a.undecided = undecided
+	if a.kernelLimit == "" {
+		a.kernelLimit = kernelLimit
 	}
 }
 
@@ -177,8 +177,8 @@ func hasContradiction(literals []literal) bool {
 }
 
 // literalsOf returns the literals that a match implies. They are all of it unless
-// undecided says what else there is.
-func literalsOf(h *model.HeaderMatch) (literals []literal, undecided string) {
+// kernelLimit says what else there is.
+func literalsOf(h *model.HeaderMatch) (literals []literal, kernelLimit string) {
 	present := literal{condition: condition{name: h.Name, kind: isPresent}}
 	absent := literal{condition: present.condition, negated: true}
 	if strings.HasPrefix(h.Name, ":") {

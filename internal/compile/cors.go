@@ -8,25 +8,25 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// division is the routes of a virtual host with those that have a CORS policy in two: one for requests with an Origin header, which
+// corsSplit is the routes of a virtual host with those that have a CORS policy in two: one for requests with an Origin header, which
 // the slow path serves, and behind it one for the others, to whom no policy does anything.
-type division struct {
+type corsSplit struct {
 	routes []*model.Route
-	// positions of the routes in the virtual host; nil where none is divided.
+	// positions of the routes in the virtual host; nil where none is split.
 	positions []int
 }
 
-func divide(routes []*model.Route) division {
-	if !slices.ContainsFunc(routes, isDivided) {
-		return division{routes: routes}
+func splitByCORS(routes []*model.Route) corsSplit {
+	if !slices.ContainsFunc(routes, hasCORSSplit) {
+		return corsSplit{routes: routes}
 	}
-	var d division
+	var d corsSplit
 	add := func(position int, r *model.Route) {
 		d.routes = append(d.routes, r)
 		d.positions = append(d.positions, position)
 	}
 	for i, r := range routes {
-		if isDivided(r) {
+		if hasCORSSplit(r) {
 			add(i, withOrigin(r))
 			r = withoutPolicy(r)
 		}
@@ -36,15 +36,15 @@ func divide(routes []*model.Route) division {
 }
 
 // position in the virtual host of one of the routes.
-func (d *division) position(i int) int {
+func (d *corsSplit) position(i int) int {
 	if d.positions == nil {
 		return i
 	}
 	return d.positions[i]
 }
 
-// isDivided reports whether a route does nothing that the kernel cannot do but for its CORS policy.
-func isDivided(r *model.Route) bool {
+// hasCORSSplit reports whether a route does nothing that the kernel cannot do but for its CORS policy.
+func hasCORSSplit(r *model.Route) bool {
 	return r.Beyond() != "" && withoutPolicy(r).Beyond() == ""
 }
 

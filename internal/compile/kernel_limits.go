@@ -9,12 +9,12 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// Undecided says why the kernel hands a request over that comes as far as a route: what
+// KernelLimit says why the kernel hands a request over that comes as far as a route: what
 // the route asks, or does, is more than the kernel can tell or do. It is empty when the
 // kernel decides, or knows that the route does not match. What only the whole table
 // shows, such as too many conditions, stands in the notes of Compile. The route is
 // compiled, which takes a hostile expression some 10 ms: ask MayReach before.
-func Undecided(route *model.Route, r *model.Request) string {
+func KernelLimit(route *model.Route, r *model.Request) string {
 	t, notes := compileTable("", &model.RouteTable{VirtualHosts: []*model.VirtualHost{
 		{Domains: []string{"*"}, Routes: []*model.Route{route}},
 	}})

@@ -8,7 +8,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-func TestUndecidedSaysWhyARouteHandsARequestOver(t *testing.T) {
+func TestKernelLimitSaysWhyARouteHandsARequestOver(t *testing.T) {
 	cookie, query := prefixRoute("/", "c", exactHeader("x", "1")), prefixRoute("/", "c")
 	cookie.Cookies = []model.CookieMatch{{Name: "a", String: model.Exact("v"), Invert: true}}
 	query.Query = []model.QueryMatch{{Name: "a", Absent: true}}
@@ -29,7 +29,7 @@ func TestUndecidedSaysWhyARouteHandsARequestOver(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := Undecided(tt.route, get("h", "/", "x", "1")); got != tt.want {
+			if got := KernelLimit(tt.route, get("h", "/", "x", "1")); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})

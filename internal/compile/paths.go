@@ -34,9 +34,9 @@ type stem struct {
 	text string
 	// own are the positions of the routes that it alone decides. There may be none: then the stem is there for the rest.
 	own []int
-	// loose holds those that nothing decides, and automata what else there is.
-	loose    []*loosePath
-	automata []stemAutomaton
+	// regexPaths holds those that nothing decides, and automata what else there is.
+	regexPaths []*regexPath
+	automata   []stemAutomaton
 }
 
 // pathKey is a key of the paths.
@@ -72,10 +72,10 @@ func byPosition(a, b candidate) int { return cmp.Compare(a.position, b.position)
 // addRoutes fills the paths for one virtual host. Each text that decides about
 // some route becomes an entry. A path finds the longest entry that begins it; the
 // routes that accept it, or may, are then known, and the automata that can tell more.
-func (b *tableBuilder) addRoutes(vhost uint32, d *division, all []asked) {
+func (b *tableBuilder) addRoutes(vhost uint32, d *corsSplit, all []asked) {
 	routes := d.routes
 	list := b.newCandidateList(routes, all)
-	matches := expressions(list.loosePaths)
+	matches := expressions(list.regexPaths)
 	sets := list.divide(matches)
 	list.rank()
 	paths := pathIndex{
@@ -83,7 +83,7 @@ func (b *tableBuilder) addRoutes(vhost uint32, d *division, all []asked) {
 	}
 	for i, r := range routes {
 		if list.isPossible[i] {
-			paths.add(i, r.Path, list.stems[i], list.loosePaths[i])
+			paths.add(i, r.Path, list.stems[i], list.regexPaths[i])
 		}
 	}
 	// The stems that begin a key lie before it.
@@ -108,9 +108,9 @@ func (l *candidateList) mayMatch(position int) bool {
 }
 
 // expressions are the matches that automata can decide, in order.
-func expressions(loose []*loosePath) []*loosePath {
-	var found []*loosePath
-	for _, p := range loose {
+func expressions(paths []*regexPath) []*regexPath {
+	var found []*regexPath
+	for _, p := range paths {
 		if p != nil && (p.match.Kind == model.PathRegex || p.match.IgnoreCase && hasLetters(p.match.Value)) {
 			found = append(found, p)
 		}
@@ -129,15 +129,15 @@ func include(p *Path, automaton uint32) {
 	p.Automata = end - p.Automaton
 }
 
-// add notes a route; loose is its path match if that is one.
-func (x *pathIndex) add(position int, m model.PathMatch, stem string, loose *loosePath) {
-	if loose != nil {
+// add notes a route; byRegex is its path match if no key decides it.
+func (x *pathIndex) add(position int, m model.PathMatch, stem string, byRegex *regexPath) {
+	if byRegex != nil {
 		s := x.stemOf(stem)
-		if loose.automaton >= 0 {
-			s.addAutomaton(stemAutomaton{uint32(loose.automaton), position})
+		if byRegex.automaton >= 0 {
+			s.addAutomaton(stemAutomaton{uint32(byRegex.automaton), position})
 			return
 		}
-		s.loose = append(s.loose, loose)
+		s.regexPaths = append(s.regexPaths, byRegex)
 	}
 	if m.Kind == model.PathRegex {
 		return
@@ -145,20 +145,20 @@ func (x *pathIndex) add(position int, m model.PathMatch, stem string, loose *loo
 	exact, prefix := m.Kind != model.PathPrefix, m.Kind != model.PathExact
 	text := m.Value
 	if exact && len(text) <= maxExactPath {
-		x.exact[text] = appendUnless(loose != nil, x.exact[text], position)
+		x.exact[text] = appendUnless(byRegex != nil, x.exact[text], position)
 	}
 	if m.Kind == model.PathSeparatedPrefix {
 		text += "/"
 	}
 	if prefix && len(text) <= maxPrefixPath {
 		s := x.stemOf(text)
-		s.own = appendUnless(loose != nil, s.own, position)
+		s.own = appendUnless(byRegex != nil, s.own, position)
 	}
 }
 
 // appendUnless appends a position that a key alone decides.
-func appendUnless(isLoose bool, positions []int, position int) []int {
-	if isLoose {
+func appendUnless(skip bool, positions []int, position int) []int {
+	if skip {
 		return positions
 	}
 	return append(positions, position)
@@ -233,7 +233,7 @@ func (l *candidateList) find(key *pathKey, stems []*stem, x *pathIndex) found {
 		} else {
 			add(s.own)
 		}
-		f.candidates = append(f.candidates, l.loose(s.loose, value, whole)...)
+		f.candidates = append(f.candidates, l.regexPathsAt(s.regexPaths, value, whole)...)
 	}
 	if len(f.candidates) > 1 {
 		slices.SortFunc(f.candidates, byPosition)
@@ -242,9 +242,9 @@ func (l *candidateList) find(key *pathKey, stems []*stem, x *pathIndex) found {
 	return f
 }
 
-// loose returns those of a stem's loose paths, in order, that a key may lead to. Those behind one that takes all
+// regexPathsAt returns those of a stem's paths, in order, that a key may lead to. Those behind one that takes all
 // there is are left out, and so are those for which comparing has cost too much: whoever could come to them is handed over.
-func (l *candidateList) loose(paths []*loosePath, value string, whole bool) (found []candidate) {
+func (l *candidateList) regexPathsAt(paths []*regexPath, value string, whole bool) (found []candidate) {
 	for _, p := range paths {
 		if l.space.comparisons == 0 {
 			reason := fmt.Sprintf("more than %d comparisons of expressions that no table holds with other routes' paths; use fewer expressions",
@@ -273,7 +273,7 @@ type candidateList struct {
 	asked  []asked
 	// stems of the routes' path matches, and those that no key decides, by position.
 	stems      []string
-	loosePaths []*loosePath
+	regexPaths []*regexPath
 	// isPossible says, by position, whether some request the kernel reads may take a route.
 	isPossible []bool
 	// choices are the conditions that could be chosen for an index, by position.
@@ -290,18 +290,18 @@ type candidateList struct {
 
 func (b *tableBuilder) newCandidateList(routes []*model.Route, all []asked) *candidateList {
 	l := &candidateList{
-		tableBuilder: b, routes: routes, asked: all, stems: make([]string, len(routes)), loosePaths: make([]*loosePath, len(routes)),
+		tableBuilder: b, routes: routes, asked: all, stems: make([]string, len(routes)), regexPaths: make([]*regexPath, len(routes)),
 		isPossible: make([]bool, len(routes)), choices: make([][]choice, len(routes)), byStem: map[*stem]index{}, slow: slowRoutes{},
 	}
 	for i, r := range routes {
-		l.stems[i] = stemOf(r.Path, b.space.known.literalPrefix)
+		l.stems[i] = stemOf(r.Path, b.space.cache.literalPrefix)
 		if !l.mayMatch(i) {
 			continue
 		}
 		l.isPossible[i] = true
 		l.choices[i] = b.conditions.narrow(all[i].literals)
-		if isLoose(r.Path) {
-			l.loosePaths[i] = &loosePath{position: i, match: r.Path, automaton: -1}
+		if isRegexPath(r.Path) {
+			l.regexPaths[i] = &regexPath{position: i, match: r.Path, automaton: -1}
 		}
 	}
 	return l
@@ -460,7 +460,7 @@ func (l *candidateList) wins(position int) bool {
 func (l *candidateList) compile(c candidate) (known []literal, route Route) {
 	r, asked := l.routes[c.position], &l.asked[c.position]
 	known, leftOut := l.conditions.known(c.literals)
-	reason := cmp.Or(c.slow, asked.undecided, leftOut)
+	reason := cmp.Or(c.slow, asked.kernelLimit, leftOut)
 	if reason == "" && !c.sure {
 		reason = cmp.Or(c.why, reasonOf(r.Path))
 	}

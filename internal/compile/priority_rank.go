@@ -24,7 +24,7 @@ func (l *candidateList) rank() {
 // acceptSamePaths reports whether two routes are candidates for the same keys, and of one list or one index there; or whether one automaton
 // leads to both, by lists that have an index each, if any: a request gets one of these lists.
 func (l *candidateList) acceptSamePaths(a, b int) bool {
-	x, y := l.loosePaths[a], l.loosePaths[b]
+	x, y := l.regexPaths[a], l.regexPaths[b]
 	if x != nil || y != nil {
 		return x != nil && y != nil && x.set != 0 && x.set == y.set
 	}

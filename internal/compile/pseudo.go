@@ -17,7 +17,7 @@ const forwardedProto = "x-forwarded-proto"
 var methods = []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
 
 // literalsOfPseudo is literalsOf for what every request has.
-func literalsOfPseudo(h *model.HeaderMatch) (literals []literal, undecided string) {
+func literalsOfPseudo(h *model.HeaderMatch) (literals []literal, kernelLimit string) {
 	switch {
 	case h.Name == methodField:
 		return literalsOfSet(methodField, methods, h.MatchesValue), ""

@@ -12,10 +12,10 @@ import (
 	"github.com/xlb-project/xlb/internal/re2"
 )
 
-// loosePath is a path match that no single key decides: an expression, one that
+// regexPath is a path match that no single key decides: an expression, one that
 // ignores case, or one longer than the kernel compares. All paths that match begin with its
 // stem, which is a key: so they find it or a longer key. What no automaton takes may match.
-type loosePath struct {
+type regexPath struct {
 	position int
 	match    model.PathMatch
 	// set is the number of the set of expressions that it is in; 0: none.
@@ -38,7 +38,7 @@ const (
 )
 
 // reach decides over a key that begins with the stem: a prefix, or a whole path.
-func (p *loosePath) reach(value string, whole bool) reach {
+func (p *regexPath) reach(value string, whole bool) reach {
 	switch {
 	case whole && p.match.Matches(value):
 		return accepts
@@ -64,8 +64,8 @@ func (p *loosePath) reach(value string, whole bool) reach {
 	}
 }
 
-// isLoose reports whether no single key decides about a match.
-func isLoose(m model.PathMatch) bool {
+// isRegexPath reports whether no single key decides about a match.
+func isRegexPath(m model.PathMatch) bool {
 	return m.Kind == model.PathRegex || m.IgnoreCase && hasLetters(m.Value) || len(m.Value) > longestPath(m.Kind)
 }
 

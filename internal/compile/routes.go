@@ -9,7 +9,7 @@ import (
 
 // compileTable compiles the only table of a configuration.
 func compileTable(where string, rt *model.RouteTable) (Table, []Note) {
-	return compileTableWithin(newSpace(newKnown()), where, rt)
+	return compileTableWithin(newSpace(newCache()), where, rt)
 }
 
 // compileTableWithin falls back to a slow table, which holds nothing but its flag, where

@@ -27,7 +27,7 @@ const (
 type space struct {
 	automata, blocks, accepts, routes int
 	comparisons                       int
-	known                             *known
+	cache                             *cache
 	compiler                          *dfa.Compiler
 	// subsetted are the clusters with subsets.
 	subsetted map[string]bool
@@ -37,14 +37,14 @@ type space struct {
 	retries map[Retry]bool
 }
 
-func newSpace(k *known) *space {
+func newSpace(c *cache) *space {
 	return &space{
 		automata: maxAutomata, blocks: maxBlocks, accepts: maxAccepts, routes: maxAcceptedRoutes,
 		comparisons: maxComparisons,
 		rewrites:    map[Rewrite]bool{},
 		retries:     map[Retry]bool{},
-		known:       k,
-		compiler:    k.automata.Compiler(),
+		cache:       c,
+		compiler:    c.automata.Compiler(),
 	}
 }
 

@@ -46,15 +46,15 @@ func (b *tableBuilder) add(rt *model.RouteTable) {
 	b.table.Flags |= pathFlags(rt)
 	b.table.RequestTimeout, b.table.MaxRequests = rt.RequestTimeout, rt.Connections.Requests
 	b.addHosts(rt)
-	hosts, divided := make([][]asked, len(rt.VirtualHosts)), make([]division, len(rt.VirtualHosts))
+	hosts, splits := make([][]asked, len(rt.VirtualHosts)), make([]corsSplit, len(rt.VirtualHosts))
 	for i, vh := range rt.VirtualHosts {
-		divided[i] = divide(vh.Routes)
-		hosts[i] = askedByAll(divided[i].routes)
+		splits[i] = splitByCORS(vh.Routes)
+		hosts[i] = askedByAll(splits[i].routes)
 	}
 	b.conditions.survey(hosts, b.space)
 	for i, vh := range rt.VirtualHosts {
 		b.where = fmt.Sprintf("%s: virtual host %q", table, vh.Name)
-		b.addRoutes(uint32(i)+1, &divided[i], hosts[i])
+		b.addRoutes(uint32(i)+1, &splits[i], hosts[i])
 	}
 	b.where = table
 }

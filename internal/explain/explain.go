@@ -133,7 +133,7 @@ func (a *Answer) addRoutes(trace *model.Trace, r *model.Request) {
 		row := Route{Position: i + 1, Name: route.Name, Match: route.Path.Text(), Conditions: route.Conditions()}
 		if judged < mostJudged && compile.MayReach(route, r) {
 			judged++
-			row.Undecided = compile.Undecided(route, r)
+			row.Undecided = compile.KernelLimit(route, r)
 		}
 		if i < len(trace.Lost) {
 			unmet := trace.Lost[i]
